@@ -1,0 +1,89 @@
+"""Medians, ranges and ratios of the measurements, as the one table that bench/run.py prints."""
+
+from statistics import median
+
+NAMES = {
+    "cachew": "Cachew",
+    "cachew_antialias": "Cachew, antialias",
+    "raw_decode": "libjpeg-turbo alone",
+    "tfdata": "tf.data",
+    "torch": "DataLoader, Pillow",
+    "grain": "Grain, OpenCV",
+    "ffcv": "FFCV",
+    "dali": "DALI on the CPU",
+    "cachew_cheap": "Cachew",
+    "tfdata_cheap": "tf.data, vectorised",
+    "tfdata_cheap_natural": "tf.data, natural",
+}
+PEERS = ["tfdata", "torch", "grain", "ffcv", "dali"]
+
+
+def rate(run):
+    return run.get("images_per_s") or run.get("elements_per_s")
+
+
+def cheap_rate(run):
+    return run["elements_per_s"]
+
+
+def first(run):
+    return run["first_batch_s"]
+
+
+def peak(run):
+    return run.get("peak_rss_bytes", 0) / 2**20
+
+
+# Title, unit, digits, what is taken of a run, whose row the ratios compare with, the rows.
+SECTIONS = [
+    ("Image pipeline, antialias off", "images/s", 0, rate, "cachew", ["cachew", *PEERS, "raw_decode"]),
+    ("Image pipeline, antialias on", "images/s", 0, rate, "cachew_antialias", ["cachew_antialias", "raw_decode"]),
+    (
+        "range, assign, filter, shuffle, batch",
+        "elements/s delivered, half of the range",
+        0,
+        cheap_rate,
+        "cachew_cheap",
+        ["cachew_cheap", "tfdata_cheap", "tfdata_cheap_natural"],
+    ),
+    (
+        "First batch of 32 since process start",
+        "s",
+        3,
+        first,
+        "cachew_first",
+        ["cachew_first", *[f"{p}_first" for p in PEERS]],
+    ),
+    ("Peak memory, image pipeline", "MiB", 0, peak, "cachew", ["cachew", "cachew_antialias", *PEERS]),
+]
+
+
+def section(title, unit, digits, take, base, names, figures):
+    """[(name, median, least, most, ratio of base to it or None)] of what was measured; [] if nothing was."""
+    values = {name: [take(run) for run in figures.get(name, [])] for name in names}
+    values = {name: v for name, v in values.items() if v}
+    rows = []
+    for name, v in values.items():
+        ratio = median(values[base]) / median(v) if base in values and name != base and median(v) else None
+        rows.append({"section": title, "unit": unit, "name": NAMES.get(name.removesuffix("_first"), name), "key": name})
+        rows[-1] |= {"median": median(v), "min": min(v), "max": max(v), "cachew_ratio": ratio, "digits": digits}
+    return rows
+
+
+def render(figures, about):
+    """The table as text, and its rows."""
+    lines = [f"{about['cpu']}, {about['threads']} threads, load before {about['load']:.1f}"]
+    lines.append(f"median (least - most) of {about['rounds']} rounds, {about['epochs']} epochs each")
+    everything = []
+    for title, unit, digits, take, base, names in SECTIONS:
+        rows = section(title, unit, digits, take, base, names, figures)
+        if not rows:
+            continue
+        everything += rows
+        lines += ["", f"{title} ({unit})".ljust(80) + "Cachew is".rjust(12)]
+        for row in rows:
+            numbers = [f"{row[key]:,.{digits}f}" for key in ("median", "min", "max")]
+            spread = f"({numbers[1]} - {numbers[2]})"
+            ratio = f"{row['cachew_ratio']:.2f} x" if row["cachew_ratio"] else ""
+            lines.append(f"  {row['name']:<24}{numbers[0]:>14} {spread:>28}{ratio:>22}")
+    return "\n".join(lines), everything

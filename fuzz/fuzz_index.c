@@ -1,0 +1,64 @@
+/*
+ * Index files. The first byte chooses the kind and whether the checksum is made to fit; the rest is what follows the header. Whatever is
+ * accepted must lie within its bytes and be consistent.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "formats/tfrecord.h"
+#include "pipeline/file_index.h"
+#include "pipeline/segment.h"
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+static volatile uint64_t sink; /* keeps the reads */
+
+static void use_segment(const struct cw_segment *s)
+{
+    uint64_t end = 0, sum = strlen(s->relative_path);
+    for (uint64_t i = 0; i < s->n_records; i++) {
+        if (s->offsets[i] != end)
+            abort();
+        end += s->lengths[i] + CW_TFRECORD_FRAME;
+        sum += s->crcs[i];
+    }
+    if (end != s->stream_size || (s->n_chunks ? s->chunk_ends[s->n_chunks - 1] : 0) != s->n_records)
+        abort();
+    for (uint64_t i = 0; i < s->n_restarts; i++)
+        for (uint32_t k = 0; k < s->restarts[i].window_size; k++)
+            sum += s->base[s->restarts[i].window + k];
+    sink = sum;
+}
+
+static void use_files(const struct cw_file_index *x)
+{
+    uint64_t sum = 0;
+    for (size_t i = 0; i < x->n; i++)
+        sum += strlen(cw_file_index_path(x, i)) + strlen(cw_file_index_relative(x, i)) + x->keys[i] + x->sizes[i] + (uint64_t)x->mtimes_ns[i];
+    sink = sum;
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    if (size == 0)
+        return 0;
+    enum cw_index_kind kind = data[0] & 1 ? CW_INDEX_FILES : CW_INDEX_TFRECORD;
+    size_t total = sizeof(struct cw_index_header) + size - 1;
+    uint8_t *base = malloc(total); /* its end is watched */
+    memset(base, 0, sizeof(struct cw_index_header));
+    memcpy(base + sizeof(struct cw_index_header), data + 1, size - 1);
+    cw_index_seal(base, total, kind);
+    if (data[0] & 2)
+        base[(data[0] >> 2) % total] ^= 1;
+    struct cw_segment s;
+    struct cw_file_index x;
+    bool segment = cw_segment_attach(base, total, &s) == 0, files = cw_file_index_attach(base, total, &x) == 0;
+    if (segment)
+        use_segment(&s);
+    if (files)
+        use_files(&x);
+    if ((segment || files) && (data[0] & 2))
+        abort(); /* the checksum does not fit */
+    free(base);
+    return 0;
+}

@@ -1,0 +1,11 @@
+/* Time for waits and profiles. Results never depend on it. */
+#pragma once
+#include <stdint.h>
+#include <time.h>
+
+static inline uint64_t cw_now_ns(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
+}

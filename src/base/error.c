@@ -1,0 +1,104 @@
+#include "base/error.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+static void fill_once(char *dst, size_t size, const char *text)
+{
+    if (dst[0] == '\0' && text)
+        snprintf(dst, size, "%s", text);
+}
+
+int cw_error_set(struct cw_error *err, int status, const char *fmt, ...)
+{
+    if (err) {
+        va_list ap;
+        va_start(ap, fmt);
+        err->status = status;
+        vsnprintf(err->message, sizeof(err->message), fmt, ap);
+        va_end(ap);
+    }
+    return status;
+}
+
+int cw_error_errno(struct cw_error *err, int status, int errnum, const char *fmt, ...)
+{
+    if (err) {
+        va_list ap;
+        va_start(ap, fmt);
+        err->status = status;
+        int n = vsnprintf(err->message, sizeof(err->message), fmt, ap);
+        va_end(ap);
+        if (n >= 0 && (size_t)n < sizeof(err->message)) {
+            char text[128];
+            snprintf(err->message + n, sizeof(err->message) - (size_t)n, ": %s", strerror_r(errnum, text, sizeof(text)));
+        }
+    }
+    return status;
+}
+
+int cw_error_nomem(struct cw_error *err, size_t bytes, const char *what)
+{
+    return cw_error_set(err, CW_E_MEMORY, "out of memory: the system gave no %zu bytes for %s", bytes, what);
+}
+
+void cw_error_op(struct cw_error *err, const char *op)
+{
+    if (err)
+        fill_once(err->op, sizeof(err->op), op);
+}
+
+void cw_error_attribute(struct cw_error *err, const char *attribute, const char *value, const char *expected)
+{
+    if (err) {
+        fill_once(err->attribute, sizeof(err->attribute), attribute);
+        fill_once(err->value, sizeof(err->value), value);
+        fill_once(err->expected, sizeof(err->expected), expected);
+    }
+}
+
+void cw_error_file(struct cw_error *err, const char *file)
+{
+    if (err)
+        fill_once(err->file, sizeof(err->file), file);
+}
+
+void cw_error_record(struct cw_error *err, const char *record)
+{
+    if (err)
+        fill_once(err->record, sizeof(err->record), record);
+}
+
+/* One row per status: the name that --json prints as "kind", and the exit code. */
+static const struct { int status; const char *name; int exit_code; } statuses[] = {
+    {CW_OK, "ok", 0},
+    {CW_E_RECORD, "record", 1},
+    {CW_E_DATA, "data", 1},
+    {CW_E_IO, "io", 1},
+    {CW_E_MEMORY, "memory", 1},
+    {CW_E_BUDGET, "budget", 2},
+    {CW_E_PIPELINE, "pipeline", 2},
+    {CW_E_OPTION, "option", 2},
+    {CW_E_STATE, "state", 2},
+    {CW_E_SERVICE, "service", 3},
+    {CW_E_DEADLINE, "deadline", 4},
+    {CW_E_INTERRUPTED, "interrupted", 130},
+    {CW_E_BUG, "internal", 1},
+};
+
+const char *cw_status_name(int status)
+{
+    for (size_t i = 0; i < CW_COUNT_OF(statuses); i++)
+        if (statuses[i].status == status)
+            return statuses[i].name;
+    return "internal";
+}
+
+int cw_status_exit(int status)
+{
+    for (size_t i = 0; i < CW_COUNT_OF(statuses); i++)
+        if (statuses[i].status == status)
+            return statuses[i].exit_code;
+    return 1;
+}

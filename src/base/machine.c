@@ -1,0 +1,144 @@
+#include "base/machine.h"
+
+#include <inttypes.h>
+#include <sched.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/macro.h"
+
+static int read_line(const char *path, char *buf, size_t size)
+{
+    FILE *f = fopen(path, "re");
+    if (!f)
+        return -1;
+    char *line = fgets(buf, (int)size, f);
+    fclose(f);
+    return line ? 0 : -1;
+}
+
+/* Path of this process's cgroup for a v1 controller, or the v2 one (controller ""); -1 when there is none. */
+static int cgroup_path(const char *controller, char *buf, size_t size)
+{
+    char line[4096];
+    FILE *f = fopen("/proc/self/cgroup", "re");
+    int found = -1;
+    while (f && found < 0 && fgets(line, sizeof(line), f)) {
+        char *names = strchr(line, ':'), *path = names ? strchr(names + 1, ':') : NULL;
+        if (!path)
+            continue;
+        *path++ = '\0';
+        names++;
+        path[strcspn(path, "\n")] = '\0';
+        bool match = *controller == '\0' ? *names == '\0' : false;
+        for (char *save = NULL, *name = strtok_r(names, ",", &save); name && !match; name = strtok_r(NULL, ",", &save))
+            match = strcmp(name, controller) == 0;
+        if (match) {
+            snprintf(buf, size, "%s", path);
+            found = 0;
+        }
+    }
+    if (f)
+        fclose(f);
+    return found;
+}
+
+/* A value of a cgroup file, looked for from the process's own group up to the root: limits of ancestors hold too; the smallest counts. */
+static uint64_t cgroup_least(const char *mount, const char *controller, const char *file, uint64_t (*parse)(const char *dir, const char *file))
+{
+    char path[4096], dir[8300];
+    uint64_t least = UINT64_MAX;
+    if (cgroup_path(controller, path, sizeof(path)) < 0)
+        return least;
+    for (;;) {
+        snprintf(dir, sizeof(dir), "%s%s", mount, path);
+        uint64_t v = parse(dir, file);
+        least = CW_MIN(least, v);
+        char *slash = strrchr(path, '/');
+        if (!slash || path[0] == '\0')
+            break;
+        *slash = '\0';
+    }
+    return least;
+}
+
+static uint64_t parse_number(const char *dir, const char *file)
+{
+    char path[8500], line[128];
+    uint64_t v;
+    snprintf(path, sizeof(path), "%s/%s", dir, file);
+    return read_line(path, line, sizeof(line)) == 0 && sscanf(line, "%" SCNu64, &v) == 1 ? v : UINT64_MAX;
+}
+
+/* In thousandths of a CPU. */
+static uint64_t parse_cpu_max(const char *dir, const char *file)
+{
+    char path[8500], line[128];
+    uint64_t quota, period;
+    snprintf(path, sizeof(path), "%s/%s", dir, file);
+    if (read_line(path, line, sizeof(line)) < 0 || sscanf(line, "%" SCNu64 " %" SCNu64, &quota, &period) != 2 || !period)
+        return UINT64_MAX;
+    return quota * 1000 / period;
+}
+
+static uint64_t parse_cfs(const char *dir, const char *file)
+{
+    char path[8500], line[128];
+    int64_t quota;
+    snprintf(path, sizeof(path), "%s/%s", dir, file);
+    if (read_line(path, line, sizeof(line)) < 0 || sscanf(line, "%" SCNi64, &quota) != 1 || quota <= 0)
+        return UINT64_MAX;
+    uint64_t period = parse_number(dir, "cpu.cfs_period_us");
+    return period && period != UINT64_MAX ? (uint64_t)quota * 1000 / period : UINT64_MAX;
+}
+
+unsigned cw_cpu_budget(void)
+{
+    cpu_set_t set;
+    long online = sysconf(_SC_NPROCESSORS_ONLN);
+    unsigned n = online > 0 ? (unsigned)online : 1;
+    if (sched_getaffinity(0, sizeof(set), &set) == 0)
+        n = (unsigned)CPU_COUNT(&set);
+    uint64_t thousandths = cgroup_least("/sys/fs/cgroup", "", "cpu.max", parse_cpu_max);
+    thousandths = CW_MIN(thousandths, cgroup_least("/sys/fs/cgroup/cpu", "cpu", "cpu.cfs_quota_us", parse_cfs));
+    if (thousandths < (uint64_t)n * 1000)
+        n = (unsigned)((thousandths + 999) / 1000);
+    return CW_MAX(n, 1);
+}
+
+uint64_t cw_memory_total(void)
+{
+    uint64_t total = (uint64_t)sysconf(_SC_PHYS_PAGES) * (uint64_t)sysconf(_SC_PAGESIZE);
+    total = CW_MIN(total, cgroup_least("/sys/fs/cgroup", "", "memory.max", parse_number));
+    return CW_MIN(total, cgroup_least("/sys/fs/cgroup/memory", "memory", "memory.limit_in_bytes", parse_number));
+}
+
+uint64_t cw_peak_rss(void)
+{
+    char line[256];
+    uint64_t kib = 0;
+    FILE *f = fopen("/proc/self/status", "re");
+    while (f && fgets(line, sizeof(line), f))
+        if (sscanf(line, "VmHWM: %" SCNu64, &kib) == 1)
+            break;
+    if (f)
+        fclose(f);
+    return kib * 1024;
+}
+
+double cw_process_age(void)
+{
+    char line[2048];
+    unsigned long long start;
+    struct timespec now;
+    if (read_line("/proc/self/stat", line, sizeof(line)) < 0)
+        return 0;
+    char *p = strrchr(line, ')'); /* the name may hold anything */
+    if (!p || sscanf(p + 1, " %*c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %*u %*u %*d %*d %*d %*d %*d %*d %llu", &start) != 1)
+        return 0;
+    clock_gettime(CLOCK_BOOTTIME, &now);
+    return (double)now.tv_sec + (double)now.tv_nsec * 1e-9 - (double)start / (double)sysconf(_SC_CLK_TCK);
+}

@@ -1,0 +1,13 @@
+/* What this process may use of the machine: CPUs and memory, as affinity and cgroups (v1 and v2) allow. */
+#pragma once
+#include <stddef.h>
+#include <stdint.h>
+
+/* Whole CPUs, at least 1. */
+unsigned cw_cpu_budget(void);
+/* Bytes that the cgroup or the machine has. */
+uint64_t cw_memory_total(void);
+/* VmHWM of this process in bytes (not ru_maxrss, which exec inherits); 0 when unknown. */
+uint64_t cw_peak_rss(void);
+/* Seconds since this process started, from its start time in /proc/self/stat. */
+double cw_process_age(void);

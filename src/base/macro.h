@@ -1,0 +1,34 @@
+/* Small words used everywhere. */
+#pragma once
+#include <stdlib.h>
+
+#define _printf_(a, b) __attribute__((format(printf, a, b)))
+#define _cleanup_(f) __attribute__((cleanup(f)))
+#define _must_check_ __attribute__((warn_unused_result))
+#define _pure_ __attribute__((pure))
+#define CW_UNUSED __attribute__((unused))
+#define CW_HIDDEN __attribute__((visibility("hidden")))
+
+#define CW_LIKELY(x) __builtin_expect(!!(x), 1)
+#define CW_UNLIKELY(x) __builtin_expect(!!(x), 0)
+#define CW_MIN(a, b) ((a) < (b) ? (a) : (b))
+#define CW_MAX(a, b) ((a) > (b) ? (a) : (b))
+#define CW_COUNT_OF(a) (sizeof(a) / sizeof((a)[0]))
+#define CW_ALIGN_UP(x, a) (((x) + ((a) - 1)) / (a) * (a))
+
+/* Hands ownership out of a _cleanup_ variable. */
+#define CW_STEAL(p)                  \
+    __extension__({                  \
+        __typeof__(p) *p_ = &(p);    \
+        __typeof__(p) v_ = *p_;      \
+        *p_ = NULL;                  \
+        v_;                          \
+    })
+
+static inline void cw_freep(void *p)
+{
+    void **pp = p;
+    free(*pp);
+    *pp = NULL;
+}
+#define _cleanup_free_ _cleanup_(cw_freep)

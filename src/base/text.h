@@ -1,0 +1,19 @@
+/* Text for people: nearest names, growing strings. */
+#pragma once
+#include <stddef.h>
+
+#include "base/macro.h"
+
+/* Edit distance (insert, delete, replace, swap of neighbours); names longer than 63 bytes are cut. */
+unsigned cw_edit_distance(const char *a, const char *b);
+/* The candidate nearest to name if it is near enough to be meant (a third of its length, at least 1), else NULL. */
+const char *cw_nearest(const char *name, const char *const *candidates, size_t n);
+
+/* A string that grows; failed allocations are remembered in `failed` and leave the text as it is. */
+struct cw_text {
+    char *data;
+    size_t size, capacity;
+    int failed;
+};
+void cw_text_add(struct cw_text *t, const char *fmt, ...) _printf_(2, 3);
+void cw_text_deinit(struct cw_text *t);

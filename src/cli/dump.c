@@ -1,0 +1,176 @@
+/* --dump: a batch as an .npz file, that is a zip archive of .npy files, stored without compression. */
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <zlib.h>
+
+#include "cli/output.h"
+
+#define MAX_ENTRIES (2 * CW_MAX_COMPONENTS + 4)
+
+struct entry {
+    char name[300];
+    uint32_t crc, size, offset;
+};
+
+struct zip {
+    FILE *f;
+    struct entry entries[MAX_ENTRIES];
+    unsigned n;
+    bool too_large;
+};
+
+static void put16(FILE *f, unsigned v)
+{
+    fputc((int)(v & 255), f);
+    fputc((int)(v >> 8 & 255), f);
+}
+
+static void put32(FILE *f, uint32_t v)
+{
+    put16(f, v & 0xffff);
+    put16(f, v >> 16);
+}
+
+/* One array: header of format 1.0, then the data. */
+static void add(struct zip *z, const char *name, const char *descr, const int64_t *dims, int ndim, const void *data, size_t size)
+{
+    char header[1024];
+    size_t at = 10;
+    at += (size_t)snprintf(header + at, sizeof(header) - at, "{'descr': '%s', 'fortran_order': False, 'shape': (", descr);
+    for (int i = 0; i < ndim; i++)
+        at += (size_t)snprintf(header + at, sizeof(header) - at, "%" PRId64 ",%s", dims[i], i + 1 < ndim ? " " : "");
+    at += (size_t)snprintf(header + at, sizeof(header) - at, "), }");
+    size_t total = CW_ALIGN_UP(at + 1, 64);
+    memset(header + at, ' ', total - at);
+    header[total - 1] = '\n';
+    memcpy(header, "\x93NUMPY\x01\x00", 8);
+    header[8] = (char)((total - 10) & 255);
+    header[9] = (char)((total - 10) >> 8);
+    long offset = ftell(z->f);
+    if (total + size >= UINT32_MAX || offset < 0 || (uint64_t)offset + total + size >= UINT32_MAX || z->n == MAX_ENTRIES) {
+        z->too_large = true;
+        return;
+    }
+    struct entry *e = &z->entries[z->n++];
+    snprintf(e->name, sizeof(e->name), "%.280s.npy", name);
+    uint32_t crc = (uint32_t)crc32(0, (const Bytef *)header, (uInt)total);
+    e->crc = size ? (uint32_t)crc32(crc, data, (uInt)size) : crc;
+    e->size = (uint32_t)(total + size);
+    e->offset = (uint32_t)offset;
+    put32(z->f, 0x04034b50);
+    put16(z->f, 20);
+    put16(z->f, 0x0800); /* names are UTF-8 */
+    put16(z->f, 0);
+    put32(z->f, 0x00210000); /* 1980-01-01: the file must not depend on the clock */
+    put32(z->f, e->crc);
+    put32(z->f, e->size);
+    put32(z->f, e->size);
+    put16(z->f, (unsigned)strlen(e->name));
+    put16(z->f, 0);
+    fputs(e->name, z->f);
+    fwrite(header, 1, total, z->f);
+    if (size)
+        fwrite(data, 1, size, z->f);
+}
+
+static void finish(struct zip *z)
+{
+    long start = ftell(z->f);
+    for (unsigned i = 0; i < z->n; i++) {
+        const struct entry *e = &z->entries[i];
+        put32(z->f, 0x02014b50);
+        put16(z->f, 20);
+        put16(z->f, 20);
+        put16(z->f, 0x0800);
+        put16(z->f, 0);
+        put32(z->f, 0x00210000);
+        put32(z->f, e->crc);
+        put32(z->f, e->size);
+        put32(z->f, e->size);
+        put16(z->f, (unsigned)strlen(e->name));
+        for (int k = 0; k < 4; k++)
+            put16(z->f, 0);
+        put32(z->f, 0);
+        put32(z->f, e->offset);
+        fputs(e->name, z->f);
+    }
+    long end = ftell(z->f);
+    put32(z->f, 0x06054b50);
+    put32(z->f, 0);
+    put16(z->f, z->n);
+    put16(z->f, z->n);
+    put32(z->f, (uint32_t)(end - start));
+    put32(z->f, (uint32_t)start);
+    put16(z->f, 0);
+}
+
+static const char *descr(enum cw_dtype dtype)
+{
+    static const char *const names[CW_N_DTYPES] = {
+        [CW_BOOL] = "|b1",  [CW_UINT8] = "|u1",   [CW_UINT16] = "<u2",   [CW_UINT32] = "<u4",  [CW_UINT64] = "<u8",  [CW_INT8] = "|i1",  [CW_INT16] = "<i2",
+        [CW_INT32] = "<i4", [CW_INT64] = "<i8",   [CW_FLOAT16] = "<f2",  [CW_BFLOAT16] = "|V2", [CW_FLOAT32] = "<f4", [CW_FLOAT64] = "<f8", [CW_BYTES] = "|u1",
+    };
+    return names[dtype];
+}
+
+static int add_provenance(struct zip *z, const struct cw_compiled *c, const struct cw_batch *b, struct cw_error *err)
+{
+    char id[128], text[16];
+    size_t width = 1;
+    for (uint32_t i = 0; i < b->n; i++) {
+        cw_record_print(&c->programs[b->ids[i].leaf], &b->ids[i], id);
+        width = CW_MAX(width, strlen(id));
+    }
+    _cleanup_free_ char *records = calloc(b->n + 1u, width);
+    _cleanup_free_ uint32_t *flags = calloc(b->n + 1u, sizeof(*flags));
+    if (!records || !flags)
+        return cw_error_nomem(err, b->n * width, "a dump");
+    for (uint32_t i = 0; i < b->n; i++) {
+        cw_record_print(&c->programs[b->ids[i].leaf], &b->ids[i], id);
+        memcpy(records + i * width, id, strlen(id));
+        flags[i] = b->ids[i].flags;
+    }
+    int64_t n = b->n, meta[6] = {(int64_t)b->epoch, (int64_t)b->g, (int64_t)b->split, (int64_t)b->index, n, b->leading}, six = 6;
+    snprintf(text, sizeof(text), "|S%zu", width);
+    add(z, "__records__", text, &n, 1, records, b->n * width);
+    add(z, "__flags__", "<u4", &n, 1, flags, b->n * sizeof(*flags));
+    add(z, "__meta__", "<i8", &six, 1, meta, sizeof(meta));
+    return 0;
+}
+
+int cw_dump_batch(const char *dir, const struct cw_compiled *c, const struct cw_batch *b, struct cw_error *err)
+{
+    char path[4200], epoch[32] = "", name[300];
+    struct zip z = {0};
+    if (b->epoch)
+        snprintf(epoch, sizeof(epoch), "E%" PRIu64 "-", b->epoch);
+    snprintf(path, sizeof(path), "%.4000s/%s%08" PRIu64 ".npz", dir, epoch, b->g);
+    if (mkdir(dir, 0777) < 0 && errno != EEXIST)
+        return cw_error_errno(err, CW_E_OPTION, errno, "--dump: can't make directory %s", dir);
+    z.f = fopen(path, "we");
+    if (!z.f)
+        return cw_error_errno(err, CW_E_OPTION, errno, "--dump: can't open %s", path);
+    for (unsigned k = 0; k < b->n_components; k++) {
+        const struct cw_batch_component *o = &b->components[k];
+        if (o->dtype == CW_BYTES) {
+            int64_t bytes = (int64_t)o->size, n = b->n;
+            add(&z, o->name, "|u1", &bytes, 1, o->data, o->size);
+            snprintf(name, sizeof(name), "%.280s.lengths", o->name);
+            add(&z, name, "<u8", &n, 1, o->lengths, b->n * sizeof(uint64_t));
+        } else {
+            add(&z, o->name, descr(o->dtype), o->dims, o->ndim, o->data, o->size);
+        }
+    }
+    int r = add_provenance(&z, c, b, err);
+    finish(&z);
+    bool failed = ferror(z.f) != 0;
+    failed |= fclose(z.f) != 0;
+    if (r >= 0 && z.too_large)
+        return cw_error_set(err, CW_E_OPTION, "--dump: a batch is larger than a zip archive may be (4 GiB)");
+    if (r >= 0 && failed)
+        return cw_error_errno(err, CW_E_IO, errno, "--dump: can't write %s", path);
+    return r;
+}

@@ -1,0 +1,58 @@
+/* cachew <verb>: finds the verb. */
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/text.h"
+#include "cli/options.h"
+
+const char cli_version[] = CACHEW_VERSION;
+
+const struct cli_verb cli_verbs[] = {
+    {"run", "PIPELINE ", 1, 1, "pulls the batches of a pipeline as a training job would",
+     "Exit codes: 0 done; 1 the data or a record failed; 2 the pipeline, an option or a state file is wrong; 4 a deadline passed; 130 or 143\n"
+     "after SIGINT or SIGTERM, with the state written.",
+     cli_run},
+    {"explain", "PIPELINE ", 1, 1, "shows the compiled pipeline: its types, what is fused, where the time goes, what the bottleneck is", NULL, cli_explain},
+    {"ops", "[NAME] ", 0, 1, "lists the operators, or describes one", NULL, cli_ops},
+    {"index", "FILE... ", 1, 1000000, "makes the indexes of TFRecord files", NULL, cli_index},
+    {"bench", "PIPELINE ", 1, 1, "measures the rate of a pipeline with 1 thread, 2, 4 ... all", NULL, cli_bench},
+    {"doctor", "", 0, 0, "checks what this machine offers and says what to mend", NULL, cli_doctor},
+    {0},
+};
+
+static void usage(FILE *f)
+{
+    fprintf(f, "usage: cachew VERB [options]\n\nverbs:\n");
+    for (const struct cli_verb *v = cli_verbs; v->name; v++)
+        fprintf(f, "  %-10s %s\n", v->name, v->summary);
+    fprintf(f, "\ncachew VERB --help says more; cachew --version prints the version.\n");
+}
+
+int main(int argc, char **argv)
+{
+    signal(SIGPIPE, SIG_IGN);
+    if (argc < 2) {
+        usage(stderr);
+        return 2;
+    }
+    if (strcmp(argv[1], "--version") == 0) {
+        printf("cachew %s\n", cli_version);
+        return 0;
+    }
+    if (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0 || strcmp(argv[1], "help") == 0) {
+        usage(stdout);
+        return 0;
+    }
+    const char *names[32];
+    size_t n = 0;
+    for (const struct cli_verb *v = cli_verbs; v->name; v++) {
+        if (strcmp(v->name, argv[1]) == 0)
+            return v->run(argc - 1, argv + 1);
+        names[n++] = v->name;
+    }
+    const char *near = cw_nearest(argv[1], names, n);
+    fprintf(stderr, "cachew: there is no verb \"%s\"%s%s%s\n", argv[1], near ? "; did you mean \"" : "", near ? near : "", near ? "\"?" : "");
+    usage(stderr);
+    return 2;
+}

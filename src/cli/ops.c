@@ -1,0 +1,60 @@
+/* cachew ops: what the operator table says. */
+#include <stdio.h>
+#include <string.h>
+
+#include "base/text.h"
+#include "cli/options.h"
+#include "ops/table.h"
+
+static void describe(const struct cw_op_desc *d)
+{
+    char allowed[256];
+    printf("%s: %s\n", d->name, d->summary);
+    if (d->doc)
+        printf("\n%s\n", d->doc);
+    if (d->random)
+        printf("\nIts draws depend on seed, epoch and element (docs/randomness.md).\n");
+    printf("\nattributes:%s\n", d->attrs && d->attrs->name ? "" : " none");
+    for (const struct cw_attr_def *a = d->attrs; a && a->name; a++)
+        printf("  %-14s %s\n  %-14s %s; %s%s\n", a->name, a->doc ? a->doc : "", "", cw_attr_allowed(a, allowed), a->def ? "default " : "required",
+               a->def ? a->def : "");
+}
+
+int cli_ops(int argc, char **argv)
+{
+    const struct cw_op_table *table = cw_ops();
+    const struct cli_verb *verb = cli_verbs;
+    struct cw_error err = {0};
+    bool json = false;
+    int n_args;
+    while (strcmp(verb->name, "ops") != 0)
+        verb++;
+    const struct cli_option options[] = {{"json", CLI_FLAG, &json, NULL, "print one JSON object", 0, 0, NULL, NULL}, {0}};
+    int r = cli_parse(verb, options, argc, argv, &n_args, &err);
+    if (r != 0)
+        return r == 1 ? 0 : cli_fail(&err, json, NULL);
+    const char *names[128];
+    size_t n = 0;
+    for (size_t i = 0; i < table->n && n < 128; i++)
+        names[n++] = table->ops[i]->name;
+    if (n_args == 1) {
+        const struct cw_op_desc *d = cw_op_find(table, argv[1]);
+        const struct cw_op_table one = {.ops = &d, .n = 1};
+        if (!d) {
+            const char *near = cw_nearest(argv[1], names, n);
+            cw_error_attribute(&err, "NAME", argv[1], near ? near : "an operator that `cachew ops` lists");
+            (void)cw_error_set(&err, CW_E_OPTION, "there is no operator \"%.60s\"%s%s%s", argv[1], near ? "; did you mean \"" : "", near ? near : "",
+                               near ? "\"?" : " (`cachew ops` lists them)");
+            return cli_fail(&err, json, NULL);
+        }
+        if (json)
+            return cli_print(cw_op_table_json(&one));
+        describe(d);
+        return 0;
+    }
+    if (json)
+        return cli_print(cw_op_table_json(table));
+    for (size_t i = 0; i < table->n; i++)
+        printf("%-20s %s\n", table->ops[i]->name, table->ops[i]->summary);
+    return 0;
+}

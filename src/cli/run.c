@@ -1,0 +1,362 @@
+/* cachew run: pulls batches, hashes, logs, dumps, keeps state. */
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/machine.h"
+#include "base/text.h"
+#include "cli/options.h"
+#include "cli/output.h"
+#include "client/local.h"
+#include "storage/file.h"
+
+struct run {
+    /* options */
+    const char *file, *state, *log, *dump, *save, *quarantine, *guarantee, *order, *index_dir;
+    uint64_t seed, epochs, batches, threads, memory, rank, world_size, state_every;
+    bool seed_given, epochs_given, batches_given, digest, json, no_optimize, progress;
+    double wait;
+    struct cli_texts settings;
+    /* while it runs */
+    struct cw_local local;
+    struct cw_log log_file;
+    struct cw_hash128 sum, set_sum;
+    uint64_t n_batches, n_elements, n_bytes, first_ns, start_ns, last_ns;
+    double first_batch_s;
+};
+
+/* One thread waits for signals; nothing is done in handlers. */
+struct watcher {
+    pthread_t thread;
+    struct cw_iterator *iterator;
+    volatile int seen;
+    sigset_t signals;
+    bool started;
+};
+
+static void *watch(void *arg)
+{
+    struct watcher *w = arg;
+    int s;
+    while (sigwait(&w->signals, &s) == 0 && s != SIGUSR2) {
+        if (w->seen) /* a second one does not wait for the state */
+            _exit(128 + s);
+        w->seen = s;
+        cw_iterator_interrupt(w->iterator, true);
+    }
+    return NULL;
+}
+
+static void watcher_start(struct watcher *w)
+{
+    w->started = pthread_create(&w->thread, NULL, watch, w) == 0;
+}
+
+static void watcher_stop(struct watcher *w)
+{
+    if (w->started) {
+        pthread_kill(w->thread, SIGUSR2);
+        pthread_join(w->thread, NULL);
+    }
+    w->started = false;
+}
+
+static double cpu_seconds(void)
+{
+    double s = 0;
+    for (int i = 0; i < 2; i++) {
+        struct rusage u;
+        if (getrusage(i ? RUSAGE_CHILDREN : RUSAGE_SELF, &u) == 0)
+            s += (double)u.ru_utime.tv_sec + (double)u.ru_stime.tv_sec + 1e-6 * (double)(u.ru_utime.tv_usec + u.ru_stime.tv_usec);
+    }
+    return s;
+}
+
+/* ---- what is reported ---- */
+
+static json_t *counts(const struct run *x)
+{
+    double seconds = x->start_ns ? (double)((x->last_ns ? x->last_ns : cw_now_ns()) - x->start_ns) * 1e-9 : 0;
+    uint64_t skipped = 0, replaced = 0;
+    if (x->local.iterator)
+        cw_iterator_quarantined(x->local.iterator, &skipped, &replaced);
+    json_t *o = json_pack("{s:I, s:I, s:I, s:f, s:f, s:I, s:f, s:I, s:I, s:I, s:I}", "batches", (json_int_t)x->n_batches, "elements",
+                          (json_int_t)x->n_elements, "bytes", (json_int_t)x->n_bytes, "seconds", seconds, "elements_per_s",
+                          seconds > 0 ? (double)x->n_elements / seconds : 0.0, "seed", (json_int_t)x->seed, "cpu_s", cpu_seconds(), "peak_rss_bytes",
+                          (json_int_t)cw_peak_rss(), "skipped", (json_int_t)skipped, "replaced", (json_int_t)replaced, "threads", (json_int_t)x->threads);
+    if (o && x->n_batches)
+        json_object_set_new(o, "first_batch_s", json_real(x->first_batch_s));
+    if (o && x->digest) {
+        char text[33];
+        cw_hash128_print(x->sum, text);
+        json_object_set_new(o, "digest", json_string(text));
+        cw_hash128_print(x->set_sum, text);
+        json_object_set_new(o, "set_digest", json_string(text));
+    }
+    if (o && x->local.iterator) {
+        json_object_set_new(o, "operators", cw_profile_json(&x->local));
+        json_object_set_new(o, "bottleneck", json_string(cw_profile_bottleneck(&x->local)));
+    }
+    return o;
+}
+
+static int write_state(const struct run *x, struct cw_error *err)
+{
+    json_t *state = cw_iterator_state(x->local.iterator);
+    _cleanup_free_ char *text = state ? json_dumps(state, JSON_INDENT(1)) : NULL;
+    json_decref(state);
+    if (!text)
+        return cw_error_nomem(err, 0, "the state");
+    return cw_put(x->state, text, strlen(text), err);
+}
+
+static int read_state(const char *path, json_t **ret, struct cw_error *err)
+{
+    struct cw_stat st;
+    json_error_t je;
+    size_t size;
+    _cleanup_free_ char *text = NULL;
+    if (access(path, F_OK) != 0 && errno == ENOENT)
+        return 0;
+    int r = cw_stat(path, &st, err);
+    if (r >= 0)
+        r = cw_read_file(path, 1 << 20, &text, &size, err);
+    if (r < 0)
+        return r;
+    *ret = json_loadb(text, size, JSON_REJECT_DUPLICATES, &je);
+    cw_error_file(err, path);
+    return *ret ? 0 : cw_error_set(err, CW_E_STATE, "state %s is not valid JSON: line %d: %s (is it cut off?)", path, je.line, je.text);
+}
+
+/* ---- the loop ---- */
+
+static int handle_batch(struct run *x, const struct cw_batch *b, struct cw_error *err)
+{
+    bool padding = b->flags & CW_RECORD_PADDING;
+    struct cw_hash128 hash = {0, 0};
+    int r = 0;
+    if (x->digest || x->log)
+        hash = cw_batch_hash(b);
+    if (x->digest && !padding) {
+        x->sum = cw_hash128_add(x->sum, hash);
+        x->set_sum = cw_hash128_add(x->set_sum, cw_batch_set_hash(b));
+    }
+    if (x->log)
+        r = cw_log_batch(&x->log_file, x->local.compiled, b, (unsigned)x->rank, hash, err);
+    if (r >= 0 && x->dump)
+        r = cw_dump_batch(x->dump, x->local.compiled, b, err);
+    if (r >= 0 && x->save)
+        r = cw_save_batch(x->save, b, x->n_batches, err);
+    x->n_batches++;
+    x->n_elements += padding ? 0 : b->n;
+    for (unsigned k = 0; k < b->n_components; k++)
+        x->n_bytes += b->components[k].size;
+    return r;
+}
+
+static void progress(struct run *x, bool end)
+{
+    static uint64_t last_ns, last_elements;
+    uint64_t now = cw_now_ns();
+    if (!x->progress || (!end && now - last_ns < 200000000u))
+        return;
+    double rate = last_ns ? (double)(x->n_elements - last_elements) / ((double)(now - last_ns) * 1e-9) : 0;
+    fprintf(stderr, "\r\033[K%" PRIu64 " batches, %" PRIu64 " elements, %.0f elements/s, bottleneck: %s%s", x->n_batches, x->n_elements, rate,
+            cw_profile_bottleneck(&x->local), end ? "\n" : "");
+    last_ns = now;
+    last_elements = x->n_elements;
+}
+
+/* The client counts g itself: a batch that carries another one was delivered out of order. */
+static int check_g(const struct run *x, const struct cw_batch *b, uint64_t *epoch, uint64_t *expected, struct cw_error *err)
+{
+    if (b->epoch != *epoch && b->g == x->rank) {
+        *epoch = b->epoch;
+        *expected = x->rank;
+    }
+    if (b->epoch != *epoch || b->g != *expected)
+        return cw_error_set(err, CW_E_BUG, "delivery out of order: batch g=%" PRIu64 " of epoch %" PRIu64 " came, expected g=%" PRIu64 " of epoch %" PRIu64, b->g, b->epoch,
+                            *expected, *epoch);
+    *expected += x->world_size;
+    return 0;
+}
+
+static int loop(struct run *x, const json_t *state, struct watcher *w, struct cw_error *err)
+{
+    uint64_t epoch = 0, expected = x->rank;
+    if (state) {
+        epoch = (uint64_t)json_integer_value(json_object_get(state, "epoch"));
+        expected = (uint64_t)json_integer_value(json_object_get(state, "g")) + x->rank;
+    }
+    int r = 0;
+    x->start_ns = cw_now_ns();
+    while (!x->batches_given || x->n_batches < x->batches) {
+        struct cw_batch *b;
+        r = cw_iterator_next(x->local.iterator, (uint64_t)(x->wait * 1e9), &b, err);
+        if (r != 0)
+            break;
+        x->last_ns = cw_now_ns();
+        if (x->n_batches == 0)
+            x->first_batch_s = cw_process_age();
+        r = check_g(x, b, &epoch, &expected, err);
+        if (r >= 0)
+            r = handle_batch(x, b, err);
+        cw_iterator_release(x->local.iterator, b);
+        if (r >= 0 && x->state && x->state_every && x->n_batches % x->state_every == 0)
+            r = write_state(x, err);
+        if (r < 0 || w->seen)
+            break;
+        progress(x, false);
+    }
+    progress(x, true);
+    return r == 1 ? 0 : r;
+}
+
+static int execute(struct run *x, struct watcher *w, struct cw_error *err)
+{
+    json_t *state = NULL;
+    int r = cw_local_load(&x->local, x->file, x->settings.items, x->settings.n, err);
+    if (r >= 0 && x->state)
+        r = read_state(x->state, &state, err);
+    if (r < 0)
+        return r;
+    const struct cw_pipeline *p = x->local.pipeline;
+    if (!x->seed_given && p->default_seed >= 0)
+        x->seed = (uint64_t)p->default_seed;
+    if (!x->epochs_given && p->default_epochs >= 0)
+        x->epochs = (uint64_t)p->default_epochs;
+    if (x->rank >= x->world_size)
+        r = cw_error_set(err, CW_E_OPTION, "--rank %" PRIu64 ": expected less than --world-size %" PRIu64, x->rank, x->world_size);
+    if (r >= 0)
+        r = cw_local_open(&x->local, x->index_dir, (unsigned)x->threads, err);
+    struct cw_iterator_options o = {
+        .seed = x->seed,
+        .epochs = x->epochs,
+        .rank = (unsigned)x->rank,
+        .world_size = (unsigned)x->world_size,
+        .runner = {.threads = (unsigned)x->threads, .memory = x->memory, .optimize = !x->no_optimize},
+    };
+    if (r >= 0)
+        r = cw_iterator_new(x->local.sequence, &o, state, &x->local.iterator, err);
+    if (r >= 0 && x->log)
+        r = cw_log_open(&x->log_file, x->log, err);
+    if (r >= 0) {
+        w->iterator = x->local.iterator;
+        watcher_start(w);
+        r = loop(x, state, w, err);
+        watcher_stop(w);
+        if (x->state && (r >= 0 || r == CW_E_INTERRUPTED)) {
+            struct cw_error own = {0};
+            int s = write_state(x, &own);
+            if (s < 0 && r >= 0) {
+                *err = own;
+                r = s;
+            }
+        }
+    }
+    json_decref(state);
+    return r;
+}
+
+static int write_quarantine(const struct run *x, struct cw_error *err)
+{
+    uint64_t skipped, replaced;
+    const struct cw_quarantined *q = cw_iterator_quarantined(x->local.iterator, &skipped, &replaced);
+    if (skipped + replaced == 0)
+        return 0;
+    fprintf(stderr, "cachew: %" PRIu64 " records skipped, %" PRIu64 " replaced%s%s%s\n", skipped, replaced, x->quarantine ? "; listed in " : "",
+            x->quarantine ? x->quarantine : " (--quarantine FILE lists them with reasons)", "");
+    return x->quarantine ? cw_quarantine_write(x->quarantine, x->local.compiled, q, err) : 0;
+}
+
+static void report(const struct run *x)
+{
+    json_t *c = counts(x);
+    double seconds = json_number_value(json_object_get(c, "seconds"));
+    printf("%" PRIu64 " batches, %" PRIu64 " elements in %.3f s: %.0f elements/s, bottleneck: %s\n", x->n_batches, x->n_elements, seconds,
+           seconds > 0 ? (double)x->n_elements / seconds : 0.0, cw_profile_bottleneck(&x->local));
+    if (x->digest)
+        printf("digest %s\nset_digest %s\n", json_string_value(json_object_get(c, "digest")), json_string_value(json_object_get(c, "set_digest")));
+    json_decref(c);
+}
+
+int cli_run(int argc, char **argv)
+{
+    static const char *const guarantees[] = {"exactly-once", "at-most-once", NULL}, *const orders[] = {"exact", "any", NULL};
+    struct run x = {.epochs = 1, .world_size = 1, .wait = 60, .threads = cw_cpu_budget(), .memory = cw_memory_total() / 2};
+    struct cw_error err = {0};
+    int n_args, code = 0;
+    const struct cli_option options[] = {
+        {"seed", CLI_COUNT, &x.seed, "S", "seed of all randomness (default: the pipeline's, else 0)", 0, INT64_MAX, NULL, &x.seed_given},
+        {"epochs", CLI_COUNT, &x.epochs, "N", "epochs (default: the pipeline's, else 1)", 0, INT64_MAX, NULL, &x.epochs_given},
+        {"batches", CLI_COUNT, &x.batches, "N", "stop after N batches", 0, 0, NULL, &x.batches_given},
+        {"threads", CLI_COUNT, &x.threads, "N", "compute threads (default: the CPUs this process may use)", 1, 1024, NULL, NULL},
+        {"memory", CLI_BYTES, &x.memory, "BYTES", "memory budget (default: half of what there is)", 0, 0, NULL, NULL},
+        {"rank", CLI_COUNT, &x.rank, "R", "batches g with g mod world-size = R (default 0)", 0, 1 << 20, NULL, NULL},
+        {"world-size", CLI_COUNT, &x.world_size, "W", "ranks (default 1)", 1, 1 << 20, NULL, NULL},
+        {"guarantee", CLI_TEXT, &x.guarantee, "G", "exactly-once (default) or at-most-once", 0, 0, guarantees, NULL},
+        {"order", CLI_TEXT, &x.order, "O", "exact (default) or any", 0, 0, orders, NULL},
+        {"state", CLI_TEXT, &x.state, "FILE", "go on where FILE says, if it is there; replace it at the end", 0, 0, NULL, NULL},
+        {"state-every", CLI_COUNT, &x.state_every, "K", "replace it every K batches too", 0, 0, NULL, NULL},
+        {"digest", CLI_FLAG, &x.digest, NULL, "hash everything delivered", 0, 0, NULL, NULL},
+        {"log", CLI_TEXT, &x.log, "FILE", "append a JSON line per batch", 0, 0, NULL, NULL},
+        {"dump", CLI_TEXT, &x.dump, "DIR", "write each batch as an .npz file", 0, 0, NULL, NULL},
+        {"save", CLI_TEXT, &x.save, "DIR", "write the images of the first batches as contact sheets (PNG)", 0, 0, NULL, NULL},
+        {"quarantine", CLI_TEXT, &x.quarantine, "FILE", "list skipped and replaced records with reasons (JSON lines)", 0, 0, NULL, NULL},
+        {"set", CLI_TEXTS, &x.settings, "PATH=VALUE", "change the pipeline: 2.size=64 sets size of operator 2", 0, 0, NULL, NULL},
+        {"index-dir", CLI_TEXT, &x.index_dir, "DIR", "where indexes are kept (default ~/.cache/cachew/index)", 0, 0, NULL, NULL},
+        {"wait", CLI_SECONDS, &x.wait, "S", "deadline for a batch (default 60; 0: none)", 0, 0, NULL, NULL},
+        {"no-optimize", CLI_FLAG, &x.no_optimize, NULL, "run the operators as written", 0, 0, NULL, NULL},
+        {"json", CLI_FLAG, &x.json, NULL, "print one JSON object", 0, 0, NULL, NULL},
+        {0},
+    };
+    for (int i = 1; i < argc; i++)
+        x.json |= strcmp(argv[i], "--json") == 0;
+    int r = cli_parse(&cli_verbs[0], options, argc, argv, &n_args, &err);
+    if (r == 1)
+        return 0;
+    struct watcher w = {0};
+    sigemptyset(&w.signals);
+    sigaddset(&w.signals, SIGINT);
+    sigaddset(&w.signals, SIGTERM);
+    sigaddset(&w.signals, SIGUSR2);
+    pthread_sigmask(SIG_BLOCK, &w.signals, NULL);
+    if (r >= 0) {
+        x.file = argv[1];
+        x.progress = isatty(STDERR_FILENO) && !x.json;
+        r = execute(&x, &w, &err);
+    }
+    if (x.local.iterator) {
+        struct cw_error own = {0};
+        int q = write_quarantine(&x, &own);
+        if (q < 0 && r >= 0) {
+            err = own;
+            r = q;
+        }
+    }
+    cw_log_close(&x.log_file);
+    if (w.seen) {
+        fprintf(stderr, "cachew: ended by %s%s\n", w.seen == SIGINT ? "SIGINT" : "SIGTERM", x.state ? "; the state is written" : "");
+        code = 128 + w.seen;
+        if (x.json)
+            cli_print(counts(&x));
+    } else if (r < 0) {
+        json_t *c = counts(&x);
+        code = cli_fail(&err, x.json, c);
+        json_decref(c);
+    } else if (x.json) {
+        code = cli_print(counts(&x));
+    } else {
+        report(&x);
+    }
+    cw_local_deinit(&x.local);
+    cli_texts_deinit(&x.settings);
+    return code;
+}

@@ -1,0 +1,93 @@
+/* --save: contact sheets of batches of images. */
+#include <errno.h>
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "cli/output.h"
+#include "formats/image_write.h"
+
+#define SHEETS 1        /* batches saved */
+#define SHEET_MAX 8192  /* pixels, each side */
+
+/* The first component that looks like images: [n, h, w, c] or [n, c, h, w]. */
+static const struct cw_batch_component *find_images(const struct cw_batch *b, bool *ret_chw)
+{
+    for (unsigned k = 0; k < b->n_components; k++) {
+        const struct cw_batch_component *c = &b->components[k];
+        const int64_t *d = c->dims + b->leading;
+        if (c->ndim - b->leading != 3 || c->dtype == CW_BYTES || b->n == 0)
+            continue;
+        *ret_chw = !(d[2] == 1 || d[2] == 3 || d[2] == 4) && (d[0] == 1 || d[0] == 3 || d[0] == 4);
+        if (*ret_chw || d[2] == 1 || d[2] == 3 || d[2] == 4)
+            return c;
+    }
+    return NULL;
+}
+
+static double value_at(const struct cw_batch_component *c, size_t i)
+{
+    switch (c->dtype) {
+    case CW_UINT8:
+        return ((const uint8_t *)c->data)[i];
+    case CW_UINT16:
+        return ((const uint16_t *)c->data)[i] / 257.0;
+    case CW_FLOAT32:
+        return (double)((const float *)c->data)[i];
+    case CW_FLOAT64:
+        return ((const double *)c->data)[i];
+    case CW_FLOAT16:
+        return (double)cw_half_to_float(((const uint16_t *)c->data)[i]);
+    case CW_BFLOAT16:
+        return (double)cw_bfloat_to_float(((const uint16_t *)c->data)[i]);
+    default:
+        return 0;
+    }
+}
+
+int cw_save_batch(const char *dir, const struct cw_batch *b, uint64_t nth, struct cw_error *err)
+{
+    bool chw;
+    const struct cw_batch_component *c = nth < SHEETS ? find_images(b, &chw) : NULL;
+    if (!c)
+        return 0;
+    const int64_t *d = c->dims + b->leading;
+    size_t h = (size_t)(chw ? d[1] : d[0]), w = (size_t)(chw ? d[2] : d[1]), channels = (size_t)(chw ? d[0] : d[2]), image = h * w * channels;
+    size_t n = b->n, columns = CW_MAX((size_t)ceil(sqrt((double)n)), 1);
+    while (columns > 1 && columns * w > SHEET_MAX)
+        columns--;
+    size_t rows = (n + columns - 1) / columns;
+    if (h == 0 || w == 0 || w > SHEET_MAX || h > SHEET_MAX)
+        return 0;
+    rows = CW_MIN(rows, SHEET_MAX / h);
+    n = CW_MIN(n, rows * columns);
+    double low = 0, high = 255;
+    if (cw_dtype_is_float(c->dtype)) { /* normalised: stretch what is there */
+        low = INFINITY;
+        high = -INFINITY;
+        for (size_t i = 0; i < n * image; i++) {
+            low = fmin(low, value_at(c, i));
+            high = fmax(high, value_at(c, i));
+        }
+    }
+    uint8_t *sheet = calloc(rows * h, columns * w * channels);
+    if (!sheet)
+        return cw_error_nomem(err, rows * h * columns * w * channels, "a contact sheet");
+    for (size_t i = 0; i < n; i++)
+        for (size_t y = 0; y < h; y++)
+            for (size_t x = 0; x < w; x++)
+                for (size_t k = 0; k < channels; k++) {
+                    double v = value_at(c, i * image + (chw ? (k * h + y) * w + x : (y * w + x) * channels + k));
+                    sheet[(((i / columns) * h + y) * columns * w + (i % columns) * w + x) * channels + k] =
+                        (uint8_t)CW_MIN(CW_MAX((v - low) * 255 / CW_MAX(high - low, 1e-9), 0), 255);
+                }
+    char path[4200];
+    snprintf(path, sizeof(path), "%.4000s/batch-%08" PRIu64 ".png", dir, b->g);
+    int r = mkdir(dir, 0777) < 0 && errno != EEXIST ? cw_error_errno(err, CW_E_OPTION, errno, "--save: can't make directory %s", dir) : 0;
+    if (r >= 0)
+        r = cw_png_write(path, rows * h, columns * w, (int)channels, sheet, err);
+    free(sheet);
+    return r;
+}

@@ -1,0 +1,171 @@
+#include "client/local.h"
+
+#include <errno.h>
+#include <libgen.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/text.h"
+#include "ops/table.h"
+
+/* A pipeline is text that somebody wrote; more than this is something else. */
+#define MAX_PIPELINE_BYTES ((size_t)16 << 20)
+
+int cw_read_file(const char *path, size_t limit, char **ret, size_t *ret_size, struct cw_error *err)
+{
+    FILE *f = fopen(path, "re");
+    if (!f) {
+        cw_error_file(err, path);
+        return cw_error_errno(err, CW_E_OPTION, errno, "can't open %s", path);
+    }
+    size_t size = 0, capacity = 4096;
+    char *data = malloc(capacity + 1);
+    int r = 0;
+    while (data) {
+        size += fread(data + size, 1, capacity - size, f);
+        if (size < capacity)
+            break;
+        if (capacity >= limit) {
+            r = cw_error_set(err, CW_E_OPTION, "%s is larger than %zu bytes", path, limit);
+            break;
+        }
+        capacity *= 2;
+        char *grown = realloc(data, capacity + 1);
+        if (!grown) {
+            free(data);
+            data = NULL;
+        } else {
+            data = grown;
+        }
+    }
+    if (!data)
+        r = cw_error_nomem(err, capacity, path);
+    else if (r >= 0 && ferror(f))
+        r = cw_error_errno(err, CW_E_OPTION, errno, "can't read %s", path);
+    fclose(f);
+    if (r < 0) {
+        free(data);
+        return r;
+    }
+    data[size] = '\0';
+    *ret = data;
+    *ret_size = size;
+    return 0;
+}
+
+static int setting_error(const char *setting, const char *why, struct cw_error *err)
+{
+    cw_error_attribute(err, "set", setting, "PATH=VALUE, for example 2.size=64");
+    return cw_error_set(err, CW_E_OPTION, "--set %s: %s; expected PATH=VALUE, for example 2.size=64", setting, why);
+}
+
+/* Numbers in a path are places in lists (operators count from 0), everything else are keys. */
+static int apply_setting(json_t *root, const char *setting, struct cw_error *err)
+{
+    const char *equals = strchr(setting, '=');
+    if (!equals || equals == setting)
+        return setting_error(setting, "has no PATH", err);
+    _cleanup_free_ char *path = strndup(setting, (size_t)(equals - setting));
+    if (!path)
+        return cw_error_nomem(err, 0, "a setting");
+    json_t *at = json_object_get(root, "pipeline"), *value = json_loads(equals + 1, JSON_DECODE_ANY, NULL);
+    if (!value && !(value = json_string(equals + 1)))
+        return setting_error(setting, "VALUE is neither JSON nor UTF-8", err);
+    char *save = NULL, *part = strtok_r(path, ".", &save);
+    if (part && (strcmp(part, "on_error") == 0 || strcmp(part, "defaults") == 0))
+        at = root;
+    int r = part ? 0 : setting_error(setting, "has no PATH", err);
+    while (part && r >= 0) {
+        char *next = strtok_r(NULL, ".", &save), *end;
+        unsigned long i = strtoul(part, &end, 10);
+        if (json_is_array(at)) {
+            if (*end || i >= json_array_size(at))
+                r = setting_error(setting, "names a place that the list does not have", err);
+            else if (next)
+                at = json_array_get(at, i);
+            else
+                json_array_set(at, i, value);
+        } else if (json_is_object(at)) {
+            if (!next)
+                json_object_set(at, part, value);
+            else if (!(at = json_object_get(at, part)))
+                r = setting_error(setting, "goes through a key that is not there", err);
+        } else {
+            r = setting_error(setting, "goes through something that is neither list nor object", err);
+        }
+        part = next;
+    }
+    json_decref(value);
+    return r;
+}
+
+static int from_json(struct cw_local *l, const json_t *root, const char *base_dir, struct cw_error *err)
+{
+    int r = cw_pipeline_from_json(cw_ops(), root, base_dir, &l->pipeline, err);
+    return r < 0 ? r : cw_compile(l->pipeline, &l->compiled, err);
+}
+
+static int parse(struct cw_local *l, const char *text, size_t size, const char *base_dir, const char *const *settings, size_t n_settings,
+                 struct cw_error *err)
+{
+    json_error_t je;
+    json_t *root = json_loadb(text, size, JSON_REJECT_DUPLICATES, &je);
+    if (!root)
+        return cw_error_set(err, CW_E_PIPELINE, "not valid JSON: line %d, column %d: %s", je.line, je.column, je.text);
+    int r = 0;
+    for (size_t i = 0; i < n_settings && r >= 0; i++)
+        r = apply_setting(root, settings[i], err);
+    if (r >= 0)
+        r = from_json(l, root, base_dir, err);
+    json_decref(root);
+    return r;
+}
+
+int cw_local_load(struct cw_local *l, const char *file, const char *const *settings, size_t n_settings, struct cw_error *err)
+{
+    size_t size;
+    _cleanup_free_ char *text = NULL, *copy = strdup(file);
+    if (!copy)
+        return cw_error_nomem(err, 0, "a path");
+    int r = cw_read_file(file, MAX_PIPELINE_BYTES, &text, &size, err);
+    if (r < 0)
+        return r;
+    r = parse(l, text, size, dirname(copy), settings, n_settings, err);
+    if (r < 0)
+        cw_error_file(err, file);
+    return r;
+}
+
+int cw_local_parse(struct cw_local *l, const char *text, size_t size, const char *base_dir, struct cw_error *err)
+{
+    return parse(l, text, size, base_dir, NULL, 0, err);
+}
+
+char *cw_index_dir(void)
+{
+    const char *own = getenv("CACHEW_INDEX_DIR"), *xdg = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
+    struct cw_text t = {0};
+    if (own)
+        cw_text_add(&t, "%s", own);
+    else if (xdg && *xdg)
+        cw_text_add(&t, "%s/cachew/index", xdg);
+    else if (home && *home)
+        cw_text_add(&t, "%s/.cache/cachew/index", home);
+    return t.size ? t.data : NULL;
+}
+
+int cw_local_open(struct cw_local *l, const char *index_dir, unsigned threads, struct cw_error *err)
+{
+    _cleanup_free_ char *own = index_dir ? NULL : cw_index_dir();
+    struct cw_source_env env = {.base_dir = l->pipeline->base_dir, .index_dir = index_dir ? index_dir : own, .threads = (int)threads};
+    return cw_sequence_open(l->compiled, &env, &l->sequence, err);
+}
+
+void cw_local_deinit(struct cw_local *l)
+{
+    cw_iterator_free(l->iterator);
+    cw_sequence_free(l->sequence);
+    cw_compiled_free(l->compiled);
+    cw_pipeline_unref(l->pipeline);
+    *l = (struct cw_local){0};
+}

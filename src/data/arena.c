@@ -1,0 +1,115 @@
+#include "data/arena.h"
+
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Chunks grow from 64 KiB (a few cheap columns) by doubling to 4 MiB (a decoded photograph); larger requests get a chunk of their own. */
+#define CHUNK_MIN ((size_t)64 << 10)
+#define CHUNK_MAX ((size_t)4 << 20)
+
+struct cw_arena_chunk {
+    struct cw_arena_chunk *next;
+    size_t size; /* usable bytes */
+    uint8_t *data;
+};
+
+void cw_arena_init(struct cw_arena *a, struct cw_budget *budget) { *a = (struct cw_arena){.budget = budget}; }
+
+static void chunk_free(struct cw_arena *a, struct cw_arena_chunk *c)
+{
+    cw_budget_give(a->budget, c->size);
+    free(c->data);
+    free(c);
+}
+
+static struct cw_arena_chunk *chunk_new(struct cw_arena *a, size_t bytes, struct cw_error *err)
+{
+    size_t size = a->current ? CW_MIN(a->current->size * 2, CHUNK_MAX) : CHUNK_MIN;
+    size = CW_ALIGN_UP(CW_MAX(size, bytes), 4096);
+    if (cw_budget_take(a->budget, size, "scratch memory", err) < 0)
+        return NULL;
+    struct cw_arena_chunk *c = malloc(sizeof(*c));
+    void *data = NULL;
+    if (!c || posix_memalign(&data, 64, size) != 0) {
+        free(c);
+        cw_budget_give(a->budget, size);
+        cw_error_nomem(err, size, "scratch memory");
+        return NULL;
+    }
+    *c = (struct cw_arena_chunk){.size = size, .data = data};
+    return c;
+}
+
+void *cw_arena_alloc(struct cw_arena *a, size_t bytes, struct cw_error *err)
+{
+    if (bytes > SIZE_MAX / 4) {
+        cw_error_nomem(err, bytes, "scratch memory");
+        return NULL;
+    }
+    bytes = CW_ALIGN_UP(CW_MAX(bytes, 1), 64);
+    while (!a->current || a->used + bytes > a->current->size) {
+        struct cw_arena_chunk *next = a->current ? a->current->next : a->first;
+        if (!next || next->size < bytes) { /* none kept, or too small a one: insert */
+            struct cw_arena_chunk *c = chunk_new(a, bytes, err);
+            if (!c)
+                return NULL;
+            c->next = next;
+            if (a->current)
+                a->current->next = c;
+            else
+                a->first = c;
+            next = c;
+        }
+        a->current = next;
+        a->used = 0;
+    }
+    void *p = a->current->data + a->used;
+    a->used += bytes;
+    return p;
+}
+
+int cw_arena_reserve(struct cw_arena *a, size_t bytes, const char *what, struct cw_error *err)
+{
+    int r = cw_budget_take(a->budget, bytes, what, err);
+    if (r < 0)
+        return r;
+    a->reserved += bytes;
+    return 0;
+}
+
+void cw_arena_unreserve(struct cw_arena *a, size_t bytes)
+{
+    a->reserved -= bytes;
+    cw_budget_give(a->budget, bytes);
+}
+
+struct cw_arena_mark cw_arena_mark(const struct cw_arena *a) { return (struct cw_arena_mark){a->current, a->used}; }
+
+void cw_arena_release(struct cw_arena *a, struct cw_arena_mark m)
+{
+    a->current = m.chunk;
+    a->used = m.used;
+}
+
+void cw_arena_reset(struct cw_arena *a, size_t keep_bytes)
+{
+    struct cw_arena_chunk **at = &a->first;
+    size_t kept = 0;
+    while (*at) {
+        struct cw_arena_chunk *c = *at;
+        if (kept + c->size <= keep_bytes) {
+            kept += c->size;
+            at = &c->next;
+        } else {
+            *at = c->next;
+            chunk_free(a, c);
+        }
+    }
+    a->current = NULL;
+    a->used = 0;
+    if (a->reserved)
+        cw_arena_unreserve(a, a->reserved);
+}
+
+void cw_arena_deinit(struct cw_arena *a) { cw_arena_reset(a, 0); }

@@ -1,0 +1,117 @@
+#include "data/batch.h"
+
+#include <string.h>
+
+void cw_batch_free(struct cw_batch *b)
+{
+    if (!b)
+        return;
+    for (size_t i = 0; i < CW_COUNT_OF(b->slabs); i++)
+        if (b->slabs[i])
+            cw_slab_put(b->slabs[i]);
+    free(b->memory);
+    free(b->components);
+    free(b->ids);
+    free(b);
+}
+
+int cw_batch_copy(const struct cw_batch *b, struct cw_batch **ret, struct cw_error *err)
+{
+    size_t bytes = 0;
+    for (unsigned k = 0; k < b->n_components; k++)
+        bytes += CW_ALIGN_UP(b->components[k].size, 64) + CW_ALIGN_UP(b->n * sizeof(uint64_t), 64);
+    struct cw_batch *c = calloc(1, sizeof(*c));
+    if (!c)
+        return cw_error_nomem(err, sizeof(*c), "a batch");
+    *c = *b;
+    memset(c->slabs, 0, sizeof(c->slabs));
+    c->components = malloc(b->n_components * sizeof(*c->components));
+    c->ids = malloc(CW_MAX(b->n, 1) * sizeof(*c->ids));
+    c->memory = aligned_alloc(64, CW_MAX(bytes, 64));
+    if (!c->components || !c->ids || !c->memory) {
+        cw_batch_free(c);
+        return cw_error_nomem(err, bytes, "a batch");
+    }
+    memcpy(c->ids, b->ids, b->n * sizeof(*c->ids));
+    memcpy(c->components, b->components, b->n_components * sizeof(*c->components));
+    uint8_t *at = c->memory;
+    for (unsigned k = 0; k < b->n_components; k++) {
+        struct cw_batch_component *to = &c->components[k];
+        if (to->lengths) {
+            memcpy(at, to->lengths, b->n * sizeof(uint64_t));
+            to->lengths = (const uint64_t *)(const void *)at;
+            at += CW_ALIGN_UP(b->n * sizeof(uint64_t), 64);
+        }
+        if (to->size)
+            memcpy(at, to->data, to->size);
+        to->data = at;
+        at += CW_ALIGN_UP(to->size, 64);
+    }
+    *ret = c;
+    return 0;
+}
+
+static void add_u64(XXH3_state_t *x, uint64_t v) { XXH3_128bits_update(x, &v, sizeof(v)); } /* little-endian hosts */
+
+static void add_text(XXH3_state_t *x, const char *text)
+{
+    size_t n = strlen(text);
+    add_u64(x, n);
+    XXH3_128bits_update(x, text, n);
+}
+
+/* Dims from `first` on; data of `size` bytes. */
+static void add_component(XXH3_state_t *x, const struct cw_batch_component *c, int first, const uint64_t *lengths, size_t n_lengths,
+                          const void *data, size_t size)
+{
+    add_text(x, c->name);
+    add_text(x, cw_dtype_name(c->dtype));
+    add_u64(x, (uint64_t)(c->ndim - first));
+    for (int i = first; i < c->ndim; i++)
+        add_u64(x, (uint64_t)c->dims[i]);
+    if (lengths)
+        XXH3_128bits_update(x, lengths, n_lengths * sizeof(*lengths));
+    if (size)
+        XXH3_128bits_update(x, data, size);
+}
+
+static struct cw_hash128 finish(XXH3_state_t *x)
+{
+    XXH128_hash_t h = XXH3_128bits_digest(x);
+    return (struct cw_hash128){.lo = h.low64, .hi = h.high64};
+}
+
+struct cw_hash128 cw_batch_hash(const struct cw_batch *b)
+{
+    XXH3_state_t x;
+    XXH3_INITSTATE(&x);
+    XXH3_128bits_reset(&x);
+    add_u64(&x, b->epoch);
+    add_u64(&x, b->g);
+    add_u64(&x, b->n);
+    for (unsigned i = 0; i < b->n_components; i++) {
+        const struct cw_batch_component *c = &b->components[i];
+        add_component(&x, c, 0, c->lengths, c->lengths ? (c->ndim ? (size_t)c->dims[0] : 1) : 0, c->data, c->size);
+    }
+    return finish(&x);
+}
+
+struct cw_hash128 cw_batch_set_hash(const struct cw_batch *b)
+{
+    struct cw_hash128 sum = {0, 0};
+    size_t at[CW_MAX_COMPONENTS] = {0};
+    for (uint32_t r = 0; r < b->n; r++) {
+        XXH3_state_t x;
+        XXH3_INITSTATE(&x);
+        XXH3_128bits_reset(&x);
+        add_u64(&x, 1);
+        for (unsigned i = 0; i < b->n_components; i++) {
+            const struct cw_batch_component *c = &b->components[i];
+            size_t size = c->lengths ? c->lengths[r] : c->size / b->n;
+            add_component(&x, c, b->leading, c->lengths ? &c->lengths[r] : NULL, 1, (const uint8_t *)c->data + at[i], size);
+            at[i] += size;
+        }
+        sum = cw_hash128_add(sum, finish(&x));
+    }
+    return sum;
+}

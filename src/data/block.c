@@ -1,0 +1,88 @@
+#include "data/block.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/philox.h"
+
+void *cw_block_alloc(struct cw_block *b, size_t bytes, struct cw_error *err) { return cw_arena_alloc(b->arena, bytes, err); }
+
+void cw_block_fail(struct cw_block *b, size_t row, const char *op, const char *fmt, ...)
+{
+    if (b->status[row] == CW_ROW_FAILED)
+        return;
+    b->status[row] = CW_ROW_FAILED;
+    b->all_ok = false;
+    struct cw_fault *f = cw_arena_alloc(b->arena, sizeof(*f), NULL);
+    if (!f) /* the reason is lost, not the fact */
+        return;
+    *f = (struct cw_fault){.next = b->faults, .row = row, .op = op};
+    va_list ap;
+    va_start(ap, fmt);
+    vsnprintf(f->message, sizeof(f->message), fmt, ap);
+    va_end(ap);
+    b->faults = f;
+}
+
+void cw_block_draw(const struct cw_block *b, unsigned op_index, size_t row, uint32_t n, uint32_t out[4])
+{
+    uint64_t e = b->eids[row];
+    cw_philox(b->keys[op_index], (const uint32_t[4]){(uint32_t)e, (uint32_t)(e >> 32), n, 0}, out);
+}
+
+int cw_block_dense(struct cw_block *b, unsigned v, const struct cw_type *type, struct cw_error *err)
+{
+    size_t stride = cw_type_bytes(type), total;
+    uint8_t *data = b->slots ? b->slots[v] : NULL;
+    if (!data) {
+        if (__builtin_mul_overflow(stride, b->n, &total))
+            return cw_error_nomem(err, SIZE_MAX, "a column");
+        data = cw_block_alloc(b, total, err);
+        if (!data)
+            return err ? err->status : CW_E_MEMORY;
+    }
+    b->columns[v] = (struct cw_column){.dense = true, .data = data, .stride = stride, .type = type};
+    return 0;
+}
+
+int cw_block_ragged(struct cw_block *b, unsigned v, struct cw_error *err)
+{
+    struct cw_tensor *rows = cw_block_alloc(b, b->n * sizeof(*rows), err);
+    if (!rows)
+        return err ? err->status : CW_E_MEMORY;
+    memset(rows, 0, b->n * sizeof(*rows));
+    b->columns[v] = (struct cw_column){.rows = rows};
+    return 0;
+}
+
+struct cw_tensor cw_block_row(const struct cw_block *b, unsigned v, size_t r)
+{
+    const struct cw_column *c = &b->columns[v];
+    if (!c->dense)
+        return c->rows[r];
+    struct cw_tensor t = {.data = c->data + r * c->stride, .size = c->stride, .ndim = c->type->ndim};
+    memcpy(t.dims, c->type->dims, sizeof(t.dims));
+    return t;
+}
+
+void *cw_block_row_out(struct cw_block *b, unsigned v, const struct cw_type *type, size_t r, const int64_t *dims, int ndim,
+                       struct cw_error *err)
+{
+    struct cw_column *c = &b->columns[v];
+    if (c->dense)
+        return c->data + r * c->stride;
+    struct cw_tensor *t = &c->rows[r];
+    size_t bytes = cw_dtype_size(type->dtype);
+    t->ndim = ndim;
+    for (int i = 0; i < ndim; i++) {
+        t->dims[i] = dims[i];
+        if (__builtin_mul_overflow(bytes, (size_t)dims[i], &bytes)) {
+            cw_error_nomem(err, SIZE_MAX, "an element");
+            return NULL;
+        }
+    }
+    t->size = bytes;
+    t->data = cw_block_alloc(b, bytes, err);
+    return t->data;
+}

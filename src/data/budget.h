@@ -1,0 +1,15 @@
+/* The memory budget: one counter that everything sizeable is charged to before it is touched. Thread-safe. */
+#pragma once
+#include <stdatomic.h>
+#include <stddef.h>
+
+#include "base/error.h"
+
+struct cw_budget {
+    size_t limit;
+    atomic_size_t used, peak;
+};
+void cw_budget_init(struct cw_budget *b, size_t limit);
+/* 0, or CW_E_BUDGET when bytes more would pass the limit. Never waits: who is refused gives back and tries later. */
+int cw_budget_take(struct cw_budget *b, size_t bytes, const char *what, struct cw_error *err) _must_check_;
+void cw_budget_give(struct cw_budget *b, size_t bytes);

@@ -1,0 +1,43 @@
+/*
+ * Slabs: the memory of batches. Ranges of a few large memfds, page-aligned, sealed against resizing, reused; faulted in by who writes
+ * them first. Charged to the memory budget while their pages may be there. Thread-safe.
+ */
+#pragma once
+#include <pthread.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "data/budget.h"
+
+struct cw_slab_pool;
+struct cw_slab {
+    struct cw_slab_pool *pool;
+    struct cw_slab *next;      /* in a free list */
+    uint8_t *data;
+    size_t size;               /* of the range: a multiple of the page size */
+    int fd;                    /* the memfd it lies in, the pool's; offset in it: */
+    size_t offset;
+    unsigned size_class;
+    int charged;
+};
+
+struct cw_slab_pool {
+    struct cw_budget *budget;
+    pthread_mutex_t mutex;
+    struct cw_slab_region *regions; /* guarded by mutex, like all that follows */
+    struct cw_slab *backed[512];    /* free, pages may be there, charged; by size class */
+    struct cw_slab *punched[512];   /* free, no pages */
+    size_t n_out;
+};
+int cw_slab_pool_init(struct cw_slab_pool *p, struct cw_budget *budget, struct cw_error *err) _must_check_;
+/* All slabs must be back. */
+void cw_slab_pool_deinit(struct cw_slab_pool *p);
+/* At least size bytes, contents undefined. CW_E_BUDGET or CW_E_MEMORY. */
+int cw_slab_get(struct cw_slab_pool *p, size_t size, struct cw_slab **ret, struct cw_error *err) _must_check_;
+void cw_slab_put(struct cw_slab *s);
+/* The slab's bytes are the user's from now on: no longer in the budget until it comes back. */
+void cw_slab_disown(struct cw_slab *s);
+/* Gives the pages of free slabs back to the system and the budget. Returns the bytes. */
+size_t cw_slab_trim(struct cw_slab_pool *p);
+/* Bytes that cw_slab_get charges for a size. */
+size_t cw_slab_charge(size_t size);

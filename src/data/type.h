@@ -1,0 +1,57 @@
+/* Types of components: dtype and shape, known at compile time; shapes may have dimensions that vary per element. */
+#pragma once
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/error.h"
+
+enum cw_dtype {
+    CW_BOOL, CW_UINT8, CW_UINT16, CW_UINT32, CW_UINT64, CW_INT8, CW_INT16, CW_INT32, CW_INT64,
+    CW_FLOAT16, CW_BFLOAT16, CW_FLOAT32, CW_FLOAT64,
+    CW_BYTES, /* variable-length byte string; always a scalar (ndim 0) of an element */
+    CW_N_DTYPES,
+};
+/* "bool", "uint8", ..., "bfloat16", "float32", "float64", "bytes". */
+const char *cw_dtype_name(enum cw_dtype dtype);
+/* 0 or -1 when the name is unknown. */
+int cw_dtype_parse(const char *name, enum cw_dtype *ret);
+/* Bytes of one value; 0 for bytes. */
+size_t cw_dtype_size(enum cw_dtype dtype);
+bool cw_dtype_is_float(enum cw_dtype dtype);
+bool cw_dtype_is_signed(enum cw_dtype dtype);  /* signed integers */
+bool cw_dtype_is_integer(enum cw_dtype dtype); /* signed or unsigned, not bool */
+
+/* Scalars in and out of half precisions; round to nearest even, NaN stays NaN. */
+float cw_half_to_float(uint16_t h);
+uint16_t cw_float_to_half(float f);
+uint16_t cw_double_to_half(double d); /* one rounding */
+float cw_bfloat_to_float(uint16_t b);
+uint16_t cw_float_to_bfloat(float f);
+uint16_t cw_double_to_bfloat(double d); /* one rounding */
+
+#define CW_MAX_NDIM 6
+#define CW_MAX_COMPONENTS 128 /* of an element */
+#define CW_VARIES (-1) /* a dimension that varies per element */
+
+struct cw_type {
+    enum cw_dtype dtype;
+    int ndim; /* -1: not even the rank is known before an element is there */
+    int64_t dims[CW_MAX_NDIM];
+};
+
+/* True when every element has the same size: not bytes, rank known, no dimension varies. */
+bool cw_type_fixed(const struct cw_type *t);
+/* Bytes of one element of a fixed type; SIZE_MAX on overflow. */
+size_t cw_type_bytes(const struct cw_type *t);
+/* "uint8[224,224,3]", "float32", "uint8[?,?,3]", "uint8[...]", "bytes"; returns buf. */
+const char *cw_type_print(const struct cw_type *t, char buf[160]);
+struct cw_type cw_type_scalar(enum cw_dtype dtype);
+
+/* One value of one component of one element. */
+struct cw_tensor {
+    void *data;
+    size_t size; /* bytes of data */
+    int ndim;
+    int64_t dims[CW_MAX_NDIM];
+};

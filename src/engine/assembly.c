@@ -1,0 +1,366 @@
+#include "engine/assembly.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "ops/bucket.h"
+
+#define COMPONENT_ALIGN 64 /* every component at a multiple of a cache line */
+
+int cw_layout_init(struct cw_layout *l, const struct cw_compiled *c, struct cw_budget *budget, struct cw_error *err)
+{
+    *l = (struct cw_layout){.compiled = c, .budget = budget, .capacity = c->batch_size, .n = c->n_outputs, .leading = c->batcher != CW_BATCHER_NONE};
+    l->offset = calloc(l->n, sizeof(*l->offset));
+    l->row_bytes = calloc(l->n, sizeof(*l->row_bytes));
+    if (!l->offset || !l->row_bytes) {
+        cw_layout_deinit(l);
+        return cw_error_nomem(err, 0, "a layout");
+    }
+    for (unsigned k = 0; k < l->n; k++) {
+        const struct cw_type *t = &c->outputs[k].type;
+        size_t total;
+        l->offset[k] = SIZE_MAX;
+        if (c->batcher == CW_BATCHER_BUCKET || !cw_type_fixed(t)) {
+            l->n_staged++;
+            continue;
+        }
+        l->row_bytes[k] = cw_type_bytes(t);
+        if (__builtin_mul_overflow(l->row_bytes[k], l->capacity, &total) || total > (size_t)1 << 45) {
+            char text[160];
+            cw_layout_deinit(l);
+            return cw_error_set(err, CW_E_PIPELINE, "a batch of %llu times %s (\"%s\") is too large for any memory", (unsigned long long)c->batch_size,
+                                cw_type_print(t, text), c->outputs[k].name);
+        }
+        l->offset[k] = l->slab_bytes;
+        l->slab_bytes += CW_ALIGN_UP(total, COMPONENT_ALIGN);
+    }
+    return 0;
+}
+
+void cw_layout_deinit(struct cw_layout *l)
+{
+    free(l->offset);
+    free(l->row_bytes);
+    l->offset = l->row_bytes = NULL;
+}
+
+int cw_assembly_new(const struct cw_layout *l, struct cw_slab_pool *pool, uint64_t capacity, unsigned bucket, struct cw_assembly **ret,
+                    struct cw_error *err)
+{
+    struct cw_assembly *a = calloc(1, sizeof(*a));
+    int r = 0;
+    if (!a)
+        return cw_error_nomem(err, sizeof(*a), "a batch");
+    a->layout = l;
+    a->capacity = capacity;
+    a->bucket = bucket;
+    a->ids = malloc(capacity * sizeof(*a->ids));
+    a->present = malloc(capacity);
+    if (l->n_staged)
+        a->staged = malloc(capacity * l->n_staged * sizeof(*a->staged));
+    if (!a->ids || !a->present || (l->n_staged && !a->staged))
+        r = cw_error_nomem(err, capacity * sizeof(*a->ids), "a batch");
+    if (r >= 0 && l->slab_bytes)
+        r = cw_slab_get(pool, l->slab_bytes, &a->slab, err);
+    if (r < 0) {
+        cw_assembly_free(a);
+        return r;
+    }
+    *ret = a;
+    return 0;
+}
+
+struct cw_assembly *cw_assembly_free(struct cw_assembly *a)
+{
+    if (!a)
+        return NULL;
+    while (a->chunks) {
+        struct cw_staged_chunk *c = a->chunks;
+        a->chunks = c->next;
+        cw_budget_give(c->budget, c->size);
+        free(c);
+    }
+    while (a->quarantined) {
+        struct cw_quarantined *q = a->quarantined;
+        a->quarantined = q->next;
+        free(q->file);
+        free(q);
+    }
+    if (a->slab)
+        cw_slab_put(a->slab);
+    cw_batch_free(a->batch);
+    free(a->ids);
+    free(a->present);
+    free(a->staged);
+    free(a->error);
+    free(a);
+    return NULL;
+}
+
+void cw_assembly_poison(struct cw_assembly *a, const struct cw_error *error, uint64_t at)
+{
+    if (a->error && a->error_at <= at)
+        return;
+    if (!a->error && !(a->error = malloc(sizeof(*a->error))))
+        abort(); /* 2 KiB for the reason of a failure that must not be lost */
+    *a->error = *error;
+    a->error_at = at;
+}
+
+size_t cw_staged_bytes(const struct cw_tensor *value) { return CW_ALIGN_UP(value->size, 16); }
+
+int cw_staged_chunk_new(struct cw_budget *budget, size_t bytes, struct cw_staged_chunk **ret, uint8_t **ret_data, struct cw_error *err)
+{
+    size_t head = CW_ALIGN_UP(sizeof(struct cw_staged_chunk), 64);
+    int r = cw_budget_take(budget, head + bytes, "elements that wait for their batch", err);
+    if (r < 0)
+        return r;
+    struct cw_staged_chunk *c = malloc(head + bytes);
+    if (!c) {
+        cw_budget_give(budget, head + bytes);
+        return cw_error_nomem(err, head + bytes, "elements that wait for their batch");
+    }
+    *c = (struct cw_staged_chunk){.size = head + bytes, .budget = budget};
+    *ret = c;
+    *ret_data = (uint8_t *)c + head;
+    return 0;
+}
+
+static struct cw_tensor *staged_row(const struct cw_assembly *a, unsigned k, uint64_t slot)
+{
+    unsigned s = 0;
+    for (unsigned i = 0; i < k; i++)
+        s += a->layout->offset[i] == SIZE_MAX;
+    return &a->staged[s * a->capacity + slot];
+}
+
+void cw_assembly_put(struct cw_assembly *a, unsigned k, uint64_t slot, const struct cw_tensor *value, uint8_t **at)
+{
+    const struct cw_layout *l = a->layout;
+    if (l->offset[k] != SIZE_MAX) {
+        uint8_t *to = a->slab->data + l->offset[k] + slot * l->row_bytes[k];
+        if (to != value->data && value->data)
+            memcpy(to, value->data, l->row_bytes[k]);
+        return;
+    }
+    struct cw_tensor *t = staged_row(a, k, slot);
+    *t = *value;
+    t->data = *at;
+    if (value->size)
+        memcpy(*at, value->data, value->size);
+    *at += cw_staged_bytes(value);
+}
+
+int cw_assembly_join(struct cw_assembly *dst, const struct cw_assembly *src, uint64_t from, uint64_t n, struct cw_error *err)
+{
+    const struct cw_layout *l = dst->layout;
+    size_t bytes = 0;
+    uint8_t *at = NULL;
+    for (uint64_t i = from; i < from + n; i++)
+        for (unsigned k = 0; k < l->n; k++)
+            if (l->offset[k] == SIZE_MAX && src->present[i])
+                bytes += cw_staged_bytes(staged_row(src, k, i));
+    if (bytes) {
+        struct cw_staged_chunk *c;
+        int r = cw_staged_chunk_new(l->budget, bytes, &c, &at, err);
+        if (r < 0)
+            return r;
+        c->next = dst->chunks;
+        dst->chunks = c;
+    }
+    for (uint64_t i = from; i < from + n; i++) {
+        uint64_t slot = dst->n_assigned++;
+        dst->n_done++;
+        dst->ids[slot] = src->ids[i];
+        dst->present[slot] = src->present[i];
+        for (unsigned k = 0; k < l->n && src->present[i]; k++) {
+            struct cw_tensor value = {0};
+            if (l->offset[k] == SIZE_MAX)
+                value = *staged_row(src, k, i);
+            else
+                value.data = src->slab->data + l->offset[k] + i * l->row_bytes[k];
+            cw_assembly_put(dst, k, slot, &value, &at);
+        }
+    }
+    return 0;
+}
+
+/* Closes the holes that skipped records left. Returns the rows that are there. */
+static uint64_t compact(struct cw_assembly *a)
+{
+    const struct cw_layout *l = a->layout;
+    uint64_t n = 0;
+    for (uint64_t i = 0; i < a->n_assigned; i++) {
+        if (!a->present[i])
+            continue;
+        if (n != i) {
+            a->ids[n] = a->ids[i];
+            for (unsigned k = 0; k < l->n; k++)
+                if (l->offset[k] == SIZE_MAX)
+                    *staged_row(a, k, n) = *staged_row(a, k, i);
+                else
+                    memcpy(a->slab->data + l->offset[k] + n * l->row_bytes[k], a->slab->data + l->offset[k] + i * l->row_bytes[k], l->row_bytes[k]);
+        }
+        n++;
+    }
+    return n;
+}
+
+static void print_dims(const struct cw_tensor *t, char buf[96])
+{
+    size_t at = (size_t)snprintf(buf, 96, "(");
+    for (int i = 0; i < t->ndim && at < 80; i++)
+        at += (size_t)snprintf(buf + at, 96 - at, "%s%lld", i ? ", " : "", (long long)t->dims[i]);
+    snprintf(buf + at, 96 - at, ")");
+}
+
+/* Common dims of a staged component: all equal, or with buckets the largest. */
+static int common_dims(const struct cw_assembly *a, unsigned k, uint64_t n, struct cw_batch_component *c, struct cw_error *err)
+{
+    const struct cw_compiled *g = a->layout->compiled;
+    const struct cw_type *type = &g->outputs[k].type;
+    if (n == 0) { /* an empty batch */
+        c->ndim = 1 + CW_MAX(type->ndim, 0);
+        c->dims[0] = 0;
+        for (int i = 1; i < c->ndim; i++)
+            c->dims[i] = CW_MAX(type->dims[i - 1], 0);
+        return 0;
+    }
+    const struct cw_tensor *first = staged_row(a, k, 0);
+    int lead = a->layout->leading;
+    c->ndim = lead + first->ndim;
+    if (lead)
+        c->dims[0] = (int64_t)n;
+    memcpy(c->dims + lead, first->dims, (size_t)first->ndim * sizeof(c->dims[0]));
+    for (uint64_t i = 1; i < n; i++) {
+        const struct cw_tensor *t = staged_row(a, k, i);
+        bool same = t->ndim == first->ndim && memcmp(t->dims, first->dims, (size_t)t->ndim * sizeof(t->dims[0])) == 0;
+        if (!same && (g->batcher != CW_BATCHER_BUCKET || t->ndim != first->ndim)) {
+            char left[96], right[96];
+            print_dims(first, left);
+            print_dims(t, right);
+            cw_error_op(err, "batch");
+            cw_error_attribute(err, "component", g->outputs[k].name, "equal shapes");
+            return cw_error_set(err, CW_E_DATA, "batch: component \"%s\" differs in shape: %s and %s; crop, resize or bucket it before", g->outputs[k].name,
+                                left, right);
+        }
+        for (int d = 0; d < t->ndim; d++)
+            c->dims[lead + d] = CW_MAX(c->dims[lead + d], t->dims[d]);
+    }
+    return 0;
+}
+
+/* One row, padded to the dims of the batch (`dims`, ndim of them). */
+static void copy_padded(uint8_t *to, const uint8_t *from, const int64_t *dims, const int64_t *have, int ndim, size_t item, const uint8_t *pad)
+{
+    size_t inner = item, have_inner = item;
+    if (ndim == 0) {
+        memcpy(to, from, item);
+        return;
+    }
+    for (int i = 1; i < ndim; i++) {
+        inner *= (size_t)dims[i];
+        have_inner *= (size_t)have[i];
+    }
+    for (int64_t i = 0; i < have[0]; i++)
+        copy_padded(to + (size_t)i * inner, from + (size_t)i * have_inner, dims + 1, have + 1, ndim - 1, item, pad);
+    for (uint8_t *p = to + (size_t)have[0] * inner; p < to + (size_t)dims[0] * inner; p += item)
+        memcpy(p, pad, item);
+}
+
+static void fill_staged(const struct cw_assembly *a, unsigned k, uint64_t n, struct cw_batch_component *c, uint64_t *lengths)
+{
+    const struct cw_compiled *g = a->layout->compiled;
+    int lead = a->layout->leading;
+    size_t item = cw_dtype_size(c->dtype), row = item;
+    uint8_t *at = c->data, pad[8] = {0};
+    for (int i = lead; i < c->ndim && n; i++)
+        row *= (size_t)c->dims[i];
+    if (g->bucket_pad && c->dtype != CW_BYTES)
+        cw_bucket_pad(g->bucket_pad, g->outputs[k].name, c->dtype, pad);
+    for (uint64_t i = 0; i < n; i++) {
+        const struct cw_tensor *t = staged_row(a, k, i);
+        if (c->dtype == CW_BYTES) {
+            lengths[i] = t->size;
+            if (t->size)
+                memcpy(at, t->data, t->size);
+            at += t->size;
+        } else if (t->size == row) {
+            if (row)
+                memcpy(at, t->data, row);
+            at += row;
+        } else {
+            copy_padded(at, t->data, c->dims + lead, t->dims, t->ndim, item, pad);
+            at += row;
+        }
+    }
+}
+
+int cw_assembly_finish(struct cw_assembly *a, struct cw_slab_pool *pool, struct cw_error *err)
+{
+    const struct cw_layout *l = a->layout;
+    const struct cw_compiled *g = l->compiled;
+    int r = 0;
+    struct cw_batch *b = calloc(1, sizeof(*b));
+    if (!b || !(b->components = calloc(l->n, sizeof(*b->components)))) {
+        free(b);
+        return cw_error_nomem(err, sizeof(*b), "a batch");
+    }
+    uint64_t n = compact(a);
+    a->n_assigned = a->n_done = n; /* compact again if we come back */
+    memset(a->present, 1, n);
+    b->n = (uint32_t)n;
+    b->leading = l->leading || n == 0;
+    b->n_components = l->n;
+    size_t staged_bytes = 0;
+    for (unsigned k = 0; k < l->n && r >= 0; k++) {
+        struct cw_batch_component *c = &b->components[k];
+        c->name = g->outputs[k].name;
+        c->dtype = g->outputs[k].type.dtype;
+        if (l->offset[k] != SIZE_MAX) {
+            const struct cw_type *t = &g->outputs[k].type;
+            c->ndim = b->leading + t->ndim;
+            c->dims[0] = (int64_t)n;
+            memcpy(c->dims + b->leading, t->dims, (size_t)t->ndim * sizeof(c->dims[0]));
+            c->data = a->slab->data + l->offset[k];
+            c->size = n * l->row_bytes[k];
+        } else {
+            r = common_dims(a, k, n, c, err);
+            if (c->dtype == CW_BYTES) {
+                for (uint64_t i = 0; i < n; i++)
+                    c->size += staged_row(a, k, i)->size;
+                staged_bytes += CW_ALIGN_UP(n * sizeof(uint64_t), COMPONENT_ALIGN);
+            } else {
+                c->size = cw_dtype_size(c->dtype);
+                for (int i = 0; i < c->ndim && r >= 0; i++)
+                    if (__builtin_mul_overflow(c->size, (size_t)c->dims[i], &c->size))
+                        r = cw_error_nomem(err, SIZE_MAX, "a batch");
+            }
+            staged_bytes += CW_ALIGN_UP(c->size, COMPONENT_ALIGN);
+        }
+    }
+    if (r >= 0 && l->n_staged)
+        r = cw_slab_get(pool, CW_MAX(staged_bytes, 1), &b->slabs[1], err);
+    if (r < 0) {
+        cw_batch_free(b);
+        return r;
+    }
+    uint8_t *at = b->slabs[1] ? b->slabs[1]->data : NULL;
+    for (unsigned k = 0; k < l->n; k++) {
+        struct cw_batch_component *c = &b->components[k];
+        if (l->offset[k] != SIZE_MAX)
+            continue;
+        uint64_t *lengths = NULL;
+        if (c->dtype == CW_BYTES) {
+            c->lengths = lengths = (uint64_t *)(void *)at;
+            at += CW_ALIGN_UP(n * sizeof(uint64_t), COMPONENT_ALIGN);
+        }
+        c->data = at;
+        fill_staged(a, k, n, c, lengths);
+        at += CW_ALIGN_UP(c->size, COMPONENT_ALIGN);
+    }
+    b->slabs[0] = CW_STEAL(a->slab);
+    b->ids = CW_STEAL(a->ids);
+    a->batch = b;
+    return 0;
+}

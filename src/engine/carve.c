@@ -1,0 +1,362 @@
+/* Splits into pieces, pieces into blocks. */
+#include <string.h>
+
+#include "engine/internal.h"
+
+#include "base/clock.h"
+
+/* A block should take about this long: long against the cost of scheduling it (microseconds), short against a batch. */
+#define BLOCK_NS UINT64_C(500000)
+#define BLOCK_MAX_ROWS 4096
+
+/* ---- assemblies ---- */
+
+/* Batches that are under way. Later splits leave room for the first one: it needs one to fill and one to join remnants in. */
+static bool may_take(const struct cw_runner *r, const struct cw_split *s)
+{
+    unsigned reserve = s == r->splits || r->compiled->counted ? 0 : 2;
+    return r->n_assemblies + reserve < r->max_assemblies;
+}
+
+int cw_assembly_take(struct cw_runner *r, struct cw_split *s, unsigned bucket, struct cw_assembly **ret, struct cw_error *err)
+{
+    if (!may_take(r, s))
+        return 1;
+    int status = cw_assembly_new(&r->layout, &r->slabs, r->compiled->n_buckets ? r->compiled->bucket_sizes[bucket] : 1, bucket, ret, err);
+    if (status == CW_E_BUDGET) {
+        cw_trim(r);
+        status = cw_assembly_new(&r->layout, &r->slabs, r->compiled->n_buckets ? r->compiled->bucket_sizes[bucket] : 1, bucket, ret, err);
+    }
+    if (status >= 0)
+        r->n_assemblies++;
+    return status;
+}
+
+/* ---- pieces ---- */
+
+static struct piece *piece_new(struct cw_runner *r, struct cw_split *s)
+{
+    struct piece *p = calloc(1, sizeof(*p));
+    if (!p)
+        return NULL;
+    p->begin = s->position;
+    p->n = CW_MIN(r->sequence->split_size, s->end - s->position);
+    s->position += p->n;
+    if (r->compiled->counted && s->skip) {
+        p->carved = CW_MIN(p->n, s->skip * r->compiled->batch_size);
+        s->skip = 0;
+    }
+    cw_arena_init(&p->arena, &r->budget);
+    if (s->last)
+        s->last->next = p;
+    else
+        s->first = p;
+    s->last = p;
+    return p;
+}
+
+void cw_piece_unplan(struct piece *p)
+{
+    if (p->charged)
+        cw_budget_give(p->arena.budget, p->charged);
+    p->charged = 0;
+    cw_arena_deinit(&p->arena);
+    free(p->refs);
+    free(p->raw);
+    p->refs = NULL;
+    p->raw = NULL;
+    p->planned = false;
+}
+
+/* The next piece that somebody should plan: the one that blocks are carved from, and one beyond. */
+struct piece *cw_piece_to_plan(struct cw_runner *r, struct cw_split **ret_split)
+{
+    unsigned ahead = 0;
+    if (r->planning)
+        return NULL;
+    for (struct cw_split *s = r->splits; s; s = s->next) {
+        if (s->over || s->closed)
+            continue;
+        struct piece *p = s->first;
+        while (p && p->carved == p->n)
+            p = p->next;
+        for (; ahead < 2; p = p->next, ahead++) {
+            if (!p && s->position < s->end && !(p = piece_new(r, s)))
+                return NULL;
+            if (!p)
+                break;
+            if (!p->planned) {
+                if (r->hungry && ahead > 0)
+                    return NULL;
+                *ret_split = s;
+                return p;
+            }
+        }
+        if (ahead >= 2)
+            return NULL;
+    }
+    return NULL;
+}
+
+static int load_piece(struct cw_runner *r, struct piece *p, struct cw_error *err)
+{
+    const struct cw_compiled *c = r->compiled;
+    p->raw = calloc(p->n, sizeof(*p->raw));
+    uint64_t *rows = malloc(p->n * sizeof(*rows)), *at = malloc(p->n * sizeof(*at));
+    struct cw_tensor *raw = malloc(p->n * sizeof(*raw));
+    int status = p->raw && rows && at && raw ? 0 : cw_error_nomem(err, p->n * sizeof(*p->raw), "records of a split");
+    for (unsigned leaf = 0; leaf < c->n_programs && status >= 0; leaf++) {
+        const struct cw_source *source = r->sequence->sources[leaf];
+        size_t n = 0;
+        if (!source->ops->load)
+            continue;
+        for (uint64_t i = 0; i < p->n; i++)
+            if (p->refs[i].leaf == leaf) {
+                rows[n] = p->refs[i].row;
+                at[n++] = i;
+            }
+        status = n ? source->ops->load(source, rows, n, &p->arena, raw, err) : 0;
+        for (size_t i = 0; i < n && status >= 0; i++)
+            p->raw[at[i]] = raw[i];
+    }
+    free(rows);
+    free(at);
+    free(raw);
+    return status;
+}
+
+int cw_piece_plan(struct cw_runner *r, struct thread *t, struct cw_split *s, struct piece *p, struct cw_error *err)
+{
+    uint64_t start = cw_now_ns();
+    size_t bytes = p->n * (sizeof(*p->refs) + (r->sequence->needs_load ? sizeof(*p->raw) : 0));
+    int status = cw_budget_take(&r->budget, bytes, "the plan of a split", err);
+    if (status < 0)
+        return status;
+    p->charged = bytes;
+    p->refs = malloc(p->n * sizeof(*p->refs));
+    if (!p->refs)
+        status = cw_error_nomem(err, bytes, "the plan of a split");
+    if (status >= 0)
+        status = cw_epoch_refs(&s->epoch->epoch, p->begin, p->n, p->refs, err);
+    if (status >= 0 && r->sequence->needs_load)
+        status = load_piece(r, p, err);
+    t->plan_ns += cw_now_ns() - start;
+    if (status < 0)
+        cw_piece_unplan(p);
+    return status;
+}
+
+/* ---- blocks ---- */
+
+void cw_block_reset(struct cw_runner *r, struct block *b)
+{
+    (void)r;
+    cw_arena_reset(&b->arena, 0);
+    memset(&b->b, 0, sizeof(b->b));
+    b->point = r->compiled->counted ? r->n_points : 0;
+    b->have_raw = false;
+    b->ids = NULL;
+    b->replaced = NULL;
+    while (b->faults) {
+        struct fault *f = b->faults;
+        b->faults = f->next;
+        free(f);
+    }
+}
+
+void cw_block_recycle(struct cw_runner *r, struct block *b)
+{
+    size_t keep = r->n_idle < r->options.threads + 2 && !r->hungry ? (size_t)8 << 20 : 0; /* a photograph's scratch */
+    for (unsigned k = 0; b->dropped && k < r->compiled->n_limits; k++)
+        free(b->dropped[k]);
+    free(b->dropped);
+    free(b->idx);
+    free(b->segments);
+    cw_arena_reset(&b->arena, keep);
+    struct fault *f = b->faults;
+    while (f) {
+        struct fault *next = f->next;
+        free(f);
+        f = next;
+    }
+    struct cw_arena arena = b->arena;
+    if (r->n_idle < 64) {
+        memset(b, 0, sizeof(*b));
+        b->arena = arena;
+        b->next = r->idle;
+        r->idle = b;
+        r->n_idle++;
+    } else {
+        cw_arena_deinit(&b->arena);
+        free(b);
+    }
+    r->n_blocks--;
+}
+
+static struct block *block_new(struct cw_runner *r)
+{
+    struct block *b = r->idle;
+    if (b) {
+        r->idle = b->next;
+        r->n_idle--;
+        b->next = NULL;
+    } else if ((b = calloc(1, sizeof(*b)))) {
+        cw_arena_init(&b->arena, &r->budget);
+    }
+    return b;
+}
+
+/* How many rows from position `at` of a piece make a block: of one source, in one pass where limits count passes, quick enough. */
+static uint64_t block_rows(const struct cw_runner *r, const struct piece *p, uint64_t at)
+{
+    const struct cw_ref *first = &p->refs[at];
+    uint64_t ns = r->row_ns[first->leaf], most = ns ? CW_MAX(BLOCK_NS / ns, 1) : 1;
+    most = CW_MIN(most, CW_MIN(r->max_rows, p->n - at));
+    if (r->compiled->n_programs == 1 && !r->compiled->n_limits)
+        return most;
+    uint64_t n = 1;
+    while (n < most && first[n].leaf == first->leaf && (!r->compiled->n_limits || first[n].pass == first->pass))
+        n++;
+    return n;
+}
+
+/* Slots of a block in a counted pipeline follow from its position. 1: no batch to be had now. */
+static int counted_slots(struct cw_runner *r, struct cw_split *s, struct piece *p, uint64_t *n, struct block *b)
+{
+    uint64_t size = r->compiled->batch_size, batch_from = p->carved / size * size;
+    uint64_t length = CW_MIN(size, p->n - batch_from), slot = p->carved - batch_from;
+    if (slot == 0) {
+        struct cw_assembly *a;
+        struct cw_error err = {0};
+        int status = cw_assembly_take(r, s, 0, &a, &err);
+        if (status != 0) {
+            if (status < 0 && status != CW_E_BUDGET)
+                r->fatal = err;
+            return 1;
+        }
+        if (s->tail)
+            s->tail->next = a;
+        else
+            s->head = a;
+        s->tail = a;
+    }
+    *n = CW_MIN(*n, length - slot);
+    b->segments = calloc(1, sizeof(*b->segments));
+    if (!b->segments)
+        return 1;
+    s->tail->n_assigned += *n;
+    s->tail->closed = s->tail->n_assigned == length;
+    b->segments[0] = (struct segment){.assembly = s->tail, .slot0 = slot, .n = *n};
+    b->n_segments = 1;
+    return 0;
+}
+
+struct block *cw_carve(struct cw_runner *r)
+{
+    /* Enough to keep every thread busy while some blocks wait for their turn or for bytes. */
+    unsigned most = r->options.threads * 4 + (r->cold ? READ_DEPTH : 0);
+    if (r->n_blocks >= most || r->hungry || r->fatal.status)
+        return NULL;
+    for (struct cw_split *s = r->splits; s; s = s->next) {
+        struct piece *p = s->first;
+        if (s->over || s->closed)
+            continue;
+        while (p && p->planned && p->carved == p->n)
+            p = p->next;
+        if (!p && s->position == s->end) {
+            s->over = true;
+            pthread_cond_signal(&r->done);
+            continue;
+        }
+        if (!p || !p->planned)
+            return NULL; /* in order: nothing is taken from later splits before */
+        struct block *b = block_new(r);
+        if (!b)
+            return NULL;
+        r->n_blocks++;
+        uint64_t n = block_rows(r, p, p->carved);
+        if (r->compiled->counted && counted_slots(r, s, p, &n, b) != 0) {
+            cw_block_recycle(r, b);
+            return NULL;
+        }
+        b->split = s;
+        b->piece = p;
+        b->program = &r->compiled->programs[p->refs[p->carved].leaf];
+        b->seq = s->next_seq++;
+        b->at = p->carved;
+        b->b.n = n;
+        b->point = r->compiled->counted ? r->n_points : 0;
+        b->n_passed = b->point;
+        p->carved += n;
+        p->users++;
+        s->n_blocks++;
+        if (p->carved == p->n && !p->next && s->position == s->end)
+            s->over = true;
+        return b;
+    }
+    return NULL;
+}
+
+/* ---- splits ---- */
+
+void cw_split_collect(struct cw_runner *r, struct cw_split *s)
+{
+    struct piece **at = &s->first, *before = NULL;
+    while (*at) {
+        struct piece *p = *at;
+        if (p->users == 0 && ((p->planned && p->carved == p->n) || (s->over && p->carved > 0 && p->carved == p->n))) {
+            *at = p->next;
+            if (s->last == p)
+                s->last = before;
+            cw_piece_unplan(p);
+            free(p);
+        } else {
+            before = p;
+            at = &p->next;
+        }
+    }
+    (void)r;
+}
+
+static void epoch_unref(struct epoch_ref *e)
+{
+    if (e && --e->refs == 0) {
+        cw_epoch_deinit(&e->epoch);
+        free(e);
+    }
+}
+
+void cw_split_free(struct cw_runner *r, struct cw_split *s)
+{
+    while (s->first) {
+        struct piece *p = s->first;
+        s->first = p->next;
+        cw_piece_unplan(p);
+        free(p);
+    }
+    while (s->head) {
+        struct cw_assembly *a = s->head;
+        s->head = a->next;
+        for (unsigned k = 0; s->open && k < r->compiled->n_buckets; k++)
+            if (s->open[k] == a)
+                s->open[k] = NULL;
+        cw_assembly_free(a);
+        r->n_assemblies--;
+    }
+    for (unsigned k = 0; s->open && k < CW_MAX(r->compiled->n_buckets, 1); k++)
+        if (s->open[k]) {
+            cw_assembly_free(s->open[k]);
+            r->n_assemblies--;
+        }
+    while (s->quarantined) {
+        struct cw_quarantined *q = s->quarantined;
+        s->quarantined = q->next;
+        free(q->file);
+        free(q);
+    }
+    epoch_unref(s->epoch);
+    free(s->passed);
+    free(s->limits);
+    free(s->open);
+    free(s);
+}

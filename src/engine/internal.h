@@ -1,0 +1,177 @@
+/*
+ * What the files of the runner share. Three kinds of threads: compute threads (pool.c) plan pieces, carve blocks and run them; read threads
+ * fetch the bytes of blocks that are not in memory; the consumer takes batches. One mutex guards everything that they share; a block, while it
+ * runs, belongs to its thread alone.
+ */
+#pragma once
+#include <pthread.h>
+
+#include "engine/runner.h"
+#include "optimize/optimize.h"
+
+/* Permutations and keys of an epoch, shared by its splits. Used by whoever holds r->planning. */
+struct epoch_ref {
+    unsigned refs;
+    struct cw_epoch epoch;
+};
+
+/* A run of S positions of a split (all of it, unless the epoch is one split). */
+struct piece {
+    struct piece *next;
+    uint64_t begin, n;      /* positions of the sequence */
+    bool planned;
+    struct cw_ref *refs;    /* n; immutable once planned */
+    struct cw_tensor *raw;  /* n, where a source can't be entered at a record */
+    struct cw_arena arena;  /* of raw */
+    size_t charged;
+    uint64_t carved;
+    unsigned users;         /* blocks in flight */
+};
+
+struct limit_state {
+    bool started;
+    uint64_t pass, count;
+};
+
+struct cw_split {
+    struct cw_split *next;
+    uint64_t index;
+    struct epoch_ref *epoch;
+    uint64_t position, end;      /* positions not yet in a piece */
+    uint64_t skip;               /* batches before the first one wanted that will still be made */
+    struct piece *first, *last;
+    uint64_t next_seq;           /* of the next block carved */
+    uint64_t *passed;            /* by point: the block whose turn it is */
+    struct block *parked;
+    struct limit_state *limits;
+    struct cw_assembly *head, *tail; /* batches in the order of delivery */
+    struct cw_assembly **open;   /* by bucket: the one that fills */
+    struct cw_quarantined *quarantined; /* of records that left no trace in a batch */
+    unsigned n_blocks;           /* carved and not done */
+    bool over;                   /* nothing more is carved: positions used up, a full `take`, an error */
+    bool poisoned;
+    bool closed;                 /* by the consumer */
+};
+
+struct segment { /* rows idx[first .. first+n) of a block go to slots from slot0 on */
+    struct cw_assembly *assembly;
+    uint64_t slot0;
+    size_t first, n;
+};
+
+struct replaced {
+    struct cw_record_id id;
+    int32_t bucket;
+    struct cw_tensor *values; /* by output; NULL: the row was not replaced */
+};
+
+struct fault { /* a failed row, until its fate is known */
+    struct fault *next;
+    size_t row;
+    const char *op;
+    char message[400];
+    bool replaced;
+};
+
+enum block_state { BLOCK_READY, BLOCK_RUNNING, BLOCK_READING, BLOCK_PARKED, BLOCK_STARVED };
+
+struct block {
+    struct block *next;
+    enum block_state state;
+    struct cw_block b;
+    struct cw_arena arena;
+    struct cw_split *split;
+    struct piece *piece;
+    const struct cw_program *program;
+    uint64_t seq, at;            /* order in its split; first position in its piece */
+    unsigned point;              /* stage that is to run */
+    unsigned n_passed;           /* points passed, in an earlier attempt too */
+    bool have_raw, plain;        /* bytes are there; runs unfused, as a sample */
+    struct cw_record_id *ids;
+    struct replaced *replaced;   /* n, or NULL */
+    struct fault *faults;        /* newest first */
+    uint8_t **dropped;           /* by limit: rows that it dropped, for a second attempt */
+    uint32_t *idx;               /* rows that live, in order */
+    struct segment *segments;
+    unsigned n_segments;
+    uint64_t started_ns;
+};
+
+struct thread {
+    struct cw_runner *r;
+    pthread_t id;
+    struct cw_op_profile *ops;   /* by operator position; since the last block, like the rest */
+    uint64_t plan_ns, read_ns, read_bytes, emit_ns;
+    uint64_t n_run;
+};
+
+/* Cold reads in flight at most, and the threads that do them: enough for the queue of a disk. */
+#define READ_THREADS 4
+#define READ_DEPTH 16
+
+struct cw_runner {
+    const struct cw_sequence *sequence;
+    const struct cw_compiled *compiled;
+    struct cw_runner_options options;
+    struct cw_optimized **optimized;  /* by leaf */
+    struct cw_layout layout;
+    struct cw_budget budget;
+    struct cw_slab_pool slabs;
+    unsigned n_points;
+    bool needs_eids;
+
+    pthread_mutex_t mutex;
+    pthread_cond_t work, done, reads;
+    /* guarded by mutex: */
+    struct cw_split *splits;             /* in the order of opening */
+    struct block *ready;              /* can run now */
+    struct block *starved;            /* had not enough memory; run one at a time when nothing else runs */
+    struct block *reading, **reading_tail;
+    struct block *idle;               /* spare ones, with an empty arena */
+    struct epoch_ref *epoch;          /* of the split opened last */
+    unsigned n_idle, n_blocks, n_running, n_reading;
+    unsigned n_assemblies, max_assemblies;
+    bool planning, hungry, starving, stop, interrupted;
+    bool cold;                        /* reads go to the read threads first */
+    uint64_t max_rows;
+    uint64_t *row_ns;                 /* by leaf: mean time of a row */
+    struct cw_error fatal;
+    struct thread *threads;
+    unsigned n_threads;
+    pthread_t readers[READ_THREADS];
+    unsigned n_readers;
+    struct cw_profile profile;
+    uint64_t started_ns;
+    _Atomic bool cancelled;
+};
+
+/* carve.c: mutex held */
+struct block *cw_carve(struct cw_runner *r);
+struct piece *cw_piece_to_plan(struct cw_runner *r, struct cw_split **ret_split);
+int cw_piece_plan(struct cw_runner *r, struct thread *t, struct cw_split *s, struct piece *p, struct cw_error *err); /* mutex not held */
+void cw_piece_unplan(struct piece *p);
+void cw_block_recycle(struct cw_runner *r, struct block *b);
+void cw_block_reset(struct cw_runner *r, struct block *b); /* back to the start, memory given back; mutex need not be held */
+void cw_split_free(struct cw_runner *r, struct cw_split *s);
+void cw_split_collect(struct cw_runner *r, struct cw_split *s); /* frees what is used up */
+int cw_assembly_take(struct cw_runner *r, struct cw_split *s, unsigned bucket, struct cw_assembly **ret, struct cw_error *err);
+
+/* execute.c: mutex not held */
+int cw_block_read(struct cw_runner *r, struct thread *t, struct block *b, bool nowait, struct cw_error *err); /* 1: would block */
+int cw_block_stage(struct cw_runner *r, struct thread *t, struct block *b, struct cw_error *err);
+int cw_block_emit(struct cw_runner *r, struct thread *t, struct block *b, struct cw_error *err);
+void cw_fault_error(const struct block *b, const struct fault *f, struct cw_error *ret);
+
+/* slots.c: mutex held. 0: passed; 1: has to wait for a batch to be released; < 0: memory. */
+int cw_block_pass(struct cw_runner *r, struct block *b, struct cw_error *err);
+void cw_block_settle(struct cw_runner *r, struct block *b); /* after emit: rows are done, faults find their place */
+
+/* pool.c */
+int cw_pool_start(struct cw_runner *r, struct cw_error *err);
+void cw_pool_stop(struct cw_runner *r);
+void cw_ready(struct cw_runner *r, struct block *b); /* mutex held */
+void cw_wake_parked(struct cw_runner *r);            /* mutex held: blocks whose turn it is try again */
+/* Gives back what can be had again: free slabs, idle arenas. */
+void cw_trim(struct cw_runner *r);                   /* mutex held */
+/* Everything that can be computed again gives its memory back; nothing must be running. */
+void cw_evict(struct cw_runner *r);                  /* mutex held */

@@ -1,0 +1,31 @@
+/*
+ * The batches of a pipeline, epoch after epoch, as a training job takes them: opens splits ahead, joins remnants, numbers batches, keeps the
+ * position. One thread (the consumer) uses it; only cw_iterator_interrupt may come from others.
+ */
+#pragma once
+#include <jansson.h>
+
+#include "engine/runner.h"
+
+struct cw_iterator_options {
+    uint64_t seed, epochs;
+    unsigned rank, world_size;
+    struct cw_runner_options runner;
+};
+
+struct cw_iterator;
+/* Takes nothing over: compiled pipeline and sequence must outlive it. state (may be NULL): where to go on; CW_E_STATE when it does not fit. */
+int cw_iterator_new(const struct cw_sequence *s, const struct cw_iterator_options *o, const json_t *state, struct cw_iterator **ret,
+                    struct cw_error *err) _must_check_;
+struct cw_iterator *cw_iterator_free(struct cw_iterator *it);
+/* The next batch of this rank (caller gives it back with cw_iterator_release before asking for the next, or holds on to it); 1: the last epoch is over. */
+int cw_iterator_next(struct cw_iterator *it, uint64_t timeout_ns, struct cw_batch **ret, struct cw_error *err) _must_check_;
+void cw_iterator_release(struct cw_iterator *it, struct cw_batch *b);
+/* The position after the batch handed out last: at most 1 KB as text. New reference; NULL: out of memory. */
+json_t *cw_iterator_state(const struct cw_iterator *it);
+/* Records that were skipped or replaced in batches handed out so far; the oldest first. Owned by the iterator. */
+const struct cw_quarantined *cw_iterator_quarantined(const struct cw_iterator *it, uint64_t *ret_skipped, uint64_t *ret_replaced);
+void cw_iterator_interrupt(struct cw_iterator *it, bool on);
+void cw_iterator_profile(struct cw_iterator *it, struct cw_profile *ret);
+/* By operator position: the operator under which its time is counted (itself, unless fused). ret has room for all operators. */
+void cw_iterator_fused(const struct cw_iterator *it, unsigned *ret);

@@ -1,0 +1,397 @@
+/* The threads: what they do next, what wakes them, and what happens when memory runs out. */
+#include <signal.h>
+#include <string.h>
+
+#include "engine/internal.h"
+
+#include "base/clock.h"
+
+/* ---- lists of blocks; mutex held ---- */
+
+static bool earlier(const struct block *a, const struct block *b)
+{
+    if (a->split != b->split)
+        return a->split->epoch->epoch.epoch != b->split->epoch->epoch.epoch ? a->split->epoch->epoch.epoch < b->split->epoch->epoch.epoch
+                                                                           : a->split->index < b->split->index;
+    return a->seq < b->seq;
+}
+
+static void insert_ordered(struct block **list, struct block *b)
+{
+    while (*list && earlier(*list, b))
+        list = &(*list)->next;
+    b->next = *list;
+    *list = b;
+}
+
+void cw_ready(struct cw_runner *r, struct block *b)
+{
+    b->state = BLOCK_READY;
+    insert_ordered(&r->ready, b);
+    pthread_cond_signal(&r->work);
+}
+
+static void park(struct block *b)
+{
+    b->state = BLOCK_PARKED;
+    insert_ordered(&b->split->parked, b);
+}
+
+static void starve(struct cw_runner *r, struct block *b)
+{
+    cw_block_reset(r, b);
+    b->state = BLOCK_STARVED;
+    insert_ordered(&r->starved, b);
+}
+
+void cw_wake_parked(struct cw_runner *r)
+{
+    for (struct cw_split *s = r->splits; s; s = s->next)
+        for (struct block **at = &s->parked; *at;) {
+            struct block *b = *at;
+            if (b->n_passed > b->point || s->passed[b->point] == b->seq) {
+                *at = b->next;
+                cw_ready(r, b);
+            } else {
+                at = &b->next;
+            }
+        }
+}
+
+static void wake_next(struct cw_runner *r, struct cw_split *s, unsigned point)
+{
+    for (struct block **at = &s->parked; *at; at = &(*at)->next)
+        if ((*at)->point == point && (*at)->seq == s->passed[point]) {
+            struct block *b = *at;
+            *at = b->next;
+            cw_ready(r, b);
+            return;
+        }
+}
+
+void cw_trim(struct cw_runner *r)
+{
+    cw_slab_trim(&r->slabs);
+    for (struct block *b = r->idle; b; b = b->next)
+        cw_arena_reset(&b->arena, 0);
+}
+
+void cw_evict(struct cw_runner *r)
+{
+    for (struct cw_split *s = r->splits; s; s = s->next) {
+        while (s->parked) {
+            struct block *b = s->parked;
+            s->parked = b->next;
+            starve(r, b);
+        }
+        bool first = s == r->splits;
+        for (struct piece *p = s->first; p; p = p->next) {
+            bool needed = p->users > 0 || (first && p->carved < p->n);
+            if (!needed && p->planned && p->carved < p->n)
+                cw_piece_unplan(p);
+            if (p->carved < p->n)
+                first = false;
+        }
+    }
+    while (r->ready) {
+        struct block *b = r->ready;
+        r->ready = b->next;
+        starve(r, b);
+    }
+    cw_trim(r);
+}
+
+/* ---- one block ---- */
+
+/* Adds what a thread counted since last time to the runner's sums. */
+static void account(struct cw_runner *r, struct thread *t)
+{
+    struct cw_profile *p = &r->profile;
+    for (unsigned k = 0; k < p->n_ops; k++) {
+        p->ops[k].ns += t->ops[k].ns;
+        p->ops[k].calls += t->ops[k].calls;
+        p->ops[k].rows += t->ops[k].rows;
+        p->ops[k].sampled_ns += t->ops[k].sampled_ns;
+        p->ops[k].bytes_out += t->ops[k].bytes_out;
+    }
+    memset(t->ops, 0, p->n_ops * sizeof(*t->ops));
+    p->plan_ns += t->plan_ns;
+    p->read_ns += t->read_ns;
+    p->read_bytes += t->read_bytes;
+    p->emit_ns += t->emit_ns;
+    t->plan_ns = t->read_ns = t->read_bytes = t->emit_ns = 0;
+}
+
+/* Takes the block as far as it goes. Called and left with the mutex held. */
+static void advance(struct cw_runner *r, struct thread *t, struct block *b)
+{
+    struct cw_split *s = b->split;
+    struct cw_error err = {0};
+    int status = 0;
+    b->state = BLOCK_RUNNING;
+    b->started_ns = cw_now_ns();
+    r->n_running++;
+    while (!r->stop && !s->closed) {
+        if (b->b.status && b->point < r->n_points && b->n_passed == b->point) { /* comes back from waiting for its turn */
+            if (s->passed[b->point] == b->seq)
+                goto pass;
+        }
+        pthread_mutex_unlock(&r->mutex);
+        status = b->have_raw ? 0 : cw_block_read(r, t, b, true, &err);
+        if (status == 0)
+            status = b->point < r->n_points ? cw_block_stage(r, t, b, &err) : cw_block_emit(r, t, b, &err);
+        pthread_mutex_lock(&r->mutex);
+        if (status == 1) { /* the bytes are not in memory */
+            r->n_running--;
+            r->cold = true;
+            b->state = BLOCK_READING;
+            b->next = NULL;
+            *r->reading_tail = b;
+            r->reading_tail = &b->next;
+            r->n_reading++;
+            pthread_cond_signal(&r->reads);
+            return;
+        }
+        if (status < 0)
+            break;
+        if (b->point == r->n_points) {
+            uint64_t *mean = &r->row_ns[b->program->leaf], ns = (cw_now_ns() - b->started_ns) / b->b.n;
+            *mean = *mean ? (*mean * 7 + ns) / 8 : ns;
+            *mean = CW_MAX(*mean, 1);
+            cw_block_settle(r, b);
+            /* batches that this completed are finished here; bytes of varying size need memory and work, so without the mutex */
+            for (unsigned i = 0; i < b->n_segments; i++) {
+                struct cw_assembly *a = b->segments[i].assembly;
+                if (!a->closed || a->n_done != a->n_assigned || a->error || a->batch || a->bucket == UINT32_MAX)
+                    continue;
+                unsigned bucket = a->bucket;
+                a->bucket = UINT32_MAX; /* ours */
+                pthread_mutex_unlock(&r->mutex);
+                struct cw_error own = {0};
+                int finished = cw_assembly_finish(a, &r->slabs, &own);
+                pthread_mutex_lock(&r->mutex);
+                a->bucket = bucket;
+                if (finished < 0 && finished != CW_E_BUDGET) /* else the consumer does it when there is memory */
+                    cw_assembly_poison(a, &own, UINT64_MAX);
+            }
+            pthread_cond_signal(&r->done);
+            break;
+        }
+        if (s->passed[b->point] != b->seq && b->n_passed == b->point) {
+            park(b);
+            r->n_running--;
+            return;
+        }
+    pass:;
+        bool again = b->n_passed > b->point;
+        status = cw_block_pass(r, b, &err);
+        if (status == 1) { /* no batch to be had until one is released */
+            park(b);
+            r->n_running--;
+            pthread_cond_signal(&r->done);
+            return;
+        }
+        if (status < 0)
+            break;
+        if (!again) {
+            s->passed[b->point]++;
+            wake_next(r, s, b->point);
+        }
+        b->point++;
+    }
+    r->n_running--;
+    if (status == CW_E_BUDGET && !r->stop && !s->closed) {
+        starve(r, b);
+        r->hungry = true;
+        pthread_cond_broadcast(&r->work);
+        pthread_cond_signal(&r->done);
+        return;
+    }
+    if (status < 0 && !r->fatal.status && !r->stop && !s->closed)
+        r->fatal = err;
+    b->piece->users--;
+    s->n_blocks--;
+    cw_block_recycle(r, b);
+    cw_split_collect(r, s);
+    if (s->n_blocks == 0 || r->fatal.status)
+        pthread_cond_signal(&r->done);
+}
+
+static void run_block(struct cw_runner *r, struct thread *t, struct block *b)
+{
+    advance(r, t, b);
+    account(r, t);
+}
+
+/* Nothing runs and somebody lacks memory: the earliest block gets all there is. */
+static void run_starved(struct cw_runner *r, struct thread *t)
+{
+    struct block *b, *others = NULL;
+    cw_evict(r);
+    b = r->starved;
+    r->starved = b->next;
+    others = r->starved;
+    r->starved = NULL;
+    uint64_t index = b->split->index, seq = b->seq;
+    run_block(r, t, b);
+    b = r->starved;
+    if (b && b->split->index == index && b->seq == seq) { /* even alone it was not enough */
+        bool held = false;
+        for (struct cw_split *s = r->splits; s; s = s->next)
+            for (struct cw_assembly *a = s->head; a; a = a->next)
+                held |= a->closed && a->n_done == a->n_assigned;
+        if (!held && !r->interrupted && r->n_assemblies <= 1 + r->compiled->n_buckets && !r->fatal.status)
+            (void)cw_error_set(&r->fatal, CW_E_BUDGET,
+                               "--memory %zu is too small: a single block of this pipeline does not fit beside one batch of %zu bytes; expected at least %zu",
+                               r->budget.limit, r->layout.slab_bytes, atomic_load(&r->budget.peak) * 2);
+        b->next = others;
+        r->starving = true; /* until something is released */
+    } else {
+        while (others) {
+            b = others;
+            others = b->next;
+            cw_ready(r, b);
+        }
+        r->hungry = r->starved != NULL;
+        r->starving = false;
+    }
+    pthread_cond_broadcast(&r->work);
+    pthread_cond_signal(&r->done);
+}
+
+static void plan_piece(struct cw_runner *r, struct thread *t, struct cw_split *s, struct piece *p)
+{
+    struct cw_error err = {0};
+    r->planning = true;
+    p->users++;
+    s->n_blocks++;
+    r->n_running++;
+    pthread_mutex_unlock(&r->mutex);
+    int status = cw_piece_plan(r, t, s, p, &err);
+    pthread_mutex_lock(&r->mutex);
+    r->n_running--;
+    account(r, t);
+    r->planning = false;
+    p->users--;
+    s->n_blocks--;
+    if (status >= 0) {
+        p->planned = true;
+        if (s == r->splits && r->hungry && !r->starved)
+            r->hungry = false;
+    } else if (status == CW_E_BUDGET && !(r->n_running == 0 && r->hungry && !r->starved)) {
+        r->hungry = true; /* tried again when less is under way */
+    } else if (!r->fatal.status) {
+        r->fatal = err;
+    }
+    pthread_cond_broadcast(&r->work);
+    pthread_cond_signal(&r->done);
+}
+
+static void *compute_main(void *arg)
+{
+    struct thread *t = arg;
+    struct cw_runner *r = t->r;
+    pthread_mutex_lock(&r->mutex);
+    while (!r->stop) {
+        struct cw_split *s;
+        struct piece *p;
+        struct block *b = r->ready;
+        if (b && !r->fatal.status) {
+            r->ready = b->next;
+            run_block(r, t, b);
+            continue;
+        }
+        if (!r->fatal.status && r->starved && r->n_running == 0 && r->n_reading == 0 && !r->starving) {
+            run_starved(r, t);
+            continue;
+        }
+        if (!r->fatal.status && (!r->hungry || r->n_running == 0) && !r->starved && (p = cw_piece_to_plan(r, &s))) {
+            plan_piece(r, t, s, p);
+            continue;
+        }
+        if (!r->fatal.status && (b = cw_carve(r))) {
+            /* One run in 64 is unfused: it tells how the time of fused operators divides. */
+            b->plain = t->n_run++ % 64 == 63;
+            run_block(r, t, b);
+            continue;
+        }
+        uint64_t start = cw_now_ns();
+        pthread_cond_wait(&r->work, &r->mutex);
+        r->profile.idle_ns += cw_now_ns() - start;
+    }
+    pthread_mutex_unlock(&r->mutex);
+    return NULL;
+}
+
+static void *read_main(void *arg)
+{
+    struct cw_runner *r = arg;
+    struct thread own = {.r = r};
+    pthread_mutex_lock(&r->mutex);
+    while (!r->stop) {
+        struct block *b = r->reading;
+        if (!b) {
+            pthread_cond_wait(&r->reads, &r->mutex);
+            continue;
+        }
+        r->reading = b->next;
+        if (!r->reading)
+            r->reading_tail = &r->reading;
+        pthread_mutex_unlock(&r->mutex);
+        struct cw_error err = {0};
+        int status = cw_block_read(r, &own, b, false, &err);
+        pthread_mutex_lock(&r->mutex);
+        r->n_reading--;
+        r->profile.read_ns += own.read_ns;
+        r->profile.read_bytes += own.read_bytes;
+        own.read_ns = own.read_bytes = 0;
+        if (status == CW_E_BUDGET) {
+            starve(r, b);
+            r->hungry = true;
+            pthread_cond_broadcast(&r->work);
+            continue;
+        }
+        if (status < 0 && !r->fatal.status) {
+            r->fatal = err;
+            cw_error_op(&r->fatal, b->program->ops[0]->desc->name);
+            pthread_cond_signal(&r->done);
+        }
+        cw_ready(r, b);
+    }
+    pthread_mutex_unlock(&r->mutex);
+    return NULL;
+}
+
+int cw_pool_start(struct cw_runner *r, struct cw_error *err)
+{
+    sigset_t all, before;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before); /* signals are the main thread's */
+    int e = 0;
+    for (unsigned i = 0; i < r->options.threads && !e; i++) {
+        r->threads[i].r = r;
+        e = pthread_create(&r->threads[i].id, NULL, compute_main, &r->threads[i]);
+        r->n_threads += !e;
+    }
+    for (unsigned i = 0; i < READ_THREADS && !e; i++) {
+        e = pthread_create(&r->readers[i], NULL, read_main, r);
+        r->n_readers += !e;
+    }
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    return e ? cw_error_errno(err, CW_E_MEMORY, e, "can't start thread %u", r->n_threads + r->n_readers) : 0;
+}
+
+void cw_pool_stop(struct cw_runner *r)
+{
+    pthread_mutex_lock(&r->mutex);
+    r->stop = true;
+    atomic_store(&r->cancelled, true);
+    pthread_cond_broadcast(&r->work);
+    pthread_cond_broadcast(&r->reads);
+    pthread_mutex_unlock(&r->mutex);
+    for (unsigned i = 0; i < r->n_threads; i++)
+        pthread_join(r->threads[i].id, NULL);
+    for (unsigned i = 0; i < r->n_readers; i++)
+        pthread_join(r->readers[i], NULL);
+    r->n_threads = r->n_readers = 0;
+}

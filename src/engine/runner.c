@@ -1,0 +1,476 @@
+/* The consumer's side of the runner. */
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "engine/internal.h"
+
+#include "base/clock.h"
+
+/* What batches may take of the budget; the rest is for reading and scratch. */
+#define SLAB_SHARE(memory) ((memory) / 10 * 6)
+/* With memory to spare, this much output may be under way. */
+#define SLAB_AHEAD ((size_t)64 << 20)
+/* A block's columns should stay in a core's cache. */
+#define BLOCK_BYTES ((uint64_t)256 << 10)
+
+/* Rows of a block so that its columns of known size, and its source bytes, fit in cache. */
+static uint64_t max_rows(const struct cw_sequence *s)
+{
+    const struct cw_compiled *c = s->compiled;
+    uint64_t widest = 1;
+    for (unsigned i = 0; i < c->n_programs; i++) {
+        const struct cw_program *g = &c->programs[i];
+        uint64_t bytes = s->sources[i]->n_records ? s->sources[i]->source_bytes / s->sources[i]->n_records : 0;
+        for (unsigned k = 0; k < g->n_ops; k++)
+            for (unsigned o = 0; o < g->ops[k]->n_out; o++)
+                if (cw_type_fixed(&g->ops[k]->out[o].type))
+                    bytes += cw_type_bytes(&g->ops[k]->out[o].type);
+        widest = CW_MAX(widest, bytes);
+    }
+    return CW_MIN(CW_MAX(BLOCK_BYTES / widest, 1), 4096);
+}
+
+static int check_budget(struct cw_runner *r, struct cw_error *err)
+{
+    size_t slab = r->layout.slab_bytes ? cw_slab_charge(r->layout.slab_bytes) : 0, memory = r->budget.limit;
+    /* one to fill; where the count is unknown one more to join remnants in; and scratch for a block */
+    size_t least = slab * (r->compiled->counted ? 1 : 2) + ((size_t)1 << 20);
+    if (memory < least) {
+        char value[32], expected[64];
+        snprintf(value, sizeof(value), "%zu", memory);
+        snprintf(expected, sizeof(expected), "at least %zu bytes", least);
+        cw_error_attribute(err, "memory", value, expected);
+        return cw_error_set(err, CW_E_BUDGET, "--memory %zu is too small: a batch of %llu takes %zu bytes; the smallest budget is %zu", memory,
+                            (unsigned long long)r->compiled->batch_size, r->layout.slab_bytes, least);
+    }
+    size_t by_memory = slab ? SLAB_SHARE(memory) / slab : 4096;
+    size_t wanted = slab ? SLAB_AHEAD / slab : 4096;
+    wanted = CW_MAX(wanted, r->options.threads * 2 + 2);
+    wanted = CW_MIN(wanted, by_memory);
+    r->max_assemblies = (unsigned)CW_MIN(CW_MAX(wanted, r->compiled->counted ? 1u : 3u), 4096u);
+    if (r->compiled->batcher == CW_BATCHER_BUCKET)
+        r->max_assemblies += 2 * r->compiled->n_buckets * (unsigned)CW_MIN(r->options.threads + 2, 16u);
+    return 0;
+}
+
+int cw_runner_new(const struct cw_sequence *s, const struct cw_runner_options *o, struct cw_runner **ret, struct cw_error *err)
+{
+    const struct cw_compiled *c = s->compiled;
+    struct cw_runner *r = calloc(1, sizeof(*r));
+    if (!r)
+        return cw_error_nomem(err, sizeof(*r), "the engine");
+    r->sequence = s;
+    r->compiled = c;
+    r->options = *o;
+    r->n_points = c->n_limits + 1;
+    r->reading_tail = &r->reading;
+    r->started_ns = cw_now_ns();
+    r->max_rows = max_rows(s);
+    pthread_condattr_t monotonic;
+    pthread_condattr_init(&monotonic);
+    pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
+    pthread_mutex_init(&r->mutex, NULL);
+    pthread_cond_init(&r->work, NULL);
+    pthread_cond_init(&r->done, &monotonic);
+    pthread_cond_init(&r->reads, NULL);
+    pthread_condattr_destroy(&monotonic);
+    cw_budget_init(&r->budget, o->memory);
+    int status = cw_slab_pool_init(&r->slabs, &r->budget, err);
+    r->threads = calloc(o->threads, sizeof(*r->threads));
+    r->row_ns = calloc(c->n_programs, sizeof(*r->row_ns));
+    r->optimized = calloc(c->n_programs, sizeof(*r->optimized));
+    if (!r->threads || !r->row_ns || !r->optimized)
+        status = cw_error_nomem(err, 0, "the engine");
+    for (unsigned i = 0; i < o->threads && status >= 0; i++)
+        if (!(r->threads[i].ops = calloc(c->pipeline->n_ops, sizeof(*r->threads[i].ops))))
+            status = cw_error_nomem(err, 0, "the engine");
+    r->profile.n_ops = c->pipeline->n_ops;
+    if (status >= 0 && !(r->profile.ops = calloc(c->pipeline->n_ops, sizeof(*r->profile.ops))))
+        status = cw_error_nomem(err, 0, "the engine");
+    r->needs_eids = c->pipeline->on_error == CW_ON_ERROR_REPLACE;
+    for (unsigned i = 0; i < c->n_programs && status >= 0; i++) {
+        for (unsigned k = 0; k < c->programs[i].n_ops; k++)
+            r->needs_eids |= c->programs[i].ops[k]->desc->random;
+        status = cw_optimize(&c->programs[i], c->n_limits, c->pipeline->n_ops, o->optimize, &r->optimized[i], err);
+    }
+    if (status >= 0)
+        status = cw_layout_init(&r->layout, c, &r->budget, err);
+    if (status >= 0)
+        status = check_budget(r, err);
+    if (status >= 0)
+        status = cw_pool_start(r, err);
+    if (status < 0) {
+        cw_runner_free(r);
+        return status;
+    }
+    *ret = r;
+    return 0;
+}
+
+struct cw_runner *cw_runner_free(struct cw_runner *r)
+{
+    if (!r)
+        return NULL;
+    cw_pool_stop(r);
+    struct block *lists[] = {r->ready, r->starved, r->reading, r->idle};
+    for (struct cw_split *s = r->splits; s; s = s->next)
+        while (s->parked) {
+            struct block *b = s->parked;
+            s->parked = b->next;
+            cw_block_recycle(r, b);
+        }
+    lists[3] = r->idle;
+    r->idle = NULL;
+    for (size_t i = 0; i < CW_COUNT_OF(lists); i++)
+        while (lists[i]) {
+            struct block *b = lists[i];
+            lists[i] = b->next;
+            r->n_idle = 64; /* free, don't keep */
+            cw_block_recycle(r, b);
+        }
+    while (r->splits) {
+        struct cw_split *s = r->splits;
+        r->splits = s->next;
+        cw_split_free(r, s);
+    }
+    if (r->epoch && --r->epoch->refs == 0) {
+        cw_epoch_deinit(&r->epoch->epoch);
+        free(r->epoch);
+    }
+    for (unsigned i = 0; r->optimized && i < r->compiled->n_programs; i++)
+        cw_optimized_free(r->optimized[i]);
+    free(r->optimized);
+    for (unsigned i = 0; r->threads && i < r->options.threads; i++)
+        free(r->threads[i].ops);
+    free(r->threads);
+    free(r->row_ns);
+    free(r->profile.ops);
+    cw_layout_deinit(&r->layout);
+    cw_slab_pool_deinit(&r->slabs);
+    pthread_cond_destroy(&r->work);
+    pthread_cond_destroy(&r->done);
+    pthread_cond_destroy(&r->reads);
+    pthread_mutex_destroy(&r->mutex);
+    free(r);
+    return NULL;
+}
+
+static int epoch_get(struct cw_runner *r, uint64_t seed, uint64_t epoch, struct epoch_ref **ret, struct cw_error *err)
+{
+    if (!r->epoch || r->epoch->epoch.epoch != epoch || r->epoch->epoch.seed != seed) {
+        struct epoch_ref *e = calloc(1, sizeof(*e));
+        if (!e)
+            return cw_error_nomem(err, sizeof(*e), "an epoch");
+        int status = cw_epoch_init(&e->epoch, r->sequence, seed, epoch, &r->budget, err);
+        if (status < 0) {
+            free(e);
+            return status;
+        }
+        e->refs = 1;
+        if (r->epoch && --r->epoch->refs == 0) {
+            cw_epoch_deinit(&r->epoch->epoch);
+            free(r->epoch);
+        }
+        r->epoch = e;
+    }
+    r->epoch->refs++;
+    *ret = r->epoch;
+    return 0;
+}
+
+int cw_runner_open(struct cw_runner *r, uint64_t seed, uint64_t epoch, uint64_t index, uint64_t first_batch, struct cw_split **ret,
+                   struct cw_error *err)
+{
+    const struct cw_sequence *q = r->sequence;
+    struct cw_split *s = calloc(1, sizeof(*s));
+    if (!s)
+        return cw_error_nomem(err, sizeof(*s), "a split");
+    s->index = index;
+    s->skip = first_batch;
+    s->position = r->compiled->whole_epoch ? 0 : index * q->split_size;
+    s->end = r->compiled->whole_epoch ? q->n_positions : CW_MIN(s->position + q->split_size, q->n_positions);
+    s->passed = calloc(r->n_points, sizeof(*s->passed));
+    s->limits = calloc(r->compiled->n_limits + 1, sizeof(*s->limits));
+    s->open = calloc(CW_MAX(r->compiled->n_buckets, 1), sizeof(*s->open));
+    pthread_mutex_lock(&r->mutex);
+    int status = s->passed && s->limits && s->open ? epoch_get(r, seed, epoch, &s->epoch, err) : cw_error_nomem(err, 0, "a split");
+    if (status >= 0) {
+        for (struct cw_split **at = &r->splits;; at = &(*at)->next)
+            if (!*at) {
+                *at = s;
+                break;
+            }
+        *ret = s;
+        pthread_cond_broadcast(&r->work);
+    } else {
+        cw_split_free(r, s);
+    }
+    pthread_mutex_unlock(&r->mutex);
+    return status;
+}
+
+uint64_t cw_split_index(const struct cw_split *s) { return s->index; }
+
+static void drop_waiting(struct cw_runner *r, struct block **list, const struct cw_split *s)
+{
+    while (*list) {
+        struct block *b = *list;
+        if (b->split != s) {
+            list = &b->next;
+            continue;
+        }
+        *list = b->next;
+        b->piece->users--;
+        b->split->n_blocks--;
+        cw_block_recycle(r, b);
+    }
+}
+
+void cw_runner_close(struct cw_runner *r, struct cw_split *s)
+{
+    pthread_mutex_lock(&r->mutex);
+    s->closed = true;
+    drop_waiting(r, &r->ready, s);
+    drop_waiting(r, &r->starved, s);
+    drop_waiting(r, &s->parked, s);
+    while (s->n_blocks) /* those that run or read see `closed` and end */
+        pthread_cond_wait(&r->done, &r->mutex), drop_waiting(r, &r->ready, s), drop_waiting(r, &r->starved, s);
+    for (struct cw_split **at = &r->splits; *at; at = &(*at)->next)
+        if (*at == s) {
+            *at = s->next;
+            break;
+        }
+    cw_split_free(r, s);
+    r->starving = false;
+    if (!r->starved)
+        r->hungry = false;
+    cw_wake_parked(r); /* another split is the first now */
+    pthread_cond_broadcast(&r->work);
+    pthread_mutex_unlock(&r->mutex);
+}
+
+/* Waits for something to change. Mutex held. */
+static int wait_change(struct cw_runner *r, uint64_t deadline_ns, const char *what, struct cw_error *err)
+{
+    if (r->interrupted)
+        return cw_error_set(err, CW_E_INTERRUPTED, "interrupted");
+    uint64_t start = cw_now_ns();
+    int e;
+    if (deadline_ns) {
+        struct timespec until = {.tv_sec = (time_t)(deadline_ns / 1000000000u), .tv_nsec = (long)(deadline_ns % 1000000000u)};
+        e = pthread_cond_timedwait(&r->done, &r->mutex, &until);
+    } else {
+        e = pthread_cond_wait(&r->done, &r->mutex);
+    }
+    r->profile.wait_ns += cw_now_ns() - start;
+    if (r->interrupted)
+        return cw_error_set(err, CW_E_INTERRUPTED, "interrupted");
+    if (e == ETIMEDOUT) {
+        return cw_error_set(err, CW_E_DEADLINE, "%s did not come before the deadline: %u blocks are being computed, %u wait for bytes", what, r->n_running,
+                            r->n_reading);
+    }
+    return 0;
+}
+
+/* Mutex held. Finishing needs memory: while it lacks, nothing new is begun, and when nothing runs any more everything else gives way. */
+static int finish(struct cw_runner *r, struct cw_assembly *a, uint64_t deadline_ns, struct cw_error *err)
+{
+    int status;
+    for (;;) {
+        status = cw_assembly_finish(a, &r->slabs, err);
+        if (status == CW_E_BUDGET && r->n_running == 0 && r->n_reading == 0) {
+            cw_evict(r);
+            status = cw_assembly_finish(a, &r->slabs, err);
+            if (status == CW_E_BUDGET)
+                return status;
+        }
+        if (status != CW_E_BUDGET)
+            break;
+        r->hungry = true;
+        cw_trim(r);
+        status = wait_change(r, deadline_ns, "memory for a batch", err);
+        if (status < 0)
+            return status;
+    }
+    if (r->hungry && !r->starved) {
+        r->hungry = false;
+        pthread_cond_broadcast(&r->work);
+    }
+    return status;
+}
+
+int cw_runner_next(struct cw_runner *r, struct cw_split *s, uint64_t deadline_ns, struct cw_assembly **ret, struct cw_error *err)
+{
+    int status = 0;
+    pthread_mutex_lock(&r->mutex);
+    for (;;) {
+        struct cw_assembly *a = s->head;
+        bool remnant = a && s->over && s->n_blocks == 0 && !a->closed;
+        if (a && a->closed && a->n_done == a->n_assigned && a->bucket != UINT32_MAX) {
+            if (a->error) {
+                *err = *a->error;
+                status = a->error->status;
+                break;
+            }
+            if (!a->batch && (status = finish(r, a, deadline_ns, err)) < 0)
+                break;
+            s->head = a->next;
+            if (!s->head)
+                s->tail = NULL;
+            while (s->quarantined) { /* of records that died before they had a batch */
+                struct cw_quarantined *q = s->quarantined;
+                s->quarantined = q->next;
+                q->next = a->quarantined;
+                a->quarantined = q;
+            }
+            a->next = NULL;
+            *ret = a;
+            break;
+        }
+        if (r->fatal.status) {
+            *err = r->fatal;
+            status = r->fatal.status;
+            break;
+        }
+        if ((!a || remnant) && s->over && s->n_blocks == 0) {
+            if (remnant)
+                s->head = s->tail = NULL; /* it stays in s->open */
+            status = 1;
+            break;
+        }
+        status = wait_change(r, deadline_ns, "the next batch", err);
+        if (status < 0)
+            break;
+    }
+    pthread_mutex_unlock(&r->mutex);
+    return status;
+}
+
+struct cw_assembly *cw_split_take_remnant(struct cw_split *s, unsigned bucket)
+{
+    struct cw_assembly *a = s->open[bucket];
+    s->open[bucket] = NULL;
+    if (a) /* reasons of records that left no batch */
+        while (s->quarantined) {
+            struct cw_quarantined *q = s->quarantined;
+            s->quarantined = q->next;
+            q->next = a->quarantined;
+            a->quarantined = q;
+        }
+    return a;
+}
+
+int cw_runner_join_new(struct cw_runner *r, unsigned bucket, uint64_t deadline_ns, struct cw_assembly **ret, struct cw_error *err)
+{
+    int status;
+    pthread_mutex_lock(&r->mutex);
+    for (;;) {
+        uint64_t capacity = r->compiled->bucket_sizes[bucket];
+        status = cw_assembly_new(&r->layout, &r->slabs, capacity, bucket, ret, err);
+        if (status == CW_E_BUDGET && r->n_running == 0 && r->n_reading == 0) {
+            cw_evict(r);
+            status = cw_assembly_new(&r->layout, &r->slabs, capacity, bucket, ret, err);
+            if (status == CW_E_BUDGET)
+                break;
+        }
+        if (status != CW_E_BUDGET)
+            break;
+        r->hungry = true;
+        cw_trim(r);
+        status = wait_change(r, deadline_ns, "memory for a batch", err);
+        if (status < 0)
+            break;
+    }
+    if (status >= 0) {
+        r->n_assemblies++;
+        if (r->hungry && !r->starved) {
+            r->hungry = false;
+            pthread_cond_broadcast(&r->work);
+        }
+    }
+    pthread_mutex_unlock(&r->mutex);
+    return status;
+}
+
+int cw_runner_finish(struct cw_runner *r, struct cw_assembly *a, uint64_t deadline_ns, struct cw_error *err)
+{
+    pthread_mutex_lock(&r->mutex);
+    int status = a->batch ? 0 : finish(r, a, deadline_ns, err);
+    pthread_mutex_unlock(&r->mutex);
+    return status;
+}
+
+/* Memory came back. Mutex held. */
+static void released(struct cw_runner *r)
+{
+    r->starving = false;
+    cw_wake_parked(r);
+    pthread_cond_broadcast(&r->work);
+}
+
+struct cw_batch *cw_runner_take_batch(struct cw_runner *r, struct cw_assembly *a)
+{
+    struct cw_batch *b = CW_STEAL(a->batch);
+    pthread_mutex_lock(&r->mutex);
+    cw_assembly_free(a);
+    if (r->options.batches_are_users) {
+        for (size_t i = 0; i < CW_COUNT_OF(b->slabs); i++)
+            if (b->slabs[i])
+                cw_slab_disown(b->slabs[i]);
+        r->n_assemblies--;
+        released(r);
+    }
+    pthread_mutex_unlock(&r->mutex);
+    return b;
+}
+
+void cw_runner_release(struct cw_runner *r, struct cw_batch *b)
+{
+    pthread_mutex_lock(&r->mutex);
+    cw_batch_free(b);
+    if (!r->options.batches_are_users)
+        r->n_assemblies--;
+    released(r);
+    pthread_mutex_unlock(&r->mutex);
+}
+
+void cw_runner_drop(struct cw_runner *r, struct cw_assembly *a)
+{
+    pthread_mutex_lock(&r->mutex);
+    cw_assembly_free(a);
+    r->n_assemblies--;
+    released(r);
+    pthread_mutex_unlock(&r->mutex);
+}
+
+void cw_runner_interrupt(struct cw_runner *r, bool on)
+{
+    pthread_mutex_lock(&r->mutex);
+    r->interrupted = on;
+    pthread_cond_broadcast(&r->done);
+    pthread_mutex_unlock(&r->mutex);
+}
+
+void cw_runner_profile(struct cw_runner *r, struct cw_profile *ret)
+{
+    pthread_mutex_lock(&r->mutex);
+    struct cw_op_profile *ops = ret->ops;
+    memcpy(ops, r->profile.ops, r->profile.n_ops * sizeof(*ops));
+    *ret = r->profile;
+    ret->ops = ops;
+    ret->run_ns = (cw_now_ns() - r->started_ns) * r->options.threads;
+    ret->memory_peak = atomic_load(&r->budget.peak);
+    ret->threads = r->options.threads;
+    pthread_mutex_unlock(&r->mutex);
+}
+
+void cw_runner_fused(const struct cw_runner *r, unsigned *ret)
+{
+    for (unsigned i = 0; i < r->compiled->pipeline->n_ops; i++)
+        ret[i] = i;
+    for (unsigned k = 0; k < r->compiled->n_programs; k++)
+        for (unsigned i = 0; i < r->compiled->pipeline->n_ops; i++)
+            if (r->optimized[k]->fused_into[i] != i)
+                ret[i] = r->optimized[k]->fused_into[i];
+}

@@ -1,0 +1,197 @@
+/* Points that blocks pass in order: limits count elements, slots are given out. And what becomes of rows that failed. Mutex held throughout. */
+#include <stdio.h>
+#include <string.h>
+
+#include "engine/internal.h"
+
+/* Errors are raised where the failed element stood. */
+static bool raises(const struct cw_runner *r, uint8_t status) { return status == CW_ROW_FAILED && r->compiled->pipeline->on_error != CW_ON_ERROR_SKIP; }
+
+static int pass_limit(struct cw_runner *r, struct block *b, unsigned k, struct cw_error *err)
+{
+    const struct cw_limit *limit = &r->compiled->limits[k];
+    struct cw_split *s = b->split;
+    struct limit_state *state = &s->limits[k];
+    if (!b->program->has_limit[k])
+        return 0;
+    uint64_t divisor = b->program->limit_passes[k], pass = divisor ? b->piece->refs[b->at].pass / divisor : 0;
+    if (!state->started || state->pass != pass)
+        *state = (struct limit_state){.started = true, .pass = pass};
+    if (!b->dropped && !(b->dropped = calloc(r->compiled->n_limits, sizeof(*b->dropped))))
+        return cw_error_nomem(err, 0, "a limit");
+    if (!(b->dropped[k] = calloc(b->b.n, 1)))
+        return cw_error_nomem(err, b->b.n, "a limit");
+    for (size_t i = 0; i < b->b.n; i++) {
+        if (b->b.status[i] == CW_ROW_DROPPED)
+            continue;
+        bool within = state->count < limit->count;
+        if (within)
+            state->count++;
+        if (within == limit->take)
+            continue;
+        b->dropped[k][i] = 1;
+        b->b.status[i] = CW_ROW_DROPPED;
+        b->b.all_ok = false;
+    }
+    if (limit->ends_epoch && state->count >= limit->count)
+        s->over = true; /* nothing after this can live */
+    return 0;
+}
+
+static struct cw_assembly *append(struct cw_split *s, struct cw_assembly *a)
+{
+    if (s->tail)
+        s->tail->next = a;
+    else
+        s->head = a;
+    s->tail = a;
+    return a;
+}
+
+static int32_t bucket_of(const struct cw_runner *r, const struct block *b, size_t row)
+{
+    int32_t bucket = 0;
+    if (r->compiled->batcher != CW_BATCHER_BUCKET)
+        return 0;
+    if (b->b.status[row] == CW_ROW_REPLACED)
+        return b->replaced[row].bucket;
+    memcpy(&bucket, cw_block_row(&b->b, b->program->bucket_value, row).data, sizeof(bucket));
+    return bucket;
+}
+
+/* The error of a row takes the place of the batch that it would have been in; nothing comes after. */
+static int poison(struct cw_runner *r, struct block *b, size_t row, struct cw_error *err)
+{
+    struct cw_split *s = b->split;
+    struct cw_error error = {0};
+    for (const struct fault *f = b->faults; f; f = f->next)
+        if (f->row == row) {
+            const struct cw_source *source = r->sequence->sources[b->program->leaf];
+            cw_fault_error(b, f, &error);
+            if (source->ops->path)
+                cw_error_file(&error, source->ops->path(source, b->piece->refs[b->at + row].row));
+        }
+    struct cw_assembly *a = r->compiled->batcher == CW_BATCHER_BUCKET ? NULL : s->open[0];
+    if (!a) {
+        a = calloc(1, sizeof(*a));
+        if (!a)
+            return cw_error_nomem(err, sizeof(*a), "an error");
+        r->n_assemblies++;
+        append(s, a);
+    } else {
+        s->open[0] = NULL;
+    }
+    a->closed = true;
+    cw_assembly_poison(a, &error, b->seq << 20 | row);
+    s->over = s->poisoned = true;
+    return 0;
+}
+
+/* Gives the rows that live their slots. Comes back where it stopped when a batch was not to be had (b->n_segments is kept). */
+static int pass_slots(struct cw_runner *r, struct block *b, struct cw_error *err)
+{
+    struct cw_split *s = b->split;
+    if (!b->idx) {
+        b->idx = malloc(CW_MAX(b->b.n, 1) * sizeof(*b->idx));
+        b->segments = calloc(b->b.n + 1, sizeof(*b->segments));
+        if (!b->idx || !b->segments)
+            return cw_error_nomem(err, b->b.n * sizeof(*b->idx), "slots");
+    }
+    size_t n = 0, given = 0;
+    for (unsigned i = 0; i < b->n_segments; i++)
+        given += b->segments[i].n;
+    for (size_t i = 0; i < b->b.n && !s->poisoned; i++) {
+        if (b->b.status[i] == CW_ROW_DROPPED)
+            continue;
+        if (n++ < given)
+            continue;
+        if (raises(r, b->b.status[i]))
+            return poison(r, b, i, err);
+        int32_t bucket = bucket_of(r, b, i);
+        struct cw_assembly *a = s->open[bucket];
+        if (!a) {
+            int status = cw_assembly_take(r, s, (unsigned)bucket, &a, err);
+            if (status != 0)
+                return status;
+            s->open[bucket] = a;
+            if (r->compiled->batcher != CW_BATCHER_BUCKET)
+                append(s, a);
+        }
+        struct segment *last = b->n_segments ? &b->segments[b->n_segments - 1] : NULL;
+        if (last && last->assembly == a)
+            last->n++;
+        else
+            b->segments[b->n_segments++] = (struct segment){.assembly = a, .slot0 = a->n_assigned, .first = given, .n = 1};
+        b->idx[given++] = (uint32_t)i;
+        a->n_assigned++;
+        if (a->n_assigned == a->capacity) {
+            a->closed = true;
+            s->open[bucket] = NULL;
+            if (r->compiled->batcher == CW_BATCHER_BUCKET)
+                append(s, a);
+        }
+    }
+    return 0;
+}
+
+int cw_block_pass(struct cw_runner *r, struct block *b, struct cw_error *err)
+{
+    if (b->n_passed > b->point) { /* a second attempt: what was decided stays */
+        for (size_t i = 0; b->point < r->compiled->n_limits && b->dropped && b->dropped[b->point] && i < b->b.n; i++)
+            if (b->dropped[b->point][i]) {
+                b->b.status[i] = CW_ROW_DROPPED;
+                b->b.all_ok = false;
+            }
+        return 0;
+    }
+    int status = b->point < r->compiled->n_limits ? pass_limit(r, b, b->point, err) : pass_slots(r, b, err);
+    if (status == 0)
+        b->n_passed = b->point + 1;
+    return status;
+}
+
+static struct segment *segment_of(const struct block *b, size_t row)
+{
+    if (!b->idx)
+        return &b->segments[0]; /* counted: all rows are in one batch */
+    for (unsigned i = 0; i < b->n_segments; i++)
+        for (size_t k = 0; k < b->segments[i].n; k++)
+            if (b->idx[b->segments[i].first + k] == row)
+                return &b->segments[i];
+    return NULL;
+}
+
+static void quarantine(struct cw_runner *r, const struct block *b, const struct fault *f, struct cw_quarantined **list)
+{
+    const struct cw_source *source = r->sequence->sources[b->program->leaf];
+    const char *path = source->ops->path ? source->ops->path(source, b->piece->refs[b->at + f->row].row) : NULL;
+    struct cw_quarantined *q = calloc(1, sizeof(*q));
+    if (!q)
+        return; /* the count is short by one; there is no memory to say so */
+    *q = (struct cw_quarantined){.next = *list, .id = b->ids[f->row], .op = f->op, .file = path ? strdup(path) : NULL, .replaced = f->replaced};
+    if (f->replaced)
+        q->by = b->replaced[f->row].id;
+    memcpy(q->message, f->message, sizeof(q->message));
+    *list = q;
+}
+
+void cw_block_settle(struct cw_runner *r, struct block *b)
+{
+    struct cw_split *s = b->split;
+    for (const struct fault *f = b->faults; f; f = f->next) {
+        struct segment *g = segment_of(b, f->row);
+        bool raised = r->compiled->pipeline->on_error != CW_ON_ERROR_SKIP && !f->replaced;
+        if (raised && g) {
+            const struct cw_source *source = r->sequence->sources[b->program->leaf];
+            struct cw_error error;
+            cw_fault_error(b, f, &error);
+            if (source->ops->path)
+                cw_error_file(&error, source->ops->path(source, b->piece->refs[b->at + f->row].row));
+            cw_assembly_poison(g->assembly, &error, b->seq << 20 | f->row);
+        } else if (!raised) {
+            quarantine(r, b, f, g ? &g->assembly->quarantined : s->tail ? &s->tail->quarantined : &s->quarantined);
+        }
+    }
+    for (unsigned i = 0; i < b->n_segments; i++)
+        b->segments[i].assembly->n_done += b->segments[i].n;
+}

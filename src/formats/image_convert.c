@@ -1,0 +1,86 @@
+/* Conversions of channels and depth, pixel by pixel: docs/pixels.md section 5. Any thread; no state. */
+#include <string.h>
+
+#include "formats/image_codec.h"
+
+bool cw_convert_is_copy(const struct cw_convert *c)
+{
+    return c->from == c->to && c->from_wide == c->to_wide && !c->cmyk;
+}
+
+static inline uint32_t cmyk_mix(uint32_t ink, uint32_t nk)
+{
+    uint32_t t = ink * nk + 128;
+    return (uint32_t)(uint8_t)(nk - ((t + (t >> 8)) >> 8));
+}
+
+static inline uint32_t grey(uint32_t r, uint32_t g, uint32_t b) { return (19595 * r + 38470 * g + 7471 * b + 32768) >> 16; }
+
+/* One pixel of `from` channels to `to` channels. opaque: 255 or 65535. */
+static inline void convert_pixel(const uint32_t *s, int from, bool cmyk, uint32_t *d, int to, uint32_t opaque)
+{
+    uint32_t rgba[4];
+    if (cmyk) {
+        uint32_t nk = 255 - s[3];
+        rgba[0] = cmyk_mix(s[0], nk);
+        rgba[1] = cmyk_mix(s[1], nk);
+        rgba[2] = cmyk_mix(s[2], nk);
+        rgba[3] = opaque;
+    } else if (from <= 2) {
+        rgba[0] = rgba[1] = rgba[2] = s[0];
+        rgba[3] = from == 2 ? s[1] : opaque;
+    } else {
+        rgba[0] = s[0];
+        rgba[1] = s[1];
+        rgba[2] = s[2];
+        rgba[3] = from == 4 ? s[3] : opaque;
+    }
+    if (to <= 2) {
+        d[0] = from <= 2 && !cmyk ? s[0] : grey(rgba[0], rgba[1], rgba[2]);
+        d[1] = rgba[3];
+    } else {
+        d[0] = rgba[0];
+        d[1] = rgba[1];
+        d[2] = rgba[2];
+        d[3] = rgba[3];
+    }
+}
+
+static void rgb_to_grey(uint8_t *d, const uint8_t *s, size_t n)
+{
+    for (size_t i = 0; i < n; i++, s += 3)
+        d[i] = (uint8_t)grey(s[0], s[1], s[2]);
+}
+
+void cw_convert_row(const struct cw_convert *c, void *dst, const void *src, size_t n)
+{
+    bool same_channels = c->from == c->to && !c->cmyk;
+    if (cw_convert_is_copy(c)) {
+        memcpy(dst, src, n * (size_t)c->from * (c->from_wide ? 2 : 1));
+        return;
+    }
+    if (c->from == 3 && c->to == 1 && !c->from_wide && !c->to_wide) {
+        rgb_to_grey(dst, src, n);
+        return;
+    }
+    const uint8_t *s8 = src;
+    const uint16_t *s16 = src;
+    uint8_t *d8 = dst;
+    uint16_t *d16 = dst;
+    bool wide = c->from_wide && c->to_wide; /* the depth of the conversion */
+    for (size_t i = 0; i < n; i++) {
+        uint32_t s[4] = {0}, d[4] = {0};
+        for (int k = 0; k < c->from; k++)
+            s[k] = !c->from_wide ? *s8++ : wide ? *s16++ : (uint32_t)(*s16++ >> 8);
+        if (same_channels)
+            memcpy(d, s, sizeof(d));
+        else
+            convert_pixel(s, c->from, c->cmyk, d, c->to, wide ? 65535 : 255);
+        for (int k = 0; k < c->to; k++) {
+            if (c->to_wide)
+                *d16++ = (uint16_t)(wide ? d[k] : d[k] * 257);
+            else
+                *d8++ = (uint8_t)d[k];
+        }
+    }
+}

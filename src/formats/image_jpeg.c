@@ -1,0 +1,296 @@
+/*
+ * JPEG through libjpeg-turbo's libjpeg interface: all of an image or only the rows and columns asked for, bit-identical to
+ * decoding everything and cropping (tests/test_pixels.py tries all subsamplings). Owns the decompressor between open and close.
+ *
+ * libjpeg reports errors by longjmp: functions named *_guarded call setjmp; nothing with a cleanup attribute lives in their frames, and what they
+ * change lies in struct jpeg_reader.
+ */
+#include <setjmp.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <jpeglib.h>
+#include <jerror.h>
+
+#include "formats/image_codec.h"
+
+#define MAX_SCANS 500       /* a progressive photograph has about 10; each one costs a pass over the image */
+#define MARGIN 2            /* columns left and right of a region that fancy upsampling looks at */
+#define STRIP_ROWS 8        /* rows in the strip buffer */
+#define FIXED_BYTES (96u << 10) /* what a decompressor allocates whatever the size, rounded up */
+
+struct jpeg_reader {
+    struct jpeg_decompress_struct d; /* first: error callbacks cast back */
+    struct jpeg_error_mgr errors;
+    struct jpeg_progress_mgr progress;
+    jmp_buf jump;
+    bool reading;           /* jpeg_start_decompress was called: warnings count */
+    int64_t last_needed;    /* iMCU row; -1: none */
+    int status;             /* of the failure */
+    char text[JMSG_LENGTH_MAX + 64];
+};
+_Static_assert(sizeof(struct jpeg_reader) <= sizeof(((struct cw_image *)0)->state), "struct cw_image.state is too small");
+
+static struct jpeg_reader *reader_of(struct cw_image *im) { return (struct jpeg_reader *)(void *)im->state; }
+
+static _Noreturn void jpeg_fail(j_common_ptr c)
+{
+    struct jpeg_reader *j = (struct jpeg_reader *)(void *)c;
+    j->status = c->err->msg_code == JERR_OUT_OF_MEMORY ? CW_E_MEMORY : CW_E_RECORD;
+    c->err->format_message(c, j->text);
+    longjmp(j->jump, 1);
+}
+
+static void jpeg_message(j_common_ptr c, int level)
+{
+    struct jpeg_reader *j = (struct jpeg_reader *)(void *)c;
+    if (level >= 0 || !j->reading || (int64_t)j->d.input_iMCU_row > j->last_needed)
+        return; /* a trace message, or a warning that does not count */
+    j->status = CW_E_RECORD;
+    char text[JMSG_LENGTH_MAX];
+    c->err->format_message(c, text);
+    snprintf(j->text, sizeof(j->text), "%s (MCU row %u of %u)", text, j->d.input_iMCU_row + 1, j->d.total_iMCU_rows);
+    longjmp(j->jump, 1);
+}
+
+static void jpeg_silent(j_common_ptr c CW_UNUSED) {}
+
+static void jpeg_progress(j_common_ptr c)
+{
+    struct jpeg_reader *j = (struct jpeg_reader *)(void *)c;
+    if (j->d.input_scan_number > MAX_SCANS) {
+        j->status = CW_E_RECORD;
+        snprintf(j->text, sizeof(j->text), "more than %d scans", MAX_SCANS);
+        longjmp(j->jump, 1);
+    }
+}
+
+static bool jpeg_matches(const uint8_t *data, size_t size) { return size >= 3 && data[0] == 0xFF && data[1] == 0xD8 && data[2] == 0xFF; }
+
+static int header_guarded(struct jpeg_reader *j, const uint8_t *data, size_t size)
+{
+    if (setjmp(j->jump))
+        return j->status;
+    jpeg_create_decompress(&j->d);
+    jpeg_mem_src(&j->d, data, (unsigned long)size);
+    if (jpeg_read_header(&j->d, TRUE) != JPEG_HEADER_OK)
+        return CW_E_RECORD;
+    return 0;
+}
+
+static void jpeg_close(struct cw_image *im) { jpeg_destroy_decompress(&reader_of(im)->d); }
+
+/* An end-of-image marker anywhere after the first SOS: whole files have it at their end, so the search starts there. */
+static bool has_eoi(const struct jpeg_decompress_struct *d)
+{
+    const uint8_t *first = d->src->next_input_byte, *p = first + d->src->bytes_in_buffer;
+    while (p - first >= 2) {
+        if (p[-2] == 0xFF && p[-1] == 0xD9)
+            return true;
+        p--;
+    }
+    return false;
+}
+
+static int jpeg_check(struct cw_image *im, struct cw_error *err)
+{
+    struct jpeg_reader *j = reader_of(im);
+    im->file_height = j->d.image_height;
+    im->file_width = j->d.image_width;
+    int r = cw_image_check_size(im, err);
+    if (r < 0)
+        return r;
+    if (j->d.num_components != 1 && j->d.num_components != 3 && j->d.num_components != 4)
+        return cw_error_set(err, CW_E_RECORD, "JPEG image with %d components", j->d.num_components);
+    im->file_channels = j->d.num_components;
+    im->cmyk = j->d.num_components == 4;
+    if (!has_eoi(&j->d))
+        return cw_error_set(err, CW_E_RECORD, "damaged JPEG: no end-of-image marker");
+    if (im->options.orientation)
+        im->orientation = cw_exif_orientation(im->data, im->size);
+    return 0;
+}
+
+static int jpeg_open(struct cw_image *im, struct cw_error *err)
+{
+    struct jpeg_reader *j = reader_of(im);
+    memset(j, 0, offsetof(struct jpeg_reader, text));
+    j->d.err = jpeg_std_error(&j->errors);
+    j->errors.error_exit = jpeg_fail;
+    j->errors.emit_message = jpeg_message;
+    j->errors.output_message = jpeg_silent;
+    int r = header_guarded(j, im->data, im->size);
+    if (r < 0)
+        cw_error_set(err, r, "%s: %s", r == CW_E_MEMORY ? "libjpeg" : "damaged JPEG", j->text);
+    else
+        r = jpeg_check(im, err);
+    if (r < 0)
+        jpeg_destroy_decompress(&j->d);
+    return r;
+}
+
+/* Bytes that libjpeg allocates from jpeg_start_decompress on: coefficients of every block where there are several scans, and rows of
+ * samples for upsampling (up to 5 groups of iMCU rows of every component and a colour-converted strip). */
+static size_t decode_bytes(struct jpeg_decompress_struct *d)
+{
+    size_t bytes = FIXED_BYTES;
+    size_t mcu_w = (size_t)d->max_h_samp_factor * DCTSIZE, mcu_h = (size_t)d->max_v_samp_factor * DCTSIZE;
+    size_t cols = (d->image_width + mcu_w - 1) / mcu_w, rows = (d->image_height + mcu_h - 1) / mcu_h;
+    size_t line = cols * mcu_w * (size_t)d->num_components;
+    bytes += line * mcu_h * 5 / 2 + line * 4;
+    if (!jpeg_has_multiple_scans(d))
+        return bytes;
+    for (int i = 0; i < d->num_components; i++) {
+        const jpeg_component_info *c = &d->comp_info[i];
+        bytes += cols * (size_t)c->h_samp_factor * rows * (size_t)c->v_samp_factor * sizeof(JBLOCK);
+    }
+    return bytes;
+}
+
+/* Samplings for which skipping rows and columns was tried exhaustively: every component either full or, chroma, 1 x 1. */
+static bool region_is_exact(const struct jpeg_decompress_struct *d)
+{
+    int h = d->max_h_samp_factor, v = d->max_v_samp_factor;
+    if (h > 2 || v > 2)
+        return false;
+    for (int i = 0; i < d->num_components; i++) {
+        const jpeg_component_info *c = &d->comp_info[i];
+        bool full = c->h_samp_factor == h && c->v_samp_factor == v;
+        if (!full && (i == 0 || i == 3 || c->h_samp_factor != 1 || c->v_samp_factor != 1))
+            return false;
+    }
+    return true;
+}
+
+static void set_output(const struct cw_image *im, struct jpeg_decompress_struct *d, struct cw_convert *ret)
+{
+    int to = im->channels;
+    d->dct_method = JDCT_ISLOW;
+    d->do_fancy_upsampling = TRUE;
+    d->do_block_smoothing = FALSE;
+    int from;
+    if (im->cmyk) {
+        d->out_color_space = JCS_CMYK;
+        from = 4;
+    } else if (to == 4) {
+        d->out_color_space = JCS_EXT_RGBA;
+        from = 4;
+    } else if (im->file_channels == 1 && to == 1) {
+        d->out_color_space = JCS_GRAYSCALE;
+        from = 1;
+    } else {
+        d->out_color_space = JCS_EXT_RGB;
+        from = 3;
+    }
+    *ret = (struct cw_convert){.from = from, .to = to, .to_wide = im->options.wide, .cmyk = im->cmyk && im->options.channels != 0};
+}
+
+struct jpeg_job {
+    struct cw_rect want;
+    struct cw_convert convert;
+    uint8_t *dst;
+    size_t stride;
+    uint8_t *strip;          /* STRIP_ROWS rows of strip_stride bytes */
+    size_t strip_stride;
+    JDIMENSION left;         /* column of the image in the strip's first pixel */
+    bool copy, direct;       /* rows need no conversion; they go straight into dst */
+};
+
+/* Adobe writes CMYK inverted (and Pillow, as everybody, takes all files to be Adobe's). */
+static void invert(uint8_t *p, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        p[i] = (uint8_t)(255 - p[i]);
+}
+
+static void deliver(const struct jpeg_job *job, const struct jpeg_decompress_struct *d, int64_t row, uint8_t *pixels)
+{
+    size_t px = (size_t)d->output_components;
+    uint8_t *from = pixels + ((size_t)job->want.x - job->left) * px;
+    if (d->out_color_space == JCS_CMYK)
+        invert(from, (size_t)job->want.w * px);
+    if (job->direct)
+        return;
+    uint8_t *to = job->dst + (size_t)(row - job->want.y) * job->stride;
+    if (job->copy)
+        memcpy(to, from, (size_t)job->want.w * px);
+    else
+        cw_convert_row(&job->convert, to, from, (size_t)job->want.w);
+}
+
+static void read_rows(struct jpeg_job *job, struct jpeg_decompress_struct *d)
+{
+    const int64_t end = job->want.y + job->want.h;
+    JSAMPROW rows[STRIP_ROWS];
+    while ((int64_t)d->output_scanline < end) {
+        int64_t y = d->output_scanline;
+        JDIMENSION n = (JDIMENSION)CW_MIN(end - y, STRIP_ROWS);
+        for (JDIMENSION i = 0; i < n; i++)
+            rows[i] = job->direct ? job->dst + (size_t)(y - job->want.y + i) * job->stride : job->strip + i * job->strip_stride;
+        JDIMENSION got = jpeg_read_scanlines(d, rows, n);
+        for (JDIMENSION i = 0; i < got; i++)
+            deliver(job, d, y + i, rows[i]);
+    }
+}
+
+static int decode_guarded(struct jpeg_reader *j, struct jpeg_job *job)
+{
+    struct jpeg_decompress_struct *d = &j->d;
+    if (setjmp(j->jump))
+        return j->status;
+    j->reading = true;
+    jpeg_start_decompress(d);
+    bool exact = region_is_exact(d);
+    JDIMENSION left = 0, width = d->output_width;
+    if (exact && job->want.w < (int64_t)d->output_width) {
+        left = (JDIMENSION)CW_MAX(job->want.x - MARGIN, 0);
+        width = (JDIMENSION)CW_MIN(job->want.x + job->want.w + MARGIN, (int64_t)d->output_width) - left;
+        jpeg_crop_scanline(d, &left, &width);
+    }
+    job->left = left;
+    job->direct = job->copy && left == (JDIMENSION)job->want.x && width == (JDIMENSION)job->want.w;
+    JSAMPROW row = job->strip;
+    if (exact && job->want.y > 0)
+        jpeg_skip_scanlines(d, (JDIMENSION)job->want.y);
+    while ((int64_t)d->output_scanline < job->want.y)
+        jpeg_read_scanlines(d, &row, 1);
+    read_rows(job, d);
+    /* What else is needed is read for its damage alone. */
+    while (d->output_scanline < d->output_height && (int64_t)d->input_iMCU_row <= j->last_needed)
+        jpeg_read_scanlines(d, &row, 1);
+    return 0;
+}
+
+static int jpeg_decode(struct cw_image *im, const struct cw_rect *want, const struct cw_rect *needed, uint8_t *dst, size_t stride,
+                       struct cw_arena *arena, struct cw_error *err)
+{
+    struct jpeg_reader *j = reader_of(im);
+    struct jpeg_job job = {.want = *want, .dst = dst, .stride = stride};
+    set_output(im, &j->d, &job.convert);
+    job.copy = cw_convert_is_copy(&job.convert);
+    j->last_needed = needed->h > 0 ? (needed->y + needed->h - 1) / (j->d.max_v_samp_factor * DCTSIZE) : -1;
+    j->progress.progress_monitor = jpeg_progress;
+    j->d.progress = &j->progress;
+
+    size_t charged = decode_bytes(&j->d);
+    int r = cw_arena_reserve(arena, charged, "decoding a JPEG image", err);
+    if (r < 0)
+        return r;
+    struct cw_arena_mark mark = cw_arena_mark(arena);
+    job.strip_stride = CW_ALIGN_UP((size_t)im->file_width * (size_t)job.convert.from, 64);
+    job.strip = cw_arena_alloc(arena, job.strip_stride * STRIP_ROWS, err);
+    if (!job.strip) {
+        r = err ? err->status : CW_E_MEMORY;
+    } else {
+        r = decode_guarded(j, &job);
+        if (r < 0)
+            cw_error_set(err, r, "%s: %s", r == CW_E_MEMORY ? "libjpeg" : "damaged JPEG", j->text);
+        jpeg_abort_decompress(&j->d); /* frees what it allocated for this image */
+    }
+    cw_arena_release(arena, mark);
+    cw_arena_unreserve(arena, charged);
+    return r;
+}
+
+const struct cw_image_codec cw_image_jpeg = {
+    .name = "JPEG", .matches = jpeg_matches, .open = jpeg_open, .decode = jpeg_decode, .close = jpeg_close};

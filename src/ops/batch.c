@@ -1,0 +1,15 @@
+#include "pipeline/op.h"
+
+static const struct cw_attr_def attrs[] = {
+    {.name = "size", .kind = CW_ATTR_INT, .min = 1, .max = 1 << 20, .doc = "elements of a batch"},
+    {.name = "drop_remainder", .kind = CW_ATTR_BOOL, .def = "false", .doc = "whether a short last batch is left out"},
+    {0},
+};
+
+const struct cw_op_desc cw_op_batch = {
+    .name = "batch",
+    .summary = "stacks elements",
+    .doc = "Components of all elements of a batch must have the same shape.",
+    .kind = CW_OP_BATCHER,
+    .attrs = attrs,
+};

@@ -1,0 +1,109 @@
+/* Batches of elements of similar length. What the engine needs of it at run time is one number per element, its bucket. */
+#include "ops/bucket.h"
+
+#include <string.h>
+
+#include "ops/convert.h"
+#include "ops/expr.h"
+#include "pipeline/op.h"
+
+struct bucket_state {
+    struct cw_expr *length;
+    size_t n;
+    int64_t boundaries[];
+};
+
+static void bucket_free(void *state)
+{
+    struct bucket_state *s = state;
+    cw_expr_free(s->length);
+    free(s);
+}
+
+static int bucket_bind(struct cw_bind *b, struct cw_op *op, struct cw_error *err)
+{
+    size_t n = cw_attr_len(op, "boundaries");
+    if (cw_attr_len(op, "sizes") != n + 1)
+        return cw_attr_error(op, "sizes", err, "one more value than boundaries: %zu", n + 1);
+    struct bucket_state *s = calloc(1, sizeof(*s) + n * sizeof(s->boundaries[0]));
+    if (!s)
+        return cw_error_nomem(err, sizeof(*s), "bucket_by_length");
+    op->state = s;
+    s->n = n;
+    for (size_t i = 0; i < n; i++) {
+        s->boundaries[i] = cw_attr_int_at(op, "boundaries", i);
+        if (i && s->boundaries[i] <= s->boundaries[i - 1])
+            return cw_attr_error(op, "boundaries", err, "integers in strictly ascending order");
+    }
+    int r = cw_expr_bind(b, op, "length", cw_attr_string(op, "length"), CW_EXPR_INTEGER, &s->length, err);
+    if (r < 0)
+        return r;
+    const char *name;
+    json_t *value;
+    json_object_foreach((json_t *)cw_attr_json(op, "pad"), name, value)
+    {
+        size_t i = 0;
+        struct cw_type type;
+        while (i < cw_bind_count(b) && strcmp(cw_bind_name(b, i, &type), name) != 0)
+            i++;
+        if (i == cw_bind_count(b) || type.dtype == CW_BYTES || !(json_is_number(value) || json_is_boolean(value)))
+            return cw_attr_error(op, "pad", err, "{component: number}; \"%.60s\" is no component with numbers, or its value is no number", name);
+    }
+    struct cw_type bucket = cw_type_scalar(CW_INT32);
+    r = cw_bind_write(b, NULL, &bucket, err);
+    return r < 0 ? r : 0;
+}
+
+static int bucket_run(const struct cw_op *op, struct cw_block *b, struct cw_error *err)
+{
+    const struct bucket_state *s = op->state;
+    int64_t *lengths = cw_block_alloc(b, b->n * sizeof(*lengths), err);
+    if (!lengths)
+        return err->status;
+    int r = cw_expr_eval_into(s->length, op->in, op->desc->name, b, lengths, err);
+    if (r >= 0)
+        r = cw_block_dense(b, op->out[0].value, &op->out[0].type, err);
+    if (r < 0)
+        return r;
+    int32_t *buckets = (int32_t *)(void *)b->columns[op->out[0].value].data;
+    for (size_t i = 0; i < b->n; i++) {
+        int32_t k = 0;
+        while (b->status[i] == CW_ROW_OK && (size_t)k < s->n && s->boundaries[k] <= lengths[i])
+            k++;
+        buckets[i] = k;
+    }
+    return 0;
+}
+
+void cw_bucket_pad(const json_t *pad, const char *component, enum cw_dtype dtype, uint8_t ret[8])
+{
+    const json_t *v = json_object_get(pad, component);
+    if (!v)
+        return;
+    if (json_is_integer(v)) {
+        int64_t i = json_integer_value(v);
+        cw_convert(CW_INT64, dtype, ret, &i, 1);
+    } else {
+        double d = json_is_boolean(v) ? json_is_true(v) : json_real_value(v);
+        cw_convert(CW_FLOAT64, dtype, ret, &d, 1);
+    }
+}
+
+static const struct cw_attr_def attrs[] = {
+    {.name = "length", .kind = CW_ATTR_EXPR, .doc = "an element's length: an expression that gives an integer"},
+    {.name = "boundaries", .kind = CW_ATTR_INTS, .len_min = 1, .len_max = 31, .doc = "bucket k holds lengths from boundaries[k-1] to below boundaries[k]"},
+    {.name = "sizes", .kind = CW_ATTR_INTS, .len_min = 2, .len_max = 32, .min = 1, .max = 1 << 20, .doc = "elements of a batch, by bucket"},
+    {.name = "pad", .kind = CW_ATTR_OBJECT, .def = "{}", .doc = "{component: value} to pad with; 0 where it names none"},
+    {0},
+};
+
+const struct cw_op_desc cw_op_bucket_by_length = {
+    .name = "bucket_by_length",
+    .summary = "batches elements of similar length, padded to the longest",
+    .doc = "Components whose shape varies are padded at the end of each dimension to the largest of the batch; bytes are not padded.",
+    .kind = CW_OP_BATCHER,
+    .attrs = attrs,
+    .bind = bucket_bind,
+    .run = bucket_run,
+    .free_state = bucket_free,
+};

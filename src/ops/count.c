@@ -1,0 +1,12 @@
+#include "pipeline/op.h"
+
+static const struct cw_attr_def attrs[] = {
+    {0},
+};
+
+const struct cw_op_desc cw_op_count = {
+    .name = "count",
+    .summary = "does nothing: a place where the profile counts elements, for tests",
+    .kind = CW_OP_MAP,
+    .attrs = attrs,
+};

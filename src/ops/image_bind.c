@@ -1,0 +1,69 @@
+/* What the image operators' bind functions share. */
+#include <string.h>
+
+#include "ops/image_role.h"
+
+const char *const cw_interp_names[] = {"nearest", "bilinear", "bicubic", NULL}; /* in the order of enum cw_interp */
+
+int cw_image_bind_read(struct cw_bind *b, struct cw_op *op, bool two_d, struct cw_type *ret, struct cw_error *err)
+{
+    const char *name = cw_attr_string(op, "component");
+    int port = cw_bind_read(b, name, ret, err);
+    if (port < 0)
+        return port;
+    if (ret->dtype != CW_BYTES && (ret->ndim == 3 || (two_d && ret->ndim == 2)))
+        return 0;
+    char type[160];
+    cw_type_print(ret, type);
+    return cw_attr_error(op, "component", err, "an image [height, width, channels]%s, but \"%s\" is %s%s",
+                         two_d ? " or [height, width]" : "", name, type, ret->dtype == CW_BYTES ? " (decode_image makes images)" : "");
+}
+
+int cw_image_bind_write(struct cw_bind *b, struct cw_op *op, const struct cw_type *type, struct cw_error *err)
+{
+    int port = cw_bind_write(b, cw_attr_string(op, "component"), type, err);
+    return port < 0 ? port : 0;
+}
+
+void cw_image_attr_size(const struct cw_op *op, int64_t *ret_h, int64_t *ret_w)
+{
+    *ret_h = cw_attr_int_at(op, "size", 0);
+    *ret_w = cw_attr_int_at(op, "size", 1);
+}
+
+enum cw_interp cw_image_attr_interp(const struct cw_op *op)
+{
+    const char *name = cw_attr_string(op, "interpolation");
+    for (int i = 0; cw_interp_names[i]; i++)
+        if (strcmp(name, cw_interp_names[i]) == 0)
+            return (enum cw_interp)i;
+    return CW_BILINEAR; /* not reached: the table lists the names */
+}
+
+int cw_image_bind_resizable(const struct cw_op *op, const struct cw_type *type, struct cw_error *err)
+{
+    switch (type->dtype) {
+    case CW_UINT8:
+    case CW_UINT16:
+    case CW_FLOAT32:
+    case CW_FLOAT64:
+        return 0;
+    default:
+        return cw_attr_error(op, "component", err, "an image of uint8, uint16, float32 or float64 to resize, but \"%s\" is %s",
+                             cw_attr_string(op, "component"), cw_dtype_name(type->dtype));
+    }
+}
+
+int cw_image_bind_region(struct cw_bind *b, struct cw_op *op, struct cw_error *err)
+{
+    struct cw_type type;
+    int r = cw_image_bind_read(b, op, true, &type, err);
+    if (r >= 0)
+        r = op->desc->image->prepare(op, err);
+    if (r >= 0 && op->desc->image->resizes)
+        r = cw_image_bind_resizable(op, &type, err);
+    if (r < 0)
+        return r;
+    cw_image_attr_size(op, &type.dims[0], &type.dims[1]);
+    return cw_image_bind_write(b, op, &type, err);
+}

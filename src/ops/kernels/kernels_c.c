@@ -1,0 +1,65 @@
+/* The portable kernels: what the others must equal bit for bit. */
+#include <string.h>
+
+#include "ops/kernels/isa.h"
+#include "ops/kernels/resize.h"
+
+static inline uint8_t clamp8(int32_t v) { return (uint8_t)(v < 0 ? 0 : v > 255 ? 255 : v); }
+
+static void horizontal_c(const struct cw_resize *r, const uint8_t *src, uint8_t *dst)
+{
+    const struct cw_axis *a = &r->x;
+    size_t channels = (size_t)r->spec.channels;
+    int32_t half = 1 << (a->p - 1);
+    for (size_t i = 0; i < (size_t)a->out; i++) {
+        const int32_t *w = a->w + i * (size_t)a->taps;
+        const uint8_t *s = src + (size_t)a->lo[i] * channels;
+        for (size_t c = 0; c < channels; c++) {
+            int32_t sum = half;
+            for (int32_t k = 0; k < a->n[i]; k++)
+                sum += w[k] * s[(size_t)k * channels + c];
+            *dst++ = clamp8(sum >> a->p);
+        }
+    }
+}
+
+static void vertical_c(const uint8_t *const *rows, const int32_t *w, int n, int p, uint8_t *dst, size_t bytes)
+{
+    int32_t half = 1 << (p - 1);
+    for (size_t i = 0; i < bytes; i++) {
+        int32_t sum = half;
+        for (int k = 0; k < n; k++)
+            sum += w[k] * rows[k][i];
+        dst[i] = clamp8(sum >> p);
+    }
+}
+
+static void normalize_planar3_c(float *const dst[3], const uint8_t *src, size_t n, const float *mean, const float *std)
+{
+    for (size_t i = 0; i < n; i++)
+        for (size_t c = 0; c < 3; c++)
+            dst[c][i] = ((float)src[3 * i + c] - mean[c]) / std[c];
+}
+
+static void normalize_packed_c(float *dst, const uint8_t *src, size_t n, int channels, const float *mean, const float *std)
+{
+    for (size_t i = 0; i < n; i++)
+        for (int c = 0; c < channels; c++, dst++, src++)
+            *dst = ((float)*src - mean[c]) / std[c];
+}
+
+static void planar3_c(uint8_t *const dst[3], const uint8_t *src, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        for (size_t c = 0; c < 3; c++)
+            dst[c][i] = src[3 * i + c];
+}
+
+const struct cw_pixel_isa cw_pixel_isa_c = {
+    .name = "c",
+    .horizontal = horizontal_c,
+    .vertical = vertical_c,
+    .normalize_planar3 = normalize_planar3_c,
+    .normalize_packed = normalize_packed_c,
+    .planar3 = planar3_c,
+};

@@ -1,0 +1,233 @@
+/*
+ * Taps and weights of one axis (docs/pixels.md section 1). Doubles with + - * / and rounding only: the same bits on every machine.
+ */
+#include <math.h>
+#include <string.h>
+
+#include "ops/kernels/resize.h"
+
+static double filter_bilinear(double x)
+{
+    if (x < 0)
+        x = -x;
+    return x < 1.0 ? 1.0 - x : 0.0;
+}
+
+static double filter_bicubic(double x)
+{
+    const double a = -0.5; /* Keys' cubic, as Pillow has it */
+    if (x < 0)
+        x = -x;
+    if (x < 1.0)
+        return ((a + 2.0) * x - (a + 3.0)) * x * x + 1;
+    if (x < 2.0)
+        return (((x - 5) * x + 8) * x - 4) * a;
+    return 0.0;
+}
+
+struct taps { /* of one axis, in double precision, not yet scaled to sum 1 */
+    double scale, fs, support;
+    double (*filter)(double);
+    int ksize;
+    double *w;   /* ksize per output */
+    double *sum; /* per output */
+};
+
+static int64_t clamp_index(double v, int64_t max) { return v >= (double)max ? max : v > 0 ? (int64_t)v : 0; }
+
+static void taps_compute(const struct taps *t, int64_t in, struct cw_axis *a)
+{
+    double ss = 1.0 / t->fs;
+    for (int64_t i = 0; i < a->out; i++) {
+        double centre = ((double)i + 0.5) * t->scale;
+        int64_t lo = clamp_index(centre - t->support + 0.5, in), hi = clamp_index(centre + t->support + 0.5, in);
+        double *w = t->w + (size_t)i * (size_t)t->ksize, sum = 0.0;
+        int n = (int)(hi - lo);
+        for (int k = 0; k < n; k++) {
+            w[k] = t->filter(((double)(k + lo) - centre + 0.5) * ss);
+            sum += w[k];
+        }
+        a->lo[i] = (int32_t)lo;
+        a->n[i] = n;
+        t->sum[i] = sum;
+    }
+}
+
+/* Pillow's weights of 22 bits, or of 14 bits where there are at most two taps (plain bilinear). Zero weights at both ends are no taps. */
+static void taps_integer(const struct taps *t, struct cw_axis *a, int32_t *w)
+{
+    a->taps = 1;
+    for (int64_t i = 0; i < a->out; i++) {
+        const double *d = t->w + (size_t)i * (size_t)t->ksize;
+        int32_t *o = w + (size_t)i * (size_t)t->ksize;
+        int n = 0, skipped = 0, used = 0, all = a->n[i];
+        int32_t before = 0;
+        double sum = 0.0;
+        for (int k = 0; k < all; k++) {
+            int32_t r;
+            if (a->p == 14) { /* differences of the rounded partial sums: what one tap loses the other gets */
+                sum += d[k];
+                int32_t upto = k + 1 < all ? (int32_t)floor(sum / t->sum[i] * (1 << 14) + 0.5) : 1 << 14;
+                r = upto - before;
+                before = upto;
+            } else {
+                double v = d[k] / t->sum[i];
+                r = v < 0 ? (int32_t)(v * (1 << 22) - 0.5) : (int32_t)(v * (1 << 22) + 0.5);
+            }
+            if (!r && !n) {
+                skipped++;
+                continue;
+            }
+            o[n++] = r;
+            if (r)
+                used = n;
+        }
+        memset(o + used, 0, (size_t)(t->ksize - used) * sizeof(*o));
+        a->lo[i] += skipped;
+        a->n[i] = used;
+        a->taps = CW_MAX(a->taps, used);
+    }
+}
+
+static void taps_float(const struct taps *t, struct cw_axis *a)
+{
+    a->taps = t->ksize;
+    for (int64_t i = 0; i < a->out; i++) {
+        double *w = t->w + (size_t)i * (size_t)t->ksize;
+        for (int k = 0; k < a->n[i]; k++)
+            w[k] = w[k] / t->sum[i];
+    }
+    a->v = t->w;
+}
+
+static int weights_init(struct cw_axis *a, int64_t in, const struct cw_resize_spec *spec, struct cw_arena *arena, struct cw_error *err)
+{
+    struct taps t = {.scale = (double)in / (double)a->out, .fs = 1.0};
+    t.filter = spec->interp == CW_BICUBIC ? filter_bicubic : filter_bilinear;
+    if (spec->antialias && t.scale > 1)
+        t.fs = t.scale;
+    t.support = t.fs * (spec->interp == CW_BICUBIC ? 2.0 : 1.0);
+    t.ksize = (int)ceil(t.support) * 2 + 1;
+    size_t out = (size_t)a->out, all = out * (size_t)t.ksize;
+    t.w = cw_arena_alloc(arena, all * sizeof(double), err);
+    t.sum = t.w ? cw_arena_alloc(arena, out * sizeof(double), err) : NULL;
+    if (!t.sum)
+        return err ? err->status : CW_E_MEMORY;
+    taps_compute(&t, in, a);
+    if (spec->dtype != CW_UINT8) {
+        taps_float(&t, a);
+        return 0;
+    }
+    a->p = spec->interp == CW_BILINEAR && !spec->antialias ? 14 : 22;
+    int32_t *w = cw_arena_alloc(arena, all * sizeof(*w), err);
+    if (!w)
+        return err ? err->status : CW_E_MEMORY;
+    taps_integer(&t, a, w);
+    a->w = w;
+    if (a->taps == t.ksize)
+        return 0;
+    /* Close up: kernels expect taps weights per output. */
+    for (size_t i = 0; i < out; i++)
+        memmove(w + i * (size_t)a->taps, w + i * (size_t)t.ksize, (size_t)a->taps * sizeof(*w));
+    return 0;
+}
+
+static void nearest_init(struct cw_axis *a, int64_t in)
+{
+    double scale = (double)in / (double)a->out, at = scale * 0.5;
+    for (int64_t i = 0; i < a->out; i++, at += scale)
+        a->lo[i] = (int32_t)CW_MIN((int64_t)at, in - 1);
+}
+
+/* Outputs cut .. cut+n-1 alone. */
+static void cut_outputs(struct cw_axis *a, int64_t cut, int64_t n)
+{
+    a->out = n;
+    if (!a->lo)
+        return;
+    a->lo += cut;
+    a->n += cut;
+    if (a->w)
+        a->w += cut * a->taps;
+    if (a->v)
+        a->v += cut * a->taps;
+}
+
+/* Which inputs are left, and taps counted from there. */
+static void find_used(struct cw_axis *a, int64_t cut)
+{
+    if (!a->lo) {
+        a->first = cut;
+        a->used = a->out;
+        return;
+    }
+    int32_t first = INT32_MAX, last = 0;
+    for (int64_t i = 0; i < a->out; i++) {
+        int32_t end = a->lo[i] + (a->gather ? 1 : a->n[i]);
+        first = CW_MIN(first, a->lo[i]);
+        last = CW_MAX(last, end);
+    }
+    for (int64_t i = 0; i < a->out; i++)
+        a->lo[i] -= first;
+    a->first = first;
+    a->used = last - first;
+}
+
+static void swap_i32(int32_t *a, int32_t *b)
+{
+    int32_t t = *a;
+    *a = *b;
+    *b = t;
+}
+
+static void reverse(struct cw_axis *a)
+{
+    size_t taps = (size_t)a->taps;
+    for (size_t i = 0, j = (size_t)a->out - 1; i < j; i++, j--) {
+        swap_i32(&a->lo[i], &a->lo[j]);
+        if (a->gather)
+            continue;
+        swap_i32(&a->n[i], &a->n[j]);
+        for (size_t k = 0; a->w && k < taps; k++) {
+            int32_t w = a->w[i * taps + k];
+            a->w[i * taps + k] = a->w[j * taps + k];
+            a->w[j * taps + k] = w;
+        }
+        for (size_t k = 0; a->v && k < taps; k++) {
+            double v = a->v[i * taps + k];
+            a->v[i * taps + k] = a->v[j * taps + k];
+            a->v[j * taps + k] = v;
+        }
+    }
+}
+
+int cw_axis_init(struct cw_axis *a, const struct cw_resize_spec *spec, bool horizontal, struct cw_arena *arena, struct cw_error *err)
+{
+    int64_t in = horizontal ? spec->in_w : spec->in_h, out = horizontal ? spec->out_w : spec->out_h;
+    int64_t cut = horizontal ? spec->cut_x : spec->cut_y, n = horizontal ? spec->cut_w : spec->cut_h;
+    *a = (struct cw_axis){.out = out, .taps = 1};
+    bool flip = horizontal && spec->flip_x, same = in == out;
+    a->gather = same || spec->interp == CW_NEAREST;
+    int r = 0;
+    if (!same || flip) {
+        a->lo = cw_arena_alloc(arena, 2 * (size_t)out * sizeof(*a->lo), err);
+        if (!a->lo)
+            return err ? err->status : CW_E_MEMORY;
+        a->n = a->lo + out;
+        if (!a->gather)
+            r = weights_init(a, in, spec, arena, err);
+        else if (!same)
+            nearest_init(a, in);
+        else
+            for (int64_t i = 0; i < out; i++)
+                a->lo[i] = (int32_t)i;
+    }
+    if (r < 0)
+        return r;
+    if (n)
+        cut_outputs(a, cut, n);
+    find_used(a, cut);
+    if (flip)
+        reverse(a);
+    return 0;
+}

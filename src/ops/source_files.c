@@ -1,0 +1,75 @@
+#include "ops/source_files.h"
+
+#include <string.h>
+
+#include "storage/file.h"
+
+void cw_source_files_deinit(struct cw_source_files *f)
+{
+    for (size_t i = 0; i < f->n; i++)
+        free(f->paths[i]);
+    free(f->paths);
+    free(f->prefixes);
+    *f = (struct cw_source_files){0};
+}
+
+int cw_source_files_add(struct cw_source_files *f, char *path, size_t prefix, struct cw_error *err)
+{
+    if ((f->n & (f->n - 1)) == 0) { /* capacity is the next power of two */
+        size_t capacity = f->n ? f->n * 2 : 1;
+        void *paths = realloc(f->paths, capacity * sizeof(*f->paths));
+        if (paths)
+            f->paths = paths;
+        void *prefixes = paths ? realloc(f->prefixes, capacity * sizeof(*f->prefixes)) : NULL;
+        if (prefixes)
+            f->prefixes = prefixes;
+        if (!path || !prefixes) {
+            free(path);
+            return cw_error_nomem(err, capacity * 16, "the names of files");
+        }
+    }
+    if (!path)
+        return cw_error_nomem(err, 0, "the names of files");
+    f->paths[f->n] = path;
+    f->prefixes[f->n++] = prefix;
+    return 0;
+}
+
+static bool is_index(const char *path)
+{
+    size_t n = strlen(path);
+    return n > 4 && strcmp(path + n - 4, ".cwx") == 0;
+}
+
+static int add_pattern(struct cw_source_files *f, const char *pattern, const struct cw_source_env *env, struct cw_error *err)
+{
+    struct cw_paths found = {0};
+    size_t prefix, before = f->n;
+    int r = cw_glob(env->base_dir, pattern, &found, &prefix, err);
+    bool wild = strpbrk(pattern, "*?[") != NULL;
+    for (size_t i = 0; r == 0 && i < found.n; i++)
+        if (!wild || !is_index(found.paths[i]))
+            r = cw_source_files_add(f, CW_STEAL(found.paths[i]), prefix, err);
+    cw_paths_deinit(&found);
+    if (r == 0 && f->n == before) {
+        cw_error_file(err, pattern);
+        r = cw_error_set(err, CW_E_PIPELINE, "no file but index files matches %s", pattern);
+    }
+    return r;
+}
+
+int cw_source_files(const struct cw_op *op, const char *attr, const struct cw_source_env *env, struct cw_source_files *ret,
+                    struct cw_error *err)
+{
+    struct cw_source_files f = {0};
+    int r = 0;
+    for (size_t i = 0; r == 0 && i < cw_attr_len(op, attr); i++)
+        r = add_pattern(&f, cw_attr_string_at(op, attr, i), env, err);
+    if (r < 0) {
+        cw_error_op(err, op->desc->name);
+        cw_source_files_deinit(&f);
+        return r;
+    }
+    *ret = f;
+    return 0;
+}

@@ -1,0 +1,18 @@
+/* The files that a source's patterns name, in the order of the data set. */
+#pragma once
+#include <stddef.h>
+
+#include "pipeline/source.h"
+
+struct cw_source_files {
+    char **paths;
+    size_t *prefixes; /* bytes of each path before its relative path */
+    size_t n;
+};
+/* Attribute attr (strings): several patterns in the order given, the files of each sorted by bytes. Index files (*.cwx) that a wildcard
+ * happens to match are left out. */
+int cw_source_files(const struct cw_op *op, const char *attr, const struct cw_source_env *env, struct cw_source_files *ret,
+                    struct cw_error *err) _must_check_;
+/* Adds one file; takes over path (freed in case of error too). */
+int cw_source_files_add(struct cw_source_files *f, char *path, size_t prefix, struct cw_error *err) _must_check_;
+void cw_source_files_deinit(struct cw_source_files *f);

@@ -1,0 +1,194 @@
+/* synthetic: elements made of random words, at a chosen cost of CPU time. For tests, benchmarks and models of workloads. */
+#include <string.h>
+#include <time.h>
+
+#include "base/hash.h"
+#include "base/philox.h"
+#include "pipeline/source.h"
+
+#define CHUNK_RECORDS 1024 /* docs/semantics.md section 1 */
+#define MAX_COUNT ((double)((uint64_t)1 << 40))
+#define MAX_ELEMENT_BYTES ((size_t)1 << 31) /* 2^40 elements of it still add up in 64 bits many times over... */
+#define MAX_SOURCE_BYTES ((uint64_t)1 << 60) /* ...but sources' sums must too */
+#define STREAM 2 /* last counter word of docs/semantics.md section 1: apart from draws (0) and permutations (1) */
+
+struct synthetic {
+    struct cw_source base;
+    uint64_t file_key;
+    uint64_t cost_ns;
+    size_t n_values;
+    bool random;
+};
+
+static int synthetic_type(const struct cw_op *op, struct cw_type *ret, struct cw_error *err)
+{
+    *ret = cw_type_scalar(cw_attr_dtype(op, "dtype"));
+    ret->ndim = (int)cw_attr_len(op, "shape");
+    for (int i = 0; i < ret->ndim; i++)
+        ret->dims[i] = cw_attr_int_at(op, "shape", (size_t)i);
+    if (ret->dtype == CW_BYTES)
+        return cw_attr_error(op, "dtype", err, "a dtype of numbers");
+    if (cw_type_bytes(ret) > MAX_ELEMENT_BYTES)
+        return cw_attr_error(op, "shape", err, "a shape of at most 2^31 bytes");
+    if ((uint64_t)cw_attr_int(op, "count") > MAX_SOURCE_BYTES / CW_MAX(cw_type_bytes(ret), (size_t)1))
+        return cw_attr_error(op, "count", err, "at most 2^60 bytes in all");
+    return 0;
+}
+
+static int synthetic_bind(struct cw_bind *b, struct cw_op *op, struct cw_error *err)
+{
+    struct cw_type type;
+    int r = synthetic_type(op, &type, err);
+    if (r == 0)
+        r = cw_bind_write(b, "data", &type, err);
+    return r < 0 ? r : 0;
+}
+
+static void synthetic_free(struct cw_source *s) { free(s); }
+
+static void synthetic_ids(const struct cw_source *s, const uint64_t *rows, size_t n, struct cw_record_id *out)
+{
+    for (size_t i = 0; i < n; i++) {
+        out[i].file_key = ((const struct synthetic *)s)->file_key;
+        out[i].row = rows[i];
+    }
+}
+
+static void put_value(enum cw_dtype dtype, uint8_t *out, size_t k, const uint32_t *words)
+{
+    uint32_t word = words[0];
+    double uniform = cw_uniform(word);
+    switch (dtype) {
+    case CW_BOOL:
+        out[k] = word & 1;
+        break;
+    case CW_UINT8:
+    case CW_INT8:
+        out[k] = (uint8_t)word;
+        break;
+    case CW_UINT16:
+    case CW_INT16:
+        ((uint16_t *)(void *)out)[k] = (uint16_t)word;
+        break;
+    case CW_UINT32:
+    case CW_INT32:
+        ((uint32_t *)(void *)out)[k] = word;
+        break;
+    case CW_UINT64:
+    case CW_INT64:
+        ((uint64_t *)(void *)out)[k] = word | (uint64_t)words[1] << 32;
+        break;
+    case CW_FLOAT16:
+        ((uint16_t *)(void *)out)[k] = cw_double_to_half(uniform);
+        break;
+    case CW_BFLOAT16:
+        ((uint16_t *)(void *)out)[k] = cw_double_to_bfloat(uniform);
+        break;
+    case CW_FLOAT32:
+        ((float *)(void *)out)[k] = (float)uniform;
+        break;
+    case CW_FLOAT64:
+        ((double *)(void *)out)[k] = uniform;
+        break;
+    case CW_BYTES:
+    case CW_N_DTYPES:
+        break;
+    }
+}
+
+static void fill_element(const struct synthetic *s, enum cw_dtype dtype, uint64_t row, uint8_t *out)
+{
+    size_t per_value = dtype == CW_UINT64 || dtype == CW_INT64 ? 2 : 1; /* words */
+    for (size_t k = 0; k < s->n_values;) {
+        uint32_t words[4], counter[4] = {(uint32_t)row, (uint32_t)(row >> 32), (uint32_t)(k * per_value / 4), STREAM};
+        cw_philox(s->file_key, counter, words);
+        for (size_t w = 0; w < 4 && k < s->n_values; w += per_value, k++)
+            put_value(dtype, out, k, words + w);
+    }
+}
+
+static uint64_t cpu_ns(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
+    return (uint64_t)t.tv_sec * 1000000000 + (uint64_t)t.tv_nsec;
+}
+
+/* Uses up CPU time, not wall time: a preempted thread still does all its work. */
+static int burn(const struct synthetic *s, const struct cw_block *b, struct cw_error *err)
+{
+    uint64_t start = cpu_ns();
+    for (unsigned turns = 0; cpu_ns() - start < s->cost_ns; turns++)
+        if (turns % 1024 == 1023 && b->cancelled && b->cancelled(b->cancel_arg))
+            return cw_error_set(err, CW_E_INTERRUPTED, "interrupted");
+    return 0;
+}
+
+static int synthetic_produce(const struct cw_source *source, const struct cw_op *op, struct cw_block *b, struct cw_error *err)
+{
+    const struct synthetic *s = (const struct synthetic *)source;
+    const struct cw_port *port = &op->out[0];
+    int r = port->live ? cw_block_dense(b, port->value, &port->type, err) : 0;
+    if (r == 0 && port->live && !s->random)
+        memset(b->columns[port->value].data, 0, b->n * b->columns[port->value].stride);
+    for (size_t i = 0; r == 0 && i < b->n && (s->cost_ns || (port->live && s->random)); i++) {
+        if (port->live && s->random)
+            fill_element(s, port->type.dtype, b->rows[i], b->columns[port->value].data + i * b->columns[port->value].stride);
+        if (s->cost_ns)
+            r = burn(s, b, err);
+    }
+    return r;
+}
+
+static const struct cw_source_ops synthetic_ops = {.free = synthetic_free, .ids = synthetic_ids, .produce = synthetic_produce};
+
+static int synthetic_open(const struct cw_op *op, const struct cw_source_env *env CW_UNUSED, struct cw_source **ret, struct cw_error *err)
+{
+    struct cw_type type;
+    int r = synthetic_type(op, &type, err);
+    if (r < 0)
+        return r;
+    struct synthetic *s = calloc(1, sizeof(*s));
+    if (!s)
+        return cw_error_nomem(err, sizeof(*s), "a source");
+    uint64_t n = (uint64_t)cw_attr_int(op, "count");
+    s->file_key = cw_hash64("synthetic", 9);
+    s->cost_ns = (uint64_t)(cw_attr_float(op, "cost_us") * 1e3);
+    s->n_values = cw_type_bytes(&type) / cw_dtype_size(type.dtype);
+    s->random = strcmp(cw_attr_string(op, "fill"), "random") == 0;
+    struct cw_key snapshot = {0};
+    cw_key_u64(&snapshot, s->file_key);
+    cw_key_u64(&snapshot, n);
+    s->base = (struct cw_source){
+        .ops = &synthetic_ops,
+        .n_records = n,
+        .source_bytes = n * cw_type_bytes(&type),
+        .random_access = true,
+        .n_chunks = (n + CHUNK_RECORDS - 1) / CHUNK_RECORDS,
+        .chunk_records = CHUNK_RECORDS,
+        .snapshot = cw_key_hash(&snapshot),
+    };
+    *ret = &s->base;
+    return 0;
+}
+
+static const char *const fills[] = {"random", "none", NULL};
+
+static const struct cw_attr_def attrs[] = {
+    {.name = "count", .kind = CW_ATTR_INT, .min = 0, .max = MAX_COUNT, .doc = "number of elements"},
+    {.name = "shape", .kind = CW_ATTR_INTS, .def = "[]", .min = 1, .max = 0x1p31, .len_max = CW_MAX_NDIM, .doc = "of an element"},
+    {.name = "dtype", .kind = CW_ATTR_DTYPE, .def = "\"float32\"", .doc = "of an element"},
+    {.name = "cost_us", .kind = CW_ATTR_FLOAT, .def = "0", .min = 0, .max = 1e9, .doc = "CPU time used up per element, in microseconds"},
+    {.name = "fill", .kind = CW_ATTR_STRING, .def = "\"random\"", .choices = fills, .doc = "random: the same words in every run; none: zeros"},
+    {0},
+};
+
+const struct cw_op_desc cw_op_synthetic = {
+    .name = "synthetic",
+    .summary = "made-up elements, at a chosen cost",
+    .doc = "Gives `data`. Random integers have all values of their dtype, random floats lie in [0, 1); they depend on the element's number alone.",
+    .kind = CW_OP_SOURCE,
+    .attrs = attrs,
+    .bind = synthetic_bind,
+    .open = synthetic_open,
+};

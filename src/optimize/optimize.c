@@ -1,0 +1,98 @@
+#include "optimize/optimize.h"
+
+#include <string.h>
+
+#include "ops/image_chain.h"
+
+struct cw_optimized *cw_optimized_free(struct cw_optimized *o)
+{
+    if (!o)
+        return NULL;
+    for (unsigned i = 0; i < o->n_owned; i++)
+        cw_op_free(o->owned[i]);
+    free(o->owned);
+    free(o->ops);
+    free(o->stage);
+    free(o->fused_into);
+    free(o);
+    return NULL;
+}
+
+/* Whether a value is read by an operator other than ops[except], or is an output. */
+static bool used_elsewhere(const struct cw_program *g, unsigned value, unsigned except)
+{
+    for (unsigned k = 0; k < g->n_outputs; k++)
+        if (g->outputs[k].value == value)
+            return true;
+    for (unsigned i = 0; i < g->n_ops; i++)
+        for (unsigned p = 0; i != except && p < g->ops[i]->n_in; p++)
+            if (g->ops[i]->in[p].value == value)
+                return true;
+    return false;
+}
+
+/* The length of a run of operators from ops[at] on, before `end`, whose intermediate values nobody else sees; image operators of other
+ * components may not stand between. 0 or 1: nothing to fuse. */
+static unsigned fusable(const struct cw_program *g, unsigned at, unsigned end)
+{
+    unsigned n = 1;
+    while (at + n < end && g->ops[at + n - 1]->desc->image && g->ops[at + n]->desc->image && g->ops[at + n]->in[0].value == g->ops[at + n - 1]->out[0].value &&
+           !used_elsewhere(g, g->ops[at + n - 1]->out[0].value, at + n))
+        n++;
+    return n < 2 ? n : (unsigned)cw_image_chain_match((const struct cw_op *const *)&g->ops[at], n);
+}
+
+static int fuse(struct cw_optimized *o, const struct cw_program *g, unsigned at, unsigned n, struct cw_error *err)
+{
+    struct cw_op *op = calloc(1, sizeof(*op));
+    if (!op)
+        return cw_error_nomem(err, sizeof(*op), "an operator");
+    int r = cw_image_chain_new((const struct cw_op *const *)&g->ops[at], n, op, err);
+    if (r != 0) {
+        free(op);
+        return r;
+    }
+    o->owned[o->n_owned++] = op;
+    o->ops[o->n_ops++] = op;
+    o->n_fused += n;
+    for (unsigned i = at; i < at + n; i++)
+        o->fused_into[g->ops[i]->position] = op->position;
+    return 0;
+}
+
+int cw_optimize(const struct cw_program *g, unsigned n_limits, unsigned n_positions, bool enable, struct cw_optimized **ret, struct cw_error *err)
+{
+    struct cw_optimized *o = calloc(1, sizeof(*o));
+    if (!o)
+        return cw_error_nomem(err, sizeof(*o), "a program");
+    o->ops = calloc(g->n_ops + 1, sizeof(*o->ops));
+    o->owned = calloc(g->n_ops + 1, sizeof(*o->owned));
+    o->stage = calloc(n_limits + 3, sizeof(*o->stage));
+    o->fused_into = calloc(n_positions + 1, sizeof(*o->fused_into));
+    if (!o->ops || !o->owned || !o->stage || !o->fused_into) {
+        cw_optimized_free(o);
+        return cw_error_nomem(err, 0, "a program");
+    }
+    for (unsigned i = 0; i < n_positions; i++)
+        o->fused_into[i] = i;
+    o->ops[o->n_ops++] = g->ops[0];
+    for (unsigned k = 0; k < n_limits + 2; k++) { /* stages are kept: fused runs don't cross them */
+        o->stage[k] = o->n_ops;
+        for (unsigned i = g->stage[k]; i < g->stage[k + 1];) {
+            unsigned n = enable ? fusable(g, i, g->stage[k + 1]) : 1;
+            int r = n >= 2 ? fuse(o, g, i, n, err) : 1;
+            if (r < 0) {
+                cw_optimized_free(o);
+                return r;
+            }
+            if (r == 1) {
+                o->ops[o->n_ops++] = g->ops[i];
+                n = 1;
+            }
+            i += n;
+        }
+    }
+    o->stage[n_limits + 2] = o->n_ops;
+    *ret = o;
+    return 0;
+}

@@ -1,0 +1,276 @@
+/* Attributes: from JSON to what the operator's table says, and back out for the operator's functions. */
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/text.h"
+#include "pipeline/pipeline.h"
+
+static const char *const kind_names[] = {
+    [CW_ATTR_INT] = "int", [CW_ATTR_FLOAT] = "float", [CW_ATTR_BOOL] = "bool", [CW_ATTR_STRING] = "string", [CW_ATTR_DTYPE] = "dtype",
+    [CW_ATTR_EXPR] = "expr", [CW_ATTR_COMPONENT] = "component", [CW_ATTR_INTS] = "ints", [CW_ATTR_FLOATS] = "floats",
+    [CW_ATTR_STRINGS] = "strings", [CW_ATTR_OBJECT] = "object", [CW_ATTR_CHAINS] = "chains",
+};
+
+const char *cw_attr_kind_name(enum cw_attr_kind kind) { return kind_names[kind]; }
+
+static bool is_list(enum cw_attr_kind kind) { return kind == CW_ATTR_INTS || kind == CW_ATTR_FLOATS || kind == CW_ATTR_STRINGS; }
+static bool is_number(enum cw_attr_kind kind)
+{
+    return kind == CW_ATTR_INT || kind == CW_ATTR_INTS || kind == CW_ATTR_FLOAT || kind == CW_ATTR_FLOATS;
+}
+
+const char *cw_attr_allowed(const struct cw_attr_def *a, char buf[256])
+{
+    static const char *const nouns[] = {
+        [CW_ATTR_INT] = "an integer", [CW_ATTR_FLOAT] = "a number", [CW_ATTR_BOOL] = "true or false", [CW_ATTR_STRING] = "a string",
+        [CW_ATTR_DTYPE] = "a dtype", [CW_ATTR_EXPR] = "an expression (a string)", [CW_ATTR_COMPONENT] = "the name of a component",
+        [CW_ATTR_INTS] = "a list of integers", [CW_ATTR_FLOATS] = "a list of numbers", [CW_ATTR_STRINGS] = "a list of strings",
+        [CW_ATTR_OBJECT] = "an object", [CW_ATTR_CHAINS] = "a list of chains",
+    };
+    size_t at = (size_t)snprintf(buf, 256, "%s", nouns[a->kind]);
+    if (a->scalar_too)
+        at += (size_t)snprintf(buf + at, 256 - at, " or a single one");
+    if (a->len_min && a->len_min == a->len_max)
+        at += (size_t)snprintf(buf + at, 256 - at, " of length %d", a->len_min);
+    else if (a->len_min || a->len_max)
+        at += (size_t)snprintf(buf + at, 256 - at, " of length at least %d", a->len_min);
+    if (a->min != 0 || a->max != 0) {
+        if (a->max >= 0x1p62)
+            at += (size_t)snprintf(buf + at, 256 - at, ", at least %.17g", a->min);
+        else
+            at += (size_t)snprintf(buf + at, 256 - at, ", from %.17g to %.17g", a->min, a->max);
+    }
+    for (int i = 0; a->choices && a->choices[i] && at < 240; i++)
+        at += (size_t)snprintf(buf + at, 256 - at, "%s\"%s\"", i ? ", " : ": one of ", a->choices[i]);
+    if (a->kind == CW_ATTR_DTYPE && !a->choices)
+        snprintf(buf + at, 256 - at, " (bool, uint8 .. uint64, int8 .. int64, float16, bfloat16, float32, float64)");
+    return buf;
+}
+
+/* "OP: ATTRIBUTE is VALUE: expected EXPECTED" */
+static int attr_error(const char *op, const char *attribute, const json_t *value, const char *expected, struct cw_error *err)
+{
+    _cleanup_free_ char *text = value ? json_dumps(value, JSON_COMPACT | JSON_ENCODE_ANY | JSON_SORT_KEYS) : NULL;
+    char shown[100];
+    snprintf(shown, sizeof(shown), "%s", text ? text : "missing");
+    if (text && strlen(text) >= sizeof(shown))
+        memcpy(shown + sizeof(shown) - 4, "...", 4);
+    cw_error_op(err, op);
+    cw_error_attribute(err, attribute, shown, expected);
+    return cw_error_set(err, CW_E_PIPELINE, "%s: %s is %s: expected %s", op, attribute, shown, expected);
+}
+
+int cw_attr_error(const struct cw_op *op, const char *attribute, struct cw_error *err, const char *expected_fmt, ...)
+{
+    char expected[256];
+    va_list ap;
+    va_start(ap, expected_fmt);
+    vsnprintf(expected, sizeof(expected), expected_fmt, ap);
+    va_end(ap);
+    return attr_error(op->desc->name, attribute, json_object_get(op->attrs, attribute), expected, err);
+}
+
+static bool value_ok(const struct cw_attr_def *a, enum cw_attr_kind kind, const json_t *v)
+{
+    enum cw_dtype dtype;
+    switch (kind) {
+    case CW_ATTR_INT:
+    case CW_ATTR_INTS:
+        if (!json_is_integer(v))
+            return false;
+        break;
+    case CW_ATTR_FLOAT:
+    case CW_ATTR_FLOATS:
+        if (!json_is_number(v))
+            return false;
+        break;
+    case CW_ATTR_BOOL:
+        return json_is_boolean(v);
+    case CW_ATTR_DTYPE:
+        if (!json_is_string(v) || cw_dtype_parse(json_string_value(v), &dtype) < 0 || dtype == CW_BYTES)
+            return false;
+        break;
+    case CW_ATTR_EXPR:
+        return json_is_string(v);
+    case CW_ATTR_COMPONENT:
+        return json_is_string(v) && json_string_length(v) > 0 && json_string_length(v) < 256;
+    case CW_ATTR_STRING:
+    case CW_ATTR_STRINGS:
+        if (!json_is_string(v) || strlen(json_string_value(v)) != json_string_length(v))
+            return false;
+        break;
+    case CW_ATTR_OBJECT:
+        return json_is_object(v);
+    case CW_ATTR_CHAINS:
+        return json_is_array(v);
+    }
+    if (is_number(kind) && (a->min != 0 || a->max != 0) && (json_number_value(v) < a->min || json_number_value(v) > a->max))
+        return false;
+    if (a->choices) {
+        for (int i = 0; a->choices[i]; i++)
+            if (strcmp(a->choices[i], json_string_value(v)) == 0)
+                return true;
+        return false;
+    }
+    return true;
+}
+
+static int check_value(const struct cw_op_desc *desc, const struct cw_attr_def *a, const json_t *v, struct cw_error *err)
+{
+    char allowed[256], expected[200];
+    const char *const *choices = a->choices;
+    if (!is_list(a->kind) || (a->scalar_too && !json_is_array(v))) {
+        if (value_ok(a, a->kind, v))
+            return 0;
+    } else if (json_is_array(v)) {
+        size_t n = json_array_size(v), i = 0;
+        bool ok = (!a->len_min && !a->len_max) || (n >= (size_t)a->len_min && (!a->len_max || n <= (size_t)a->len_max));
+        for (; ok && i < n; i++)
+            ok = value_ok(a, a->kind, json_array_get(v, i));
+        if (ok)
+            return 0;
+    }
+    snprintf(expected, sizeof(expected), "%.199s", cw_attr_allowed(a, allowed));
+    if (choices && json_is_string(v)) {
+        size_t n = 0;
+        while (choices[n])
+            n++;
+        const char *near = cw_nearest(json_string_value(v), choices, n);
+        if (near)
+            snprintf(allowed, sizeof(allowed), "%.180s; did you mean \"%.40s\"?", expected, near);
+        return attr_error(desc->name, a->name, v, allowed, err);
+    }
+    return attr_error(desc->name, a->name, v, expected, err);
+}
+
+static const struct cw_attr_def *find_attr(const struct cw_op_desc *desc, const char *name)
+{
+    for (const struct cw_attr_def *a = desc->attrs; a && a->name; a++)
+        if (strcmp(a->name, name) == 0)
+            return a;
+    return NULL;
+}
+
+static int unknown_attr(const struct cw_op_desc *desc, const char *key, const json_t *value, struct cw_error *err)
+{
+    const char *names[64];
+    size_t n = 0;
+    struct cw_text list = {0};
+    for (const struct cw_attr_def *a = desc->attrs; a && a->name && n < 64; a++) {
+        cw_text_add(&list, "%s%s", n ? ", " : "", a->name);
+        names[n++] = a->name;
+    }
+    const char *near = cw_nearest(key, names, n);
+    _cleanup_free_ char *shown = json_dumps(value, JSON_COMPACT | JSON_ENCODE_ANY);
+    cw_error_op(err, desc->name);
+    cw_error_attribute(err, key, shown ? shown : "", list.data ? list.data : "no attributes");
+    cw_error_set(err, CW_E_PIPELINE, "%s: there is no attribute \"%.60s\"%s%s%s; it has: %s", desc->name, key,
+                 near ? "; did you mean \"" : "", near ? near : "", near ? "\"?" : "", list.data ? list.data : "none");
+    cw_text_deinit(&list);
+    return CW_E_PIPELINE;
+}
+
+int cw_attrs_check(const struct cw_op_desc *desc, const json_t *object, json_t **ret, struct cw_error *err)
+{
+    const char *key;
+    json_t *value;
+    json_t *attrs = json_object();
+    if (!attrs)
+        return cw_error_nomem(err, 0, "attributes");
+    int r = 0;
+    json_object_foreach((json_t *)object, key, value)
+    {
+        if (strcmp(key, "op") == 0)
+            continue;
+        const struct cw_attr_def *a = find_attr(desc, key);
+        r = a ? check_value(desc, a, value, err) : unknown_attr(desc, key, value, err);
+        if (r < 0)
+            goto fail;
+        if (a->kind != CW_ATTR_CHAINS && json_object_set_new(attrs, key, json_deep_copy(value)) < 0)
+            goto nomem;
+    }
+    for (const struct cw_attr_def *a = desc->attrs; a && a->name; a++) {
+        if (json_object_get(object, a->name))
+            continue;
+        if (!a->def) {
+            char allowed[256];
+            r = attr_error(desc->name, a->name, NULL, cw_attr_allowed(a, allowed), err);
+            goto fail;
+        }
+        if (json_object_set_new(attrs, a->name, json_loads(a->def, JSON_DECODE_ANY, NULL)) < 0)
+            goto nomem;
+    }
+    *ret = attrs;
+    return 0;
+nomem:
+    r = cw_error_nomem(err, 0, "attributes");
+fail:
+    json_decref(attrs);
+    return r;
+}
+
+const json_t *cw_attr_json(const struct cw_op *op, const char *name) { return json_object_get(op->attrs, name); }
+int64_t cw_attr_int(const struct cw_op *op, const char *name) { return json_integer_value(cw_attr_json(op, name)); }
+double cw_attr_float(const struct cw_op *op, const char *name) { return json_number_value(cw_attr_json(op, name)); }
+bool cw_attr_bool(const struct cw_op *op, const char *name) { return json_is_true(cw_attr_json(op, name)); }
+const char *cw_attr_string(const struct cw_op *op, const char *name) { return json_string_value(cw_attr_json(op, name)); }
+
+enum cw_dtype cw_attr_dtype(const struct cw_op *op, const char *name)
+{
+    enum cw_dtype dtype = CW_UINT8;
+    (void)cw_dtype_parse(cw_attr_string(op, name), &dtype);
+    return dtype;
+}
+
+static const json_t *list_at(const struct cw_op *op, const char *name, size_t i)
+{
+    const json_t *v = cw_attr_json(op, name);
+    return json_is_array(v) ? json_array_get(v, i) : v;
+}
+
+size_t cw_attr_len(const struct cw_op *op, const char *name)
+{
+    const json_t *v = cw_attr_json(op, name);
+    return json_is_array(v) ? json_array_size(v) : v ? 1 : 0;
+}
+double cw_attr_float_at(const struct cw_op *op, const char *name, size_t i) { return json_number_value(list_at(op, name, i)); }
+int64_t cw_attr_int_at(const struct cw_op *op, const char *name, size_t i) { return json_integer_value(list_at(op, name, i)); }
+const char *cw_attr_string_at(const struct cw_op *op, const char *name, size_t i) { return json_string_value(list_at(op, name, i)); }
+
+json_t *cw_op_table_json(const struct cw_op_table *table)
+{
+    static const char *const op_kinds[] = {[CW_OP_SOURCE] = "source", [CW_OP_MAP] = "map", [CW_OP_FILTER] = "filter", [CW_OP_INDEX] = "index",
+                                           [CW_OP_BATCHER] = "batcher"};
+    json_t *ops = json_array();
+    for (size_t i = 0; i < table->n; i++) {
+        const struct cw_op_desc *d = table->ops[i];
+        json_t *attributes = json_array();
+        for (const struct cw_attr_def *a = d->attrs; a && a->name; a++) {
+            char allowed[256];
+            json_t *o = json_pack("{s:s, s:s, s:s, s:s}", "name", a->name, "kind", kind_names[a->kind], "doc", a->doc ? a->doc : "", "allowed",
+                                  cw_attr_allowed(a, allowed));
+            if (a->def)
+                json_object_set_new(o, "default", json_loads(a->def, JSON_DECODE_ANY, NULL));
+            if (a->min != 0 || a->max != 0) {
+                json_object_set_new(o, "min", json_real(a->min));
+                json_object_set_new(o, "max", json_real(a->max));
+            }
+            if (a->len_min)
+                json_object_set_new(o, "len_min", json_integer(a->len_min));
+            if (a->len_max)
+                json_object_set_new(o, "len_max", json_integer(a->len_max));
+            if (a->choices) {
+                json_t *choices = json_array();
+                for (int k = 0; a->choices[k]; k++)
+                    json_array_append_new(choices, json_string(a->choices[k]));
+                json_object_set_new(o, "choices", choices);
+            }
+            json_array_append_new(attributes, o);
+        }
+        json_array_append_new(ops, json_pack("{s:s, s:s, s:s, s:s, s:b, s:o}", "name", d->name, "kind", op_kinds[d->kind], "summary", d->summary,
+                                             "doc", d->doc ? d->doc : "", "random", d->random, "attributes", attributes));
+    }
+    return json_pack("{s:o}", "ops", ops);
+}

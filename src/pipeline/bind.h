@@ -1,0 +1,15 @@
+/* The components that an operator sees while it is bound. Operators use cw_bind_* of op.h; this is for the compiler. */
+#pragma once
+#include "pipeline/program.h"
+
+struct cw_bind {
+    struct cw_component *components; /* sorted by name */
+    unsigned n, capacity;
+    unsigned next_value;
+    struct cw_op *op;             /* being bound */
+    const struct cw_op *next;     /* the one after it in the chain, unbound, or NULL */
+};
+
+void cw_bind_deinit(struct cw_bind *b);
+/* A component with a given value number, replacing one of the same name. */
+int cw_bind_put(struct cw_bind *b, const char *name, unsigned value, const struct cw_type *type, struct cw_error *err) _must_check_;

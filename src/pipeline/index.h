@@ -1,0 +1,47 @@
+/*
+ * The index of a TFRecord data set: a segment per file. Each is taken from `<file>.cwx` beside the file, else from the index directory,
+ * else made by reading the file, by several threads; what was made is kept in the index directory. An index file that is
+ * damaged, foreign, or of another size or modification time than the file is treated as absent.
+ */
+#pragma once
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/error.h"
+#include "base/macro.h"
+#include "pipeline/segment.h"
+
+struct cw_index_options {
+    enum cw_codec codec;    /* CW_CODEC_AUTO: an index of any codec is taken */
+    const char *index_dir;  /* NULL: none */
+    bool write_sidecar;     /* keep what was made beside the file; then failing to write is an error, else it is not */
+    bool rebuild;           /* look at no index file */
+    int threads;            /* >= 1 */
+    int (*cancelled)(void *); /* may be NULL; called by all threads */
+    void *cancel_arg;
+};
+
+struct cw_index_report {
+    size_t n_files, n_reused;
+    uint64_t n_records, data_bytes, file_bytes;
+    double seconds;
+};
+
+struct cw_index {
+    struct cw_segment *segments; /* in the order of the paths */
+    size_t n;
+    struct cw_index_report report;
+};
+
+/* prefixes[i]: bytes of paths[i] to be left out for the relative path (cw_glob gives it). Of several damaged files the first is reported. */
+int cw_index_open(char *const *paths, const size_t *prefixes, size_t n, const struct cw_index_options *options, struct cw_index *ret,
+                  struct cw_error *err) _must_check_;
+void cw_index_deinit(struct cw_index *x);
+
+/* Where index files are: name of a data set's file in the index directory from what identifies it. Caller frees; NULL: out of memory. */
+char *cw_index_path(const char *index_dir, const char *kind, const char *path, const char *variant);
+/* Bytes of a file, mapped read-only. False when there is none. munmap'ed by the caller. */
+bool cw_index_map(const char *path, const uint8_t **ret, size_t *ret_size);
+/* Saves to the index directory, which is made if its parent is there. Failing is fine: the index is made anew next time. */
+void cw_index_save(const char *index_dir, const char *path, const uint8_t *data, size_t size);

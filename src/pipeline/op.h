@@ -1,0 +1,117 @@
+/*
+ * What an operator is: one descriptor, from which come the checks, `cachew ops`, the reference page and the fuzzer's grammar.
+ *
+ * Life of an operator: its attributes are checked against `attrs`; `bind` sees the types of the components that arrive, says what it
+ * reads and writes, and makes its state (immutable from then on, shared by all threads); `run` computes one block.
+ */
+#pragma once
+#include <jansson.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/error.h"
+#include "data/block.h"
+#include "data/type.h"
+
+enum cw_attr_kind {
+    CW_ATTR_INT, CW_ATTR_FLOAT, CW_ATTR_BOOL, CW_ATTR_STRING, CW_ATTR_DTYPE, CW_ATTR_EXPR,
+    CW_ATTR_COMPONENT,   /* name of one component */
+    CW_ATTR_INTS, CW_ATTR_FLOATS, CW_ATTR_STRINGS, /* JSON lists; min/max bound each value, len_min/len_max the length */
+    CW_ATTR_OBJECT,      /* JSON object, checked by the operator's bind */
+    CW_ATTR_CHAINS,      /* concat's inputs */
+};
+
+struct cw_attr_def {
+    const char *name;
+    enum cw_attr_kind kind;
+    const char *def;          /* default as JSON text; NULL: required */
+    double min, max;          /* numbers; both 0: no bound */
+    int len_min, len_max;     /* lists; both 0: any length */
+    const char *const *choices; /* strings: NULL-terminated, or NULL */
+    bool scalar_too;          /* lists: a single value stands for a list of one */
+    const char *doc;          /* one line, with units */
+};
+
+enum cw_op_kind { CW_OP_SOURCE, CW_OP_MAP, CW_OP_FILTER, CW_OP_INDEX, CW_OP_BATCHER };
+
+struct cw_op;
+struct cw_bind;
+struct cw_source;
+struct cw_source_env;
+struct cw_image_role; /* ops/image_role.h: what makes an image operator fusable */
+
+struct cw_op_desc {
+    const char *name;
+    const char *summary;      /* one line */
+    const char *doc;          /* a paragraph, may be NULL */
+    enum cw_op_kind kind;
+    bool random;              /* draws: its results depend on (seed, epoch, element) */
+    bool after_bucket;        /* may stand after bucket_by_length */
+    const struct cw_attr_def *attrs; /* ends with a NULL name */
+    /* Checks what the table can't, declares reads and writes, sets op->state. Index operators and batchers may leave it NULL. */
+    int (*bind)(struct cw_bind *b, struct cw_op *op, struct cw_error *err);
+    /* Map, filter: computes a block. A row that can't be computed: cw_block_fail; a result < 0 ends the whole run. Rows whose status is not
+     * CW_ROW_OK are to be left alone (computing them is allowed where it is cheaper and can't fail). NULL: nothing to do at run time. */
+    int (*run)(const struct cw_op *op, struct cw_block *block, struct cw_error *err);
+    void (*free_state)(void *state);
+    /* Source: opens the data set (index included). */
+    int (*open)(const struct cw_op *op, const struct cw_source_env *env, struct cw_source **ret, struct cw_error *err);
+    const struct cw_image_role *image; /* NULL: not an image operator that fuses */
+};
+
+#define CW_OP_MAX_PORTS 64
+struct cw_port {
+    unsigned value;       /* value number: index of its column */
+    struct cw_type type;
+    bool live;            /* outputs: somebody reads it; what is not live need not be computed nor allocated */
+};
+
+/* An operator in a pipeline, bound. Immutable after compile. */
+struct cw_op {
+    const struct cw_op_desc *desc;
+    const json_t *attrs;     /* complete: defaults filled in; owned by the node */
+    unsigned occurrence;     /* of this name in the pipeline as written */
+    unsigned position;       /* in the pipeline as written, depth first */
+    unsigned index;          /* into block->keys and the profile */
+    unsigned n_in, n_out;
+    struct cw_port in[CW_OP_MAX_PORTS], out[CW_OP_MAX_PORTS];
+    void *state;
+};
+
+/* ---- for bind ---- */
+
+/* The component's type; declares that the operator reads it. Port number >= 0, or a negative status: unknown component (the error lists the
+ * ones there are, and the nearest). */
+int cw_bind_read(struct cw_bind *b, const char *component, struct cw_type *ret_type, struct cw_error *err);
+/* Declares an output under a name (replaces a component of that name; NULL: a value without a name). Port number >= 0 or a negative status. */
+int cw_bind_write(struct cw_bind *b, const char *component, const struct cw_type *type, struct cw_error *err);
+/* Components under other names, or no longer there, without computing: select, drop and rename are made of these. */
+int cw_bind_remove(struct cw_bind *b, const char *component, struct cw_error *err);
+int cw_bind_rename(struct cw_bind *b, const char *old_name, const char *new_name, struct cw_error *err);
+/* Components present, in byte order of their names. */
+size_t cw_bind_count(const struct cw_bind *b);
+const char *cw_bind_name(const struct cw_bind *b, size_t i, struct cw_type *ret_type);
+/* Rows needed by a crop that directly follows as written (decode_image): the bound op after this one in the chain, or NULL. It is bound
+ * later: only desc and attrs may be used. */
+const struct cw_op *cw_bind_next(const struct cw_bind *b);
+
+/* ---- attributes of a checked operator: the value is there and has the declared kind ---- */
+int64_t cw_attr_int(const struct cw_op *op, const char *name);
+double cw_attr_float(const struct cw_op *op, const char *name);
+bool cw_attr_bool(const struct cw_op *op, const char *name);
+const char *cw_attr_string(const struct cw_op *op, const char *name);
+enum cw_dtype cw_attr_dtype(const struct cw_op *op, const char *name);
+const json_t *cw_attr_json(const struct cw_op *op, const char *name);
+/* Length of a list attribute (1 for a scalar that stands for a list), and its values. */
+size_t cw_attr_len(const struct cw_op *op, const char *name);
+double cw_attr_float_at(const struct cw_op *op, const char *name, size_t i);
+int64_t cw_attr_int_at(const struct cw_op *op, const char *name, size_t i);
+const char *cw_attr_string_at(const struct cw_op *op, const char *name, size_t i);
+/* CW_E_PIPELINE with operator, attribute, its value and what is expected: "OP: ATTRIBUTE is VALUE: expected ..." */
+int cw_attr_error(const struct cw_op *op, const char *attribute, struct cw_error *err, const char *expected_fmt, ...) _printf_(4, 5);
+
+/* ---- for run ---- */
+static inline struct cw_tensor cw_in(const struct cw_op *op, const struct cw_block *b, unsigned port, size_t row)
+{
+    return cw_block_row(b, op->in[port].value, row);
+}

@@ -1,0 +1,68 @@
+/*
+ * A pipeline with its types: for each source ("leaf") the list of bound operators its elements pass on their way to the
+ * batcher, and what the batcher gets. Made without touching data. Immutable afterwards.
+ */
+#pragma once
+#include "pipeline/pipeline.h"
+
+struct cw_component {
+    char *name;
+    unsigned value;   /* number of its column in this program */
+    struct cw_type type;
+};
+
+/* `take` or `skip` where the count is unknown: counts the elements that arrive, in order. */
+struct cw_limit {
+    bool take;              /* else skip */
+    bool ends_epoch;        /* a take that nothing but operators without index stand after: once it is full the epoch is over */
+    uint64_t count;
+};
+
+struct cw_program {
+    unsigned leaf;
+    struct cw_op **ops;     /* ops[0] is the source */
+    unsigned n_ops;
+    unsigned n_values;
+    /* The operators of stage k are ops[stage[k]] .. ops[stage[k+1]-1]. Stages end where elements have to wait for those before
+     * them: at limits, and where the slot in the batch is given out (the last point). n_points + 2 entries. */
+    unsigned *stage;
+    bool *has_limit;        /* by limit: whether these elements pass it */
+    uint64_t *limit_passes; /* by limit: combined passes of the repeats before it; a pass number divided by it is that of those after; 0: endless */
+    struct cw_component *outputs; /* in byte order of names; the same names in all programs */
+    unsigned n_outputs;
+    unsigned bucket_value;  /* bucket_by_length: int32 scalar, the bucket */
+    int64_t *repeat_counts; /* of the repeats passed, innermost first; -1: endless */
+    unsigned n_repeats;
+};
+
+enum cw_batcher { CW_BATCHER_NONE, CW_BATCHER_BATCH, CW_BATCHER_BUCKET };
+
+struct cw_compiled {
+    struct cw_pipeline *pipeline;
+    struct cw_program *programs;
+    unsigned n_programs;
+    struct cw_component *outputs; /* merged types over the programs; value is unused */
+    unsigned n_outputs;
+    unsigned n_limits;
+    struct cw_limit *limits;
+    bool *is_limit;          /* by position: this take or skip is a limit, not part of the sequence */
+    bool counted;            /* the number of elements at the batcher is known beforehand */
+    bool whole_epoch;        /* the epoch is one split */
+    enum cw_batcher batcher;
+    uint64_t batch_size;     /* 1 without batcher; largest size of bucket_by_length */
+    bool drop_remainder;
+    unsigned n_buckets;
+    uint64_t *bucket_sizes;
+    const json_t *bucket_pad;
+    /* take and skip after a batcher with unknown count: batches [batch_from, batch_to) of the epoch are delivered */
+    uint64_t batch_from, batch_to;
+    unsigned n_keys;         /* Philox keys: one per operator as written, and one for `replace` (the last) */
+    char **salts;            /* n_keys */
+};
+
+/* Binds every operator. Errors are CW_E_PIPELINE. */
+int cw_compile(struct cw_pipeline *p, struct cw_compiled **ret, struct cw_error *err) _must_check_;
+struct cw_compiled *cw_compiled_free(struct cw_compiled *c);
+static inline void cw_compiled_freep(struct cw_compiled **c) { cw_compiled_free(*c); }
+struct cw_op *cw_op_new(const struct cw_node *node, struct cw_error *err);
+struct cw_op *cw_op_free(struct cw_op *op);

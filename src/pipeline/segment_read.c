@@ -1,0 +1,79 @@
+/*
+ * Reading records of an indexed file. Compressed files are entered at the last restart point before a record and read on from there; several
+ * records in ascending order share one pass over what lies between them. Owns nothing beyond the call; any thread.
+ */
+#include <inttypes.h>
+
+#include "formats/tfrecord.h"
+#include "pipeline/segment.h"
+#include "storage/file.h"
+
+#define SKIP_BYTES ((size_t)32 << 10) /* output that nobody wants is thrown away in pieces of this size */
+
+static int changed(const struct cw_file *file, struct cw_error *err)
+{
+    cw_error_file(err, cw_file_path(file));
+    return cw_error_set(err, CW_E_DATA, "%s: changed since it was indexed: its data end too early", cw_file_path(file));
+}
+
+static const struct cw_restart *restart_before(const struct cw_segment *s, uint64_t target)
+{
+    uint64_t low = 0, high = s->n_restarts; /* restarts below low are at or before target, those from high on after it */
+    while (low < high) {
+        uint64_t middle = low + (high - low) / 2;
+        if (s->restarts[middle].out <= target)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low ? &s->restarts[low - 1] : NULL;
+}
+
+/* Brings *z to the target: from where it is, or from a restart point where that is nearer. */
+static int seek(const struct cw_segment *s, struct cw_file *file, uint64_t target, struct cw_inflate **z, uint8_t *skip,
+                struct cw_error *err)
+{
+    const struct cw_restart *from = restart_before(s, target);
+    uint64_t at = *z ? cw_inflate_position(*z) : 0;
+    if (!*z || at > target || (from && from->out > at)) {
+        *z = cw_inflate_free(*z);
+        int r = cw_inflate_open(file, s->codec, from, from ? s->base + from->window : NULL, z, err);
+        if (r < 0)
+            return r;
+    }
+    while ((at = cw_inflate_position(*z)) < target) {
+        size_t n;
+        int r = cw_inflate_read(*z, skip, (size_t)CW_MIN(target - at, (uint64_t)SKIP_BYTES), false, &n, err);
+        if (r == 0 && n == 0)
+            r = changed(file, err);
+        if (r < 0)
+            return r;
+    }
+    return 0;
+}
+
+int cw_segment_read(const struct cw_segment *s, struct cw_file *file, const uint64_t *records, size_t n, uint8_t *const *into,
+                    struct cw_error *err)
+{
+    int r = 0;
+    if (s->codec == CW_CODEC_PLAIN) {
+        for (size_t i = 0; r == 0 && i < n; i++)
+            r = cw_file_read(file, s->offsets[records[i]], into[i], s->lengths[records[i]] + CW_TFRECORD_FRAME, false, err);
+        return r;
+    }
+    struct cw_inflate *z = NULL;
+    uint8_t *skip = malloc(SKIP_BYTES);
+    if (!skip)
+        return cw_error_nomem(err, SKIP_BYTES, "decompression");
+    for (size_t i = 0; r == 0 && i < n; i++) {
+        size_t want = s->lengths[records[i]] + CW_TFRECORD_FRAME, got = 0;
+        r = seek(s, file, s->offsets[records[i]], &z, skip, err);
+        if (r == 0)
+            r = cw_inflate_read(z, into[i], want, false, &got, err);
+        if (r == 0 && got < want)
+            r = changed(file, err);
+    }
+    cw_inflate_free(z);
+    free(skip);
+    return r;
+}

@@ -1,0 +1,622 @@
+#include "pipeline/sequence.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/philox.h"
+
+/* "Small random-access datasets are permuted record by record" */
+#define SMALL_RECORDS UINT64_C(65536)
+#define SPLIT_POSITIONS (UINT64_C(1) << 20)
+#define SPLIT_SOURCE_BYTES (UINT64_C(64) << 20)
+#define SPLIT_OUTPUT_BYTES (UINT64_C(128) << 20)
+
+enum seq_kind { SEQ_SOURCE, SEQ_CONCAT, SEQ_CUT, SEQ_REPEAT, SEQ_SHUFFLE };
+
+struct cw_seq {
+    enum seq_kind kind;
+    uint64_t n;
+    struct cw_seq **children;
+    size_t n_children;
+    unsigned leaf;          /* SOURCE */
+    const struct cw_source *source;
+    uint64_t from;          /* CUT: first position of the child */
+    uint64_t count;         /* REPEAT: passes; CW_ENDLESS */
+    char *salt;             /* SHUFFLE */
+    unsigned id;            /* SHUFFLE: names its orders */
+    /* SHUFFLE: chunks of the child. Either all of `uniform` positions (the last may be shorter), or by cumulative ends. */
+    uint64_t uniform;
+    uint64_t n_chunks;
+    uint64_t *ends;
+};
+
+/* The permuted chunks of a shuffle in one pass. */
+struct cw_order {
+    struct cw_order *next;
+    const struct cw_seq *node;
+    uint64_t pass;
+    uint32_t *chunks;
+    uint64_t *ends;        /* cumulative; NULL where every chunk is one position */
+    size_t charged;
+};
+
+static struct cw_seq *seq_free(struct cw_seq *s)
+{
+    if (!s)
+        return NULL;
+    for (size_t i = 0; i < s->n_children; i++)
+        seq_free(s->children[i]);
+    free(s->children);
+    free(s->salt);
+    free(s->ends);
+    free(s);
+    return NULL;
+}
+
+static struct cw_seq *seq_new(enum seq_kind kind, size_t n_children)
+{
+    struct cw_seq *s = calloc(1, sizeof(*s));
+    if (!s)
+        return NULL;
+    s->kind = kind;
+    s->children = calloc(n_children + 1, sizeof(*s->children));
+    if (!s->children)
+        return seq_free(s);
+    s->n_children = n_children;
+    return s;
+}
+
+/* ---- chunks: what a shuffle permutes ---- */
+
+struct chunks {
+    uint64_t *ends;
+    uint64_t n, capacity;
+    uint64_t positions;
+    bool failed;
+};
+
+static void chunks_add(struct chunks *c, uint64_t size)
+{
+    if (size == 0 || c->failed)
+        return;
+    if (c->n == c->capacity) {
+        uint64_t capacity = c->capacity ? c->capacity * 2 : 64;
+        uint64_t *grown = realloc(c->ends, capacity * sizeof(*grown));
+        if (!grown) {
+            c->failed = true;
+            return;
+        }
+        c->ends = grown;
+        c->capacity = capacity;
+    }
+    c->positions += size;
+    c->ends[c->n++] = c->positions;
+}
+
+/* Appends the chunks of positions [from, to) of s, cut to that range. */
+static void chunks_of(const struct cw_seq *s, uint64_t from, uint64_t to, struct chunks *out)
+{
+    if (from >= to || out->failed)
+        return;
+    switch (s->kind) {
+    case SEQ_SOURCE:
+    case SEQ_SHUFFLE: {
+        uint64_t uniform = s->kind == SEQ_SOURCE ? s->source->chunk_records : s->uniform;
+        uint64_t n = s->kind == SEQ_SOURCE ? s->source->n_chunks : s->n_chunks;
+        const uint64_t *ends = s->kind == SEQ_SOURCE ? s->source->chunk_ends : s->ends;
+        /* A shuffled child is cut as its chunks lie before permuting: sizes only matter, the order is permuted anyway. */
+        for (uint64_t k = uniform ? from / uniform : 0; k < n; k++) {
+            uint64_t begin = uniform ? k * uniform : k ? ends[k - 1] : 0, end = uniform ? CW_MIN(begin + uniform, s->n) : ends[k];
+            if (begin >= to)
+                break;
+            if (end > from)
+                chunks_add(out, CW_MIN(end, to) - CW_MAX(begin, from));
+        }
+        break;
+    }
+    case SEQ_CONCAT: {
+        uint64_t base = 0;
+        for (size_t i = 0; i < s->n_children; i++) {
+            uint64_t n = s->children[i]->n;
+            if (from < base + n && to > base)
+                chunks_of(s->children[i], from > base ? from - base : 0, CW_MIN(to - base, n), out);
+            base += n;
+        }
+        break;
+    }
+    case SEQ_CUT:
+        chunks_of(s->children[0], s->from + from, s->from + to, out);
+        break;
+    case SEQ_REPEAT: {
+        uint64_t n = s->children[0]->n;
+        while (from < to && n > 0) {
+            uint64_t pass_end = (from / n + 1) * n, end = CW_MIN(to, pass_end);
+            chunks_of(s->children[0], from % n, end - from + from % n, out);
+            from = end;
+        }
+        break;
+    }
+    }
+}
+
+static void survey(const struct cw_seq *s, bool *all_random, bool *all_single)
+{
+    if (s->kind == SEQ_SOURCE) {
+        *all_random &= s->source->random_access;
+        *all_single &= s->source->one_file_per_record;
+    }
+    for (size_t i = 0; i < s->n_children; i++)
+        survey(s->children[i], all_random, all_single);
+}
+
+static int shuffle_chunks(struct cw_seq *s, struct cw_error *err)
+{
+    const struct cw_seq *child = s->children[0];
+    bool all_random = true, all_single = true;
+    survey(child, &all_random, &all_single);
+    if (all_single || (all_random && child->n < SMALL_RECORDS))
+        s->uniform = 1;
+    else if (child->kind == SEQ_SOURCE && child->source->chunk_records)
+        s->uniform = child->source->chunk_records;
+    if (s->uniform) {
+        s->n_chunks = (child->n + s->uniform - 1) / s->uniform;
+    } else {
+        struct chunks c = {0};
+        chunks_of(child, 0, child->n, &c);
+        s->ends = c.ends;
+        s->n_chunks = c.n;
+        if (c.failed)
+            return cw_error_nomem(err, 0, "the chunks of a shuffle");
+    }
+    if (s->n_chunks >> 32)
+        return cw_error_set(err, CW_E_PIPELINE, "shuffle: %" PRIu64 " chunks are more than 2^32", s->n_chunks);
+    return 0;
+}
+
+/* ---- building ---- */
+
+struct build {
+    struct cw_sequence *sequence;
+    const struct cw_source_env *env;
+    unsigned leaf, shuffles;
+    struct cw_error *err;
+};
+
+static int wrap(struct build *b, struct cw_seq **at, enum seq_kind kind, struct cw_seq **ret)
+{
+    struct cw_seq *s = seq_new(kind, 1);
+    if (!s)
+        return cw_error_nomem(b->err, sizeof(*s), "a sequence");
+    s->children[0] = *at;
+    s->n = (*at)->n;
+    *at = *ret = s;
+    return 0;
+}
+
+static int build_shuffle(struct build *b, const struct cw_node *node, struct cw_seq **at)
+{
+    struct cw_seq *s;
+    while ((*at)->n >= CW_ENDLESS) { /* stands before the endless repeat */
+        if ((*at)->kind == SEQ_CONCAT)
+            return cw_error_set(b->err, CW_E_PIPELINE, "shuffle: an input of concat before it is endless: expected repeat after concat");
+        at = &(*at)->children[0];
+    }
+    int r = wrap(b, at, SEQ_SHUFFLE, &s);
+    if (r < 0)
+        return r;
+    s->id = b->shuffles++;
+    s->salt = strdup(b->sequence->compiled->salts[node->position]);
+    if (!s->salt)
+        return cw_error_nomem(b->err, 0, "a salt");
+    return shuffle_chunks(s, b->err);
+}
+
+static int build_index(struct build *b, const struct cw_node *node, bool batched, struct cw_seq **at)
+{
+    const struct cw_compiled *c = b->sequence->compiled;
+    const char *name = node->desc->name;
+    int64_t count = json_integer_value(json_object_get(node->attrs, "count"));
+    uint64_t scale = batched ? c->batch_size : 1;
+    struct cw_seq *s;
+    int r;
+    if (c->is_limit[node->position])
+        return 0;
+    if (strcmp(name, "shuffle") == 0)
+        return build_shuffle(b, node, at);
+    if (strcmp(name, "repeat") == 0) {
+        uint64_t n = (*at)->n;
+        if (batched && n % c->batch_size != 0 && n < CW_ENDLESS) {
+            if (!c->drop_remainder) {
+                cw_error_op(b->err, "repeat");
+                return cw_error_set(b->err, CW_E_PIPELINE,
+                                    "repeat: stands after batch, but %" PRIu64 " elements leave a short batch of size %" PRIu64
+                                    ": write repeat before batch, set drop_remainder, or use --epochs", n, c->batch_size);
+            }
+            if ((r = wrap(b, at, SEQ_CUT, &s)) < 0)
+                return r;
+            s->n = n = n / c->batch_size * c->batch_size;
+        }
+        if ((r = wrap(b, at, SEQ_REPEAT, &s)) < 0)
+            return r;
+        s->count = count < 0 ? CW_ENDLESS : (uint64_t)count;
+        if (n == 0 || count == 0)
+            s->n = 0;
+        else if (count < 0 || n >= CW_ENDLESS)
+            s->n = CW_ENDLESS;
+        else if (__builtin_mul_overflow(n, s->count, &s->n) || s->n >= CW_ENDLESS || s->count >> 32)
+            return cw_error_set(b->err, CW_E_PIPELINE, "repeat: %" PRIu64 " elements times %" PRIi64 " are too many: expected fewer than 2^32 passes, or -1", n,
+                                count);
+        return 0;
+    }
+    uint64_t n;
+    if (__builtin_mul_overflow((uint64_t)count, scale, &n) || n > CW_ENDLESS)
+        n = CW_ENDLESS;
+    if ((r = wrap(b, at, SEQ_CUT, &s)) < 0)
+        return r;
+    if (strcmp(name, "take") == 0) {
+        s->n = CW_MIN(s->n, n);
+    } else { /* skip */
+        s->from = CW_MIN(n, s->n);
+        s->n = s->n >= CW_ENDLESS ? CW_ENDLESS : s->n - s->from;
+    }
+    return 0;
+}
+
+static int build_chain(struct build *b, const struct cw_chain *chain, struct cw_seq **ret)
+{
+    const struct cw_node *first = &chain->nodes[0];
+    bool batched = false;
+    int r = 0;
+    if (first->n_inputs) {
+        struct cw_seq *s = *ret = seq_new(SEQ_CONCAT, first->n_inputs);
+        if (!s)
+            return cw_error_nomem(b->err, sizeof(*s), "a sequence");
+        for (size_t i = 0; i < first->n_inputs; i++) {
+            r = build_chain(b, &first->inputs[i], &s->children[i]);
+            if (r < 0)
+                return r;
+            if (s->n >= CW_ENDLESS)
+                return cw_error_set(b->err, CW_E_PIPELINE, "concat: input %zu is endless: nothing after it would ever be reached", i - 1);
+            s->n = CW_MIN(s->n + s->children[i]->n, CW_ENDLESS);
+        }
+    } else {
+        struct cw_seq *s = *ret = seq_new(SEQ_SOURCE, 0);
+        if (!s)
+            return cw_error_nomem(b->err, sizeof(*s), "a sequence");
+        s->leaf = b->leaf++;
+        const struct cw_op *op = b->sequence->compiled->programs[s->leaf].ops[0];
+        r = op->desc->open(op, b->env, &b->sequence->sources[s->leaf], b->err);
+        if (r < 0) {
+            cw_error_op(b->err, op->desc->name);
+            return r;
+        }
+        s->source = b->sequence->sources[s->leaf];
+        s->n = s->source->n_records;
+        b->sequence->needs_load |= s->source->ops->load != NULL;
+    }
+    for (size_t i = 1; i < chain->n; i++) {
+        batched |= chain->nodes[i].desc->kind == CW_OP_BATCHER;
+        if (chain->nodes[i].desc->kind == CW_OP_INDEX && (r = build_index(b, &chain->nodes[i], batched, ret)) < 0) {
+            cw_error_op(b->err, chain->nodes[i].desc->name);
+            return r;
+        }
+    }
+    return 0;
+}
+
+/* S of docs/semantics.md, section 5. */
+static uint64_t split_size(const struct cw_sequence *s)
+{
+    const struct cw_compiled *c = s->compiled;
+    uint64_t batch = c->batch_size, bytes = 0, records = 0, limit = SPLIT_POSITIONS;
+    for (unsigned i = 0; i < c->n_programs; i++) {
+        bytes += s->sources[i]->source_bytes;
+        records += s->sources[i]->n_records;
+    }
+    if (records > 0)
+        limit = CW_MIN(limit, SPLIT_SOURCE_BYTES / CW_MAX((bytes + records - 1) / records, 1));
+    bool fixed = true;
+    uint64_t out = 0;
+    for (unsigned i = 0; i < c->n_outputs; i++) {
+        fixed &= cw_type_fixed(&c->outputs[i].type);
+        if (fixed)
+            out += cw_type_bytes(&c->outputs[i].type);
+    }
+    if (fixed)
+        limit = CW_MIN(limit, SPLIT_OUTPUT_BYTES / CW_MAX(out, 1));
+    uint64_t bytes_limit = limit;
+    if (s->n_positions < CW_ENDLESS)
+        limit = CW_MIN(limit, s->n_positions / 256);
+    uint64_t size = CW_MAX(limit / batch * batch, batch);
+    if (!c->counted || c->batcher == CW_BATCHER_BUCKET)
+        size = CW_MAX(size, CW_MIN(16 * batch, bytes_limit / batch * batch));
+    return size;
+}
+
+int cw_sequence_open(struct cw_compiled *c, const struct cw_source_env *env, struct cw_sequence **ret, struct cw_error *err)
+{
+    struct cw_sequence *s = calloc(1, sizeof(*s));
+    if (!s)
+        return cw_error_nomem(err, sizeof(*s), "a sequence");
+    s->compiled = c;
+    s->sources = calloc(c->n_programs, sizeof(*s->sources));
+    struct build b = {.sequence = s, .env = env, .err = err};
+    int r = s->sources ? build_chain(&b, &c->pipeline->chain, &s->root) : cw_error_nomem(err, 0, "sources");
+    if (r < 0) {
+        cw_sequence_free(s);
+        return r;
+    }
+    struct cw_key key = {0};
+    for (unsigned i = 0; i < c->n_programs; i++) {
+        cw_key_u64(&key, s->sources[i]->snapshot);
+        uint64_t so_far = cw_key_hash(&key);
+        key.size = 0;
+        cw_key_u64(&key, so_far);
+    }
+    s->snapshot = cw_key_hash(&key);
+    s->n_positions = s->root->n;
+    s->split_size = split_size(s);
+    s->n_splits = s->n_positions >= CW_ENDLESS ? CW_ENDLESS : (s->n_positions + s->split_size - 1) / s->split_size;
+    if (c->whole_epoch)
+        s->n_splits = s->n_positions > 0;
+    *ret = s;
+    return 0;
+}
+
+struct cw_sequence *cw_sequence_free(struct cw_sequence *s)
+{
+    if (!s)
+        return NULL;
+    seq_free(s->root);
+    for (unsigned i = 0; s->sources && i < s->compiled->n_programs; i++)
+        cw_source_free(s->sources[i]);
+    free(s->sources);
+    free(s);
+    return NULL;
+}
+
+/* ---- an epoch ---- */
+
+int cw_epoch_init(struct cw_epoch *e, const struct cw_sequence *s, uint64_t seed, uint64_t epoch, struct cw_budget *budget, struct cw_error *err)
+{
+    const struct cw_compiled *c = s->compiled;
+    *e = (struct cw_epoch){.sequence = s, .seed = seed, .epoch = epoch, .budget = budget};
+    e->keys = calloc(c->n_keys, sizeof(*e->keys));
+    if (!e->keys)
+        return cw_error_nomem(err, c->n_keys * sizeof(*e->keys), "keys");
+    for (unsigned i = 0; i < c->n_keys; i++) {
+        struct cw_key key = {0};
+        cw_key_u64(&key, seed);
+        cw_key_u64(&key, epoch);
+        cw_key_text(&key, c->salts[i]);
+        e->keys[i] = cw_key_hash(&key);
+    }
+    return 0;
+}
+
+static void order_free(struct cw_epoch *e, struct cw_order *o)
+{
+    cw_budget_give(e->budget, o->charged);
+    free(o->chunks);
+    free(o->ends);
+    free(o);
+}
+
+void cw_epoch_deinit(struct cw_epoch *e)
+{
+    while (e->orders) {
+        struct cw_order *o = e->orders;
+        e->orders = o->next;
+        order_free(e, o);
+    }
+    free(e->keys);
+    e->keys = NULL;
+}
+
+static uint64_t shuffle_key(const struct cw_epoch *e, const struct cw_seq *s, uint64_t pass, uint64_t level, uint64_t window)
+{
+    struct cw_key key = {0};
+    cw_key_u64(&key, e->seed);
+    cw_key_u64(&key, e->epoch);
+    cw_key_text(&key, s->salt);
+    cw_key_u64(&key, pass);
+    cw_key_u64(&key, level);
+    cw_key_u64(&key, window);
+    return cw_key_hash(&key);
+}
+
+static uint64_t chunk_begin(const struct cw_seq *s, uint64_t k) { return s->ends ? (k ? s->ends[k - 1] : 0) : k * s->uniform; }
+static uint64_t chunk_end(const struct cw_seq *s, uint64_t k) { return s->ends ? s->ends[k] : CW_MIN((k + 1) * s->uniform, s->children[0]->n); }
+
+static int order_get(struct cw_epoch *e, const struct cw_seq *s, uint64_t pass, const struct cw_order **ret, struct cw_error *err)
+{
+    struct cw_order **at = &e->orders;
+    for (; *at; at = &(*at)->next) {
+        if ((*at)->node != s)
+            continue;
+        if ((*at)->pass == pass) {
+            *ret = *at;
+            return 0;
+        }
+        struct cw_order *old = *at; /* one pass at a time is kept: positions come in order, mostly */
+        *at = old->next;
+        order_free(e, old);
+        break;
+    }
+    size_t bytes = s->n_chunks * sizeof(uint32_t) + (s->uniform == 1 ? 0 : s->n_chunks * sizeof(uint64_t));
+    int r = cw_budget_take(e->budget, bytes, "the order of a shuffle", err);
+    if (r < 0)
+        return r;
+    struct cw_order *o = calloc(1, sizeof(*o));
+    if (o) {
+        *o = (struct cw_order){.node = s, .pass = pass, .charged = bytes, .chunks = malloc((s->n_chunks + 1) * sizeof(*o->chunks))};
+        if (s->uniform != 1)
+            o->ends = malloc((s->n_chunks + 1) * sizeof(*o->ends));
+    }
+    if (!o || !o->chunks || (s->uniform != 1 && !o->ends)) {
+        if (o)
+            order_free(e, o);
+        else
+            cw_budget_give(e->budget, bytes);
+        return cw_error_nomem(err, bytes, "the order of a shuffle");
+    }
+    for (uint64_t k = 0; k < s->n_chunks; k++)
+        o->chunks[k] = (uint32_t)k;
+    cw_permute(shuffle_key(e, s, pass, 0, 0), o->chunks, s->n_chunks, sizeof(*o->chunks));
+    uint64_t end = 0;
+    for (uint64_t k = 0; o->ends && k < s->n_chunks; k++) {
+        end += chunk_end(s, o->chunks[k]) - chunk_begin(s, o->chunks[k]);
+        o->ends[k] = end;
+    }
+    o->next = e->orders;
+    e->orders = o;
+    *ret = o;
+    return 0;
+}
+
+static int refs(struct cw_epoch *e, const struct cw_seq *s, uint64_t begin, uint64_t n, uint64_t pass, struct cw_ref *out, struct cw_error *err);
+
+/* Positions [begin, begin + n) of the permuted chunks, before windows are permuted. */
+static int chunk_refs(struct cw_epoch *e, const struct cw_seq *s, const struct cw_order *o, uint64_t begin, uint64_t n, uint64_t pass,
+                      struct cw_ref *out, struct cw_error *err)
+{
+    const struct cw_seq *child = s->children[0];
+    if (s->uniform == 1 && child->kind == SEQ_SOURCE) {
+        for (uint64_t i = 0; i < n; i++)
+            out[i] = (struct cw_ref){.row = o->chunks[begin + i], .leaf = child->leaf, .pass = (uint32_t)pass};
+        return 0;
+    }
+    uint64_t low = 0, high = s->n_chunks; /* first chunk that ends after begin */
+    while (o->ends && low < high) {
+        uint64_t mid = low + (high - low) / 2;
+        if (o->ends[mid] > begin)
+            high = mid;
+        else
+            low = mid + 1;
+    }
+    uint64_t k = o->ends ? low : begin;
+    while (n > 0) {
+        uint64_t start = o->ends ? (k ? o->ends[k - 1] : 0) : k, end = o->ends ? o->ends[k] : k + 1;
+        uint64_t m = CW_MIN(end - begin, n);
+        int r = refs(e, child, chunk_begin(s, o->chunks[k]) + (begin - start), m, pass, out, err);
+        if (r < 0)
+            return r;
+        out += m;
+        begin += m;
+        n -= m;
+        k++;
+    }
+    return 0;
+}
+
+static int shuffle_refs(struct cw_epoch *e, const struct cw_seq *s, uint64_t begin, uint64_t n, uint64_t pass, struct cw_ref *out,
+                        struct cw_error *err)
+{
+    const struct cw_order *o = NULL;
+    int r = order_get(e, s, pass, &o, err);
+    if (r < 0 || s->uniform == 1)
+        return r < 0 ? r : chunk_refs(e, s, o, begin, n, pass, out, err);
+    uint64_t size = e->sequence->split_size;
+    while (n > 0) {
+        uint64_t w = begin / size, from = w * size, length = CW_MIN(size, s->n - from), m = CW_MIN(from + length - begin, n);
+        bool whole = begin == from && m == length;
+        struct cw_ref *window = out;
+        size_t bytes = whole ? 0 : length * sizeof(*window);
+        if (!whole) {
+            if ((r = cw_budget_take(e->budget, bytes, "a window of shuffle", err)) < 0)
+                return r;
+            if (!(window = malloc(bytes))) {
+                cw_budget_give(e->budget, bytes);
+                return cw_error_nomem(err, bytes, "a window of shuffle");
+            }
+        }
+        r = chunk_refs(e, s, o, from, length, pass, window, err);
+        if (r >= 0)
+            cw_permute(shuffle_key(e, s, pass, 1, w), window, length, sizeof(*window));
+        if (!whole) {
+            if (r >= 0)
+                memcpy(out, window + (begin - from), m * sizeof(*out));
+            free(window);
+            cw_budget_give(e->budget, bytes);
+        }
+        if (r < 0)
+            return r;
+        out += m;
+        begin += m;
+        n -= m;
+    }
+    return 0;
+}
+
+static int refs(struct cw_epoch *e, const struct cw_seq *s, uint64_t begin, uint64_t n, uint64_t pass, struct cw_ref *out, struct cw_error *err)
+{
+    int r = 0;
+    switch (s->kind) {
+    case SEQ_SOURCE:
+        for (uint64_t i = 0; i < n; i++)
+            out[i] = (struct cw_ref){.row = begin + i, .leaf = s->leaf, .pass = (uint32_t)pass};
+        break;
+    case SEQ_CONCAT:
+        for (size_t i = 0; i < s->n_children && n > 0 && r >= 0; i++) {
+            uint64_t here = s->children[i]->n;
+            if (begin < here) {
+                uint64_t m = CW_MIN(here - begin, n);
+                r = refs(e, s->children[i], begin, m, pass, out, err);
+                out += m;
+                n -= m;
+                begin = 0;
+            } else {
+                begin -= here;
+            }
+        }
+        break;
+    case SEQ_CUT:
+        return refs(e, s->children[0], s->from + begin, n, pass, out, err);
+    case SEQ_REPEAT: {
+        uint64_t size = s->children[0]->n;
+        while (n > 0 && r >= 0) {
+            uint64_t m = CW_MIN(size - begin % size, n), o = begin / size;
+            r = refs(e, s->children[0], begin % size, m, s->count >= CW_ENDLESS ? o : o + s->count * pass, out, err);
+            out += m;
+            begin += m;
+            n -= m;
+        }
+        break;
+    }
+    case SEQ_SHUFFLE:
+        return shuffle_refs(e, s, begin, n, pass, out, err);
+    }
+    return r;
+}
+
+int cw_epoch_refs(struct cw_epoch *e, uint64_t begin, uint64_t n, struct cw_ref *ret, struct cw_error *err)
+{
+    return refs(e, e->sequence->root, begin, n, 0, ret, err);
+}
+
+uint64_t cw_element_id(const struct cw_program *g, const struct cw_record_id *id)
+{
+    uint64_t words[2 + 64];
+    unsigned n = 0;
+    uint64_t pass = id->pass;
+    words[n++] = id->file_key;
+    words[n++] = id->row;
+    for (unsigned i = 0; i < g->n_repeats && i < 64; i++) {
+        int64_t c = g->repeat_counts[i];
+        words[n++] = c > 0 ? pass % (uint64_t)c : pass;
+        pass = c > 0 ? pass / (uint64_t)c : 0;
+    }
+    return cw_hash64(words, n * sizeof(words[0])); /* little-endian hosts only, as base/hash.h */
+}
+
+void cw_record_print(const struct cw_program *g, const struct cw_record_id *id, char buf[128])
+{
+    uint64_t pass = id->pass;
+    int at = snprintf(buf, 128, "%016" PRIx64 ":%" PRIu64, id->file_key, id->row);
+    for (unsigned i = 0; i < g->n_repeats && at < 110; i++) {
+        int64_t c = g->repeat_counts[i];
+        at += snprintf(buf + at, (size_t)(128 - at), ".%" PRIu64, c > 0 ? pass % (uint64_t)c : pass);
+        pass = c > 0 ? pass / (uint64_t)c : 0;
+    }
+}

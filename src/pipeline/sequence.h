@@ -1,0 +1,53 @@
+/*
+ * The sequence of a pipeline: which record stands at which position (docs/semantics.md, sections 3 to 5). Index operators become a tree of
+ * maps over opened sources. Immutable; what an epoch's permutations need is kept in a struct cw_epoch.
+ */
+#pragma once
+#include "pipeline/program.h"
+#include "pipeline/source.h"
+
+#define CW_ENDLESS (UINT64_C(1) << 62) /* the count of an endless sequence; finite ones are shorter */
+
+/* A position's record: row of the source of a program, in which combined pass of the repeats (o1 + c1*(o2 + c2*...), innermost first). */
+struct cw_ref {
+    uint64_t row;
+    uint32_t leaf;
+    uint32_t pass;
+};
+
+struct cw_seq;
+struct cw_sequence {
+    struct cw_compiled *compiled; /* borrowed */
+    struct cw_source **sources;   /* by leaf; owned */
+    struct cw_seq *root;
+    uint64_t n_positions;         /* CW_ENDLESS: without end */
+    uint64_t split_size;          /* S: positions of a split, and of a window of shuffle */
+    uint64_t n_splits;            /* of an epoch; CW_ENDLESS: without end */
+    uint64_t snapshot;            /* hash of the sources' snapshots */
+    bool needs_load;              /* a source can't be entered at a record */
+};
+
+/* Opens the sources and builds the tree. */
+int cw_sequence_open(struct cw_compiled *c, const struct cw_source_env *env, struct cw_sequence **ret, struct cw_error *err) _must_check_;
+struct cw_sequence *cw_sequence_free(struct cw_sequence *s);
+static inline void cw_sequence_freep(struct cw_sequence **s) { cw_sequence_free(*s); }
+
+/* One epoch: (seed, epoch) and the permutations made so far. Calls with the same struct must not overlap. */
+struct cw_epoch {
+    const struct cw_sequence *sequence;
+    uint64_t seed, epoch;
+    uint64_t *keys;              /* by operator position: Philox keys of draws; n_keys of the compiled pipeline */
+    struct cw_order *orders;     /* permuted chunks, made when first needed */
+    struct cw_budget *budget;    /* what orders and windows are charged to */
+};
+int cw_epoch_init(struct cw_epoch *e, const struct cw_sequence *s, uint64_t seed, uint64_t epoch, struct cw_budget *budget,
+                  struct cw_error *err) _must_check_;
+void cw_epoch_deinit(struct cw_epoch *e);
+
+/* The records at positions [begin, begin + n), which must lie within the sequence. */
+int cw_epoch_refs(struct cw_epoch *e, uint64_t begin, uint64_t n, struct cw_ref *ret, struct cw_error *err) _must_check_;
+
+/* Element id of docs/randomness.md, from the record id that the source gave and the ref's pass. */
+uint64_t cw_element_id(const struct cw_program *g, const struct cw_record_id *id);
+/* "filekey:row.ordinal...", as the log prints it. */
+void cw_record_print(const struct cw_program *g, const struct cw_record_id *id, char buf[128]);

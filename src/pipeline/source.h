@@ -1,0 +1,56 @@
+/* An opened source: what is where. Immutable after open, shared by all threads. */
+#pragma once
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "pipeline/op.h"
+
+struct cw_file;   /* storage/file.h */
+struct cw_source;
+
+struct cw_source_env {
+    const char *base_dir;   /* relative paths are relative to it */
+    const char *index_dir;  /* cache directory for indexes; NULL: none is written, sidecar files are still read */
+    int threads;            /* for building an index, >= 1 */
+    int (*cancelled)(void *);
+    void *cancel_arg;
+};
+
+struct cw_extent {
+    struct cw_file *file;
+    uint64_t offset;
+    size_t length;
+};
+
+struct cw_source_ops {
+    void (*free)(struct cw_source *s);
+    /* file_key and row in the file of each row (over all files); pass and flags are left alone. */
+    void (*ids)(const struct cw_source *s, const uint64_t *rows, size_t n, struct cw_record_id *out);
+    /* Where a record's bytes lie. NULL: rows are computed (range) or come from load. */
+    int (*locate)(const struct cw_source *s, uint64_t row, struct cw_extent *ret, struct cw_error *err);
+    /* Formats that can't be entered at a record (gzip): fetches the bytes of n rows (any order) into the arena. raw[i] for rows[i]. */
+    int (*load)(const struct cw_source *s, const uint64_t *rows, size_t n, struct cw_arena *arena, struct cw_tensor *raw,
+                struct cw_error *err);
+    /* Makes the output columns that are live from block->raw or block->rows. */
+    int (*produce)(const struct cw_source *s, const struct cw_op *op, struct cw_block *b, struct cw_error *err);
+    /* Path of the file that holds a row, for messages; NULL where there is none. */
+    const char *(*path)(const struct cw_source *s, uint64_t row);
+};
+
+struct cw_source {
+    const struct cw_source_ops *ops;
+    uint64_t n_records;
+    uint64_t source_bytes;     /* of all records, docs/semantics.md section 1 */
+    bool random_access;        /* every record can be read by itself */
+    bool one_file_per_record;
+    uint64_t n_chunks;
+    uint64_t chunk_records;    /* all chunks have this many (the last may have fewer); 0: see chunk_ends */
+    const uint64_t *chunk_ends;/* n_chunks, cumulative record counts; owned by the source */
+    uint64_t snapshot;         /* hash of file keys and row counts: what state files compare */
+};
+
+static inline void cw_source_free(struct cw_source *s)
+{
+    if (s)
+        s->ops->free(s);
+}

@@ -1,0 +1,282 @@
+/*
+ * Files read in ranges, POSIX. A cw_file owns at most one descriptor, opened at the first read. All open descriptors stand in one
+ * table of the process; when it is full, the one not used for longest (by the clock algorithm) is closed. Any thread may read; a read
+ * of an open file takes no lock.
+ */
+#include "storage/file.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <linux/openat2.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+/* Enough for the files that reads in flight touch at one time; far under the usual soft limit of 1,024. */
+#define MAX_OPEN 256
+/* Beyond the kernel's usual read-ahead window (128 KiB) a read is announced as a whole. */
+#define ADVISE_BYTES ((size_t)256 << 10)
+
+enum { CLOSED = -1 };
+
+struct cw_file {
+    uint64_t size;
+    int64_t mtime_ns;
+    atomic_int pins;       /* CLOSED, or how many reads use fd now */
+    int fd;                /* valid while pins >= 0 */
+    atomic_uchar recent;   /* used since the clock's hand passed */
+    atomic_uchar no_nowait;/* the file system does not know RWF_NOWAIT */
+    char path[];
+};
+
+static struct {
+    pthread_mutex_t mutex;
+    struct cw_file *open[MAX_OPEN]; /* guarded by mutex, NULL: free */
+    unsigned n, hand, limit;        /* guarded by mutex; limit 0: not yet known */
+} table = {.mutex = PTHREAD_MUTEX_INITIALIZER};
+
+int cw_file_new(const char *path, uint64_t size, int64_t mtime_ns, struct cw_file **ret, struct cw_error *err)
+{
+    size_t length = strlen(path) + 1;
+    struct cw_file *f = malloc(sizeof(*f) + length);
+    if (!f)
+        return cw_error_nomem(err, sizeof(*f) + length, "a file");
+    f->size = size;
+    f->mtime_ns = mtime_ns;
+    f->fd = -1;
+    atomic_init(&f->pins, CLOSED);
+    atomic_init(&f->recent, 0);
+    atomic_init(&f->no_nowait, 0);
+    memcpy(f->path, path, length);
+    *ret = f;
+    return 0;
+}
+
+const char *cw_file_path(const struct cw_file *f) { return f->path; }
+uint64_t cw_file_size(const struct cw_file *f) { return f->size; }
+
+struct cw_file *cw_file_free(struct cw_file *f)
+{
+    if (!f)
+        return NULL;
+    int fd = -1;
+    pthread_mutex_lock(&table.mutex);
+    if (atomic_load(&f->pins) != CLOSED) {
+        fd = f->fd;
+        for (unsigned i = 0; i < MAX_OPEN; i++)
+            if (table.open[i] == f) {
+                table.open[i] = NULL;
+                table.n--;
+            }
+    }
+    pthread_mutex_unlock(&table.mutex);
+    if (fd >= 0)
+        close(fd);
+    free(f);
+    return NULL;
+}
+
+/* A quarter of what the process may open, so that sockets and memfds have room. Under table.mutex. */
+static unsigned table_limit(void)
+{
+    if (!table.limit) {
+        struct rlimit r;
+        table.limit = MAX_OPEN;
+        if (getrlimit(RLIMIT_NOFILE, &r) == 0 && r.rlim_cur != RLIM_INFINITY)
+            table.limit = (unsigned)CW_MIN((rlim_t)MAX_OPEN, CW_MAX(r.rlim_cur / 4, (rlim_t)4));
+    }
+    return table.limit;
+}
+
+/* Takes one open file that no read uses out of the table; its descriptor, or -1 when all are in use. Under table.mutex. */
+static int table_evict(void)
+{
+    for (unsigned step = 0; step < 2 * MAX_OPEN; step++) {
+        struct cw_file **at = &table.open[table.hand++ % MAX_OPEN];
+        int idle = 0;
+        if (!*at || atomic_exchange_explicit(&(*at)->recent, 0, memory_order_relaxed))
+            continue;
+        int fd = (*at)->fd;
+        if (!atomic_compare_exchange_strong(&(*at)->pins, &idle, CLOSED))
+            continue;
+        *at = NULL;
+        table.n--;
+        return fd;
+    }
+    return -1;
+}
+
+static bool table_make_room(void)
+{
+    pthread_mutex_lock(&table.mutex);
+    int fd = table_evict();
+    pthread_mutex_unlock(&table.mutex);
+    if (fd >= 0)
+        close(fd);
+    return fd >= 0;
+}
+
+/* With nowait only what the kernel's name cache answers at once; EAGAIN else. */
+static int open_path(const char *path, bool nowait)
+{
+    if (nowait) {
+        struct open_how how = {.flags = O_RDONLY | O_CLOEXEC, .resolve = RESOLVE_CACHED};
+        int fd = (int)syscall(SYS_openat2, AT_FDCWD, path, &how, sizeof(how));
+        if (fd >= 0 || (errno != ENOSYS && errno != EINVAL && errno != EPERM && errno != EOPNOTSUPP))
+            return fd;
+    }
+    return open(path, O_RDONLY | O_CLOEXEC);
+}
+
+static int64_t mtime_of(const struct stat *s) { return (int64_t)s->st_mtim.tv_sec * 1000000000 + s->st_mtim.tv_nsec; }
+
+/* Opens and checks that this still is the file that was indexed. 1: would wait. */
+static int file_open(struct cw_file *f, bool nowait, int *ret_fd, struct cw_error *err)
+{
+    int fd;
+    do {
+        fd = open_path(f->path, nowait);
+    } while (fd < 0 && (errno == EINTR || ((errno == EMFILE || errno == ENFILE) && table_make_room())));
+    if (fd < 0) {
+        int e = errno;
+        if (nowait && e == EAGAIN)
+            return 1;
+        cw_error_file(err, f->path);
+        if (e == ENOENT || e == ENOTDIR)
+            return cw_error_set(err, CW_E_DATA, "%s: was deleted since it was indexed", f->path);
+        return cw_error_errno(err, CW_E_IO, e, "%s: can't be opened", f->path);
+    }
+    struct stat s;
+    int r = 0;
+    if (fstat(fd, &s) < 0)
+        r = cw_error_errno(err, CW_E_IO, errno, "%s: fstat", f->path);
+    else if (!S_ISREG(s.st_mode))
+        r = cw_error_set(err, CW_E_DATA, "%s: changed since it was indexed: is no longer a file", f->path);
+    else if ((uint64_t)s.st_size != f->size)
+        r = cw_error_set(err, CW_E_DATA, "%s: changed since it was indexed: its size was %" PRIu64 " and is %" PRIu64, f->path, f->size,
+                         (uint64_t)s.st_size);
+    else if (mtime_of(&s) != f->mtime_ns)
+        r = cw_error_set(err, CW_E_DATA, "%s: changed since it was indexed: its modification time was %" PRId64 ".%09d and is %" PRId64
+                         ".%09d", f->path, f->mtime_ns / 1000000000, (int)(f->mtime_ns % 1000000000), (int64_t)s.st_mtim.tv_sec,
+                         (int)s.st_mtim.tv_nsec);
+    if (r < 0) {
+        cw_error_file(err, f->path);
+        close(fd);
+        return r;
+    }
+    *ret_fd = fd;
+    return 0;
+}
+
+static bool pin(struct cw_file *f)
+{
+    int n = atomic_load(&f->pins);
+    while (n != CLOSED)
+        if (atomic_compare_exchange_weak(&f->pins, &n, n + 1)) {
+            if (!atomic_load_explicit(&f->recent, memory_order_relaxed))
+                atomic_store_explicit(&f->recent, 1, memory_order_relaxed);
+            return true;
+        }
+    return false;
+}
+
+/* A descriptor to read from; *ret_own: the caller closes it (the table is full of files in use), else unpins. */
+static int acquire(struct cw_file *f, bool nowait, int *ret_fd, bool *ret_own, struct cw_error *err)
+{
+    *ret_own = false;
+    if (pin(f)) {
+        *ret_fd = f->fd;
+        return 0;
+    }
+    int fd = -1, stale = -1;
+    int r = file_open(f, nowait, &fd, err);
+    if (r != 0)
+        return r;
+    pthread_mutex_lock(&table.mutex);
+    if (pin(f)) { /* another thread was quicker */
+        stale = fd;
+        fd = f->fd;
+    } else {
+        if (table.n >= table_limit())
+            stale = table_evict();
+        if (table.n < table_limit()) {
+            unsigned i = 0;
+            while (table.open[i])
+                i++;
+            table.open[i] = f;
+            table.n++;
+            f->fd = fd;
+            atomic_store_explicit(&f->recent, 1, memory_order_relaxed);
+            atomic_store(&f->pins, 1);
+        } else {
+            *ret_own = true;
+        }
+    }
+    pthread_mutex_unlock(&table.mutex);
+    if (stale >= 0)
+        close(stale);
+    *ret_fd = fd;
+    return 0;
+}
+
+/* 1: the bytes are not all in memory, or the file system can't tell. */
+static int read_nowait(struct cw_file *f, int fd, uint64_t offset, void *buffer, size_t length)
+{
+    struct iovec v = {.iov_base = buffer, .iov_len = length};
+    ssize_t n;
+    do {
+        n = preadv2(fd, &v, 1, (off_t)offset, RWF_NOWAIT);
+    } while (n < 0 && errno == EINTR);
+    if (n < 0 && (errno == EOPNOTSUPP || errno == ENOSYS || errno == EINVAL))
+        atomic_store_explicit(&f->no_nowait, 1, memory_order_relaxed);
+    return n >= 0 && (size_t)n == length ? 0 : 1;
+}
+
+static int read_wait(struct cw_file *f, int fd, uint64_t offset, uint8_t *buffer, size_t length, struct cw_error *err)
+{
+    if (length > ADVISE_BYTES)
+        (void)posix_fadvise(fd, (off_t)offset, (off_t)length, POSIX_FADV_WILLNEED);
+    for (size_t done = 0; done < length;) {
+        ssize_t n = pread(fd, buffer + done, length - done, (off_t)(offset + done));
+        if (n > 0) {
+            done += (size_t)n;
+        } else if (n == 0) {
+            cw_error_file(err, f->path);
+            return cw_error_set(err, CW_E_DATA, "%s: changed since it was indexed: it ends at byte %" PRIu64 ", its size was %" PRIu64,
+                                f->path, offset + done, f->size);
+        } else if (errno != EINTR) {
+            int e = errno;
+            cw_error_file(err, f->path);
+            return cw_error_errno(err, CW_E_IO, e, "%s: reading %zu bytes at %" PRIu64, f->path, length, offset);
+        }
+    }
+    return 0;
+}
+
+int cw_file_read(struct cw_file *f, uint64_t offset, void *buffer, size_t length, bool nowait, struct cw_error *err)
+{
+    if (offset > f->size || length > f->size - offset) {
+        cw_error_file(err, f->path);
+        return cw_error_set(err, CW_E_DATA, "%s: %zu bytes at %" PRIu64 " are past its end (%" PRIu64 " bytes)", f->path, length, offset,
+                            f->size);
+    }
+    if (nowait && atomic_load_explicit(&f->no_nowait, memory_order_relaxed))
+        return 1;
+    int fd;
+    bool own;
+    int r = acquire(f, nowait, &fd, &own, err);
+    if (r != 0)
+        return r;
+    r = nowait ? read_nowait(f, fd, offset, buffer, length) : read_wait(f, fd, offset, buffer, length, err);
+    if (own)
+        close(fd);
+    else
+        atomic_fetch_sub(&f->pins, 1);
+    return r;
+}

@@ -1,0 +1,30 @@
+/* Files that are read in ranges. A file is named when a source is opened and must not change while it is used. */
+#pragma once
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/error.h"
+
+struct cw_file;
+
+/* size and mtime as they were when indexed: a file that differs when it is opened is an error that says so. Opens nothing yet. */
+int cw_file_new(const char *path, uint64_t size, int64_t mtime_ns, struct cw_file **ret, struct cw_error *err) _must_check_;
+struct cw_file *cw_file_free(struct cw_file *f);
+const char *cw_file_path(const struct cw_file *f);
+uint64_t cw_file_size(const struct cw_file *f);
+/* Reads exactly length bytes at offset. Thread-safe. nowait: returns 1, nothing read, when the bytes are not in memory already.
+ * Descriptors are kept open for a bounded number of files. */
+int cw_file_read(struct cw_file *f, uint64_t offset, void *buffer, size_t length, bool nowait, struct cw_error *err) _must_check_;
+
+struct cw_stat { uint64_t size; int64_t mtime_ns; bool is_dir; };
+int cw_stat(const char *path, struct cw_stat *ret, struct cw_error *err) _must_check_;
+/* Files that match a pattern (glob(7)), sorted by bytes, relative patterns below base_dir. No match: CW_E_PIPELINE naming the pattern.
+ * ret_prefix: length of the directory prefix free of wildcards, to be cut from each path to get the relative path. */
+struct cw_paths { char **paths; size_t n; };
+int cw_glob(const char *base_dir, const char *pattern, struct cw_paths *ret, size_t *ret_prefix, struct cw_error *err) _must_check_;
+/* Entries of a directory without . and .., sorted by bytes. */
+int cw_list(const char *dir, struct cw_paths *ret, struct cw_error *err) _must_check_;
+void cw_paths_deinit(struct cw_paths *p);
+/* Writes a file so that readers see the old or the new one, never a part (temporary file, fsync, rename). */
+int cw_put(const char *path, const void *data, size_t size, struct cw_error *err) _must_check_;

@@ -1,0 +1,138 @@
+#!/usr/bin/env python3
+"""Runs random pipelines in the engine and in the reference model, and compares digests, logs and exit codes."""
+
+import argparse
+import json
+import math
+import subprocess
+import sys
+import tempfile
+import traceback
+from concurrent.futures import ProcessPoolExecutor
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+import digest as hashes  # noqa: E402
+from model.dtypes import PlanError  # noqa: E402
+from model.generate import Case, Coverage, generate, operator_table  # noqa: E402
+from model.run import Result, deliver  # noqa: E402
+
+KEYS = ("epoch", "g", "split", "index", "n", "flags", "records", "hash")
+TIMEOUT_S = 120
+
+
+def run_model(case: Case) -> Result:
+    return deliver(case.pipeline, case.directory, case.run_seed, case.epochs, case.rank, case.ranks, case.batches)
+
+
+def command(case: Case, binary: str) -> list[str]:
+    words = [binary, "run", str(case.path()), "--seed", str(case.run_seed), "--epochs", str(case.epochs)]
+    words += ["--threads", str(case.threads), "--digest", "--json", "--log", str(case.directory / "log.jsonl")]
+    if case.batches != math.inf:
+        words += ["--batches", str(case.batches)]
+    if case.dump:
+        words += ["--dump", str(case.directory / "dump")]
+    if not case.optimize:
+        words += ["--no-optimize"]
+    if case.ranks > 1:
+        words += ["--rank", str(case.rank), "--world-size", str(case.ranks)]
+    return words
+
+
+def read_log(path: Path) -> list[dict]:
+    return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+
+
+def same_line(ours: dict, theirs: dict) -> bool:
+    """`flags` of a log line are those of its rows, or all of them in one number."""
+    flags = theirs.get("flags")
+    mine = ours["flags"] if isinstance(flags, list) else sum({1 << b for f in ours["flags"] for b in range(32) if f >> b & 1})
+    return mine == flags and all(ours[k] == theirs.get(k) for k in KEYS if k != "flags")
+
+
+def differences(case: Case, model: Result, exit_code: int, stdout: str, log: list[dict]) -> list[str]:
+    expected = 1 if model.error else 0
+    if exit_code != expected:
+        return [f"exit code {exit_code}, expected {expected} ({model.error or 'no error'})"]
+    for at, (ours, theirs) in enumerate(zip(model.lines, log)):
+        if not same_line(ours, theirs):
+            found = {k: theirs.get(k) for k in KEYS}
+            return [f"batch {at} differs", f"  expected {json.dumps(ours)}", f"  found    {json.dumps(found)}"]
+    if len(log) > len(model.lines) or not model.error and len(log) < len(model.lines):
+        return [f"{len(log)} batches, expected {len(model.lines)}"]
+    if model.error:
+        return []
+    result = json.loads(stdout.splitlines()[-1])
+    found = {"run": (result["digest"], result["set_digest"])}
+    if case.dump:
+        files = sorted((case.directory / "dump").glob("*.npz"))
+        found["tests/digest.py"] = tuple(f"{d:032x}" for d in hashes.digests(files))
+    wanted = (f"{model.digest:032x}", f"{model.set_digest:032x}")
+    return [f"{where}: digest and set digest {pair}, expected {wanted}" for where, pair in found.items() if pair != wanted]
+
+
+def check(table: list[dict], seed: int, binary: str, directory: Path) -> tuple[Case, Result, list[str]]:
+    case = generate(table, seed, directory / f"case-{seed}")
+    try:
+        model = run_model(case)
+    except PlanError as error:
+        raise AssertionError(f"generated an illegal pipeline: {error}") from error
+    done = subprocess.run(command(case, binary), capture_output=True, text=True, timeout=TIMEOUT_S)
+    found = differences(case, model, done.returncode, done.stdout, read_log(case.directory / "log.jsonl"))
+    if found:
+        found += [done.stdout[-2000:], done.stderr[-2000:]]
+    return case, model, found
+
+
+def one(arguments: tuple) -> tuple[int, Case | None, int, list[str]]:
+    table, seed, binary, directory = arguments
+    case, failed = None, 0
+    try:
+        case, model, found = check(table, seed, binary, directory)
+        failed = model.failed
+    except subprocess.TimeoutExpired:
+        found = [f"no end after {TIMEOUT_S} s"]
+    except Exception:  # a fault of the model or the generator is one more result to show
+        found = [traceback.format_exc()]
+    if found:
+        pipeline = directory / f"case-{seed}" / "pipeline.json"
+        where = [f"seed {seed} (again: --only {seed})", pipeline.read_text() if pipeline.exists() else "no pipeline"]
+        found = where + ([" ".join(command(case, binary))] if case else []) + found
+    return seed, case, failed, found
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--n", type=int, default=1000)
+    parser.add_argument("--seed", type=int, default=1, help="of the first pipeline; the others follow")
+    parser.add_argument("--only", type=int, help="just the pipeline of this seed")
+    parser.add_argument("--jobs", type=int, default=2)
+    parser.add_argument("--binary", default="build/cachew")
+    parser.add_argument("--keep", type=Path, help="leave pipelines, data and logs in this directory")
+    parser.add_argument("--stop-after", type=int, default=1, help="mismatches after which to stop")
+    arguments = parser.parse_args()
+    table = operator_table(arguments.binary)
+    coverage = Coverage(table)
+    seeds = [arguments.only] if arguments.only is not None else range(arguments.seed, arguments.seed + arguments.n)
+    passed = wrong = 0
+    with tempfile.TemporaryDirectory() as temporary, ProcessPoolExecutor(arguments.jobs) as pool:
+        directory = (arguments.keep or Path(temporary)).resolve()
+        jobs = ((table, seed, arguments.binary, directory) for seed in seeds)
+        for _, case, failed, found in pool.map(one, jobs):
+            if found:
+                wrong += 1
+                print("\n".join(found), flush=True)
+                if wrong >= arguments.stop_after:
+                    pool.shutdown(cancel_futures=True)
+                    break
+            else:
+                passed += 1
+                coverage.add(case, failed > 0)
+    print("\n".join(coverage.report()))
+    print(f"{passed} passed, {wrong} failed")
+    return 1 if wrong else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,154 @@
+"""Writes small random data sets: TFRecord files of Examples, image folders, plain files. Some records are damaged on request."""
+
+import gzip
+import io
+import random
+import struct
+import zlib
+from pathlib import Path
+
+from PIL import Image
+
+from . import example
+from .sources import masked_crc
+
+DAMAGE = ("crc", "cut", "missing", "kind", "empty")
+
+
+def tfrecord_bytes(records: list[bytes], bad_crc: set[int] = frozenset()) -> bytes:
+    out = bytearray()
+    for row, record in enumerate(records):
+        length = struct.pack("<Q", len(record))
+        crc = masked_crc(record) ^ (row in bad_crc)
+        out += length + struct.pack("<I", masked_crc(length)) + record + struct.pack("<I", crc)
+    return bytes(out)
+
+
+def compress(data: bytes, compression: str) -> bytes:
+    if compression == "gzip":
+        return gzip.compress(data, mtime=0)
+    return zlib.compress(data) if compression == "zlib" else data
+
+
+def random_features(rng: random.Random, number: int, images: bool) -> dict[str, tuple[str, list]]:
+    features = {
+        "id": ("int64", [number]),
+        "label": ("int64", [rng.randint(-3, 12)]),
+        "score": ("float32", [rng.choice([rng.uniform(-4, 4), 0.0, 1.5, 1e20])]),
+        "vector": ("float32", [rng.gauss(0, 1) for _ in range(3)]),
+        "grid": ("int64", [rng.randint(-(2**62), 2**62) for _ in range(4)]),
+        "tokens": ("int64", [rng.randint(0, 99) for _ in range(rng.choice([0, 1, 3, rng.randint(0, 12)]))]),
+        "name/text": ("bytes", [bytes(rng.choices(b"abcxyz \xff\0", k=rng.randint(0, 9)))]),
+    }
+    if rng.random() < 0.3:
+        features["rare"] = ("int64", [rng.randint(0, 5)])
+    if images:
+        features["image"] = ("bytes", [random_image(rng)])
+    return features
+
+
+def random_example(rng: random.Random, number: int, images: bool, damage: str | None) -> bytes:
+    features = random_features(rng, number, images)
+    if damage == "missing":
+        del features["id"]
+    elif damage == "kind":
+        features["id"] = ("bytes", [b"7"])
+    elif damage == "empty":
+        features["id"] = ("int64", [])
+    data = example.write(features, packed=rng.random() < 0.7)
+    if rng.random() < 0.1:
+        data += example.write_bytes(15, b"unknown field")
+    return data[: -rng.randint(1, 5)] if damage == "cut" else data
+
+
+def write_tfrecords(rng: random.Random, directory: Path, compression: str, images: bool, damaged: bool) -> None:
+    """part-K.tfrecord files in the directory; with `damaged` at least one record fails where CRCs are verified."""
+    directory.mkdir(parents=True)
+    most = 12 if images else rng.choice([3, 60, 400])
+    number = 0
+    files = rng.randint(1, 4)
+    sure = rng.randrange(files)
+    for k in range(files):
+        n = rng.randint(1 if damaged and k == sure else 0, most)
+        bad = set(rng.sample(range(n), min(n, rng.randint(1, 1 + n // 10)))) if damaged and k == sure else set()
+        records, bad_crc = [], set()
+        for row in range(n):
+            kind = rng.choice(DAMAGE) if row in bad else None
+            if kind == "crc":
+                bad_crc.add(row)
+            records.append(random_example(rng, number, images, kind))
+            number += 1
+        (directory / f"part-{k}.tfrecord").write_bytes(compress(tfrecord_bytes(records, bad_crc), compression))
+
+
+def write_image_folder(rng: random.Random, directory: Path, damaged: bool) -> None:
+    classes = [f"class{k}" for k in range(rng.randint(1, 3))]
+    sure = rng.choice(classes)
+    for name in classes:
+        (directory / name).mkdir(parents=True)
+        n = rng.randint(1, 10)
+        bad = rng.sample(range(n), rng.randint(1, 1 + n // 4)) if damaged and name == sure else []
+        for k in range(n):
+            data = random_image(rng)
+            ending = {b"\x89": "png", b"R": "webp"}.get(data[:1], "jpg")
+            if k in bad:
+                data = damage_image(rng, data)
+            (directory / name / f"{k:02d}.{ending}").write_bytes(data)
+
+
+def write_files(rng: random.Random, directory: Path) -> None:
+    for part in ("a", "b"):
+        (directory / part).mkdir(parents=True)
+        for k in range(rng.randint(1, 20)):
+            (directory / part / f"{k}.bin").write_bytes(rng.randbytes(rng.choice([1, 7, 300, 140_000 if k == 0 else 9])))
+
+
+def random_pixels(rng: random.Random, mode: str, width: int, height: int) -> Image.Image:
+    """Smooth, so that lossy formats have something to do, with some noise."""
+    bands = len(Image.new(mode, (1, 1)).getbands())
+    small = Image.frombytes(mode, (3, 3), rng.randbytes(9 * bands)).resize((width, height), Image.Resampling.BILINEAR)
+    data = bytearray(small.tobytes())
+    for _ in range(len(data) // 8):
+        data[rng.randrange(len(data))] = rng.randrange(256)
+    return Image.frombytes(mode, (width, height), bytes(data))
+
+
+def random_image(rng: random.Random) -> bytes:
+    width, height = (rng.choice([1, 2, 7, 8, 16, 17, rng.randint(1, 40)]) for _ in range(2))
+    out = io.BytesIO()
+    kind = rng.choice(["jpeg", "jpeg", "jpeg", "png", "png16", "palette", "webp"])
+    if kind == "jpeg":
+        mode = rng.choice(["RGB", "RGB", "RGB", "L", "CMYK"])
+        options = {"quality": rng.randint(40, 98), "progressive": rng.random() < 0.3}
+        if mode == "RGB":
+            options["subsampling"] = rng.choice(["4:4:4", "4:2:2", "4:2:0"])
+        if mode != "CMYK" and rng.random() < 0.4:
+            exif = Image.Exif()
+            exif[0x0112] = rng.randint(1, 8)
+            options["exif"] = exif
+        random_pixels(rng, mode, width, height).save(out, "JPEG", **options)
+    elif kind == "png":
+        random_pixels(rng, rng.choice(["L", "LA", "RGB", "RGBA"]), width, height).save(out, "PNG")
+    elif kind == "palette":
+        image = random_pixels(rng, "RGB", width, height).quantize(rng.randint(2, 16))
+        image.save(out, "PNG", **({"transparency": 0} if rng.random() < 0.3 else {}))
+    elif kind == "png16":
+        return png16(rng, width, height)
+    else:
+        random_pixels(rng, rng.choice(["RGB", "RGBA"]), width, height).save(out, "WEBP", lossless=rng.random() < 0.5)
+    return out.getvalue()
+
+
+def png16(rng: random.Random, width: int, height: int) -> bytes:
+    def chunk(kind: bytes, data: bytes) -> bytes:
+        return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+
+    colour, channels = rng.choice([(0, 1), (2, 3), (4, 2), (6, 4)])
+    lines = b"".join(bytes([rng.randrange(5)]) + rng.randbytes(width * channels * 2) for _ in range(height))
+    header = struct.pack(">IIBBBBB", width, height, 16, colour, 0, 0, 0)
+    return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header) + chunk(b"IDAT", zlib.compress(lines)) + chunk(b"IEND", b"")
+
+
+def damage_image(rng: random.Random, data: bytes) -> bytes:
+    """Damage about which there are no two opinions: no image at all, or cut in two."""
+    return rng.choice([b"", b"no image", data[: len(data) // 2]])

@@ -1,0 +1,425 @@
+#!/usr/bin/env python3
+"""Random legal pipelines on random data sets, from the operator table of `cachew ops --json`. Run as a script it prints its coverage."""
+
+import argparse
+import json
+import math
+import random
+import shutil
+import subprocess
+import sys
+import tempfile
+from dataclasses import dataclass, field
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from model import datasets, random_expressions as random_expr  # noqa: E402
+from model.dtypes import FLOATS, INTEGERS, PlanError, Type  # noqa: E402
+from model.plan import Plan  # noqa: E402
+from model.run import Fruitless, deliver  # noqa: E402
+
+MOST_POSITIONS = 3000
+SOURCES = ("tfrecord", "tfrecord", "tfrecord", "image_folder", "files", "range", "range", "synthetic")
+
+
+@dataclass
+class Case:
+    """One pipeline and how to run it."""
+
+    seed: int
+    directory: Path
+    pipeline: dict = field(default_factory=dict)
+    run_seed: int = 0
+    epochs: int = 1
+    threads: int = 1
+    rank: int = 0
+    ranks: int = 1
+    batches: float = math.inf
+    dump: bool = False
+    optimize: bool = True
+    damaged: bool = False
+    unknown: bool = False
+    sources: int = 1
+
+    def path(self) -> Path:
+        return self.directory / "pipeline.json"
+
+
+class Generator:
+    def __init__(self, table: list[dict], seed: int, directory: Path):
+        self.table = {op["name"]: {a["name"]: a for a in op["attributes"]} for op in table}
+        self.rng = random.Random(seed)
+        self.case = Case(seed, directory)
+        self.n_data = 0
+
+    # ---- the whole ----
+
+    def generate(self) -> Case:
+        rng, case = self.rng, self.case
+        case.directory.mkdir(parents=True, exist_ok=True)
+        case.damaged = rng.random() < 0.35
+        on_error = rng.choice(["skip", "replace", "skip", "replace", "raise"]) if case.damaged or rng.random() < 0.2 else "raise"
+        chain = self.head()
+        for _ in range(rng.randint(0, 6)):
+            chain = self.extend(chain, self.operator_before)
+        chain = self.batcher(chain)
+        plan = self.plan(chain)
+        if plan.n == math.inf and not plan.one_split and rng.random() < 0.5:
+            case.batches = rng.randint(1, 40)
+        elif plan.n == math.inf and not plan.one_split:
+            chain = self.extend(chain, lambda types, after: {"op": "take", "count": rng.randint(1, 30)})
+            if self.plan(chain).n == math.inf:
+                case.batches = rng.randint(1, 40)
+        case.pipeline = {"cachew": 1, "pipeline": chain}
+        if on_error != "raise" or rng.random() < 0.1:
+            case.pipeline["on_error"] = on_error
+        case.run_seed, case.epochs, case.threads = rng.choice([0, 1, rng.getrandbits(63)]), rng.choice([1, 1, 2, 3]), rng.choice([1, 2, 3, 8])
+        case.dump, case.optimize = rng.random() < 0.1, rng.random() < 0.8
+        if rng.random() < 0.15 and case.batches == math.inf:
+            case.ranks = rng.randint(2, 4)
+            case.rank = rng.randrange(case.ranks)
+        if plan.n == math.inf and self.fruitless():
+            for op in flat(chain):
+                op |= {"count": 2} if op.get("count") == -1 else {}
+            case.batches = math.inf
+        plan = self.plan(chain)
+        case.unknown, case.sources = not plan.known, len(plan.sources)
+        case.path().write_text(json.dumps(case.pipeline, indent=1) + "\n")
+        return case
+
+    def fruitless(self) -> bool:
+        """Whether the endless pipeline stops giving batches: then nobody could wait for its end."""
+        case = self.case
+        try:
+            deliver(case.pipeline, case.directory, case.run_seed, case.epochs, case.rank, case.ranks, case.batches)
+        except Fruitless:
+            return True
+        return False
+
+    def plan(self, chain: list[dict]) -> Plan:
+        return Plan({"pipeline": chain}, self.case.directory)
+
+    def types(self, chain: list[dict]) -> dict[str, Type]:
+        return self.plan(chain).types
+
+    def legal(self, chain: list[dict]) -> bool:
+        try:
+            plan = self.plan(chain)
+        except PlanError:
+            return False
+        return plan.n == math.inf or plan.n <= MOST_POSITIONS
+
+    def extend(self, chain: list[dict], choose) -> list[dict]:
+        """The chain with an operator that `choose` gives, or as it was where that would be illegal."""
+        written = choose(self.types(chain), chain)
+        if written is None:
+            return chain
+        longer = [*chain, written]
+        return longer if self.legal(longer) else chain
+
+    def finish(self, op: str, given: dict) -> dict:
+        """Attributes that the table names and are left to chance: switches, choices."""
+        attributes = self.table.get(op, {})
+        given = {k: v for k, v in given.items() if k in attributes}
+        for name, attribute in attributes.items():
+            if name in given or "default" not in attribute or self.rng.random() < 0.6:
+                continue
+            if attribute["kind"] == "bool":
+                given[name] = self.rng.random() < 0.5
+            elif attribute["kind"] == "string" and attribute.get("choices") and op != "fail":
+                given[name] = self.rng.choice(attribute["choices"])
+        return {"op": op, **given}
+
+    # ---- sources ----
+
+    def head(self) -> list[dict]:
+        rng = self.rng
+        kind = rng.choice(SOURCES)
+        if rng.random() < 0.25:
+            profile = {"images": rng.random() < 0.3}
+            inputs = []
+            for _ in range(rng.choice([2, 2, 3])):
+                chain = self.source(kind, **profile)
+                if rng.random() < 0.6:
+                    chain = self.extend(chain, self.operator_inside)
+                inputs.append(chain)
+            chain = [{"op": "concat", "inputs": inputs}]
+            return chain if self.legal(chain) else inputs[0]
+        return self.source(kind, images=rng.random() < 0.3)
+
+    def source(self, kind: str, images: bool) -> list[dict]:
+        rng = self.rng
+        name = f"data{self.n_data}"
+        directory = self.case.directory / name
+        self.n_data += 1
+        if kind == "range":
+            start, step = rng.choice([0, 0, rng.randint(-50, 50)]), rng.choice([1, 1, 3, -2])
+            count = rng.choice([0, 1, rng.randint(0, 50), rng.randint(0, 1200)])
+            given = {"stop": start + step * count} | ({"start": start} if start else {}) | ({"step": step} if step != 1 else {})
+            return [self.finish(kind, given)]
+        if kind == "synthetic":
+            shape = rng.choice([[], [3], [2, 3], [5, 4, 3]])
+            dtype = rng.choice(["bool", *INTEGERS, *FLOATS])
+            if "synthetic" not in self.__dict__:
+                self.synthetic = {"shape": shape, "dtype": dtype}
+            given = {"count": rng.choice([0, rng.randint(1, 40), rng.randint(1, 600)]), **self.synthetic}
+            return [self.finish(kind, given | ({"cost_us": rng.randint(1, 20)} if rng.random() < 0.2 else {}))]
+        if kind == "files":
+            datasets.write_files(rng, directory)
+            pattern = rng.choice([f"{name}/*/*.bin", f"{name}/a/*.bin", [f"{name}/b/*.bin", f"{name}/a/?.bin"], f"{name}/a/0.bin"])
+            return [self.finish(kind, {"files": pattern})]
+        if kind == "image_folder":
+            datasets.write_image_folder(rng, directory, self.case.damaged)
+            chain = [self.finish(kind, {"root": name})]
+            return self.decode(chain, "image") if rng.random() < 0.8 else chain
+        compression = rng.choice(["none", "none", "gzip", "zlib"])
+        datasets.write_tfrecords(rng, directory, compression, images, self.case.damaged)
+        pattern = rng.choice([f"{name}/*.tfrecord", f"{name}/part-*.tfrecord", [f"{name}/part-0.tfrecord"]])
+        given = {"files": pattern, "compression": rng.choice([compression, "auto"])}
+        source = self.finish(kind, given)
+        if source.get("compression") not in (compression, "auto"):
+            source["compression"] = compression
+        if rng.random() < 0.05:
+            return [source]
+        chain = self.parse(source, images)
+        return self.decode(chain, "image") if images and rng.random() < 0.9 else chain
+
+    def parse(self, source: dict, images: bool) -> list[dict]:
+        rng = self.rng
+        features = {"id": "int64"}
+        optional = {
+            "label": "int64",
+            "score": rng.choice(["float32", {"dtype": "float32", "shape": []}]),
+            "vector": {"dtype": "float32", "shape": [3]},
+            "grid": {"dtype": "int64", "shape": [2, 2]},
+            "tokens": {"dtype": "int64", "variable": True},
+            "text": {"key": "name/text", "dtype": "bytes"},
+            "name/text": "bytes",
+            "rare": {"dtype": "int64", "default": rng.randint(-2, 9)},
+        }
+        if "features" not in self.__dict__:
+            self.features = {**features, **{k: v for k, v in optional.items() if rng.random() < 0.5}}
+        if images:
+            self.features["image"] = "bytes"
+        chain = [source]
+        component = {}
+        if rng.random() < 0.1:
+            chain.append({"op": "rename", "names": {"record": "example"}})
+            component = {"component": "example"}
+        return [*chain, self.finish("parse_example", {"features": self.features, **component})]
+
+    def decode(self, chain: list[dict], component: str) -> list[dict]:
+        rng = self.rng
+        if "decoded" not in self.__dict__:
+            self.decoded = {}
+            if rng.random() < 0.4:
+                self.decoded = {"channels": rng.choice([0, 1, 4]), "dtype": rng.choice(["uint8", "uint16"])}
+            self.sized = rng.choice(["resize", "random_resized_crop", "random_resized_crop", "center_crop", "random_crop", None])
+            self.size = [rng.randint(1, 24), rng.randint(1, 24)]
+        given = {"component": component, **self.decoded}
+        if rng.random() < 0.1:
+            given["max_pixels"] = rng.randint(200, 1600)
+        if rng.random() < 0.3:
+            given["orientation"] = False
+        chain = [*chain, self.finish("decode_image", given)]
+        if self.sized:
+            chain = [*chain, self.image(self.sized, component)]
+        return chain
+
+    def image(self, op: str, component: str) -> dict:
+        rng = self.rng
+        given = {"component": component, "size": [rng.randint(1, 6), rng.randint(1, 6)] if "crop" in op and "resized" not in op else self.size}
+        if op == "random_resized_crop" and rng.random() < 0.4:
+            given |= {"scale": [0.3, 0.9], "ratio": rng.choice([[1, 1], [0.2, 5], [3, 4]])}
+        return self.finish(op, given)
+
+    # ---- operators ----
+
+    def operator_inside(self, types: dict[str, Type], chain: list[dict]) -> dict | None:
+        """Inside an input of concat: nothing that changes the components."""
+        kind = self.rng.choice(["filter", "shuffle", "take", "skip", "repeat", "count", "random_flip"])
+        return self.write(kind, types, chain, inside=True)
+
+    def operator_before(self, types: dict[str, Type], chain: list[dict]) -> dict | None:
+        kind = self.rng.choice(
+            ["filter", "filter", "shuffle", "shuffle", "take", "skip", "repeat", "assign", "assign", "cast", "normalize"]
+            + ["resize", "random_flip", "transpose_image", "random_crop", "center_crop", "random_resized_crop"]
+            + ["select", "drop", "rename", "delay", "count", "fail"]
+        )
+        return self.write(kind, types, chain)
+
+    def write(self, kind: str, types: dict[str, Type], chain: list[dict], inside: bool = False) -> dict | None:
+        rng = self.rng
+        names = list(types)
+        images = [n for n, t in types.items() if t.dims and len(t.dims) == 3 and t.dims[2] != 0 and t.dtype != "bytes"]
+        resizable = [n for n in images if types[n].dtype in ("uint8", "uint16", "float32", "float64")]
+        endless = any(n.get("count") == -1 for n in flat(chain))
+        match kind:
+            case "filter":
+                return {"op": kind, "where": random_expr.sieve(rng, types)}
+            case "fail":
+                if self.case.damaged or rng.random() < 0.1:
+                    return self.finish(kind, {"where": random_expr.sieve(rng, types)})
+            case "shuffle" | "count":
+                return {"op": kind}
+            case "delay":
+                return {"op": kind, "us": rng.randint(0, 30)}
+            case "take" | "skip":
+                n = self.plan(chain).n
+                return {"op": kind, "count": rng.randint(0, int(min(n, 400)) + 1) if kind == "take" or n < 100 else rng.randint(0, 60)}
+            case "repeat":
+                if not endless:
+                    return {"op": kind, "count": rng.choice([1, 2, 3, 3 if inside else -1])}
+            case "assign":
+                target = rng.choice(["fresh", "other", rng.choice(names) if rng.random() < 0.3 else "fresh"])
+                text = random_expr.truth(rng, types) if rng.random() < 0.3 else random_expr.number(rng, types, 3)
+                return {"op": kind, "set": {target: text}}
+            case "cast":
+                numbers = [n for n, t in types.items() if t.dtype != "bytes"]
+                if numbers:
+                    return {"op": kind, "component": rng.choice(numbers), "dtype": rng.choice(["bool", *INTEGERS, *FLOATS])}
+            case "normalize":
+                fitting = [n for n in images if types[n].dims[2]]
+                if fitting:
+                    name = rng.choice(fitting)
+                    channels = types[name].dims[2]
+                    given = {"component": name, "mean": [rng.uniform(0, 200) for _ in range(channels)], "std": [rng.uniform(1, 90) for _ in range(channels)]}
+                    return self.finish(kind, given | ({"dtype": rng.choice(["float16", "bfloat16", "float64"])} if rng.random() < 0.5 else {}))
+            case "resize" | "random_crop" | "center_crop" | "random_resized_crop":
+                if resizable:
+                    self.size = [rng.randint(1, 24), rng.randint(1, 24)]
+                    return self.image(kind, rng.choice(resizable))
+            case "random_flip":
+                if images:
+                    given = {"component": rng.choice(images)} | ({"horizontal": 0.2, "vertical": 0.6} if rng.random() < 0.5 else {})
+                    return self.finish(kind, given)
+            case "transpose_image":
+                if images:
+                    return self.finish(kind, {"component": rng.choice(images)})
+            case "select":
+                return {"op": kind, "components": rng.sample(names, rng.randint(1, len(names)))}
+            case "drop":
+                if len(names) > 1:
+                    return {"op": kind, "components": rng.sample(names, rng.randint(1, len(names) - 1))}
+            case "rename":
+                return {"op": kind, "names": {rng.choice(names): rng.choice(["renamed", "a/b", "x y"])}}
+        return None
+
+    # ---- batches ----
+
+    def batcher(self, chain: list[dict]) -> list[dict]:
+        rng = self.rng
+        kind = rng.choice(["batch"] * 6 + ["bucket_by_length"] * 2 + [None] * 2)
+        if kind is None:
+            return chain
+        size = rng.choice([1, 2, 3, rng.randint(4, 16), rng.randint(17, 64)])
+        if kind == "batch":
+            if rng.random() < 0.97:
+                chain = self.only_fixed(chain)
+            chain = [*chain, self.finish(kind, {"size": size} | ({"drop_remainder": True} if rng.random() < 0.3 else {}))]
+            for _ in range(rng.choice([0, 0, 0, 1, 2])):
+                chain = self.extend(chain, self.operator_after)
+            return chain
+        types = self.types(chain)
+        lengths = [f"length({random_expr.quoted(n)})" for n in random_expr.measurable(types)]
+        lengths += [f"{random_expr.quoted(n)} % 9" for n in random_expr.scalars(types) if types[n].dtype in ("int64", "int32", "uint8")]
+        if not lengths or any(t.dims is None for t in types.values()):
+            return chain
+        boundaries = sorted(rng.sample(range(1, 10), rng.randint(1, 3)))
+        given = {"length": rng.choice(lengths), "boundaries": boundaries, "sizes": [rng.randint(1, size) for _ in range(len(boundaries) + 1)]}
+        numeric = [n for n, t in types.items() if t.dtype in (*INTEGERS, *FLOATS) and t.dims]
+        if numeric and rng.random() < 0.5:
+            given["pad"] = {rng.choice(numeric): rng.choice([1, 7])}
+        longer = [*chain, self.finish(kind, given)]
+        chain = longer if self.legal(longer) else chain
+        for _ in range(rng.choice([0, 0, 1])):
+            chain = self.extend(chain, lambda types, c: self.write(rng.choice(["select", "drop", "rename", "take", "skip"]), types, c))
+        return chain
+
+    def only_fixed(self, chain: list[dict]) -> list[dict]:
+        """The chain with its components of varying shape dropped, or resized where they are images."""
+        types = self.types(chain)
+        for name, type_ in types.items():
+            if type_.dims and len(type_.dims) == 3 and type_.dims[2] and None in type_.dims[:2] and type_.dtype in ("uint8", "uint16", "float32"):
+                self.size = [self.rng.randint(1, 24), self.rng.randint(1, 24)]
+                chain = [*chain, self.image(self.rng.choice(["resize", "random_resized_crop"]), name)]
+        types = self.types(chain)
+        fixed = [n for n, t in types.items() if t.fixed() or t.dtype == "bytes"]
+        if len(fixed) == len(types):
+            return chain
+        if fixed:
+            return [*chain, {"op": "select", "components": fixed}]
+        return [*chain, {"op": "assign", "set": {"length": "1"}}, {"op": "select", "components": ["length"]}]
+
+    def operator_after(self, types: dict[str, Type], chain: list[dict]) -> dict | None:
+        kind = self.rng.choice(["assign", "cast", "select", "rename", "normalize", "random_flip", "take", "skip", "repeat"])
+        return self.write(kind, types, chain)
+
+
+def flat(chain: list[dict]) -> list[dict]:
+    """All operators of a chain, those inside concat included."""
+    return [op for node in chain for op in [node, *(o for c in node.get("inputs", []) for o in flat(c))]]
+
+
+class Coverage:
+    def __init__(self, table: list[dict]):
+        self.table = table
+        self.operators: dict[str, int] = {}
+        self.off_default: dict[tuple[str, str], int] = {}
+        self.totals = dict.fromkeys(["pipelines", "unknown count", "two sources", "skip or replace with damaged records"], 0)
+
+    def add(self, case: Case, damaged: bool) -> None:
+        self.totals["pipelines"] += 1
+        self.totals["unknown count"] += case.unknown
+        self.totals["two sources"] += case.sources > 1
+        self.totals["skip or replace with damaged records"] += damaged and case.pipeline.get("on_error") in ("skip", "replace")
+        for op in flat(case.pipeline["pipeline"]):
+            self.operators[op["op"]] = self.operators.get(op["op"], 0) + 1
+            for attribute in next((o["attributes"] for o in self.table if o["name"] == op["op"]), []):
+                name = attribute["name"]
+                if name in op and ("default" not in attribute or op[name] != attribute["default"]):
+                    self.off_default[op["op"], name] = self.off_default.get((op["op"], name), 0) + 1
+
+    unreached = {("fail", "kind")}  # its other kinds crash or hang
+
+    def report(self) -> list[str]:
+        lines = [f"{name}: {n}" for name, n in self.totals.items()]
+        missing = []
+        for op in self.table:
+            counts = {a["name"]: self.off_default.get((op["name"], a["name"]), 0) for a in op["attributes"]}
+            lines.append(f"{op['name']}: {self.operators.get(op['name'], 0)}" + "".join(f", {k} {v}" for k, v in counts.items()))
+            missing += [op["name"]] if op["name"] not in self.operators else []
+            missing += [f"{op['name']}.{k}" for k, v in counts.items() if v == 0 and (op["name"], k) not in self.unreached]
+        return [*lines, f"never off its default or never used: {', '.join(missing) or 'nothing'}"]
+
+
+def operator_table(binary: str) -> list[dict]:
+    return json.loads(subprocess.run([binary, "ops", "--json"], check=True, capture_output=True, text=True).stdout)["ops"]
+
+
+def generate(table: list[dict], seed: int, directory: Path) -> Case:
+    if directory.exists():
+        shutil.rmtree(directory)
+    return Generator(table, seed, directory).generate()
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--n", type=int, default=1000)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--binary", default="build/cachew")
+    parser.add_argument("--table", type=Path, help="an operator table in a file, in place of the binary's")
+    arguments = parser.parse_args()
+    table = json.loads(arguments.table.read_text())["ops"] if arguments.table else operator_table(arguments.binary)
+    coverage = Coverage(table)
+    with tempfile.TemporaryDirectory() as directory:
+        for k in range(arguments.n):
+            case = generate(table, arguments.seed + k, Path(directory, "case"))
+            coverage.add(case, case.damaged)
+    print("\n".join(coverage.report()))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,352 @@
+"""Maps and filters, one element at a time; attribute defaults of every operator."""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from . import example, expressions, images, mathfn
+from .dtypes import PlanError, RecordError, Type, Value, array, cast, from_numpy, round_to_bfloat
+from .philox import Draw, integer, uniform
+
+DEFAULTS: dict[str, dict] = {
+    "tfrecord": {"compression": "auto", "verify": True},
+    "image_folder": {},
+    "files": {},
+    "range": {"start": 0, "step": 1},
+    "synthetic": {"shape": [], "dtype": "float32", "cost_us": 0, "fill": "random"},
+    "parse_example": {"component": "record"},
+    "decode_image": {"channels": 3, "dtype": "uint8", "orientation": True, "max_pixels": 1 << 28},
+    "random_resized_crop": {"scale": [0.08, 1], "ratio": [0.75, 1.3333], "interpolation": "bilinear", "antialias": True},
+    "resize": {"interpolation": "bilinear", "antialias": True},
+    "center_crop": {},
+    "random_crop": {},
+    "random_flip": {"horizontal": 0.5, "vertical": 0},
+    "normalize": {"dtype": "float32"},
+    "cast": {},
+    "transpose_image": {"layout": "chw"},
+    "assign": {},
+    "filter": {},
+    "select": {},
+    "drop": {},
+    "rename": {},
+    "shuffle": {},
+    "batch": {"drop_remainder": False},
+    "bucket_by_length": {"pad": {}},
+    "repeat": {},
+    "take": {},
+    "skip": {},
+    "concat": {},
+    "delay": {},
+    "fail": {"kind": "error"},
+    "count": {},
+}
+
+Types = dict[str, Type]
+Components = dict[str, Value]
+
+
+@dataclass(eq=False)
+class Bound:
+    """An operator that has seen the types that arrive. `apply` maps components (or says what a filter or a length says)."""
+
+    types: Types
+    apply: Callable[[Components, Draw | None], object]
+    pad: Components = field(default_factory=dict)
+
+
+def need(types: Types, component: str) -> Type:
+    if component not in types:
+        raise PlanError(f"no component {component}")
+    return types[component]
+
+
+def on_component(types: Types, component: str, type_: Type, function) -> Bound:
+    """Replaces one component; function(value, draw) gives the new value."""
+
+    def apply(components: Components, draw: Draw) -> Components:
+        return {**components, component: function(components[component], draw)}
+
+    need(types, component)
+    return Bound({**types, component: type_}, apply)
+
+
+# ---- records ----
+
+
+@dataclass
+class Feature:
+    key: bytes
+    dtype: str
+    shape: tuple[int, ...]
+    variable: bool
+    default: object
+
+    def type(self) -> Type:
+        if self.dtype == "bytes":
+            return Type("bytes")
+        return Type(self.dtype, (None, *self.shape) if self.variable else self.shape)
+
+    def value(self, found: tuple[str, list] | None) -> Value:
+        if found is None or not found[1] and not self.variable:
+            if self.default is None and not self.variable:
+                raise RecordError(f"feature {self.key!r} is missing")
+            return self.of_default()
+        kind, values = found
+        if kind != self.dtype:
+            raise RecordError(f"feature {self.key!r} holds {kind}, not {self.dtype}")
+        size = math.prod(self.shape)
+        if self.variable:
+            if size == 0 or len(values) % size:
+                raise RecordError(f"feature {self.key!r} has {len(values)} values, no multiple of {size}")
+            shape = (len(values) // size, *self.shape)
+        else:
+            if len(values) != size:
+                raise RecordError(f"feature {self.key!r} has {len(values)} values, not {size}")
+            shape = self.shape
+        if self.dtype == "bytes":
+            return Value("bytes", values[0])
+        return Value(self.dtype, array(self.dtype, values).data.reshape(shape))
+
+    def of_default(self) -> Value:
+        if self.dtype == "bytes":
+            return Value("bytes", str(self.default).encode())
+        if self.default is None:
+            return array(self.dtype, np.zeros((0, *self.shape)))
+        values = np.asarray(self.default, dtype=self.dtype)
+        if self.variable:
+            return array(self.dtype, values.reshape(-1, *self.shape))
+        return array(self.dtype, np.broadcast_to(values.reshape(-1) if values.size > 1 else values, self.shape)
+                     if values.size == 1 else values.reshape(self.shape))
+
+
+def parse_example(attrs: dict, types: Types) -> Bound:
+    need(types, attrs["component"])
+    features = {}
+    for name, given in attrs["features"].items():
+        given = {"dtype": given} if isinstance(given, str) else given
+        features[name] = Feature(
+            given.get("key", name).encode(),
+            given["dtype"],
+            tuple(given.get("shape", ())),
+            given.get("variable", False),
+            given.get("default"),
+        )
+
+    def apply(components: Components, _draw: Draw) -> Components:
+        found = example.parse(components[attrs["component"]].data)
+        return {name: feature.value(found.get(feature.key)) for name, feature in features.items()}
+
+    return Bound({name: feature.type() for name, feature in features.items()}, apply)
+
+
+# ---- images ----
+
+
+def decode_image(attrs: dict, types: Types) -> Bound:
+    def decode(value: Value, _draw: Draw) -> Value:
+        pixels = images.decode(value.data, attrs["channels"], attrs["dtype"], attrs["orientation"], attrs["max_pixels"])
+        return array(attrs["dtype"], pixels)
+
+    type_ = Type(attrs["dtype"], (None, None, attrs["channels"] or None))
+    return on_component(types, attrs["component"], type_, decode)
+
+
+def sized(types: Types, attrs: dict) -> Type:
+    """The component's type with its first two dimensions replaced by `size`."""
+    before = need(types, attrs["component"])
+    return Type(before.dtype, before.dims and (*attrs["size"], *before.dims[2:]))
+
+
+def resize(attrs: dict, types: Types) -> Bound:
+    def apply(value: Value, _draw: Draw) -> Value:
+        return Value(value.dtype, images.resize(value.data, attrs["size"], attrs["interpolation"], attrs["antialias"]))
+
+    return on_component(types, attrs["component"], sized(types, attrs), apply)
+
+
+def center_crop(attrs: dict, types: Types) -> Bound:
+    h, w = attrs["size"]
+
+    def apply(value: Value, _draw: Draw) -> Value:
+        return Value(value.dtype, images.crop(value.data, (value.shape[0] - h) // 2, (value.shape[1] - w) // 2, h, w))
+
+    return on_component(types, attrs["component"], sized(types, attrs), apply)
+
+
+def random_crop(attrs: dict, types: Types) -> Bound:
+    h, w = attrs["size"]
+
+    def apply(value: Value, draw: Draw) -> Value:
+        y = integer(draw.word(0), max(0, value.shape[0] - h) + 1)
+        x = integer(draw.word(1), max(0, value.shape[1] - w) + 1)
+        return Value(value.dtype, images.crop(value.data, y, x, h, w))
+
+    return on_component(types, attrs["component"], sized(types, attrs), apply)
+
+
+def resized_crop_box(height: int, width: int, scale: list, ratio: list, draw: Draw) -> tuple[int, int, int, int]:
+    """y, x, h, w of random_resized_crop, docs/randomness.md."""
+    low, high = float(ratio[0]), float(ratio[1])
+    for a in range(10):
+        words = draw.block(a)
+        area = (scale[0] + (scale[1] - scale[0]) * uniform(words[0])) * (height * width)
+        log_low = mathfn.log(low)
+        r = mathfn.exp(log_low + (mathfn.log(high) - log_low) * uniform(words[1]))
+        w = math.floor(math.sqrt(area * r) + 0.5)
+        h = math.floor(math.sqrt(area / r) + 0.5)
+        if 0 < w <= width and 0 < h <= height:
+            return integer(words[2], height - h + 1), integer(words[3], width - w + 1), h, w
+    in_ratio = width / height
+    h, w = height, width
+    if in_ratio < low:
+        h = math.floor(w / low + 0.5)
+    elif in_ratio > high:
+        w = math.floor(h * high + 0.5)
+    h, w = min(max(h, 1), height), min(max(w, 1), width)
+    return (height - h) // 2, (width - w) // 2, h, w
+
+
+def random_resized_crop(attrs: dict, types: Types) -> Bound:
+    def apply(value: Value, draw: Draw) -> Value:
+        if 0 in value.shape[:2]:
+            raise RecordError("an image without pixels")
+        y, x, h, w = resized_crop_box(*value.shape[:2], attrs["scale"], attrs["ratio"], draw)
+        part = images.crop(value.data, y, x, h, w)
+        return Value(value.dtype, images.resize(part, attrs["size"], attrs["interpolation"], attrs["antialias"]))
+
+    return on_component(types, attrs["component"], sized(types, attrs), apply)
+
+
+def random_flip(attrs: dict, types: Types) -> Bound:
+    def apply(value: Value, draw: Draw) -> Value:
+        data = value.data
+        if uniform(draw.word(0)) < attrs["horizontal"]:
+            data = data[:, ::-1]
+        if uniform(draw.word(1)) < attrs["vertical"]:
+            data = data[::-1]
+        return Value(value.dtype, data)
+
+    return on_component(types, attrs["component"], need(types, attrs["component"]), apply)
+
+
+def normalize(attrs: dict, types: Types) -> Bound:
+    mean, std = (np.atleast_1d(np.array(attrs[k], dtype=np.float32)) for k in ("mean", "std"))
+
+    def apply(value: Value, _draw: Draw) -> Value:
+        x = value.data.astype(np.float32)
+        x = x[:, :, None] if value.data.ndim == 2 else x
+        for per_channel in (mean, std):
+            if len(per_channel) not in (1, x.shape[-1]):
+                raise RecordError("normalize: another number of channels")
+        with np.errstate(all="ignore"):
+            return from_numpy(attrs["dtype"], ((x - mean) / std).reshape(value.shape))
+
+    before = need(types, attrs["component"])
+    return on_component(types, attrs["component"], Type(attrs["dtype"], before.dims), apply)
+
+
+def transpose_image(attrs: dict, types: Types) -> Bound:
+    axes = (2, 0, 1) if attrs["layout"] == "chw" else (1, 2, 0)
+    before = need(types, attrs["component"])
+    dims = before.dims and tuple(before.dims[a] for a in axes)
+    return on_component(
+        types, attrs["component"], Type(before.dtype, dims), lambda v, _: Value(v.dtype, v.data.transpose(axes))
+    )
+
+
+# ---- components ----
+
+
+def cast_component(attrs: dict, types: Types) -> Bound:
+    before = need(types, attrs["component"])
+    type_ = Type(attrs["dtype"], before.dims)
+    return on_component(types, attrs["component"], type_, lambda value, _: cast(value, attrs["dtype"]))
+
+
+def assign(attrs: dict, types: Types) -> Bound:
+    compiled = {name: expressions.Expression(str(text), types) for name, text in attrs["set"].items()}
+
+    def apply(components: Components, _draw: Draw) -> Components:
+        return {**components, **{name: e.evaluate(components) for name, e in compiled.items()}}
+
+    return Bound({**types, **{name: e.type for name, e in compiled.items()}}, apply)
+
+
+def select(attrs: dict, types: Types) -> Bound:
+    names = [attrs["components"]] if isinstance(attrs["components"], str) else attrs["components"]
+    return Bound({n: need(types, n) for n in names}, lambda components, _: {n: components[n] for n in names})
+
+
+def drop(attrs: dict, types: Types) -> Bound:
+    names = [attrs["components"]] if isinstance(attrs["components"], str) else attrs["components"]
+    kept = [n for n in types if n not in [need(types, n) and n for n in names]]
+    return select({"components": kept}, types)
+
+
+def rename(attrs: dict, types: Types) -> Bound:
+    names = {old: new for old, new in attrs["names"].items() if need(types, old)}
+
+    def renamed(components: dict) -> dict:
+        return {names.get(name, name): value for name, value in components.items()}
+
+    return Bound(renamed(types), lambda components, _: renamed(components))
+
+
+def condition(attrs: dict, types: Types) -> Bound:
+    """filter: whether the element stays."""
+    where = expressions.Expression(attrs["where"], types)
+    return Bound(types, lambda components, _: bool(where.evaluate(components).data))
+
+
+def fail(attrs: dict, types: Types) -> Bound:
+    where = expressions.Expression(attrs["where"], types)
+
+    def apply(components: Components, _draw: Draw) -> Components:
+        if bool(where.evaluate(components).data):
+            raise RecordError(f"fail: {attrs['where']}")
+        return components
+
+    return Bound(types, apply)
+
+
+def length(attrs: dict, types: Types) -> Bound:
+    """The length of bucket_by_length, and what each component is padded with."""
+    expression = expressions.Expression(attrs["length"], types)
+    pad = {name: Value("bytes", b"") if t.dtype == "bytes" else cast(array("int8", 0), t.dtype) for name, t in types.items()}
+    for name, value in attrs["pad"].items():
+        dtype = need(types, name).dtype
+        pad[name] = array(dtype, round_to_bfloat(np.float64(value)) if dtype == "bfloat16" else value)
+    return Bound(types, lambda components, _: expression.evaluate(components).data.item(), pad)
+
+
+def identity(_attrs: dict, types: Types) -> Bound:
+    return Bound(types, lambda components, _: components)
+
+
+BINDERS = {
+    "parse_example": parse_example,
+    "decode_image": decode_image,
+    "random_resized_crop": random_resized_crop,
+    "resize": resize,
+    "center_crop": center_crop,
+    "random_crop": random_crop,
+    "random_flip": random_flip,
+    "normalize": normalize,
+    "cast": cast_component,
+    "transpose_image": transpose_image,
+    "assign": assign,
+    "filter": condition,
+    "select": select,
+    "drop": drop,
+    "rename": rename,
+    "delay": identity,
+    "fail": fail,
+    "count": identity,
+    "length": length,
+}
+
+
+def bind(name: str, attrs: dict, types: Types) -> Bound:
+    return BINDERS[name](attrs, types)

@@ -1,0 +1,118 @@
+"""Expressions to trees, by recursive descent with Python's precedence.
+
+A tree is a tuple: ("number", value), ("name", text), ("unary", op, a), ("binary", op, a, b), ("compare", op, a, b),
+("not", a), ("and", a, b), ("or", a, b), ("call", function, [arguments]).
+"""
+
+import re
+
+from .dtypes import PlanError
+
+TOKEN = re.compile(
+    r"""\s*(?: (?P<number>(?:\d+\.\d*|\.\d+|\d+)(?:[eE][+-]?\d+)?)
+            | (?P<name>[A-Za-z_]\w*)
+            | `(?P<quoted>[^`]+)`
+            | (?P<op>\*\*|//|<<|>>|<=|>=|==|!=|[-+*/%<>(),~&|^]) )""",
+    re.VERBOSE | re.ASCII,
+)
+COMPARISONS = ("==", "!=", "<", "<=", ">", ">=")
+LEVELS = (("|",), ("^",), ("&",), ("<<", ">>"), ("+", "-"), ("*", "/", "//", "%"))
+
+
+def tokens(text: str) -> list[tuple[str, str]]:
+    found, at = [], 0
+    text = text.rstrip()
+    while at < len(text):
+        match = TOKEN.match(text, at)
+        if not match:
+            raise PlanError(f"expression: {text[at:]!r} not understood")
+        found.append((match.lastgroup, match[match.lastgroup]))
+        at = match.end()
+    return [*found, ("end", "")]
+
+
+class Parser:
+    def __init__(self, text: str):
+        self.tokens = tokens(text)
+        self.at = 0
+
+    def peek(self) -> tuple[str, str]:
+        return self.tokens[self.at]
+
+    def accept(self, *texts: str) -> str | None:
+        kind, text = self.peek()
+        if kind in ("op", "name") and text in texts:
+            self.at += 1
+            return text
+        return None
+
+    def expect(self, text: str) -> None:
+        if not self.accept(text):
+            raise PlanError(f"expression: expected {text!r}, found {self.peek()[1]!r}")
+
+    def parse(self):
+        tree = self.either()
+        if self.peek()[0] != "end":
+            raise PlanError(f"expression: unexpected {self.peek()[1]!r}")
+        return tree
+
+    def either(self):
+        tree = self.both()
+        while self.accept("or"):
+            tree = ("or", tree, self.both())
+        return tree
+
+    def both(self):
+        tree = self.negation()
+        while self.accept("and"):
+            tree = ("and", tree, self.negation())
+        return tree
+
+    def negation(self):
+        return ("not", self.negation()) if self.accept("not") else self.comparison()
+
+    def comparison(self):
+        left = self.level(0)
+        tree = None
+        while op := self.accept(*COMPARISONS):
+            right = self.level(0)
+            pair = ("compare", op, left, right)
+            tree, left = pair if tree is None else ("and", tree, pair), right
+        return tree or left
+
+    def level(self, n: int):
+        if n == len(LEVELS):
+            return self.sign()
+        tree = self.level(n + 1)
+        while op := self.accept(*LEVELS[n]):
+            tree = ("binary", op, tree, self.level(n + 1))
+        return tree
+
+    def sign(self):
+        if op := self.accept("-", "+", "~"):
+            return ("unary", op, self.sign())
+        base = self.atom()
+        return ("binary", "**", base, self.sign()) if self.accept("**") else base
+
+    def atom(self):
+        kind, text = self.peek()
+        if self.accept("("):
+            tree = self.either()
+            self.expect(")")
+            return tree
+        self.at += 1
+        if kind == "number":
+            return ("number", float(text) if re.search(r"[.eE]", text) else int(text))
+        if kind == "quoted":
+            return ("name", text)
+        if kind == "name" and text in ("True", "False"):
+            return ("number", text == "True")
+        if kind == "name" and text not in ("and", "or", "not"):
+            if not self.accept("("):
+                return ("name", text)
+            arguments = [self.either()]
+            while self.accept(","):
+                arguments.append(self.either())
+            self.expect(")")
+            return ("call", text, arguments)
+        raise PlanError(f"expression: unexpected {text!r}")

@@ -1,0 +1,308 @@
+"""From a pipeline to its sequence of positions and its splits: docs/semantics.md, sections 2 to 5."""
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from itertools import islice
+from pathlib import Path
+
+from . import operators, philox
+from .dtypes import PlanError, Type, Value
+from .sources import SOURCES, Source
+
+INDEX = ("take", "skip", "repeat", "shuffle", "concat")
+BATCHERS = ("batch", "bucket_by_length")
+MIB = 1 << 20
+
+
+@dataclass(frozen=True)
+class Position:
+    leaf: int  # which source
+    row: int  # which of its records
+    ordinals: tuple[int, ...] = ()  # one per repeat passed, innermost first
+
+
+@dataclass(eq=False)
+class Node:
+    name: str
+    attrs: dict
+    salt: str = ""
+    inputs: list["list[Node]"] = field(default_factory=list)
+    leaf: int = -1  # of a source
+    counting: bool = False  # a take or skip that counts the elements that arrive
+    bound: "operators.Bound | None" = None  # of a map or filter
+
+
+def parse_chain(chain: list[dict], seen: dict[str, int]) -> list[Node]:
+    """Nodes with defaults filled in; `seen` counts the occurrences of each name."""
+    nodes = []
+    for written in chain:
+        attrs = {k: v for k, v in written.items() if k not in ("op", "inputs")}
+        name = written["op"]
+        if name not in operators.DEFAULTS:
+            raise PlanError(f"unknown operator {name}")
+        inputs = [parse_chain(c, seen) for c in written.get("inputs", [])]
+        salt = f"{name}/{seen.get(name, 0)}"
+        seen[name] = seen.get(name, 0) + 1
+        nodes.append(Node(name, {**operators.DEFAULTS[name], **attrs}, salt, inputs))
+    return nodes
+
+
+def shuffle_before_endless_repeat(nodes: list[Node]) -> list[Node]:
+    """Each shuffle after an endless repeat is moved before it."""
+    for i, node in enumerate(nodes):
+        if node.name == "repeat" and node.attrs["count"] == -1:
+            shuffles = [n for n in nodes[i:] if n.name == "shuffle"]
+            others = [n for n in nodes[i:] if n.name != "shuffle"]
+            return nodes[:i] + shuffles + others
+    return nodes
+
+
+def merge_types(inputs: list[dict[str, Type]]) -> dict[str, Type]:
+    """Types after concat: dimensions that differ vary."""
+    merged = dict(inputs[0])
+    for types in inputs[1:]:
+        if types.keys() != merged.keys():
+            raise PlanError("concat: inputs have different components")
+        for name, other in types.items():
+            mine = merged[name]
+            if mine.dtype != other.dtype:
+                raise PlanError(f"concat: {name} has different dtypes")
+            if mine.dims is None or other.dims is None or len(mine.dims) != len(other.dims):
+                merged[name] = Type(mine.dtype, None)
+            else:
+                merged[name] = Type(mine.dtype, tuple(a if a == b else None for a, b in zip(mine.dims, other.dims)))
+    return merged
+
+
+class Plan:
+    def __init__(self, pipeline: dict, base: Path):
+        self.on_error = pipeline.get("on_error", "raise")
+        self.base = base
+        self.sources: list[Source] = []
+        chain = parse_chain(pipeline["pipeline"], {})
+        at = next((i for i, node in enumerate(chain) if node.name in BATCHERS), len(chain))
+        before, after = chain[:at], chain[at + 1 :]
+        self.batcher = chain[at] if at < len(chain) else None
+        self.types_before_batcher = self.bind(before, None)
+        types = self.types_before_batcher
+        if self.batcher and self.batcher.name == "bucket_by_length":
+            self.batcher.bound = operators.bind("length", self.batcher.attrs, types)
+        maps_after = [n for n in after if n.name not in INDEX]
+        self.types = self.bind(maps_after, types)
+        self.chain = shuffle_before_endless_repeat(before)
+        self.mark_counting(self.chain)
+        self.known = self.count_known(self.chain)
+        self.batch_size = 1
+        self.after: list[Node] = []  # takes and skips that count batches
+        if self.batcher:
+            sizes = self.batcher.attrs.get("sizes") or [self.batcher.attrs["size"]]
+            self.batch_size = max(sizes)
+            self.index_after_batcher([n for n in after if n.name in INDEX])
+        self.pad: dict[str, Value] = {}
+        if self.batcher and self.batcher.bound:
+            self.pad = self.batcher.bound.pad
+            for node in maps_after:  # they only choose and rename
+                self.pad = node.bound.apply(self.pad, None)
+            maps_after = [self.batcher, *maps_after]
+        self.chain += maps_after
+        self.n = self.count(self.chain)
+        self.one_split = bool(self.after) or self.any_counting(self.chain)
+        self.split_size = self.compute_split_size()
+        self.routes = [self.route(self.chain, leaf) for leaf in range(len(self.sources))]
+
+    # ---- what is in the chains ----
+
+    def bind(self, nodes: list[Node], types: dict[str, Type] | None) -> dict[str, Type]:
+        """Opens the sources and binds the maps and filters; the types after the last node."""
+        for node in nodes:
+            if node.name in SOURCES:
+                node.leaf = len(self.sources)
+                self.sources.append(SOURCES[node.name](node.attrs, self.base))
+                types = dict(self.sources[-1].types)
+            elif node.name == "concat":
+                types = merge_types([self.bind(c, None) for c in node.inputs])
+            elif node.name not in INDEX:
+                node.bound = operators.bind(node.name, node.attrs, types)
+                types = node.bound.types
+        return types
+
+    def count_known(self, nodes: list[Node]) -> bool:
+        return all(n.name != "filter" and all(self.count_known(c) for c in n.inputs) for n in nodes)
+
+    def mark_counting(self, nodes: list[Node]) -> None:
+        for i, node in enumerate(nodes):
+            node.inputs = [shuffle_before_endless_repeat(c) for c in node.inputs]
+            for chain in node.inputs:
+                self.mark_counting(chain)
+            if node.name in ("take", "skip"):
+                node.counting = not self.count_known(nodes[:i])
+            if node.name == "shuffle" and self.any_counting(nodes[:i]):
+                raise PlanError("shuffle after a take or skip that counts")
+
+    def any_counting(self, nodes: list[Node]) -> bool:
+        return any(n.counting or any(self.any_counting(c) for c in n.inputs) for n in nodes)
+
+    def index_after_batcher(self, nodes: list[Node]) -> None:
+        """Where each batch is known, operators on batches move positions; else they count the batches that arrive."""
+        size = self.batch_size
+        if not self.known or self.batcher.name == "bucket_by_length":
+            if any(node.name not in ("take", "skip") for node in nodes):
+                raise PlanError("only take and skip may follow a batcher where the count is unknown")
+            self.after = nodes
+            return
+        if self.batcher.attrs["drop_remainder"] and self.count(self.chain) != math.inf:
+            self.chain.append(Node("take", {"count": self.count(self.chain) // size * size}))
+        for node in nodes:
+            if node.name == "repeat":
+                if self.count(self.chain) % size:
+                    raise PlanError("repeat after a batch that may be short")
+                self.chain.append(node)
+            else:
+                self.chain.append(Node(node.name, {"count": node.attrs["count"] * size}))
+
+    def leaves(self, nodes: list[Node]) -> list[int]:
+        return [n.leaf for n in nodes if n.leaf >= 0] + [leaf for n in nodes for c in n.inputs for leaf in self.leaves(c)]
+
+    def route(self, nodes: list[Node], leaf: int) -> list[Node]:
+        """The operators a source's records pass, in order."""
+        path = []
+        for node in nodes:
+            for chain in node.inputs:
+                if leaf in self.leaves(chain):
+                    path += self.route(chain, leaf)
+            if node.name in ("repeat", "take", "skip") or node.bound:
+                path.append(node)
+        return path
+
+    def count(self, nodes: list[Node]) -> float | int:
+        """Positions after the nodes; takes and skips that count don't change it."""
+        n: float | int = 0
+        for node in nodes:
+            if node.leaf >= 0:
+                n = len(self.sources[node.leaf].records)
+            elif node.name == "concat":
+                n = sum(self.count(c) for c in node.inputs)
+            elif node.name == "take" and not node.counting:
+                n = min(n, node.attrs["count"])
+            elif node.name == "skip" and not node.counting:
+                n = max(0, n - node.attrs["count"])
+            elif node.name == "repeat" and n:
+                n = math.inf if node.attrs["count"] == -1 else n * node.attrs["count"]
+        return n
+
+    # ---- the sequence ----
+
+    def chunks(self, nodes: list[Node], passes: list[tuple[int, int]], seed: int, epoch: int) -> Iterator[list[Position]]:
+        """The sequence in chunks. `passes` are (pass, count) of the repeats after the nodes, innermost first."""
+        node, before = nodes[-1], nodes[:-1]
+        if node.leaf >= 0:
+            row = 0
+            for length in self.sources[node.leaf].chunk_lengths:
+                yield [Position(node.leaf, r) for r in range(row, row + length)]
+                row += length
+        elif node.name == "concat":
+            for chain in node.inputs:
+                yield from self.chunks(chain, passes, seed, epoch)
+        elif node.name == "repeat" and self.count(before) > 0:
+            count = node.attrs["count"]
+            k = 0
+            while count == -1 or k < count:
+                for chunk in self.chunks(before, [(k, count), *passes], seed, epoch):
+                    yield [Position(p.leaf, p.row, (*p.ordinals, k)) for p in chunk]
+                k += 1
+        elif node.name == "shuffle":
+            yield from self.shuffled(node, before, passes, seed, epoch)
+        elif node.name in ("take", "skip") and not node.counting:
+            at, n = 0, node.attrs["count"]
+            for chunk in self.chunks(before, passes, seed, epoch):
+                cut = chunk[: max(0, n - at)] if node.name == "take" else chunk[max(0, n - at) :]
+                at += len(chunk)
+                if cut:
+                    yield cut
+                if node.name == "take" and at >= n:
+                    return
+        elif node.name != "repeat":
+            yield from self.chunks(before, passes, seed, epoch)
+
+    def shuffled(self, node: Node, before: list[Node], passes: list, seed: int, epoch: int) -> Iterator[list[Position]]:
+        p = 0
+        for ordinal, count in reversed(passes):
+            p = ordinal + count * p
+        chunks = list(self.chunks(before, passes, seed, epoch))
+        single = self.record_by_record(before)
+        if single:
+            chunks = [[position] for chunk in chunks for position in chunk]
+        order = philox.permutation(philox.shuffle_key(seed, epoch, node.salt, p, 0, 0), len(chunks))
+        chunks = [chunks[k] for k in order]
+        if single:
+            yield from chunks
+            return
+        positions = [position for chunk in chunks for position in chunk]
+        shuffled = []
+        for w in range(0, len(positions), self.split_size):
+            window = positions[w : w + self.split_size]
+            key = philox.shuffle_key(seed, epoch, node.salt, p, 1, w // self.split_size)
+            shuffled += [window[k] for k in philox.permutation(key, len(window))]
+        at = 0
+        for chunk in chunks:
+            yield shuffled[at : at + len(chunk)]
+            at += len(chunk)
+
+    def record_by_record(self, before: list[Node]) -> bool:
+        below = [self.sources[leaf] for leaf in self.leaves(before)]
+        if all(s.one_file_per_record for s in below):
+            return True
+        return all(s.random_access for s in below) and self.count(before) < 65536
+
+    # ---- splits ----
+
+    def compute_split_size(self) -> int:
+        size = self.batch_size
+        total = sum(s.source_bytes() for s in self.sources)
+        records = sum(len(s.records) for s in self.sources)
+        limit = min(1 << 20, 64 * MIB // max(1, -(-total // max(1, records))))
+        if all(t.fixed() for t in self.types_before_batcher.values()):
+            element = sum(t.size() for t in self.types_before_batcher.values())
+            limit = min(limit, 128 * MIB // max(1, element))
+        bytes_limit = limit
+        if self.n != math.inf:
+            limit = min(limit, self.n // 256)
+        split = max(limit // size * size, size)
+        if not self.known or self.batcher and self.batcher.name == "bucket_by_length":
+            split = max(split, min(16 * size, bytes_limit // size * size))
+        return split
+
+    def splits(self, seed: int, epoch: int) -> "Iterator[Window]":
+        """The positions of each split in order; windows of an epoch that is one split."""
+        positions = (p for chunk in self.chunks(self.chain, [], seed, epoch) for p in chunk)
+        while (window := Window(positions, self.split_size)).reach(1):
+            yield window
+            window.reach(self.split_size)
+
+
+class Window:
+    """A run of positions, taken from the sequence as they are asked for: an endless one need not be known far ahead."""
+
+    def __init__(self, positions: Iterator[Position], size: int):
+        self.positions = islice(positions, size)
+        self.size = size
+        self.known: list[Position] = []
+
+    def reach(self, n: int) -> int:
+        """Positions known, after having looked for n of them."""
+        self.known += islice(self.positions, max(0, n - len(self.known)))
+        return len(self.known)
+
+    def __iter__(self) -> Iterator[Position]:
+        at = 0
+        while at < self.reach(at + 1):
+            yield self.known[at]
+            at += 1
+
+    def __len__(self) -> int:
+        return self.reach(self.size)
+
+    def __getitem__(self, at: int) -> Position:
+        self.reach(at + 1)
+        return self.known[at]

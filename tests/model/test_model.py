@@ -1,0 +1,192 @@
+"""Unit tests of the reference model by itself: known vectors and examples worked out by hand."""
+
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from model import example, philox  # noqa: E402
+from model.dtypes import RecordError, Type, Value, array, cast  # noqa: E402
+from model.expressions import Expression  # noqa: E402
+from model.plan import Plan  # noqa: E402
+from model.run import deliver  # noqa: E402
+
+
+def test_philox_known_vectors():
+    """Random123's kat_vectors for philox4x32-10."""
+    full = 0xFFFFFFFF
+    assert philox.philox(0, (0, 0, 0, 0)) == (0x6627E8D5, 0xE169C58D, 0xBC57AC4C, 0x9B00DBD8)
+    assert philox.philox(full << 32 | full, (full,) * 4) == (0x408F276D, 0x41C83B0E, 0xA20BC7C6, 0x6D5451FD)
+    counter = (0x243F6A88, 0x85A308D3, 0x13198A2E, 0x03707344)
+    assert philox.philox(0x299F31D0 << 32 | 0xA4093822, counter) == (0xD16CFE09, 0x94FDCCEB, 0x5001E420, 0x24126EA1)
+
+
+def test_permutation_is_one():
+    for n in (0, 1, 2, 5, 64, 1000):
+        assert sorted(philox.permutation(7, n)) == list(range(n))
+    first = {philox.permutation(key, 6)[0] for key in range(60)}
+    assert first == set(range(6))
+
+
+def values(chain: list[dict], seed: int = 1, epoch_count: int = 1, **pipeline) -> list[list[int]]:
+    """Rows of each batch of a pipeline on a range."""
+    result = deliver({"cachew": 1, "pipeline": chain, **pipeline}, Path("."), seed, epoch_count)
+    assert result.error is None, result.error
+    return [[int(r.split(":")[1].split(".")[0]) for r in line["records"]] for line in result.lines]
+
+
+def test_batches_of_a_known_count():
+    chain = [{"op": "range", "stop": 7}, {"op": "batch", "size": 3}]
+    assert values(chain) == [[0, 1, 2], [3, 4, 5], [6]]
+    chain[1]["drop_remainder"] = True
+    assert values(chain) == [[0, 1, 2], [3, 4, 5]]
+    assert values([*chain, {"op": "repeat", "count": 2}]) == [[0, 1, 2], [3, 4, 5]] * 2
+
+
+def test_take_and_skip_of_batches():
+    chain = [{"op": "range", "stop": 10}, {"op": "batch", "size": 4}]
+    assert values([*chain, {"op": "skip", "count": 1}]) == [[4, 5, 6, 7], [8, 9]]
+    assert values([*chain, {"op": "take", "count": 2}]) == [[0, 1, 2, 3], [4, 5, 6, 7]]
+
+
+def test_split_size_of_a_known_count():
+    plan = Plan({"pipeline": [{"op": "range", "stop": 10000}, {"op": "batch", "size": 4}]}, Path("."))
+    assert plan.split_size == 36  # 10000 div 256 = 39, a multiple of 4
+
+
+def test_remnants_are_joined():
+    """Batches of 4 in splits of 64 positions, of which 21 or 22 stay: remnants of 1 and 2 are joined."""
+    chain = [{"op": "range", "stop": 200}, {"op": "filter", "where": "value % 3 == 0"}, {"op": "batch", "size": 4}]
+    result = deliver({"pipeline": chain}, Path("."), 0)
+    kept = [[v for v in range(s, min(s + 64, 200)) if v % 3 == 0] for s in range(0, 200, 64)]
+    expected, waiting = [], []
+    for split, rows in enumerate(kept):
+        whole = len(rows) // 4 * 4
+        expected += [(split, rows[at : at + 4]) for at in range(0, whole, 4)]
+        waiting += rows[whole:]
+        if len(waiting) >= 4:
+            expected.append((split, waiting[:4]))
+            waiting = waiting[4:]
+    if waiting:
+        expected.append((len(kept) - 1, waiting))
+    rows = [(line["split"], [int(r.split(":")[1]) for r in line["records"]]) for line in result.lines]
+    assert rows == expected
+    assert [line["g"] for line in result.lines] == list(range(len(expected)))
+
+
+def test_take_counts_what_arrives():
+    chain = [{"op": "range", "stop": 100}, {"op": "filter", "where": "value % 2 == 1"}, {"op": "take", "count": 3}]
+    assert values(chain) == [[1], [3], [5]]
+    endless = [*chain[:2], {"op": "repeat", "count": -1}, {"op": "take", "count": 52}]
+    assert values(endless)[-2:] == [[1], [3]]
+    anew = [*chain, {"op": "repeat", "count": 2}]
+    assert values(anew) == [[1], [3], [5]] * 2
+
+
+def test_failed_records():
+    chain = [{"op": "range", "stop": 6}, {"op": "fail", "where": "value % 3 == 1"}, {"op": "batch", "size": 2}]
+    assert values(chain, on_error="skip") == [[0], [2, 3], [5]]
+    filtered = [*chain[:2], {"op": "filter", "where": "value >= 0"}, chain[2]]
+    assert values(filtered, on_error="skip") == [[0, 2], [3, 5]]
+    replaced = values(chain, on_error="replace")
+    assert [len(batch) for batch in replaced] == [2, 2, 2]
+    assert all(v in (0, 2, 3, 5) for batch in replaced for v in batch)
+    result = deliver({"pipeline": chain}, Path("."), 0)
+    assert result.error and [line["records"] for line in result.lines] == []
+
+
+def test_empty_batch():
+    chain = [{"op": "range", "stop": 3}, {"op": "fail", "where": "value == 1"}]
+    assert values(chain, on_error="skip") == [[0], [], [2]]
+
+
+def test_shuffle_is_a_permutation_by_epoch_and_pass():
+    chain = [{"op": "range", "stop": 50}, {"op": "shuffle"}, {"op": "repeat", "count": 2}]
+    rows = [v for batch in values(chain, epoch_count=2) for v in batch]
+    passes = [rows[at : at + 50] for at in range(0, 200, 50)]
+    assert all(sorted(p) == list(range(50)) for p in passes)
+    assert len({tuple(p) for p in passes}) == 4
+    assert values(chain) == values(chain)
+
+
+def test_a_shuffle_after_an_endless_repeat_stands_before_it():
+    endless = {"op": "repeat", "count": -1}
+    take = {"op": "take", "count": 30}
+    source, shuffle = {"op": "range", "stop": 12}, {"op": "shuffle"}
+    assert values([source, endless, shuffle, take]) == values([source, shuffle, endless, take])
+
+
+def test_buckets():
+    chain = [
+        {"op": "range", "stop": 8},
+        {"op": "bucket_by_length", "length": "value % 4", "boundaries": [2], "sizes": [3, 2]},
+    ]
+    assert values(chain) == [[2, 3], [0, 1, 4], [6, 7], [5]]
+
+
+def test_ranks_fill_the_last_round():
+    pipeline = {"pipeline": [{"op": "range", "stop": 5}, {"op": "batch", "size": 2}]}
+    whole = deliver(pipeline, Path("."), 0)
+    parts = [deliver(pipeline, Path("."), 0, rank=r, ranks=2) for r in range(2)]
+    assert [[line["g"] for line in p.lines] for p in parts] == [[0, 2], [1, 3]]
+    assert parts[1].lines[1]["records"] == whole.lines[0]["records"] and parts[1].lines[1]["flags"] == [2, 2]
+    assert sum(p.digest for p in parts) % 2**128 == whole.digest
+    assert sum(p.set_digest for p in parts) % 2**128 == whole.set_digest
+
+
+def test_example_round_trip():
+    features = {"a": ("int64", [-1, 2**62]), "b": ("float32", [1.5]), "c": ("bytes", [b"x", b""])}
+    for packed in (True, False):
+        data = example.write(features, packed)
+        assert example.parse(data) == {k.encode(): v for k, v in features.items()}
+        with pytest.raises(RecordError):
+            example.parse(data[:-1])
+
+
+def test_casts():
+    floats = array("float32", [2.5, -0.5, 300, -300, np.nan, np.inf])
+    assert cast(floats, "int8").data.tolist() == [2, 0, 127, -128, 0, 127]
+    assert cast(floats, "uint8").data.tolist() == [2, 0, 255, 0, 0, 255]
+    assert cast(array("float64", 1e30), "int64").data.item() == 2**63 - 1
+    halfway = 1 + 2**-8 + 2**-40  # just above the middle of two bfloat16: two roundings would go down
+    assert cast(array("float64", halfway), "bfloat16").data.item() == 0x3F81
+
+
+def scalar(text: str, **components) -> Value:
+    given = {name: array(*value) for name, value in components.items()}
+    expression = Expression(text, {name: Type(v.dtype, v.shape) for name, v in given.items()})
+    result = expression.evaluate(given)
+    assert result.dtype == expression.type.dtype
+    return result
+
+
+@pytest.mark.parametrize(
+    "text, dtype, expected",
+    [
+        ("a + 1", "uint8", 0),
+        ("-a // 2", "uint8", 0),
+        ("b // 2", "int64", -4),
+        ("b % 4", "int64", 1),
+        ("-2 ** 2 + b", "int64", -11),
+        ("a / 2", "float64", 127.5),
+        ("f * 2", "float32", 3.0),
+        ("a > b and not f == 0", "bool", True),
+        ("0 < f < 1", "bool", False),
+        ("where(f > 1, a, 0)", "uint8", 255),
+        ("max(a, b)", "int64", 255),
+        ("max(v)", "int32", 5),
+        ("length(v)", "int64", 3),
+        ("int64(f) + 0", "int64", 2),
+    ],
+)
+def test_expressions(text, dtype, expected):
+    result = scalar(text, a=("uint8", 255), b=("int64", -7), f=("float32", 1.5), v=("int32", [1, 5, -2]))
+    assert (result.dtype, result.data.item()) == (dtype, expected)
+
+
+def test_division_by_zero_fails_the_record():
+    with pytest.raises(RecordError):
+        scalar("a // (a - a)", a=("int32", 4))

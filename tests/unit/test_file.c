@@ -1,0 +1,214 @@
+/* storage/file.h: reading ranges, files that change, descriptors, patterns, atomic writes. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <sys/resource.h>
+#include <time.h>
+
+#include "data_files.h"
+
+static void reads_ranges(void **state)
+{
+    (void)state;
+    struct cw_file *f = open_file(temp_file("a", "0123456789", 10));
+    char buffer[16] = {0};
+    assert_int_equal(cw_file_read(f, 3, buffer, 4, false, NULL), 0);
+    assert_string_equal(buffer, "3456");
+    assert_int_equal(cw_file_read(f, 10, buffer, 0, false, NULL), 0);
+    int r = cw_file_read(f, 0, buffer, 10, true, NULL);
+    assert_true(r == 0 || r == 1); /* just written: in memory, where the file system can tell */
+    assert_int_equal(cw_file_read(f, 0, buffer, 10, false, NULL), 0);
+    assert_memory_equal(buffer, "0123456789", 10);
+    struct cw_error err = {0};
+    assert_int_equal(cw_file_read(f, 8, buffer, 3, false, &err), CW_E_DATA);
+    assert_contains(err.message, "past its end");
+    assert_int_equal(cw_file_read(f, UINT64_MAX, buffer, 3, false, NULL), CW_E_DATA);
+    cw_file_free(f);
+    assert_null(cw_file_free(NULL));
+}
+
+static void notices_changes(void **state)
+{
+    (void)state;
+    char buffer[16];
+    struct cw_error err = {0};
+    struct cw_file *f = open_file(temp_file("grown", "0123", 4));
+    temp_file("grown", "01234", 5);
+    assert_int_equal(cw_file_read(f, 0, buffer, 4, false, &err), CW_E_DATA);
+    assert_contains(err.message, "changed since it was indexed");
+    assert_contains(err.file, "/grown");
+    cw_file_free(f);
+
+    f = open_file(temp_file("touched", "0123", 4));
+    struct timespec times[2] = {{.tv_nsec = UTIME_OMIT}, {.tv_sec = 1000000000, .tv_nsec = 5}};
+    assert_int_equal(utimensat(AT_FDCWD, temp_path("touched"), times, 0), 0);
+    err = (struct cw_error){0};
+    assert_int_equal(cw_file_read(f, 0, buffer, 4, false, &err), CW_E_DATA);
+    assert_contains(err.message, "modification time");
+    cw_file_free(f);
+
+    f = open_file(temp_file("gone", "0123", 4));
+    unlink(temp_path("gone"));
+    err = (struct cw_error){0};
+    assert_int_equal(cw_file_read(f, 0, buffer, 4, false, &err), CW_E_DATA);
+    assert_contains(err.message, "was deleted since it was indexed");
+    cw_file_free(f);
+
+    f = open_file(temp_file("shrinks", "0123", 4)); /* while it is open */
+    assert_int_equal(cw_file_read(f, 0, buffer, 4, false, NULL), 0);
+    assert_int_equal(truncate(temp_path("shrinks"), 2), 0);
+    err = (struct cw_error){0};
+    assert_int_equal(cw_file_read(f, 0, buffer, 4, false, &err), CW_E_DATA);
+    assert_contains(err.message, "ends at byte 2");
+    cw_file_free(f);
+}
+
+#define MANY 600
+static struct cw_file *many[MANY];
+
+static void *read_many(void *arg)
+{
+    unsigned x = *(unsigned *)arg;
+    for (int i = 0; i < 3000; i++) {
+        uint32_t v = 0;
+        x = x * 1664525 + 1013904223;
+        unsigned k = (x >> 8) % MANY;
+        if (cw_file_read(many[k], 0, &v, 4, false, NULL) < 0 || v != k)
+            return "wrong";
+    }
+    return NULL;
+}
+
+static size_t n_open(void)
+{
+    DIR *d = opendir("/proc/self/fd");
+    size_t n = 0;
+    while (readdir(d))
+        n++;
+    closedir(d);
+    return n;
+}
+
+static void bounds_descriptors(void **state)
+{
+    (void)state;
+    for (uint32_t i = 0; i < MANY; i++) {
+        char name[16];
+        snprintf(name, sizeof(name), "f%u", i);
+        many[i] = open_file(temp_file(name, &i, 4));
+    }
+    pthread_t threads[4];
+    unsigned seeds[4] = {1, 2, 3, 4};
+    for (int i = 0; i < 4; i++)
+        pthread_create(&threads[i], NULL, read_many, &seeds[i]);
+    for (int i = 0; i < 4; i++) {
+        void *r;
+        pthread_join(threads[i], &r);
+        assert_null(r);
+    }
+    size_t open_now = n_open();
+    assert_true(open_now <= 256 + 16);
+    for (int i = 0; i < MANY; i++)
+        cw_file_free(many[i]);
+    assert_true(n_open() < 16);
+}
+
+static void matches_patterns(void **state)
+{
+    (void)state;
+    struct cw_paths p;
+    size_t prefix;
+    struct cw_error err = {0};
+    mkdir(temp_path("d"), 0777);
+    mkdir(temp_path("d/e1"), 0777);
+    mkdir(temp_path("d/e2"), 0777);
+    mkdir(temp_path("d/e1/x-dir"), 0777);
+    mkdir(temp_path("odd*[dir"), 0777);
+    temp_file("d/e2/x-1", "", 0);
+    temp_file("d/e1/x-2", "", 0);
+    temp_file("d/e1/x-10", "", 0);
+    temp_file("odd*[dir/y", "", 0);
+    temp_file("d/x[1]", "", 0);
+
+    assert_int_equal(cw_glob(temp_dir, "d/e*/x-*", &p, &prefix, NULL), 0);
+    assert_int_equal(p.n, 3);
+    assert_string_equal(p.paths[0] + prefix, "e1/x-10");
+    assert_string_equal(p.paths[1] + prefix, "e1/x-2");
+    assert_string_equal(p.paths[2] + prefix, "e2/x-1");
+    cw_paths_deinit(&p);
+
+    assert_int_equal(cw_glob(temp_dir, "d/e1/x-2", &p, &prefix, NULL), 0); /* one file */
+    assert_int_equal(p.n, 1);
+    assert_string_equal(p.paths[0] + prefix, "x-2");
+    cw_paths_deinit(&p);
+
+    assert_int_equal(cw_glob(temp_path("odd*[dir"), "*", &p, &prefix, NULL), 0); /* the base is no pattern */
+    assert_int_equal(p.n, 1);
+    assert_string_equal(p.paths[0] + prefix, "y");
+    cw_paths_deinit(&p);
+
+    assert_int_equal(cw_glob(temp_dir, "odd\\*\\[dir/?", &p, &prefix, NULL), 0); /* quoted */
+    assert_string_equal(p.paths[0] + prefix, "y");
+    cw_paths_deinit(&p);
+
+    assert_int_equal(cw_glob("/nowhere", temp_path("d/x[[]1]"), &p, &prefix, NULL), 0); /* absolute */
+    assert_string_equal(p.paths[0] + prefix, "x[1]");
+    cw_paths_deinit(&p);
+
+    assert_int_equal(cw_glob(temp_dir, "d/none-*", &p, &prefix, &err), CW_E_PIPELINE);
+    assert_contains(err.message, "d/none-*");
+    assert_int_equal(cw_glob(temp_dir, "d/e1", &p, &prefix, NULL), CW_E_PIPELINE); /* a directory is not a file */
+    assert_int_equal(cw_glob(temp_dir, "absent", &p, &prefix, NULL), CW_E_PIPELINE);
+}
+
+static void lists_directories(void **state)
+{
+    (void)state;
+    struct cw_paths p;
+    mkdir(temp_path("l"), 0777);
+    temp_file("l/b", "", 0);
+    temp_file("l/B", "", 0);
+    temp_file("l/.h", "", 0);
+    assert_int_equal(cw_list(temp_path("l"), &p, NULL), 0);
+    assert_int_equal(p.n, 3);
+    assert_string_equal(p.paths[0], ".h");
+    assert_string_equal(p.paths[1], "B");
+    assert_string_equal(p.paths[2], "b");
+    cw_paths_deinit(&p);
+    struct cw_error err = {0};
+    assert_int_equal(cw_list(temp_path("none"), &p, &err), CW_E_IO);
+    assert_contains(err.message, "/none");
+}
+
+static void writes_whole_files(void **state)
+{
+    (void)state;
+    struct cw_error err = {0};
+    struct cw_stat st;
+    assert_int_equal(cw_put(temp_path("put"), "first", 5, NULL), 0);
+    assert_int_equal(cw_put(temp_path("put"), "second one", 10, NULL), 0);
+    assert_int_equal(cw_stat(temp_path("put"), &st, NULL), 0);
+    assert_int_equal(st.size, 10);
+    assert_int_equal(cw_put(temp_path("no/such/dir"), "x", 1, &err), CW_E_IO);
+    assert_contains(err.message, "no/such/dir");
+    struct cw_paths p;
+    size_t prefix;
+    assert_int_equal(cw_glob(temp_dir, "put*", &p, &prefix, NULL), 0); /* no temporary file is left */
+    assert_int_equal(p.n, 1);
+    cw_paths_deinit(&p);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(reads_ranges),      cmocka_unit_test(notices_changes),   cmocka_unit_test(bounds_descriptors),
+        cmocka_unit_test(matches_patterns),  cmocka_unit_test(lists_directories), cmocka_unit_test(writes_whole_files),
+    };
+    return cmocka_run_group_tests_name("file", tests, temp_make, temp_remove);
+}
