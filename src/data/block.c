@@ -60,7 +60,7 @@ struct cw_tensor cw_block_row(const struct cw_block *b, unsigned v, size_t r)
 {
     const struct cw_column *c = &b->columns[v];
     if (!c->dense)
-        return c->rows[r];
+        return c->rows ? c->rows[r] : (struct cw_tensor){0};
     struct cw_tensor t = {.data = c->data + r * c->stride, .size = c->stride, .ndim = c->type->ndim};
     memcpy(t.dims, c->type->dims, sizeof(t.dims));
     return t;

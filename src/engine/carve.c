@@ -154,7 +154,7 @@ void cw_block_reset(struct cw_runner *r, struct block *b)
     cw_arena_reset(&b->arena, 0);
     memset(&b->b, 0, sizeof(b->b));
     b->point = r->compiled->counted ? r->n_points : 0;
-    b->have_raw = false;
+    b->have_raw = b->waited = false;
     b->ids = NULL;
     b->replaced = NULL;
     while (b->faults) {

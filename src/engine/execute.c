@@ -30,7 +30,7 @@ int cw_block_read(struct cw_runner *r, struct thread *t, struct block *b, bool n
     size_t n = b->b.n, total = 0;
     if (b->have_raw)
         return 0;
-    if (b->piece->raw) {
+    if (source->ops->load) {
         b->b.raw = b->piece->raw + b->at;
         b->have_raw = true;
         return 0;
@@ -194,7 +194,7 @@ static int run_ops(struct cw_runner *r, struct thread *t, struct block *b, struc
     for (unsigned i = from; i < to; i++) {
         const struct cw_op *op = ops[i];
         int status = 0;
-        if (op->desc->run)
+        if (op->desc->run && op->live)
             status = run_op(t, op, c, b->plain, err);
         if (status >= 0 && c->faults)
             status = settle_faults(r, t, b, c, map, err);
@@ -265,7 +265,7 @@ static int run_single(struct cw_runner *r, struct thread *t, struct block *b, ui
     if (status >= 0)
         status = source->ops->produce(source, g->ops[0], &one.b, err);
     for (unsigned i = 1; i < o->n_ops && status >= 0 && one.b.status[0] == CW_ROW_OK; i++)
-        if (o->ops[i]->desc->run)
+        if (o->ops[i]->desc->run && o->ops[i]->live)
             status = run_op(t, o->ops[i], &one.b, false, err);
     if (status >= 0 && one.b.status[0] != CW_ROW_OK)
         status = 1;

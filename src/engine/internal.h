@@ -87,6 +87,7 @@ struct block {
     unsigned point;              /* stage that is to run */
     unsigned n_passed;           /* points passed, in an earlier attempt too */
     bool have_raw, plain;        /* bytes are there; runs unfused, as a sample */
+    bool waited;                 /* was parked before the point after the stage just run */
     struct cw_record_id *ids;
     struct replaced *replaced;   /* n, or NULL */
     struct fault *faults;        /* newest first */

@@ -34,6 +34,7 @@ void cw_ready(struct cw_runner *r, struct block *b)
 static void park(struct block *b)
 {
     b->state = BLOCK_PARKED;
+    b->waited = true;
     insert_ordered(&b->split->parked, b);
 }
 
@@ -132,9 +133,9 @@ static void advance(struct cw_runner *r, struct thread *t, struct block *b)
     b->started_ns = cw_now_ns();
     r->n_running++;
     while (!r->stop && !s->closed) {
-        if (b->b.status && b->point < r->n_points && b->n_passed == b->point) { /* comes back from waiting for its turn */
-            if (s->passed[b->point] == b->seq)
-                goto pass;
+        if (b->waited) { /* its turn has come */
+            b->waited = false;
+            goto pass;
         }
         pthread_mutex_unlock(&r->mutex);
         status = b->have_raw ? 0 : cw_block_read(r, t, b, true, &err);
@@ -364,9 +365,12 @@ static void *read_main(void *arg)
 
 int cw_pool_start(struct cw_runner *r, struct cw_error *err)
 {
+    static const int own[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT, SIGTRAP};
     sigset_t all, before;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before); /* signals are the main thread's */
+    sigfillset(&all); /* signals are the main thread's, but for those that a thread causes itself */
+    for (size_t i = 0; i < CW_COUNT_OF(own); i++)
+        sigdelset(&all, own[i]);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
     int e = 0;
     for (unsigned i = 0; i < r->options.threads && !e; i++) {
         r->threads[i].r = r;

@@ -287,13 +287,21 @@ static int truth(struct compiler *c, struct operand *o)
     return convert(c, o, CW_BOOL);
 }
 
+/* "[2,3]": without the dtype, which may be one that was promoted to. */
+static const char *shape_text(const struct cw_type *t, char buf[160])
+{
+    struct cw_type plain = *t;
+    plain.dtype = CW_BOOL;
+    return cw_type_print(&plain, buf) + strlen(cw_dtype_name(CW_BOOL));
+}
+
 static int result_shape(struct compiler *c, const struct cw_node *node, unsigned a, unsigned b, struct cw_type *ret)
 {
     const struct cw_type *x = &reg_of(c, a)->type, *y = &reg_of(c, b)->type;
     struct cw_type type = *ret;
     if (!cw_broadcast(x, y, &type)) {
         char left[160], right[160];
-        return FAIL(c, node, "shapes don't match: %s and %s", cw_type_print(x, left), cw_type_print(y, right));
+        return FAIL(c, node, "shapes don't match: %s and %s", shape_text(x, left), shape_text(y, right));
     }
     /* Where a dimension is not known, the shapes may turn out not to match. */
     if (x->ndim != 0 && y->ndim != 0 && (x->ndim < 0 || y->ndim < 0 || !cw_type_fixed(x) || !cw_type_fixed(y)))
@@ -526,7 +534,9 @@ static int arithmetic(struct compiler *c, const struct cw_node *node, enum cw_xo
     } else if ((r = both_values(c, &a, &b, computing)) < 0) {
         return r;
     }
-    r = binary(c, node, op, computing, computing, &a, &b, ret);
+    /* Of 0.0 and -0.0 NumPy's float16 takes the first operand, its wider types the second. */
+    bool exchange = (op == CW_X_MIN || op == CW_X_MAX) && is_half(t);
+    r = binary(c, node, op, computing, computing, exchange ? &b : &a, exchange ? &a : &b, ret);
     return r < 0 ? r : convert(c, ret, t);
 }
 

@@ -130,7 +130,7 @@ static int plan_memory(struct run *x)
     for (unsigned i = 0; i < e->n_instrs && !crosses; i++) {
         const struct cw_instr *in = &e->instrs[i];
         if (in->level == CW_LEVEL_ELEMENT)
-            crosses = is_spread(x, in, in->a) || is_spread(x, in, in->b) || is_spread(x, in, in->c);
+            crosses = x->values[in->dst].n != x->max_n || is_spread(x, in, in->a) || is_spread(x, in, in->b) || is_spread(x, in, in->c);
     }
     x->rows_at_once = e->varies ? 1 : x->max_n >= PIECE ? 1 : PIECE / CW_MAX(x->max_n, 1u);
     x->rows_at_once = CW_MIN(x->rows_at_once, CW_MAX(x->b->n, 1u));
@@ -449,8 +449,10 @@ static void report(struct run *x, size_t row)
     const char *dots = strlen(x->e->text) > 200 ? "..." : "";
     if (x->faults[row] == FAULT_SHAPE) {
         char left[160], right[160];
-        cw_block_fail(x->b, row, x->op, "shapes don't match: %.80s and %.80s in %.150s%s", cw_type_print(&x->left, left), cw_type_print(&x->right, right),
-                      x->e->text, strlen(x->e->text) > 150 ? "..." : "");
+        size_t skip = strlen(cw_dtype_name(CW_BOOL)); /* only the shapes are of interest */
+        x->left.dtype = x->right.dtype = CW_BOOL;
+        cw_block_fail(x->b, row, x->op, "shapes don't match: %.80s and %.80s in %.150s%s", cw_type_print(&x->left, left) + skip,
+                      cw_type_print(&x->right, right) + skip, x->e->text, strlen(x->e->text) > 150 ? "..." : "");
     } else {
         cw_block_fail(x->b, row, x->op, "%s in %.200s%s", reasons[x->faults[row]], x->e->text, dots);
     }

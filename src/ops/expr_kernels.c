@@ -81,7 +81,7 @@ INTEGER_UNSIGNED(uint16_t)
 INTEGER_UNSIGNED(uint32_t)
 INTEGER_UNSIGNED(uint64_t)
 
-/* A NaN in either operand is the result. Of equal operands (0.0 and -0.0) the first. */
+/* A NaN in either operand is the result. Of 0.0 and -0.0, which compare equal, the second operand: NumPy's choice on x86-64. */
 #define FLOATING(T)                                                            \
     BINARY(add_##T, T, T, T, x + y)                                            \
     BINARY(sub_##T, T, T, T, x - y)                                            \
@@ -89,8 +89,8 @@ INTEGER_UNSIGNED(uint64_t)
     BINARY(div_##T, T, T, T, x / y)                                            \
     BINARY(eq_##T, uint8_t, T, T, x == y)                                      \
     BINARY(ne_##T, uint8_t, T, T, x != y)                                      \
-    BINARY(min_##T, T, T, T, ((x <= y) | (x != x)) ? x : y)                      \
-    BINARY(max_##T, T, T, T, ((x >= y) | (x != x)) ? x : y)
+    BINARY(min_##T, T, T, T, ((x < y) | (x != x)) ? x : y)                      \
+    BINARY(max_##T, T, T, T, ((x > y) | (x != x)) ? x : y)
 FLOATING(float)
 FLOATING(double)
 

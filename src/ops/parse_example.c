@@ -1,6 +1,6 @@
 /*
- * parse_example: tf.train.Example to components. All features asked for are checked in every record, whether or not somebody reads them, so
- * that which records fail does not depend on what stands after; only what is read is extracted. Bytes are views into the record.
+ * parse_example: tf.train.Example to components. Of the features asked for, those that somebody needs are checked and extracted; bytes are
+ * views into the record.
  */
 #include "formats/example.h"
 
@@ -225,8 +225,8 @@ static bool find_features(const struct parse_example *p, const struct cw_op *op,
     memset(found, 0, p->n * sizeof(*found));
     cw_example_walk_init(&walk, record.data, record.size);
     while ((r = cw_example_next(&walk, &f)) > 0)
-        for (unsigned i = 0; i < p->n; i++) {
-            unsigned k = likely + i < p->n ? likely + i : likely + i - p->n;
+        for (unsigned i = 0, from = likely; i < p->n; i++) { /* all of them: two outputs may have one key */
+            unsigned k = from + i < p->n ? from + i : from + i - p->n;
             const struct feature *want = &p->features[k];
             if (want->key_size != f.key_size || memcmp(want->key, f.key, f.key_size) != 0)
                 continue;
@@ -313,7 +313,8 @@ static int parse_example_run(const struct cw_op *op, struct cw_block *b, struct 
             continue;
         bool good = true;
         for (unsigned i = 0; good && i < p->n; i++)
-            good = (counts[i] = check_feature(&p->features[i], &found[i], op, b, row)) != FAILED;
+            if (op->out[p->features[i].port].live)
+                good = (counts[i] = check_feature(&p->features[i], &found[i], op, b, row)) != FAILED;
         for (unsigned i = 0; good && r == 0 && i < p->n; i++) {
             const struct cw_port *port = &op->out[p->features[i].port];
             if (port->live)

@@ -140,11 +140,11 @@ static int tfrecord_produce(const struct cw_source *s, const struct cw_op *op, s
     const struct tfrecord *t = (const struct tfrecord *)s;
     const struct cw_port *port = &op->out[0];
     char why[160];
-    for (size_t i = 0; t->verify && b->raw && i < b->n; i++)
-        if (b->status[i] == CW_ROW_OK && cw_tfrecord_check(b->raw[i].data, b->raw[i].size, why))
-            cw_block_fail(b, i, op->desc->name, "%s", why);
     if (!port->live)
         return 0;
+    for (size_t i = 0; t->verify && i < b->n; i++)
+        if (b->status[i] == CW_ROW_OK && cw_tfrecord_check(b->raw[i].data, b->raw[i].size, why))
+            cw_block_fail(b, i, op->desc->name, "%s", why);
     int r = cw_block_ragged(b, port->value, err);
     if (r < 0)
         return r;

@@ -52,6 +52,7 @@ static int fuse(struct cw_optimized *o, const struct cw_program *g, unsigned at,
         free(op);
         return r;
     }
+    op->live = g->ops[at + n - 1]->live;
     o->owned[o->n_owned++] = op;
     o->ops[o->n_ops++] = op;
     o->n_fused += n;

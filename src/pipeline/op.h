@@ -63,7 +63,7 @@ struct cw_op_desc {
 struct cw_port {
     unsigned value;       /* value number: index of its column */
     struct cw_type type;
-    bool live;            /* outputs: somebody reads it; what is not live need not be computed nor allocated */
+    bool live;            /* outputs: somebody needs it; what is not live is not computed and can't make a record fail */
 };
 
 /* An operator in a pipeline, bound. Immutable after compile. */
@@ -73,6 +73,7 @@ struct cw_op {
     unsigned occurrence;     /* of this name in the pipeline as written */
     unsigned position;       /* in the pipeline as written, depth first */
     unsigned index;          /* into block->keys and the profile */
+    bool live;               /* it runs: one of its outputs is live, or it filters or acts */
     unsigned n_in, n_out;
     struct cw_port in[CW_OP_MAX_PORTS], out[CW_OP_MAX_PORTS];
     void *state;

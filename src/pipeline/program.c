@@ -341,17 +341,26 @@ static int copy_outputs(const struct cw_bind *b, struct cw_component **ret, unsi
     return 0;
 }
 
-static void mark_live(struct cw_program *g)
+static void need(struct cw_program *g, unsigned value)
 {
     for (unsigned i = 0; i < g->n_ops; i++)
-        for (unsigned o = 0; o < g->ops[i]->n_out; o++) {
-            struct cw_port *port = &g->ops[i]->out[o];
-            for (unsigned k = 0; k < g->n_outputs; k++)
-                port->live |= g->outputs[k].value == port->value;
-            for (unsigned k = i + 1; k < g->n_ops; k++)
-                for (unsigned p = 0; p < g->ops[k]->n_in; p++)
-                    port->live |= g->ops[k]->in[p].value == port->value;
-        }
+        for (unsigned o = 0; o < g->ops[i]->n_out; o++)
+            g->ops[i]->out[o].live |= g->ops[i]->out[o].value == value;
+}
+
+/* A value that nothing needs is not computed, and can't make a record fail. */
+static void mark_live(struct cw_program *g)
+{
+    for (unsigned k = 0; k < g->n_outputs; k++)
+        need(g, g->outputs[k].value);
+    for (unsigned i = g->n_ops; i-- > 0;) {
+        struct cw_op *op = g->ops[i];
+        op->live = op->n_out == 0 || op->desc->kind == CW_OP_FILTER || op->desc->kind == CW_OP_BATCHER;
+        for (unsigned o = 0; o < op->n_out; o++)
+            op->live |= op->out[o].live;
+        for (unsigned p = 0; p < op->n_in && op->live; p++)
+            need(g, op->in[p].value);
+    }
 }
 
 /* Cuts a finished path into stages and moves it into the compiled pipeline. */
@@ -417,7 +426,7 @@ static int compile(struct compile *x)
         r = compile_chain(x, &c->pipeline->chain, true, &flow);
     if (r < 0)
         return r;
-    c->counted = flow.counted;
+    c->counted = flow.counted && c->batcher != CW_BATCHER_BUCKET;
     c->programs = calloc(x->n_paths, sizeof(*c->programs));
     if (!c->programs)
         return cw_error_nomem(x->err, 0, "programs");

@@ -46,7 +46,7 @@ struct cw_compiled {
     unsigned n_limits;
     struct cw_limit *limits;
     bool *is_limit;          /* by position: this take or skip is a limit, not part of the sequence */
-    bool counted;            /* the number of elements at the batcher is known beforehand */
+    bool counted;            /* the slots of elements are known beforehand: nothing is filtered, nor bucketed */
     bool whole_epoch;        /* the epoch is one split */
     enum cw_batcher batcher;
     uint64_t batch_size;     /* 1 without batcher; largest size of bucket_by_length */

@@ -2,7 +2,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <glob.h>
+#include <fnmatch.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
@@ -52,45 +52,40 @@ static int paths_append(struct cw_paths *p, const char *path)
     return 0;
 }
 
-/* Length of the leading directories of a pattern that hold no wildcard, the last slash included. */
-static size_t literal_prefix(const char *pattern, bool wild)
+static bool has_wildcard(const char *pattern, size_t length)
 {
-    size_t prefix = 0;
-    for (size_t i = 0; pattern[i] && !(wild && strchr("*?[", pattern[i])); i++) {
-        if (wild && pattern[i] == '\\' && pattern[i + 1])
-            i++;
-        else if (pattern[i] == '/')
-            prefix = i + 1;
-    }
-    return prefix;
-}
-
-static bool has_wildcard(const char *pattern)
-{
-    for (const char *c = pattern; *c; c++) {
-        if (strchr("*?[", *c))
+    for (size_t i = 0; i < length; i++) {
+        if (strchr("*?[", pattern[i]))
             return true;
-        if (*c == '\\' && c[1])
-            c++;
+        i += pattern[i] == '\\';
     }
     return false;
 }
 
-/* Appends text; escape: so that glob takes every byte as it is. */
-static char *put_text(char *at, const char *text, size_t length, bool escape)
+/* Length of the leading directories of a pattern that hold no wildcard, the last slash included. */
+static size_t literal_prefix(const char *pattern)
 {
-    for (size_t i = 0; i < length; i++) {
-        if (escape && strchr("*?[\\", text[i]))
-            *at++ = '\\';
-        *at++ = text[i];
-    }
-    return at;
+    size_t prefix = 0;
+    for (size_t n; pattern[prefix + (n = strcspn(pattern + prefix, "/"))] && !has_wildcard(pattern + prefix, n);)
+        prefix += n + 1;
+    return prefix;
 }
 
-static int no_match(const char *pattern, struct cw_error *err)
+/* A copy of dir followed by n bytes of name, backslashes that quote taken out if unquote. */
+static char *join(const char *dir, const char *name, size_t n, bool unquote)
 {
-    cw_error_file(err, pattern);
-    return cw_error_set(err, CW_E_PIPELINE, "no file matches %s", pattern);
+    size_t at = strlen(dir);
+    char *path = malloc(at + n + 1);
+    if (!path)
+        return NULL;
+    memcpy(path, dir, at);
+    for (size_t i = 0; i < n; i++) {
+        if (unquote && name[i] == '\\' && i + 1 < n)
+            i++;
+        path[at++] = name[i];
+    }
+    path[at] = 0;
+    return path;
 }
 
 static bool is_regular(const char *path)
@@ -99,49 +94,70 @@ static bool is_regular(const char *path)
     return stat(path, &s) == 0 && S_ISREG(s.st_mode);
 }
 
+static int expand(const char *dir, const char *pattern, struct cw_paths *found, struct cw_error *err);
+
+/* One candidate for a pattern's component: a file at the end, else a directory to go on in. Takes path over. */
+static int expand_one(char *path, const char *rest, struct cw_paths *found, struct cw_error *err)
+{
+    int r = 0;
+    if (!path)
+        return cw_error_nomem(err, strlen(rest), "the names of files");
+    if (*rest)
+        r = expand(path, rest, found, err);
+    else if (is_regular(path) && paths_append(found, path) < 0)
+        r = cw_error_nomem(err, strlen(path), "the names of files");
+    free(path);
+    return r;
+}
+
+/* Files below dir (ends with a slash, or empty) that match; rest of the pattern starts with slashes or a component. Own code, because
+ * glob(3) frees twice when memory runs out. */
+static int expand(const char *dir, const char *pattern, struct cw_paths *found, struct cw_error *err)
+{
+    size_t slashes = strspn(pattern, "/"), n = strcspn(pattern + slashes, "/");
+    const char *component = pattern + slashes, *rest = component + n;
+    _cleanup_free_ char *base = join(dir, pattern, slashes, false);
+    if (!base)
+        return cw_error_nomem(err, slashes, "the names of files");
+    if (!has_wildcard(component, n))
+        return expand_one(join(base, component, n, true), rest, found, err);
+    _cleanup_free_ char *mask = join("", component, n, false);
+    if (!mask)
+        return cw_error_nomem(err, n, "a pattern");
+    struct stat s;
+    const char *listed = *base ? base : ".";
+    if (stat(listed, &s) < 0 || !S_ISDIR(s.st_mode))
+        return 0;
+    struct cw_paths entries = {0};
+    int r = cw_list(listed, &entries, err);
+    for (size_t i = 0; r == 0 && i < entries.n; i++)
+        if (fnmatch(mask, entries.paths[i], FNM_PERIOD) == 0)
+            r = expand_one(join(base, entries.paths[i], strlen(entries.paths[i]), false), rest, found, err);
+    cw_paths_deinit(&entries);
+    return r;
+}
+
 int cw_glob(const char *base_dir, const char *pattern, struct cw_paths *ret, size_t *ret_prefix, struct cw_error *err)
 {
-    bool wild = has_wildcard(pattern), below = base_dir && *base_dir && pattern[0] != '/';
-    size_t base = below ? strlen(base_dir) : 0;
-    _cleanup_free_ char *full = malloc(2 * base + strlen(pattern) + 2);
-    if (!full)
-        return cw_error_nomem(err, 2 * base + strlen(pattern) + 2, "a pattern");
-    char *at = put_text(full, base_dir, base, wild);
-    if (below && base_dir[base - 1] != '/') {
-        *at++ = '/';
-        base++;
-    }
-    strcpy(at, pattern);
-
-    size_t prefix = literal_prefix(pattern, wild), escapes = 0;
-    for (size_t i = 0; wild && i < prefix; i++)
-        if (pattern[i] == '\\') {
-            escapes++;
-            i++;
-        }
+    bool below = base_dir && *base_dir && pattern[0] != '/';
+    _cleanup_free_ char *base = join(below ? base_dir : "", "/", below && base_dir[strlen(base_dir) - 1] != '/', false);
+    size_t prefix = literal_prefix(pattern);
+    _cleanup_free_ char *plain = join("", pattern, prefix, true);
+    if (!base || !plain)
+        return cw_error_nomem(err, strlen(pattern), "a pattern");
     struct cw_paths found = {0};
-    int r = 0;
-    if (!wild) {
-        r = is_regular(full) ? paths_append(&found, full) : 0;
-    } else {
-        glob_t g = {0};
-        int code = glob(full, GLOB_NOSORT, NULL, &g);
-        if (code == GLOB_NOSPACE)
-            r = -1;
-        for (size_t i = 0; r == 0 && code == 0 && i < g.gl_pathc; i++)
-            if (is_regular(g.gl_pathv[i]))
-                r = paths_append(&found, g.gl_pathv[i]);
-        globfree(&g);
+    int r = expand(base, pattern, &found, err);
+    if (r == 0 && found.n == 0) {
+        cw_error_file(err, pattern);
+        r = cw_error_set(err, CW_E_PIPELINE, "no file matches %s%s", base, pattern);
     }
     if (r < 0) {
         cw_paths_deinit(&found);
-        return cw_error_nomem(err, 0, "the names of files");
+        return r;
     }
-    if (found.n == 0)
-        return no_match(full, err);
     qsort(found.paths, found.n, sizeof(*found.paths), by_bytes);
     *ret = found;
-    *ret_prefix = base + prefix - escapes;
+    *ret_prefix = strlen(base) + strlen(plain);
     return 0;
 }
 

@@ -29,7 +29,7 @@ def promote(a: Operand, b: Operand) -> str:
     return "float32" if others[0] == "float16" else others[0]
 
 
-def literal(value: bool | int | float) -> Value:
+def literal(value: bool | float) -> Value:
     """A literal by itself: what Python's types are in NumPy."""
     return from_numpy({bool: "bool", int: "int64", float: "float64"}[type(value)], np.asarray(value))
 

@@ -14,12 +14,14 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from model import datasets, random_expressions as random_expr  # noqa: E402
-from model.dtypes import FLOATS, INTEGERS, PlanError, Type  # noqa: E402
-from model.plan import Plan  # noqa: E402
-from model.run import Fruitless, deliver  # noqa: E402
+from model import datasets
+from model import random_expressions as random_expr
+from model.dtypes import FLOATS, INTEGERS, PlanError, Type
+from model.plan import Plan
+from model.run import Fruitless, deliver
 
 MOST_POSITIONS = 3000
+UNREACHED = {("fail", "kind")}  # its other kinds crash or hang
 SOURCES = ("tfrecord", "tfrecord", "tfrecord", "image_folder", "files", "range", "range", "synthetic")
 
 
@@ -74,7 +76,11 @@ class Generator:
         case.pipeline = {"cachew": 1, "pipeline": chain}
         if on_error != "raise" or rng.random() < 0.1:
             case.pipeline["on_error"] = on_error
-        case.run_seed, case.epochs, case.threads = rng.choice([0, 1, rng.getrandbits(63)]), rng.choice([1, 1, 2, 3]), rng.choice([1, 2, 3, 8])
+        case.run_seed, case.epochs, case.threads = (
+            rng.choice([0, 1, rng.getrandbits(63)]),
+            rng.choice([1, 1, 2, 3]),
+            rng.choice([1, 2, 3, 8]),
+        )
         case.dump, case.optimize = rng.random() < 0.1, rng.random() < 0.8
         if rng.random() < 0.15 and case.batches == math.inf:
             case.ranks = rng.randint(2, 4)
@@ -229,7 +235,10 @@ class Generator:
 
     def image(self, op: str, component: str) -> dict:
         rng = self.rng
-        given = {"component": component, "size": [rng.randint(1, 6), rng.randint(1, 6)] if "crop" in op and "resized" not in op else self.size}
+        given = {
+            "component": component,
+            "size": [rng.randint(1, 6), rng.randint(1, 6)] if "crop" in op and "resized" not in op else self.size,
+        }
         if op == "random_resized_crop" and rng.random() < 0.4:
             given |= {"scale": [0.3, 0.9], "ratio": rng.choice([[1, 1], [0.2, 5], [3, 4]])}
         return self.finish(op, given)
@@ -264,7 +273,9 @@ class Generator:
             case "shuffle" | "count":
                 return {"op": kind}
             case "delay":
-                return {"op": kind, "us": rng.randint(0, 30)}
+                return self.finish(
+                    kind, {"us": rng.randint(0, 30)} | ({"where": random_expr.sieve(rng, types)} if rng.random() < 0.5 else {})
+                )
             case "take" | "skip":
                 n = self.plan(chain).n
                 return {"op": kind, "count": rng.randint(0, int(min(n, 400)) + 1) if kind == "take" or n < 100 else rng.randint(0, 60)}
@@ -284,8 +295,14 @@ class Generator:
                 if fitting:
                     name = rng.choice(fitting)
                     channels = types[name].dims[2]
-                    given = {"component": name, "mean": [rng.uniform(0, 200) for _ in range(channels)], "std": [rng.uniform(1, 90) for _ in range(channels)]}
-                    return self.finish(kind, given | ({"dtype": rng.choice(["float16", "bfloat16", "float64"])} if rng.random() < 0.5 else {}))
+                    given = {
+                        "component": name,
+                        "mean": [rng.uniform(0, 200) for _ in range(channels)],
+                        "std": [rng.uniform(1, 90) for _ in range(channels)],
+                    }
+                    return self.finish(
+                        kind, given | ({"dtype": rng.choice(["float16", "bfloat16", "float64"])} if rng.random() < 0.5 else {})
+                    )
             case "resize" | "random_crop" | "center_crop" | "random_resized_crop":
                 if resizable:
                     self.size = [rng.randint(1, 24), rng.randint(1, 24)]
@@ -327,7 +344,11 @@ class Generator:
         if not lengths or any(t.dims is None for t in types.values()):
             return chain
         boundaries = sorted(rng.sample(range(1, 10), rng.randint(1, 3)))
-        given = {"length": rng.choice(lengths), "boundaries": boundaries, "sizes": [rng.randint(1, size) for _ in range(len(boundaries) + 1)]}
+        given = {
+            "length": rng.choice(lengths),
+            "boundaries": boundaries,
+            "sizes": [rng.randint(1, size) for _ in range(len(boundaries) + 1)],
+        }
         numeric = [n for n, t in types.items() if t.dtype in (*INTEGERS, *FLOATS) and t.dims]
         if numeric and rng.random() < 0.5:
             given["pad"] = {rng.choice(numeric): rng.choice([1, 7])}
@@ -341,7 +362,13 @@ class Generator:
         """The chain with its components of varying shape dropped, or resized where they are images."""
         types = self.types(chain)
         for name, type_ in types.items():
-            if type_.dims and len(type_.dims) == 3 and type_.dims[2] and None in type_.dims[:2] and type_.dtype in ("uint8", "uint16", "float32"):
+            if (
+                type_.dims
+                and len(type_.dims) == 3
+                and type_.dims[2]
+                and None in type_.dims[:2]
+                and type_.dtype in ("uint8", "uint16", "float32")
+            ):
                 self.size = [self.rng.randint(1, 24), self.rng.randint(1, 24)]
                 chain = [*chain, self.image(self.rng.choice(["resize", "random_resized_crop"]), name)]
         types = self.types(chain)
@@ -381,8 +408,6 @@ class Coverage:
                 if name in op and ("default" not in attribute or op[name] != attribute["default"]):
                     self.off_default[op["op"], name] = self.off_default.get((op["op"], name), 0) + 1
 
-    unreached = {("fail", "kind")}  # its other kinds crash or hang
-
     def report(self) -> list[str]:
         lines = [f"{name}: {n}" for name, n in self.totals.items()]
         missing = []
@@ -390,7 +415,7 @@ class Coverage:
             counts = {a["name"]: self.off_default.get((op["name"], a["name"]), 0) for a in op["attributes"]}
             lines.append(f"{op['name']}: {self.operators.get(op['name'], 0)}" + "".join(f", {k} {v}" for k, v in counts.items()))
             missing += [op["name"]] if op["name"] not in self.operators else []
-            missing += [f"{op['name']}.{k}" for k, v in counts.items() if v == 0 and (op["name"], k) not in self.unreached]
+            missing += [f"{op['name']}.{k}" for k, v in counts.items() if v == 0 and (op["name"], k) not in UNREACHED]
         return [*lines, f"never off its default or never used: {', '.join(missing) or 'nothing'}"]
 
 

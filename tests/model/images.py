@@ -31,14 +31,15 @@ def decode(data: bytes, channels: int, dtype: str, orientation: bool, max_pixels
     except (OSError, SyntaxError, ValueError, struct.error) as error:
         raise RecordError(f"damaged image: {error}") from error
     if data.startswith(PNG) and data[24] == 16:
-        pixels = convert(read_png16(data), channels)
+        pixels = read_png16(data)
+        pixels = convert((pixels >> 8).astype(np.uint8) if dtype == "uint8" else pixels, channels)
     else:
         pixels = convert(as_stored(image, channels), channels)
     if data.startswith(JPEG) and orientation:
         pixels = orient(pixels, image.getexif().get(0x0112, 1))
     if pixels.dtype.name == dtype:
         return pixels
-    return (pixels >> 8).astype(np.uint8) if dtype == "uint8" else pixels.astype(np.uint16) * np.uint16(257)
+    return pixels.astype(np.uint16) * np.uint16(257)
 
 
 def has_end(data: bytes) -> bool:
@@ -150,8 +151,8 @@ def bicubic(x: float) -> float:
     return 0.0
 
 
-def taps(size_in: int, size_out: int, interpolation: str, antialias: bool) -> tuple[list[tuple[int, list[float]]], float]:
-    """(first tap, weights) of each output, and the filter's scale."""
+def taps(size_in: int, size_out: int, interpolation: str, antialias: bool) -> list[tuple[int, list[float]]]:
+    """(first tap, weights) of each output."""
     filter_, radius = (bilinear, 1.0) if interpolation == "bilinear" else (bicubic, 2.0)
     scale = size_in / size_out
     fs = scale if antialias and scale > 1 else 1.0
@@ -162,7 +163,7 @@ def taps(size_in: int, size_out: int, interpolation: str, antialias: bool) -> tu
         lo = max(int(centre - support + 0.5), 0)
         hi = min(int(centre + support + 0.5), size_in)
         result.append((lo, [filter_((k + lo - centre + 0.5) * (1.0 / fs)) for k in range(hi - lo)]))
-    return result, fs
+    return result
 
 
 def partial_sums(weights: list[float]) -> list[float]:
@@ -172,26 +173,32 @@ def partial_sums(weights: list[float]) -> list[float]:
     return sums
 
 
+def integer_weights(weights: list[float], plain: bool) -> tuple[list[int], int]:
+    """(weights, bits): Pillow's, or for plain bilinear differences of rounded partial sums."""
+    sums = partial_sums(weights)
+    if not plain:
+        scaled = [w / sums[-1] * (1 << 22) for w in weights]
+        return [int(v + 0.5) if v >= 0 else int(v - 0.5) for v in scaled], 22
+    rounded = [math.floor(s / sums[-1] * (1 << 14) + 0.5) for s in sums]
+    return [right - left for left, right in zip(rounded, rounded[1:], strict=False)], 14
+
+
 def resize_uint8(pixels: np.ndarray, size: int, interpolation: str, antialias: bool) -> np.ndarray:
     """One pass, along axis 0."""
-    outputs, fs = taps(pixels.shape[0], size, interpolation, antialias)
-    largest = 1.0 if fs == 1.0 else max(abs(w) / partial_sums(ws)[-1] for _, ws in outputs for w in ws)
-    precision = max(p for p in range(23) if largest * 2**p <= 32766)
     result = []
-    for lo, weights in outputs:
-        sums = partial_sums(weights)
-        rounded = [math.floor(s / sums[-1] * 2**precision + 0.5) for s in sums]
-        total = 1 << (precision - 1)
-        for k in range(len(weights)):
-            total = total + (rounded[k + 1] - rounded[k]) * pixels[lo + k].astype(np.int64)
-        result.append(np.clip(total >> precision, 0, 255))
+    for lo, weights in taps(pixels.shape[0], size, interpolation, antialias):
+        integers, bits = integer_weights(weights, interpolation == "bilinear" and not antialias)
+        total = 1 << (bits - 1)
+        for k, weight in enumerate(integers):
+            total = total + weight * pixels[lo + k].astype(np.int64)
+        result.append(np.clip(total >> bits, 0, 255))
     return np.array(result).astype(np.uint8)
 
 
 def resize_wide(pixels: np.ndarray, size: int, interpolation: str, antialias: bool) -> np.ndarray:
     """One pass, along axis 0, of another dtype than uint8."""
     result = []
-    for lo, weights in taps(pixels.shape[0], size, interpolation, antialias)[0]:
+    for lo, weights in taps(pixels.shape[0], size, interpolation, antialias):
         whole = partial_sums(weights)[-1]
         total = np.zeros(pixels.shape[1:])
         for k, weight in enumerate(weights):

@@ -38,8 +38,8 @@ DEFAULTS: dict[str, dict] = {
     "take": {},
     "skip": {},
     "concat": {},
-    "delay": {},
-    "fail": {"kind": "error"},
+    "delay": {"where": "true"},
+    "fail": {"where": "true", "kind": "error"},
     "count": {},
 }
 
@@ -117,8 +117,12 @@ class Feature:
         values = np.asarray(self.default, dtype=self.dtype)
         if self.variable:
             return array(self.dtype, values.reshape(-1, *self.shape))
-        return array(self.dtype, np.broadcast_to(values.reshape(-1) if values.size > 1 else values, self.shape)
-                     if values.size == 1 else values.reshape(self.shape))
+        return array(
+            self.dtype,
+            np.broadcast_to(values.reshape(-1) if values.size > 1 else values, self.shape)
+            if values.size == 1
+            else values.reshape(self.shape),
+        )
 
 
 def parse_example(attrs: dict, types: Types) -> Bound:
@@ -251,9 +255,7 @@ def transpose_image(attrs: dict, types: Types) -> Bound:
     axes = (2, 0, 1) if attrs["layout"] == "chw" else (1, 2, 0)
     before = need(types, attrs["component"])
     dims = before.dims and tuple(before.dims[a] for a in axes)
-    return on_component(
-        types, attrs["component"], Type(before.dtype, dims), lambda v, _: Value(v.dtype, v.data.transpose(axes))
-    )
+    return on_component(types, attrs["component"], Type(before.dtype, dims), lambda v, _: Value(v.dtype, v.data.transpose(axes)))
 
 
 # ---- components ----
@@ -287,6 +289,8 @@ def drop(attrs: dict, types: Types) -> Bound:
 
 def rename(attrs: dict, types: Types) -> Bound:
     names = {old: new for old, new in attrs["names"].items() if need(types, old)}
+    if len({names.get(name, name) for name in types}) < len(types):
+        raise PlanError("rename: two components of one name")
 
     def renamed(components: dict) -> dict:
         return {names.get(name, name): value for name, value in components.items()}

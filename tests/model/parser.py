@@ -105,8 +105,8 @@ class Parser:
             return ("number", float(text) if re.search(r"[.eE]", text) else int(text))
         if kind == "quoted":
             return ("name", text)
-        if kind == "name" and text in ("True", "False"):
-            return ("number", text == "True")
+        if kind == "name" and text in ("True", "False", "true", "false"):
+            return ("number", text in ("True", "true"))
         if kind == "name" and text not in ("and", "or", "not"):
             if not self.accept("("):
                 return ("name", text)

@@ -48,16 +48,6 @@ def parse_chain(chain: list[dict], seen: dict[str, int]) -> list[Node]:
     return nodes
 
 
-def shuffle_before_endless_repeat(nodes: list[Node]) -> list[Node]:
-    """Each shuffle after an endless repeat is moved before it."""
-    for i, node in enumerate(nodes):
-        if node.name == "repeat" and node.attrs["count"] == -1:
-            shuffles = [n for n in nodes[i:] if n.name == "shuffle"]
-            others = [n for n in nodes[i:] if n.name != "shuffle"]
-            return nodes[:i] + shuffles + others
-    return nodes
-
-
 def merge_types(inputs: list[dict[str, Type]]) -> dict[str, Type]:
     """Types after concat: dimensions that differ vary."""
     merged = dict(inputs[0])
@@ -90,8 +80,8 @@ class Plan:
             self.batcher.bound = operators.bind("length", self.batcher.attrs, types)
         maps_after = [n for n in after if n.name not in INDEX]
         self.types = self.bind(maps_after, types)
-        self.chain = shuffle_before_endless_repeat(before)
-        self.mark_counting(self.chain)
+        self.mark_counting(before)
+        self.chain = self.shuffles_before_endless_repeat(before)
         self.known = self.count_known(self.chain)
         self.batch_size = 1
         self.after: list[Node] = []  # takes and skips that count batches
@@ -132,13 +122,25 @@ class Plan:
 
     def mark_counting(self, nodes: list[Node]) -> None:
         for i, node in enumerate(nodes):
-            node.inputs = [shuffle_before_endless_repeat(c) for c in node.inputs]
             for chain in node.inputs:
                 self.mark_counting(chain)
             if node.name in ("take", "skip"):
                 node.counting = not self.count_known(nodes[:i])
             if node.name == "shuffle" and self.any_counting(nodes[:i]):
                 raise PlanError("shuffle after a take or skip that counts")
+
+    def shuffles_before_endless_repeat(self, nodes: list[Node]) -> list[Node]:
+        """Each shuffle whose input is endless is moved before the repeat that makes it so."""
+        moved: list[Node] = []
+        for node in nodes:
+            node.inputs = [self.shuffles_before_endless_repeat(c) for c in node.inputs]
+            at = len(moved)
+            if node.name == "shuffle" and self.count(moved) == math.inf:
+                at = next((i for i, n in enumerate(moved) if n.name == "repeat" and n.attrs["count"] == -1), -1)
+                if at < 0:
+                    raise PlanError("shuffle after a concat with an endless input")
+            moved.insert(at, node)
+        return moved
 
     def any_counting(self, nodes: list[Node]) -> bool:
         return any(n.counting or any(self.any_counting(c) for c in n.inputs) for n in nodes)

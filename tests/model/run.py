@@ -13,10 +13,10 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-import digest as hashes  # noqa: E402
-from model import philox  # noqa: E402
-from model.dtypes import PlanError, RecordError, RunError, Type, Value, storage  # noqa: E402
-from model.plan import Node, Plan, Position, Window  # noqa: E402
+import digest as hashes
+from model import philox
+from model.dtypes import PlanError, RecordError, RunError, Type, Value, storage
+from model.plan import Node, Plan, Position, Window
 
 REPLACED, PADDING = 1, 2
 MISSING = "missing"  # a failed element that keeps its place
@@ -139,14 +139,14 @@ class Run:
                     return DROPPED
             elif node.bound and not replaced:
                 if node.name == "filter":
-                    if missing or attempt(lambda node=node: node.bound.apply(components, None)) is False:
+                    if missing or attempt(lambda node=node, c=components: node.bound.apply(c, None)) is False:
                         return DROPPED
                 elif node.name == "bucket_by_length":
-                    key = None if missing else attempt(lambda node=node: self.bucket(node, components))
+                    key = None if missing else attempt(lambda node=node, c=components: self.bucket(node, c))
                     if missing:
                         return DROPPED
                 elif not missing:
-                    components = attempt(lambda node=node: node.bound.apply(components, self.draw(node, eid, epoch)))
+                    components = attempt(lambda node=node, c=components: node.bound.apply(c, self.draw(node, eid, epoch)))
         if replaced:
             return replaced
         return MISSING if missing else Element(components, printed, 0, key)
@@ -163,9 +163,9 @@ class Run:
         repeats = 0
         for node in route:
             repeats += node.name == "repeat"
-            if node.counting and node.name == "take":
-                if counts.get((node, position.ordinals[repeats:]), 0) >= node.attrs["count"]:
-                    return True
+            arrived = counts.get((node, position.ordinals[repeats:]), 0)
+            if node.counting and node.name == "take" and arrived >= node.attrs["count"]:
+                return True
         return False
 
     def finished(self, counts: dict) -> bool:
@@ -183,12 +183,10 @@ class Run:
     # ---- batches ----
 
     def batches(self, epoch: int) -> Iterator[Batch]:
-        g = 0
-        for split, index, rows in self.taken(self.numbered(epoch)):
+        for g, (split, index, rows) in enumerate(self.taken(self.numbered(epoch))):
             batch = Batch(epoch, g, split, index, rows)
             self.stack(batch)
             yield batch
-            g += 1
 
     def taken(self, numbered):
         """The takes and skips that count batches."""

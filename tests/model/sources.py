@@ -4,6 +4,7 @@ import glob
 import gzip
 import os
 import zlib
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -54,7 +55,7 @@ class Source:
 
     one_file_per_record = False
     random_access = True
-    types: dict[str, Type]
+    types: Mapping[str, Type]
     records: list[Record]
     chunk_lengths: list[int]
 
@@ -93,9 +94,8 @@ def content_key(relative: str, content: bytes) -> int:
 
 
 class TFRecord(Source):
-    types = {"record": Type("bytes")}
-
     def __init__(self, attrs: dict, base: Path):
+        self.types = {"record": Type("bytes")}
         self.records, self.chunk_lengths = [], []
         self.verify = attrs["verify"]
         for relative, path in matching_files(attrs["files"], base):
@@ -166,10 +166,10 @@ class FilePerRecord(Source):
 
 
 class ImageFolder(FilePerRecord):
-    types = {"image": Type("bytes"), "label": Type("int64"), "path": Type("bytes")}
     endings = (".jpg", ".jpeg", ".png", ".webp")
 
     def __init__(self, attrs: dict, base: Path):
+        self.types = {"image": Type("bytes"), "label": Type("int64"), "path": Type("bytes")}
         self.records, self.chunk_lengths = [], []
         root = Path(base, attrs["root"])
         classes = sorted((d for d in root.iterdir() if d.is_dir()), key=lambda d: os.fsencode(d.name))
@@ -184,9 +184,8 @@ class ImageFolder(FilePerRecord):
 
 
 class Files(FilePerRecord):
-    types = {"data": Type("bytes"), "path": Type("bytes")}
-
     def __init__(self, attrs: dict, base: Path):
+        self.types = {"data": Type("bytes"), "path": Type("bytes")}
         self.records, self.chunk_lengths = [], []
         for relative, path in matching_files(attrs["files"], base):
             self.add(relative, path)
@@ -206,9 +205,8 @@ class Rows(Source):
 
 
 class Range(Rows):
-    types = {"value": Type("int64")}
-
     def __init__(self, attrs: dict, base: Path):
+        self.types = {"value": Type("int64")}
         start, stop, step = attrs["start"], attrs["stop"], attrs["step"]
         if step == 0:
             raise PlanError("range: step is 0")

@@ -8,11 +8,11 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from model import example, philox  # noqa: E402
-from model.dtypes import RecordError, Type, Value, array, cast  # noqa: E402
-from model.expressions import Expression  # noqa: E402
-from model.plan import Plan  # noqa: E402
-from model.run import deliver  # noqa: E402
+from model import example, philox
+from model.dtypes import RecordError, Type, Value, array, cast
+from model.expressions import Expression
+from model.plan import Plan
+from model.run import deliver
 
 
 def test_philox_known_vectors():
@@ -112,11 +112,12 @@ def test_shuffle_is_a_permutation_by_epoch_and_pass():
     assert values(chain) == values(chain)
 
 
-def test_a_shuffle_after_an_endless_repeat_stands_before_it():
+def test_a_shuffle_of_an_endless_sequence_stands_before_the_repeat():
     endless = {"op": "repeat", "count": -1}
     take = {"op": "take", "count": 30}
     source, shuffle = {"op": "range", "stop": 12}, {"op": "shuffle"}
     assert values([source, endless, shuffle, take]) == values([source, shuffle, endless, take])
+    assert values([source, endless, take, shuffle]) != values([source, shuffle, endless, take])
 
 
 def test_buckets():

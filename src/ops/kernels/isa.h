@@ -8,7 +8,6 @@
 
 struct cw_resize;
 
-/* A member may be NULL: then the portable one is taken. */
 struct cw_pixel_isa {
     const char *name;
     /* Bytes of tables for the horizontal pass of r, and sets r->pad; 0: not supported (the portable one runs). Then `tables` fills them. */

@@ -1,0 +1,378 @@
+/* ops/expr.h: grammar, types, errors, evaluation over the ways rows can lie, records that fail. NumPy's results are tests/expr_numpy.py's. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <cmocka.h>
+
+#include "base/math.h"
+#include "ops/convert.h"
+#include "ops/expr.h"
+#include "pipeline/op.h"
+
+#define N 5000 /* rows: several pieces, the last one short */
+enum { X, Y, F, B, A, BIG, V, S, T, I8, H, U64, N_COLUMNS, OUT = N_COLUMNS };
+
+static const struct { const char *name; struct cw_type type; } schema[N_COLUMNS] = {
+    [X] = {"x", {.dtype = CW_INT64}},
+    [Y] = {"y", {.dtype = CW_INT64}},
+    [F] = {"f", {.dtype = CW_FLOAT32}},
+    [B] = {"b", {.dtype = CW_BOOL}},
+    [A] = {"a", {.dtype = CW_INT32, .ndim = 1, .dims = {3}}},
+    [BIG] = {"big", {.dtype = CW_FLOAT32, .ndim = 1, .dims = {2500}}},
+    [V] = {"tokens", {.dtype = CW_INT32, .ndim = 1, .dims = {CW_VARIES}}},
+    [S] = {"image/encoded", {.dtype = CW_BYTES}},
+    [T] = {"s", {.dtype = CW_BYTES}},
+    [I8] = {"i", {.dtype = CW_INT8}},
+    [H] = {"h", {.dtype = CW_FLOAT16}},
+    [U64] = {"w", {.dtype = CW_UINT64}},
+};
+
+static int lookup(void *arg, const char *name, struct cw_type *ret_type, struct cw_error *err)
+{
+    (void)arg;
+    for (int i = 0; i < N_COLUMNS; i++)
+        if (strcmp(schema[i].name, name) == 0) {
+            *ret_type = schema[i].type;
+            return i;
+        }
+    return cw_error_set(err, CW_E_PIPELINE, "there is no component \"%s\"; did you mean \"tokens\"?", name);
+}
+
+struct fixture {
+    struct cw_budget budget;
+    struct cw_arena arena;
+    struct cw_column columns[N_COLUMNS + 1];
+    struct cw_port ports[N_COLUMNS];
+    uint8_t status[N];
+    struct cw_block block;
+};
+
+static int setup(void **state)
+{
+    struct fixture *f = calloc(1, sizeof(*f));
+    if (!f)
+        return -1;
+    cw_budget_init(&f->budget, (size_t)256 << 20);
+    cw_arena_init(&f->arena, &f->budget);
+    f->block = (struct cw_block){.n = N, .status = f->status, .all_ok = true, .columns = f->columns, .arena = &f->arena};
+    for (unsigned k = 0; k < N_COLUMNS; k++) {
+        const struct cw_type *t = &schema[k].type;
+        f->ports[k] = (struct cw_port){.value = k, .type = *t};
+        if (cw_type_fixed(t))
+            assert_int_equal(cw_block_dense(&f->block, k, t, NULL), 0);
+        else
+            assert_int_equal(cw_block_ragged(&f->block, k, NULL), 0);
+    }
+    static const char *const words[] = {"cat", "dog", "", "category"};
+    for (int i = 0; i < N; i++) {
+        ((int64_t *)f->columns[X].data)[i] = i - 10;
+        ((int64_t *)f->columns[Y].data)[i] = i % 5;
+        ((float *)f->columns[F].data)[i] = (float)i * 0.25f;
+        f->columns[B].data[i] = i % 3 == 0;
+        ((int8_t *)f->columns[I8].data)[i] = (int8_t)i;
+        ((uint16_t *)f->columns[H].data)[i] = cw_float_to_half((float)i);
+        ((uint64_t *)f->columns[U64].data)[i] = (uint64_t)i << 52;
+        for (int k = 0; k < 3; k++)
+            ((int32_t *)f->columns[A].data)[3 * i + k] = i * (k + 1);
+        if (i < 20)
+            for (int k = 0; k < 2500; k++)
+                ((float *)f->columns[BIG].data)[2500 * i + k] = (float)(k + i);
+        int64_t dims[1] = {i % 4};
+        int32_t *tokens = cw_block_row_out(&f->block, V, &schema[V].type, (size_t)i, dims, 1, NULL);
+        for (int k = 0; k < i % 4; k++)
+            tokens[k] = 100 * i + k;
+        f->columns[S].rows[i] = (struct cw_tensor){.data = (void *)words[i % 4], .size = strlen(words[i % 4])};
+        f->columns[T].rows[i] = (struct cw_tensor){.data = (void *)words[i % 2], .size = strlen(words[i % 2])};
+    }
+    *state = f;
+    return 0;
+}
+
+static int teardown(void **state)
+{
+    struct fixture *f = *state;
+    cw_arena_deinit(&f->arena);
+    assert_int_equal(f->budget.used, 0);
+    free(f);
+    return 0;
+}
+
+static const struct cw_column *eval(struct fixture *f, const char *text, const char *type)
+{
+    static struct cw_expr *kept; /* the column refers to its type until the next call */
+    struct cw_error err = {0};
+    char printed[160];
+    cw_expr_free(kept);
+    kept = NULL;
+    if (!text)
+        return NULL;
+    if (cw_expr_compile(text, CW_EXPR_VALUE, lookup, NULL, &kept, &err) < 0)
+        fail_msg("%s: %s", text, err.message);
+    if (strcmp(cw_type_print(cw_expr_type(kept), printed), type) != 0)
+        fail_msg("%s: is %s, expected %s", text, printed, type);
+    if (cw_expr_eval(kept, f->ports, "test", &f->block, OUT, &err) < 0)
+        fail_msg("%s: %s", text, err.message);
+    return &f->columns[OUT];
+}
+
+#define CHECK_ALL(T, column, want)                                                       \
+    do {                                                                                 \
+        const T *data_ = (const T *)(column)->data;                                      \
+        for (int64_t i = 0; i < N; i++)                                                  \
+            if (data_[i] != (T)(want))                                                   \
+                fail_msg("row %d: %g instead of %g", (int)i, (double)data_[i], (double)(T)(want)); \
+    } while (0)
+
+static void scalars(void **state)
+{
+    struct fixture *f = *state;
+    CHECK_ALL(int64_t, eval(f, "x * 3 + 1", "int64"), (i - 10) * 3 + 1);
+    CHECK_ALL(uint8_t, eval(f, "x % 2 == 0", "bool"), i % 2 == 0);
+    CHECK_ALL(int64_t, eval(f, "x % 7", "int64"), ((i - 10) % 7 + 7) % 7);
+    CHECK_ALL(int64_t, eval(f, "x // 7", "int64"), (i - 10 + 14) / 7 - 2);
+    CHECK_ALL(int64_t, eval(f, "x // -7", "int64"), -((i - 10 + 700 + 6) / 7 - 100));
+    CHECK_ALL(uint8_t, eval(f, "y == 2 or not b and 3 < x <= 5", "bool"), i % 5 == 2 || (i % 3 != 0 && i > 13 && i <= 15));
+    CHECK_ALL(float, eval(f, "f * 2 + 1", "float32"), (float)i * 0.5f + 1);
+    CHECK_ALL(int64_t, eval(f, "where(b, x, -y)", "int64"), i % 3 == 0 ? i - 10 : -(i % 5));
+    CHECK_ALL(int8_t, eval(f, "i * i", "int8"), (int8_t)((uint8_t)i * (uint8_t)i));
+    CHECK_ALL(uint8_t, eval(f, "w > x", "bool"), ((uint64_t)i << 52) > (uint64_t)i || i < 10);
+    CHECK_ALL(double, eval(f, "x / 4", "float64"), (double)(i - 10) / 4);
+    CHECK_ALL(int64_t, eval(f, "2 ** 10 - 24", "int64"), 1000);
+    CHECK_ALL(float, eval(f, "exp(f)", "float32"), (float)cw_exp((double)((float)i * 0.25f)));
+    CHECK_ALL(int64_t, eval(f, "length(tokens)", "int64"), i % 4);
+    CHECK_ALL(int64_t, eval(f, "length(`image/encoded`)", "int64"), i % 4 == 2 ? 0 : i % 4 == 3 ? 8 : 3);
+    CHECK_ALL(uint8_t, eval(f, "`image/encoded` == 'cat'", "bool"), i % 4 == 0);
+    CHECK_ALL(uint8_t, eval(f, "`image/encoded` != s", "bool"), i % 4 >= 2);
+    CHECK_ALL(uint8_t, eval(f, "i < 300", "bool"), 1);
+    CHECK_ALL(int64_t, eval(f, "x", "int64"), i - 10);
+    eval(f, NULL, NULL);
+}
+
+static void arrays(void **state)
+{
+    struct fixture *f = *state;
+    const struct cw_column *c = eval(f, "a * y + 1", "int64[3]"); /* an array with a scalar of its row */
+    for (int i = 0; i < 3 * N; i++)
+        assert_int_equal(((int64_t *)c->data)[i], (int64_t)(i / 3) * (i % 3 + 1) * (i / 3 % 5) + 1);
+    CHECK_ALL(int32_t, eval(f, "max(a) - min(a)", "int32"), i * 2);
+    CHECK_ALL(int64_t, eval(f, "length(a) + length(big)", "int64"), 2503);
+    c = eval(f, "where(tokens >= 0, tokens + 1, 0)", "int32[?]");
+    for (int i = 0; i < N; i++) {
+        assert_int_equal(c->rows[i].dims[0], i % 4);
+        for (int k = 0; k < i % 4; k++)
+            assert_int_equal(((int32_t *)c->rows[i].data)[k], 100 * i + k + 1);
+    }
+    c = eval(f, "a + length(big) + length(big * 2 + f)", "int64[3]");
+    for (int i = 0; i < 3 * N; i++)
+        assert_int_equal(((int64_t *)c->data)[i], (i / 3) * (i % 3 + 1) + 5000);
+    f->block.n = 20;
+    c = eval(f, "big * f + 1", "float32[2500]"); /* larger than a piece */
+    for (int i = 0; i < 20 * 2500; i++)
+        assert_true(((float *)c->data)[i] == (float)(i % 2500 + i / 2500) * ((float)(i / 2500) * 0.25f) + 1);
+    f->block.n = N;
+    eval(f, NULL, NULL);
+}
+
+static size_t failures(struct fixture *f, const char *text, const char *why)
+{
+    size_t n = 0;
+    bool found = false;
+    memset(f->status, CW_ROW_OK, N);
+    f->status[4] = CW_ROW_FAILED;
+    f->status[5] = CW_ROW_DROPPED;
+    f->columns[V].rows[5] = (struct cw_tensor){0};
+    f->block.faults = NULL;
+    struct cw_error err = {0};
+    struct cw_expr *e = NULL;
+    if (cw_expr_compile(text, CW_EXPR_VALUE, lookup, NULL, &e, &err) < 0)
+        fail_msg("%s: %s", text, err.message);
+    assert_true(cw_expr_can_fail(e));
+    assert_int_equal(cw_expr_eval(e, f->ports, "test", &f->block, OUT, &err), 0);
+    for (const struct cw_fault *x = f->block.faults; x; x = x->next) {
+        assert_true(x->row != 4 && x->row != 5);
+        assert_int_equal(f->status[x->row], CW_ROW_FAILED);
+        found |= strstr(x->message, why) != NULL;
+        n++;
+    }
+    assert_true(found);
+    assert_int_equal(f->status[5], CW_ROW_DROPPED);
+    cw_expr_free(e);
+    memset(f->status, CW_ROW_OK, N);
+    return n;
+}
+
+static void records_that_fail(void **state)
+{
+    struct fixture *f = *state;
+    assert_int_equal(failures(f, "x // y", "integer division by zero in x // y"), N / 5 - 1); /* row 5 is not ok */
+    assert_int_equal(failures(f, "a % y", "integer modulo by zero"), N / 5 - 1);
+    assert_int_equal(failures(f, "y ** x", "negative integer power"), 8);
+    assert_int_equal(failures(f, "x // 0", "division by zero"), N - 2);
+    assert_int_equal(failures(f, "max(tokens)", "empty array"), N / 4 - 1);
+    assert_int_equal(failures(f, "tokens + a", "shapes don't match: [2] and [3]"), N / 2 - 1); /* 0 and 2 tokens do not fit 3, 1 and 3 do */
+}
+
+static void conditions(void **state)
+{
+    struct fixture *f = *state;
+    struct cw_error err = {0};
+    struct cw_expr *e = NULL;
+    uint8_t keep[N];
+    int64_t lengths[N];
+    assert_int_equal(cw_expr_compile("x % 4", CW_EXPR_CONDITION, lookup, NULL, &e, &err), 0);
+    assert_int_equal(cw_expr_eval_into(e, f->ports, "test", &f->block, keep, &err), 0);
+    for (int i = 0; i < N; i++)
+        assert_int_equal(keep[i], (i - 10) % 4 != 0);
+    assert_false(cw_expr_is_constant(e));
+    e = cw_expr_free(e);
+    assert_int_equal(cw_expr_compile("length(tokens) * i", CW_EXPR_INTEGER, lookup, NULL, &e, &err), 0);
+    assert_int_equal(cw_expr_eval_into(e, f->ports, "test", &f->block, lengths, &err), 0);
+    for (int i = 0; i < N; i++)
+        assert_int_equal(lengths[i], i % 4 * (int8_t)i);
+    e = cw_expr_free(e);
+    assert_int_equal(cw_expr_compile("true", CW_EXPR_CONDITION, lookup, NULL, &e, &err), 0);
+    assert_true(cw_expr_is_constant(e));
+    assert_int_equal(cw_expr_constant(e), 1);
+    e = cw_expr_free(e);
+    assert_int_equal(cw_expr_compile("a > 1", CW_EXPR_CONDITION, lookup, NULL, &e, &err), CW_E_PIPELINE);
+    assert_int_equal(cw_expr_compile("f", CW_EXPR_INTEGER, lookup, NULL, &e, &err), CW_E_PIPELINE);
+    assert_int_equal(cw_expr_compile("s", CW_EXPR_CONDITION, lookup, NULL, &e, &err), CW_E_PIPELINE);
+}
+
+static void errors(void **state)
+{
+    (void)state;
+    static const struct { const char *text, *message; } wrong[] = {
+        {"x +", "expected a value, but the expression ends (character 4: x +>>>)"},
+        {"x % == 0", "expected a value, found \"==\" (character 5: x % >>>== 0)"},
+        {"", "expected a value"},
+        {"x y", "expected an operator or the end, found \"y\""},
+        {"(x", "expected an operator or \")\""},
+        {"token + 1", "did you mean \"tokens\"?"},
+        {"sqr(x)", "did you mean \"sqrt\"?"},
+        {"i + 300", "300 is out of range for int8: expected -128 to 127"},
+        {"i ** -1", "negative integer power"},
+        {"b - b", "not defined for bool"},
+        {"w & x", "& is not defined for float64"},
+        {"1 // 0", "division by zero"},
+        {"s + 1", "\"s\" is bytes"},
+        {"s < 'a'", "== and !="},
+        {"a + big", "shapes don't match: [3] and [2500]"},
+        {"length(x)", "length of a scalar"},
+        {"where(x, 1)", "where has 2 arguments: expected 3"},
+        {"x = 1", "equality is written =="},
+        {"x if b else y", "use where("},
+        {"012", "don't start with 0"},
+        {"1__0", "expected an operator after the number"},
+        {"x + not b", "needs parentheses"},
+        {"'abc", "not closed"},
+        {"99999999999999999999999999999999999999", "too large"},
+        {"2 ** 200", "too large"},
+    };
+    for (size_t i = 0; i < CW_COUNT_OF(wrong); i++) {
+        struct cw_error err = {0};
+        struct cw_expr *e = NULL;
+        assert_int_equal(cw_expr_compile(wrong[i].text, CW_EXPR_VALUE, lookup, NULL, &e, &err), CW_E_PIPELINE);
+        if (!strstr(err.message, wrong[i].message))
+            fail_msg("%s: \"%s\" does not say \"%s\"", wrong[i].text, err.message, wrong[i].message);
+    }
+}
+
+static void limits(void **state)
+{
+    (void)state;
+    static char text[CW_EXPR_MAX_TEXT + 10];
+    struct cw_error err = {0};
+    struct cw_expr *e = NULL;
+    memset(text, '(', 199);
+    strcpy(text + 199, "1");
+    memset(text + 200, ')', 199);
+    assert_int_equal(cw_expr_compile(text, CW_EXPR_VALUE, lookup, NULL, &e, &err), 0);
+    e = cw_expr_free(e);
+    memset(text, '-', 5000);
+    strcpy(text + 5000, "x");
+    assert_int_equal(cw_expr_compile(text, CW_EXPR_VALUE, lookup, NULL, &e, &err), CW_E_PIPELINE);
+    for (int i = 0; i < 2000; i++)
+        memcpy(text + 2 * i, "x+", 3);
+    strcat(text, "x");
+    assert_int_equal(cw_expr_compile(text, CW_EXPR_VALUE, lookup, NULL, &e, &err), CW_E_PIPELINE);
+    memset(text, ' ', sizeof(text) - 1);
+    assert_int_equal(cw_expr_compile(text, CW_EXPR_VALUE, lookup, NULL, &e, &err), CW_E_PIPELINE);
+}
+
+/* The loops for half precisions against the scalar functions: all halves, and doubles around every rounding boundary. */
+static void halves(void **state)
+{
+    (void)state;
+    for (unsigned h = 0; h < 65536; h++) {
+        uint16_t v = (uint16_t)h, back;
+        float f;
+        double d;
+        cw_convert(CW_FLOAT16, CW_FLOAT32, &f, &v, 1);
+        float want = cw_half_to_float(v);
+        assert_memory_equal(&f, &want, 4);
+        if (f != f)
+            continue;
+        d = (double)f;
+        for (int k = -2; k <= 2; k++) {
+            double near = d + k * (0x1p-11 + 0x1p-50) * (d == 0 ? 0x1p-14 : d);
+            cw_convert(CW_FLOAT64, CW_FLOAT16, &back, &near, 1);
+            assert_int_equal(back, cw_double_to_half(near));
+            cw_convert(CW_FLOAT64, CW_BFLOAT16, &back, &near, 1);
+            assert_int_equal(back, cw_double_to_bfloat(near));
+            f = (float)near;
+            cw_convert(CW_FLOAT32, CW_FLOAT16, &back, &f, 1);
+            assert_int_equal(back, cw_float_to_half(f));
+        }
+        cw_convert(CW_BFLOAT16, CW_FLOAT32, &f, &v, 1);
+        want = cw_bfloat_to_float(v);
+        assert_memory_equal(&f, &want, 4);
+    }
+    static const double edges[] = {65519.999999999996, 65520.0, 0x1p-25, 0x1.0000000000001p-25, 0x1p-24, 0x1.8p-24, 3.4e38, 3.39e38, 0x1.fffffffffffffp1023,
+                                   0x1.fep127, 0x1.feffffffffffp127, 0x1.ffp127, 0x1p-149, 0x1p-134, 0x1.8p-133, 5e-324};
+    for (size_t i = 0; i < CW_COUNT_OF(edges); i++) {
+        uint16_t have;
+        cw_convert(CW_FLOAT64, CW_FLOAT16, &have, &edges[i], 1);
+        assert_int_equal(have, cw_double_to_half(edges[i]));
+        cw_convert(CW_FLOAT64, CW_BFLOAT16, &have, &edges[i], 1);
+        assert_int_equal(have, cw_double_to_bfloat(edges[i]));
+    }
+}
+
+static void casts(void **state)
+{
+    (void)state;
+    static const double from[] = {0.5, 1.5, 2.5, -0.5, -1.5, 127.5, 1e30, -1e30, __builtin_nan(""), 254.5, -128.5};
+    static const int8_t signed8[] = {0, 2, 2, 0, -2, 127, 127, -128, 0, 127, -128};
+    static const uint8_t unsigned8[] = {0, 2, 2, 0, 0, 128, 255, 0, 0, 254, 0};
+    int8_t s[CW_COUNT_OF(from)];
+    uint8_t u[CW_COUNT_OF(from)];
+    cw_convert(CW_FLOAT64, CW_INT8, s, from, CW_COUNT_OF(from));
+    cw_convert(CW_FLOAT64, CW_UINT8, u, from, CW_COUNT_OF(from));
+    assert_memory_equal(s, signed8, sizeof(s));
+    assert_memory_equal(u, unsigned8, sizeof(u));
+    int64_t wide[2];
+    uint64_t big[2];
+    cw_convert(CW_FLOAT64, CW_INT64, wide, (double[]){0x1p63, -0x1.8p63}, 2);
+    cw_convert(CW_FLOAT64, CW_UINT64, big, (double[]){0x1p64, 0x1.8p63}, 2);
+    assert_true(wide[0] == INT64_MAX && wide[1] == INT64_MIN && big[0] == UINT64_MAX && big[1] == UINT64_C(3) << 62);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(scalars, setup, teardown),
+        cmocka_unit_test_setup_teardown(arrays, setup, teardown),
+        cmocka_unit_test_setup_teardown(records_that_fail, setup, teardown),
+        cmocka_unit_test_setup_teardown(conditions, setup, teardown),
+        cmocka_unit_test(errors),
+        cmocka_unit_test(limits),
+        cmocka_unit_test(halves),
+        cmocka_unit_test(casts),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
