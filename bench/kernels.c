@@ -100,8 +100,8 @@ int main(int argc, char **argv)
         return 1;
     for (size_t i = 0; i < 32 << 20; i++)
         source[i] = (uint8_t)(i * 2654435761u >> 13);
-    const struct cw_pixel_isa *isas[] = {&cw_pixel_isa_c, cw_pixel_isa_native()};
-    for (size_t k = 0; k < 2; k++) {
+    const struct cw_pixel_isa *isas[] = {&cw_pixel_isa_c, cw_pixel_isa_find("avx2"), cw_pixel_isa_find("avx512"), cw_pixel_isa_find("neon")};
+    for (size_t k = 0; k < CW_COUNT_OF(isas); k++) {
         if (!isas[k])
             continue;
         struct cw_resize_spec s = {.in_h = 300, .in_w = 300, .out_h = 224, .out_w = 224, .channels = 3, .dtype = CW_UINT8, .interp = CW_BILINEAR};

@@ -25,6 +25,8 @@ static int pass_limit(struct cw_runner *r, struct block *b, unsigned k, struct c
         if (b->b.status[i] == CW_ROW_DROPPED)
             continue;
         bool within = state->count < limit->count;
+        if (raises(r, b->b.status[i]) && !(limit->take && !within))
+            continue; /* ends the run where it stands, skipped or not; behind a full `take` nobody gets to it */
         if (within)
             state->count++;
         if (within == limit->take)

@@ -4,202 +4,8 @@
  * instruction looks across elements. Shapes that vary are planned anew for each row. All scratch is in the block's arena and given
  * back at the end; nothing is kept between blocks.
  */
-#include <string.h>
-
 #include "ops/convert.h"
-#include "ops/expr_impl.h"
-#include "pipeline/op.h"
-
-#define PIECE 1024 /* values; 8 KiB of the widest dtype, so that a handful of registers fit the first-level cache */
-
-enum fault { FAULT_NONE, FAULT_DIVISION, FAULT_MODULO, FAULT_POWER, FAULT_EMPTY, FAULT_LENGTH, FAULT_SHAPE };
-
-struct value { /* a register at run time */
-    uint8_t *p;      /* of the piece being computed */
-    uint8_t *gather; /* loads: where rows that do not lie one after another are collected */
-    size_t n;        /* values per row */
-    struct cw_type shape;
-};
-
-struct run {
-    const struct cw_expr *e;
-    const struct cw_port *in;
-    const char *op;
-    struct cw_block *b;
-    struct cw_error *err;
-    struct value *values;
-    uint8_t **slots;
-    size_t *slot_bytes;
-    uint8_t *(*spread)[3]; /* per instruction: memory for operands that are broadcast */
-    uint8_t *faults;       /* enum fault by row */
-    size_t rows_at_once, max_n;
-    bool in_pieces;        /* one row at a time, its elements PIECE at a time */
-    size_t row;            /* first row of the piece */
-    struct cw_type left, right; /* of a shape fault */
-};
-
-static const struct cw_reg *reg_of(const struct run *x, unsigned r) { return &x->e->regs[r]; }
-static size_t size_of(const struct run *x, unsigned r) { return cw_dtype_size(reg_of(x, r)->type.dtype); }
-
-static void *take(struct run *x, size_t bytes, int *r)
-{
-    void *p = *r < 0 ? NULL : cw_block_alloc(x->b, bytes, x->err);
-    if (!p && *r == 0)
-        *r = x->err && x->err->status < 0 ? x->err->status : CW_E_MEMORY;
-    return p;
-}
-
-static void fault(struct run *x, size_t row, enum fault f)
-{
-    if (x->faults[row] == FAULT_NONE)
-        x->faults[row] = (uint8_t)f;
-}
-
-/* ---- plan: shapes, and memory for them ---- */
-
-static bool count(const struct cw_type *t, size_t *ret)
-{
-    struct cw_type bytes = *t;
-    bytes.dtype = CW_UINT8;
-    *ret = cw_type_bytes(&bytes);
-    return *ret < SIZE_MAX / 64;
-}
-
-static bool same_shape(const struct cw_type *a, const struct cw_type *b)
-{
-    return a->ndim == b->ndim && memcmp(a->dims, b->dims, (size_t)CW_MAX(a->ndim, 0) * sizeof(a->dims[0])) == 0;
-}
-
-static bool combine(struct run *x, struct cw_type *shape, unsigned operand)
-{
-    const struct cw_type *other = &x->values[operand].shape;
-    if (reg_of(x, operand)->level != CW_LEVEL_ELEMENT || same_shape(shape, other))
-        return true;
-    x->left = *shape;
-    x->right = *other;
-    return cw_broadcast(shape, other, shape);
-}
-
-/* Shapes of all registers for a row (any row, when none varies). False when operands do not match. */
-static bool plan_shapes(struct run *x, size_t row)
-{
-    const struct cw_expr *e = x->e;
-    x->max_n = 1;
-    for (unsigned i = 0; i < e->n_regs; i++) {
-        struct value *v = &x->values[i];
-        const struct cw_reg *reg = &e->regs[i];
-        v->n = 1;
-        v->shape = reg->type;
-        if (reg->kind != CW_REG_LOAD || reg->level != CW_LEVEL_ELEMENT)
-            continue;
-        if (!cw_type_fixed(&reg->type)) {
-            struct cw_tensor t = cw_block_row(x->b, x->in[reg->port].value, row);
-            v->shape.ndim = t.ndim;
-            memcpy(v->shape.dims, t.dims, sizeof(t.dims));
-        }
-        if (!count(&v->shape, &v->n))
-            return false;
-        x->max_n = CW_MAX(x->max_n, v->n);
-    }
-    for (unsigned i = 0; i < e->n_instrs; i++) {
-        const struct cw_instr *in = &e->instrs[i];
-        struct value *d = &x->values[in->dst];
-        if (in->level != CW_LEVEL_ELEMENT)
-            continue;
-        struct cw_type shape = cw_type_scalar(d->shape.dtype);
-        if (!combine(x, &shape, in->a) || !combine(x, &shape, in->b) || !combine(x, &shape, in->c))
-            return false;
-        d->shape = shape;
-        if (!count(&shape, &d->n))
-            return false;
-        x->max_n = CW_MAX(x->max_n, d->n);
-    }
-    return true;
-}
-
-static bool is_spread(const struct run *x, const struct cw_instr *in, unsigned operand)
-{
-    return in->level == CW_LEVEL_ELEMENT && reg_of(x, operand)->level == CW_LEVEL_ELEMENT && !same_shape(&x->values[operand].shape, &x->values[in->dst].shape);
-}
-
-static int plan_memory(struct run *x)
-{
-    const struct cw_expr *e = x->e;
-    int r = 0;
-    bool crosses = e->crosses;
-    for (unsigned i = 0; i < e->n_instrs && !crosses; i++) {
-        const struct cw_instr *in = &e->instrs[i];
-        if (in->level == CW_LEVEL_ELEMENT)
-            crosses = x->values[in->dst].n != x->max_n || is_spread(x, in, in->a) || is_spread(x, in, in->b) || is_spread(x, in, in->c);
-    }
-    x->rows_at_once = e->varies ? 1 : x->max_n >= PIECE ? 1 : PIECE / CW_MAX(x->max_n, 1u);
-    x->rows_at_once = CW_MIN(x->rows_at_once, CW_MAX(x->b->n, 1u));
-    x->in_pieces = x->rows_at_once == 1 && x->max_n > PIECE && !crosses;
-    memset(x->slot_bytes, 0, e->n_slots * sizeof(*x->slot_bytes));
-    for (unsigned i = 0; i < e->n_regs; i++) {
-        const struct cw_reg *reg = &e->regs[i];
-        size_t n = x->values[i].n, size = size_of(x, i);
-        if (reg->level == CW_LEVEL_ELEMENT && x->in_pieces && reg->kind == CW_REG_TEMP)
-            n = PIECE;
-        size_t bytes = x->rows_at_once * n * size;
-        if (reg->kind == CW_REG_TEMP && i != e->result)
-            x->slot_bytes[reg->slot] = CW_MAX(x->slot_bytes[reg->slot], bytes);
-        if (reg->kind == CW_REG_CONSTANT)
-            x->values[i].p = (uint8_t *)reg->constant;
-        if (reg->kind == CW_REG_LOAD)
-            x->values[i].gather = NULL;
-    }
-    for (unsigned i = 0; i < e->n_slots && r == 0; i++)
-        x->slots[i] = x->slot_bytes[i] ? take(x, x->slot_bytes[i], &r) : NULL;
-    for (unsigned i = 0; i < e->n_instrs && r == 0; i++) {
-        const struct cw_instr *in = &e->instrs[i];
-        const unsigned operands[3] = {in->a, in->b, in->c};
-        if (in->level != CW_LEVEL_ELEMENT)
-            continue;
-        for (int k = 0; k < 3; k++)
-            x->spread[i][k] = is_spread(x, in, operands[k]) ? take(x, x->rows_at_once * x->values[in->dst].n * size_of(x, operands[k]), &r) : NULL;
-    }
-    for (unsigned i = 0; i < e->n_regs; i++)
-        if (e->regs[i].kind == CW_REG_TEMP && i != e->result)
-            x->values[i].p = x->slots[e->regs[i].slot];
-    return r;
-}
-
-/* ---- loads ---- */
-
-static int load(struct run *x, unsigned r, size_t rows)
-{
-    const struct cw_reg *reg = reg_of(x, r);
-    struct value *v = &x->values[r];
-    const struct cw_column *column = &x->b->columns[x->in[reg->port].value];
-    size_t size = size_of(x, r), bytes = v->n * size;
-    if (column->dense && (column->stride == bytes || rows == 1)) {
-        v->p = column->data + x->row * column->stride;
-        return 0;
-    }
-    if (!column->dense && rows == 1 && bytes > 0) {
-        const struct cw_tensor *t = &column->rows[x->row];
-        if (t->data && t->size == bytes && (uintptr_t)t->data % size == 0) {
-            v->p = t->data;
-            return 0;
-        }
-    }
-    int status = 0;
-    if (!v->gather && !(v->gather = take(x, x->rows_at_once * bytes, &status)))
-        return status;
-    v->p = v->gather;
-    for (size_t i = 0; i < rows && bytes > 0; i++) {
-        uint8_t *d = v->p + i * bytes;
-        const struct cw_tensor *t = column->dense ? NULL : &column->rows[x->row + i];
-        if (!t)
-            memcpy(d, column->data + (x->row + i) * column->stride, bytes);
-        else if (t->data && t->size == bytes)
-            memcpy(d, t->data, bytes);
-        else
-            memset(d, 0, bytes); /* a row that failed or was dropped before */
-    }
-    return 0;
-}
+#include "ops/expr_run.h"
 
 /* ---- instructions ---- */
 
@@ -209,7 +15,7 @@ static void spread_one(uint8_t *d, const struct cw_type *to, const uint8_t *s, c
     size_t strides[CW_MAX_NDIM] = {0}, step = size, n;
     int64_t at[CW_MAX_NDIM] = {0};
     int skip = to->ndim - from->ndim, last = to->ndim - 1;
-    if (!count(to, &n) || n == 0)
+    if (!cw_run_count(to, &n) || n == 0)
         return;
     for (int i = from->ndim - 1; i >= 0; i--) {
         strides[i + skip] = from->dims[i] == 1 ? 0 : step;
@@ -400,7 +206,7 @@ static int compute(struct run *x, size_t rows, uint8_t *out)
     const struct cw_expr *e = x->e;
     struct value *result = &x->values[e->result];
     for (unsigned i = 0; i < e->n_regs; i++) {
-        int r = e->regs[i].kind == CW_REG_LOAD ? load(x, i, rows) : 0;
+        int r = e->regs[i].kind == CW_REG_LOAD ? cw_run_load(x, i, rows) : 0;
         if (r < 0)
             return r;
     }
@@ -473,7 +279,7 @@ static int run_fixed(struct run *x, uint8_t *out)
 {
     struct cw_arena_mark mark = cw_arena_mark(x->b->arena);
     size_t bytes = cw_type_bytes(&x->e->type), since = 0;
-    int r = plan_shapes(x, 0) ? plan_memory(x) : cw_error_set(x->err, CW_E_BUG, "shapes of an expression do not match");
+    int r = cw_run_plan_shapes(x, 0) ? cw_run_plan_memory(x) : cw_error_set(x->err, CW_E_BUG, "shapes of an expression do not match");
     for (x->row = 0; x->row < x->b->n && r == 0; x->row += x->rows_at_once) {
         size_t rows = CW_MIN(x->rows_at_once, x->b->n - x->row);
         r = compute(x, rows, out + x->row * bytes);
@@ -496,7 +302,7 @@ static int run_varying(struct run *x, uint8_t *out, bool ragged, unsigned value)
             continue;
         int r = 0;
         x->row = row;
-        if (!plan_shapes(x, row)) {
+        if (!cw_run_plan_shapes(x, row)) {
             fault(x, row, FAULT_SHAPE);
             report(x, row);
             continue;
@@ -512,9 +318,9 @@ static int run_varying(struct run *x, uint8_t *out, bool ragged, unsigned value)
         }
         struct cw_arena_mark mark = cw_arena_mark(x->b->arena);
         if (!to)
-            to = take(x, result->n * cw_dtype_size(x->e->type.dtype), &r);
+            to = cw_run_take(x, result->n * cw_dtype_size(x->e->type.dtype), &r);
         if (r == 0)
-            r = plan_memory(x);
+            r = cw_run_plan_memory(x);
         if (r == 0)
             r = compute(x, 1, to);
         cw_arena_release(x->b->arena, mark);
@@ -536,13 +342,13 @@ static int run(const struct cw_expr *e, const struct cw_port *in, const char *op
 {
     struct run x = {.e = e, .in = in, .op = op, .b = b, .err = err};
     int r = 0;
-    x.faults = take(&x, b->n, &r);
+    x.faults = cw_run_take(&x, b->n, &r);
     struct cw_arena_mark mark = cw_arena_mark(b->arena);
     bool can_release = !ragged; /* rows of a ragged result are allocated in between */
-    x.values = take(&x, e->n_regs * sizeof(*x.values), &r);
-    x.slots = take(&x, e->n_slots * sizeof(*x.slots), &r);
-    x.slot_bytes = take(&x, e->n_slots * sizeof(*x.slot_bytes), &r);
-    x.spread = take(&x, e->n_instrs * sizeof(*x.spread), &r);
+    x.values = cw_run_take(&x, e->n_regs * sizeof(*x.values), &r);
+    x.slots = cw_run_take(&x, e->n_slots * sizeof(*x.slots), &r);
+    x.slot_bytes = cw_run_take(&x, e->n_slots * sizeof(*x.slot_bytes), &r);
+    x.spread = cw_run_take(&x, e->n_instrs * sizeof(*x.spread), &r);
     if (r < 0)
         return r;
     memset(x.faults, 0, b->n);

@@ -54,6 +54,7 @@ class Bound:
     types: Types
     apply: Callable[[Components, Draw | None], object]
     pad: Components = field(default_factory=dict)
+    before: Types = field(default_factory=dict)  # the types that arrive
 
 
 def need(types: Types, component: str) -> Type:
@@ -278,7 +279,7 @@ def assign(attrs: dict, types: Types) -> Bound:
 
 def select(attrs: dict, types: Types) -> Bound:
     names = [attrs["components"]] if isinstance(attrs["components"], str) else attrs["components"]
-    return Bound({n: need(types, n) for n in names}, lambda components, _: {n: components[n] for n in names})
+    return Bound({n: need(types, n) for n in names}, lambda components, _: {n: components[n] for n in names if n in components})
 
 
 def drop(attrs: dict, types: Types) -> Bound:

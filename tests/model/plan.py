@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
 
-from . import operators, philox
+from . import needs, operators, philox
 from .dtypes import PlanError, Type, Value
 from .sources import SOURCES, Source
 
@@ -78,6 +78,7 @@ class Plan:
         types = self.types_before_batcher
         if self.batcher and self.batcher.name == "bucket_by_length":
             self.batcher.bound = operators.bind("length", self.batcher.attrs, types)
+            self.batcher.bound.before = types
         maps_after = [n for n in after if n.name not in INDEX]
         self.types = self.bind(maps_after, types)
         self.mark_counting(before)
@@ -99,7 +100,10 @@ class Plan:
         self.n = self.count(self.chain)
         self.one_split = bool(self.after) or self.any_counting(self.chain)
         self.split_size = self.compute_split_size()
-        self.routes = [self.route(self.chain, leaf) for leaf in range(len(self.sources))]
+        self.routes = []
+        for leaf, source in enumerate(self.sources):
+            route, source.needed = needs.prune(self.route(self.chain, leaf), set(source.types))
+            self.routes.append(route)
 
     # ---- what is in the chains ----
 
@@ -114,6 +118,7 @@ class Plan:
                 types = merge_types([self.bind(c, None) for c in node.inputs])
             elif node.name not in INDEX:
                 node.bound = operators.bind(node.name, node.attrs, types)
+                node.bound.before = types
                 types = node.bound.types
         return types
 

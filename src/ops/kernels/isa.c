@@ -7,11 +7,23 @@
 static const struct cw_pixel_isa *chosen;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 
+const struct cw_pixel_isa *cw_pixel_isa_find(const char *name)
+{
+    for (const struct cw_pixel_isa *const *i = cw_pixel_isa_list; *i; i++)
+        if (strcmp((*i)->name, name) == 0)
+            return (*i)->supported() ? *i : NULL;
+    return strcmp(name, "c") == 0 ? &cw_pixel_isa_c : NULL;
+}
+
 static void choose(void)
 {
-    const struct cw_pixel_isa *native = cw_pixel_isa_native();
-    const char *want = getenv("CACHEW_SIMD");
-    chosen = native && !(want && strcmp(want, "c") == 0) ? native : &cw_pixel_isa_c;
+    const char *name = getenv("CACHEW_SIMD");
+    chosen = name ? cw_pixel_isa_find(name) : NULL;
+    for (const struct cw_pixel_isa *const *i = cw_pixel_isa_list; *i && !chosen; i++)
+        if ((*i)->supported())
+            chosen = *i;
+    if (!chosen)
+        chosen = &cw_pixel_isa_c;
 }
 
 const struct cw_pixel_isa *cw_pixel_isa(void)

@@ -1,8 +1,9 @@
 /*
  * The pixel kernels that exist in several versions: portable C (the reference) and one per instruction set. All versions of a kernel
- * give the same bits. The build adds the one file with the processor's version (kernels_avx2.c, kernels_neon.c) or kernels_none.c.
+ * give the same bits. The build adds the files of the processor: kernels_x86.c, kernels_avx2.c and kernels_avx512.c, or kernels_neon.c, or kernels_none.c.
  */
 #pragma once
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -10,7 +11,9 @@ struct cw_resize;
 
 struct cw_pixel_isa {
     const char *name;
-    /* Bytes of tables for the horizontal pass of r, and sets r->pad; 0: not supported (the portable one runs). Then `tables` fills them. */
+    bool (*supported)(void); /* by this processor; NULL: always */
+    /* Bytes of tables for the horizontal pass of r, and sets r->pad; 0: not supported (the portable one runs). May set r->x_isa to
+     * another version that suits r better. Then r->x_isa->tables fills them. */
     size_t (*table_bytes)(struct cw_resize *r);
     void (*tables)(struct cw_resize *r);
     /* One row of r->x.in pixels to r->x.out. May read r->pad bytes beyond the row and write CW_ROW_SLACK beyond dst. */
@@ -26,7 +29,9 @@ struct cw_pixel_isa {
 };
 
 extern const struct cw_pixel_isa cw_pixel_isa_c; /* every member but table_bytes and tables */
-/* The processor's version, or NULL where the processor lacks the instructions. */
-const struct cw_pixel_isa *cw_pixel_isa_native(void);
-/* What to use: the native one, unless CACHEW_SIMD (c, avx2, neon; read once) says otherwise. */
+/* The versions built in, best first, then NULL; cw_pixel_isa_c is not among them. */
+extern const struct cw_pixel_isa *const cw_pixel_isa_list[];
+/* The version of that name ("c", "avx2", ...), or NULL where there is none or the processor lacks it. */
+const struct cw_pixel_isa *cw_pixel_isa_find(const char *name);
+/* What to use: the best one, unless the environment variable CACHEW_SIMD (read once) names another that there is. */
 const struct cw_pixel_isa *cw_pixel_isa(void);

@@ -2,13 +2,13 @@
  * AVX2 (x86-64). The functions carry their target attribute, so that the file needs no compiler flags; they run only where the processor has it.
  *
  * Horizontal pass: pixels of 3 or 4 bytes become 4 lanes of 16 bits each. With at most two taps (plain bilinear, p = 14) a pixel is
- * a + ((b - a) * f rounded), which pmulhrsw computes exactly: (2 (b - a) f + 2^14) >> 15 = ((b - a) f + 2^13) >> 14. With more taps, weights of 22
+ * a + ((b - a) * f rounded), which pmulhrsw computes exactly, given 2 f: ((b - a) 2 f + 2^14) >> 15 = ((b - a) f + 2^13) >> 14. With more taps, weights of 22
  * bits are split as W = 2^11 * high + low, both within 16 bits, and two pmaddwd sums are put together at the end.
  */
 #include <immintrin.h>
 #include <string.h>
 
-#include "ops/kernels/isa.h"
+#include "ops/kernels/kernels_x86.h"
 #include "ops/kernels/resize.h"
 
 #define AVX2 __attribute__((target("avx2")))
@@ -19,7 +19,7 @@
 
 struct pairs8 { /* 8 outputs */
     int32_t at[8];    /* byte offsets of the left taps, in the order of the lanes */
-    int16_t f[32];    /* weight of the right tap, four times per output: registers 0 and 1 */
+    int16_t f[32];    /* twice the weight of the right tap (below 2^15, as that of the left one is not 0), four times per output: registers 0 and 1 */
 };
 
 /* Outputs of a group in the lanes of two registers, so that packing both gives them in order. */
@@ -35,7 +35,7 @@ AVX2 static inline __m256i load_pairs(const uint8_t *src, const int32_t at[4])
 AVX2 static inline __m256i blend_pairs(__m256i v, __m256i left, __m256i right, __m256i f)
 {
     __m256i a = _mm256_shuffle_epi8(v, left), d = _mm256_sub_epi16(_mm256_shuffle_epi8(v, right), a);
-    return _mm256_add_epi16(a, _mm256_mulhrs_epi16(_mm256_add_epi16(d, d), f));
+    return _mm256_add_epi16(a, _mm256_mulhrs_epi16(d, f));
 }
 
 AVX2 static inline void store_pixels(uint8_t *dst, __m256i v, int channels)
@@ -82,7 +82,7 @@ static void tables_pairs(struct cw_resize *r)
             int64_t o = CW_MIN(i + lane_order[k], a->out - 1);
             const int32_t *w = a->w + o * a->taps;
             t->at[k] = a->lo[o] * (int32_t)r->pixel;
-            int16_t f = (int16_t)(a->n[o] == 2 ? w[1] : 0);
+            int16_t f = (int16_t)(a->n[o] == 2 ? 2 * w[1] : 0);
             for (int j = 0; j < 4; j++)
                 t->f[4 * k + j] = f;
         }
@@ -127,10 +127,29 @@ AVX2 static inline __m256i join(__m256i high, __m256i low)
     return _mm256_srai_epi32(_mm256_add_epi32(_mm256_add_epi32(_mm256_slli_epi32(high, LOW_BITS), low), half), 22);
 }
 
-AVX2 static inline void horizontal_quads(const struct cw_resize *r, const uint8_t *src, uint8_t *dst, int channels)
+/* Outputs k and k + 4 of a group: two pixels of four 32-bit sums. */
+AVX2 static inline __m256i weigh2(const uint8_t *group, const uint8_t *src, size_t k, size_t quads, int channels, __m256i first, __m256i second)
+{
+    const int32_t *at = (const int32_t *)(const void *)group;
+    const __m256i *w = (const __m256i *)(const void *)(group + 32) + k * 4;
+    const uint8_t *s0 = src + at[k], *s1 = src + at[k + 4];
+    __m256i high = _mm256_setzero_si256(), low = high;
+    for (size_t q = 0; q < quads; q++, w += QUAD_WORDS / 16, s0 += 4 * channels, s1 += 4 * channels) {
+        __m256i v = _mm256_inserti128_si256(_mm256_castsi128_si256(_mm_loadu_si128((const void *)s0)), _mm_loadu_si128((const void *)s1), 1);
+        __m256i a = _mm256_shuffle_epi8(v, first), b = _mm256_shuffle_epi8(v, second);
+        high = _mm256_add_epi32(high, _mm256_add_epi32(_mm256_madd_epi16(a, _mm256_loadu_si256(w)),
+                                                       _mm256_madd_epi16(b, _mm256_loadu_si256(w + 2))));
+        low = _mm256_add_epi32(low, _mm256_add_epi32(_mm256_madd_epi16(a, _mm256_loadu_si256(w + 1)),
+                                                     _mm256_madd_epi16(b, _mm256_loadu_si256(w + 3))));
+    }
+    return join(high, low);
+}
+
+/* quads and channels are constants where it is called, so that the loops over taps unroll. */
+AVX2 static inline void horizontal_quads(const struct cw_resize *r, const uint8_t *src, uint8_t *dst, size_t quads, int channels)
 {
     const uint8_t *group = r->tables;
-    size_t quads = quads_of(r), step = group_bytes(r);
+    size_t step = 32 + quads * QUAD_WORDS * sizeof(int16_t);
     __m256i first, second; /* pairs of taps: 0 and 1, 2 and 3 */
     if (channels == 3) {
         first = _mm256_broadcastsi128_si256(_mm_setr_epi8(0, -1, 3, -1, 1, -1, 4, -1, 2, -1, 5, -1, -1, -1, -1, -1));
@@ -140,24 +159,9 @@ AVX2 static inline void horizontal_quads(const struct cw_resize *r, const uint8_
         second = _mm256_broadcastsi128_si256(_mm_setr_epi8(8, -1, 12, -1, 9, -1, 13, -1, 10, -1, 14, -1, 11, -1, 15, -1));
     }
     for (int64_t i = 0; i < r->x.out; i += 8, group += step, dst += 8 * channels) {
-        const int32_t *at = (const int32_t *)(const void *)group;
-        __m256i sum[4];
-        for (int k = 0; k < 4; k++) {
-            const __m256i *w = (const __m256i *)(const void *)(group + 32) + k * 4;
-            const uint8_t *s0 = src + at[k], *s1 = src + at[k + 4];
-            __m256i high = _mm256_setzero_si256(), low = high;
-            for (size_t q = 0; q < quads; q++, w += QUAD_WORDS / 16, s0 += 4 * channels, s1 += 4 * channels) {
-                __m256i v = _mm256_inserti128_si256(_mm256_castsi128_si256(_mm_loadu_si128((const void *)s0)), _mm_loadu_si128((const void *)s1), 1);
-                __m256i a = _mm256_shuffle_epi8(v, first), b = _mm256_shuffle_epi8(v, second);
-                high = _mm256_add_epi32(high, _mm256_add_epi32(_mm256_madd_epi16(a, _mm256_loadu_si256(w)),
-                                                               _mm256_madd_epi16(b, _mm256_loadu_si256(w + 2))));
-                low = _mm256_add_epi32(low, _mm256_add_epi32(_mm256_madd_epi16(a, _mm256_loadu_si256(w + 1)),
-                                                             _mm256_madd_epi16(b, _mm256_loadu_si256(w + 3))));
-            }
-            sum[k] = join(high, low);
-        }
-        __m256i v = _mm256_packus_epi16(_mm256_packs_epi32(sum[0], sum[1]), _mm256_packs_epi32(sum[2], sum[3]));
-        store_pixels(dst, v, channels);
+        __m256i a = weigh2(group, src, 0, quads, channels, first, second), b = weigh2(group, src, 1, quads, channels, first, second);
+        __m256i c = weigh2(group, src, 2, quads, channels, first, second), d = weigh2(group, src, 3, quads, channels, first, second);
+        store_pixels(dst, _mm256_packus_epi16(_mm256_packs_epi32(a, b), _mm256_packs_epi32(c, d)), channels);
     }
 }
 
@@ -190,10 +194,12 @@ AVX2 static void horizontal_avx2(const struct cw_resize *r, const uint8_t *src, 
             horizontal_pairs(r, src, dst, 3);
         else
             horizontal_pairs(r, src, dst, 4);
+    } else if (rgb && r->x.taps <= 4) {
+        horizontal_quads(r, src, dst, 1, 3);
     } else if (rgb) {
-        horizontal_quads(r, src, dst, 3);
+        horizontal_quads(r, src, dst, quads_of(r), 3);
     } else {
-        horizontal_quads(r, src, dst, 4);
+        horizontal_quads(r, src, dst, quads_of(r), 4);
     }
 }
 
@@ -204,15 +210,15 @@ AVX2 static inline __m256i blend32(__m256i a, __m256i b, __m256i f)
     const __m256i zero = _mm256_setzero_si256();
     __m256i a0 = _mm256_unpacklo_epi8(a, zero), a1 = _mm256_unpackhi_epi8(a, zero);
     __m256i d0 = _mm256_sub_epi16(_mm256_unpacklo_epi8(b, zero), a0), d1 = _mm256_sub_epi16(_mm256_unpackhi_epi8(b, zero), a1);
-    a0 = _mm256_add_epi16(a0, _mm256_mulhrs_epi16(_mm256_add_epi16(d0, d0), f));
-    a1 = _mm256_add_epi16(a1, _mm256_mulhrs_epi16(_mm256_add_epi16(d1, d1), f));
+    a0 = _mm256_add_epi16(a0, _mm256_mulhrs_epi16(d0, f));
+    a1 = _mm256_add_epi16(a1, _mm256_mulhrs_epi16(d1, f));
     return _mm256_packus_epi16(a0, a1);
 }
 
 /* bytes >= 32; the last vector overlaps the one before it. */
-AVX2 static void vertical_two(const uint8_t *a, const uint8_t *b, int16_t right, uint8_t *dst, size_t bytes)
+AVX2 static void vertical_two(const uint8_t *a, const uint8_t *b, int32_t right, uint8_t *dst, size_t bytes)
 {
-    const __m256i f = _mm256_set1_epi16(right);
+    const __m256i f = _mm256_set1_epi16((int16_t)(2 * right));
     for (size_t i = 0;;) {
         __m256i v = blend32(_mm256_loadu_si256((const void *)(a + i)), _mm256_loadu_si256((const void *)(b + i)), f);
         _mm256_storeu_si256((void *)(dst + i), v);
@@ -222,13 +228,12 @@ AVX2 static void vertical_two(const uint8_t *a, const uint8_t *b, int16_t right,
     }
 }
 
-AVX2 static inline void madd_rows(__m256i sum[4], __m256i lo, __m256i hi, __m256i w)
+struct sums { __m256i high, low; }; /* separate variables, as compilers keep arrays in memory */
+
+AVX2 static inline void sums_add(struct sums *s, __m256i v, __m256i high, __m256i low)
 {
-    const __m256i zero = _mm256_setzero_si256();
-    sum[0] = _mm256_add_epi32(sum[0], _mm256_madd_epi16(_mm256_unpacklo_epi8(lo, zero), w));
-    sum[1] = _mm256_add_epi32(sum[1], _mm256_madd_epi16(_mm256_unpackhi_epi8(lo, zero), w));
-    sum[2] = _mm256_add_epi32(sum[2], _mm256_madd_epi16(_mm256_unpacklo_epi8(hi, zero), w));
-    sum[3] = _mm256_add_epi32(sum[3], _mm256_madd_epi16(_mm256_unpackhi_epi8(hi, zero), w));
+    s->high = _mm256_add_epi32(s->high, _mm256_madd_epi16(v, high));
+    s->low = _mm256_add_epi32(s->low, _mm256_madd_epi16(v, low));
 }
 
 #define MAX_ROWS 64 /* pairs of weights on the stack; more taps go the portable way */
@@ -236,17 +241,20 @@ AVX2 static inline void madd_rows(__m256i sum[4], __m256i lo, __m256i hi, __m256
 /* 32 bytes of the weighted sum; w: high and low pairs of weights, alternating. */
 AVX2 static inline __m256i weigh32(const uint8_t *const *rows, const int32_t *w, int n, size_t i)
 {
-    __m256i high[4] = {_mm256_setzero_si256(), _mm256_setzero_si256(), _mm256_setzero_si256(), _mm256_setzero_si256()};
-    __m256i low[4] = {_mm256_setzero_si256(), _mm256_setzero_si256(), _mm256_setzero_si256(), _mm256_setzero_si256()};
+    const __m256i zero = _mm256_setzero_si256();
+    struct sums s0 = {zero, zero}, s1 = s0, s2 = s0, s3 = s0;
     for (int k = 0; k < n; k += 2) {
         const uint8_t *other = rows[k + 1 < n ? k + 1 : k]; /* its weight is 0 where there is none */
         __m256i a = _mm256_loadu_si256((const void *)(rows[k] + i)), b = _mm256_loadu_si256((const void *)(other + i));
         __m256i lo = _mm256_unpacklo_epi8(a, b), hi = _mm256_unpackhi_epi8(a, b);
-        madd_rows(high, lo, hi, _mm256_set1_epi32(w[k]));
-        madd_rows(low, lo, hi, _mm256_set1_epi32(w[k + 1]));
+        __m256i high = _mm256_set1_epi32(w[k]), low = _mm256_set1_epi32(w[k + 1]);
+        sums_add(&s0, _mm256_unpacklo_epi8(lo, zero), high, low);
+        sums_add(&s1, _mm256_unpackhi_epi8(lo, zero), high, low);
+        sums_add(&s2, _mm256_unpacklo_epi8(hi, zero), high, low);
+        sums_add(&s3, _mm256_unpackhi_epi8(hi, zero), high, low);
     }
-    return _mm256_packus_epi16(_mm256_packs_epi32(join(high[0], low[0]), join(high[1], low[1])),
-                               _mm256_packs_epi32(join(high[2], low[2]), join(high[3], low[3])));
+    return _mm256_packus_epi16(_mm256_packs_epi32(join(s0.high, s0.low), join(s1.high, s1.low)),
+                               _mm256_packs_epi32(join(s2.high, s2.low), join(s3.high, s3.low)));
 }
 
 static int32_t both(int32_t a, int32_t b) { return (int32_t)((uint32_t)(uint16_t)a | (uint32_t)(uint16_t)b << 16); }
@@ -272,7 +280,7 @@ static void vertical_avx2(const uint8_t *const *rows, const int32_t *w, int n, i
     if (bytes < 32 || n >= MAX_ROWS || (p == 14 && n != 2))
         cw_pixel_isa_c.vertical(rows, w, n, p, dst, bytes);
     else if (p == 14)
-        vertical_two(rows[0], rows[1], (int16_t)w[1], dst, bytes);
+        vertical_two(rows[0], rows[1], w[1], dst, bytes);
     else
         vertical_many(rows, w, n, dst, bytes);
 }
@@ -341,8 +349,11 @@ AVX2 static void planar3_avx2(uint8_t *const dst[3], const uint8_t *src, size_t 
     cw_pixel_isa_c.planar3((uint8_t *[]){dst[0] + i, dst[1] + i, dst[2] + i}, src + 3 * i, n - i);
 }
 
-static const struct cw_pixel_isa avx2 = {
+static bool supported(void) { return __builtin_cpu_supports("avx2"); }
+
+const struct cw_pixel_isa cw_pixel_isa_avx2 = {
     .name = "avx2",
+    .supported = supported,
     .table_bytes = table_bytes,
     .tables = tables,
     .horizontal = horizontal_avx2,
@@ -351,5 +362,3 @@ static const struct cw_pixel_isa avx2 = {
     .normalize_packed = normalize_packed_avx2,
     .planar3 = planar3_avx2,
 };
-
-const struct cw_pixel_isa *cw_pixel_isa_native(void) { return __builtin_cpu_supports("avx2") ? &avx2 : NULL; }

@@ -45,12 +45,12 @@ int cw_resize_plan_isa(struct cw_resize *r, const struct cw_resize_spec *spec, c
         e = ring_init(r, arena, err);
     if (e < 0)
         return e;
-    r->x_isa = &cw_pixel_isa_c;
+    r->x_isa = isa;
     size_t bytes = spec->dtype == CW_UINT8 && !r->x.gather && isa->table_bytes ? isa->table_bytes(r) : 0;
-    if (bytes) {
-        r->x_isa = isa;
+    if (bytes)
         r->tables = cw_arena_alloc(arena, bytes, err);
-    }
+    else
+        r->x_isa = &cw_pixel_isa_c;
     size_t taps = (size_t)r->y.taps;
     r->taps = cw_arena_alloc(arena, taps * sizeof(*r->taps), err);
     r->tap_w = cw_arena_alloc(arena, taps * sizeof(*r->tap_w), err);
@@ -60,7 +60,7 @@ int cw_resize_plan_isa(struct cw_resize *r, const struct cw_resize_spec *spec, c
         return err ? err->status : CW_E_MEMORY;
     if (bytes) {
         memset(r->padded + r->pixel * (size_t)r->x.used, 0, r->pad);
-        isa->tables(r);
+        r->x_isa->tables(r);
     }
     return 0;
 }

@@ -1,0 +1,242 @@
+/*
+ * Cachew: input pipelines for machine learning, in C.
+ *
+ *     struct cachew_error *err = NULL;
+ *     struct cachew_pipeline *p;
+ *     struct cachew_iterator *it;
+ *     struct cachew_batch *b;
+ *     int r = cachew_pipeline_load("train.json", &p, &err);
+ *     if (r == 0)
+ *         r = cachew_iterator_open(p, NULL, &it, &err);
+ *     while (r == 0 && (r = cachew_iterator_next(it, -1, &b, &err)) == 0) {
+ *         const struct cachew_component *image = cachew_batch_find(b, "image");
+ *         ...
+ *         cachew_batch_release(b);
+ *     }
+ *     if (r < 0)
+ *         fprintf(stderr, "%s\n", cachew_error_message(err));
+ *
+ * Results. Functions that can fail return 0, or a negative enum cachew_status; a positive result is a condition that the function
+ * documents. `ret` arguments are set only when the result is 0. The last argument, err, may be NULL; else *err is set to a new error when
+ * the result is negative (and is not read before), to be freed with cachew_error_free.
+ *
+ * Ownership. What a function `returns new` belongs to the caller, who frees it with the function of its type, texts with cachew_free.
+ * `const` pointers are borrowed from the argument they were got from. All `_free` functions accept NULL.
+ *
+ * Threads. Different objects may be used by different threads at the same time. One object is used by one thread at a time, but for what is
+ * said otherwise: cachew_iterator_interrupt and cachew_batch_release may be called from any thread at any time.
+ *
+ * Compatibility. Structures marked `opaque` are only reached through functions. Others may grow at their end. Enumerations may grow.
+ */
+#ifndef CACHEW_H
+#define CACHEW_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define CACHEW_API __attribute__((visibility("default")))
+#define CACHEW_CHECKED __attribute__((warn_unused_result))
+
+/* "MAJOR.MINOR.PATCH" of the library. Static. */
+CACHEW_API const char *cachew_version(void);
+/* Frees a text that a function returned new. */
+CACHEW_API void cachew_free(void *text);
+
+/* ---- errors ---- */
+
+enum cachew_status {
+    CACHEW_OK = 0,
+    CACHEW_E_RECORD = -1,       /* a record can't be computed */
+    CACHEW_E_DATA = -2,         /* data are damaged or changed, beyond a single record */
+    CACHEW_E_IO = -3,           /* the system refused: open, read, write */
+    CACHEW_E_MEMORY = -4,       /* the system gave no memory */
+    CACHEW_E_BUDGET = -5,       /* the memory budget is too small; the message says what the smallest is */
+    CACHEW_E_PIPELINE = -6,     /* the pipeline is wrong */
+    CACHEW_E_OPTION = -7,       /* an option or argument is wrong */
+    CACHEW_E_STATE = -8,        /* the state does not belong to this pipeline, data set and seed, or is damaged */
+    CACHEW_E_SERVICE = -9,      /* the service can't be reached or refused */
+    CACHEW_E_DEADLINE = -10,    /* no batch came in time */
+    CACHEW_E_INTERRUPTED = -11, /* see cachew_iterator_interrupt */
+    CACHEW_E_INTERNAL = -12,    /* an invariant of the library does not hold: please report it */
+};
+
+struct cachew_error; /* opaque */
+CACHEW_API void cachew_error_free(struct cachew_error *e);
+/* The negative status that the failed function returned. */
+CACHEW_API int cachew_error_status(const struct cachew_error *e);
+/* "record", "data", "io", "memory", "budget", "pipeline", "option", "state", "service", "deadline", "interrupted", "internal". */
+CACHEW_API const char *cachew_error_kind(const struct cachew_error *e);
+/* One sentence for people, without a newline. Never NULL. */
+CACHEW_API const char *cachew_error_message(const struct cachew_error *e);
+/* Facts for programs; NULL where one does not apply. An operator's name; one of its attributes (or an option), the value that was found and
+ * what was expected; a path; a record id. */
+CACHEW_API const char *cachew_error_operator(const struct cachew_error *e);
+CACHEW_API const char *cachew_error_attribute(const struct cachew_error *e);
+CACHEW_API const char *cachew_error_value(const struct cachew_error *e);
+CACHEW_API const char *cachew_error_expected(const struct cachew_error *e);
+CACHEW_API const char *cachew_error_file(const struct cachew_error *e);
+CACHEW_API const char *cachew_error_record(const struct cachew_error *e);
+
+/* ---- pipelines ---- */
+
+/* A chain of operators as written. Iterators copy what they need: a pipeline may be changed or freed while they run. */
+struct cachew_pipeline; /* opaque */
+
+/* Reads a pipeline file (JSON). Relative paths in it are relative to the file. The pipeline is checked in full; no data are touched. */
+CACHEW_API int cachew_pipeline_load(const char *file, struct cachew_pipeline **ret, struct cachew_error **err) CACHEW_CHECKED;
+/* The same from a text that ends with NUL; relative paths are relative to base_dir (NULL: the working directory). */
+CACHEW_API int cachew_pipeline_parse(const char *json, const char *base_dir, struct cachew_pipeline **ret, struct cachew_error **err) CACHEW_CHECKED;
+/* Returns new an empty pipeline, to be filled by cachew_pipeline_add; NULL: no memory. base_dir as for cachew_pipeline_parse. */
+CACHEW_API struct cachew_pipeline *cachew_pipeline_new(const char *base_dir);
+/* Appends an operator. attributes: a JSON object in a text, {"component": "image", "size": [224, 224]}; NULL: all defaults. Name and
+ * attributes are checked at once, types when the pipeline is used. An error leaves the pipeline as it was. */
+CACHEW_API int cachew_pipeline_add(struct cachew_pipeline *p, const char *op, const char *attributes, struct cachew_error **err) CACHEW_CHECKED;
+/* The same for an operator that stands first and has n pipelines as inputs (concat); they are copied. */
+CACHEW_API int cachew_pipeline_add_inputs(struct cachew_pipeline *p, const char *op, const char *attributes,
+                                          const struct cachew_pipeline *const *inputs, size_t n, struct cachew_error **err) CACHEW_CHECKED;
+/* What happens when a record can't be computed: "raise" (default), "skip" or "replace". */
+CACHEW_API int cachew_pipeline_set_on_error(struct cachew_pipeline *p, const char *on_error, struct cachew_error **err) CACHEW_CHECKED;
+/* Checks the whole pipeline, types included, without touching data. */
+CACHEW_API int cachew_pipeline_check(const struct cachew_pipeline *p, struct cachew_error **err) CACHEW_CHECKED;
+/* Returns new the pipeline as JSON, as cachew_pipeline_parse and `cachew run` read it; NULL: no memory. */
+CACHEW_API char *cachew_pipeline_json(const struct cachew_pipeline *p);
+CACHEW_API void cachew_pipeline_free(struct cachew_pipeline *p);
+
+/* Returns new a JSON object that describes all operators and their attributes, the one that `cachew ops --json` prints; NULL: no memory. */
+CACHEW_API char *cachew_operators_json(void);
+
+/* ---- schema: what elements of a pipeline look like ---- */
+
+enum cachew_dtype {
+    CACHEW_BOOL = 0, CACHEW_UINT8 = 1, CACHEW_UINT16 = 2, CACHEW_UINT32 = 3, CACHEW_UINT64 = 4, CACHEW_INT8 = 5, CACHEW_INT16 = 6,
+    CACHEW_INT32 = 7, CACHEW_INT64 = 8, CACHEW_FLOAT16 = 9, CACHEW_BFLOAT16 = 10, CACHEW_FLOAT32 = 11, CACHEW_FLOAT64 = 12,
+    CACHEW_BYTES = 13, /* byte strings of varying length; one per element */
+};
+/* "bool", "uint8", ..., "bytes"; NULL for an unknown number. Static. */
+CACHEW_API const char *cachew_dtype_name(enum cachew_dtype dtype);
+/* Bytes of a value; 0 for CACHEW_BYTES. */
+CACHEW_API size_t cachew_dtype_size(enum cachew_dtype dtype);
+
+#define CACHEW_MAX_NDIM 6  /* of an element; a batch has one more */
+#define CACHEW_VARIES (-1) /* a dimension that differs from element to element, or a rank that is not known beforehand */
+
+struct cachew_schema; /* opaque; does not refer to the pipeline */
+/* Compiles the pipeline, without touching data. */
+CACHEW_API int cachew_pipeline_schema(const struct cachew_pipeline *p, struct cachew_schema **ret, struct cachew_error **err) CACHEW_CHECKED;
+/* Components, in byte order of their names, as batches have them. */
+CACHEW_API size_t cachew_schema_count(const struct cachew_schema *s);
+CACHEW_API const char *cachew_schema_name(const struct cachew_schema *s, size_t i);
+CACHEW_API enum cachew_dtype cachew_schema_dtype(const struct cachew_schema *s, size_t i);
+/* Dimensions of one element, without that of the batch; CACHEW_VARIES: not known beforehand. */
+CACHEW_API int cachew_schema_ndim(const struct cachew_schema *s, size_t i);
+/* Dimension k < ndim, or CACHEW_VARIES. */
+CACHEW_API int64_t cachew_schema_dim(const struct cachew_schema *s, size_t i, int k);
+/* Elements of a full batch (the largest, where there are several sizes); 0: the pipeline does not batch, and components have no batch
+ * dimension. */
+CACHEW_API uint64_t cachew_schema_batch_size(const struct cachew_schema *s);
+CACHEW_API void cachew_schema_free(struct cachew_schema *s);
+
+/* ---- iterators ---- */
+
+/* Fill with CACHEW_OPTIONS_INIT, then set what should differ. */
+struct cachew_options {
+    size_t size;            /* sizeof(struct cachew_options) of the program */
+    int64_t seed;           /* of shuffles and draws; -1: the pipeline's, else 0 */
+    int64_t epochs;         /* -1: the pipeline's, else 1; INT64_MAX: without end */
+    unsigned threads;       /* that compute; 0: as many as there are CPUs for this process (affinity and cgroup) */
+    unsigned rank;          /* this iterator gets batch g where g modulo world_size is rank */
+    unsigned world_size;    /* 0: 1 */
+    int optimize;           /* 0: run operators as written; the results are the same, bit by bit */
+    uint64_t memory;        /* bytes for everything but batches handed out; 0: half of what the cgroup or the machine has */
+    const char *state;      /* go on from here: a text from cachew_iterator_state; NULL: from the start */
+    const char *index_dir;  /* where indexes of data sets are kept; NULL: $CACHEW_INDEX_DIR, else ~/.cache/cachew/index */
+};
+#define CACHEW_OPTIONS_INIT { sizeof(struct cachew_options), -1, -1, 0, 0, 1, 1, 0, NULL, NULL }
+
+struct cachew_iterator; /* opaque */
+struct cachew_batch;    /* opaque */
+
+/* Opens the pipeline's sources (and makes indexes that are missing, which reads the data once) and begins to compute, on threads of its
+ * own. options NULL: defaults. The sequence of batches is a function of pipeline, data and seed alone; threads, memory, optimize and
+ * stopping points do not change it. */
+CACHEW_API int cachew_iterator_open(const struct cachew_pipeline *p, const struct cachew_options *options, struct cachew_iterator **ret,
+                                    struct cachew_error **err) CACHEW_CHECKED;
+/* The next batch of this rank, new (cachew_batch_release); any number may be held at a time. 1: the last epoch is over. Waits at most
+ * timeout_s seconds (negative: without limit), then fails with CACHEW_E_DEADLINE; after that, and after CACHEW_E_INTERRUPTED, it may be
+ * called again and nothing is lost. After other errors there are no more batches: they fail again. */
+CACHEW_API int cachew_iterator_next(struct cachew_iterator *it, double timeout_s, struct cachew_batch **ret, struct cachew_error **err) CACHEW_CHECKED;
+/* Returns new the position after the batch handed out last, as JSON of at most 1 KB, for options.state (the world size may differ then);
+ * NULL: no memory. */
+CACHEW_API char *cachew_iterator_state(const struct cachew_iterator *it);
+/* From any thread: waits of cachew_iterator_next end at once with CACHEW_E_INTERRUPTED, as do later ones, until it is called with on = 0. */
+CACHEW_API void cachew_iterator_interrupt(struct cachew_iterator *it, int on);
+/* Returns new a JSON object: {"seconds", "threads", "busy_s", "idle_s", "wait_s", "read_bytes", "memory_peak_bytes", "batches_held", "bottleneck",
+ * "operators": [{"op", "position", "seconds", "share", "elements", "fused_into"?}, ..., {"part", "seconds", "share"}, ...]}. All but wait_s (of
+ * the caller) and seconds are sums over threads. NULL: no memory. */
+CACHEW_API char *cachew_iterator_profile(const struct cachew_iterator *it);
+/* Records of batches handed out so far that could not be computed: how many were skipped and replaced (either may be NULL), and, returned new,
+ * the first 10,000 of them as a JSON list [{"record", "operator", "action", "reason", "file"?, "by"?}]; NULL: no memory. */
+CACHEW_API char *cachew_iterator_quarantine(const struct cachew_iterator *it, uint64_t *ret_skipped, uint64_t *ret_replaced);
+/* Batches that were handed out and not yet released. */
+CACHEW_API size_t cachew_iterator_held(const struct cachew_iterator *it);
+/* Ends it. Batches that are held stay valid; the iterator's threads end when the last of them is released. */
+CACHEW_API void cachew_iterator_free(struct cachew_iterator *it);
+
+/* ---- batches ---- */
+
+struct cachew_component {
+    const char *name;
+    enum cachew_dtype dtype;
+    int ndim;                /* with the batch dimension, where there is one */
+    const int64_t *dims;     /* ndim */
+    void *data;              /* C-contiguous; may be written to. CACHEW_BYTES: all strings, one after the other */
+    size_t size;             /* of data, in bytes */
+    const uint64_t *lengths; /* CACHEW_BYTES: of each string, one per record; else NULL */
+};
+
+enum cachew_flag {
+    CACHEW_REPLACEMENT = 1, /* of a record: stands in for one that failed */
+    CACHEW_PADDING = 2,     /* of a batch: a repetition that fills up the last round of ranks; not part of the epoch */
+};
+
+/* Gives a batch back, and with it the memory of its components. From any thread. */
+CACHEW_API void cachew_batch_release(struct cachew_batch *b);
+/* Components, in byte order of their names. */
+CACHEW_API size_t cachew_batch_count(const struct cachew_batch *b);
+/* NULL: there is none at this place, or of this name. */
+CACHEW_API const struct cachew_component *cachew_batch_component(const struct cachew_batch *b, size_t i);
+CACHEW_API const struct cachew_component *cachew_batch_find(const struct cachew_batch *b, const char *name);
+/* Records in it. */
+CACHEW_API uint32_t cachew_batch_records(const struct cachew_batch *b);
+/* Its place: epoch, number in the epoch (over all ranks), split, number in the split. */
+CACHEW_API uint64_t cachew_batch_epoch(const struct cachew_batch *b);
+CACHEW_API uint64_t cachew_batch_g(const struct cachew_batch *b);
+CACHEW_API uint64_t cachew_batch_split(const struct cachew_batch *b);
+CACHEW_API uint64_t cachew_batch_index(const struct cachew_batch *b);
+/* enum cachew_flag that hold for the whole batch. */
+CACHEW_API uint32_t cachew_batch_flags(const struct cachew_batch *b);
+/* Writes the id of record i, "<file key>:<row>[.ordinal]", as snprintf does: at most size bytes with the NUL; returns the length. */
+CACHEW_API size_t cachew_batch_record_id(const struct cachew_batch *b, uint32_t i, char *buffer, size_t size);
+/* enum cachew_flag of record i. */
+CACHEW_API uint32_t cachew_batch_record_flags(const struct cachew_batch *b, uint32_t i);
+
+/* 128 bits. The sum of the hashes of all batches that are not padding, over all ranks and resumed parts, is what `cachew run --digest` prints
+ * as digest; of the set hashes (they know neither order nor epoch), set_digest. */
+struct cachew_hash {
+    uint64_t low, high;
+};
+CACHEW_API struct cachew_hash cachew_batch_hash(const struct cachew_batch *b);
+CACHEW_API struct cachew_hash cachew_batch_set_hash(const struct cachew_batch *b);
+/* Sum modulo 2^128. */
+CACHEW_API struct cachew_hash cachew_hash_add(struct cachew_hash a, struct cachew_hash b);
+/* 32 hexadecimal digits and a NUL. */
+CACHEW_API void cachew_hash_print(struct cachew_hash h, char buffer[33]);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

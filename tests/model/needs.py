@@ -1,0 +1,49 @@
+"""What nobody needs is not computed and cannot fail: routes without the work that leads nowhere."""
+
+from dataclasses import replace
+
+from . import operators, parser
+
+ON_ONE_COMPONENT = (
+    "decode_image", "random_resized_crop", "resize", "center_crop", "random_crop", "random_flip", "normalize", "cast", "transpose_image",
+)  # fmt: skip
+
+
+def names(text: str, known) -> set[str]:
+    return {token for kind, token in parser.tokens(str(text)) if kind in ("name", "quoted") and token in known}
+
+
+def before(node, needed: set[str]) -> tuple[set[str], object]:
+    """The components needed before a node when `needed` are needed after it, and the node without what nobody needs (None: all of it)."""
+    attrs, bound = node.attrs, node.bound
+    if node.name in ON_ONE_COMPONENT:
+        return needed, node if attrs["component"] in needed else None
+    if node.name == "parse_example":
+        features = {name: f for name, f in attrs["features"].items() if name in needed}
+        attrs = {**attrs, "features": features}
+        pruned = operators.parse_example(attrs, {attrs["component"]: None})
+        return ({attrs["component"]} if features else set()), replace(node, bound=pruned) if features else None
+    if node.name == "assign":
+        kept = {name: text for name, text in attrs["set"].items() if name in needed}
+        read = set().union(*(names(text, bound.before) for text in kept.values()))
+        return (needed - set(kept)) | read, replace(node, bound=operators.assign({"set": kept}, bound.before))
+    if node.name == "rename":
+        back = {new: old for old, new in attrs["names"].items()}
+        return {back.get(name, name) for name in needed}, node
+    for key in ("where", "length"):
+        if key in attrs:
+            return needed | names(attrs[key], bound.before), node
+    return needed, node
+
+
+def prune(route: list, source: set[str]) -> tuple[list, set[str]]:
+    """The route with only what is needed, and what is needed of the source."""
+    bound = [node.bound for node in route if node.bound]
+    needed = set(bound[-1].types) if bound else set(source)
+    kept = []
+    for node in reversed(route):
+        if node.bound:
+            needed, node = before(node, needed)
+        if node:
+            kept.append(node)
+    return kept[::-1], needed
