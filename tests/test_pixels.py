@@ -389,7 +389,7 @@ RESIZES = [(1, 1), (5, 3), (16, 16), (33, 70), (64, 47), (224, 200), (1, 90), (7
 
 @pytest.mark.parametrize("interpolation", ["nearest", "bilinear", "bicubic"])
 @pytest.mark.parametrize("antialias", [True, False])
-@pytest.mark.parametrize("simd", ["", "c"])
+@pytest.mark.parametrize("simd", ["", "avx2", "c"])
 def test_resize_equals_the_model(tmp_path, interpolation, antialias, simd):
     for channels, dtype in ((1, "uint8"), (3, "uint8"), (4, "uint8"), (3, "uint16")):
         arrays = [picture(h, w, channels, bits=16 if dtype == "uint16" else 8) for h, w in SIZES + [(300, 311)]]
@@ -429,7 +429,7 @@ def test_plain_bilinear_is_within_1_of_opencv(tmp_path):
             assert np.abs(g.astype(int) - want.astype(int)).max() <= 1, (a.shape, h, w)
 
 
-@pytest.mark.parametrize("simd", ["", "c"])
+@pytest.mark.parametrize("simd", ["", "avx2", "c"])
 def test_normalize(tmp_path, simd):
     mean, std = [123.675, 116.28, 103.53], [58.395, 57.12, 57.375]
     arrays = [picture(h, w, 3) for h, w in SIZES]

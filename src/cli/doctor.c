@@ -1,2 +1,277 @@
+/* cachew doctor: what this machine offers, and what to mend. Each check is a function that fills one line. */
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <sched.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/uio.h>
+#include <sys/utsname.h>
+#include <unistd.h>
+
+#include <jpeglib.h>
+#include <spng.h>
+#include <webp/decode.h>
+#include <zlib.h>
+
+#include "base/hash.h"
+#include "base/machine.h"
+#include "base/text.h"
+#include "cli/measure.h"
 #include "cli/options.h"
-int cli_doctor(int argc, char **argv) { (void)argc; (void)argv; return 2; }
+#include "client/local.h"
+#include "ops/kernels/isa.h"
+
+/* Below this a few hundred shards and the daemon's sockets no longer fit; what the engine keeps open is bounded by it. */
+#define ENOUGH_FILES 1024
+/* A batch of images and what it takes to decode it. */
+#define ENOUGH_MEMORY ((uint64_t)512 << 20)
+
+enum verdict { OK, WARNING, FAILED };
+
+struct check {
+    const char *name;
+    enum verdict verdict;
+    struct cw_text found, todo; /* todo: what to do, where not ok */
+};
+
+static void found(struct check *c, enum verdict verdict, const char *what)
+{
+    c->verdict = verdict;
+    cw_text_add(&c->found, "%s", what);
+}
+
+static void check_cpu(struct check *c)
+{
+    long online = sysconf(_SC_NPROCESSORS_ONLN);
+    unsigned budget = cw_cpu_budget();
+    c->verdict = OK;
+    cw_text_add(&c->found, "%u of %ld CPUs may be used (affinity and cgroup)", budget, online);
+    if ((long)budget < online)
+        cw_text_add(&c->todo, "the cgroup or the affinity mask leaves out CPUs; raise its limit if they are meant for this");
+}
+
+static void check_features(struct check *c)
+{
+    c->verdict = OK;
+#if defined(__x86_64__) || defined(__i386__)
+    __builtin_cpu_init();
+    const struct { const char *name; int there; } features[] = {
+        {"sse4.2", __builtin_cpu_supports("sse4.2")}, {"avx", __builtin_cpu_supports("avx")},           {"avx2", __builtin_cpu_supports("avx2")},
+        {"fma", __builtin_cpu_supports("fma")},       {"avx512f", __builtin_cpu_supports("avx512f")}, {"avx512bw", __builtin_cpu_supports("avx512bw")},
+    };
+    for (size_t i = 0; i < CW_COUNT_OF(features); i++)
+        if (features[i].there)
+            cw_text_add(&c->found, "%s%s", c->found.size ? " " : "", features[i].name);
+#elif defined(__aarch64__)
+    cw_text_add(&c->found, "neon");
+#endif
+    if (!c->found.size)
+        cw_text_add(&c->found, "no vector instructions that kernels are written for");
+}
+
+static void check_kernels(struct check *c)
+{
+    const struct cw_pixel_isa *isa = cw_pixel_isa();
+    const char *want = getenv("CACHEW_SIMD");
+    found(c, OK, isa->name);
+    if (want)
+        cw_text_add(&c->found, " (CACHEW_SIMD=%.40s)", want);
+    if (isa == &cw_pixel_isa_c) {
+        c->verdict = WARNING;
+        cw_text_add(&c->todo, want ? "unset CACHEW_SIMD: image operators run in portable C" : "image operators run in portable C, which is slower; results are the same");
+    }
+}
+
+static void check_memory(struct check *c)
+{
+    uint64_t total = cw_memory_total();
+    c->verdict = total < ENOUGH_MEMORY ? WARNING : OK;
+    cw_text_add(&c->found, "%.1f GB of the cgroup or the machine; the default budget is half of that", (double)total * 1e-9);
+    if (c->verdict != OK)
+        cw_text_add(&c->todo, "give the cgroup more memory, or run with small batches and --memory");
+}
+
+static void check_memfd(struct check *c)
+{
+    int fd = memfd_create("cachew-doctor", MFD_CLOEXEC | MFD_ALLOW_SEALING), seals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;
+    if (fd < 0 || ftruncate(fd, 1 << 16) < 0) {
+        found(c, FAILED, strerror(errno));
+        cw_text_add(&c->todo, "batches live in memfds: allow memfd_create (a seccomp profile may forbid it; Linux 3.17 or later)");
+    } else if (fcntl(fd, F_ADD_SEALS, seals) < 0 || ftruncate(fd, 1 << 17) == 0) {
+        found(c, FAILED, "made, but can't be sealed");
+        cw_text_add(&c->todo, "allow fcntl F_ADD_SEALS (a sandbox may forbid it)");
+    } else {
+        void *p = mmap(NULL, 1 << 16, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+        if (p == MAP_FAILED) {
+            found(c, FAILED, strerror(errno));
+            cw_text_add(&c->todo, "a sealed memfd can't be mapped shared and writable");
+        } else {
+            found(c, OK, "made, sealed and mapped");
+            munmap(p, 1 << 16);
+        }
+    }
+    if (fd >= 0)
+        close(fd);
+}
+
+static void check_files(struct check *c)
+{
+    struct rlimit l;
+    if (getrlimit(RLIMIT_NOFILE, &l) < 0) {
+        found(c, WARNING, strerror(errno));
+        return;
+    }
+    c->verdict = l.rlim_cur < ENOUGH_FILES ? WARNING : OK;
+    cw_text_add(&c->found, "%llu open files, at most %llu", (unsigned long long)l.rlim_cur, (unsigned long long)l.rlim_max);
+    if (c->verdict != OK)
+        cw_text_add(&c->todo, "raise it: ulimit -n %d", ENOUGH_FILES);
+}
+
+/* A file of our own in dir, open for reading and writing, already unlinked. -1: errno says why. */
+static int probe_file(const char *dir)
+{
+    char path[4200];
+    snprintf(path, sizeof(path), "%.4100s/.cachew-doctor-XXXXXX", dir);
+    int fd = mkostemp(path, O_CLOEXEC);
+    if (fd >= 0)
+        unlink(path);
+    return fd;
+}
+
+/* The nearest directory above `path` that is there. */
+static void existing_parent(char *path)
+{
+    struct stat s;
+    while (*path && stat(path, &s) < 0) {
+        char *slash = strrchr(path, '/');
+        if (!slash || slash == path) {
+            strcpy(path, slash ? "/" : ".");
+            return;
+        }
+        *slash = '\0';
+    }
+}
+
+static void check_index_dir(struct check *c)
+{
+    _cleanup_free_ char *dir = cw_index_dir(), *parent = dir ? strdup(dir) : NULL;
+    if (!dir || !parent) {
+        found(c, WARNING, "there is none");
+        cw_text_add(&c->todo, "set CACHEW_INDEX_DIR or HOME; without it data sets are indexed anew in each run");
+        return;
+    }
+    existing_parent(parent);
+    bool there = strcmp(parent, dir) == 0;
+    int fd = probe_file(parent);
+    if (fd < 0) {
+        c->verdict = WARNING;
+        cw_text_add(&c->found, "%s: %s", parent, strerror(errno));
+        cw_text_add(&c->todo, "set CACHEW_INDEX_DIR to a directory that can be written to; without it data sets are indexed anew in each run");
+        return;
+    }
+    close(fd);
+    char *slash = strrchr(dir, '/');
+    c->verdict = OK;
+    cw_text_add(&c->found, there ? "%s can be written to" : "%s is not there yet, but can be made", dir);
+    if (!there && slash && (size_t)(slash - dir) > strlen(parent)) { /* a run makes one directory, not those above it */
+        c->verdict = WARNING;
+        cw_text_add(&c->todo, "mkdir -p %.*s", (int)(slash - dir), dir);
+    }
+}
+
+static void check_nowait(struct check *c)
+{
+    _cleanup_free_ char *dir = cw_index_dir();
+    if (dir)
+        existing_parent(dir);
+    const char *at = dir ? dir : ".";
+    char byte = 'x';
+    struct iovec v = {.iov_base = &byte, .iov_len = 1};
+    int fd = probe_file(at);
+    if (fd < 0 || pwrite(fd, &byte, 1, 0) != 1) {
+        c->verdict = WARNING;
+        cw_text_add(&c->found, "not tried: %s can't be written to", at);
+    } else if (preadv2(fd, &v, 1, 0, RWF_NOWAIT) == 1) {
+        cw_text_add(&c->found, "works in %s", at);
+    } else {
+        c->verdict = WARNING;
+        cw_text_add(&c->found, "%s: %s", at, strerror(errno));
+        cw_text_add(&c->todo, "reads from this file system all go through the read threads, which costs a little; ext4, xfs and btrfs can do it");
+    }
+    if (fd >= 0)
+        close(fd);
+}
+
+static void check_system(struct check *c)
+{
+    struct utsname u;
+    bool known = uname(&u) == 0;
+    c->verdict = known ? OK : WARNING;
+    cw_text_add(&c->found, "%s %s %s", known ? u.sysname : "?", known ? u.release : "", known ? u.machine : "");
+}
+
+static void check_libraries(struct check *c)
+{
+    int webp = WebPGetDecoderVersion();
+    unsigned xxh = XXH_versionNumber();
+    cw_text_add(&c->found, "cachew %s; jansson %s, xxhash %u.%u.%u, zlib %s, libspng %s, libwebp %d.%d.%d", cli_version, jansson_version_str(), xxh / 10000,
+                xxh / 100 % 100, xxh % 100, zlibVersion(), spng_version_string(), webp >> 16, webp >> 8 & 255, webp & 255);
+#ifdef LIBJPEG_TURBO_VERSION
+#define TEXT_OF(x) #x
+#define TEXT(x) TEXT_OF(x)
+    cw_text_add(&c->found, ", libjpeg-turbo " TEXT(LIBJPEG_TURBO_VERSION));
+#else
+    c->verdict = WARNING;
+    cw_text_add(&c->found, ", libjpeg %d", JPEG_LIB_VERSION);
+    cw_text_add(&c->todo, "build with libjpeg-turbo: other libjpegs give other pixels and are slower");
+#endif
+}
+
+static const struct { const char *name; void (*check)(struct check *); } checks[] = {
+    {"system", check_system},   {"cpus", check_cpu},       {"cpu features", check_features}, {"kernels", check_kernels},
+    {"memory", check_memory},   {"memfd", check_memfd},    {"open files", check_files},      {"index directory", check_index_dir},
+    {"reads without waiting", check_nowait},               {"libraries", check_libraries},
+};
+
+int cli_doctor(int argc, char **argv)
+{
+    static const char *const verdicts[] = {"ok", "warning", "failed"};
+    struct cw_error err = {0};
+    bool json = false;
+    int n_args, failed = 0, warnings = 0;
+    const struct cli_option options[] = {{"json", CLI_FLAG, &json, NULL, "print one JSON object", 0, 0, NULL, NULL}, {0}};
+    for (int i = 1; i < argc; i++)
+        json |= strcmp(argv[i], "--json") == 0;
+    int r = cli_parse(cli_find("doctor"), options, argc, argv, &n_args, &err);
+    if (r != 0)
+        return r == 1 ? 0 : cli_fail(&err, json, NULL);
+    json_t *list = json_array();
+    for (size_t i = 0; i < CW_COUNT_OF(checks); i++) {
+        struct check c = {.name = checks[i].name};
+        checks[i].check(&c);
+        failed += c.verdict == FAILED;
+        warnings += c.verdict == WARNING;
+        const char *what = c.found.data ? c.found.data : "", *todo = c.todo.data;
+        json_t *o = json_pack("{s:s, s:s, s:s}", "check", c.name, "verdict", verdicts[c.verdict], "found", what);
+        if (todo)
+            json_object_set_new(o, "todo", json_string(todo));
+        json_array_append_new(list, o);
+        if (!json) {
+            printf("%-8s %-22s %s\n", verdicts[c.verdict], c.name, what);
+            if (todo)
+                printf("%-8s %-22s -> %s\n", "", "", todo);
+        }
+        cw_text_deinit(&c.found);
+        cw_text_deinit(&c.todo);
+    }
+    int code = 0;
+    if (json)
+        code = cli_print(json_pack("{s:s, s:b, s:i, s:i, s:o}", "version", cli_version, "ok", failed == 0, "failed", failed, "warnings", warnings, "checks", list));
+    else
+        json_decref(list);
+    return failed ? 1 : code;
+}

@@ -1,2 +1,143 @@
+/* cachew index: makes the indexes of TFRecord files before somebody waits for them. */
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "base/machine.h"
+#include "cli/measure.h"
 #include "cli/options.h"
-int cli_index(int argc, char **argv) { (void)argc; (void)argv; return 2; }
+#include "client/local.h"
+#include "pipeline/index.h"
+#include "storage/file.h"
+
+struct files {
+    char **paths;
+    size_t *prefixes;
+    size_t n;
+};
+
+static void files_deinit(struct files *f)
+{
+    for (size_t i = 0; i < f->n; i++)
+        free(f->paths[i]);
+    free(f->paths);
+    free(f->prefixes);
+}
+
+static bool is_index(const char *path)
+{
+    size_t n = strlen(path);
+    return n > 4 && strcmp(path + n - 4, ".cwx") == 0;
+}
+
+/* Files that a pattern names; the index files among them (`data/ *` finds sidecars too) are left out. */
+static int add_pattern(struct files *f, const char *pattern, struct cw_error *err)
+{
+    struct cw_paths found = {0};
+    size_t prefix, before = f->n;
+    int r = cw_glob(".", pattern, &found, &prefix, err);
+    char **paths = r < 0 ? NULL : realloc(f->paths, (f->n + found.n + 1) * sizeof(*paths));
+    f->paths = paths ? paths : f->paths;
+    size_t *prefixes = paths ? realloc(f->prefixes, (f->n + found.n + 1) * sizeof(*prefixes)) : NULL;
+    f->prefixes = prefixes ? prefixes : f->prefixes;
+    if (r >= 0 && !prefixes)
+        r = cw_error_nomem(err, found.n * sizeof(*paths), "the names of files");
+    for (size_t i = 0; i < found.n && r >= 0; i++)
+        if (!is_index(found.paths[i])) {
+            f->paths[f->n] = CW_STEAL(found.paths[i]);
+            f->prefixes[f->n++] = prefix;
+        }
+    cw_paths_deinit(&found);
+    if (r >= 0 && f->n == before) {
+        cw_error_file(err, pattern);
+        r = cw_error_set(err, CW_E_OPTION, "no file but index files matches %s", pattern);
+    }
+    if (r == CW_E_PIPELINE) /* here it is an argument that matches nothing */
+        r = err->status = CW_E_OPTION;
+    return r;
+}
+
+/* The index directory's parents, as the first run of a pipeline would find them made by somebody. */
+static void make_directories(const char *dir)
+{
+    _cleanup_free_ char *path = strdup(dir);
+    for (char *slash = path ? strchr(path + 1, '/') : NULL; slash; slash = strchr(slash + 1, '/')) {
+        *slash = '\0';
+        (void)mkdir(path, 0777);
+        *slash = '/';
+    }
+    (void)mkdir(dir, 0777);
+}
+
+static json_t *report_json(const struct cw_index_report *p)
+{
+    uint64_t made = p->n_files - p->n_reused;
+    return json_pack("{s:I, s:I, s:I, s:I, s:I, s:I, s:f, s:f}", "files", (json_int_t)p->n_files, "reused", (json_int_t)p->n_reused, "indexed",
+                     (json_int_t)made, "records", (json_int_t)p->n_records, "data_bytes", (json_int_t)p->data_bytes, "file_bytes",
+                     (json_int_t)p->file_bytes, "seconds", p->seconds, "mb_per_s",
+                     made && p->seconds > 0 ? (double)p->file_bytes * 1e-6 / p->seconds : 0.0);
+}
+
+static void print_report(const struct cw_index_report *p, const char *index_dir)
+{
+    size_t made = p->n_files - p->n_reused;
+    printf("%zu files, %" PRIu64 " records, %.1f MB in %.3f s", p->n_files, p->n_records, (double)p->file_bytes * 1e-6, p->seconds);
+    if (made && p->seconds > 0)
+        printf(" (%.0f MB/s)", (double)p->file_bytes * 1e-6 / p->seconds);
+    printf("; %zu indexed, %zu reused; indexes are %s%s\n", made, p->n_reused, index_dir ? "in " : "", index_dir ? index_dir : "beside the files");
+}
+
+int cli_index(int argc, char **argv)
+{
+    static const char *const codecs[] = {"auto", "none", "gzip", "zlib", NULL};
+    struct cw_error err = {0};
+    struct files files = {0};
+    struct cw_index index = {0};
+    const char *index_dir = NULL, *compression = "auto";
+    uint64_t threads = cw_cpu_budget();
+    bool sidecar = false, rebuild = false, json = false;
+    int n_args = 0, code = 0;
+    const struct cli_option options[] = {
+        {"sidecar", CLI_FLAG, &sidecar, NULL, "keep each index beside its file (FILE.cwx) instead of in the index directory", 0, 0, NULL, NULL},
+        {"index-dir", CLI_TEXT, &index_dir, "DIR", "where indexes are kept (default ~/.cache/cachew/index)", 0, 0, NULL, NULL},
+        {"compression", CLI_TEXT, &compression, "C", "of the files: auto (default), none, gzip, zlib; as in the pipeline", 0, 0, codecs, NULL},
+        {"rebuild", CLI_FLAG, &rebuild, NULL, "make all indexes anew", 0, 0, NULL, NULL},
+        {"threads", CLI_COUNT, &threads, "N", "files read at a time (default: the CPUs this process may use)", 1, 64, NULL, NULL},
+        {"json", CLI_FLAG, &json, NULL, "print one JSON object", 0, 0, NULL, NULL},
+        {0},
+    };
+    for (int i = 1; i < argc; i++)
+        json |= strcmp(argv[i], "--json") == 0;
+    int r = cli_parse(cli_find("index"), options, argc, argv, &n_args, &err);
+    if (r == 1)
+        return 0;
+    for (int i = 1; i <= n_args && r >= 0; i++)
+        r = add_pattern(&files, argv[i], &err);
+    _cleanup_free_ char *own = index_dir ? NULL : cw_index_dir();
+    struct cw_index_options o = {
+        .codec = (enum cw_codec)cw_codec_parse(compression),
+        .index_dir = index_dir ? index_dir : own,
+        .write_sidecar = sidecar,
+        .rebuild = rebuild,
+        .threads = (int)threads,
+    };
+    if (r >= 0 && !sidecar && !o.index_dir)
+        r = cw_error_set(&err, CW_E_OPTION, "there is nowhere to keep indexes: expected --index-dir, --sidecar, CACHEW_INDEX_DIR or HOME");
+    if (r >= 0 && !sidecar)
+        make_directories(o.index_dir);
+    if (r >= 0)
+        r = cw_index_open(files.paths, files.prefixes, files.n, &o, &index, &err);
+    if (r < 0) {
+        code = cli_fail(&err, json, NULL);
+    } else {
+        const struct cw_index_report *p = &index.report;
+        if (json)
+            code = cli_print(report_json(p));
+        else
+            print_report(p, sidecar ? NULL : o.index_dir);
+    }
+    cw_index_deinit(&index);
+    files_deinit(&files);
+    return code;
+}

@@ -36,9 +36,10 @@ struct cw_assembly {
     const struct cw_layout *layout;
     uint64_t capacity;
     unsigned bucket;
-    uint64_t n_assigned;         /* guarded by the runner's mutex, like the next three */
+    uint64_t n_assigned;         /* guarded by the runner's mutex, like the next four */
     uint64_t n_done;
     bool closed;                 /* no more rows will be given out */
+    bool finishing;              /* a thread is at it */
     struct cw_error *error;      /* instead of a batch: the first by error_at */
     uint64_t error_at;
     struct cw_quarantined *quarantined;

@@ -57,6 +57,7 @@ struct segment { /* rows idx[first .. first+n) of a block go to slots from slot0
     struct cw_assembly *assembly;
     uint64_t slot0;
     size_t first, n;
+    bool completed;         /* its batch, by this block */
 };
 
 struct replaced {

@@ -123,6 +123,29 @@ static void account(struct cw_runner *r, struct thread *t)
     t->plan_ns = t->read_ns = t->read_bytes = t->emit_ns = 0;
 }
 
+/* Batches that this block completed are finished by its thread: bytes of varying size need memory and work, so without the mutex. */
+static void finish_batches(struct cw_runner *r, struct block *b)
+{
+    for (unsigned i = 0; i < b->n_segments; i++) { /* claim them all first: what is not claimed may be gone once the mutex was released */
+        struct cw_assembly *a = b->segments[i].assembly;
+        b->segments[i].completed = a->closed && a->n_done == a->n_assigned && !a->error && !a->finishing;
+        if (b->segments[i].completed)
+            a->finishing = true;
+    }
+    for (unsigned i = 0; i < b->n_segments; i++) {
+        struct cw_assembly *a = b->segments[i].assembly;
+        struct cw_error err = {0};
+        if (!b->segments[i].completed)
+            continue;
+        pthread_mutex_unlock(&r->mutex);
+        int status = cw_assembly_finish(a, &r->slabs, &err);
+        pthread_mutex_lock(&r->mutex);
+        a->finishing = false;
+        if (status < 0 && status != CW_E_BUDGET) /* else the consumer does it when there is memory */
+            cw_assembly_poison(a, &err, UINT64_MAX);
+    }
+}
+
 /* Takes the block as far as it goes. Called and left with the mutex held. */
 static void advance(struct cw_runner *r, struct thread *t, struct block *b)
 {
@@ -160,21 +183,7 @@ static void advance(struct cw_runner *r, struct thread *t, struct block *b)
             *mean = *mean ? (*mean * 7 + ns) / 8 : ns;
             *mean = CW_MAX(*mean, 1);
             cw_block_settle(r, b);
-            /* batches that this completed are finished here; bytes of varying size need memory and work, so without the mutex */
-            for (unsigned i = 0; i < b->n_segments; i++) {
-                struct cw_assembly *a = b->segments[i].assembly;
-                if (!a->closed || a->n_done != a->n_assigned || a->error || a->batch || a->bucket == UINT32_MAX)
-                    continue;
-                unsigned bucket = a->bucket;
-                a->bucket = UINT32_MAX; /* ours */
-                pthread_mutex_unlock(&r->mutex);
-                struct cw_error own = {0};
-                int finished = cw_assembly_finish(a, &r->slabs, &own);
-                pthread_mutex_lock(&r->mutex);
-                a->bucket = bucket;
-                if (finished < 0 && finished != CW_E_BUDGET) /* else the consumer does it when there is memory */
-                    cw_assembly_poison(a, &own, UINT64_MAX);
-            }
+            finish_batches(r, b);
             pthread_cond_signal(&r->done);
             break;
         }

@@ -2,6 +2,7 @@
  * PNG through libspng, row by row: every row is decompressed (its checksum counts), only those asked for are unpacked. Interlaced
  * images need all of the raw image. Owns the libspng context between open and close.
  */
+#include <errno.h>
 #include <string.h>
 
 #include <spng.h>
@@ -26,9 +27,10 @@ static struct png_reader *reader_of(struct cw_image *im) { return (struct png_re
 
 static bool png_matches(const uint8_t *data, size_t size) { return size >= 8 && memcmp(data, "\x89PNG\r\n\x1a\n", 8) == 0; }
 
+/* libspng does not tell a damaged stream from zlib having had no memory, but a failing malloc leaves ENOMEM: errno is 0 when a call begins. */
 static int png_error(int e, struct cw_error *err)
 {
-    if (e == SPNG_EMEM || e == SPNG_EZLIB_INIT) /* inflateInit fails for lack of memory alone */
+    if (e == SPNG_EMEM || e == SPNG_EZLIB_INIT || errno == ENOMEM)
         return cw_error_set(err, CW_E_MEMORY, "libspng: out of memory");
     return cw_error_set(err, CW_E_RECORD, "damaged PNG: %s", spng_strerror(e));
 }
@@ -103,6 +105,7 @@ static int png_open(struct cw_image *im, struct cw_error *err)
 {
     struct png_reader *p = reader_of(im);
     memset(p, 0, sizeof(*p));
+    errno = 0;
     p->ctx = spng_ctx_new(0);
     if (!p->ctx)
         return cw_error_nomem(err, 0, "a PNG decoder");
@@ -191,6 +194,7 @@ static void png_deliver(const struct png_job *job, const struct png_reader *p, i
 static int png_rows(const struct png_job *job, struct png_reader *p, struct cw_error *err)
 {
     bool interlaced = p->ihdr.interlace_method != 0;
+    errno = 0;
     int e = spng_decode_image(p->ctx, NULL, 0, SPNG_FMT_PNG, SPNG_DECODE_PROGRESSIVE);
     while (!e) {
         struct spng_row_info info;

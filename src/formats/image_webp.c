@@ -1,4 +1,5 @@
 /* Still WebP images through libwebp: always decoded whole, then cut. Nothing is open between calls. */
+#include <errno.h>
 #include <string.h>
 
 #include <webp/decode.h>
@@ -12,13 +13,14 @@ static bool webp_matches(const uint8_t *data, size_t size)
     return size >= 12 && memcmp(data, "RIFF", 4) == 0 && memcmp(data + 8, "WEBP", 4) == 0;
 }
 
+/* Deep inside, libwebp reports a failing malloc as damage; but it leaves ENOMEM: errno is 0 when a call begins. */
 static int webp_error(VP8StatusCode e, struct cw_error *err)
 {
     static const char *const reasons[] = {
         [VP8_STATUS_INVALID_PARAM] = "invalid parameter", [VP8_STATUS_BITSTREAM_ERROR] = "bad bit stream",
         [VP8_STATUS_UNSUPPORTED_FEATURE] = "unsupported feature", [VP8_STATUS_SUSPENDED] = "the data end early",
         [VP8_STATUS_NOT_ENOUGH_DATA] = "the data end early"};
-    if (e == VP8_STATUS_OUT_OF_MEMORY)
+    if (e == VP8_STATUS_OUT_OF_MEMORY || errno == ENOMEM)
         return cw_error_set(err, CW_E_MEMORY, "libwebp: out of memory");
     const char *why = (size_t)e < CW_COUNT_OF(reasons) ? reasons[e] : NULL;
     return cw_error_set(err, CW_E_RECORD, "damaged WebP: %s", why ? why : "unknown error");
@@ -27,6 +29,7 @@ static int webp_error(VP8StatusCode e, struct cw_error *err)
 static int webp_open(struct cw_image *im, struct cw_error *err)
 {
     WebPBitstreamFeatures f;
+    errno = 0;
     VP8StatusCode e = WebPGetFeatures(im->data, im->size, &f);
     if (e != VP8_STATUS_OK)
         return webp_error(e, err);
@@ -49,6 +52,7 @@ static int webp_pixels(const struct cw_image *im, int channels, uint8_t *out, si
     config.output.colorspace = channels == 4 ? MODE_RGBA : MODE_RGB;
     config.output.is_external_memory = 1;
     config.output.u.RGBA = (WebPRGBABuffer){.rgba = out, .stride = (int)stride, .size = stride * (size_t)im->file_height};
+    errno = 0;
     VP8StatusCode e = WebPDecode(im->data, im->size, &config);
     WebPFreeDecBuffer(&config.output);
     return e == VP8_STATUS_OK ? 0 : webp_error(e, err);

@@ -220,10 +220,14 @@ int cw_lower_any_value(struct compiler *c, struct operand *o)
     return r < 0 || o->kind == O_REG ? r : cw_lower_value(c, o, cw_lower_literal_dtype(o));
 }
 
+static bool any_fits(const struct operand *o) { return cw_integer_fits(o->integer, CW_INT64) || cw_integer_fits(o->integer, CW_UINT64); }
+
 enum cw_dtype cw_lower_common_dtype(const struct compiler *c, const struct operand *a, const struct operand *b)
 {
     if (a->kind == O_REG && b->kind == O_REG)
         return cw_promote(dtype_of(c, a), dtype_of(c, b));
+    if (a->kind == O_INT && b->kind == O_INT && !(any_fits(a) && any_fits(b)))
+        return CW_INT64; /* and the one that is out of range becomes an error */
     if (a->kind != O_REG && b->kind != O_REG)
         return cw_promote(cw_lower_literal_dtype(a), cw_lower_literal_dtype(b));
     enum cw_dtype t = dtype_of(c, a->kind == O_REG ? a : b);

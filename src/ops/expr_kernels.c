@@ -196,6 +196,8 @@ void cw_kernel_where(size_t size, void *restrict d, const uint8_t *c, const void
 {
     if (!c_step) {
         const void *chosen = *c ? a : b;
+        if (n == 0)
+            return;
         if (*c ? a_step : b_step)
             memcpy(d, chosen, n * size);
         else

@@ -101,7 +101,7 @@ int cw_run_plan_memory(struct run *x)
             x->values[i].gather = NULL;
     }
     for (unsigned i = 0; i < e->n_slots && r == 0; i++)
-        x->slots[i] = x->slot_bytes[i] ? cw_run_take(x, x->slot_bytes[i], &r) : NULL;
+        x->slots[i] = cw_run_take(x, x->slot_bytes[i], &r);
     for (unsigned i = 0; i < e->n_instrs && r == 0; i++) {
         const struct cw_instr *in = &e->instrs[i];
         const unsigned operands[3] = {in->a, in->b, in->c};

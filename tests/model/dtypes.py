@@ -82,12 +82,14 @@ def to_numpy(value: Value) -> np.ndarray:
     return bfloat_to_float(value.data) if value.dtype == "bfloat16" else value.data
 
 
-def from_numpy(dtype: str, data: np.ndarray) -> Value:
-    """A float result rounded once to dtype; other dtypes as NumPy's astype."""
-    if dtype == "bfloat16":
-        return Value(dtype, round_to_bfloat(data))
+def float_value(dtype: str, data: np.ndarray) -> Value:
+    """A result rounded once to a floating dtype; NaN is always the positive quiet one."""
+    data = np.asarray(data)
     with np.errstate(all="ignore"):
-        return array(dtype, np.asarray(data).astype(storage(dtype)))
+        if dtype == "bfloat16":
+            return Value(dtype, np.where(np.isnan(data), np.uint16(0x7FC0), round_to_bfloat(data)))
+        result = data.astype(dtype)
+    return Value(dtype, np.where(np.isnan(result), np.array(np.nan, dtype=dtype), result))
 
 
 def float_to_integer(data: np.ndarray, dtype: str) -> np.ndarray:
@@ -103,30 +105,17 @@ def float_to_integer(data: np.ndarray, dtype: str) -> np.ndarray:
 
 
 def cast(value: Value, dtype: str) -> Value:
-    """The `cast` operator."""
-    data = np.atleast_1d(to_numpy(value))
+    """The operator `cast`, and casts in expressions."""
     if value.dtype == dtype:
         return value
-    if value.dtype in FLOATS and dtype in INTEGERS:
-        result = Value(dtype, float_to_integer(data, dtype))
-    elif dtype == "bool":
-        result = Value(dtype, data != 0)
-    elif value.dtype in FLOATS or dtype not in ("float16", "bfloat16"):
-        result = from_numpy(dtype, data)
-    else:
-        result = from_numpy(dtype, integer_to_half_input(data))
-    return Value(dtype, np.asarray(result.data).reshape(value.shape))
-
-
-def integer_to_half_input(data: np.ndarray) -> np.ndarray:
-    """Integers to float64 by round-to-odd, so that a later rounding to a half precision is the only one."""
-    out = np.empty(data.shape, dtype=np.float64)
-    flat_in, flat_out = data.reshape(-1), out.reshape(-1)
-    for i, v in enumerate(int(x) for x in flat_in):
-        magnitude = abs(v)
-        drop = max(0, magnitude.bit_length() - 50)
-        kept = magnitude >> drop
-        if kept << drop != magnitude:
-            kept |= 1
-        flat_out[i] = float(kept << drop) * (1 if v >= 0 else -1)
-    return out
+    if "bytes" in (value.dtype, dtype):
+        raise PlanError("bytes can't be cast")
+    data = to_numpy(value)
+    if dtype == "bool":
+        return Value(dtype, data != 0)
+    if dtype in FLOATS:
+        by_way = data.astype(np.float32) if value.dtype in INTEGERS and dtype in ("float16", "bfloat16") else data
+        return float_value(dtype, by_way)
+    if value.dtype in FLOATS:
+        return Value(dtype, float_to_integer(np.atleast_1d(data), dtype).reshape(value.shape))
+    return Value(dtype, data.astype(dtype))

@@ -1,80 +1,117 @@
-"""Expressions: their type, and their value for one record, as NumPy 2 has it (literals are weak Python scalars)."""
+"""Expressions: their type, and their value for one record, as docs/expressions.md has it. Literals are plain Python numbers until they meet a dtype."""
 
 import numpy as np
 
 from . import mathfn
-from .dtypes import DTYPES, FLOATS, INTEGERS, PlanError, RecordError, Type, Value, cast, from_numpy, to_numpy
+from .dtypes import DTYPES, FLOATS, INTEGERS, PlanError, RecordError, Type, Value, array, cast, float_value, to_numpy
 from .parser import Parser
 
-Operand = Value | bool | int | float
+Operand = Value | int | float | bytes
 ARITHMETIC = {"+": np.add, "-": np.subtract, "*": np.multiply, "/": np.true_divide, "//": np.floor_divide, "%": np.remainder}
 BITS = {"&": np.bitwise_and, "|": np.bitwise_or, "^": np.bitwise_xor}
 COMPARE = {"==": np.equal, "!=": np.not_equal, "<": np.less, "<=": np.less_equal, ">": np.greater, ">=": np.greater_equal}
+PYTHON = {
+    "+": lambda a, b: a + b,
+    "-": lambda a, b: a - b,
+    "*": lambda a, b: a * b,
+    "/": lambda a, b: a / b,
+    "//": lambda a, b: a // b,
+    "%": lambda a, b: a % b,
+    "**": lambda a, b: a**b,
+    "&": lambda a, b: a & b,
+    "|": lambda a, b: a | b,
+    "^": lambda a, b: a ^ b,
+    "<<": lambda a, b: a << b,
+    ">>": lambda a, b: a >> b,
+}
 
 
-def weak(operand: Operand) -> bool:
-    return not isinstance(operand, Value)
+def literal(operand: Operand) -> bool:
+    return isinstance(operand, (int, float))
 
 
-def promote(a: Operand, b: Operand) -> str:
-    """The dtype two operands meet in, at least one of which is a Value."""
-    dtypes = [o.dtype for o in (a, b) if not weak(o)]
-    if "bytes" in dtypes:
+def settle(operand: Operand) -> Value:
+    """A literal that meets nothing gets a dtype."""
+    if not literal(operand):
+        return operand
+    if isinstance(operand, float):
+        return array("float64", operand)
+    if -(2**63) <= operand < 2**63:
+        return array("int64", operand)
+    if 0 <= operand < 2**64:
+        return array("uint64", operand)
+    raise PlanError(f"expression: {operand} fits no dtype")
+
+
+def common(a: str, b: str) -> str:
+    """numpy.result_type, and bfloat16's rules."""
+    if "bytes" in (a, b):
         raise PlanError("expression: bytes have no arithmetic")
-    if "bfloat16" not in dtypes:
-        return np.result_type(*(o if weak(o) else np.dtype(o.dtype) for o in (a, b))).name
-    others = [d for d in dtypes if d in FLOATS and d != "bfloat16"]
-    if not others:
-        return "bfloat16"
-    return "float32" if others[0] == "float16" else others[0]
+    if "bfloat16" not in (a, b):
+        return np.result_type(np.dtype(a), np.dtype(b)).name
+    other = b if a == "bfloat16" else a
+    return {"float16": "float32", "float32": "float32", "float64": "float64"}.get(other, "bfloat16")
 
 
-def literal(value: bool | float) -> Value:
-    """A literal by itself: what Python's types are in NumPy."""
-    return from_numpy({bool: "bool", int: "int64", float: "float64"}[type(value)], np.asarray(value))
+def adapt(number: float, dtype: str) -> Value:
+    """A literal beside an operand of a dtype."""
+    if isinstance(number, float):
+        target = dtype if dtype in FLOATS else "float64"
+        return cast(array("float64", number), target)
+    if dtype in FLOATS:
+        return cast(array("float64", float(number)), dtype)
+    target = "int64" if dtype == "bool" else dtype
+    info = np.iinfo(target)
+    if not int(info.min) <= number <= int(info.max):
+        raise PlanError(f"expression: {number} does not fit {target}")
+    return array(target, number)
 
 
-def at(operand: Operand, dtype: str) -> np.ndarray:
-    """The operand as an array to compute with in dtype; bfloat16 is computed in float32."""
-    target = np.dtype("float32" if dtype == "bfloat16" else dtype)
-    if weak(operand):
-        try:
-            with np.errstate(all="ignore"):
-                return np.array(operand, dtype=target)
-        except OverflowError as error:
-            raise PlanError(f"expression: {operand} does not fit {dtype}") from error
-    with np.errstate(all="ignore"):
-        return to_numpy(operand).astype(target)
+def meet(a: Operand, b: Operand) -> tuple[Value, Value]:
+    """Both operands as values of their common dtype."""
+    if literal(a) and literal(b):
+        both_integers = isinstance(a, int) and isinstance(b, int)
+        a, b = (settle(o if both_integers else float(o)) for o in (a, b))
+    elif literal(a):
+        a = adapt(a, b.dtype)
+    elif literal(b):
+        b = adapt(b, a.dtype)
+    dtype = common(a.dtype, b.dtype)
+    return cast(a, dtype), cast(b, dtype)
 
 
 class Expression:
     def __init__(self, text: str, types: dict[str, Type]):
         self.tree = Parser(text).parse()
         self.types = types
-        self.checked = False  # no division fails while the type is found out
-        ones = {n: Value("bytes", b"1") if t.dtype == "bytes" else cast(literal(1), t.dtype) for n, t in types.items()}
-        self.type = Type(self.evaluate(ones).dtype, self.dims(self.tree))
+        self.checked = False  # no record fails while the type is found out
+        ones = {n: Value("bytes", b"1") if t.dtype == "bytes" else cast(array("int8", 1), t.dtype) for n, t in types.items()}
+        dims = self.dims(self.tree)
+        self.type = Type(self.evaluate(ones).dtype, dims)
         self.checked = True
 
     def evaluate(self, components: dict[str, Value]) -> Value:
         self.components = components
         with np.errstate(all="ignore"):
-            result = self.value(self.tree)
-        return literal(result) if weak(result) else result
+            return settle(self.value(self.tree))
 
     # ---- shapes ----
 
     def dims(self, tree) -> tuple | None:
         match tree:
-            case ("number", _):
+            case ("number", _) | ("string", _):
                 return ()
             case ("name", name):
+                if name not in self.types:
+                    raise PlanError(f"expression: no component {name}")
                 return self.types[name].dims
             case ("unary", _, a) | ("not", a):
                 return self.dims(a)
             case ("binary" | "compare", _, a, b) | ("and" | "or", a, b):
                 return self.broadcast([self.dims(a), self.dims(b)])
-            case ("call", "length", _):
+            case ("call", "length", [a]):
+                if self.dims(a) == () and a[0] == "name" and self.types[a[1]].dtype != "bytes":
+                    raise PlanError("expression: length of a scalar")
                 return ()
             case ("call", "min" | "max", [_]):
                 return ()
@@ -83,22 +120,26 @@ class Expression:
 
     @staticmethod
     def broadcast(shapes: list) -> tuple | None:
-        known = [s for s in shapes if s != ()]
-        if not known:
-            return ()
-        if None in known or len({len(s) for s in known}) > 1:
+        if None in shapes:
             return None
-        return tuple(sizes[0] if len(set(sizes)) == 1 else None for sizes in zip(*known))
+        result = []
+        for k in range(max(len(s) for s in shapes)):
+            sizes = {s[-1 - k] for s in shapes if len(s) > k} - {1}
+            known = sizes - {None}
+            if len(known) > 1:
+                raise PlanError("expression: shapes that don't match")
+            result.append(known.pop() if known else None if sizes else 1)
+        return tuple(reversed(result))
 
     # ---- values ----
 
     def value(self, tree) -> Operand:
         match tree:
             case ("number", number):
-                return number
+                return array("bool", number) if isinstance(number, bool) else number
+            case ("string", text):
+                return Value("bytes", text.encode())
             case ("name", name):
-                if name not in self.components:
-                    raise PlanError(f"expression: no component {name}")
                 return self.components[name]
             case ("unary", op, a):
                 return self.unary(op, self.value(a))
@@ -117,114 +158,177 @@ class Expression:
 
     @staticmethod
     def truth(operand: Operand) -> np.ndarray:
-        return np.asarray(bool(operand)) if weak(operand) else to_numpy(operand) != 0
+        operand = settle(operand)
+        if operand.dtype == "bytes":
+            raise PlanError("expression: bytes are neither true nor false")
+        return to_numpy(operand) != 0
 
     @staticmethod
     def apply(function, dtype: str, *arrays: np.ndarray) -> Value:
         try:
-            return from_numpy(dtype, np.asarray(function(*arrays)))
+            result = np.asarray(function(*arrays))
         except ValueError as error:
             raise RecordError(f"expression: shapes that don't match: {error}") from error
+        return float_value(dtype, result) if dtype in FLOATS else Value(dtype, result.astype(dtype))
+
+    def compute(self, function, *operands: Value) -> Value:
+        """An operation in the operands' dtype; half precisions are computed in float32."""
+        dtype = operands[0].dtype
+        arrays = [to_numpy(o).astype(np.float32) if dtype == "float16" else to_numpy(o) for o in operands]
+        return self.apply(function, dtype, *arrays)
+
+    def fail_where(self, wrong: np.ndarray, why: str) -> None:
+        if self.checked and np.any(wrong):
+            raise RecordError(why)
 
     def unary(self, op: str, a: Operand) -> Operand:
-        if weak(a):
-            return {"-": lambda: -a, "+": lambda: +a, "~": lambda: ~a}[op]()
-        function = {"-": np.negative, "+": np.positive, "~": np.invert}[op]
-        return self.apply(function, a.dtype, at(a, a.dtype))
+        if literal(a):
+            if op == "~" and isinstance(a, float):
+                raise PlanError("expression: ~ of a floating number")
+            return {"-": lambda: -a, "+": lambda: a, "~": lambda: ~a}[op]()
+        if a.dtype == "bytes" or a.dtype == "bool" and op != "~" or a.dtype in FLOATS and op == "~":
+            raise PlanError(f"expression: {op} of {a.dtype}")
+        return self.compute({"-": np.negative, "+": np.positive, "~": np.invert}[op], a)
 
     def binary(self, op: str, a: Operand, b: Operand) -> Operand:
+        if literal(a) and literal(b):
+            return self.literals(op, a, b)
+        square = op == "**" and isinstance(b, int) and b == 2
+        if op == "**" and literal(b) and b < 0 and a.dtype not in FLOATS and isinstance(b, int):
+            raise PlanError("expression: an integer to a negative power")
+        x, y = meet(a, b)
+        if op == "/" and x.dtype not in FLOATS:
+            x, y = cast(x, "float64"), cast(y, "float64")
+        if x.dtype == "bool":
+            if op == "-":
+                raise PlanError("expression: - of bool")
+            if op in ("//", "%", "**", "<<", ">>"):
+                x, y = cast(x, "int8"), cast(y, "int8")
         if op in BITS or op in ("<<", ">>"):
-            dtype = promote(a, b)
-            return self.apply(BITS.get(op) or {"<<": np.left_shift, ">>": np.right_shift}[op], dtype, at(a, dtype), at(b, dtype))
-        if weak(a) and weak(b):
-            return self.python(op, a, b)
-        dtype = promote(a, b)
-        if op == "/" and dtype not in FLOATS:
-            dtype = "float16" if dtype in ("int8", "uint8") else "float64"
-            dtype = "float64"
-        x, y = at(a, dtype), at(b, dtype)
-        if op in ("//", "%") and dtype in INTEGERS and self.checked and np.any(y == 0):
-            raise RecordError("integer division by zero")
-        if op == "**":
-            return self.power(dtype, x, y)
-        return self.apply(ARITHMETIC[op], dtype, x, y)
+            if x.dtype in FLOATS:
+                raise PlanError(f"expression: {op} of {x.dtype}")
+            return self.compute(BITS[op], x, y) if op in BITS else self.shift(op, x, y)
+        if op in ("//", "%") and x.dtype in INTEGERS:
+            self.fail_where(y.data == 0, "integer division by zero")
+        if op == "**" and not square:
+            return self.power(x, y)
+        return self.compute(ARITHMETIC["*" if op == "**" else op], x, x if square else y)
 
-    def python(self, op: str, a, b):
+    @staticmethod
+    def literals(op: str, a: float, b: float) -> float:
+        if op in ("&", "|", "^", "<<", ">>") and not (isinstance(a, int) and isinstance(b, int)):
+            raise PlanError(f"expression: {op} of a floating number")
+        if op == "/" or isinstance(a, float) or isinstance(b, float):
+            a, b = float(a), float(b)
         try:
-            match op:
-                case "+":
-                    return a + b
-                case "-":
-                    return a - b
-                case "*":
-                    return a * b
-                case "/":
-                    return a / b
-                case "//":
-                    return a // b
-                case "%":
-                    return a % b
-                case "**":
-                    return a**b
-        except (ZeroDivisionError, OverflowError) as error:
+            result = PYTHON[op](a, b)
+            if not literal(result):
+                raise PlanError(f"expression: {a} {op} {b} is no real number")
+            return result
+        except (ZeroDivisionError, OverflowError, ValueError) as error:
             raise PlanError(f"expression: {error}") from error
 
-    def power(self, dtype: str, x: np.ndarray, y: np.ndarray) -> Value:
-        if dtype in FLOATS:
-            return self.apply(np.vectorize(mathfn.power, otypes=[float]), dtype, x, y)
-        if np.any(y < 0):
-            raise RecordError("an integer to a negative power")
-        return self.apply(np.power, dtype, x, y)
+    def shift(self, op: str, x: Value, y: Value) -> Value:
+        bits = np.iinfo(x.dtype).bits
+        far = (y.data < 0) | (y.data >= bits)
+        count = np.where(far, 0, y.data).astype(x.dtype)
+
+        def shifted(value: np.ndarray, by: np.ndarray, beyond: np.ndarray) -> np.ndarray:
+            if op == "<<":
+                return np.where(beyond, 0, np.left_shift(value, by))
+            return np.where(beyond, np.where(value < 0, -1, 0), np.right_shift(value, by))
+
+        return self.apply(shifted, x.dtype, x.data, count, far)
+
+    def power(self, x: Value, y: Value) -> Value:
+        if x.dtype in FLOATS:
+            return self.doubles(mathfn.power, x, y)
+        self.fail_where(y.data < 0, "an integer to a negative power")
+        return self.compute(np.power, x, y)
+
+    def doubles(self, function, *operands: Value) -> Value:
+        """Computed in double precision, value by value, and rounded once."""
+        return self.apply(np.vectorize(function, otypes=[float]), operands[0].dtype, *(to_numpy(o).astype(np.float64) for o in operands))
 
     def compare(self, op: str, a: Operand, b: Operand) -> Operand:
-        if weak(a) and weak(b):
-            return bool(COMPARE[op](a, b))
-        dtypes = {o.dtype for o in (a, b) if not weak(o)}
-        if dtypes <= set(INTEGERS) | {"bool"} and not any(isinstance(o, float) for o in (a, b)):
-            x, y = (np.asarray(o, dtype=object) if weak(o) else o.data.astype(object) for o in (a, b))
-            return self.apply(COMPARE[op], "bool", x, y)
-        dtype = promote(a, b)
-        return self.apply(COMPARE[op], "bool", at(a, dtype), at(b, dtype))
+        dtypes = [o.dtype for o in (a, b) if not literal(o)]
+        if "bytes" in dtypes:
+            if dtypes != ["bytes", "bytes"] or op not in ("==", "!="):
+                raise PlanError("expression: bytes can be compared with bytes, for equality")
+            return array("bool", (a.data == b.data) == (op == "=="))
+        if all(d in INTEGERS or d == "bool" for d in dtypes) and not isinstance(a, float) and not isinstance(b, float):
+            x, y = (np.asarray(o if literal(o) else o.data.astype(object), dtype=object) for o in (a, b))
+        else:
+            x, y = (to_numpy(o) for o in meet(a, b))
+        return self.apply(COMPARE[op], "bool", x, y)
 
     def call(self, name: str, arguments: list[Operand]) -> Operand:
         first = arguments[0]
-        if name == "length":
-            return from_numpy("int64", np.asarray(len(first.data) if first.dtype == "bytes" else first.shape[0] if first.shape else 1))
+        if name in DTYPES and name != "bytes":
+            if literal(first):
+                settled = adapt(first, name) if isinstance(first, int) or name in FLOATS else array("float64", first)
+                if name in INTEGERS and not np.iinfo(name).min <= np.rint(settled.data.astype(float)) <= np.iinfo(name).max:
+                    raise PlanError(f"expression: {first} does not fit {name}")
+                return cast(settled, name)
+            return cast(first, name)
         if name == "where":
-            condition, a, b = arguments
-            if weak(a) and weak(b):
-                a = literal(a)
-            dtype = promote(a, b)
-            return self.apply(np.where, dtype, self.truth(condition), at(a, dtype), at(b, dtype))
+            a, b = meet(*arguments[1:])
+            return self.apply(lambda c, x, y: np.where(c, x, y), a.dtype, self.truth(first), to_numpy(a), to_numpy(b))
+        first = settle(first)
+        if name == "length":
+            if first.dtype != "bytes" and not first.shape:
+                self.fail_where(np.asarray(True), "length of a scalar")
+                return array("int64", 1)
+            return array("int64", len(first.data))
+        if first.dtype == "bytes":
+            raise PlanError(f"expression: {name} of bytes")
         if name in ("min", "max"):
             return self.extreme(name, arguments)
-        first = literal(first) if weak(first) else first
-        if name in DTYPES:
-            return cast(first, name)
-        dtype = first.dtype
+        if name in ("sqrt", "exp", "log"):
+            return self.real_function(name, first)
         if name == "abs":
-            return self.apply(np.abs, dtype, at(first, dtype))
-        if name in ("round", "floor"):
-            if dtype not in FLOATS:
+            return self.compute(np.abs, first)
+        if name in ("round", "floor", "ceil"):
+            if name == "round" and first.dtype == "bool":
+                return cast(first, "float16")
+            if first.dtype not in FLOATS:
                 return first
-            return self.apply(np.rint if name == "round" else np.floor, dtype, at(first, dtype))
-        functions = {"sqrt": np.sqrt, "exp": np.vectorize(mathfn.exp, otypes=[float]), "log": np.vectorize(mathfn.log, otypes=[float])}
-        if name not in functions:
-            raise PlanError(f"expression: unknown function {name}")
-        dtype = dtype if dtype in FLOATS else "float64"
-        return self.apply(functions[name], dtype, at(first, dtype).astype(np.float64))
+            return self.compute({"round": np.rint, "floor": np.floor, "ceil": np.ceil}[name], first)
+        raise PlanError(f"expression: unknown function {name}")
 
-    def extreme(self, name: str, arguments: list[Operand]) -> Operand:
-        function = np.minimum if name == "min" else np.maximum
+    def real_function(self, name: str, x: Value) -> Value:
+        if x.dtype not in FLOATS:
+            small = {"bool": "float16", "int8": "float16", "uint8": "float16", "int16": "float32", "uint16": "float32"}
+            x = cast(x, small.get(x.dtype, "float64"))
+        if name == "sqrt":
+            return self.compute(np.sqrt, x)
+        return self.doubles(mathfn.exp if name == "exp" else mathfn.log, x)
+
+    def extreme(self, name: str, arguments: list[Operand]) -> Value:
         if len(arguments) == 1:
-            data = at(arguments[0], arguments[0].dtype)
-            if data.size == 0:
-                raise RecordError(f"{name} of nothing")
-            return self.apply(function.reduce, arguments[0].dtype, data.reshape(-1))
+            return self.extreme_of(name, settle(arguments[0]))
         result = arguments[0]
         for other in arguments[1:]:
-            if weak(result) and weak(other):
-                result = literal(result)
-            dtype = promote(result, other)
-            result = self.apply(function, dtype, at(result, dtype), at(other, dtype))
+            x, y = meet(result, other)
+            first_of_equals = x.dtype in ("float16", "bfloat16")
+
+            def choose(p: np.ndarray, q: np.ndarray, first_of_equals=first_of_equals) -> np.ndarray:
+                before = p < q if name == "min" else p > q
+                before = before | (p == q) if first_of_equals else before
+                return np.where(np.isnan(p), p, np.where(before, p, q)) if p.dtype.kind == "f" else np.where(before, p, q)
+
+            result = self.compute(choose, x, y)
         return result
+
+    def extreme_of(self, name: str, x: Value) -> Value:
+        """The smallest or largest value of an array: the first of equals, NaN if there is one."""
+        data = to_numpy(x).reshape(-1)
+        if data.size == 0:
+            raise RecordError(f"{name} of nothing")
+        best = data[0]
+        for v in data:
+            if np.isnan(best):
+                break
+            if np.isnan(v) or (v < best if name == "min" else v > best):
+                best = v
+        return self.apply(lambda v: v, x.dtype, np.asarray(best))

@@ -67,12 +67,8 @@ class Generator:
             chain = self.extend(chain, self.operator_before)
         chain = self.batcher(chain)
         plan = self.plan(chain)
-        if plan.n == math.inf and not plan.one_split and rng.random() < 0.5:
-            case.batches = rng.randint(1, 40)
-        elif plan.n == math.inf and not plan.one_split:
+        if plan.n == math.inf and rng.random() < 0.5:
             chain = self.extend(chain, lambda types, after: {"op": "take", "count": rng.randint(1, 30)})
-            if self.plan(chain).n == math.inf:
-                case.batches = rng.randint(1, 40)
         case.pipeline = {"cachew": 1, "pipeline": chain}
         if on_error != "raise" or rng.random() < 0.1:
             case.pipeline["on_error"] = on_error
@@ -82,26 +78,25 @@ class Generator:
             rng.choice([1, 2, 3, 8]),
         )
         case.dump, case.optimize = rng.random() < 0.1, rng.random() < 0.8
-        if rng.random() < 0.15 and case.batches == math.inf:
+        if self.plan(chain).n == math.inf:
+            self.bound_endless(chain)
+        elif rng.random() < 0.15:
             case.ranks = rng.randint(2, 4)
             case.rank = rng.randrange(case.ranks)
-        if plan.n == math.inf and self.fruitless():
-            for op in flat(chain):
-                op |= {"count": 2} if op.get("count") == -1 else {}
-            case.batches = math.inf
         plan = self.plan(chain)
         case.unknown, case.sources = not plan.known, len(plan.sources)
         case.path().write_text(json.dumps(case.pipeline, indent=1) + "\n")
         return case
 
-    def fruitless(self) -> bool:
-        """Whether the endless pipeline stops giving batches: then nobody could wait for its end."""
+    def bound_endless(self, chain: list[dict]) -> None:
+        """Nobody waits for the end of an endless pipeline: it is run for some batches; one that stops giving any is made finite."""
         case = self.case
         try:
-            deliver(case.pipeline, case.directory, case.run_seed, case.epochs, case.rank, case.ranks, case.batches)
+            probe = deliver(case.pipeline, case.directory, case.run_seed, limit=50)
+            case.batches = self.rng.randint(1, 40) if len(probe.lines) == 50 else math.inf
         except Fruitless:
-            return True
-        return False
+            for op in flat(chain):
+                op |= {"count": 2} if op.get("count") == -1 else {}
 
     def plan(self, chain: list[dict]) -> Plan:
         return Plan({"pipeline": chain}, self.case.directory)

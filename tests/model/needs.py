@@ -9,8 +9,8 @@ ON_ONE_COMPONENT = (
 )  # fmt: skip
 
 
-def names(text: str, known) -> set[str]:
-    return {token for kind, token in parser.tokens(str(text)) if kind in ("name", "quoted") and token in known}
+def names(text: str) -> set[str]:
+    return parser.names(parser.Parser(str(text)).parse())
 
 
 def before(node, needed: set[str]) -> tuple[set[str], object]:
@@ -25,14 +25,14 @@ def before(node, needed: set[str]) -> tuple[set[str], object]:
         return ({attrs["component"]} if features else set()), replace(node, bound=pruned) if features else None
     if node.name == "assign":
         kept = {name: text for name, text in attrs["set"].items() if name in needed}
-        read = set().union(*(names(text, bound.before) for text in kept.values()))
+        read = set().union(*(names(text) for text in kept.values()))
         return (needed - set(kept)) | read, replace(node, bound=operators.assign({"set": kept}, bound.before))
     if node.name == "rename":
         back = {new: old for old, new in attrs["names"].items()}
         return {back.get(name, name) for name in needed}, node
     for key in ("where", "length"):
         if key in attrs:
-            return needed | names(attrs[key], bound.before), node
+            return needed | names(attrs[key]), node
     return needed, node
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from . import example, expressions, images, mathfn
-from .dtypes import PlanError, RecordError, Type, Value, array, cast, from_numpy, round_to_bfloat
+from .dtypes import FLOATS, INTEGERS, PlanError, RecordError, Type, Value, array, cast, float_value
 from .philox import Draw, integer, uniform
 
 DEFAULTS: dict[str, dict] = {
@@ -246,7 +246,7 @@ def normalize(attrs: dict, types: Types) -> Bound:
             if len(per_channel) not in (1, x.shape[-1]):
                 raise RecordError("normalize: another number of channels")
         with np.errstate(all="ignore"):
-            return from_numpy(attrs["dtype"], ((x - mean) / std).reshape(value.shape))
+            return float_value(attrs["dtype"], ((x - mean) / std).reshape(value.shape))
 
     before = need(types, attrs["component"])
     return on_component(types, attrs["component"], Type(attrs["dtype"], before.dims), apply)
@@ -299,17 +299,34 @@ def rename(attrs: dict, types: Types) -> Bound:
     return Bound(renamed(types), lambda components, _: renamed(components))
 
 
-def condition(attrs: dict, types: Types) -> Bound:
-    """filter: whether the element stays."""
-    where = expressions.Expression(attrs["where"], types)
-    return Bound(types, lambda components, _: bool(where.evaluate(components).data))
+def condition(text: str, types: Types) -> Callable[[Components], bool]:
+    where = expressions.Expression(text, types)
+    if where.type.dims != () or where.type.dtype == "bytes":
+        raise PlanError("a condition must be a scalar")
+    return lambda components: bool(where.truth(where.evaluate(components)))
+
+
+def filter_(attrs: dict, types: Types) -> Bound:
+    where = condition(attrs["where"], types)
+    return Bound(types, lambda components, _: where(components))
+
+
+def delay(attrs: dict, types: Types) -> Bound:
+    """Waiting changes nothing, but the condition may fail."""
+    where = condition(attrs["where"], types)
+
+    def apply(components: Components, _draw: Draw) -> Components:
+        where(components)
+        return components
+
+    return Bound(types, apply)
 
 
 def fail(attrs: dict, types: Types) -> Bound:
-    where = expressions.Expression(attrs["where"], types)
+    where = condition(attrs["where"], types)
 
     def apply(components: Components, _draw: Draw) -> Components:
-        if bool(where.evaluate(components).data):
+        if where(components):
             raise RecordError(f"fail: {attrs['where']}")
         return components
 
@@ -319,11 +336,13 @@ def fail(attrs: dict, types: Types) -> Bound:
 def length(attrs: dict, types: Types) -> Bound:
     """The length of bucket_by_length, and what each component is padded with."""
     expression = expressions.Expression(attrs["length"], types)
+    if expression.type.dims != () or expression.type.dtype not in (*INTEGERS, "bool"):
+        raise PlanError("bucket_by_length: the length must be an integer")
     pad = {name: Value("bytes", b"") if t.dtype == "bytes" else cast(array("int8", 0), t.dtype) for name, t in types.items()}
     for name, value in attrs["pad"].items():
         dtype = need(types, name).dtype
-        pad[name] = array(dtype, round_to_bfloat(np.float64(value)) if dtype == "bfloat16" else value)
-    return Bound(types, lambda components, _: expression.evaluate(components).data.item(), pad)
+        pad[name] = cast(array("float64", value), dtype) if dtype in FLOATS else array(dtype, value)
+    return Bound(types, lambda components, _: cast(expression.evaluate(components), "int64").data.item(), pad)
 
 
 def identity(_attrs: dict, types: Types) -> Bound:
@@ -342,11 +361,11 @@ BINDERS = {
     "cast": cast_component,
     "transpose_image": transpose_image,
     "assign": assign,
-    "filter": condition,
+    "filter": filter_,
     "select": select,
     "drop": drop,
     "rename": rename,
-    "delay": identity,
+    "delay": delay,
     "fail": fail,
     "count": identity,
     "length": length,

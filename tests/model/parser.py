@@ -1,6 +1,6 @@
 """Expressions to trees, by recursive descent with Python's precedence.
 
-A tree is a tuple: ("number", value), ("name", text), ("unary", op, a), ("binary", op, a, b), ("compare", op, a, b),
+A tree is a tuple: ("number", value), ("string", text), ("name", text), ("unary", op, a), ("binary", op, a, b), ("compare", op, a, b),
 ("not", a), ("and", a, b), ("or", a, b), ("call", function, [arguments]).
 """
 
@@ -9,9 +9,10 @@ import re
 from .dtypes import PlanError
 
 TOKEN = re.compile(
-    r"""\s*(?: (?P<number>(?:\d+\.\d*|\.\d+|\d+)(?:[eE][+-]?\d+)?)
+    r"""\s*(?: (?P<number>0[xX][\da-fA-F_]+|0[oO][0-7_]+|0[bB][01_]+|(?:[\d_]+\.[\d_]*|\.[\d_]+|\d[\d_]*)(?:[eE][+-]?\d+)?)
             | (?P<name>[A-Za-z_]\w*)
             | `(?P<quoted>[^`]+)`
+            | '(?P<string>[^']*)' | "(?P<text>[^"]*)"
             | (?P<op>\*\*|//|<<|>>|<=|>=|==|!=|[-+*/%<>(),~&|^]) )""",
     re.VERBOSE | re.ASCII,
 )
@@ -102,7 +103,11 @@ class Parser:
             return tree
         self.at += 1
         if kind == "number":
-            return ("number", float(text) if re.search(r"[.eE]", text) else int(text))
+            digits = text.replace("_", "")
+            whole = re.fullmatch(r"\d+|0[xXoObB].*", digits)
+            return ("number", int(digits, 10 if digits.isdigit() else 0) if whole else float(digits))
+        if kind in ("string", "text"):
+            return ("string", text)
         if kind == "quoted":
             return ("name", text)
         if kind == "name" and text in ("True", "False", "true", "false"):
@@ -116,3 +121,11 @@ class Parser:
             self.expect(")")
             return ("call", text, arguments)
         raise PlanError(f"expression: unexpected {text!r}")
+
+
+def names(tree) -> set[str]:
+    """The components that an expression reads."""
+    if tree[0] == "name":
+        return {tree[1]}
+    parts = tree[2] if tree[0] == "call" else [part for part in tree[1:] if isinstance(part, tuple)]
+    return {name for part in parts for name in names(part)}

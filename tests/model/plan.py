@@ -158,11 +158,12 @@ class Plan:
                 raise PlanError("only take and skip may follow a batcher where the count is unknown")
             self.after = nodes
             return
-        if self.batcher.attrs["drop_remainder"] and self.count(self.chain) != math.inf:
-            self.chain.append(Node("take", {"count": self.count(self.chain) // size * size}))
         for node in nodes:
             if node.name == "repeat":
-                if self.count(self.chain) % size:
+                n = self.count(self.chain)
+                if self.batcher.attrs["drop_remainder"] and n != math.inf:
+                    self.chain.append(Node("take", {"count": n // size * size}))
+                elif n != math.inf and n % size:
                     raise PlanError("repeat after a batch that may be short")
                 self.chain.append(node)
             else:

@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 
 from . import philox
-from .dtypes import FLOATS, PlanError, RecordError, RunError, Type, Value, array, from_numpy
+from .dtypes import FLOATS, PlanError, RecordError, RunError, Type, Value, array, float_value
 
 CHUNK_BYTES, CHUNK_RECORDS = 4 << 20, 1024
 
@@ -229,7 +229,7 @@ class Synthetic(Rows):
         n = int(np.prod(self.shape, dtype=object))
         values = self.values(record.row, n) if self.random else [0] * n
         if self.dtype in FLOATS:
-            value = from_numpy(self.dtype, np.array(values, dtype=np.float64))
+            value = float_value(self.dtype, np.array(values, dtype=np.float64))
         else:
             value = array(self.dtype, values)
         return {"data": Value(self.dtype, np.asarray(value.data).reshape(self.shape))}

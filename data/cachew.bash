@@ -1,0 +1,54 @@
+# bash completion for cachew(1). What it offers comes from the command itself: verbs and options from --help, operators from `cachew ops`.
+
+_cachew_options() {
+    "$1" "$2" --help 2>/dev/null | sed -n 's/^  \(--[a-z-]*\).*/\1/p'
+}
+
+_cachew() {
+    local cur=${COMP_WORDS[COMP_CWORD]} prev=${COMP_WORDS[COMP_CWORD-1]} verb=${COMP_WORDS[1]} command=${COMP_WORDS[0]}
+    COMPREPLY=()
+    if [ "$COMP_CWORD" -eq 1 ]; then
+        COMPREPLY=($(compgen -W "$("$command" --help 2>/dev/null | sed -n 's/^  \([a-z]*\) .*/\1/p') --help --version" -- "$cur"))
+        return
+    fi
+    case $prev in
+    --dump | --save | --index-dir)
+        COMPREPLY=($(compgen -d -- "$cur"))
+        return
+        ;;
+    --state | --log | --quarantine)
+        COMPREPLY=($(compgen -f -- "$cur"))
+        return
+        ;;
+    --guarantee)
+        COMPREPLY=($(compgen -W "exactly-once at-most-once" -- "$cur"))
+        return
+        ;;
+    --order)
+        COMPREPLY=($(compgen -W "exact any" -- "$cur"))
+        return
+        ;;
+    --compression)
+        COMPREPLY=($(compgen -W "auto none gzip zlib" -- "$cur"))
+        return
+        ;;
+    --memory)
+        COMPREPLY=($(compgen -W "128M 256M 512M 1G 4G 16G" -- "$cur"))
+        return
+        ;;
+    --threads | --seed | --epochs | --batches | --rank | --world-size | --state-every | --set | --wait | --run | --seconds | --best-of)
+        return
+        ;;
+    esac
+    if [[ $cur == -* ]]; then
+        COMPREPLY=($(compgen -W "$(_cachew_options "$command" "$verb")" -- "$cur"))
+        return
+    fi
+    case $verb in
+    ops) COMPREPLY=($(compgen -W "$("$command" ops 2>/dev/null | cut -d' ' -f1)" -- "$cur")) ;;
+    run | explain | bench) COMPREPLY=($(compgen -f -X '!*.json' -- "$cur") $(compgen -d -S / -- "$cur")) ;;
+    index) COMPREPLY=($(compgen -f -- "$cur")) ;;
+    esac
+}
+
+complete -o filenames -F _cachew cachew

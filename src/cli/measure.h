@@ -1,0 +1,32 @@
+/* Running a pipeline for some seconds, and what is to be learned from that: for `explain` and `bench`. */
+#pragma once
+#include "client/local.h"
+#include "cli/options.h"
+
+struct cli_measure_options {
+    uint64_t seed;
+    unsigned threads;
+    size_t memory;
+    bool optimize;
+    double seconds;  /* until the first batch after these */
+    double wait;     /* deadline for a batch; 0: none */
+};
+
+struct cli_measurement {
+    double seconds, first_batch_s; /* from the first request */
+    uint64_t batches, elements, bytes;
+    uint64_t read_bytes, memory_peak, memory_limit;
+    double busy_s;                   /* operators, reading, planning, copying */
+    double idle_share, other_share;  /* of the threads' time; other: neither idle nor busy, that is scheduling */
+    double wait_share;               /* of the consumer's time */
+    unsigned threads;
+};
+
+/* Takes batches, epoch after epoch. The iterator stays in l, for its profile; one that is there already is freed first. Sequences without
+ * elements are an error. */
+int cli_measure(struct cw_local *l, const struct cli_measure_options *o, struct cli_measurement *ret, struct cw_error *err) _must_check_;
+json_t *cli_measurement_json(const struct cli_measurement *m);
+/* Sentences on what limits the rate and what would help: `parts` is what cw_profile_json gives, `facts` what explain knows of the pipeline. */
+json_t *cli_advice(const struct cw_local *l, const struct cli_measurement *m, const json_t *parts, const json_t *facts);
+/* The verb of that name, which must be there. */
+const struct cli_verb *cli_find(const char *name);

@@ -1,0 +1,188 @@
+/*
+ * The iterator of the C interface: the engine's, whose batches are the caller's. The engine lives as long as the iterator or any batch,
+ * because batches lie in its slabs.
+ */
+#include "client/cachew_impl.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/machine.h"
+
+void cw_api_engine_unref(struct cw_api_engine *e)
+{
+    if (atomic_fetch_sub(&e->refs, 1) == 1) {
+        cw_local_deinit(&e->local);
+        free(e);
+    }
+}
+
+static int check_option(const char *name, int64_t value, bool good, const char *expected, struct cw_error *err)
+{
+    char text[32];
+    if (good)
+        return 0;
+    snprintf(text, sizeof(text), "%" PRIi64, value);
+    cw_error_attribute(err, name, text, expected);
+    return cw_error_set(err, CW_E_OPTION, "option %s is %" PRIi64 ": expected %s", name, value, expected);
+}
+
+/* What the caller's structure says; o holds the defaults, for what it is too old to know. */
+static int read_options(const struct cachew_options *given, struct cachew_options *o, struct cw_error *err)
+{
+    if (given) {
+        int r = check_option("size", (int64_t)given->size, given->size >= offsetof(struct cachew_options, index_dir) && given->size <= 4096,
+                             "sizeof(struct cachew_options), as CACHEW_OPTIONS_INIT sets it", err);
+        if (r < 0)
+            return r;
+        memcpy(o, given, CW_MIN(given->size, sizeof(*o)));
+    }
+    o->world_size = CW_MAX(o->world_size, 1);
+    int r = check_option("seed", o->seed, o->seed >= -1, "an integer of at least 0, or -1", err);
+    if (r >= 0)
+        r = check_option("epochs", o->epochs, o->epochs >= -1, "an integer of at least 0, or -1", err);
+    if (r >= 0)
+        r = check_option("threads", o->threads, o->threads <= 1024, "at most 1024", err);
+    if (r >= 0)
+        r = check_option("rank", o->rank, o->rank < o->world_size, "less than world_size", err);
+    return r;
+}
+
+static int load_state(const char *text, json_t **ret, struct cw_error *err)
+{
+    json_error_t je;
+    *ret = json_loads(text, JSON_REJECT_DUPLICATES, &je);
+    return *ret ? 0 : cw_error_set(err, CW_E_STATE, "state is not valid JSON: line %d: %s (is it cut off?)", je.line, je.text);
+}
+
+static int open_engine(const struct cachew_pipeline *p, const struct cachew_options *o, struct cw_local *l, struct cachew_iterator *it,
+                       struct cw_error *err)
+{
+    unsigned threads = o->threads ? o->threads : cw_cpu_budget();
+    json_t *state = NULL;
+    int r = cw_api_compile(p, l, err);
+    if (r >= 0 && o->state)
+        r = load_state(o->state, &state, err);
+    if (r >= 0)
+        r = cw_local_open(l, o->index_dir, threads, err);
+    if (r >= 0) {
+        const struct cw_pipeline *written = l->pipeline;
+        struct cw_iterator_options options = {
+            .seed = (uint64_t)(o->seed >= 0 ? o->seed : CW_MAX(written->default_seed, 0)),
+            .epochs = (uint64_t)(o->epochs >= 0 ? o->epochs : written->default_epochs >= 0 ? written->default_epochs : 1),
+            .rank = o->rank,
+            .world_size = o->world_size,
+            .runner = {.threads = threads, .memory = o->memory ? o->memory : cw_memory_total() / 2, .batches_are_users = true, .optimize = o->optimize != 0},
+        };
+        r = cw_iterator_new(l->sequence, &options, state, &l->iterator, err);
+    }
+    if (r >= 0) {
+        it->rank = o->rank;
+        it->world_size = o->world_size;
+        it->expected = o->rank;
+        if (state) {
+            it->epoch = (uint64_t)json_integer_value(json_object_get(state, "epoch"));
+            it->expected += (uint64_t)json_integer_value(json_object_get(state, "g"));
+        }
+    }
+    json_decref(state);
+    return r;
+}
+
+int cachew_iterator_open(const struct cachew_pipeline *p, const struct cachew_options *options, struct cachew_iterator **ret, struct cachew_error **err)
+{
+    struct cw_error e = {0};
+    struct cachew_options o = CACHEW_OPTIONS_INIT;
+    struct cachew_iterator *it = calloc(1, sizeof(*it));
+    struct cw_api_engine *engine = calloc(1, sizeof(*engine));
+    int r = it && engine ? read_options(options, &o, &e) : cw_error_nomem(&e, sizeof(*it), "an iterator");
+    if (r >= 0)
+        r = open_engine(p, &o, &engine->local, it, &e);
+    if (r < 0) {
+        if (engine)
+            cw_local_deinit(&engine->local);
+        free(engine);
+        free(it);
+        return cw_api_fail(r, &e, err);
+    }
+    atomic_init(&engine->refs, 1);
+    it->engine = engine;
+    *ret = it;
+    return 0;
+}
+
+static int check_g(struct cachew_iterator *it, const struct cw_batch *b, struct cw_error *err)
+{
+    if (b->epoch != it->epoch && b->g == it->rank) {
+        it->epoch = b->epoch;
+        it->expected = it->rank;
+    }
+    if (b->epoch != it->epoch || b->g != it->expected)
+        return cw_error_set(err, CW_E_BUG, "delivery out of order: batch g=%" PRIu64 " of epoch %" PRIu64 " came, expected g=%" PRIu64 " of epoch %" PRIu64,
+                            b->g, b->epoch, it->expected, it->epoch);
+    it->expected += it->world_size;
+    return 0;
+}
+
+static uint64_t timeout_ns(double seconds)
+{
+    if (seconds < 0 || isnan(seconds) || seconds > 1e9)
+        return 0; /* for ever */
+    return CW_MAX((uint64_t)(seconds * 1e9), 1);
+}
+
+int cachew_iterator_next(struct cachew_iterator *it, double timeout_s, struct cachew_batch **ret, struct cachew_error **err)
+{
+    struct cw_error e = {0};
+    struct cw_batch *b;
+    if (it->failed.status)
+        return cw_api_fail(it->failed.status, &it->failed, err);
+    int r = cw_iterator_next(it->engine->local.iterator, timeout_ns(timeout_s), &b, &e);
+    if (r == 1)
+        return 1;
+    if (r == 0 && (r = check_g(it, b, &e)) < 0)
+        cw_iterator_release(it->engine->local.iterator, b);
+    else if (r == 0)
+        r = cw_api_batch_new(it->engine, b, ret, &e);
+    if (r >= 0)
+        return 0;
+    if (r != CW_E_DEADLINE && r != CW_E_INTERRUPTED) {
+        it->failed = e;
+        it->failed.status = r;
+    }
+    return cw_api_fail(r, &e, err);
+}
+
+static char *dump(json_t *value)
+{
+    char *text = value ? json_dumps(value, JSON_COMPACT | JSON_REAL_PRECISION(9)) : NULL;
+    json_decref(value);
+    return text;
+}
+
+char *cachew_iterator_state(const struct cachew_iterator *it) { return dump(cw_iterator_state(it->engine->local.iterator)); }
+void cachew_iterator_interrupt(struct cachew_iterator *it, int on) { cw_iterator_interrupt(it->engine->local.iterator, on != 0); }
+char *cachew_iterator_profile(const struct cachew_iterator *it) { return dump(cw_api_profile(&it->engine->local, cachew_iterator_held(it))); }
+
+char *cachew_iterator_quarantine(const struct cachew_iterator *it, uint64_t *ret_skipped, uint64_t *ret_replaced)
+{
+    uint64_t skipped, replaced;
+    char *text = dump(cw_api_quarantine(&it->engine->local, &skipped, &replaced));
+    if (ret_skipped)
+        *ret_skipped = skipped;
+    if (ret_replaced)
+        *ret_replaced = replaced;
+    return text;
+}
+
+size_t cachew_iterator_held(const struct cachew_iterator *it) { return atomic_load(&it->engine->held); }
+
+void cachew_iterator_free(struct cachew_iterator *it)
+{
+    if (!it)
+        return;
+    cw_api_engine_unref(it->engine);
+    free(it);
+}

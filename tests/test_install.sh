@@ -1,0 +1,45 @@
+#!/bin/sh
+# The installed tree is complete, and the example builds against it alone.
+#
+# usage: tests/test_install.sh BUILD_DIR   (a build directory that meson has set up)
+set -eu
+source=$(cd "$(dirname "$0")/.." && pwd)
+build=$(cd "${1:?usage: $0 BUILD_DIR}" && pwd)
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+fail() { echo "test_install: $*" >&2; exit 1; }
+
+DESTDIR="$work/root" meson install -C "$build" --quiet >"$work/log" 2>&1 || { cat "$work/log" >&2; fail "meson install failed"; }
+prefix=$(find "$work/root" -path '*/include/cachew/cachew.h' | sed 's,/include/cachew/cachew.h$,,')
+[ -n "$prefix" ] || fail "the header is not installed"
+for file in bin/cachew share/man/man1/cachew.1 share/bash-completion/completions/cachew; do
+    [ -e "$prefix/$file" ] || [ -e "$prefix/$file.gz" ] || fail "$file is not installed"
+done
+pc=$(find "$prefix" -name cachew.pc)
+shared=$(find "$prefix" -name 'libcachew.so')
+[ -n "$pc" ] && [ -n "$shared" ] && [ -n "$(find "$prefix" -name libcachew.a)" ] || fail "the library is not installed"
+libdir=$(dirname "$shared")
+sh "$source/src/client/check_exports.sh" "$shared"
+bash -n "$prefix/share/bash-completion/completions/cachew"
+
+# The example, in a place that knows nothing of the source tree.
+mkdir "$work/example"
+cp "$source/examples/c/pull.c" "$source/examples/c/Makefile" "$work/example"
+export PKG_CONFIG_PATH="$(dirname "$pc")" PKG_CONFIG_SYSROOT_DIR="$work/root" LD_LIBRARY_PATH="$libdir" CACHEW_INDEX_DIR="$work/index"
+make --silent -C "$work/example" CFLAGS="-O1 -Wall -Wextra -Werror" LDFLAGS="-Wl,-rpath-link,$libdir" || fail "the example does not build"
+# A C++ compiler must accept the header too.
+if command -v c++ >/dev/null; then
+    echo '#include <cachew/cachew.h>' | c++ -x c++ -fsyntax-only -Wall -Wextra -Werror $(pkg-config --cflags cachew) - || fail "the header is not C++"
+fi
+
+cat >"$work/p.json" <<'JSON'
+{"cachew": 1, "pipeline": [{"op": "range", "stop": 1000}, {"op": "assign", "set": {"half": "value * 0.5"}}, {"op": "shuffle"}, {"op": "batch", "size": 32}]}
+JSON
+want=$("$prefix/bin/cachew" run "$work/p.json" --digest | grep '^digest ')
+for arguments in "" "$work/p.json 1" "$work/p.json 3"; do
+    have=$("$work/example/pull" $arguments | grep '^digest ') || fail "the example fails"
+    [ "$have" = "$want" ] || fail "the example gives $have, cachew run gives $want"
+done
+if "$work/example/pull" "$work/none.json" 2>"$work/err"; then fail "a missing file is no error"; fi
+grep -q none.json "$work/err" || fail "the error does not name the file"
+echo "test_install: ok ($want)"
