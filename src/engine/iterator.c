@@ -350,18 +350,24 @@ static int pull(struct cw_iterator *it, uint64_t deadline_ns, struct cw_assembly
     }
 }
 
-/* The next one that counts: `take` and `skip` of batches, and drop_remainder, leave some out. 1: the epoch is over. */
-static int pull_counted(struct cw_iterator *it, uint64_t deadline_ns, struct cw_assembly **ret, struct cw_error *err)
+/* Whether all batches of the epoch were handed out though its splits have more: behind a `take` of batches, or a short batch to drop. */
+static bool cut_short(const struct cw_iterator *it)
 {
     const struct cw_compiled *c = it->compiled;
     uint64_t n = it->sequence->n_positions;
+    return it->seen >= c->batch_to || (!it->n_keys && c->drop_remainder && n < CW_ENDLESS && it->at.g >= n / c->batch_size);
+}
+
+/* The next one that counts: `take` and `skip` of batches, and drop_remainder, leave some out. 1: the epoch is over. */
+static int pull_counted(struct cw_iterator *it, uint64_t deadline_ns, struct cw_assembly **ret, struct cw_error *err)
+{
     for (;;) {
-        if (it->seen >= c->batch_to)
+        if (cut_short(it))
             return 1;
         int r = pull(it, deadline_ns, ret, err);
         if (r != 0)
             return r;
-        bool left_out = it->seen < c->batch_from || (!it->n_keys && c->drop_remainder && n < CW_ENDLESS && it->at.g >= n / c->batch_size);
+        bool left_out = it->seen < it->compiled->batch_from;
         it->seen++;
         if (!left_out)
             return 0;
@@ -371,8 +377,7 @@ static int pull_counted(struct cw_iterator *it, uint64_t deadline_ns, struct cw_
 
 static void epoch_over(struct cw_iterator *it)
 {
-    /* a `take` of batches may end it before its splits do */
-    while (it->phase != PHASE_FLUSH && it->n_open && it->compiled->batch_to != UINT64_MAX && it->seen >= it->compiled->batch_to) {
+    while (it->phase != PHASE_FLUSH && it->n_open && cut_short(it)) {
         bool last = cw_split_index(oldest(it)) + 1 == it->sequence->n_splits;
         close_oldest(it);
         if (last)

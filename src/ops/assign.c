@@ -53,12 +53,7 @@ static int assign_run(const struct cw_op *op, struct cw_block *block, struct cw_
 {
     const struct assign *s = op->state;
     for (size_t i = 0; i < s->n; i++) {
-        const struct cw_expr *e = s->exprs[i];
-        int r = 0;
-        if (op->out[i].live)
-            r = cw_expr_eval(e, op->in, op->desc->name, block, op->out[i].value, err);
-        else if (cw_expr_can_fail(e)) /* which records fail does not depend on who reads the result */
-            r = cw_expr_eval_into(e, op->in, op->desc->name, block, NULL, err);
+        int r = op->out[i].live ? cw_expr_eval(s->exprs[i], op->in, op->desc->name, block, op->out[i].value, err) : 0;
         if (r < 0)
             return r;
     }

@@ -12,6 +12,7 @@ from PIL import Image
 from . import example
 from .sources import masked_crc
 
+LARGE_RECORD = 100_000  # bytes; their CRC is not computed, so they are read without checking it
 DAMAGE = ("crc", "cut", "missing", "kind", "empty")
 
 
@@ -19,7 +20,7 @@ def tfrecord_bytes(records: list[bytes], bad_crc: set[int] = frozenset()) -> byt
     out = bytearray()
     for row, record in enumerate(records):
         length = struct.pack("<Q", len(record))
-        crc = masked_crc(record) ^ (row in bad_crc)
+        crc = masked_crc(record) ^ (row in bad_crc) if len(record) < LARGE_RECORD else 0
         out += length + struct.pack("<I", masked_crc(length)) + record + struct.pack("<I", crc)
     return bytes(out)
 
@@ -81,6 +82,20 @@ def write_tfrecords(rng: random.Random, directory: Path, compression: str, image
         (directory / f"part-{k}.tfrecord").write_bytes(compress(tfrecord_bytes(records, bad_crc), compression))
 
 
+def write_large_records(rng: random.Random, directory: Path, compression: str) -> None:
+    """Records so large that chunks are closed by their bytes."""
+    directory.mkdir(parents=True)
+    records = [bytes([row]) * rng.choice([10, 1_000_000, 2_500_000, 5_000_000]) for row in range(rng.randint(3, 12))]
+    (directory / "part-0.tfrecord").write_bytes(compress(tfrecord_bytes(records), compression))
+
+
+def write_many_records(rng: random.Random, directory: Path, compression: str) -> None:
+    """A file of more records than a chunk holds."""
+    directory.mkdir(parents=True)
+    records = [example.write({"id": ("int64", [row])}) for row in range(rng.randint(1_020, 2_500))]
+    (directory / "part-0.tfrecord").write_bytes(compress(tfrecord_bytes(records), compression))
+
+
 def write_image_folder(rng: random.Random, directory: Path, damaged: bool) -> None:
     classes = [f"class{k}" for k in range(rng.randint(1, 3))]
     sure = rng.choice(classes)
@@ -127,6 +142,7 @@ def random_image(rng: random.Random) -> bytes:
             exif[0x0112] = rng.randint(1, 8)
             options["exif"] = exif
         random_pixels(rng, mode, width, height).save(out, "JPEG", **options)
+        out.write(rng.choice([b"", b"", b"trailing bytes"]))
     elif kind == "png":
         random_pixels(rng, rng.choice(["L", "LA", "RGB", "RGBA"]), width, height).save(out, "PNG")
     elif kind == "palette":
@@ -150,5 +166,9 @@ def png16(rng: random.Random, width: int, height: int) -> bytes:
 
 
 def damage_image(rng: random.Random, data: bytes) -> bytes:
-    """Damage about which there are no two opinions: no image at all, or cut in two."""
+    """Damage about which there are no two opinions: no image at all, cut in two, a PNG's checksum."""
+    at = data.find(b"IDAT")
+    if at > 0 and rng.random() < 0.6:
+        at += 4 + rng.randrange(4)
+        return data[:at] + bytes([data[at] ^ 1 << rng.randrange(8)]) + data[at + 1 :]
     return rng.choice([b"", b"no image", data[: len(data) // 2]])

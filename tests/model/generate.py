@@ -21,6 +21,7 @@ from model.plan import Plan
 from model.run import Fruitless, deliver
 
 MOST_POSITIONS = 3000
+LARGE = 67_000  # more than are shuffled record by record; rare, and with little to compute
 UNREACHED = {("fail", "kind")}  # its other kinds crash or hang
 SOURCES = ("tfrecord", "tfrecord", "tfrecord", "image_folder", "files", "range", "range", "synthetic")
 
@@ -60,7 +61,7 @@ class Generator:
     def generate(self) -> Case:
         rng, case = self.rng, self.case
         case.directory.mkdir(parents=True, exist_ok=True)
-        case.damaged = rng.random() < 0.35
+        case.damaged = rng.random() < 0.45
         on_error = rng.choice(["skip", "replace", "skip", "replace", "raise"]) if case.damaged or rng.random() < 0.2 else "raise"
         chain = self.head()
         for _ in range(rng.randint(0, 6)):
@@ -109,6 +110,8 @@ class Generator:
             plan = self.plan(chain)
         except PlanError:
             return False
+        if len(plan.sources) == 1 and len(plan.sources[0].records) > MOST_POSITIONS:
+            return plan.n <= LARGE and all(op["op"] in ("range", "shuffle", "count", "batch") for op in chain)
         return plan.n == math.inf or plan.n <= MOST_POSITIONS
 
     def extend(self, chain: list[dict], choose) -> list[dict]:
@@ -154,6 +157,8 @@ class Generator:
         name = f"data{self.n_data}"
         directory = self.case.directory / name
         self.n_data += 1
+        if kind == "range" and rng.random() < 0.01:
+            return [self.finish(kind, {"stop": rng.randint(65_530, 67_000)})]
         if kind == "range":
             start, step = rng.choice([0, 0, rng.randint(-50, 50)]), rng.choice([1, 1, 3, -2])
             count = rng.choice([0, 1, rng.randint(0, 50), rng.randint(0, 1200)])
@@ -162,6 +167,8 @@ class Generator:
         if kind == "synthetic":
             shape = rng.choice([[], [3], [2, 3], [5, 4, 3]])
             dtype = rng.choice(["bool", *INTEGERS, *FLOATS])
+            if rng.random() < 0.03:  # elements so large that the limits on bytes count
+                return [self.finish(kind, {"count": rng.randint(1, 300), "shape": [256, 1024], "dtype": "uint8", "fill": "none"})]
             if "synthetic" not in self.__dict__:
                 self.synthetic = {"shape": shape, "dtype": dtype}
             given = {"count": rng.choice([0, rng.randint(1, 40), rng.randint(1, 600)]), **self.synthetic}
@@ -175,6 +182,8 @@ class Generator:
             chain = [self.finish(kind, {"root": name})]
             return self.decode(chain, "image") if rng.random() < 0.8 else chain
         compression = rng.choice(["none", "none", "gzip", "zlib"])
+        if rng.random() < 0.05 and "features" not in self.__dict__:
+            return self.unusual_records(name, compression)
         datasets.write_tfrecords(rng, directory, compression, images, self.case.damaged)
         pattern = rng.choice([f"{name}/*.tfrecord", f"{name}/part-*.tfrecord", [f"{name}/part-0.tfrecord"]])
         given = {"files": pattern, "compression": rng.choice([compression, "auto"])}
@@ -186,6 +195,17 @@ class Generator:
         chain = self.parse(source, images)
         return self.decode(chain, "image") if images and rng.random() < 0.9 else chain
 
+    def unusual_records(self, name: str, compression: str) -> list[dict]:
+        """Files with few, large records, or with many."""
+        directory = self.case.directory / name
+        source = {"files": f"{name}/*", "compression": compression, "verify": False}
+        if self.rng.random() < 0.3:
+            datasets.write_large_records(self.rng, directory, compression)
+            return [self.finish("tfrecord", source)]
+        datasets.write_many_records(self.rng, directory, compression)
+        self.features = {"id": "int64"}
+        return [self.finish("tfrecord", source), self.finish("parse_example", {"features": self.features})]
+
     def parse(self, source: dict, images: bool) -> list[dict]:
         rng = self.rng
         features = {"id": "int64"}
@@ -194,7 +214,9 @@ class Generator:
             "score": rng.choice(["float32", {"dtype": "float32", "shape": []}]),
             "vector": {"dtype": "float32", "shape": [3]},
             "grid": {"dtype": "int64", "shape": [2, 2]},
-            "tokens": {"dtype": "int64", "variable": True},
+            "tokens": {"dtype": "int64", "variable": True} | ({"default": [4, 5]} if rng.random() < 0.3 else {}),
+            "pairs": {"key": "grid", "dtype": "int64", "shape": [2], "variable": True},
+            "absent": rng.choice([{"dtype": "float32", "shape": [2], "default": [0.5, -1]}, {"dtype": "bytes", "default": "none"}]),
             "text": {"key": "name/text", "dtype": "bytes"},
             "name/text": "bytes",
             "rare": {"dtype": "int64", "default": rng.randint(-2, 9)},
@@ -278,9 +300,8 @@ class Generator:
                 if not endless:
                     return {"op": kind, "count": rng.choice([1, 2, 3, 3 if inside else -1])}
             case "assign":
-                target = rng.choice(["fresh", "other", rng.choice(names) if rng.random() < 0.3 else "fresh"])
-                text = random_expr.truth(rng, types) if rng.random() < 0.3 else random_expr.number(rng, types, 3)
-                return {"op": kind, "set": {target: text}}
+                targets = rng.sample(["fresh", "other", "third", rng.choice(names)], rng.randint(1, 3))
+                return {"op": kind, "set": {target: random_expr.value(rng, types) for target in targets}}
             case "cast":
                 numbers = [n for n, t in types.items() if t.dtype != "bytes"]
                 if numbers:

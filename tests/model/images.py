@@ -24,6 +24,8 @@ def decode(data: bytes, channels: int, dtype: str, orientation: bool, max_pixels
         raise RecordError("not a JPEG, PNG or WebP image")
     if data.startswith(JPEG) and not has_end(data):
         raise RecordError("the JPEG has no EOI")
+    if data.startswith(PNG):
+        check_png(data)
     try:
         image = Image.open(io.BytesIO(data))
         if image.width * image.height > max_pixels:
@@ -54,6 +56,24 @@ def has_end(data: bytes) -> bool:
             return b"\xff\xd9" in data[at:]
         at += 2 + int.from_bytes(data[at + 2 : at + 4], "big")
     return False
+
+
+def check_png(data: bytes) -> None:
+    """Checksums of the critical chunks, and of the compressed stream."""
+    at, compressed, kind = 8, b"", b""
+    while kind != b"IEND":
+        size, kind = int.from_bytes(data[at : at + 4], "big"), data[at + 4 : at + 8]
+        body = data[at + 8 : at + 8 + size]
+        if len(data) < at + 12 + size:
+            raise RecordError("the PNG ends too early")
+        if kind[0] & 32 == 0 and zlib.crc32(kind + body).to_bytes(4, "big") != data[at + 8 + size : at + 12 + size]:
+            raise RecordError("a checksum of the PNG is wrong")
+        compressed += body if kind == b"IDAT" else b""
+        at += 12 + size
+    try:
+        zlib.decompress(compressed)
+    except zlib.error as error:
+        raise RecordError(f"damaged PNG: {error}") from error
 
 
 def as_stored(image: Image.Image, channels: int) -> np.ndarray:

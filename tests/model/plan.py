@@ -242,6 +242,7 @@ class Plan:
         if single:
             chunks = [[position] for chunk in chunks for position in chunk]
         order = philox.permutation(philox.shuffle_key(seed, epoch, node.salt, p, 0, 0), len(chunks))
+        sizes = [len(chunk) for chunk in chunks]
         chunks = [chunks[k] for k in order]
         if single:
             yield from chunks
@@ -253,9 +254,9 @@ class Plan:
             key = philox.shuffle_key(seed, epoch, node.salt, p, 1, w // self.split_size)
             shuffled += [window[k] for k in philox.permutation(key, len(window))]
         at = 0
-        for chunk in chunks:
-            yield shuffled[at : at + len(chunk)]
-            at += len(chunk)
+        for size in sizes:
+            yield shuffled[at : at + size]
+            at += size
 
     def record_by_record(self, before: list[Node]) -> bool:
         below = [self.sources[leaf] for leaf in self.leaves(before)]

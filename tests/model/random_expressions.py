@@ -1,85 +1,123 @@
-"""Random expressions over typed components, such as have a result on every path but division by zero."""
+"""Random expressions over typed components. Some are illegal (a literal that does not fit a dtype, say): Plan refuses them."""
 
 import random
 
 from .dtypes import FLOATS, INTEGERS, Type
 
+WORDS = ("and", "or", "not", "true", "false", "True", "False")
+CASTS = ("bool", *INTEGERS, *FLOATS)
+
 
 def quoted(name: str) -> str:
-    return name if name.isidentifier() else f"`{name}`"
+    return name if name.isidentifier() and name not in WORDS else f"`{name}`"
 
 
 def scalars(types: dict[str, Type]) -> list[str]:
     return [n for n, t in types.items() if t.dims == () and t.dtype != "bytes"]
 
 
+def arrays(types: dict[str, Type]) -> list[str]:
+    return [n for n, t in types.items() if t.dims and t.dtype != "bytes"]
+
+
+def strings(types: dict[str, Type]) -> list[str]:
+    return [n for n, t in types.items() if t.dtype == "bytes"]
+
+
 def measurable(types: dict[str, Type]) -> list[str]:
     """Components that have a length."""
-    return [n for n, t in types.items() if t.dtype == "bytes" or t.dims]
+    return strings(types) + arrays(types)
 
 
-def number(rng: random.Random, types: dict[str, Type], depth: int = 2) -> str:
-    """A scalar number."""
-    choices = ["literal"]
-    if depth:
-        choices += ["binary", "binary", "call", "unary", "where"]
-    if scalars(types):
-        choices += ["name"] * 4
-    if measurable(types):
-        choices += ["length"]
-    vectors = [n for n, t in types.items() if t.dims and t.dtype != "bytes" and t.fixed() and 0 not in t.dims]
-    if vectors:
-        choices += ["reduce"]
+class Writer:
+    """Writes expressions; `array` is the component that makes them arrays, or None for scalars."""
 
-    def deeper() -> str:
-        return number(rng, types, depth - 1)
+    def __init__(self, rng: random.Random, types: dict[str, Type], array: str | None = None):
+        self.rng = rng
+        self.types = types
+        self.array = array
 
-    match rng.choice(choices):
-        case "literal":
-            return rng.choice(["0", "1", "2", "3", "7", "0.5", "2.25", "100"])
-        case "name":
-            return quoted(rng.choice(scalars(types)))
-        case "length":
-            return f"length({quoted(rng.choice(measurable(types)))})"
-        case "reduce":
-            return f"{rng.choice(['min', 'max'])}({quoted(rng.choice(vectors))})"
-        case "unary":
-            return f"-({deeper()} + 0)" if rng.random() < 0.5 else f"(-{strong(rng, types)})"
-        case "where":
-            return f"where({truth(rng, types, depth - 1)}, {deeper()}, {strong(rng, types)})"
-        case "call":
-            return call(rng, types, deeper)
-    op = rng.choice(["+", "-", "*", "+", "-", "*", "/", "//", "%"])
-    right = strong(rng, types) if op in ("+", "-", "*") else rng.choice(["2", "3", "7", "2.5", "-4"])
-    return f"({deeper()} {op} {right})"
+    def literal(self) -> str:
+        return self.rng.choice(["0", "1", "2", "3", "7", "0.5", "2.25", "100", "1e-3", "0x1f", "1_000", "True", "-1", "1e30"])
+
+    def strong(self) -> str:
+        """Something with a dtype of its own."""
+        if self.array and self.rng.random() < 0.7:
+            return quoted(self.array)
+        if scalars(self.types) and self.rng.random() < 0.8:
+            return quoted(self.rng.choice(scalars(self.types)))
+        return f"{self.rng.choice(['int64', 'float32', 'float64', 'uint8', 'bfloat16'])}({self.rng.randint(0, 9)})"
+
+    def number(self, depth: int = 2) -> str:
+        rng = self.rng
+        choices = ["literal", "strong", "strong", "strong"]
+        choices += ["binary", "binary", "binary", "call", "call", "unary", "where", "cast", "bits"] if depth else []
+        choices += ["length"] if measurable(self.types) else []
+        choices += ["reduce"] if [n for n in arrays(self.types) if self.types[n].fixed()] else []
+        match rng.choice(choices):
+            case "literal":
+                return self.literal()
+            case "length":
+                return f"length({quoted(rng.choice(measurable(self.types)))})"
+            case "reduce":
+                return f"{rng.choice(['min', 'max'])}({quoted(rng.choice([n for n in arrays(self.types) if self.types[n].fixed()]))})"
+            case "unary":
+                return f"{rng.choice(['-', '-', '+', '~'])}{self.strong()}"
+            case "where":
+                return f"where({self.truth(depth - 1)}, {self.number(depth - 1)}, {self.strong()})"
+            case "cast":
+                return f"{rng.choice(CASTS)}({self.number(depth - 1)} {rng.choice('+*')} {self.strong()})"
+            case "call":
+                return self.call(depth)
+            case "bits":
+                return f"({self.number(depth - 1)} {rng.choice(['&', '|', '^', '<<', '>>'])} {self.strong()})"
+            case "binary":
+                return self.binary(depth)
+        return self.strong()
+
+    def binary(self, depth: int) -> str:
+        rng = self.rng
+        op = rng.choice(["+", "-", "*", "/", "//", "%", "**"])
+        left = self.number(depth - 1)
+        if op == "**":
+            return f"(({left} + 0) ** {rng.choice(['2', '3', '0.5', '2.5', f'float64({self.strong()})'])})"
+        if op in ("//", "%") and rng.random() < 0.6:
+            right = rng.choice(["2", "3", "7", "2.5", "-4", "0.3"])
+        else:
+            right = self.strong()
+        return f"({left} {op} {right})" if rng.random() < 0.7 else f"({right} {op} ({left}))"
+
+    def call(self, depth: int) -> str:
+        name = self.rng.choice(["abs", "round", "floor", "ceil", "sqrt", "exp", "log", "min", "max"])
+        if name in ("min", "max"):
+            return f"{name}({self.number(depth - 1)}, {self.strong()})"
+        return f"{name}({self.strong()} {self.rng.choice('+*-')} {self.number(depth - 1)})"
+
+    def truth(self, depth: int = 2) -> str:
+        rng, kind = self.rng, self.rng.random()
+        if depth and kind < 0.2:
+            return f"({self.truth(depth - 1)} {rng.choice(['and', 'or'])} {self.truth(depth - 1)})"
+        if depth and kind < 0.3:
+            return f"not {self.truth(depth - 1)}"
+        if kind < 0.36 and strings(self.types):
+            other = quoted(rng.choice(strings(self.types))) if rng.random() < 0.3 else rng.choice(["'abc'", '""', "'a'"])
+            return f"{quoted(rng.choice(strings(self.types)))} {rng.choice(['==', '!='])} {other}"
+        op = rng.choice(["<", "<=", ">", ">=", "==", "!="])
+        if kind < 0.45:
+            return f"{self.literal()} {op} {self.strong()} {rng.choice(['<', '!='])} {self.number(min(depth, 1))}"
+        return f"{self.number(min(depth, 1))} {op} {self.strong()}"
 
 
-def strong(rng: random.Random, types: dict[str, Type]) -> str:
-    """A number with a dtype of its own: one that is no literal."""
-    if scalars(types) and rng.random() < 0.8:
-        return quoted(rng.choice(scalars(types)))
-    return f"{rng.choice(['int64', 'float32', 'float64'])}({rng.randint(0, 9)})"
-
-
-def call(rng: random.Random, types: dict[str, Type], deeper) -> str:
-    name = rng.choice(["abs", "round", "floor", "sqrt", "exp", "log", "min", "max", "cast"])
-    if name == "cast":
-        return f"{rng.choice([*INTEGERS, *FLOATS])}({deeper()})"
-    if name in ("min", "max"):
-        return f"{name}({deeper()}, {strong(rng, types)})"
-    if name == "exp":
-        return f"exp(min(float64({deeper()}), 20.0))"
-    return f"{name}({strong(rng, types)} + 0)"
-
-
-def truth(rng: random.Random, types: dict[str, Type], depth: int = 2) -> str:
+def value(rng: random.Random, types: dict[str, Type]) -> str:
+    """What `assign` may be given: a number, a truth, a component, over scalars or a whole array."""
+    known = [n for n in arrays(types) if types[n].dims is not None]
+    writer = Writer(rng, types, rng.choice(known) if known and rng.random() < 0.5 else None)
     kind = rng.random()
-    if depth and kind < 0.2:
-        return f"({truth(rng, types, depth - 1)} {rng.choice(['and', 'or'])} {truth(rng, types, depth - 1)})"
-    if depth and kind < 0.3:
-        return f"not {truth(rng, types, depth - 1)}"
-    op = rng.choice(["<", "<=", ">", ">=", "==", "!="])
-    return f"{number(rng, types, min(depth, 1))} {op} {strong(rng, types)}"
+    if kind < 0.2:
+        return writer.truth()
+    if kind < 0.25:
+        return quoted(rng.choice(list(types)))
+    return writer.number(rng.choice([1, 2, 3]))
 
 
 def sieve(rng: random.Random, types: dict[str, Type]) -> str:
@@ -90,4 +128,4 @@ def sieve(rng: random.Random, types: dict[str, Type]) -> str:
         return f"{quoted(rng.choice(integers))} % {modulus} {rng.choice(['!=', '!=', '==', '<'])} {rng.randint(0, modulus - 1)}"
     if measurable(types) and rng.random() < 0.5:
         return f"length({quoted(rng.choice(measurable(types)))}) % 3 != {rng.randint(0, 2)}"
-    return truth(rng, types)
+    return Writer(rng, types).truth()

@@ -6,7 +6,7 @@
 
 #include "ops/kernels/resize.h"
 
-static double filter_bilinear(double x)
+static inline double filter_bilinear(double x)
 {
     if (x < 0)
         x = -x;
@@ -53,27 +53,17 @@ static void taps_compute(const struct taps *t, int64_t in, struct cw_axis *a)
     }
 }
 
-/* Pillow's weights of 22 bits, or of 14 bits where there are at most two taps (plain bilinear). Zero weights at both ends are no taps. */
+/* Pillow's weights of 22 bits. Zero weights at both ends are no taps. */
 static void taps_integer(const struct taps *t, struct cw_axis *a, int32_t *w)
 {
     a->taps = 1;
     for (int64_t i = 0; i < a->out; i++) {
         const double *d = t->w + (size_t)i * (size_t)t->ksize;
         int32_t *o = w + (size_t)i * (size_t)t->ksize;
-        int n = 0, skipped = 0, used = 0, all = a->n[i];
-        int32_t before = 0;
-        double sum = 0.0;
-        for (int k = 0; k < all; k++) {
-            int32_t r;
-            if (a->p == 14) { /* differences of the rounded partial sums: what one tap loses the other gets */
-                sum += d[k];
-                int32_t upto = k + 1 < all ? (int32_t)floor(sum / t->sum[i] * (1 << 14) + 0.5) : 1 << 14;
-                r = upto - before;
-                before = upto;
-            } else {
-                double v = d[k] / t->sum[i];
-                r = v < 0 ? (int32_t)(v * (1 << 22) - 0.5) : (int32_t)(v * (1 << 22) + 0.5);
-            }
+        int n = 0, skipped = 0, used = 0;
+        for (int k = 0; k < a->n[i]; k++) {
+            double v = d[k] / t->sum[i];
+            int32_t r = v < 0 ? (int32_t)(v * (1 << 22) - 0.5) : (int32_t)(v * (1 << 22) + 0.5);
             if (!r && !n) {
                 skipped++;
                 continue;
@@ -82,10 +72,38 @@ static void taps_integer(const struct taps *t, struct cw_axis *a, int32_t *w)
             if (r)
                 used = n;
         }
-        memset(o + used, 0, (size_t)(t->ksize - used) * sizeof(*o));
+        for (int k = used; k < t->ksize; k++)
+            o[k] = 0;
         a->lo[i] += skipped;
         a->n[i] = used;
         a->taps = CW_MAX(a->taps, used);
+    }
+}
+
+/* Plain bilinear: weights of 14 bits, differences of the rounded partial sums, so that what one tap loses the other gets. Rounding in the taps' bounds
+ * can make three of them, of which the outer ones have no weight left. */
+static void plain_weights(struct cw_axis *a, int64_t in, int32_t *w)
+{
+    double scale = (double)in / (double)a->out;
+    a->taps = 2;
+    for (int64_t i = 0; i < a->out; i++, w += 2) {
+        double centre = ((double)i + 0.5) * scale, part[4] = {0};
+        int64_t lo = clamp_index(centre - 1.0 + 0.5, in), hi = clamp_index(centre + 1.0 + 0.5, in);
+        int n = (int)(hi - lo), used = 0, first = 0;
+        for (int k = 0; k < n; k++)
+            part[k + 1] = part[k] + filter_bilinear((double)(k + lo) - centre + 0.5);
+        int32_t before = 0;
+        w[1] = 0;
+        for (int k = 0; k < n; k++) {
+            int32_t upto = k + 1 < n ? (int32_t)(part[k + 1] / part[n] * (1 << 14) + 0.5) : 1 << 14;
+            if (upto != before) {
+                first = used ? first : k;
+                w[used++] = upto - before;
+            }
+            before = upto;
+        }
+        a->lo[i] = (int32_t)lo + first;
+        a->n[i] = used;
     }
 }
 
@@ -102,6 +120,14 @@ static void taps_float(const struct taps *t, struct cw_axis *a)
 
 static int weights_init(struct cw_axis *a, int64_t in, const struct cw_resize_spec *spec, struct cw_arena *arena, struct cw_error *err)
 {
+    if (spec->dtype == CW_UINT8 && spec->interp == CW_BILINEAR && !spec->antialias) {
+        a->p = 14;
+        a->w = cw_arena_alloc(arena, (2 * (size_t)a->out + 1) * sizeof(*a->w), err); /* one more: see above */
+        if (!a->w)
+            return err ? err->status : CW_E_MEMORY;
+        plain_weights(a, in, a->w);
+        return 0;
+    }
     struct taps t = {.scale = (double)in / (double)a->out, .fs = 1.0};
     t.filter = spec->interp == CW_BICUBIC ? filter_bicubic : filter_bilinear;
     if (spec->antialias && t.scale > 1)
@@ -118,7 +144,7 @@ static int weights_init(struct cw_axis *a, int64_t in, const struct cw_resize_sp
         taps_float(&t, a);
         return 0;
     }
-    a->p = spec->interp == CW_BILINEAR && !spec->antialias ? 14 : 22;
+    a->p = 22;
     int32_t *w = cw_arena_alloc(arena, all * sizeof(*w), err);
     if (!w)
         return err ? err->status : CW_E_MEMORY;
