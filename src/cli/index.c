@@ -31,7 +31,7 @@ static bool is_index(const char *path)
     return n > 4 && strcmp(path + n - 4, ".cwx") == 0;
 }
 
-/* Files that a pattern names; the index files among them (`data/ *` finds sidecars too) are left out. */
+/* Files that a pattern names; index files among them are left out: patterns find sidecars too. */
 static int add_pattern(struct files *f, const char *pattern, struct cw_error *err)
 {
     struct cw_paths found = {0};

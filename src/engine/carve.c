@@ -133,7 +133,11 @@ int cw_piece_plan(struct cw_runner *r, struct thread *t, struct cw_split *s, str
     if (status < 0)
         return status;
     p->charged = bytes;
-    p->refs = malloc(p->n * sizeof(*p->refs));
+    pthread_mutex_lock(&r->mutex);
+    p->refs = CW_STEAL(r->spare_refs); /* all pieces are of one size: saves the kernel from zeroing pages for each */
+    pthread_mutex_unlock(&r->mutex);
+    if (!p->refs)
+        p->refs = malloc(CW_MIN(r->sequence->split_size, r->sequence->n_positions) * sizeof(*p->refs));
     if (!p->refs)
         status = cw_error_nomem(err, bytes, "the plan of a split");
     if (status >= 0)
@@ -155,7 +159,6 @@ void cw_block_reset(struct cw_runner *r, struct block *b)
     memset(&b->b, 0, sizeof(b->b));
     b->point = r->compiled->counted ? r->n_points : 0;
     b->have_raw = b->waited = false;
-    b->ids = NULL;
     b->replaced = NULL;
     while (b->faults) {
         struct fault *f = b->faults;
@@ -308,6 +311,8 @@ void cw_split_collect(struct cw_runner *r, struct cw_split *s)
             *at = p->next;
             if (s->last == p)
                 s->last = before;
+            if (!r->spare_refs)
+                r->spare_refs = CW_STEAL(p->refs);
             cw_piece_unplan(p);
             free(p);
         } else {
@@ -315,7 +320,6 @@ void cw_split_collect(struct cw_runner *r, struct cw_split *s)
             at = &p->next;
         }
     }
-    (void)r;
 }
 
 static void epoch_unref(struct epoch_ref *e)

@@ -83,11 +83,20 @@ int cw_block_read(struct cw_runner *r, struct thread *t, struct block *b, bool n
 
 /* ---- operators ---- */
 
+void cw_row_id(const struct cw_runner *r, const struct block *b, size_t row, struct cw_record_id *ret)
+{
+    const struct cw_ref *ref = &b->piece->refs[b->at + row];
+    const struct cw_source *source = r->sequence->sources[b->program->leaf];
+    source->ops->ids(source, &ref->row, 1, ret);
+    ret->pass = ref->pass;
+    ret->leaf = (uint16_t)b->program->leaf;
+    ret->flags = 0;
+}
+
 /* Everything of a block that is the same for all its operators. */
 static int block_prepare(struct cw_runner *r, struct block *b, struct cw_error *err)
 {
     const struct cw_program *g = b->program;
-    const struct cw_source *source = r->sequence->sources[g->leaf];
     struct cw_block *c = &b->b;
     const struct cw_ref *refs = b->piece->refs + b->at;
     size_t n = c->n;
@@ -100,26 +109,22 @@ static int block_prepare(struct cw_runner *r, struct block *b, struct cw_error *
     c->status = cw_arena_alloc(&b->arena, n, err);
     c->columns = cw_arena_alloc(&b->arena, g->n_values * sizeof(*c->columns), err);
     uint64_t *rows = cw_arena_alloc(&b->arena, n * sizeof(*rows), err);
-    b->ids = cw_arena_alloc(&b->arena, n * sizeof(*b->ids), err);
-    if (!c->status || !c->columns || !rows || !b->ids)
+    if (!c->status || !c->columns || !rows)
         return err->status;
     memset(c->status, 0, n);
     memset(c->columns, 0, g->n_values * sizeof(*c->columns));
     for (size_t i = 0; i < n; i++)
         rows[i] = refs[i].row;
     c->rows = rows;
-    source->ops->ids(source, rows, n, b->ids);
-    for (size_t i = 0; i < n; i++) {
-        b->ids[i].pass = refs[i].pass;
-        b->ids[i].leaf = (uint16_t)g->leaf;
-        b->ids[i].flags = 0;
-    }
     if (r->needs_eids) {
         uint64_t *eids = cw_arena_alloc(&b->arena, n * sizeof(*eids), err);
+        struct cw_record_id id;
         if (!eids)
             return err->status;
-        for (size_t i = 0; i < n; i++)
-            eids[i] = cw_element_id(g, &b->ids[i]);
+        for (size_t i = 0; i < n; i++) {
+            cw_row_id(r, b, i, &id);
+            eids[i] = cw_element_id(g, &id);
+        }
         c->eids = eids;
     }
     return 0;
@@ -239,6 +244,23 @@ static int start(struct cw_runner *r, struct thread *t, struct block *b, struct 
     return status;
 }
 
+/* Before slots are given out: which rows get one. */
+static int find_live(struct block *b, struct cw_error *err)
+{
+    b->idx = malloc(b->b.n * sizeof(*b->idx));
+    if (!b->idx)
+        return cw_error_nomem(err, b->b.n * sizeof(*b->idx), "slots");
+    size_t n = 0;
+    b->has_failed = false;
+    for (size_t i = 0; i < b->b.n; i++) {
+        b->idx[n] = (uint32_t)i;
+        n += b->b.status[i] != CW_ROW_DROPPED;
+        b->has_failed |= b->b.status[i] == CW_ROW_FAILED;
+    }
+    b->n_live = n;
+    return 0;
+}
+
 int cw_block_stage(struct cw_runner *r, struct thread *t, struct block *b, struct cw_error *err)
 {
     unsigned from, to;
@@ -246,7 +268,8 @@ int cw_block_stage(struct cw_runner *r, struct thread *t, struct block *b, struc
     if (status < 0)
         return status;
     stage_range(r, b, b->point, &from, &to);
-    return run_ops(r, t, b, &b->b, NULL, from, to, err);
+    status = run_ops(r, t, b, &b->b, NULL, from, to, err);
+    return status >= 0 && b->point + 1 == r->n_points && !b->idx ? find_live(b, err) : status;
 }
 
 /* ---- replacement ---- */
@@ -274,7 +297,7 @@ static int run_single(struct cw_runner *r, struct thread *t, struct block *b, ui
         if (ret->values) {
             for (unsigned k = 0; k < g->n_outputs; k++)
                 ret->values[k] = cw_block_row(&one.b, g->outputs[k].value, 0);
-            ret->id = one.ids[0];
+            cw_row_id(r, &one, 0, &ret->id);
             ret->id.flags |= CW_RECORD_REPLACEMENT;
             if (r->compiled->batcher == CW_BATCHER_BUCKET)
                 memcpy(&ret->bucket, cw_block_row(&one.b, g->bucket_value, 0).data, sizeof(ret->bucket));
@@ -365,6 +388,37 @@ static int segment_block(struct cw_runner *r, struct block *b, const struct segm
     return set_slots(r, b, ret, s, err);
 }
 
+/* Whether rows of a segment failed or were replaced. */
+static bool idx_needs_care(const struct cw_block *c, const struct segment *s, const uint32_t *idx, bool gathered)
+{
+    uint8_t all = 0;
+    for (size_t i = 0; i < s->n; i++)
+        all |= c->status[idx && !gathered ? idx[i] : i];
+    return all != CW_ROW_OK;
+}
+
+/* Record ids of a segment's rows, into the batch. */
+static int put_ids(struct cw_runner *r, struct block *b, const struct segment *s, const uint32_t *idx, struct cw_error *err)
+{
+    const struct cw_source *source = r->sequence->sources[b->program->leaf];
+    const struct cw_ref *refs = b->piece->refs + b->at;
+    struct cw_record_id *ids = s->assembly->ids + s->slot0;
+    struct cw_arena_mark mark = cw_arena_mark(&b->arena);
+    uint64_t *rows = cw_arena_alloc(&b->arena, s->n * sizeof(*rows), err);
+    if (!rows)
+        return err->status;
+    for (size_t i = 0; i < s->n; i++)
+        rows[i] = refs[idx ? idx[i] : i].row;
+    source->ops->ids(source, rows, s->n, ids);
+    for (size_t i = 0; i < s->n; i++) {
+        ids[i].pass = refs[idx ? idx[i] : i].pass;
+        ids[i].leaf = (uint16_t)b->program->leaf;
+        ids[i].flags = 0;
+    }
+    cw_arena_release(&b->arena, mark);
+    return 0;
+}
+
 /* Writes the rows of a segment into their slots. Row i of the segment is row idx[i] of the block (idx NULL: i), and that of c too unless c was
  * gathered for the segment: then it is row i of c. */
 static int put_rows(struct cw_runner *r, struct block *b, const struct cw_block *c, const struct segment *s, const uint32_t *idx, bool gathered,
@@ -374,11 +428,16 @@ static int put_rows(struct cw_runner *r, struct block *b, const struct cw_block 
     const struct cw_program *g = b->program;
     struct cw_assembly *a = s->assembly;
     uint8_t *at = NULL;
-    bool plain_rows = c->all_ok;
-    for (size_t i = 0; i < s->n; i++) {
+    bool plain_rows = c->all_ok || !idx_needs_care(c, s, idx, gathered);
+    int status = put_ids(r, b, s, idx, err);
+    if (status < 0)
+        return status;
+    memset(a->present + s->slot0, 1, s->n);
+    for (size_t i = 0; i < s->n && !plain_rows; i++) {
         size_t row = idx ? idx[i] : i, own = gathered ? i : row;
         a->present[s->slot0 + i] = c->status[own] == CW_ROW_OK || c->status[own] == CW_ROW_REPLACED;
-        a->ids[s->slot0 + i] = c->status[own] == CW_ROW_REPLACED ? b->replaced[row].id : b->ids[row];
+        if (c->status[own] == CW_ROW_REPLACED)
+            a->ids[s->slot0 + i] = b->replaced[row].id;
     }
     if (l->n_staged) {
         size_t bytes = 0;
@@ -391,7 +450,7 @@ static int put_rows(struct cw_runner *r, struct block *b, const struct cw_block 
                 bytes += cw_staged_bytes(&value);
             }
         struct cw_staged_chunk *chunk;
-        int status = cw_staged_chunk_new(&r->budget, bytes, &chunk, &at, err);
+        status = cw_staged_chunk_new(&r->budget, bytes, &chunk, &at, err);
         if (status < 0)
             return status;
         pthread_mutex_lock(&r->mutex);
@@ -467,11 +526,16 @@ int cw_block_emit(struct cw_runner *r, struct thread *t, struct block *b, struct
     return status;
 }
 
-void cw_fault_error(const struct block *b, const struct fault *f, struct cw_error *ret)
+void cw_fault_error(const struct cw_runner *r, const struct block *b, const struct fault *f, struct cw_error *ret)
 {
+    const struct cw_source *source = r->sequence->sources[b->program->leaf];
+    struct cw_record_id record;
     char id[128];
     *ret = (struct cw_error){0};
-    cw_record_print(b->program, &b->ids[f->row], id);
+    cw_row_id(r, b, f->row, &record);
+    cw_record_print(b->program, &record, id);
+    if (source->ops->path)
+        cw_error_file(ret, source->ops->path(source, b->piece->refs[b->at + f->row].row));
     cw_error_op(ret, f->op);
     cw_error_record(ret, id);
     cw_error_set(ret, CW_E_RECORD, "%s: %s", f->op, f->message);

@@ -89,13 +89,14 @@ struct block {
     unsigned n_passed;           /* points passed, in an earlier attempt too */
     bool have_raw, plain;        /* bytes are there; runs unfused, as a sample */
     bool waited;                 /* was parked before the point after the stage just run */
-    struct cw_record_id *ids;
     struct replaced *replaced;   /* n, or NULL */
     struct fault *faults;        /* newest first */
     uint8_t **dropped;           /* by limit: rows that it dropped, for a second attempt */
-    uint32_t *idx;               /* rows that live, in order */
+    uint32_t *idx;               /* rows that live, in order; kept for a second attempt, like the segments */
+    size_t n_live;
+    bool has_failed;             /* one of them failed */
     struct segment *segments;
-    unsigned n_segments;
+    unsigned n_segments, segment_capacity;
     uint64_t started_ns;
 };
 
@@ -131,6 +132,7 @@ struct cw_runner {
     struct block *reading, **reading_tail;
     struct block *idle;               /* spare ones, with an empty arena */
     struct epoch_ref *epoch;          /* of the split opened last */
+    struct cw_ref *spare_refs;        /* of a piece that is done, for the next one */
     unsigned n_idle, n_blocks, n_running, n_reading;
     unsigned n_assemblies, max_assemblies;
     bool planning, hungry, starving, stop, interrupted;
@@ -162,7 +164,8 @@ int cw_assembly_take(struct cw_runner *r, struct cw_split *s, unsigned bucket, s
 int cw_block_read(struct cw_runner *r, struct thread *t, struct block *b, bool nowait, struct cw_error *err); /* 1: would block */
 int cw_block_stage(struct cw_runner *r, struct thread *t, struct block *b, struct cw_error *err);
 int cw_block_emit(struct cw_runner *r, struct thread *t, struct block *b, struct cw_error *err);
-void cw_fault_error(const struct block *b, const struct fault *f, struct cw_error *ret);
+void cw_fault_error(const struct cw_runner *r, const struct block *b, const struct fault *f, struct cw_error *ret);
+void cw_row_id(const struct cw_runner *r, const struct block *b, size_t row, struct cw_record_id *ret);
 
 /* slots.c: mutex held. 0: passed; 1: has to wait for a batch to be released; < 0: memory. */
 int cw_block_pass(struct cw_runner *r, struct block *b, struct cw_error *err);

@@ -144,6 +144,7 @@ struct cw_runner *cw_runner_free(struct cw_runner *r)
     for (unsigned i = 0; r->threads && i < r->options.threads; i++)
         free(r->threads[i].ops);
     free(r->threads);
+    free(r->spare_refs);
     free(r->row_ns);
     free(r->profile.ops);
     cw_layout_deinit(&r->layout);

@@ -67,12 +67,8 @@ static int poison(struct cw_runner *r, struct block *b, size_t row, struct cw_er
     struct cw_split *s = b->split;
     struct cw_error error = {0};
     for (const struct fault *f = b->faults; f; f = f->next)
-        if (f->row == row) {
-            const struct cw_source *source = r->sequence->sources[b->program->leaf];
-            cw_fault_error(b, f, &error);
-            if (source->ops->path)
-                cw_error_file(&error, source->ops->path(source, b->piece->refs[b->at + row].row));
-        }
+        if (f->row == row)
+            cw_fault_error(r, b, f, &error);
     struct cw_assembly *a = r->compiled->batcher == CW_BATCHER_BUCKET ? NULL : s->open[0];
     if (!a) {
         a = calloc(1, sizeof(*a));
@@ -89,49 +85,70 @@ static int poison(struct cw_runner *r, struct block *b, size_t row, struct cw_er
     return 0;
 }
 
-/* Gives the rows that live their slots. Comes back where it stopped when a batch was not to be had (b->n_segments is kept). */
+/* The batch that the next element of a bucket goes to. 1: none to be had now. */
+static int filling(struct cw_runner *r, struct cw_split *s, unsigned bucket, struct cw_assembly **ret, struct cw_error *err)
+{
+    struct cw_assembly *a = s->open[bucket];
+    if (!a) {
+        int status = cw_assembly_take(r, s, bucket, &a, err);
+        if (status != 0)
+            return status;
+        s->open[bucket] = a;
+        if (r->compiled->batcher != CW_BATCHER_BUCKET)
+            append(s, a);
+    }
+    *ret = a;
+    return 0;
+}
+
+/* Gives n rows from idx[given] on slots in a. */
+static int add_segment(struct cw_runner *r, struct block *b, struct cw_assembly *a, size_t given, size_t n, struct cw_error *err)
+{
+    struct segment *last = b->n_segments ? &b->segments[b->n_segments - 1] : NULL;
+    if (last && last->assembly == a) {
+        last->n += n;
+    } else {
+        if (b->n_segments == b->segment_capacity) {
+            unsigned capacity = b->segment_capacity ? b->segment_capacity * 2 : 8;
+            struct segment *grown = realloc(b->segments, capacity * sizeof(*grown));
+            if (!grown)
+                return cw_error_nomem(err, capacity * sizeof(*grown), "slots");
+            b->segments = grown;
+            b->segment_capacity = capacity;
+        }
+        b->segments[b->n_segments++] = (struct segment){.assembly = a, .slot0 = a->n_assigned, .first = given, .n = n};
+    }
+    a->n_assigned += n;
+    if (a->n_assigned == a->capacity) {
+        a->closed = true;
+        b->split->open[a->bucket] = NULL;
+        if (r->compiled->batcher == CW_BATCHER_BUCKET)
+            append(b->split, a);
+    }
+    return 0;
+}
+
+/* Gives the rows that live (b->idx) their slots. Goes on where it stopped when a batch was not to be had. */
 static int pass_slots(struct cw_runner *r, struct block *b, struct cw_error *err)
 {
     struct cw_split *s = b->split;
-    if (!b->idx) {
-        b->idx = malloc(CW_MAX(b->b.n, 1) * sizeof(*b->idx));
-        b->segments = calloc(b->b.n + 1, sizeof(*b->segments));
-        if (!b->idx || !b->segments)
-            return cw_error_nomem(err, b->b.n * sizeof(*b->idx), "slots");
-    }
-    size_t n = 0, given = 0;
+    bool one_by_one = r->compiled->batcher == CW_BATCHER_BUCKET || (b->has_failed && r->compiled->pipeline->on_error != CW_ON_ERROR_SKIP);
+    size_t given = 0;
     for (unsigned i = 0; i < b->n_segments; i++)
         given += b->segments[i].n;
-    for (size_t i = 0; i < b->b.n && !s->poisoned; i++) {
-        if (b->b.status[i] == CW_ROW_DROPPED)
-            continue;
-        if (n++ < given)
-            continue;
-        if (raises(r, b->b.status[i]))
-            return poison(r, b, i, err);
-        int32_t bucket = bucket_of(r, b, i);
-        struct cw_assembly *a = s->open[bucket];
-        if (!a) {
-            int status = cw_assembly_take(r, s, (unsigned)bucket, &a, err);
-            if (status != 0)
-                return status;
-            s->open[bucket] = a;
-            if (r->compiled->batcher != CW_BATCHER_BUCKET)
-                append(s, a);
-        }
-        struct segment *last = b->n_segments ? &b->segments[b->n_segments - 1] : NULL;
-        if (last && last->assembly == a)
-            last->n++;
-        else
-            b->segments[b->n_segments++] = (struct segment){.assembly = a, .slot0 = a->n_assigned, .first = given, .n = 1};
-        b->idx[given++] = (uint32_t)i;
-        a->n_assigned++;
-        if (a->n_assigned == a->capacity) {
-            a->closed = true;
-            s->open[bucket] = NULL;
-            if (r->compiled->batcher == CW_BATCHER_BUCKET)
-                append(s, a);
-        }
+    while (given < b->n_live && !s->poisoned) {
+        size_t row = b->idx[given];
+        struct cw_assembly *a;
+        if (raises(r, b->b.status[row]))
+            return poison(r, b, row, err);
+        int status = filling(r, s, (unsigned)bucket_of(r, b, row), &a, err);
+        if (status != 0)
+            return status;
+        size_t n = one_by_one ? 1 : CW_MIN(b->n_live - given, a->capacity - a->n_assigned);
+        status = add_segment(r, b, a, given, n, err);
+        if (status < 0)
+            return status;
+        given += n;
     }
     return 0;
 }
@@ -170,7 +187,8 @@ static void quarantine(struct cw_runner *r, const struct block *b, const struct 
     struct cw_quarantined *q = calloc(1, sizeof(*q));
     if (!q)
         return; /* the count is short by one; there is no memory to say so */
-    *q = (struct cw_quarantined){.next = *list, .id = b->ids[f->row], .op = f->op, .file = path ? strdup(path) : NULL, .replaced = f->replaced};
+    *q = (struct cw_quarantined){.next = *list, .op = f->op, .file = path ? strdup(path) : NULL, .replaced = f->replaced};
+    cw_row_id(r, b, f->row, &q->id);
     if (f->replaced)
         q->by = b->replaced[f->row].id;
     memcpy(q->message, f->message, sizeof(q->message));
@@ -184,11 +202,8 @@ void cw_block_settle(struct cw_runner *r, struct block *b)
         struct segment *g = segment_of(b, f->row);
         bool raised = r->compiled->pipeline->on_error != CW_ON_ERROR_SKIP && !f->replaced;
         if (raised && g) {
-            const struct cw_source *source = r->sequence->sources[b->program->leaf];
             struct cw_error error;
-            cw_fault_error(b, f, &error);
-            if (source->ops->path)
-                cw_error_file(&error, source->ops->path(source, b->piece->refs[b->at + f->row].row));
+            cw_fault_error(r, b, f, &error);
             cw_assembly_poison(g->assembly, &error, b->seq << 20 | f->row);
         } else if (!raised) {
             quarantine(r, b, f, g ? &g->assembly->quarantined : s->tail ? &s->tail->quarantined : &s->quarantined);
