@@ -58,18 +58,6 @@ static int add_pattern(struct files *f, const char *pattern, struct cw_error *er
     return r;
 }
 
-/* The index directory's parents, as the first run of a pipeline would find them made by somebody. */
-static void make_directories(const char *dir)
-{
-    _cleanup_free_ char *path = strdup(dir);
-    for (char *slash = path ? strchr(path + 1, '/') : NULL; slash; slash = strchr(slash + 1, '/')) {
-        *slash = '\0';
-        (void)mkdir(path, 0777);
-        *slash = '/';
-    }
-    (void)mkdir(dir, 0777);
-}
-
 static json_t *report_json(const struct cw_index_report *p)
 {
     uint64_t made = p->n_files - p->n_reused;
@@ -124,8 +112,6 @@ int cli_index(int argc, char **argv)
     };
     if (r >= 0 && !sidecar && !o.index_dir)
         r = cw_error_set(&err, CW_E_OPTION, "there is nowhere to keep indexes: expected --index-dir, --sidecar, CACHEW_INDEX_DIR or HOME");
-    if (r >= 0 && !sidecar)
-        make_directories(o.index_dir);
     if (r >= 0)
         r = cw_index_open(files.paths, files.prefixes, files.n, &o, &index, &err);
     if (r < 0) {

@@ -306,9 +306,10 @@ int cw_assembly_finish(struct cw_assembly *a, struct cw_slab_pool *pool, struct 
         free(b);
         return cw_error_nomem(err, sizeof(*b), "a batch");
     }
-    uint64_t n = compact(a);
-    a->n_assigned = a->n_done = n; /* compact again if we come back */
-    memset(a->present, 1, n);
+    if (!a->compacted)
+        a->n_rows = compact(a);
+    a->compacted = true;
+    uint64_t n = a->n_rows;
     b->n = (uint32_t)n;
     b->leading = l->leading || n == 0;
     b->n_components = l->n;

@@ -43,6 +43,8 @@ struct cw_assembly {
     struct cw_error *error;      /* instead of a batch: the first by error_at */
     uint64_t error_at;
     struct cw_quarantined *quarantined;
+    bool compacted;              /* who finishes it: holes are closed, */
+    uint64_t n_rows;             /* and so many rows are left */
     struct cw_slab *slab;
     struct cw_record_id *ids;    /* by slot; each written by one thread */
     uint8_t *present;            /* by slot: 0 where the record was skipped */

@@ -179,8 +179,9 @@ static void close_oldest(struct cw_iterator *it)
     it->n_open--;
 }
 
-int cw_iterator_new(const struct cw_sequence *s, const struct cw_iterator_options *o, const json_t *state, struct cw_iterator **ret,
-                    struct cw_error *err)
+/* Begins at the start of an epoch, or where a state says. */
+static int iterator_new(const struct cw_sequence *s, const struct cw_iterator_options *o, const json_t *state, uint64_t epoch,
+                        struct cw_iterator **ret, struct cw_error *err)
 {
     const struct cw_compiled *c = s->compiled;
     struct cw_iterator *it = calloc(1, sizeof(*it));
@@ -189,6 +190,7 @@ int cw_iterator_new(const struct cw_sequence *s, const struct cw_iterator_option
     it->sequence = s;
     it->compiled = c;
     it->options = *o;
+    it->at.epoch = epoch;
     it->quarantined_tail = &it->quarantined;
     it->n_keys = c->batcher == CW_BATCHER_BUCKET || (c->batcher == CW_BATCHER_BATCH && !c->counted) ? c->n_buckets : 0;
     it->unused = calloc(it->n_keys + 1, sizeof(*it->unused));
@@ -217,6 +219,12 @@ int cw_iterator_new(const struct cw_sequence *s, const struct cw_iterator_option
     }
     *ret = it;
     return 0;
+}
+
+int cw_iterator_new(const struct cw_sequence *s, const struct cw_iterator_options *o, const json_t *state, struct cw_iterator **ret,
+                    struct cw_error *err)
+{
+    return iterator_new(s, o, state, 0, ret, err);
 }
 
 static void drop_joining(struct cw_iterator *it)
@@ -375,7 +383,7 @@ static int pull_counted(struct cw_iterator *it, uint64_t deadline_ns, struct cw_
     }
 }
 
-static void epoch_over(struct cw_iterator *it)
+static int epoch_over(struct cw_iterator *it, struct cw_error *err)
 {
     while (it->phase != PHASE_FLUSH && it->n_open && cut_short(it)) {
         bool last = cw_split_index(oldest(it)) + 1 == it->sequence->n_splits;
@@ -391,6 +399,7 @@ static void epoch_over(struct cw_iterator *it)
     it->seen = it->discard = 0;
     if (it->sequence->n_splits == 0)
         it->at.epoch = it->options.epochs;
+    return open_ahead(it, err);
 }
 
 static void round_done(struct cw_iterator *it)
@@ -418,44 +427,38 @@ static void note_quarantined(struct cw_iterator *it, struct cw_assembly *a)
     }
 }
 
-/* A repetition of batch j of the epoch, from an iterator of its own. */
-static int padding(struct cw_iterator *it, uint64_t epoch, uint64_t g, uint64_t j, uint64_t timeout_ns, struct cw_batch **ret, struct cw_error *err)
+/* A repetition of batch j of an epoch, as batch g, from an iterator of its own. */
+static int padding(const struct cw_iterator *it, uint64_t epoch, uint64_t g, uint64_t j, uint64_t timeout_ns, struct cw_batch **ret,
+                   struct cw_error *err)
 {
     struct cw_iterator_options o = it->options;
-    struct cw_iterator *other;
+    struct cw_iterator *other = NULL;
+    struct cw_batch *copy = NULL;
     o.rank = 0;
     o.world_size = 1;
     o.epochs = epoch + 1;
     o.runner.batches_are_users = true;
-    json_t *state = cw_iterator_state(it);
-    if (!state)
-        return cw_error_nomem(err, 0, "a batch that fills the round");
-    json_object_set_new(state, "epoch", json_integer((json_int_t)epoch));
-    json_object_set_new(state, "g", json_integer(0));
-    json_object_set_new(state, "split", json_integer(0));
-    json_object_set_new(state, "batch", json_integer(0));
-    json_object_del(state, "remnants");
-    int r = cw_iterator_new(it->sequence, &o, state, &other, err);
-    json_decref(state);
+    int r = iterator_new(it->sequence, &o, NULL, epoch, &other, err);
     for (uint64_t i = 0; i <= j && r >= 0; i++) {
         struct cw_batch *b = NULL;
         r = cw_iterator_next(other, timeout_ns, &b, err);
         if (r > 0)
             r = cw_error_set(err, CW_E_BUG, "epoch %" PRIu64 " had more batches the first time", epoch);
         if (r == 0 && i == j)
-            r = cw_batch_copy(b, ret, err);
+            r = cw_batch_copy(b, &copy, err);
         if (b)
             cw_iterator_release(other, b);
     }
-    if (r >= 0) {
-        (*ret)->epoch = epoch;
-        (*ret)->g = g;
-        (*ret)->flags |= CW_RECORD_PADDING;
-        for (uint32_t i = 0; i < (*ret)->n; i++)
-            (*ret)->ids[i].flags |= CW_RECORD_PADDING;
-        cw_iterator_free(other);
-    }
-    return r;
+    cw_iterator_free(other);
+    if (r < 0)
+        return r;
+    copy->epoch = epoch;
+    copy->g = g;
+    copy->flags |= CW_RECORD_PADDING;
+    for (uint32_t i = 0; i < copy->n; i++)
+        copy->ids[i].flags |= CW_RECORD_PADDING;
+    *ret = copy;
+    return 0;
 }
 
 int cw_iterator_next(struct cw_iterator *it, uint64_t timeout_ns, struct cw_batch **ret, struct cw_error *err)
@@ -468,9 +471,12 @@ int cw_iterator_next(struct cw_iterator *it, uint64_t timeout_ns, struct cw_batc
             return r;
         if (r == 1) {
             uint64_t total = it->at.g, epoch = it->at.epoch, rest = total % ranks;
-            bool pad = rest && !it->mine && it->options.rank >= rest;
-            epoch_over(it);
-            if (pad && (r = padding(it, epoch, total + it->options.rank - rest, (it->options.rank - rest) % total, timeout_ns, &it->mine, err)) < 0)
+            uint64_t j = it->options.rank - rest; /* a rank that has no batch in the last round repeats one */
+            if (rest && !it->mine && it->options.rank >= rest &&
+                (r = padding(it, epoch, total + j, j % total, timeout_ns, &it->mine, err)) < 0)
+                return r;
+            r = epoch_over(it, err);
+            if (r < 0)
                 return r;
             round_done(it);
         } else {

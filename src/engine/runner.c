@@ -308,7 +308,7 @@ int cw_runner_next(struct cw_runner *r, struct cw_split *s, uint64_t deadline_ns
     for (;;) {
         struct cw_assembly *a = s->head;
         bool remnant = a && s->over && s->n_blocks == 0 && !a->closed;
-        if (a && a->closed && a->n_done == a->n_assigned && !a->finishing) {
+        if (a && !a->finishing && a->closed && a->n_done == a->n_assigned) {
             if (a->error) {
                 *err = *a->error;
                 status = a->error->status;

@@ -57,8 +57,7 @@ bool cw_index_map(const char *path, const uint8_t **ret, size_t *ret_size)
 
 void cw_index_save(const char *index_dir, const char *path, const uint8_t *data, size_t size)
 {
-    (void)mkdir(index_dir, 0777);
-    if (cw_put(path, data, size, NULL) < 0)
+    if (cw_make_dirs(index_dir, NULL) < 0 || cw_put(path, data, size, NULL) < 0)
         return; /* made anew next time */
 }
 

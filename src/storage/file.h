@@ -28,3 +28,5 @@ int cw_list(const char *dir, struct cw_paths *ret, struct cw_error *err) _must_c
 void cw_paths_deinit(struct cw_paths *p);
 /* Writes a file so that readers see the old or the new one, never a part (temporary file, fsync, rename). */
 int cw_put(const char *path, const void *data, size_t size, struct cw_error *err) _must_check_;
+/* Makes a directory and those above it. */
+int cw_make_dirs(const char *path, struct cw_error *err) _must_check_;

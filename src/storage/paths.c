@@ -255,3 +255,20 @@ int cw_put(const char *path, const void *data, size_t size, struct cw_error *err
     sync_directory(path, temporary);
     return 0;
 }
+
+int cw_make_dirs(const char *path, struct cw_error *err)
+{
+    _cleanup_free_ char *copy = strdup(path);
+    if (!copy)
+        return cw_error_nomem(err, strlen(path), "a path");
+    for (char *slash = strchr(copy + 1, '/'); slash; slash = strchr(slash + 1, '/')) {
+        *slash = '\0';
+        if (mkdir(copy, 0777) < 0 && errno != EEXIST)
+            break; /* the last mkdir says why */
+        *slash = '/';
+    }
+    struct stat st;
+    if (mkdir(path, 0777) < 0 && (errno != EEXIST || stat(path, &st) < 0 || !S_ISDIR(st.st_mode)))
+        return cw_error_errno(err, CW_E_IO, errno, "can't make directory %s", path);
+    return 0;
+}

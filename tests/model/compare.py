@@ -19,7 +19,7 @@ from model.generate import Case, Coverage, generate, operator_table
 from model.run import Result, deliver
 
 KEYS = ("epoch", "g", "split", "index", "n", "flags", "records", "hash")
-TIMEOUT_S = 120
+TIMEOUT_S = 60
 
 
 def run_model(case: Case) -> Result:
@@ -72,8 +72,7 @@ def differences(case: Case, model: Result, exit_code: int, stdout: str, log: lis
     return [f"{where}: digest and set digest {pair}, expected {wanted}" for where, pair in found.items() if pair != wanted]
 
 
-def check(table: list[dict], seed: int, binary: str, directory: Path) -> tuple[Case, Result, list[str]]:
-    case = generate(table, seed, directory / f"case-{seed}")
+def check(case: Case, binary: str) -> tuple[Result, list[str]]:
     try:
         model = run_model(case)
     except PlanError as error:
@@ -82,14 +81,15 @@ def check(table: list[dict], seed: int, binary: str, directory: Path) -> tuple[C
     found = differences(case, model, done.returncode, done.stdout, read_log(case.directory / "log.jsonl"))
     if found:
         found += [done.stdout[-2000:], done.stderr[-2000:]]
-    return case, model, found
+    return model, found
 
 
 def one(arguments: tuple) -> tuple[int, Case | None, int, list[str]]:
     table, seed, binary, directory = arguments
     case, failed = None, 0
     try:
-        case, model, found = check(table, seed, binary, directory)
+        case = generate(table, seed, directory / f"case-{seed}")
+        model, found = check(case, binary)
         failed = model.failed
     except subprocess.TimeoutExpired:
         found = [f"no end after {TIMEOUT_S} s"]

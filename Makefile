@@ -1,0 +1,64 @@
+# The front door. `make help` lists what there is; every target installs the Debian packages it lacks, builds, and runs.
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+.NOTPARALLEL:
+
+export MESON ?= meson
+export PYTHON ?= python3
+DEPS := tools/deps.sh
+PHOTOS ?= build/photos
+FUZZ_RUNS ?= 1000000
+
+.PHONY: help build demo test lint bench fuzz coverage install clean
+
+help:
+	@echo 'make demo       decode, crop and batch 3,000 photographs for two epochs; report and contact sheet'
+	@echo 'make test       all tests: unit tests (plain, ASan+UBSan, TSan), comparison with the reference model, command line'
+	@echo 'make build      the command, at build/cachew'
+	@echo 'make bench      compare with tf.data, DataLoader, Grain (PEERS=none|tfdata|all)'
+	@echo 'make lint       layers, words, Python, man page, scripts'
+	@echo 'make fuzz       every parser under libFuzzer (FUZZ_RUNS=$(FUZZ_RUNS) executions each)'
+	@echo 'make coverage   which lines the tests reach: build/coverage/index.html'
+	@echo 'make install    into /usr/local (DESTDIR and PREFIX are honoured)'
+	@echo 'make clean      remove what was built; packages, photographs and Python environments stay'
+
+build:
+	@$(DEPS) build
+	@tools/setup.sh build
+	@$(MESON) compile -C build
+
+demo: build
+	@$(DEPS) demo
+	@tools/demo.sh $(PHOTOS)
+
+test:
+	@$(DEPS) build demo test
+	@tools/test.sh
+
+lint:
+	@$(DEPS) build lint
+	@tools/lint.sh
+
+bench: build
+	@$(DEPS) demo test
+	@test -d $(PHOTOS) || build/tools/make_photos --out $(PHOTOS)
+	@$(PYTHON) bench/run.py --photos $(PHOTOS) --json build/bench.json
+
+fuzz:
+	@$(DEPS) build test
+	@FUZZ_RUNS=$(FUZZ_RUNS) tools/fuzz.sh
+
+coverage:
+	@$(DEPS) build test coverage
+	@tools/coverage.sh
+
+PREFIX ?= /usr/local
+install: build
+	@$(MESON) configure build --prefix=$(PREFIX) >/dev/null
+	@$(MESON) install -C build
+
+clean:
+	@for b in build build-gcc build-asan build-tsan build-fuzz build-coverage; do \
+	    test ! -f $$b/build.ninja || ninja -C $$b -t clean; \
+	done

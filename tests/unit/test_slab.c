@@ -1,0 +1,221 @@
+/* Slabs: reuse, trimming, accounting against the budget, sealing, several threads. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/macro.h"
+#include "data/slab.h"
+
+#define MIB ((size_t)1 << 20)
+
+struct fixture { struct cw_budget budget; struct cw_slab_pool pool; };
+
+static int setup(void **state)
+{
+    static struct fixture f;
+    struct cw_error err;
+    cw_budget_init(&f.budget, 64 * MIB);
+    *state = &f;
+    return cw_slab_pool_init(&f.pool, &f.budget, &err);
+}
+
+static int teardown(void **state)
+{
+    struct fixture *f = *state;
+    assert_int_equal(f->pool.n_out, 0);
+    cw_slab_pool_deinit(&f->pool);
+    assert_int_equal(f->budget.used, 0);
+    return 0;
+}
+
+static struct cw_slab *get(struct fixture *f, size_t size)
+{
+    struct cw_slab *s = NULL;
+    struct cw_error err = {0};
+    if (cw_slab_get(&f->pool, size, &s, &err) < 0)
+        fail_msg("%s", err.message);
+    assert_true(s->size >= size);
+    assert_int_equal((uintptr_t)s->data % 4096, 0);
+    return s;
+}
+
+static void test_charge_is_what_is_taken(void **state)
+{
+    struct fixture *f = *state;
+    static const size_t sizes[] = {0, 1, 4095, 4096, 4097, 32768, 32769, 100000, 1 << 20, (1 << 20) + 1, 19267584, 20 << 20};
+    size_t before = 0;
+    for (size_t i = 0; i < CW_COUNT_OF(sizes); i++) {
+        size_t charge = cw_slab_charge(sizes[i]);
+        assert_true(charge >= sizes[i] && charge >= before && charge % 4096 == 0);
+        assert_true(charge <= 4096 || charge <= sizes[i] + sizes[i] / 8 + 4096); /* at most an eighth is lost */
+        before = charge;
+        struct cw_slab *s = get(f, sizes[i]);
+        assert_int_equal(s->size, charge);
+        assert_int_equal(f->budget.used, charge);
+        memset(s->data, 0x5a, s->size);
+        cw_slab_put(s);
+        assert_int_equal(f->budget.used, charge); /* its pages are still there */
+        assert_int_equal(cw_slab_trim(&f->pool), charge);
+        assert_int_equal(f->budget.used, 0);
+    }
+}
+
+static void test_reuse(void **state)
+{
+    struct fixture *f = *state;
+    struct cw_slab *a = get(f, MIB), *b = get(f, MIB);
+    assert_ptr_not_equal(a->data, b->data);
+    uint8_t *data = a->data;
+    memset(a->data, 1, a->size);
+    cw_slab_put(a);
+    struct cw_slab *c = get(f, MIB - 5000); /* the same class of sizes */
+    assert_ptr_equal(c->data, data);
+    assert_int_equal(c->data[17], 1); /* as it was left: nothing is cleared */
+    assert_int_equal(f->budget.used, 2 * cw_slab_charge(MIB));
+    cw_slab_put(b);
+    cw_slab_put(c);
+    assert_int_equal(cw_slab_trim(&f->pool), 2 * cw_slab_charge(MIB));
+    assert_int_equal(cw_slab_trim(&f->pool), 0);
+    struct cw_slab *d = get(f, MIB);
+    assert_int_equal(d->data[17], 0); /* its pages were given back */
+    cw_slab_put(d);
+}
+
+static void test_budget_refuses(void **state)
+{
+    struct fixture *f = *state;
+    struct cw_slab *s = NULL, *held[8];
+    struct cw_error err = {0};
+    for (int i = 0; i < 8; i++)
+        held[i] = get(f, 8 * MIB);
+    assert_int_equal(f->budget.used, 64 * MIB);
+    assert_int_equal(cw_slab_get(&f->pool, 1, &s, &err), CW_E_BUDGET);
+    assert_int_equal(err.status, CW_E_BUDGET);
+    assert_null(s);
+    assert_int_equal(f->budget.used, 64 * MIB);
+    cw_slab_put(held[7]);
+    assert_int_equal(cw_slab_get(&f->pool, 1, &s, &err), CW_E_BUDGET); /* free, but its pages are there */
+    assert_int_equal(cw_slab_trim(&f->pool), 8 * MIB);
+    held[7] = get(f, 1);
+    for (int i = 0; i < 8; i++)
+        cw_slab_put(held[i]);
+    assert_int_equal(f->budget.peak, 64 * MIB);
+}
+
+static void test_sizes_beyond_all_reason(void **state)
+{
+    struct fixture *f = *state;
+    struct cw_slab *s = NULL;
+    struct cw_error err = {0};
+    assert_true(cw_slab_get(&f->pool, SIZE_MAX, &s, &err) < 0);
+    assert_true(cw_slab_get(&f->pool, SIZE_MAX / 2, &s, &err) < 0);
+    assert_true(cw_slab_get(&f->pool, (size_t)1 << 46, &s, &err) < 0);
+    assert_null(s);
+    assert_int_equal(f->budget.used, 0);
+}
+
+static void test_disowned_slabs_leave_the_budget(void **state)
+{
+    struct fixture *f = *state;
+    struct cw_slab *s = get(f, 16 * MIB), *others[4];
+    s->data[0] = 1;
+    cw_slab_disown(s);
+    assert_int_equal(f->budget.used, 0);
+    cw_slab_disown(s);
+    assert_int_equal(f->budget.used, 0);
+    for (int i = 0; i < 4; i++)
+        others[i] = get(f, 16 * MIB);
+    cw_slab_put(s); /* no room for it: its pages go back */
+    assert_int_equal(f->budget.used, 64 * MIB);
+    for (int i = 0; i < 4; i++)
+        cw_slab_put(others[i]);
+    cw_slab_trim(&f->pool);
+    struct cw_slab *t = get(f, 16 * MIB);
+    cw_slab_disown(t);
+    cw_slab_put(t); /* room for it: it stays, and counts */
+    assert_int_equal(f->budget.used, cw_slab_charge(16 * MIB));
+}
+
+static void test_memfds_are_sealed_and_few(void **state)
+{
+    struct fixture *f = *state;
+    struct cw_slab *held[50];
+    for (size_t i = 0; i < CW_COUNT_OF(held); i++) {
+        held[i] = get(f, 100000);
+        assert_int_equal(held[i]->fd, held[0]->fd);
+        memset(held[i]->data, (int)i, held[i]->size);
+    }
+    int fd = held[0]->fd, seals = fcntl(fd, F_GET_SEALS);
+    assert_int_equal(seals & (F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL), F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL);
+    assert_true(ftruncate(fd, 0) < 0 && errno == EPERM);
+    assert_true(fcntl(fd, F_GETFD) & FD_CLOEXEC);
+    struct stat st;
+    assert_int_equal(fstat(fd, &st), 0);
+    assert_true((size_t)st.st_size >= held[49]->offset + held[49]->size);
+    /* What another process would map is what was written here. */
+    uint8_t *mapped = mmap(NULL, held[49]->size, PROT_READ, MAP_SHARED, fd, (off_t)held[49]->offset);
+    assert_ptr_not_equal(mapped, MAP_FAILED);
+    assert_int_equal(mapped[99999], 49);
+    munmap(mapped, held[49]->size);
+    for (size_t i = 0; i < CW_COUNT_OF(held); i++)
+        cw_slab_put(held[i]);
+}
+
+static void *churn(void *arg)
+{
+    struct fixture *f = arg;
+    uint64_t x = (uint64_t)(uintptr_t)&x;
+    for (int i = 0; i < 2000; i++) {
+        x = x * 6364136223846793005u + 1442695040888963407u;
+        struct cw_slab *s;
+        if (cw_slab_get(&f->pool, (size_t)(x >> 40) % (2 * MIB), &s, NULL) < 0) {
+            cw_slab_trim(&f->pool);
+            continue;
+        }
+        s->data[0] = s->data[s->size - 1] = (uint8_t)i;
+        if (i % 3 == 0)
+            cw_slab_disown(s);
+        assert_int_equal(s->data[0], s->data[s->size - 1]);
+        cw_slab_put(s);
+    }
+    return NULL;
+}
+
+static void test_threads(void **state)
+{
+    struct fixture *f = *state;
+    pthread_t threads[4];
+    for (int i = 0; i < 4; i++)
+        assert_int_equal(pthread_create(&threads[i], NULL, churn, f), 0);
+    for (int i = 0; i < 4; i++)
+        pthread_join(threads[i], NULL);
+    assert_true(f->budget.peak <= f->budget.limit);
+    cw_slab_trim(&f->pool);
+    assert_int_equal(f->budget.used, 0);
+}
+
+#define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        TEST(test_charge_is_what_is_taken),
+        TEST(test_reuse),
+        TEST(test_budget_refuses),
+        TEST(test_sizes_beyond_all_reason),
+        TEST(test_disowned_slabs_leave_the_budget),
+        TEST(test_memfds_are_sealed_and_few),
+        TEST(test_threads),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

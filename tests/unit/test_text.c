@@ -1,0 +1,142 @@
+/* Edit distance, nearest names, growing strings. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+#include <cmocka.h>
+
+#include "base/error.h"
+#include "base/text.h"
+
+/* The recurrence itself (optimal string alignment), without tables. */
+static unsigned slow_distance(const char *a, size_t n, const char *b, size_t m)
+{
+    if (n == 0 || m == 0)
+        return (unsigned)(n + m);
+    unsigned d = slow_distance(a, n - 1, b, m - 1) + (a[n - 1] != b[m - 1]);
+    d = CW_MIN(d, slow_distance(a, n - 1, b, m) + 1);
+    d = CW_MIN(d, slow_distance(a, n, b, m - 1) + 1);
+    if (n > 1 && m > 1 && a[n - 1] == b[m - 2] && a[n - 2] == b[m - 1])
+        d = CW_MIN(d, slow_distance(a, n - 2, b, m - 2) + 1);
+    return d;
+}
+
+static void test_distance(void **state)
+{
+    (void)state;
+    static const struct { const char *a, *b; unsigned d; } cases[] = {
+        {"", "", 0}, {"abc", "", 3}, {"", "abc", 3}, {"batch", "batch", 0}, {"bacth", "batch", 1}, {"shufle", "shuffle", 1},
+        {"kitten", "sitting", 3}, {"resize", "resise", 1}, {"decode_image", "decode-image", 1}, {"ca", "abc", 3},
+    };
+    for (size_t i = 0; i < CW_COUNT_OF(cases); i++) {
+        assert_int_equal(cw_edit_distance(cases[i].a, cases[i].b), cases[i].d);
+        assert_int_equal(cw_edit_distance(cases[i].b, cases[i].a), cases[i].d);
+    }
+}
+
+/* All pairs of strings over {a, b, c} of up to 4 letters. */
+static void test_distance_exhaustive(void **state)
+{
+    (void)state;
+    char words[121][5];
+    size_t n = 0;
+    for (size_t length = 0, count = 1; length <= 4; length++, count *= 3)
+        for (size_t w = 0; w < count; w++, n++) {
+            size_t rest = w;
+            for (size_t i = 0; i < length; i++, rest /= 3)
+                words[n][i] = (char)('a' + rest % 3);
+            words[n][length] = '\0';
+        }
+    assert_int_equal(n, CW_COUNT_OF(words));
+    for (size_t i = 0; i < n; i++)
+        for (size_t k = 0; k < n; k++)
+            assert_int_equal(cw_edit_distance(words[i], words[k]), slow_distance(words[i], strlen(words[i]), words[k], strlen(words[k])));
+}
+
+static void test_long_names_are_cut(void **state)
+{
+    (void)state;
+    char a[200], b[200];
+    memset(a, 'x', sizeof(a));
+    a[sizeof(a) - 1] = '\0';
+    memset(b, 'y', sizeof(b));
+    b[sizeof(b) - 1] = '\0';
+    assert_int_equal(cw_edit_distance(a, b), 63);
+    assert_int_equal(cw_edit_distance(a, a), 0);
+    assert_int_equal(cw_edit_distance(a, ""), 63);
+}
+
+static void test_nearest(void **state)
+{
+    (void)state;
+    static const char *const names[] = {"batch", "cast", "filter", "random_crop", "random_resized_crop", "resize", "take"};
+    size_t n = CW_COUNT_OF(names);
+    assert_string_equal(cw_nearest("bacth", names, n), "batch");
+    assert_string_equal(cw_nearest("resise", names, n), "resize");
+    assert_string_equal(cw_nearest("random_resizd_crop", names, n), "random_resized_crop");
+    assert_string_equal(cw_nearest("tak", names, n), "take");
+    assert_null(cw_nearest("normalise", names, n));
+    assert_null(cw_nearest("xy", names, n));
+    assert_null(cw_nearest("batch", names, 0));
+}
+
+static void test_growing_text(void **state)
+{
+    (void)state;
+    struct cw_text t = {0};
+    char expected[4000] = "";
+    size_t at = 0;
+    for (int i = 0; i < 500; i++) {
+        cw_text_add(&t, "%d,", i);
+        at += (size_t)snprintf(expected + at, sizeof(expected) - at, "%d,", i);
+    }
+    assert_int_equal(t.failed, 0);
+    assert_int_equal(t.size, at);
+    assert_string_equal(t.data, expected);
+    cw_text_add(&t, "%s", "");
+    assert_int_equal(t.size, at);
+    cw_text_deinit(&t);
+    assert_null(t.data);
+    cw_text_deinit(&t);
+}
+
+static void test_errors_keep_the_first_facts(void **state)
+{
+    (void)state;
+    struct cw_error err = {0};
+    assert_int_equal(cw_error_set(&err, CW_E_DATA, "file %s", "a"), CW_E_DATA);
+    assert_int_equal(err.status, CW_E_DATA);
+    assert_string_equal(err.message, "file a");
+    cw_error_op(&err, "batch");
+    cw_error_op(&err, "take");
+    assert_string_equal(err.op, "batch");
+    cw_error_file(&err, "x");
+    cw_error_file(&err, "y");
+    assert_string_equal(err.file, "x");
+    assert_int_equal(cw_error_set(NULL, CW_E_IO, "nobody listens"), CW_E_IO);
+    cw_error_op(NULL, "batch");
+    static const struct { int status, code; const char *name; } codes[] = {
+        {CW_E_RECORD, 1, "record"}, {CW_E_DATA, 1, "data"}, {CW_E_IO, 1, "io"}, {CW_E_MEMORY, 1, "memory"}, {CW_E_BUDGET, 2, "budget"},
+        {CW_E_PIPELINE, 2, "pipeline"}, {CW_E_OPTION, 2, "option"}, {CW_E_STATE, 2, "state"}, {CW_E_SERVICE, 3, "service"},
+        {CW_E_DEADLINE, 4, "deadline"}, {CW_E_INTERRUPTED, 130, "interrupted"}, {CW_E_BUG, 1, "internal"},
+    };
+    for (size_t i = 0; i < CW_COUNT_OF(codes); i++) {
+        assert_string_equal(cw_status_name(codes[i].status), codes[i].name);
+        assert_int_equal(cw_status_exit(codes[i].status), codes[i].code);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_distance),
+        cmocka_unit_test(test_distance_exhaustive),
+        cmocka_unit_test(test_long_names_are_cut),
+        cmocka_unit_test(test_nearest),
+        cmocka_unit_test(test_growing_text),
+        cmocka_unit_test(test_errors_keep_the_first_facts),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

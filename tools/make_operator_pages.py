@@ -1,0 +1,80 @@
+#!/usr/bin/env python3
+"""Writes docs/operators.md from `cachew ops --json`: the operators' own descriptions are the only source. With --check nothing is
+written; it fails when the page is not what would be."""
+
+import argparse
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+PAGE = ROOT / "docs" / "operators.md"
+
+KINDS = [
+    ("source", "Sources", "A chain starts with one of these, or with `concat`."),
+    ("map", "Operators on elements", "One element in, one out."),
+    ("filter", "Filters", "The count after them is unknown."),
+    ("index", "Order and count", "They move positions, not data."),
+    ("batcher", "Batchers", "At most one in a pipeline."),
+]
+
+HEAD = """# Operators
+
+<!-- made by tools/make_operator_pages.py from `cachew ops --json`: change the operator's file, not this page -->
+
+The reference of every operator, made from the table that checks the attributes. `cachew ops NAME` shows the same for one.
+Where operators may stand and what they mean for the order of batches is in [semantics.md](semantics.md); pixels are in
+[pixels.md](pixels.md), draws in [randomness.md](randomness.md), expressions in [expressions.md](expressions.md).
+"""
+
+
+def cell(text):
+    return text.replace("|", "\\|")
+
+
+def default(attribute):
+    if "default" not in attribute:
+        return "required"
+    return f"`{json.dumps(attribute['default'])}`"
+
+
+def section(op):
+    summary = op["summary"][0].upper() + op["summary"][1:] + "."
+    lines = [f"### `{op['name']}`", "", summary + (" " + op["doc"] if op["doc"] else "")]
+    if op["random"]:
+        lines[-1] += " Draws: another result in each epoch, and for each seed."
+    if op["attributes"]:
+        lines += ["", "| attribute | default | allowed | |", "|---|---|---|---|"]
+        lines += [f"| `{a['name']}` | {default(a)} | {cell(a['allowed'])} | {cell(a['doc'])} |" for a in op["attributes"]]
+    return "\n".join(lines) + "\n"
+
+
+def page(table):
+    known = {kind for kind, _, _ in KINDS}
+    unknown = sorted({op["kind"] for op in table} - known)
+    if unknown:
+        sys.exit(f"make_operator_pages: kinds without a section: {', '.join(unknown)}")
+    parts = [HEAD]
+    for kind, title, text in KINDS:
+        ops = [op for op in table if op["kind"] == kind]
+        names = ", ".join(f"[`{op['name']}`](#{op['name']})" for op in ops)
+        parts += [f"## {title}\n\n{text} {names}\n", *map(section, ops)]
+    return "\n".join(parts)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--cachew", type=Path, default=ROOT / "build" / "cachew")
+    parser.add_argument("--check", action="store_true", help="fail when the page is stale")
+    args = parser.parse_args()
+    out = subprocess.run([args.cachew, "ops", "--json"], check=True, stdout=subprocess.PIPE, text=True).stdout
+    text = page(json.loads(out)["ops"])
+    if not args.check:
+        PAGE.write_text(text)
+    elif not PAGE.exists() or PAGE.read_text() != text:
+        sys.exit(f"{PAGE.relative_to(ROOT)} is stale: run tools/make_operator_pages.py")
+
+
+if __name__ == "__main__":
+    main()

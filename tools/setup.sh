@@ -1,0 +1,21 @@
+#!/bin/bash
+# Configures a build directory, once: again only when its options differ. usage: [CC=...] tools/setup.sh DIR [meson options]
+set -euo pipefail
+dir=$1
+shift
+meson=${MESON:-meson}
+options="CC=${CC:-} $*"
+stamp="$dir/.options"
+if [ -f "$dir/build.ninja" ] && [ -f "$stamp" ] && [ "$(cat "$stamp")" = "$options" ]; then
+    exit 0
+fi
+# A directory that somebody else configured is taken as it is, if nothing in particular is asked for.
+if [ -f "$dir/build.ninja" ] && [ ! -f "$stamp" ] && [ -z "${CC:-}$*" ]; then
+    exit 0
+fi
+wipe=()
+[ ! -f "$dir/build.ninja" ] || wipe=(--wipe)
+mkdir -p "$dir"
+"$meson" setup "$dir" "${wipe[@]}" "$@" >"$dir.setup.log" 2>&1 || { cat "$dir.setup.log" >&2; exit 1; }
+rm -f "$dir.setup.log"
+echo "$options" >"$stamp"
