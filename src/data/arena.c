@@ -3,6 +3,7 @@
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 
 /* Chunks grow from 64 KiB (a few cheap columns) by doubling to 4 MiB (a decoded photograph); larger requests get a chunk of their own. */
 #define CHUNK_MIN ((size_t)64 << 10)
@@ -19,7 +20,7 @@ void cw_arena_init(struct cw_arena *a, struct cw_budget *budget) { *a = (struct 
 static void chunk_free(struct cw_arena *a, struct cw_arena_chunk *c)
 {
     cw_budget_give(a->budget, c->size);
-    free(c->data);
+    munmap(c->data, c->size);
     free(c);
 }
 
@@ -30,8 +31,9 @@ static struct cw_arena_chunk *chunk_new(struct cw_arena *a, size_t bytes, struct
     if (cw_budget_take(a->budget, size, "scratch memory", err) < 0)
         return NULL;
     struct cw_arena_chunk *c = malloc(sizeof(*c));
-    void *data = NULL;
-    if (!c || posix_memalign(&data, 64, size) != 0) {
+    /* Straight from the system, so that giving back means giving back: malloc would keep it, uncounted. */
+    void *data = c ? mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0) : MAP_FAILED;
+    if (data == MAP_FAILED) {
         free(c);
         cw_budget_give(a->budget, size);
         cw_error_nomem(err, size, "scratch memory");

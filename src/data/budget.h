@@ -2,12 +2,14 @@
 #pragma once
 #include <stdatomic.h>
 #include <stddef.h>
+#include <stdint.h>
 
 #include "base/error.h"
 
 struct cw_budget {
     size_t limit;
     atomic_size_t used, peak;
+    atomic_size_t wanted; /* what the last refusal would have brought `used` to */
 };
 void cw_budget_init(struct cw_budget *b, size_t limit);
 /* 0, or CW_E_BUDGET when bytes more would pass the limit. Never waits: who is refused gives back and tries later. */

@@ -154,9 +154,8 @@ int cw_piece_plan(struct cw_runner *r, struct thread *t, struct cw_split *s, str
 
 void cw_block_reset(struct cw_runner *r, struct block *b)
 {
-    (void)r;
     cw_arena_reset(&b->arena, 0);
-    memset(&b->b, 0, sizeof(b->b));
+    b->b = (struct cw_block){.n = b->b.n};
     b->point = r->compiled->counted ? r->n_points : 0;
     b->have_raw = b->waited = false;
     b->replaced = NULL;

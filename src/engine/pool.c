@@ -252,8 +252,8 @@ static void run_starved(struct cw_runner *r, struct thread *t)
                 held |= a->closed && a->n_done == a->n_assigned;
         if (!held && !r->interrupted && r->n_assemblies <= 1 + r->compiled->n_buckets && !r->fatal.status)
             (void)cw_error_set(&r->fatal, CW_E_BUDGET,
-                               "--memory %zu is too small: a single block of this pipeline does not fit beside one batch of %zu bytes; expected at least %zu",
-                               r->budget.limit, r->layout.slab_bytes, atomic_load(&r->budget.peak) * 2);
+                               "--memory %zu is too small: an element of this pipeline does not fit beside one batch of %zu bytes; expected at least %zu",
+                               r->budget.limit, r->layout.slab_bytes, atomic_load(&r->budget.wanted));
         b->next = others;
         r->starving = true; /* until something is released */
     } else {

@@ -25,7 +25,7 @@ def before(node, needed: set[str]) -> tuple[set[str], object]:
         return ({attrs["component"]} if features else set()), replace(node, bound=pruned) if features else None
     if node.name == "assign":
         kept = {name: text for name, text in attrs["set"].items() if name in needed}
-        read = set().union(*(names(text) for text in kept.values()))
+        read = set().union(*(names(text) for text in attrs["set"].values())) if kept else set()
         return (needed - set(kept)) | read, replace(node, bound=operators.assign({"set": kept}, bound.before))
     if node.name == "rename":
         back = {new: old for old, new in attrs["names"].items()}

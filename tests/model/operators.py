@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from . import example, expressions, images, mathfn
-from .dtypes import FLOATS, INTEGERS, PlanError, RecordError, Type, Value, array, cast, float_value
+from .dtypes import FLOATS, INTEGERS, PlanError, RecordError, Type, Value, array, cast, float_value, to_numpy
 from .philox import Draw, integer, uniform
 
 DEFAULTS: dict[str, dict] = {
@@ -240,7 +240,7 @@ def normalize(attrs: dict, types: Types) -> Bound:
     mean, std = (np.atleast_1d(np.array(attrs[k], dtype=np.float32)) for k in ("mean", "std"))
 
     def apply(value: Value, _draw: Draw) -> Value:
-        x = value.data.astype(np.float32)
+        x = to_numpy(value).astype(np.float32)
         x = x[:, :, None] if value.data.ndim == 2 else x
         for per_channel in (mean, std):
             if len(per_channel) not in (1, x.shape[-1]):

@@ -36,6 +36,7 @@ class Element:
     record: str
     flags: int = 0
     key: int = 0  # bucket
+    error: RunError | None = None  # what ends the run if the element is delivered: a dropped remainder is not computed to the end
 
 
 @dataclass
@@ -92,7 +93,7 @@ class Run:
         length = node.bound.apply(components, None)
         return sum(1 for boundary in node.attrs["boundaries"] if boundary <= length)
 
-    def replacement(self, position: Position, window: Window, epoch: int, error: RecordError) -> Element:
+    def replacement(self, position: Position, window: Window, epoch: int, wrong: RunError) -> Element:
         draw = philox.Draw(philox.draw_key(self.seed, epoch, "replace/0"), self.identify(position)[2])
         for k in range(64):
             try:
@@ -102,7 +103,7 @@ class Run:
             if found is not DROPPED:
                 found.flags |= REPLACED
                 return found
-        raise error
+        raise wrong
 
     def walk(self, position: Position, window: Window, epoch: int, counts: dict) -> Element | str:
         """An element on its way: an Element, MISSING where it leaves an empty place, or DROPPED."""
@@ -112,44 +113,55 @@ class Run:
         if self.beyond(route, position, counts):
             return DROPPED
         components: dict[str, Value] | None = None
-        replaced: Element | None = None
+        result: Element | None = None  # of an element that failed and doesn't leave an empty place
         missing = False
+        last_sieve = max((i for i, n in enumerate(route) if n.counting or n.name in ("filter", "bucket_by_length")), default=-1)
 
-        def attempt(step):
-            nonlocal missing, replaced
+        def attempt(at: int, step):
+            nonlocal missing, result
             try:
                 return step()
             except RecordError as error:
                 self.failed += 1
-                if plan.on_error == "raise":
-                    raise RunError(f"{printed}: {error}") from error
                 if plan.on_error == "skip":
                     missing = True
-                else:
-                    replaced = self.replacement(position, window, epoch, error)
+                    return None
+                try:
+                    result = self.instead(position, window, epoch, error)
+                except RunError as wrong:
+                    if at <= last_sieve:
+                        raise
+                    result = Element({}, printed, error=wrong)
             return None
 
-        components = attempt(lambda: plan.sources[position.leaf].element(record))
+        components = attempt(-1, lambda: plan.sources[position.leaf].element(record))
         repeats = key = 0
-        for node in route:
+        for at, node in enumerate(route):
             if node.name == "repeat":
                 repeats += 1
             elif node.counting:
                 if not self.arrive(node, position.ordinals[repeats:], counts):
                     return DROPPED
-            elif node.bound and not replaced:
+            elif node.bound and not result:
+                if missing and node.name in ("filter", "bucket_by_length"):
+                    return DROPPED
                 if node.name == "filter":
-                    if missing or attempt(lambda node=node, c=components: node.bound.apply(c, None)) is False:
+                    if attempt(at, lambda node=node, c=components: node.bound.apply(c, None)) is False:
                         return DROPPED
                 elif node.name == "bucket_by_length":
-                    key = None if missing else attempt(lambda node=node, c=components: self.bucket(node, c))
+                    key = attempt(at, lambda node=node, c=components: self.bucket(node, c))
                     if missing:
                         return DROPPED
                 elif not missing:
-                    components = attempt(lambda node=node, c=components: node.bound.apply(c, self.draw(node, eid, epoch)))
-        if replaced:
-            return replaced
-        return MISSING if missing else Element(components, printed, 0, key)
+                    components = attempt(at, lambda node=node, c=components: node.bound.apply(c, self.draw(node, eid, epoch)))
+        return result or (MISSING if missing else Element(components, printed, 0, key))
+
+    def instead(self, position: Position, window: Window, epoch: int, error: RecordError) -> Element:
+        """What takes a failed element's place."""
+        wrong = RunError(f"{self.identify(position)[1]}: {error}")
+        if self.plan.on_error == "raise":
+            raise wrong from error
+        return self.replacement(position, window, epoch, wrong)
 
     @staticmethod
     def arrive(node: Node, passes: tuple[int, ...], counts: dict) -> bool:
@@ -265,6 +277,9 @@ class Run:
     def stack(self, batch: Batch) -> None:
         batch.rows = [row for row in batch.rows if row is not MISSING]
         n = len(batch.rows)
+        for row in batch.rows:
+            if row.error:
+                raise row.error
         for name, type_ in self.plan.types.items():
             values = [row.components[name] for row in batch.rows]
             if not values:

@@ -116,8 +116,8 @@ static void test_wrong_values(void **state)
     refused(chain("{\"op\": \"range\", \"stop\": 5.5}"), "range", "stop", "5.5", "an integer", "expected an integer");
     refused(chain("{\"op\": \"range\", \"stop\": null}"), "range", "stop", "null", "an integer", "expected an integer");
     refused(chain("{\"op\": \"range\", \"stop\": 5, \"step\": 0}"), "range", "step", "0", "other than 0", "range: step is 0");
-    refused(chain("{\"op\": \"range\", \"stop\": 5}, {\"op\": \"batch\", \"size\": 0}"), "batch", "size", "0", "at least 1", "batch: size is 0");
-    refused(chain("{\"op\": \"range\", \"stop\": 5}, {\"op\": \"batch\", \"size\": -1}"), "batch", "size", "-1", "at least 1", "batch: size is -1");
+    refused(chain("{\"op\": \"range\", \"stop\": 5}, {\"op\": \"batch\", \"size\": 0}"), "batch", "size", "0", "from 1 to", "batch: size is 0");
+    refused(chain("{\"op\": \"range\", \"stop\": 5}, {\"op\": \"batch\", \"size\": -1}"), "batch", "size", "-1", "from 1 to", "batch: size is -1");
     refused(chain("{\"op\": \"range\", \"stop\": 5}, {\"op\": \"batch\", \"size\": 2, \"drop_remainder\": 1}"), "batch", "drop_remainder", "1", "true or false", "batch");
     refused(chain("{\"op\": \"range\", \"stop\": 5}, {\"op\": \"take\", \"count\": -1}"), "take", "count", "-1", NULL, "take: count is -1");
     refused(chain("{\"op\": \"range\", \"stop\": 5}, {\"op\": \"cast\", \"component\": \"value\", \"dtype\": \"int\"}"), "cast", "dtype", "\"int\"", "a dtype", "cast: dtype is \"int\"");
@@ -126,7 +126,7 @@ static void test_wrong_values(void **state)
     refused(chain("{\"op\": \"range\", \"stop\": 5}, {\"op\": \"select\", \"components\": [1]}"), "select", "components", "[1]", "strings", "select: components");
     refused(chain("{\"op\": \"range\", \"stop\": 5}, {\"op\": \"filter\", \"where\": \"value +\"}"), "filter", NULL, NULL, NULL, "filter");
     refused(chain("{\"op\": \"range\", \"stop\": 5}, {\"op\": \"filter\", \"where\": 1}"), "filter", "where", "1", "an expression", "filter: where is 1");
-    refused(chain("{\"op\": \"tfrecord\", \"files\": \"a\\u0000b\"}"), "tfrecord", "files", NULL, NULL, "tfrecord: files");
+    refused(chain("{\"op\": \"tfrecord\", \"files\": \"a\\u0000b\"}"), NULL, NULL, NULL, NULL, "not valid JSON");
 }
 
 static void test_wrong_structure(void **state)

@@ -367,7 +367,7 @@ static uint64_t random_chain(struct cw_text *t, int depth)
         cw_text_add(t, "]}");
     } else {
         n = roll(5) == 0 ? roll(4) : roll(150);
-        cw_text_add(t, "{\"op\":\"fake\",\"n\":%" PRIu64 ",\"chunk\":%" PRIu64 ",\"random\":%s,\"single\":%s,\"bytes\":%" PRIu64 "}", n, roll(2) ? 0 : 1 + roll(20),
+        cw_text_add(t, "{\"op\":\"fake\",\"n\":%" PRIu64 ",\"chunk\":%" PRIu64 ",\"random\":%s,\"single\":%s,\"bytes\":%" PRIu64 "}", n, roll(2) ? 0 : 2 + roll(20),
                     roll(3) ? "false" : "true", roll(5) ? "false" : "true", roll(3) ? UINT64_C(8) : UINT64_C(4) << 20);
     }
     for (uint64_t i = 0, count = roll(5); i < count; i++) {

@@ -1,0 +1,110 @@
+#!/bin/bash
+# The fast full suite. usage: tools/test.sh [STEP...]   (all steps: build plain asan tsan model cli)
+#
+#   build   gcc plain, clang with ASan+UBSan, clang with TSan: all with warnings as errors
+#   plain   unit tests, installed tree
+#   asan    unit tests, and random pipelines against the reference model, under ASan+UBSan
+#   tsan    unit tests of what several threads run, and random pipelines, under ThreadSanitizer
+#   model   the reference model's own tests; random pipelines, expressions and images against it, NumPy and Pillow
+#   cli     the command, black box
+#
+# A step's output is shown when it fails, or all of it with VERBOSE=1. BUILD names the prefix of the build directories.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+meson=${MESON:-meson}
+build=${BUILD:-build}
+plain=$build-gcc asan=$build-asan tsan=$build-tsan
+jobs=${JOBS:-$(nproc)}
+steps=("$@")
+[ ${#steps[@]} -gt 0 ] || steps=(build plain asan tsan model cli)
+
+# Reports end the program; what libraries keep until the end is not a leak of ours.
+export ASAN_OPTIONS=abort_on_error=1:detect_leaks=1:strict_string_checks=1:detect_stack_use_after_return=1
+export UBSAN_OPTIONS=halt_on_error=1:abort_on_error=1:print_stacktrace=1
+export TSAN_OPTIONS=halt_on_error=1:second_deadlock_stack=1
+export PYTHONDONTWRITEBYTECODE=1
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+export CACHEW_INDEX_DIR=$work/index
+mkdir "$work/bin" # scripts that call meson get the one that made the build directories
+ln -s "$(command -v "$meson")" "$work/bin/meson"
+PATH=$work/bin:$PATH
+
+passed=0 started=$SECONDS
+counts=()
+
+# One thing to run: its output is kept, its time and its line of counts are shown.
+run() {
+    local name=$1 from=$SECONDS
+    shift
+    printf '%-28s' "$name"
+    if "$@" >"$work/out" 2>&1; then
+        local line
+        line=$(grep -aE '(passed|failed|equal|agree)|^Ok:|test_install' "$work/out" | tail -1 | sed 's/^=* *//; s/ *=*$//; s/^Ok: *\([0-9]*\)/\1 programs/' || true)
+        [ -z "${VERBOSE:-}" ] || cat "$work/out"
+        printf 'ok %4d s  %s\n' $((SECONDS - from)) "$line"
+        passed=$((passed + 1))
+        counts+=("$line")
+    else
+        printf 'FAILED after %d s: %s\n' $((SECONDS - from)) "$*"
+        tail -n "${LINES_SHOWN:-200}" "$work/out"
+        echo "test: $passed things passed, then $name failed"
+        exit 1
+    fi
+}
+
+compile() { "$meson" compile -C "$1" && "$meson" compile -C "$1" tests; }
+unit() { # DIR [meson test arguments]: with the number of checks that the programs counted
+    local dir=$1
+    shift
+    "$meson" test -C "$dir" --no-rebuild --num-processes "$jobs" --print-errorlogs "$@" || return 1
+    local n
+    n=$(grep -aoE '^\[  PASSED  \] [0-9]+' "$dir/meson-logs/testlog.txt" | awk '{ n += $NF } END { print n + 0 }')
+    echo "$n tests passed in $(grep -acE '^=+ [0-9]+/[0-9]+ =+$' "$dir/meson-logs/testlog.txt") programs"
+}
+python() { "$venv/bin/python" "$@"; }
+sanitized() { CC=clang tools/setup.sh "$1" --werror -Db_lundef=false -Db_sanitize="$2" -Dbuildtype=debugoptimized; }
+
+for step in "${steps[@]}"; do
+    case $step in
+    plain) ;;
+    *) venv=${VENV:-$(tools/venv.sh)} ;;
+    esac
+    case $step in
+    build)
+        run 'configure' eval 'CC=gcc tools/setup.sh $plain --werror && sanitized $asan address,undefined && sanitized $tsan thread'
+        run 'compile gcc' compile "$plain"
+        run 'compile clang, ASan+UBSan' compile "$asan"
+        run 'compile clang, TSan' compile "$tsan"
+        ;;
+    plain)
+        run 'unit tests' unit "$plain"
+        run 'installed tree' sh tests/test_install.sh "$plain"
+        ;;
+    asan)
+        run 'unit tests, ASan+UBSan' unit "$asan" --suite unit --timeout-multiplier 4
+        run 'model, ASan+UBSan' python tests/model/compare.py --n 40 --seed 100001 --jobs "$jobs" --binary "$asan/cachew"
+        ;;
+    tsan)
+        run 'unit tests, TSan' unit "$tsan" --suite threads --timeout-multiplier 4
+        run 'model, TSan' python tests/model/compare.py --n 30 --seed 200001 --jobs "$jobs" --binary "$tsan/cachew"
+        ;;
+    model)
+        run 'model itself' python -m pytest -q -p no:cacheprovider tests/model
+        run 'model, random pipelines' python tests/model/compare.py --n 150 --jobs "$jobs" --binary "$plain/cachew"
+        run 'expressions against NumPy' python tests/expr_numpy.py "$plain/tests/expr_tool" --count 3000
+        run 'pixels against Pillow' env CACHEW_PIXEL_TOOL="$PWD/$plain/tests/pixel_tool" "$venv/bin/python" -m pytest -q -p no:cacheprovider -n "$jobs" tests/test_pixels.py
+        ;;
+    cli)
+        run 'command line' env CACHEW="$PWD/$plain/cachew" MAKE_PHOTOS="$PWD/$plain/tools/make_photos" \
+            "$venv/bin/python" -m pytest -q -p no:cacheprovider -n "$jobs" tests/test_cli.py
+        ;;
+    *)
+        echo "test: there is no step $step" >&2
+        exit 2
+        ;;
+    esac
+done
+total=$(printf '%s\n' "${counts[@]}" | { grep -oE '[0-9]+ (tests )?passed' || true; } | awk '{ n += $1 } END { print n + 0 }')
+echo "test: all $passed steps passed, $total tests and comparisons, in $((SECONDS - started)) s"
