@@ -42,10 +42,8 @@ static struct piece *piece_new(struct cw_runner *r, struct cw_split *s)
     p->begin = s->position;
     p->n = CW_MIN(r->sequence->split_size, s->end - s->position);
     s->position += p->n;
-    if (r->compiled->counted && s->skip) {
-        p->carved = CW_MIN(p->n, s->skip * r->compiled->batch_size);
-        s->skip = 0;
-    }
+    if (r->compiled->counted && p->begin == s->begin)
+        p->carved = CW_MIN(p->n, s->first_batch * r->compiled->batch_size);
     cw_arena_init(&p->arena, &r->budget);
     if (s->last)
         s->last->next = p;
@@ -86,7 +84,7 @@ struct piece *cw_piece_to_plan(struct cw_runner *r, struct cw_split **ret_split)
             if (!p)
                 break;
             if (!p->planned) {
-                if (r->hungry && ahead > 0)
+                if (r->plan_short && (ahead > 0 || r->n_running > 0))
                     return NULL;
                 *ret_split = s;
                 return p;
@@ -168,7 +166,7 @@ void cw_block_reset(struct cw_runner *r, struct block *b)
 
 void cw_block_recycle(struct cw_runner *r, struct block *b)
 {
-    size_t keep = r->n_idle < r->options.threads + 2 && !r->hungry ? (size_t)8 << 20 : 0; /* a photograph's scratch */
+    size_t keep = r->n_idle < r->options.threads + 2 && !r->starved && !r->consumer_short ? (size_t)8 << 20 : 0; /* a photograph's scratch */
     for (unsigned k = 0; b->dropped && k < r->compiled->n_limits; k++)
         free(b->dropped[k]);
     free(b->dropped);
@@ -257,7 +255,7 @@ struct block *cw_carve(struct cw_runner *r)
 {
     /* Enough to keep every thread busy while some blocks wait for their turn or for bytes. */
     unsigned most = r->options.threads * 4 + (r->cold ? READ_DEPTH : 0);
-    if (r->n_blocks >= most || r->hungry || r->fatal.status)
+    if (r->n_blocks >= most || r->starved || r->consumer_short || r->fatal.status)
         return NULL;
     for (struct cw_split *s = r->splits; s; s = s->next) {
         struct piece *p = s->first;
@@ -329,7 +327,8 @@ static void epoch_unref(struct epoch_ref *e)
     }
 }
 
-void cw_split_free(struct cw_runner *r, struct cw_split *s)
+/* Gives back all that a split holds. */
+static void split_drop(struct cw_runner *r, struct cw_split *s)
 {
     while (s->first) {
         struct piece *p = s->first;
@@ -337,18 +336,20 @@ void cw_split_free(struct cw_runner *r, struct cw_split *s)
         cw_piece_unplan(p);
         free(p);
     }
+    s->last = NULL;
     while (s->head) {
         struct cw_assembly *a = s->head;
         s->head = a->next;
-        for (unsigned k = 0; s->open && k < r->compiled->n_buckets; k++)
+        for (unsigned k = 0; s->open && k < CW_MAX(r->compiled->n_buckets, 1); k++)
             if (s->open[k] == a)
                 s->open[k] = NULL;
         cw_assembly_free(a);
         r->n_assemblies--;
     }
+    s->tail = NULL;
     for (unsigned k = 0; s->open && k < CW_MAX(r->compiled->n_buckets, 1); k++)
         if (s->open[k]) {
-            cw_assembly_free(s->open[k]);
+            s->open[k] = cw_assembly_free(s->open[k]);
             r->n_assemblies--;
         }
     while (s->quarantined) {
@@ -357,6 +358,21 @@ void cw_split_free(struct cw_runner *r, struct cw_split *s)
         free(q->file);
         free(q);
     }
+}
+
+void cw_split_restart(struct cw_runner *r, struct cw_split *s)
+{
+    split_drop(r, s);
+    s->position = s->begin;
+    s->next_seq = 0;
+    memset(s->passed, 0, r->n_points * sizeof(*s->passed));
+    memset(s->limits, 0, r->compiled->n_limits * sizeof(*s->limits));
+    s->over = s->poisoned = false;
+}
+
+void cw_split_free(struct cw_runner *r, struct cw_split *s)
+{
+    split_drop(r, s);
     epoch_unref(s->epoch);
     free(s->passed);
     free(s->limits);

@@ -37,8 +37,8 @@ struct cw_split {
     struct cw_split *next;
     uint64_t index;
     struct epoch_ref *epoch;
-    uint64_t position, end;      /* positions not yet in a piece */
-    uint64_t skip;               /* batches before the first one wanted that will still be made */
+    uint64_t begin, position, end; /* of the sequence; from `position` on not yet in a piece */
+    uint64_t first_batch;        /* the first one wanted */
     struct piece *first, *last;
     uint64_t next_seq;           /* of the next block carved */
     uint64_t *passed;            /* by point: the block whose turn it is */
@@ -135,7 +135,13 @@ struct cw_runner {
     struct cw_ref *spare_refs;        /* of a piece that is done, for the next one */
     unsigned n_idle, n_blocks, n_running, n_reading;
     unsigned n_assemblies, max_assemblies;
-    bool planning, hungry, starving, stop, interrupted;
+    bool planning, stop, interrupted;
+    /* Short of memory (docs/engine.md): */
+    bool consumer_short;              /* the consumer waits for some: nothing new is begun */
+    bool plan_short;                  /* a piece could not be planned: not tried again before something ends or is released */
+    bool alone;                       /* a starved block runs: nobody else begins anything */
+    bool starving;                    /* a starved block got all there is, and it was not enough: until something is released */
+    unsigned n_handed;                /* assemblies and batches that the consumer has, and will release */
     bool cold;                        /* reads go to the read threads first */
     uint64_t max_rows;
     uint64_t *row_ns;                 /* by leaf: mean time of a row */
@@ -157,6 +163,7 @@ void cw_piece_unplan(struct piece *p);
 void cw_block_recycle(struct cw_runner *r, struct block *b);
 void cw_block_reset(struct cw_runner *r, struct block *b); /* back to the start, memory given back; mutex need not be held */
 void cw_split_free(struct cw_runner *r, struct cw_split *s);
+void cw_split_restart(struct cw_runner *r, struct cw_split *s); /* no block of it is in flight */
 void cw_split_collect(struct cw_runner *r, struct cw_split *s); /* frees what is used up */
 int cw_assembly_take(struct cw_runner *r, struct cw_split *s, unsigned bucket, struct cw_assembly **ret, struct cw_error *err);
 
@@ -178,5 +185,9 @@ void cw_ready(struct cw_runner *r, struct block *b); /* mutex held */
 void cw_wake_parked(struct cw_runner *r);            /* mutex held: blocks whose turn it is try again */
 /* Gives back what can be had again: free slabs, idle arenas. */
 void cw_trim(struct cw_runner *r);                   /* mutex held */
+/* Takes everything from the last split behind `s` that holds something; it will be computed again. False: there is none. Nothing must be running. */
+bool cw_reclaim(struct cw_runner *r, const struct cw_split *s); /* mutex held */
+/* Whether the consumer has, or can take, something that it will release. */
+bool cw_may_be_released(const struct cw_runner *r);   /* mutex held */
 /* Everything that can be computed again gives its memory back; nothing must be running. */
 void cw_evict(struct cw_runner *r);                  /* mutex held */

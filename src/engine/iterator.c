@@ -287,7 +287,7 @@ static int join(struct cw_iterator *it, uint64_t deadline_ns, struct cw_assembly
                 return r;
             struct cw_assembly *j = it->joining[k];
             uint64_t n = CW_MIN(j->capacity - j->n_assigned, it->remnant->n_assigned - it->remnant_at);
-            if ((r = cw_assembly_join(j, it->remnant, it->remnant_at, n, err)) < 0)
+            if ((r = cw_runner_join(it->runner, j, it->remnant, it->remnant_at, n, deadline_ns, err)) < 0)
                 return r;
             it->remnant_at += n;
             if (it->remnant_at == it->remnant->n_assigned)

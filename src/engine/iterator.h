@@ -1,6 +1,6 @@
 /*
  * The batches of a pipeline, epoch after epoch, as a training job takes them: opens splits ahead, joins remnants, numbers batches, keeps the
- * position. One thread (the consumer) uses it; only cw_iterator_interrupt may come from others.
+ * position. One thread (the consumer) uses it; only cw_iterator_release, _interrupt and _profile may come from others.
  */
 #pragma once
 #include <jansson.h>

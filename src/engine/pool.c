@@ -212,7 +212,6 @@ static void advance(struct cw_runner *r, struct thread *t, struct block *b)
     r->n_running--;
     if (status == CW_E_BUDGET && !r->stop && !s->closed) {
         starve(r, b);
-        r->hungry = true;
         pthread_cond_broadcast(&r->work);
         pthread_cond_signal(&r->done);
         return;
@@ -223,6 +222,8 @@ static void advance(struct cw_runner *r, struct thread *t, struct block *b)
     s->n_blocks--;
     cw_block_recycle(r, b);
     cw_split_collect(r, s);
+    if (r->n_running == 0 && r->plan_short)
+        pthread_cond_broadcast(&r->work);
     if (s->n_blocks == 0 || r->fatal.status)
         pthread_cond_signal(&r->done);
 }
@@ -233,37 +234,68 @@ static void run_block(struct cw_runner *r, struct thread *t, struct block *b)
     account(r, t);
 }
 
-/* Nothing runs and somebody lacks memory: the earliest block gets all there is. */
+bool cw_may_be_released(const struct cw_runner *r)
+{
+    const struct cw_assembly *a = r->splits ? r->splits->head : NULL;
+    return r->n_handed > 0 || (a && a->closed && a->n_done == a->n_assigned);
+}
+
+bool cw_reclaim(struct cw_runner *r, const struct cw_split *s)
+{
+    struct cw_split *last = NULL;
+    for (struct cw_split *later = s ? s->next : NULL; later; later = later->next)
+        if (later->first || later->head)
+            last = later;
+    if (!last)
+        return false;
+    for (struct block **at = &r->starved; *at;) {
+        struct block *b = *at;
+        if (b->split != last) {
+            at = &b->next;
+            continue;
+        }
+        *at = b->next;
+        last->n_blocks--;
+        cw_block_recycle(r, b);
+    }
+    cw_split_restart(r, last);
+    cw_trim(r);
+    return true;
+}
+
+/* Nothing runs and somebody lacks memory: the earliest block gets all there is, if need be what later splits have already. */
 static void run_starved(struct cw_runner *r, struct thread *t)
 {
-    struct block *b, *others = NULL;
-    cw_evict(r);
-    b = r->starved;
-    r->starved = b->next;
-    others = r->starved;
-    r->starved = NULL;
-    uint64_t index = b->split->index, seq = b->seq;
-    run_block(r, t, b);
-    b = r->starved;
-    if (b && b->split->index == index && b->seq == seq) { /* even alone it was not enough */
-        bool held = false;
-        for (struct cw_split *s = r->splits; s; s = s->next)
-            for (struct cw_assembly *a = s->head; a; a = a->next)
-                held |= a->closed && a->n_done == a->n_assigned;
-        if (!held && !r->interrupted && r->n_assemblies <= 1 + r->compiled->n_buckets && !r->fatal.status)
-            (void)cw_error_set(&r->fatal, CW_E_BUDGET,
-                               "--memory %zu is too small: an element of this pipeline does not fit beside one batch of %zu bytes; expected at least %zu",
-                               r->budget.limit, r->layout.slab_bytes, atomic_load(&r->budget.wanted));
-        b->next = others;
-        r->starving = true; /* until something is released */
-    } else {
-        while (others) {
-            b = others;
-            others = b->next;
-            cw_ready(r, b);
+    r->alone = true;
+    for (;;) {
+        struct block *b = r->starved;
+        const struct cw_split *s = b->split;
+        uint64_t seq = b->seq;
+        cw_evict(r);
+        b = r->starved;
+        if (b->split != s || b->seq != seq) { /* an earlier one gave way just now */
+            s = b->split;
+            seq = b->seq;
         }
-        r->hungry = r->starved != NULL;
-        r->starving = false;
+        r->starved = b->next;
+        run_block(r, t, b);
+        b = r->starved;
+        if (!b || b->split != s || b->seq != seq)
+            break; /* it was enough */
+        if (cw_reclaim(r, s))
+            continue;
+        r->starving = true; /* until something is released */
+        if (!cw_may_be_released(r) && !r->fatal.status)
+            (void)cw_error_set(&r->fatal, CW_E_BUDGET,
+                               "--memory %zu is too small: an element of this pipeline does not fit beside the batches that wait for it; expected at least %zu",
+                               r->budget.limit, atomic_load(&r->budget.wanted));
+        break;
+    }
+    r->alone = false;
+    while (r->starved && !r->starving) {
+        struct block *b = r->starved;
+        r->starved = b->next;
+        cw_ready(r, b);
     }
     pthread_cond_broadcast(&r->work);
     pthread_cond_signal(&r->done);
@@ -286,12 +318,14 @@ static void plan_piece(struct cw_runner *r, struct thread *t, struct cw_split *s
     s->n_blocks--;
     if (status >= 0) {
         p->planned = true;
-        if (s == r->splits && r->hungry && !r->starved)
-            r->hungry = false;
-    } else if (status == CW_E_BUDGET && !(r->n_running == 0 && r->hungry && !r->starved)) {
-        r->hungry = true; /* tried again when less is under way */
+    } else if (status == CW_E_BUDGET && (r->n_blocks || r->n_running || !r->plan_short || cw_reclaim(r, s) || cw_may_be_released(r))) {
+        r->plan_short = true; /* tried again when something is released, or when nothing else is under way */
+        cw_trim(r);
     } else if (!r->fatal.status) {
         r->fatal = err;
+        if (status == CW_E_BUDGET)
+            (void)cw_error_set(&r->fatal, CW_E_BUDGET, "--memory %zu is too small: %s; expected at least %zu", r->budget.limit, err.message,
+                               atomic_load(&r->budget.wanted));
     }
     pthread_cond_broadcast(&r->work);
     pthread_cond_signal(&r->done);
@@ -306,6 +340,10 @@ static void *compute_main(void *arg)
         struct cw_split *s;
         struct piece *p;
         struct block *b = r->ready;
+        if (r->alone) {
+            pthread_cond_wait(&r->work, &r->mutex);
+            continue;
+        }
         if (b && !r->fatal.status) {
             r->ready = b->next;
             run_block(r, t, b);
@@ -315,7 +353,7 @@ static void *compute_main(void *arg)
             run_starved(r, t);
             continue;
         }
-        if (!r->fatal.status && (!r->hungry || r->n_running == 0) && !r->starved && (p = cw_piece_to_plan(r, &s))) {
+        if (!r->fatal.status && !r->starved && !r->consumer_short && (p = cw_piece_to_plan(r, &s))) {
             plan_piece(r, t, s, p);
             continue;
         }
@@ -357,7 +395,6 @@ static void *read_main(void *arg)
         own.read_ns = own.read_bytes = 0;
         if (status == CW_E_BUDGET) {
             starve(r, b);
-            r->hungry = true;
             pthread_cond_broadcast(&r->work);
             continue;
         }

@@ -188,8 +188,8 @@ int cw_runner_open(struct cw_runner *r, uint64_t seed, uint64_t epoch, uint64_t 
     if (!s)
         return cw_error_nomem(err, sizeof(*s), "a split");
     s->index = index;
-    s->skip = first_batch;
-    s->position = r->compiled->whole_epoch ? 0 : index * q->split_size;
+    s->first_batch = first_batch;
+    s->begin = s->position = r->compiled->whole_epoch ? 0 : index * q->split_size;
     s->end = r->compiled->whole_epoch ? q->n_positions : CW_MIN(s->position + q->split_size, q->n_positions);
     s->passed = calloc(r->n_points, sizeof(*s->passed));
     s->limits = calloc(r->compiled->n_limits + 1, sizeof(*s->limits));
@@ -228,6 +228,14 @@ static void drop_waiting(struct cw_runner *r, struct block **list, const struct 
     }
 }
 
+/* Memory came back. Mutex held. */
+static void released(struct cw_runner *r)
+{
+    r->starving = r->plan_short = false;
+    cw_wake_parked(r);
+    pthread_cond_broadcast(&r->work);
+}
+
 void cw_runner_close(struct cw_runner *r, struct cw_split *s)
 {
     pthread_mutex_lock(&r->mutex);
@@ -243,11 +251,7 @@ void cw_runner_close(struct cw_runner *r, struct cw_split *s)
             break;
         }
     cw_split_free(r, s);
-    r->starving = false;
-    if (!r->starved)
-        r->hungry = false;
-    cw_wake_parked(r); /* another split is the first now */
-    pthread_cond_broadcast(&r->work);
+    released(r); /* and another split is the first now */
     pthread_mutex_unlock(&r->mutex);
 }
 
@@ -274,31 +278,46 @@ static int wait_change(struct cw_runner *r, uint64_t deadline_ns, const char *wh
     return 0;
 }
 
-/* Mutex held. Finishing needs memory: while it lacks, nothing new is begun, and when nothing runs any more everything else gives way. */
-static int finish(struct cw_runner *r, struct cw_assembly *a, uint64_t deadline_ns, struct cw_error *err)
+/* Something that needs memory, in the consumer: while it lacks, nothing new is begun, and when nothing runs any more everything else gives way.
+ * Mutex held. */
+static int with_memory(struct cw_runner *r, int (*attempt)(struct cw_runner *r, void *arg, struct cw_error *err), void *arg, uint64_t deadline_ns,
+                       struct cw_error *err)
 {
     int status;
-    for (;;) {
-        status = cw_assembly_finish(a, &r->slabs, err);
-        if (status == CW_E_BUDGET && r->n_running == 0 && r->n_reading == 0) {
+    while ((status = attempt(r, arg, err)) == CW_E_BUDGET) {
+        r->consumer_short = true;
+        if (r->n_running == 0 && r->n_reading == 0) {
             cw_evict(r);
-            status = cw_assembly_finish(a, &r->slabs, err);
+            while ((status = attempt(r, arg, err)) == CW_E_BUDGET && cw_reclaim(r, r->splits))
+                ;
             if (status == CW_E_BUDGET)
-                return status;
-        }
-        if (status != CW_E_BUDGET)
+                (void)cw_error_set(err, CW_E_BUDGET, "--memory %zu is too small for a batch of this pipeline; expected at least %zu", r->budget.limit,
+                                   atomic_load(&r->budget.wanted));
             break;
-        r->hungry = true;
+        }
         cw_trim(r);
         status = wait_change(r, deadline_ns, "memory for a batch", err);
         if (status < 0)
-            return status;
+            break;
     }
-    if (r->hungry && !r->starved) {
-        r->hungry = false;
-        pthread_cond_broadcast(&r->work);
+    if (r->consumer_short) {
+        r->consumer_short = false;
+        released(r);
     }
     return status;
+}
+
+static int try_finish(struct cw_runner *r, void *arg, struct cw_error *err) { return cw_assembly_finish(arg, &r->slabs, err); }
+
+struct join_request {
+    unsigned bucket;
+    struct cw_assembly *assembly;
+};
+
+static int try_join_new(struct cw_runner *r, void *arg, struct cw_error *err)
+{
+    struct join_request *j = arg;
+    return cw_assembly_new(&r->layout, &r->slabs, r->compiled->bucket_sizes[j->bucket], j->bucket, &j->assembly, err);
 }
 
 int cw_runner_next(struct cw_runner *r, struct cw_split *s, uint64_t deadline_ns, struct cw_assembly **ret, struct cw_error *err)
@@ -314,7 +333,7 @@ int cw_runner_next(struct cw_runner *r, struct cw_split *s, uint64_t deadline_ns
                 status = a->error->status;
                 break;
             }
-            if (!a->batch && (status = finish(r, a, deadline_ns, err)) < 0)
+            if (!a->batch && (status = with_memory(r, try_finish, a, deadline_ns, err)) < 0)
                 break;
             s->head = a->next;
             if (!s->head)
@@ -326,6 +345,8 @@ int cw_runner_next(struct cw_runner *r, struct cw_split *s, uint64_t deadline_ns
                 a->quarantined = q;
             }
             a->next = NULL;
+            a->handed = true;
+            r->n_handed++;
             *ret = a;
             break;
         }
@@ -364,32 +385,38 @@ struct cw_assembly *cw_split_take_remnant(struct cw_split *s, unsigned bucket)
 
 int cw_runner_join_new(struct cw_runner *r, unsigned bucket, uint64_t deadline_ns, struct cw_assembly **ret, struct cw_error *err)
 {
-    int status;
+    struct join_request j = {.bucket = bucket};
     pthread_mutex_lock(&r->mutex);
-    for (;;) {
-        uint64_t capacity = r->compiled->bucket_sizes[bucket];
-        status = cw_assembly_new(&r->layout, &r->slabs, capacity, bucket, ret, err);
-        if (status == CW_E_BUDGET && r->n_running == 0 && r->n_reading == 0) {
-            cw_evict(r);
-            status = cw_assembly_new(&r->layout, &r->slabs, capacity, bucket, ret, err);
-            if (status == CW_E_BUDGET)
-                break;
-        }
-        if (status != CW_E_BUDGET)
-            break;
-        r->hungry = true;
-        cw_trim(r);
-        status = wait_change(r, deadline_ns, "memory for a batch", err);
-        if (status < 0)
-            break;
-    }
+    int status = with_memory(r, try_join_new, &j, deadline_ns, err);
     if (status >= 0) {
         r->n_assemblies++;
-        if (r->hungry && !r->starved) {
-            r->hungry = false;
-            pthread_cond_broadcast(&r->work);
-        }
+        *ret = j.assembly;
     }
+    pthread_mutex_unlock(&r->mutex);
+    return status;
+}
+
+struct join_rows {
+    struct cw_assembly *dst;
+    const struct cw_assembly *src;
+    uint64_t from, n;
+};
+
+static int try_join(struct cw_runner *r, void *arg, struct cw_error *err)
+{
+    struct join_rows *j = arg;
+    return cw_assembly_join(j->dst, j->src, j->from, j->n, err);
+}
+
+int cw_runner_join(struct cw_runner *r, struct cw_assembly *dst, const struct cw_assembly *src, uint64_t from, uint64_t n, uint64_t deadline_ns,
+                   struct cw_error *err)
+{
+    struct join_rows j = {.dst = dst, .src = src, .from = from, .n = n};
+    int status = try_join(r, &j, err); /* both are the consumer's: copied without the mutex, if there is memory */
+    if (status != CW_E_BUDGET)
+        return status;
+    pthread_mutex_lock(&r->mutex);
+    status = with_memory(r, try_join, &j, deadline_ns, err);
     pthread_mutex_unlock(&r->mutex);
     return status;
 }
@@ -397,17 +424,13 @@ int cw_runner_join_new(struct cw_runner *r, unsigned bucket, uint64_t deadline_n
 int cw_runner_finish(struct cw_runner *r, struct cw_assembly *a, uint64_t deadline_ns, struct cw_error *err)
 {
     pthread_mutex_lock(&r->mutex);
-    int status = a->batch ? 0 : finish(r, a, deadline_ns, err);
+    int status = a->batch ? 0 : with_memory(r, try_finish, a, deadline_ns, err);
+    if (status >= 0 && !a->handed) {
+        a->handed = true;
+        r->n_handed++;
+    }
     pthread_mutex_unlock(&r->mutex);
     return status;
-}
-
-/* Memory came back. Mutex held. */
-static void released(struct cw_runner *r)
-{
-    r->starving = false;
-    cw_wake_parked(r);
-    pthread_cond_broadcast(&r->work);
 }
 
 struct cw_batch *cw_runner_take_batch(struct cw_runner *r, struct cw_assembly *a)
@@ -420,6 +443,7 @@ struct cw_batch *cw_runner_take_batch(struct cw_runner *r, struct cw_assembly *a
             if (b->slabs[i])
                 cw_slab_disown(b->slabs[i]);
         r->n_assemblies--;
+        r->n_handed--;
         released(r);
     }
     pthread_mutex_unlock(&r->mutex);
@@ -430,8 +454,10 @@ void cw_runner_release(struct cw_runner *r, struct cw_batch *b)
 {
     pthread_mutex_lock(&r->mutex);
     cw_batch_free(b);
-    if (!r->options.batches_are_users)
+    if (!r->options.batches_are_users) {
         r->n_assemblies--;
+        r->n_handed--;
+    }
     released(r);
     pthread_mutex_unlock(&r->mutex);
 }
@@ -439,6 +465,7 @@ void cw_runner_release(struct cw_runner *r, struct cw_batch *b)
 void cw_runner_drop(struct cw_runner *r, struct cw_assembly *a)
 {
     pthread_mutex_lock(&r->mutex);
+    r->n_handed -= a->handed;
     cw_assembly_free(a);
     r->n_assemblies--;
     released(r);

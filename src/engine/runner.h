@@ -2,7 +2,8 @@
  * Runs splits: a pool of compute threads that takes splits in the order they were opened and turns each into batches and
  * remnants. Knows nothing of ranks, numbers of batches (g) or epochs following one another: that is the iterator's.
  *
- * Threads: cw_runner_* are called by one thread, the consumer's; everything else happens on the runner's own.
+ * Threads: cw_runner_* are called by one thread, the consumer's, but for cw_runner_release, _interrupt and _profile, which any may call; everything else
+ * happens on the runner's own.
  */
 #pragma once
 #include "engine/assembly.h"
@@ -36,6 +37,9 @@ int cw_runner_next(struct cw_runner *r, struct cw_split *s, uint64_t deadline_ns
 struct cw_assembly *cw_split_take_remnant(struct cw_split *s, unsigned bucket);
 /* An empty batch to join remnants in, of the size of a bucket; waits for memory like cw_runner_next. */
 int cw_runner_join_new(struct cw_runner *r, unsigned bucket, uint64_t deadline_ns, struct cw_assembly **ret, struct cw_error *err) _must_check_;
+/* cw_assembly_join; waits for memory like cw_runner_next. */
+int cw_runner_join(struct cw_runner *r, struct cw_assembly *dst, const struct cw_assembly *src, uint64_t from, uint64_t n, uint64_t deadline_ns,
+                   struct cw_error *err) _must_check_;
 /* Finishes a joined batch; waits for memory like cw_runner_next. */
 int cw_runner_finish(struct cw_runner *r, struct cw_assembly *a, uint64_t deadline_ns, struct cw_error *err) _must_check_;
 /* Takes a batch out of a finished assembly and frees the rest. */

@@ -34,7 +34,9 @@ const char *cw_attr_allowed(const struct cw_attr_def *a, char buf[256])
         at += (size_t)snprintf(buf + at, 256 - at, " or a single one");
     if (a->len_min && a->len_min == a->len_max)
         at += (size_t)snprintf(buf + at, 256 - at, " of length %d", a->len_min);
-    else if (a->len_min || a->len_max)
+    else if (a->len_max)
+        at += (size_t)snprintf(buf + at, 256 - at, " of length %d to %d", a->len_min, a->len_max);
+    else if (a->len_min)
         at += (size_t)snprintf(buf + at, 256 - at, " of length at least %d", a->len_min);
     if (a->min != 0 || a->max != 0) {
         if (a->max >= 0x1p62)

@@ -115,7 +115,7 @@ class Run:
         components: dict[str, Value] | None = None
         result: Element | None = None  # of an element that failed and doesn't leave an empty place
         missing = False
-        last_sieve = max((i for i, n in enumerate(route) if n.counting or n.name in ("filter", "bucket_by_length")), default=-1)
+        last_sieve = max((i for i, n in enumerate(route) if n.counting or n.name in ("filter", "bucket_by_length")), default=-2)
 
         def attempt(at: int, step):
             nonlocal missing, result
