@@ -173,6 +173,8 @@ int cw_assembly_join(struct cw_assembly *dst, const struct cw_assembly *src, uin
         dst->n_done++;
         dst->ids[slot] = src->ids[i];
         dst->present[slot] = src->present[i];
+        if (src->error && !src->present[i] && !dst->error) /* it is raised by the batch that the failed element would be in */
+            cw_assembly_poison(dst, src->error, 0);
         for (unsigned k = 0; k < l->n && src->present[i]; k++) {
             struct cw_tensor value = {0};
             if (l->offset[k] == SIZE_MAX)

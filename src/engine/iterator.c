@@ -481,6 +481,12 @@ int cw_iterator_next(struct cw_iterator *it, uint64_t timeout_ns, struct cw_batc
             round_done(it);
         } else {
             bool mine = it->at.g % ranks == it->options.rank;
+            if (a->error) { /* of an element that was joined */
+                *err = *a->error;
+                r = a->error->status;
+                cw_runner_drop(it->runner, a);
+                return r;
+            }
             if (mine) {
                 r = cw_runner_finish(it->runner, a, deadline_ns, err);
                 if (r < 0) {

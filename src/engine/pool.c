@@ -187,6 +187,8 @@ static void advance(struct cw_runner *r, struct thread *t, struct block *b)
             pthread_cond_signal(&r->done);
             break;
         }
+        if (r->stop || s->closed)
+            break;
         if (s->passed[b->point] != b->seq && b->n_passed == b->point) {
             park(b);
             r->n_running--;
@@ -404,6 +406,8 @@ static void *read_main(void *arg)
             pthread_cond_signal(&r->done);
         }
         cw_ready(r, b);
+        if (b->split->closed) /* the consumer waits for its blocks to end */
+            pthread_cond_signal(&r->done);
     }
     pthread_mutex_unlock(&r->mutex);
     return NULL;

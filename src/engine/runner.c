@@ -240,11 +240,14 @@ void cw_runner_close(struct cw_runner *r, struct cw_split *s)
 {
     pthread_mutex_lock(&r->mutex);
     s->closed = true;
-    drop_waiting(r, &r->ready, s);
-    drop_waiting(r, &r->starved, s);
-    drop_waiting(r, &s->parked, s);
-    while (s->n_blocks) /* those that run or read see `closed` and end */
-        pthread_cond_wait(&r->done, &r->mutex), drop_waiting(r, &r->ready, s), drop_waiting(r, &r->starved, s);
+    for (;;) { /* blocks that run or read see `closed` and end */
+        drop_waiting(r, &r->ready, s);
+        drop_waiting(r, &r->starved, s);
+        drop_waiting(r, &s->parked, s);
+        if (!s->n_blocks)
+            break;
+        pthread_cond_wait(&r->done, &r->mutex);
+    }
     for (struct cw_split **at = &r->splits; *at; at = &(*at)->next)
         if (*at == s) {
             *at = s->next;

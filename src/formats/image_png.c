@@ -206,7 +206,9 @@ static int png_rows(const struct png_job *job, struct png_reader *p, struct cw_e
         if ((!e || e == SPNG_EOI) && !interlaced)
             png_deliver(job, p, info.row_num, raw);
     }
-    if (e != SPNG_EOI)
+    if (e == SPNG_EOI)
+        e = spng_decode_chunks(p->ctx); /* the checksum of the last IDAT, and what follows up to IEND */
+    if (e)
         return png_error(e, err);
     if (interlaced)
         for (int64_t y = job->want->y; y < job->want->y + job->want->h; y++)

@@ -1,14 +1,17 @@
 """Unit tests of the reference model by itself: known vectors and examples worked out by hand."""
 
+import math
+import random
 import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
+from PIL import Image
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from model import example, philox
+from model import example, images, mathfn, philox
 from model.dtypes import RecordError, Type, Value, array, cast
 from model.expressions import Expression
 from model.plan import Plan
@@ -191,3 +194,39 @@ def test_expressions(text, dtype, expected):
 def test_division_by_zero_fails_the_record():
     with pytest.raises(RecordError):
         scalar("a // (a - a)", a=("int32", 4))
+
+
+def test_exp_log_and_power_are_close():
+    rng = random.Random(1)
+    for _ in range(300):
+        x, y = math.exp(rng.uniform(-20, 20)), rng.uniform(-15, 15)
+        for ours, theirs in ((mathfn.exp(y), math.exp(y)), (mathfn.log(x), math.log(x)), (mathfn.power(x, y), x**y)):
+            assert abs(ours - theirs) <= math.ulp(theirs)
+    assert [mathfn.exp(v) for v in (0.0, -math.inf, 1000.0)] == [1.0, 0.0, math.inf]
+    assert mathfn.log(1.0) == 0 and mathfn.log(0.0) == -math.inf and math.isnan(mathfn.log(-1.0))
+    assert mathfn.power(-2.0, 3.0) == -8 and mathfn.power(0.0, -1.0) == math.inf and math.isnan(mathfn.power(-2.0, 0.5))
+
+
+def test_resize_is_pillows():
+    rng = np.random.default_rng(1)
+    for _ in range(20):
+        pixels = rng.integers(0, 256, (int(rng.integers(1, 30)), int(rng.integers(1, 30)), 3), dtype=np.uint8)
+        height, width = (int(v) for v in rng.integers(1, 30, 2))
+        wide = Image.fromarray(pixels).resize((width, pixels.shape[0]), Image.Resampling.BICUBIC)
+        theirs = np.asarray(wide.resize((width, height), Image.Resampling.BICUBIC))
+        assert np.array_equal(images.resize(pixels, (height, width), "bicubic", True), theirs)
+
+
+def test_orientation():
+    pixels = np.arange(6, dtype=np.uint8).reshape(2, 3, 1)  # H = 2, W = 3
+    shown = {k: images.orient(pixels, k)[:, :, 0].tolist() for k in range(1, 9)}
+    assert shown[2] == [[2, 1, 0], [5, 4, 3]] and shown[4] == [[3, 4, 5], [0, 1, 2]]
+    assert shown[6] == [[3, 0], [4, 1], [5, 2]] and shown[8] == [[2, 5], [1, 4], [0, 3]]
+    assert shown[5] == [[0, 3], [1, 4], [2, 5]] and shown[7] == [[5, 2], [4, 1], [3, 0]]
+
+
+def test_a_dropped_remainder_is_not_computed_to_its_end():
+    chain = [{"op": "range", "stop": 10}, {"op": "fail", "where": "value == 9"}, {"op": "batch", "size": 4, "drop_remainder": True}]
+    assert values(chain) == [[0, 1, 2, 3], [4, 5, 6, 7]]
+    sieved = [*chain[:2], {"op": "filter", "where": "True"}, chain[2]]
+    assert deliver({"pipeline": sieved}, Path("."), 0).error

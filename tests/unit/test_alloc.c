@@ -1,1 +1,293 @@
-int main(void) { return 0; }
+/*
+ * Every allocation that a whole run makes, from the text of a pipeline to its last batch, fails in turn: those of libjpeg, libspng, libwebp, zlib
+ * and jansson too. What comes of it is an error, or (where the engine can do without) exactly the batches that come otherwise. Nothing is left behind.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <jpeglib.h>
+#include <webp/encode.h>
+
+#include "alloc_fail.h"
+#include "base/macro.h"
+#include "client/local.h"
+#include "data_files.h"
+#include "formats/image_write.h"
+
+/* ---- data ---- */
+
+static uint8_t pixels[40][48][3];
+
+static void make_images(void)
+{
+    for (int y = 0; y < 40; y++)
+        for (int x = 0; x < 48; x++)
+            for (int c = 0; c < 3; c++)
+                pixels[y][x][c] = (uint8_t)(x * 5 + y * (c + 1) + (x * y) % 7);
+    for (int progressive = 0; progressive < 2; progressive++) {
+        struct jpeg_compress_struct c;
+        struct jpeg_error_mgr e;
+        unsigned char *data = NULL;
+        unsigned long size = 0;
+        c.err = jpeg_std_error(&e);
+        jpeg_create_compress(&c);
+        jpeg_mem_dest(&c, &data, &size);
+        c.image_width = 48;
+        c.image_height = 40;
+        c.input_components = 3;
+        c.in_color_space = JCS_RGB;
+        jpeg_set_defaults(&c);
+        if (progressive)
+            jpeg_simple_progression(&c);
+        jpeg_start_compress(&c, TRUE);
+        for (int y = 0; y < 40; y++) {
+            JSAMPROW row = &pixels[y][0][0];
+            jpeg_write_scanlines(&c, &row, 1);
+        }
+        jpeg_finish_compress(&c);
+        jpeg_destroy_compress(&c);
+        temp_file(progressive ? "images/a/2.jpg" : "images/a/1.jpg", data, size);
+        free(data);
+    }
+    assert_int_equal(cw_png_write(temp_path("images/b/3.png"), 40, 48, 3, pixels, NULL), 0);
+    uint8_t *webp = NULL;
+    size_t size = WebPEncodeRGB(&pixels[0][0][0], 48, 40, 48 * 3, 80, &webp);
+    temp_file("images/b/4.webp", webp, size);
+    WebPFree(webp);
+    size = WebPEncodeLosslessRGB(&pixels[0][0][0], 48, 40, 48 * 3, &webp);
+    temp_file("images/b/5.webp", webp, size);
+    WebPFree(webp);
+}
+
+/* Example: {"id": [int64], "name": [bytes]} */
+static void add_example(struct bytes *b, uint8_t id)
+{
+    const uint8_t example[] = {0x0a, 0x1e, 0x0a, 0x0b, 0x0a, 0x02, 'i', 'd', 0x12, 0x05, 0x1a, 0x03, 0x0a, 0x01, id,
+                               0x0a, 0x0f, 0x0a, 0x04, 'n', 'a', 'm', 'e', 0x12, 0x07, 0x0a, 0x05, 0x0a, 0x03, 'a', (uint8_t)('a' + id % 26), 'c'};
+    bytes_add_record(b, example, sizeof(example));
+}
+
+static int setup(void **state)
+{
+    if (temp_make(state) < 0)
+        return -1;
+    mkdir(temp_path("images"), 0777);
+    mkdir(temp_path("images/a"), 0777);
+    mkdir(temp_path("images/b"), 0777);
+    make_images();
+    struct bytes b = {0}, z = {0};
+    for (uint8_t i = 0; i < 60; i++)
+        add_example(&b, i);
+    temp_file("plain.tfrecord", b.data, b.size);
+    bytes_add_deflated(&z, b.data, b.size, 31);
+    temp_file("packed.tfrecord.gz", z.data, z.size);
+    b.data[b.size - 1] ^= 1; /* the last record's checksum */
+    temp_file("damaged.tfrecord", b.data, b.size);
+    bytes_free(&b);
+    bytes_free(&z);
+    return 0;
+}
+
+/* ---- a run ---- */
+
+struct outcome {
+    uint64_t batches, rows;
+    struct cw_hash128 digest;
+};
+
+static void remove_index(void)
+{
+    char name[400];
+    DIR *d = opendir(temp_path("index"));
+    for (struct dirent *e; d && (e = readdir(d));) {
+        snprintf(name, sizeof(name), "%s/%s", temp_path("index"), e->d_name);
+        if (e->d_name[0] != '.')
+            unlink(name);
+    }
+    if (d)
+        closedir(d);
+    rmdir(temp_path("index"));
+}
+
+static int whole_run(const char *text, unsigned threads, unsigned world, bool resume, struct outcome *out, struct cw_error *err)
+{
+    struct cw_local l = {0};
+    struct cw_iterator_options o = {.seed = 5, .epochs = 1, .world_size = world, .runner = {.threads = threads, .memory = (size_t)64 << 20, .optimize = true}};
+    struct cw_batch *b;
+    *out = (struct outcome){0};
+    int r = cw_local_parse(&l, text, strlen(text), temp_dir, err);
+    if (r >= 0)
+        r = cw_local_open(&l, temp_path("index"), 1, err);
+    if (r >= 0)
+        r = cw_iterator_new(l.sequence, &o, NULL, &l.iterator, err);
+    while (r >= 0 && (r = cw_iterator_next(l.iterator, UINT64_C(20000000000), &b, err)) == 0) {
+        if (!(b->flags & CW_RECORD_PADDING))
+            out->digest = cw_hash128_add(out->digest, cw_batch_hash(b));
+        out->batches++;
+        out->rows += b->n;
+        cw_iterator_release(l.iterator, b);
+        if (resume && out->batches == 2) { /* goes on with an iterator made from the state */
+            json_t *state = cw_iterator_state(l.iterator);
+            l.iterator = cw_iterator_free(l.iterator);
+            r = state ? cw_iterator_new(l.sequence, &o, state, &l.iterator, err) : cw_error_nomem(err, 0, "the state");
+            json_decref(state);
+        }
+    }
+    cw_local_deinit(&l);
+    return r == 1 ? 0 : r;
+}
+
+static int next_descriptor(void)
+{
+    int fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
+    close(fd);
+    return fd;
+}
+
+struct run_case {
+    const char *text;
+    unsigned threads, world; /* 0: 1 */
+    bool fresh_index, resume;
+    int expected; /* status of a run in which nothing fails */
+};
+
+static unsigned problems;
+
+static void problem(uint64_t n, const char *format, ...) __attribute__((format(printf, 2, 3)));
+static void problem(uint64_t n, const char *format, ...)
+{
+    char message[1200];
+    va_list ap;
+    va_start(ap, format);
+    vsnprintf(message, sizeof(message), format, ap);
+    va_end(ap);
+    if (problems++ < 10)
+        print_message("allocation %" PRIu64 " (%s): %s\n", n, alloc_fail_what(), message);
+}
+
+static void fail_every_allocation(const struct run_case *c)
+{
+    unsigned threads = CW_MAX(c->threads, 1), world = CW_MAX(c->world, 1);
+    struct cw_error err;
+    struct outcome want, have;
+    int64_t live = 0;
+    remove_index();
+    problems = 0;
+    /* Twice, so that what libraries keep for good is there; then counted. */
+    for (int i = 0; i < 3; i++) {
+        if (c->fresh_index)
+            remove_index();
+        live = alloc_fail_live();
+        err = (struct cw_error){0};
+        int r = whole_run(c->text, threads, world, c->resume, &want, &err);
+        if (r != c->expected)
+            fail_msg("result %d (%s), expected %d: %s", r, err.message, c->expected, c->text);
+    }
+    if (threads == 1)
+        assert_int_equal(alloc_fail_live(), live);
+    int fd = next_descriptor();
+    uint64_t n = 1, errors = 0;
+    for (bool more = true; more; n++) {
+        if (c->fresh_index)
+            remove_index();
+        err = (struct cw_error){0};
+        live = alloc_fail_live();
+        alloc_fail_arm(n);
+        int r = whole_run(c->text, threads, world, c->resume, &have, &err);
+        alloc_fail_disarm();
+        more = alloc_fail_happened();
+        errors += r < 0;
+        if (r < 0 && (!err.message[0] || err.status != r))
+            problem(n, "result %d, but the error says %d, \"%s\"", r, err.status, err.message);
+        if (r < 0 && r != c->expected && r != CW_E_MEMORY)
+            problem(n, "%s: %s", cw_status_name(r), err.message);
+        if (r >= 0 && (have.batches != want.batches || have.rows != want.rows || have.digest.lo != want.digest.lo || have.digest.hi != want.digest.hi))
+            problem(n, "success, but %" PRIu64 " batches of %" PRIu64 " rows, expected %" PRIu64 " of %" PRIu64, have.batches, have.rows, want.batches, want.rows);
+        if (r >= 0 && c->expected < 0)
+            problem(n, "success where even a run without trouble fails");
+        if (alloc_fail_live() > live)
+            problem(n, "%" PRIi64 " blocks or mappings are left behind (result %d: %s)", alloc_fail_live() - live, r, err.message);
+        if (next_descriptor() != fd) {
+            problem(n, "a descriptor is left open (result %d: %s)", r, err.message);
+            fd = next_descriptor();
+        }
+    }
+    print_message("%" PRIu64 " allocations failed in turn, %" PRIu64 " runs ended with an error\n", n - 2, errors);
+    if (problems)
+        fail_msg("%u problems: %s", problems, c->text);
+}
+
+#define PIPELINE(chain) "{\"cachew\": 1, \"pipeline\": [" chain "]}"
+#define SKIPPING(chain) "{\"cachew\": 1, \"on_error\": \"skip\", \"pipeline\": [" chain "]}"
+#define REPLACING(chain) "{\"cachew\": 1, \"on_error\": \"replace\", \"pipeline\": [" chain "]}"
+#define RANGE "{\"op\": \"range\", \"stop\": 60}, "
+#define SHUFFLED ", {\"op\": \"shuffle\"}, {\"op\": \"batch\", \"size\": 8}"
+#define EXAMPLES(file) "{\"op\": \"tfrecord\", \"files\": \"" file "\"}, {\"op\": \"parse_example\", \"features\": {\"id\": \"int64\", \"name\": \"bytes\"}}"
+#define IMAGES "{\"op\": \"image_folder\", \"root\": \"images\"}, {\"op\": \"decode_image\", \"component\": \"image\"}, "
+
+#define CASE(name, ...) \
+    static void test_##name(void **state) \
+    { \
+        (void)state; \
+        fail_every_allocation(&(struct run_case){__VA_ARGS__}); \
+    }
+
+CASE(counted, .text = PIPELINE(RANGE "{\"op\": \"assign\", \"set\": {\"x\": \"sqrt(value) + 1\"}}" SHUFFLED))
+CASE(filtered, .text = PIPELINE(RANGE "{\"op\": \"filter\", \"where\": \"value % 3 != 0\"}" SHUFFLED))
+CASE(two_threads, .threads = 2, .text = PIPELINE(RANGE "{\"op\": \"filter\", \"where\": \"value % 3 != 0\"}" SHUFFLED))
+CASE(limited, .text = PIPELINE(RANGE "{\"op\": \"filter\", \"where\": \"value % 3 != 0\"}, {\"op\": \"skip\", \"count\": 3}, {\"op\": \"take\", \"count\": 20}, {\"op\": \"batch\", \"size\": 8}"))
+CASE(resumed, .resume = true, .text = PIPELINE(RANGE "{\"op\": \"filter\", \"where\": \"value % 3 != 0\"}" SHUFFLED))
+CASE(ranks, .world = 3, .text = PIPELINE(RANGE "{\"op\": \"take\", \"count\": 33}" SHUFFLED))
+CASE(concat, .text = PIPELINE("{\"op\": \"concat\", \"inputs\": [[{\"op\": \"range\", \"stop\": 20}, {\"op\": \"repeat\", \"count\": 2}], [{\"op\": \"range\", \"stop\": 9}]]}" SHUFFLED))
+CASE(synthetic, .text = PIPELINE("{\"op\": \"synthetic\", \"count\": 40, \"shape\": [8, 8, 3], \"dtype\": \"uint8\"}, {\"op\": \"random_flip\", \"component\": \"data\"},"
+                                 "{\"op\": \"cast\", \"component\": \"data\", \"dtype\": \"float16\"}, {\"op\": \"count\"}, {\"op\": \"delay\", \"us\": 1}" SHUFFLED))
+CASE(tfrecord, .fresh_index = true, .text = PIPELINE(EXAMPLES("plain.tfrecord") SHUFFLED))
+CASE(tfrecord_with_index, .text = PIPELINE(EXAMPLES("plain.tfrecord") SHUFFLED))
+CASE(gzip, .fresh_index = true, .text = PIPELINE(EXAMPLES("packed.tfrecord.gz") SHUFFLED))
+CASE(gzip_with_index, .text = PIPELINE(EXAMPLES("packed.tfrecord.gz") SHUFFLED))
+CASE(buckets, .text = PIPELINE(EXAMPLES("plain.tfrecord") ", {\"op\": \"bucket_by_length\", \"length\": \"id\", \"boundaries\": [20, 40], \"sizes\": [5, 6, 7]}"))
+CASE(skipping, .text = SKIPPING(EXAMPLES("damaged.tfrecord") ", {\"op\": \"fail\", \"where\": \"id == 7\"}" SHUFFLED))
+CASE(replacing, .text = REPLACING(EXAMPLES("damaged.tfrecord") ", {\"op\": \"fail\", \"where\": \"id == 7\"}" SHUFFLED))
+CASE(raising, .expected = CW_E_RECORD, .text = PIPELINE(EXAMPLES("damaged.tfrecord") SHUFFLED))
+CASE(raising_late, .expected = CW_E_RECORD, .text = PIPELINE(RANGE "{\"op\": \"filter\", \"where\": \"value >= 0\"}, {\"op\": \"assign\", \"set\": {\"x\": \"1 // (value - 3)\"}}, {\"op\": \"batch\", \"size\": 8}"))
+CASE(images, .fresh_index = true, .text = SKIPPING(IMAGES "{\"op\": \"random_resized_crop\", \"component\": \"image\", \"size\": [16, 16]}, {\"op\": \"random_flip\", \"component\": \"image\"}"
+                              ", {\"op\": \"shuffle\"}, {\"op\": \"batch\", \"size\": 2}"))
+CASE(image_chain, .text = SKIPPING(IMAGES "{\"op\": \"resize\", \"component\": \"image\", \"size\": [20, 20], \"interpolation\": \"bicubic\"}, {\"op\": \"center_crop\", \"component\": \"image\", \"size\": [16, 16]},"
+                                   "{\"op\": \"normalize\", \"component\": \"image\", \"mean\": 127, \"std\": 50}, {\"op\": \"transpose_image\", \"component\": \"image\"}, {\"op\": \"drop\", \"components\": [\"path\"]},"
+                                   "{\"op\": \"rename\", \"names\": {\"label\": \"class\"}}, {\"op\": \"batch\", \"size\": 2}"))
+CASE(images_unbatched, .text = SKIPPING("{\"op\": \"files\", \"files\": \"images/*/*\"}, {\"op\": \"decode_image\", \"component\": \"data\"}, {\"op\": \"random_crop\", \"component\": \"data\", \"size\": [8, 8]},"
+                                        "{\"op\": \"select\", \"components\": [\"data\"]}"))
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_counted),
+        cmocka_unit_test(test_filtered),
+        cmocka_unit_test(test_two_threads),
+        cmocka_unit_test(test_limited),
+        cmocka_unit_test(test_resumed),
+        cmocka_unit_test(test_ranks),
+        cmocka_unit_test(test_concat),
+        cmocka_unit_test(test_synthetic),
+        cmocka_unit_test(test_tfrecord),
+        cmocka_unit_test(test_tfrecord_with_index),
+        cmocka_unit_test(test_gzip),
+        cmocka_unit_test(test_gzip_with_index),
+        cmocka_unit_test(test_buckets),
+        cmocka_unit_test(test_skipping),
+        cmocka_unit_test(test_replacing),
+        cmocka_unit_test(test_raising),
+        cmocka_unit_test(test_raising_late),
+        cmocka_unit_test(test_images),
+        cmocka_unit_test(test_image_chain),
+        cmocka_unit_test(test_images_unbatched),
+    };
+    return cmocka_run_group_tests(tests, setup, temp_remove);
+}
