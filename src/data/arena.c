@@ -5,9 +5,9 @@
 #include <string.h>
 #include <sys/mman.h>
 
-/* Chunks grow from 64 KiB (a few cheap columns) by doubling to 4 MiB (a decoded photograph); larger requests get a chunk of their own. */
+/* Chunks grow from 64 KiB (a few cheap columns) by doubling to 1 MiB (a decoded photograph); larger requests get a chunk of their own. */
 #define CHUNK_MIN ((size_t)64 << 10)
-#define CHUNK_MAX ((size_t)4 << 20)
+#define CHUNK_MAX ((size_t)1 << 20)
 
 struct cw_arena_chunk {
     struct cw_arena_chunk *next;
@@ -51,19 +51,10 @@ void *cw_arena_alloc(struct cw_arena *a, size_t bytes, struct cw_error *err)
     }
     bytes = CW_ALIGN_UP(CW_MAX(bytes, 1), 64);
     while (!a->current || a->used + bytes > a->current->size) {
-        struct cw_arena_chunk *next = a->current ? a->current->next : a->first;
-        if (!next || next->size < bytes) { /* none kept, or too small a one: insert */
-            struct cw_arena_chunk *c = chunk_new(a, bytes, err);
-            if (!c)
-                return NULL;
-            c->next = next;
-            if (a->current)
-                a->current->next = c;
-            else
-                a->first = c;
-            next = c;
-        }
-        a->current = next;
+        struct cw_arena_chunk **next = a->current ? &a->current->next : &a->first;
+        if (!*next && !(*next = chunk_new(a, bytes, err)))
+            return NULL;
+        a->current = *next; /* one that is too small is passed over: what follows was made because it was */
         a->used = 0;
     }
     void *p = a->current->data + a->used;

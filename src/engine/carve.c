@@ -166,7 +166,8 @@ void cw_block_reset(struct cw_runner *r, struct block *b)
 
 void cw_block_recycle(struct cw_runner *r, struct block *b)
 {
-    size_t keep = r->n_idle < r->options.threads + 2 && !r->starved && !r->consumer_short ? (size_t)8 << 20 : 0; /* a photograph's scratch */
+/* Scratch is kept for the next block (a photograph's takes a few MiB), unless memory is getting short. */
+    size_t keep = atomic_load(&r->budget.used) < r->budget.limit / 4 * 3 ? (size_t)16 << 20 : 0;
     for (unsigned k = 0; b->dropped && k < r->compiled->n_limits; k++)
         free(b->dropped[k]);
     free(b->dropped);

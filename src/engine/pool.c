@@ -126,9 +126,11 @@ static void account(struct cw_runner *r, struct thread *t)
 /* Batches that this block completed are finished by its thread: bytes of varying size need memory and work, so without the mutex. */
 static void finish_batches(struct cw_runner *r, struct block *b)
 {
+    bool any = false;
     for (unsigned i = 0; i < b->n_segments; i++) { /* claim them all first: what is not claimed may be gone once the mutex was released */
         struct cw_assembly *a = b->segments[i].assembly;
-        b->segments[i].completed = a->closed && a->n_done == a->n_assigned && !a->error && !a->finishing;
+        any |= a->closed && a->n_done == a->n_assigned;
+        b->segments[i].completed = a->closed && a->n_done == a->n_assigned && !a->error && !a->finishing && !a->batch;
         if (b->segments[i].completed)
             a->finishing = true;
     }
@@ -144,6 +146,8 @@ static void finish_batches(struct cw_runner *r, struct block *b)
         if (status < 0 && status != CW_E_BUDGET) /* else the consumer does it when there is memory */
             cw_assembly_poison(a, &err, UINT64_MAX);
     }
+    if (any)
+        pthread_cond_signal(&r->done);
 }
 
 /* Takes the block as far as it goes. Called and left with the mutex held. */
@@ -184,7 +188,6 @@ static void advance(struct cw_runner *r, struct thread *t, struct block *b)
             *mean = CW_MAX(*mean, 1);
             cw_block_settle(r, b);
             finish_batches(r, b);
-            pthread_cond_signal(&r->done);
             break;
         }
         if (r->stop || s->closed)

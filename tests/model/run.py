@@ -146,7 +146,8 @@ class Run:
                 if missing and node.name in ("filter", "bucket_by_length"):
                     return DROPPED
                 if node.name == "filter":
-                    if attempt(at, lambda node=node, c=components: node.bound.apply(c, None)) is False:
+                    passes = attempt(at, lambda node=node, c=components: node.bound.apply(c, None))
+                    if missing or passes is False:
                         return DROPPED
                 elif node.name == "bucket_by_length":
                     key = attempt(at, lambda node=node, c=components: self.bucket(node, c))
