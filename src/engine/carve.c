@@ -32,13 +32,23 @@ int cw_assembly_take(struct cw_runner *r, struct cw_split *s, unsigned bucket, s
     return status;
 }
 
+/* Memory that the system does not give ends the run: there is nobody to wait for. */
+static void out_of_memory(struct cw_runner *r, const char *what)
+{
+    if (!r->fatal.status)
+        (void)cw_error_nomem(&r->fatal, 0, what);
+    pthread_cond_signal(&r->done);
+}
+
 /* ---- pieces ---- */
 
 static struct piece *piece_new(struct cw_runner *r, struct cw_split *s)
 {
     struct piece *p = calloc(1, sizeof(*p));
-    if (!p)
+    if (!p) {
+        out_of_memory(r, "a split");
         return NULL;
+    }
     p->begin = s->position;
     p->n = CW_MIN(r->sequence->split_size, s->end - s->position);
     s->position += p->n;
@@ -203,6 +213,8 @@ static struct block *block_new(struct cw_runner *r)
         b->next = NULL;
     } else if ((b = calloc(1, sizeof(*b)))) {
         cw_arena_init(&b->arena, &r->budget);
+    } else {
+        out_of_memory(r, "a block");
     }
     return b;
 }
@@ -226,13 +238,20 @@ static int counted_slots(struct cw_runner *r, struct cw_split *s, struct piece *
 {
     uint64_t size = r->compiled->batch_size, batch_from = p->carved / size * size;
     uint64_t length = CW_MIN(size, p->n - batch_from), slot = p->carved - batch_from;
+    b->segments = calloc(1, sizeof(*b->segments));
+    if (!b->segments) {
+        out_of_memory(r, "slots");
+        return 1;
+    }
     if (slot == 0) {
         struct cw_assembly *a;
         struct cw_error err = {0};
         int status = cw_assembly_take(r, s, 0, &a, &err);
         if (status != 0) {
-            if (status < 0 && status != CW_E_BUDGET)
+            if (status < 0 && status != CW_E_BUDGET) {
                 r->fatal = err;
+                pthread_cond_signal(&r->done);
+            }
             return 1;
         }
         if (s->tail)
@@ -242,9 +261,6 @@ static int counted_slots(struct cw_runner *r, struct cw_split *s, struct piece *
         s->tail = a;
     }
     *n = CW_MIN(*n, length - slot);
-    b->segments = calloc(1, sizeof(*b->segments));
-    if (!b->segments)
-        return 1;
     s->tail->n_assigned += *n;
     s->tail->closed = s->tail->n_assigned == length;
     b->segments[0] = (struct segment){.assembly = s->tail, .slot0 = slot, .n = *n};

@@ -1,6 +1,7 @@
 /*
- * Every allocation that a whole run makes, from the text of a pipeline to its last batch, fails in turn: those of libjpeg, libspng, libwebp, zlib
- * and jansson too. What comes of it is an error, or (where the engine can do without) exactly the batches that come otherwise. Nothing is left behind.
+ * Every allocation that a whole run makes, from the JSON value of a pipeline to its last batch, fails in turn: those of libjpeg, libspng, libwebp
+ * and zlib too. What comes of it is an error, or (where the engine can do without) exactly the batches that come otherwise. Nothing is left behind.
+ * Reading JSON text is left out: jansson 2.14 drops characters, and then writes past its buffer, when memory for a long word is refused.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -11,6 +12,7 @@
 #include <dirent.h>
 #include <fcntl.h>
 #include <inttypes.h>
+#include <signal.h>
 #include <stdio.h>
 #include <jpeglib.h>
 #include <webp/encode.h>
@@ -20,6 +22,7 @@
 #include "client/local.h"
 #include "data_files.h"
 #include "formats/image_write.h"
+#include "ops/table.h"
 
 /* ---- data ---- */
 
@@ -98,7 +101,6 @@ static int setup(void **state)
 /* ---- a run ---- */
 
 struct outcome {
-    bool parsed;
     uint64_t batches, rows;
     struct cw_hash128 digest;
 };
@@ -117,19 +119,20 @@ static void remove_index(void)
     rmdir(temp_path("index"));
 }
 
-static int whole_run(const char *text, unsigned threads, unsigned world, bool resume, struct outcome *out, struct cw_error *err)
+static int whole_run(const json_t *root, unsigned threads, unsigned world, bool resume, struct outcome *out, struct cw_error *err)
 {
     struct cw_local l = {0};
     struct cw_iterator_options o = {.seed = 5, .epochs = 1, .world_size = world, .runner = {.threads = threads, .memory = (size_t)64 << 20, .optimize = true}};
     struct cw_batch *b;
     *out = (struct outcome){0};
-    int r = cw_local_parse(&l, text, strlen(text), temp_dir, err);
-    out->parsed = r >= 0;
+    int r = cw_pipeline_from_json(cw_ops(), root, temp_dir, &l.pipeline, err);
+    if (r >= 0)
+        r = cw_compile(l.pipeline, &l.compiled, err);
     if (r >= 0)
         r = cw_local_open(&l, temp_path("index"), 1, err);
     if (r >= 0)
         r = cw_iterator_new(l.sequence, &o, NULL, &l.iterator, err);
-    while (r >= 0 && (r = cw_iterator_next(l.iterator, UINT64_C(20000000000), &b, err)) == 0) {
+    while (r >= 0 && (r = cw_iterator_next(l.iterator, UINT64_C(3000000000), &b, err)) == 0) {
         if (!(b->flags & CW_RECORD_PADDING))
             out->digest = cw_hash128_add(out->digest, cw_batch_hash(b));
         out->batches++;
@@ -161,6 +164,8 @@ struct run_case {
 };
 
 static unsigned problems;
+static struct sigaction fatal[2]; /* as they were before cmocka: a crash is to end the program where it happened */
+static const int fatal_signals[] = {SIGSEGV, SIGABRT};
 
 static void problem(uint64_t n, const char *format, ...) __attribute__((format(printf, 2, 3)));
 static void problem(uint64_t n, const char *format, ...)
@@ -176,10 +181,14 @@ static void problem(uint64_t n, const char *format, ...)
 
 static void fail_every_allocation(const struct run_case *c)
 {
+    for (size_t i = 0; i < CW_COUNT_OF(fatal); i++)
+        sigaction(fatal_signals[i], &fatal[i], NULL);
     unsigned threads = CW_MAX(c->threads, 1), world = CW_MAX(c->world, 1);
     struct cw_error err;
     struct outcome want, have;
     int64_t live = 0;
+    json_t *root = json_loads(c->text, 0, NULL);
+    assert_non_null(root);
     remove_index();
     problems = 0;
     /* Twice, so that what libraries keep for good is there; then counted. */
@@ -188,27 +197,29 @@ static void fail_every_allocation(const struct run_case *c)
             remove_index();
         live = alloc_fail_live();
         err = (struct cw_error){0};
-        int r = whole_run(c->text, threads, world, c->resume, &want, &err);
+        int r = whole_run(root, threads, world, c->resume, &want, &err);
         if (r != c->expected)
             fail_msg("result %d (%s), expected %d: %s", r, err.message, c->expected, c->text);
     }
     if (threads == 1)
         assert_int_equal(alloc_fail_live(), live);
     int fd = next_descriptor();
-    uint64_t n = 1, errors = 0;
+    uint64_t n = 1, errors = 0, hangs = 0;
     for (bool more = true; more; n++) {
         if (c->fresh_index)
             remove_index();
         err = (struct cw_error){0};
         live = alloc_fail_live();
         alloc_fail_arm(n);
-        int r = whole_run(c->text, threads, world, c->resume, &have, &err);
+        int r = whole_run(root, threads, world, c->resume, &have, &err);
         alloc_fail_disarm();
         more = alloc_fail_happened();
         errors += r < 0;
+        if (r == CW_E_DEADLINE && ++hangs > 3)
+            more = false; /* enough of that */
         if (r < 0 && (!err.message[0] || err.status != r))
             problem(n, "result %d, but the error says %d, \"%s\"", r, err.status, err.message);
-        if (r < 0 && r != c->expected && r != CW_E_MEMORY && have.parsed) /* jansson has other words for it */
+        if (r < 0 && r != c->expected && r != CW_E_MEMORY && !(r == CW_E_IO && strstr(err.message, "Cannot allocate memory")))
             problem(n, "%s: %s", cw_status_name(r), err.message);
         if (r >= 0 && (have.batches != want.batches || have.rows != want.rows || have.digest.lo != want.digest.lo || have.digest.hi != want.digest.hi))
             problem(n, "success, but %" PRIu64 " batches of %" PRIu64 " rows, expected %" PRIu64 " of %" PRIu64, have.batches, have.rows, want.batches, want.rows);
@@ -221,6 +232,7 @@ static void fail_every_allocation(const struct run_case *c)
             fd = next_descriptor();
         }
     }
+    json_decref(root);
     print_message("%" PRIu64 " allocations failed in turn, %" PRIu64 " runs ended with an error\n", n - 2, errors);
     if (problems)
         fail_msg("%u problems: %s", problems, c->text);
@@ -262,7 +274,7 @@ CASE(raising_late, .expected = CW_E_RECORD, .text = PIPELINE(RANGE "{\"op\": \"f
 CASE(images, .fresh_index = true, .text = SKIPPING(IMAGES "{\"op\": \"random_resized_crop\", \"component\": \"image\", \"size\": [16, 16]}, {\"op\": \"random_flip\", \"component\": \"image\"}"
                               ", {\"op\": \"shuffle\"}, {\"op\": \"batch\", \"size\": 2}"))
 CASE(image_chain, .text = SKIPPING(IMAGES "{\"op\": \"resize\", \"component\": \"image\", \"size\": [20, 20], \"interpolation\": \"bicubic\"}, {\"op\": \"center_crop\", \"component\": \"image\", \"size\": [16, 16]},"
-                                   "{\"op\": \"normalize\", \"component\": \"image\", \"mean\": 127, \"std\": 50}, {\"op\": \"transpose_image\", \"component\": \"image\"}, {\"op\": \"drop\", \"components\": [\"path\"]},"
+                                   "{\"op\": \"normalize\", \"component\": \"image\", \"mean\": [127, 127, 127], \"std\": [50, 50, 50]}, {\"op\": \"transpose_image\", \"component\": \"image\"}, {\"op\": \"drop\", \"components\": [\"path\"]},"
                                    "{\"op\": \"rename\", \"names\": {\"label\": \"class\"}}, {\"op\": \"batch\", \"size\": 2}"))
 CASE(images_unbatched, .text = SKIPPING("{\"op\": \"files\", \"files\": \"images/*/*\"}, {\"op\": \"decode_image\", \"component\": \"data\"}, {\"op\": \"random_crop\", \"component\": \"data\", \"size\": [8, 8]},"
                                         "{\"op\": \"select\", \"components\": [\"data\"]}"))
@@ -270,6 +282,8 @@ CASE(images_unbatched, .text = SKIPPING("{\"op\": \"files\", \"files\": \"images
 /* With an argument: only the tests of this name ("test_images*"). */
 int main(int argc, char **argv)
 {
+    for (size_t i = 0; i < CW_COUNT_OF(fatal); i++)
+        sigaction(fatal_signals[i], NULL, &fatal[i]);
     if (argc > 1)
         cmocka_set_test_filter(argv[1]);
     const struct CMUnitTest tests[] = {
