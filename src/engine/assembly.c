@@ -70,6 +70,9 @@ int cw_assembly_new(const struct cw_layout *l, struct cw_slab_pool *pool, uint64
     return 0;
 }
 
+/* Stands for the error of a batch when there is no memory to keep it. Never written. */
+static struct cw_error no_memory = {.status = CW_E_MEMORY, .message = "out of memory: the system gave none for the reason why a record failed"};
+
 struct cw_assembly *cw_assembly_free(struct cw_assembly *a)
 {
     if (!a)
@@ -92,7 +95,8 @@ struct cw_assembly *cw_assembly_free(struct cw_assembly *a)
     free(a->ids);
     free(a->present);
     free(a->staged);
-    free(a->error);
+    if (a->error != &no_memory)
+        free(a->error);
     free(a);
     return NULL;
 }
@@ -101,10 +105,13 @@ void cw_assembly_poison(struct cw_assembly *a, const struct cw_error *error, uin
 {
     if (a->error && a->error_at <= at)
         return;
-    if (!a->error && !(a->error = malloc(sizeof(*a->error))))
-        abort(); /* 2 KiB for the reason of a failure that must not be lost */
-    *a->error = *error;
     a->error_at = at;
+    if (!a->error)
+        a->error = malloc(sizeof(*a->error));
+    if (!a->error)
+        a->error = &no_memory;
+    if (a->error != &no_memory)
+        *a->error = *error;
 }
 
 size_t cw_staged_bytes(const struct cw_tensor *value) { return CW_ALIGN_UP(value->size, 16); }
