@@ -1,0 +1,72 @@
+#!/usr/bin/env python3
+"""Checks that include arrows run one way: a folder of src/ uses only itself and those before it.
+
+usage: check_layers.py [SRC]     (without arguments: src/ beside this file's folder; and a test of the check itself)
+"""
+
+import re
+import sys
+import tempfile
+from pathlib import Path
+
+LAYERS = ["base", "data", "storage", "formats", "pipeline", "ops", "cache", "optimize", "engine", "policy", "proto", "net", "fleet", "client", "worker",
+          "dispatcher", "sim", "cli"]
+INCLUDE = re.compile(r'^\s*#\s*include\s*"([^"]+)"')
+
+
+def violations(src: Path) -> list[str]:
+    found = []
+    for folder in sorted(p.name for p in src.iterdir() if p.is_dir() and any(p.rglob("*.[ch]"))):
+        if folder not in LAYERS:
+            found.append(f"{src / folder}: a folder without a place among the layers")
+    for path in sorted(src.rglob("*.[ch]")):
+        folder = path.relative_to(src).parts[0]
+        if folder not in LAYERS:
+            continue
+        for number, line in enumerate(path.read_text().splitlines(), 1):
+            match = INCLUDE.match(line)
+            if not match:
+                continue
+            included = match.group(1)
+            if "/" not in included:  # generated, or beside the file
+                if not (path.parent / included).exists() and not (path.parent / f"{included}.in").exists():
+                    found.append(f'{path}:{number}: "{included}" is not beside it: write the folder too')
+                continue
+            target = included.split("/")[0]
+            if target == "cachew":  # the public header: only for who implements it
+                if folder != "client":
+                    found.append(f'{path}:{number}: {folder}/ includes the public header')
+            elif target not in LAYERS:
+                found.append(f'{path}:{number}: "{included}": no such layer')
+            elif LAYERS.index(target) > LAYERS.index(folder):
+                found.append(f'{path}:{number}: {folder}/ includes "{included}", which lies above it')
+    return found
+
+
+def test() -> None:
+    """The check finds what it should, and nothing else."""
+    with tempfile.TemporaryDirectory() as directory:
+        src = Path(directory)
+        files = {
+            "base/a.h": "", "base/a.c": '#include "base/a.h"\n#include "data/b.h"\n', "data/b.h": '#include "base/a.h"\n', "ops/kernels/k.c": '#include "engine/e.h"\n',
+            "ops/o.c": '#include "ops/kernels/k.h"\n#include <stdio.h>\n  # include "cli/c.h"\n', "engine/e.h": '#include "ops/o.h"\n', "odd/x.c": "",
+        }
+        for name, text in files.items():
+            (src / name).parent.mkdir(parents=True, exist_ok=True)
+            (src / name).write_text(text)
+        found = [v.removeprefix(str(src) + "/").split(": ")[0] for v in violations(src)]
+        assert found == ["odd", "base/a.c:2", "ops/kernels/k.c:1", "ops/o.c:3"], found
+
+
+def main() -> int:
+    test()
+    src = Path(sys.argv[1]) if len(sys.argv) > 1 else Path(__file__).resolve().parents[1] / "src"
+    found = violations(src)
+    for line in found:
+        print(line)
+    print(f"layers: {sum(1 for _ in src.rglob('*.[ch]'))} files, {len(found)} arrows the wrong way")
+    return 1 if found else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
