@@ -10,7 +10,6 @@ import argparse
 import json
 import math
 import random
-import struct
 import subprocess
 import sys
 import warnings

@@ -14,6 +14,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 import digest as hashes
+
 from model.dtypes import PlanError
 from model.generate import Case, Coverage, generate, operator_table
 from model.run import Result, deliver

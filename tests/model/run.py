@@ -14,6 +14,7 @@ import numpy as np
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 import digest as hashes
+
 from model import philox
 from model.dtypes import PlanError, RecordError, RunError, Type, Value, storage
 from model.plan import Node, Plan, Position, Window
