@@ -90,10 +90,10 @@ def horner(p, x):
     return q
 
 
-def exp_core(h, l):
+def exp_core(h, low):
     k = (h * INV_LN2 + H("0x1.8p52")) - H("0x1.8p52")
     hi, lo = two_sum(h - k * LN2_HI, -(k * LN2_MID))
-    hi, lo = two_sum(hi, lo + (l - k * LN2_LO))
+    hi, lo = two_sum(hi, lo + (low - k * LN2_LO))
     tail = hi * hi * horner(EXP_P, hi) + (lo + lo * hi)
     s, e = fast_two_sum(1.0, hi)
     y = s + (e + tail)
@@ -179,9 +179,9 @@ def pow_(x, y):
     elif ay >= 2.0 ** 64:
         r = math.inf if (ax > 1) == (y > 0) else 0.0
     else:
-        l = log_pair(ax)
-        hi, lo = two_product(l[0], y)
-        lo = lo + l[1] * y
+        pair = log_pair(ax)
+        hi, lo = two_product(pair[0], y)
+        lo = lo + pair[1] * y
         r = math.inf if hi > 710 else 0.0 if hi < -746 else exp_core(hi, lo)
     return -r if flip else r
 
@@ -293,7 +293,7 @@ def literals(op, a, b):
                 raise Skip
             r = float(a) / float(b) if op == "/" else LITERAL[op](a, b)
     except (ZeroDivisionError, TypeError, ValueError):
-        raise Refused
+        raise Refused from None
     except OverflowError:
         raise Skip
     if isinstance(r, int) and abs(r) >= 2 ** 100:
@@ -344,7 +344,7 @@ def binary(op, a, b):
     try:
         return np.asarray(UFUNC[op](a, b))
     except (TypeError, OverflowError):
-        raise Refused
+        raise Refused from None
 
 
 def truth(v):
@@ -364,7 +364,7 @@ def unary(op, v):
             return np.asarray(f(v.astype(np.float32))).astype(BF)
         return np.asarray(f(v))
     except TypeError:
-        raise Refused
+        raise Refused from None
 
 
 FUNCTIONS = {"abs": np.abs, "round": np.round, "floor": np.floor, "ceil": np.ceil, "sqrt": np.sqrt}
@@ -558,7 +558,7 @@ def evaluate(t, env):
         return cast(t[1], evaluate(t[2], env))
     v = evaluate(t[1], env)
     if np.ndim(v) == 0:
-        raise Refused
+        raise Refused from None
     return np.int64(np.shape(v)[0])
 
 

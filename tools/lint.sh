@@ -28,7 +28,7 @@ man_page() { # groff says on stderr what it does not like
     echo "man page: ok"
 }
 
-# No copy of a pipeline's or a document's name for what is not there any more.
+# Pipelines are JSON.
 json() {
     local f n=0
     for f in examples/pipelines/*.json bench/pipelines/*.json; do

@@ -149,7 +149,8 @@ static void existing_parent(char *path)
     while (*path && stat(path, &s) < 0) {
         char *slash = strrchr(path, '/');
         if (!slash || slash == path) {
-            strcpy(path, slash ? "/" : ".");
+            path[0] = slash ? '/' : '.';
+            path[1] = '\0';
             return;
         }
         *slash = '\0';

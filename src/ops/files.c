@@ -1,4 +1,5 @@
 /* files: whole files as bytes. */
+#include <stdio.h>
 #include <string.h>
 
 #include "ops/record_files.h"
@@ -32,9 +33,8 @@ static char *identity(const struct cw_op *op, const struct cw_source_env *env)
 {
     char *directory = realpath(env->base_dir && *env->base_dir ? env->base_dir : ".", NULL), *ret = NULL;
     char *patterns = json_dumps(cw_attr_json(op, "files"), JSON_COMPACT | JSON_ENCODE_ANY);
-    size_t n = directory && patterns ? strlen(directory) + strlen(patterns) + 2 : 0;
-    if (n && (ret = malloc(n)))
-        strcat(strcat(strcpy(ret, directory), ":"), patterns);
+    if (directory && patterns && asprintf(&ret, "%s:%s", directory, patterns) < 0)
+        ret = NULL;
     free(directory);
     free(patterns);
     return ret;

@@ -67,10 +67,8 @@ static bool is_image(const char *name)
 static char *join(const char *dir, const char *name)
 {
     size_t n = strlen(dir);
-    char *path = malloc(n + strlen(name) + 2);
-    if (path)
-        strcat(strcpy(path, dir), n && dir[n - 1] == '/' ? "" : "/");
-    return path ? strcat(path, name) : NULL;
+    char *path = NULL;
+    return asprintf(&path, "%s%s%s", dir, n && dir[n - 1] == '/' ? "" : "/", name) < 0 ? NULL : path;
 }
 
 /* Adds a class's images. 1: this entry of root is no directory. */

@@ -220,7 +220,9 @@ static void sync_directory(const char *path, char *scratch)
     const char *slash = strrchr(path, '/');
     size_t n = slash ? (size_t)(slash - path) : 0;
     memcpy(scratch, path, n);
-    strcpy(scratch + n, slash ? (n ? "" : "/") : ".");
+    if (n == 0)
+        scratch[n++] = slash ? '/' : '.';
+    scratch[n] = '\0';
     int fd = open(scratch, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (fd >= 0) {
         (void)fsync(fd);

@@ -94,7 +94,7 @@ def one(arguments: tuple) -> tuple[int, Case | None, int, list[str]]:
         failed = model.failed
     except subprocess.TimeoutExpired:
         found = [f"no end after {TIMEOUT_S} s"]
-    except Exception:  # noqa: BLE001 - a fault of the model or the generator is one more result to show
+    except Exception:  # a fault of the model or the generator is one more result to show
         found = [traceback.format_exc()]
     if found:
         pipeline = directory / f"case-{seed}" / "pipeline.json"
