@@ -19,7 +19,7 @@ help:
 	@echo 'make bench      compare with tf.data, DataLoader, Grain (PEERS=none|tfdata|all)'
 	@echo 'make lint       layers, words, Python, man page, scripts'
 	@echo 'make fuzz       every parser under libFuzzer (FUZZ_RUNS=$(FUZZ_RUNS) executions each)'
-	@echo 'make coverage   which lines the tests reach: build/coverage/index.html'
+	@echo 'make coverage   which lines the tests reach: build-coverage/report/index.html'
 	@echo 'make install    into /usr/local (DESTDIR and PREFIX are honoured)'
 	@echo 'make clean      remove what was built; packages, photographs and Python environments stay'
 

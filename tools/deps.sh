@@ -9,7 +9,7 @@ declare -A groups=(
     [demo]='mate-backgrounds ukui-wallpapers lomiri-wallpapers-16.04'
     # llvm: the sanitizers' reports with names instead of addresses; g++: the header is compiled as C++
     [test]='libcmocka-dev clang g++ libclang-rt-14-dev llvm python3-venv ca-certificates'
-    [lint]='clang clang-tidy groff-base man-db python3-venv ca-certificates'
+    [lint]='groff-base python3-venv ca-certificates'
     [coverage]='gcovr'
 )
 

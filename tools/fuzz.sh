@@ -1,22 +1,36 @@
 #!/bin/bash
-# Every fuzz target under libFuzzer, ASan and UBSan, FUZZ_RUNS executions each, from the seeds that tests/make_data.py writes.
+# Runs every fuzz target FUZZ_RUNS times (default 1,000,000) under ASan and UBSan, as many at once as there are CPUs. What was found worth keeping
+# stays in build-fuzz/corpus and is where the next run goes on. usage: tools/fuzz.sh [TARGET...]
 set -euo pipefail
 cd "$(dirname "$0")/.."
 runs=${FUZZ_RUNS:-1000000}
-venv=$(tools/venv.sh)
-CC=clang tools/setup.sh build-fuzz -Dfuzz=true -Db_lundef=false -Db_sanitize=address,undefined -Dbuildtype=debugoptimized
-"${MESON:-meson}" compile -C build-fuzz
-"$venv/bin/python" tests/make_data.py --seeds build-fuzz/seeds
-for target in build-fuzz/fuzz/fuzz_*; do
-    [ -x "$target" ] && [ -f "$target" ] || continue
-    name=${target##*/fuzz_}
-    corpus=build-fuzz/corpus/$name
-    mkdir -p "$corpus" "build-fuzz/seeds/$name"
-    printf '%-12s' "$name"
-    if ! "$target" -runs="$runs" -rss_limit_mb=4096 -timeout=20 -print_final_stats=1 "$corpus" "build-fuzz/seeds/$name" >"build-fuzz/$name.log" 2>&1; then
-        echo "FAILED: build-fuzz/$name.log"
-        tail -n 40 "build-fuzz/$name.log"
-        exit 1
+build=${BUILD:-build}-fuzz
+venv=${VENV:-$(tools/venv.sh)}
+CC=clang tools/setup.sh "$build" -Dfuzz=true -Db_lundef=false -Db_sanitize=address,undefined -Dbuildtype=debugoptimized \
+    '-Dc_args=-fsanitize=fuzzer-no-link -fno-sanitize-recover=undefined'
+"${MESON:-meson}" compile -C "$build" >"$build/compile.log" 2>&1 || { cat "$build/compile.log"; exit 1; }
+build=$(cd "$build" && pwd)
+corpus=$build/corpus
+if [ ! -f "$corpus/done" ]; then
+    "$venv/bin/python" tests/make_data.py --seeds "$corpus"
+    "$venv/bin/python" fuzz/make_seeds.py "$corpus" "$build/cachew"
+    touch "$corpus/done"
+fi
+[ $# -gt 0 ] || set -- example expr image index pipeline state tfrecord
+
+one() {
+    local target=$1 from=$SECONDS dict=()
+    mkdir -p "$corpus/$target" "$build/found"
+    [ "$target" != pipeline ] || dict=("-dict=$corpus/pipeline.dict")
+    if (cd "$build/found" && ASAN_OPTIONS=abort_on_error=0:detect_leaks=1 "$build/fuzz/fuzz_$target" -runs="$runs" -max_len=4096 -rss_limit_mb=4096 -timeout=20 \
+        -print_final_stats=1 -artifact_prefix="$build/found/$target-" "${dict[@]}" "$corpus/$target") >"$build/$target.log" 2>&1; then
+        echo "fuzz_$target: $(sed -n 's/^stat::number_of_executed_units: *//p' "$build/$target.log") executions, $(ls "$corpus/$target" | wc -l) inputs kept, $((SECONDS - from)) s: nothing found"
+    else
+        tail -40 "$build/$target.log"
+        echo "fuzz_$target: FAILED; the input is in $build/found"
+        return 1
     fi
-    awk '/number_of_executed_units/ { print $2, "executions" }' "build-fuzz/$name.log"
-done
+}
+export -f one
+export runs build corpus
+printf '%s\n' "$@" | xargs -P "${JOBS:-$(nproc)}" -I{} bash -euo pipefail -c 'one {}'

@@ -3,7 +3,7 @@
 #
 #   build   gcc plain, clang with ASan+UBSan, clang with TSan: all with warnings as errors
 #   plain   unit tests, installed tree
-#   asan    unit tests, and random pipelines against the reference model, under ASan+UBSan
+#   asan    unit tests, random pipelines against the reference model, and the command line, under ASan+UBSan
 #   tsan    unit tests of what several threads run, and random pipelines, under ThreadSanitizer
 #   model   the reference model's own tests; random pipelines, expressions and images against it, NumPy and Pillow
 #   cli     the command, black box
@@ -84,21 +84,23 @@ for step in "${steps[@]}"; do
         ;;
     asan)
         run 'unit tests, ASan+UBSan' unit "$asan" --suite unit --timeout-multiplier 4
-        run 'model, ASan+UBSan' python tests/model/compare.py --n 40 --seed 100001 --jobs "$jobs" --binary "$asan/cachew"
+        run 'model, ASan+UBSan' python tests/model/compare.py --n 100 --seed 100001 --jobs "$jobs" --binary "$asan/cachew"
+        run 'command line, ASan+UBSan' env CACHEW="$(realpath "$asan")/cachew" MAKE_PHOTOS="$(realpath "$plain")/tools/make_photos" CACHEW_SANITIZED=1 \
+            "$venv/bin/python" -m pytest -q -p no:cacheprovider -n "$jobs" tests/test_cli.py -k 'not example and not parts_add_up'
         ;;
     tsan)
         run 'unit tests, TSan' unit "$tsan" --suite threads --timeout-multiplier 4
-        run 'model, TSan' python tests/model/compare.py --n 30 --seed 200001 --jobs "$jobs" --binary "$tsan/cachew"
+        run 'model, TSan' python tests/model/compare.py --n 60 --seed 200001 --jobs "$jobs" --binary "$tsan/cachew"
         ;;
     model)
         run 'model itself' python -m pytest -q -p no:cacheprovider tests/model
-        run 'model, random pipelines' python tests/model/compare.py --n 150 --jobs "$jobs" --binary "$plain/cachew"
-        run 'expressions against NumPy' python tests/expr_numpy.py "$plain/tests/expr_tool" --count 3000
-        run 'pixels against Pillow' env CACHEW_PIXEL_TOOL="$PWD/$plain/tests/pixel_tool" "$venv/bin/python" -m pytest -q -p no:cacheprovider -n "$jobs" tests/test_pixels.py
+        run 'model, random pipelines' python tests/model/compare.py --n 300 --jobs "$jobs" --binary "$plain/cachew"
+        run 'expressions against NumPy' python tests/expr_numpy.py "$plain/tests/expr_tool" --count 6000
+        run 'pixels against Pillow' env CACHEW_PIXEL_TOOL="$(realpath "$plain")/tests/pixel_tool" "$venv/bin/python" -m pytest -q -p no:cacheprovider -n "$jobs" tests/test_pixels.py
         ;;
     cli)
-        run 'command line' env CACHEW="$PWD/$plain/cachew" MAKE_PHOTOS="$PWD/$plain/tools/make_photos" \
-            "$venv/bin/python" -m pytest -q -p no:cacheprovider -n "$jobs" tests/test_cli.py
+        run 'command line' env CACHEW="$(realpath "$plain")/cachew" MAKE_PHOTOS="$(realpath "$plain")/tools/make_photos" \
+            "$venv/bin/python" -m pytest -q -p no:cacheprovider -n "$jobs" tests/test_cli.py tests/test_regressions.py
         ;;
     *)
         echo "test: there is no step $step" >&2
@@ -106,5 +108,5 @@ for step in "${steps[@]}"; do
         ;;
     esac
 done
-total=$(printf '%s\n' "${counts[@]}" | { grep -oE '[0-9]+ (tests )?passed' || true; } | awk '{ n += $1 } END { print n + 0 }')
+total=$(printf '%s\n' "${counts[@]}" | { grep -oE '[0-9]+ ((tests )?passed|expressions)' || true; } | awk '{ n += $1 } END { print n + 0 }')
 echo "test: all $passed steps passed, $total tests and comparisons, in $((SECONDS - started)) s"

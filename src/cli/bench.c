@@ -8,7 +8,7 @@
 #include "base/machine.h"
 #include "cli/measure.h"
 #include "cli/options.h"
-#include "cli/output.h"
+#include "client/report.h"
 
 #define MAX_STEPS 16
 
@@ -24,7 +24,7 @@ struct bench {
 struct step {
     struct cli_measurement best;
     uint64_t peak_rss;
-    const char *bottleneck;
+    char bottleneck[64];
 };
 
 /* 1, 2, 4 ... and the number asked for. */
@@ -70,7 +70,10 @@ static int run_step(struct bench *x, unsigned threads, struct step *ret, struct 
         ret->peak_rss = CW_MAX(ret->peak_rss, cw_peak_rss());
         if (i == 0 || rate(&m) > rate(&ret->best)) {
             ret->best = m;
-            ret->bottleneck = cw_profile_bottleneck(&x->local);
+            json_t *profile = cw_report_profile(&x->local);
+            const char *name = json_string_value(json_object_get(profile, "bottleneck"));
+            snprintf(ret->bottleneck, sizeof(ret->bottleneck), "%s", name ? name : "unknown");
+            json_decref(profile);
         }
     }
     return 0;

@@ -11,7 +11,7 @@
 #include "base/text.h"
 #include "cli/measure.h"
 #include "cli/options.h"
-#include "cli/output.h"
+#include "client/report.h"
 #include "optimize/optimize.h"
 
 struct explain {
@@ -240,8 +240,10 @@ static int measure(struct explain *x, struct cw_error *err)
     if (r < 0)
         return r;
     json_t *run = cli_measurement_json(&m);
-    json_t *parts = cw_profile_json(&x->local);
-    json_object_update_new(run, json_pack("{s:s, s:o}", "bottleneck", cw_profile_bottleneck(&x->local), "operators", parts));
+    json_t *profile = cw_report_profile(&x->local), *parts = json_object_get(profile, "operators");
+    json_object_set(run, "bottleneck", json_object_get(profile, "bottleneck"));
+    json_object_set(run, "operators", parts);
+    json_decref(profile);
     json_object_set_new(run, "advice", cli_advice(&x->local, &m, parts, x->facts));
     json_object_set_new(x->facts, "run", run);
     return 0;

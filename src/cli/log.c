@@ -9,6 +9,7 @@
 
 #include "base/text.h"
 #include "cli/output.h"
+#include "client/report.h"
 
 int cw_log_open(struct cw_log *l, const char *path, struct cw_error *err)
 {
@@ -60,15 +61,7 @@ int cw_quarantine_write(const char *path, const struct cw_compiled *c, const str
     if (!f)
         return cw_error_errno(err, CW_E_OPTION, errno, "--quarantine: can't open %s", path);
     for (const struct cw_quarantined *q = list; q; q = q->next) {
-        char id[128], by[128];
-        cw_record_print(&c->programs[q->id.leaf], &q->id, id);
-        json_t *o = json_pack("{s:s, s:s, s:s, s:s}", "record", id, "operator", q->op, "action", q->replaced ? "replaced" : "skipped", "reason", q->message);
-        if (q->file)
-            json_object_set_new(o, "file", json_string(q->file));
-        if (q->replaced) {
-            cw_record_print(&c->programs[q->by.leaf], &q->by, by);
-            json_object_set_new(o, "by", json_string(by));
-        }
+        json_t *o = cw_report_quarantined(c, q);
         json_dumpf(o, f, JSON_COMPACT);
         fputc('\n', f);
         json_decref(o);

@@ -26,7 +26,7 @@ struct cli_measurement {
  * elements are an error. */
 int cli_measure(struct cw_local *l, const struct cli_measure_options *o, struct cli_measurement *ret, struct cw_error *err) _must_check_;
 json_t *cli_measurement_json(const struct cli_measurement *m);
-/* Sentences on what limits the rate and what would help: `parts` is what cw_profile_json gives, `facts` what explain knows of the pipeline. */
+/* Sentences on what limits the rate and what would help: `parts` is the operators of cw_report_profile, `facts` what explain knows of the pipeline. */
 json_t *cli_advice(const struct cw_local *l, const struct cli_measurement *m, const json_t *parts, const json_t *facts);
 /* The verb of that name, which must be there. */
 const struct cli_verb *cli_find(const char *name);

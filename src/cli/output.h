@@ -19,8 +19,3 @@ int cw_save_batch(const char *dir, const struct cw_batch *b, uint64_t nth, struc
 
 /* --quarantine: a JSON line per record that was skipped or replaced. */
 int cw_quarantine_write(const char *path, const struct cw_compiled *c, const struct cw_quarantined *list, struct cw_error *err) _must_check_;
-
-/* [{op, position, seconds, share, elements, fused_into?}] */
-json_t *cw_profile_json(const struct cw_local *l);
-/* What limits the rate: an operator's name, "reading", "the consumer"; static or in a buffer of this function. */
-const char *cw_profile_bottleneck(const struct cw_local *l);

@@ -14,7 +14,7 @@
 #include "base/text.h"
 #include "cli/options.h"
 #include "cli/output.h"
-#include "client/local.h"
+#include "client/report.h"
 #include "storage/file.h"
 
 struct run {
@@ -101,8 +101,10 @@ static json_t *counts(const struct run *x)
         json_object_set_new(o, "set_digest", json_string(text));
     }
     if (o && x->local.iterator) {
-        json_object_set_new(o, "operators", cw_profile_json(&x->local));
-        json_object_set_new(o, "bottleneck", json_string(cw_profile_bottleneck(&x->local)));
+        json_t *profile = cw_report_profile(&x->local);
+        json_object_set(o, "operators", json_object_get(profile, "operators"));
+        json_object_set(o, "bottleneck", json_object_get(profile, "bottleneck"));
+        json_decref(profile);
     }
     return o;
 }
@@ -133,6 +135,12 @@ static int read_state(const char *path, json_t **ret, struct cw_error *err)
     *ret = json_loadb(text, size, JSON_REJECT_DUPLICATES, &je);
     cw_error_file(err, path);
     return *ret ? 0 : cw_error_set(err, CW_E_STATE, "state %s is not valid JSON: line %d: %s (is it cut off?)", path, je.line, je.text);
+}
+
+static const char *bottleneck(const json_t *profile)
+{
+    const char *name = json_string_value(json_object_get(profile, "bottleneck"));
+    return name ? name : "unknown";
 }
 
 /* ---- the loop ---- */
@@ -167,9 +175,11 @@ static void progress(struct run *x, bool end)
     uint64_t now = cw_now_ns();
     if (!x->progress || (!end && now - last_ns < 200000000u))
         return;
+    json_t *profile = cw_report_profile(&x->local);
     double rate = last_ns ? (double)(x->n_elements - last_elements) / ((double)(now - last_ns) * 1e-9) : 0;
     fprintf(stderr, "\r\033[K%" PRIu64 " batches, %" PRIu64 " elements, %.0f elements/s, bottleneck: %s%s", x->n_batches, x->n_elements, rate,
-            cw_profile_bottleneck(&x->local), end ? "\n" : "");
+            bottleneck(profile), end ? "\n" : "");
+    json_decref(profile);
     last_ns = now;
     last_elements = x->n_elements;
 }
@@ -281,7 +291,7 @@ static void report(const struct run *x)
     json_t *c = counts(x);
     double seconds = json_number_value(json_object_get(c, "seconds"));
     printf("%" PRIu64 " batches, %" PRIu64 " elements in %.3f s: %.0f elements/s, bottleneck: %s\n", x->n_batches, x->n_elements, seconds,
-           seconds > 0 ? (double)x->n_elements / seconds : 0.0, cw_profile_bottleneck(&x->local));
+           seconds > 0 ? (double)x->n_elements / seconds : 0.0, bottleneck(c));
     if (x->digest)
         printf("digest %s\nset_digest %s\n", json_string_value(json_object_get(c, "digest")), json_string_value(json_object_get(c, "set_digest")));
     json_decref(c);

@@ -1,113 +1,23 @@
-/* Where the time went, and which records failed, as JSON. */
+/* cachew_iterator's reports. */
 #include "client/cachew_impl.h"
-
-struct share {
-    const char *op;
-    double seconds;
-    uint64_t rows;
-    unsigned fused_into;
-};
-
-static void collect_nodes(const struct cw_chain *chain, struct share *shares)
-{
-    for (size_t i = 0; i < chain->n; i++) {
-        for (size_t k = 0; k < chain->nodes[i].n_inputs; k++)
-            collect_nodes(&chain->nodes[i].inputs[k], shares);
-        shares[chain->nodes[i].position].op = chain->nodes[i].desc->name;
-    }
-}
-
-/* The time of fused operators divides as in the blocks that ran unfused. */
-static void divide(const struct cw_profile *p, const unsigned *into, struct share *shares)
-{
-    for (unsigned i = 0; i < p->n_ops; i++) {
-        double sampled = 0, total = 0;
-        for (unsigned k = 0; k < p->n_ops; k++)
-            if (into[k] == into[i]) {
-                sampled += (double)p->ops[k].sampled_ns;
-                total += (double)(p->ops[k].ns - p->ops[k].sampled_ns);
-            }
-        double own = (double)p->ops[i].sampled_ns, part = sampled > 0 ? own / sampled : into[i] == i;
-        shares[i].seconds = (total * part + own) * 1e-9;
-        shares[i].rows = p->ops[i].rows ? p->ops[i].rows : p->ops[into[i]].rows;
-        shares[i].fused_into = into[i];
-    }
-}
-
-/* Threads that mostly have nothing they may do: batches are not taken fast enough, or bytes don't come. */
-static const char *bottleneck(const struct cw_profile *p, const struct share *shares)
-{
-    const char *name = "unknown";
-    double most = 0;
-    if (p->run_ns && (double)p->idle_ns > 0.5 * (double)p->run_ns)
-        return (double)p->wait_ns < 0.5 * (double)p->run_ns / p->threads ? "the consumer" : "reading";
-    for (unsigned i = 0; i < p->n_ops; i++)
-        if (shares[i].seconds > most) {
-            most = shares[i].seconds;
-            name = shares[i].op;
-        }
-    return name;
-}
-
-static json_t *to_json(const struct cw_profile *p, const struct share *shares, size_t held)
-{
-    const struct { const char *name; uint64_t ns; } rest[] = {{"reading", p->read_ns}, {"planning", p->plan_ns}, {"copying into batches", p->emit_ns}};
-    json_t *list = json_array();
-    double busy = 0;
-    for (unsigned i = 0; i < p->n_ops; i++)
-        busy += shares[i].seconds;
-    for (size_t i = 0; i < CW_COUNT_OF(rest); i++)
-        busy += (double)rest[i].ns * 1e-9;
-    for (unsigned i = 0; i < p->n_ops; i++) {
-        json_t *o = json_pack("{s:s, s:i, s:f, s:f, s:I}", "op", shares[i].op, "position", (int)i, "seconds", shares[i].seconds, "share",
-                              busy > 0 ? shares[i].seconds / busy : 0.0, "elements", (json_int_t)shares[i].rows);
-        if (o && shares[i].fused_into != i)
-            json_object_set_new(o, "fused_into", json_integer(shares[i].fused_into));
-        json_array_append_new(list, o);
-    }
-    for (size_t i = 0; i < CW_COUNT_OF(rest); i++)
-        json_array_append_new(list, json_pack("{s:s, s:f, s:f}", "part", rest[i].name, "seconds", (double)rest[i].ns * 1e-9, "share",
-                                              busy > 0 ? (double)rest[i].ns * 1e-9 / busy : 0.0));
-    return json_pack("{s:f, s:i, s:f, s:f, s:f, s:I, s:I, s:I, s:s, s:o}", "seconds", (double)p->run_ns / p->threads * 1e-9, "threads", (int)p->threads,
-                     "busy_s", busy, "idle_s", (double)p->idle_ns * 1e-9, "wait_s", (double)p->wait_ns * 1e-9, "read_bytes",
-                     (json_int_t)p->read_bytes, "memory_peak_bytes", (json_int_t)p->memory_peak, "batches_held", (json_int_t)held, "bottleneck",
-                     bottleneck(p, shares), "operators", list);
-}
+#include "client/report.h"
 
 json_t *cw_api_profile(const struct cw_local *l, size_t held)
 {
-    unsigned n = l->pipeline->n_ops;
-    _cleanup_free_ struct share *shares = calloc(n + 1, sizeof(*shares));
-    _cleanup_free_ struct cw_op_profile *ops = calloc(n + 1, sizeof(*ops));
-    _cleanup_free_ unsigned *into = calloc(n + 1, sizeof(*into));
-    if (!shares || !ops || !into)
-        return NULL;
-    struct cw_profile p = {.ops = ops, .n_ops = n};
-    collect_nodes(&l->pipeline->chain, shares);
-    cw_iterator_profile(l->iterator, &p);
-    cw_iterator_fused(l->iterator, into);
-    divide(&p, into, shares);
-    return to_json(&p, shares, held);
+    json_t *o = cw_report_profile(l);
+    if (o)
+        json_object_set_new(o, "batches_held", json_integer((json_int_t)held));
+    return o;
 }
 
 json_t *cw_api_quarantine(const struct cw_local *l, uint64_t *ret_skipped, uint64_t *ret_replaced)
 {
     const struct cw_quarantined *q = cw_iterator_quarantined(l->iterator, ret_skipped, ret_replaced);
     json_t *list = json_array();
-    for (; q && list; q = q->next) {
-        char id[128], by[128];
-        cw_record_print(&l->compiled->programs[q->id.leaf], &q->id, id);
-        json_t *o = json_pack("{s:s, s:s, s:s, s:s}", "record", id, "operator", q->op, "action", q->replaced ? "replaced" : "skipped", "reason", q->message);
-        if (o && q->file)
-            json_object_set_new(o, "file", json_string(q->file));
-        if (o && q->replaced) {
-            cw_record_print(&l->compiled->programs[q->by.leaf], &q->by, by);
-            json_object_set_new(o, "by", json_string(by));
-        }
-        if (!o || json_array_append_new(list, o) < 0) {
+    for (; q && list; q = q->next)
+        if (json_array_append_new(list, cw_report_quarantined(l->compiled, q)) < 0) {
             json_decref(list);
             return NULL;
         }
-    }
     return list;
 }

@@ -1,0 +1,29 @@
+/* Arbitrary bytes as a pipeline: parsed and compiled with all operators, no data touched. What is refused says why. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "ops/table.h"
+#include "optimize/optimize.h"
+#include "pipeline/program.h"
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    struct cw_error err = {0};
+    struct cw_pipeline *p = NULL;
+    struct cw_compiled *c = NULL;
+    int r = cw_pipeline_parse(cw_ops(), (const char *)data, size, "/nonexistent", &p, &err);
+    if (r >= 0)
+        r = cw_compile(p, &c, &err);
+    if (r < 0 && (r != CW_E_PIPELINE || err.status != r || !err.message[0]))
+        abort();
+    for (unsigned i = 0; r >= 0 && i < c->n_programs; i++) {
+        struct cw_optimized *o;
+        if (cw_optimize(&c->programs[i], c->n_limits, p->n_ops, true, &o, &err) < 0)
+            abort();
+        cw_optimized_free(o);
+    }
+    cw_compiled_free(c);
+    cw_pipeline_unref(p);
+    return 0;
+}

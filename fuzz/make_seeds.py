@@ -1,0 +1,92 @@
+#!/usr/bin/env python3
+"""Makes the seed corpora of the fuzzers that tests/make_data.py does not, and a dictionary of the pipeline language.
+
+usage: make_seeds.py DIR CACHEW      gives DIR/expr, DIR/image, DIR/pipeline, DIR/state and DIR/pipeline.dict
+"""
+
+import io
+import json
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+from PIL import Image
+
+ROOT = Path(__file__).resolve().parents[1]
+EXPRESSIONS = """x % 2 == 0 and f > 0.5
+abs(i) + min(x, w) * max(d, 1) // 3
+not b or length(s) > 3
+where(b, h, g) ** 2
+float32(a) / 255 - m
+sqrt(exp(log(d))) if b else 0
+`image/encoded` == s
+-v + ~u & 7 | 3 ^ 1 << 2
+(c * c).sum()
+round(r) + floor(f)
+1 // (x - 3)
+big + 1
+1e308 * 1e308
+0x7fffffffffffffff + 1""".splitlines()
+
+
+def put(path, data):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(data)
+
+
+def images():
+    gradient = Image.new("RGB", (37, 29))
+    gradient.putdata([(x * 7 % 256, y * 9 % 256, x * y % 256) for y in range(29) for x in range(37)])
+    exif = Image.Exif()
+    exif[0x112] = 6
+    for name, image, kind, options in (
+        ("444.jpg", gradient, "JPEG", {"subsampling": 0}), ("422.jpg", gradient, "JPEG", {"subsampling": 1}), ("420.jpg", gradient, "JPEG", {"subsampling": 2}),
+        ("progressive.jpg", gradient, "JPEG", {"progressive": True}), ("turned.jpg", gradient, "JPEG", {"exif": exif}), ("grey.jpg", gradient.convert("L"), "JPEG", {}),
+        ("cmyk.jpg", gradient.convert("CMYK"), "JPEG", {}), ("restart.jpg", gradient, "JPEG", {"restart_marker_blocks": 2}), ("rgb.png", gradient, "PNG", {}),
+        ("palette.png", gradient.convert("P"), "PNG", {}), ("bits.png", gradient.convert("1"), "PNG", {}), ("alpha.png", gradient.convert("RGBA"), "PNG", {}),
+        ("wide.png", Image.new("I;16", (9, 5), 4000), "PNG", {}), ("lossy.webp", gradient, "WEBP", {"quality": 60}),
+        ("lossless.webp", gradient, "WEBP", {"lossless": True}), ("alpha.webp", gradient.convert("RGBA"), "WEBP", {"lossless": True}), ("one.png", Image.new("L", (1, 1)), "PNG", {}),
+    ):
+        out = io.BytesIO()
+        image.save(out, kind, **options)
+        yield name, out.getvalue()
+
+
+def main():
+    out, cachew = Path(sys.argv[1]), sys.argv[2]
+    for i, text in enumerate(EXPRESSIONS):
+        for use in range(3):
+            put(out / "expr" / f"{i}-{use}", bytes([use]) + text.encode())
+    for i, (name, data) in enumerate(images()):
+        for options in (0, 1, 8 + i % 4):
+            put(out / "image" / f"{options}-{name}", bytes([options, 40, 60, 99, 120, 0, 0, 0]) + data)
+    pipelines = [*(ROOT / "examples" / "pipelines").glob("*.json"), *(ROOT / "bench" / "pipelines").glob("*.json")]
+    for path in pipelines:
+        put(out / "pipeline" / path.name, path.read_bytes())
+    ops = json.loads(subprocess.run([cachew, "ops", "--json"], check=True, capture_output=True, text=True).stdout)["ops"]
+    words = {"cachew", "pipeline", "on_error", "defaults", "seed", "epochs", "raise", "skip", "replace", "op", "value", "data", "image", "record"}
+    for op in ops:
+        words.add(op["name"])
+        attributes = {"op": op["name"]}
+        for a in op["attributes"]:
+            words |= {a["name"], *a.get("choices", [])}
+            attributes[a["name"]] = a.get("default", {"int": 1, "float": 1, "ints": [2, 2], "floats": [1.0], "component": "data", "dtype": "float32", "expr": "value > 1", "strings": ["data"],
+                                                      "object": {"x": "value"}, "chains": [[{"op": "range", "stop": 5}]]}.get(a["kind"], "data"))
+        chain = [attributes] if op["kind"] == "source" or op["name"] == "concat" else [{"op": "synthetic", "count": 9, "shape": [4, 4, 3], "dtype": "uint8"}, attributes]
+        put(out / "pipeline" / f"op-{op['name']}.json", json.dumps({"cachew": 1, "pipeline": [*chain, {"op": "batch", "size": 2}]}).encode())
+    put(out / "pipeline.dict", "".join(f'"\\"{w}\\""\n' for w in sorted(words)).encode())
+    with tempfile.TemporaryDirectory() as directory:
+        for kind, ops in enumerate(([], [{"op": "filter", "where": "value % 3 != 0"}])):
+            path, state = Path(directory) / "p.json", Path(directory) / "state"
+            path.write_text(json.dumps({"cachew": 1, "pipeline": [{"op": "range", "stop": 100}, *ops, {"op": "batch", "size": 4}]}))
+            for n in (0, 3, 10):
+                state.unlink(missing_ok=True)
+                subprocess.run([cachew, "run", path, "--batches", str(n), "--state", state], check=True, capture_output=True)
+                for which in range(3):
+                    put(out / "state" / f"{kind}-{n}-{which}", bytes([0x42 + which + (3 - 0x42 % 3) % 3]) + state.read_bytes())
+        put(out / "state" / "remnants", b"\x42" + json.dumps({**json.loads(state.read_text()), "remnants": "0:1:2 2:0:1"}).encode())
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,96 @@
+"""Faults that were once in the engine, each by a name of its own. Black box, as test_cli.py."""
+
+import pytest
+from test_cli import failed, make_data, range_chain, run, write
+
+BATCH = {"op": "batch", "size": 8}
+
+
+def same_everywhere(pipeline, *words, memories=("1G",), threads=(1, 2, 8)):
+    """The digest, which no number of threads and no budget changes."""
+    want = run(pipeline, "--digest", *words)["digest"]
+    for memory in memories:
+        for n in threads:
+            assert run(pipeline, "--digest", "--threads", n, "--memory", memory, "--wait", 30, *words)["digest"] == want, (memory, n)
+    return want
+
+
+def examples(path, n, compression="none"):
+    make_data.write(path, [make_data.example({"id": [i], "text": [b"x" * i]}) for i in range(n)], compression)
+
+
+FEATURES = {"op": "parse_example", "features": {"id": "int64", "text": "bytes"}}
+
+
+def test_two_outputs_of_one_feature(tmp_path):
+    examples(tmp_path / "a.tfrecord", 20)
+    parse = {"op": "parse_example", "features": {"id": "int64", "again": {"key": "id", "dtype": "int64"}}}
+    pipeline = write(tmp_path / "p.json", [{"op": "tfrecord", "files": "a.tfrecord"}, parse, {"op": "filter", "where": "id == again"}, BATCH])
+    assert run(pipeline)["elements"] == 20
+
+
+def test_plain_and_compressed_files_in_one_pipeline(tmp_path):
+    examples(tmp_path / "a.tfrecord", 30)
+    examples(tmp_path / "b.tfrecord", 30, "gzip")
+    chains = [[{"op": "tfrecord", "files": f"{name}.tfrecord"}, FEATURES] for name in "ab"]
+    pipeline = write(tmp_path / "p.json", [{"op": "concat", "inputs": chains}, {"op": "shuffle"}, BATCH], on_error="replace")
+    same_everywhere(pipeline)
+
+
+def test_stages_between_limits_all_run(tmp_path):
+    chain = range_chain(500, {"op": "filter", "where": "value % 3 != 0"}, {"op": "skip", "count": 10}, {"op": "assign", "set": {"x": "value + 1"}},
+                        {"op": "take", "count": 140}, {"op": "assign", "set": {"y": "x * 2"}}, BATCH)  # fmt: skip
+    pipeline = write(tmp_path / "p.json", chain)
+    assert run(pipeline)["elements"] == 140
+    same_everywhere(pipeline)
+
+
+def test_a_block_whose_rows_alternate_between_buckets(tmp_path):
+    chain = range_chain(3000, {"op": "bucket_by_length", "length": "value % 9", "boundaries": [3, 7, 8], "sizes": [2, 1, 2, 1]})
+    pipeline = write(tmp_path / "p.json", chain)
+    for _ in range(5):
+        same_everywhere(pipeline)
+
+
+def test_scratch_that_does_not_fit_is_tried_again(tmp_path):
+    chain = [{"op": "synthetic", "count": 100, "shape": [512, 512, 3], "dtype": "uint8"}, {"op": "resize", "component": "data", "size": [224, 224]},
+             {"op": "shuffle"}, {"op": "normalize", "component": "data", "mean": [1, 2, 3], "std": [4, 5, 6]}, BATCH]  # fmt: skip
+    same_everywhere(write(tmp_path / "p.json", chain), memories=("4G", "32M", "12M"))
+
+
+def test_later_splits_give_way_to_the_first(tmp_path):
+    chain = [{"op": "synthetic", "count": 2000, "shape": [64, 64, 3], "dtype": "uint8"}, {"op": "assign", "set": {"m": "max(data)"}},
+             {"op": "filter", "where": "m > 100"}, {"op": "shuffle"}, {"op": "random_crop", "component": "data", "size": [48, 48]},
+             {"op": "bucket_by_length", "length": "int64(m) % 7", "boundaries": [2, 4], "sizes": [32, 16, 8]}]  # fmt: skip
+    same_everywhere(write(tmp_path / "p.json", chain), memories=("4G", "16M", "8M"))
+
+
+def test_an_error_in_a_remnant_is_raised(tmp_path):
+    chain = range_chain(10, {"op": "filter", "where": "value >= 0"}, {"op": "fail", "where": "value == 9"}, {"op": "batch", "size": 4})
+    error = failed(write(tmp_path / "p.json", chain), 1)
+    assert error["operator"] == "fail" and error["record"].endswith(":9")
+
+
+def test_the_remainder_that_is_dropped_cannot_fail(tmp_path):
+    chain = range_chain(11, {"op": "fail", "where": "value >= 8"}, {"op": "batch", "size": 4, "drop_remainder": True})
+    assert run(write(tmp_path / "p.json", chain))["elements"] == 8
+
+
+@pytest.mark.parametrize("count", [0, 1, 7])
+def test_a_take_of_batches_ends_every_epoch(tmp_path, count):
+    chain = range_chain(100, {"op": "filter", "where": "value >= 0"}, {"op": "repeat", "count": -1}, {"op": "batch", "size": 3}, {"op": "take", "count": count})
+    pipeline = write(tmp_path / "p.json", chain)
+    for threads in (1, 2, 3, 8):
+        for _ in range(5):
+            assert run(pipeline, "--epochs", 30, "--threads", threads, "--wait", 30)["batches"] == 30 * count
+
+
+def test_a_filter_that_fails_removes_the_element(tmp_path):
+    chain = range_chain(30, {"op": "filter", "where": "value % value > value"}, {"op": "take", "count": 26})
+    ran = run(write(tmp_path / "p.json", chain, on_error="skip"))
+    assert ran["batches"] == 0 and ran["skipped"] <= 1
+
+
+def test_what_nobody_needs_cannot_fail(tmp_path):
+    chain = range_chain(10, {"op": "assign", "set": {"bad": "1 // (value - value)"}}, {"op": "select", "components": ["value"]}, BATCH)
+    assert run(write(tmp_path / "p.json", chain))["elements"] == 10
