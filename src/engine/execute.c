@@ -1,4 +1,4 @@
-/* Runs a block: reads its bytes, runs its operators stage by stage, writes its rows into batches. No lock is held here. */
+/* Runs a block: reads its bytes, runs its operators stage by stage. No lock is held here. */
 #include <stdio.h>
 #include <string.h>
 
@@ -131,7 +131,7 @@ static int block_prepare(struct cw_runner *r, struct block *b, struct cw_error *
 }
 
 /* In a block whose slots are known, operators write outputs of fixed type straight into the batch. */
-static int set_slots(struct cw_runner *r, struct block *b, struct cw_block *c, const struct segment *s, struct cw_error *err)
+int cw_block_set_slots(struct cw_runner *r, struct block *b, struct cw_block *c, const struct segment *s, struct cw_error *err)
 {
     const struct cw_program *g = b->program;
     if (!r->layout.slab_bytes)
@@ -191,7 +191,7 @@ static int settle_faults(struct cw_runner *r, struct thread *t, struct block *b,
 }
 
 /* Runs ops[from .. to) on c, rows of block b. */
-static int run_ops(struct cw_runner *r, struct thread *t, struct block *b, struct cw_block *c, const uint32_t *map, unsigned from, unsigned to,
+int cw_block_run_ops(struct cw_runner *r, struct thread *t, struct block *b, struct cw_block *c, const uint32_t *map, unsigned from, unsigned to,
                    struct cw_error *err)
 {
     const struct cw_optimized *o = r->optimized[b->program->leaf];
@@ -215,20 +215,20 @@ static int run_ops(struct cw_runner *r, struct thread *t, struct block *b, struc
     return 0;
 }
 
-static void stage_range(const struct cw_runner *r, const struct block *b, unsigned stage, unsigned *from, unsigned *to)
+void cw_block_stage_range(const struct cw_runner *r, const struct block *b, unsigned stage, unsigned *from, unsigned *to)
 {
     const unsigned *at = b->plain ? b->program->stage : r->optimized[b->program->leaf]->stage;
     *from = at[stage];
     *to = at[stage + 1];
 }
 
-static int start(struct cw_runner *r, struct thread *t, struct block *b, struct cw_error *err)
+int cw_block_start(struct cw_runner *r, struct thread *t, struct block *b, struct cw_error *err)
 {
     const struct cw_source *source = r->sequence->sources[b->program->leaf];
     const struct cw_op *op = b->program->ops[0];
     int status = block_prepare(r, b, err);
     if (status >= 0 && r->compiled->counted)
-        status = set_slots(r, b, &b->b, &b->segments[0], err);
+        status = cw_block_set_slots(r, b, &b->b, &b->segments[0], err);
     if (status < 0)
         return status;
     uint64_t begin = cw_now_ns();
@@ -264,11 +264,11 @@ static int find_live(struct block *b, struct cw_error *err)
 int cw_block_stage(struct cw_runner *r, struct thread *t, struct block *b, struct cw_error *err)
 {
     unsigned from, to;
-    int status = b->b.status ? 0 : start(r, t, b, err);
+    int status = b->b.status ? 0 : cw_block_start(r, t, b, err);
     if (status < 0)
         return status;
-    stage_range(r, b, b->point, &from, &to);
-    status = run_ops(r, t, b, &b->b, NULL, from, to, err);
+    cw_block_stage_range(r, b, b->point, &from, &to);
+    status = cw_block_run_ops(r, t, b, &b->b, NULL, from, to, err);
     return status >= 0 && b->point + 1 == r->n_points && !b->idx ? find_live(b, err) : status;
 }
 
@@ -329,201 +329,6 @@ static int replace_row(struct cw_runner *r, struct thread *t, struct block *b, s
         cw_arena_release(&b->arena, mark);
     }
     return 1;
-}
-
-/* ---- into batches ---- */
-
-/* Rows of a column by index, as a column of its own. */
-static int gather(struct cw_arena *arena, const struct cw_column *from, const uint32_t *idx, size_t n, struct cw_column *to, struct cw_error *err)
-{
-    *to = *from;
-    if (from->dense) {
-        to->data = cw_arena_alloc(arena, n * from->stride, err);
-        if (!to->data)
-            return err->status;
-        if (from->stride == 8)
-            for (size_t i = 0; i < n; i++)
-                memcpy(to->data + 8 * i, from->data + 8 * (size_t)idx[i], 8);
-        else
-            for (size_t i = 0; i < n; i++)
-                memcpy(to->data + i * from->stride, from->data + idx[i] * from->stride, from->stride);
-    } else if (from->rows) {
-        to->rows = cw_arena_alloc(arena, n * sizeof(*to->rows), err);
-        if (!to->rows)
-            return err->status;
-        for (size_t i = 0; i < n; i++)
-            to->rows[i] = from->rows[idx[i]];
-    }
-    return 0;
-}
-
-/* The rows of a segment as a block, for the operators after the slots are known. */
-static int segment_block(struct cw_runner *r, struct block *b, const struct segment *s, struct cw_block *ret, struct cw_error *err)
-{
-    const uint32_t *idx = b->idx + s->first;
-    *ret = b->b;
-    ret->n = s->n;
-    ret->faults = NULL;
-    ret->status = cw_arena_alloc(&b->arena, s->n, err);
-    ret->columns = cw_arena_alloc(&b->arena, b->program->n_values * sizeof(*ret->columns), err);
-    uint64_t *eids = b->b.eids ? cw_arena_alloc(&b->arena, s->n * sizeof(*eids), err) : NULL;
-    uint64_t *rows = cw_arena_alloc(&b->arena, s->n * sizeof(*rows), err);
-    if (!ret->status || !ret->columns || (b->b.eids && !eids) || !rows)
-        return err->status;
-    ret->all_ok = true;
-    for (size_t i = 0; i < s->n; i++) {
-        ret->status[i] = b->b.status[idx[i]];
-        ret->all_ok &= ret->status[i] == CW_ROW_OK;
-        rows[i] = b->b.rows[idx[i]];
-        if (eids)
-            eids[i] = b->b.eids[idx[i]];
-    }
-    ret->eids = eids;
-    ret->rows = rows;
-    for (unsigned v = 0; v < b->program->n_values; v++) {
-        int status = gather(&b->arena, &b->b.columns[v], idx, s->n, &ret->columns[v], err);
-        if (status < 0)
-            return status;
-    }
-    return set_slots(r, b, ret, s, err);
-}
-
-/* Whether rows of a segment failed or were replaced. */
-static bool idx_needs_care(const struct cw_block *c, const struct segment *s, const uint32_t *idx, bool gathered)
-{
-    uint8_t all = 0;
-    for (size_t i = 0; i < s->n; i++)
-        all |= c->status[idx && !gathered ? idx[i] : i];
-    return all != CW_ROW_OK;
-}
-
-/* Record ids of a segment's rows, into the batch. */
-static int put_ids(struct cw_runner *r, struct block *b, const struct segment *s, const uint32_t *idx, struct cw_error *err)
-{
-    const struct cw_source *source = r->sequence->sources[b->program->leaf];
-    const struct cw_ref *refs = b->piece->refs + b->at;
-    struct cw_record_id *ids = s->assembly->ids + s->slot0;
-    struct cw_arena_mark mark = cw_arena_mark(&b->arena);
-    uint64_t *rows = cw_arena_alloc(&b->arena, s->n * sizeof(*rows), err);
-    if (!rows)
-        return err->status;
-    for (size_t i = 0; i < s->n; i++)
-        rows[i] = refs[idx ? idx[i] : i].row;
-    source->ops->ids(source, rows, s->n, ids);
-    for (size_t i = 0; i < s->n; i++) {
-        ids[i].pass = refs[idx ? idx[i] : i].pass;
-        ids[i].leaf = (uint16_t)b->program->leaf;
-        ids[i].flags = 0;
-    }
-    cw_arena_release(&b->arena, mark);
-    return 0;
-}
-
-/* Writes the rows of a segment into their slots. Row i of the segment is row idx[i] of the block (idx NULL: i), and that of c too unless c was
- * gathered for the segment: then it is row i of c. */
-static int put_rows(struct cw_runner *r, struct block *b, const struct cw_block *c, const struct segment *s, const uint32_t *idx, bool gathered,
-                    struct cw_error *err)
-{
-    const struct cw_layout *l = &r->layout;
-    const struct cw_program *g = b->program;
-    struct cw_assembly *a = s->assembly;
-    uint8_t *at = NULL;
-    bool plain_rows = c->all_ok || !idx_needs_care(c, s, idx, gathered);
-    int status = put_ids(r, b, s, idx, err);
-    if (status < 0)
-        return status;
-    memset(a->present + s->slot0, 1, s->n);
-    for (size_t i = 0; i < s->n && !plain_rows; i++) {
-        size_t row = idx ? idx[i] : i, own = gathered ? i : row;
-        a->present[s->slot0 + i] = c->status[own] == CW_ROW_OK || c->status[own] == CW_ROW_REPLACED;
-        if (c->status[own] == CW_ROW_REPLACED)
-            a->ids[s->slot0 + i] = b->replaced[row].id;
-    }
-    if (l->n_staged) {
-        size_t bytes = 0;
-        for (unsigned k = 0; k < l->n; k++)
-            for (size_t i = 0; i < s->n && l->offset[k] == SIZE_MAX; i++) {
-                size_t row = idx ? idx[i] : i, own = gathered ? i : row;
-                if (!a->present[s->slot0 + i])
-                    continue;
-                struct cw_tensor value = c->status[own] == CW_ROW_REPLACED ? b->replaced[row].values[k] : cw_block_row(c, g->outputs[k].value, own);
-                bytes += cw_staged_bytes(&value);
-            }
-        struct cw_staged_chunk *chunk;
-        status = cw_staged_chunk_new(&r->budget, bytes, &chunk, &at, err);
-        if (status < 0)
-            return status;
-        pthread_mutex_lock(&r->mutex);
-        chunk->next = a->chunks;
-        a->chunks = chunk;
-        pthread_mutex_unlock(&r->mutex);
-    }
-    for (unsigned k = 0; k < l->n; k++) {
-        const struct cw_column *column = &c->columns[g->outputs[k].value];
-        if (l->offset[k] != SIZE_MAX && column->dense && plain_rows) {
-            uint8_t *to = a->slab->data + l->offset[k] + s->slot0 * l->row_bytes[k];
-            size_t bytes = l->row_bytes[k];
-            if (column->data == to)
-                continue;
-            if (gathered || !idx)
-                memcpy(to, column->data, s->n * bytes);
-            else if (bytes == 8)
-                for (size_t i = 0; i < s->n; i++)
-                    memcpy(to + 8 * i, column->data + 8 * (size_t)idx[i], 8);
-            else
-                for (size_t i = 0; i < s->n; i++)
-                    memcpy(to + i * bytes, column->data + idx[i] * bytes, bytes);
-            continue;
-        }
-        for (size_t i = 0; i < s->n; i++) {
-            size_t row = idx ? idx[i] : i, own = gathered ? i : row;
-            if (!a->present[s->slot0 + i])
-                continue;
-            struct cw_tensor value = c->status[own] == CW_ROW_REPLACED ? b->replaced[row].values[k] : cw_block_row(c, g->outputs[k].value, own);
-            cw_assembly_put(a, k, s->slot0 + i, &value, &at);
-        }
-    }
-    return 0;
-}
-
-int cw_block_emit(struct cw_runner *r, struct thread *t, struct block *b, struct cw_error *err)
-{
-    unsigned from, to;
-    int status = b->b.status ? 0 : start(r, t, b, err);
-    if (status < 0)
-        return status;
-    stage_range(r, b, r->n_points, &from, &to);
-    bool direct = b->n_segments == 1 && b->segments[0].n == b->b.n; /* every row lives and goes to one batch */
-    if (direct) {
-        if (!b->b.slots)
-            status = set_slots(r, b, &b->b, &b->segments[0], err);
-        if (status >= 0)
-            status = run_ops(r, t, b, &b->b, NULL, from, to, err);
-        uint64_t begin = cw_now_ns();
-        if (status >= 0)
-            status = put_rows(r, b, &b->b, &b->segments[0], NULL, false, err);
-        t->emit_ns += cw_now_ns() - begin;
-        return status;
-    }
-    for (unsigned i = 0; i < b->n_segments && status >= 0; i++) {
-        const struct segment *s = &b->segments[i];
-        uint64_t begin = cw_now_ns();
-        if (from == to) {
-            status = put_rows(r, b, &b->b, s, b->idx + s->first, false, err);
-            t->emit_ns += cw_now_ns() - begin;
-            continue;
-        }
-        struct cw_block c;
-        status = segment_block(r, b, s, &c, err);
-        t->emit_ns += cw_now_ns() - begin;
-        if (status >= 0)
-            status = run_ops(r, t, b, &c, b->idx + s->first, from, to, err);
-        begin = cw_now_ns();
-        if (status >= 0)
-            status = put_rows(r, b, &c, s, b->idx + s->first, true, err);
-        t->emit_ns += cw_now_ns() - begin;
-    }
-    return status;
 }
 
 void cw_fault_error(const struct cw_runner *r, const struct block *b, const struct fault *f, struct cw_error *ret)

@@ -170,9 +170,20 @@ int cw_assembly_take(struct cw_runner *r, struct cw_split *s, unsigned bucket, s
 /* execute.c: mutex not held */
 int cw_block_read(struct cw_runner *r, struct thread *t, struct block *b, bool nowait, struct cw_error *err); /* 1: would block */
 int cw_block_stage(struct cw_runner *r, struct thread *t, struct block *b, struct cw_error *err);
-int cw_block_emit(struct cw_runner *r, struct thread *t, struct block *b, struct cw_error *err);
 void cw_fault_error(const struct cw_runner *r, const struct block *b, const struct fault *f, struct cw_error *ret);
 void cw_row_id(const struct cw_runner *r, const struct block *b, size_t row, struct cw_record_id *ret);
+
+/* Makes what is the same for all operators, and runs the source. */
+int cw_block_start(struct cw_runner *r, struct thread *t, struct block *b, struct cw_error *err);
+/* Runs operators from .. to - 1 on c, whose row i is row map[i] of block b (map NULL: i). */
+int cw_block_run_ops(struct cw_runner *r, struct thread *t, struct block *b, struct cw_block *c, const uint32_t *map, unsigned from, unsigned to,
+                     struct cw_error *err);
+void cw_block_stage_range(const struct cw_runner *r, const struct block *b, unsigned stage, unsigned *from, unsigned *to);
+/* Lets operators write outputs of fixed type straight into the batch of s. */
+int cw_block_set_slots(struct cw_runner *r, struct block *b, struct cw_block *c, const struct segment *s, struct cw_error *err);
+
+/* emit.c: mutex not held */
+int cw_block_emit(struct cw_runner *r, struct thread *t, struct block *b, struct cw_error *err);
 
 /* slots.c: mutex held. 0: passed; 1: has to wait for a batch to be released; < 0: memory. */
 int cw_block_pass(struct cw_runner *r, struct block *b, struct cw_error *err);
