@@ -84,17 +84,17 @@ for step in "${steps[@]}"; do
         ;;
     asan)
         run 'unit tests, ASan+UBSan' unit "$asan" --suite unit --timeout-multiplier 4
-        run 'model, ASan+UBSan' python tests/model/compare.py --n 100 --seed 100001 --jobs "$jobs" --binary "$asan/cachew"
+        run 'model, ASan+UBSan' python tests/model/compare.py --n 200 --seed 100001 --jobs "$jobs" --binary "$asan/cachew"
         run 'command line, ASan+UBSan' env CACHEW="$(realpath "$asan")/cachew" MAKE_PHOTOS="$(realpath "$plain")/tools/make_photos" CACHEW_SANITIZED=1 \
             "$venv/bin/python" -m pytest -q -p no:cacheprovider -n "$jobs" tests/test_cli.py -k 'not example and not parts_add_up'
         ;;
     tsan)
         run 'unit tests, TSan' unit "$tsan" --suite threads --timeout-multiplier 4
-        run 'model, TSan' python tests/model/compare.py --n 60 --seed 200001 --jobs "$jobs" --binary "$tsan/cachew"
+        run 'model, TSan' python tests/model/compare.py --n 100 --seed 200001 --jobs "$jobs" --binary "$tsan/cachew"
         ;;
     model)
         run 'model itself' python -m pytest -q -p no:cacheprovider tests/model
-        run 'model, random pipelines' python tests/model/compare.py --n 300 --jobs "$jobs" --binary "$plain/cachew"
+        run 'model, random pipelines' python tests/model/compare.py --n 500 --jobs "$jobs" --binary "$plain/cachew"
         run 'expressions against NumPy' python tests/expr_numpy.py "$plain/tests/expr_tool" --count 6000
         run 'pixels against Pillow' env CACHEW_PIXEL_TOOL="$(realpath "$plain")/tests/pixel_tool" "$venv/bin/python" -m pytest -q -p no:cacheprovider -n "$jobs" tests/test_pixels.py
         ;;
