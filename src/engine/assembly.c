@@ -153,9 +153,10 @@ void cw_assembly_put(struct cw_assembly *a, unsigned k, uint64_t slot, const str
     struct cw_tensor *t = staged_row(a, k, slot);
     *t = *value;
     t->data = *at;
-    if (value->size)
+    if (value->size) { /* where all are empty there is no chunk, and *at is NULL */
         memcpy(*at, value->data, value->size);
-    *at += cw_staged_bytes(value);
+        *at += cw_staged_bytes(value);
+    }
 }
 
 int cw_assembly_join(struct cw_assembly *dst, const struct cw_assembly *src, uint64_t from, uint64_t n, struct cw_error *err)
