@@ -9,7 +9,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-LAYERS = ["base", "data", "storage", "formats", "pipeline", "ops", "cache", "optimize", "engine", "policy", "proto", "net", "fleet", "client", "worker",
+LAYERS = ["base", "data", "storage", "formats", "host", "pipeline", "ops", "cache", "optimize", "engine", "policy", "proto", "net", "fleet", "client", "worker",
           "dispatcher", "sim", "cli"]
 INCLUDE = re.compile(r'^\s*#\s*include\s*"([^"]+)"')
 

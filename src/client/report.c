@@ -92,7 +92,7 @@ json_t *cw_report_quarantined(const struct cw_compiled *c, const struct cw_quara
 {
     char id[128], by[128];
     cw_record_print(&c->programs[q->id.leaf], &q->id, id);
-    json_t *o = json_pack("{s:s, s:s, s:s, s:s}", "record", id, "operator", q->op, "action", q->replaced ? "replaced" : "skipped", "reason", q->message);
+    json_t *o = json_pack("{s:s, s:s, s:s, s:s}", "record", id, "operator", q->op, "action", q->note ? "differs" : q->replaced ? "replaced" : "skipped", "reason", q->message);
     if (o && q->file)
         json_object_set_new(o, "file", json_string(q->file));
     if (o && q->replaced) {

@@ -8,21 +8,32 @@
 
 void *cw_block_alloc(struct cw_block *b, size_t bytes, struct cw_error *err) { return cw_arena_alloc(b->arena, bytes, err); }
 
-void cw_block_fail(struct cw_block *b, size_t row, const char *op, const char *fmt, ...)
+static void add_fault(struct cw_block *b, size_t row, const char *op, bool note, const char *fmt, va_list ap)
 {
-    if (b->status[row] == CW_ROW_FAILED)
-        return;
-    b->status[row] = CW_ROW_FAILED;
-    b->all_ok = false;
     struct cw_fault *f = cw_arena_alloc(b->arena, sizeof(*f), NULL);
     if (!f) /* the reason is lost, not the fact */
         return;
-    *f = (struct cw_fault){.next = b->faults, .row = row, .op = op};
+    *f = (struct cw_fault){.next = b->faults, .row = row, .op = op, .note = note};
+    vsnprintf(f->message, sizeof(f->message), fmt, ap);
+    b->faults = f;
+}
+
+void cw_block_fail(struct cw_block *b, size_t row, const char *op, const char *fmt, ...)
+{
+    va_list ap;
+    b->status[row] = CW_ROW_FAILED;
+    b->all_ok = false;
+    va_start(ap, fmt);
+    add_fault(b, row, op, false, fmt, ap);
+    va_end(ap);
+}
+
+void cw_block_note(struct cw_block *b, size_t row, const char *op, const char *fmt, ...)
+{
     va_list ap;
     va_start(ap, fmt);
-    vsnprintf(f->message, sizeof(f->message), fmt, ap);
+    add_fault(b, row, op, true, fmt, ap);
     va_end(ap);
-    b->faults = f;
 }
 
 void cw_block_draw(const struct cw_block *b, unsigned op_index, size_t row, uint32_t n, uint32_t out[4])

@@ -43,6 +43,7 @@ struct cw_fault { /* why a row failed */
     struct cw_fault *next;
     size_t row;
     const char *op; /* operator's name, static */
+    bool note;      /* it did not fail, but somebody should know */
     char message[400];
 };
 
@@ -67,6 +68,9 @@ void *cw_block_alloc(struct cw_block *b, size_t bytes, struct cw_error *err);
 
 /* Marks a row as failed, with the reason. The row's columns need no longer be written. */
 void cw_block_fail(struct cw_block *b, size_t row, const char *op, const char *fmt, ...) _printf_(4, 5);
+
+/* Something about a row that did not fail: it is listed with the records that did. */
+void cw_block_note(struct cw_block *b, size_t row, const char *op, const char *fmt, ...) _printf_(4, 5);
 
 /* Words 4*n .. 4*n+3 of the draw of a row for an operator (its index in the program). */
 void cw_block_draw(const struct cw_block *b, unsigned op_index, size_t row, uint32_t n, uint32_t out[4]);

@@ -21,12 +21,12 @@ struct cw_layout {
 int cw_layout_init(struct cw_layout *l, const struct cw_compiled *c, struct cw_budget *budget, struct cw_error *err) _must_check_;
 void cw_layout_deinit(struct cw_layout *l);
 
-struct cw_quarantined { /* a record that was skipped or replaced */
+struct cw_quarantined { /* a record that was skipped or replaced, or that there is a note about */
     struct cw_quarantined *next;
     struct cw_record_id id;
     const char *op;        /* static */
     char *file;            /* may be NULL */
-    bool replaced;
+    bool note, replaced;
     struct cw_record_id by;
     char message[400];
 };

@@ -175,10 +175,10 @@ static int settle_faults(struct cw_runner *r, struct thread *t, struct block *b,
         if (!f)
             return cw_error_nomem(err, sizeof(*f), "an error");
         c->faults = from->next;
-        *f = (struct fault){.next = b->faults, .row = map ? map[from->row] : from->row, .op = from->op};
+        *f = (struct fault){.next = b->faults, .row = map ? map[from->row] : from->row, .op = from->op, .note = from->note};
         snprintf(f->message, sizeof(f->message), "%s", from->message);
         b->faults = f;
-        if (on_error == CW_ON_ERROR_REPLACE) {
+        if (on_error == CW_ON_ERROR_REPLACE && !f->note) {
             int status = replace_row(r, t, b, c, from->row, f->row, err);
             if (status < 0)
                 return status;

@@ -71,7 +71,7 @@ struct fault { /* a failed row, until its fate is known */
     size_t row;
     const char *op;
     char message[400];
-    bool replaced;
+    bool note, replaced;
 };
 
 enum block_state { BLOCK_READY, BLOCK_RUNNING, BLOCK_READING, BLOCK_PARKED, BLOCK_STARVED };

@@ -414,7 +414,7 @@ static void note_quarantined(struct cw_iterator *it, struct cw_assembly *a)
         struct cw_quarantined *q = a->quarantined;
         a->quarantined = q->next;
         q->next = NULL;
-        it->n_skipped += !q->replaced;
+        it->n_skipped += !q->replaced && !q->note;
         it->n_replaced += q->replaced;
         if (it->n_listed < MAX_LISTED) {
             it->n_listed++;

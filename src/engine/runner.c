@@ -91,7 +91,7 @@ int cw_runner_new(const struct cw_sequence *s, const struct cw_runner_options *o
     r->needs_eids = c->pipeline->on_error == CW_ON_ERROR_REPLACE;
     for (unsigned i = 0; i < c->n_programs && status >= 0; i++) {
         for (unsigned k = 0; k < c->programs[i].n_ops; k++)
-            r->needs_eids |= c->programs[i].ops[k]->desc->random;
+            r->needs_eids |= c->programs[i].ops[k]->desc->random || c->programs[i].ops[k]->desc->function;
         status = cw_optimize(&c->programs[i], c->n_limits, c->pipeline->n_ops, o->optimize, &r->optimized[i], err);
     }
     if (status >= 0)

@@ -67,7 +67,7 @@ static int poison(struct cw_runner *r, struct block *b, size_t row, struct cw_er
     struct cw_split *s = b->split;
     struct cw_error error = {0};
     for (const struct fault *f = b->faults; f; f = f->next)
-        if (f->row == row)
+        if (f->row == row && !f->note)
             cw_fault_error(r, b, f, &error);
     struct cw_assembly *a = r->compiled->batcher == CW_BATCHER_BUCKET ? NULL : s->open[0];
     if (!a) {
@@ -187,7 +187,7 @@ static void quarantine(struct cw_runner *r, const struct block *b, const struct 
     struct cw_quarantined *q = calloc(1, sizeof(*q));
     if (!q)
         return; /* the count is short by one; there is no memory to say so */
-    *q = (struct cw_quarantined){.next = *list, .op = f->op, .file = path ? strdup(path) : NULL, .replaced = f->replaced};
+    *q = (struct cw_quarantined){.next = *list, .op = f->op, .file = path ? strdup(path) : NULL, .note = f->note, .replaced = f->replaced};
     cw_row_id(r, b, f->row, &q->id);
     if (f->replaced)
         q->by = b->replaced[f->row].id;
@@ -200,7 +200,7 @@ void cw_block_settle(struct cw_runner *r, struct block *b)
     struct cw_split *s = b->split;
     for (const struct fault *f = b->faults; f; f = f->next) {
         struct segment *g = segment_of(b, f->row);
-        bool raised = r->compiled->pipeline->on_error != CW_ON_ERROR_SKIP && !f->replaced;
+        bool raised = r->compiled->pipeline->on_error != CW_ON_ERROR_SKIP && !f->replaced && !f->note;
         if (raised && g) {
             struct cw_error error;
             cw_fault_error(r, b, f, &error);

@@ -10,7 +10,7 @@
 static const char *const kind_names[] = {
     [CW_ATTR_INT] = "int", [CW_ATTR_FLOAT] = "float", [CW_ATTR_BOOL] = "bool", [CW_ATTR_STRING] = "string", [CW_ATTR_DTYPE] = "dtype",
     [CW_ATTR_EXPR] = "expr", [CW_ATTR_COMPONENT] = "component", [CW_ATTR_INTS] = "ints", [CW_ATTR_FLOATS] = "floats",
-    [CW_ATTR_STRINGS] = "strings", [CW_ATTR_OBJECT] = "object", [CW_ATTR_CHAINS] = "chains",
+    [CW_ATTR_STRINGS] = "strings", [CW_ATTR_OBJECT] = "object", [CW_ATTR_CHAINS] = "chains", [CW_ATTR_FUNCTION] = "function",
 };
 
 const char *cw_attr_kind_name(enum cw_attr_kind kind) { return kind_names[kind]; }
@@ -28,6 +28,7 @@ const char *cw_attr_allowed(const struct cw_attr_def *a, char buf[256])
         [CW_ATTR_DTYPE] = "a dtype", [CW_ATTR_EXPR] = "an expression (a string)", [CW_ATTR_COMPONENT] = "the name of a component",
         [CW_ATTR_INTS] = "a list of integers", [CW_ATTR_FLOATS] = "a list of numbers", [CW_ATTR_STRINGS] = "a list of strings",
         [CW_ATTR_OBJECT] = "an object", [CW_ATTR_CHAINS] = "a list of chains",
+        [CW_ATTR_FUNCTION] = "a function: an object of name, identity and payload (strings), and possibly path and rng",
     };
     size_t at = (size_t)snprintf(buf, 256, "%s", nouns[a->kind]);
     if (a->scalar_too)
@@ -74,6 +75,19 @@ int cw_attr_error(const struct cw_op *op, const char *attribute, struct cw_error
     return attr_error(op->desc->name, attribute, json_object_get(op->attrs, attribute), expected, err);
 }
 
+/* What the Python package writes for a function. */
+static bool function_ok(const json_t *v)
+{
+    const char *key, *const strings[] = {"name", "identity", "payload"};
+    json_t *field;
+    bool ok = json_is_object(v);
+    for (size_t i = 0; ok && i < CW_COUNT_OF(strings); i++)
+        ok = json_string_length(json_object_get(v, strings[i])) > 0;
+    json_object_foreach((json_t *)v, key, field)
+        ok &= strcmp(key, "path") == 0 ? json_is_array(field) : strcmp(key, "rng") == 0 ? json_is_boolean(field) : json_is_string(field);
+    return ok;
+}
+
 static bool value_ok(const struct cw_attr_def *a, enum cw_attr_kind kind, const json_t *v)
 {
     enum cw_dtype dtype;
@@ -107,6 +121,8 @@ static bool value_ok(const struct cw_attr_def *a, enum cw_attr_kind kind, const 
         return json_is_object(v);
     case CW_ATTR_CHAINS:
         return json_is_array(v);
+    case CW_ATTR_FUNCTION:
+        return function_ok(v);
     }
     if (is_number(kind) && (a->min != 0 || a->max != 0) && (json_number_value(v) < a->min || json_number_value(v) > a->max))
         return false;
@@ -211,6 +227,22 @@ nomem:
 fail:
     json_decref(attrs);
     return r;
+}
+
+json_t *cw_attrs_identity(const struct cw_op_desc *desc, const json_t *attrs)
+{
+    json_t *identity = json_copy((json_t *)attrs);
+    for (const struct cw_attr_def *a = desc->attrs; identity && a && a->name; a++) {
+        if (a->effort)
+            json_object_del(identity, a->name);
+        if (a->kind != CW_ATTR_FUNCTION)
+            continue;
+        json_t *function = json_copy(json_object_get(attrs, a->name));
+        json_object_del(function, "payload"); /* pickles of one function differ from process to process */
+        json_object_del(function, "path");
+        json_object_set_new(identity, a->name, function);
+    }
+    return identity;
 }
 
 const json_t *cw_attr_json(const struct cw_op *op, const char *name) { return json_object_get(op->attrs, name); }

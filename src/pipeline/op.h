@@ -19,6 +19,7 @@ enum cw_attr_kind {
     CW_ATTR_INTS, CW_ATTR_FLOATS, CW_ATTR_STRINGS, /* JSON lists; min/max bound each value, len_min/len_max the length */
     CW_ATTR_OBJECT,      /* JSON object, checked by the operator's bind */
     CW_ATTR_CHAINS,      /* concat's inputs */
+    CW_ATTR_FUNCTION,    /* a Python function: {name, identity, payload, path, rng}; the last but one are not part of a pipeline's fingerprint */
 };
 
 struct cw_attr_def {
@@ -29,6 +30,7 @@ struct cw_attr_def {
     int len_min, len_max;     /* lists; both 0: any length */
     const char *const *choices; /* strings: NULL-terminated, or NULL */
     bool scalar_too;          /* lists: a single value stands for a list of one */
+    bool effort;              /* says how hard to try, not what results: not part of a pipeline's fingerprint */
     const char *doc;          /* one line, with units */
 };
 
@@ -47,6 +49,7 @@ struct cw_op_desc {
     enum cw_op_kind kind;
     bool random;              /* draws: its results depend on (seed, epoch, element) */
     bool after_bucket;        /* may stand after bucket_by_length */
+    bool function;            /* runs a Python function: needs element ids, and stands before the batcher */
     const struct cw_attr_def *attrs; /* ends with a NULL name */
     /* Checks what the table can't, declares reads and writes, sets op->state. Index operators and batchers may leave it NULL. */
     int (*bind)(struct cw_bind *b, struct cw_op *op, struct cw_error *err);

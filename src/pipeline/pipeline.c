@@ -125,7 +125,9 @@ static struct cw_hash128 chain_fingerprint(const struct cw_chain *chain, struct 
     for (size_t i = 0; i < chain->n && *r == 0; i++) {
         const struct cw_node *node = &chain->nodes[i];
         struct cw_text t = {0};
-        _cleanup_free_ char *attrs = json_dumps(node->attrs, JSON_COMPACT | JSON_SORT_KEYS);
+        json_t *identity = cw_attrs_identity(node->desc, node->attrs);
+        _cleanup_free_ char *attrs = identity ? json_dumps(identity, JSON_COMPACT | JSON_SORT_KEYS) : NULL;
+        json_decref(identity);
         if (!attrs)
             *r = cw_error_nomem(err, 0, "a fingerprint");
         cw_text_add(&t, "%016llx%016llx %s %s", (unsigned long long)fp.high64, (unsigned long long)fp.low64, node->desc->name, attrs ? attrs : "");

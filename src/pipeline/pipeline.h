@@ -55,6 +55,8 @@ static inline void cw_pipeline_unrefp(struct cw_pipeline **p) { cw_pipeline_unre
 
 /* Complete and checked attributes of an operator from a JSON object (new reference in ret); unknown keys are errors. attrs.c */
 int cw_attrs_check(const struct cw_op_desc *desc, const json_t *object, json_t **ret, struct cw_error *err) _must_check_;
+/* The attributes that decide what results: those that a fingerprint is made of. New reference; NULL: no memory. */
+json_t *cw_attrs_identity(const struct cw_op_desc *desc, const json_t *attrs);
 /* What an attribute allows, for people: "an integer, at least 1". */
 const char *cw_attr_allowed(const struct cw_attr_def *a, char buf[256]);
 const char *cw_attr_kind_name(enum cw_attr_kind kind);

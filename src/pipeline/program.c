@@ -238,6 +238,8 @@ static int compile_after_batch(struct compile *x, const struct cw_node *node, co
     bool take = named(node, "take"), skip = named(node, "skip");
     if (node->desc->kind == CW_OP_FILTER)
         return refuse(x, node, "stands after a batcher: it drops elements, so write it before");
+    if (node->desc->function)
+        return refuse(x, node, "stands after a batcher: write it before, or use map_batches, whose function gets whole batches");
     if (node->desc->kind == CW_OP_INDEX && !take && !skip && !(named(node, "repeat") && c->batcher == CW_BATCHER_BATCH && flow->counted))
         return refuse(x, node, "stands after a batcher: write it before (to repeat the data set, --epochs does it too)");
     if (c->batcher == CW_BATCHER_BUCKET && node->desc->kind == CW_OP_MAP && !node->desc->after_bucket)

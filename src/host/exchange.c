@@ -1,0 +1,277 @@
+#include "host/exchange.h"
+
+#include <string.h>
+
+/* Words of eight bytes. A message begins with HEAD of them, then COLUMN for each column; everything else lies where they say, at multiples of ALIGN. */
+#define HEAD 16
+#define COLUMN 4
+#define ALIGN 64
+#define TABLE_ROW 8 /* of a ragged column: offset, ndim, dims */
+
+enum request_word { REQUEST_ROWS, REQUEST_COLUMNS, REQUEST_KEYS, REQUEST_CHECK, REQUEST_PROGRESS = 15 };
+enum answer_word { ANSWER_ROWS, ANSWER_STATUS, ANSWER_COUNTS, ANSWER_ERRORS, ANSWER_ERRORS_SIZE, ANSWER_COLUMNS };
+enum column_word { COLUMN_KIND, COLUMN_DATA, COLUMN_TABLE, COLUMN_ITEM };
+enum column_kind { KIND_DENSE, KIND_RAGGED, KIND_BYTES, KIND_WHOLE };
+
+_Static_assert(CW_MAX_NDIM + 2 <= TABLE_ROW, "the dims of a row fit in its entry");
+
+static size_t place(size_t *at, size_t bytes) /* where the next part goes */
+{
+    size_t here = CW_ALIGN_UP(*at, (size_t)ALIGN);
+    *at = here + bytes;
+    return here;
+}
+
+static enum column_kind kind_of(const struct cw_type *type)
+{
+    return type->dtype == CW_BYTES ? KIND_BYTES : cw_type_fixed(type) ? KIND_DENSE : KIND_RAGGED;
+}
+
+/* ---- requests ---- */
+
+/* Both measures (to NULL) and writes, so that the two can't differ. Returns the bytes. */
+static size_t put_column(const struct cw_exchange_request *q, unsigned k, size_t at, uint8_t *to)
+{
+    const struct cw_exchange_column *c = &q->columns[k];
+    const struct cw_column *column = &q->block->columns[c->value];
+    enum column_kind kind = kind_of(c->type);
+    size_t item = kind == KIND_DENSE ? cw_type_bytes(c->type) : 0, table = 0, data;
+    if (kind != KIND_DENSE)
+        table = place(&at, kind == KIND_BYTES ? (q->n + 1) * sizeof(uint64_t) : q->n * TABLE_ROW * sizeof(uint64_t));
+    data = place(&at, kind == KIND_DENSE ? q->n * item : 0);
+    uint64_t *entries = to ? (uint64_t *)(void *)(to + table) : NULL;
+    for (size_t i = 0; i < q->n; i++) {
+        if (kind == KIND_DENSE && column->dense) {
+            if (to)
+                memcpy(to + data + i * item, column->data + q->rows[i] * column->stride, item);
+            continue;
+        }
+        struct cw_tensor t = cw_block_row(q->block, c->value, q->rows[i]);
+        size_t here = kind == KIND_DENSE ? data + i * item : kind == KIND_BYTES ? at : CW_ALIGN_UP(at, (size_t)ALIGN);
+        if (kind != KIND_DENSE)
+            at = here + t.size;
+        if (!to)
+            continue;
+        if (kind == KIND_BYTES) {
+            entries[i] = here - data;
+        } else if (kind == KIND_RAGGED) {
+            entries[i * TABLE_ROW] = here;
+            entries[i * TABLE_ROW + 1] = (uint64_t)t.ndim;
+            for (int d = 0; d < CW_MAX_NDIM; d++)
+                entries[i * TABLE_ROW + 2 + (size_t)d] = d < t.ndim ? (uint64_t)t.dims[d] : 0;
+        }
+        if (t.size)
+            memcpy(to + here, t.data, t.size);
+    }
+    if (to && kind == KIND_BYTES)
+        entries[q->n] = at - data;
+    if (to) {
+        uint64_t *words = (uint64_t *)(void *)to + HEAD + (size_t)k * COLUMN;
+        words[COLUMN_KIND] = kind;
+        words[COLUMN_DATA] = data;
+        words[COLUMN_TABLE] = table;
+        words[COLUMN_ITEM] = item;
+    }
+    return at;
+}
+
+static size_t put_request(const struct cw_exchange_request *q, uint8_t *to)
+{
+    size_t at = (HEAD + (size_t)q->n_columns * COLUMN) * sizeof(uint64_t), keys = 0, check = 0;
+    if (q->keys)
+        keys = place(&at, 2 * q->n * sizeof(uint64_t));
+    if (q->check)
+        check = place(&at, q->n);
+    if (to) {
+        uint64_t *head = (uint64_t *)(void *)to;
+        memset(head, 0, HEAD * sizeof(*head));
+        head[REQUEST_ROWS] = q->n;
+        head[REQUEST_COLUMNS] = q->n_columns;
+        head[REQUEST_KEYS] = keys;
+        head[REQUEST_CHECK] = check;
+        if (q->keys)
+            memcpy(to + keys, q->keys, 2 * q->n * sizeof(uint64_t));
+        if (q->check)
+            memcpy(to + check, q->check, q->n);
+    }
+    for (unsigned k = 0; k < q->n_columns; k++)
+        at = put_column(q, k, at, to);
+    return at;
+}
+
+size_t cw_exchange_size(const struct cw_exchange_request *q) { return put_request(q, NULL); }
+void cw_exchange_write(const struct cw_exchange_request *q, uint8_t *to) { (void)put_request(q, to); }
+
+static size_t put_whole(const struct cw_exchange_whole *columns, unsigned n_columns, size_t n, const uint64_t keys[2], bool check, uint8_t *to)
+{
+    size_t at = (HEAD + (size_t)n_columns * COLUMN) * sizeof(uint64_t), key_at = place(&at, 2 * sizeof(uint64_t)), check_at = place(&at, 1);
+    if (to) {
+        uint64_t *head = (uint64_t *)(void *)to;
+        memset(head, 0, HEAD * sizeof(*head));
+        head[REQUEST_ROWS] = n;
+        head[REQUEST_COLUMNS] = n_columns;
+        head[REQUEST_KEYS] = key_at;
+        head[REQUEST_CHECK] = check_at;
+        memcpy(to + key_at, keys, 2 * sizeof(uint64_t));
+        to[check_at] = check;
+    }
+    for (unsigned k = 0; k < n_columns; k++) {
+        const struct cw_exchange_whole *c = &columns[k];
+        size_t entries = c->dtype == CW_BYTES ? n + 1 : TABLE_ROW, table = place(&at, entries * sizeof(uint64_t)), data = place(&at, c->size);
+        if (!to)
+            continue;
+        uint64_t *words = (uint64_t *)(void *)to + HEAD + (size_t)k * COLUMN, *entry = (uint64_t *)(void *)(to + table);
+        words[COLUMN_KIND] = c->dtype == CW_BYTES ? KIND_BYTES : KIND_WHOLE;
+        words[COLUMN_DATA] = data;
+        words[COLUMN_TABLE] = table;
+        words[COLUMN_ITEM] = 0;
+        if (c->dtype == CW_BYTES) {
+            entry[0] = 0;
+            for (size_t i = 0; i < n; i++)
+                entry[i + 1] = entry[i] + c->lengths[i];
+        } else {
+            entry[0] = (uint64_t)c->ndim;
+            for (int d = 0; d < TABLE_ROW - 1; d++)
+                entry[1 + d] = d < c->ndim ? (uint64_t)c->dims[d] : 0;
+        }
+        if (c->size)
+            memcpy(to + data, c->data, c->size);
+    }
+    return at;
+}
+
+size_t cw_exchange_whole_size(const struct cw_exchange_whole *columns, unsigned n_columns, size_t n)
+{
+    return put_whole(columns, n_columns, n, NULL, false, NULL);
+}
+
+void cw_exchange_whole_write(const struct cw_exchange_whole *columns, unsigned n_columns, size_t n, const uint64_t keys[2], bool check, uint8_t *to)
+{
+    (void)put_whole(columns, n_columns, n, keys, check, to);
+}
+
+/* ---- answers ---- */
+
+/* Whether n items of a size lie at an offset, aligned. */
+static bool within(size_t size, uint64_t offset, uint64_t n, uint64_t item)
+{
+    uint64_t bytes, end;
+    return offset % 8 == 0 && !__builtin_mul_overflow(n, item, &bytes) && !__builtin_add_overflow(offset, bytes, &end) && end <= size;
+}
+
+bool cw_exchange_read(const uint8_t *data, size_t size, size_t n_requested, unsigned n_columns, bool counted, struct cw_exchange_answer *ret, const char **why)
+{
+    uint64_t head[HEAD];
+    *why = "it is cut short";
+    if (size < (HEAD + (size_t)n_columns * COLUMN) * sizeof(uint64_t))
+        return false;
+    memcpy(head, data, sizeof(head));
+    *why = "it has other columns than the function declares";
+    if (head[ANSWER_COLUMNS] != n_columns)
+        return false;
+    *why = "a part of it lies outside";
+    if (!within(size, head[ANSWER_STATUS], n_requested, 1) || !within(size, head[ANSWER_ERRORS], head[ANSWER_ERRORS_SIZE], 1) ||
+        (counted && !within(size, head[ANSWER_COUNTS], n_requested, sizeof(uint32_t))))
+        return false;
+    *ret = (struct cw_exchange_answer){
+        .data = data, .size = size, .n = head[ANSWER_ROWS], .n_columns = n_columns,
+        .status = data + head[ANSWER_STATUS],
+        .counts = counted ? (const uint32_t *)(const void *)(data + head[ANSWER_COUNTS]) : NULL,
+        .errors = (const char *)data + head[ANSWER_ERRORS], .errors_size = head[ANSWER_ERRORS_SIZE],
+        .columns = (const uint64_t *)(const void *)data + HEAD,
+    };
+    *why = "it has another count of rows than was asked for";
+    return counted || ret->n == n_requested;
+}
+
+/* Bytes of values with these dims, each checked against the type's. */
+static bool dims_bytes(enum cw_dtype dtype, const uint64_t *dims, int ndim, size_t *ret)
+{
+    *ret = cw_dtype_size(dtype);
+    for (int d = 0; d < ndim; d++)
+        if (dims[d] > INT64_MAX || __builtin_mul_overflow(*ret, (size_t)dims[d], ret))
+            return false;
+    return true;
+}
+
+bool cw_exchange_row(const struct cw_exchange_answer *a, unsigned k, const struct cw_type *type, size_t row, struct cw_tensor *ret)
+{
+    uint64_t words[COLUMN], entry[TABLE_ROW];
+    memcpy(words, a->columns + (size_t)k * COLUMN, sizeof(words));
+    enum column_kind kind = kind_of(type);
+    if (words[COLUMN_KIND] != kind || row >= a->n)
+        return false;
+    *ret = (struct cw_tensor){0};
+    if (kind == KIND_DENSE) {
+        size_t item = cw_type_bytes(type);
+        if (!within(a->size, words[COLUMN_DATA], a->n, item))
+            return false;
+        ret->data = (void *)(a->data + words[COLUMN_DATA] + row * item);
+        ret->size = item;
+        ret->ndim = type->ndim;
+        memcpy(ret->dims, type->dims, sizeof(ret->dims));
+        return true;
+    }
+    if (kind == KIND_BYTES) {
+        if (!within(a->size, words[COLUMN_TABLE], a->n + 1, sizeof(uint64_t)))
+            return false;
+        memcpy(entry, a->data + words[COLUMN_TABLE] + row * sizeof(uint64_t), 2 * sizeof(uint64_t));
+        if (entry[0] > entry[1] || words[COLUMN_DATA] > a->size || entry[1] > a->size - words[COLUMN_DATA])
+            return false;
+        ret->data = (void *)(a->data + words[COLUMN_DATA] + entry[0]);
+        ret->size = entry[1] - entry[0];
+        return true;
+    }
+    if (!within(a->size, words[COLUMN_TABLE], a->n, sizeof(entry)))
+        return false;
+    memcpy(entry, a->data + words[COLUMN_TABLE] + row * sizeof(entry), sizeof(entry));
+    if (entry[1] > CW_MAX_NDIM || (type->ndim >= 0 && entry[1] != (uint64_t)type->ndim) || !dims_bytes(type->dtype, entry + 2, (int)entry[1], &ret->size) ||
+        !within(a->size, entry[0], ret->size, 1))
+        return false;
+    ret->ndim = (int)entry[1];
+    for (int d = 0; d < ret->ndim; d++) {
+        ret->dims[d] = (int64_t)entry[2 + d];
+        if (type->ndim >= 0 && type->dims[d] != CW_VARIES && type->dims[d] != ret->dims[d])
+            return false;
+    }
+    ret->data = (void *)(a->data + entry[0]);
+    return true;
+}
+
+bool cw_exchange_column_whole(const struct cw_exchange_answer *a, unsigned k, enum cw_dtype dtype, struct cw_tensor *ret, const uint64_t **ret_offsets)
+{
+    uint64_t words[COLUMN], entry[TABLE_ROW];
+    memcpy(words, a->columns + (size_t)k * COLUMN, sizeof(words));
+    *ret = (struct cw_tensor){0};
+    if (dtype == CW_BYTES) {
+        if (words[COLUMN_KIND] != KIND_BYTES || !within(a->size, words[COLUMN_TABLE], a->n + 1, sizeof(uint64_t)) || words[COLUMN_DATA] > a->size)
+            return false;
+        *ret_offsets = (const uint64_t *)(const void *)(a->data + words[COLUMN_TABLE]);
+        uint64_t before = 0;
+        for (size_t i = 0; i <= a->n; i++) {
+            uint64_t at = __atomic_load_n(*ret_offsets + i, __ATOMIC_RELAXED);
+            if (at < before || at > a->size - words[COLUMN_DATA])
+                return false;
+            before = at;
+        }
+        ret->data = (void *)(a->data + words[COLUMN_DATA]);
+        ret->size = before;
+        return true;
+    }
+    if (words[COLUMN_KIND] != KIND_WHOLE || !within(a->size, words[COLUMN_TABLE], 1, sizeof(entry)))
+        return false;
+    memcpy(entry, a->data + words[COLUMN_TABLE], sizeof(entry));
+    if (entry[0] > CW_MAX_NDIM + 1 || !dims_bytes(dtype, entry + 1, (int)CW_MIN(entry[0], (uint64_t)CW_MAX_NDIM), &ret->size))
+        return false;
+    /* a batch has a dimension more than a tensor of an element can say: it is checked by who knows the count of rows */
+    for (uint64_t d = CW_MAX_NDIM; d < entry[0]; d++)
+        if (__builtin_mul_overflow(ret->size, (size_t)entry[1 + d], &ret->size))
+            return false;
+    if (!within(a->size, words[COLUMN_DATA], ret->size, 1))
+        return false;
+    ret->ndim = (int)entry[0] - 1;
+    for (int d = 0; d < ret->ndim; d++)
+        ret->dims[d] = (int64_t)entry[2 + d];
+    ret->data = (void *)(a->data + words[COLUMN_DATA]);
+    return entry[0] >= 1 && entry[1] == a->n;
+}

@@ -1,0 +1,51 @@
+/*
+ * Host processes: Python interpreters beside this one that run the user's functions. A host is told once what a function is (its spec, JSON)
+ * and is then called with rows in shared memory; docs/hosts.md describes both. Hosts are kept for the next call, of any pipeline of this
+ * process; how many there are is how many calls run at a time, which is the number of compute threads.
+ *
+ * Threads: a host belongs to one thread from cw_host_acquire to cw_host_release; everything else here is thread-safe.
+ */
+#pragma once
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/error.h"
+
+struct cw_host;
+
+/* What is to run. Immutable once used. */
+struct cw_host_function {
+    uint64_t id;              /* from cw_host_function_id */
+    const char *name;         /* for messages */
+    const char *spec;         /* docs/hosts.md; compact JSON */
+    uint64_t timeout_ns;      /* for one record; also for loading the function */
+    uint64_t memory;          /* resident bytes that a host may have; 0: half of the machine's memory, divided by its CPUs */
+    int (*cancelled)(void *); /* may be NULL; asked every few milliseconds while a call runs */
+    void *cancel_arg;
+};
+
+/* A number that no other function of this process has. */
+uint64_t cw_host_function_id(void);
+
+/* How a call ended that got no answer. */
+struct cw_host_death {
+    bool hung;                /* ended by us: it took longer than allowed */
+    uint64_t progress;        /* the row that it was at; UINT64_MAX: none yet */
+    char reason[400];         /* "was killed by signal 11 (Segmentation fault); it last said: ..." */
+};
+
+/* A host that knows the function: an idle one, or a new process. CW_E_PIPELINE: the function can't be loaded there; CW_E_IO: there is no such host. */
+int cw_host_acquire(const struct cw_host_function *f, struct cw_host **ret, struct cw_error *err) _must_check_;
+/* Memory for a request of size bytes, valid until the next cw_host_input of this host; aligned to a page, contents undefined. */
+int cw_host_input(struct cw_host *h, size_t size, uint8_t **ret, struct cw_error *err) _must_check_;
+/* Sends the request, waits for the answer: in memory that the host wrote and may not be trusted to be well-formed; valid until the next call.
+ * 1: the host is dead, *death says why. CW_E_INTERRUPTED: cancelled; the host is dead too. After either: cw_host_release. */
+int cw_host_call(struct cw_host *h, const struct cw_host_function *f, size_t size, const uint8_t **ret, size_t *ret_size, struct cw_host_death *death,
+                 struct cw_error *err) _must_check_;
+/* Idle again, or gone if it is dead. Accepts NULL. */
+void cw_host_release(struct cw_host *h);
+
+/* The interpreter that hosts run; NULL: $CACHEW_PYTHON, else python3 beside this program, else python3 in $PATH. Before the first host starts. */
+int cw_host_set_python(const char *path, struct cw_error *err) _must_check_;
+/* Ends all idle hosts; others end when they are released. */
+void cw_host_shutdown(void);

@@ -1,0 +1,132 @@
+/* The hosts of this process: idle ones wait in a list for the next call, whichever pipeline it is of. */
+#include <errno.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "host/process.h"
+
+/* Attempts to load a function, where the host dies of it: what kills one from outside does not do so each time. */
+#define DEFINE_ATTEMPTS 3
+
+static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
+/* guarded by mutex: */
+static struct cw_host *idle;
+static pid_t owner; /* a forked child has copies of descriptors, but no hosts */
+static char *python;
+static _Atomic uint64_t last_id;
+
+uint64_t cw_host_function_id(void) { return ++last_id; }
+
+int cw_host_set_python(const char *path, struct cw_error *err)
+{
+    char *copy = strdup(path);
+    if (!copy)
+        return cw_error_nomem(err, 0, "a path");
+    pthread_mutex_lock(&mutex);
+    free(python);
+    python = copy;
+    pthread_mutex_unlock(&mutex);
+    return 0;
+}
+
+/* The interpreter; new. */
+static char *find_python(void)
+{
+    char self[4096];
+    const char *env = getenv("CACHEW_PYTHON");
+    char *found = NULL;
+    pthread_mutex_lock(&mutex);
+    if (python)
+        found = strdup(python);
+    pthread_mutex_unlock(&mutex);
+    if (found)
+        return found;
+    if (env && *env)
+        return strdup(env);
+    ssize_t n = readlink("/proc/self/exe", self, sizeof(self) - 16);
+    char *slash = n > 0 ? memrchr(self, '/', (size_t)n) : NULL;
+    if (slash) {
+        memcpy(slash, "/python3", 9);
+        if (access(self, X_OK) == 0)
+            return strdup(self);
+    }
+    return strdup("python3");
+}
+
+/* An idle host, one that knows the function if there is one; NULL: none. */
+static struct cw_host *take_idle(uint64_t id)
+{
+    pthread_mutex_lock(&mutex);
+    if (owner != getpid()) { /* forked: the list is the parent's; its memory is given up */
+        idle = NULL;
+        owner = getpid();
+    }
+    struct cw_host **best = &idle;
+    for (struct cw_host **at = &idle; *at; at = &(*at)->next)
+        for (unsigned i = 0; i < (*at)->n_functions; i++)
+            if ((*at)->functions[i] == id)
+                best = at;
+    struct cw_host *h = *best;
+    if (h)
+        *best = h->next;
+    pthread_mutex_unlock(&mutex);
+    return h;
+}
+
+int cw_host_acquire(const struct cw_host_function *f, struct cw_host **ret, struct cw_error *err)
+{
+    struct cw_host_death death;
+    for (unsigned attempt = 0;; attempt++) {
+        struct cw_host *h = take_idle(f->id);
+        bool fresh = !h;
+        if (fresh) {
+            _cleanup_free_ char *path = find_python();
+            int r = path ? cw_host_start(path, &h, err) : cw_error_nomem(err, 0, "a path");
+            if (r < 0)
+                return r;
+        }
+        int r = cw_host_define(h, f, &death, err);
+        if (r == 0) {
+            *ret = h;
+            return 0;
+        }
+        cw_host_free(h);
+        if (r < 0)
+            return r;
+        if (!fresh)
+            attempt--; /* it died while idle, or of age */
+        else if (death.hung || attempt + 1 >= DEFINE_ATTEMPTS)
+            return cw_error_set(err, CW_E_IO, "the host process that loads the function %s %s", f->name, death.reason);
+    }
+}
+
+void cw_host_release(struct cw_host *h)
+{
+    if (!h)
+        return;
+    if (h->dead) {
+        cw_host_free(h);
+        return;
+    }
+    h->running = "idle";
+    pthread_mutex_lock(&mutex);
+    owner = getpid();
+    h->next = idle;
+    idle = h;
+    pthread_mutex_unlock(&mutex);
+}
+
+void cw_host_shutdown(void)
+{
+    pthread_mutex_lock(&mutex);
+    struct cw_host *list = owner == getpid() ? idle : NULL;
+    idle = NULL;
+    pthread_mutex_unlock(&mutex);
+    while (list) {
+        struct cw_host *h = list;
+        list = h->next;
+        cw_host_free(h);
+    }
+}

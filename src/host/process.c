@@ -1,0 +1,466 @@
+#include "host/process.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <spawn.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/machine.h"
+
+#define FIRST_FD 16            /* of ours while a host starts: apart from the numbers that it gets */
+#define HOST_SOCKET 3
+#define HOST_IN 4
+#define HOST_OUT 5
+#define HOST_LIFE 6
+#define SLICE_MS 50            /* how often a waiting thread looks for cancellation, memory and progress */
+#define CALLS_BETWEEN_LOOKS 64 /* at the memory of a host that answers quickly */
+#define PROGRESS_WORD 15       /* of a request: the row that is being computed, plus 1 */
+#define MAX_REPLY ((size_t)16 << 20)
+
+/* Frames on the socket, both ways: docs/hosts.md */
+enum frame_kind { FRAME_READY = 1, FRAME_DEFINE, FRAME_CALL, FRAME_DONE, FRAME_ERROR };
+struct frame {
+    uint32_t kind, version;
+    uint64_t id, size;
+};
+#define VERSION 1
+
+extern char **environ;
+
+/* ---- starting ---- */
+
+static int above(int fd) /* the same descriptor under a number that a host does not use; fd is closed */
+{
+    int moved = fd < 0 ? -1 : fcntl(fd, F_DUPFD_CLOEXEC, FIRST_FD), e = errno;
+    if (fd >= 0)
+        close(fd);
+    errno = e;
+    return moved;
+}
+
+static void close_fd(int fd)
+{
+    if (fd >= 0)
+        close(fd);
+}
+
+/* What a host gets beside our environment: libraries that would start threads of their own don't, because hosts run side by side already. */
+static char **environment(void)
+{
+    static char *const own[] = {"PYTHONUNBUFFERED=1", "OMP_NUM_THREADS=1", "OPENBLAS_NUM_THREADS=1", "MKL_NUM_THREADS=1", "NUMEXPR_NUM_THREADS=1"};
+    size_t n = 0;
+    while (environ[n])
+        n++;
+    char **all = malloc((n + CW_COUNT_OF(own) + 1) * sizeof(*all));
+    if (!all)
+        return NULL;
+    memcpy(all, environ, n * sizeof(*all));
+    for (size_t i = 0; i < CW_COUNT_OF(own); i++) {
+        size_t length = (size_t)(strchr(own[i], '=') - own[i]) + 1, k = 0;
+        while (k < n && strncmp(all[k], own[i], length) != 0)
+            k++;
+        if (k == n) /* what the user says about threads is kept */
+            all[n++] = own[i];
+    }
+    all[n] = NULL;
+    return all;
+}
+
+static int spawn(const char *python, struct cw_host *h, const int theirs[5], struct cw_error *err)
+{
+    char *const argv[] = {(char *)python, "-m", "cachew._host", NULL};
+    char **env = environment();
+    posix_spawn_file_actions_t actions;
+    posix_spawnattr_t attr;
+    sigset_t none, all;
+    if (!env)
+        return cw_error_nomem(err, 0, "a host process");
+    sigemptyset(&none);
+    sigfillset(&all);
+    posix_spawnattr_init(&attr);
+    posix_spawn_file_actions_init(&actions);
+    /* A group of its own: Ctrl-C is for this process, which ends its hosts itself, with what they started. */
+    posix_spawnattr_setflags(&attr, POSIX_SPAWN_SETPGROUP | POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF);
+    posix_spawnattr_setsigmask(&attr, &none);
+    posix_spawnattr_setsigdefault(&attr, &all);
+    int e = posix_spawn_file_actions_addopen(&actions, 0, "/dev/null", O_RDONLY, 0);
+    static const int numbers[] = {HOST_SOCKET, HOST_IN, HOST_OUT, HOST_LIFE, 1};
+    for (size_t i = 0; i < CW_COUNT_OF(numbers) && !e; i++)
+        e = posix_spawn_file_actions_adddup2(&actions, theirs[i], numbers[i]);
+    e = e ? e : posix_spawn_file_actions_adddup2(&actions, 1, 2);
+    e = e ? e : posix_spawn_file_actions_addclosefrom_np(&actions, HOST_LIFE + 1);
+    e = e ? e : posix_spawnp(&h->pid, python, &actions, &attr, argv, env);
+    posix_spawn_file_actions_destroy(&actions);
+    posix_spawnattr_destroy(&attr);
+    free(env);
+    if (e) {
+        h->pid = 0;
+        return cw_error_errno(err, CW_E_IO, e, "can't start a host process for Python functions: %s", python);
+    }
+    h->pidfd = (int)syscall(SYS_pidfd_open, h->pid, 0);
+    return h->pidfd < 0 ? cw_error_errno(err, CW_E_IO, errno, "can't watch the host process %d", (int)h->pid) : 0;
+}
+
+static int shared_memory(const char *name)
+{
+    int fd = above(memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING));
+    if (fd >= 0) /* what one side has mapped, the other can't take away */
+        (void)fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK);
+    return fd;
+}
+
+int cw_host_start(const char *python, struct cw_host **ret, struct cw_error *err)
+{
+    int pair[2] = {-1, -1}, output[2] = {-1, -1}, life[2] = {-1, -1};
+    struct cw_host *h = calloc(1, sizeof(*h));
+    if (!h)
+        return cw_error_nomem(err, sizeof(*h), "a host process");
+    h->pidfd = -1;
+    bool made = socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair) == 0 && pipe2(output, O_CLOEXEC) == 0 && pipe2(life, O_CLOEXEC) == 0;
+    int e = errno;
+    h->socket = above(pair[0]);
+    h->output = above(output[0]);
+    h->life = above(life[1]);
+    h->in_fd = shared_memory("cachew-host-in");
+    h->out_fd = shared_memory("cachew-host-out");
+    int theirs[] = {above(pair[1]), h->in_fd, h->out_fd, above(life[0]), above(output[1])};
+    made = made && h->socket >= 0 && h->output >= 0 && h->life >= 0 && h->in_fd >= 0 && h->out_fd >= 0 && theirs[0] >= 0 && theirs[3] >= 0 && theirs[4] >= 0;
+    int r = made ? spawn(python, h, theirs, err) : cw_error_errno(err, CW_E_IO, e, "can't make what a host process needs (descriptors, shared memory)");
+    close_fd(theirs[0]);
+    close_fd(theirs[3]);
+    close_fd(theirs[4]);
+    if (r >= 0)
+        (void)fcntl(h->output, F_SETFL, O_NONBLOCK);
+    if (r < 0) {
+        cw_host_free(h);
+        return r;
+    }
+    *ret = h;
+    return 0;
+}
+
+/* ---- what it prints ---- */
+
+static void print_line(struct cw_host *h)
+{
+    char text[sizeof(h->line) + 160];
+    int n = snprintf(text, sizeof(text), "[host %d, %s] %.*s\n", (int)h->pid, h->running ? h->running : "starting", (int)h->n_line, h->line);
+    n = CW_MIN(n, (int)sizeof(text) - 1);
+    if (write(STDERR_FILENO, text, (size_t)n) < 0) {
+        /* nobody reads it */
+    }
+    for (size_t i = 0; i < h->n_line + 1; i++) { /* the end of it is kept, for error messages */
+        if (h->n_said == sizeof(h->said)) {
+            memmove(h->said, h->said + sizeof(h->said) / 2, sizeof(h->said) / 2);
+            h->n_said = sizeof(h->said) / 2;
+        }
+        h->said[h->n_said++] = i < h->n_line ? h->line[i] : ' ';
+    }
+    h->n_line = 0;
+}
+
+/* Passes on, line by line, what is there to read. */
+static void forward_output(struct cw_host *h)
+{
+    char buf[4096];
+    ssize_t n;
+    while ((n = read(h->output, buf, sizeof(buf))) > 0)
+        for (ssize_t i = 0; i < n; i++) {
+            if (buf[i] != '\n')
+                h->line[h->n_line++] = buf[i];
+            if (buf[i] == '\n' || h->n_line == sizeof(h->line))
+                print_line(h);
+        }
+}
+
+/* ---- its end ---- */
+
+static void kill_host(struct cw_host *h)
+{
+    if (h->pid > 0) {
+        (void)kill(-h->pid, SIGKILL); /* with what it started */
+        (void)kill(h->pid, SIGKILL);
+    }
+    h->dead = true;
+}
+
+/* Waits for the process, which is dead or about to be; says what became of it. */
+static void reap(struct cw_host *h, char reason[400])
+{
+    int status = 0, at;
+    pid_t r;
+    while ((r = waitpid(h->pid, &status, 0)) < 0 && errno == EINTR)
+        ;
+    forward_output(h);
+    if (h->n_line)
+        print_line(h);
+    if (r < 0)
+        at = snprintf(reason, 400, "ended");
+    else if (WIFSIGNALED(status))
+        at = snprintf(reason, 400, "was killed by signal %d (%s)", WTERMSIG(status), strsignal(WTERMSIG(status)));
+    else
+        at = snprintf(reason, 400, "exited with status %d", WEXITSTATUS(status));
+    if (h->n_said) {
+        size_t n = CW_MIN(h->n_said, (size_t)(390 - at - 20));
+        snprintf(reason + at, (size_t)(400 - at), "; it last said: %.*s", (int)n, h->said + h->n_said - n);
+    }
+    h->pid = 0;
+    h->dead = true;
+}
+
+struct cw_host *cw_host_free(struct cw_host *h)
+{
+    char reason[400];
+    if (!h)
+        return NULL;
+    if (h->pid > 0) {
+        kill_host(h);
+        reap(h, reason);
+    }
+    if (h->in)
+        munmap(h->in, h->in_size);
+    if (h->out)
+        munmap(h->out, h->out_size);
+    const int fds[] = {h->pidfd, h->socket, h->output, h->life, h->in_fd, h->out_fd};
+    for (size_t i = 0; i < CW_COUNT_OF(fds); i++)
+        close_fd(fds[i]);
+    free(h);
+    return NULL;
+}
+
+/* ---- talking ---- */
+
+static int send_all(struct cw_host *h, const void *data, size_t size)
+{
+    const uint8_t *at = data;
+    while (size) {
+        ssize_t n = send(h->socket, at, size, MSG_NOSIGNAL);
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n <= 0)
+            return -1; /* it is dead: what waits for the answer finds out how */
+        at += n;
+        size -= (size_t)n;
+    }
+    return 0;
+}
+
+/* 1: all there. 0: it died meanwhile. */
+static int receive_all(struct cw_host *h, void *data, size_t size)
+{
+    uint8_t *at = data;
+    while (size) {
+        ssize_t n = recv(h->socket, at, size, 0);
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n <= 0)
+            return 0;
+        at += n;
+        size -= (size_t)n;
+    }
+    return 1;
+}
+
+uint64_t cw_host_resident(const struct cw_host *h)
+{
+    char path[64];
+    unsigned long long pages = 0;
+    snprintf(path, sizeof(path), "/proc/%d/statm", (int)h->pid);
+    FILE *f = fopen(path, "re");
+    if (!f)
+        return 0;
+    if (fscanf(f, "%*u %llu", &pages) != 1)
+        pages = 0;
+    fclose(f);
+    return pages * (uint64_t)sysconf(_SC_PAGESIZE);
+}
+
+static uint64_t memory_limit(const struct cw_host_function *f) { return f->memory ? f->memory : cw_memory_total() / 2 / cw_cpu_budget(); }
+
+static uint64_t progress(const struct cw_host *h)
+{
+    return h->in ? __atomic_load_n((const uint64_t *)(const void *)h->in + PROGRESS_WORD, __ATOMIC_RELAXED) : 0;
+}
+
+/* Fills in why there is no answer. reason: what we did to it; NULL: it ended by itself. */
+static int died(struct cw_host *h, const char *reason, bool hung, struct cw_host_death *death)
+{
+    char end[400];
+    uint64_t at = progress(h);
+    kill_host(h);
+    reap(h, end);
+    *death = (struct cw_host_death){.hung = hung, .progress = at ? at - 1 : UINT64_MAX};
+    snprintf(death->reason, sizeof(death->reason), "%s", reason ? reason : end);
+    return 1;
+}
+
+/* Waits until the host says something. 0: it did; 1: it died, or was made to. */
+static int await(struct cw_host *h, const struct cw_host_function *f, struct cw_host_death *death, struct cw_error *err)
+{
+    struct pollfd fds[] = {{.fd = h->socket, .events = POLLIN}, {.fd = h->output, .events = POLLIN}, {.fd = h->pidfd, .events = POLLIN}};
+    uint64_t since = cw_now_ns(), at = progress(h), limit = memory_limit(f);
+    char reason[400];
+    for (;;) {
+        int n = poll(fds, CW_COUNT_OF(fds), SLICE_MS);
+        if (n < 0 && errno != EINTR)
+            return cw_error_errno(err, CW_E_IO, errno, "waiting for a host process");
+        if (fds[1].revents & POLLIN)
+            forward_output(h);
+        else if (fds[1].revents)
+            fds[1].fd = -1; /* it closed its output */
+        if (fds[0].revents & POLLIN)
+            return 0;
+        if (fds[0].revents || fds[2].revents)
+            return died(h, NULL, false, death);
+        if (f->cancelled && f->cancelled(f->cancel_arg)) {
+            (void)died(h, NULL, false, death);
+            return cw_error_set(err, CW_E_INTERRUPTED, "interrupted");
+        }
+        if (n > 0)
+            continue;
+        uint64_t now = cw_now_ns(), resident = cw_host_resident(h);
+        if (progress(h) != at) {
+            at = progress(h);
+            since = now;
+        }
+        if (now - since > f->timeout_ns) {
+            snprintf(reason, sizeof(reason), "took longer than timeout_s, %.3g s", (double)f->timeout_ns / 1e9);
+            return died(h, reason, true, death);
+        }
+        if (resident > limit) {
+            snprintf(reason, sizeof(reason), "used %llu bytes of memory, more than host_memory, %llu", (unsigned long long)resident, (unsigned long long)limit);
+            return died(h, reason, false, death);
+        }
+    }
+}
+
+/* The next frame of the host; *ret_text is new where one came with it. */
+static int receive(struct cw_host *h, const struct cw_host_function *f, struct frame *ret, char **ret_text, struct cw_host_death *death,
+                   struct cw_error *err)
+{
+    int r = await(h, f, death, err);
+    if (r != 0)
+        return r;
+    if (!receive_all(h, ret, sizeof(*ret)))
+        return died(h, NULL, false, death);
+    if (ret->version != VERSION || ret->kind < FRAME_READY || ret->kind > FRAME_ERROR || (ret->kind == FRAME_ERROR && ret->size > MAX_REPLY))
+        return died(h, "wrote something else than an answer to the descriptor of its host", false, death);
+    *ret_text = NULL;
+    if (ret->kind == FRAME_ERROR) {
+        char *text = calloc(1, ret->size + 1);
+        if (!text)
+            return cw_error_nomem(err, ret->size, "the error of a function");
+        if (!receive_all(h, text, ret->size)) {
+            free(text);
+            return died(h, NULL, false, death);
+        }
+        *ret_text = text;
+    }
+    return 0;
+}
+
+static bool knows(const struct cw_host *h, uint64_t id)
+{
+    for (unsigned i = 0; i < h->n_functions; i++)
+        if (h->functions[i] == id)
+            return true;
+    return false;
+}
+
+int cw_host_define(struct cw_host *h, const struct cw_host_function *f, struct cw_host_death *death, struct cw_error *err)
+{
+    _cleanup_free_ char *text = NULL;
+    struct frame frame = {.kind = FRAME_DEFINE, .version = VERSION, .id = f->id, .size = strlen(f->spec)};
+    h->running = f->name;
+    if (knows(h, f->id))
+        return 0;
+    if (h->n_functions == CW_HOST_MAX_FUNCTIONS)
+        return died(h, "knew too many functions", false, death);
+    if (h->in) /* no row is being computed */
+        ((uint64_t *)(void *)h->in)[PROGRESS_WORD] = 0;
+    if (send_all(h, &frame, sizeof(frame)) < 0 || send_all(h, f->spec, frame.size) < 0) {
+        /* receive finds out why */
+    }
+    int r;
+    do
+        r = receive(h, f, &frame, &text, death, err);
+    while (r == 0 && frame.kind == FRAME_READY); /* it has started */
+    if (r != 0)
+        return r;
+    if (text)
+        return cw_error_set(err, CW_E_PIPELINE, "the function %s can't be loaded in a host process: %s", f->name, text);
+    h->functions[h->n_functions++] = f->id;
+    return 0;
+}
+
+int cw_host_input(struct cw_host *h, size_t size, uint8_t **ret, struct cw_error *err)
+{
+    if (size > h->in_size) {
+        size_t grown = CW_ALIGN_UP(CW_MAX(size, h->in_size * 2), (size_t)1 << 16);
+        if (ftruncate(h->in_fd, (off_t)grown) < 0)
+            return cw_error_errno(err, CW_E_MEMORY, errno, "shared memory of %zu bytes for a host process", grown);
+        if (h->in)
+            munmap(h->in, h->in_size);
+        h->in = mmap(NULL, grown, PROT_READ | PROT_WRITE, MAP_SHARED, h->in_fd, 0);
+        h->in_size = h->in == MAP_FAILED ? 0 : grown;
+        if (h->in == MAP_FAILED) {
+            h->in = NULL;
+            return cw_error_nomem(err, grown, "a request to a host process");
+        }
+    }
+    *ret = h->in;
+    return 0;
+}
+
+/* Maps as much of the answers as there is. */
+static int map_output(struct cw_host *h, size_t size, struct cw_host_death *death, struct cw_error *err)
+{
+    off_t end = lseek(h->out_fd, 0, SEEK_END);
+    if (end < 0 || (size_t)end < size)
+        return died(h, "answered with less memory than it said", false, death);
+    if (size <= h->out_size)
+        return 0;
+    if (h->out)
+        munmap(h->out, h->out_size);
+    h->out = mmap(NULL, (size_t)end, PROT_READ, MAP_SHARED, h->out_fd, 0);
+    h->out_size = h->out == MAP_FAILED ? 0 : (size_t)end;
+    if (h->out != MAP_FAILED)
+        return 0;
+    h->out = NULL;
+    return cw_error_nomem(err, (size_t)end, "the answer of a host process");
+}
+
+int cw_host_call(struct cw_host *h, const struct cw_host_function *f, size_t size, const uint8_t **ret, size_t *ret_size, struct cw_host_death *death,
+                 struct cw_error *err)
+{
+    _cleanup_free_ char *text = NULL;
+    struct frame frame = {.kind = FRAME_CALL, .version = VERSION, .id = f->id, .size = size};
+    ((uint64_t *)(void *)h->in)[PROGRESS_WORD] = 0;
+    if (send_all(h, &frame, sizeof(frame)) < 0) {
+        /* receive finds out why */
+    }
+    int r = receive(h, f, &frame, &text, death, err);
+    forward_output(h); /* what it printed while it ran, before its answer is used */
+    if (r != 0)
+        return r;
+    if (text) {
+        kill_host(h);
+        return cw_error_set(err, CW_E_BUG, "the host process of %s failed: %s", f->name, text);
+    }
+    if ((r = map_output(h, frame.size, death, err)) != 0)
+        return r;
+    *ret = h->out;
+    *ret_size = frame.size;
+    if (++h->n_calls % CALLS_BETWEEN_LOOKS == 0 && cw_host_resident(h) > memory_limit(f))
+        kill_host(h); /* it grew slowly: a fresh one goes on, after this answer */
+    return 0;
+}

@@ -1,0 +1,35 @@
+/* One host process: starting it, talking to it, watching over it. Used by one thread at a time. */
+#pragma once
+#include <stdbool.h>
+#include <sys/types.h>
+
+#include "host/host.h"
+
+#define CW_HOST_MAX_FUNCTIONS 256 /* that a host is told before it is replaced by a fresh one */
+
+struct cw_host {
+    struct cw_host *next;       /* in the list of idle ones */
+    pid_t pid;
+    int pidfd, socket, output;  /* output: what it prints */
+    int life;                   /* our end of a pipe: when it closes the kernel kills the host */
+    int in_fd, out_fd;          /* shared memory: requests, answers */
+    uint8_t *in, *out;
+    size_t in_size, out_size;
+    bool dead;
+    unsigned n_calls;
+    uint64_t functions[CW_HOST_MAX_FUNCTIONS]; /* known there */
+    unsigned n_functions;
+    const char *running;        /* name of the function, for what it prints */
+    char said[1024];            /* the end of what it printed */
+    size_t n_said;
+    char line[1024];            /* the line that it is printing */
+    size_t n_line;
+};
+
+int cw_host_start(const char *python, struct cw_host **ret, struct cw_error *err) _must_check_;
+/* Kills it if it lives, and waits for it. */
+struct cw_host *cw_host_free(struct cw_host *h);
+/* Tells it a function that it does not know yet. 1: it died, *death says why. */
+int cw_host_define(struct cw_host *h, const struct cw_host_function *f, struct cw_host_death *death, struct cw_error *err) _must_check_;
+/* Resident bytes; 0: unknown. */
+uint64_t cw_host_resident(const struct cw_host *h);
