@@ -68,7 +68,7 @@ static void describe_types(json_t *node, const json_t *before, const json_t *aft
 
 static json_t *describe_chain(const struct cw_compiled *c, const struct cw_chain *chain, const unsigned *into)
 {
-    static const char *const kinds[] = {[CW_OP_SOURCE] = "source", [CW_OP_MAP] = "map", [CW_OP_FILTER] = "filter", [CW_OP_INDEX] = "index",
+    static const char *const kinds[] = {[CW_OP_SOURCE] = "source", [CW_OP_MAP] = "map", [CW_OP_FILTER] = "filter", [CW_OP_FLAT_MAP] = "flat_map", [CW_OP_INDEX] = "index",
                                         [CW_OP_BATCHER] = "batcher"};
     json_t *list = json_array(), *before = NULL;
     for (size_t i = 0; i < chain->n; i++) {
@@ -137,7 +137,7 @@ static json_t *one_split_reason(const struct cw_compiled *c)
         at++;
     for (unsigned i = 0; i < at && from == UINT32_MAX; i++) {
         const struct cw_node *node = find_node(chain, i);
-        if (node->desc->kind == CW_OP_FILTER || strcmp(node->desc->name, "bucket_by_length") == 0)
+        if (node->desc->kind == CW_OP_FILTER || node->desc->kind == CW_OP_FLAT_MAP || strcmp(node->desc->name, "bucket_by_length") == 0)
             from = i;
     }
     const struct cw_node *limit = find_node(chain, at), *cause = from == UINT32_MAX ? NULL : find_node(chain, from);

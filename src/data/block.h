@@ -37,6 +37,7 @@ struct cw_record_id {
     uint32_t pass; /* combined ordinal of the repeats passed */
     uint16_t leaf; /* source of the pipeline that it comes from */
     uint16_t flags;/* enum cw_record_flag */
+    uint32_t element; /* which of those that flat_map made of the record, counted from 1; 0: no flat_map was passed */
 };
 
 struct cw_fault { /* why a row failed */
@@ -47,11 +48,19 @@ struct cw_fault { /* why a row failed */
     char message[400];
 };
 
+struct cw_expansion { /* what flat_map makes of a block: its rows from then on */
+    size_t n;
+    const uint32_t *origin;     /* rows of the block, ascending; each has at least one here, dropped where it gave no element */
+    uint8_t *status;
+    struct cw_column *columns;  /* by value number */
+};
+
 struct cw_block {
     size_t n;                   /* rows */
     uint8_t *status;            /* n of enum cw_row_status */
     bool all_ok;                /* every status is CW_ROW_OK: lets loops skip the check */
     struct cw_column *columns;  /* by value number; immutable once written */
+    size_t n_values;            /* columns */
     uint8_t *const *slots;      /* by value number: where the rows of this value go in the batch, row after row; NULL: nowhere known */
     const uint64_t *eids;       /* element ids of docs/randomness.md, n */
     const uint64_t *rows;       /* row of the source (over all its files), n */
@@ -59,6 +68,7 @@ struct cw_block {
     const uint64_t *keys;       /* by operator index: Philox key of (seed, epoch, salt) */
     struct cw_arena *arena;
     struct cw_fault *faults;
+    struct cw_expansion *expansion; /* set by flat_map; taken by the engine */
     int (*cancelled)(void *);   /* non-zero: stop soon; for operators that wait */
     void *cancel_arg;
 };

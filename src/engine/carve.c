@@ -163,7 +163,8 @@ int cw_piece_plan(struct cw_runner *r, struct thread *t, struct cw_split *s, str
 void cw_block_reset(struct cw_runner *r, struct block *b)
 {
     cw_arena_reset(&b->arena, 0);
-    b->b = (struct cw_block){.n = b->b.n};
+    b->b = (struct cw_block){.n = b->n_refs};
+    b->origin = b->element = NULL;
     b->point = r->compiled->counted ? r->n_points : 0;
     b->have_raw = b->waited = false;
     b->replaced = NULL;
@@ -301,7 +302,7 @@ struct block *cw_carve(struct cw_runner *r)
         b->program = &r->compiled->programs[p->refs[p->carved].leaf];
         b->seq = s->next_seq++;
         b->at = p->carved;
-        b->b.n = n;
+        b->b.n = b->n_refs = n;
         b->point = r->compiled->counted ? r->n_points : 0;
         b->n_passed = b->point;
         p->carved += n;

@@ -85,12 +85,13 @@ int cw_block_read(struct cw_runner *r, struct thread *t, struct block *b, bool n
 
 void cw_row_id(const struct cw_runner *r, const struct block *b, size_t row, struct cw_record_id *ret)
 {
-    const struct cw_ref *ref = &b->piece->refs[b->at + row];
+    const struct cw_ref *ref = cw_block_ref(b, row);
     const struct cw_source *source = r->sequence->sources[b->program->leaf];
     source->ops->ids(source, &ref->row, 1, ret);
     ret->pass = ref->pass;
     ret->leaf = (uint16_t)b->program->leaf;
     ret->flags = 0;
+    ret->element = b->element ? b->element[row] : 0;
 }
 
 /* Everything of a block that is the same for all its operators. */
@@ -106,6 +107,7 @@ static int block_prepare(struct cw_runner *r, struct block *b, struct cw_error *
     c->cancelled = cancelled;
     c->cancel_arg = r;
     c->all_ok = true;
+    c->n_values = g->n_values;
     c->status = cw_arena_alloc(&b->arena, n, err);
     c->columns = cw_arena_alloc(&b->arena, g->n_values * sizeof(*c->columns), err);
     uint64_t *rows = cw_arena_alloc(&b->arena, n * sizeof(*rows), err);
@@ -203,10 +205,12 @@ int cw_block_run_ops(struct cw_runner *r, struct thread *t, struct block *b, str
             status = run_op(t, op, c, b->plain, err);
         if (status >= 0 && c->faults)
             status = settle_faults(r, t, b, c, map, err);
+        if (status >= 0 && c->expansion)
+            status = cw_block_expand(r, b, err);
         if (status < 0)
             return status;
         /* A filter, or bucket_by_length, can't decide about elements that failed: they are gone. Where errors are raised they stay, to be found. */
-        if ((op->desc->kind == CW_OP_FILTER || op->desc->kind == CW_OP_BATCHER) && !c->all_ok &&
+        if ((op->desc->kind == CW_OP_FILTER || op->desc->kind == CW_OP_FLAT_MAP || op->desc->kind == CW_OP_BATCHER) && !c->all_ok &&
             r->compiled->pipeline->on_error == CW_ON_ERROR_SKIP)
             for (size_t k = 0; k < c->n; k++)
                 if (c->status[k] == CW_ROW_FAILED)
@@ -340,7 +344,7 @@ void cw_fault_error(const struct cw_runner *r, const struct block *b, const stru
     cw_row_id(r, b, f->row, &record);
     cw_record_print(b->program, &record, id);
     if (source->ops->path)
-        cw_error_file(ret, source->ops->path(source, b->piece->refs[b->at + f->row].row));
+        cw_error_file(ret, source->ops->path(source, cw_block_ref(b, f->row)->row));
     cw_error_op(ret, f->op);
     cw_error_record(ret, id);
     cw_error_set(ret, CW_E_RECORD, "%s: %s", f->op, f->message);

@@ -85,6 +85,9 @@ struct block {
     struct piece *piece;
     const struct cw_program *program;
     uint64_t seq, at;            /* order in its split; first position in its piece */
+    size_t n_refs;               /* positions; rows, until flat_map makes others of them: */
+    uint32_t *origin;            /* by row: position in the block; NULL: the same */
+    uint32_t *element;           /* by row: which of the elements of its record, from 1; NULL: no flat_map was passed */
     unsigned point;              /* stage that is to run */
     unsigned n_passed;           /* points passed, in an earlier attempt too */
     bool have_raw, plain;        /* bytes are there; runs unfused, as a sample */
@@ -166,6 +169,14 @@ void cw_split_free(struct cw_runner *r, struct cw_split *s);
 void cw_split_restart(struct cw_runner *r, struct cw_split *s); /* no block of it is in flight */
 void cw_split_collect(struct cw_runner *r, struct cw_split *s); /* frees what is used up */
 int cw_assembly_take(struct cw_runner *r, struct cw_split *s, unsigned bucket, struct cw_assembly **ret, struct cw_error *err);
+
+static inline const struct cw_ref *cw_block_ref(const struct block *b, size_t row)
+{
+    return &b->piece->refs[b->at + (b->origin ? b->origin[row] : row)];
+}
+
+/* expand.c: what flat_map left in b->b.expansion becomes the rows of b; mutex not held */
+int cw_block_expand(struct cw_runner *r, struct block *b, struct cw_error *err);
 
 /* execute.c: mutex not held */
 int cw_block_read(struct cw_runner *r, struct thread *t, struct block *b, bool nowait, struct cw_error *err); /* 1: would block */

@@ -80,7 +80,7 @@ static int poison(struct cw_runner *r, struct block *b, size_t row, struct cw_er
         s->open[0] = NULL;
     }
     a->closed = true;
-    cw_assembly_poison(a, &error, b->seq << 20 | row);
+    cw_assembly_poison(a, &error, b->seq << 32 | row);
     s->over = s->poisoned = true;
     return 0;
 }
@@ -183,7 +183,7 @@ static struct segment *segment_of(const struct block *b, size_t row)
 static void quarantine(struct cw_runner *r, const struct block *b, const struct fault *f, struct cw_quarantined **list)
 {
     const struct cw_source *source = r->sequence->sources[b->program->leaf];
-    const char *path = source->ops->path ? source->ops->path(source, b->piece->refs[b->at + f->row].row) : NULL;
+    const char *path = source->ops->path ? source->ops->path(source, cw_block_ref(b, f->row)->row) : NULL;
     struct cw_quarantined *q = calloc(1, sizeof(*q));
     if (!q)
         return; /* the count is short by one; there is no memory to say so */
@@ -204,7 +204,7 @@ void cw_block_settle(struct cw_runner *r, struct block *b)
         if (raised && g) {
             struct cw_error error;
             cw_fault_error(r, b, f, &error);
-            cw_assembly_poison(g->assembly, &error, b->seq << 20 | f->row);
+            cw_assembly_poison(g->assembly, &error, b->seq << 32 | f->row);
         } else if (!raised) {
             quarantine(r, b, f, g ? &g->assembly->quarantined : s->tail ? &s->tail->quarantined : &s->quarantined);
         }

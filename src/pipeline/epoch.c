@@ -235,7 +235,7 @@ int cw_epoch_refs(struct cw_epoch *e, uint64_t begin, uint64_t n, struct cw_ref 
 
 uint64_t cw_element_id(const struct cw_program *g, const struct cw_record_id *id)
 {
-    uint64_t words[2 + 64];
+    uint64_t words[2 + 64 + 1];
     unsigned n = 0;
     uint64_t pass = id->pass;
     words[n++] = id->file_key;
@@ -245,6 +245,8 @@ uint64_t cw_element_id(const struct cw_program *g, const struct cw_record_id *id
         words[n++] = c > 0 ? pass % (uint64_t)c : pass;
         pass = c > 0 ? pass / (uint64_t)c : 0;
     }
+    if (id->element)
+        words[n++] = id->element - 1;
     return cw_hash64(words, n * sizeof(words[0])); /* little-endian hosts only, as base/hash.h */
 }
 
@@ -257,4 +259,6 @@ void cw_record_print(const struct cw_program *g, const struct cw_record_id *id, 
         at += snprintf(buf + at, (size_t)(128 - at), ".%" PRIu64, c > 0 ? pass % (uint64_t)c : pass);
         pass = c > 0 ? pass / (uint64_t)c : 0;
     }
+    if (id->element && at < 120)
+        snprintf(buf + at, (size_t)(128 - at), ".%" PRIu32, id->element - 1);
 }

@@ -34,7 +34,7 @@ struct cw_attr_def {
     const char *doc;          /* one line, with units */
 };
 
-enum cw_op_kind { CW_OP_SOURCE, CW_OP_MAP, CW_OP_FILTER, CW_OP_INDEX, CW_OP_BATCHER };
+enum cw_op_kind { CW_OP_SOURCE, CW_OP_MAP, CW_OP_FILTER, CW_OP_FLAT_MAP, CW_OP_INDEX, CW_OP_BATCHER };
 
 struct cw_op;
 struct cw_bind;

@@ -236,7 +236,7 @@ static int compile_after_batch(struct compile *x, const struct cw_node *node, co
 {
     struct cw_compiled *c = x->c;
     bool take = named(node, "take"), skip = named(node, "skip");
-    if (node->desc->kind == CW_OP_FILTER)
+    if (node->desc->kind == CW_OP_FILTER && !node->desc->function)
         return refuse(x, node, "stands after a batcher: it drops elements, so write it before");
     if (node->desc->function)
         return refuse(x, node, "stands after a batcher: write it before, or use map_batches, whose function gets whole batches");
@@ -292,15 +292,19 @@ static int compile_chain(struct compile *x, const struct cw_chain *chain, bool t
         case CW_OP_BATCHER:
             r = compile_batcher(x, node, first, top);
             break;
+        case CW_OP_FLAT_MAP:
+            if (c->pipeline->on_error == CW_ON_ERROR_REPLACE)
+                return refuse(x, node, "can't be used with on_error \"replace\": a record that gives several elements can't stand in for one; use \"skip\"");
+            __attribute__((fallthrough));
         case CW_OP_FILTER:
         case CW_OP_MAP:
             r = 0;
             for (unsigned k = first; k < x->n_paths && r >= 0; k++) {
                 r = bind_node(x, &x->paths[k], node, next, NULL);
-                if (node->desc->kind == CW_OP_FILTER)
+                if (node->desc->kind != CW_OP_MAP)
                     x->paths[k].last_filter = x->paths[k].program.n_ops;
             }
-            if (node->desc->kind == CW_OP_FILTER)
+            if (node->desc->kind != CW_OP_MAP)
                 flow->counted = false;
             break;
         case CW_OP_INDEX:
@@ -357,7 +361,7 @@ static void mark_live(struct cw_program *g)
         need(g, g->outputs[k].value);
     for (unsigned i = g->n_ops; i-- > 0;) {
         struct cw_op *op = g->ops[i];
-        op->live = op->n_out == 0 || op->desc->kind == CW_OP_FILTER || op->desc->kind == CW_OP_BATCHER;
+        op->live = op->n_out == 0 || op->desc->kind == CW_OP_FILTER || op->desc->kind == CW_OP_FLAT_MAP || op->desc->kind == CW_OP_BATCHER;
         for (unsigned o = 0; o < op->n_out; o++)
             op->live |= op->out[o].live;
         for (unsigned p = 0; p < op->n_in && op->live; p++)

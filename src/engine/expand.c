@@ -1,0 +1,52 @@
+/* flat_map: the rows of a block become others, one or more for each. */
+#include <string.h>
+
+#include "engine/internal.h"
+
+/* Faults name rows: those of a record become its first row's. */
+static void move_faults(struct block *b, const struct cw_expansion *e)
+{
+    for (struct fault *f = b->faults; f; f = f->next) {
+        size_t low = 0, high = e->n; /* the first row whose origin is f->row */
+        while (low < high) {
+            size_t middle = low + (high - low) / 2;
+            if (e->origin[middle] < f->row)
+                low = middle + 1;
+            else
+                high = middle;
+        }
+        f->row = low;
+    }
+}
+
+int cw_block_expand(struct cw_runner *r, struct block *b, struct cw_error *err)
+{
+    struct cw_block *c = &b->b;
+    const struct cw_expansion *e = CW_STEAL(c->expansion);
+    uint32_t *origin = cw_block_alloc(c, e->n * sizeof(*origin), err), *element = cw_block_alloc(c, e->n * sizeof(*element), err);
+    uint64_t *rows = cw_block_alloc(c, e->n * sizeof(*rows), err), *eids = c->eids ? cw_block_alloc(c, e->n * sizeof(*eids), err) : NULL;
+    if (!origin || !element || !rows || (c->eids && !eids))
+        return err->status;
+    c->all_ok = true;
+    for (size_t i = 0; i < e->n; i++) {
+        origin[i] = b->origin ? b->origin[e->origin[i]] : e->origin[i];
+        element[i] = i > 0 && origin[i] == origin[i - 1] ? element[i - 1] + 1 : 1;
+        rows[i] = c->rows[e->origin[i]];
+        c->all_ok &= e->status[i] == CW_ROW_OK;
+    }
+    move_faults(b, e);
+    b->origin = origin;
+    b->element = element;
+    c->n = e->n;
+    c->status = e->status;
+    c->rows = rows;
+    c->raw = NULL; /* the bytes were the source's */
+    c->columns = e->columns;
+    for (size_t i = 0; eids && i < e->n; i++) {
+        struct cw_record_id id;
+        cw_row_id(r, b, i, &id);
+        eids[i] = cw_element_id(b->program, &id);
+    }
+    c->eids = eids;
+    return 0;
+}
