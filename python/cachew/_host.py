@@ -158,6 +158,37 @@ def read_columns(memory, components, words, n):
     return columns
 
 
+class Strings:
+    """A batch of byte strings: `data` holds all of them, string i is data[offsets[i]:offsets[i + 1]]."""
+
+    def __init__(self, data, offsets):
+        self.data, self.offsets = data, offsets
+
+    def __len__(self):
+        return len(self.offsets) - 1
+
+    def __getitem__(self, i):
+        if not -len(self) <= i < len(self):
+            raise IndexError(i)
+        i %= len(self)
+        return memoryview(self.data)[int(self.offsets[i]) : int(self.offsets[i + 1])]
+
+
+def read_batch(memory, components, words, n):
+    """A batch as a dict of arrays over the shared memory."""
+    batch = {}
+    for k, c in enumerate(components):
+        kind, data, table, _ = words[HEAD + COLUMN * k : HEAD + COLUMN * (k + 1)]
+        if kind == BYTES:
+            offsets = memory.array(np.uint64, n + 1, table)
+            batch[c.name] = Strings(memory.array(np.uint8, int(offsets[-1]), data), offsets)
+        else:
+            ndim, *dims = memory.array(np.uint64, TABLE_ROW, table).tolist()
+            shape = dims[:ndim]
+            batch[c.name] = memory.array(c.dtype, int(np.prod(shape, dtype=np.int64)), data).reshape(shape)
+    return batch
+
+
 class Answer:
     """Written from its end: parts first, then the head that says where they are."""
 
@@ -183,6 +214,25 @@ class Answer:
         words = [*self.head, *(w for c in self.columns for w in c)]
         self.memory.array(np.uint64, len(words), 0)[:] = words
         return self.memory.used
+
+    def whole(self, component, value, n):
+        """Writes the value of a component for a batch of n rows."""
+        c = component
+        if c.bytes:
+            strings = [c.convert(v) for v in (value if isinstance(value, Strings) else list(value))]
+            if len(strings) != n:
+                raise Wrong(f'returned {len(strings)} strings as "{c.name}", expected {n}, one a row')
+            return self.column(c, strings, None)
+        array = np.asarray(value)
+        if array.dtype != c.dtype or array.ndim < 1 or array.shape[0] != n or (c.shape is not None and not c.fits(array.shape[1:])) or array.ndim > 7:
+            raise Wrong(f'returned {describe(array)} as "{c.name}", expected {c.declared()} for each of {n} rows')
+        table = np.zeros(TABLE_ROW, np.uint64)
+        table[0], table[1 : 1 + array.ndim] = array.ndim, array.shape
+        where = self.put(table.tobytes())
+        at = self.memory.reserve(array.nbytes)
+        self.memory.array(c.dtype, array.size, at).reshape(array.shape)[...] = array
+        self.columns.append((WHOLE, at, where, 0))
+        return None
 
     def column(self, component, values, bad):
         """Writes the values of a component; those that do not fit it are told to bad(row, error)."""
@@ -237,8 +287,8 @@ def same(a, b):
     """Whether two results are equal, bit by bit where they are numbers."""
     if isinstance(a, dict):
         return isinstance(b, dict) and a.keys() == b.keys() and all(same(a[k], b[k]) for k in a)
-    if isinstance(a, (list, tuple)):
-        return isinstance(b, (list, tuple)) and len(a) == len(b) and all(same(x, y) for x, y in zip(a, b))
+    if isinstance(a, (list, tuple, Strings)):
+        return type(a) is type(b) and len(a) == len(b) and all(same(x, y) for x, y in zip(a, b))
     if isinstance(a, (bytes, bytearray, memoryview, str)):
         return type(a) is type(b) and bytes(a.encode() if isinstance(a, str) else a) == bytes(b.encode() if isinstance(b, str) else b)
     a, b = np.asarray(a), np.asarray(b)
@@ -278,6 +328,29 @@ class Function:
 
     def run(self, memory, size, answer_memory):
         words = np.frombuffer(memory.cover(size), np.uint64, HEAD + COLUMN * len(self.inputs)).tolist()
+        return self.run_batch(memory, words, answer_memory) if self.kind == "map_batches" else self.run_rows(memory, words, answer_memory)
+
+    def run_batch(self, memory, words, answer_memory):
+        n, status, errors = words[0], bytearray(words[0]), []
+        batch, key = read_batch(memory, self.inputs, words, n), memory.array(np.uint64, 2, words[2])
+        answer = Answer(answer_memory, len(self.outputs))
+        try:
+            value, note = self.once(batch, key, n and memory.map[words[3]])
+            if note:
+                status[0] = DIFFERS
+                errors.append([0, note])
+            value = self.checked(value, {c.name for c in self.outputs})
+            for c in self.outputs:
+                answer.whole(c, value[c.name], n)
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:
+            errors = [[0, text_of(error)]]
+            status = bytearray(n)
+            answer.columns = [(DENSE, 0, 0, 0)] * len(self.outputs)
+        return answer.finish(n, status, errors)
+
+    def run_rows(self, memory, words, answer_memory):
         n, progress = words[0], memoryview(memory.map).cast("B")[: HEAD * 8].cast("Q")
         keys = memory.array(np.uint64, 2 * n, words[2]).reshape(n, 2) if words[2] else None
         check = memory.map[words[3] : words[3] + n] if words[3] else bytes(n)

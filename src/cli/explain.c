@@ -37,9 +37,11 @@ static json_t *schema_after(const struct cw_pipeline *p, const struct cw_chain *
     part.chain = (struct cw_chain){.nodes = chain->nodes, .n = n};
     if (cw_compile(&part, &c, &ignored) < 0)
         return NULL;
+    unsigned n_delivered;
+    const struct cw_component *delivered = cw_delivered(c, &n_delivered);
     json_t *schema = json_object();
-    for (unsigned i = 0; i < c->n_outputs; i++)
-        json_object_set_new(schema, c->outputs[i].name, json_string(cw_type_print(&c->outputs[i].type, text)));
+    for (unsigned i = 0; i < n_delivered; i++)
+        json_object_set_new(schema, delivered[i].name, json_string(cw_type_print(&delivered[i].type, text)));
     cw_compiled_free(c);
     return schema;
 }
@@ -69,7 +71,7 @@ static void describe_types(json_t *node, const json_t *before, const json_t *aft
 static json_t *describe_chain(const struct cw_compiled *c, const struct cw_chain *chain, const unsigned *into)
 {
     static const char *const kinds[] = {[CW_OP_SOURCE] = "source", [CW_OP_MAP] = "map", [CW_OP_FILTER] = "filter", [CW_OP_FLAT_MAP] = "flat_map", [CW_OP_INDEX] = "index",
-                                        [CW_OP_BATCHER] = "batcher"};
+                                        [CW_OP_BATCHER] = "batcher", [CW_OP_BATCH_MAP] = "batch_map"};
     json_t *list = json_array(), *before = NULL;
     for (size_t i = 0; i < chain->n; i++) {
         const struct cw_node *node = &chain->nodes[i];
@@ -209,8 +211,10 @@ static int describe_pipeline(struct explain *x, struct cw_error *err)
                                                  (json_int_t)source->source_bytes, "chunks", (json_int_t)source->n_chunks, "random_access",
                                                  (int)source->random_access));
     }
-    for (unsigned i = 0; i < c->n_outputs; i++)
-        json_object_set_new(outputs, c->outputs[i].name, json_string(cw_type_print(&c->outputs[i].type, text)));
+    unsigned n_delivered;
+    const struct cw_component *delivered = cw_delivered(c, &n_delivered);
+    for (unsigned i = 0; i < n_delivered; i++)
+        json_object_set_new(outputs, delivered[i].name, json_string(cw_type_print(&delivered[i].type, text)));
     json_object_update_new(x->facts, json_pack("{s:s, s:s, s:s, s:o, s:o, s:o, s:o, s:b, s:b, s:o, s:I, s:o}", "pipeline", x->file, "fingerprint",
                                                fingerprint, "on_error", on_error[c->pipeline->on_error], "operators",
                                                describe_chain(c, &c->pipeline->chain, into), "outputs", outputs, "fused", fused_groups(into, n),

@@ -207,10 +207,17 @@ int cachew_pipeline_schema(const struct cachew_pipeline *p, struct cachew_schema
     struct cw_local l = {0};
     struct cachew_schema *s = calloc(1, sizeof(*s));
     int r = s ? cw_api_compile(p, &l, &e) : cw_error_nomem(&e, sizeof(*s), "a schema");
-    if (r >= 0) { /* the outputs change hands */
-        s->components = CW_STEAL(l.compiled->outputs);
-        s->n = l.compiled->n_outputs;
-        l.compiled->n_outputs = 0;
+    if (r >= 0) {
+        unsigned n;
+        const struct cw_component *delivered = cw_delivered(l.compiled, &n);
+        s->components = calloc(n + 1, sizeof(*s->components));
+        r = s->components ? 0 : cw_error_nomem(&e, 0, "a schema");
+        for (unsigned i = 0; i < n && r >= 0; i++) {
+            s->components[i] = delivered[i];
+            s->components[i].name = strdup(delivered[i].name);
+            r = s->components[i].name ? 0 : cw_error_nomem(&e, 0, "a schema");
+            s->n += r >= 0;
+        }
         s->batch_size = l.compiled->batcher == CW_BATCHER_NONE ? 0 : l.compiled->batch_size;
     }
     cw_local_deinit(&l);

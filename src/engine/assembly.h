@@ -51,7 +51,8 @@ struct cw_assembly {
     uint8_t *present;            /* by slot: 0 where the record was skipped */
     struct cw_tensor *staged;    /* [n_staged][capacity] */
     struct cw_staged_chunk *chunks; /* guarded by the runner's mutex */
-    struct cw_batch *batch;      /* once finished */
+    struct cw_batch *batch;      /* once finished, */
+    unsigned n_applied;          /* and so many operators on batches were applied */
 };
 /* Takes the slab. CW_E_BUDGET when there is none now. */
 int cw_assembly_new(const struct cw_layout *l, struct cw_slab_pool *pool, uint64_t capacity, unsigned bucket, struct cw_assembly **ret,

@@ -51,6 +51,7 @@ struct cw_iterator {
     struct place round;               /* the state: the round after the one handed out last */
     struct unused *round_unused;
     struct cw_batch *mine;            /* of the present round */
+    struct cw_assembly *pending;      /* pulled, but not finished when a wait ended */
 
     struct cw_quarantined *quarantined, **quarantined_tail;
     uint64_t n_skipped, n_replaced, n_listed;
@@ -243,6 +244,8 @@ struct cw_iterator *cw_iterator_free(struct cw_iterator *it)
     if (it->runner) {
         if (it->mine)
             cw_runner_release(it->runner, it->mine);
+        if (it->pending)
+            cw_runner_drop(it->runner, it->pending);
         drop_joining(it);
     }
     cw_runner_free(it->runner);
@@ -466,9 +469,11 @@ int cw_iterator_next(struct cw_iterator *it, uint64_t timeout_ns, struct cw_batc
     uint64_t deadline_ns = timeout_ns ? cw_now_ns() + timeout_ns : 0, ranks = it->options.world_size;
     while (it->at.epoch < it->options.epochs) {
         struct cw_assembly *a;
-        int r = pull_counted(it, deadline_ns, &a, err);
+        int r = it->pending ? 0 : pull_counted(it, deadline_ns, &a, err);
         if (r < 0)
             return r;
+        if (it->pending)
+            a = CW_STEAL(it->pending);
         if (r == 1) {
             uint64_t total = it->at.g, epoch = it->at.epoch, rest = total % ranks;
             uint64_t j = it->options.rank - rest; /* a rank that has no batch in the last round repeats one */
@@ -488,7 +493,11 @@ int cw_iterator_next(struct cw_iterator *it, uint64_t timeout_ns, struct cw_batc
                 return r;
             }
             if (mine) {
-                r = cw_runner_finish(it->runner, a, deadline_ns, err);
+                r = cw_runner_finish(it->runner, a, it->options.seed, it->at.epoch, deadline_ns, err);
+                if (r == CW_E_DEADLINE || r == CW_E_INTERRUPTED) { /* nothing is lost: the next call goes on with it */
+                    it->pending = a;
+                    return r;
+                }
                 if (r < 0) {
                     cw_runner_drop(it->runner, a);
                     return r;

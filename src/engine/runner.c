@@ -424,8 +424,33 @@ int cw_runner_join(struct cw_runner *r, struct cw_assembly *dst, const struct cw
     return status;
 }
 
-int cw_runner_finish(struct cw_runner *r, struct cw_assembly *a, uint64_t deadline_ns, struct cw_error *err)
+struct slab_request {
+    uint64_t deadline_ns;
+    size_t size;
+    struct cw_slab *slab;
+};
+
+static int try_slab(struct cw_runner *r, void *arg, struct cw_error *err)
 {
+    struct slab_request *q = arg;
+    return cw_slab_get(&r->slabs, q->size, &q->slab, err);
+}
+
+static int slab_waiting(struct cw_runner *r, size_t size, struct cw_slab **ret, void *arg, struct cw_error *err)
+{
+    struct slab_request *q = arg;
+    q->size = size;
+    pthread_mutex_lock(&r->mutex);
+    int status = with_memory(r, try_slab, q, q->deadline_ns, err);
+    pthread_mutex_unlock(&r->mutex);
+    if (status >= 0)
+        *ret = q->slab;
+    return status;
+}
+
+int cw_runner_finish(struct cw_runner *r, struct cw_assembly *a, uint64_t seed, uint64_t epoch, uint64_t deadline_ns, struct cw_error *err)
+{
+    struct slab_request q = {.deadline_ns = deadline_ns};
     pthread_mutex_lock(&r->mutex);
     int status = a->batch ? 0 : with_memory(r, try_finish, a, deadline_ns, err);
     if (status >= 0 && !a->handed) {
@@ -433,7 +458,7 @@ int cw_runner_finish(struct cw_runner *r, struct cw_assembly *a, uint64_t deadli
         r->n_handed++;
     }
     pthread_mutex_unlock(&r->mutex);
-    return status;
+    return status < 0 ? status : cw_batch_apply(r, a, seed, epoch, slab_waiting, &q, err);
 }
 
 struct cw_batch *cw_runner_take_batch(struct cw_runner *r, struct cw_assembly *a)

@@ -40,8 +40,8 @@ int cw_runner_join_new(struct cw_runner *r, unsigned bucket, uint64_t deadline_n
 /* cw_assembly_join; waits for memory like cw_runner_next. */
 int cw_runner_join(struct cw_runner *r, struct cw_assembly *dst, const struct cw_assembly *src, uint64_t from, uint64_t n, uint64_t deadline_ns,
                    struct cw_error *err) _must_check_;
-/* Finishes a joined batch; waits for memory like cw_runner_next. */
-int cw_runner_finish(struct cw_runner *r, struct cw_assembly *a, uint64_t deadline_ns, struct cw_error *err) _must_check_;
+/* Finishes a batch of an epoch where that is still to be done: it was joined, or memory was short. Waits for memory like cw_runner_next. */
+int cw_runner_finish(struct cw_runner *r, struct cw_assembly *a, uint64_t seed, uint64_t epoch, uint64_t deadline_ns, struct cw_error *err) _must_check_;
 /* Takes a batch out of a finished assembly and frees the rest. */
 struct cw_batch *cw_runner_take_batch(struct cw_runner *r, struct cw_assembly *a);
 void cw_runner_release(struct cw_runner *r, struct cw_batch *b);

@@ -276,7 +276,7 @@ const char *cw_attr_string_at(const struct cw_op *op, const char *name, size_t i
 json_t *cw_op_table_json(const struct cw_op_table *table)
 {
     static const char *const op_kinds[] = {[CW_OP_SOURCE] = "source", [CW_OP_MAP] = "map", [CW_OP_FILTER] = "filter", [CW_OP_FLAT_MAP] = "flat_map", [CW_OP_INDEX] = "index",
-                                           [CW_OP_BATCHER] = "batcher"};
+                                           [CW_OP_BATCHER] = "batcher", [CW_OP_BATCH_MAP] = "batch_map"};
     json_t *ops = json_array();
     for (size_t i = 0; i < table->n; i++) {
         const struct cw_op_desc *d = table->ops[i];

@@ -16,6 +16,15 @@ struct cw_order {
     size_t charged;
 };
 
+uint64_t cw_epoch_key(uint64_t seed, uint64_t epoch, const char *salt)
+{
+    struct cw_key key = {0};
+    cw_key_u64(&key, seed);
+    cw_key_u64(&key, epoch);
+    cw_key_text(&key, salt);
+    return cw_key_hash(&key);
+}
+
 int cw_epoch_init(struct cw_epoch *e, const struct cw_sequence *s, uint64_t seed, uint64_t epoch, struct cw_budget *budget, struct cw_error *err)
 {
     const struct cw_compiled *c = s->compiled;
@@ -24,11 +33,7 @@ int cw_epoch_init(struct cw_epoch *e, const struct cw_sequence *s, uint64_t seed
     if (!e->keys)
         return cw_error_nomem(err, c->n_keys * sizeof(*e->keys), "keys");
     for (unsigned i = 0; i < c->n_keys; i++) {
-        struct cw_key key = {0};
-        cw_key_u64(&key, seed);
-        cw_key_u64(&key, epoch);
-        cw_key_text(&key, c->salts[i]);
-        e->keys[i] = cw_key_hash(&key);
+        e->keys[i] = cw_epoch_key(seed, epoch, c->salts[i]);
     }
     return 0;
 }

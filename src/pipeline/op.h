@@ -10,6 +10,7 @@
 #include <stdint.h>
 
 #include "base/error.h"
+#include "data/batch.h"
 #include "data/block.h"
 #include "data/type.h"
 
@@ -21,6 +22,8 @@ enum cw_attr_kind {
     CW_ATTR_CHAINS,      /* concat's inputs */
     CW_ATTR_FUNCTION,    /* a Python function: {name, identity, payload, path, rng}; the last but one are not part of a pipeline's fingerprint */
 };
+
+#define CW_OP_MAX_PORTS 64
 
 struct cw_attr_def {
     const char *name;
@@ -34,13 +37,20 @@ struct cw_attr_def {
     const char *doc;          /* one line, with units */
 };
 
-enum cw_op_kind { CW_OP_SOURCE, CW_OP_MAP, CW_OP_FILTER, CW_OP_FLAT_MAP, CW_OP_INDEX, CW_OP_BATCHER };
+enum cw_op_kind { CW_OP_SOURCE, CW_OP_MAP, CW_OP_FILTER, CW_OP_FLAT_MAP, CW_OP_INDEX, CW_OP_BATCHER, CW_OP_BATCH_MAP };
 
 struct cw_op;
 struct cw_bind;
 struct cw_source;
 struct cw_source_env;
 struct cw_image_role; /* ops/image_role.h: what makes an image operator fusable */
+
+struct cw_batch_result { /* what an operator on batches gave: as many rows as came */
+    struct cw_tensor columns[CW_OP_MAX_PORTS];       /* by port: size is of all rows, dims those of one */
+    const uint64_t *offsets[CW_OP_MAX_PORTS];        /* by port: of strings (n + 1); NULL for numbers */
+    void *owner;                                     /* of what they point into, until batch_release */
+    char note[400];                                  /* something that somebody should know; empty: nothing */
+};
 
 struct cw_op_desc {
     const char *name;
@@ -56,13 +66,16 @@ struct cw_op_desc {
     /* Map, filter: computes a block. A row that can't be computed: cw_block_fail; a result < 0 ends the whole run. Rows whose status is not
      * CW_ROW_OK are to be left alone (computing them is allowed where it is cheaper and can't fail). NULL: nothing to do at run time. */
     int (*run)(const struct cw_op *op, struct cw_block *block, struct cw_error *err);
+    /* Operators on batches: makes components of all outputs. key: for draws of this batch. */
+    int (*batch)(const struct cw_op *op, const struct cw_batch *in, const uint64_t key[2], int (*cancelled)(void *), void *cancel_arg,
+                 struct cw_batch_result *ret, struct cw_error *err);
+    void (*batch_release)(struct cw_batch_result *result);
     void (*free_state)(void *state);
     /* Source: opens the data set (index included). */
     int (*open)(const struct cw_op *op, const struct cw_source_env *env, struct cw_source **ret, struct cw_error *err);
     const struct cw_image_role *image; /* NULL: not an image operator that fuses */
 };
 
-#define CW_OP_MAX_PORTS 64
 struct cw_port {
     unsigned value;       /* value number: index of its column */
     struct cw_type type;

@@ -71,8 +71,7 @@ static int program_add(struct compile *x, struct path *p, struct cw_op *op)
     return 0;
 }
 
-/* Binds a node for one path. Operators without run are only bound: they rename or drop, or are indexes. */
-static int bind_node(struct compile *x, struct path *p, const struct cw_node *node, const struct cw_node *next, struct cw_op **ret)
+static int bind_op(struct compile *x, struct path *p, const struct cw_node *node, const struct cw_node *next, struct cw_op **ret)
 {
     struct cw_op *op = cw_op_new(node, x->err), *ahead = NULL;
     if (!op)
@@ -92,6 +91,17 @@ static int bind_node(struct compile *x, struct path *p, const struct cw_node *no
         cw_op_free(op);
         return r;
     }
+    *ret = op;
+    return 0;
+}
+
+/* Binds a node for one path. Operators without run are only bound: they rename or drop, or are indexes. */
+static int bind_node(struct compile *x, struct path *p, const struct cw_node *node, const struct cw_node *next, struct cw_op **ret)
+{
+    struct cw_op *op;
+    int r = bind_op(x, p, node, next, &op);
+    if (r < 0)
+        return r;
     if (ret)
         *ret = op;
     return program_add(x, p, op);
@@ -238,7 +248,9 @@ static int compile_after_batch(struct compile *x, const struct cw_node *node, co
     bool take = named(node, "take"), skip = named(node, "skip");
     if (node->desc->kind == CW_OP_FILTER && !node->desc->function)
         return refuse(x, node, "stands after a batcher: it drops elements, so write it before");
-    if (node->desc->function)
+    if (c->n_batch_ops && node->desc->kind == CW_OP_MAP)
+        return refuse(x, node, "stands after map_batches: write it before");
+    if (node->desc->function && node->desc->kind != CW_OP_BATCH_MAP)
         return refuse(x, node, "stands after a batcher: write it before, or use map_batches, whose function gets whole batches");
     if (node->desc->kind == CW_OP_INDEX && !take && !skip && !(named(node, "repeat") && c->batcher == CW_BATCHER_BATCH && flow->counted))
         return refuse(x, node, "stands after a batcher: write it before (to repeat the data set, --epochs does it too)");
@@ -254,6 +266,51 @@ static int compile_after_batch(struct compile *x, const struct cw_node *node, co
             c->batch_to = n < c->batch_to - c->batch_from ? c->batch_from + n : c->batch_to;
     }
     return 0;
+}
+
+static int copy_outputs(const struct cw_bind *b, struct cw_component **ret, unsigned *ret_n, struct cw_error *err)
+{
+    *ret = calloc(b->n + 1, sizeof(**ret));
+    if (!*ret)
+        return cw_error_nomem(err, 0, "components");
+    for (unsigned i = 0; i < b->n; i++) {
+        (*ret)[i] = b->components[i];
+        (*ret)[i].name = strdup(b->components[i].name);
+        if (!(*ret)[i].name)
+            return cw_error_nomem(err, 0, "components");
+        *ret_n = i + 1;
+    }
+    return 0;
+}
+
+/* An operator on batches: its input are the components of a batch, in byte order of their names. */
+static int compile_batch_op(struct compile *x, const struct cw_node *node)
+{
+    struct cw_compiled *c = x->c;
+    if (c->batcher == CW_BATCHER_NONE)
+        return refuse(x, node, "stands before a batcher: its function gets whole batches; write batch before it, or use map");
+    struct cw_batch_op *grown = realloc(c->batch_ops, (c->n_batch_ops + 1) * sizeof(*grown)), *o;
+    if (!grown)
+        return cw_error_nomem(x->err, sizeof(*grown), "operators");
+    c->batch_ops = grown;
+    const struct cw_batch_op *last = c->n_batch_ops ? &c->batch_ops[c->n_batch_ops - 1] : NULL;
+    const struct cw_component *in = last ? last->outputs : x->paths[0].bind.components;
+    unsigned n_in = last ? last->n_outputs : x->paths[0].bind.n;
+    struct path p = {0};
+    int r = 0;
+    for (unsigned i = 0; i < n_in && r >= 0; i++)
+        r = cw_bind_put(&p.bind, in[i].name, i, &in[i].type, x->err);
+    p.bind.next_value = n_in;
+    if (r >= 0)
+        r = bind_op(x, &p, node, NULL, &p.bind.op);
+    if (r >= 0) {
+        o = &c->batch_ops[c->n_batch_ops];
+        *o = (struct cw_batch_op){.op = CW_STEAL(p.bind.op)};
+        c->n_batch_ops++;
+        r = copy_outputs(&p.bind, &o->outputs, &o->n_outputs, x->err);
+    }
+    cw_bind_deinit(&p.bind);
+    return r;
 }
 
 static int compile_chain(struct compile *x, const struct cw_chain *chain, bool top, struct flow *flow)
@@ -292,6 +349,9 @@ static int compile_chain(struct compile *x, const struct cw_chain *chain, bool t
         case CW_OP_BATCHER:
             r = compile_batcher(x, node, first, top);
             break;
+        case CW_OP_BATCH_MAP:
+            r = compile_batch_op(x, node);
+            break;
         case CW_OP_FLAT_MAP:
             if (c->pipeline->on_error == CW_ON_ERROR_REPLACE)
                 return refuse(x, node, "can't be used with on_error \"replace\": a record that gives several elements can't stand in for one; use \"skip\"");
@@ -328,21 +388,6 @@ static int compile_chain(struct compile *x, const struct cw_chain *chain, bool t
         }
         if (r < 0)
             return r;
-    }
-    return 0;
-}
-
-static int copy_outputs(const struct cw_bind *b, struct cw_component **ret, unsigned *ret_n, struct cw_error *err)
-{
-    *ret = calloc(b->n + 1, sizeof(**ret));
-    if (!*ret)
-        return cw_error_nomem(err, 0, "components");
-    for (unsigned i = 0; i < b->n; i++) {
-        (*ret)[i] = b->components[i];
-        (*ret)[i].name = strdup(b->components[i].name);
-        if (!(*ret)[i].name)
-            return cw_error_nomem(err, 0, "components");
-        *ret_n = i + 1;
     }
     return 0;
 }
@@ -488,6 +533,13 @@ int cw_compile(struct cw_pipeline *p, struct cw_compiled **ret, struct cw_error 
     return 0;
 }
 
+struct cw_component *cw_delivered(const struct cw_compiled *c, unsigned *ret_n)
+{
+    const struct cw_batch_op *last = c->n_batch_ops ? &c->batch_ops[c->n_batch_ops - 1] : NULL;
+    *ret_n = last ? last->n_outputs : c->n_outputs;
+    return last ? last->outputs : c->outputs;
+}
+
 struct cw_compiled *cw_compiled_free(struct cw_compiled *c)
 {
     if (!c)
@@ -498,6 +550,13 @@ struct cw_compiled *cw_compiled_free(struct cw_compiled *c)
     for (unsigned i = 0; i < c->n_outputs; i++)
         free(c->outputs[i].name);
     free(c->outputs);
+    for (unsigned i = 0; i < c->n_batch_ops; i++) {
+        cw_op_free(c->batch_ops[i].op);
+        for (unsigned k = 0; k < c->batch_ops[i].n_outputs; k++)
+            free(c->batch_ops[i].outputs[k].name);
+        free(c->batch_ops[i].outputs);
+    }
+    free(c->batch_ops);
     for (unsigned i = 0; c->salts && i < c->n_keys; i++)
         free(c->salts[i]);
     free(c->salts);

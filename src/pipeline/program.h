@@ -35,6 +35,13 @@ struct cw_program {
     unsigned n_repeats;
 };
 
+/* An operator on whole batches, and the components that they have after it, in byte order of names (values are those of its ports). */
+struct cw_batch_op {
+    struct cw_op *op;
+    struct cw_component *outputs;
+    unsigned n_outputs;
+};
+
 enum cw_batcher { CW_BATCHER_NONE, CW_BATCHER_BATCH, CW_BATCHER_BUCKET };
 
 struct cw_compiled {
@@ -43,6 +50,8 @@ struct cw_compiled {
     unsigned n_programs;
     struct cw_component *outputs; /* merged types over the programs; value is unused */
     unsigned n_outputs;
+    struct cw_batch_op *batch_ops;
+    unsigned n_batch_ops;
     unsigned n_limits;
     struct cw_limit *limits;
     bool *is_limit;          /* by position: this take or skip is a limit, not part of the sequence */
@@ -62,6 +71,8 @@ struct cw_compiled {
 
 /* Binds every operator. Errors are CW_E_PIPELINE. */
 int cw_compile(struct cw_pipeline *p, struct cw_compiled **ret, struct cw_error *err) _must_check_;
+/* What batches have, in byte order of names: the outputs, or those of the last operator on batches. */
+struct cw_component *cw_delivered(const struct cw_compiled *c, unsigned *ret_n);
 struct cw_compiled *cw_compiled_free(struct cw_compiled *c);
 static inline void cw_compiled_freep(struct cw_compiled **c) { cw_compiled_free(*c); }
 struct cw_op *cw_op_new(const struct cw_node *node, struct cw_error *err);

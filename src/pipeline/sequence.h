@@ -47,6 +47,8 @@ void cw_epoch_deinit(struct cw_epoch *e);
 /* The records at positions [begin, begin + n), which must lie within the sequence. */
 int cw_epoch_refs(struct cw_epoch *e, uint64_t begin, uint64_t n, struct cw_ref *ret, struct cw_error *err) _must_check_;
 
+/* Philox key of the draws with a salt. */
+uint64_t cw_epoch_key(uint64_t seed, uint64_t epoch, const char *salt);
 /* Element id of docs/randomness.md, from the record id that the source gave and the ref's pass. */
 uint64_t cw_element_id(const struct cw_program *g, const struct cw_record_id *id);
 /* "filekey:row.ordinal...", as the log prints it. */
