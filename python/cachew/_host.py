@@ -305,6 +305,7 @@ class Function:
         self.inputs = [Component(c) for c in spec["inputs"]]
         self.outputs = [Component(c) for c in spec["outputs"]]
         self.names = tuple(c.name for c in self.inputs)
+        self.iterator, self.position = None, 0  # of an iterable
 
     def apply(self, element, key):
         if self.rng:
@@ -328,7 +329,39 @@ class Function:
 
     def run(self, memory, size, answer_memory):
         words = np.frombuffer(memory.cover(size), np.uint64, HEAD + COLUMN * len(self.inputs)).tolist()
+        if self.kind == "iterate":
+            return self.pull(memory, words, answer_memory)
         return self.run_batch(memory, words, answer_memory) if self.kind == "map_batches" else self.run_rows(memory, words, answer_memory)
+
+    def pull(self, memory, words, answer_memory):
+        """Up to n elements of the iterable from a place on; going back starts it anew."""
+        n, start, progress = words[0], words[4], memoryview(memory.map).cast("B")[: HEAD * 8].cast("Q")
+        values, errors, status = [], [], bytearray(n)
+
+        def bad(i, error):
+            status[i] = FAILED
+            errors.append([i, text_of(error)])
+
+        try:
+            if self.iterator is None or start < self.position:
+                self.iterator, self.position = iter(self.function()), 0
+            while self.position < start + n:
+                progress[PROGRESS] = self.position + 1
+                value = next(self.iterator)
+                if self.position >= start:
+                    values.append(value)
+                self.position += 1
+        except StopIteration:
+            pass
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:
+            errors.append([n, f"{text_of(error)}, after {self.position} elements"])
+        self.check_dicts(values, bad)
+        answer = Answer(answer_memory, len(self.outputs))
+        for c in self.outputs:
+            answer.column(c, [None if v is None else v[c.name] for v in values], bad)
+        return answer.finish(len(values), status, errors, [1] * n)
 
     def run_batch(self, memory, words, answer_memory):
         n, status, errors = words[0], bytearray(words[0]), []

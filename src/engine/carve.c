@@ -133,6 +133,37 @@ static int load_piece(struct cw_runner *r, struct piece *p, struct cw_error *err
     return status;
 }
 
+static int stopped(void *arg)
+{
+    struct cw_runner *r = arg;
+    return atomic_load_explicit(&r->cancelled, memory_order_relaxed);
+}
+
+/* The next elements of a stream, in the order of the piece. */
+static int pull_piece(struct cw_runner *r, const struct cw_split *s, struct piece *p, struct cw_error *err)
+{
+    struct cw_source *source = r->sequence->stream;
+    size_t n = p->n;
+    p->raw = calloc(n, sizeof(*p->raw));
+    struct cw_tensor *raw = malloc(n * sizeof(*raw));
+    uint32_t *order = malloc(n * sizeof(*order));
+    int status = p->raw && raw && order ? 0 : cw_error_nomem(err, n * sizeof(*raw), "elements of a stream");
+    if (status >= 0)
+        status = source->ops->pull(source, p->begin, n, stopped, r, &p->arena, raw, &n, err);
+    if (status >= 0) {
+        p->last = n < p->n;
+        p->n = n;
+        cw_epoch_stream_order(&s->epoch->epoch, p->begin / r->sequence->split_size, order, n);
+        for (size_t i = 0; i < n; i++) {
+            p->refs[i].row = p->begin + order[i];
+            p->raw[i] = raw[order[i]];
+        }
+    }
+    free(raw);
+    free(order);
+    return status;
+}
+
 int cw_piece_plan(struct cw_runner *r, struct thread *t, struct cw_split *s, struct piece *p, struct cw_error *err)
 {
     uint64_t start = cw_now_ns();
@@ -151,7 +182,7 @@ int cw_piece_plan(struct cw_runner *r, struct thread *t, struct cw_split *s, str
     if (status >= 0)
         status = cw_epoch_refs(&s->epoch->epoch, p->begin, p->n, p->refs, err);
     if (status >= 0 && r->sequence->needs_load)
-        status = load_piece(r, p, err);
+        status = r->sequence->stream ? pull_piece(r, s, p, err) : load_piece(r, p, err);
     t->plan_ns += cw_now_ns() - start;
     if (status < 0)
         cw_piece_unplan(p);

@@ -30,7 +30,7 @@ int cw_block_read(struct cw_runner *r, struct thread *t, struct block *b, bool n
     size_t n = b->b.n, total = 0;
     if (b->have_raw)
         return 0;
-    if (source->ops->load) {
+    if (source->ops->load || source->ops->pull) {
         b->b.raw = b->piece->raw + b->at;
         b->have_raw = true;
         return 0;

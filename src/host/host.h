@@ -44,6 +44,8 @@ int cw_host_call(struct cw_host *h, const struct cw_host_function *f, size_t siz
                  struct cw_error *err) _must_check_;
 /* Idle again, or gone if it is dead. Accepts NULL. */
 void cw_host_release(struct cw_host *h);
+/* Ends it: what it holds can't be used by others. Accepts NULL. */
+void cw_host_discard(struct cw_host *h);
 
 /* The interpreter that hosts run; NULL: $CACHEW_PYTHON, else python3 beside this program, else python3 in $PATH. Before the first host starts. */
 int cw_host_set_python(const char *path, struct cw_error *err) _must_check_;

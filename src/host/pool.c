@@ -118,6 +118,8 @@ void cw_host_release(struct cw_host *h)
     pthread_mutex_unlock(&mutex);
 }
 
+void cw_host_discard(struct cw_host *h) { cw_host_free(h); }
+
 void cw_host_shutdown(void)
 {
     pthread_mutex_lock(&mutex);

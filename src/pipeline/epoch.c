@@ -69,6 +69,15 @@ static uint64_t shuffle_key(const struct cw_epoch *e, const struct cw_seq *s, ui
     return cw_key_hash(&key);
 }
 
+void cw_epoch_stream_order(const struct cw_epoch *e, uint64_t window, uint32_t *order, size_t n)
+{
+    const struct cw_seq s = {.salt = e->sequence->stream_salt};
+    for (size_t i = 0; i < n; i++)
+        order[i] = (uint32_t)i;
+    if (s.salt)
+        cw_permute(shuffle_key(e, &s, 0, 1, window), order, n, sizeof(*order));
+}
+
 static uint64_t chunk_begin(const struct cw_seq *s, uint64_t k) { return s->ends ? (k ? s->ends[k - 1] : 0) : k * s->uniform; }
 static uint64_t chunk_end(const struct cw_seq *s, uint64_t k) { return s->ends ? s->ends[k] : CW_MIN((k + 1) * s->uniform, s->children[0]->n); }
 

@@ -59,6 +59,7 @@ struct cw_op_desc {
     enum cw_op_kind kind;
     bool random;              /* draws: its results depend on (seed, epoch, element) */
     bool after_bucket;        /* may stand after bucket_by_length */
+    bool stream;              /* source: its records come one after the other, and their count is not known before the last: it is pulled from */
     bool function;            /* runs a Python function: needs element ids, and stands before the batcher */
     const struct cw_attr_def *attrs; /* ends with a NULL name */
     /* Checks what the table can't, declares reads and writes, sets op->state. Index operators and batchers may leave it NULL. */

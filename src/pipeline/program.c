@@ -322,10 +322,11 @@ static int compile_chain(struct compile *x, const struct cw_chain *chain, bool t
     for (size_t i = 0; i < chain->n; i++) {
         const struct cw_node *node = &chain->nodes[i], *next = i + 1 < chain->n ? &chain->nodes[i + 1] : NULL;
         if (i == 0) {
-            if (node->n_inputs == 0)
-                r = add_path(x, node);
-            else
-                r = 0;
+            r = node->n_inputs == 0 ? add_path(x, node) : 0;
+            if (node->desc->stream) { /* batches wait for its end like those behind a filter */
+                flow->counted = false;
+                c->whole_epoch = true;
+            }
             for (size_t k = 0; k < node->n_inputs && r >= 0; k++) {
                 struct flow in;
                 r = compile_chain(x, &node->inputs[k], false, &in);

@@ -7,6 +7,7 @@
 /* "Small random-access datasets are permuted record by record" */
 #define SMALL_RECORDS UINT64_C(65536)
 #define SPLIT_POSITIONS (UINT64_C(1) << 20)
+#define STREAM_POSITIONS UINT64_C(64) /* elements that are pulled at a time where nothing is shuffled */
 #define SPLIT_SOURCE_BYTES (UINT64_C(64) << 20)
 #define SPLIT_OUTPUT_BYTES (UINT64_C(128) << 20)
 
@@ -166,6 +167,12 @@ static int wrap(struct build *b, struct cw_seq **at, enum seq_kind kind, struct 
 static int build_shuffle(struct build *b, const struct cw_node *node, struct cw_seq **at)
 {
     struct cw_seq *s;
+    if (b->sequence->stream) {
+        if (b->sequence->stream_salt)
+            return cw_error_set(b->err, CW_E_PIPELINE, "shuffle: the stream is shuffled already: expected one shuffle");
+        b->sequence->stream_salt = strdup(b->sequence->compiled->salts[node->position]);
+        return b->sequence->stream_salt ? 0 : cw_error_nomem(b->err, 0, "a salt");
+    }
     while ((*at)->n >= CW_ENDLESS) { /* stands before the endless repeat */
         if ((*at)->kind == SEQ_CONCAT)
             return cw_error_set(b->err, CW_E_PIPELINE, "shuffle: an input of concat before it is endless: expected repeat after concat");
@@ -193,6 +200,9 @@ static int build_index(struct build *b, const struct cw_node *node, bool batched
         return 0;
     if (strcmp(name, "shuffle") == 0)
         return build_shuffle(b, node, at);
+    if (b->sequence->stream)
+        return cw_error_set(b->err, CW_E_PIPELINE, "%s: its input is a stream, whose end is not known: expected %s", name,
+                            strcmp(name, "repeat") == 0 ? "several epochs instead" : "a source with an index");
     if (strcmp(name, "repeat") == 0) {
         uint64_t n = (*at)->n;
         if (batched && n % c->batch_size != 0 && n < CW_ENDLESS) {
@@ -245,6 +255,8 @@ static int build_chain(struct build *b, const struct cw_chain *chain, struct cw_
             r = build_chain(b, &first->inputs[i], &s->children[i]);
             if (r < 0)
                 return r;
+            if (b->sequence->stream)
+                return cw_error_set(b->err, CW_E_PIPELINE, "concat: input %zu is a stream, whose end is not known: expected a source with an index", i);
             if (s->n >= CW_ENDLESS)
                 return cw_error_set(b->err, CW_E_PIPELINE, "concat: input %zu is endless: nothing after it would ever be reached", i - 1);
             s->n = CW_MIN(s->n + s->children[i]->n, CW_ENDLESS);
@@ -262,7 +274,9 @@ static int build_chain(struct build *b, const struct cw_chain *chain, struct cw_
         }
         s->source = b->sequence->sources[s->leaf];
         s->n = s->source->n_records;
-        b->sequence->needs_load |= s->source->ops->load != NULL;
+        b->sequence->needs_load |= s->source->ops->load || s->source->ops->pull;
+        if (op->desc->stream)
+            b->sequence->stream = b->sequence->sources[s->leaf];
     }
     for (size_t i = 1; i < chain->n; i++) {
         batched |= chain->nodes[i].desc->kind == CW_OP_BATCHER;
@@ -279,6 +293,8 @@ static uint64_t split_size(const struct cw_sequence *s)
 {
     const struct cw_compiled *c = s->compiled;
     uint64_t batch = c->batch_size, bytes = 0, records = 0, limit = SPLIT_POSITIONS;
+    if (s->stream && !s->stream_salt) /* no window to fill: what comes is passed on */
+        return CW_MAX(STREAM_POSITIONS / batch * batch, batch);
     for (unsigned i = 0; i < c->n_programs; i++) {
         bytes += s->sources[i]->source_bytes;
         records += s->sources[i]->n_records;
@@ -297,6 +313,8 @@ static uint64_t split_size(const struct cw_sequence *s)
     uint64_t bytes_limit = limit;
     if (s->n_positions < CW_ENDLESS)
         limit = CW_MIN(limit, s->n_positions / 256);
+    else if (s->stream)
+        limit = 0; /* the first batch waits for a window */
     uint64_t size = CW_MAX(limit / batch * batch, batch);
     if (!c->counted || c->batcher == CW_BATCHER_BUCKET)
         size = CW_MAX(size, CW_MIN(16 * batch, bytes_limit / batch * batch));
@@ -341,6 +359,7 @@ struct cw_sequence *cw_sequence_free(struct cw_sequence *s)
     for (unsigned i = 0; s->sources && i < s->compiled->n_programs; i++)
         cw_source_free(s->sources[i]);
     free(s->sources);
+    free(s->stream_salt);
     free(s);
     return NULL;
 }

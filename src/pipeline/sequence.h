@@ -25,6 +25,8 @@ struct cw_sequence {
     uint64_t n_splits;            /* of an epoch; CW_ENDLESS: without end */
     uint64_t snapshot;            /* hash of the sources' snapshots */
     bool needs_load;              /* a source can't be entered at a record */
+    struct cw_source *stream;     /* the only source, where it is one; borrowed */
+    char *stream_salt;            /* of the shuffle of a stream, whose windows are permuted when they are there; NULL: none */
 };
 
 /* Opens the sources and builds the tree. */
@@ -46,6 +48,9 @@ void cw_epoch_deinit(struct cw_epoch *e);
 
 /* The records at positions [begin, begin + n), which must lie within the sequence. */
 int cw_epoch_refs(struct cw_epoch *e, uint64_t begin, uint64_t n, struct cw_ref *ret, struct cw_error *err) _must_check_;
+
+/* Permutes what was pulled of a window of a stream, n elements: order[i] is what comes i-th. */
+void cw_epoch_stream_order(const struct cw_epoch *e, uint64_t window, uint32_t *order, size_t n);
 
 /* Philox key of the draws with a salt. */
 uint64_t cw_epoch_key(uint64_t seed, uint64_t epoch, const char *salt);

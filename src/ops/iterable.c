@@ -1,0 +1,189 @@
+/* iterable: a source whose elements a Python iterable gives, one after the other, in a host process of its own. */
+#include <pthread.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/hash.h"
+#include "ops/function.h"
+#include "pipeline/sequence.h"
+#include "pipeline/source.h"
+
+/* Attempts to get on where the host dies: the iterable is started anew and skipped to where it was. */
+#define ATTEMPTS 3
+
+struct iterable {
+    struct cw_source base;
+    const struct cw_op *op;
+    uint64_t file_key;
+    pthread_mutex_t mutex;
+    struct cw_host *host; /* where it is under way; guarded by mutex */
+};
+
+struct element { /* what a row's raw bytes are */
+    const char *error; /* NULL: none */
+    struct cw_tensor values[];
+};
+
+static int iterable_bind(struct cw_bind *b, struct cw_op *op, struct cw_error *err) { return cw_function_bind(b, op, CW_FUNCTION_ITERATE, err); }
+
+static void iterable_free(struct cw_source *base)
+{
+    struct iterable *s = (struct iterable *)base;
+    cw_host_discard(s->host); /* with what the iterable holds open */
+    pthread_mutex_destroy(&s->mutex);
+    free(s);
+}
+
+static void iterable_ids(const struct cw_source *s, const uint64_t *rows, size_t n, struct cw_record_id *out)
+{
+    for (size_t i = 0; i < n; i++) {
+        out[i].file_key = ((const struct iterable *)s)->file_key;
+        out[i].row = rows[i];
+    }
+}
+
+static const char *copy_text(struct cw_arena *arena, const char *text, struct cw_error *err)
+{
+    char *copy = cw_arena_alloc(arena, strlen(text) + 1, err);
+    return copy ? strcpy(copy, text) : NULL;
+}
+
+/* Copies what the host wrote into the arena. */
+static int take_answer(const struct iterable *s, const uint8_t *data, size_t size, size_t n_wanted, struct cw_arena *arena, struct cw_tensor *raw, size_t *ret_n,
+                       struct cw_error *err)
+{
+    const struct cw_function *f = s->op->state;
+    unsigned n_out = s->op->n_out;
+    struct cw_exchange_answer a;
+    const char *why;
+    if (!cw_exchange_read(data, size, n_wanted, n_out, true, &a, &why) || a.n > n_wanted)
+        return cw_error_set(err, CW_E_BUG, "iterable: %s: the host process sent a malformed answer: %s", f->name, why);
+    for (size_t i = 0; i < a.n; i++) {
+        struct element *e = cw_arena_alloc(arena, sizeof(*e) + n_out * sizeof(e->values[0]), err);
+        if (!e)
+            return err->status;
+        *e = (struct element){0};
+        if (a.status[i] == CW_EXCHANGE_FAILED)
+            e->error = "failed";
+        for (unsigned k = 0; k < n_out; k++) {
+            struct cw_tensor *t = &e->values[k];
+            if (!cw_exchange_row(&a, k, &s->op->out[k].type, i, t))
+                return cw_error_set(err, CW_E_BUG, "iterable: %s: the host process sent a malformed answer: a component's type or place", f->name);
+            void *copy = cw_arena_alloc(arena, t->size, err);
+            if (!copy)
+                return err->status;
+            if (t->size)
+                memcpy(copy, t->data, t->size);
+            t->data = copy;
+        }
+        raw[i] = (struct cw_tensor){.data = e, .size = sizeof(*e)};
+    }
+    *ret_n = a.n;
+    int r = 0;
+    size_t i;
+    json_t *errors = json_loadb(a.errors, a.errors_size, 0, NULL), *entry;
+    json_array_foreach(errors, i, entry)
+    {
+        json_int_t row = json_integer_value(json_array_get(entry, 0));
+        const char *text = json_string_value(json_array_get(entry, 1));
+        if (text && row >= 0 && (size_t)row < a.n && r >= 0)
+            r = (((struct element *)raw[row].data)->error = copy_text(arena, text, err)) ? 0 : err->status;
+        else if (text && r >= 0) /* the iterable itself raised: there is nothing after it */
+            r = cw_error_set(err, CW_E_DATA, "iterable: %s: %s", f->name, text);
+    }
+    json_decref(errors);
+    return r;
+}
+
+static int iterable_pull(struct cw_source *base, uint64_t row, size_t n, int (*cancelled)(void *), void *cancel_arg, struct cw_arena *arena,
+                         struct cw_tensor *raw, size_t *ret_n, struct cw_error *err)
+{
+    struct iterable *s = (struct iterable *)base;
+    const struct cw_function *f = s->op->state;
+    struct cw_host_function host = f->host;
+    int r = 1;
+    host.cancelled = cancelled;
+    host.cancel_arg = cancel_arg;
+    pthread_mutex_lock(&s->mutex);
+    for (unsigned attempt = 1; r == 1; attempt++) {
+        struct cw_host_death death;
+        const uint8_t *answer;
+        uint8_t *to;
+        size_t size = cw_exchange_pull_size();
+        r = s->host ? 0 : cw_host_acquire(&host, &s->host, err);
+        if (r >= 0)
+            r = cw_host_input(s->host, size, &to, err);
+        if (r >= 0) {
+            cw_exchange_pull_write(row, n, to);
+            r = cw_host_call(s->host, &host, size, &answer, &size, &death, err);
+        }
+        if (r == 0)
+            r = take_answer(s, answer, size, n, arena, raw, ret_n, err);
+        if (r != 0)
+            cw_host_release(CW_STEAL(s->host));
+        if (r == 1 && (attempt == ATTEMPTS || death.hung))
+            r = cw_error_set(err, CW_E_DATA, "iterable: %s: its host process %s (%u attempts)", f->name, death.reason, attempt);
+    }
+    pthread_mutex_unlock(&s->mutex);
+    return r;
+}
+
+static int iterable_produce(const struct cw_source *base CW_UNUSED, const struct cw_op *op, struct cw_block *b, struct cw_error *err)
+{
+    const struct cw_function *f = op->state;
+    int r = 0;
+    for (unsigned k = 0; k < op->n_out && r >= 0; k++) {
+        const struct cw_port *port = &op->out[k];
+        if (!port->live)
+            continue;
+        r = cw_type_fixed(&port->type) ? cw_block_dense(b, port->value, &port->type, err) : cw_block_ragged(b, port->value, err);
+        for (size_t i = 0; i < b->n && r >= 0; i++) {
+            struct cw_column *c = &b->columns[port->value];
+            const struct cw_tensor *t = &((const struct element *)b->raw[i].data)->values[k];
+            if (!c->dense)
+                c->rows[i] = *t;
+            else if (t->size)
+                memcpy(c->data + i * c->stride, t->data, t->size);
+        }
+    }
+    for (size_t i = 0; i < b->n && r >= 0; i++) {
+        const struct element *e = b->raw[i].data;
+        if (e->error)
+            cw_block_fail(b, i, "iterable", "%s: %s", f->name, e->error);
+    }
+    return r;
+}
+
+static const struct cw_source_ops iterable_ops = {.free = iterable_free, .ids = iterable_ids, .pull = iterable_pull, .produce = iterable_produce};
+
+static int iterable_open(const struct cw_op *op, const struct cw_source_env *env CW_UNUSED, struct cw_source **ret, struct cw_error *err)
+{
+    const char *identity = json_string_value(json_object_get(cw_attr_json(op, "function"), "identity"));
+    struct iterable *s = calloc(1, sizeof(*s));
+    if (!s)
+        return cw_error_nomem(err, sizeof(*s), "a source");
+    s->op = op;
+    s->file_key = cw_hash64(identity, strlen(identity));
+    pthread_mutex_init(&s->mutex, NULL);
+    s->base = (struct cw_source){.ops = &iterable_ops, .n_records = CW_ENDLESS, .n_chunks = 1, .chunk_records = CW_ENDLESS, .snapshot = s->file_key};
+    *ret = &s->base;
+    return 0;
+}
+
+static const struct cw_attr_def attrs[] = {CW_FUNCTION_ATTRS, CW_FUNCTION_OUTPUTS, {0}};
+
+const struct cw_op_desc cw_op_iterable = {
+    .name = "iterable",
+    .summary = "elements that a Python iterable gives, one after the other",
+    .doc = "The function is called without arguments and returns an iterable of dicts, or is a generator of them; it must give the same elements each "
+           "time. It runs in one host process. The count is not known before its end, so the epoch is one split; a shuffle permutes the elements of a "
+           "split's length among themselves, and going on from a state runs through what was before. For data that can be entered anywhere, use a "
+           "source with an index, or `sequence`.",
+    .kind = CW_OP_SOURCE,
+    .function = true,
+    .stream = true,
+    .attrs = attrs,
+    .bind = iterable_bind,
+    .open = iterable_open,
+    .free_state = cw_function_free,
+};
