@@ -1,11 +1,13 @@
 """Cachew: input pipelines for machine learning.
 
     import cachew
+    from cachew import col
 
     ds = (cachew.Dataset.tfrecord("train-*.tfrecord")
           .parse_example({"image": "bytes", "label": "int64"})
           .decode_image("image")
           .random_resized_crop("image", size=(224, 224))
+          .filter(col("label") >= 0)
           .shuffle()
           .batch(256))
     for batch in ds:
@@ -31,6 +33,7 @@ from cachew._errors import (
 )
 from cachew._iterator import DatasetIterator
 from cachew.dataset import Dataset, Field
+from cachew.expr import Expr, col, where
 
 __version__ = _core.version()
 
@@ -42,6 +45,7 @@ __all__ = [
     "DatasetIterator",
     "DeadlineError",
     "Error",
+    "Expr",
     "Field",
     "InternalError",
     "MemoryBudgetError",
@@ -53,4 +57,6 @@ __all__ = [
     "StateError",
     "StorageError",
     "UsageError",
+    "col",
+    "where",
 ]

@@ -102,7 +102,7 @@ class Batch(dict[str, Any]):
     Without `batch` in the pipeline it is an element: arrays have no batch dimension, and bytes are a memoryview.
     """
 
-    __slots__ = ("_slab", "epoch", "g", "split", "index", "flags", "n_records")
+    __slots__ = ("_slab", "_batched", "_records", "_record_flags", "epoch", "g", "split", "index", "flags", "n_records")
 
     epoch: int
     """The epoch, from 0."""
@@ -117,25 +117,30 @@ class Batch(dict[str, Any]):
     n_records: int
     """Records in it."""
 
-    def __init__(self, slab: _core.Slab) -> None:
-        super().__init__(_arrays(slab))
-        self._slab: _core.Slab | None = slab
-        self.epoch, self.g, self.split, self.index, self.flags, self.n_records = slab.place()
+    _slab: _core.Slab | None
+    _records: list[str] | None
+    _record_flags: list[int] | None
 
-    def _owner(self) -> _core.Slab:
-        if self._slab is None:
-            raise UsageError("this batch is a copy: it knows its place, not its records")
-        return self._slab
+    @classmethod
+    def _over(cls, slab: _core.Slab, batched: bool) -> Batch:
+        self = cls(_arrays(slab))
+        self._slab, self._batched, self._records, self._record_flags = slab, batched, None, None
+        self.epoch, self.g, self.split, self.index, self.flags, self.n_records = slab.place()
+        return self
 
     @property
     def records(self) -> list[str]:
         """The ids of the records: `<file key>:<row>`, and `.<pass>` for each `repeat`."""
-        return self._owner().records()
+        if self._records is None:
+            self._records = self._owner().records()
+        return self._records
 
     @property
     def record_flags(self) -> list[int]:
         """1 for a record that stands in for one that failed (on_error="replace"), else 0."""
-        return self._owner().record_flags()
+        if self._record_flags is None:
+            self._record_flags = self._owner().record_flags()
+        return self._record_flags
 
     @property
     def is_padding(self) -> bool:
@@ -143,16 +148,38 @@ class Batch(dict[str, Any]):
         return bool(self.flags & 2)
 
     def hash(self) -> int:
-        """128 bits. The sum over all batches that are no padding, modulo 2**128, is the digest that `cachew run --digest` prints."""
+        """128 bits of what the engine's memory holds now. The sum over all batches that are no padding, modulo 2**128, is the digest that
+        `cachew run --digest` prints."""
         return self._owner().hash()
 
     def set_hash(self) -> int:
         """The same without order and epoch: their sum is the set digest."""
         return self._owner().set_hash()
 
+    def __arrow_c_array__(self, requested_schema: object = None) -> tuple[object, object]:
+        """The batch as an Arrow struct array, without copies (but of bool, which Arrow packs): `pyarrow.record_batch(batch)`."""
+        return self._owner().arrow(self._batched)
+
+    def _owner(self) -> _core.Slab:
+        if self._slab is None:
+            raise UsageError("this batch is a copy: it has arrays of its own, not the engine's memory")
+        return self._slab
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        place = (self.epoch, self.g, self.split, self.index, self.flags, self.n_records)
+        return _copied, ({k: bytes(v) if isinstance(v, memoryview) else v for k, v in self.items()}, self._batched, place, self.records, self.record_flags)
+
     def __repr__(self) -> str:
         shown = ", ".join(f"{name}: {_describe(value)}" for name, value in self.items())
         return f"<Batch {self.g} of epoch {self.epoch}: {shown}>"
+
+
+def _copied(components: dict[str, Any], batched: bool, place: tuple[int, ...], records: list[str], record_flags: list[int]) -> Batch:
+    """A batch that was pickled."""
+    self = Batch(components)
+    self._slab, self._batched, self._records, self._record_flags = None, batched, records, record_flags
+    self.epoch, self.g, self.split, self.index, self.flags, self.n_records = place
+    return self
 
 
 def _describe(value: Any) -> str:
@@ -169,5 +196,5 @@ def _arrays(slab: _core.Slab) -> Iterator[tuple[str, Any]]:
             yield name, memoryview(data)
         else:
             offsets = np.zeros(shape[0] + 1, np.int64)
-            np.cumsum(np.ndarray(shape, np.uint64, lengths), out=offsets[1:], dtype=np.int64)
+            np.cumsum(np.ndarray(shape, np.int64, lengths), out=offsets[1:])
             yield name, Bytes(np.ndarray((int(offsets[-1]),), np.uint8, data), offsets)

@@ -9,9 +9,12 @@ import json
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
+import numpy as np
+
 from cachew import _core
 from cachew._errors import PipelineError
 from cachew._values import plain
+from cachew.expr import literal
 
 _REQUIRED = inspect.Parameter.empty
 
@@ -19,7 +22,7 @@ _REQUIRED = inspect.Parameter.empty
 class Attribute:
     """One attribute of an operator, as the table describes it."""
 
-    __slots__ = ("name", "kind", "default", "allowed", "doc")
+    __slots__ = ("name", "kind", "default", "allowed", "doc", "path")
 
     def __init__(self, entry: Mapping[str, Any]) -> None:
         self.name: str = entry["name"]
@@ -27,6 +30,7 @@ class Attribute:
         self.default: Any = entry.get("default", _REQUIRED)
         self.allowed: str = entry["allowed"]
         self.doc: str = entry.get("doc", "")
+        self.path: bool = entry.get("path", False)
 
     @property
     def required(self) -> bool:
@@ -56,6 +60,8 @@ class Operator:
 
     def arguments(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[str, Any]:
         """The attributes that a call gives. A call of the wrong form is a TypeError, as for any function."""
+        if self.name in FORMS:
+            return FORMS[self.name](args, kwargs)
         if len(args) > len(self.positional):
             raise TypeError(f"{self.name}() takes {len(self.positional)} arguments without a name ({', '.join(self.positional)}), {len(args)} were given")
         given = dict(zip(self.positional, args))
@@ -73,6 +79,10 @@ class Operator:
     def signature(self) -> inspect.Signature:
         """Of the method: (self, /, component, size, *, ...)."""
         parameters = [inspect.Parameter("self", inspect.Parameter.POSITIONAL_ONLY)]
+        if self.name == "assign":
+            parameters.append(inspect.Parameter("expressions", inspect.Parameter.POSITIONAL_ONLY, default={}))
+            parameters.append(inspect.Parameter("named", inspect.Parameter.VAR_KEYWORD))
+            return inspect.Signature(parameters)
         for a in self.attributes.values():
             if a.required:
                 parameters.append(inspect.Parameter(a.name, inspect.Parameter.POSITIONAL_OR_KEYWORD))
@@ -93,10 +103,31 @@ class Operator:
         return "\n".join(lines)
 
 
-def did_you_mean(name: str, known: Iterable[str]) -> str:
-    """"; did you mean size?", or nothing."""
-    near = difflib.get_close_matches(name, list(known), 1)
-    return f"; did you mean {near[0]}?" if near else f" (it has {', '.join(known)})" if known else ""
+def assigned(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[str, Any]:
+    """assign(x="a + 1") as well as assign({"x": "a + 1"}), for names that are no identifiers."""
+    if len(args) > 1 or (args and not isinstance(args[0], Mapping)):
+        raise TypeError("assign() takes expressions by name, assign(x=col('a') + 1), or one dict of them")
+    if not args and not kwargs:
+        raise TypeError("assign() lacks an expression: assign(x=col('a') + 1)")
+    return {"set": {name: _expression(e) for name, e in {**(args[0] if args else {}), **kwargs}.items()}}
+
+
+def _expression(value: Any) -> Any:
+    """Numbers and truth values are expressions too."""
+    return str(literal(value)) if isinstance(value, (bool, int, float, np.generic)) else value
+
+
+# Operators whose calls have a form of their own. Each takes what was given and returns attributes.
+FORMS: dict[str, Callable[[tuple[Any, ...], Mapping[str, Any]], dict[str, Any]]] = {"assign": assigned}
+
+
+def did_you_mean(name: str, known: Iterable[str], list_all: bool = True) -> str:
+    """"; did you mean size?", or else what there is."""
+    known = list(known)
+    near = difflib.get_close_matches(name, known, 1)
+    if near:
+        return f"; did you mean {near[0]}?"
+    return f" (it has {', '.join(known)})" if known and list_all else ""
 
 
 class Source(classmethod):  # type: ignore[type-arg]
@@ -129,7 +160,7 @@ def method_of(op: Operator) -> Any:
 def value_of(op: Operator, attribute: str, value: Any) -> Any:
     """A value as JSON."""
     try:
-        return plain(value)
+        return plain(_expression(value) if op.attributes[attribute].kind == "expr" else value)
     except TypeError as problem:
         error = PipelineError(f"{op.name}: {attribute}: {problem}")
         error.operator, error.attribute, error.value = op.name, attribute, repr(value)
@@ -141,6 +172,8 @@ TABLE: dict[str, Operator] = {}
 
 class Operators:
     """The operators as methods: Dataset is one."""
+
+    __slots__ = ()
 
 
 def read_table() -> None:

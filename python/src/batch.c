@@ -155,7 +155,14 @@ static PyObject *slab_set_hash(PyObject *self, PyObject *unused)
     return hash_as_int(h);
 }
 
+static PyObject *slab_arrow(PyObject *self, PyObject *batched)
+{
+    int yes = PyObject_IsTrue(batched);
+    return yes < 0 ? NULL : core_arrow_capsules(self, get(self), yes);
+}
+
 static PyMethodDef slab_methods[] = {
+    {"arrow", slab_arrow, METH_O, "arrow(batched) -> capsules arrow_schema and arrow_array over the batch"},
     {"components", slab_components, METH_NOARGS, "((name, dtype, shape, data, lengths or None), ...)"},
     {"place", slab_place, METH_NOARGS, "(epoch, g, split, index, flags, records)"},
     {"records", slab_records, METH_NOARGS, "the ids of the records"},

@@ -33,6 +33,14 @@ struct core_pipeline {
 extern PyType_Spec core_pipeline_spec;
 PyObject *core_pipeline_load(PyObject *module, PyObject *path);
 
+/* wait.c: for calls that may take long. fn runs on a thread of its own while signals are looked for; a signal whose handler raises sets
+ * *interrupt, on which fn has to end soon. Called with the interpreter's lock, which fn does not have. False: an exception is set, and what fn
+ * made is to be freed. */
+bool core_call_interruptibly(void (*fn)(void *), void *arg, volatile int *interrupt);
+/* Options from the tuple (seed, epochs, first_epoch, threads, memory, rank, world_size, optimize, state, index_dir); they are checked by the
+ * library. Texts are borrowed from the tuple, but for *ret_index_dir, a new reference or NULL. */
+bool core_options(PyObject *tuple, struct cachew_options *ret, PyObject **ret_index_dir);
+
 /* iterator.c */
 extern PyType_Spec core_iterator_spec;
 PyObject *core_iterator_open(PyObject *module, PyObject *args);
@@ -41,3 +49,6 @@ PyObject *core_iterator_open(PyObject *module, PyObject *args);
 extern PyType_Spec core_slab_spec, core_buffer_spec;
 /* Takes the batch over, also on failure. */
 PyObject *core_slab_new(const struct core_state *st, struct cachew_batch *b);
+
+/* arrow.c: a new tuple of two capsules, arrow_schema and arrow_array. batched: components have a batch dimension. */
+PyObject *core_arrow_capsules(PyObject *slab, const struct cachew_batch *b, bool batched);

@@ -26,26 +26,27 @@ static double now_s(void)
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
-/* For PyArg_ParseTuple: a path as bytes, or NULL for None. */
-static int optional_path(PyObject *value, void *ret)
+struct opening {
+    const struct cachew_pipeline *p;
+    struct cachew_options options;
+    struct cachew_iterator *it;
+    struct cachew_error *error;
+    int r;
+};
+
+static void open_iterator(void *arg)
 {
-    PyObject **path = ret;
-    if (value == Py_None) {
-        *path = NULL;
-        return 1;
-    }
-    return PyUnicode_FSConverter(value, path);
+    struct opening *x = arg;
+    x->r = cachew_iterator_open(x->p, &x->options, &x->it, &x->error);
 }
 
 PyObject *core_iterator_open(PyObject *module, PyObject *args)
 {
     struct core_state *st = PyModule_GetState(module);
-    struct cachew_options o = CACHEW_OPTIONS_INIT;
-    PyObject *pipeline, *index_dir = NULL;
-    struct cachew_error *e;
-    long long seed, epochs;
-    if (!PyArg_ParseTuple(args, "O!LLIKIIpzO&", st->pipeline, &pipeline, &seed, &epochs, &o.threads, &o.memory, &o.rank, &o.world_size, &o.optimize,
-                          &o.state, optional_path, &index_dir))
+    struct opening x = {0};
+    PyObject *pipeline, *options, *index_dir;
+    volatile int interrupt = 0;
+    if (!PyArg_ParseTuple(args, "O!O!:open", st->pipeline, &pipeline, &PyTuple_Type, &options) || !core_options(options, &x.options, &index_dir))
         return NULL;
     allocfunc alloc = PyType_GetSlot(st->iterator, Py_tp_alloc);
     struct iterator *self = (struct iterator *)alloc(st->iterator, 0);
@@ -53,21 +54,21 @@ PyObject *core_iterator_open(PyObject *module, PyObject *args)
         Py_XDECREF(index_dir);
         return NULL;
     }
-    self->owner = getpid();
-    o.seed = seed;
-    o.epochs = epochs;
-    o.index_dir = index_dir ? PyBytes_AsString(index_dir) : NULL;
-    int r;
-    Py_BEGIN_ALLOW_THREADS
-    r = cachew_iterator_open(((struct core_pipeline *)pipeline)->p, &o, &self->it, &e);
-    Py_END_ALLOW_THREADS
+    x.p = ((struct core_pipeline *)pipeline)->p;
+    x.options.interrupt = &interrupt;
+    bool good = core_call_interruptibly(open_iterator, &x, &interrupt);
     Py_XDECREF(index_dir);
-    if (r < 0) {
-        self->it = NULL;
-        Py_DECREF(self);
-        return core_raise(st, e);
-    }
-    return (PyObject *)self;
+    self->owner = getpid();
+    if (x.r == 0)
+        self->it = x.it;
+    if (good && x.r == 0)
+        return (PyObject *)self;
+    Py_DECREF(self);
+    if (good)
+        return core_raise(st, x.error);
+    if (x.r < 0)
+        cachew_error_free(x.error);
+    return NULL;
 }
 
 /* Whether it may be used here and now; else an exception is set. */

@@ -18,11 +18,9 @@ static PyObject *version(PyObject *module, PyObject *unused)
     return PyUnicode_FromString(cachew_version());
 }
 
-/* Extra columns of a table of functions: METH flags and a line of help. */
 static PyMethodDef functions[] = {
     {"load", core_pipeline_load, METH_O, "load(path) -> Pipeline: reads and checks a pipeline file"},
-    {"open", core_iterator_open, METH_VARARGS,
-     "open(pipeline, seed, epochs, threads, memory, rank, world_size, optimize, state, index_dir) -> Iterator"},
+    {"open", core_iterator_open, METH_VARARGS, "open(pipeline, options) -> Iterator"},
     {"operators_json", operators_json, METH_NOARGS, "the operators and their attributes, as `cachew ops --json`"},
     {"version", version, METH_NOARGS, "the library's version"},
     {0},

@@ -90,7 +90,41 @@ static PyObject *pipeline_schema(PyObject *self, PyObject *unused)
     return result;
 }
 
+struct counting {
+    const struct cachew_pipeline *p;
+    struct cachew_options options;
+    uint64_t n;
+    struct cachew_error *error;
+    int r;
+};
+
+static void count_batches(void *arg)
+{
+    struct counting *x = arg;
+    x->r = cachew_pipeline_batches(x->p, &x->options, &x->n, &x->error);
+}
+
+static PyObject *pipeline_batches(PyObject *self, PyObject *options)
+{
+    struct counting x = {.p = get(self)};
+    PyObject *index_dir;
+    volatile int interrupt = 0;
+    if (!core_options(options, &x.options, &index_dir))
+        return NULL;
+    x.options.interrupt = &interrupt;
+    bool good = core_call_interruptibly(count_batches, &x, &interrupt);
+    Py_XDECREF(index_dir);
+    if (good && x.r < 0)
+        return core_raise(core_state_of(self), x.error);
+    if (x.r < 0)
+        cachew_error_free(x.error);
+    if (!good)
+        return NULL;
+    return x.r == 1 ? Py_NewRef(Py_None) : PyLong_FromLongLong(x.n == UINT64_MAX ? -1 : (long long)x.n);
+}
+
 static PyMethodDef methods[] = {
+    {"batches", pipeline_batches, METH_O, "batches(options) -> of an epoch, for each rank; -1: endless; None: not known beforehand"},
     {"json", pipeline_json, METH_NOARGS, "the pipeline as JSON, with what is not a default"},
     {"schema", pipeline_schema, METH_NOARGS, "([(name, dtype, shape), ...], batch size or 0), of elements"},
     {0},

@@ -29,6 +29,7 @@ struct cw_attr_def {
     int len_min, len_max;     /* lists; both 0: any length */
     const char *const *choices; /* strings: NULL-terminated, or NULL */
     bool scalar_too;          /* lists: a single value stands for a list of one */
+    bool path;                /* names files: relative to the pipeline's base directory */
     const char *doc;          /* one line, with units */
 };
 
