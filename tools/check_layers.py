@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
-"""Checks that include arrows run one way: a folder of src/ uses only itself and those before it.
+"""Checks that include arrows run one way: a folder of src/ uses only itself and those before it, and the Python extension (python/src) only the
+public header.
 
-usage: check_layers.py [SRC]     (without arguments: src/ beside this file's folder; and a test of the check itself)
+usage: check_layers.py [ROOT]     (without arguments: the folder above this file's; and a test of the check itself)
 """
 
 import re
@@ -43,6 +44,17 @@ def violations(src: Path) -> list[str]:
     return found
 
 
+def extension_violations(src: Path) -> list[str]:
+    """The extension module sees the public header, as <cachew/cachew.h>, and its own files."""
+    found = []
+    for path in sorted(src.glob("*.[ch]")):
+        for number, line in enumerate(path.read_text().splitlines(), 1):
+            match = INCLUDE.match(line)
+            if match and not (path.parent / match.group(1)).exists():
+                found.append(f'{path}:{number}: "{match.group(1)}" is not beside it: the extension uses <cachew/cachew.h> and Python alone')
+    return found
+
+
 def test() -> None:
     """The check finds what it should, and nothing else."""
     with tempfile.TemporaryDirectory() as directory:
@@ -51,20 +63,27 @@ def test() -> None:
             "base/a.h": "", "base/a.c": '#include "base/a.h"\n#include "data/b.h"\n', "data/b.h": '#include "base/a.h"\n', "ops/kernels/k.c": '#include "engine/e.h"\n',
             "ops/o.c": '#include "ops/kernels/k.h"\n#include <stdio.h>\n  # include "cli/c.h"\n', "engine/e.h": '#include "ops/o.h"\n', "odd/x.c": "",
         }
+        extension = {"core.h": "#include <cachew/cachew.h>\n", "a.c": '#include "core.h"\n#include "data/b.h"\n'}
         for name, text in files.items():
             (src / name).parent.mkdir(parents=True, exist_ok=True)
             (src / name).write_text(text)
         found = [v.removeprefix(str(src) + "/").split(": ")[0] for v in violations(src)]
         assert found == ["odd", "base/a.c:2", "ops/kernels/k.c:1", "ops/o.c:3"], found
+    with tempfile.TemporaryDirectory() as directory:
+        for name, text in extension.items():
+            (Path(directory) / name).write_text(text)
+        found = extension_violations(Path(directory))
+        assert len(found) == 1 and "a.c:2" in found[0], found
 
 
 def main() -> int:
     test()
-    src = Path(sys.argv[1]) if len(sys.argv) > 1 else Path(__file__).resolve().parents[1] / "src"
-    found = violations(src)
+    root = Path(sys.argv[1]) if len(sys.argv) > 1 else Path(__file__).resolve().parents[1]
+    found = violations(root / "src") + extension_violations(root / "python" / "src")
     for line in found:
         print(line)
-    print(f"layers: {sum(1 for _ in src.rglob('*.[ch]'))} files, {len(found)} arrows the wrong way")
+    n = sum(1 for _ in [*(root / "src").rglob("*.[ch]"), *(root / "python" / "src").glob("*.[ch]")])
+    print(f"layers: {n} files, {len(found)} arrows the wrong way")
     return 1 if found else 0
 
 

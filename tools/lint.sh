@@ -47,7 +47,7 @@ exports() { # if the library has been built
 
 step layers python3 tools/check_layers.py
 step words python3 tools/check_words.py
-step ruff "$venv/bin/ruff" check --quiet --no-cache --config tools/ruff.toml tests tools bench
+step ruff "$venv/bin/ruff" check --quiet --no-cache --config tools/ruff.toml tests tools bench python
 step scripts scripts
 step json json
 step 'man page' man_page

@@ -154,8 +154,10 @@ struct cachew_options {
     uint64_t memory;        /* bytes for everything but batches handed out; 0: half of what the cgroup or the machine has */
     const char *state;      /* go on from here: a text from cachew_iterator_state; NULL: from the start */
     const char *index_dir;  /* where indexes of data sets are kept; NULL: $CACHEW_INDEX_DIR, else ~/.cache/cachew/index */
+    int64_t first_epoch;    /* without a state: the epoch to begin with; epochs is the one to end before */
+    const volatile int *interrupt; /* opening sources ends soon, with CACHEW_E_INTERRUPTED, when another thread has set it; NULL: none does */
 };
-#define CACHEW_OPTIONS_INIT { sizeof(struct cachew_options), -1, -1, 0, 0, 1, 1, 0, NULL, NULL }
+#define CACHEW_OPTIONS_INIT { sizeof(struct cachew_options), -1, -1, 0, 0, 1, 1, 0, NULL, NULL, 0, NULL }
 
 struct cachew_iterator; /* opaque */
 struct cachew_batch;    /* opaque */
@@ -165,6 +167,10 @@ struct cachew_batch;    /* opaque */
  * stopping points do not change it. */
 CACHEW_API int cachew_iterator_open(const struct cachew_pipeline *p, const struct cachew_options *options, struct cachew_iterator **ret,
                                     struct cachew_error **err) CACHEW_CHECKED;
+/* How many batches each rank gets in an epoch, padding included; UINT64_MAX: endlessly many. Opens the sources. 1: not known beforehand (behind
+ * a filter, or with bucket_by_length). Of the options, epochs and state do not matter. */
+CACHEW_API int cachew_pipeline_batches(const struct cachew_pipeline *p, const struct cachew_options *options, uint64_t *ret,
+                                       struct cachew_error **err) CACHEW_CHECKED;
 /* The next batch of this rank, new (cachew_batch_release); any number may be held at a time. 1: the last epoch is over. Waits at most
  * timeout_s seconds (negative: without limit), then fails with CACHEW_E_DEADLINE; after that, and after CACHEW_E_INTERRUPTED, it may be
  * called again and nothing is lost. After other errors there are no more batches: they fail again. */

@@ -29,8 +29,7 @@ static int check_option(const char *name, int64_t value, bool good, const char *
     return cw_error_set(err, CW_E_OPTION, "option %s is %" PRIi64 ": expected %s", name, value, expected);
 }
 
-/* What the caller's structure says; o holds the defaults, for what it is too old to know. */
-static int read_options(const struct cachew_options *given, struct cachew_options *o, struct cw_error *err)
+int cw_api_read_options(const struct cachew_options *given, struct cachew_options *o, struct cw_error *err)
 {
     if (given) {
         int r = check_option("size", (int64_t)given->size, given->size >= offsetof(struct cachew_options, index_dir) && given->size <= 4096,
@@ -43,6 +42,8 @@ static int read_options(const struct cachew_options *given, struct cachew_option
     int r = check_option("seed", o->seed, o->seed >= -1, "an integer of at least 0, or -1", err);
     if (r >= 0)
         r = check_option("epochs", o->epochs, o->epochs >= -1, "an integer of at least 0, or -1", err);
+    if (r >= 0)
+        r = check_option("first_epoch", o->first_epoch, o->first_epoch >= 0, "an integer of at least 0", err);
     if (r >= 0)
         r = check_option("threads", o->threads, o->threads <= 1024, "at most 1024", err);
     if (r >= 0)
@@ -57,16 +58,26 @@ static int load_state(const char *text, json_t **ret, struct cw_error *err)
     return *ret ? 0 : cw_error_set(err, CW_E_STATE, "state is not valid JSON: line %d: %s (is it cut off?)", je.line, je.text);
 }
 
+int cw_api_open(const struct cachew_pipeline *p, const struct cachew_options *o, struct cw_local *l, unsigned *ret_threads, struct cw_error *err)
+{
+    *ret_threads = o->threads ? o->threads : cw_cpu_budget();
+    int r = cw_api_compile(p, l, err);
+    if (r < 0)
+        return r;
+    l->interrupt = o->interrupt;
+    r = cw_local_open(l, o->index_dir, *ret_threads, err);
+    l->interrupt = NULL; /* the caller's, for this call only */
+    return r;
+}
+
 static int open_engine(const struct cachew_pipeline *p, const struct cachew_options *o, struct cw_local *l, struct cachew_iterator *it,
                        struct cw_error *err)
 {
-    unsigned threads = o->threads ? o->threads : cw_cpu_budget();
+    unsigned threads;
     json_t *state = NULL;
-    int r = cw_api_compile(p, l, err);
-    if (r >= 0 && o->state)
-        r = load_state(o->state, &state, err);
+    int r = o->state ? load_state(o->state, &state, err) : 0;
     if (r >= 0)
-        r = cw_local_open(l, o->index_dir, threads, err);
+        r = cw_api_open(p, o, l, &threads, err);
     if (r >= 0) {
         const struct cw_pipeline *written = l->pipeline;
         struct cw_iterator_options options = {
@@ -74,6 +85,7 @@ static int open_engine(const struct cachew_pipeline *p, const struct cachew_opti
             .epochs = (uint64_t)(o->epochs >= 0 ? o->epochs : written->default_epochs >= 0 ? written->default_epochs : 1),
             .rank = o->rank,
             .world_size = o->world_size,
+            .first_epoch = (uint64_t)o->first_epoch,
             .runner = {.threads = threads, .memory = o->memory ? o->memory : cw_memory_total() / 2, .batches_are_users = true, .optimize = o->optimize != 0},
         };
         r = cw_iterator_new(l->sequence, &options, state, &l->iterator, err);
@@ -82,6 +94,7 @@ static int open_engine(const struct cachew_pipeline *p, const struct cachew_opti
         it->rank = o->rank;
         it->world_size = o->world_size;
         it->expected = o->rank;
+        it->epoch = (uint64_t)o->first_epoch;
         if (state) {
             it->epoch = (uint64_t)json_integer_value(json_object_get(state, "epoch"));
             it->expected += (uint64_t)json_integer_value(json_object_get(state, "g"));
@@ -97,7 +110,7 @@ int cachew_iterator_open(const struct cachew_pipeline *p, const struct cachew_op
     struct cachew_options o = CACHEW_OPTIONS_INIT;
     struct cachew_iterator *it = calloc(1, sizeof(*it));
     struct cw_api_engine *engine = calloc(1, sizeof(*engine));
-    int r = it && engine ? read_options(options, &o, &e) : cw_error_nomem(&e, sizeof(*it), "an iterator");
+    int r = it && engine ? cw_api_read_options(options, &o, &e) : cw_error_nomem(&e, sizeof(*it), "an iterator");
     if (r >= 0)
         r = open_engine(p, &o, &engine->local, it, &e);
     if (r < 0) {

@@ -16,6 +16,12 @@ struct cachew_pipeline {
 /* cachew_pipeline.c: parses and compiles into l, which the caller deinits in any case. */
 int cw_api_compile(const struct cachew_pipeline *p, struct cw_local *l, struct cw_error *err) _must_check_;
 
+/* cachew.c: checks what the caller's structure (may be NULL) says; *o holds the defaults, for what it is too old to know. */
+int cw_api_read_options(const struct cachew_options *given, struct cachew_options *o, struct cw_error *err) _must_check_;
+/* Compiles the pipeline and opens its sources. *ret_threads: that compute. The caller deinits l in any case. */
+int cw_api_open(const struct cachew_pipeline *p, const struct cachew_options *o, struct cw_local *l, unsigned *ret_threads,
+                struct cw_error *err) _must_check_;
+
 /* What runs. Lives as long as the iterator or one of its batches. */
 struct cw_api_engine {
     struct cw_local local;

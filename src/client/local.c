@@ -154,10 +154,22 @@ char *cw_index_dir(void)
     return t.size ? t.data : NULL;
 }
 
+static int interrupted(void *arg)
+{
+    const volatile int *flag = arg;
+    return *flag;
+}
+
 int cw_local_open(struct cw_local *l, const char *index_dir, unsigned threads, struct cw_error *err)
 {
     _cleanup_free_ char *own = index_dir ? NULL : cw_index_dir();
-    struct cw_source_env env = {.base_dir = l->pipeline->base_dir, .index_dir = index_dir ? index_dir : own, .threads = (int)threads};
+    struct cw_source_env env = {
+        .base_dir = l->pipeline->base_dir,
+        .index_dir = index_dir ? index_dir : own,
+        .threads = (int)threads,
+        .cancelled = l->interrupt ? interrupted : NULL,
+        .cancel_arg = (void *)(uintptr_t)l->interrupt,
+    };
     return cw_sequence_open(l->compiled, &env, &l->sequence, err);
 }
 

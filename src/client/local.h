@@ -7,6 +7,7 @@ struct cw_local {
     struct cw_compiled *compiled;
     struct cw_sequence *sequence;
     struct cw_iterator *iterator;
+    const volatile int *interrupt; /* set by another thread: opening sources ends with CW_E_INTERRUPTED; may be NULL */
 };
 /* Reads and compiles a pipeline file; settings are "PATH=VALUE" (`2.size=64`), VALUE JSON or else a string. Touches no data. */
 int cw_local_load(struct cw_local *l, const char *file, const char *const *settings, size_t n_settings, struct cw_error *err) _must_check_;

@@ -180,9 +180,8 @@ static void close_oldest(struct cw_iterator *it)
     it->n_open--;
 }
 
-/* Begins at the start of an epoch, or where a state says. */
-static int iterator_new(const struct cw_sequence *s, const struct cw_iterator_options *o, const json_t *state, uint64_t epoch,
-                        struct cw_iterator **ret, struct cw_error *err)
+int cw_iterator_new(const struct cw_sequence *s, const struct cw_iterator_options *o, const json_t *state, struct cw_iterator **ret,
+                    struct cw_error *err)
 {
     const struct cw_compiled *c = s->compiled;
     struct cw_iterator *it = calloc(1, sizeof(*it));
@@ -191,7 +190,7 @@ static int iterator_new(const struct cw_sequence *s, const struct cw_iterator_op
     it->sequence = s;
     it->compiled = c;
     it->options = *o;
-    it->at.epoch = epoch;
+    it->at.epoch = o->first_epoch;
     it->quarantined_tail = &it->quarantined;
     it->n_keys = c->batcher == CW_BATCHER_BUCKET || (c->batcher == CW_BATCHER_BATCH && !c->counted) ? c->n_buckets : 0;
     it->unused = calloc(it->n_keys + 1, sizeof(*it->unused));
@@ -220,12 +219,6 @@ static int iterator_new(const struct cw_sequence *s, const struct cw_iterator_op
     }
     *ret = it;
     return 0;
-}
-
-int cw_iterator_new(const struct cw_sequence *s, const struct cw_iterator_options *o, const json_t *state, struct cw_iterator **ret,
-                    struct cw_error *err)
-{
-    return iterator_new(s, o, state, 0, ret, err);
 }
 
 static void drop_joining(struct cw_iterator *it)
@@ -439,9 +432,10 @@ static int padding(const struct cw_iterator *it, uint64_t epoch, uint64_t g, uin
     struct cw_batch *copy = NULL;
     o.rank = 0;
     o.world_size = 1;
+    o.first_epoch = epoch;
     o.epochs = epoch + 1;
     o.runner.batches_are_users = true;
-    int r = iterator_new(it->sequence, &o, NULL, epoch, &other, err);
+    int r = cw_iterator_new(it->sequence, &o, NULL, &other, err);
     for (uint64_t i = 0; i <= j && r >= 0; i++) {
         struct cw_batch *b = NULL;
         r = cw_iterator_next(other, timeout_ns, &b, err);

@@ -10,6 +10,7 @@
 struct cw_iterator_options {
     uint64_t seed, epochs;
     unsigned rank, world_size;
+    uint64_t first_epoch; /* without a state */
     struct cw_runner_options runner;
 };
 

@@ -71,7 +71,7 @@ static int files_bind(struct cw_bind *b, struct cw_op *op CW_UNUSED, struct cw_e
 }
 
 static const struct cw_attr_def attrs[] = {
-    {.name = "files", .kind = CW_ATTR_STRINGS, .len_min = 1, .scalar_too = true, .doc = "patterns (glob) or names of the files"},
+    {.name = "files", .kind = CW_ATTR_STRINGS, .len_min = 1, .scalar_too = true, .path = true, .doc = "patterns (glob) or names of the files"},
     {0},
 };
 

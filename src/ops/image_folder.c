@@ -173,7 +173,7 @@ static int image_folder_bind(struct cw_bind *b, struct cw_op *op CW_UNUSED, stru
 }
 
 static const struct cw_attr_def attrs[] = {
-    {.name = "root", .kind = CW_ATTR_STRING, .doc = "the directory that holds a directory per class"},
+    {.name = "root", .kind = CW_ATTR_STRING, .path = true, .doc = "the directory that holds a directory per class"},
     {0},
 };
 

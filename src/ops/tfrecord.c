@@ -247,7 +247,7 @@ static int tfrecord_bind(struct cw_bind *b, struct cw_op *op CW_UNUSED, struct c
 static const char *const compressions[] = {"auto", "none", "gzip", "zlib", NULL};
 
 static const struct cw_attr_def attrs[] = {
-    {.name = "files", .kind = CW_ATTR_STRINGS, .len_min = 1, .scalar_too = true, .doc = "patterns (glob) or names of the files"},
+    {.name = "files", .kind = CW_ATTR_STRINGS, .len_min = 1, .scalar_too = true, .path = true, .doc = "patterns (glob) or names of the files"},
     {.name = "compression", .kind = CW_ATTR_STRING, .def = "\"auto\"", .choices = compressions, .doc = "of the files; auto: by content"},
     {.name = "verify", .kind = CW_ATTR_BOOL, .def = "true", .doc = "check the CRC of each record's data"},
     {0},

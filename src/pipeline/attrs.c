@@ -41,9 +41,9 @@ const char *cw_attr_allowed(const struct cw_attr_def *a, char buf[256])
         at += (size_t)snprintf(buf + at, 256 - at, " of length at least %d", a->len_min);
     if (a->min != 0 || a->max != 0) {
         if (a->max >= 0x1p62)
-            at += (size_t)snprintf(buf + at, 256 - at, ", at least %.17g", a->min);
+            at += (size_t)snprintf(buf + at, 256 - at, ", at least %.15g", a->min);
         else
-            at += (size_t)snprintf(buf + at, 256 - at, ", from %.17g to %.17g", a->min, a->max);
+            at += (size_t)snprintf(buf + at, 256 - at, ", from %.15g to %.15g", a->min, a->max);
     }
     for (int i = 0; a->choices && a->choices[i] && at < 240; i++)
         at += (size_t)snprintf(buf + at, 256 - at, "%s\"%s\"", i ? ", " : ": one of ", a->choices[i]);
@@ -295,6 +295,10 @@ json_t *cw_op_table_json(const struct cw_op_table *table)
                 json_object_set_new(o, "len_min", json_integer(a->len_min));
             if (a->len_max)
                 json_object_set_new(o, "len_max", json_integer(a->len_max));
+            if (a->scalar_too)
+                json_object_set_new(o, "scalar", json_true());
+            if (a->path)
+                json_object_set_new(o, "path", json_true());
             if (a->choices) {
                 json_t *choices = json_array();
                 for (int k = 0; a->choices[k]; k++)

@@ -34,6 +34,7 @@ struct cw_attr_def {
     const char *const *choices; /* strings: NULL-terminated, or NULL */
     bool scalar_too;          /* lists: a single value stands for a list of one */
     bool effort;              /* says how hard to try, not what results: not part of a pipeline's fingerprint */
+    bool path;                /* names files: relative to the pipeline's base directory */
     const char *doc;          /* one line, with units */
 };
 

@@ -127,6 +127,74 @@ static void builds_the_same_as_text(void **state)
     cachew_pipeline_free(text);
 }
 
+/* What is foretold is what comes, for every rank. */
+static void counts_batches(void **state)
+{
+    (void)state;
+    static const char *const pipelines[] = {
+        "{\"op\": \"range\", \"stop\": 0}, {\"op\": \"batch\", \"size\": 4}",
+        "{\"op\": \"range\", \"stop\": 7}",
+        "{\"op\": \"range\", \"stop\": 100}, {\"op\": \"shuffle\"}, {\"op\": \"batch\", \"size\": 32}",
+        "{\"op\": \"range\", \"stop\": 100}, {\"op\": \"batch\", \"size\": 32, \"drop_remainder\": true}",
+        "{\"op\": \"range\", \"stop\": 100}, {\"op\": \"batch\", \"size\": 7}, {\"op\": \"skip\", \"count\": 2}, {\"op\": \"take\", \"count\": 8}",
+        "{\"op\": \"range\", \"stop\": 10}, {\"op\": \"batch\", \"size\": 5}, {\"op\": \"repeat\", \"count\": 3}",
+        "{\"op\": \"range\", \"stop\": 10}, {\"op\": \"batch\", \"size\": 4, \"drop_remainder\": true}, {\"op\": \"repeat\", \"count\": 3}",
+    };
+    for (size_t i = 0; i < sizeof(pipelines) / sizeof(pipelines[0]); i++)
+        for (unsigned ranks = 1; ranks <= 3; ranks++)
+            for (unsigned rank = 0; rank < ranks; rank++) {
+                char text[512];
+                snprintf(text, sizeof(text), "{\"cachew\": 1, \"pipeline\": [%s]}", pipelines[i]);
+                struct cachew_options o = CACHEW_OPTIONS_INIT;
+                o.rank = rank;
+                o.world_size = ranks;
+                o.threads = 2;
+                struct cachew_pipeline *p = parse(text);
+                struct cachew_iterator *it = open_iterator(p, &o);
+                struct cachew_batch *b;
+                uint64_t n, seen = 0;
+                for (; cachew_iterator_next(it, -1, &b, NULL) == 0; seen++)
+                    cachew_batch_release(b);
+                assert_int_equal(cachew_pipeline_batches(p, &o, &n, NULL), 0);
+                assert_int_equal(n, seen);
+                cachew_iterator_free(it);
+                cachew_pipeline_free(p);
+            }
+    struct cachew_pipeline *p = parse("{\"cachew\": 1, \"pipeline\": [{\"op\": \"range\", \"stop\": 9}, {\"op\": \"filter\", \"where\": \"value > 3\"}]}");
+    uint64_t n;
+    assert_int_equal(cachew_pipeline_batches(p, NULL, &n, NULL), 1);
+    cachew_pipeline_free(p);
+    p = parse("{\"cachew\": 1, \"pipeline\": [{\"op\": \"range\", \"stop\": 9}, {\"op\": \"repeat\", \"count\": -1}]}");
+    assert_int_equal(cachew_pipeline_batches(p, NULL, &n, NULL), 0);
+    assert_true(n == UINT64_MAX);
+    cachew_pipeline_free(p);
+}
+
+/* Epochs [1, 3) are the second and third of three. */
+static void begins_at_an_epoch(void **state)
+{
+    (void)state;
+    struct cachew_pipeline *p = parse(SMALL);
+    struct cachew_hash sum = {0}, whole;
+    for (int64_t epoch = 0; epoch < 3; epoch++) {
+        struct cachew_options o = CACHEW_OPTIONS_INIT;
+        o.first_epoch = epoch;
+        o.epochs = epoch + 1;
+        sum = cachew_hash_add(sum, digest(p, &o));
+    }
+    struct cachew_options o = CACHEW_OPTIONS_INIT;
+    o.epochs = 3;
+    whole = digest(p, &o);
+    assert_memory_equal(&sum, &whole, sizeof(sum));
+    struct cachew_error *err = NULL;
+    struct cachew_iterator *it;
+    o.first_epoch = -1;
+    assert_int_equal(cachew_iterator_open(p, &o, &it, &err), CACHEW_E_OPTION);
+    assert_string_equal(cachew_error_attribute(err), "first_epoch");
+    cachew_error_free(err);
+    cachew_pipeline_free(p);
+}
+
 static void joins_inputs(void **state)
 {
     (void)state;
@@ -461,6 +529,8 @@ int main(void)
         cmocka_unit_test(names),
         cmocka_unit_test(schema_needs_no_data),
         cmocka_unit_test(builds_the_same_as_text),
+        cmocka_unit_test(counts_batches),
+        cmocka_unit_test(begins_at_an_epoch),
         cmocka_unit_test(joins_inputs),
         cmocka_unit_test(errors_name_facts),
         cmocka_unit_test(options_are_checked),

@@ -1,0 +1,9 @@
+"""The command `cachew` of the installed package. It stands beside the package, so that it starts without importing NumPy."""
+
+import os
+import sys
+
+
+def main() -> None:
+    program = os.path.join(os.path.dirname(os.path.abspath(__file__)), "cachew", "cachew-command")
+    os.execv(program, ["cachew", *sys.argv[1:]])

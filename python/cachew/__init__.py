@@ -1,0 +1,62 @@
+"""Cachew: input pipelines for machine learning.
+
+    import cachew
+    from cachew import col
+
+    ds = (cachew.Dataset.tfrecord("train-*.tfrecord")
+          .parse_example({"image": "bytes", "label": "int64"})
+          .decode_image("image")
+          .random_resized_crop("image", size=(224, 224))
+          .filter(col("label") >= 0)
+          .shuffle()
+          .batch(256))
+    for batch in ds:
+        batch["image"], batch["label"]  # NumPy arrays
+"""
+
+from cachew import _core
+from cachew._batch import Batch, Bytes
+from cachew._errors import (
+    DataError,
+    DeadlineError,
+    Error,
+    InternalError,
+    MemoryBudgetError,
+    OptionError,
+    OutOfMemoryError,
+    PipelineError,
+    RecordError,
+    ServiceError,
+    StateError,
+    StorageError,
+    UsageError,
+)
+from cachew._iterator import DatasetIterator
+from cachew.dataset import Dataset, Field
+from cachew.expr import Expr, col, where
+
+__version__ = _core.version()
+
+__all__ = [
+    "Batch",
+    "Bytes",
+    "DataError",
+    "Dataset",
+    "DatasetIterator",
+    "DeadlineError",
+    "Error",
+    "Expr",
+    "Field",
+    "InternalError",
+    "MemoryBudgetError",
+    "OptionError",
+    "OutOfMemoryError",
+    "PipelineError",
+    "RecordError",
+    "ServiceError",
+    "StateError",
+    "StorageError",
+    "UsageError",
+    "col",
+    "where",
+]

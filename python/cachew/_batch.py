@@ -1,0 +1,200 @@
+"""Batches: dicts of NumPy arrays that lie in the engine's memory."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any, overload
+
+import numpy as np
+import numpy.typing as npt
+
+from cachew._errors import UsageError
+
+if TYPE_CHECKING:
+    from cachew import _core
+
+_DTYPES: dict[str, np.dtype[Any]] = {
+    name: np.dtype(name)
+    for name in ("bool", "uint8", "uint16", "uint32", "uint64", "int8", "int16", "int32", "int64", "float16", "float32", "float64")
+}
+
+
+def numpy_dtype(name: str) -> np.dtype[Any]:
+    """NumPy's dtype of a component. bfloat16 is ml_dtypes' where that is installed, else its bits are uint16."""
+    found = _DTYPES.get(name)
+    if found is None:
+        try:
+            from ml_dtypes import bfloat16
+        except ImportError:
+            found = np.dtype("uint16")
+        else:
+            found = np.dtype(bfloat16)
+        _DTYPES[name] = found
+    return found
+
+
+class Bytes(Sequence[memoryview]):
+    """Byte strings of varying length, one after the other in one array. `b[i]` is a memoryview of string i, without a copy; `bytes(b[i])` copies it.
+
+    `data` (uint8) holds the bytes; string i lies at `data[offsets[i]:offsets[i + 1]]`.
+    """
+
+    __slots__ = ("data", "offsets", "_view")
+
+    def __init__(self, data: npt.NDArray[np.uint8], offsets: npt.NDArray[np.int64]) -> None:
+        self.data = data
+        self.offsets = offsets
+        self._view = memoryview(data)
+
+    def __len__(self) -> int:
+        return len(self.offsets) - 1
+
+    @overload
+    def __getitem__(self, i: int) -> memoryview: ...
+    @overload
+    def __getitem__(self, i: slice) -> Bytes: ...
+    def __getitem__(self, i: int | slice) -> memoryview | Bytes:
+        if isinstance(i, slice):
+            start, stop, step = i.indices(len(self))
+            if step != 1:
+                raise ValueError(f"a slice of Bytes has step {step}: expected 1 (or use [b[i] for i in ...])")
+            return Bytes(self.data, self.offsets[start : max(start, stop) + 1])
+        n = len(self)
+        if not -n <= i < n:
+            raise IndexError(f"string {i} of {n}")
+        i %= n
+        return self._view[self.offsets[i] : self.offsets[i + 1]]
+
+    def __iter__(self) -> Iterator[memoryview]:
+        offsets = self.offsets.tolist()
+        for start, stop in zip(offsets, offsets[1:]):
+            yield self._view[start:stop]
+
+    def tolist(self) -> list[bytes]:
+        """Copies of all strings."""
+        return [bytes(b) for b in self]
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Sequence) or isinstance(other, (str, bytes)):
+            return NotImplemented
+        return len(self) == len(other) and all(a == b for a, b in zip(self, other))
+
+    def __hash__(self) -> int:
+        raise TypeError("Bytes can be written to: it has no hash")
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        start, stop = self.offsets[0], self.offsets[-1]
+        return Bytes, (self.data[start:stop].copy(), self.offsets - start)
+
+    def __repr__(self) -> str:
+        shown = ", ".join(_short(bytes(b)) for b in self[:3])
+        return f"<{len(self)} byte strings: {shown}{', ...' if len(self) > 3 else ''}>"
+
+
+def _short(b: bytes) -> str:
+    return repr(b) if len(b) <= 20 else f"{b[:20]!r}... ({len(b)})"
+
+
+class Batch(dict[str, Any]):
+    """A batch: component name -> array. The arrays lie in the engine's memory, are yours to write to, and keep that memory until the last of them is
+    gone. Components of bytes are `Bytes`.
+
+    Without `batch` in the pipeline it is an element: arrays have no batch dimension, and bytes are a memoryview.
+    """
+
+    __slots__ = ("_slab", "_batched", "_records", "_record_flags", "epoch", "g", "split", "index", "flags", "n_records")
+
+    epoch: int
+    """The epoch, from 0."""
+    g: int
+    """The number of the batch in the epoch, over all ranks."""
+    split: int
+    """The split that it came from (see docs/semantics.md) ..."""
+    index: int
+    """... and its number in it."""
+    flags: int
+    """2: padding, a repetition that fills up the last round of ranks and is not part of the epoch."""
+    n_records: int
+    """Records in it."""
+
+    _slab: _core.Slab | None
+    _records: list[str] | None
+    _record_flags: list[int] | None
+
+    @classmethod
+    def _over(cls, slab: _core.Slab, batched: bool) -> Batch:
+        self = cls(_arrays(slab))
+        self._slab, self._batched, self._records, self._record_flags = slab, batched, None, None
+        self.epoch, self.g, self.split, self.index, self.flags, self.n_records = slab.place()
+        return self
+
+    @property
+    def records(self) -> list[str]:
+        """The ids of the records: `<file key>:<row>`, and `.<pass>` for each `repeat`."""
+        if self._records is None:
+            self._records = self._owner().records()
+        return self._records
+
+    @property
+    def record_flags(self) -> list[int]:
+        """1 for a record that stands in for one that failed (on_error="replace"), else 0."""
+        if self._record_flags is None:
+            self._record_flags = self._owner().record_flags()
+        return self._record_flags
+
+    @property
+    def is_padding(self) -> bool:
+        """Whether it repeats another batch, so that all ranks get equally many."""
+        return bool(self.flags & 2)
+
+    def hash(self) -> int:
+        """128 bits of what the engine's memory holds now. The sum over all batches that are no padding, modulo 2**128, is the digest that
+        `cachew run --digest` prints."""
+        return self._owner().hash()
+
+    def set_hash(self) -> int:
+        """The same without order and epoch: their sum is the set digest."""
+        return self._owner().set_hash()
+
+    def __arrow_c_array__(self, requested_schema: object = None) -> tuple[object, object]:
+        """The batch as an Arrow struct array, without copies (but of bool, which Arrow packs): `pyarrow.record_batch(batch)`."""
+        return self._owner().arrow(self._batched)
+
+    def _owner(self) -> _core.Slab:
+        if self._slab is None:
+            raise UsageError("this batch is a copy: it has arrays of its own, not the engine's memory")
+        return self._slab
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        place = (self.epoch, self.g, self.split, self.index, self.flags, self.n_records)
+        return _copied, ({k: bytes(v) if isinstance(v, memoryview) else v for k, v in self.items()}, self._batched, place, self.records, self.record_flags)
+
+    def __repr__(self) -> str:
+        shown = ", ".join(f"{name}: {_describe(value)}" for name, value in self.items())
+        return f"<Batch {self.g} of epoch {self.epoch}: {shown}>"
+
+
+def _copied(components: dict[str, Any], batched: bool, place: tuple[int, ...], records: list[str], record_flags: list[int]) -> Batch:
+    """A batch that was pickled."""
+    self = Batch(components)
+    self._slab, self._batched, self._records, self._record_flags = None, batched, records, record_flags
+    self.epoch, self.g, self.split, self.index, self.flags, self.n_records = place
+    return self
+
+
+def _describe(value: Any) -> str:
+    if isinstance(value, np.ndarray):
+        return f"{value.dtype}[{', '.join(map(str, value.shape))}]"
+    return f"{len(value)} byte strings" if isinstance(value, Bytes) else f"{len(value)} bytes"
+
+
+def _arrays(slab: _core.Slab) -> Iterator[tuple[str, Any]]:
+    for name, dtype, shape, data, lengths in slab.components():
+        if lengths is None:
+            yield name, np.ndarray(shape, numpy_dtype(dtype), data)
+        elif not shape:
+            yield name, memoryview(data)
+        else:
+            offsets = np.zeros(shape[0] + 1, np.int64)
+            np.cumsum(np.ndarray(shape, np.int64, lengths), out=offsets[1:])
+            yield name, Bytes(np.ndarray((int(offsets[-1]),), np.uint8, data), offsets)

@@ -1,0 +1,56 @@
+"""Chains of operators as the JSON of pipelines has them: paths in them, and how they read in Python."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from typing import Any
+
+from cachew._operators import TABLE
+
+Node = dict[str, Any]
+
+
+def rebased(nodes: Iterable[Node], base_dir: str) -> list[Node]:
+    """The chain with its relative paths, which are relative to base_dir, made absolute."""
+    return [{name: _absolute(node["op"], name, value, base_dir) for name, value in node.items()} for node in nodes]
+
+
+def _absolute(op: str, name: str, value: Any, base_dir: str) -> Any:
+    attribute = TABLE[op].attributes.get(name) if op in TABLE else None
+    if attribute is None:
+        return value
+    if attribute.kind == "chains":
+        return [rebased(chain, base_dir) for chain in value]
+    if attribute.path:
+        return os.path.join(base_dir, value) if isinstance(value, str) else [os.path.join(base_dir, v) for v in value]
+    return value
+
+
+def written(nodes: Iterable[Node], width: int = 100) -> str:
+    """The chain as Python."""
+    calls = [_call(node) for node in nodes]
+    line = "Dataset" + "".join(calls)
+    if len(line) <= width and "\n" not in line:
+        return line
+    return f"(\n    Dataset{calls[0]}\n" + "".join(f"    {call}\n" for call in calls[1:]) + ")"
+
+
+def _call(node: Node) -> str:
+    op = TABLE.get(node["op"])
+    attributes = {name: value for name, value in node.items() if name != "op"}
+    if node["op"] == "assign" and list(attributes) == ["set"] and all(name.isidentifier() for name in attributes["set"]):
+        return f".assign({', '.join(f'{name}={value!r}' for name, value in attributes['set'].items())})"
+    arguments = []
+    for name in op.positional if op else ():
+        if name not in attributes:
+            break
+        arguments.append(_value(op and op.attributes[name].kind, attributes.pop(name)))
+    arguments += [f"{name}={_value(op and op.attributes[name].kind, value)}" for name, value in attributes.items()]
+    return f".{node['op']}({', '.join(arguments)})"
+
+
+def _value(kind: str | None, value: Any) -> str:
+    if kind == "chains":
+        return f"[{', '.join(written(chain) for chain in value)}]"
+    return repr(value)

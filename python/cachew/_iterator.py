@@ -1,0 +1,73 @@
+"""Iterators: a dataset that runs."""
+
+from __future__ import annotations
+
+import json
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
+
+from cachew import _core
+from cachew._batch import Batch
+from cachew._options import Options, State, seconds, state_text
+
+if TYPE_CHECKING:
+    from cachew.dataset import Dataset
+
+
+class DatasetIterator:
+    """The batches of a dataset, one after the other, computed ahead by threads of its own. `Dataset.iterator` makes it.
+
+    It is also a context manager: at the end of `with` its threads are gone. Batches that are held stay valid. One thread may use it at a time.
+    """
+
+    def __init__(self, dataset: Dataset, options: Options, timeout_s: float | None) -> None:
+        self._timeout_s = seconds("timeout_s", timeout_s)
+        self._pipeline = dataset._pipeline
+        self._options = options
+        self._batched = dataset.batch_size is not None
+        self._core = _core.open(self._pipeline, options)
+
+    def __iter__(self) -> DatasetIterator:
+        return self
+
+    def __next__(self) -> Batch:
+        slab = self._core.next(self._timeout_s)
+        if slab is None:
+            raise StopIteration
+        return Batch._over(slab, self._batched)
+
+    def next(self, timeout_s: float | None = None) -> Batch | None:
+        """The next batch, or None at the end. `DeadlineError` if none comes within timeout_s; nothing is lost then."""
+        slab = self._core.next(seconds("timeout_s", timeout_s))
+        return None if slab is None else Batch._over(slab, self._batched)
+
+    def state_dict(self) -> dict[str, Any]:
+        """The position after the batch that was handed out last: at most 1 KB, plain values. Any number of threads and ranks may go on from it."""
+        state: dict[str, Any] = json.loads(self._core.state())
+        return state
+
+    def load_state_dict(self, state: State | str) -> None:
+        """Goes on from a state of the same pipeline, data and seed, as if nothing had come between. A state that does not fit changes nothing."""
+        fresh = _core.open(self._pipeline, self._options._replace(state=state_text(state)))
+        self._core.close()
+        self._core = fresh
+
+    def profile(self) -> dict[str, Any]:
+        """Where the time went so far: seconds and share of each operator, the bottleneck, bytes read, peak of memory, batches held."""
+        profile: dict[str, Any] = json.loads(self._core.profile())
+        return profile
+
+    def quarantine(self) -> list[dict[str, Any]]:
+        """The records of batches handed out so far that could not be computed (the first 10,000), with reasons."""
+        records: list[dict[str, Any]] = json.loads(self._core.quarantine()[2])
+        return records
+
+    def close(self) -> None:
+        """Ends it and its threads, now. From another thread it ends a wait. Closing twice is fine."""
+        self._core.close()
+
+    def __enter__(self) -> DatasetIterator:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None) -> None:
+        self.close()

@@ -1,0 +1,188 @@
+"""Operators as methods. Names, signatures and docstrings come from the operator table of the library, here and in the stub that
+tools/make_stubs.py writes; what operators mean is checked by the library alone."""
+
+from __future__ import annotations
+
+import difflib
+import inspect
+import json
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+import numpy as np
+
+from cachew import _core
+from cachew._errors import PipelineError
+from cachew._values import plain
+from cachew.expr import literal
+
+_REQUIRED = inspect.Parameter.empty
+
+
+class Attribute:
+    """One attribute of an operator, as the table describes it."""
+
+    __slots__ = ("name", "kind", "default", "allowed", "doc", "path")
+
+    def __init__(self, entry: Mapping[str, Any]) -> None:
+        self.name: str = entry["name"]
+        self.kind: str = entry["kind"]
+        self.default: Any = entry.get("default", _REQUIRED)
+        self.allowed: str = entry["allowed"]
+        self.doc: str = entry.get("doc", "")
+        self.path: bool = entry.get("path", False)
+
+    @property
+    def required(self) -> bool:
+        return self.default is _REQUIRED
+
+
+class Operator:
+    """One operator of the table: how its method is called, and what a call says in JSON.
+
+    The first attributes that have no default may be given without their names, in the table's order; all others are named.
+    """
+
+    def __init__(self, entry: Mapping[str, Any]) -> None:
+        self.name: str = entry["name"]
+        self.kind: str = entry["kind"]
+        self.summary: str = entry["summary"]
+        self.doc: str = entry.get("doc", "")
+        self.random: bool = entry["random"]
+        self.attributes = {a.name: a for a in map(Attribute, entry["attributes"])}
+        self.positional = [a.name for a in self.attributes.values() if a.required]
+        self.takes_datasets = any(a.kind == "chains" for a in self.attributes.values())
+
+    @property
+    def begins(self) -> bool:
+        """Whether a chain starts with it."""
+        return self.kind == "source" or self.takes_datasets
+
+    def arguments(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[str, Any]:
+        """The attributes that a call gives. A call of the wrong form is a TypeError, as for any function."""
+        if self.name in FORMS:
+            return FORMS[self.name](args, kwargs)
+        if len(args) > len(self.positional):
+            raise TypeError(f"{self.name}() takes {len(self.positional)} arguments without a name ({', '.join(self.positional)}), {len(args)} were given")
+        given = dict(zip(self.positional, args))
+        for name, value in kwargs.items():
+            if name in given:
+                raise TypeError(f"{self.name}() got two values for {name}")
+            if name not in self.attributes:
+                raise TypeError(f"{self.name}() has no argument {name}{did_you_mean(name, self.attributes)}")
+            given[name] = value
+        missing = [name for name in self.positional if name not in given]
+        if missing:
+            raise TypeError(f"{self.name}() lacks {', '.join(missing)}")
+        return given
+
+    def signature(self) -> inspect.Signature:
+        """Of the method: (self, /, component, size, *, ...)."""
+        parameters = [inspect.Parameter("self", inspect.Parameter.POSITIONAL_ONLY)]
+        if self.name == "assign":
+            parameters.append(inspect.Parameter("expressions", inspect.Parameter.POSITIONAL_ONLY, default={}))
+            parameters.append(inspect.Parameter("named", inspect.Parameter.VAR_KEYWORD))
+            return inspect.Signature(parameters)
+        for a in self.attributes.values():
+            if a.required:
+                parameters.append(inspect.Parameter(a.name, inspect.Parameter.POSITIONAL_OR_KEYWORD))
+        for a in self.attributes.values():
+            if not a.required:
+                parameters.append(inspect.Parameter(a.name, inspect.Parameter.KEYWORD_ONLY, default=a.default))
+        return inspect.Signature(parameters)
+
+    def docstring(self) -> str:
+        lines = [self.summary[0].upper() + self.summary[1:] + "."]
+        if self.doc:
+            lines += ["", self.doc]
+        if self.random:
+            lines += ["", "It draws: another result in each epoch, and for each seed."]
+        if self.attributes:
+            lines.append("")
+            lines += [f"{a.name}: {a.doc} ({a.allowed})" for a in self.attributes.values()]
+        return "\n".join(lines)
+
+
+def assigned(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[str, Any]:
+    """assign(x="a + 1") as well as assign({"x": "a + 1"}), for names that are no identifiers."""
+    if len(args) > 1 or (args and not isinstance(args[0], Mapping)):
+        raise TypeError("assign() takes expressions by name, assign(x=col('a') + 1), or one dict of them")
+    if not args and not kwargs:
+        raise TypeError("assign() lacks an expression: assign(x=col('a') + 1)")
+    return {"set": {name: _expression(e) for name, e in {**(args[0] if args else {}), **kwargs}.items()}}
+
+
+def _expression(value: Any) -> Any:
+    """Numbers and truth values are expressions too."""
+    return str(literal(value)) if isinstance(value, (bool, int, float, np.generic)) else value
+
+
+# Operators whose calls have a form of their own. Each takes what was given and returns attributes.
+FORMS: dict[str, Callable[[tuple[Any, ...], Mapping[str, Any]], dict[str, Any]]] = {"assign": assigned}
+
+
+def did_you_mean(name: str, known: Iterable[str], list_all: bool = True) -> str:
+    """"; did you mean size?", or else what there is."""
+    known = list(known)
+    near = difflib.get_close_matches(name, known, 1)
+    if near:
+        return f"; did you mean {near[0]}?"
+    return f" (it has {', '.join(known)})" if known and list_all else ""
+
+
+class Source(classmethod):  # type: ignore[type-arg]
+    """The method of an operator that begins a chain: the class has it, datasets don't."""
+
+    def __get__(self, dataset: Any, owner: type | None = None) -> Callable[..., Any]:
+        if dataset is not None:
+            raise AttributeError  # Dataset.__getattr__ says it
+        return super().__get__(None, owner)
+
+
+def method_of(op: Operator) -> Any:
+    """The method, with the signature and docstring of the table."""
+    if op.begins:
+
+        def method(cls: Any, /, *args: Any, **kwargs: Any) -> Any:
+            return cls._begin(op, op.arguments(args, kwargs))
+    else:
+
+        def method(self: Any, /, *args: Any, **kwargs: Any) -> Any:
+            return self._append(op, op.arguments(args, kwargs))
+
+    method.__name__ = op.name
+    method.__qualname__ = f"Dataset.{op.name}"
+    method.__doc__ = op.docstring()
+    method.__signature__ = op.signature()  # type: ignore[attr-defined]
+    return Source(method) if op.begins else method
+
+
+def value_of(op: Operator, attribute: str, value: Any) -> Any:
+    """A value as JSON."""
+    try:
+        return plain(_expression(value) if op.attributes[attribute].kind == "expr" else value)
+    except TypeError as problem:
+        error = PipelineError(f"{op.name}: {attribute}: {problem}")
+        error.operator, error.attribute, error.value = op.name, attribute, repr(value)
+        raise error from None
+
+
+TABLE: dict[str, Operator] = {}
+
+
+class Operators:
+    """The operators as methods: Dataset is one."""
+
+    __slots__ = ()
+
+
+def read_table() -> None:
+    """Gives `Operators` a method for each operator that has none yet. Called at import, and when a plug-in may have added some."""
+    for entry in json.loads(_core.operators_json())["ops"]:
+        if entry["name"] not in TABLE:
+            op = TABLE[entry["name"]] = Operator(entry)
+            if not hasattr(Operators, op.name):
+                setattr(Operators, op.name, method_of(op))
+
+
+read_table()

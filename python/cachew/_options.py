@@ -1,0 +1,107 @@
+"""Options of iterators: what people may write, checked, as the extension takes it."""
+
+from __future__ import annotations
+
+import json
+import math
+import operator
+import os
+from collections.abc import Mapping
+from typing import Any, NamedTuple, TypeAlias
+
+from cachew._errors import OptionError, StateError
+from cachew._values import bytes_of
+
+State: TypeAlias = Mapping[str, Any]
+Path: TypeAlias = str | os.PathLike[str]
+
+ENDLESS = 2**63 - 1
+
+
+class Options(NamedTuple):
+    """In the order of the extension; -1 and 0 stand for its defaults."""
+
+    seed: int = -1
+    epochs: int = -1
+    first_epoch: int = 0
+    threads: int = 0
+    memory: int = 0
+    rank: int = 0
+    world_size: int = 1
+    optimize: bool = True
+    state: str | None = None
+    index_dir: Path | None = None
+
+
+def make_options(*, seed: int | None = None, epochs: float | None = None, first_epoch: int = 0, threads: int | None = None, memory: int | str | None = None,
+                 rank: int = 0, world_size: int = 1, optimize: bool = True, state: State | str | None = None, index_dir: Path | None = None) -> Options:
+    world_size = integer("world_size", world_size, 1, 2**20)
+    return Options(
+        -1 if seed is None else integer("seed", seed, 0, 2**63 - 1),
+        _epochs(epochs),
+        integer("first_epoch", first_epoch, 0, ENDLESS),
+        0 if threads is None else integer("threads", threads, 1, 1024),
+        0 if memory is None else _memory(memory),
+        integer("rank", rank, 0, world_size - 1),
+        world_size,
+        bool(optimize),
+        state_text(state),
+        index_dir,
+    )
+
+
+def wrong(option: str, value: object, expected: str) -> OptionError:
+    """The error for an option that is no good."""
+    error = OptionError(f"option {option} is {value!r}: expected {expected}")
+    error.attribute, error.value, error.expected = option, str(value), expected
+    return error
+
+
+def integer(option: str, value: Any, low: int, high: int) -> int:
+    expected = f"an integer from {low} to {high}"
+    try:
+        number = operator.index(value)
+    except TypeError:
+        raise wrong(option, value, expected) from None
+    if not low <= number <= high:
+        raise wrong(option, value, expected)
+    return number
+
+
+def _epochs(epochs: float | None) -> int:
+    if epochs is None:
+        return -1
+    return ENDLESS if epochs == math.inf else integer("epochs", epochs, 0, ENDLESS)
+
+
+def _memory(memory: int | str) -> int:
+    number = bytes_of(memory) if isinstance(memory, str) else memory
+    if number is None:
+        raise wrong("memory", memory, 'bytes, as 268435456, "256M" or "1.5G"')
+    return integer("memory", number, 1, 2**62)
+
+
+def seconds(option: str, value: float | None) -> float:
+    """A time limit as the extension takes it: -1 is none."""
+    expected = "seconds, at least 0, or None for no limit"
+    if value is None:
+        return -1.0
+    try:
+        number = float(value)
+    except (TypeError, ValueError):
+        raise wrong(option, value, expected) from None
+    if not number >= 0:
+        raise wrong(option, value, expected)
+    return min(number, 1e9)
+
+
+def state_text(state: State | str | None) -> str | None:
+    """A state as its JSON."""
+    if state is None or isinstance(state, str):
+        return state
+    if not isinstance(state, Mapping):
+        raise StateError(f"state is a {type(state).__name__}: expected what state_dict() gave, or its JSON")
+    try:
+        return json.dumps(dict(state))
+    except (TypeError, ValueError) as problem:
+        raise StateError(f"state is not what state_dict() gave: {problem}") from None

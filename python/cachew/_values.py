@@ -1,0 +1,50 @@
+"""Values as people write them in Python, as the JSON of pipelines: tuples are lists, paths and expressions are texts, NumPy's scalars are numbers,
+dtypes are names. And texts of bytes ("256M") as numbers."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+_UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
+_BYTES = re.compile(r"\s*(\d+(?:\.\d*)?|\.\d+)\s*([KMGT]?)(?:I?B)?\s*", re.IGNORECASE)
+
+
+def plain(value: Any) -> Any:
+    """JSON's own types for a value of an attribute; what is none of these raises TypeError."""
+    if value is None or isinstance(value, (str, bool, int, float)):
+        return value
+    if isinstance(value, Mapping):
+        return {_key(k): plain(v) for k, v in value.items()}
+    if isinstance(value, (list, tuple, range)):
+        return [plain(v) for v in value]
+    if isinstance(value, np.ndarray):
+        return plain(value.tolist())
+    if isinstance(value, np.generic):
+        return plain(value.item())
+    if isinstance(value, os.PathLike):
+        return os.fsdecode(value)
+    if isinstance(value, np.dtype):
+        return value.name
+    if isinstance(value, type):  # np.float32, ml_dtypes.bfloat16, bool, int, float
+        return np.dtype(value).name
+    text = getattr(value, "__cachew_expression__", None)
+    if text is not None:
+        return text
+    raise TypeError(f"{value!r} is a {type(value).__name__}: expected numbers, texts, lists, dicts, dtypes or expressions")
+
+
+def _key(key: Any) -> str:
+    if not isinstance(key, str):
+        raise TypeError(f"the key {key!r} is a {type(key).__name__}: expected a text")
+    return key
+
+
+def bytes_of(text: str) -> int | None:
+    """The number in a text as "256M", "1.5 GiB" or "4194304"; None where it is not such a text."""
+    match = _BYTES.fullmatch(text)
+    return int(float(match[1]) * _UNITS[match[2].upper()]) if match else None

@@ -1,0 +1,223 @@
+"""Datasets: pipelines as Python values."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterable, Mapping
+from typing import Any, NamedTuple, NoReturn
+
+from cachew import _core
+from cachew._batch import Batch
+from cachew._chain import Node, rebased, written
+from cachew._errors import DataError, PipelineError
+from cachew._iterator import DatasetIterator
+from cachew._operators import TABLE, Operator, Operators, did_you_mean, read_table, value_of
+from cachew._options import Path, State, make_options
+
+
+class Field(NamedTuple):
+    """What a component is: its dtype ("uint8", ..., "bytes") and the shape of one element, with None for what varies (or for all of the shape, where
+    not even the number of dimensions is known beforehand)."""
+
+    dtype: str
+    shape: tuple[int | None, ...] | None
+
+
+class Dataset(Operators):
+    """Records and what is done with them. Immutable: each method gives a new dataset, checked in full as far as it is written.
+
+    A dataset begins with a source, `Dataset.tfrecord("train-*.tfrecord")`, and goes on with operators, `.decode_image("image").shuffle().batch(256)`.
+    Iterating over it runs it, on all cores, in this process.
+    """
+
+    __slots__ = ("_nodes", "_head", "_base_dir", "_pipeline")
+
+    _nodes: tuple[Node, ...]
+    _head: dict[str, Any]  # what stands beside the chain: on_error, defaults
+    _base_dir: str  # that relative paths are relative to
+    _pipeline: _core.Pipeline
+
+    def __init__(self) -> None:
+        raise TypeError("a dataset begins with a source: Dataset.tfrecord(...), Dataset.files(...), Dataset.range(...), or Dataset.load(path)")
+
+    # ---- making datasets ----
+
+    @classmethod
+    def _make(cls, nodes: Iterable[Node], head: dict[str, Any], base_dir: str) -> Dataset:
+        self = object.__new__(cls)
+        for name, value in (("_nodes", tuple(nodes)), ("_head", head), ("_base_dir", base_dir)):
+            object.__setattr__(self, name, value)
+        object.__setattr__(self, "_pipeline", _core.Pipeline(self.to_json(), base_dir))
+        return self
+
+    @classmethod
+    def _begin(cls, op: Operator, attributes: Mapping[str, Any]) -> Dataset:
+        """A source, or what joins datasets."""
+        node: Node = {"op": op.name}
+        head: dict[str, Any] = {}
+        base_dir = os.getcwd()
+        for name, value in attributes.items():
+            if op.attributes[name].kind == "chains":
+                inputs = _inputs(op, name, value)
+                head, base_dir = _common_head(op, inputs), inputs[0]._base_dir
+                node[name] = [list(d._nodes) if d._base_dir == base_dir else rebased(d._nodes, d._base_dir) for d in inputs]
+            else:
+                node[name] = value_of(op, name, value)
+        return cls._make([node], head, base_dir)
+
+    def _append(self, op: Operator, attributes: Mapping[str, Any]) -> Dataset:
+        node = {"op": op.name, **{name: value_of(op, name, value) for name, value in attributes.items()}}
+        return self._make([*self._nodes, node], self._head, self._base_dir)
+
+    def on_error(self, action: str) -> Dataset:
+        """What happens when a record can't be computed: "raise" (default), "skip" (it is left out), or "replace" (another record of the split stands in)."""
+        return self._make(self._nodes, {**self._head, "on_error": action}, self._base_dir)
+
+    def defaults(self, *, seed: int | None = None, epochs: int | None = None) -> Dataset:
+        """The seed and the number of epochs where an iterator, or `cachew run`, is given none."""
+        given = {name: value for name, value in (("seed", seed), ("epochs", epochs)) if value is not None}
+        return self._make(self._nodes, {**self._head, "defaults": {**self._head.get("defaults", {}), **given}}, self._base_dir)
+
+    # ---- as text ----
+
+    @classmethod
+    def load(cls, path: Path) -> Dataset:
+        """The pipeline of a file, as `cachew run` reads it. Relative paths in it are relative to the file."""
+        return cls._parsed(json.loads(_core.load(path).json()), os.path.dirname(os.path.abspath(path)))
+
+    @classmethod
+    def from_json(cls, text: str, base_dir: Path | None = None) -> Dataset:
+        """The pipeline of a text. Relative paths in it are relative to base_dir (default: the working directory)."""
+        base_dir = os.path.abspath(os.getcwd() if base_dir is None else base_dir)
+        return cls._parsed(json.loads(_core.Pipeline(text, base_dir).json()), base_dir)
+
+    @classmethod
+    def _parsed(cls, root: dict[str, Any], base_dir: str) -> Dataset:
+        read_table()  # of plug-ins, for paths and repr
+        return cls._make(root["pipeline"], {key: value for key, value in root.items() if key not in ("cachew", "pipeline")}, base_dir)
+
+    def to_json(self, indent: int | None = None) -> str:
+        """The pipeline as JSON, as `from_json` and `cachew run` read it. Paths are as written; `save` writes a file that works where it lies."""
+        return json.dumps({"cachew": 1, "pipeline": self._nodes, **self._head}, indent=indent)
+
+    def save(self, path: Path) -> None:
+        """Writes the pipeline to a file, for `load` and `cachew run`. Paths that would not be right from there become absolute."""
+        directory = os.path.dirname(os.path.abspath(path))
+        ds = self if directory == self._base_dir else self._make(rebased(self._nodes, self._base_dir), self._head, directory)
+        with open(path, "w") as file:
+            file.write(ds.to_json(indent=1) + "\n")
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Dataset.from_json, (self.to_json(), self._base_dir)
+
+    def __repr__(self) -> str:
+        head = f".on_error({self._head['on_error']!r})" if "on_error" in self._head else ""
+        if "defaults" in self._head:
+            head += f".defaults({', '.join(f'{name}={value}' for name, value in self._head['defaults'].items())})"
+        return written(self._nodes) + head
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Dataset):
+            return NotImplemented
+        return (self._nodes, self._head, self._base_dir) == (other._nodes, other._head, other._base_dir)
+
+    def __hash__(self) -> int:
+        return hash((self.to_json(), self._base_dir))
+
+    def __setattr__(self, name: str, value: object) -> NoReturn:
+        raise AttributeError(f"{name} can't be set: datasets are immutable; their methods give new ones")
+
+    def __getattr__(self, name: str) -> Any:
+        """For operators of plug-ins that were loaded later, and for what is no method at all."""
+        if name.startswith("_"):
+            raise AttributeError(name)
+        if name not in TABLE:
+            read_table()
+            if name in TABLE:
+                return getattr(self, name)
+        if name in TABLE:
+            raise AttributeError(f"{name} begins a dataset: Dataset.{name}(...)")
+        raise AttributeError(f"a dataset has no method {name}{did_you_mean(name, [n for n in dir(self) if not n.startswith('_')], list_all=False)}")
+
+    # ---- what is known beforehand ----
+
+    @property
+    def schema(self) -> dict[str, Field]:
+        """Component name -> `Field`, of one element, in the order that batches have. No data are touched."""
+        return {name: Field(dtype, shape) for name, dtype, shape in self._pipeline.schema()[0]}
+
+    @property
+    def batch_size(self) -> int | None:
+        """Elements of a full batch; None if the pipeline does not batch."""
+        return self._pipeline.schema()[1] or None
+
+    def n_batches(self, *, rank: int = 0, world_size: int = 1, index_dir: Path | None = None) -> int | None:
+        """Batches that each rank gets in an epoch; None where that is not known beforehand (behind a filter, or endless). Opens the sources."""
+        n = self._pipeline.batches(make_options(rank=rank, world_size=world_size, index_dir=index_dir))
+        return None if n == -1 else n
+
+    def __len__(self) -> int:
+        """Batches of an epoch. TypeError where they are not known beforehand."""
+        n = self._pipeline.batches(make_options())
+        if n is None:
+            raise TypeError("the number of batches is not known beforehand: it depends on what a filter leaves, or on the lengths of elements")
+        if n < 0:
+            raise TypeError("the dataset is endless: it has no number of batches")
+        return n
+
+    def __bool__(self) -> bool:
+        return True  # and not whether it has batches, which would open its sources
+
+    # ---- running ----
+
+    def iterator(self, *, seed: int | None = None, epochs: float | None = None, threads: int | None = None, memory: int | str | None = None, rank: int = 0,
+                 world_size: int = 1, state: State | str | None = None, timeout_s: float | None = None, first_epoch: int = 0, optimize: bool = True,
+                 index_dir: Path | None = None) -> DatasetIterator:
+        """Runs the pipeline.
+
+        The sequence of batches is a function of pipeline, data and seed alone: threads, memory and stopping points do not change it.
+
+        seed: of all randomness (default: the pipeline's, else 0)
+        epochs: how many (default: the pipeline's, else 1); math.inf: without end
+        threads: that compute (default: the CPUs that this process may use)
+        memory: bytes for everything but batches that are held, 268435456 or "256M" (default: half of what there is)
+        rank, world_size: this iterator gets batch g where g modulo world_size is rank
+        state: go on from here: what state_dict() gave
+        timeout_s: raise DeadlineError when a batch takes longer
+        first_epoch: without a state, the epoch to begin with; `epochs` is the one to end before
+        optimize: False runs the operators as written; the results are the same
+        index_dir: where indexes of data sets are kept (default: $CACHEW_INDEX_DIR, else ~/.cache/cachew/index)
+        """
+        options = make_options(seed=seed, epochs=epochs, first_epoch=first_epoch, threads=threads, memory=memory, rank=rank, world_size=world_size,
+                               optimize=optimize, state=state, index_dir=index_dir)
+        return DatasetIterator(self, options, timeout_s)
+
+    def __iter__(self) -> DatasetIterator:
+        return self.iterator()
+
+    def peek(self) -> Batch:
+        """The first batch."""
+        with self.iterator(epochs=1) as iterator:
+            for batch in iterator:
+                return batch
+        raise DataError("the dataset has no batches")
+
+
+def _inputs(op: Operator, attribute: str, value: Iterable[Any]) -> list[Dataset]:
+    inputs = [value] if isinstance(value, Dataset) else list(value)
+    for i, d in enumerate(inputs):
+        if not isinstance(d, Dataset):
+            raise TypeError(f"{op.name}() takes a list of datasets; {attribute}[{i}] is a {type(d).__name__}")
+    if not inputs:
+        raise PipelineError(f"{op.name}: {attribute} is empty: expected at least one dataset")
+    return inputs
+
+
+def _common_head(op: Operator, inputs: list[Dataset]) -> dict[str, Any]:
+    """on_error and defaults hold for a whole pipeline, so its parts must not differ in them."""
+    for i, d in enumerate(inputs):
+        if d._head != inputs[0]._head:
+            raise PipelineError(f"{op.name}: dataset {i} has other settings than dataset 0 ({d._head} and {inputs[0]._head}): call on_error() and "
+                                f"defaults() on what {op.name} gives")
+    return inputs[0]._head

@@ -1,0 +1,312 @@
+"""Expressions: `col("label") % 2 == 0` builds the text that `filter`, `assign` and others take, `"label % 2 == 0"`.
+
+Operators and methods are those of docs/expressions.md; dtypes and errors are the library's, found when an operator is given the expression.
+Python's `and`, `or`, `not`, `in` and chained comparisons can't build expressions: write `&`, `|`, `~`, and each comparison in parentheses.
+"""
+
+from __future__ import annotations
+
+import keyword
+import math
+from typing import Any, TypeAlias
+
+import numpy as np
+
+# How tightly an expression holds together, as in the grammar: an operand that holds less tightly is put in parentheses.
+_COMPARE, _OR, _XOR, _AND, _SHIFT, _SUM, _PRODUCT, _SIGN, _POWER, _ATOM = range(10)
+
+_WORDS = {"and", "or", "not", "True", "False", "true", "false"}
+
+_CASTS = ("bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "float16", "bfloat16", "float32", "float64")
+
+Operand: TypeAlias = "Expr | int | float | np.generic | str | bytes"
+
+
+class Expr:
+    """An expression over the components of an element. `col` makes the first one; `str(expression)` is its text."""
+
+    __slots__ = ("_level", "_text")
+    __array_ufunc__ = None  # NumPy's scalars and arrays leave their operators to this class
+    __hash__ = None  # type: ignore[assignment]  # == builds an expression
+    __iter__ = None  # not a sequence; `in` must not try
+
+    def __init__(self, text: str, _level: int = _COMPARE - 1) -> None:
+        self._text = text
+        self._level = _level
+
+    def __str__(self) -> str:
+        return self._text
+
+    def __repr__(self) -> str:
+        return f"<expression {self._text}>"
+
+    @property
+    def __cachew_expression__(self) -> str:
+        return self._text
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Expr, (self._text, self._level)
+
+    # ---- what Python would decide itself, and can't ----
+
+    def __bool__(self) -> bool:
+        raise TypeError(
+            f"the expression {self._text} has no truth value here: it is computed later, for each element. Instead of `and`, `or`, `not` write "
+            "(a > 1) & (b < 2), (a > 1) | (b < 2), ~(a > 1); instead of 0 < a < 9 write (a > 0) & (a < 9); instead of `in` write "
+            "(a == 1) | (a == 2); instead of min(a, b) and max(a, b) write a.min(b) and a.max(b); instead of `if` write cachew.where(condition, a, b)"
+        )
+
+    def __contains__(self, item: object) -> bool:
+        raise TypeError(f"`in` can't build an expression over {self._text}: write (a == 1) | (a == 2)")
+
+    def __len__(self) -> int:
+        raise TypeError(f"the length of {self._text} is not known here: write ({self._text}).length()")
+
+    def __int__(self) -> int:
+        raise TypeError(f"{self._text} has no value here; for a conversion write .cast('int64')")
+
+    def __float__(self) -> float:
+        raise TypeError(f"{self._text} has no value here; for a conversion write .cast('float64')")
+
+    # ---- operators ----
+
+    def __add__(self, other: Operand) -> Expr:
+        return _binary(self, "+", other, _SUM)
+
+    def __radd__(self, other: Operand) -> Expr:
+        return _binary(other, "+", self, _SUM)
+
+    def __sub__(self, other: Operand) -> Expr:
+        return _binary(self, "-", other, _SUM)
+
+    def __rsub__(self, other: Operand) -> Expr:
+        return _binary(other, "-", self, _SUM)
+
+    def __mul__(self, other: Operand) -> Expr:
+        return _binary(self, "*", other, _PRODUCT)
+
+    def __rmul__(self, other: Operand) -> Expr:
+        return _binary(other, "*", self, _PRODUCT)
+
+    def __truediv__(self, other: Operand) -> Expr:
+        return _binary(self, "/", other, _PRODUCT)
+
+    def __rtruediv__(self, other: Operand) -> Expr:
+        return _binary(other, "/", self, _PRODUCT)
+
+    def __floordiv__(self, other: Operand) -> Expr:
+        return _binary(self, "//", other, _PRODUCT)
+
+    def __rfloordiv__(self, other: Operand) -> Expr:
+        return _binary(other, "//", self, _PRODUCT)
+
+    def __mod__(self, other: Operand) -> Expr:
+        return _binary(self, "%", other, _PRODUCT)
+
+    def __rmod__(self, other: Operand) -> Expr:
+        return _binary(other, "%", self, _PRODUCT)
+
+    def __pow__(self, other: Operand) -> Expr:
+        return _power(self, other)
+
+    def __rpow__(self, other: Operand) -> Expr:
+        return _power(other, self)
+
+    def __and__(self, other: Operand) -> Expr:
+        return _binary(self, "&", other, _AND)
+
+    def __rand__(self, other: Operand) -> Expr:
+        return _binary(other, "&", self, _AND)
+
+    def __or__(self, other: Operand) -> Expr:
+        return _binary(self, "|", other, _OR)
+
+    def __ror__(self, other: Operand) -> Expr:
+        return _binary(other, "|", self, _OR)
+
+    def __xor__(self, other: Operand) -> Expr:
+        return _binary(self, "^", other, _XOR)
+
+    def __rxor__(self, other: Operand) -> Expr:
+        return _binary(other, "^", self, _XOR)
+
+    def __lshift__(self, other: Operand) -> Expr:
+        return _binary(self, "<<", other, _SHIFT)
+
+    def __rlshift__(self, other: Operand) -> Expr:
+        return _binary(other, "<<", self, _SHIFT)
+
+    def __rshift__(self, other: Operand) -> Expr:
+        return _binary(self, ">>", other, _SHIFT)
+
+    def __rrshift__(self, other: Operand) -> Expr:
+        return _binary(other, ">>", self, _SHIFT)
+
+    def __neg__(self) -> Expr:
+        return _prefix("-", self)
+
+    def __pos__(self) -> Expr:
+        return _prefix("+", self)
+
+    def __invert__(self) -> Expr:
+        return _prefix("~", self)
+
+    def __lt__(self, other: Operand) -> Expr:
+        return _compare(self, "<", other)
+
+    def __le__(self, other: Operand) -> Expr:
+        return _compare(self, "<=", other)
+
+    def __gt__(self, other: Operand) -> Expr:
+        return _compare(self, ">", other)
+
+    def __ge__(self, other: Operand) -> Expr:
+        return _compare(self, ">=", other)
+
+    def __eq__(self, other: Operand) -> Expr:  # type: ignore[override]
+        return _compare(self, "==", other)
+
+    def __ne__(self, other: Operand) -> Expr:  # type: ignore[override]
+        return _compare(self, "!=", other)
+
+    # ---- functions ----
+
+    def __abs__(self) -> Expr:
+        return self.abs()
+
+    def __round__(self, digits: None = None) -> Expr:
+        if digits is not None:
+            raise TypeError(f"round({self._text}, {digits}): expressions round to integers only; write (x * 100).round() / 100")
+        return self.round()
+
+    def __floor__(self) -> Expr:
+        return self.floor()
+
+    def __ceil__(self) -> Expr:
+        return self.ceil()
+
+    def abs(self) -> Expr:
+        """The absolute value."""
+        return _call("abs", self)
+
+    def round(self) -> Expr:
+        """The nearest integer, ties to even."""
+        return _call("round", self)
+
+    def floor(self) -> Expr:
+        """The largest integer that is not larger."""
+        return _call("floor", self)
+
+    def ceil(self) -> Expr:
+        """The smallest integer that is not smaller."""
+        return _call("ceil", self)
+
+    def sqrt(self) -> Expr:
+        """The square root."""
+        return _call("sqrt", self)
+
+    def exp(self) -> Expr:
+        """e to the power of it."""
+        return _call("exp", self)
+
+    def log(self) -> Expr:
+        """The natural logarithm."""
+        return _call("log", self)
+
+    def min(self, *others: Operand) -> Expr:
+        """Alone: the smallest value of an array, a scalar. With others: the smallest, value by value."""
+        return _call("min", self, *others)
+
+    def max(self, *others: Operand) -> Expr:
+        """Alone: the largest value of an array, a scalar. With others: the largest, value by value."""
+        return _call("max", self, *others)
+
+    def length(self) -> Expr:
+        """The size of an array's first dimension, or the bytes of a bytes component; int64."""
+        return _call("length", self)
+
+    def cast(self, dtype: Any) -> Expr:
+        """The values as another dtype ("float32", numpy.float32, bool ...)."""
+        name = dtype if isinstance(dtype, str) else np.dtype(dtype).name
+        if name not in _CASTS:
+            raise ValueError(f"cast to {name!r}: expected one of {', '.join(_CASTS)}")
+        return _call(name, self)
+
+
+def col(name: str) -> Expr:
+    """The component of that name, in an expression."""
+    if not isinstance(name, str):
+        raise TypeError(f"col({name!r}): expected the name of a component")
+    if not name or "`" in name:
+        raise ValueError(f"col({name!r}): expected the name of a component; it is not empty and has no backquote")
+    plain = name.isascii() and name.isidentifier() and name not in _WORDS and not keyword.iskeyword(name)
+    return Expr(name if plain else f"`{name}`", _ATOM)
+
+
+def where(condition: Operand, a: Operand, b: Operand) -> Expr:
+    """`a` where the condition is true (not 0), else `b`; value by value. Both are computed everywhere."""
+    return _call("where", condition, a, b)
+
+
+def literal(value: Any) -> Expr:
+    """A number, a truth value or a text as an expression. NumPy's scalars keep their dtype, as in NumPy."""
+    if isinstance(value, Expr):
+        return value
+    if isinstance(value, (bool, np.bool_)):
+        return Expr(str(bool(value)), _ATOM)
+    if isinstance(value, np.generic) and value.dtype.name in _CASTS:
+        return _call(value.dtype.name, literal(value.item()))
+    if isinstance(value, int):
+        return Expr(str(value), _ATOM if value >= 0 else _SIGN)
+    if isinstance(value, float):
+        if not math.isfinite(value):
+            raise ValueError(f"{value} can't stand in an expression: literals are finite")
+        return Expr(repr(value), _ATOM if math.copysign(1.0, value) > 0 else _SIGN)
+    if isinstance(value, (str, bytes)):
+        return _text(value)
+    raise TypeError(f"{value!r} is a {type(value).__name__}: an expression is made of col(...), numbers, truth values and texts")
+
+
+def _text(value: str | bytes) -> Expr:
+    text = value if isinstance(value, str) else value.decode("utf-8", "surrogateescape")
+    if not text.isprintable():
+        raise ValueError(f"the text {value!r} can't stand in an expression: there are no escapes")
+    for quote in "'\"":
+        if quote not in text:
+            return Expr(f"{quote}{text}{quote}", _ATOM)
+    raise ValueError(f"the text {value!r} can't stand in an expression: it has both kinds of quotes, and there are no escapes")
+
+
+def _operand(value: Any, level: int) -> str:
+    e = literal(value)
+    return e._text if e._level >= level else f"({e._text})"
+
+
+def _usable(*values: Any) -> bool:
+    return all(isinstance(v, (Expr, bool, int, float, np.generic, str, bytes)) for v in values)
+
+
+def _binary(a: Any, operator: str, b: Any, level: int) -> Expr:
+    if not _usable(a, b):
+        return NotImplemented
+    return Expr(f"{_operand(a, level)} {operator} {_operand(b, level + 1)}", level)
+
+
+def _compare(a: Any, operator: str, b: Any) -> Expr:
+    if not _usable(a, b):
+        raise TypeError(f"{a} {operator} {b!r}: a {type(b).__name__} can't stand in an expression")
+    return Expr(f"{_operand(a, _OR)} {operator} {_operand(b, _OR)}", _COMPARE)
+
+
+def _power(a: Any, b: Any) -> Expr:
+    if not _usable(a, b):
+        return NotImplemented
+    return Expr(f"{_operand(a, _ATOM)} ** {_operand(b, _SIGN)}", _POWER)
+
+
+def _prefix(operator: str, a: Expr) -> Expr:
+    return Expr(f"{operator}{_operand(a, _SIGN)}", _SIGN)
+
+
+def _call(function: str, *arguments: Any) -> Expr:
+    return Expr(f"{function}({', '.join(str(literal(a)) for a in arguments)})", _ATOM)

@@ -1,0 +1,297 @@
+/*
+ * Batches in the Arrow C data interface: a struct array with a child per component, over the batch's memory. Copied are only bits (Arrow packs
+ * bool) and the offsets of byte strings. Arrow has no bfloat16: its bits go out as uint16.
+ *
+ * Every array and child keeps the slab by a reference of its own, because consumers may move children out of their parent and release them
+ * on any thread.
+ */
+#include "core.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "arrow_abi.h"
+
+struct owner {
+    PyObject *slab;
+    const void *buffers[3];
+    struct ArrowArray **children;
+    int64_t n_children;
+    void *copy; /* bits or offsets */
+};
+
+static void release_array(struct ArrowArray *a)
+{
+    struct owner *o = a->private_data;
+    for (int64_t i = 0; i < o->n_children; i++) {
+        if (o->children[i]->release)
+            o->children[i]->release(o->children[i]);
+        free(o->children[i]);
+    }
+    if (o->slab && Py_IsInitialized()) {
+        PyGILState_STATE gil = PyGILState_Ensure();
+        Py_DECREF(o->slab);
+        PyGILState_Release(gil);
+    }
+    free(o->children);
+    free(o->copy);
+    free(o);
+    a->release = NULL;
+}
+
+/* An array of n values over the slab, without buffers yet. */
+static struct owner *array_init(struct ArrowArray *a, PyObject *slab, int64_t n, int64_t n_buffers)
+{
+    struct owner *o = calloc(1, sizeof(*o));
+    if (!o)
+        return NULL;
+    o->slab = Py_NewRef(slab);
+    *a = (struct ArrowArray){.length = n, .n_buffers = n_buffers, .buffers = o->buffers, .release = release_array, .private_data = o};
+    return o;
+}
+
+static int64_t product(const int64_t *dims, int n)
+{
+    int64_t p = 1;
+    for (int i = 0; i < n; i++)
+        p *= dims[i];
+    return p;
+}
+
+static void *pack_bits(const uint8_t *values, int64_t n)
+{
+    uint8_t *bits = calloc(1, (size_t)(n + 7) / 8 + 1);
+    for (int64_t i = 0; bits && i < n; i++)
+        bits[i / 8] |= (uint8_t)((values[i] != 0) << (i % 8));
+    return bits;
+}
+
+static void *sum_lengths(const uint64_t *lengths, int64_t n)
+{
+    int64_t *offsets = malloc(((size_t)n + 1) * sizeof(*offsets));
+    if (offsets)
+        offsets[0] = 0;
+    for (int64_t i = 0; offsets && i < n; i++)
+        offsets[i + 1] = offsets[i] + (int64_t)lengths[i];
+    return offsets;
+}
+
+/* The values of a component: n byte strings, or n numbers. */
+static int values_init(struct ArrowArray *a, PyObject *slab, const struct cachew_component *c, int64_t n)
+{
+    bool bytes = c->lengths != NULL;
+    struct owner *o = array_init(a, slab, n, bytes ? 3 : 2);
+    if (!o)
+        return -1;
+    o->buffers[1] = c->data;
+    if (bytes) {
+        o->buffers[1] = o->copy = sum_lengths(c->lengths, n);
+        o->buffers[2] = c->data;
+    } else if (c->dtype == CACHEW_BOOL) {
+        o->buffers[1] = o->copy = pack_bits(c->data, n);
+    }
+    if ((bytes || c->dtype == CACHEW_BOOL) && !o->copy) {
+        a->release(a);
+        return -1;
+    }
+    return 0;
+}
+
+static int children_init(struct owner *o, struct ArrowArray *a, int64_t n)
+{
+    o->children = calloc((size_t)n + 1, sizeof(*o->children));
+    for (int64_t i = 0; o->children && i < n; i++) {
+        if (!(o->children[i] = calloc(1, sizeof(**o->children))))
+            return -1;
+        o->n_children++;
+    }
+    a->children = o->children;
+    a->n_children = n;
+    return o->children ? 0 : -1;
+}
+
+/* A component: its values, in lists of fixed size where elements have a shape. */
+static int component_init(struct ArrowArray *a, PyObject *slab, const struct cachew_component *c, int first, int64_t n)
+{
+    if (c->ndim <= first)
+        return values_init(a, slab, c, n);
+    struct owner *o = array_init(a, slab, n, 1);
+    if (!o)
+        return -1;
+    if (children_init(o, a, 1) < 0 || values_init(o->children[0], slab, c, n * product(c->dims + first, c->ndim - first)) < 0) {
+        a->release(a);
+        return -1;
+    }
+    return 0;
+}
+
+static int batch_array(PyObject *slab, const struct cachew_batch *b, bool batched, struct ArrowArray *ret)
+{
+    int64_t n = cachew_batch_records(b), n_components = (int64_t)cachew_batch_count(b);
+    struct owner *o = array_init(ret, slab, n, 1);
+    if (!o)
+        return -1;
+    int r = children_init(o, ret, n_components);
+    for (int64_t i = 0; i < n_components && r == 0; i++)
+        r = component_init(o->children[i], slab, cachew_batch_component(b, (size_t)i), batched ? 1 : 0, n);
+    if (r < 0)
+        ret->release(ret);
+    return r;
+}
+
+/* ---- types ---- */
+
+struct schema_owner {
+    char *name, *metadata;
+    char format[32];
+    struct ArrowSchema **children;
+    int64_t n_children;
+};
+
+static void release_schema(struct ArrowSchema *s)
+{
+    struct schema_owner *o = s->private_data;
+    for (int64_t i = 0; i < o->n_children; i++) {
+        if (o->children[i]->release)
+            o->children[i]->release(o->children[i]);
+        free(o->children[i]);
+    }
+    free(o->children);
+    free(o->name);
+    free(o->metadata);
+    free(o);
+    s->release = NULL;
+}
+
+static struct schema_owner *schema_init(struct ArrowSchema *s, const char *name, const char *format, int64_t n_children)
+{
+    struct schema_owner *o = calloc(1, sizeof(*o));
+    if (!o)
+        return NULL;
+    *s = (struct ArrowSchema){.format = o->format, .n_children = n_children, .release = release_schema, .private_data = o};
+    snprintf(o->format, sizeof(o->format), "%s", format);
+    o->name = strdup(name);
+    s->name = o->name;
+    s->children = o->children = calloc((size_t)n_children + 1, sizeof(*o->children));
+    for (int64_t i = 0; o->children && i < n_children; i++, o->n_children++)
+        if (!(o->children[i] = calloc(1, sizeof(**o->children))))
+            break;
+    if (!o->name || !o->children || o->n_children < n_children) {
+        release_schema(s);
+        return NULL;
+    }
+    return o;
+}
+
+static const char *format_of(enum cachew_dtype dtype)
+{
+    static const char *const formats[] = {
+        [CACHEW_BOOL] = "b",    [CACHEW_UINT8] = "C",   [CACHEW_UINT16] = "S",   [CACHEW_UINT32] = "I",  [CACHEW_UINT64] = "L",
+        [CACHEW_INT8] = "c",    [CACHEW_INT16] = "s",   [CACHEW_INT32] = "i",    [CACHEW_INT64] = "l",   [CACHEW_FLOAT16] = "e",
+        [CACHEW_BFLOAT16] = "S", [CACHEW_FLOAT32] = "f", [CACHEW_FLOAT64] = "g", [CACHEW_BYTES] = "Z",
+    };
+    return formats[dtype];
+}
+
+static char *put(char *at, const char *text, size_t n)
+{
+    int32_t length = (int32_t)n;
+    memcpy(at, &length, sizeof(length));
+    memcpy(at + sizeof(length), text, n);
+    return at + sizeof(length) + n;
+}
+
+/* Elements of two and more dimensions are Arrow's canonical tensors: the list's type carries their shape. */
+static char *tensor_metadata(const int64_t *dims, int ndim)
+{
+    static const char name_key[] = "ARROW:extension:name", name[] = "arrow.fixed_shape_tensor", shape_key[] = "ARROW:extension:metadata";
+    char shape[32 + 24 * CACHEW_MAX_NDIM];
+    int at = snprintf(shape, sizeof(shape), "{\"shape\":[");
+    for (int i = 0; i < ndim; i++)
+        at += snprintf(shape + at, sizeof(shape) - (size_t)at, "%s%lld", i ? "," : "", (long long)dims[i]);
+    at += snprintf(shape + at, sizeof(shape) - (size_t)at, "]}");
+    char *metadata = malloc(sizeof(int32_t) * 5 + sizeof(name_key) + sizeof(name) + sizeof(shape_key) + (size_t)at);
+    if (!metadata)
+        return NULL;
+    int32_t pairs = 2;
+    memcpy(metadata, &pairs, sizeof(pairs));
+    char *end = put(metadata + sizeof(pairs), name_key, strlen(name_key));
+    end = put(end, name, strlen(name));
+    end = put(end, shape_key, strlen(shape_key));
+    put(end, shape, (size_t)at);
+    return metadata;
+}
+
+static int component_schema(struct ArrowSchema *s, const struct cachew_component *c, int first)
+{
+    if (c->ndim <= first)
+        return schema_init(s, c->name, format_of(c->dtype), 0) ? 0 : -1;
+    char format[32];
+    snprintf(format, sizeof(format), "+w:%lld", (long long)product(c->dims + first, c->ndim - first));
+    struct schema_owner *o = schema_init(s, c->name, format, 1);
+    if (!o)
+        return -1;
+    bool tensor = c->ndim - first > 1;
+    if (tensor)
+        s->metadata = o->metadata = tensor_metadata(c->dims + first, c->ndim - first);
+    if ((tensor && !o->metadata) || !schema_init(o->children[0], "item", format_of(c->dtype), 0)) {
+        s->release(s);
+        return -1;
+    }
+    return 0;
+}
+
+static int batch_schema(const struct cachew_batch *b, bool batched, struct ArrowSchema *ret)
+{
+    struct schema_owner *o = schema_init(ret, "", "+s", (int64_t)cachew_batch_count(b));
+    int r = o ? 0 : -1;
+    for (int64_t i = 0; r == 0 && i < o->n_children; i++)
+        r = component_schema(o->children[i], cachew_batch_component(b, (size_t)i), batched ? 1 : 0);
+    if (o && r < 0)
+        ret->release(ret);
+    return r;
+}
+
+/* ---- capsules ---- */
+
+static void free_schema_capsule(PyObject *capsule)
+{
+    struct ArrowSchema *s = PyCapsule_GetPointer(capsule, "arrow_schema");
+    if (s->release)
+        s->release(s);
+    free(s);
+}
+
+static void free_array_capsule(PyObject *capsule)
+{
+    struct ArrowArray *a = PyCapsule_GetPointer(capsule, "arrow_array");
+    if (a->release)
+        a->release(a);
+    free(a);
+}
+
+PyObject *core_arrow_capsules(PyObject *slab, const struct cachew_batch *b, bool batched)
+{
+    struct ArrowSchema *s = calloc(1, sizeof(*s));
+    struct ArrowArray *a = calloc(1, sizeof(*a));
+    PyObject *schema = NULL, *array = NULL;
+    if (s && a && batch_schema(b, batched, s) == 0 && batch_array(slab, b, batched, a) == 0) {
+        if ((schema = PyCapsule_New(s, "arrow_schema", free_schema_capsule)))
+            s = NULL;
+        if ((array = PyCapsule_New(a, "arrow_array", free_array_capsule)))
+            a = NULL;
+    } else {
+        PyErr_NoMemory();
+    }
+    if (s && s->release)
+        s->release(s);
+    if (a && a->release)
+        a->release(a);
+    free(s);
+    free(a);
+    if (schema && array)
+        return Py_BuildValue("(NN)", schema, array);
+    Py_XDECREF(schema);
+    Py_XDECREF(array);
+    return NULL;
+}

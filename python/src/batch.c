@@ -1,0 +1,211 @@
+/*
+ * Slab: a batch in Python's hands, given back when the last reference to it goes. Buffer: the bytes of one of its components, for everything
+ * that takes the buffer protocol; it holds a reference to the slab, so that an array over it keeps the batch.
+ *
+ * In a forked child the engine's threads and locks are not there: a batch of the parent may be read, and is never given back.
+ */
+#include "core.h"
+
+#include <unistd.h>
+
+struct slab {
+    PyObject ob_base;
+    struct cachew_batch *b;
+    pid_t owner; /* the process that the engine runs in */
+};
+
+struct buffer {
+    PyObject ob_base;
+    PyObject *slab;
+    void *data;
+    Py_ssize_t size;
+};
+
+static struct cachew_batch *get(PyObject *self) { return ((struct slab *)self)->b; }
+
+PyObject *core_slab_new(const struct core_state *st, struct cachew_batch *b)
+{
+    allocfunc alloc = PyType_GetSlot(st->slab, Py_tp_alloc);
+    struct slab *s = (struct slab *)alloc(st->slab, 0);
+    if (!s) {
+        cachew_batch_release(b);
+        return NULL;
+    }
+    s->b = b;
+    s->owner = getpid();
+    return (PyObject *)s;
+}
+
+static void slab_dealloc(PyObject *self)
+{
+    struct slab *s = (struct slab *)self;
+    PyTypeObject *type = Py_TYPE(self);
+    freefunc free_object = PyType_GetSlot(type, Py_tp_free);
+    if (s->b && s->owner == getpid()) {
+        Py_BEGIN_ALLOW_THREADS /* the last batch of an iterator that is gone ends the engine's threads */
+        cachew_batch_release(s->b);
+        Py_END_ALLOW_THREADS
+    }
+    free_object(self);
+    Py_DECREF(type);
+}
+
+static PyObject *buffer_over(PyObject *slab, const void *data, size_t size)
+{
+    PyTypeObject *type = core_state_of(slab)->buffer;
+    allocfunc alloc = PyType_GetSlot(type, Py_tp_alloc);
+    struct buffer *o = (struct buffer *)alloc(type, 0);
+    if (!o)
+        return NULL;
+    o->slab = Py_NewRef(slab);
+    o->data = (void *)(uintptr_t)data;
+    o->size = (Py_ssize_t)size;
+    return (PyObject *)o;
+}
+
+static PyObject *component(PyObject *self, const struct cachew_component *c)
+{
+    PyObject *shape = PyTuple_New(c->ndim);
+    for (int k = 0; k < c->ndim && shape; k++) {
+        PyObject *d = PyLong_FromLongLong(c->dims[k]);
+        if (!d || PyTuple_SetItem(shape, k, d) < 0)
+            Py_CLEAR(shape);
+    }
+    PyObject *data = shape ? buffer_over(self, c->data, c->size) : NULL;
+    PyObject *lengths = NULL;
+    if (data)
+        lengths = c->lengths ? buffer_over(self, c->lengths, cachew_batch_records(get(self)) * sizeof(c->lengths[0])) : Py_NewRef(Py_None);
+    if (!lengths) {
+        Py_XDECREF(shape);
+        Py_XDECREF(data);
+        return NULL;
+    }
+    return Py_BuildValue("(ssNNN)", c->name, cachew_dtype_name(c->dtype), shape, data, lengths);
+}
+
+static PyObject *slab_components(PyObject *self, PyObject *unused)
+{
+    size_t n = cachew_batch_count(get(self));
+    PyObject *list = PyTuple_New((Py_ssize_t)n);
+    for (size_t i = 0; i < n && list; i++) {
+        PyObject *item = component(self, cachew_batch_component(get(self), i));
+        if (!item || PyTuple_SetItem(list, (Py_ssize_t)i, item) < 0)
+            Py_CLEAR(list);
+    }
+    return list;
+}
+
+static PyObject *slab_place(PyObject *self, PyObject *unused)
+{
+    const struct cachew_batch *b = get(self);
+    return Py_BuildValue("(KKKKII)", (unsigned long long)cachew_batch_epoch(b), (unsigned long long)cachew_batch_g(b),
+                         (unsigned long long)cachew_batch_split(b), (unsigned long long)cachew_batch_index(b), cachew_batch_flags(b),
+                         cachew_batch_records(b));
+}
+
+static PyObject *slab_records(PyObject *self, PyObject *unused)
+{
+    uint32_t n = cachew_batch_records(get(self));
+    PyObject *list = PyList_New((Py_ssize_t)n);
+    for (uint32_t i = 0; i < n && list; i++) {
+        char id[128];
+        cachew_batch_record_id(get(self), i, id, sizeof(id));
+        PyObject *text = PyUnicode_FromString(id);
+        if (!text || PyList_SetItem(list, (Py_ssize_t)i, text) < 0)
+            Py_CLEAR(list);
+    }
+    return list;
+}
+
+static PyObject *slab_record_flags(PyObject *self, PyObject *unused)
+{
+    uint32_t n = cachew_batch_records(get(self));
+    PyObject *list = PyList_New((Py_ssize_t)n);
+    for (uint32_t i = 0; i < n && list; i++) {
+        PyObject *flags = PyLong_FromUnsignedLong(cachew_batch_record_flags(get(self), i));
+        if (!flags || PyList_SetItem(list, (Py_ssize_t)i, flags) < 0)
+            Py_CLEAR(list);
+    }
+    return list;
+}
+
+static PyObject *hash_as_int(struct cachew_hash h)
+{
+    char text[33];
+    cachew_hash_print(h, text);
+    return PyLong_FromString(text, NULL, 16);
+}
+
+/* Hashing reads all of the batch: other threads may run meanwhile. */
+static PyObject *slab_hash(PyObject *self, PyObject *unused)
+{
+    struct cachew_hash h;
+    Py_BEGIN_ALLOW_THREADS
+    h = cachew_batch_hash(get(self));
+    Py_END_ALLOW_THREADS
+    return hash_as_int(h);
+}
+
+static PyObject *slab_set_hash(PyObject *self, PyObject *unused)
+{
+    struct cachew_hash h;
+    Py_BEGIN_ALLOW_THREADS
+    h = cachew_batch_set_hash(get(self));
+    Py_END_ALLOW_THREADS
+    return hash_as_int(h);
+}
+
+static PyObject *slab_arrow(PyObject *self, PyObject *batched)
+{
+    int yes = PyObject_IsTrue(batched);
+    return yes < 0 ? NULL : core_arrow_capsules(self, get(self), yes);
+}
+
+static PyMethodDef slab_methods[] = {
+    {"arrow", slab_arrow, METH_O, "arrow(batched) -> capsules arrow_schema and arrow_array over the batch"},
+    {"components", slab_components, METH_NOARGS, "((name, dtype, shape, data, lengths or None), ...)"},
+    {"place", slab_place, METH_NOARGS, "(epoch, g, split, index, flags, records)"},
+    {"records", slab_records, METH_NOARGS, "the ids of the records"},
+    {"record_flags", slab_record_flags, METH_NOARGS, "the flags of the records"},
+    {"hash", slab_hash, METH_NOARGS, "128 bits: their sum over all batches is the digest"},
+    {"set_hash", slab_set_hash, METH_NOARGS, "128 bits: their sum over all batches is the set digest"},
+    {0},
+};
+
+static PyType_Slot slab_slots[] = {
+    {Py_tp_doc, "A batch; it goes back to the engine with the last reference"},
+    {Py_tp_dealloc, slab_dealloc},
+    {Py_tp_methods, slab_methods},
+    {0},
+};
+
+PyType_Spec core_slab_spec = {"cachew._core.Slab", sizeof(struct slab), 0,
+                              Py_TPFLAGS_DEFAULT | Py_TPFLAGS_IMMUTABLETYPE | Py_TPFLAGS_DISALLOW_INSTANTIATION, slab_slots};
+
+/* ---- buffers ---- */
+
+static void buffer_dealloc(PyObject *self)
+{
+    PyTypeObject *type = Py_TYPE(self);
+    freefunc free_object = PyType_GetSlot(type, Py_tp_free);
+    Py_XDECREF(((struct buffer *)self)->slab);
+    free_object(self);
+    Py_DECREF(type);
+}
+
+static int buffer_get(PyObject *self, Py_buffer *view, int flags)
+{
+    static char nothing; /* an empty component may have no address */
+    struct buffer *o = (struct buffer *)self;
+    return PyBuffer_FillInfo(view, self, o->data ? o->data : &nothing, o->size, 0, flags);
+}
+
+static PyType_Slot buffer_slots[] = {
+    {Py_tp_doc, "The bytes of a component; keeps its batch"},
+    {Py_tp_dealloc, buffer_dealloc},
+    {Py_bf_getbuffer, buffer_get},
+    {0},
+};
+
+PyType_Spec core_buffer_spec = {"cachew._core.Buffer", sizeof(struct buffer), 0,
+                                Py_TPFLAGS_DEFAULT | Py_TPFLAGS_IMMUTABLETYPE | Py_TPFLAGS_DISALLOW_INSTANTIATION, buffer_slots};

@@ -1,0 +1,238 @@
+/*
+ * Iterator: a running pipeline. Waits are cut into slices, so that signals are seen soon; the interpreter's lock is not held meanwhile.
+ *
+ * One thread at a time may be inside (`busy`, guarded by the interpreter's lock); close() from another thread ends its wait. In a forked
+ * child nothing of the engine is touched: its threads are not there.
+ */
+#include "core.h"
+
+#include <time.h>
+#include <unistd.h>
+
+/* How long a signal may wait for its handler. */
+#define SLICE_S 0.05
+
+struct iterator {
+    PyObject ob_base;
+    struct cachew_iterator *it; /* NULL: closed */
+    pid_t owner;
+    bool busy, closing;
+};
+
+static double now_s(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+struct opening {
+    const struct cachew_pipeline *p;
+    struct cachew_options options;
+    struct cachew_iterator *it;
+    struct cachew_error *error;
+    int r;
+};
+
+static void open_iterator(void *arg)
+{
+    struct opening *x = arg;
+    x->r = cachew_iterator_open(x->p, &x->options, &x->it, &x->error);
+}
+
+PyObject *core_iterator_open(PyObject *module, PyObject *args)
+{
+    struct core_state *st = PyModule_GetState(module);
+    struct opening x = {0};
+    PyObject *pipeline, *options, *index_dir;
+    volatile int interrupt = 0;
+    if (!PyArg_ParseTuple(args, "O!O!:open", st->pipeline, &pipeline, &PyTuple_Type, &options) || !core_options(options, &x.options, &index_dir))
+        return NULL;
+    allocfunc alloc = PyType_GetSlot(st->iterator, Py_tp_alloc);
+    struct iterator *self = (struct iterator *)alloc(st->iterator, 0);
+    if (!self) {
+        Py_XDECREF(index_dir);
+        return NULL;
+    }
+    x.p = ((struct core_pipeline *)pipeline)->p;
+    x.options.interrupt = &interrupt;
+    bool good = core_call_interruptibly(open_iterator, &x, &interrupt);
+    Py_XDECREF(index_dir);
+    self->owner = getpid();
+    if (x.r == 0)
+        self->it = x.it;
+    if (good && x.r == 0)
+        return (PyObject *)self;
+    Py_DECREF(self);
+    if (good)
+        return core_raise(st, x.error);
+    if (x.r < 0)
+        cachew_error_free(x.error);
+    return NULL;
+}
+
+/* Whether it may be used here and now; else an exception is set. */
+static bool enter(struct iterator *self)
+{
+    const struct core_state *st = core_state_of((PyObject *)self);
+    if (self->owner != getpid())
+        core_raise_kind(st, "usage", "this iterator belongs to process %d; in a forked child (process %d) make a new one from the dataset",
+                        (int)self->owner, (int)getpid());
+    else if (self->busy)
+        core_raise_kind(st, "usage", "this iterator is in use by another thread; make one per thread, or hand the batches on");
+    else if (!self->it)
+        core_raise_kind(st, "usage", "this iterator is closed");
+    else
+        return self->busy = true;
+    return false;
+}
+
+static void end(struct iterator *self)
+{
+    struct cachew_iterator *it = self->it;
+    self->it = NULL;
+    Py_BEGIN_ALLOW_THREADS
+    cachew_iterator_free(it);
+    Py_END_ALLOW_THREADS
+}
+
+static void leave(struct iterator *self)
+{
+    self->busy = false;
+    if (self->closing)
+        end(self);
+}
+
+/* One slice after the other: 0 with a batch, 1 at the end, negative with an exception set. */
+static int wait_for_batch(struct iterator *self, double timeout_s, struct cachew_batch **ret)
+{
+    double deadline = timeout_s < 0 ? -1 : now_s() + timeout_s;
+    for (;;) {
+        struct cachew_error *e;
+        double left = deadline < 0 ? SLICE_S : deadline - now_s(), slice = left < SLICE_S ? left : SLICE_S;
+        int r;
+        Py_BEGIN_ALLOW_THREADS
+        r = cachew_iterator_next(self->it, slice > 0 ? slice : 0, ret, &e);
+        Py_END_ALLOW_THREADS
+        if (r >= 0)
+            return r;
+        if (r == CACHEW_E_DEADLINE && (deadline < 0 || now_s() < deadline)) {
+            cachew_error_free(e);
+            if (PyErr_CheckSignals() < 0)
+                return -1;
+        } else if (r == CACHEW_E_INTERRUPTED) {
+            cachew_error_free(e);
+            core_raise_kind(core_state_of((PyObject *)self), "usage", "this iterator was closed by another thread");
+            return -1;
+        } else if (r == CACHEW_E_DEADLINE) {
+            cachew_error_free(e);
+            core_raise_kind(core_state_of((PyObject *)self), "deadline", "no batch came within %g s", timeout_s);
+            return -1;
+        } else {
+            core_raise(core_state_of((PyObject *)self), e);
+            return -1;
+        }
+    }
+}
+
+static PyObject *iterator_next(PyObject *o, PyObject *args)
+{
+    struct iterator *self = (struct iterator *)o;
+    struct cachew_batch *b;
+    double timeout_s = -1;
+    if (!PyArg_ParseTuple(args, "|d", &timeout_s) || !enter(self))
+        return NULL;
+    int r = wait_for_batch(self, timeout_s, &b);
+    leave(self);
+    if (r == 0)
+        return core_slab_new(core_state_of(o), b);
+    return r > 0 ? Py_NewRef(Py_None) : NULL;
+}
+
+static PyObject *iterator_state(PyObject *o, PyObject *unused)
+{
+    struct iterator *self = (struct iterator *)o;
+    if (!enter(self))
+        return NULL;
+    char *text = cachew_iterator_state(self->it);
+    leave(self);
+    return core_text(text);
+}
+
+static PyObject *iterator_profile(PyObject *o, PyObject *unused)
+{
+    struct iterator *self = (struct iterator *)o;
+    if (!enter(self))
+        return NULL;
+    char *text = cachew_iterator_profile(self->it);
+    leave(self);
+    return core_text(text);
+}
+
+static PyObject *iterator_quarantine(PyObject *o, PyObject *unused)
+{
+    struct iterator *self = (struct iterator *)o;
+    uint64_t skipped, replaced;
+    if (!enter(self))
+        return NULL;
+    char *text = cachew_iterator_quarantine(self->it, &skipped, &replaced);
+    leave(self);
+    PyObject *list = core_text(text);
+    return list ? Py_BuildValue("(KKN)", (unsigned long long)skipped, (unsigned long long)replaced, list) : NULL;
+}
+
+static PyObject *iterator_held(PyObject *o, PyObject *unused)
+{
+    struct iterator *self = (struct iterator *)o;
+    if (!enter(self))
+        return NULL;
+    size_t n = cachew_iterator_held(self->it);
+    leave(self);
+    return PyLong_FromSize_t(n);
+}
+
+/* A thread that waits inside frees it on its way out. */
+static PyObject *iterator_close(PyObject *o, PyObject *unused)
+{
+    struct iterator *self = (struct iterator *)o;
+    if (self->it && self->owner == getpid()) {
+        if (self->busy) {
+            self->closing = true;
+            cachew_iterator_interrupt(self->it, 1);
+        } else {
+            end(self);
+        }
+    }
+    return Py_NewRef(Py_None);
+}
+
+static void iterator_dealloc(PyObject *o)
+{
+    PyTypeObject *type = Py_TYPE(o);
+    freefunc free_object = PyType_GetSlot(type, Py_tp_free);
+    struct iterator *self = (struct iterator *)o;
+    if (self->it && self->owner == getpid())
+        end(self);
+    free_object(o);
+    Py_DECREF(type);
+}
+
+static PyMethodDef methods[] = {
+    {"next", iterator_next, METH_VARARGS, "next(timeout_s=-1) -> Slab, or None at the end"},
+    {"state", iterator_state, METH_NOARGS, "the position after the last batch, as JSON"},
+    {"profile", iterator_profile, METH_NOARGS, "where the time goes, as JSON"},
+    {"quarantine", iterator_quarantine, METH_NOARGS, "(skipped, replaced, JSON list of records)"},
+    {"held", iterator_held, METH_NOARGS, "batches handed out and not given back"},
+    {"close", iterator_close, METH_NOARGS, "ends it; from any thread"},
+    {0},
+};
+
+static PyType_Slot slots[] = {
+    {Py_tp_doc, "A running pipeline"},
+    {Py_tp_dealloc, iterator_dealloc},
+    {Py_tp_methods, methods},
+    {0},
+};
+
+PyType_Spec core_iterator_spec = {"cachew._core.Iterator", sizeof(struct iterator), 0,
+                                  Py_TPFLAGS_DEFAULT | Py_TPFLAGS_IMMUTABLETYPE | Py_TPFLAGS_DISALLOW_INSTANTIATION, slots};

@@ -1,0 +1,92 @@
+/* The module: its types, its functions, and the classes of exceptions that it raises. */
+#include "core.h"
+
+static struct PyModuleDef definition;
+
+struct core_state *core_state_of(PyObject *self)
+{
+    return PyType_GetModuleState(Py_TYPE(self));
+}
+
+static PyObject *operators_json(PyObject *module, PyObject *unused)
+{
+    return core_text(cachew_operators_json());
+}
+
+static PyObject *version(PyObject *module, PyObject *unused)
+{
+    return PyUnicode_FromString(cachew_version());
+}
+
+static PyMethodDef functions[] = {
+    {"load", core_pipeline_load, METH_O, "load(path) -> Pipeline: reads and checks a pipeline file"},
+    {"open", core_iterator_open, METH_VARARGS, "open(pipeline, options) -> Iterator"},
+    {"operators_json", operators_json, METH_NOARGS, "the operators and their attributes, as `cachew ops --json`"},
+    {"version", version, METH_NOARGS, "the library's version"},
+    {0},
+};
+
+static int add_type(PyObject *module, PyType_Spec *spec, PyTypeObject **ret)
+{
+    *ret = (PyTypeObject *)PyType_FromModuleAndSpec(module, spec, NULL);
+    return *ret ? PyModule_AddType(module, *ret) : -1;
+}
+
+static int execute(PyObject *module)
+{
+    struct core_state *st = PyModule_GetState(module);
+    PyObject *errors = PyImport_ImportModule("cachew._errors");
+    st->errors = errors ? PyObject_GetAttrString(errors, "BY_KIND") : NULL;
+    Py_XDECREF(errors);
+    if (!st->errors || add_type(module, &core_pipeline_spec, &st->pipeline) < 0 || add_type(module, &core_iterator_spec, &st->iterator) < 0 ||
+        add_type(module, &core_slab_spec, &st->slab) < 0)
+        return -1;
+    return add_type(module, &core_buffer_spec, &st->buffer);
+}
+
+static int traverse(PyObject *module, visitproc visit, void *arg)
+{
+    struct core_state *st = PyModule_GetState(module);
+    Py_VISIT(st->pipeline);
+    Py_VISIT(st->iterator);
+    Py_VISIT(st->slab);
+    Py_VISIT(st->buffer);
+    Py_VISIT(st->errors);
+    return 0;
+}
+
+static int clear(PyObject *module)
+{
+    struct core_state *st = PyModule_GetState(module);
+    Py_CLEAR(st->pipeline);
+    Py_CLEAR(st->iterator);
+    Py_CLEAR(st->slab);
+    Py_CLEAR(st->buffer);
+    Py_CLEAR(st->errors);
+    return 0;
+}
+
+static void module_free(void *module)
+{
+    clear(module);
+}
+
+static PyModuleDef_Slot slots[] = {{Py_mod_exec, execute}, {0}};
+
+static struct PyModuleDef definition = {
+    PyModuleDef_HEAD_INIT,
+    .m_name = "cachew._core",
+    .m_doc = "The C interface of Cachew, as thin as it can be. Use the package cachew.",
+    .m_size = sizeof(struct core_state),
+    .m_methods = functions,
+    .m_slots = slots,
+    .m_traverse = traverse,
+    .m_clear = clear,
+    .m_free = module_free,
+};
+
+PyMODINIT_FUNC PyInit__core(void);
+PyMODINIT_FUNC PyInit__core(void)
+{
+    return PyModuleDef_Init(&definition);
+}

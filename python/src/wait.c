@@ -1,0 +1,87 @@
+/*
+ * Calls that may take long: opening sources, which makes indexes. They run on a thread of their own, so that this one can look for signals;
+ * what Python does with a signal happens on the main thread and nowhere else.
+ */
+#include "core.h"
+
+#include <pthread.h>
+#include <time.h>
+
+/* How long a signal may wait for its handler. */
+#define SLICE_NS 20000000L
+
+struct call {
+    void (*fn)(void *);
+    void *arg;
+};
+
+static void *start(void *p)
+{
+    struct call *c = p;
+    c->fn(c->arg);
+    return NULL;
+}
+
+/* Waits for a slice. Whether the thread is done. */
+static bool join(pthread_t thread)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_REALTIME, &t);
+    t.tv_nsec += SLICE_NS;
+    if (t.tv_nsec >= 1000000000L) {
+        t.tv_sec++;
+        t.tv_nsec -= 1000000000L;
+    }
+    int r;
+    Py_BEGIN_ALLOW_THREADS
+    r = pthread_timedjoin_np(thread, NULL, &t);
+    Py_END_ALLOW_THREADS
+    return r == 0;
+}
+
+bool core_call_interruptibly(void (*fn)(void *), void *arg, volatile int *interrupt)
+{
+    struct call c = {fn, arg};
+    pthread_t thread;
+    bool good = true;
+    if (pthread_create(&thread, NULL, start, &c) != 0) { /* then it can't be interrupted */
+        Py_BEGIN_ALLOW_THREADS
+        fn(arg);
+        Py_END_ALLOW_THREADS
+        return true;
+    }
+    while (!join(thread))
+        if (good && PyErr_CheckSignals() < 0) {
+            good = false;
+            *interrupt = 1;
+        }
+    return good;
+}
+
+/* For PyArg_ParseTuple: a path as bytes, or NULL for None. */
+static int optional_path(PyObject *value, void *ret)
+{
+    PyObject **path = ret;
+    if (value == Py_None) {
+        *path = NULL;
+        return 1;
+    }
+    return PyUnicode_FSConverter(value, path);
+}
+
+bool core_options(PyObject *tuple, struct cachew_options *ret, PyObject **ret_index_dir)
+{
+    struct cachew_options o = CACHEW_OPTIONS_INIT;
+    long long seed, epochs, first_epoch;
+    unsigned long long memory;
+    if (!PyArg_ParseTuple(tuple, "LLLIKIIpzO&:options", &seed, &epochs, &first_epoch, &o.threads, &memory, &o.rank, &o.world_size, &o.optimize,
+                          &o.state, optional_path, ret_index_dir))
+        return false;
+    o.seed = seed;
+    o.epochs = epochs;
+    o.first_epoch = first_epoch;
+    o.memory = memory;
+    o.index_dir = *ret_index_dir ? PyBytes_AsString(*ret_index_dir) : NULL;
+    *ret = o;
+    return true;
+}
