@@ -6,4 +6,5 @@ import sys
 
 def main() -> None:
     program = os.path.join(os.path.dirname(os.path.abspath(__file__)), "cachew", "cachew-command")
+    os.environ.setdefault("CACHEW_PYTHON", sys.executable)
     os.execv(program, ["cachew", *sys.argv[1:]])

@@ -109,6 +109,10 @@ CACHEW_API void cachew_pipeline_free(struct cachew_pipeline *p);
 /* Returns new a JSON object that describes all operators and their attributes, the one that `cachew ops --json` prints; NULL: no memory. */
 CACHEW_API char *cachew_operators_json(void);
 
+/* The interpreter and the program that run Python functions (operators map, filter_function, flat_map, map_batches, iterable), for processes that are
+ * started from now on. Without this: $CACHEW_PYTHON, or python3 beside the running program, or python3 in $PATH, with the package cachew. */
+CACHEW_API int cachew_set_python(const char *python, const char *program, struct cachew_error **err) CACHEW_CHECKED;
+
 /* ---- schema: what elements of a pipeline look like ---- */
 
 enum cachew_dtype {

@@ -14,6 +14,9 @@
         batch["image"], batch["label"]  # NumPy arrays
 """
 
+import os as _os
+import sys as _sys
+
 from cachew import _core
 from cachew._batch import Batch, Bytes
 from cachew._errors import (
@@ -36,6 +39,8 @@ from cachew.dataset import Dataset, Field
 from cachew.expr import Expr, col, where
 
 __version__ = _core.version()
+if _sys.executable:
+    _core.set_python(_sys.executable, _os.path.join(_os.path.dirname(__file__), "_host.py"))
 
 __all__ = [
     "Batch",

@@ -14,6 +14,7 @@ import socket
 import struct
 import sys
 import traceback
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -26,6 +27,7 @@ DENSE, RAGGED, BYTES, WHOLE = 0, 1, 2, 3
 OK, DROPPED, FAILED, DIFFERS = 0, 1, 2, 3
 PROGRESS = 15
 HERE = os.path.dirname(os.path.abspath(__file__))
+PARENT = os.path.dirname(HERE)
 
 
 def numpy_dtype(name):
@@ -158,30 +160,16 @@ def read_columns(memory, components, words, n):
     return columns
 
 
-class Strings:
-    """A batch of byte strings: `data` holds all of them, string i is data[offsets[i]:offsets[i + 1]]."""
-
-    def __init__(self, data, offsets):
-        self.data, self.offsets = data, offsets
-
-    def __len__(self):
-        return len(self.offsets) - 1
-
-    def __getitem__(self, i):
-        if not -len(self) <= i < len(self):
-            raise IndexError(i)
-        i %= len(self)
-        return memoryview(self.data)[int(self.offsets[i]) : int(self.offsets[i + 1])]
-
-
 def read_batch(memory, components, words, n):
     """A batch as a dict of arrays over the shared memory."""
+    from cachew import Bytes  # what batches have in the user's process; only this needs the rest of the package
+
     batch = {}
     for k, c in enumerate(components):
         kind, data, table, _ = words[HEAD + COLUMN * k : HEAD + COLUMN * (k + 1)]
         if kind == BYTES:
-            offsets = memory.array(np.uint64, n + 1, table)
-            batch[c.name] = Strings(memory.array(np.uint8, int(offsets[-1]), data), offsets)
+            offsets = memory.array(np.int64, n + 1, table)
+            batch[c.name] = Bytes(memory.array(np.uint8, int(offsets[-1]), data), offsets)
         else:
             ndim, *dims = memory.array(np.uint64, TABLE_ROW, table).tolist()
             shape = dims[:ndim]
@@ -219,7 +207,7 @@ class Answer:
         """Writes the value of a component for a batch of n rows."""
         c = component
         if c.bytes:
-            strings = [c.convert(v) for v in (value if isinstance(value, Strings) else list(value))]
+            strings = [c.convert(v) for v in value]
             if len(strings) != n:
                 raise Wrong(f'returned {len(strings)} strings as "{c.name}", expected {n}, one a row')
             return self.column(c, strings, None)
@@ -287,8 +275,8 @@ def same(a, b):
     """Whether two results are equal, bit by bit where they are numbers."""
     if isinstance(a, dict):
         return isinstance(b, dict) and a.keys() == b.keys() and all(same(a[k], b[k]) for k in a)
-    if isinstance(a, (list, tuple, Strings)):
-        return type(a) is type(b) and len(a) == len(b) and all(same(x, y) for x, y in zip(a, b))
+    if isinstance(a, Sequence):
+        return isinstance(b, Sequence) and len(a) == len(b) and all(same(x, y) for x, y in zip(a, b))
     if isinstance(a, (bytes, bytearray, memoryview, str)):
         return type(a) is type(b) and bytes(a.encode() if isinstance(a, str) else a) == bytes(b.encode() if isinstance(b, str) else b)
     a, b = np.asarray(a), np.asarray(b)
@@ -495,6 +483,8 @@ def receive(connection, size):
 
 
 def main():
+    if PARENT not in sys.path:
+        sys.path.append(PARENT)  # where the package is
     for fd in (SOCKET, IN, OUT, LIFE):
         os.set_inheritable(fd, False)
     live_no_longer_than_the_parent()

@@ -51,6 +51,7 @@ class Operator:
         self.random: bool = entry["random"]
         self.attributes = {a.name: a for a in map(Attribute, entry["attributes"])}
         self.positional = [a.name for a in self.attributes.values() if a.required]
+        self.takes_function = any(a.kind == "function" for a in self.attributes.values())
         self.takes_datasets = any(a.kind == "chains" for a in self.attributes.values())
 
     @property

@@ -18,10 +18,20 @@ static PyObject *version(PyObject *module, PyObject *unused)
     return PyUnicode_FromString(cachew_version());
 }
 
+static PyObject *set_python(PyObject *module, PyObject *args)
+{
+    const char *python, *program;
+    struct cachew_error *err = NULL;
+    if (!PyArg_ParseTuple(args, "ss", &python, &program))
+        return NULL;
+    return cachew_set_python(python, program, &err) < 0 ? core_raise(PyModule_GetState(module), err) : Py_NewRef(Py_None);
+}
+
 static PyMethodDef functions[] = {
     {"load", core_pipeline_load, METH_O, "load(path) -> Pipeline: reads and checks a pipeline file"},
     {"open", core_iterator_open, METH_VARARGS, "open(pipeline, options) -> Iterator"},
     {"operators_json", operators_json, METH_NOARGS, "the operators and their attributes, as `cachew ops --json`"},
+    {"set_python", set_python, METH_VARARGS, "set_python(python, program): what runs Python functions"},
     {"version", version, METH_NOARGS, "the library's version"},
     {0},
 };

@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "base/machine.h"
+#include "host/host.h"
 
 void cw_api_engine_unref(struct cw_api_engine *e)
 {
@@ -17,6 +18,13 @@ void cw_api_engine_unref(struct cw_api_engine *e)
         cw_local_deinit(&e->local);
         free(e);
     }
+}
+
+int cachew_set_python(const char *python, const char *program, struct cachew_error **err)
+{
+    struct cw_error e = {0};
+    int r = cw_host_set_python(python, program, &e);
+    return r < 0 ? cw_api_fail(r, &e, err) : 0;
 }
 
 static int check_option(const char *name, int64_t value, bool good, const char *expected, struct cw_error *err)

@@ -47,7 +47,8 @@ void cw_host_release(struct cw_host *h);
 /* Ends it: what it holds can't be used by others. Accepts NULL. */
 void cw_host_discard(struct cw_host *h);
 
-/* The interpreter that hosts run; NULL: $CACHEW_PYTHON, else python3 beside this program, else python3 in $PATH. Before the first host starts. */
-int cw_host_set_python(const char *path, struct cw_error *err) _must_check_;
+/* The interpreter that hosts run, and the file of the host's program. Else: $CACHEW_PYTHON, or python3 beside this program, or python3 in $PATH, with
+ * the module cachew._host. For hosts that start from now on. */
+int cw_host_set_python(const char *python, const char *program, struct cw_error *err) _must_check_;
 /* Ends all idle hosts; others end when they are released. */
 void cw_host_shutdown(void);

@@ -14,35 +14,33 @@ static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 /* guarded by mutex: */
 static struct cw_host *idle;
 static pid_t owner; /* a forked child has copies of descriptors, but no hosts */
-static char *python;
+static char *python, *program;
 static _Atomic uint64_t last_id;
 
 uint64_t cw_host_function_id(void) { return ++last_id; }
 
-int cw_host_set_python(const char *path, struct cw_error *err)
+int cw_host_set_python(const char *new_python, const char *new_program, struct cw_error *err)
 {
-    char *copy = strdup(path);
-    if (!copy)
+    char *copies[] = {strdup(new_python), strdup(new_program)};
+    if (!copies[0] || !copies[1]) {
+        free(copies[0]);
+        free(copies[1]);
         return cw_error_nomem(err, 0, "a path");
+    }
     pthread_mutex_lock(&mutex);
     free(python);
-    python = copy;
+    free(program);
+    python = copies[0];
+    program = copies[1];
     pthread_mutex_unlock(&mutex);
     return 0;
 }
 
-/* The interpreter; new. */
+/* Where nobody set one; new. */
 static char *find_python(void)
 {
     char self[4096];
     const char *env = getenv("CACHEW_PYTHON");
-    char *found = NULL;
-    pthread_mutex_lock(&mutex);
-    if (python)
-        found = strdup(python);
-    pthread_mutex_unlock(&mutex);
-    if (found)
-        return found;
     if (env && *env)
         return strdup(env);
     ssize_t n = readlink("/proc/self/exe", self, sizeof(self) - 16);
@@ -53,6 +51,15 @@ static char *find_python(void)
             return strdup(self);
     }
     return strdup("python3");
+}
+
+static int start(struct cw_host **ret, struct cw_error *err)
+{
+    pthread_mutex_lock(&mutex);
+    _cleanup_free_ char *path = python ? strdup(python) : find_python(), *file = program ? strdup(program) : NULL;
+    bool complete = path && !file == !program;
+    pthread_mutex_unlock(&mutex);
+    return complete ? cw_host_start(path, file, ret, err) : cw_error_nomem(err, 0, "a path");
 }
 
 /* An idle host, one that knows the function if there is one; NULL: none. */
@@ -82,8 +89,7 @@ int cw_host_acquire(const struct cw_host_function *f, struct cw_host **ret, stru
         struct cw_host *h = take_idle(f->id);
         bool fresh = !h;
         if (fresh) {
-            _cleanup_free_ char *path = find_python();
-            int r = path ? cw_host_start(path, &h, err) : cw_error_nomem(err, 0, "a path");
+            int r = start(&h, err);
             if (r < 0)
                 return r;
         }

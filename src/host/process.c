@@ -75,9 +75,10 @@ static char **environment(void)
     return all;
 }
 
-static int spawn(const char *python, struct cw_host *h, const int theirs[5], struct cw_error *err)
+static int spawn(const char *python, const char *program, struct cw_host *h, const int theirs[5], struct cw_error *err)
 {
-    char *const argv[] = {(char *)python, "-m", "cachew._host", NULL};
+    /* -P: the program's folder, a package, is not where its imports are looked for. */
+    char *const argv[] = {(char *)python, program ? "-P" : "-m", program ? (char *)program : "cachew._host", NULL};
     char **env = environment();
     posix_spawn_file_actions_t actions;
     posix_spawnattr_t attr;
@@ -118,7 +119,7 @@ static int shared_memory(const char *name)
     return fd;
 }
 
-int cw_host_start(const char *python, struct cw_host **ret, struct cw_error *err)
+int cw_host_start(const char *python, const char *program, struct cw_host **ret, struct cw_error *err)
 {
     int pair[2] = {-1, -1}, output[2] = {-1, -1}, life[2] = {-1, -1};
     struct cw_host *h = calloc(1, sizeof(*h));
@@ -134,7 +135,7 @@ int cw_host_start(const char *python, struct cw_host **ret, struct cw_error *err
     h->out_fd = shared_memory("cachew-host-out");
     int theirs[] = {above(pair[1]), h->in_fd, h->out_fd, above(life[0]), above(output[1])};
     made = made && h->socket >= 0 && h->output >= 0 && h->life >= 0 && h->in_fd >= 0 && h->out_fd >= 0 && theirs[0] >= 0 && theirs[3] >= 0 && theirs[4] >= 0;
-    int r = made ? spawn(python, h, theirs, err) : cw_error_errno(err, CW_E_IO, e, "can't make what a host process needs (descriptors, shared memory)");
+    int r = made ? spawn(python, program, h, theirs, err) : cw_error_errno(err, CW_E_IO, e, "can't make what a host process needs (descriptors, shared memory)");
     close_fd(theirs[0]);
     close_fd(theirs[3]);
     close_fd(theirs[4]);

@@ -26,7 +26,8 @@ struct cw_host {
     size_t n_line;
 };
 
-int cw_host_start(const char *python, struct cw_host **ret, struct cw_error *err) _must_check_;
+/* program: of the host; NULL: the module cachew._host. */
+int cw_host_start(const char *python, const char *program, struct cw_host **ret, struct cw_error *err) _must_check_;
 /* Kills it if it lives, and waits for it. */
 struct cw_host *cw_host_free(struct cw_host *h);
 /* Tells it a function that it does not know yet. 1: it died, *death says why. */

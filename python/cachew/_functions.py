@@ -1,0 +1,272 @@
+"""Operators that run Python functions, in host processes of their own: map, filter, flat_map, map_batches, and the sources iterable and sequence."""
+
+from __future__ import annotations
+
+import base64
+import inspect
+import json
+import os
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import numpy as np
+
+from cachew._batch import Bytes
+from cachew._errors import PipelineError
+from cachew._identity import Unidentified, identity_of
+from cachew._options import byte_count
+from cachew._values import plain
+
+if TYPE_CHECKING:
+    from typing import Self
+
+Element: TypeAlias = dict[str, Any]
+"""A component name -> NumPy array, NumPy scalar, or bytes."""
+Outputs: TypeAlias = Mapping[str, Any]
+"""Component name -> dtype, or (dtype, shape of an element; None where a dimension varies)."""
+
+
+class Functions:
+    """The methods. Common to all of them:
+
+    function: any callable; it is shipped to the hosts by cloudpickle. If it has a parameter `rng`, it gets a numpy.random.Generator whose draws depend on
+        seed, epoch and element alone.
+    outputs: what it returns, {name: dtype} or {name: (dtype, shape)}; None: as the first element gives it, which is computed now.
+    timeout_s: a call that takes longer is ended, with its host, and made again.
+    host_memory: resident bytes ("2G") that a host may have; None: half of the machine's memory, divided by its CPUs.
+    deterministic: False: it gives another result each time, on purpose.
+    version: names the function in place of the hash of its code, closure and globals: change it whenever the function gives something else.
+    """
+
+    __slots__ = ()
+
+    if TYPE_CHECKING:
+
+        @classmethod
+        def _make_function_source(cls, op: str, attributes: Mapping[str, Any]) -> Self: ...
+        def _with_function(self, op: str, attributes: Mapping[str, Any]) -> Self: ...
+        def iterator(self, **options: Any) -> Any: ...
+        @classmethod
+        def range(cls, stop: int) -> Self: ...
+
+    def map(self, function: Callable[..., Mapping[str, Any]], *, outputs: Outputs | None = None, timeout_s: float = 300, host_memory: int | str | None = None,
+            deterministic: bool = True, version: str | None = None) -> Self:
+        """Each element becomes what a Python function makes of it.
+
+        The function gets a dict of NumPy arrays and scalars, bytes as `bytes`, and returns a dict; components that it does not return are gone. The
+        arrays are its own to write to while the call lasts.
+        """
+        call = _Call("map", function, timeout_s, host_memory, deterministic, version)
+        return self._with_function("map", {**call.attributes(), "outputs": call.outputs(outputs, self._infer(call))})
+
+    def filter(self, where: Any, *, timeout_s: float = 300, host_memory: int | str | None = None, deterministic: bool = True,
+               version: str | None = None) -> Self:
+        """Only the elements for which an expression holds, or a Python function returns something true.
+
+        An expression, `col("label") >= 0` or its text, runs in C and is far cheaper. A function gets the element as map's does.
+        """
+        if not callable(where):
+            return super().filter(where)  # type: ignore[misc,no-any-return]
+        call = _Call("filter", where, timeout_s, host_memory, deterministic, version)
+        return self._with_function("filter_function", call.attributes())
+
+    def flat_map(self, function: Callable[..., Iterable[Mapping[str, Any]]], *, outputs: Outputs | None = None, timeout_s: float = 300,
+                 host_memory: int | str | None = None, deterministic: bool = True, version: str | None = None) -> Self:
+        """Each element becomes any number of others: the function returns a list of dicts, or is a generator of them."""
+        call = _Call("flat_map", function, timeout_s, host_memory, deterministic, version)
+        return self._with_function("flat_map", {**call.attributes(), "outputs": call.outputs(outputs, self._infer(call))})
+
+    def map_batches(self, function: Callable[..., Mapping[str, Any]], *, outputs: Outputs | None = None, timeout_s: float = 300,
+                    host_memory: int | str | None = None, deterministic: bool = True, version: str | None = None) -> Self:
+        """Each batch becomes what a Python function makes of it. Stands after `batch`.
+
+        The function gets a dict of arrays whose first dimension is the batch's, bytes as `cachew.Bytes`, and returns a dict of arrays (of bytes: a list)
+        with as many rows. Shapes in outputs are those of one element.
+        """
+        call = _Call("map_batches", function, timeout_s, host_memory, deterministic, version)
+        return self._with_function("map_batches", {**call.attributes(), "outputs": call.outputs(outputs, self._infer(call))})
+
+    @classmethod
+    def iterable(cls, factory: Callable[[], Iterable[Mapping[str, Any]]] | Iterable[Mapping[str, Any]], *, outputs: Outputs | None = None,
+                 timeout_s: float = 300, host_memory: int | str | None = None, deterministic: bool = True, version: str | None = None) -> Self:
+        """The elements that a Python iterable gives, one after the other, in one host.
+
+        factory: a function without arguments that returns an iterable of dicts, or is a generator of them; or an object that can be iterated over
+            again and again. It must give the same elements each time: an epoch, and going on from a state, begin anew.
+        """
+        if not callable(factory):
+            if iter(factory) is factory:
+                raise TypeError(f"iterable() got a {type(factory).__name__}, which can be iterated over once: expected a function that makes one")
+            factory = _Again(factory)
+        call = _Call("iterable", factory, timeout_s, host_memory, deterministic, version)
+
+        def first() -> Any:
+            return cls._make_function_source("iterable", {**call.attributes(_FirstOfIterable(factory)), "outputs": _TYPES})
+
+        return cls._make_function_source("iterable", {**call.attributes(), "outputs": call.outputs(outputs, lambda: _first_types(first(), call))})
+
+    @classmethod
+    def sequence(cls, items: Sequence[Mapping[str, Any]], *, outputs: Outputs | None = None, timeout_s: float = 300, host_memory: int | str | None = None,
+                 deterministic: bool = True, version: str | None = None) -> Self:
+        """The items of a Python sequence of dicts: anything with len() and items[i], such as a PyTorch Dataset. Each host has a copy of it."""
+        return cls.range(len(items)).map(_Item(items), outputs=outputs, timeout_s=timeout_s, host_memory=host_memory, deterministic=deterministic,
+                                         version=version)
+
+    def _infer(self, call: _Call) -> Callable[[], dict[str, Any]]:
+        """What finds the outputs by running the function on the first element."""
+        wrappers: dict[str, type[_First]] = {"map": _First, "flat_map": _FirstOfList, "map_batches": _FirstOfBatch}
+        return lambda: _first_types(self._with_function("map_batches" if call.op == "map_batches" else "map", {
+            **call.attributes(wrappers[call.op](call.function)), "outputs": _TYPES}), call)
+
+
+class _Call:
+    """One function, and how it is to be called."""
+
+    def __init__(self, op: str, function: Any, timeout_s: float, host_memory: int | str | None, deterministic: bool, version: str | None) -> None:
+        if not callable(function):
+            raise TypeError(f"{op}() takes a function, not a {type(function).__name__}")
+        self.op, self.function, self.timeout_s, self.deterministic, self.version = op, function, timeout_s, deterministic, version
+        self.host_memory = 0 if host_memory is None else byte_count("host_memory", host_memory)
+        self.name = _name(function)
+        self.rng = _takes_rng(function)
+        self.identity = version if version is not None else self._identity()
+
+    def _identity(self) -> str:
+        try:
+            return identity_of(self.function)
+        except Unidentified as problem:
+            raise PipelineError(f"{self.op}: {self.name} refers to {problem}, which has no hash that is the same in every process: give version=") from None
+        except RecursionError:
+            raise PipelineError(f"{self.op}: {self.name} refers to too much to hash: give version=") from None
+
+    def attributes(self, function: Any = None) -> dict[str, Any]:
+        """As JSON; function: in place of the user's."""
+        import cloudpickle  # not at import of cachew: most pipelines need none
+
+        try:
+            payload = cloudpickle.dumps(self.function if function is None else function)
+        except Exception as problem:
+            raise PipelineError(f"{self.op}: {self.name} can't be pickled: {problem}") from None
+        return {
+            "function": {"name": self.name, "identity": self.identity if function is None else "first", "payload": base64.b64encode(payload).decode(),
+                         "path": [os.path.abspath(p) for p in sys.path if not p.endswith(".zip")], "rng": self.rng},
+            "timeout_s": self.timeout_s, "host_memory": self.host_memory, "deterministic": self.deterministic if function is None else False,
+        }
+
+    def outputs(self, given: Outputs | None, infer: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+        if given is None:
+            return infer()
+        if not isinstance(given, Mapping):
+            raise TypeError(f"{self.op}() takes outputs as a dict of dtypes or (dtype, shape), not a {type(given).__name__}")
+        return {name: _declared(self.op, name, value) for name, value in given.items()}
+
+
+def _declared(op: str, name: str, value: Any) -> dict[str, Any]:
+    dtype, shape = value if isinstance(value, tuple) and len(value) == 2 else (value, ())
+    if dtype is bytes:
+        dtype = "bytes"
+    try:
+        return {"dtype": plain(dtype), "shape": None if shape is None else [plain(d) for d in shape]}
+    except TypeError as problem:
+        raise PipelineError(f"{op}: outputs: {name}: {problem}") from None
+
+
+def _name(function: Any) -> str:
+    for candidate in (function, getattr(function, "func", None), getattr(function, "_named", None)):
+        name = getattr(candidate, "__qualname__", None)
+        if name:
+            return str(name)
+    return type(function).__qualname__
+
+
+def _takes_rng(function: Any) -> bool:
+    try:
+        return "rng" in inspect.signature(function).parameters
+    except (TypeError, ValueError):  # builtins
+        return False
+
+
+# ---- types, from a first call ----
+
+_TYPES = {"types": {"dtype": "bytes"}}
+
+
+def _first_types(ds: Any, call: _Call) -> dict[str, Any]:
+    with ds.iterator(epochs=1, threads=1) as batches:
+        for batch in batches:
+            types = batch["types"]
+            found: dict[str, Any] | None = json.loads(bytes(types[0] if isinstance(types, Bytes) else types))
+            if found is not None:
+                return found
+    raise PipelineError(f"{call.op}: {call.name} gave no element to infer its outputs from: declare them, outputs={{name: (dtype, shape)}}")
+
+
+def _types_of(value: Any, rows: int | None = None) -> str:
+    if not hasattr(value, "keys"):
+        raise TypeError(f"returned a {type(value).__name__}, expected a dict of components")
+    return json.dumps({str(name): _type_of(str(name), value[name], rows) for name in value.keys()})
+
+
+def _type_of(name: str, value: Any, rows: int | None) -> dict[str, Any]:
+    if isinstance(value, (bytes, bytearray, memoryview, str, Bytes)) or (rows is not None and isinstance(value, (list, tuple)) and
+                                                                        all(isinstance(v, (bytes, bytearray, memoryview, str)) for v in value)):
+        return {"dtype": "bytes", "shape": []}
+    array = np.asarray(value)
+    if array.dtype.kind not in "biuf" and array.dtype.name != "bfloat16":
+        raise TypeError(f'returned "{name}" of dtype {array.dtype} ({type(value).__name__}), which is no dtype of a component')
+    if rows is not None and (array.ndim == 0 or array.shape[0] != rows):
+        raise TypeError(f'returned "{name}" of shape {array.shape}, expected {rows} rows')
+    return {"dtype": array.dtype.name, "shape": list(array.shape if rows is None else array.shape[1:])}
+
+
+class _First:
+    """Says of what types a function's result is."""
+
+    def __init__(self, function: Any) -> None:
+        self.function = function
+
+    def __call__(self, element: Element, **rng: Any) -> Element:
+        return {"types": _types_of(self.function(element, **rng))}
+
+
+class _FirstOfList(_First):
+    def __call__(self, element: Element, **rng: Any) -> Element:
+        for value in self.function(element, **rng):
+            return {"types": _types_of(value)}
+        return {"types": "null"}
+
+
+class _FirstOfBatch(_First):
+    def __call__(self, element: Element, **rng: Any) -> Element:
+        rows = len(next(iter(element.values())))
+        return {"types": [_types_of(self.function(element, **rng), rows)] * rows}
+
+
+class _FirstOfIterable(_First):
+    def __call__(self, *_: Any, **__: Any) -> Any:
+        for value in self.function():
+            yield {"types": _types_of(value)}
+            return
+
+
+class _Item:
+    """Item `value` of a sequence."""
+
+    def __init__(self, items: Sequence[Any]) -> None:
+        self.items = items
+        self._named = type(items)
+
+    def __call__(self, element: Element) -> Any:
+        return self.items[int(element["value"])]
+
+
+class _Again:
+    """Iterates over an object that can be iterated over again and again."""
+
+    def __init__(self, items: Iterable[Any]) -> None:
+        self.items = items
+        self._named = type(items)
+
+    def __call__(self) -> Iterator[Any]:
+        return iter(self.items)

@@ -1,0 +1,201 @@
+"""What a Python function is, as a hash that is the same in every process: of its code, constants, defaults, closure, and the globals it refers to. A
+pickle is not: that of one function can differ from process to process.
+
+Functions and classes of installed packages are known by name and version; what lies in the user's own files is looked into.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import importlib.metadata
+import random
+import sys
+import sysconfig
+import types
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import numpy as np
+
+_INSTALLED = tuple({sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")})
+# What differs from process to process and does not say what a function does.
+_RANDOM = (random.Random, np.random.Generator, np.random.RandomState, np.random.BitGenerator, np.random.SeedSequence)
+
+
+class Unidentified(TypeError):
+    """A part of a function has no identity that other processes would find too."""
+
+
+def identity_of(function: Any) -> str:
+    """32 hexadecimal digits. `Unidentified` names the part that has no identity."""
+    walk = _Walk()
+    walk.add(("python", sys.version_info[:2]))  # its bytecode differs from release to release
+    walk.add(function)
+    return walk.hash.hexdigest()
+
+
+class _Walk:
+    """Feeds a value, and what it refers to, into a hash. What was seen before is a number, so that references may go in circles."""
+
+    def __init__(self) -> None:
+        self.hash = hashlib.blake2b(digest_size=16)
+        self.seen: dict[int, int] = {}
+        self.kept: list[Any] = []  # ids must not be used again
+
+    def text(self, *parts: object) -> None:
+        for part in parts:
+            data = part if isinstance(part, bytes) else str(part).encode("utf-8", "surrogatepass")
+            self.hash.update(len(data).to_bytes(8, "little") + data)
+
+    def add(self, value: Any) -> None:
+        if value is None or value is Ellipsis or value is NotImplemented or isinstance(value, (bool, int, float, complex, str, bytes, bytearray)):
+            self.text(type(value).__name__, value if isinstance(value, (bytes, bytearray)) else repr(value))
+            return
+        if id(value) in self.seen:
+            self.text("seen", self.seen[id(value)])
+            return
+        self.seen[id(value)] = len(self.seen)
+        self.kept.append(value)
+        self.compound(value)
+
+    def compound(self, value: Any) -> None:
+        if isinstance(value, types.ModuleType):
+            self.text("module", value.__name__, _version(value.__name__))
+        elif isinstance(value, types.CodeType):
+            self.code(value)
+        elif isinstance(value, types.FunctionType):
+            self.function(value)
+        elif isinstance(value, types.MethodType):
+            self.all("method", value.__func__, value.__self__)
+        elif isinstance(value, functools.partial):
+            self.all("partial", value.func, value.args, value.keywords)
+        elif isinstance(value, (types.BuiltinFunctionType, types.MethodDescriptorType, types.WrapperDescriptorType, np.ufunc)):
+            owner = getattr(value, "__self__", None)
+            self.text("builtin", getattr(value, "__qualname__", value.__name__))
+            if owner is not None and not isinstance(owner, types.ModuleType):
+                self.add(owner)
+        elif isinstance(value, type):
+            self.type(value)
+        elif isinstance(value, (tuple, list)):
+            self.all(type(value).__qualname__, *value)
+        elif isinstance(value, (set, frozenset)):
+            self.text(type(value).__name__, *sorted(_alone(item) for item in value))
+        elif isinstance(value, Mapping) and not hasattr(value, "__dict__"):
+            self.text("mapping", *sorted(_alone(k) + _alone(v) for k, v in value.items()))
+        elif isinstance(value, np.ndarray) and value.dtype != object:
+            self.text("array", value.dtype.str, value.shape, np.ascontiguousarray(value).tobytes())
+        elif isinstance(value, (np.generic, np.dtype)):
+            self.text(type(value).__name__, repr(value))
+        elif isinstance(value, _RANDOM):
+            self.text("random", type(value).__qualname__)
+        elif isinstance(value, types.CellType):
+            self.all("cell", *_contents(value))
+        elif isinstance(value, (classmethod, staticmethod)):
+            self.all(type(value).__name__, value.__func__)
+        elif isinstance(value, property):
+            self.all("property", value.fget, value.fset, value.fdel)
+        else:
+            self.object(value)
+
+    def all(self, kind: str, *values: Any) -> None:
+        self.text(kind, len(values))
+        for value in values:
+            self.add(value)
+
+    def code(self, code: types.CodeType) -> None:
+        self.text("code", code.co_name, code.co_code, code.co_argcount, code.co_posonlyargcount, code.co_kwonlyargcount, code.co_flags)
+        self.text(*code.co_names, "", *code.co_varnames, "", *code.co_freevars, "", *code.co_cellvars)
+        self.all("constants", *code.co_consts)
+
+    def function(self, function: types.FunctionType) -> None:
+        if _installed(function.__module__):
+            self.text("function", function.__module__, function.__qualname__, _version(function.__module__))
+            return
+        self.all("function", function.__code__, function.__defaults__, function.__kwdefaults__)
+        self.all("closure", *(function.__closure__ or ()))
+        for name in sorted(set(_names(function.__code__))):
+            if name in function.__globals__:
+                self.text("global", name)
+                self.add(function.__globals__[name])
+
+    def type(self, cls: type) -> None:
+        self.text("class", cls.__qualname__)
+        if _installed(cls.__module__):
+            self.text(cls.__module__, _version(cls.__module__))
+            return
+        self.all("bases", *cls.__bases__)
+        for name, member in sorted(vars(cls).items()):
+            if name not in ("__dict__", "__weakref__", "__module__", "__doc__", "__firstlineno__", "__static_attributes__"):
+                self.text(name)
+                self.add(member)
+
+    def object(self, value: Any) -> None:
+        """An instance: its class and its state."""
+        self.text("object")
+        self.add(type(value))
+        slots = [s for c in type(value).__mro__ for s in ([c.__slots__] if isinstance(getattr(c, "__slots__", ()), str) else getattr(c, "__slots__", ()))]
+        if hasattr(value, "__dict__") or slots:
+            for name in slots:
+                if name not in ("__dict__", "__weakref__") and hasattr(value, name):
+                    self.text(name)
+                    self.add(getattr(value, name))
+            for name, member in sorted(getattr(value, "__dict__", {}).items()):
+                self.text(name)
+                self.add(member)
+            if isinstance(value, Mapping):
+                self.all("items", *sorted((_alone(k), _alone(v)) for k, v in value.items()))
+            return
+        try:
+            reduced = value.__reduce_ex__(4)
+        except Exception as error:
+            raise Unidentified(f"a {type(value).__qualname__} ({error})") from None
+        if isinstance(reduced, str):
+            self.text("name", reduced)
+            return
+        maker, arguments, *state = reduced
+        self.all("reduced", maker, arguments, *(list(s) if isinstance(s, Iterator) else s for s in state[:3]))
+
+
+def _alone(value: Any) -> bytes:
+    walk = _Walk()
+    walk.add(value)
+    return walk.hash.digest()
+
+
+def _contents(cell: types.CellType) -> tuple[Any, ...]:
+    try:
+        return (cell.cell_contents,)
+    except ValueError:
+        return ()
+
+
+def _names(code: types.CodeType) -> Iterator[str]:
+    """Names that the code, and the code inside it, looks up."""
+    yield from code.co_names
+    for constant in code.co_consts:
+        if isinstance(constant, types.CodeType):
+            yield from _names(constant)
+
+
+@functools.cache
+def _installed(module: str | None) -> bool:
+    """Whether a module is part of Python or of an installed package, which its version identifies."""
+    if module is None or module == "__main__":
+        return False
+    if module == "builtins" or module.partition(".")[0] in sys.stdlib_module_names:
+        return True
+    file = getattr(sys.modules.get(module), "__file__", None)
+    return file is not None and file.startswith(_INSTALLED)
+
+
+@functools.cache
+def _version(module: str) -> str:
+    top = module.partition(".")[0]
+    found = getattr(sys.modules.get(top), "__version__", None)
+    if found is None and top not in sys.stdlib_module_names:
+        try:
+            found = importlib.metadata.version(top)
+        except importlib.metadata.PackageNotFoundError:
+            found = None
+    return str(found)
