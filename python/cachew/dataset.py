@@ -5,14 +5,15 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterable, Mapping
-from typing import Any, NamedTuple, NoReturn
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 from cachew import _core
 from cachew._batch import Batch
 from cachew._chain import Node, rebased, written
 from cachew._errors import DataError, PipelineError
 from cachew._iterator import DatasetIterator
-from cachew._operators import TABLE, Operator, Operators, did_you_mean, read_table, value_of
+from cachew._methods import Operators, read_table
+from cachew._operators import TABLE, Operator, did_you_mean, value_of
 from cachew._options import Path, State, make_options
 
 
@@ -128,17 +129,19 @@ class Dataset(Operators):
     def __setattr__(self, name: str, value: object) -> NoReturn:
         raise AttributeError(f"{name} can't be set: datasets are immutable; their methods give new ones")
 
-    def __getattr__(self, name: str) -> Any:
-        """For operators of plug-ins that were loaded later, and for what is no method at all."""
-        if name.startswith("_"):
-            raise AttributeError(name)
-        if name not in TABLE:
-            read_table()
+    if not TYPE_CHECKING:  # a misspelt method is an error there
+
+        def __getattr__(self, name: str) -> Any:
+            """For operators of plug-ins that were loaded later, and for what is no method at all."""
+            if name.startswith("_"):
+                raise AttributeError(name)
+            if name not in TABLE:
+                read_table()
+                if name in TABLE:
+                    return getattr(self, name)
             if name in TABLE:
-                return getattr(self, name)
-        if name in TABLE:
-            raise AttributeError(f"{name} begins a dataset: Dataset.{name}(...)")
-        raise AttributeError(f"a dataset has no method {name}{did_you_mean(name, [n for n in dir(self) if not n.startswith('_')], list_all=False)}")
+                raise AttributeError(f"{name} begins a dataset: Dataset.{name}(...)")
+            raise AttributeError(f"a dataset has no method {name}{did_you_mean(name, [n for n in dir(self) if not n.startswith('_')], list_all=False)}")
 
     # ---- what is known beforehand ----
 
