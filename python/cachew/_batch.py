@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any, overload
+from typing import TYPE_CHECKING, Any, cast, overload
 
 import numpy as np
 import numpy.typing as npt
@@ -44,7 +44,7 @@ class Bytes(Sequence[memoryview]):
     def __init__(self, data: npt.NDArray[np.uint8], offsets: npt.NDArray[np.int64]) -> None:
         self.data = data
         self.offsets = offsets
-        self._view = memoryview(data)
+        self._view = memoryview(cast(Any, data))
 
     def __len__(self) -> int:
         return len(self.offsets) - 1
@@ -118,6 +118,7 @@ class Batch(dict[str, Any]):
     """Records in it."""
 
     _slab: _core.Slab | None
+    _batched: bool
     _records: list[str] | None
     _record_flags: list[int] | None
 
@@ -189,6 +190,8 @@ def _describe(value: Any) -> str:
 
 
 def _arrays(slab: _core.Slab) -> Iterator[tuple[str, Any]]:
+    data: Any  # buffers, which the types of NumPy don't know
+    lengths: Any
     for name, dtype, shape, data, lengths in slab.components():
         if lengths is None:
             yield name, np.ndarray(shape, numpy_dtype(dtype), data)

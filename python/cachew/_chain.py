@@ -37,20 +37,22 @@ def written(nodes: Iterable[Node], width: int = 100) -> str:
 
 
 def _call(node: Node) -> str:
-    op = TABLE.get(node["op"])
     attributes = {name: value for name, value in node.items() if name != "op"}
     if node["op"] == "assign" and list(attributes) == ["set"] and all(name.isidentifier() for name in attributes["set"]):
         return f".assign({', '.join(f'{name}={value!r}' for name, value in attributes['set'].items())})"
+    op = TABLE.get(node["op"])
     arguments = []
     for name in op.positional if op else ():
         if name not in attributes:
             break
-        arguments.append(_value(op and op.attributes[name].kind, attributes.pop(name)))
-    arguments += [f"{name}={_value(op and op.attributes[name].kind, value)}" for name, value in attributes.items()]
-    return f".{node['op']}({', '.join(arguments)})"
+        arguments.append(_value(attributes.pop(name)))
+    arguments += [f"{name}={_value(value)}" for name, value in attributes.items()]
+    return f".{'filter' if node['op'] == 'filter_function' else node['op']}({', '.join(arguments)})"
 
 
-def _value(kind: str | None, value: Any) -> str:
-    if kind == "chains":
+def _value(value: Any) -> str:
+    if isinstance(value, list) and value and isinstance(value[0], list) and value[0] and isinstance(value[0][0], dict):  # chains
         return f"[{', '.join(written(chain) for chain in value)}]"
+    if isinstance(value, dict) and "payload" in value:  # a function
+        return str(value["name"])
     return repr(value)

@@ -148,10 +148,11 @@ class _Call:
             payload = cloudpickle.dumps(self.function if function is None else function)
         except Exception as problem:
             raise PipelineError(f"{self.op}: {self.name} can't be pickled: {problem}") from None
+        effort = {"timeout_s": (self.timeout_s, 300), "host_memory": (self.host_memory, 0), "deterministic": (self.deterministic and function is None, True)}
         return {
             "function": {"name": self.name, "identity": self.identity if function is None else "first", "payload": base64.b64encode(payload).decode(),
                          "path": [os.path.abspath(p) for p in sys.path if not p.endswith(".zip")], "rng": self.rng},
-            "timeout_s": self.timeout_s, "host_memory": self.host_memory, "deterministic": self.deterministic if function is None else False,
+            **{name: value for name, (value, default) in effort.items() if value != default},
         }
 
     def outputs(self, given: Outputs | None, infer: Callable[[], dict[str, Any]]) -> dict[str, Any]:
@@ -163,6 +164,8 @@ class _Call:
 
 
 def _declared(op: str, name: str, value: Any) -> dict[str, Any]:
+    if isinstance(value, Mapping):
+        value = value["dtype"], value.get("shape", ())
     dtype, shape = value if isinstance(value, tuple) and len(value) == 2 else (value, ())
     if dtype is bytes:
         dtype = "bytes"

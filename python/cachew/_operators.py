@@ -1,17 +1,15 @@
-"""Operators as methods. Names, signatures and docstrings come from the operator table of the library, here and in the stub that
-tools/make_stubs.py writes; what operators mean is checked by the library alone."""
+"""Operators as the library's table describes them: how their methods are called and what a call says in JSON. What attributes mean is checked by the
+library alone."""
 
 from __future__ import annotations
 
 import difflib
 import inspect
-import json
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import numpy as np
 
-from cachew import _core
 from cachew._errors import PipelineError
 from cachew._values import plain
 from cachew.expr import literal
@@ -131,31 +129,8 @@ def did_you_mean(name: str, known: Iterable[str], list_all: bool = True) -> str:
     return f" (it has {', '.join(known)})" if known and list_all else ""
 
 
-class Source(classmethod):  # type: ignore[type-arg]
-    """The method of an operator that begins a chain: the class has it, datasets don't."""
-
-    def __get__(self, dataset: Any, owner: type | None = None) -> Callable[..., Any]:
-        if dataset is not None:
-            raise AttributeError  # Dataset.__getattr__ says it
-        return super().__get__(None, owner)
-
-
-def method_of(op: Operator) -> Any:
-    """The method, with the signature and docstring of the table."""
-    if op.begins:
-
-        def method(cls: Any, /, *args: Any, **kwargs: Any) -> Any:
-            return cls._begin(op, op.arguments(args, kwargs))
-    else:
-
-        def method(self: Any, /, *args: Any, **kwargs: Any) -> Any:
-            return self._append(op, op.arguments(args, kwargs))
-
-    method.__name__ = op.name
-    method.__qualname__ = f"Dataset.{op.name}"
-    method.__doc__ = op.docstring()
-    method.__signature__ = op.signature()  # type: ignore[attr-defined]
-    return Source(method) if op.begins else method
+TABLE: dict[str, Operator] = {}
+"""All operators by name."""
 
 
 def value_of(op: Operator, attribute: str, value: Any) -> Any:
@@ -166,24 +141,3 @@ def value_of(op: Operator, attribute: str, value: Any) -> Any:
         error = PipelineError(f"{op.name}: {attribute}: {problem}")
         error.operator, error.attribute, error.value = op.name, attribute, repr(value)
         raise error from None
-
-
-TABLE: dict[str, Operator] = {}
-
-
-class Operators:
-    """The operators as methods: Dataset is one."""
-
-    __slots__ = ()
-
-
-def read_table() -> None:
-    """Gives `Operators` a method for each operator that has none yet. Called at import, and when a plug-in may have added some."""
-    for entry in json.loads(_core.operators_json())["ops"]:
-        if entry["name"] not in TABLE:
-            op = TABLE[entry["name"]] = Operator(entry)
-            if not hasattr(Operators, op.name):
-                setattr(Operators, op.name, method_of(op))
-
-
-read_table()

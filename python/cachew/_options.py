@@ -41,7 +41,7 @@ def make_options(*, seed: int | None = None, epochs: float | None = None, first_
         _epochs(epochs),
         integer("first_epoch", first_epoch, 0, ENDLESS),
         0 if threads is None else integer("threads", threads, 1, 1024),
-        0 if memory is None else _memory(memory),
+        0 if memory is None else byte_count("memory", memory),
         integer("rank", rank, 0, world_size - 1),
         world_size,
         bool(optimize),
@@ -74,11 +74,12 @@ def _epochs(epochs: float | None) -> int:
     return ENDLESS if epochs == math.inf else integer("epochs", epochs, 0, ENDLESS)
 
 
-def _memory(memory: int | str) -> int:
-    number = bytes_of(memory) if isinstance(memory, str) else memory
+def byte_count(option: str, value: int | str) -> int:
+    """Bytes, from a number or a text as "256M"."""
+    number = bytes_of(value) if isinstance(value, str) else value
     if number is None:
-        raise wrong("memory", memory, 'bytes, as 268435456, "256M" or "1.5G"')
-    return integer("memory", number, 1, 2**62)
+        raise wrong(option, value, 'bytes, as 268435456, "256M" or "1.5G"')
+    return integer(option, number, 1, 2**62)
 
 
 def seconds(option: str, value: float | None) -> float:

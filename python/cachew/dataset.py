@@ -5,14 +5,16 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterable, Mapping
-from typing import Any, NamedTuple, NoReturn
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 from cachew import _core
 from cachew._batch import Batch
 from cachew._chain import Node, rebased, written
 from cachew._errors import DataError, PipelineError
+from cachew._functions import Functions
 from cachew._iterator import DatasetIterator
-from cachew._operators import TABLE, Operator, Operators, did_you_mean, read_table, value_of
+from cachew._methods import Operators, read_table
+from cachew._operators import TABLE, Operator, did_you_mean, value_of
 from cachew._options import Path, State, make_options
 
 
@@ -24,7 +26,7 @@ class Field(NamedTuple):
     shape: tuple[int | None, ...] | None
 
 
-class Dataset(Operators):
+class Dataset(Functions, Operators):
     """Records and what is done with them. Immutable: each method gives a new dataset, checked in full as far as it is written.
 
     A dataset begins with a source, `Dataset.tfrecord("train-*.tfrecord")`, and goes on with operators, `.decode_image("image").shuffle().batch(256)`.
@@ -69,6 +71,13 @@ class Dataset(Operators):
     def _append(self, op: Operator, attributes: Mapping[str, Any]) -> Dataset:
         node = {"op": op.name, **{name: value_of(op, name, value) for name, value in attributes.items()}}
         return self._make([*self._nodes, node], self._head, self._base_dir)
+
+    @classmethod
+    def _make_function_source(cls, op: str, attributes: Mapping[str, Any]) -> Dataset:
+        return cls._begin(TABLE[op], attributes)
+
+    def _with_function(self, op: str, attributes: Mapping[str, Any]) -> Dataset:
+        return self._append(TABLE[op], attributes)
 
     def on_error(self, action: str) -> Dataset:
         """What happens when a record can't be computed: "raise" (default), "skip" (it is left out), or "replace" (another record of the split stands in)."""
@@ -128,17 +137,19 @@ class Dataset(Operators):
     def __setattr__(self, name: str, value: object) -> NoReturn:
         raise AttributeError(f"{name} can't be set: datasets are immutable; their methods give new ones")
 
-    def __getattr__(self, name: str) -> Any:
-        """For operators of plug-ins that were loaded later, and for what is no method at all."""
-        if name.startswith("_"):
-            raise AttributeError(name)
-        if name not in TABLE:
-            read_table()
+    if not TYPE_CHECKING:  # a misspelt method is an error there
+
+        def __getattr__(self, name: str) -> Any:
+            """For operators of plug-ins that were loaded later, and for what is no method at all."""
+            if name.startswith("_"):
+                raise AttributeError(name)
+            if name not in TABLE:
+                read_table()
+                if name in TABLE:
+                    return getattr(self, name)
             if name in TABLE:
-                return getattr(self, name)
-        if name in TABLE:
-            raise AttributeError(f"{name} begins a dataset: Dataset.{name}(...)")
-        raise AttributeError(f"a dataset has no method {name}{did_you_mean(name, [n for n in dir(self) if not n.startswith('_')], list_all=False)}")
+                raise AttributeError(f"{name} begins a dataset: Dataset.{name}(...)")
+            raise AttributeError(f"a dataset has no method {name}{did_you_mean(name, [n for n in dir(self) if not n.startswith('_')], list_all=False)}")
 
     # ---- what is known beforehand ----
 

@@ -288,7 +288,7 @@ def _usable(*values: Any) -> bool:
 
 def _binary(a: Any, operator: str, b: Any, level: int) -> Expr:
     if not _usable(a, b):
-        return NotImplemented
+        return NotImplemented  # type: ignore[no-any-return]
     return Expr(f"{_operand(a, level)} {operator} {_operand(b, level + 1)}", level)
 
 
@@ -300,7 +300,7 @@ def _compare(a: Any, operator: str, b: Any) -> Expr:
 
 def _power(a: Any, b: Any) -> Expr:
     if not _usable(a, b):
-        return NotImplemented
+        return NotImplemented  # type: ignore[no-any-return]
     return Expr(f"{_operand(a, _ATOM)} ** {_operand(b, _SIGN)}", _POWER)
 
 

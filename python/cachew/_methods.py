@@ -1,0 +1,56 @@
+"""Operators as methods: `Operators` has one for each operator of the table. For type checkers and editors tools/make_stubs.py writes the same
+methods into _methods.pyi."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+from cachew import _core
+from cachew._operators import TABLE, Operator
+
+
+class Operators:
+    """The operators as methods: Dataset is one."""
+
+    __slots__ = ()
+
+
+class Source(classmethod):  # type: ignore[type-arg]
+    """The method of an operator that begins a chain: the class has it, datasets don't."""
+
+    def __get__(self, dataset: Any, owner: type | None = None) -> Callable[..., Any]:
+        if dataset is not None:
+            raise AttributeError  # Dataset.__getattr__ says it
+        return super().__get__(None, owner)
+
+
+def method_of(op: Operator) -> Any:
+    """The method, with the signature and docstring of the table."""
+    if op.begins:
+
+        def method(cls: Any, /, *args: Any, **kwargs: Any) -> Any:
+            return cls._begin(op, op.arguments(args, kwargs))
+    else:
+
+        def method(self: Any, /, *args: Any, **kwargs: Any) -> Any:
+            return self._append(op, op.arguments(args, kwargs))
+
+    method.__name__ = op.name
+    method.__qualname__ = f"Dataset.{op.name}"
+    method.__doc__ = op.docstring()
+    method.__signature__ = op.signature()  # type: ignore[attr-defined]
+    return Source(method) if op.begins else method
+
+
+def read_table() -> None:
+    """Gives `Operators` a method for each operator that has none yet. Called at import, and when a plug-in may have added some."""
+    for entry in json.loads(_core.operators_json())["ops"]:
+        if entry["name"] not in TABLE:
+            op = TABLE[entry["name"]] = Operator(entry)
+            if not op.takes_function and not hasattr(Operators, op.name):  # those that do are in _functions.py
+                setattr(Operators, op.name, method_of(op))
+
+
+read_table()
