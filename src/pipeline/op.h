@@ -47,6 +47,7 @@ struct cw_op_desc {
     enum cw_op_kind kind;
     bool random;              /* draws: its results depend on (seed, epoch, element) */
     bool after_bucket;        /* may stand after bucket_by_length */
+    const char *plugin;       /* "NAME VERSION" of the plug-in it comes from, part of fingerprints; NULL: built in */
     const struct cw_attr_def *attrs; /* ends with a NULL name */
     /* Checks what the table can't, declares reads and writes, sets op->state. Index operators and batchers may leave it NULL. */
     int (*bind)(struct cw_bind *b, struct cw_op *op, struct cw_error *err);
