@@ -151,6 +151,17 @@ def test_where_components_come_from_several_sources(tmp_path, odd, solarize):
     assert column(batches, "out")[:, 0].tolist() == [*range(0, 20, 2), *range(0, 20, 3)]
 
 
+def test_the_example_of_the_header(tmp_path):
+    comment = (ROOT / "include" / "cachew" / "plugin.h").read_text().split("*/")[0]
+    lines = [line.removeprefix(" *     ") for line in comment.splitlines() if line.startswith(" *     ")]
+    code = [line for line in lines if not line.startswith(("cc ", "cachew "))]
+    (tmp_path / "negative.c").write_text("#include <cachew/plugin.h>\n#include <stdlib.h>\n" + "\n".join(code) + "\n")
+    plugin = compiled(tmp_path / "negative.c", tmp_path / "negative.so")
+    ours = write(tmp_path / "a.json", [IMAGES, {"op": "negative", "component": "data"}, BATCH])
+    theirs = write(tmp_path / "b.json", [IMAGES, {"op": "assign", "set": {"data": "255 - data"}}, BATCH])
+    assert run(ours, "--digest", "--plugin", plugin)["digest"] == run(theirs, "--digest")["digest"]
+
+
 # ---- elements that fail ----
 
 MISUSES = {

@@ -12,10 +12,10 @@
  *             return CACHEW_E_MEMORY;
  *         *state = s;
  *         s->top = (unsigned char)cachew_attr_int(b, "top");
- *         cachew_bind_read(b, component, &type);         (input 0)
+ *         cachew_bind_read(b, component, &type); // input 0
  *         if (type.dtype != CACHEW_UINT8)
  *             return cachew_bind_fail(b, "component", "a uint8 component, not %s", cachew_dtype_text(type.dtype));
- *         return cachew_bind_write(b, component, &type); (output 0)
+ *         return cachew_bind_write(b, component, &type); // output 0
  *     }
  *
  *     static int negative_run(const void *state, struct cachew_row *row)
