@@ -16,6 +16,10 @@ _cachew() {
         COMPREPLY=($(compgen -d -- "$cur"))
         return
         ;;
+    --plugin)
+        COMPREPLY=($(compgen -f -X '!*.so' -- "$cur") $(compgen -d -S / -- "$cur"))
+        return
+        ;;
     --state | --log | --quarantine)
         COMPREPLY=($(compgen -f -- "$cur"))
         return

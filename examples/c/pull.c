@@ -3,6 +3,8 @@
  *
  *     pull PIPELINE.json [THREADS]    a pipeline file
  *     pull                            one that is built here, operator by operator
+ *
+ * CACHEW_PLUGIN in the environment names a plug-in to load first.
  */
 #include <cachew/cachew.h>
 #include <inttypes.h>
@@ -77,7 +79,10 @@ int main(int argc, char **argv)
 {
     struct cachew_error *err = NULL;
     struct cachew_pipeline *p = NULL;
-    int r = argc > 1 ? cachew_pipeline_load(argv[1], &p, &err) : build(&p, &err);
+    const char *plugin = getenv("CACHEW_PLUGIN");
+    int r = plugin ? cachew_load_plugin(plugin, &err) : 0;
+    if (r == 0)
+        r = argc > 1 ? cachew_pipeline_load(argv[1], &p, &err) : build(&p, &err);
     if (r == 0)
         r = print_schema(p, &err);
     if (r == 0)

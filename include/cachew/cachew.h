@@ -106,12 +106,18 @@ CACHEW_API int cachew_pipeline_check(const struct cachew_pipeline *p, struct cac
 CACHEW_API char *cachew_pipeline_json(const struct cachew_pipeline *p);
 CACHEW_API void cachew_pipeline_free(struct cachew_pipeline *p);
 
-/* Returns new a JSON object that describes all operators and their attributes, the one that `cachew ops --json` prints; NULL: no memory. */
+/* Returns new a JSON object that describes all operators and their attributes, those of plug-ins too, the one that `cachew ops --json` prints;
+ * NULL: no memory. */
 CACHEW_API char *cachew_operators_json(void);
 
 /* The interpreter and the program that run Python functions (operators map, filter_function, flat_map, map_batches, iterable), for processes that are
  * started from now on. Without this: $CACHEW_PYTHON, or python3 beside the running program, or python3 in $PATH, with the package cachew. */
 CACHEW_API int cachew_set_python(const char *python, const char *program, struct cachew_error **err) CACHEW_CHECKED;
+
+/* Loads a plug-in, a shared object with operators (cachew/plugin.h): pipelines may use them from now on. A file that is loaded already is left as it
+ * is. CACHEW_E_OPTION: it can't be loaded, is no plug-in, was made for another ABI, has a wrong descriptor, or an operator with a name that
+ * is taken; nothing is added then. There is no unloading. From any thread at any time. A plug-in is code in this process: load what you trust. */
+CACHEW_API int cachew_load_plugin(const char *path, struct cachew_error **err) CACHEW_CHECKED;
 
 /* ---- schema: what elements of a pipeline look like ---- */
 

@@ -35,6 +35,7 @@ from cachew._errors import (
     UsageError,
 )
 from cachew._iterator import DatasetIterator
+from cachew._methods import load_plugin
 from cachew.dataset import Dataset, Field
 from cachew.expr import Expr, col, where
 
@@ -63,5 +64,6 @@ __all__ = [
     "StorageError",
     "UsageError",
     "col",
+    "load_plugin",
     "where",
 ]

@@ -4,6 +4,7 @@ methods into _methods.pyi."""
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable
 from typing import Any
 
@@ -51,6 +52,13 @@ def read_table() -> None:
             op = TABLE[entry["name"]] = Operator(entry)
             if not op.takes_function and not hasattr(Operators, op.name):  # those that do are in _functions.py
                 setattr(Operators, op.name, method_of(op))
+
+
+def load_plugin(path: str | os.PathLike[str]) -> None:
+    """Loads a C plug-in, a shared object with operators (docs/plugins.md): they are methods of datasets from now on. A plug-in is code that runs in this
+    process: load what you trust."""
+    _core.load_plugin(path)
+    read_table()
 
 
 read_table()

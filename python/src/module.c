@@ -27,9 +27,21 @@ static PyObject *set_python(PyObject *module, PyObject *args)
     return cachew_set_python(python, program, &err) < 0 ? core_raise(PyModule_GetState(module), err) : Py_NewRef(Py_None);
 }
 
+static PyObject *load_plugin(PyObject *module, PyObject *path)
+{
+    struct cachew_error *err = NULL;
+    PyObject *bytes;
+    if (!PyUnicode_FSConverter(path, &bytes))
+        return NULL;
+    int r = cachew_load_plugin(PyBytes_AsString(bytes), &err);
+    Py_DECREF(bytes);
+    return r < 0 ? core_raise(PyModule_GetState(module), err) : Py_NewRef(Py_None);
+}
+
 static PyMethodDef functions[] = {
     {"load", core_pipeline_load, METH_O, "load(path) -> Pipeline: reads and checks a pipeline file"},
     {"open", core_iterator_open, METH_VARARGS, "open(pipeline, options) -> Iterator"},
+    {"load_plugin", load_plugin, METH_O, "load_plugin(path): operators of a shared object"},
     {"operators_json", operators_json, METH_NOARGS, "the operators and their attributes, as `cachew ops --json`"},
     {"set_python", set_python, METH_VARARGS, "set_python(python, program): what runs Python functions"},
     {"version", version, METH_NOARGS, "the library's version"},

@@ -46,6 +46,29 @@ const char *cw_nearest(const char *name, const char *const *candidates, size_t n
     return best;
 }
 
+bool cw_text_utf8(const char *text, size_t size)
+{
+    static const struct { unsigned char from, to, low, high, more; } leads[] = { /* first byte, range of the second, bytes after the first */
+        {0x00, 0x7f, 0, 0, 0},       {0xc2, 0xdf, 0x80, 0xbf, 1}, {0xe0, 0xe0, 0xa0, 0xbf, 2}, {0xe1, 0xec, 0x80, 0xbf, 2}, {0xed, 0xed, 0x80, 0x9f, 2},
+        {0xee, 0xef, 0x80, 0xbf, 2}, {0xf0, 0xf0, 0x90, 0xbf, 3}, {0xf1, 0xf3, 0x80, 0xbf, 3}, {0xf4, 0xf4, 0x80, 0x8f, 3},
+    };
+    const unsigned char *s = (const unsigned char *)text;
+    for (size_t i = 0; i < size;) {
+        size_t k = 0;
+        while (k < CW_COUNT_OF(leads) && (s[i] < leads[k].from || s[i] > leads[k].to))
+            k++;
+        if (k == CW_COUNT_OF(leads) || leads[k].more >= size - i)
+            return false;
+        if (leads[k].more && (s[i + 1] < leads[k].low || s[i + 1] > leads[k].high))
+            return false;
+        for (size_t j = 2; j <= leads[k].more; j++)
+            if ((s[i + j] & 0xc0) != 0x80)
+                return false;
+        i += 1 + leads[k].more;
+    }
+    return true;
+}
+
 void cw_text_add(struct cw_text *t, const char *fmt, ...)
 {
     for (;;) {

@@ -1,5 +1,6 @@
 /* Text for people: nearest names, growing strings. */
 #pragma once
+#include <stdbool.h>
 #include <stddef.h>
 
 #include "base/macro.h"
@@ -8,6 +9,9 @@
 unsigned cw_edit_distance(const char *a, const char *b);
 /* The candidate nearest to name if it is near enough to be meant (a third of its length, at least 1), else NULL. */
 const char *cw_nearest(const char *name, const char *const *candidates, size_t n);
+
+/* Whether these bytes are UTF-8: no overlong forms, surrogates, or code points past U+10FFFF; JSON takes no others. */
+bool cw_text_utf8(const char *text, size_t size);
 
 /* A string that grows; failed allocations are remembered in `failed` and leave the text as it is. */
 struct cw_text {

@@ -20,7 +20,6 @@
 #include "base/hash.h"
 #include "base/machine.h"
 #include "base/text.h"
-#include "cli/measure.h"
 #include "cli/options.h"
 #include "client/local.h"
 #include "ops/kernels/isa.h"

@@ -9,18 +9,14 @@
 #include "base/clock.h"
 #include "base/machine.h"
 #include "base/text.h"
+#include "cli/common.h"
 #include "cli/measure.h"
-#include "cli/options.h"
 #include "client/report.h"
 #include "optimize/optimize.h"
 
 struct explain {
-    const char *file, *index_dir;
-    uint64_t seed, threads, memory;
-    bool json, no_optimize, seed_given;
-    double run, wait;
-    struct cli_texts settings;
-    struct cw_local local;
+    struct cli_common common;
+    double run;
     json_t *facts;
 };
 
@@ -169,11 +165,11 @@ static json_t *count_or_null(uint64_t n) { return n >= CW_ENDLESS ? json_null() 
 /* What a batch takes: exact for components of fixed size; those that vary are counted when they are there. */
 static int describe_batch(struct explain *x, struct cw_error *err)
 {
-    const struct cw_compiled *c = x->local.compiled;
+    const struct cw_compiled *c = x->common.local.compiled;
     struct cw_budget budget;
     struct cw_layout layout;
     json_t *varying = json_array();
-    cw_budget_init(&budget, x->memory);
+    cw_budget_init(&budget, x->common.memory);
     int r = cw_layout_init(&layout, c, &budget, err);
     for (unsigned k = 0; k < c->n_outputs && r >= 0; k++)
         if (layout.offset[k] == SIZE_MAX)
@@ -181,7 +177,7 @@ static int describe_batch(struct explain *x, struct cw_error *err)
     if (r >= 0) {
         json_t *o = json_pack("{s:I, s:b, s:I, s:I, s:O, s:I}", "size", (json_int_t)c->batch_size, "drop_remainder", c->drop_remainder, "bytes",
                               (json_int_t)layout.slab_bytes, "slab_bytes", (json_int_t)(layout.slab_bytes ? cw_slab_charge(layout.slab_bytes) : 0),
-                              "varying", varying, "memory_budget_bytes", (json_int_t)x->memory);
+                              "varying", varying, "memory_budget_bytes", (json_int_t)x->common.memory);
         json_object_set_new(x->facts, "batch", o);
         cw_layout_deinit(&layout);
     }
@@ -191,15 +187,15 @@ static int describe_batch(struct explain *x, struct cw_error *err)
 
 static int describe_pipeline(struct explain *x, struct cw_error *err)
 {
-    const struct cw_compiled *c = x->local.compiled;
-    const struct cw_sequence *s = x->local.sequence;
+    const struct cw_compiled *c = x->common.local.compiled;
+    const struct cw_sequence *s = x->common.local.sequence;
     static const char *const on_error[] = {"raise", "skip", "replace"};
     unsigned n = c->pipeline->n_ops;
     char fingerprint[33], text[160];
     _cleanup_free_ unsigned *into = calloc(n + 1, sizeof(*into));
     if (!into)
         return cw_error_nomem(err, 0, "an explanation");
-    int r = fused_into(c, !x->no_optimize, into, err);
+    int r = fused_into(c, !x->common.no_optimize, into, err);
     if (r < 0)
         return r;
     cw_hash128_print(c->pipeline->fingerprint, fingerprint);
@@ -215,7 +211,7 @@ static int describe_pipeline(struct explain *x, struct cw_error *err)
     const struct cw_component *delivered = cw_delivered(c, &n_delivered);
     for (unsigned i = 0; i < n_delivered; i++)
         json_object_set_new(outputs, delivered[i].name, json_string(cw_type_print(&delivered[i].type, text)));
-    json_object_update_new(x->facts, json_pack("{s:s, s:s, s:s, s:o, s:o, s:o, s:o, s:b, s:b, s:o, s:I, s:o}", "pipeline", x->file, "fingerprint",
+    json_object_update_new(x->facts, json_pack("{s:s, s:s, s:s, s:o, s:o, s:o, s:o, s:b, s:b, s:o, s:I, s:o}", "pipeline", x->common.file, "fingerprint",
                                                fingerprint, "on_error", on_error[c->pipeline->on_error], "operators",
                                                describe_chain(c, &c->pipeline->chain, into), "outputs", outputs, "fused", fused_groups(into, n),
                                                "sources", sources, "counted", (int)c->counted, "one_split", (int)c->whole_epoch, "elements",
@@ -233,22 +229,22 @@ static int measure(struct explain *x, struct cw_error *err)
 {
     struct cli_measurement m;
     struct cli_measure_options o = {
-        .seed = x->seed,
-        .threads = (unsigned)x->threads,
-        .memory = x->memory,
-        .optimize = !x->no_optimize,
+        .seed = x->common.seed,
+        .threads = (unsigned)x->common.threads,
+        .memory = x->common.memory,
+        .optimize = !x->common.no_optimize,
         .seconds = x->run,
-        .wait = x->wait,
+        .wait = x->common.wait,
     };
-    int r = cli_measure(&x->local, &o, &m, err); /* leaves the iterator for its profile */
+    int r = cli_measure(&x->common.local, &o, &m, err); /* leaves the iterator for its profile */
     if (r < 0)
         return r;
     json_t *run = cli_measurement_json(&m);
-    json_t *profile = cw_report_profile(&x->local), *parts = json_object_get(profile, "operators");
+    json_t *profile = cw_report_profile(&x->common.local), *parts = json_object_get(profile, "operators");
     json_object_set(run, "bottleneck", json_object_get(profile, "bottleneck"));
     json_object_set(run, "operators", parts);
     json_decref(profile);
-    json_object_set_new(run, "advice", cli_advice(&x->local, &m, parts, x->facts));
+    json_object_set_new(run, "advice", cli_advice(&x->common.local, &m, parts, x->facts));
     json_object_set_new(x->facts, "run", run);
     return 0;
 }
@@ -382,49 +378,35 @@ static void print_run(const json_t *run)
 
 int cli_explain(int argc, char **argv)
 {
-    struct explain x = {.run = 3, .wait = 60, .threads = cw_cpu_budget(), .memory = cw_memory_total() / 2};
+    struct explain x = {.run = 3};
     struct cw_error err = {0};
-    int n_args;
     const struct cli_option options[] = {
         {"run", CLI_SECONDS, &x.run, "S", "run it for S seconds to see where the time goes (default 3; 0: don't)", 0, 0, NULL, NULL},
-        {"seed", CLI_COUNT, &x.seed, "S", "seed of all randomness (default: the pipeline's, else 0)", 0, INT64_MAX, NULL, &x.seed_given},
-        {"threads", CLI_COUNT, &x.threads, "N", "compute threads (default: the CPUs this process may use)", 1, 1024, NULL, NULL},
-        {"memory", CLI_BYTES, &x.memory, "BYTES", "memory budget (default: half of what there is)", 0, 0, NULL, NULL},
-        {"set", CLI_TEXTS, &x.settings, "PATH=VALUE", "change the pipeline: 2.size=64 sets size of operator 2", 0, 0, NULL, NULL},
-        {"index-dir", CLI_TEXT, &x.index_dir, "DIR", "where indexes are kept (default ~/.cache/cachew/index)", 0, 0, NULL, NULL},
-        {"wait", CLI_SECONDS, &x.wait, "S", "deadline for a batch (default 60; 0: none)", 0, 0, NULL, NULL},
-        {"no-optimize", CLI_FLAG, &x.no_optimize, NULL, "run the operators as written", 0, 0, NULL, NULL},
-        {"json", CLI_FLAG, &x.json, NULL, "print one JSON object", 0, 0, NULL, NULL},
+        CLI_COMMON_OPTIONS(&x.common, "compute threads"),
         {0},
     };
-    for (int i = 1; i < argc; i++)
-        x.json |= strcmp(argv[i], "--json") == 0;
-    int r = cli_parse(cli_find("explain"), options, argc, argv, &n_args, &err), code = 0;
+    cli_common_init(&x.common);
+    int r = cli_common_parse(&x.common, "explain", options, argc, argv, &err), code = 0;
     if (r == 1)
         return 0;
     x.facts = json_object();
-    if (r >= 0) {
-        x.file = argv[1];
-        r = cw_local_load(&x.local, x.file, x.settings.items, x.settings.n, &err);
-    }
-    if (r >= 0 && !x.seed_given && x.local.pipeline->default_seed >= 0)
-        x.seed = (uint64_t)x.local.pipeline->default_seed;
     if (r >= 0)
-        r = cw_local_open(&x.local, x.index_dir, (unsigned)x.threads, &err);
+        r = cli_common_load(&x.common, &err);
+    if (r >= 0)
+        r = cli_common_open(&x.common, &err);
     if (r >= 0)
         r = describe_pipeline(&x, &err);
-    if (r >= 0 && !x.json)
+    if (r >= 0 && !x.common.json)
         print_pipeline(x.facts);
     if (r >= 0 && x.run > 0)
         r = measure(&x, &err);
     if (r < 0)
-        code = cli_fail(&err, x.json, x.facts);
-    else if (x.json)
+        code = cli_fail(&err, x.common.json, x.facts);
+    else if (x.common.json)
         code = cli_print(json_incref(x.facts));
     else if (x.run > 0)
         print_run(json_object_get(x.facts, "run"));
     json_decref(x.facts);
-    cw_local_deinit(&x.local);
-    cli_texts_deinit(&x.settings);
+    cli_common_deinit(&x.common);
     return code;
 }

@@ -5,7 +5,6 @@
 #include <sys/stat.h>
 
 #include "base/machine.h"
-#include "cli/measure.h"
 #include "cli/options.h"
 #include "client/local.h"
 #include "pipeline/index.h"

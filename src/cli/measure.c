@@ -9,14 +9,6 @@
 /* Epochs until nobody waits any more. */
 #define ENDLESS_EPOCHS (UINT64_C(1) << 40)
 
-const struct cli_verb *cli_find(const char *name)
-{
-    const struct cli_verb *verb = cli_verbs;
-    while (strcmp(verb->name, name) != 0)
-        verb++;
-    return verb;
-}
-
 static int take(struct cw_local *l, const struct cli_measure_options *o, struct cli_measurement *m, struct cw_error *err)
 {
     uint64_t start = cw_now_ns(), last = start, end = start + (uint64_t)(o->seconds * 1e9);

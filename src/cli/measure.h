@@ -28,5 +28,3 @@ int cli_measure(struct cw_local *l, const struct cli_measure_options *o, struct 
 json_t *cli_measurement_json(const struct cli_measurement *m);
 /* Sentences on what limits the rate and what would help: `parts` is the operators of cw_report_profile, `facts` what explain knows of the pipeline. */
 json_t *cli_advice(const struct cw_local *l, const struct cli_measurement *m, const json_t *parts, const json_t *facts);
-/* The verb of that name, which must be there. */
-const struct cli_verb *cli_find(const char *name);

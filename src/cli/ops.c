@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "base/text.h"
-#include "cli/options.h"
+#include "cli/common.h"
 #include "ops/table.h"
 
 static void describe(const struct cw_op_desc *d)
@@ -12,6 +12,8 @@ static void describe(const struct cw_op_desc *d)
     printf("%s: %s\n", d->name, d->summary);
     if (d->doc)
         printf("\n%s\n", d->doc);
+    if (d->plugin)
+        printf("\nFrom the plug-in %s.\n", d->plugin);
     if (d->random)
         printf("\nIts draws depend on seed, epoch and element (docs/randomness.md).\n");
     printf("\nattributes:%s\n", d->attrs && d->attrs->name ? "" : " none");
@@ -22,17 +24,22 @@ static void describe(const struct cw_op_desc *d)
 
 int cli_ops(int argc, char **argv)
 {
-    const struct cw_op_table *table = cw_ops();
-    const struct cli_verb *verb = cli_verbs;
     struct cw_error err = {0};
     bool json = false;
     int n_args;
-    while (strcmp(verb->name, "ops") != 0)
-        verb++;
-    const struct cli_option options[] = {{"json", CLI_FLAG, &json, NULL, "print one JSON object", 0, 0, NULL, NULL}, {0}};
-    int r = cli_parse(verb, options, argc, argv, &n_args, &err);
+    struct cli_texts plugins = {0};
+    const struct cli_option options[] = {
+        CLI_PLUGIN_OPTION(&plugins),
+        {"json", CLI_FLAG, &json, NULL, "print one JSON object", 0, 0, NULL, NULL},
+        {0},
+    };
+    int r = cli_parse(cli_find("ops"), options, argc, argv, &n_args, &err);
+    if (r == 0)
+        r = cli_load_plugins(&plugins, &err);
+    cli_texts_deinit(&plugins);
     if (r != 0)
         return r == 1 ? 0 : cli_fail(&err, json, NULL);
+    const struct cw_op_table *table = cw_ops();
     const char *names[128];
     size_t n = 0;
     for (size_t i = 0; i < table->n && n < 128; i++)

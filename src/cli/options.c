@@ -8,6 +8,14 @@
 
 #include "base/text.h"
 
+const struct cli_verb *cli_find(const char *name)
+{
+    const struct cli_verb *verb = cli_verbs;
+    while (strcmp(verb->name, name) != 0)
+        verb++;
+    return verb;
+}
+
 static int bad_value(const struct cli_option *o, const char *value, const char *expected, struct cw_error *err)
 {
     cw_error_attribute(err, o->name, value, expected);

@@ -46,6 +46,8 @@ void cli_texts_deinit(struct cli_texts *t);
 
 /* The verbs there are, ends with a NULL name. main.c */
 extern const struct cli_verb cli_verbs[];
+/* The one of this name, which must be there. */
+const struct cli_verb *cli_find(const char *name);
 extern const char cli_version[];
 
 /* Prints an error to stderr, and with json an object {"error": {...}, counts...} as the last line of stdout (counts may be NULL; not kept). Returns

@@ -12,20 +12,18 @@
 #include "base/clock.h"
 #include "base/machine.h"
 #include "base/text.h"
-#include "cli/options.h"
+#include "cli/common.h"
 #include "cli/output.h"
 #include "client/report.h"
 #include "storage/file.h"
 
 struct run {
     /* options */
-    const char *file, *state, *log, *dump, *save, *quarantine, *guarantee, *order, *index_dir;
-    uint64_t seed, epochs, batches, threads, memory, rank, world_size, state_every;
-    bool seed_given, epochs_given, batches_given, digest, json, no_optimize, progress;
-    double wait;
-    struct cli_texts settings;
+    struct cli_common common;
+    const char *state, *log, *dump, *save, *quarantine, *guarantee, *order;
+    uint64_t epochs, batches, rank, world_size, state_every;
+    bool epochs_given, batches_given, digest, progress;
     /* while it runs */
-    struct cw_local local;
     struct cw_log log_file;
     struct cw_hash128 sum, set_sum;
     uint64_t n_batches, n_elements, n_bytes, first_ns, start_ns, last_ns;
@@ -85,12 +83,12 @@ static json_t *counts(const struct run *x)
 {
     double seconds = x->start_ns ? (double)((x->last_ns ? x->last_ns : cw_now_ns()) - x->start_ns) * 1e-9 : 0;
     uint64_t skipped = 0, replaced = 0;
-    if (x->local.iterator)
-        cw_iterator_quarantined(x->local.iterator, &skipped, &replaced);
+    if (x->common.local.iterator)
+        cw_iterator_quarantined(x->common.local.iterator, &skipped, &replaced);
     json_t *o = json_pack("{s:I, s:I, s:I, s:f, s:f, s:I, s:f, s:I, s:I, s:I, s:I}", "batches", (json_int_t)x->n_batches, "elements",
                           (json_int_t)x->n_elements, "bytes", (json_int_t)x->n_bytes, "seconds", seconds, "elements_per_s",
-                          seconds > 0 ? (double)x->n_elements / seconds : 0.0, "seed", (json_int_t)x->seed, "cpu_s", cpu_seconds(), "peak_rss_bytes",
-                          (json_int_t)cw_peak_rss(), "skipped", (json_int_t)skipped, "replaced", (json_int_t)replaced, "threads", (json_int_t)x->threads);
+                          seconds > 0 ? (double)x->n_elements / seconds : 0.0, "seed", (json_int_t)x->common.seed, "cpu_s", cpu_seconds(), "peak_rss_bytes",
+                          (json_int_t)cw_peak_rss(), "skipped", (json_int_t)skipped, "replaced", (json_int_t)replaced, "threads", (json_int_t)x->common.threads);
     if (o && x->n_batches)
         json_object_set_new(o, "first_batch_s", json_real(x->first_batch_s));
     if (o && x->digest) {
@@ -100,8 +98,8 @@ static json_t *counts(const struct run *x)
         cw_hash128_print(x->set_sum, text);
         json_object_set_new(o, "set_digest", json_string(text));
     }
-    if (o && x->local.iterator) {
-        json_t *profile = cw_report_profile(&x->local);
+    if (o && x->common.local.iterator) {
+        json_t *profile = cw_report_profile(&x->common.local);
         json_object_set(o, "operators", json_object_get(profile, "operators"));
         json_object_set(o, "bottleneck", json_object_get(profile, "bottleneck"));
         json_decref(profile);
@@ -111,7 +109,7 @@ static json_t *counts(const struct run *x)
 
 static int write_state(const struct run *x, struct cw_error *err)
 {
-    json_t *state = cw_iterator_state(x->local.iterator);
+    json_t *state = cw_iterator_state(x->common.local.iterator);
     _cleanup_free_ char *text = state ? json_dumps(state, JSON_INDENT(1)) : NULL;
     json_decref(state);
     if (!text)
@@ -157,9 +155,9 @@ static int handle_batch(struct run *x, const struct cw_batch *b, struct cw_error
         x->set_sum = cw_hash128_add(x->set_sum, cw_batch_set_hash(b));
     }
     if (x->log)
-        r = cw_log_batch(&x->log_file, x->local.compiled, b, (unsigned)x->rank, hash, err);
+        r = cw_log_batch(&x->log_file, x->common.local.compiled, b, (unsigned)x->rank, hash, err);
     if (r >= 0 && x->dump)
-        r = cw_dump_batch(x->dump, x->local.compiled, b, err);
+        r = cw_dump_batch(x->dump, x->common.local.compiled, b, err);
     if (r >= 0 && x->save)
         r = cw_save_batch(x->save, b, x->n_batches, err);
     x->n_batches++;
@@ -175,7 +173,7 @@ static void progress(struct run *x, bool end)
     uint64_t now = cw_now_ns();
     if (!x->progress || (!end && now - last_ns < 200000000u))
         return;
-    json_t *profile = cw_report_profile(&x->local);
+    json_t *profile = cw_report_profile(&x->common.local);
     double rate = last_ns ? (double)(x->n_elements - last_elements) / ((double)(now - last_ns) * 1e-9) : 0;
     fprintf(stderr, "\r\033[K%" PRIu64 " batches, %" PRIu64 " elements, %.0f elements/s, bottleneck: %s%s", x->n_batches, x->n_elements, rate,
             bottleneck(profile), end ? "\n" : "");
@@ -209,7 +207,7 @@ static int loop(struct run *x, const json_t *state, struct watcher *w, struct cw
     x->start_ns = cw_now_ns();
     while (!x->batches_given || x->n_batches < x->batches) {
         struct cw_batch *b;
-        r = cw_iterator_next(x->local.iterator, (uint64_t)(x->wait * 1e9), &b, err);
+        r = cw_iterator_next(x->common.local.iterator, (uint64_t)(x->common.wait * 1e9), &b, err);
         if (r != 0)
             break;
         x->last_ns = cw_now_ns();
@@ -218,7 +216,7 @@ static int loop(struct run *x, const json_t *state, struct watcher *w, struct cw
         r = check_g(x, b, &epoch, &expected, err);
         if (r >= 0)
             r = handle_batch(x, b, err);
-        cw_iterator_release(x->local.iterator, b);
+        cw_iterator_release(x->common.local.iterator, b);
         if (r >= 0 && x->state && x->state_every && x->n_batches % x->state_every == 0)
             r = write_state(x, err);
         if (r < 0 || w->seen)
@@ -232,33 +230,31 @@ static int loop(struct run *x, const json_t *state, struct watcher *w, struct cw
 static int execute(struct run *x, struct watcher *w, struct cw_error *err)
 {
     json_t *state = NULL;
-    int r = cw_local_load(&x->local, x->file, x->settings.items, x->settings.n, err);
+    int r = cli_common_load(&x->common, err);
     if (r >= 0 && x->state)
         r = read_state(x->state, &state, err);
     if (r < 0)
         return r;
-    const struct cw_pipeline *p = x->local.pipeline;
-    if (!x->seed_given && p->default_seed >= 0)
-        x->seed = (uint64_t)p->default_seed;
+    const struct cw_pipeline *p = x->common.local.pipeline;
     if (!x->epochs_given && p->default_epochs >= 0)
         x->epochs = (uint64_t)p->default_epochs;
     if (x->rank >= x->world_size)
         r = cw_error_set(err, CW_E_OPTION, "--rank %" PRIu64 ": expected less than --world-size %" PRIu64, x->rank, x->world_size);
     if (r >= 0)
-        r = cw_local_open(&x->local, x->index_dir, (unsigned)x->threads, err);
+        r = cli_common_open(&x->common, err);
     struct cw_iterator_options o = {
-        .seed = x->seed,
+        .seed = x->common.seed,
         .epochs = x->epochs,
         .rank = (unsigned)x->rank,
         .world_size = (unsigned)x->world_size,
-        .runner = {.threads = (unsigned)x->threads, .memory = x->memory, .optimize = !x->no_optimize},
+        .runner = {.threads = (unsigned)x->common.threads, .memory = x->common.memory, .optimize = !x->common.no_optimize},
     };
     if (r >= 0)
-        r = cw_iterator_new(x->local.sequence, &o, state, &x->local.iterator, err);
+        r = cw_iterator_new(x->common.local.sequence, &o, state, &x->common.local.iterator, err);
     if (r >= 0 && x->log)
         r = cw_log_open(&x->log_file, x->log, err);
     if (r >= 0) {
-        w->iterator = x->local.iterator;
+        w->iterator = x->common.local.iterator;
         watcher_start(w);
         r = loop(x, state, w, err);
         watcher_stop(w);
@@ -278,12 +274,12 @@ static int execute(struct run *x, struct watcher *w, struct cw_error *err)
 static int write_quarantine(const struct run *x, struct cw_error *err)
 {
     uint64_t skipped, replaced;
-    const struct cw_quarantined *q = cw_iterator_quarantined(x->local.iterator, &skipped, &replaced);
+    const struct cw_quarantined *q = cw_iterator_quarantined(x->common.local.iterator, &skipped, &replaced);
     if (skipped + replaced == 0)
         return 0;
     fprintf(stderr, "cachew: %" PRIu64 " records skipped, %" PRIu64 " replaced%s%s%s\n", skipped, replaced, x->quarantine ? "; listed in " : "",
             x->quarantine ? x->quarantine : " (--quarantine FILE lists them with reasons)", "");
-    return x->quarantine ? cw_quarantine_write(x->quarantine, x->local.compiled, q, err) : 0;
+    return x->quarantine ? cw_quarantine_write(x->quarantine, x->common.local.compiled, q, err) : 0;
 }
 
 static void report(const struct run *x)
@@ -300,15 +296,12 @@ static void report(const struct run *x)
 int cli_run(int argc, char **argv)
 {
     static const char *const guarantees[] = {"exactly-once", "at-most-once", NULL}, *const orders[] = {"exact", "any", NULL};
-    struct run x = {.epochs = 1, .world_size = 1, .wait = 60, .threads = cw_cpu_budget(), .memory = cw_memory_total() / 2};
+    struct run x = {.epochs = 1, .world_size = 1};
     struct cw_error err = {0};
-    int n_args, code = 0;
+    int code = 0;
     const struct cli_option options[] = {
-        {"seed", CLI_COUNT, &x.seed, "S", "seed of all randomness (default: the pipeline's, else 0)", 0, INT64_MAX, NULL, &x.seed_given},
         {"epochs", CLI_COUNT, &x.epochs, "N", "epochs (default: the pipeline's, else 1)", 0, INT64_MAX, NULL, &x.epochs_given},
         {"batches", CLI_COUNT, &x.batches, "N", "stop after N batches", 0, 0, NULL, &x.batches_given},
-        {"threads", CLI_COUNT, &x.threads, "N", "compute threads (default: the CPUs this process may use)", 1, 1024, NULL, NULL},
-        {"memory", CLI_BYTES, &x.memory, "BYTES", "memory budget (default: half of what there is)", 0, 0, NULL, NULL},
         {"rank", CLI_COUNT, &x.rank, "R", "batches g with g mod world-size = R (default 0)", 0, 1 << 20, NULL, NULL},
         {"world-size", CLI_COUNT, &x.world_size, "W", "ranks (default 1)", 1, 1 << 20, NULL, NULL},
         {"guarantee", CLI_TEXT, &x.guarantee, "G", "exactly-once (default) or at-most-once", 0, 0, guarantees, NULL},
@@ -320,16 +313,11 @@ int cli_run(int argc, char **argv)
         {"dump", CLI_TEXT, &x.dump, "DIR", "write each batch as an .npz file", 0, 0, NULL, NULL},
         {"save", CLI_TEXT, &x.save, "DIR", "write the images of the first batches as contact sheets (PNG)", 0, 0, NULL, NULL},
         {"quarantine", CLI_TEXT, &x.quarantine, "FILE", "list skipped and replaced records with reasons (JSON lines)", 0, 0, NULL, NULL},
-        {"set", CLI_TEXTS, &x.settings, "PATH=VALUE", "change the pipeline: 2.size=64 sets size of operator 2", 0, 0, NULL, NULL},
-        {"index-dir", CLI_TEXT, &x.index_dir, "DIR", "where indexes are kept (default ~/.cache/cachew/index)", 0, 0, NULL, NULL},
-        {"wait", CLI_SECONDS, &x.wait, "S", "deadline for a batch (default 60; 0: none)", 0, 0, NULL, NULL},
-        {"no-optimize", CLI_FLAG, &x.no_optimize, NULL, "run the operators as written", 0, 0, NULL, NULL},
-        {"json", CLI_FLAG, &x.json, NULL, "print one JSON object", 0, 0, NULL, NULL},
+        CLI_COMMON_OPTIONS(&x.common, "compute threads"),
         {0},
     };
-    for (int i = 1; i < argc; i++)
-        x.json |= strcmp(argv[i], "--json") == 0;
-    int r = cli_parse(&cli_verbs[0], options, argc, argv, &n_args, &err);
+    cli_common_init(&x.common);
+    int r = cli_common_parse(&x.common, "run", options, argc, argv, &err);
     if (r == 1)
         return 0;
     struct watcher w = {0};
@@ -339,11 +327,10 @@ int cli_run(int argc, char **argv)
     sigaddset(&w.signals, SIGUSR2);
     pthread_sigmask(SIG_BLOCK, &w.signals, NULL);
     if (r >= 0) {
-        x.file = argv[1];
-        x.progress = isatty(STDERR_FILENO) && !x.json;
+        x.progress = isatty(STDERR_FILENO) && !x.common.json;
         r = execute(&x, &w, &err);
     }
-    if (x.local.iterator) {
+    if (x.common.local.iterator) {
         struct cw_error own = {0};
         int q = write_quarantine(&x, &own);
         if (q < 0 && r >= 0) {
@@ -355,18 +342,17 @@ int cli_run(int argc, char **argv)
     if (w.seen) {
         fprintf(stderr, "cachew: ended by %s%s\n", w.seen == SIGINT ? "SIGINT" : "SIGTERM", x.state ? "; the state is written" : "");
         code = 128 + w.seen;
-        if (x.json)
+        if (x.common.json)
             cli_print(counts(&x));
     } else if (r < 0) {
         json_t *c = counts(&x);
-        code = cli_fail(&err, x.json, c);
+        code = cli_fail(&err, x.common.json, c);
         json_decref(c);
-    } else if (x.json) {
+    } else if (x.common.json) {
         code = cli_print(counts(&x));
     } else {
         report(&x);
     }
-    cw_local_deinit(&x.local);
-    cli_texts_deinit(&x.settings);
+    cli_common_deinit(&x.common);
     return code;
 }

@@ -4,6 +4,7 @@
 #include <libgen.h>
 #include <string.h>
 
+#include "ops/plugin.h"
 #include "ops/table.h"
 
 /* A pipeline is text that somebody wrote; more than this is something else. */
@@ -197,6 +198,13 @@ char *cachew_operators_json(void)
     char *text = table ? json_dumps(table, JSON_COMPACT) : NULL;
     json_decref(table);
     return text;
+}
+
+int cachew_load_plugin(const char *path, struct cachew_error **err)
+{
+    struct cw_error e = {0};
+    int r = cw_plugin_load(path, &e);
+    return r < 0 ? cw_api_fail(r, &e, err) : 0;
 }
 
 /* ---- schema ---- */

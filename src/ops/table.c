@@ -1,5 +1,9 @@
 #include "ops/table.h"
 
+#include <pthread.h>
+#include <stdatomic.h>
+#include <string.h>
+
 #define OP(name) extern const struct cw_op_desc cw_op_##name;
 #include "ops_list.h" /* made by the build from the list in meson.build */
 #undef OP
@@ -10,6 +14,68 @@ static const struct cw_op_desc *const ops[] = {
 #undef OP
 };
 
-static const struct cw_op_table table = {.ops = ops, .n = sizeof(ops) / sizeof(ops[0])};
+/* A table that is replaced is kept, because somebody may be reading it: plug-ins are few, and loaded once. */
+struct tables {
+    struct cw_op_table table;
+    const struct tables *older;
+    const struct cw_op_desc *ops[];
+};
 
-const struct cw_op_table *cw_ops(void) { return &table; }
+static const struct tables built_in = {.table = {.ops = ops, .n = sizeof(ops) / sizeof(ops[0])}};
+static _Atomic(const struct tables *) current = &built_in;
+static pthread_mutex_t adding = PTHREAD_MUTEX_INITIALIZER; /* one at a time; readers don't take it */
+
+const struct cw_op_table *cw_ops(void) { return &atomic_load_explicit(&current, memory_order_acquire)->table; }
+
+static int clash(const struct cw_op_desc *have, struct cw_error *err)
+{
+    cw_error_op(err, have->name);
+    cw_error_attribute(err, "name", have->name, "a name that no other operator has");
+    return cw_error_set(err, CW_E_OPTION, "there is an operator \"%s\" already, %s%s: expected a name that no other operator has", have->name,
+                        have->plugin ? "of plug-in " : "built in", have->plugin ? have->plugin : "");
+}
+
+/* Puts an operator at its place by name. */
+static int insert(struct tables *t, const struct cw_op_desc *op, struct cw_error *err)
+{
+    size_t at = t->table.n;
+    for (; at > 0; at--) {
+        int order = strcmp(t->ops[at - 1]->name, op->name);
+        if (order == 0)
+            return clash(t->ops[at - 1], err);
+        if (order < 0)
+            break;
+    }
+    memmove(t->ops + at + 1, t->ops + at, (t->table.n - at) * sizeof(*t->ops));
+    t->ops[at] = op;
+    t->table.n++;
+    return 0;
+}
+
+static int add(const struct cw_op_desc *const *more, size_t n, struct cw_error *err)
+{
+    const struct tables *old = atomic_load_explicit(&current, memory_order_relaxed);
+    size_t bytes = (old->table.n + n) * sizeof(*old->ops);
+    struct tables *t = malloc(sizeof(*t) + bytes);
+    if (!t)
+        return cw_error_nomem(err, sizeof(*t) + bytes, "the list of operators");
+    *t = (struct tables){.table = {.ops = t->ops, .n = old->table.n}, .older = old};
+    memcpy(t->ops, old->table.ops, old->table.n * sizeof(*t->ops));
+    for (size_t i = 0; i < n; i++) {
+        int r = insert(t, more[i], err);
+        if (r < 0) {
+            free(t);
+            return r;
+        }
+    }
+    atomic_store_explicit(&current, t, memory_order_release);
+    return 0;
+}
+
+int cw_ops_add(const struct cw_op_desc *const *more, size_t n, struct cw_error *err)
+{
+    pthread_mutex_lock(&adding);
+    int r = add(more, n, err);
+    pthread_mutex_unlock(&adding);
+    return r;
+}

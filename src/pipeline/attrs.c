@@ -135,7 +135,7 @@ static bool value_ok(const struct cw_attr_def *a, enum cw_attr_kind kind, const 
     return true;
 }
 
-static int check_value(const struct cw_op_desc *desc, const struct cw_attr_def *a, const json_t *v, struct cw_error *err)
+int cw_attr_check(const struct cw_op_desc *desc, const struct cw_attr_def *a, const json_t *v, struct cw_error *err)
 {
     char allowed[256], expected[200];
     const char *const *choices = a->choices;
@@ -203,7 +203,7 @@ int cw_attrs_check(const struct cw_op_desc *desc, const json_t *object, json_t *
         if (strcmp(key, "op") == 0)
             continue;
         const struct cw_attr_def *a = find_attr(desc, key);
-        r = a ? check_value(desc, a, value, err) : unknown_attr(desc, key, value, err);
+        r = a ? cw_attr_check(desc, a, value, err) : unknown_attr(desc, key, value, err);
         if (r < 0)
             goto fail;
         if (a->kind != CW_ATTR_CHAINS && json_object_set_new(attrs, key, json_deep_copy(value)) < 0)
@@ -307,8 +307,11 @@ json_t *cw_op_table_json(const struct cw_op_table *table)
             }
             json_array_append_new(attributes, o);
         }
-        json_array_append_new(ops, json_pack("{s:s, s:s, s:s, s:s, s:b, s:o}", "name", d->name, "kind", op_kinds[d->kind], "summary", d->summary,
-                                             "doc", d->doc ? d->doc : "", "random", d->random, "attributes", attributes));
+        json_t *op = json_pack("{s:s, s:s, s:s, s:s, s:b, s:o}", "name", d->name, "kind", op_kinds[d->kind], "summary", d->summary, "doc",
+                               d->doc ? d->doc : "", "random", d->random, "attributes", attributes);
+        if (d->plugin)
+            json_object_set_new(op, "plugin", json_string(d->plugin));
+        json_array_append_new(ops, op);
     }
     return json_pack("{s:o}", "ops", ops);
 }

@@ -62,6 +62,7 @@ struct cw_op_desc {
     bool after_bucket;        /* may stand after bucket_by_length */
     bool stream;              /* source: its records come one after the other, and their count is not known before the last: it is pulled from */
     bool function;            /* runs a Python function: needs element ids, and stands before the batcher */
+    const char *plugin;       /* "NAME VERSION" of the plug-in it comes from, part of fingerprints; NULL: built in */
     const struct cw_attr_def *attrs; /* ends with a NULL name */
     /* Checks what the table can't, declares reads and writes, sets op->state. Index operators and batchers may leave it NULL. */
     int (*bind)(struct cw_bind *b, struct cw_op *op, struct cw_error *err);

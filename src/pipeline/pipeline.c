@@ -131,6 +131,8 @@ static struct cw_hash128 chain_fingerprint(const struct cw_chain *chain, struct 
         if (!attrs)
             *r = cw_error_nomem(err, 0, "a fingerprint");
         cw_text_add(&t, "%016llx%016llx %s %s", (unsigned long long)fp.high64, (unsigned long long)fp.low64, node->desc->name, attrs ? attrs : "");
+        if (node->desc->plugin)
+            cw_text_add(&t, " plug-in %s", node->desc->plugin);
         for (size_t k = 0; k < node->n_inputs; k++) {
             struct cw_hash128 in = chain_fingerprint(&node->inputs[k], err, r);
             cw_text_add(&t, " %016llx%016llx", (unsigned long long)in.hi, (unsigned long long)in.lo);

@@ -57,8 +57,10 @@ static inline void cw_pipeline_unrefp(struct cw_pipeline **p) { cw_pipeline_unre
 int cw_attrs_check(const struct cw_op_desc *desc, const json_t *object, json_t **ret, struct cw_error *err) _must_check_;
 /* The attributes that decide what results: those that a fingerprint is made of. New reference; NULL: no memory. */
 json_t *cw_attrs_identity(const struct cw_op_desc *desc, const json_t *attrs);
+/* Whether an attribute may have this value; the error says what it allows. */
+int cw_attr_check(const struct cw_op_desc *desc, const struct cw_attr_def *a, const json_t *value, struct cw_error *err) _must_check_;
 /* What an attribute allows, for people: "an integer, at least 1". */
 const char *cw_attr_allowed(const struct cw_attr_def *a, char buf[256]);
 const char *cw_attr_kind_name(enum cw_attr_kind kind);
-/* {"ops": [{name, kind, summary, random, attributes: [...]}]}: what `cachew ops --json` prints. New reference, NULL: out of memory. */
+/* {"ops": [{name, kind, summary, doc, random, plugin?, attributes: [...]}]}: what `cachew ops --json` prints. New reference, NULL: out of memory. */
 json_t *cw_op_table_json(const struct cw_op_table *table);

@@ -9,6 +9,7 @@
 #include <stdint.h>
 #include <cmocka.h>
 
+#include <cachew/plugin.h>
 #include <dirent.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -22,6 +23,7 @@
 #include "client/local.h"
 #include "data_files.h"
 #include "formats/image_write.h"
+#include "ops/plugin.h"
 #include "ops/table.h"
 
 /* ---- data ---- */
@@ -238,6 +240,65 @@ static void fail_every_allocation(const struct run_case *c)
         fail_msg("%u problems: %s", problems, c->text);
 }
 
+/* ---- a plug-in ---- */
+
+static int half_bind(struct cachew_bind *b, void **state)
+{
+    struct cachew_type type;
+    *state = malloc(16);
+    if (!*state)
+        return CACHEW_E_MEMORY;
+    cachew_bind_read(b, "value", &type);
+    type = (struct cachew_type){.dtype = CACHEW_INT64, .ndim = 1, .dims = {CACHEW_VARIES}}; /* though it is always 3 */
+    return cachew_bind_write(b, "half", &type);
+}
+
+static int half_run(const void *state, struct cachew_row *row)
+{
+    const int64_t n = 3;
+    (void)state;
+    int64_t *out = cachew_row_output(row, 0, &n, 1), *scratch = cachew_row_scratch(row, 100);
+    if (!out || !scratch)
+        return CACHEW_E_MEMORY;
+    for (int64_t i = 0; i < n; i++)
+        out[i] = scratch[i] = i;
+    return *(const int64_t *)row->in[0].data % 4 == 3 ? cachew_row_fail(row, "three") : CACHEW_OK;
+}
+
+static const struct cachew_attr half_attrs[] = {{.name = "list", .kind = CACHEW_ATTR_INTS, .def = "[1, 2]", .doc = "a list"}, {0}};
+static const struct cachew_operator half = {
+    .name = "unit_half", .summary = "for tests", .kind = CACHEW_MAP, .attrs = half_attrs, .bind = half_bind, .run = half_run, .free_state = free};
+
+/* Before the runs that use it. A name for each attempt, because some allocations may fail without harm. */
+static void test_plugin_is_added(void **state)
+{
+    (void)state;
+    static struct cachew_operator attempts[64];
+    static char names[64][32];
+    unsigned n = 1, errors = 0;
+    for (bool more = true; more; n++) {
+        struct cw_error err = {0};
+        int64_t live = alloc_fail_live();
+        assert_true(n < CW_COUNT_OF(names));
+        snprintf(names[n], sizeof(names[n]), "unit_half_%u", n);
+        attempts[n] = half;
+        attempts[n].name = names[n];
+        const struct cachew_operator *const operators[] = {&attempts[n], NULL};
+        const struct cachew_plugin plugin = {.abi = CACHEW_PLUGIN_ABI, .version = "1", .operators = operators};
+        alloc_fail_arm(n);
+        int r = cw_plugin_add(&plugin, "/plugins/half.so", &err);
+        alloc_fail_disarm();
+        more = alloc_fail_happened();
+        errors += r < 0;
+        assert_int_equal(!cw_op_find(cw_ops(), names[n]), r < 0);
+        if (r < 0 && (!more || r != CW_E_MEMORY || alloc_fail_live() != live))
+            fail_msg("allocation %u: %s; %" PRIi64 " left behind", n, err.message, alloc_fail_live() - live);
+    }
+    assert_true(errors > 5);
+    const struct cachew_operator *const operators[] = {&half, NULL};
+    assert_int_equal(cw_plugin_add(&(struct cachew_plugin){.abi = CACHEW_PLUGIN_ABI, .version = "1", .operators = operators}, "half.so", NULL), 0);
+}
+
 #define PIPELINE(chain) "{\"cachew\": 1, \"pipeline\": [" chain "]}"
 #define SKIPPING(chain) "{\"cachew\": 1, \"on_error\": \"skip\", \"pipeline\": [" chain "]}"
 #define REPLACING(chain) "{\"cachew\": 1, \"on_error\": \"replace\", \"pipeline\": [" chain "]}"
@@ -257,6 +318,7 @@ CASE(counted, .text = PIPELINE(RANGE "{\"op\": \"assign\", \"set\": {\"x\": \"sq
 CASE(filtered, .text = PIPELINE(RANGE "{\"op\": \"filter\", \"where\": \"value % 3 != 0\"}" SHUFFLED))
 CASE(two_threads, .threads = 2, .text = PIPELINE(RANGE "{\"op\": \"filter\", \"where\": \"value % 3 != 0\"}" SHUFFLED))
 CASE(limited, .text = PIPELINE(RANGE "{\"op\": \"filter\", \"where\": \"value % 3 != 0\"}, {\"op\": \"skip\", \"count\": 3}, {\"op\": \"take\", \"count\": 20}, {\"op\": \"batch\", \"size\": 8}"))
+CASE(plugin, .text = SKIPPING(RANGE "{\"op\": \"unit_half\"}" SHUFFLED))
 CASE(resumed, .resume = true, .text = PIPELINE(RANGE "{\"op\": \"filter\", \"where\": \"value % 3 != 0\"}" SHUFFLED))
 CASE(ranks, .world = 3, .text = PIPELINE(RANGE "{\"op\": \"take\", \"count\": 33}" SHUFFLED))
 CASE(concat, .text = PIPELINE("{\"op\": \"concat\", \"inputs\": [[{\"op\": \"range\", \"stop\": 20}, {\"op\": \"repeat\", \"count\": 2}], [{\"op\": \"range\", \"stop\": 9}]]}" SHUFFLED))
@@ -287,6 +349,8 @@ int main(int argc, char **argv)
     if (argc > 1)
         cmocka_set_test_filter(argv[1]);
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_plugin_is_added),
+        cmocka_unit_test(test_plugin),
         cmocka_unit_test(test_counted),
         cmocka_unit_test(test_filtered),
         cmocka_unit_test(test_two_threads),

@@ -1,4 +1,4 @@
-/* The C interface, as a program uses it. */
+/* The C interface, as a program uses it. usage: test_api SOLARIZE.so */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -12,6 +12,8 @@
 #include <string.h>
 #include <time.h>
 #include <unistd.h>
+
+static const char *solarize_path; /* examples/plugin */
 
 #define COUNT_OF(a) (sizeof(a) / sizeof((a)[0]))
 
@@ -523,7 +525,37 @@ static void reads_bytes(void **state)
     assert_int_equal(system(text), 0);
 }
 
-int main(void)
+static void loads_a_plugin(void **unused)
+{
+    (void)unused;
+    struct cachew_error *err = NULL;
+    struct cachew_pipeline *p;
+    struct cachew_iterator *it;
+    struct cachew_batch *b;
+    assert_int_equal(cachew_load_plugin("/nowhere/x.so", &err), CACHEW_E_OPTION);
+    assert_non_null(strstr(cachew_error_message(err), "plug-in /nowhere/x.so can't be opened: No such file"));
+    assert_string_equal(cachew_error_attribute(err), "plugin");
+    assert_string_equal(cachew_error_file(err), "/nowhere/x.so");
+    cachew_error_free(err);
+    assert_int_equal(cachew_load_plugin(solarize_path, NULL), 0);
+    assert_int_equal(cachew_load_plugin(solarize_path, NULL), 0);
+    char *ops = cachew_operators_json();
+    assert_non_null(strstr(ops, "\"plugin\":\"solarize 1\""));
+    cachew_free(ops);
+    assert_int_equal(cachew_pipeline_parse("{\"cachew\": 1, \"pipeline\": [{\"op\": \"range\", \"stop\": 256}, {\"op\": \"cast\", \"component\": \"value\", "
+                                           "\"dtype\": \"uint8\"}, {\"op\": \"solarize\", \"component\": \"value\"}, {\"op\": \"batch\", \"size\": 256}]}",
+                                           NULL, &p, NULL), 0);
+    assert_int_equal(cachew_iterator_open(p, NULL, &it, NULL), 0);
+    assert_int_equal(cachew_iterator_next(it, 60, &b, NULL), 0);
+    const uint8_t *value = cachew_batch_find(b, "value")->data;
+    for (int i = 0; i < 256; i++)
+        assert_int_equal(value[i], i < 128 ? i : 255 - i);
+    cachew_batch_release(b);
+    cachew_iterator_free(it);
+    cachew_pipeline_free(p);
+}
+
+int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(names),
@@ -540,6 +572,8 @@ int main(void)
         cmocka_unit_test(interrupts),
         cmocka_unit_test(records_that_fail),
         cmocka_unit_test(reads_bytes),
+        cmocka_unit_test(loads_a_plugin),
     };
+    solarize_path = argc > 1 ? argv[1] : "solarize.so";
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

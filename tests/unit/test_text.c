@@ -128,6 +128,22 @@ static void test_errors_keep_the_first_facts(void **state)
     }
 }
 
+static void test_utf8(void **state)
+{
+    (void)state;
+    static const char *const good[] = {"", "abc", "\x7f", "\xc2\x80", "\xdf\xbf", "\xe0\xa0\x80", "\xed\x9f\xbf", "\xee\x80\x80", "\xef\xbf\xbf",
+                                       "\xf0\x90\x80\x80", "\xf4\x8f\xbf\xbf", "a\xe2\x82\xac" "b"};
+    static const char *const bad[] = {"\x80", "\xc1\xbf", "\xc2", "\xc2" "a", "\xe0\x9f\xbf", "\xed\xa0\x80", "\xe2\x82", "\xe2\x82" "a", "\xf0\x8f\xbf\xbf",
+                                      "\xf4\x90\x80\x80", "\xf5\x80\x80\x80", "\xff", "ok\xf0\x90\x80"};
+    for (size_t i = 0; i < CW_COUNT_OF(good); i++)
+        if (!cw_text_utf8(good[i], strlen(good[i])))
+            fail_msg("good string %zu is refused", i);
+    for (size_t i = 0; i < CW_COUNT_OF(bad); i++)
+        if (cw_text_utf8(bad[i], strlen(bad[i])))
+            fail_msg("bad string %zu is taken", i);
+    assert_true(cw_text_utf8("a\0b", 3));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -136,6 +152,7 @@ int main(void)
         cmocka_unit_test(test_long_names_are_cut),
         cmocka_unit_test(test_nearest),
         cmocka_unit_test(test_growing_text),
+        cmocka_unit_test(test_utf8),
         cmocka_unit_test(test_errors_keep_the_first_facts),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

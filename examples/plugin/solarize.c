@@ -1,0 +1,103 @@
+/*
+ * A plug-in with two operators: solarize turns bright pixels into their negatives, random_solarize does that to some images.
+ *
+ *     make
+ *     cachew ops solarize --plugin ./solarize.so
+ *     cachew run solarize.json --plugin ./solarize.so --digest
+ */
+#include <cachew/plugin.h>
+#include <stdlib.h>
+
+struct solarize {
+    unsigned threshold; /* pixels from here on are inverted */
+    double probability; /* random_solarize */
+};
+
+/* What both operators have: a uint8 component of any shape, which keeps its type. */
+static int solarize_bind(struct cachew_bind *b, void **state)
+{
+    const char *component = cachew_attr_string(b, "component");
+    struct cachew_type type;
+    struct solarize *s = calloc(1, sizeof(*s));
+    if (!s)
+        return CACHEW_E_MEMORY;
+    *state = s;
+    s->threshold = (unsigned)cachew_attr_int(b, "threshold");
+    cachew_bind_read(b, component, &type); /* input 0 */
+    if (type.dtype != CACHEW_UINT8)
+        return cachew_bind_fail(b, "component", "a uint8 component, but \"%s\" is %s", component, cachew_dtype_text(type.dtype));
+    return cachew_bind_write(b, component, &type); /* output 0 */
+}
+
+static int random_solarize_bind(struct cachew_bind *b, void **state)
+{
+    int r = solarize_bind(b, state);
+    if (r >= 0)
+        ((struct solarize *)*state)->probability = cachew_attr_float(b, "probability");
+    return r;
+}
+
+/* The image with pixels from `threshold` on inverted; 256: none. */
+static int write_image(struct cachew_row *row, unsigned threshold)
+{
+    const struct cachew_tensor *in = &row->in[0];
+    const uint8_t *from = in->data;
+    uint8_t *to = cachew_row_output(row, 0, in->dims, in->ndim);
+    if (!to)
+        return CACHEW_E_MEMORY;
+    for (size_t i = 0; i < in->size; i++)
+        to[i] = from[i] < threshold ? from[i] : (uint8_t)(255 - from[i]);
+    return CACHEW_OK;
+}
+
+static int solarize_run(const void *state, struct cachew_row *row)
+{
+    const struct solarize *s = state;
+    return write_image(row, s->threshold);
+}
+
+static int random_solarize_run(const void *state, struct cachew_row *row)
+{
+    const struct solarize *s = state;
+    uint32_t words[4];
+    cachew_row_draw(row, 0, words);
+    return write_image(row, cachew_uniform(words[0]) < s->probability ? s->threshold : 256);
+}
+
+#define COMPONENT {.name = "component", .kind = CACHEW_ATTR_COMPONENT, .doc = "the uint8 component"}
+#define THRESHOLD {.name = "threshold", .kind = CACHEW_ATTR_INT, .def = "128", .min = 0, .max = 256, .doc = "values from here on are inverted"}
+
+static const struct cachew_attr solarize_attrs[] = {COMPONENT, THRESHOLD, {0}};
+static const struct cachew_attr random_solarize_attrs[] = {
+    COMPONENT,
+    THRESHOLD,
+    {.name = "probability", .kind = CACHEW_ATTR_FLOAT, .def = "0.5", .min = 0, .max = 1, .doc = "that an image is solarized"},
+    {0},
+};
+
+static const struct cachew_operator solarize = {
+    .name = "solarize",
+    .summary = "bright values inverted: x < threshold ? x : 255 - x",
+    .doc = "The shape may be anything, and may differ from element to element.",
+    .kind = CACHEW_MAP,
+    .attrs = solarize_attrs,
+    .bind = solarize_bind,
+    .run = solarize_run,
+    .free_state = free,
+};
+
+static const struct cachew_operator random_solarize = {
+    .name = "random_solarize",
+    .summary = "bright values inverted, at random",
+    .doc = "All of an element is solarized, or nothing: solarized if uniform(word 0) < probability.",
+    .kind = CACHEW_MAP,
+    .random = 1,
+    .attrs = random_solarize_attrs,
+    .bind = random_solarize_bind,
+    .run = random_solarize_run,
+    .free_state = free,
+};
+
+static const struct cachew_operator *const operators[] = {&solarize, &random_solarize, NULL};
+
+CACHEW_API const struct cachew_plugin cachew_plugin = {.abi = CACHEW_PLUGIN_ABI, .version = "1", .operators = operators};

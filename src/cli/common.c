@@ -1,0 +1,49 @@
+#include "cli/common.h"
+
+#include <string.h>
+
+#include "base/machine.h"
+#include "ops/plugin.h"
+
+void cli_common_init(struct cli_common *c)
+{
+    *c = (struct cli_common){.threads = cw_cpu_budget(), .memory = cw_memory_total() / 2, .wait = 60};
+}
+
+int cli_common_parse(struct cli_common *c, const char *verb, const struct cli_option *options, int argc, char **argv, struct cw_error *err)
+{
+    int n_args;
+    for (int i = 1; i < argc; i++)
+        c->json |= strcmp(argv[i], "--json") == 0;
+    int r = cli_parse(cli_find(verb), options, argc, argv, &n_args, err);
+    if (r == 0)
+        c->file = argv[1];
+    return r;
+}
+
+int cli_load_plugins(const struct cli_texts *plugins, struct cw_error *err)
+{
+    int r = 0;
+    for (size_t i = 0; i < plugins->n && r >= 0; i++)
+        r = cw_plugin_load(plugins->items[i], err);
+    return r;
+}
+
+int cli_common_load(struct cli_common *c, struct cw_error *err)
+{
+    int r = cli_load_plugins(&c->plugins, err);
+    if (r >= 0)
+        r = cw_local_load(&c->local, c->file, c->settings.items, c->settings.n, err);
+    if (r >= 0 && !c->seed_given && c->local.pipeline->default_seed >= 0)
+        c->seed = (uint64_t)c->local.pipeline->default_seed;
+    return r;
+}
+
+int cli_common_open(struct cli_common *c, struct cw_error *err) { return cw_local_open(&c->local, c->index_dir, (unsigned)c->threads, err); }
+
+void cli_common_deinit(struct cli_common *c)
+{
+    cw_local_deinit(&c->local);
+    cli_texts_deinit(&c->settings);
+    cli_texts_deinit(&c->plugins);
+}
