@@ -129,6 +129,8 @@ class Component:
                 raise Wrong(f'returned {value} as "{self.name}", which is no {self.dtype_name}')
         else:
             array = value if isinstance(value, np.ndarray) else np.asarray(value)
+            if array.dtype == object:
+                raise self.wrong(value)
         if array.dtype != self.dtype or (self.shape is not None and not self.fits(array.shape)):
             raise self.wrong(array)
         if array.ndim > 6:

@@ -8,9 +8,6 @@
 #include "pipeline/sequence.h"
 #include "pipeline/source.h"
 
-/* Attempts to get on where the host dies: the iterable is started anew and skipped to where it was. */
-#define ATTEMPTS 3
-
 struct iterable {
     struct cw_source base;
     const struct cw_op *op;
@@ -105,7 +102,7 @@ static int iterable_pull(struct cw_source *base, uint64_t row, size_t n, int (*c
     host.cancelled = cancelled;
     host.cancel_arg = cancel_arg;
     pthread_mutex_lock(&s->mutex);
-    for (unsigned attempt = 1; r == 1; attempt++) {
+    for (unsigned attempt = 1; r == 1; attempt++) { /* where the host dies the iterable is started anew, and skipped to where it was */
         struct cw_host_death death;
         const uint8_t *answer;
         uint8_t *to;
@@ -121,7 +118,7 @@ static int iterable_pull(struct cw_source *base, uint64_t row, size_t n, int (*c
             r = take_answer(s, answer, size, n, arena, raw, ret_n, err);
         if (r != 0)
             cw_host_release(CW_STEAL(s->host));
-        if (r == 1 && (attempt == ATTEMPTS || death.hung))
+        if (r == 1 && attempt >= cw_host_attempts(&death))
             r = cw_error_set(err, CW_E_DATA, "iterable: %s: its host process %s (%u attempts)", f->name, death.reason, attempt);
     }
     pthread_mutex_unlock(&s->mutex);

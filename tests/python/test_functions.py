@@ -336,7 +336,7 @@ def test_hosts_killed_at_random_change_nothing():
     def killer():
         nonlocal killed
         dice = random.Random(5)
-        while not stop.wait(dice.uniform(0.02, 0.2)):
+        while not stop.wait(dice.uniform(0.1, 0.4)):
             for pid in hosts()[:1]:
                 try:
                     os.kill(pid, signal.SIGKILL)
