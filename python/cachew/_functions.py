@@ -52,20 +52,13 @@ class Functions:
 
     def map(self, function: Callable[..., Mapping[str, Any]], *, outputs: Outputs | None = None, timeout_s: float = 300, host_memory: int | str | None = None,
             deterministic: bool = True, version: str | None = None) -> Self:
-        """Each element becomes what a Python function makes of it.
-
-        The function gets a dict of NumPy arrays and scalars, bytes as `bytes`, and returns a dict; components that it does not return are gone. The
-        arrays are its own to write to while the call lasts.
-        """
+        """The arrays that the function gets are its own to write to while the call lasts; what it wants to keep it copies."""
         call = _Call("map", function, timeout_s, host_memory, deterministic, version)
         return self._with_function("map", {**call.attributes(), "outputs": call.outputs(outputs, self._infer(call))})
 
     def filter(self, where: Any, *, timeout_s: float = 300, host_memory: int | str | None = None, deterministic: bool = True,
                version: str | None = None) -> Self:
-        """Only the elements for which an expression holds, or a Python function returns something true.
-
-        An expression, `col("label") >= 0` or its text, runs in C and is far cheaper. A function gets the element as map's does.
-        """
+        """Takes either. An expression, `col("label") >= 0` or its text, runs in C and is far cheaper."""
         if not callable(where):
             return super().filter(where)  # type: ignore[misc,no-any-return]
         call = _Call("filter", where, timeout_s, host_memory, deterministic, version)
@@ -73,28 +66,20 @@ class Functions:
 
     def flat_map(self, function: Callable[..., Iterable[Mapping[str, Any]]], *, outputs: Outputs | None = None, timeout_s: float = 300,
                  host_memory: int | str | None = None, deterministic: bool = True, version: str | None = None) -> Self:
-        """Each element becomes any number of others: the function returns a list of dicts, or is a generator of them."""
+        """Without outputs, those of the first element that anything comes of."""
         call = _Call("flat_map", function, timeout_s, host_memory, deterministic, version)
         return self._with_function("flat_map", {**call.attributes(), "outputs": call.outputs(outputs, self._infer(call))})
 
     def map_batches(self, function: Callable[..., Mapping[str, Any]], *, outputs: Outputs | None = None, timeout_s: float = 300,
                     host_memory: int | str | None = None, deterministic: bool = True, version: str | None = None) -> Self:
-        """Each batch becomes what a Python function makes of it. Stands after `batch`.
-
-        The function gets a dict of arrays whose first dimension is the batch's, bytes as `cachew.Bytes`, and returns a dict of arrays (of bytes: a list)
-        with as many rows. Shapes in outputs are those of one element.
-        """
+        """Bytes come as `cachew.Bytes`, and are returned as a list or as such."""
         call = _Call("map_batches", function, timeout_s, host_memory, deterministic, version)
         return self._with_function("map_batches", {**call.attributes(), "outputs": call.outputs(outputs, self._infer(call))})
 
     @classmethod
     def iterable(cls, factory: Callable[[], Iterable[Mapping[str, Any]]] | Iterable[Mapping[str, Any]], *, outputs: Outputs | None = None,
                  timeout_s: float = 300, host_memory: int | str | None = None, deterministic: bool = True, version: str | None = None) -> Self:
-        """The elements that a Python iterable gives, one after the other, in one host.
-
-        factory: a function without arguments that returns an iterable of dicts, or is a generator of them; or an object that can be iterated over
-            again and again. It must give the same elements each time: an epoch, and going on from a state, begin anew.
-        """
+        """factory: the function; or an object that can be iterated over again and again."""
         if not callable(factory):
             if iter(factory) is factory:
                 raise TypeError(f"iterable() got a {type(factory).__name__}, which can be iterated over once: expected a function that makes one")
