@@ -151,7 +151,7 @@ static int pull_piece(struct cw_runner *r, const struct cw_split *s, struct piec
     if (status >= 0)
         status = source->ops->pull(source, p->begin, n, stopped, r, &p->arena, raw, &n, err);
     if (status >= 0) {
-        p->last = n < p->n;
+        p->cut = n < p->n;
         p->n = n;
         cw_epoch_stream_order(&s->epoch->epoch, p->begin / r->sequence->split_size, order, n);
         for (size_t i = 0; i < n; i++) {

@@ -20,7 +20,7 @@ struct piece {
     struct piece *next;
     uint64_t begin, n;      /* positions of the sequence */
     bool planned;
-    bool last;              /* the stream ended in it: there is nothing after it */
+    bool cut;               /* the stream gave less than was asked for; nothing: it is over */
     struct cw_ref *refs;    /* n; immutable once planned */
     struct cw_tensor *raw;  /* n, where a source can't be entered at a record */
     struct cw_arena arena;  /* of raw */

@@ -331,8 +331,10 @@ static void plan_piece(struct cw_runner *r, struct thread *t, struct cw_split *s
     s->n_blocks--;
     if (status >= 0) {
         p->planned = true;
-        if (p->last) /* the stream is over */
-            s->end = s->position = p->begin + p->n;
+        if (p->cut)
+            s->position = p->begin + p->n;
+        if (p->cut && p->n == 0)
+            s->end = s->position;
     } else if (status == CW_E_BUDGET && (r->n_blocks || r->n_running || !r->plan_short || cw_reclaim(r, s) || cw_may_be_released(r))) {
         r->plan_short = true; /* tried again when something is released, or when nothing else is under way */
         cw_trim(r);

@@ -266,8 +266,11 @@ def test_iterable_that_raises_says_after_how_many():
         yield from numbers()
         raise ValueError("the stream broke")
 
+    got = []
     with pytest.raises(cachew.DataError, match=r"broken: ValueError: the stream broke .*after 1000 elements"):
-        values(Dataset.iterable(broken).batch(10))
+        for batch in Dataset.iterable(broken).batch(10):
+            got += batch["value"].tolist()
+    assert got == list(range(1000))
 
 
 def test_iterable_whose_host_is_killed_goes_on_where_it_was():
