@@ -51,7 +51,7 @@ struct cw_iterator {
     struct place round;               /* the state: the round after the one handed out last */
     struct unused *round_unused;
     struct cw_batch *mine;            /* of the present round */
-    struct cw_assembly *pending;      /* pulled, but not finished when a wait ended */
+    struct cw_assembly *pending;      /* pulled, but a wait ended before it was finished, or it failed: the next call meets it again */
 
     struct cw_quarantined *quarantined, **quarantined_tail;
     uint64_t n_skipped, n_replaced, n_listed;
@@ -464,16 +464,27 @@ static int padding(const struct cw_iterator *it, uint64_t epoch, uint64_t g, uin
     return 0;
 }
 
+/* Makes a batch of this rank from what was pulled; another rank's is only looked at for the error of an element that was joined. */
+static int finish(struct cw_iterator *it, struct cw_assembly *a, bool mine, uint64_t deadline_ns, struct cw_error *err)
+{
+    if (a->error) {
+        *err = *a->error;
+        return a->error->status;
+    }
+    int r = mine ? cw_runner_finish(it->runner, a, it->options.seed, it->at.epoch, deadline_ns, err) : 0;
+    if (r < 0 && r != CW_E_DEADLINE && r != CW_E_INTERRUPTED && r != CW_E_BUDGET)
+        cw_assembly_poison(a, err, 0); /* its functions are not called again */
+    return r;
+}
+
 int cw_iterator_next(struct cw_iterator *it, uint64_t timeout_ns, struct cw_batch **ret, struct cw_error *err)
 {
     uint64_t deadline_ns = timeout_ns ? cw_now_ns() + timeout_ns : 0, ranks = it->options.world_size;
     while (it->at.epoch < it->options.epochs) {
-        struct cw_assembly *a;
-        int r = it->pending ? 0 : pull_counted(it, deadline_ns, &a, err);
+        struct cw_assembly *a = CW_STEAL(it->pending);
+        int r = a ? 0 : pull_counted(it, deadline_ns, &a, err);
         if (r < 0)
             return r;
-        if (it->pending)
-            a = CW_STEAL(it->pending);
         if (r == 1) {
             uint64_t total = it->at.g, epoch = it->at.epoch, rest = total % ranks;
             uint64_t j = it->options.rank - rest; /* a rank that has no batch in the last round repeats one */
@@ -486,22 +497,11 @@ int cw_iterator_next(struct cw_iterator *it, uint64_t timeout_ns, struct cw_batc
             round_done(it);
         } else {
             bool mine = it->at.g % ranks == it->options.rank;
-            if (a->error) { /* of an element that was joined */
-                *err = *a->error;
-                r = a->error->status;
-                cw_runner_drop(it->runner, a);
+            if ((r = finish(it, a, mine, deadline_ns, err)) < 0) {
+                it->pending = a; /* nothing is lost, and nobody gets past a failure */
                 return r;
             }
             if (mine) {
-                r = cw_runner_finish(it->runner, a, it->options.seed, it->at.epoch, deadline_ns, err);
-                if (r == CW_E_DEADLINE || r == CW_E_INTERRUPTED) { /* nothing is lost: the next call goes on with it */
-                    it->pending = a;
-                    return r;
-                }
-                if (r < 0) {
-                    cw_runner_drop(it->runner, a);
-                    return r;
-                }
                 note_quarantined(it, a);
                 it->mine = cw_runner_take_batch(it->runner, a);
                 it->mine->epoch = it->at.epoch;
