@@ -369,6 +369,45 @@ static void interrupts(void **state)
     cachew_pipeline_free(q);
 }
 
+/* A wait that ends loses nothing, wherever it ends: for a batch, for memory to join remnants in, or to finish what was joined. */
+static void short_waits_lose_nothing(void **state)
+{
+    (void)state;
+    struct cachew_pipeline *p = parse("{\"cachew\": 1, \"pipeline\": [{\"op\": \"synthetic\", \"count\": 600, \"shape\": [64, 48]}, {\"op\": \"shuffle\"}, "
+                                      "{\"op\": \"assign\", \"set\": {\"key\": \"int64(max(data) * 1000000.0) % 40\"}}, {\"op\": \"bucket_by_length\", "
+                                      "\"length\": \"key\", \"boundaries\": [10, 20, 30], \"sizes\": [16, 16, 16, 16]}]}");
+    struct cachew_options o = CACHEW_OPTIONS_INIT;
+    o.epochs = 2;
+    struct cachew_hash whole = digest(p, &o);
+    o.memory = (uint64_t)5 << 20;
+    unsigned deadlines = 0;
+    for (unsigned timeout_us = 1; timeout_us <= 100; timeout_us *= 10)
+        for (o.threads = 1; o.threads <= 3; o.threads++) {
+            struct cachew_hash sum = {0, 0};
+            struct cachew_iterator *it = open_iterator(p, &o);
+            for (;;) {
+                struct cachew_batch *b;
+                struct cachew_error *err = NULL;
+                int r = cachew_iterator_next(it, timeout_us * 1e-6, &b, &err);
+                if (r == 1)
+                    break;
+                if (r == CACHEW_E_DEADLINE) {
+                    deadlines++;
+                    cachew_error_free(err);
+                    continue;
+                }
+                if (r < 0)
+                    fail_msg("%u us, %u threads: %s", timeout_us, o.threads, cachew_error_message(err));
+                sum = cachew_hash_add(sum, cachew_batch_hash(b));
+                cachew_batch_release(b);
+            }
+            cachew_iterator_free(it);
+            assert_memory_equal(&sum, &whole, sizeof(sum));
+        }
+    assert_true(deadlines > 0);
+    cachew_pipeline_free(p);
+}
+
 #define FAILING "{\"cachew\": 1, \"pipeline\": [{\"op\": \"range\", \"stop\": 40}, {\"op\": \"fail\", \"where\": \"value % 10 == 3\"}, {\"op\": \"batch\", \"size\": 8}]}"
 
 static void records_that_fail(void **state)
@@ -468,6 +507,7 @@ int main(void)
         cmocka_unit_test(state_of_another_pipeline),
         cmocka_unit_test(holds_many),
         cmocka_unit_test(interrupts),
+        cmocka_unit_test(short_waits_lose_nothing),
         cmocka_unit_test(records_that_fail),
         cmocka_unit_test(reads_bytes),
     };
