@@ -31,6 +31,14 @@ void cw_ready(struct cw_runner *r, struct block *b)
     pthread_cond_signal(&r->work);
 }
 
+/* A thread leaves off running or reading (`count`). The consumer that lacks memory waits for the last one, and then takes what there is. */
+static void leave(struct cw_runner *r, unsigned *count)
+{
+    --*count;
+    if (r->consumer_short && r->n_running == 0 && r->n_reading == 0)
+        pthread_cond_signal(&r->done);
+}
+
 static void park(struct block *b)
 {
     b->state = BLOCK_PARKED;
@@ -178,13 +186,13 @@ static void advance(struct cw_runner *r, struct thread *t, struct block *b)
             status = b->point < r->n_points ? cw_block_stage(r, t, b, &err) : cw_block_emit(r, t, b, &err);
         pthread_mutex_lock(&r->mutex);
         if (status == 1) { /* the bytes are not in memory */
-            r->n_running--;
             r->cold = true;
             b->state = BLOCK_READING;
             b->next = NULL;
             *r->reading_tail = b;
             r->reading_tail = &b->next;
             r->n_reading++;
+            leave(r, &r->n_running);
             pthread_cond_signal(&r->reads);
             return;
         }
@@ -202,7 +210,7 @@ static void advance(struct cw_runner *r, struct thread *t, struct block *b)
             break;
         if (s->passed[b->point] != b->seq && b->n_passed == b->point) {
             park(b);
-            r->n_running--;
+            leave(r, &r->n_running);
             return;
         }
     pass:;
@@ -210,7 +218,7 @@ static void advance(struct cw_runner *r, struct thread *t, struct block *b)
         status = cw_block_pass(r, b, &err);
         if (status == 1) { /* no batch to be had until one is released */
             park(b);
-            r->n_running--;
+            leave(r, &r->n_running);
             pthread_cond_signal(&r->done);
             return;
         }
@@ -222,7 +230,7 @@ static void advance(struct cw_runner *r, struct thread *t, struct block *b)
         }
         b->point++;
     }
-    r->n_running--;
+    leave(r, &r->n_running);
     if (status == CW_E_BUDGET && !r->stop && !s->closed) {
         starve(r, b);
         pthread_cond_broadcast(&r->work);
@@ -324,7 +332,7 @@ static void plan_piece(struct cw_runner *r, struct thread *t, struct cw_split *s
     pthread_mutex_unlock(&r->mutex);
     int status = cw_piece_plan(r, t, s, p, &err);
     pthread_mutex_lock(&r->mutex);
-    r->n_running--;
+    leave(r, &r->n_running);
     account(r, t);
     r->planning = false;
     p->users--;
@@ -402,21 +410,20 @@ static void *read_main(void *arg)
         struct cw_error err = {0};
         int status = cw_block_read(r, &own, b, false, &err);
         pthread_mutex_lock(&r->mutex);
-        r->n_reading--;
+        leave(r, &r->n_reading);
         r->profile.read_ns += own.read_ns;
         r->profile.read_bytes += own.read_bytes;
         own.read_ns = own.read_bytes = 0;
         if (status == CW_E_BUDGET) {
             starve(r, b);
             pthread_cond_broadcast(&r->work);
-            continue;
+        } else {
+            if (status < 0 && !r->fatal.status) {
+                r->fatal = err;
+                pthread_cond_signal(&r->done);
+            }
+            cw_ready(r, b);
         }
-        if (status < 0 && !r->fatal.status) {
-            r->fatal = err;
-            cw_error_op(&r->fatal, b->program->ops[0]->desc->name);
-            pthread_cond_signal(&r->done);
-        }
-        cw_ready(r, b);
         if (b->split->closed) /* the consumer waits for its blocks to end */
             pthread_cond_signal(&r->done);
     }

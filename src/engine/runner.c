@@ -234,6 +234,8 @@ static void released(struct cw_runner *r)
     r->starving = r->plan_short = false;
     cw_wake_parked(r);
     pthread_cond_broadcast(&r->work);
+    if (r->consumer_short) /* another thread than the consumer released it */
+        pthread_cond_signal(&r->done);
 }
 
 void cw_runner_close(struct cw_runner *r, struct cw_split *s)
