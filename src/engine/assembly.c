@@ -73,16 +73,21 @@ int cw_assembly_new(const struct cw_layout *l, struct cw_slab_pool *pool, uint64
 /* Stands for the error of a batch when there is no memory to keep it. Never written. */
 static struct cw_error no_memory = {.status = CW_E_MEMORY, .message = "out of memory: the system gave none for the reason why a record failed"};
 
-struct cw_assembly *cw_assembly_free(struct cw_assembly *a)
+static void free_chunks(struct cw_assembly *a)
 {
-    if (!a)
-        return NULL;
     while (a->chunks) {
         struct cw_staged_chunk *c = a->chunks;
         a->chunks = c->next;
         cw_budget_give(c->budget, c->size);
         free(c);
     }
+}
+
+struct cw_assembly *cw_assembly_free(struct cw_assembly *a)
+{
+    if (!a)
+        return NULL;
+    free_chunks(a);
     while (a->quarantined) {
         struct cw_quarantined *q = a->quarantined;
         a->quarantined = q->next;
@@ -370,6 +375,7 @@ int cw_assembly_finish(struct cw_assembly *a, struct cw_slab_pool *pool, struct 
         fill_staged(a, k, n, c, lengths);
         at += CW_ALIGN_UP(c->size, COMPONENT_ALIGN);
     }
+    free_chunks(a); /* the slab has a copy */
     b->slabs[0] = CW_STEAL(a->slab);
     b->ids = CW_STEAL(a->ids);
     a->batch = b;

@@ -58,6 +58,8 @@ struct segment { /* rows idx[first .. first+n) of a block go to slots from slot0
     uint64_t slot0;
     size_t first, n;
     bool completed;         /* its batch, by this block */
+    uint8_t *staged;        /* for values of varying size: in a chunk of the assembly */
+    size_t staged_bytes;    /* there; 0: none yet */
 };
 
 struct replaced {
