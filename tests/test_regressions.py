@@ -1,5 +1,7 @@
 """Faults that were once in the engine, each by a name of its own. Black box, as test_cli.py."""
 
+import random
+
 import pytest
 from test_cli import failed, make_data, range_chain, run, write
 
@@ -63,6 +65,17 @@ def test_later_splits_give_way_to_the_first(tmp_path):
              {"op": "filter", "where": "m > 100"}, {"op": "shuffle"}, {"op": "random_crop", "component": "data", "size": [48, 48]},
              {"op": "bucket_by_length", "length": "int64(m) % 7", "boundaries": [2, 4], "sizes": [32, 16, 8]}]  # fmt: skip
     same_everywhere(write(tmp_path / "p.json", chain), memories=("4G", "16M", "8M"))
+
+
+@pytest.mark.parametrize("batcher", [
+    [{"op": "filter", "where": "id * 7919 % 101 < 60"}, BATCH],
+    [{"op": "bucket_by_length", "length": "length(text)", "boundaries": [10000, 20000, 30000], "sizes": [16, 16, 16, 16]}]])  # fmt: skip
+def test_a_budget_of_some_batches_is_enough(tmp_path, batcher):
+    """Elements of varying size wait for their batches: the first one always finds memory, whatever later ones and later splits hold."""
+    draw = random.Random(1)
+    make_data.write(tmp_path / "a.tfrecord", [make_data.example({"id": [i], "text": [b"x" * draw.randrange(40000)]}) for i in range(1500)])
+    pipeline = write(tmp_path / "p.json", [{"op": "tfrecord", "files": "a.tfrecord"}, FEATURES, {"op": "shuffle"}, *batcher])
+    same_everywhere(pipeline, memories=("4M", "6M", "8M"), threads=(2, 3, 4, 8))
 
 
 def test_an_error_in_a_remnant_is_raised(tmp_path):

@@ -85,20 +85,20 @@ struct piece *cw_piece_to_plan(struct cw_runner *r, struct cw_split **ret_split)
     for (struct cw_split *s = r->splits; s; s = s->next) {
         if (s->over || s->closed)
             continue;
-        struct piece *p = s->first;
-        while (p && p->carved == p->n)
-            p = p->next;
-        for (; ahead < 2; p = p->next, ahead++) {
+        for (struct piece *p = s->first; ahead < 2; p = p->next) {
             if (!p && s->position < s->end && !(p = piece_new(r, s)))
                 return NULL;
             if (!p)
                 break;
+            if (p->carved == p->n) /* used up, or nothing of it is wanted */
+                continue;
             if (!p->planned) {
-                if (r->plan_short && (ahead > 0 || r->n_running > 0))
+                if (r->plan_short && (ahead > 0 || r->n_blocks > 0 || r->n_running > 0 || cw_may_be_released(r)))
                     return NULL;
                 *ret_split = s;
                 return p;
             }
+            ahead++;
         }
         if (ahead >= 2)
             return NULL;
@@ -279,7 +279,7 @@ struct block *cw_carve(struct cw_runner *r)
         struct piece *p = s->first;
         if (s->over || s->closed)
             continue;
-        while (p && p->planned && p->carved == p->n)
+        while (p && p->carved == p->n)
             p = p->next;
         if (!p && s->position == s->end) {
             s->over = true;
@@ -322,7 +322,7 @@ void cw_split_collect(struct cw_runner *r, struct cw_split *s)
     struct piece **at = &s->first, *before = NULL;
     while (*at) {
         struct piece *p = *at;
-        if (p->users == 0 && ((p->planned && p->carved == p->n) || (s->over && p->carved > 0 && p->carved == p->n))) {
+        if (p->users == 0 && p->carved == p->n) {
             *at = p->next;
             if (s->last == p)
                 s->last = before;

@@ -180,8 +180,9 @@ static void advance(struct cw_runner *r, struct thread *t, struct block *b)
             b->waited = false;
             goto pass;
         }
+        bool nowait = !r->alone; /* who runs alone is done with when this returns */
         pthread_mutex_unlock(&r->mutex);
-        status = b->have_raw ? 0 : cw_block_read(r, t, b, true, &err);
+        status = b->have_raw ? 0 : cw_block_read(r, t, b, nowait, &err);
         if (status == 0)
             status = b->point < r->n_points ? cw_block_stage(r, t, b, &err) : cw_block_emit(r, t, b, &err);
         pthread_mutex_lock(&r->mutex);
@@ -243,7 +244,7 @@ static void advance(struct cw_runner *r, struct thread *t, struct block *b)
     s->n_blocks--;
     cw_block_recycle(r, b);
     cw_split_collect(r, s);
-    if (r->n_running == 0 && r->plan_short)
+    if (r->n_blocks == 0 && r->plan_short)
         pthread_cond_broadcast(&r->work);
     if (s->n_blocks == 0 || r->fatal.status)
         pthread_cond_signal(&r->done);
@@ -257,15 +258,24 @@ static void run_block(struct cw_runner *r, struct thread *t, struct block *b)
 
 bool cw_may_be_released(const struct cw_runner *r)
 {
-    const struct cw_assembly *a = r->splits ? r->splits->head : NULL;
-    return r->n_handed > 0 || (a && a->closed && a->n_done == a->n_assigned);
+    const struct cw_split *first = r->splits;
+    const struct cw_assembly *a = first ? first->head : NULL;
+    return r->n_handed > 0 || (a && a->closed && a->n_done == a->n_assigned) || (first && first->over && first->n_blocks == 0);
+}
+
+static bool holds_anything(const struct cw_runner *r, const struct cw_split *s)
+{
+    bool any = s->first || s->head;
+    for (unsigned k = 0; k < CW_MAX(r->compiled->n_buckets, 1); k++)
+        any |= s->open[k] != NULL; /* what is left over in buckets */
+    return any;
 }
 
 bool cw_reclaim(struct cw_runner *r, const struct cw_split *s)
 {
     struct cw_split *last = NULL;
     for (struct cw_split *later = s ? s->next : NULL; later; later = later->next)
-        if (later->first || later->head)
+        if (holds_anything(r, later))
             last = later;
     if (!last)
         return false;
@@ -303,7 +313,7 @@ static void run_starved(struct cw_runner *r, struct thread *t)
         b = r->starved;
         if (!b || b->split != s || b->seq != seq)
             break; /* it was enough */
-        if (cw_reclaim(r, s))
+        if (cw_slab_trim(&r->slabs) > 0 || cw_reclaim(r, s)) /* slabs: the consumer released some meanwhile */
             continue;
         r->starving = true; /* until something is released */
         if (!cw_may_be_released(r) && !r->fatal.status)
@@ -339,6 +349,7 @@ static void plan_piece(struct cw_runner *r, struct thread *t, struct cw_split *s
     s->n_blocks--;
     if (status >= 0) {
         p->planned = true;
+        r->plan_short = false;
     } else if (status == CW_E_BUDGET && (r->n_blocks || r->n_running || !r->plan_short || cw_reclaim(r, s) || cw_may_be_released(r))) {
         r->plan_short = true; /* tried again when something is released, or when nothing else is under way */
         cw_trim(r);

@@ -13,6 +13,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "data_files.h"
+
 #define COUNT_OF(a) (sizeof(a) / sizeof((a)[0]))
 
 static struct cachew_pipeline *parse(const char *text)
@@ -372,14 +374,20 @@ static void interrupts(void **state)
 /* A wait that ends loses nothing, wherever it ends: for a batch, for memory to join remnants in, or to finish what was joined. */
 static void short_waits_lose_nothing(void **state)
 {
-    (void)state;
-    struct cachew_pipeline *p = parse("{\"cachew\": 1, \"pipeline\": [{\"op\": \"synthetic\", \"count\": 600, \"shape\": [64, 48]}, {\"op\": \"shuffle\"}, "
-                                      "{\"op\": \"assign\", \"set\": {\"key\": \"int64(max(data) * 1000000.0) % 40\"}}, {\"op\": \"bucket_by_length\", "
-                                      "\"length\": \"key\", \"boundaries\": [10, 20, 30], \"sizes\": [16, 16, 16, 16]}]}");
+    char text[512];
+    struct bytes file = {0};
+    assert_int_equal(temp_make(state), 0);
+    for (uint32_t i = 0; i < 2500; i++)
+        bytes_add_numbered(&file, i, i * 2654435761u % 16000);
+    snprintf(text, sizeof(text), "{\"cachew\": 1, \"pipeline\": [{\"op\": \"tfrecord\", \"files\": \"%s\"}, {\"op\": \"shuffle\"}, {\"op\": \"bucket_by_length\", "
+             "\"length\": \"length(record)\", \"boundaries\": [4000, 8000, 12000], \"sizes\": [8, 8, 8, 8]}]}", temp_file("a.tfrecord", file.data, file.size));
+    bytes_free(&file);
+    struct cachew_pipeline *p = parse(text);
     struct cachew_options o = CACHEW_OPTIONS_INIT;
+    o.index_dir = temp_path("index");
     o.epochs = 2;
     struct cachew_hash whole = digest(p, &o);
-    o.memory = (uint64_t)5 << 20;
+    o.memory = (uint64_t)2 << 20;
     unsigned deadlines = 0;
     for (unsigned timeout_us = 1; timeout_us <= 100; timeout_us *= 10)
         for (o.threads = 1; o.threads <= 3; o.threads++) {
@@ -406,6 +414,7 @@ static void short_waits_lose_nothing(void **state)
         }
     assert_true(deadlines > 0);
     cachew_pipeline_free(p);
+    assert_int_equal(temp_remove(state), 0);
 }
 
 #define FAILING "{\"cachew\": 1, \"pipeline\": [{\"op\": \"range\", \"stop\": 40}, {\"op\": \"fail\", \"where\": \"value % 10 == 3\"}, {\"op\": \"batch\", \"size\": 8}]}"
