@@ -44,13 +44,25 @@ void cw_layout_deinit(struct cw_layout *l)
     l->offset = l->row_bytes = NULL;
 }
 
+size_t cw_assembly_bytes(const struct cw_layout *l, uint64_t capacity)
+{
+    const struct cw_assembly *a = NULL;
+    return capacity * (sizeof(*a->ids) + sizeof(*a->present) + l->n_staged * sizeof(*a->staged));
+}
+
 int cw_assembly_new(const struct cw_layout *l, struct cw_slab_pool *pool, uint64_t capacity, unsigned bucket, struct cw_assembly **ret,
                     struct cw_error *err)
 {
     struct cw_assembly *a = calloc(1, sizeof(*a));
-    int r = 0;
+    size_t bytes = cw_assembly_bytes(l, capacity);
     if (!a)
         return cw_error_nomem(err, sizeof(*a), "a batch");
+    int r = cw_budget_take(l->budget, bytes, "the elements of a batch", err);
+    if (r < 0) {
+        free(a);
+        return r;
+    }
+    a->charged = bytes;
     a->layout = l;
     a->capacity = capacity;
     a->bucket = bucket;
@@ -59,7 +71,7 @@ int cw_assembly_new(const struct cw_layout *l, struct cw_slab_pool *pool, uint64
     if (l->n_staged)
         a->staged = malloc(capacity * l->n_staged * sizeof(*a->staged));
     if (!a->ids || !a->present || (l->n_staged && !a->staged))
-        r = cw_error_nomem(err, capacity * sizeof(*a->ids), "a batch");
+        r = cw_error_nomem(err, bytes, "a batch");
     if (r >= 0 && l->slab_bytes)
         r = cw_slab_get(pool, l->slab_bytes, &a->slab, err);
     if (r < 0) {
@@ -88,6 +100,8 @@ struct cw_assembly *cw_assembly_free(struct cw_assembly *a)
     if (!a)
         return NULL;
     free_chunks(a);
+    if (a->charged)
+        cw_budget_give(a->layout->budget, a->charged);
     while (a->quarantined) {
         struct cw_quarantined *q = a->quarantined;
         a->quarantined = q->next;

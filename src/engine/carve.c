@@ -133,10 +133,16 @@ static int load_piece(struct cw_runner *r, struct piece *p, struct cw_error *err
     return status;
 }
 
+size_t cw_plan_bytes(const struct cw_sequence *s, uint64_t n)
+{
+    const struct piece *p = NULL;
+    return CW_MIN(n, s->n_positions) * (sizeof(*p->refs) + (s->needs_load ? sizeof(*p->raw) : 0));
+}
+
 int cw_piece_plan(struct cw_runner *r, struct thread *t, struct cw_split *s, struct piece *p, struct cw_error *err)
 {
     uint64_t start = cw_now_ns();
-    size_t bytes = p->n * (sizeof(*p->refs) + (r->sequence->needs_load ? sizeof(*p->raw) : 0));
+    size_t bytes = cw_plan_bytes(r->sequence, p->n);
     int status = cw_budget_take(&r->budget, bytes, "the plan of a split", err);
     if (status < 0)
         return status;
@@ -234,6 +240,23 @@ static uint64_t block_rows(const struct cw_runner *r, const struct piece *p, uin
     return n;
 }
 
+/* The next batch of a counted pipeline. 1: none to be had now. Mutex held; the block that is carved is counted in r->n_blocks. */
+static int counted_batch(struct cw_runner *r, struct cw_split *s, struct cw_assembly **ret, struct cw_error *err)
+{
+    int status = cw_assembly_take(r, s, 0, ret, err);
+    if (status != CW_E_BUDGET)
+        return status;
+    if (r->n_blocks > 1 || r->n_running || cw_may_be_released(r)) /* then s may be another than the first split */
+        return 1;
+    cw_evict(r); /* nobody else gives anything back */
+    while ((status = cw_assembly_take(r, s, 0, ret, err)) == CW_E_BUDGET && cw_reclaim(r, s))
+        ;
+    if (status == CW_E_BUDGET)
+        (void)cw_error_set(err, CW_E_BUDGET, "--memory %zu is too small: a batch does not fit beside the plan of its split; expected at least %zu",
+                           r->budget.limit, atomic_load(&r->budget.wanted));
+    return status;
+}
+
 /* Slots of a block in a counted pipeline follow from its position. 1: no batch to be had now. */
 static int counted_slots(struct cw_runner *r, struct cw_split *s, struct piece *p, uint64_t *n, struct block *b)
 {
@@ -247,14 +270,13 @@ static int counted_slots(struct cw_runner *r, struct cw_split *s, struct piece *
     if (slot == 0) {
         struct cw_assembly *a;
         struct cw_error err = {0};
-        int status = cw_assembly_take(r, s, 0, &a, &err);
-        if (status != 0) {
-            if (status < 0 && status != CW_E_BUDGET) {
-                r->fatal = err;
-                pthread_cond_signal(&r->done);
-            }
-            return 1;
+        int status = counted_batch(r, s, &a, &err);
+        if (status < 0 && !r->fatal.status) {
+            r->fatal = err;
+            pthread_cond_signal(&r->done);
         }
+        if (status != 0)
+            return 1;
         if (s->tail)
             s->tail->next = a;
         else

@@ -165,6 +165,7 @@ struct block *cw_carve(struct cw_runner *r);
 struct piece *cw_piece_to_plan(struct cw_runner *r, struct cw_split **ret_split);
 int cw_piece_plan(struct cw_runner *r, struct thread *t, struct cw_split *s, struct piece *p, struct cw_error *err); /* mutex not held */
 void cw_piece_unplan(struct piece *p);
+size_t cw_plan_bytes(const struct cw_sequence *s, uint64_t n); /* of n positions */
 void cw_block_recycle(struct cw_runner *r, struct block *b);
 void cw_block_reset(struct cw_runner *r, struct block *b); /* back to the start, memory given back; mutex need not be held */
 void cw_split_free(struct cw_runner *r, struct cw_split *s);

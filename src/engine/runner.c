@@ -34,17 +34,18 @@ static uint64_t max_rows(const struct cw_sequence *s)
 static int check_budget(struct cw_runner *r, struct cw_error *err)
 {
     size_t slab = r->layout.slab_bytes ? cw_slab_charge(r->layout.slab_bytes) : 0, memory = r->budget.limit;
-    /* one to fill; where the count is unknown one more to join remnants in; and scratch for a block */
-    size_t least = slab * (r->compiled->counted ? 1 : 2) + ((size_t)1 << 20);
+    size_t batch = slab + cw_assembly_bytes(&r->layout, r->compiled->batch_size), plan = cw_plan_bytes(r->sequence, r->sequence->split_size);
+    /* one to fill; where the count is unknown one more to join remnants in; the records they are made of; and scratch for a block */
+    size_t least = batch * (r->compiled->counted ? 1 : 2) + plan + ((size_t)1 << 20);
     if (memory < least) {
         char value[32], expected[64];
         snprintf(value, sizeof(value), "%zu", memory);
         snprintf(expected, sizeof(expected), "at least %zu bytes", least);
         cw_error_attribute(err, "memory", value, expected);
-        return cw_error_set(err, CW_E_BUDGET, "--memory %zu is too small: a batch of %llu takes %zu bytes; the smallest budget is %zu", memory,
-                            (unsigned long long)r->compiled->batch_size, r->layout.slab_bytes, least);
+        return cw_error_set(err, CW_E_BUDGET, "--memory %zu is too small: a batch of %llu takes %zu bytes, the plan of a split %zu; the smallest budget is %zu",
+                            memory, (unsigned long long)r->compiled->batch_size, batch, plan, least);
     }
-    size_t by_memory = slab ? SLAB_SHARE(memory) / slab : 4096;
+    size_t by_memory = SLAB_SHARE(memory - plan) / batch;
     size_t wanted = slab ? SLAB_AHEAD / slab : 4096;
     wanted = CW_MAX(wanted, r->options.threads * 2 + 2);
     wanted = CW_MIN(wanted, by_memory);
