@@ -107,3 +107,34 @@ def test_a_filter_that_fails_removes_the_element(tmp_path):
 def test_what_nobody_needs_cannot_fail(tmp_path):
     chain = range_chain(10, {"op": "assign", "set": {"bad": "1 // (value - value)"}}, {"op": "select", "components": ["value"]}, BATCH)
     assert run(write(tmp_path / "p.json", chain))["elements"] == 10
+
+
+def test_passes_do_not_wrap(tmp_path):
+    """Combined pass numbers have 32 bits: more is an error, and an endless repeat ends there."""
+    repeat = {"op": "repeat", "count": 1 << 16}
+    error = failed(write(tmp_path / "p.json", range_chain(1, repeat, repeat)), 2)
+    assert error["operator"] == "repeat" and "2^32" in error["message"]
+    chain = range_chain(1, {"op": "repeat", "count": 1 << 31}, {"op": "repeat", "count": -1}, {"op": "skip", "count": (1 << 32) - 12}, {"op": "batch", "size": 4})
+    error = failed(write(tmp_path / "q.json", chain), 2, "--memory", "1G")
+    assert "2^32" in error["message"]
+
+
+def test_limits_after_repeats_of_many_passes(tmp_path):
+    repeat = {"op": "repeat", "count": 1 << 31}
+    chain = range_chain(1, repeat, repeat, repeat, {"op": "filter", "where": "value >= 0"}, {"op": "take", "count": 5})
+    assert "2^32" in failed(write(tmp_path / "p.json", chain), 2)["message"]
+
+
+def test_a_shuffle_of_too_many_chunks(tmp_path):
+    chain = range_chain(1, {"op": "repeat", "count": (1 << 32) - 1}, {"op": "shuffle"}, BATCH)
+    error = failed(write(tmp_path / "p.json", chain), 2)
+    assert error["operator"] == "shuffle" and "before repeat" in error["message"]
+
+
+def test_the_plan_of_a_split_counts(tmp_path):
+    """There was memory for the plan or for a batch, but not for both: nothing ran, and nobody said why."""
+    pipeline = write(tmp_path / "p.json", range_chain(100_000_000, {"op": "batch", "size": 130_000}))
+    for memory in ("3M", "6500K", "8M", "12M"):
+        error = failed(pipeline, 2, "--memory", memory, "--batches", 20, "--wait", 30)
+        assert error["kind"] == "budget"
+    assert run(pipeline, "--memory", error["expected"].split()[2], "--batches", 20, "--wait", 30)["batches"] == 20
