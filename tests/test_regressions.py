@@ -1,9 +1,11 @@
 """Faults that were once in the engine, each by a name of its own. Black box, as test_cli.py."""
 
+import json
 import random
+import subprocess
 
 import pytest
-from test_cli import failed, make_data, range_chain, run, write
+from test_cli import CACHEW, failed, make_data, range_chain, run, wait_for, write
 
 BATCH = {"op": "batch", "size": 8}
 
@@ -138,3 +140,24 @@ def test_the_plan_of_a_split_counts(tmp_path):
         error = failed(pipeline, 2, "--memory", memory, "--batches", 20, "--wait", 30)
         assert error["kind"] == "budget"
     assert run(pipeline, "--memory", error["expected"].split()[2], "--batches", 20, "--wait", 30)["batches"] == 20
+
+
+def test_a_read_that_fails_names_its_operator(tmp_path):
+    """A file that is gone when its turn comes."""
+    (tmp_path / "data").mkdir()
+    for i in range(300):
+        (tmp_path / "data" / f"{i:03}").write_bytes(b"x")
+    pipeline = write(tmp_path / "p.json", [{"op": "files", "files": "data/*"}, {"op": "delay", "us": 5000}, BATCH])
+    words = [CACHEW, "run", str(pipeline), "--json", "--threads", "1", "--log", str(tmp_path / "log")]
+    child = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+    wait_for(lambda: (tmp_path / "log").exists() and (tmp_path / "log").read_text())
+    (tmp_path / "data" / "299").unlink()
+    out, _ = child.communicate(timeout=60)
+    error = json.loads(out.splitlines()[-1])["error"]
+    assert child.returncode == 1 and error["operator"] == "files" and error["file"].endswith("data/299")
+
+
+def test_a_list_of_skipped_records_that_is_cut_off(tmp_path):
+    """More than stdio keeps back until the file is closed."""
+    pipeline = write(tmp_path / "p.json", range_chain(500, {"op": "fail", "where": "value >= 0"}, BATCH), on_error="skip")
+    assert failed(pipeline, 1, "--quarantine", "/dev/full")["kind"] == "io"

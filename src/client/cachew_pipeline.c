@@ -9,6 +9,8 @@
 /* A pipeline is text that somebody wrote; more than this is something else. */
 #define MAX_PIPELINE_BYTES ((size_t)16 << 20)
 
+#define NO_DTYPE 255 /* of a component that is not there */
+
 struct cachew_schema {
     uint64_t batch_size;
     unsigned n;
@@ -241,10 +243,15 @@ void cachew_schema_free(struct cachew_schema *s)
 
 size_t cachew_schema_count(const struct cachew_schema *s) { return s->n; }
 const char *cachew_schema_name(const struct cachew_schema *s, size_t i) { return i < s->n ? s->components[i].name : NULL; }
-enum cachew_dtype cachew_schema_dtype(const struct cachew_schema *s, size_t i) { return (enum cachew_dtype)s->components[i].type.dtype; }
-int cachew_schema_ndim(const struct cachew_schema *s, size_t i) { return s->components[i].type.ndim; }
+enum cachew_dtype cachew_schema_dtype(const struct cachew_schema *s, size_t i)
+{
+    return (enum cachew_dtype)(i < s->n ? (int)s->components[i].type.dtype : NO_DTYPE);
+}
+int cachew_schema_ndim(const struct cachew_schema *s, size_t i) { return i < s->n ? s->components[i].type.ndim : CACHEW_VARIES; }
 int64_t cachew_schema_dim(const struct cachew_schema *s, size_t i, int k)
 {
+    if (i >= s->n)
+        return CACHEW_VARIES;
     const struct cw_type *t = &s->components[i].type;
     return k >= 0 && k < t->ndim ? t->dims[k] : CACHEW_VARIES;
 }

@@ -266,12 +266,14 @@ static int common_dims(const struct cw_assembly *a, unsigned k, uint64_t n, stru
         bool same = t->ndim == first->ndim && memcmp(t->dims, first->dims, (size_t)t->ndim * sizeof(t->dims[0])) == 0;
         if (!same && (g->batcher != CW_BATCHER_BUCKET || t->ndim != first->ndim)) {
             char left[96], right[96];
+            bool bucket = g->batcher == CW_BATCHER_BUCKET;
+            const char *op = bucket ? "bucket_by_length" : "batch";
             print_dims(first, left);
             print_dims(t, right);
-            cw_error_op(err, "batch");
-            cw_error_attribute(err, "component", g->outputs[k].name, "equal shapes");
-            return cw_error_set(err, CW_E_DATA, "batch: component \"%s\" differs in shape: %s and %s; crop, resize or bucket it before", g->outputs[k].name,
-                                left, right);
+            cw_error_op(err, op);
+            cw_error_attribute(err, "component", g->outputs[k].name, bucket ? "equal numbers of dimensions" : "equal shapes");
+            return cw_error_set(err, CW_E_DATA, "%s: component \"%s\" differs in %s: %s and %s%s", op, g->outputs[k].name,
+                                bucket ? "its number of dimensions" : "shape", left, right, bucket ? "" : "; crop, resize or bucket it before");
         }
         for (int d = 0; d < t->ndim; d++)
             c->dims[lead + d] = CW_MAX(c->dims[lead + d], t->dims[d]);

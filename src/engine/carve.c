@@ -124,6 +124,8 @@ static int load_piece(struct cw_runner *r, struct piece *p, struct cw_error *err
                 at[n++] = i;
             }
         status = n ? source->ops->load(source, rows, n, &p->arena, raw, err) : 0;
+        if (status < 0 && status != CW_E_BUDGET)
+            cw_error_op(err, c->programs[leaf].ops[0]->desc->name);
         for (size_t i = 0; i < n && status >= 0; i++)
             p->raw[at[i]] = raw[i];
     }

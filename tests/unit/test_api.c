@@ -101,6 +101,12 @@ static void schema_needs_no_data(void **state)
     assert_int_equal(cachew_schema_dim(s, 0, 2), 3);
     assert_int_equal(cachew_schema_dtype(s, 1), CACHEW_INT64);
     assert_int_equal(cachew_schema_ndim(s, 1), 0);
+    for (size_t i = 2; i < SIZE_MAX / 2; i *= 1000) { /* there are but two */
+        assert_null(cachew_schema_name(s, i));
+        assert_null(cachew_dtype_name(cachew_schema_dtype(s, i)));
+        assert_int_equal(cachew_schema_ndim(s, i), CACHEW_VARIES);
+        assert_int_equal(cachew_schema_dim(s, i, 0), CACHEW_VARIES);
+    }
     cachew_schema_free(s);
     assert_true(cachew_iterator_open(p, NULL, &it, &err) < 0);
     assert_non_null(strstr(cachew_error_message(err), "/nowhere/*"));
