@@ -53,6 +53,11 @@ struct cw_iterator {
     struct cw_batch *mine;            /* of the present round */
     struct cw_assembly *pending;      /* pulled, but a wait ended before it was finished, or it failed: the next call meets it again */
 
+    pthread_mutex_t mutex;
+    struct cw_iterator *again;        /* over the epoch that is over, for padding; its pointer is guarded by mutex, like the next */
+    bool interrupted;
+    uint64_t again_at;                /* batches that it gave */
+
     struct cw_quarantined *quarantined, **quarantined_tail;
     uint64_t n_skipped, n_replaced, n_listed;
 };
@@ -188,6 +193,7 @@ static int iterator_new(const struct cw_sequence *s, const struct cw_iterator_op
     struct cw_iterator *it = calloc(1, sizeof(*it));
     if (!it)
         return cw_error_nomem(err, sizeof(*it), "an iterator");
+    pthread_mutex_init(&it->mutex, NULL);
     it->sequence = s;
     it->compiled = c;
     it->options = *o;
@@ -249,6 +255,8 @@ struct cw_iterator *cw_iterator_free(struct cw_iterator *it)
         drop_joining(it);
     }
     cw_runner_free(it->runner);
+    cw_iterator_free(it->again);
+    pthread_mutex_destroy(&it->mutex);
     while (it->quarantined) {
         struct cw_quarantined *q = it->quarantined;
         it->quarantined = q->next;
@@ -430,31 +438,56 @@ static void note_quarantined(struct cw_iterator *it, struct cw_assembly *a)
     }
 }
 
-/* A repetition of batch j of an epoch, as batch g, from an iterator of its own. */
-static int padding(const struct cw_iterator *it, uint64_t epoch, uint64_t g, uint64_t j, uint64_t timeout_ns, struct cw_batch **ret,
-                   struct cw_error *err)
+static int next_until(struct cw_iterator *it, uint64_t deadline_ns, struct cw_batch **ret, struct cw_error *err);
+
+/* An iterator over an epoch that is over, for its batches once more. */
+static int again_open(struct cw_iterator *it, uint64_t epoch, struct cw_error *err)
 {
     struct cw_iterator_options o = it->options;
-    struct cw_iterator *other = NULL;
-    struct cw_batch *copy = NULL;
+    struct cw_iterator *again;
     o.rank = 0;
     o.world_size = 1;
     o.epochs = epoch + 1;
     o.runner.batches_are_users = true;
-    int r = iterator_new(it->sequence, &o, NULL, epoch, &other, err);
-    for (uint64_t i = 0; i <= j && r >= 0; i++) {
-        struct cw_batch *b = NULL;
-        r = cw_iterator_next(other, timeout_ns, &b, err);
-        if (r > 0)
-            r = cw_error_set(err, CW_E_BUG, "epoch %" PRIu64 " had more batches the first time", epoch);
-        if (r == 0 && i == j)
-            r = cw_batch_copy(b, &copy, err);
-        if (b)
-            cw_iterator_release(other, b);
-    }
-    cw_iterator_free(other);
+    int r = iterator_new(it->sequence, &o, NULL, epoch, &again, err);
     if (r < 0)
         return r;
+    pthread_mutex_lock(&it->mutex);
+    if (it->interrupted)
+        cw_iterator_interrupt(again, true);
+    it->again = again;
+    it->again_at = 0;
+    pthread_mutex_unlock(&it->mutex);
+    return 0;
+}
+
+static void again_close(struct cw_iterator *it)
+{
+    pthread_mutex_lock(&it->mutex);
+    struct cw_iterator *again = CW_STEAL(it->again);
+    pthread_mutex_unlock(&it->mutex);
+    cw_iterator_free(again);
+}
+
+/* A repetition of batch j of an epoch, as batch g. A wait that ends leaves it where it is: the next call goes on. */
+static int padding(struct cw_iterator *it, uint64_t epoch, uint64_t g, uint64_t j, uint64_t deadline_ns, struct cw_batch **ret, struct cw_error *err)
+{
+    struct cw_batch *copy = NULL;
+    int r = it->again ? 0 : again_open(it, epoch, err);
+    for (; r >= 0 && it->again_at <= j; it->again_at++) {
+        struct cw_batch *b;
+        r = next_until(it->again, deadline_ns, &b, err);
+        if (r > 0)
+            r = cw_error_set(err, CW_E_BUG, "epoch %" PRIu64 " had more batches the first time", epoch);
+        if (r < 0)
+            return r;
+        if (it->again_at == j)
+            r = cw_batch_copy(b, &copy, err);
+        cw_iterator_release(it->again, b);
+    }
+    if (r < 0)
+        return r;
+    again_close(it);
     copy->epoch = epoch;
     copy->g = g;
     copy->flags |= CW_RECORD_PADDING;
@@ -477,9 +510,9 @@ static int finish(struct cw_iterator *it, struct cw_assembly *a, bool mine, uint
     return r;
 }
 
-int cw_iterator_next(struct cw_iterator *it, uint64_t timeout_ns, struct cw_batch **ret, struct cw_error *err)
+static int next_until(struct cw_iterator *it, uint64_t deadline_ns, struct cw_batch **ret, struct cw_error *err)
 {
-    uint64_t deadline_ns = timeout_ns ? cw_now_ns() + timeout_ns : 0, ranks = it->options.world_size;
+    uint64_t ranks = it->options.world_size;
     while (it->at.epoch < it->options.epochs) {
         struct cw_assembly *a = CW_STEAL(it->pending);
         int r = a ? 0 : pull_counted(it, deadline_ns, &a, err);
@@ -489,7 +522,7 @@ int cw_iterator_next(struct cw_iterator *it, uint64_t timeout_ns, struct cw_batc
             uint64_t total = it->at.g, epoch = it->at.epoch, rest = total % ranks;
             uint64_t j = it->options.rank - rest; /* a rank that has no batch in the last round repeats one */
             if (rest && !it->mine && it->options.rank >= rest &&
-                (r = padding(it, epoch, total + j, j % total, timeout_ns, &it->mine, err)) < 0)
+                (r = padding(it, epoch, total + j, j % total, deadline_ns, &it->mine, err)) < 0)
                 return r;
             r = epoch_over(it, err);
             if (r < 0)
@@ -526,6 +559,11 @@ int cw_iterator_next(struct cw_iterator *it, uint64_t timeout_ns, struct cw_batc
     return 1;
 }
 
+int cw_iterator_next(struct cw_iterator *it, uint64_t timeout_ns, struct cw_batch **ret, struct cw_error *err)
+{
+    return next_until(it, timeout_ns ? cw_now_ns() + timeout_ns : 0, ret, err);
+}
+
 void cw_iterator_release(struct cw_iterator *it, struct cw_batch *b)
 {
     if (b->flags & CW_RECORD_PADDING)
@@ -541,6 +579,15 @@ const struct cw_quarantined *cw_iterator_quarantined(const struct cw_iterator *i
     return it->quarantined;
 }
 
-void cw_iterator_interrupt(struct cw_iterator *it, bool on) { cw_runner_interrupt(it->runner, on); }
+void cw_iterator_interrupt(struct cw_iterator *it, bool on)
+{
+    cw_runner_interrupt(it->runner, on);
+    pthread_mutex_lock(&it->mutex);
+    it->interrupted = on;
+    if (it->again)
+        cw_iterator_interrupt(it->again, on);
+    pthread_mutex_unlock(&it->mutex);
+}
+
 void cw_iterator_profile(struct cw_iterator *it, struct cw_profile *ret) { cw_runner_profile(it->runner, ret); }
 void cw_iterator_fused(const struct cw_iterator *it, unsigned *ret) { cw_runner_fused(it->runner, ret); }

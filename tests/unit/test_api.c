@@ -423,6 +423,32 @@ static void short_waits_lose_nothing(void **state)
     assert_int_equal(temp_remove(state), 0);
 }
 
+/* The rank without a batch in the last round repeats one; that takes longer than a wait, but each wait gets further. */
+static void padding_comes_after_short_waits(void **state)
+{
+    (void)state;
+    struct cachew_pipeline *p = parse("{\"cachew\": 1, \"pipeline\": [{\"op\": \"range\", \"stop\": 60}, {\"op\": \"delay\", \"us\": 5000}, {\"op\": \"batch\", \"size\": 4}]}");
+    struct cachew_options o = CACHEW_OPTIONS_INIT;
+    struct cachew_batch *b;
+    o.threads = 1;
+    o.world_size = 30;
+    o.rank = 29; /* 15 batches: it gets the last one */
+    struct cachew_iterator *it = open_iterator(p, &o);
+    cachew_iterator_interrupt(it, 1);
+    assert_int_equal(cachew_iterator_next(it, 60, &b, NULL), CACHEW_E_INTERRUPTED);
+    cachew_iterator_interrupt(it, 0);
+    int r, waits = 0;
+    while ((r = cachew_iterator_next(it, 0.01, &b, NULL)) == CACHEW_E_DEADLINE)
+        assert_true(++waits < 1000);
+    assert_int_equal(r, 0);
+    assert_true(cachew_batch_flags(b) & CACHEW_PADDING);
+    assert_int_equal(((int64_t *)cachew_batch_component(b, 0)->data)[0], 56);
+    cachew_batch_release(b);
+    assert_int_equal(cachew_iterator_next(it, 60, &b, NULL), 1);
+    cachew_iterator_free(it);
+    cachew_pipeline_free(p);
+}
+
 #define FAILING "{\"cachew\": 1, \"pipeline\": [{\"op\": \"range\", \"stop\": 40}, {\"op\": \"fail\", \"where\": \"value % 10 == 3\"}, {\"op\": \"batch\", \"size\": 8}]}"
 
 static void records_that_fail(void **state)
@@ -523,6 +549,7 @@ int main(void)
         cmocka_unit_test(holds_many),
         cmocka_unit_test(interrupts),
         cmocka_unit_test(short_waits_lose_nothing),
+        cmocka_unit_test(padding_comes_after_short_waits),
         cmocka_unit_test(records_that_fail),
         cmocka_unit_test(reads_bytes),
     };
