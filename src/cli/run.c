@@ -198,28 +198,11 @@ static void progress(struct run *x, bool end)
     last_elements = x->n_elements;
 }
 
-/* The client counts g itself: a batch that carries another one was delivered out of order. */
-static int check_g(const struct run *x, const struct cw_batch *b, uint64_t *epoch, uint64_t *expected, struct cw_error *err)
-{
-    if (b->epoch != *epoch && b->g == x->rank) {
-        *epoch = b->epoch;
-        *expected = x->rank;
-    }
-    if (b->epoch != *epoch || b->g != *expected)
-        return cw_error_set(err, CW_E_BUG, "delivery out of order: batch g=%" PRIu64 " of epoch %" PRIu64 " came, expected g=%" PRIu64 " of epoch %" PRIu64, b->g, b->epoch,
-                            *expected, *epoch);
-    *expected += x->world_size;
-    return 0;
-}
-
 static int loop(struct run *x, const json_t *state, struct watcher *w, struct cw_error *err)
 {
-    uint64_t epoch = 0, expected = x->rank;
-    if (state) {
-        epoch = (uint64_t)json_integer_value(json_object_get(state, "epoch"));
-        expected = (uint64_t)json_integer_value(json_object_get(state, "g")) + x->rank;
-    }
+    struct cw_expected expected;
     int r = 0;
+    cw_expected_init(&expected, state, (unsigned)x->rank, (unsigned)x->world_size);
     x->start_ns = cw_now_ns();
     while (!x->batches_given || x->n_batches < x->batches) {
         struct cw_batch *b;
@@ -229,7 +212,7 @@ static int loop(struct run *x, const json_t *state, struct watcher *w, struct cw
         x->last_ns = cw_now_ns();
         if (x->n_batches == 0)
             x->first_batch_s = cw_process_age();
-        r = check_g(x, b, &epoch, &expected, err);
+        r = cw_expected_check(&expected, b, err);
         if (r >= 0)
             r = handle_batch(x, b, err);
         cw_iterator_release(x->local.iterator, b);

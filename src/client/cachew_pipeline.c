@@ -6,9 +6,6 @@
 
 #include "ops/table.h"
 
-/* A pipeline is text that somebody wrote; more than this is something else. */
-#define MAX_PIPELINE_BYTES ((size_t)16 << 20)
-
 #define NO_DTYPE 255 /* of a component that is not there */
 
 struct cachew_schema {
@@ -50,8 +47,7 @@ void cachew_pipeline_free(struct cachew_pipeline *p)
 
 int cw_api_compile(const struct cachew_pipeline *p, struct cw_local *l, struct cw_error *err)
 {
-    int r = cw_pipeline_from_json(cw_ops(), p->root, p->base_dir, &l->pipeline, err);
-    return r < 0 ? r : cw_compile(l->pipeline, &l->compiled, err);
+    return cw_local_compile(l, p->root, p->base_dir, err);
 }
 
 static int parse(const char *text, size_t size, const char *base_dir, struct cachew_pipeline **ret, struct cw_error *err)
@@ -80,7 +76,7 @@ int cachew_pipeline_load(const char *file, struct cachew_pipeline **ret, struct 
     struct cw_error e = {0};
     size_t size;
     _cleanup_free_ char *text = NULL, *copy = strdup(file);
-    int r = copy ? cw_read_file(file, MAX_PIPELINE_BYTES, &text, &size, &e) : cw_error_nomem(&e, 0, "a path");
+    int r = copy ? cw_read_file(file, CW_MAX_PIPELINE_BYTES, &text, &size, &e) : cw_error_nomem(&e, 0, "a path");
     if (r >= 0)
         r = parse(text, size, dirname(copy), ret, &e);
     if (r >= 0)

@@ -85,6 +85,25 @@ int cw_assembly_new(const struct cw_layout *l, struct cw_slab_pool *pool, uint64
 /* Stands for the error of a batch when there is no memory to keep it. Never written. */
 static struct cw_error no_memory = {.status = CW_E_MEMORY, .message = "out of memory: the system gave none for the reason why a record failed"};
 
+struct cw_quarantined *cw_quarantined_free(struct cw_quarantined *list)
+{
+    while (list) {
+        struct cw_quarantined *q = list;
+        list = q->next;
+        free(q->file);
+        free(q);
+    }
+    return NULL;
+}
+
+void cw_quarantined_move(struct cw_quarantined **from, struct cw_quarantined **to)
+{
+    while (*to)
+        to = &(*to)->next;
+    *to = *from;
+    *from = NULL;
+}
+
 static void free_chunks(struct cw_assembly *a)
 {
     while (a->chunks) {
@@ -102,12 +121,7 @@ struct cw_assembly *cw_assembly_free(struct cw_assembly *a)
     free_chunks(a);
     if (a->charged)
         cw_budget_give(a->layout->budget, a->charged);
-    while (a->quarantined) {
-        struct cw_quarantined *q = a->quarantined;
-        a->quarantined = q->next;
-        free(q->file);
-        free(q);
-    }
+    cw_quarantined_free(a->quarantined);
     if (a->slab)
         cw_slab_put(a->slab);
     cw_batch_free(a->batch);

@@ -31,6 +31,10 @@ struct cw_quarantined { /* a record that was skipped or replaced, or that there 
     char message[400];
 };
 
+struct cw_quarantined *cw_quarantined_free(struct cw_quarantined *list);
+/* Moves a list to the end of another. */
+void cw_quarantined_move(struct cw_quarantined **from, struct cw_quarantined **to);
+
 struct cw_assembly {
     struct cw_assembly *next;    /* in the order of delivery */
     const struct cw_layout *layout;

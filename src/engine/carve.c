@@ -7,7 +7,8 @@
 
 /* A block should take about this long: long against the cost of scheduling it (microseconds), short against a batch. */
 #define BLOCK_NS UINT64_C(500000)
-#define BLOCK_MAX_ROWS 4096
+/* Spare blocks: more than are in flight with the usual number of threads. */
+#define IDLE_MAX 64
 
 /* ---- assemblies ---- */
 
@@ -168,6 +169,15 @@ int cw_piece_plan(struct cw_runner *r, struct thread *t, struct cw_split *s, str
 
 /* ---- blocks ---- */
 
+static void free_faults(struct block *b)
+{
+    while (b->faults) {
+        struct fault *f = b->faults;
+        b->faults = f->next;
+        free(f);
+    }
+}
+
 void cw_block_reset(struct cw_runner *r, struct block *b)
 {
     cw_arena_reset(&b->arena, 0);
@@ -176,41 +186,44 @@ void cw_block_reset(struct cw_runner *r, struct block *b)
     b->point = r->compiled->counted ? r->n_points : 0;
     b->have_raw = b->waited = false;
     b->replaced = NULL;
-    while (b->faults) {
-        struct fault *f = b->faults;
-        b->faults = f->next;
-        free(f);
-    }
+    free_faults(b);
 }
 
-void cw_block_recycle(struct cw_runner *r, struct block *b)
+/* Frees all that a block has but its arena. */
+static void block_clear(const struct cw_runner *r, struct block *b)
 {
-/* Scratch is kept for the next block (a photograph's takes a few MiB), unless memory is getting short. */
-    size_t keep = atomic_load(&r->budget.used) < r->budget.limit / 4 * 3 ? (size_t)16 << 20 : 0;
     for (unsigned k = 0; b->dropped && k < r->compiled->n_limits; k++)
         free(b->dropped[k]);
     free(b->dropped);
     free(b->idx);
     free(b->segments);
-    cw_arena_reset(&b->arena, keep);
-    struct fault *f = b->faults;
-    while (f) {
-        struct fault *next = f->next;
-        free(f);
-        f = next;
-    }
-    struct cw_arena arena = b->arena;
-    if (r->n_idle < 64) {
-        memset(b, 0, sizeof(*b));
-        b->arena = arena;
-        b->next = r->idle;
-        r->idle = b;
-        r->n_idle++;
-    } else {
-        cw_arena_deinit(&b->arena);
-        free(b);
-    }
+    free_faults(b);
+}
+
+void cw_block_free(struct cw_runner *r, struct block *b)
+{
+    block_clear(r, b);
+    cw_arena_deinit(&b->arena);
+    free(b);
+}
+
+void cw_block_recycle(struct cw_runner *r, struct block *b)
+{
     r->n_blocks--;
+    if (r->n_idle == IDLE_MAX) {
+        cw_block_free(r, b);
+        return;
+    }
+    /* Scratch is kept for the next block (a photograph's takes a few MiB), unless memory is getting short. */
+    size_t keep = atomic_load(&r->budget.used) < r->budget.limit / 4 * 3 ? (size_t)16 << 20 : 0;
+    block_clear(r, b);
+    cw_arena_reset(&b->arena, keep);
+    struct cw_arena arena = b->arena;
+    memset(b, 0, sizeof(*b));
+    b->arena = arena;
+    b->next = r->idle;
+    r->idle = b;
+    r->n_idle++;
 }
 
 static struct block *block_new(struct cw_runner *r)
@@ -279,11 +292,7 @@ static int counted_slots(struct cw_runner *r, struct cw_split *s, struct piece *
         }
         if (status != 0)
             return 1;
-        if (s->tail)
-            s->tail->next = a;
-        else
-            s->head = a;
-        s->tail = a;
+        cw_split_append(s, a);
     }
     *n = CW_MIN(*n, length - slot);
     s->tail->n_assigned += *n;
@@ -361,7 +370,16 @@ void cw_split_collect(struct cw_runner *r, struct cw_split *s)
     }
 }
 
-static void epoch_unref(struct epoch_ref *e)
+void cw_split_append(struct cw_split *s, struct cw_assembly *a)
+{
+    if (s->tail)
+        s->tail->next = a;
+    else
+        s->head = a;
+    s->tail = a;
+}
+
+void cw_epoch_unref(struct epoch_ref *e)
 {
     if (e && --e->refs == 0) {
         cw_epoch_deinit(&e->epoch);
@@ -394,12 +412,7 @@ static void split_drop(struct cw_runner *r, struct cw_split *s)
             s->open[k] = cw_assembly_free(s->open[k]);
             r->n_assemblies--;
         }
-    while (s->quarantined) {
-        struct cw_quarantined *q = s->quarantined;
-        s->quarantined = q->next;
-        free(q->file);
-        free(q);
-    }
+    s->quarantined = cw_quarantined_free(s->quarantined);
 }
 
 void cw_split_restart(struct cw_runner *r, struct cw_split *s)
@@ -415,7 +428,7 @@ void cw_split_restart(struct cw_runner *r, struct cw_split *s)
 void cw_split_free(struct cw_runner *r, struct cw_split *s)
 {
     split_drop(r, s);
-    epoch_unref(s->epoch);
+    cw_epoch_unref(s->epoch);
     free(s->passed);
     free(s->limits);
     free(s->open);

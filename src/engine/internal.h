@@ -166,10 +166,13 @@ struct piece *cw_piece_to_plan(struct cw_runner *r, struct cw_split **ret_split)
 int cw_piece_plan(struct cw_runner *r, struct thread *t, struct cw_split *s, struct piece *p, struct cw_error *err); /* mutex not held */
 void cw_piece_unplan(struct piece *p);
 size_t cw_plan_bytes(const struct cw_sequence *s, uint64_t n); /* of n positions */
-void cw_block_recycle(struct cw_runner *r, struct block *b);
+void cw_block_recycle(struct cw_runner *r, struct block *b); /* done with; kept for another use */
+void cw_block_free(struct cw_runner *r, struct block *b);
 void cw_block_reset(struct cw_runner *r, struct block *b); /* back to the start, memory given back; mutex need not be held */
 void cw_split_free(struct cw_runner *r, struct cw_split *s);
 void cw_split_restart(struct cw_runner *r, struct cw_split *s); /* no block of it is in flight */
+void cw_split_append(struct cw_split *s, struct cw_assembly *a); /* at the end of the batches to deliver */
+void cw_epoch_unref(struct epoch_ref *e); /* may be NULL */
 void cw_split_collect(struct cw_runner *r, struct cw_split *s); /* frees what is used up */
 int cw_assembly_take(struct cw_runner *r, struct cw_split *s, unsigned bucket, struct cw_assembly **ret, struct cw_error *err);
 

@@ -257,12 +257,7 @@ struct cw_iterator *cw_iterator_free(struct cw_iterator *it)
     cw_runner_free(it->runner);
     cw_iterator_free(it->again);
     pthread_mutex_destroy(&it->mutex);
-    while (it->quarantined) {
-        struct cw_quarantined *q = it->quarantined;
-        it->quarantined = q->next;
-        free(q->file);
-        free(q);
-    }
+    cw_quarantined_free(it->quarantined);
     free(it->unused);
     free(it->round_unused);
     free(it->joining);
@@ -271,16 +266,6 @@ struct cw_iterator *cw_iterator_free(struct cw_iterator *it)
 }
 
 /* ---- the batches of an epoch, in order ---- */
-
-/* The reasons why records failed go where the other elements of their remnant go. */
-static void move_quarantined(struct cw_assembly *from, struct cw_assembly *to)
-{
-    struct cw_quarantined **tail = &to->quarantined;
-    while (*tail)
-        tail = &(*tail)->next;
-    *tail = from->quarantined;
-    from->quarantined = NULL;
-}
 
 /* Appends the remnants of the oldest split to those that wait, key by key. 0: that filled a batch, *ret; 1: all are in. */
 static int join(struct cw_iterator *it, uint64_t deadline_ns, struct cw_assembly **ret, struct cw_error *err)
@@ -302,7 +287,7 @@ static int join(struct cw_iterator *it, uint64_t deadline_ns, struct cw_assembly
                 return r;
             it->remnant_at += n;
             if (it->remnant_at == it->remnant->n_assigned)
-                move_quarantined(it->remnant, j);
+                cw_quarantined_move(&it->remnant->quarantined, &j->quarantined); /* reasons go where the other elements go */
             if (j->n_assigned == j->capacity) {
                 *u = (struct unused){.from = index, .skip = it->remnant_at};
                 it->joining[k] = NULL;
@@ -432,8 +417,7 @@ static void note_quarantined(struct cw_iterator *it, struct cw_assembly *a)
             *it->quarantined_tail = q;
             it->quarantined_tail = &q->next;
         } else {
-            free(q->file);
-            free(q);
+            cw_quarantined_free(q);
         }
     }
 }

@@ -299,15 +299,10 @@ static void run_starved(struct cw_runner *r, struct thread *t)
 {
     r->alone = true;
     for (;;) {
+        cw_evict(r); /* an earlier block may give way just now */
         struct block *b = r->starved;
         const struct cw_split *s = b->split;
         uint64_t seq = b->seq;
-        cw_evict(r);
-        b = r->starved;
-        if (b->split != s || b->seq != seq) { /* an earlier one gave way just now */
-            s = b->split;
-            seq = b->seq;
-        }
         r->starved = b->next;
         run_block(r, t, b);
         b = r->starved;

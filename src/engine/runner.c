@@ -109,36 +109,32 @@ int cw_runner_new(const struct cw_sequence *s, const struct cw_runner_options *o
     return 0;
 }
 
+static void free_blocks(struct cw_runner *r, struct block *list)
+{
+    while (list) {
+        struct block *b = list;
+        list = b->next;
+        cw_block_free(r, b);
+    }
+}
+
 struct cw_runner *cw_runner_free(struct cw_runner *r)
 {
     if (!r)
         return NULL;
     cw_pool_stop(r);
-    struct block *lists[] = {r->ready, r->starved, r->reading, r->idle};
     for (struct cw_split *s = r->splits; s; s = s->next)
-        while (s->parked) {
-            struct block *b = s->parked;
-            s->parked = b->next;
-            cw_block_recycle(r, b);
-        }
-    lists[3] = r->idle;
-    r->idle = NULL;
-    for (size_t i = 0; i < CW_COUNT_OF(lists); i++)
-        while (lists[i]) {
-            struct block *b = lists[i];
-            lists[i] = b->next;
-            r->n_idle = 64; /* free, don't keep */
-            cw_block_recycle(r, b);
-        }
+        free_blocks(r, s->parked);
+    free_blocks(r, r->ready);
+    free_blocks(r, r->starved);
+    free_blocks(r, r->reading);
+    free_blocks(r, r->idle);
     while (r->splits) {
         struct cw_split *s = r->splits;
         r->splits = s->next;
         cw_split_free(r, s);
     }
-    if (r->epoch && --r->epoch->refs == 0) {
-        cw_epoch_deinit(&r->epoch->epoch);
-        free(r->epoch);
-    }
+    cw_epoch_unref(r->epoch);
     for (unsigned i = 0; r->optimized && i < r->compiled->n_programs; i++)
         cw_optimized_free(r->optimized[i]);
     free(r->optimized);
@@ -170,10 +166,7 @@ static int epoch_get(struct cw_runner *r, uint64_t seed, uint64_t epoch, struct 
             return status;
         }
         e->refs = 1;
-        if (r->epoch && --r->epoch->refs == 0) {
-            cw_epoch_deinit(&r->epoch->epoch);
-            free(r->epoch);
-        }
+        cw_epoch_unref(r->epoch);
         r->epoch = e;
     }
     r->epoch->refs++;
@@ -344,12 +337,7 @@ int cw_runner_next(struct cw_runner *r, struct cw_split *s, uint64_t deadline_ns
             s->head = a->next;
             if (!s->head)
                 s->tail = NULL;
-            while (s->quarantined) { /* of records that died before they had a batch */
-                struct cw_quarantined *q = s->quarantined;
-                s->quarantined = q->next;
-                q->next = a->quarantined;
-                a->quarantined = q;
-            }
+            cw_quarantined_move(&s->quarantined, &a->quarantined); /* of records that died before they had a batch */
             a->next = NULL;
             a->handed = true;
             r->n_handed++;
@@ -380,12 +368,7 @@ struct cw_assembly *cw_split_take_remnant(struct cw_split *s, unsigned bucket)
     struct cw_assembly *a = s->open[bucket];
     s->open[bucket] = NULL;
     if (a) /* reasons of records that left no batch */
-        while (s->quarantined) {
-            struct cw_quarantined *q = s->quarantined;
-            s->quarantined = q->next;
-            q->next = a->quarantined;
-            a->quarantined = q;
-        }
+        cw_quarantined_move(&s->quarantined, &a->quarantined);
     return a;
 }
 

@@ -13,8 +13,6 @@ static const char *const kind_names[] = {
     [CW_ATTR_STRINGS] = "strings", [CW_ATTR_OBJECT] = "object", [CW_ATTR_CHAINS] = "chains", [CW_ATTR_FUNCTION] = "function",
 };
 
-const char *cw_attr_kind_name(enum cw_attr_kind kind) { return kind_names[kind]; }
-
 static bool is_list(enum cw_attr_kind kind) { return kind == CW_ATTR_INTS || kind == CW_ATTR_FLOATS || kind == CW_ATTR_STRINGS; }
 static bool is_number(enum cw_attr_kind kind)
 {

@@ -59,6 +59,5 @@ int cw_attrs_check(const struct cw_op_desc *desc, const json_t *object, json_t *
 json_t *cw_attrs_identity(const struct cw_op_desc *desc, const json_t *attrs);
 /* What an attribute allows, for people: "an integer, at least 1". */
 const char *cw_attr_allowed(const struct cw_attr_def *a, char buf[256]);
-const char *cw_attr_kind_name(enum cw_attr_kind kind);
 /* {"ops": [{name, kind, summary, random, attributes: [...]}]}: what `cachew ops --json` prints. New reference, NULL: out of memory. */
 json_t *cw_op_table_json(const struct cw_op_table *table);
