@@ -211,6 +211,9 @@ void cw_block_settle(struct cw_runner *r, struct block *b); /* after emit: rows 
 typedef int (*cw_slab_getter)(struct cw_runner *r, size_t size, struct cw_slab **ret, void *arg, struct cw_error *err);
 int cw_batch_apply(struct cw_runner *r, struct cw_assembly *a, uint64_t seed, uint64_t epoch, cw_slab_getter get, void *get_arg, struct cw_error *err);
 
+/* consumer.c: memory came back, who waits for it tries again. Mutex held. */
+void cw_released(struct cw_runner *r);
+
 /* pool.c */
 int cw_pool_start(struct cw_runner *r, struct cw_error *err);
 void cw_pool_stop(struct cw_runner *r);

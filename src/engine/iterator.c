@@ -1,160 +1,16 @@
-#include "engine/iterator.h"
+/* The order of batches: splits opened ahead, remnants joined, batches numbered and shared out among ranks. */
+#include "engine/iterator_impl.h"
 
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "base/clock.h"
-#include "base/text.h"
 
-#define STATE_VERSION 1
-#define PLAN_VERSION 1 /* of docs/semantics.md: a change there that changes a plan raises it */
-/* Positions in splits opened ahead; in between these counts of splits. */
+/* Positions in splits opened ahead; in between this and AHEAD_MAX splits. */
 #define AHEAD_POSITIONS 8192
 #define AHEAD_MIN 4
-#define AHEAD_MAX 256
 #define MAX_LISTED 10000 /* records that failed; beyond, they are only counted */
-
-/* Where the sequence of batches stands: the next one. */
-struct place {
-    uint64_t epoch, g, split, batch;
-};
-
-/* Remnants of one key: the elements from split `from` on, but for the first `skip` of that split, are in no batch yet. */
-struct unused {
-    uint64_t from, skip;
-};
-
-enum phase { PHASE_BATCHES, PHASE_JOIN, PHASE_FLUSH };
-
-struct cw_iterator {
-    const struct cw_sequence *sequence;
-    const struct cw_compiled *compiled;
-    struct cw_iterator_options options;
-    struct cw_runner *runner;
-    unsigned n_keys;                  /* of remnants: buckets; 0: they are never joined */
-
-    struct cw_split *open[AHEAD_MAX]; /* ring of splits opened, oldest first */
-    unsigned n_open, first_open, ahead;
-    uint64_t open_epoch, open_split;  /* the next one to open */
-
-    struct place at;                  /* the next batch, whatever its rank */
-    struct unused *unused;            /* by key */
-    enum phase phase;                 /* of the oldest split */
-    uint64_t discard;                 /* batches of split at.split that come again but were handed out before */
-    uint64_t seen;                    /* batches of this epoch before take and skip of batches */
-    unsigned key;                     /* whose remnants are joined or flushed now */
-    struct cw_assembly **joining;     /* by key: elements that wait for a batch */
-    struct cw_assembly *remnant;      /* of `key`, joined up to: */
-    uint64_t remnant_at;
-
-    struct place round;               /* the state: the round after the one handed out last */
-    struct unused *round_unused;
-    struct cw_batch *mine;            /* of the present round */
-    struct cw_assembly *pending;      /* pulled, but a wait ended before it was finished, or it failed: the next call meets it again */
-
-    pthread_mutex_t mutex;
-    struct cw_iterator *again;        /* over the epoch that is over, for padding; its pointer is guarded by mutex, like the next */
-    bool interrupted;
-    uint64_t again_at;                /* batches that it gave */
-
-    struct cw_quarantined *quarantined, **quarantined_tail;
-    uint64_t n_skipped, n_replaced, n_listed;
-};
-
-/* ---- state ---- */
-
-json_t *cw_iterator_state(const struct cw_iterator *it)
-{
-    char fingerprint[33], snapshot[17];
-    cw_hash128_print(it->compiled->pipeline->fingerprint, fingerprint);
-    snprintf(snapshot, sizeof(snapshot), "%016" PRIx64, it->sequence->snapshot);
-    const struct place *p = &it->round;
-    json_t *state = json_pack("{s:i, s:i, s:s, s:s, s:I, s:I, s:I, s:I, s:I}", "cachew_state", STATE_VERSION, "plan", PLAN_VERSION, "pipeline",
-                              fingerprint, "snapshot", snapshot, "seed", (json_int_t)it->options.seed, "epoch", (json_int_t)p->epoch, "g",
-                              (json_int_t)p->g, "split", (json_int_t)p->split, "batch", (json_int_t)p->batch);
-    struct cw_text t = {0};
-    for (unsigned k = 0; k < it->n_keys; k++) { /* "key:splits back:skip", where it is not the usual "from at.split, none skipped" */
-        const struct unused *u = &it->round_unused[k];
-        if (u->from != p->split || u->skip)
-            cw_text_add(&t, "%s%u:%" PRIi64 ":%" PRIu64, t.size ? " " : "", k, (int64_t)(p->split - u->from), u->skip);
-    }
-    if (t.failed || (t.size && json_object_set_new(state, "remnants", json_string(t.data)) < 0)) {
-        json_decref(state);
-        state = NULL;
-    }
-    cw_text_deinit(&t);
-    return state;
-}
-
-static int state_u64(const json_t *state, const char *key, uint64_t *ret, struct cw_error *err)
-{
-    const json_t *v = json_object_get(state, key);
-    if (!json_is_integer(v) || json_integer_value(v) < 0) {
-        _cleanup_free_ char *shown = v ? json_dumps(v, JSON_COMPACT | JSON_ENCODE_ANY) : NULL;
-        cw_error_attribute(err, key, shown ? shown : "missing", "an integer, at least 0");
-        return cw_error_set(err, CW_E_STATE, "state: %s is %.60s: expected an integer of at least 0", key, shown ? shown : "missing");
-    }
-    *ret = (uint64_t)json_integer_value(v);
-    return 0;
-}
-
-static int state_text(const json_t *state, const char *key, const char *expected, const char *what, struct cw_error *err)
-{
-    const char *have = json_string_value(json_object_get(state, key));
-    if (have && strcmp(have, expected) == 0)
-        return 0;
-    cw_error_attribute(err, key, have ? have : "missing", expected);
-    return cw_error_set(err, CW_E_STATE, "state: %s is %.60s, this run has %s: the state belongs to another %s", key, have ? have : "missing", expected,
-                        what);
-}
-
-static int state_remnants(struct cw_iterator *it, const char *text, struct cw_error *err)
-{
-    const char *at = text;
-    while (at && *at) {
-        unsigned key;
-        int64_t back;
-        uint64_t skip;
-        int used = 0;
-        if (sscanf(at, "%u:%" SCNi64 ":%" SCNu64 "%n", &key, &back, &skip, &used) < 3 || key >= it->n_keys || back < -1 ||
-            (back > 0 && (uint64_t)back > it->at.split))
-            return cw_error_set(err, CW_E_STATE, "state: remnants is \"%.60s\": expected \"key:splits:elements\" for keys below %u", text, it->n_keys);
-        it->unused[key] = (struct unused){.from = it->at.split - (uint64_t)back, .skip = skip};
-        at += used;
-        at += strspn(at, " ");
-    }
-    return 0;
-}
-
-static int load_state(struct cw_iterator *it, const json_t *state, struct cw_error *err)
-{
-    char fingerprint[33], snapshot[17];
-    uint64_t version, plan, seed, n_splits = CW_MAX(it->sequence->n_splits, 1);
-    int r;
-    if (!json_is_object(state))
-        return cw_error_set(err, CW_E_STATE, "state: expected a JSON object");
-    if ((r = state_u64(state, "cachew_state", &version, err)) < 0 || (r = state_u64(state, "plan", &plan, err)) < 0)
-        return r;
-    if (version != STATE_VERSION || plan != PLAN_VERSION)
-        return cw_error_set(err, CW_E_STATE, "state: version %" PRIu64 " of plan %" PRIu64 ": expected version %d of plan %d; another cachew wrote it",
-                            version, plan, STATE_VERSION, PLAN_VERSION);
-    cw_hash128_print(it->compiled->pipeline->fingerprint, fingerprint);
-    snprintf(snapshot, sizeof(snapshot), "%016" PRIx64, it->sequence->snapshot);
-    if ((r = state_text(state, "pipeline", fingerprint, "pipeline", err)) < 0 ||
-        (r = state_text(state, "snapshot", snapshot, "data set (files were added, removed or changed)", err)) < 0 ||
-        (r = state_u64(state, "seed", &seed, err)) < 0 || (r = state_u64(state, "epoch", &it->at.epoch, err)) < 0 ||
-        (r = state_u64(state, "g", &it->at.g, err)) < 0 || (r = state_u64(state, "split", &it->at.split, err)) < 0 ||
-        (r = state_u64(state, "batch", &it->at.batch, err)) < 0)
-        return r;
-    if (seed != it->options.seed)
-        return cw_error_set(err, CW_E_STATE, "state: seed is %" PRIu64 ", this run has %" PRIu64, seed, it->options.seed);
-    if (it->at.split >= n_splits)
-        return cw_error_set(err, CW_E_STATE, "state: split is %" PRIu64 ": expected less than %" PRIu64, it->at.split, n_splits);
-    for (unsigned k = 0; k < it->n_keys; k++)
-        it->unused[k].from = it->at.split;
-    return state_remnants(it, json_string_value(json_object_get(state, "remnants")), err);
-}
 
 /* ---- splits ---- */
 
@@ -206,7 +62,7 @@ static int iterator_new(const struct cw_sequence *s, const struct cw_iterator_op
     int r = it->unused && it->round_unused && it->joining ? 0 : cw_error_nomem(err, 0, "an iterator");
     it->ahead = (unsigned)CW_MIN(CW_MAX(AHEAD_POSITIONS / s->split_size, AHEAD_MIN), AHEAD_MAX);
     if (r >= 0 && state)
-        r = load_state(it, state, err);
+        r = cw_iterator_load_state(it, state, err);
     if (r >= 0) {
         it->round = it->at;
         memcpy(it->round_unused, it->unused, it->n_keys * sizeof(*it->unused));
