@@ -137,7 +137,8 @@ CACHEW_API size_t cachew_dtype_size(enum cachew_dtype dtype);
 struct cachew_schema; /* opaque; does not refer to the pipeline */
 /* Compiles the pipeline, without touching data. */
 CACHEW_API int cachew_pipeline_schema(const struct cachew_pipeline *p, struct cachew_schema **ret, struct cachew_error **err) CACHEW_CHECKED;
-/* Components, in byte order of their names, as batches have them. */
+/* Components, in byte order of their names, as batches have them. Of one that is not there (i >= count) the name is NULL, the dtype one without a
+ * name, all else CACHEW_VARIES. */
 CACHEW_API size_t cachew_schema_count(const struct cachew_schema *s);
 CACHEW_API const char *cachew_schema_name(const struct cachew_schema *s, size_t i);
 CACHEW_API enum cachew_dtype cachew_schema_dtype(const struct cachew_schema *s, size_t i);

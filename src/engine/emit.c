@@ -5,6 +5,10 @@
 
 #include "base/clock.h"
 
+/* Elements that wait for later batches leave this to the first one: a block of it can then run alone, and the batch can be finished. They can't be
+ * made to give way, for their split may have delivered batches already. */
+#define STAGED_SHARE(memory) ((memory) / 4 * 3)
+
 /* Rows of a column by index, as a column of its own. */
 static int gather(struct cw_arena *arena, const struct cw_column *from, const uint32_t *idx, size_t n, struct cw_column *to, struct cw_error *err)
 {
@@ -92,9 +96,34 @@ static int put_ids(struct cw_runner *r, struct block *b, const struct segment *s
     return 0;
 }
 
+/* Memory for the staged values of a segment. A second attempt (memory was short in a later segment) gets that of the first if it is enough: a
+ * function of the user's may give other values now. */
+static int stage_bytes(struct cw_runner *r, struct segment *s, size_t bytes, uint8_t **ret, struct cw_error *err)
+{
+    struct cw_assembly *a = s->assembly;
+    if (bytes > s->staged_bytes) {
+        struct cw_staged_chunk *chunk;
+        pthread_mutex_lock(&r->mutex);
+        bool alone = r->alone;
+        pthread_mutex_unlock(&r->mutex);
+        if (!alone && atomic_load(&r->budget.used) + bytes > STAGED_SHARE(r->budget.limit))
+            return cw_error_set(err, CW_E_BUDGET, "%zu bytes more of elements that wait for their batch leave too little for the first of them", bytes);
+        int status = cw_staged_chunk_new(&r->budget, bytes, &chunk, &s->staged, err);
+        if (status < 0)
+            return status;
+        s->staged_bytes = bytes;
+        pthread_mutex_lock(&r->mutex);
+        chunk->next = a->chunks;
+        a->chunks = chunk;
+        pthread_mutex_unlock(&r->mutex);
+    }
+    *ret = s->staged;
+    return 0;
+}
+
 /* Writes the rows of a segment into their slots. Row i of the segment is row idx[i] of the block (idx NULL: i), and that of c too unless c was
  * gathered for the segment: then it is row i of c. */
-static int put_rows(struct cw_runner *r, struct block *b, const struct cw_block *c, const struct segment *s, const uint32_t *idx, bool gathered,
+static int put_rows(struct cw_runner *r, struct block *b, const struct cw_block *c, struct segment *s, const uint32_t *idx, bool gathered,
                     struct cw_error *err)
 {
     const struct cw_layout *l = &r->layout;
@@ -122,14 +151,9 @@ static int put_rows(struct cw_runner *r, struct block *b, const struct cw_block 
                 struct cw_tensor value = c->status[own] == CW_ROW_REPLACED ? b->replaced[row].values[k] : cw_block_row(c, g->outputs[k].value, own);
                 bytes += cw_staged_bytes(&value);
             }
-        struct cw_staged_chunk *chunk;
-        status = cw_staged_chunk_new(&r->budget, bytes, &chunk, &at, err);
+        status = stage_bytes(r, s, bytes, &at, err);
         if (status < 0)
             return status;
-        pthread_mutex_lock(&r->mutex);
-        chunk->next = a->chunks;
-        a->chunks = chunk;
-        pthread_mutex_unlock(&r->mutex);
     }
     for (unsigned k = 0; k < l->n; k++) {
         const struct cw_column *column = &c->columns[g->outputs[k].value];
@@ -179,7 +203,7 @@ int cw_block_emit(struct cw_runner *r, struct thread *t, struct block *b, struct
         return status;
     }
     for (unsigned i = 0; i < b->n_segments && status >= 0; i++) {
-        const struct segment *s = &b->segments[i];
+        struct segment *s = &b->segments[i];
         uint64_t begin = cw_now_ns();
         if (from == to) {
             status = put_rows(r, b, &b->b, s, b->idx + s->first, false, err);

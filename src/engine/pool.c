@@ -31,6 +31,14 @@ void cw_ready(struct cw_runner *r, struct block *b)
     pthread_cond_signal(&r->work);
 }
 
+/* A thread leaves off running or reading (`count`). The consumer that lacks memory waits for the last one, and then takes what there is. */
+static void leave(struct cw_runner *r, unsigned *count)
+{
+    --*count;
+    if (r->consumer_short && r->n_running == 0 && r->n_reading == 0)
+        pthread_cond_signal(&r->done);
+}
+
 static void park(struct block *b)
 {
     b->state = BLOCK_PARKED;
@@ -172,19 +180,20 @@ static void advance(struct cw_runner *r, struct thread *t, struct block *b)
             b->waited = false;
             goto pass;
         }
+        bool nowait = !r->alone; /* who runs alone is done with when this returns */
         pthread_mutex_unlock(&r->mutex);
-        status = b->have_raw ? 0 : cw_block_read(r, t, b, true, &err);
+        status = b->have_raw ? 0 : cw_block_read(r, t, b, nowait, &err);
         if (status == 0)
             status = b->point < r->n_points ? cw_block_stage(r, t, b, &err) : cw_block_emit(r, t, b, &err);
         pthread_mutex_lock(&r->mutex);
         if (status == 1) { /* the bytes are not in memory */
-            r->n_running--;
             r->cold = true;
             b->state = BLOCK_READING;
             b->next = NULL;
             *r->reading_tail = b;
             r->reading_tail = &b->next;
             r->n_reading++;
+            leave(r, &r->n_running);
             pthread_cond_signal(&r->reads);
             return;
         }
@@ -202,7 +211,7 @@ static void advance(struct cw_runner *r, struct thread *t, struct block *b)
             break;
         if (s->passed[b->point] != b->seq && b->n_passed == b->point) {
             park(b);
-            r->n_running--;
+            leave(r, &r->n_running);
             return;
         }
     pass:;
@@ -210,7 +219,7 @@ static void advance(struct cw_runner *r, struct thread *t, struct block *b)
         status = cw_block_pass(r, b, &err);
         if (status == 1) { /* no batch to be had until one is released */
             park(b);
-            r->n_running--;
+            leave(r, &r->n_running);
             pthread_cond_signal(&r->done);
             return;
         }
@@ -222,7 +231,7 @@ static void advance(struct cw_runner *r, struct thread *t, struct block *b)
         }
         b->point++;
     }
-    r->n_running--;
+    leave(r, &r->n_running);
     if (status == CW_E_BUDGET && !r->stop && !s->closed) {
         starve(r, b);
         pthread_cond_broadcast(&r->work);
@@ -235,7 +244,7 @@ static void advance(struct cw_runner *r, struct thread *t, struct block *b)
     s->n_blocks--;
     cw_block_recycle(r, b);
     cw_split_collect(r, s);
-    if (r->n_running == 0 && r->plan_short)
+    if (r->n_blocks == 0 && r->plan_short)
         pthread_cond_broadcast(&r->work);
     if (s->n_blocks == 0 || r->fatal.status)
         pthread_cond_signal(&r->done);
@@ -249,15 +258,24 @@ static void run_block(struct cw_runner *r, struct thread *t, struct block *b)
 
 bool cw_may_be_released(const struct cw_runner *r)
 {
-    const struct cw_assembly *a = r->splits ? r->splits->head : NULL;
-    return r->n_handed > 0 || (a && a->closed && a->n_done == a->n_assigned);
+    const struct cw_split *first = r->splits;
+    const struct cw_assembly *a = first ? first->head : NULL;
+    return r->n_handed > 0 || (a && a->closed && a->n_done == a->n_assigned) || (first && first->over && first->n_blocks == 0);
+}
+
+static bool holds_anything(const struct cw_runner *r, const struct cw_split *s)
+{
+    bool any = s->first || s->head;
+    for (unsigned k = 0; k < CW_MAX(r->compiled->n_buckets, 1); k++)
+        any |= s->open[k] != NULL; /* what is left over in buckets */
+    return any;
 }
 
 bool cw_reclaim(struct cw_runner *r, const struct cw_split *s)
 {
     struct cw_split *last = NULL;
     for (struct cw_split *later = s ? s->next : NULL; later; later = later->next)
-        if (later->first || later->head)
+        if (holds_anything(r, later))
             last = later;
     if (!last)
         return false;
@@ -281,21 +299,16 @@ static void run_starved(struct cw_runner *r, struct thread *t)
 {
     r->alone = true;
     for (;;) {
+        cw_evict(r); /* an earlier block may give way just now */
         struct block *b = r->starved;
         const struct cw_split *s = b->split;
         uint64_t seq = b->seq;
-        cw_evict(r);
-        b = r->starved;
-        if (b->split != s || b->seq != seq) { /* an earlier one gave way just now */
-            s = b->split;
-            seq = b->seq;
-        }
         r->starved = b->next;
         run_block(r, t, b);
         b = r->starved;
         if (!b || b->split != s || b->seq != seq)
             break; /* it was enough */
-        if (cw_reclaim(r, s))
+        if (cw_slab_trim(&r->slabs) > 0 || cw_reclaim(r, s)) /* slabs: the consumer released some meanwhile */
             continue;
         r->starving = true; /* until something is released */
         if (!cw_may_be_released(r) && !r->fatal.status)
@@ -324,7 +337,7 @@ static void plan_piece(struct cw_runner *r, struct thread *t, struct cw_split *s
     pthread_mutex_unlock(&r->mutex);
     int status = cw_piece_plan(r, t, s, p, &err);
     pthread_mutex_lock(&r->mutex);
-    r->n_running--;
+    leave(r, &r->n_running);
     account(r, t);
     r->planning = false;
     p->users--;
@@ -335,6 +348,12 @@ static void plan_piece(struct cw_runner *r, struct thread *t, struct cw_split *s
             s->position = p->begin + p->n;
         if (p->cut && p->n == 0)
             s->end = s->position;
+        r->plan_short = false;
+    } else if (status == CW_E_DATA && r->sequence->stream && (s->failed = malloc(sizeof(*s->failed)))) {
+        *s->failed = err;
+        p->planned = true;
+        p->n = 0;
+        s->end = s->position = p->begin;
     } else if (status == CW_E_BUDGET && (r->n_blocks || r->n_running || !r->plan_short || cw_reclaim(r, s) || cw_may_be_released(r))) {
         r->plan_short = true; /* tried again when something is released, or when nothing else is under way */
         cw_trim(r);
@@ -406,21 +425,20 @@ static void *read_main(void *arg)
         struct cw_error err = {0};
         int status = cw_block_read(r, &own, b, false, &err);
         pthread_mutex_lock(&r->mutex);
-        r->n_reading--;
+        leave(r, &r->n_reading);
         r->profile.read_ns += own.read_ns;
         r->profile.read_bytes += own.read_bytes;
         own.read_ns = own.read_bytes = 0;
         if (status == CW_E_BUDGET) {
             starve(r, b);
             pthread_cond_broadcast(&r->work);
-            continue;
+        } else {
+            if (status < 0 && !r->fatal.status) {
+                r->fatal = err;
+                pthread_cond_signal(&r->done);
+            }
+            cw_ready(r, b);
         }
-        if (status < 0 && !r->fatal.status) {
-            r->fatal = err;
-            cw_error_op(&r->fatal, b->program->ops[0]->desc->name);
-            pthread_cond_signal(&r->done);
-        }
-        cw_ready(r, b);
         if (b->split->closed) /* the consumer waits for its blocks to end */
             pthread_cond_signal(&r->done);
     }
