@@ -174,16 +174,16 @@ void cw_block_reset(struct cw_runner *r, struct block *b)
     }
 }
 
+size_t cw_scratch_keep(struct cw_runner *r) { return atomic_load(&r->budget.used) < r->budget.limit / 4 * 3 ? (size_t)16 << 20 : 0; }
+
 void cw_block_recycle(struct cw_runner *r, struct block *b)
 {
-/* Scratch is kept for the next block (a photograph's takes a few MiB), unless memory is getting short. */
-    size_t keep = atomic_load(&r->budget.used) < r->budget.limit / 4 * 3 ? (size_t)16 << 20 : 0;
     for (unsigned k = 0; b->dropped && k < r->compiled->n_limits; k++)
         free(b->dropped[k]);
     free(b->dropped);
     free(b->idx);
     free(b->segments);
-    cw_arena_reset(&b->arena, keep);
+    cw_arena_reset(&b->arena, cw_scratch_keep(r));
     struct fault *f = b->faults;
     while (f) {
         struct fault *next = f->next;
