@@ -220,6 +220,8 @@ void cw_block_reset(struct cw_runner *r, struct block *b)
     free_faults(b);
 }
 
+size_t cw_scratch_keep(struct cw_runner *r) { return atomic_load(&r->budget.used) < r->budget.limit / 4 * 3 ? (size_t)16 << 20 : 0; }
+
 /* Frees all that a block has but its arena. */
 static void block_clear(const struct cw_runner *r, struct block *b)
 {
@@ -245,10 +247,8 @@ void cw_block_recycle(struct cw_runner *r, struct block *b)
         cw_block_free(r, b);
         return;
     }
-    /* Scratch is kept for the next block (a photograph's takes a few MiB), unless memory is getting short. */
-    size_t keep = atomic_load(&r->budget.used) < r->budget.limit / 4 * 3 ? (size_t)16 << 20 : 0;
     block_clear(r, b);
-    cw_arena_reset(&b->arena, keep);
+    cw_arena_reset(&b->arena, cw_scratch_keep(r));
     struct cw_arena arena = b->arena;
     memset(b, 0, sizeof(*b));
     b->arena = arena;

@@ -66,7 +66,7 @@ static int read_block(struct cw_runner *r, struct thread *t, struct block *b, bo
         int status = cw_file_read(reads[k].extent.file, reads[k].extent.offset, data, reads[k].extent.length, nowait, err);
         if (status != 0) {
             if (status > 0)
-                cw_arena_reset(&b->arena, 0);
+                cw_arena_reset(&b->arena, cw_scratch_keep(r));
             return status;
         }
         for (size_t i = reads[k].first; i < reads[k].first + reads[k].n; i++) {

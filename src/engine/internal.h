@@ -170,6 +170,9 @@ void cw_piece_unplan(struct piece *p);
 size_t cw_plan_bytes(const struct cw_sequence *s, uint64_t n); /* of n positions */
 void cw_block_recycle(struct cw_runner *r, struct block *b); /* done with; kept for another use */
 void cw_block_free(struct cw_runner *r, struct block *b);
+/* How much of a block's scratch is kept for what comes next (a photograph's takes a few MiB), lest the kernel zeroes pages for each: nothing when memory
+ * is getting short. Mutex need not be held. */
+size_t cw_scratch_keep(struct cw_runner *r);
 void cw_block_reset(struct cw_runner *r, struct block *b); /* back to the start, memory given back; mutex need not be held */
 void cw_split_free(struct cw_runner *r, struct cw_split *s);
 void cw_split_restart(struct cw_runner *r, struct cw_split *s); /* no block of it is in flight */
