@@ -16,7 +16,7 @@ if [ ! -f "$corpus/done" ]; then
     "$venv/bin/python" fuzz/make_seeds.py "$corpus" "$build/cachew"
     touch "$corpus/done"
 fi
-[ $# -gt 0 ] || set -- example expr image index pipeline state tfrecord
+[ $# -gt 0 ] || set -- example expr image index jsonl pipeline state tfrecord
 
 one() {
     local target=$1 from=$SECONDS dict=()

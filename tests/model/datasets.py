@@ -1,7 +1,9 @@
-"""Writes small random data sets: TFRecord files of Examples, image folders, plain files. Some records are damaged on request."""
+"""Writes small random data sets: TFRecord files of Examples, image folders, plain files, texts, JSON lines. Some records are damaged on request."""
 
 import gzip
 import io
+import json
+import math
 import random
 import struct
 import zlib
@@ -94,6 +96,79 @@ def write_many_records(rng: random.Random, directory: Path, compression: str) ->
     directory.mkdir(parents=True)
     records = [example.write({"id": ("int64", [row])}) for row in range(rng.randint(1_020, 2_500))]
     (directory / "part-0.tfrecord").write_bytes(compress(tfrecord_bytes(records), compression))
+
+
+def write_texts(rng: random.Random, directory: Path, compression: str) -> None:
+    """part-K.txt files of short lines with either end, empty ones too."""
+    directory.mkdir(parents=True)
+    for k in range(rng.randint(1, 3)):
+        lines = [bytes(rng.choices(b"abc \xff\0\r", k=rng.choice([0, 1, 5, rng.randint(0, 40)]))) for _ in range(rng.choice([0, 3, 80, 1500]))]
+        end = rng.choice([b"\n", b"\r\n"])
+        data = end.join(lines) + (end if rng.random() < 0.7 else b"")
+        (directory / f"part-{k}.txt").write_bytes(compress(data, compression))
+
+
+JSON_DAMAGE = ("syntax", "empty", "range", "fraction", "kind", "missing", "null", "shape", "list")
+
+
+def random_json(rng: random.Random, number: int, damage: str | None) -> str:
+    numbers = [0, -1, 1.5, 1e-3, 2.0, 1e20, 12345678901234567890, 0.1]
+    members = {
+        "id": number,
+        "label": rng.randint(0, 255),
+        "signed": rng.choice([0, -128, 127, 5.0]),
+        "score": rng.choice([*numbers, rng.uniform(-4, 4), math.nan, math.inf]),
+        "half": rng.choice([0, 1.1, 65504, 1e-8, rng.gauss(0, 1)]),
+        "ok": rng.random() < 0.5,
+        "grid": [[rng.choice(numbers) for _ in range(3)] for _ in range(2)],
+        "tokens": [rng.randint(0, 99) for _ in range(rng.choice([0, 1, 3, rng.randint(0, 12)]))],
+        "text": "".join(rng.choices("abc \u00e9\u20ac\U0001f600\"\\\n\0", k=rng.randint(0, 9))),
+        "more": {"a": [1, {"b": None}], "id": 7},
+    }
+    match damage:
+        case "range":
+            members["label"] = rng.choice([256, -1, 10**30, 1e300])
+        case "fraction":
+            members["label"] = 1.5
+        case "kind":
+            members["id"] = rng.choice(["7", True, [7], {}])
+        case "missing":
+            del members["id"]
+        case "null":
+            members["id"] = None
+        case "shape":
+            members["grid"] = rng.choice([[[1, 2, 3]], [[1, 2, 3], [1, 2]], [1, 2], 3])
+    for name in ("label", "tokens"):
+        if rng.random() < 0.1:
+            members[name] = None
+    if rng.random() < 0.3:
+        members["rare"] = rng.randint(0, 5)
+    items = list(members.items())
+    rng.shuffle(items)
+    text = json.dumps(dict(items), ensure_ascii=rng.random() < 0.5, separators=rng.choice([(",", ":"), (", ", ": "), (" ,  ", "\t:")]))
+    if rng.random() < 0.1:  # of a key that comes twice the last one counts
+        text = '{"id": "first", ' + text[1:]
+    match damage:
+        case "syntax":
+            return rng.choice([text[:-1], text + "}", text.replace(":", "", 1), "{,}", '{"id": 01}', '{"id": nil}'])
+        case "empty":
+            return ""
+        case "list":
+            return f"[{text}]"
+    return text
+
+
+def write_json_lines(rng: random.Random, directory: Path, compression: str, damaged: bool) -> None:
+    """part-K.jsonl files; with `damaged` some lines fail where what is wrong with them is needed."""
+    directory.mkdir(parents=True)
+    number = 0
+    for k in range(rng.randint(1, 3)):
+        lines = []
+        for _ in range(rng.choice([1, 3, 60, 300])):
+            lines.append(random_json(rng, number, rng.choice(JSON_DAMAGE) if damaged and rng.random() < 0.1 else None))
+            number += 1
+        data = "\n".join(lines).encode() + b"\n"
+        (directory / f"part-{k}.jsonl").write_bytes(compress(data, compression))
 
 
 def write_image_folder(rng: random.Random, directory: Path, damaged: bool) -> None:

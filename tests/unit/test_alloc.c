@@ -91,6 +91,17 @@ static int setup(void **state)
     temp_file("plain.tfrecord", b.data, b.size);
     bytes_add_deflated(&z, b.data, b.size, 31);
     temp_file("packed.tfrecord.gz", z.data, z.size);
+    struct bytes lines = {0}, packed_lines = {0};
+    for (unsigned i = 0; i < 60; i++) {
+        char line[100];
+        int n = snprintf(line, sizeof(line), "{\"id\": %u, \"name\": \"a\\u00e4%u\", \"tokens\": [1, 2.5]}\n", i, i);
+        bytes_add(&lines, line, (size_t)n);
+    }
+    temp_file("lines.jsonl", lines.data, lines.size);
+    bytes_add_deflated(&packed_lines, lines.data, lines.size, 31);
+    temp_file("lines.jsonl.gz", packed_lines.data, packed_lines.size);
+    bytes_free(&lines);
+    bytes_free(&packed_lines);
     b.data[b.size - 1] ^= 1; /* the last record's checksum */
     temp_file("damaged.tfrecord", b.data, b.size);
     bytes_free(&b);
@@ -244,6 +255,8 @@ static void fail_every_allocation(const struct run_case *c)
 #define RANGE "{\"op\": \"range\", \"stop\": 60}, "
 #define SHUFFLED ", {\"op\": \"shuffle\"}, {\"op\": \"batch\", \"size\": 8}"
 #define EXAMPLES(file) "{\"op\": \"tfrecord\", \"files\": \"" file "\"}, {\"op\": \"parse_example\", \"features\": {\"id\": \"int64\", \"name\": \"bytes\"}}"
+#define JSONL(file) "{\"op\": \"jsonl\", \"files\": \"" file "\", \"features\": {\"id\": \"uint8\", \"name\": \"bytes\", \"tokens\": {\"dtype\": \"float32\", \"shape\": [2], " \
+    "\"default\": [1, 2]}}}"
 #define IMAGES "{\"op\": \"image_folder\", \"root\": \"images\"}, {\"op\": \"decode_image\", \"component\": \"image\"}, "
 
 #define CASE(name, ...) \
@@ -266,6 +279,9 @@ CASE(tfrecord, .fresh_index = true, .text = PIPELINE(EXAMPLES("plain.tfrecord") 
 CASE(tfrecord_with_index, .text = PIPELINE(EXAMPLES("plain.tfrecord") SHUFFLED))
 CASE(gzip, .fresh_index = true, .text = PIPELINE(EXAMPLES("packed.tfrecord.gz") SHUFFLED))
 CASE(gzip_with_index, .text = PIPELINE(EXAMPLES("packed.tfrecord.gz") SHUFFLED))
+CASE(text, .fresh_index = true, .text = PIPELINE("{\"op\": \"text\", \"files\": \"lines.jsonl\"}" SHUFFLED))
+CASE(jsonl_gzip, .fresh_index = true, .text = PIPELINE(JSONL("lines.jsonl.gz") SHUFFLED))
+CASE(jsonl_with_index, .text = PIPELINE(JSONL("lines.jsonl") SHUFFLED))
 CASE(buckets, .text = PIPELINE(EXAMPLES("plain.tfrecord") ", {\"op\": \"bucket_by_length\", \"length\": \"id\", \"boundaries\": [20, 40], \"sizes\": [5, 6, 7]}"))
 CASE(skipping, .text = SKIPPING(EXAMPLES("damaged.tfrecord") ", {\"op\": \"fail\", \"where\": \"id == 7\"}" SHUFFLED))
 CASE(replacing, .text = REPLACING(EXAMPLES("damaged.tfrecord") ", {\"op\": \"fail\", \"where\": \"id == 7\"}" SHUFFLED))
@@ -299,6 +315,9 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_tfrecord_with_index),
         cmocka_unit_test(test_gzip),
         cmocka_unit_test(test_gzip_with_index),
+        cmocka_unit_test(test_text),
+        cmocka_unit_test(test_jsonl_gzip),
+        cmocka_unit_test(test_jsonl_with_index),
         cmocka_unit_test(test_buckets),
         cmocka_unit_test(test_skipping),
         cmocka_unit_test(test_replacing),
