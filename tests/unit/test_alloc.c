@@ -20,6 +20,8 @@
 #include "alloc_fail.h"
 #include "base/macro.h"
 #include "client/local.h"
+#include "data/arrays.h"
+#include "data/arrow.h"
 #include "data_files.h"
 #include "formats/image_write.h"
 #include "ops/table.h"
@@ -296,6 +298,90 @@ CASE(images_unbatched, .text = SKIPPING("{\"op\": \"files\", \"files\": \"images
                                         "{\"op\": \"select\", \"components\": [\"data\"]}"))
 
 /* With an argument: only the tests of this name ("test_images*"). */
+/* ---- data sets in memory ---- */
+
+static void test_arrays(void **state)
+{
+    (void)state;
+    static const char letters[] = "abcdefghijklmnopqrstuvwxyzabcdefghijklmnopqrstuvwxyzabcdefghijkl";
+    static int64_t numbers[60];
+    static uint64_t offsets[61];
+    char text[300];
+    for (int i = 0; i < 60; i++) {
+        numbers[i] = i;
+        offsets[i + 1] = (uint64_t)i + 1;
+    }
+    struct cw_type number = cw_type_scalar(CW_INT64), bytes = cw_type_scalar(CW_BYTES);
+    struct cw_arrays *a = cw_arrays_new(2, 1);
+    assert_int_equal(cw_arrays_column(a, 0, "n", &number, NULL), 0);
+    assert_int_equal(cw_arrays_column(a, 1, "s", &bytes, NULL), 0);
+    a->first[1] = 60;
+    a->columns[0].pieces[0] = (struct cw_array_piece){.data = (const uint8_t *)numbers};
+    a->columns[1].pieces[0] = (struct cw_array_piece){.data = (const uint8_t *)letters, .offsets = offsets, .offset_size = 8};
+    assert_int_equal(cw_arrays_register(a, NULL), 0);
+    snprintf(text, sizeof(text), PIPELINE("{\"op\": \"arrays\", \"data\": \"%s\"}" SHUFFLED), a->id);
+    fail_every_allocation(&(struct run_case){.text = text});
+    cw_arrays_unref(a);
+}
+
+static void schema_release(struct ArrowSchema *s) { s->release = NULL; }
+static void array_release(struct ArrowArray *a) { a->release = NULL; }
+static void stream_release(struct ArrowArrayStream *s) { s->release = NULL; }
+
+/* A column of bools and one of strings behind a dictionary: what is expanded. */
+static int arrow_schema(struct ArrowArrayStream *s, struct ArrowSchema *out)
+{
+    static struct ArrowSchema values, columns[2], *children[] = {&columns[0], &columns[1]};
+    (void)s;
+    values = (struct ArrowSchema){.format = "u", .release = schema_release};
+    columns[0] = (struct ArrowSchema){.format = "b", .name = "b", .release = schema_release};
+    columns[1] = (struct ArrowSchema){.format = "c", .name = "s", .dictionary = &values, .release = schema_release};
+    *out = (struct ArrowSchema){.format = "+s", .n_children = 2, .children = children, .release = schema_release};
+    return 0;
+}
+
+static int arrow_next(struct ArrowArrayStream *s, struct ArrowArray *out)
+{
+    static const uint8_t bits[] = {0x5a};
+    static const int8_t indices[] = {1, 0, 1, 1, 0};
+    static const int32_t ends[] = {0, 2, 3};
+    static const void *bit_buffers[] = {NULL, bits}, *index_buffers[] = {NULL, indices}, *text_buffers[] = {NULL, ends, "abc"}, *none[] = {NULL};
+    static struct ArrowArray values, columns[2], *children[] = {&columns[0], &columns[1]};
+    int *left = s->private_data;
+    *out = (struct ArrowArray){0};
+    if ((*left)-- == 0)
+        return 0;
+    values = (struct ArrowArray){.length = 2, .n_buffers = 3, .buffers = text_buffers, .release = array_release};
+    columns[0] = (struct ArrowArray){.length = 5, .n_buffers = 2, .buffers = bit_buffers, .release = array_release};
+    columns[1] = (struct ArrowArray){.length = 5, .n_buffers = 2, .buffers = index_buffers, .dictionary = &values, .release = array_release};
+    *out = (struct ArrowArray){.length = 5, .n_buffers = 1, .buffers = none, .n_children = 2, .children = children, .release = array_release};
+    return 0;
+}
+
+static void test_arrow(void **state)
+{
+    (void)state;
+    bool more = true;
+    for (uint64_t n = 1; more; n++) {
+        int left = 3;
+        struct ArrowArrayStream s = {.get_schema = arrow_schema, .get_next = arrow_next, .release = stream_release, .private_data = &left};
+        struct cw_arrays *a = NULL;
+        struct cw_error err = {0};
+        int64_t live = alloc_fail_live();
+        alloc_fail_arm(n);
+        int r = cw_arrays_from_arrow(&s, &a, &err);
+        alloc_fail_disarm();
+        more = alloc_fail_happened();
+        assert_int_equal(r, more ? CW_E_MEMORY : 0);
+        assert_null(s.release);
+        if (r == 0)
+            assert_int_equal(a->n_elements, 15);
+        cw_arrays_unref(a);
+        assert_int_equal(alloc_fail_live(), live);
+        assert_true(n < 100);
+    }
+}
+
 int main(int argc, char **argv)
 {
     for (size_t i = 0; i < CW_COUNT_OF(fatal); i++)
@@ -315,6 +401,8 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_tfrecord_with_index),
         cmocka_unit_test(test_gzip),
         cmocka_unit_test(test_gzip_with_index),
+        cmocka_unit_test(test_arrays),
+        cmocka_unit_test(test_arrow),
         cmocka_unit_test(test_text),
         cmocka_unit_test(test_jsonl_gzip),
         cmocka_unit_test(test_jsonl_with_index),
