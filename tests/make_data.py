@@ -6,13 +6,15 @@ As a program: make_data.py DIR [--records N] writes
     DIR/empty.tfrecord                                                                   no record
     DIR/damaged/...                                                                      one kind of damage each, see damaged()
 Each Example has: id (int64), name (bytes), weight (float), vector (4 floats), tokens (0-9 int64), blob (bytes of varying size).
-With --seeds it writes the seed corpus of the fuzzers instead: DIR/tfrecord, DIR/example, DIR/index, DIR/jsonl.
+With --seeds it writes the seed corpus of the fuzzers instead: DIR/tfrecord, DIR/example, DIR/index, DIR/jsonl, DIR/tar.
 As a module: record, example, write, expected.
 """
 import argparse
 import gzip
+import io
 import os
 import struct
+import tarfile
 import zlib
 
 _TABLE = []
@@ -163,6 +165,24 @@ def seeds(directory):
     put("jsonl", "gzip", b"\2" + gzip.compress(lines, 6, mtime=0) + gzip.compress(lines, 1, mtime=0))
     put("jsonl", "zlib", b"\3" + zlib.compress(lines, 6))
     put("jsonl", "empty", b"\1")
+
+    for form, name in ((tarfile.USTAR_FORMAT, "ustar"), (tarfile.GNU_FORMAT, "gnu"), (tarfile.PAX_FORMAT, "pax")):
+        out = io.BytesIO()
+        with tarfile.open(fileobj=out, mode="w", format=form) as tar:
+            for member in ("a/0.jpg", "a/0.cls", "README", "a/1.seg.npy", "long" * 20 + "/" + "name" * 10 + ".txt"):
+                header = b"{'descr': '<i2', 'fortran_order': False, 'shape': (2,), }\n"
+                data = b"\x93NUMPY\1\0" + struct.pack("<H", len(header)) + header + b"abcd" if member.endswith("npy") else b"7\n"
+                info = tarfile.TarInfo(member if name == "ustar" else member.replace("a/", "\u00e4" * (60 if member == "a/1.seg.npy" else 1) + "/"))
+                info.size = len(data)
+                tar.addfile(info, io.BytesIO(data))
+            info = tarfile.TarInfo("directory")
+            info.type = tarfile.DIRTYPE
+            tar.addfile(info)
+        archive = out.getvalue().rstrip(b"\0")
+        archive += bytes(-len(archive) % 512 + 512)  # little after the end: the fuzzer's inputs are small
+        put("tar", name, b"\5" + archive)
+        put("tar", name + "-gzip", b"\2" + gzip.compress(archive, 6, mtime=0))
+    put("tar", "empty", b"\5" + bytes(512))
 
     def column(form, values):
         data = struct.pack("<%d%s" % (len(values), form), *values)

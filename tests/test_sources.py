@@ -1,7 +1,9 @@
 """Sources of files with many records each, black box: what a run gives, and what it says of bad input."""
 
 import gzip
+import io
 import json
+import tarfile
 
 import numpy as np
 import pytest
@@ -153,3 +155,158 @@ def test_jsonl_shuffled_is_the_same_set(tmp_path):
 def test_jsonl_features_are_checked(tmp_path):
     error = failed(write(tmp_path / "p.json", jsonl_chain(features={"id": "int65"})), 2)
     assert error["operator"] == "jsonl" and error["attribute"] == "features"
+
+
+# ---- tar ----
+
+COMPONENTS = {"key": {"key": "__key__", "dtype": "bytes"}, "label": {"key": "cls", "dtype": "uint8"}, "data": {"key": "png;bin", "dtype": "bytes"}}
+FORMATS = {"ustar": tarfile.USTAR_FORMAT, "gnu": tarfile.GNU_FORMAT, "pax": tarfile.PAX_FORMAT}
+
+
+def add_member(tar, name, data=b"", **fields):
+    info = tarfile.TarInfo(name)
+    info.size = len(data)
+    for field, value in fields.items():
+        setattr(info, field, value)
+    tar.addfile(info, io.BytesIO(data))
+
+
+def shard(path, samples, form=tarfile.USTAR_FORMAT, directory=""):
+    """Samples number, number + 1, ... with a label and some bytes."""
+    with tarfile.open(path, "w", format=form) as tar:
+        for i in samples:
+            add_member(tar, f"{directory}{i:05}.bin", bytes([i % 256]) * (i * 37 % 1500))
+            add_member(tar, f"{directory}{i:05}.cls", f"{i % 256}\n".encode())
+    return path.read_bytes()
+
+
+def tar_chain(*ops, files="a.tar", components=COMPONENTS, **attributes):
+    return [{"op": "tar", "files": files, "components": components, **attributes}, *ops, BATCH]
+
+
+@pytest.mark.parametrize("form", FORMATS)
+@pytest.mark.parametrize("directory", ["", "d/", "x" * 120 + "/" + "y" * 30 + "/", "\u00e4" * 20 + "/"])
+def test_tar_of_every_format(tmp_path, form, directory):
+    if form == "ustar" and not directory.isascii():
+        pytest.skip("ustar has no such names")
+    shard(tmp_path / "a.tar", range(40), FORMATS[form], directory)
+    rows = batches(write(tmp_path / "p.json", tar_chain()), tmp_path, components=["key", "label", "data"])
+    assert rows["key"] == [f"{directory}{i:05}".encode() for i in range(40)]
+    assert rows["label"] == list(range(40))
+    assert rows["data"] == [bytes([i]) * (i * 37 % 1500) for i in range(40)]
+
+
+def test_tar_shuffled_plain_and_compressed(tmp_path):
+    packed = gzip.compress(shard(tmp_path / "a.tar", range(500)), mtime=0)
+    (tmp_path / "b.tar.gz").write_bytes(packed)
+    for name in ("a.tar", "b.tar.gz"):
+        chain = tar_chain(SHUFFLE, files=name)
+        rows = batches(write(tmp_path / "p.json", chain), tmp_path, "--seed", "3", components=["key", "label"])
+        assert rows["key"] != sorted(rows["key"]) and sorted(rows["key"]) == [b"%05d" % i for i in range(500)]
+        assert rows["label"] == [int(key) % 256 for key in rows["key"]]
+
+
+def test_tar_passes_over_directories_links_and_files_without_extension(tmp_path):
+    with tarfile.open(tmp_path / "a.tar", "w") as tar:
+        add_member(tar, "d.1", type=tarfile.DIRTYPE)
+        add_member(tar, "0.cls", b"1")
+        add_member(tar, "README", b"text")
+        add_member(tar, "0.link", type=tarfile.SYMTYPE, linkname="../../etc/passwd")
+        add_member(tar, "0.bin", b"data")
+        add_member(tar, "1.cls", b"2")
+        add_member(tar, "1.bin", b"more")
+    rows = batches(write(tmp_path / "p.json", tar_chain()), tmp_path, components=["key", "label", "data"])
+    assert rows == {"key": [b"0", b"1"], "label": [1, 2], "data": [b"data", b"more"]}
+
+
+def test_tar_numpy_members(tmp_path):
+    values = np.arange(6, dtype="<f4").reshape(2, 3)
+    out = io.BytesIO()
+    np.save(out, values)
+    with tarfile.open(tmp_path / "a.tar", "w") as tar:
+        add_member(tar, "0.x.npy", out.getvalue())
+    good = {"x": {"key": "x.npy", "dtype": "float32", "shape": [2, 3]}}
+    assert batches(write(tmp_path / "p.json", tar_chain(components=good)), tmp_path, components=["x"])["x"] == [values.tolist()]
+    for wrong, text in (({"shape": [3, 2]}, "is float32[2,3], expected float32[3,2]"), ({"dtype": "float64"}, "is float32[2,3], expected float64[2,3]")):
+        error = failed(write(tmp_path / "p.json", tar_chain(components={"x": {**good["x"], **wrong}})), 1)
+        assert error["kind"] == "record" and text in error["message"]
+
+
+def test_tar_with_a_bad_sample_in_the_middle(tmp_path):
+    with tarfile.open(tmp_path / "a.tar", "w") as tar:
+        for i in range(10):
+            add_member(tar, f"{i}.cls", b"256" if i == 5 else b"%d" % i)
+    components = {"label": {"key": "cls", "dtype": "uint8"}}
+    error = failed(write(tmp_path / "p.json", tar_chain(components=components)), 1)
+    assert error["kind"] == "record" and error["operator"] == "tar" and error["file"].endswith("a.tar")
+    assert 'sample "5": "cls" holds "256", which is out of range for uint8' in error["message"]
+    rows = batches(write(tmp_path / "p.json", tar_chain(components=components), on_error="skip"), tmp_path, components=["label"])
+    assert rows["label"] == [0, 1, 2, 3, 4, 6, 7, 8, 9]
+
+
+def bad_tar(tmp_path, data, *parts):
+    (tmp_path / "a.tar").write_bytes(data)
+    error = failed(write(tmp_path / "p.json", tar_chain()), 1)
+    assert error["kind"] == "data" and error["file"].endswith("a.tar") and error["operator"] == "tar"
+    for part in ("a.tar: the member at byte ", *parts):
+        assert part in error["message"]
+
+
+def test_tar_truncated(tmp_path):
+    data = shard(tmp_path / "a.tar", range(3))
+    used = len(data.rstrip(b"\0"))
+    for cut in (0, 100, 512, 1000, 2000, used // 512 * 512, used):
+        bad_tar(tmp_path, data[:cut], "truncated")
+
+
+def test_tar_truncated_and_compressed(tmp_path):
+    data = shard(tmp_path / "a.tar", range(3))
+    bad_tar(tmp_path, gzip.compress(data[:2000], mtime=0), "truncated")
+
+
+def test_tar_with_a_flipped_bit_in_a_header(tmp_path):
+    data = bytearray(shard(tmp_path / "a.tar", range(3)))
+    data[512 + 3] ^= 4
+    bad_tar(tmp_path, bytes(data), "byte 512: the checksum of its header does not match")
+
+
+def test_not_a_tar(tmp_path):
+    bad_tar(tmp_path, b"This is a text and nothing else.\n" * 100, "byte 0: the checksum of its header", "no tar archive")
+
+
+@pytest.mark.parametrize("name", ["../x.cls", "a/../../x.cls", "/etc/passwd.cls", "..", "a/.."])
+@pytest.mark.parametrize("form", FORMATS)
+def test_tar_with_a_member_name_escaping_its_directory(tmp_path, name, form):
+    with tarfile.open(tmp_path / "a.tar", "w", format=FORMATS[form]) as tar:
+        add_member(tar, "0.cls", b"1")
+        add_member(tar, name, b"2")
+    bad_tar(tmp_path, (tmp_path / "a.tar").read_bytes(), f'its name "{name}" ')
+
+
+def test_tar_with_a_size_beyond_the_file(tmp_path):
+    data = bytearray(shard(tmp_path / "a.tar", range(3)))
+    info = tarfile.TarInfo("0.cls")
+    for size in (1 << 20, 8 << 30, 1 << 60):  # the last two in base 256
+        info.size = size
+        data[:512] = info.tobuf(tarfile.GNU_FORMAT)[:512]
+        bad_tar(tmp_path, bytes(data), f"byte 0: {size} bytes of data run past the end of the file")
+
+
+def test_tar_with_a_negative_size_in_base_256(tmp_path):
+    data = bytearray(shard(tmp_path / "a.tar", range(3)))
+    data[124:136] = b"\xff" * 12
+    data[148:156] = b" " * 8
+    data[148:156] = b"%06o\0 " % sum(data[:512])
+    bad_tar(tmp_path, bytes(data), "its size is no number below 2^62")
+
+
+def test_tar_with_a_sparse_file_and_devices(tmp_path):
+    for kind, text in ((tarfile.GNUTYPE_SPARSE, "a sparse file"), (tarfile.CHRTYPE, "a device"), (tarfile.FIFOTYPE, "a named pipe")):
+        with tarfile.open(tmp_path / "a.tar", "w", format=tarfile.GNU_FORMAT) as tar:
+            add_member(tar, "0.cls", type=kind)
+        bad_tar(tmp_path, (tmp_path / "a.tar").read_bytes(), f"byte 0: it is {text}")
+
+
+def test_several_tars_in_one_file(tmp_path):
+    data = shard(tmp_path / "a.tar", range(3))
+    bad_tar(tmp_path, data + data, f"byte {len(data)}: there are data after the end of the archive")

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "formats/lines.h"
+#include "formats/tar.h"
 #include "formats/tfrecord.h"
 #include "pipeline/segment.h"
 #include "storage/file.h"
@@ -30,6 +31,7 @@ struct building {
         struct cw_walk base;
         struct cw_tfrecord_walk tfrecord;
         struct cw_line_walk lines;
+        struct cw_tar_walk tar;
     } walk;
     struct restarts restarts;
     size_t n_seen;                       /* records that the open chunk was told of */
@@ -233,6 +235,7 @@ static int assemble(struct building *b, const struct cw_segment_input *in, enum 
 static int start_walk(struct building *b, const struct cw_segment_input *in, struct cw_error *err)
 {
     switch (in->format) {
+    case CW_FORMAT_TAR: return cw_tar_walk_init(&b->walk.tar, in->path, UINT64_MAX, err);
     case CW_FORMAT_LINES: return cw_line_walk_init(&b->walk.lines, in->path, UINT64_MAX, err);
     default: cw_tfrecord_walk_init(&b->walk.tfrecord, in->path, UINT64_MAX); return 0;
     }

@@ -1,4 +1,4 @@
-"""Writes small random data sets: TFRecord files of Examples, image folders, plain files, texts, JSON lines. Some records are damaged on request."""
+"""Writes small random data sets: TFRecord files of Examples, image folders, plain files, texts, JSON lines, tar archives. Some records are damaged on request."""
 
 import gzip
 import io
@@ -6,9 +6,11 @@ import json
 import math
 import random
 import struct
+import tarfile
 import zlib
 from pathlib import Path
 
+import numpy as np
 from PIL import Image
 
 from . import example
@@ -169,6 +171,72 @@ def write_json_lines(rng: random.Random, directory: Path, compression: str, dama
             number += 1
         data = "\n".join(lines).encode() + b"\n"
         (directory / f"part-{k}.jsonl").write_bytes(compress(data, compression))
+
+
+TAR_DAMAGE = ("range", "word", "missing", "twice", "numpy", "few")
+
+
+def numpy_bytes(array: np.ndarray) -> bytes:
+    out = io.BytesIO()
+    np.save(out, array)
+    return out.getvalue()
+
+
+def random_sample(rng: random.Random, number: int, damage: str | None) -> list[tuple[str, bytes]]:
+    """(extension, data) of one sample's files."""
+    files = [
+        ("id.txt", str(number).encode()),
+        ("cls", rng.choice(["%d", " %d\n", "%d.0"]).encode() % rng.randint(0, 255)),
+        (rng.choice(["jpg", "png", "JPG"]), rng.randbytes(rng.choice([0, 1, 511, 512, 513, rng.randint(0, 3000)]))),
+        ("box.txt", " ".join(str(rng.choice([0, -1.5, 1e3, 2])) for _ in range(4)).encode()),
+        ("v.npy", numpy_bytes(np.array([[rng.randint(-99, 99) for _ in range(3)] for _ in range(2)], dtype="<i2"))),
+        ("many.NPY", numpy_bytes(np.array([rng.random() for _ in range(rng.randint(0, 4))], dtype="<f4"))),
+    ]
+    if rng.random() < 0.3:
+        files.append(("rare", str(rng.randint(0, 5)).encode()))
+    match damage:
+        case "range":
+            files[1] = ("cls", rng.choice([b"256", b"-1", b"1.5"]))
+        case "word":
+            files[1] = ("cls", rng.choice([b"seven", b"", b"1 2"]))
+        case "missing":
+            del files[0]
+        case "twice":
+            files.append(("id.txt", b"0"))
+        case "numpy":
+            files[4] = ("v.npy", rng.choice([b"", b"no array", numpy_bytes(np.zeros((2, 3), ">i2")), numpy_bytes(np.zeros((3, 2), "<i2")), numpy_bytes(np.zeros((2, 3)))]))
+        case "few":
+            files[3] = ("box.txt", b"1 2 3")
+    rng.shuffle(files)
+    return files
+
+
+def write_tars(rng: random.Random, directory: Path, compression: str, damaged: bool) -> None:
+    """part-K.tar archives in every format; with `damaged` some samples fail where what is wrong with them is needed."""
+    directory.mkdir(parents=True)
+    number = 0
+    for k in range(rng.randint(1, 3)):
+        out = io.BytesIO()
+        form = rng.choice([tarfile.USTAR_FORMAT, tarfile.GNU_FORMAT, tarfile.PAX_FORMAT])
+        with tarfile.open(fileobj=out, mode="w", format=form) as tar:
+            for _ in range(rng.choice([0, 1, 5, 60])):
+                below = rng.choice(["", "a/", "./b.c/", "d" * 90 + "/" + "e" * 60 + "/"])
+                files = random_sample(rng, number, rng.choice(TAR_DAMAGE) if damaged and rng.random() < 0.15 else None)
+                for extension, data in files:
+                    info = tarfile.TarInfo(f"{below}{number:04d}.{extension}")
+                    info.size = len(data)
+                    tar.addfile(info, io.BytesIO(data))
+                    if rng.random() < 0.05:  # passed over
+                        other = tarfile.TarInfo(f"{below}{rng.choice(['directory.d', 'link.txt'])}")
+                        other.type = tarfile.DIRTYPE if "directory" in other.name else tarfile.SYMTYPE
+                        other.linkname = "elsewhere"
+                        tar.addfile(other)
+                    if rng.random() < 0.05:
+                        readme = tarfile.TarInfo(f"{below}{rng.choice(['README', '.hidden.txt'])}")
+                        readme.size = 5
+                        tar.addfile(readme, io.BytesIO(b"hello"))
+                number += 1
+        (directory / f"part-{k}.tar").write_bytes(compress(out.getvalue(), compression))
 
 
 def write_image_folder(rng: random.Random, directory: Path, damaged: bool) -> None:

@@ -24,7 +24,7 @@ MOST_POSITIONS = 3000
 LARGE = 67_000  # more than are shuffled record by record; rare, and with little to compute
 UNREACHED = {("fail", "kind")}  # its other kinds crash or hang
 NOT_IN_FILES = {"arrays"}  # its data lie in the memory of the program that runs it
-SOURCES = ("tfrecord", "tfrecord", "tfrecord", "image_folder", "files", "text", "jsonl", "jsonl", "range", "range", "synthetic")
+SOURCES = ("tfrecord", "tfrecord", "tfrecord", "image_folder", "files", "text", "jsonl", "jsonl", "tar", "tar", "range", "range", "synthetic")
 
 
 @dataclass
@@ -180,6 +180,8 @@ class Generator:
             return [self.finish(kind, {"files": pattern})]
         if kind in ("text", "jsonl"):
             return self.lines(kind, name)
+        if kind == "tar":
+            return self.tar(name)
         if kind == "image_folder":
             datasets.write_image_folder(rng, directory, self.case.damaged)
             chain = [self.finish(kind, {"root": name})]
@@ -227,6 +229,26 @@ class Generator:
         if "json_features" not in self.__dict__:
             self.json_features = {"id": "int64", **{k: v for k, v in optional.items() if rng.random() < 0.5}}
         return [{"op": kind, **given, "features": self.json_features}]
+
+    def tar(self, name: str) -> list[dict]:
+        rng = self.rng
+        compression = rng.choice(["none", "none", "gzip", "zlib"])
+        datasets.write_tars(rng, self.case.directory / name, compression, self.case.damaged)
+        optional = {
+            "cls": rng.choice(["uint8", "float16", {"dtype": "uint8"}]),
+            "data": {"key": "png;jpg", "dtype": "bytes"},
+            "box.txt": {"dtype": "float32", "shape": [2, 2]},
+            "boxes": {"key": "box.txt", "dtype": "bfloat16", "shape": [2], "variable": True},
+            "v": {"key": "v.npy", "dtype": "int16", "shape": [2, 3]},
+            "tokens": {"key": "many.npy", "dtype": "float32", "variable": True},
+            "rare": {"dtype": "int64", "default": rng.randint(-2, 9)},
+            "absent": rng.choice([{"dtype": "float64", "shape": [2], "default": [0.5, -1]}, {"dtype": "bytes", "default": "none"}]),
+            "__key__": "bytes",
+        }
+        if "components" not in self.__dict__:
+            self.components = {"id": {"key": "id.txt", "dtype": "int64"}, **{k: v for k, v in optional.items() if rng.random() < 0.5}}
+        given = {"files": f"{name}/part-*", "compression": compression if compression == "zlib" or rng.random() < 0.4 else "auto"}
+        return [{"op": "tar", **given, "components": self.components}]
 
     def unusual_records(self, name: str, compression: str) -> list[dict]:
         """Files with few, large records, or with many."""

@@ -16,6 +16,7 @@ DEFAULTS: dict[str, dict] = {
     "files": {},
     "text": {"compression": "auto", "max_line": 1 << 26},
     "jsonl": {"compression": "auto", "max_line": 1 << 26},
+    "tar": {"compression": "auto"},
     "range": {"start": 0, "step": 1},
     "synthetic": {"shape": [], "dtype": "float32", "cost_us": 0, "fill": "random"},
     "parse_example": {"component": "record"},

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
 
-from . import lines, needs, operators, philox, sources
+from . import lines, needs, operators, philox, sources, tar
 from .dtypes import PlanError, Type, Value
 from .sources import Source
 
@@ -19,6 +19,7 @@ SOURCES = {
     "files": sources.Files,
     "text": lines.Text,
     "jsonl": lines.JsonLines,
+    "tar": tar.Tar,
     "range": sources.Range,
     "synthetic": sources.Synthetic,
 }

@@ -25,6 +25,7 @@
 #include "data_files.h"
 #include "formats/image_write.h"
 #include "ops/table.h"
+#include "tar_files.h"
 
 /* ---- data ---- */
 
@@ -104,6 +105,20 @@ static int setup(void **state)
     temp_file("lines.jsonl.gz", packed_lines.data, packed_lines.size);
     bytes_free(&lines);
     bytes_free(&packed_lines);
+    struct bytes tar = {0}, packed_tar = {0};
+    tar_member(&tar, "x", "19 path=d/long.cls\n", 19, 'x');
+    tar_file(&tar, "cut", "7");
+    for (unsigned i = 0; i < 40; i++) {
+        char name[20];
+        snprintf(name, sizeof(name), "%02u.cls", i);
+        tar_file(&tar, name, "8");
+    }
+    tar_end(&tar);
+    temp_file("samples.tar", tar.data, tar.size);
+    bytes_add_deflated(&packed_tar, tar.data, tar.size, 31);
+    temp_file("samples.tar.gz", packed_tar.data, packed_tar.size);
+    bytes_free(&tar);
+    bytes_free(&packed_tar);
     b.data[b.size - 1] ^= 1; /* the last record's checksum */
     temp_file("damaged.tfrecord", b.data, b.size);
     bytes_free(&b);
@@ -259,6 +274,7 @@ static void fail_every_allocation(const struct run_case *c)
 #define EXAMPLES(file) "{\"op\": \"tfrecord\", \"files\": \"" file "\"}, {\"op\": \"parse_example\", \"features\": {\"id\": \"int64\", \"name\": \"bytes\"}}"
 #define JSONL(file) "{\"op\": \"jsonl\", \"files\": \"" file "\", \"features\": {\"id\": \"uint8\", \"name\": \"bytes\", \"tokens\": {\"dtype\": \"float32\", \"shape\": [2], " \
     "\"default\": [1, 2]}}}"
+#define TAR(file) "{\"op\": \"tar\", \"files\": \"" file "\", \"components\": {\"cls\": \"uint8\", \"__key__\": \"bytes\"}}"
 #define IMAGES "{\"op\": \"image_folder\", \"root\": \"images\"}, {\"op\": \"decode_image\", \"component\": \"image\"}, "
 
 #define CASE(name, ...) \
@@ -284,6 +300,8 @@ CASE(gzip_with_index, .text = PIPELINE(EXAMPLES("packed.tfrecord.gz") SHUFFLED))
 CASE(text, .fresh_index = true, .text = PIPELINE("{\"op\": \"text\", \"files\": \"lines.jsonl\"}" SHUFFLED))
 CASE(jsonl_gzip, .fresh_index = true, .text = PIPELINE(JSONL("lines.jsonl.gz") SHUFFLED))
 CASE(jsonl_with_index, .text = PIPELINE(JSONL("lines.jsonl") SHUFFLED))
+CASE(tar, .fresh_index = true, .text = PIPELINE(TAR("samples.tar") SHUFFLED))
+CASE(tar_gzip, .text = PIPELINE(TAR("samples.tar.gz") SHUFFLED))
 CASE(buckets, .text = PIPELINE(EXAMPLES("plain.tfrecord") ", {\"op\": \"bucket_by_length\", \"length\": \"id\", \"boundaries\": [20, 40], \"sizes\": [5, 6, 7]}"))
 CASE(skipping, .text = SKIPPING(EXAMPLES("damaged.tfrecord") ", {\"op\": \"fail\", \"where\": \"id == 7\"}" SHUFFLED))
 CASE(replacing, .text = REPLACING(EXAMPLES("damaged.tfrecord") ", {\"op\": \"fail\", \"where\": \"id == 7\"}" SHUFFLED))
@@ -403,6 +421,8 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_gzip_with_index),
         cmocka_unit_test(test_arrays),
         cmocka_unit_test(test_arrow),
+        cmocka_unit_test(test_tar),
+        cmocka_unit_test(test_tar_gzip),
         cmocka_unit_test(test_text),
         cmocka_unit_test(test_jsonl_gzip),
         cmocka_unit_test(test_jsonl_with_index),
