@@ -7,7 +7,7 @@ import tarfile
 
 import numpy as np
 import pytest
-from test_cli import BATCH, SHUFFLE, examples, failed, own_index_dir, run, shared_dir, write  # noqa: F401
+from test_cli import BATCH, SHUFFLE, cachew, examples, failed, own_index_dir, run, shared_dir, write  # noqa: F401
 
 
 def batches(pipeline, tmp_path, *words, components=()):
@@ -27,6 +27,29 @@ def batches(pipeline, tmp_path, *words, components=()):
                     rows[name] += batch[name].tolist()
         path.unlink()
     return rows
+
+
+@pytest.mark.parametrize(("name", "chain"), [
+    ("text", [{"op": "text", "files": "a"}, BATCH]),
+    ("jsonl", [{"op": "jsonl", "files": "a", "features": {"id": "int64"}}, BATCH]),
+    ("tar", [{"op": "tar", "files": "a", "components": {"bin": "bytes"}}, BATCH]),
+])
+def test_index_made_beforehand_is_used(tmp_path, name, chain):
+    if name == "tar":
+        shard(tmp_path / "a", range(5))
+    else:
+        json_lines(tmp_path / "a", map(good_line, range(5)))
+    words = ["index", tmp_path / "a", "--format", name, "--sidecar", "--json"]
+    first, second = cachew(*words), cachew(*words)
+    assert first.code == second.code == 0
+    assert first.json["indexed"] == 1 and second.json["reused"] == 1 and second.json["records"] == 5
+    pipeline = write(tmp_path / "p.json", chain)
+    index = tmp_path / "a.cwx"
+    assert run(pipeline, "--index-dir", tmp_path / "none")["elements"] == 5
+    assert not (tmp_path / "none").exists()  # the sidecar did
+    index.write_bytes(index.read_bytes()[:-1])
+    assert run(pipeline, "--index-dir", tmp_path / "none")["elements"] == 5
+    assert (tmp_path / "none").exists()
 
 
 # ---- text ----

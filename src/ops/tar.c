@@ -22,6 +22,7 @@ struct found { /* the file of a component */
     size_t size;
     unsigned alternative;   /* which of the extensions it has */
     bool npy;
+    bool twice;             /* there are two of them */
 };
 
 struct row { /* what is being read */
@@ -81,21 +82,17 @@ static bool is_npy(const struct cw_tar_name *name)
     return name->extension_size >= 3 && strncasecmp(end - 3, "npy", 3) == 0 && (name->extension_size == 3 || end[-4] == '.');
 }
 
-/* A file of the sample: it is that of each component that asks for its extension, the first alternative before the others. False: it failed. */
-static bool take_file(const struct row *x, const struct cw_feature_specs *specs, const struct cw_tar_file *file, struct found *found)
+/* A file of the sample: it is that of each component that asks for its extension, the first alternative before the others. */
+static void take_file(const struct cw_op *op, const struct cw_feature_specs *specs, const struct cw_tar_file *file, struct found *found)
 {
     for (unsigned i = 0; i < specs->n; i++) {
         const struct cw_feature_spec *f = &specs->items[i];
-        int which = x->op->out[f->port].live && !is_key(f) ? alternative_of(f, &file->name) : -1;
+        int which = op->out[f->port].live && !is_key(f) ? alternative_of(f, &file->name) : -1;
         if (which < 0 || (found[i].data && found[i].alternative < (unsigned)which))
             continue;
-        if (found[i].data && found[i].alternative == (unsigned)which) {
-            fail(x, "it has two files \"%.*s\"", (int)CW_MIN(file->name.extension_size, (size_t)60), file->name.extension);
-            return false;
-        }
-        found[i] = (struct found){.data = file->data, .size = file->size, .alternative = (unsigned)which, .npy = is_npy(&file->name)};
+        bool twice = found[i].data && found[i].alternative == (unsigned)which;
+        found[i] = (struct found){.data = file->data, .size = file->size, .alternative = (unsigned)which, .npy = is_npy(&file->name), .twice = twice};
     }
-    return true;
 }
 
 /* All files of the sample, and its key. 1: the row failed. */
@@ -115,8 +112,7 @@ static int find_files(struct row *x, const struct cw_feature_specs *specs, struc
             x->key = memcpy(copy, file.name.key, file.name.key_size);
             x->key_size = file.name.key_size;
         }
-        if (!take_file(x, specs, &file, found))
-            return 1;
+        take_file(x->op, specs, &file, found);
     }
     if (r == 0 && x->key)
         return 0;
@@ -194,6 +190,8 @@ static int put_component(const struct row *x, const struct cw_feature_spec *f, c
     if (!found->data)
         return f->has_default || f->variable ? cw_feature_default(f, port, x->b, x->row, err)
                                              : fail(x, "it has no file \"%.*s\", and there is no default", spec_size(f), f->key);
+    if (found->twice)
+        return fail(x, "it has two files \"%.*s\"", spec_size(f), f->key);
     if (f->dtype == CW_BYTES) {
         cw_feature_bytes_row(port, x->b, x->row, found->data, found->size);
         return 0;

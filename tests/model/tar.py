@@ -125,7 +125,7 @@ class Tar(Source):
 def numpy_value(feature: Feature, data: bytes) -> Value:
     try:
         array = np.load(io.BytesIO(data), allow_pickle=False)
-    except ValueError as error:
+    except (ValueError, EOFError) as error:
         raise RecordError(f"no .npy: {error}") from error
     type_: Type = feature.type()
     if array.dtype != np.dtype(feature.dtype) or array.ndim != len(type_.dims):
