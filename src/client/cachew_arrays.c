@@ -11,7 +11,8 @@ static int add_array(struct cw_arrays *a, size_t i, const struct cachew_array *f
 {
     struct cw_type type = {.dtype = (enum cw_dtype)from->dtype, .ndim = from->ndim};
     if (from->ndim < 0 || from->ndim > CW_MAX_NDIM || (from->ndim && !from->dims))
-        return cw_error_set(err, CW_E_OPTION, "the array \"%.60s\": ndim is %d: expected 0 to %d, and dims", from->name ? from->name : "", from->ndim, CW_MAX_NDIM);
+        return cw_error_set(err, CW_E_OPTION, "the array \"%.60s\": ndim is %d: expected 0 to %d, and dims", from->name ? from->name : "",
+                            from->ndim, CW_MAX_NDIM);
     for (int k = 0; k < from->ndim; k++)
         type.dims[k] = CW_MAX(from->dims[k], 0); /* none varies */
     int r = cw_arrays_column(a, i, from->name, &type, err);

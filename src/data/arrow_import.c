@@ -4,24 +4,15 @@
  */
 #include <errno.h>
 #include <inttypes.h>
-#include <stdarg.h>
-#include <stdio.h>
 #include <string.h>
 
 #include "base/macro.h"
 #include "data/arrays.h"
-#include "data/arrow.h"
+#include "data/arrow_impl.h"
 
 struct import { /* what is released with the data set */
     struct ArrowArray *batches;
     size_t n, capacity;
-};
-
-struct column { /* of the schema */
-    struct ArrowSchema *schema;
-    struct cw_type type;
-    size_t width;             /* fixed-size binary: bytes; else 0 */
-    enum cw_dtype index;      /* with a dictionary: of its indices */
 };
 
 /* Elements of an array that are looked at. */
@@ -30,124 +21,32 @@ struct range {
     uint64_t start, n; /* start counts from the buffers' beginning: offsets are in it */
 };
 
-static int bad(struct cw_error *err, const char *column, const char *fmt, ...) _printf_(3, 4);
-static int bad(struct cw_error *err, const char *column, const char *fmt, ...)
-{
-    char what[300];
-    va_list ap;
-    va_start(ap, fmt);
-    vsnprintf(what, sizeof(what), fmt, ap);
-    va_end(ap);
-    return cw_error_set(err, CW_E_DATA, "the column \"%.60s\" %s", column ? column : "", what);
-}
-
-/* ---- types ---- */
-
-static bool number_format(const char *format, enum cw_dtype *ret)
-{
-    static const struct { char letter; enum cw_dtype dtype; } formats[] = {
-        {'b', CW_BOOL}, {'c', CW_INT8},  {'C', CW_UINT8},  {'s', CW_INT16},   {'S', CW_UINT16},  {'i', CW_INT32},
-        {'I', CW_UINT32}, {'l', CW_INT64}, {'L', CW_UINT64}, {'e', CW_FLOAT16}, {'f', CW_FLOAT32}, {'g', CW_FLOAT64},
-    };
-    for (size_t i = 0; i < CW_COUNT_OF(formats); i++)
-        if (format[0] == formats[i].letter && format[1] == 0) {
-            *ret = formats[i].dtype;
-            return true;
-        }
-    return false;
-}
-
-/* What people call a format. */
-static const char *format_name(const char *format)
-{
-    static const struct { const char *prefix, *name; } names[] = {
-        {"n", "null"}, {"td", "a date"}, {"tt", "a time"}, {"ts", "a timestamp"}, {"tD", "a duration"}, {"ti", "an interval"}, {"d:", "a decimal"}, {"+s", "a struct"},
-        {"+m", "a map"}, {"+u", "a union"}, {"+r", "run-end encoded"}, {"+v", "a list view"}, {"+l", "a list of other than numbers"}, {"+L", "a list of other than numbers"},
-        {"+w", "a fixed-size list of other than numbers"}, {"u", "strings"}, {"U", "strings"}, {"vu", "strings"}, {"z", "binary"}, {"Z", "binary"}, {"vz", "binary"},
-    };
-    for (size_t i = 0; i < CW_COUNT_OF(names); i++)
-        if (strncmp(format, names[i].prefix, strlen(names[i].prefix)) == 0)
-            return names[i].name;
-    return "of an unknown type";
-}
-
-static int unsupported(const struct ArrowSchema *top, const struct ArrowSchema *what, struct cw_error *err)
-{
-    return bad(err, top->name, "is or holds %s (Arrow format \"%.40s\"), which can't be taken: select other columns, or cast it", format_name(what->format),
-               what->format);
-}
-
-static bool is_binary(const char *format)
-{
-    return strcmp(format, "u") == 0 || strcmp(format, "U") == 0 || strcmp(format, "z") == 0 || strcmp(format, "Z") == 0 || strcmp(format, "vu") == 0 ||
-           strcmp(format, "vz") == 0;
-}
-
-static bool is_list(const char *format) { return strcmp(format, "+l") == 0 || strcmp(format, "+L") == 0; }
-
-/* Appends the dimensions of nested fixed-size lists of numbers to a type. */
-static int read_numbers(const struct ArrowSchema *top, const struct ArrowSchema *s, struct cw_type *type, struct cw_error *err)
-{
-    for (; strncmp(s->format, "+w:", 3) == 0 && s->n_children == 1; s = s->children[0]) {
-        char *end;
-        long long n = strtoll(s->format + 3, &end, 10);
-        if (*end || n < 1 || type->ndim == CW_MAX_NDIM)
-            return bad(err, top->name, "has elements of a shape that can't be taken (at most 6 dimensions, each at least 1)");
-        type->dims[type->ndim++] = n;
-    }
-    return !s->dictionary && number_format(s->format, &type->dtype) ? 0 : unsupported(top, s, err);
-}
-
-static int read_column(struct ArrowSchema *s, struct column *c, struct cw_error *err)
-{
-    *c = (struct column){.schema = s, .type = cw_type_scalar(CW_BYTES)};
-    const struct ArrowSchema *values = s;
-    if (s->dictionary) {
-        if (!number_format(s->format, &c->index) || !cw_dtype_is_integer(c->index))
-            return unsupported(s, s, err);
-        values = s->dictionary;
-        if (is_binary(values->format))
-            return 0;
-        return number_format(values->format, &c->type.dtype) && !values->dictionary ? 0 : unsupported(s, values, err);
-    }
-    if (is_binary(s->format))
-        return 0;
-    if (strncmp(s->format, "w:", 2) == 0) {
-        char *end;
-        long long n = strtoll(s->format + 2, &end, 10);
-        c->width = (size_t)n;
-        return *end || n < 1 ? unsupported(s, s, err) : 0;
-    }
-    if (is_list(s->format) && s->n_children == 1) {
-        c->type.dims[c->type.ndim++] = CW_VARIES;
-        return read_numbers(s, s->children[0], &c->type, err);
-    }
-    return read_numbers(s, s, &c->type, err);
-}
-
 /* ---- buffers ---- */
 
 static const void *buffer(const struct ArrowArray *a, int64_t i) { return i < a->n_buffers ? a->buffers[i] : NULL; }
 static bool bit(const uint8_t *bits, uint64_t i) { return bits[i / 8] >> i % 8 & 1; }
 
-static int malformed(const struct column *c, struct cw_error *err)
+static int malformed(const struct cw_arrow_column *c, struct cw_error *err)
 {
-    return bad(err, c->schema->name, "is malformed: its Arrow array does not have the buffers, children or length of its type (\"%.40s\")", c->schema->format);
+    return cw_arrow_bad(err, c->schema->name, "is malformed: its Arrow array does not have the buffers, children or length of its type (\"%.40s\")",
+                        c->schema->format);
 }
 
 /* No element of the range may be null. per_row: so many of them make a row, 0: it differs; row: of the first. */
-static int check_nulls(const struct column *c, const struct range *x, uint64_t row, uint64_t per_row, struct cw_error *err)
+static int check_nulls(const struct cw_arrow_column *c, const struct range *x, uint64_t row, uint64_t per_row, struct cw_error *err)
 {
     const uint8_t *valid = x->array->null_count ? buffer(x->array, 0) : NULL;
     for (uint64_t i = 0; valid && i < x->n; i++)
         if (!bit(valid, x->start + i))
-            return per_row ? bad(err, c->schema->name, "has a null in row %" PRIu64 ": fill nulls or leave these rows out, components have none", row + i / per_row)
-                           : bad(err, c->schema->name, "has a null in a list, in row %" PRIu64 " or after it: components have none", row);
+            return per_row ? cw_arrow_bad(err, c->schema->name, "has a null in row %" PRIu64 ": fill nulls or leave these rows out, components have none",
+                                          row + i / per_row)
+                           : cw_arrow_bad(err, c->schema->name, "has a null in a list, in row %" PRIu64 " or after it: components have none", row);
     return 0;
 }
 
 /* Elements [start, start + n) of a child, as its parent counts them. */
-static int child_range(const struct column *c, const struct ArrowArray *child, uint64_t start, uint64_t n, struct range *ret, struct cw_error *err)
+static int child_range(const struct cw_arrow_column *c, const struct ArrowArray *child, uint64_t start, uint64_t n, struct range *ret,
+                       struct cw_error *err)
 {
     if (!child || child->length < 0 || child->offset < 0 || start > (uint64_t)child->length || n > (uint64_t)child->length - start)
         return malformed(c, err);
@@ -158,7 +57,7 @@ static int child_range(const struct column *c, const struct ArrowArray *child, u
 static int nomem(size_t bytes, struct cw_error *err) { return cw_error_nomem(err, bytes, "arrays from Arrow"); }
 
 /* Numbers of a range as bytes: in place, or bools expanded. */
-static int number_data(struct cw_arrays *a, const struct column *c, const struct range *x, const uint8_t **ret, struct cw_error *err)
+static int number_data(struct cw_arrays *a, const struct cw_arrow_column *c, const struct range *x, const uint8_t **ret, struct cw_error *err)
 {
     const uint8_t *data = buffer(x->array, 1);
     *ret = data;
@@ -180,7 +79,8 @@ static int number_data(struct cw_arrays *a, const struct column *c, const struct
 }
 
 /* Nested fixed-size lists, down to their numbers. row and per_row as for check_nulls. */
-static int fixed_data(struct cw_arrays *a, const struct column *c, struct range x, uint64_t row, uint64_t per_row, const uint8_t **ret, struct cw_error *err)
+static int fixed_data(struct cw_arrays *a, const struct cw_arrow_column *c, struct range x, uint64_t row, uint64_t per_row, const uint8_t **ret,
+                      struct cw_error *err)
 {
     int first = c->type.ndim && c->type.dims[0] == CW_VARIES;
     for (int d = first; d < c->type.ndim; d++) {
@@ -206,7 +106,8 @@ static uint64_t offset_at(const void *offsets, unsigned size, uint64_t i)
 
 /* ---- columns of one batch ---- */
 
-static int import_list(struct cw_arrays *a, const struct column *c, const struct range *x, uint64_t row, struct cw_array_piece *p, struct cw_error *err)
+static int import_list(struct cw_arrays *a, const struct cw_arrow_column *c, const struct range *x, uint64_t row, struct cw_array_piece *p,
+                       struct cw_error *err)
 {
     unsigned size = c->schema->format[1] == 'L' ? 8 : 4;
     const uint8_t *offsets = buffer(x->array, 1);
@@ -224,8 +125,8 @@ static int import_list(struct cw_arrays *a, const struct column *c, const struct
 }
 
 /* One string or binary value each, as views. */
-static int view_strings(struct cw_arrays *a, const struct column *c, const char *format, const struct range *x, const struct cw_array_view **ret,
-                        struct cw_error *err)
+static int view_strings(struct cw_arrays *a, const struct cw_arrow_column *c, const char *format, const struct range *x,
+                        const struct cw_array_view **ret, struct cw_error *err)
 {
     struct cw_array_view *views = cw_arrays_own(a, x->n * sizeof(*views));
     if (!views)
@@ -256,7 +157,7 @@ static int view_strings(struct cw_arrays *a, const struct column *c, const char 
     return 0;
 }
 
-static int import_binary(struct cw_arrays *a, const struct column *c, const struct range *x, struct cw_array_piece *p, struct cw_error *err)
+static int import_binary(struct cw_arrays *a, const struct cw_arrow_column *c, const struct range *x, struct cw_array_piece *p, struct cw_error *err)
 {
     const char *format = c->schema->format;
     if (format[0] == 'v')
@@ -280,7 +181,8 @@ static uint64_t index_at(const void *indices, enum cw_dtype dtype, uint64_t i)
     return negative ? UINT64_MAX : (uint64_t)v;
 }
 
-static int import_dictionary(struct cw_arrays *a, const struct column *c, const struct range *x, struct cw_array_piece *p, struct cw_error *err)
+static int import_dictionary(struct cw_arrays *a, const struct cw_arrow_column *c, const struct range *x, struct cw_array_piece *p,
+                             struct cw_error *err)
 {
     const uint8_t *indices = buffer(x->array, 1), *numbers = NULL;
     const struct ArrowArray *dictionary = x->array->dictionary;
@@ -292,9 +194,10 @@ static int import_dictionary(struct cw_arrays *a, const struct column *c, const 
     if (r == 0 && dictionary->null_count && buffer(dictionary, 0))
         for (uint64_t i = 0; r == 0 && i < values.n; i++)
             if (!bit(buffer(dictionary, 0), values.start + i))
-                r = bad(err, c->schema->name, "has a null in its dictionary: components have none");
+                r = cw_arrow_bad(err, c->schema->name, "has a null in its dictionary: components have none");
     if (r == 0)
-        r = c->type.dtype == CW_BYTES ? view_strings(a, c, c->schema->dictionary->format, &values, &strings, err) : number_data(a, c, &values, &numbers, err);
+        r = c->type.dtype == CW_BYTES ? view_strings(a, c, c->schema->dictionary->format, &values, &strings, err)
+                                      : number_data(a, c, &values, &numbers, err);
     size_t item = strings ? sizeof(*strings) : cw_dtype_size(c->type.dtype);
     uint8_t *out = r == 0 ? cw_arrays_own(a, x->n * item) : NULL;
     if (!out)
@@ -312,14 +215,15 @@ static int import_dictionary(struct cw_arrays *a, const struct column *c, const 
     return 0;
 }
 
-static int import_piece(struct cw_arrays *a, const struct column *c, const struct range *x, uint64_t row, struct cw_array_piece *p, struct cw_error *err)
+static int import_piece(struct cw_arrays *a, const struct cw_arrow_column *c, const struct range *x, uint64_t row, struct cw_array_piece *p,
+                        struct cw_error *err)
 {
     int r = check_nulls(c, x, row, 1, err);
     if (r < 0)
         return r;
     if (c->schema->dictionary)
         return import_dictionary(a, c, x, p, err);
-    if (is_list(c->schema->format))
+    if (cw_arrow_is_list(c->schema->format))
         return import_list(a, c, x, row, p, err);
     if (c->type.dtype != CW_BYTES)
         return fixed_data(a, c, *x, row, 1, &p->data, err);
@@ -379,8 +283,8 @@ static int read_batches(struct ArrowArrayStream *s, struct import *m, int64_t n_
 
 static int import_column(struct cw_arrays *a, const struct import *m, size_t i, struct ArrowSchema *schema, struct cw_error *err)
 {
-    struct column c;
-    int r = schema ? read_column(schema, &c, err) : cw_error_set(err, CW_E_DATA, "the Arrow stream is malformed: a column has no schema");
+    struct cw_arrow_column c;
+    int r = schema ? cw_arrow_column(schema, &c, err) : cw_error_set(err, CW_E_DATA, "the Arrow stream is malformed: a column has no schema");
     if (r == 0)
         r = cw_arrays_column(a, i, schema->name, &c.type, err);
     if (r == 0 && c.width)
@@ -400,7 +304,8 @@ static int import_column(struct cw_arrays *a, const struct import *m, size_t i, 
 static int import_all(struct ArrowArrayStream *s, struct ArrowSchema *schema, struct import *m, struct cw_arrays **a, struct cw_error *err)
 {
     if (!schema->format || strcmp(schema->format, "+s") != 0)
-        return cw_error_set(err, CW_E_DATA, "the Arrow stream gives %s, expected structs (record batches)", schema->format ? format_name(schema->format) : "nothing");
+        return cw_error_set(err, CW_E_DATA, "the Arrow stream gives %s, expected structs (record batches)",
+                            schema->format ? cw_arrow_format_name(schema->format) : "nothing");
     int r = read_batches(s, m, schema->n_children, err);
     if (r < 0)
         return r;

@@ -9,7 +9,9 @@
 #define MAX_SIZE ((uint64_t)1 << 62) /* sums of offsets and sizes stay below 2^63 */
 
 /* ustar's fields: offset and length */
-enum { NAME = 0, NAME_SIZE = 100, SIZE = 124, SIZE_SIZE = 12, CHECKSUM = 148, CHECKSUM_SIZE = 8, TYPE = 156, MAGIC = 257, PREFIX = 345, PREFIX_SIZE = 155 };
+enum {
+    NAME = 0, NAME_SIZE = 100, SIZE = 124, SIZE_SIZE = 12, CHECKSUM = 148, CHECKSUM_SIZE = 8, TYPE = 156, MAGIC = 257, PREFIX = 345, PREFIX_SIZE = 155,
+};
 
 __attribute__((format(printf, 2, 3))) static bool wrong(char why[CW_TAR_WHY], const char *fmt, ...)
 {
@@ -95,7 +97,8 @@ bool cw_tar_parse(const uint8_t block[CW_TAR_BLOCK], struct cw_tar_header *ret, 
         return true;
     if (!checksum_fits(block, why))
         return false;
-    size_t prefix = memcmp(block + MAGIC, "ustar", 6) == 0 ? strnlen((const char *)block + PREFIX, PREFIX_SIZE) : 0; /* GNU's magic goes on with a space */
+    bool ustar = memcmp(block + MAGIC, "ustar", 6) == 0; /* GNU's magic goes on with a space, and it has no prefix */
+    size_t prefix = ustar ? strnlen((const char *)block + PREFIX, PREFIX_SIZE) : 0;
     size_t name = strnlen((const char *)block + NAME, NAME_SIZE);
     memcpy(ret->name, block + PREFIX, prefix);
     if (prefix)
@@ -120,7 +123,8 @@ static bool decimal(const char *text, size_t size, uint64_t *ret)
     return size > 0 && *ret <= MAX_SIZE;
 }
 
-static bool pax_value(struct cw_tar_extended *x, enum cw_tar_kind kind, const char *key, size_t key_size, const char *value, size_t size, char why[CW_TAR_WHY])
+static bool pax_value(struct cw_tar_extended *x, enum cw_tar_kind kind, const char *key, size_t key_size, const char *value, size_t size,
+                      char why[CW_TAR_WHY])
 {
     bool path = key_size == 4 && memcmp(key, "path", 4) == 0, length = key_size == 4 && memcmp(key, "size", 4) == 0;
     if (key_size >= 11 && memcmp(key, "GNU.sparse.", 11) == 0)

@@ -81,7 +81,8 @@ static bool put_scalar(const struct row *x, const struct cw_feature_spec *f, con
 }
 
 /* The values of v, which must have this shape, from *out on. dims[0] < 0: any length. */
-static bool put_values(const struct row *x, const struct cw_feature_spec *f, const struct cw_json_value *v, const int64_t *dims, int ndim, uint8_t **out)
+static bool put_values(const struct row *x, const struct cw_feature_spec *f, const struct cw_json_value *v, const int64_t *dims, int ndim,
+                       uint8_t **out)
 {
     if (ndim == 0) {
         bool good = put_scalar(x, f, v, *out);

@@ -167,7 +167,8 @@ static int put_text(const struct row *x, const struct cw_feature_spec *f, const 
     while (next_word(text, &at, &word, &size))
         n++;
     if (f->variable ? n % f->n_values != 0 : n != f->n_values)
-        return fail(x, "\"%.*s\" holds %" PRId64 " numbers, expected %s%" PRId64, spec_size(f), f->key, n, f->variable ? "a multiple of " : "", f->n_values);
+        return fail(x, "\"%.*s\" holds %" PRId64 " numbers, expected %s%" PRId64, spec_size(f), f->key, n, f->variable ? "a multiple of " : "",
+                    f->n_values);
     uint8_t *out = cw_feature_row(f, port, x->b, x->row, n, err);
     if (!out)
         return err ? err->status : CW_E_MEMORY;

@@ -118,7 +118,8 @@ static bool records_fit(struct cw_segment *s)
     for (uint64_t i = 0; i < s->n_records; i++) {
         bool last = i + 1 == s->n_records;
         uint64_t next = last ? s->stream_size : s->offsets[i + 1];
-        if (s->offsets[i] != at || next < at || next > s->stream_size || s->lengths[i] > next - at || !gap_fits(s->format, next - at - s->lengths[i], last))
+        if (s->offsets[i] != at || next < at || next > s->stream_size || s->lengths[i] > next - at ||
+            !gap_fits(s->format, next - at - s->lengths[i], last))
             return false;
         s->data_bytes += s->lengths[i];
         at = next;

@@ -209,7 +209,8 @@ class Generator:
             datasets.write_texts(rng, directory, compression)
             if self.case.damaged:
                 given["max_line"] = rng.randint(1, 30)
-            return [{"op": kind, **given}]
+            number = [{"op": "assign", "set": {"size": "length(text)"}}]  # for conditions to have something to say
+            return [{"op": kind, **given}, *(number if rng.random() < 0.9 else [])]
         datasets.write_json_lines(rng, directory, compression, self.case.damaged)
         if self.case.damaged and rng.random() < 0.3:
             given["max_line"] = rng.randint(150, 400)
