@@ -36,6 +36,7 @@ int cw_dtype_parse(const char *name, enum cw_dtype *ret)
 size_t cw_dtype_size(enum cw_dtype dtype) { return dtypes[dtype].size; }
 bool cw_dtype_is_float(enum cw_dtype dtype) { return dtypes[dtype].is_float; }
 bool cw_dtype_is_signed(enum cw_dtype dtype) { return dtypes[dtype].is_signed; }
+bool cw_dtype_is_integer(enum cw_dtype dtype) { return dtype >= CW_UINT8 && dtype <= CW_INT64; }
 
 static uint32_t float_bits(float f)
 {

@@ -20,6 +20,7 @@ int cw_dtype_parse(const char *name, enum cw_dtype *ret);
 size_t cw_dtype_size(enum cw_dtype dtype);
 bool cw_dtype_is_float(enum cw_dtype dtype);
 bool cw_dtype_is_signed(enum cw_dtype dtype);  /* signed integers */
+bool cw_dtype_is_integer(enum cw_dtype dtype); /* signed or unsigned, not bool */
 
 /* Scalars in and out of half precisions; round to nearest even, NaN stays NaN. */
 float cw_half_to_float(uint16_t h);
