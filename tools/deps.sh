@@ -1,5 +1,5 @@
 #!/bin/bash
-# Installs the Debian packages that are missing. usage: tools/deps.sh GROUP...   (build, demo, test, lint, coverage)
+# Installs the Debian packages that are missing. usage: tools/deps.sh GROUP...   (build, demo, test, lint, python, coverage)
 set -euo pipefail
 
 declare -A groups=(
@@ -10,6 +10,7 @@ declare -A groups=(
     # llvm: the sanitizers' reports with names instead of addresses; g++: the header is compiled as C++
     [test]='libcmocka-dev clang g++ libclang-rt-14-dev llvm python3-venv ca-certificates'
     [lint]='groff-base python3-venv ca-certificates'
+    [python]='python3-dev python3-venv ca-certificates'
     [coverage]='gcovr'
 )
 

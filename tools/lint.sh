@@ -45,6 +45,16 @@ exports() { # if the library has been built
     done
 }
 
+tables() { # pages and stubs that the operator table gives, if the command has been built
+    local command
+    for command in build/cachew build-gcc/cachew; do
+        [ -x "$command" ] || continue
+        "$venv/bin/python" tools/make_operator_pages.py --check --cachew "$command" && "$venv/bin/python" tools/make_stubs.py --check --cachew "$command" || return 1
+        echo "operator pages and stubs: ok"
+        return 0
+    done
+}
+
 step layers python3 tools/check_layers.py
 step words python3 tools/check_words.py
 step ruff "$venv/bin/ruff" check --quiet --no-cache --config tools/ruff.toml tests tools bench python
@@ -52,5 +62,6 @@ step scripts scripts
 step json json
 step 'man page' man_page
 step exports exports
+step tables tables
 [ $failed -eq 0 ] && echo "lint: ok"
 exit $failed
