@@ -318,8 +318,8 @@ static void run_starved(struct cw_runner *r, struct thread *t)
         r->starving = true; /* until something is released */
         if (!cw_may_be_released(r) && !r->fatal.status)
             (void)cw_error_set(&r->fatal, CW_E_BUDGET,
-                               "--memory %zu is too small: an element of this pipeline does not fit beside the batches that wait for it; expected at least %zu",
-                               r->budget.limit, atomic_load(&r->budget.wanted));
+                               "--memory %zu is too small: a run of %zu elements does not fit beside the batches that wait for it; expected at least %zu",
+                               r->budget.limit, b->n_refs, atomic_load(&r->budget.wanted));
         break;
     }
     r->alone = false;
