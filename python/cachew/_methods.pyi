@@ -17,8 +17,20 @@ _Expression: TypeAlias = Expr | str | bool | int | float
 _Path: TypeAlias = str | os.PathLike[str]
 
 def read_table() -> None: ...
+def load_plugin(path: _Path) -> None: ...
 
 class Operators:
+    @classmethod
+    def arrays(cls, data: str) -> Dataset:
+        """A data set in the memory of the program.
+
+        Gives a component per array, under its name. The arrays are made by the program (cachew_arrays_new, cachew_arrays_from_arrow) and are used
+        where they are, without a copy. Their id is a hash of their content: the same data have the same id in every process, but it has to be made
+        there before a pipeline can name it.
+
+        data: the id of the arrays (cachew_arrays_id) (a string)
+        """
+
     def assign(self, expressions: Mapping[str, _Expression] = ..., /, **named: _Expression) -> Dataset:
         """Components computed by expressions.
 
@@ -145,6 +157,29 @@ class Operators:
         class's files those are taken that lie directly in its directory and end in jpg, jpeg, png or webp, in any case.
 
         root: the directory that holds a directory per class (a string)
+        """
+
+    @classmethod
+    def jsonl(
+        cls,
+        files: _Path | Sequence[_Path],
+        features: Mapping[str, Any],
+        *,
+        compression: Literal["auto", "none", "gzip", "zlib"] = "auto",
+        max_line: int = 67108864,
+    ) -> Dataset:
+        """Components from the lines of JSON files (JSON Lines).
+
+        Each line is an object; features are asked for as parse_example's are, of any dtype: strings give `bytes` (UTF-8), true and false `bool`,
+        numbers any other dtype, nested arrays as many dimensions as `shape` has, and one more in front where `variable` is true. A feature that is
+        null or missing gets its `default`; a variable one without default then has no values, any other fails the record, as malformed JSON,
+        another type or shape, a number that the dtype can't hold and a fraction for an integer do; NaN, Infinity and -Infinity are numbers. Of a
+        key that comes twice the last one counts. Files and lines are those of text; an empty line is no object.
+
+        files: patterns (glob) or names of the files (a list of strings or a single one of length at least 1)
+        compression: of the files; auto: by content (a string: one of "auto", "none", "gzip", "zlib")
+        max_line: bytes that a line may have; the record of a longer one fails, and is not read (an integer, from 1 to 1073741824)
+        features: {name: "bytes"|"int64"|...}, or {name: {key, dtype, shape, variable, default}} (an object)
         """
 
     def normalize(self, component: str, mean: float | Sequence[float], std: float | Sequence[float], *, dtype: _DType = "float32") -> Dataset:
@@ -304,6 +339,47 @@ class Operators:
         Keeps the first `count` elements (after a batcher: batches). Where the count before it is unknown, the epoch is one split.
 
         count: elements kept (an integer, at least 0)
+        """
+
+    @classmethod
+    def tar(
+        cls,
+        files: _Path | Sequence[_Path],
+        components: Mapping[str, Any],
+        *,
+        compression: Literal["auto", "none", "gzip", "zlib"] = "auto",
+    ) -> Dataset:
+        """Samples of tar shards (WebDataset).
+
+        Consecutive files of an archive with the same key, their path up to the first dot of the base name, are one record; what follows that dot is
+        the extension. A component is the file with the extension `key` (default: its name), or the first of several, "jpg;jpeg;png", in upper or
+        lower case: its content as `bytes`; of another dtype the numbers in it, as text between spaces, or as NumPy wrote them where the extension
+        ends with npy (dtype and shape must be the same). Shapes, `variable` and `default` (where there is no such file) are as parse_example's. The
+        key "__key__" gives the sample's key. Directories, links and files without an extension are passed over. Headers may be v7, ustar, GNU or
+        pax; damaged archives, sparse files, devices, and names that lead out of the archive's directory are errors.
+
+        files: patterns (glob) or names of the files (a list of strings or a single one of length at least 1)
+        compression: of the files; auto: by content (a string: one of "auto", "none", "gzip", "zlib")
+        components: {extension: "bytes"|"int64"|...}, or {name: {key, dtype, shape, variable, default}}; key: extensions, "jpg;jpeg;png" (an object)
+        """
+
+    @classmethod
+    def text(
+        cls,
+        files: _Path | Sequence[_Path],
+        *,
+        compression: Literal["auto", "none", "gzip", "zlib"] = "auto",
+        max_line: int = 67108864,
+    ) -> Dataset:
+        """Lines of text files.
+
+        Gives `text`, the bytes of each line without its end ("\n" or "\r\n"). The last line may end with the file; empty lines are records. Files
+        are taken pattern by pattern, those of a pattern sorted by bytes; index files (*.cwx) that a wildcard matches are left out. `compression`
+        auto knows gzip; zlib has to be named, because a text may begin like it.
+
+        files: patterns (glob) or names of the files (a list of strings or a single one of length at least 1)
+        compression: of the files; auto: by content (a string: one of "auto", "none", "gzip", "zlib")
+        max_line: bytes that a line may have; the record of a longer one fails, and is not read (an integer, from 1 to 1073741824)
         """
 
     @classmethod
