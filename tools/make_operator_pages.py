@@ -15,8 +15,10 @@ KINDS = [
     ("source", "Sources", "A chain starts with one of these, or with `concat`."),
     ("map", "Operators on elements", "One element in, one out."),
     ("filter", "Filters", "The count after them is unknown."),
+    ("flat_map", "One element in, any number out", "The count after them is unknown."),
     ("index", "Order and count", "They move positions, not data."),
     ("batcher", "Batchers", "At most one in a pipeline."),
+    ("batch_map", "Operators on batches", "They stand after the batcher."),
 ]
 
 HEAD = """# Operators

@@ -218,6 +218,11 @@ CACHEW_API int cachew_iterator_open(const struct cachew_pipeline *p, const struc
  * a filter, or with bucket_by_length). Of the options, epochs and state do not matter. */
 CACHEW_API int cachew_pipeline_batches(const struct cachew_pipeline *p, const struct cachew_options *options, uint64_t *ret,
                                        struct cachew_error **err) CACHEW_CHECKED;
+/* Opens the sources and, where seconds is not 0, runs the pipeline for so long. *ret is a new text that says what was fused, how the data divide,
+ * and where the time goes and what would help: the one that `cachew explain` prints, as JSON or for people. Of the options, epochs, rank,
+ * world_size and state do not matter. */
+CACHEW_API int cachew_pipeline_explain(const struct cachew_pipeline *p, const struct cachew_options *options, double seconds, int json, char **ret,
+                                       struct cachew_error **err) CACHEW_CHECKED;
 /* The next batch of this rank, new (cachew_batch_release); any number may be held at a time. 1: the last epoch is over. Waits at most
  * timeout_s seconds (negative: without limit), then fails with CACHEW_E_DEADLINE; after that, and after CACHEW_E_INTERRUPTED, it may be
  * called again and nothing is lost. After other errors there are no more batches: they fail again. */

@@ -14,7 +14,6 @@ import numpy as np
 
 from cachew._batch import Bytes
 from cachew._errors import PipelineError
-from cachew._identity import Unidentified, identity_of
 from cachew._options import byte_count
 from cachew._values import plain
 
@@ -46,9 +45,6 @@ class Functions:
         @classmethod
         def _make_function_source(cls, op: str, attributes: Mapping[str, Any]) -> Self: ...
         def _with_function(self, op: str, attributes: Mapping[str, Any]) -> Self: ...
-        def iterator(self, **options: Any) -> Any: ...
-        @classmethod
-        def range(cls, stop: int) -> Self: ...
 
     def map(self, function: Callable[..., Mapping[str, Any]], *, outputs: Outputs | None = None, timeout_s: float = 300, host_memory: int | str | None = None,
             deterministic: bool = True, version: str | None = None) -> Self:
@@ -95,8 +91,8 @@ class Functions:
     def sequence(cls, items: Sequence[Mapping[str, Any]], *, outputs: Outputs | None = None, timeout_s: float = 300, host_memory: int | str | None = None,
                  deterministic: bool = True, version: str | None = None) -> Self:
         """The items of a Python sequence of dicts: anything with len() and items[i], such as a PyTorch Dataset. Each host has a copy of it."""
-        return cls.range(len(items)).map(_Item(items), outputs=outputs, timeout_s=timeout_s, host_memory=host_memory, deterministic=deterministic,
-                                         version=version)
+        numbers = cls._make_function_source("range", {"stop": len(items)})
+        return numbers.map(_Item(items), outputs=outputs, timeout_s=timeout_s, host_memory=host_memory, deterministic=deterministic, version=version)
 
     def _infer(self, call: _Call) -> Callable[[], dict[str, Any]]:
         """What finds the outputs by running the function on the first element."""
@@ -118,6 +114,8 @@ class _Call:
         self.identity = version if version is not None else self._identity()
 
     def _identity(self) -> str:
+        from cachew._identity import Unidentified, identity_of  # not at import of cachew: it brings much with it, and most pipelines need none
+
         try:
             return identity_of(self.function)
         except Unidentified as problem:
@@ -127,7 +125,7 @@ class _Call:
 
     def attributes(self, function: Any = None) -> dict[str, Any]:
         """As JSON; function: in place of the user's."""
-        import cloudpickle  # not at import of cachew: most pipelines need none
+        import cloudpickle  # type: ignore[import-untyped]  # not at import of cachew either
 
         try:
             payload = cloudpickle.dumps(self.function if function is None else function)

@@ -141,7 +141,8 @@ class _Walk:
         """An instance: its class and its state."""
         self.text("object")
         self.add(type(value))
-        slots = [s for c in type(value).__mro__ for s in ([c.__slots__] if isinstance(getattr(c, "__slots__", ()), str) else getattr(c, "__slots__", ()))]
+        declared = [getattr(c, "__slots__", ()) for c in type(value).__mro__]
+        slots = [name for names in declared for name in ([names] if isinstance(names, str) else names)]
         if hasattr(value, "__dict__") or slots:
             for name in slots:
                 if name not in ("__dict__", "__weakref__") and hasattr(value, name):

@@ -220,6 +220,27 @@ static void an_empty_epoch_ends_it(void **state)
     cachew_pipeline_free(p);
 }
 
+static void explains(void **state)
+{
+    (void)state;
+    struct cachew_pipeline *p = parse(SMALL);
+    struct cachew_error *err = NULL;
+    char *text;
+    assert_int_equal(cachew_pipeline_explain(p, NULL, 0, 0, &text, NULL), 0);
+    assert_non_null(strstr(text, "half: float64"));
+    assert_null(strstr(text, "bottleneck"));
+    cachew_free(text);
+    assert_int_equal(cachew_pipeline_explain(p, NULL, 0.05, 1, &text, NULL), 0);
+    assert_non_null(strstr(text, "\"bottleneck\""));
+    cachew_free(text);
+    const int now = 1;
+    struct cachew_options o = CACHEW_OPTIONS_INIT;
+    o.interrupt = &now;
+    assert_int_equal(cachew_pipeline_explain(p, &o, 60, 0, &text, &err), CACHEW_E_INTERRUPTED);
+    cachew_error_free(err);
+    cachew_pipeline_free(p);
+}
+
 static void joins_inputs(void **state)
 {
     (void)state;
@@ -659,6 +680,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(counts_batches),
         cmocka_unit_test(begins_at_an_epoch),
         cmocka_unit_test(an_empty_epoch_ends_it),
+        cmocka_unit_test(explains),
         cmocka_unit_test(joins_inputs),
         cmocka_unit_test(errors_name_facts),
         cmocka_unit_test(options_are_checked),
