@@ -102,9 +102,10 @@ def test_arrays_are_freed_with_the_last_that_uses_them():
     gc.collect()
     assert gone() is not None
     del iterator
+    assert batch["a"].tolist() == list(range(10))
+    del batch
     gc.collect()
     assert gone() is None
-    assert batch["a"].tolist() == list(range(10))
 
 
 TABLE = pa.table({
