@@ -77,19 +77,26 @@ static bool idx_needs_care(const struct cw_block *c, const struct segment *s, co
 static int put_ids(struct cw_runner *r, struct block *b, const struct segment *s, const uint32_t *idx, struct cw_error *err)
 {
     const struct cw_source *source = r->sequence->sources[b->program->leaf];
+    const struct cw_ref *refs = b->piece->refs + b->at;
+    const uint32_t *origin = b->origin, *element = b->element;
+    const uint16_t leaf = (uint16_t)b->program->leaf;
     struct cw_record_id *ids = s->assembly->ids + s->slot0;
     struct cw_arena_mark mark = cw_arena_mark(&b->arena);
-    uint64_t *rows = cw_arena_alloc(&b->arena, s->n * sizeof(*rows), err);
-    if (!rows)
-        return err->status;
-    for (size_t i = 0; i < s->n; i++)
-        rows[i] = cw_block_ref(b, idx ? idx[i] : i)->row;
+    const uint64_t *rows = b->b.rows;
+    if (idx) {
+        uint64_t *picked = cw_arena_alloc(&b->arena, s->n * sizeof(*picked), err);
+        if (!picked)
+            return err->status;
+        for (size_t i = 0; i < s->n; i++)
+            picked[i] = rows[idx[i]];
+        rows = picked;
+    }
     source->ops->ids(source, rows, s->n, ids);
     for (size_t i = 0; i < s->n; i++) {
         size_t row = idx ? idx[i] : i;
-        ids[i].pass = cw_block_ref(b, row)->pass;
-        ids[i].element = b->element ? b->element[row] : 0;
-        ids[i].leaf = (uint16_t)b->program->leaf;
+        ids[i].pass = refs[origin ? origin[row] : row].pass;
+        ids[i].element = element ? element[row] : 0;
+        ids[i].leaf = leaf;
         ids[i].flags = 0;
     }
     cw_arena_release(&b->arena, mark);
