@@ -149,7 +149,7 @@ static int shuffle_chunks(struct cw_seq *s, struct cw_error *err)
 struct build {
     struct cw_sequence *sequence;
     const struct cw_source_env *env;
-    unsigned leaf, shuffles;
+    unsigned leaf;
     struct cw_error *err;
 };
 
@@ -160,6 +160,7 @@ static int wrap(struct build *b, struct cw_seq **at, enum seq_kind kind, struct 
         return cw_error_nomem(b->err, sizeof(*s), "a sequence");
     s->children[0] = *at;
     s->n = (*at)->n;
+    s->shuffled = kind == SEQ_SHUFFLE || (*at)->shuffled;
     *at = *ret = s;
     return 0;
 }
@@ -181,7 +182,7 @@ static int build_shuffle(struct build *b, const struct cw_node *node, struct cw_
     int r = wrap(b, at, SEQ_SHUFFLE, &s);
     if (r < 0)
         return r;
-    s->id = b->shuffles++;
+    s->id = b->sequence->n_shuffles++;
     s->salt = strdup(b->sequence->compiled->salts[node->position]);
     if (!s->salt)
         return cw_error_nomem(b->err, 0, "a salt");
@@ -260,6 +261,7 @@ static int build_chain(struct build *b, const struct cw_chain *chain, struct cw_
             if (s->n >= CW_ENDLESS)
                 return cw_error_set(b->err, CW_E_PIPELINE, "concat: input %zu is endless: nothing after it would ever be reached", i - 1);
             s->n = CW_MIN(s->n + s->children[i]->n, CW_ENDLESS);
+            s->shuffled |= s->children[i]->shuffled;
         }
     } else {
         struct cw_seq *s = *ret = seq_new(SEQ_SOURCE, 0);
