@@ -394,6 +394,36 @@ def test_state_of_one_world_size_resumes_with_another(tmp_path):
     assert f"{total & MASK128:032x}" == want
 
 
+@pytest.mark.parametrize("kind", ["counted", "filtered", "bucketed"])
+def test_parts_with_changing_world_sizes_add_up_to_the_whole(tmp_path, records, kind):
+    """Wherever a part ends: g of its state need not be a multiple of the next world size."""
+    pipeline, words = write(tmp_path / "p.json", resume_pipelines(records)[kind]), ["--digest", "--epochs", "2"]
+    want = run(pipeline, *words, "--log", tmp_path / "whole.log")
+    batches = {(line["epoch"], line["g"]): line["hash"] for line in read_log(tmp_path / "whole.log")}
+    draw = random.Random(kind)
+    for nth in range(4):
+        total, seen, at = 0, {}, None
+        worlds = [draw.randint(1, 5) for _ in range(5)]
+        for part, world in enumerate(worlds):
+            last = ["--batches", draw.randint(1, 7)] if part + 1 < len(worlds) else []
+            states = []
+            for rank in range(world):
+                state, log = tmp_path / f"{nth}.{part}.{rank}.state", tmp_path / f"{nth}.{part}.{rank}.log"
+                if at:
+                    state.write_text(json.dumps(at))
+                ran = run(pipeline, *words, *last, "--rank", rank, "--world-size", world, "--state", state, "--log", log, "--threads", draw.choice([1, 2, 8]))
+                total += int(ran["digest"], 16)
+                states.append((ran["batches"], json.loads(state.read_text())))
+                for line in read_log(log) if log.exists() else []:
+                    if not any(f & 2 for f in line["flags"]):
+                        assert (line["epoch"], line["g"]) not in seen
+                        seen[line["epoch"], line["g"]] = line["hash"]
+            assert all(s == states[0] for s in states)  # equally many batches, and one state
+            at = states[0][1]
+        assert seen == batches
+        assert f"{total & MASK128:032x}" == want["digest"]
+
+
 def test_state_every(tmp_path):
     pipeline = write(tmp_path / "p.json", range_chain(80, BATCH, {"op": "fail", "where": "value == 77"}))
     state = tmp_path / "state"

@@ -39,6 +39,7 @@ struct cw_iterator {
     uint64_t open_epoch, open_split;  /* the next one to open */
 
     struct place at;                  /* the next batch, whatever its rank */
+    uint64_t rounds_from;             /* g at which this epoch's rounds of ranks begin: 0, or where a state goes on */
     struct unused *unused;            /* by key */
     enum phase phase;                 /* of the oldest split */
     uint64_t discard;                 /* batches of split at.split that come again but were handed out before */
@@ -202,6 +203,7 @@ int cw_iterator_new(const struct cw_sequence *s, const struct cw_iterator_option
         r = load_state(it, state, err);
     if (r >= 0) {
         it->round = it->at;
+        it->rounds_from = it->at.g;
         memcpy(it->round_unused, it->unused, it->n_keys * sizeof(*it->unused));
         it->discard = c->counted && !it->n_keys ? 0 : it->at.batch + (it->at.batch ? c->batch_from : 0);
         it->seen = it->discard;
@@ -390,6 +392,7 @@ static int epoch_over(struct cw_iterator *it, struct cw_error *err)
     drop_joining(it);
     memset(it->unused, 0, it->n_keys * sizeof(*it->unused));
     it->at = (struct place){.epoch = it->at.epoch + 1};
+    it->rounds_from = 0;
     it->phase = PHASE_BATCHES;
     it->key = 0;
     it->seen = it->discard = 0;
@@ -469,7 +472,7 @@ int cw_iterator_next(struct cw_iterator *it, uint64_t timeout_ns, struct cw_batc
         if (it->pending)
             a = CW_STEAL(it->pending);
         if (r == 1) {
-            uint64_t total = it->at.g, epoch = it->at.epoch, rest = total % ranks;
+            uint64_t total = it->at.g, epoch = it->at.epoch, rest = (total - it->rounds_from) % ranks;
             uint64_t j = it->options.rank - rest; /* a rank that has no batch in the last round repeats one */
             if (rest && !it->mine && it->options.rank >= rest &&
                 (r = padding(it, epoch, total + j, j % total, timeout_ns, &it->mine, err)) < 0)
@@ -479,7 +482,7 @@ int cw_iterator_next(struct cw_iterator *it, uint64_t timeout_ns, struct cw_batc
                 return r;
             round_done(it);
         } else {
-            bool mine = it->at.g % ranks == it->options.rank;
+            bool mine = (it->at.g - it->rounds_from) % ranks == it->options.rank;
             if (a->error) { /* of an element that was joined */
                 *err = *a->error;
                 r = a->error->status;
@@ -507,7 +510,7 @@ int cw_iterator_next(struct cw_iterator *it, uint64_t timeout_ns, struct cw_batc
             }
             it->at.g++;
             it->at.batch++;
-            if (it->at.g % ranks == 0)
+            if ((it->at.g - it->rounds_from) % ranks == 0)
                 round_done(it);
             else
                 continue;
