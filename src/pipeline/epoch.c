@@ -24,7 +24,10 @@ int cw_epoch_init(struct cw_epoch *e, const struct cw_sequence *s, uint64_t seed
         return cw_error_nomem(err, c->n_keys * sizeof(*e->keys), "keys");
     for (unsigned i = 0; i < c->n_keys; i++)
         e->keys[i] = cw_epoch_key(seed, epoch, c->salts[i]);
-    return cw_orders_new(s, &e->orders, err);
+    int r = cw_orders_new(s, &e->orders, err);
+    if (r < 0)
+        cw_epoch_deinit(e);
+    return r;
 }
 
 void cw_epoch_deinit(struct cw_epoch *e)
