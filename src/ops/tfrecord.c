@@ -135,6 +135,20 @@ static int tfrecord_load(const struct cw_source *s, const uint64_t *rows, size_t
     return r;
 }
 
+/* Whether a record, whose bytes fit its own CRC, is the one that was indexed. A file of another content but the same size and time is found here. */
+static int check_indexed(const struct tfrecord *t, uint64_t row, const struct cw_tensor *raw, struct cw_error *err)
+{
+    size_t file = file_of(t, row);
+    uint32_t indexed = t->index.segments[file].crcs[row - t->first[file]], found;
+    memcpy(&found, (const uint8_t *)raw->data + raw->size - sizeof(found), sizeof(found)); /* little-endian, as base/hash.h */
+    if (found == indexed)
+        return 0;
+    cw_error_file(err, cw_file_path(t->files[file]));
+    return cw_error_set(err, CW_E_DATA, "%s: record %" PRIu64 " is not the one that was indexed (checksum %08" PRIx32 ", the index has %08" PRIx32
+                        "): the file was changed and its size and time were kept; make its index anew (cachew index --rebuild)",
+                        cw_file_path(t->files[file]), row - t->first[file], found, indexed);
+}
+
 static int tfrecord_produce(const struct cw_source *s, const struct cw_op *op, struct cw_block *b, struct cw_error *err)
 {
     const struct tfrecord *t = (const struct tfrecord *)s;
@@ -142,10 +156,14 @@ static int tfrecord_produce(const struct cw_source *s, const struct cw_op *op, s
     char why[160];
     if (!port->live)
         return 0;
-    for (size_t i = 0; t->verify && i < b->n; i++)
+    int r = 0;
+    for (size_t i = 0; t->verify && i < b->n && r >= 0; i++)
         if (b->status[i] == CW_ROW_OK && cw_tfrecord_check(b->raw[i].data, b->raw[i].size, why))
             cw_block_fail(b, i, op->desc->name, "%s", why);
-    int r = cw_block_ragged(b, port->value, err);
+        else if (b->status[i] == CW_ROW_OK)
+            r = check_indexed(t, b->rows[i], &b->raw[i], err);
+    if (r >= 0)
+        r = cw_block_ragged(b, port->value, err);
     if (r < 0)
         return r;
     struct cw_tensor *rows = b->columns[port->value].rows;
@@ -249,7 +267,7 @@ static const char *const compressions[] = {"auto", "none", "gzip", "zlib", NULL}
 static const struct cw_attr_def attrs[] = {
     {.name = "files", .kind = CW_ATTR_STRINGS, .len_min = 1, .scalar_too = true, .path = true, .doc = "patterns (glob) or names of the files"},
     {.name = "compression", .kind = CW_ATTR_STRING, .def = "\"auto\"", .choices = compressions, .doc = "of the files; auto: by content"},
-    {.name = "verify", .kind = CW_ATTR_BOOL, .def = "true", .doc = "check the CRC of each record's data"},
+    {.name = "verify", .kind = CW_ATTR_BOOL, .def = "true", .doc = "check the CRC of each record's data, and that it is the one in the index"},
     {0},
 };
 
