@@ -269,7 +269,7 @@ def test_set_changes_the_pipeline(tmp_path):
     assert run(pipeline, "--set", "0.inputs.1.0.stop=5", "--set", "1.size=3")["batches"] == 5
     changed = write(tmp_path / "q.json", [{"op": "concat", "inputs": [range_chain(10), range_chain(5)]}, {"op": "batch", "size": 3}])
     assert run(pipeline, "--digest", "--set", "0.inputs.1.0.stop=5", "--set", "1.size=3")["digest"] == run(changed, "--digest")["digest"]
-    for setting, why in (("size", "PATH=VALUE"), ("=5", "PATH=VALUE"), ("7.size=5", "7.size"), ("0.inputs.5.0.stop=1", "place"), ("1.size.x=1", "neither")):
+    for setting, why in (("size", "no =VALUE"), ("=5", "no PATH"), ("7.size=5", "7.size"), ("0.inputs.5.0.stop=1", "place"), ("1.size.x=1", "neither")):
         error = failed(pipeline, 2, "--set", setting)
         assert error["kind"] == "option" and why in error["message"], setting
     error = failed(pipeline, 2, "--set", "1.sice=5")
@@ -310,6 +310,9 @@ def test_pipeline_file_that_is_not_there(tmp_path):
     ({"op": "batch", "size": "2"}, {"operator": "batch", "attribute": "size", "value": '"2"', "expected": "an integer"}),
     ({"op": "batch"}, {"operator": "batch", "attribute": "size", "value": "missing"}),
     ({"op": "cast", "component": "valeu", "dtype": "int8"}, {"operator": "cast", "message": '"value"'}),
+    ({"op": "filter", "where": "value < 1.e999"}, {"operator": "filter", "message": "too large"}),
+    ({"op": "bucket_by_length", "length": "value", "boundaries": [3], "sizes": [1, 1], "pad": {"value": -1.5}}, {"attribute": "pad", "message": "int64"}),
+    ({"op": "bucket_by_length", "length": "value", "boundaries": [3], "sizes": [1, 1], "pad": {"value": 1e300}}, {"attribute": "pad", "message": "int64"}),
     ({"op": "filter", "where": "value + "}, {"operator": "filter", "message": "value + "}),
     ({"op": "assign", "set": {"x": "label % 2"}}, {"operator": "assign", "message": "label"})])
 def test_pipeline_error_names_its_place(tmp_path, op, facts):
@@ -786,13 +789,13 @@ def test_index_that_is_damaged_is_made_again(tmp_path, records):
 
 def test_no_permission_and_no_space(tmp_path):
     pipeline = write(tmp_path / "p.json", range_chain(10, BATCH))
-    for words in (["--log", tmp_path / "no" / "log"], ["--log", "/dev/full"], ["--state", tmp_path / "no" / "state"], ["--dump", "/proc/none"],
-                  ["--quarantine", tmp_path / "no" / "q"]):
+    os.mkfifo(tmp_path / "pipe")
+    for words in (["--log", tmp_path / "no" / "log"], ["--state", tmp_path / "no" / "state"], ["--state", "/dev/null"], ["--state", tmp_path],
+                  ["--state", tmp_path / "pipe"], ["--dump", "/proc/none"], ["--dump", "/dev/full"], ["--save", "/proc/none"], ["--quarantine", tmp_path / "no" / "q"]):
         ran = cachew("run", pipeline, "--json", *words)
-        if words[0] == "--quarantine":
-            assert ran.code == 0  # there is nothing to write
-        else:
-            assert ran.code in (1, 2) and ran.error["message"], words
+        assert ran.code == 2 and ran.error["kind"] == "option" and str(words[1]) in ran.error["message"] and ran.json["batches"] == 0, (words, ran.out)
+    assert failed(pipeline, 1, "--log", "/dev/full")["kind"] == "io"
+    assert "image" in failed(pipeline, 2, "--save", tmp_path / "sheets")["message"]
 
 
 # ---- other verbs ----
@@ -826,3 +829,5 @@ def test_doctor_and_bench(tmp_path):
     assert ran.code in (0, 1) and ran.json["checks"]
     ran = cachew("bench", write(tmp_path / "p.json", range_chain(10000, BATCH)), "--json", "--seconds", "0.1", "--best-of", "1", "--threads", "2")
     assert ran.code == 0 and ran.json["elements_per_s"] > 0
+    ran = cachew("bench", tmp_path / "p.json", "--json", "--seconds", "0")
+    assert ran.code == 2 and ran.error["attribute"] == "seconds"

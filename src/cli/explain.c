@@ -211,7 +211,7 @@ static int describe_pipeline(struct explain *x, struct cw_error *err)
     const struct cw_component *delivered = cw_delivered(c, &n_delivered);
     for (unsigned i = 0; i < n_delivered; i++)
         json_object_set_new(outputs, delivered[i].name, json_string(cw_type_print(&delivered[i].type, text)));
-    json_object_update_new(x->facts, json_pack("{s:s, s:s, s:s, s:o, s:o, s:o, s:o, s:b, s:b, s:o, s:I, s:o}", "pipeline", x->common.file, "fingerprint",
+    json_object_update_new(x->facts, json_pack("{s:o, s:s, s:s, s:o, s:o, s:o, s:o, s:b, s:b, s:o, s:I, s:o}", "pipeline", cw_report_text(x->common.file), "fingerprint",
                                                fingerprint, "on_error", on_error[c->pipeline->on_error], "operators",
                                                describe_chain(c, &c->pipeline->chain, into), "outputs", outputs, "fused", fused_groups(into, n),
                                                "sources", sources, "counted", (int)c->counted, "one_split", (int)c->whole_epoch, "elements",
