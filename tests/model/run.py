@@ -372,8 +372,8 @@ def deliver(pipeline: dict, base: Path, seed: int, epochs: int = 1, rank: int = 
                     result.add(batch)
                     if len(result.lines) >= limit:
                         break
-            filled = rounds_from + -(-(total - rounds_from) // ranks) * ranks
-            for g in range(total, filled):
+            filled = rounds_from + -(-max(total - rounds_from, 0) // ranks) * ranks
+            for g in range(max(total, rounds_from), filled):
                 if (g - rounds_from) % ranks == rank and len(result.lines) < limit:
                     pad = first[(g - total) % total]
                     pad = Batch(epoch, g, pad.split, pad.index, pad.rows, pad.components)
