@@ -196,7 +196,7 @@ def test_set_changes_the_pipeline(tmp_path):
     assert run(pipeline, "--set", "0.inputs.1.0.stop=5", "--set", "1.size=3")["batches"] == 5
     changed = write(tmp_path / "q.json", [{"op": "concat", "inputs": [range_chain(10), range_chain(5)]}, {"op": "batch", "size": 3}])
     assert run(pipeline, "--digest", "--set", "0.inputs.1.0.stop=5", "--set", "1.size=3")["digest"] == run(changed, "--digest")["digest"]
-    for setting, why in (("size", "PATH=VALUE"), ("=5", "PATH=VALUE"), ("7.size=5", "7.size"), ("0.inputs.5.0.stop=1", "place"), ("1.size.x=1", "neither")):
+    for setting, why in (("size", "no =VALUE"), ("=5", "no PATH"), ("7.size=5", "7.size"), ("0.inputs.5.0.stop=1", "place"), ("1.size.x=1", "neither")):
         error = failed(pipeline, 2, "--set", setting)
         assert error["kind"] == "option" and why in error["message"], setting
     error = failed(pipeline, 2, "--set", "1.sice=5")
@@ -240,6 +240,9 @@ def test_pipeline_file_that_is_not_there(tmp_path):
     ({"op": "batch", "size": "2"}, {"operator": "batch", "attribute": "size", "value": '"2"', "expected": "an integer"}),
     ({"op": "batch"}, {"operator": "batch", "attribute": "size", "value": "missing"}),
     ({"op": "cast", "component": "valeu", "dtype": "int8"}, {"operator": "cast", "message": '"value"'}),
+    ({"op": "filter", "where": "value < 1.e999"}, {"operator": "filter", "message": "too large"}),
+    ({"op": "bucket_by_length", "length": "value", "boundaries": [3], "sizes": [1, 1], "pad": {"value": -1.5}}, {"attribute": "pad", "message": "int64"}),
+    ({"op": "bucket_by_length", "length": "value", "boundaries": [3], "sizes": [1, 1], "pad": {"value": 1e300}}, {"attribute": "pad", "message": "int64"}),
     ({"op": "filter", "where": "value + "}, {"operator": "filter", "message": "value + "}),
     ({"op": "assign", "set": {"x": "label % 2"}}, {"operator": "assign", "message": "label"})])
 def test_pipeline_error_names_its_place(tmp_path, op, facts):
@@ -322,6 +325,36 @@ def test_state_of_one_world_size_resumes_with_another(tmp_path):
         part = run(pipeline, "--digest", "--rank", rank, "--world-size", 4, "--state", tmp_path / f"four{rank}")
         total += int(part["digest"], 16)
     assert f"{total & MASK128:032x}" == want
+
+
+@pytest.mark.parametrize("kind", ["counted", "filtered", "bucketed"])
+def test_parts_with_changing_world_sizes_add_up_to_the_whole(tmp_path, records, kind):
+    """Wherever a part ends: g of its state need not be a multiple of the next world size."""
+    pipeline, words = write(tmp_path / "p.json", resume_pipelines(records)[kind]), ["--digest", "--epochs", "2"]
+    want = run(pipeline, *words, "--log", tmp_path / "whole.log")
+    batches = {(line["epoch"], line["g"]): line["hash"] for line in read_log(tmp_path / "whole.log")}
+    draw = random.Random(kind)
+    for nth in range(4):
+        total, seen, at = 0, {}, None
+        worlds = [draw.randint(1, 5) for _ in range(5)]
+        for part, world in enumerate(worlds):
+            last = ["--batches", draw.randint(1, 7)] if part + 1 < len(worlds) else []
+            states = []
+            for rank in range(world):
+                state, log = tmp_path / f"{nth}.{part}.{rank}.state", tmp_path / f"{nth}.{part}.{rank}.log"
+                if at:
+                    state.write_text(json.dumps(at))
+                ran = run(pipeline, *words, *last, "--rank", rank, "--world-size", world, "--state", state, "--log", log, "--threads", draw.choice([1, 2, 8]))
+                total += int(ran["digest"], 16)
+                states.append((ran["batches"], json.loads(state.read_text())))
+                for line in read_log(log) if log.exists() else []:
+                    if not any(f & 2 for f in line["flags"]):
+                        assert (line["epoch"], line["g"]) not in seen
+                        seen[line["epoch"], line["g"]] = line["hash"]
+            assert all(s == states[0] for s in states)  # equally many batches, and one state
+            at = states[0][1]
+        assert seen == batches
+        assert f"{total & MASK128:032x}" == want["digest"]
 
 
 def test_state_every(tmp_path):
@@ -712,13 +745,13 @@ def test_index_that_is_damaged_is_made_again(tmp_path, records):
 
 def test_no_permission_and_no_space(tmp_path):
     pipeline = write(tmp_path / "p.json", range_chain(10, BATCH))
-    for words in (["--log", tmp_path / "no" / "log"], ["--log", "/dev/full"], ["--state", tmp_path / "no" / "state"], ["--dump", "/proc/none"],
-                  ["--quarantine", tmp_path / "no" / "q"]):
+    os.mkfifo(tmp_path / "pipe")
+    for words in (["--log", tmp_path / "no" / "log"], ["--state", tmp_path / "no" / "state"], ["--state", "/dev/null"], ["--state", tmp_path],
+                  ["--state", tmp_path / "pipe"], ["--dump", "/proc/none"], ["--dump", "/dev/full"], ["--save", "/proc/none"], ["--quarantine", tmp_path / "no" / "q"]):
         ran = cachew("run", pipeline, "--json", *words)
-        if words[0] == "--quarantine":
-            assert ran.code == 0  # there is nothing to write
-        else:
-            assert ran.code in (1, 2) and ran.error["message"], words
+        assert ran.code == 2 and ran.error["kind"] == "option" and str(words[1]) in ran.error["message"] and ran.json["batches"] == 0, (words, ran.out)
+    assert failed(pipeline, 1, "--log", "/dev/full")["kind"] == "io"
+    assert "image" in failed(pipeline, 2, "--save", tmp_path / "sheets")["message"]
 
 
 # ---- other verbs ----
@@ -752,3 +785,5 @@ def test_doctor_and_bench(tmp_path):
     assert ran.code in (0, 1) and ran.json["checks"]
     ran = cachew("bench", write(tmp_path / "p.json", range_chain(10000, BATCH)), "--json", "--seconds", "0.1", "--best-of", "1", "--threads", "2")
     assert ran.code == 0 and ran.json["elements_per_s"] > 0
+    ran = cachew("bench", tmp_path / "p.json", "--json", "--seconds", "0")
+    assert ran.code == 2 and ran.error["attribute"] == "seconds"

@@ -1,11 +1,13 @@
 """Faults that were once in the engine, each by a name of its own. Black box, as test_cli.py."""
 
 import json
+import os
 import random
+import resource
 import subprocess
 
 import pytest
-from test_cli import CACHEW, failed, make_data, range_chain, run, wait_for, write
+from test_cli import CACHEW, SHUFFLE, cachew, failed, make_data, range_chain, read_log, run, wait_for, write
 
 BATCH = {"op": "batch", "size": 8}
 
@@ -169,3 +171,111 @@ def test_a_list_of_skipped_records_that_is_cut_off(tmp_path):
     """More than stdio keeps back until the file is closed."""
     pipeline = write(tmp_path / "p.json", range_chain(500, {"op": "fail", "where": "value >= 0"}, BATCH), on_error="skip")
     assert failed(pipeline, 1, "--quarantine", "/dev/full")["kind"] == "io"
+def test_shuffles_of_shuffles_are_planned_at_once(tmp_path):
+    """Each of them once took some 38 times as long as the one before it."""
+    assert run(write(tmp_path / "p.json", range_chain(10_000_000, *[SHUFFLE] * 5, BATCH)), "--batches", 1, "--wait", 60)["batches"] == 1
+
+
+TFRECORDS = [{"op": "tfrecord", "files": "data/*.tfrecord"}, {"op": "batch", "size": 4}]
+
+
+@pytest.mark.parametrize("thing", ["dangling", "loop", "pipe", "device", "directory"])
+def test_what_a_wildcard_matches_is_not_left_out_silently(tmp_path, thing):
+    (tmp_path / "data").mkdir()
+    examples(tmp_path / "data" / "a.tfrecord", 10)
+    odd = tmp_path / "data" / "b.tfrecord"
+    if thing == "pipe":
+        os.mkfifo(odd)
+    elif thing == "directory":
+        odd.mkdir()
+    else:
+        odd.symlink_to({"dangling": tmp_path / "nowhere", "loop": odd, "device": "/dev/zero"}[thing])
+    pipeline = write(tmp_path / "p.json", TFRECORDS)
+    named = failed(pipeline, 1 if thing in ("dangling", "loop") else 2, "--set", "0.files=data/b.tfrecord")
+    says = {"dangling": "leads nowhere", "loop": "symbolic links", "pipe": "a pipe", "device": "a device", "directory": "a directory"}[thing]
+    assert says in named["message"] and named["file"].endswith("b.tfrecord")
+    if thing == "directory":
+        assert run(pipeline)["elements"] == 10
+    else:
+        assert says in failed(pipeline, 1 if thing in ("dangling", "loop") else 2)["message"]
+        assert cachew("index", tmp_path / "data" / "*").code in (1, 2)
+
+
+def test_a_directory_that_a_wildcard_matches_and_that_is_gone(tmp_path):
+    (tmp_path / "data" / "1").mkdir(parents=True)
+    examples(tmp_path / "data" / "1" / "a.tfrecord", 10)
+    (tmp_path / "data" / "readme").write_text("no directory")
+    pipeline = write(tmp_path / "p.json", [{"op": "tfrecord", "files": "data/*/*.tfrecord"}, BATCH])
+    assert run(pipeline)["elements"] == 10
+    (tmp_path / "data" / "2").symlink_to(tmp_path / "not-mounted")
+    assert failed(pipeline, 1)["file"].endswith("data/2")
+
+
+def test_an_error_about_a_file_whose_name_is_not_utf8_is_json(tmp_path):
+    with open(os.fsencode(tmp_path) + b"/a\xff\xc3\xa9.tfrecord", "wb") as f:
+        f.write(b"junk" * 10)
+    pipeline = write(tmp_path / "p.json", [{"op": "tfrecord", "files": "a*.tfrecord"}, BATCH])
+    done = subprocess.run([CACHEW, "run", pipeline, "--json"], check=False, capture_output=True)
+    error = json.loads(done.stdout)["error"]
+    assert done.returncode == 1 and error["kind"] == "data" and error["file"].endswith("a\\xff\u00e9.tfrecord") and "a\\xff\u00e9" in error["message"]
+    os.rename(os.fsencode(tmp_path) + b"/a\xff\xc3\xa9.tfrecord", tmp_path / "b")
+    with open(os.fsencode(tmp_path) + b"/a\xff.tfrecord", "wb") as f:
+        make_data.write(tmp_path / "good", [b"x"] * 4)
+        f.write((tmp_path / "good").read_bytes()[:-1] + b"?")
+    assert run(pipeline, "--set", "on_error=skip", "--quarantine", tmp_path / "q")["skipped"] == 1
+    assert json.loads((tmp_path / "q").read_text())["file"].endswith("a\\xff.tfrecord")
+
+
+@pytest.mark.parametrize("words", [["run", "p.json"], ["run", "p.json", "--json"], ["run", "p.json", "--digest", "--log", "log"], ["ops"], ["--version"],
+                                   ["index", "a.tfrecord"], ["bench", "p.json", "--seconds", "0.01", "--best-of", "1", "--threads", "1"]])  # fmt: skip
+@pytest.mark.parametrize("stdout", [">/dev/full", ">&-"])
+def test_results_that_cannot_be_written_are_an_error(tmp_path, words, stdout):
+    write(tmp_path / "p.json", range_chain(10, BATCH))
+    examples(tmp_path / "a.tfrecord", 4)
+    done = subprocess.run(["bash", "-c", f'"$@" {stdout}', "bash", CACHEW, *words], check=False, stderr=subprocess.PIPE, text=True, cwd=tmp_path)
+    assert done.returncode == 1 and "can't write to stdout" in done.stderr
+    if "--log" in words:  # it did not become standard output
+        assert len(read_log(tmp_path / "log")) == 2
+
+
+def test_the_list_of_quarantined_records_is_this_runs(tmp_path):
+    chain = range_chain(100, {"op": "assign", "set": {"x": "1 // (value % 10)"}}, BATCH)
+    pipeline, listed = write(tmp_path / "p.json", chain, on_error="skip"), tmp_path / "q"
+    run(pipeline, "--batches", 5, "--state", tmp_path / "state", "--quarantine", listed, "--threads", 1)
+    run(pipeline, "--state", tmp_path / "state", "--quarantine", listed)  # appends
+    assert [int(line["record"].split(":")[1]) for line in read_log(listed)] == [*range(0, 100, 10)]
+    assert run(pipeline, "--set", "1.set.x=value", "--quarantine", listed)["skipped"] == 0
+    assert listed.read_text() == ""
+
+
+def test_a_log_line_that_does_not_fit_is_taken_back(tmp_path):
+    """The limit is for shared memory too, which is made in ranges of 1 GiB: the log begins behind a hole of that size."""
+    pipeline, log, hole = write(tmp_path / "p.json", range_chain(100, BATCH)), tmp_path / "log", 1 << 30
+    log.touch()
+    os.truncate(log, hole)
+
+    def limit():
+        resource.setrlimit(resource.RLIMIT_FSIZE, (hole + 3000, hole + 3000))
+
+    done = subprocess.run([CACHEW, "run", pipeline, "--json", "--log", log], check=False, capture_output=True, text=True, preexec_fn=limit)
+    error = json.loads(done.stdout)["error"]
+    assert done.returncode == 1 and "--log" in error["message"] and "File too large" in error["message"]
+    with open(log, "rb") as f:
+        f.seek(hole)
+        text = f.read()
+    lines = [json.loads(line) for line in text.splitlines()]
+    assert text.endswith(b"\n") and lines and [line["g"] for line in lines] == [*range(len(lines))]  # none is torn
+
+
+def test_content_that_changed_while_size_and_time_stayed(tmp_path):
+    examples(tmp_path / "a.tfrecord", 1)
+    data = tmp_path / "a.tfrecord"
+    make_data.write(data, [b"first", b"other", b"third"])
+    pipeline = write(tmp_path / "p.json", [{"op": "tfrecord", "files": "a.tfrecord"}, BATCH])
+    before, times = run(pipeline, "--digest"), data.stat()
+    make_data.write(data, [b"first", b"third", b"other"])
+    os.utime(data, ns=(times.st_atime_ns, times.st_mtime_ns))
+    error = failed(pipeline, 1)
+    assert error["kind"] == "data" and "record 1" in error["message"] and error["file"].endswith("a.tfrecord")
+    assert cachew("index", data, "--rebuild").code == 0
+    assert run(pipeline, "--digest")["digest"] != before["digest"]

@@ -195,7 +195,7 @@ struct cachew_options {
     int64_t seed;           /* of shuffles and draws; -1: the pipeline's, else 0 */
     int64_t epochs;         /* -1: the pipeline's, else 1; INT64_MAX: without end, but for an epoch without batches */
     unsigned threads;       /* that compute; 0: as many as there are CPUs for this process (affinity and cgroup) */
-    unsigned rank;          /* this iterator gets batch g where g modulo world_size is rank */
+    unsigned rank;          /* this iterator gets batch g where g (in the epoch of a state: g - the state's g) modulo world_size is rank */
     unsigned world_size;    /* 0: 1 */
     int optimize;           /* 0: run operators as written; the results are the same, bit by bit */
     uint64_t memory;        /* bytes for everything but batches handed out; 0: half of what the cgroup or the machine has */

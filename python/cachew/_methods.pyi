@@ -386,7 +386,7 @@ class Operators:
 
         files: patterns (glob) or names of the files (a list of strings or a single one of length at least 1)
         compression: of the files; auto: by content (a string: one of "auto", "none", "gzip", "zlib")
-        verify: check the CRC of each record's data (true or false)
+        verify: check the CRC of each record's data, and that it is the one in the index (true or false)
         """
 
     def transpose_image(self, component: str, *, layout: Literal["chw", "hwc"] = "chw") -> Dataset:

@@ -197,7 +197,7 @@ class Dataset(Functions, InMemory, Operators):
         epochs: how many (default: the pipeline's, else 1); math.inf: without end
         threads: that compute (default: the CPUs that this process may use)
         memory: bytes for everything but batches that are held, 268435456 or "256M" (default: half of what there is)
-        rank, world_size: this iterator gets batch g where g modulo world_size is rank
+        rank, world_size: this iterator gets batch g where g modulo world_size is rank; in the epoch of a state, g counts from the state's on
         state: go on from here: what state_dict() gave
         timeout_s: raise DeadlineError when a batch takes longer
         first_epoch: without a state, the epoch to begin with; `epochs` is the one to end before

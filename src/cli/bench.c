@@ -111,7 +111,7 @@ static int run_all(struct bench *x, json_t **ret, struct cw_error *err)
             fflush(stdout);
         }
     }
-    *ret = json_pack("{s:s, s:f, s:I, s:I, s:f, s:i, s:o}", "pipeline", x->common.file, "seconds_per_run", x->seconds, "best_of", (json_int_t)x->best_of, "seed",
+    *ret = json_pack("{s:o, s:f, s:I, s:I, s:f, s:i, s:o}", "pipeline", cw_report_text(x->common.file), "seconds_per_run", x->seconds, "best_of", (json_int_t)x->best_of, "seed",
                      (json_int_t)x->common.seed, "elements_per_s", best, "threads", (int)best_threads, "runs", list);
     return r;
 }
@@ -132,6 +132,10 @@ int cli_bench(int argc, char **argv)
     int r = cli_common_parse(&x.common, "bench", options, argc, argv, &err);
     if (r == 1)
         return 0;
+    if (r >= 0 && !(x.seconds > 0)) {
+        cw_error_attribute(&err, "seconds", "0", "more than 0");
+        r = cw_error_set(&err, CW_E_OPTION, "--seconds 0: expected more than 0");
+    }
     if (r >= 0)
         r = cli_common_load(&x.common, &err);
     if (r >= 0)

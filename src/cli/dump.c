@@ -3,7 +3,6 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <zlib.h>
 
 #include "cli/output.h"
@@ -148,8 +147,6 @@ int cw_dump_batch(const char *dir, const struct cw_compiled *c, const struct cw_
     if (b->epoch)
         snprintf(epoch, sizeof(epoch), "E%" PRIu64 "-", b->epoch);
     snprintf(path, sizeof(path), "%.4000s/%s%08" PRIu64 ".npz", dir, epoch, b->g);
-    if (mkdir(dir, 0777) < 0 && errno != EEXIST)
-        return cw_error_errno(err, CW_E_OPTION, errno, "--dump: can't make directory %s", dir);
     z.f = fopen(path, "we");
     if (!z.f)
         return cw_error_errno(err, CW_E_OPTION, errno, "--dump: can't open %s", path);

@@ -1,7 +1,10 @@
 /* cachew <verb>: finds the verb. */
+#include <errno.h>
+#include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/text.h"
 #include "cli/options.h"
@@ -29,9 +32,16 @@ static void usage(FILE *f)
     fprintf(f, "\ncachew VERB --help says more; cachew --version prints the version.\n");
 }
 
-int main(int argc, char **argv)
+/* A file that is opened later must not become standard output. What was closed can be neither read nor written. */
+static void open_standard_streams(void)
 {
-    signal(SIGPIPE, SIG_IGN);
+    for (int fd = 0; fd <= 2; fd++)
+        if (fcntl(fd, F_GETFD) < 0 && open("/dev/null", fd ? O_RDONLY : O_WRONLY) != fd)
+            _exit(1);
+}
+
+static int run_verb(int argc, char **argv)
+{
     if (argc < 2) {
         usage(stderr);
         return 2;
@@ -55,4 +65,18 @@ int main(int argc, char **argv)
     fprintf(stderr, "cachew: there is no verb \"%s\"%s%s%s\n", argv[1], near ? "; did you mean \"" : "", near ? near : "", near ? "\"?" : "");
     usage(stderr);
     return 2;
+}
+
+/* Results go to stdout, so what can't be written is lost. */
+int main(int argc, char **argv)
+{
+    signal(SIGPIPE, SIG_IGN);
+    signal(SIGXFSZ, SIG_IGN); /* a file may not grow (ulimit -f): an error like any other */
+    open_standard_streams();
+    int code = run_verb(argc, argv);
+    errno = 0;
+    if (fflush(stdout) == 0 && !ferror(stdout))
+        return code;
+    fprintf(stderr, "cachew: can't write to stdout%s%s\n", errno ? ": " : "", errno ? strerror(errno) : "");
+    return code ? code : 1;
 }

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "base/text.h"
+#include "client/report.h"
 
 #define MAX_SECONDS 1e9 /* 31 years; as nanoseconds it fits in 64 bits */
 
@@ -198,11 +199,11 @@ int cli_print(json_t *value)
 {
     _cleanup_free_ char *text = value ? json_dumps(value, JSON_COMPACT | JSON_REAL_PRECISION(9)) : NULL;
     json_decref(value);
-    if (!text || puts(text) < 0 || fflush(stdout) != 0) {
-        fprintf(stderr, "cachew: can't write to stdout\n");
-        return 1;
-    }
-    return 0;
+    if (text)
+        puts(text);
+    else
+        fprintf(stderr, "cachew: out of memory for the result\n");
+    return text ? 0 : 1;
 }
 
 int cli_fail(const struct cw_error *err, bool json, json_t *counts)
@@ -215,12 +216,12 @@ int cli_fail(const struct cw_error *err, bool json, json_t *counts)
     fputc('\n', stderr);
     if (!json)
         return cw_status_exit(err->status);
-    json_t *e = json_pack("{s:s, s:s}", "kind", cw_status_name(err->status), "message", err->message);
+    json_t *e = json_pack("{s:s, s:o}", "kind", cw_status_name(err->status), "message", cw_report_text(err->message));
     const struct { const char *key, *value; } facts[] = {{"operator", err->op},       {"attribute", err->attribute}, {"value", err->value},
                                                          {"expected", err->expected}, {"file", err->file},           {"record", err->record}};
     for (size_t i = 0; i < CW_COUNT_OF(facts); i++)
         if (facts[i].value[0])
-            json_object_set_new(e, facts[i].key, json_string(facts[i].value));
+            json_object_set_new(e, facts[i].key, cw_report_text(facts[i].value));
     json_t *out = json_pack("{s:o}", "error", e);
     if (counts)
         json_object_update(out, counts);

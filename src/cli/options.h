@@ -54,7 +54,7 @@ extern const char cli_version[];
  * the exit code. */
 #include <jansson.h>
 int cli_fail(const struct cw_error *err, bool json, json_t *counts);
-/* Prints a value as one line and releases it. 0, or 1 when stdout can't be written. */
+/* Prints a value as one line and releases it. 0, or 1 when there is no memory. That stdout can't be written main finds. */
 int cli_print(json_t *value);
 
 int cli_run(int argc, char **argv);

@@ -26,6 +26,7 @@ struct run {
     bool epochs_given, batches_given, digest, progress;
     /* while it runs */
     struct cw_log log_file;
+    FILE *quarantine_file;
     struct cw_hash128 sum, set_sum;
     uint64_t n_batches, n_elements, n_bytes, first_ns, start_ns, last_ns;
     double first_batch_s;
@@ -224,10 +225,27 @@ static int loop(struct run *x, const json_t *state, struct watcher *w, struct cw
     return r == 1 ? 0 : r;
 }
 
+/* What can't be written is found before anything is computed. */
+static int open_outputs(struct run *x, bool resumed, struct cw_error *err)
+{
+    int r = 0;
+    if (x->dump)
+        r = cw_output_dir("dump", x->dump, err);
+    if (r >= 0 && x->save)
+        r = cw_output_dir("save", x->save, err);
+    if (r >= 0 && x->log)
+        r = cw_log_open(&x->log_file, x->log, err);
+    if (r >= 0 && x->quarantine)
+        r = cw_quarantine_open(x->quarantine, resumed, &x->quarantine_file, err);
+    return r;
+}
+
 static int execute(struct run *x, struct watcher *w, struct cw_error *err)
 {
     json_t *state = NULL;
     int r = cli_common_load(&x->common, err);
+    if (r >= 0 && x->state && (r = cw_put_check(x->state, err)) < 0)
+        return err->status = CW_E_OPTION; /* so far it is but an argument */
     if (r >= 0 && x->state)
         r = read_state(x->state, &state, err);
     if (r < 0)
@@ -237,6 +255,8 @@ static int execute(struct run *x, struct watcher *w, struct cw_error *err)
         x->epochs = (uint64_t)p->default_epochs;
     if (x->rank >= x->world_size)
         r = cw_error_set(err, CW_E_OPTION, "--rank %" PRIu64 ": expected less than --world-size %" PRIu64, x->rank, x->world_size);
+    if (r >= 0)
+        r = open_outputs(x, state != NULL, err);
     if (r >= 0)
         r = cli_common_open(&x->common, err);
     struct cw_iterator_options o = {
@@ -248,8 +268,6 @@ static int execute(struct run *x, struct watcher *w, struct cw_error *err)
     };
     if (r >= 0)
         r = cw_iterator_new(x->common.local.sequence, &o, state, &x->common.local.iterator, err);
-    if (r >= 0 && x->log)
-        r = cw_log_open(&x->log_file, x->log, err);
     if (r >= 0) {
         atomic_store(&w->iterator, x->common.local.iterator);
         r = loop(x, state, w, err);
@@ -267,15 +285,14 @@ static int execute(struct run *x, struct watcher *w, struct cw_error *err)
     return r;
 }
 
-static int write_quarantine(const struct run *x, struct cw_error *err)
+static int write_quarantine(struct run *x, struct cw_error *err)
 {
     uint64_t skipped, replaced;
     const struct cw_quarantined *q = cw_iterator_quarantined(x->common.local.iterator, &skipped, &replaced);
-    if (skipped + replaced == 0)
-        return 0;
-    fprintf(stderr, "cachew: %" PRIu64 " records skipped, %" PRIu64 " replaced%s%s%s\n", skipped, replaced, x->quarantine ? "; listed in " : "",
-            x->quarantine ? x->quarantine : " (--quarantine FILE lists them with reasons)", "");
-    return x->quarantine ? cw_quarantine_write(x->quarantine, x->common.local.compiled, q, err) : 0;
+    if (skipped + replaced)
+        fprintf(stderr, "cachew: %" PRIu64 " records skipped, %" PRIu64 " replaced%s%s%s\n", skipped, replaced, x->quarantine ? "; listed in " : "",
+                x->quarantine ? x->quarantine : " (--quarantine FILE lists them with reasons)", "");
+    return x->quarantine_file ? cw_quarantine_write(CW_STEAL(x->quarantine_file), x->quarantine, x->common.local.compiled, q, err) : 0;
 }
 
 static void report(const struct run *x)
@@ -335,6 +352,8 @@ int cli_run(int argc, char **argv)
         }
     }
     cw_log_close(&x.log_file);
+    if (x.quarantine_file)
+        fclose(x.quarantine_file);
     if (ended_by)
         fprintf(stderr, "cachew: ended by %s%s\n", signal_name(ended_by), x.state_written ? "; the state is written" : "");
     if (r < 0) {

@@ -1,10 +1,8 @@
 /* --save: contact sheets of batches of images. */
-#include <errno.h>
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/stat.h>
 
 #include "cli/output.h"
 #include "formats/image_write.h"
@@ -18,7 +16,7 @@ static const struct cw_batch_component *find_images(const struct cw_batch *b, bo
     for (unsigned k = 0; k < b->n_components; k++) {
         const struct cw_batch_component *c = &b->components[k];
         const int64_t *d = c->dims + b->leading;
-        if (c->ndim - b->leading != 3 || c->dtype == CW_BYTES || b->n == 0)
+        if (c->ndim - b->leading != 3 || c->dtype == CW_BYTES)
             continue;
         *ret_chw = !(d[2] == 1 || d[2] == 3 || d[2] == 4) && (d[0] == 1 || d[0] == 3 || d[0] == 4);
         if (*ret_chw || d[2] == 1 || d[2] == 3 || d[2] == 4)
@@ -50,9 +48,11 @@ static double value_at(const struct cw_batch_component *c, size_t i)
 int cw_save_batch(const char *dir, const struct cw_batch *b, uint64_t nth, struct cw_error *err)
 {
     bool chw;
-    const struct cw_batch_component *c = nth < SHEETS ? find_images(b, &chw) : NULL;
-    if (!c)
+    if (nth >= SHEETS || b->n == 0)
         return 0;
+    const struct cw_batch_component *c = find_images(b, &chw);
+    if (!c)
+        return cw_error_set(err, CW_E_OPTION, "--save: no component of this pipeline is an image: expected one of shape [h, w, c] or [c, h, w] with 1, 3 or 4 channels");
     const int64_t *d = c->dims + b->leading;
     size_t h = (size_t)(chw ? d[1] : d[0]), w = (size_t)(chw ? d[2] : d[1]), channels = (size_t)(chw ? d[0] : d[2]), image = h * w * channels;
     size_t n = b->n, columns = CW_MAX((size_t)ceil(sqrt((double)n)), 1);
@@ -60,7 +60,7 @@ int cw_save_batch(const char *dir, const struct cw_batch *b, uint64_t nth, struc
         columns--;
     size_t rows = (n + columns - 1) / columns;
     if (h == 0 || w == 0 || w > SHEET_MAX || h > SHEET_MAX)
-        return 0;
+        return cw_error_set(err, CW_E_OPTION, "--save: %s has images of %zu x %zu: expected sides from 1 to %d", c->name, h, w, SHEET_MAX);
     rows = CW_MIN(rows, SHEET_MAX / h);
     n = CW_MIN(n, rows * columns);
     double low = 0, high = 255;
@@ -85,9 +85,7 @@ int cw_save_batch(const char *dir, const struct cw_batch *b, uint64_t nth, struc
                 }
     char path[4200];
     snprintf(path, sizeof(path), "%.4000s/batch-%08" PRIu64 ".png", dir, b->g);
-    int r = mkdir(dir, 0777) < 0 && errno != EEXIST ? cw_error_errno(err, CW_E_OPTION, errno, "--save: can't make directory %s", dir) : 0;
-    if (r >= 0)
-        r = cw_png_write(path, rows * h, columns * w, (int)channels, sheet, err);
+    int r = cw_png_write(path, rows * h, columns * w, (int)channels, sheet, err);
     free(sheet);
     return r;
 }

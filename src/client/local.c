@@ -62,7 +62,7 @@ static int apply_setting(json_t *root, const char *setting, struct cw_error *err
 {
     const char *equals = strchr(setting, '=');
     if (!equals || equals == setting)
-        return setting_error(setting, "has no PATH", err);
+        return setting_error(setting, equals ? "has no PATH" : "has no =VALUE", err);
     _cleanup_free_ char *path = strndup(setting, (size_t)(equals - setting));
     if (!path)
         return cw_error_nomem(err, 0, "a setting");

@@ -1,5 +1,36 @@
 #include "client/report.h"
 
+#include <string.h>
+
+#include "base/text.h"
+
+/* Bytes of the UTF-8 character that text begins with; 0: it begins with none. */
+static size_t character(const char *text)
+{
+    for (size_t n = 1; n <= 4 && text[n - 1]; n++)
+        if (cw_text_utf8(text, n))
+            return n;
+    return 0;
+}
+
+json_t *cw_report_text(const char *text)
+{
+    struct cw_text t = {0};
+    if (cw_text_utf8(text, strlen(text)))
+        return json_string(text);
+    while (*text) {
+        size_t n = character(text);
+        if (n)
+            cw_text_add(&t, "%.*s", (int)n, text);
+        else
+            cw_text_add(&t, "\\x%02x", (unsigned char)*text);
+        text += n ? n : 1;
+    }
+    json_t *s = t.failed ? NULL : json_string(t.data);
+    cw_text_deinit(&t);
+    return s;
+}
+
 struct share {
     const char *op;
     double seconds;
@@ -92,9 +123,10 @@ json_t *cw_report_quarantined(const struct cw_compiled *c, const struct cw_quara
 {
     char id[128], by[128];
     cw_record_print(&c->programs[q->id.leaf], &q->id, id);
-    json_t *o = json_pack("{s:s, s:s, s:s, s:s}", "record", id, "operator", q->op, "action", q->note ? "differs" : q->replaced ? "replaced" : "skipped", "reason", q->message);
+    json_t *o = json_pack("{s:s, s:s, s:s, s:o}", "record", id, "operator", q->op, "action", q->note ? "differs" : q->replaced ? "replaced" : "skipped", "reason",
+                          cw_report_text(q->message));
     if (o && q->file)
-        json_object_set_new(o, "file", json_string(q->file));
+        json_object_set_new(o, "file", cw_report_text(q->file));
     if (o && q->replaced) {
         cw_record_print(&c->programs[q->by.leaf], &q->by, by);
         json_object_set_new(o, "by", json_string(by));

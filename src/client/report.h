@@ -7,3 +7,5 @@
 json_t *cw_report_profile(const struct cw_local *l);
 /* {record, operator, action, reason, file?, by?} of a record that was skipped or replaced. New reference, NULL: out of memory. */
 json_t *cw_report_quarantined(const struct cw_compiled *c, const struct cw_quarantined *q);
+/* A JSON string; bytes that are not UTF-8, as names of files may have, become \xff. New reference, NULL: out of memory. */
+json_t *cw_report_text(const char *text);

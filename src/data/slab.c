@@ -89,11 +89,13 @@ static int region_new(struct cw_slab_pool *p, size_t size, struct cw_error *err)
         region->data = mmap(NULL, region->size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, region->fd, 0);
     if (region->data == MAP_FAILED || fcntl(region->fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) < 0) {
         int e = errno;
+        size_t region_size = region->size;
         if (region->data != MAP_FAILED)
             munmap(region->data, region->size);
         close(region->fd);
         free(region);
-        return cw_error_errno(err, CW_E_MEMORY, e, "can't map %zu bytes of shared memory for batches", size);
+        return cw_error_errno(err, CW_E_MEMORY, e, "can't map %zu bytes of shared memory for batches, for which %zu bytes of address space are set aside (ulimit -v "
+                              "and -f limit them)", size, region_size);
     }
     region->next = p->regions;
     p->regions = region;

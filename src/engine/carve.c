@@ -193,6 +193,8 @@ int cw_piece_plan(struct cw_runner *r, struct thread *t, struct cw_split *s, str
         p->refs = malloc(CW_MIN(r->sequence->split_size, r->sequence->n_positions) * sizeof(*p->refs));
     if (!p->refs)
         status = cw_error_nomem(err, bytes, "the plan of a split");
+    s->epoch->epoch.stopped = stopped;
+    s->epoch->epoch.stop_arg = r;
     if (status >= 0)
         status = cw_epoch_refs(&s->epoch->epoch, p->begin, p->n, p->refs, err);
     if (status >= 0 && r->sequence->needs_load)

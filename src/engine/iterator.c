@@ -64,6 +64,7 @@ int cw_iterator_new(const struct cw_sequence *s, const struct cw_iterator_option
         r = cw_iterator_load_state(it, state, err);
     if (r >= 0) {
         it->round = it->at;
+        it->rounds_from = it->at.g;
         memcpy(it->round_unused, it->unused, it->n_keys * sizeof(*it->unused));
         it->discard = c->counted && !it->n_keys ? 0 : it->at.batch + (it->at.batch ? c->batch_from : 0);
         it->seen = it->discard;
@@ -239,6 +240,7 @@ static int epoch_over(struct cw_iterator *it, struct cw_error *err)
     drop_joining(it);
     memset(it->unused, 0, it->n_keys * sizeof(*it->unused));
     it->at = (struct place){.epoch = it->at.epoch + 1};
+    it->rounds_from = 0;
     it->phase = PHASE_BATCHES;
     it->key = 0;
     it->seen = it->discard = 0;
@@ -353,7 +355,7 @@ static int next_until(struct cw_iterator *it, uint64_t deadline_ns, struct cw_ba
         if (r < 0)
             return r;
         if (r == 1) {
-            uint64_t total = it->at.g, epoch = it->at.epoch, rest = total % ranks;
+            uint64_t total = it->at.g, epoch = it->at.epoch, rest = (total - it->rounds_from) % ranks;
             uint64_t j = it->options.rank - rest; /* a rank that has no batch in the last round repeats one */
             if (rest && !it->mine && it->options.rank >= rest &&
                 (r = padding(it, epoch, total + j, j % total, deadline_ns, &it->mine, err)) < 0)
@@ -365,7 +367,7 @@ static int next_until(struct cw_iterator *it, uint64_t deadline_ns, struct cw_ba
                 it->at.epoch = it->options.epochs;
             round_done(it);
         } else {
-            bool mine = it->at.g % ranks == it->options.rank;
+            bool mine = (it->at.g - it->rounds_from) % ranks == it->options.rank;
             if ((r = finish(it, a, mine, deadline_ns, err)) < 0) {
                 it->pending = a; /* nothing is lost, and nobody gets past a failure */
                 return r;
@@ -382,7 +384,7 @@ static int next_until(struct cw_iterator *it, uint64_t deadline_ns, struct cw_ba
             }
             it->at.g++;
             it->at.batch++;
-            if (it->at.g % ranks == 0)
+            if ((it->at.g - it->rounds_from) % ranks == 0)
                 round_done(it);
             else
                 continue;

@@ -30,6 +30,7 @@ struct cw_iterator {
     uint64_t open_epoch, open_split;  /* the next one to open */
 
     struct place at;                  /* the next batch, whatever its rank */
+    uint64_t rounds_from;             /* g at which this epoch's rounds of ranks begin: 0, or where a state goes on */
     struct unused *unused;            /* by key */
     enum phase phase;                 /* of the oldest split */
     uint64_t discard;                 /* batches of split at.split that come again but were handed out before */

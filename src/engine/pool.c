@@ -88,6 +88,8 @@ void cw_trim(struct cw_runner *r)
     cw_slab_trim(&r->slabs);
     for (struct block *b = r->idle; b; b = b->next)
         cw_arena_reset(&b->arena, 0);
+    for (struct cw_split *s = r->splits; s && !r->planning; s = s->next)
+        cw_epoch_trim(&s->epoch->epoch);
 }
 
 void cw_evict(struct cw_runner *r)

@@ -1,6 +1,7 @@
 /* Batches of elements of similar length. What the engine needs of it at run time is one number per element, its bucket. */
 #include "ops/bucket.h"
 
+#include <math.h>
 #include <string.h>
 
 #include "ops/convert.h"
@@ -18,6 +19,18 @@ static void bucket_free(void *state)
     struct bucket_state *s = state;
     cw_expr_free(s->length);
     free(s);
+}
+
+/* Whether a dtype holds a pad: integers exactly, floating types when it is finite. Everything is something as a bool. */
+static bool pad_fits(const json_t *pad, const char *component, enum cw_dtype dtype)
+{
+    uint8_t bits[8] = {0};
+    double back, value = json_number_value(json_object_get(pad, component));
+    if (dtype == CW_BOOL || json_is_boolean(json_object_get(pad, component)))
+        return true;
+    cw_bucket_pad(pad, component, dtype, bits);
+    cw_convert(dtype, CW_FLOAT64, &back, bits, 1);
+    return cw_dtype_is_float(dtype) ? isfinite(back) : back == value;
 }
 
 static int bucket_bind(struct cw_bind *b, struct cw_op *op, struct cw_error *err)
@@ -48,6 +61,8 @@ static int bucket_bind(struct cw_bind *b, struct cw_op *op, struct cw_error *err
             i++;
         if (i == cw_bind_count(b) || type.dtype == CW_BYTES || !(json_is_number(value) || json_is_boolean(value)))
             return cw_attr_error(op, "pad", err, "{component: number}; \"%.60s\" is no component with numbers, or its value is no number", name);
+        if (!pad_fits(cw_attr_json(op, "pad"), name, type.dtype))
+            return cw_attr_error(op, "pad", err, "values that the components can hold; \"%.60s\" is %s", name, cw_dtype_name(type.dtype));
     }
     struct cw_type bucket = cw_type_scalar(CW_INT32);
     r = cw_bind_write(b, NULL, &bucket, err);

@@ -1,5 +1,6 @@
 /* Text to syntax tree: Python's grammar for what the language has, by precedence climbing. Owns the nodes until cw_tree_deinit. */
 #include <ctype.h>
+#include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -143,6 +144,8 @@ static int lex_number(struct parser *p, struct token *t)
             t->kind = TOKEN_FLOAT;
             t->real = strtod(clean, NULL);
             free(clean);
+            if (isinf(t->real))
+                return FAIL(p, t->at, "this number is too large: expected less than 1.8e308");
         } else {
             if (s[0] == '0' && whole > 1 && strspn(s, "0_") < whole)
                 return FAIL(p, t->at, "integers don't start with 0 (octal is 0o17)");

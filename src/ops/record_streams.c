@@ -203,3 +203,10 @@ int cw_record_streams_init(struct cw_record_streams *f, const struct cw_op *op, 
         cw_error_op(err, op->desc->name);
     return r;
 }
+
+size_t cw_record_streams_file(const struct cw_record_streams *f, uint64_t row, uint64_t *ret_number)
+{
+    size_t file = file_of(f, row);
+    *ret_number = row - f->first[file];
+    return file;
+}

@@ -25,5 +25,7 @@ extern const char *const cw_record_stream_codecs[];
 int cw_record_streams_init(struct cw_record_streams *f, const struct cw_op *op, enum cw_record_format format, const struct cw_source_env *env,
                            struct cw_error *err) _must_check_;
 void cw_record_streams_deinit(struct cw_record_streams *f);
+/* Which of the files holds a row, and the row's number in it, from 0. */
+size_t cw_record_streams_file(const struct cw_record_streams *f, uint64_t row, uint64_t *ret_number);
 /* Length of a row's record as the index has it, and its number in its file, from 0. */
 uint64_t cw_record_streams_length(const struct cw_record_streams *f, uint64_t row, uint64_t *ret_number);

@@ -1,7 +1,11 @@
 /* tfrecord: records of TFRecord files. A record's bytes (block->raw) are the whole frame: header, data, CRC. */
 #include "formats/tfrecord.h"
 
+#include <inttypes.h>
+#include <string.h>
+
 #include "ops/record_streams.h"
+#include "storage/file.h"
 
 struct tfrecord {
     struct cw_record_streams streams;
@@ -14,6 +18,22 @@ static void tfrecord_free(struct cw_source *s)
     free(s);
 }
 
+/* Whether a record, whose bytes fit its own CRC, is the one that was indexed. A file of another content but the same size and time is found here. */
+static int check_indexed(const struct tfrecord *t, uint64_t row, const struct cw_tensor *raw, struct cw_error *err)
+{
+    uint64_t number;
+    size_t file = cw_record_streams_file(&t->streams, row, &number);
+    uint32_t indexed = t->streams.index.segments[file].crcs[number], found;
+    memcpy(&found, (const uint8_t *)raw->data + raw->size - sizeof(found), sizeof(found)); /* little-endian, as base/hash.h */
+    if (found == indexed)
+        return 0;
+    const char *path = cw_file_path(t->streams.files[file]);
+    cw_error_file(err, path);
+    return cw_error_set(err, CW_E_DATA, "%s: record %" PRIu64 " is not the one that was indexed (checksum %08" PRIx32 ", the index has %08" PRIx32
+                        "): the file was changed and its size and time were kept; make its index anew (cachew index --rebuild)",
+                        path, number, found, indexed);
+}
+
 static int tfrecord_produce(const struct cw_source *s, const struct cw_op *op, struct cw_block *b, struct cw_error *err)
 {
     const struct tfrecord *t = (const struct tfrecord *)s;
@@ -21,10 +41,14 @@ static int tfrecord_produce(const struct cw_source *s, const struct cw_op *op, s
     char why[160];
     if (!port->live)
         return 0;
-    for (size_t i = 0; t->verify && i < b->n; i++)
+    int r = 0;
+    for (size_t i = 0; t->verify && i < b->n && r >= 0; i++)
         if (b->status[i] == CW_ROW_OK && cw_tfrecord_check(b->raw[i].data, b->raw[i].size, why))
             cw_block_fail(b, i, op->desc->name, "%s", why);
-    int r = cw_block_ragged(b, port->value, err);
+        else if (b->status[i] == CW_ROW_OK)
+            r = check_indexed(t, b->rows[i], &b->raw[i], err);
+    if (r >= 0)
+        r = cw_block_ragged(b, port->value, err);
     if (r < 0)
         return r;
     struct cw_tensor *rows = b->columns[port->value].rows;
@@ -62,7 +86,7 @@ static int tfrecord_bind(struct cw_bind *b, struct cw_op *op CW_UNUSED, struct c
 
 static const struct cw_attr_def attrs[] = {
     CW_RECORD_STREAM_ATTRS,
-    {.name = "verify", .kind = CW_ATTR_BOOL, .def = "true", .doc = "check the CRC of each record's data"},
+    {.name = "verify", .kind = CW_ATTR_BOOL, .def = "true", .doc = "check the CRC of each record's data, and that it is the one in the index"},
     {0},
 };
 

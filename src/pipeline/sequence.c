@@ -171,6 +171,7 @@ static int wrap(struct build *b, struct cw_seq **at, enum seq_kind kind, struct 
     s->children[0] = *at;
     s->n = (*at)->n;
     s->passes = (*at)->passes;
+    s->shuffled = kind == SEQ_SHUFFLE || (*at)->shuffled;
     *at = *ret = s;
     return 0;
 }
@@ -192,6 +193,7 @@ static int build_shuffle(struct build *b, const struct cw_node *node, struct cw_
     int r = wrap(b, at, SEQ_SHUFFLE, &s);
     if (r < 0)
         return r;
+    s->id = b->sequence->n_shuffles++;
     s->salt = strdup(b->sequence->compiled->salts[node->position]);
     if (!s->salt)
         return cw_error_nomem(b->err, 0, "a salt");
@@ -272,6 +274,7 @@ static int build_chain(struct build *b, const struct cw_chain *chain, struct cw_
                 return cw_error_set(b->err, CW_E_PIPELINE, "concat: input %zu is endless: nothing after it would ever be reached", i - 1);
             s->n = CW_MIN(s->n + s->children[i]->n, CW_ENDLESS);
             s->passes = CW_MAX(s->passes, s->children[i]->passes);
+            s->shuffled |= s->children[i]->shuffled;
         }
     } else {
         struct cw_seq *s = *ret = seq_new(SEQ_SOURCE, 0);

@@ -25,6 +25,7 @@ struct cw_sequence {
     uint64_t n_splits;            /* of an epoch; CW_ENDLESS: without end */
     uint64_t snapshot;            /* hash of the sources' snapshots */
     bool needs_load;              /* a source can't be entered at a record */
+    unsigned n_shuffles;
     struct cw_source *stream;     /* the only source, where it is one; borrowed */
     char *stream_salt;            /* of the shuffle of a stream, whose windows are permuted when they are there; NULL: none */
 };
@@ -39,8 +40,10 @@ struct cw_epoch {
     const struct cw_sequence *sequence;
     uint64_t seed, epoch;
     uint64_t *keys;              /* by operator position: Philox keys of draws; n_keys of the compiled pipeline */
-    struct cw_order *orders;     /* permuted chunks, made when first needed */
-    struct cw_budget *budget;    /* what orders and windows are charged to */
+    struct cw_orders *orders;    /* permutations, made when first needed */
+    struct cw_budget *budget;    /* what they are charged to */
+    int (*stopped)(void *arg);   /* asked now and then by cw_epoch_refs, which ends with CW_E_INTERRUPTED when it says so; NULL: never */
+    void *stop_arg;
 };
 int cw_epoch_init(struct cw_epoch *e, const struct cw_sequence *s, uint64_t seed, uint64_t epoch, struct cw_budget *budget,
                   struct cw_error *err) _must_check_;
@@ -48,6 +51,8 @@ void cw_epoch_deinit(struct cw_epoch *e);
 
 /* The records at positions [begin, begin + n), which must lie within the sequence. */
 int cw_epoch_refs(struct cw_epoch *e, uint64_t begin, uint64_t n, struct cw_ref *ret, struct cw_error *err) _must_check_;
+/* Gives back the memory of permutations that can be made again. */
+void cw_epoch_trim(struct cw_epoch *e);
 
 /* Permutes what was pulled of a window of a stream, n elements: order[i] is what comes i-th. */
 void cw_epoch_stream_order(const struct cw_epoch *e, uint64_t window, uint32_t *order, size_t n);

@@ -20,6 +20,7 @@ int cw_file_read(struct cw_file *f, uint64_t offset, void *buffer, size_t length
 struct cw_stat { uint64_t size; int64_t mtime_ns; bool is_dir; };
 int cw_stat(const char *path, struct cw_stat *ret, struct cw_error *err) _must_check_;
 /* Files that match a pattern (glob(7)), sorted by bytes, relative patterns below base_dir. No match: CW_E_PIPELINE naming the pattern.
+ * Directories that a wildcard matches are left out; CW_E_PIPELINE for what else is no file, CW_E_IO for links that lead nowhere and what can't be looked at.
  * ret_prefix: length of the directory prefix free of wildcards, to be cut from each path to get the relative path. */
 struct cw_paths { char **paths; size_t n; };
 int cw_glob(const char *base_dir, const char *pattern, struct cw_paths *ret, size_t *ret_prefix, struct cw_error *err) _must_check_;
@@ -28,5 +29,7 @@ int cw_list(const char *dir, struct cw_paths *ret, struct cw_error *err) _must_c
 void cw_paths_deinit(struct cw_paths *p);
 /* Writes a file so that readers see the old or the new one, never a part (temporary file, fsync, rename). */
 int cw_put(const char *path, const void *data, size_t size, struct cw_error *err) _must_check_;
+/* Whether cw_put could write there, as far as that can be told without writing. */
+int cw_put_check(const char *path, struct cw_error *err) _must_check_;
 /* Makes a directory and those above it. */
 int cw_make_dirs(const char *path, struct cw_error *err) _must_check_;

@@ -88,53 +88,84 @@ static char *join(const char *dir, const char *name, size_t n, bool unquote)
     return path;
 }
 
-static bool is_regular(const char *path)
+/* 0: *ret tells what is there; 1: nothing is. A link that leads nowhere is something, and an error: what it stood for would be missed. */
+static int look(const char *path, struct stat *ret, struct cw_error *err)
 {
-    struct stat s;
-    return stat(path, &s) == 0 && S_ISREG(s.st_mode);
+    if (stat(path, ret) == 0)
+        return 0;
+    int e = errno;
+    struct stat link;
+    if ((e == ENOENT || e == ENOTDIR) && lstat(path, &link) < 0)
+        return 1;
+    cw_error_file(err, path);
+    return cw_error_errno(err, CW_E_IO, e, "%s%s", path, e == ENOENT ? ": the link leads nowhere" : "");
 }
 
-static int expand(const char *dir, const char *pattern, struct cw_paths *found, struct cw_error *err);
-
-/* One candidate for a pattern's component: a file at the end, else a directory to go on in. Takes path over. */
-static int expand_one(char *path, const char *rest, struct cw_paths *found, struct cw_error *err)
+static const char *kind_of(mode_t mode)
 {
-    int r = 0;
-    if (!path)
-        return cw_error_nomem(err, strlen(rest), "the names of files");
-    if (*rest)
-        r = expand(path, rest, found, err);
-    else if (is_regular(path) && paths_append(found, path) < 0)
-        r = cw_error_nomem(err, strlen(path), "the names of files");
-    free(path);
+    return S_ISDIR(mode) ? "a directory" : S_ISFIFO(mode) ? "a pipe" : S_ISSOCK(mode) ? "a socket" : "a device";
+}
+
+static int expand(const char *dir, const char *pattern, bool wild, struct cw_paths *found, struct cw_error *err);
+
+/* The end of a pattern (wild: one with wildcards). A directory that a wildcard matches is left out; what else is no file can't be meant. */
+static int add_file(const char *path, bool wild, struct cw_paths *found, struct cw_error *err)
+{
+    struct stat s;
+    int r = look(path, &s, err);
+    if (r != 0)
+        return r < 0 ? r : 0;
+    if (!S_ISREG(s.st_mode) && wild && S_ISDIR(s.st_mode))
+        return 0;
+    if (!S_ISREG(s.st_mode)) {
+        cw_error_file(err, path);
+        return cw_error_set(err, CW_E_PIPELINE, "%s is %s: expected a file", path, kind_of(s.st_mode));
+    }
+    return paths_append(found, path) < 0 ? cw_error_nomem(err, strlen(path), "the names of files") : 0;
+}
+
+/* Entries of a directory (base, with a slash at its end, or empty) that match a component, and what the rest of the pattern finds in them. */
+static int expand_matches(const char *base, const char *mask, const char *rest, struct cw_paths *found, struct cw_error *err)
+{
+    struct stat s;
+    const char *listed = *base ? base : ".";
+    int r = look(listed, &s, err);
+    if (r != 0 || !S_ISDIR(s.st_mode))
+        return r < 0 ? r : 0;
+    struct cw_paths entries = {0};
+    r = cw_list(listed, &entries, err);
+    for (size_t i = 0; r == 0 && i < entries.n; i++) {
+        if (fnmatch(mask, entries.paths[i], FNM_PERIOD) != 0)
+            continue;
+        _cleanup_free_ char *path = join(base, entries.paths[i], strlen(entries.paths[i]), false);
+        if (!path)
+            r = cw_error_nomem(err, strlen(rest), "the names of files");
+        else if (!*rest)
+            r = add_file(path, true, found, err);
+        else if ((r = look(path, &s, err)) == 0)
+            r = expand(path, rest, true, found, err);
+        r = r < 0 ? r : 0;
+    }
+    cw_paths_deinit(&entries);
     return r;
 }
 
 /* Files below dir (ends with a slash, or empty) that match; rest of the pattern starts with slashes or a component. Own code, because
  * glob(3) frees twice when memory runs out. */
-static int expand(const char *dir, const char *pattern, struct cw_paths *found, struct cw_error *err)
+static int expand(const char *dir, const char *pattern, bool wild, struct cw_paths *found, struct cw_error *err)
 {
     size_t slashes = strspn(pattern, "/"), n = strcspn(pattern + slashes, "/");
     const char *component = pattern + slashes, *rest = component + n;
     _cleanup_free_ char *base = join(dir, pattern, slashes, false);
     if (!base)
         return cw_error_nomem(err, slashes, "the names of files");
-    if (!has_wildcard(component, n))
-        return expand_one(join(base, component, n, true), rest, found, err);
-    _cleanup_free_ char *mask = join("", component, n, false);
-    if (!mask)
-        return cw_error_nomem(err, n, "a pattern");
-    struct stat s;
-    const char *listed = *base ? base : ".";
-    if (stat(listed, &s) < 0 || !S_ISDIR(s.st_mode))
-        return 0;
-    struct cw_paths entries = {0};
-    int r = cw_list(listed, &entries, err);
-    for (size_t i = 0; r == 0 && i < entries.n; i++)
-        if (fnmatch(mask, entries.paths[i], FNM_PERIOD) == 0)
-            r = expand_one(join(base, entries.paths[i], strlen(entries.paths[i]), false), rest, found, err);
-    cw_paths_deinit(&entries);
-    return r;
+    bool mask = has_wildcard(component, n);
+    _cleanup_free_ char *next = mask ? join("", component, n, false) : join(base, component, n, true);
+    if (!next)
+        return cw_error_nomem(err, n, "the names of files");
+    if (mask)
+        return expand_matches(base, next, rest, found, err);
+    return *rest ? expand(next, rest, wild, found, err) : add_file(next, wild, found, err);
 }
 
 int cw_glob(const char *base_dir, const char *pattern, struct cw_paths *ret, size_t *ret_prefix, struct cw_error *err)
@@ -146,7 +177,7 @@ int cw_glob(const char *base_dir, const char *pattern, struct cw_paths *ret, siz
     if (!base || !plain)
         return cw_error_nomem(err, strlen(pattern), "a pattern");
     struct cw_paths found = {0};
-    int r = expand(base, pattern, &found, err);
+    int r = expand(base, pattern, has_wildcard(pattern, strlen(pattern)), &found, err);
     if (r == 0 && found.n == 0) {
         cw_error_file(err, pattern);
         r = cw_error_set(err, CW_E_PIPELINE, "no file matches %s%s", base, pattern);
@@ -230,20 +261,48 @@ static void sync_directory(const char *path, char *scratch)
     }
 }
 
-int cw_put(const char *path, const void *data, size_t size, struct cw_error *err)
+/* A new file beside path, open for writing. */
+static int open_temporary(const char *path, char **ret, struct cw_error *err)
 {
     static atomic_uint counter; /* two threads of a process may write the same file */
     size_t room = strlen(path) + 48;
-    _cleanup_free_ char *temporary = malloc(room);
+    char *temporary = malloc(room);
     if (!temporary)
         return cw_error_nomem(err, room, "a file name");
     snprintf(temporary, room, "%s.tmp-%ld-%u", path, (long)getpid(), atomic_fetch_add(&counter, 1));
     int fd = open(temporary, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
     if (fd < 0) {
         int e = errno;
+        free(temporary);
         cw_error_file(err, path);
         return cw_error_errno(err, CW_E_IO, e, "%s: can't be written", path);
     }
+    *ret = temporary;
+    return fd;
+}
+
+int cw_put_check(const char *path, struct cw_error *err)
+{
+    struct stat st;
+    _cleanup_free_ char *temporary = NULL;
+    if (stat(path, &st) == 0 && !S_ISREG(st.st_mode)) {
+        cw_error_file(err, path);
+        return cw_error_set(err, CW_E_IO, "%s is %s: expected a file", path, kind_of(st.st_mode));
+    }
+    int fd = open_temporary(path, &temporary, err);
+    if (fd < 0)
+        return fd;
+    close(fd);
+    (void)unlink(temporary);
+    return 0;
+}
+
+int cw_put(const char *path, const void *data, size_t size, struct cw_error *err)
+{
+    _cleanup_free_ char *temporary = NULL;
+    int fd = open_temporary(path, &temporary, err);
+    if (fd < 0)
+        return fd;
     int e = write_all(fd, data, size) < 0 || fsync(fd) < 0 ? errno : 0;
     if (close(fd) < 0 && !e)
         e = errno;

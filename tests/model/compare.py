@@ -23,13 +23,33 @@ KEYS = ("epoch", "g", "split", "index", "n", "flags", "records", "hash")
 TIMEOUT_S = 60
 
 
+def start(case: Case) -> tuple[int, int]:
+    """What the state names after the first part; without one, or where that fails, the beginning."""
+    if not case.before:
+        return 0, 0
+    ranks, rounds = case.before
+    part = deliver(case.pipeline, case.directory, case.run_seed, case.epochs, 0, ranks, rounds)
+    if part.error:
+        case.before = None
+    return (part.lines[-1]["epoch"], part.lines[-1]["g"] + ranks) if case.before and part.lines else (0, 0)
+
+
 def run_model(case: Case) -> Result:
-    return deliver(case.pipeline, case.directory, case.run_seed, case.epochs, case.rank, case.ranks, case.batches)
+    return deliver(case.pipeline, case.directory, case.run_seed, case.epochs, case.rank, case.ranks, case.batches, start(case))
+
+
+def common(case: Case, binary: str) -> list[str]:
+    words = [binary, "run", str(case.path()), "--seed", str(case.run_seed), "--epochs", str(case.epochs)]
+    return words + (["--state", str(case.directory / "state")] if case.before else [])
+
+
+def command_before(case: Case, binary: str) -> list[str]:
+    ranks, rounds = case.before
+    return common(case, binary) + ["--world-size", str(ranks), "--batches", str(rounds)]
 
 
 def command(case: Case, binary: str) -> list[str]:
-    words = [binary, "run", str(case.path()), "--seed", str(case.run_seed), "--epochs", str(case.epochs)]
-    words += ["--threads", str(case.threads), "--digest", "--json", "--log", str(case.directory / "log.jsonl")]
+    words = common(case, binary) + ["--threads", str(case.threads), "--digest", "--json", "--log", str(case.directory / "log.jsonl")]
     if case.batches != math.inf:
         words += ["--batches", str(case.batches)]
     if case.dump:
@@ -78,6 +98,8 @@ def check(case: Case, binary: str) -> tuple[Result, list[str]]:
         model = run_model(case)
     except PlanError as error:
         raise AssertionError(f"generated an illegal pipeline: {error}") from error
+    if case.before:
+        subprocess.run(command_before(case, binary), check=True, capture_output=True, timeout=TIMEOUT_S)
     done = subprocess.run(command(case, binary), check=False, capture_output=True, text=True, timeout=TIMEOUT_S)
     found = differences(case, model, done.returncode, done.stdout, read_log(case.directory / "log.jsonl"))
     if found:
@@ -99,7 +121,7 @@ def one(arguments: tuple) -> tuple[int, Case | None, int, list[str]]:
     if found:
         pipeline = directory / f"case-{seed}" / "pipeline.json"
         where = [f"seed {seed} (again: --only {seed})", pipeline.read_text() if pipeline.exists() else "no pipeline"]
-        found = where + ([" ".join(command(case, binary))] if case else []) + found
+        found = where + ([" ".join(c(case, binary)) for c in (command_before, command) if case.before or c is command] if case else []) + found
     return seed, case, failed, found
 
 

@@ -105,7 +105,10 @@ class Parser:
         if kind == "number":
             digits = text.replace("_", "")
             whole = re.fullmatch(r"\d+|0[xXoObB].*", digits)
-            return ("number", int(digits, 10 if digits.isdigit() else 0) if whole else float(digits))
+            value = int(digits, 10 if digits.isdigit() else 0) if whole else float(digits)
+            if value == float("inf"):
+                raise PlanError(f"{text} is too large")
+            return ("number", value)
         if kind in ("string", "text"):
             return ("string", text)
         if kind == "quoted":

@@ -354,27 +354,29 @@ class Result:
         self.set_digest = (self.set_digest + sum(Run.element_hash(row) for row in batch.rows)) & hashes.MASK128
 
 
-def deliver(pipeline: dict, base: Path, seed: int, epochs: int = 1, rank: int = 0, ranks: int = 1, limit: float = math.inf) -> Result:
-    """What rank `rank` of `ranks` receives, up to `limit` batches."""
+def deliver(pipeline: dict, base: Path, seed: int, epochs: int = 1, rank: int = 0, ranks: int = 1, limit: float = math.inf,
+            start: tuple[int, int] = (0, 0)) -> Result:  # fmt: skip
+    """What rank `rank` of `ranks` receives, up to `limit` batches, when it goes on from a state that names `start`: epoch and g."""
     result, run = Result(), None
     try:
         run = Run(pipeline, base, seed)
-        for epoch in range(epochs):
+        for epoch in range(start[0], epochs):
             if len(result.lines) >= limit:
                 break
+            rounds_from = start[1] if epoch == start[0] else 0
             first: list[Batch] = []
             total = 0
             for batch in run.batches(epoch):
                 total += 1
                 if len(first) < ranks:
                     first.append(batch)
-                if batch.g % ranks == rank:
+                if batch.g >= rounds_from and (batch.g - rounds_from) % ranks == rank:
                     result.add(batch)
                     if len(result.lines) >= limit:
                         break
-            filled = -(-total // ranks) * ranks
-            for g in range(total, filled):
-                if g % ranks == rank and len(result.lines) < limit:
+            filled = rounds_from + -(-max(total - rounds_from, 0) // ranks) * ranks
+            for g in range(max(total, rounds_from), filled):
+                if (g - rounds_from) % ranks == rank and len(result.lines) < limit:
                     pad = first[(g - total) % total]
                     pad = Batch(epoch, g, pad.split, pad.index, pad.rows, pad.components)
                     pad.hash = hashes.batch_hash(epoch, g, len(pad.rows), pad.components)

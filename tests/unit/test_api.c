@@ -341,7 +341,7 @@ static void options_are_checked(void **state)
     cachew_pipeline_free(p);
 }
 
-/* Whatever the stopping point, threads and memory, the parts add up; so do the ranks. */
+/* Whatever the stopping point, threads, memory and number of ranks, the parts add up; so do the ranks. */
 static void state_goes_round(void **state)
 {
     (void)state;
@@ -363,11 +363,18 @@ static void state_goes_round(void **state)
         o.state = text;
         o.threads = 3;
         o.optimize = 0;
-        it = open_iterator(p, &o);
-        pull(it, UINT64_MAX, &sum);
-        cachew_iterator_free(it);
+        for (o.world_size = 1; o.world_size <= 4; o.world_size += 3) {
+            struct cachew_hash parts = sum;
+            for (o.rank = 0; o.rank < o.world_size; o.rank++) {
+                it = open_iterator(p, &o);
+                pull(it, UINT64_MAX, &parts);
+                cachew_iterator_free(it);
+            }
+            assert_memory_equal(&parts, &whole, sizeof(parts));
+        }
+        o.rank = 0;
+        o.world_size = 1;
         cachew_free(text);
-        assert_memory_equal(&sum, &whole, sizeof(sum));
     }
     struct cachew_hash sum = {0, 0};
     o.state = NULL;
