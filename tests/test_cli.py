@@ -466,8 +466,10 @@ def test_a_signal_without_a_state_does_not_claim_one(tmp_path):
     """The state can't be written: that is the error, and nothing says otherwise."""
     pipeline = write(tmp_path / "p.json", range_chain(4000, {"op": "delay", "us": 1000}, BATCH))
     words = [CACHEW, "run", str(pipeline), "--json", "--threads", "1", "--state", str(tmp_path / "none" / "state"), "--log", str(tmp_path / "log")]
+    (tmp_path / "none").mkdir()
     child = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     wait_for(lambda: (tmp_path / "log").exists() and (tmp_path / "log").read_text().count("\n") >= 1)
+    shutil.rmtree(tmp_path / "none")
     child.send_signal(signal.SIGINT)
     out, err = child.communicate(timeout=30)
     assert child.returncode == 1 and "SIGINT" in err and "is written" not in err

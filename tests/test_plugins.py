@@ -8,7 +8,8 @@ import subprocess
 import numpy as np
 import pytest
 from model import philox
-from test_cli import HERE, ROOT, cachew, failed, once, range_chain, run, write
+from example_data import HERE, ROOT, once
+from test_cli import cachew, failed, range_chain, run, write
 
 SOLARIZE = ROOT / "examples" / "plugin" / "solarize.c"
 ODD = HERE / "plugins" / "odd.c"

@@ -7,7 +7,7 @@ import tarfile
 
 import numpy as np
 import pytest
-from test_cli import BATCH, SHUFFLE, cachew, examples, failed, own_index_dir, run, shared_dir, write  # noqa: F401
+from test_cli import BATCH, SHUFFLE, cachew, failed, own_index_dir, run, write  # noqa: F401
 
 
 def batches(pipeline, tmp_path, *words, components=()):
