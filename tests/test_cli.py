@@ -3,8 +3,6 @@
 CACHEW names the command (default build/cachew), MAKE_PHOTOS the tool that cuts photographs; without photographs on this machine the
 pipelines over them are made of generated pictures."""
 
-import fcntl
-import io
 import json
 import os
 import random
@@ -20,16 +18,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from PIL import Image
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent
 sys.path.insert(0, str(HERE))
 import digest as hashes  # noqa: E402
 import make_data  # noqa: E402
-
-CACHEW = os.environ.get("CACHEW", str(ROOT / "build" / "cachew"))
-MAKE_PHOTOS = os.environ.get("MAKE_PHOTOS", str(Path(CACHEW).parent / "tools" / "make_photos"))
+from example_data import CACHEW, EXAMPLES, FEWER, generated_picture, jpeg  # noqa: E402
 SANITIZED = bool(os.environ.get("CACHEW_SANITIZED"))
 MASK128 = (1 << 128) - 1
 TIMEOUT_S = 120
@@ -85,74 +80,6 @@ SHUFFLE = {"op": "shuffle"}
 @pytest.fixture(autouse=True)
 def own_index_dir(tmp_path, monkeypatch):
     monkeypatch.setenv("CACHEW_INDEX_DIR", str(tmp_path / "index"))
-
-
-@pytest.fixture(scope="session")
-def shared_dir(tmp_path_factory):
-    """One directory for all processes of a test run."""
-    base = tmp_path_factory.getbasetemp()
-    return base.parent / "shared" if "PYTEST_XDIST_WORKER" in os.environ else base / "shared"
-
-
-def once(directory, name, make):
-    """Makes directory/name in one process; the others wait."""
-    directory.mkdir(exist_ok=True)
-    with open(directory / f"{name}.lock", "w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        if not (directory / f"{name}.done").exists():
-            make(directory / name)
-            (directory / f"{name}.done").touch()
-    return directory / name
-
-
-def generated_picture(rng, height, width):
-    y, x = np.mgrid[:height, :width]
-    planes = [127 + 100 * np.sin(x / rng.uniform(5, 40) + rng.uniform(0, 6)) * np.cos(y / rng.uniform(5, 40)) for _ in range(3)]
-    return Image.fromarray(np.clip(np.stack(planes, -1), 0, 255).astype(np.uint8))
-
-
-def jpeg(image, **options):
-    out = io.BytesIO()
-    image.save(out, "JPEG", quality=90, **options)
-    return out.getvalue()
-
-
-def make_photos(out):
-    """Photographs as the demo has them, but few."""
-    photos, folder = out / "photos", out / "photos-folder"
-    out.mkdir()
-    if subprocess.run([MAKE_PHOTOS, "--out", photos, "--folder", folder, "--count", "200"], check=False, capture_output=True).returncode == 0:
-        return
-    rng = np.random.default_rng(1)
-    photos.mkdir(exist_ok=True)
-    shards = [[] for _ in range(8)]
-    for i in range(200):
-        data = jpeg(generated_picture(rng, *[(375, 500), (333, 500), (500, 375), (500, 500)][i % 4]))
-        (folder / f"photo-{i % 10}").mkdir(parents=True, exist_ok=True)
-        (folder / f"photo-{i % 10}" / f"{i:06}.jpg").write_bytes(data)
-        shards[i % 8].append(make_data.example({"image": [data], "label": [i % 10]}))
-    for k, payloads in enumerate(shards):
-        make_data.write(photos / f"photos-{k:05}-of-00008.tfrecord", payloads)
-
-
-@pytest.fixture(scope="session")
-def examples(shared_dir):
-    """examples/pipelines with small data where they look for it."""
-    tree = once(shared_dir, "tree", lambda path: (path.mkdir(), make_photos(path / "build"),
-                                                  shutil.copytree(ROOT / "examples" / "pipelines", path / "examples" / "pipelines")))
-    return tree / "examples" / "pipelines"
-
-
-@pytest.fixture(scope="session")
-def records(shared_dir):
-    """The standard TFRecord files of make_data.py, the damaged ones too."""
-    return once(shared_dir, "records", lambda path: subprocess.run(
-        [sys.executable, HERE / "make_data.py", path, "--records", "120"], check=True))
-
-
-# Where the counts of an example are meant for the whole data set.
-FEWER = {"buckets": ["2.count=100"], "concat": ["0.inputs.0.2.count=80"], "evaluate": ["7.count=40"], "cheap": ["0.stop=100000"], "synthetic": ["0.cost_us=0"]}
-EXAMPLES = sorted(p.stem for p in (ROOT / "examples" / "pipelines").glob("*.json"))
 
 
 def example_words(name):

@@ -156,7 +156,7 @@ CACHEW_API void cachew_schema_free(struct cachew_schema *s);
 struct cachew_options {
     size_t size;            /* sizeof(struct cachew_options) of the program */
     int64_t seed;           /* of shuffles and draws; -1: the pipeline's, else 0 */
-    int64_t epochs;         /* -1: the pipeline's, else 1; INT64_MAX: without end */
+    int64_t epochs;         /* -1: the pipeline's, else 1; INT64_MAX: without end, but for an epoch without batches */
     unsigned threads;       /* that compute; 0: as many as there are CPUs for this process (affinity and cgroup) */
     unsigned rank;          /* this iterator gets batch g where g modulo world_size is rank */
     unsigned world_size;    /* 0: 1 */

@@ -477,6 +477,8 @@ int cw_iterator_next(struct cw_iterator *it, uint64_t timeout_ns, struct cw_batc
             r = epoch_over(it, err);
             if (r < 0)
                 return r;
+            if (total == 0 && it->options.epochs >= INT64_MAX) /* nor will the next one have a batch: without end would be for ever */
+                it->at.epoch = it->options.epochs;
             round_done(it);
         } else {
             bool mine = it->at.g % ranks == it->options.rank;

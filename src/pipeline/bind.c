@@ -22,6 +22,27 @@ static struct cw_component *find(const struct cw_bind *b, const char *name)
     return NULL;
 }
 
+static bool holds(const json_t *value, const char *name)
+{
+    size_t i;
+    json_t *item;
+    if (json_is_string(value))
+        return strcmp(json_string_value(value), name) == 0;
+    json_array_foreach((json_t *)value, i, item)
+        if (holds(item, name))
+            return true;
+    return json_object_get(value, name) != NULL;
+}
+
+/* The attribute that names a component. */
+static const char *attribute_with(const struct cw_op *op, const char *name)
+{
+    for (const struct cw_attr_def *a = op->desc->attrs; a && a->name; a++)
+        if ((a->kind == CW_ATTR_COMPONENT || a->kind == CW_ATTR_STRINGS || a->kind == CW_ATTR_OBJECT) && holds(cw_attr_json(op, a->name), name))
+            return a->name;
+    return "component";
+}
+
 static int unknown_component(const struct cw_bind *b, const char *name, struct cw_error *err)
 {
     const char *names[128];
@@ -33,7 +54,7 @@ static int unknown_component(const struct cw_bind *b, const char *name, struct c
     }
     const char *near = cw_nearest(name, names, n), *op = b->op->desc->name;
     cw_error_op(err, op);
-    cw_error_attribute(err, "component", name, list.data ? list.data : "none");
+    cw_error_attribute(err, attribute_with(b->op, name), name, list.data ? list.data : "none");
     cw_error_set(err, CW_E_PIPELINE, "%s: there is no component \"%.80s\"%s%s%s; there are: %s", op, name, near ? "; did you mean \"" : "",
                  near ? near : "", near ? "\"?" : "", list.data ? list.data : "none");
     cw_text_deinit(&list);

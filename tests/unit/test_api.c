@@ -197,6 +197,21 @@ static void begins_at_an_epoch(void **state)
     cachew_pipeline_free(p);
 }
 
+/* Without end, but not for ever where nothing comes. */
+static void an_empty_epoch_ends_it(void **state)
+{
+    (void)state;
+    struct cachew_pipeline *p = parse("{\"cachew\": 1, \"pipeline\": [{\"op\": \"range\", \"stop\": 9}, {\"op\": \"filter\", \"where\": \"value > 30\"}]}");
+    struct cachew_options o = CACHEW_OPTIONS_INIT;
+    o.epochs = INT64_MAX;
+    struct cachew_iterator *it = open_iterator(p, &o);
+    struct cachew_batch *b;
+    assert_int_equal(cachew_iterator_next(it, 60, &b, NULL), 1);
+    assert_int_equal(cachew_iterator_next(it, 60, &b, NULL), 1);
+    cachew_iterator_free(it);
+    cachew_pipeline_free(p);
+}
+
 static void joins_inputs(void **state)
 {
     (void)state;
@@ -563,6 +578,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(builds_the_same_as_text),
         cmocka_unit_test(counts_batches),
         cmocka_unit_test(begins_at_an_epoch),
+        cmocka_unit_test(an_empty_epoch_ends_it),
         cmocka_unit_test(joins_inputs),
         cmocka_unit_test(errors_name_facts),
         cmocka_unit_test(options_are_checked),

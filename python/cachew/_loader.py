@@ -1,0 +1,229 @@
+"""What the loaders of torch and JAX share: epochs, positions, and running ahead.
+
+A loader is iterated once per epoch, as training loops do: each `for batch in loader` is the next epoch. Behind it is one iterator without end, so that
+the next epoch's first batches are computed while the last one's are used.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import queue
+import threading
+import weakref
+from collections.abc import Callable
+from typing import Any, Generic, NamedTuple, TypeVar, cast
+
+from cachew._batch import Batch
+from cachew._errors import StateError, UsageError
+from cachew._iterator import DatasetIterator
+from cachew._options import State, make_options, state_text
+from cachew.dataset import Dataset
+
+T = TypeVar("T")
+
+
+class Item(NamedTuple):
+    """A batch on its way: what the user gets, its place, and the state after it."""
+
+    value: Any
+    epoch: int
+    g: int
+    is_padding: bool
+    state: str
+
+
+class Stream:
+    """Items of an iterator, made when they are asked for."""
+
+    def __init__(self, iterator: DatasetIterator, convert: Callable[[Batch], Any]) -> None:
+        self._iterator = iterator
+        self._convert = convert
+
+    def get(self) -> Item | None:
+        """The next item; None at the end."""
+        batch = next(self._iterator, None)
+        if batch is None:
+            return None
+        return Item(self._convert(batch), batch.epoch, batch.g, batch.is_padding, self._iterator._core.state())
+
+    def close(self) -> None:
+        self._iterator.close()
+
+
+class AheadStream:
+    """The same on a thread of its own, up to `ahead` items before they are asked for."""
+
+    def __init__(self, stream: Stream, ahead: int) -> None:
+        self._queue: queue.Queue[Item | None | BaseException] = queue.Queue(ahead)
+        self._stop = threading.Event()
+        self._stream = stream
+        self._owner = os.getpid()
+        self._thread = threading.Thread(target=_run, args=(stream, self._queue, self._stop), name="cachew-loader", daemon=True)
+        self._thread.start()
+
+    def get(self) -> Item | None:
+        if self._owner != os.getpid():
+            raise UsageError(f"this loader runs in process {self._owner}; in a forked child (process {os.getpid()}) make a new one from the dataset")
+        item = self._queue.get()
+        if item is None or isinstance(item, BaseException):
+            self._queue.put(item)  # for whoever asks again
+        if isinstance(item, BaseException):
+            raise item
+        return item
+
+    def close(self) -> None:
+        if self._owner != os.getpid():
+            return
+        self._stop.set()
+        self._stream.close()
+        while self._thread.is_alive():
+            try:
+                self._queue.get_nowait()  # it may wait for room
+            except queue.Empty:
+                self._thread.join(0.01)
+
+
+def _run(stream: Stream, items: queue.Queue[Item | None | BaseException], stop: threading.Event) -> None:
+    while not stop.is_set():
+        try:
+            item: Item | None | BaseException = stream.get()
+        except BaseException as error:
+            item = error
+        items.put(item)
+        if item is None or isinstance(item, BaseException):
+            return
+
+
+class Epoch(Generic[T]):
+    """The batches of one epoch of a loader."""
+
+    def __init__(self, loader: Loader[T], last_g: int | None) -> None:
+        self._loader = loader
+        self.last_g = last_g
+
+    def __iter__(self) -> Epoch[T]:
+        return self
+
+    def __next__(self) -> T:
+        return self._loader._next(self)
+
+
+class Loader(Generic[T]):
+    """Epochs of converted batches, with a position that can be saved. Each `for batch in loader` is the next epoch."""
+
+    def __init__(self, dataset: Dataset, convert: Callable[[Batch], Any], ahead: int, ranks: Callable[[], tuple[int, int]], *, seed: int | None,
+                 threads: int | None, memory: int | str | None, timeout_s: float | None) -> None:
+        self.dataset = dataset
+        self.batch_size = dataset.batch_size
+        self._convert = convert
+        self._ahead = ahead
+        self._ranks = ranks
+        self._timeout_s = timeout_s
+        self._options = make_options(seed=seed, epochs=math.inf, threads=threads, memory=memory)
+        self._stream: Stream | AheadStream | None = None
+        self._finalizer: weakref.finalize[Any, Any] | None = None
+        self._pending: Item | None = None  # the first of the next epoch
+        self._state: str | None = None  # after the batch that was handed out last, or as loaded
+        self._loaded = False  # the stream to be opened goes on from _state
+        self._inside = False  # an epoch has begun and is not over
+        self._present: Epoch[T] | None = None
+        self._length: tuple[tuple[int, int], int | None] | None = None
+        self.epoch = -1
+        """The epoch of the batch that was handed out last, from 0; -1 before the first."""
+        self.is_padding = False
+        """Whether that batch repeats another one, so that all ranks get equally many."""
+
+    # ---- one epoch ----
+
+    def __iter__(self) -> Epoch[T]:
+        if self._inside:  # the last one was left before its end
+            self._close_stream()
+            self._inside = False
+        if self._stream is None:
+            self._open(self.epoch + 1)
+        self._present = Epoch(self, self._last_g())
+        return self._present
+
+    def _next(self, present: Epoch[T]) -> T:
+        if present is not self._present or self._stream is None:
+            raise StopIteration
+        item = self._pending or self._stream.get()
+        if item is None or (self._inside and item.epoch != self.epoch):
+            self._pending, self._present, self._inside = item, None, False
+            raise StopIteration
+        self._pending = None
+        self._state, self.epoch, self.is_padding = item.state, item.epoch, item.is_padding
+        self._inside = item.g != present.last_g
+        if not self._inside:
+            self._present = None
+        return self._hand_over(item.value)
+
+    def _hand_over(self, value: Any) -> T:
+        """What the user gets, made on the user's thread."""
+        return cast(T, value)
+
+    def _open(self, epoch: int) -> None:
+        rank, world_size = self._ranks()
+        options = self._options._replace(first_epoch=epoch, rank=rank, world_size=world_size, state=self._state if self._loaded else None)
+        stream = Stream(DatasetIterator(self.dataset, options, self._timeout_s), self._convert)
+        self._stream = AheadStream(stream, self._ahead) if self._ahead else stream
+        self._loaded = False
+        self._finalizer = weakref.finalize(self, self._stream.close)
+
+    def _close_stream(self) -> None:
+        if self._finalizer is not None:
+            self._finalizer()
+        self._stream = self._finalizer = self._pending = None
+
+    def close(self) -> None:
+        """Ends its threads. The next `for batch in loader` begins the next epoch."""
+        self._close_stream()
+
+    # ---- length ----
+
+    def _batches(self) -> int | None:
+        ranks = self._ranks()
+        if self._length is None or self._length[0] != ranks:
+            self._length = ranks, self.dataset.n_batches(rank=ranks[0], world_size=ranks[1])
+        return self._length[1]
+
+    def _last_g(self) -> int | None:
+        """g of this rank's last batch of an epoch, where it is known beforehand."""
+        n = self._batches()
+        rank, world_size = self._ranks()
+        return None if n is None else rank + (n - 1) * world_size
+
+    def __len__(self) -> int:
+        """Batches of an epoch, for this rank. TypeError where they are not known beforehand."""
+        n = self._batches()
+        return len(self.dataset) if n is None else n  # the dataset says why not
+
+    def __bool__(self) -> bool:
+        return True
+
+    # ---- state ----
+
+    def state_dict(self) -> dict[str, Any]:
+        """The position after the batch that was handed out last; not what was prepared ahead. Good for any number of ranks and threads."""
+        if self._state is not None:
+            return {"cachew": json.loads(self._state)}
+        with DatasetIterator(self.dataset, self._first(), None) as iterator:
+            return {"cachew": iterator.state_dict()}
+
+    def load_state_dict(self, state_dict: State) -> None:
+        """Goes on from a state: the next `for batch in loader` gives the rest of its epoch (the next epoch, if that is over)."""
+        state = state_dict.get("cachew") if isinstance(state_dict, dict) else None
+        if not isinstance(state, dict):
+            raise StateError(f"state is {state_dict!r:.60}: expected what state_dict() of a loader gave")
+        text = state_text(state)
+        with DatasetIterator(self.dataset, self._first()._replace(state=text), None):
+            pass  # it fits
+        self._close_stream()
+        self._state, self._loaded, self._inside, self._present = text, True, False, None
+        self.epoch = int(state["epoch"]) - 1 if state.get("g") == 0 else int(state["epoch"])
+
+    def _first(self) -> Any:
+        rank, world_size = self._ranks()
+        return self._options._replace(rank=rank, world_size=world_size)

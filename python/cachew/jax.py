@@ -1,0 +1,72 @@
+"""Cachew for JAX: batches as arrays, sharded over devices.
+
+    from cachew.jax import loader
+
+    train = loader(ds, seed=1)
+    for epoch in range(90):
+        for batch in train:
+            state = train_step(state, batch["image"], batch["label"])
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import numpy as np
+from jax.sharding import Mesh, NamedSharding, PartitionSpec, Sharding
+
+from cachew._batch import Batch
+from cachew._loader import Loader
+from cachew._options import integer
+from cachew.dataset import Dataset
+
+__all__ = ["JaxLoader", "loader"]
+
+
+class JaxLoader(Loader[dict[str, Any]]):
+    """An iterable of dicts of JAX arrays, once per epoch; `loader` makes it. Components of bytes stay `cachew.Bytes`."""
+
+    def __init__(self, dataset: Dataset, *, sharding: Sharding | None, prefetch: int, rank: int | None, world_size: int | None, seed: int | None,
+                 threads: int | None, memory: int | str | None, timeout_s: float | None) -> None:
+        self.sharding = _local() if sharding is None else sharding
+        ranks = (jax.process_index() if rank is None else rank, jax.process_count() if world_size is None else world_size)
+        super().__init__(dataset, _Converter(self.sharding), prefetch, lambda: ranks, seed=seed, threads=threads, memory=memory, timeout_s=timeout_s)
+
+
+def loader(dataset: Dataset, *, sharding: Sharding | None = None, seed: int | None = None, prefetch: int = 2, rank: int | None = None,
+           world_size: int | None = None, threads: int | None = None, memory: int | str | None = None, timeout_s: float | None = None) -> JaxLoader:
+    """Epochs of a dataset as JAX arrays: each `for batch in loader` is the next epoch.
+
+    A thread starts the copies to the devices, ahead of what is asked for.
+
+    sharding: of the arrays (default: the first axis over this process's devices, which the batch size has to be a multiple of); one that spans several
+        processes makes global arrays of the processes' batches
+    seed: of all randomness (default: the pipeline's, else 0)
+    prefetch: batches that are on the devices before they are asked for
+    rank, world_size: default: jax.process_index() and jax.process_count()
+    threads, memory, timeout_s: as Dataset.iterator
+    """
+    if not isinstance(dataset, Dataset):
+        raise TypeError(f"loader() takes a cachew.Dataset, not a {type(dataset).__name__}")
+    return JaxLoader(dataset, sharding=sharding, prefetch=integer("prefetch", prefetch, 1, 1024), rank=rank, world_size=world_size, seed=seed,
+                     threads=threads, memory=memory, timeout_s=timeout_s)
+
+
+def _local() -> Sharding:
+    return NamedSharding(Mesh(np.array(jax.local_devices()), ("batch",)), PartitionSpec("batch"))  # type: ignore[no-untyped-call]
+
+
+class _Converter:
+    """Batch -> dict of arrays on their devices."""
+
+    def __init__(self, sharding: Sharding) -> None:
+        self._sharding = sharding
+
+    def __call__(self, batch: Batch) -> dict[str, Any]:
+        return {name: self._put(value) if isinstance(value, np.ndarray) else value for name, value in batch.items()}
+
+    def _put(self, value: Any) -> Any:
+        if self._sharding.is_fully_addressable:
+            return jax.device_put(value, self._sharding)
+        return jax.make_array_from_process_local_data(self._sharding, value)  # type: ignore[no-untyped-call]

@@ -1,0 +1,128 @@
+"""Cachew for PyTorch: batches as tensors.
+
+    from cachew.torch import loader
+
+    train = loader(ds, seed=1, device="cuda")
+    for epoch in range(90):
+        for batch in train:
+            loss = f(model(batch["image"]), batch["label"])
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from cachew._batch import Batch
+from cachew._loader import Loader
+from cachew._options import integer
+from cachew.dataset import Dataset
+
+__all__ = ["TorchLoader", "loader"]
+
+
+class TorchLoader(Loader[dict[str, Any]]):
+    """An iterable of dicts of tensors, once per epoch; `loader` makes it. Components of bytes stay `cachew.Bytes`.
+
+    `state_dict()` and `load_state_dict()` are those of torchdata's StatefulDataLoader. `dataset`, `batch_size` and so on are what Lightning and Hugging
+    Face's Trainer look at.
+    """
+
+    num_workers = 0
+    sampler = None
+    batch_sampler = None
+    collate_fn = None
+    drop_last = False
+    persistent_workers = False
+
+    def __init__(self, dataset: Dataset, *, device: torch.device | None, pin_memory: bool, prefetch: int, rank: int | None, world_size: int | None,
+                 seed: int | None, threads: int | None, memory: int | str | None, timeout_s: float | None) -> None:
+        self.device = device
+        self.pin_memory = pin_memory
+        self.prefetch_factor = prefetch
+        super().__init__(dataset, _Converter(device, pin_memory), prefetch if device is not None or pin_memory else 0, lambda: _ranks(rank, world_size),
+                         seed=seed, threads=threads, memory=memory, timeout_s=timeout_s)
+
+    def _hand_over(self, value: Any) -> dict[str, Any]:
+        return _arrived(*value)
+
+
+def loader(dataset: Dataset, *, seed: int | None = None, device: str | torch.device | None = None, pin_memory: bool | None = None, prefetch: int = 2,
+           rank: int | None = None, world_size: int | None = None, threads: int | None = None, memory: int | str | None = None,
+           timeout_s: float | None = None) -> TorchLoader:
+    """Epochs of a dataset as tensors: each `for batch in loader` is the next epoch.
+
+    On the CPU tensors lie in the engine's memory, without a copy. With a device, a thread copies to pinned memory and on to the device, ahead of what is
+    asked for.
+
+    seed: of all randomness (default: the pipeline's, else 0)
+    device: where tensors go (default: they stay on the CPU)
+    pin_memory: whether tensors on the CPU are in pinned memory (default: on their way to a CUDA device they are)
+    prefetch: batches that are on the device before they are asked for
+    rank, world_size: default: torch.distributed's where that is initialised, else 0 and 1
+    threads, memory, timeout_s: as Dataset.iterator
+    """
+    if not isinstance(dataset, Dataset):
+        raise TypeError(f"loader() takes a cachew.Dataset, not a {type(dataset).__name__}")
+    target = None if device is None else torch.device(device)
+    if target is not None and target.type == "cpu":
+        target = None
+    pin = (target is not None and target.type == "cuda") if pin_memory is None else bool(pin_memory)
+    return TorchLoader(dataset, device=target, pin_memory=pin, prefetch=integer("prefetch", prefetch, 1, 1024), rank=rank, world_size=world_size, seed=seed,
+                       threads=threads, memory=memory, timeout_s=timeout_s)
+
+
+def _ranks(rank: int | None, world_size: int | None) -> tuple[int, int]:
+    if rank is None and world_size is None and torch.distributed.is_available() and torch.distributed.is_initialized():
+        return torch.distributed.get_rank(), torch.distributed.get_world_size()
+    return rank or 0, world_size or 1
+
+
+def as_tensor(value: Any) -> Any:
+    """An array as a tensor over the same memory; what is no array stays as it is."""
+    dtype = getattr(value, "dtype", None)
+    if dtype is None:
+        return value
+    if dtype.name == "bfloat16":  # NumPy's view of it is none that torch knows
+        return torch.from_numpy(value.view("int16")).view(torch.bfloat16)
+    return torch.from_numpy(value)
+
+
+class _Converter:
+    """Batch -> dict of tensors, on their way to a device. It belongs to one thread.
+
+    Copies to a CUDA device run on a stream of their own; with the tensors goes the event that says they are there.
+    """
+
+    def __init__(self, device: torch.device | None, pin_memory: bool) -> None:
+        self._device = device
+        self._pin = pin_memory
+        self._stream: torch.cuda.Stream | None = None
+
+    def __call__(self, batch: Batch) -> tuple[dict[str, Any], torch.cuda.Event | None]:
+        if self._device is None or self._device.type != "cuda":
+            return {name: self._move(as_tensor(value)) for name, value in batch.items()}, None
+        if self._stream is None:
+            self._stream = torch.cuda.Stream(self._device)  # type: ignore[no-untyped-call]
+        with torch.cuda.stream(self._stream):
+            tensors = {name: self._move(as_tensor(value)) for name, value in batch.items()}
+            return tensors, self._stream.record_event()
+
+    def _move(self, value: Any) -> Any:
+        if not isinstance(value, torch.Tensor):
+            return value
+        if self._pin:
+            value = value.pin_memory()
+        return value if self._device is None else value.to(self._device, non_blocking=self._pin)
+
+
+def _arrived(tensors: dict[str, Any], event: torch.cuda.Event | None) -> dict[str, Any]:
+    """Work that is queued from now on waits for the copies, and the tensors' memory is not used again before that work is done."""
+    if event is not None:
+        for value in tensors.values():
+            if isinstance(value, torch.Tensor):
+                stream = torch.cuda.current_stream(value.device)
+                stream.wait_event(event)
+                value.record_stream(stream)
+    return tensors
