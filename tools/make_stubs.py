@@ -66,9 +66,13 @@ def parameters(op):
     if op["name"] in FORMS:
         return FORMS[op["name"]]
     first = "cls" if begins(op) else "self"
-    required = [f"{a['name']}: {annotation(a)}" for a in op["attributes"] if "default" not in a]
-    named = [f"{a['name']}: {annotation(a)} = {value(a['default'])}" for a in op["attributes"] if "default" in a]
-    return [first, *required, *(["*"] if named else []), *named]
+    positional = [a for a in op["attributes"] if "default" not in a] or op["attributes"][:1]
+    named = [a for a in op["attributes"] if a not in positional]
+    return [first, *map(parameter, positional), *(["*"] if named else []), *map(parameter, named)]
+
+
+def parameter(a):
+    return f"{a['name']}: {annotation(a)}" + (f" = {value(a['default'])}" if "default" in a else "")
 
 
 def begins(op):

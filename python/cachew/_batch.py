@@ -158,8 +158,16 @@ class Batch(dict[str, Any]):
         return self._owner().set_hash()
 
     def __arrow_c_array__(self, requested_schema: object = None) -> tuple[object, object]:
-        """The batch as an Arrow struct array, without copies (but of bool, which Arrow packs): `pyarrow.record_batch(batch)`."""
+        """The batch as an Arrow struct array, see `arrow`."""
         return self._owner().arrow(self._batched)
+
+    def arrow(self) -> Arrow:
+        """The batch for whoever takes Arrow data, `pyarrow.record_batch(batch.arrow())`, `polars.DataFrame(batch.arrow())`: without copies, but of bool,
+        which Arrow packs. (A batch can be given to `pyarrow.array` as it is; others take it for a dict.)
+
+        Elements of one dimension are lists of fixed size, of more dimensions fixed-shape tensors; bytes are large_binary, bfloat16 its bits as uint16.
+        """
+        return Arrow(self)
 
     def _owner(self) -> _core.Slab:
         if self._slab is None:
@@ -173,6 +181,18 @@ class Batch(dict[str, Any]):
     def __repr__(self) -> str:
         shown = ", ".join(f"{name}: {_describe(value)}" for name, value in self.items())
         return f"<Batch {self.g} of epoch {self.epoch}: {shown}>"
+
+
+class Arrow:
+    """A batch as Arrow data and nothing else."""
+
+    __slots__ = ("_batch",)
+
+    def __init__(self, batch: Batch) -> None:
+        self._batch = batch
+
+    def __arrow_c_array__(self, requested_schema: object = None) -> tuple[object, object]:
+        return self._batch.__arrow_c_array__(requested_schema)
 
 
 def _copied(components: dict[str, Any], batched: bool, place: tuple[int, ...], records: list[str], record_flags: list[int]) -> Batch:

@@ -99,8 +99,9 @@ def _run(stream: Stream, items: queue.Queue[Item | None | BaseException], stop: 
 class Epoch(Generic[T]):
     """The batches of one epoch of a loader."""
 
-    def __init__(self, loader: Loader[T], last_g: int | None) -> None:
+    def __init__(self, loader: Loader[T], turn: int, last_g: int | None) -> None:
         self._loader = loader
+        self.turn = turn
         self.last_g = last_g
 
     def __iter__(self) -> Epoch[T]:
@@ -128,7 +129,7 @@ class Loader(Generic[T]):
         self._state: str | None = None  # after the batch that was handed out last, or as loaded
         self._loaded = False  # the stream to be opened goes on from _state
         self._inside = False  # an epoch has begun and is not over
-        self._present: Epoch[T] | None = None
+        self._turn = 0  # of the epoch that is iterated now; older ones are over
         self._length: tuple[tuple[int, int], int | None] | None = None
         self.epoch = -1
         """The epoch of the batch that was handed out last, from 0; -1 before the first."""
@@ -143,22 +144,27 @@ class Loader(Generic[T]):
             self._inside = False
         if self._stream is None:
             self._open(self.epoch + 1)
-        self._present = Epoch(self, self._last_g())
-        return self._present
+        self._turn += 1
+        return Epoch(self, self._turn, self._last_g())
 
-    def _next(self, present: Epoch[T]) -> T:
-        if present is not self._present or self._stream is None:
+    def _next(self, epoch: Epoch[T]) -> T:
+        if epoch.turn != self._turn or self._stream is None:
             raise StopIteration
         item = self._pending or self._stream.get()
         if item is None or (self._inside and item.epoch != self.epoch):
-            self._pending, self._present, self._inside = item, None, False
+            self._pending = item
+            self._end_epoch()
             raise StopIteration
         self._pending = None
         self._state, self.epoch, self.is_padding = item.state, item.epoch, item.is_padding
-        self._inside = item.g != present.last_g
-        if not self._inside:
-            self._present = None
+        self._inside = True
+        if item.g == epoch.last_g:
+            self._end_epoch()
         return self._hand_over(item.value)
+
+    def _end_epoch(self) -> None:
+        self._inside = False
+        self._turn += 1
 
     def _hand_over(self, value: Any) -> T:
         """What the user gets, made on the user's thread."""
@@ -221,7 +227,8 @@ class Loader(Generic[T]):
         with DatasetIterator(self.dataset, self._first()._replace(state=text), None):
             pass  # it fits
         self._close_stream()
-        self._state, self._loaded, self._inside, self._present = text, True, False, None
+        self._end_epoch()
+        self._state, self._loaded = text, True
         self.epoch = int(state["epoch"]) - 1 if state.get("g") == 0 else int(state["epoch"])
 
     def _first(self) -> Any:

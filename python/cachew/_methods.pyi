@@ -112,7 +112,7 @@ class Operators:
         components: names of the components to drop (a list of strings or a single one of length at least 1)
         """
 
-    def fail(self, *, where: _Expression = "true", kind: Literal["error", "crash", "hang"] = "error") -> Dataset:
+    def fail(self, where: _Expression = "true", *, kind: Literal["error", "crash", "hang"] = "error") -> Dataset:
         """Fails, crashes or hangs, for tests.
 
         where: condition: a scalar expression; elements for which it holds fail (an expression (a string))

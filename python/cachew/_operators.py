@@ -38,7 +38,7 @@ class Attribute:
 class Operator:
     """One operator of the table: how its method is called, and what a call says in JSON.
 
-    The first attributes that have no default may be given without their names, in the table's order; all others are named.
+    Attributes that have no default (where all have one: the first) may be given without their names, in the table's order; all others are named.
     """
 
     def __init__(self, entry: Mapping[str, Any]) -> None:
@@ -48,7 +48,8 @@ class Operator:
         self.doc: str = entry.get("doc", "")
         self.random: bool = entry["random"]
         self.attributes = {a.name: a for a in map(Attribute, entry["attributes"])}
-        self.positional = [a.name for a in self.attributes.values() if a.required]
+        self.required = [a.name for a in self.attributes.values() if a.required]
+        self.positional = self.required or list(self.attributes)[:1]
         self.takes_function = any(a.kind == "function" for a in self.attributes.values())
         self.takes_datasets = any(a.kind == "chains" for a in self.attributes.values())
 
@@ -70,7 +71,7 @@ class Operator:
             if name not in self.attributes:
                 raise TypeError(f"{self.name}() has no argument {name}{did_you_mean(name, self.attributes)}")
             given[name] = value
-        missing = [name for name in self.positional if name not in given]
+        missing = [name for name in self.required if name not in given]
         if missing:
             raise TypeError(f"{self.name}() lacks {', '.join(missing)}")
         return given
@@ -82,12 +83,11 @@ class Operator:
             parameters.append(inspect.Parameter("expressions", inspect.Parameter.POSITIONAL_ONLY, default={}))
             parameters.append(inspect.Parameter("named", inspect.Parameter.VAR_KEYWORD))
             return inspect.Signature(parameters)
-        for a in self.attributes.values():
-            if a.required:
-                parameters.append(inspect.Parameter(a.name, inspect.Parameter.POSITIONAL_OR_KEYWORD))
-        for a in self.attributes.values():
-            if not a.required:
-                parameters.append(inspect.Parameter(a.name, inspect.Parameter.KEYWORD_ONLY, default=a.default))
+        for name in self.positional:
+            parameters.append(inspect.Parameter(name, inspect.Parameter.POSITIONAL_OR_KEYWORD, default=self.attributes[name].default))
+        for name, a in self.attributes.items():
+            if name not in self.positional:
+                parameters.append(inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=a.default))
         return inspect.Signature(parameters)
 
     def docstring(self) -> str:

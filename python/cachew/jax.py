@@ -18,7 +18,7 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec, Sharding
 
 from cachew._batch import Batch
 from cachew._loader import Loader
-from cachew._options import integer
+from cachew._options import integer, wrong
 from cachew.dataset import Dataset
 
 __all__ = ["JaxLoader", "loader"]
@@ -64,9 +64,14 @@ class _Converter:
         self._sharding = sharding
 
     def __call__(self, batch: Batch) -> dict[str, Any]:
-        return {name: self._put(value) if isinstance(value, np.ndarray) else value for name, value in batch.items()}
+        return {name: self._put(name, value) if isinstance(value, np.ndarray) else value for name, value in batch.items()}
 
-    def _put(self, value: Any) -> Any:
+    def _put(self, name: str, value: Any) -> Any:
         if self._sharding.is_fully_addressable:
+            try:
+                self._sharding.shard_shape(value.shape)
+            except ValueError as problem:
+                expected = (f"a multiple of {len(self._sharding.device_set)}, and drop_remainder=True if the last batch is short; or another sharding")
+                raise wrong("batch_size", len(value), expected + f" ({name}: {problem})") from None
             return jax.device_put(value, self._sharding)
         return jax.make_array_from_process_local_data(self._sharding, value)  # type: ignore[no-untyped-call]

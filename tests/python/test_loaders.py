@@ -1,0 +1,340 @@
+"""Loaders for torch and JAX: an epoch per loop, tensors over the slab, positions, devices, ranks."""
+
+import gc
+import json
+import os
+import random
+import threading
+import time
+
+import cachew
+import numpy as np
+import pytest
+from cachew import Dataset
+
+torch = pytest.importorskip("torch")
+jax = pytest.importorskip("jax")
+import cachew.jax  # noqa: E402
+import cachew.torch  # noqa: E402
+
+
+def known():
+    return Dataset.range(100).shuffle().batch(8)
+
+
+def unknown():
+    return Dataset.range(100).shuffle().filter("value % 3 != 1").batch(8)
+
+
+def values(batches):
+    return [list(map(int, b["value"])) for b in batches]
+
+
+def expected(ds, epochs, **options):
+    found = [[] for _ in range(epochs)]
+    for b in ds.iterator(epochs=epochs, **options):
+        found[b.epoch].append(list(map(int, b["value"])))
+    return found
+
+
+def loaders(ds, **options):
+    """Every way to make one."""
+    return [cachew.torch.loader(ds, **options), cachew.torch.loader(ds, pin_memory=False, device="cpu", **options), ahead(ds, **options),
+            cachew.jax.loader(ds, **options)]
+
+
+def ahead(ds, **options):
+    """A torch loader that works ahead on a thread, as it does for a device: tensors go to the CPU through the same code."""
+    made = cachew.torch.loader(ds, **options)
+    made._ahead = 2
+    return made
+
+
+@pytest.mark.parametrize("ds", [known(), unknown()], ids=["known", "unknown"])
+def test_each_loop_is_the_next_epoch(ds):
+    want = expected(ds, 4, seed=3)
+    for loader in loaders(ds, seed=3):
+        assert [values(loader) for _ in range(4)] == want and loader.epoch == 3
+
+
+@pytest.mark.parametrize("ds", [known(), unknown()], ids=["known", "unknown"])
+def test_a_loop_that_is_left_early(ds):
+    want = expected(ds, 4)
+    for loader in loaders(ds):
+        for i, batch in enumerate(loader):
+            assert list(map(int, batch["value"])) == want[0][i]
+            if i == 3:
+                break
+        assert values(loader) == want[1]
+        iter(loader)  # nothing is taken
+        begun = iter(loader)
+        assert list(map(int, next(begun)["value"])) == want[2][0]
+        assert values(loader) == want[3] and list(begun) == []
+
+
+@pytest.mark.parametrize("ds", [known(), unknown()], ids=["known", "unknown"])
+def test_state_is_of_what_was_handed_out(ds):
+    want = expected(ds, 5, seed=1)
+    flat = [b for epoch in want for b in epoch]
+    rng = random.Random(5)
+    for stop in [0, len(want[0]), len(want[0]) + 1, *(rng.randrange(len(flat)) for _ in range(4))]:
+        for first, second in zip(loaders(ds, seed=1), reversed(loaders(ds, seed=1, threads=1))):
+            seen = []
+            while len(seen) < stop:
+                for batch in first:
+                    seen.append(list(map(int, batch["value"])))
+                    if len(seen) == stop:
+                        break
+            state = json.loads(json.dumps(first.state_dict()))
+            assert len(json.dumps(state)) <= 1024
+            second.load_state_dict(state)
+            assert second.state_dict() == state
+            while len(seen) < len(flat):
+                seen += values(second)
+            assert seen == flat
+
+
+def test_state_in_the_middle_does_not_disturb():
+    want = expected(unknown(), 2)
+    for loader in loaders(unknown()):
+        found = []
+        for batch in loader:
+            loader.state_dict()
+            found.append(list(map(int, batch["value"])))
+        assert found == want[0] and values(loader) == want[1]
+
+
+@pytest.mark.parametrize("state", [None, {}, {"cachew": 3}, {"cachew": {}}, {"cachew": {"cachew_state": 99}}, 3])
+def test_a_state_that_does_not_fit_changes_nothing(state):
+    for loader in loaders(known()):
+        next(iter(loader))
+        with pytest.raises(cachew.StateError):
+            loader.load_state_dict(state)
+        assert values(loader) == expected(known(), 2)[1]
+
+
+def test_length():
+    for loader in loaders(known()):
+        assert len(loader) == 13
+    for loader in loaders(known(), rank=1, world_size=4):
+        assert len(loader) == 4 == len(list(loader))
+    for loader in loaders(unknown()):
+        assert loader
+        with pytest.raises(TypeError, match="filter"):
+            len(loader)
+
+
+def test_ranks_get_equally_many():
+    for make in (cachew.torch.loader, cachew.jax.loader, ahead):
+        parts = [make(known(), rank=r, world_size=3) for r in range(3)]
+        epochs = [[list(zip(values([b]), [p.is_padding])) for b in p] for p in parts]
+        assert [len(e) for e in epochs] == [5, 5, 5]
+        real = [v for e in epochs for b in e for v, padding in b if not padding]
+        assert sorted(x for v in real for x in v) == list(range(100))
+        assert [len(list(p)) for p in parts] == [5, 5, 5]
+
+
+def test_datasets_without_batches():
+    for ds in (Dataset.range(0).batch(2), Dataset.range(9).filter("value > 10").batch(2)):
+        for loader in loaders(ds):
+            assert [list(loader) for _ in range(3)] == [[], [], []]
+
+
+def test_errors_come_to_the_loop():
+    ds = Dataset.range(20).assign(value="10 // (value - 7)").batch(5)
+    for loader in loaders(ds):
+        found = []
+        with pytest.raises(cachew.RecordError) as caught:
+            for batch in loader:
+                found.append(batch)
+        assert len(found) == 1 and caught.value.operator == "assign"
+    hang = Dataset.range(20).fail("value == 7", kind="hang").batch(5)
+    for loader in loaders(hang, timeout_s=0.3):
+        with pytest.raises(cachew.DeadlineError):
+            list(loader)
+
+
+def test_wrong_arguments():
+    for make in (cachew.torch.loader, cachew.jax.loader):
+        with pytest.raises(TypeError, match="cachew.Dataset"):
+            make([1, 2])
+        with pytest.raises(cachew.OptionError, match="prefetch"):
+            make(known(), prefetch=0)
+        with pytest.raises(cachew.OptionError, match="rank"):
+            list(make(known(), rank=3, world_size=2))
+
+
+def running():
+    return threading.active_count(), len(os.listdir("/proc/self/task"))
+
+
+@pytest.mark.parametrize("make", [cachew.torch.loader, ahead])
+def test_a_loader_that_is_dropped_leaves_nothing(make):
+    ds = Dataset.range(1000).batch(2)
+    gc.disable()
+    try:
+        next(iter(make(ds)))  # what the first one makes for all
+        before = running()
+        for how in ("drop", "close") * 5:
+            loader = make(ds)
+            next(iter(loader))
+            assert running() > before
+            if how == "close":
+                loader.close()
+            del loader
+            assert running() == before
+    finally:
+        gc.enable()
+
+
+def test_a_jax_loader_that_is_dropped_leaves_nothing():
+    """JAX keeps what lies under its arrays a little longer, until it next looks."""
+    ds = Dataset.range(1000).batch(2)
+    for _ in range(3):
+        next(iter(cachew.jax.loader(ds)))
+    jax.block_until_ready(jax.device_put(1))
+    before = running()
+    for _ in range(10):
+        next(iter(cachew.jax.loader(ds)))
+    deadline = time.monotonic() + 30
+    while running() > before and time.monotonic() < deadline:
+        jax.block_until_ready(jax.device_put(1))
+    assert running() <= before
+
+
+@pytest.mark.parametrize("kind", ["torch", "jax"])
+def test_the_process_ends_with_live_loaders(script, kind):
+    ran = script(f"""
+import cachew, cachew.{kind}
+loader = cachew.{kind}.loader(cachew.Dataset.range(10**6).batch(2))
+loader._ahead = 3
+for batch in loader:
+    break
+hang = cachew.{kind}.loader(cachew.Dataset.range(20).fail("value == 7", kind="hang").batch(5))
+hang._ahead = 3
+next(iter(hang))
+""")
+    assert ran.returncode == 0 and "Traceback" not in ran.stderr, ran.stderr
+
+
+# ---- torch ----
+
+@pytest.mark.parametrize("dtype", ["bool", "uint8", "uint16", "uint32", "uint64", "int8", "int16", "int32", "int64", "float16", "float32", "float64", "bfloat16"])
+def test_torch_dtypes(dtype):
+    batch = next(iter(cachew.torch.loader(Dataset.range(6).cast("value", dtype).batch(6))))
+    assert batch["value"].dtype == getattr(torch, dtype)
+    assert batch["value"].to(torch.float64).tolist() == [float(bool(i)) if dtype == "bool" else i for i in range(6)]
+
+
+def test_torch_tensors_lie_in_the_slab(tmp_path):
+    (tmp_path / "a.bin").write_bytes(b"abc")
+    loader = cachew.torch.loader(Dataset.files(tmp_path / "a.bin").assign(n="length(data)").batch(2))
+    batch = next(iter(loader))
+    assert type(batch) is dict and batch["data"].tolist() == [b"abc"] and batch["n"].tolist() == [3]
+    array = Dataset.range(10).batch(10).peek()["value"]
+    for tensor in (torch.from_dlpack(array), torch.from_numpy(array), cachew.torch.as_tensor(array)):
+        assert tensor.data_ptr() == array.__array_interface__["data"][0]
+        tensor[3] = 77
+        assert array[3] == 77
+        array[3] = 3
+
+
+def test_a_tensor_keeps_the_slab():
+    it = Dataset.range(100).batch(10).iterator()
+    tensor = cachew.torch.as_tensor(next(it)["value"])[2:]
+    for _ in range(5):
+        next(it)
+    assert it._core.held() == 1 and tensor.tolist() == list(range(2, 10))
+    del tensor
+    assert it._core.held() == 0
+
+
+def test_torch_distributed_gives_the_ranks():
+    from torch.testing._internal.distributed.fake_pg import FakeStore
+
+    want = values(known().iterator(rank=1, world_size=3))
+    loader = cachew.torch.loader(known())
+    assert len(loader) == 13
+    torch.distributed.init_process_group("fake", rank=1, world_size=3, store=FakeStore())
+    try:
+        assert len(loader) == 5 and values(loader) == want
+        assert len(cachew.torch.loader(known(), rank=0, world_size=1)) == 13
+    finally:
+        torch.distributed.destroy_process_group()
+
+
+def test_a_device():
+    """"meta" stands for a device here: it has no data, but all the rest."""
+    loader = cachew.torch.loader(known(), device="meta", prefetch=3)
+    batches = list(loader)
+    assert [b["value"].device.type for b in batches] == ["meta"] * 13 and batches[-1]["value"].shape == (4,)
+    if torch.cuda.is_available():
+        loader = cachew.torch.loader(known(), device="cuda")
+        assert [b["value"].tolist() for b in loader] == expected(known(), 1)[0]
+
+
+def test_a_loader_in_a_forked_child(script):
+    ran = script("""
+import os, sys, cachew, cachew.torch
+loader = cachew.torch.loader(cachew.Dataset.range(100).batch(4))
+loader._ahead = 2 if len(sys.argv) > 1 else 0
+batches = iter(loader)
+next(batches)
+pid = os.fork()
+if pid == 0:
+    try:
+        next(batches)
+    except cachew.UsageError as error:
+        loader.close()
+        del loader, batches
+        os._exit(0 if "forked child" in str(error) else 2)
+    os._exit(1)
+print(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]), sum(1 for _ in batches))
+""")
+    assert ran.stdout.strip() == "0 24", ran.stderr
+
+
+def test_what_trainers_look_at():
+    loader = cachew.torch.loader(known())
+    assert loader.dataset == known() and loader.batch_size == 8 and loader.num_workers == 0 and not hasattr(loader, "set_epoch")
+
+
+# ---- JAX ----
+
+def test_jax_arrays():
+    loader = cachew.jax.loader(Dataset.synthetic(24, shape=(3,)).assign(n="int32(max(data) * 100)").batch(8))
+    numpy = list(Dataset.synthetic(24, shape=(3,)).assign(n="int32(max(data) * 100)").batch(8))
+    for batch, want in zip(loader, numpy, strict=True):
+        assert type(batch) is dict and isinstance(batch["data"], jax.Array)
+        np.testing.assert_array_equal(batch["data"], want["data"])
+        np.testing.assert_array_equal(batch["n"], want["n"])
+
+
+def test_jax_dlpack():
+    array = Dataset.synthetic(8, shape=(16,)).batch(8).peek()["data"]
+    np.testing.assert_array_equal(jax.dlpack.from_dlpack(array), array)
+
+
+def test_jax_arrays_stay_when_the_slab_is_used_again():
+    ds = Dataset.range(4000).assign(x="float32(value)").batch(8)
+    arrays = [b["x"] for b in cachew.jax.loader(ds, memory="4M")]
+    assert [int(a[0]) for a in arrays] == list(range(0, 4000, 8))
+
+
+def test_jax_shards_over_local_devices(script):
+    ran = script("""
+import os
+os.environ["XLA_FLAGS"] = "--xla_force_host_platform_device_count=4"
+import cachew, cachew.jax, jax
+from jax.sharding import NamedSharding, PartitionSpec
+loader = cachew.jax.loader(cachew.Dataset.range(64).batch(16))
+batch = next(iter(loader))
+print([list(map(int, s.data)) for s in batch["value"].addressable_shards][1], len(batch["value"].sharding.device_set))
+replicated = NamedSharding(jax.make_mesh((4,), ("x",)), PartitionSpec())
+print(len(next(iter(cachew.jax.loader(cachew.Dataset.range(64).batch(16), sharding=replicated)))["value"].addressable_shards[3].data))
+try:
+    list(cachew.jax.loader(cachew.Dataset.range(64).batch(10)))
+except cachew.OptionError as error:
+    print(error.attribute, "drop_remainder" in str(error))
+""")
+    assert ran.stdout.split("\n") == ["[4, 5, 6, 7] 4", "16", "batch_size True", ""], (ran.stdout, ran.stderr)
