@@ -45,12 +45,25 @@ exports() { # if the library has been built
     done
 }
 
+# What is made from the table of operators: the page and the stubs. By the command, if it has been built.
+made_files() {
+    local command
+    for command in "${CACHEW:-}" build-gcc/cachew build/cachew; do
+        [ -x "$command" ] || continue
+        python3 tools/make_operator_pages.py --check --cachew "$command" && python3 tools/make_stubs.py --check --cachew "$command" || return 1
+        echo "made files: those of $command"
+        return 0
+    done
+    echo "made files: not checked, for there is no build/cachew (make build)"
+}
+
 step layers python3 tools/check_layers.py
 step words python3 tools/check_words.py
-step ruff "$venv/bin/ruff" check --quiet --no-cache --config tools/ruff.toml tests tools bench python
+step ruff "$venv/bin/ruff" check --quiet --no-cache --config tools/ruff.toml tests tools bench python examples
 step scripts scripts
 step json json
 step 'man page' man_page
 step exports exports
+step 'made files' made_files
 [ $failed -eq 0 ] && echo "lint: ok"
 exit $failed

@@ -1,6 +1,6 @@
 # Made by tools/make_stubs.py from `cachew ops --json`: change the operator's file, not this one.
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
@@ -137,6 +137,38 @@ class Operators:
         where: condition: a scalar expression; elements for which it is false (0) are dropped (an expression (a string))
         """
 
+    def filter_function(self, function: Callable[..., Any], *, timeout_s: float = 300, host_memory: int = 0, deterministic: bool = True) -> Dataset:
+        """Only the elements for which a Python function returns something true.
+
+        In Python this is `filter(function)`. The function gets the element as map's does.
+
+        function: what to call: {name, identity, payload, path, rng}, as the Python package writes it (a function: an object of name, identity and payload (strings), and possibly path and rng)
+        timeout_s: time that one call may take, in seconds; then its host process is ended and the call made again (a number, from 0.001 to 1000000)
+        host_memory: bytes of resident memory that a host process may have; 0: half of the machine's, divided by its CPUs (an integer, at least 0)
+        deterministic: false: the function gives another result each time, on purpose; nothing after it is cached, and it is not called twice to compare (true or false)
+        """
+
+    def flat_map(
+        self,
+        function: Callable[..., Any],
+        outputs: Mapping[str, Any],
+        *,
+        timeout_s: float = 300,
+        host_memory: int = 0,
+        deterministic: bool = True,
+    ) -> Dataset:
+        """Each element becomes any number of others, which a Python function returns.
+
+        The function gets the element as map's does and returns a list of dicts, or is a generator of them. The elements of a record follow one
+        another; the count of elements is not known behind it. Not with on_error "replace".
+
+        function: what to call: {name, identity, payload, path, rng}, as the Python package writes it (a function: an object of name, identity and payload (strings), and possibly path and rng)
+        timeout_s: time that one call may take, in seconds; then its host process is ended and the call made again (a number, from 0.001 to 1000000)
+        host_memory: bytes of resident memory that a host process may have; 0: half of the machine's, divided by its CPUs (an integer, at least 0)
+        deterministic: false: the function gives another result each time, on purpose; nothing after it is cached, and it is not called twice to compare (true or false)
+        outputs: {name: {dtype, shape}}: the components it returns; a dimension that varies is null, a shape that does is null (an object)
+        """
+
     @classmethod
     def image_folder(cls, root: _Path) -> Dataset:
         """Image files in one directory per class.
@@ -145,6 +177,74 @@ class Operators:
         class's files those are taken that lie directly in its directory and end in jpg, jpeg, png or webp, in any case.
 
         root: the directory that holds a directory per class (a string)
+        """
+
+    @classmethod
+    def iterable(
+        cls,
+        function: Callable[..., Any],
+        outputs: Mapping[str, Any],
+        *,
+        timeout_s: float = 300,
+        host_memory: int = 0,
+        deterministic: bool = True,
+    ) -> Dataset:
+        """Elements that a Python iterable gives, one after the other.
+
+        The function is called without arguments and returns an iterable of dicts, or is a generator of them; it must give the same elements each
+        time. It runs in one host process. The count is not known before its end, so the epoch is one split; a shuffle permutes the elements of a
+        split's length among themselves, and going on from a state runs through what was before. For data that can be entered anywhere, use a source
+        with an index, or `sequence`.
+
+        function: what to call: {name, identity, payload, path, rng}, as the Python package writes it (a function: an object of name, identity and payload (strings), and possibly path and rng)
+        timeout_s: time that one call may take, in seconds; then its host process is ended and the call made again (a number, from 0.001 to 1000000)
+        host_memory: bytes of resident memory that a host process may have; 0: half of the machine's, divided by its CPUs (an integer, at least 0)
+        deterministic: false: the function gives another result each time, on purpose; nothing after it is cached, and it is not called twice to compare (true or false)
+        outputs: {name: {dtype, shape}}: the components it returns; a dimension that varies is null, a shape that does is null (an object)
+        """
+
+    def map(
+        self,
+        function: Callable[..., Any],
+        outputs: Mapping[str, Any],
+        *,
+        timeout_s: float = 300,
+        host_memory: int = 0,
+        deterministic: bool = True,
+    ) -> Dataset:
+        """Each element becomes what a Python function makes of it.
+
+        The function gets the element as a dict of NumPy arrays and scalars (bytes as bytes) and returns one; what it does not return is dropped. It
+        runs in processes of its own, as many as there are compute threads. What makes it raise, and what ends its process or takes longer than
+        `timeout_s` each time, fails the record.
+
+        function: what to call: {name, identity, payload, path, rng}, as the Python package writes it (a function: an object of name, identity and payload (strings), and possibly path and rng)
+        timeout_s: time that one call may take, in seconds; then its host process is ended and the call made again (a number, from 0.001 to 1000000)
+        host_memory: bytes of resident memory that a host process may have; 0: half of the machine's, divided by its CPUs (an integer, at least 0)
+        deterministic: false: the function gives another result each time, on purpose; nothing after it is cached, and it is not called twice to compare (true or false)
+        outputs: {name: {dtype, shape}}: the components it returns; a dimension that varies is null, a shape that does is null (an object)
+        """
+
+    def map_batches(
+        self,
+        function: Callable[..., Any],
+        outputs: Mapping[str, Any],
+        *,
+        timeout_s: float = 300,
+        host_memory: int = 0,
+        deterministic: bool = True,
+    ) -> Dataset:
+        """Each batch becomes what a Python function makes of it.
+
+        Stands after `batch`; only others of its kind, `take` and `skip` may follow. The function gets a dict of arrays whose first dimension is the
+        batch's, bytes as an object with offsets and data, and returns a dict of arrays (or lists of bytes) with as many rows; shapes in `outputs`
+        are those of one element. What makes it raise ends the run, whatever on_error says: it is not one record's.
+
+        function: what to call: {name, identity, payload, path, rng}, as the Python package writes it (a function: an object of name, identity and payload (strings), and possibly path and rng)
+        timeout_s: time that one call may take, in seconds; then its host process is ended and the call made again (a number, from 0.001 to 1000000)
+        host_memory: bytes of resident memory that a host process may have; 0: half of the machine's, divided by its CPUs (an integer, at least 0)
+        deterministic: false: the function gives another result each time, on purpose; nothing after it is cached, and it is not called twice to compare (true or false)
+        outputs: {name: {dtype, shape}}: the components it returns; a dimension that varies is null, a shape that does is null (an object)
         """
 
     def normalize(self, component: str, mean: float | Sequence[float], std: float | Sequence[float], *, dtype: _DType = "float32") -> Dataset:
