@@ -10,7 +10,7 @@ DEPS := tools/deps.sh
 PHOTOS ?= build/photos
 FUZZ_RUNS ?= 1000000
 
-.PHONY: help deps build demo test lint bench fuzz coverage install clean
+.PHONY: help deps build demo test lint bench fuzz coverage wheel install clean
 
 help:
 	@echo 'make demo       decode, crop and batch 3,000 photographs for two epochs; report and contact sheet'
@@ -21,6 +21,7 @@ help:
 	@echo 'make lint       layers, words, Python, man page, scripts'
 	@echo 'make fuzz       every parser under libFuzzer (FUZZ_RUNS=$(FUZZ_RUNS) executions each)'
 	@echo 'make coverage   which lines the tests reach: build-coverage/report/index.html'
+	@echo 'make wheel      the Python package as dist/cachew-*.whl, with all it needs, tried in a bare environment'
 	@echo 'make install    into /usr/local (DESTDIR and PREFIX are honoured)'
 	@echo 'make clean      remove what was built; packages, photographs and Python environments stay'
 
@@ -37,7 +38,7 @@ demo: build
 	@tools/demo.sh $(PHOTOS)
 
 test:
-	@$(DEPS) build demo test
+	@$(DEPS) build demo test python
 	@tools/test.sh
 
 lint:
@@ -57,12 +58,16 @@ coverage:
 	@$(DEPS) build test coverage
 	@tools/coverage.sh
 
+wheel:
+	@$(DEPS) build python
+	@tools/wheel.sh
+
 PREFIX ?= /usr/local
 install: build
 	@$(MESON) configure build --prefix=$(PREFIX) >/dev/null
 	@$(MESON) install -C build
 
 clean:
-	@for b in build build-gcc build-asan build-tsan build-fuzz build-coverage; do \
+	@for b in build build-gcc build-asan build-tsan build-fuzz build-coverage build-python; do \
 	    test ! -f $$b/build.ninja || ninja -C $$b -t clean; \
 	done

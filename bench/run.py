@@ -87,6 +87,18 @@ def drop_unavailable(args, python):
             args.peers.remove(peer)
 
 
+def install_package(python):
+    """The Python package into the virtual environment, again whenever a source of it is newer."""
+    stamp = VENV / "package.stamp"
+    sources = [p for folder in ("src", "include", "python") for p in (ROOT / folder).rglob("*") if p.suffix in (".c", ".h", ".py", ".build", ".in")]
+    if stamp.exists() and stamp.stat().st_mtime > max(p.stat().st_mtime for p in sources):
+        return
+    say("installing the package")
+    if subprocess.run([python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", ROOT]).returncode:
+        sys.exit("bench: the package can't be installed")
+    stamp.touch()
+
+
 def prepare_photos(args):
     files = sorted(args.photos.glob("*.tfrecord"))
     if not files:
@@ -136,6 +148,12 @@ def commands(args, python, files, paths):
         result["cachew_antialias"] = [*run, *epochs, paths["photos_antialias"]]
         result["cachew_first"] = [*run, "--batches", "1", paths["photos_first"]]
         result["cachew_cheap"] = [*run, paths["cheap"]]
+        script = [python, BENCH / "python_cachew.py"]
+        result["python"] = [*script, "pipeline", paths["photos"], *threads, *epochs]
+        result["python_first"] = [*script, "pipeline", paths["photos_first"], *threads, "--batches", "1"]
+        result["python_photographs"] = [*script, "photographs", shards, *threads, *epochs]
+        result["python_photographs_first"] = [*script, "photographs", shards, *threads, "--batch", "32", "--batches", "1"]
+        result["python_numbers"] = [*script, "numbers", str(args.elements // 10), *threads]
     else:
         say(f"{args.cachew} is missing: only the peers are measured")
     for peer in args.peers:
@@ -147,6 +165,11 @@ def commands(args, python, files, paths):
         result["tfdata_cheap"] = [*script, "--form", "vectorised", "--stop", str(args.elements)]
         # Element by element tf.data is some hundred times slower: a smaller range takes as long.
         result["tfdata_cheap_natural"] = [*script, "--form", "natural", "--stop", str(min(args.elements, 200_000))]
+    # As many as take some seconds each.
+    if "torch" in args.peers:
+        result["torch_numbers"] = [python, BENCH / "peer_numbers.py", "torch", str(args.elements // 10), *threads]
+    if "grain" in args.peers:
+        result["grain_numbers"] = [python, BENCH / "peer_numbers.py", "grain", str(args.elements // 100), *threads]
     return result
 
 
@@ -170,7 +193,8 @@ def machine(args):
 
 def main():
     args = options()
-    python = prepare_venv(args.peers) if args.peers else Path(sys.executable)
+    python = prepare_venv(args.peers)
+    install_package(python)
     drop_unavailable(args, python)
     files = prepare_photos(args)
     with tempfile.TemporaryDirectory() as folder:

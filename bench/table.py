@@ -14,6 +14,11 @@ NAMES = {
     "cachew_cheap": "Cachew",
     "tfdata_cheap": "tf.data, vectorised",
     "tfdata_cheap_natural": "tf.data, natural",
+    "python": "Cachew from Python",
+    "python_photographs": "Cachew, Pillow function",
+    "python_numbers": "Cachew, function",
+    "torch_numbers": "DataLoader, function",
+    "grain_numbers": "Grain, function",
 }
 PEERS = ["tfdata", "torch", "grain", "ffcv", "dali"]
 
@@ -24,6 +29,10 @@ def rate(run):
 
 def cheap_rate(run):
     return run["elements_per_s"]
+
+
+def numbers(run):
+    return run["images_per_s"]
 
 
 def first(run):
@@ -52,8 +61,11 @@ SECTIONS = [
         3,
         first,
         "cachew_first",
-        ["cachew_first", *[f"{p}_first" for p in PEERS]],
+        ["cachew_first", "python_first", "python_photographs_first", *[f"{p}_first" for p in PEERS]],
     ),
+    ("The image pipeline from Python", "images/s", 0, rate, "python", ["python", "cachew"]),
+    ("A Pillow function of each photograph", "images/s", 0, rate, "python_photographs", ["python_photographs", "torch"]),
+    ("A Python function of each number, x + 1", "elements/s", 0, numbers, "python_numbers", ["python_numbers", "torch_numbers", "grain_numbers"]),
     ("Peak memory, image pipeline", "MiB", 0, peak, "cachew", ["cachew", "cachew_antialias", *PEERS]),
 ]
 

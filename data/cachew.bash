@@ -32,6 +32,10 @@ _cachew() {
         COMPREPLY=($(compgen -W "exact any" -- "$cur"))
         return
         ;;
+    --format)
+        COMPREPLY=($(compgen -W "tfrecord text jsonl tar" -- "$cur"))
+        return
+        ;;
     --compression)
         COMPREPLY=($(compgen -W "auto none gzip zlib" -- "$cur"))
         return

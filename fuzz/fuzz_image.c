@@ -1,6 +1,6 @@
 /*
- * Decoding arbitrary bytes. Besides not crashing: what decodes as a whole decodes in part, to the same pixels, and a part that
- * is needed and damaged is damaged in the whole. The first 8 bytes choose options and the part; the rest is the file.
+ * Decoding arbitrary bytes. Besides not crashing: what decodes as a whole decodes in part, at once or row by row, to the same pixels, and a part
+ * that is needed and damaged is damaged in the whole. The first 8 bytes choose options and the part; the rest is the file.
  */
 #include <stdint.h>
 #include <stdlib.h>
@@ -11,7 +11,15 @@
 static struct cw_budget budget;
 static struct cw_arena arena;
 
-static int decode(const struct cw_image_options *o, const uint8_t *data, size_t size, const struct cw_rect *part, uint8_t **ret)
+struct rows { uint8_t *out; size_t row; };
+
+static void take_row(void *arg, int64_t y, const uint8_t *pixels)
+{
+    const struct rows *r = arg;
+    memcpy(r->out + (size_t)y * r->row, pixels, r->row);
+}
+
+static int decode(const struct cw_image_options *o, const uint8_t *data, size_t size, const struct cw_rect *part, bool by_rows, uint8_t **ret)
 {
     struct cw_image im;
     struct cw_error err;
@@ -22,7 +30,14 @@ static int decode(const struct cw_image_options *o, const uint8_t *data, size_t 
     size_t px = (size_t)im.channels * (o->wide ? 2 : 1);
     int64_t h = part ? part->h : im.height, w = part ? part->w : im.width;
     uint8_t *out = malloc((size_t)(h * w) * px);
-    r = out ? cw_image_decode(&im, part, part, out, (size_t)w * px, &arena, &err) : CW_E_MEMORY;
+    struct rows rows = {out, (size_t)w * px};
+    struct cw_image_rows to = {.put = take_row, .arg = &rows};
+    if (!out)
+        r = CW_E_MEMORY;
+    else if (by_rows)
+        r = cw_image_decode_rows(&im, part, part, &to, &arena, &err);
+    else
+        r = cw_image_decode(&im, part, part, out, (size_t)w * px, &arena, &err);
     cw_image_close(&im);
     cw_arena_reset(&arena, 1 << 22);
     if (r < 0) {
@@ -68,7 +83,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     part.h = 1 + b[3] * (h - part.y - 1) / 255;
     part.w = 1 + b[4] * (w - part.x - 1) / 255;
     uint8_t *whole, *cut;
-    int r = decode(&o, data, size, NULL, &whole), p = decode(&o, data, size, &part, &cut);
+    int r = decode(&o, data, size, NULL, false, &whole), p = decode(&o, data, size, &part, b[0] >> 4 & 1, &cut);
     if (r >= 0 && p < 0)
         abort();
     for (int64_t y = 0; r >= 0 && y < part.h; y++)

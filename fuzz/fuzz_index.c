@@ -5,7 +5,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "formats/tfrecord.h"
 #include "pipeline/file_index.h"
 #include "pipeline/segment.h"
 
@@ -17,12 +16,15 @@ static void use_segment(const struct cw_segment *s)
 {
     uint64_t end = 0, sum = strlen(s->relative_path);
     for (uint64_t i = 0; i < s->n_records; i++) {
-        if (s->offsets[i] != end)
+        struct cw_span span = cw_segment_span(s, i);
+        if (span.offset < end || span.size < s->lengths[i] || span.size > s->stream_size || span.offset > s->stream_size - span.size)
             abort();
-        end += s->lengths[i] + CW_TFRECORD_FRAME;
-        sum += s->crcs[i];
+        if (s->format != CW_FORMAT_TAR && span.offset != end) /* they fill the stream */
+            abort();
+        end = span.offset + span.size;
+        sum += s->crcs ? s->crcs[i] : s->content;
     }
-    if (end != s->stream_size || (s->n_chunks ? s->chunk_ends[s->n_chunks - 1] : 0) != s->n_records)
+    if ((s->format != CW_FORMAT_TAR && end != s->stream_size) || (s->n_chunks ? s->chunk_ends[s->n_chunks - 1] : 0) != s->n_records)
         abort();
     for (uint64_t i = 0; i < s->n_restarts; i++)
         for (uint32_t k = 0; k < s->restarts[i].window_size; k++)
@@ -42,14 +44,15 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     if (size == 0)
         return 0;
-    enum cw_index_kind kind = data[0] & 1 ? CW_INDEX_FILES : CW_INDEX_TFRECORD;
+    static const enum cw_index_kind kinds[] = {CW_INDEX_TFRECORD, CW_INDEX_FILES, CW_INDEX_LINES, CW_INDEX_TAR};
+    enum cw_index_kind kind = kinds[data[0] & 3];
     size_t total = sizeof(struct cw_index_header) + size - 1;
     uint8_t *base = malloc(total); /* its end is watched */
     memset(base, 0, sizeof(struct cw_index_header));
     memcpy(base + sizeof(struct cw_index_header), data + 1, size - 1);
     cw_index_seal(base, total, kind);
-    if (data[0] & 2)
-        base[(data[0] >> 2) % total] ^= 1;
+    if (data[0] & 4)
+        base[(data[0] >> 3) % total] ^= 1;
     struct cw_segment s;
     struct cw_file_index x;
     bool segment = cw_segment_attach(base, total, &s) == 0, files = cw_file_index_attach(base, total, &x) == 0;
@@ -57,7 +60,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         use_segment(&s);
     if (files)
         use_files(&x);
-    if ((segment || files) && (data[0] & 2))
+    if ((segment || files) && (data[0] & 4))
         abort(); /* the checksum does not fit */
     free(base);
     return 0;

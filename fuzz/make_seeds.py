@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Makes the seed corpora of the fuzzers that tests/make_data.py does not, and a dictionary of the pipeline language.
 
-usage: make_seeds.py DIR CACHEW      gives DIR/expr, DIR/image, DIR/pipeline, DIR/state and DIR/pipeline.dict
+usage: make_seeds.py DIR CACHEW      gives DIR/expr, DIR/host, DIR/image, DIR/pipeline, DIR/state and DIR/pipeline.dict
 """
 
 import io
@@ -53,8 +53,32 @@ def images():
         yield name, out.getvalue()
 
 
+def answers():
+    """Answers of host processes (docs/hosts.md), behind the three bytes that fuzz_host chooses its expectations by."""
+    for code, (dtype, kind) in enumerate([("<i8", 0), ("u1", 0), ("<f4", 1), ("bytes", 2), ("<i2", 3)]):
+        n = 3
+        parts = bytearray(8 * (16 + 2 * 4))
+        status = len(parts)
+        parts += bytes(64)
+        table, data = len(parts), len(parts) + 8 * 8 * n
+        if kind == 1:
+            entries = [w for i in range(n) for w in (data + 16 * i, 1, 4, 0, 0, 0, 0, 0)]
+        elif kind == 3:
+            entries = [2, n, 4] + [0] * (8 * n - 3)
+        else:
+            entries = [0, 5, 5, 16] + [0] * (8 * n - 4)
+        parts += b"".join(e.to_bytes(8, "little") for e in entries) + bytes(range(96))
+        head = [n, status, status, 0, 0, 2] + [0] * 10 + [kind, data, table, 8] * 2
+        parts[: 8 * len(head)] = b"".join(w.to_bytes(8, "little") for w in head)
+        for type_byte in {"<i8": [8 | 1 << 4], "u1": [1 | 2 << 4, 1 | 1 << 4], "<f4": [11 | 2 << 4 | 0x80], "bytes": [13], "<i2": [6 | 2 << 4]}[dtype]:
+            for counted in (0, 0x40):
+                yield f"{code}-{type_byte}-{counted}", bytes([type_byte, n | counted, 0]) + bytes(parts)
+
+
 def main():
     out, cachew = Path(sys.argv[1]), sys.argv[2]
+    for name, data in answers():
+        put(out / "host" / name, data)
     for i, text in enumerate(EXPRESSIONS):
         for use in range(3):
             put(out / "expr" / f"{i}-{use}", bytes([use]) + text.encode())

@@ -52,7 +52,7 @@ def load(path: Path) -> tuple[list[int], list[list[Component]], list[Component],
         n, leading = meta[4], meta[5]
         rows: list[list[Component]] = [[] for _ in range(n)]
         batch = []
-        names = [k for k in arrays.files if not k.startswith("__") and not k.endswith(".lengths")]
+        names = [k for k in arrays.files if k not in ("__records__", "__flags__", "__meta__") and not k.endswith(".lengths")]
         for name in names:
             data = arrays[name]
             if f"{name}.lengths" in arrays.files:

@@ -7,6 +7,7 @@ import fcntl
 import io
 import os
 import subprocess
+import sys
 from pathlib import Path
 
 import make_data
@@ -44,6 +45,11 @@ def jpeg(image, **options):
 
 def make_photos(out):
     """Photographs as the demo has them, but few."""
+    cut_photos(out)
+    subprocess.run([sys.executable, ROOT / "tools" / "make_shards.py", out / "photos-folder", out / "photos-tar"], check=True)
+
+
+def cut_photos(out):
     photos, folder = out / "photos", out / "photos-folder"
     out.mkdir()
     if subprocess.run([MAKE_PHOTOS, "--out", photos, "--folder", folder, "--count", "200"], check=False, capture_output=True).returncode == 0:

@@ -6,13 +6,15 @@ As a program: make_data.py DIR [--records N] writes
     DIR/empty.tfrecord                                                                   no record
     DIR/damaged/...                                                                      one kind of damage each, see damaged()
 Each Example has: id (int64), name (bytes), weight (float), vector (4 floats), tokens (0-9 int64), blob (bytes of varying size).
-With --seeds it writes the seed corpus of the fuzzers instead: DIR/tfrecord, DIR/example, DIR/index.
+With --seeds it writes the seed corpus of the fuzzers instead: DIR/tfrecord, DIR/example, DIR/index, DIR/jsonl, DIR/tar.
 As a module: record, example, write, expected.
 """
 import argparse
 import gzip
+import io
 import os
 import struct
+import tarfile
 import zlib
 
 _TABLE = []
@@ -157,6 +159,31 @@ def seeds(directory):
     huge = struct.pack("<Q", 1 << 63)
     put("tfrecord", "huge", b"\1" + huge + struct.pack("<I", masked(huge)))
 
+    lines = b'{"id": 1, "s": "caf\\u00e9 \\ud83d\\ude00\\n", "v": [[1, 2.5], [-3e2, 0]]}\r\n\n{"ok": true, "no": null, "x": NaN}\nnot json\n{"a": {"b": [{}]}}'
+    put("jsonl", "plain", b"\1" + lines)
+    put("jsonl", "auto", b"\0" + lines)
+    put("jsonl", "gzip", b"\2" + gzip.compress(lines, 6, mtime=0) + gzip.compress(lines, 1, mtime=0))
+    put("jsonl", "zlib", b"\3" + zlib.compress(lines, 6))
+    put("jsonl", "empty", b"\1")
+
+    for form, name in ((tarfile.USTAR_FORMAT, "ustar"), (tarfile.GNU_FORMAT, "gnu"), (tarfile.PAX_FORMAT, "pax")):
+        out = io.BytesIO()
+        with tarfile.open(fileobj=out, mode="w", format=form) as tar:
+            for member in ("a/0.jpg", "a/0.cls", "README", "a/1.seg.npy", "long" * 20 + "/" + "name" * 10 + ".txt"):
+                header = b"{'descr': '<i2', 'fortran_order': False, 'shape': (2,), }\n"
+                data = b"\x93NUMPY\1\0" + struct.pack("<H", len(header)) + header + b"abcd" if member.endswith("npy") else b"7\n"
+                info = tarfile.TarInfo(member if name == "ustar" else member.replace("a/", "\u00e4" * (60 if member == "a/1.seg.npy" else 1) + "/"))
+                info.size = len(data)
+                tar.addfile(info, io.BytesIO(data))
+            info = tarfile.TarInfo("directory")
+            info.type = tarfile.DIRTYPE
+            tar.addfile(info)
+        archive = out.getvalue().rstrip(b"\0")
+        archive += bytes(-len(archive) % 512 + 512)  # little after the end: the fuzzer's inputs are small
+        put("tar", name, b"\5" + archive)
+        put("tar", name + "-gzip", b"\2" + gzip.compress(archive, 6, mtime=0))
+    put("tar", "empty", b"\5" + bytes(512))
+
     def column(form, values):
         data = struct.pack("<%d%s" % (len(values), form), *values)
         return data + bytes(-len(data) % 8)
@@ -172,13 +199,21 @@ def seeds(directory):
             body += struct.pack("<QQIIQ", out, into, bits, window, base + at)
         return body + column("B", windows) + b"a\0" + bytes(6)
 
+    def text_segment(offsets, lengths, stream):
+        body = struct.pack("<QqQQQQQQQQ", stream, 7, 99, 1, stream, len(lengths), 1 if lengths else 0, 0, 0, 2)
+        body += column("Q", offsets) + column("Q", lengths) + column("Q", [77]) + column("Q", [len(lengths)][:len(lengths)])
+        return body + b"a\0" + bytes(6)
+
+    put("index", "lines", b"\x02" + text_segment([0, 4, 6], [3, 0, 5], 11))
+    put("index", "lines-empty", b"\x02" + text_segment([], [], 0))
+    put("index", "tar", b"\x03" + text_segment([512, 4096], [1024, 2048], 10240))
     put("index", "segment", b"\0" + segment(1, [3, 0, 100], [], b""))
     put("index", "segment-empty", b"\0" + segment(1, [], [], b""))
     put("index", "segment-gzip", b"\0" + segment(2, [30, 40], [(20, 10, 0, 8, 0), (50, 20, 3, 12, 8)], bytes(20)))
     names = b"/r/a.jpg\0/r/b.jpg\0"
     files = struct.pack("<QQ", 2, len(names)) + column("Q", [10, 20, 1, 2, 77, 78, 0, 9, 3, 3]) + names
     put("index", "files", b"\1" + files)
-    put("index", "files-unsealed", b"\x43" + files)
+    put("index", "files-unsealed", b"\x15" + files)
 
 
 def main():

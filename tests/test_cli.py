@@ -209,6 +209,9 @@ def test_set_changes_the_pipeline(tmp_path):
     (["--thread", "2"], "--threads"), (["--sede=3"], "--seed"), (["--digests"], "--digest"), (["--memoy", "1G"], "--memory"),
     (["--threads", "0"], "1"), (["--threads", "two"], "two"), (["--seed", "-1"], "-1"), (["--memory", "5X"], "5X"), (["--seed"], "needs a value"),
     (["--order", "some"], "exact"), (["--guarantee", "never"], "exactly-once"), (["--rank", "1"], "world-size"), (["--wait", "soon"], "soon"),
+    (["--memory", "256 "], "256M"), (["--memory", " 256M"], "256M"), (["--memory", "256M "], "256M"), (["--memory", "0x100M"], "256M"),
+    (["--memory", "-1"], "256M"), (["--batches", " -5"], "at least 0"), (["--batches", " 5"], "at least 0"), (["--batches", "+5"], "at least 0"),
+    (["--wait", "inf"], "seconds"), (["--wait", "nan"], "seconds"), (["--wait", "3e10"], "1e9"), (["--wait", " 1"], "seconds"), (["--wait", "-1"], "seconds"),
     (["--digest=1"], "no value"), (["extra"], "too many"), (["--nothing-like-it"], "--help")])
 def test_wrong_option(tmp_path, words, suggestion):
     error = failed(write(tmp_path / "p.json", range_chain(10)), 2, *words)
@@ -424,6 +427,32 @@ def test_signal_writes_the_state(tmp_path, number):
     assert state["g"] == first["batches"] == len(read_log(tmp_path / "log"))
     rest = run(pipeline, "--digest", "--state", tmp_path / "state", "--threads", "8")
     assert first["elements"] + rest["elements"] == 4000
+
+
+def test_a_signal_without_a_state_does_not_claim_one(tmp_path):
+    """The state can't be written: that is the error, and nothing says otherwise."""
+    pipeline = write(tmp_path / "p.json", range_chain(4000, {"op": "delay", "us": 1000}, BATCH))
+    words = [CACHEW, "run", str(pipeline), "--json", "--threads", "1", "--state", str(tmp_path / "none" / "state"), "--log", str(tmp_path / "log")]
+    child = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    wait_for(lambda: (tmp_path / "log").exists() and (tmp_path / "log").read_text().count("\n") >= 1)
+    child.send_signal(signal.SIGINT)
+    out, err = child.communicate(timeout=30)
+    assert child.returncode == 1 and "SIGINT" in err and "is written" not in err
+    assert str(tmp_path / "none" / "state") in json.loads(out.splitlines()[-1])["error"]["message"]
+
+
+def test_a_signal_before_the_first_batch_ends_the_run(tmp_path):
+    """What is waited for is opened before there is an iterator: here a pipe that nobody writes to."""
+    os.mkfifo(tmp_path / "p.json")
+    child = subprocess.Popen([CACHEW, "run", str(tmp_path / "p.json"), "--json"], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+    waits_for_signals = 1 << (signal.SIGTERM - 1)
+    wait_for(lambda: int(re.search(r"SigBlk:\s*(\w+)", Path(f"/proc/{child.pid}/status").read_text())[1], 16) & waits_for_signals)
+    child.send_signal(signal.SIGTERM)
+    try:
+        _, err = child.communicate(timeout=30)
+    finally:
+        child.kill()
+    assert child.returncode == 128 + signal.SIGTERM and "SIGTERM" in err
 
 
 def wait_for(condition, timeout_s=30):

@@ -1,7 +1,11 @@
 """Faults that were once in the engine, each by a name of its own. Black box, as test_cli.py."""
 
+import json
+import random
+import subprocess
+
 import pytest
-from test_cli import failed, make_data, range_chain, run, write
+from test_cli import CACHEW, failed, make_data, range_chain, run, wait_for, write
 
 BATCH = {"op": "batch", "size": 8}
 
@@ -65,6 +69,17 @@ def test_later_splits_give_way_to_the_first(tmp_path):
     same_everywhere(write(tmp_path / "p.json", chain), memories=("4G", "16M", "8M"))
 
 
+@pytest.mark.parametrize("batcher", [
+    [{"op": "filter", "where": "id * 7919 % 101 < 60"}, BATCH],
+    [{"op": "bucket_by_length", "length": "length(text)", "boundaries": [10000, 20000, 30000], "sizes": [16, 16, 16, 16]}]])  # fmt: skip
+def test_a_budget_of_some_batches_is_enough(tmp_path, batcher):
+    """Elements of varying size wait for their batches: the first one always finds memory, whatever later ones and later splits hold."""
+    draw = random.Random(1)
+    make_data.write(tmp_path / "a.tfrecord", [make_data.example({"id": [i], "text": [b"x" * draw.randrange(40000)]}) for i in range(1500)])
+    pipeline = write(tmp_path / "p.json", [{"op": "tfrecord", "files": "a.tfrecord"}, FEATURES, {"op": "shuffle"}, *batcher])
+    same_everywhere(pipeline, memories=("4M", "6M", "8M"), threads=(2, 3, 4, 8))
+
+
 def test_an_error_in_a_remnant_is_raised(tmp_path):
     chain = range_chain(10, {"op": "filter", "where": "value >= 0"}, {"op": "fail", "where": "value == 9"}, {"op": "batch", "size": 4})
     error = failed(write(tmp_path / "p.json", chain), 1)
@@ -94,3 +109,55 @@ def test_a_filter_that_fails_removes_the_element(tmp_path):
 def test_what_nobody_needs_cannot_fail(tmp_path):
     chain = range_chain(10, {"op": "assign", "set": {"bad": "1 // (value - value)"}}, {"op": "select", "components": ["value"]}, BATCH)
     assert run(write(tmp_path / "p.json", chain))["elements"] == 10
+
+
+def test_passes_do_not_wrap(tmp_path):
+    """Combined pass numbers have 32 bits: more is an error, and an endless repeat ends there."""
+    repeat = {"op": "repeat", "count": 1 << 16}
+    error = failed(write(tmp_path / "p.json", range_chain(1, repeat, repeat)), 2)
+    assert error["operator"] == "repeat" and "2^32" in error["message"]
+    chain = range_chain(1, {"op": "repeat", "count": 1 << 31}, {"op": "repeat", "count": -1}, {"op": "skip", "count": (1 << 32) - 12}, {"op": "batch", "size": 4})
+    error = failed(write(tmp_path / "q.json", chain), 2, "--memory", "1G")
+    assert "2^32" in error["message"]
+
+
+def test_limits_after_repeats_of_many_passes(tmp_path):
+    repeat = {"op": "repeat", "count": 1 << 31}
+    chain = range_chain(1, repeat, repeat, repeat, {"op": "filter", "where": "value >= 0"}, {"op": "take", "count": 5})
+    assert "2^32" in failed(write(tmp_path / "p.json", chain), 2)["message"]
+
+
+def test_a_shuffle_of_too_many_chunks(tmp_path):
+    chain = range_chain(1, {"op": "repeat", "count": (1 << 32) - 1}, {"op": "shuffle"}, BATCH)
+    error = failed(write(tmp_path / "p.json", chain), 2)
+    assert error["operator"] == "shuffle" and "before repeat" in error["message"]
+
+
+def test_the_plan_of_a_split_counts(tmp_path):
+    """There was memory for the plan or for a batch, but not for both: nothing ran, and nobody said why."""
+    pipeline = write(tmp_path / "p.json", range_chain(100_000_000, {"op": "batch", "size": 130_000}))
+    for memory in ("3M", "6500K", "8M", "12M"):
+        error = failed(pipeline, 2, "--memory", memory, "--batches", 20, "--wait", 30)
+        assert error["kind"] == "budget"
+    assert run(pipeline, "--memory", error["expected"].split()[2], "--batches", 20, "--wait", 30)["batches"] == 20
+
+
+def test_a_read_that_fails_names_its_operator(tmp_path):
+    """A file that is gone when its turn comes."""
+    (tmp_path / "data").mkdir()
+    for i in range(300):
+        (tmp_path / "data" / f"{i:03}").write_bytes(b"x")
+    pipeline = write(tmp_path / "p.json", [{"op": "files", "files": "data/*"}, {"op": "delay", "us": 5000}, BATCH])
+    words = [CACHEW, "run", str(pipeline), "--json", "--threads", "1", "--log", str(tmp_path / "log")]
+    child = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+    wait_for(lambda: (tmp_path / "log").exists() and (tmp_path / "log").read_text())
+    (tmp_path / "data" / "299").unlink()
+    out, _ = child.communicate(timeout=60)
+    error = json.loads(out.splitlines()[-1])["error"]
+    assert child.returncode == 1 and error["operator"] == "files" and error["file"].endswith("data/299")
+
+
+def test_a_list_of_skipped_records_that_is_cut_off(tmp_path):
+    """More than stdio keeps back until the file is closed."""
+    pipeline = write(tmp_path / "p.json", range_chain(500, {"op": "fail", "where": "value >= 0"}, BATCH), on_error="skip")
+    assert failed(pipeline, 1, "--quarantine", "/dev/full")["kind"] == "io"

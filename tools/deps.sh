@@ -1,17 +1,16 @@
 #!/bin/bash
-# Installs the Debian packages that are missing. usage: tools/deps.sh GROUP...   (build, python, demo, test, lint, coverage)
+# Installs the Debian packages that are missing. usage: tools/deps.sh GROUP...   (build, demo, test, lint, python, coverage)
 set -euo pipefail
 
 declare -A groups=(
     # libc6-dev comes with gcc as a recommendation only, which is not installed here
     [build]='gcc libc6-dev meson ninja-build pkg-config python3 libjansson-dev libxxhash-dev zlib1g-dev libjpeg62-turbo-dev libspng-dev libwebp-dev'
-    # pip install .
-    [python]='python3-dev python3-venv ca-certificates'
     # the photographs
     [demo]='mate-backgrounds ukui-wallpapers lomiri-wallpapers-16.04'
     # llvm: the sanitizers' reports with names instead of addresses; g++: the header is compiled as C++
     [test]='libcmocka-dev clang g++ libclang-rt-14-dev llvm python3-venv ca-certificates'
     [lint]='groff-base python3-venv ca-certificates'
+    [python]='python3-dev python3-venv ca-certificates'
     [coverage]='gcovr'
 )
 

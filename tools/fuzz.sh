@@ -16,13 +16,14 @@ if [ ! -f "$corpus/done" ]; then
     "$venv/bin/python" fuzz/make_seeds.py "$corpus" "$build/cachew"
     touch "$corpus/done"
 fi
-[ $# -gt 0 ] || set -- example expr image index pipeline state tfrecord
+[ $# -gt 0 ] || set -- example expr host image index jsonl pipeline state tar tfrecord
 
 one() {
-    local target=$1 from=$SECONDS dict=()
+    local target=$1 from=$SECONDS dict=() length=4096
+    [ "$target" != tar ] || length=16384 # a member takes a kilobyte
     mkdir -p "$corpus/$target" "$build/found"
     [ "$target" != pipeline ] || dict=("-dict=$corpus/pipeline.dict")
-    if (cd "$build/found" && ASAN_OPTIONS=abort_on_error=0:detect_leaks=1 "$build/fuzz/fuzz_$target" -runs="$runs" -max_len=4096 -rss_limit_mb=4096 -timeout=20 \
+    if (cd "$build/found" && ASAN_OPTIONS=abort_on_error=0:detect_leaks=1 "$build/fuzz/fuzz_$target" -runs="$runs" -max_len="$length" -rss_limit_mb=4096 -timeout=20 \
         -print_final_stats=1 -artifact_prefix="$build/found/$target-" "${dict[@]}" "$corpus/$target") >"$build/$target.log" 2>&1; then
         echo "fuzz_$target: $(sed -n 's/^stat::number_of_executed_units: *//p' "$build/$target.log") executions, $(ls "$corpus/$target" | wc -l) inputs kept, $((SECONDS - from)) s: nothing found"
     else

@@ -18,7 +18,7 @@ KINDS = [
     ("flat_map", "One element in, any number out", "The count after them is unknown."),
     ("index", "Order and count", "They move positions, not data."),
     ("batcher", "Batchers", "At most one in a pipeline."),
-    ("batch_map", "Operators on batches", "They stand behind `batch`."),
+    ("batch_map", "Operators on batches", "They stand after the batcher."),
 ]
 
 HEAD = """# Operators

@@ -32,6 +32,7 @@ _Expression: TypeAlias = Expr | str | bool | int | float
 _Path: TypeAlias = str | os.PathLike[str]
 
 def read_table() -> None: ...
+def load_plugin(path: _Path) -> None: ...
 
 class Operators:
 '''
@@ -40,13 +41,11 @@ class Operators:
 TYPES = {
     "int": "int", "float": "float", "bool": "bool", "string": "str", "dtype": "_DType", "expr": "_Expression", "component": "str",
     "ints": "Sequence[int]", "floats": "Sequence[float]", "strings": "Sequence[str]", "object": "Mapping[str, Any]", "chains": "Sequence[Dataset]",
-    "function": "Callable[..., Any]",
+    "function": "Callable[..., Any]",  # of operators that are left out
 }
 ONE = {"ints": "int", "floats": "float", "strings": "str"}
 # Methods whose calls have a form of their own (cachew/_operators.py, FORMS).
 FORMS = {"assign": ["self", "expressions: Mapping[str, _Expression] = ...", "/", "**named: _Expression"]}
-# Written by hand in cachew/dataset.py.
-BY_HAND: set[str] = set()
 
 
 def annotation(a):
@@ -104,7 +103,7 @@ def stub(table):
     unknown = sorted({a["kind"] for op in table for a in op["attributes"]} - set(TYPES))
     if unknown:
         sys.exit(f"make_stubs: attribute kinds without an annotation: {', '.join(unknown)}")
-    methods = "\n".join(method(op) for op in table if op["name"] not in BY_HAND)
+    methods = "\n".join(method(op) for op in table if all(a["kind"] != "function" for a in op["attributes"]))  # those are in _functions.py
     return HEAD.replace("{abc}", ", ".join(name for name in ("Callable", "Mapping", "Sequence") if f"{name}[" in methods)) + methods
 
 

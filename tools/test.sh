@@ -1,5 +1,5 @@
 #!/bin/bash
-# The fast full suite. usage: tools/test.sh [STEP...]   (all steps: build plain asan tsan model cli)
+# The fast full suite. usage: tools/test.sh [STEP...]   (all steps: build plain asan tsan model cli python)
 #
 #   build   gcc plain, clang with ASan+UBSan, clang with TSan: all with warnings as errors
 #   plain   unit tests, installed tree
@@ -7,6 +7,7 @@
 #   tsan    unit tests of what several threads run, and random pipelines, under ThreadSanitizer
 #   model   the reference model's own tests; random pipelines, expressions and images against it, NumPy and Pillow
 #   cli     the command, black box
+#   python  the Python package, installed into an environment of its own; types of examples and package
 #
 # A step's output is shown when it fails, or all of it with VERBOSE=1. BUILD names the prefix of the build directories.
 set -euo pipefail
@@ -17,7 +18,7 @@ build=${BUILD:-build}
 plain=$build-gcc asan=$build-asan tsan=$build-tsan
 jobs=${JOBS:-$(nproc)}
 steps=("$@")
-[ ${#steps[@]} -gt 0 ] || steps=(build plain asan tsan model cli)
+[ ${#steps[@]} -gt 0 ] || steps=(build plain asan tsan model cli python)
 
 # Reports end the program; what libraries keep until the end is not a leak of ours.
 export ASAN_OPTIONS=abort_on_error=1:detect_leaks=1:strict_string_checks=1:detect_stack_use_after_return=1
@@ -69,6 +70,7 @@ sanitized() { CC=clang tools/setup.sh "$1" --werror -Db_lundef=false -Db_sanitiz
 for step in "${steps[@]}"; do
     case $step in
     plain) ;;
+    python) venv=${PYTHON_VENV:-$PWD/$(tools/venv.sh python tests/requirements-python.txt)} ;;
     *) venv=${VENV:-$(tools/venv.sh)} ;;
     esac
     case $step in
@@ -86,7 +88,8 @@ for step in "${steps[@]}"; do
         run 'unit tests, ASan+UBSan' unit "$asan" --suite unit --timeout-multiplier 4
         run 'model, ASan+UBSan' python tests/model/compare.py --n 200 --seed 100001 --jobs "$jobs" --binary "$asan/cachew"
         run 'command line, ASan+UBSan' env CACHEW="$(realpath "$asan")/cachew" MAKE_PHOTOS="$(realpath "$plain")/tools/make_photos" CACHEW_SANITIZED=1 \
-            "$venv/bin/python" -m pytest -q -p no:cacheprovider -n "$jobs" tests/test_cli.py tests/test_plugins.py -k 'not example and not parts_add_up'
+            "$venv/bin/python" -m pytest -q -p no:cacheprovider -n "$jobs" tests/test_cli.py tests/test_plugins.py tests/test_sources.py \
+            -k 'not example and not parts_add_up'
         ;;
     tsan)
         run 'unit tests, TSan' unit "$tsan" --suite threads --timeout-multiplier 4
@@ -100,7 +103,13 @@ for step in "${steps[@]}"; do
         ;;
     cli)
         run 'command line' env CACHEW="$(realpath "$plain")/cachew" MAKE_PHOTOS="$(realpath "$plain")/tools/make_photos" \
-            "$venv/bin/python" -m pytest -q -p no:cacheprovider -n "$jobs" tests/test_cli.py tests/test_regressions.py tests/test_plugins.py
+            "$venv/bin/python" -m pytest -q -p no:cacheprovider -n "$jobs" tests/test_cli.py tests/test_regressions.py tests/test_plugins.py tests/test_sources.py
+        ;;
+    python)
+        run 'install the package' env PATH="$venv/bin:$PATH" "$venv/bin/pip" install --quiet --disable-pip-version-check --no-deps --no-build-isolation \
+            -Cbuild-dir="$build-python" -Csetup-args=--werror .
+        run 'Python package' env CACHEW="$(realpath "$plain")/cachew" MAKE_PHOTOS="$(realpath "$plain")/tools/make_photos" \
+            "$venv/bin/python" -m pytest -q -p no:cacheprovider -n "$jobs" tests/python
         ;;
     *)
         echo "test: there is no step $step" >&2

@@ -1,13 +1,15 @@
 #!/bin/bash
-# Makes the Python environment of the tests, once, and prints its directory. Made again when the requirements change.
+# Makes a Python environment, once, and prints its directory. Made again when its requirements change.
+# usage: tools/venv.sh [NAME REQUIREMENTS]     (default: the environment of the tests)
 set -euo pipefail
 cd "$(dirname "$0")/.."
-venv=build/venv
+requirements=${2:-tests/requirements.txt}
+venv=build/venv${1:+-$1}
 stamp=$venv/requirements.stamp
-if ! cmp -s tests/requirements.txt "$stamp"; then
-    echo "venv: installing $(grep -c '==' tests/requirements.txt) Python packages into $venv" >&2
+if ! cmp -s "$requirements" "$stamp"; then
+    echo "venv: installing $(grep -c '==' "$requirements") Python packages into $venv" >&2
     [ -x "$venv/bin/python" ] || "${PYTHON:-python3}" -m venv "$venv"
-    "$venv/bin/pip" install --quiet --disable-pip-version-check -r tests/requirements.txt >&2
-    cp tests/requirements.txt "$stamp"
+    "$venv/bin/pip" install --quiet --disable-pip-version-check -r "$requirements" >&2
+    cp "$requirements" "$stamp"
 fi
 echo "$venv"

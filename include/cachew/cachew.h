@@ -119,7 +119,7 @@ CACHEW_API int cachew_set_python(const char *python, const char *program, struct
  * is taken; nothing is added then. There is no unloading. From any thread at any time. A plug-in is code in this process: load what you trust. */
 CACHEW_API int cachew_load_plugin(const char *path, struct cachew_error **err) CACHEW_CHECKED;
 
-/* ---- schema: what elements of a pipeline look like ---- */
+/* ---- types ---- */
 
 enum cachew_dtype {
     CACHEW_BOOL = 0, CACHEW_UINT8 = 1, CACHEW_UINT16 = 2, CACHEW_UINT32 = 3, CACHEW_UINT64 = 4, CACHEW_INT8 = 5, CACHEW_INT16 = 6,
@@ -134,10 +134,47 @@ CACHEW_API size_t cachew_dtype_size(enum cachew_dtype dtype);
 #define CACHEW_MAX_NDIM 6  /* of an element; a batch has one more */
 #define CACHEW_VARIES (-1) /* a dimension that differs from element to element, or a rank that is not known beforehand */
 
+/* ---- data sets in memory ---- */
+
+/* One component of all elements, one after the other. */
+struct cachew_array {
+    const char *name;
+    enum cachew_dtype dtype;
+    int ndim;
+    const int64_t *dims;     /* of one element: ndim, each at least 1 */
+    const void *data;        /* C-contiguous. CACHEW_BYTES: all strings, one after the other */
+    const uint64_t *offsets; /* CACHEW_BYTES: string i is data[offsets[i]] .. data[offsets[i + 1] - 1], n_elements + 1 of them; else NULL */
+};
+
+/* Data for the operator `arrays`: {"op": "arrays", "data": "<id>"}. Pipelines and iterators that name the id keep the data, as this object does.
+ * Immutable: any thread may use it. */
+struct cachew_arrays; /* opaque */
+
+/* data and offsets stay where they are and must not change; names and dims are copied. release(arg), which may be NULL, is called once nobody
+ * uses them any more, by the thread that gave them back last; it is not called when the result is negative. All data are read once, for the id. */
+CACHEW_API int cachew_arrays_new(const struct cachew_array *arrays, size_t n_arrays, uint64_t n_elements, void (*release)(void *arg), void *arg,
+                                 struct cachew_arrays **ret, struct cachew_error **err) CACHEW_CHECKED;
+
+/* Consumes a stream of the Arrow C stream interface (a struct per batch, a component per column) and releases it, in case of error too. Its data
+ * are used where they are, in as many batches as it has, and released as above; bools, and what stands behind a dictionary, are expanded.
+ * Taken are integers, floats and bool; strings and binary of all kinds, as CACHEW_BYTES; fixed-size lists of numbers, as dimensions; lists of
+ * numbers, as a first dimension that varies; dictionaries of numbers and strings. Nulls and other types are errors that name the column. */
+struct ArrowArrayStream;
+CACHEW_API int cachew_arrays_from_arrow(struct ArrowArrayStream *stream, struct cachew_arrays **ret, struct cachew_error **err) CACHEW_CHECKED;
+
+/* 32 hexadecimal digits: a hash of names, dtypes, shapes and content. Borrowed. */
+CACHEW_API const char *cachew_arrays_id(const struct cachew_arrays *a);
+/* How many elements. */
+CACHEW_API uint64_t cachew_arrays_count(const struct cachew_arrays *a);
+CACHEW_API void cachew_arrays_free(struct cachew_arrays *a);
+
+/* ---- schema: what elements of a pipeline look like ---- */
+
 struct cachew_schema; /* opaque; does not refer to the pipeline */
 /* Compiles the pipeline, without touching data. */
 CACHEW_API int cachew_pipeline_schema(const struct cachew_pipeline *p, struct cachew_schema **ret, struct cachew_error **err) CACHEW_CHECKED;
-/* Components, in byte order of their names, as batches have them. */
+/* Components, in byte order of their names, as batches have them. Of one that is not there (i >= count) the name is NULL, the dtype one without a
+ * name, all else CACHEW_VARIES. */
 CACHEW_API size_t cachew_schema_count(const struct cachew_schema *s);
 CACHEW_API const char *cachew_schema_name(const struct cachew_schema *s, size_t i);
 CACHEW_API enum cachew_dtype cachew_schema_dtype(const struct cachew_schema *s, size_t i);
@@ -180,6 +217,11 @@ CACHEW_API int cachew_iterator_open(const struct cachew_pipeline *p, const struc
 /* How many batches each rank gets in an epoch, padding included; UINT64_MAX: endlessly many. Opens the sources. 1: not known beforehand (behind
  * a filter, or with bucket_by_length). Of the options, epochs and state do not matter. */
 CACHEW_API int cachew_pipeline_batches(const struct cachew_pipeline *p, const struct cachew_options *options, uint64_t *ret,
+                                       struct cachew_error **err) CACHEW_CHECKED;
+/* Opens the sources and, where seconds is not 0, runs the pipeline for so long. *ret is a new text that says what was fused, how the data divide,
+ * and where the time goes and what would help: the one that `cachew explain` prints, as JSON or for people. Of the options, epochs, rank,
+ * world_size and state do not matter. */
+CACHEW_API int cachew_pipeline_explain(const struct cachew_pipeline *p, const struct cachew_options *options, double seconds, int json, char **ret,
                                        struct cachew_error **err) CACHEW_CHECKED;
 /* The next batch of this rank, new (cachew_batch_release); any number may be held at a time. 1: the last epoch is over. Waits at most
  * timeout_s seconds (negative: without limit), then fails with CACHEW_E_DEADLINE; after that, and after CACHEW_E_INTERRUPTED, it may be

@@ -14,7 +14,6 @@ import numpy as np
 
 from cachew._batch import Bytes
 from cachew._errors import PipelineError
-from cachew._identity import Unidentified, identity_of
 from cachew._options import byte_count
 from cachew._values import plain
 
@@ -46,26 +45,16 @@ class Functions:
         @classmethod
         def _make_function_source(cls, op: str, attributes: Mapping[str, Any]) -> Self: ...
         def _with_function(self, op: str, attributes: Mapping[str, Any]) -> Self: ...
-        def iterator(self, **options: Any) -> Any: ...
-        @classmethod
-        def range(cls, stop: int) -> Self: ...
 
     def map(self, function: Callable[..., Mapping[str, Any]], *, outputs: Outputs | None = None, timeout_s: float = 300, host_memory: int | str | None = None,
             deterministic: bool = True, version: str | None = None) -> Self:
-        """Each element becomes what a Python function makes of it.
-
-        The function gets a dict of NumPy arrays and scalars, bytes as `bytes`, and returns a dict; components that it does not return are gone. The
-        arrays are its own to write to while the call lasts.
-        """
+        """The arrays that the function gets are its own to write to while the call lasts; what it wants to keep it copies."""
         call = _Call("map", function, timeout_s, host_memory, deterministic, version)
         return self._with_function("map", {**call.attributes(), "outputs": call.outputs(outputs, self._infer(call))})
 
     def filter(self, where: Any, *, timeout_s: float = 300, host_memory: int | str | None = None, deterministic: bool = True,
                version: str | None = None) -> Self:
-        """Only the elements for which an expression holds, or a Python function returns something true.
-
-        An expression, `col("label") >= 0` or its text, runs in C and is far cheaper. A function gets the element as map's does.
-        """
+        """Takes either. An expression, `col("label") >= 0` or its text, runs in C and is far cheaper."""
         if not callable(where):
             return super().filter(where)  # type: ignore[misc,no-any-return]
         call = _Call("filter", where, timeout_s, host_memory, deterministic, version)
@@ -73,28 +62,20 @@ class Functions:
 
     def flat_map(self, function: Callable[..., Iterable[Mapping[str, Any]]], *, outputs: Outputs | None = None, timeout_s: float = 300,
                  host_memory: int | str | None = None, deterministic: bool = True, version: str | None = None) -> Self:
-        """Each element becomes any number of others: the function returns a list of dicts, or is a generator of them."""
+        """Without outputs, those of the first element that anything comes of."""
         call = _Call("flat_map", function, timeout_s, host_memory, deterministic, version)
         return self._with_function("flat_map", {**call.attributes(), "outputs": call.outputs(outputs, self._infer(call))})
 
     def map_batches(self, function: Callable[..., Mapping[str, Any]], *, outputs: Outputs | None = None, timeout_s: float = 300,
                     host_memory: int | str | None = None, deterministic: bool = True, version: str | None = None) -> Self:
-        """Each batch becomes what a Python function makes of it. Stands after `batch`.
-
-        The function gets a dict of arrays whose first dimension is the batch's, bytes as `cachew.Bytes`, and returns a dict of arrays (of bytes: a list)
-        with as many rows. Shapes in outputs are those of one element.
-        """
+        """Bytes come as `cachew.Bytes`, and are returned as a list or as such."""
         call = _Call("map_batches", function, timeout_s, host_memory, deterministic, version)
         return self._with_function("map_batches", {**call.attributes(), "outputs": call.outputs(outputs, self._infer(call))})
 
     @classmethod
     def iterable(cls, factory: Callable[[], Iterable[Mapping[str, Any]]] | Iterable[Mapping[str, Any]], *, outputs: Outputs | None = None,
                  timeout_s: float = 300, host_memory: int | str | None = None, deterministic: bool = True, version: str | None = None) -> Self:
-        """The elements that a Python iterable gives, one after the other, in one host.
-
-        factory: a function without arguments that returns an iterable of dicts, or is a generator of them; or an object that can be iterated over
-            again and again. It must give the same elements each time: an epoch, and going on from a state, begin anew.
-        """
+        """factory: the function; or an object that can be iterated over again and again."""
         if not callable(factory):
             if iter(factory) is factory:
                 raise TypeError(f"iterable() got a {type(factory).__name__}, which can be iterated over once: expected a function that makes one")
@@ -110,8 +91,8 @@ class Functions:
     def sequence(cls, items: Sequence[Mapping[str, Any]], *, outputs: Outputs | None = None, timeout_s: float = 300, host_memory: int | str | None = None,
                  deterministic: bool = True, version: str | None = None) -> Self:
         """The items of a Python sequence of dicts: anything with len() and items[i], such as a PyTorch Dataset. Each host has a copy of it."""
-        return cls.range(len(items)).map(_Item(items), outputs=outputs, timeout_s=timeout_s, host_memory=host_memory, deterministic=deterministic,
-                                         version=version)
+        numbers = cls._make_function_source("range", {"stop": len(items)})
+        return numbers.map(_Item(items), outputs=outputs, timeout_s=timeout_s, host_memory=host_memory, deterministic=deterministic, version=version)
 
     def _infer(self, call: _Call) -> Callable[[], dict[str, Any]]:
         """What finds the outputs by running the function on the first element."""
@@ -133,6 +114,8 @@ class _Call:
         self.identity = version if version is not None else self._identity()
 
     def _identity(self) -> str:
+        from cachew._identity import Unidentified, identity_of  # not at import of cachew: it brings much with it, and most pipelines need none
+
         try:
             return identity_of(self.function)
         except Unidentified as problem:
@@ -142,7 +125,7 @@ class _Call:
 
     def attributes(self, function: Any = None) -> dict[str, Any]:
         """As JSON; function: in place of the user's."""
-        import cloudpickle  # not at import of cachew: most pipelines need none
+        import cloudpickle  # type: ignore[import-untyped]  # not at import of cachew either
 
         try:
             payload = cloudpickle.dumps(self.function if function is None else function)

@@ -129,6 +129,8 @@ class Component:
                 raise Wrong(f'returned {value} as "{self.name}", which is no {self.dtype_name}')
         else:
             array = value if isinstance(value, np.ndarray) else np.asarray(value)
+            if array.dtype == object:
+                raise self.wrong(value)
         if array.dtype != self.dtype or (self.shape is not None and not self.fits(array.shape)):
             raise self.wrong(array)
         if array.ndim > 6:
@@ -210,7 +212,7 @@ class Answer:
             strings = [c.convert(v) for v in value]
             if len(strings) != n:
                 raise Wrong(f'returned {len(strings)} strings as "{c.name}", expected {n}, one a row')
-            return self.column(c, strings, None)
+            return self.column(c, strings, strings, None)
         array = np.asarray(value)
         if array.dtype != c.dtype or array.ndim < 1 or array.shape[0] != n or (c.shape is not None and not c.fits(array.shape[1:])) or array.ndim > 7:
             raise Wrong(f'returned {describe(array)} as "{c.name}", expected {c.declared()} for each of {n} rows')
@@ -222,8 +224,8 @@ class Answer:
         self.columns.append((WHOLE, at, where, 0))
         return None
 
-    def column(self, component, values, bad):
-        """Writes the values of a component; those that do not fit it are told to bad(row, error)."""
+    def column(self, component, values, elements, bad):
+        """Writes the values of a component; those that do not fit it are told to bad(row, error). elements[i] is None where there is no value."""
         c = component
         if c.scalar_types and set(map(type, values)) <= c.scalar_types:
             at = self.memory.reserve(len(values) * c.dtype.itemsize)
@@ -235,7 +237,7 @@ class Answer:
             at = self.memory.reserve(len(values) * item)
             out = self.memory.array(c.dtype, len(values) * item // c.dtype.itemsize, at).reshape([len(values), *c.shape])
             for i, value in enumerate(values):
-                if value is not None:
+                if elements[i] is not None:
                     try:
                         out[i] = c.convert(value)
                     except Exception as error:
@@ -245,7 +247,7 @@ class Answer:
         converted = []
         for i, value in enumerate(values):
             try:
-                converted.append(None if value is None else c.convert(value))
+                converted.append(None if elements[i] is None else c.convert(value))
             except Exception as error:
                 bad(i, error)
                 converted.append(None)
@@ -275,10 +277,10 @@ def same(a, b):
     """Whether two results are equal, bit by bit where they are numbers."""
     if isinstance(a, dict):
         return isinstance(b, dict) and a.keys() == b.keys() and all(same(a[k], b[k]) for k in a)
+    if isinstance(a, (bytes, bytearray, memoryview, str)):
+        return type(a) is type(b) and a == b
     if isinstance(a, Sequence):
         return isinstance(b, Sequence) and len(a) == len(b) and all(same(x, y) for x, y in zip(a, b))
-    if isinstance(a, (bytes, bytearray, memoryview, str)):
-        return type(a) is type(b) and bytes(a.encode() if isinstance(a, str) else a) == bytes(b.encode() if isinstance(b, str) else b)
     a, b = np.asarray(a), np.asarray(b)
     return a.dtype == b.dtype and a.shape == b.shape and a.tobytes() == b.tobytes()
 
@@ -348,7 +350,7 @@ class Function:
         self.check_dicts(values, bad)
         answer = Answer(answer_memory, len(self.outputs))
         for c in self.outputs:
-            answer.column(c, [None if v is None else v[c.name] for v in values], bad)
+            answer.column(c, [None if v is None else v[c.name] for v in values], values, bad)
         return answer.finish(len(values), status, errors, [1] * n)
 
     def run_batch(self, memory, words, answer_memory):
@@ -434,7 +436,7 @@ class Function:
                 column = [v[name] for v in values]
             except (TypeError, KeyError):  # some failed
                 column = [v[name] if v is not None else None for v in values]
-            answer.column(c, column, bad_element)
+            answer.column(c, column, values, bad_element)
         return answer.finish(len(values), status, errors, counts)
 
     def check_dicts(self, values, bad):
@@ -455,8 +457,6 @@ class Function:
         if have != declared:
             odd = sorted(map(str, have - declared)) or sorted(declared - have)
             raise Wrong(f'{"returned" if have - declared else "did not return"} "{odd[0]}"; its outputs are {", ".join(sorted(declared))}')
-        if any(value[k] is None for k in declared):
-            raise Wrong("returned None as a component")
         return value
 
 

@@ -82,7 +82,7 @@ class _Walk:
         elif isinstance(value, (set, frozenset)):
             self.text(type(value).__name__, *sorted(_alone(item) for item in value))
         elif isinstance(value, Mapping) and not hasattr(value, "__dict__"):
-            self.text("mapping", *sorted(_alone(k) + _alone(v) for k, v in value.items()))
+            self.mapping(value)
         elif isinstance(value, np.ndarray) and value.dtype != object:
             self.text("array", value.dtype.str, value.shape, np.ascontiguousarray(value).tobytes())
         elif isinstance(value, (np.generic, np.dtype)):
@@ -102,6 +102,13 @@ class _Walk:
         self.text(kind, len(values))
         for value in values:
             self.add(value)
+
+    def mapping(self, value: Mapping[Any, Any]) -> None:
+        """Its items, in an order that does not depend on how it was filled."""
+        self.text("mapping", len(value))
+        for key, item in sorted(((_alone(k), v) for k, v in value.items()), key=lambda pair: pair[0]):
+            self.text(key)
+            self.add(item)
 
     def code(self, code: types.CodeType) -> None:
         self.text("code", code.co_name, code.co_code, code.co_argcount, code.co_posonlyargcount, code.co_kwonlyargcount, code.co_flags)
@@ -134,7 +141,8 @@ class _Walk:
         """An instance: its class and its state."""
         self.text("object")
         self.add(type(value))
-        slots = [s for c in type(value).__mro__ for s in ([c.__slots__] if isinstance(getattr(c, "__slots__", ()), str) else getattr(c, "__slots__", ()))]
+        declared = [getattr(c, "__slots__", ()) for c in type(value).__mro__]
+        slots = [name for names in declared for name in ([names] if isinstance(names, str) else names)]
         if hasattr(value, "__dict__") or slots:
             for name in slots:
                 if name not in ("__dict__", "__weakref__") and hasattr(value, name):
@@ -144,7 +152,7 @@ class _Walk:
                 self.text(name)
                 self.add(member)
             if isinstance(value, Mapping):
-                self.all("items", *sorted((_alone(k), _alone(v)) for k, v in value.items()))
+                self.mapping(value)
             return
         try:
             reduced = value.__reduce_ex__(4)

@@ -90,6 +90,8 @@ def _run(stream: Stream, items: queue.Queue[Item | None | BaseException], stop: 
         try:
             item: Item | None | BaseException = stream.get()
         except BaseException as error:
+            if stop.is_set():
+                return  # it was closed; nobody asks. (Kept, the error would keep this frame by its traceback, and so all there is here.)
             item = error
         items.put(item)
         if item is None or isinstance(item, BaseException):

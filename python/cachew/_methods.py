@@ -3,12 +3,14 @@ methods into _methods.pyi."""
 
 from __future__ import annotations
 
+import inspect
 import json
 import os
 from collections.abc import Callable
 from typing import Any
 
 from cachew import _core
+from cachew._functions import Functions
 from cachew._operators import TABLE, Operator
 
 
@@ -54,6 +56,13 @@ def read_table() -> None:
                 setattr(Operators, op.name, method_of(op))
 
 
+def document(name: str, *operators: str) -> None:
+    """Puts the table's words about operators before those of a method of Functions."""
+    method = vars(Functions)[name]
+    function = getattr(method, "__func__", method)
+    function.__doc__ = "\n\n".join([*(TABLE[op].docstring() for op in operators), inspect.cleandoc(function.__doc__ or "")])
+
+
 def load_plugin(path: str | os.PathLike[str]) -> None:
     """Loads a C plug-in, a shared object with operators (docs/plugins.md): they are methods of datasets from now on. A plug-in is code that runs in this
     process: load what you trust."""
@@ -62,3 +71,6 @@ def load_plugin(path: str | os.PathLike[str]) -> None:
 
 
 read_table()
+for _name in ("map", "flat_map", "map_batches", "iterable"):
+    document(_name, _name)
+document("filter", "filter", "filter_function")

@@ -1,6 +1,6 @@
 # Made by tools/make_stubs.py from `cachew ops --json`: change the operator's file, not this one.
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
@@ -17,8 +17,20 @@ _Expression: TypeAlias = Expr | str | bool | int | float
 _Path: TypeAlias = str | os.PathLike[str]
 
 def read_table() -> None: ...
+def load_plugin(path: _Path) -> None: ...
 
 class Operators:
+    @classmethod
+    def arrays(cls, data: str) -> Dataset:
+        """A data set in the memory of the program.
+
+        Gives a component per array, under its name. The arrays are made by the program (cachew_arrays_new, cachew_arrays_from_arrow) and are used
+        where they are, without a copy. Their id is a hash of their content: the same data have the same id in every process, but it has to be made
+        there before a pipeline can name it.
+
+        data: the id of the arrays (cachew_arrays_id) (a string)
+        """
+
     def assign(self, expressions: Mapping[str, _Expression] = ..., /, **named: _Expression) -> Dataset:
         """Components computed by expressions.
 
@@ -137,38 +149,6 @@ class Operators:
         where: condition: a scalar expression; elements for which it is false (0) are dropped (an expression (a string))
         """
 
-    def filter_function(self, function: Callable[..., Any], *, timeout_s: float = 300, host_memory: int = 0, deterministic: bool = True) -> Dataset:
-        """Only the elements for which a Python function returns something true.
-
-        In Python this is `filter(function)`. The function gets the element as map's does.
-
-        function: what to call: {name, identity, payload, path, rng}, as the Python package writes it (a function: an object of name, identity and payload (strings), and possibly path and rng)
-        timeout_s: time that one call may take, in seconds; then its host process is ended and the call made again (a number, from 0.001 to 1000000)
-        host_memory: bytes of resident memory that a host process may have; 0: half of the machine's, divided by its CPUs (an integer, at least 0)
-        deterministic: false: the function gives another result each time, on purpose; nothing after it is cached, and it is not called twice to compare (true or false)
-        """
-
-    def flat_map(
-        self,
-        function: Callable[..., Any],
-        outputs: Mapping[str, Any],
-        *,
-        timeout_s: float = 300,
-        host_memory: int = 0,
-        deterministic: bool = True,
-    ) -> Dataset:
-        """Each element becomes any number of others, which a Python function returns.
-
-        The function gets the element as map's does and returns a list of dicts, or is a generator of them. The elements of a record follow one
-        another; the count of elements is not known behind it. Not with on_error "replace".
-
-        function: what to call: {name, identity, payload, path, rng}, as the Python package writes it (a function: an object of name, identity and payload (strings), and possibly path and rng)
-        timeout_s: time that one call may take, in seconds; then its host process is ended and the call made again (a number, from 0.001 to 1000000)
-        host_memory: bytes of resident memory that a host process may have; 0: half of the machine's, divided by its CPUs (an integer, at least 0)
-        deterministic: false: the function gives another result each time, on purpose; nothing after it is cached, and it is not called twice to compare (true or false)
-        outputs: {name: {dtype, shape}}: the components it returns; a dimension that varies is null, a shape that does is null (an object)
-        """
-
     @classmethod
     def image_folder(cls, root: _Path) -> Dataset:
         """Image files in one directory per class.
@@ -180,71 +160,26 @@ class Operators:
         """
 
     @classmethod
-    def iterable(
+    def jsonl(
         cls,
-        function: Callable[..., Any],
-        outputs: Mapping[str, Any],
+        files: _Path | Sequence[_Path],
+        features: Mapping[str, Any],
         *,
-        timeout_s: float = 300,
-        host_memory: int = 0,
-        deterministic: bool = True,
+        compression: Literal["auto", "none", "gzip", "zlib"] = "auto",
+        max_line: int = 67108864,
     ) -> Dataset:
-        """Elements that a Python iterable gives, one after the other.
+        """Components from the lines of JSON files (JSON Lines).
 
-        The function is called without arguments and returns an iterable of dicts, or is a generator of them; it must give the same elements each
-        time. It runs in one host process. The count is not known before its end, so the epoch is one split; a shuffle permutes the elements of a
-        split's length among themselves, and going on from a state runs through what was before. For data that can be entered anywhere, use a source
-        with an index, or `sequence`.
+        Each line is an object; features are asked for as parse_example's are, of any dtype: strings give `bytes` (UTF-8), true and false `bool`,
+        numbers any other dtype, nested arrays as many dimensions as `shape` has, and one more in front where `variable` is true. A feature that is
+        null or missing gets its `default`; a variable one without default then has no values, any other fails the record, as malformed JSON,
+        another type or shape, a number that the dtype can't hold and a fraction for an integer do; NaN, Infinity and -Infinity are numbers. Of a
+        key that comes twice the last one counts. Files and lines are those of text; an empty line is no object.
 
-        function: what to call: {name, identity, payload, path, rng}, as the Python package writes it (a function: an object of name, identity and payload (strings), and possibly path and rng)
-        timeout_s: time that one call may take, in seconds; then its host process is ended and the call made again (a number, from 0.001 to 1000000)
-        host_memory: bytes of resident memory that a host process may have; 0: half of the machine's, divided by its CPUs (an integer, at least 0)
-        deterministic: false: the function gives another result each time, on purpose; nothing after it is cached, and it is not called twice to compare (true or false)
-        outputs: {name: {dtype, shape}}: the components it returns; a dimension that varies is null, a shape that does is null (an object)
-        """
-
-    def map(
-        self,
-        function: Callable[..., Any],
-        outputs: Mapping[str, Any],
-        *,
-        timeout_s: float = 300,
-        host_memory: int = 0,
-        deterministic: bool = True,
-    ) -> Dataset:
-        """Each element becomes what a Python function makes of it.
-
-        The function gets the element as a dict of NumPy arrays and scalars (bytes as bytes) and returns one; what it does not return is dropped. It
-        runs in processes of its own, as many as there are compute threads. What makes it raise, and what ends its process or takes longer than
-        `timeout_s` each time, fails the record.
-
-        function: what to call: {name, identity, payload, path, rng}, as the Python package writes it (a function: an object of name, identity and payload (strings), and possibly path and rng)
-        timeout_s: time that one call may take, in seconds; then its host process is ended and the call made again (a number, from 0.001 to 1000000)
-        host_memory: bytes of resident memory that a host process may have; 0: half of the machine's, divided by its CPUs (an integer, at least 0)
-        deterministic: false: the function gives another result each time, on purpose; nothing after it is cached, and it is not called twice to compare (true or false)
-        outputs: {name: {dtype, shape}}: the components it returns; a dimension that varies is null, a shape that does is null (an object)
-        """
-
-    def map_batches(
-        self,
-        function: Callable[..., Any],
-        outputs: Mapping[str, Any],
-        *,
-        timeout_s: float = 300,
-        host_memory: int = 0,
-        deterministic: bool = True,
-    ) -> Dataset:
-        """Each batch becomes what a Python function makes of it.
-
-        Stands after `batch`; only others of its kind, `take` and `skip` may follow. The function gets a dict of arrays whose first dimension is the
-        batch's, bytes as an object with offsets and data, and returns a dict of arrays (or lists of bytes) with as many rows; shapes in `outputs`
-        are those of one element. What makes it raise ends the run, whatever on_error says: it is not one record's.
-
-        function: what to call: {name, identity, payload, path, rng}, as the Python package writes it (a function: an object of name, identity and payload (strings), and possibly path and rng)
-        timeout_s: time that one call may take, in seconds; then its host process is ended and the call made again (a number, from 0.001 to 1000000)
-        host_memory: bytes of resident memory that a host process may have; 0: half of the machine's, divided by its CPUs (an integer, at least 0)
-        deterministic: false: the function gives another result each time, on purpose; nothing after it is cached, and it is not called twice to compare (true or false)
-        outputs: {name: {dtype, shape}}: the components it returns; a dimension that varies is null, a shape that does is null (an object)
+        files: patterns (glob) or names of the files (a list of strings or a single one of length at least 1)
+        compression: of the files; auto: by content (a string: one of "auto", "none", "gzip", "zlib")
+        max_line: bytes that a line may have; the record of a longer one fails, and is not read (an integer, from 1 to 1073741824)
+        features: {name: "bytes"|"int64"|...}, or {name: {key, dtype, shape, variable, default}} (an object)
         """
 
     def normalize(self, component: str, mean: float | Sequence[float], std: float | Sequence[float], *, dtype: _DType = "float32") -> Dataset:
@@ -404,6 +339,47 @@ class Operators:
         Keeps the first `count` elements (after a batcher: batches). Where the count before it is unknown, the epoch is one split.
 
         count: elements kept (an integer, at least 0)
+        """
+
+    @classmethod
+    def tar(
+        cls,
+        files: _Path | Sequence[_Path],
+        components: Mapping[str, Any],
+        *,
+        compression: Literal["auto", "none", "gzip", "zlib"] = "auto",
+    ) -> Dataset:
+        """Samples of tar shards (WebDataset).
+
+        Consecutive files of an archive with the same key, their path up to the first dot of the base name, are one record; what follows that dot is
+        the extension. A component is the file with the extension `key` (default: its name), or the first of several, "jpg;jpeg;png", in upper or
+        lower case: its content as `bytes`; of another dtype the numbers in it, as text between spaces, or as NumPy wrote them where the extension
+        ends with npy (dtype and shape must be the same). Shapes, `variable` and `default` (where there is no such file) are as parse_example's. The
+        key "__key__" gives the sample's key. Directories, links and files without an extension are passed over. Headers may be v7, ustar, GNU or
+        pax; damaged archives, sparse files, devices, and names that lead out of the archive's directory are errors.
+
+        files: patterns (glob) or names of the files (a list of strings or a single one of length at least 1)
+        compression: of the files; auto: by content (a string: one of "auto", "none", "gzip", "zlib")
+        components: {extension: "bytes"|"int64"|...}, or {name: {key, dtype, shape, variable, default}}; key: extensions, "jpg;jpeg;png" (an object)
+        """
+
+    @classmethod
+    def text(
+        cls,
+        files: _Path | Sequence[_Path],
+        *,
+        compression: Literal["auto", "none", "gzip", "zlib"] = "auto",
+        max_line: int = 67108864,
+    ) -> Dataset:
+        """Lines of text files.
+
+        Gives `text`, the bytes of each line without its end ("\n" or "\r\n"). The last line may end with the file; empty lines are records. Files
+        are taken pattern by pattern, those of a pattern sorted by bytes; index files (*.cwx) that a wildcard matches are left out. `compression`
+        auto knows gzip; zlib has to be named, because a text may begin like it.
+
+        files: patterns (glob) or names of the files (a list of strings or a single one of length at least 1)
+        compression: of the files; auto: by content (a string: one of "auto", "none", "gzip", "zlib")
+        max_line: bytes that a line may have; the record of a longer one fails, and is not read (an integer, from 1 to 1073741824)
         """
 
     @classmethod

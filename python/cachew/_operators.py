@@ -51,6 +51,8 @@ class Operator:
         self.required = [a.name for a in self.attributes.values() if a.required]
         self.positional = self.required or list(self.attributes)[:1]
         self.takes_function = any(a.kind == "function" for a in self.attributes.values())
+        if self.takes_function:
+            self.positional = ["function"]  # the outputs are named
         self.takes_datasets = any(a.kind == "chains" for a in self.attributes.values())
 
     @property

@@ -15,7 +15,7 @@ from cachew._functions import Functions
 from cachew._iterator import DatasetIterator
 from cachew._methods import Operators, read_table
 from cachew._operators import TABLE, Operator, did_you_mean, value_of
-from cachew._options import Path, State, make_options
+from cachew._options import Path, State, make_options, seconds
 
 
 class Field(NamedTuple):
@@ -213,6 +213,13 @@ class Dataset(Functions, Operators):
             for batch in iterator:
                 return batch
         raise DataError("the dataset has no batches")
+
+    def explain(self, run_s: float = 0.0, *, seed: int | None = None, threads: int | None = None, memory: int | str | None = None, optimize: bool = True,
+                index_dir: Path | None = None) -> str:
+        """What becomes of the pipeline, for people: types after each operator, what is fused, how the data divide. With run_s it is run for so many
+        seconds, and where the time goes and what would help is told too."""
+        limit = max(seconds("run_s", run_s), 0.0)
+        return self._pipeline.explain(make_options(seed=seed, threads=threads, memory=memory, optimize=optimize, index_dir=index_dir), limit, False)
 
 
 def _inputs(op: Operator, attribute: str, value: Iterable[Any]) -> list[Dataset]:

@@ -123,7 +123,43 @@ static PyObject *pipeline_batches(PyObject *self, PyObject *options)
     return x.r == 1 ? Py_NewRef(Py_None) : PyLong_FromLongLong(x.n == UINT64_MAX ? -1 : (long long)x.n);
 }
 
+struct explaining {
+    const struct cachew_pipeline *p;
+    struct cachew_options options;
+    double seconds;
+    int json;
+    char *text;
+    struct cachew_error *error;
+    int r;
+};
+
+static void explain(void *arg)
+{
+    struct explaining *x = arg;
+    x->r = cachew_pipeline_explain(x->p, &x->options, x->seconds, x->json, &x->text, &x->error);
+}
+
+static PyObject *pipeline_explain(PyObject *self, PyObject *args)
+{
+    struct explaining x = {.p = get(self)};
+    PyObject *options, *index_dir;
+    volatile int interrupt = 0;
+    if (!PyArg_ParseTuple(args, "O!dp:explain", &PyTuple_Type, &options, &x.seconds, &x.json) || !core_options(options, &x.options, &index_dir))
+        return NULL;
+    x.options.interrupt = &interrupt;
+    bool good = core_call_interruptibly(explain, &x, &interrupt);
+    Py_XDECREF(index_dir);
+    if (good)
+        return x.r < 0 ? core_raise(core_state_of(self), x.error) : core_text(x.text);
+    if (x.r < 0)
+        cachew_error_free(x.error);
+    else
+        cachew_free(x.text);
+    return NULL;
+}
+
 static PyMethodDef methods[] = {
+    {"explain", pipeline_explain, METH_VARARGS, "explain(options, seconds, json) -> what `cachew explain` prints"},
     {"batches", pipeline_batches, METH_O, "batches(options) -> of an epoch, for each rank; -1: endless; None: not known beforehand"},
     {"json", pipeline_json, METH_NOARGS, "the pipeline as JSON, with what is not a default"},
     {"schema", pipeline_schema, METH_NOARGS, "([(name, dtype, shape), ...], batch size or 0), of elements"},

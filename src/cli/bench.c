@@ -7,7 +7,7 @@
 
 #include "base/machine.h"
 #include "cli/common.h"
-#include "cli/measure.h"
+#include "client/measure.h"
 #include "client/report.h"
 
 #define MAX_STEPS 16
@@ -19,7 +19,7 @@ struct bench {
 };
 
 struct step {
-    struct cli_measurement best;
+    struct cw_measurement best;
     uint64_t peak_rss;
     char bottleneck[64];
 };
@@ -45,11 +45,11 @@ static void reset_peak_rss(void)
     close(fd);
 }
 
-static double rate(const struct cli_measurement *m) { return m->seconds > 0 ? (double)m->elements / m->seconds : 0; }
+static double rate(const struct cw_measurement *m) { return m->seconds > 0 ? (double)m->elements / m->seconds : 0; }
 
 static int run_step(struct bench *x, unsigned threads, struct step *ret, struct cw_error *err)
 {
-    struct cli_measure_options o = {
+    struct cw_measure_options o = {
         .seed = x->common.seed,
         .threads = threads,
         .memory = x->common.memory,
@@ -58,10 +58,10 @@ static int run_step(struct bench *x, unsigned threads, struct step *ret, struct 
         .wait = x->common.wait,
     };
     for (uint64_t i = 0; i < x->best_of; i++) {
-        struct cli_measurement m;
+        struct cw_measurement m;
         x->common.local.iterator = cw_iterator_free(x->common.local.iterator); /* its slabs are not this run's */
         reset_peak_rss();
-        int r = cli_measure(&x->common.local, &o, &m, err);
+        int r = cw_measure(&x->common.local, &o, &m, err);
         if (r < 0)
             return r;
         ret->peak_rss = CW_MAX(ret->peak_rss, cw_peak_rss());
@@ -78,7 +78,7 @@ static int run_step(struct bench *x, unsigned threads, struct step *ret, struct 
 
 static json_t *step_json(const struct step *s, double one)
 {
-    json_t *o = cli_measurement_json(&s->best);
+    json_t *o = cw_measurement_json(&s->best);
     json_object_update_new(o, json_pack("{s:f, s:I, s:s}", "speedup", one > 0 ? rate(&s->best) / one : 0.0, "peak_rss_bytes", (json_int_t)s->peak_rss,
                                         "bottleneck", s->bottleneck));
     return o;
@@ -98,7 +98,7 @@ static int run_all(struct bench *x, json_t **ret, struct cw_error *err)
         r = run_step(x, steps[i], &s, err);
         if (r < 0)
             break;
-        const struct cli_measurement *m = &s.best;
+        const struct cw_measurement *m = &s.best;
         one = i == 0 ? rate(m) : one;
         if (rate(m) > best) {
             best = rate(m);

@@ -1,4 +1,4 @@
-/* cachew index: makes the indexes of TFRecord files before somebody waits for them. */
+/* cachew index: makes the indexes of files of records before somebody waits for them. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -57,6 +57,12 @@ static int add_pattern(struct files *f, const char *pattern, struct cw_error *er
     return r;
 }
 
+/* The format that a source reads. */
+static enum cw_record_format format_of(const char *source)
+{
+    return strcmp(source, "tfrecord") == 0 ? CW_FORMAT_TFRECORD : strcmp(source, "tar") == 0 ? CW_FORMAT_TAR : CW_FORMAT_LINES;
+}
+
 static json_t *report_json(const struct cw_index_report *p)
 {
     uint64_t made = p->n_files - p->n_reused;
@@ -77,17 +83,18 @@ static void print_report(const struct cw_index_report *p, const char *index_dir)
 
 int cli_index(int argc, char **argv)
 {
-    static const char *const codecs[] = {"auto", "none", "gzip", "zlib", NULL};
+    static const char *const codecs[] = {"auto", "none", "gzip", "zlib", NULL}, *const formats[] = {"tfrecord", "text", "jsonl", "tar", NULL};
     struct cw_error err = {0};
     struct files files = {0};
     struct cw_index index = {0};
-    const char *index_dir = NULL, *compression = "auto";
+    const char *index_dir = NULL, *compression = "auto", *format = "tfrecord";
     uint64_t threads = cw_cpu_budget();
     bool sidecar = false, rebuild = false, json = false;
     int n_args = 0, code = 0;
     const struct cli_option options[] = {
         {"sidecar", CLI_FLAG, &sidecar, NULL, "keep each index beside its file (FILE.cwx) instead of in the index directory", 0, 0, NULL, NULL},
         {"index-dir", CLI_TEXT, &index_dir, "DIR", "where indexes are kept (default ~/.cache/cachew/index)", 0, 0, NULL, NULL},
+        {"format", CLI_TEXT, &format, "F", "the source that reads the files: tfrecord (default), text, jsonl, tar", 0, 0, formats, NULL},
         {"compression", CLI_TEXT, &compression, "C", "of the files: auto (default), none, gzip, zlib; as in the pipeline", 0, 0, codecs, NULL},
         {"rebuild", CLI_FLAG, &rebuild, NULL, "make all indexes anew", 0, 0, NULL, NULL},
         {"threads", CLI_COUNT, &threads, "N", "files read at a time (default: the CPUs this process may use)", 1, 64, NULL, NULL},
@@ -103,6 +110,7 @@ int cli_index(int argc, char **argv)
         r = add_pattern(&files, argv[i], &err);
     _cleanup_free_ char *own = index_dir ? NULL : cw_index_dir();
     struct cw_index_options o = {
+        .format = format_of(format),
         .codec = (enum cw_codec)cw_codec_parse(compression),
         .index_dir = index_dir ? index_dir : own,
         .write_sidecar = sidecar,

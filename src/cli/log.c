@@ -49,8 +49,12 @@ int cw_log_batch(struct cw_log *l, const struct cw_compiled *c, const struct cw_
     cw_text_add(&t, "],\"hash\":\"%s\",\"t\":%lld.%06ld}\n", text, (long long)now.tv_sec, (long)now.tv_usec);
     if (t.failed)
         r = cw_error_nomem(err, t.capacity, "a log line");
-    else if (write(l->fd, t.data, t.size) != (ssize_t)t.size)
-        r = cw_error_errno(err, CW_E_IO, errno, "--log: can't write %zu bytes", t.size);
+    for (size_t at = 0; r >= 0 && at < t.size;) { /* a full disk takes a part, and says why only at the next attempt */
+        ssize_t n = write(l->fd, t.data + at, t.size - at);
+        if (n < 0 && errno != EINTR)
+            r = cw_error_errno(err, CW_E_IO, errno, "--log: can't write %zu bytes", t.size);
+        at += n > 0 ? (size_t)n : 0;
+    }
     cw_text_deinit(&t);
     return r;
 }
@@ -66,5 +70,11 @@ int cw_quarantine_write(const char *path, const struct cw_compiled *c, const str
         fputc('\n', f);
         json_decref(o);
     }
-    return fclose(f) == 0 ? 0 : cw_error_errno(err, CW_E_IO, errno, "--quarantine: can't write %s", path);
+    bool failed = ferror(f);
+    int e = errno;
+    if (fclose(f) != 0) {
+        failed = true;
+        e = errno;
+    }
+    return failed ? cw_error_errno(err, CW_E_IO, e, "--quarantine: can't write %s", path) : 0;
 }

@@ -15,7 +15,7 @@ const struct cli_verb cli_verbs[] = {
      cli_run},
     {"explain", "PIPELINE ", 1, 1, "shows the compiled pipeline: its types, what is fused, where the time goes, what the bottleneck is", NULL, cli_explain},
     {"ops", "[NAME] ", 0, 1, "lists the operators, or describes one", NULL, cli_ops},
-    {"index", "FILE... ", 1, 1000000, "makes the indexes of TFRecord files", NULL, cli_index},
+    {"index", "FILE... ", 1, 1000000, "makes the indexes of files of records", NULL, cli_index},
     {"bench", "PIPELINE ", 1, 1, "measures the rate of a pipeline with 1 thread, 2, 4 ... all", NULL, cli_bench},
     {"doctor", "", 0, 0, "checks what this machine offers and says what to mend", NULL, cli_doctor},
     {0},

@@ -1,5 +1,6 @@
 #include "cli/options.h"
 
+#include <ctype.h>
 #include <errno.h>
 #include <inttypes.h>
 #include <math.h>
@@ -7,6 +8,8 @@
 #include <string.h>
 
 #include "base/text.h"
+
+#define MAX_SECONDS 1e9 /* 31 years; as nanoseconds it fits in 64 bits */
 
 const struct cli_verb *cli_find(const char *name)
 {
@@ -22,13 +25,16 @@ static int bad_value(const struct cli_option *o, const char *value, const char *
     return cw_error_set(err, CW_E_OPTION, "--%s %.100s: expected %s", o->name, value, expected);
 }
 
+/* strtod and strtoull pass over blanks and take signs, "inf" and hexadecimal: */
+static bool is_decimal(const char *value) { return isdigit((unsigned char)value[0]) && !strpbrk(value, "xX"); }
+
 static int parse_bytes(const struct cli_option *o, const char *value, struct cw_error *err)
 {
     static const char units[] = "KMGT";
     char *end;
     errno = 0;
     double v = strtod(value, &end), factor = 1;
-    const char *unit = *end ? strchr(units, *end & ~0x20) : NULL;
+    const char *unit = isalpha((unsigned char)*end) ? strchr(units, toupper((unsigned char)*end)) : NULL;
     if (unit) {
         factor = pow(1024, (double)(unit - units + 1));
         end++;
@@ -37,7 +43,7 @@ static int parse_bytes(const struct cli_option *o, const char *value, struct cw_
         if (*end == 'B')
             end++;
     }
-    if (errno || end == value || *end || !(v > 0) || v * factor >= 0x1p62)
+    if (errno || !is_decimal(value) || *end || !(v > 0) || v * factor >= 0x1p62)
         return bad_value(o, value, "bytes, as 256M, 1.5G or 4194304", err);
     *(uint64_t *)o->to = (uint64_t)(v * factor);
     return 0;
@@ -48,7 +54,7 @@ static int parse_count(const struct cli_option *o, const char *value, struct cw_
     char *end, expected[96];
     errno = 0;
     unsigned long long v = strtoull(value, &end, 10);
-    if (errno || end == value || *end || value[0] == '-' || v < o->min || (o->max && v > o->max)) {
+    if (errno || !is_decimal(value) || *end || v < o->min || (o->max && v > o->max)) {
         if (o->max)
             snprintf(expected, sizeof(expected), "an integer from %" PRIu64 " to %" PRIu64, o->min, o->max);
         else
@@ -59,9 +65,18 @@ static int parse_count(const struct cli_option *o, const char *value, struct cw_
     return 0;
 }
 
-static int parse_value(const struct cli_option *o, const char *value, struct cw_error *err)
+static int parse_seconds(const struct cli_option *o, const char *value, struct cw_error *err)
 {
     char *end;
+    double v = strtod(value, &end);
+    if (!is_decimal(value) || *end || !(v <= MAX_SECONDS))
+        return bad_value(o, value, "seconds, from 0 to 1e9", err);
+    *(double *)o->to = v;
+    return 0;
+}
+
+static int parse_value(const struct cli_option *o, const char *value, struct cw_error *err)
+{
     switch (o->kind) {
     case CLI_FLAG:
         break;
@@ -82,10 +97,7 @@ static int parse_value(const struct cli_option *o, const char *value, struct cw_
     case CLI_BYTES:
         return parse_bytes(o, value, err);
     case CLI_SECONDS:
-        *(double *)o->to = strtod(value, &end);
-        if (end == value || *end || !(*(double *)o->to >= 0))
-            return bad_value(o, value, "seconds, at least 0", err);
-        return 0;
+        return parse_seconds(o, value, err);
     case CLI_TEXTS: {
         struct cli_texts *t = o->to;
         const char **grown = realloc(t->items, (t->n + 1) * sizeof(*grown));

@@ -4,6 +4,7 @@
 #include <inttypes.h>
 #include <pthread.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/resource.h>
@@ -28,39 +29,52 @@ struct run {
     struct cw_hash128 sum, set_sum;
     uint64_t n_batches, n_elements, n_bytes, first_ns, start_ns, last_ns;
     double first_batch_s;
+    bool state_written; /* at the end */
 };
 
 /* One thread waits for signals; nothing is done in handlers. */
 struct watcher {
     pthread_t thread;
-    struct cw_iterator *iterator;
-    volatile int seen;
+    _Atomic(struct cw_iterator *) iterator; /* NULL before the first batch is asked for: then there is nothing to keep, and a signal ends the process */
+    atomic_int seen;
+    atomic_bool stopping;
     sigset_t signals;
     bool started;
 };
+
+static const char *signal_name(int s) { return s == SIGINT ? "SIGINT" : "SIGTERM"; }
 
 static void *watch(void *arg)
 {
     struct watcher *w = arg;
     int s;
-    while (sigwait(&w->signals, &s) == 0 && s != SIGUSR2) {
-        if (w->seen) /* a second one does not wait for the state */
+    while (sigwait(&w->signals, &s) == 0 && !atomic_load(&w->stopping)) {
+        struct cw_iterator *iterator = atomic_load(&w->iterator);
+        if (!iterator)
+            fprintf(stderr, "cachew: ended by %s\n", signal_name(s));
+        if (!iterator || atomic_load(&w->seen)) /* a second one does not wait for the state */
             _exit(128 + s);
-        w->seen = s;
-        cw_iterator_interrupt(w->iterator, true);
+        atomic_store(&w->seen, s);
+        cw_iterator_interrupt(iterator, true);
     }
     return NULL;
 }
 
+/* From here on SIGINT and SIGTERM are the watcher's, in this thread and those it starts. */
 static void watcher_start(struct watcher *w)
 {
+    sigemptyset(&w->signals);
+    sigaddset(&w->signals, SIGINT);
+    sigaddset(&w->signals, SIGTERM);
+    pthread_sigmask(SIG_BLOCK, &w->signals, NULL);
     w->started = pthread_create(&w->thread, NULL, watch, w) == 0;
 }
 
 static void watcher_stop(struct watcher *w)
 {
     if (w->started) {
-        pthread_kill(w->thread, SIGUSR2);
+        atomic_store(&w->stopping, true);
+        pthread_kill(w->thread, SIGTERM);
         pthread_join(w->thread, NULL);
     }
     w->started = false;
@@ -182,28 +196,11 @@ static void progress(struct run *x, bool end)
     last_elements = x->n_elements;
 }
 
-/* The client counts g itself: a batch that carries another one was delivered out of order. */
-static int check_g(const struct run *x, const struct cw_batch *b, uint64_t *epoch, uint64_t *expected, struct cw_error *err)
-{
-    if (b->epoch != *epoch && b->g == x->rank) {
-        *epoch = b->epoch;
-        *expected = x->rank;
-    }
-    if (b->epoch != *epoch || b->g != *expected)
-        return cw_error_set(err, CW_E_BUG, "delivery out of order: batch g=%" PRIu64 " of epoch %" PRIu64 " came, expected g=%" PRIu64 " of epoch %" PRIu64, b->g, b->epoch,
-                            *expected, *epoch);
-    *expected += x->world_size;
-    return 0;
-}
-
 static int loop(struct run *x, const json_t *state, struct watcher *w, struct cw_error *err)
 {
-    uint64_t epoch = 0, expected = x->rank;
-    if (state) {
-        epoch = (uint64_t)json_integer_value(json_object_get(state, "epoch"));
-        expected = (uint64_t)json_integer_value(json_object_get(state, "g")) + x->rank;
-    }
+    struct cw_expected expected;
     int r = 0;
+    cw_expected_init(&expected, state, (unsigned)x->rank, (unsigned)x->world_size, 0);
     x->start_ns = cw_now_ns();
     while (!x->batches_given || x->n_batches < x->batches) {
         struct cw_batch *b;
@@ -213,13 +210,13 @@ static int loop(struct run *x, const json_t *state, struct watcher *w, struct cw
         x->last_ns = cw_now_ns();
         if (x->n_batches == 0)
             x->first_batch_s = cw_process_age();
-        r = check_g(x, b, &epoch, &expected, err);
+        r = cw_expected_check(&expected, b, err);
         if (r >= 0)
             r = handle_batch(x, b, err);
         cw_iterator_release(x->common.local.iterator, b);
         if (r >= 0 && x->state && x->state_every && x->n_batches % x->state_every == 0)
             r = write_state(x, err);
-        if (r < 0 || w->seen)
+        if (r < 0 || atomic_load(&w->seen))
             break;
         progress(x, false);
     }
@@ -254,14 +251,13 @@ static int execute(struct run *x, struct watcher *w, struct cw_error *err)
     if (r >= 0 && x->log)
         r = cw_log_open(&x->log_file, x->log, err);
     if (r >= 0) {
-        w->iterator = x->common.local.iterator;
-        watcher_start(w);
+        atomic_store(&w->iterator, x->common.local.iterator);
         r = loop(x, state, w, err);
-        watcher_stop(w);
         if (x->state && (r >= 0 || r == CW_E_INTERRUPTED)) {
             struct cw_error own = {0};
             int s = write_state(x, &own);
-            if (s < 0 && r >= 0) {
+            x->state_written = s >= 0;
+            if (s < 0) {
                 *err = own;
                 r = s;
             }
@@ -321,15 +317,15 @@ int cli_run(int argc, char **argv)
     if (r == 1)
         return 0;
     struct watcher w = {0};
-    sigemptyset(&w.signals);
-    sigaddset(&w.signals, SIGINT);
-    sigaddset(&w.signals, SIGTERM);
-    sigaddset(&w.signals, SIGUSR2);
-    pthread_sigmask(SIG_BLOCK, &w.signals, NULL);
     if (r >= 0) {
         x.progress = isatty(STDERR_FILENO) && !x.common.json;
+        watcher_start(&w);
         r = execute(&x, &w, &err);
+        watcher_stop(&w);
     }
+    int ended_by = atomic_load(&w.seen);
+    if (ended_by && r == CW_E_INTERRUPTED)
+        r = 0;
     if (x.common.local.iterator) {
         struct cw_error own = {0};
         int q = write_quarantine(&x, &own);
@@ -339,15 +335,16 @@ int cli_run(int argc, char **argv)
         }
     }
     cw_log_close(&x.log_file);
-    if (w.seen) {
-        fprintf(stderr, "cachew: ended by %s%s\n", w.seen == SIGINT ? "SIGINT" : "SIGTERM", x.state ? "; the state is written" : "");
-        code = 128 + w.seen;
-        if (x.common.json)
-            cli_print(counts(&x));
-    } else if (r < 0) {
+    if (ended_by)
+        fprintf(stderr, "cachew: ended by %s%s\n", signal_name(ended_by), x.state_written ? "; the state is written" : "");
+    if (r < 0) {
         json_t *c = counts(&x);
         code = cli_fail(&err, x.common.json, c);
         json_decref(c);
+    } else if (ended_by) {
+        code = 128 + ended_by;
+        if (x.common.json)
+            cli_print(counts(&x));
     } else if (x.common.json) {
         code = cli_print(counts(&x));
     } else {

@@ -98,16 +98,8 @@ static int open_engine(const struct cachew_pipeline *p, const struct cachew_opti
         };
         r = cw_iterator_new(l->sequence, &options, state, &l->iterator, err);
     }
-    if (r >= 0) {
-        it->rank = o->rank;
-        it->world_size = o->world_size;
-        it->expected = o->rank;
-        it->epoch = (uint64_t)o->first_epoch;
-        if (state) {
-            it->epoch = (uint64_t)json_integer_value(json_object_get(state, "epoch"));
-            it->expected += (uint64_t)json_integer_value(json_object_get(state, "g"));
-        }
-    }
+    if (r >= 0)
+        cw_expected_init(&it->expected, state, o->rank, o->world_size, (uint64_t)o->first_epoch);
     json_decref(state);
     return r;
 }
@@ -134,19 +126,6 @@ int cachew_iterator_open(const struct cachew_pipeline *p, const struct cachew_op
     return 0;
 }
 
-static int check_g(struct cachew_iterator *it, const struct cw_batch *b, struct cw_error *err)
-{
-    if (b->epoch != it->epoch && b->g == it->rank) {
-        it->epoch = b->epoch;
-        it->expected = it->rank;
-    }
-    if (b->epoch != it->epoch || b->g != it->expected)
-        return cw_error_set(err, CW_E_BUG, "delivery out of order: batch g=%" PRIu64 " of epoch %" PRIu64 " came, expected g=%" PRIu64 " of epoch %" PRIu64,
-                            b->g, b->epoch, it->expected, it->epoch);
-    it->expected += it->world_size;
-    return 0;
-}
-
 static uint64_t timeout_ns(double seconds)
 {
     if (seconds < 0 || isnan(seconds) || seconds > 1e9)
@@ -163,7 +142,7 @@ int cachew_iterator_next(struct cachew_iterator *it, double timeout_s, struct ca
     int r = cw_iterator_next(it->engine->local.iterator, timeout_ns(timeout_s), &b, &e);
     if (r == 1)
         return 1;
-    if (r == 0 && (r = check_g(it, b, &e)) < 0)
+    if (r == 0 && (r = cw_expected_check(&it->expected, b, &e)) < 0)
         cw_iterator_release(it->engine->local.iterator, b);
     else if (r == 0)
         r = cw_api_batch_new(it->engine, b, ret, &e);

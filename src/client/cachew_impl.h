@@ -32,8 +32,7 @@ void cw_api_engine_unref(struct cw_api_engine *e);
 
 struct cachew_iterator {
     struct cw_api_engine *engine;
-    uint64_t epoch, expected; /* the client counts g itself */
-    unsigned rank, world_size;
+    struct cw_expected expected;
     struct cw_error failed;   /* once it is not to be mended */
 };
 

@@ -7,8 +7,7 @@
 #include "ops/plugin.h"
 #include "ops/table.h"
 
-/* A pipeline is text that somebody wrote; more than this is something else. */
-#define MAX_PIPELINE_BYTES ((size_t)16 << 20)
+#define NO_DTYPE 255 /* of a component that is not there */
 
 struct cachew_schema {
     uint64_t batch_size;
@@ -49,8 +48,7 @@ void cachew_pipeline_free(struct cachew_pipeline *p)
 
 int cw_api_compile(const struct cachew_pipeline *p, struct cw_local *l, struct cw_error *err)
 {
-    int r = cw_pipeline_from_json(cw_ops(), p->root, p->base_dir, &l->pipeline, err);
-    return r < 0 ? r : cw_compile(l->pipeline, &l->compiled, err);
+    return cw_local_compile(l, p->root, p->base_dir, err);
 }
 
 static int parse(const char *text, size_t size, const char *base_dir, struct cachew_pipeline **ret, struct cw_error *err)
@@ -79,7 +77,7 @@ int cachew_pipeline_load(const char *file, struct cachew_pipeline **ret, struct 
     struct cw_error e = {0};
     size_t size;
     _cleanup_free_ char *text = NULL, *copy = strdup(file);
-    int r = copy ? cw_read_file(file, MAX_PIPELINE_BYTES, &text, &size, &e) : cw_error_nomem(&e, 0, "a path");
+    int r = copy ? cw_read_file(file, CW_MAX_PIPELINE_BYTES, &text, &size, &e) : cw_error_nomem(&e, 0, "a path");
     if (r >= 0)
         r = parse(text, size, dirname(copy), ret, &e);
     if (r >= 0)
@@ -249,10 +247,15 @@ void cachew_schema_free(struct cachew_schema *s)
 
 size_t cachew_schema_count(const struct cachew_schema *s) { return s->n; }
 const char *cachew_schema_name(const struct cachew_schema *s, size_t i) { return i < s->n ? s->components[i].name : NULL; }
-enum cachew_dtype cachew_schema_dtype(const struct cachew_schema *s, size_t i) { return (enum cachew_dtype)s->components[i].type.dtype; }
-int cachew_schema_ndim(const struct cachew_schema *s, size_t i) { return s->components[i].type.ndim; }
+enum cachew_dtype cachew_schema_dtype(const struct cachew_schema *s, size_t i)
+{
+    return (enum cachew_dtype)(i < s->n ? (int)s->components[i].type.dtype : NO_DTYPE);
+}
+int cachew_schema_ndim(const struct cachew_schema *s, size_t i) { return i < s->n ? s->components[i].type.ndim : CACHEW_VARIES; }
 int64_t cachew_schema_dim(const struct cachew_schema *s, size_t i, int k)
 {
+    if (i >= s->n)
+        return CACHEW_VARIES;
     const struct cw_type *t = &s->components[i].type;
     return k >= 0 && k < t->ndim ? t->dims[k] : CACHEW_VARIES;
 }

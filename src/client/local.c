@@ -1,15 +1,13 @@
 #include "client/local.h"
 
 #include <errno.h>
+#include <inttypes.h>
 #include <libgen.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "base/text.h"
 #include "ops/table.h"
-
-/* A pipeline is text that somebody wrote; more than this is something else. */
-#define MAX_PIPELINE_BYTES ((size_t)16 << 20)
 
 int cw_read_file(const char *path, size_t limit, char **ret, size_t *ret_size, struct cw_error *err)
 {
@@ -99,7 +97,7 @@ static int apply_setting(json_t *root, const char *setting, struct cw_error *err
     return r;
 }
 
-static int from_json(struct cw_local *l, const json_t *root, const char *base_dir, struct cw_error *err)
+int cw_local_compile(struct cw_local *l, const json_t *root, const char *base_dir, struct cw_error *err)
 {
     int r = cw_pipeline_from_json(cw_ops(), root, base_dir, &l->pipeline, err);
     return r < 0 ? r : cw_compile(l->pipeline, &l->compiled, err);
@@ -116,7 +114,7 @@ static int parse(struct cw_local *l, const char *text, size_t size, const char *
     for (size_t i = 0; i < n_settings && r >= 0; i++)
         r = apply_setting(root, settings[i], err);
     if (r >= 0)
-        r = from_json(l, root, base_dir, err);
+        r = cw_local_compile(l, root, base_dir, err);
     json_decref(root);
     return r;
 }
@@ -127,7 +125,7 @@ int cw_local_load(struct cw_local *l, const char *file, const char *const *setti
     _cleanup_free_ char *text = NULL, *copy = strdup(file);
     if (!copy)
         return cw_error_nomem(err, 0, "a path");
-    int r = cw_read_file(file, MAX_PIPELINE_BYTES, &text, &size, err);
+    int r = cw_read_file(file, CW_MAX_PIPELINE_BYTES, &text, &size, err);
     if (r < 0)
         return r;
     r = parse(l, text, size, dirname(copy), settings, n_settings, err);
@@ -171,6 +169,28 @@ int cw_local_open(struct cw_local *l, const char *index_dir, unsigned threads, s
         .cancel_arg = (void *)(uintptr_t)l->interrupt,
     };
     return cw_sequence_open(l->compiled, &env, &l->sequence, err);
+}
+
+void cw_expected_init(struct cw_expected *e, const json_t *state, unsigned rank, unsigned world_size, uint64_t first_epoch)
+{
+    *e = (struct cw_expected){.epoch = first_epoch, .g = rank, .rank = rank, .world_size = world_size};
+    if (state) {
+        e->epoch = (uint64_t)json_integer_value(json_object_get(state, "epoch"));
+        e->g += (uint64_t)json_integer_value(json_object_get(state, "g"));
+    }
+}
+
+int cw_expected_check(struct cw_expected *e, const struct cw_batch *b, struct cw_error *err)
+{
+    if (b->epoch != e->epoch && b->g == e->rank) {
+        e->epoch = b->epoch;
+        e->g = e->rank;
+    }
+    if (b->epoch != e->epoch || b->g != e->g)
+        return cw_error_set(err, CW_E_BUG, "delivery out of order: batch g=%" PRIu64 " of epoch %" PRIu64 " came, expected g=%" PRIu64 " of epoch %" PRIu64,
+                            b->g, b->epoch, e->g, e->epoch);
+    e->g += e->world_size;
+    return 0;
 }
 
 void cw_local_deinit(struct cw_local *l)

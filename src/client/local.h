@@ -2,6 +2,9 @@
 #pragma once
 #include "engine/iterator.h"
 
+/* A pipeline is text that somebody wrote; more than this is something else. */
+#define CW_MAX_PIPELINE_BYTES ((size_t)16 << 20)
+
 struct cw_local {
     struct cw_pipeline *pipeline;
     struct cw_compiled *compiled;
@@ -13,9 +16,21 @@ struct cw_local {
 int cw_local_load(struct cw_local *l, const char *file, const char *const *settings, size_t n_settings, struct cw_error *err) _must_check_;
 /* The same from text; relative paths are below base_dir. */
 int cw_local_parse(struct cw_local *l, const char *text, size_t size, const char *base_dir, struct cw_error *err) _must_check_;
+/* The same from JSON that was read. */
+int cw_local_compile(struct cw_local *l, const json_t *root, const char *base_dir, struct cw_error *err) _must_check_;
 /* Opens the sources (and makes their indexes). index_dir NULL: the default, see cw_index_dir. */
 int cw_local_open(struct cw_local *l, const char *index_dir, unsigned threads, struct cw_error *err) _must_check_;
 void cw_local_deinit(struct cw_local *l);
+
+/* Users count g themselves: a batch that carries another one than is expected was delivered out of order. From the state on that a run resumed
+ * from (NULL: the beginning), for a rank of world_size. */
+struct cw_expected {
+    uint64_t epoch, g;
+    unsigned rank, world_size;
+};
+void cw_expected_init(struct cw_expected *e, const json_t *state, unsigned rank, unsigned world_size, uint64_t first_epoch);
+/* CW_E_BUG where it is another one; else the next one is expected. */
+int cw_expected_check(struct cw_expected *e, const struct cw_batch *b, struct cw_error *err) _must_check_;
 
 /* Where indexes are kept: $CACHEW_INDEX_DIR, else $XDG_CACHE_HOME/cachew/index, else ~/.cache/cachew/index. Caller frees; NULL: nowhere. */
 char *cw_index_dir(void);

@@ -4,21 +4,21 @@
 #include <stdio.h>
 #include <string.h>
 
-static const struct { const char *name; uint8_t size; bool is_float, is_signed, is_integer; } dtypes[CW_N_DTYPES] = {
-    [CW_BOOL] = {"bool", 1, false, false, false},
-    [CW_UINT8] = {"uint8", 1, false, false, true},
-    [CW_UINT16] = {"uint16", 2, false, false, true},
-    [CW_UINT32] = {"uint32", 4, false, false, true},
-    [CW_UINT64] = {"uint64", 8, false, false, true},
-    [CW_INT8] = {"int8", 1, false, true, true},
-    [CW_INT16] = {"int16", 2, false, true, true},
-    [CW_INT32] = {"int32", 4, false, true, true},
-    [CW_INT64] = {"int64", 8, false, true, true},
-    [CW_FLOAT16] = {"float16", 2, true, false, false},
-    [CW_BFLOAT16] = {"bfloat16", 2, true, false, false},
-    [CW_FLOAT32] = {"float32", 4, true, false, false},
-    [CW_FLOAT64] = {"float64", 8, true, false, false},
-    [CW_BYTES] = {"bytes", 0, false, false, false},
+static const struct { const char *name; uint8_t size; bool is_float, is_signed; } dtypes[CW_N_DTYPES] = {
+    [CW_BOOL] = {"bool", 1, false, false},
+    [CW_UINT8] = {"uint8", 1, false, false},
+    [CW_UINT16] = {"uint16", 2, false, false},
+    [CW_UINT32] = {"uint32", 4, false, false},
+    [CW_UINT64] = {"uint64", 8, false, false},
+    [CW_INT8] = {"int8", 1, false, true},
+    [CW_INT16] = {"int16", 2, false, true},
+    [CW_INT32] = {"int32", 4, false, true},
+    [CW_INT64] = {"int64", 8, false, true},
+    [CW_FLOAT16] = {"float16", 2, true, false},
+    [CW_BFLOAT16] = {"bfloat16", 2, true, false},
+    [CW_FLOAT32] = {"float32", 4, true, false},
+    [CW_FLOAT64] = {"float64", 8, true, false},
+    [CW_BYTES] = {"bytes", 0, false, false},
 };
 
 const char *cw_dtype_name(enum cw_dtype dtype) { return dtypes[dtype].name; }
@@ -36,7 +36,7 @@ int cw_dtype_parse(const char *name, enum cw_dtype *ret)
 size_t cw_dtype_size(enum cw_dtype dtype) { return dtypes[dtype].size; }
 bool cw_dtype_is_float(enum cw_dtype dtype) { return dtypes[dtype].is_float; }
 bool cw_dtype_is_signed(enum cw_dtype dtype) { return dtypes[dtype].is_signed; }
-bool cw_dtype_is_integer(enum cw_dtype dtype) { return dtypes[dtype].is_integer; }
+bool cw_dtype_is_integer(enum cw_dtype dtype) { return dtype >= CW_UINT8 && dtype <= CW_INT64; }
 
 static uint32_t float_bits(float f)
 {

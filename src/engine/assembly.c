@@ -44,13 +44,25 @@ void cw_layout_deinit(struct cw_layout *l)
     l->offset = l->row_bytes = NULL;
 }
 
+size_t cw_assembly_bytes(const struct cw_layout *l, uint64_t capacity)
+{
+    const struct cw_assembly *a = NULL;
+    return capacity * (sizeof(*a->ids) + sizeof(*a->present) + l->n_staged * sizeof(*a->staged));
+}
+
 int cw_assembly_new(const struct cw_layout *l, struct cw_slab_pool *pool, uint64_t capacity, unsigned bucket, struct cw_assembly **ret,
                     struct cw_error *err)
 {
     struct cw_assembly *a = calloc(1, sizeof(*a));
-    int r = 0;
+    size_t bytes = cw_assembly_bytes(l, capacity);
     if (!a)
         return cw_error_nomem(err, sizeof(*a), "a batch");
+    int r = cw_budget_take(l->budget, bytes, "the elements of a batch", err);
+    if (r < 0) {
+        free(a);
+        return r;
+    }
+    a->charged = bytes;
     a->layout = l;
     a->capacity = capacity;
     a->bucket = bucket;
@@ -59,7 +71,7 @@ int cw_assembly_new(const struct cw_layout *l, struct cw_slab_pool *pool, uint64
     if (l->n_staged)
         a->staged = malloc(capacity * l->n_staged * sizeof(*a->staged));
     if (!a->ids || !a->present || (l->n_staged && !a->staged))
-        r = cw_error_nomem(err, capacity * sizeof(*a->ids), "a batch");
+        r = cw_error_nomem(err, bytes, "a batch");
     if (r >= 0 && l->slab_bytes)
         r = cw_slab_get(pool, l->slab_bytes, &a->slab, err);
     if (r < 0) {
@@ -73,22 +85,43 @@ int cw_assembly_new(const struct cw_layout *l, struct cw_slab_pool *pool, uint64
 /* Stands for the error of a batch when there is no memory to keep it. Never written. */
 static struct cw_error no_memory = {.status = CW_E_MEMORY, .message = "out of memory: the system gave none for the reason why a record failed"};
 
-struct cw_assembly *cw_assembly_free(struct cw_assembly *a)
+struct cw_quarantined *cw_quarantined_free(struct cw_quarantined *list)
 {
-    if (!a)
-        return NULL;
+    while (list) {
+        struct cw_quarantined *q = list;
+        list = q->next;
+        free(q->file);
+        free(q);
+    }
+    return NULL;
+}
+
+void cw_quarantined_move(struct cw_quarantined **from, struct cw_quarantined **to)
+{
+    while (*to)
+        to = &(*to)->next;
+    *to = *from;
+    *from = NULL;
+}
+
+static void free_chunks(struct cw_assembly *a)
+{
     while (a->chunks) {
         struct cw_staged_chunk *c = a->chunks;
         a->chunks = c->next;
         cw_budget_give(c->budget, c->size);
         free(c);
     }
-    while (a->quarantined) {
-        struct cw_quarantined *q = a->quarantined;
-        a->quarantined = q->next;
-        free(q->file);
-        free(q);
-    }
+}
+
+struct cw_assembly *cw_assembly_free(struct cw_assembly *a)
+{
+    if (!a)
+        return NULL;
+    free_chunks(a);
+    if (a->charged)
+        cw_budget_give(a->layout->budget, a->charged);
+    cw_quarantined_free(a->quarantined);
     if (a->slab)
         cw_slab_put(a->slab);
     cw_batch_free(a->batch);
@@ -247,12 +280,14 @@ static int common_dims(const struct cw_assembly *a, unsigned k, uint64_t n, stru
         bool same = t->ndim == first->ndim && memcmp(t->dims, first->dims, (size_t)t->ndim * sizeof(t->dims[0])) == 0;
         if (!same && (g->batcher != CW_BATCHER_BUCKET || t->ndim != first->ndim)) {
             char left[96], right[96];
+            bool bucket = g->batcher == CW_BATCHER_BUCKET;
+            const char *op = bucket ? "bucket_by_length" : "batch";
             print_dims(first, left);
             print_dims(t, right);
-            cw_error_op(err, "batch");
-            cw_error_attribute(err, "component", g->outputs[k].name, "equal shapes");
-            return cw_error_set(err, CW_E_DATA, "batch: component \"%s\" differs in shape: %s and %s; crop, resize or bucket it before", g->outputs[k].name,
-                                left, right);
+            cw_error_op(err, op);
+            cw_error_attribute(err, "component", g->outputs[k].name, bucket ? "equal numbers of dimensions" : "equal shapes");
+            return cw_error_set(err, CW_E_DATA, "%s: component \"%s\" differs in %s: %s and %s%s", op, g->outputs[k].name,
+                                bucket ? "its number of dimensions" : "shape", left, right, bucket ? "" : "; crop, resize or bucket it before");
         }
         for (int d = 0; d < t->ndim; d++)
             c->dims[lead + d] = CW_MAX(c->dims[lead + d], t->dims[d]);
@@ -370,6 +405,7 @@ int cw_assembly_finish(struct cw_assembly *a, struct cw_slab_pool *pool, struct 
         fill_staged(a, k, n, c, lengths);
         at += CW_ALIGN_UP(c->size, COMPONENT_ALIGN);
     }
+    free_chunks(a); /* the slab has a copy */
     b->slabs[0] = CW_STEAL(a->slab);
     b->ids = CW_STEAL(a->ids);
     a->batch = b;

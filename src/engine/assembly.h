@@ -31,6 +31,10 @@ struct cw_quarantined { /* a record that was skipped or replaced, or that there 
     char message[400];
 };
 
+struct cw_quarantined *cw_quarantined_free(struct cw_quarantined *list);
+/* Moves a list to the end of another. */
+void cw_quarantined_move(struct cw_quarantined **from, struct cw_quarantined **to);
+
 struct cw_assembly {
     struct cw_assembly *next;    /* in the order of delivery */
     const struct cw_layout *layout;
@@ -53,7 +57,10 @@ struct cw_assembly {
     struct cw_staged_chunk *chunks; /* guarded by the runner's mutex */
     struct cw_batch *batch;      /* once finished, */
     unsigned n_applied;          /* and so many operators on batches were applied */
+    size_t charged;              /* for ids, present and staged */
 };
+/* What an assembly takes beside its slab and staged values: it grows with the batch. */
+size_t cw_assembly_bytes(const struct cw_layout *l, uint64_t capacity);
 /* Takes the slab. CW_E_BUDGET when there is none now. */
 int cw_assembly_new(const struct cw_layout *l, struct cw_slab_pool *pool, uint64_t capacity, unsigned bucket, struct cw_assembly **ret,
                     struct cw_error *err) _must_check_;

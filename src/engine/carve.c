@@ -7,7 +7,8 @@
 
 /* A block should take about this long: long against the cost of scheduling it (microseconds), short against a batch. */
 #define BLOCK_NS UINT64_C(500000)
-#define BLOCK_MAX_ROWS 4096
+/* Spare blocks: more than are in flight with the usual number of threads. */
+#define IDLE_MAX 64
 
 /* ---- assemblies ---- */
 
@@ -85,20 +86,20 @@ struct piece *cw_piece_to_plan(struct cw_runner *r, struct cw_split **ret_split)
     for (struct cw_split *s = r->splits; s; s = s->next) {
         if (s->over || s->closed)
             continue;
-        struct piece *p = s->first;
-        while (p && p->carved == p->n)
-            p = p->next;
-        for (; ahead < 2; p = p->next, ahead++) {
+        for (struct piece *p = s->first; ahead < 2; p = p->next) {
             if (!p && s->position < s->end && !(p = piece_new(r, s)))
                 return NULL;
             if (!p)
                 break;
+            if (p->carved == p->n) /* used up, or nothing of it is wanted */
+                continue;
             if (!p->planned) {
-                if (r->plan_short && (ahead > 0 || r->n_running > 0))
+                if (r->plan_short && (ahead > 0 || r->n_blocks > 0 || r->n_running > 0 || cw_may_be_released(r)))
                     return NULL;
                 *ret_split = s;
                 return p;
             }
+            ahead++;
         }
         if (ahead >= 2)
             return NULL;
@@ -124,6 +125,8 @@ static int load_piece(struct cw_runner *r, struct piece *p, struct cw_error *err
                 at[n++] = i;
             }
         status = n ? source->ops->load(source, rows, n, &p->arena, raw, err) : 0;
+        if (status < 0 && status != CW_E_BUDGET)
+            cw_error_op(err, c->programs[leaf].ops[0]->desc->name);
         for (size_t i = 0; i < n && status >= 0; i++)
             p->raw[at[i]] = raw[i];
     }
@@ -151,7 +154,7 @@ static int pull_piece(struct cw_runner *r, const struct cw_split *s, struct piec
     if (status >= 0)
         status = source->ops->pull(source, p->begin, n, stopped, r, &p->arena, raw, &n, err);
     if (status >= 0) {
-        p->last = n < p->n;
+        p->cut = n < p->n;
         p->n = n;
         cw_epoch_stream_order(&s->epoch->epoch, p->begin / r->sequence->split_size, order, n);
         for (size_t i = 0; i < n; i++) {
@@ -164,10 +167,16 @@ static int pull_piece(struct cw_runner *r, const struct cw_split *s, struct piec
     return status;
 }
 
+size_t cw_plan_bytes(const struct cw_sequence *s, uint64_t n)
+{
+    const struct piece *p = NULL;
+    return CW_MIN(n, s->n_positions) * (sizeof(*p->refs) + (s->needs_load ? sizeof(*p->raw) : 0));
+}
+
 int cw_piece_plan(struct cw_runner *r, struct thread *t, struct cw_split *s, struct piece *p, struct cw_error *err)
 {
     uint64_t start = cw_now_ns();
-    size_t bytes = p->n * (sizeof(*p->refs) + (r->sequence->needs_load ? sizeof(*p->raw) : 0));
+    size_t bytes = cw_plan_bytes(r->sequence, p->n);
     int status = cw_budget_take(&r->budget, bytes, "the plan of a split", err);
     if (status < 0)
         return status;
@@ -191,6 +200,15 @@ int cw_piece_plan(struct cw_runner *r, struct thread *t, struct cw_split *s, str
 
 /* ---- blocks ---- */
 
+static void free_faults(struct block *b)
+{
+    while (b->faults) {
+        struct fault *f = b->faults;
+        b->faults = f->next;
+        free(f);
+    }
+}
+
 void cw_block_reset(struct cw_runner *r, struct block *b)
 {
     cw_arena_reset(&b->arena, 0);
@@ -199,41 +217,44 @@ void cw_block_reset(struct cw_runner *r, struct block *b)
     b->point = r->compiled->counted ? r->n_points : 0;
     b->have_raw = b->waited = false;
     b->replaced = NULL;
-    while (b->faults) {
-        struct fault *f = b->faults;
-        b->faults = f->next;
-        free(f);
-    }
+    free_faults(b);
 }
 
-void cw_block_recycle(struct cw_runner *r, struct block *b)
+size_t cw_scratch_keep(struct cw_runner *r) { return atomic_load(&r->budget.used) < r->budget.limit / 4 * 3 ? (size_t)16 << 20 : 0; }
+
+/* Frees all that a block has but its arena. */
+static void block_clear(const struct cw_runner *r, struct block *b)
 {
-/* Scratch is kept for the next block (a photograph's takes a few MiB), unless memory is getting short. */
-    size_t keep = atomic_load(&r->budget.used) < r->budget.limit / 4 * 3 ? (size_t)16 << 20 : 0;
     for (unsigned k = 0; b->dropped && k < r->compiled->n_limits; k++)
         free(b->dropped[k]);
     free(b->dropped);
     free(b->idx);
     free(b->segments);
-    cw_arena_reset(&b->arena, keep);
-    struct fault *f = b->faults;
-    while (f) {
-        struct fault *next = f->next;
-        free(f);
-        f = next;
-    }
-    struct cw_arena arena = b->arena;
-    if (r->n_idle < 64) {
-        memset(b, 0, sizeof(*b));
-        b->arena = arena;
-        b->next = r->idle;
-        r->idle = b;
-        r->n_idle++;
-    } else {
-        cw_arena_deinit(&b->arena);
-        free(b);
-    }
+    free_faults(b);
+}
+
+void cw_block_free(struct cw_runner *r, struct block *b)
+{
+    block_clear(r, b);
+    cw_arena_deinit(&b->arena);
+    free(b);
+}
+
+void cw_block_recycle(struct cw_runner *r, struct block *b)
+{
     r->n_blocks--;
+    if (r->n_idle == IDLE_MAX) {
+        cw_block_free(r, b);
+        return;
+    }
+    block_clear(r, b);
+    cw_arena_reset(&b->arena, cw_scratch_keep(r));
+    struct cw_arena arena = b->arena;
+    memset(b, 0, sizeof(*b));
+    b->arena = arena;
+    b->next = r->idle;
+    r->idle = b;
+    r->n_idle++;
 }
 
 static struct block *block_new(struct cw_runner *r)
@@ -265,6 +286,23 @@ static uint64_t block_rows(const struct cw_runner *r, const struct piece *p, uin
     return n;
 }
 
+/* The next batch of a counted pipeline. 1: none to be had now. Mutex held; the block that is carved is counted in r->n_blocks. */
+static int counted_batch(struct cw_runner *r, struct cw_split *s, struct cw_assembly **ret, struct cw_error *err)
+{
+    int status = cw_assembly_take(r, s, 0, ret, err);
+    if (status != CW_E_BUDGET)
+        return status;
+    if (r->n_blocks > 1 || r->n_running || cw_may_be_released(r)) /* then s may be another than the first split */
+        return 1;
+    cw_evict(r); /* nobody else gives anything back */
+    while ((status = cw_assembly_take(r, s, 0, ret, err)) == CW_E_BUDGET && cw_reclaim(r, s))
+        ;
+    if (status == CW_E_BUDGET)
+        (void)cw_error_set(err, CW_E_BUDGET, "--memory %zu is too small: a batch does not fit beside the plan of its split; expected at least %zu",
+                           r->budget.limit, atomic_load(&r->budget.wanted));
+    return status;
+}
+
 /* Slots of a block in a counted pipeline follow from its position. 1: no batch to be had now. */
 static int counted_slots(struct cw_runner *r, struct cw_split *s, struct piece *p, uint64_t *n, struct block *b)
 {
@@ -278,19 +316,14 @@ static int counted_slots(struct cw_runner *r, struct cw_split *s, struct piece *
     if (slot == 0) {
         struct cw_assembly *a;
         struct cw_error err = {0};
-        int status = cw_assembly_take(r, s, 0, &a, &err);
-        if (status != 0) {
-            if (status < 0 && status != CW_E_BUDGET) {
-                r->fatal = err;
-                pthread_cond_signal(&r->done);
-            }
-            return 1;
+        int status = counted_batch(r, s, &a, &err);
+        if (status < 0 && !r->fatal.status) {
+            r->fatal = err;
+            pthread_cond_signal(&r->done);
         }
-        if (s->tail)
-            s->tail->next = a;
-        else
-            s->head = a;
-        s->tail = a;
+        if (status != 0)
+            return 1;
+        cw_split_append(s, a);
     }
     *n = CW_MIN(*n, length - slot);
     s->tail->n_assigned += *n;
@@ -310,7 +343,7 @@ struct block *cw_carve(struct cw_runner *r)
         struct piece *p = s->first;
         if (s->over || s->closed)
             continue;
-        while (p && p->planned && p->carved == p->n)
+        while (p && p->carved == p->n)
             p = p->next;
         if (!p && s->position == s->end) {
             s->over = true;
@@ -353,7 +386,7 @@ void cw_split_collect(struct cw_runner *r, struct cw_split *s)
     struct piece **at = &s->first, *before = NULL;
     while (*at) {
         struct piece *p = *at;
-        if (p->users == 0 && ((p->planned && p->carved == p->n) || (s->over && p->carved > 0 && p->carved == p->n))) {
+        if (p->users == 0 && p->carved == p->n) {
             *at = p->next;
             if (s->last == p)
                 s->last = before;
@@ -368,7 +401,16 @@ void cw_split_collect(struct cw_runner *r, struct cw_split *s)
     }
 }
 
-static void epoch_unref(struct epoch_ref *e)
+void cw_split_append(struct cw_split *s, struct cw_assembly *a)
+{
+    if (s->tail)
+        s->tail->next = a;
+    else
+        s->head = a;
+    s->tail = a;
+}
+
+void cw_epoch_unref(struct epoch_ref *e)
 {
     if (e && --e->refs == 0) {
         cw_epoch_deinit(&e->epoch);
@@ -401,17 +443,13 @@ static void split_drop(struct cw_runner *r, struct cw_split *s)
             s->open[k] = cw_assembly_free(s->open[k]);
             r->n_assemblies--;
         }
-    while (s->quarantined) {
-        struct cw_quarantined *q = s->quarantined;
-        s->quarantined = q->next;
-        free(q->file);
-        free(q);
-    }
+    s->quarantined = cw_quarantined_free(s->quarantined);
 }
 
 void cw_split_restart(struct cw_runner *r, struct cw_split *s)
 {
     split_drop(r, s);
+    free(CW_STEAL(s->failed));
     s->position = s->begin;
     s->next_seq = 0;
     memset(s->passed, 0, r->n_points * sizeof(*s->passed));
@@ -422,7 +460,8 @@ void cw_split_restart(struct cw_runner *r, struct cw_split *s)
 void cw_split_free(struct cw_runner *r, struct cw_split *s)
 {
     split_drop(r, s);
-    epoch_unref(s->epoch);
+    cw_epoch_unref(s->epoch);
+    free(s->failed);
     free(s->passed);
     free(s->limits);
     free(s->open);

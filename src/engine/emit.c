@@ -5,6 +5,10 @@
 
 #include "base/clock.h"
 
+/* Elements that wait for later batches leave this to the first one: a block of it can then run alone, and the batch can be finished. They can't be
+ * made to give way, for their split may have delivered batches already. */
+#define STAGED_SHARE(memory) ((memory) / 4 * 3)
+
 /* Rows of a column by index, as a column of its own. */
 static int gather(struct cw_arena *arena, const struct cw_column *from, const uint32_t *idx, size_t n, struct cw_column *to, struct cw_error *err)
 {
@@ -92,13 +96,100 @@ static int put_ids(struct cw_runner *r, struct block *b, const struct segment *s
     return 0;
 }
 
-/* Writes the rows of a segment into their slots. Row i of the segment is row idx[i] of the block (idx NULL: i), and that of c too unless c was
- * gathered for the segment: then it is row i of c. */
-static int put_rows(struct cw_runner *r, struct block *b, const struct cw_block *c, const struct segment *s, const uint32_t *idx, bool gathered,
+/* Memory for the staged values of a segment. A second attempt (memory was short in a later segment) gets that of the first if it is enough: a
+ * function of the user's may give other values now. */
+static int stage_bytes(struct cw_runner *r, struct segment *s, size_t bytes, uint8_t **ret, struct cw_error *err)
+{
+    struct cw_assembly *a = s->assembly;
+    if (bytes > s->staged_bytes) {
+        struct cw_staged_chunk *chunk;
+        pthread_mutex_lock(&r->mutex);
+        bool alone = r->alone;
+        pthread_mutex_unlock(&r->mutex);
+        if (!alone && atomic_load(&r->budget.used) + bytes > STAGED_SHARE(r->budget.limit))
+            return cw_error_set(err, CW_E_BUDGET, "%zu bytes more of elements that wait for their batch leave too little for the first of them", bytes);
+        int status = cw_staged_chunk_new(&r->budget, bytes, &chunk, &s->staged, err);
+        if (status < 0)
+            return status;
+        s->staged_bytes = bytes;
+        pthread_mutex_lock(&r->mutex);
+        chunk->next = a->chunks;
+        a->chunks = chunk;
+        pthread_mutex_unlock(&r->mutex);
+    }
+    *ret = s->staged;
+    return 0;
+}
+
+/* Rows of a segment. Row i of it is row idx[i] of the block (idx NULL: i), and that of c too unless c was gathered for the segment: then it is row i
+ * of c. */
+struct rows {
+    const struct block *b;
+    const struct cw_block *c;
+    const struct segment *s;
+    const uint32_t *idx;
+    bool gathered;
+};
+
+static size_t row_of_block(const struct rows *rows, size_t i) { return rows->idx ? rows->idx[i] : i; }
+static size_t row_of_columns(const struct rows *rows, size_t i) { return rows->gathered ? i : row_of_block(rows, i); }
+
+/* Output k of row i: the row's own, or that of the record it was replaced by. */
+static struct cw_tensor row_value(const struct rows *rows, unsigned k, size_t i)
+{
+    size_t own = row_of_columns(rows, i);
+    if (rows->c->status[own] == CW_ROW_REPLACED)
+        return rows->b->replaced[row_of_block(rows, i)].values[k];
+    return cw_block_row(rows->c, rows->b->program->outputs[k].value, own);
+}
+
+/* Rows that were skipped are not there, rows that were replaced are others. */
+static void mark_present(const struct rows *rows)
+{
+    struct cw_assembly *a = rows->s->assembly;
+    for (size_t i = 0; i < rows->s->n; i++) {
+        uint8_t status = rows->c->status[row_of_columns(rows, i)];
+        a->present[rows->s->slot0 + i] = status == CW_ROW_OK || status == CW_ROW_REPLACED;
+        if (status == CW_ROW_REPLACED)
+            a->ids[rows->s->slot0 + i] = rows->b->replaced[row_of_block(rows, i)].id;
+    }
+}
+
+static size_t staged_size(const struct rows *rows, const struct cw_layout *l)
+{
+    size_t bytes = 0;
+    for (unsigned k = 0; k < l->n; k++)
+        for (size_t i = 0; i < rows->s->n && l->offset[k] == SIZE_MAX; i++)
+            if (rows->s->assembly->present[rows->s->slot0 + i]) {
+                struct cw_tensor value = row_value(rows, k, i);
+                bytes += cw_staged_bytes(&value);
+            }
+    return bytes;
+}
+
+/* A column of fixed type, all rows of which are there. */
+static void put_dense(const struct rows *rows, const struct cw_column *column, uint8_t *to, size_t bytes)
+{
+    const uint32_t *idx = rows->idx;
+    size_t n = rows->s->n;
+    if (column->data == to)
+        return; /* the operator wrote it there */
+    if (rows->gathered || !idx)
+        memcpy(to, column->data, n * bytes);
+    else if (bytes == 8)
+        for (size_t i = 0; i < n; i++)
+            memcpy(to + 8 * i, column->data + 8 * (size_t)idx[i], 8);
+    else
+        for (size_t i = 0; i < n; i++)
+            memcpy(to + i * bytes, column->data + idx[i] * bytes, bytes);
+}
+
+/* Writes the rows of a segment into their slots. */
+static int put_rows(struct cw_runner *r, struct block *b, const struct cw_block *c, struct segment *s, const uint32_t *idx, bool gathered,
                     struct cw_error *err)
 {
     const struct cw_layout *l = &r->layout;
-    const struct cw_program *g = b->program;
+    const struct rows rows = {.b = b, .c = c, .s = s, .idx = idx, .gathered = gathered};
     struct cw_assembly *a = s->assembly;
     uint8_t *at = NULL;
     bool plain_rows = c->all_ok || !idx_needs_care(c, s, idx, gathered);
@@ -106,55 +197,21 @@ static int put_rows(struct cw_runner *r, struct block *b, const struct cw_block 
     if (status < 0)
         return status;
     memset(a->present + s->slot0, 1, s->n);
-    for (size_t i = 0; i < s->n && !plain_rows; i++) {
-        size_t row = idx ? idx[i] : i, own = gathered ? i : row;
-        a->present[s->slot0 + i] = c->status[own] == CW_ROW_OK || c->status[own] == CW_ROW_REPLACED;
-        if (c->status[own] == CW_ROW_REPLACED)
-            a->ids[s->slot0 + i] = b->replaced[row].id;
-    }
-    if (l->n_staged) {
-        size_t bytes = 0;
-        for (unsigned k = 0; k < l->n; k++)
-            for (size_t i = 0; i < s->n && l->offset[k] == SIZE_MAX; i++) {
-                size_t row = idx ? idx[i] : i, own = gathered ? i : row;
-                if (!a->present[s->slot0 + i])
-                    continue;
-                struct cw_tensor value = c->status[own] == CW_ROW_REPLACED ? b->replaced[row].values[k] : cw_block_row(c, g->outputs[k].value, own);
-                bytes += cw_staged_bytes(&value);
-            }
-        struct cw_staged_chunk *chunk;
-        status = cw_staged_chunk_new(&r->budget, bytes, &chunk, &at, err);
-        if (status < 0)
-            return status;
-        pthread_mutex_lock(&r->mutex);
-        chunk->next = a->chunks;
-        a->chunks = chunk;
-        pthread_mutex_unlock(&r->mutex);
-    }
+    if (!plain_rows)
+        mark_present(&rows);
+    if (l->n_staged && (status = stage_bytes(r, s, staged_size(&rows, l), &at, err)) < 0)
+        return status;
     for (unsigned k = 0; k < l->n; k++) {
-        const struct cw_column *column = &c->columns[g->outputs[k].value];
+        const struct cw_column *column = &c->columns[b->program->outputs[k].value];
         if (l->offset[k] != SIZE_MAX && column->dense && plain_rows) {
-            uint8_t *to = a->slab->data + l->offset[k] + s->slot0 * l->row_bytes[k];
-            size_t bytes = l->row_bytes[k];
-            if (column->data == to)
-                continue;
-            if (gathered || !idx)
-                memcpy(to, column->data, s->n * bytes);
-            else if (bytes == 8)
-                for (size_t i = 0; i < s->n; i++)
-                    memcpy(to + 8 * i, column->data + 8 * (size_t)idx[i], 8);
-            else
-                for (size_t i = 0; i < s->n; i++)
-                    memcpy(to + i * bytes, column->data + idx[i] * bytes, bytes);
+            put_dense(&rows, column, a->slab->data + l->offset[k] + s->slot0 * l->row_bytes[k], l->row_bytes[k]);
             continue;
         }
-        for (size_t i = 0; i < s->n; i++) {
-            size_t row = idx ? idx[i] : i, own = gathered ? i : row;
-            if (!a->present[s->slot0 + i])
-                continue;
-            struct cw_tensor value = c->status[own] == CW_ROW_REPLACED ? b->replaced[row].values[k] : cw_block_row(c, g->outputs[k].value, own);
-            cw_assembly_put(a, k, s->slot0 + i, &value, &at);
-        }
+        for (size_t i = 0; i < s->n; i++)
+            if (a->present[s->slot0 + i]) {
+                struct cw_tensor value = row_value(&rows, k, i);
+                cw_assembly_put(a, k, s->slot0 + i, &value, &at);
+            }
     }
     return 0;
 }
@@ -179,7 +236,7 @@ int cw_block_emit(struct cw_runner *r, struct thread *t, struct block *b, struct
         return status;
     }
     for (unsigned i = 0; i < b->n_segments && status >= 0; i++) {
-        const struct segment *s = &b->segments[i];
+        struct segment *s = &b->segments[i];
         uint64_t begin = cw_now_ns();
         if (from == to) {
             status = put_rows(r, b, &b->b, s, b->idx + s->first, false, err);

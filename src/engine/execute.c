@@ -23,7 +23,7 @@ struct reader { /* one read of neighbouring records */
     size_t first, n;
 };
 
-int cw_block_read(struct cw_runner *r, struct thread *t, struct block *b, bool nowait, struct cw_error *err)
+static int read_block(struct cw_runner *r, struct thread *t, struct block *b, bool nowait, struct cw_error *err)
 {
     const struct cw_source *source = r->sequence->sources[b->program->leaf];
     uint64_t start = cw_now_ns();
@@ -66,7 +66,7 @@ int cw_block_read(struct cw_runner *r, struct thread *t, struct block *b, bool n
         int status = cw_file_read(reads[k].extent.file, reads[k].extent.offset, data, reads[k].extent.length, nowait, err);
         if (status != 0) {
             if (status > 0)
-                cw_arena_reset(&b->arena, 0);
+                cw_arena_reset(&b->arena, cw_scratch_keep(r));
             return status;
         }
         for (size_t i = reads[k].first; i < reads[k].first + reads[k].n; i++) {
@@ -79,6 +79,14 @@ int cw_block_read(struct cw_runner *r, struct thread *t, struct block *b, bool n
     t->read_bytes += total;
     t->read_ns += cw_now_ns() - start;
     return 0;
+}
+
+int cw_block_read(struct cw_runner *r, struct thread *t, struct block *b, bool nowait, struct cw_error *err)
+{
+    int status = read_block(r, t, b, nowait, err);
+    if (status < 0 && status != CW_E_BUDGET)
+        cw_error_op(err, b->program->ops[0]->desc->name);
+    return status;
 }
 
 /* ---- operators ---- */
@@ -289,8 +297,8 @@ static int run_single(struct cw_runner *r, struct thread *t, struct block *b, ui
     int status = cw_block_read(r, t, &one, false, err);
     if (status >= 0)
         status = block_prepare(r, &one, err);
-    if (status >= 0)
-        status = source->ops->produce(source, g->ops[0], &one.b, err);
+    if (status >= 0 && (status = source->ops->produce(source, g->ops[0], &one.b, err)) < 0 && status != CW_E_BUDGET)
+        cw_error_op(err, g->ops[0]->desc->name);
     for (unsigned i = 1; i < o->n_ops && status >= 0 && one.b.status[0] == CW_ROW_OK; i++)
         if (o->ops[i]->desc->run && o->ops[i]->live)
             status = run_op(t, o->ops[i], &one.b, false, err);

@@ -20,7 +20,7 @@ struct piece {
     struct piece *next;
     uint64_t begin, n;      /* positions of the sequence */
     bool planned;
-    bool last;              /* the stream ended in it: there is nothing after it */
+    bool cut;               /* the stream gave less than was asked for; nothing: it is over */
     struct cw_ref *refs;    /* n; immutable once planned */
     struct cw_tensor *raw;  /* n, where a source can't be entered at a record */
     struct cw_arena arena;  /* of raw */
@@ -48,6 +48,7 @@ struct cw_split {
     struct cw_assembly *head, *tail; /* batches in the order of delivery */
     struct cw_assembly **open;   /* by bucket: the one that fills */
     struct cw_quarantined *quarantined; /* of records that left no trace in a batch */
+    struct cw_error *failed;     /* of a stream: comes after everything that it gave; NULL: it did not fail */
     unsigned n_blocks;           /* carved and not done */
     bool over;                   /* nothing more is carved: positions used up, a full `take`, an error */
     bool poisoned;
@@ -59,6 +60,8 @@ struct segment { /* rows idx[first .. first+n) of a block go to slots from slot0
     uint64_t slot0;
     size_t first, n;
     bool completed;         /* its batch, by this block */
+    uint8_t *staged;        /* for values of varying size: in a chunk of the assembly */
+    size_t staged_bytes;    /* there; 0: none yet */
 };
 
 struct replaced {
@@ -164,10 +167,17 @@ struct block *cw_carve(struct cw_runner *r);
 struct piece *cw_piece_to_plan(struct cw_runner *r, struct cw_split **ret_split);
 int cw_piece_plan(struct cw_runner *r, struct thread *t, struct cw_split *s, struct piece *p, struct cw_error *err); /* mutex not held */
 void cw_piece_unplan(struct piece *p);
-void cw_block_recycle(struct cw_runner *r, struct block *b);
+size_t cw_plan_bytes(const struct cw_sequence *s, uint64_t n); /* of n positions */
+void cw_block_recycle(struct cw_runner *r, struct block *b); /* done with; kept for another use */
+void cw_block_free(struct cw_runner *r, struct block *b);
+/* How much of a block's scratch is kept for what comes next (a photograph's takes a few MiB), lest the kernel zeroes pages for each: nothing when memory
+ * is getting short. Mutex need not be held. */
+size_t cw_scratch_keep(struct cw_runner *r);
 void cw_block_reset(struct cw_runner *r, struct block *b); /* back to the start, memory given back; mutex need not be held */
 void cw_split_free(struct cw_runner *r, struct cw_split *s);
 void cw_split_restart(struct cw_runner *r, struct cw_split *s); /* no block of it is in flight */
+void cw_split_append(struct cw_split *s, struct cw_assembly *a); /* at the end of the batches to deliver */
+void cw_epoch_unref(struct epoch_ref *e); /* may be NULL */
 void cw_split_collect(struct cw_runner *r, struct cw_split *s); /* frees what is used up */
 int cw_assembly_take(struct cw_runner *r, struct cw_split *s, unsigned bucket, struct cw_assembly **ret, struct cw_error *err);
 
@@ -205,6 +215,9 @@ void cw_block_settle(struct cw_runner *r, struct block *b); /* after emit: rows 
  * again. Other errors are the batch's. */
 typedef int (*cw_slab_getter)(struct cw_runner *r, size_t size, struct cw_slab **ret, void *arg, struct cw_error *err);
 int cw_batch_apply(struct cw_runner *r, struct cw_assembly *a, uint64_t seed, uint64_t epoch, cw_slab_getter get, void *get_arg, struct cw_error *err);
+
+/* consumer.c: memory came back, who waits for it tries again. Mutex held. */
+void cw_released(struct cw_runner *r);
 
 /* pool.c */
 int cw_pool_start(struct cw_runner *r, struct cw_error *err);

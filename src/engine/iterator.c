@@ -1,155 +1,16 @@
-#include "engine/iterator.h"
+/* The order of batches: splits opened ahead, remnants joined, batches numbered and shared out among ranks. */
+#include "engine/iterator_impl.h"
 
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "base/clock.h"
-#include "base/text.h"
 
-#define STATE_VERSION 1
-#define PLAN_VERSION 1 /* of docs/semantics.md: a change there that changes a plan raises it */
-/* Positions in splits opened ahead; in between these counts of splits. */
+/* Positions in splits opened ahead; in between this and AHEAD_MAX splits. */
 #define AHEAD_POSITIONS 8192
 #define AHEAD_MIN 4
-#define AHEAD_MAX 256
 #define MAX_LISTED 10000 /* records that failed; beyond, they are only counted */
-
-/* Where the sequence of batches stands: the next one. */
-struct place {
-    uint64_t epoch, g, split, batch;
-};
-
-/* Remnants of one key: the elements from split `from` on, but for the first `skip` of that split, are in no batch yet. */
-struct unused {
-    uint64_t from, skip;
-};
-
-enum phase { PHASE_BATCHES, PHASE_JOIN, PHASE_FLUSH };
-
-struct cw_iterator {
-    const struct cw_sequence *sequence;
-    const struct cw_compiled *compiled;
-    struct cw_iterator_options options;
-    struct cw_runner *runner;
-    unsigned n_keys;                  /* of remnants: buckets; 0: they are never joined */
-
-    struct cw_split *open[AHEAD_MAX]; /* ring of splits opened, oldest first */
-    unsigned n_open, first_open, ahead;
-    uint64_t open_epoch, open_split;  /* the next one to open */
-
-    struct place at;                  /* the next batch, whatever its rank */
-    struct unused *unused;            /* by key */
-    enum phase phase;                 /* of the oldest split */
-    uint64_t discard;                 /* batches of split at.split that come again but were handed out before */
-    uint64_t seen;                    /* batches of this epoch before take and skip of batches */
-    unsigned key;                     /* whose remnants are joined or flushed now */
-    struct cw_assembly **joining;     /* by key: elements that wait for a batch */
-    struct cw_assembly *remnant;      /* of `key`, joined up to: */
-    uint64_t remnant_at;
-
-    struct place round;               /* the state: the round after the one handed out last */
-    struct unused *round_unused;
-    struct cw_batch *mine;            /* of the present round */
-    struct cw_assembly *pending;      /* pulled, but not finished when a wait ended */
-
-    struct cw_quarantined *quarantined, **quarantined_tail;
-    uint64_t n_skipped, n_replaced, n_listed;
-};
-
-/* ---- state ---- */
-
-json_t *cw_iterator_state(const struct cw_iterator *it)
-{
-    char fingerprint[33], snapshot[17];
-    cw_hash128_print(it->compiled->pipeline->fingerprint, fingerprint);
-    snprintf(snapshot, sizeof(snapshot), "%016" PRIx64, it->sequence->snapshot);
-    const struct place *p = &it->round;
-    json_t *state = json_pack("{s:i, s:i, s:s, s:s, s:I, s:I, s:I, s:I, s:I}", "cachew_state", STATE_VERSION, "plan", PLAN_VERSION, "pipeline",
-                              fingerprint, "snapshot", snapshot, "seed", (json_int_t)it->options.seed, "epoch", (json_int_t)p->epoch, "g",
-                              (json_int_t)p->g, "split", (json_int_t)p->split, "batch", (json_int_t)p->batch);
-    struct cw_text t = {0};
-    for (unsigned k = 0; k < it->n_keys; k++) { /* "key:splits back:skip", where it is not the usual "from at.split, none skipped" */
-        const struct unused *u = &it->round_unused[k];
-        if (u->from != p->split || u->skip)
-            cw_text_add(&t, "%s%u:%" PRIi64 ":%" PRIu64, t.size ? " " : "", k, (int64_t)(p->split - u->from), u->skip);
-    }
-    if (t.failed || (t.size && json_object_set_new(state, "remnants", json_string(t.data)) < 0)) {
-        json_decref(state);
-        state = NULL;
-    }
-    cw_text_deinit(&t);
-    return state;
-}
-
-static int state_u64(const json_t *state, const char *key, uint64_t *ret, struct cw_error *err)
-{
-    const json_t *v = json_object_get(state, key);
-    if (!json_is_integer(v) || json_integer_value(v) < 0) {
-        _cleanup_free_ char *shown = v ? json_dumps(v, JSON_COMPACT | JSON_ENCODE_ANY) : NULL;
-        cw_error_attribute(err, key, shown ? shown : "missing", "an integer, at least 0");
-        return cw_error_set(err, CW_E_STATE, "state: %s is %.60s: expected an integer of at least 0", key, shown ? shown : "missing");
-    }
-    *ret = (uint64_t)json_integer_value(v);
-    return 0;
-}
-
-static int state_text(const json_t *state, const char *key, const char *expected, const char *what, struct cw_error *err)
-{
-    const char *have = json_string_value(json_object_get(state, key));
-    if (have && strcmp(have, expected) == 0)
-        return 0;
-    cw_error_attribute(err, key, have ? have : "missing", expected);
-    return cw_error_set(err, CW_E_STATE, "state: %s is %.60s, this run has %s: the state belongs to another %s", key, have ? have : "missing", expected,
-                        what);
-}
-
-static int state_remnants(struct cw_iterator *it, const char *text, struct cw_error *err)
-{
-    const char *at = text;
-    while (at && *at) {
-        unsigned key;
-        int64_t back;
-        uint64_t skip;
-        int used = 0;
-        if (sscanf(at, "%u:%" SCNi64 ":%" SCNu64 "%n", &key, &back, &skip, &used) < 3 || key >= it->n_keys || back < -1 ||
-            (back > 0 && (uint64_t)back > it->at.split))
-            return cw_error_set(err, CW_E_STATE, "state: remnants is \"%.60s\": expected \"key:splits:elements\" for keys below %u", text, it->n_keys);
-        it->unused[key] = (struct unused){.from = it->at.split - (uint64_t)back, .skip = skip};
-        at += used;
-        at += strspn(at, " ");
-    }
-    return 0;
-}
-
-static int load_state(struct cw_iterator *it, const json_t *state, struct cw_error *err)
-{
-    char fingerprint[33], snapshot[17];
-    uint64_t version, plan, seed, n_splits = CW_MAX(it->sequence->n_splits, 1);
-    int r;
-    if (!json_is_object(state))
-        return cw_error_set(err, CW_E_STATE, "state: expected a JSON object");
-    if ((r = state_u64(state, "cachew_state", &version, err)) < 0 || (r = state_u64(state, "plan", &plan, err)) < 0)
-        return r;
-    if (version != STATE_VERSION || plan != PLAN_VERSION)
-        return cw_error_set(err, CW_E_STATE, "state: version %" PRIu64 " of plan %" PRIu64 ": expected version %d of plan %d; another cachew wrote it",
-                            version, plan, STATE_VERSION, PLAN_VERSION);
-    cw_hash128_print(it->compiled->pipeline->fingerprint, fingerprint);
-    snprintf(snapshot, sizeof(snapshot), "%016" PRIx64, it->sequence->snapshot);
-    if ((r = state_text(state, "pipeline", fingerprint, "pipeline", err)) < 0 ||
-        (r = state_text(state, "snapshot", snapshot, "data set (files were added, removed or changed)", err)) < 0 ||
-        (r = state_u64(state, "seed", &seed, err)) < 0 || (r = state_u64(state, "epoch", &it->at.epoch, err)) < 0 ||
-        (r = state_u64(state, "g", &it->at.g, err)) < 0 || (r = state_u64(state, "split", &it->at.split, err)) < 0 ||
-        (r = state_u64(state, "batch", &it->at.batch, err)) < 0)
-        return r;
-    if (seed != it->options.seed)
-        return cw_error_set(err, CW_E_STATE, "state: seed is %" PRIu64 ", this run has %" PRIu64, seed, it->options.seed);
-    if (it->at.split >= n_splits)
-        return cw_error_set(err, CW_E_STATE, "state: split is %" PRIu64 ": expected less than %" PRIu64, it->at.split, n_splits);
-    for (unsigned k = 0; k < it->n_keys; k++)
-        it->unused[k].from = it->at.split;
-    return state_remnants(it, json_string_value(json_object_get(state, "remnants")), err);
-}
 
 /* ---- splits ---- */
 
@@ -187,6 +48,7 @@ int cw_iterator_new(const struct cw_sequence *s, const struct cw_iterator_option
     struct cw_iterator *it = calloc(1, sizeof(*it));
     if (!it)
         return cw_error_nomem(err, sizeof(*it), "an iterator");
+    pthread_mutex_init(&it->mutex, NULL);
     it->sequence = s;
     it->compiled = c;
     it->options = *o;
@@ -199,7 +61,7 @@ int cw_iterator_new(const struct cw_sequence *s, const struct cw_iterator_option
     int r = it->unused && it->round_unused && it->joining ? 0 : cw_error_nomem(err, 0, "an iterator");
     it->ahead = (unsigned)CW_MIN(CW_MAX(AHEAD_POSITIONS / s->split_size, AHEAD_MIN), AHEAD_MAX);
     if (r >= 0 && state)
-        r = load_state(it, state, err);
+        r = cw_iterator_load_state(it, state, err);
     if (r >= 0) {
         it->round = it->at;
         memcpy(it->round_unused, it->unused, it->n_keys * sizeof(*it->unused));
@@ -242,12 +104,9 @@ struct cw_iterator *cw_iterator_free(struct cw_iterator *it)
         drop_joining(it);
     }
     cw_runner_free(it->runner);
-    while (it->quarantined) {
-        struct cw_quarantined *q = it->quarantined;
-        it->quarantined = q->next;
-        free(q->file);
-        free(q);
-    }
+    cw_iterator_free(it->again);
+    pthread_mutex_destroy(&it->mutex);
+    cw_quarantined_free(it->quarantined);
     free(it->unused);
     free(it->round_unused);
     free(it->joining);
@@ -256,16 +115,6 @@ struct cw_iterator *cw_iterator_free(struct cw_iterator *it)
 }
 
 /* ---- the batches of an epoch, in order ---- */
-
-/* The reasons why records failed go where the other elements of their remnant go. */
-static void move_quarantined(struct cw_assembly *from, struct cw_assembly *to)
-{
-    struct cw_quarantined **tail = &to->quarantined;
-    while (*tail)
-        tail = &(*tail)->next;
-    *tail = from->quarantined;
-    from->quarantined = NULL;
-}
 
 /* Appends the remnants of the oldest split to those that wait, key by key. 0: that filled a batch, *ret; 1: all are in. */
 static int join(struct cw_iterator *it, uint64_t deadline_ns, struct cw_assembly **ret, struct cw_error *err)
@@ -287,7 +136,7 @@ static int join(struct cw_iterator *it, uint64_t deadline_ns, struct cw_assembly
                 return r;
             it->remnant_at += n;
             if (it->remnant_at == it->remnant->n_assigned)
-                move_quarantined(it->remnant, j);
+                cw_quarantined_move(&it->remnant->quarantined, &j->quarantined); /* reasons go where the other elements go */
             if (j->n_assigned == j->capacity) {
                 *u = (struct unused){.from = index, .skip = it->remnant_at};
                 it->joining[k] = NULL;
@@ -417,38 +266,62 @@ static void note_quarantined(struct cw_iterator *it, struct cw_assembly *a)
             *it->quarantined_tail = q;
             it->quarantined_tail = &q->next;
         } else {
-            free(q->file);
-            free(q);
+            cw_quarantined_free(q);
         }
     }
 }
 
-/* A repetition of batch j of an epoch, as batch g, from an iterator of its own. */
-static int padding(const struct cw_iterator *it, uint64_t epoch, uint64_t g, uint64_t j, uint64_t timeout_ns, struct cw_batch **ret,
-                   struct cw_error *err)
+static int next_until(struct cw_iterator *it, uint64_t deadline_ns, struct cw_batch **ret, struct cw_error *err);
+
+/* An iterator over an epoch that is over, for its batches once more. */
+static int again_open(struct cw_iterator *it, uint64_t epoch, struct cw_error *err)
 {
     struct cw_iterator_options o = it->options;
-    struct cw_iterator *other = NULL;
-    struct cw_batch *copy = NULL;
+    struct cw_iterator *again;
     o.rank = 0;
     o.world_size = 1;
     o.first_epoch = epoch;
     o.epochs = epoch + 1;
     o.runner.batches_are_users = true;
-    int r = cw_iterator_new(it->sequence, &o, NULL, &other, err);
-    for (uint64_t i = 0; i <= j && r >= 0; i++) {
-        struct cw_batch *b = NULL;
-        r = cw_iterator_next(other, timeout_ns, &b, err);
-        if (r > 0)
-            r = cw_error_set(err, CW_E_BUG, "epoch %" PRIu64 " had more batches the first time", epoch);
-        if (r == 0 && i == j)
-            r = cw_batch_copy(b, &copy, err);
-        if (b)
-            cw_iterator_release(other, b);
-    }
-    cw_iterator_free(other);
+    int r = cw_iterator_new(it->sequence, &o, NULL, &again, err);
     if (r < 0)
         return r;
+    pthread_mutex_lock(&it->mutex);
+    if (it->interrupted)
+        cw_iterator_interrupt(again, true);
+    it->again = again;
+    it->again_at = 0;
+    pthread_mutex_unlock(&it->mutex);
+    return 0;
+}
+
+static void again_close(struct cw_iterator *it)
+{
+    pthread_mutex_lock(&it->mutex);
+    struct cw_iterator *again = CW_STEAL(it->again);
+    pthread_mutex_unlock(&it->mutex);
+    cw_iterator_free(again);
+}
+
+/* A repetition of batch j of an epoch, as batch g. A wait that ends leaves it where it is: the next call goes on. */
+static int padding(struct cw_iterator *it, uint64_t epoch, uint64_t g, uint64_t j, uint64_t deadline_ns, struct cw_batch **ret, struct cw_error *err)
+{
+    struct cw_batch *copy = NULL;
+    int r = it->again ? 0 : again_open(it, epoch, err);
+    for (; r >= 0 && it->again_at <= j; it->again_at++) {
+        struct cw_batch *b;
+        r = next_until(it->again, deadline_ns, &b, err);
+        if (r > 0)
+            r = cw_error_set(err, CW_E_BUG, "epoch %" PRIu64 " had more batches the first time", epoch);
+        if (r < 0)
+            return r;
+        if (it->again_at == j)
+            r = cw_batch_copy(b, &copy, err);
+        cw_iterator_release(it->again, b);
+    }
+    if (r < 0)
+        return r;
+    again_close(it);
     copy->epoch = epoch;
     copy->g = g;
     copy->flags |= CW_RECORD_PADDING;
@@ -458,21 +331,32 @@ static int padding(const struct cw_iterator *it, uint64_t epoch, uint64_t g, uin
     return 0;
 }
 
-int cw_iterator_next(struct cw_iterator *it, uint64_t timeout_ns, struct cw_batch **ret, struct cw_error *err)
+/* Makes a batch of this rank from what was pulled; another rank's is only looked at for the error of an element that was joined. */
+static int finish(struct cw_iterator *it, struct cw_assembly *a, bool mine, uint64_t deadline_ns, struct cw_error *err)
 {
-    uint64_t deadline_ns = timeout_ns ? cw_now_ns() + timeout_ns : 0, ranks = it->options.world_size;
+    if (a->error) {
+        *err = *a->error;
+        return a->error->status;
+    }
+    int r = mine ? cw_runner_finish(it->runner, a, it->options.seed, it->at.epoch, deadline_ns, err) : 0;
+    if (r < 0 && r != CW_E_DEADLINE && r != CW_E_INTERRUPTED && r != CW_E_BUDGET)
+        cw_assembly_poison(a, err, 0); /* its functions are not called again */
+    return r;
+}
+
+static int next_until(struct cw_iterator *it, uint64_t deadline_ns, struct cw_batch **ret, struct cw_error *err)
+{
+    uint64_t ranks = it->options.world_size;
     while (it->at.epoch < it->options.epochs) {
-        struct cw_assembly *a;
-        int r = it->pending ? 0 : pull_counted(it, deadline_ns, &a, err);
+        struct cw_assembly *a = CW_STEAL(it->pending);
+        int r = a ? 0 : pull_counted(it, deadline_ns, &a, err);
         if (r < 0)
             return r;
-        if (it->pending)
-            a = CW_STEAL(it->pending);
         if (r == 1) {
             uint64_t total = it->at.g, epoch = it->at.epoch, rest = total % ranks;
             uint64_t j = it->options.rank - rest; /* a rank that has no batch in the last round repeats one */
             if (rest && !it->mine && it->options.rank >= rest &&
-                (r = padding(it, epoch, total + j, j % total, timeout_ns, &it->mine, err)) < 0)
+                (r = padding(it, epoch, total + j, j % total, deadline_ns, &it->mine, err)) < 0)
                 return r;
             r = epoch_over(it, err);
             if (r < 0)
@@ -482,22 +366,11 @@ int cw_iterator_next(struct cw_iterator *it, uint64_t timeout_ns, struct cw_batc
             round_done(it);
         } else {
             bool mine = it->at.g % ranks == it->options.rank;
-            if (a->error) { /* of an element that was joined */
-                *err = *a->error;
-                r = a->error->status;
-                cw_runner_drop(it->runner, a);
+            if ((r = finish(it, a, mine, deadline_ns, err)) < 0) {
+                it->pending = a; /* nothing is lost, and nobody gets past a failure */
                 return r;
             }
             if (mine) {
-                r = cw_runner_finish(it->runner, a, it->options.seed, it->at.epoch, deadline_ns, err);
-                if (r == CW_E_DEADLINE || r == CW_E_INTERRUPTED) { /* nothing is lost: the next call goes on with it */
-                    it->pending = a;
-                    return r;
-                }
-                if (r < 0) {
-                    cw_runner_drop(it->runner, a);
-                    return r;
-                }
                 note_quarantined(it, a);
                 it->mine = cw_runner_take_batch(it->runner, a);
                 it->mine->epoch = it->at.epoch;
@@ -522,6 +395,11 @@ int cw_iterator_next(struct cw_iterator *it, uint64_t timeout_ns, struct cw_batc
     return 1;
 }
 
+int cw_iterator_next(struct cw_iterator *it, uint64_t timeout_ns, struct cw_batch **ret, struct cw_error *err)
+{
+    return next_until(it, timeout_ns ? cw_now_ns() + timeout_ns : 0, ret, err);
+}
+
 void cw_iterator_release(struct cw_iterator *it, struct cw_batch *b)
 {
     if (b->flags & CW_RECORD_PADDING)
@@ -537,6 +415,15 @@ const struct cw_quarantined *cw_iterator_quarantined(const struct cw_iterator *i
     return it->quarantined;
 }
 
-void cw_iterator_interrupt(struct cw_iterator *it, bool on) { cw_runner_interrupt(it->runner, on); }
+void cw_iterator_interrupt(struct cw_iterator *it, bool on)
+{
+    cw_runner_interrupt(it->runner, on);
+    pthread_mutex_lock(&it->mutex);
+    it->interrupted = on;
+    if (it->again)
+        cw_iterator_interrupt(it->again, on);
+    pthread_mutex_unlock(&it->mutex);
+}
+
 void cw_iterator_profile(struct cw_iterator *it, struct cw_profile *ret) { cw_runner_profile(it->runner, ret); }
 void cw_iterator_fused(const struct cw_iterator *it, unsigned *ret) { cw_runner_fused(it->runner, ret); }

@@ -6,6 +6,11 @@
 
 #include "base/clock.h"
 
+/* One run in 256 is unfused: it tells how the time of fused operators divides. A photograph takes half as long again that way, so more of them would
+ * be felt. The first one comes early, for the sake of short epochs. */
+#define SAMPLE_EVERY 256
+#define SAMPLE_FIRST 31
+
 /* ---- lists of blocks; mutex held ---- */
 
 static bool earlier(const struct block *a, const struct block *b)
@@ -29,6 +34,14 @@ void cw_ready(struct cw_runner *r, struct block *b)
     b->state = BLOCK_READY;
     insert_ordered(&r->ready, b);
     pthread_cond_signal(&r->work);
+}
+
+/* A thread leaves off running or reading (`count`). The consumer that lacks memory waits for the last one, and then takes what there is. */
+static void leave(struct cw_runner *r, unsigned *count)
+{
+    --*count;
+    if (r->consumer_short && r->n_running == 0 && r->n_reading == 0)
+        pthread_cond_signal(&r->done);
 }
 
 static void park(struct block *b)
@@ -172,19 +185,20 @@ static void advance(struct cw_runner *r, struct thread *t, struct block *b)
             b->waited = false;
             goto pass;
         }
+        bool nowait = !r->alone; /* who runs alone is done with when this returns */
         pthread_mutex_unlock(&r->mutex);
-        status = b->have_raw ? 0 : cw_block_read(r, t, b, true, &err);
+        status = b->have_raw ? 0 : cw_block_read(r, t, b, nowait, &err);
         if (status == 0)
             status = b->point < r->n_points ? cw_block_stage(r, t, b, &err) : cw_block_emit(r, t, b, &err);
         pthread_mutex_lock(&r->mutex);
         if (status == 1) { /* the bytes are not in memory */
-            r->n_running--;
             r->cold = true;
             b->state = BLOCK_READING;
             b->next = NULL;
             *r->reading_tail = b;
             r->reading_tail = &b->next;
             r->n_reading++;
+            leave(r, &r->n_running);
             pthread_cond_signal(&r->reads);
             return;
         }
@@ -202,7 +216,7 @@ static void advance(struct cw_runner *r, struct thread *t, struct block *b)
             break;
         if (s->passed[b->point] != b->seq && b->n_passed == b->point) {
             park(b);
-            r->n_running--;
+            leave(r, &r->n_running);
             return;
         }
     pass:;
@@ -210,7 +224,7 @@ static void advance(struct cw_runner *r, struct thread *t, struct block *b)
         status = cw_block_pass(r, b, &err);
         if (status == 1) { /* no batch to be had until one is released */
             park(b);
-            r->n_running--;
+            leave(r, &r->n_running);
             pthread_cond_signal(&r->done);
             return;
         }
@@ -222,7 +236,7 @@ static void advance(struct cw_runner *r, struct thread *t, struct block *b)
         }
         b->point++;
     }
-    r->n_running--;
+    leave(r, &r->n_running);
     if (status == CW_E_BUDGET && !r->stop && !s->closed) {
         starve(r, b);
         pthread_cond_broadcast(&r->work);
@@ -235,9 +249,9 @@ static void advance(struct cw_runner *r, struct thread *t, struct block *b)
     s->n_blocks--;
     cw_block_recycle(r, b);
     cw_split_collect(r, s);
-    if (r->n_running == 0 && r->plan_short)
+    if (r->n_blocks == 0 && r->plan_short)
         pthread_cond_broadcast(&r->work);
-    if (s->n_blocks == 0 || r->fatal.status)
+    if ((s->n_blocks == 0 && (s->over || s->closed)) || r->consumer_short || r->fatal.status)
         pthread_cond_signal(&r->done);
 }
 
@@ -249,15 +263,24 @@ static void run_block(struct cw_runner *r, struct thread *t, struct block *b)
 
 bool cw_may_be_released(const struct cw_runner *r)
 {
-    const struct cw_assembly *a = r->splits ? r->splits->head : NULL;
-    return r->n_handed > 0 || (a && a->closed && a->n_done == a->n_assigned);
+    const struct cw_split *first = r->splits;
+    const struct cw_assembly *a = first ? first->head : NULL;
+    return r->n_handed > 0 || (a && a->closed && a->n_done == a->n_assigned) || (first && first->over && first->n_blocks == 0);
+}
+
+static bool holds_anything(const struct cw_runner *r, const struct cw_split *s)
+{
+    bool any = s->first || s->head;
+    for (unsigned k = 0; k < CW_MAX(r->compiled->n_buckets, 1); k++)
+        any |= s->open[k] != NULL; /* what is left over in buckets */
+    return any;
 }
 
 bool cw_reclaim(struct cw_runner *r, const struct cw_split *s)
 {
     struct cw_split *last = NULL;
     for (struct cw_split *later = s ? s->next : NULL; later; later = later->next)
-        if (later->first || later->head)
+        if (holds_anything(r, later))
             last = later;
     if (!last)
         return false;
@@ -281,27 +304,22 @@ static void run_starved(struct cw_runner *r, struct thread *t)
 {
     r->alone = true;
     for (;;) {
+        cw_evict(r); /* an earlier block may give way just now */
         struct block *b = r->starved;
         const struct cw_split *s = b->split;
         uint64_t seq = b->seq;
-        cw_evict(r);
-        b = r->starved;
-        if (b->split != s || b->seq != seq) { /* an earlier one gave way just now */
-            s = b->split;
-            seq = b->seq;
-        }
         r->starved = b->next;
         run_block(r, t, b);
         b = r->starved;
         if (!b || b->split != s || b->seq != seq)
             break; /* it was enough */
-        if (cw_reclaim(r, s))
+        if (cw_slab_trim(&r->slabs) > 0 || cw_reclaim(r, s)) /* slabs: the consumer released some meanwhile */
             continue;
         r->starving = true; /* until something is released */
         if (!cw_may_be_released(r) && !r->fatal.status)
             (void)cw_error_set(&r->fatal, CW_E_BUDGET,
-                               "--memory %zu is too small: an element of this pipeline does not fit beside the batches that wait for it; expected at least %zu",
-                               r->budget.limit, atomic_load(&r->budget.wanted));
+                               "--memory %zu is too small: a run of %zu elements does not fit beside the batches that wait for it; expected at least %zu",
+                               r->budget.limit, b->n_refs, atomic_load(&r->budget.wanted));
         break;
     }
     r->alone = false;
@@ -324,15 +342,23 @@ static void plan_piece(struct cw_runner *r, struct thread *t, struct cw_split *s
     pthread_mutex_unlock(&r->mutex);
     int status = cw_piece_plan(r, t, s, p, &err);
     pthread_mutex_lock(&r->mutex);
-    r->n_running--;
+    leave(r, &r->n_running);
     account(r, t);
     r->planning = false;
     p->users--;
     s->n_blocks--;
     if (status >= 0) {
         p->planned = true;
-        if (p->last) /* the stream is over */
-            s->end = s->position = p->begin + p->n;
+        if (p->cut)
+            s->position = p->begin + p->n;
+        if (p->cut && p->n == 0)
+            s->end = s->position;
+        r->plan_short = false;
+    } else if (status == CW_E_DATA && r->sequence->stream && (s->failed = malloc(sizeof(*s->failed)))) {
+        *s->failed = err;
+        p->planned = true;
+        p->n = 0;
+        s->end = s->position = p->begin;
     } else if (status == CW_E_BUDGET && (r->n_blocks || r->n_running || !r->plan_short || cw_reclaim(r, s) || cw_may_be_released(r))) {
         r->plan_short = true; /* tried again when something is released, or when nothing else is under way */
         cw_trim(r);
@@ -373,8 +399,7 @@ static void *compute_main(void *arg)
             continue;
         }
         if (!r->fatal.status && (b = cw_carve(r))) {
-            /* One run in 64 is unfused: it tells how the time of fused operators divides. */
-            b->plain = t->n_run++ % 64 == 63;
+            b->plain = t->n_run++ % SAMPLE_EVERY == SAMPLE_FIRST;
             run_block(r, t, b);
             continue;
         }
@@ -404,21 +429,20 @@ static void *read_main(void *arg)
         struct cw_error err = {0};
         int status = cw_block_read(r, &own, b, false, &err);
         pthread_mutex_lock(&r->mutex);
-        r->n_reading--;
+        leave(r, &r->n_reading);
         r->profile.read_ns += own.read_ns;
         r->profile.read_bytes += own.read_bytes;
         own.read_ns = own.read_bytes = 0;
         if (status == CW_E_BUDGET) {
             starve(r, b);
             pthread_cond_broadcast(&r->work);
-            continue;
+        } else {
+            if (status < 0 && !r->fatal.status) {
+                r->fatal = err;
+                pthread_cond_signal(&r->done);
+            }
+            cw_ready(r, b);
         }
-        if (status < 0 && !r->fatal.status) {
-            r->fatal = err;
-            cw_error_op(&r->fatal, b->program->ops[0]->desc->name);
-            pthread_cond_signal(&r->done);
-        }
-        cw_ready(r, b);
         if (b->split->closed) /* the consumer waits for its blocks to end */
             pthread_cond_signal(&r->done);
     }

@@ -40,16 +40,6 @@ static int pass_limit(struct cw_runner *r, struct block *b, unsigned k, struct c
     return 0;
 }
 
-static struct cw_assembly *append(struct cw_split *s, struct cw_assembly *a)
-{
-    if (s->tail)
-        s->tail->next = a;
-    else
-        s->head = a;
-    s->tail = a;
-    return a;
-}
-
 static int32_t bucket_of(const struct cw_runner *r, const struct block *b, size_t row)
 {
     int32_t bucket = 0;
@@ -75,7 +65,7 @@ static int poison(struct cw_runner *r, struct block *b, size_t row, struct cw_er
         if (!a)
             return cw_error_nomem(err, sizeof(*a), "an error");
         r->n_assemblies++;
-        append(s, a);
+        cw_split_append(s, a);
     } else {
         s->open[0] = NULL;
     }
@@ -95,7 +85,7 @@ static int filling(struct cw_runner *r, struct cw_split *s, unsigned bucket, str
             return status;
         s->open[bucket] = a;
         if (r->compiled->batcher != CW_BATCHER_BUCKET)
-            append(s, a);
+            cw_split_append(s, a);
     }
     *ret = a;
     return 0;
@@ -123,7 +113,7 @@ static int add_segment(struct cw_runner *r, struct block *b, struct cw_assembly 
         a->closed = true;
         b->split->open[a->bucket] = NULL;
         if (r->compiled->batcher == CW_BATCHER_BUCKET)
-            append(b->split, a);
+            cw_split_append(b->split, a);
     }
     return 0;
 }
@@ -173,11 +163,25 @@ static struct segment *segment_of(const struct block *b, size_t row)
 {
     if (!b->idx)
         return &b->segments[0]; /* counted: all rows are in one batch */
-    for (unsigned i = 0; i < b->n_segments; i++)
-        for (size_t k = 0; k < b->segments[i].n; k++)
-            if (b->idx[b->segments[i].first + k] == row)
-                return &b->segments[i];
-    return NULL;
+    size_t at = 0, end = b->n_live; /* idx ascends */
+    while (at < end) {
+        size_t middle = at + (end - at) / 2;
+        if (b->idx[middle] < row)
+            at = middle + 1;
+        else
+            end = middle;
+    }
+    if (at == b->n_live || b->idx[at] != row)
+        return NULL;
+    unsigned low = 0, high = b->n_segments; /* the first one that ends behind it */
+    while (low < high) {
+        unsigned middle = low + (high - low) / 2;
+        if (b->segments[middle].first + b->segments[middle].n <= at)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low < b->n_segments ? &b->segments[low] : NULL;
 }
 
 static void quarantine(struct cw_runner *r, const struct block *b, const struct fault *f, struct cw_quarantined **list)

@@ -119,3 +119,21 @@ int cw_image_decode(struct cw_image *im, const struct cw_rect *want, const struc
     cw_arena_release(arena, mark);
     return r;
 }
+
+int cw_image_decode_rows(struct cw_image *im, const struct cw_rect *want, const struct cw_rect *needed, const struct cw_image_rows *rows,
+                         struct cw_arena *arena, struct cw_error *err)
+{
+    if (im->orientation == 1 && im->codec->decode_rows)
+        return im->codec->decode_rows(im, want, needed, rows, arena, err);
+
+    size_t stride = (size_t)want->w * (size_t)im->channels * (im->options.wide ? 2 : 1);
+    struct cw_arena_mark mark = cw_arena_mark(arena);
+    uint8_t *pixels = cw_arena_alloc(arena, stride * (size_t)want->h + rows->slack, err);
+    if (!pixels)
+        return err ? err->status : CW_E_MEMORY;
+    int r = cw_image_decode(im, want, needed, pixels, stride, arena, err);
+    for (int64_t y = 0; y < want->h && r >= 0; y++)
+        rows->put(rows->arg, y, pixels + (size_t)y * stride);
+    cw_arena_release(arena, mark);
+    return r;
+}

@@ -10,6 +10,9 @@ struct cw_image_codec {
     /* Both rectangles in the file's coordinates and within the image; rows are delivered pixels (channels, depth). */
     int (*decode)(struct cw_image *im, const struct cw_rect *want, const struct cw_rect *needed, uint8_t *dst, size_t stride,
                   struct cw_arena *arena, struct cw_error *err);
+    /* Likewise, row by row; NULL: only as a whole. */
+    int (*decode_rows)(struct cw_image *im, const struct cw_rect *want, const struct cw_rect *needed, const struct cw_image_rows *rows,
+                       struct cw_arena *arena, struct cw_error *err);
     void (*close)(struct cw_image *im);
 };
 

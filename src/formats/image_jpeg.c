@@ -17,6 +17,7 @@
 #define MAX_SCANS 500       /* a progressive photograph has about 10; each one costs a pass over the image */
 #define MARGIN 2            /* columns left and right of a region that fancy upsampling looks at */
 #define STRIP_ROWS 8        /* rows in the strip buffer */
+#define STRIP_OFFSET 8      /* rows of the strip begin at odd multiples of 8: those on a multiple of 16 or 32 libjpeg-turbo writes around the cache */
 #define FIXED_BYTES (96u << 10) /* what a decompressor allocates whatever the size, rounded up */
 
 struct jpeg_reader {
@@ -188,8 +189,10 @@ static void set_output(const struct cw_image *im, struct jpeg_decompress_struct 
 struct jpeg_job {
     struct cw_rect want;
     struct cw_convert convert;
+    const struct cw_image_rows *rows; /* where rows go, or NULL: to dst */
     uint8_t *dst;
     size_t stride;
+    uint8_t *converted;      /* a row for `rows` where a conversion is needed, else NULL */
     uint8_t *strip;          /* STRIP_ROWS rows of strip_stride bytes */
     size_t strip_stride;
     JDIMENSION left;         /* column of the image in the strip's first pixel */
@@ -211,11 +214,14 @@ static void deliver(const struct jpeg_job *job, const struct jpeg_decompress_str
         invert(from, (size_t)job->want.w * px);
     if (job->direct)
         return;
-    uint8_t *to = job->dst + (size_t)(row - job->want.y) * job->stride;
-    if (job->copy)
-        memcpy(to, from, (size_t)job->want.w * px);
-    else
+    int64_t y = row - job->want.y;
+    uint8_t *to = job->rows ? job->converted : job->dst + (size_t)y * job->stride;
+    if (!job->copy)
         cw_convert_row(&job->convert, to, from, (size_t)job->want.w);
+    else if (!job->rows)
+        memcpy(to, from, (size_t)job->want.w * px);
+    if (job->rows)
+        job->rows->put(job->rows->arg, y, job->copy ? from : to);
 }
 
 static void read_rows(struct jpeg_job *job, struct jpeg_decompress_struct *d)
@@ -248,7 +254,7 @@ static int decode_guarded(struct jpeg_reader *j, struct jpeg_job *job)
         jpeg_crop_scanline(d, &left, &width);
     }
     job->left = left;
-    job->direct = job->copy && left == (JDIMENSION)job->want.x && width == (JDIMENSION)job->want.w;
+    job->direct = job->copy && !job->rows && left == (JDIMENSION)job->want.x && width == (JDIMENSION)job->want.w;
     JSAMPROW row = job->strip;
     if (exact && job->want.y > 0)
         jpeg_skip_scanlines(d, (JDIMENSION)job->want.y);
@@ -261,13 +267,12 @@ static int decode_guarded(struct jpeg_reader *j, struct jpeg_job *job)
     return 0;
 }
 
-static int jpeg_decode(struct cw_image *im, const struct cw_rect *want, const struct cw_rect *needed, uint8_t *dst, size_t stride,
-                       struct cw_arena *arena, struct cw_error *err)
+/* The job but for the strip, which is made here. */
+static int run_job(struct cw_image *im, struct jpeg_job *job, const struct cw_rect *needed, struct cw_arena *arena, struct cw_error *err)
 {
     struct jpeg_reader *j = reader_of(im);
-    struct jpeg_job job = {.want = *want, .dst = dst, .stride = stride};
-    set_output(im, &j->d, &job.convert);
-    job.copy = cw_convert_is_copy(&job.convert);
+    set_output(im, &j->d, &job->convert);
+    job->copy = cw_convert_is_copy(&job->convert);
     j->last_needed = needed->h > 0 ? (needed->y + needed->h - 1) / (j->d.max_v_samp_factor * DCTSIZE) : -1;
     j->progress.progress_monitor = jpeg_progress;
     j->d.progress = &j->progress;
@@ -277,12 +282,16 @@ static int jpeg_decode(struct cw_image *im, const struct cw_rect *want, const st
     if (r < 0)
         return r;
     struct cw_arena_mark mark = cw_arena_mark(arena);
-    job.strip_stride = CW_ALIGN_UP((size_t)im->file_width * (size_t)job.convert.from, 64);
-    job.strip = cw_arena_alloc(arena, job.strip_stride * STRIP_ROWS, err);
-    if (!job.strip) {
+    size_t slack = job->rows ? job->rows->slack : 0, px = (size_t)im->channels * (im->options.wide ? 2 : 1);
+    job->strip_stride = CW_ALIGN_UP((size_t)im->file_width * (size_t)job->convert.from + slack, 64);
+    job->strip = cw_arena_alloc(arena, job->strip_stride * STRIP_ROWS + STRIP_OFFSET, err);
+    if (job->strip && job->rows && !job->copy)
+        job->converted = cw_arena_alloc(arena, (size_t)job->want.w * px + slack, err);
+    if (!job->strip || (job->rows && !job->copy && !job->converted)) {
         r = err ? err->status : CW_E_MEMORY;
     } else {
-        r = decode_guarded(j, &job);
+        job->strip += STRIP_OFFSET;
+        r = decode_guarded(j, job);
         if (r < 0)
             cw_error_set(err, r, "%s: %s", r == CW_E_MEMORY ? "libjpeg" : "damaged JPEG", j->text);
         jpeg_abort_decompress(&j->d); /* frees what it allocated for this image */
@@ -292,5 +301,19 @@ static int jpeg_decode(struct cw_image *im, const struct cw_rect *want, const st
     return r;
 }
 
-const struct cw_image_codec cw_image_jpeg = {
-    .name = "JPEG", .matches = jpeg_matches, .open = jpeg_open, .decode = jpeg_decode, .close = jpeg_close};
+static int jpeg_decode(struct cw_image *im, const struct cw_rect *want, const struct cw_rect *needed, uint8_t *dst, size_t stride,
+                       struct cw_arena *arena, struct cw_error *err)
+{
+    struct jpeg_job job = {.want = *want, .dst = dst, .stride = stride};
+    return run_job(im, &job, needed, arena, err);
+}
+
+static int jpeg_decode_rows(struct cw_image *im, const struct cw_rect *want, const struct cw_rect *needed, const struct cw_image_rows *rows,
+                            struct cw_arena *arena, struct cw_error *err)
+{
+    struct jpeg_job job = {.want = *want, .rows = rows};
+    return run_job(im, &job, needed, arena, err);
+}
+
+const struct cw_image_codec cw_image_jpeg = {.name = "JPEG", .matches = jpeg_matches, .open = jpeg_open, .decode = jpeg_decode,
+                                             .decode_rows = jpeg_decode_rows, .close = jpeg_close};

@@ -18,7 +18,7 @@ struct cw_host_function {
     uint64_t id;              /* from cw_host_function_id */
     const char *name;         /* for messages */
     const char *spec;         /* docs/hosts.md; compact JSON */
-    uint64_t timeout_ns;      /* for one record; also for loading the function */
+    uint64_t timeout_ns;      /* for one record */
     uint64_t memory;          /* resident bytes that a host may have; 0: half of the machine's memory, divided by its CPUs */
     int (*cancelled)(void *); /* may be NULL; asked every few milliseconds while a call runs */
     void *cancel_arg;
@@ -30,9 +30,13 @@ uint64_t cw_host_function_id(void);
 /* How a call ended that got no answer. */
 struct cw_host_death {
     bool hung;                /* ended by us: it took longer than allowed */
+    bool killed;              /* by SIGKILL, and not by us: somebody else wanted the memory, or the process gone */
     uint64_t progress;        /* the row that it was at; UINT64_MAX: none yet */
     char reason[400];         /* "was killed by signal 11 (Segmentation fault); it last said: ..." */
 };
+
+/* How often to try again what a host died of, alone, counting the first time. What comes from outside does not come each time, but may come often. */
+unsigned cw_host_attempts(const struct cw_host_death *death);
 
 /* A host that knows the function: an idle one, or a new process. CW_E_PIPELINE: the function can't be loaded there; CW_E_IO: there is no such host. */
 int cw_host_acquire(const struct cw_host_function *f, struct cw_host **ret, struct cw_error *err) _must_check_;

@@ -7,8 +7,9 @@
 
 #include "host/process.h"
 
-/* Attempts to load a function, where the host dies of it: what kills one from outside does not do so each time. */
-#define DEFINE_ATTEMPTS 3
+#define ATTEMPTS 3
+#define ATTEMPTS_KILLED 10
+#define ATTEMPTS_HUNG 2 /* each costs timeout_s */
 
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 /* guarded by mutex: */
@@ -16,6 +17,8 @@ static struct cw_host *idle;
 static pid_t owner; /* a forked child has copies of descriptors, but no hosts */
 static char *python, *program;
 static _Atomic uint64_t last_id;
+
+unsigned cw_host_attempts(const struct cw_host_death *death) { return death->hung ? ATTEMPTS_HUNG : death->killed ? ATTEMPTS_KILLED : ATTEMPTS; }
 
 uint64_t cw_host_function_id(void) { return ++last_id; }
 
@@ -103,7 +106,7 @@ int cw_host_acquire(const struct cw_host_function *f, struct cw_host **ret, stru
             return r;
         if (!fresh)
             attempt--; /* it died while idle, or of age */
-        else if (death.hung || attempt + 1 >= DEFINE_ATTEMPTS)
+        else if (attempt + 1 >= cw_host_attempts(&death))
             return cw_error_set(err, CW_E_IO, "the host process that loads the function %s %s", f->name, death.reason);
     }
 }

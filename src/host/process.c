@@ -24,6 +24,7 @@
 #define SLICE_MS 50            /* how often a waiting thread looks for cancellation, memory and progress */
 #define CALLS_BETWEEN_LOOKS 64 /* at the memory of a host that answers quickly */
 #define PROGRESS_WORD 15       /* of a request: the row that is being computed, plus 1 */
+#define LOAD_NS (UINT64_C(300) * 1000000000) /* for a host to start and load a function, with all that it imports */
 #define MAX_REPLY ((size_t)16 << 20)
 
 /* Frames on the socket, both ways: docs/hosts.md */
@@ -194,8 +195,8 @@ static void kill_host(struct cw_host *h)
     h->dead = true;
 }
 
-/* Waits for the process, which is dead or about to be; says what became of it. */
-static void reap(struct cw_host *h, char reason[400])
+/* Waits for the process, which is dead or about to be; says what became of it. True: it was killed. */
+static bool reap(struct cw_host *h, char reason[400])
 {
     int status = 0, at;
     pid_t r;
@@ -216,6 +217,7 @@ static void reap(struct cw_host *h, char reason[400])
     }
     h->pid = 0;
     h->dead = true;
+    return r >= 0 && WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL;
 }
 
 struct cw_host *cw_host_free(struct cw_host *h)
@@ -225,7 +227,7 @@ struct cw_host *cw_host_free(struct cw_host *h)
         return NULL;
     if (h->pid > 0) {
         kill_host(h);
-        reap(h, reason);
+        (void)reap(h, reason);
     }
     if (h->in)
         munmap(h->in, h->in_size);
@@ -298,8 +300,8 @@ static int died(struct cw_host *h, const char *reason, bool hung, struct cw_host
     char end[400];
     uint64_t at = progress(h);
     kill_host(h);
-    reap(h, end);
-    *death = (struct cw_host_death){.hung = hung, .progress = at ? at - 1 : UINT64_MAX};
+    bool killed = reap(h, end);
+    *death = (struct cw_host_death){.hung = hung, .killed = killed && !reason, .progress = at ? at - 1 : UINT64_MAX};
     snprintf(death->reason, sizeof(death->reason), "%s", reason ? reason : end);
     return 1;
 }
@@ -380,7 +382,9 @@ static bool knows(const struct cw_host *h, uint64_t id)
 int cw_host_define(struct cw_host *h, const struct cw_host_function *f, struct cw_host_death *death, struct cw_error *err)
 {
     _cleanup_free_ char *text = NULL;
+    struct cw_host_function loading = *f;
     struct frame frame = {.kind = FRAME_DEFINE, .version = VERSION, .id = f->id, .size = strlen(f->spec)};
+    loading.timeout_ns = LOAD_NS;
     h->running = f->name;
     if (knows(h, f->id))
         return 0;
@@ -393,7 +397,7 @@ int cw_host_define(struct cw_host *h, const struct cw_host_function *f, struct c
     }
     int r;
     do
-        r = receive(h, f, &frame, &text, death, err);
+        r = receive(h, &loading, &frame, &text, death, err);
     while (r == 0 && frame.kind == FRAME_READY); /* it has started */
     if (r != 0)
         return r;

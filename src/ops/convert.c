@@ -199,6 +199,3 @@ void cw_convert(enum cw_dtype from, enum cw_dtype to, void *dst, const void *src
         direct[CW_FLOAT32][to]((uint8_t *)dst + at * to_size, piece, m);
     }
 }
-
-void cw_half_to_floats(float *dst, const uint16_t *src, size_t n) { half_float(dst, src, n); }
-void cw_floats_to_half(uint16_t *dst, const float *src, size_t n) { float_half(dst, src, n); }

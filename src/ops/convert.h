@@ -14,7 +14,3 @@
 
 /* n values, neither dtype bytes; dst and src do not overlap. */
 void cw_convert(enum cw_dtype from, enum cw_dtype to, void *dst, const void *src, size_t n);
-
-/* The loops of cw_convert for half precisions, with the same results as the scalar functions of data/type.h. */
-void cw_half_to_floats(float *dst, const uint16_t *src, size_t n);
-void cw_floats_to_half(uint16_t *dst, const float *src, size_t n);

@@ -8,10 +8,6 @@
 
 /* One record in so many is computed twice, to find functions that are not deterministic. */
 #define CHECK_ONE_IN 1000
-/* Attempts on a record that ends its host: what comes from outside (an operator's kill, memory that others use) does not come each time. */
-#define DEATH_ATTEMPTS 3
-/* Attempts on a record that takes too long: each costs timeout_s. */
-#define HANG_ATTEMPTS 2
 
 /* ---- binding ---- */
 
@@ -245,7 +241,7 @@ static int submit(struct run *x, const uint32_t *rows, size_t n, struct cw_host_
 static int run_alone(struct run *x, uint32_t row, struct cw_host_death *death, struct cw_error *err)
 {
     for (unsigned attempt = 1;; attempt++) {
-        if (attempt >= (death->hung ? HANG_ATTEMPTS : DEATH_ATTEMPTS)) {
+        if (attempt >= cw_host_attempts(death)) {
             cw_block_fail(x->block, row, x->op->desc->name, "%s: its host process %s (%u attempts)", x->f->name, death->reason, attempt);
             return 0;
         }

@@ -174,38 +174,43 @@ static int record_output(struct record *r, struct cw_error *err)
     return r->dst ? 0 : err ? err->status : CW_E_MEMORY;
 }
 
-/* Decodes `want` to dst. */
-static int record_decode(struct record *r, const struct cw_rect *want, uint8_t *dst, size_t stride, struct cw_error *err)
+struct resize_feed { struct cw_resize resize; const struct cw_row_sink *sink; };
+
+static void feed_row(void *arg, int64_t y, const uint8_t *pixels)
 {
-    struct cw_rect needed;
-    plan_needed(r->c, r->b, r->row, &r->plan, &needed);
-    r->failed = r->c->decode;
-    return cw_image_decode(&r->image, want, &needed, dst, stride, r->b->arena, err);
+    struct resize_feed *f = arg;
+    cw_resize_row(&f->resize, y, pixels, f->resize.pad, f->sink);
 }
 
 static int record_resize(struct record *r, const struct cw_row_sink *sink, struct cw_error *err)
 {
-    struct cw_resize resize;
-    struct cw_arena *arena = r->b->arena;
-    int e = cw_resize_plan(&resize, &r->plan.spec, arena, err);
+    struct resize_feed feed = {.sink = sink};
+    struct cw_resize *resize = &feed.resize;
+    int e = cw_resize_plan(resize, &r->plan.spec, r->b->arena, err);
     if (e < 0)
         return e;
-    struct cw_rect want = {.y = r->plan.rect.y + resize.y.first, .x = r->plan.rect.x + resize.x.first, .h = resize.y.used, .w = resize.x.used};
-    if (!r->c->decode) {
-        size_t stride = (size_t)r->plan.w * resize.pixel, first = (size_t)want.y * stride + (size_t)want.x * resize.pixel;
-        size_t end = (size_t)(want.y + want.h - 1) * stride + (size_t)(want.x + want.w) * resize.pixel;
-        cw_resize_run(&resize, r->src + first, stride, (size_t)r->plan.h * stride - end, sink);
-        return 0;
+    struct cw_rect want = {.y = r->plan.rect.y + resize->y.first, .x = r->plan.rect.x + resize->x.first, .h = resize->y.used, .w = resize->x.used};
+    if (r->c->decode) {
+        struct cw_rect needed;
+        struct cw_image_rows rows = {.put = feed_row, .arg = &feed, .slack = resize->pad};
+        plan_needed(r->c, r->b, r->row, &r->plan, &needed);
+        r->failed = r->c->decode;
+        return cw_image_decode_rows(&r->image, &want, &needed, &rows, r->b->arena, err);
     }
-    size_t stride = (size_t)want.w * resize.pixel, slack = CW_ALIGN_UP(resize.pad, 64) + 64;
-    uint8_t *pixels = cw_arena_alloc(arena, stride * (size_t)want.h + slack, err);
-    if (!pixels)
-        return err ? err->status : CW_E_MEMORY;
-    e = record_decode(r, &want, pixels, stride, err);
-    if (e < 0)
-        return e;
-    cw_resize_run(&resize, pixels, stride, slack, sink);
+    size_t stride = (size_t)r->plan.w * resize->pixel, first = (size_t)want.y * stride + (size_t)want.x * resize->pixel;
+    size_t end = (size_t)(want.y + want.h - 1) * stride + (size_t)(want.x + want.w) * resize->pixel;
+    cw_resize_run(resize, r->src + first, stride, (size_t)r->plan.h * stride - end, sink);
     return 0;
+}
+
+/* The rectangle as it is, straight into the output. */
+static int record_decode(struct record *r, struct cw_error *err)
+{
+    struct cw_rect needed;
+    size_t stride = (size_t)r->plan.rect.w * (size_t)r->plan.channels * cw_dtype_size(r->c->dtype);
+    plan_needed(r->c, r->b, r->row, &r->plan, &needed);
+    r->failed = r->c->decode;
+    return cw_image_decode(&r->image, &r->plan.rect, &needed, r->dst, stride, r->b->arena, err);
 }
 
 /* With the input open and planned, the output there. */
@@ -215,10 +220,8 @@ static int record_pixels(struct record *r, struct cw_error *err)
     struct cw_image_finish finish = {.pixel = r->c->pixel, .n_pixel = r->c->n_pixel, .planar = r->c->planar, .flip_y = r->plan.flip_y,
                                      .channels = r->plan.channels, .h = s->cut_h, .w = s->cut_w, .from = r->c->dtype,
                                      .to = r->c->out.type.dtype, .dst = r->dst, .err = err};
-    if (r->c->decode && !r->plan.resized && !r->plan.flip_x && !r->plan.flip_y && cw_image_finish_is_copy(&finish)) {
-        size_t stride = (size_t)s->cut_w * (size_t)r->plan.channels * cw_dtype_size(r->c->dtype);
-        return record_decode(r, &r->plan.rect, r->dst, stride, err);
-    }
+    if (r->c->decode && !r->plan.resized && !r->plan.flip_x && !r->plan.flip_y && cw_image_finish_is_copy(&finish))
+        return record_decode(r, err);
     struct cw_row_sink sink;
     int e = cw_image_finish_init(&finish, &sink, r->b->arena, err);
     if (e >= 0)

@@ -8,15 +8,15 @@
 #include "pipeline/sequence.h"
 #include "pipeline/source.h"
 
-/* Attempts to get on where the host dies: the iterable is started anew and skipped to where it was. */
-#define ATTEMPTS 3
-
 struct iterable {
     struct cw_source base;
     const struct cw_op *op;
     uint64_t file_key;
     pthread_mutex_t mutex;
-    struct cw_host *host; /* where it is under way; guarded by mutex */
+    /* guarded by mutex: */
+    struct cw_host *host;   /* where it is under way */
+    struct cw_error broken; /* what it raised, */
+    uint64_t broken_at;     /* after so many elements */
 };
 
 struct element { /* what a row's raw bytes are */
@@ -48,8 +48,8 @@ static const char *copy_text(struct cw_arena *arena, const char *text, struct cw
     return copy ? strcpy(copy, text) : NULL;
 }
 
-/* Copies what the host wrote into the arena. */
-static int take_answer(const struct iterable *s, const uint8_t *data, size_t size, size_t n_wanted, struct cw_arena *arena, struct cw_tensor *raw, size_t *ret_n,
+/* Copies what the host wrote into the arena. Elements before something that the iterable raised are given out first. */
+static int take_answer(struct iterable *s, uint64_t first, const uint8_t *data, size_t size, size_t n_wanted, struct cw_arena *arena, struct cw_tensor *raw, size_t *ret_n,
                        struct cw_error *err)
 {
     const struct cw_function *f = s->op->state;
@@ -88,10 +88,16 @@ static int take_answer(const struct iterable *s, const uint8_t *data, size_t siz
         const char *text = json_string_value(json_array_get(entry, 1));
         if (text && row >= 0 && (size_t)row < a.n && r >= 0)
             r = (((struct element *)raw[row].data)->error = copy_text(arena, text, err)) ? 0 : err->status;
-        else if (text && r >= 0) /* the iterable itself raised: there is nothing after it */
-            r = cw_error_set(err, CW_E_DATA, "iterable: %s: %s", f->name, text);
+        else if (text && r >= 0) { /* the iterable itself raised: there is nothing after it */
+            (void)cw_error_set(&s->broken, CW_E_DATA, "iterable: %s: %s", f->name, text);
+            s->broken_at = first + a.n;
+        }
     }
     json_decref(errors);
+    if (r >= 0 && a.n == 0 && s->broken.status) {
+        *err = s->broken;
+        r = err->status;
+    }
     return r;
 }
 
@@ -105,7 +111,11 @@ static int iterable_pull(struct cw_source *base, uint64_t row, size_t n, int (*c
     host.cancelled = cancelled;
     host.cancel_arg = cancel_arg;
     pthread_mutex_lock(&s->mutex);
-    for (unsigned attempt = 1; r == 1; attempt++) {
+    if (s->broken.status && row >= s->broken_at) {
+        *err = s->broken;
+        r = err->status;
+    }
+    for (unsigned attempt = 1; r == 1; attempt++) { /* where the host dies the iterable is started anew, and skipped to where it was */
         struct cw_host_death death;
         const uint8_t *answer;
         uint8_t *to;
@@ -118,10 +128,10 @@ static int iterable_pull(struct cw_source *base, uint64_t row, size_t n, int (*c
             r = cw_host_call(s->host, &host, size, &answer, &size, &death, err);
         }
         if (r == 0)
-            r = take_answer(s, answer, size, n, arena, raw, ret_n, err);
+            r = take_answer(s, row, answer, size, n, arena, raw, ret_n, err);
         if (r != 0)
             cw_host_release(CW_STEAL(s->host));
-        if (r == 1 && (attempt == ATTEMPTS || death.hung))
+        if (r == 1 && attempt >= cw_host_attempts(&death))
             r = cw_error_set(err, CW_E_DATA, "iterable: %s: its host process %s (%u attempts)", f->name, death.reason, attempt);
     }
     pthread_mutex_unlock(&s->mutex);

@@ -5,7 +5,6 @@
 #include "ops/function.h"
 
 #define CHECK_ONE_IN 1000
-#define ATTEMPTS 3
 
 static int map_batches_bind(struct cw_bind *b, struct cw_op *op, struct cw_error *err) { return cw_function_bind(b, op, CW_FUNCTION_MAP_BATCHES, err); }
 
@@ -70,7 +69,7 @@ static int map_batches_batch(const struct cw_op *op, const struct cw_batch *in, 
         cw_host_release(h);
         if (r < 0)
             return r;
-        if (attempt == ATTEMPTS || death.hung) {
+        if (attempt >= cw_host_attempts(&death)) {
             char what[500];
             snprintf(what, sizeof(what), "its host process %s (%u attempts)", death.reason, attempt);
             return failed(f, what, err);

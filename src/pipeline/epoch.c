@@ -228,8 +228,10 @@ static int refs(struct cw_epoch *e, const struct cw_seq *s, uint64_t begin, uint
     case SEQ_REPEAT: {
         uint64_t size = s->children[0]->n;
         while (n > 0 && r >= 0) {
-            uint64_t m = CW_MIN(size - begin % size, n), o = begin / size;
-            r = refs(e, s->children[0], begin % size, m, s->count >= CW_ENDLESS ? o : o + s->count * pass, out, err);
+            uint64_t m = CW_MIN(size - begin % size, n), o = begin / size, combined = s->count >= CW_ENDLESS ? o : o + s->count * pass;
+            if (combined >> 32) /* of an endless one; finite ones were checked */
+                return cw_error_set(err, CW_E_PIPELINE, "repeat: pass %" PRIu64 " (those of repeats before it multiplied in): expected fewer than 2^32", combined);
+            r = refs(e, s->children[0], begin % size, m, combined, out, err);
             out += m;
             begin += m;
             n -= m;

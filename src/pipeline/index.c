@@ -61,7 +61,7 @@ void cw_index_save(const char *index_dir, const char *path, const uint8_t *data,
         return; /* made anew next time */
 }
 
-static bool load(const char *index_path, const struct cw_stat *st, enum cw_codec codec, struct cw_segment *ret)
+static bool load(const char *index_path, const struct cw_stat *st, const struct cw_index_options *o, struct cw_segment *ret)
 {
     const uint8_t *base;
     size_t size;
@@ -69,7 +69,7 @@ static bool load(const char *index_path, const struct cw_stat *st, enum cw_codec
         return false;
     struct cw_segment s;
     if (cw_segment_attach(base, size, &s) < 0 || s.file_size != st->size || s.mtime_ns != st->mtime_ns ||
-        (codec != CW_CODEC_AUTO && codec != s.codec)) {
+        s.format != o->format || (o->codec != CW_CODEC_AUTO && o->codec != s.codec)) {
         munmap((void *)base, size);
         return false;
     }
@@ -82,6 +82,7 @@ static bool load(const char *index_path, const struct cw_stat *st, enum cw_codec
 static int open_segment(const char *path, size_t prefix, const struct cw_index_options *o, struct cw_segment *ret, bool *ret_reused,
                         struct cw_error *err)
 {
+    static const char *const kinds[] = {"tfrecord", "lines", "tar"};
     struct cw_stat st;
     const char *relative = path + prefix;
     int r = cw_stat(path, &st, err);
@@ -89,23 +90,24 @@ static int open_segment(const char *path, size_t prefix, const struct cw_index_o
         return r;
     if (st.is_dir) {
         cw_error_file(err, path);
-        return cw_error_set(err, CW_E_DATA, "%s is a directory, not a TFRecord file", path);
+        return cw_error_set(err, CW_E_DATA, "%s is a directory, not a %s file", path, cw_record_format_name(o->format));
     }
     _cleanup_free_ char *sidecar = NULL;
-    _cleanup_free_ char *cached = o->index_dir ? cw_index_path(o->index_dir, "tfrecord", path, cw_codec_name(o->codec)) : NULL;
+    _cleanup_free_ char *cached = o->index_dir ? cw_index_path(o->index_dir, kinds[o->format], path, cw_codec_name(o->codec)) : NULL;
     if (asprintf(&sidecar, "%s.cwx", path) < 0) {
         sidecar = NULL;
         return cw_error_nomem(err, strlen(path), "a file name");
     }
-    *ret_reused = !o->rebuild && (load(sidecar, &st, o->codec, ret) || (!o->write_sidecar && cached && load(cached, &st, o->codec, ret)));
+    *ret_reused = !o->rebuild && (load(sidecar, &st, o, ret) || (!o->write_sidecar && cached && load(cached, &st, o, ret)));
     if (*ret_reused) {
         if (strcmp(ret->relative_path, relative) != 0) /* indexed under another pattern */
-            r = cw_tfrecord_file_key(relative, ret->file_size, ret->lengths, ret->crcs, ret->n_records, &ret->file_key, err);
+            r = cw_segment_file_key(ret, relative, &ret->file_key, err);
         if (r < 0)
             cw_segment_deinit(ret);
         return r;
     }
     struct cw_segment_input in = {
+        .format = o->format,
         .path = path,
         .relative_path = relative,
         .file_size = st.size,

@@ -1,7 +1,7 @@
 /*
- * The index of a TFRecord data set: a segment per file. Each is taken from `<file>.cwx` beside the file, else from the index directory,
- * else made by reading the file, by several threads; what was made is kept in the index directory. An index file that is
- * damaged, foreign, or of another size or modification time than the file is treated as absent.
+ * The index of a data set of files of records (TFRecord, text, tar): a segment per file. Each is taken from `<file>.cwx` beside the file, else
+ * from the index directory, else made by reading the file, by several threads; what was made is kept in the index directory. An index file
+ * that is damaged, foreign, or of another size or modification time than the file is treated as absent.
  */
 #pragma once
 #include <stdbool.h>
@@ -13,6 +13,7 @@
 #include "pipeline/segment.h"
 
 struct cw_index_options {
+    enum cw_record_format format; /* of all files */
     enum cw_codec codec;    /* CW_CODEC_AUTO: an index of any codec is taken */
     const char *index_dir;  /* NULL: none */
     bool write_sidecar;     /* keep what was made beside the file; then failing to write is an error, else it is not */

@@ -196,7 +196,8 @@ static int add_limit(struct compile *x, const struct cw_node *node, unsigned fir
         p->limit_at[k] = p->program.n_ops;
         p->limit_passes[k] = 1;
         for (unsigned j = 0; j < p->program.n_repeats; j++)
-            p->limit_passes[k] *= (uint64_t)CW_MAX(p->program.repeat_counts[j], 0);
+            if (__builtin_mul_overflow(p->limit_passes[k], (uint64_t)CW_MAX(p->program.repeat_counts[j], 0), &p->limit_passes[k]))
+                p->limit_passes[k] = UINT64_MAX; /* refused when the sequence is made */
     }
     return 0;
 }

@@ -4,7 +4,6 @@
  */
 #include <inttypes.h>
 
-#include "formats/tfrecord.h"
 #include "pipeline/segment.h"
 #include "storage/file.h"
 
@@ -52,13 +51,18 @@ static int seek(const struct cw_segment *s, struct cw_file *file, uint64_t targe
     return 0;
 }
 
+static int read_plain(struct cw_file *file, struct cw_span span, uint8_t *into, struct cw_error *err)
+{
+    return cw_file_read(file, span.offset, into, span.size, false, err);
+}
+
 int cw_segment_read(const struct cw_segment *s, struct cw_file *file, const uint64_t *records, size_t n, uint8_t *const *into,
                     struct cw_error *err)
 {
     int r = 0;
     if (s->codec == CW_CODEC_PLAIN) {
         for (size_t i = 0; r == 0 && i < n; i++)
-            r = cw_file_read(file, s->offsets[records[i]], into[i], s->lengths[records[i]] + CW_TFRECORD_FRAME, false, err);
+            r = read_plain(file, cw_segment_span(s, records[i]), into[i], err);
         return r;
     }
     struct cw_inflate *z = NULL;
@@ -66,11 +70,12 @@ int cw_segment_read(const struct cw_segment *s, struct cw_file *file, const uint
     if (!skip)
         return cw_error_nomem(err, SKIP_BYTES, "decompression");
     for (size_t i = 0; r == 0 && i < n; i++) {
-        size_t want = s->lengths[records[i]] + CW_TFRECORD_FRAME, got = 0;
-        r = seek(s, file, s->offsets[records[i]], &z, skip, err);
-        if (r == 0)
-            r = cw_inflate_read(z, into[i], want, false, &got, err);
-        if (r == 0 && got < want)
+        struct cw_span span = cw_segment_span(s, records[i]);
+        size_t got = 0;
+        r = seek(s, file, span.offset, &z, skip, err);
+        if (r == 0 && span.size > 0)
+            r = cw_inflate_read(z, into[i], span.size, false, &got, err);
+        if (r == 0 && got < span.size)
             r = changed(file, err);
     }
     cw_inflate_free(z);

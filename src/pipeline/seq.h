@@ -13,8 +13,8 @@ struct cw_seq {
     const struct cw_source *source;
     uint64_t from;          /* CUT: first position of the child */
     uint64_t count;         /* REPEAT: passes; CW_ENDLESS */
+    uint64_t passes;        /* numbers of combined passes of the finite repeats from here down: below 2^32, as in a cw_ref */
     char *salt;             /* SHUFFLE */
-    unsigned id;            /* SHUFFLE: names its orders */
     /* SHUFFLE: chunks of the child. Either all of `uniform` positions (the last may be shorter), or by cumulative ends. */
     uint64_t uniform;
     uint64_t n_chunks;

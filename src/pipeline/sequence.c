@@ -34,22 +34,30 @@ static struct cw_seq *seq_new(enum seq_kind kind, size_t n_children)
     if (!s->children)
         return seq_free(s);
     s->n_children = n_children;
+    s->passes = 1;
     return s;
 }
 
 /* ---- chunks: what a shuffle permutes ---- */
 
+/* Chunks of unequal size, 8 bytes each: a shuffle after a repeat of many passes over a few records would take all memory. */
+#define MAX_CHUNKS (UINT64_C(1) << 26)
+
 struct chunks {
     uint64_t *ends;
     uint64_t n, capacity;
     uint64_t positions;
-    bool failed;
+    bool failed, too_many;
 };
 
 static void chunks_add(struct chunks *c, uint64_t size)
 {
     if (size == 0 || c->failed)
         return;
+    if (c->n == MAX_CHUNKS) {
+        c->failed = c->too_many = true;
+        return;
+    }
     if (c->n == c->capacity) {
         uint64_t capacity = c->capacity ? c->capacity * 2 : 64;
         uint64_t *grown = realloc(c->ends, capacity * sizeof(*grown));
@@ -100,7 +108,7 @@ static void chunks_of(const struct cw_seq *s, uint64_t from, uint64_t to, struct
         break;
     case SEQ_REPEAT: {
         uint64_t n = s->children[0]->n;
-        while (from < to && n > 0) {
+        while (from < to && n > 0 && !out->failed) {
             uint64_t pass_end = (from / n + 1) * n, end = CW_MIN(to, pass_end);
             chunks_of(s->children[0], from % n, end - from + from % n, out);
             from = end;
@@ -136,6 +144,8 @@ static int shuffle_chunks(struct cw_seq *s, struct cw_error *err)
         chunks_of(child, 0, child->n, &c);
         s->ends = c.ends;
         s->n_chunks = c.n;
+        if (c.too_many)
+            return cw_error_set(err, CW_E_PIPELINE, "shuffle: what stands before it has more than %" PRIu64 " chunks: expected shuffle before repeat", MAX_CHUNKS);
         if (c.failed)
             return cw_error_nomem(err, 0, "the chunks of a shuffle");
     }
@@ -149,7 +159,7 @@ static int shuffle_chunks(struct cw_seq *s, struct cw_error *err)
 struct build {
     struct cw_sequence *sequence;
     const struct cw_source_env *env;
-    unsigned leaf, shuffles;
+    unsigned leaf;
     struct cw_error *err;
 };
 
@@ -160,6 +170,7 @@ static int wrap(struct build *b, struct cw_seq **at, enum seq_kind kind, struct 
         return cw_error_nomem(b->err, sizeof(*s), "a sequence");
     s->children[0] = *at;
     s->n = (*at)->n;
+    s->passes = (*at)->passes;
     *at = *ret = s;
     return 0;
 }
@@ -181,7 +192,6 @@ static int build_shuffle(struct build *b, const struct cw_node *node, struct cw_
     int r = wrap(b, at, SEQ_SHUFFLE, &s);
     if (r < 0)
         return r;
-    s->id = b->shuffles++;
     s->salt = strdup(b->sequence->compiled->salts[node->position]);
     if (!s->salt)
         return cw_error_nomem(b->err, 0, "a salt");
@@ -223,9 +233,10 @@ static int build_index(struct build *b, const struct cw_node *node, bool batched
             s->n = 0;
         else if (count < 0 || n >= CW_ENDLESS)
             s->n = CW_ENDLESS;
-        else if (__builtin_mul_overflow(n, s->count, &s->n) || s->n >= CW_ENDLESS || s->count >> 32)
-            return cw_error_set(b->err, CW_E_PIPELINE, "repeat: %" PRIu64 " elements times %" PRIi64 " are too many: expected fewer than 2^32 passes, or -1", n,
-                                count);
+        else if (__builtin_mul_overflow(n, s->count, &s->n) || s->n >= CW_ENDLESS || __builtin_mul_overflow(s->passes, s->count, &s->passes) ||
+                 s->passes >> 32)
+            return cw_error_set(b->err, CW_E_PIPELINE, "repeat: %" PRIu64 " elements times %" PRIi64 " are too many: expected fewer than 2^32 passes, "
+                                "those of repeats before it multiplied in, or -1", n, count);
         return 0;
     }
     uint64_t n;
@@ -260,6 +271,7 @@ static int build_chain(struct build *b, const struct cw_chain *chain, struct cw_
             if (s->n >= CW_ENDLESS)
                 return cw_error_set(b->err, CW_E_PIPELINE, "concat: input %zu is endless: nothing after it would ever be reached", i - 1);
             s->n = CW_MIN(s->n + s->children[i]->n, CW_ENDLESS);
+            s->passes = CW_MAX(s->passes, s->children[i]->passes);
         }
     } else {
         struct cw_seq *s = *ret = seq_new(SEQ_SOURCE, 0);

@@ -31,7 +31,7 @@ struct cw_source_ops {
     /* Formats that can't be entered at a record (gzip): fetches the bytes of n rows (any order) into the arena. raw[i] for rows[i]. */
     int (*load)(const struct cw_source *s, const uint64_t *rows, size_t n, struct cw_arena *arena, struct cw_tensor *raw,
                 struct cw_error *err);
-    /* Streams: the elements `row` and up to n - 1 following ones; fewer than n: there are no more. Called in the order of rows, mostly: going back
+    /* Streams: the elements `row` and up to n - 1 following ones; none: there are no more. Called in the order of rows, mostly: going back
      * starts it anew. May take long; stops soon when cancelled. */
     int (*pull)(struct cw_source *s, uint64_t row, size_t n, int (*cancelled)(void *), void *cancel_arg, struct cw_arena *arena, struct cw_tensor *raw,
                 size_t *ret_n, struct cw_error *err);

@@ -1,12 +1,16 @@
-"""Writes small random data sets: TFRecord files of Examples, image folders, plain files. Some records are damaged on request."""
+"""Writes small random data sets: TFRecord files of Examples, image folders, plain files, texts, JSON lines, tar archives. Some records are damaged on request."""
 
 import gzip
 import io
+import json
+import math
 import random
 import struct
+import tarfile
 import zlib
 from pathlib import Path
 
+import numpy as np
 from PIL import Image
 
 from . import example
@@ -94,6 +98,145 @@ def write_many_records(rng: random.Random, directory: Path, compression: str) ->
     directory.mkdir(parents=True)
     records = [example.write({"id": ("int64", [row])}) for row in range(rng.randint(1_020, 2_500))]
     (directory / "part-0.tfrecord").write_bytes(compress(tfrecord_bytes(records), compression))
+
+
+def write_texts(rng: random.Random, directory: Path, compression: str) -> None:
+    """part-K.txt files of short lines with either end, empty ones too."""
+    directory.mkdir(parents=True)
+    for k in range(rng.randint(1, 3)):
+        lines = [bytes(rng.choices(b"abc \xff\0\r", k=rng.choice([0, 1, 5, rng.randint(0, 40)]))) for _ in range(rng.choice([0, 3, 80, 1500]))]
+        end = rng.choice([b"\n", b"\r\n"])
+        data = end.join(lines) + (end if rng.random() < 0.7 else b"")
+        (directory / f"part-{k}.txt").write_bytes(compress(data, compression))
+
+
+JSON_DAMAGE = ("syntax", "empty", "range", "fraction", "kind", "missing", "null", "shape", "list")
+
+
+def random_json(rng: random.Random, number: int, damage: str | None) -> str:
+    numbers = [0, -1, 1.5, 1e-3, 2.0, 1e20, 12345678901234567890, 0.1]
+    members = {
+        "id": number,
+        "label": rng.randint(0, 255),
+        "signed": rng.choice([0, -128, 127, 5.0]),
+        "score": rng.choice([*numbers, rng.uniform(-4, 4), math.nan, math.inf]),
+        "half": rng.choice([0, 1.1, 65504, 1e-8, rng.gauss(0, 1)]),
+        "ok": rng.random() < 0.5,
+        "grid": [[rng.choice(numbers) for _ in range(3)] for _ in range(2)],
+        "tokens": [rng.randint(0, 99) for _ in range(rng.choice([0, 1, 3, rng.randint(0, 12)]))],
+        "text": "".join(rng.choices("abc \u00e9\u20ac\U0001f600\"\\\n\0", k=rng.randint(0, 9))),
+        "more": {"a": [1, {"b": None}], "id": 7},
+    }
+    match damage:
+        case "range":
+            members["label"] = rng.choice([256, -1, 10**30, 1e300])
+        case "fraction":
+            members["label"] = 1.5
+        case "kind":
+            members["id"] = rng.choice(["7", True, [7], {}])
+        case "missing":
+            del members["id"]
+        case "null":
+            members["id"] = None
+        case "shape":
+            members["grid"] = rng.choice([[[1, 2, 3]], [[1, 2, 3], [1, 2]], [1, 2], 3])
+    for name in ("label", "tokens"):
+        if rng.random() < 0.1:
+            members[name] = None
+    if rng.random() < 0.3:
+        members["rare"] = rng.randint(0, 5)
+    items = list(members.items())
+    rng.shuffle(items)
+    text = json.dumps(dict(items), ensure_ascii=rng.random() < 0.5, separators=rng.choice([(",", ":"), (", ", ": "), (" ,  ", "\t:")]))
+    if rng.random() < 0.1:  # of a key that comes twice the last one counts
+        text = '{"id": "first", ' + text[1:]
+    match damage:
+        case "syntax":
+            return rng.choice([text[:-1], text + "}", text.replace(":", "", 1), "{,}", '{"id": 01}', '{"id": nil}'])
+        case "empty":
+            return ""
+        case "list":
+            return f"[{text}]"
+    return text
+
+
+def write_json_lines(rng: random.Random, directory: Path, compression: str, damaged: bool) -> None:
+    """part-K.jsonl files; with `damaged` some lines fail where what is wrong with them is needed."""
+    directory.mkdir(parents=True)
+    number = 0
+    for k in range(rng.randint(1, 3)):
+        lines = []
+        for _ in range(rng.choice([1, 3, 60, 300])):
+            lines.append(random_json(rng, number, rng.choice(JSON_DAMAGE) if damaged and rng.random() < 0.1 else None))
+            number += 1
+        data = "\n".join(lines).encode() + b"\n"
+        (directory / f"part-{k}.jsonl").write_bytes(compress(data, compression))
+
+
+TAR_DAMAGE = ("range", "word", "missing", "twice", "numpy", "few")
+
+
+def numpy_bytes(array: np.ndarray) -> bytes:
+    out = io.BytesIO()
+    np.save(out, array)
+    return out.getvalue()
+
+
+def random_sample(rng: random.Random, number: int, damage: str | None) -> list[tuple[str, bytes]]:
+    """(extension, data) of one sample's files."""
+    files = [
+        ("id.txt", str(number).encode()),
+        ("cls", rng.choice(["%d", " %d\n", "%d.0"]).encode() % rng.randint(0, 255)),
+        (rng.choice(["jpg", "png", "JPG"]), rng.randbytes(rng.choice([0, 1, 511, 512, 513, rng.randint(0, 3000)]))),
+        ("box.txt", " ".join(str(rng.choice([0, -1.5, 1e3, 2])) for _ in range(4)).encode()),
+        ("v.npy", numpy_bytes(np.array([[rng.randint(-99, 99) for _ in range(3)] for _ in range(2)], dtype="<i2"))),
+        ("many.NPY", numpy_bytes(np.array([rng.random() for _ in range(rng.randint(0, 4))], dtype="<f4"))),
+    ]
+    if rng.random() < 0.3:
+        files.append(("rare", str(rng.randint(0, 5)).encode()))
+    match damage:
+        case "range":
+            files[1] = ("cls", rng.choice([b"256", b"-1", b"1.5"]))
+        case "word":
+            files[1] = ("cls", rng.choice([b"seven", b"", b"1 2"]))
+        case "missing":
+            del files[0]
+        case "twice":
+            files.append(("id.txt", b"0"))
+        case "numpy":
+            files[4] = ("v.npy", rng.choice([b"", b"no array", numpy_bytes(np.zeros((2, 3), ">i2")), numpy_bytes(np.zeros((3, 2), "<i2")), numpy_bytes(np.zeros((2, 3)))]))
+        case "few":
+            files[3] = ("box.txt", b"1 2 3")
+    rng.shuffle(files)
+    return files
+
+
+def write_tars(rng: random.Random, directory: Path, compression: str, damaged: bool) -> None:
+    """part-K.tar archives in every format; with `damaged` some samples fail where what is wrong with them is needed."""
+    directory.mkdir(parents=True)
+    number = 0
+    for k in range(rng.randint(1, 3)):
+        out = io.BytesIO()
+        form = rng.choice([tarfile.USTAR_FORMAT, tarfile.GNU_FORMAT, tarfile.PAX_FORMAT])
+        with tarfile.open(fileobj=out, mode="w", format=form) as tar:
+            for _ in range(rng.choice([0, 1, 5, 60])):
+                below = rng.choice(["", "a/", "./b.c/", "d" * 90 + "/" + "e" * 60 + "/"])
+                files = random_sample(rng, number, rng.choice(TAR_DAMAGE) if damaged and rng.random() < 0.15 else None)
+                for extension, data in files:
+                    info = tarfile.TarInfo(f"{below}{number:04d}.{extension}")
+                    info.size = len(data)
+                    tar.addfile(info, io.BytesIO(data))
+                    if rng.random() < 0.05:  # passed over
+                        other = tarfile.TarInfo(f"{below}{rng.choice(['directory.d', 'link.txt'])}")
+                        other.type = tarfile.DIRTYPE if "directory" in other.name else tarfile.SYMTYPE
+                        other.linkname = "elsewhere"
+                        tar.addfile(other)
+                    if rng.random() < 0.05:
+                        readme = tarfile.TarInfo(f"{below}{rng.choice(['README', '.hidden.txt'])}")
+                        readme.size = 5
+                        tar.addfile(readme, io.BytesIO(b"hello"))
+                number += 1
+        (directory / f"part-{k}.tar").write_bytes(compress(out.getvalue(), compression))
 
 
 def write_image_folder(rng: random.Random, directory: Path, damaged: bool) -> None:

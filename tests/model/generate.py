@@ -23,7 +23,8 @@ from model.run import Fruitless, deliver
 MOST_POSITIONS = 3000
 LARGE = 67_000  # more than are shuffled record by record; rare, and with little to compute
 UNREACHED = {("fail", "kind")}  # its other kinds crash or hang
-SOURCES = ("tfrecord", "tfrecord", "tfrecord", "image_folder", "files", "range", "range", "synthetic")
+NOT_IN_FILES = {"arrays"}  # its data lie in the memory of the program that runs it
+SOURCES = ("tfrecord", "tfrecord", "tfrecord", "image_folder", "files", "text", "jsonl", "jsonl", "tar", "tar", "range", "range", "synthetic")
 
 
 @dataclass
@@ -177,6 +178,10 @@ class Generator:
             datasets.write_files(rng, directory)
             pattern = rng.choice([f"{name}/*/*.bin", f"{name}/a/*.bin", [f"{name}/b/*.bin", f"{name}/a/?.bin"], f"{name}/a/0.bin"])
             return [self.finish(kind, {"files": pattern})]
+        if kind in ("text", "jsonl"):
+            return self.lines(kind, name)
+        if kind == "tar":
+            return self.tar(name)
         if kind == "image_folder":
             datasets.write_image_folder(rng, directory, self.case.damaged)
             chain = [self.finish(kind, {"root": name})]
@@ -194,6 +199,57 @@ class Generator:
             return [source]
         chain = self.parse(source, images)
         return self.decode(chain, "image") if images and rng.random() < 0.9 else chain
+
+    def lines(self, kind: str, name: str) -> list[dict]:
+        rng = self.rng
+        directory = self.case.directory / name
+        compression = rng.choice(["none", "none", "gzip", "zlib"])
+        given = {"files": f"{name}/part-*", "compression": compression if compression == "zlib" or rng.random() < 0.4 else "auto"}
+        if kind == "text":
+            datasets.write_texts(rng, directory, compression)
+            if self.case.damaged:
+                given["max_line"] = rng.randint(1, 30)
+            number = [{"op": "assign", "set": {"size": "length(text)"}}]  # for conditions to have something to say
+            return [{"op": kind, **given}, *(number if rng.random() < 0.9 else [])]
+        datasets.write_json_lines(rng, directory, compression, self.case.damaged)
+        if self.case.damaged and rng.random() < 0.3:
+            given["max_line"] = rng.randint(150, 400)
+        optional = {
+            "label": {"dtype": "uint8", "default": 9},
+            "wide": {"key": "label", "dtype": "uint64", "default": 3},
+            "signed": rng.choice(["int8", "float64", "int32"]),
+            "score": rng.choice(["float64", "float32" if not self.case.damaged else "bfloat16"]),
+            "half": rng.choice(["float16", "bfloat16", "float32"]),
+            "ok": "bool",
+            "grid": {"dtype": rng.choice(["float32", "float64"]), "shape": [2, 3]},
+            "tokens": {"dtype": rng.choice(["int64", "uint8", "float32"]), "variable": True} | ({"default": [4, 5]} if rng.random() < 0.3 else {}),
+            "absent": rng.choice([{"dtype": "float16", "shape": [2], "default": [0.5, -1]}, {"dtype": "bytes", "default": "none"}]),
+            "name/text": {"key": "text", "dtype": "bytes"},
+            "rare": {"dtype": "int16", "default": rng.randint(-2, 9)},
+        }
+        if "json_features" not in self.__dict__:
+            self.json_features = {"id": "int64", **{k: v for k, v in optional.items() if rng.random() < 0.5}}
+        return [{"op": kind, **given, "features": self.json_features}]
+
+    def tar(self, name: str) -> list[dict]:
+        rng = self.rng
+        compression = rng.choice(["none", "none", "gzip", "zlib"])
+        datasets.write_tars(rng, self.case.directory / name, compression, self.case.damaged)
+        optional = {
+            "cls": rng.choice(["uint8", "float16", {"dtype": "uint8"}]),
+            "data": {"key": "png;jpg", "dtype": "bytes"},
+            "box.txt": {"dtype": "float32", "shape": [2, 2]},
+            "boxes": {"key": "box.txt", "dtype": "bfloat16", "shape": [2], "variable": True},
+            "v": {"key": "v.npy", "dtype": "int16", "shape": [2, 3]},
+            "tokens": {"key": "many.npy", "dtype": "float32", "variable": True},
+            "rare": {"dtype": "int64", "default": rng.randint(-2, 9)},
+            "absent": rng.choice([{"dtype": "float64", "shape": [2], "default": [0.5, -1]}, {"dtype": "bytes", "default": "none"}]),
+            "__key__": "bytes",
+        }
+        if "components" not in self.__dict__:
+            self.components = {"id": {"key": "id.txt", "dtype": "int64"}, **{k: v for k, v in optional.items() if rng.random() < 0.5}}
+        given = {"files": f"{name}/part-*", "compression": compression if compression == "zlib" or rng.random() < 0.4 else "auto"}
+        return [{"op": "tar", **given, "components": self.components}]
 
     def unusual_records(self, name: str, compression: str) -> list[dict]:
         """Files with few, large records, or with many."""
@@ -428,6 +484,8 @@ class Coverage:
         lines = [f"{name}: {n}" for name, n in self.totals.items()]
         missing = []
         for op in self.table:
+            if op["name"] in NOT_IN_FILES:
+                continue
             counts = {a["name"]: self.off_default.get((op["name"], a["name"]), 0) for a in op["attributes"]}
             lines.append(f"{op['name']}: {self.operators.get(op['name'], 0)}" + "".join(f", {k} {v}" for k, v in counts.items()))
             missing += [op["name"]] if op["name"] not in self.operators else []

@@ -14,6 +14,9 @@ DEFAULTS: dict[str, dict] = {
     "tfrecord": {"compression": "auto", "verify": True},
     "image_folder": {},
     "files": {},
+    "text": {"compression": "auto", "max_line": 1 << 26},
+    "jsonl": {"compression": "auto", "max_line": 1 << 26},
+    "tar": {"compression": "auto"},
     "range": {"start": 0, "step": 1},
     "synthetic": {"shape": [], "dtype": "float32", "cost_us": 0, "fill": "random"},
     "parse_example": {"component": "record"},
@@ -115,29 +118,32 @@ class Feature:
             return Value("bytes", str(self.default).encode())
         if self.default is None:
             return array(self.dtype, np.zeros((0, *self.shape)))
-        values = np.asarray(self.default, dtype=self.dtype)
+        given = np.asarray(self.default)
+        values = float_value(self.dtype, given.astype(np.float64)).data if self.dtype in FLOATS else array(self.dtype, given).data
         if self.variable:
-            return array(self.dtype, values.reshape(-1, *self.shape))
-        return array(
-            self.dtype,
-            np.broadcast_to(values.reshape(-1) if values.size > 1 else values, self.shape)
-            if values.size == 1
-            else values.reshape(self.shape),
-        )
+            return Value(self.dtype, values.reshape(-1, *self.shape))
+        shaped = np.broadcast_to(values.reshape(()), self.shape) if values.size == 1 else values.reshape(self.shape)
+        return Value(self.dtype, shaped)
 
 
-def parse_example(attrs: dict, types: Types) -> Bound:
-    need(types, attrs["component"])
-    features = {}
-    for name, given in attrs["features"].items():
+def read_features(features: dict[str, str | dict]) -> dict[str, Feature]:
+    """The attribute `features`."""
+    read = {}
+    for name, given in features.items():
         given = {"dtype": given} if isinstance(given, str) else given
-        features[name] = Feature(
+        read[name] = Feature(
             given.get("key", name).encode(),
             given["dtype"],
             tuple(given.get("shape", ())),
             given.get("variable", False),
             given.get("default"),
         )
+    return read
+
+
+def parse_example(attrs: dict, types: Types) -> Bound:
+    need(types, attrs["component"])
+    features = read_features(attrs["features"])
 
     def apply(components: Components, _draw: Draw) -> Components:
         found = example.parse(components[attrs["component"]].data)

@@ -6,13 +6,23 @@ from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
 
-from . import needs, operators, philox
+from . import lines, needs, operators, philox, sources, tar
 from .dtypes import PlanError, Type, Value
-from .sources import SOURCES, Source
+from .sources import Source
 
 INDEX = ("take", "skip", "repeat", "shuffle", "concat")
 BATCHERS = ("batch", "bucket_by_length")
 MIB = 1 << 20
+SOURCES = {
+    "tfrecord": sources.TFRecord,
+    "image_folder": sources.ImageFolder,
+    "files": sources.Files,
+    "text": lines.Text,
+    "jsonl": lines.JsonLines,
+    "tar": tar.Tar,
+    "range": sources.Range,
+    "synthetic": sources.Synthetic,
+}
 
 
 @dataclass(frozen=True)

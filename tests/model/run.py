@@ -214,6 +214,8 @@ class Run:
                 seen[k] += 1
                 keep = seen[k] <= node.attrs["count"] if node.name == "take" else seen[k] > node.attrs["count"]
                 if not keep:
+                    if node.name == "skip" and not any(row is not MISSING and row.error for row in rows):
+                        self.stack(Batch(0, 0, split, 0, rows))  # it is made and counted: shapes that don't match end the run
                     break
             if keep:
                 index = passed.get(split, 0)

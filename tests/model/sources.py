@@ -63,6 +63,18 @@ class Source:
     def element(self, record: Record) -> dict[str, Value]:
         raise NotImplementedError
 
+    def add_records(self, records: list[Record]) -> None:
+        """Records of one file, in chunks."""
+        count = size = 0
+        for record in records:
+            if count == CHUNK_RECORDS or count and size + record.source_bytes > CHUNK_BYTES:
+                self.chunk_lengths.append(count)
+                count = size = 0
+            count, size = count + 1, size + record.source_bytes
+        self.records += records
+        if count:
+            self.chunk_lengths.append(count)
+
     def source_bytes(self) -> int:
         return sum(r.source_bytes for r in self.records)
 
@@ -119,15 +131,7 @@ class TFRecord(Source):
             found.append((data[at + 12 : end], int.from_bytes(data[end : end + 4], "little")))
             at = end + 4
         key = philox.hash64(relative.encode(), b"\0", philox.le64(len(stored)), words)
-        count = size = 0
-        for row, (body, crc) in enumerate(found):
-            if count == CHUNK_RECORDS or count and size + len(body) > CHUNK_BYTES:
-                self.chunk_lengths.append(count)
-                count = size = 0
-            count, size = count + 1, size + len(body)
-            self.records.append(Record(key, row, len(body), (body, crc)))
-        if count:
-            self.chunk_lengths.append(count)
+        self.add_records([Record(key, row, len(body), (body, crc)) for row, (body, crc) in enumerate(found)])
 
     def element(self, record: Record) -> dict[str, Value]:
         body, crc = record.content
@@ -251,5 +255,3 @@ class Synthetic(Rows):
         low = [v & (1 << info.bits) - 1 for v in values]
         return [v - (1 << info.bits) if v > int(info.max) else v for v in low]
 
-
-SOURCES = {"tfrecord": TFRecord, "image_folder": ImageFolder, "files": Files, "range": Range, "synthetic": Synthetic}

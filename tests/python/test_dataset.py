@@ -24,12 +24,15 @@ def test_every_operator_is_a_method(command):
     table = json.loads(subprocess.run([command, "ops", "--json"], check=True, capture_output=True).stdout)["ops"]
     assert len(table) > 25
     for op in table:
-        method = getattr(Dataset, op["name"])
+        method = getattr(Dataset, "filter" if op["name"] == "filter_function" else op["name"])
         signature = inspect.signature(method)
-        assert op["name"] == method.__name__ and op["summary"][1:] in method.__doc__
+        assert method.__name__ in (op["name"], "filter") and op["summary"][1:] in method.__doc__
+        takes_function = any(a["kind"] == "function" for a in op["attributes"])
         for a in op["attributes"]:
             assert a["doc"] in method.__doc__
-            if op["name"] != "assign":
+            if takes_function:
+                assert a["kind"] == "function" or a["name"] in signature.parameters
+            elif op["name"] != "assign":
                 assert signature.parameters[a["name"]].default == a.get("default", inspect.Parameter.empty)
 
 
@@ -257,6 +260,31 @@ def test_peek():
     assert list(Dataset.range(10).batch(4).peek()["value"]) == [0, 1, 2, 3]
     with pytest.raises(cachew.DataError):
         Dataset.range(0).peek()
+
+
+def test_explain(tmp_path, command):
+    ds = Dataset.synthetic(200, shape=(40, 40, 3), dtype="uint8").random_crop("data", (20, 20)).random_flip("data").shuffle().batch(8)
+    ds.save(tmp_path / "p.json")
+    want = subprocess.run([command, "explain", tmp_path / "p.json", "--run", "0"], check=True, capture_output=True, text=True).stdout
+    assert ds.explain().split("\n")[1:] == want.split("\n")[1:] and "fused into" in want
+    text = ds.explain(0.2, threads=1)
+    assert text.startswith(ds.explain()) and "ran 0." in text and "bottleneck: " in text
+    with pytest.raises(cachew.OptionError, match="run_s"):
+        ds.explain(-1)
+    with pytest.raises(cachew.DataError, match="no batches"):
+        Dataset.range(9).filter("value > 9").explain(0.1)
+
+
+def test_explain_is_interrupted(script):
+    ran = script("""
+import cachew, os, signal, threading
+threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT)).start()
+try:
+    cachew.Dataset.range(3).fail(kind="hang").explain(1000)
+except KeyboardInterrupt:
+    print("interrupted")
+""")
+    assert ran.stdout == "interrupted\n", ran.stderr
 
 
 def test_version_and_package_agree():

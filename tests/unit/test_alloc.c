@@ -21,10 +21,13 @@
 #include "alloc_fail.h"
 #include "base/macro.h"
 #include "client/local.h"
+#include "data/arrays.h"
+#include "data/arrow.h"
 #include "data_files.h"
 #include "formats/image_write.h"
 #include "ops/plugin.h"
 #include "ops/table.h"
+#include "tar_files.h"
 
 /* ---- data ---- */
 
@@ -93,6 +96,31 @@ static int setup(void **state)
     temp_file("plain.tfrecord", b.data, b.size);
     bytes_add_deflated(&z, b.data, b.size, 31);
     temp_file("packed.tfrecord.gz", z.data, z.size);
+    struct bytes lines = {0}, packed_lines = {0};
+    for (unsigned i = 0; i < 60; i++) {
+        char line[100];
+        int n = snprintf(line, sizeof(line), "{\"id\": %u, \"name\": \"a\\u00e4%u\", \"tokens\": [1, 2.5]}\n", i, i);
+        bytes_add(&lines, line, (size_t)n);
+    }
+    temp_file("lines.jsonl", lines.data, lines.size);
+    bytes_add_deflated(&packed_lines, lines.data, lines.size, 31);
+    temp_file("lines.jsonl.gz", packed_lines.data, packed_lines.size);
+    bytes_free(&lines);
+    bytes_free(&packed_lines);
+    struct bytes tar = {0}, packed_tar = {0};
+    tar_member(&tar, "x", "19 path=d/long.cls\n", 19, 'x');
+    tar_file(&tar, "cut", "7");
+    for (unsigned i = 0; i < 40; i++) {
+        char name[20];
+        snprintf(name, sizeof(name), "%02u.cls", i);
+        tar_file(&tar, name, "8");
+    }
+    tar_end(&tar);
+    temp_file("samples.tar", tar.data, tar.size);
+    bytes_add_deflated(&packed_tar, tar.data, tar.size, 31);
+    temp_file("samples.tar.gz", packed_tar.data, packed_tar.size);
+    bytes_free(&tar);
+    bytes_free(&packed_tar);
     b.data[b.size - 1] ^= 1; /* the last record's checksum */
     temp_file("damaged.tfrecord", b.data, b.size);
     bytes_free(&b);
@@ -305,6 +333,9 @@ static void test_plugin_is_added(void **state)
 #define RANGE "{\"op\": \"range\", \"stop\": 60}, "
 #define SHUFFLED ", {\"op\": \"shuffle\"}, {\"op\": \"batch\", \"size\": 8}"
 #define EXAMPLES(file) "{\"op\": \"tfrecord\", \"files\": \"" file "\"}, {\"op\": \"parse_example\", \"features\": {\"id\": \"int64\", \"name\": \"bytes\"}}"
+#define JSONL(file) "{\"op\": \"jsonl\", \"files\": \"" file "\", \"features\": {\"id\": \"uint8\", \"name\": \"bytes\", \"tokens\": {\"dtype\": \"float32\", \"shape\": [2], " \
+    "\"default\": [1, 2]}}}"
+#define TAR(file) "{\"op\": \"tar\", \"files\": \"" file "\", \"components\": {\"cls\": \"uint8\", \"__key__\": \"bytes\"}}"
 #define IMAGES "{\"op\": \"image_folder\", \"root\": \"images\"}, {\"op\": \"decode_image\", \"component\": \"image\"}, "
 
 #define CASE(name, ...) \
@@ -328,6 +359,11 @@ CASE(tfrecord, .fresh_index = true, .text = PIPELINE(EXAMPLES("plain.tfrecord") 
 CASE(tfrecord_with_index, .text = PIPELINE(EXAMPLES("plain.tfrecord") SHUFFLED))
 CASE(gzip, .fresh_index = true, .text = PIPELINE(EXAMPLES("packed.tfrecord.gz") SHUFFLED))
 CASE(gzip_with_index, .text = PIPELINE(EXAMPLES("packed.tfrecord.gz") SHUFFLED))
+CASE(text, .fresh_index = true, .text = PIPELINE("{\"op\": \"text\", \"files\": \"lines.jsonl\"}" SHUFFLED))
+CASE(jsonl_gzip, .fresh_index = true, .text = PIPELINE(JSONL("lines.jsonl.gz") SHUFFLED))
+CASE(jsonl_with_index, .text = PIPELINE(JSONL("lines.jsonl") SHUFFLED))
+CASE(tar, .fresh_index = true, .text = PIPELINE(TAR("samples.tar") SHUFFLED))
+CASE(tar_gzip, .text = PIPELINE(TAR("samples.tar.gz") SHUFFLED))
 CASE(buckets, .text = PIPELINE(EXAMPLES("plain.tfrecord") ", {\"op\": \"bucket_by_length\", \"length\": \"id\", \"boundaries\": [20, 40], \"sizes\": [5, 6, 7]}"))
 CASE(skipping, .text = SKIPPING(EXAMPLES("damaged.tfrecord") ", {\"op\": \"fail\", \"where\": \"id == 7\"}" SHUFFLED))
 CASE(replacing, .text = REPLACING(EXAMPLES("damaged.tfrecord") ", {\"op\": \"fail\", \"where\": \"id == 7\"}" SHUFFLED))
@@ -342,6 +378,90 @@ CASE(images_unbatched, .text = SKIPPING("{\"op\": \"files\", \"files\": \"images
                                         "{\"op\": \"select\", \"components\": [\"data\"]}"))
 
 /* With an argument: only the tests of this name ("test_images*"). */
+/* ---- data sets in memory ---- */
+
+static void test_arrays(void **state)
+{
+    (void)state;
+    static const char letters[] = "abcdefghijklmnopqrstuvwxyzabcdefghijklmnopqrstuvwxyzabcdefghijkl";
+    static int64_t numbers[60];
+    static uint64_t offsets[61];
+    char text[300];
+    for (int i = 0; i < 60; i++) {
+        numbers[i] = i;
+        offsets[i + 1] = (uint64_t)i + 1;
+    }
+    struct cw_type number = cw_type_scalar(CW_INT64), bytes = cw_type_scalar(CW_BYTES);
+    struct cw_arrays *a = cw_arrays_new(2, 1);
+    assert_int_equal(cw_arrays_column(a, 0, "n", &number, NULL), 0);
+    assert_int_equal(cw_arrays_column(a, 1, "s", &bytes, NULL), 0);
+    a->first[1] = 60;
+    a->columns[0].pieces[0] = (struct cw_array_piece){.data = (const uint8_t *)numbers};
+    a->columns[1].pieces[0] = (struct cw_array_piece){.data = (const uint8_t *)letters, .offsets = offsets, .offset_size = 8};
+    assert_int_equal(cw_arrays_register(a, NULL), 0);
+    snprintf(text, sizeof(text), PIPELINE("{\"op\": \"arrays\", \"data\": \"%s\"}" SHUFFLED), a->id);
+    fail_every_allocation(&(struct run_case){.text = text});
+    cw_arrays_unref(a);
+}
+
+static void schema_release(struct ArrowSchema *s) { s->release = NULL; }
+static void array_release(struct ArrowArray *a) { a->release = NULL; }
+static void stream_release(struct ArrowArrayStream *s) { s->release = NULL; }
+
+/* A column of bools and one of strings behind a dictionary: what is expanded. */
+static int arrow_schema(struct ArrowArrayStream *s, struct ArrowSchema *out)
+{
+    static struct ArrowSchema values, columns[2], *children[] = {&columns[0], &columns[1]};
+    (void)s;
+    values = (struct ArrowSchema){.format = "u", .release = schema_release};
+    columns[0] = (struct ArrowSchema){.format = "b", .name = "b", .release = schema_release};
+    columns[1] = (struct ArrowSchema){.format = "c", .name = "s", .dictionary = &values, .release = schema_release};
+    *out = (struct ArrowSchema){.format = "+s", .n_children = 2, .children = children, .release = schema_release};
+    return 0;
+}
+
+static int arrow_next(struct ArrowArrayStream *s, struct ArrowArray *out)
+{
+    static const uint8_t bits[] = {0x5a};
+    static const int8_t indices[] = {1, 0, 1, 1, 0};
+    static const int32_t ends[] = {0, 2, 3};
+    static const void *bit_buffers[] = {NULL, bits}, *index_buffers[] = {NULL, indices}, *text_buffers[] = {NULL, ends, "abc"}, *none[] = {NULL};
+    static struct ArrowArray values, columns[2], *children[] = {&columns[0], &columns[1]};
+    int *left = s->private_data;
+    *out = (struct ArrowArray){0};
+    if ((*left)-- == 0)
+        return 0;
+    values = (struct ArrowArray){.length = 2, .n_buffers = 3, .buffers = text_buffers, .release = array_release};
+    columns[0] = (struct ArrowArray){.length = 5, .n_buffers = 2, .buffers = bit_buffers, .release = array_release};
+    columns[1] = (struct ArrowArray){.length = 5, .n_buffers = 2, .buffers = index_buffers, .dictionary = &values, .release = array_release};
+    *out = (struct ArrowArray){.length = 5, .n_buffers = 1, .buffers = none, .n_children = 2, .children = children, .release = array_release};
+    return 0;
+}
+
+static void test_arrow(void **state)
+{
+    (void)state;
+    bool more = true;
+    for (uint64_t n = 1; more; n++) {
+        int left = 3;
+        struct ArrowArrayStream s = {.get_schema = arrow_schema, .get_next = arrow_next, .release = stream_release, .private_data = &left};
+        struct cw_arrays *a = NULL;
+        struct cw_error err = {0};
+        int64_t live = alloc_fail_live();
+        alloc_fail_arm(n);
+        int r = cw_arrays_from_arrow(&s, &a, &err);
+        alloc_fail_disarm();
+        more = alloc_fail_happened();
+        assert_int_equal(r, more ? CW_E_MEMORY : 0);
+        assert_null(s.release);
+        if (r == 0)
+            assert_int_equal(a->n_elements, 15);
+        cw_arrays_unref(a);
+        assert_int_equal(alloc_fail_live(), live);
+        assert_true(n < 100);
+    }
+}
+
 int main(int argc, char **argv)
 {
     for (size_t i = 0; i < CW_COUNT_OF(fatal); i++)
@@ -363,6 +483,13 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_tfrecord_with_index),
         cmocka_unit_test(test_gzip),
         cmocka_unit_test(test_gzip_with_index),
+        cmocka_unit_test(test_arrays),
+        cmocka_unit_test(test_arrow),
+        cmocka_unit_test(test_tar),
+        cmocka_unit_test(test_tar_gzip),
+        cmocka_unit_test(test_text),
+        cmocka_unit_test(test_jsonl_gzip),
+        cmocka_unit_test(test_jsonl_with_index),
         cmocka_unit_test(test_buckets),
         cmocka_unit_test(test_skipping),
         cmocka_unit_test(test_replacing),

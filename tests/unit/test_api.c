@@ -13,6 +13,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "data_files.h"
+
 static const char *solarize_path; /* examples/plugin */
 
 #define COUNT_OF(a) (sizeof(a) / sizeof((a)[0]))
@@ -101,6 +103,12 @@ static void schema_needs_no_data(void **state)
     assert_int_equal(cachew_schema_dim(s, 0, 2), 3);
     assert_int_equal(cachew_schema_dtype(s, 1), CACHEW_INT64);
     assert_int_equal(cachew_schema_ndim(s, 1), 0);
+    for (size_t i = 2; i < SIZE_MAX / 2; i *= 1000) { /* there are but two */
+        assert_null(cachew_schema_name(s, i));
+        assert_null(cachew_dtype_name(cachew_schema_dtype(s, i)));
+        assert_int_equal(cachew_schema_ndim(s, i), CACHEW_VARIES);
+        assert_int_equal(cachew_schema_dim(s, i, 0), CACHEW_VARIES);
+    }
     cachew_schema_free(s);
     assert_true(cachew_iterator_open(p, NULL, &it, &err) < 0);
     assert_non_null(strstr(cachew_error_message(err), "/nowhere/*"));
@@ -209,6 +217,27 @@ static void an_empty_epoch_ends_it(void **state)
     assert_int_equal(cachew_iterator_next(it, 60, &b, NULL), 1);
     assert_int_equal(cachew_iterator_next(it, 60, &b, NULL), 1);
     cachew_iterator_free(it);
+    cachew_pipeline_free(p);
+}
+
+static void explains(void **state)
+{
+    (void)state;
+    struct cachew_pipeline *p = parse(SMALL);
+    struct cachew_error *err = NULL;
+    char *text;
+    assert_int_equal(cachew_pipeline_explain(p, NULL, 0, 0, &text, NULL), 0);
+    assert_non_null(strstr(text, "half: float64"));
+    assert_null(strstr(text, "bottleneck"));
+    cachew_free(text);
+    assert_int_equal(cachew_pipeline_explain(p, NULL, 0.05, 1, &text, NULL), 0);
+    assert_non_null(strstr(text, "\"bottleneck\""));
+    cachew_free(text);
+    const int now = 1;
+    struct cachew_options o = CACHEW_OPTIONS_INIT;
+    o.interrupt = &now;
+    assert_int_equal(cachew_pipeline_explain(p, &o, 60, 0, &text, &err), CACHEW_E_INTERRUPTED);
+    cachew_error_free(err);
     cachew_pipeline_free(p);
 }
 
@@ -454,6 +483,78 @@ static void interrupts(void **state)
     cachew_pipeline_free(q);
 }
 
+/* A wait that ends loses nothing, wherever it ends: for a batch, for memory to join remnants in, or to finish what was joined. */
+static void short_waits_lose_nothing(void **state)
+{
+    char text[512];
+    struct bytes file = {0};
+    assert_int_equal(temp_make(state), 0);
+    for (uint32_t i = 0; i < 2500; i++)
+        bytes_add_numbered(&file, i, i * 2654435761u % 16000);
+    snprintf(text, sizeof(text), "{\"cachew\": 1, \"pipeline\": [{\"op\": \"tfrecord\", \"files\": \"%s\"}, {\"op\": \"shuffle\"}, {\"op\": \"bucket_by_length\", "
+             "\"length\": \"length(record)\", \"boundaries\": [4000, 8000, 12000], \"sizes\": [8, 8, 8, 8]}]}", temp_file("a.tfrecord", file.data, file.size));
+    bytes_free(&file);
+    struct cachew_pipeline *p = parse(text);
+    struct cachew_options o = CACHEW_OPTIONS_INIT;
+    o.index_dir = temp_path("index");
+    o.epochs = 2;
+    struct cachew_hash whole = digest(p, &o);
+    o.memory = (uint64_t)2 << 20;
+    unsigned deadlines = 0;
+    for (unsigned timeout_us = 1; timeout_us <= 100; timeout_us *= 10)
+        for (o.threads = 1; o.threads <= 3; o.threads++) {
+            struct cachew_hash sum = {0, 0};
+            struct cachew_iterator *it = open_iterator(p, &o);
+            for (;;) {
+                struct cachew_batch *b;
+                struct cachew_error *err = NULL;
+                int r = cachew_iterator_next(it, timeout_us * 1e-6, &b, &err);
+                if (r == 1)
+                    break;
+                if (r == CACHEW_E_DEADLINE) {
+                    deadlines++;
+                    cachew_error_free(err);
+                    continue;
+                }
+                if (r < 0)
+                    fail_msg("%u us, %u threads: %s", timeout_us, o.threads, cachew_error_message(err));
+                sum = cachew_hash_add(sum, cachew_batch_hash(b));
+                cachew_batch_release(b);
+            }
+            cachew_iterator_free(it);
+            assert_memory_equal(&sum, &whole, sizeof(sum));
+        }
+    assert_true(deadlines > 0);
+    cachew_pipeline_free(p);
+    assert_int_equal(temp_remove(state), 0);
+}
+
+/* The rank without a batch in the last round repeats one; that takes longer than a wait, but each wait gets further. */
+static void padding_comes_after_short_waits(void **state)
+{
+    (void)state;
+    struct cachew_pipeline *p = parse("{\"cachew\": 1, \"pipeline\": [{\"op\": \"range\", \"stop\": 60}, {\"op\": \"delay\", \"us\": 5000}, {\"op\": \"batch\", \"size\": 4}]}");
+    struct cachew_options o = CACHEW_OPTIONS_INIT;
+    struct cachew_batch *b;
+    o.threads = 1;
+    o.world_size = 30;
+    o.rank = 29; /* 15 batches: it gets the last one */
+    struct cachew_iterator *it = open_iterator(p, &o);
+    cachew_iterator_interrupt(it, 1);
+    assert_int_equal(cachew_iterator_next(it, 60, &b, NULL), CACHEW_E_INTERRUPTED);
+    cachew_iterator_interrupt(it, 0);
+    int r, waits = 0;
+    while ((r = cachew_iterator_next(it, 0.01, &b, NULL)) == CACHEW_E_DEADLINE)
+        assert_true(++waits < 1000);
+    assert_int_equal(r, 0);
+    assert_true(cachew_batch_flags(b) & CACHEW_PADDING);
+    assert_int_equal(((int64_t *)cachew_batch_component(b, 0)->data)[0], 56);
+    cachew_batch_release(b);
+    assert_int_equal(cachew_iterator_next(it, 60, &b, NULL), 1);
+    cachew_iterator_free(it);
+    cachew_pipeline_free(p);
+}
+
 #define FAILING "{\"cachew\": 1, \"pipeline\": [{\"op\": \"range\", \"stop\": 40}, {\"op\": \"fail\", \"where\": \"value % 10 == 3\"}, {\"op\": \"batch\", \"size\": 8}]}"
 
 static void records_that_fail(void **state)
@@ -579,6 +680,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(counts_batches),
         cmocka_unit_test(begins_at_an_epoch),
         cmocka_unit_test(an_empty_epoch_ends_it),
+        cmocka_unit_test(explains),
         cmocka_unit_test(joins_inputs),
         cmocka_unit_test(errors_name_facts),
         cmocka_unit_test(options_are_checked),
@@ -586,6 +688,8 @@ int main(int argc, char **argv)
         cmocka_unit_test(state_of_another_pipeline),
         cmocka_unit_test(holds_many),
         cmocka_unit_test(interrupts),
+        cmocka_unit_test(short_waits_lose_nothing),
+        cmocka_unit_test(padding_comes_after_short_waits),
         cmocka_unit_test(records_that_fail),
         cmocka_unit_test(reads_bytes),
         cmocka_unit_test(loads_a_plugin),

@@ -103,6 +103,35 @@ static int decode(const void *data, size_t size, const struct cw_image_options *
     return r;
 }
 
+struct rows { uint8_t *out; size_t row, slack; int64_t next; };
+
+static void take_row(void *arg, int64_t y, const uint8_t *pixels)
+{
+    struct rows *r = arg;
+    assert_int_equal(y, r->next++);
+    memcpy(r->out + (size_t)y * r->row, pixels, r->row);
+    for (size_t i = 0; i < r->slack; i++) /* so that a read that is not allowed is seen */
+        (void)*(const volatile uint8_t *)(pixels + r->row + i);
+}
+
+/* `part` (of the image as decoded with the options) comes the same row by row. */
+static void check_rows(const void *data, size_t size, const struct cw_image_options *o, const struct cw_rect *part, const uint8_t *want)
+{
+    struct cw_image im;
+    assert_int_equal(cw_image_open(&im, data, size, o, NULL), 0);
+    struct rows rows = {.row = (size_t)part->w * (size_t)im.channels * (o->wide ? 2 : 1), .slack = draw(200)};
+    struct cw_image_rows to = {.put = take_row, .arg = &rows, .slack = rows.slack};
+    rows.out = malloc(rows.row * (size_t)part->h);
+    assert_non_null(rows.out);
+    assert_int_equal(cw_image_decode_rows(&im, part, part, &to, &arena, NULL), 0);
+    assert_int_equal(rows.next, part->h);
+    assert_memory_equal(rows.out, want, rows.row * (size_t)part->h);
+    cw_image_close(&im);
+    cw_arena_reset(&arena, 0);
+    assert_int_equal(budget.used, 0);
+    free(rows.out);
+}
+
 static struct cw_rect random_rect(int64_t h, int64_t w)
 {
     struct cw_rect r;
@@ -137,12 +166,34 @@ static void test_regions(void **state)
                         if (memcmp(part + (size_t)(y * r.w) * px, whole + (size_t)((r.y + y) * w + r.x) * px, (size_t)r.w * px) != 0)
                             fail_msg("sampling %zu kind %d, %u x %u: part y %d x %d h %d w %d differs in row %d", s, kind, h, w, (int)r.y,
                                      (int)r.x, (int)r.h, (int)r.w, (int)y);
+                    check_rows(file, bytes, &plain, &r, part);
                     free(part);
                 }
                 free(whole);
                 free(file);
             }
     assert_true(tried > 15000);
+}
+
+/* Rows that are converted on the way: other channels, 16 bits. */
+static void test_converted_rows(void **state)
+{
+    (void)state;
+    for (size_t s = 0; s < CW_COUNT_OF(samplings); s++)
+        for (int kind = 0; kind < 8; kind++) {
+            static const int channels[] = {0, 1, 3, 4};
+            struct cw_image_options o = {.channels = channels[kind / 2], .wide = kind % 2, .max_pixels = 1 << 20};
+            unsigned char *file;
+            unsigned long bytes;
+            uint8_t *part;
+            if (!make_jpeg(&samplings[s], 60, 45, 0, &file, &bytes))
+                continue;
+            struct cw_rect r = random_rect(45, 60);
+            assert_int_equal(decode(file, bytes, &o, &r, NULL, &part, NULL, NULL), 0);
+            check_rows(file, bytes, &o, &r, part);
+            free(part);
+            free(file);
+        }
 }
 
 /* An APP1 segment with a tag, put after SOI. */
@@ -182,6 +233,11 @@ static void test_exif(void **state)
     assert_int_equal(im.height, 20);
     assert_int_equal(im.width, 30);
     cw_image_close(&im);
+    struct cw_rect part = {.y = 3, .x = 5, .h = 10, .w = 20};
+    uint8_t *pixels;
+    assert_int_equal(decode(turned, size, &o, &part, NULL, &pixels, NULL, NULL), 0);
+    check_rows(turned, size, &o, &part, pixels);
+    free(pixels);
     free(turned);
     turned = with_exif(file, bytes, big, sizeof(big), &size);
     assert_int_equal(cw_exif_orientation(turned, size), 8);
@@ -274,6 +330,7 @@ static void test_png_round_trip(void **state)
         assert_int_equal(decode(file, bytes, &plain, &r, NULL, &out, NULL, NULL), 0);
         for (size_t y = 0; y < 2; y++)
             assert_memory_equal(out + y * 3 * (size_t)channels, pixels + ((2 + y) * 7 + 3) * (size_t)channels, 3 * (size_t)channels);
+        check_rows(file, bytes, &plain, &r, out);
         free(out);
         for (size_t cut = 0; cut + 16 < bytes; cut++) /* what follows the pixels (a CRC, an empty chunk) is not needed */
             assert_int_equal(decode(file, cut, &plain, NULL, NULL, &out, NULL, NULL), CW_E_RECORD);
@@ -288,7 +345,7 @@ int main(void)
     cw_budget_init(&budget, (size_t)1 << 30);
     cw_arena_init(&arena, &budget);
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_regions), cmocka_unit_test(test_exif), cmocka_unit_test(test_limits),
+        cmocka_unit_test(test_regions), cmocka_unit_test(test_converted_rows), cmocka_unit_test(test_exif), cmocka_unit_test(test_limits),
         cmocka_unit_test(test_every_truncation_fails), cmocka_unit_test(test_png_round_trip),
     };
     int r = cmocka_run_group_tests_name("image", tests, NULL, NULL);

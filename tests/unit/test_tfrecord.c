@@ -45,7 +45,7 @@ static int scan(const char *path, struct cw_tfrecord_walk *w, struct cw_error *e
 {
     struct cw_file *f = open_file(path);
     cw_tfrecord_walk_init(w, path, cw_file_size(f));
-    int r = cw_tfrecord_scan(w, f, NULL, NULL, err);
+    int r = cw_walk_scan(&w->base, f, NULL, NULL, err);
     cw_file_free(f);
     return r;
 }
@@ -60,28 +60,28 @@ static void finds_records(void **state)
     for (uint32_t i = 0; i < CW_COUNT_OF(sizes); i++)
         bytes_add_numbered(&b, i, sizes[i]);
     assert_int_equal(scan(temp_file("good", b.data, b.size), &w, NULL), 0);
-    assert_int_equal(w.list.n, CW_COUNT_OF(sizes));
-    for (size_t i = 0; i < w.list.n; i++) {
+    assert_int_equal(w.base.list.n, CW_COUNT_OF(sizes));
+    for (size_t i = 0; i < w.base.list.n; i++) {
         char why[160];
-        assert_int_equal(w.list.lengths[i], sizes[i]);
-        assert_int_equal(w.list.offsets[i], at);
+        assert_int_equal(w.base.list.lengths[i], sizes[i]);
+        assert_int_equal(w.base.list.offsets[i], at);
         assert_null(cw_tfrecord_check(b.data + at, sizes[i] + 16, why));
         at += sizes[i] + 16;
     }
-    cw_tfrecord_list_deinit(&w.list);
+    cw_walk_deinit(&w.base);
 
     /* the same, byte by byte */
     cw_tfrecord_walk_init(&w, "bytes", UINT64_MAX);
     for (size_t i = 0; i < b.size; i++)
-        assert_int_equal(cw_tfrecord_feed(&w, i, b.data + i, 1, NULL), 0);
-    assert_int_equal(cw_tfrecord_end(&w, b.size, NULL), 0);
-    assert_int_equal(w.list.n, CW_COUNT_OF(sizes));
-    cw_tfrecord_list_deinit(&w.list);
+        assert_int_equal(cw_walk_feed(&w.base, i, b.data + i, 1, NULL), 0);
+    assert_int_equal(cw_walk_end(&w.base, b.size, NULL), 0);
+    assert_int_equal(w.base.list.n, CW_COUNT_OF(sizes));
+    cw_walk_deinit(&w.base);
     bytes_free(&b);
 
     assert_int_equal(scan(temp_file("empty", "", 0), &w, NULL), 0);
-    assert_int_equal(w.list.n, 0);
-    cw_tfrecord_list_deinit(&w.list);
+    assert_int_equal(w.base.list.n, 0);
+    cw_walk_deinit(&w.base);
 }
 
 static void names_damage(void **state)
@@ -101,7 +101,7 @@ static void names_damage(void **state)
         assert_contains(err.message, "truncated");
         assert_contains(err.file, "/cut");
         assert_string_equal(err.record, "1");
-        cw_tfrecord_list_deinit(&w.list);
+        cw_walk_deinit(&w.base);
     }
     for (size_t bit = 0; bit < 12 * 8; bit++) { /* any bit of a header */
         b.data[second + bit / 8] ^= (uint8_t)(1 << bit % 8);
@@ -109,7 +109,7 @@ static void names_damage(void **state)
         assert_int_equal(scan(temp_file("flipped", b.data, b.size), &w, &err), CW_E_DATA);
         assert_contains(err.message, "record 1 at byte 116: the checksum of its length does not match");
         b.data[second + bit / 8] ^= (uint8_t)(1 << bit % 8);
-        cw_tfrecord_list_deinit(&w.list);
+        cw_walk_deinit(&w.base);
     }
     for (size_t at = 0; at < 216; at++) { /* any byte of a record */
         char why[160];
@@ -127,7 +127,7 @@ static void names_damage(void **state)
         assert_int_equal(scan(temp_file("huge", b.data, b.size), &w, &err), CW_E_DATA);
         assert_contains(err.message, "record 2 at byte 332");
         assert_contains(err.message, "impossible");
-        cw_tfrecord_list_deinit(&w.list);
+        cw_walk_deinit(&w.base);
     }
     bytes_free(&b);
 }

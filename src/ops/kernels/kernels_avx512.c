@@ -1,7 +1,7 @@
 /*
- * AVX-512 with VBMI and VNNI (Ice Lake and Zen 4 on): weights of 22 bits, twice as fast as with AVX2 in both passes
- * (bench/kernels.c). vpermb gathers the taps of several outputs from one window of 64 bytes; vpdpbusd sums four products of 8 bits, so a weight is
- * three signed bytes. What does not fit a window, and plain bilinear, is left to AVX2.
+ * AVX-512 with VBMI and VNNI (Ice Lake and Zen 4 on): at least twice as fast as AVX2 in both passes (bench/kernels.c). Byte permutations gather the
+ * taps of several outputs from one window. Two taps (plain bilinear, p = 14) are blended as in kernels_avx2.c. More, with weights of 22 bits, go through
+ * vpdpbusd, which sums four products of 8 bits, so a weight is three signed bytes. What does not fit a window is left to AVX2.
  */
 #include <immintrin.h>
 
@@ -11,17 +11,6 @@
 #define AVX512 __attribute__((target("avx512f,avx512bw,avx512vl,avx512vbmi,avx512vnni")))
 #define WINDOW 64
 #define HALF (1 << 21)
-
-/* ---- horizontal, p = 22 ---- */
-
-struct quads4 { /* 4 outputs; 3 * 64 bytes of weights per four taps follow */
-    uint8_t taps[WINDOW]; /* output, channel, tap: where in the window */
-    int64_t at;
-    int64_t unused[7];    /* keep 64-byte alignment */
-};
-
-static size_t quads_of(const struct cw_resize *r) { return ((size_t)r->x.taps + 3) / 4; }
-static size_t quads4_bytes(const struct cw_resize *r) { return sizeof(struct quads4) + quads_of(r) * 3 * 64; }
 
 /* First taps of outputs i .. i+n-1: the smallest; and how far the largest lies beyond. */
 static int32_t window_at(const struct cw_axis *a, int64_t i, int64_t n, int32_t *ret_span)
@@ -35,24 +24,81 @@ static int32_t window_at(const struct cw_axis *a, int64_t i, int64_t n, int32_t 
     return min;
 }
 
-static size_t table_bytes(struct cw_resize *r)
+/* Whether the taps of any n neighbouring outputs lie within `window` bytes; `taps` pixels from the first are read. */
+static bool windows_fit(const struct cw_resize *r, int64_t n, size_t taps, size_t window)
+{
+    bool fits = true;
+    for (int64_t i = 0; i < r->x.out && fits; i += n) {
+        int32_t span;
+        window_at(&r->x, i, n, &span);
+        fits = ((size_t)span + taps) * r->pixel <= window;
+    }
+    return fits;
+}
+
+/* ---- horizontal, two taps ---- */
+
+#define LANES 32 /* values of 16 bits in a register: 10 pixels of 3 channels, 8 of 4 */
+
+struct pairs {            /* LANES / channels outputs */
+    uint8_t left[WINDOW]; /* even bytes: where in the window a value's left tap is; the right one is a pixel further */
+    int16_t f[LANES];     /* twice the weight of the right tap */
+    int64_t at;           /* the window, in bytes from the row's first pixel */
+    int64_t unused[7];    /* keep 64-byte alignment */
+};
+
+static int64_t pairs_outputs(const struct cw_resize *r) { return LANES / (int64_t)r->pixel; }
+
+AVX512 static void tables_pairs(struct cw_resize *r)
 {
     const struct cw_axis *a = &r->x;
-    if ((r->spec.channels != 3 && r->spec.channels != 4) || a->used > INT32_MAX / 8)
-        return 0;
-    bool fits = a->p != 14; /* two taps are as fast with AVX2 */
-    for (int64_t i = 0; i < a->out && fits; i += 4) {
-        int32_t span;
-        window_at(a, i, 4, &span);
-        fits = ((size_t)span + 4) * r->pixel <= WINDOW;
+    struct pairs *t = r->tables;
+    int64_t n = pairs_outputs(r);
+    int16_t output[LANES], channel[LANES]; /* of each lane */
+    for (int k = 0; k < LANES; k++) {
+        output[k] = (int16_t)(k / (int)r->pixel);
+        channel[k] = (int16_t)(k % (int)r->pixel);
     }
-    if (!fits) {
-        r->x_isa = &cw_pixel_isa_avx2;
-        return r->x_isa->table_bytes(r);
+    const __m512i spread = _mm512_loadu_si512((const void *)output), add = _mm512_loadu_si512((const void *)channel);
+    for (int64_t i = 0; i < a->out; i += n, t++) {
+        int16_t from[LANES] = {0}, f[LANES] = {0};
+        int32_t span, min = window_at(a, i, n, &span);
+        for (int64_t k = 0; k < n && i + k < a->out; k++) {
+            from[k] = (int16_t)((a->lo[i + k] - min) * (int32_t)r->pixel);
+            f[k] = (int16_t)(a->n[i + k] == 2 ? 2 * a->w[2 * (i + k) + 1] : 0);
+        }
+        __m512i left = _mm512_permutexvar_epi16(spread, _mm512_loadu_si512((const void *)from));
+        _mm512_storeu_si512((void *)t->left, _mm512_add_epi16(left, add));
+        _mm512_storeu_si512((void *)t->f, _mm512_permutexvar_epi16(spread, _mm512_loadu_si512((const void *)f)));
+        t->at = (int64_t)min * (int64_t)r->pixel;
     }
-    r->pad = WINDOW + 4 * quads_of(r) * r->pixel;
-    return ((size_t)a->out + 15) / 16 * 4 * quads4_bytes(r);
 }
+
+AVX512 static void horizontal_pairs(const struct cw_resize *r, const uint8_t *src, uint8_t *dst)
+{
+    const __mmask64 even = 0x5555555555555555;
+    const __m512i pixel = _mm512_set1_epi8((char)r->pixel);
+    const struct pairs *t = r->tables;
+    int64_t n = pairs_outputs(r);
+    for (int64_t i = 0; i < r->x.out; i += n, t++, dst += n * (int64_t)r->pixel) {
+        const __m512i window = _mm512_loadu_si512((const void *)(src + t->at));
+        __m512i left = _mm512_loadu_si512((const void *)t->left), right = _mm512_add_epi8(left, pixel);
+        __m512i a = _mm512_maskz_permutexvar_epi8(even, left, window), b = _mm512_maskz_permutexvar_epi8(even, right, window);
+        __m512i d = _mm512_mulhrs_epi16(_mm512_sub_epi16(b, a), _mm512_loadu_si512((const void *)t->f));
+        _mm256_storeu_si256((void *)dst, _mm512_cvtepi16_epi8(_mm512_add_epi16(a, d)));
+    }
+}
+
+/* ---- horizontal, any number of taps ---- */
+
+struct quads4 { /* 4 outputs; 3 * 64 bytes of weights per four taps follow */
+    uint8_t taps[WINDOW]; /* output, channel, tap: where in the window */
+    int64_t at;
+    int64_t unused[7];    /* keep 64-byte alignment */
+};
+
+static size_t quads_of(const struct cw_resize *r) { return ((size_t)r->x.taps + 3) / 4; }
+static size_t quads4_bytes(const struct cw_resize *r) { return sizeof(struct quads4) + quads_of(r) * 3 * 64; }
 
 /* Four taps' weights as bytes: w = 65536 d[2] + 256 d[1] + d[0], all signed. */
 static inline void digits(const int32_t *w, int n, uint32_t d[3])
@@ -66,7 +112,7 @@ static inline void digits(const int32_t *w, int n, uint32_t d[3])
     }
 }
 
-AVX512 static void tables_avx512(struct cw_resize *r)
+AVX512 static void tables_quads(struct cw_resize *r)
 {
     const struct cw_axis *a = &r->x;
     uint8_t *at = r->tables;
@@ -159,7 +205,7 @@ AVX512 static inline void quads_row(const struct cw_resize *r, const uint8_t *sr
     }
 }
 
-AVX512 static void horizontal_avx512(const struct cw_resize *r, const uint8_t *src, uint8_t *dst)
+AVX512 static void horizontal_quads(const struct cw_resize *r, const uint8_t *src, uint8_t *dst)
 {
     size_t quads = quads_of(r);
     if (r->pixel == 3 && quads == 1)
@@ -170,7 +216,61 @@ AVX512 static void horizontal_avx512(const struct cw_resize *r, const uint8_t *s
         quads_row(r, src, dst, quads, r->pixel);
 }
 
+/* ---- horizontal: dispatch ---- */
+
+static bool two_taps(const struct cw_resize *r) { return r->x.p == 14; }
+
+static size_t table_bytes(struct cw_resize *r)
+{
+    const struct cw_axis *a = &r->x;
+    if ((r->spec.channels != 3 && r->spec.channels != 4) || a->used > INT32_MAX / 8)
+        return 0;
+    if (two_taps(r) && windows_fit(r, pairs_outputs(r), 2, WINDOW)) {
+        r->pad = WINDOW;
+        return ((size_t)a->out + (size_t)pairs_outputs(r) - 1) / (size_t)pairs_outputs(r) * sizeof(struct pairs);
+    }
+    if (!two_taps(r) && windows_fit(r, 4, 4, WINDOW)) {
+        r->pad = WINDOW + 4 * quads_of(r) * r->pixel;
+        return ((size_t)a->out + 15) / 16 * 4 * quads4_bytes(r);
+    }
+    r->x_isa = &cw_pixel_isa_avx2;
+    return r->x_isa->table_bytes(r);
+}
+
+static void tables_avx512(struct cw_resize *r)
+{
+    if (two_taps(r))
+        tables_pairs(r);
+    else
+        tables_quads(r);
+}
+
+static void horizontal_avx512(const struct cw_resize *r, const uint8_t *src, uint8_t *dst)
+{
+    if (two_taps(r))
+        horizontal_pairs(r, src, dst);
+    else
+        horizontal_quads(r, src, dst);
+}
+
 /* ---- vertical ---- */
+
+/* bytes >= 64; the last vector overlaps the one before it. */
+AVX512 static void vertical_two(const uint8_t *a, const uint8_t *b, int32_t right, uint8_t *dst, size_t bytes)
+{
+    const __m512i zero = _mm512_setzero_si512(), f = _mm512_set1_epi16((int16_t)(2 * right));
+    for (size_t i = 0;;) {
+        __m512i va = _mm512_loadu_si512((const void *)(a + i)), vb = _mm512_loadu_si512((const void *)(b + i));
+        __m512i a0 = _mm512_unpacklo_epi8(va, zero), a1 = _mm512_unpackhi_epi8(va, zero);
+        __m512i d0 = _mm512_sub_epi16(_mm512_unpacklo_epi8(vb, zero), a0), d1 = _mm512_sub_epi16(_mm512_unpackhi_epi8(vb, zero), a1);
+        a0 = _mm512_add_epi16(a0, _mm512_mulhrs_epi16(d0, f));
+        a1 = _mm512_add_epi16(a1, _mm512_mulhrs_epi16(d1, f));
+        _mm512_storeu_si512((void *)(dst + i), _mm512_packus_epi16(a0, a1));
+        if (i + 64 == bytes)
+            return;
+        i = CW_MIN(i + 64, bytes - 64);
+    }
+}
 
 #define MAX_ROWS 64
 
@@ -211,8 +311,10 @@ AVX512 static void vertical_many(const uint8_t *const *rows, const int32_t *w, i
 
 static void vertical_avx512(const uint8_t *const *rows, const int32_t *w, int n, int p, uint8_t *dst, size_t bytes)
 {
-    if (bytes < 64 || n > MAX_ROWS || p == 14)
+    if (bytes < 64 || n > MAX_ROWS || (p == 14 && n != 2))
         cw_pixel_isa_avx2.vertical(rows, w, n, p, dst, bytes);
+    else if (p == 14)
+        vertical_two(rows[0], rows[1], w[1], dst, bytes);
     else
         vertical_many(rows, w, n, dst, bytes);
 }

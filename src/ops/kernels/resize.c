@@ -14,20 +14,30 @@ static size_t power_of_two(size_t n)
 
 static bool passes_through(const struct cw_axis *a) { return a->gather && !a->lo; }
 
+static int32_t first_tap(const struct cw_axis *a, int64_t i) { return a->lo ? a->lo[i] : (int32_t)i; }
+static int32_t last_tap(const struct cw_axis *a, int64_t i) { return a->gather ? first_tap(a, i) : a->lo[i] + a->n[i] - 1; }
+
+/* Rows that are kept are those from keep[next] up to the last one that came, which was needed for an output up to next. */
 static int ring_init(struct cw_resize *r, struct cw_arena *arena, struct cw_error *err)
 {
-    size_t n = power_of_two((size_t)r->y.taps), row = CW_ALIGN_UP(r->row + CW_ROW_SLACK, 64);
-    uint8_t *rows = cw_arena_alloc(arena, n * row, err);
-    r->ring = rows ? cw_arena_alloc(arena, n * sizeof(*r->ring), err) : NULL;
-    r->ring_y = r->ring ? cw_arena_alloc(arena, n * sizeof(*r->ring_y), err) : NULL;
-    if (!r->ring_y)
+    const struct cw_axis *a = &r->y;
+    int32_t last = 0, span = 1;
+    r->keep = cw_arena_alloc(arena, (size_t)a->out * sizeof(*r->keep), err);
+    if (!r->keep)
         return err ? err->status : CW_E_MEMORY;
-    r->ring_n = n;
-    for (size_t i = 0; i < n; i++) {
-        r->ring[i] = rows + i * row;
-        r->ring_y[i] = -1;
+    for (int64_t i = a->out - 1; i >= 0; i--)
+        r->keep[i] = i + 1 < a->out ? CW_MIN(first_tap(a, i), r->keep[i + 1]) : first_tap(a, i);
+    for (int64_t i = 0; i < a->out; i++) {
+        last = CW_MAX(last, last_tap(a, i));
+        span = CW_MAX(span, last - r->keep[i] + 1);
     }
-    return 0;
+    if (a->gather && passes_through(&r->x))
+        return 0; /* rows go on as they come */
+    size_t n = power_of_two((size_t)span);
+    r->ring_mask = n - 1;
+    r->ring_stride = CW_ALIGN_UP(r->row + CW_ROW_SLACK, 64);
+    r->ring = cw_arena_alloc(arena, n * r->ring_stride, err);
+    return r->ring ? 0 : err ? err->status : CW_E_MEMORY;
 }
 
 int cw_resize_plan_isa(struct cw_resize *r, const struct cw_resize_spec *spec, const struct cw_pixel_isa *isa, struct cw_arena *arena,
@@ -41,7 +51,7 @@ int cw_resize_plan_isa(struct cw_resize *r, const struct cw_resize_spec *spec, c
     int e = cw_axis_init(&r->x, spec, true, arena, err);
     if (e >= 0)
         e = cw_axis_init(&r->y, spec, false, arena, err);
-    if (e >= 0 && !passes_through(&r->x))
+    if (e >= 0)
         e = ring_init(r, arena, err);
     if (e < 0)
         return e;
@@ -146,46 +156,38 @@ static void float_vertical(const struct cw_resize *r, int64_t y, uint8_t *dst)
 
 /* ---- rows ---- */
 
-struct source {
-    const uint8_t *data;
-    size_t stride, slack;
-};
-
-/* Source row y after the horizontal pass. */
-static const uint8_t *row_at(struct cw_resize *r, const struct source *s, int64_t y)
+/* Source row y through the horizontal pass: into the ring, or as it is where it need not be kept. */
+static const uint8_t *horizontal(struct cw_resize *r, int64_t y, const uint8_t *src, size_t slack)
 {
-    const uint8_t *src = s->data + (size_t)y * s->stride;
-    if (passes_through(&r->x))
+    if (!r->ring)
         return src;
-    size_t slot = (size_t)y & (r->ring_n - 1);
-    if (r->ring_y[slot] == y)
-        return r->ring[slot];
-    uint8_t *dst = r->ring[slot];
-    r->ring_y[slot] = y;
-    if (r->x.gather) {
+    uint8_t *dst = r->ring + ((size_t)y & r->ring_mask) * r->ring_stride;
+    if (passes_through(&r->x)) {
+        memcpy(dst, src, r->row);
+    } else if (r->x.gather) {
         gather_row(r, src, dst);
     } else if (r->spec.dtype != CW_UINT8) {
         float_horizontal(r, src, dst);
     } else {
-        if (r->tables && (size_t)(r->y.used - 1 - y) * s->stride + s->slack < r->pad) {
-            /* The kernel would read past the image's end. */
+        if (r->tables && slack < r->pad) /* the kernel would read past the image's end */
             src = memcpy(r->padded, src, r->pixel * (size_t)r->x.used);
-        }
         r->x_isa->horizontal(r, src, dst);
     }
     return dst;
 }
 
-/* Output row y: into dst, or where it lies already. */
-static const uint8_t *make_row(struct cw_resize *r, const struct source *s, int64_t y, uint8_t *dst)
+static const uint8_t *kept_row(const struct cw_resize *r, int64_t y) { return r->ring + ((size_t)y & r->ring_mask) * r->ring_stride; }
+
+/* Output row y: into dst, or where it lies already. latest: the source row that came last. */
+static const uint8_t *make_row(struct cw_resize *r, int64_t y, const uint8_t *latest, uint8_t *dst)
 {
     const struct cw_axis *a = &r->y;
     if (a->gather)
-        return row_at(r, s, a->lo ? a->lo[y] : y);
+        return latest;
     int n = 0;
     if (r->spec.dtype != CW_UINT8) {
         for (int32_t k = 0; k < a->n[y]; k++)
-            r->taps[k] = row_at(r, s, a->lo[y] + k);
+            r->taps[k] = kept_row(r, a->lo[y] + k);
         float_vertical(r, y, dst);
         return dst;
     }
@@ -193,7 +195,7 @@ static const uint8_t *make_row(struct cw_resize *r, const struct source *s, int6
     for (int32_t k = 0; k < a->n[y]; k++) {
         if (!w[k])
             continue;
-        r->taps[n] = row_at(r, s, a->lo[y] + k);
+        r->taps[n] = kept_row(r, a->lo[y] + k);
         r->tap_w[n++] = w[k];
     }
     if (n == 1 && r->tap_w[0] == 1 << a->p)
@@ -202,15 +204,23 @@ static const uint8_t *make_row(struct cw_resize *r, const struct source *s, int6
     return dst;
 }
 
+void cw_resize_row(struct cw_resize *r, int64_t y, const uint8_t *row, size_t slack, const struct cw_row_sink *sink)
+{
+    if (r->next == r->out_h || y < r->keep[r->next])
+        return; /* nothing depends on it */
+    const uint8_t *latest = horizontal(r, y, row, slack);
+    for (; r->next < r->out_h && last_tap(&r->y, r->next) <= y; r->next++) {
+        uint8_t *dst = sink->direct ? sink->direct + r->next * sink->stride : r->out;
+        const uint8_t *made = make_row(r, r->next, latest, dst);
+        if (!sink->direct)
+            sink->put(sink->arg, r->next, made);
+        else if (made != dst)
+            memcpy(dst, made, r->row);
+    }
+}
+
 void cw_resize_run(struct cw_resize *r, const uint8_t *src, size_t stride, size_t slack, const struct cw_row_sink *sink)
 {
-    struct source s = {src, stride, slack};
-    for (int64_t y = 0; y < r->out_h; y++) {
-        uint8_t *dst = sink->direct ? sink->direct + y * sink->stride : r->out;
-        const uint8_t *row = make_row(r, &s, y, dst);
-        if (!sink->direct)
-            sink->put(sink->arg, y, row);
-        else if (row != dst)
-            memcpy(dst, row, r->row);
-    }
+    for (int64_t y = 0; y < r->y.used; y++)
+        cw_resize_row(r, y, src + (size_t)y * stride, (size_t)(r->y.used - 1 - y) * stride + slack, sink);
 }

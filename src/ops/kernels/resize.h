@@ -1,6 +1,7 @@
 /*
- * Resizing an image: docs/pixels.md sections 1 and 2 say what comes out. Rows of the first (horizontal) pass are made on demand, kept in a
- * ring as long as the vertical pass needs them, and results leave row by row, in order, straight to where they belong.
+ * Resizing an image: docs/pixels.md sections 1 and 2 say what comes out. Source rows come one by one, from top to bottom, as a decoder makes them;
+ * those that something depends on go through the first (horizontal) pass into a ring, which holds them as long as the vertical pass needs them.
+ * Results leave row by row, in order, as soon as their last source row was there, straight to where they belong.
  * A plan belongs to one thread and one image; all its memory is the arena's.
  */
 #pragma once
@@ -47,9 +48,10 @@ struct cw_resize {
     const struct cw_pixel_isa *isa;
     const struct cw_pixel_isa *x_isa; /* of the horizontal pass */
     void *tables;            /* of the isa's horizontal pass */
-    uint8_t **ring;          /* rows of the horizontal pass */
-    int64_t *ring_y;         /* which source row lies in each; -1: none */
-    size_t ring_n;           /* a power of two */
+    int32_t *keep;           /* per output row: the first source row that it or a later one depends on */
+    int64_t next;            /* the output row to be made next */
+    uint8_t *ring;           /* rows of the horizontal pass: source row y at ring + (y & ring_mask) * ring_stride */
+    size_t ring_mask, ring_stride;
     const uint8_t **taps;    /* rows and weights of one output row */
     int32_t *tap_w;
     uint8_t *padded;         /* a source row with r->pad bytes behind it */
@@ -66,8 +68,11 @@ struct cw_row_sink {
 
 /* CW_E_MEMORY, CW_E_BUDGET. */
 int cw_resize_plan(struct cw_resize *r, const struct cw_resize_spec *spec, struct cw_arena *arena, struct cw_error *err) _must_check_;
-/* The pixels that the result depends on: r->y.first .. + r->y.used - 1, likewise columns. src points to the first of them, rows are
- * stride bytes apart; slack: bytes that may be read behind the last one. */
+/* The result depends on source rows r->y.first .. + r->y.used - 1, likewise columns. Call this once for each of the rows, in order, y counting from 0:
+ * row points to the first of the columns, slack is how many bytes behind the last one may be read (with r->pad or more the row is not copied). */
+void cw_resize_row(struct cw_resize *r, int64_t y, const uint8_t *row, size_t slack, const struct cw_row_sink *sink);
+/* The same for an image in memory: src points to the first pixel that the result depends on, rows are stride bytes apart; slack: bytes that may be
+ * read behind the last one. */
 void cw_resize_run(struct cw_resize *r, const uint8_t *src, size_t stride, size_t slack, const struct cw_row_sink *sink);
 
 /* For tests: the same with the kernels of a given instruction set. */

@@ -1,4 +1,4 @@
-#include "cli/measure.h"
+#include "client/measure.h"
 
 #include <inttypes.h>
 #include <string.h>
@@ -6,16 +6,39 @@
 #include "base/clock.h"
 #include "base/machine.h"
 
-/* Epochs until nobody waits any more. */
-#define ENDLESS_EPOCHS (UINT64_C(1) << 40)
+/* How late an interruption may be noticed. */
+#define SLICE_NS UINT64_C(50000000)
 
-static int take(struct cw_local *l, const struct cli_measure_options *o, struct cli_measurement *m, struct cw_error *err)
+/* cw_iterator_next, which an interruption ends. */
+static int next(struct cw_local *l, const struct cw_measure_options *o, struct cw_batch **ret, struct cw_error *err)
+{
+    uint64_t wait_ns = (uint64_t)(o->wait * 1e9), end = wait_ns ? cw_now_ns() + wait_ns : UINT64_MAX;
+    if (!o->interrupt)
+        return cw_iterator_next(l->iterator, wait_ns, ret, err);
+    for (;;) {
+        struct cw_error own = {0};
+        uint64_t now = cw_now_ns();
+        int r = cw_iterator_next(l->iterator, CW_MAX(CW_MIN(SLICE_NS, end - CW_MIN(end, now)), 1), ret, &own);
+        if (*o->interrupt) {
+            if (r == 0)
+                cw_iterator_release(l->iterator, *ret);
+            return cw_error_set(err, CW_E_INTERRUPTED, "interrupted");
+        }
+        if (r != CW_E_DEADLINE || cw_now_ns() >= end) {
+            if (r < 0 && err)
+                *err = own;
+            return r;
+        }
+    }
+}
+
+static int take(struct cw_local *l, const struct cw_measure_options *o, struct cw_measurement *m, struct cw_error *err)
 {
     uint64_t start = cw_now_ns(), last = start, end = start + (uint64_t)(o->seconds * 1e9);
     int r = 0;
     while (r == 0 && last < end) {
         struct cw_batch *b;
-        r = cw_iterator_next(l->iterator, (uint64_t)(o->wait * 1e9), &b, err);
+        r = next(l, o, &b, err);
         if (r != 0)
             break;
         last = cw_now_ns();
@@ -33,7 +56,7 @@ static int take(struct cw_local *l, const struct cli_measure_options *o, struct 
     return r;
 }
 
-static int profile(struct cw_local *l, struct cli_measurement *m, struct cw_error *err)
+static int profile(struct cw_local *l, struct cw_measurement *m, struct cw_error *err)
 {
     unsigned n = l->pipeline->n_ops;
     struct cw_profile p = {.ops = calloc(n + 1, sizeof(*p.ops)), .n_ops = n};
@@ -53,15 +76,15 @@ static int profile(struct cw_local *l, struct cli_measurement *m, struct cw_erro
     return 0;
 }
 
-int cli_measure(struct cw_local *l, const struct cli_measure_options *o, struct cli_measurement *ret, struct cw_error *err)
+int cw_measure(struct cw_local *l, const struct cw_measure_options *o, struct cw_measurement *ret, struct cw_error *err)
 {
     struct cw_iterator_options io = {
         .seed = o->seed,
-        .epochs = ENDLESS_EPOCHS,
+        .epochs = INT64_MAX,
         .world_size = 1,
         .runner = {.threads = o->threads, .memory = o->memory, .optimize = o->optimize},
     };
-    *ret = (struct cli_measurement){.threads = o->threads, .memory_limit = o->memory};
+    *ret = (struct cw_measurement){.threads = o->threads, .memory_limit = o->memory};
     l->iterator = cw_iterator_free(l->iterator);
     if (l->sequence->n_positions == 0)
         return cw_error_set(err, CW_E_DATA, "the pipeline has no elements: there is nothing to measure");
@@ -71,7 +94,7 @@ int cli_measure(struct cw_local *l, const struct cli_measure_options *o, struct 
     return r < 0 ? r : profile(l, ret, err);
 }
 
-json_t *cli_measurement_json(const struct cli_measurement *m)
+json_t *cw_measurement_json(const struct cw_measurement *m)
 {
     double s = m->seconds > 0 ? m->seconds : 1e-9;
     return json_pack("{s:i, s:f, s:I, s:I, s:I, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:I, s:I}", "threads", (int)m->threads, "seconds", m->seconds, "batches",
@@ -122,7 +145,7 @@ static bool in_fused(const json_t *facts, json_int_t position)
 static void say(json_t *list, json_t *sentence) { json_array_append_new(list, sentence); }
 
 /* Threads stood still: why. */
-static void advise_idle(json_t *list, const struct cw_local *l, const struct cli_measurement *m)
+static void advise_idle(json_t *list, const struct cw_local *l, const struct cw_measurement *m)
 {
     int percent = (int)(m->idle_share * 100 + 0.5);
     if (m->wait_share < 0.2) {
@@ -143,7 +166,7 @@ static void advise_idle(json_t *list, const struct cw_local *l, const struct cli
                                percent, m->threads));
 }
 
-static void advise_busy(json_t *list, const struct cli_measurement *m, const json_t *parts, const json_t *facts)
+static void advise_busy(json_t *list, const struct cw_measurement *m, const json_t *parts, const json_t *facts)
 {
     const json_t *top = largest(parts);
     const char *op = json_string_value(json_object_get(top, "op"));
@@ -164,7 +187,7 @@ static void advise_busy(json_t *list, const struct cli_measurement *m, const jso
         say(list, json_string("decode_image is not fused: with a crop of the same component directly after it, only what the crop needs would be decoded"));
 }
 
-json_t *cli_advice(const struct cw_local *l, const struct cli_measurement *m, const json_t *parts, const json_t *facts)
+json_t *cw_advice(const struct cw_local *l, const struct cw_measurement *m, const json_t *parts, const json_t *facts)
 {
     json_t *list = json_array();
     double reading = share_of(parts, "reading"), copying = share_of(parts, "copying into batches"), planning = share_of(parts, "planning");

@@ -1,0 +1,132 @@
+/* What there is to tell of a pipeline, for people: from the JSON object that explain.c makes, so that both say the same. */
+#include "client/explain.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "base/text.h"
+
+static const char *get_text(const json_t *o, const char *key) { return json_string_value(json_object_get(o, key)); }
+static double get(const json_t *o, const char *key) { return json_number_value(json_object_get(o, key)); }
+
+static void add_components(struct cw_text *t, const json_t *components)
+{
+    const char *name, *comma = "";
+    json_t *type;
+    json_object_foreach((json_t *)components, name, type)
+    {
+        cw_text_add(t, "%s%s: %s", comma, name, json_string_value(type));
+        comma = ", ";
+    }
+}
+
+static void add_operators(struct cw_text *t, const json_t *operators, int depth)
+{
+    size_t i, k;
+    json_t *o, *in, *name;
+    json_array_foreach((json_t *)operators, i, o)
+    {
+        json_array_foreach(json_object_get(o, "inputs"), k, in)
+        {
+            cw_text_add(t, "  %*sinput %zu:\n", depth * 2, "", k);
+            add_operators(t, in, depth + 1);
+        }
+        cw_text_add(t, "  %*s%3d %-20s", depth * 2, "", (int)get(o, "position"), get_text(o, "op"));
+        const json_t *attributes = json_object_get(o, "attributes"), *count = json_object_get(attributes, "count"), *size = json_object_get(attributes, "size");
+        bool index = strcmp(get_text(o, "kind"), "index") == 0, batcher = strcmp(get_text(o, "kind"), "batcher") == 0;
+        if (index && count)
+            cw_text_add(t, " %" JSON_INTEGER_FORMAT, json_integer_value(count));
+        if (batcher && size)
+            cw_text_add(t, " %" JSON_INTEGER_FORMAT, json_integer_value(size));
+        if (json_object_size(json_object_get(o, "outputs"))) {
+            cw_text_add(t, " -> ");
+            add_components(t, json_object_get(o, "outputs"));
+        }
+        json_array_foreach(json_object_get(o, "removes"), k, name)
+            cw_text_add(t, "%s%s", k ? ", " : " without ", json_string_value(name));
+        if (json_object_get(o, "fused_into"))
+            cw_text_add(t, "  (fused into %d)", (int)get(o, "fused_into"));
+        cw_text_add(t, "\n");
+    }
+}
+
+static const char *count_text(const json_t *o, const char *key, char buf[32])
+{
+    if (json_is_null(json_object_get(o, key)))
+        return "endlessly many";
+    snprintf(buf, 32, "%.0f", get(o, key));
+    return buf;
+}
+
+static const char *bytes_text(const json_t *o, const char *key, char buf[32])
+{
+    static const char *const units[] = {"bytes", "kB", "MB", "GB", "TB"};
+    double v = get(o, key);
+    unsigned unit = 0;
+    for (; v >= 1000 && unit + 1 < CW_COUNT_OF(units); unit++)
+        v /= 1000;
+    snprintf(buf, 32, unit ? "%.1f %s" : "%.0f %s", v, units[unit]);
+    return buf;
+}
+
+void cw_explain_pipeline_text(const json_t *f, struct cw_text *t)
+{
+    char a[32], b[32], c[32];
+    size_t i;
+    json_t *source, *name;
+    cw_text_add(t, "%s, fingerprint %s\n\noperators (what each writes, per element):\n", get_text(f, "pipeline"), get_text(f, "fingerprint"));
+    add_operators(t, json_object_get(f, "operators"), 0);
+    cw_text_add(t, "batches hold: ");
+    add_components(t, json_object_get(f, "outputs"));
+    cw_text_add(t, "\n\nsequence:\n");
+    json_array_foreach(json_object_get(f, "sources"), i, source)
+        cw_text_add(t, "  source %zu: %s, %s records, %s in %.0f %s%s\n", i, get_text(source, "op"), count_text(source, "records", a), bytes_text(source, "bytes", b),
+               get(source, "chunks"), get(source, "chunks") == 1 ? "chunk" : "chunks",
+               json_is_true(json_object_get(source, "random_access")) ? "" : ", read chunk by chunk");
+    cw_text_add(t, "  N = %s elements (before filters), S = %.0f of them per split, %s %s per epoch\n", count_text(f, "elements", a), get(f, "split_size"),
+           count_text(f, "splits", b), get(f, "splits") == 1 ? "split" : "splits");
+    cw_text_add(t, "  %s\n", json_is_true(json_object_get(f, "counted")) ? "counted: the place of every batch is known beforehand"
+                                                                : "not counted: what is left over of a split joins that of the next ones");
+    if (get_text(f, "one_split_because"))
+        cw_text_add(t, "  the epoch is one split: %s\n", get_text(f, "one_split_because"));
+    const json_t *batch = json_object_get(f, "batch");
+    cw_text_add(t, "  batches of %.0f: %s of fixed size, in slabs of %s; memory budget %s\n", get(batch, "size"), bytes_text(batch, "bytes", a),
+           bytes_text(batch, "slab_bytes", b), bytes_text(batch, "memory_budget_bytes", c));
+    if (json_array_size(json_object_get(batch, "varying"))) {
+        cw_text_add(t, "  collected, then copied, because their size varies:");
+        json_array_foreach(json_object_get(batch, "varying"), i, name)
+            cw_text_add(t, " %s", json_string_value(name));
+        cw_text_add(t, "\n");
+    }
+}
+
+void cw_explain_run_text(const json_t *run, struct cw_text *t)
+{
+    char a[32], b[32];
+    size_t i;
+    json_t *o;
+    cw_text_add(t, "\nran %.1f s on %.0f threads: %.0f elements/s, %.0f batches, %s/s, first batch after %.3f s\n", get(run, "seconds"), get(run, "threads"),
+           get(run, "elements_per_s"), get(run, "batches"), bytes_text(run, "bytes_per_s", a), get(run, "first_batch_s"));
+    cw_text_add(t, "  threads were idle %.0f %% and between operators %.0f %% of the time; who takes the batches waited %.0f %%\n", get(run, "idle_share") * 100,
+           get(run, "other_share") * 100, get(run, "wait_share") * 100);
+    cw_text_add(t, "  %s read from files, at most %s of the memory budget in use\n", bytes_text(run, "read_bytes", a), bytes_text(run, "memory_peak_bytes", b));
+    cw_text_add(t, "  %-24s %9s %7s %12s\n", "part", "seconds", "share", "elements");
+    json_array_foreach(json_object_get(run, "operators"), i, o)
+    {
+        const char *op = get_text(o, "op");
+        char label[64];
+        if (op)
+            snprintf(label, sizeof(label), "%3.0f %s", get(o, "position"), op);
+        else
+            snprintf(label, sizeof(label), "    %s", get_text(o, "part"));
+        if (get(o, "seconds") <= 0)
+            continue;
+        cw_text_add(t, "  %-24s %9.3f %6.1f%%", label, get(o, "seconds"), get(o, "share") * 100);
+        if (op)
+            cw_text_add(t, " %12.0f", get(o, "elements"));
+        cw_text_add(t, "\n");
+    }
+    cw_text_add(t, "  bottleneck: %s\n\n", get_text(run, "bottleneck"));
+    json_array_foreach(json_object_get(run, "advice"), i, o)
+        cw_text_add(t, "%s\n", json_string_value(o));
+}

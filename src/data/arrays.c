@@ -1,0 +1,282 @@
+/* Data sets in memory: their registry, ids and elements. */
+#include "data/arrays.h"
+
+#include <inttypes.h>
+#include <pthread.h>
+#include <string.h>
+
+#include "base/hash.h"
+
+static struct {
+    pthread_mutex_t mutex;
+    struct cw_arrays *first; /* guarded by mutex */
+} registry = {.mutex = PTHREAD_MUTEX_INITIALIZER};
+
+/* ---- making ---- */
+
+struct cw_arrays *cw_arrays_new(size_t n_columns, size_t n_pieces)
+{
+    struct cw_arrays *a = calloc(1, sizeof(*a));
+    if (!a)
+        return NULL;
+    a->n_columns = n_columns;
+    a->n_pieces = n_pieces;
+    a->columns = calloc(n_columns + 1, sizeof(*a->columns));
+    a->first = calloc(n_pieces + 1, sizeof(*a->first));
+    bool good = a->columns && a->first;
+    for (size_t i = 0; good && i < n_columns; i++)
+        good = (a->columns[i].pieces = calloc(n_pieces + 1, sizeof(*a->columns[i].pieces))) != NULL;
+    if (!good) {
+        cw_arrays_free(a);
+        return NULL;
+    }
+    return a;
+}
+
+void cw_arrays_free(struct cw_arrays *a)
+{
+    if (!a)
+        return;
+    for (size_t i = 0; a->columns && i < a->n_columns; i++) {
+        free(a->columns[i].name);
+        free(a->columns[i].pieces);
+    }
+    for (size_t i = 0; i < a->n_owned; i++)
+        free(a->owned[i]);
+    free(a->owned);
+    free(a->columns);
+    free(a->first);
+    free(a);
+}
+
+void *cw_arrays_own(struct cw_arrays *a, size_t bytes)
+{
+    if ((a->n_owned & (a->n_owned - 1)) == 0) { /* capacity is the next power of two */
+        void *p = realloc(a->owned, (a->n_owned ? a->n_owned * 2 : 1) * sizeof(*a->owned));
+        if (!p)
+            return NULL;
+        a->owned = p;
+    }
+    void *memory = malloc(bytes ? bytes : 1);
+    if (memory)
+        a->owned[a->n_owned++] = memory;
+    return memory;
+}
+
+static int bad(struct cw_error *err, const char *name, const char *expected)
+{
+    return cw_error_set(err, CW_E_OPTION, "the array \"%.60s\": expected %s", name, expected);
+}
+
+int cw_arrays_column(struct cw_arrays *a, size_t i, const char *name, const struct cw_type *type, struct cw_error *err)
+{
+    struct cw_array_column *c = &a->columns[i];
+    struct cw_type item = *type;
+    if (!name || !*name)
+        return cw_error_set(err, CW_E_OPTION, "array %zu has no name", i);
+    for (size_t k = 0; k < i; k++)
+        if (a->columns[k].name && strcmp(a->columns[k].name, name) == 0)
+            return bad(err, name, "one array of this name, but there are two");
+    if ((unsigned)type->dtype >= CW_N_DTYPES)
+        return bad(err, name, "a dtype there is");
+    if (type->ndim < 0 || type->ndim > (type->dtype == CW_BYTES ? 0 : CW_MAX_NDIM))
+        return bad(err, name, "elements of at most 6 dimensions, of none where they are bytes");
+    for (int k = 0; k < type->ndim; k++)
+        if (type->dims[k] < 1 && !(k == 0 && type->dims[k] == CW_VARIES))
+            return bad(err, name, "dimensions of at least 1");
+    if (type->ndim > 0 && type->dims[0] == CW_VARIES) {
+        item.ndim--;
+        memmove(item.dims, item.dims + 1, (size_t)item.ndim * sizeof(item.dims[0]));
+    }
+    c->item = type->dtype == CW_BYTES ? 1 : cw_type_bytes(&item);
+    if (c->item > INT64_MAX)
+        return bad(err, name, "elements of less than 2^63 bytes");
+    c->type = *type;
+    c->name = strdup(name);
+    return c->name ? 0 : cw_error_nomem(err, strlen(name) + 1, "a name");
+}
+
+/* ---- elements ---- */
+
+static uint64_t offset_at(const struct cw_array_piece *p, uint64_t i)
+{
+    if (p->offset_size == 8)
+        return ((const uint64_t *)p->offsets)[i];
+    return (uint64_t)(int64_t)((const int32_t *)p->offsets)[i];
+}
+
+static size_t piece_of(const struct cw_arrays *a, uint64_t i)
+{
+    size_t low = 0, high = a->n_pieces - 1;
+    while (low < high) {
+        size_t middle = low + (high - low + 1) / 2;
+        if (a->first[middle] <= i)
+            low = middle;
+        else
+            high = middle - 1;
+    }
+    return low;
+}
+
+struct cw_tensor cw_arrays_get(const struct cw_arrays *a, const struct cw_array_column *c, uint64_t i)
+{
+    size_t k = a->n_pieces == 1 ? 0 : piece_of(a, i);
+    const struct cw_array_piece *p = &c->pieces[k];
+    struct cw_tensor t = {.ndim = c->type.ndim};
+    memcpy(t.dims, c->type.dims, sizeof(t.dims));
+    i -= a->first[k];
+    if (p->views) {
+        t.data = (void *)p->views[i].data;
+        t.size = p->views[i].size;
+    } else if (p->offsets) {
+        uint64_t start = offset_at(p, i), n = offset_at(p, i + 1) - start;
+        t.data = p->data ? (void *)(p->data + (start - p->base) * c->item) : NULL;
+        t.size = n * c->item;
+        if (t.ndim)
+            t.dims[0] = (int64_t)n;
+    } else {
+        t.data = (void *)(p->data + i * c->item);
+        t.size = c->item;
+    }
+    return t;
+}
+
+/* ---- ids ---- */
+
+/* Offsets must ascend, and what they count must fit in memory. The bytes of all elements, into *bytes. */
+static int check_piece(const struct cw_array_column *c, const struct cw_array_piece *p, uint64_t n, uint64_t *bytes, struct cw_error *err)
+{
+    uint64_t size = 0;
+    if (p->views) {
+        for (uint64_t i = 0; i < n; i++)
+            size += p->views[i].size;
+    } else if (p->offsets) {
+        uint64_t last = offset_at(p, 0);
+        if (last < p->base)
+            return bad(err, c->name, "offsets that ascend");
+        for (uint64_t i = 1; i <= n; i++) {
+            uint64_t next = offset_at(p, i);
+            if (next < last || next > INT64_MAX)
+                return bad(err, c->name, "offsets that ascend");
+            last = next;
+        }
+        if (__builtin_mul_overflow(last - offset_at(p, 0), (uint64_t)c->item, &size) || last > INT64_MAX / c->item)
+            return bad(err, c->name, "less than 2^63 bytes");
+        if (!p->data && size)
+            return bad(err, c->name, "data, but there is a null pointer");
+    } else {
+        if (__builtin_mul_overflow(n, (uint64_t)c->item, &size) || size > INT64_MAX)
+            return bad(err, c->name, "less than 2^63 bytes");
+        if (!p->data && size)
+            return bad(err, c->name, "data, but there is a null pointer");
+    }
+    *bytes += size;
+    return 0;
+}
+
+/* Into the hash: what the column's elements are, however they are cut into pieces. */
+static void hash_column(XXH3_state_t *x, const struct cw_arrays *a, const struct cw_array_column *c)
+{
+    struct cw_key k = {0};
+    XXH3_128bits_update(x, c->name, strlen(c->name) + 1);
+    cw_key_u64(&k, (uint64_t)c->type.dtype);
+    cw_key_u64(&k, (uint64_t)c->type.ndim);
+    for (int d = 0; d < c->type.ndim; d++)
+        cw_key_u64(&k, (uint64_t)c->type.dims[d]);
+    XXH3_128bits_update(x, k.bytes, k.size);
+    for (size_t at = 0; at < a->n_pieces; at++) {
+        const struct cw_array_piece *p = &c->pieces[at];
+        uint64_t n = a->first[at + 1] - a->first[at];
+        if (c->type.dtype == CW_BYTES || p->offsets) { /* sizes first: they say where elements begin */
+            for (uint64_t i = 0; i < n; i++) {
+                struct cw_tensor t = cw_arrays_get(a, c, a->first[at] + i);
+                uint64_t size = t.size;
+                XXH3_128bits_update(x, &size, sizeof(size));
+                if (size)
+                    XXH3_128bits_update(x, t.data, size);
+            }
+        } else if (n) {
+            XXH3_128bits_update(x, p->data, n * c->item);
+        }
+    }
+}
+
+static int compute_id(struct cw_arrays *a, struct cw_error *err)
+{
+    XXH3_state_t *x = XXH3_createState();
+    if (!x)
+        return cw_error_nomem(err, sizeof(*x), "a hash");
+    XXH3_128bits_reset(x);
+    XXH3_128bits_update(x, &a->n_elements, sizeof(a->n_elements));
+    for (size_t i = 0; i < a->n_columns; i++)
+        hash_column(x, a, &a->columns[i]);
+    XXH128_hash_t d = XXH3_128bits_digest(x);
+    XXH3_freeState(x);
+    cw_hash128_print((struct cw_hash128){.lo = d.low64, .hi = d.high64}, a->id);
+    return 0;
+}
+
+/* ---- the registry ---- */
+
+int cw_arrays_register(struct cw_arrays *a, struct cw_error *err)
+{
+    int r = 0;
+    if (a->n_columns == 0)
+        return cw_error_set(err, CW_E_OPTION, "there is no array: expected at least one");
+    a->n_elements = a->first[a->n_pieces];
+    a->total_bytes = 0;
+    for (size_t i = 0; r == 0 && i < a->n_columns; i++)
+        for (size_t k = 0; r == 0 && k < a->n_pieces; k++)
+            r = check_piece(&a->columns[i], &a->columns[i].pieces[k], a->first[k + 1] - a->first[k], &a->total_bytes, err);
+    if (r == 0)
+        r = compute_id(a, err);
+    if (r < 0)
+        return r;
+    pthread_mutex_lock(&registry.mutex);
+    a->refs = 1;
+    a->next = registry.first;
+    registry.first = a;
+    pthread_mutex_unlock(&registry.mutex);
+    return 0;
+}
+
+struct cw_arrays *cw_arrays_find(const char *id)
+{
+    pthread_mutex_lock(&registry.mutex);
+    struct cw_arrays *a = registry.first;
+    while (a && strcmp(a->id, id) != 0)
+        a = a->next;
+    if (a)
+        a->refs++;
+    pthread_mutex_unlock(&registry.mutex);
+    return a;
+}
+
+struct cw_arrays *cw_arrays_ref(struct cw_arrays *a)
+{
+    pthread_mutex_lock(&registry.mutex);
+    a->refs++;
+    pthread_mutex_unlock(&registry.mutex);
+    return a;
+}
+
+void cw_arrays_unref(struct cw_arrays *a)
+{
+    if (!a)
+        return;
+    pthread_mutex_lock(&registry.mutex);
+    bool last = --a->refs == 0;
+    for (struct cw_arrays **at = &registry.first; last && *at; at = &(*at)->next)
+        if (*at == a) {
+            *at = a->next;
+            break;
+        }
+    pthread_mutex_unlock(&registry.mutex);
+    if (!last)
+        return;
+    void (*release)(void *) = a->release;
+    void *arg = a->arg;
+    cw_arrays_free(a);
+    if (release) /* not under the mutex: it may be anybody's code */
+        release(arg);
+}

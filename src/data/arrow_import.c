@@ -1,0 +1,347 @@
+/*
+ * Arrow streams as data sets in memory. Buffers are used where they are; only what has another layout here is expanded: bits of bools, numbers behind
+ * a dictionary. The Arrow arrays live as long as the data set. Sizes of buffers are not part of the interface: who makes the stream vouches for them.
+ */
+#include <errno.h>
+#include <inttypes.h>
+#include <string.h>
+
+#include "base/macro.h"
+#include "data/arrays.h"
+#include "data/arrow_impl.h"
+
+struct import { /* what is released with the data set */
+    struct ArrowArray *batches;
+    size_t n, capacity;
+};
+
+/* Elements of an array that are looked at. */
+struct range {
+    const struct ArrowArray *array;
+    uint64_t start, n; /* start counts from the buffers' beginning: offsets are in it */
+};
+
+/* ---- buffers ---- */
+
+static const void *buffer(const struct ArrowArray *a, int64_t i) { return i < a->n_buffers ? a->buffers[i] : NULL; }
+static bool bit(const uint8_t *bits, uint64_t i) { return bits[i / 8] >> i % 8 & 1; }
+
+static int malformed(const struct cw_arrow_column *c, struct cw_error *err)
+{
+    return cw_arrow_bad(err, c->schema->name, "is malformed: its Arrow array does not have the buffers, children or length of its type (\"%.40s\")",
+                        c->schema->format);
+}
+
+/* No element of the range may be null. per_row: so many of them make a row, 0: it differs; row: of the first. */
+static int check_nulls(const struct cw_arrow_column *c, const struct range *x, uint64_t row, uint64_t per_row, struct cw_error *err)
+{
+    const uint8_t *valid = x->array->null_count ? buffer(x->array, 0) : NULL;
+    for (uint64_t i = 0; valid && i < x->n; i++)
+        if (!bit(valid, x->start + i))
+            return per_row ? cw_arrow_bad(err, c->schema->name, "has a null in row %" PRIu64 ": fill nulls or leave these rows out, components have none",
+                                          row + i / per_row)
+                           : cw_arrow_bad(err, c->schema->name, "has a null in a list, in row %" PRIu64 " or after it: components have none", row);
+    return 0;
+}
+
+/* Elements [start, start + n) of a child, as its parent counts them. */
+static int child_range(const struct cw_arrow_column *c, const struct ArrowArray *child, uint64_t start, uint64_t n, struct range *ret,
+                       struct cw_error *err)
+{
+    if (!child || child->length < 0 || child->offset < 0 || start > (uint64_t)child->length || n > (uint64_t)child->length - start)
+        return malformed(c, err);
+    *ret = (struct range){.array = child, .start = start + (uint64_t)child->offset, .n = n};
+    return 0;
+}
+
+static int nomem(size_t bytes, struct cw_error *err) { return cw_error_nomem(err, bytes, "arrays from Arrow"); }
+
+/* Numbers of a range as bytes: in place, or bools expanded. */
+static int number_data(struct cw_arrays *a, const struct cw_arrow_column *c, const struct range *x, const uint8_t **ret, struct cw_error *err)
+{
+    const uint8_t *data = buffer(x->array, 1);
+    *ret = data;
+    if (x->n == 0)
+        return 0;
+    if (!data)
+        return malformed(c, err);
+    if (c->type.dtype != CW_BOOL) {
+        *ret = data + x->start * cw_dtype_size(c->type.dtype);
+        return 0;
+    }
+    uint8_t *bytes = cw_arrays_own(a, x->n);
+    if (!bytes)
+        return nomem(x->n, err);
+    for (uint64_t i = 0; i < x->n; i++)
+        bytes[i] = bit(data, x->start + i);
+    *ret = bytes;
+    return 0;
+}
+
+/* Nested fixed-size lists, down to their numbers. row and per_row as for check_nulls. */
+static int fixed_data(struct cw_arrays *a, const struct cw_arrow_column *c, struct range x, uint64_t row, uint64_t per_row, const uint8_t **ret,
+                      struct cw_error *err)
+{
+    int first = c->type.ndim && c->type.dims[0] == CW_VARIES;
+    for (int d = first; d < c->type.ndim; d++) {
+        uint64_t times = (uint64_t)c->type.dims[d], start, n;
+        int r = check_nulls(c, &x, row, per_row, err);
+        if (r < 0)
+            return r;
+        if (x.array->n_children != 1 || __builtin_mul_overflow(x.start, times, &start) || __builtin_mul_overflow(x.n, times, &n))
+            return malformed(c, err);
+        r = child_range(c, x.array->children[0], start, n, &x, err);
+        if (r < 0)
+            return r;
+        per_row *= times;
+    }
+    int r = check_nulls(c, &x, row, per_row, err);
+    return r < 0 ? r : number_data(a, c, &x, ret, err);
+}
+
+static uint64_t offset_at(const void *offsets, unsigned size, uint64_t i)
+{
+    return size == 8 ? ((const uint64_t *)offsets)[i] : (uint64_t)(int64_t)((const int32_t *)offsets)[i];
+}
+
+/* ---- columns of one batch ---- */
+
+static int import_list(struct cw_arrays *a, const struct cw_arrow_column *c, const struct range *x, uint64_t row, struct cw_array_piece *p,
+                       struct cw_error *err)
+{
+    unsigned size = c->schema->format[1] == 'L' ? 8 : 4;
+    const uint8_t *offsets = buffer(x->array, 1);
+    if (!offsets || x->array->n_children != 1)
+        return x->n ? malformed(c, err) : 0;
+    p->offsets = offsets + x->start * size;
+    p->offset_size = size;
+    uint64_t begin = offset_at(p->offsets, size, 0), end = offset_at(p->offsets, size, x->n);
+    if (end < begin)
+        return malformed(c, err);
+    struct range items;
+    p->base = begin;
+    int r = child_range(c, x->array->children[0], begin, end - begin, &items, err);
+    return r < 0 ? r : fixed_data(a, c, items, row, 0, &p->data, err);
+}
+
+/* One string or binary value each, as views. */
+static int view_strings(struct cw_arrays *a, const struct cw_arrow_column *c, const char *format, const struct range *x,
+                        const struct cw_array_view **ret, struct cw_error *err)
+{
+    struct cw_array_view *views = cw_arrays_own(a, x->n * sizeof(*views));
+    if (!views)
+        return nomem(x->n * sizeof(*views), err);
+    *ret = views;
+    const uint8_t *first = buffer(x->array, 1), *data = buffer(x->array, 2);
+    if (x->n && !first)
+        return malformed(c, err);
+    for (uint64_t i = 0; i < x->n; i++) {
+        if (format[0] == 'v') { /* 16 bytes: size, then the text if it is up to 12 bytes, else 4 of them, its buffer, and where in it */
+            const uint8_t *view = first + 16 * (x->start + i);
+            int32_t size, number, at;
+            memcpy(&size, view, 4);
+            memcpy(&number, view + 8, 4);
+            memcpy(&at, view + 12, 4);
+            const uint8_t *inside = size > 12 && number >= 0 ? buffer(x->array, 2 + (int64_t)number) : view + 4;
+            if (size < 0 || (size > 12 && (number < 0 || at < 0 || 3 + (int64_t)number >= x->array->n_buffers || !inside)))
+                return malformed(c, err);
+            views[i] = (struct cw_array_view){.data = size > 12 ? inside + at : inside, .size = (size_t)size};
+        } else {
+            unsigned width = format[0] == 'U' || format[0] == 'Z' ? 8 : 4;
+            uint64_t begin = offset_at(first, width, x->start + i), end = offset_at(first, width, x->start + i + 1);
+            if (end < begin || end > INT64_MAX || (end > begin && !data))
+                return malformed(c, err);
+            views[i] = (struct cw_array_view){.data = data ? data + begin : NULL, .size = end - begin};
+        }
+    }
+    return 0;
+}
+
+static int import_binary(struct cw_arrays *a, const struct cw_arrow_column *c, const struct range *x, struct cw_array_piece *p, struct cw_error *err)
+{
+    const char *format = c->schema->format;
+    if (format[0] == 'v')
+        return view_strings(a, c, format, x, &p->views, err);
+    unsigned size = format[0] == 'U' || format[0] == 'Z' ? 8 : 4;
+    const uint8_t *offsets = buffer(x->array, 1);
+    if (!offsets)
+        return x->n ? malformed(c, err) : 0;
+    p->offsets = offsets + x->start * size;
+    p->offset_size = size;
+    p->data = buffer(x->array, 2);
+    return 0;
+}
+
+static uint64_t index_at(const void *indices, enum cw_dtype dtype, uint64_t i)
+{
+    int64_t v = 0;
+    size_t size = cw_dtype_size(dtype);
+    memcpy(&v, (const uint8_t *)indices + i * size, size); /* little-endian */
+    bool negative = cw_dtype_is_signed(dtype) && size < 8 && v >> (8 * size - 1) & 1;
+    return negative ? UINT64_MAX : (uint64_t)v;
+}
+
+static int import_dictionary(struct cw_arrays *a, const struct cw_arrow_column *c, const struct range *x, struct cw_array_piece *p,
+                             struct cw_error *err)
+{
+    const uint8_t *indices = buffer(x->array, 1), *numbers = NULL;
+    const struct ArrowArray *dictionary = x->array->dictionary;
+    const struct cw_array_view *strings = NULL;
+    struct range values;
+    if (!dictionary || (x->n && !indices))
+        return malformed(c, err);
+    int r = child_range(c, dictionary, 0, (uint64_t)dictionary->length, &values, err);
+    if (r == 0 && dictionary->null_count && buffer(dictionary, 0))
+        for (uint64_t i = 0; r == 0 && i < values.n; i++)
+            if (!bit(buffer(dictionary, 0), values.start + i))
+                r = cw_arrow_bad(err, c->schema->name, "has a null in its dictionary: components have none");
+    if (r == 0)
+        r = c->type.dtype == CW_BYTES ? view_strings(a, c, c->schema->dictionary->format, &values, &strings, err)
+                                      : number_data(a, c, &values, &numbers, err);
+    size_t item = strings ? sizeof(*strings) : cw_dtype_size(c->type.dtype);
+    uint8_t *out = r == 0 ? cw_arrays_own(a, x->n * item) : NULL;
+    if (!out)
+        return r < 0 ? r : nomem(x->n * item, err);
+    for (uint64_t i = 0; i < x->n; i++) {
+        uint64_t k = index_at(indices, c->index, x->start + i);
+        if (k >= values.n)
+            return malformed(c, err);
+        memcpy(out + i * item, strings ? (const uint8_t *)&strings[k] : numbers + k * item, item);
+    }
+    if (strings)
+        p->views = (const void *)out;
+    else
+        p->data = out;
+    return 0;
+}
+
+static int import_piece(struct cw_arrays *a, const struct cw_arrow_column *c, const struct range *x, uint64_t row, struct cw_array_piece *p,
+                        struct cw_error *err)
+{
+    int r = check_nulls(c, x, row, 1, err);
+    if (r < 0)
+        return r;
+    if (c->schema->dictionary)
+        return import_dictionary(a, c, x, p, err);
+    if (cw_arrow_is_list(c->schema->format))
+        return import_list(a, c, x, row, p, err);
+    if (c->type.dtype != CW_BYTES)
+        return fixed_data(a, c, *x, row, 1, &p->data, err);
+    if (c->width == 0)
+        return import_binary(a, c, x, p, err);
+    p->data = buffer(x->array, 1);
+    if (p->data)
+        p->data += x->start * c->width;
+    return 0;
+}
+
+/* ---- the stream ---- */
+
+static void import_free(void *arg)
+{
+    struct import *m = arg;
+    for (size_t i = 0; i < m->n; i++)
+        if (m->batches[i].release)
+            m->batches[i].release(&m->batches[i]);
+    free(m->batches);
+    free(m);
+}
+
+static int stream_failed(struct ArrowArrayStream *s, int code, struct cw_error *err)
+{
+    const char *why = s->get_last_error ? s->get_last_error(s) : NULL;
+    return cw_error_set(err, code == ENOMEM ? CW_E_MEMORY : CW_E_DATA, "the Arrow stream failed: %s", why && *why ? why : strerror(code));
+}
+
+static int read_batches(struct ArrowArrayStream *s, struct import *m, int64_t n_children, struct cw_error *err)
+{
+    for (;;) {
+        if (m->n == m->capacity) {
+            size_t capacity = m->capacity ? m->capacity * 2 : 16;
+            void *p = realloc(m->batches, capacity * sizeof(*m->batches));
+            if (!p)
+                return nomem(capacity * sizeof(*m->batches), err);
+            m->batches = p;
+            m->capacity = capacity;
+        }
+        struct ArrowArray *b = &m->batches[m->n];
+        *b = (struct ArrowArray){0};
+        int code = s->get_next(s, b);
+        if (code)
+            return stream_failed(s, code, err);
+        if (!b->release)
+            return 0;
+        m->n++;
+        if (b->length < 0 || b->offset < 0 || b->n_children != n_children)
+            return cw_error_set(err, CW_E_DATA, "the Arrow stream is malformed: a batch does not have the columns of its schema");
+        if (b->length == 0) { /* nobody needs it */
+            b->release(b);
+            m->n--;
+        }
+    }
+}
+
+static int import_column(struct cw_arrays *a, const struct import *m, size_t i, struct ArrowSchema *schema, struct cw_error *err)
+{
+    struct cw_arrow_column c;
+    int r = schema ? cw_arrow_column(schema, &c, err) : cw_error_set(err, CW_E_DATA, "the Arrow stream is malformed: a column has no schema");
+    if (r == 0)
+        r = cw_arrays_column(a, i, schema->name, &c.type, err);
+    if (r == 0 && c.width)
+        a->columns[i].item = c.width;
+    for (size_t k = 0; r == 0 && k < m->n; k++) {
+        const struct ArrowArray *b = &m->batches[k];
+        struct range top = {.array = b, .start = (uint64_t)b->offset, .n = (uint64_t)b->length}, x;
+        r = check_nulls(&c, &top, a->first[k], 1, err);
+        if (r == 0)
+            r = child_range(&c, b->children[i], (uint64_t)b->offset, (uint64_t)b->length, &x, err);
+        if (r == 0)
+            r = import_piece(a, &c, &x, a->first[k], &a->columns[i].pieces[k], err);
+    }
+    return r;
+}
+
+static int import_all(struct ArrowArrayStream *s, struct ArrowSchema *schema, struct import *m, struct cw_arrays **a, struct cw_error *err)
+{
+    if (!schema->format || strcmp(schema->format, "+s") != 0)
+        return cw_error_set(err, CW_E_DATA, "the Arrow stream gives %s, expected structs (record batches)",
+                            schema->format ? cw_arrow_format_name(schema->format) : "nothing");
+    int r = read_batches(s, m, schema->n_children, err);
+    if (r < 0)
+        return r;
+    *a = cw_arrays_new((size_t)schema->n_children, m->n);
+    if (!*a)
+        return nomem(0, err);
+    for (size_t k = 0; k < m->n; k++)
+        if (__builtin_add_overflow((*a)->first[k], (uint64_t)m->batches[k].length, &(*a)->first[k + 1]))
+            return cw_error_set(err, CW_E_DATA, "the Arrow stream is malformed: it has 2^64 rows");
+    for (size_t i = 0; r == 0 && i < (*a)->n_columns; i++)
+        r = import_column(*a, m, i, schema->children[i], err);
+    (*a)->release = import_free;
+    (*a)->arg = m;
+    return r < 0 ? r : cw_arrays_register(*a, err);
+}
+
+int cw_arrays_from_arrow(struct ArrowArrayStream *stream, struct cw_arrays **ret, struct cw_error *err)
+{
+    struct ArrowSchema schema = {0};
+    struct cw_arrays *a = NULL;
+    struct import *m = calloc(1, sizeof(*m));
+    int r = m ? 0 : nomem(sizeof(*m), err);
+    if (r == 0) {
+        int code = stream->get_schema(stream, &schema);
+        r = code ? stream_failed(stream, code, err) : import_all(stream, &schema, m, &a, err);
+    }
+    if (schema.release)
+        schema.release(&schema);
+    if (stream->release)
+        stream->release(stream);
+    if (r < 0) {
+        cw_arrays_free(a);
+        if (m)
+            import_free(m);
+        return r;
+    }
+    *ret = a;
+    return 0;
+}

@@ -1,0 +1,263 @@
+/*
+ * What the consumer takes from the runner and gives back: batches, remnants and the memory to join and finish them. Run by the consumer's thread, but
+ * for cw_runner_release and _interrupt.
+ */
+#include <errno.h>
+
+#include "engine/internal.h"
+
+#include "base/clock.h"
+
+void cw_released(struct cw_runner *r)
+{
+    r->starving = r->plan_short = false;
+    cw_wake_parked(r);
+    pthread_cond_broadcast(&r->work);
+    if (r->consumer_short) /* another thread than the consumer released it */
+        pthread_cond_signal(&r->done);
+}
+
+/* Waits for something to change. Mutex held. */
+static int wait_change(struct cw_runner *r, uint64_t deadline_ns, const char *what, struct cw_error *err)
+{
+    if (r->interrupted)
+        return cw_error_set(err, CW_E_INTERRUPTED, "interrupted");
+    uint64_t start = cw_now_ns();
+    int e;
+    if (deadline_ns) {
+        struct timespec until = {.tv_sec = (time_t)(deadline_ns / 1000000000u), .tv_nsec = (long)(deadline_ns % 1000000000u)};
+        e = pthread_cond_timedwait(&r->done, &r->mutex, &until);
+    } else {
+        e = pthread_cond_wait(&r->done, &r->mutex);
+    }
+    r->profile.wait_ns += cw_now_ns() - start;
+    if (r->interrupted)
+        return cw_error_set(err, CW_E_INTERRUPTED, "interrupted");
+    if (e == ETIMEDOUT) {
+        return cw_error_set(err, CW_E_DEADLINE, "%s did not come before the deadline: %u blocks are being computed, %u wait for bytes", what, r->n_running,
+                            r->n_reading);
+    }
+    return 0;
+}
+
+/* Something that needs memory, in the consumer: while it lacks, nothing new is begun, and when nothing runs any more everything else gives way.
+ * Mutex held. */
+static int with_memory(struct cw_runner *r, int (*attempt)(struct cw_runner *r, void *arg, struct cw_error *err), void *arg, uint64_t deadline_ns,
+                       struct cw_error *err)
+{
+    int status;
+    while ((status = attempt(r, arg, err)) == CW_E_BUDGET) {
+        r->consumer_short = true;
+        if (r->n_running == 0 && r->n_reading == 0) {
+            cw_evict(r);
+            while ((status = attempt(r, arg, err)) == CW_E_BUDGET && cw_reclaim(r, r->splits))
+                ;
+            if (status == CW_E_BUDGET)
+                (void)cw_error_set(err, CW_E_BUDGET, "--memory %zu is too small for a batch of this pipeline; expected at least %zu", r->budget.limit,
+                                   atomic_load(&r->budget.wanted));
+            break;
+        }
+        cw_trim(r);
+        status = wait_change(r, deadline_ns, "memory for a batch", err);
+        if (status < 0)
+            break;
+    }
+    if (r->consumer_short) {
+        r->consumer_short = false;
+        cw_released(r);
+    }
+    return status;
+}
+
+static int try_finish(struct cw_runner *r, void *arg, struct cw_error *err) { return cw_assembly_finish(arg, &r->slabs, err); }
+
+struct join_request {
+    unsigned bucket;
+    struct cw_assembly *assembly;
+};
+
+static int try_join_new(struct cw_runner *r, void *arg, struct cw_error *err)
+{
+    struct join_request *j = arg;
+    return cw_assembly_new(&r->layout, &r->slabs, r->compiled->bucket_sizes[j->bucket], j->bucket, &j->assembly, err);
+}
+
+int cw_runner_next(struct cw_runner *r, struct cw_split *s, uint64_t deadline_ns, struct cw_assembly **ret, struct cw_error *err)
+{
+    int status = 0;
+    pthread_mutex_lock(&r->mutex);
+    for (;;) {
+        struct cw_assembly *a = s->head;
+        bool remnant = a && s->over && s->n_blocks == 0 && !a->closed;
+        if (a && !a->finishing && a->closed && a->n_done == a->n_assigned) {
+            if (a->error) {
+                *err = *a->error;
+                status = a->error->status;
+                break;
+            }
+            if (!a->batch && (status = with_memory(r, try_finish, a, deadline_ns, err)) < 0)
+                break;
+            s->head = a->next;
+            if (!s->head)
+                s->tail = NULL;
+            cw_quarantined_move(&s->quarantined, &a->quarantined); /* of records that died before they had a batch */
+            a->next = NULL;
+            a->handed = true;
+            r->n_handed++;
+            *ret = a;
+            break;
+        }
+        if (r->fatal.status) {
+            *err = r->fatal;
+            status = r->fatal.status;
+            break;
+        }
+        if ((!a || remnant) && s->over && s->n_blocks == 0 && s->failed) {
+            *err = *s->failed;
+            status = err->status;
+            break;
+        }
+        if ((!a || remnant) && s->over && s->n_blocks == 0) {
+            if (remnant)
+                s->head = s->tail = NULL; /* it stays in s->open */
+            status = 1;
+            break;
+        }
+        status = wait_change(r, deadline_ns, "the next batch", err);
+        if (status < 0)
+            break;
+    }
+    pthread_mutex_unlock(&r->mutex);
+    return status;
+}
+
+struct cw_assembly *cw_split_take_remnant(struct cw_split *s, unsigned bucket)
+{
+    struct cw_assembly *a = s->open[bucket];
+    s->open[bucket] = NULL;
+    if (a) /* reasons of records that left no batch */
+        cw_quarantined_move(&s->quarantined, &a->quarantined);
+    return a;
+}
+
+int cw_runner_join_new(struct cw_runner *r, unsigned bucket, uint64_t deadline_ns, struct cw_assembly **ret, struct cw_error *err)
+{
+    struct join_request j = {.bucket = bucket};
+    pthread_mutex_lock(&r->mutex);
+    int status = with_memory(r, try_join_new, &j, deadline_ns, err);
+    if (status >= 0) {
+        r->n_assemblies++;
+        *ret = j.assembly;
+    }
+    pthread_mutex_unlock(&r->mutex);
+    return status;
+}
+
+struct join_rows {
+    struct cw_assembly *dst;
+    const struct cw_assembly *src;
+    uint64_t from, n;
+};
+
+static int try_join(struct cw_runner *r, void *arg, struct cw_error *err)
+{
+    struct join_rows *j = arg;
+    return cw_assembly_join(j->dst, j->src, j->from, j->n, err);
+}
+
+int cw_runner_join(struct cw_runner *r, struct cw_assembly *dst, const struct cw_assembly *src, uint64_t from, uint64_t n, uint64_t deadline_ns,
+                   struct cw_error *err)
+{
+    struct join_rows j = {.dst = dst, .src = src, .from = from, .n = n};
+    int status = try_join(r, &j, err); /* both are the consumer's: copied without the mutex, if there is memory */
+    if (status != CW_E_BUDGET)
+        return status;
+    pthread_mutex_lock(&r->mutex);
+    status = with_memory(r, try_join, &j, deadline_ns, err);
+    pthread_mutex_unlock(&r->mutex);
+    return status;
+}
+
+struct slab_request {
+    uint64_t deadline_ns;
+    size_t size;
+    struct cw_slab *slab;
+};
+
+static int try_slab(struct cw_runner *r, void *arg, struct cw_error *err)
+{
+    struct slab_request *q = arg;
+    return cw_slab_get(&r->slabs, q->size, &q->slab, err);
+}
+
+static int slab_waiting(struct cw_runner *r, size_t size, struct cw_slab **ret, void *arg, struct cw_error *err)
+{
+    struct slab_request *q = arg;
+    q->size = size;
+    pthread_mutex_lock(&r->mutex);
+    int status = with_memory(r, try_slab, q, q->deadline_ns, err);
+    pthread_mutex_unlock(&r->mutex);
+    if (status >= 0)
+        *ret = q->slab;
+    return status;
+}
+
+int cw_runner_finish(struct cw_runner *r, struct cw_assembly *a, uint64_t seed, uint64_t epoch, uint64_t deadline_ns, struct cw_error *err)
+{
+    struct slab_request q = {.deadline_ns = deadline_ns};
+    pthread_mutex_lock(&r->mutex);
+    int status = a->batch ? 0 : with_memory(r, try_finish, a, deadline_ns, err);
+    if (status >= 0 && !a->handed) {
+        a->handed = true;
+        r->n_handed++;
+    }
+    pthread_mutex_unlock(&r->mutex);
+    return status < 0 ? status : cw_batch_apply(r, a, seed, epoch, slab_waiting, &q, err);
+}
+
+struct cw_batch *cw_runner_take_batch(struct cw_runner *r, struct cw_assembly *a)
+{
+    struct cw_batch *b = CW_STEAL(a->batch);
+    pthread_mutex_lock(&r->mutex);
+    cw_assembly_free(a);
+    if (r->options.batches_are_users) {
+        for (size_t i = 0; i < CW_COUNT_OF(b->slabs); i++)
+            if (b->slabs[i])
+                cw_slab_disown(b->slabs[i]);
+        r->n_assemblies--;
+        r->n_handed--;
+        cw_released(r);
+    }
+    pthread_mutex_unlock(&r->mutex);
+    return b;
+}
+
+void cw_runner_release(struct cw_runner *r, struct cw_batch *b)
+{
+    pthread_mutex_lock(&r->mutex);
+    cw_batch_free(b);
+    if (!r->options.batches_are_users) {
+        r->n_assemblies--;
+        r->n_handed--;
+    }
+    cw_released(r);
+    pthread_mutex_unlock(&r->mutex);
+}
+
+void cw_runner_drop(struct cw_runner *r, struct cw_assembly *a)
+{
+    pthread_mutex_lock(&r->mutex);
+    r->n_handed -= a->handed;
+    cw_assembly_free(a);
+    r->n_assemblies--;
+    cw_released(r);
+    pthread_mutex_unlock(&r->mutex);
+}
+
+void cw_runner_interrupt(struct cw_runner *r, bool on)
+{
+    pthread_mutex_lock(&r->mutex);
+    r->interrupted = on;
+    pthread_cond_broadcast(&r->done);
+    pthread_mutex_unlock(&r->mutex);
+}

@@ -1,0 +1,344 @@
+/* JSON in place. Pure functions over the caller's text. */
+#include "formats/json.h"
+
+#include <stdint.h>
+#include <string.h>
+
+#include "base/macro.h"
+
+const char *cw_json_kind_name(enum cw_json_kind kind)
+{
+    static const char *const names[] = {"null", "false", "true", "a number", "a string", "an array", "an object"};
+    return names[kind];
+}
+
+/* What is wrong, and where. Set once, by who finds it. */
+struct fault { const char *why, *at; };
+
+static const char *wrong(struct fault *f, const char *at, const char *why)
+{
+    *f = (struct fault){.why = why, .at = at};
+    return NULL;
+}
+
+static const char *skip_space(const char *p, const char *end)
+{
+    while (p < end && (*p == ' ' || *p == '\t' || *p == '\r' || *p == '\n'))
+        p++;
+    return p;
+}
+
+/* ---- strings ---- */
+
+/* Length of the UTF-8 sequence at p that starts with a byte >= 0x80; 0: there is none. */
+static size_t utf8_length(const char *s, const char *end)
+{
+    const uint8_t *p = (const uint8_t *)s;
+    size_t left = (size_t)(end - s), n = p[0] >= 0xc2 && p[0] < 0xe0 ? 2 : (p[0] & 0xf0) == 0xe0 ? 3 : p[0] >= 0xf0 && p[0] < 0xf5 ? 4 : 0;
+    if (n == 0 || n > left)
+        return 0;
+    for (size_t i = 1; i < n; i++)
+        if ((p[i] & 0xc0) != 0x80)
+            return 0;
+    bool overlong = (p[0] == 0xe0 && p[1] < 0xa0) || (p[0] == 0xf0 && p[1] < 0x90);
+    bool beyond = (p[0] == 0xed && p[1] >= 0xa0) || (p[0] == 0xf4 && p[1] >= 0x90); /* surrogates, past U+10FFFF */
+    return overlong || beyond ? 0 : n;
+}
+
+/* The four hexadecimal digits at p, or -1. */
+static int hex4(const char *p, const char *end)
+{
+    int v = 0;
+    if (end - p < 4)
+        return -1;
+    for (int i = 0; i < 4; i++) {
+        char c = p[i];
+        int d = c >= '0' && c <= '9' ? c - '0' : c >= 'a' && c <= 'f' ? c - 'a' + 10 : c >= 'A' && c <= 'F' ? c - 'A' + 10 : -1;
+        if (d < 0)
+            return -1;
+        v = v * 16 + d;
+    }
+    return v;
+}
+
+/* The character of the \u escape(s) whose digits start at *p, which is moved past them; -1: malformed. */
+static int32_t unicode_escape(const char **p, const char *end)
+{
+    int high = hex4(*p, end), low;
+    if (high < 0 || (high >= 0xdc00 && high < 0xe000))
+        return -1;
+    *p += 4;
+    if (high < 0xd800 || high >= 0xe000)
+        return high;
+    if (end - *p < 6 || (*p)[0] != '\\' || (*p)[1] != 'u' || (low = hex4(*p + 2, end)) < 0xdc00 || low >= 0xe000)
+        return -1;
+    *p += 6;
+    return 0x10000 + ((high - 0xd800) << 10) + (low - 0xdc00);
+}
+
+/* From after the opening quote to after the closing one. */
+static const char *scan_string(const char *p, const char *end, struct cw_json_value *v, struct fault *f)
+{
+    *v = (struct cw_json_value){.kind = CW_JSON_STRING, .text = p};
+    while (p < end) {
+        unsigned char c = (unsigned char)*p;
+        if (c == '"') {
+            v->size = (size_t)(p - v->text);
+            return p + 1;
+        }
+        if (c < 0x20)
+            return wrong(f, p, "a control character in a string");
+        if (c >= 0x80) {
+            size_t n = utf8_length(p, end);
+            if (n == 0)
+                return wrong(f, p, "a string that is not UTF-8");
+            p += n;
+        } else if (c == '\\') {
+            v->escaped = true;
+            const char *at = p;
+            if (end - p < 2 || !strchr("\"\\/bfnrtu", p[1]) || p[1] == 0)
+                return wrong(f, p, "an unknown escape in a string");
+            p += 2;
+            if (at[1] == 'u' && unicode_escape(&p, end) < 0)
+                return wrong(f, at, "a malformed \\u escape, or half of a surrogate pair");
+        } else {
+            p++;
+        }
+    }
+    return wrong(f, v->text - 1, "a string without end");
+}
+
+static size_t put_utf8(char *out, int32_t c)
+{
+    if (c < 0x80) {
+        out[0] = (char)c;
+        return 1;
+    }
+    size_t n = c < 0x800 ? 2 : c < 0x10000 ? 3 : 4;
+    static const int lead[] = {0, 0, 0xc0, 0xe0, 0xf0};
+    for (size_t i = n - 1; i > 0; i--, c >>= 6)
+        out[i] = (char)(0x80 | (c & 0x3f));
+    out[0] = (char)(lead[n] | c);
+    return n;
+}
+
+/* The next character or escape of a good string, up to four bytes. */
+static size_t next_bytes(const char **p, const char *end, char out[4])
+{
+    static const char from[] = "\"\\/bfnrt", to[] = "\"\\/\b\f\n\r\t";
+    if (**p != '\\') {
+        out[0] = *(*p)++;
+        return 1;
+    }
+    char kind = (*p)[1];
+    *p += 2;
+    if (kind == 'u')
+        return put_utf8(out, unicode_escape(p, end));
+    out[0] = to[strchr(from, kind) - from];
+    return 1;
+}
+
+size_t cw_json_unescape(const struct cw_json_value *string, char *out)
+{
+    const char *p = string->text, *end = p + string->size;
+    char *start = out, bytes[4];
+    while (p < end) {
+        size_t n = next_bytes(&p, end, bytes);
+        memcpy(out, bytes, n);
+        out += n;
+    }
+    return (size_t)(out - start);
+}
+
+bool cw_json_string_is(const struct cw_json_value *string, const char *text, size_t size)
+{
+    const char *p = string->text, *end = p + string->size, *stop = text + size;
+    char bytes[4];
+    if (!string->escaped)
+        return string->size == size && memcmp(string->text, text, size) == 0;
+    while (p < end) {
+        size_t n = next_bytes(&p, end, bytes);
+        if (n > (size_t)(stop - text) || memcmp(text, bytes, n) != 0)
+            return false;
+        text += n;
+    }
+    return text == stop;
+}
+
+/* ---- values ---- */
+
+static const char *scan_digits(const char *p, const char *end)
+{
+    while (p < end && *p >= '0' && *p <= '9')
+        p++;
+    return p;
+}
+
+static bool word_at(const char *p, const char *end, const char *word)
+{
+    size_t n = strlen(word);
+    return (size_t)(end - p) >= n && memcmp(p, word, n) == 0;
+}
+
+static const char *scan_number(const char *p, const char *end, struct fault *f)
+{
+    const char *start = p, *digits;
+    p += *p == '-';
+    if (word_at(p, end, "Infinity"))
+        return p + 8;
+    digits = p;
+    p = scan_digits(p, end);
+    if (p == digits || (*digits == '0' && p > digits + 1))
+        return wrong(f, start, p == digits ? "expected a value" : "a number that begins with 0");
+    if (p < end && *p == '.') {
+        digits = ++p;
+        p = scan_digits(p, end);
+        if (p == digits)
+            return wrong(f, start, "a number without digits after its point");
+    }
+    if (p < end && (*p == 'e' || *p == 'E')) {
+        p++;
+        p += p < end && (*p == '-' || *p == '+');
+        digits = p;
+        p = scan_digits(p, end);
+        if (p == digits)
+            return wrong(f, start, "a number without digits in its exponent");
+    }
+    return p;
+}
+
+/* A value that is neither array nor object. */
+static const char *scan_scalar(const char *p, const char *end, struct cw_json_value *v, struct fault *f)
+{
+    static const struct { const char *word; enum cw_json_kind kind; } words[] = {
+        {"null", CW_JSON_NULL}, {"true", CW_JSON_TRUE}, {"false", CW_JSON_FALSE}, {"NaN", CW_JSON_NUMBER},
+    };
+    if (*p == '"')
+        return scan_string(p + 1, end, v, f);
+    *v = (struct cw_json_value){.kind = CW_JSON_NUMBER, .text = p};
+    const char *after = NULL;
+    for (size_t i = 0; i < CW_COUNT_OF(words) && !after; i++)
+        if (word_at(p, end, words[i].word)) {
+            v->kind = words[i].kind;
+            after = p + strlen(words[i].word);
+        }
+    after = after ? after : scan_number(p, end, f);
+    v->size = after ? (size_t)(after - p) : 0;
+    return after;
+}
+
+/* The key of a member and its colon. */
+static const char *scan_key(const char *p, const char *end, struct cw_json_value *key, struct fault *f)
+{
+    p = skip_space(p, end);
+    if (p == end || *p != '"')
+        return wrong(f, p, "expected a key in quotes");
+    p = scan_string(p + 1, end, key, f);
+    if (!p)
+        return NULL;
+    p = skip_space(p, end);
+    return p < end && *p == ':' ? p + 1 : wrong(f, p, "expected \":\" after a key");
+}
+
+/* One value with all that is in it; without recursion. After it, or NULL. */
+static const char *scan_value(const char *p, const char *end, struct cw_json_value *v, struct fault *f)
+{
+    uint64_t objects[CW_JSON_DEPTH / 64]; /* bit d: what is open at depth d is an object */
+    unsigned depth = 0;
+    struct cw_json_value inner;
+    p = skip_space(p, end);
+    const char *start = p;
+    enum cw_json_kind kind = p < end && *p == '{' ? CW_JSON_OBJECT : CW_JSON_ARRAY;
+    do {
+        p = skip_space(p, end);
+        if (p == end)
+            return wrong(f, p, "expected a value");
+        bool open = *p == '{' || *p == '[', object = *p == '{';
+        if (!open) {
+            p = scan_scalar(p, end, depth ? &inner : v, f);
+            if (!p || depth == 0)
+                return p;
+        } else {
+            if (depth == CW_JSON_DEPTH)
+                return wrong(f, p, "arrays or objects nested too deeply");
+            objects[depth / 64] = (objects[depth / 64] & ~(UINT64_C(1) << depth % 64)) | (uint64_t)object << depth % 64;
+            depth++;
+            p = skip_space(p + 1, end);
+        }
+        /* Closes what ends here. */
+        bool more = false;
+        while (depth && !more) {
+            object = objects[(depth - 1) / 64] >> (depth - 1) % 64 & 1;
+            p = skip_space(p, end);
+            if (p < end && *p == (object ? '}' : ']')) {
+                p++;
+                depth--;
+                open = false;
+            } else if (open || (p < end && *p == ',')) {
+                p += !open;
+                p = object ? scan_key(p, end, &inner, f) : p;
+                if (!p)
+                    return NULL;
+                more = true;
+            } else {
+                return wrong(f, p, object ? "expected \",\" or \"}\"" : "expected \",\" or \"]\"");
+            }
+        }
+    } while (depth);
+    *v = (struct cw_json_value){.kind = kind, .text = start, .size = (size_t)(p - start)};
+    return p;
+}
+
+/* ---- walks ---- */
+
+static int failed(struct cw_json_walk *w, const struct fault *f)
+{
+    w->why = f->why;
+    w->where = (size_t)(f->at - w->start);
+    return -1;
+}
+
+int cw_json_open(struct cw_json_walk *w, const void *text, size_t size)
+{
+    *w = (struct cw_json_walk){.start = text, .at = text, .end = (const char *)text + size};
+    w->at = skip_space(w->at, w->end);
+    if (w->at == w->end || *w->at != '{')
+        return failed(w, &(struct fault){.why = w->at == w->end ? "expected an object, but there is nothing" : "expected an object", .at = w->at});
+    w->at++;
+    return 0;
+}
+
+int cw_json_member(struct cw_json_walk *w, struct cw_json_value *key, struct cw_json_value *value)
+{
+    struct fault f = {0};
+    const char *p = skip_space(w->at, w->end);
+    if (p < w->end && *p == '}') {
+        p = skip_space(p + 1, w->end);
+        return p == w->end ? 0 : failed(w, &(struct fault){.why = "something after the object", .at = p});
+    }
+    if (w->any && (p == w->end || *p != ','))
+        return failed(w, &(struct fault){.why = "expected \",\" or \"}\"", .at = p});
+    p = scan_key(p + w->any, w->end, key, &f);
+    p = p ? scan_value(p, w->end, value, &f) : NULL;
+    if (!p)
+        return failed(w, &f);
+    w->at = p;
+    w->any = true;
+    return 1;
+}
+
+struct cw_json_items cw_json_items(const struct cw_json_value *array)
+{
+    return (struct cw_json_items){.at = array->text + 1, .end = array->text + array->size - 1};
+}
+
+bool cw_json_item(struct cw_json_items *items, struct cw_json_value *ret)
+{
+    struct fault f;
+    items->at = skip_space(items->at, items->end);
+    if (items->at == items->end)
+        return false;
+    items->at = skip_space(scan_value(items->at, items->end, ret, &f), items->end); /* it was found good before */
+    items->at += items->at < items->end; /* the comma */
+    return true;
+}

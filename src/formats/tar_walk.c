@@ -1,0 +1,226 @@
+/* Finding the samples of a tar archive in its stream. Any thread, one walk per thread. */
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "formats/tar.h"
+
+/* From this size on a file's data are not read, but for their first block: copying 32 KiB takes longer than a read of a cached page. */
+#define SPARSE_SIZE ((uint64_t)32 << 10)
+
+/* Which of the walk's buffers takes the data of an extended header. */
+static int buffer_of(enum cw_tar_kind kind) { return kind == CW_TAR_LONG_NAME ? 0 : kind == CW_TAR_PAX ? 1 : 2; }
+
+static uint64_t padded(uint64_t size) { return CW_ALIGN_UP(size, (uint64_t)CW_TAR_BLOCK); }
+
+static int damaged(const struct cw_tar_walk *w, struct cw_error *err, const char *why)
+{
+    cw_error_file(err, w->base.path);
+    return cw_error_set(err, CW_E_DATA, "%s: the member at byte %" PRIu64 ": %s", w->base.path, w->member, why);
+}
+
+static int close_sample(struct cw_tar_walk *w, struct cw_error *err)
+{
+    int r = w->key_size ? cw_record_list_add(&w->base.list, w->base.start, w->end - w->base.start, 0, err) : 0;
+    w->key_size = 0;
+    return r;
+}
+
+static int open_sample(struct cw_tar_walk *w, const struct cw_tar_name *name, struct cw_error *err)
+{
+    if (name->key_size > w->key_capacity) {
+        char *p = realloc(w->key, name->key_size);
+        if (!p)
+            return cw_error_nomem(err, name->key_size, "the name of a sample");
+        w->key = p;
+        w->key_capacity = name->key_size;
+    }
+    memcpy(w->key, name->key, name->key_size);
+    w->key_size = name->key_size;
+    w->base.start = w->member;
+    return 0;
+}
+
+/* A file or something passed over, whose name and size are known now. */
+static int take_member(struct cw_tar_walk *w, struct cw_error *err)
+{
+    const struct cw_tar_header *h = &w->header;
+    const char *name = w->extended.path ? w->extended.path : h->name;
+    size_t name_size = w->extended.path ? w->extended.path_size : h->name_size;
+    struct cw_tar_name split;
+    char why[CW_TAR_WHY];
+    int r = 0;
+    if (!cw_tar_check_name(name, name_size, why))
+        return damaged(w, err, why);
+    if (h->kind == CW_TAR_FILE && cw_tar_split(name, name_size, &split)) {
+        if (w->key_size != split.key_size || memcmp(w->key, split.key, split.key_size) != 0) {
+            r = close_sample(w, err);
+            if (r == 0)
+                r = open_sample(w, &split, err);
+        }
+        w->end = w->next;
+    }
+    w->member = w->next;
+    if (w->key_size == 0)
+        w->base.start = w->member;
+    w->extended = (struct cw_tar_extended){0};
+    w->seen[0] = w->seen[1] = false;
+    w->state = w->size ? CW_TAR_AT_DATA : CW_TAR_AT_HEADER;
+    return r;
+}
+
+static int begin_extended(struct cw_tar_walk *w, struct cw_error *err)
+{
+    int which = buffer_of(w->header.kind);
+    if (w->size > CW_TAR_EXTENDED) {
+        char why[100];
+        snprintf(why, sizeof(why), "an extended header has %" PRIu64 " bytes, more than %zu", w->size, CW_TAR_EXTENDED);
+        return damaged(w, err, why);
+    }
+    if (which < 2 && w->seen[which])
+        return damaged(w, err, "it has two extended headers of one kind");
+    if (which < 2)
+        w->seen[which] = true;
+    if (w->size > w->capacities[which]) {
+        void *p = realloc(w->buffers[which], (size_t)w->size);
+        if (!p)
+            return cw_error_nomem(err, (size_t)w->size, "an extended header");
+        w->buffers[which] = p;
+        w->capacities[which] = (size_t)w->size;
+    }
+    w->state = w->size ? CW_TAR_AT_EXTENDED : CW_TAR_AT_HEADER;
+    return 0;
+}
+
+static int end_extended(struct cw_tar_walk *w, struct cw_error *err)
+{
+    enum cw_tar_kind kind = w->header.kind;
+    const uint8_t *data = w->buffers[buffer_of(kind)];
+    char why[CW_TAR_WHY];
+    XXH3_64bits_update(w->hash, data, (size_t)w->size);
+    w->state = CW_TAR_AT_HEADER;
+    return cw_tar_extend(&w->extended, kind, data, (size_t)w->size, why) ? 0 : damaged(w, err, why);
+}
+
+/* A header block is complete; base.wanted is behind it. */
+static int take_header(struct cw_tar_walk *w, struct cw_error *err)
+{
+    char why[CW_TAR_WHY];
+    if (!cw_tar_parse(w->block, &w->header, why))
+        return damaged(w, err, why);
+    bool member = w->header.kind == CW_TAR_FILE || w->header.kind == CW_TAR_PASSED;
+    if (w->header.kind == CW_TAR_ZERO) {
+        if (w->member != w->base.wanted - CW_TAR_BLOCK)
+            return damaged(w, err, "the archive ends after its extended header");
+        w->state = CW_TAR_AT_END;
+        return close_sample(w, err);
+    }
+    XXH3_64bits_update(w->hash, w->block, CW_TAR_BLOCK);
+    w->size = w->header.kind == CW_TAR_FILE && w->extended.has_size ? w->extended.size : w->header.size;
+    uint64_t left = CW_MIN(w->base.stream_size, (uint64_t)INT64_MAX) - w->base.wanted;
+    if (w->size > left || padded(w->size) > left) {
+        snprintf(why, sizeof(why), "%" PRIu64 " bytes of data run past the end of the file (%" PRIu64 " bytes): truncated, or a wrong size", w->size,
+                 CW_MIN(w->base.stream_size, (uint64_t)INT64_MAX));
+        return damaged(w, err, why);
+    }
+    w->next = w->base.wanted + padded(w->size);
+    return member ? take_member(w, err) : begin_extended(w, err);
+}
+
+/* Collects up to `need` bytes into a buffer; true when they are there. */
+static bool collect(struct cw_tar_walk *w, uint8_t *into, size_t need, const uint8_t *p, size_t n)
+{
+    n = CW_MIN(n, need - w->have);
+    memcpy(into + w->have, p, n);
+    w->have += n;
+    w->base.wanted += n;
+    return w->have == need;
+}
+
+static int take_end(struct cw_tar_walk *w, const uint8_t *p, size_t n, struct cw_error *err)
+{
+    for (size_t i = 0; i < n; i++)
+        if (p[i]) {
+            w->member = w->base.wanted + i;
+            return damaged(w, err, "there are data after the end of the archive (several archives in one file?)");
+        }
+    w->base.wanted += n;
+    return 0;
+}
+
+static int feed(struct cw_walk *base, uint64_t at, const uint8_t *data, size_t size, struct cw_error *err)
+{
+    struct cw_tar_walk *w = (struct cw_tar_walk *)base;
+    int r = 0;
+    while (r == 0 && base->wanted < at + size) {
+        const uint8_t *p = data + (base->wanted - at);
+        size_t n = (size_t)(at + size - base->wanted);
+        switch (w->state) {
+        case CW_TAR_AT_HEADER:
+            if (collect(w, w->block, CW_TAR_BLOCK, p, n)) {
+                w->have = 0;
+                r = take_header(w, err);
+            }
+            break;
+        case CW_TAR_AT_EXTENDED:
+            if (collect(w, w->buffers[buffer_of(w->header.kind)], (size_t)w->size, p, n)) {
+                w->have = 0;
+                base->wanted = w->next;
+                r = end_extended(w, err);
+            }
+            break;
+        case CW_TAR_AT_DATA:
+            if (collect(w, w->block, CW_TAR_BLOCK, p, n)) {
+                w->have = 0;
+                XXH3_64bits_update(w->hash, w->block, CW_TAR_BLOCK);
+                base->wanted = w->next;
+                w->state = CW_TAR_AT_HEADER;
+            }
+            break;
+        case CW_TAR_AT_END:
+            r = take_end(w, p, n, err);
+            break;
+        }
+    }
+    return r;
+}
+
+static int end_of_stream(struct cw_walk *base, uint64_t size, struct cw_error *err)
+{
+    struct cw_tar_walk *w = (struct cw_tar_walk *)base;
+    base->content = XXH3_64bits_digest(w->hash);
+    if (w->state == CW_TAR_AT_END)
+        return 0;
+    char why[160];
+    snprintf(why, sizeof(why), base->wanted == size && w->have == 0 && w->state == CW_TAR_AT_HEADER && w->member == size
+                                   ? "it is missing: the archive has no end after %" PRIu64 " bytes: truncated"
+                                   : "the data end inside it, at byte %" PRIu64 ": truncated", size);
+    return damaged(w, err, why);
+}
+
+static size_t stride(const struct cw_walk *base)
+{
+    const struct cw_tar_walk *w = (const struct cw_tar_walk *)base;
+    bool sparse = w->size >= SPARSE_SIZE && w->state != CW_TAR_AT_EXTENDED && w->state != CW_TAR_AT_END;
+    return sparse ? 2 * CW_TAR_BLOCK : 0; /* a header, and the first block of its data */
+}
+
+static void deinit(struct cw_walk *base)
+{
+    struct cw_tar_walk *w = (struct cw_tar_walk *)base;
+    XXH3_freeState(w->hash);
+    for (size_t i = 0; i < CW_COUNT_OF(w->buffers); i++)
+        free(w->buffers[i]);
+    free(w->key);
+}
+
+int cw_tar_walk_init(struct cw_tar_walk *w, const char *path, uint64_t stream_size, struct cw_error *err)
+{
+    static const struct cw_walk_ops ops = {.feed = feed, .end = end_of_stream, .stride = stride, .deinit = deinit};
+    *w = (struct cw_tar_walk){.base = {.ops = &ops, .path = path, .stream_size = stream_size}};
+    w->hash = XXH3_createState();
+    if (!w->hash)
+        return cw_error_nomem(err, sizeof(XXH3_state_t), "a hash");
+    XXH3_64bits_reset(w->hash);
+    return 0;
+}

@@ -1,0 +1,73 @@
+/* Records of a stream: the list that grows, and walking a plain file. Any thread, one walk per thread. */
+#include "formats/walk.h"
+
+#include "storage/file.h"
+
+/* Small records are read through a buffer of this size: large enough that a system call is nothing beside copying it. */
+#define BUFFER_BYTES ((size_t)256 << 10)
+
+const char *cw_record_format_name(enum cw_record_format format)
+{
+    static const char *const names[] = {"TFRecord", "text", "tar"};
+    return names[format];
+}
+
+void cw_record_list_deinit(struct cw_record_list *l)
+{
+    free(l->offsets);
+    free(l->lengths);
+    free(l->crcs);
+    *l = (struct cw_record_list){0};
+}
+
+static int grow(void **column, size_t capacity, size_t size)
+{
+    void *p = realloc(*column, capacity * size);
+    if (!p)
+        return -1;
+    *column = p;
+    return 0;
+}
+
+int cw_record_list_add(struct cw_record_list *l, uint64_t offset, uint64_t length, uint32_t crc, struct cw_error *err)
+{
+    if (l->n == l->capacity) {
+        size_t capacity = l->capacity ? l->capacity * 2 : 1024;
+        if (grow((void **)&l->offsets, capacity, sizeof(*l->offsets)) < 0 || grow((void **)&l->lengths, capacity, sizeof(*l->lengths)) < 0 ||
+            grow((void **)&l->crcs, capacity, sizeof(*l->crcs)) < 0)
+            return cw_error_nomem(err, capacity * 20, "the record offsets of a file");
+        l->capacity = capacity;
+    }
+    l->offsets[l->n] = offset;
+    l->lengths[l->n] = length;
+    l->crcs[l->n++] = crc;
+    return 0;
+}
+
+void cw_walk_deinit(struct cw_walk *w)
+{
+    if (w->ops && w->ops->deinit)
+        w->ops->deinit(w);
+    cw_record_list_deinit(&w->list);
+}
+
+int cw_walk_scan(struct cw_walk *w, struct cw_file *file, int (*cancelled)(void *), void *cancel_arg, struct cw_error *err)
+{
+    uint64_t size = cw_file_size(file);
+    _cleanup_free_ uint8_t *buffer = malloc(BUFFER_BYTES);
+    if (!buffer)
+        return cw_error_nomem(err, BUFFER_BYTES, "a read buffer");
+    for (uint64_t reads = 0; w->wanted < size; reads++) {
+        size_t stride = w->ops->stride ? w->ops->stride(w) : 0;
+        uint64_t at = w->wanted;
+        size_t n = (size_t)CW_MIN(size - at, (uint64_t)(stride ? CW_MIN(stride, BUFFER_BYTES) : BUFFER_BYTES));
+        int r = cw_file_read(file, at, buffer, n, false, err);
+        if (r == 0)
+            r = cw_walk_feed(w, at, buffer, n, err);
+        if (r < 0)
+            return r;
+        if (reads % 64 == 0 && cancelled && cancelled(cancel_arg))
+            return cw_error_set(err, CW_E_INTERRUPTED, "interrupted");
+    }
+    return cw_walk_end(w, size, err);
+}

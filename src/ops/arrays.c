@@ -1,0 +1,126 @@
+/* arrays: a data set in memory, found by its id. The source holds a reference. */
+#include "data/arrays.h"
+
+#include <string.h>
+
+#include "base/hash.h"
+#include "pipeline/source.h"
+
+#define CHUNK_RECORDS 1024 /* docs/semantics.md section 1 */
+
+struct arrays {
+    struct cw_source base;
+    struct cw_arrays *arrays;
+    uint64_t file_key;
+};
+
+static void arrays_free(struct cw_source *s)
+{
+    cw_arrays_unref(((struct arrays *)s)->arrays);
+    free(s);
+}
+
+static void arrays_ids(const struct cw_source *s, const uint64_t *rows, size_t n, struct cw_record_id *out)
+{
+    for (size_t i = 0; i < n; i++) {
+        out[i].file_key = ((const struct arrays *)s)->file_key;
+        out[i].row = rows[i];
+    }
+}
+
+/* Elements of one size are copied to where the column wants them; of others views are given, but where they lie so that their values can't be
+ * read as such. */
+static int produce_column(const struct cw_arrays *a, const struct cw_array_column *c, const struct cw_port *port, struct cw_block *b,
+                          struct cw_error *err)
+{
+    bool fixed = cw_type_fixed(&port->type);
+    int r = fixed ? cw_block_dense(b, port->value, &port->type, err) : cw_block_ragged(b, port->value, err);
+    if (r < 0)
+        return r;
+    struct cw_column *column = &b->columns[port->value];
+    size_t value = CW_MAX(cw_dtype_size(c->type.dtype), (size_t)1);
+    for (size_t i = 0; i < b->n; i++) {
+        struct cw_tensor t = cw_arrays_get(a, c, b->rows[i]);
+        if (fixed) {
+            memcpy(column->data + i * column->stride, t.data, t.size);
+        } else if ((uintptr_t)t.data % value == 0) {
+            column->rows[i] = t;
+        } else {
+            void *copy = cw_block_alloc(b, t.size, err);
+            if (!copy)
+                return err ? err->status : CW_E_MEMORY;
+            column->rows[i] = t;
+            column->rows[i].data = memcpy(copy, t.data, t.size);
+        }
+    }
+    return 0;
+}
+
+static int arrays_produce(const struct cw_source *s, const struct cw_op *op, struct cw_block *b, struct cw_error *err)
+{
+    const struct cw_arrays *a = ((const struct arrays *)s)->arrays;
+    int r = 0;
+    for (unsigned i = 0; r == 0 && i < op->n_out; i++)
+        if (op->out[i].live)
+            r = produce_column(a, &a->columns[i], &op->out[i], b, err);
+    return r;
+}
+
+static const struct cw_source_ops arrays_ops = {.free = arrays_free, .ids = arrays_ids, .produce = arrays_produce};
+
+static int arrays_open(const struct cw_op *op, const struct cw_source_env *env CW_UNUSED, struct cw_source **ret, struct cw_error *err)
+{
+    struct arrays *s = calloc(1, sizeof(*s));
+    if (!s)
+        return cw_error_nomem(err, sizeof(*s), "a source");
+    s->arrays = cw_arrays_ref(op->state);
+    s->file_key = cw_hash64(s->arrays->id, strlen(s->arrays->id));
+    uint64_t n = s->arrays->n_elements;
+    struct cw_key snapshot = {0};
+    cw_key_u64(&snapshot, s->file_key);
+    cw_key_u64(&snapshot, n);
+    s->base = (struct cw_source){
+        .ops = &arrays_ops,
+        .n_records = n,
+        .source_bytes = s->arrays->total_bytes,
+        .random_access = true,
+        .n_chunks = (n + CHUNK_RECORDS - 1) / CHUNK_RECORDS,
+        .chunk_records = CHUNK_RECORDS,
+        .snapshot = cw_key_hash(&snapshot),
+    };
+    *ret = &s->base;
+    return 0;
+}
+
+static int arrays_bind(struct cw_bind *b, struct cw_op *op, struct cw_error *err)
+{
+    struct cw_arrays *a = op->state = cw_arrays_find(cw_attr_string(op, "data")); /* the caller frees it, in case of error too */
+    if (!a)
+        return cw_attr_error(op, "data", err, "the id of arrays that this process has (data in memory can't be read from a file)");
+    if (a->n_columns > CW_OP_MAX_PORTS)
+        return cw_attr_error(op, "data", err, "at most %d arrays, not %zu", CW_OP_MAX_PORTS, a->n_columns);
+    int r = 0;
+    for (size_t i = 0; r >= 0 && i < a->n_columns; i++)
+        r = cw_bind_write(b, a->columns[i].name, &a->columns[i].type, err);
+    return r < 0 ? r : 0;
+}
+
+static void arrays_free_state(void *state) { cw_arrays_unref(state); }
+
+static const struct cw_attr_def attrs[] = {
+    {.name = "data", .kind = CW_ATTR_STRING, .doc = "the id of the arrays (cachew_arrays_id)"},
+    {0},
+};
+
+const struct cw_op_desc cw_op_arrays = {
+    .name = "arrays",
+    .summary = "a data set in the memory of the program",
+    .doc = "Gives a component per array, under its name. The arrays are made by the program (cachew_arrays_new, cachew_arrays_from_arrow) and are used "
+           "where they are, without a copy. Their id is a hash of their content: the same data have the same id in every process, but it has to be made "
+           "there before a pipeline can name it.",
+    .kind = CW_OP_SOURCE,
+    .attrs = attrs,
+    .bind = arrays_bind,
+    .open = arrays_open,
+    .free_state = arrays_free_state,
+};
