@@ -80,6 +80,14 @@ def test_a_budget_of_some_batches_is_enough(tmp_path, batcher):
     same_everywhere(pipeline, memories=("4M", "6M", "8M"), threads=(2, 3, 4, 8))
 
 
+def test_elements_without_a_batcher_never_use_up_all_batches(tmp_path):
+    """Later splits hold as many elements as there may be under way, and then one of them becomes the first."""
+    draw = random.Random(2)
+    make_data.write(tmp_path / "a.tfrecord", [make_data.example({"id": [i], "text": [b"x" * draw.randrange(60)]}) for i in range(12000)])
+    pipeline = write(tmp_path / "p.json", [{"op": "tfrecord", "files": "a.tfrecord"}, FEATURES, {"op": "shuffle"}, {"op": "filter", "where": "length(text) > 4"}])
+    same_everywhere(pipeline, threads=(16, 7, 16, 13, 16), memories=("1G", "2M"))
+
+
 def test_an_error_in_a_remnant_is_raised(tmp_path):
     chain = range_chain(10, {"op": "filter", "where": "value >= 0"}, {"op": "fail", "where": "value == 9"}, {"op": "batch", "size": 4})
     error = failed(write(tmp_path / "p.json", chain), 1)

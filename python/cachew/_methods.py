@@ -11,6 +11,7 @@ from typing import Any
 
 from cachew import _core
 from cachew._functions import Functions
+from cachew._memory import InMemory
 from cachew._operators import TABLE, Operator
 
 
@@ -52,13 +53,14 @@ def read_table() -> None:
     for entry in json.loads(_core.operators_json())["ops"]:
         if entry["name"] not in TABLE:
             op = TABLE[entry["name"]] = Operator(entry)
-            if not op.takes_function and not hasattr(Operators, op.name):  # those that do are in _functions.py
+            by_hand = hasattr(Functions, op.name) or hasattr(InMemory, op.name)
+            if not op.takes_function and (op.name == "filter" or not by_hand) and not hasattr(Operators, op.name):
                 setattr(Operators, op.name, method_of(op))
 
 
 def document(name: str, *operators: str) -> None:
     """Puts the table's words about operators before those of a method of Functions."""
-    method = vars(Functions)[name]
+    method = vars(Functions).get(name) or vars(InMemory)[name]
     function = getattr(method, "__func__", method)
     function.__doc__ = "\n\n".join([*(TABLE[op].docstring() for op in operators), inspect.cleandoc(function.__doc__ or "")])
 
@@ -74,3 +76,4 @@ read_table()
 for _name in ("map", "flat_map", "map_batches", "iterable"):
     document(_name, _name)
 document("filter", "filter", "filter_function")
+document("arrays", "arrays")

@@ -20,17 +20,6 @@ def read_table() -> None: ...
 def load_plugin(path: _Path) -> None: ...
 
 class Operators:
-    @classmethod
-    def arrays(cls, data: str) -> Dataset:
-        """A data set in the memory of the program.
-
-        Gives a component per array, under its name. The arrays are made by the program (cachew_arrays_new, cachew_arrays_from_arrow) and are used
-        where they are, without a copy. Their id is a hash of their content: the same data have the same id in every process, but it has to be made
-        there before a pipeline can name it.
-
-        data: the id of the arrays (cachew_arrays_id) (a string)
-        """
-
     def assign(self, expressions: Mapping[str, _Expression] = ..., /, **named: _Expression) -> Dataset:
         """Components computed by expressions.
 

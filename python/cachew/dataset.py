@@ -13,6 +13,7 @@ from cachew._chain import Node, rebased, written
 from cachew._errors import DataError, PipelineError
 from cachew._functions import Functions
 from cachew._iterator import DatasetIterator
+from cachew._memory import InMemory, data_of, restored
 from cachew._methods import Operators, read_table
 from cachew._operators import TABLE, Operator, did_you_mean, value_of
 from cachew._options import Path, State, make_options, seconds
@@ -26,7 +27,7 @@ class Field(NamedTuple):
     shape: tuple[int | None, ...] | None
 
 
-class Dataset(Functions, Operators):
+class Dataset(Functions, InMemory, Operators):
     """Records and what is done with them. Immutable: each method gives a new dataset, checked in full as far as it is written.
 
     A dataset begins with a source, `Dataset.tfrecord("train-*.tfrecord")`, and goes on with operators, `.decode_image("image").shuffle().batch(256)`.
@@ -118,6 +119,9 @@ class Dataset(Functions, Operators):
             file.write(ds.to_json(indent=1) + "\n")
 
     def __reduce__(self) -> tuple[Any, ...]:
+        made_of = {str(data): data.made_of for data in data_of(self._nodes)}
+        if made_of:
+            return _unpickled, (self.to_json(), self._base_dir, made_of)
         return Dataset.from_json, (self.to_json(), self._base_dir)
 
     def __repr__(self) -> str:
@@ -220,6 +224,11 @@ class Dataset(Functions, Operators):
         seconds, and where the time goes and what would help is told too."""
         limit = max(seconds("run_s", run_s), 0.0)
         return self._pipeline.explain(make_options(seed=seed, threads=threads, memory=memory, optimize=optimize, index_dir=index_dir), limit, False)
+
+
+def _unpickled(text: str, base_dir: str, made_of: Mapping[str, tuple[str, Any]]) -> Dataset:
+    root = json.loads(text)
+    return Dataset._make(restored(root["pipeline"], made_of), {k: v for k, v in root.items() if k not in ("cachew", "pipeline")}, base_dir)
 
 
 def _inputs(op: Operator, attribute: str, value: Iterable[Any]) -> list[Dataset]:

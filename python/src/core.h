@@ -50,5 +50,9 @@ extern PyType_Spec core_slab_spec, core_buffer_spec;
 /* Takes the batch over, also on failure. */
 PyObject *core_slab_new(const struct core_state *st, struct cachew_batch *b);
 
+/* arrays.c: arrays([(name, dtype, dims, data, offsets or None)], n) and arrow(capsule), both -> (id, count, what keeps the data) */
+PyObject *core_arrays(PyObject *module, PyObject *args);
+PyObject *core_arrow(PyObject *module, PyObject *capsule);
+
 /* arrow.c: a new tuple of two capsules, arrow_schema and arrow_array. batched: components have a batch dimension. */
 PyObject *core_arrow_capsules(PyObject *slab, const struct cachew_batch *b, bool batched);

@@ -12,11 +12,16 @@
 
 /* ---- assemblies ---- */
 
-/* Batches that are under way. Later splits leave room for the first one: it needs one to fill and one to join remnants in. */
+/* How many batches are under way is bounded. Later splits leave room for the first one: it needs one to fill and one to join remnants in. A split may
+ * have become the first only now, when later ones have everything: then it gets what it needs all the same, unless the consumer can take a batch of it,
+ * which makes room. */
 static bool may_take(const struct cw_runner *r, const struct cw_split *s)
 {
-    unsigned reserve = s == r->splits || r->compiled->counted ? 0 : 2;
-    return r->n_assemblies + reserve < r->max_assemblies;
+    bool first = s == r->splits;
+    unsigned reserve = first || r->compiled->counted ? 0 : 2;
+    if (r->n_assemblies + reserve < r->max_assemblies)
+        return true;
+    return first && !(s->head && s->head->closed && s->head->n_done == s->head->n_assigned);
 }
 
 int cw_assembly_take(struct cw_runner *r, struct cw_split *s, unsigned bucket, struct cw_assembly **ret, struct cw_error *err)

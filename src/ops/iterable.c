@@ -44,8 +44,9 @@ static void iterable_ids(const struct cw_source *s, const uint64_t *rows, size_t
 
 static const char *copy_text(struct cw_arena *arena, const char *text, struct cw_error *err)
 {
-    char *copy = cw_arena_alloc(arena, strlen(text) + 1, err);
-    return copy ? strcpy(copy, text) : NULL;
+    size_t size = strlen(text) + 1;
+    char *copy = cw_arena_alloc(arena, size, err);
+    return copy ? memcpy(copy, text, size) : NULL;
 }
 
 /* Copies what the host wrote into the arena. Elements before something that the iterable raised are given out first. */

@@ -1,0 +1,139 @@
+"""Data sets in the memory of this process: NumPy arrays, and whatever speaks Arrow's C interface."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from cachew import _core
+from cachew._batch import Bytes
+from cachew._errors import PipelineError
+
+if TYPE_CHECKING:
+    from typing import Self
+
+    from cachew._chain import Node
+
+
+class Data(str):
+    """The value of the attribute `data`: the id of the data, which it keeps, and what to make them of in another process."""
+
+    made_of: tuple[str, Any]
+    keeps: object
+
+    @classmethod
+    def of(cls, registered: tuple[str, int, object], made_of: tuple[str, Any]) -> Data:
+        self = cls(registered[0])
+        self.made_of, self.keeps = made_of, registered
+        return self
+
+
+class InMemory:
+    """The sources."""
+
+    __slots__ = ()
+
+    if TYPE_CHECKING:
+
+        @classmethod
+        def _make_function_source(cls, op: str, attributes: Mapping[str, Any]) -> Self: ...
+
+    @classmethod
+    def arrays(cls, components: Mapping[str, Any]) -> Self:
+        """NumPy arrays, one per component, all with the same first dimension: element i is what stands at place i of each.
+
+        components: name -> array (or what numpy.asarray makes one of); lists of bytes or texts are components of bytes. Contiguous arrays are used where
+            they lie, not copied: do not change them while the dataset is in use. Their content is hashed once, so that a state of other data is
+            refused. JSON has the hash only: it means something in this process alone, but pickles hold the arrays.
+        """
+        return cls._make_function_source("arrays", {"data": _from_arrays(components)})
+
+    @classmethod
+    def arrow(cls, source: Any) -> Self:
+        """The rows of anything with `__arrow_c_stream__`: a pyarrow Table, a Polars DataFrame, a Hugging Face dataset with an Arrow table, Parquet through any
+        of them. Used where it lies, not copied (but for bools and dictionaries). A stream that is read once, such as a RecordBatchReader, is read to its
+        end now, into memory: for more than that, `iterable` with a function that yields rows, or a source of files.
+
+        Columns of integers, floats, bools, strings, binary, fixed-size lists (a shape) and lists (a first dimension that varies) of numbers. Nulls are
+        an error that names column and row.
+        """
+        return cls._make_function_source("arrays", {"data": _from_arrow(source)})
+
+
+def _from_arrays(components: Mapping[str, Any]) -> Data:
+    if not isinstance(components, Mapping) or not components:
+        raise TypeError("arrays() takes a dict of arrays, {name: array}, with at least one")
+    lengths: dict[str, int] = {}
+    described = []
+    kept = {}
+    for name, value in components.items():
+        if not isinstance(name, str):
+            raise TypeError(f"arrays(): the name {name!r} is a {type(name).__name__}: expected a text")
+        dtype, shape, data, offsets, lengths[name] = _component(name, value)
+        described.append((name, dtype, shape, data, offsets))
+        kept[name] = value
+    if len(set(lengths.values())) > 1:
+        raise PipelineError(f"arrays: the arrays differ in length: {', '.join(f'{name} has {n}' for name, n in lengths.items())}")
+    return Data.of(_core.arrays(described, next(iter(lengths.values()))), ("arrays", kept))
+
+
+def _component(name: str, value: Any) -> tuple[str, tuple[int, ...], Any, Any, int]:
+    """(dtype, shape of an element, buffer, offsets, length)."""
+    if isinstance(value, Bytes):
+        offsets = np.ascontiguousarray(value.offsets, np.uint64)
+        return "bytes", (), np.ascontiguousarray(value.data), offsets, len(value)
+    if isinstance(value, (list, tuple)) and value and all(isinstance(v, (str, bytes, bytearray, memoryview)) for v in value):
+        return _strings(value)
+    array = np.asarray(value)
+    if array.dtype.kind in "SU" or (array.dtype == object and array.ndim == 1 and all(isinstance(v, (str, bytes)) for v in array)):
+        if array.ndim != 1:
+            raise PipelineError(f"arrays: {name} is an array of strings with {array.ndim} dimensions: expected 1")
+        return _strings(array.tolist())
+    if array.ndim == 0:
+        raise PipelineError(f"arrays: {name} is a single value: expected an array whose first dimension counts the elements")
+    bfloat16 = array.dtype.name == "bfloat16"
+    if array.dtype.kind not in "biuf" and not bfloat16:
+        raise PipelineError(f"arrays: {name} has dtype {array.dtype}, which is no dtype of a component: expected bool, integers, floats or strings")
+    dtype = array.dtype.newbyteorder("=")
+    array = np.ascontiguousarray(array, dtype)
+    data = array.view(np.uint16) if bfloat16 else array
+    return dtype.name, array.shape[1:], data.reshape(-1).view(np.uint8), None, len(array)
+
+
+def _strings(values: Iterable[Any]) -> tuple[str, tuple[int, ...], Any, Any, int]:
+    strings = [v.encode() if isinstance(v, str) else bytes(v) for v in values]
+    offsets = np.zeros(len(strings) + 1, np.uint64)
+    np.cumsum([len(s) for s in strings], out=offsets[1:], dtype=np.uint64)
+    return "bytes", (), b"".join(strings), offsets, len(strings)
+
+
+def _from_arrow(source: Any) -> Data:
+    if not hasattr(source, "__arrow_c_stream__"):
+        raise TypeError(f"arrow() takes what has __arrow_c_stream__, such as a pyarrow Table or a Polars DataFrame, not a {type(source).__name__}")
+    return Data.of(_core.arrow(source.__arrow_c_stream__()), ("arrow", source))
+
+
+def data_of(nodes: Iterable[Node]) -> list[Data]:
+    """All data that a chain names."""
+    found = []
+    for node in nodes:
+        for value in node.values():
+            if isinstance(value, Data):
+                found.append(value)
+            elif isinstance(value, list) and value and isinstance(value[0], list):
+                found += [d for chain in value for d in data_of(chain)]
+    return found
+
+
+def restored(nodes: Iterable[Node], made_of: Mapping[str, tuple[str, Any]]) -> list[Node]:
+    """The chain with its data made anew: of a pickle."""
+    fresh = {str(data): data for data in ({"arrays": _from_arrays, "arrow": _from_arrow}[kind](value) for kind, value in made_of.values())}
+
+    def renewed(value: Any) -> Any:
+        if isinstance(value, list) and value and isinstance(value[0], list):
+            return [[{k: renewed(v) for k, v in node.items()} for node in chain] for chain in value]
+        return fresh.get(value, value) if isinstance(value, str) else value
+
+    return [{k: renewed(v) for k, v in node.items()} for node in nodes]

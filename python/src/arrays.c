@@ -1,0 +1,116 @@
+/* Data sets in memory: buffers of Python objects, or an Arrow stream, as data for the operator `arrays`. */
+#include "core.h"
+
+struct held { /* the buffers of one data set */
+    size_t n;
+    Py_buffer buffers[]; /* two a component: data and offsets */
+};
+
+static void release(void *arg)
+{
+    struct held *h = arg;
+    if (!Py_IsInitialized())
+        return; /* the interpreter is gone, and its objects with it */
+    PyGILState_STATE state = PyGILState_Ensure();
+    for (size_t i = 0; i < h->n; i++)
+        if (h->buffers[i].obj)
+            PyBuffer_Release(&h->buffers[i]);
+    PyGILState_Release(state);
+    PyMem_RawFree(h);
+}
+
+static void capsule_free(PyObject *capsule)
+{
+    struct cachew_arrays *a = PyCapsule_GetPointer(capsule, "cachew_arrays");
+    Py_BEGIN_ALLOW_THREADS
+    cachew_arrays_free(a);
+    Py_END_ALLOW_THREADS
+}
+
+/* (id, count, what keeps them registered) */
+static PyObject *registered(struct cachew_arrays *a)
+{
+    PyObject *capsule = PyCapsule_New(a, "cachew_arrays", capsule_free);
+    if (!capsule) {
+        cachew_arrays_free(a);
+        return NULL;
+    }
+    return Py_BuildValue("(sKN)", cachew_arrays_id(a), (unsigned long long)cachew_arrays_count(a), capsule);
+}
+
+/* One component from (name, dtype, dims of an element, data, offsets or None). The buffers are held in h from then on. */
+static bool read_component(PyObject *item, struct cachew_array *ret, int64_t dims[CACHEW_MAX_NDIM], struct held *h)
+{
+    const char *dtype;
+    PyObject *shape, *data, *offsets;
+    if (!PyArg_ParseTuple(item, "ssO!OO:arrays", &ret->name, &dtype, &PyTuple_Type, &shape, &data, &offsets))
+        return false;
+    for (ret->dtype = CACHEW_BOOL; cachew_dtype_name(ret->dtype) && strcmp(cachew_dtype_name(ret->dtype), dtype) != 0; ret->dtype++)
+        ;
+    if (!cachew_dtype_name(ret->dtype) || PyTuple_Size(shape) > CACHEW_MAX_NDIM) {
+        PyErr_Format(PyExc_ValueError, "component %s: no dtype %s, or more than %d dimensions", ret->name, dtype, CACHEW_MAX_NDIM);
+        return false;
+    }
+    ret->ndim = (int)PyTuple_Size(shape);
+    for (int i = 0; i < ret->ndim; i++)
+        if ((dims[i] = PyLong_AsLongLong(PyTuple_GetItem(shape, i))) < 0 && PyErr_Occurred())
+            return false;
+    ret->dims = dims;
+    if (PyObject_GetBuffer(data, &h->buffers[h->n], PyBUF_SIMPLE) < 0)
+        return false;
+    ret->data = h->buffers[h->n++].buf;
+    if (offsets != Py_None) {
+        if (PyObject_GetBuffer(offsets, &h->buffers[h->n], PyBUF_SIMPLE) < 0)
+            return false;
+        ret->offsets = h->buffers[h->n++].buf;
+    }
+    return true;
+}
+
+PyObject *core_arrays(PyObject *module, PyObject *args)
+{
+    PyObject *list;
+    unsigned long long n_elements;
+    if (!PyArg_ParseTuple(args, "O!K:arrays", &PyList_Type, &list, &n_elements))
+        return NULL;
+    size_t n = (size_t)PyList_Size(list);
+    struct held *h = PyMem_RawCalloc(1, sizeof(*h) + 2 * n * sizeof(h->buffers[0]));
+    struct cachew_array *arrays = PyMem_RawCalloc(n + 1, sizeof(*arrays));
+    int64_t(*dims)[CACHEW_MAX_NDIM] = PyMem_RawCalloc(n + 1, sizeof(*dims));
+    struct cachew_arrays *a = NULL;
+    struct cachew_error *err = NULL;
+    bool good = h && arrays && dims;
+    int r = -1;
+    if (!good)
+        PyErr_NoMemory();
+    for (size_t i = 0; good && i < n; i++)
+        good = read_component(PyList_GetItem(list, (Py_ssize_t)i), &arrays[i], dims[i], h);
+    if (good) {
+        Py_BEGIN_ALLOW_THREADS
+        r = cachew_arrays_new(arrays, n, n_elements, release, h, &a, &err); /* reads everything once */
+        Py_END_ALLOW_THREADS
+        if (r < 0)
+            core_raise(PyModule_GetState(module), err);
+    }
+    PyMem_RawFree(arrays);
+    PyMem_RawFree(dims);
+    if (r >= 0)
+        return registered(a);
+    if (h)
+        release(h);
+    return NULL;
+}
+
+PyObject *core_arrow(PyObject *module, PyObject *capsule)
+{
+    struct ArrowArrayStream *stream = PyCapsule_GetPointer(capsule, "arrow_array_stream");
+    struct cachew_arrays *a = NULL;
+    struct cachew_error *err = NULL;
+    int r;
+    if (!stream)
+        return NULL;
+    Py_BEGIN_ALLOW_THREADS /* a stream that is made by Python takes the lock itself */
+    r = cachew_arrays_from_arrow(stream, &a, &err);
+    Py_END_ALLOW_THREADS
+    return r < 0 ? core_raise(PyModule_GetState(module), err) : registered(a);
+}
