@@ -10,11 +10,12 @@ DEPS := tools/deps.sh
 PHOTOS ?= build/photos
 FUZZ_RUNS ?= 1000000
 
-.PHONY: help build demo test lint bench fuzz coverage wheel install clean
+.PHONY: help deps build demo test lint bench fuzz coverage wheel install clean
 
 help:
 	@echo 'make demo       decode, crop and batch 3,000 photographs for two epochs; report and contact sheet'
 	@echo 'make test       all tests: unit tests (plain, ASan+UBSan, TSan), comparison with the reference model, command line'
+	@echo 'make deps       the Debian packages that pip install . needs'
 	@echo 'make build      the command, at build/cachew'
 	@echo 'make bench      compare with tf.data, DataLoader, Grain (PEERS=none|tfdata|all)'
 	@echo 'make lint       layers, words, Python, man page, scripts'
@@ -23,6 +24,9 @@ help:
 	@echo 'make wheel      the Python package as dist/cachew-*.whl, with all it needs, tried in a bare environment'
 	@echo 'make install    into /usr/local (DESTDIR and PREFIX are honoured)'
 	@echo 'make clean      remove what was built; packages, photographs and Python environments stay'
+
+deps:
+	@$(DEPS) build python
 
 build:
 	@$(DEPS) build

@@ -57,7 +57,7 @@ tables() { # pages and stubs that the operator table gives, if the command has b
 
 step layers python3 tools/check_layers.py
 step words python3 tools/check_words.py
-step ruff "$venv/bin/ruff" check --quiet --no-cache --config tools/ruff.toml tests tools bench python
+step ruff "$venv/bin/ruff" check --quiet --no-cache --config tools/ruff.toml tests tools bench python examples
 step scripts scripts
 step json json
 step 'man page' man_page

@@ -27,7 +27,8 @@ HEAD = """# Operators
 
 The reference of every operator, made from the table that checks the attributes. `cachew ops NAME` shows the same for one.
 Where operators may stand and what they mean for the order of batches is in [semantics.md](semantics.md); pixels are in
-[pixels.md](pixels.md), draws in [randomness.md](randomness.md), expressions in [expressions.md](expressions.md).
+[pixels.md](pixels.md), draws in [randomness.md](randomness.md), expressions in [expressions.md](expressions.md). In Python
+operators are methods of datasets, and attributes their arguments; [python.md](python.md#python-functions) tells of those with a `function`.
 """
 
 
