@@ -16,6 +16,7 @@
 #include "cli/common.h"
 #include "cli/output.h"
 #include "client/report.h"
+#include "host/host.h"
 #include "storage/file.h"
 
 struct run {
@@ -340,6 +341,7 @@ int cli_run(int argc, char **argv)
         r = execute(&x, &w, &err);
         watcher_stop(&w);
     }
+    cw_host_shutdown(); /* the time that they took counts once they were waited for */
     int ended_by = atomic_load(&w.seen);
     if (ended_by && r == CW_E_INTERRUPTED)
         r = 0;
