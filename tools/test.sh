@@ -75,7 +75,7 @@ for step in "${steps[@]}"; do
     esac
     case $step in
     build)
-        run 'configure' eval 'CC=gcc tools/setup.sh $plain --werror && sanitized $asan address,undefined && sanitized $tsan thread'
+        run 'configure' eval 'CC=gcc tools/setup.sh $plain --werror -Dpython=true && sanitized $asan address,undefined && sanitized $tsan thread'
         run 'compile gcc' compile "$plain"
         run 'compile clang, ASan+UBSan' compile "$asan"
         run 'compile clang, TSan' compile "$tsan"
@@ -107,7 +107,7 @@ for step in "${steps[@]}"; do
         ;;
     python)
         run 'install the package' env PATH="$venv/bin:$PATH" "$venv/bin/pip" install --quiet --disable-pip-version-check --no-deps --no-build-isolation \
-            -Cbuild-dir="$build-python" -Csetup-args=--werror .
+            -Cbuild-dir="$build-python" .
         run 'Python package' env CACHEW="$(realpath "$plain")/cachew" MAKE_PHOTOS="$(realpath "$plain")/tools/make_photos" \
             "$venv/bin/python" -m pytest -q -p no:cacheprovider -n "$jobs" tests/python
         ;;

@@ -291,7 +291,7 @@ static int import_column(struct cw_arrays *a, const struct import *m, size_t i, 
         a->columns[i].item = c.width;
     for (size_t k = 0; r == 0 && k < m->n; k++) {
         const struct ArrowArray *b = &m->batches[k];
-        struct range top = {.array = b, .start = (uint64_t)b->offset, .n = (uint64_t)b->length}, x;
+        struct range top = {.array = b, .start = (uint64_t)b->offset, .n = (uint64_t)b->length}, x = {0};
         r = check_nulls(&c, &top, a->first[k], 1, err);
         if (r == 0)
             r = child_range(&c, b->children[i], (uint64_t)b->offset, (uint64_t)b->length, &x, err);
