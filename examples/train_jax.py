@@ -1,12 +1,15 @@
-"""Trains a small network on the photographs of `make demo`: from which photograph was this picture cut? With JAX; train_torch.py does the same with PyTorch.
+"""Trains a small network on the photographs of `make demo`: from which photograph was this picture cut? train_torch.py does the same with PyTorch.
 
     python examples/train_jax.py --photos build/photos
     python examples/train_jax.py --photos build/photos --stop-after 200    # ends in the middle, as an interrupted job does
     python examples/train_jax.py --photos build/photos --resume            # goes on from the last checkpoint
 
-A checkpoint holds the network, the optimizer's moments and the loader's position, so that the resumed training sees the batches that it would have seen, and
-ends with the same weights, bit for bit.
+A checkpoint holds the network, the optimizer's moments and the loader's position, so that the resumed training sees the batches that it would have
+seen, and ends with the same weights, bit for bit.
 """
+
+# JAX does not say all of its types:
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
 
 from __future__ import annotations
 
@@ -90,10 +93,10 @@ def mean_loss(weights: Weights, image: jax.Array, label: jax.Array) -> jax.Array
 def train_step(t: Training, image: jax.Array, label: jax.Array) -> tuple[Training, jax.Array]:
     loss, gradient = jax.value_and_grad(mean_loss)(t.weights, image, label)
     step = t.step + 1
-    mean = jax.tree.map(lambda m, g: 0.9 * m + 0.1 * g, t.mean, gradient)
-    square = jax.tree.map(lambda s, g: 0.999 * s + 0.001 * g * g, t.square, gradient)
     rate = RATE * jnp.sqrt(1 - 0.999**step) / (1 - 0.9**step)
-    weights = jax.tree.map(lambda w, m, s: w - rate * m / (jnp.sqrt(s) + 1e-8), t.weights, mean, square)
+    mean = {name: 0.9 * t.mean[name] + 0.1 * g for name, g in gradient.items()}
+    square = {name: 0.999 * t.square[name] + 0.001 * g * g for name, g in gradient.items()}
+    weights = {name: w - rate * mean[name] / (jnp.sqrt(square[name]) + 1e-8) for name, w in t.weights.items()}
     return Training(weights, mean, square, step), loss
 
 
@@ -111,7 +114,8 @@ def classify(weights: Weights, image: jax.Array) -> jax.Array:
 
 
 def save(path: Path, t: Training, position: dict[str, Any]) -> None:
-    arrays = {f"{part}/{name}": np.asarray(value) for part in ("weights", "mean", "square") for name, value in getattr(t, part).items()}
+    parts = {"weights": t.weights, "mean": t.mean, "square": t.square}
+    arrays: dict[str, Any] = {f"{part}/{name}": np.asarray(value) for part, values in parts.items() for name, value in values.items()}
     path.parent.mkdir(parents=True, exist_ok=True)
     partial = path.with_suffix(".partial")
     with open(partial, "wb") as file:
@@ -121,9 +125,11 @@ def save(path: Path, t: Training, position: dict[str, Any]) -> None:
 
 def load(path: Path) -> tuple[Training, dict[str, Any]]:
     with np.load(path) as saved:
-        parts = {part: {name.partition("/")[2]: jnp.asarray(saved[name]) for name in saved if name.startswith(f"{part}/")} for part in ("weights", "mean", "square")}
+        def part(of: str) -> Weights:
+            return {name.partition("/")[2]: jnp.asarray(saved[name]) for name in saved if name.startswith(f"{of}/")}
+
         position: dict[str, Any] = json.loads(str(saved["loader"]))
-        return Training(parts["weights"], parts["mean"], parts["square"], jnp.asarray(saved["step"])), position
+        return Training(part("weights"), part("mean"), part("square"), jnp.asarray(saved["step"])), position
 
 
 def fingerprint(weights: Weights) -> str:

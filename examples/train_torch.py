@@ -1,12 +1,15 @@
-"""Trains a small network on the photographs of `make demo`: from which photograph was this picture cut? With PyTorch; train_jax.py does the same with JAX.
+"""Trains a small network on the photographs of `make demo`: from which photograph was this picture cut? train_jax.py does the same with JAX.
 
     python examples/train_torch.py --photos build/photos
     python examples/train_torch.py --photos build/photos --stop-after 200    # ends in the middle, as an interrupted job does
     python examples/train_torch.py --photos build/photos --resume            # goes on from the last checkpoint
 
-A checkpoint holds the network, the optimizer and the loader's position, so that the resumed training sees the batches that it would have seen, and ends with
-the same weights, bit for bit.
+A checkpoint holds the network, the optimizer and the loader's position, so that the resumed training sees the batches that it would have seen, and
+ends with the same weights, bit for bit.
 """
+
+# pyright: reportUnknownMemberType=false
+# PyTorch does not say all of its types.
 
 from __future__ import annotations
 
@@ -120,7 +123,8 @@ def main() -> None:
             if step % args.checkpoint_every == 0:
                 args.checkpoint.parent.mkdir(parents=True, exist_ok=True)
                 partial = args.checkpoint.with_suffix(".partial")
-                torch.save({"network": network.state_dict(), "optimizer": optimizer.state_dict(), "loader": train.state_dict(), "step": step}, partial)
+                parts = {"network": network.state_dict(), "optimizer": optimizer.state_dict(), "loader": train.state_dict(), "step": step}
+                torch.save(parts, partial)
                 os.replace(partial, args.checkpoint)  # a job killed here still has a whole one
             if step == args.stop_after:
                 print(f"stopped at step {step}")

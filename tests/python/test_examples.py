@@ -11,7 +11,8 @@ EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 
 def train(name, photos, checkpoint, *options):
     """Runs an example; what it says as {first word of a line: the rest}."""
-    done = subprocess.run([sys.executable, EXAMPLES / name, "--photos", photos, "--checkpoint", checkpoint, "--batch-size", "16", "--checkpoint-every", "4", *options],
+    small = ["--batch-size", "16", "--checkpoint-every", "4"]
+    done = subprocess.run([sys.executable, EXAMPLES / name, "--photos", photos, "--checkpoint", checkpoint, *small, *options],
                           check=False, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr[-3000:]
     return dict(line.split(maxsplit=1) for line in done.stdout.splitlines())
