@@ -31,10 +31,12 @@ def once(directory, name, make):
     return directory / name
 
 
-def generated_picture(rng, height, width):
+def generated_picture(rng, height, width, label=None):
+    """Waves; with a label (one of ten) in a colour that tells it."""
     y, x = np.mgrid[:height, :width]
     planes = [127 + 100 * np.sin(x / rng.uniform(5, 40) + rng.uniform(0, 6)) * np.cos(y / rng.uniform(5, 40)) for _ in range(3)]
-    return Image.fromarray(np.clip(np.stack(planes, -1), 0, 255).astype(np.uint8))
+    colour = 0 if label is None else np.array([label % 3 - 1, label // 3 % 3 - 1, label // 9 - 0.5]) * 60
+    return Image.fromarray(np.clip(np.stack(planes, -1) + colour, 0, 255).astype(np.uint8))
 
 
 def jpeg(image, **options):
@@ -58,10 +60,11 @@ def cut_photos(out):
     photos.mkdir(exist_ok=True)
     shards = [[] for _ in range(8)]
     for i in range(200):
-        data = jpeg(generated_picture(rng, *[(375, 500), (333, 500), (500, 375), (500, 500)][i % 4]))
+        height, width = [(375, 500), (333, 500), (500, 375), (500, 500)][i % 4]
+        data = jpeg(generated_picture(rng, height, width, i % 10))
         (folder / f"photo-{i % 10}").mkdir(parents=True, exist_ok=True)
         (folder / f"photo-{i % 10}" / f"{i:06}.jpg").write_bytes(data)
-        shards[i % 8].append(make_data.example({"image": [data], "label": [i % 10]}))
+        shards[i % 8].append(make_data.example({"height": [height], "image": [data], "label": [i % 10], "width": [width]}))
     for k, payloads in enumerate(shards):
         make_data.write(photos / f"photos-{k:05}-of-00008.tfrecord", payloads)
 

@@ -22,10 +22,10 @@ def train(name, photos, checkpoint, *options):
 def test_learns_and_resumes_exactly(name, library, examples, tmp_path):
     pytest.importorskip(library)
     photos = examples.parents[1] / "build" / "photos"
-    whole = train(name, photos, tmp_path / "whole", "--epochs", "6", "--threads", "2")
+    whole = train(name, photos, tmp_path / "whole", "--epochs", "4", "--threads", "2")
     assert float(whole["accuracy"]) > 0.3  # chance is less than 0.1
-    stopped = train(name, photos, tmp_path / "parts", "--epochs", "6", "--threads", "1", "--stop-after", "26")
+    stopped = train(name, photos, tmp_path / "parts", "--epochs", "4", "--threads", "1", "--stop-after", "26")
     assert stopped["stopped"] == "at step 26" and "weights" not in stopped
-    resumed = train(name, photos, tmp_path / "parts", "--epochs", "6", "--threads", "2", "--resume")
+    resumed = train(name, photos, tmp_path / "parts", "--epochs", "4", "--threads", "2", "--resume")
     assert resumed["resumed"] == "at step 24"
     assert resumed["weights"] == whole["weights"] and resumed["accuracy"] == whole["accuracy"]
