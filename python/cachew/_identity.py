@@ -75,6 +75,8 @@ class _Walk:
             self.text("builtin", getattr(value, "__qualname__", value.__name__))
             if owner is not None and not isinstance(owner, types.ModuleType):
                 self.add(owner)
+        elif isinstance(value, (types.GenericAlias, types.UnionType)):  # annotations: list[int], int | None
+            self.all("annotation", getattr(value, "__origin__", None), *value.__args__)
         elif isinstance(value, type):
             self.type(value)
         elif isinstance(value, (tuple, list)):

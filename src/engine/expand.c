@@ -28,9 +28,12 @@ int cw_block_expand(struct cw_runner *r, struct block *b, struct cw_error *err)
     if (!origin || !element || !rows || (c->eids && !eids))
         return err->status;
     c->all_ok = true;
+    uint32_t given = 0; /* of the record */
     for (size_t i = 0; i < e->n; i++) {
         origin[i] = b->origin ? b->origin[e->origin[i]] : e->origin[i];
-        element[i] = i > 0 && origin[i] == origin[i - 1] ? element[i - 1] + 1 : 1;
+        given = i > 0 && origin[i] == origin[i - 1] ? given : 0;
+        /* What is dropped or failed was given by no one: it takes no number, and keeps the id that errors name. */
+        element[i] = e->status[i] == CW_ROW_OK ? ++given : b->element ? b->element[e->origin[i]] : 0;
         rows[i] = c->rows[e->origin[i]];
         c->all_ok &= e->status[i] == CW_ROW_OK;
     }

@@ -1,6 +1,7 @@
 """Python functions in host processes: what they compute, what happens when they misbehave, and what they are known by."""
 
 import collections
+import dataclasses
 import functools
 import json
 import os
@@ -12,6 +13,7 @@ import sys
 import threading
 import time
 from pathlib import Path
+from typing import Optional
 
 import numpy as np
 import pytest
@@ -136,6 +138,27 @@ def test_flat_map_gives_each_record_its_elements():
     assert [bytes(s) for b in batches for s in b["s"]] == [b"y" * i for v in range(500) for i in range(v % 4)]
     records = [r.partition(":")[2] for b in batches for r in b.records]
     assert records == [f"{v}.{i}" for v in range(500) for i in range(v % 4)]
+
+
+def test_flat_maps_in_a_row_number_what_is_given_and_nothing_else():
+    """Elements that were dropped, or give nothing, or failed, take no number; an error names the element that failed."""
+    def three(e):
+        return [{"value": e["value"] * 10 + i} for i in range(3)]
+
+    def some(e):
+        if e["value"] == 11:
+            raise ValueError("eleven")
+        return [e] * (e["value"] % 4)
+
+    ds = Dataset.range(3).flat_map(three).filter("value != 1").flat_map(some)
+    with pytest.raises(cachew.RecordError) as caught:
+        list(ds)
+    assert caught.value.record.partition(":")[2] == "1.1"
+    it = ds.on_error("skip").iterator()
+    found = [(int(e["value"]), e.records[0].partition(":")[2]) for e in it]
+    expected = {2: "0.0 0.1", 10: "1.0 1.1", 21: "2.0", 22: "2.1 2.2"}
+    assert found == [(value, record) for value, records in expected.items() for record in records.split()]
+    assert [q["record"].partition(":")[2] for q in it.quarantine()] == ["1.1"]
 
 
 def test_flat_map_in_a_row_with_draws_and_shuffle_is_the_same_everywhere():
@@ -644,6 +667,24 @@ def test_identity_sees_constants_defaults_closures_globals_and_callees(monkeypat
     recursive: list = []
     recursive.append(recursive)
     assert identity_of(lambda e: recursive) == identity_of(lambda e: recursive)
+
+
+@dataclasses.dataclass
+class Annotated:
+    """Classes carry their annotations with them."""
+
+    size: tuple[int | None, ...] | None
+    names: Optional[dict[str, list[int]]] = None
+
+    def __call__(self, e):
+        return {"value": e["value"] + len(self.size or ())}
+
+
+def test_annotations_have_an_identity():
+    assert identity_of(Annotated((1,))) == identity_of(Annotated((1,))) != identity_of(Annotated(None))
+    assert identity_of(list[int]) != identity_of(list[str]) != identity_of(tuple[str])
+    assert identity_of(int | None) != identity_of(int | str)
+    assert values(Dataset.range(3).map(Annotated((1,)))) == [1, 2, 3]
 
 
 def test_a_state_of_another_function_is_refused():
