@@ -18,7 +18,7 @@ static inline struct cachew_iterator *open_id(const char *id, const char *more)
 {
     char text[500];
     struct cachew_pipeline *p;
-    struct cachew_iterator *it;
+    struct cachew_iterator *it = NULL;
     struct cachew_error *err = NULL;
     snprintf(text, sizeof(text), "{\"cachew\": 1, \"pipeline\": [{\"op\": \"arrays\", \"data\": \"%s\"}%s]}", id, more);
     int r = cachew_pipeline_parse(text, NULL, &p, &err);

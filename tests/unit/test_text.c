@@ -132,8 +132,8 @@ static void test_utf8(void **state)
 {
     (void)state;
     static const char *const good[] = {"", "abc", "\x7f", "\xc2\x80", "\xdf\xbf", "\xe0\xa0\x80", "\xed\x9f\xbf", "\xee\x80\x80", "\xef\xbf\xbf",
-                                       "\xf0\x90\x80\x80", "\xf4\x8f\xbf\xbf", "a\xe2\x82\xac" "b"};
-    static const char *const bad[] = {"\x80", "\xc1\xbf", "\xc2", "\xc2" "a", "\xe0\x9f\xbf", "\xed\xa0\x80", "\xe2\x82", "\xe2\x82" "a", "\xf0\x8f\xbf\xbf",
+                                       "\xf0\x90\x80\x80", "\xf4\x8f\xbf\xbf", "a\xe2\x82\xac.b"};
+    static const char *const bad[] = {"\x80", "\xc1\xbf", "\xc2", "\xc2.a", "\xe0\x9f\xbf", "\xed\xa0\x80", "\xe2\x82", "\xe2\x82.a", "\xf0\x8f\xbf\xbf",
                                       "\xf4\x90\x80\x80", "\xf5\x80\x80\x80", "\xff", "ok\xf0\x90\x80"};
     for (size_t i = 0; i < CW_COUNT_OF(good); i++)
         if (!cw_text_utf8(good[i], strlen(good[i])))
