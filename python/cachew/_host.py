@@ -81,6 +81,8 @@ def describe(value):
 
 def text_of(error):
     """One line: what was raised, and where in the user's code."""
+    if isinstance(error, Wrong):
+        return str(error)[:390]
     said = "".join(traceback.format_exception_only(type(error), error)).strip().replace("\n", " ")
     frames = [f for f in traceback.extract_tb(error.__traceback__) if not f.filename.startswith(HERE)]
     if frames:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import warnings
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
@@ -25,6 +26,7 @@ class DatasetIterator:
         self._pipeline = dataset._pipeline
         self._options = options
         self._batched = dataset.batch_size is not None
+        self._has_functions = any("function" in node for node in dataset._nodes)
         self._core = _core.open(self._pipeline, options)
 
     def __iter__(self) -> DatasetIterator:
@@ -33,6 +35,7 @@ class DatasetIterator:
     def __next__(self) -> Batch:
         slab = self._core.next(self._timeout_s)
         if slab is None:
+            self._warn()
             raise StopIteration
         return Batch._over(slab, self._batched)
 
@@ -65,6 +68,14 @@ class DatasetIterator:
     def close(self) -> None:
         """Ends it and its threads, now. From another thread it ends a wait. Closing twice is fine."""
         self._core.close()
+
+    def _warn(self) -> None:
+        """At the end: about each function that gave two results for one record."""
+        seen = set()
+        for entry in self.quarantine() if self._has_functions else ():
+            if entry["action"] == "differs" and entry["reason"] not in seen:
+                seen.add(entry["reason"])
+                warnings.warn(f"{entry['operator']}: {entry['reason']} (record {entry['record']})", RuntimeWarning, stacklevel=3)
 
     def __enter__(self) -> DatasetIterator:
         return self
