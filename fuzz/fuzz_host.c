@@ -50,10 +50,12 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         for (unsigned k = 0; k < 2; k++) {
             struct cw_tensor t;
             const uint64_t *offsets = NULL;
+            if (a.n && cw_exchange_row(&a, k, &type, a.n - 1, &t))
+                touch(t.data, t.size);
             for (size_t row = 0; row < (a.n < 70 ? a.n : 70); row++)
                 if (cw_exchange_row(&a, k, &type, row, &t))
                     touch(t.data, t.size);
-            if (cw_exchange_column_whole(&a, k, type.dtype, &t, &offsets)) {
+            if (cw_exchange_column_whole(&a, k, &type, &t, &offsets)) {
                 touch(t.data, t.size);
                 if (offsets)
                     touch(offsets, (a.n + 1) * sizeof(*offsets));

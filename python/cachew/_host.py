@@ -14,18 +14,19 @@ import socket
 import struct
 import sys
 import traceback
-from collections.abc import Sequence
 
 import numpy as np
 
 SOCKET, IN, OUT, LIFE = 3, 4, 5, 6
 VERSION = 1
 READY, DEFINE, CALL, DONE, ERROR = 1, 2, 3, 4, 5
-FRAME = struct.Struct("=IIQQ")
+FRAME = struct.Struct("=IIQQQ")
 HEAD, COLUMN, ALIGN, TABLE_ROW = 16, 4, 64, 8
 DENSE, RAGGED, BYTES, WHOLE = 0, 1, 2, 3
 OK, DROPPED, FAILED, DIFFERS = 0, 1, 2, 3
 PROGRESS = 15
+SECOND = 1 << 63  # of the progress word: the row is computed again, to compare
+END = object()
 HERE = os.path.dirname(os.path.abspath(__file__))
 PARENT = os.path.dirname(HERE)
 
@@ -82,12 +83,18 @@ def describe(value):
 def text_of(error):
     """One line: what was raised, and where in the user's code."""
     if isinstance(error, Wrong):
-        return str(error)[:390]
+        return printable(str(error))
     said = "".join(traceback.format_exception_only(type(error), error)).strip().replace("\n", " ")
     frames = [f for f in traceback.extract_tb(error.__traceback__) if not f.filename.startswith(HERE)]
     if frames:
         said += f" ({os.path.basename(frames[-1].filename)}:{frames[-1].lineno} in {frames[-1].name})"
-    return said[:390]
+    return printable(said)
+
+
+def printable(text):
+    """What JSON can hold, in one line."""
+    clean = text.encode("utf-8", "backslashreplace").decode()
+    return "".join(c if c.isprintable() else "\\x%02x" % ord(c) if ord(c) < 256 else "?" for c in clean)[:390]
 
 
 class Component:
@@ -102,6 +109,7 @@ class Component:
         self.scalar_types = None
         if self.fixed and not self.shape:
             self.scalar_types = {self.dtype.type} | ({bool} if self.dtype == bool else set())
+        self.nothing = self.dtype.type(0) if self.scalar_types else None  # in place of a value that is not there
         self.python_types = (bool,) if self.dtype == bool else (int,) if self.dtype is not None and self.dtype.kind in "iu" else (int, float)
 
     def declared(self):
@@ -138,6 +146,15 @@ class Component:
         if array.ndim > 6:
             raise Wrong(f'returned "{self.name}" with {array.ndim} dimensions, expected at most 6')
         return array
+
+    def keep(self, value):
+        """The value, converted, where nobody else can change it: functions may use their arrays again for the next record."""
+        if self.scalar_types is not None:
+            return value if type(value) in self.scalar_types else self.convert(value)[()]
+        value = self.convert(value)
+        if self.bytes:
+            return value if type(value) is bytes else bytes(value)
+        return value.copy()
 
     def fits(self, shape):
         return len(shape) == len(self.shape) and all(d is None or d == n for d, n in zip(self.shape, shape))
@@ -214,7 +231,7 @@ class Answer:
             strings = [c.convert(v) for v in value]
             if len(strings) != n:
                 raise Wrong(f'returned {len(strings)} strings as "{c.name}", expected {n}, one a row')
-            return self.column(c, strings, strings, None)
+            return self.column(c, [bytes(v) for v in strings])
         array = np.asarray(value)
         if array.dtype != c.dtype or array.ndim < 1 or array.shape[0] != n or (c.shape is not None and not c.fits(array.shape[1:])) or array.ndim > 7:
             raise Wrong(f'returned {describe(array)} as "{c.name}", expected {c.declared()} for each of {n} rows')
@@ -226,65 +243,100 @@ class Answer:
         self.columns.append((WHOLE, at, where, 0))
         return None
 
-    def column(self, component, values, elements, bad):
-        """Writes the values of a component; those that do not fit it are told to bad(row, error). elements[i] is None where there is no value."""
-        c = component
-        if c.scalar_types and set(map(type, values)) <= c.scalar_types:
-            at = self.memory.reserve(len(values) * c.dtype.itemsize)
-            self.memory.array(c.dtype, len(values), at)[:] = values
-            self.columns.append((DENSE, at, 0, c.dtype.itemsize))
-            return
+    def place(self, component, n):
+        """Room for n values of a fixed shape, as an array to write them to."""
+        item = int(np.prod(component.shape, dtype=np.int64)) * component.dtype.itemsize
+        at = self.memory.reserve(n * item)
+        return at, self.memory.array(component.dtype, n * item // component.dtype.itemsize, at).reshape([n, *component.shape])
+
+    def column(self, component, values):
+        """Writes values that were kept; None where there is none."""
+        c, n = component, len(values)
         if c.fixed:
-            item = int(np.prod(c.shape, dtype=np.int64)) * c.dtype.itemsize
-            at = self.memory.reserve(len(values) * item)
-            out = self.memory.array(c.dtype, len(values) * item // c.dtype.itemsize, at).reshape([len(values), *c.shape])
-            for i, value in enumerate(values):
-                if elements[i] is not None:
-                    try:
-                        out[i] = c.convert(value)
-                    except Exception as error:
-                        bad(i, error)
-            self.columns.append((DENSE, at, 0, item))
-            return
-        converted = []
-        for i, value in enumerate(values):
-            try:
-                converted.append(None if elements[i] is None else c.convert(value))
-            except Exception as error:
-                bad(i, error)
-                converted.append(None)
-        if c.bytes:
-            table = np.zeros(len(values) + 1, np.uint64)
-            np.cumsum([0 if v is None else len(v) if isinstance(v, (bytes, bytearray)) else v.nbytes for v in converted], out=table[1:], dtype=np.uint64)
+            at, out = self.place(c, n)
+            if c.scalar_types is not None:
+                out[:] = values
+            else:
+                for i, value in enumerate(values):
+                    if value is not None:
+                        out[i] = value
+            self.columns.append((DENSE, at, 0, 0))
+        elif c.bytes:
+            table = np.zeros(n + 1, np.uint64)
+            np.cumsum([0 if v is None else len(v) for v in values], out=table[1:], dtype=np.uint64)
             where = self.put(table.tobytes())
-            self.columns.append((BYTES, self.put(b"".join(b"" if v is None else v for v in converted)), where, 0))
-            return
-        table = np.zeros((len(values), TABLE_ROW), np.uint64)
-        for i, v in enumerate(converted):
-            if v is None:
-                table[i, 1] = 0 if c.shape is None else len(c.shape)
-                continue
-            at = self.memory.reserve(v.nbytes)
-            self.memory.array(v.dtype, v.size, at)[:] = v.reshape(-1)
-            table[i, :2] = at, v.ndim
-            table[i, 2 : 2 + v.ndim] = v.shape
-        self.columns.append((RAGGED, 0, self.put(table.tobytes()), 0))
+            self.columns.append((BYTES, self.put(b"".join(v for v in values if v is not None)), where, 0))
+        else:
+            table = np.zeros((n, TABLE_ROW), np.uint64)
+            for i, v in enumerate(values):
+                if v is not None:
+                    at = self.memory.reserve(v.nbytes)
+                    self.memory.array(v.dtype, v.size, at)[:] = v.reshape(-1)
+                    table[i, :2] = at, v.ndim
+                    table[i, 2 : 2 + v.ndim] = v.shape
+            self.columns.append((RAGGED, 0, self.put(table.tobytes()), 0))
+
+
+class Rows:
+    """What rows give, taken at once."""
+
+    def __init__(self, function, answer, n=None):
+        """n: that many rows are to come, so values of fixed shape are written where they belong."""
+        self.function, self.answer = function, answer
+        self.lists = [[] for _ in function.outputs]
+        self.placed = [answer.place(c, n) if n is not None and c.fixed and c.shape else None for c in function.outputs]
+
+    def add(self, i, result):
+        """Row i, as a function returned it."""
+        kept = []
+        for c, placed, value in zip(self.function.outputs, self.placed, self.function.values_of(result)):
+            if placed is None:
+                kept.append(c.keep(value))
+            else:
+                placed[1][i] = c.convert(value)
+                kept.append(None)
+        self.add_kept(i, kept)
+
+    def add_kept(self, i, kept):
+        for values, placed, value in zip(self.lists, self.placed, kept):
+            if placed is not None and value is not None:
+                placed[1][i] = value
+            values.append(value)
+
+    def miss(self):
+        for c, values in zip(self.function.outputs, self.lists):
+            values.append(c.nothing)
+
+    def finish(self, status, errors, counts=None):
+        n = len(self.lists[0]) if self.lists else len(status)
+        for c, placed, values in zip(self.function.outputs, self.placed, self.lists):
+            if placed is None:
+                self.answer.column(c, values)
+            else:
+                self.answer.columns.append((DENSE, placed[0], 0, 0))
+        return self.answer.finish(n, status, errors, counts)
 
 
 def copied(element):
-    return {k: v.copy() if isinstance(v, np.ndarray) else v for k, v in element.items()}
+    def copy(value):
+        if isinstance(value, np.ndarray):
+            return value.copy()
+        return type(value)(value.data.copy(), value.offsets.copy()) if hasattr(value, "offsets") else value
+
+    return {name: copy(value) for name, value in element.items()}
 
 
 def same(a, b):
-    """Whether two results are equal, bit by bit where they are numbers."""
-    if isinstance(a, dict):
-        return isinstance(b, dict) and a.keys() == b.keys() and all(same(a[k], b[k]) for k in a)
-    if isinstance(a, (bytes, bytearray, memoryview, str)):
-        return type(a) is type(b) and a == b
-    if isinstance(a, Sequence):
-        return isinstance(b, Sequence) and len(a) == len(b) and all(same(x, y) for x, y in zip(a, b))
+    """Whether two results that were kept are equal, bit by bit where they are numbers."""
+    if isinstance(a, (list, tuple)):
+        return isinstance(b, (list, tuple)) and len(a) == len(b) and all(same(x, y) for x, y in zip(a, b))
+    if isinstance(a, bytes):
+        return a == b
     a, b = np.asarray(a), np.asarray(b)
     return a.dtype == b.dtype and a.shape == b.shape and a.tobytes() == b.tobytes()
+
+
+DIFFERENT = "gave two different results for one record; if that is meant, say deterministic=False"
 
 
 class Function:
@@ -293,178 +345,188 @@ class Function:
             if place not in sys.path:
                 sys.path.insert(0, place)
         self.function = pickle.loads(base64.b64decode(spec["payload"]))
-        self.name, self.kind, self.rng = spec["name"], spec["kind"], spec["rng"]
+        self.kind, self.rng = spec["kind"], spec["rng"]
         self.inputs = [Component(c) for c in spec["inputs"]]
         self.outputs = [Component(c) for c in spec["outputs"]]
         self.names = tuple(c.name for c in self.inputs)
-        self.iterator, self.position = None, 0  # of an iterable
+        self.declared = tuple(c.name for c in self.outputs)
+        self.iterator, self.position, self.given = None, 0, None  # of an iterable: given is what was pulled last, and from where
 
     def apply(self, element, key):
         if self.rng:
             return self.function(element, rng=np.random.Generator(np.random.Philox(key=key)))
         return self.function(element)
 
-    def result(self, value):
-        """Lists and generators of flat_map are run to their end here, so that what they raise is the record's."""
-        return list(value) if self.kind == "flat_map" else value
+    def values_of(self, result):
+        """The values of a dict of exactly the declared components, in their order."""
+        if type(result) is not dict:
+            if not hasattr(result, "keys"):
+                raise Wrong(f"returned {describe(result)}, expected a dict of {', '.join(sorted(self.declared))}")
+            result = dict(result)
+        if len(result) != len(self.declared) or any(name not in result for name in self.declared):
+            have, declared = set(result), set(self.declared)
+            odd = sorted(map(str, have - declared)) or sorted(declared - have)
+            raise Wrong(f'{"returned" if have - declared else "did not return"} "{odd[0]}"; its outputs are {", ".join(sorted(declared))}')
+        return [result[name] for name in self.declared]
 
-    def once(self, element, key, check):
-        """What a record gives, and, if it was asked to be compared, what is to be said about that."""
-        if not check:
-            return self.result(self.apply(element, key)), None
+    def kept(self, result):
+        """What a call gave, as nobody else can change it."""
+        if self.kind == "filter":
+            return bool(result)
+        if self.kind == "flat_map":
+            return [[c.keep(v) for c, v in zip(self.outputs, self.values_of(e))] for e in result]
+        return [c.keep(v) for c, v in zip(self.outputs, self.values_of(result))]
+
+    def twice(self, element, key, progress):
+        """What a call gave, and whether a second one gives the same."""
         again = copied(element)
-        value = self.result(self.apply(element, key))
-        second = self.result(self.apply(again, key))
-        if same(value, second):
-            return value, None
-        return value, "gave two different results for one record; if that is meant, say deterministic=False"
+        first = self.kept(self.apply(element, key))
+        progress[PROGRESS] |= SECOND
+        return first, same(first, self.kept(self.apply(again, key)))
 
     def run(self, memory, size, answer_memory):
         words = np.frombuffer(memory.cover(size), np.uint64, HEAD + COLUMN * len(self.inputs)).tolist()
-        if self.kind == "iterate":
-            return self.pull(memory, words, answer_memory)
-        return self.run_batch(memory, words, answer_memory) if self.kind == "map_batches" else self.run_rows(memory, words, answer_memory)
+        progress = memoryview(memory.map).cast("B")[: HEAD * 8].cast("Q")
+        answer = Answer(answer_memory, len(self.outputs))
+        run = {"iterate": self.pull, "map_batches": self.run_batch, "filter": self.run_filter}.get(self.kind, self.run_rows)
+        return run(memory, words, progress, answer)
 
-    def pull(self, memory, words, answer_memory):
+    def pull(self, memory, words, progress, answer):
         """Up to n elements of the iterable from a place on; going back starts it anew."""
-        n, start, progress = words[0], words[4], memoryview(memory.map).cast("B")[: HEAD * 8].cast("Q")
-        values, errors, status = [], [], bytearray(n)
+        n, start = words[0], words[4]
+        if self.given is None or self.given[:2] != (start, n):
+            self.given = (start, n, *self.elements(start, n, progress))
+        rows = Rows(self, answer)
+        _, _, elements, errors = self.given
+        status, said = bytearray(n), [] if errors is None else [[n, errors]]
+        for i, element in enumerate(elements):
+            if isinstance(element, str):  # why it is none
+                status[i] = FAILED
+                said.append([i, element])
+                rows.miss()
+            else:
+                rows.add_kept(i, element)
+        return rows.finish(status, said, [1] * n)
 
-        def bad(i, error):
-            status[i] = FAILED
-            errors.append([i, text_of(error)])
-
+    def elements(self, start, n, progress):
+        """(elements as they are kept, or why one is none; what the iterable raised, or None)."""
+        elements = []
         try:
             if self.iterator is None or start < self.position:
-                self.iterator, self.position = iter(self.function()), 0
+                self.position = 0
+                try:
+                    self.iterator = iter(self.function())
+                except StopIteration as error:
+                    raise RuntimeError("the function raised StopIteration") from error
             while self.position < start + n:
                 progress[PROGRESS] = self.position + 1
-                value = next(self.iterator)
+                value = next(self.iterator, END)
+                if value is END:
+                    break
                 if self.position >= start:
-                    values.append(value)
+                    try:
+                        elements.append(self.kept(value))
+                    except BaseException as error:
+                        elements.append(text_of(error))
                 self.position += 1
-        except StopIteration:
-            pass
-        except KeyboardInterrupt:
-            raise
         except BaseException as error:
-            errors.append([n, f"{text_of(error)}, after {self.position} elements"])
-        self.check_dicts(values, bad)
-        answer = Answer(answer_memory, len(self.outputs))
-        for c in self.outputs:
-            answer.column(c, [None if v is None else v[c.name] for v in values], values, bad)
-        return answer.finish(len(values), status, errors, [1] * n)
+            self.iterator = None
+            return elements, printable(f"{text_of(error)}, after {self.position} elements")
+        return elements, None
 
-    def run_batch(self, memory, words, answer_memory):
+    def run_batch(self, memory, words, progress, answer):
         n, status, errors = words[0], bytearray(words[0]), []
         batch, key = read_batch(memory, self.inputs, words, n), memory.array(np.uint64, 2, words[2])
-        answer = Answer(answer_memory, len(self.outputs))
         try:
-            value, note = self.once(batch, key, n and memory.map[words[3]])
-            if note:
+            again = copied(batch) if n and memory.map[words[3]] else None
+            self.write_batch(answer, self.apply(batch, key), n)
+            if again is not None and not self.same_batch(answer, self.apply(again, key)):
                 status[0] = DIFFERS
-                errors.append([0, note])
-            value = self.checked(value, {c.name for c in self.outputs})
-            for c in self.outputs:
-                answer.whole(c, value[c.name], n)
-        except KeyboardInterrupt:
-            raise
+                errors.append([0, DIFFERENT])
         except BaseException as error:
-            errors = [[0, text_of(error)]]
-            status = bytearray(n)
+            errors, status = [[0, text_of(error)]], bytearray(n)
             answer.columns = [(DENSE, 0, 0, 0)] * len(self.outputs)
         return answer.finish(n, status, errors)
 
-    def run_rows(self, memory, words, answer_memory):
-        n, progress = words[0], memoryview(memory.map).cast("B")[: HEAD * 8].cast("Q")
-        keys = memory.array(np.uint64, 2 * n, words[2]).reshape(n, 2) if words[2] else None
-        check = memory.map[words[3] : words[3] + n] if words[3] else bytes(n)
-        checked = any(check)
-        columns = read_columns(memory, self.inputs, words, n)
-        status, errors, values = bytearray(n), [], []
-        function, names, rng, flat = self.function, self.names, self.rng, self.kind == "flat_map"
-        one = names[0] if len(names) == 1 else None
+    def write_batch(self, answer, result, n):
+        for c, value in zip(self.outputs, self.values_of(result)):
+            answer.whole(c, value, n)
 
-        def bad(i, error):
-            if status[i] != FAILED:
+    def same_batch(self, answer, result):
+        """Whether a second result is what the first one left in the answer."""
+        for c, value, (_, at, _, _) in zip(self.outputs, self.values_of(result), answer.columns):
+            data = b"".join(map(bytes, value)) if c.bytes else np.ascontiguousarray(value).tobytes()
+            if answer.memory.map[at : at + len(data)] != data:
+                return False
+        return True
+
+    def elements_of(self, memory, words):
+        """Per row its element, the key of its generator, and whether it is to be computed twice."""
+        n, names = words[0], self.names
+        keys = memory.array(np.uint64, 2 * n, words[2]).reshape(n, 2) if words[2] else [None] * n
+        check = memory.map[words[3] : words[3] + n] if words[3] else bytes(n)
+        columns = read_columns(memory, self.inputs, words, n)
+        if len(names) == 1:
+            one = names[0]
+            elements = ({one: value} for value in columns[0])
+        else:
+            elements = (dict(zip(names, row)) for row in (zip(*columns) if columns else [()] * n))
+        return zip(elements, keys, check)
+
+    def run_filter(self, memory, words, progress, answer):
+        status, errors = bytearray(words[0]), []
+        for i, (element, key, check) in enumerate(self.elements_of(memory, words)):
+            progress[PROGRESS] = i + 1
+            try:
+                keep, equal = self.twice(element, key, progress) if check else (bool(self.apply(element, key)), True)
+                status[i] = OK if keep else DROPPED
+                if keep and not equal:
+                    status[i] = DIFFERS
+                    errors.append([i, DIFFERENT])
+            except BaseException as error:  # SystemExit too: it is the record's
                 status[i] = FAILED
                 errors.append([i, text_of(error)])
+        return answer.finish(words[0], status, errors)
 
-        for i, row in enumerate(columns[0] if one is not None else zip(*columns) if columns else [()] * n):
+    def run_rows(self, memory, words, progress, answer):
+        n, status, errors, flat = words[0], bytearray(words[0]), [], self.kind == "flat_map"
+        rows, counts = Rows(self, answer, None if flat else n), [] if flat else None
+        plain = None if self.rng or flat else self.function
+        scalar = self.outputs[0] if len(self.outputs) == 1 and self.outputs[0].scalar_types else None
+        for i, (element, key, check) in enumerate(self.elements_of(memory, words)):
             progress[PROGRESS] = i + 1
-            element = {one: row} if one is not None else dict(zip(names, row))
             try:
-                if rng or flat or checked:
-                    value, note = self.once(element, None if keys is None else keys[i], check[i])
-                    if note:
+                if check:
+                    kept, equal = self.twice(element, key, progress)
+                    if not equal:
                         status[i] = DIFFERS
-                        errors.append([i, note])
-                    values.append(value)
+                        errors.append([i, DIFFERENT])
+                elif flat:
+                    kept = self.kept(self.apply(element, key))
                 else:
-                    values.append(function(element))
-            except KeyboardInterrupt:
-                raise
+                    result = plain(element) if plain is not None else self.apply(element, key)
+                    if scalar is not None and type(result) is dict and len(result) == 1 and type(value := result.get(scalar.name)) in scalar.scalar_types:
+                        rows.lists[0].append(value)  # the cheapest functions, without detours
+                    else:
+                        rows.add(i, result)
+                    continue
+                for one in kept if flat else (kept,):
+                    rows.add_kept(i, one)
+                if flat:
+                    counts.append(len(kept))
             except BaseException as error:  # SystemExit too: it is the record's
-                bad(i, error)
-                values.append(None)
-        return self.write(answer_memory, n, values, status, errors, bad)
-
-    def write(self, memory, n, values, status, errors, bad):
-        answer = Answer(memory, len(self.outputs))
-        if self.kind == "filter":
-            for i, value in enumerate(values):
-                if status[i] != FAILED:
-                    try:
-                        if not value:
-                            status[i] = DROPPED
-                    except Exception as error:
-                        bad(i, error)
-            return answer.finish(n, status, errors)
-        counts = None
-        if self.kind == "flat_map":
-            counts = [0 if v is None else len(v) for v in values]
-            owners = [i for i, k in enumerate(counts) for _ in range(k)]
-            values = [e for v in values if v is not None for e in v]
-
-            def bad_element(j, error):
-                bad(owners[j], error)
-
-        else:
-            bad_element = bad
-        self.check_dicts(values, bad_element)
-        for c in self.outputs:
-            name = c.name
-            try:
-                column = [v[name] for v in values]
-            except (TypeError, KeyError):  # some failed
-                column = [v[name] if v is not None else None for v in values]
-            answer.column(c, column, values, bad_element)
-        return answer.finish(len(values), status, errors, counts)
-
-    def check_dicts(self, values, bad):
-        """Each element is a dict of exactly the declared components; others become None."""
-        declared = {c.name for c in self.outputs}
-        for i, value in enumerate(values):
-            if value is None or type(value) is not dict or value.keys() != declared:
-                try:
-                    values[i] = self.checked(value, declared)
-                except Wrong as error:
-                    values[i] = None
-                    bad(i, error)
-
-    def checked(self, value, declared):
-        if not hasattr(value, "keys"):
-            raise Wrong(f"returned {describe(value)}, expected a dict of {', '.join(sorted(declared))}")
-        have = set(value.keys())
-        if have != declared:
-            odd = sorted(map(str, have - declared)) or sorted(declared - have)
-            raise Wrong(f'{"returned" if have - declared else "did not return"} "{odd[0]}"; its outputs are {", ".join(sorted(declared))}')
-        return value
+                status[i] = FAILED
+                errors.append([i, text_of(error)])
+                if flat:
+                    counts.append(0)
+                else:
+                    rows.miss()
+        return rows.finish(status, errors, counts)
 
 
 def live_no_longer_than_the_parent():
     """The kernel kills this process when the other end of LIFE is closed: by the engine, or because its process is gone."""
-    fcntl.fcntl(LIFE, fcntl.F_SETOWN, os.getpid())
+    fcntl.fcntl(LIFE, fcntl.F_SETOWN, -os.getpgrp() if os.getpgrp() == os.getpid() else os.getpid())  # with what it started
     fcntl.fcntl(LIFE, 10, signal.SIGKILL)  # F_SETSIG, which the module has no name for in all versions
     fcntl.fcntl(LIFE, fcntl.F_SETFL, fcntl.fcntl(LIFE, fcntl.F_GETFL) | os.O_ASYNC | os.O_NONBLOCK)
     try:
@@ -491,21 +553,23 @@ def main():
         os.set_inheritable(fd, False)
     live_no_longer_than_the_parent()
     connection = socket.socket(fileno=SOCKET)
-    requests, answers, functions = Memory(IN), Memory(OUT), {}
-    connection.sendall(FRAME.pack(READY, VERSION, 0, 0))
+    requests, answers, functions, pid = Memory(IN), Memory(OUT), {}, os.getpid()
+    connection.sendall(FRAME.pack(READY, VERSION, 0, 0, 0))
     while True:
-        kind, version, key, size = FRAME.unpack(receive(connection, FRAME.size))
+        kind, version, key, size, call = FRAME.unpack(receive(connection, FRAME.size))
         if version != VERSION:
             raise SystemExit(f"the engine speaks version {version} of the protocol of hosts, this package {VERSION}: they are of different releases")
         try:
             if kind == DEFINE:
                 functions[key] = Function(json.loads(receive(connection, size)))
-                reply = FRAME.pack(DONE, VERSION, key, 0)
+                reply = FRAME.pack(DONE, VERSION, key, 0, call)
             else:
-                reply = FRAME.pack(DONE, VERSION, key, functions[key].run(requests, size, answers))
+                reply = FRAME.pack(DONE, VERSION, key, functions[key].run(requests, size, answers), call)
         except Exception as error:
             text = text_of(error).encode()
-            reply = FRAME.pack(ERROR, VERSION, key, len(text)) + text
+            reply = FRAME.pack(ERROR, VERSION, key, len(text), call) + text
+        if os.getpid() != pid:
+            os._exit(0)  # a fork of the function's that came back here: one answer is enough
         connection.sendall(reply)
 
 

@@ -39,7 +39,7 @@ static PyObject *registered(struct cachew_arrays *a)
 }
 
 /* One component from (name, dtype, dims of an element, data, offsets or None). The buffers are held in h from then on. */
-static bool read_component(PyObject *item, struct cachew_array *ret, int64_t dims[CACHEW_MAX_NDIM], struct held *h)
+static bool read_component(PyObject *item, unsigned long long n_elements, struct cachew_array *ret, int64_t dims[CACHEW_MAX_NDIM], struct held *h)
 {
     const char *dtype;
     PyObject *shape, *data, *offsets;
@@ -58,11 +58,22 @@ static bool read_component(PyObject *item, struct cachew_array *ret, int64_t dim
     ret->dims = dims;
     if (PyObject_GetBuffer(data, &h->buffers[h->n], PyBUF_SIMPLE) < 0)
         return false;
+    unsigned long long has = (unsigned long long)h->buffers[h->n].len, needs = n_elements * cachew_dtype_size(ret->dtype);
     ret->data = h->buffers[h->n++].buf;
+    for (int i = 0; i < ret->ndim; i++)
+        needs *= (unsigned long long)dims[i];
     if (offsets != Py_None) {
         if (PyObject_GetBuffer(offsets, &h->buffers[h->n], PyBUF_SIMPLE) < 0)
             return false;
-        ret->offsets = h->buffers[h->n++].buf;
+        ret->offsets = h->buffers[h->n].buf;
+        bool whole = (unsigned long long)h->buffers[h->n++].len / sizeof(uint64_t) == n_elements + 1;
+        for (unsigned long long i = 0; whole && i < n_elements; i++)
+            whole = ret->offsets[i] <= ret->offsets[i + 1];
+        needs = whole ? ret->offsets[n_elements] : has + 1;
+    }
+    if ((ret->dtype == CACHEW_BYTES) != (offsets != Py_None) || has < needs) {
+        PyErr_Format(PyExc_ValueError, "component %s: its data or offsets are shorter than %llu elements take, or offsets go down", ret->name, n_elements);
+        return false;
     }
     return true;
 }
@@ -84,7 +95,7 @@ PyObject *core_arrays(PyObject *module, PyObject *args)
     if (!good)
         PyErr_NoMemory();
     for (size_t i = 0; good && i < n; i++)
-        good = read_component(PyList_GetItem(list, (Py_ssize_t)i), &arrays[i], dims[i], h);
+        good = read_component(PyList_GetItem(list, (Py_ssize_t)i), n_elements, &arrays[i], dims[i], h);
     if (good) {
         Py_BEGIN_ALLOW_THREADS
         r = cachew_arrays_new(arrays, n, n_elements, release, h, &a, &err); /* reads everything once */

@@ -34,6 +34,8 @@ int cw_layout_init(struct cw_layout *l, const struct cw_compiled *c, struct cw_b
         l->offset[k] = l->slab_bytes;
         l->slab_bytes += CW_ALIGN_UP(total, COMPONENT_ALIGN);
     }
+    if (l->n_staged < l->n && l->slab_bytes == 0) /* elements of no bytes have a place too */
+        l->slab_bytes = COMPONENT_ALIGN;
     return 0;
 }
 

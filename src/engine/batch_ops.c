@@ -59,8 +59,13 @@ static int make_batch(const struct cw_batch_op *o, const struct cw_batch_result 
         memcpy(c->dims + 1, t->dims, (size_t)t->ndim * sizeof(t->dims[0]));
         if (c->dtype == CW_BYTES) {
             uint64_t *lengths = (uint64_t *)(void *)at;
-            for (uint32_t j = 0; j < b->n; j++)
-                lengths[j] = result->offsets[k][j + 1] - result->offsets[k][j];
+            uint64_t before = 0;
+            for (uint32_t j = 0; j < b->n; j++) { /* checked before, but in memory that the host can still write to */
+                uint64_t end = __atomic_load_n(&result->offsets[k][j + 1], __ATOMIC_RELAXED);
+                end = CW_MIN(CW_MAX(end, before), t->size);
+                lengths[j] = end - before;
+                before = end;
+            }
             c->lengths = lengths;
             at += CW_ALIGN_UP(b->n * sizeof(uint64_t), (size_t)COMPONENT_ALIGN);
         }
@@ -90,7 +95,14 @@ static int stopped(void *arg)
     return atomic_load_explicit(&r->cancelled, memory_order_relaxed);
 }
 
-int cw_batch_apply(struct cw_runner *r, struct cw_assembly *a, uint64_t seed, uint64_t epoch, cw_slab_getter get, void *get_arg, struct cw_error *err)
+static int interrupted(void *arg)
+{
+    struct cw_runner *r = arg;
+    return atomic_load_explicit(&r->interrupted, memory_order_relaxed) || stopped(r);
+}
+
+int cw_batch_apply(struct cw_runner *r, struct cw_assembly *a, uint64_t seed, uint64_t epoch, bool by_consumer, cw_slab_getter get, void *get_arg,
+                   struct cw_error *err)
 {
     const struct cw_compiled *c = r->compiled;
     while (a->n_applied < c->n_batch_ops) {
@@ -101,7 +113,7 @@ int cw_batch_apply(struct cw_runner *r, struct cw_assembly *a, uint64_t seed, ui
         uint64_t key[2];
         int status = batch_key(r, o->op, a->batch, seed, epoch, key, err);
         if (status >= 0)
-            status = o->op->desc->batch(o->op, a->batch, key, stopped, r, &result, err);
+            status = o->op->desc->batch(o->op, a->batch, key, by_consumer ? interrupted : stopped, r, &result, err);
         if (status < 0)
             return status;
         status = get(r, result_bytes(o, &result, a->batch->n), &slab, get_arg, err);

@@ -221,6 +221,7 @@ void cw_block_reset(struct cw_runner *r, struct block *b)
     cw_arena_reset(&b->arena, 0);
     b->b = (struct cw_block){.n = b->n_refs};
     b->origin = b->element = NULL;
+    b->shape = 0;
     b->point = r->compiled->counted ? r->n_points : 0;
     b->have_raw = b->waited = false;
     b->replaced = NULL;
@@ -235,6 +236,7 @@ static void block_clear(const struct cw_runner *r, struct block *b)
     for (unsigned k = 0; b->dropped && k < r->compiled->n_limits; k++)
         free(b->dropped[k]);
     free(b->dropped);
+    free(b->shapes);
     free(b->idx);
     free(b->segments);
     free_faults(b);

@@ -212,7 +212,7 @@ int cw_runner_finish(struct cw_runner *r, struct cw_assembly *a, uint64_t seed, 
         r->n_handed++;
     }
     pthread_mutex_unlock(&r->mutex);
-    return status < 0 ? status : cw_batch_apply(r, a, seed, epoch, slab_waiting, &q, err);
+    return status < 0 ? status : cw_batch_apply(r, a, seed, epoch, true, slab_waiting, &q, err);
 }
 
 struct cw_batch *cw_runner_take_batch(struct cw_runner *r, struct cw_assembly *a)

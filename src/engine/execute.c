@@ -273,6 +273,21 @@ static int find_live(struct block *b, struct cw_error *err)
     return 0;
 }
 
+/* In a second attempt flat_map must have made the same rows: what was decided about them stays. */
+static int check_shape(struct cw_runner *r, struct block *b, struct cw_error *err)
+{
+    if (!b->shape)
+        return 0;
+    if (!b->shapes && !(b->shapes = calloc(r->n_points, sizeof(*b->shapes))))
+        return cw_error_nomem(err, r->n_points * sizeof(*b->shapes), "a block");
+    uint64_t before = b->shapes[b->point];
+    b->shapes[b->point] = b->shape;
+    if (before && before != b->shape)
+        return cw_error_set(err, CW_E_DATA, "flat_map: a function gave other elements for the same records when memory was short and it was called again: expected "
+                            "the same ones; make it deterministic, or give more memory");
+    return 0;
+}
+
 int cw_block_stage(struct cw_runner *r, struct thread *t, struct block *b, struct cw_error *err)
 {
     unsigned from, to;
@@ -281,6 +296,8 @@ int cw_block_stage(struct cw_runner *r, struct thread *t, struct block *b, struc
         return status;
     cw_block_stage_range(r, b, b->point, &from, &to);
     status = cw_block_run_ops(r, t, b, &b->b, NULL, from, to, err);
+    if (status >= 0)
+        status = check_shape(r, b, err);
     return status >= 0 && b->point + 1 == r->n_points && !b->idx ? find_live(b, err) : status;
 }
 

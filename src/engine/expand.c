@@ -3,6 +3,8 @@
 
 #include "engine/internal.h"
 
+#include "base/hash.h"
+
 /* Faults name rows: those of a record become its first row's. */
 static void move_faults(struct block *b, const struct cw_expansion *e)
 {
@@ -38,6 +40,10 @@ int cw_block_expand(struct cw_runner *r, struct block *b, struct cw_error *err)
         c->all_ok &= e->status[i] == CW_ROW_OK;
     }
     move_faults(b, e);
+    struct {
+        uint64_t before, origin, status;
+    } shape = {b->shape, cw_hash64(e->origin, e->n * sizeof(*e->origin)), cw_hash64(e->status, e->n)};
+    b->shape = cw_hash64(&shape, sizeof(shape));
     b->origin = origin;
     b->element = element;
     c->n = e->n;

@@ -99,6 +99,8 @@ struct block {
     struct replaced *replaced;   /* n, or NULL */
     struct fault *faults;        /* newest first */
     uint8_t **dropped;           /* by limit: rows that it dropped, for a second attempt */
+    uint64_t shape;              /* of what flat_map made of it: a hash of which rows came of which; 0: none */
+    uint64_t *shapes;            /* by point: as it was there in the first attempt */
     uint32_t *idx;               /* rows that live, in order; kept for a second attempt, like the segments */
     size_t n_live;
     bool has_failed;             /* one of them failed */
@@ -142,7 +144,8 @@ struct cw_runner {
     struct cw_ref *spare_refs;        /* of a piece that is done, for the next one */
     unsigned n_idle, n_blocks, n_running, n_reading;
     unsigned n_assemblies, max_assemblies;
-    bool planning, stop, interrupted;
+    bool planning, stop;
+    _Atomic bool interrupted;         /* set with the mutex held */
     /* Short of memory (docs/engine.md): */
     bool consumer_short;              /* the consumer waits for some: nothing new is begun */
     bool plan_short;                  /* a piece could not be planned: not tried again before something ends or is released */
@@ -214,7 +217,8 @@ void cw_block_settle(struct cw_runner *r, struct block *b); /* after emit: rows 
 /* batch_ops.c: mutex not held. Applies the operators on batches to a->batch; memory for what they give comes from get. CW_E_BUDGET: to be tried
  * again. Other errors are the batch's. */
 typedef int (*cw_slab_getter)(struct cw_runner *r, size_t size, struct cw_slab **ret, void *arg, struct cw_error *err);
-int cw_batch_apply(struct cw_runner *r, struct cw_assembly *a, uint64_t seed, uint64_t epoch, cw_slab_getter get, void *get_arg, struct cw_error *err);
+int cw_batch_apply(struct cw_runner *r, struct cw_assembly *a, uint64_t seed, uint64_t epoch, bool by_consumer, cw_slab_getter get, void *get_arg,
+                   struct cw_error *err);
 
 /* consumer.c: memory came back, who waits for it tries again. Mutex held. */
 void cw_released(struct cw_runner *r);

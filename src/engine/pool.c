@@ -163,7 +163,7 @@ static void finish_batches(struct cw_runner *r, struct block *b)
         const struct cw_epoch *e = &b->split->epoch->epoch;
         int status = cw_assembly_finish(a, &r->slabs, &err);
         if (status >= 0)
-            status = cw_batch_apply(r, a, e->seed, e->epoch, slab_now, NULL, &err);
+            status = cw_batch_apply(r, a, e->seed, e->epoch, false, slab_now, NULL, &err);
         pthread_mutex_lock(&r->mutex);
         a->finishing = false;
         if (status < 0 && status != CW_E_BUDGET) /* else the consumer does it when there is memory */

@@ -191,6 +191,8 @@ bool cw_exchange_read(const uint8_t *data, size_t size, size_t n_requested, unsi
         .columns = (const uint64_t *)(const void *)data + HEAD,
     };
     *why = "it has another count of rows than was asked for";
+    if (ret->n > UINT32_MAX)
+        return false;
     return counted || ret->n == n_requested;
 }
 
@@ -248,8 +250,9 @@ bool cw_exchange_row(const struct cw_exchange_answer *a, unsigned k, const struc
     return true;
 }
 
-bool cw_exchange_column_whole(const struct cw_exchange_answer *a, unsigned k, enum cw_dtype dtype, struct cw_tensor *ret, const uint64_t **ret_offsets)
+bool cw_exchange_column_whole(const struct cw_exchange_answer *a, unsigned k, const struct cw_type *type, struct cw_tensor *ret, const uint64_t **ret_offsets)
 {
+    enum cw_dtype dtype = type->dtype;
     uint64_t words[COLUMN], entry[TABLE_ROW];
     memcpy(words, a->columns + (size_t)k * COLUMN, sizeof(words));
     *ret = (struct cw_tensor){0};
@@ -260,7 +263,7 @@ bool cw_exchange_column_whole(const struct cw_exchange_answer *a, unsigned k, en
         uint64_t before = 0;
         for (size_t i = 0; i <= a->n; i++) {
             uint64_t at = __atomic_load_n(*ret_offsets + i, __ATOMIC_RELAXED);
-            if (at < before || at > a->size - words[COLUMN_DATA])
+            if (at < before || at > a->size - words[COLUMN_DATA] || (i == 0 && at != 0))
                 return false;
             before = at;
         }
@@ -273,15 +276,19 @@ bool cw_exchange_column_whole(const struct cw_exchange_answer *a, unsigned k, en
     memcpy(entry, a->data + words[COLUMN_TABLE], sizeof(entry));
     if (entry[0] > CW_MAX_NDIM + 1 || !dims_bytes(dtype, entry + 1, (int)CW_MIN(entry[0], (uint64_t)CW_MAX_NDIM), &ret->size))
         return false;
-    /* a batch has a dimension more than a tensor of an element can say: it is checked by who knows the count of rows */
-    for (uint64_t d = CW_MAX_NDIM; d < entry[0]; d++)
-        if (__builtin_mul_overflow(ret->size, (size_t)entry[1 + d], &ret->size))
+    for (uint64_t d = CW_MAX_NDIM; d < entry[0]; d++) /* a batch has a dimension more than an element */
+        if (entry[1 + d] > INT64_MAX || __builtin_mul_overflow(ret->size, (size_t)entry[1 + d], &ret->size))
             return false;
     if (!within(a->size, words[COLUMN_DATA], ret->size, 1))
         return false;
     ret->ndim = (int)entry[0] - 1;
-    for (int d = 0; d < ret->ndim; d++)
+    if (entry[0] < 1 || (type->ndim >= 0 && ret->ndim != type->ndim))
+        return false;
+    for (int d = 0; d < ret->ndim; d++) {
         ret->dims[d] = (int64_t)entry[2 + d];
+        if (type->ndim >= 0 && type->dims[d] != CW_VARIES && type->dims[d] != ret->dims[d])
+            return false;
+    }
     ret->data = (void *)(a->data + words[COLUMN_DATA]);
     return entry[0] >= 1 && entry[1] == a->n;
 }

@@ -57,4 +57,4 @@ bool cw_exchange_read(const uint8_t *data, size_t size, size_t n_requested, unsi
 /* Row `row` of column k; false: it does not lie in the answer, or is not of the type. */
 bool cw_exchange_row(const struct cw_exchange_answer *a, unsigned k, const struct cw_type *type, size_t row, struct cw_tensor *ret);
 /* Column k as a whole: its dims (with the batch's) and bytes, or its strings' offsets (n + 1). */
-bool cw_exchange_column_whole(const struct cw_exchange_answer *a, unsigned k, enum cw_dtype dtype, struct cw_tensor *ret, const uint64_t **ret_offsets);
+bool cw_exchange_column_whole(const struct cw_exchange_answer *a, unsigned k, const struct cw_type *type, struct cw_tensor *ret, const uint64_t **ret_offsets);

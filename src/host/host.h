@@ -6,6 +6,7 @@
  * Threads: a host belongs to one thread from cw_host_acquire to cw_host_release; everything else here is thread-safe.
  */
 #pragma once
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -15,7 +16,7 @@ struct cw_host;
 
 /* What is to run. Immutable once used. */
 struct cw_host_function {
-    uint64_t id;              /* from cw_host_function_id */
+    uint64_t id;              /* a hash of the spec: hosts know functions by it */
     const char *name;         /* for messages */
     const char *spec;         /* docs/hosts.md; compact JSON */
     uint64_t timeout_ns;      /* for one record */
@@ -23,9 +24,6 @@ struct cw_host_function {
     int (*cancelled)(void *); /* may be NULL; asked every few milliseconds while a call runs */
     void *cancel_arg;
 };
-
-/* A number that no other function of this process has. */
-uint64_t cw_host_function_id(void);
 
 /* How a call ended that got no answer. */
 struct cw_host_death {
@@ -35,8 +33,13 @@ struct cw_host_death {
     char reason[400];         /* "was killed by signal 11 (Segmentation fault); it last said: ..." */
 };
 
-/* How often to try again what a host died of, alone, counting the first time. What comes from outside does not come each time, but may come often. */
-unsigned cw_host_attempts(const struct cw_host_death *death);
+/* How often something was tried that hosts died of. */
+struct cw_host_tries {
+    unsigned hung, killed, died;
+};
+/* Counts a death; whether to give up. What comes from outside does not come each time, but may come often. */
+bool cw_host_give_up(struct cw_host_tries *t, const struct cw_host_death *death);
+static inline unsigned cw_host_tried(const struct cw_host_tries *t) { return t->hung + t->killed + t->died; }
 
 /* A host that knows the function: an idle one, or a new process. CW_E_PIPELINE: the function can't be loaded there; CW_E_IO: there is no such host. */
 int cw_host_acquire(const struct cw_host_function *f, struct cw_host **ret, struct cw_error *err) _must_check_;
@@ -46,6 +49,8 @@ int cw_host_input(struct cw_host *h, size_t size, uint8_t **ret, struct cw_error
  * 1: the host is dead, *death says why. CW_E_INTERRUPTED: cancelled; the host is dead too. After either: cw_host_release. */
 int cw_host_call(struct cw_host *h, const struct cw_host_function *f, size_t size, const uint8_t **ret, size_t *ret_size, struct cw_host_death *death,
                  struct cw_error *err) _must_check_;
+/* Whether it can be called again. */
+bool cw_host_alive(const struct cw_host *h);
 /* Idle again, or gone if it is dead. Accepts NULL. */
 void cw_host_release(struct cw_host *h);
 /* Ends it: what it holds can't be used by others. Accepts NULL. */

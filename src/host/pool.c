@@ -16,11 +16,14 @@ static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 static struct cw_host *idle;
 static pid_t owner; /* a forked child has copies of descriptors, but no hosts */
 static char *python, *program;
-static _Atomic uint64_t last_id;
 
-unsigned cw_host_attempts(const struct cw_host_death *death) { return death->hung ? ATTEMPTS_HUNG : death->killed ? ATTEMPTS_KILLED : ATTEMPTS; }
+bool cw_host_give_up(struct cw_host_tries *t, const struct cw_host_death *death)
+{
+    *(death->hung ? &t->hung : death->killed ? &t->killed : &t->died) += 1;
+    return t->hung >= ATTEMPTS_HUNG || t->killed >= ATTEMPTS_KILLED || t->died >= ATTEMPTS;
+}
 
-uint64_t cw_host_function_id(void) { return ++last_id; }
+bool cw_host_alive(const struct cw_host *h) { return !h->dead; }
 
 int cw_host_set_python(const char *new_python, const char *new_program, struct cw_error *err)
 {
@@ -65,14 +68,19 @@ static int start(struct cw_host **ret, struct cw_error *err)
     return complete ? cw_host_start(path, file, ret, err) : cw_error_nomem(err, 0, "a path");
 }
 
+/* In a forked child the list is the parent's: its memory is given up. Mutex held. */
+static void forget_after_fork(void)
+{
+    if (owner != getpid())
+        idle = NULL;
+    owner = getpid();
+}
+
 /* An idle host, one that knows the function if there is one; NULL: none. */
 static struct cw_host *take_idle(uint64_t id)
 {
     pthread_mutex_lock(&mutex);
-    if (owner != getpid()) { /* forked: the list is the parent's; its memory is given up */
-        idle = NULL;
-        owner = getpid();
-    }
+    forget_after_fork();
     struct cw_host **best = &idle;
     for (struct cw_host **at = &idle; *at; at = &(*at)->next)
         for (unsigned i = 0; i < (*at)->n_functions; i++)
@@ -88,7 +96,8 @@ static struct cw_host *take_idle(uint64_t id)
 int cw_host_acquire(const struct cw_host_function *f, struct cw_host **ret, struct cw_error *err)
 {
     struct cw_host_death death;
-    for (unsigned attempt = 0;; attempt++) {
+    struct cw_host_tries tries = {0};
+    for (;;) {
         struct cw_host *h = take_idle(f->id);
         bool fresh = !h;
         if (fresh) {
@@ -104,9 +113,7 @@ int cw_host_acquire(const struct cw_host_function *f, struct cw_host **ret, stru
         cw_host_free(h);
         if (r < 0)
             return r;
-        if (!fresh)
-            attempt--; /* it died while idle, or of age */
-        else if (attempt + 1 >= cw_host_attempts(&death))
+        if (fresh && cw_host_give_up(&tries, &death)) /* else it died while idle, or of age */
             return cw_error_set(err, CW_E_IO, "the host process that loads the function %s %s", f->name, death.reason);
     }
 }
@@ -121,7 +128,7 @@ void cw_host_release(struct cw_host *h)
     }
     h->running = "idle";
     pthread_mutex_lock(&mutex);
-    owner = getpid();
+    forget_after_fork();
     h->next = idle;
     idle = h;
     pthread_mutex_unlock(&mutex);
@@ -132,7 +139,8 @@ void cw_host_discard(struct cw_host *h) { cw_host_free(h); }
 void cw_host_shutdown(void)
 {
     pthread_mutex_lock(&mutex);
-    struct cw_host *list = owner == getpid() ? idle : NULL;
+    forget_after_fork();
+    struct cw_host *list = idle;
     idle = NULL;
     pthread_mutex_unlock(&mutex);
     while (list) {

@@ -22,16 +22,20 @@
 #define HOST_OUT 5
 #define HOST_LIFE 6
 #define SLICE_MS 50            /* how often a waiting thread looks for cancellation, memory and progress */
+#define END_MS 500              /* between the end of a host's socket and its own */
 #define CALLS_BETWEEN_LOOKS 64 /* at the memory of a host that answers quickly */
-#define PROGRESS_WORD 15       /* of a request: the row that is being computed, plus 1 */
+#define PROGRESS_WORD 15       /* of a request: the row that is being computed, plus 1; the highest bit: for the second time */
 #define LOAD_NS (UINT64_C(300) * 1000000000) /* for a host to start and load a function, with all that it imports */
-#define MAX_REPLY ((size_t)16 << 20)
+#define MAX_REPLY ((size_t)64 << 10)
+#define OUTPUT_AT_ONCE ((size_t)64 << 10) /* of what it prints: then the host is looked after again */
+#define LAST_WORDS ((size_t)1 << 20)
 
 /* Frames on the socket, both ways: docs/hosts.md */
 enum frame_kind { FRAME_READY = 1, FRAME_DEFINE, FRAME_CALL, FRAME_DONE, FRAME_ERROR };
 struct frame {
     uint32_t kind, version;
     uint64_t id, size;
+    uint64_t call; /* the answer has that of the question: what comes late, or from a forked copy of the host, is found out */
 };
 #define VERSION 1
 
@@ -170,18 +174,20 @@ static void print_line(struct cw_host *h)
     h->n_line = 0;
 }
 
-/* Passes on, line by line, what is there to read. */
-static void forward_output(struct cw_host *h)
+/* Passes on, line by line, what is there to read, up to some limit: it may print faster than we read. */
+static void forward_output(struct cw_host *h, size_t limit)
 {
     char buf[4096];
     ssize_t n;
-    while ((n = read(h->output, buf, sizeof(buf))) > 0)
+    while (limit >= sizeof(buf) && (n = read(h->output, buf, sizeof(buf))) > 0) {
+        limit -= (size_t)n;
         for (ssize_t i = 0; i < n; i++) {
             if (buf[i] != '\n')
                 h->line[h->n_line++] = buf[i];
             if (buf[i] == '\n' || h->n_line == sizeof(h->line))
                 print_line(h);
         }
+    }
 }
 
 /* ---- its end ---- */
@@ -202,7 +208,7 @@ static bool reap(struct cw_host *h, char reason[400])
     pid_t r;
     while ((r = waitpid(h->pid, &status, 0)) < 0 && errno == EINTR)
         ;
-    forward_output(h);
+    forward_output(h, LAST_WORDS);
     if (h->n_line)
         print_line(h);
     if (r < 0)
@@ -242,37 +248,6 @@ struct cw_host *cw_host_free(struct cw_host *h)
 
 /* ---- talking ---- */
 
-static int send_all(struct cw_host *h, const void *data, size_t size)
-{
-    const uint8_t *at = data;
-    while (size) {
-        ssize_t n = send(h->socket, at, size, MSG_NOSIGNAL);
-        if (n < 0 && errno == EINTR)
-            continue;
-        if (n <= 0)
-            return -1; /* it is dead: what waits for the answer finds out how */
-        at += n;
-        size -= (size_t)n;
-    }
-    return 0;
-}
-
-/* 1: all there. 0: it died meanwhile. */
-static int receive_all(struct cw_host *h, void *data, size_t size)
-{
-    uint8_t *at = data;
-    while (size) {
-        ssize_t n = recv(h->socket, at, size, 0);
-        if (n < 0 && errno == EINTR)
-            continue;
-        if (n <= 0)
-            return 0;
-        at += n;
-        size -= (size_t)n;
-    }
-    return 1;
-}
-
 uint64_t cw_host_resident(const struct cw_host *h)
 {
     char path[64];
@@ -301,74 +276,146 @@ static int died(struct cw_host *h, const char *reason, bool hung, struct cw_host
     uint64_t at = progress(h);
     kill_host(h);
     bool killed = reap(h, end);
-    *death = (struct cw_host_death){.hung = hung, .killed = killed && !reason, .progress = at ? at - 1 : UINT64_MAX};
+    *death = (struct cw_host_death){.hung = hung, .killed = killed && !reason, .progress = at ? (at & INT64_MAX) - 1 : UINT64_MAX};
     snprintf(death->reason, sizeof(death->reason), "%s", reason ? reason : end);
     return 1;
 }
 
-/* Waits until the host says something. 0: it did; 1: it died, or was made to. */
-static int await(struct cw_host *h, const struct cw_host_function *f, struct cw_host_death *death, struct cw_error *err)
+/* The host closed its end of the socket: because it ends, or, alive, for reasons of its own. */
+static int hung_up(struct cw_host *h, struct cw_host_death *death)
 {
-    struct pollfd fds[] = {{.fd = h->socket, .events = POLLIN}, {.fd = h->output, .events = POLLIN}, {.fd = h->pidfd, .events = POLLIN}};
-    uint64_t since = cw_now_ns(), at = progress(h), limit = memory_limit(f);
+    struct pollfd fd = {.fd = h->pidfd, .events = POLLIN};
+    bool ended = poll(&fd, 1, END_MS) > 0;
+    return died(h, ended ? NULL : "closed its connection to the engine", false, death);
+}
+
+/* What has gone on since somebody began to wait for a host. */
+struct watch {
+    uint64_t since, looked, at; /* since when there was no progress; last look at the host; its progress then */
+};
+
+/* Looks after a host that is waited for. 1: it was ended; CW_E_INTERRUPTED: cancelled. */
+static int look_after(struct cw_host *h, const struct cw_host_function *f, struct watch *w, struct cw_host_death *death, struct cw_error *err)
+{
+    uint64_t now = cw_now_ns();
     char reason[400];
+    if (f->cancelled && f->cancelled(f->cancel_arg)) {
+        (void)died(h, NULL, false, death);
+        return cw_error_set(err, CW_E_INTERRUPTED, "interrupted");
+    }
+    if (now - w->looked < (uint64_t)SLICE_MS * 1000000)
+        return 0;
+    uint64_t resident = cw_host_resident(h), at = progress(h), limit = memory_limit(f);
+    w->looked = now;
+    if (at != w->at) {
+        w->at = at;
+        w->since = now;
+    }
+    if (now - w->since > f->timeout_ns) {
+        snprintf(reason, sizeof(reason), "took longer than timeout_s, %.3g s", (double)f->timeout_ns / 1e9);
+        return died(h, reason, true, death);
+    }
+    if (resident > limit) {
+        snprintf(reason, sizeof(reason), "used %llu bytes of memory, more than host_memory, %llu", (unsigned long long)resident, (unsigned long long)limit);
+        return died(h, reason, false, death);
+    }
+    return 0;
+}
+
+/* Waits until the socket can be read or written (events). 0: it can; 1: the host died, or was made to. */
+static int await(struct cw_host *h, const struct cw_host_function *f, short events, struct watch *w, struct cw_host_death *death, struct cw_error *err)
+{
+    struct pollfd fds[] = {{.fd = h->socket, .events = events}, {.fd = h->output, .events = POLLIN}, {.fd = h->pidfd, .events = POLLIN}};
     for (;;) {
-        int n = poll(fds, CW_COUNT_OF(fds), SLICE_MS);
-        if (n < 0 && errno != EINTR)
+        if (poll(fds, CW_COUNT_OF(fds), SLICE_MS) < 0 && errno != EINTR)
             return cw_error_errno(err, CW_E_IO, errno, "waiting for a host process");
         if (fds[1].revents & POLLIN)
-            forward_output(h);
+            forward_output(h, OUTPUT_AT_ONCE);
         else if (fds[1].revents)
             fds[1].fd = -1; /* it closed its output */
-        if (fds[0].revents & POLLIN)
+        if (fds[0].revents & events)
             return 0;
-        if (fds[0].revents || fds[2].revents)
+        if (fds[2].revents)
             return died(h, NULL, false, death);
-        if (f->cancelled && f->cancelled(f->cancel_arg)) {
-            (void)died(h, NULL, false, death);
-            return cw_error_set(err, CW_E_INTERRUPTED, "interrupted");
-        }
-        if (n > 0)
-            continue;
-        uint64_t now = cw_now_ns(), resident = cw_host_resident(h);
-        if (progress(h) != at) {
-            at = progress(h);
-            since = now;
-        }
-        if (now - since > f->timeout_ns) {
-            snprintf(reason, sizeof(reason), "took longer than timeout_s, %.3g s", (double)f->timeout_ns / 1e9);
-            return died(h, reason, true, death);
-        }
-        if (resident > limit) {
-            snprintf(reason, sizeof(reason), "used %llu bytes of memory, more than host_memory, %llu", (unsigned long long)resident, (unsigned long long)limit);
-            return died(h, reason, false, death);
-        }
+        if (fds[0].revents)
+            return hung_up(h, death);
+        int r = look_after(h, f, w, death, err);
+        if (r != 0)
+            return r;
     }
 }
 
-/* The next frame of the host; *ret_text is new where one came with it. */
-static int receive(struct cw_host *h, const struct cw_host_function *f, struct frame *ret, char **ret_text, struct cw_host_death *death,
-                   struct cw_error *err)
+static struct watch watch_begin(const struct cw_host *h)
 {
-    int r = await(h, f, death, err);
-    if (r != 0)
-        return r;
-    if (!receive_all(h, ret, sizeof(*ret)))
-        return died(h, NULL, false, death);
-    if (ret->version != VERSION || ret->kind < FRAME_READY || ret->kind > FRAME_ERROR || (ret->kind == FRAME_ERROR && ret->size > MAX_REPLY))
-        return died(h, "wrote something else than an answer to the descriptor of its host", false, death);
-    *ret_text = NULL;
-    if (ret->kind == FRAME_ERROR) {
-        char *text = calloc(1, ret->size + 1);
-        if (!text)
-            return cw_error_nomem(err, ret->size, "the error of a function");
-        if (!receive_all(h, text, ret->size)) {
-            free(text);
-            return died(h, NULL, false, death);
+    uint64_t now = cw_now_ns();
+    return (struct watch){.since = now, .looked = now, .at = progress(h)};
+}
+
+/* 0: sent; 1: it died meanwhile. */
+static int send_all(struct cw_host *h, const struct cw_host_function *f, const void *data, size_t size, struct cw_host_death *death, struct cw_error *err)
+{
+    const uint8_t *at = data;
+    struct watch w = watch_begin(h);
+    while (size) {
+        ssize_t n = send(h->socket, at, size, MSG_NOSIGNAL | MSG_DONTWAIT);
+        if (n < 0 && (errno == EAGAIN || errno == EINTR)) {
+            int r = await(h, f, POLLOUT, &w, death, err);
+            if (r != 0)
+                return r;
+            continue;
         }
-        *ret_text = text;
+        if (n <= 0)
+            return hung_up(h, death);
+        at += n;
+        size -= (size_t)n;
     }
     return 0;
+}
+
+/* 0: all there; 1: it died meanwhile. */
+static int receive_all(struct cw_host *h, const struct cw_host_function *f, struct watch *w, void *data, size_t size, struct cw_host_death *death,
+                       struct cw_error *err)
+{
+    uint8_t *at = data;
+    while (size) {
+        int r = await(h, f, POLLIN, w, death, err);
+        if (r != 0)
+            return r;
+        ssize_t n = recv(h->socket, at, size, MSG_DONTWAIT);
+        if (n < 0 && (errno == EAGAIN || errno == EINTR))
+            continue;
+        if (n <= 0)
+            return hung_up(h, death);
+        at += n;
+        size -= (size_t)n;
+    }
+    return 0;
+}
+
+/* The answer to a call; *ret_text is new where one came with it. */
+static int receive(struct cw_host *h, const struct cw_host_function *f, uint64_t call, struct frame *ret, char **ret_text, struct cw_host_death *death,
+                   struct cw_error *err)
+{
+    struct watch w = watch_begin(h);
+    int r = receive_all(h, f, &w, ret, sizeof(*ret), death, err);
+    if (r != 0)
+        return r;
+    if (ret->version != VERSION || ret->kind < FRAME_READY || ret->kind > FRAME_ERROR || (ret->kind == FRAME_ERROR && ret->size > MAX_REPLY))
+        return died(h, "wrote something else than an answer to the descriptor of its host", false, death);
+    if (ret->kind != FRAME_READY && ret->call != call)
+        return died(h, "answered another call than it was asked: did the function fork, and both go on?", false, death);
+    *ret_text = NULL;
+    if (ret->kind != FRAME_ERROR)
+        return 0;
+    char *text = calloc(1, ret->size + 1);
+    if (!text)
+        return cw_error_nomem(err, ret->size, "the error of a function");
+    r = receive_all(h, f, &w, text, ret->size, death, err);
+    if (r != 0)
+        free(text);
+    else
+        *ret_text = text;
+    return r;
 }
 
 static bool knows(const struct cw_host *h, uint64_t id)
@@ -383,7 +430,7 @@ int cw_host_define(struct cw_host *h, const struct cw_host_function *f, struct c
 {
     _cleanup_free_ char *text = NULL;
     struct cw_host_function loading = *f;
-    struct frame frame = {.kind = FRAME_DEFINE, .version = VERSION, .id = f->id, .size = strlen(f->spec)};
+    struct frame frame = {.kind = FRAME_DEFINE, .version = VERSION, .id = f->id, .size = strlen(f->spec), .call = ++h->n_calls};
     loading.timeout_ns = LOAD_NS;
     h->running = f->name;
     if (knows(h, f->id))
@@ -392,12 +439,11 @@ int cw_host_define(struct cw_host *h, const struct cw_host_function *f, struct c
         return died(h, "knew too many functions", false, death);
     if (h->in) /* no row is being computed */
         ((uint64_t *)(void *)h->in)[PROGRESS_WORD] = 0;
-    if (send_all(h, &frame, sizeof(frame)) < 0 || send_all(h, f->spec, frame.size) < 0) {
-        /* receive finds out why */
-    }
-    int r;
+    int r = send_all(h, &loading, &frame, sizeof(frame), death, err);
+    if (r == 0)
+        r = send_all(h, &loading, f->spec, frame.size, death, err);
     do
-        r = receive(h, &loading, &frame, &text, death, err);
+        r = r != 0 ? r : receive(h, &loading, h->n_calls, &frame, &text, death, err);
     while (r == 0 && frame.kind == FRAME_READY); /* it has started */
     if (r != 0)
         return r;
@@ -448,24 +494,25 @@ int cw_host_call(struct cw_host *h, const struct cw_host_function *f, size_t siz
                  struct cw_error *err)
 {
     _cleanup_free_ char *text = NULL;
-    struct frame frame = {.kind = FRAME_CALL, .version = VERSION, .id = f->id, .size = size};
+    struct frame frame = {.kind = FRAME_CALL, .version = VERSION, .id = f->id, .size = size, .call = ++h->n_calls};
     ((uint64_t *)(void *)h->in)[PROGRESS_WORD] = 0;
-    if (send_all(h, &frame, sizeof(frame)) < 0) {
-        /* receive finds out why */
-    }
-    int r = receive(h, f, &frame, &text, death, err);
-    forward_output(h); /* what it printed while it ran, before its answer is used */
+    int r = send_all(h, f, &frame, sizeof(frame), death, err);
+    if (r == 0)
+        r = receive(h, f, h->n_calls, &frame, &text, death, err);
+    forward_output(h, OUTPUT_AT_ONCE); /* what it printed while it ran, before its answer is used */
+    if (r == 0 && text)
+        r = cw_error_set(err, CW_E_BUG, "the host process of %s failed: %s", f->name, text);
+    else if (r == 0 && (frame.kind != FRAME_DONE || frame.id != f->id))
+        r = died(h, "wrote something else than an answer to the descriptor of its host", false, death);
+    if (r == 0)
+        r = map_output(h, frame.size, death, err);
+    if (r < 0)
+        kill_host(h); /* nobody knows what it is at */
     if (r != 0)
-        return r;
-    if (text) {
-        kill_host(h);
-        return cw_error_set(err, CW_E_BUG, "the host process of %s failed: %s", f->name, text);
-    }
-    if ((r = map_output(h, frame.size, death, err)) != 0)
         return r;
     *ret = h->out;
     *ret_size = frame.size;
-    if (++h->n_calls % CALLS_BETWEEN_LOOKS == 0 && cw_host_resident(h) > memory_limit(f))
+    if (h->n_calls % CALLS_BETWEEN_LOOKS == 0 && cw_host_resident(h) > memory_limit(f))
         kill_host(h); /* it grew slowly: a fresh one goes on, after this answer */
     return 0;
 }

@@ -16,7 +16,7 @@ struct cw_host {
     uint8_t *in, *out;
     size_t in_size, out_size;
     bool dead;
-    unsigned n_calls;
+    uint64_t n_calls;
     uint64_t functions[CW_HOST_MAX_FUNCTIONS]; /* known there */
     unsigned n_functions;
     const char *running;        /* name of the function, for what it prints */

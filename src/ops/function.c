@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "base/text.h"
+#include "base/hash.h"
 
 /* One record in so many is computed twice, to find functions that are not deterministic. */
 #define CHECK_ONE_IN 1000
@@ -104,7 +104,10 @@ static int make_spec(const struct cw_op *op, struct cw_function *f, const json_t
                              json_object_get(function, "payload"), "path", path ? path : json_null(), "rng", f->rng, "inputs", inputs, "outputs", list);
     f->host.spec = spec ? json_dumps(spec, JSON_COMPACT) : NULL;
     json_decref(spec);
-    return f->host.spec ? 0 : cw_error_nomem(err, 0, "a function");
+    if (!f->host.spec)
+        return cw_error_nomem(err, 0, "a function");
+    f->host.id = cw_hash64(f->host.spec, strlen(f->host.spec));
+    return 0;
 }
 
 int cw_function_bind(struct cw_bind *b, struct cw_op *op, enum cw_function_kind kind, struct cw_error *err)
@@ -117,7 +120,7 @@ int cw_function_bind(struct cw_bind *b, struct cw_op *op, enum cw_function_kind 
     f->name = json_string_value(json_object_get(function, "name"));
     f->rng = json_is_true(json_object_get(function, "rng"));
     f->deterministic = cw_attr_bool(op, "deterministic");
-    f->host = (struct cw_host_function){.id = cw_host_function_id(), .name = f->name, .timeout_ns = (uint64_t)(cw_attr_float(op, "timeout_s") * 1e9),
+    f->host = (struct cw_host_function){.name = f->name, .timeout_ns = (uint64_t)(cw_attr_float(op, "timeout_s") * 1e9),
                                         .memory = (uint64_t)cw_attr_int(op, "host_memory")};
     f->in = calloc(cw_bind_count(b) + 1, sizeof(*f->in));
     json_t *inputs = json_array();
@@ -160,11 +163,22 @@ struct run {
     uint8_t *check;
 };
 
-/* Messages of rows that failed, or that came out differently the second time. */
-static void take_errors(struct run *x, const struct cw_exchange_answer *a, const uint32_t *rows, size_t n)
+int cw_function_errors(const struct cw_function *f, const struct cw_exchange_answer *a, json_t **ret, struct cw_error *err)
 {
-    json_t *list = json_loadb(a->errors, a->errors_size, 0, NULL), *entry;
+    *ret = a->errors_size ? json_loadb(a->errors, a->errors_size, 0, NULL) : NULL;
+    if (!a->errors_size || json_is_array(*ret))
+        return 0;
+    json_decref(*ret);
+    *ret = NULL;
+    return cw_error_set(err, CW_E_BUG, "%s: %s: the host process sent a malformed answer: its list of errors is no JSON", kind_names[f->kind], f->name);
+}
+
+/* Messages of rows that failed, or that came out differently the second time. */
+static int take_errors(struct run *x, const struct cw_exchange_answer *a, const uint32_t *rows, size_t n, struct cw_error *err)
+{
+    json_t *list = NULL, *entry;
     size_t i;
+    int r = cw_function_errors(x->f, a, &list, err);
     json_array_foreach(list, i, entry)
     {
         json_int_t row = json_integer_value(json_array_get(entry, 0));
@@ -177,6 +191,7 @@ static void take_errors(struct run *x, const struct cw_exchange_answer *a, const
             cw_block_fail(x->block, rows[row], x->op->desc->name, "%s: %s", x->f->name, text);
     }
     json_decref(list);
+    return r;
 }
 
 static int take_answer(struct run *x, const uint8_t *data, size_t size, const uint32_t *rows, size_t n, struct cw_error *err)
@@ -187,22 +202,22 @@ static int take_answer(struct run *x, const uint8_t *data, size_t size, const ui
     size_t first = 0;
     if (!cw_exchange_read(data, size, n, n_out, x->f->kind == CW_FUNCTION_FLAT_MAP, &a, &why))
         return cw_error_set(err, CW_E_BUG, "%s: %s: the host process sent a malformed answer: %s", x->op->desc->name, x->f->name, why);
-    take_errors(x, &a, rows, n);
-    for (size_t i = 0; i < n; i++) {
+    int r = take_errors(x, &a, rows, n, err);
+    for (size_t i = 0; i < n && r >= 0; i++) {
         uint8_t status = a.status[i];
         uint32_t elements = a.counts ? a.counts[i] : 1;
+        if (status > CW_EXCHANGE_DIFFERS)
+            return cw_error_set(err, CW_E_BUG, "%s: %s: the host process sent a malformed answer: a status of %u", x->op->desc->name, x->f->name, status);
         if (x->block->status[rows[i]] == CW_ROW_OK && status == CW_EXCHANGE_FAILED)
             cw_block_fail(x->block, rows[i], x->op->desc->name, "%s failed", x->f->name);
         if (elements > a.n || first > a.n - elements)
             return cw_error_set(err, CW_E_BUG, "%s: %s: the host process sent a malformed answer: more elements than it has", x->op->desc->name, x->f->name);
         if (x->block->status[rows[i]] == CW_ROW_OK) {
-            int r = x->sink->row(x->sink, &a, rows[i], a.counts ? first : i, elements, status != CW_EXCHANGE_DROPPED, err);
-            if (r < 0)
-                return r;
+            r = x->sink->row(x->sink, &a, rows[i], a.counts ? first : i, elements, status != CW_EXCHANGE_DROPPED, err);
         }
         first += elements;
     }
-    return 0;
+    return r;
 }
 
 /* One request. 1: the host died. */
@@ -240,9 +255,10 @@ static int submit(struct run *x, const uint32_t *rows, size_t n, struct cw_host_
 /* A row that a host died at, by itself: once more, and again, each time in a fresh host. */
 static int run_alone(struct run *x, uint32_t row, struct cw_host_death *death, struct cw_error *err)
 {
-    for (unsigned attempt = 1;; attempt++) {
-        if (attempt >= cw_host_attempts(death)) {
-            cw_block_fail(x->block, row, x->op->desc->name, "%s: its host process %s (%u attempts)", x->f->name, death->reason, attempt);
+    struct cw_host_tries tries = {0};
+    for (;;) {
+        if (cw_host_give_up(&tries, death)) {
+            cw_block_fail(x->block, row, x->op->desc->name, "%s: its host process %s (%u attempts)", x->f->name, death->reason, cw_host_tried(&tries));
             return 0;
         }
         int r = submit(x, &row, 1, death, err);

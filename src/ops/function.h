@@ -33,6 +33,9 @@ void cw_function_free(void *state);
 /* The types of attribute `outputs`, by port of op->out. */
 int cw_function_outputs(struct cw_bind *b, struct cw_op *op, struct cw_error *err) _must_check_;
 
+/* The list [[row, message], ...] that came with an answer; new reference, NULL where it is empty. */
+int cw_function_errors(const struct cw_function *f, const struct cw_exchange_answer *a, json_t **ret, struct cw_error *err) _must_check_;
+
 /* What a row gave. Called for each row that was computed, in any order; values point into shared memory. Elements: how many (1 but for flat_map),
  * the first of them is row `first` of the answer. < 0 ends the run. */
 struct cw_function_sink {

@@ -60,13 +60,16 @@ static int take_answer(struct iterable *s, uint64_t first, const uint8_t *data, 
     if (!cw_exchange_read(data, size, n_wanted, n_out, true, &a, &why) || a.n > n_wanted)
         return cw_error_set(err, CW_E_BUG, "iterable: %s: the host process sent a malformed answer: %s", f->name, why);
     for (size_t i = 0; i < a.n; i++) {
-        struct element *e = cw_arena_alloc(arena, sizeof(*e) + n_out * sizeof(e->values[0]), err);
+        size_t bytes = sizeof(struct element) + n_out * sizeof(struct cw_tensor);
+        struct element *e = cw_arena_alloc(arena, bytes, err);
         if (!e)
             return err->status;
-        *e = (struct element){0};
+        memset(e, 0, bytes);
         if (a.status[i] == CW_EXCHANGE_FAILED)
             e->error = "failed";
-        for (unsigned k = 0; k < n_out; k++) {
+        for (unsigned k = 0; k < n_out && !e->error; k++) {
+            if (!s->op->out[k].live)
+                continue;
             struct cw_tensor *t = &e->values[k];
             if (!cw_exchange_row(&a, k, &s->op->out[k].type, i, t))
                 return cw_error_set(err, CW_E_BUG, "iterable: %s: the host process sent a malformed answer: a component's type or place", f->name);
@@ -80,9 +83,9 @@ static int take_answer(struct iterable *s, uint64_t first, const uint8_t *data, 
         raw[i] = (struct cw_tensor){.data = e, .size = sizeof(*e)};
     }
     *ret_n = a.n;
-    int r = 0;
     size_t i;
-    json_t *errors = json_loadb(a.errors, a.errors_size, 0, NULL), *entry;
+    json_t *errors, *entry;
+    int r = cw_function_errors(f, &a, &errors, err);
     json_array_foreach(errors, i, entry)
     {
         json_int_t row = json_integer_value(json_array_get(entry, 0));
@@ -116,7 +119,8 @@ static int iterable_pull(struct cw_source *base, uint64_t row, size_t n, int (*c
         *err = s->broken;
         r = err->status;
     }
-    for (unsigned attempt = 1; r == 1; attempt++) { /* where the host dies the iterable is started anew, and skipped to where it was */
+    struct cw_host_tries tries = {0};
+    while (r == 1) { /* where the host dies the iterable is started anew, and skipped to where it was */
         struct cw_host_death death;
         const uint8_t *answer;
         uint8_t *to;
@@ -130,10 +134,10 @@ static int iterable_pull(struct cw_source *base, uint64_t row, size_t n, int (*c
         }
         if (r == 0)
             r = take_answer(s, row, answer, size, n, arena, raw, ret_n, err);
-        if (r != 0)
-            cw_host_release(CW_STEAL(s->host));
-        if (r == 1 && attempt >= cw_host_attempts(&death))
-            r = cw_error_set(err, CW_E_DATA, "iterable: %s: its host process %s (%u attempts)", f->name, death.reason, attempt);
+        if (r != 0 && s->host && !cw_host_alive(s->host)) /* else it is asked again when there is memory, from where it is */
+            cw_host_discard(CW_STEAL(s->host));
+        if (r == 1 && cw_host_give_up(&tries, &death))
+            r = cw_error_set(err, CW_E_DATA, "iterable: %s: its host process %s (%u attempts)", f->name, death.reason, cw_host_tried(&tries));
     }
     pthread_mutex_unlock(&s->mutex);
     return r;

@@ -22,14 +22,17 @@ static int take_answer(const struct cw_op *op, const struct cw_batch *in, const 
     const char *why;
     if (!cw_exchange_read(data, size, in->n, op->n_out, false, &a, &why))
         return cw_error_set(err, CW_E_BUG, "map_batches: %s: the host process sent a malformed answer: %s", f->name, why);
-    json_t *errors = json_loadb(a.errors, a.errors_size, 0, NULL);
+    json_t *errors;
+    int r = cw_function_errors(f, &a, &errors, err);
+    if (r < 0)
+        return r;
     const char *text = json_string_value(json_array_get(json_array_get(errors, 0), 1));
     if (text && in->n && a.status[0] == CW_EXCHANGE_DIFFERS)
         snprintf(ret->note, sizeof(ret->note), "%s: %s", f->name, text);
-    int r = text && !*ret->note ? failed(f, text, err) : 0;
+    r = text && !*ret->note ? failed(f, text, err) : 0;
     json_decref(errors);
     for (unsigned k = 0; k < op->n_out && r >= 0; k++)
-        if (!cw_exchange_column_whole(&a, k, op->out[k].type.dtype, &ret->columns[k], &ret->offsets[k]))
+        if (!cw_exchange_column_whole(&a, k, &op->out[k].type, &ret->columns[k], &ret->offsets[k]))
             r = cw_error_set(err, CW_E_BUG, "map_batches: %s: the host process sent a malformed answer: a component's type or place", f->name);
     return r;
 }
@@ -47,7 +50,8 @@ static int map_batches_batch(const struct cw_op *op, const struct cw_batch *in, 
         columns[k] = (struct cw_exchange_whole){.dtype = c->dtype, .data = c->data, .size = c->size, .ndim = c->ndim, .dims = c->dims, .lengths = c->lengths};
     }
     *ret = (struct cw_batch_result){0};
-    for (unsigned attempt = 1;; attempt++) {
+    struct cw_host_tries tries = {0};
+    for (;;) {
         struct cw_host_death death;
         const uint8_t *answer;
         uint8_t *to;
@@ -69,9 +73,9 @@ static int map_batches_batch(const struct cw_op *op, const struct cw_batch *in, 
         cw_host_release(h);
         if (r < 0)
             return r;
-        if (attempt >= cw_host_attempts(&death)) {
+        if (cw_host_give_up(&tries, &death)) {
             char what[500];
-            snprintf(what, sizeof(what), "its host process %s (%u attempts)", death.reason, attempt);
+            snprintf(what, sizeof(what), "its host process %s (%u attempts)", death.reason, cw_host_tried(&tries));
             return failed(f, what, err);
         }
     }

@@ -701,3 +701,169 @@ def test_a_state_of_another_function_is_refused():
     Dataset.range(100).map(lambda e: {"value": e["value"] + 1}, timeout_s=5).batch(10).iterator(state=state).close()
     named = state_of(lambda e: {"value": e["value"] + 1}, version="1")
     Dataset.range(100).map(lambda e: {"value": e["value"] + 3}, version="1").batch(10).iterator(state=named).close()
+
+
+# ---- what was found by trying ----
+
+
+def test_elements_of_no_bytes():
+    empty = lambda e: {"x": np.zeros((0, 3))}  # noqa: E731
+    for ds in (Dataset.range(20).map(empty), Dataset.range(20).flat_map(lambda e: [empty(e)]), Dataset.iterable(lambda: [empty(0)] * 20)):
+        assert [b["x"].shape for b in ds.batch(10)] == [(10, 0, 3)] * 2
+        assert [e["x"].shape for e in ds] == [(0, 3)] * 20
+
+
+def test_functions_may_use_their_arrays_and_dicts_again():
+    class Reuses:
+        def __init__(self):
+            self.out = {"x": np.zeros(3, np.int64), "y": np.zeros((), np.int64), "s": bytearray(2)}
+
+        def fill(self, v):
+            self.out["x"][:] = v
+            self.out["y"][...] = v
+            self.out["s"][:] = bytes([v % 7, v % 5])
+            return self.out
+
+        def __call__(self, e):
+            return self.fill(int(e["value"]))
+
+        def several(self, e):
+            return (self.fill(int(e["value"]) + i) for i in range(2))
+
+        def all(self):
+            return (self.fill(i) for i in range(300))
+
+    outputs = {"x": ("int64", (3,)), "y": "int64", "s": "bytes"}
+    many = Dataset.range(3000).map(Reuses(), outputs=outputs).batch(100)
+    assert values(many, "y") == list(range(3000))
+    assert digest(many, threads=1) == digest(many, threads=4)
+    assert [bytes(s) for b in many for s in b["s"]] == [bytes([v % 7, v % 5]) for v in range(3000)]
+    assert values(Dataset.range(300).flat_map(Reuses().several, outputs=outputs).batch(7), "y") == [v + i for v in range(300) for i in range(2)]
+    stream = Dataset.iterable(Reuses().all, outputs=outputs).batch(100)
+    assert [b["x"].tolist() for b in stream] == [[[v] * 3 for v in range(k, k + 100)] for k in (0, 100, 200)]
+
+
+@pytest.mark.parametrize("text", ["a\0b", "lone \udcff surrogate", "two\nlines", "ü"])
+def test_messages_that_json_does_not_hold(text):
+    def broken():
+        yield from numbers()
+        raise ValueError(text)
+
+    def fail(e):
+        raise ValueError(text)
+
+    with pytest.raises(cachew.DataError, match="ValueError.*after 1000 elements"):
+        values(Dataset.iterable(broken, outputs={"value": "int64", "s": "bytes"}).batch(10))
+    for ds in (Dataset.range(3).map(fail, outputs={"value": "int64"}), Dataset.range(3).batch(1).map_batches(fail, outputs={"value": "int64"})):
+        with pytest.raises(cachew.RecordError, match="fail: ValueError: ."):
+            values(ds)
+
+
+def test_a_function_that_forks_and_returns_twice():
+    def fork(e):
+        if e["value"] == 50:
+            os.fork()
+        return {"value": e["value"]}
+
+    assert values(Dataset.range(2000).map(fork, outputs={"value": "int64"}).batch(10), threads=1) == list(range(2000))
+
+
+@pytest.mark.parametrize("what", ["prints", "half"])
+def test_hanging_while_it_says_something(what):
+    def talk(e):
+        if e["value"] == 5:
+            if what == "half":
+                os.write(3, b"\1")
+            while True:
+                if what == "prints":
+                    print("x" * 50)
+                else:
+                    time.sleep(1)
+        return {"value": e["value"]}
+
+    ds = Dataset.range(10).map(talk, outputs={"value": "int64"}, timeout_s=0.3).on_error("skip").batch(10)
+    assert values(ds) == [0, 1, 2, 3, 4, 6, 7, 8, 9]
+
+
+def test_a_payload_that_is_larger_than_a_socket_holds_while_the_host_starts():
+    table = np.random.default_rng(1).integers(0, 1 << 30, 1 << 20)
+    assert values(Dataset.range(5).map(lambda e: {"value": table[e["value"]]}).batch(5)) == table[:5].tolist()
+
+
+def test_a_host_that_closes_its_connection_is_not_said_to_be_killed():
+    def close(e):
+        os.close(3)
+        time.sleep(30)
+
+    with pytest.raises(cachew.RecordError, match="3 attempts"):
+        values(Dataset.range(1).map(close, outputs={"value": "int64"}, timeout_s=10))
+
+
+def test_lazy_mappings_that_raise_when_read():
+    class Lazy(dict):
+        def keys(self):
+            return ["value"]
+
+        def __getitem__(self, name):
+            raise OSError("the row is not there")
+
+    ds = Dataset.range(5).map(lambda e: {"value": e["value"]} if e["value"] != 3 else Lazy(), outputs={"value": "int64"}).batch(5)
+    assert values(ds.on_error("skip")) == [0, 1, 2, 4]
+
+
+def test_an_element_of_a_stream_that_is_wrong_where_shapes_vary():
+    ds = Dataset.iterable(lambda: ({"x": np.zeros((i, 3)) if i != 4 else np.zeros(2)} for i in range(8)), outputs={"x": ("float64", (None, 3))})
+    assert [e["x"].shape[0] for e in ds.on_error("skip") if e.n_records] == [0, 1, 2, 3, 5, 6, 7]
+
+
+def test_a_factory_that_raises_stopiteration_is_no_end():
+    def factory():
+        next(iter([]))
+        return []
+
+    with pytest.raises(cachew.DataError, match="StopIteration"):
+        values(Dataset.iterable(factory, outputs={"value": "int64"}))
+
+
+def test_the_time_limit_is_of_one_call_where_two_are_compared():
+    ds = Dataset.range(1300).map(lambda e: (time.sleep(0.3) if e["value"] in (slow or ()) else None) or {"value": e["value"]}, outputs={"value": "int64"})
+    slow = None
+    assert values(ds.batch(100)) == list(range(1300))
+
+    def lazy(e):
+        if int(e["value"]) % 400 == 0:
+            time.sleep(0.35)
+        return {"value": e["value"]}
+
+    assert values(Dataset.range(1300).map(lazy, outputs={"value": "int64"}, timeout_s=0.6).batch(100)) == list(range(1300))
+
+
+def test_many_iterators_leave_one_copy_of_a_function():
+    items = [{"value": i, "b": b"x" * 100000} for i in range(50)]
+    ds = Dataset.sequence(items, outputs={"value": "int64", "b": "bytes"}).batch(10)
+    assert digest(ds, threads=1) == digest(ds, threads=1)
+
+    def resident():
+        return max(int(Path(f"/proc/{pid}/statm").read_text().split()[1]) for pid in hosts()) * 4096
+
+    before = resident()
+    for _ in range(8):
+        digest(ds, threads=1)
+    assert resident() < before + 8 * 5_000_000 // 2
+
+
+def test_flat_map_that_changes_its_mind_under_little_memory():
+    import itertools
+
+    turn = itertools.count()
+
+    def changes(e):
+        return [{"x": np.zeros(20000, np.uint8)}] * (next(turn) % 5)
+
+    ds = Dataset.range(300).flat_map(changes, outputs={"x": ("uint8", (None,))}, deterministic=False).batch(64)
+    for memory in ("3M", "4M", "6M"):
+        try:
+            for _ in ds.iterator(threads=4, memory=memory):
+                pass
+        except (cachew.DataError, cachew.MemoryBudgetError):
+            pass
