@@ -605,6 +605,19 @@ def test_state_goes_on_with_functions():
             assert head + [b.hash() for b in it] == batches
 
 
+@pytest.mark.parametrize("after", [71, 130, 1000])
+def test_what_an_iterable_raises_behind_a_full_take_is_not_seen(after):
+    def breaks():
+        yield from ({"value": i} for i in range(after))
+        raise OSError("dry")
+
+    ds = Dataset.iterable(breaks).take(70)
+    for threads in (1, 3):
+        assert values(ds.batch(10), threads=threads) == values(ds, threads=threads) == list(range(70))
+    with pytest.raises(cachew.DataError, match="dry"):
+        list(Dataset.iterable(breaks).take(after + 1).batch(10))
+
+
 def test_iterable_state_goes_on():
     ds = Dataset.iterable(numbers).shuffle().batch(30)
     batches = [b.hash() for b in ds]
