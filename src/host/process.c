@@ -127,6 +127,7 @@ int cw_host_start(const char *python, const char *program, struct cw_host **ret,
     if (!h)
         return cw_error_nomem(err, sizeof(*h), "a host process");
     h->pidfd = -1;
+    h->share = cw_memory_total() / 2 / cw_cpu_budget();
     bool made = socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair) == 0 && pipe2(output, O_CLOEXEC) == 0 && pipe2(life, O_CLOEXEC) == 0;
     int e = errno;
     h->socket = above(pair[0]);
@@ -287,7 +288,7 @@ uint64_t cw_host_resident(const struct cw_host *h)
     return pages * (uint64_t)sysconf(_SC_PAGESIZE);
 }
 
-static uint64_t memory_limit(const struct cw_host_function *f) { return f->memory ? f->memory : cw_memory_total() / 2 / cw_cpu_budget(); }
+static uint64_t memory_limit(const struct cw_host *h, const struct cw_host_function *f) { return f->memory ? f->memory : h->share; }
 
 static uint64_t progress(const struct cw_host *h)
 {
@@ -310,7 +311,7 @@ static int died(struct cw_host *h, const char *reason, bool hung, struct cw_host
 static int await(struct cw_host *h, const struct cw_host_function *f, struct cw_host_death *death, struct cw_error *err)
 {
     struct pollfd fds[] = {{.fd = h->socket, .events = POLLIN}, {.fd = h->output, .events = POLLIN}, {.fd = h->pidfd, .events = POLLIN}};
-    uint64_t since = cw_now_ns(), at = progress(h), limit = memory_limit(f);
+    uint64_t since = cw_now_ns(), at = progress(h), limit = memory_limit(h, f);
     char reason[400];
     for (;;) {
         int n = poll(fds, CW_COUNT_OF(fds), SLICE_MS);
@@ -465,7 +466,7 @@ int cw_host_call(struct cw_host *h, const struct cw_host_function *f, size_t siz
         return r;
     *ret = h->out;
     *ret_size = frame.size;
-    if (++h->n_calls % CALLS_BETWEEN_LOOKS == 0 && cw_host_resident(h) > memory_limit(f))
+    if (++h->n_calls % CALLS_BETWEEN_LOOKS == 0 && cw_host_resident(h) > memory_limit(h, f))
         kill_host(h); /* it grew slowly: a fresh one goes on, after this answer */
     return 0;
 }
