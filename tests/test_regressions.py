@@ -169,3 +169,13 @@ def test_a_list_of_skipped_records_that_is_cut_off(tmp_path):
     """More than stdio keeps back until the file is closed."""
     pipeline = write(tmp_path / "p.json", range_chain(500, {"op": "fail", "where": "value >= 0"}, BATCH), on_error="skip")
     assert failed(pipeline, 1, "--quarantine", "/dev/full")["kind"] == "io"
+
+
+@pytest.mark.parametrize("bad", [3, 100, 127])  # of the first batch, of a later one, of those that are joined from two splits
+@pytest.mark.parametrize("words", [(), ("--rank", 0, "--world-size", 2), ("--rank", 1, "--world-size", 2)])
+def test_what_is_wrong_in_a_batch_that_is_left_out_ends_the_run(tmp_path, bad, words):
+    """Skipped, or another rank's: wherever its elements came from."""
+    ops = {"op": "filter", "where": "value % 7 != 6"}, {"op": "fail", "where": f"value == {bad}"}, BATCH
+    skip = [] if words else [{"op": "skip", "count": 16}]
+    error = failed(write(tmp_path / "p.json", range_chain(200, *ops, *skip)), 1, *words)
+    assert error["record"].endswith(f":{bad}")

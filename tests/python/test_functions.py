@@ -186,6 +186,18 @@ def test_map_batches_sees_the_batches_as_they_are_delivered():
             assert after.records == before.records
 
 
+@pytest.mark.parametrize("bad", [3, 127])  # in a batch of one split, and in one that is joined from two
+@pytest.mark.parametrize("left_out", [{"rank": 0, "world_size": 2}, {"rank": 1, "world_size": 2}, None])
+def test_map_batches_that_fails_ends_the_run_whoever_gets_the_batch(bad, left_out):
+    def picky(b):
+        assert bad not in b["value"], "bad"
+        return b
+
+    ds = Dataset.range(200).filter("value % 7 != 6").batch(8).map_batches(picky)
+    with pytest.raises(cachew.RecordError, match="bad"):
+        list(ds.iterator(**left_out) if left_out else ds.skip(16))
+
+
 def test_map_batches_may_change_shapes_and_stand_in_a_row():
     ds = (Dataset.synthetic(count=100, shape=[4, 4], dtype="uint8").batch(8)
           .map_batches(lambda b: {"half": b["data"].astype(np.float16).reshape(len(b["data"]), 16)})
