@@ -13,7 +13,6 @@ import sys
 import threading
 import time
 from pathlib import Path
-from typing import Optional
 
 import numpy as np
 import pytest
@@ -699,7 +698,7 @@ class Annotated:
     """Classes carry their annotations with them."""
 
     size: tuple[int | None, ...] | None
-    names: Optional[dict[str, list[int]]] = None
+    names: dict[str, list[int]] | None = None
 
     def __call__(self, e):
         return {"value": e["value"] + len(self.size or ())}
