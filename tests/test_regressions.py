@@ -171,6 +171,15 @@ def test_a_list_of_skipped_records_that_is_cut_off(tmp_path):
     assert failed(pipeline, 1, "--quarantine", "/dev/full")["kind"] == "io"
 
 
+def test_a_split_is_bounded_by_what_its_batches_hold(tmp_path):
+    """Operators behind the batcher count too: 64 elements of 2 MiB are 128 MiB."""
+    source = {"op": "synthetic", "count": 300, "shape": [256, 1024], "dtype": "uint8", "fill": "none"}
+    cast = {"op": "cast", "component": "data", "dtype": "float64"}
+    pipeline = write(tmp_path / "p.json", [source, {"op": "filter", "where": "true"}, {"op": "batch", "size": 40}, cast])
+    run(pipeline, "--log", tmp_path / "log")
+    assert [json.loads(line)["split"] for line in (tmp_path / "log").read_text().splitlines()] == list(range(8))
+
+
 @pytest.mark.parametrize("bad", [3, 100, 127])  # of the first batch, of a later one, of those that are joined from two splits
 @pytest.mark.parametrize("words", [(), ("--rank", 0, "--world-size", 2), ("--rank", 1, "--world-size", 2)])
 def test_what_is_wrong_in_a_batch_that_is_left_out_ends_the_run(tmp_path, bad, words):

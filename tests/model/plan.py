@@ -88,8 +88,7 @@ class Plan:
         before, after = chain[:at], chain[at + 1 :]
         self.batcher = chain[at] if at < len(chain) else None
         self.refuse(before, after)
-        self.types_before_batcher = self.bind(before, None)
-        types = self.types_before_batcher
+        types = self.bind(before, None)
         if self.batcher and self.batcher.name == "bucket_by_length":
             self.batcher.bound = operators.bind("length", self.batcher.attrs, types)
             self.batcher.bound.before = types
@@ -317,8 +316,8 @@ class Plan:
         total = sum(s.source_bytes() for s in self.sources)
         records = sum(len(s.records) for s in self.sources)
         limit = min(1 << 20, 64 * MIB // max(1, -(-total // max(1, records))))
-        if all(t.fixed() for t in self.types_before_batcher.values()):
-            element = sum(t.size() for t in self.types_before_batcher.values())
+        if all(t.fixed() for t in self.types_of_rows.values()):
+            element = sum(t.size() for t in self.types_of_rows.values())
             limit = min(limit, 128 * MIB // max(1, element))
         bytes_limit = limit
         if self.n != math.inf:

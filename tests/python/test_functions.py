@@ -192,7 +192,7 @@ def test_map_batches_that_fails_ends_the_run_whoever_gets_the_batch(bad, left_ou
         assert bad not in b["value"], "bad"
         return b
 
-    ds = Dataset.range(200).filter("value % 7 != 6").batch(8).map_batches(picky)
+    ds = Dataset.range(200).filter("value % 7 != 6").batch(8).map_batches(picky, outputs={"value": "int64"})
     with pytest.raises(cachew.RecordError, match="bad"):
         list(ds.iterator(**left_out) if left_out else ds.skip(16))
 
