@@ -171,6 +171,8 @@ def test_a_list_of_skipped_records_that_is_cut_off(tmp_path):
     """More than stdio keeps back until the file is closed."""
     pipeline = write(tmp_path / "p.json", range_chain(500, {"op": "fail", "where": "value >= 0"}, BATCH), on_error="skip")
     assert failed(pipeline, 1, "--quarantine", "/dev/full")["kind"] == "io"
+
+
 def test_shuffles_of_shuffles_are_planned_at_once(tmp_path):
     """Each of them once took some 38 times as long as the one before it."""
     assert run(write(tmp_path / "p.json", range_chain(10_000_000, *[SHUFFLE] * 5, BATCH)), "--batches", 1, "--wait", 60)["batches"] == 1
@@ -279,3 +281,22 @@ def test_content_that_changed_while_size_and_time_stayed(tmp_path):
     assert error["kind"] == "data" and "record 1" in error["message"] and error["file"].endswith("a.tfrecord")
     assert cachew("index", data, "--rebuild").code == 0
     assert run(pipeline, "--digest")["digest"] != before["digest"]
+
+
+def test_a_split_is_bounded_by_what_its_batches_hold(tmp_path):
+    """Operators behind the batcher count too: 64 elements of 2 MiB are 128 MiB."""
+    source = {"op": "synthetic", "count": 300, "shape": [256, 1024], "dtype": "uint8", "fill": "none"}
+    cast = {"op": "cast", "component": "data", "dtype": "float64"}
+    pipeline = write(tmp_path / "p.json", [source, {"op": "filter", "where": "true"}, {"op": "batch", "size": 40}, cast])
+    run(pipeline, "--log", tmp_path / "log")
+    assert [json.loads(line)["split"] for line in (tmp_path / "log").read_text().splitlines()] == list(range(8))
+
+
+@pytest.mark.parametrize("bad", [3, 100, 127])  # of the first batch, of a later one, of those that are joined from two splits
+@pytest.mark.parametrize("words", [(), ("--rank", 0, "--world-size", 2), ("--rank", 1, "--world-size", 2)])
+def test_what_is_wrong_in_a_batch_that_is_left_out_ends_the_run(tmp_path, bad, words):
+    """Skipped, or another rank's: wherever its elements came from."""
+    ops = {"op": "filter", "where": "value % 7 != 6"}, {"op": "fail", "where": f"value == {bad}"}, BATCH
+    skip = [] if words else [{"op": "skip", "count": 16}]
+    error = failed(write(tmp_path / "p.json", range_chain(200, *ops, *skip)), 1, *words)
+    assert error["record"].endswith(f":{bad}")

@@ -7,7 +7,7 @@
 #   tsan    unit tests of what several threads run, and random pipelines, under ThreadSanitizer
 #   model   the reference model's own tests; random pipelines, expressions and images against it, NumPy and Pillow
 #   cli     the command, black box
-#   python  the Python package, installed into an environment of its own; types of examples and package
+#   python  the Python package, installed into an environment of its own; random pipelines with Python functions through it, against the model
 #
 # A step's output is shown when it fails, or all of it with VERBOSE=1. BUILD names the prefix of the build directories.
 set -euo pipefail
@@ -110,6 +110,7 @@ for step in "${steps[@]}"; do
             -Cbuild-dir="$build-python" .
         run 'Python package' env CACHEW="$(realpath "$plain")/cachew" MAKE_PHOTOS="$(realpath "$plain")/tools/make_photos" \
             "$venv/bin/python" -m pytest -q -p no:cacheprovider -n "$jobs" tests/python
+        run 'model, functions, package' python tests/model/compare.py --functions --package --n 300 --seed 300001 --jobs "$jobs" --binary "$plain/cachew"
         ;;
     *)
         echo "test: there is no step $step" >&2

@@ -212,21 +212,10 @@ static bool cut_short(const struct cw_iterator *it)
     return it->seen >= c->batch_to || (!it->n_keys && c->drop_remainder && n < CW_ENDLESS && it->at.g >= n / c->batch_size);
 }
 
-/* The next one that counts: `take` and `skip` of batches, and drop_remainder, leave some out. 1: the epoch is over. */
+/* The next one up to which `take` of batches and drop_remainder let come. 1: the epoch is over. */
 static int pull_counted(struct cw_iterator *it, uint64_t deadline_ns, struct cw_assembly **ret, struct cw_error *err)
 {
-    for (;;) {
-        if (cut_short(it))
-            return 1;
-        int r = pull(it, deadline_ns, ret, err);
-        if (r != 0)
-            return r;
-        bool left_out = it->seen < it->compiled->batch_from;
-        it->seen++;
-        if (!left_out)
-            return 0;
-        cw_runner_drop(it->runner, *ret);
-    }
+    return cut_short(it) ? 1 : pull(it, deadline_ns, ret, err);
 }
 
 static int epoch_over(struct cw_iterator *it, struct cw_error *err)
@@ -333,14 +322,15 @@ static int padding(struct cw_iterator *it, uint64_t epoch, uint64_t g, uint64_t 
     return 0;
 }
 
-/* Makes a batch of this rank from what was pulled; another rank's is only looked at for the error of an element that was joined. */
-static int finish(struct cw_iterator *it, struct cw_assembly *a, bool mine, uint64_t deadline_ns, struct cw_error *err)
+/* Makes a batch from what was pulled, whether it is handed out or another rank's, or left out by a `skip`: what is wrong in one ends the run, wherever its
+ * elements came from. */
+static int finish(struct cw_iterator *it, struct cw_assembly *a, uint64_t deadline_ns, struct cw_error *err)
 {
     if (a->error) {
         *err = *a->error;
         return a->error->status;
     }
-    int r = mine ? cw_runner_finish(it->runner, a, it->options.seed, it->at.epoch, deadline_ns, err) : 0;
+    int r = cw_runner_finish(it->runner, a, it->options.seed, it->at.epoch, deadline_ns, err);
     if (r < 0 && r != CW_E_DEADLINE && r != CW_E_INTERRUPTED && r != CW_E_BUDGET)
         cw_assembly_poison(a, err, 0); /* its functions are not called again */
     return r;
@@ -368,9 +358,13 @@ static int next_until(struct cw_iterator *it, uint64_t deadline_ns, struct cw_ba
             round_done(it);
         } else {
             bool mine = (it->at.g - it->rounds_from) % ranks == it->options.rank;
-            if ((r = finish(it, a, mine, deadline_ns, err)) < 0) {
+            if ((r = finish(it, a, deadline_ns, err)) < 0) {
                 it->pending = a; /* nothing is lost, and nobody gets past a failure */
                 return r;
+            }
+            if (it->seen++ < it->compiled->batch_from) {
+                cw_runner_drop(it->runner, a);
+                continue;
             }
             if (mine) {
                 note_quarantined(it, a);

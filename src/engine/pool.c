@@ -356,8 +356,9 @@ static void plan_piece(struct cw_runner *r, struct thread *t, struct cw_split *s
         if (p->cut && p->n == 0)
             s->end = s->position;
         r->plan_short = false;
-    } else if (status == CW_E_DATA && r->sequence->stream && (s->failed = malloc(sizeof(*s->failed)))) {
-        *s->failed = err;
+    } else if (status == CW_E_DATA && r->sequence->stream && (s->over || (s->failed = malloc(sizeof(*s->failed))))) {
+        if (!s->over) /* else a full `take` ended the epoch before it */
+            *s->failed = err;
         p->planned = true;
         p->n = 0;
         s->end = s->position = p->begin;

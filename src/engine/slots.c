@@ -35,8 +35,10 @@ static int pass_limit(struct cw_runner *r, struct block *b, unsigned k, struct c
         b->b.status[i] = CW_ROW_DROPPED;
         b->b.all_ok = false;
     }
-    if (limit->ends_epoch && state->count >= limit->count)
+    if (limit->ends_epoch && state->count >= limit->count) {
         s->over = true; /* nothing after this can live */
+        free(CW_STEAL(s->failed)); /* a stream that was read ahead: nobody gets to where it failed */
+    }
     return 0;
 }
 

@@ -131,6 +131,7 @@ int cw_host_start(const char *python, const char *program, struct cw_host **ret,
     if (!h)
         return cw_error_nomem(err, sizeof(*h), "a host process");
     h->pidfd = -1;
+    h->share = cw_memory_total() / 2 / cw_cpu_budget();
     bool made = socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair) == 0 && pipe2(output, O_CLOEXEC) == 0 && pipe2(life, O_CLOEXEC) == 0;
     int e = errno;
     h->socket = above(pair[0]);
@@ -262,7 +263,7 @@ uint64_t cw_host_resident(const struct cw_host *h)
     return pages * (uint64_t)sysconf(_SC_PAGESIZE);
 }
 
-static uint64_t memory_limit(const struct cw_host_function *f) { return f->memory ? f->memory : cw_memory_total() / 2 / cw_cpu_budget(); }
+static uint64_t memory_limit(const struct cw_host *h, const struct cw_host_function *f) { return f->memory ? f->memory : h->share; }
 
 static uint64_t progress(const struct cw_host *h)
 {
@@ -305,7 +306,7 @@ static int look_after(struct cw_host *h, const struct cw_host_function *f, struc
     }
     if (now - w->looked < (uint64_t)SLICE_MS * 1000000)
         return 0;
-    uint64_t resident = cw_host_resident(h), at = progress(h), limit = memory_limit(f);
+    uint64_t resident = cw_host_resident(h), at = progress(h), limit = memory_limit(h, f);
     w->looked = now;
     if (at != w->at) {
         w->at = at;
@@ -512,7 +513,7 @@ int cw_host_call(struct cw_host *h, const struct cw_host_function *f, size_t siz
         return r;
     *ret = h->out;
     *ret_size = frame.size;
-    if (h->n_calls % CALLS_BETWEEN_LOOKS == 0 && cw_host_resident(h) > memory_limit(f))
+    if (h->n_calls % CALLS_BETWEEN_LOOKS == 0 && cw_host_resident(h) > memory_limit(h, f))
         kill_host(h); /* it grew slowly: a fresh one goes on, after this answer */
     return 0;
 }

@@ -17,6 +17,7 @@ struct cw_host {
     size_t in_size, out_size;
     bool dead;
     uint64_t n_calls;
+    uint64_t share;             /* of the machine's memory: what it may have where nothing is said; finding out takes many system calls */
     uint64_t functions[CW_HOST_MAX_FUNCTIONS]; /* known there */
     unsigned n_functions;
     const char *running;        /* name of the function, for what it prints */

@@ -1,9 +1,14 @@
 #!/usr/bin/env python3
-"""Runs random pipelines in the engine and in the reference model, and compares digests, logs and exit codes."""
+"""Runs random pipelines in the engine and in the reference model, and compares digests, logs and exit codes.
+
+The engine is run by the command; with --package by the Python package, in the processes that compare, each with hosts of its own, and every pipeline
+is run a second time with a stop on the way.
+"""
 
 import argparse
 import json
 import math
+import multiprocessing
 import subprocess
 import sys
 import tempfile
@@ -17,6 +22,8 @@ import digest as hashes
 
 from model.dtypes import PlanError
 from model.generate import Case, Coverage, generate, operator_table
+from model.package import Taken
+from model.package import run as run_package
 from model.run import Result, deliver
 
 KEYS = ("epoch", "g", "split", "index", "n", "flags", "records", "hash")
@@ -72,32 +79,54 @@ def same_line(ours: dict, theirs: dict) -> bool:
     return mine == flags and all(ours[k] == theirs.get(k) for k in KEYS if k != "flags")
 
 
-def differences(case: Case, model: Result, exit_code: int, stdout: str, log: list[dict]) -> list[str]:
-    expected = 1 if model.error else 0
-    if exit_code != expected:
-        return [f"exit code {exit_code}, expected {expected} ({model.error or 'no error'})"]
+def different_lines(model: Result, log: list[dict]) -> list[str]:
     for at, (ours, theirs) in enumerate(zip(model.lines, log)):
         if not same_line(ours, theirs):
             found = {k: theirs.get(k) for k in KEYS}
             return [f"batch {at} differs", f"  expected {json.dumps(ours)}", f"  found    {json.dumps(found)}"]
     if len(log) > len(model.lines) or not model.error and len(log) < len(model.lines):
         return [f"{len(log)} batches, expected {len(model.lines)}"]
-    if model.error:
-        return []
-    result = json.loads(stdout.splitlines()[-1])
-    found = {"run": (result["digest"], result["set_digest"])}
-    if case.dump:
-        files = sorted((case.directory / "dump").glob("*.npz"))
-        found["tests/digest.py"] = tuple(f"{d:032x}" for d in hashes.digests(files))
+    return []
+
+
+def different_digests(model: Result, found: dict[str, tuple[str, str]]) -> list[str]:
     wanted = (f"{model.digest:032x}", f"{model.set_digest:032x}")
     return [f"{where}: digest and set digest {pair}, expected {wanted}" for where, pair in found.items() if pair != wanted]
 
 
-def check(case: Case, binary: str) -> tuple[Result, list[str]]:
+def differences(case: Case, model: Result, exit_code: int, stdout: str, log: list[dict]) -> list[str]:
+    expected = 1 if model.error else 0
+    if exit_code != expected:
+        return [f"exit code {exit_code}, expected {expected} ({model.error or 'no error'})"]
+    found = different_lines(model, log)
+    if found or model.error:
+        return found
+    result = json.loads(stdout.splitlines()[-1])
+    digests = {"run": (result["digest"], result["set_digest"])}
+    if case.dump:
+        files = sorted((case.directory / "dump").glob("*.npz"))
+        digests["tests/digest.py"] = tuple(f"{d:032x}" for d in hashes.digests(files))
+    return different_digests(model, digests)
+
+
+def package_differences(model: Result, taken: Taken) -> list[str]:
+    found = different_lines(model, taken.lines) + taken.wrong
+    if bool(model.error) != bool(taken.error):
+        found.append(f"error {taken.error}, expected {model.error}")
+    if found or model.error:
+        return found
+    return different_digests(model, {"package": (f"{taken.digest:032x}", f"{taken.set_digest:032x}")})
+
+
+def check(case: Case, binary: str, package: bool) -> tuple[Result, list[str]]:
+    if package:
+        case.before = None  # it is stopped and goes on by itself
     try:
         model = run_model(case)
     except PlanError as error:
         raise AssertionError(f"generated an illegal pipeline: {error}") from error
+    if package:
+        return model, package_differences(model, run_package(case))
     if case.before:
         subprocess.run(command_before(case, binary), check=True, capture_output=True, timeout=TIMEOUT_S)
     done = subprocess.run(command(case, binary), check=False, capture_output=True, text=True, timeout=TIMEOUT_S)
@@ -108,11 +137,11 @@ def check(case: Case, binary: str) -> tuple[Result, list[str]]:
 
 
 def one(arguments: tuple) -> tuple[int, Case | None, int, list[str]]:
-    table, seed, binary, directory = arguments
+    table, seed, options, directory = arguments
     case, failed = None, 0
     try:
-        case = generate(table, seed, directory / f"case-{seed}")
-        model, found = check(case, binary)
+        case = generate(table, seed, directory / f"case-{seed}", options.functions)
+        model, found = check(case, options.binary, options.package)
         failed = model.failed
     except subprocess.TimeoutExpired:
         found = [f"no end after {TIMEOUT_S} s"]
@@ -121,7 +150,7 @@ def one(arguments: tuple) -> tuple[int, Case | None, int, list[str]]:
     if found:
         pipeline = directory / f"case-{seed}" / "pipeline.json"
         where = [f"seed {seed} (again: --only {seed})", pipeline.read_text() if pipeline.exists() else "no pipeline"]
-        found = where + ([" ".join(c(case, binary)) for c in (command_before, command) if case.before or c is command] if case else []) + found
+        found = where + ([" ".join(c(case, options.binary)) for c in (command_before, command) if case.before or c is command] if case else []) + found
     return seed, case, failed, found
 
 
@@ -132,16 +161,19 @@ def main() -> int:
     parser.add_argument("--only", type=int, help="just the pipeline of this seed")
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--binary", default="build/cachew")
+    parser.add_argument("--functions", action="store_true", help="pipelines with Python functions too; needs the package")
+    parser.add_argument("--package", action="store_true", help="run them through the Python package in place of the command")
     parser.add_argument("--keep", type=Path, help="leave pipelines, data and logs in this directory")
     parser.add_argument("--stop-after", type=int, default=1, help="mismatches after which to stop")
     arguments = parser.parse_args()
     table = operator_table(arguments.binary)
-    coverage = Coverage(table)
+    coverage = Coverage(table, arguments.functions)
+    spawn = multiprocessing.get_context("spawn")  # threads and hosts of an engine don't survive a fork
     seeds = [arguments.only] if arguments.only is not None else range(arguments.seed, arguments.seed + arguments.n)
     passed = wrong = 0
-    with tempfile.TemporaryDirectory() as temporary, ProcessPoolExecutor(arguments.jobs) as pool:
+    with tempfile.TemporaryDirectory() as temporary, ProcessPoolExecutor(arguments.jobs, spawn) as pool:
         directory = (arguments.keep or Path(temporary)).resolve()
-        jobs = ((table, seed, arguments.binary, directory) for seed in seeds)
+        jobs = ((table, seed, arguments, directory) for seed in seeds)
         for _, case, failed, found in pool.map(one, jobs):
             if found:
                 wrong += 1

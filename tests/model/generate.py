@@ -14,7 +14,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from model import datasets
+from model import datasets, random_functions
 from model import random_expressions as random_expr
 from model.dtypes import FLOATS, INTEGERS, PlanError, Type
 from model.plan import Plan
@@ -24,6 +24,7 @@ MOST_POSITIONS = 3000
 LARGE = 67_000  # more than are shuffled record by record; rare, and with little to compute
 UNREACHED = {("fail", "kind")}  # its other kinds crash or hang
 NOT_IN_FILES = {"arrays"}  # its data lie in the memory of the program that runs it
+FUNCTIONS = {"map", "filter_function", "flat_map", "map_batches", "iterable"}  # Python's, which only a Python with the package can run
 SOURCES = ("tfrecord", "tfrecord", "tfrecord", "image_folder", "files", "text", "jsonl", "jsonl", "tar", "tar", "range", "range", "synthetic")
 
 
@@ -52,7 +53,8 @@ class Case:
 
 
 class Generator:
-    def __init__(self, table: list[dict], seed: int, directory: Path):
+    def __init__(self, table: list[dict], seed: int, directory: Path, functions: bool):
+        self.functions = functions
         self.table = {op["name"]: {a["name"]: a for a in op["attributes"]} for op in table}
         self.rng = random.Random(seed)
         self.case = Case(seed, directory)
@@ -65,6 +67,7 @@ class Generator:
         case.directory.mkdir(parents=True, exist_ok=True)
         case.damaged = rng.random() < 0.45
         on_error = rng.choice(["skip", "replace", "skip", "replace", "raise"]) if case.damaged or rng.random() < 0.2 else "raise"
+        self.on_error = on_error
         chain = self.head()
         for _ in range(rng.randint(0, 6)):
             chain = self.extend(chain, self.operator_before)
@@ -104,7 +107,7 @@ class Generator:
                 op |= {"count": 2} if op.get("count") == -1 else {}
 
     def plan(self, chain: list[dict]) -> Plan:
-        return Plan({"pipeline": chain}, self.case.directory)
+        return Plan({"pipeline": chain, "on_error": self.on_error}, self.case.directory)
 
     def types(self, chain: list[dict]) -> dict[str, Type]:
         return self.plan(chain).types
@@ -144,6 +147,8 @@ class Generator:
     def head(self) -> list[dict]:
         rng = self.rng
         kind = rng.choice(SOURCES)
+        if self.functions and rng.random() < 0.12:
+            return [self.finish("iterable", random_functions.iterable(rng, self.case.damaged))]
         if rng.random() < 0.25:
             profile = {"images": rng.random() < 0.3}
             inputs = []
@@ -323,7 +328,8 @@ class Generator:
 
     def operator_inside(self, types: dict[str, Type], chain: list[dict]) -> dict | None:
         """Inside an input of concat: nothing that changes the components."""
-        kind = self.rng.choice(["filter", "shuffle", "take", "skip", "repeat", "count", "random_flip"])
+        kinds = ["filter", "shuffle", "take", "skip", "repeat", "count", "random_flip"]
+        kind = self.rng.choice([*kinds, "filter_function"] if self.functions else kinds)
         return self.write(kind, types, chain, inside=True)
 
     def operator_before(self, types: dict[str, Type], chain: list[dict]) -> dict | None:
@@ -331,6 +337,7 @@ class Generator:
             ["filter", "filter", "shuffle", "shuffle", "take", "skip", "repeat", "assign", "assign", "cast", "normalize"]
             + ["resize", "random_flip", "transpose_image", "random_crop", "center_crop", "random_resized_crop"]
             + ["select", "drop", "rename", "delay", "count", "fail"]
+            + ["map", "map", "map", "filter_function", "filter_function", "flat_map", "flat_map", "flat_map"] * self.functions
         )
         return self.write(kind, types, chain)
 
@@ -394,6 +401,10 @@ class Generator:
             case "drop":
                 if len(names) > 1:
                     return {"op": kind, "components": rng.sample(names, rng.randint(1, len(names) - 1))}
+            case "map" | "filter_function" | "flat_map" | "map_batches":
+                given = random_functions.of(rng, kind, types, rng.random() < (0.4 if self.case.damaged else 0.02))
+                if given:
+                    return self.finish(kind, given)
             case "rename":
                 return {"op": kind, "names": {rng.choice(names): rng.choice(["renamed", "a/b", "x y"])}}
         return None
@@ -412,7 +423,7 @@ class Generator:
             chain = [*chain, self.finish(kind, {"size": size} | ({"drop_remainder": True} if rng.random() < 0.3 else {}))]
             for _ in range(rng.choice([0, 0, 0, 1, 2])):
                 chain = self.extend(chain, self.operator_after)
-            return chain
+            return self.map_batches(chain)
         types = self.types(chain)
         lengths = [f"length({random_expr.quoted(n)})" for n in random_expr.measurable(types)]
         lengths += [f"{random_expr.quoted(n)} % 9" for n in random_expr.scalars(types) if types[n].dtype in ("int64", "int32", "uint8")]
@@ -431,6 +442,14 @@ class Generator:
         chain = longer if self.legal(longer) else chain
         for _ in range(rng.choice([0, 0, 1])):
             chain = self.extend(chain, lambda types, c: self.write(rng.choice(["select", "drop", "rename", "take", "skip"]), types, c))
+        return self.map_batches(chain)
+
+    def map_batches(self, chain: list[dict]) -> list[dict]:
+        """Some functions of whole batches at the end, and what may follow them."""
+        if self.functions and self.rng.random() < 0.35:
+            chain = self.extend(chain, lambda types, c: self.write("map_batches", types, c))
+            for _ in range(self.rng.choice([0, 0, 1, 2])):
+                chain = self.extend(chain, lambda types, c: self.write(self.rng.choice(["map_batches", "take", "skip", "repeat"]), types, c))
         return chain
 
     def only_fixed(self, chain: list[dict]) -> list[dict]:
@@ -465,8 +484,9 @@ def flat(chain: list[dict]) -> list[dict]:
 
 
 class Coverage:
-    def __init__(self, table: list[dict]):
-        self.table = table
+    def __init__(self, table: list[dict], functions: bool):
+        left_out = NOT_IN_FILES if functions else NOT_IN_FILES | FUNCTIONS
+        self.table = [op for op in table if op["name"] not in left_out]
         self.operators: dict[str, int] = {}
         self.off_default: dict[tuple[str, str], int] = {}
         self.totals = dict.fromkeys(["pipelines", "unknown count", "two sources", "skip or replace with damaged records"], 0)
@@ -487,8 +507,6 @@ class Coverage:
         lines = [f"{name}: {n}" for name, n in self.totals.items()]
         missing = []
         for op in self.table:
-            if op["name"] in NOT_IN_FILES:
-                continue
             counts = {a["name"]: self.off_default.get((op["name"], a["name"]), 0) for a in op["attributes"]}
             lines.append(f"{op['name']}: {self.operators.get(op['name'], 0)}" + "".join(f", {k} {v}" for k, v in counts.items()))
             missing += [op["name"]] if op["name"] not in self.operators else []
@@ -500,10 +518,10 @@ def operator_table(binary: str) -> list[dict]:
     return json.loads(subprocess.run([binary, "ops", "--json"], check=True, capture_output=True, text=True).stdout)["ops"]
 
 
-def generate(table: list[dict], seed: int, directory: Path) -> Case:
+def generate(table: list[dict], seed: int, directory: Path, functions: bool = False) -> Case:
     if directory.exists():
         shutil.rmtree(directory)
-    return Generator(table, seed, directory).generate()
+    return Generator(table, seed, directory, functions).generate()
 
 
 def main() -> int:
@@ -511,13 +529,14 @@ def main() -> int:
     parser.add_argument("--n", type=int, default=1000)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--binary", default="build/cachew")
+    parser.add_argument("--functions", action="store_true", help="Python functions too")
     parser.add_argument("--table", type=Path, help="an operator table in a file, in place of the binary's")
     arguments = parser.parse_args()
     table = json.loads(arguments.table.read_text())["ops"] if arguments.table else operator_table(arguments.binary)
-    coverage = Coverage(table)
+    coverage = Coverage(table, arguments.functions)
     with tempfile.TemporaryDirectory() as directory:
         for k in range(arguments.n):
-            case = generate(table, arguments.seed + k, Path(directory, "case"))
+            case = generate(table, arguments.seed + k, Path(directory, "case"), arguments.functions)
             coverage.add(case, case.damaged)
     print("\n".join(coverage.report()))
     return 0

@@ -23,6 +23,10 @@ def before(node, needed: set[str]) -> tuple[set[str], object]:
         attrs = {**attrs, "features": features}
         pruned = operators.parse_example(attrs, {attrs["component"]: None})
         return ({attrs["component"]} if features else set()), replace(node, bound=pruned) if features else None
+    if node.name in ("filter_function", "flat_map") or node.name == "map" and needed:
+        return set(bound.before) | (needed if node.name == "filter_function" else set()), node
+    if node.name == "map":  # nobody needs what it returns
+        return needed, None
     if node.name == "assign":
         kept = {name: text for name, text in attrs["set"].items() if name in needed}
         read = set().union(*(names(text) for text in attrs["set"].values())) if kept else set()

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from . import example, expressions, images, mathfn
+from . import example, expressions, hosted, images, mathfn
 from .dtypes import FLOATS, INTEGERS, PlanError, RecordError, Type, Value, array, cast, float_value, to_numpy
 from .philox import Draw, integer, uniform
 
@@ -44,6 +44,11 @@ DEFAULTS: dict[str, dict] = {
     "delay": {"where": "true"},
     "fail": {"where": "true", "kind": "error"},
     "count": {},
+    "iterable": {},
+    "map": {},
+    "filter_function": {},
+    "flat_map": {},
+    "map_batches": {},
 }
 
 Types = dict[str, Type]
@@ -375,6 +380,9 @@ BINDERS = {
     "fail": fail,
     "count": identity,
     "length": length,
+    "map": lambda attrs, types: Bound(*hosted.map_(attrs, types)),
+    "filter_function": lambda attrs, types: Bound(*hosted.filter_function(attrs, types)),
+    "flat_map": lambda attrs, types: Bound(*hosted.flat_map(attrs, types)),
 }
 
 

@@ -6,12 +6,14 @@ from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
 
-from . import lines, needs, operators, philox, sources, tar
+from . import hosted, lines, needs, operators, philox, sources, tar
 from .dtypes import PlanError, Type, Value
 from .sources import Source
 
 INDEX = ("take", "skip", "repeat", "shuffle", "concat")
 BATCHERS = ("batch", "bucket_by_length")
+FILTERS = ("filter", "filter_function", "flat_map")  # behind them the count is not known
+STREAM_POSITIONS = 64  # elements of a stream that are asked for at a time
 MIB = 1 << 20
 SOURCES = {
     "tfrecord": sources.TFRecord,
@@ -22,6 +24,7 @@ SOURCES = {
     "tar": tar.Tar,
     "range": sources.Range,
     "synthetic": sources.Synthetic,
+    "iterable": hosted.Iterable,
 }
 
 
@@ -84,13 +87,19 @@ class Plan:
         at = next((i for i, node in enumerate(chain) if node.name in BATCHERS), len(chain))
         before, after = chain[:at], chain[at + 1 :]
         self.batcher = chain[at] if at < len(chain) else None
-        self.types_before_batcher = self.bind(before, None)
-        types = self.types_before_batcher
+        self.refuse(before, after)
+        types = self.bind(before, None)
         if self.batcher and self.batcher.name == "bucket_by_length":
             self.batcher.bound = operators.bind("length", self.batcher.attrs, types)
             self.batcher.bound.before = types
-        maps_after = [n for n in after if n.name not in INDEX]
-        self.types = self.bind(maps_after, types)
+        maps_after = [n for n in after if n.name not in (*INDEX, "map_batches")]
+        self.types = self.types_of_rows = self.bind(maps_after, types)
+        self.batch_maps: list[hosted.BatchMap] = []
+        for node in after:
+            if node.name == "map_batches":
+                self.batch_maps.append(hosted.BatchMap(node.attrs, self.types, node.salt))
+                self.types = self.batch_maps[-1].types
+        self.stream = any(source.stream for source in self.sources)
         self.mark_counting(before)
         self.chain = self.shuffles_before_endless_repeat(before)
         self.known = self.count_known(self.chain)
@@ -108,7 +117,7 @@ class Plan:
             maps_after = [self.batcher, *maps_after]
         self.chain += maps_after
         self.n = self.count(self.chain)
-        self.one_split = bool(self.after) or self.any_counting(self.chain)
+        self.one_split = self.stream or bool(self.after) or self.any_counting(self.chain)
         self.split_size = self.compute_split_size()
         self.routes = []
         for leaf, source in enumerate(self.sources):
@@ -116,6 +125,19 @@ class Plan:
             self.routes.append(route)
 
     # ---- what is in the chains ----
+
+    def refuse(self, before: list[Node], after: list[Node]) -> None:
+        """Functions where none may stand."""
+        names = [node.name for node in after]
+        if self.on_error == "replace" and self.any_named(before, "flat_map"):
+            raise PlanError("flat_map with on_error replace")
+        if self.any_named(before, "map_batches") or {"map", *FILTERS} & set(names):
+            raise PlanError("map_batches before the batcher, or another function behind it")
+        if "map_batches" in names and set(names[names.index("map_batches") :]) - {"map_batches", "take", "skip", "repeat"}:
+            raise PlanError("only its kind, take, skip and repeat may follow map_batches")
+
+    def any_named(self, nodes: list[Node], name: str) -> bool:
+        return any(n.name == name or any(self.any_named(c, name) for c in n.inputs) for n in nodes)
 
     def bind(self, nodes: list[Node], types: dict[str, Type] | None) -> dict[str, Type]:
         """Opens the sources and binds the maps and filters; the types after the last node."""
@@ -133,9 +155,11 @@ class Plan:
         return types
 
     def count_known(self, nodes: list[Node]) -> bool:
-        return all(n.name != "filter" and all(self.count_known(c) for c in n.inputs) for n in nodes)
+        return all(n.name not in FILTERS and not (n.leaf >= 0 and self.sources[n.leaf].stream) and all(self.count_known(c) for c in n.inputs) for n in nodes)
 
     def mark_counting(self, nodes: list[Node]) -> None:
+        if self.stream and (any(n.name in ("repeat", "concat") for n in nodes) or sum(n.name == "shuffle" for n in nodes) > 1):
+            raise PlanError("repeat, concat or a second shuffle of a stream")
         for i, node in enumerate(nodes):
             for chain in node.inputs:
                 self.mark_counting(chain)
@@ -229,6 +253,8 @@ class Plan:
                 for chunk in self.chunks(before, [(k, count), *passes], seed, epoch):
                     yield [Position(p.leaf, p.row, (*p.ordinals, k)) for p in chunk]
                 k += 1
+        elif node.name == "shuffle" and self.stream:
+            yield from self.shuffled_stream(node, before, seed, epoch)
         elif node.name == "shuffle":
             yield from self.shuffled(node, before, passes, seed, epoch)
         elif node.name in ("take", "skip") and not node.counting:
@@ -268,6 +294,13 @@ class Plan:
             yield shuffled[at : at + size]
             at += size
 
+    def shuffled_stream(self, node: Node, before: list[Node], seed: int, epoch: int) -> Iterator[list[Position]]:
+        """Just the windows: what is not there yet can't be permuted."""
+        positions = [p for chunk in self.chunks(before, [], seed, epoch) for p in chunk]
+        for at in range(0, len(positions), self.split_size):
+            window = positions[at : at + self.split_size]
+            yield [window[k] for k in philox.permutation(philox.shuffle_key(seed, epoch, node.salt, 0, 1, at // self.split_size), len(window))]
+
     def record_by_record(self, before: list[Node]) -> bool:
         below = [self.sources[leaf] for leaf in self.leaves(before)]
         if all(s.one_file_per_record for s in below):
@@ -278,15 +311,17 @@ class Plan:
 
     def compute_split_size(self) -> int:
         size = self.batch_size
+        if self.stream and not any(n.name == "shuffle" for n in self.chain):
+            return max(STREAM_POSITIONS // size * size, size)
         total = sum(s.source_bytes() for s in self.sources)
         records = sum(len(s.records) for s in self.sources)
         limit = min(1 << 20, 64 * MIB // max(1, -(-total // max(1, records))))
-        if all(t.fixed() for t in self.types_before_batcher.values()):
-            element = sum(t.size() for t in self.types_before_batcher.values())
+        if all(t.fixed() for t in self.types_of_rows.values()):
+            element = sum(t.size() for t in self.types_of_rows.values())
             limit = min(limit, 128 * MIB // max(1, element))
         bytes_limit = limit
         if self.n != math.inf:
-            limit = min(limit, self.n // 256)
+            limit = min(limit, 0 if self.stream else self.n // 256)
         split = max(limit // size * size, size)
         if not self.known or self.batcher and self.batcher.name == "bucket_by_length":
             split = max(split, min(16 * size, bytes_limit // size * size))
@@ -298,6 +333,9 @@ class Plan:
         while (window := Window(positions, self.split_size)).reach(1):
             yield window
             window.reach(self.split_size)
+        for source in self.sources:
+            if source.stream and source.broken:
+                raise source.broken
 
 
 class Window:

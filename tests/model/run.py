@@ -17,27 +17,16 @@ import digest as hashes
 
 from model import philox
 from model.dtypes import PlanError, RecordError, RunError, Type, Value, storage
-from model.plan import Node, Plan, Position, Window
+from model.elements import MISSING, Element, Elements
+from model.hosted import BatchMap
+from model.plan import Node, Plan
 
-REPLACED, PADDING = 1, 2
-MISSING = "missing"  # a failed element that keeps its place
-DROPPED = "dropped"
-
-
+PADDING = 2
 PATIENCE = 20_000  # positions of an endless sequence without a batch
 
 
 class Fruitless(Exception):
     """An endless sequence that gives nothing more."""
-
-
-@dataclass
-class Element:
-    components: dict[str, Value]
-    record: str
-    flags: int = 0
-    key: int = 0  # bucket
-    error: RunError | None = None  # what ends the run if the element is delivered: a dropped remainder is not computed to the end
 
 
 @dataclass
@@ -58,129 +47,12 @@ def component(name: str, value: Value) -> hashes.Component:
 
 
 class Run:
-    """One run of a pipeline under a seed; failed and replaced elements are counted."""
+    """One run of a pipeline under a seed."""
 
     def __init__(self, pipeline: dict, base: Path, seed: int):
         self.plan = Plan(pipeline, base)
         self.seed = seed
-        self.failed = 0
-
-    # ---- one element ----
-
-    def draw(self, node: Node, element: int, epoch: int) -> philox.Draw:
-        return philox.Draw(philox.draw_key(self.seed, epoch, node.salt), element)
-
-    def identify(self, position: Position):
-        record = self.plan.sources[position.leaf].records[position.row]
-        printed = f"{record.file_key:016x}:{record.row}" + "".join(f".{o}" for o in position.ordinals)
-        return record, printed, philox.element_id(record.file_key, record.row, position.ordinals)
-
-    def compute(self, position: Position, epoch: int) -> Element | str:
-        """An element through all maps and filters, without counting: the element, or DROPPED. Raises RecordError."""
-        record, printed, eid = self.identify(position)
-        components, key = self.plan.sources[position.leaf].element(record), 0
-        for node in self.plan.routes[position.leaf]:
-            if node.bound and node.name == "filter":
-                if not node.bound.apply(components, None):
-                    return DROPPED
-            elif node.name == "bucket_by_length":
-                key = self.bucket(node, components)
-            elif node.bound:
-                components = node.bound.apply(components, self.draw(node, eid, epoch))
-        return Element(components, printed, 0, key)
-
-    @staticmethod
-    def bucket(node: Node, components: dict[str, Value]) -> int:
-        length = node.bound.apply(components, None)
-        return sum(1 for boundary in node.attrs["boundaries"] if boundary <= length)
-
-    def replacement(self, position: Position, window: Window, epoch: int, wrong: RunError) -> Element:
-        draw = philox.Draw(philox.draw_key(self.seed, epoch, "replace/0"), self.identify(position)[2])
-        for k in range(64):
-            try:
-                found = self.compute(window[philox.integer(draw.word(4 * k), len(window))], epoch)
-            except RecordError:
-                continue
-            if found is not DROPPED:
-                found.flags |= REPLACED
-                return found
-        raise wrong
-
-    def walk(self, position: Position, window: Window, epoch: int, counts: dict) -> Element | str:
-        """An element on its way: an Element, MISSING where it leaves an empty place, or DROPPED."""
-        plan = self.plan
-        record, printed, eid = self.identify(position)
-        route = plan.routes[position.leaf]
-        if self.beyond(route, position, counts):
-            return DROPPED
-        components: dict[str, Value] | None = None
-        result: Element | None = None  # of an element that failed and doesn't leave an empty place
-        missing = False
-        last_sieve = max((i for i, n in enumerate(route) if n.counting or n.name in ("filter", "bucket_by_length")), default=-2)
-
-        def attempt(at: int, step):
-            nonlocal missing, result
-            try:
-                return step()
-            except RecordError as error:
-                self.failed += 1
-                if plan.on_error == "skip":
-                    missing = True
-                    return None
-                try:
-                    result = self.instead(position, window, epoch, error)
-                except RunError as wrong:
-                    if at <= last_sieve:
-                        raise
-                    result = Element({}, printed, error=wrong)
-            return None
-
-        components = attempt(-1, lambda: plan.sources[position.leaf].element(record))
-        repeats = key = 0
-        for at, node in enumerate(route):
-            if node.name == "repeat":
-                repeats += 1
-            elif node.counting:
-                if not self.arrive(node, position.ordinals[repeats:], counts):
-                    return DROPPED
-            elif node.bound and not result:
-                if missing and node.name in ("filter", "bucket_by_length"):
-                    return DROPPED
-                if node.name == "filter":
-                    passes = attempt(at, lambda node=node, c=components: node.bound.apply(c, None))
-                    if missing or passes is False:
-                        return DROPPED
-                elif node.name == "bucket_by_length":
-                    key = attempt(at, lambda node=node, c=components: self.bucket(node, c))
-                    if missing:
-                        return DROPPED
-                elif not missing:
-                    components = attempt(at, lambda node=node, c=components: node.bound.apply(c, self.draw(node, eid, epoch)))
-        return result or (MISSING if missing else Element(components, printed, 0, key))
-
-    def instead(self, position: Position, window: Window, epoch: int, error: RecordError) -> Element:
-        """What takes a failed element's place."""
-        wrong = RunError(f"{self.identify(position)[1]}: {error}")
-        if self.plan.on_error == "raise":
-            raise wrong from error
-        return self.replacement(position, window, epoch, wrong)
-
-    @staticmethod
-    def arrive(node: Node, passes: tuple[int, ...], counts: dict) -> bool:
-        """A take or skip that counts: whether the element goes on."""
-        arrived = counts.get((node, passes), 0)
-        counts[node, passes] = arrived + 1
-        return arrived < node.attrs["count"] if node.name == "take" else arrived >= node.attrs["count"]
-
-    def beyond(self, route: list[Node], position: Position, counts: dict) -> bool:
-        """Whether a take that this element would pass has all it wants."""
-        repeats = 0
-        for node in route:
-            repeats += node.name == "repeat"
-            arrived = counts.get((node, position.ordinals[repeats:]), 0)
-            if node.counting and node.name == "take" and arrived >= node.attrs["count"]:
-                return True
-        return False
+        self.elements = Elements(self.plan, seed)
 
     def finished(self, counts: dict) -> bool:
         """Whether nothing more can come: every source lies before a take that has all it wants and is not repeated."""
@@ -197,32 +69,32 @@ class Run:
     # ---- batches ----
 
     def batches(self, epoch: int) -> Iterator[Batch]:
-        for g, (split, index, rows) in enumerate(self.taken(self.numbered(epoch))):
-            batch = Batch(epoch, g, split, index, rows)
+        for g, batch in enumerate(self.taken(epoch)):
+            batch.g = g
             self.stack(batch)
             yield batch
 
-    def taken(self, numbered):
-        """The takes and skips that count batches."""
-        seen = [0] * len(self.plan.after)
+    def taken(self, epoch: int) -> Iterator[Batch]:
+        """What the takes and skips that count batches let through. What is skipped is made all the same: what is wrong in it ends the run."""
+        first, end = 0, math.inf
+        for node in self.plan.after:
+            if node.name == "take":
+                end = min(end, first + node.attrs["count"])
+            else:
+                first = min(end, first + node.attrs["count"])
         passed: dict[int, int] = {}
-        if any(n.name == "take" and n.attrs["count"] == 0 for n in self.plan.after):
-            return
-        for split, rows in numbered:
-            keep = True
-            for k, node in enumerate(self.plan.after):
-                seen[k] += 1
-                keep = seen[k] <= node.attrs["count"] if node.name == "take" else seen[k] > node.attrs["count"]
-                if not keep:
-                    if node.name == "skip" and not any(row is not MISSING and row.error for row in rows):
-                        self.stack(Batch(0, 0, split, 0, rows))  # it is made and counted: shapes that don't match end the run
-                    break
-            if keep:
-                index = passed.get(split, 0)
+        numbered = self.numbered(epoch)
+        seen = 0
+        while seen < end and (found := next(numbered, None)):
+            split, rows = found
+            index = passed.get(split, 0)
+            batch = Batch(epoch, 0, split, index, rows)
+            if seen < first:
+                self.stack(batch)
+            else:
                 passed[split] = index + 1
-                yield split, index, rows
-            if any(n.name == "take" and seen[k] >= n.attrs["count"] for k, n in enumerate(self.plan.after)):
-                return
+                yield batch
+            seen += 1
 
     def numbered(self, epoch: int) -> Iterator[tuple[int, list[Element | str]]]:
         """(split, rows) of each batch; rows hold MISSING where an element failed."""
@@ -241,15 +113,13 @@ class Run:
                 idle += 1
                 if idle > PATIENCE and plan.n == math.inf:
                     raise Fruitless
-                element = self.walk(position, window, epoch, counts)
-                if element is DROPPED:
-                    continue
-                key = 0 if element is MISSING else element.key
-                rows = remnants.setdefault(key, [])
-                rows.append(element)
-                if len(rows) == self.size(key):
-                    idle = 0
-                    yield split, remnants.pop(key)
+                for element in self.elements.of(position, window, epoch, counts):
+                    key = 0 if element is MISSING else element.key
+                    rows = remnants.setdefault(key, [])
+                    rows.append(element)
+                    if len(rows) == self.size(key):
+                        idle = 0
+                        yield split, remnants.pop(key)
             if plan.one_split and self.finished(counts):
                 break
             if not plan.one_split:
@@ -284,7 +154,7 @@ class Run:
         for row in batch.rows:
             if row.error:
                 raise row.error
-        for name, type_ in self.plan.types.items():
+        for name, type_ in self.plan.types_of_rows.items():
             values = [row.components[name] for row in batch.rows]
             if not values:
                 stacked = self.empty(name, type_)
@@ -302,7 +172,34 @@ class Run:
                 for row, value in zip(batch.rows, values):
                     row.components = {**row.components, name: value}
             batch.components.append(stacked)
+        for op in self.plan.batch_maps:
+            self.map_batch(batch, op)
         batch.hash = hashes.batch_hash(batch.epoch, batch.g, n, batch.components)
+
+    def map_batch(self, batch: Batch, op: BatchMap) -> None:
+        """What a function makes of the whole batch; the rows stand for the records that they were."""
+        given = {name: self.rows_of(dtype, dims, data) for name, dtype, dims, data in batch.components}
+        key = philox.draw_key(self.seed, batch.epoch, op.salt)
+        result = op.apply(given, key, [row.eid for row in batch.rows])
+        batch.components = []
+        for name, type_ in op.types.items():
+            values = result[name]
+            if type_.dtype == "bytes":
+                stacked = (name, "bytes", (len(values),), hashes.le64(*map(len, values)) + b"".join(values))
+            else:
+                stacked = (name, type_.dtype, values.shape, values.tobytes())
+            batch.components.append(stacked)
+        for i, row in enumerate(batch.rows):
+            row.components = {name: Value(t.dtype, result[name][i] if t.dtype == "bytes" else np.asarray(result[name][i])) for name, t in op.types.items()}
+
+    @staticmethod
+    def rows_of(dtype: str, dims: tuple[int, ...], data: bytes) -> np.ndarray | list[bytes]:
+        """A component of a batch as its rows."""
+        if dtype != "bytes":
+            return np.frombuffer(data, storage(dtype)).reshape(dims)
+        ends = np.cumsum(np.frombuffer(data[: 8 * dims[0]], np.uint64)).tolist()
+        body = data[8 * dims[0] :]
+        return [body[start:end] for start, end in zip([0, *ends], ends)]
 
     @staticmethod
     def empty(name: str, type_: Type) -> hashes.Component:
@@ -384,7 +281,7 @@ def deliver(pipeline: dict, base: Path, seed: int, epochs: int = 1, rank: int = 
     except (RunError, RecordError) as error:
         result.error = str(error)
     if run:
-        result.failed = run.failed
+        result.failed = run.elements.failed
     return result
 
 

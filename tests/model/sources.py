@@ -55,6 +55,7 @@ class Source:
 
     one_file_per_record = False
     random_access = True
+    stream = False  # its end is not known before it is reached
     types: Mapping[str, Type]
     records: list[Record]
     chunk_lengths: list[int]

@@ -60,6 +60,14 @@ def test_split_size_of_a_known_count():
     assert plan.split_size == 36  # 10000 div 256 = 39, a multiple of 4
 
 
+def test_split_size_of_large_elements():
+    """128 MiB of what the batches hold: 64 elements of 2 MiB, a multiple of 40."""
+    source = {"op": "synthetic", "count": 300, "shape": [256, 1024], "dtype": "uint8", "fill": "none"}
+    chain = [source, {"op": "filter", "where": "true"}, {"op": "batch", "size": 40}, {"op": "cast", "component": "data", "dtype": "float64"}]
+    assert Plan({"pipeline": chain}, Path(".")).split_size == 40
+    assert Plan({"pipeline": chain[:3]}, Path(".")).split_size == 240  # and 64 MiB of what is read
+
+
 def test_remnants_are_joined():
     """Batches of 4 in splits of 64 positions, of which 21 or 22 stay: remnants of 1 and 2 are joined."""
     chain = [{"op": "range", "stop": 200}, {"op": "filter", "where": "value % 3 == 0"}, {"op": "batch", "size": 4}]

@@ -13,7 +13,6 @@ import sys
 import threading
 import time
 from pathlib import Path
-from typing import Optional
 
 import numpy as np
 import pytest
@@ -184,6 +183,18 @@ def test_map_batches_sees_the_batches_as_they_are_delivered():
             assert set(after["sum"].tolist()) == {before["value"].sum()}
             assert after["s"].tolist() == [s * 2 for s in before["s"].tolist()]
             assert after.records == before.records
+
+
+@pytest.mark.parametrize("bad", [3, 127])  # in a batch of one split, and in one that is joined from two
+@pytest.mark.parametrize("left_out", [{"rank": 0, "world_size": 2}, {"rank": 1, "world_size": 2}, None])
+def test_map_batches_that_fails_ends_the_run_whoever_gets_the_batch(bad, left_out):
+    def picky(b):
+        assert bad not in b["value"], "bad"
+        return b
+
+    ds = Dataset.range(200).filter("value % 7 != 6").batch(8).map_batches(picky, outputs={"value": "int64"})
+    with pytest.raises(cachew.RecordError, match="bad"):
+        list(ds.iterator(**left_out) if left_out else ds.skip(16))
 
 
 def test_map_batches_may_change_shapes_and_stand_in_a_row():
@@ -607,6 +618,19 @@ def test_state_goes_on_with_functions():
             assert head + [b.hash() for b in it] == batches
 
 
+@pytest.mark.parametrize("after", [71, 130, 1000])
+def test_what_an_iterable_raises_behind_a_full_take_is_not_seen(after):
+    def breaks():
+        yield from ({"value": i} for i in range(after))
+        raise OSError("dry")
+
+    ds = Dataset.iterable(breaks).take(70)
+    for threads in (1, 3):
+        assert values(ds.batch(10), threads=threads) == values(ds, threads=threads) == list(range(70))
+    with pytest.raises(cachew.DataError, match="dry"):
+        list(Dataset.iterable(breaks).take(after + 1).batch(10))
+
+
 def test_iterable_state_goes_on():
     ds = Dataset.iterable(numbers).shuffle().batch(30)
     batches = [b.hash() for b in ds]
@@ -826,16 +850,19 @@ def test_a_factory_that_raises_stopiteration_is_no_end():
 
 
 def test_the_time_limit_is_of_one_call_where_two_are_compared():
-    ds = Dataset.range(1300).map(lambda e: (time.sleep(0.3) if e["value"] in (slow or ()) else None) or {"value": e["value"]}, outputs={"value": "int64"})
-    slow = None
-    assert values(ds.batch(100)) == list(range(1300))
+    import xxhash
 
-    def lazy(e):
-        if int(e["value"]) % 400 == 0:
-            time.sleep(0.35)
+    plain = Dataset.range(3000)
+    key = int(plain.peek().records[0].partition(":")[0], 16)
+    compared = [row for row in range(3000) if xxhash.xxh3_64_intdigest(np.array([key, row], "<u8").tobytes()) % 1000 == 0]
+    assert compared
+
+    def slow(e):
+        if e["value"] == compared[0]:
+            time.sleep(0.5)
         return {"value": e["value"]}
 
-    assert values(Dataset.range(1300).map(lazy, outputs={"value": "int64"}, timeout_s=0.6).batch(100)) == list(range(1300))
+    assert values(plain.map(slow, outputs={"value": "int64"}, timeout_s=0.8).batch(100)) == list(range(3000))
 
 
 def test_many_iterators_leave_one_copy_of_a_function():

@@ -1,0 +1,185 @@
+"""One position's way through its operators, to none, one or several elements: docs/semantics.md, sections 3, 6 and 7."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from . import philox
+from .dtypes import RecordError, RunError, Value
+from .plan import FILTERS, Node, Plan, Position, Window
+
+REPLACED = 1
+MISSING = "missing"  # a failed element that keeps its place
+DROPPED = "dropped"
+SIEVES = (*FILTERS, "bucket_by_length")  # they remove what failed before them
+
+
+@dataclass
+class Element:
+    components: dict[str, Value]
+    record: str
+    eid: int
+    flags: int = 0
+    key: int = 0  # bucket
+    error: RunError | None = None  # what ends the run if the element is delivered: a dropped remainder is not computed to the end
+
+
+class Elements:
+    """The elements of one run of a pipeline under a seed; records that failed are counted."""
+
+    def __init__(self, plan: Plan, seed: int):
+        self.plan = plan
+        self.seed = seed
+        self.failed = 0
+
+    def draw(self, node: Node, element: int, epoch: int) -> philox.Draw:
+        return philox.Draw(philox.draw_key(self.seed, epoch, node.salt), element)
+
+    def identify(self, position: Position, ordinals: tuple[int, ...] = ()):
+        """The record, the element's id as printed and as a number; `ordinals` has what a flat_map added."""
+        record = self.plan.sources[position.leaf].records[position.row]
+        ordinals = (*position.ordinals, *ordinals)
+        printed = f"{record.file_key:016x}:{record.row}" + "".join(f".{o}" for o in ordinals)
+        return record, printed, philox.element_id(record.file_key, record.row, ordinals)
+
+    def compute(self, position: Position, epoch: int) -> Element | str:
+        """An element through all maps and filters, without counting: the element, or DROPPED. Raises RecordError."""
+        record, printed, eid = self.identify(position)
+        components, key = self.plan.sources[position.leaf].element(record), 0
+        for node in self.plan.routes[position.leaf]:
+            if node.bound and node.name in FILTERS:
+                if not node.bound.apply(components, self.draw(node, eid, epoch)):
+                    return DROPPED
+            elif node.name == "bucket_by_length":
+                key = bucket(node, components)
+            elif node.bound:
+                components = node.bound.apply(components, self.draw(node, eid, epoch))
+        return Element(components, printed, eid, 0, key)
+
+    def replacement(self, position: Position, window: Window, epoch: int, wrong: RunError) -> Element:
+        draw = philox.Draw(philox.draw_key(self.seed, epoch, "replace/0"), self.identify(position)[2])
+        for k in range(64):
+            try:
+                found = self.compute(window[philox.integer(draw.word(4 * k), len(window))], epoch)
+            except RecordError:
+                continue
+            if found is not DROPPED:
+                found.flags |= REPLACED
+                return found
+        raise wrong
+
+    def of(self, position: Position, window: Window, epoch: int, counts: dict) -> "Iterator[Element | str]":
+        """What becomes of a position: Elements, and MISSING for each that leaves an empty place."""
+        return Way(self, position, window, epoch, counts).elements()
+
+
+def bucket(node: Node, components: dict[str, Value]) -> int:
+    length = node.bound.apply(components, None)
+    return sum(1 for boundary in node.attrs["boundaries"] if boundary <= length)
+
+
+@dataclass
+class Traveller:
+    """An element on its way."""
+
+    components: dict[str, Value] | None
+    ordinals: tuple[int, ...] = ()  # what the last flat_map added to its id
+    missing: bool = False
+    result: Element | None = None  # of one that failed and doesn't leave an empty place
+    key: int = 0
+
+
+@dataclass
+class Way:
+    run: Elements
+    position: Position
+    window: Window
+    epoch: int
+    counts: dict  # what arrived at each take and skip that counts
+    given: dict[int, int] = field(default_factory=dict)  # by each flat_map so far
+
+    def __post_init__(self):
+        self.route = self.run.plan.routes[self.position.leaf]
+        self.last_sieve = max((i for i, n in enumerate(self.route) if n.counting or n.name in SIEVES), default=-2)
+
+    def elements(self) -> Iterator[Element | str]:
+        if self.beyond(0):
+            return
+        record = self.run.identify(self.position)[0]
+        traveller = Traveller(None)
+        traveller.components = self.attempt(traveller, -1, lambda: self.run.plan.sources[self.position.leaf].element(record))
+        yield from self.onward(0, traveller)
+
+    def onward(self, start: int, t: Traveller) -> Iterator[Element | str]:
+        """What becomes of an element that stands before route[start]."""
+        for at, node in enumerate(self.route[start:], start):
+            if node.counting:
+                if not self.arrive(node, self.passes(at)):
+                    return
+            elif node.bound and not t.result:
+                if node.name in SIEVES and t.missing:
+                    return
+                if node.name == "bucket_by_length":
+                    t.key = self.attempt(t, at, lambda node=node: bucket(node, t.components))
+                elif not t.missing:
+                    draw = self.run.draw(node, self.run.identify(self.position, t.ordinals)[2], self.epoch)
+                    result = self.attempt(t, at, lambda node=node, draw=draw: node.bound.apply(t.components, draw))
+                    if node.name == "flat_map":
+                        yield from self.several(at, result or [])
+                        return
+                    if node.name not in FILTERS:
+                        t.components = result
+                    elif result is False:
+                        return
+                if node.name in SIEVES and t.missing:
+                    return
+        _, printed, eid = self.run.identify(self.position, t.ordinals)
+        yield t.result or (MISSING if t.missing else Element(t.components, printed, eid, 0, t.key))
+
+    def several(self, at: int, given: list[dict[str, Value]]) -> Iterator[Element | str]:
+        """The elements that the flat_map at route[at] gave, numbered among all that it gives of the record."""
+        for components in given:
+            number = self.given.get(at, 0)
+            self.given[at] = number + 1
+            if not self.beyond(at + 1):
+                yield from self.onward(at + 1, Traveller(components, (number,)))
+
+    def attempt(self, t: Traveller, at: int, step):
+        """What the step gives; None where it fails, and then t says what is to become of the element."""
+        plan = self.run.plan
+        try:
+            return step()
+        except RecordError as error:
+            self.run.failed += 1
+            if plan.on_error == "skip":
+                t.missing = True
+                return None
+            _, printed, eid = self.run.identify(self.position, t.ordinals)
+            wrong = RunError(f"{printed}: {error}")
+            try:
+                if plan.on_error == "raise":
+                    raise wrong from error
+                t.result = self.run.replacement(self.position, self.window, self.epoch, wrong)
+            except RunError:
+                if at <= self.last_sieve:
+                    raise
+                t.result = Element({}, printed, eid, error=wrong)
+        return None
+
+    # ---- takes and skips that count ----
+
+    def passes(self, at: int) -> tuple[int, ...]:
+        """The passes of the repeats from route[at] on: counting starts anew in each."""
+        return self.position.ordinals[sum(n.name == "repeat" for n in self.route[:at]) :]
+
+    def arrive(self, node: Node, passes: tuple[int, ...]) -> bool:
+        """Whether an element goes on."""
+        arrived = self.counts.get((node, passes), 0)
+        self.counts[node, passes] = arrived + 1
+        return arrived < node.attrs["count"] if node.name == "take" else arrived >= node.attrs["count"]
+
+    def beyond(self, start: int) -> bool:
+        """Whether a take from route[start] on, which an element would pass, has all it wants."""
+        return any(
+            node.counting and node.name == "take" and self.counts.get((node, self.passes(at)), 0) >= node.attrs["count"]
+            for at, node in enumerate(self.route[start:], start)
+        )
