@@ -127,6 +127,8 @@ class _Call:
         """As JSON; function: in place of the user's."""
         import cloudpickle  # type: ignore[import-untyped]  # not at import of cachew either
 
+        if "__mp_main__" in sys.modules:  # what __main__ of a process is in those that it spawned; no host could import it
+            cloudpickle.register_pickle_by_value(sys.modules["__mp_main__"])
         try:
             payload = cloudpickle.dumps(self.function if function is None else function)
         except Exception as problem:

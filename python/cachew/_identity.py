@@ -6,6 +6,7 @@ Functions and classes of installed packages are known by name and version; what 
 
 from __future__ import annotations
 
+import copyreg
 import functools
 import hashlib
 import importlib.metadata
@@ -21,6 +22,10 @@ import numpy as np
 _INSTALLED = tuple({sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")})
 # What differs from process to process and does not say what a function does.
 _RANDOM = (random.Random, np.random.Generator, np.random.RandomState, np.random.BitGenerator, np.random.SeedSequence)
+_VIEWS = (type({}.keys()), type({}.values()), type({}.items()))
+# Members of a class that say where it was written, or that Python keeps in it: some appear when it is used (pickling an instance sets __slotnames__).
+_NOT_OF_A_CLASS = {"__dict__", "__weakref__", "__module__", "__doc__", "__firstlineno__", "__static_attributes__", "__slotnames__", "_abc_impl",
+                   "__annotations_cache__"}
 
 
 class Unidentified(TypeError):
@@ -79,7 +84,9 @@ class _Walk:
             self.all("annotation", getattr(value, "__origin__", None), *value.__args__)
         elif isinstance(value, type):
             self.type(value)
-        elif isinstance(value, (tuple, list)):
+        elif isinstance(value, memoryview):
+            self.text("memoryview", value.format, value.shape, value.tobytes())
+        elif isinstance(value, (tuple, list, *_VIEWS)):
             self.all(type(value).__qualname__, *value)
         elif isinstance(value, (set, frozenset)):
             self.text(type(value).__name__, *sorted(_alone(item) for item in value))
@@ -135,7 +142,7 @@ class _Walk:
             return
         self.all("bases", *cls.__bases__)
         for name, member in sorted(vars(cls).items()):
-            if name not in ("__dict__", "__weakref__", "__module__", "__doc__", "__firstlineno__", "__static_attributes__"):
+            if name not in _NOT_OF_A_CLASS:
                 self.text(name)
                 self.add(member)
 
@@ -143,6 +150,10 @@ class _Walk:
         """An instance: its class and its state."""
         self.text("object")
         self.add(type(value))
+        registered = copyreg.dispatch_table.get(type(value))  # re.Pattern has no other way
+        if registered is not None:
+            self.reduced(registered(value))
+            return
         declared = [getattr(c, "__slots__", ()) for c in type(value).__mro__]
         slots = [name for names in declared for name in ([names] if isinstance(names, str) else names)]
         if hasattr(value, "__dict__") or slots:
@@ -160,6 +171,10 @@ class _Walk:
             reduced = value.__reduce_ex__(4)
         except Exception as error:
             raise Unidentified(f"a {type(value).__qualname__} ({error})") from None
+        self.reduced(reduced)
+
+    def reduced(self, reduced: str | tuple[Any, ...]) -> None:
+        """What pickle would make it of."""
         if isinstance(reduced, str):
             self.text("name", reduced)
             return
