@@ -498,6 +498,18 @@ def test_mistakes_are_raised_where_they_were_written():
         Dataset.range(3).flat_map(lambda e: [])
 
 
+@pytest.mark.parametrize("option", [{"timeout_s": float("nan")}, {"timeout_s": float("inf")}, {"version": 5}, {"version": ""}, {"deterministic": "no"}])
+def test_options_of_functions_are_checked(option):
+    with pytest.raises(cachew.PipelineError, match=f"^map: {next(iter(option))} is .*: expected"):
+        Dataset.range(3).map(plus, **option)
+
+
+@pytest.mark.parametrize("source", [Dataset.iterable, Dataset.sequence])
+def test_a_source_of_python_says_what_it_takes(source):
+    with pytest.raises(TypeError, match=f"{source.__name__}\\(\\) takes .* not a int"):
+        source(5)
+
+
 def test_functions_that_are_not_deterministic_are_reported():
     code = """if 1:
         import cachew, random
