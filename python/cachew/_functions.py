@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import inspect
 import json
+import math
 import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -77,6 +78,8 @@ class Functions:
                  timeout_s: float = 300, host_memory: int | str | None = None, deterministic: bool = True, version: str | None = None) -> Self:
         """factory: the function; or an object that can be iterated over again and again."""
         if not callable(factory):
+            if not isinstance(factory, Iterable):
+                raise TypeError(f"iterable() takes a function that gives an iterable, or an iterable, not a {type(factory).__name__}")
             if iter(factory) is factory:
                 raise TypeError(f"iterable() got a {type(factory).__name__}, which can be iterated over once: expected a function that makes one")
             factory = _Again(factory)
@@ -91,6 +94,8 @@ class Functions:
     def sequence(cls, items: Sequence[Mapping[str, Any]], *, outputs: Outputs | None = None, timeout_s: float = 300, host_memory: int | str | None = None,
                  deterministic: bool = True, version: str | None = None) -> Self:
         """The items of a Python sequence of dicts: anything with len() and items[i], such as a PyTorch Dataset. Each host has a copy of it."""
+        if not hasattr(items, "__len__") or not hasattr(items, "__getitem__"):
+            raise TypeError(f"sequence() takes what has len() and items[i], not a {type(items).__name__}")
         numbers = cls._make_function_source("range", {"stop": len(items)})
         return numbers.map(_Item(items), outputs=outputs, timeout_s=timeout_s, host_memory=host_memory, deterministic=deterministic, version=version)
 
@@ -107,7 +112,13 @@ class _Call:
     def __init__(self, op: str, function: Any, timeout_s: float, host_memory: int | str | None, deterministic: bool, version: str | None) -> None:
         if not callable(function):
             raise TypeError(f"{op}() takes a function, not a {type(function).__name__}")
-        self.op, self.function, self.timeout_s, self.deterministic, self.version = op, function, timeout_s, deterministic, version
+        if version is not None and (not isinstance(version, str) or not version):
+            raise PipelineError(f"{op}: version is {version!r}: expected a text that is not empty, or None")
+        if not isinstance(deterministic, (bool, np.bool_)):
+            raise PipelineError(f"{op}: deterministic is {deterministic!r}: expected True or False")
+        if not isinstance(timeout_s, (int, float)) or not math.isfinite(timeout_s):
+            raise PipelineError(f"{op}: timeout_s is {timeout_s!r}: expected a finite number of seconds")
+        self.op, self.function, self.timeout_s, self.deterministic, self.version = op, function, timeout_s, bool(deterministic), version
         self.host_memory = 0 if host_memory is None else byte_count("host_memory", host_memory)
         self.name = _name(function)
         self.rng = _takes_rng(function)
@@ -127,6 +138,8 @@ class _Call:
         """As JSON; function: in place of the user's."""
         import cloudpickle  # type: ignore[import-untyped]  # not at import of cachew either
 
+        if "__mp_main__" in sys.modules:  # what __main__ of a process is in those that it spawned; no host could import it
+            cloudpickle.register_pickle_by_value(sys.modules["__mp_main__"])
         try:
             payload = cloudpickle.dumps(self.function if function is None else function)
         except Exception as problem:

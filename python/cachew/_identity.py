@@ -1,26 +1,32 @@
 """What a Python function is, as a hash that is the same in every process: of its code, constants, defaults, closure, and the globals it refers to. A
 pickle is not: that of one function can differ from process to process.
 
-Functions and classes of installed packages are known by name and version; what lies in the user's own files is looked into.
+Functions and classes of installed packages are known by name and version; what lies in the user's own files is looked into. Of a module of the user's that
+the code refers to it is what the code names of it; of one that is imported when the code runs, its text.
 """
 
 from __future__ import annotations
 
+import copyreg
 import functools
 import hashlib
-import importlib.metadata
 import random
 import sys
-import sysconfig
 import types
-from collections.abc import Iterator, Mapping
+from collections.abc import ItemsView, Iterator, KeysView, Mapping, ValuesView
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-_INSTALLED = tuple({sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")})
+from cachew._modules import distribution, global_names, imports, imports_of, installed, sources, version
+
 # What differs from process to process and does not say what a function does.
 _RANDOM = (random.Random, np.random.Generator, np.random.RandomState, np.random.BitGenerator, np.random.SeedSequence)
+_VIEWS = (KeysView, ValuesView, ItemsView)
+# Members of a class that say where it was written, or that Python keeps in it: some appear when it is used (pickling an instance sets __slotnames__).
+_NOT_OF_A_CLASS = {"__dict__", "__weakref__", "__module__", "__doc__", "__firstlineno__", "__static_attributes__", "__slotnames__", "_abc_impl",
+                   "__annotations_cache__"}
 
 
 class Unidentified(TypeError):
@@ -42,6 +48,8 @@ class _Walk:
         self.hash = hashlib.blake2b(digest_size=16)
         self.seen: dict[int, int] = {}
         self.kept: list[Any] = []  # ids must not be used again
+        self.followed: set[tuple[int, str]] = set()  # attributes of modules
+        self.files: set[str] = set()
 
     def text(self, *parts: object) -> None:
         for part in parts:
@@ -61,7 +69,7 @@ class _Walk:
 
     def compound(self, value: Any) -> None:
         if isinstance(value, types.ModuleType):
-            self.text("module", value.__name__, _version(value.__name__))
+            self.module(value)
         elif isinstance(value, types.CodeType):
             self.code(value)
         elif isinstance(value, types.FunctionType):
@@ -79,7 +87,9 @@ class _Walk:
             self.all("annotation", getattr(value, "__origin__", None), *value.__args__)
         elif isinstance(value, type):
             self.type(value)
-        elif isinstance(value, (tuple, list)):
+        elif isinstance(value, memoryview):
+            self.text("memoryview", value.format, value.shape, value.tobytes())
+        elif isinstance(value, (tuple, list)) or isinstance(value, _VIEWS):
             self.all(type(value).__qualname__, *value)
         elif isinstance(value, (set, frozenset)):
             self.text(type(value).__name__, *sorted(_alone(item) for item in value))
@@ -118,24 +128,66 @@ class _Walk:
         self.all("constants", *code.co_consts)
 
     def function(self, function: types.FunctionType) -> None:
-        if _installed(function.__module__):
-            self.text("function", function.__module__, function.__qualname__, _version(function.__module__))
+        if installed(function.__module__):
+            self.text("function", function.__module__, function.__qualname__, version(function.__module__))
             return
         self.all("function", function.__code__, function.__defaults__, function.__kwdefaults__)
-        self.all("closure", *(function.__closure__ or ()))
-        for name in sorted(set(_names(function.__code__))):
+        names = sorted(set(_names(function.__code__)))
+        self.text("closure", len(function.__closure__ or ()))
+        for cell in function.__closure__ or ():
+            self.used(*_contents(cell), names=names)
+        for name in sorted(global_names(function.__code__)):
             if name in function.__globals__:
                 self.text("global", name)
-                self.add(function.__globals__[name])
+                self.used(function.__globals__[name], names=names)
+        for name in sorted(imports(function.__code__, function.__globals__.get("__package__") or "")):
+            self.source(name)
+
+    def used(self, *values: Any, names: list[str]) -> None:
+        """Values that code with these names refers to. Of a module of the user's it is what the module has by these names that counts."""
+        self.text("used", len(values))
+        for value in values:
+            if not isinstance(value, types.ModuleType) or installed(value.__name__):
+                self.add(value)
+                continue
+            self.kept.append(value)
+            self.text("module", value.__name__)
+            for name in names:
+                if name in vars(value) and (id(value), name) not in self.followed:
+                    self.followed.add((id(value), name))
+                    self.text("attribute", name)
+                    self.used(vars(value)[name], names=names)
+
+    def module(self, module: types.ModuleType) -> None:
+        """One of which it is not known what is used."""
+        if installed(module.__name__):
+            self.text("module", module.__name__, version(module.__name__))
+        else:
+            self.source(module.__name__)
+
+    def source(self, name: str) -> None:
+        """A module that need not be imported yet: the text of its files and of what they import in turn."""
+        files = sources(name)
+        self.text("import", name, "" if files else distribution(name))
+        for file in files or ():
+            if file.path not in self.files:
+                self.files.add(file.path)
+                try:
+                    text = Path(file.path).read_bytes()
+                except OSError as error:
+                    raise Unidentified(f"the module {file.name} ({error})") from None
+                self.text("file", file.name, text)
+                for found in sorted(imports_of(file, text)):
+                    self.source(found)
 
     def type(self, cls: type) -> None:
         self.text("class", cls.__qualname__)
-        if _installed(cls.__module__):
-            self.text(cls.__module__, _version(cls.__module__))
+        if installed(cls.__module__):
+            self.text(cls.__module__, version(cls.__module__))
             return
         self.all("bases", *cls.__bases__)
         for name, member in sorted(vars(cls).items()):
-            if name not in ("__dict__", "__weakref__", "__module__", "__doc__", "__firstlineno__", "__static_attributes__"):
+            if name not in _NOT_OF_A_CLASS:
                 self.text(name)
                 self.add(member)
 
@@ -143,6 +195,10 @@ class _Walk:
         """An instance: its class and its state."""
         self.text("object")
         self.add(type(value))
+        registered = copyreg.dispatch_table.get(type(value))  # re.Pattern has no other way
+        if registered is not None:
+            self.reduced(registered(value))
+            return
         declared = [getattr(c, "__slots__", ()) for c in type(value).__mro__]
         slots = [name for names in declared for name in ([names] if isinstance(names, str) else names)]
         if hasattr(value, "__dict__") or slots:
@@ -160,6 +216,10 @@ class _Walk:
             reduced = value.__reduce_ex__(4)
         except Exception as error:
             raise Unidentified(f"a {type(value).__qualname__} ({error})") from None
+        self.reduced(reduced)
+
+    def reduced(self, reduced: str | tuple[Any, ...]) -> None:
+        """What pickle would make it of."""
         if isinstance(reduced, str):
             self.text("name", reduced)
             return
@@ -181,31 +241,8 @@ def _contents(cell: types.CellType) -> tuple[Any, ...]:
 
 
 def _names(code: types.CodeType) -> Iterator[str]:
-    """Names that the code, and the code inside it, looks up."""
+    """Names that the code, and the code inside it, has: of globals, attributes, and modules."""
     yield from code.co_names
     for constant in code.co_consts:
         if isinstance(constant, types.CodeType):
             yield from _names(constant)
-
-
-@functools.cache
-def _installed(module: str | None) -> bool:
-    """Whether a module is part of Python or of an installed package, which its version identifies."""
-    if module is None or module == "__main__":
-        return False
-    if module == "builtins" or module.partition(".")[0] in sys.stdlib_module_names:
-        return True
-    file = getattr(sys.modules.get(module), "__file__", None)
-    return file is not None and file.startswith(_INSTALLED)
-
-
-@functools.cache
-def _version(module: str) -> str:
-    top = module.partition(".")[0]
-    found = getattr(sys.modules.get(top), "__version__", None)
-    if found is None and top not in sys.stdlib_module_names:
-        try:
-            found = importlib.metadata.version(top)
-        except importlib.metadata.PackageNotFoundError:
-            found = None
-    return str(found)

@@ -56,46 +56,58 @@ class AheadStream:
     """The same on a thread of its own, up to `ahead` items before they are asked for."""
 
     def __init__(self, stream: Stream, ahead: int) -> None:
-        self._queue: queue.Queue[Item | None | BaseException] = queue.Queue(ahead)
+        self._items: queue.SimpleQueue[Item | None | BaseException | _Closed] = queue.SimpleQueue()
+        self._room = threading.Semaphore(ahead)  # in _items, whose last entry needs none: so who ends it never waits
         self._stop = threading.Event()
         self._stream = stream
         self._owner = os.getpid()
-        self._thread = threading.Thread(target=_run, args=(stream, self._queue, self._stop), name="cachew-loader", daemon=True)
+        self._thread = threading.Thread(target=_run, args=(stream, self._items, self._room, self._stop), name="cachew-loader", daemon=True)
         self._thread.start()
 
     def get(self) -> Item | None:
         if self._owner != os.getpid():
             raise UsageError(f"this loader runs in process {self._owner}; in a forked child (process {os.getpid()}) make a new one from the dataset")
-        item = self._queue.get()
-        if item is None or isinstance(item, BaseException):
-            self._queue.put(item)  # for whoever asks again
+        item = self._items.get()
+        if isinstance(item, Item):
+            self._room.release()
+            return item
+        self._items.put(item)  # for whoever asks again
+        if isinstance(item, _Closed):
+            raise UsageError("the loader was closed while a batch was waited for")
         if isinstance(item, BaseException):
             raise item
-        return item
+        return None
 
     def close(self) -> None:
         if self._owner != os.getpid():
             return
         self._stop.set()
         self._stream.close()
-        while self._thread.is_alive():
-            try:
-                self._queue.get_nowait()  # it may wait for room
-            except queue.Empty:
-                self._thread.join(0.01)
+        self._room.release()  # it may wait for that
+        if self._thread is not threading.current_thread():  # which may be the one that collects what is no longer used
+            self._thread.join()
 
 
-def _run(stream: Stream, items: queue.Queue[Item | None | BaseException], stop: threading.Event) -> None:
-    while not stop.is_set():
+class _Closed:
+    """The last entry of a stream that was closed."""
+
+
+def _run(stream: Stream, items: queue.SimpleQueue[Item | None | BaseException | _Closed], room: threading.Semaphore, stop: threading.Event) -> None:
+    while True:
         try:
-            item: Item | None | BaseException = stream.get()
+            item = stream.get()
         except BaseException as error:
-            if stop.is_set():
-                return  # it was closed; nobody asks. (Kept, the error would keep this frame by its traceback, and so all there is here.)
-            item = error
-        items.put(item)
-        if item is None or isinstance(item, BaseException):
+            # An error that comes of closing is dropped. (Kept, it would keep this frame by its traceback, and so all there is here.)
+            items.put(_Closed() if stop.is_set() else error)
             return
+        if item is None:
+            items.put(None)
+            return
+        room.acquire()
+        if stop.is_set():
+            items.put(_Closed())
+            return
+        items.put(item)
 
 
 class Epoch(Generic[T]):

@@ -86,6 +86,8 @@ def _component(name: str, value: Any) -> tuple[str, tuple[int, ...], Any, Any, i
         return "bytes", (), np.ascontiguousarray(value.data), offsets, len(value)
     if isinstance(value, (list, tuple)) and value and all(isinstance(v, (str, bytes, bytearray, memoryview)) for v in value):
         return _strings(value)
+    if isinstance(value, np.ma.MaskedArray):
+        raise PipelineError(f"arrays: {name} is a masked array, and components have no masks: fill it, or give the mask as a component of its own")
     array = np.asarray(value)
     if array.dtype.kind in "SU" or (array.dtype == object and array.ndim == 1 and all(isinstance(v, (str, bytes)) for v in array)):
         if array.ndim != 1:

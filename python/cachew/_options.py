@@ -98,6 +98,8 @@ def seconds(option: str, value: float | None) -> float:
 
 def state_text(state: State | str | None) -> str | None:
     """A state as its JSON."""
+    if isinstance(state, str) and "\0" in state:
+        raise StateError(f"state is {state!r:.60}: expected what state_dict() gave, or its JSON")
     if state is None or isinstance(state, str):
         return state
     if not isinstance(state, Mapping):

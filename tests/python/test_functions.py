@@ -1,12 +1,14 @@
 """Python functions in host processes: what they compute, what happens when they misbehave, and what they are known by."""
 
 import collections
+import collections.abc
 import dataclasses
 import functools
 import json
 import os
 import pickle
 import random
+import re
 import signal
 import subprocess
 import sys
@@ -14,6 +16,7 @@ import threading
 import time
 from pathlib import Path
 
+import cloudpickle
 import numpy as np
 import pytest
 
@@ -506,6 +509,18 @@ def test_mistakes_are_raised_where_they_were_written():
         Dataset.range(3).flat_map(lambda e: [])
 
 
+@pytest.mark.parametrize("option", [{"timeout_s": float("nan")}, {"timeout_s": float("inf")}, {"version": 5}, {"version": ""}, {"deterministic": "no"}])
+def test_options_of_functions_are_checked(option):
+    with pytest.raises(cachew.PipelineError, match=f"^map: {next(iter(option))} is .*: expected"):
+        Dataset.range(3).map(plus, **option)
+
+
+@pytest.mark.parametrize("source", [Dataset.iterable, Dataset.sequence])
+def test_a_source_of_python_says_what_it_takes(source):
+    with pytest.raises(TypeError, match=f"{source.__name__}\\(\\) takes .* not a int"):
+        source(5)
+
+
 def test_functions_that_are_not_deterministic_are_reported():
     code = """if 1:
         import cachew, random
@@ -647,6 +662,41 @@ def test_a_dataset_with_functions_pickles():
     assert repr(pickle.loads(pickle.dumps(ds))) == repr(ds)
 
 
+SPAWNED = """
+import json, multiprocessing, sys
+import numpy as np
+from cachew import Dataset
+
+K = 7
+
+class Plus:
+    def __init__(self, n): self.n = n
+    def __call__(self, e): return {"value": e["value"] + self.n + K}
+
+def double(e): return {"value": e["value"] * 2 + K}
+
+def dataset(): return Dataset.range(10).map(double).map(Plus(1)).batch(5)
+
+def child(state):
+    print(next(dataset().iterator())["value"].tolist(), next(dataset().iterator(state=state))["value"].tolist(), flush=True)
+
+if __name__ == "__main__":
+    with dataset().iterator() as it:
+        next(it)
+        state = it.state_dict()
+    process = multiprocessing.get_context(sys.argv[1]).Process(target=child, args=(state,))
+    process.start()
+    process.join(60)
+    print(process.exitcode)
+"""
+
+
+@pytest.mark.parametrize("method", ["spawn", "forkserver"])
+def test_functions_of_the_script_work_in_processes_that_it_spawned(script, method):
+    ran = script(SPAWNED, method)
+    assert ran.stdout.split("\n") == ["[15, 17, 19, 21, 23] [25, 27, 29, 31, 33]", "0", ""], ran.stderr
+
+
 IDENTITY = """
 import numpy as np
 from cachew._identity import identity_of
@@ -693,6 +743,52 @@ def test_identity_sees_constants_defaults_closures_globals_and_callees(monkeypat
     recursive: list = []
     recursive.append(recursive)
     assert identity_of(lambda e: recursive) == identity_of(lambda e: recursive)
+
+
+DIGITS = re.compile(r"\d+")
+
+
+class Kept(collections.abc.Sequence):
+    """What sequence() takes, of the user's own."""
+
+    def __init__(self, n):
+        self.n = n
+
+    def __len__(self):
+        return self.n
+
+    def __getitem__(self, i):
+        return {"value": i * 2}
+
+
+def test_patterns_have_an_identity_and_work():
+    assert identity_of(re.compile("a")) == identity_of(re.compile("a")) != identity_of(re.compile("b"))
+    assert identity_of(re.compile("a")) != identity_of(re.compile("a", re.IGNORECASE))
+    assert values(Dataset.range(3).map(lambda e: {"value": len(DIGITS.findall("a1" * e["value"]))})) == [0, 1, 2]
+
+
+def test_abstract_classes_have_an_identity_and_work():
+    assert identity_of(Kept(3)) == identity_of(Kept(3)) != identity_of(Kept(4))
+    assert values(Dataset.sequence(Kept(4))) == [0, 2, 4, 6]
+
+
+def test_views_have_the_identity_of_what_they_show():
+    assert identity_of(memoryview(b"ab")) == identity_of(memoryview(b"ab")) != identity_of(memoryview(b"ac"))
+    one, two = {"a": 1, "b": 2}, {"a": 1, "b": 3}
+    assert identity_of(one.keys()) == identity_of(two.keys()) != identity_of({"b": 1, "a": 2}.keys())
+    assert identity_of(one.values()) != identity_of(two.values()) and identity_of(one.items()) != identity_of(two.items())
+    shown = one.values()
+    assert values(Dataset.range(2).map(lambda e: {"value": e["value"] + sum(shown)})) == [3, 4]
+
+
+def test_identity_does_not_change_when_an_object_is_pickled():
+    class Fresh:
+        def __init__(self):
+            self.n = 1
+
+    before = identity_of(Fresh())
+    cloudpickle.dumps(Fresh())
+    assert "__slotnames__" in vars(Fresh) and identity_of(Fresh()) == before
 
 
 @dataclasses.dataclass

@@ -166,6 +166,11 @@ def test_a_state_that_does_not_fit_is_refused(spoil):
     assert next(it).g == 1  # it goes on as if nothing had been
 
 
+def test_a_state_with_a_nul_is_refused():
+    with pytest.raises(cachew.StateError, match="expected what state_dict"):
+        Dataset.range(3).iterator(state="{}\0")
+
+
 # ---- options ----
 
 @pytest.mark.parametrize(("option", "value"), [

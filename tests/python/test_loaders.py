@@ -155,6 +155,40 @@ def test_errors_come_to_the_loop():
             list(loader)
 
 
+def slow():
+    return Dataset.range(10).delay(10**9).batch(2)
+
+
+@pytest.mark.parametrize("make", [ahead, cachew.torch.loader])
+def test_close_from_another_thread_ends_the_wait_for_a_batch(make):
+    loader = make(slow())
+    batches, caught = iter(loader), []
+
+    def wait():
+        try:
+            next(batches)
+        except BaseException as error:
+            caught.append(error)
+
+    waiter = threading.Thread(target=wait, daemon=True)
+    waiter.start()
+    comes_to(lambda: loader._stream is not None)
+    threading.Event().wait(0.2)  # until it waits; if it does not yet, the loop is over instead
+    loader.close()
+    waiter.join(30)
+    assert not waiter.is_alive() and isinstance(caught[0], (cachew.UsageError, StopIteration))
+
+
+def test_close_while_the_thread_waits_for_room():
+    loader = ahead(known())
+    next(iter(loader))
+    comes_to(lambda: loader._stream._items.qsize() == 2)
+    thread = loader._stream._thread
+    loader.close()
+    assert not thread.is_alive()
+    assert values(loader) == expected(known(), 2)[1]
+
+
 def test_wrong_arguments():
     for make in (cachew.torch.loader, cachew.jax.loader):
         with pytest.raises(TypeError, match="cachew.Dataset"):

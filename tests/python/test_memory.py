@@ -53,6 +53,7 @@ def test_bfloat16_arrays():
     ({"a": np.zeros(3, complex)}, cachew.PipelineError, "a has dtype complex128"),
     ({"a": np.array(["2020-01-01"], "datetime64[D]")}, cachew.PipelineError, "a has dtype datetime64"),
     ({"a": np.array([object()])}, cachew.PipelineError, "a has dtype object"),
+    ({"a": np.ma.array([1, 2], mask=[0, 1])}, cachew.PipelineError, "a is a masked array"),
     ({"a": 3}, cachew.PipelineError, "a is a single value"),
     ({"a": np.array([["x"]])}, cachew.PipelineError, "a is an array of strings with 2 dimensions"),
     ({}, TypeError, "at least one"), ([1, 2], TypeError, "a dict of arrays"), ({1: np.zeros(3)}, TypeError, "the name 1"),
