@@ -796,7 +796,7 @@ class Annotated:
     """Classes carry their annotations with them."""
 
     size: tuple[int | None, ...] | None
-    names: Optional[dict[str, list[int]]] = None  # noqa: UP045 (an annotation of typing is what is tried)
+    names: dict[str, list[int]] | None = None
 
     def __call__(self, e):
         return {"value": e["value"] + len(self.size or ())}
