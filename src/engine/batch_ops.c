@@ -89,16 +89,10 @@ static void add_note(struct cw_assembly *a, const char *note)
     a->quarantined = q;
 }
 
-static int stopped(void *arg)
-{
-    struct cw_runner *r = arg;
-    return atomic_load_explicit(&r->cancelled, memory_order_relaxed);
-}
-
 static int interrupted(void *arg)
 {
     struct cw_runner *r = arg;
-    return atomic_load_explicit(&r->interrupted, memory_order_relaxed) || stopped(r);
+    return atomic_load_explicit(&r->interrupted, memory_order_relaxed) || cw_stopped(r);
 }
 
 int cw_batch_apply(struct cw_runner *r, struct cw_assembly *a, uint64_t seed, uint64_t epoch, bool by_consumer, cw_slab_getter get, void *get_arg,
@@ -113,7 +107,7 @@ int cw_batch_apply(struct cw_runner *r, struct cw_assembly *a, uint64_t seed, ui
         uint64_t key[2];
         int status = batch_key(r, o->op, a->batch, seed, epoch, key, err);
         if (status >= 0)
-            status = o->op->desc->batch(o->op, a->batch, key, by_consumer ? interrupted : stopped, r, &result, err);
+            status = o->op->desc->batch(o->op, a->batch, key, by_consumer ? interrupted : cw_stopped, r, &result, err);
         if (status < 0)
             return status;
         status = get(r, result_bytes(o, &result, a->batch->n), &slab, get_arg, err);

@@ -141,12 +141,6 @@ static int load_piece(struct cw_runner *r, struct piece *p, struct cw_error *err
     return status;
 }
 
-static int stopped(void *arg)
-{
-    struct cw_runner *r = arg;
-    return atomic_load_explicit(&r->cancelled, memory_order_relaxed);
-}
-
 /* The next elements of a stream, in the order of the piece. */
 static int pull_piece(struct cw_runner *r, const struct cw_split *s, struct piece *p, struct cw_error *err)
 {
@@ -157,7 +151,7 @@ static int pull_piece(struct cw_runner *r, const struct cw_split *s, struct piec
     uint32_t *order = malloc(n * sizeof(*order));
     int status = p->raw && raw && order ? 0 : cw_error_nomem(err, n * sizeof(*raw), "elements of a stream");
     if (status >= 0)
-        status = source->ops->pull(source, p->begin, n, stopped, r, &p->arena, raw, &n, err);
+        status = source->ops->pull(source, p->begin, n, cw_stopped, r, &p->arena, raw, &n, err);
     if (status >= 0) {
         p->cut = n < p->n;
         p->n = n;
@@ -193,7 +187,7 @@ int cw_piece_plan(struct cw_runner *r, struct thread *t, struct cw_split *s, str
         p->refs = malloc(CW_MIN(r->sequence->split_size, r->sequence->n_positions) * sizeof(*p->refs));
     if (!p->refs)
         status = cw_error_nomem(err, bytes, "the plan of a split");
-    s->epoch->epoch.stopped = stopped;
+    s->epoch->epoch.stopped = cw_stopped;
     s->epoch->epoch.stop_arg = r;
     if (status >= 0)
         status = cw_epoch_refs(&s->epoch->epoch, p->begin, p->n, p->refs, err);

@@ -10,7 +10,7 @@
 
 #define REPLACE_ATTEMPTS 64
 
-static int cancelled(void *arg)
+int cw_stopped(void *arg)
 {
     struct cw_runner *r = arg;
     return atomic_load_explicit(&r->cancelled, memory_order_relaxed);
@@ -112,7 +112,7 @@ static int block_prepare(struct cw_runner *r, struct block *b, struct cw_error *
 
     c->arena = &b->arena;
     c->keys = b->split->epoch->epoch.keys;
-    c->cancelled = cancelled;
+    c->cancelled = cw_stopped;
     c->cancel_arg = r;
     c->all_ok = true;
     c->n_values = g->n_values;

@@ -193,6 +193,7 @@ static inline const struct cw_ref *cw_block_ref(const struct block *b, size_t ro
 int cw_block_expand(struct cw_runner *r, struct block *b, struct cw_error *err);
 
 /* execute.c: mutex not held */
+int cw_stopped(void *runner); /* for what may take long: non-zero once the pool ends */
 int cw_block_read(struct cw_runner *r, struct thread *t, struct block *b, bool nowait, struct cw_error *err); /* 1: would block */
 int cw_block_stage(struct cw_runner *r, struct thread *t, struct block *b, struct cw_error *err);
 void cw_fault_error(const struct cw_runner *r, const struct block *b, const struct fault *f, struct cw_error *ret);

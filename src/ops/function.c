@@ -6,8 +6,6 @@
 
 #include "base/hash.h"
 
-/* One record in so many is computed twice, to find functions that are not deterministic. */
-#define CHECK_ONE_IN 1000
 
 /* ---- binding ---- */
 
@@ -34,9 +32,9 @@ static json_t *shape_json(const struct cw_type *type)
     return shape;
 }
 
-static json_t *component_json(const char *name, const struct cw_type *type, bool live)
+static json_t *component_json(const char *name, const struct cw_type *type)
 {
-    return json_pack("{s:s, s:s, s:o, s:b}", "name", name, "dtype", cw_dtype_name(type->dtype), "shape", shape_json(type), "live", live);
+    return json_pack("{s:s, s:s, s:o}", "name", name, "dtype", cw_dtype_name(type->dtype), "shape", shape_json(type));
 }
 
 static int parse_shape(const json_t *v, struct cw_type *type)
@@ -86,7 +84,7 @@ int cw_function_outputs(struct cw_bind *b, struct cw_op *op, struct cw_error *er
     return 0;
 }
 
-/* The spec that hosts get. Made when all ports are known; which outputs are live is not yet. */
+/* The spec that hosts get. */
 static int make_spec(const struct cw_op *op, struct cw_function *f, const json_t *inputs, struct cw_error *err)
 {
     const json_t *function = cw_attr_json(op, "function"), *outputs = cw_attr_json(op, "outputs"), *value;
@@ -98,7 +96,7 @@ static int make_spec(const struct cw_op *op, struct cw_function *f, const json_t
         (void)cw_dtype_parse(json_string_value(json_object_get(value, "dtype")), &type.dtype);
         if (json_object_get(value, "shape"))
             (void)parse_shape(json_object_get(value, "shape"), &type);
-        json_array_append_new(list, component_json(name, &type, true));
+        json_array_append_new(list, component_json(name, &type));
     }
     json_t *spec = json_pack("{s:s, s:s, s:O, s:O, s:b, s:O, s:o}", "kind", kind_names[f->kind], "name", f->name, "payload",
                              json_object_get(function, "payload"), "path", path ? path : json_null(), "rng", f->rng, "inputs", inputs, "outputs", list);
@@ -133,7 +131,7 @@ int cw_function_bind(struct cw_bind *b, struct cw_op *op, enum cw_function_kind 
             r = port;
             break;
         }
-        json_array_append_new(inputs, component_json(name, &type, true));
+        json_array_append_new(inputs, component_json(name, &type));
         f->in[f->n_in++].value = (unsigned)port; /* the port, until all are there */
     }
     for (unsigned i = 0; i < f->n_in; i++) {
@@ -230,7 +228,7 @@ static int submit(struct run *x, const uint32_t *rows, size_t n, struct cw_host_
     for (size_t i = 0; i < n; i++) {
         x->keys[2 * i] = b->keys[x->op->index];
         x->keys[2 * i + 1] = b->eids[rows[i]];
-        x->check[i] = x->f->deterministic && b->eids[rows[i]] % CHECK_ONE_IN == 0;
+        x->check[i] = x->f->deterministic && b->eids[rows[i]] % CW_FUNCTION_CHECK_ONE_IN == 0;
     }
     struct cw_exchange_request q = {.block = b, .columns = x->f->in, .n_columns = x->f->n_in, .rows = rows, .n = n, .keys = x->f->rng ? x->keys : NULL,
                                     .check = x->check};

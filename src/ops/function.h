@@ -6,6 +6,9 @@
 
 enum cw_function_kind { CW_FUNCTION_MAP, CW_FUNCTION_FILTER, CW_FUNCTION_FLAT_MAP, CW_FUNCTION_MAP_BATCHES, CW_FUNCTION_ITERATE };
 
+/* One record (map_batches: batch) in so many is computed twice, to find functions that are not deterministic. */
+#define CW_FUNCTION_CHECK_ONE_IN 1000
+
 struct cw_function {
     struct cw_host_function host;    /* without cancellation: that is the block's */
     enum cw_function_kind kind;

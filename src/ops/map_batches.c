@@ -4,8 +4,6 @@
 
 #include "ops/function.h"
 
-#define CHECK_ONE_IN 1000
-
 static int map_batches_bind(struct cw_bind *b, struct cw_op *op, struct cw_error *err) { return cw_function_bind(b, op, CW_FUNCTION_MAP_BATCHES, err); }
 
 static int failed(const struct cw_function *f, const char *what, struct cw_error *err)
@@ -61,7 +59,7 @@ static int map_batches_batch(const struct cw_op *op, const struct cw_batch *in, 
         if (r >= 0)
             r = cw_host_input(h, size, &to, err);
         if (r >= 0) {
-            cw_exchange_whole_write(columns, in->n_components, in->n, key, f->deterministic && key[1] % CHECK_ONE_IN == 0, to);
+            cw_exchange_whole_write(columns, in->n_components, in->n, key, f->deterministic && key[1] % CW_FUNCTION_CHECK_ONE_IN == 0, to);
             r = cw_host_call(h, &host, size, &answer, &size, &death, err);
         }
         if (r == 0)
