@@ -176,6 +176,18 @@ static struct cw_tensor *staged_row(const struct cw_assembly *a, unsigned k, uin
     return &a->staged[s * a->capacity + slot];
 }
 
+void cw_assembly_row(const struct cw_assembly *a, unsigned k, uint64_t slot, struct cw_tensor *ret)
+{
+    const struct cw_layout *l = a->layout;
+    const struct cw_type *t = &l->compiled->outputs[k].type;
+    if (l->offset[k] == SIZE_MAX) {
+        *ret = *staged_row(a, k, slot);
+        return;
+    }
+    *ret = (struct cw_tensor){.data = a->slab->data + l->offset[k] + slot * l->row_bytes[k], .size = l->row_bytes[k], .ndim = t->ndim};
+    memcpy(ret->dims, t->dims, (size_t)t->ndim * sizeof(t->dims[0]));
+}
+
 void cw_assembly_put(struct cw_assembly *a, unsigned k, uint64_t slot, const struct cw_tensor *value, uint8_t **at)
 {
     const struct cw_layout *l = a->layout;
@@ -219,11 +231,8 @@ int cw_assembly_join(struct cw_assembly *dst, const struct cw_assembly *src, uin
         if (src->error && !src->present[i] && !dst->error) /* it is raised by the batch that the failed element would be in */
             cw_assembly_poison(dst, src->error, 0);
         for (unsigned k = 0; k < l->n && src->present[i]; k++) {
-            struct cw_tensor value = {0};
-            if (l->offset[k] == SIZE_MAX)
-                value = *staged_row(src, k, i);
-            else
-                value.data = src->slab->data + l->offset[k] + i * l->row_bytes[k];
+            struct cw_tensor value;
+            cw_assembly_row(src, k, i, &value);
             cw_assembly_put(dst, k, slot, &value, &at);
         }
     }

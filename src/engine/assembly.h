@@ -76,6 +76,8 @@ struct cw_staged_chunk {
 };
 /* Copies component k of a row into its slot; staged ones into *at, which is moved on. */
 void cw_assembly_put(struct cw_assembly *a, unsigned k, uint64_t slot, const struct cw_tensor *value, uint8_t **at);
+/* Component k of a row that is there, where it lies; NULL data where it has no bytes. */
+void cw_assembly_row(const struct cw_assembly *a, unsigned k, uint64_t slot, struct cw_tensor *ret);
 int cw_staged_chunk_new(struct cw_budget *budget, size_t bytes, struct cw_staged_chunk **ret, uint8_t **ret_data, struct cw_error *err) _must_check_;
 /* Bytes that a value takes in a staged chunk. */
 size_t cw_staged_bytes(const struct cw_tensor *value);

@@ -43,7 +43,7 @@ static void out_of_memory(struct cw_runner *r, const char *what)
 {
     if (!r->fatal.status)
         (void)cw_error_nomem(&r->fatal, 0, what);
-    pthread_cond_signal(&r->done);
+    cw_done(r);
 }
 
 /* ---- pieces ---- */
@@ -322,7 +322,7 @@ static int counted_slots(struct cw_runner *r, struct cw_split *s, struct piece *
         int status = counted_batch(r, s, &a, &err);
         if (status < 0 && !r->fatal.status) {
             r->fatal = err;
-            pthread_cond_signal(&r->done);
+            cw_done(r);
         }
         if (status != 0)
             return 1;
@@ -350,7 +350,7 @@ struct block *cw_carve(struct cw_runner *r)
             p = p->next;
         if (!p && s->position == s->end) {
             s->over = true;
-            pthread_cond_signal(&r->done);
+            cw_done(r);
             continue;
         }
         if (!p || !p->planned)
@@ -458,6 +458,10 @@ void cw_split_restart(struct cw_runner *r, struct cw_split *s)
     memset(s->passed, 0, r->n_points * sizeof(*s->passed));
     memset(s->limits, 0, r->compiled->n_limits * sizeof(*s->limits));
     s->over = s->poisoned = false;
+    if (r->compiled->counted)
+        s->first_batch = s->n_taken;
+    else
+        s->discard = s->n_taken;
 }
 
 void cw_split_free(struct cw_runner *r, struct cw_split *s)

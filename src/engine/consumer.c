@@ -5,6 +5,7 @@
 #include <errno.h>
 
 #include "engine/internal.h"
+#include "engine/remnant.h"
 
 #include "base/clock.h"
 
@@ -14,7 +15,7 @@ void cw_released(struct cw_runner *r)
     cw_wake_parked(r);
     pthread_cond_broadcast(&r->work);
     if (r->consumer_short) /* another thread than the consumer released it */
-        pthread_cond_signal(&r->done);
+        cw_done(r);
 }
 
 /* Waits for something to change. Mutex held. */
@@ -40,6 +41,9 @@ static int wait_change(struct cw_runner *r, uint64_t deadline_ns, const char *wh
     return 0;
 }
 
+/* A deadline: not waiting at all. What lacks memory then is tried again later, and nothing new is begun until it has it. */
+#define AT_ONCE UINT64_MAX
+
 /* Something that needs memory, in the consumer: while it lacks, nothing new is begun, and when nothing runs any more everything else gives way.
  * Mutex held. */
 static int with_memory(struct cw_runner *r, int (*attempt)(struct cw_runner *r, void *arg, struct cw_error *err), void *arg, uint64_t deadline_ns,
@@ -58,6 +62,8 @@ static int with_memory(struct cw_runner *r, int (*attempt)(struct cw_runner *r, 
             break;
         }
         cw_trim(r);
+        if (deadline_ns == AT_ONCE)
+            return 2;
         status = wait_change(r, deadline_ns, "memory for a batch", err);
         if (status < 0)
             break;
@@ -82,62 +88,137 @@ static int try_join_new(struct cw_runner *r, void *arg, struct cw_error *err)
     return cw_assembly_new(&r->layout, &r->slabs, r->compiled->bucket_sizes[j->bucket], j->bucket, &j->assembly, err);
 }
 
-int cw_runner_next(struct cw_runner *r, struct cw_split *s, uint64_t deadline_ns, struct cw_assembly **ret, struct cw_error *err)
+/* Everything was computed, and its last batch, if it is not full, is a remnant. */
+static bool computed(const struct cw_split *s) { return s->over && s->n_blocks == 0; }
+
+/* The batch at the head of a split, if it is ready. 1: there are no more; 2: not yet. Mutex held. */
+static int take_head(struct cw_runner *r, struct cw_split *s, uint64_t deadline_ns, struct cw_assembly **ret, struct cw_error *err)
 {
-    int status = 0;
-    pthread_mutex_lock(&r->mutex);
+    int status;
     for (;;) {
         struct cw_assembly *a = s->head;
-        bool remnant = a && s->over && s->n_blocks == 0 && !a->closed;
+        bool remnant = a && computed(s) && !a->closed;
         if (a && !a->finishing && a->closed && a->n_done == a->n_assigned) {
             if (a->error) {
                 *err = *a->error;
-                status = a->error->status;
-                break;
+                return a->error->status;
             }
-            if (!a->batch && (status = with_memory(r, try_finish, a, deadline_ns, err)) < 0)
-                break;
+            if (!s->discard && !a->batch && (status = with_memory(r, try_finish, a, deadline_ns, err)) != 0)
+                return status;
             s->head = a->next;
             if (!s->head)
                 s->tail = NULL;
-            cw_quarantined_move(&s->quarantined, &a->quarantined); /* of records that died before they had a batch */
             a->next = NULL;
+            if (s->discard) {
+                s->discard--;
+                cw_quarantined_free(CW_STEAL(s->quarantined));
+                cw_assembly_free(a);
+                r->n_assemblies--;
+                cw_released(r);
+                continue;
+            }
+            cw_quarantined_move(&s->quarantined, &a->quarantined); /* of records that died before they had a batch */
+            s->n_taken++;
             a->handed = true;
             r->n_handed++;
             *ret = a;
-            break;
+            return 0;
         }
         if (r->fatal.status) {
             *err = r->fatal;
-            status = r->fatal.status;
-            break;
+            return r->fatal.status;
         }
-        if ((!a || remnant) && s->over && s->n_blocks == 0 && s->failed) {
+        if ((a && !remnant) || !computed(s))
+            return 2;
+        if (s->failed) {
             *err = *s->failed;
-            status = err->status;
-            break;
+            return err->status;
         }
-        if ((!a || remnant) && s->over && s->n_blocks == 0) {
-            if (remnant)
-                s->head = s->tail = NULL; /* it stays in s->open */
-            status = 1;
-            break;
-        }
-        status = wait_change(r, deadline_ns, "the next batch", err);
-        if (status < 0)
-            break;
+        if (remnant)
+            s->head = s->tail = NULL; /* it stays in s->open */
+        return 1;
     }
+}
+
+int cw_runner_next(struct cw_runner *r, struct cw_split *s, uint64_t deadline_ns, struct cw_assembly **ret, struct cw_error *err)
+{
+    pthread_mutex_lock(&r->mutex);
+    int status = take_head(r, s, deadline_ns, ret, err);
+    while (status == 2 && (status = wait_change(r, deadline_ns, "the next batch", err)) == 0)
+        status = take_head(r, s, deadline_ns, ret, err);
     pthread_mutex_unlock(&r->mutex);
     return status;
 }
 
-struct cw_assembly *cw_split_take_remnant(struct cw_split *s, unsigned bucket)
+int cw_runner_poll(struct cw_runner *r, struct cw_split *s, struct cw_assembly **ret, struct cw_error *err)
+{
+    pthread_mutex_lock(&r->mutex);
+    int status = take_head(r, s, AT_ONCE, ret, err);
+    pthread_mutex_unlock(&r->mutex);
+    return status;
+}
+
+bool cw_runner_computed(struct cw_runner *r, struct cw_split *s, uint64_t *ret_batches)
+{
+    pthread_mutex_lock(&r->mutex);
+    bool all = computed(s) && !s->failed && !s->poisoned && !r->fatal.status;
+    uint64_t n = s->n_taken - s->discard;
+    for (const struct cw_assembly *a = s->head; a && all; a = a->next) {
+        all = !(a->closed && a->error) && a->n_done == a->n_assigned;
+        n += a->closed;
+    }
+    *ret_batches = n;
+    pthread_mutex_unlock(&r->mutex);
+    return all;
+}
+
+/* Mutex held. The reasons of records that left no batch go with what is left over. */
+static struct cw_assembly *remnant(struct cw_split *s, unsigned bucket)
 {
     struct cw_assembly *a = s->open[bucket];
-    s->open[bucket] = NULL;
-    if (a) /* reasons of records that left no batch */
+    if (a)
         cw_quarantined_move(&s->quarantined, &a->quarantined);
     return a;
+}
+
+uint64_t cw_runner_remnant(struct cw_runner *r, struct cw_split *s, unsigned bucket)
+{
+    pthread_mutex_lock(&r->mutex);
+    const struct cw_assembly *a = remnant(s, bucket);
+    uint64_t n = a ? a->n_assigned : 0;
+    pthread_mutex_unlock(&r->mutex);
+    return n;
+}
+
+void cw_runner_drop_remnant(struct cw_runner *r, struct cw_split *s, unsigned bucket)
+{
+    pthread_mutex_lock(&r->mutex);
+    struct cw_assembly *a = CW_STEAL(s->open[bucket]);
+    if (a && s->tail == a) { /* nobody came to the end of the batches yet */
+        struct cw_assembly **at = &s->head, *before = NULL;
+        for (; *at != a; at = &(*at)->next)
+            before = *at;
+        *at = NULL;
+        s->tail = before;
+    }
+    if (a) {
+        cw_assembly_free(a);
+        r->n_assemblies--;
+        cw_released(r);
+    }
+    pthread_mutex_unlock(&r->mutex);
+}
+
+int cw_runner_remnant_read(struct cw_runner *r, struct cw_split *s, unsigned bucket, uint64_t from, uint64_t n, struct cw_remnant *ret,
+                           struct cw_error *err)
+{
+    pthread_mutex_lock(&r->mutex);
+    struct cw_assembly *a = remnant(s, bucket);
+    int status = cw_remnant_read(a, from, n, ret, err);
+    if (status >= 0 && from + n == a->n_assigned)
+        cw_quarantined_move(&a->quarantined, &ret->quarantined);
+    pthread_mutex_unlock(&r->mutex);
+    return status;
 }
 
 int cw_runner_join_new(struct cw_runner *r, unsigned bucket, uint64_t deadline_ns, struct cw_assembly **ret, struct cw_error *err)
@@ -165,16 +246,21 @@ static int try_join(struct cw_runner *r, void *arg, struct cw_error *err)
     return cw_assembly_join(j->dst, j->src, j->from, j->n, err);
 }
 
-int cw_runner_join(struct cw_runner *r, struct cw_assembly *dst, const struct cw_assembly *src, uint64_t from, uint64_t n, uint64_t deadline_ns,
-                   struct cw_error *err)
+int cw_runner_join(struct cw_runner *r, struct cw_assembly *dst, struct cw_split *split, unsigned bucket, uint64_t from, uint64_t n,
+                   uint64_t deadline_ns, struct cw_error *err)
 {
-    struct join_rows j = {.dst = dst, .src = src, .from = from, .n = n};
-    int status = try_join(r, &j, err); /* both are the consumer's: copied without the mutex, if there is memory */
-    if (status != CW_E_BUDGET)
-        return status;
     pthread_mutex_lock(&r->mutex);
-    status = with_memory(r, try_join, &j, deadline_ns, err);
+    struct cw_assembly *src = remnant(split, bucket);
+    struct join_rows j = {.dst = dst, .src = src, .from = from, .n = n};
     pthread_mutex_unlock(&r->mutex);
+    int status = try_join(r, &j, err); /* both are the consumer's: copied without the mutex, if there is memory */
+    if (status == CW_E_BUDGET) {
+        pthread_mutex_lock(&r->mutex);
+        status = with_memory(r, try_join, &j, deadline_ns, err);
+        pthread_mutex_unlock(&r->mutex);
+    }
+    if (status >= 0 && from + n == src->n_assigned)
+        cw_quarantined_move(&src->quarantined, &dst->quarantined); /* reasons go where the last elements go */
     return status;
 }
 

@@ -40,6 +40,8 @@ struct cw_split {
     struct epoch_ref *epoch;
     uint64_t begin, position, end; /* of the sequence; from `position` on not yet in a piece */
     uint64_t first_batch;        /* the first one wanted */
+    uint64_t n_taken;            /* batches that the consumer took, and those before first_batch; a restart leaves them out */
+    uint64_t discard;            /* after a restart, where the count is unknown: batches that come again */
     struct piece *first, *last;
     uint64_t next_seq;           /* of the next block carved */
     uint64_t *passed;            /* by point: the block whose turn it is */
@@ -135,7 +137,7 @@ struct cw_runner {
     pthread_mutex_t mutex;
     pthread_cond_t work, done, reads;
     /* guarded by mutex: */
-    struct cw_split *splits;             /* in the order of opening */
+    struct cw_split *splits;             /* in the order of (epoch, index) */
     struct block *ready;              /* can run now */
     struct block *starved;            /* had not enough memory; run one at a time when nothing else runs */
     struct block *reading, **reading_tail;
@@ -178,6 +180,10 @@ void cw_block_free(struct cw_runner *r, struct block *b);
 size_t cw_scratch_keep(struct cw_runner *r);
 void cw_block_reset(struct cw_runner *r, struct block *b); /* back to the start, memory given back; mutex need not be held */
 void cw_split_free(struct cw_runner *r, struct cw_split *s);
+static inline bool cw_split_before(const struct cw_split *a, const struct cw_split *b)
+{
+    return a->epoch->epoch.epoch != b->epoch->epoch.epoch ? a->epoch->epoch.epoch < b->epoch->epoch.epoch : a->index < b->index;
+}
 void cw_split_restart(struct cw_runner *r, struct cw_split *s); /* no block of it is in flight */
 void cw_split_append(struct cw_split *s, struct cw_assembly *a); /* at the end of the batches to deliver */
 void cw_epoch_unref(struct epoch_ref *e); /* may be NULL */
@@ -223,6 +229,13 @@ int cw_batch_apply(struct cw_runner *r, struct cw_assembly *a, uint64_t seed, ui
 
 /* consumer.c: memory came back, who waits for it tries again. Mutex held. */
 void cw_released(struct cw_runner *r);
+/* There may be something for the consumer. Mutex held. */
+static inline void cw_done(struct cw_runner *r)
+{
+    pthread_cond_signal(&r->done);
+    if (r->options.notify)
+        r->options.notify(r->options.notify_arg);
+}
 
 /* pool.c */
 int cw_pool_start(struct cw_runner *r, struct cw_error *err);

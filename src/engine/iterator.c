@@ -14,19 +14,18 @@
 
 /* ---- splits ---- */
 
-static struct cw_split *oldest(const struct cw_iterator *it) { return it->n_open ? it->open[it->first_open] : NULL; }
+static const struct open_split *oldest(const struct cw_iterator *it) { return it->n_open ? &it->open[it->first_open] : NULL; }
 
 static int open_ahead(struct cw_iterator *it, struct cw_error *err)
 {
-    while (it->n_open < it->ahead && it->open_epoch < it->options.epochs && it->sequence->n_splits) {
+    while (it->n_open < it->ahead && it->open_epoch < it->options.epochs && it->plan.n_splits) {
         bool here = it->open_epoch == it->at.epoch && it->open_split == it->at.split;
         struct cw_split *s;
-        int r = cw_runner_open(it->runner, it->options.seed, it->open_epoch, it->open_split, here && it->compiled->counted && !it->n_keys ? it->at.batch : 0, &s,
-                               err);
+        int r = it->splits->ops->open(it->splits, it->open_epoch, it->open_split, here && it->compiled->counted && !it->n_keys ? it->at.batch : 0, &s, err);
         if (r < 0)
             return r;
-        it->open[(it->first_open + it->n_open++) % AHEAD_MAX] = s;
-        if (++it->open_split == it->sequence->n_splits) {
+        it->open[(it->first_open + it->n_open++) % AHEAD_MAX] = (struct open_split){.split = s, .index = it->open_split};
+        if (++it->open_split == it->plan.n_splits) {
             it->open_split = 0;
             it->open_epoch++;
         }
@@ -36,30 +35,42 @@ static int open_ahead(struct cw_iterator *it, struct cw_error *err)
 
 static void close_oldest(struct cw_iterator *it)
 {
-    cw_runner_close(it->runner, it->open[it->first_open]);
+    it->splits->ops->close(it->splits, it->open[it->first_open].split);
     it->first_open = (it->first_open + 1) % AHEAD_MAX;
     it->n_open--;
 }
 
-int cw_iterator_new(const struct cw_sequence *s, const struct cw_iterator_options *o, const json_t *state, struct cw_iterator **ret,
-                    struct cw_error *err)
+/* The first split that is still of use is known to the source, which may forget those before. */
+static void tell_passed(const struct cw_iterator *it)
 {
-    const struct cw_compiled *c = s->compiled;
+    uint64_t split = it->round.split;
+    for (unsigned k = 0; k < it->n_keys; k++)
+        split = CW_MIN(split, it->round_unused[k].from);
+    if (it->splits->ops->passed)
+        it->splits->ops->passed(it->splits, it->round.epoch, split, split == it->round.split ? it->round.batch : 0);
+}
+
+int cw_iterator_over(struct cw_splits *splits, const struct cw_iterator_options *o, const json_t *state, struct cw_iterator **ret, struct cw_error *err)
+{
+    const struct cw_compiled *c = splits->compiled;
     struct cw_iterator *it = calloc(1, sizeof(*it));
-    if (!it)
+    if (!it) {
+        splits->ops->free(splits);
         return cw_error_nomem(err, sizeof(*it), "an iterator");
+    }
     pthread_mutex_init(&it->mutex, NULL);
-    it->sequence = s;
+    it->splits = splits;
     it->compiled = c;
+    it->plan = splits->plan;
     it->options = *o;
     it->at.epoch = o->first_epoch;
     it->quarantined_tail = &it->quarantined;
-    it->n_keys = c->batcher == CW_BATCHER_BUCKET || (c->batcher == CW_BATCHER_BATCH && !c->counted) ? c->n_buckets : 0;
+    it->n_keys = cw_n_keys(c);
     it->unused = calloc(it->n_keys + 1, sizeof(*it->unused));
     it->round_unused = calloc(it->n_keys + 1, sizeof(*it->round_unused));
     it->joining = calloc(it->n_keys + 1, sizeof(*it->joining));
     int r = it->unused && it->round_unused && it->joining ? 0 : cw_error_nomem(err, 0, "an iterator");
-    it->ahead = (unsigned)CW_MIN(CW_MAX(AHEAD_POSITIONS / s->split_size, AHEAD_MIN), AHEAD_MAX);
+    it->ahead = (unsigned)CW_MIN(CW_MAX(AHEAD_POSITIONS / it->plan.split_size, AHEAD_MIN), AHEAD_MAX);
     if (r >= 0 && state)
         r = cw_iterator_load_state(it, state, err);
     if (r >= 0) {
@@ -72,39 +83,44 @@ int cw_iterator_new(const struct cw_sequence *s, const struct cw_iterator_option
         it->open_split = it->at.split;
         for (unsigned k = 0; k < it->n_keys; k++)
             it->open_split = CW_MIN(it->open_split, it->unused[k].from);
-        r = cw_runner_new(s, &o->runner, &it->runner, err);
-    }
-    if (r >= 0)
         r = open_ahead(it, err);
+    }
     if (r < 0) {
         cw_iterator_free(it);
         return r;
     }
+    tell_passed(it);
     *ret = it;
     return 0;
+}
+
+int cw_iterator_new(const struct cw_sequence *s, const struct cw_iterator_options *o, const json_t *state, struct cw_iterator **ret,
+                    struct cw_error *err)
+{
+    struct cw_splits *splits;
+    int r = cw_splits_local(s, o->seed, &o->runner, &splits, err);
+    return r < 0 ? r : cw_iterator_over(splits, o, state, ret, err);
 }
 
 static void drop_joining(struct cw_iterator *it)
 {
     for (unsigned k = 0; k < it->n_keys; k++)
         if (it->joining[k])
-            cw_runner_drop(it->runner, CW_STEAL(it->joining[k]));
-    if (it->remnant)
-        cw_runner_drop(it->runner, CW_STEAL(it->remnant));
+            it->splits->ops->drop(it->splits, CW_STEAL(it->joining[k]));
+    it->in_remnant = false;
 }
 
 struct cw_iterator *cw_iterator_free(struct cw_iterator *it)
 {
     if (!it)
         return NULL;
-    if (it->runner) {
-        if (it->mine)
-            cw_runner_release(it->runner, it->mine);
-        if (it->pending)
-            cw_runner_drop(it->runner, it->pending);
+    if (it->mine)
+        it->splits->ops->release(it->splits, it->mine);
+    if (it->pending)
+        it->splits->ops->drop(it->splits, it->pending);
+    if (it->joining)
         drop_joining(it);
-    }
-    cw_runner_free(it->runner);
+    it->splits->ops->free(it->splits);
     cw_iterator_free(it->again);
     pthread_mutex_destroy(&it->mutex);
     cw_quarantined_free(it->quarantined);
@@ -120,24 +136,25 @@ struct cw_iterator *cw_iterator_free(struct cw_iterator *it)
 /* Appends the remnants of the oldest split to those that wait, key by key. 0: that filled a batch, *ret; 1: all are in. */
 static int join(struct cw_iterator *it, uint64_t deadline_ns, struct cw_assembly **ret, struct cw_error *err)
 {
-    struct cw_split *s = oldest(it);
-    uint64_t index = cw_split_index(s);
+    const struct cw_splits_ops *ops = it->splits->ops;
+    struct cw_split *s = oldest(it)->split;
+    uint64_t index = oldest(it)->index;
     int r;
     for (; it->key < it->n_keys; it->key++) {
         unsigned k = it->key;
         struct unused *u = &it->unused[k];
-        if (!it->remnant && (it->remnant = cw_split_take_remnant(s, k)))
-            it->remnant_at = index < u->from ? it->remnant->n_assigned : index == u->from ? CW_MIN(u->skip, it->remnant->n_assigned) : 0;
-        while (it->remnant && it->remnant_at < it->remnant->n_assigned) {
-            if (!it->joining[k] && (r = cw_runner_join_new(it->runner, k, deadline_ns, &it->joining[k], err)) < 0)
+        uint64_t size = ops->remnant(it->splits, s, k);
+        if (!it->in_remnant)
+            it->remnant_at = index < u->from ? size : index == u->from ? CW_MIN(u->skip, size) : 0;
+        it->in_remnant = true;
+        while (it->remnant_at < size) {
+            if (!it->joining[k] && (r = ops->join_new(it->splits, k, deadline_ns, &it->joining[k], err)) < 0)
                 return r;
             struct cw_assembly *j = it->joining[k];
-            uint64_t n = CW_MIN(j->capacity - j->n_assigned, it->remnant->n_assigned - it->remnant_at);
-            if ((r = cw_runner_join(it->runner, j, it->remnant, it->remnant_at, n, deadline_ns, err)) < 0)
+            uint64_t n = CW_MIN(j->capacity - j->n_assigned, size - it->remnant_at);
+            if ((r = ops->join(it->splits, j, s, k, it->remnant_at, n, deadline_ns, err)) < 0)
                 return r;
             it->remnant_at += n;
-            if (it->remnant_at == it->remnant->n_assigned)
-                cw_quarantined_move(&it->remnant->quarantined, &j->quarantined); /* reasons go where the other elements go */
             if (j->n_assigned == j->capacity) {
                 *u = (struct unused){.from = index, .skip = it->remnant_at};
                 it->joining[k] = NULL;
@@ -145,12 +162,18 @@ static int join(struct cw_iterator *it, uint64_t deadline_ns, struct cw_assembly
                 return 0;
             }
         }
-        if (it->remnant)
-            cw_runner_drop(it->runner, CW_STEAL(it->remnant));
+        ops->drop_remnant(it->splits, s, k);
+        it->in_remnant = false;
         if (!it->joining[k] && u->from <= index)
             *u = (struct unused){.from = index + 1};
     }
     return 1;
+}
+
+/* Whether the next batch is to be handed out: not another rank's, nor one that is left out. */
+static bool wanted(const struct cw_iterator *it)
+{
+    return it->seen >= it->compiled->batch_from && (it->at.g - it->rounds_from) % it->options.world_size == it->options.rank;
 }
 
 /* The next batch of the epoch, unfinished where it was joined. 1: the epoch is over. */
@@ -158,11 +181,11 @@ static int pull(struct cw_iterator *it, uint64_t deadline_ns, struct cw_assembly
 {
     int r;
     for (;;) {
-        struct cw_split *s = oldest(it);
+        const struct open_split *s = oldest(it);
         if (it->phase == PHASE_FLUSH) {
             for (; it->key < it->n_keys; it->key++)
                 if (it->joining[it->key] && !it->compiled->drop_remainder) {
-                    it->unused[it->key] = (struct unused){.from = it->sequence->n_splits};
+                    it->unused[it->key] = (struct unused){.from = it->plan.n_splits};
                     *ret = CW_STEAL(it->joining[it->key]);
                     return 0;
                 }
@@ -170,14 +193,15 @@ static int pull(struct cw_iterator *it, uint64_t deadline_ns, struct cw_assembly
         }
         if (!s)
             return 1;
-        bool again = cw_split_index(s) < it->at.split; /* resuming: only its remnants are wanted */
+        bool again = s->index < it->at.split; /* resuming: only its remnants are wanted */
         if (it->phase == PHASE_BATCHES) {
-            r = cw_runner_next(it->runner, s, deadline_ns, ret, err);
-            if (r == 0 && !again && it->discard == 0)
+            bool fresh = !again && it->discard == 0;
+            r = it->splits->ops->next(it->splits, s->split, fresh && wanted(it), deadline_ns, ret, err);
+            if (r == 0 && fresh)
                 return 0;
             if (r == 0) {
                 it->discard -= !again;
-                cw_runner_drop(it->runner, *ret);
+                it->splits->ops->drop(it->splits, *ret);
                 continue;
             }
             if (r < 0)
@@ -189,7 +213,7 @@ static int pull(struct cw_iterator *it, uint64_t deadline_ns, struct cw_assembly
         r = join(it, deadline_ns, ret, err);
         if (r <= 0)
             return r;
-        bool last = cw_split_index(s) + 1 == it->sequence->n_splits;
+        bool last = s->index + 1 == it->plan.n_splits;
         close_oldest(it);
         it->phase = PHASE_BATCHES;
         if (last) {
@@ -208,7 +232,7 @@ static int pull(struct cw_iterator *it, uint64_t deadline_ns, struct cw_assembly
 static bool cut_short(const struct cw_iterator *it)
 {
     const struct cw_compiled *c = it->compiled;
-    uint64_t n = it->sequence->n_positions;
+    uint64_t n = it->plan.n_positions;
     return it->seen >= c->batch_to || (!it->n_keys && c->drop_remainder && n < CW_ENDLESS && it->at.g >= n / c->batch_size);
 }
 
@@ -221,7 +245,7 @@ static int pull_counted(struct cw_iterator *it, uint64_t deadline_ns, struct cw_
 static int epoch_over(struct cw_iterator *it, struct cw_error *err)
 {
     while (it->phase != PHASE_FLUSH && it->n_open && cut_short(it)) {
-        bool last = cw_split_index(oldest(it)) + 1 == it->sequence->n_splits;
+        bool last = oldest(it)->index + 1 == it->plan.n_splits;
         close_oldest(it);
         if (last)
             break;
@@ -233,7 +257,7 @@ static int epoch_over(struct cw_iterator *it, struct cw_error *err)
     it->phase = PHASE_BATCHES;
     it->key = 0;
     it->seen = it->discard = 0;
-    if (it->sequence->n_splits == 0)
+    if (it->plan.n_splits == 0)
         it->at.epoch = it->options.epochs;
     return open_ahead(it, err);
 }
@@ -242,6 +266,7 @@ static void round_done(struct cw_iterator *it)
 {
     it->round = it->at;
     memcpy(it->round_unused, it->unused, it->n_keys * sizeof(*it->unused));
+    tell_passed(it);
 }
 
 static void note_quarantined(struct cw_iterator *it, struct cw_assembly *a)
@@ -264,24 +289,23 @@ static void note_quarantined(struct cw_iterator *it, struct cw_assembly *a)
 
 static int next_until(struct cw_iterator *it, uint64_t deadline_ns, struct cw_batch **ret, struct cw_error *err);
 
-/* An iterator over an epoch that is over, for its batches once more. */
-static int again_open(struct cw_iterator *it, uint64_t epoch, struct cw_error *err)
+/* An iterator over an epoch that is over, whose first batch is number j. */
+static int again_open(struct cw_iterator *it, uint64_t epoch, uint64_t j, struct cw_error *err)
 {
     struct cw_iterator_options o = it->options;
     struct cw_iterator *again;
-    o.rank = 0;
-    o.world_size = 1;
+    struct cw_splits *splits;
+    o.rank = (unsigned)j; /* less than the world size */
+    o.world_size = o.rank + 1;
     o.first_epoch = epoch;
     o.epochs = epoch + 1;
-    o.runner.batches_are_users = true;
-    int r = cw_iterator_new(it->sequence, &o, NULL, &again, err);
-    if (r < 0)
+    int r = it->splits->ops->again(it->splits, o.rank, o.world_size, &splits, err);
+    if (r < 0 || (r = cw_iterator_over(splits, &o, NULL, &again, err)) < 0)
         return r;
     pthread_mutex_lock(&it->mutex);
     if (it->interrupted)
         cw_iterator_interrupt(again, true);
     it->again = again;
-    it->again_at = 0;
     pthread_mutex_unlock(&it->mutex);
     return 0;
 }
@@ -297,19 +321,14 @@ static void again_close(struct cw_iterator *it)
 /* A repetition of batch j of an epoch, as batch g. A wait that ends leaves it where it is: the next call goes on. */
 static int padding(struct cw_iterator *it, uint64_t epoch, uint64_t g, uint64_t j, uint64_t deadline_ns, struct cw_batch **ret, struct cw_error *err)
 {
-    struct cw_batch *copy = NULL;
-    int r = it->again ? 0 : again_open(it, epoch, err);
-    for (; r >= 0 && it->again_at <= j; it->again_at++) {
-        struct cw_batch *b;
-        r = next_until(it->again, deadline_ns, &b, err);
-        if (r > 0)
-            r = cw_error_set(err, CW_E_BUG, "epoch %" PRIu64 " had more batches the first time", epoch);
-        if (r < 0)
-            return r;
-        if (it->again_at == j)
-            r = cw_batch_copy(b, &copy, err);
+    struct cw_batch *b, *copy = NULL;
+    int r = it->again ? 0 : again_open(it, epoch, j, err);
+    if (r >= 0 && (r = next_until(it->again, deadline_ns, &b, err)) == 0) {
+        r = cw_batch_copy(b, &copy, err);
         cw_iterator_release(it->again, b);
     }
+    if (r > 0)
+        r = cw_error_set(err, CW_E_BUG, "epoch %" PRIu64 " had more batches the first time", epoch);
     if (r < 0)
         return r;
     again_close(it);
@@ -324,13 +343,13 @@ static int padding(struct cw_iterator *it, uint64_t epoch, uint64_t g, uint64_t 
 
 /* Makes a batch from what was pulled, whether it is handed out or another rank's, or left out by a `skip`: what is wrong in one ends the run, wherever its
  * elements came from. */
-static int finish(struct cw_iterator *it, struct cw_assembly *a, uint64_t deadline_ns, struct cw_error *err)
+static int finish(struct cw_iterator *it, struct cw_assembly *a, bool mine, uint64_t deadline_ns, struct cw_error *err)
 {
     if (a->error) {
         *err = *a->error;
         return a->error->status;
     }
-    int r = cw_runner_finish(it->runner, a, it->options.seed, it->at.epoch, deadline_ns, err);
+    int r = it->splits->ops->finish(it->splits, a, mine, it->at.epoch, deadline_ns, err);
     if (r < 0 && r != CW_E_DEADLINE && r != CW_E_INTERRUPTED && r != CW_E_BUDGET)
         cw_assembly_poison(a, err, 0); /* its functions are not called again */
     return r;
@@ -357,24 +376,24 @@ static int next_until(struct cw_iterator *it, uint64_t deadline_ns, struct cw_ba
                 it->at.epoch = it->options.epochs;
             round_done(it);
         } else {
-            bool mine = (it->at.g - it->rounds_from) % ranks == it->options.rank;
-            if ((r = finish(it, a, deadline_ns, err)) < 0) {
+            bool mine = wanted(it);
+            if ((r = finish(it, a, mine, deadline_ns, err)) < 0) {
                 it->pending = a; /* nothing is lost, and nobody gets past a failure */
                 return r;
             }
             if (it->seen++ < it->compiled->batch_from) {
-                cw_runner_drop(it->runner, a);
+                it->splits->ops->drop(it->splits, a);
                 continue;
             }
             if (mine) {
                 note_quarantined(it, a);
-                it->mine = cw_runner_take_batch(it->runner, a);
+                it->mine = it->splits->ops->take(it->splits, a);
                 it->mine->epoch = it->at.epoch;
                 it->mine->g = it->at.g;
                 it->mine->split = it->at.split;
                 it->mine->index = it->at.batch;
             } else {
-                cw_runner_drop(it->runner, a);
+                it->splits->ops->drop(it->splits, a);
             }
             it->at.g++;
             it->at.batch++;
@@ -401,7 +420,7 @@ void cw_iterator_release(struct cw_iterator *it, struct cw_batch *b)
     if (b->flags & CW_RECORD_PADDING)
         cw_batch_free(b);
     else
-        cw_runner_release(it->runner, b);
+        it->splits->ops->release(it->splits, b);
 }
 
 const struct cw_quarantined *cw_iterator_quarantined(const struct cw_iterator *it, uint64_t *ret_skipped, uint64_t *ret_replaced)
@@ -413,7 +432,7 @@ const struct cw_quarantined *cw_iterator_quarantined(const struct cw_iterator *i
 
 void cw_iterator_interrupt(struct cw_iterator *it, bool on)
 {
-    cw_runner_interrupt(it->runner, on);
+    it->splits->ops->interrupt(it->splits, on);
     pthread_mutex_lock(&it->mutex);
     it->interrupted = on;
     if (it->again)
@@ -421,5 +440,5 @@ void cw_iterator_interrupt(struct cw_iterator *it, bool on)
     pthread_mutex_unlock(&it->mutex);
 }
 
-void cw_iterator_profile(struct cw_iterator *it, struct cw_profile *ret) { cw_runner_profile(it->runner, ret); }
-void cw_iterator_fused(const struct cw_iterator *it, unsigned *ret) { cw_runner_fused(it->runner, ret); }
+void cw_iterator_profile(struct cw_iterator *it, struct cw_profile *ret) { it->splits->ops->profile(it->splits, ret); }
+void cw_iterator_fused(const struct cw_iterator *it, unsigned *ret) { it->splits->ops->fused(it->splits, ret); }

@@ -6,16 +6,21 @@
 #include <jansson.h>
 
 #include "engine/runner.h"
+#include "engine/splits.h"
 
 struct cw_iterator_options {
     uint64_t seed, epochs;
     unsigned rank, world_size;
     uint64_t first_epoch; /* without a state */
-    struct cw_runner_options runner;
+    struct cw_runner_options runner; /* of cw_iterator_new */
 };
 
 struct cw_iterator;
-/* Takes nothing over: compiled pipeline and sequence must outlive it. state (may be NULL): where to go on; CW_E_STATE when it does not fit. */
+/* Over splits from anywhere, which it takes over, in case of error too; the compiled pipeline must outlive it. Of the options, seed (the splits have it) and runner
+ * do not matter. state (may be NULL): where to go on; CW_E_STATE when it does not fit. */
+int cw_iterator_over(struct cw_splits *splits, const struct cw_iterator_options *o, const json_t *state, struct cw_iterator **ret,
+                     struct cw_error *err) _must_check_;
+/* The same with a runner of its own. Takes nothing over: compiled pipeline and sequence must outlive it. */
 int cw_iterator_new(const struct cw_sequence *s, const struct cw_iterator_options *o, const json_t *state, struct cw_iterator **ret,
                     struct cw_error *err) _must_check_;
 struct cw_iterator *cw_iterator_free(struct cw_iterator *it);

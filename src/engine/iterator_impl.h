@@ -18,14 +18,19 @@ struct unused {
 
 enum phase { PHASE_BATCHES, PHASE_JOIN, PHASE_FLUSH };
 
+struct open_split {
+    struct cw_split *split;
+    uint64_t index;
+};
+
 struct cw_iterator {
-    const struct cw_sequence *sequence;
+    struct cw_splits *splits;
     const struct cw_compiled *compiled;
+    struct cw_plan plan;
     struct cw_iterator_options options;
-    struct cw_runner *runner;
     unsigned n_keys;                  /* of remnants: buckets; 0: they are never joined */
 
-    struct cw_split *open[AHEAD_MAX]; /* ring of splits opened, oldest first */
+    struct open_split open[AHEAD_MAX]; /* ring of splits opened, oldest first */
     unsigned n_open, first_open, ahead;
     uint64_t open_epoch, open_split;  /* the next one to open */
 
@@ -37,7 +42,7 @@ struct cw_iterator {
     uint64_t seen;                    /* batches of this epoch before take and skip of batches */
     unsigned key;                     /* whose remnants are joined or flushed now */
     struct cw_assembly **joining;     /* by key: elements that wait for a batch */
-    struct cw_assembly *remnant;      /* of `key`, joined up to: */
+    bool in_remnant;                  /* that of `key` is joined, up to: */
     uint64_t remnant_at;
 
     struct place round;               /* the state: the round after the one handed out last */
@@ -48,7 +53,6 @@ struct cw_iterator {
     pthread_mutex_t mutex;
     struct cw_iterator *again;        /* over the epoch that is over, for padding; its pointer is guarded by mutex, like the next */
     bool interrupted;
-    uint64_t again_at;                /* batches that it gave */
 
     struct cw_quarantined *quarantined, **quarantined_tail;
     uint64_t n_skipped, n_replaced, n_listed;

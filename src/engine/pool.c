@@ -15,10 +15,7 @@
 
 static bool earlier(const struct block *a, const struct block *b)
 {
-    if (a->split != b->split)
-        return a->split->epoch->epoch.epoch != b->split->epoch->epoch.epoch ? a->split->epoch->epoch.epoch < b->split->epoch->epoch.epoch
-                                                                           : a->split->index < b->split->index;
-    return a->seq < b->seq;
+    return a->split != b->split ? cw_split_before(a->split, b->split) : a->seq < b->seq;
 }
 
 static void insert_ordered(struct block **list, struct block *b)
@@ -41,7 +38,7 @@ static void leave(struct cw_runner *r, unsigned *count)
 {
     --*count;
     if (r->consumer_short && r->n_running == 0 && r->n_reading == 0)
-        pthread_cond_signal(&r->done);
+        cw_done(r);
 }
 
 static void park(struct block *b)
@@ -170,7 +167,7 @@ static void finish_batches(struct cw_runner *r, struct block *b)
             cw_assembly_poison(a, &err, UINT64_MAX);
     }
     if (any)
-        pthread_cond_signal(&r->done);
+        cw_done(r);
 }
 
 /* Takes the block as far as it goes. Called and left with the mutex held. */
@@ -227,7 +224,7 @@ static void advance(struct cw_runner *r, struct thread *t, struct block *b)
         if (status == 1) { /* no batch to be had until one is released */
             park(b);
             leave(r, &r->n_running);
-            pthread_cond_signal(&r->done);
+            cw_done(r);
             return;
         }
         if (status < 0)
@@ -242,7 +239,7 @@ static void advance(struct cw_runner *r, struct thread *t, struct block *b)
     if (status == CW_E_BUDGET && !r->stop && !s->closed) {
         starve(r, b);
         pthread_cond_broadcast(&r->work);
-        pthread_cond_signal(&r->done);
+        cw_done(r);
         return;
     }
     if (status < 0 && !r->fatal.status && !r->stop && !s->closed)
@@ -254,7 +251,7 @@ static void advance(struct cw_runner *r, struct thread *t, struct block *b)
     if (r->n_blocks == 0 && r->plan_short)
         pthread_cond_broadcast(&r->work);
     if ((s->n_blocks == 0 && (s->over || s->closed)) || r->consumer_short || r->fatal.status)
-        pthread_cond_signal(&r->done);
+        cw_done(r);
 }
 
 static void run_block(struct cw_runner *r, struct thread *t, struct block *b)
@@ -331,7 +328,7 @@ static void run_starved(struct cw_runner *r, struct thread *t)
         cw_ready(r, b);
     }
     pthread_cond_broadcast(&r->work);
-    pthread_cond_signal(&r->done);
+    cw_done(r);
 }
 
 static void plan_piece(struct cw_runner *r, struct thread *t, struct cw_split *s, struct piece *p)
@@ -372,7 +369,7 @@ static void plan_piece(struct cw_runner *r, struct thread *t, struct cw_split *s
                                atomic_load(&r->budget.wanted));
     }
     pthread_cond_broadcast(&r->work);
-    pthread_cond_signal(&r->done);
+    cw_done(r);
 }
 
 static void *compute_main(void *arg)
@@ -442,12 +439,12 @@ static void *read_main(void *arg)
         } else {
             if (status < 0 && !r->fatal.status) {
                 r->fatal = err;
-                pthread_cond_signal(&r->done);
+                cw_done(r);
             }
             cw_ready(r, b);
         }
         if (b->split->closed) /* the consumer waits for its blocks to end */
-            pthread_cond_signal(&r->done);
+            cw_done(r);
     }
     pthread_mutex_unlock(&r->mutex);
     return NULL;

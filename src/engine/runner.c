@@ -155,6 +155,12 @@ struct cw_runner *cw_runner_free(struct cw_runner *r)
 
 static int epoch_get(struct cw_runner *r, uint64_t seed, uint64_t epoch, struct epoch_ref **ret, struct cw_error *err)
 {
+    for (struct cw_split *s = r->splits; s; s = s->next)
+        if (s->epoch->epoch.epoch == epoch && s->epoch->epoch.seed == seed) {
+            s->epoch->refs++;
+            *ret = s->epoch;
+            return 0;
+        }
     if (!r->epoch || r->epoch->epoch.epoch != epoch || r->epoch->epoch.seed != seed) {
         struct epoch_ref *e = calloc(1, sizeof(*e));
         if (!e)
@@ -181,7 +187,8 @@ int cw_runner_open(struct cw_runner *r, uint64_t seed, uint64_t epoch, uint64_t 
     if (!s)
         return cw_error_nomem(err, sizeof(*s), "a split");
     s->index = index;
-    s->first_batch = first_batch;
+    s->first_batch = s->n_taken = first_batch;
+    s->discard = r->compiled->counted ? 0 : first_batch;
     s->begin = s->position = r->compiled->whole_epoch ? 0 : index * q->split_size;
     s->end = r->compiled->whole_epoch ? q->n_positions : CW_MIN(s->position + q->split_size, q->n_positions);
     s->passed = calloc(r->n_points, sizeof(*s->passed));
@@ -190,11 +197,11 @@ int cw_runner_open(struct cw_runner *r, uint64_t seed, uint64_t epoch, uint64_t 
     pthread_mutex_lock(&r->mutex);
     int status = s->passed && s->limits && s->open ? epoch_get(r, seed, epoch, &s->epoch, err) : cw_error_nomem(err, 0, "a split");
     if (status >= 0) {
-        for (struct cw_split **at = &r->splits;; at = &(*at)->next)
-            if (!*at) {
-                *at = s;
-                break;
-            }
+        struct cw_split **at = &r->splits;
+        while (*at && !cw_split_before(s, *at))
+            at = &(*at)->next;
+        s->next = *at;
+        *at = s;
         *ret = s;
         pthread_cond_broadcast(&r->work);
     } else {
@@ -204,7 +211,6 @@ int cw_runner_open(struct cw_runner *r, uint64_t seed, uint64_t epoch, uint64_t 
     return status;
 }
 
-uint64_t cw_split_index(const struct cw_split *s) { return s->index; }
 
 static void drop_waiting(struct cw_runner *r, struct block **list, const struct cw_split *s)
 {
@@ -239,6 +245,7 @@ void cw_runner_close(struct cw_runner *r, struct cw_split *s)
             break;
         }
     cw_split_free(r, s);
+    r->consumer_short = false; /* what it was for may have gone with the split; if not, it is said again */
     cw_released(r); /* and another split is the first now */
     pthread_mutex_unlock(&r->mutex);
 }

@@ -15,6 +15,8 @@ struct cw_runner_options {
     size_t memory;            /* bytes: slabs, read buffers, scratch, orders of shuffles */
     bool batches_are_users;   /* a batch that was handed out leaves the budget */
     bool optimize;            /* fuse operators */
+    void (*notify)(void *arg);/* called whenever cw_runner_poll may have something new, from any thread and under the runner's mutex; NULL: nobody polls */
+    void *notify_arg;
 };
 
 struct cw_runner;
@@ -24,21 +26,31 @@ int cw_runner_new(const struct cw_sequence *s, const struct cw_runner_options *o
 /* Stops at once: splits are dropped. */
 struct cw_runner *cw_runner_free(struct cw_runner *r);
 
-/* Opens split `index` of an epoch; batches before first_batch are not computed where the count is known, and left out in any case. */
+/* Opens split `index` of an epoch; batches before first_batch are not computed where the count is known, and left out in any case. Splits are worked on in
+ * the order of (epoch, index), whatever the order of opening, and memory is theirs in that order. */
 int cw_runner_open(struct cw_runner *r, uint64_t seed, uint64_t epoch, uint64_t index, uint64_t first_batch, struct cw_split **ret,
                    struct cw_error *err) _must_check_;
 void cw_runner_close(struct cw_runner *r, struct cw_split *s);
-uint64_t cw_split_index(const struct cw_split *s);
 
 /* The next batch of a split, finished (a->batch). Waits until deadline_ns (CLOCK_MONOTONIC; 0: for ever). Returns 1 when there is none
  * left: then remnants can be had. CW_E_DEADLINE and CW_E_INTERRUPTED leave everything as it is. The caller owns *ret. */
 int cw_runner_next(struct cw_runner *r, struct cw_split *s, uint64_t deadline_ns, struct cw_assembly **ret, struct cw_error *err) _must_check_;
-/* What is left over of a split at its end, by bucket (NULL: nothing); the caller owns it. */
-struct cw_assembly *cw_split_take_remnant(struct cw_split *s, unsigned bucket);
+/* The same without waiting: 2 when there is nothing yet. */
+int cw_runner_poll(struct cw_runner *r, struct cw_split *s, struct cw_assembly **ret, struct cw_error *err) _must_check_;
+/* Whether all of a split is computed, its batches taken or not: how many they are, those before first_batch too; and its remnants can be had. Not when it
+ * ends in an error. */
+bool cw_runner_computed(struct cw_runner *r, struct cw_split *s, uint64_t *ret_batches);
+/* What is left over of a split at its end, by bucket: so many elements. A record that was skipped has its place among them. */
+uint64_t cw_runner_remnant(struct cw_runner *r, struct cw_split *s, unsigned bucket);
+void cw_runner_drop_remnant(struct cw_runner *r, struct cw_split *s, unsigned bucket);
+/* Elements from .. from + n - 1 of a remnant as bytes (engine/remnant.h), appended to *to. Not waited for memory: outside the budget. */
+struct cw_remnant;
+int cw_runner_remnant_read(struct cw_runner *r, struct cw_split *s, unsigned bucket, uint64_t from, uint64_t n, struct cw_remnant *ret,
+                           struct cw_error *err) _must_check_;
 /* An empty batch to join remnants in, of the size of a bucket; waits for memory like cw_runner_next. */
 int cw_runner_join_new(struct cw_runner *r, unsigned bucket, uint64_t deadline_ns, struct cw_assembly **ret, struct cw_error *err) _must_check_;
-/* cw_assembly_join; waits for memory like cw_runner_next. */
-int cw_runner_join(struct cw_runner *r, struct cw_assembly *dst, const struct cw_assembly *src, uint64_t from, uint64_t n, uint64_t deadline_ns,
+/* Appends elements from .. from + n - 1 of a remnant; waits for memory like cw_runner_next. */
+int cw_runner_join(struct cw_runner *r, struct cw_assembly *dst, struct cw_split *s, unsigned bucket, uint64_t from, uint64_t n, uint64_t deadline_ns,
                    struct cw_error *err) _must_check_;
 /* Finishes a batch of an epoch where that is still to be done: it was joined, or memory was short. Waits for memory like cw_runner_next. */
 int cw_runner_finish(struct cw_runner *r, struct cw_assembly *a, uint64_t seed, uint64_t epoch, uint64_t deadline_ns, struct cw_error *err) _must_check_;

@@ -14,10 +14,10 @@ json_t *cw_iterator_state(const struct cw_iterator *it)
 {
     char fingerprint[33], snapshot[17];
     cw_hash128_print(it->compiled->pipeline->fingerprint, fingerprint);
-    snprintf(snapshot, sizeof(snapshot), "%016" PRIx64, it->sequence->snapshot);
+    snprintf(snapshot, sizeof(snapshot), "%016" PRIx64, it->plan.snapshot);
     const struct place *p = &it->round;
     json_t *state = json_pack("{s:i, s:i, s:s, s:s, s:I, s:I, s:I, s:I, s:I}", "cachew_state", STATE_VERSION, "plan", PLAN_VERSION, "pipeline",
-                              fingerprint, "snapshot", snapshot, "seed", (json_int_t)it->options.seed, "epoch", (json_int_t)p->epoch, "g",
+                              fingerprint, "snapshot", snapshot, "seed", (json_int_t)it->splits->seed, "epoch", (json_int_t)p->epoch, "g",
                               (json_int_t)p->g, "split", (json_int_t)p->split, "batch", (json_int_t)p->batch);
     struct cw_text t = {0};
     for (unsigned k = 0; k < it->n_keys; k++) { /* "key:splits back:skip", where it is not the usual "from at.split, none skipped" */
@@ -76,7 +76,7 @@ static int state_remnants(struct cw_iterator *it, const char *text, struct cw_er
 int cw_iterator_load_state(struct cw_iterator *it, const json_t *state, struct cw_error *err)
 {
     char fingerprint[33], snapshot[17];
-    uint64_t version, plan, seed, n_splits = CW_MAX(it->sequence->n_splits, 1);
+    uint64_t version, plan, seed, n_splits = CW_MAX(it->plan.n_splits, 1);
     int r;
     if (!json_is_object(state))
         return cw_error_set(err, CW_E_STATE, "state: expected a JSON object");
@@ -86,15 +86,15 @@ int cw_iterator_load_state(struct cw_iterator *it, const json_t *state, struct c
         return cw_error_set(err, CW_E_STATE, "state: version %" PRIu64 " of plan %" PRIu64 ": expected version %d of plan %d; another cachew wrote it",
                             version, plan, STATE_VERSION, PLAN_VERSION);
     cw_hash128_print(it->compiled->pipeline->fingerprint, fingerprint);
-    snprintf(snapshot, sizeof(snapshot), "%016" PRIx64, it->sequence->snapshot);
+    snprintf(snapshot, sizeof(snapshot), "%016" PRIx64, it->plan.snapshot);
     if ((r = state_text(state, "pipeline", fingerprint, "pipeline", err)) < 0 ||
         (r = state_text(state, "snapshot", snapshot, "data set (files were added, removed or changed)", err)) < 0 ||
         (r = state_u64(state, "seed", &seed, err)) < 0 || (r = state_u64(state, "epoch", &it->at.epoch, err)) < 0 ||
         (r = state_u64(state, "g", &it->at.g, err)) < 0 || (r = state_u64(state, "split", &it->at.split, err)) < 0 ||
         (r = state_u64(state, "batch", &it->at.batch, err)) < 0)
         return r;
-    if (seed != it->options.seed)
-        return cw_error_set(err, CW_E_STATE, "state: seed is %" PRIu64 ", this run has %" PRIu64, seed, it->options.seed);
+    if (seed != it->splits->seed)
+        return cw_error_set(err, CW_E_STATE, "state: seed is %" PRIu64 ", this run has %" PRIu64, seed, it->splits->seed);
     if (it->at.split >= n_splits)
         return cw_error_set(err, CW_E_STATE, "state: split is %" PRIu64 ": expected less than %" PRIu64, it->at.split, n_splits);
     for (unsigned k = 0; k < it->n_keys; k++)

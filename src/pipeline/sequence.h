@@ -15,6 +15,11 @@ struct cw_ref {
     uint32_t pass;
 };
 
+/* What an epoch looks like, whoever runs it: all that is to be known of the data to count batches. */
+struct cw_plan {
+    uint64_t n_positions, split_size, n_splits, snapshot; /* as in struct cw_sequence */
+};
+
 struct cw_seq;
 struct cw_sequence {
     struct cw_compiled *compiled; /* borrowed */
@@ -29,6 +34,11 @@ struct cw_sequence {
     struct cw_source *stream;     /* the only source, where it is one; borrowed */
     char *stream_salt;            /* of the shuffle of a stream, whose windows are permuted when they are there; NULL: none */
 };
+
+static inline struct cw_plan cw_sequence_plan(const struct cw_sequence *s)
+{
+    return (struct cw_plan){.n_positions = s->n_positions, .split_size = s->split_size, .n_splits = s->n_splits, .snapshot = s->snapshot};
+}
 
 /* Opens the sources and builds the tree. */
 int cw_sequence_open(struct cw_compiled *c, const struct cw_source_env *env, struct cw_sequence **ret, struct cw_error *err) _must_check_;

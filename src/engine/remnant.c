@@ -1,0 +1,162 @@
+#include "engine/remnant.h"
+
+#include <string.h>
+
+
+/* Before each row, and before each of its components. */
+struct row_head {
+    uint32_t present; /* 0: the record was skipped, nothing follows */
+    uint32_t zero;
+};
+struct value_head {
+    uint32_t ndim;
+    uint32_t zero;
+    uint64_t dims[CW_MAX_NDIM]; /* ndim of them are there */
+    /* u64 size; the data; zeros up to a multiple of 8 */
+};
+
+void cw_remnant_deinit(struct cw_remnant *m)
+{
+    free(m->data);
+    free(m->ids);
+    cw_quarantined_free(m->quarantined);
+    *m = (struct cw_remnant){0};
+}
+
+static size_t value_bytes(const struct cw_tensor *t) { return 16 + (size_t)t->ndim * 8 + CW_ALIGN_UP(t->size, 8); }
+
+static uint8_t *put_u32(uint8_t *at, uint32_t a, uint32_t b)
+{
+    memcpy(at, &a, 4);
+    memcpy(at + 4, &b, 4);
+    return at + 8;
+}
+
+static uint8_t *put_value(uint8_t *at, const struct cw_tensor *t)
+{
+    uint64_t size = t->size;
+    at = put_u32(at, (uint32_t)t->ndim, 0);
+    memcpy(at, t->dims, (size_t)t->ndim * 8);
+    at += (size_t)t->ndim * 8;
+    memcpy(at, &size, 8);
+    at += 8;
+    if (size)
+        memcpy(at, t->data, size);
+    memset(at + size, 0, CW_ALIGN_UP(size, 8) - size);
+    return at + CW_ALIGN_UP(size, 8);
+}
+
+int cw_remnant_read(const struct cw_assembly *a, uint64_t from, uint64_t n, struct cw_remnant *ret, struct cw_error *err)
+{
+    const struct cw_layout *l = a->layout;
+    struct cw_remnant m = {.n = n};
+    struct cw_tensor t;
+    for (uint64_t i = from; i < from + n; i++) {
+        m.size += sizeof(struct row_head);
+        if (!a->present[i] && a->error) {
+            *err = *a->error;
+            return a->error->status;
+        }
+        for (unsigned k = 0; k < l->n && a->present[i]; k++) {
+            cw_assembly_row(a, k, i, &t);
+            m.size += value_bytes(&t);
+        }
+    }
+    m.data = malloc(CW_MAX(m.size, 1));
+    m.ids = malloc(CW_MAX(n, 1) * sizeof(*m.ids));
+    if (!m.data || !m.ids) {
+        cw_remnant_deinit(&m);
+        return cw_error_nomem(err, m.size, "what is left over of a split");
+    }
+    memcpy(m.ids, a->ids + from, n * sizeof(*m.ids));
+    uint8_t *at = m.data;
+    for (uint64_t i = from; i < from + n; i++) {
+        at = put_u32(at, a->present[i] != 0, 0);
+        for (unsigned k = 0; k < l->n && a->present[i]; k++) {
+            cw_assembly_row(a, k, i, &t);
+            at = put_value(at, &t);
+        }
+    }
+    *ret = m;
+    return 0;
+}
+
+/* The value at *at of a component of type t; data point into m. False: it is none. */
+static bool get_value(const struct cw_remnant *m, size_t *at, const struct cw_type *type, struct cw_tensor *ret)
+{
+    struct value_head head;
+    uint64_t size, expected = type->dtype == CW_BYTES ? 1 : cw_dtype_size(type->dtype);
+    if (m->size - *at < 8)
+        return false;
+    memcpy(&head, m->data + *at, 8);
+    *at += 8;
+    if (head.ndim > CW_MAX_NDIM || (type->ndim >= 0 && head.ndim != (uint32_t)type->ndim) || m->size - *at < head.ndim * 8 + 8)
+        return false;
+    *ret = (struct cw_tensor){.ndim = (int)head.ndim};
+    memcpy(ret->dims, m->data + *at, head.ndim * 8);
+    *at += head.ndim * 8;
+    memcpy(&size, m->data + *at, 8);
+    *at += 8;
+    for (unsigned d = 0; d < head.ndim; d++)
+        if (ret->dims[d] < 0 || (type->ndim >= 0 && type->dims[d] != CW_VARIES && type->dims[d] != ret->dims[d]) ||
+            __builtin_mul_overflow(expected, (uint64_t)ret->dims[d], &expected))
+            return false;
+    if ((type->dtype != CW_BYTES && size != expected) || size > m->size - *at || CW_ALIGN_UP(size, 8) > m->size - *at)
+        return false;
+    ret->size = size;
+    ret->data = m->data + *at;
+    *at += CW_ALIGN_UP(size, 8);
+    return true;
+}
+
+/* Walks over all rows: with `put`, into dst; else it checks, and counts what has to be staged. */
+static bool walk(struct cw_assembly *dst, const struct cw_remnant *m, bool put, size_t *staged, uint8_t *chunk)
+{
+    const struct cw_layout *l = dst->layout;
+    size_t at = 0;
+    for (uint64_t i = 0; i < m->n; i++) {
+        struct row_head head;
+        if (m->size - at < sizeof(head))
+            return false;
+        memcpy(&head, m->data + at, sizeof(head));
+        at += sizeof(head);
+        uint64_t slot = dst->n_assigned + i;
+        if (put) {
+            dst->ids[slot] = m->ids[i];
+            dst->present[slot] = head.present != 0;
+        }
+        for (unsigned k = 0; k < l->n && head.present; k++) {
+            struct cw_tensor value;
+            if (!get_value(m, &at, &l->compiled->outputs[k].type, &value))
+                return false;
+            if (put)
+                cw_assembly_put(dst, k, slot, &value, &chunk);
+            else if (l->offset[k] == SIZE_MAX)
+                *staged += cw_staged_bytes(&value);
+        }
+    }
+    return at == m->size;
+}
+
+int cw_remnant_join(struct cw_assembly *dst, const struct cw_remnant *m, struct cw_error *err)
+{
+    size_t staged = 0;
+    uint8_t *chunk = NULL;
+    if (m->n > dst->capacity - dst->n_assigned)
+        return cw_error_set(err, CW_E_DATA, "a remnant of %llu elements came where %llu have room", (unsigned long long)m->n,
+                            (unsigned long long)(dst->capacity - dst->n_assigned));
+    if (!walk(dst, m, false, &staged, NULL))
+        return cw_error_set(err, CW_E_DATA, "a remnant of %llu elements and %zu bytes is not what this pipeline makes", (unsigned long long)m->n, m->size);
+    if (staged) {
+        struct cw_staged_chunk *c;
+        int r = cw_staged_chunk_new(dst->layout->budget, staged, &c, &chunk, err);
+        if (r < 0)
+            return r;
+        c->next = dst->chunks;
+        dst->chunks = c;
+    }
+    walk(dst, m, true, &staged, chunk);
+    dst->n_assigned += m->n;
+    dst->n_done += m->n;
+    return 0;
+}

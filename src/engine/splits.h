@@ -1,0 +1,54 @@
+/*
+ * Where an iterator gets splits from: the runner of this process (runner.c), or the service. A split gives batches in order, then remnants; the iterator knows
+ * what they are for. All functions are called by the iterator's thread, but for interrupt and release.
+ *
+ * Waits end at deadline_ns (CLOCK_MONOTONIC; 0: never) with CW_E_DEADLINE, or with CW_E_INTERRUPTED; everything is as it was then, and the call may be made again.
+ */
+#pragma once
+#include "engine/assembly.h"
+#include "engine/profile.h"
+#include "pipeline/sequence.h"
+
+struct cw_split; /* opaque; what it is, its source knows */
+
+struct cw_splits {
+    const struct cw_splits_ops *ops;
+    const struct cw_compiled *compiled; /* borrowed */
+    struct cw_plan plan;
+    uint64_t seed;
+};
+
+struct cw_splits_ops {
+    struct cw_splits *(*free)(struct cw_splits *s); /* all splits are closed with it; batches that were taken are gone too, but for users' */
+    /* Another one over the same splits, to repeat batches of an epoch that is over. */
+    int (*again)(struct cw_splits *s, unsigned rank, uint64_t world_size, struct cw_splits **ret, struct cw_error *err);
+    /* Batches before first_batch are not wanted. */
+    int (*open)(struct cw_splits *s, uint64_t epoch, uint64_t index, uint64_t first_batch, struct cw_split **ret, struct cw_error *err);
+    void (*close)(struct cw_splits *s, struct cw_split *split);
+    /* The next batch; without `wanted` just its place is taken, and *ret may have nothing in it. 1: there are no more, and remnants can be had. */
+    int (*next)(struct cw_splits *s, struct cw_split *split, bool wanted, uint64_t deadline_ns, struct cw_assembly **ret, struct cw_error *err);
+    /* How many elements are left over, by key. */
+    uint64_t (*remnant)(struct cw_splits *s, struct cw_split *split, unsigned key);
+    void (*drop_remnant)(struct cw_splits *s, struct cw_split *split, unsigned key);
+    /* An empty batch of a key, and what is appended to it. The contents may come as late as in `finish`. */
+    int (*join_new)(struct cw_splits *s, unsigned key, uint64_t deadline_ns, struct cw_assembly **ret, struct cw_error *err);
+    int (*join)(struct cw_splits *s, struct cw_assembly *dst, struct cw_split *split, unsigned key, uint64_t from, uint64_t n, uint64_t deadline_ns,
+                struct cw_error *err);
+    /* Makes a->batch, where it is wanted, with the operators on batches applied. */
+    int (*finish)(struct cw_splits *s, struct cw_assembly *a, bool wanted, uint64_t epoch, uint64_t deadline_ns, struct cw_error *err);
+    struct cw_batch *(*take)(struct cw_splits *s, struct cw_assembly *a); /* out of a finished one; the rest is freed */
+    void (*drop)(struct cw_splits *s, struct cw_assembly *a);
+    void (*release)(struct cw_splits *s, struct cw_batch *b);             /* any thread */
+    void (*interrupt)(struct cw_splits *s, bool on);                      /* any thread */
+    /* Everything before this is not needed any more by who iterates: batches from (epoch, split, batch) on are. NULL: nobody wants to know. */
+    void (*passed)(struct cw_splits *s, uint64_t epoch, uint64_t split, uint64_t batch);
+    void (*profile)(struct cw_splits *s, struct cw_profile *ret);         /* any thread; ret->ops has room for all operators */
+    void (*fused)(struct cw_splits *s, unsigned *ret);
+};
+
+/* Splits that a runner of its own computes. Takes nothing over. */
+struct cw_runner_options;
+int cw_splits_local(const struct cw_sequence *s, uint64_t seed, const struct cw_runner_options *o, struct cw_splits **ret,
+                    struct cw_error *err) _must_check_;
+/* Keys of remnants that are joined: buckets; 0: they are never joined. */
+unsigned cw_n_keys(const struct cw_compiled *c);
