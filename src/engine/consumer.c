@@ -4,6 +4,7 @@
  */
 #include <errno.h>
 
+#include "engine/batch_ops.h"
 #include "engine/internal.h"
 #include "engine/remnant.h"
 
@@ -265,6 +266,7 @@ int cw_runner_join(struct cw_runner *r, struct cw_assembly *dst, struct cw_split
 }
 
 struct slab_request {
+    struct cw_runner *r;
     uint64_t deadline_ns;
     size_t size;
     struct cw_slab *slab;
@@ -276,9 +278,10 @@ static int try_slab(struct cw_runner *r, void *arg, struct cw_error *err)
     return cw_slab_get(&r->slabs, q->size, &q->slab, err);
 }
 
-static int slab_waiting(struct cw_runner *r, size_t size, struct cw_slab **ret, void *arg, struct cw_error *err)
+static int slab_waiting(size_t size, struct cw_slab **ret, void *arg, struct cw_error *err)
 {
     struct slab_request *q = arg;
+    struct cw_runner *r = q->r;
     q->size = size;
     pthread_mutex_lock(&r->mutex);
     int status = with_memory(r, try_slab, q, q->deadline_ns, err);
@@ -288,9 +291,15 @@ static int slab_waiting(struct cw_runner *r, size_t size, struct cw_slab **ret, 
     return status;
 }
 
+static int consumer_stopped(void *arg)
+{
+    struct cw_runner *r = arg;
+    return atomic_load_explicit(&r->interrupted, memory_order_relaxed) || cw_stopped(r);
+}
+
 int cw_runner_finish(struct cw_runner *r, struct cw_assembly *a, uint64_t seed, uint64_t epoch, uint64_t deadline_ns, struct cw_error *err)
 {
-    struct slab_request q = {.deadline_ns = deadline_ns};
+    struct slab_request q = {.r = r, .deadline_ns = deadline_ns};
     pthread_mutex_lock(&r->mutex);
     int status = a->batch ? 0 : with_memory(r, try_finish, a, deadline_ns, err);
     if (status >= 0 && !a->handed) {
@@ -298,7 +307,7 @@ int cw_runner_finish(struct cw_runner *r, struct cw_assembly *a, uint64_t seed, 
         r->n_handed++;
     }
     pthread_mutex_unlock(&r->mutex);
-    return status < 0 ? status : cw_batch_apply(r, a, seed, epoch, true, slab_waiting, &q, err);
+    return status < 0 ? status : cw_batch_apply(r->compiled, a, seed, epoch, consumer_stopped, r, slab_waiting, &q, err);
 }
 
 struct cw_batch *cw_runner_take_batch(struct cw_runner *r, struct cw_assembly *a)
