@@ -1,0 +1,297 @@
+/* What `cachew jobs | workers | top` ask, and steer. */
+#include <inttypes.h>
+#include <jansson.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/hash.h"
+#include "base/text.h"
+#include "dispatcher/internal.h"
+
+static json_t *integer(uint64_t v)
+{
+    return json_integer((json_int_t)CW_MIN(v, (uint64_t)INT64_MAX));
+}
+
+/* Names and reasons come from peers: what is not UTF-8 is shown as such. */
+static json_t *text(const char *t)
+{
+    return t && cw_text_utf8(t, strlen(t)) ? json_string(t) : json_string(t ? "(not UTF-8)" : "");
+}
+
+static json_t *hex(const uint8_t id[16])
+{
+    char t[33];
+    return json_string(cw_dp_hex(id, t));
+}
+
+/* Jansson's setters take NULL for a failure: at the end one look tells. */
+static void set(json_t *object, const char *name, json_t *value, bool *failed)
+{
+    if (json_object_set_new(object, name, value) < 0)
+        *failed = true;
+}
+
+static void append(json_t *array, json_t *value, bool *failed)
+{
+    if (json_array_append_new(array, value) < 0)
+        *failed = true;
+}
+
+/* ---- jobs ---- */
+
+static uint64_t job_epoch(const struct job *j)
+{
+    uint64_t least = UINT64_MAX, most = 0;
+    for (size_t i = 0; i < j->n_ranks; i++) {
+        if (!j->ranks[i]->finished)
+            least = CW_MIN(least, j->ranks[i]->from.epoch);
+        most = CW_MAX(most, j->ranks[i]->from.epoch);
+    }
+    return CW_MIN(least == UINT64_MAX ? most : least, j->epochs - 1);
+}
+
+static json_t *job_ranks(const struct job *j, bool *failed)
+{
+    json_t *ranks = json_array();
+    for (size_t i = 0; i < j->n_ranks; i++) {
+        const struct rank *r = j->ranks[i];
+        json_t *o = json_object();
+        set(o, "rank", integer(r->number), failed);
+        set(o, "g", integer(r->g), failed);
+        set(o, "attached", json_boolean(r->client != NULL), failed);
+        set(o, "finished", json_boolean(r->finished), failed);
+        set(o, "wait_s", json_real((double)r->wait_ns / 1e9), failed);
+        append(ranks, o, failed);
+    }
+    return ranks;
+}
+
+static json_t *job_digest(const struct job *j)
+{
+    struct cw_hash128 sum = {0};
+    char t[33];
+    for (size_t i = 0; i < j->n_ranks; i++)
+        sum = cw_hash128_add(sum, (struct cw_hash128){.lo = j->ranks[i]->digest_lo, .hi = j->ranks[i]->digest_hi});
+    if (sum.lo == 0 && sum.hi == 0)
+        return json_null();
+    cw_hash128_print(sum, t);
+    return json_string(t);
+}
+
+static json_t *job_json(const struct job *j, bool *failed)
+{
+    json_t *o = json_object();
+    set(o, "name", text(j->name), failed);
+    set(o, "stream", hex(j->stream_id), failed);
+    set(o, "state", json_string(j->paused && j->state < JOB_DONE ? "paused" : cw_dp_job_state(j->state)), failed);
+    set(o, "epoch", integer(job_epoch(j)), failed);
+    set(o, "epochs", integer(j->epochs), failed);
+    set(o, "world_size", integer(j->world_size), failed);
+    set(o, "order", json_string(j->order == CACHEW__ORDER__ORDER_ANY ? "any" : "exact"), failed);
+    set(o, "guarantee", json_string(j->guarantee == CACHEW__GUARANTEE__GUARANTEE_AT_MOST_ONCE ? "at-most-once" : "exactly-once"), failed);
+    set(o, "ranks", job_ranks(j, failed), failed);
+    set(o, "workers", integer(j->stream ? j->stream->n_ready : 0), failed);
+    set(o, "digest_so_far", job_digest(j), failed);
+    if (j->why)
+        set(o, "why", text(j->why), failed);
+    return o;
+}
+
+/* ---- workers ---- */
+
+static json_t *worker_json(const struct worker *w, bool *failed)
+{
+    json_t *o = json_object(), *unfit = json_array();
+    set(o, "id", integer(w->id), failed);
+    set(o, "pid", integer(w->pid), failed);
+    set(o, "name", text(w->name), failed);
+    set(o, "host", text(w->host), failed);
+    set(o, "address", text(w->n_addresses > 0 ? w->addresses[0] : w->unix_path), failed);
+    set(o, "http", text(w->http), failed);
+    set(o, "state", json_string(!w->peer ? "gone" : w->draining ? "draining" : "ready"), failed);
+    set(o, "leases", integer(w->n_held), failed);
+    set(o, "cpu_budget", integer(w->cpu_budget), failed);
+    set(o, "memory", integer(w->memory), failed);
+    set(o, "memory_in_use", integer(w->memory_bytes), failed);
+    set(o, "cpu_s", json_real((double)w->cpu_ns / 1e9), failed);
+    set(o, "batches", integer(w->n_batches), failed);
+    set(o, "bytes", integer(w->n_bytes), failed);
+    CW_LIST_EACH(at, &w->seats) {
+        const struct seat *t = CW_CONTAINER(at, struct seat, by_worker);
+        if (t->state != SEAT_UNFIT)
+            continue;
+        json_t *u = json_object();
+        set(u, "stream", hex(t->stream->id), failed);
+        set(u, "why", text(t->why), failed);
+        append(unfit, u, failed);
+    }
+    set(o, "unfit", unfit, failed);
+    return o;
+}
+
+/* ---- streams ---- */
+
+static json_t *stream_json(const struct stream *s, bool *failed)
+{
+    json_t *o = json_object(), *jobs = json_array();
+    uint64_t held = 0, complete = 0;
+    CW_LIST_EACH(at, &s->seats) {
+        held += CW_CONTAINER(at, struct seat, by_stream)->n_held;
+        complete += CW_CONTAINER(at, struct seat, by_stream)->n_complete;
+    }
+    CW_LIST_EACH(at, &s->jobs)
+        append(jobs, text(CW_CONTAINER(at, struct job, by_stream)->name), failed);
+    set(o, "stream", hex(s->id), failed);
+    set(o, "fingerprint", hex(s->pipeline->fingerprint), failed);
+    set(o, "seed", integer(s->seed), failed);
+    set(o, "state", json_string(!s->data ? "preparing" : cw_list_empty(&s->jobs) ? "idle" : "ready"), failed);
+    if (s->data) {
+        char snapshot[17];
+        uint64_t epoch = 0, split = 0;
+        snprintf(snapshot, sizeof(snapshot), "%016" PRIx64, s->data->plan->snapshot);
+        cw_dp_stream_place(s, s->based ? s->base : 0, &epoch, &split);
+        set(o, "snapshot", json_string(snapshot), failed);
+        set(o, "positions", s->data->plan->n_positions >= DP_ENDLESS ? json_null() : integer(s->data->plan->n_positions), failed);
+        set(o, "splits", s->data->plan->n_splits >= DP_ENDLESS ? json_null() : integer(s->data->plan->n_splits), failed);
+        set(o, "epoch", integer(epoch), failed);
+        set(o, "split", integer(split), failed);
+    }
+    set(o, "leased", integer(held), failed);
+    set(o, "finished", integer(complete), failed);
+    set(o, "completed", integer(s->n_completed), failed);
+    set(o, "workers", integer(s->n_ready), failed);
+    set(o, "jobs", jobs, failed);
+    return o;
+}
+
+static json_t *status_json(const struct cw_dispatcher *d, bool *failed)
+{
+    json_t *o = json_object();
+    size_t n_workers = 0;
+    CW_LIST_EACH(at, &d->workers)
+        n_workers += CW_CONTAINER(at, struct worker, link)->peer != NULL;
+    set(o, "role", json_string("dispatcher"), failed);
+    set(o, "name", text(d->name), failed);
+    set(o, "software", text(d->software), failed);
+    set(o, "pid", integer(d->pid), failed);
+    set(o, "uptime_s", json_real((double)(d->now_ns - d->start_ns) / 1e9), failed);
+    set(o, "connections", integer(d->n_peers), failed);
+    set(o, "workers", integer(n_workers), failed);
+    set(o, "jobs", integer(d->n_jobs - d->n_over), failed);
+    set(o, "streams", integer(d->n_streams), failed);
+    set(o, "completed", integer(d->n_completed), failed);
+    set(o, "late", integer(d->n_late), failed);
+    set(o, "moved", integer(d->n_moved), failed);
+    set(o, "journal", d->retry_ns != 0 ? text(d->journal_error.message) : json_string("ok"), failed);
+    return o;
+}
+
+/* ---- questions ---- */
+
+static json_t *answer_to(struct cw_dispatcher *d, const char *what, bool *failed)
+{
+    json_t *list = json_array();
+    if (strcmp(what, "status") == 0) {
+        json_decref(list);
+        return status_json(d, failed);
+    }
+    if (strcmp(what, "jobs") == 0)
+        CW_LIST_EACH(at, &d->jobs)
+            append(list, job_json(CW_CONTAINER(at, struct job, link), failed), failed);
+    else if (strcmp(what, "workers") == 0)
+        CW_LIST_EACH(at, &d->workers) {
+            if (!CW_CONTAINER(at, struct worker, link)->awaited)
+                append(list, worker_json(CW_CONTAINER(at, struct worker, link), failed), failed);
+        }
+    else if (strcmp(what, "streams") == 0)
+        CW_LIST_EACH(at, &d->streams)
+            append(list, stream_json(CW_CONTAINER(at, struct stream, link), failed), failed);
+    return list;
+}
+
+static int query(struct cw_dispatcher *d, struct cw_peer *p, uint64_t id, const char *what, struct cw_error *err)
+{
+    static const char *const known[] = {"jobs", "workers", "streams", "status"};
+    bool failed = false, found = false;
+    for (size_t i = 0; i < CW_COUNT_OF(known); i++)
+        found |= strcmp(what, known[i]) == 0;
+    if (!found) {
+        cw_error_set(err, CW_E_OPTION, "there is no question \"%.64s\": expected jobs, workers, streams or status", what);
+        return CW_E_OPTION;
+    }
+    json_t *answer = answer_to(d, what, &failed);
+    _cleanup_free_ char *packed = answer && !failed ? json_dumps(answer, JSON_COMPACT) : NULL;
+    json_decref(answer);
+    if (!packed)
+        return cw_error_nomem(err, 0, "an answer");
+    Cachew__Answer a = CACHEW__ANSWER__INIT;
+    Cachew__Envelope m = CACHEW__ENVELOPE__INIT;
+    a.json = packed;
+    m.re = id;
+    m.of_case = CACHEW__ENVELOPE__OF_ANSWER;
+    m.answer = &a;
+    cw_dp_send(d, p, &m);
+    return 0;
+}
+
+/* ---- steering ---- */
+
+static int drain_worker(struct cw_dispatcher *d, const char *name, struct cw_error *err)
+{
+    char *end;
+    uint64_t id = strtoull(name, &end, 10);
+    struct worker *w = *name && !*end ? cw_dp_worker_find(d, id) : NULL;
+    if (!w || !w->peer)
+        return cw_error_set(err, CW_E_OPTION, "there is no worker \"%.64s\": expected an id that `cachew workers` shows", name);
+    cw_dp_worker_drain(d, w, true);
+    return 0;
+}
+
+static int steer_job(struct cw_dispatcher *d, struct job *j, const char *verb, struct cw_error *err)
+{
+    struct cw_error why = {0};
+    if (strcmp(verb, "cancel-job") == 0) {
+        cw_error_set(&why, CW_E_INTERRUPTED, "job \"%s\" was cancelled", j->name);
+        cw_dp_job_over(d, j, JOB_CANCELLED, &why);
+        return 0;
+    }
+    bool before = j->paused;
+    j->paused = strcmp(verb, "pause-job") == 0;
+    int r = j->durable || j->writing > 0 ? cw_dp_journal_job(d, j, NULL, err) : 0;
+    if (r < 0)
+        j->paused = before;
+    cw_dp_stream_dirty(d, j->stream);
+    return r;
+}
+
+static int steer(struct cw_dispatcher *d, struct cw_peer *p, uint64_t id, const Cachew__Steer *m, struct cw_error *err)
+{
+    struct action then = {.kind = ACTION_DONE, .peer = p, .re = id};
+    int r;
+    if (strcmp(m->verb, "drain-worker") == 0) {
+        r = drain_worker(d, m->name, err);
+    } else if (strcmp(m->verb, "cancel-job") == 0 || strcmp(m->verb, "pause-job") == 0 || strcmp(m->verb, "resume-job") == 0) {
+        struct job *j = cw_dp_job_find(d, m->name);
+        r = j && j->state < JOB_DONE ? steer_job(d, j, m->verb, err)
+                                     : cw_error_set(err, CW_E_OPTION, "there is no job \"%.255s\" that runs", m->name);
+    } else {
+        r = cw_error_set(err, CW_E_OPTION, "there is no verb \"%.64s\": expected drain-worker, cancel-job, pause-job or resume-job", m->verb);
+    }
+    return r < 0 ? r : cw_dp_journal_then(d, &then, err);
+}
+
+int cw_dp_admin_message(struct cw_dispatcher *d, struct cw_peer *p, const Cachew__Envelope *m, struct cw_error *err)
+{
+    struct cw_error refused = {0};
+    int r;
+    if (m->of_case == CACHEW__ENVELOPE__OF_QUERY)
+        r = query(d, p, m->id, m->query->what, &refused);
+    else if (m->of_case == CACHEW__ENVELOPE__OF_STEER)
+        r = steer(d, p, m->id, m->steer, &refused);
+    else
+        return cw_error_set(err, CW_E_SERVICE, "an observer does not say this (field %d of Envelope) to a dispatcher", (int)m->of_case);
+    if (r < 0)
+        cw_dp_fail(d, p, m->id, &refused);
+    return 0;
+}

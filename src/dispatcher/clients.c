@@ -1,0 +1,268 @@
+/* Clients: a rank attaches, moves its cursor, leaves. */
+#include <inttypes.h>
+#include <string.h>
+
+#include "dispatcher/internal.h"
+
+/* Where the rank is, or would be, among the ranks of its job. */
+static size_t rank_index(const struct job *j, uint32_t number)
+{
+    size_t low = 0, high = j->n_ranks;
+    while (low < high) {
+        size_t middle = (low + high) / 2;
+        if (j->ranks[middle]->number < number)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low;
+}
+
+static int rank_get(struct cw_dispatcher *d, struct job *j, uint32_t number, struct rank **ret, struct cw_error *err)
+{
+    size_t i = rank_index(j, number);
+    if (i < j->n_ranks && j->ranks[i]->number == number) {
+        *ret = j->ranks[i];
+        return 0;
+    }
+    if (d->n_ranks >= DP_RANKS)
+        return cw_error_set(err, CW_E_SERVICE, "%" PRIu32 " ranks are known already", DP_RANKS);
+    if ((j->n_ranks & (j->n_ranks + 1)) == 0 || !j->ranks) { /* room for 1, 3, 7, 15 ... */
+        struct rank **ranks = realloc(j->ranks, (2 * j->n_ranks + 1) * sizeof(struct rank *));
+        if (!ranks)
+            return cw_error_nomem(err, 2 * j->n_ranks * sizeof(*ranks), "the ranks of a job");
+        j->ranks = ranks;
+    }
+    struct rank *r = calloc(1, sizeof(*r));
+    if (!r)
+        return cw_error_nomem(err, sizeof(*r), "a rank");
+    r->job = j;
+    r->number = number;
+    memmove(j->ranks + i + 1, j->ranks + i, (j->n_ranks - i) * sizeof(struct rank *));
+    j->ranks[i] = r;
+    j->n_ranks++;
+    j->n_at_mark = 0;
+    d->n_ranks++;
+    *ret = r;
+    return 0;
+}
+
+static void rank_detach(struct cw_dispatcher *d, struct rank *r)
+{
+    struct job *j = r->job;
+    if (!r->client)
+        return;
+    r->client->rank = NULL;
+    r->client = NULL;
+    r->attach_id = 0;
+    r->greeted = false;
+    if (--j->n_attached == 0)
+        j->since_ns = d->now_ns;
+    if (j->stream)
+        cw_dp_stream_dirty(d, j->stream);
+}
+
+void cw_dp_client_lost(struct cw_dispatcher *d, struct rank *r)
+{
+    struct job *j = r->job;
+    rank_detach(d, r);
+    if (j->n_attached == 0 && !j->durable && j->writing == 0) /* nobody waits for it any more */
+        cw_dp_job_free(d, j);
+}
+
+void cw_dp_client_refuse(struct cw_dispatcher *d, struct rank *r, const struct cw_error *why)
+{
+    cw_dp_fail(d, r->client, r->attach_id, why);
+    rank_detach(d, r);
+}
+
+void cw_dp_client_ended(struct cw_dispatcher *d, struct rank *r, const struct cw_error *why)
+{
+    Cachew__Ended e = CACHEW__ENDED__INIT;
+    Cachew__Failure f = CACHEW__FAILURE__INIT;
+    Cachew__Envelope m = CACHEW__ENVELOPE__INIT;
+    cw_dp_failure(&f, why);
+    e.why = &f;
+    m.of_case = CACHEW__ENVELOPE__OF_ENDED;
+    m.ended = &e;
+    cw_dp_send(d, r->client, &m);
+    if (r->attach_id != 0)
+        cw_dp_fail(d, r->client, r->attach_id, why);
+    rank_detach(d, r);
+}
+
+/* ---- attaching ---- */
+
+/* Its place in the plan, which is known now. */
+void cw_dp_client_begin(struct cw_dispatcher *d, struct rank *r)
+{
+    struct job *j = r->job;
+    struct stream *s = j->stream;
+    struct cw_error err = {0};
+    uint64_t pos, snapshot = s->data->plan->snapshot;
+    int result = cw_dp_stream_position(s, r->from.epoch, r->from.split, &pos, &err);
+    if (result == 0 && pos > cw_dp_job_total(s, j->epochs))
+        result = cw_error_set(&err, CW_E_OPTION, "epoch %" PRIu64 " is behind the last of %" PRIu64, r->from.epoch, j->epochs);
+    if (result == 0 && r->snapshot != 0 && r->snapshot != snapshot)
+        result = cw_error_set(&err, CW_E_STATE, "the state was saved with other data: its snapshot is %016" PRIx64 ", expected %016" PRIx64, r->snapshot, snapshot);
+    if (result < 0) {
+        cw_dp_client_refuse(d, r, &err);
+        return;
+    }
+    if (!j->began)
+        j->first_from = pos;
+    j->began = r->began = true;
+    r->pos = r->next_report = pos;
+    j->n_at_mark = 0;
+    cw_dp_stream_dirty(d, s);
+}
+
+void cw_dp_client_greet(struct cw_dispatcher *d, struct rank *r)
+{
+    struct stream *s = r->job->stream;
+    Cachew__Attached a = CACHEW__ATTACHED__INIT;
+    Cachew__Envelope m = CACHEW__ENVELOPE__INIT;
+    a.stream = (ProtobufCBinaryData){16, s->id};
+    a.plan = s->data->plan;
+    m.re = r->attach_id;
+    m.of_case = CACHEW__ENVELOPE__OF_ATTACHED;
+    m.attached = &a;
+    cw_dp_send(d, r->client, &m);
+    r->attach_id = 0;
+    r->greeted = true;
+    cw_dp_tell_all(d, r);
+}
+
+static void take_over(struct cw_dispatcher *d, struct rank *r, struct cw_peer *p)
+{
+    struct cw_error why = {0};
+    if (r->client && r->client != p) {
+        cw_error_set(&why, CW_E_SERVICE, "rank %" PRIu32 " of job \"%s\" was taken over by another client", r->number, r->job->name);
+        cw_dp_client_ended(d, r, &why);
+    }
+    if (!r->client)
+        r->job->n_attached++;
+    r->client = p;
+    p->rank = r;
+}
+
+static int client_attach(struct cw_dispatcher *d, struct cw_peer *p, uint64_t id, const Cachew__Attach *a, struct cw_error *err)
+{
+    struct job *j = NULL;
+    struct rank *r = NULL;
+    if (p->rank && (strcmp(p->rank->job->name, a->job) != 0 || p->rank->number != a->rank))
+        return cw_error_set(err, CW_E_SERVICE, "this connection is that of rank %" PRIu32 " of job \"%s\"", p->rank->number, p->rank->job->name);
+    int result = cw_dp_job_get(d, a, &j, err);
+    if (result < 0)
+        return result;
+    result = rank_get(d, j, a->rank, &r, err);
+    if (result < 0) {
+        if (j->n_attached == 0 && !j->durable && j->writing == 0)
+            cw_dp_job_free(d, j);
+        return result;
+    }
+    take_over(d, r, p);
+    j->n_finished -= r->finished;
+    r->finished = r->greeted = false;
+    r->attach_id = id;
+    r->from = (Cachew__Place)CACHEW__PLACE__INIT;
+    if (a->from)
+        r->from = (Cachew__Place){.base = PROTOBUF_C_MESSAGE_INIT(&cachew__place__descriptor), .epoch = a->from->epoch, .split = a->from->split, .batch = a->from->batch};
+    r->snapshot = a->snapshot;
+    r->n_batches = r->wait_ns = r->g = r->digest_lo = r->digest_hi = 0;
+    cw_dp_seat_ask(d, j->stream); /* also workers that came while it had no job */
+    if (!j->stream->data)
+        return 0;
+    if (!j->durable) {
+        cw_dp_job_ready(d, j);
+        return 0;
+    }
+    cw_dp_client_begin(d, r);
+    if (r->client)
+        cw_dp_client_greet(d, r);
+    return 0;
+}
+
+/* ---- attached ---- */
+
+static int client_progress(struct cw_dispatcher *d, struct rank *r, const Cachew__Progress *m, struct cw_error *err)
+{
+    struct job *j = r->job;
+    uint64_t pos;
+    if (!r->greeted || !m->from)
+        return cw_error_set(err, CW_E_SERVICE, "Progress before Attached, or without a place");
+    int result = cw_dp_stream_position(j->stream, m->from->epoch, m->from->split, &pos, err);
+    if (result < 0)
+        return result;
+    if (pos < r->pos || (pos == r->pos && m->from->batch < r->from.batch) || pos > cw_dp_job_total(j->stream, j->epochs))
+        return cw_error_set(err, CW_E_SERVICE, "Progress to split %" PRIu64 " of epoch %" PRIu64 ", batch %" PRIu64 ": it went back, or behind the last epoch",
+                            m->from->split, m->from->epoch, m->from->batch);
+    if (pos != r->pos && r->pos == j->mark && j->n_at_mark > 0 && --j->n_at_mark == 0)
+        cw_dp_stream_dirty(d, j->stream);
+    r->pos = pos;
+    r->next_report = CW_MAX(r->next_report, pos);
+    r->from.epoch = m->from->epoch;
+    r->from.split = m->from->split;
+    r->from.batch = m->from->batch;
+    r->n_batches = m->n_batches;
+    r->wait_ns = m->wait_ns;
+    r->g = m->g;
+    r->digest_lo = m->digest_lo;
+    r->digest_hi = m->digest_hi;
+    return 0;
+}
+
+static int client_detach(struct cw_dispatcher *d, struct cw_peer *p, uint64_t id, const Cachew__Detach *m, struct cw_error *err)
+{
+    struct rank *r = p->rank;
+    struct action then = {.kind = ACTION_DONE, .peer = p, .re = id};
+    if (r) {
+        struct job *j = r->job;
+        bool finished = m->finished && r->greeted;
+        if (finished) {
+            r->finished = true;
+            j->n_finished++;
+            j->n_at_mark = 0;
+        }
+        cw_dp_client_lost(d, r);
+        if (finished && j->n_finished == j->world_size)
+            cw_dp_job_over(d, j, JOB_DONE, NULL);
+    }
+    return id != 0 ? cw_dp_journal_then(d, &then, err) : 0;
+}
+
+static void client_unreachable(struct cw_dispatcher *d, struct rank *r, const Cachew__Unreachable *m)
+{
+    struct worker *w = cw_dp_worker_find(d, m->worker);
+    struct stream *s = r->job->stream;
+    struct seat *t = w && s ? cw_dp_seat_find(w, s) : NULL;
+    if (!t || !r->greeted || s->at_most_once || s->n_heap <= (size_t)(t->heap_at > 0))
+        return; /* nobody else could do better */
+    cw_dp_log(d, true, "rank %" PRIu32 " of job \"%s\" does not get through to worker %" PRIu64 ": %.200s", r->number, r->job->name, m->worker, m->reason);
+    cw_dp_seat_shun(d, t);
+    cw_dp_lease_drop_all(d, t, false, r->pos, true);
+    cw_dp_stream_dirty(d, s);
+}
+
+int cw_dp_client_message(struct cw_dispatcher *d, struct cw_peer *p, const Cachew__Envelope *m, struct cw_error *err)
+{
+    struct cw_error refused = {0};
+    switch (m->of_case) {
+    case CACHEW__ENVELOPE__OF_ATTACH:
+        if (m->id == 0)
+            return cw_error_set(err, CW_E_SERVICE, "Attach is a request and needs an id");
+        if (client_attach(d, p, m->id, m->attach, &refused) < 0)
+            cw_dp_fail(d, p, m->id, &refused);
+        return 0;
+    case CACHEW__ENVELOPE__OF_PROGRESS:
+        return p->rank ? client_progress(d, p->rank, m->progress, err) : 0; /* none: its end is on the way to it */
+    case CACHEW__ENVELOPE__OF_DETACH:
+        return client_detach(d, p, m->id, m->detach, err);
+    case CACHEW__ENVELOPE__OF_UNREACHABLE:
+        if (p->rank)
+            client_unreachable(d, p->rank, m->unreachable);
+        return 0;
+    default:
+        return cw_error_set(err, CW_E_SERVICE, "a client does not say this (field %d of Envelope) to a dispatcher", (int)m->of_case);
+    }
+}

@@ -1,0 +1,289 @@
+/* The dispatcher as a whole: its peers, where messages go, what a turn and a tick do. */
+#include "dispatcher/core.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "dispatcher/internal.h"
+
+#define TICK_BUSY (DP_S / 10) /* late splits and drained workers are looked after so often */
+#define TICK_IDLE DP_S
+
+/* ---- saying ---- */
+
+void cw_dp_send(struct cw_dispatcher *d, struct cw_peer *p, Cachew__Envelope *m)
+{
+    if (!p->gone && !p->closing)
+        d->io.send(d->io.user, p->user, m);
+}
+
+void cw_dp_done(struct cw_dispatcher *d, struct cw_peer *p, uint64_t re)
+{
+    Cachew__Done done = CACHEW__DONE__INIT;
+    Cachew__Envelope m = CACHEW__ENVELOPE__INIT;
+    if (re == 0)
+        return;
+    m.re = re;
+    m.of_case = CACHEW__ENVELOPE__OF_DONE;
+    m.done = &done;
+    cw_dp_send(d, p, &m);
+}
+
+void cw_dp_failure(Cachew__Failure *ret, const struct cw_error *why)
+{
+    cachew__failure__init(ret);
+    ret->kind = (char *)cw_status_name(why->status);
+    ret->message = (char *)why->message;
+    ret->op = (char *)why->op;
+    ret->attribute = (char *)why->attribute;
+    ret->value = (char *)why->value;
+    ret->expected = (char *)why->expected;
+    ret->file = (char *)why->file;
+    ret->record = (char *)why->record;
+}
+
+void cw_dp_fail(struct cw_dispatcher *d, struct cw_peer *p, uint64_t re, const struct cw_error *why)
+{
+    Cachew__Failure failure;
+    Cachew__Envelope m = CACHEW__ENVELOPE__INIT;
+    cw_dp_failure(&failure, why);
+    m.re = re;
+    m.of_case = CACHEW__ENVELOPE__OF_FAILURE;
+    m.failure = &failure;
+    cw_dp_send(d, p, &m);
+}
+
+void cw_dp_close(struct cw_dispatcher *d, struct cw_peer *p, const struct cw_error *why)
+{
+    if (p->gone || p->closing)
+        return;
+    p->closing = true;
+    d->io.close(d->io.user, p->user, why);
+}
+
+void cw_dp_log(struct cw_dispatcher *d, bool warning, const char *fmt, ...)
+{
+    char text[1500];
+    va_list args;
+    if (!d->io.log)
+        return;
+    va_start(args, fmt);
+    vsnprintf(text, sizeof(text), fmt, args);
+    va_end(args);
+    d->io.log(d->io.user, warning, text);
+}
+
+char *cw_dp_hex(const uint8_t id[16], char ret[33])
+{
+    for (int i = 0; i < 16; i++)
+        snprintf(ret + 2 * i, 3, "%02x", id[i]);
+    return ret;
+}
+
+bool cw_dp_grace(const struct cw_dispatcher *d, const struct stream *s)
+{
+    return s->restored && d->grace_until_ns != 0;
+}
+
+/* ---- peers ---- */
+
+struct cw_peer *cw_dp_peer_unref(struct cw_peer *p)
+{
+    if (!p || --p->refs > 0)
+        return NULL;
+    free(p->name);
+    free(p->host);
+    free(p);
+    return NULL;
+}
+
+int cw_dispatcher_connected(struct cw_dispatcher *d, void *user, const Cachew__Hello *hello, struct cw_peer **ret, struct cw_error *err)
+{
+    if (hello->role != CACHEW__ROLE__ROLE_CLIENT && hello->role != CACHEW__ROLE__ROLE_WORKER && hello->role != CACHEW__ROLE__ROLE_OBSERVER)
+        return cw_error_set(err, CW_E_SERVICE, "role %d does not connect to a dispatcher", (int)hello->role);
+    if (d->n_peers >= DP_PEERS)
+        return cw_error_set(err, CW_E_SERVICE, "there are %d connections already", DP_PEERS);
+    struct cw_peer *p = calloc(1, sizeof(*p));
+    if (!p || !(p->name = strndup(hello->name, DP_NAME)) || !(p->host = strndup(hello->host, DP_ADDRESS))) {
+        if (p)
+            free(p->name);
+        free(p);
+        return cw_error_nomem(err, sizeof(*p), "a connection");
+    }
+    p->user = user;
+    p->role = hello->role;
+    p->refs = 1;
+    if (hello->incarnation.len == 16)
+        memcpy(p->incarnation, hello->incarnation.data, 16);
+    cw_list_add(&d->peers, &p->link);
+    d->n_peers++;
+    *ret = p;
+    return 0;
+}
+
+void cw_dispatcher_lost(struct cw_dispatcher *d, struct cw_peer *p, uint64_t now_ns)
+{
+    d->now_ns = CW_MAX(d->now_ns, now_ns);
+    p->gone = true;
+    if (p->worker)
+        cw_dp_worker_lost(d, p->worker);
+    if (p->rank)
+        cw_dp_client_lost(d, p->rank);
+    cw_link_out(&p->link);
+    d->n_peers--;
+    cw_dp_peer_unref(p);
+}
+
+static int unknown_message(struct cw_dispatcher *d, struct cw_peer *p, const Cachew__Envelope *m)
+{
+    struct cw_error err = {0};
+    cw_error_set(&err, CW_E_SERVICE, "a message of a kind that this version does not know");
+    if (m->id != 0)
+        cw_dp_fail(d, p, m->id, &err);
+    return 0;
+}
+
+int cw_dispatcher_message(struct cw_dispatcher *d, struct cw_peer *p, const Cachew__Envelope *m, uint64_t now_ns, struct cw_error *err)
+{
+    d->now_ns = CW_MAX(d->now_ns, now_ns);
+    if (p->closing)
+        return 0;
+    switch (m->of_case) {
+    case CACHEW__ENVELOPE__OF__NOT_SET:
+        return unknown_message(d, p, m);
+    case CACHEW__ENVELOPE__OF_PING:
+        cw_dp_done(d, p, m->id);
+        return 0;
+    case CACHEW__ENVELOPE__OF_DONE:
+        return 0;
+    default:
+        break;
+    }
+    switch (p->role) {
+    case CACHEW__ROLE__ROLE_CLIENT:
+        return cw_dp_client_message(d, p, m, err);
+    case CACHEW__ROLE__ROLE_WORKER:
+        return cw_dp_worker_message(d, p, m, err);
+    default:
+        return cw_dp_admin_message(d, p, m, err);
+    }
+}
+
+/* ---- turns ---- */
+
+void cw_dispatcher_turn(struct cw_dispatcher *d, uint64_t now_ns)
+{
+    d->now_ns = CW_MAX(d->now_ns, now_ns);
+    CW_LIST_EACH(at, &d->dirty_streams) {
+        struct stream *s = CW_CONTAINER(at, struct stream, dirty);
+        cw_dp_stream_mark(d, s);
+        cw_dp_lease_fill(d, s);
+    }
+    cw_dp_seat_flush(d);
+    CW_LIST_EACH(at, &d->dirty_streams) {
+        cw_link_out(at);
+        cw_dp_tell_stream(d, CW_CONTAINER(at, struct stream, dirty));
+    }
+    cw_dp_journal_commit(d);
+}
+
+static void grace_over(struct cw_dispatcher *d)
+{
+    d->grace_until_ns = 0;
+    CW_LIST_EACH(at, &d->streams) {
+        struct stream *s = CW_CONTAINER(at, struct stream, link);
+        for (uint64_t pos = s->base; s->restored && s->at_most_once && pos < s->end; pos++) {
+            struct split *x = cw_dp_split(s, pos);
+            if ((x->flags & SPLIT_GIVEN) && !x->holder[0]) {
+                x->flags |= SPLIT_LOST;
+                cw_dp_split_announce(d, s, pos, x);
+            }
+        }
+        s->restored = false;
+        cw_dp_stream_dirty(d, s);
+    }
+}
+
+uint64_t cw_dispatcher_tick(struct cw_dispatcher *d, uint64_t now_ns)
+{
+    bool busy = d->grace_until_ns != 0 || d->retry_ns != 0;
+    d->now_ns = CW_MAX(d->now_ns, now_ns);
+    if (d->grace_until_ns != 0 && (d->now_ns >= d->grace_until_ns || d->n_awaited == 0))
+        grace_over(d);
+    cw_dp_worker_tick(d);
+    cw_dp_job_tick(d);
+    cw_dp_stream_tick(d);
+    CW_LIST_EACH(at, &d->streams)
+        busy |= !cw_list_empty(&CW_CONTAINER(at, struct stream, link)->jobs);
+    return busy ? TICK_BUSY : TICK_IDLE;
+}
+
+/* ---- life ---- */
+
+int cw_dispatcher_new(const struct cw_dispatcher_options *o, const struct cw_dispatcher_io *io, struct cw_dispatcher **ret, struct cw_error *err)
+{
+    struct cw_dispatcher *d = calloc(1, sizeof(*d));
+    if (!d)
+        return cw_error_nomem(err, sizeof(*d), "the dispatcher");
+    d->io = *io;
+    d->pid = o->pid;
+    d->share_streams = o->share_streams;
+    struct cw_link *lists[] = {&d->peers, &d->workers, &d->streams, &d->jobs, &d->dirty_streams, &d->dirty_seats};
+    for (size_t i = 0; i < CW_COUNT_OF(lists); i++)
+        cw_list_init(lists[i]);
+    d->name = strdup(o->name ? o->name : "dispatcher");
+    d->software = strdup(o->software ? o->software : "cachew " CACHEW_VERSION);
+    if (!d->name || !d->software) {
+        cw_dispatcher_free(d);
+        return cw_error_nomem(err, 64, "the dispatcher");
+    }
+    *ret = d;
+    return 0;
+}
+
+void cw_dispatcher_start(struct cw_dispatcher *d, uint64_t now_ns)
+{
+    d->now_ns = d->start_ns = now_ns;
+    cw_dp_pipelines_loaded(d);
+    CW_LIST_EACH(at, &d->streams)
+        CW_CONTAINER(at, struct stream, link)->idle_ns = now_ns;
+    CW_LIST_EACH(at, &d->jobs)
+        CW_CONTAINER(at, struct job, link)->since_ns = now_ns;
+    CW_LIST_EACH(at, &d->workers)
+        CW_CONTAINER(at, struct worker, link)->since_ns = now_ns;
+    d->grace_until_ns = cw_list_empty(&d->streams) ? 0 : now_ns + DP_GRACE;
+}
+
+struct cw_dispatcher *cw_dispatcher_free(struct cw_dispatcher *d)
+{
+    if (!d)
+        return NULL;
+    cw_dp_journal_deinit(d);
+    d->io.log = NULL;
+    CW_LIST_EACH(at, &d->peers) {
+        struct cw_peer *p = CW_CONTAINER(at, struct cw_peer, link);
+        p->gone = true;
+        if (p->worker)
+            p->worker->peer = NULL;
+        if (p->rank)
+            p->rank->client = NULL;
+        cw_dp_peer_unref(p);
+    }
+    CW_LIST_EACH(at, &d->jobs)
+        cw_dp_job_free(d, CW_CONTAINER(at, struct job, link));
+    CW_LIST_EACH(at, &d->workers)
+        cw_dp_worker_free(d, CW_CONTAINER(at, struct worker, link));
+    CW_LIST_EACH(at, &d->streams)
+        cw_dp_stream_free(d, CW_CONTAINER(at, struct stream, link));
+    cw_dp_journal_deinit(d);
+    cw_map_deinit(&d->workers_by_id);
+    cw_map_deinit(&d->workers_by_incarnation);
+    cw_map_deinit(&d->streams_by_id);
+    cw_map_deinit(&d->jobs_by_name);
+    cw_map_deinit(&d->pipelines);
+    free(d->name);
+    free(d->software);
+    free(d);
+    return NULL;
+}

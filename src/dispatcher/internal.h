@@ -1,0 +1,367 @@
+/*
+ * The state of the dispatcher, and what its files offer each other. Who belongs to whom:
+ *
+ *   dispatcher -- workers -- seats -- streams -- jobs -- ranks -- (client) peer
+ *                   |                   |
+ *                 peer                splits, each with the seats that hold it
+ *
+ * A seat is a worker's part in a stream. Splits are numbered through the epochs by one number, their position. References: what a journal entry that is
+ * under way names (peer, stream, job) is kept until it is durable; all else is freed with its owner.
+ */
+#pragma once
+#include "base/clock.h"
+#include "base/list.h"
+#include "base/map.h"
+#include "dispatcher/core.h"
+#include "proto/journal.pb-c.h"
+
+/* ---- limits on what peers can make us hold ---- */
+
+#define DP_PEERS 65536
+#define DP_WORKERS 10000
+#define DP_STREAMS 10000
+#define DP_JOBS 10000
+#define DP_JOBS_OVER 1000              /* finished ones that are listed */
+#define DP_RANKS ((uint32_t)1 << 20)   /* of a job, and ranks known of all jobs together */
+#define DP_SEATS ((size_t)1 << 22)     /* workers times streams */
+#define DP_NAME 255                    /* bytes of a job's name */
+#define DP_PATH 4096                   /* bytes of a base directory, a socket's path */
+#define DP_ADDRESSES 16                /* of a worker */
+#define DP_ADDRESS 300
+#define DP_PIPELINE ((size_t)32 << 20) /* bytes of one */
+#define DP_PIPELINES ((size_t)1 << 30) /* of all together */
+#define DP_FILES 4096                  /* named in Prepared */
+#define DP_REMNANTS 65536              /* keys of a report */
+#define DP_CAPACITY 1024               /* splits leased to a worker at a time */
+#define DP_HELD 16384                  /* splits of a stream in Holdings */
+#define DP_WINDOW ((uint64_t)1 << 20)  /* splits between the first wanted and the last known of a stream */
+#define DP_ENDLESS ((uint64_t)1 << 62)
+
+/* ---- times ---- */
+
+#define DP_S UINT64_C(1000000000)
+#define DP_GRACE (2 * DP_S)        /* after a restart: for workers to come back with what they hold */
+#define DP_ASK_MORE (10 * DP_S)    /* a worker that takes so long to open the data is not waited for alone */
+#define DP_DRAIN (10 * DP_S)       /* finished splits stay with a worker that leaves for so long */
+#define DP_SHUN (30 * DP_S)        /* a worker that a client can't reach gets nothing of that stream for so long */
+#define DP_WARM (30 * DP_S)        /* a stream without jobs is kept ready for so long */
+#define DP_ABANDONED (3600 * DP_S) /* a job without clients is collected */
+#define DP_LISTED (3600 * DP_S)    /* a job that is over is listed */
+#define DP_GONE (600 * DP_S)       /* a worker that is gone keeps its id, if it comes back */
+#define DP_LATE DP_S               /* a lease is not late before that ... */
+#define DP_LATE_TIMES 3            /* ... nor before so many times the median */
+#define DP_TIMES 64                /* completions that the median is of */
+
+struct cw_peer {
+    struct cw_link link;
+    void *user;
+    Cachew__Role role;
+    char *name, *host;
+    uint8_t incarnation[16];
+    bool gone, closing;
+    unsigned refs;
+    struct worker *worker;
+    struct rank *rank;
+};
+
+struct worker {
+    struct cw_map_node by_id, by_incarnation;
+    struct cw_link link;
+    uint64_t id;
+    uint8_t incarnation[16];
+    struct cw_peer *peer; /* NULL: gone */
+    char *name, *host, *unix_path, *http;
+    char **addresses;
+    size_t n_addresses;
+    uint32_t pid, cpu_budget;
+    uint64_t memory;
+    uint64_t cpu_ns, memory_bytes, n_batches, n_bytes; /* as its heartbeats say */
+    bool awaited;         /* known before a restart, and not back yet */
+    bool ready;           /* told its id: it may be asked for things */
+    bool kept;            /* another connection of a worker that was not lost: its Holdings tell what of its leases is left */
+    bool draining;
+    uint64_t since_ns;    /* of being gone, or draining */
+    uint64_t last_request;
+    struct cw_link seats;
+    size_t n_held;
+};
+
+enum seat_state { SEAT_IDLE, SEAT_ASKED, SEAT_READY, SEAT_UNFIT };
+struct range { uint64_t first, count; };
+#define SEAT_RANGES 64
+struct seat {
+    struct cw_link by_worker, by_stream, dirty;
+    struct worker *worker;
+    struct stream *stream;
+    enum seat_state state;
+    uint64_t request;        /* of Prepare */
+    char *why;               /* unfit */
+    uint32_t capacity, n_held, n_complete;
+    size_t heap_at;          /* 0: not among those that get leases; else place + 1 */
+    uint64_t shunned_until;  /* 0: not */
+    bool named;              /* in the Holdings at hand */
+    bool announced;          /* the clients of the stream know where the worker is */
+    uint64_t order;          /* among seats with equal room; differs from stream to stream */
+    uint64_t *out;           /* leases to be sent: room for capacity + 2 */
+    size_t n_out;
+    struct range revoke[SEAT_RANGES]; /* to be sent */
+    size_t n_revoke;
+};
+
+enum split_flag {
+    SPLIT_REPORTED = 1,  /* what it gives is known ... */
+    SPLIT_DURABLE = 2,   /* ... and written down */
+    SPLIT_LOST = 4,      /* at-most-once: it will not be run again */
+    SPLIT_ANNOUNCE = 8,  /* its place changed in this turn */
+    SPLIT_UNSENT = 16,   /* at-most-once: its lease is being written down */
+    SPLIT_COMPLETE = 32, /* the first holder is through */
+    SPLIT_GIVEN = 64,    /* at-most-once: somebody had it before a restart */
+};
+struct split {
+    struct seat *holder[2]; /* [0] is what clients are told; [1] the one before, if it was late */
+    uint64_t leased_ns;
+    uint64_t n_batches;
+    uint64_t *remnants;
+    uint64_t reporter;      /* the worker that said so first */
+    uint32_t n_remnants;
+    uint8_t flags;
+};
+
+struct pipeline {
+    struct cw_map_node node;
+    uint8_t fingerprint[16];
+    char *json;
+    size_t size;
+    unsigned refs;
+    bool journalled;
+};
+
+struct stream {
+    struct cw_map_node node; /* by id */
+    struct cw_link link, dirty;
+    uint8_t id[16];
+    uint64_t number;
+    struct pipeline *pipeline;
+    uint64_t seed;
+    char *base_dir;
+    Cachew__Prepared *data;    /* as the first worker saw it; NULL: none has yet */
+    bool at_most_once, journalled, dead;
+    bool restored;             /* from the journal: no leases within the grace */
+    uint64_t asked_ns;         /* when the last worker was asked first */
+    uint64_t idle_ns;          /* since when it has no job */
+    unsigned refs;
+    struct cw_link jobs, seats;
+    size_t n_seats, n_ready;
+    struct seat **heap;        /* those that may get leases, most room first */
+    size_t n_heap, heap_capacity;
+    size_t n_shunned;
+    /* splits: of positions base .. end - 1 */
+    struct split *ring;
+    size_t mask;               /* size of the ring - 1 */
+    uint64_t base, end;
+    bool based;                /* base means something */
+    bool marked;               /* base is the low-water mark: before it nobody wants any */
+    uint64_t total;            /* positions that its jobs want */
+    uint64_t free_from;        /* before it every wanted split has a holder */
+    uint64_t purged;           /* rows before it are deleted from the journal */
+    uint64_t times_ns[DP_TIMES], n_times;
+    uint64_t n_completed;
+    bool reports_came, announce;
+    uint64_t announce_first, announce_end;
+};
+
+enum job_state { JOB_WAITING, JOB_RUNNING, JOB_DONE, JOB_CANCELLED, JOB_FAILED };
+struct job {
+    struct cw_map_node node;
+    struct cw_link link, by_stream;
+    char *name;
+    struct stream *stream;     /* NULL: over */
+    uint8_t stream_id[16], fingerprint[16];
+    uint64_t seed, epochs;
+    uint32_t world_size;
+    Cachew__Order order;
+    Cachew__Guarantee guarantee;
+    enum job_state state;
+    char *why;
+    bool paused, durable, dead;
+    unsigned refs, writing;    /* journal entries of it under way */
+    struct rank **ranks;       /* those ever attached, by number */
+    size_t n_ranks, n_finished, n_attached;
+    uint64_t first_from;       /* where the first rank began: ranks that were not here yet begin there */
+    bool began;
+    uint64_t mark;             /* least position of its ranks */
+    size_t n_at_mark;          /* how many are there; 0: to be found again */
+    uint64_t since_ns;         /* without clients, or over */
+};
+
+struct rank {
+    struct job *job;
+    uint32_t number;
+    struct cw_peer *client;    /* NULL: not attached */
+    uint64_t attach_id;        /* of the Attach to be answered; 0: answered */
+    Cachew__Place from;        /* cursor */
+    uint64_t snapshot;         /* that its state had; 0: none */
+    uint64_t pos;
+    uint64_t next_report;
+    uint64_t n_batches, wait_ns, g, digest_lo, digest_hi;
+    bool began, finished, greeted;
+};
+
+/* ---- the journal ---- */
+
+enum action_kind { ACTION_NONE, ACTION_DONE, ACTION_REGISTERED, ACTION_REPORT, ACTION_JOB, ACTION_LEASE };
+struct action { /* what follows once an entry is durable */
+    enum action_kind kind;
+    struct cw_peer *peer;
+    uint64_t re, pos;
+    struct stream *stream;
+    struct job *job;
+};
+struct entries {
+    struct cw_store_batch batch;
+    struct action *actions;
+    size_t n, capacity;
+};
+
+struct cw_dispatcher {
+    struct cw_dispatcher_io io;
+    char *name, *software;
+    uint32_t pid;
+    bool share_streams;
+    uint64_t now_ns, start_ns;
+    uint64_t grace_until_ns;   /* 0: over */
+    struct cw_link peers, workers, streams, jobs, dirty_streams, dirty_seats;
+    struct cw_map workers_by_id, workers_by_incarnation, streams_by_id, jobs_by_name, pipelines;
+    size_t n_peers, n_workers, n_awaited, n_streams, n_jobs, n_over, n_ranks, n_seats, pipeline_bytes;
+    uint64_t worker_ids, stream_numbers;
+    struct entries pending, flight;
+    bool in_flight;
+    uint64_t retry_ns;         /* when what could not be written is tried again; 0: all is well */
+    struct cw_error journal_error;
+    uint64_t n_completed, n_late, n_moved;
+};
+
+/* core.c */
+void cw_dp_send(struct cw_dispatcher *d, struct cw_peer *p, Cachew__Envelope *m);
+void cw_dp_done(struct cw_dispatcher *d, struct cw_peer *p, uint64_t re);
+void cw_dp_fail(struct cw_dispatcher *d, struct cw_peer *p, uint64_t re, const struct cw_error *why);
+void cw_dp_failure(Cachew__Failure *ret, const struct cw_error *why); /* its texts are those of why */
+void cw_dp_close(struct cw_dispatcher *d, struct cw_peer *p, const struct cw_error *why);
+void cw_dp_log(struct cw_dispatcher *d, bool warning, const char *fmt, ...) _printf_(3, 4);
+struct cw_peer *cw_dp_peer_unref(struct cw_peer *p);
+char *cw_dp_hex(const uint8_t id[16], char ret[33]);
+bool cw_dp_grace(const struct cw_dispatcher *d, const struct stream *s);
+
+/* journal.c: each adds to the batch that is committed next. An action is carried out when it is durable. < 0: nothing was added. */
+int cw_dp_journal_counters(struct cw_dispatcher *d, struct cw_error *err) _must_check_;
+int cw_dp_journal_worker(struct cw_dispatcher *d, const struct worker *w, const struct action *then, struct cw_error *err) _must_check_;
+int cw_dp_journal_worker_gone(struct cw_dispatcher *d, const struct worker *w, struct cw_error *err) _must_check_;
+int cw_dp_journal_stream(struct cw_dispatcher *d, struct stream *s, struct cw_error *err) _must_check_; /* and its pipeline */
+int cw_dp_journal_stream_gone(struct cw_dispatcher *d, struct stream *s, struct cw_error *err) _must_check_; /* with all that it has */
+int cw_dp_journal_job(struct cw_dispatcher *d, const struct job *j, const struct action *then, struct cw_error *err) _must_check_;
+int cw_dp_journal_job_gone(struct cw_dispatcher *d, const struct job *j, struct cw_error *err) _must_check_;
+int cw_dp_journal_split(struct cw_dispatcher *d, const struct stream *s, uint64_t pos, const struct action *then, struct cw_error *err) _must_check_;
+int cw_dp_journal_purge(struct cw_dispatcher *d, struct stream *s, uint64_t upto, struct cw_error *err) _must_check_; /* rows of splits before it */
+int cw_dp_journal_then(struct cw_dispatcher *d, const struct action *then, struct cw_error *err) _must_check_; /* when all so far is durable */
+/* For entries whose lack does no harm: after a restart, what they say is found out again. */
+void cw_dp_journal_tried(struct cw_dispatcher *d, int result);
+void cw_dp_journal_commit(struct cw_dispatcher *d);
+void cw_dp_journal_deinit(struct cw_dispatcher *d);
+
+/* workers.c */
+int cw_dp_worker_message(struct cw_dispatcher *d, struct cw_peer *p, const Cachew__Envelope *m, struct cw_error *err) _must_check_;
+void cw_dp_worker_lost(struct cw_dispatcher *d, struct worker *w);
+void cw_dp_worker_registered(struct cw_dispatcher *d, struct cw_peer *p, uint64_t re);
+void cw_dp_worker_drain(struct cw_dispatcher *d, struct worker *w, bool tell);
+void cw_dp_worker_tick(struct cw_dispatcher *d);
+struct worker *cw_dp_worker_free(struct cw_dispatcher *d, struct worker *w);
+struct worker *cw_dp_worker_find(struct cw_dispatcher *d, uint64_t id);
+int cw_dp_worker_restore(struct cw_dispatcher *d, const Cachew__Journal__Worker *row, struct cw_error *err) _must_check_;
+
+/* seats.c: what a worker has to do with a stream */
+void cw_dp_seat_ask(struct cw_dispatcher *d, struct stream *s); /* Prepare, to whom it may concern */
+int cw_dp_seat_answer(struct cw_dispatcher *d, struct worker *w, uint64_t re, const Cachew__Envelope *m, struct cw_error *err) _must_check_;
+int cw_dp_seat_prepared(struct cw_dispatcher *d, struct seat *t, const Cachew__Prepared *p, struct cw_error *err) _must_check_;
+struct seat *cw_dp_seat_find(struct worker *w, const struct stream *s);
+struct seat *cw_dp_seat_new(struct cw_dispatcher *d, struct worker *w, struct stream *s);
+struct seat *cw_dp_seat_free(struct cw_dispatcher *d, struct seat *t, bool forget);
+void cw_dp_seat_dirty(struct cw_dispatcher *d, struct seat *t);
+void cw_dp_seat_revoke(struct cw_dispatcher *d, struct seat *t, uint64_t first, uint64_t count);
+void cw_dp_seat_unsend(struct seat *t, uint64_t first, uint64_t count); /* leases of these, if not sent yet, are not */
+void cw_dp_seat_usable(struct cw_dispatcher *d, struct seat *t); /* its place in the heap, after any change */
+void cw_dp_seat_shun(struct cw_dispatcher *d, struct seat *t);
+void cw_dp_seat_unshun(struct cw_dispatcher *d, struct stream *s, bool all);
+void cw_dp_seat_flush(struct cw_dispatcher *d);
+
+/* streams.c */
+struct stream *cw_dp_stream_find(struct cw_dispatcher *d, const uint8_t id[16]);
+int cw_dp_stream_get(struct cw_dispatcher *d, const Cachew__Attach *a, struct stream **ret, struct cw_error *err) _must_check_;
+int cw_dp_stream_restore(struct cw_dispatcher *d, const uint8_t id[16], const Cachew__Journal__Stream *row, struct cw_error *err) _must_check_;
+int cw_dp_pipeline_get(struct cw_dispatcher *d, const uint8_t fingerprint[16], const char *json, struct pipeline **ret, struct cw_error *err) _must_check_;
+void cw_dp_stream_dirty(struct cw_dispatcher *d, struct stream *s);
+int cw_dp_stream_ready(struct cw_dispatcher *d, struct stream *s, const Cachew__Prepared *p, struct cw_error *err) _must_check_;
+/* A worker failed to prepare it: another is asked. If there is none that could, who waits is told why. */
+void cw_dp_stream_unfit(struct cw_dispatcher *d, struct stream *s, const Cachew__Failure *why);
+void cw_dp_stream_total(struct stream *s);
+void cw_dp_stream_mark(struct cw_dispatcher *d, struct stream *s); /* the low-water mark, and what it revokes */
+void cw_dp_pipelines_loaded(struct cw_dispatcher *d);                     /* those that no stream has are dropped */
+void cw_dp_stream_free(struct cw_dispatcher *d, struct stream *s);
+uint64_t cw_dp_job_total(const struct stream *s, uint64_t epochs);        /* positions of so many epochs */
+void cw_dp_stream_idle(struct cw_dispatcher *d, struct stream *s);        /* its last job left */
+void cw_dp_stream_forget(struct cw_dispatcher *d, struct stream *s);
+struct stream *cw_dp_stream_unref(struct stream *s);
+void cw_dp_stream_tick(struct cw_dispatcher *d);
+/* *ret is the position; CW_E_OPTION: outside the plan. */
+int cw_dp_stream_position(const struct stream *s, uint64_t epoch, uint64_t split, uint64_t *ret, struct cw_error *err) _must_check_;
+void cw_dp_stream_place(const struct stream *s, uint64_t pos, uint64_t *epoch, uint64_t *split);
+
+/* splits.c: the table of a stream's splits */
+struct split *cw_dp_split(const struct stream *s, uint64_t pos); /* NULL: not in the table */
+struct split *cw_dp_split_make(struct stream *s, uint64_t pos);  /* NULL: no memory, or outside the window */
+int cw_dp_split_rebase(struct cw_dispatcher *d, struct stream *s, uint64_t base);  /* the first position is this from now on; -1: no memory */
+void cw_dp_split_clear(struct cw_dispatcher *d, struct stream *s);
+void cw_dp_split_trim(struct stream *s);
+int cw_dp_split_report(struct split *x, const uint64_t *remnants, size_t n, uint64_t n_batches);
+bool cw_dp_split_same(const struct split *x, const uint64_t *remnants, size_t n, uint64_t n_batches);
+void cw_dp_split_announce(struct cw_dispatcher *d, struct stream *s, uint64_t pos, struct split *x);
+
+/* leases.c */
+void cw_dp_lease_fill(struct cw_dispatcher *d, struct stream *s);
+int cw_dp_lease_hold(struct cw_dispatcher *d, struct seat *t, uint64_t pos, struct cw_error *err) _must_check_; /* as Holdings says */
+void cw_dp_lease_drop(struct cw_dispatcher *d, struct seat *t, uint64_t pos, bool tell); /* it does not hold it any more */
+void cw_dp_lease_drop_all(struct cw_dispatcher *d, struct seat *t, bool only_unfinished, uint64_t from, bool tell);
+int cw_dp_lease_completed(struct cw_dispatcher *d, struct worker *w, uint64_t re, const Cachew__Completed *c, struct cw_error *err) _must_check_;
+void cw_dp_lease_written(struct cw_dispatcher *d, struct stream *s, uint64_t pos);
+uint64_t cw_dp_lease_batch(const struct stream *s, uint64_t pos); /* the first batch of it that anybody needs */
+void cw_dp_lease_late(struct cw_dispatcher *d, struct stream *s);
+
+/* jobs.c */
+struct job *cw_dp_job_find(struct cw_dispatcher *d, const char *name);
+int cw_dp_job_get(struct cw_dispatcher *d, const Cachew__Attach *a, struct job **ret, struct cw_error *err) _must_check_;
+int cw_dp_job_restore(struct cw_dispatcher *d, const Cachew__Journal__Job *row, struct cw_error *err) _must_check_;
+void cw_dp_job_ready(struct cw_dispatcher *d, struct job *j);   /* its stream is */
+void cw_dp_job_written(struct cw_dispatcher *d, struct job *j);
+void cw_dp_job_refused(struct cw_dispatcher *d, struct job *j, const Cachew__Failure *why); /* who waits for it is told; it is freed */
+const char *cw_dp_job_state(enum job_state state);
+void cw_dp_job_over(struct cw_dispatcher *d, struct job *j, enum job_state state, const struct cw_error *why);
+void cw_dp_job_free(struct cw_dispatcher *d, struct job *j);
+struct job *cw_dp_job_unref(struct job *j);
+void cw_dp_job_tick(struct cw_dispatcher *d);
+uint64_t cw_dp_job_mark(struct job *j); /* UINT64_MAX: not known, or nothing more is wanted */
+
+/* clients.c */
+int cw_dp_client_message(struct cw_dispatcher *d, struct cw_peer *p, const Cachew__Envelope *m, struct cw_error *err) _must_check_;
+void cw_dp_client_lost(struct cw_dispatcher *d, struct rank *r);
+void cw_dp_client_begin(struct cw_dispatcher *d, struct rank *r); /* the plan is known: its position, or it is refused */
+void cw_dp_client_refuse(struct cw_dispatcher *d, struct rank *r, const struct cw_error *why); /* its Attach */
+void cw_dp_client_greet(struct cw_dispatcher *d, struct rank *r); /* Attached, and all that is known */
+void cw_dp_client_ended(struct cw_dispatcher *d, struct rank *r, const struct cw_error *why);
+
+/* tell.c: what the clients of a stream are told */
+void cw_dp_tell_stream(struct cw_dispatcher *d, struct stream *s);
+void cw_dp_tell_all(struct cw_dispatcher *d, struct rank *r);
+void cw_dp_tell_worker(struct cw_dispatcher *d, struct worker *w, bool gone);
+void cw_dp_tell_seat(struct cw_dispatcher *d, struct seat *t);
+
+/* admin.c */
+int cw_dp_admin_message(struct cw_dispatcher *d, struct cw_peer *p, const Cachew__Envelope *m, struct cw_error *err) _must_check_;

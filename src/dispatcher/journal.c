@@ -1,0 +1,392 @@
+/*
+ * What is written down, under which keys, and what follows once it is durable. Entries gather while a batch is being made durable, and are the next
+ * one: so there is one batch under way at a time, and what was refused by a full disk is tried again in its place.
+ *
+ * Keys: a letter, in the order in which rows must be read, then what it is about.
+ *   a                            Counters
+ *   b fingerprint                Pipeline
+ *   c stream                     Stream
+ *   d stream                     Floor
+ *   e stream, position (be64)    Split
+ *   f name                       Job
+ *   g incarnation                Worker
+ */
+#include <endian.h>
+#include <inttypes.h>
+#include <string.h>
+
+#include "dispatcher/internal.h"
+
+struct key {
+    uint8_t bytes[1 + DP_NAME + 8];
+    size_t size;
+};
+
+static struct key key_make(char letter, const void *data, size_t size)
+{
+    struct key k = {.bytes = {(uint8_t)letter}, .size = 1 + size};
+    if (size > 0)
+        memcpy(k.bytes + 1, data, size);
+    return k;
+}
+
+static struct key key_split(const struct stream *s, uint64_t pos)
+{
+    struct key k = key_make('e', s->id, 16);
+    uint64_t order = htobe64(pos);
+    memcpy(k.bytes + k.size, &order, 8);
+    k.size += 8;
+    return k;
+}
+
+/* ---- entries ---- */
+
+static int action_room(struct entries *e, struct cw_error *err)
+{
+    if (e->n < e->capacity)
+        return 0;
+    size_t capacity = e->capacity > 0 ? 2 * e->capacity : 64;
+    struct action *actions = realloc(e->actions, capacity * sizeof(*actions));
+    if (!actions)
+        return cw_error_nomem(err, capacity * sizeof(*actions), "entries of the journal");
+    e->actions = actions;
+    e->capacity = capacity;
+    return 0;
+}
+
+static void action_add(struct entries *e, const struct action *then)
+{
+    if (then->peer)
+        then->peer->refs++;
+    if (then->stream)
+        then->stream->refs++;
+    if (then->job)
+        then->job->refs++;
+    e->actions[e->n++] = *then;
+}
+
+static void action_unref(struct action *a)
+{
+    cw_dp_peer_unref(a->peer);
+    cw_dp_stream_unref(a->stream);
+    cw_dp_job_unref(a->job);
+}
+
+static int entry_put(struct cw_dispatcher *d, const struct key *k, const ProtobufCMessage *m, const struct action *then, struct cw_error *err)
+{
+    uint8_t small[512];
+    _cleanup_free_ uint8_t *large = NULL;
+    size_t size = protobuf_c_message_get_packed_size(m);
+    uint8_t *packed = size <= sizeof(small) ? small : (large = malloc(size));
+    if (!packed)
+        return cw_error_nomem(err, size, "an entry of the journal");
+    protobuf_c_message_pack(m, packed);
+    int r = then ? action_room(&d->pending, err) : 0;
+    if (r == 0)
+        r = cw_store_batch_add(&d->pending.batch,
+                               &(struct cw_store_op){.kind = CW_STORE_PUT, .key = k->bytes, .key_size = k->size, .value = packed, .value_size = size}, err);
+    if (r == 0 && then)
+        action_add(&d->pending, then);
+    return r;
+}
+
+static int entry_delete(struct cw_dispatcher *d, const struct key *k, struct cw_error *err)
+{
+    return cw_store_batch_add(&d->pending.batch, &(struct cw_store_op){.kind = CW_STORE_DELETE, .key = k->bytes, .key_size = k->size}, err);
+}
+
+int cw_dp_journal_then(struct cw_dispatcher *d, const struct action *then, struct cw_error *err)
+{
+    int r = action_room(&d->pending, err);
+    if (r == 0)
+        action_add(&d->pending, then);
+    return r;
+}
+
+void cw_dp_journal_tried(struct cw_dispatcher *d, int result)
+{
+    if (result < 0)
+        cw_dp_log(d, true, "no memory for an entry of the journal");
+}
+
+int cw_dp_journal_counters(struct cw_dispatcher *d, struct cw_error *err)
+{
+    struct key k = key_make('a', NULL, 0);
+    Cachew__Journal__Counters m = CACHEW__JOURNAL__COUNTERS__INIT;
+    m.workers = d->worker_ids;
+    m.streams = d->stream_numbers;
+    return entry_put(d, &k, &m.base, NULL, err);
+}
+
+int cw_dp_journal_worker(struct cw_dispatcher *d, const struct worker *w, const struct action *then, struct cw_error *err)
+{
+    struct key k = key_make('g', w->incarnation, 16);
+    Cachew__Journal__Worker m = CACHEW__JOURNAL__WORKER__INIT;
+    m.id = w->id;
+    m.incarnation = (ProtobufCBinaryData){16, (uint8_t *)w->incarnation};
+    return entry_put(d, &k, &m.base, then, err);
+}
+
+int cw_dp_journal_worker_gone(struct cw_dispatcher *d, const struct worker *w, struct cw_error *err)
+{
+    struct key k = key_make('g', w->incarnation, 16);
+    return entry_delete(d, &k, err);
+}
+
+int cw_dp_journal_stream(struct cw_dispatcher *d, struct stream *s, struct cw_error *err)
+{
+    if (s->journalled)
+        return 0;
+    int r = cw_dp_journal_counters(d, err);
+    if (r == 0 && !s->pipeline->journalled) {
+        struct key k = key_make('b', s->pipeline->fingerprint, 16);
+        Cachew__Journal__Pipeline m = CACHEW__JOURNAL__PIPELINE__INIT;
+        m.json = s->pipeline->json;
+        r = entry_put(d, &k, &m.base, NULL, err);
+    }
+    if (r == 0) {
+        struct key k = key_make('c', s->id, 16);
+        Cachew__Journal__Stream m = CACHEW__JOURNAL__STREAM__INIT;
+        m.number = s->number;
+        m.fingerprint = (ProtobufCBinaryData){16, s->pipeline->fingerprint};
+        m.seed = s->seed;
+        m.base_dir = s->base_dir;
+        m.data = s->data;
+        m.at_most_once = s->at_most_once;
+        s->pipeline->journalled = true;
+        r = entry_put(d, &k, &m.base, NULL, err);
+    }
+    s->journalled = r == 0;
+    return r;
+}
+
+static int delete_range(struct cw_dispatcher *d, const struct key *from, const struct key *to, struct cw_error *err)
+{
+    return cw_store_batch_add(&d->pending.batch, &(struct cw_store_op){.kind = CW_STORE_DELETE_RANGE, .key = from->bytes, .key_size = from->size,
+                                                                      .value = to->bytes, .value_size = to->size}, err);
+}
+
+int cw_dp_journal_purge(struct cw_dispatcher *d, struct stream *s, uint64_t upto, struct cw_error *err)
+{
+    struct key from = key_split(s, 0), to = key_split(s, upto), k = key_make('d', s->id, 16);
+    int r = 0;
+    if (s->at_most_once && upto != UINT64_MAX) {
+        Cachew__Journal__Floor m = CACHEW__JOURNAL__FLOOR__INIT;
+        m.position = upto;
+        r = entry_put(d, &k, &m.base, NULL, err);
+    }
+    if (r == 0)
+        r = delete_range(d, &from, &to, err);
+    if (r == 0)
+        s->purged = upto;
+    return r;
+}
+
+int cw_dp_journal_stream_gone(struct cw_dispatcher *d, struct stream *s, struct cw_error *err)
+{
+    struct key stream = key_make('c', s->id, 16), floor = key_make('d', s->id, 16), pipeline = key_make('b', s->pipeline->fingerprint, 16);
+    int r = cw_dp_journal_purge(d, s, UINT64_MAX, err);
+    if (r == 0)
+        r = entry_delete(d, &stream, err);
+    if (r == 0)
+        r = entry_delete(d, &floor, err);
+    if (r == 0 && s->pipeline->refs == 1)
+        r = entry_delete(d, &pipeline, err);
+    return r;
+}
+
+int cw_dp_journal_job(struct cw_dispatcher *d, const struct job *j, const struct action *then, struct cw_error *err)
+{
+    struct key k = key_make('f', j->name, strlen(j->name));
+    Cachew__Journal__Job m = CACHEW__JOURNAL__JOB__INIT;
+    m.name = j->name;
+    m.stream = (ProtobufCBinaryData){16, (uint8_t *)j->stream_id};
+    m.epochs = j->epochs;
+    m.world_size = j->world_size;
+    m.order = j->order;
+    m.guarantee = j->guarantee;
+    m.state = j->state;
+    m.why = j->why ? j->why : "";
+    m.fingerprint = (ProtobufCBinaryData){16, (uint8_t *)j->fingerprint};
+    m.seed = j->seed;
+    m.paused = j->paused;
+    return entry_put(d, &k, &m.base, then, err);
+}
+
+int cw_dp_journal_job_gone(struct cw_dispatcher *d, const struct job *j, struct cw_error *err)
+{
+    struct key k = key_make('f', j->name, strlen(j->name));
+    return entry_delete(d, &k, err);
+}
+
+int cw_dp_journal_split(struct cw_dispatcher *d, const struct stream *s, uint64_t pos, const struct action *then, struct cw_error *err)
+{
+    const struct split *x = cw_dp_split(s, pos);
+    struct key k = key_split(s, pos);
+    Cachew__Journal__Split m = CACHEW__JOURNAL__SPLIT__INIT;
+    m.reported = (x->flags & SPLIT_REPORTED) != 0;
+    m.n_batches = x->n_batches;
+    m.remnants = x->remnants;
+    m.n_remnants = x->n_remnants;
+    m.reporter = x->reporter;
+    m.given = s->at_most_once && x->holder[0] != NULL;
+    return entry_put(d, &k, &m.base, then, err);
+}
+
+/* ---- committing ---- */
+
+void cw_dp_journal_commit(struct cw_dispatcher *d)
+{
+    if (d->in_flight || d->retry_ns > d->now_ns)
+        return;
+    if (d->retry_ns == 0) { /* else what failed is still there */
+        if (d->pending.batch.n == 0 && d->pending.n == 0)
+            return;
+        struct entries empty = d->flight;
+        d->flight = d->pending;
+        d->pending = empty;
+    }
+    d->in_flight = true;
+    d->io.commit(d->io.user, &d->flight.batch);
+}
+
+static void action_run(struct cw_dispatcher *d, struct action *a)
+{
+    struct split *x;
+    switch (a->kind) {
+    case ACTION_NONE:
+        break;
+    case ACTION_DONE:
+        if (!a->peer->gone && !a->peer->closing)
+            cw_dp_done(d, a->peer, a->re);
+        break;
+    case ACTION_REGISTERED:
+        cw_dp_worker_registered(d, a->peer, a->re);
+        break;
+    case ACTION_REPORT:
+        x = a->stream->dead ? NULL : cw_dp_split(a->stream, a->pos);
+        if (x && (x->flags & SPLIT_REPORTED)) {
+            x->flags |= SPLIT_DURABLE;
+            a->stream->reports_came = true;
+            cw_dp_stream_dirty(d, a->stream);
+        }
+        break;
+    case ACTION_JOB:
+        if (!a->job->dead)
+            cw_dp_job_written(d, a->job);
+        break;
+    case ACTION_LEASE:
+        if (!a->stream->dead)
+            cw_dp_lease_written(d, a->stream, a->pos);
+        break;
+    }
+}
+
+void cw_dispatcher_committed(struct cw_dispatcher *d, const struct cw_error *why, uint64_t now_ns)
+{
+    d->now_ns = CW_MAX(d->now_ns, now_ns);
+    d->in_flight = false;
+    if (why) {
+        if (d->retry_ns == 0)
+            cw_dp_log(d, true, "the journal can't be written: %s; nothing is acknowledged until it can", why->message);
+        d->journal_error = *why;
+        d->retry_ns = d->now_ns + DP_S;
+        return;
+    }
+    if (d->retry_ns != 0)
+        cw_dp_log(d, false, "the journal is written again");
+    d->retry_ns = 0;
+    struct entries done = d->flight;
+    d->flight = (struct entries){0};
+    for (size_t i = 0; i < done.n; i++) {
+        action_run(d, &done.actions[i]);
+        action_unref(&done.actions[i]);
+    }
+    done.n = 0;
+    cw_store_batch_clear(&done.batch);
+    d->flight = done; /* its memory serves again */
+}
+
+static void entries_deinit(struct entries *e)
+{
+    for (size_t i = 0; i < e->n; i++)
+        action_unref(&e->actions[i]);
+    free(e->actions);
+    cw_store_batch_deinit(&e->batch);
+    *e = (struct entries){0};
+}
+
+void cw_dp_journal_deinit(struct cw_dispatcher *d)
+{
+    entries_deinit(&d->pending);
+    entries_deinit(&d->flight);
+}
+
+/* ---- after a restart ---- */
+
+static int load_split(struct cw_dispatcher *d, struct stream *s, uint64_t pos, const Cachew__Journal__Split *row, struct cw_error *err)
+{
+    if (!s->based && cw_dp_split_rebase(d, s, pos) < 0)
+        return cw_error_nomem(err, 0, "a table of splits");
+    struct split *x = cw_dp_split_make(s, pos);
+    if (!x || (row->reported && cw_dp_split_report(x, row->remnants, row->n_remnants, row->n_batches) < 0))
+        return cw_error_set(err, CW_E_STATE, "the journal's split %" PRIu64 " is too far from its stream's first, or there is no memory", pos);
+    x->reporter = row->reporter;
+    if (row->reported)
+        x->flags |= SPLIT_DURABLE;
+    if (row->given)
+        x->flags |= SPLIT_GIVEN;
+    s->reports_came = true;
+    return 0;
+}
+
+static int load_row(struct cw_dispatcher *d, const struct key *k, const ProtobufCMessage *m, struct cw_error *err)
+{
+    const uint8_t *id = k->bytes + 1;
+    struct stream *s;
+    struct pipeline *p;
+    uint64_t order;
+    switch (k->bytes[0]) {
+    case 'a':
+        d->worker_ids = ((const Cachew__Journal__Counters *)m)->workers;
+        d->stream_numbers = ((const Cachew__Journal__Counters *)m)->streams;
+        return 0;
+    case 'b':
+        return cw_dp_pipeline_get(d, id, ((const Cachew__Journal__Pipeline *)m)->json, &p, err);
+    case 'c':
+        return cw_dp_stream_restore(d, id, (const Cachew__Journal__Stream *)m, err);
+    case 'd':
+        s = cw_dp_stream_find(d, id);
+        if (s && cw_dp_split_rebase(d, s, ((const Cachew__Journal__Floor *)m)->position) < 0)
+            return cw_error_nomem(err, 0, "a table of splits");
+        return 0;
+    case 'e':
+        s = cw_dp_stream_find(d, id);
+        memcpy(&order, id + 16, 8);
+        return s ? load_split(d, s, be64toh(order), (const Cachew__Journal__Split *)m, err) : 0;
+    case 'f':
+        return cw_dp_job_restore(d, (const Cachew__Journal__Job *)m, err);
+    default:
+        return cw_dp_worker_restore(d, (const Cachew__Journal__Worker *)m, err);
+    }
+}
+
+int cw_dispatcher_load(struct cw_dispatcher *d, const void *key, size_t key_size, const void *value, size_t value_size, struct cw_error *err)
+{
+    static const struct { const ProtobufCMessageDescriptor *type; size_t min, max; } kinds[] = {
+        {&cachew__journal__counters__descriptor, 1, 1}, {&cachew__journal__pipeline__descriptor, 17, 17}, {&cachew__journal__stream__descriptor, 17, 17},
+        {&cachew__journal__floor__descriptor, 17, 17},  {&cachew__journal__split__descriptor, 25, 25},    {&cachew__journal__job__descriptor, 2, 1 + DP_NAME},
+        {&cachew__journal__worker__descriptor, 17, 17},
+    };
+    const uint8_t *letter = key;
+    size_t kind = key_size > 0 ? (size_t)(*letter - 'a') : SIZE_MAX;
+    if (kind >= CW_COUNT_OF(kinds) || key_size < kinds[kind].min || key_size > kinds[kind].max)
+        return cw_error_set(err, CW_E_STATE, "the journal has an entry of a kind that this version does not know (%zu bytes of key)", key_size);
+    ProtobufCMessage *m = protobuf_c_message_unpack(kinds[kind].type, NULL, value_size, value);
+    if (!m)
+        return cw_error_set(err, CW_E_STATE, "the journal has an entry of kind '%c' that can't be read (%zu bytes)", *letter, value_size);
+    struct key k = key_make((char)*letter, letter + 1, key_size - 1);
+    int r = load_row(d, &k, m, err);
+    protobuf_c_message_free_unpacked(m, NULL);
+    return r;
+}

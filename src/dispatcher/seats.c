@@ -1,0 +1,384 @@
+/*
+ * What a worker has to do with a stream: asked to prepare it, ready or unfit, among those that get leases, with messages to be sent. A seat that may get
+ * leases is in its stream's heap, whose root has the most room.
+ */
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/hash.h"
+#include "dispatcher/internal.h"
+
+/* ---- the heap ---- */
+
+static bool seat_before(const struct seat *a, const struct seat *b)
+{
+    int64_t x = (int64_t)a->capacity - a->n_held, y = (int64_t)b->capacity - b->n_held;
+    return x != y ? x > y : a->order < b->order;
+}
+
+static void heap_put(struct stream *s, size_t i, struct seat *t)
+{
+    s->heap[i] = t;
+    t->heap_at = i + 1;
+}
+
+static void heap_fix(struct stream *s, struct seat *t)
+{
+    size_t i = t->heap_at - 1;
+    while (i > 0 && seat_before(t, s->heap[(i - 1) / 2])) {
+        heap_put(s, i, s->heap[(i - 1) / 2]);
+        i = (i - 1) / 2;
+    }
+    for (size_t child; (child = 2 * i + 1) < s->n_heap; i = child) {
+        if (child + 1 < s->n_heap && seat_before(s->heap[child + 1], s->heap[child]))
+            child++;
+        if (!seat_before(s->heap[child], t))
+            break;
+        heap_put(s, i, s->heap[child]);
+    }
+    heap_put(s, i, t);
+}
+
+static void heap_remove(struct stream *s, struct seat *t)
+{
+    size_t i = t->heap_at - 1;
+    struct seat *last = s->heap[--s->n_heap];
+    t->heap_at = 0;
+    if (last != t) {
+        heap_put(s, i, last);
+        heap_fix(s, last);
+    }
+}
+
+void cw_dp_seat_usable(struct cw_dispatcher *d, struct seat *t)
+{
+    struct stream *s = t->stream;
+    bool usable = t->state == SEAT_READY && t->worker->ready && !t->worker->draining && t->shunned_until == 0;
+    if (!usable) {
+        if (t->heap_at > 0)
+            heap_remove(s, t);
+        return;
+    }
+    if (t->heap_at == 0)
+        heap_put(s, s->n_heap++, t); /* there is room for all seats */
+    heap_fix(s, t);
+    cw_dp_stream_dirty(d, s);
+}
+
+/* ---- seats ---- */
+
+struct seat *cw_dp_seat_find(struct worker *w, const struct stream *s)
+{
+    CW_LIST_EACH(at, &w->seats) {
+        struct seat *t = CW_CONTAINER(at, struct seat, by_worker);
+        if (t->stream == s)
+            return t;
+    }
+    return NULL;
+}
+
+struct seat *cw_dp_seat_new(struct cw_dispatcher *d, struct worker *w, struct stream *s)
+{
+    if (d->n_seats >= DP_SEATS)
+        return NULL;
+    if (s->n_seats == s->heap_capacity) {
+        size_t capacity = s->heap_capacity > 0 ? 2 * s->heap_capacity : 8;
+        struct seat **heap = realloc(s->heap, capacity * sizeof(struct seat *));
+        if (!heap)
+            return NULL;
+        s->heap = heap;
+        s->heap_capacity = capacity;
+    }
+    struct seat *t = calloc(1, sizeof(*t));
+    if (!t)
+        return NULL;
+    struct cw_key key = {0};
+    cw_key_u64(&key, w->id);
+    cw_key_u64(&key, s->number);
+    t->order = cw_key_hash(&key);
+    t->worker = w;
+    t->stream = s;
+    cw_list_add(&w->seats, &t->by_worker);
+    cw_list_add(&s->seats, &t->by_stream);
+    s->n_seats++;
+    d->n_seats++;
+    return t;
+}
+
+struct seat *cw_dp_seat_free(struct cw_dispatcher *d, struct seat *t, bool forget)
+{
+    struct stream *s = t->stream;
+    if (t->n_held > 0)
+        cw_dp_lease_drop_all(d, t, false, 0, false);
+    if (t->heap_at > 0)
+        heap_remove(s, t);
+    if (forget && t->worker->peer && t->state != SEAT_IDLE) {
+        Cachew__Forget f = CACHEW__FORGET__INIT;
+        Cachew__Envelope m = CACHEW__ENVELOPE__INIT;
+        f.stream = (ProtobufCBinaryData){16, s->id};
+        m.of_case = CACHEW__ENVELOPE__OF_FORGET;
+        m.forget = &f;
+        cw_dp_send(d, t->worker->peer, &m);
+    }
+    s->n_shunned -= t->shunned_until != 0;
+    s->n_ready -= t->state == SEAT_READY;
+    s->n_seats--;
+    d->n_seats--;
+    cw_link_out(&t->by_worker);
+    cw_link_out(&t->by_stream);
+    cw_link_out(&t->dirty);
+    free(t->out);
+    free(t->why);
+    free(t);
+    return NULL;
+}
+
+static void seat_state(struct seat *t, enum seat_state state)
+{
+    t->stream->n_ready += (state == SEAT_READY) - (t->state == SEAT_READY);
+    t->state = state;
+}
+
+/* ---- preparing ---- */
+
+static void seat_prepare(struct cw_dispatcher *d, struct seat *t)
+{
+    struct stream *s = t->stream;
+    Cachew__Prepare p = CACHEW__PREPARE__INIT;
+    Cachew__Envelope m = CACHEW__ENVELOPE__INIT;
+    p.stream = (ProtobufCBinaryData){16, s->id};
+    p.fingerprint = (ProtobufCBinaryData){16, s->pipeline->fingerprint};
+    p.pipeline = s->pipeline->json;
+    p.base_dir = s->base_dir;
+    p.seed = s->seed;
+    m.of_case = CACHEW__ENVELOPE__OF_PREPARE;
+    m.prepare = &p;
+    m.id = t->request = ++t->worker->last_request;
+    seat_state(t, SEAT_ASKED);
+    cw_dp_send(d, t->worker->peer, &m);
+}
+
+/* Until the data is known, one worker is asked at a time; then all are. */
+void cw_dp_seat_ask(struct cw_dispatcher *d, struct stream *s)
+{
+    bool waiting = false;
+    struct seat *first = NULL;
+    if (s->dead || cw_list_empty(&s->jobs))
+        return;
+    CW_LIST_EACH(at, &d->workers) {
+        struct worker *w = CW_CONTAINER(at, struct worker, link);
+        if (!w->ready || w->draining)
+            continue;
+        struct seat *t = cw_dp_seat_find(w, s);
+        if (!t && !(t = cw_dp_seat_new(d, w, s))) {
+            cw_dp_log(d, true, "no memory, or no room, for worker %" PRIu64 " in another stream", w->id);
+            continue;
+        }
+        waiting |= t->state == SEAT_ASKED;
+        if (t->state == SEAT_IDLE && s->data)
+            seat_prepare(d, t);
+        else if (t->state == SEAT_IDLE && (!first || t->order < first->order))
+            first = t;
+    }
+    if (s->data || !first || (waiting && d->now_ns - s->asked_ns < DP_ASK_MORE))
+        return;
+    s->asked_ns = d->now_ns;
+    seat_prepare(d, first);
+}
+
+static void seat_unfit(struct cw_dispatcher *d, struct seat *t, const char *why)
+{
+    char hex[33];
+    seat_state(t, SEAT_UNFIT);
+    cw_dp_seat_usable(d, t);
+    free(t->why);
+    t->why = strndup(why, 1000);
+    cw_dp_log(d, true, "worker %" PRIu64 " (%s) can't serve stream %s: %s", t->worker->id, t->worker->name, cw_dp_hex(t->stream->id, hex), why);
+}
+
+static void unfit_difference(const Cachew__Prepared *a, const Cachew__Prepared *b, char *ret, size_t size)
+{
+    for (size_t i = 0; a->n_files > 0 && b->n_files > 0 && i < CW_MAX(a->n_files, b->n_files); i++) {
+        if (i >= b->n_files || (i < a->n_files && strcmp(a->files[i]->path, b->files[i]->path) < 0))
+            snprintf(ret, size, "it sees other data: file \"%s\" is not there", a->files[i]->path);
+        else if (i >= a->n_files || strcmp(a->files[i]->path, b->files[i]->path) > 0)
+            snprintf(ret, size, "it sees other data: file \"%s\" is there in addition", b->files[i]->path);
+        else if (a->files[i]->key != b->files[i]->key)
+            snprintf(ret, size, "it sees other data: file \"%s\" has other content", a->files[i]->path);
+        else
+            continue;
+        return;
+    }
+    snprintf(ret, size, "it sees other data: the snapshot is %016" PRIx64 " with %" PRIu64 " positions, expected %016" PRIx64 " with %" PRIu64, b->plan->snapshot,
+             b->plan->n_positions, a->plan->snapshot, a->plan->n_positions);
+}
+
+int cw_dp_seat_prepared(struct cw_dispatcher *d, struct seat *t, const Cachew__Prepared *p, struct cw_error *err)
+{
+    struct stream *s = t->stream;
+    if (!p->plan || p->n_files > DP_FILES || p->capacity == 0)
+        return cw_error_set(err, CW_E_SERVICE, "Prepared without a plan or a capacity, or with more than %d files", DP_FILES);
+    if (!s->data) {
+        int r = cw_dp_stream_ready(d, s, p, err);
+        if (r < 0)
+            return r;
+    }
+    const Cachew__Plan *a = s->data->plan, *b = p->plan;
+    if (a->snapshot != b->snapshot || a->n_positions != b->n_positions || a->split_size != b->split_size || a->n_splits != b->n_splits) {
+        char why[1000];
+        unfit_difference(s->data, p, why, sizeof(why));
+        if (t->n_held > 0)
+            cw_dp_lease_drop_all(d, t, false, 0, true);
+        seat_unfit(d, t, why);
+        return 0;
+    }
+    uint32_t capacity = CW_MIN(p->capacity, (uint32_t)DP_CAPACITY);
+    uint64_t *out = realloc(t->out, (CW_MAX(capacity, t->capacity) + 2) * sizeof(*out));
+    if (!out)
+        return cw_error_nomem(err, (capacity + 2) * sizeof(*out), "leases of a worker");
+    t->out = out;
+    t->capacity = capacity;
+    seat_state(t, SEAT_READY);
+    cw_dp_seat_usable(d, t);
+    cw_dp_stream_dirty(d, s);
+    return 0;
+}
+
+int cw_dp_seat_answer(struct cw_dispatcher *d, struct worker *w, uint64_t re, const Cachew__Envelope *m, struct cw_error *err)
+{
+    struct seat *t = NULL;
+    CW_LIST_EACH(at, &w->seats) {
+        struct seat *x = CW_CONTAINER(at, struct seat, by_worker);
+        if (x->state == SEAT_ASKED && x->request == re)
+            t = x;
+    }
+    if (!t || t->stream->dead) /* of a stream that is forgotten */
+        return 0;
+    if (m->of_case == CACHEW__ENVELOPE__OF_PREPARED)
+        return cw_dp_seat_prepared(d, t, m->prepared, err);
+    seat_unfit(d, t, m->failure->message);
+    cw_dp_stream_unfit(d, t->stream, m->failure);
+    return 0;
+}
+
+/* ---- shunned ---- */
+
+void cw_dp_seat_shun(struct cw_dispatcher *d, struct seat *t)
+{
+    t->stream->n_shunned += t->shunned_until == 0;
+    t->shunned_until = d->now_ns + DP_SHUN;
+    cw_dp_seat_usable(d, t);
+}
+
+void cw_dp_seat_unshun(struct cw_dispatcher *d, struct stream *s, bool all)
+{
+    CW_LIST_EACH(at, &s->seats) {
+        struct seat *t = CW_CONTAINER(at, struct seat, by_stream);
+        if (t->shunned_until != 0 && (all || t->shunned_until <= d->now_ns)) {
+            t->shunned_until = 0;
+            s->n_shunned--;
+            cw_dp_seat_usable(d, t);
+        }
+    }
+}
+
+/* ---- what is to be sent ---- */
+
+void cw_dp_seat_dirty(struct cw_dispatcher *d, struct seat *t)
+{
+    if (!cw_link_in(&t->dirty))
+        cw_list_add(&d->dirty_seats, &t->dirty);
+}
+
+static void revoke_send(struct cw_dispatcher *d, struct seat *t)
+{
+    struct stream *s = t->stream;
+    Cachew__SplitRange ranges[2 * SEAT_RANGES], *pointers[2 * SEAT_RANGES];
+    Cachew__Revoke r = CACHEW__REVOKE__INIT;
+    Cachew__Envelope m = CACHEW__ENVELOPE__INIT;
+    r.stream = (ProtobufCBinaryData){16, s->id};
+    r.ranges = pointers;
+    m.of_case = CACHEW__ENVELOPE__OF_REVOKE;
+    m.revoke = &r;
+    for (size_t i = 0; i < t->n_revoke; i++)
+        for (struct range left = t->revoke[i]; left.count > 0;) { /* one for each epoch */
+            Cachew__SplitRange *range = pointers[r.n_ranges] = &ranges[r.n_ranges];
+            cachew__split_range__init(range);
+            r.n_ranges++;
+            cw_dp_stream_place(s, left.first, &range->epoch, &range->first);
+            range->count = CW_MIN(left.count, s->data->plan->n_splits - range->first);
+            left.first += range->count;
+            left.count -= range->count;
+            if (r.n_ranges == CW_COUNT_OF(ranges)) {
+                cw_dp_send(d, t->worker->peer, &m);
+                r.n_ranges = 0;
+            }
+        }
+    if (r.n_ranges > 0)
+        cw_dp_send(d, t->worker->peer, &m);
+}
+
+static void leases_send(struct cw_dispatcher *d, struct seat *t)
+{
+    struct stream *s = t->stream;
+    Cachew__Place places[DP_CAPACITY + 2], *pointers[DP_CAPACITY + 2];
+    Cachew__Leases l = CACHEW__LEASES__INIT;
+    Cachew__Envelope m = CACHEW__ENVELOPE__INIT;
+    l.stream = (ProtobufCBinaryData){16, s->id};
+    l.splits = pointers;
+    l.n_splits = t->n_out;
+    for (size_t i = 0; i < t->n_out; i++) {
+        pointers[i] = &places[i];
+        cachew__place__init(&places[i]);
+        cw_dp_stream_place(s, t->out[i], &places[i].epoch, &places[i].split);
+        places[i].batch = cw_dp_lease_batch(s, t->out[i]);
+    }
+    m.of_case = CACHEW__ENVELOPE__OF_LEASES;
+    m.leases = &l;
+    cw_dp_send(d, t->worker->peer, &m);
+}
+
+static void seat_flush(struct cw_dispatcher *d, struct seat *t)
+{
+    if (t->n_revoke > 0 && t->worker->ready)
+        revoke_send(d, t);
+    t->n_revoke = 0;
+    if (t->n_out > 0 && t->worker->ready)
+        leases_send(d, t);
+    t->n_out = 0;
+}
+
+void cw_dp_seat_flush(struct cw_dispatcher *d)
+{
+    CW_LIST_EACH(at, &d->dirty_seats) {
+        cw_link_out(at);
+        seat_flush(d, CW_CONTAINER(at, struct seat, dirty));
+    }
+}
+
+void cw_dp_seat_unsend(struct seat *t, uint64_t first, uint64_t count)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < t->n_out; i++)
+        if (t->out[i] < first || t->out[i] - first >= count)
+            t->out[n++] = t->out[i];
+    t->n_out = n;
+}
+
+void cw_dp_seat_revoke(struct cw_dispatcher *d, struct seat *t, uint64_t first, uint64_t count)
+{
+    struct range *last = t->n_revoke > 0 ? &t->revoke[t->n_revoke - 1] : NULL;
+    cw_dp_seat_unsend(t, first, count);
+    if (last && first >= last->first && first - last->first <= last->count) { /* inside, or right behind */
+        last->count = CW_MAX(last->count, first + count - last->first);
+        return;
+    }
+    if (t->n_revoke == SEAT_RANGES) {
+        if (t->worker->ready)
+            revoke_send(d, t);
+        t->n_revoke = 0;
+    }
+    t->revoke[t->n_revoke++] = (struct range){first, count};
+    cw_dp_seat_dirty(d, t);
+}

@@ -1,0 +1,317 @@
+/* Streams: found for a job, prepared, marked as far as they are consumed, forgotten. */
+#include <inttypes.h>
+#include <string.h>
+
+#include "base/hash.h"
+#include "dispatcher/internal.h"
+
+#define PURGE_EVERY 256 /* splits that are passed before their rows are deleted together */
+
+/* ---- pipelines ---- */
+
+int cw_dp_pipeline_get(struct cw_dispatcher *d, const uint8_t fingerprint[16], const char *json, struct pipeline **ret, struct cw_error *err)
+{
+    uint64_t hash = cw_hash64(fingerprint, 16);
+    size_t size = strlen(json);
+    for (struct cw_map_node *at = NULL; (at = cw_map_find(&d->pipelines, hash, at));) {
+        struct pipeline *known = CW_CONTAINER(at, struct pipeline, node);
+        if (memcmp(known->fingerprint, fingerprint, 16) == 0) {
+            known->refs++;
+            *ret = known;
+            return 0;
+        }
+    }
+    if (size > DP_PIPELINE || d->pipeline_bytes + size > DP_PIPELINES)
+        return cw_error_set(err, CW_E_SERVICE, "a pipeline of %zu bytes: at most %zu each and %zu together are kept", size, DP_PIPELINE, DP_PIPELINES);
+    struct pipeline *p = calloc(1, sizeof(*p));
+    char *copy = strdup(json);
+    if (!p || !copy || cw_map_add(&d->pipelines, &p->node, hash) < 0) {
+        free(p);
+        free(copy);
+        return cw_error_nomem(err, size, "a pipeline");
+    }
+    memcpy(p->fingerprint, fingerprint, 16);
+    p->json = copy;
+    p->size = size;
+    p->refs = 1;
+    d->pipeline_bytes += size;
+    *ret = p;
+    return 0;
+}
+
+static void pipeline_unref(struct cw_dispatcher *d, struct pipeline *p)
+{
+    if (!p || --p->refs > 0)
+        return;
+    cw_map_remove(&d->pipelines, &p->node);
+    d->pipeline_bytes -= p->size;
+    free(p->json);
+    free(p);
+}
+
+void cw_dp_pipelines_loaded(struct cw_dispatcher *d)
+{
+    for (size_t i = 0; i < d->pipelines.n_slots; i++)
+        for (struct cw_map_node *at = d->pipelines.slots[i], *next; at; at = next) {
+            next = at->next;
+            pipeline_unref(d, CW_CONTAINER(at, struct pipeline, node)); /* the reference that loading it took */
+        }
+}
+
+/* ---- finding ---- */
+
+struct stream *cw_dp_stream_find(struct cw_dispatcher *d, const uint8_t id[16])
+{
+    for (struct cw_map_node *at = NULL; (at = cw_map_find(&d->streams_by_id, cw_hash64(id, 16), at));)
+        if (memcmp(CW_CONTAINER(at, struct stream, node)->id, id, 16) == 0)
+            return CW_CONTAINER(at, struct stream, node);
+    return NULL;
+}
+
+struct stream *cw_dp_stream_unref(struct stream *s)
+{
+    if (!s || --s->refs > 0)
+        return NULL;
+    free(s->base_dir);
+    free(s->heap);
+    free(s->ring);
+    free(s);
+    return NULL;
+}
+
+static int stream_new(struct cw_dispatcher *d, const uint8_t id[16], const uint8_t fingerprint[16], const char *json, uint64_t seed, const char *base_dir,
+                      struct stream **ret, struct cw_error *err)
+{
+    if (d->n_streams >= DP_STREAMS)
+        return cw_error_set(err, CW_E_SERVICE, "there are %d streams already", DP_STREAMS);
+    struct stream *s = calloc(1, sizeof(*s));
+    if (!s || !(s->base_dir = strdup(base_dir))) {
+        free(s);
+        return cw_error_nomem(err, sizeof(*s), "a stream");
+    }
+    s->refs = 1;
+    s->seed = seed;
+    memcpy(s->id, id, 16);
+    cw_list_init(&s->jobs);
+    cw_list_init(&s->seats);
+    int r = cw_dp_pipeline_get(d, fingerprint, json, &s->pipeline, err);
+    if (r == 0 && cw_map_add(&d->streams_by_id, &s->node, cw_hash64(id, 16)) < 0)
+        r = cw_error_nomem(err, sizeof(*s), "a stream");
+    if (r < 0) {
+        pipeline_unref(d, s->pipeline);
+        cw_dp_stream_unref(s);
+        return r;
+    }
+    cw_list_add(&d->streams, &s->link);
+    d->n_streams++;
+    s->idle_ns = d->now_ns;
+    *ret = s;
+    return 0;
+}
+
+static bool stream_fits(const struct cw_dispatcher *d, const struct stream *s, const Cachew__Attach *a)
+{
+    return s->seed == a->seed && memcmp(s->pipeline->fingerprint, a->fingerprint.data, 16) == 0 && strcmp(s->base_dir, a->base_dir) == 0 && !s->at_most_once &&
+           (cw_list_empty(&s->jobs) ? s->data != NULL : d->share_streams) && (a->snapshot == 0 || !s->data || s->data->plan->snapshot == a->snapshot);
+}
+
+int cw_dp_stream_get(struct cw_dispatcher *d, const Cachew__Attach *a, struct stream **ret, struct cw_error *err)
+{
+    bool at_most_once = a->guarantee == CACHEW__GUARANTEE__GUARANTEE_AT_MOST_ONCE;
+    CW_LIST_EACH(at, &d->streams) {
+        struct stream *s = CW_CONTAINER(at, struct stream, link);
+        if (!at_most_once && stream_fits(d, s, a)) {
+            *ret = s;
+            return 0;
+        }
+    }
+    /* Its number is written down with it, and ids of streams that were forgotten are not given again. */
+    struct cw_key key = {0};
+    uint8_t id[16];
+    cw_key_u64(&key, d->stream_numbers + 1);
+    cw_key_u64(&key, a->seed);
+    memcpy(key.bytes + key.size, a->fingerprint.data, 16);
+    XXH128_hash_t h = XXH3_128bits(key.bytes, key.size + 16);
+    memcpy(id, &h, 16);
+    int r = stream_new(d, id, a->fingerprint.data, a->pipeline, a->seed, a->base_dir, ret, err);
+    if (r < 0)
+        return r;
+    (*ret)->number = ++d->stream_numbers;
+    (*ret)->at_most_once = at_most_once;
+    return 0;
+}
+
+static int data_copy(const Cachew__Prepared *p, Cachew__Prepared **ret, struct cw_error *err)
+{
+    size_t size = cachew__prepared__get_packed_size(p);
+    _cleanup_free_ uint8_t *packed = malloc(size + 1);
+    if (packed)
+        cachew__prepared__pack(p, packed);
+    Cachew__Prepared *copy = packed ? cachew__prepared__unpack(NULL, size, packed) : NULL;
+    if (!copy)
+        return cw_error_nomem(err, size, "what a worker said of the data");
+    *ret = copy;
+    return 0;
+}
+
+int cw_dp_stream_restore(struct cw_dispatcher *d, const uint8_t id[16], const Cachew__Journal__Stream *row, struct cw_error *err)
+{
+    struct stream *s;
+    if (row->fingerprint.len != 16 || !row->data || !row->data->plan)
+        return cw_error_set(err, CW_E_STATE, "the journal's stream %" PRIu64 " has no fingerprint of 16 bytes, or no plan", row->number);
+    int r = stream_new(d, id, row->fingerprint.data, "", row->seed, row->base_dir, &s, err);
+    if (r < 0)
+        return r;
+    if (s->pipeline->size == 0)
+        return cw_error_set(err, CW_E_STATE, "the journal's stream %" PRIu64 " has no pipeline", row->number);
+    s->number = row->number;
+    s->at_most_once = row->at_most_once;
+    s->journalled = s->restored = s->pipeline->journalled = true;
+    d->stream_numbers = CW_MAX(d->stream_numbers, row->number);
+    return data_copy(row->data, &s->data, err);
+}
+
+/* ---- positions ---- */
+
+int cw_dp_stream_position(const struct stream *s, uint64_t epoch, uint64_t split, uint64_t *ret, struct cw_error *err)
+{
+    const Cachew__Plan *p = s->data->plan;
+    bool endless = p->n_splits >= DP_ENDLESS;
+    uint64_t pos;
+    if (split > p->n_splits || (endless && epoch > 0) || __builtin_mul_overflow(epoch, p->n_splits, &pos) || __builtin_add_overflow(pos, split, &pos) ||
+        pos > DP_ENDLESS)
+        return cw_error_set(err, CW_E_OPTION, "split %" PRIu64 " of epoch %" PRIu64 " is not in the plan of %" PRIu64 " splits an epoch", split, epoch, p->n_splits);
+    *ret = pos;
+    return 0;
+}
+
+void cw_dp_stream_place(const struct stream *s, uint64_t pos, uint64_t *epoch, uint64_t *split)
+{
+    uint64_t n = s->data->plan->n_splits;
+    *epoch = n > 0 && n < DP_ENDLESS ? pos / n : 0;
+    *split = n > 0 && n < DP_ENDLESS ? pos % n : pos;
+}
+
+void cw_dp_stream_total(struct stream *s)
+{
+    s->total = 0;
+    CW_LIST_EACH(at, &s->jobs)
+        s->total = CW_MAX(s->total, cw_dp_job_total(s, CW_CONTAINER(at, struct job, by_stream)->epochs));
+}
+
+uint64_t cw_dp_job_total(const struct stream *s, uint64_t epochs)
+{
+    uint64_t n = s->data ? s->data->plan->n_splits : 0, total;
+    if (n >= DP_ENDLESS || __builtin_mul_overflow(n, epochs, &total) || total > DP_ENDLESS)
+        return DP_ENDLESS;
+    return total;
+}
+
+/* ---- life ---- */
+
+void cw_dp_stream_dirty(struct cw_dispatcher *d, struct stream *s)
+{
+    if (!cw_link_in(&s->dirty) && !s->dead)
+        cw_list_add(&d->dirty_streams, &s->dirty);
+}
+
+int cw_dp_stream_ready(struct cw_dispatcher *d, struct stream *s, const Cachew__Prepared *p, struct cw_error *err)
+{
+    int r = data_copy(p, &s->data, err);
+    if (r < 0)
+        return r;
+    CW_LIST_EACH(at, &s->jobs)
+        cw_dp_job_ready(d, CW_CONTAINER(at, struct job, by_stream));
+    cw_dp_seat_ask(d, s); /* all others too */
+    return 0;
+}
+
+void cw_dp_stream_unfit(struct cw_dispatcher *d, struct stream *s, const Cachew__Failure *why)
+{
+    if (s->data)
+        return;
+    cw_dp_seat_ask(d, s);
+    CW_LIST_EACH(at, &s->seats) {
+        struct seat *t = CW_CONTAINER(at, struct seat, by_stream);
+        if (t->state != SEAT_UNFIT && !t->worker->draining)
+            return; /* it may still be one that can */
+    }
+    CW_LIST_EACH(at, &s->jobs)
+        cw_dp_job_refused(d, CW_CONTAINER(at, struct job, by_stream), why);
+}
+
+void cw_dp_stream_idle(struct cw_dispatcher *d, struct stream *s)
+{
+    cw_dp_split_clear(d, s);
+    s->based = s->marked = s->restored = false;
+    s->total = 0;
+    s->idle_ns = d->now_ns;
+    if (s->journalled)
+        cw_dp_journal_tried(d, cw_dp_journal_purge(d, s, UINT64_MAX, NULL)); /* else they are found, and not wanted, after a restart */
+    s->purged = 0;
+}
+
+void cw_dp_stream_forget(struct cw_dispatcher *d, struct stream *s)
+{
+    if (!s->journalled || cw_dp_journal_stream_gone(d, s, NULL) == 0) /* else there is no memory, and a next tick */
+        cw_dp_stream_free(d, s);
+}
+
+void cw_dp_stream_free(struct cw_dispatcher *d, struct stream *s)
+{
+    s->dead = true;
+    CW_LIST_EACH(at, &s->seats)
+        cw_dp_seat_free(d, CW_CONTAINER(at, struct seat, by_stream), true);
+    cw_dp_split_clear(d, s);
+    cw_map_remove(&d->streams_by_id, &s->node);
+    cw_link_out(&s->link);
+    cw_link_out(&s->dirty);
+    d->n_streams--;
+    pipeline_unref(d, s->pipeline);
+    if (s->data)
+        cachew__prepared__free_unpacked(s->data, NULL);
+    s->pipeline = NULL;
+    s->data = NULL;
+    s->based = false;
+    cw_dp_stream_unref(s);
+}
+
+/* What lies before the least cursor is nobody's any more. */
+void cw_dp_stream_mark(struct cw_dispatcher *d, struct stream *s)
+{
+    uint64_t mark = UINT64_MAX;
+    bool attached = false;
+    CW_LIST_EACH(at, &s->jobs)
+        attached |= CW_CONTAINER(at, struct job, by_stream)->n_attached > 0;
+    CW_LIST_EACH(at, &s->jobs) {
+        struct job *j = CW_CONTAINER(at, struct job, by_stream);
+        if (j->n_attached > 0 || !attached) /* a job without clients holds up nobody else */
+            mark = CW_MIN(mark, cw_dp_job_mark(j));
+    }
+    if (mark == UINT64_MAX)
+        return;
+    if (s->based && ((s->at_most_once && mark < s->base) || (mark > s->base && cw_dp_grace(d, s))))
+        mark = s->base; /* what was given out is not given again; the other ranks may still be on their way */
+    if (cw_dp_split_rebase(d, s, mark) < 0)
+        return; /* no memory: another turn */
+    s->marked = true;
+    if (s->journalled && s->base > s->purged && s->base - s->purged >= PURGE_EVERY)
+        cw_dp_journal_tried(d, cw_dp_journal_purge(d, s, s->base, NULL));
+}
+
+void cw_dp_stream_tick(struct cw_dispatcher *d)
+{
+    CW_LIST_EACH(at, &d->streams) {
+        struct stream *s = CW_CONTAINER(at, struct stream, link);
+        if (cw_list_empty(&s->jobs)) {
+            if (!s->data || s->at_most_once || d->now_ns - s->idle_ns >= DP_WARM)
+                cw_dp_stream_forget(d, s);
+            continue;
+        }
+        if (!s->data)
+            cw_dp_seat_ask(d, s);
+        if (s->n_shunned > 0)
+            cw_dp_seat_unshun(d, s, false);
+        cw_dp_lease_late(d, s);
+    }
+}

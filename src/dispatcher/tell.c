@@ -1,0 +1,209 @@
+/* What the clients of a stream are told: where workers are, where splits are, what finished ones gave. One message of a kind per client and turn. */
+#include <string.h>
+
+#include "dispatcher/internal.h"
+
+#define PER_MESSAGE 512 /* so that what is sent at a time fits the stack, and one frame */
+
+static void tell_workers(struct cw_dispatcher *d, struct rank *r, struct worker *const *workers, size_t n, bool gone)
+{
+    Cachew__WorkerAddress addresses[PER_MESSAGE], *pointers[PER_MESSAGE];
+    Cachew__Workers list = CACHEW__WORKERS__INIT;
+    Cachew__Envelope m = CACHEW__ENVELOPE__INIT;
+    list.workers = pointers;
+    list.n_workers = n;
+    for (size_t i = 0; i < n; i++) {
+        Cachew__WorkerAddress *a = pointers[i] = &addresses[i];
+        cachew__worker_address__init(a);
+        a->worker = workers[i]->id;
+        a->host = workers[i]->host;
+        a->unix_path = workers[i]->unix_path;
+        a->addresses = workers[i]->addresses;
+        a->n_addresses = workers[i]->n_addresses;
+        a->gone = gone;
+    }
+    m.of_case = CACHEW__ENVELOPE__OF_WORKERS;
+    m.workers = &list;
+    cw_dp_send(d, r->client, &m);
+}
+
+static void each_client(struct cw_dispatcher *d, struct stream *s, struct worker *w, bool gone)
+{
+    CW_LIST_EACH(at, &s->jobs) {
+        struct job *j = CW_CONTAINER(at, struct job, by_stream);
+        for (size_t i = 0; i < j->n_ranks; i++)
+            if (j->ranks[i]->greeted)
+                tell_workers(d, j->ranks[i], &w, 1, gone);
+    }
+}
+
+void cw_dp_tell_seat(struct cw_dispatcher *d, struct seat *t)
+{
+    t->announced = true;
+    each_client(d, t->stream, t->worker, false);
+}
+
+void cw_dp_tell_worker(struct cw_dispatcher *d, struct worker *w, bool gone)
+{
+    CW_LIST_EACH(at, &w->seats) {
+        struct seat *t = CW_CONTAINER(at, struct seat, by_worker);
+        if (t->announced)
+            each_client(d, t->stream, w, gone);
+    }
+}
+
+/* ---- placements ---- */
+
+struct placements {
+    Cachew__Placement of[PER_MESSAGE], *pointers[PER_MESSAGE];
+    uint64_t pos[PER_MESSAGE];
+    size_t n;
+};
+
+static void placements_add(struct placements *p, const struct stream *s, uint64_t pos, const struct split *x)
+{
+    Cachew__Placement *a = p->pointers[p->n] = &p->of[p->n];
+    cachew__placement__init(a);
+    cw_dp_stream_place(s, pos, &a->epoch, &a->split);
+    a->worker = x->holder[0] ? x->holder[0]->worker->id : 0;
+    a->lost = (x->flags & SPLIT_LOST) != 0;
+    p->pos[p->n++] = pos;
+}
+
+/* Those that the rank may still ask for. */
+static void placements_send(struct cw_dispatcher *d, struct rank *r, struct placements *p)
+{
+    Cachew__Placements list = CACHEW__PLACEMENTS__INIT;
+    Cachew__Envelope m = CACHEW__ENVELOPE__INIT;
+    size_t first = 0;
+    while (first < p->n && p->pos[first] < r->pos)
+        first++;
+    if (first == p->n)
+        return;
+    list.placements = p->pointers + first;
+    list.n_placements = p->n - first;
+    m.of_case = CACHEW__ENVELOPE__OF_PLACEMENTS;
+    m.placements = &list;
+    cw_dp_send(d, r->client, &m);
+}
+
+static void placements_to_all(struct cw_dispatcher *d, struct stream *s, struct placements *p)
+{
+    CW_LIST_EACH(at, &s->jobs) {
+        struct job *j = CW_CONTAINER(at, struct job, by_stream);
+        for (size_t i = 0; i < j->n_ranks; i++)
+            if (j->ranks[i]->greeted)
+                placements_send(d, j->ranks[i], p);
+    }
+    p->n = 0;
+}
+
+static void tell_changes(struct cw_dispatcher *d, struct stream *s)
+{
+    struct placements p;
+    p.n = 0;
+    for (uint64_t pos = CW_MAX(s->announce_first, s->base); pos < CW_MIN(s->announce_end, s->end); pos++) {
+        struct split *x = cw_dp_split(s, pos);
+        if (!(x->flags & SPLIT_ANNOUNCE) || (x->flags & SPLIT_UNSENT))
+            continue;
+        x->flags &= (uint8_t)~SPLIT_ANNOUNCE;
+        placements_add(&p, s, pos, x);
+        if (p.n == PER_MESSAGE)
+            placements_to_all(d, s, &p);
+    }
+    if (p.n > 0)
+        placements_to_all(d, s, &p);
+    s->announce = false;
+}
+
+/* ---- reports ---- */
+
+static void tell_reports(struct cw_dispatcher *d, struct stream *s, struct rank *r)
+{
+    Cachew__Report reports[PER_MESSAGE], *pointers[PER_MESSAGE];
+    Cachew__Reports list = CACHEW__REPORTS__INIT;
+    Cachew__Envelope m = CACHEW__ENVELOPE__INIT;
+    list.reports = pointers;
+    m.of_case = CACHEW__ENVELOPE__OF_REPORTS;
+    m.reports = &list;
+    for (struct split *x; (x = cw_dp_split(s, r->next_report)) && (x->flags & (SPLIT_DURABLE | SPLIT_LOST)); r->next_report++) {
+        if (!(x->flags & SPLIT_DURABLE)) /* lost before its end: there is nothing to tell */
+            continue;
+        Cachew__Report *a = pointers[list.n_reports] = &reports[list.n_reports];
+        cachew__report__init(a);
+        cw_dp_stream_place(s, r->next_report, &a->epoch, &a->split);
+        a->n_batches = x->n_batches;
+        a->remnants = x->remnants;
+        a->n_remnants = x->n_remnants;
+        if (++list.n_reports == PER_MESSAGE) {
+            cw_dp_send(d, r->client, &m);
+            list.n_reports = 0;
+        }
+    }
+    if (list.n_reports > 0)
+        cw_dp_send(d, r->client, &m);
+}
+
+/* ---- both ---- */
+
+void cw_dp_tell_stream(struct cw_dispatcher *d, struct stream *s)
+{
+    if (s->announce)
+        tell_changes(d, s);
+    if (!s->reports_came)
+        return;
+    s->reports_came = false;
+    CW_LIST_EACH(at, &s->jobs) {
+        struct job *j = CW_CONTAINER(at, struct job, by_stream);
+        for (size_t i = 0; i < j->n_ranks; i++)
+            if (j->ranks[i]->greeted)
+                tell_reports(d, s, j->ranks[i]);
+    }
+}
+
+/* at-most-once: what was given out before the table begins, and is over for good. */
+static void tell_passed(struct cw_dispatcher *d, struct rank *r, struct placements *p)
+{
+    struct stream *s = r->job->stream;
+    static const struct split lost = {.flags = SPLIT_LOST};
+    for (uint64_t pos = r->pos; s->at_most_once && s->based && pos < s->base; pos++) {
+        placements_add(p, s, pos, &lost);
+        if (p->n == PER_MESSAGE) {
+            placements_send(d, r, p);
+            p->n = 0;
+        }
+    }
+    r->next_report = s->at_most_once && s->based ? CW_MAX(r->next_report, s->base) : r->next_report;
+}
+
+void cw_dp_tell_all(struct cw_dispatcher *d, struct rank *r)
+{
+    struct stream *s = r->job->stream;
+    struct placements p;
+    struct worker *workers[PER_MESSAGE];
+    size_t n = 0;
+    CW_LIST_EACH(at, &s->seats) {
+        struct seat *t = CW_CONTAINER(at, struct seat, by_stream);
+        if (t->announced)
+            workers[n++] = t->worker;
+        if (n == PER_MESSAGE) {
+            tell_workers(d, r, workers, n, false);
+            n = 0;
+        }
+    }
+    if (n > 0)
+        tell_workers(d, r, workers, n, false);
+    p.n = 0;
+    tell_passed(d, r, &p);
+    for (uint64_t pos = s->based ? CW_MAX(r->pos, s->base) : s->end; pos < s->end; pos++) {
+        struct split *x = cw_dp_split(s, pos);
+        if ((x->holder[0] && !(x->flags & SPLIT_UNSENT)) || (x->flags & SPLIT_LOST))
+            placements_add(&p, s, pos, x);
+        if (p.n == PER_MESSAGE) {
+            placements_send(d, r, &p);
+            p.n = 0;
+        }
+    }
+    placements_send(d, r, &p);
+    tell_reports(d, s, r);
+}

@@ -1,0 +1,385 @@
+/* Workers: who they are, that they come back under the same id, what they bring along, that they leave. */
+#include <inttypes.h>
+#include <string.h>
+
+#include "base/hash.h"
+#include "dispatcher/internal.h"
+
+struct worker *cw_dp_worker_find(struct cw_dispatcher *d, uint64_t id)
+{
+    for (struct cw_map_node *at = NULL; (at = cw_map_find(&d->workers_by_id, id, at));)
+        if (CW_CONTAINER(at, struct worker, by_id)->id == id)
+            return CW_CONTAINER(at, struct worker, by_id);
+    return NULL;
+}
+
+static struct worker *find_incarnation(struct cw_dispatcher *d, const uint8_t incarnation[16])
+{
+    for (struct cw_map_node *at = NULL; (at = cw_map_find(&d->workers_by_incarnation, cw_hash64(incarnation, 16), at));)
+        if (memcmp(CW_CONTAINER(at, struct worker, by_incarnation)->incarnation, incarnation, 16) == 0)
+            return CW_CONTAINER(at, struct worker, by_incarnation);
+    return NULL;
+}
+
+static int worker_new(struct cw_dispatcher *d, uint64_t id, const uint8_t incarnation[16], struct worker **ret, struct cw_error *err)
+{
+    struct worker *w = calloc(1, sizeof(*w));
+    if (!w)
+        return cw_error_nomem(err, sizeof(*w), "a worker");
+    w->id = id;
+    memcpy(w->incarnation, incarnation, 16);
+    cw_list_init(&w->seats);
+    if (cw_map_add(&d->workers_by_id, &w->by_id, id) < 0) {
+        free(w);
+        return cw_error_nomem(err, sizeof(*w), "a worker");
+    }
+    if (cw_map_add(&d->workers_by_incarnation, &w->by_incarnation, cw_hash64(incarnation, 16)) < 0) {
+        cw_map_remove(&d->workers_by_id, &w->by_id);
+        free(w);
+        return cw_error_nomem(err, sizeof(*w), "a worker");
+    }
+    cw_list_add(&d->workers, &w->link);
+    d->n_workers++;
+    *ret = w;
+    return 0;
+}
+
+static void address_clear(struct worker *w)
+{
+    for (size_t i = 0; i < w->n_addresses; i++)
+        free(w->addresses[i]);
+    free(w->addresses);
+    free(w->name);
+    free(w->host);
+    free(w->unix_path);
+    free(w->http);
+    w->addresses = NULL;
+    w->name = w->host = w->unix_path = w->http = NULL;
+    w->n_addresses = 0;
+}
+
+struct worker *cw_dp_worker_free(struct cw_dispatcher *d, struct worker *w)
+{
+    CW_LIST_EACH(at, &w->seats)
+        cw_dp_seat_free(d, CW_CONTAINER(at, struct seat, by_worker), false);
+    cw_map_remove(&d->workers_by_id, &w->by_id);
+    cw_map_remove(&d->workers_by_incarnation, &w->by_incarnation);
+    cw_link_out(&w->link);
+    d->n_workers--;
+    d->n_awaited -= w->awaited;
+    if (w->peer)
+        w->peer->worker = NULL;
+    address_clear(w);
+    free(w);
+    return NULL;
+}
+
+int cw_dp_worker_restore(struct cw_dispatcher *d, const Cachew__Journal__Worker *row, struct cw_error *err)
+{
+    struct worker *w;
+    if (row->incarnation.len != 16 || row->id == 0 || cw_dp_worker_find(d, row->id) || find_incarnation(d, row->incarnation.data))
+        return cw_error_set(err, CW_E_STATE, "the journal's worker %" PRIu64 " has no identity of 16 bytes, or stands there twice", row->id);
+    int r = worker_new(d, row->id, row->incarnation.data, &w, err);
+    if (r < 0)
+        return r;
+    d->worker_ids = CW_MAX(d->worker_ids, row->id);
+    w->awaited = true;
+    d->n_awaited++;
+    return 0;
+}
+
+/* ---- registering ---- */
+
+static int worker_describe(struct worker *w, const struct cw_peer *p, const Cachew__Register *r, struct cw_error *err)
+{
+    struct worker x = {.name = strdup(p->name), .host = strdup(p->host), .unix_path = strdup(r->unix_path), .http = strdup(r->http),
+                       .addresses = calloc(r->n_addresses + 1, sizeof(char *))};
+    bool ok = x.name && x.host && x.unix_path && x.http && x.addresses;
+    for (; ok && x.n_addresses < r->n_addresses; x.n_addresses++) {
+        x.addresses[x.n_addresses] = strdup(r->addresses[x.n_addresses]);
+        if (!x.addresses[x.n_addresses]) {
+            ok = false;
+            break;
+        }
+    }
+    if (!ok) {
+        address_clear(&x);
+        return cw_error_nomem(err, 0, "the addresses of a worker");
+    }
+    address_clear(w);
+    w->name = x.name;
+    w->host = x.host;
+    w->unix_path = x.unix_path;
+    w->http = x.http;
+    w->addresses = x.addresses;
+    w->n_addresses = x.n_addresses;
+    w->pid = r->pid;
+    w->cpu_budget = r->cpu_budget;
+    w->memory = r->memory;
+    return 0;
+}
+
+static int register_check(const struct cw_peer *p, const Cachew__Register *r, struct cw_error *err)
+{
+    bool sound = r->n_addresses <= DP_ADDRESSES && strlen(r->unix_path) <= DP_PATH && strlen(r->http) <= DP_ADDRESS && (r->n_addresses > 0 || *r->unix_path);
+    for (size_t i = 0; sound && i < r->n_addresses; i++)
+        sound = strlen(r->addresses[i]) <= DP_ADDRESS;
+    static const uint8_t none[16];
+    if (!sound)
+        return cw_error_set(err, CW_E_SERVICE, "a worker needs an address, and has at most %d, of at most %d bytes", DP_ADDRESSES, DP_ADDRESS);
+    if (memcmp(p->incarnation, none, 16) == 0)
+        return cw_error_set(err, CW_E_SERVICE, "a worker's Hello must have an incarnation of 16 bytes");
+    return 0;
+}
+
+/* It has another connection. Its leases stay its until it says which it has; what was on its way is lost. */
+static void worker_keep(struct cw_dispatcher *d, struct worker *w)
+{
+    w->kept = true;
+    w->ready = false;
+    CW_LIST_EACH(at, &w->seats) {
+        struct seat *t = CW_CONTAINER(at, struct seat, by_worker);
+        t->n_out = t->n_revoke = 0;
+        cw_dp_seat_usable(d, t);
+        if (t->state != SEAT_READY)
+            cw_dp_seat_free(d, t, false);
+    }
+}
+
+static int worker_register(struct cw_dispatcher *d, struct cw_peer *p, uint64_t id, const Cachew__Register *r, struct cw_error *err)
+{
+    int result = register_check(p, r, err);
+    if (result < 0)
+        return result;
+    struct worker *w = find_incarnation(d, p->incarnation);
+    bool known = w != NULL;
+    if (!w) {
+        if (d->n_workers >= DP_WORKERS)
+            return cw_error_set(err, CW_E_SERVICE, "there are %d workers already", DP_WORKERS);
+        result = worker_new(d, d->worker_ids + 1, p->incarnation, &w, err);
+        if (result < 0)
+            return result;
+        d->worker_ids++;
+    }
+    result = worker_describe(w, p, r, err);
+    /* Its id is told when it can't be given to anybody else any more. */
+    struct action then = {.kind = ACTION_REGISTERED, .peer = p, .re = id};
+    if (result == 0)
+        result = known ? cw_dp_journal_then(d, &then, err) : cw_dp_journal_counters(d, err);
+    if (result == 0 && !known)
+        result = cw_dp_journal_worker(d, w, &then, err);
+    if (result < 0) {
+        if (!known)
+            cw_dp_worker_free(d, w);
+        return result;
+    }
+    if (w->peer && w->peer != p) { /* its old connection is not noticed to be dead yet */
+        struct cw_error why = {0};
+        cw_error_set(&why, CW_E_SERVICE, "the worker has another connection");
+        w->peer->worker = NULL;
+        cw_dp_close(d, w->peer, &why);
+        worker_keep(d, w);
+    }
+    w->draining = false;
+    w->peer = p;
+    p->worker = w;
+    return 0;
+}
+
+void cw_dp_worker_registered(struct cw_dispatcher *d, struct cw_peer *p, uint64_t re)
+{
+    Cachew__Registered r = CACHEW__REGISTERED__INIT;
+    Cachew__Envelope m = CACHEW__ENVELOPE__INIT;
+    if (p->gone || !p->worker)
+        return;
+    r.worker = p->worker->id;
+    m.re = re;
+    m.of_case = CACHEW__ENVELOPE__OF_REGISTERED;
+    m.registered = &r;
+    cw_dp_send(d, p, &m);
+    cw_dp_log(d, false, "worker %" PRIu64 " (%s) is there: process %" PRIu32 " at %s", p->worker->id, p->worker->name, p->worker->pid,
+              p->worker->n_addresses > 0 ? p->worker->addresses[0] : p->worker->unix_path);
+    p->worker->ready = true;
+    CW_LIST_EACH(at, &p->worker->seats) /* those that a lost connection left */
+        cw_dp_seat_usable(d, CW_CONTAINER(at, struct seat, by_worker));
+    CW_LIST_EACH(at, &d->streams)
+        cw_dp_seat_ask(d, CW_CONTAINER(at, struct stream, link));
+}
+
+/* ---- what it has ---- */
+
+static void forget(struct cw_dispatcher *d, struct worker *w, ProtobufCBinaryData stream)
+{
+    Cachew__Forget f = CACHEW__FORGET__INIT;
+    Cachew__Envelope m = CACHEW__ENVELOPE__INIT;
+    f.stream = stream;
+    m.of_case = CACHEW__ENVELOPE__OF_FORGET;
+    m.forget = &f;
+    cw_dp_send(d, w->peer, &m);
+}
+
+static bool names(const struct stream *s, const Cachew__Holding *h, uint64_t pos)
+{
+    uint64_t epoch, split;
+    cw_dp_stream_place(s, pos, &epoch, &split);
+    for (size_t i = 0; i < h->n_splits; i++)
+        if (h->splits[i]->epoch == epoch && h->splits[i]->split == split)
+            return true;
+    return false;
+}
+
+/* Of what it had on an earlier connection, it does not have these any more, or never heard of them. */
+static void drop_unnamed(struct cw_dispatcher *d, struct seat *t, const Cachew__Holding *h)
+{
+    struct stream *s = t->stream;
+    for (uint64_t pos = s->base; s->based && t->n_held > 0 && pos < s->end; pos++) {
+        struct split *x = cw_dp_split(s, pos);
+        if ((x->holder[0] == t || x->holder[1] == t) && !names(s, h, pos))
+            cw_dp_lease_drop(d, t, pos, false);
+    }
+}
+
+static int worker_holding(struct cw_dispatcher *d, struct worker *w, const Cachew__Holding *h, struct cw_error *err)
+{
+    const Cachew__Prepared *p = h->prepared;
+    if (!p || p->stream.len != 16 || h->n_splits > DP_HELD)
+        return cw_error_set(err, CW_E_SERVICE, "Holdings without a stream of 16 bytes, or with more than %d splits", DP_HELD);
+    struct stream *s = cw_dp_stream_find(d, p->stream.data);
+    if (!s || !s->data) {
+        forget(d, w, p->stream);
+        return 0;
+    }
+    struct seat *t = cw_dp_seat_find(w, s);
+    if (!t && !(t = cw_dp_seat_new(d, w, s)))
+        return cw_error_nomem(err, sizeof(*t), "a worker's part in a stream");
+    int r = cw_dp_seat_prepared(d, t, p, err);
+    t->named = true;
+    if (w->kept)
+        drop_unnamed(d, t, h);
+    for (size_t i = 0; r == 0 && i < h->n_splits; i++) {
+        uint64_t pos;
+        r = cw_dp_stream_position(s, h->splits[i]->epoch, h->splits[i]->split, &pos, err);
+        if (r < 0)
+            break;
+        if (t->state == SEAT_READY && !cw_list_empty(&s->jobs))
+            r = cw_dp_lease_hold(d, t, pos, err);
+        else
+            cw_dp_seat_revoke(d, t, pos, 1);
+    }
+    return r;
+}
+
+static int worker_holdings(struct cw_dispatcher *d, struct worker *w, const Cachew__Holdings *m, struct cw_error *err)
+{
+    int r = 0;
+    CW_LIST_EACH(at, &w->seats)
+        CW_CONTAINER(at, struct seat, by_worker)->named = false;
+    for (size_t i = 0; r == 0 && i < m->n_holdings; i++)
+        r = worker_holding(d, w, m->holdings[i], err);
+    if (r < 0)
+        return r;
+    CW_LIST_EACH(at, &w->seats) {
+        struct seat *t = CW_CONTAINER(at, struct seat, by_worker);
+        struct stream *s = t->stream;
+        if (w->kept && t->state == SEAT_READY && !t->named) { /* it does not know the stream any more */
+            cw_dp_seat_free(d, t, false);
+            cw_dp_seat_ask(d, s);
+        }
+    }
+    d->n_awaited -= w->awaited;
+    w->awaited = w->kept = false;
+    return 0;
+}
+
+/* ---- leaving ---- */
+
+void cw_dp_worker_lost(struct cw_dispatcher *d, struct worker *w)
+{
+    if (w->n_held > 0)
+        cw_dp_log(d, true, "worker %" PRIu64 " (%s) is gone: its %zu splits go to others", w->id, w->name, w->n_held);
+    cw_dp_tell_worker(d, w, true);
+    w->peer->worker = NULL;
+    w->peer = NULL;
+    w->ready = false;
+    w->since_ns = d->now_ns;
+    CW_LIST_EACH(at, &w->seats) {
+        struct seat *t = CW_CONTAINER(at, struct seat, by_worker);
+        struct stream *s = t->stream;
+        bool asked = t->state == SEAT_ASKED;
+        cw_dp_seat_free(d, t, false);
+        if (asked && !s->data)
+            cw_dp_seat_ask(d, s);
+        cw_dp_stream_dirty(d, s);
+    }
+}
+
+void cw_dp_worker_drain(struct cw_dispatcher *d, struct worker *w, bool tell)
+{
+    if (tell && w->peer) {
+        Cachew__Drain drain = CACHEW__DRAIN__INIT;
+        Cachew__Envelope m = CACHEW__ENVELOPE__INIT;
+        m.of_case = CACHEW__ENVELOPE__OF_DRAIN;
+        m.drain = &drain;
+        cw_dp_send(d, w->peer, &m);
+    }
+    if (w->draining)
+        return;
+    cw_dp_log(d, false, "worker %" PRIu64 " (%s) leaves", w->id, w->name);
+    w->draining = true;
+    w->since_ns = d->now_ns;
+    CW_LIST_EACH(at, &w->seats) {
+        struct seat *t = CW_CONTAINER(at, struct seat, by_worker);
+        cw_dp_seat_usable(d, t);
+        /* What is not finished is moved at once, if somebody can have it. */
+        if (t->stream->n_heap + t->stream->n_shunned > 0 && !t->stream->at_most_once)
+            cw_dp_lease_drop_all(d, t, true, 0, true);
+        cw_dp_stream_dirty(d, t->stream);
+    }
+}
+
+void cw_dp_worker_tick(struct cw_dispatcher *d)
+{
+    CW_LIST_EACH(at, &d->workers) {
+        struct worker *w = CW_CONTAINER(at, struct worker, link);
+        uint64_t age = d->now_ns - w->since_ns;
+        if (!w->peer && age >= DP_GONE) {
+            if (cw_dp_journal_worker_gone(d, w, NULL) == 0)
+                cw_dp_worker_free(d, w);
+        } else if (w->peer && w->draining && age >= DP_DRAIN) {
+            CW_LIST_EACH(seat, &w->seats)
+                if (CW_CONTAINER(seat, struct seat, by_worker)->n_held > 0)
+                    cw_dp_lease_drop_all(d, CW_CONTAINER(seat, struct seat, by_worker), false, 0, true);
+        }
+    }
+}
+
+/* ---- messages ---- */
+
+int cw_dp_worker_message(struct cw_dispatcher *d, struct cw_peer *p, const Cachew__Envelope *m, struct cw_error *err)
+{
+    struct worker *w = p->worker;
+    if (m->of_case == CACHEW__ENVELOPE__OF_REGISTER)
+        return worker_register(d, p, m->id, m->register_, err);
+    if (!w)
+        return cw_error_set(err, CW_E_SERVICE, "a worker's first message must be Register");
+    switch (m->of_case) {
+    case CACHEW__ENVELOPE__OF_PREPARED:
+    case CACHEW__ENVELOPE__OF_FAILURE:
+        return cw_dp_seat_answer(d, w, m->re, m, err);
+    case CACHEW__ENVELOPE__OF_HOLDINGS:
+        return worker_holdings(d, w, m->holdings, err);
+    case CACHEW__ENVELOPE__OF_COMPLETED:
+        return cw_dp_lease_completed(d, w, m->id, m->completed, err);
+    case CACHEW__ENVELOPE__OF_HEARTBEAT:
+        w->cpu_ns = m->heartbeat->cpu_ns;
+        w->memory_bytes = m->heartbeat->memory_bytes;
+        w->n_batches = m->heartbeat->n_batches;
+        w->n_bytes = m->heartbeat->n_bytes;
+        return 0;
+    case CACHEW__ENVELOPE__OF_DRAINING:
+        cw_dp_worker_drain(d, w, false);
+        return 0;
+    default:
+        return cw_error_set(err, CW_E_SERVICE, "a worker does not say this (field %d of Envelope) to a dispatcher", (int)m->of_case);
+    }
+}
