@@ -171,8 +171,7 @@ struct remote {
     uint64_t started_ns, dispatcher_retry_ns, goodbye_ns;
     unsigned n_conns;          /* those whose `closed` is to come */
     uint64_t next_id, attach_id;
-    struct cw_cursor told;     /* of the cursor, */
-    uint64_t told_also;        /* and of a split to repeat: 0 none, else its index and 1 */
+    struct cw_cursor told;     /* of the cursor */
     uint64_t told_ns;
     struct cw_timer *timer;
     uint64_t timer_ns;         /* when it rings; 0: it does not */

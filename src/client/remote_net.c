@@ -53,6 +53,14 @@ static void place(Cachew__Place *m, const struct cw_cursor *c)
     m->batch = c->batch;
 }
 
+/* The first place that may be asked for: to repeat a batch, that of the split it is in. */
+static struct cw_cursor cursor(const struct remote *r)
+{
+    const struct view *again = r->view.next;
+    const struct remote_split *s = again ? again->splits : NULL;
+    return s ? (struct cw_cursor){.epoch = s->epoch, .split = s->index} : r->from;
+}
+
 static void send_attach(struct remote *r)
 {
     Cachew__Attach m = CACHEW__ATTACH__INIT;
@@ -60,7 +68,8 @@ static void send_attach(struct remote *r)
     Cachew__Place from;
     uint8_t fingerprint[16];
     memcpy(fingerprint, &r->compiled->pipeline->fingerprint, sizeof(fingerprint));
-    place(&from, &r->from);
+    r->told = cursor(r);
+    place(&from, &r->told);
     m.job = r->job;
     m.rank = r->options.rank;
     m.world_size = r->options.world_size;
@@ -77,7 +86,6 @@ static void send_attach(struct remote *r)
     e.of_case = CACHEW__ENVELOPE__OF_ATTACH;
     e.attach = &m;
     cw_remote_tell(r, &e);
-    r->told = r->from;
     r->told_ns = cw_now_ns();
 }
 
@@ -85,34 +93,28 @@ static void send_progress(struct remote *r, uint64_t now)
 {
     Cachew__Progress m = CACHEW__PROGRESS__INIT;
     Cachew__Envelope e = CACHEW__ENVELOPE__INIT;
-    Cachew__Place from, also[4], *list[4];
-    place(&from, &r->from);
+    Cachew__Place from;
+    r->told = cursor(r);
+    place(&from, &r->told);
     m.from = &from;
     m.n_batches = r->n_batches;
     m.wait_ns = r->wait_ns;
     m.g = r->from.g;
-    m.also = list;
-    for (struct view *v = r->view.next; v && m.n_also < CW_COUNT_OF(also); v = v->next)
-        if (v->splits) {
-            cachew__place__init(&also[m.n_also]);
-            also[m.n_also].epoch = v->splits->epoch;
-            also[m.n_also].split = v->splits->index;
-            list[m.n_also] = &also[m.n_also];
-            m.n_also++;
-        }
     e.of_case = CACHEW__ENVELOPE__OF_PROGRESS;
     e.progress = &m;
     cw_remote_tell(r, &e);
-    r->told = r->from;
-    r->told_also = m.n_also ? also[0].split + 1 : 0;
     r->told_ns = now;
 }
 
-static bool has_moved(const struct remote *r)
+/* Says where the cursor is, if that is due. */
+static void tell_cursor(struct remote *r, uint64_t now)
 {
-    const struct view *again = r->view.next;
-    uint64_t also = again && again->splits ? again->splits->index + 1 : 0;
-    return r->told.epoch != r->from.epoch || r->told.split != r->from.split || also != r->told_also;
+    struct cw_cursor c = cursor(r);
+    bool moved = c.epoch != r->told.epoch || c.split != r->told.split;
+    if (moved && (c.epoch < r->told.epoch || (c.epoch == r->told.epoch && c.split < r->told.split)))
+        send_attach(r); /* only that goes back */
+    else if (moved || now - r->told_ns >= PROGRESS_NS)
+        send_progress(r, now);
 }
 
 static int on_attached(struct remote *r, const Cachew__Attached *m, struct cw_error *err)
@@ -283,8 +285,8 @@ static void run(void *user)
     give_back(r, &done);
     if (!r->closing && !r->dispatcher && now >= r->dispatcher_retry_ns)
         dispatcher_connect(r);
-    if (r->dispatcher_open && r->attached && (has_moved(r) || now - r->told_ns >= PROGRESS_NS))
-        send_progress(r, now);
+    if (r->dispatcher_open && r->attached)
+        tell_cursor(r, now);
     if (r->closing) {
         cw_remote_over(r);
     } else {

@@ -98,13 +98,22 @@ static void split_reported(struct remote_split *s, const struct report *p)
         }
 }
 
+static bool is_open(const struct remote *r, uint64_t epoch, uint64_t split)
+{
+    for (const struct view *v = &r->view; v; v = v->next)
+        for (const struct remote_split *s = v->splits; s; s = s->next)
+            if (s->epoch == epoch && s->index == split)
+                return true;
+    return false;
+}
+
 int cw_remote_report(struct remote *r, const Cachew__Report *m, struct cw_error *err)
 {
     struct report *p = report_find(r, m->epoch, m->split);
     if (p && p->n_batches != m->n_batches)
         return cw_error_set(err, CW_E_DATA, "split %llu of epoch %llu gave %llu batches and, run again, %llu: an operator of the pipeline is not deterministic",
                             (unsigned long long)m->split, (unsigned long long)m->epoch, (unsigned long long)p->n_batches, (unsigned long long)m->n_batches);
-    if (p || before(m->epoch, m->split, r->from.epoch, r->from.split))
+    if (p || (before(m->epoch, m->split, r->from.epoch, r->from.split) && !is_open(r, m->epoch, m->split)))
         return 0;
     p = calloc(1, sizeof(*p) + r->n_keys * sizeof(p->remnants[0]));
     if (!p)

@@ -1,0 +1,130 @@
+/* cachew worker: runs splits for a dispatcher until a signal drains it. */
+#include <inttypes.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/machine.h"
+#include "cli/common.h"
+#include "cli/daemon.h"
+#include "host/host.h"
+#include "worker/worker.h"
+
+struct worker_run {
+    struct cw_worker_options o;
+    struct cli_texts advertise, data_roots, plugins;
+    const char *token_file;
+    uint64_t threads, memory;
+    double drain;
+    bool insecure;
+    char *token;
+};
+
+/* The dispatcher's name for it is known once it answered; without a dispatcher there is nothing to serve. */
+static int wait_registered(struct cw_worker *w, const struct worker_run *x, const sigset_t *signals, int *ret_signal, struct cw_error *err)
+{
+    struct cw_worker_status s = {0};
+    uint64_t until = cw_now_ns() + CLI_READY_NS;
+    *ret_signal = 0;
+    for (;;) {
+        struct timespec wait = {.tv_nsec = 2000000};
+        cw_worker_status(w, &s);
+        if (s.registered)
+            return 0;
+        if (cw_now_ns() >= until)
+            return cw_error_set(err, CW_E_SERVICE, "the dispatcher at %s did not answer within 15 s", x->o.dispatcher);
+        int got = sigtimedwait(signals, NULL, &wait);
+        if (got == SIGINT || got == SIGTERM) {
+            *ret_signal = got;
+            return 0;
+        }
+    }
+}
+
+static int print_ready(struct cw_worker *w, const struct worker_run *x)
+{
+    struct cw_worker_status s;
+    cw_worker_status(w, &s);
+    int code = cli_print(json_pack("{s:{s:s, s:i, s:s*, s:s*, s:s*, s:I}}", "ready", "role", "worker", "pid", (int)getpid(), "address", cw_worker_address(w), "unix",
+                                   cw_worker_unix_path(w), "http", x->o.http, "id", (json_int_t)s.id));
+    fflush(stdout);
+    return code;
+}
+
+static int serve(struct worker_run *x, const sigset_t *signals, struct cw_error *err)
+{
+    struct cw_worker *w;
+    int s, r = cw_worker_start(&x->o, &w, err);
+    if (r < 0)
+        return r;
+    r = wait_registered(w, x, signals, &s, err);
+    if (r >= 0 && !s) {
+        print_ready(w, x);
+        s = cli_wait_signal(signals);
+        cw_worker_drain(w);
+        struct cw_error late = {0};
+        fprintf(stderr, "cachew: worker: %s: finishing what it has\n", s == SIGINT ? "SIGINT" : "SIGTERM");
+        if (cw_worker_wait_drained(w, (uint64_t)(x->drain * 1e9), &late) < 0)
+            fprintf(stderr, "cachew: worker: %s\n", late.message);
+    }
+    cw_worker_stop(w);
+    return r;
+}
+
+int cli_worker(int argc, char **argv)
+{
+    struct worker_run x = {.o = {.listen = "127.0.0.1:0", .log = cli_daemon_log, .log_arg = (void *)(uintptr_t)"worker"},
+                           .threads = cw_cpu_budget(), .memory = cw_memory_total() / 2, .drain = 20};
+    struct cw_error err = {0};
+    int n_args;
+    const struct cli_option options[] = {
+        {"dispatcher", CLI_TEXT, &x.o.dispatcher, "HOST:PORT", "whose worker it is", 0, 0, NULL, NULL},
+        {"listen", CLI_TEXT, &x.o.listen, "HOST:PORT", "where clients come over TCP (default 127.0.0.1:0; port 0: any)", 0, 0, NULL, NULL},
+        {"advertise", CLI_TEXTS, &x.advertise, "HOST:PORT", "under which clients get there, if it is not where it listens; several times", 0, 0, NULL, NULL},
+        {"unix-socket", CLI_TEXT, &x.o.unix_path, "PATH", "where clients of this machine come (default: in a directory of its own)", 0, 0, NULL, NULL},
+        {"name", CLI_TEXT, &x.o.name, "NAME", "for people", 0, 0, NULL, NULL},
+        {"threads", CLI_COUNT, &x.threads, "N", "compute threads of each stream (default: the CPUs this process may use)", 1, 1024, NULL, NULL},
+        {"memory", CLI_BYTES, &x.memory, "BYTES", "memory for batches and what they are made from (default: half of what there is)", 0, 0, NULL, NULL},
+        {"data-root", CLI_TEXTS, &x.data_roots, "DIR", "pipelines may read below it only; several times (default: everywhere)", 0, 0, NULL, NULL},
+        {"allow-python", CLI_FLAG, &x.o.allow_python, NULL, "run the Python functions of pipelines: their authors' code, with this process's rights", 0, 0, NULL, NULL},
+        {"index-dir", CLI_TEXT, &x.o.index_dir, "DIR", "where indexes are kept (default ~/.cache/cachew/index)", 0, 0, NULL, NULL},
+        {"drain-timeout", CLI_SECONDS, &x.drain, "S", "at SIGTERM, for finishing what is under way (default 20)", 0, 0, NULL, NULL},
+        {"insecure", CLI_FLAG, &x.insecure, NULL, "listen at addresses that are not loopback, without TLS and token", 0, 0, NULL, NULL},
+        CLI_TOKEN_OPTION(&x.token_file),
+        CLI_PLUGIN_OPTION(&x.plugins),
+        {0},
+    };
+    int r = cli_parse(cli_find("worker"), options, argc, argv, &n_args, &err);
+    if (r == 1)
+        return 0;
+    if (r >= 0 && !x.o.dispatcher) {
+        cw_error_attribute(&err, "dispatcher", "missing", "HOST:PORT of a dispatcher");
+        r = cw_error_set(&err, CW_E_OPTION, "--dispatcher is missing: expected HOST:PORT of a dispatcher");
+    }
+    if (r >= 0)
+        r = cli_check_listen(x.o.listen, x.insecure, &err);
+    if (r >= 0)
+        r = cli_token(x.token_file, &x.token, &err);
+    if (r >= 0)
+        r = cli_load_plugins(&x.plugins, &err);
+    x.o.threads = (unsigned)x.threads;
+    x.o.memory = x.memory;
+    x.o.token = x.token;
+    x.o.advertise = x.advertise.items;
+    x.o.n_advertise = x.advertise.n;
+    x.o.data_roots = x.data_roots.items;
+    x.o.n_data_roots = x.data_roots.n;
+    sigset_t signals;
+    cli_block_signals(&signals);
+    if (r >= 0)
+        r = serve(&x, &signals, &err);
+    cw_host_shutdown();
+    free(x.token);
+    cli_texts_deinit(&x.advertise);
+    cli_texts_deinit(&x.data_roots);
+    cli_texts_deinit(&x.plugins);
+    return r < 0 ? cli_fail(&err, false, NULL) : 0;
+}
