@@ -74,8 +74,8 @@ static int take_slot(struct remote *r, struct remote_split *s, struct slot *slot
     a->a.batch = &slot->batch->b;
     a->a.quarantined = CW_STEAL(slot->quarantined);
     free(slot);
-    size_t window = cw_remote_window(r);
-    if (--r->n_outstanding == window / 2 || window < 8)
+    size_t window = cw_remote_window(r), n = --r->n_outstanding;
+    if (n <= window / 2 && (window < 8 || n % 4 == 0)) /* several are asked for at a time */
         wake(r);
     return 0;
 }
