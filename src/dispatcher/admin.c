@@ -14,7 +14,7 @@ static json_t *integer(uint64_t v)
 }
 
 /* Names and reasons come from peers: what is not UTF-8 is shown as such. */
-static json_t *text(const char *t)
+static json_t *text_json(const char *t)
 {
     return t && cw_text_utf8(t, strlen(t)) ? json_string(t) : json_string(t ? "(not UTF-8)" : "");
 }
@@ -82,7 +82,7 @@ static json_t *job_digest(const struct job *j)
 static json_t *job_json(const struct job *j, bool *failed)
 {
     json_t *o = json_object();
-    set(o, "name", text(j->name), failed);
+    set(o, "name", text_json(j->name), failed);
     set(o, "stream", hex(j->stream_id), failed);
     set(o, "state", json_string(j->paused && j->state < JOB_DONE ? "paused" : cw_dp_job_state(j->state)), failed);
     set(o, "epoch", integer(job_epoch(j)), failed);
@@ -94,7 +94,7 @@ static json_t *job_json(const struct job *j, bool *failed)
     set(o, "workers", integer(j->stream ? j->stream->n_ready : 0), failed);
     set(o, "digest_so_far", job_digest(j), failed);
     if (j->why)
-        set(o, "why", text(j->why), failed);
+        set(o, "why", text_json(j->why), failed);
     return o;
 }
 
@@ -105,10 +105,10 @@ static json_t *worker_json(const struct worker *w, bool *failed)
     json_t *o = json_object(), *unfit = json_array();
     set(o, "id", integer(w->id), failed);
     set(o, "pid", integer(w->pid), failed);
-    set(o, "name", text(w->name), failed);
-    set(o, "host", text(w->host), failed);
-    set(o, "address", text(w->n_addresses > 0 ? w->addresses[0] : w->unix_path), failed);
-    set(o, "http", text(w->http), failed);
+    set(o, "name", text_json(w->name), failed);
+    set(o, "host", text_json(w->host), failed);
+    set(o, "address", text_json(w->n_addresses > 0 ? w->addresses[0] : w->unix_path), failed);
+    set(o, "http", text_json(w->http), failed);
     set(o, "state", json_string(!w->peer ? "gone" : w->draining ? "draining" : "ready"), failed);
     set(o, "leases", integer(w->n_held), failed);
     set(o, "cpu_budget", integer(w->cpu_budget), failed);
@@ -123,7 +123,7 @@ static json_t *worker_json(const struct worker *w, bool *failed)
             continue;
         json_t *u = json_object();
         set(u, "stream", hex(t->stream->id), failed);
-        set(u, "why", text(t->why), failed);
+        set(u, "why", text_json(t->why), failed);
         append(unfit, u, failed);
     }
     set(o, "unfit", unfit, failed);
@@ -141,7 +141,7 @@ static json_t *stream_json(const struct stream *s, bool *failed)
         complete += CW_CONTAINER(at, struct seat, by_stream)->n_complete;
     }
     CW_LIST_EACH(at, &s->jobs)
-        append(jobs, text(CW_CONTAINER(at, struct job, by_stream)->name), failed);
+        append(jobs, text_json(CW_CONTAINER(at, struct job, by_stream)->name), failed);
     set(o, "stream", hex(s->id), failed);
     set(o, "fingerprint", hex(s->pipeline->fingerprint), failed);
     set(o, "seed", integer(s->seed), failed);
@@ -172,8 +172,8 @@ static json_t *status_json(const struct cw_dispatcher *d, bool *failed)
     CW_LIST_EACH(at, &d->workers)
         n_workers += CW_CONTAINER(at, struct worker, link)->peer != NULL;
     set(o, "role", json_string("dispatcher"), failed);
-    set(o, "name", text(d->name), failed);
-    set(o, "software", text(d->software), failed);
+    set(o, "name", text_json(d->name), failed);
+    set(o, "software", text_json(d->software), failed);
     set(o, "pid", integer(d->pid), failed);
     set(o, "uptime_s", json_real((double)(d->now_ns - d->start_ns) / 1e9), failed);
     set(o, "connections", integer(d->n_peers), failed);
@@ -183,7 +183,7 @@ static json_t *status_json(const struct cw_dispatcher *d, bool *failed)
     set(o, "completed", integer(d->n_completed), failed);
     set(o, "late", integer(d->n_late), failed);
     set(o, "moved", integer(d->n_moved), failed);
-    set(o, "journal", d->retry_ns != 0 ? text(d->journal_error.message) : json_string("ok"), failed);
+    set(o, "journal", d->retry_ns != 0 ? text_json(d->journal_error.message) : json_string("ok"), failed);
     return o;
 }
 
@@ -210,24 +210,33 @@ static json_t *answer_to(struct cw_dispatcher *d, const char *what, bool *failed
     return list;
 }
 
-static int query(struct cw_dispatcher *d, struct cw_peer *p, uint64_t id, const char *what, struct cw_error *err)
+int cw_dispatcher_query(struct cw_dispatcher *d, const char *what, uint64_t now_ns, char **ret, struct cw_error *err)
 {
     static const char *const known[] = {"jobs", "workers", "streams", "status"};
     bool failed = false, found = false;
+    d->now_ns = CW_MAX(d->now_ns, now_ns);
     for (size_t i = 0; i < CW_COUNT_OF(known); i++)
         found |= strcmp(what, known[i]) == 0;
-    if (!found) {
-        cw_error_set(err, CW_E_OPTION, "there is no question \"%.64s\": expected jobs, workers, streams or status", what);
-        return CW_E_OPTION;
-    }
+    if (!found)
+        return cw_error_set(err, CW_E_OPTION, "there is no question \"%.64s\": expected jobs, workers, streams or status", what);
     json_t *answer = answer_to(d, what, &failed);
-    _cleanup_free_ char *packed = answer && !failed ? json_dumps(answer, JSON_COMPACT) : NULL;
+    char *text = answer && !failed ? json_dumps(answer, JSON_COMPACT) : NULL;
     json_decref(answer);
-    if (!packed)
+    if (!text)
         return cw_error_nomem(err, 0, "an answer");
+    *ret = text;
+    return 0;
+}
+
+static int query(struct cw_dispatcher *d, struct cw_peer *p, uint64_t id, const char *what, struct cw_error *err)
+{
+    _cleanup_free_ char *text = NULL;
+    int r = cw_dispatcher_query(d, what, d->now_ns, &text, err);
+    if (r < 0)
+        return r;
     Cachew__Answer a = CACHEW__ANSWER__INIT;
     Cachew__Envelope m = CACHEW__ENVELOPE__INIT;
-    a.json = packed;
+    a.json = text;
     m.re = id;
     m.of_case = CACHEW__ENVELOPE__OF_ANSWER;
     m.answer = &a;

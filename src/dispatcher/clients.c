@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "dispatcher/internal.h"
+#include "net/conn.h"
 
 /* Where the rank is, or would be, among the ranks of its job. */
 static size_t rank_index(const struct job *j, uint32_t number)
@@ -81,7 +82,7 @@ void cw_dp_client_ended(struct cw_dispatcher *d, struct rank *r, const struct cw
     Cachew__Ended e = CACHEW__ENDED__INIT;
     Cachew__Failure f = CACHEW__FAILURE__INIT;
     Cachew__Envelope m = CACHEW__ENVELOPE__INIT;
-    cw_dp_failure(&f, why);
+    cw_failure_init(&f, why);
     e.why = &f;
     m.of_case = CACHEW__ENVELOPE__OF_ENDED;
     m.ended = &e;

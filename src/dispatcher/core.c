@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "dispatcher/internal.h"
+#include "net/conn.h"
 
 #define TICK_BUSY (DP_S / 10) /* late splits and drained workers are looked after so often */
 #define TICK_IDLE DP_S
@@ -30,24 +31,11 @@ void cw_dp_done(struct cw_dispatcher *d, struct cw_peer *p, uint64_t re)
     cw_dp_send(d, p, &m);
 }
 
-void cw_dp_failure(Cachew__Failure *ret, const struct cw_error *why)
-{
-    cachew__failure__init(ret);
-    ret->kind = (char *)cw_status_name(why->status);
-    ret->message = (char *)why->message;
-    ret->op = (char *)why->op;
-    ret->attribute = (char *)why->attribute;
-    ret->value = (char *)why->value;
-    ret->expected = (char *)why->expected;
-    ret->file = (char *)why->file;
-    ret->record = (char *)why->record;
-}
-
 void cw_dp_fail(struct cw_dispatcher *d, struct cw_peer *p, uint64_t re, const struct cw_error *why)
 {
     Cachew__Failure failure;
     Cachew__Envelope m = CACHEW__ENVELOPE__INIT;
-    cw_dp_failure(&failure, why);
+    cw_failure_init(&failure, why);
     m.re = re;
     m.of_case = CACHEW__ENVELOPE__OF_FAILURE;
     m.failure = &failure;

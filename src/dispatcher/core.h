@@ -53,3 +53,5 @@ void cw_dispatcher_committed(struct cw_dispatcher *d, const struct cw_error *why
 /* Returns after how many ns, at the latest, it wants to be called again. */
 uint64_t cw_dispatcher_tick(struct cw_dispatcher *d, uint64_t now_ns);
 void cw_dispatcher_turn(struct cw_dispatcher *d, uint64_t now_ns);
+/* JSON, as the message Query gives it; the caller frees it. CW_E_OPTION: there is no such question. */
+int cw_dispatcher_query(struct cw_dispatcher *d, const char *what, uint64_t now_ns, char **ret, struct cw_error *err) _must_check_;

@@ -245,7 +245,6 @@ struct cw_dispatcher {
 void cw_dp_send(struct cw_dispatcher *d, struct cw_peer *p, Cachew__Envelope *m);
 void cw_dp_done(struct cw_dispatcher *d, struct cw_peer *p, uint64_t re);
 void cw_dp_fail(struct cw_dispatcher *d, struct cw_peer *p, uint64_t re, const struct cw_error *why);
-void cw_dp_failure(Cachew__Failure *ret, const struct cw_error *why); /* its texts are those of why */
 void cw_dp_close(struct cw_dispatcher *d, struct cw_peer *p, const struct cw_error *why);
 void cw_dp_log(struct cw_dispatcher *d, bool warning, const char *fmt, ...) _printf_(3, 4);
 struct cw_peer *cw_dp_peer_unref(struct cw_peer *p);

@@ -1,0 +1,279 @@
+/*
+ * The I/O around the dispatcher's core. What the core says goes to connections and to the store; what they say goes to the core. After one or several
+ * inputs the core has its turn, once, posted to the loop: so everything that was received in one iteration is answered together.
+ */
+#include "dispatcher/dispatcher.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <sys/random.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/list.h"
+#include "dispatcher/core.h"
+#include "net/conn.h"
+
+#define MESSAGE_BYTES ((size_t)33 << 20) /* a pipeline of 32 MiB, and what stands around it */
+#define QUEUED_BYTES ((size_t)64 << 20)  /* docs/protocol.md, "Limits" */
+
+struct cw_dispatcher_server {
+    struct cw_loop *loop;
+    struct cw_dispatcher *core;
+    struct cw_store *store;
+    struct cw_listener **listeners;
+    size_t n_listeners;
+    struct cw_timer *timer;
+    struct cw_post turn;
+    struct cw_store_commit commit;
+    struct cw_link peers;
+    bool closed;
+    void (*log)(void *arg, bool warning, const char *text);
+    void *log_arg;
+};
+
+struct server_peer {
+    struct cw_link link;
+    struct cw_dispatcher_server *server;
+    struct cw_conn *conn;
+    struct cw_peer *peer;
+};
+
+static void turn_later(struct cw_dispatcher_server *s)
+{
+    cw_loop_post(s->loop, &s->turn);
+}
+
+static void on_turn(void *arg)
+{
+    struct cw_dispatcher_server *s = arg;
+    if (!s->closed)
+        cw_dispatcher_turn(s->core, cw_now_ns());
+    else if (cw_list_empty(&s->peers)) /* the last use of it */
+        free(s);
+}
+
+static void on_timer(void *arg)
+{
+    struct cw_dispatcher_server *s = arg;
+    cw_timer_start(s->timer, cw_dispatcher_tick(s->core, cw_now_ns()), 0);
+    cw_dispatcher_turn(s->core, cw_now_ns());
+}
+
+/* ---- what the core says ---- */
+
+static void io_send(void *user, void *peer, const Cachew__Envelope *m)
+{
+    struct server_peer *p = peer;
+    (void)user;
+    /* Where this fails, the connection ends by itself, and `closed` follows. */
+    if (cw_conn_send(p->conn, m, NULL, 0, NULL, NULL, NULL, 0, NULL) < 0)
+        return;
+}
+
+static void io_close(void *user, void *peer, const struct cw_error *why)
+{
+    struct server_peer *p = peer;
+    (void)user;
+    cw_conn_close(p->conn, why);
+}
+
+static void on_committed(void *arg, const struct cw_error *why)
+{
+    struct cw_dispatcher_server *s = arg;
+    cw_dispatcher_committed(s->core, why, cw_now_ns());
+    cw_dispatcher_turn(s->core, cw_now_ns());
+}
+
+static void io_commit(void *user, const struct cw_store_batch *batch)
+{
+    struct cw_dispatcher_server *s = user;
+    s->commit.batch = batch;
+    s->commit.done = on_committed;
+    s->commit.arg = s;
+    cw_store_commit(s->store, &s->commit);
+}
+
+static void io_log(void *user, bool warning, const char *text)
+{
+    struct cw_dispatcher_server *s = user;
+    if (s->log)
+        s->log(s->log_arg, warning, text);
+}
+
+/* ---- what connections say ---- */
+
+static int on_message(void *user, struct cw_conn *c, const Cachew__Envelope *m, void *payload, size_t size, const int *fds, size_t n_fds, struct cw_error *err)
+{
+    struct server_peer *p = user;
+    (void)c, (void)payload, (void)size;
+    for (size_t i = 0; i < n_fds; i++) /* nobody sends a dispatcher descriptors */
+        close(fds[i]);
+    turn_later(p->server);
+    return cw_dispatcher_message(p->server->core, p->peer, m, cw_now_ns(), err);
+}
+
+static void on_closed(void *user, struct cw_conn *c, const struct cw_error *why)
+{
+    struct server_peer *p = user;
+    char text[1024];
+    if (why->status < 0 && p->server->log && !p->server->closed) {
+        snprintf(text, sizeof(text), "connection of %s ended: %s", cw_conn_peer(c), why->message);
+        p->server->log(p->server->log_arg, false, text);
+    }
+    if (p->peer)
+        cw_dispatcher_lost(p->server->core, p->peer, cw_now_ns());
+    cw_link_out(&p->link);
+    if (!p->server->closed || cw_list_empty(&p->server->peers)) /* the last one lets a closed server be freed */
+        turn_later(p->server);
+    free(p);
+}
+
+static const struct cw_conn_ops peer_ops = {.message = on_message, .closed = on_closed};
+
+static int on_open(void *user, struct cw_conn *c, const Cachew__Envelope *hello, struct cw_error *err)
+{
+    struct cw_dispatcher_server *s = user;
+    struct server_peer *p = calloc(1, sizeof(*p));
+    if (!p)
+        return cw_error_nomem(err, sizeof(*p), "a connection");
+    p->server = s;
+    p->conn = c;
+    int r = cw_dispatcher_connected(s->core, p, hello->hello, &p->peer, err);
+    if (r < 0) {
+        free(p);
+        return r;
+    }
+    cw_list_add(&s->peers, &p->link);
+    cw_conn_set_user(c, &peer_ops, p);
+    return 0;
+}
+
+/* Never called of connections that on_open accepted: those have peer_ops. */
+static int no_message(void *user, struct cw_conn *c, const Cachew__Envelope *m, void *payload, size_t size, const int *fds, size_t n_fds, struct cw_error *err)
+{
+    (void)user, (void)c, (void)m, (void)payload, (void)size, (void)fds, (void)n_fds;
+    return cw_error_set(err, CW_E_BUG, "a message before the handshake");
+}
+
+static void no_closed(void *user, struct cw_conn *c, const struct cw_error *why)
+{
+    (void)user, (void)c, (void)why;
+}
+
+static void on_refused(void *user, const char *peer, const struct cw_error *why)
+{
+    struct cw_dispatcher_server *s = user;
+    char text[1024];
+    snprintf(text, sizeof(text), "%s was not let in: %s", peer, why->message);
+    if (s->log)
+        s->log(s->log_arg, false, text);
+}
+
+static const struct cw_conn_ops listen_ops = {.open = on_open, .message = no_message, .closed = no_closed, .refused = on_refused};
+
+/* ---- life ---- */
+
+static int on_row(void *user, const void *key, size_t key_size, const void *value, size_t value_size, struct cw_error *err)
+{
+    return cw_dispatcher_load(user, key, key_size, value, value_size, err);
+}
+
+static int server_listen(struct cw_dispatcher_server *s, const struct cw_dispatcher_server_options *o, struct cw_error *err)
+{
+    uint8_t incarnation[16];
+    char host[80];
+    Cachew__Hello hello = CACHEW__HELLO__INIT;
+    if (getrandom(incarnation, sizeof(incarnation), 0) != sizeof(incarnation))
+        return cw_error_set(err, CW_E_IO, "the system has no random bytes");
+    cw_host_identity(host);
+    hello.role = CACHEW__ROLE__ROLE_DISPATCHER;
+    hello.name = (char *)(o->name ? o->name : "dispatcher");
+    hello.software = (char *)"cachew " CACHEW_VERSION;
+    hello.incarnation = (ProtobufCBinaryData){16, incarnation};
+    hello.host = host;
+    struct cw_conn_options options = {.hello = &hello, .limits = {.message = MESSAGE_BYTES, .payload = 0, .queued = QUEUED_BYTES}, .timeout_ns = o->timeout_ns,
+                                      .token = o->token, .tls = o->tls};
+    s->listeners = calloc(o->n_listen + 1, sizeof(struct cw_listener *));
+    if (!s->listeners)
+        return cw_error_nomem(err, o->n_listen * sizeof(struct cw_listener *), "listeners");
+    for (size_t i = 0; i < o->n_listen; i++, s->n_listeners++) {
+        int r = cw_listener_new(s->loop, o->listen[i], &options, &listen_ops, s, &s->listeners[i], err);
+        if (r < 0)
+            return r;
+    }
+    return 0;
+}
+
+static int server_start(struct cw_dispatcher_server *s, const struct cw_dispatcher_server_options *o, struct cw_error *err)
+{
+    struct cw_dispatcher_options core = {.name = o->name, .pid = (uint32_t)getpid(), .share_streams = o->share_streams};
+    struct cw_dispatcher_io io = {.user = s, .send = io_send, .close = io_close, .commit = io_commit, .log = io_log};
+    int r = cw_dispatcher_new(&core, &io, &s->core, err);
+    if (r == 0)
+        r = cw_store_open(o->state_dir, s->loop, &s->store, err);
+    if (r == 0)
+        r = cw_store_read(s->store, on_row, s->core, err);
+    if (r == 0)
+        r = cw_timer_new(s->loop, on_timer, s, &s->timer, err);
+    if (r == 0)
+        r = server_listen(s, o, err);
+    if (r < 0)
+        return r;
+    cw_dispatcher_start(s->core, cw_now_ns());
+    cw_timer_start(s->timer, 1, 0);
+    return 0;
+}
+
+int cw_dispatcher_server_start(const struct cw_dispatcher_server_options *o, struct cw_dispatcher_server **ret, struct cw_error *err)
+{
+    struct cw_dispatcher_server *s = calloc(1, sizeof(*s));
+    if (!s)
+        return cw_error_nomem(err, sizeof(*s), "the dispatcher");
+    s->loop = o->loop;
+    s->log = o->log;
+    s->log_arg = o->log_arg;
+    s->turn.fn = on_turn;
+    s->turn.arg = s;
+    cw_list_init(&s->peers);
+    int r = server_start(s, o, err);
+    if (r < 0) {
+        cw_dispatcher_server_free(s);
+        return r;
+    }
+    *ret = s;
+    return 0;
+}
+
+const char *cw_dispatcher_server_address(const struct cw_dispatcher_server *s, size_t i)
+{
+    return i < s->n_listeners ? cw_listener_address(s->listeners[i]) : NULL;
+}
+
+int cw_dispatcher_server_query(struct cw_dispatcher_server *s, const char *what, char **ret, struct cw_error *err)
+{
+    return cw_dispatcher_query(s->core, what, cw_now_ns(), ret, err);
+}
+
+struct cw_dispatcher_server *cw_dispatcher_server_free(struct cw_dispatcher_server *s)
+{
+    if (!s)
+        return NULL;
+    for (size_t i = 0; i < s->n_listeners; i++)
+        cw_listener_free(s->listeners[i]);
+    free(s->listeners);
+    cw_timer_free(s->timer);
+    if (s->core)
+        cw_dispatcher_turn(s->core, cw_now_ns()); /* the last that is to be written and sent */
+    s->store = cw_store_close(s->store);          /* waits until it is written */
+    s->core = cw_dispatcher_free(s->core);
+    CW_LIST_EACH(at, &s->peers) { /* each is freed by its `closed`, from the loop */
+        struct server_peer *p = CW_CONTAINER(at, struct server_peer, link);
+        p->peer = NULL;
+        cw_conn_close(p->conn, NULL);
+    }
+    s->closed = true;
+    if (cw_list_empty(&s->peers))
+        cw_loop_post(s->loop, &s->turn);
+    return NULL;
+}
