@@ -191,15 +191,16 @@ static int read_component(const Cachew__Batch *m, const Cachew__Component *from,
                           struct cw_batch_component *ret, struct cw_error *err)
 {
     const struct cw_type *type = &expected->type;
+    size_t lead = m->leading ? 1 : 0;
     uint64_t size = from->dtype == CW_BYTES ? 1 : from->dtype < CW_N_DTYPES ? cw_dtype_size((enum cw_dtype)from->dtype) : 0;
     bool good = strcmp(from->name, expected->name) == 0 && from->dtype == (uint32_t)type->dtype && from->slab < 2 && from->n_dims <= CW_MAX_NDIM + 1 &&
-                from->n_dims >= m->leading && (type->ndim < 0 || from->n_dims == (size_t)type->ndim + m->leading) && (!m->leading || from->dims[0] == m->n);
+                from->n_dims >= lead && (type->ndim < 0 || from->n_dims == (size_t)type->ndim + lead) && (!m->leading || from->dims[0] == m->n);
     *ret = (struct cw_batch_component){.name = expected->name, .dtype = type->dtype, .ndim = (int)from->n_dims, .size = from->size};
     for (size_t d = 0; good && d < from->n_dims; d++) {
-        bool element = d >= m->leading; /* a dimension of one element */
+        bool element = d >= lead; /* a dimension of one element */
         good = from->dims[d] >= 0 && !__builtin_mul_overflow(size, (uint64_t)from->dims[d], &size);
-        if (good && element && m->n && type->ndim >= 0 && type->dims[d - m->leading] != CW_VARIES)
-            good = from->dims[d] == type->dims[d - m->leading];
+        if (good && element && m->n && type->ndim >= 0 && type->dims[d - lead] != CW_VARIES)
+            good = from->dims[d] == type->dims[d - lead];
         ret->dims[d] = from->dims[d];
     }
     const struct cw_memory *place = &memory[good ? from->slab : 0];
