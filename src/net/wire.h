@@ -1,44 +1,41 @@
 /*
- * Batches, remnants and what was quarantined as messages, and back (docs/protocol.md). Both directions lie here, so that they fit each other. Pure
- * functions, any thread. What comes from a peer is checked to the last byte before anything points to it.
+ * Batches and remnants as messages, and back (docs/protocol.md). What is read comes from another process: everything in it is checked against what the
+ * pipeline makes, and against the memory that came with it. Any thread.
  */
 #pragma once
-#include <stdint.h>
 #include <sys/uio.h>
 
 #include "engine/remnant.h"
 #include "proto/cachew.pb-c.h"
 
-#define CW_WIRE_ID 32     /* bytes of a record id */
-#define CW_WIRE_ALIGN 64  /* components begin at multiples of it */
-
-/* A message that was put together, and the payload that belongs to it: both point into what they were made from, which must outlive them. */
-struct cw_wire {
-    union {
-        Cachew__Batch batch;
-        Cachew__Remnant remnant;
-    };
-    struct iovec *payload;
-    size_t n_payload, payload_bytes;
-    void *memory; /* of all that is not borrowed */
-};
-void cw_wire_deinit(struct cw_wire *w);
-
-/* slabs: one for each slab of the batch, which says where it lies; NULL: components become the payload. */
-int cw_wire_batch_pack(const struct cw_batch *b, const struct cw_quarantined *quarantined, const Cachew__Slab *slabs, struct cw_wire *ret,
-                       struct cw_error *err) _must_check_;
-
-/* Where components lie: the payload, or the slabs of a message, as they are mapped. */
-struct cw_wire_memory {
-    void *data; /* aligned to CW_WIRE_ALIGN */
+struct cw_memory {
+    uint8_t *data;
     size_t size;
 };
-/* A batch of this pipeline, pointing into the n_memory (1 or 2) pieces, which stay the caller's; g is 0. CW_E_DATA: not what the pipeline makes. */
-int cw_wire_batch_unpack(const Cachew__Batch *m, const struct cw_compiled *c, const struct cw_wire_memory *memory, size_t n_memory, struct cw_batch **ret,
-                         struct cw_quarantined **ret_quarantined, struct cw_error *err) _must_check_;
 
-/* Elements from .. from + n - 1 of m (which begins with element 0 of the remnant), whose bytes are data[begin, end). Quarantined go with the last element. */
-int cw_wire_remnant_pack(const struct cw_remnant *m, uint64_t from, uint64_t n, size_t begin, size_t end, struct cw_wire *ret, struct cw_error *err) _must_check_;
-/* Takes payload over (malloc), in case of error too. What the elements are is checked when they are joined. */
-int cw_wire_remnant_unpack(const Cachew__Remnant *m, const struct cw_compiled *c, void *payload, size_t size, struct cw_remnant *ret,
-                           struct cw_error *err) _must_check_;
+/* A batch on its way out. message is what is sent; it borrows from this struct and from the batch. */
+struct cw_wire_batch {
+    Cachew__Batch message;
+    struct iovec *pieces;  /* the payload, where the components do not stay in their slabs: components at multiples of 64 bytes */
+    size_t n_pieces;
+    void *memory;
+};
+/* epoch, split and index are the batch's. in_slabs: components are named by their places in b->slabs, and there is no payload; the caller fills
+ * message.slabs in. */
+int cw_wire_batch_write(const struct cw_batch *b, const struct cw_quarantined *q, bool in_slabs, struct cw_wire_batch *ret, struct cw_error *err) _must_check_;
+void cw_wire_batch_deinit(struct cw_wire_batch *w);
+/* memory: by slab, or memory[0] the payload. Fills b (zeroed by the caller; its components and ids are new, its data in the memory, no slabs are set) and
+ * *ret_quarantined. CW_E_SERVICE: it is not a batch of this pipeline. */
+int cw_wire_batch_read(const Cachew__Batch *m, const struct cw_compiled *c, const struct cw_memory memory[2], struct cw_batch *b,
+                       struct cw_quarantined **ret_quarantined, struct cw_error *err) _must_check_;
+
+/* A remnant on its way out: the payload is its data. */
+struct cw_wire_remnant {
+    Cachew__Remnant message;
+    void *memory;
+};
+int cw_wire_remnant_write(const struct cw_remnant *r, struct cw_wire_remnant *ret, struct cw_error *err) _must_check_;
+void cw_wire_remnant_deinit(struct cw_wire_remnant *w);
+/* Copies; *ret is new. Whether the rows fit the pipeline, cw_remnant_join looks at. */
+int cw_wire_remnant_read(const Cachew__Remnant *m, const void *payload, size_t size, const struct cw_compiled *c, struct cw_remnant *ret,
+                         struct cw_error *err) _must_check_;
