@@ -203,8 +203,13 @@ struct cachew_options {
     const char *index_dir;  /* where indexes of data sets are kept; NULL: $CACHEW_INDEX_DIR, else ~/.cache/cachew/index */
     int64_t first_epoch;    /* without a state: the epoch to begin with; epochs is the one to end before */
     const volatile int *interrupt; /* opening sources ends soon, with CACHEW_E_INTERRUPTED, when another thread has set it; NULL: none does */
+    const char *service;    /* "HOST:PORT" of a dispatcher: workers of that service compute; NULL: this process does */
+    const char *job;        /* its name in the service, the same for all ranks; NULL: one that nobody else has, for a world_size of 1 */
+    const char *token;      /* the service's; NULL: $CACHEW_TOKEN, if it is set */
+    const char *transport;  /* from workers: "auto", "shm", "unix" or "tcp"; NULL: "auto" */
+    double open_timeout_s;  /* until a worker of the service has seen the data; 0: 60; negative: without limit */
 };
-#define CACHEW_OPTIONS_INIT { sizeof(struct cachew_options), -1, -1, 0, 0, 1, 1, 0, NULL, NULL, 0, NULL }
+#define CACHEW_OPTIONS_INIT { sizeof(struct cachew_options), -1, -1, 0, 0, 1, 1, 0, NULL, NULL, 0, NULL, NULL, NULL, NULL, NULL, 0 }
 
 struct cachew_iterator; /* opaque */
 struct cachew_batch;    /* opaque */

@@ -18,7 +18,7 @@ from typing import Any, Generic, NamedTuple, TypeVar, cast
 from cachew._batch import Batch
 from cachew._errors import StateError, UsageError
 from cachew._iterator import DatasetIterator
-from cachew._options import State, make_options, state_text
+from cachew._options import State, make_options, state_text, with_service
 from cachew.dataset import Dataset
 
 T = TypeVar("T")
@@ -129,14 +129,14 @@ class Loader(Generic[T]):
     """Epochs of converted batches, with a position that can be saved. Each `for batch in loader` is the next epoch."""
 
     def __init__(self, dataset: Dataset, convert: Callable[[Batch], Any], ahead: int, ranks: Callable[[], tuple[int, int]], *, seed: int | None,
-                 threads: int | None, memory: int | str | None, timeout_s: float | None) -> None:
+                 threads: int | None, memory: int | str | None, timeout_s: float | None, service: str | None, job: str | None) -> None:
         self.dataset = dataset
         self.batch_size = dataset.batch_size
         self._convert = convert
         self._ahead = ahead
         self._ranks = ranks
         self._timeout_s = timeout_s
-        self._options = make_options(seed=seed, epochs=math.inf, threads=threads, memory=memory)
+        self._options = with_service(make_options(seed=seed, epochs=math.inf, threads=threads, memory=memory), service, job=job)
         self._stream: Stream | AheadStream | None = None
         self._finalizer: weakref.finalize[Any, Any] | None = None
         self._pending: Item | None = None  # the first of the next epoch
@@ -205,6 +205,8 @@ class Loader(Generic[T]):
 
     def _batches(self) -> int | None:
         ranks = self._ranks()
+        if self._options.service is not None:  # the data are where the workers are
+            return None
         if self._length is None or self._length[0] != ranks:
             self._length = ranks, self.dataset.n_batches(rank=ranks[0], world_size=ranks[1])
         return self._length[1]

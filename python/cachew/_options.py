@@ -16,6 +16,7 @@ State: TypeAlias = Mapping[str, Any]
 Path: TypeAlias = str | os.PathLike[str]
 
 ENDLESS = 2**63 - 1
+TRANSPORTS = ("auto", "shm", "unix", "tcp")
 
 
 class Options(NamedTuple):
@@ -31,6 +32,11 @@ class Options(NamedTuple):
     optimize: bool = True
     state: str | None = None
     index_dir: Path | None = None
+    service: str | None = None
+    job: str | None = None
+    token: str | None = None
+    transport: str | None = None
+    open_timeout_s: float = 0.0
 
 
 def make_options(*, seed: int | None = None, epochs: float | None = None, first_epoch: int = 0, threads: int | None = None, memory: int | str | None = None,
@@ -48,6 +54,21 @@ def make_options(*, seed: int | None = None, epochs: float | None = None, first_
         state_text(state),
         index_dir,
     )
+
+
+def with_service(options: Options, service: str | None, *, job: str | None, transport: str = "auto", token: str | None = None,
+                 open_timeout_s: float | None = 60.0) -> Options:
+    """The same, with batches from a service; None: from this process."""
+    if service is None:
+        if job is not None:
+            raise wrong("job", job, "a service too: HOST:PORT of its dispatcher")
+        return options
+    for name, value in (("service", service), ("job", job), ("token", token)):
+        if value is not None and (not isinstance(value, str) or not value or "\0" in value):
+            raise wrong(name, value, "a text")
+    if transport not in TRANSPORTS:
+        raise wrong("transport", transport, " or ".join(f'"{t}"' for t in TRANSPORTS))
+    return options._replace(service=service, job=job, token=token, transport=transport, open_timeout_s=seconds("open_timeout_s", open_timeout_s) or 1e-3)
 
 
 def wrong(option: str, value: object, expected: str) -> OptionError:

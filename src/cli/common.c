@@ -1,5 +1,6 @@
 #include "cli/common.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/machine.h"
@@ -46,4 +47,37 @@ void cli_common_deinit(struct cli_common *c)
     cw_local_deinit(&c->local);
     cli_texts_deinit(&c->settings);
     cli_texts_deinit(&c->plugins);
+}
+
+const char *const cli_transports[] = {"auto", "shm", "unix", "tcp", NULL};
+
+enum cw_transport cli_transport(const char *name)
+{
+    enum cw_transport t = CW_TRANSPORT_AUTO;
+    for (enum cw_transport i = CW_TRANSPORT_AUTO; name && i <= CW_TRANSPORT_TCP; i++)
+        if (strcmp(name, cw_transport_name(i)) == 0)
+            t = i;
+    return t;
+}
+
+int cli_token(const char *file, char **ret, struct cw_error *err)
+{
+    size_t size;
+    const char *own = getenv("CACHEW_TOKEN");
+    *ret = NULL;
+    if (!file) {
+        if (own && *own && !(*ret = strdup(own)))
+            return cw_error_nomem(err, 0, "a token");
+        return 0;
+    }
+    int r = cw_read_file(file, 4096, ret, &size, err);
+    if (r < 0)
+        return r;
+    (*ret)[strcspn(*ret, "\r\n")] = '\0';
+    if (**ret)
+        return 0;
+    free(*ret);
+    *ret = NULL;
+    cw_error_attribute(err, "token-file", file, "a file with a token in its first line");
+    return cw_error_set(err, CW_E_OPTION, "--token-file %s has no token in its first line", file);
 }

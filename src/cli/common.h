@@ -2,6 +2,7 @@
 #pragma once
 #include "cli/options.h"
 #include "client/local.h"
+#include "client/remote.h"
 
 struct cli_common {
     const char *file, *index_dir;
@@ -14,6 +15,9 @@ struct cli_common {
 
 #define CLI_PLUGIN_OPTION(plugins) \
     {"plugin", CLI_TEXTS, plugins, "PATH", "load operators from a shared object first; several times", 0, 0, NULL, NULL}
+
+#define CLI_TOKEN_OPTION(file) \
+    {"token-file", CLI_TEXT, file, "FILE", "the service's token (default: $CACHEW_TOKEN, if it is set)", 0, 0, NULL, NULL}
 
 /* Rows for a verb's table of options. */
 #define CLI_COMMON_OPTIONS(c, threads_help) \
@@ -38,3 +42,9 @@ int cli_common_open(struct cli_common *c, struct cw_error *err) _must_check_;
 void cli_common_deinit(struct cli_common *c);
 
 int cli_load_plugins(const struct cli_texts *plugins, struct cw_error *err) _must_check_;
+
+extern const char *const cli_transports[]; /* for --transport */
+enum cw_transport cli_transport(const char *name); /* NULL: auto */
+/* The token in a file (its first line), or in the environment; *ret is new, or NULL where there is neither. A token never stands on a command line, where `ps`
+ * shows it. */
+int cli_token(const char *file, char **ret, struct cw_error *err) _must_check_;

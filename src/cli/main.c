@@ -20,6 +20,8 @@ const struct cli_verb cli_verbs[] = {
     {"ops", "[NAME] ", 0, 1, "lists the operators, or describes one", NULL, cli_ops},
     {"index", "FILE... ", 1, 1000000, "makes the indexes of files of records", NULL, cli_index},
     {"bench", "PIPELINE ", 1, 1, "measures the rate of a pipeline with 1 thread, 2, 4 ... all", NULL, cli_bench},
+    {"jobs", "", 0, 0, "lists the jobs of a service, or ends or pauses one", NULL, cli_jobs},
+    {"workers", "", 0, 0, "lists the workers of a service, or drains one", NULL, cli_workers},
     {"doctor", "", 0, 0, "checks what this machine offers and says what to mend", NULL, cli_doctor},
     {0},
 };

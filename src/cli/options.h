@@ -63,3 +63,8 @@ int cli_explain(int argc, char **argv);
 int cli_index(int argc, char **argv);
 int cli_bench(int argc, char **argv);
 int cli_doctor(int argc, char **argv);
+int cli_dispatcher(int argc, char **argv);
+int cli_worker(int argc, char **argv);
+int cli_up(int argc, char **argv);
+int cli_jobs(int argc, char **argv);
+int cli_workers(int argc, char **argv);

@@ -22,7 +22,7 @@
 struct run {
     /* options */
     struct cli_common common;
-    const char *state, *log, *dump, *save, *quarantine, *guarantee, *order;
+    const char *state, *log, *dump, *save, *quarantine, *guarantee, *order, *service, *job, *transport, *token_file;
     uint64_t epochs, batches, rank, world_size, state_every;
     bool epochs_given, batches_given, digest, progress;
     /* while it runs */
@@ -241,6 +241,48 @@ static int open_outputs(struct run *x, bool resumed, struct cw_error *err)
     return r;
 }
 
+static int open_local(struct run *x, const json_t *state, struct cw_error *err)
+{
+    struct cw_iterator_options o = {
+        .seed = x->common.seed,
+        .epochs = x->epochs,
+        .rank = (unsigned)x->rank,
+        .world_size = (unsigned)x->world_size,
+        .runner = {.threads = (unsigned)x->common.threads, .memory = x->common.memory, .optimize = !x->common.no_optimize},
+    };
+    int r = cli_common_open(&x->common, err);
+    return r < 0 ? r : cw_iterator_new(x->common.local.sequence, &o, state, &x->common.local.iterator, err);
+}
+
+static int open_service(struct run *x, const json_t *state, struct cw_error *err)
+{
+    _cleanup_free_ char *token = NULL;
+    char anonymous[64];
+    int r = cli_token(x->token_file, &token, err);
+    if (r < 0)
+        return r;
+    if (!x->job && x->world_size > 1)
+        return cw_error_set(err, CW_E_OPTION, "--world-size %" PRIu64 " needs --job NAME: it is what the ranks have in common", x->world_size);
+    snprintf(anonymous, sizeof(anonymous), "anonymous-%d-%" PRIx64, (int)getpid(), cw_now_ns());
+    struct cw_remote_options o = {
+        .service = x->service,
+        .job = x->job ? x->job : anonymous,
+        .rank = (unsigned)x->rank,
+        .world_size = (unsigned)x->world_size,
+        .seed = x->common.seed,
+        .epochs = x->epochs,
+        .at_most_once = x->guarantee && strcmp(x->guarantee, "at-most-once") == 0,
+        .any_order = x->order && strcmp(x->order, "any") == 0,
+        .transport = cli_transport(x->transport),
+        .token = token,
+        .timeout_ns = (uint64_t)(x->common.wait * 1e9),
+    };
+    if (o.at_most_once && x->order && !o.any_order)
+        return cw_error_set(err, CW_E_OPTION, "--guarantee at-most-once with --order exact: batches that are lost leave gaps in the order; expected --order any");
+    o.any_order |= o.at_most_once;
+    return cw_local_remote(&x->common.local, &o, state, err);
+}
+
 static int execute(struct run *x, struct watcher *w, struct cw_error *err)
 {
     json_t *state = NULL;
@@ -258,17 +300,11 @@ static int execute(struct run *x, struct watcher *w, struct cw_error *err)
         r = cw_error_set(err, CW_E_OPTION, "--rank %" PRIu64 ": expected less than --world-size %" PRIu64, x->rank, x->world_size);
     if (r >= 0)
         r = open_outputs(x, state != NULL, err);
-    if (r >= 0)
-        r = cli_common_open(&x->common, err);
-    struct cw_iterator_options o = {
-        .seed = x->common.seed,
-        .epochs = x->epochs,
-        .rank = (unsigned)x->rank,
-        .world_size = (unsigned)x->world_size,
-        .runner = {.threads = (unsigned)x->common.threads, .memory = x->common.memory, .optimize = !x->common.no_optimize},
-    };
-    if (r >= 0)
-        r = cw_iterator_new(x->common.local.sequence, &o, state, &x->common.local.iterator, err);
+    if (r >= 0 && x->service)
+        r = open_service(x, state, err);
+    if (r >= 0 && !x->service)
+        r = open_local(x, state, err);
+
     if (r >= 0) {
         atomic_store(&w->iterator, x->common.local.iterator);
         r = loop(x, state, w, err);
@@ -320,6 +356,10 @@ int cli_run(int argc, char **argv)
         {"world-size", CLI_COUNT, &x.world_size, "W", "ranks (default 1)", 1, 1 << 20, NULL, NULL},
         {"guarantee", CLI_TEXT, &x.guarantee, "G", "exactly-once (default) or at-most-once", 0, 0, guarantees, NULL},
         {"order", CLI_TEXT, &x.order, "O", "exact (default) or any", 0, 0, orders, NULL},
+        {"service", CLI_TEXT, &x.service, "HOST:PORT", "take the batches from the service whose dispatcher is there", 0, 0, NULL, NULL},
+        {"job", CLI_TEXT, &x.job, "NAME", "of the job in the service, the same for all its ranks", 0, 0, NULL, NULL},
+        {"transport", CLI_TEXT, &x.transport, "T", "from workers: auto (default), shm, unix or tcp", 0, 0, cli_transports, NULL},
+        CLI_TOKEN_OPTION(&x.token_file),
         {"state", CLI_TEXT, &x.state, "FILE", "go on where FILE says, if it is there; replace it at the end", 0, 0, NULL, NULL},
         {"state-every", CLI_COUNT, &x.state_every, "K", "replace it every K batches too", 0, 0, NULL, NULL},
         {"digest", CLI_FLAG, &x.digest, NULL, "hash everything delivered", 0, 0, NULL, NULL},

@@ -7,9 +7,13 @@
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
+#include "base/clock.h"
 #include "base/machine.h"
+#include "client/remote.h"
 #include "host/host.h"
 
 void cw_api_engine_unref(struct cw_api_engine *e)
@@ -78,14 +82,51 @@ int cw_api_open(const struct cachew_pipeline *p, const struct cachew_options *o,
     return r;
 }
 
+static int parse_transport(const char *name, enum cw_transport *ret, struct cw_error *err)
+{
+    for (*ret = CW_TRANSPORT_AUTO; name && *ret <= CW_TRANSPORT_TCP; ++*ret)
+        if (strcmp(name, cw_transport_name(*ret)) == 0)
+            return 0;
+    if (!name)
+        return 0;
+    cw_error_attribute(err, "transport", name, "\"auto\", \"shm\", \"unix\" or \"tcp\"");
+    return cw_error_set(err, CW_E_OPTION, "option transport is \"%.40s\": expected \"auto\", \"shm\", \"unix\" or \"tcp\"", name);
+}
+
+/* An iterator over what the service computes. */
+static int open_service(const struct cachew_options *o, const struct cw_iterator_options *io, const json_t *state,
+                        struct cw_local *l, struct cw_error *err)
+{
+    char anonymous[64];
+    const char *own = getenv("CACHEW_TOKEN");
+    snprintf(anonymous, sizeof(anonymous), "anonymous-%d-%" PRIx64, (int)getpid(), cw_now_ns());
+    struct cw_remote_options remote = {
+        .service = o->service,
+        .job = o->job ? o->job : anonymous,
+        .rank = o->rank,
+        .world_size = o->world_size,
+        .seed = io->seed,
+        .epochs = io->epochs,
+        .first_epoch = io->first_epoch,
+        .token = o->token ? o->token : own && *own ? own : NULL,
+        .timeout_ns = o->open_timeout_s < 0 ? 0 : o->open_timeout_s > 0 ? (uint64_t)(CW_MIN(o->open_timeout_s, 1e9) * 1e9) : UINT64_C(60000000000),
+    };
+    if (!o->job && o->world_size > 1) {
+        cw_error_attribute(err, "job", "NULL", "a name");
+        return cw_error_set(err, CW_E_OPTION, "option job is missing: with a world_size of %u it is what the ranks have in common", o->world_size);
+    }
+    int r = parse_transport(o->transport, &remote.transport, err);
+    return r < 0 ? r : cw_local_remote(l, &remote, state, err);
+}
+
 static int open_engine(const struct cachew_pipeline *p, const struct cachew_options *o, struct cw_local *l, struct cachew_iterator *it,
                        struct cw_error *err)
 {
-    unsigned threads;
+    unsigned threads = 0;
     json_t *state = NULL;
     int r = o->state ? load_state(o->state, &state, err) : 0;
     if (r >= 0)
-        r = cw_api_open(p, o, l, &threads, err);
+        r = o->service ? cw_api_compile(p, l, err) : cw_api_open(p, o, l, &threads, err);
     if (r >= 0) {
         const struct cw_pipeline *written = l->pipeline;
         struct cw_iterator_options options = {
@@ -96,7 +137,7 @@ static int open_engine(const struct cachew_pipeline *p, const struct cachew_opti
             .first_epoch = (uint64_t)o->first_epoch,
             .runner = {.threads = threads, .memory = o->memory ? o->memory : cw_memory_total() / 2, .batches_are_users = true, .optimize = o->optimize != 0},
         };
-        r = cw_iterator_new(l->sequence, &options, state, &l->iterator, err);
+        r = o->service ? open_service(o, &options, state, l, err) : cw_iterator_new(l->sequence, &options, state, &l->iterator, err);
     }
     if (r >= 0)
         cw_expected_init(&it->expected, state, o->rank, o->world_size, (uint64_t)o->first_epoch);

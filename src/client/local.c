@@ -99,6 +99,7 @@ static int apply_setting(json_t *root, const char *setting, struct cw_error *err
 
 int cw_local_compile(struct cw_local *l, const json_t *root, const char *base_dir, struct cw_error *err)
 {
+    l->root = json_incref((json_t *)(uintptr_t)root);
     int r = cw_pipeline_from_json(cw_ops(), root, base_dir, &l->pipeline, err);
     return r < 0 ? r : cw_compile(l->pipeline, &l->compiled, err);
 }
@@ -199,5 +200,6 @@ void cw_local_deinit(struct cw_local *l)
     cw_sequence_free(l->sequence);
     cw_compiled_free(l->compiled);
     cw_pipeline_unref(l->pipeline);
+    json_decref(l->root);
     *l = (struct cw_local){0};
 }

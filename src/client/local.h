@@ -6,6 +6,7 @@
 #define CW_MAX_PIPELINE_BYTES ((size_t)16 << 20)
 
 struct cw_local {
+    json_t *root;              /* the pipeline as JSON, settings applied */
     struct cw_pipeline *pipeline;
     struct cw_compiled *compiled;
     struct cw_sequence *sequence;

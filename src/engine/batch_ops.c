@@ -1,23 +1,23 @@
-/* Operators on whole batches: run when a batch is complete, by the thread that completed it. */
+#include "engine/batch_ops.h"
+
 #include <stdio.h>
 #include <string.h>
 
-#include "engine/internal.h"
-
 #include "base/hash.h"
+#include "pipeline/sequence.h"
 
 #define COMPONENT_ALIGN 64 /* as in assembly.c */
 
 /* The key of a batch's draws: the operator's of this epoch, and a hash of what is in it; its number may not be known where it is computed. */
-static int batch_key(const struct cw_runner *r, const struct cw_op *op, const struct cw_batch *b, uint64_t seed, uint64_t epoch, uint64_t ret[2],
+static int batch_key(const struct cw_compiled *c, const struct cw_op *op, const struct cw_batch *b, uint64_t seed, uint64_t epoch, uint64_t ret[2],
                      struct cw_error *err)
 {
     _cleanup_free_ uint64_t *eids = malloc((b->n + 1) * sizeof(*eids));
     if (!eids)
         return cw_error_nomem(err, b->n * sizeof(*eids), "the key of a batch");
     for (uint32_t i = 0; i < b->n; i++)
-        eids[i] = cw_element_id(&r->compiled->programs[b->ids[i].leaf], &b->ids[i]);
-    ret[0] = cw_epoch_key(seed, epoch, r->compiled->salts[op->position]);
+        eids[i] = cw_element_id(&c->programs[b->ids[i].leaf], &b->ids[i]);
+    ret[0] = cw_epoch_key(seed, epoch, c->salts[op->position]);
     ret[1] = cw_hash64(eids, b->n * sizeof(*eids));
     return 0;
 }
@@ -89,28 +89,21 @@ static void add_note(struct cw_assembly *a, const char *note)
     a->quarantined = q;
 }
 
-static int interrupted(void *arg)
+int cw_batch_apply(const struct cw_compiled *c, struct cw_assembly *a, uint64_t seed, uint64_t epoch, int (*stopped)(void *arg), void *stop_arg,
+                   cw_slab_getter get, void *get_arg, struct cw_error *err)
 {
-    struct cw_runner *r = arg;
-    return atomic_load_explicit(&r->interrupted, memory_order_relaxed) || cw_stopped(r);
-}
-
-int cw_batch_apply(struct cw_runner *r, struct cw_assembly *a, uint64_t seed, uint64_t epoch, bool by_consumer, cw_slab_getter get, void *get_arg,
-                   struct cw_error *err)
-{
-    const struct cw_compiled *c = r->compiled;
     while (a->n_applied < c->n_batch_ops) {
         const struct cw_batch_op *o = &c->batch_ops[a->n_applied];
         struct cw_batch_result result;
         struct cw_slab *slab = NULL;
         struct cw_batch *b = NULL;
         uint64_t key[2];
-        int status = batch_key(r, o->op, a->batch, seed, epoch, key, err);
+        int status = batch_key(c, o->op, a->batch, seed, epoch, key, err);
         if (status >= 0)
-            status = o->op->desc->batch(o->op, a->batch, key, by_consumer ? interrupted : cw_stopped, r, &result, err);
+            status = o->op->desc->batch(o->op, a->batch, key, stopped, stop_arg, &result, err);
         if (status < 0)
             return status;
-        status = get(r, result_bytes(o, &result, a->batch->n), &slab, get_arg, err);
+        status = get(result_bytes(o, &result, a->batch->n), &slab, get_arg, err);
         if (status >= 0)
             status = make_batch(o, &result, a->batch, slab, &b, err);
         o->op->desc->batch_release(&result);

@@ -4,6 +4,7 @@
  */
 #include <errno.h>
 
+#include "engine/batch_ops.h"
 #include "engine/internal.h"
 #include "engine/remnant.h"
 
@@ -353,6 +354,7 @@ int cw_runner_join(struct cw_runner *r, struct cw_assembly *dst, struct cw_split
 }
 
 struct slab_request {
+    struct cw_runner *r;
     uint64_t deadline_ns;
     const struct cw_split *split; /* not NULL: for a batch of this one */
     bool later;                   /* there was none now */
@@ -366,9 +368,10 @@ static int try_slab(struct cw_runner *r, void *arg, struct cw_error *err)
     return cw_slab_get(&r->slabs, q->size, &q->slab, err);
 }
 
-static int slab_waiting(struct cw_runner *r, size_t size, struct cw_slab **ret, void *arg, struct cw_error *err)
+static int slab_waiting(size_t size, struct cw_slab **ret, void *arg, struct cw_error *err)
 {
     struct slab_request *q = arg;
+    struct cw_runner *r = q->r;
     q->size = size;
     pthread_mutex_lock(&r->mutex);
     int status = with_memory_for(r, try_slab, q, q->split, q->deadline_ns, err);
@@ -381,6 +384,12 @@ static int slab_waiting(struct cw_runner *r, size_t size, struct cw_slab **ret, 
     return status;
 }
 
+static int consumer_stopped(void *arg)
+{
+    struct cw_runner *r = arg;
+    return atomic_load_explicit(&r->interrupted, memory_order_relaxed) || cw_stopped(r);
+}
+
 static int finish(struct cw_runner *r, struct cw_assembly *a, uint64_t seed, uint64_t epoch, struct slab_request *q, struct cw_error *err)
 {
     pthread_mutex_lock(&r->mutex);
@@ -390,19 +399,19 @@ static int finish(struct cw_runner *r, struct cw_assembly *a, uint64_t seed, uin
         r->n_handed++;
     }
     pthread_mutex_unlock(&r->mutex);
-    return status != 0 ? status : cw_batch_apply(r, a, seed, epoch, true, slab_waiting, q, err);
+    return status != 0 ? status : cw_batch_apply(r->compiled, a, seed, epoch, consumer_stopped, r, slab_waiting, q, err);
 }
 
 int cw_runner_finish(struct cw_runner *r, struct cw_assembly *a, uint64_t seed, uint64_t epoch, uint64_t deadline_ns, struct cw_error *err)
 {
-    struct slab_request q = {.deadline_ns = deadline_ns};
+    struct slab_request q = {.r = r, .deadline_ns = deadline_ns};
     return finish(r, a, seed, epoch, &q, err);
 }
 
 int cw_runner_try_finish(struct cw_runner *r, struct cw_assembly *a, const struct cw_split *s, struct cw_error *err)
 {
     const struct cw_epoch *e = &s->epoch->epoch;
-    struct slab_request q = {.deadline_ns = AT_ONCE, .split = s};
+    struct slab_request q = {.r = r, .deadline_ns = AT_ONCE, .split = s};
     int status = finish(r, a, e->seed, e->epoch, &q, err);
     return status == CW_E_BUDGET && q.later ? 2 : status;
 }

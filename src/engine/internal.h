@@ -225,12 +225,6 @@ int cw_block_emit(struct cw_runner *r, struct thread *t, struct block *b, struct
 int cw_block_pass(struct cw_runner *r, struct block *b, struct cw_error *err);
 void cw_block_settle(struct cw_runner *r, struct block *b); /* after emit: rows are done, faults find their place */
 
-/* batch_ops.c: mutex not held. Applies the operators on batches to a->batch; memory for what they give comes from get. CW_E_BUDGET: to be tried
- * again. Other errors are the batch's. */
-typedef int (*cw_slab_getter)(struct cw_runner *r, size_t size, struct cw_slab **ret, void *arg, struct cw_error *err);
-int cw_batch_apply(struct cw_runner *r, struct cw_assembly *a, uint64_t seed, uint64_t epoch, bool by_consumer, cw_slab_getter get, void *get_arg,
-                   struct cw_error *err);
-
 /* consumer.c: memory came back, who waits for it tries again. Mutex held. */
 void cw_released(struct cw_runner *r);
 /* There may be something to do for the threads. Mutex held. */

@@ -40,14 +40,12 @@ static void close_oldest(struct cw_iterator *it)
     it->n_open--;
 }
 
-/* The first split that is still of use is known to the source, which may forget those before. */
+/* The source may forget what nobody needs any more. */
 static void tell_passed(const struct cw_iterator *it)
 {
-    uint64_t split = it->round.split;
-    for (unsigned k = 0; k < it->n_keys; k++)
-        split = CW_MIN(split, it->round_unused[k].from);
+    struct cw_cursor least = cw_cursor_least(&it->round, it->round_unused, it->n_keys);
     if (it->splits->ops->passed)
-        it->splits->ops->passed(it->splits, it->round.epoch, split, split == it->round.split ? it->round.batch : 0);
+        it->splits->ops->passed(it->splits, &least);
 }
 
 int cw_iterator_over(struct cw_splits *splits, const struct cw_iterator_options *o, const json_t *state, struct cw_iterator **ret, struct cw_error *err)
@@ -170,10 +168,12 @@ static int join(struct cw_iterator *it, uint64_t deadline_ns, struct cw_assembly
     return 1;
 }
 
-/* Whether the next batch is to be handed out: not another rank's, nor one that is left out. */
-static bool wanted(const struct cw_iterator *it)
+/* Batches before the next one that is to be handed out: other ranks', and those that are left out. */
+static uint64_t ahead(const struct cw_iterator *it)
 {
-    return it->seen >= it->compiled->batch_from && (it->at.g - it->rounds_from) % it->options.world_size == it->options.rank;
+    uint64_t ranks = it->options.world_size, skipped = it->seen < it->compiled->batch_from ? it->compiled->batch_from - it->seen : 0;
+    uint64_t turn = (it->at.g - it->rounds_from) % ranks;
+    return it->discard + skipped + (it->options.rank + ranks - turn) % ranks;
 }
 
 /* The next batch of the epoch, unfinished where it was joined. 1: the epoch is over. */
@@ -195,9 +195,8 @@ static int pull(struct cw_iterator *it, uint64_t deadline_ns, struct cw_assembly
             return 1;
         bool again = s->index < it->at.split; /* resuming: only its remnants are wanted */
         if (it->phase == PHASE_BATCHES) {
-            bool fresh = !again && it->discard == 0;
-            r = it->splits->ops->next(it->splits, s->split, fresh && wanted(it), deadline_ns, ret, err);
-            if (r == 0 && fresh)
+            r = it->splits->ops->next(it->splits, s->split, again ? UINT64_MAX : ahead(it), deadline_ns, ret, err);
+            if (r == 0 && !again && it->discard == 0)
                 return 0;
             if (r == 0) {
                 it->discard -= !again;
@@ -252,7 +251,7 @@ static int epoch_over(struct cw_iterator *it, struct cw_error *err)
     }
     drop_joining(it);
     memset(it->unused, 0, it->n_keys * sizeof(*it->unused));
-    it->at = (struct place){.epoch = it->at.epoch + 1};
+    it->at = (struct cw_cursor){.epoch = it->at.epoch + 1};
     it->rounds_from = 0;
     it->phase = PHASE_BATCHES;
     it->key = 0;
@@ -376,7 +375,7 @@ static int next_until(struct cw_iterator *it, uint64_t deadline_ns, struct cw_ba
                 it->at.epoch = it->options.epochs;
             round_done(it);
         } else {
-            bool mine = wanted(it);
+            bool mine = ahead(it) == 0;
             if ((r = finish(it, a, mine, deadline_ns, err)) < 0) {
                 it->pending = a; /* nothing is lost, and nobody gets past a failure */
                 return r;

@@ -6,11 +6,6 @@
 
 #define AHEAD_MAX 256 /* splits opened ahead */
 
-/* Where the sequence of batches stands: the next one. */
-struct place {
-    uint64_t epoch, g, split, batch;
-};
-
 /* Remnants of one key: the elements from split `from` on, but for the first `skip` of that split, are in no batch yet. */
 struct unused {
     uint64_t from, skip;
@@ -34,7 +29,7 @@ struct cw_iterator {
     unsigned n_open, first_open, ahead;
     uint64_t open_epoch, open_split;  /* the next one to open */
 
-    struct place at;                  /* the next batch, whatever its rank */
+    struct cw_cursor at;               /* the next batch, whatever its rank */
     uint64_t rounds_from;             /* g at which this epoch's rounds of ranks begin: 0, or where a state goes on */
     struct unused *unused;            /* by key */
     enum phase phase;                 /* of the oldest split */
@@ -45,7 +40,7 @@ struct cw_iterator {
     bool in_remnant;                  /* that of `key` is joined, up to: */
     uint64_t remnant_at;
 
-    struct place round;               /* the state: the round after the one handed out last */
+    struct cw_cursor round;               /* the state: the round after the one handed out last */
     struct unused *round_unused;
     struct cw_batch *mine;            /* of the present round */
     struct cw_assembly *pending;      /* pulled, but a wait ended before it was finished, or it failed: the next call meets it again */
@@ -57,6 +52,16 @@ struct cw_iterator {
     struct cw_quarantined *quarantined, **quarantined_tail;
     uint64_t n_skipped, n_replaced, n_listed;
 };
+
+static inline struct cw_cursor cw_cursor_least(const struct cw_cursor *at, const struct unused *unused, unsigned n_keys)
+{
+    struct cw_cursor least = *at;
+    for (unsigned k = 0; k < n_keys; k++)
+        least.split = CW_MIN(least.split, unused[k].from);
+    if (least.split < at->split)
+        least.batch = 0;
+    return least;
+}
 
 /* state.c: sets it->at and it->unused. CW_E_STATE where the state does not fit. */
 int cw_iterator_load_state(struct cw_iterator *it, const json_t *state, struct cw_error *err) _must_check_;

@@ -2,6 +2,7 @@
 #include <signal.h>
 #include <string.h>
 
+#include "engine/batch_ops.h"
 #include "engine/internal.h"
 
 #include "base/clock.h"
@@ -136,10 +137,7 @@ static void account(struct cw_runner *r, struct thread *t)
     t->plan_ns = t->read_ns = t->read_bytes = t->emit_ns = 0;
 }
 
-static int slab_now(struct cw_runner *r, size_t size, struct cw_slab **ret, void *arg CW_UNUSED, struct cw_error *err)
-{
-    return cw_slab_get(&r->slabs, size, ret, err);
-}
+static int slab_now(size_t size, struct cw_slab **ret, void *slabs, struct cw_error *err) { return cw_slab_get(slabs, size, ret, err); }
 
 /* Batches that this block completed are finished by its thread: bytes of varying size need memory and work, so without the mutex. */
 static void finish_batches(struct cw_runner *r, struct block *b)
@@ -161,7 +159,7 @@ static void finish_batches(struct cw_runner *r, struct block *b)
         const struct cw_epoch *e = &b->split->epoch->epoch;
         int status = cw_assembly_finish(a, &r->slabs, &err);
         if (status >= 0)
-            status = cw_batch_apply(r, a, e->seed, e->epoch, false, slab_now, NULL, &err);
+            status = cw_batch_apply(r->compiled, a, e->seed, e->epoch, cw_stopped, r, slab_now, &r->slabs, &err);
         pthread_mutex_lock(&r->mutex);
         a->finishing = false;
         if (status < 0 && status != CW_E_BUDGET) /* else the consumer does it when there is memory */

@@ -39,7 +39,7 @@ static int local_open(struct cw_splits *s, uint64_t epoch, uint64_t index, uint6
 
 static void local_close(struct cw_splits *s, struct cw_split *split) { cw_runner_close(runner_of(s), split); }
 
-static int local_next(struct cw_splits *s, struct cw_split *split, bool wanted CW_UNUSED, uint64_t deadline_ns, struct cw_assembly **ret,
+static int local_next(struct cw_splits *s, struct cw_split *split, uint64_t ahead CW_UNUSED, uint64_t deadline_ns, struct cw_assembly **ret,
                       struct cw_error *err)
 {
     return cw_runner_next(runner_of(s), split, deadline_ns, ret, err);

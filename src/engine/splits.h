@@ -11,6 +11,11 @@
 
 struct cw_split; /* opaque; what it is, its source knows */
 
+/* A place in the sequence of batches: the next one, number g of its epoch, batch `batch` of its split. */
+struct cw_cursor {
+    uint64_t epoch, g, split, batch;
+};
+
 struct cw_splits {
     const struct cw_splits_ops *ops;
     const struct cw_compiled *compiled; /* borrowed */
@@ -25,8 +30,9 @@ struct cw_splits_ops {
     /* Batches before first_batch are not wanted. */
     int (*open)(struct cw_splits *s, uint64_t epoch, uint64_t index, uint64_t first_batch, struct cw_split **ret, struct cw_error *err);
     void (*close)(struct cw_splits *s, struct cw_split *split);
-    /* The next batch; without `wanted` just its place is taken, and *ret may have nothing in it. 1: there are no more, and remnants can be had. */
-    int (*next)(struct cw_splits *s, struct cw_split *split, bool wanted, uint64_t deadline_ns, struct cw_assembly **ret, struct cw_error *err);
+    /* The next batch. Wanted is the one that comes `ahead` batches after it, if the split has so many (UINT64_MAX: none); where that is not 0 just the place
+     * of this one is taken, and *ret may have nothing in it. 1: there are no more, and remnants can be had. */
+    int (*next)(struct cw_splits *s, struct cw_split *split, uint64_t ahead, uint64_t deadline_ns, struct cw_assembly **ret, struct cw_error *err);
     /* How many elements are left over, by key. */
     uint64_t (*remnant)(struct cw_splits *s, struct cw_split *split, unsigned key);
     void (*drop_remnant)(struct cw_splits *s, struct cw_split *split, unsigned key);
@@ -40,8 +46,8 @@ struct cw_splits_ops {
     void (*drop)(struct cw_splits *s, struct cw_assembly *a);
     void (*release)(struct cw_splits *s, struct cw_batch *b);             /* any thread */
     void (*interrupt)(struct cw_splits *s, bool on);                      /* any thread */
-    /* Everything before this is not needed any more by who iterates: batches from (epoch, split, batch) on are. NULL: nobody wants to know. */
-    void (*passed)(struct cw_splits *s, uint64_t epoch, uint64_t split, uint64_t batch);
+    /* Everything before this is not needed any more by who iterates. NULL: nobody wants to know. */
+    void (*passed)(struct cw_splits *s, const struct cw_cursor *from);
     void (*profile)(struct cw_splits *s, struct cw_profile *ret);         /* any thread; ret->ops has room for all operators */
     void (*fused)(struct cw_splits *s, unsigned *ret);
 };

@@ -15,7 +15,7 @@ json_t *cw_iterator_state(const struct cw_iterator *it)
     char fingerprint[33], snapshot[17];
     cw_hash128_print(it->compiled->pipeline->fingerprint, fingerprint);
     snprintf(snapshot, sizeof(snapshot), "%016" PRIx64, it->plan.snapshot);
-    const struct place *p = &it->round;
+    const struct cw_cursor *p = &it->round;
     json_t *state = json_pack("{s:i, s:i, s:s, s:s, s:I, s:I, s:I, s:I, s:I}", "cachew_state", STATE_VERSION, "plan", PLAN_VERSION, "pipeline",
                               fingerprint, "snapshot", snapshot, "seed", (json_int_t)it->splits->seed, "epoch", (json_int_t)p->epoch, "g",
                               (json_int_t)p->g, "split", (json_int_t)p->split, "batch", (json_int_t)p->batch);
@@ -55,21 +55,37 @@ static int state_text(const json_t *state, const char *key, const char *expected
                         what);
 }
 
-static int state_remnants(struct cw_iterator *it, const char *text, struct cw_error *err)
+/* unused has room for n_keys. */
+static int state_remnants(const json_t *state, uint64_t split, unsigned n_keys, struct unused *unused, struct cw_error *err)
 {
-    const char *at = text;
+    const char *text = json_string_value(json_object_get(state, "remnants")), *at = text;
+    for (unsigned k = 0; k < n_keys; k++)
+        unused[k] = (struct unused){.from = split};
     while (at && *at) {
         unsigned key;
         int64_t back;
         uint64_t skip;
         int used = 0;
-        if (sscanf(at, "%u:%" SCNi64 ":%" SCNu64 "%n", &key, &back, &skip, &used) < 3 || key >= it->n_keys || back < -1 ||
-            (back > 0 && (uint64_t)back > it->at.split))
-            return cw_error_set(err, CW_E_STATE, "state: remnants is \"%.60s\": expected \"key:splits:elements\" for keys below %u", text, it->n_keys);
-        it->unused[key] = (struct unused){.from = it->at.split - (uint64_t)back, .skip = skip};
+        if (sscanf(at, "%u:%" SCNi64 ":%" SCNu64 "%n", &key, &back, &skip, &used) < 3 || key >= n_keys || back < -1 || (back > 0 && (uint64_t)back > split))
+            return cw_error_set(err, CW_E_STATE, "state: remnants is \"%.60s\": expected \"key:splits:elements\" for keys below %u", text, n_keys);
+        unused[key] = (struct unused){.from = split - (uint64_t)back, .skip = skip};
         at += used;
         at += strspn(at, " ");
     }
+    return 0;
+}
+
+int cw_state_begin(const struct cw_compiled *c, const json_t *state, struct cw_cursor *ret, struct cw_error *err)
+{
+    unsigned n_keys = cw_n_keys(c);
+    _cleanup_free_ struct unused *unused = calloc(n_keys + 1, sizeof(*unused));
+    struct cw_cursor at;
+    int r = unused ? 0 : cw_error_nomem(err, 0, "a state");
+    if (r < 0 || (r = state_u64(state, "epoch", &at.epoch, err)) < 0 || (r = state_u64(state, "split", &at.split, err)) < 0 ||
+        (r = state_u64(state, "batch", &at.batch, err)) < 0 || (r = state_u64(state, "g", &at.g, err)) < 0 ||
+        (r = state_remnants(state, at.split, n_keys, unused, err)) < 0)
+        return r;
+    *ret = cw_cursor_least(&at, unused, n_keys);
     return 0;
 }
 
@@ -97,7 +113,5 @@ int cw_iterator_load_state(struct cw_iterator *it, const json_t *state, struct c
         return cw_error_set(err, CW_E_STATE, "state: seed is %" PRIu64 ", this run has %" PRIu64, seed, it->splits->seed);
     if (it->at.split >= n_splits)
         return cw_error_set(err, CW_E_STATE, "state: split is %" PRIu64 ": expected less than %" PRIu64, it->at.split, n_splits);
-    for (unsigned k = 0; k < it->n_keys; k++)
-        it->unused[k].from = it->at.split;
-    return state_remnants(it, json_string_value(json_object_get(state, "remnants")), err);
+    return state_remnants(state, it->at.split, it->n_keys, it->unused, err);
 }

@@ -1,0 +1,347 @@
+/*
+ * cachew up: a service on this machine. Starts a dispatcher and workers as processes of their own, starts again what dies, and drains them at the end. One
+ * thread; signals are waited for.
+ */
+#include <errno.h>
+#include <inttypes.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/machine.h"
+#include "base/text.h"
+#include "cli/common.h"
+
+#define MAX_WORKERS 256
+/* What does not say that it is ready within this has failed. */
+#define READY_NS UINT64_C(20000000000)
+/* What dies younger than this is started again only after as long. */
+#define AGE_NS UINT64_C(1000000000)
+
+struct daemon {
+    pid_t pid;               /* 0: not running */
+    uint64_t started_ns;
+    json_t *ready;           /* what it said: address, id ... */
+};
+
+struct up {
+    /* options */
+    const char *listen, *http, *state_dir, *token_file, *index_dir;
+    uint64_t n_workers, threads, memory;
+    double drain;
+    bool no_python, no_restart;
+    struct cli_texts data_roots, plugins;
+    /* while it runs */
+    struct daemon dispatcher, workers[MAX_WORKERS];
+    char *address;           /* the dispatcher's */
+};
+
+/* ---- processes ---- */
+
+struct command {
+    const char *argv[64 + 4 * 64];
+    size_t n;
+};
+
+static void add(struct command *c, const char *name, const char *value)
+{
+    if (!value || c->n + 3 > CW_COUNT_OF(c->argv))
+        return;
+    c->argv[c->n++] = name;
+    c->argv[c->n++] = value;
+}
+
+/* Starts this program again with other arguments; *ret_out is its stdout. */
+static int spawn(const struct command *c, pid_t *ret, int *ret_out, struct cw_error *err)
+{
+    int out[2];
+    pid_t parent = getpid();
+    if (pipe(out) < 0)
+        return cw_error_errno(err, CW_E_IO, errno, "can't make a pipe");
+    fflush(NULL);
+    pid_t pid = fork();
+    if (pid == 0) {
+        sigset_t none;
+        sigemptyset(&none);
+        sigprocmask(SIG_SETMASK, &none, NULL);
+        setpgid(0, 0); /* Ctrl-C is for us, who drains them in order */
+        prctl(PR_SET_PDEATHSIG, SIGTERM);
+        if (getppid() != parent)
+            _exit(1);
+        dup2(out[1], 1);
+        close(out[0]);
+        close(out[1]);
+        execv("/proc/self/exe", (char **)(uintptr_t)c->argv);
+        fprintf(stderr, "cachew: can't start cachew %s: %s\n", c->argv[1], strerror(errno));
+        _exit(127);
+    }
+    int e = errno;
+    close(out[1]);
+    if (pid < 0) {
+        close(out[0]);
+        return cw_error_errno(err, CW_E_IO, e, "can't start cachew %s", c->argv[1]);
+    }
+    *ret = pid;
+    *ret_out = out[0];
+    return 0;
+}
+
+/* The line that says that a daemon serves. */
+static int read_ready(int out, const char *what, json_t **ret, struct cw_error *err)
+{
+    char line[4096];
+    size_t n = 0;
+    uint64_t until = cw_now_ns() + READY_NS;
+    while (n + 1 < sizeof(line) && !memchr(line, '\n', n)) {
+        uint64_t now = cw_now_ns();
+        struct pollfd p = {.fd = out, .events = POLLIN};
+        if (now >= until)
+            return cw_error_set(err, CW_E_DEADLINE, "cachew %s did not say that it is ready within 20 s", what);
+        if (poll(&p, 1, (int)((until - now) / 1000000u) + 1) < 0 && errno != EINTR)
+            return cw_error_errno(err, CW_E_IO, errno, "can't wait for cachew %s", what);
+        ssize_t got = p.revents ? read(out, line + n, sizeof(line) - 1 - n) : -1;
+        if (got == 0)
+            return cw_error_set(err, CW_E_SERVICE, "cachew %s ended before it was ready; what it said stands above", what);
+        n += got > 0 ? (size_t)got : 0;
+    }
+    json_t *object = json_loadb(line, n, JSON_DISABLE_EOF_CHECK, NULL);
+    *ret = json_incref(json_object_get(object, "ready"));
+    json_decref(object);
+    return *ret ? 0 : cw_error_set(err, CW_E_SERVICE, "cachew %s said \"%.*s\" where it should say that it is ready", what, (int)CW_MIN(n, 80), line);
+}
+
+static int start(struct daemon *d, const struct command *c, struct cw_error *err)
+{
+    int out;
+    json_t *ready;
+    int r = spawn(c, &d->pid, &out, err);
+    if (r < 0)
+        return r;
+    d->started_ns = cw_now_ns();
+    r = read_ready(out, c->argv[1], &ready, err);
+    close(out);
+    if (r < 0) {
+        kill(d->pid, SIGKILL);
+        waitpid(d->pid, NULL, 0);
+        d->pid = 0;
+        return r;
+    }
+    json_decref(d->ready);
+    d->ready = ready;
+    return 0;
+}
+
+static int start_dispatcher(struct up *u, struct cw_error *err)
+{
+    struct command c = {.argv = {"cachew", "dispatcher"}, .n = 2};
+    add(&c, "--listen", u->address ? u->address : u->listen);
+    add(&c, "--http", u->http);
+    add(&c, "--state-dir", u->state_dir);
+    add(&c, "--token-file", u->token_file);
+    int r = start(&u->dispatcher, &c, err);
+    const char *address = r < 0 ? NULL : json_string_value(json_object_get(u->dispatcher.ready, "address"));
+    if (r >= 0 && !u->address && !(u->address = strdup(address ? address : "")))
+        r = cw_error_nomem(err, 0, "an address");
+    return r;
+}
+
+static int start_worker(struct up *u, size_t i, struct cw_error *err)
+{
+    struct command c = {.argv = {"cachew", "worker"}, .n = 2};
+    char threads[32], memory[32], name[32];
+    uint64_t share = CW_MAX((u->threads ? u->threads : cw_cpu_budget()) / u->n_workers, 1);
+    snprintf(threads, sizeof(threads), "%" PRIu64, share);
+    snprintf(memory, sizeof(memory), "%" PRIu64, (u->memory ? u->memory : cw_memory_total() / 2) / u->n_workers);
+    snprintf(name, sizeof(name), "worker-%zu", i);
+    add(&c, "--dispatcher", u->address);
+    add(&c, "--name", name);
+    add(&c, "--threads", threads);
+    add(&c, "--memory", memory);
+    add(&c, "--token-file", u->token_file);
+    add(&c, "--index-dir", u->index_dir);
+    for (size_t k = 0; k < u->data_roots.n; k++)
+        add(&c, "--data-root", u->data_roots.items[k]);
+    for (size_t k = 0; k < u->plugins.n; k++)
+        add(&c, "--plugin", u->plugins.items[k]);
+    if (!u->no_python)
+        c.argv[c.n++] = "--allow-python";
+    return start(&u->workers[i], &c, err);
+}
+
+/* ---- while it runs ---- */
+
+static int print_ready(const struct up *u)
+{
+    json_t *ready = json_copy(u->dispatcher.ready), *workers = json_array();
+    for (size_t i = 0; i < u->n_workers; i++) {
+        const json_t *w = u->workers[i].ready;
+        json_array_append_new(workers, json_pack("{s:O*, s:O*, s:O*}", "id", json_object_get(w, "id"), "pid", json_object_get(w, "pid"), "address",
+                                                 json_object_get(w, "address")));
+    }
+    json_object_set_new(ready, "workers", workers);
+    json_object_set_new(ready, "up", json_integer(getpid()));
+    int code = cli_print(json_pack("{s:o}", "ready", ready));
+    fflush(stdout);
+    fprintf(stderr,
+            "cachew: %" PRIu64 " workers serve at %s. A job takes its batches with\n"
+            "    cachew run PIPELINE.json --service %s --job NAME\n"
+            "    dataset.distribute(\"%s\", job=\"NAME\")\n"
+            "and Ctrl-C ends the service.\n",
+            u->n_workers, u->address, u->address, u->address);
+    return code;
+}
+
+static void describe_end(const char *what, pid_t pid, int status)
+{
+    if (WIFSIGNALED(status))
+        fprintf(stderr, "cachew: %s (pid %d) was ended by signal %d (%s); it is started again\n", what, (int)pid, WTERMSIG(status), strsignal(WTERMSIG(status)));
+    else
+        fprintf(stderr, "cachew: %s (pid %d) ended with %d; it is started again\n", what, (int)pid, WEXITSTATUS(status));
+}
+
+/* Whose processes ended are no longer running. */
+static void reap(struct up *u, bool say)
+{
+    int status;
+    pid_t pid;
+    while ((pid = waitpid(-1, &status, WNOHANG)) > 0) {
+        if (pid == u->dispatcher.pid) {
+            u->dispatcher.pid = 0;
+            if (say)
+                describe_end("the dispatcher", pid, status);
+        }
+        for (size_t i = 0; i < u->n_workers; i++)
+            if (pid == u->workers[i].pid) {
+                u->workers[i].pid = 0;
+                if (say)
+                    describe_end("a worker", pid, status);
+            }
+    }
+}
+
+/* Starts again what ended. Returns after how long to look again, in ms; 0: nothing is to be done. */
+static uint64_t mend(struct up *u)
+{
+    struct cw_error err = {0};
+    uint64_t now = cw_now_ns(), next = 0;
+    for (size_t i = 0; i <= u->n_workers; i++) {
+        struct daemon *d = i ? &u->workers[i - 1] : &u->dispatcher;
+        if (d->pid)
+            continue;
+        if (now - d->started_ns < AGE_NS) {
+            next = 100;
+            continue;
+        }
+        d->started_ns = now;
+        if ((i ? start_worker(u, i - 1, &err) : start_dispatcher(u, &err)) < 0) {
+            fprintf(stderr, "cachew: %s; tried again soon\n", err.message);
+            next = 100;
+        }
+    }
+    return next;
+}
+
+static bool running(const struct up *u, bool dispatcher)
+{
+    bool any = dispatcher && u->dispatcher.pid;
+    for (size_t i = 0; i < u->n_workers && !dispatcher; i++)
+        any |= u->workers[i].pid != 0;
+    return any;
+}
+
+static void signal_all(const struct up *u, bool dispatcher, int signal)
+{
+    if (dispatcher && u->dispatcher.pid)
+        kill(u->dispatcher.pid, signal);
+    for (size_t i = 0; i < u->n_workers && !dispatcher; i++)
+        if (u->workers[i].pid)
+            kill(u->workers[i].pid, signal);
+}
+
+/* Workers first: while they finish what they have, the dispatcher tells clients. What does not end in time is killed; so is everything at a second signal. */
+static void drain(struct up *u, const sigset_t *signals)
+{
+    bool hurry = false;
+    for (int dispatcher = 0; dispatcher <= 1; dispatcher++) {
+        uint64_t until = cw_now_ns() + (uint64_t)(u->drain * 1e9);
+        signal_all(u, dispatcher, hurry ? SIGKILL : SIGTERM);
+        while (running(u, dispatcher)) {
+            struct timespec wait = {.tv_nsec = 100000000};
+            int s = sigtimedwait(signals, NULL, &wait);
+            reap(u, false);
+            if (s == SIGINT || s == SIGTERM || cw_now_ns() >= until) {
+                hurry = true;
+                signal_all(u, dispatcher, SIGKILL);
+            }
+        }
+    }
+}
+
+static int serve(struct up *u, const sigset_t *signals, struct cw_error *err)
+{
+    int r = start_dispatcher(u, err), ended_by = 0;
+    for (size_t i = 0; i < u->n_workers && r >= 0; i++)
+        r = start_worker(u, i, err);
+    if (r >= 0)
+        print_ready(u);
+    uint64_t again_ms = 0;
+    while (r >= 0 && !ended_by) {
+        struct timespec wait = {.tv_sec = again_ms ? 0 : 3600, .tv_nsec = (long)again_ms * 1000000};
+        int s = sigtimedwait(signals, NULL, &wait);
+        if (s == SIGINT || s == SIGTERM) {
+            ended_by = s;
+            break;
+        }
+        reap(u, true);
+        again_ms = u->no_restart ? 0 : mend(u);
+    }
+    drain(u, signals);
+    return r;
+}
+
+int cli_up(int argc, char **argv)
+{
+    struct up u = {.listen = "127.0.0.1:5050", .n_workers = 1, .drain = 30};
+    struct cw_error err = {0};
+    int n_args;
+    const struct cli_option options[] = {
+        {"workers", CLI_COUNT, &u.n_workers, "N", "workers (default 1, with all CPUs)", 1, MAX_WORKERS, NULL, NULL},
+        {"listen", CLI_TEXT, &u.listen, "HOST:PORT", "where the dispatcher listens (default 127.0.0.1:5050; port 0: any)", 0, 0, NULL, NULL},
+        {"http", CLI_TEXT, &u.http, "HOST:PORT", "where it answers over HTTP (/metrics, /healthz, /api/v1)", 0, 0, NULL, NULL},
+        {"state-dir", CLI_TEXT, &u.state_dir, "DIR", "where its journal is (default: none, it remembers nothing)", 0, 0, NULL, NULL},
+        {"threads", CLI_COUNT, &u.threads, "N", "compute threads of all workers together (default: the CPUs this process may use)", 1, 1024, NULL, NULL},
+        {"memory", CLI_BYTES, &u.memory, "BYTES", "memory of all workers together (default: half of what there is)", 0, 0, NULL, NULL},
+        {"data-root", CLI_TEXTS, &u.data_roots, "DIR", "pipelines may read below it only; several times (default: everywhere)", 0, 0, NULL, NULL},
+        {"no-python", CLI_FLAG, &u.no_python, NULL, "refuse pipelines with Python functions", 0, 0, NULL, NULL},
+        {"no-restart", CLI_FLAG, &u.no_restart, NULL, "leave what dies dead", 0, 0, NULL, NULL},
+        {"drain-timeout", CLI_SECONDS, &u.drain, "S", "at the end, for finishing what is under way (default 30)", 0, 0, NULL, NULL},
+        {"index-dir", CLI_TEXT, &u.index_dir, "DIR", "where indexes are kept (default ~/.cache/cachew/index)", 0, 0, NULL, NULL},
+        CLI_TOKEN_OPTION(&u.token_file),
+        CLI_PLUGIN_OPTION(&u.plugins),
+        {0},
+    };
+    int r = cli_parse(cli_find("up"), options, argc, argv, &n_args, &err);
+    if (r == 1)
+        return 0;
+    sigset_t signals;
+    sigemptyset(&signals);
+    sigaddset(&signals, SIGINT);
+    sigaddset(&signals, SIGTERM);
+    sigaddset(&signals, SIGCHLD);
+    sigprocmask(SIG_BLOCK, &signals, NULL);
+    if (r >= 0)
+        r = serve(&u, &signals, &err);
+    json_decref(u.dispatcher.ready);
+    for (size_t i = 0; i < u.n_workers; i++)
+        json_decref(u.workers[i].ready);
+    free(u.address);
+    cli_texts_deinit(&u.data_roots);
+    cli_texts_deinit(&u.plugins);
+    return r < 0 ? cli_fail(&err, false, NULL) : 0;
+}

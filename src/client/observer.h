@@ -1,0 +1,15 @@
+/* Questions to a dispatcher, and what steers it: one at a time, from any thread. */
+#pragma once
+#include <stdint.h>
+
+#include "base/error.h"
+
+struct cw_observer_options {
+    const char *service;  /* address of the dispatcher */
+    const char *token;    /* may be NULL */
+    uint64_t timeout_ns;  /* until the answer is there */
+};
+/* what: "jobs", "workers", "streams", "status". *ret: new, JSON. CW_E_SERVICE: it can't be reached, or refused. */
+int cw_observe(const struct cw_observer_options *o, const char *what, char **ret, struct cw_error *err) _must_check_;
+/* verb: "drain-worker", "cancel-job", "pause-job", "resume-job"; name: a worker's id or name, or a job's name. */
+int cw_steer(const struct cw_observer_options *o, const char *verb, const char *name, struct cw_error *err) _must_check_;

@@ -1,0 +1,571 @@
+/* The source of splits as the iterator sees it: the consumer's thread. */
+#include "client/remote_impl.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+
+#include "base/clock.h"
+#include "engine/batch_ops.h"
+
+static struct view *view_of(struct cw_splits *s) { return (struct view *)s; }
+static struct remote *remote_of(struct cw_splits *s) { return view_of(s)->remote; }
+static void wake(struct remote *r) { cw_loop_post(r->loop, &r->wake); }
+
+/* ---- waiting ---- */
+
+/* What keeps a split from answering, for people. Mutex held. */
+static void describe(const struct remote *r, const struct remote_split *s, char *buf, size_t size)
+{
+    const struct link *l = s->worker ? cw_remote_link((struct remote *)(uintptr_t)r, s->worker) : NULL;
+    if (r->service_down.status)
+        snprintf(buf, size, "the dispatcher at %s is not there (%.200s)", r->service, r->service_down.message);
+    else if (!s->worker)
+        snprintf(buf, size, "no worker has it yet");
+    else if (!l)
+        snprintf(buf, size, "worker %" PRIu64 " has it, whose address is not known", s->worker);
+    else if (l->why.status)
+        snprintf(buf, size, "worker %" PRIu64 " has it, which can't be reached (%.200s)", s->worker, l->why.message);
+    else
+        snprintf(buf, size, "worker %" PRIu64 " computes it", s->worker);
+}
+
+/* Mutex held. 0: something may have changed. */
+static int wait_change(struct remote *r, uint64_t deadline_ns, const struct remote_split *s, const char *what, struct cw_error *err)
+{
+    uint64_t start = cw_now_ns();
+    int e = 0;
+    if (r->failed.status) {
+        *err = r->failed;
+        return r->failed.status;
+    }
+    if (!r->interrupted && deadline_ns) {
+        struct timespec until = {.tv_sec = (time_t)(deadline_ns / 1000000000u), .tv_nsec = (long)(deadline_ns % 1000000000u)};
+        e = pthread_cond_timedwait(&r->changed, &r->mutex, &until);
+    } else if (!r->interrupted) {
+        e = pthread_cond_wait(&r->changed, &r->mutex);
+    }
+    r->wait_ns += cw_now_ns() - start;
+    if (r->interrupted)
+        return cw_error_set(err, CW_E_INTERRUPTED, "interrupted");
+    if (e == ETIMEDOUT) {
+        char why[300] = "";
+        if (s)
+            describe(r, s, why, sizeof(why));
+        return s ? cw_error_set(err, CW_E_DEADLINE, "%s of split %" PRIu64 " in epoch %" PRIu64 " did not come before the deadline: %s", what, s->index, s->epoch, why)
+                 : cw_error_set(err, CW_E_DEADLINE, "%s did not come before the deadline", what);
+    }
+    return 0;
+}
+
+/* ---- batches ---- */
+
+/* Takes what came for the consumer's next batch. Mutex held. */
+static int take_slot(struct remote *r, struct remote_split *s, struct slot *slot, struct remote_assembly *a, struct cw_error *err)
+{
+    if (slot->failed) {
+        *err = *slot->failed;
+        return err->status;
+    }
+    s->slots = slot->next;
+    a->a.batch = &slot->batch->b;
+    a->a.quarantined = CW_STEAL(slot->quarantined);
+    free(slot);
+    size_t window = cw_remote_window(r);
+    if (--r->n_outstanding == window / 2 || window < 8)
+        wake(r);
+    return 0;
+}
+
+static struct remote_assembly *assembly_new(void)
+{
+    struct remote_assembly *a = calloc(1, sizeof(*a));
+    if (a)
+        a->last = &a->parts;
+    return a;
+}
+
+static int remote_next(struct cw_splits *base, struct cw_split *split, uint64_t ahead, uint64_t deadline_ns, struct cw_assembly **ret, struct cw_error *err)
+{
+    struct remote *r = remote_of(base);
+    struct remote_split *s = (struct remote_split *)split;
+    struct remote_assembly *a = assembly_new();
+    int status = a ? 2 : cw_error_nomem(err, sizeof(*a), "a batch");
+    pthread_mutex_lock(&r->mutex);
+    s->none_wanted = ahead == UINT64_MAX;
+    while (status == 2) {
+        uint64_t n, k = s->next_k, next_wanted = s->none_wanted ? UINT64_MAX : k + ahead;
+        bool known = cw_remote_split_count(s, &n);
+        struct slot *slot = s->slots;
+        if (known && k >= n) {
+            status = 1;
+        } else if (s->lost) {
+            status = 1;
+        } else if (ahead == 0 && slot && slot->k == k && slot->state == HERE) {
+            status = take_slot(r, s, slot, a, err);
+        } else if (ahead > 0 && (known || (slot && slot->k > k && slot->state == HERE))) {
+            status = 0;
+        } else {
+            if (!s->none_wanted && s->first_wanted != next_wanted && (s->first_wanted > next_wanted || s->view->world_size == 1 || !s->view->main))
+                s->first_wanted = next_wanted;
+            if (!s->none_wanted && !cw_remote_slot(s, next_wanted, false)) {
+                if (!cw_remote_slot(s, next_wanted, true))
+                    status = cw_error_nomem(err, sizeof(struct slot), "a batch");
+                wake(r);
+            }
+            if (status == 2 && (status = wait_change(r, deadline_ns, s, "a batch", err)) == 0)
+                status = 2;
+        }
+    }
+    if (status == 0) {
+        s->next_k++;
+        while (s->slots && s->slots->k < s->next_k) { /* not wanted after all */
+            struct slot *slot = s->slots;
+            s->slots = slot->next;
+            r->n_outstanding--;
+            pthread_mutex_unlock(&r->mutex);
+            cw_slot_free(slot);
+            pthread_mutex_lock(&r->mutex);
+        }
+    }
+    pthread_mutex_unlock(&r->mutex);
+    if (status != 0) {
+        free(a);
+        return status;
+    }
+    *ret = &a->a;
+    return 0;
+}
+
+static uint64_t remote_remnant(struct cw_splits *base, struct cw_split *split, unsigned key)
+{
+    struct remote *r = remote_of(base);
+    struct remote_split *s = (struct remote_split *)split;
+    pthread_mutex_lock(&r->mutex);
+    uint64_t n = s->report && key < r->n_keys ? s->report->remnants[key] : 0;
+    pthread_mutex_unlock(&r->mutex);
+    return n;
+}
+
+static void remote_drop_remnant(struct cw_splits *base CW_UNUSED, struct cw_split *split CW_UNUSED, unsigned key CW_UNUSED) {}
+
+static int remote_join_new(struct cw_splits *base, unsigned key, uint64_t deadline_ns CW_UNUSED, struct cw_assembly **ret, struct cw_error *err)
+{
+    struct remote_assembly *a = assembly_new();
+    if (!a)
+        return cw_error_nomem(err, sizeof(*a), "a batch");
+    a->a.bucket = key;
+    a->a.capacity = base->compiled->bucket_sizes[key];
+    *ret = &a->a;
+    return 0;
+}
+
+static int remote_join(struct cw_splits *base, struct cw_assembly *dst, struct cw_split *split, unsigned key, uint64_t from, uint64_t n,
+                       uint64_t deadline_ns CW_UNUSED, struct cw_error *err)
+{
+    struct remote *r = remote_of(base);
+    struct remote_assembly *a = (struct remote_assembly *)dst;
+    const struct remote_split *s = (struct remote_split *)split;
+    struct part *p = calloc(1, sizeof(*p));
+    if (!p)
+        return cw_error_nomem(err, sizeof(*p), "a remnant");
+    *p = (struct part){.epoch = s->epoch, .split = s->index, .from = from, .n = n, .key = key};
+    pthread_mutex_lock(&r->mutex);
+    *a->last = p;
+    a->last = &p->next;
+    dst->n_assigned += n;
+    if (view_of(base)->world_size == 1) { /* it will be wanted: it may come while others are waited for */
+        p->next_wanted = r->wanted_parts;
+        r->wanted_parts = p;
+        p->listed = true;
+        wake(r);
+    }
+    pthread_mutex_unlock(&r->mutex);
+    return 0;
+}
+
+/* ---- joined batches ---- */
+
+static int fetch_parts(struct remote *r, struct remote_assembly *a, uint64_t deadline_ns, struct cw_error *err)
+{
+    int status = 0;
+    pthread_mutex_lock(&r->mutex);
+    for (struct part *p = a->parts; p; p = p->next)
+        if (!p->listed) {
+            p->next_wanted = r->wanted_parts;
+            r->wanted_parts = p;
+            p->listed = true;
+            wake(r);
+        }
+    for (struct part *p = a->parts; p && status >= 0; p = p->next) {
+        while (p->state != HERE && status >= 0)
+            status = wait_change(r, deadline_ns, NULL, "what is left over of a split", err);
+        if (status >= 0 && p->failed) {
+            *err = *p->failed;
+            status = err->status;
+        }
+    }
+    pthread_mutex_unlock(&r->mutex);
+    return status;
+}
+
+static int get_slab(size_t size, struct cw_slab **ret, void *arg, struct cw_error *err) { return cw_slab_get(arg, size, ret, err); }
+
+static int stopped(void *arg)
+{
+    struct remote *r = arg;
+    pthread_mutex_lock(&r->mutex);
+    bool stop = r->interrupted;
+    pthread_mutex_unlock(&r->mutex);
+    return stop;
+}
+
+/* Makes the batch whose parts are all here. */
+static int build(struct remote *r, struct remote_assembly *a, uint64_t epoch, struct cw_error *err)
+{
+    struct cw_assembly *whole;
+    struct remote_batch *b = cw_remote_batch_new(r);
+    int status = b ? cw_assembly_new(&r->layout, &r->slabs, a->a.capacity, a->a.bucket, &whole, err) : cw_error_nomem(err, sizeof(*b), "a batch");
+    if (status < 0) {
+        free(b);
+        return status;
+    }
+    for (struct part *p = a->parts; p && status >= 0; p = p->next) {
+        status = cw_remnant_join(whole, &p->here, err);
+        cw_quarantined_move(&p->here.quarantined, &whole->quarantined);
+    }
+    if (status >= 0)
+        status = cw_assembly_finish(whole, &r->slabs, err);
+    if (status >= 0)
+        status = cw_batch_apply(r->compiled, whole, r->options.seed, epoch, stopped, r, get_slab, &r->slabs, err);
+    if (status >= 0) {
+        cw_quarantined_move(&whole->quarantined, &a->a.quarantined);
+        b->b = *whole->batch;
+        free(CW_STEAL(whole->batch));
+        a->a.batch = &b->b;
+    } else {
+        free(b);
+    }
+    cw_assembly_free(whole);
+    return status;
+}
+
+static int remote_finish(struct cw_splits *base, struct cw_assembly *assembly, bool wanted, uint64_t epoch, uint64_t deadline_ns, struct cw_error *err)
+{
+    struct remote *r = remote_of(base);
+    struct remote_assembly *a = (struct remote_assembly *)assembly;
+    if (!wanted || a->a.batch)
+        return 0;
+    int status = fetch_parts(r, a, deadline_ns, err);
+    return status < 0 ? status : build(r, a, epoch, err);
+}
+
+static void free_parts(struct remote *r, struct remote_assembly *a)
+{
+    while (a->parts) {
+        struct part *p = a->parts;
+        a->parts = p->next;
+        pthread_mutex_lock(&r->mutex);
+        for (struct part **at = &r->wanted_parts; *at; at = &(*at)->next_wanted)
+            if (*at == p) {
+                *at = p->next_wanted;
+                break;
+            }
+        pthread_mutex_unlock(&r->mutex);
+        cw_remnant_deinit(&p->here);
+        free(p->failed);
+        free(p);
+    }
+}
+
+static struct cw_batch *remote_take(struct cw_splits *base, struct cw_assembly *assembly)
+{
+    struct remote *r = remote_of(base);
+    struct remote_assembly *a = (struct remote_assembly *)assembly;
+    struct cw_batch *b = CW_STEAL(a->a.batch);
+    r->n_batches++;
+    free_parts(r, a);
+    cw_quarantined_free(a->a.quarantined);
+    free(a);
+    return b;
+}
+
+static void remote_drop(struct cw_splits *base, struct cw_assembly *assembly)
+{
+    struct remote_assembly *a = (struct remote_assembly *)assembly;
+    if (a->a.batch)
+        cw_remote_batch_release((struct remote_batch *)a->a.batch);
+    free_parts(remote_of(base), a);
+    cw_quarantined_free(a->a.quarantined);
+    if (a->a.error)
+        free(a->a.error);
+    free(a);
+}
+
+static void remote_release(struct cw_splits *base CW_UNUSED, struct cw_batch *b) { cw_remote_batch_release((struct remote_batch *)b); }
+
+/* ---- splits ---- */
+
+static int remote_open(struct cw_splits *base, uint64_t epoch, uint64_t index, uint64_t first_batch, struct cw_split **ret, struct cw_error *err)
+{
+    struct remote *r = remote_of(base);
+    pthread_mutex_lock(&r->mutex);
+    struct remote_split *s = cw_remote_split_new(view_of(base), epoch, index, first_batch);
+    pthread_mutex_unlock(&r->mutex);
+    if (!s)
+        return cw_error_nomem(err, sizeof(*s), "a split");
+    wake(r);
+    *ret = (struct cw_split *)s;
+    return 0;
+}
+
+static void remote_close(struct cw_splits *base, struct cw_split *split)
+{
+    struct remote *r = remote_of(base);
+    struct remote_split *s = (struct remote_split *)split;
+    pthread_mutex_lock(&r->mutex);
+    for (struct remote_split **at = &view_of(base)->splits; *at; at = &(*at)->next)
+        if (*at == s) {
+            *at = s->next;
+            break;
+        }
+    for (struct slot *slot = s->slots; slot; slot = slot->next)
+        r->n_outstanding--;
+    pthread_mutex_unlock(&r->mutex);
+    while (s->slots) {
+        struct slot *slot = s->slots;
+        s->slots = slot->next;
+        cw_slot_free(slot);
+    }
+    free(s);
+    wake(r);
+}
+
+static void remote_passed(struct cw_splits *base, const struct cw_cursor *from)
+{
+    struct remote *r = remote_of(base);
+    if (!view_of(base)->main)
+        return;
+    pthread_mutex_lock(&r->mutex);
+    bool moved = from->epoch != r->from.epoch || from->split != r->from.split;
+    r->from = *from;
+    r->finished = from->epoch >= r->options.epochs;
+    if (moved)
+        cw_remote_forget_before(r);
+    pthread_mutex_unlock(&r->mutex);
+    if (moved)
+        wake(r);
+}
+
+static void remote_interrupt(struct cw_splits *base, bool on)
+{
+    struct remote *r = remote_of(base);
+    pthread_mutex_lock(&r->mutex);
+    r->interrupted = on;
+    pthread_cond_broadcast(&r->changed);
+    pthread_mutex_unlock(&r->mutex);
+}
+
+static void remote_profile(struct cw_splits *base, struct cw_profile *ret)
+{
+    struct remote *r = remote_of(base);
+    struct cw_op_profile *ops = ret->ops;
+    unsigned n = base->compiled->pipeline->n_ops;
+    memset(ops, 0, n * sizeof(*ops));
+    pthread_mutex_lock(&r->mutex);
+    *ret = (struct cw_profile){.ops = ops, .n_ops = n, .wait_ns = r->wait_ns};
+    pthread_mutex_unlock(&r->mutex);
+}
+
+static void remote_fused(struct cw_splits *base, unsigned *ret)
+{
+    for (unsigned i = 0; i < base->compiled->pipeline->n_ops; i++)
+        ret[i] = i;
+}
+
+static struct cw_splits *remote_free(struct cw_splits *base);
+static int remote_again(struct cw_splits *base, unsigned rank, uint64_t world_size, struct cw_splits **ret, struct cw_error *err);
+
+static const struct cw_splits_ops remote_ops = {
+    .free = remote_free,
+    .again = remote_again,
+    .open = remote_open,
+    .close = remote_close,
+    .next = remote_next,
+    .remnant = remote_remnant,
+    .drop_remnant = remote_drop_remnant,
+    .join_new = remote_join_new,
+    .join = remote_join,
+    .finish = remote_finish,
+    .take = remote_take,
+    .drop = remote_drop,
+    .release = remote_release,
+    .interrupt = remote_interrupt,
+    .passed = remote_passed,
+    .profile = remote_profile,
+    .fused = remote_fused,
+};
+
+/* ---- views: the iterator's, and those that repeat a batch ---- */
+
+static int remote_again(struct cw_splits *base, unsigned rank, uint64_t world_size, struct cw_splits **ret, struct cw_error *err)
+{
+    struct remote *r = remote_of(base);
+    struct view *v = calloc(1, sizeof(*v));
+    if (!v)
+        return cw_error_nomem(err, sizeof(*v), "splits");
+    *v = (struct view){.base = *base, .remote = r, .rank = rank, .world_size = world_size};
+    pthread_mutex_lock(&r->mutex);
+    v->next = r->view.next;
+    r->view.next = v;
+    pthread_mutex_unlock(&r->mutex);
+    *ret = &v->base;
+    return 0;
+}
+
+static void remote_deinit(struct remote *r)
+{
+    if (r->running)
+        cw_remote_stop(r);
+    if (r->timer)
+        cw_timer_free(r->timer);
+    if (r->loop)
+        cw_loop_free(r->loop); /* connections that were not over end now */
+    while (r->links)
+        cw_link_free(r->links);
+    while (r->returned) {
+        struct remote_batch *b = r->returned;
+        r->returned = b->next;
+        cw_mapping_unref(b->mapping);
+        cw_batch_free(&b->b);
+    }
+    while (r->reports) {
+        struct report *p = r->reports;
+        r->reports = p->next;
+        free(p);
+    }
+    cw_layout_deinit(&r->layout);
+    cw_slab_pool_deinit(&r->slabs);
+    pthread_cond_destroy(&r->changed);
+    pthread_mutex_destroy(&r->mutex);
+    free(r->placements);
+    free(r->service);
+    free(r->job);
+    free(r->token);
+    free(r->base_dir);
+    free(r->pipeline);
+    free(r->hello);
+    free(r);
+}
+
+static struct cw_splits *remote_free(struct cw_splits *base)
+{
+    struct view *v = view_of(base);
+    struct remote *r = v->remote;
+    while (v->splits)
+        remote_close(base, (struct cw_split *)v->splits);
+    if (v->main) {
+        remote_deinit(r);
+        return NULL;
+    }
+    pthread_mutex_lock(&r->mutex);
+    for (struct view **at = &r->view.next; *at; at = &(*at)->next)
+        if (*at == v) {
+            *at = v->next;
+            break;
+        }
+    pthread_mutex_unlock(&r->mutex);
+    free(v);
+    return NULL;
+}
+
+static int remote_init(struct remote *r, const struct cw_compiled *c, const struct cw_remote_options *o, const json_t *state, struct cw_error *err)
+{
+    pthread_condattr_t monotonic;
+    pthread_condattr_init(&monotonic);
+    pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
+    pthread_mutex_init(&r->mutex, NULL);
+    pthread_cond_init(&r->changed, &monotonic);
+    pthread_condattr_destroy(&monotonic);
+    r->view = (struct view){
+        .base = {.ops = &remote_ops, .compiled = c, .seed = o->seed}, .remote = r, .rank = o->rank, .world_size = o->world_size, .main = true};
+    r->compiled = c;
+    r->n_keys = cw_n_keys(c);
+    r->options = *o;
+    r->from.epoch = o->first_epoch;
+    r->finished = o->first_epoch >= o->epochs;
+    cw_budget_init(&r->budget, SIZE_MAX / 2); /* what is asked for is what limits it */
+    int status = cw_slab_pool_init(&r->slabs, &r->budget, err);
+    if (status >= 0 && getrandom(r->incarnation, sizeof(r->incarnation), 0) != sizeof(r->incarnation))
+        status = cw_error_errno(err, CW_E_IO, errno, "can't get random bytes");
+    r->service = strdup(o->service);
+    r->job = strdup(o->job);
+    r->base_dir = strdup(o->base_dir);
+    r->token = o->token ? strdup(o->token) : NULL;
+    r->pipeline = strdup(o->pipeline);
+    if (status >= 0 && (!r->service || !r->job || !r->base_dir || !r->pipeline || (o->token && !r->token)))
+        status = cw_error_nomem(err, 0, "a job");
+    if (status >= 0)
+        status = cw_layout_init(&r->layout, c, &r->budget, err);
+    if (status >= 0 && state) {
+        status = cw_state_begin(c, state, &r->from, err);
+        r->view.rounds_epoch = r->from.epoch;
+        r->view.rounds_from = r->from.g;
+        r->snapshot = strtoull(json_string_value(json_object_get(state, "snapshot")) ? json_string_value(json_object_get(state, "snapshot")) : "", NULL, 16);
+    }
+    return status < 0 ? status : cw_loop_new(&r->loop, err);
+}
+
+/* Until the dispatcher answered. */
+static int wait_attached(struct remote *r, uint64_t timeout_ns, struct cw_error *err)
+{
+    uint64_t deadline_ns = timeout_ns ? cw_now_ns() + timeout_ns : 0;
+    int status = 0;
+    pthread_mutex_lock(&r->mutex);
+    while (!r->attached && status >= 0)
+        status = wait_change(r, deadline_ns, NULL, "the plan of the job", err);
+    if (status == CW_E_DEADLINE && r->service_down.status)
+        status = cw_error_set(err, CW_E_SERVICE, "the dispatcher at %s can't be reached: %.400s", r->service, r->service_down.message);
+    else if (status == CW_E_DEADLINE)
+        status = cw_error_set(err, CW_E_DEADLINE, "job %s: no worker of the service at %s has seen the data before the deadline: are there workers (`cachew workers`)?", r->job,
+                              r->service);
+    pthread_mutex_unlock(&r->mutex);
+    return status;
+}
+
+int cw_splits_remote(const struct cw_compiled *compiled, const struct cw_remote_options *o, const json_t *state, struct cw_splits **ret,
+                     struct cw_error *err)
+{
+    struct remote *r = calloc(1, sizeof(*r));
+    if (!r)
+        return cw_error_nomem(err, sizeof(*r), "a job");
+    int status = remote_init(r, compiled, o, state, err);
+    if (status >= 0)
+        status = cw_remote_start(r, err);
+    if (status >= 0)
+        status = wait_attached(r, o->timeout_ns, err);
+    if (status < 0) {
+        remote_deinit(r);
+        return status;
+    }
+    *ret = &r->view.base;
+    return 0;
+}
+
+int cw_local_remote(struct cw_local *l, const struct cw_remote_options *given, const json_t *state, struct cw_error *err)
+{
+    struct cw_remote_options o = *given;
+    struct cw_splits *splits;
+    _cleanup_free_ char *pipeline = json_dumps(l->root, JSON_COMPACT), *base_dir = realpath(l->pipeline->base_dir, NULL);
+    if (!pipeline || !base_dir)
+        return pipeline ? cw_error_errno(err, CW_E_OPTION, errno, "can't find the directory %s of the pipeline", l->pipeline->base_dir)
+                        : cw_error_nomem(err, 0, "a pipeline");
+    o.pipeline = pipeline;
+    o.base_dir = base_dir;
+    struct cw_iterator_options io = {.epochs = o.epochs, .rank = o.rank, .world_size = o.world_size, .first_epoch = o.first_epoch};
+    int r = cw_splits_remote(l->compiled, &o, state, &splits, err);
+    return r < 0 ? r : cw_iterator_over(splits, &io, state, &l->iterator, err);
+}

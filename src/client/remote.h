@@ -1,0 +1,31 @@
+/*
+ * Splits from the service (docs/service.md): an iterator's source that asks workers for batches. A thread of its own, with an event loop, talks to dispatcher
+ * and workers; the iterator's thread waits for what comes.
+ */
+#pragma once
+#include "client/local.h"
+
+enum cw_transport { CW_TRANSPORT_AUTO, CW_TRANSPORT_SHM, CW_TRANSPORT_UNIX, CW_TRANSPORT_TCP };
+
+struct cw_remote_options {
+    const char *service;     /* address of the dispatcher */
+    const char *job;         /* its name */
+    unsigned rank, world_size;
+    uint64_t seed, epochs, first_epoch;
+    bool any_order, at_most_once;
+    enum cw_transport transport;
+    const char *token;       /* may be NULL */
+    const char *pipeline;    /* as JSON: what compiled was made from */
+    const char *base_dir;    /* absolute: where the pipeline's relative paths begin on the workers */
+    uint64_t timeout_ns;     /* for opening: until a worker has seen the data */
+};
+
+/* Attaches to the job, and waits until the plan is known. state: where to go on, or NULL. compiled must outlive it. Errors of the service are CW_E_SERVICE; those
+ * of the pipeline or the data, as a worker met them, are what they are. */
+int cw_splits_remote(const struct cw_compiled *compiled, const struct cw_remote_options *o, const json_t *state, struct cw_splits **ret,
+                     struct cw_error *err) _must_check_;
+
+/* "auto", "shm", "unix", "tcp". */
+const char *cw_transport_name(enum cw_transport t);
+/* An iterator of the job of o, over the pipeline of l (which must be loaded, not opened), into l->iterator. o->pipeline and base_dir are filled in here. */
+int cw_local_remote(struct cw_local *l, const struct cw_remote_options *o, const json_t *state, struct cw_error *err) _must_check_;

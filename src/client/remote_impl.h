@@ -1,0 +1,219 @@
+/*
+ * What the files of the remote source share. Two threads: the consumer's (remote.c), and the loop's, which alone touches connections (remote_net.c,
+ * remote_link.c). r->mutex guards everything but what says otherwise; callbacks of connections take it, and never while the consumer waits for something with it held.
+ */
+#pragma once
+#include <pthread.h>
+
+#include "client/remote.h"
+#include "engine/iterator.h"
+#include "engine/remnant.h"
+#include "net/conn.h"
+
+/* Batches asked for and not yet taken: so many bytes of them, but within these numbers. */
+#define WINDOW_BYTES ((size_t)64 << 20)
+#define WINDOW_MIN 2
+#define WINDOW_MAX 64
+#define WINDOW_FIRST 4 /* until one came */
+#define MAX_KNOWN ((size_t)1 << 22) /* places of splits: more is nonsense */
+
+enum asked { ASK, ASKED, HERE }; /* to be asked for; asked for; it came */
+
+/* A batch that is wanted. */
+struct slot {
+    struct slot *next;
+    uint64_t k;                 /* its number in the split */
+    enum asked state;
+    struct link *of;            /* ASKED: whom */
+    struct remote_batch *batch; /* HERE, */
+    struct cw_error *failed;    /* or why not */
+    struct cw_quarantined *quarantined;
+};
+
+struct remote_split {
+    struct remote_split *next;  /* in the order of (epoch, index) within its view */
+    struct view *view;
+    uint64_t epoch, index;
+    uint64_t next_k;            /* the consumer's next batch */
+    uint64_t first_wanted;      /* where the number of batches is unknown and there are several ranks: some batch that is wanted; UINT64_MAX: not known */
+    bool none_wanted;           /* but its remnants */
+    uint64_t counted;           /* batches, where the count is known beforehand */
+    const struct report *report;/* what it gave; NULL: not known yet */
+    uint64_t worker;            /* that has it; 0: none */
+    uint64_t not_before_ns;     /* its worker did not have it: not asked again before */
+    bool lost;                  /* it will not be run again */
+    struct slot *slots;         /* by k */
+};
+
+/* Elements of a remnant, on their way into a batch that is joined. */
+struct part {
+    struct part *next;          /* in its batch */
+    struct part *next_wanted;   /* in r->wanted_parts */
+    uint64_t epoch, split, from, n;
+    unsigned key;
+    bool listed;                /* among the wanted */
+    enum asked state;
+    struct link *of;
+    uint64_t not_before_ns;
+    struct cw_remnant here;
+    struct cw_error *failed;
+};
+
+/* A batch that an iterator has: direct ones have a batch, joined ones parts. */
+struct remote_assembly {
+    struct cw_assembly a; /* first */
+    struct part *parts, **last;
+    bool fetching;
+};
+
+/* A batch in memory of a worker, or in a slab of ours. */
+struct remote_batch {
+    struct cw_batch b; /* first */
+    struct remote *remote;
+    struct mapping *mapping;   /* memory of a worker; NULL: ours */
+    uint64_t lent[2];          /* what to give back */
+    unsigned n_lent;
+    struct remote_batch *next; /* in r->returned */
+};
+
+struct region {
+    uint64_t id;
+    uint8_t *data;
+    size_t size;
+};
+
+/* A worker. */
+struct link {
+    struct link *next;
+    struct remote *remote;
+    uint64_t worker;
+    char *unix_path, *host;
+    char **addresses;
+    size_t n_addresses;
+    bool gone;                 /* the dispatcher says so */
+    /* loop thread only: */
+    struct cw_conn *conn;
+    bool open, reported;
+    struct cw_slab *incoming;  /* the payload that is received */
+    unsigned attempt;          /* which address is next */
+    uint64_t retry_ns, down_since_ns;
+    struct mapping *mapping;   /* of this connection */
+    struct cw_error why;       /* the last failure */
+};
+
+/* Shared memory of a worker, as long as a connection or a batch needs it. Guarded by the mutex. */
+struct mapping {
+    unsigned refs;
+    struct cw_conn *conn;      /* to give it back by; NULL: it is gone, and everything is given back */
+    struct region *regions;
+    size_t n_regions;
+};
+
+/* What a split gave. Immutable. */
+struct report {
+    struct report *next;
+    uint64_t epoch, split, n_batches;
+    uint64_t remnants[];       /* by key */
+};
+
+struct placement {
+    uint64_t epoch, split, worker;
+    bool lost;
+};
+
+struct view {
+    struct cw_splits base;     /* first */
+    struct remote *remote;
+    uint64_t rank, world_size;
+    uint64_t rounds_epoch, rounds_from; /* in this epoch rounds begin at this g */
+    bool main;
+    struct view *next;
+    struct remote_split *splits;
+};
+
+struct remote {
+    struct view view;          /* the iterator's; others are made for padding */
+    const struct cw_compiled *compiled;
+    unsigned n_keys;
+    struct cw_remote_options options;
+    char *service, *job, *token, *base_dir, *pipeline;
+    char host[80];
+    uint8_t incarnation[16], stream[16];
+    struct cw_budget budget;
+    struct cw_slab_pool slabs;
+    struct cw_layout layout;   /* of batches that are joined */
+    struct cw_loop *loop;
+    pthread_t thread;
+    bool running;
+
+    pthread_mutex_t mutex;
+    pthread_cond_t changed;
+    /* guarded by mutex: */
+    bool attached, interrupted, closing, finished;
+    struct cw_error failed;    /* for good */
+    struct cw_error service_down; /* why there is no dispatcher at the moment; status 0: there is one */
+    uint64_t snapshot;         /* of the state, then of the plan; 0: any */
+    struct cw_cursor from;     /* the cursor, as the iterator passed it */
+    struct placement *placements; /* sorted; of splits at or behind the cursor */
+    size_t n_placements, placements_capacity;
+    struct report *reports;
+    struct link *links;
+    struct part *wanted_parts;
+    struct remote_batch *returned;
+    size_t n_outstanding;      /* slots that are ASKED or HERE */
+    size_t batch_bytes;        /* of the largest that came */
+    uint64_t n_batches, wait_ns;
+
+    /* loop thread only: */
+    Cachew__Hello *hello;
+    struct cw_conn *dispatcher;
+    bool dispatcher_open;
+    uint64_t started_ns, dispatcher_retry_ns, goodbye_ns;
+    unsigned n_conns;          /* those whose `closed` is to come */
+    uint64_t next_id, attach_id;
+    struct cw_cursor told;     /* of the cursor, */
+    uint64_t told_also;        /* and of a split to repeat: 0 none, else its index and 1 */
+    uint64_t told_ns;
+    struct cw_timer *timer;
+    uint64_t timer_ns;         /* when it rings; 0: it does not */
+    struct cw_post wake;
+};
+
+/* remote_plan.c, mutex held */
+int cw_remote_place(struct remote *r, uint64_t epoch, uint64_t split, uint64_t worker, bool lost, struct cw_error *err);
+int cw_remote_report(struct remote *r, const Cachew__Report *m, struct cw_error *err);
+void cw_remote_forget_before(struct remote *r); /* the cursor */
+struct remote_split *cw_remote_split_new(struct view *v, uint64_t epoch, uint64_t index, uint64_t first_batch); /* NULL: no memory */
+/* How many batches it has; false: not known yet. */
+bool cw_remote_split_count(const struct remote_split *s, uint64_t *ret);
+/* NULL: there is none, or no memory to make one. */
+struct slot *cw_remote_slot(struct remote_split *s, uint64_t k, bool make);
+size_t cw_remote_window(const struct remote *r);
+/* Marks the next batches that will be wanted, as far as the window goes, and asks for what is to be asked for. Loop thread. */
+void cw_remote_pump(struct remote *r);
+/* What was asked of a worker is to be asked again: it is gone, or does not have the split. */
+void cw_remote_unask(struct remote *r, const struct link *l);
+void cw_remote_not_here(struct remote *r, const struct link *l, uint64_t epoch, uint64_t split);
+
+/* remote_link.c, loop thread, mutex held */
+struct link *cw_remote_link(struct remote *r, uint64_t worker); /* NULL: not known */
+void cw_link_connect(struct link *l);
+void cw_link_close(struct link *l);
+struct link *cw_link_free(struct link *l); /* its connection is over */
+int cw_remote_worker(struct remote *r, const Cachew__WorkerAddress *m, struct cw_error *err);
+void cw_mapping_unref(struct mapping *m); /* mutex held */
+
+/* remote_net.c */
+void cw_remote_wake_at(struct remote *r, uint64_t when_ns); /* loop thread: pump then, or before */
+int cw_remote_start(struct remote *r, struct cw_error *err);
+void cw_remote_stop(struct remote *r);
+void cw_remote_over(struct remote *r); /* ends the loop, if it is to end and nothing is left to do */
+/* Says something to the dispatcher if it is there. Loop thread. */
+void cw_remote_tell(struct remote *r, const Cachew__Envelope *m);
+/* The run is over: who waits gets this error. Mutex held. */
+void cw_remote_fail(struct remote *r, const struct cw_error *why);
+
+/* remote_batch.c */
+struct remote_batch *cw_remote_batch_new(struct remote *r);
+void cw_remote_batch_release(struct remote_batch *b); /* mutex not held */
+void cw_slot_free(struct slot *s);                    /* mutex not held */

@@ -1,0 +1,408 @@
+/* Connections to workers: batches, remnants and what is lent. The loop's thread. */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "client/remote_impl.h"
+
+#include "base/clock.h"
+#include "net/wire.h"
+
+#define RETRY_FIRST_NS UINT64_C(20000000)
+#define RETRY_MAX_NS UINT64_C(1000000000)
+/* A worker that can't be reached for so long is the dispatcher's business. */
+#define REPORT_AFTER_NS UINT64_C(500000000)
+#define MAX_REGIONS 4096
+
+struct link *cw_remote_link(struct remote *r, uint64_t worker)
+{
+    struct link *l = r->links;
+    while (l && l->worker != worker)
+        l = l->next;
+    return l;
+}
+
+/* ---- shared memory ---- */
+
+void cw_mapping_unref(struct mapping *m)
+{
+    if (!m || --m->refs > 0)
+        return;
+    for (size_t i = 0; i < m->n_regions; i++)
+        munmap(m->regions[i].data, m->regions[i].size);
+    free(m->regions);
+    free(m);
+}
+
+static const struct region *region_find(const struct mapping *m, uint64_t id)
+{
+    for (size_t i = 0; m && i < m->n_regions; i++)
+        if (m->regions[i].id == id)
+            return &m->regions[i];
+    return NULL;
+}
+
+/* Maps what a worker lends from. Whoever made it can't shrink it any more: seals and size are looked at before. */
+static int on_region(struct link *l, const Cachew__Region *m, const int *fds, size_t n_fds, struct cw_error *err)
+{
+    struct mapping *map = l->mapping;
+    struct stat st;
+    if (n_fds != 1 || !map || map->n_regions == MAX_REGIONS || region_find(map, m->region))
+        return cw_error_set(err, CW_E_SERVICE, "worker %llu: region %llu came with %zu descriptors: expected a new region with one", (unsigned long long)l->worker,
+                            (unsigned long long)m->region, n_fds);
+    int seals = fcntl(fds[0], F_GET_SEALS);
+    if (seals < 0 || (seals & F_SEAL_SHRINK) == 0 || fstat(fds[0], &st) < 0 || (uint64_t)st.st_size < m->size || m->size == 0)
+        return cw_error_set(err, CW_E_SERVICE, "worker %llu: region %llu is no sealed memory of %llu bytes", (unsigned long long)l->worker, (unsigned long long)m->region,
+                            (unsigned long long)m->size);
+    struct region *grown = realloc(map->regions, (map->n_regions + 1) * sizeof(*grown));
+    if (!grown)
+        return cw_error_nomem(err, 0, "regions");
+    map->regions = grown;
+    void *data = mmap(NULL, m->size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, fds[0], 0);
+    if (data == MAP_FAILED)
+        return cw_error_errno(err, CW_E_MEMORY, errno, "can't map %llu bytes that a worker lends", (unsigned long long)m->size);
+    map->regions[map->n_regions++] = (struct region){.id = m->region, .data = data, .size = m->size};
+    return 0;
+}
+
+/* ---- what comes ---- */
+
+/* The slot that a batch is for; NULL: nobody waits for it (any more). Mutex held. */
+static struct slot *slot_for(struct remote *r, uint64_t epoch, uint64_t split, uint64_t index)
+{
+    for (struct view *v = &r->view; v; v = v->next)
+        for (struct remote_split *s = v->splits; s; s = s->next) {
+            struct slot *slot = s->epoch == epoch && s->index == split ? cw_remote_slot(s, index, false) : NULL;
+            if (slot && slot->state != HERE)
+                return slot;
+        }
+    return NULL;
+}
+
+static int on_batch(struct link *l, const Cachew__Batch *m, struct cw_slab *payload, size_t size, struct cw_error *err)
+{
+    struct remote *r = l->remote;
+    struct cw_memory memory[2] = {{.data = payload ? payload->data : NULL, .size = payload ? size : 0}};
+    struct remote_batch *b = cw_remote_batch_new(r);
+    struct cw_quarantined *quarantined = NULL;
+    int status = b ? 0 : cw_error_nomem(err, sizeof(*b), "a batch");
+    if (status >= 0 && m->n_slabs > 0) {
+        b->mapping = l->mapping;
+    }
+    for (size_t i = 0; status >= 0 && i < m->n_slabs; i++) {
+        const struct region *region = region_find(l->mapping, m->slabs[i]->region);
+        if (i >= CW_COUNT_OF(memory) || !region || m->slabs[i]->offset > region->size || m->slabs[i]->size > region->size - m->slabs[i]->offset) {
+            status = cw_error_set(err, CW_E_SERVICE, "worker %llu: a batch names memory that was not lent", (unsigned long long)l->worker);
+            break;
+        }
+        memory[i] = (struct cw_memory){.data = region->data + m->slabs[i]->offset, .size = m->slabs[i]->size};
+        b->lent[b->n_lent++] = m->slabs[i]->slab;
+    }
+    if (status >= 0)
+        status = cw_wire_batch_read(m, r->compiled, memory, &b->b, &quarantined, err);
+    if (status < 0) {
+        free(b);
+        return status; /* the connection ends with it, and what was lent comes back */
+    }
+    b->b.slabs[0] = payload;
+    pthread_mutex_lock(&r->mutex);
+    if (b->mapping)
+        b->mapping->refs++;
+    struct slot *slot = slot_for(r, m->epoch, m->split, m->index);
+    if (slot) {
+        slot->state = HERE;
+        slot->batch = b;
+        slot->quarantined = quarantined;
+        r->batch_bytes = CW_MAX(r->batch_bytes, CW_MAX(size, memory[0].size + memory[1].size));
+        pthread_cond_broadcast(&r->changed);
+    }
+    pthread_mutex_unlock(&r->mutex);
+    if (!slot) {
+        cw_quarantined_free(quarantined);
+        cw_remote_batch_release(b);
+    }
+    return 0;
+}
+
+static int on_remnant(struct link *l, const Cachew__Remnant *m, struct cw_slab *payload, size_t size, struct cw_error *err)
+{
+    struct remote *r = l->remote;
+    struct cw_remnant remnant = {0};
+    int status = cw_wire_remnant_read(m, payload ? payload->data : NULL, size, r->compiled, &remnant, err);
+    if (payload)
+        cw_slab_put(payload);
+    if (status < 0)
+        return status;
+    pthread_mutex_lock(&r->mutex);
+    for (struct part *p = r->wanted_parts; p; p = p->next_wanted)
+        if (p->state != HERE && p->epoch == m->epoch && p->split == m->split && p->key == m->key && p->from == m->first && p->n == remnant.n) {
+            p->here = remnant;
+            p->state = HERE;
+            remnant = (struct cw_remnant){0};
+            pthread_cond_broadcast(&r->changed);
+            break;
+        }
+    pthread_mutex_unlock(&r->mutex);
+    cw_remnant_deinit(&remnant);
+    return 0;
+}
+
+/* A batch, or what is left over of a split, that can't be had. Mutex held. */
+static void on_failed(struct remote *r, const Cachew__SplitFailed *m)
+{
+    struct cw_error why = {0};
+    struct slot *slot = m->remnant ? NULL : slot_for(r, m->epoch, m->split, m->index);
+    cw_failure_error(m->why, &why);
+    if (slot && (slot->failed = malloc(sizeof(why)))) {
+        *slot->failed = why;
+        slot->state = HERE;
+    }
+    for (struct part *p = m->remnant ? r->wanted_parts : NULL; p; p = p->next_wanted)
+        if (p->state != HERE && p->epoch == m->epoch && p->split == m->split && (p->failed = malloc(sizeof(why)))) {
+            *p->failed = why;
+            p->state = HERE;
+        }
+    pthread_cond_broadcast(&r->changed);
+}
+
+static int link_payload(void *user, struct cw_conn *c CW_UNUSED, const Cachew__Envelope *m, size_t size, void **ret, struct cw_error *err)
+{
+    struct link *l = user;
+    struct cw_slab *slab;
+    if (m->of_case != CACHEW__ENVELOPE__OF_BATCH && m->of_case != CACHEW__ENVELOPE__OF_REMNANT)
+        return cw_error_set(err, CW_E_SERVICE, "a payload of %zu bytes came with a message that has none", size);
+    int status = cw_slab_get(&l->remote->slabs, size, &slab, err);
+    if (status < 0)
+        return status;
+    l->incoming = slab;
+    *ret = slab->data;
+    return 0;
+}
+
+static void link_abandoned(void *user, struct cw_conn *c CW_UNUSED, void *payload CW_UNUSED)
+{
+    struct link *l = user;
+    cw_slab_put(CW_STEAL(l->incoming));
+}
+
+static int link_message(void *user, struct cw_conn *c CW_UNUSED, const Cachew__Envelope *m, void *payload CW_UNUSED, size_t size, const int *fds, size_t n_fds,
+                        struct cw_error *err)
+{
+    struct link *l = user;
+    struct remote *r = l->remote;
+    struct cw_slab *slab = CW_STEAL(l->incoming);
+    int status = 0;
+    switch (m->of_case) {
+    case CACHEW__ENVELOPE__OF_REGION:
+        status = on_region(l, m->region, fds, n_fds, err);
+        break;
+    case CACHEW__ENVELOPE__OF_BATCH:
+        if ((status = on_batch(l, m->batch, slab, size, err)) >= 0)
+            slab = NULL;
+        break;
+    case CACHEW__ENVELOPE__OF_REMNANT:
+        status = on_remnant(l, m->remnant, CW_STEAL(slab), size, err);
+        break;
+    case CACHEW__ENVELOPE__OF_SPLIT_END:
+        pthread_mutex_lock(&r->mutex);
+        status = m->split_end->report ? cw_remote_report(r, m->split_end->report, err) : 0;
+        cw_remote_pump(r);
+        pthread_mutex_unlock(&r->mutex);
+        break;
+    case CACHEW__ENVELOPE__OF_SPLIT_FAILED:
+        pthread_mutex_lock(&r->mutex);
+        on_failed(r, m->split_failed);
+        pthread_mutex_unlock(&r->mutex);
+        break;
+    case CACHEW__ENVELOPE__OF_NOT_HERE:
+        pthread_mutex_lock(&r->mutex);
+        cw_remote_not_here(r, l, m->not_here->epoch, m->not_here->split);
+        pthread_mutex_unlock(&r->mutex);
+        break;
+    default: /* of a later version */
+        break;
+    }
+    if (slab)
+        cw_slab_put(slab);
+    for (size_t i = 0; i < n_fds; i++)
+        close(fds[i]);
+    return status;
+}
+
+/* ---- coming and going ---- */
+
+static int link_open(void *user, struct cw_conn *c, const Cachew__Envelope *peer CW_UNUSED, struct cw_error *err)
+{
+    struct link *l = user;
+    struct mapping *m = calloc(1, sizeof(*m));
+    if (!m)
+        return cw_error_nomem(err, sizeof(*m), "a worker");
+    *m = (struct mapping){.refs = 1, .conn = c};
+    pthread_mutex_lock(&l->remote->mutex);
+    l->conn = c;
+    l->mapping = m;
+    l->open = true;
+    l->attempt = 0;
+    l->down_since_ns = 0;
+    l->reported = false;
+    l->why = (struct cw_error){0};
+    cw_remote_pump(l->remote);
+    pthread_mutex_unlock(&l->remote->mutex);
+    return 0;
+}
+
+/* Mutex held. */
+static void down(struct link *l, const struct cw_error *why)
+{
+    struct remote *r = l->remote;
+    uint64_t now = cw_now_ns(), wait = RETRY_FIRST_NS << CW_MIN(l->attempt, 6u);
+    l->conn = NULL;
+    l->open = false;
+    l->attempt++;
+    if (why->status)
+        l->why = *why;
+    if (!l->down_since_ns)
+        l->down_since_ns = now;
+    if (l->mapping)
+        l->mapping->conn = NULL;
+    cw_mapping_unref(CW_STEAL(l->mapping));
+    cw_remote_unask(r, l);
+    l->retry_ns = now + CW_MIN(wait, RETRY_MAX_NS);
+    cw_remote_wake_at(r, l->retry_ns);
+    if (!l->reported && !l->gone && now - l->down_since_ns >= REPORT_AFTER_NS) {
+        Cachew__Unreachable m = CACHEW__UNREACHABLE__INIT;
+        Cachew__Envelope e = CACHEW__ENVELOPE__INIT;
+        m.worker = l->worker;
+        m.reason = l->why.message;
+        e.of_case = CACHEW__ENVELOPE__OF_UNREACHABLE;
+        e.unreachable = &m;
+        cw_remote_tell(r, &e);
+        l->reported = true;
+    }
+}
+
+static void link_closed(void *user, struct cw_conn *c CW_UNUSED, const struct cw_error *why)
+{
+    struct link *l = user;
+    struct remote *r = l->remote;
+    pthread_mutex_lock(&r->mutex);
+    r->n_conns--;
+    down(l, why);
+    if (l->gone)
+        cw_link_free(l);
+    cw_remote_over(r);
+    pthread_mutex_unlock(&r->mutex);
+}
+
+static const struct cw_conn_ops link_ops = {
+    .open = link_open,
+    .payload = link_payload,
+    .abandoned = link_abandoned,
+    .message = link_message,
+    .closed = link_closed,
+};
+
+/* The address to try: a Unix socket where the worker is on this host, else one address after the other. NULL: there is none of the transport that was asked for. */
+static const char *address_of(const struct link *l, char *buf, size_t size)
+{
+    const struct remote *r = l->remote;
+    bool here = l->unix_path && *l->unix_path && l->host && strcmp(l->host, r->host) == 0;
+    enum cw_transport t = r->options.transport;
+    size_t n_tcp = t == CW_TRANSPORT_AUTO || t == CW_TRANSPORT_TCP ? l->n_addresses : 0;
+    bool local = t == CW_TRANSPORT_AUTO ? here : t != CW_TRANSPORT_TCP && l->unix_path && *l->unix_path;
+    size_t n = n_tcp + local, i = n ? l->attempt % n : 0;
+    if (n == 0)
+        return NULL;
+    if (local && i == 0) {
+        snprintf(buf, size, "unix:%s", l->unix_path);
+        return buf;
+    }
+    return l->addresses[i - local];
+}
+
+void cw_link_connect(struct link *l)
+{
+    struct remote *r = l->remote;
+    char buf[512];
+    if (l->conn || l->gone || r->closing)
+        return;
+    if (l->retry_ns > cw_now_ns()) {
+        cw_remote_wake_at(r, l->retry_ns);
+        return;
+    }
+    struct cw_error err = {0};
+    const char *address = address_of(l, buf, sizeof(buf));
+    struct cw_conn_options o = {.hello = r->hello, .limits = {.message = (size_t)32 << 20, .payload = (size_t)4 << 30, .queued = (size_t)4 << 20}, .token = r->token};
+    int status = address ? cw_conn_connect(r->loop, address, &o, &link_ops, l, &l->conn, &err)
+                         : cw_error_set(&err, CW_E_SERVICE, "it has no address for transport %s", cw_transport_name(r->options.transport));
+    if (status >= 0)
+        r->n_conns++;
+    else
+        down(l, &err);
+}
+
+void cw_link_close(struct link *l)
+{
+    if (l->conn)
+        cw_conn_close(l->conn, NULL);
+}
+
+struct link *cw_link_free(struct link *l)
+{
+    struct remote *r = l->remote;
+    for (struct link **at = &r->links; *at; at = &(*at)->next)
+        if (*at == l) {
+            *at = l->next;
+            break;
+        }
+    free(l->unix_path);
+    free(l->host);
+    for (size_t i = 0; i < l->n_addresses; i++)
+        free(l->addresses[i]);
+    free(l->addresses);
+    free(l);
+    return NULL;
+}
+
+static void set_text(char **text, const char *value)
+{
+    free(*text);
+    *text = strdup(value ? value : "");
+}
+
+int cw_remote_worker(struct remote *r, const Cachew__WorkerAddress *m, struct cw_error *err)
+{
+    struct link *l = cw_remote_link(r, m->worker);
+    if (!l) {
+        if (m->gone)
+            return 0;
+        if (!(l = calloc(1, sizeof(*l))))
+            return cw_error_nomem(err, sizeof(*l), "a worker");
+        *l = (struct link){.next = r->links, .remote = r, .worker = m->worker};
+        r->links = l;
+    }
+    l->gone = m->gone;
+    if (m->gone) {
+        cw_link_close(l);
+        if (!l->conn)
+            cw_link_free(l);
+        return 0;
+    }
+    set_text(&l->unix_path, m->unix_path);
+    set_text(&l->host, m->host);
+    for (size_t i = 0; i < l->n_addresses; i++)
+        free(l->addresses[i]);
+    free(l->addresses);
+    l->n_addresses = 0;
+    l->addresses = calloc(CW_MAX(m->n_addresses, 1), sizeof(*l->addresses));
+    for (size_t i = 0; l->addresses && i < m->n_addresses; i++)
+        if ((l->addresses[l->n_addresses] = strdup(m->addresses[i])))
+            l->n_addresses++;
+    l->retry_ns = 0;
+    return l->unix_path && l->host && l->addresses ? 0 : cw_error_nomem(err, 0, "a worker");
+}

@@ -1,0 +1,382 @@
+/* The loop's thread: the connection to the dispatcher, and when something is to be done. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "client/remote_impl.h"
+
+#include "base/clock.h"
+
+#define RETRY_NS UINT64_C(100000000)
+/* The cursor within a split, and that the client is alive: said so often. */
+#define PROGRESS_NS UINT64_C(250000000)
+/* A service that is not there when a job begins is an error after this; later it is waited for. */
+#define FIRST_NS UINT64_C(3000000000)
+/* What is said at the end has so long to get through. */
+#define GOODBYE_NS UINT64_C(1000000000)
+#define MAX_MESSAGE ((size_t)32 << 20)
+#define MAX_QUEUED ((size_t)64 << 20) /* a pipeline may be large */
+
+static const char *const transports[] = {[CW_TRANSPORT_AUTO] = "auto", [CW_TRANSPORT_SHM] = "shm", [CW_TRANSPORT_UNIX] = "unix", [CW_TRANSPORT_TCP] = "tcp"};
+const char *cw_transport_name(enum cw_transport t) { return transports[t]; }
+
+void cw_remote_wake_at(struct remote *r, uint64_t when_ns)
+{
+    uint64_t now = cw_now_ns();
+    if (r->timer_ns && r->timer_ns <= when_ns && r->timer_ns > now)
+        return;
+    r->timer_ns = CW_MAX(when_ns, now + 1);
+    cw_timer_start(r->timer, r->timer_ns - now, 0);
+}
+
+void cw_remote_fail(struct remote *r, const struct cw_error *why)
+{
+    if (!r->failed.status)
+        r->failed = *why;
+    pthread_cond_broadcast(&r->changed);
+}
+
+void cw_remote_tell(struct remote *r, const Cachew__Envelope *m)
+{
+    struct cw_error err = {0};
+    if (r->dispatcher_open && cw_conn_send(r->dispatcher, m, NULL, 0, NULL, NULL, NULL, 0, &err) < 0)
+        return; /* the connection ends, and what matters is said again */
+}
+
+/* ---- the dispatcher ---- */
+
+static void place(Cachew__Place *m, const struct cw_cursor *c)
+{
+    cachew__place__init(m);
+    m->epoch = c->epoch;
+    m->split = c->split;
+    m->batch = c->batch;
+}
+
+static void send_attach(struct remote *r)
+{
+    Cachew__Attach m = CACHEW__ATTACH__INIT;
+    Cachew__Envelope e = CACHEW__ENVELOPE__INIT;
+    Cachew__Place from;
+    uint8_t fingerprint[16];
+    memcpy(fingerprint, &r->compiled->pipeline->fingerprint, sizeof(fingerprint));
+    place(&from, &r->from);
+    m.job = r->job;
+    m.rank = r->options.rank;
+    m.world_size = r->options.world_size;
+    m.seed = r->options.seed;
+    m.epochs = r->options.epochs;
+    m.order = r->options.any_order ? CACHEW__ORDER__ORDER_ANY : CACHEW__ORDER__ORDER_EXACT;
+    m.guarantee = r->options.at_most_once ? CACHEW__GUARANTEE__GUARANTEE_AT_MOST_ONCE : CACHEW__GUARANTEE__GUARANTEE_EXACTLY_ONCE;
+    m.fingerprint = (ProtobufCBinaryData){.data = fingerprint, .len = sizeof(fingerprint)};
+    m.pipeline = r->pipeline;
+    m.base_dir = r->base_dir;
+    m.from = &from;
+    m.snapshot = r->snapshot;
+    e.id = r->attach_id = ++r->next_id;
+    e.of_case = CACHEW__ENVELOPE__OF_ATTACH;
+    e.attach = &m;
+    cw_remote_tell(r, &e);
+    r->told = r->from;
+    r->told_ns = cw_now_ns();
+}
+
+static void send_progress(struct remote *r, uint64_t now)
+{
+    Cachew__Progress m = CACHEW__PROGRESS__INIT;
+    Cachew__Envelope e = CACHEW__ENVELOPE__INIT;
+    Cachew__Place from, also[4], *list[4];
+    place(&from, &r->from);
+    m.from = &from;
+    m.n_batches = r->n_batches;
+    m.wait_ns = r->wait_ns;
+    m.g = r->from.g;
+    m.also = list;
+    for (struct view *v = r->view.next; v && m.n_also < CW_COUNT_OF(also); v = v->next)
+        if (v->splits) {
+            cachew__place__init(&also[m.n_also]);
+            also[m.n_also].epoch = v->splits->epoch;
+            also[m.n_also].split = v->splits->index;
+            list[m.n_also] = &also[m.n_also];
+            m.n_also++;
+        }
+    e.of_case = CACHEW__ENVELOPE__OF_PROGRESS;
+    e.progress = &m;
+    cw_remote_tell(r, &e);
+    r->told = r->from;
+    r->told_also = m.n_also ? also[0].split + 1 : 0;
+    r->told_ns = now;
+}
+
+static bool has_moved(const struct remote *r)
+{
+    const struct view *again = r->view.next;
+    uint64_t also = again && again->splits ? again->splits->index + 1 : 0;
+    return r->told.epoch != r->from.epoch || r->told.split != r->from.split || also != r->told_also;
+}
+
+static int on_attached(struct remote *r, const Cachew__Attached *m, struct cw_error *err)
+{
+    const Cachew__Plan *p = m->plan;
+    struct cw_plan *plan = &r->view.base.plan;
+    if (!p || m->stream.len != sizeof(r->stream) || p->split_size == 0 || p->n_splits > CW_ENDLESS || p->n_positions > CW_ENDLESS)
+        return cw_error_set(err, CW_E_SERVICE, "the dispatcher answered with a plan that can't be");
+    if (r->attached && (p->snapshot != plan->snapshot || p->n_splits != plan->n_splits || p->split_size != plan->split_size)) {
+        struct cw_error why = {0};
+        (void)cw_error_set(&why, CW_E_DATA, "job %s: the data changed: files were added, removed or changed since it began", r->job);
+        cw_remote_fail(r, &why);
+        return 0;
+    }
+    *plan = (struct cw_plan){.n_positions = p->n_positions, .split_size = p->split_size, .n_splits = p->n_splits, .snapshot = p->snapshot};
+    memcpy(r->stream, m->stream.data, sizeof(r->stream));
+    r->snapshot = p->snapshot;
+    r->attached = true;
+    pthread_cond_broadcast(&r->changed);
+    return 0;
+}
+
+static int on_dispatcher(struct remote *r, const Cachew__Envelope *m, struct cw_error *err)
+{
+    struct cw_error why = {0};
+    int status = 0;
+    switch (m->of_case) {
+    case CACHEW__ENVELOPE__OF_ATTACHED:
+        status = m->re == r->attach_id ? on_attached(r, m->attached, err) : 0;
+        break;
+    case CACHEW__ENVELOPE__OF_FAILURE:
+        if (m->re == r->attach_id) {
+            cw_failure_error(m->failure, &why);
+            cw_remote_fail(r, &why);
+        }
+        break;
+    case CACHEW__ENVELOPE__OF_ENDED:
+        if (m->ended->why)
+            cw_failure_error(m->ended->why, &why);
+        else
+            (void)cw_error_set(&why, CW_E_SERVICE, "job %s was ended", r->job);
+        cw_remote_fail(r, &why);
+        break;
+    case CACHEW__ENVELOPE__OF_WORKERS:
+        for (size_t i = 0; i < m->workers->n_workers && status >= 0; i++)
+            status = cw_remote_worker(r, m->workers->workers[i], err);
+        break;
+    case CACHEW__ENVELOPE__OF_PLACEMENTS:
+        for (size_t i = 0; i < m->placements->n_placements && status >= 0; i++) {
+            const Cachew__Placement *p = m->placements->placements[i];
+            status = cw_remote_place(r, p->epoch, p->split, p->worker, p->lost, err);
+        }
+        break;
+    case CACHEW__ENVELOPE__OF_REPORTS:
+        for (size_t i = 0; i < m->reports->n_reports && status >= 0; i++)
+            status = cw_remote_report(r, m->reports->reports[i], err);
+        break;
+    default: /* of a later version */
+        break;
+    }
+    cw_remote_pump(r);
+    return status;
+}
+
+static int dispatcher_open(void *user, struct cw_conn *c, const Cachew__Envelope *peer, struct cw_error *err)
+{
+    struct remote *r = user;
+    if (peer->welcome->role != CACHEW__ROLE__ROLE_DISPATCHER)
+        return cw_error_set(err, CW_E_SERVICE, "there is no dispatcher at %s, but something else", r->service);
+    pthread_mutex_lock(&r->mutex);
+    r->dispatcher = c;
+    r->dispatcher_open = true;
+    r->service_down = (struct cw_error){0};
+    send_attach(r);
+    pthread_mutex_unlock(&r->mutex);
+    return 0;
+}
+
+static int dispatcher_message(void *user, struct cw_conn *c CW_UNUSED, const Cachew__Envelope *m, void *payload CW_UNUSED, size_t size CW_UNUSED,
+                              const int *fds CW_UNUSED, size_t n_fds CW_UNUSED, struct cw_error *err)
+{
+    struct remote *r = user;
+    pthread_mutex_lock(&r->mutex);
+    int status = on_dispatcher(r, m, err);
+    pthread_mutex_unlock(&r->mutex);
+    return status;
+}
+
+static void service_is_down(struct remote *r, const struct cw_error *why)
+{
+    r->dispatcher = NULL;
+    r->dispatcher_open = false;
+    r->service_down = *why;
+    if (!why->status)
+        (void)cw_error_set(&r->service_down, CW_E_SERVICE, "it closed the connection");
+    r->dispatcher_retry_ns = cw_now_ns() + RETRY_NS;
+    bool refused = strcmp(r->service_down.attribute, "token") == 0 || strcmp(r->service_down.attribute, "version") == 0;
+    if (!r->attached && (refused || cw_now_ns() - r->started_ns > FIRST_NS)) {
+        struct cw_error e = {0};
+        (void)cw_error_set(&e, CW_E_SERVICE, "the dispatcher at %s can't be reached: %.400s", r->service, r->service_down.message);
+        cw_remote_fail(r, &e);
+    }
+    cw_remote_wake_at(r, r->dispatcher_retry_ns);
+}
+
+static void dispatcher_closed(void *user, struct cw_conn *c CW_UNUSED, const struct cw_error *why)
+{
+    struct remote *r = user;
+    pthread_mutex_lock(&r->mutex);
+    r->n_conns--;
+    service_is_down(r, why);
+    cw_remote_over(r);
+    pthread_mutex_unlock(&r->mutex);
+}
+
+static const struct cw_conn_ops dispatcher_ops = {.open = dispatcher_open, .message = dispatcher_message, .closed = dispatcher_closed};
+
+static void dispatcher_connect(struct remote *r)
+{
+    struct cw_error err = {0};
+    struct cw_conn_options o = {.hello = r->hello, .limits = {.message = MAX_MESSAGE, .queued = MAX_QUEUED}, .token = r->token};
+    if (cw_conn_connect(r->loop, r->service, &o, &dispatcher_ops, r, &r->dispatcher, &err) < 0)
+        service_is_down(r, &err);
+    else
+        r->n_conns++;
+}
+
+/* ---- what is to be done ---- */
+
+/* What was lent goes back to the connection that it came by; where that is gone, so is what was lent. Mutex held. */
+static void give_back(struct remote *r, struct remote_batch **ret_done)
+{
+    while (r->returned) {
+        uint64_t slabs[256];
+        struct remote_batch *b = r->returned, **at = &r->returned;
+        struct mapping *mapping = b->mapping;
+        Cachew__Return m = CACHEW__RETURN__INIT;
+        Cachew__Envelope e = CACHEW__ENVELOPE__INIT;
+        while (*at && m.n_slabs + CW_COUNT_OF(b->lent) <= CW_COUNT_OF(slabs)) {
+            b = *at;
+            if (b->mapping != mapping) {
+                at = &b->next;
+                continue;
+            }
+            *at = b->next;
+            for (unsigned i = 0; i < b->n_lent; i++)
+                slabs[m.n_slabs++] = b->lent[i];
+            b->next = *ret_done;
+            *ret_done = b;
+        }
+        m.slabs = slabs;
+        e.of_case = CACHEW__ENVELOPE__OF_RETURN_SLABS;
+        e.return_slabs = &m;
+        if (mapping->conn && cw_conn_send(mapping->conn, &e, NULL, 0, NULL, NULL, NULL, 0, NULL) < 0)
+            return; /* the connection ends */
+    }
+}
+
+/* Also the timer's. */
+static void run(void *user)
+{
+    struct remote *r = user;
+    struct remote_batch *done = NULL;
+    uint64_t now = cw_now_ns();
+    pthread_mutex_lock(&r->mutex);
+    if (r->timer_ns && r->timer_ns <= now)
+        r->timer_ns = 0;
+    give_back(r, &done);
+    if (!r->closing && !r->dispatcher && now >= r->dispatcher_retry_ns)
+        dispatcher_connect(r);
+    if (r->dispatcher_open && r->attached && (has_moved(r) || now - r->told_ns >= PROGRESS_NS))
+        send_progress(r, now);
+    if (r->closing) {
+        cw_remote_over(r);
+    } else {
+        cw_remote_pump(r);
+        cw_remote_wake_at(r, now + PROGRESS_NS);
+    }
+    for (struct remote_batch *b = done; b; b = b->next)
+        cw_mapping_unref(b->mapping);
+    pthread_mutex_unlock(&r->mutex);
+    while (done) {
+        struct remote_batch *b = done;
+        done = b->next;
+        cw_batch_free(&b->b);
+    }
+}
+
+/* ---- start and end ---- */
+
+static void *main_loop(void *user)
+{
+    struct remote *r = user;
+    cw_loop_run(r->loop);
+    return NULL;
+}
+
+static int make_hello(struct remote *r, struct cw_error *err)
+{
+    static char *capabilities[] = {(char *)(uintptr_t)"shm"};
+    bool shm = r->options.transport == CW_TRANSPORT_AUTO || r->options.transport == CW_TRANSPORT_SHM;
+    cw_host_identity(r->host);
+    r->hello = malloc(sizeof(*r->hello));
+    if (!r->hello)
+        return cw_error_nomem(err, sizeof(*r->hello), "a job");
+    cachew__hello__init(r->hello);
+    r->hello->role = CACHEW__ROLE__ROLE_CLIENT;
+    r->hello->capabilities = capabilities;
+    r->hello->n_capabilities = shm;
+    r->hello->name = r->job;
+    r->hello->software = (char *)(uintptr_t)"cachew " CACHEW_VERSION;
+    r->hello->incarnation = (ProtobufCBinaryData){.data = r->incarnation, .len = sizeof(r->incarnation)};
+    r->hello->host = r->host;
+    return 0;
+}
+
+int cw_remote_start(struct remote *r, struct cw_error *err)
+{
+    int status = make_hello(r, err);
+    if (status < 0 || (status = cw_timer_new(r->loop, run, r, &r->timer, err)) < 0)
+        return status;
+    r->wake = (struct cw_post){.fn = run, .arg = r};
+    r->started_ns = cw_now_ns();
+    int e = pthread_create(&r->thread, NULL, main_loop, r);
+    if (e)
+        return cw_error_errno(err, CW_E_MEMORY, e, "can't start a thread");
+    r->running = true;
+    cw_loop_post(r->loop, &r->wake);
+    return 0;
+}
+
+void cw_remote_over(struct remote *r)
+{
+    if (r->closing && (r->n_conns == 0 || cw_now_ns() >= r->goodbye_ns))
+        cw_loop_stop(r->loop);
+}
+
+static void goodbye(void *user)
+{
+    struct remote *r = user;
+    Cachew__Detach m = CACHEW__DETACH__INIT;
+    Cachew__Envelope e = CACHEW__ENVELOPE__INIT;
+    run(r); /* gives back what is to be given back */
+    pthread_mutex_lock(&r->mutex);
+    r->closing = true;
+    r->goodbye_ns = cw_now_ns() + GOODBYE_NS;
+    m.finished = r->finished;
+    e.of_case = CACHEW__ENVELOPE__OF_DETACH;
+    e.detach = &m;
+    cw_remote_tell(r, &e);
+    if (r->dispatcher)
+        cw_conn_close(r->dispatcher, NULL);
+    for (struct link *l = r->links; l; l = l->next)
+        cw_link_close(l);
+    cw_remote_wake_at(r, r->goodbye_ns);
+    cw_remote_over(r);
+    pthread_mutex_unlock(&r->mutex);
+}
+
+void cw_remote_stop(struct remote *r)
+{
+    struct cw_post post = {.fn = goodbye, .arg = r};
+    cw_loop_post(r->loop, &post);
+    pthread_join(r->thread, NULL);
+    r->running = false;
+}
+

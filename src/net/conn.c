@@ -1,0 +1,415 @@
+/* The life of a connection: resolving, connecting, signs of life, closing. conn_impl.h has the picture. */
+#include "net/conn.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "net/conn_impl.h"
+#include "net/socket.h"
+
+#define RETRY_NS UINT64_C(10000000) /* a Unix socket's listener that has a full queue is asked again so soon */
+
+/* ---- its end ---- */
+
+static void finish(struct cw_conn *c)
+{
+    const bool told = c->opened || !c->accepted;
+    cw_conn_out_clear(c);
+    cw_conn_in_deinit(c);
+    if (c->listener)
+        cw_listener_forget(c);
+    if (told)
+        c->ops->closed(c->user, c, &c->why);
+    else if (c->ops->refused)
+        c->ops->refused(c->user, c->peer, &c->why);
+    cw_conn_drop(c);
+}
+
+void cw_conn_drop(struct cw_conn *c)
+{
+    cw_watch_free(c->watch);
+    if (c->fd >= 0)
+        close(c->fd);
+    cw_timer_free(c->timer);
+    if (c->addresses)
+        freeaddrinfo(c->addresses);
+    cw_conn_setup_unref(c->setup);
+    free(c);
+}
+
+static void set_why(struct cw_conn *c, const struct cw_error *err)
+{
+    if (!err || c->why.status)
+        return;
+    c->why = *err;
+    snprintf(c->why.message, sizeof(c->why.message), "%s: %.*s", c->peer, (int)(sizeof(c->why.message) - strlen(c->peer) - 3), err->message);
+}
+
+static void give_up_resolving(struct cw_conn *c);
+
+void cw_conn_die(struct cw_conn *c, const struct cw_error *err)
+{
+    if (c->state == CONN_DEAD)
+        return;
+    set_why(c, err);
+    c->state = CONN_DEAD;
+    give_up_resolving(c);
+    cw_timer_stop(c->timer);
+    if (c->watch)
+        cw_watch_set(c->watch, 0);
+    cw_loop_defer(c->loop, &c->defer);
+}
+
+static int say_failure(struct cw_conn *c, const struct cw_error *why)
+{
+    Cachew__Envelope e = CACHEW__ENVELOPE__INIT;
+    Cachew__Failure f;
+    cw_failure_init(&f, why);
+    e.re = c->state == CONN_SHAKING ? c->hello_id : 0;
+    e.of_case = CACHEW__ENVELOPE__OF_FAILURE;
+    e.failure = &f;
+    return cw_conn_queue(c, &e, NULL, 0, NULL, NULL, NULL, 0, NULL);
+}
+
+static void begin_closing(struct cw_conn *c, const struct cw_error *said)
+{
+    if (said && said->status && say_failure(c, said) < 0) {
+        cw_conn_die(c, NULL);
+        return;
+    }
+    if (c->state == CONN_DEAD) /* the socket broke over it */
+        return;
+    c->state = CONN_CLOSING;
+    c->deadline_ms = cw_loop_now_ms(c->loop) + c->setup->timeout_ms;
+    cw_timer_start(c->timer, c->setup->timeout_ms * 1000000, 0);
+    cw_loop_defer(c->loop, &c->defer);
+}
+
+void cw_conn_cut(struct cw_conn *c, const struct cw_error *err)
+{
+    struct cw_error unknown = {.status = CW_E_SERVICE, .message = "it was cut off"};
+    if (!cw_conn_listens(c))
+        return;
+    err = err->status ? err : &unknown;
+    set_why(c, err);
+    begin_closing(c, err);
+}
+
+void cw_conn_close(struct cw_conn *c, const struct cw_error *why)
+{
+    if (cw_conn_listens(c))
+        begin_closing(c, why);
+    else if (c->state < CONN_SHAKING)
+        cw_conn_die(c, NULL);
+}
+
+/* ---- signs of life ---- */
+
+static void say_ping(struct cw_conn *c, uint64_t now)
+{
+    Cachew__Envelope e = CACHEW__ENVELOPE__INIT;
+    Cachew__Ping ping = CACHEW__PING__INIT;
+    e.id = CW_CONN_OWN_ID | ++c->last_id;
+    e.of_case = CACHEW__ENVELOPE__OF_PING;
+    e.ping = &ping;
+    c->pinged_ms = now;
+    struct cw_error err = {0};
+    if (cw_conn_queue(c, &e, NULL, 0, NULL, NULL, NULL, 0, &err) < 0)
+        cw_conn_die(c, &err);
+}
+
+static void expire(struct cw_conn *c)
+{
+    struct cw_error err = {0};
+    const char *what = c->state == CONN_OPEN ? "nothing was heard" : c->state == CONN_SHAKING ? "there was no handshake" : "there was no connection";
+    cw_error_set(&err, CW_E_DEADLINE, "%s for %g s", what, (double)c->setup->timeout_ms / 1000);
+    cw_conn_die(c, c->state == CONN_CLOSING ? NULL : &err);
+}
+
+/* A ping goes when nothing was heard, or nothing said, for a third of the timeout: who sends something large hears nothing else of a peer that only
+ * listens, and its own ping would wait behind what it sends. */
+static void keep_alive(struct cw_conn *c)
+{
+    uint64_t timeout = c->setup->timeout_ms, third = CW_MAX(timeout / 3, 1);
+    if (cw_loop_now_ms(c->loop) - c->heard_ms >= timeout) /* perhaps it was this process that stood still: what came meanwhile is there to be read */
+        cw_conn_receive(c);
+    if (c->state != CONN_OPEN)
+        return;
+    uint64_t now = cw_loop_now_ms(c->loop);
+    if (now - c->heard_ms >= timeout) {
+        expire(c);
+        return;
+    }
+    uint64_t word = CW_MAX(CW_MIN(c->heard_ms, c->said_ms), c->pinged_ms);
+    if (now - word >= third) {
+        say_ping(c, now);
+        word = now;
+    }
+    if (c->state == CONN_OPEN)
+        cw_timer_start(c->timer, (CW_MIN(c->heard_ms + timeout, word + third) - now) * 1000000, 0);
+}
+
+static void try_addresses(struct cw_conn *c);
+
+static void on_timer(void *arg)
+{
+    struct cw_conn *c = arg;
+    if (c->state == CONN_OPEN)
+        keep_alive(c);
+    else if (cw_loop_now_ms(c->loop) >= c->deadline_ms)
+        expire(c);
+    else if (c->state == CONN_CONNECTING && c->fd < 0)
+        try_addresses(c);
+}
+
+/* ---- connecting ---- */
+
+struct resolving {
+    uv_getaddrinfo_t request;
+    struct cw_conn *c; /* NULL: nobody waits for it any more */
+};
+
+static void give_up_resolving(struct cw_conn *c)
+{
+    if (!c->resolving)
+        return;
+    c->resolving->c = NULL;
+    uv_cancel((uv_req_t *)&c->resolving->request);
+    c->resolving = NULL;
+}
+
+static void on_resolved(uv_getaddrinfo_t *request, int status, struct addrinfo *addresses)
+{
+    struct resolving *r = request->data;
+    struct cw_conn *c = r->c;
+    free(r);
+    if (!c) {
+        uv_freeaddrinfo(addresses);
+        return;
+    }
+    c->resolving = NULL;
+    if (status < 0) {
+        struct cw_error err = {0};
+        cw_address_unresolved(&c->address, uv_strerror(status), &err);
+        cw_conn_die(c, &err);
+        return;
+    }
+    c->addresses = c->next_address = addresses; /* libuv's are the system's */
+    c->state = CONN_CONNECTING;
+    cw_loop_defer(c->loop, &c->defer);
+}
+
+static int resolve(struct cw_conn *c, struct cw_error *err)
+{
+    const struct addrinfo hints = {.ai_family = AF_UNSPEC, .ai_socktype = SOCK_STREAM, .ai_flags = AI_NUMERICSERV};
+    c->state = CONN_CONNECTING;
+    if (c->address.local)
+        return 0;
+    int r = cw_address_resolve_number(&c->address, &c->addresses, err);
+    c->next_address = c->addresses;
+    if (r <= 0)
+        return r;
+    struct resolving *request = malloc(sizeof(*request));
+    if (!request)
+        return cw_error_nomem(err, sizeof(*request), "resolving a host");
+    request->c = c;
+    request->request.data = request;
+    r = uv_getaddrinfo(cw_loop_uv(c->loop), &request->request, on_resolved, c->address.host, c->address.port, &hints);
+    if (r < 0) {
+        free(request);
+        return r == UV_ENOMEM ? cw_error_nomem(err, 0, "resolving a host") : cw_address_unresolved(&c->address, uv_strerror(r), err);
+    }
+    c->resolving = request;
+    c->state = CONN_RESOLVING;
+    return 0;
+}
+
+static void not_connected(struct cw_conn *c, int errnum)
+{
+    struct cw_error err = {0};
+    cw_error_errno(&err, CW_E_SERVICE, errnum, "can't connect");
+    cw_conn_die(c, &err);
+}
+
+static void on_event(void *arg, int events);
+
+static int begin_connecting(struct cw_conn *c)
+{
+    struct sockaddr_un name;
+    if (c->address.local) {
+        socklen_t size = cw_socket_path(c->address.path, &name);
+        return cw_socket_connect((const struct sockaddr *)&name, size);
+    }
+    if (!c->next_address)
+        return -EADDRNOTAVAIL;
+    const struct addrinfo *a = c->next_address;
+    c->next_address = a->ai_next;
+    cw_address_print_socket(a->ai_addr, a->ai_addrlen, c->peer, sizeof(c->peer));
+    return cw_socket_connect(a->ai_addr, a->ai_addrlen);
+}
+
+/* The next address that does not fail at once; the event of the socket says how it went on. */
+static void try_addresses(struct cw_conn *c)
+{
+    struct cw_error err = {0};
+    int fd;
+    do
+        fd = begin_connecting(c);
+    while (fd < 0 && c->next_address);
+    if (fd == -EAGAIN && c->address.local) {
+        cw_timer_start(c->timer, RETRY_NS, 0);
+        return;
+    }
+    if (fd < 0) {
+        not_connected(c, -fd);
+        return;
+    }
+    uint64_t now = cw_loop_now_ms(c->loop);
+    cw_timer_start(c->timer, (c->deadline_ms > now ? c->deadline_ms - now : 0) * 1000000, 0);
+    c->fd = fd;
+    if (cw_watch_new(c->loop, fd, on_event, c, &c->watch, &err) < 0)
+        cw_conn_die(c, &err);
+    else
+        cw_watch_set(c->watch, 2);
+}
+
+static void connected(struct cw_conn *c)
+{
+    struct cw_error err = {0};
+    int r = cw_socket_result(c->fd);
+    if (r == 0) {
+        if (cw_conn_establish(c, c->fd, &err) < 0 || cw_conn_say_hello(c, &err) < 0)
+            cw_conn_die(c, &err);
+        return;
+    }
+    c->watch = cw_watch_free(c->watch);
+    close(c->fd);
+    c->fd = -1;
+    if (c->next_address)
+        try_addresses(c);
+    else
+        not_connected(c, -r);
+}
+
+/* ---- events ---- */
+
+void cw_conn_watch(struct cw_conn *c)
+{
+    if (c->watch && c->state >= CONN_SHAKING && c->state < CONN_DEAD)
+        cw_watch_set(c->watch, (c->in.ended ? 0 : 1) | (c->out.blocked ? 2 : 0));
+}
+
+static void on_event(void *arg, int events)
+{
+    struct cw_conn *c = arg;
+    if (c->state == CONN_CONNECTING) {
+        connected(c);
+        return;
+    }
+    if (events & 2) {
+        c->out.blocked = false;
+        cw_loop_defer(c->loop, &c->defer);
+    }
+    if (events & 1)
+        cw_conn_receive(c);
+}
+
+static void on_deferred(void *arg)
+{
+    struct cw_conn *c = arg;
+    if (c->state == CONN_DEAD)
+        finish(c);
+    else if (c->state == CONN_CONNECTING && c->fd < 0)
+        try_addresses(c); /* if that ends it, this is called again */
+    else if (c->state >= CONN_SHAKING)
+        cw_conn_flush(c);
+}
+
+int cw_conn_establish(struct cw_conn *c, int fd, struct cw_error *err)
+{
+    c->fd = fd;
+    c->state = CONN_SHAKING;
+    c->heard_ms = c->said_ms = cw_loop_now_ms(c->loop);
+    int r = c->watch ? 0 : cw_watch_new(c->loop, fd, on_event, c, &c->watch, err);
+    if (r >= 0)
+        cw_conn_watch(c);
+    return r;
+}
+
+/* ---- its beginning ---- */
+
+int cw_conn_new(struct cw_loop *l, struct cw_conn_setup *setup, const struct cw_conn_ops *ops, void *user, struct cw_conn **ret, struct cw_error *err)
+{
+    struct cw_conn *c = calloc(1, sizeof(*c));
+    if (!c)
+        return cw_error_nomem(err, sizeof(*c), "a connection");
+    int r = cw_timer_new(l, on_timer, c, &c->timer, err);
+    if (r < 0) {
+        free(c);
+        return r;
+    }
+    c->loop = l;
+    c->setup = cw_conn_setup_ref(setup);
+    c->ops = ops;
+    c->user = user;
+    c->fd = -1;
+    c->out.tail = &c->out.head;
+    c->out.done_tail = &c->out.done;
+    c->defer = (struct cw_defer){.fn = on_deferred, .arg = c};
+    uv_update_time(cw_loop_uv(l)); /* perhaps the loop did not run for long */
+    c->since_ms = cw_loop_now_ms(l);
+    c->deadline_ms = c->since_ms + setup->timeout_ms;
+    cw_timer_start(c->timer, setup->timeout_ms * 1000000, 0);
+    *ret = c;
+    return 0;
+}
+
+int cw_conn_connect(struct cw_loop *l, const char *address, const struct cw_conn_options *o, const struct cw_conn_ops *ops, void *user, struct cw_conn **ret,
+                    struct cw_error *err)
+{
+    struct cw_conn_setup *setup;
+    struct cw_conn *c = NULL;
+    int r = cw_conn_setup_new(o, true, &setup, err);
+    if (r < 0)
+        return r;
+    r = cw_conn_new(l, setup, ops, user, &c, err);
+    cw_conn_setup_unref(setup);
+    if (r < 0)
+        return r;
+    snprintf(c->peer, sizeof(c->peer), "%s", address);
+    r = cw_address_parse(address, &c->address, err);
+    c->local = c->address.local;
+    if (r >= 0)
+        r = resolve(c, err);
+    if (r < 0) {
+        cw_conn_drop(c);
+        return r;
+    }
+    if (c->state == CONN_CONNECTING)
+        cw_loop_defer(l, &c->defer);
+    *ret = c;
+    return 0;
+}
+
+/* ---- what is asked of it ---- */
+
+bool cw_conn_is_local(const struct cw_conn *c) { return c->local; }
+const char *cw_conn_peer(const struct cw_conn *c) { return c->peer; }
+
+bool cw_conn_has(const struct cw_conn *c, const char *capability)
+{
+    const Cachew__Hello *hello = c->setup->hello;
+    for (size_t i = 0; i < hello->n_capabilities; i++)
+        if (strcmp(hello->capabilities[i], capability) == 0)
+            return c->common >> i & 1;
+    return false;
+}
+
+void cw_conn_set_user(struct cw_conn *c, const struct cw_conn_ops *ops, void *user)
+{
+    c->ops = ops;
+    c->user = user;
+}

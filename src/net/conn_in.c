@@ -1,0 +1,366 @@
+/*
+ * Receiving. One call reads the rest of the part at hand to where it belongs (a payload into its owner's memory) and whatever follows into the loop's
+ * scratch memory, from which many small frames are taken one after the other.
+ */
+#include <errno.h>
+#include <inttypes.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "net/conn_impl.h"
+#include "net/socket.h"
+
+#define READ_BYTES ((size_t)256 << 10)     /* of a payload with one call: what is hashed right after must still be in the cache */
+#define TURN_BYTES ((size_t)2 << 20)       /* before others have their turn */
+#define MESSAGE_FIRST ((size_t)64 << 10)   /* memory for a message before more of it has come */
+#define DISCARD_BYTES ((size_t)64 << 20)   /* from a peer that goes on talking after it was cut off */
+
+static void close_fds(struct cw_conn_fds *fds)
+{
+    for (size_t i = 0; i < fds->n; i++)
+        close(fds->fd[i]);
+    fds->n = 0;
+}
+
+/* ---- what messages mean to the connection itself ---- */
+
+static int answer_unknown(struct cw_conn *c, const Cachew__Envelope *m, struct cw_error *err)
+{
+    Cachew__Envelope e = CACHEW__ENVELOPE__INIT;
+    Cachew__Failure f;
+    struct cw_error unknown = {0};
+    if (!m->id)
+        return 0;
+    cw_error_set(&unknown, CW_E_SERVICE, "a request of a kind that is not known here, in %s", "cachew " CACHEW_VERSION);
+    cw_failure_init(&f, &unknown);
+    e.re = m->id;
+    e.of_case = CACHEW__ENVELOPE__OF_FAILURE;
+    e.failure = &f;
+    return cw_conn_queue(c, &e, NULL, 0, NULL, NULL, NULL, 0, err);
+}
+
+static int answer_ping(struct cw_conn *c, const Cachew__Envelope *m, struct cw_error *err)
+{
+    Cachew__Envelope e = CACHEW__ENVELOPE__INIT;
+    Cachew__Done done = CACHEW__DONE__INIT;
+    e.re = m->id;
+    e.of_case = CACHEW__ENVELOPE__OF_DONE;
+    e.done = &done;
+    return cw_conn_queue(c, &e, NULL, 0, NULL, NULL, NULL, 0, err);
+}
+
+/* The connection's own messages; 1: it is one for the owner. */
+static int handle_own(struct cw_conn *c, const Cachew__Envelope *m, struct cw_error *err)
+{
+    switch (m->of_case) {
+    case CACHEW__ENVELOPE__OF__NOT_SET:
+        return answer_unknown(c, m, err);
+    case CACHEW__ENVELOPE__OF_PING:
+        return answer_ping(c, m, err);
+    case CACHEW__ENVELOPE__OF_DONE:
+        return m->re & CW_CONN_OWN_ID ? 0 : 1;
+    case CACHEW__ENVELOPE__OF_HELLO:
+    case CACHEW__ENVELOPE__OF_WELCOME:
+        return cw_error_set(err, CW_E_SERVICE, "a second handshake");
+    case CACHEW__ENVELOPE__OF_FAILURE:
+        if (m->re)
+            return 1;
+        struct cw_error why = {0};
+        cw_failure_error(m->failure, &why);
+        cw_conn_die(c, &why);
+        return 0;
+    default:
+        return 1;
+    }
+}
+
+static bool is_own(const Cachew__Envelope *m)
+{
+    return m->of_case == CACHEW__ENVELOPE__OF__NOT_SET || (m->of_case >= CACHEW__ENVELOPE__OF_HELLO && m->of_case <= CACHEW__ENVELOPE__OF_DONE);
+}
+
+static int handle(struct cw_conn *c, const Cachew__Envelope *m, void *payload, size_t size, struct cw_conn_fds *fds, struct cw_error *err)
+{
+    int r = 1;
+    if (c->state == CONN_SHAKING)
+        r = cw_conn_shake(c, m, err);
+    else if (is_own(m))
+        r = handle_own(c, m, err);
+    if (r == 1)
+        return c->ops->message(c->user, c, m, payload, size, fds->fd, fds->n, err);
+    if (r >= 0 && fds->n)
+        r = cw_error_set(err, CW_E_SERVICE, "descriptors with a message that has none");
+    close_fds(fds);
+    return r;
+}
+
+/* ---- parts ---- */
+
+/* Descriptors belong to the last frame that begins in the bytes they came with. */
+static int claim_fds(struct cw_conn_in *in, struct cw_error *err)
+{
+    uint64_t rest = in->came_to - in->frame_start, head = CW_FRAME_HEADER + (uint64_t)in->frame.message;
+    if (!in->came.n)
+        return 0;
+    if (in->frame_start < in->came_to && rest > head && rest - head > in->frame.payload)
+        return 0; /* another one begins there */
+    if (in->frame_start < in->came_from || in->frame_start >= in->came_to)
+        return cw_error_set(err, CW_E_SERVICE, "descriptors in the middle of a message");
+    in->claimed = in->came;
+    in->came.n = 0;
+    return 0;
+}
+
+static size_t message_limit(const struct cw_conn *c)
+{
+    return c->state == CONN_OPEN ? c->setup->limits.message : CW_MIN(c->setup->limits.message, CW_CONN_MESSAGE_BEFORE);
+}
+
+static int header_done(struct cw_conn *c, const uint8_t *header, struct cw_error *err)
+{
+    int r = cw_frame_read(header, message_limit(c), c->state == CONN_OPEN ? c->setup->limits.payload : 0, &c->in.frame, err);
+    c->in.part = IN_MESSAGE;
+    return r < 0 ? r : claim_fds(&c->in, err);
+}
+
+static int frame_done(struct cw_conn *c, struct cw_error *err)
+{
+    struct cw_conn_in *in = &c->in;
+    const Cachew__Envelope *m = in->envelope;
+    void *payload = in->payload;
+    struct cw_conn_fds fds = in->claimed;
+    in->claimed.n = 0;
+    in->envelope = NULL;
+    in->payload = NULL;
+    in->part = IN_HEADER;
+    in->frame_start = in->offset;
+    int r = handle(c, m, payload, in->frame.payload, &fds, err);
+    cw_envelope_clear(&in->memory);
+    return r;
+}
+
+static int want_payload(struct cw_conn *c, struct cw_error *err)
+{
+    struct cw_conn_in *in = &c->in;
+    if (!c->ops->payload || is_own(in->envelope))
+        return cw_error_set(err, CW_E_SERVICE, "a payload of %" PRIu64 " bytes that nobody expects", in->frame.payload);
+    if (!in->hash && !(in->hash = XXH3_createState()))
+        return cw_error_nomem(err, sizeof(*in->hash), "the hash of a payload");
+    XXH3_64bits_reset(in->hash);
+    in->part = IN_PAYLOAD;
+    return c->ops->payload(c->user, c, in->envelope, in->frame.payload, &in->payload, err);
+}
+
+static int message_done(struct cw_conn *c, const uint8_t *message, struct cw_error *err)
+{
+    struct cw_conn_in *in = &c->in;
+    int r = cw_frame_check(in->frame.message_hash, cw_hash64(message, in->frame.message), "message", in->frame.message, err);
+    if (r >= 0)
+        r = cw_envelope_read(&in->memory, cw_envelope_limit(message_limit(c)), message, in->frame.message, &in->envelope, err);
+    if (r < 0)
+        return r;
+    return in->frame.payload ? want_payload(c, err) : frame_done(c, err);
+}
+
+static int payload_done(struct cw_conn *c, struct cw_error *err)
+{
+    int r = cw_frame_check(c->in.frame.payload_hash, XXH3_64bits_digest(c->in.hash), "payload", c->in.frame.payload, err);
+    return r < 0 ? r : frame_done(c, err);
+}
+
+static size_t part_size(const struct cw_conn_in *in)
+{
+    return in->part == IN_HEADER ? CW_FRAME_HEADER : in->part == IN_MESSAGE ? in->frame.message : in->frame.payload;
+}
+
+/* The part is whole, and lies at `at`. */
+static int part_done(struct cw_conn *c, const uint8_t *at, struct cw_error *err)
+{
+    c->in.have = 0;
+    switch (c->in.part) {
+    case IN_HEADER: {
+        int r = header_done(c, at, err);
+        return r < 0 || c->in.frame.message ? r : message_done(c, at, err);
+    }
+    case IN_MESSAGE: {
+        int r = message_done(c, at, err);
+        free(c->in.message);
+        c->in.message = NULL;
+        c->in.message_capacity = 0;
+        return r;
+    }
+    default:
+        return payload_done(c, err);
+    }
+}
+
+/* Memory for the rest of the part at hand, or for some of it. */
+static int part_room(struct cw_conn_in *in, struct iovec *ret, struct cw_error *err)
+{
+    size_t rest = part_size(in) - in->have;
+    if (in->part == IN_HEADER) {
+        *ret = (struct iovec){.iov_base = in->header + in->have, .iov_len = rest};
+        return 0;
+    }
+    if (in->part == IN_PAYLOAD) {
+        *ret = (struct iovec){.iov_base = (uint8_t *)in->payload + in->have, .iov_len = CW_MIN(rest, READ_BYTES)};
+        return 0;
+    }
+    if (in->have == in->message_capacity) { /* it grows with what came, not with what was announced */
+        size_t capacity = CW_MIN(CW_MAX(in->have * 2, MESSAGE_FIRST), (size_t)in->frame.message);
+        uint8_t *message = realloc(in->message, capacity);
+        if (!message)
+            return cw_error_nomem(err, capacity, "a message");
+        in->message = message;
+        in->message_capacity = capacity;
+    }
+    *ret = (struct iovec){.iov_base = in->message + in->have, .iov_len = in->message_capacity - in->have};
+    return 0;
+}
+
+/* n bytes of the part are where part_room said. */
+static int part_came(struct cw_conn *c, const uint8_t *at, size_t n, struct cw_error *err)
+{
+    struct cw_conn_in *in = &c->in;
+    if (in->part == IN_PAYLOAD)
+        XXH3_64bits_update(in->hash, at, n);
+    in->have += n;
+    in->offset += n;
+    if (in->have < part_size(in))
+        return 0;
+    return part_done(c, in->part == IN_HEADER ? in->header : in->message, err);
+}
+
+/* Takes frames, and parts of them, from memory. */
+static int feed(struct cw_conn *c, const uint8_t *data, size_t size, struct cw_error *err)
+{
+    struct cw_conn_in *in = &c->in;
+    int r = 0;
+    while (size && r >= 0 && cw_conn_listens(c)) {
+        size_t rest = part_size(in) - in->have, n = CW_MIN(rest, size);
+        struct iovec room;
+        if (in->have == 0 && n == rest && in->part != IN_PAYLOAD) { /* whole: used where it lies */
+            in->offset += n;
+            r = part_done(c, data, err);
+        } else if ((r = part_room(in, &room, err)) >= 0) {
+            n = CW_MIN(n, room.iov_len);
+            memcpy(room.iov_base, data, n);
+            r = part_came(c, room.iov_base, n, err);
+        }
+        data += n;
+        size -= n;
+    }
+    return r;
+}
+
+/* ---- reading ---- */
+
+static int take_fds(struct cw_conn_in *in, struct cw_conn_fds *fds, size_t bytes, struct cw_error *err)
+{
+    if (in->came.n || bytes == 0) {
+        close_fds(fds);
+        return cw_error_set(err, CW_E_SERVICE, "descriptors in the middle of a message");
+    }
+    in->came = *fds;
+    in->came_from = in->offset;
+    in->came_to = in->offset + bytes;
+    return 0;
+}
+
+/* One call's worth: bytes, 0 at the end, -errno; *asked: what there was room for. A fault of the peer's is in err. */
+static ssize_t receive_some(struct cw_conn *c, size_t *asked, struct cw_error *err)
+{
+    struct cw_conn_in *in = &c->in;
+    struct iovec pieces[2];
+    struct cw_conn_fds fds = {0};
+    size_t n = 0, direct = 0, rest = part_size(in) - in->have;
+    uint8_t *scratch = cw_loop_scratch(c->loop);
+    if (in->part == IN_PAYLOAD || in->have) {
+        if (part_room(in, &pieces[n], err) < 0)
+            return 0;
+        direct = pieces[n++].iov_len;
+    }
+    *asked = direct;
+    if (!n || direct == rest) {
+        pieces[n++] = (struct iovec){.iov_base = scratch, .iov_len = CW_LOOP_SCRATCH};
+        *asked += CW_LOOP_SCRATCH;
+    }
+    ssize_t r = cw_socket_receive(c->fd, pieces, n, c->local ? fds.fd : NULL, &fds.n);
+    if (r == -EMSGSIZE)
+        return cw_error_set(err, CW_E_SERVICE, "more than %d descriptors with a message", CW_FRAME_FDS), 0;
+    if (fds.n && take_fds(in, &fds, r > 0 ? (size_t)r : 0, err) < 0)
+        return 0;
+    if (r <= 0)
+        return r;
+    direct = CW_MIN(direct, (size_t)r);
+    if (direct && part_came(c, pieces[0].iov_base, direct, err) < 0)
+        return r;
+    if (feed(c, scratch, (size_t)r - direct, err) >= 0 && in->came.n && cw_conn_listens(c) && in->frame_start < in->came_from)
+        cw_error_set(err, CW_E_SERVICE, "descriptors in the middle of a message");
+    return r;
+}
+
+static void ended(struct cw_conn *c)
+{
+    struct cw_error err = {0};
+    if (c->state == CONN_SHAKING)
+        cw_error_set(&err, CW_E_SERVICE, "it closed the connection before the handshake was done");
+    else if (c->in.part != IN_HEADER || c->in.have)
+        cw_error_set(&err, CW_E_SERVICE, "it closed the connection in the middle of a message");
+    cw_conn_die(c, err.status ? &err : NULL);
+}
+
+/* Until the peer closes too: a socket that is closed with something to be read takes back what was sent. */
+static void discard(struct cw_conn *c)
+{
+    struct iovec piece = {.iov_base = cw_loop_scratch(c->loop), .iov_len = CW_LOOP_SCRATCH};
+    ssize_t r = cw_socket_receive(c->fd, &piece, 1, NULL, NULL);
+    if (r == -EAGAIN)
+        return;
+    c->in.discarded += r > 0 ? (size_t)r : 0;
+    if (r > 0 && c->in.discarded < DISCARD_BYTES)
+        return;
+    if (r == 0 && c->out.head && !c->out.shut) { /* it says no more, but may still hear */
+        c->in.ended = true;
+        cw_conn_watch(c);
+        return;
+    }
+    cw_conn_die(c, NULL);
+}
+
+void cw_conn_receive(struct cw_conn *c)
+{
+    size_t asked = 1, got = 1;
+    for (size_t total = 0; cw_conn_listens(c) && got == asked && total < TURN_BYTES; total += got) {
+        struct cw_error err = {0};
+        ssize_t r = receive_some(c, &asked, &err);
+        if (r == -EAGAIN || r == -EWOULDBLOCK)
+            return;
+        if (r > 0)
+            c->heard_ms = cw_loop_now_ms(c->loop);
+        got = r > 0 ? (size_t)r : 0;
+        if (err.status) {
+            if (cw_conn_listens(c))
+                cw_conn_cut(c, &err);
+        } else if (r < 0) {
+            cw_error_errno(&err, CW_E_SERVICE, (int)-r, "the connection broke");
+            cw_conn_die(c, &err);
+        } else if (r == 0) {
+            ended(c);
+        }
+    }
+    if (c->state == CONN_CLOSING)
+        discard(c);
+}
+
+void cw_conn_in_deinit(struct cw_conn *c)
+{
+    struct cw_conn_in *in = &c->in;
+    if (in->payload && c->ops->abandoned)
+        c->ops->abandoned(c->user, c, in->payload);
+    close_fds(&in->came);
+    close_fds(&in->claimed);
+    free(in->message);
+    cw_envelope_deinit(&in->memory);
+    XXH3_freeState(in->hash);
+}

@@ -1,0 +1,254 @@
+/* Sending: frames are queued, and go together, gathered from where they lie, once before the loop waits again. */
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "net/conn_impl.h"
+#include "net/socket.h"
+
+#define MAX_PIECES 1024          /* of a payload */
+#define GATHER_BYTES ((size_t)1 << 20) /* with one call: a socket seldom takes more at a time */
+#define PUSH_BYTES ((size_t)4 << 20)   /* before others have their turn */
+#define EAGER_BYTES ((size_t)256 << 10) /* when so much is queued, it does not wait for what may follow: the peer can begin with it */
+
+/* ---- frames ---- */
+
+static void close_fds(struct cw_out_frame *f)
+{
+    for (unsigned i = 0; i < f->n_fds; i++)
+        close(f->fds[i]);
+    f->n_fds = 0;
+}
+
+static int duplicate_fds(struct cw_out_frame *f, const int *fds, size_t n, struct cw_error *err)
+{
+    for (size_t i = 0; i < n; i++) {
+        int fd = fcntl(fds[i], F_DUPFD_CLOEXEC, 0);
+        if (fd < 0) {
+            int errnum = errno;
+            close_fds(f);
+            return cw_error_errno(err, CW_E_IO, errnum, "descriptor %d can't be duplicated", fds[i]);
+        }
+        f->fds[f->n_fds++] = fd;
+    }
+    return 0;
+}
+
+static int frame_new(const Cachew__Envelope *m, const struct iovec *payload, size_t n, struct cw_out_frame **ret, struct cw_error *err)
+{
+    struct cw_frame h = {.message = (uint32_t)cachew__envelope__get_packed_size(m)};
+    size_t head = CW_FRAME_HEADER + (size_t)h.message, room = sizeof(struct cw_out_frame) + (n + 1) * sizeof(struct iovec) + head;
+    struct cw_out_frame *f = malloc(room);
+    if (!f)
+        return cw_error_nomem(err, room, "a message");
+    *f = (struct cw_out_frame){.n_pieces = 1};
+    uint8_t *bytes = (uint8_t *)&f->pieces[n + 1];
+    cachew__envelope__pack(m, bytes + CW_FRAME_HEADER);
+    h.message_hash = cw_hash64(bytes + CW_FRAME_HEADER, h.message);
+    h.payload_hash = cw_frame_hash(payload, n);
+    for (size_t i = 0; i < n; i++)
+        if (payload[i].iov_len) {
+            h.payload += payload[i].iov_len;
+            f->pieces[f->n_pieces++] = payload[i];
+        }
+    cw_frame_write(&h, bytes);
+    f->pieces[0] = (struct iovec){.iov_base = bytes, .iov_len = head};
+    f->size = head + h.payload;
+    *ret = f;
+    return 0;
+}
+
+static void frames_release(struct cw_out_frame **list)
+{
+    while (*list) {
+        struct cw_out_frame *f = *list;
+        *list = f->next;
+        close_fds(f);
+        if (f->release)
+            f->release(f->arg);
+        free(f);
+    }
+}
+
+/* ---- queue ---- */
+
+static int check(struct cw_conn *c, size_t n, size_t n_fds, struct cw_error *err)
+{
+    if (!cw_conn_listens(c) && c->state != CONN_CLOSING)
+        return cw_error_set(err, CW_E_SERVICE, "%s: the connection is not open", c->peer);
+    if (n > MAX_PIECES)
+        return cw_error_set(err, CW_E_BUG, "a payload of %zu pieces, expected at most %d", n, MAX_PIECES);
+    if (n_fds > CW_FRAME_FDS || (n_fds && !c->local))
+        return cw_error_set(err, CW_E_BUG, "%zu descriptors with a message, expected at most %d", n_fds, c->local ? CW_FRAME_FDS : 0);
+    return 0;
+}
+
+/* What is queued may only look too much because nothing was sent yet. */
+static int check_queue(struct cw_conn *c, size_t size, struct cw_error *err)
+{
+    size_t limit = c->setup->limits.queued;
+    if (!limit || c->out.queued + size <= limit)
+        return 0;
+    if (!c->opening)
+        cw_conn_push(c);
+    if (c->state == CONN_DEAD || c->out.queued + size <= limit)
+        return c->state == CONN_DEAD ? cw_error_set(err, CW_E_SERVICE, "%s: the connection is over", c->peer) : 0;
+    struct cw_error why = {0};
+    cw_error_set(&why, CW_E_SERVICE, "it does not take what it is sent: %zu bytes are queued and %zu more would be, expected at most %zu in all", c->out.queued,
+                 size, limit);
+    cw_conn_die(c, &why);
+    return cw_error_set(err, CW_E_SERVICE, "%s: %s", c->peer, why.message);
+}
+
+int cw_conn_queue(struct cw_conn *c, const Cachew__Envelope *m, const struct iovec *payload, size_t n, void (*release)(void *arg), void *arg, const int *fds,
+                  size_t n_fds, struct cw_error *err)
+{
+    struct cw_out_frame *f = NULL;
+    int r = check(c, n, n_fds, err);
+    if (r >= 0)
+        r = frame_new(m, payload, n, &f, err);
+    if (r >= 0)
+        r = duplicate_fds(f, fds, n_fds, err);
+    if (r >= 0)
+        r = check_queue(c, f->size, err);
+    if (r < 0) {
+        if (f)
+            close_fds(f);
+        free(f);
+        return r;
+    }
+    f->release = release;
+    f->arg = arg;
+    *c->out.tail = f;
+    c->out.tail = &f->next;
+    c->out.queued += f->size;
+    if (c->out.queued >= EAGER_BYTES && !c->out.blocked && !c->opening)
+        cw_conn_push(c);
+    if (!c->out.blocked || c->out.done)
+        cw_loop_defer(c->loop, &c->defer);
+    return 0;
+}
+
+/* ---- sending ---- */
+
+/* Pieces from the place reached; descriptors go with the first byte of their frame, and nothing of another frame with them: so the receiver knows whose
+ * they are. */
+static size_t gather(const struct cw_conn_out *o, struct iovec *pieces, size_t *bytes)
+{
+    size_t n = 0, offset = o->offset;
+    unsigned piece = o->piece;
+    *bytes = 0;
+    for (const struct cw_out_frame *f = o->head; f && (f == o->head || !f->n_fds); f = f->next, piece = 0) {
+        for (; piece < f->n_pieces && n < IOV_MAX; piece++, offset = 0) {
+            pieces[n].iov_base = (char *)f->pieces[piece].iov_base + offset;
+            pieces[n].iov_len = f->pieces[piece].iov_len - offset;
+            *bytes += pieces[n++].iov_len;
+        }
+        if (n == IOV_MAX || *bytes >= GATHER_BYTES || f->n_fds)
+            break;
+    }
+    return n;
+}
+
+static void sent(struct cw_conn_out *o, size_t n)
+{
+    o->queued -= n;
+    while (n) {
+        struct cw_out_frame *f = o->head;
+        size_t left = f->pieces[o->piece].iov_len - o->offset;
+        close_fds(f);
+        if (n < left) {
+            o->offset += n;
+            return;
+        }
+        n -= left;
+        o->offset = 0;
+        if (++o->piece < f->n_pieces)
+            continue;
+        o->piece = 0;
+        o->head = f->next;
+        if (!o->head)
+            o->tail = &o->head;
+        f->next = NULL;
+        *o->done_tail = f;
+        o->done_tail = &f->next;
+    }
+}
+
+void cw_conn_push(struct cw_conn *c)
+{
+    struct cw_conn_out *o = &c->out;
+    struct iovec pieces[IOV_MAX];
+    o->blocked = false;
+    for (size_t pushed = 0; o->head && pushed < PUSH_BYTES;) {
+        size_t bytes, n = gather(o, pieces, &bytes);
+        ssize_t r = cw_socket_send(c->fd, pieces, n, o->head->fds, o->head->n_fds);
+        if (r == -EAGAIN || r == -EWOULDBLOCK) {
+            o->blocked = true;
+            break;
+        }
+        if (r < 0) {
+            struct cw_error err = {0};
+            cw_error_errno(&err, CW_E_SERVICE, (int)-r, "the connection broke");
+            cw_conn_die(c, &err);
+            return;
+        }
+        c->said_ms = cw_loop_now_ms(c->loop);
+        sent(o, (size_t)r);
+        pushed += (size_t)r;
+    }
+    cw_conn_watch(c);
+}
+
+void cw_conn_flush(struct cw_conn *c)
+{
+    struct cw_conn_out *o = &c->out;
+    bool something = o->head || o->done;
+    if (o->head)
+        cw_conn_push(c);
+    struct cw_out_frame *done = o->done;
+    o->done = NULL;
+    o->done_tail = &o->done;
+    frames_release(&done);
+    if (c->state == CONN_DEAD)
+        return;
+    if (o->head && !o->blocked)
+        cw_loop_defer(c->loop, &c->defer);
+    if (something && !o->head && c->state == CONN_OPEN && c->ops->drained)
+        c->ops->drained(c->user, c);
+    if (c->state == CONN_CLOSING && !o->head && !o->shut) {
+        o->shut = true;
+        (void)shutdown(c->fd, SHUT_WR);
+        if (c->in.ended)
+            cw_conn_die(c, NULL);
+    }
+}
+
+void cw_conn_out_clear(struct cw_conn *c)
+{
+    struct cw_conn_out *o = &c->out;
+    struct cw_out_frame *done = o->done, *rest = o->head;
+    o->head = o->done = NULL;
+    o->tail = &o->head;
+    o->done_tail = &o->done;
+    o->queued = o->offset = 0;
+    o->piece = 0;
+    frames_release(&done);
+    frames_release(&rest);
+}
+
+/* ---- the owner's ---- */
+
+int cw_conn_send(struct cw_conn *c, const Cachew__Envelope *m, const struct iovec *payload, size_t n, void (*release)(void *arg), void *arg, const int *fds,
+                 size_t n_fds, struct cw_error *err)
+{
+    int r = c->state == CONN_OPEN ? cw_conn_queue(c, m, payload, n, release, arg, fds, n_fds, err)
+                                  : cw_error_set(err, CW_E_SERVICE, "%s: the connection is not open", c->peer);
+    if (r < 0 && release)
+        release(arg);
+    return r;
+}
+
+size_t cw_conn_queued(const struct cw_conn *c) { return c->out.queued; }

@@ -1,0 +1,85 @@
+/* protobuf-c with an allocator that hands out pieces of a few blocks up to a limit: quick, bounded, and freed at once. */
+#include "net/envelope.h"
+
+#include <stdalign.h>
+#include <string.h>
+
+#define BLOCK_MIN ((size_t)2048) /* with its header: all of almost every message */
+
+struct cw_envelope_block {
+    struct cw_envelope_block *next;
+    size_t used, size; /* of data */
+    alignas(max_align_t) uint8_t data[];
+};
+
+static void *take(void *arg, size_t size)
+{
+    struct cw_envelope_memory *m = arg;
+    struct cw_envelope_block *b = m->blocks;
+    if (size > m->limit || m->used + size + alignof(max_align_t) > m->limit) {
+        m->refused = true;
+        return NULL;
+    }
+    size = CW_ALIGN_UP(CW_MAX(size, 1), alignof(max_align_t));
+    if (!b || b->size - b->used < size) {
+        size_t room = CW_MAX(size, b ? CW_MIN(b->size * 2, (size_t)1 << 20) : BLOCK_MIN - sizeof(*b));
+        b = malloc(sizeof(*b) + room);
+        if (!b) {
+            m->exhausted = true;
+            return NULL;
+        }
+        *b = (struct cw_envelope_block){.next = m->blocks, .size = room};
+        m->blocks = b;
+    }
+    void *p = b->data + b->used;
+    b->used += size;
+    m->used += size;
+    return p;
+}
+
+static void give_back(void *arg, void *p)
+{
+    (void)arg;
+    (void)p;
+}
+
+int cw_envelope_read(struct cw_envelope_memory *memory, size_t limit, const uint8_t *data, size_t size, const Cachew__Envelope **ret, struct cw_error *err)
+{
+    ProtobufCAllocator allocator = {.alloc = take, .free = give_back, .allocator_data = memory};
+    memory->limit = limit;
+    const Cachew__Envelope *e = cachew__envelope__unpack(&allocator, size, data);
+    if (e) {
+        *ret = e;
+        return 0;
+    }
+    if (memory->exhausted)
+        return cw_error_nomem(err, size, "a message");
+    if (memory->refused)
+        return cw_error_set(err, CW_E_SERVICE, "a message of %zu bytes would take more than %zu bytes in memory", size, limit);
+    return cw_error_set(err, CW_E_SERVICE, "a message of %zu bytes is not an Envelope", size);
+}
+
+void cw_envelope_clear(struct cw_envelope_memory *m)
+{
+    /* The first block is the last of the list. */
+    while (m->blocks && m->blocks->next) {
+        struct cw_envelope_block *b = m->blocks;
+        m->blocks = b->next;
+        free(b);
+    }
+    if (m->blocks && m->blocks->size > BLOCK_MIN) {
+        free(m->blocks);
+        m->blocks = NULL;
+    }
+    if (m->blocks)
+        m->blocks->used = 0;
+    m->used = 0;
+    m->refused = m->exhausted = false;
+}
+
+void cw_envelope_deinit(struct cw_envelope_memory *m)
+{
+    cw_envelope_clear(m);
+    free(m->blocks);
+    m->blocks = NULL;
+}

@@ -1,0 +1,55 @@
+/* Failure messages: the facts of an error on their way to the other side. */
+#include <stdio.h>
+#include <string.h>
+
+#include "net/conn.h"
+
+void cw_failure_init(Cachew__Failure *ret, const struct cw_error *err)
+{
+    /* protobuf-c wants char *, and reads. */
+    *ret = (Cachew__Failure)CACHEW__FAILURE__INIT;
+    ret->kind = (char *)(uintptr_t)cw_status_name(err->status);
+    ret->message = (char *)(uintptr_t)err->message;
+    ret->op = (char *)(uintptr_t)err->op;
+    ret->attribute = (char *)(uintptr_t)err->attribute;
+    ret->value = (char *)(uintptr_t)err->value;
+    ret->expected = (char *)(uintptr_t)err->expected;
+    ret->file = (char *)(uintptr_t)err->file;
+    ret->record = (char *)(uintptr_t)err->record;
+}
+
+static int status_of(const char *kind)
+{
+    for (int status = CW_E_RECORD; status >= CW_E_BUG; status--)
+        if (strcmp(kind, cw_status_name(status)) == 0)
+            return status;
+    return CW_E_SERVICE; /* a kind from a later version */
+}
+
+/* What does not fit is cut; a peer writes no lines of its own into logs and terminals. */
+static void copy(char *to, size_t size, const char *from)
+{
+    snprintf(to, size, "%s", from);
+    for (; *to; to++)
+        if ((unsigned char)*to < 0x20 || *to == 0x7f)
+            *to = ' ';
+}
+#define COPY(fact) copy(err->fact, sizeof(err->fact), f->fact)
+
+int cw_failure_error(const Cachew__Failure *f, struct cw_error *err)
+{
+    int status = status_of(f->kind);
+    if (!err)
+        return status;
+    *err = (struct cw_error){.status = status};
+    COPY(message);
+    COPY(op);
+    COPY(attribute);
+    COPY(value);
+    COPY(expected);
+    COPY(file);
+    COPY(record);
+    if (!err->message[0])
+        snprintf(err->message, sizeof(err->message), "no reason was given");
+    return status;
+}

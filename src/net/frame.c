@@ -1,0 +1,74 @@
+/* Frame headers: made, read, checked. */
+#include "net/frame.h"
+
+#include <endian.h>
+#include <inttypes.h>
+#include <string.h>
+
+#include "base/hash.h"
+
+static const uint8_t magic[4] = {'C', 'W', 'F', '1'};
+
+static void put64(uint8_t *at, uint64_t v)
+{
+    v = htole64(v);
+    memcpy(at, &v, sizeof(v));
+}
+
+static uint64_t get64(const uint8_t *at)
+{
+    uint64_t v;
+    memcpy(&v, at, sizeof(v));
+    return le64toh(v);
+}
+
+void cw_frame_write(const struct cw_frame *f, uint8_t header[CW_FRAME_HEADER])
+{
+    uint32_t size = htole32(f->message);
+    memcpy(header, magic, sizeof(magic));
+    memcpy(header + 4, &size, sizeof(size));
+    put64(header + 8, f->payload);
+    put64(header + 16, f->message_hash);
+    put64(header + 24, f->payload_hash);
+}
+
+int cw_frame_read(const uint8_t header[CW_FRAME_HEADER], size_t message_limit, size_t payload_limit, struct cw_frame *ret, struct cw_error *err)
+{
+    uint32_t size;
+    if (memcmp(header, magic, sizeof(magic)) != 0)
+        return cw_error_set(err, CW_E_SERVICE, "this is not Cachew's protocol: a frame begins with %02x %02x %02x %02x, expected 43 57 46 31", header[0],
+                            header[1], header[2], header[3]);
+    memcpy(&size, header + 4, sizeof(size));
+    *ret = (struct cw_frame){.message = le32toh(size), .payload = get64(header + 8), .message_hash = get64(header + 16), .payload_hash = get64(header + 24)};
+    if (ret->message > message_limit)
+        return cw_error_set(err, CW_E_SERVICE, "a message of %" PRIu32 " bytes, expected at most %zu", ret->message, message_limit);
+    if (ret->payload > payload_limit)
+        return cw_error_set(err, CW_E_SERVICE, "a payload of %" PRIu64 " bytes, expected at most %zu", ret->payload, payload_limit);
+    if (ret->payload == 0 && ret->payload_hash != 0)
+        return cw_error_set(err, CW_E_SERVICE, "the hash of a payload without a payload");
+    return 0;
+}
+
+int cw_frame_check(uint64_t expected, uint64_t hash, const char *what, size_t size, struct cw_error *err)
+{
+    if (expected == hash)
+        return 0;
+    return cw_error_set(err, CW_E_SERVICE, "a %s of %zu bytes was changed on its way: its hash is %016" PRIx64 ", expected %016" PRIx64, what, size, hash,
+                        expected);
+}
+
+uint64_t cw_frame_hash(const struct iovec *pieces, size_t n)
+{
+    size_t size = 0;
+    for (size_t i = 0; i < n; i++)
+        size += pieces[i].iov_len;
+    if (!size)
+        return 0;
+    if (n == 1)
+        return cw_hash64(pieces[0].iov_base, pieces[0].iov_len);
+    XXH3_state_t state;
+    XXH3_64bits_reset(&state);
+    for (size_t i = 0; i < n; i++)
+        XXH3_64bits_update(&state, pieces[i].iov_base, pieces[i].iov_len);
+    return XXH3_64bits_digest(&state);
+}

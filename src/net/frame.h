@@ -1,0 +1,23 @@
+/* Frames: what is around a message and its payload on a connection (docs/protocol.md, "Frames"). Pure functions. */
+#pragma once
+#include <stdint.h>
+#include <sys/uio.h>
+
+#include "base/error.h"
+
+#define CW_FRAME_HEADER 32
+#define CW_FRAME_FDS 4 /* descriptors with one frame, at most */
+
+struct cw_frame {
+    uint32_t message; /* bytes */
+    uint64_t payload; /* bytes */
+    uint64_t message_hash, payload_hash;
+};
+
+void cw_frame_write(const struct cw_frame *f, uint8_t header[CW_FRAME_HEADER]);
+/* < 0: not a frame of ours, or beyond the limits. */
+int cw_frame_read(const uint8_t header[CW_FRAME_HEADER], size_t message_limit, size_t payload_limit, struct cw_frame *ret, struct cw_error *err) _must_check_;
+/* < 0: these bytes are not what was sent. what: "message" or "payload". */
+int cw_frame_check(uint64_t expected, uint64_t hash, const char *what, size_t size, struct cw_error *err) _must_check_;
+/* XXH3 of the pieces, one after the other; 0 where there is nothing. */
+uint64_t cw_frame_hash(const struct iovec *pieces, size_t n);

@@ -1,0 +1,194 @@
+/* The first two messages of a connection: Hello, and Welcome or Failure. Versions, capabilities, the token. */
+#include <string.h>
+
+#include "net/conn_impl.h"
+
+#define TIMEOUT_MS 3000 /* docs/protocol.md, "Handshake" */
+
+/* ---- what we say of ourselves ---- */
+
+static Cachew__Hello *hello_copy(const Cachew__Hello *hello, const char *token)
+{
+    Cachew__Hello h = *hello;
+    h.version_min = CW_PROTOCOL_MIN;
+    h.version_max = CW_PROTOCOL_MAX;
+    h.token = (char *)(uintptr_t)(token ? token : "");
+    size_t size = cachew__hello__get_packed_size(&h);
+    _cleanup_free_ uint8_t *bytes = malloc(CW_MAX(size, 1));
+    if (!bytes)
+        return NULL;
+    cachew__hello__pack(&h, bytes);
+    return cachew__hello__unpack(NULL, size, bytes);
+}
+
+int cw_conn_setup_new(const struct cw_conn_options *o, bool connecting, struct cw_conn_setup **ret, struct cw_error *err)
+{
+    if (o->hello->n_capabilities > 64)
+        return cw_error_set(err, CW_E_BUG, "%zu capabilities, expected at most 64", o->hello->n_capabilities);
+    struct cw_conn_setup *s = calloc(1, sizeof(*s));
+    if (!s)
+        return cw_error_nomem(err, sizeof(*s), "a connection");
+    s->refs = 1;
+    s->limits = o->limits;
+    s->timeout_ms = o->timeout_ns ? CW_MAX(o->timeout_ns / 1000000, 1) : TIMEOUT_MS;
+    s->tls = o->tls;
+    s->hello = hello_copy(o->hello, connecting ? o->token : NULL);
+    if (o->token && !connecting)
+        s->token = strdup(o->token);
+    if (!s->hello || (o->token && !connecting && !s->token)) {
+        cw_conn_setup_unref(s);
+        return cw_error_nomem(err, 0, "a connection");
+    }
+    *ret = s;
+    return 0;
+}
+
+struct cw_conn_setup *cw_conn_setup_ref(struct cw_conn_setup *s)
+{
+    s->refs++;
+    return s;
+}
+
+/* Nothing of a token stays in memory that is used for something else next. */
+static void forget_token(char *token)
+{
+    if (token)
+        explicit_bzero(token, strlen(token));
+}
+
+struct cw_conn_setup *cw_conn_setup_unref(struct cw_conn_setup *s)
+{
+    if (!s || --s->refs)
+        return NULL;
+    if (s->hello) {
+        if (s->hello->token != protobuf_c_empty_string)
+            forget_token(s->hello->token);
+        cachew__hello__free_unpacked(s->hello, NULL);
+    }
+    forget_token(s->token);
+    free(s->token);
+    free(s);
+    return NULL;
+}
+
+int cw_conn_say_hello(struct cw_conn *c, struct cw_error *err)
+{
+    Cachew__Envelope e = CACHEW__ENVELOPE__INIT;
+    e.id = CW_CONN_OWN_ID | ++c->last_id;
+    e.of_case = CACHEW__ENVELOPE__OF_HELLO;
+    e.hello = c->setup->hello;
+    return cw_conn_queue(c, &e, NULL, 0, NULL, NULL, NULL, 0, err);
+}
+
+/* ---- what the other side says ---- */
+
+static uint64_t common_capabilities(const Cachew__Hello *ours, char *const *theirs, size_t n)
+{
+    uint64_t common = 0;
+    for (size_t i = 0; i < ours->n_capabilities; i++)
+        for (size_t j = 0; j < n; j++)
+            if (strcmp(ours->capabilities[i], theirs[j]) == 0)
+                common |= UINT64_C(1) << i;
+    return common;
+}
+
+/* Takes as long for any token of this length, whatever it has right. */
+static bool same_token(const char *given, const char *token)
+{
+    size_t n = strlen(given), size = strlen(token);
+    volatile unsigned char differs = n != size;
+    for (size_t i = 0; i < n; i++)
+        differs |= (unsigned char)(given[i] ^ token[size ? i % size : 0]);
+    return !differs;
+}
+
+static int check_hello(struct cw_conn *c, const Cachew__Hello *h, struct cw_error *err)
+{
+    if (h->version_min > CW_PROTOCOL_MAX || h->version_max < CW_PROTOCOL_MIN || h->version_min > h->version_max)
+        return cw_error_set(err, CW_E_SERVICE, "versions %u to %u of the protocol, expected one of %d to %d (this is %s)", h->version_min, h->version_max,
+                            CW_PROTOCOL_MIN, CW_PROTOCOL_MAX, "cachew " CACHEW_VERSION);
+    if (c->setup->token && !same_token(h->token, c->setup->token))
+        return cw_error_set(err, CW_E_SERVICE, h->token[0] ? "the token is not the one that is expected here" : "a token is expected here");
+    return 0;
+}
+
+static int say_welcome(struct cw_conn *c, const Cachew__Envelope *m, struct cw_error *err)
+{
+    const Cachew__Hello *ours = c->setup->hello;
+    Cachew__Envelope e = CACHEW__ENVELOPE__INIT;
+    Cachew__Welcome w = CACHEW__WELCOME__INIT;
+    char *both[64];
+    for (size_t i = 0; i < ours->n_capabilities; i++)
+        if (c->common >> i & 1)
+            both[w.n_capabilities++] = ours->capabilities[i];
+    w.version = CW_MIN(m->hello->version_max, CW_PROTOCOL_MAX);
+    w.capabilities = both;
+    w.role = ours->role;
+    w.name = ours->name;
+    w.software = ours->software;
+    w.incarnation = ours->incarnation;
+    w.host = ours->host;
+    e.re = m->id;
+    e.of_case = CACHEW__ENVELOPE__OF_WELCOME;
+    e.welcome = &w;
+    return cw_conn_queue(c, &e, NULL, 0, NULL, NULL, NULL, 0, err);
+}
+
+/* The owner has a look at the peer. What it sends follows a Welcome, so that is queued before; nothing goes until the owner has said yes. */
+static int ask_owner(struct cw_conn *c, const Cachew__Envelope *m, struct cw_error *err)
+{
+    uint64_t now = cw_loop_now_ms(c->loop);
+    int r = 0;
+    c->state = CONN_OPEN;
+    c->heard_ms = now;
+    c->opening = true;
+    if (c->ops->open)
+        r = c->ops->open(c->user, c, m, err);
+    c->opening = false;
+    if (r < 0) {
+        if (c->state == CONN_OPEN)
+            c->state = CONN_SHAKING;
+        cw_conn_out_clear(c);
+        return r;
+    }
+    c->opened = true;
+    if (c->listener)
+        cw_listener_forget(c);
+    if (c->state == CONN_OPEN)
+        cw_timer_start(c->timer, c->setup->timeout_ms / 3 * 1000000, 0);
+    return 0;
+}
+
+static int shake_listening(struct cw_conn *c, const Cachew__Envelope *m, struct cw_error *err)
+{
+    if (m->of_case != CACHEW__ENVELOPE__OF_HELLO)
+        return cw_error_set(err, CW_E_SERVICE, "the first message is of kind %d, expected Hello", (int)m->of_case);
+    c->hello_id = m->id;
+    int r = check_hello(c, m->hello, err);
+    if (r < 0)
+        return r;
+    c->common = common_capabilities(c->setup->hello, m->hello->capabilities, m->hello->n_capabilities);
+    r = say_welcome(c, m, err);
+    return r < 0 ? r : ask_owner(c, m, err);
+}
+
+static int shake_connecting(struct cw_conn *c, const Cachew__Envelope *m, struct cw_error *err)
+{
+    if (m->of_case == CACHEW__ENVELOPE__OF_FAILURE) {
+        struct cw_error why = {0};
+        cw_failure_error(m->failure, &why);
+        cw_conn_die(c, &why);
+        return 0;
+    }
+    if (m->of_case != CACHEW__ENVELOPE__OF_WELCOME)
+        return cw_error_set(err, CW_E_SERVICE, "the first message is of kind %d, expected Welcome", (int)m->of_case);
+    if (m->welcome->version < CW_PROTOCOL_MIN || m->welcome->version > CW_PROTOCOL_MAX)
+        return cw_error_set(err, CW_E_SERVICE, "version %u of the protocol, expected one of %d to %d", m->welcome->version, CW_PROTOCOL_MIN, CW_PROTOCOL_MAX);
+    c->common = common_capabilities(c->setup->hello, m->welcome->capabilities, m->welcome->n_capabilities);
+    return ask_owner(c, m, err);
+}
+
+int cw_conn_shake(struct cw_conn *c, const Cachew__Envelope *m, struct cw_error *err)
+{
+    return c->accepted ? shake_listening(c, m, err) : shake_connecting(c, m, err);
+}

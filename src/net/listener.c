@@ -1,0 +1,196 @@
+/*
+ * Listening sockets. Connections that have not shaken hands yet are counted here: whoever opens thousands of them and says nothing takes the places of his
+ * own, not of others.
+ */
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "net/conn_impl.h"
+#include "net/socket.h"
+
+#define MAX_WAITING 1024
+#define MIN_WAITED_MS 250              /* nobody who is merely far away is sent off */
+#define ACCEPT_TURN 64                 /* before others have their turn */
+#define PAUSE_NS UINT64_C(50000000)    /* without descriptors or places: others may end meanwhile */
+
+struct cw_listener {
+    struct cw_loop *loop;
+    struct cw_conn_setup *setup;
+    const struct cw_conn_ops *ops;
+    void *user;
+    int fd;
+    struct cw_watch *watch;
+    struct cw_timer *pause;
+    struct cw_address at;
+    char address[320];
+    struct cw_conn *oldest, *newest; /* not open yet */
+    unsigned n_waiting;
+};
+
+void cw_listener_forget(struct cw_conn *c)
+{
+    struct cw_listener *l = c->listener;
+    *(c->waiting_prev ? &c->waiting_prev->waiting_next : &l->oldest) = c->waiting_next;
+    *(c->waiting_next ? &c->waiting_next->waiting_prev : &l->newest) = c->waiting_prev;
+    c->listener = NULL;
+    l->n_waiting--;
+}
+
+static void remember(struct cw_listener *l, struct cw_conn *c)
+{
+    c->listener = l;
+    c->waiting_prev = l->newest;
+    *(l->newest ? &l->newest->waiting_next : &l->oldest) = c;
+    l->newest = c;
+    l->n_waiting++;
+}
+
+static void on_pause_over(void *arg)
+{
+    struct cw_listener *l = arg;
+    cw_watch_set(l->watch, 1);
+}
+
+static void pause_accepting(struct cw_listener *l)
+{
+    cw_watch_set(l->watch, 0);
+    cw_timer_start(l->pause, PAUSE_NS, 0);
+}
+
+/* Whether there is a place for one more. */
+static bool make_room(struct cw_listener *l)
+{
+    struct cw_error err = {0};
+    if (l->n_waiting < MAX_WAITING)
+        return true;
+    struct cw_conn *c = l->oldest;
+    if (cw_loop_now_ms(l->loop) - c->since_ms < MIN_WAITED_MS)
+        return false;
+    cw_error_set(&err, CW_E_SERVICE, "%d connections wait for their handshake: the oldest makes room", MAX_WAITING);
+    cw_listener_forget(c);
+    cw_conn_die(c, &err);
+    return true;
+}
+
+static void name_peer(struct cw_conn *c, const struct cw_listener *l, int fd, const struct sockaddr_storage *peer, socklen_t size)
+{
+    struct ucred who;
+    socklen_t who_size = sizeof(who);
+    if (!l->at.local)
+        cw_address_print_socket((const struct sockaddr *)peer, size, c->peer, sizeof(c->peer));
+    else if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &who, &who_size) == 0)
+        snprintf(c->peer, sizeof(c->peer), "process %" PRIdMAX, (intmax_t)who.pid);
+    else
+        snprintf(c->peer, sizeof(c->peer), "%s", l->address);
+}
+
+static int admit(struct cw_listener *l, int fd, const struct sockaddr_storage *peer, socklen_t size, struct cw_error *err)
+{
+    struct cw_conn *c = NULL;
+    int r = cw_conn_new(l->loop, l->setup, l->ops, l->user, &c, err);
+    if (r < 0) {
+        close(fd);
+        return r;
+    }
+    c->accepted = true;
+    c->local = l->at.local;
+    name_peer(c, l, fd, peer, size);
+    r = cw_conn_establish(c, fd, err);
+    if (r < 0) {
+        cw_conn_drop(c);
+        return r;
+    }
+    remember(l, c);
+    return 0;
+}
+
+static void on_connection(void *arg, int events)
+{
+    struct cw_listener *l = arg;
+    (void)events;
+    for (int i = 0; i < ACCEPT_TURN; i++) {
+        struct sockaddr_storage peer;
+        struct cw_error err = {0};
+        socklen_t size;
+        int fd = make_room(l) ? cw_socket_accept(l->fd, &peer, &size) : -EMFILE;
+        if (fd == -EAGAIN || fd == -EWOULDBLOCK)
+            return;
+        if (fd < 0) { /* no descriptors, no memory: it would be readable all the time */
+            pause_accepting(l);
+            return;
+        }
+        if (admit(l, fd, &peer, size, &err) < 0 && l->ops->refused)
+            l->ops->refused(l->user, l->address, &err);
+    }
+}
+
+static int listen_on(struct cw_listener *l, struct cw_error *err)
+{
+    unsigned port = 0;
+    int r = cw_socket_listen(&l->at, &l->fd, &port, err);
+    if (r < 0)
+        return r;
+    if (l->at.local)
+        snprintf(l->address, sizeof(l->address), "unix:%s", l->at.path);
+    else
+        cw_address_print(l->at.host, port, l->address, sizeof(l->address));
+    r = cw_timer_new(l->loop, on_pause_over, l, &l->pause, err);
+    if (r >= 0)
+        r = cw_watch_new(l->loop, l->fd, on_connection, l, &l->watch, err);
+    if (r >= 0)
+        cw_watch_set(l->watch, 1);
+    return r;
+}
+
+int cw_listener_new(struct cw_loop *loop, const char *address, const struct cw_conn_options *o, const struct cw_conn_ops *ops, void *user,
+                    struct cw_listener **ret, struct cw_error *err)
+{
+    struct cw_listener *l = calloc(1, sizeof(*l));
+    if (!l)
+        return cw_error_nomem(err, sizeof(*l), "a listener");
+    l->loop = loop;
+    l->ops = ops;
+    l->user = user;
+    l->fd = -1;
+    int r = cw_address_parse(address, &l->at, err);
+    if (r >= 0)
+        r = cw_conn_setup_new(o, false, &l->setup, err);
+    if (r >= 0)
+        r = listen_on(l, err);
+    if (r < 0) {
+        cw_listener_free(l);
+        return r;
+    }
+    *ret = l;
+    return 0;
+}
+
+const char *cw_listener_address(const struct cw_listener *l) { return l->address; }
+
+/* Of those that go with their listener nobody is told. */
+static const struct cw_conn_ops nobody;
+
+struct cw_listener *cw_listener_free(struct cw_listener *l)
+{
+    if (!l)
+        return NULL;
+    while (l->oldest) {
+        struct cw_conn *c = l->oldest;
+        cw_listener_forget(c);
+        cw_conn_set_user(c, &nobody, NULL);
+        cw_conn_die(c, NULL);
+    }
+    cw_watch_free(l->watch);
+    cw_timer_free(l->pause);
+    if (l->fd >= 0) {
+        close(l->fd);
+        if (l->at.local)
+            unlink(l->at.path);
+    }
+    cw_conn_setup_unref(l->setup);
+    free(l);
+    return NULL;
+}

@@ -1,0 +1,223 @@
+/*
+ * The event loop: libuv's, with what Cachew needs of it under the project's names. One thread runs it and owns everything on it; other threads
+ * reach it by a list under a mutex and one uv_async.
+ */
+#include "net/loop.h"
+
+#include <pthread.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+
+#include "net/loop_impl.h"
+
+struct cw_loop {
+    uv_loop_t uv;
+    uv_async_t wake;
+    uv_prepare_t prepare; /* before it waits: what was deferred */
+    uv_idle_t idle;       /* active while something is still deferred: then it does not wait */
+    uv_signal_t signals[2];
+    bool has_signals;
+    void (*on_signal)(void *arg, int signal);
+    void *signal_arg;
+    struct cw_defer *deferred, **deferred_end;
+    uint8_t *scratch;
+    _Atomic bool stop;
+    pthread_mutex_t mutex;
+    struct cw_post *posts, **posts_end; /* guarded by mutex */
+};
+
+/* ---- deferred work ---- */
+
+void cw_loop_defer(struct cw_loop *l, struct cw_defer *d)
+{
+    if (d->queued)
+        return;
+    d->queued = true;
+    d->next = NULL;
+    *l->deferred_end = d;
+    l->deferred_end = &d->next;
+}
+
+/* What was deferred until now; not what that defers again, lest nothing is received meanwhile. */
+static void run_deferred(struct cw_loop *l)
+{
+    struct cw_defer *last = CW_UNLIKELY(!l->deferred) ? NULL : (struct cw_defer *)((char *)l->deferred_end - offsetof(struct cw_defer, next));
+    for (bool more = last != NULL; more;) {
+        struct cw_defer *d = l->deferred;
+        more = d != last;
+        l->deferred = d->next;
+        if (!l->deferred)
+            l->deferred_end = &l->deferred;
+        d->queued = false;
+        d->fn(d->arg);
+    }
+}
+
+static void on_idle(uv_idle_t *h) { (void)h; }
+
+static void on_prepare(uv_prepare_t *h)
+{
+    struct cw_loop *l = h->data;
+    run_deferred(l);
+    if (l->deferred)
+        uv_idle_start(&l->idle, on_idle);
+    else
+        uv_idle_stop(&l->idle);
+}
+
+/* ---- posts ---- */
+
+static void run_posts(struct cw_loop *l)
+{
+    pthread_mutex_lock(&l->mutex);
+    struct cw_post *p = l->posts;
+    l->posts = NULL;
+    l->posts_end = &l->posts;
+    pthread_mutex_unlock(&l->mutex);
+    while (p) {
+        struct cw_post *next = p->next;
+        void (*fn)(void *arg) = p->fn;
+        void *arg = p->arg;
+        atomic_store(&p->posted, 0); /* from here on it may be posted again, and be gone */
+        fn(arg);
+        p = next;
+    }
+}
+
+static void on_wake(uv_async_t *h)
+{
+    struct cw_loop *l = h->data;
+    run_posts(l);
+    if (atomic_load(&l->stop))
+        uv_stop(&l->uv);
+}
+
+void cw_loop_post(struct cw_loop *l, struct cw_post *post)
+{
+    if (atomic_exchange(&post->posted, 1))
+        return;
+    post->next = NULL;
+    /* Within the mutex also the waking: once it is released the loop's thread may call fn, which may end the loop. */
+    pthread_mutex_lock(&l->mutex);
+    *l->posts_end = post;
+    l->posts_end = &post->next;
+    uv_async_send(&l->wake);
+    pthread_mutex_unlock(&l->mutex);
+}
+
+void cw_loop_stop(struct cw_loop *l)
+{
+    atomic_store(&l->stop, true);
+    uv_async_send(&l->wake);
+}
+
+/* ---- the loop ---- */
+
+int cw_loop_new(struct cw_loop **ret, struct cw_error *err)
+{
+    struct cw_loop *l = calloc(1, sizeof(*l));
+    if (!l || !(l->scratch = malloc(CW_LOOP_SCRATCH))) {
+        free(l);
+        return cw_error_nomem(err, sizeof(*l) + CW_LOOP_SCRATCH, "an event loop");
+    }
+    int r = uv_loop_init(&l->uv);
+    if (r < 0) {
+        free(l->scratch);
+        free(l);
+        return cw_error_set(err, r == UV_ENOMEM ? CW_E_MEMORY : CW_E_IO, "an event loop can't be made: %s", uv_strerror(r));
+    }
+    l->deferred_end = &l->deferred;
+    l->posts_end = &l->posts;
+    pthread_mutex_init(&l->mutex, NULL);
+    uv_prepare_init(&l->uv, &l->prepare);
+    uv_idle_init(&l->uv, &l->idle);
+    l->prepare.data = l->idle.data = l->wake.data = l;
+    uv_prepare_start(&l->prepare, on_prepare);
+    uv_unref((uv_handle_t *)&l->prepare); /* it does not keep the loop alive */
+    r = uv_async_init(&l->uv, &l->wake, on_wake);
+    if (r < 0) {
+        l->wake.data = NULL;
+        cw_loop_free(l);
+        return cw_error_set(err, CW_E_IO, "an event loop can't be made: %s", uv_strerror(r));
+    }
+    *ret = l;
+    return 0;
+}
+
+void cw_loop_run(struct cw_loop *l)
+{
+    do
+        uv_run(&l->uv, UV_RUN_DEFAULT);
+    while (!atomic_load(&l->stop));
+    run_deferred(l);
+    atomic_store(&l->stop, false);
+}
+
+static void close_handle(void *handle)
+{
+    if (!uv_is_closing(handle))
+        uv_close(handle, NULL);
+}
+
+struct cw_loop *cw_loop_free(struct cw_loop *l)
+{
+    if (!l)
+        return NULL;
+    if (l->has_signals)
+        for (int i = 0; i < 2; i++)
+            close_handle(&l->signals[i]);
+    if (l->wake.data)
+        uv_unref((uv_handle_t *)&l->wake);
+    for (bool more = true; more;) { /* what is closing, and what its end brings about */
+        uv_run(&l->uv, UV_RUN_DEFAULT);
+        run_deferred(l);
+        run_posts(l);
+        pthread_mutex_lock(&l->mutex);
+        more = l->posts || l->deferred || uv_loop_alive(&l->uv);
+        pthread_mutex_unlock(&l->mutex);
+    }
+    if (l->wake.data)
+        close_handle(&l->wake);
+    close_handle(&l->prepare);
+    close_handle(&l->idle);
+    uv_run(&l->uv, UV_RUN_DEFAULT);
+    uv_loop_close(&l->uv);
+    pthread_mutex_destroy(&l->mutex);
+    free(l->scratch);
+    free(l);
+    return NULL;
+}
+
+uv_loop_t *cw_loop_uv(struct cw_loop *l) { return &l->uv; }
+uint8_t *cw_loop_scratch(struct cw_loop *l) { return l->scratch; }
+uint64_t cw_loop_now_ms(struct cw_loop *l) { return uv_now(&l->uv); }
+
+/* ---- signals ---- */
+
+static void on_signal(uv_signal_t *h, int signal)
+{
+    struct cw_loop *l = h->data;
+    l->on_signal(l->signal_arg, signal);
+}
+
+int cw_loop_signals(struct cw_loop *l, void (*fn)(void *arg, int signal), void *arg, struct cw_error *err)
+{
+    static const int caught[2] = {SIGINT, SIGTERM};
+    l->on_signal = fn;
+    l->signal_arg = arg;
+    if (l->has_signals)
+        return 0;
+    for (int i = 0; i < 2; i++) {
+        uv_signal_init(&l->uv, &l->signals[i]);
+        l->signals[i].data = l;
+    }
+    l->has_signals = true;
+    for (int i = 0; i < 2; i++) {
+        int r = uv_signal_start(&l->signals[i], on_signal, caught[i]);
+        if (r < 0)
+            return cw_error_set(err, CW_E_IO, "signals can't be caught: %s", uv_strerror(r));
+        uv_unref((uv_handle_t *)&l->signals[i]);
+    }
+    return 0;
+}

@@ -1,0 +1,210 @@
+/* The system calls behind connections and listeners. */
+#include "net/socket.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "net/frame.h"
+
+/* As many as the system allows (net.core.somaxconn, 4,096 by default): workers and clients all come back at once after a restart. */
+#define BACKLOG 4096
+
+static int fail(int fd)
+{
+    int r = -errno;
+    close(fd);
+    return r;
+}
+
+void cw_socket_no_delay(int fd)
+{
+    const int on = 1;
+    (void)setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on)); /* of a Unix socket: refused, and not needed */
+}
+
+int cw_socket_connect(const struct sockaddr *a, socklen_t size)
+{
+    int fd = socket(a->sa_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+    if (fd < 0)
+        return -errno;
+    cw_socket_no_delay(fd);
+    if (connect(fd, a, size) < 0 && errno != EINPROGRESS)
+        return fail(fd);
+    return fd;
+}
+
+int cw_socket_result(int fd)
+{
+    int result = 0;
+    socklen_t size = sizeof(result);
+    return getsockopt(fd, SOL_SOCKET, SO_ERROR, &result, &size) < 0 ? -errno : -result;
+}
+
+socklen_t cw_socket_path(const char *path, struct sockaddr_un *ret)
+{
+    *ret = (struct sockaddr_un){.sun_family = AF_UNIX};
+    memcpy(ret->sun_path, path, strlen(path) + 1);
+    return sizeof(*ret);
+}
+
+int cw_socket_accept(int fd, struct sockaddr_storage *peer, socklen_t *size)
+{
+    int r;
+    do {
+        *size = sizeof(*peer);
+        r = accept4(fd, (struct sockaddr *)peer, size, SOCK_NONBLOCK | SOCK_CLOEXEC);
+    } while (r < 0 && (errno == EINTR || errno == ECONNABORTED));
+    if (r < 0)
+        return -errno;
+    cw_socket_no_delay(r);
+    return r;
+}
+
+/* ---- listening ---- */
+
+/* A file that an earlier process left: nobody answers there. */
+static bool is_stale(const struct sockaddr_un *a)
+{
+    struct stat st;
+    if (lstat(a->sun_path, &st) < 0 || !S_ISSOCK(st.st_mode))
+        return false;
+    int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+    bool stale = fd >= 0 && connect(fd, (const struct sockaddr *)a, sizeof(*a)) < 0 && errno == ECONNREFUSED;
+    if (fd >= 0)
+        close(fd);
+    return stale;
+}
+
+static int listen_path(const struct cw_address *a, int *ret_fd, struct cw_error *err)
+{
+    struct sockaddr_un name;
+    socklen_t size = cw_socket_path(a->path, &name);
+    int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+    if (fd < 0)
+        return cw_error_errno(err, CW_E_IO, errno, "no socket");
+    (void)fchmod(fd, 0600); /* before bind: the file is never open to others */
+    int r = bind(fd, (struct sockaddr *)&name, size);
+    if (r < 0 && errno == EADDRINUSE && is_stale(&name)) {
+        unlink(name.sun_path);
+        r = bind(fd, (struct sockaddr *)&name, size);
+    }
+    if (r < 0 || listen(fd, BACKLOG) < 0) {
+        int errnum = errno;
+        close(fd);
+        cw_error_errno(err, CW_E_IO, errnum, "can't listen at unix:%s", a->path);
+        cw_error_file(err, a->path);
+        return CW_E_IO;
+    }
+    *ret_fd = fd;
+    return 0;
+}
+
+static int listen_tcp(const struct addrinfo *a)
+{
+    const int on = 1;
+    int fd = socket(a->ai_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+    if (fd < 0)
+        return -errno;
+    (void)setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on)); /* a restart takes its port again at once */
+    if (bind(fd, a->ai_addr, a->ai_addrlen) < 0 || listen(fd, BACKLOG) < 0)
+        return fail(fd);
+    return fd;
+}
+
+static unsigned port_of(int fd)
+{
+    struct sockaddr_storage name = {0};
+    socklen_t size = sizeof(name);
+    (void)getsockname(fd, (struct sockaddr *)&name, &size);
+    return ntohs(name.ss_family == AF_INET6 ? ((struct sockaddr_in6 *)&name)->sin6_port : ((struct sockaddr_in *)&name)->sin_port);
+}
+
+int cw_socket_listen(const struct cw_address *a, int *ret_fd, unsigned *port, struct cw_error *err)
+{
+    struct addrinfo *list;
+    char text[300];
+    int fd = -EADDRNOTAVAIL, r;
+    *port = 0;
+    if (a->local)
+        return listen_path(a, ret_fd, err);
+    r = cw_address_resolve(a, true, &list, err);
+    if (r < 0)
+        return r;
+    for (struct addrinfo *i = list; i && fd < 0; i = i->ai_next)
+        fd = listen_tcp(i);
+    freeaddrinfo(list);
+    cw_address_print(a->host, (unsigned)strtoul(a->port, NULL, 10), text, sizeof(text));
+    if (fd < 0)
+        return cw_error_errno(err, CW_E_IO, -fd, "can't listen at %s", text);
+    *port = port_of(fd);
+    *ret_fd = fd;
+    return 0;
+}
+
+/* ---- bytes ---- */
+
+union control {
+    struct cmsghdr header; /* alignment */
+    char bytes[CMSG_SPACE(CW_FRAME_FDS * sizeof(int))];
+};
+
+ssize_t cw_socket_send(int fd, struct iovec *pieces, size_t n, const int *fds, size_t n_fds)
+{
+    union control control;
+    struct msghdr m = {.msg_iov = pieces, .msg_iovlen = n};
+    if (n_fds) {
+        m.msg_control = control.bytes;
+        m.msg_controllen = CMSG_SPACE(n_fds * sizeof(int));
+        memset(control.bytes, 0, m.msg_controllen);
+        struct cmsghdr *c = CMSG_FIRSTHDR(&m);
+        c->cmsg_level = SOL_SOCKET;
+        c->cmsg_type = SCM_RIGHTS;
+        c->cmsg_len = CMSG_LEN(n_fds * sizeof(int));
+        memcpy(CMSG_DATA(c), fds, n_fds * sizeof(int));
+    }
+    ssize_t r;
+    do
+        r = sendmsg(fd, &m, MSG_NOSIGNAL);
+    while (r < 0 && errno == EINTR);
+    return r < 0 ? -errno : r;
+}
+
+static size_t take_fds(struct msghdr *m, int *fds)
+{
+    size_t n = 0;
+    for (struct cmsghdr *c = CMSG_FIRSTHDR(m); c; c = CMSG_NXTHDR(m, c))
+        if (c->cmsg_level == SOL_SOCKET && c->cmsg_type == SCM_RIGHTS) {
+            size_t more = (c->cmsg_len - CMSG_LEN(0)) / sizeof(int); /* in all no more than `control` has room for */
+            memcpy(fds + n, CMSG_DATA(c), more * sizeof(int));
+            n += more;
+        }
+    return n;
+}
+
+ssize_t cw_socket_receive(int fd, struct iovec *pieces, size_t n, int *fds, size_t *n_fds)
+{
+    union control control;
+    struct msghdr m = {.msg_iov = pieces, .msg_iovlen = n, .msg_control = fds ? control.bytes : NULL, .msg_controllen = fds ? sizeof(control.bytes) : 0};
+    ssize_t r;
+    do
+        r = recvmsg(fd, &m, MSG_CMSG_CLOEXEC);
+    while (r < 0 && errno == EINTR);
+    if (r < 0)
+        return -errno;
+    if (fds && m.msg_controllen) {
+        *n_fds = take_fds(&m, fds);
+        if (m.msg_flags & MSG_CTRUNC) {
+            for (size_t i = 0; i < *n_fds; i++)
+                close(fds[i]);
+            *n_fds = 0;
+            return -EMSGSIZE;
+        }
+    }
+    return r;
+}
