@@ -130,7 +130,7 @@ void cw_stream_reply(struct cw_stream *s, struct cw_request *r, enum cw_answer_k
     struct cw_answer *a = calloc(1, sizeof(*a));
     if (a) { /* else it is asked for again, from somebody else, when the connection or the lease ends */
         *a = (struct cw_answer){.kind = kind, .peer = cw_peer_ref(r->peer), .re = r->id, .epoch = r->epoch, .split = r->split, .at = r->at,
-                                .why = why ? error_copy(why) : NULL};
+                                .remnant = r->remnant, .why = why ? error_copy(why) : NULL};
         cw_stream_say(s, a);
     }
     cw_request_free(r);

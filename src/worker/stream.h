@@ -6,6 +6,7 @@
 #include <pthread.h>
 
 #include "client/local.h"
+#include "engine/remnant.h"
 #include "net/loop.h"
 #include "worker/peer.h"
 
@@ -54,6 +55,7 @@ struct cw_answer {
     struct cw_peer *peer;
     uint64_t re, epoch, split, at, n; /* BATCH, SPLIT_FAILED: at is the batch; REMNANT: elements at .. at + n - 1; END, COMPLETED: n batches */
     uint32_t key;
+    bool remnant;                     /* SPLIT_FAILED: elements were asked for, no batch */
     size_t bytes;                     /* taken from the peer's room */
     struct cw_batch *batch;
     struct cw_quarantined *quarantined;

@@ -17,6 +17,7 @@ struct worker_stream {
     uint64_t serial;          /* no other stream of this worker had it */
     uint64_t prepare_id;      /* of the Prepare to be answered; 0: none on this connection */
     struct cw_plan plan;
+    struct cw_command *end;   /* to be said once, which must not fail for want of memory */
     struct lease *leases;     /* granted and not revoked, as the dispatcher will be told */
     size_t n_leases;
 };
@@ -59,6 +60,7 @@ struct client {
     struct client *next;
     struct cw_worker *w;
     struct cw_conn *conn;     /* NULL: it ended */
+    bool closing;             /* nothing more is sent */
     struct sent *lent, *lent_last; /* oldest first */
     struct region *regions;   /* said to it */
 };
@@ -106,6 +108,8 @@ void cw_worker_maybe_over(struct cw_worker *w);
 
 /* ---- control.c ---- */
 int cw_control_init(struct cw_worker *w, struct cw_error *err) _must_check_;
+void cw_control_deinit(struct cw_worker *w);
+void cw_control_start(struct cw_worker *w);
 void cw_control_connect(struct cw_worker *w);
 void cw_control_drain(struct cw_worker *w);
 void cw_control_close(struct cw_worker *w);
@@ -131,5 +135,7 @@ uint32_t cw_streams_capacity(const struct worker_stream *s);
 /* ---- clients.c ---- */
 int cw_clients_listen(struct cw_worker *w, struct cw_error *err) _must_check_;
 void cw_clients_close(struct cw_worker *w);
+/* Those that do not close when they are told to. */
+void cw_clients_cut(struct cw_worker *w);
 /* Sends what a stream said to a client, if it is still there. */
 void cw_clients_answer(struct worker_stream *s, struct cw_answer *a);
