@@ -322,7 +322,7 @@ int cw_dp_lease_completed(struct cw_dispatcher *d, struct worker *w, uint64_t re
         return result;
     if (!s->marked && (!s->based || pos < s->base) && cw_dp_split_rebase(d, s, pos) < 0)
         return cw_error_nomem(err, 0, "a table of splits");
-    struct split *x = cw_list_empty(&s->jobs) ? NULL : cw_dp_split_make(s, pos);
+    struct split *x = pos < s->total ? cw_dp_split_make(s, pos) : NULL;
     if (!x || (x->flags & SPLIT_LOST)) { /* nobody wants it any more, or yet */
         cw_dp_done(d, w->peer, re);
         return 0;
