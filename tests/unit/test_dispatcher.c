@@ -402,7 +402,7 @@ static void test_unreachable(void **state)
     run_pass(u, 29000);
     assert_int_equal(run_held(a), 0);
     run_pass(u, 2000);
-    assert_int_equal(run_held(a), 2);
+    assert_int_equal(run_held(a), 1); /* the first split, which is late at b by now */
     RUN_SAY(c, Unreachable, UNREACHABLE, false, RUN_BASE(unreachable), .worker = a->worker, .reason = (char *)"timed out");
     run_settle(u);
     run_lose(b); /* now it is better than nobody */
@@ -461,7 +461,6 @@ static void test_restart_grace(void **state)
     run_start(u);
     struct run_peer *b = run_worker(u, 2);
     assert_int_equal(b->worker, id + 1);
-    run_holdings(b);
     c = run_client(u, "job", 0, 1, 0);
     assert_true(c->attached);
     run_pass(u, 1800);
