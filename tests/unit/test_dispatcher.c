@@ -539,6 +539,32 @@ static void test_at_most_once(void **state)
     run_free(u);
 }
 
+/* The same where so many have passed that their rows are gone: their place in the journal is taken by one number. */
+static void test_at_most_once_floor(void **state)
+{
+    (void)state;
+    struct run *u = run_new(1000);
+    struct run_attach at = {.job = "job", .order = CACHEW__ORDER__ORDER_ANY, .guarantee = CACHEW__GUARANTEE__GUARANTEE_AT_MOST_ONCE};
+    struct run_peer *a = run_worker(u, 3), *c = run_client_with(u, &at, 0);
+    for (uint64_t pos = 0; pos < 600; pos++) {
+        run_completed(a, &a->streams[0], pos, 1);
+        run_progress(c, pos + 1, 0);
+        run_settle(u);
+    }
+    assert_true(a->streams[0].held[602]);
+    assert_true(run_count(u, 'e') < 300);
+    run_kill(u);
+    a->used = c->used = false;
+    run_start(u);
+    c = run_client_with(u, &at, 500); /* its state is older than what was given out */
+    run_pass(u, 2500);
+    struct run_peer *b = run_worker(u, 3);
+    for (uint64_t pos = 500; pos < 603; pos++)
+        assert_true(c->lost[pos] && !b->streams[0].held[pos]);
+    assert_true(b->streams[0].held[603] && b->streams[0].held[605]);
+    run_free(u);
+}
+
 /* Jobs end, are listed, make room for a new one of the same name, and are collected. */
 static void test_job_life(void **state)
 {
@@ -732,6 +758,7 @@ int main(void)
         cmocka_unit_test(test_restart_grace),
         cmocka_unit_test(test_second_connection),
         cmocka_unit_test(test_at_most_once),
+        cmocka_unit_test(test_at_most_once_floor),
         cmocka_unit_test(test_job_life),
         cmocka_unit_test(test_two_jobs),
         cmocka_unit_test(test_steer),

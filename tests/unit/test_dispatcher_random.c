@@ -26,6 +26,7 @@ struct rank_state {
 struct weather {
     struct run *u;
     uint64_t random, n_splits, total;
+    bool share;               /* jobs 0 and 1 then have one stream */
     uint32_t world[JOBS];
     struct rank_state ranks[JOBS][RANKS];
     struct run_peer *workers[WORKERS];
@@ -181,7 +182,7 @@ static void restart_step(struct weather *x)
     for (int j = 0; j < JOBS; j++)
         for (int k = 0; k < RANKS; k++)
             client_gone(&x->ranks[j][k]);
-    run_start(x->u);
+    run_start_shared(x->u, x->share);
 }
 
 /* ---- what always holds ---- */
@@ -294,7 +295,10 @@ static void run_seed(uint64_t seed)
     x->total = x->n_splits * (1 + draw(x, 3));
     for (int j = 0; j < JOBS; j++)
         x->world[j] = 1 + (uint32_t)draw(x, RANKS);
+    x->share = draw(x, 2);
     x->u = run_new(x->n_splits);
+    cw_dispatcher_free(x->u->d);
+    run_start_shared(x->u, x->share);
     for (uint64_t steps = 100 + draw(x, 300); steps > 0; steps--) {
         uint64_t what = draw(x, 100);
         if (what < 8)
