@@ -99,6 +99,47 @@ static void test_durable_first(void **state)
     run_free(u);
 }
 
+/* What was said after a commit that failed comes after it: the later word on a thing stays. */
+static void test_failed_order(void **state)
+{
+    (void)state;
+    struct run *u = run_new(8);
+    struct run_peer *w = run_worker(u, 2), *c = run_client(u, "job", 0, 1, 0), *o = run_connect(u, CACHEW__ROLE__ROLE_OBSERVER);
+    u->full = true;
+    RUN_SAY(o, Steer, STEER, true, RUN_BASE(steer), .verb = (char *)"pause-job", .name = (char *)"job");
+    run_settle(u);
+    RUN_SAY(o, Steer, STEER, true, RUN_BASE(steer), .verb = (char *)"resume-job", .name = (char *)"job");
+    run_settle(u);
+    u->full = false;
+    run_pass(u, 1500);
+    assert_true(run_answered(o, o->last_id));
+    run_kill(u);
+    w->used = c->used = o->used = false;
+    run_start(u);
+    w = run_worker(u, 2);
+    c = run_client(u, "job", 0, 1, 0);
+    run_pass(u, 2500);
+    assert_int_equal(run_held(w), 2);
+    run_free(u);
+}
+
+/* An id is not given again, also when nothing but a number is left of who had it. */
+static void test_ids(void **state)
+{
+    (void)state;
+    struct run *u = run_new(8);
+    struct run_peer *w = run_worker(u, 1);
+    uint64_t id = w->worker;
+    run_lose(w);
+    u->now_ns += UINT64_C(601) * 1000000000;
+    run_pass(u, 1100);
+    assert_int_equal(run_count(u, 'g'), 0);
+    run_kill(u);
+    run_start(u);
+    assert_true(run_worker(u, 1)->worker > id);
+    run_free(u);
+}
+
 /* Reports come in order, whatever the order of completions; said again they do nothing; a client that comes later gets those it needs. */
 static void test_reports(void **state)
 {
@@ -539,6 +580,25 @@ static void test_at_most_once(void **state)
     run_free(u);
 }
 
+/* A lease that nobody wants any more by the time it is durable is not sent. */
+static void test_at_most_once_passed(void **state)
+{
+    (void)state;
+    struct run *u = run_new(40);
+    struct run_attach at = {.job = "job", .order = CACHEW__ORDER__ORDER_ANY, .guarantee = CACHEW__GUARANTEE__GUARANTEE_AT_MOST_ONCE};
+    struct run_peer *a = run_worker(u, 3), *c = run_client_with(u, &at, 0);
+    u->hold = true;
+    run_progress(c, 1, 0);
+    run_settle(u);
+    run_commit(u);
+    run_progress(c, 5, 0); /* in the same turn */
+    u->hold = false;
+    run_settle(u);
+    assert_false(a->streams[0].held[3]);
+    assert_true(a->streams[0].held[5] && a->streams[0].held[7]);
+    run_free(u);
+}
+
 /* The same where so many have passed that their rows are gone: their place in the journal is taken by one number. */
 static void test_at_most_once_floor(void **state)
 {
@@ -742,6 +802,8 @@ int main(void)
         cmocka_unit_test(test_one_job),
         cmocka_unit_test(test_worker_lost),
         cmocka_unit_test(test_durable_first),
+        cmocka_unit_test(test_failed_order),
+        cmocka_unit_test(test_ids),
         cmocka_unit_test(test_reports),
         cmocka_unit_test(test_contradiction),
         cmocka_unit_test(test_low_water_mark),
@@ -758,6 +820,7 @@ int main(void)
         cmocka_unit_test(test_restart_grace),
         cmocka_unit_test(test_second_connection),
         cmocka_unit_test(test_at_most_once),
+        cmocka_unit_test(test_at_most_once_passed),
         cmocka_unit_test(test_at_most_once_floor),
         cmocka_unit_test(test_job_life),
         cmocka_unit_test(test_two_jobs),
