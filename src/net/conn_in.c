@@ -227,7 +227,7 @@ static int part_came(struct cw_conn *c, const uint8_t *at, size_t n, struct cw_e
     in->have += n;
     in->offset += n;
     if (in->have < part_size(in))
-        return 0;
+        return in->part == IN_HEADER ? cw_frame_begins(in->header, in->have, err) : 0;
     return part_done(c, in->part == IN_HEADER ? in->header : in->message, err);
 }
 
@@ -295,7 +295,9 @@ static ssize_t receive_some(struct cw_conn *c, size_t *asked, struct cw_error *e
     direct = CW_MIN(direct, (size_t)r);
     if (direct && part_came(c, pieces[0].iov_base, direct, err) < 0)
         return r;
-    if (feed(c, scratch, (size_t)r - direct, err) >= 0 && in->came.n && cw_conn_listens(c) && in->frame_start < in->came_from)
+    if (feed(c, scratch, (size_t)r - direct, err) < 0 || !in->came.n || !cw_conn_listens(c))
+        return r;
+    if (in->part != IN_HEADER || !in->have || in->frame_start < in->came_from) /* none began with them */
         cw_error_set(err, CW_E_SERVICE, "descriptors in the middle of a message");
     return r;
 }
