@@ -40,8 +40,9 @@ int cw_frame_begins(const uint8_t *header, size_t have, struct cw_error *err)
     if (memcmp(header, magic, have) == 0)
         return 0;
     for (size_t i = 0; i < have; i++)
-        snprintf(text + 3 * i, sizeof(text) - 3 * i, " %02x", header[i]);
-    return cw_error_set(err, CW_E_SERVICE, "this is not Cachew's protocol: a frame begins with%s, expected 43 57 46 31", text);
+        (void)snprintf(text + 3 * i, sizeof(text) - 3 * i, " %02x", header[i]);
+    bool tls = have >= 2 && (header[0] == 0x15 || header[0] == 0x16) && header[1] == 3; /* an alert, or the greeting of who connects */
+    return cw_error_set(err, CW_E_SERVICE, "this is %s: a frame begins with%s, expected 43 57 46 31", tls ? "TLS, and not expected here" : "not Cachew's protocol", text);
 }
 
 int cw_frame_read(const uint8_t header[CW_FRAME_HEADER], size_t message_limit, size_t payload_limit, struct cw_frame *ret, struct cw_error *err)

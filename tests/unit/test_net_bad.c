@@ -100,7 +100,7 @@ static void test_greetings(void **state)
         send_greeting(at, http, strlen(http), "begins with 47 45 54 20");
         send_greeting(at, ssh, strlen(ssh), "begins with 53 53 48 2d");
         send_greeting(at, "", 0, "before the handshake");
-        send_greeting(at, tls, sizeof(tls), "this is not Cachew's protocol: a frame begins with 16 03 01 02");
+        send_greeting(at, tls, sizeof(tls), "this is TLS, and not expected here: a frame begins with 16 03 01 02");
         uint32_t seed = 1;
         for (int round = 0; round < 200; round++) {
             for (size_t k = 0; k < sizeof(noise); k++)
