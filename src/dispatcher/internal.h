@@ -52,6 +52,8 @@
 #define DP_GONE (600 * DP_S)       /* a worker that is gone keeps its id, if it comes back */
 #define DP_LATE DP_S               /* a lease is not late before that ... */
 #define DP_LATE_TIMES 3            /* ... nor before so many times the median */
+#define DP_DEPTH 2                 /* splits that a worker has at a time to begin with: one that it computes, one that is fetched */
+#define DP_DEPTH_NS (DP_S / 40)    /* twice as many where they take less than this, for the sake of the way to and fro */
 #define DP_TIMES 64                /* completions that the median is of */
 
 struct cw_peer {
@@ -168,6 +170,9 @@ struct stream {
     uint64_t free_from;        /* before it every wanted split has a holder */
     uint64_t purged;           /* rows before it are deleted from the journal */
     uint64_t times_ns[DP_TIMES], n_times;
+    uint32_t depth;                /* splits that a worker has at a time, at most its capacity: */
+    uint32_t n_at_depth;           /* so many were completed since it was set, */
+    uint64_t ns_at_depth;          /* in so much time altogether */
     uint64_t n_completed;
     bool reports_came, announce;
     uint64_t announce_first, announce_end;
