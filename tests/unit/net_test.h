@@ -83,7 +83,8 @@ static int side_payload(void *user, struct cw_conn *c, const Cachew__Envelope *m
     if (s->refuse_payload)
         return cw_error_set(err, CW_E_BUDGET, "no room for %zu bytes", size);
     *ret = malloc(size);
-    assert_non_null(*ret);
+    if (!*ret)
+        return cw_error_nomem(err, size, "a payload");
     side_close(s, CLOSE_IN_PAYLOAD);
     return 0;
 }
