@@ -230,7 +230,7 @@ struct cw_dispatcher {
     struct cw_dispatcher_io io;
     char *name, *software;
     uint32_t pid;
-    bool share_streams;
+    bool share_streams, started;
     uint64_t now_ns, start_ns;
     uint64_t grace_until_ns;   /* 0: over */
     struct cw_link peers, workers, streams, jobs, dirty_streams, dirty_seats;

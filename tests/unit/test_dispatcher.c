@@ -670,7 +670,6 @@ static void test_two_jobs(void **state)
     (void)state;
     for (int share = 0; share < 2; share++) {
         struct run *u = run_new(40);
-        cw_dispatcher_free(u->d);
         run_start_shared(u, share);
         struct run_peer *w = run_worker(u, 2), *a = run_client(u, "a", 0, 1, 0), *b = run_client(u, "b", 0, 1, 0);
         assert_true(a->attached && b->attached);
