@@ -146,6 +146,25 @@ static void worker_keep(struct cw_dispatcher *d, struct worker *w)
     }
 }
 
+/* Room for one more: the one that is gone longest gives up its id. */
+static int worker_room(struct cw_dispatcher *d, struct cw_error *err)
+{
+    struct worker *oldest = NULL;
+    if (d->n_workers < DP_WORKERS)
+        return 0;
+    CW_LIST_EACH(at, &d->workers) {
+        struct worker *w = CW_CONTAINER(at, struct worker, link);
+        if (!w->peer && (!oldest || w->since_ns < oldest->since_ns))
+            oldest = w;
+    }
+    if (!oldest)
+        return cw_error_set(err, CW_E_SERVICE, "there are %d workers already", DP_WORKERS);
+    int r = cw_dp_journal_worker_gone(d, oldest, err);
+    if (r == 0)
+        cw_dp_worker_free(d, oldest);
+    return r;
+}
+
 static int worker_register(struct cw_dispatcher *d, struct cw_peer *p, uint64_t id, const Cachew__Register *r, struct cw_error *err)
 {
     int result = register_check(p, r, err);
@@ -154,8 +173,9 @@ static int worker_register(struct cw_dispatcher *d, struct cw_peer *p, uint64_t 
     struct worker *w = find_incarnation(d, p->incarnation);
     bool known = w != NULL;
     if (!w) {
-        if (d->n_workers >= DP_WORKERS)
-            return cw_error_set(err, CW_E_SERVICE, "there are %d workers already", DP_WORKERS);
+        result = worker_room(d, err);
+        if (result < 0)
+            return result;
         result = worker_new(d, d->worker_ids + 1, p->incarnation, &w, err);
         if (result < 0)
             return result;

@@ -13,7 +13,7 @@
 
 #define RUN_SPLITS 4096 /* positions that a test uses at most */
 #define RUN_PEERS 64
-#define RUN_STREAMS 16
+#define RUN_STREAMS 20
 
 struct run_row { uint8_t key[300], *value; size_t key_size, value_size; };
 
