@@ -103,7 +103,7 @@ struct seat {
     uint32_t capacity, n_held, n_complete;
     size_t heap_at;          /* 0: not among those that get leases; else place + 1 */
     uint64_t shunned_until;  /* 0: not */
-    bool named;              /* in the Holdings at hand */
+    bool named;              /* in Holdings, since its worker's connection changed */
     bool announced;          /* the clients of the stream know where the worker is */
     uint64_t order;          /* among seats with equal room; differs from stream to stream */
     uint64_t *out;           /* leases to be sent: room for capacity + 2 */

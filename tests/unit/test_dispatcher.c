@@ -537,6 +537,18 @@ static void test_second_connection(void **state)
     assert_int_equal(run_held(again), 4);
     for (uint64_t pos = 0; pos < 4; pos++)
         assert_int_equal(c->placed[pos], again->worker + 1);
+    /* And once more, without anything: it is asked to prepare the stream again. */
+    struct run_peer *last = run_connect(u, CACHEW__ROLE__ROLE_WORKER);
+    memcpy(last->incarnation, a->incarnation, 16);
+    run_lose(last);
+    last->capacity = 2;
+    last->snapshot = a->snapshot;
+    run_reconnect(last);
+    assert_int_equal(run_held(last), 0);
+    RUN_SAY(last, Heartbeat, HEARTBEAT, false, RUN_BASE(heartbeat));
+    run_settle(u);
+    assert_int_equal(run_held(last), 2);
+    assert_true(last->streams[0].held[0]);
     run_free(u);
 }
 
