@@ -236,6 +236,7 @@ int cw_dispatcher_new(const struct cw_dispatcher_options *o, const struct cw_dis
 void cw_dispatcher_start(struct cw_dispatcher *d, uint64_t now_ns)
 {
     d->now_ns = d->start_ns = now_ns;
+    d->started = true;
     cw_dp_pipelines_loaded(d);
     CW_LIST_EACH(at, &d->streams)
         CW_CONTAINER(at, struct stream, link)->idle_ns = now_ns;
@@ -267,6 +268,8 @@ struct cw_dispatcher *cw_dispatcher_free(struct cw_dispatcher *d)
         cw_dp_worker_free(d, CW_CONTAINER(at, struct worker, link));
     CW_LIST_EACH(at, &d->streams)
         cw_dp_stream_free(d, CW_CONTAINER(at, struct stream, link));
+    if (!d->started)
+        cw_dp_pipelines_loaded(d);
     cw_dp_journal_deinit(d);
     cw_map_deinit(&d->workers_by_id);
     cw_map_deinit(&d->workers_by_incarnation);
