@@ -4,6 +4,7 @@
  */
 #pragma once
 #include <pthread.h>
+#include <stdatomic.h>
 
 #include "client/remote.h"
 #include "engine/iterator.h"
@@ -163,7 +164,8 @@ struct remote {
     struct remote_batch *returned;
     size_t n_outstanding;      /* slots that are ASKED or HERE */
     size_t batch_bytes;        /* of the largest that came */
-    uint64_t n_batches, wait_ns;
+    uint64_t wait_ns;
+    atomic_uint_fast64_t n_batches; /* handed out; the consumer's */
 
     /* loop thread only: */
     Cachew__Hello *hello;
