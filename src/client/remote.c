@@ -191,8 +191,6 @@ static void remote_passed(struct cw_splits *base, const struct cw_cursor *from)
     bool moved = from->epoch != r->from.epoch || from->split != r->from.split;
     r->from = *from;
     r->finished = from->epoch >= r->options.epochs;
-    if (moved)
-        cw_remote_forget_before(r);
     pthread_mutex_unlock(&r->mutex);
     if (moved)
         cw_remote_wake(r);

@@ -115,6 +115,8 @@ static void tell_cursor(struct remote *r, uint64_t now)
         send_attach(r); /* only that goes back */
     else if (moved || now - r->told_ns >= PROGRESS_NS)
         send_progress(r, now);
+    if (moved)
+        cw_remote_forget(r);
 }
 
 static int on_attached(struct remote *r, const Cachew__Attached *m, struct cw_error *err)
