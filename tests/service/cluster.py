@@ -309,7 +309,7 @@ class Cluster:
         w = self.workers[key]
         w.wait_ready()
         if w.link:
-            w.link.aim(w.ready.get("bound") or w.address)
+            w.link.aim(w.address)
         return w
 
     def start(self, n_workers=2, **options):
