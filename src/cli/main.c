@@ -20,6 +20,8 @@ const struct cli_verb cli_verbs[] = {
     {"ops", "[NAME] ", 0, 1, "lists the operators, or describes one", NULL, cli_ops},
     {"index", "FILE... ", 1, 1000000, "makes the indexes of files of records", NULL, cli_index},
     {"bench", "PIPELINE ", 1, 1, "measures the rate of a pipeline with 1 thread, 2, 4 ... all", NULL, cli_bench},
+    {"up", "", 0, 0, "runs a service on this machine: a dispatcher and workers", NULL, cli_up},
+    {"worker", "", 0, 0, "serves as a worker of a service", NULL, cli_worker},
     {"dispatcher", "", 0, 0, "serves as the dispatcher of a service", NULL, cli_dispatcher},
     {"jobs", "", 0, 0, "lists the jobs of a service, or ends or pauses one", NULL, cli_jobs},
     {"workers", "", 0, 0, "lists the workers of a service, or drains one", NULL, cli_workers},

@@ -118,7 +118,7 @@ static int read_ready(int out, const char *what, json_t **ret, struct cw_error *
 
 static int start(struct daemon *d, const struct command *c, struct cw_error *err)
 {
-    int out;
+    int out = -1;
     json_t *ready;
     int r = spawn(c, &d->pid, &out, err);
     if (r < 0)

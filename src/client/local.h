@@ -11,6 +11,8 @@ struct cw_local {
     struct cw_compiled *compiled;
     struct cw_sequence *sequence;
     struct cw_iterator *iterator;
+    const char *const *data_roots; /* directories that files must lie below; none: anywhere */
+    size_t n_data_roots;
     const volatile int *interrupt; /* set by another thread: opening sources ends with CW_E_INTERRUPTED; may be NULL */
 };
 /* Reads and compiles a pipeline file; settings are "PATH=VALUE" (`2.size=64`), VALUE JSON or else a string. Touches no data. */

@@ -197,6 +197,7 @@ static int link_message(void *user, struct cw_conn *c CW_UNUSED, const Cachew__E
     struct remote *r = l->remote;
     struct cw_slab *slab = CW_STEAL(l->incoming);
     int status = 0;
+    l->attempt = 0; /* it is of use */
     switch (m->of_case) {
     case CACHEW__ENVELOPE__OF_REGION:
         status = on_region(l, m->region, fds, n_fds, err);
@@ -247,7 +248,6 @@ static int link_open(void *user, struct cw_conn *c, const Cachew__Envelope *peer
     l->conn = c;
     l->mapping = m;
     l->open = true;
-    l->attempt = 0;
     l->down_since_ns = 0;
     l->reported = false;
     l->why = (struct cw_error){0};

@@ -250,6 +250,7 @@ static int get(struct remote *r, struct link *l, uint64_t epoch, uint64_t split,
     m.count = count;
     m.remnant = key != NULL;
     m.key = key ? *key : 0;
+    e.id = ++r->next_id;
     e.of_case = CACHEW__ENVELOPE__OF_GET;
     e.get = &m;
     return cw_conn_send(l->conn, &e, NULL, 0, NULL, NULL, NULL, 0, NULL);

@@ -2,7 +2,7 @@
 
 void cw_budget_init(struct cw_budget *b, size_t limit)
 {
-    b->limit = limit;
+    atomic_init(&b->limit, limit);
     atomic_init(&b->used, 0);
     atomic_init(&b->peak, 0);
     atomic_init(&b->wanted, 0);
@@ -10,12 +10,12 @@ void cw_budget_init(struct cw_budget *b, size_t limit)
 
 int cw_budget_take(struct cw_budget *b, size_t bytes, const char *what, struct cw_error *err)
 {
-    size_t used = atomic_load_explicit(&b->used, memory_order_relaxed);
+    size_t used = atomic_load_explicit(&b->used, memory_order_relaxed), limit = atomic_load_explicit(&b->limit, memory_order_relaxed);
     do {
-        if (bytes > b->limit || used > b->limit - bytes) {
+        if (bytes > limit || used > limit - bytes) {
             atomic_store_explicit(&b->wanted, bytes > SIZE_MAX - used ? SIZE_MAX : used + bytes, memory_order_relaxed);
             return cw_error_set(err, CW_E_BUDGET, "%s needs %zu bytes, but of the memory budget of %zu bytes %zu are in use", what, bytes,
-                                b->limit, used);
+                                limit, used);
         }
     } while (!atomic_compare_exchange_weak_explicit(&b->used, &used, used + bytes, memory_order_relaxed, memory_order_relaxed));
     size_t now = used + bytes, peak = atomic_load_explicit(&b->peak, memory_order_relaxed);

@@ -7,7 +7,7 @@
 #include "base/error.h"
 
 struct cw_budget {
-    size_t limit;
+    atomic_size_t limit; /* may change: below what is in use, nothing is refused that is there, but all that is new */
     atomic_size_t used, peak;
     atomic_size_t wanted; /* what the last refusal would have brought `used` to */
 };

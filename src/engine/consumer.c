@@ -12,9 +12,9 @@
 
 void cw_released(struct cw_runner *r)
 {
-    r->starving = r->plan_short = false;
+    r->starving = r->plan_short = r->poll_short = false;
     cw_wake_parked(r);
-    pthread_cond_broadcast(&r->work);
+    cw_work(r);
     if (r->consumer_short) /* another thread than the consumer released it */
         cw_done(r);
 }
@@ -44,6 +44,28 @@ static int wait_change(struct cw_runner *r, uint64_t deadline_ns, const char *wh
 
 /* A deadline: not waiting at all. What lacks memory then is tried again later, and nothing new is begun until it has it. */
 #define AT_ONCE UINT64_MAX
+
+/* What is needed for a split that is not the first one: splits before it keep what they have, and go on. 2: not now; it is tried again when something was
+ * released, or nothing runs. Mutex held. */
+static int with_memory_behind(struct cw_runner *r, int (*attempt)(struct cw_runner *r, void *arg, struct cw_error *err), void *arg,
+                              const struct cw_split *s, struct cw_error *err)
+{
+    int status = attempt(r, arg, err);
+    if (status != CW_E_BUDGET)
+        return status;
+    cw_trim(r);
+    status = attempt(r, arg, err);
+    if (r->n_running || r->n_reading)
+        return status == CW_E_BUDGET ? 2 : status;
+    if (status == CW_E_BUDGET && cw_can_reclaim(r, s)) {
+        cw_evict(r);
+        while ((status = attempt(r, arg, err)) == CW_E_BUDGET && cw_reclaim(r, s))
+            ;
+        cw_released(r); /* what gave way goes on */
+    }
+    r->poll_short |= status == CW_E_BUDGET;
+    return status == CW_E_BUDGET ? 2 : status;
+}
 
 /* Something that needs memory, in the consumer: while it lacks, nothing new is begun, and when nothing runs any more everything else gives way.
  * Mutex held. */
@@ -76,6 +98,13 @@ static int with_memory(struct cw_runner *r, int (*attempt)(struct cw_runner *r, 
     return status;
 }
 
+/* For a batch of split s; NULL: of none that the runner has. */
+static int with_memory_for(struct cw_runner *r, int (*attempt)(struct cw_runner *r, void *arg, struct cw_error *err), void *arg,
+                           const struct cw_split *s, uint64_t deadline_ns, struct cw_error *err)
+{
+    return !s || s == r->splits ? with_memory(r, attempt, arg, deadline_ns, err) : with_memory_behind(r, attempt, arg, s, err);
+}
+
 static int try_finish(struct cw_runner *r, void *arg, struct cw_error *err) { return cw_assembly_finish(arg, &r->slabs, err); }
 
 struct join_request {
@@ -92,6 +121,30 @@ static int try_join_new(struct cw_runner *r, void *arg, struct cw_error *err)
 /* Everything was computed, and its last batch, if it is not full, is a remnant. */
 static bool computed(const struct cw_split *s) { return s->over && s->n_blocks == 0; }
 
+static void drop_remnant(struct cw_runner *r, struct cw_split *s, unsigned bucket)
+{
+    struct cw_assembly *a = CW_STEAL(s->open[bucket]);
+    if (a && s->tail == a) { /* nobody came to the end of the batches yet */
+        struct cw_assembly **at = &s->head, *before = NULL;
+        for (; *at != a; at = &(*at)->next)
+            before = *at;
+        *at = NULL;
+        s->tail = before;
+    }
+    if (a) {
+        cw_assembly_free(a);
+        r->n_assemblies--;
+        cw_released(r);
+    }
+}
+
+/* What is left over of a split that is computed, and that nobody wants. */
+static void forget_remnants(struct cw_runner *r, struct cw_split *s)
+{
+    for (unsigned k = 0; s->without_remnants && k < CW_MAX(r->compiled->n_buckets, 1); k++)
+        drop_remnant(r, s, k);
+}
+
 /* The batch at the head of a split, if it is ready. 1: there are no more; 2: not yet. Mutex held. */
 static int take_head(struct cw_runner *r, struct cw_split *s, uint64_t deadline_ns, struct cw_assembly **ret, struct cw_error *err)
 {
@@ -104,8 +157,11 @@ static int take_head(struct cw_runner *r, struct cw_split *s, uint64_t deadline_
                 *err = *a->error;
                 return a->error->status;
             }
-            if (!s->discard && !a->batch && (status = with_memory(r, try_finish, a, deadline_ns, err)) != 0)
-                return status;
+            if (!s->discard && !a->batch) {
+                status = with_memory_for(r, try_finish, a, s, deadline_ns, err);
+                if (status != 0)
+                    return status;
+            }
             s->head = a->next;
             if (!s->head)
                 s->tail = NULL;
@@ -137,6 +193,7 @@ static int take_head(struct cw_runner *r, struct cw_split *s, uint64_t deadline_
         }
         if (remnant)
             s->head = s->tail = NULL; /* it stays in s->open */
+        forget_remnants(r, s);
         return 1;
     }
 }
@@ -169,8 +226,42 @@ bool cw_runner_computed(struct cw_runner *r, struct cw_split *s, uint64_t *ret_b
         n += a->closed;
     }
     *ret_batches = n;
+    if (all)
+        forget_remnants(r, s);
     pthread_mutex_unlock(&r->mutex);
     return all;
+}
+
+bool cw_runner_stuck(struct cw_runner *r)
+{
+    pthread_mutex_lock(&r->mutex);
+    bool more = false;
+    for (const struct cw_split *s = r->splits; s && !more; s = s->next)
+        more = !computed(s);
+    more = (r->poll_short || (more && r->settled && !r->n_running && !r->n_reading)) && !r->fatal.status;
+    pthread_mutex_unlock(&r->mutex);
+    return more;
+}
+
+void cw_runner_relent(struct cw_runner *r)
+{
+    pthread_mutex_lock(&r->mutex);
+    if (r->consumer_short) {
+        r->consumer_short = false;
+        cw_released(r);
+    }
+    r->poll_short = false;
+    pthread_mutex_unlock(&r->mutex);
+}
+
+int cw_runner_fatal(struct cw_runner *r, struct cw_error *err)
+{
+    pthread_mutex_lock(&r->mutex);
+    int status = r->fatal.status;
+    if (status)
+        *err = r->fatal;
+    pthread_mutex_unlock(&r->mutex);
+    return status;
 }
 
 /* Mutex held. The reasons of records that left no batch go with what is left over. */
@@ -194,19 +285,16 @@ uint64_t cw_runner_remnant(struct cw_runner *r, struct cw_split *s, unsigned buc
 void cw_runner_drop_remnant(struct cw_runner *r, struct cw_split *s, unsigned bucket)
 {
     pthread_mutex_lock(&r->mutex);
-    struct cw_assembly *a = CW_STEAL(s->open[bucket]);
-    if (a && s->tail == a) { /* nobody came to the end of the batches yet */
-        struct cw_assembly **at = &s->head, *before = NULL;
-        for (; *at != a; at = &(*at)->next)
-            before = *at;
-        *at = NULL;
-        s->tail = before;
-    }
-    if (a) {
-        cw_assembly_free(a);
-        r->n_assemblies--;
-        cw_released(r);
-    }
+    drop_remnant(r, s, bucket);
+    pthread_mutex_unlock(&r->mutex);
+}
+
+void cw_runner_drop_remnants(struct cw_runner *r, struct cw_split *s)
+{
+    pthread_mutex_lock(&r->mutex);
+    s->without_remnants = true;
+    if (computed(s))
+        forget_remnants(r, s);
     pthread_mutex_unlock(&r->mutex);
 }
 
@@ -268,6 +356,8 @@ int cw_runner_join(struct cw_runner *r, struct cw_assembly *dst, struct cw_split
 struct slab_request {
     struct cw_runner *r;
     uint64_t deadline_ns;
+    const struct cw_split *split; /* not NULL: for a batch of this one */
+    bool later;                   /* there was none now */
     size_t size;
     struct cw_slab *slab;
 };
@@ -284,8 +374,11 @@ static int slab_waiting(size_t size, struct cw_slab **ret, void *arg, struct cw_
     struct cw_runner *r = q->r;
     q->size = size;
     pthread_mutex_lock(&r->mutex);
-    int status = with_memory(r, try_slab, q, q->deadline_ns, err);
+    int status = with_memory_for(r, try_slab, q, q->split, q->deadline_ns, err);
     pthread_mutex_unlock(&r->mutex);
+    q->later = status == 2;
+    if (q->later)
+        return cw_error_set(err, CW_E_BUDGET, "there is no memory for a batch now");
     if (status >= 0)
         *ret = q->slab;
     return status;
@@ -297,17 +390,30 @@ static int consumer_stopped(void *arg)
     return atomic_load_explicit(&r->interrupted, memory_order_relaxed) || cw_stopped(r);
 }
 
-int cw_runner_finish(struct cw_runner *r, struct cw_assembly *a, uint64_t seed, uint64_t epoch, uint64_t deadline_ns, struct cw_error *err)
+static int finish(struct cw_runner *r, struct cw_assembly *a, uint64_t seed, uint64_t epoch, struct slab_request *q, struct cw_error *err)
 {
-    struct slab_request q = {.r = r, .deadline_ns = deadline_ns};
     pthread_mutex_lock(&r->mutex);
-    int status = a->batch ? 0 : with_memory(r, try_finish, a, deadline_ns, err);
+    int status = a->batch ? 0 : with_memory_for(r, try_finish, a, q->split, q->deadline_ns, err);
     if (status >= 0 && !a->handed) {
         a->handed = true;
         r->n_handed++;
     }
     pthread_mutex_unlock(&r->mutex);
-    return status < 0 ? status : cw_batch_apply(r->compiled, a, seed, epoch, consumer_stopped, r, slab_waiting, &q, err);
+    return status != 0 ? status : cw_batch_apply(r->compiled, a, seed, epoch, consumer_stopped, r, slab_waiting, q, err);
+}
+
+int cw_runner_finish(struct cw_runner *r, struct cw_assembly *a, uint64_t seed, uint64_t epoch, uint64_t deadline_ns, struct cw_error *err)
+{
+    struct slab_request q = {.r = r, .deadline_ns = deadline_ns};
+    return finish(r, a, seed, epoch, &q, err);
+}
+
+int cw_runner_try_finish(struct cw_runner *r, struct cw_assembly *a, const struct cw_split *s, struct cw_error *err)
+{
+    const struct cw_epoch *e = &s->epoch->epoch;
+    struct slab_request q = {.r = r, .deadline_ns = AT_ONCE, .split = s};
+    int status = finish(r, a, e->seed, e->epoch, &q, err);
+    return status == CW_E_BUDGET && q.later ? 2 : status;
 }
 
 struct cw_batch *cw_runner_take_batch(struct cw_runner *r, struct cw_assembly *a)

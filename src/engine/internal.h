@@ -52,6 +52,7 @@ struct cw_split {
     struct cw_quarantined *quarantined; /* of records that left no trace in a batch */
     struct cw_error *failed;     /* of a stream: comes after everything that it gave; NULL: it did not fail */
     unsigned n_blocks;           /* carved and not done */
+    bool without_remnants;       /* they are not wanted (any more) */
     bool over;                   /* nothing more is carved: positions used up, a full `take`, an error */
     bool poisoned;
     bool closed;                 /* by the consumer */
@@ -146,6 +147,7 @@ struct cw_runner {
     struct cw_ref *spare_refs;        /* of a piece that is done, for the next one */
     unsigned n_idle, n_blocks, n_running, n_reading;
     unsigned n_assemblies, max_assemblies;
+    size_t least;                     /* memory; set once */
     bool planning, stop;
     _Atomic bool interrupted;         /* set with the mutex held */
     /* Short of memory (docs/engine.md): */
@@ -154,6 +156,8 @@ struct cw_runner {
     bool alone;                       /* a starved block runs: nobody else begins anything */
     bool starving;                    /* a starved block got all there is, and it was not enough: until something is released */
     unsigned n_handed;                /* assemblies and batches that the consumer has, and will release */
+    bool poll_short;                  /* a batch of a split that is not the first could not be finished */
+    bool settled;                     /* a thread found nothing to do, and nothing was done by others */
     bool cold;                        /* reads go to the read threads first */
     uint64_t max_rows;
     uint64_t *row_ns;                 /* by leaf: mean time of a row */
@@ -223,6 +227,12 @@ void cw_block_settle(struct cw_runner *r, struct block *b); /* after emit: rows 
 
 /* consumer.c: memory came back, who waits for it tries again. Mutex held. */
 void cw_released(struct cw_runner *r);
+/* There may be something to do for the threads. Mutex held. */
+static inline void cw_work(struct cw_runner *r)
+{
+    r->settled = false;
+    pthread_cond_broadcast(&r->work);
+}
 /* There may be something for the consumer. Mutex held. */
 static inline void cw_done(struct cw_runner *r)
 {
@@ -240,6 +250,7 @@ void cw_wake_parked(struct cw_runner *r);            /* mutex held: blocks whose
 void cw_trim(struct cw_runner *r);                   /* mutex held */
 /* Takes everything from the last split behind `s` that holds something; it will be computed again. False: there is none. Nothing must be running. */
 bool cw_reclaim(struct cw_runner *r, const struct cw_split *s); /* mutex held */
+bool cw_can_reclaim(const struct cw_runner *r, const struct cw_split *s); /* mutex held: it would take something */
 /* Whether the consumer has, or can take, something that it will release. */
 bool cw_may_be_released(const struct cw_runner *r);   /* mutex held */
 /* Everything that can be computed again gives its memory back; nothing must be running. */

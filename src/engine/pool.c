@@ -31,6 +31,7 @@ void cw_ready(struct cw_runner *r, struct block *b)
 {
     b->state = BLOCK_READY;
     insert_ordered(&r->ready, b);
+    r->settled = false;
     pthread_cond_signal(&r->work);
 }
 
@@ -176,6 +177,7 @@ static void advance(struct cw_runner *r, struct thread *t, struct block *b)
     int status = 0;
     b->state = BLOCK_RUNNING;
     b->started_ns = cw_now_ns();
+    r->settled = false;
     r->n_running++;
     while (!r->stop && !s->closed) {
         if (b->waited) { /* its turn has come */
@@ -236,7 +238,7 @@ static void advance(struct cw_runner *r, struct thread *t, struct block *b)
     leave(r, &r->n_running);
     if (status == CW_E_BUDGET && !r->stop && !s->closed) {
         starve(r, b);
-        pthread_cond_broadcast(&r->work);
+        cw_work(r);
         cw_done(r);
         return;
     }
@@ -247,7 +249,7 @@ static void advance(struct cw_runner *r, struct thread *t, struct block *b)
     cw_block_recycle(r, b);
     cw_split_collect(r, s);
     if (r->n_blocks == 0 && r->plan_short)
-        pthread_cond_broadcast(&r->work);
+        cw_work(r);
     if ((s->n_blocks == 0 && (s->over || s->closed)) || r->consumer_short || r->fatal.status)
         cw_done(r);
 }
@@ -273,12 +275,20 @@ static bool holds_anything(const struct cw_runner *r, const struct cw_split *s)
     return any;
 }
 
-bool cw_reclaim(struct cw_runner *r, const struct cw_split *s)
+static struct cw_split *reclaimable(const struct cw_runner *r, const struct cw_split *s)
 {
     struct cw_split *last = NULL;
     for (struct cw_split *later = s ? s->next : NULL; later; later = later->next)
         if (holds_anything(r, later))
             last = later;
+    return last;
+}
+
+bool cw_can_reclaim(const struct cw_runner *r, const struct cw_split *s) { return reclaimable(r, s) != NULL; }
+
+bool cw_reclaim(struct cw_runner *r, const struct cw_split *s)
+{
+    struct cw_split *last = reclaimable(r, s);
     if (!last)
         return false;
     for (struct block **at = &r->starved; *at;) {
@@ -325,7 +335,7 @@ static void run_starved(struct cw_runner *r, struct thread *t)
         r->starved = b->next;
         cw_ready(r, b);
     }
-    pthread_cond_broadcast(&r->work);
+    cw_work(r);
     cw_done(r);
 }
 
@@ -333,6 +343,7 @@ static void plan_piece(struct cw_runner *r, struct thread *t, struct cw_split *s
 {
     struct cw_error err = {0};
     r->planning = true;
+    r->settled = false;
     p->users++;
     s->n_blocks++;
     r->n_running++;
@@ -366,7 +377,7 @@ static void plan_piece(struct cw_runner *r, struct thread *t, struct cw_split *s
             (void)cw_error_set(&r->fatal, CW_E_BUDGET, "--memory %zu is too small: %s; expected at least %zu", r->budget.limit, err.message,
                                atomic_load(&r->budget.wanted));
     }
-    pthread_cond_broadcast(&r->work);
+    cw_work(r);
     cw_done(r);
 }
 
@@ -401,6 +412,10 @@ static void *compute_main(void *arg)
             run_block(r, t, b);
             continue;
         }
+        if (r->options.notify && !r->settled && !r->n_running && !r->n_reading) { /* who polls may have to make room */
+            r->settled = true;
+            cw_done(r);
+        }
         uint64_t start = cw_now_ns();
         pthread_cond_wait(&r->work, &r->mutex);
         r->profile.idle_ns += cw_now_ns() - start;
@@ -433,7 +448,7 @@ static void *read_main(void *arg)
         own.read_ns = own.read_bytes = 0;
         if (status == CW_E_BUDGET) {
             starve(r, b);
-            pthread_cond_broadcast(&r->work);
+            cw_work(r);
         } else {
             if (status < 0 && !r->fatal.status) {
                 r->fatal = err;
@@ -475,7 +490,7 @@ void cw_pool_stop(struct cw_runner *r)
     pthread_mutex_lock(&r->mutex);
     r->stop = true;
     atomic_store(&r->cancelled, true);
-    pthread_cond_broadcast(&r->work);
+    cw_work(r);
     pthread_cond_broadcast(&r->reads);
     pthread_mutex_unlock(&r->mutex);
     for (unsigned i = 0; i < r->n_threads; i++)

@@ -19,6 +19,7 @@ void cw_remnant_deinit(struct cw_remnant *m)
 {
     free(m->data);
     free(m->ids);
+    free(m->offsets);
     cw_quarantined_free(m->quarantined);
     *m = (struct cw_remnant){0};
 }
@@ -64,19 +65,22 @@ int cw_remnant_read(const struct cw_assembly *a, uint64_t from, uint64_t n, stru
     }
     m.data = malloc(CW_MAX(m.size, 1));
     m.ids = malloc(CW_MAX(n, 1) * sizeof(*m.ids));
-    if (!m.data || !m.ids) {
+    m.offsets = malloc((n + 1) * sizeof(*m.offsets));
+    if (!m.data || !m.ids || !m.offsets) {
         cw_remnant_deinit(&m);
         return cw_error_nomem(err, m.size, "what is left over of a split");
     }
     memcpy(m.ids, a->ids + from, n * sizeof(*m.ids));
     uint8_t *at = m.data;
     for (uint64_t i = from; i < from + n; i++) {
+        m.offsets[i - from] = (size_t)(at - m.data);
         at = put_u32(at, a->present[i] != 0, 0);
         for (unsigned k = 0; k < l->n && a->present[i]; k++) {
             cw_assembly_row(a, k, i, &t);
             at = put_value(at, &t);
         }
     }
+    m.offsets[n] = m.size;
     *ret = m;
     return 0;
 }

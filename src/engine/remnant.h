@@ -10,6 +10,7 @@ struct cw_remnant {
     size_t size;
     struct cw_record_id *ids; /* n; those of skipped records too */
     uint64_t n;
+    size_t *offsets;          /* n + 1: where each begins in data, and the end; NULL where they came from elsewhere */
     struct cw_quarantined *quarantined;
 };
 void cw_remnant_deinit(struct cw_remnant *m);

@@ -30,12 +30,27 @@ static uint64_t max_rows(const struct cw_sequence *s)
     return CW_MIN(CW_MAX(BLOCK_BYTES / widest, 1), 4096);
 }
 
+/* How many batches may be under way with the memory there is. */
+static void set_assemblies(struct cw_runner *r, size_t memory)
+{
+    size_t slab = r->layout.slab_bytes ? cw_slab_charge(r->layout.slab_bytes) : 0;
+    size_t batch = slab + cw_assembly_bytes(&r->layout, r->compiled->batch_size), plan = cw_plan_bytes(r->sequence, r->sequence->split_size);
+    size_t by_memory = SLAB_SHARE(memory - plan) / batch;
+    size_t wanted = slab ? SLAB_AHEAD / slab : 4096;
+    wanted = CW_MAX(wanted, r->options.threads * 2 + 2);
+    wanted = CW_MIN(wanted, by_memory);
+    r->max_assemblies = (unsigned)CW_MIN(CW_MAX(wanted, r->compiled->counted ? 1u : 3u), 4096u);
+    if (r->compiled->batcher == CW_BATCHER_BUCKET)
+        r->max_assemblies += 2 * r->compiled->n_buckets * (unsigned)CW_MIN(r->options.threads + 2, 16u);
+}
+
 static int check_budget(struct cw_runner *r, struct cw_error *err)
 {
     size_t slab = r->layout.slab_bytes ? cw_slab_charge(r->layout.slab_bytes) : 0, memory = r->budget.limit;
     size_t batch = slab + cw_assembly_bytes(&r->layout, r->compiled->batch_size), plan = cw_plan_bytes(r->sequence, r->sequence->split_size);
     /* one to fill; where the count is unknown one more to join remnants in; the records they are made of; and scratch for a block */
     size_t least = batch * (r->compiled->counted ? 1 : 2) + plan + ((size_t)1 << 20);
+    r->least = least;
     if (memory < least) {
         char value[32], expected[64];
         snprintf(value, sizeof(value), "%zu", memory);
@@ -44,15 +59,24 @@ static int check_budget(struct cw_runner *r, struct cw_error *err)
         return cw_error_set(err, CW_E_BUDGET, "--memory %zu is too small: a batch of %llu takes %zu bytes, the plan of a split %zu; the smallest budget is %zu",
                             memory, (unsigned long long)r->compiled->batch_size, batch, plan, least);
     }
-    size_t by_memory = SLAB_SHARE(memory - plan) / batch;
-    size_t wanted = slab ? SLAB_AHEAD / slab : 4096;
-    wanted = CW_MAX(wanted, r->options.threads * 2 + 2);
-    wanted = CW_MIN(wanted, by_memory);
-    r->max_assemblies = (unsigned)CW_MIN(CW_MAX(wanted, r->compiled->counted ? 1u : 3u), 4096u);
-    if (r->compiled->batcher == CW_BATCHER_BUCKET)
-        r->max_assemblies += 2 * r->compiled->n_buckets * (unsigned)CW_MIN(r->options.threads + 2, 16u);
+    set_assemblies(r, memory);
     return 0;
 }
+
+size_t cw_runner_set_memory(struct cw_runner *r, size_t memory)
+{
+    memory = CW_MAX(memory, r->least);
+    pthread_mutex_lock(&r->mutex);
+    atomic_store(&r->budget.limit, memory);
+    set_assemblies(r, memory);
+    if (atomic_load(&r->budget.used) > memory)
+        cw_slab_trim(&r->slabs);
+    cw_released(r); /* where it is more now */
+    pthread_mutex_unlock(&r->mutex);
+    return memory;
+}
+
+size_t cw_runner_memory_used(struct cw_runner *r) { return atomic_load(&r->budget.used); }
 
 int cw_runner_new(const struct cw_sequence *s, const struct cw_runner_options *o, struct cw_runner **ret, struct cw_error *err)
 {
@@ -203,7 +227,7 @@ int cw_runner_open(struct cw_runner *r, uint64_t seed, uint64_t epoch, uint64_t 
         s->next = *at;
         *at = s;
         *ret = s;
-        pthread_cond_broadcast(&r->work);
+        cw_work(r);
     } else {
         cw_split_free(r, s);
     }

@@ -2,8 +2,8 @@
  * Runs splits: a pool of compute threads that takes splits in the order they were opened and turns each into batches and
  * remnants. Knows nothing of ranks, numbers of batches (g) or epochs following one another: that is the iterator's.
  *
- * Threads: cw_runner_* are called by one thread, the consumer's, but for cw_runner_release, _interrupt and _profile, which any may call; everything else
- * happens on the runner's own.
+ * Threads: cw_runner_* are called by one thread, the consumer's, but for cw_runner_release, _interrupt, _profile and _memory_used, which any may call;
+ * everything else happens on the runner's own.
  */
 #pragma once
 #include "engine/assembly.h"
@@ -38,11 +38,22 @@ int cw_runner_next(struct cw_runner *r, struct cw_split *s, uint64_t deadline_ns
 /* The same without waiting: 2 when there is nothing yet. */
 int cw_runner_poll(struct cw_runner *r, struct cw_split *s, struct cw_assembly **ret, struct cw_error *err) _must_check_;
 /* Whether all of a split is computed, its batches taken or not: how many they are, those before first_batch too; and its remnants can be had. Not when it
- * ends in an error. */
+ * ends in an error. It may not be so any more later, where a split before it needed the memory. */
 bool cw_runner_computed(struct cw_runner *r, struct cw_split *s, uint64_t *ret_batches);
+/* For who polls several splits: whether nothing is computed, and nothing can be before something is taken, released or closed, though there is more to do. */
+bool cw_runner_stuck(struct cw_runner *r);
+/* Who polls will not ask again for what was not there: nothing waits for it any more. */
+void cw_runner_relent(struct cw_runner *r);
+/* The error that ended the runner as a whole, and not just a split; 0: it goes on. */
+int cw_runner_fatal(struct cw_runner *r, struct cw_error *err);
+/* Another limit of memory, at least what one batch needs; less than what is in use is waited for. Returns the limit. */
+size_t cw_runner_set_memory(struct cw_runner *r, size_t memory);
+size_t cw_runner_memory_used(struct cw_runner *r);
 /* What is left over of a split at its end, by bucket: so many elements. A record that was skipped has its place among them. */
 uint64_t cw_runner_remnant(struct cw_runner *r, struct cw_split *s, unsigned bucket);
 void cw_runner_drop_remnant(struct cw_runner *r, struct cw_split *s, unsigned bucket);
+/* Remnants of a split are not wanted (any more), also when it is computed again. */
+void cw_runner_drop_remnants(struct cw_runner *r, struct cw_split *s);
 /* Elements from .. from + n - 1 of a remnant as bytes (engine/remnant.h), appended to *to. Not waited for memory: outside the budget. */
 struct cw_remnant;
 int cw_runner_remnant_read(struct cw_runner *r, struct cw_split *s, unsigned bucket, uint64_t from, uint64_t n, struct cw_remnant *ret,
@@ -54,6 +65,8 @@ int cw_runner_join(struct cw_runner *r, struct cw_assembly *dst, struct cw_split
                    struct cw_error *err) _must_check_;
 /* Finishes a batch of an epoch where that is still to be done: it was joined, or memory was short. Waits for memory like cw_runner_next. */
 int cw_runner_finish(struct cw_runner *r, struct cw_assembly *a, uint64_t seed, uint64_t epoch, uint64_t deadline_ns, struct cw_error *err) _must_check_;
+/* The same for a batch of split s, without waiting: 2 when there is no memory now. */
+int cw_runner_try_finish(struct cw_runner *r, struct cw_assembly *a, const struct cw_split *s, struct cw_error *err) _must_check_;
 /* Takes a batch out of a finished assembly and frees the rest. */
 struct cw_batch *cw_runner_take_batch(struct cw_runner *r, struct cw_assembly *a);
 void cw_runner_release(struct cw_runner *r, struct cw_batch *b);

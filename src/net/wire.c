@@ -153,8 +153,9 @@ int cw_wire_batch_write(const struct cw_batch *b, const struct cw_quarantined *q
                 continue;
             if (in_slabs) {
                 const struct cw_slab *s = b->slabs[0];
-                o->slab = !(s && data >= s->data && data < s->data + s->size);
-                places[i] = (size_t)(data - b->slabs[o->slab]->data);
+                bool second = !(s && data >= s->data && data < s->data + s->size);
+                o->slab = second && s; /* those that are there are counted */
+                places[i] = (size_t)(data - b->slabs[second]->data);
                 continue;
             }
             size_t pad = CW_ALIGN_UP(sizes[i], COMPONENT_ALIGN) - sizes[i];

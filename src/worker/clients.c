@@ -1,0 +1,447 @@
+/*
+ * Clients: what they ask for goes to streams, and what streams answer goes to them, by descriptor on one host and gathered over TCP. The loop's thread only.
+ */
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "net/conn_impl.h"
+#include "net/wire.h"
+#include "worker/worker_impl.h"
+
+#define MESSAGE_BYTES ((size_t)1 << 20) /* what a client may say at once: a thousand slabs returned take 10 KB */
+#define QUEUED_BYTES ((size_t)64 << 20) /* beside payloads */
+/* A Unix socket ends when its peer does: who is silent there is stopped or busy, and may still read what it was lent. */
+#define LOCAL_TIMEOUT_NS (UINT64_C(3600) * 1000000000)
+
+static const char shared_capability[] = "shm";
+
+/* ---- what is on its way ---- */
+
+static void unlink_lent(struct client *c, struct sent *x)
+{
+    *(x->prev ? &x->prev->next : &c->lent) = x->next;
+    *(x->next ? &x->next->prev : &c->lent_last) = x->prev;
+}
+
+/* A batch or remnant was sent, or came back. */
+static void sent_free(void *arg)
+{
+    struct sent *x = arg;
+    struct client *c = x->client;
+    struct cw_worker *w = c->w;
+    if (x->batch)
+        cw_stream_release(x->stream->stream, x->batch);
+    cw_left_unref(x->left);
+    w->n_out--;
+    if (cw_peer_give(&c->peer, x->bytes))
+        cw_streams_wake(w);
+    cw_peer_unref(&c->peer);
+    free(x);
+    cw_worker_changed(w);
+}
+
+static struct sent *sent_new(struct client *c, struct worker_stream *s, struct cw_answer *a)
+{
+    struct sent *x = calloc(1, sizeof(*x));
+    if (!x)
+        return NULL;
+    *x = (struct sent){.client = c, .stream = s, .batch = CW_STEAL(a->batch), .left = CW_STEAL(a->left), .bytes = a->bytes};
+    cw_peer_ref(&c->peer);
+    c->w->n_out++;
+    return x;
+}
+
+/* What was answered with, and won't be sent. */
+static void drop_answer(struct worker_stream *s, struct cw_answer *a)
+{
+    if (a->batch)
+        cw_stream_release(s->stream, CW_STEAL(a->batch));
+    if ((a->kind == CW_SAY_BATCH || a->kind == CW_SAY_REMNANT) && cw_peer_give(a->peer, a->bytes))
+        cw_streams_wake(s->w);
+}
+
+static void give_up(struct client *c, const struct cw_error *why)
+{
+    cw_worker_log(c->w, "client %s: %s", cw_conn_peer(c->conn), why->message);
+    c->closing = true;
+    cw_conn_close(c->conn, why); /* `closed` follows, and cleans up */
+}
+
+/* Sends a message. What is queued beside payloads is answers to a bounded number of requests and can't grow, unless somebody asks and never reads. */
+static int send_to(struct client *c, const Cachew__Envelope *m, const struct iovec *pieces, size_t n, struct sent *x, const int *fds, size_t n_fds,
+                   struct cw_error *err)
+{
+    if (cw_conn_queued(c->conn) > atomic_load(&c->peer.out) + QUEUED_BYTES) {
+        if (x)
+            sent_free(x);
+        return cw_error_set(err, CW_E_SERVICE, "it does not read what it is sent: %zu bytes are queued", cw_conn_queued(c->conn));
+    }
+    return cw_conn_send(c->conn, m, pieces, n, x ? sent_free : NULL, x, fds, n_fds, err);
+}
+
+/* ---- shared memory ---- */
+
+/* Names a piece of shared memory to a client, the first time. */
+static int region_for(struct client *c, const struct worker_stream *s, const struct cw_slab *slab, uint64_t *ret, struct cw_error *err)
+{
+    for (const struct region *r = c->regions; r; r = r->next)
+        if (r->stream == s->serial && r->fd == slab->fd) {
+            *ret = r->id;
+            return 0;
+        }
+    struct stat st;
+    if (fstat(slab->fd, &st) < 0)
+        return cw_error_set(err, CW_E_IO, "the shared memory of batches is not there");
+    struct region *r = malloc(sizeof(*r));
+    if (!r)
+        return cw_error_nomem(err, sizeof(*r), "shared memory");
+    *r = (struct region){.next = c->regions, .stream = s->serial, .fd = slab->fd, .id = next_number(&c->w->next_region)};
+    c->regions = r;
+    Cachew__Region message = CACHEW__REGION__INIT;
+    Cachew__Envelope m = CACHEW__ENVELOPE__INIT;
+    message.region = *ret = r->id;
+    message.size = (uint64_t)st.st_size;
+    m.of_case = CACHEW__ENVELOPE__OF_REGION;
+    m.region = &message;
+    return send_to(c, &m, NULL, 0, NULL, &slab->fd, 1, err);
+}
+
+/* Where the slabs of a batch are, under the names by which they are returned. */
+static int lend(struct client *c, const struct worker_stream *s, struct sent *x, Cachew__Slab slabs[2], struct cw_error *err)
+{
+    const struct cw_batch *b = x->batch;
+    size_t n = 0;
+    for (size_t i = 0; i < CW_COUNT_OF(b->slabs); i++) {
+        if (!b->slabs[i])
+            continue;
+        cachew__slab__init(&slabs[n]);
+        int r = region_for(c, s, b->slabs[i], &slabs[n].region, err);
+        if (r < 0)
+            return r;
+        slabs[n].offset = b->slabs[i]->offset;
+        slabs[n].size = b->slabs[i]->size;
+        slabs[n].slab = x->slabs[n] = next_number(&c->w->next_slab);
+        n++;
+    }
+    return (int)n;
+}
+
+static int return_slab(struct client *c, uint64_t slab, struct cw_error *err)
+{
+    for (struct sent *x = c->lent; x && slab; x = x->next)
+        for (size_t i = 0; i < CW_COUNT_OF(x->slabs); i++)
+            if (x->slabs[i] == slab) {
+                x->slabs[i] = 0;
+                if (!x->slabs[0] && !x->slabs[1]) {
+                    unlink_lent(c, x);
+                    sent_free(x);
+                }
+                return 0;
+            }
+    return cw_error_set(err, CW_E_SERVICE, "slab %llu was returned, which was not lent, or came back before", (unsigned long long)slab);
+}
+
+/* ---- answers ---- */
+
+static int send_batch(struct client *c, struct worker_stream *s, struct cw_answer *a, Cachew__Envelope *m, struct cw_error *err)
+{
+    Cachew__Slab slabs[2], *list[2] = {&slabs[0], &slabs[1]};
+    struct cw_wire_batch wire;
+    struct cw_quarantined *quarantined = a->quarantined;
+    struct sent *x = sent_new(c, s, a);
+    if (!x) {
+        drop_answer(s, a);
+        return cw_error_nomem(err, sizeof(*x), "a batch's message");
+    }
+    int n = 0, r = cw_wire_batch_write(x->batch, quarantined, c->peer.shared, &wire, err);
+    if (r >= 0 && c->peer.shared && (n = lend(c, s, x, slabs, err)) < 0) {
+        r = n;
+        cw_wire_batch_deinit(&wire);
+    }
+    if (r < 0) {
+        sent_free(x);
+        return r;
+    }
+    wire.message.n_slabs = (size_t)n;
+    wire.message.slabs = list;
+    m->of_case = CACHEW__ENVELOPE__OF_BATCH;
+    m->batch = &wire.message;
+    c->w->n_batches++;
+    c->w->n_bytes += x->bytes;
+    if (c->peer.shared) { /* it comes back by its slabs, or with the end of the connection */
+        x->prev = c->lent_last;
+        *(c->lent_last ? &c->lent_last->next : &c->lent) = x;
+        c->lent_last = x;
+        r = send_to(c, m, NULL, 0, NULL, NULL, 0, err);
+    } else {
+        r = send_to(c, m, wire.pieces, wire.n_pieces, x, NULL, 0, err);
+    }
+    cw_wire_batch_deinit(&wire);
+    return r;
+}
+
+static int send_remnant(struct client *c, struct cw_answer *a, Cachew__Envelope *m, struct cw_error *err)
+{
+    const struct cw_remnant *rows = a->left->rows;
+    size_t begin = rows->offsets[a->at], end = rows->offsets[a->at + a->n];
+    /* A part of it: the reasons of records that were skipped go with the last element. */
+    struct cw_remnant part = {.n = a->n, .ids = rows->ids + a->at, .quarantined = a->at + a->n == rows->n ? rows->quarantined : NULL};
+    struct iovec piece = {.iov_base = rows->data + begin, .iov_len = end - begin};
+    struct cw_wire_remnant wire;
+    int r = cw_wire_remnant_write(&part, &wire, err);
+    struct sent *x = r >= 0 ? sent_new(c, NULL, a) : NULL;
+    if (!x) {
+        if (cw_peer_give(&c->peer, a->bytes))
+            cw_streams_wake(c->w);
+        if (r >= 0)
+            cw_wire_remnant_deinit(&wire);
+        return r < 0 ? r : cw_error_nomem(err, sizeof(*x), "a remnant's message");
+    }
+    wire.message.epoch = a->epoch;
+    wire.message.split = a->split;
+    wire.message.key = a->key;
+    wire.message.first = a->at;
+    m->of_case = CACHEW__ENVELOPE__OF_REMNANT;
+    m->remnant = &wire.message;
+    r = send_to(c, m, &piece, 1, x, NULL, 0, err);
+    cw_wire_remnant_deinit(&wire);
+    return r;
+}
+
+static int send_end(struct client *c, const struct cw_answer *a, Cachew__Envelope *m, struct cw_error *err)
+{
+    Cachew__SplitEnd end = CACHEW__SPLIT_END__INIT;
+    Cachew__Report report = CACHEW__REPORT__INIT;
+    end.report = &report;
+    report.epoch = a->epoch;
+    report.split = a->split;
+    report.n_batches = a->n;
+    report.remnants = a->remnants;
+    report.n_remnants = a->n_remnants;
+    m->of_case = CACHEW__ENVELOPE__OF_SPLIT_END;
+    m->split_end = &end;
+    return send_to(c, m, NULL, 0, NULL, NULL, 0, err);
+}
+
+static int send_failed(struct client *c, const struct cw_answer *a, Cachew__Envelope *m, struct cw_error *err)
+{
+    static const struct cw_error unknown = {.status = CW_E_MEMORY, .message = "out of memory: the reason why a split failed is not known"};
+    Cachew__SplitFailed failed = CACHEW__SPLIT_FAILED__INIT;
+    Cachew__Failure why;
+    cw_failure_init(&why, a->why ? a->why : &unknown);
+    failed.epoch = a->epoch;
+    failed.split = a->split;
+    failed.index = a->at;
+    failed.why = &why;
+    failed.remnant = a->remnant;
+    m->of_case = CACHEW__ENVELOPE__OF_SPLIT_FAILED;
+    m->split_failed = &failed;
+    return send_to(c, m, NULL, 0, NULL, NULL, 0, err);
+}
+
+static int send_not_here(struct client *c, uint64_t re, uint64_t epoch, uint64_t split, struct cw_error *err)
+{
+    Cachew__NotHere not_here = CACHEW__NOT_HERE__INIT;
+    Cachew__Envelope m = CACHEW__ENVELOPE__INIT;
+    not_here.epoch = epoch;
+    not_here.split = split;
+    m.re = re;
+    m.of_case = CACHEW__ENVELOPE__OF_NOT_HERE;
+    m.not_here = &not_here;
+    return send_to(c, &m, NULL, 0, NULL, NULL, 0, err);
+}
+
+void cw_clients_answer(struct worker_stream *s, struct cw_answer *a)
+{
+    struct client *c = (struct client *)a->peer; /* its first member */
+    struct cw_error err = {0};
+    Cachew__Envelope m = CACHEW__ENVELOPE__INIT;
+    int r = 0;
+    m.re = a->re;
+    if (!c->conn || c->closing) {
+        drop_answer(s, a);
+        return;
+    }
+    switch (a->kind) {
+    case CW_SAY_BATCH:
+        r = send_batch(c, s, a, &m, &err);
+        break;
+    case CW_SAY_REMNANT:
+        r = send_remnant(c, a, &m, &err);
+        break;
+    case CW_SAY_END:
+        r = send_end(c, a, &m, &err);
+        break;
+    case CW_SAY_SPLIT_FAILED:
+        r = send_failed(c, a, &m, &err);
+        break;
+    default:
+        r = send_not_here(c, a->re, a->epoch, a->split, &err);
+    }
+    if (r < 0)
+        give_up(c, &err);
+}
+
+/* ---- requests ---- */
+
+static int on_get(struct client *c, uint64_t id, const Cachew__Get *m, struct cw_error *err)
+{
+    struct worker_stream *s = cw_streams_find(c->w, m->stream);
+    if (atomic_load(&c->peer.n_requests) >= CW_PEER_REQUESTS)
+        return cw_error_set(err, CW_E_SERVICE, "more than %u requests were made before the first was answered", CW_PEER_REQUESTS);
+    if (!id || !m->count || m->count > UINT64_MAX - m->first)
+        return cw_error_set(err, CW_E_SERVICE, "a Get without id, or for %llu batches from %llu on", (unsigned long long)m->count, (unsigned long long)m->first);
+    if (!s)
+        return send_not_here(c, id, m->epoch, m->split, err);
+    struct cw_command *command = calloc(1, sizeof(*command));
+    struct cw_request *r = calloc(1, sizeof(*r));
+    if (!command || !r) {
+        free(command);
+        free(r);
+        return cw_error_nomem(err, sizeof(*r), "a request");
+    }
+    atomic_fetch_add(&c->peer.n_requests, 1);
+    *r = (struct cw_request){.peer = cw_peer_ref(&c->peer), .id = id, .epoch = m->epoch, .split = m->split, .at = m->first, .end = m->first + m->count,
+                             .remnant = m->remnant, .key = m->key};
+    command->kind = CW_DO_GET;
+    command->request = r;
+    cw_stream_do(s->stream, command);
+    return 0;
+}
+
+static int client_message(void *user, struct cw_conn *conn CW_UNUSED, const Cachew__Envelope *m, void *payload CW_UNUSED, size_t size CW_UNUSED, const int *fds,
+                          size_t n_fds, struct cw_error *err)
+{
+    struct client *c = user;
+    int r = 0;
+    for (size_t i = 0; i < n_fds; i++)
+        close(fds[i]);
+    switch (m->of_case) {
+    case CACHEW__ENVELOPE__OF_GET:
+        return on_get(c, m->id, m->get, err);
+    case CACHEW__ENVELOPE__OF_RETURN_SLABS:
+        for (size_t i = 0; i < m->return_slabs->n_slabs && r >= 0; i++)
+            r = return_slab(c, m->return_slabs->slabs[i], err);
+        return r;
+    case CACHEW__ENVELOPE__OF_FAILURE:
+    case CACHEW__ENVELOPE__OF__NOT_SET: /* of a later version */
+        return 0;
+    default:
+        return cw_error_set(err, CW_E_SERVICE, "a client does not say this (field %d of Envelope) to a worker", (int)m->of_case);
+    }
+}
+
+/* ---- coming and going ---- */
+
+static void client_closed(void *user, struct cw_conn *conn CW_UNUSED, const struct cw_error *why)
+{
+    struct client *c = user;
+    struct cw_worker *w = c->w;
+    c->conn = NULL;
+    if (why->status && !w->stopping)
+        cw_worker_log(w, "a client's connection ended: %s", why->message);
+    for (struct client **at = &w->clients; *at; at = &(*at)->next)
+        if (*at == c) {
+            *at = c->next;
+            break;
+        }
+    for (struct worker_stream *s = w->streams; s; s = s->next) {
+        struct cw_command *command = calloc(1, sizeof(*command));
+        if (command) {
+            command->kind = CW_DO_FORGET_PEER;
+            command->peer = cw_peer_ref(&c->peer);
+        }
+        cw_streams_do(s, command);
+    }
+    while (c->lent) {
+        struct sent *x = c->lent;
+        unlink_lent(c, x);
+        sent_free(x);
+    }
+    while (c->regions) {
+        struct region *r = c->regions;
+        c->regions = r->next;
+        free(r);
+    }
+    cw_peer_unref(&c->peer);
+    cw_worker_changed(w);
+    cw_worker_maybe_over(w);
+}
+
+static const struct cw_conn_ops client_ops = {.message = client_message, .closed = client_closed};
+
+static int client_open(void *user, struct cw_conn *conn, const Cachew__Envelope *peer, struct cw_error *err)
+{
+    struct cw_worker *w = user;
+    const Cachew__Hello *hello = peer->hello;
+    if (!hello || hello->role != CACHEW__ROLE__ROLE_CLIENT)
+        return cw_error_set(err, CW_E_SERVICE, "this is a worker: it talks to clients");
+    struct client *c = calloc(1, sizeof(*c));
+    if (!c)
+        return cw_error_nomem(err, sizeof(*c), "a client");
+    *c = (struct client){.next = w->clients, .w = w, .conn = conn};
+    atomic_init(&c->peer.refs, 1);
+    c->peer.shared = cw_conn_is_local(conn) && strcmp(hello->host, w->host) == 0 && cw_conn_has(conn, shared_capability);
+    w->clients = c;
+    cw_conn_set_user(conn, &client_ops, c);
+    cw_worker_changed(w);
+    return 0;
+}
+
+static int none_message(void *user CW_UNUSED, struct cw_conn *conn CW_UNUSED, const Cachew__Envelope *m CW_UNUSED, void *payload CW_UNUSED, size_t size CW_UNUSED,
+                        const int *fds CW_UNUSED, size_t n_fds CW_UNUSED, struct cw_error *err)
+{
+    return cw_error_set(err, CW_E_BUG, "a message before its connection was taken");
+}
+
+static void none_closed(void *user CW_UNUSED, struct cw_conn *conn CW_UNUSED, const struct cw_error *why CW_UNUSED) {}
+
+static void refused(void *user, const char *peer, const struct cw_error *why)
+{
+    if (why->status)
+        cw_worker_log(user, "%s was refused: %s", peer, why->message);
+}
+
+static const struct cw_conn_ops listen_ops = {.open = client_open, .message = none_message, .closed = none_closed, .refused = refused};
+
+int cw_clients_listen(struct cw_worker *w, struct cw_error *err)
+{
+    char software[] = "cachew " CACHEW_VERSION, *capabilities[] = {(char *)(uintptr_t)shared_capability};
+    Cachew__Hello hello = CACHEW__HELLO__INIT;
+    hello.role = CACHEW__ROLE__ROLE_WORKER;
+    hello.name = (char *)(uintptr_t)w->options.name;
+    hello.software = software;
+    hello.incarnation = (ProtobufCBinaryData){.data = w->incarnation, .len = sizeof(w->incarnation)};
+    hello.host = w->host;
+    hello.capabilities = capabilities;
+    hello.n_capabilities = 1;
+    struct cw_conn_options o = {.hello = &hello, .limits = {.message = MESSAGE_BYTES}, .timeout_ns = w->options.timeout_ns, .token = w->options.token,
+                                .tls = w->options.tls};
+    int r = w->options.listen ? cw_listener_new(w->loop, w->options.listen, &o, &listen_ops, w, &w->tcp, err) : 0;
+    if (r < 0)
+        return r;
+    char address[320];
+    snprintf(address, sizeof(address), "unix:%s", w->unix_path);
+    o.timeout_ns = LOCAL_TIMEOUT_NS;
+    o.tls = NULL;
+    return cw_listener_new(w->loop, address, &o, &listen_ops, w, &w->local, err);
+}
+
+void cw_clients_close(struct cw_worker *w)
+{
+    w->tcp = cw_listener_free(w->tcp);
+    w->local = cw_listener_free(w->local);
+    for (struct client *c = w->clients; c; c = c->next)
+        if (!c->closing) {
+            c->closing = true;
+            cw_conn_close(c->conn, NULL);
+        }
+}
+
+void cw_clients_cut(struct cw_worker *w)
+{
+    for (struct client *c = w->clients; c; c = c->next)
+        cw_conn_die(c->conn, NULL);
+}

@@ -1,0 +1,465 @@
+/*
+ * The dispatcher, as a worker sees it: the connection, which is made again for ever, and what is said over it. What must arrive (completions) is said again on the
+ * next connection until it is acknowledged; what the worker has is said anew. The loop's thread only.
+ */
+#include <stdio.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "worker/worker_impl.h"
+
+#define BACKOFF_FIRST_NS UINT64_C(50000000)
+#define BACKOFF_MAX_NS UINT64_C(1000000000)
+#define HEARTBEAT_NS UINT64_C(1000000000)
+#define MESSAGE_BYTES ((size_t)32 << 20) /* a pipeline with Python functions */
+#define MAX_FILES 4096                   /* that a Prepared names */
+
+static void say(struct cw_worker *w, const Cachew__Envelope *m)
+{
+    struct cw_error err = {0};
+    if (!w->registered && m->of_case != CACHEW__ENVELOPE__OF_REGISTER)
+        return; /* it is said when it is */
+    if (w->dispatcher && cw_conn_send(w->dispatcher, m, NULL, 0, NULL, NULL, NULL, 0, &err) < 0) {
+        cw_worker_log(w, "dispatcher: %s", err.message);
+        cw_conn_close(w->dispatcher, NULL); /* all is said again on the next one */
+    }
+}
+
+/* ---- streams ---- */
+
+struct files {
+    Cachew__FileFact facts[MAX_FILES], *list[MAX_FILES];
+    size_t n;
+    bool too_many;
+};
+
+/* The rows of a file follow one another: the first row behind those of the file that has row `at`. */
+static uint64_t next_file(const struct cw_source *s, uint64_t at)
+{
+    const char *path = s->ops->path(s, at);
+    uint64_t in = at, step = 1;
+    while (step <= s->n_records - 1 - in && s->ops->path(s, in + step) == path) {
+        in += step;
+        step *= 2;
+    }
+    uint64_t out = step <= s->n_records - 1 - in ? in + step : s->n_records;
+    while (out - in > 1) {
+        uint64_t middle = in + (out - in) / 2;
+        if (s->ops->path(s, middle) == path)
+            in = middle;
+        else
+            out = middle;
+    }
+    return out;
+}
+
+static void list_files(struct files *f, const struct cw_source *s)
+{
+    if (!s->ops->path || s->ops->pull)
+        return;
+    for (uint64_t row = 0; row < s->n_records && !f->too_many; row = next_file(s, row)) {
+        struct cw_record_id id = {0};
+        const char *path = s->ops->path(s, row);
+        if (!path)
+            return;
+        f->too_many = f->n == MAX_FILES;
+        if (f->too_many)
+            return;
+        s->ops->ids(s, &row, 1, &id);
+        Cachew__FileFact *fact = f->list[f->n] = &f->facts[f->n];
+        cachew__file_fact__init(fact);
+        fact->path = (char *)(uintptr_t)path;
+        fact->key = id.file_key;
+        f->n++;
+    }
+}
+
+static void prepared_init(const struct worker_stream *s, Cachew__Prepared *m, Cachew__Plan *plan)
+{
+    cachew__prepared__init(m);
+    cachew__plan__init(plan);
+    plan->n_positions = s->plan.n_positions;
+    plan->split_size = s->plan.split_size;
+    plan->n_splits = s->plan.n_splits;
+    plan->snapshot = s->plan.snapshot;
+    m->stream = (ProtobufCBinaryData){.data = s->stream->name, .len = sizeof(s->stream->name)};
+    m->plan = plan;
+    m->capacity = cw_streams_capacity(s);
+}
+
+void cw_control_prepared(struct cw_worker *w, struct worker_stream *s)
+{
+    Cachew__Prepared prepared;
+    Cachew__Plan plan;
+    Cachew__Envelope m = CACHEW__ENVELOPE__INIT;
+    const struct cw_sequence *q = s->stream->local.sequence;
+    struct files *files = malloc(sizeof(*files));
+    if (!s->prepare_id) {
+        free(files);
+        return; /* nobody asks on this connection: Holdings say it */
+    }
+    prepared_init(s, &prepared, &plan);
+    if (files) {
+        files->n = 0;
+        files->too_many = false;
+        for (unsigned i = 0; i < q->compiled->n_programs; i++)
+            list_files(files, q->sources[i]);
+        prepared.files = files->list;
+        prepared.n_files = files->too_many ? 0 : files->n;
+    }
+    m.re = s->prepare_id;
+    m.of_case = CACHEW__ENVELOPE__OF_PREPARED;
+    m.prepared = &prepared;
+    s->prepare_id = 0;
+    say(w, &m);
+    free(files);
+}
+
+static void say_failure(struct cw_worker *w, uint64_t re, const struct cw_error *why)
+{
+    Cachew__Failure failure;
+    Cachew__Envelope m = CACHEW__ENVELOPE__INIT;
+    cw_failure_init(&failure, why);
+    m.re = re;
+    m.of_case = CACHEW__ENVELOPE__OF_FAILURE;
+    m.failure = &failure;
+    say(w, &m);
+}
+
+void cw_control_prepare_failed(struct cw_worker *w, struct worker_stream *s, const struct cw_error *why)
+{
+    cw_worker_log(w, "a stream can't be prepared: %s", why->message);
+    if (s->prepare_id)
+        say_failure(w, s->prepare_id, why);
+    s->prepare_id = 0;
+}
+
+void cw_control_stream_failed(struct cw_worker *w, struct worker_stream *s, const struct cw_error *why)
+{
+    Cachew__StreamFailed failed = CACHEW__STREAM_FAILED__INIT;
+    Cachew__Failure failure;
+    Cachew__Envelope m = CACHEW__ENVELOPE__INIT;
+    cw_worker_log(w, "a stream can't go on: %s", why->message);
+    cw_failure_init(&failure, why);
+    failed.stream = (ProtobufCBinaryData){.data = s->stream->name, .len = sizeof(s->stream->name)};
+    failed.why = &failure;
+    m.of_case = CACHEW__ENVELOPE__OF_STREAM_FAILED;
+    m.stream_failed = &failed;
+    say(w, &m);
+}
+
+/* ---- completions ---- */
+
+static void say_report(struct cw_worker *w, struct report *r)
+{
+    Cachew__Completed completed = CACHEW__COMPLETED__INIT;
+    Cachew__Report report = CACHEW__REPORT__INIT;
+    Cachew__Envelope m = CACHEW__ENVELOPE__INIT;
+    report.epoch = r->epoch;
+    report.split = r->split;
+    report.n_batches = r->n_batches;
+    report.remnants = r->remnants;
+    report.n_remnants = r->n_remnants;
+    completed.stream = (ProtobufCBinaryData){.data = r->stream, .len = sizeof(r->stream)};
+    completed.report = &report;
+    completed.compute_ns = r->compute_ns;
+    m.id = r->id = next_number(&w->next_id);
+    m.of_case = CACHEW__ENVELOPE__OF_COMPLETED;
+    m.completed = &completed;
+    say(w, &m);
+}
+
+static void report_free(struct report *r)
+{
+    free(r->remnants);
+    free(r);
+}
+
+void cw_control_completed(struct cw_worker *w, struct worker_stream *s, struct cw_answer *a)
+{
+    struct report *r = malloc(sizeof(*r));
+    if (!r) {
+        cw_worker_log(w, "out of memory: a stream ends");
+        cw_streams_end(w, s);
+        return;
+    }
+    *r = (struct report){.epoch = a->epoch, .split = a->split, .n_batches = a->n, .compute_ns = a->compute_ns, .remnants = CW_STEAL(a->remnants),
+                         .n_remnants = a->n_remnants};
+    memcpy(r->stream, s->stream->name, sizeof(r->stream));
+    *w->reports_tail = r;
+    w->reports_tail = &r->next;
+    say_report(w, r);
+}
+
+/* Reports leave the list when they are acknowledged, or refused (the dispatcher knows the stream no more), or with their stream (name; else by id). */
+static void drop_reports(struct cw_worker *w, uint64_t id, const ProtobufCBinaryData *name)
+{
+    struct report **at = &w->reports;
+    while (*at) {
+        struct report *r = *at;
+        if (name ? name->len == sizeof(r->stream) && memcmp(name->data, r->stream, sizeof(r->stream)) == 0 : r->id == id) {
+            *at = r->next;
+            report_free(r);
+        } else {
+            at = &r->next;
+        }
+    }
+    w->reports_tail = at;
+}
+
+/* ---- registering ---- */
+
+static void say_register(struct cw_worker *w)
+{
+    Cachew__Register reg = CACHEW__REGISTER__INIT;
+    Cachew__Envelope m = CACHEW__ENVELOPE__INIT;
+    char *own = w->tcp ? (char *)(uintptr_t)cw_listener_address(w->tcp) : NULL;
+    reg.unix_path = w->unix_path;
+    reg.addresses = w->options.n_advertise ? (char **)(uintptr_t)w->options.advertise : &own;
+    reg.n_addresses = w->options.n_advertise ? w->options.n_advertise : own != NULL;
+    reg.pid = (uint32_t)getpid();
+    reg.cpu_budget = w->options.threads;
+    reg.memory = w->options.memory;
+    reg.http = (char *)(uintptr_t)(w->options.http ? w->options.http : "");
+    reg.allow_python = w->options.allow_python;
+    m.id = w->register_id = next_number(&w->next_id);
+    m.of_case = CACHEW__ENVELOPE__OF_REGISTER;
+    m.register_ = &reg;
+    say(w, &m);
+}
+
+static void say_draining(struct cw_worker *w)
+{
+    Cachew__Draining draining = CACHEW__DRAINING__INIT;
+    Cachew__Envelope m = CACHEW__ENVELOPE__INIT;
+    m.of_case = CACHEW__ENVELOPE__OF_DRAINING;
+    m.draining = &draining;
+    say(w, &m);
+}
+
+/* One stream that is ready, with its leases. */
+static void say_holding(struct cw_worker *w, const struct worker_stream *s)
+{
+    Cachew__Holdings holdings = CACHEW__HOLDINGS__INIT;
+    Cachew__Holding holding = CACHEW__HOLDING__INIT, *list = &holding;
+    Cachew__Prepared prepared;
+    Cachew__Plan plan;
+    Cachew__Envelope m = CACHEW__ENVELOPE__INIT;
+    Cachew__Place *places = malloc((s->n_leases + 1) * sizeof(*places)), **splits = malloc((s->n_leases + 1) * sizeof(*splits));
+    if (places && splits) { /* else they are leased to others */
+        prepared_init(s, &prepared, &plan);
+        holding.prepared = &prepared;
+        holding.splits = splits;
+        for (const struct lease *l = s->leases; l; l = l->next) {
+            Cachew__Place *p = splits[holding.n_splits] = &places[holding.n_splits];
+            cachew__place__init(p);
+            p->epoch = l->epoch;
+            p->split = l->split;
+            p->batch = l->batch;
+            holding.n_splits++;
+        }
+        holdings.holdings = &list;
+        holdings.n_holdings = 1;
+        m.of_case = CACHEW__ENVELOPE__OF_HOLDINGS;
+        m.holdings = &holdings;
+        say(w, &m);
+    }
+    free(places);
+    free(splits);
+}
+
+static void on_registered(struct cw_worker *w, uint64_t id)
+{
+    if (w->id != id)
+        cw_worker_log(w, "registered as worker %llu", (unsigned long long)id);
+    w->id = id;
+    w->registered = true;
+    w->backoff_ns = BACKOFF_FIRST_NS;
+    for (const struct worker_stream *s = w->streams; s; s = s->next)
+        if (s->state == STREAM_READY)
+            say_holding(w, s);
+    for (struct report *r = w->reports; r; r = r->next)
+        say_report(w, r);
+    if (w->draining)
+        say_draining(w);
+    cw_worker_changed(w);
+}
+
+static void on_heartbeat(void *arg)
+{
+    struct cw_worker *w = arg;
+    struct rusage usage = {0};
+    Cachew__Heartbeat beat = CACHEW__HEARTBEAT__INIT;
+    Cachew__Envelope m = CACHEW__ENVELOPE__INIT;
+    getrusage(RUSAGE_SELF, &usage);
+    beat.cpu_ns = (uint64_t)(usage.ru_utime.tv_sec + usage.ru_stime.tv_sec) * 1000000000u + (uint64_t)(usage.ru_utime.tv_usec + usage.ru_stime.tv_usec) * 1000u;
+    for (const struct worker_stream *s = w->streams; s; s = s->next)
+        beat.memory_bytes += cw_stream_memory_used(s->stream);
+    beat.n_batches = w->n_batches;
+    beat.n_bytes = w->n_bytes;
+    m.of_case = CACHEW__ENVELOPE__OF_HEARTBEAT;
+    m.heartbeat = &beat;
+    say(w, &m);
+    cw_worker_changed(w);
+}
+
+/* ---- messages ---- */
+
+static int on_prepare(struct cw_worker *w, uint64_t id, const Cachew__Prepare *p)
+{
+    struct cw_error why = {0};
+    if (cw_streams_prepare(w, id, p, &why) < 0)
+        say_failure(w, id, &why);
+    return 0;
+}
+
+static int on_message(void *user, struct cw_conn *c CW_UNUSED, const Cachew__Envelope *m, void *payload CW_UNUSED, size_t size CW_UNUSED, const int *fds, size_t n_fds,
+                      struct cw_error *err)
+{
+    struct cw_worker *w = user;
+    struct worker_stream *s;
+    for (size_t i = 0; i < n_fds; i++)
+        close(fds[i]);
+    switch (m->of_case) {
+    case CACHEW__ENVELOPE__OF_REGISTERED:
+        on_registered(w, m->registered->worker);
+        return 0;
+    case CACHEW__ENVELOPE__OF_PREPARE:
+        return on_prepare(w, m->id, m->prepare);
+    case CACHEW__ENVELOPE__OF_LEASES:
+        return cw_streams_lease(w, m->leases, err);
+    case CACHEW__ENVELOPE__OF_REVOKE:
+        return cw_streams_revoke(w, m->revoke, err);
+    case CACHEW__ENVELOPE__OF_FORGET:
+        drop_reports(w, 0, &m->forget->stream);
+        if ((s = cw_streams_find(w, m->forget->stream)))
+            cw_streams_end(w, s);
+        return 0;
+    case CACHEW__ENVELOPE__OF_DRAIN:
+        cw_control_drain(w);
+        return 0;
+    case CACHEW__ENVELOPE__OF_FAILURE:
+        if (m->re && m->re == w->register_id)
+            return cw_failure_error(m->failure, err);
+        cw_worker_log(w, "the dispatcher refused a request: %s", m->failure->message);
+        drop_reports(w, m->re, NULL);
+        cw_worker_changed(w);
+        return 0;
+    case CACHEW__ENVELOPE__OF_DONE:
+        drop_reports(w, m->re, NULL);
+        cw_worker_changed(w);
+        return 0;
+    default: /* of a later version */
+        return 0;
+    }
+}
+
+/* ---- the connection ---- */
+
+static int on_open(void *user, struct cw_conn *c, const Cachew__Envelope *peer, struct cw_error *err)
+{
+    struct cw_worker *w = user;
+    if (!peer->welcome || peer->welcome->role != CACHEW__ROLE__ROLE_DISPATCHER)
+        return cw_error_set(err, CW_E_SERVICE, "%s is no dispatcher", cw_conn_peer(c));
+    say_register(w);
+    return 0;
+}
+
+/* Waits longer and longer, and not in step with others. */
+static void connect_later(struct cw_worker *w)
+{
+    uint64_t wait = w->backoff_ns;
+    w->jitter = w->jitter * 1664525u + 1013904223u;
+    wait = wait / 2 + wait / 2 * (w->jitter >> 16) / 65536;
+    w->backoff_ns = CW_MIN(w->backoff_ns * 2, BACKOFF_MAX_NS);
+    cw_timer_start(w->reconnect, wait, 0);
+}
+
+static void on_closed(void *user, struct cw_conn *c CW_UNUSED, const struct cw_error *why)
+{
+    struct cw_worker *w = user;
+    w->dispatcher = NULL;
+    w->registered = false;
+    for (struct worker_stream *s = w->streams; s; s = s->next)
+        s->prepare_id = 0;
+    if (!w->stopping) {
+        if (w->backoff_ns == BACKOFF_FIRST_NS || why->status != CW_E_SERVICE)
+            cw_worker_log(w, "the dispatcher's connection ended: %s", why->status ? why->message : "it closed it");
+        connect_later(w);
+    }
+    cw_worker_changed(w);
+    cw_worker_maybe_over(w);
+}
+
+static const struct cw_conn_ops ops = {.open = on_open, .message = on_message, .closed = on_closed};
+
+static void on_reconnect(void *arg)
+{
+    struct cw_worker *w = arg;
+    if (!w->stopping)
+        cw_control_connect(w);
+}
+
+void cw_control_connect(struct cw_worker *w)
+{
+    struct cw_error err = {0};
+    char software[] = "cachew " CACHEW_VERSION;
+    Cachew__Hello hello = CACHEW__HELLO__INIT;
+    hello.role = CACHEW__ROLE__ROLE_WORKER;
+    hello.name = (char *)(uintptr_t)w->options.name;
+    hello.software = software;
+    hello.incarnation = (ProtobufCBinaryData){.data = w->incarnation, .len = sizeof(w->incarnation)};
+    hello.host = w->host;
+    bool local = strncmp(w->options.dispatcher, "unix:", 5) == 0;
+    struct cw_conn_options o = {.hello = &hello, .limits = {.message = MESSAGE_BYTES}, .timeout_ns = w->options.timeout_ns, .token = w->options.token,
+                                .tls = local ? NULL : w->options.tls};
+    if (cw_conn_connect(w->loop, w->options.dispatcher, &o, &ops, w, &w->dispatcher, &err) < 0) {
+        w->dispatcher = NULL;
+        cw_worker_log(w, "the dispatcher can't be reached: %s", err.message);
+        connect_later(w);
+    }
+}
+
+void cw_control_drain(struct cw_worker *w)
+{
+    if (!w->draining) {
+        cw_worker_log(w, "draining: no more splits are taken");
+        w->draining = true;
+        say_draining(w);
+    }
+    cw_worker_changed(w);
+}
+
+int cw_control_init(struct cw_worker *w, struct cw_error *err)
+{
+    w->reports_tail = &w->reports;
+    w->backoff_ns = BACKOFF_FIRST_NS;
+    memcpy(&w->jitter, w->incarnation, sizeof(w->jitter));
+    int r = cw_timer_new(w->loop, on_reconnect, w, &w->reconnect, err);
+    return r < 0 ? r : cw_timer_new(w->loop, on_heartbeat, w, &w->heartbeat, err);
+}
+
+void cw_control_start(struct cw_worker *w)
+{
+    cw_timer_start(w->heartbeat, HEARTBEAT_NS, HEARTBEAT_NS);
+    cw_control_connect(w);
+}
+
+void cw_control_close(struct cw_worker *w)
+{
+    if (w->dispatcher)
+        cw_conn_close(w->dispatcher, NULL);
+}
+
+void cw_control_deinit(struct cw_worker *w)
+{
+    w->reconnect = w->reconnect ? cw_timer_free(w->reconnect) : NULL;
+    w->heartbeat = w->heartbeat ? cw_timer_free(w->heartbeat) : NULL;
+    while (w->reports) {
+        struct report *r = w->reports;
+        w->reports = r->next;
+        report_free(r);
+    }
+}

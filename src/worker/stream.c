@@ -1,0 +1,361 @@
+/* The thread of a stream: opens the pipeline, takes commands, and is the consumer of the runner. Split by split: split.c. */
+#include "worker/stream.h"
+
+#include <signal.h>
+#include <string.h>
+
+#include "ops/table.h"
+#include "worker/admit.h"
+
+/* Of a stream's memory, for batches that were taken for one rank while another asked for those behind them. */
+#define KEPT_SHARE(memory) ((memory) / 8)
+
+void cw_request_free(struct cw_request *r)
+{
+    if (!r)
+        return;
+    atomic_fetch_sub(&r->peer->n_requests, 1);
+    cw_peer_unref(r->peer);
+    free(r);
+}
+
+void cw_left_unref(struct cw_left *l)
+{
+    if (!l || atomic_fetch_sub(&l->refs, 1) != 1)
+        return;
+    if (l->rows)
+        cw_remnant_deinit(l->rows);
+    free(l->rows);
+    free(l->why);
+    free(l);
+}
+
+void cw_answer_free(struct cw_answer *a)
+{
+    if (!a)
+        return;
+    cw_peer_unref(a->peer);
+    cw_quarantined_free(a->quarantined);
+    cw_left_unref(a->left);
+    free(a->remnants);
+    free(a->why);
+    free(a);
+}
+
+static void command_free(struct cw_command *c)
+{
+    cw_request_free(c->request);
+    cw_peer_unref(c->peer);
+    free(c);
+}
+
+/* ---- the loop's thread ---- */
+
+void cw_stream_wake(struct cw_stream *s)
+{
+    pthread_mutex_lock(&s->mutex);
+    s->woken = true;
+    pthread_cond_signal(&s->wake);
+    pthread_mutex_unlock(&s->mutex);
+}
+
+void cw_stream_do(struct cw_stream *s, struct cw_command *c)
+{
+    c->next = NULL;
+    if (c->kind == CW_DO_END) { /* before it is said: then the runner goes */
+        pthread_mutex_lock(&s->mutex);
+        struct cw_runner *r = s->runner;
+        pthread_mutex_unlock(&s->mutex);
+        s->interrupt = 1;
+        if (r)
+            cw_runner_interrupt(r, true);
+    }
+    pthread_mutex_lock(&s->mutex);
+    *s->commands_tail = c;
+    s->commands_tail = &c->next;
+    pthread_cond_signal(&s->wake);
+    pthread_mutex_unlock(&s->mutex);
+}
+
+struct cw_answer *cw_stream_answers(struct cw_stream *s)
+{
+    pthread_mutex_lock(&s->mutex);
+    struct cw_answer *all = s->answers;
+    s->answers = NULL;
+    s->answers_tail = &s->answers;
+    pthread_mutex_unlock(&s->mutex);
+    return all;
+}
+
+void cw_stream_release(struct cw_stream *s, struct cw_batch *b)
+{
+    cw_runner_release(s->runner, b);
+    pthread_mutex_lock(&s->mutex);
+    if (--s->n_out == 0)
+        pthread_cond_signal(&s->wake);
+    pthread_mutex_unlock(&s->mutex);
+}
+
+size_t cw_stream_memory_used(struct cw_stream *s)
+{
+    pthread_mutex_lock(&s->mutex);
+    size_t used = s->runner ? cw_runner_memory_used(s->runner) : 0;
+    pthread_mutex_unlock(&s->mutex);
+    return used;
+}
+
+/* ---- the stream's thread ---- */
+
+void cw_stream_say(struct cw_stream *s, struct cw_answer *a)
+{
+    a->next = NULL;
+    pthread_mutex_lock(&s->mutex);
+    s->n_out += a->batch != NULL;
+    *s->answers_tail = a;
+    s->answers_tail = &a->next;
+    pthread_mutex_unlock(&s->mutex);
+    cw_loop_post(s->loop, &s->post);
+}
+
+static struct cw_error *error_copy(const struct cw_error *why)
+{
+    struct cw_error *e = malloc(sizeof(*e));
+    if (e)
+        *e = *why;
+    return e;
+}
+
+void cw_stream_reply(struct cw_stream *s, struct cw_request *r, enum cw_answer_kind kind, const struct cw_error *why)
+{
+    struct cw_answer *a = calloc(1, sizeof(*a));
+    if (a) { /* else it is asked for again, from somebody else, when the connection or the lease ends */
+        *a = (struct cw_answer){.kind = kind, .peer = cw_peer_ref(r->peer), .re = r->id, .epoch = r->epoch, .split = r->split, .at = r->at,
+                                .remnant = r->remnant, .why = why ? error_copy(why) : NULL};
+        cw_stream_say(s, a);
+    }
+    cw_request_free(r);
+}
+
+void cw_stream_fail(struct cw_stream *s, const struct cw_error *why)
+{
+    struct cw_answer *a = calloc(1, sizeof(*a));
+    if (s->failed || s->ending) {
+        free(a);
+        return;
+    }
+    if (!(s->failed = error_copy(why)) || !a) {
+        free(a);
+        return; /* without memory for as much, the dispatcher takes the leases back when it sees no progress */
+    }
+    cw_leases_clear(s, why);
+    *a = (struct cw_answer){.kind = CW_SAY_FAILED, .why = error_copy(why)};
+    cw_stream_say(s, a);
+}
+
+static void on_notify(void *arg) { cw_stream_wake(arg); }
+
+static int open_stream(struct cw_stream *s, struct cw_error *err)
+{
+    struct cw_local *l = &s->local;
+    l->interrupt = &s->interrupt;
+    l->data_roots = s->options->data_roots;
+    l->n_data_roots = s->options->n_data_roots;
+    int r = cw_pipeline_parse(cw_ops(), s->text, s->text_size, s->base_dir, &l->pipeline, err);
+    if (r >= 0) /* before it is compiled, which may run functions */
+        r = cw_worker_admit(l->pipeline, s->options->allow_python, err);
+    if (r >= 0)
+        r = cw_compile(l->pipeline, &l->compiled, err);
+    if (r >= 0)
+        r = cw_local_open(l, s->options->index_dir, s->options->threads, err);
+    if (r < 0)
+        return r;
+    struct cw_runner_options o = {.threads = s->options->threads, .memory = s->memory - KEPT_SHARE(s->memory), .batches_are_users = true, .optimize = true,
+                                  .notify = on_notify, .notify_arg = s};
+    struct cw_runner *runner;
+    r = cw_runner_new(l->sequence, &o, &runner, err);
+    if (r < 0)
+        return r;
+    s->n_keys = cw_n_keys(l->compiled);
+    pthread_mutex_lock(&s->mutex);
+    s->runner = runner;
+    pthread_mutex_unlock(&s->mutex);
+    return 0;
+}
+
+static void set_memory(struct cw_stream *s, size_t memory)
+{
+    size_t runners = memory - KEPT_SHARE(memory);
+    s->memory = memory;
+    if (cw_runner_memory_used(s->runner) > runners) /* what one split has already may be more than it can have now */
+        cw_leases_set_aside(s);
+    cw_runner_set_memory(s->runner, runners);
+}
+
+static void handle(struct cw_stream *s, struct cw_command *c)
+{
+    switch (c->kind) {
+    case CW_DO_LEASE:
+        if (!s->failed)
+            cw_leases_add(s, c->epoch, c->split, c->n);
+        break;
+    case CW_DO_REVOKE:
+        cw_leases_revoke(s, c->epoch, c->split, c->n);
+        break;
+    case CW_DO_GET:
+        if (s->failed)
+            cw_stream_reply(s, CW_STEAL(c->request), CW_SAY_SPLIT_FAILED, s->failed);
+        else
+            cw_leases_request(s, CW_STEAL(c->request));
+        break;
+    case CW_DO_FORGET_PEER:
+        cw_leases_forget_peer(s, c->peer);
+        break;
+    case CW_DO_MEMORY:
+        set_memory(s, c->memory);
+        break;
+    case CW_DO_END:
+        s->ending = true;
+        break;
+    }
+}
+
+/* Commands that came, or NULL: somebody says that there may be something else. */
+static struct cw_command *wait_commands(struct cw_stream *s)
+{
+    pthread_mutex_lock(&s->mutex);
+    while (!s->commands && !s->woken)
+        pthread_cond_wait(&s->wake, &s->mutex);
+    struct cw_command *all = s->commands;
+    s->commands = NULL;
+    s->commands_tail = &s->commands;
+    s->woken = false;
+    pthread_mutex_unlock(&s->mutex);
+    return all;
+}
+
+static void serve(struct cw_stream *s)
+{
+    while (!s->ending) {
+        for (struct cw_command *c = wait_commands(s); c;) {
+            struct cw_command *next = c->next;
+            handle(s, c);
+            command_free(c);
+            c = next;
+        }
+        while (!s->ending && !s->failed && cw_leases_serve(s))
+            ;
+    }
+}
+
+/* Clients may still read batches that they have: their memory is there, and as it is, until they give it back or are gone. */
+static void wait_returned(struct cw_stream *s)
+{
+    cw_runner_set_memory(s->runner, 0); /* what is free goes back to the system; */
+    cw_runner_set_memory(s->runner, SIZE_MAX / 2); /* what comes back later is not emptied, since somebody's arrays may still lie there */
+    pthread_mutex_lock(&s->mutex);
+    while (s->n_out)
+        pthread_cond_wait(&s->wake, &s->mutex);
+    pthread_mutex_unlock(&s->mutex);
+}
+
+static void *stream_main(void *arg)
+{
+    struct cw_stream *s = arg;
+    struct cw_error err = {0};
+    struct cw_answer *first = calloc(1, sizeof(*first)), *last = calloc(1, sizeof(*last));
+    int r = first && last ? open_stream(s, &err) : cw_error_nomem(&err, 0, "a stream");
+    if (first) {
+        *first = (struct cw_answer){.kind = r < 0 ? CW_SAY_NOT_OPENED : CW_SAY_OPENED, .why = r < 0 ? error_copy(&err) : NULL};
+        cw_stream_say(s, first);
+    }
+    if (r >= 0) {
+        serve(s);
+        cw_leases_clear(s, NULL);
+        wait_returned(s);
+    }
+    struct cw_runner *runner = s->runner;
+    pthread_mutex_lock(&s->mutex);
+    s->runner = NULL;
+    pthread_mutex_unlock(&s->mutex);
+    cw_runner_free(runner);
+    cw_local_deinit(&s->local);
+    if (last) {
+        last->kind = CW_SAY_EXITED;
+        cw_stream_say(s, last);
+    }
+    return NULL;
+}
+
+/* ---- life ---- */
+
+static int start_thread(struct cw_stream *s, struct cw_error *err)
+{
+    sigset_t all, before;
+    sigfillset(&all); /* signals are the main thread's */
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    int e = pthread_create(&s->thread, NULL, stream_main, s);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    return e ? cw_error_errno(err, CW_E_MEMORY, e, "can't start the thread of a stream") : 0;
+}
+
+static void stream_deinit(struct cw_stream *s)
+{
+    for (struct cw_answer *a = s->answers; a;) {
+        struct cw_answer *next = a->next;
+        cw_answer_free(a);
+        a = next;
+    }
+    while (s->commands) {
+        struct cw_command *c = s->commands;
+        s->commands = c->next;
+        command_free(c);
+    }
+    pthread_mutex_destroy(&s->mutex);
+    pthread_cond_destroy(&s->wake);
+    free(s->failed);
+    free(s->text);
+    free(s->base_dir);
+    free(s);
+}
+
+int cw_stream_new(const struct cw_stream_options *o, struct cw_loop *l, const uint8_t name[16], const char *text, size_t text_size, const char *base_dir,
+                  uint64_t seed, size_t memory, void (*on_answers)(void *arg), void *arg, struct cw_stream **ret, struct cw_error *err)
+{
+    struct cw_stream *s = calloc(1, sizeof(*s));
+    if (!s)
+        return cw_error_nomem(err, sizeof(*s), "a stream");
+    memcpy(s->name, name, sizeof(s->name));
+    s->options = o;
+    s->loop = l;
+    s->seed = seed;
+    s->memory = memory;
+    s->commands_tail = &s->commands;
+    s->answers_tail = &s->answers;
+    s->post = (struct cw_post){.fn = on_answers, .arg = arg};
+    pthread_mutex_init(&s->mutex, NULL);
+    pthread_cond_init(&s->wake, NULL);
+    s->text = malloc(text_size + 1);
+    s->base_dir = strdup(base_dir);
+    int r = s->text && s->base_dir ? 0 : cw_error_nomem(err, text_size, "a pipeline");
+    if (r >= 0) {
+        memcpy(s->text, text, text_size);
+        s->text[text_size] = '\0';
+        s->text_size = text_size;
+        r = start_thread(s, err);
+    }
+    if (r < 0) {
+        stream_deinit(s);
+        return r;
+    }
+    *ret = s;
+    return 0;
+}
+
+struct cw_stream *cw_stream_free(struct cw_stream *s)
+{
+    if (!s)
+        return NULL;
+    pthread_join(s->thread, NULL);
+    stream_deinit(s);
+    return NULL;
+}

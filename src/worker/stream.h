@@ -1,0 +1,143 @@
+/*
+ * A stream on a worker: a pipeline with a seed, whose splits are run as they are leased. It has a thread of its own, which opens the data and then is the consumer
+ * of the stream's runner (stream.c, split.c). The loop's thread hands it commands, and takes its answers when it is called by its post.
+ */
+#pragma once
+#include <pthread.h>
+
+#include "client/local.h"
+#include "engine/remnant.h"
+#include "net/loop.h"
+#include "worker/peer.h"
+
+/* What a client asked for: batches at .. end - 1 of a split, or so many elements of what is left over under a key. */
+struct cw_request {
+    struct cw_request *next;
+    struct cw_peer *peer;
+    uint64_t id; /* of the message */
+    uint64_t epoch, split, at, end;
+    bool remnant;
+    uint32_t key;
+};
+void cw_request_free(struct cw_request *r);
+
+enum cw_command_kind { CW_DO_LEASE, CW_DO_REVOKE, CW_DO_GET, CW_DO_FORGET_PEER, CW_DO_MEMORY, CW_DO_END };
+
+struct cw_command {
+    struct cw_command *next;
+    enum cw_command_kind kind;
+    uint64_t epoch, split, n; /* LEASE: n is the first batch that is wanted; REVOKE: so many splits */
+    size_t memory;
+    struct cw_request *request; /* GET */
+    struct cw_peer *peer;       /* FORGET_PEER */
+};
+
+enum cw_answer_kind {
+    CW_SAY_OPENED, CW_SAY_NOT_OPENED, /* the first one; after NOT_OPENED comes EXITED */
+    CW_SAY_BATCH, CW_SAY_REMNANT, CW_SAY_END, CW_SAY_SPLIT_FAILED, CW_SAY_NOT_HERE, /* to a request */
+    CW_SAY_COMPLETED,
+    CW_SAY_FAILED, /* the stream: its leases are gone */
+    CW_SAY_EXITED, /* the last one: the thread ends */
+};
+
+/* What is left over of a split under a key, encoded; shared by the split and the messages that are being sent. */
+struct cw_left {
+    atomic_uint refs;
+    uint64_t n;              /* elements */
+    struct cw_remnant *rows; /* those before the first that failed, or all; NULL: none */
+    struct cw_error *why;    /* why the one after failed */
+};
+void cw_left_unref(struct cw_left *l);
+
+struct cw_answer {
+    struct cw_answer *next;
+    enum cw_answer_kind kind;
+    struct cw_peer *peer;
+    uint64_t re, epoch, split, at, n; /* BATCH, SPLIT_FAILED: at is the batch; REMNANT: elements at .. at + n - 1; END, COMPLETED: n batches */
+    uint32_t key;
+    bool remnant;                     /* SPLIT_FAILED: elements were asked for, no batch */
+    size_t bytes;                     /* taken from the peer's room */
+    struct cw_batch *batch;
+    struct cw_quarantined *quarantined;
+    struct cw_left *left;
+    uint64_t *remnants;               /* END, COMPLETED: by key */
+    size_t n_remnants;
+    uint64_t compute_ns;
+    struct cw_error *why;
+};
+
+/* What all streams of a worker have in common; immutable. */
+struct cw_stream_options {
+    unsigned threads;
+    const char *index_dir;
+    const char *const *data_roots; /* files elsewhere are refused; none: no file is */
+    size_t n_data_roots;
+    bool allow_python;
+};
+
+struct cw_lease; /* split.c */
+
+struct cw_stream {
+    /* immutable */
+    const struct cw_stream_options *options;
+    struct cw_loop *loop;
+    uint8_t name[16];
+    uint64_t seed;
+    char *text, *base_dir;
+    size_t text_size;
+    pthread_t thread;
+    volatile int interrupt; /* set by the loop's thread: opening ends */
+
+    pthread_mutex_t mutex;
+    pthread_cond_t wake;
+    /* guarded by mutex: */
+    struct cw_command *commands, **commands_tail;
+    struct cw_answer *answers, **answers_tail;
+    bool woken;
+    size_t n_out;             /* batches that the loop's thread has, and will release */
+    struct cw_runner *runner; /* from OPENED to EXITED; the loop's thread may release, interrupt and ask for memory in use */
+    struct cw_post post;      /* posted when there are answers */
+
+    /* the stream's thread only: */
+    struct cw_local local;
+    unsigned n_keys;
+    size_t memory, kept_bytes; /* batches that were taken though nobody asked for them yet: outside the runner's budget */
+    struct cw_lease *leases;   /* in the order of (epoch, split) */
+    struct cw_error *failed;   /* the runner is of no use any more */
+    bool ending;
+};
+
+/* Starts its thread, which opens it. memory: bytes that it may use. on_answers(arg) is called on the loop's thread. */
+int cw_stream_new(const struct cw_stream_options *o, struct cw_loop *l, const uint8_t name[16], const char *text, size_t text_size, const char *base_dir,
+                  uint64_t seed, size_t memory, void (*on_answers)(void *arg), void *arg, struct cw_stream **ret, struct cw_error *err) _must_check_;
+/* After EXITED. */
+struct cw_stream *cw_stream_free(struct cw_stream *s);
+/* From the loop's thread. Takes c over; after END nothing but END is done. */
+void cw_stream_do(struct cw_stream *s, struct cw_command *c);
+void cw_stream_wake(struct cw_stream *s);
+/* What the stream said since the last call, in order; the caller frees each with cw_answer_free, after it took batch and left out of it. */
+struct cw_answer *cw_stream_answers(struct cw_stream *s);
+void cw_answer_free(struct cw_answer *a);
+/* A batch that an answer brought is done with. */
+void cw_stream_release(struct cw_stream *s, struct cw_batch *b);
+/* Bytes that it uses. */
+size_t cw_stream_memory_used(struct cw_stream *s);
+
+/* ---- between stream.c and split.c; the stream's thread only ---- */
+
+/* Queues an answer, which it takes over; NULL (out of memory) fails the stream. */
+void cw_stream_say(struct cw_stream *s, struct cw_answer *a);
+/* The same to a request that is done with, which it frees. */
+void cw_stream_reply(struct cw_stream *s, struct cw_request *r, enum cw_answer_kind kind, const struct cw_error *why);
+void cw_stream_fail(struct cw_stream *s, const struct cw_error *why);
+
+void cw_leases_add(struct cw_stream *s, uint64_t epoch, uint64_t split, uint64_t first_batch);
+void cw_leases_revoke(struct cw_stream *s, uint64_t epoch, uint64_t first, uint64_t n);
+/* Everything goes; who asked is told that it is not here, or why. */
+void cw_leases_clear(struct cw_stream *s, const struct cw_error *why);
+void cw_leases_request(struct cw_stream *s, struct cw_request *r);
+void cw_leases_forget_peer(struct cw_stream *s, const struct cw_peer *p);
+/* Answers what can be answered. Returns whether it did anything: then there may be more. */
+bool cw_leases_serve(struct cw_stream *s);
+/* Gives back what splits have in the runner: they are begun again from where they are. */
+void cw_leases_set_aside(struct cw_stream *s);

@@ -1,0 +1,280 @@
+/* Streams of a worker: from Prepare to Forget, their leases, and where their answers go. The loop's thread only. */
+#include <string.h>
+
+#include "worker/worker_impl.h"
+
+/* Splits that are leased at a time: enough elements that requests and completions don't count, between this and that. */
+#define CAPACITY_ELEMENTS 8192
+#define CAPACITY_MIN 2
+#define CAPACITY_MAX 64
+/* More leases than any dispatcher gives by that measure: what is not revoked stays until clients are behind it. */
+#define MAX_LEASES 65536
+
+struct worker_stream *cw_streams_find(struct cw_worker *w, ProtobufCBinaryData name)
+{
+    struct worker_stream *s = name.len == sizeof(s->stream->name) ? w->streams : NULL;
+    while (s && (s->state == STREAM_ENDING || memcmp(s->stream->name, name.data, name.len) != 0))
+        s = s->next;
+    return s;
+}
+
+uint32_t cw_streams_capacity(const struct worker_stream *s)
+{
+    return (uint32_t)CW_MIN(CW_MAX(CAPACITY_ELEMENTS / CW_MAX(s->plan.split_size, 1), (uint64_t)CAPACITY_MIN), (uint64_t)CAPACITY_MAX);
+}
+
+void cw_streams_do(struct worker_stream *s, struct cw_command *c)
+{
+    if (c) {
+        cw_stream_do(s->stream, c);
+        return;
+    }
+    cw_worker_log(s->w, "out of memory: a stream ends");
+    cw_streams_end(s->w, s);
+}
+
+void cw_streams_wake(struct cw_worker *w)
+{
+    for (struct worker_stream *s = w->streams; s; s = s->next)
+        cw_stream_wake(s->stream);
+}
+
+static size_t share(const struct cw_worker *w, size_t n) { return w->options.memory / CW_MAX(n, (size_t)1); }
+
+/* Streams that compute share the memory equally. */
+static void divide_memory(struct cw_worker *w)
+{
+    size_t n = 0;
+    for (const struct worker_stream *s = w->streams; s; s = s->next)
+        n += s->state == STREAM_OPENING || s->state == STREAM_READY;
+    if (n == w->n_streams_using)
+        return;
+    w->n_streams_using = n;
+    for (struct worker_stream *s = w->streams, *next; s; s = next) {
+        next = s->next;
+        struct cw_command *c = s->state == STREAM_READY ? calloc(1, sizeof(*c)) : NULL;
+        if (!c)
+            continue; /* one that opens learns it when it is open; without memory for a message, the next time */
+        c->kind = CW_DO_MEMORY;
+        c->memory = share(w, n);
+        cw_stream_do(s->stream, c);
+    }
+}
+
+static void forget_leases(struct worker_stream *s)
+{
+    while (s->leases) {
+        struct lease *l = s->leases;
+        s->leases = l->next;
+        free(l);
+    }
+    s->n_leases = 0;
+}
+
+void cw_streams_end(struct cw_worker *w, struct worker_stream *s)
+{
+    if (s->state == STREAM_ENDING)
+        return;
+    struct cw_command *c = CW_STEAL(s->end);
+    s->state = STREAM_ENDING;
+    forget_leases(s);
+    c->kind = CW_DO_END;
+    cw_stream_do(s->stream, c);
+    divide_memory(w);
+    cw_worker_changed(w);
+}
+
+/* ---- what streams answer ---- */
+
+static void exited(struct worker_stream *s)
+{
+    struct cw_worker *w = s->w;
+    for (struct worker_stream **at = &w->streams; *at; at = &(*at)->next)
+        if (*at == s) {
+            *at = s->next;
+            break;
+        }
+    cw_stream_free(s->stream);
+    forget_leases(s);
+    free(s->end);
+    free(s);
+    divide_memory(w);
+    cw_worker_changed(w);
+    cw_worker_maybe_over(w);
+}
+
+static void opened(struct worker_stream *s)
+{
+    if (s->state != STREAM_OPENING)
+        return;
+    s->state = STREAM_READY;
+    s->plan = cw_sequence_plan(s->stream->local.sequence); /* immutable now */
+    struct cw_command *c = calloc(1, sizeof(*c));
+    if (c) { /* others may have come or gone meanwhile */
+        c->kind = CW_DO_MEMORY;
+        c->memory = share(s->w, s->w->n_streams_using);
+        cw_stream_do(s->stream, c);
+    }
+    cw_control_prepared(s->w, s);
+}
+
+static void stream_failed(struct worker_stream *s, const struct cw_error *why)
+{
+    if (s->state != STREAM_READY)
+        return;
+    s->state = STREAM_FAILED;
+    forget_leases(s);
+    cw_control_stream_failed(s->w, s, why);
+    divide_memory(s->w);
+}
+
+/* The dispatcher is to be told of a split that it did not take away meanwhile; else it would not listen anyway. */
+static void take_answer(struct worker_stream *s, struct cw_answer *a)
+{
+    static const struct cw_error unknown = {.status = CW_E_MEMORY, .message = "out of memory"};
+    const struct cw_error *why = a->why ? a->why : &unknown;
+    switch (a->kind) {
+    case CW_SAY_OPENED:
+        opened(s);
+        break;
+    case CW_SAY_NOT_OPENED:
+        if (s->state == STREAM_OPENING)
+            cw_control_prepare_failed(s->w, s, why);
+        s->state = STREAM_ENDING;
+        divide_memory(s->w);
+        break;
+    case CW_SAY_COMPLETED:
+        if (s->state == STREAM_READY)
+            cw_control_completed(s->w, s, a);
+        break;
+    case CW_SAY_FAILED:
+        stream_failed(s, why);
+        break;
+    case CW_SAY_EXITED:
+        exited(s);
+        break;
+    default:
+        cw_clients_answer(s, a);
+    }
+}
+
+static void on_answers(void *arg)
+{
+    struct worker_stream *s = arg;
+    struct cw_worker *w = s->w;
+    for (struct cw_answer *a = cw_stream_answers(s->stream); a;) {
+        struct cw_answer *next = a->next;
+        take_answer(s, a); /* after the last one s is gone */
+        cw_answer_free(a);
+        a = next;
+    }
+    cw_worker_changed(w);
+}
+
+/* ---- what the dispatcher says ---- */
+
+int cw_streams_prepare(struct cw_worker *w, uint64_t id, const Cachew__Prepare *m, struct cw_error *err)
+{
+    struct worker_stream *s = cw_streams_find(w, m->stream);
+    if (m->stream.len != sizeof(s->stream->name))
+        return cw_error_set(err, CW_E_SERVICE, "Prepare names a stream of %zu bytes: expected %zu", m->stream.len, sizeof(s->stream->name));
+    if (s && s->state == STREAM_FAILED) { /* anew */
+        cw_streams_end(w, s);
+        s = NULL;
+    }
+    if (s) {
+        s->prepare_id = id;
+        if (s->state == STREAM_READY)
+            cw_control_prepared(w, s);
+        return 0;
+    }
+    struct worker_stream *n = calloc(1, sizeof(*n));
+    struct cw_command *end = calloc(1, sizeof(*end));
+    if (!n || !end) {
+        free(n);
+        free(end);
+        return cw_error_nomem(err, sizeof(*n), "a stream");
+    }
+    *n = (struct worker_stream){.next = w->streams, .w = w, .prepare_id = id, .serial = next_number(&w->next_serial), .end = end};
+    int r = cw_stream_new(&w->stream_options, w->loop, m->stream.data, m->pipeline, strlen(m->pipeline), m->base_dir, m->seed, share(w, w->n_streams_using + 1),
+                          on_answers, n, &n->stream, err);
+    if (r < 0) {
+        free(end);
+        free(n);
+        return r;
+    }
+    w->streams = n;
+    divide_memory(w);
+    cw_worker_changed(w);
+    return 0;
+}
+
+static struct lease **find_lease(struct worker_stream *s, uint64_t epoch, uint64_t split)
+{
+    struct lease **at = &s->leases;
+    while (*at && ((*at)->epoch < epoch || ((*at)->epoch == epoch && (*at)->split < split)))
+        at = &(*at)->next;
+    return at;
+}
+
+static int lease(struct worker_stream *s, const Cachew__Place *p, struct cw_error *err)
+{
+    if (p->split >= s->plan.n_splits)
+        return cw_error_set(err, CW_E_SERVICE, "split %llu was leased of %llu", (unsigned long long)p->split, (unsigned long long)s->plan.n_splits);
+    if (s->n_leases == MAX_LEASES)
+        return cw_error_set(err, CW_E_SERVICE, "more than %d splits were leased", MAX_LEASES);
+    struct lease **at = find_lease(s, p->epoch, p->split);
+    if (*at && (*at)->epoch == p->epoch && (*at)->split == p->split)
+        return 0; /* said again */
+    struct lease *l = malloc(sizeof(*l));
+    struct cw_command *c = calloc(1, sizeof(*c));
+    if (!l || !c) {
+        free(l);
+        free(c);
+        return cw_error_nomem(err, sizeof(*l), "a lease");
+    }
+    *l = (struct lease){.next = *at, .epoch = p->epoch, .split = p->split, .batch = p->batch};
+    *at = l;
+    s->n_leases++;
+    c->kind = CW_DO_LEASE;
+    c->epoch = p->epoch;
+    c->split = p->split;
+    c->n = p->batch;
+    cw_stream_do(s->stream, c);
+    return 0;
+}
+
+int cw_streams_lease(struct cw_worker *w, const Cachew__Leases *m, struct cw_error *err)
+{
+    struct worker_stream *s = cw_streams_find(w, m->stream);
+    int r = 0;
+    if (!s || s->state != STREAM_READY)
+        return 0; /* it failed just now, and the dispatcher learns of it */
+    for (size_t i = 0; i < m->n_splits && r == 0; i++)
+        r = lease(s, m->splits[i], err);
+    cw_worker_changed(w);
+    return r;
+}
+
+int cw_streams_revoke(struct cw_worker *w, const Cachew__Revoke *m, struct cw_error *err)
+{
+    struct worker_stream *s = cw_streams_find(w, m->stream);
+    if (!s || s->state != STREAM_READY)
+        return 0;
+    for (size_t i = 0; i < m->n_ranges; i++) {
+        const Cachew__SplitRange *range = m->ranges[i];
+        struct cw_command *c = calloc(1, sizeof(*c));
+        if (!c)
+            return cw_error_nomem(err, sizeof(*c), "a message");
+        for (struct lease **at = find_lease(s, range->epoch, range->first); *at && (*at)->epoch == range->epoch && (*at)->split - range->first < range->count;) {
+            struct lease *l = *at;
+            *at = l->next;
+            s->n_leases--;
+            free(l);
+        }
+        *c = (struct cw_command){.kind = CW_DO_REVOKE, .epoch = range->epoch, .split = range->first, .n = range->count};
+        cw_stream_do(s->stream, c);
+    }
+    cw_worker_changed(w);
+    return 0;
+}

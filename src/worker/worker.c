@@ -1,0 +1,281 @@
+/* A worker from its start to its end: options, sockets, the loop's thread, and what others may ask of it. */
+#include "worker/worker_impl.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/random.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/machine.h"
+
+/* Peers that do not close their side within this are cut off. */
+#define STOP_NS UINT64_C(1000000000)
+#define MEMORY_MIN ((size_t)16 << 20)
+
+void cw_worker_log(struct cw_worker *w, const char *format, ...)
+{
+    char message[1000];
+    va_list args;
+    if (!w->options.log)
+        return;
+    va_start(args, format);
+    vsnprintf(message, sizeof(message), format, args);
+    va_end(args);
+    w->options.log(w->options.log_arg, message);
+}
+
+void cw_worker_changed(struct cw_worker *w)
+{
+    struct cw_worker_status s = {.registered = w->registered, .draining = w->draining, .id = w->id, .n_out = w->n_out, .n_batches = w->n_batches,
+                                 .n_bytes = w->n_bytes};
+    for (const struct worker_stream *t = w->streams; t; t = t->next) {
+        s.n_streams++;
+        s.n_leases += t->n_leases;
+        s.memory_used += cw_stream_memory_used(t->stream);
+    }
+    for (const struct client *c = w->clients; c; c = c->next)
+        s.n_clients++;
+    for (const struct report *r = w->reports; r; r = r->next)
+        s.n_reports++;
+    pthread_mutex_lock(&w->mutex);
+    w->status = s;
+    pthread_cond_broadcast(&w->changed);
+    pthread_mutex_unlock(&w->mutex);
+}
+
+void cw_worker_status(struct cw_worker *w, struct cw_worker_status *ret)
+{
+    pthread_mutex_lock(&w->mutex);
+    *ret = w->status;
+    pthread_mutex_unlock(&w->mutex);
+}
+
+void cw_worker_maybe_over(struct cw_worker *w)
+{
+    if (w->stopping && !w->dispatcher && !w->clients && !w->streams)
+        cw_loop_stop(w->loop);
+}
+
+/* ---- what others ask for ---- */
+
+static void on_drain(void *arg) { cw_control_drain(arg); }
+
+void cw_worker_drain(struct cw_worker *w) { cw_loop_post(w->loop, &w->drain_post); }
+
+int cw_worker_wait_drained(struct cw_worker *w, uint64_t timeout_ns, struct cw_error *err)
+{
+    uint64_t deadline_ns = cw_now_ns() + timeout_ns;
+    struct timespec until = {.tv_sec = (time_t)(deadline_ns / 1000000000u), .tv_nsec = (long)(deadline_ns % 1000000000u)};
+    const struct cw_worker_status *s = &w->status;
+    int e = 0;
+    pthread_mutex_lock(&w->mutex);
+    while (!(s->draining && !s->n_leases && !s->n_reports) && e != ETIMEDOUT)
+        e = timeout_ns ? pthread_cond_timedwait(&w->changed, &w->mutex, &until) : pthread_cond_wait(&w->changed, &w->mutex);
+    bool drained = s->draining && !s->n_leases && !s->n_reports;
+    size_t n_leases = s->n_leases, n_reports = s->n_reports;
+    pthread_mutex_unlock(&w->mutex);
+    return drained ? 0 : cw_error_set(err, CW_E_DEADLINE, "the worker still has %zu splits, and %zu completions that are not acknowledged", n_leases, n_reports);
+}
+
+static void on_stop_timer(void *arg)
+{
+    struct cw_worker *w = arg;
+    cw_clients_cut(w);
+}
+
+static void on_stop(void *arg)
+{
+    struct cw_worker *w = arg;
+    w->stopping = true;
+    cw_timer_start(w->stop_timer, STOP_NS, STOP_NS);
+    cw_timer_stop(w->reconnect);
+    cw_clients_close(w);
+    cw_control_close(w);
+    for (struct worker_stream *s = w->streams; s; s = s->next)
+        cw_streams_end(w, s);
+    cw_worker_maybe_over(w);
+}
+
+const char *cw_worker_address(const struct cw_worker *w) { return w->tcp ? cw_listener_address(w->tcp) : NULL; }
+const char *cw_worker_unix_path(const struct cw_worker *w) { return w->unix_path; }
+
+/* ---- start and end ---- */
+
+static char *copy(const char *text, bool *failed)
+{
+    char *c = text ? strdup(text) : NULL;
+    *failed |= text && !c;
+    return c;
+}
+
+static const char *const *copy_list(const char *const *list, size_t n, bool *failed)
+{
+    char **c = calloc(n + 1, sizeof(*c));
+    *failed |= !c;
+    for (size_t i = 0; c && i < n; i++)
+        c[i] = copy(list[i], failed);
+    return (const char *const *)c;
+}
+
+static void free_list(const char *const *list, size_t n)
+{
+    for (size_t i = 0; list && i < n; i++)
+        free((void *)(uintptr_t)list[i]);
+    free((void *)(uintptr_t)list);
+}
+
+static int copy_options(struct cw_worker *w, const struct cw_worker_options *o, struct cw_error *err)
+{
+    struct cw_worker_options *c = &w->options;
+    char host[128] = "", name[160];
+    bool failed = false;
+    if (!o->dispatcher || o->memory < MEMORY_MIN) {
+        char value[32];
+        snprintf(value, sizeof(value), "%zu", o->memory);
+        cw_error_attribute(err, "memory", value, "at least 16 MiB");
+        return cw_error_set(err, CW_E_OPTION, "a worker needs the address of a dispatcher, and at least 16 MiB of memory: %zu bytes were given", o->memory);
+    }
+    (void)gethostname(host, sizeof(host) - 1);
+    snprintf(name, sizeof(name), "%s:%ld", host, (long)getpid());
+    *c = *o;
+    c->threads = o->threads ? o->threads : cw_cpu_budget();
+    c->dispatcher = copy(o->dispatcher, &failed);
+    c->listen = copy(o->listen, &failed);
+    c->unix_path = copy(o->unix_path, &failed);
+    c->name = copy(o->name ? o->name : name, &failed);
+    c->http = copy(o->http, &failed);
+    c->index_dir = copy(o->index_dir, &failed);
+    c->token = copy(o->token, &failed);
+    c->advertise = copy_list(o->advertise, o->n_advertise, &failed);
+    c->data_roots = copy_list(o->data_roots, o->n_data_roots, &failed);
+    w->stream_options = (struct cw_stream_options){.threads = c->threads, .index_dir = c->index_dir, .data_roots = c->data_roots, .n_data_roots = c->n_data_roots,
+                                                   .allow_python = c->allow_python};
+    return failed ? cw_error_nomem(err, 0, "a worker") : 0;
+}
+
+static void free_options(struct cw_worker_options *c)
+{
+    const char *all[] = {c->dispatcher, c->listen, c->unix_path, c->name, c->http, c->index_dir, c->token};
+    for (size_t i = 0; i < CW_COUNT_OF(all); i++)
+        free((void *)(uintptr_t)all[i]);
+    free_list(c->advertise, c->n_advertise);
+    free_list(c->data_roots, c->n_data_roots);
+}
+
+/* The socket's path: the one that was given, or in a new directory that nobody else may enter. */
+static int choose_path(struct cw_worker *w, struct cw_error *err)
+{
+    const char *runtime = getenv("XDG_RUNTIME_DIR");
+    if (w->options.unix_path) {
+        w->unix_path = strdup(w->options.unix_path);
+        return w->unix_path ? 0 : cw_error_nomem(err, 0, "a path");
+    }
+    char *dir = NULL;
+    for (int i = runtime && *runtime ? 0 : 1; i < 2 && !w->unix_dir; i++) {
+        if (asprintf(&dir, "%s/cachew-worker-XXXXXX", i ? "/tmp" : runtime) < 0)
+            return cw_error_nomem(err, 0, "a path");
+        if (strlen(dir) < 90 && mkdtemp(dir)) /* 0700; a socket's path has at most 107 bytes */
+            w->unix_dir = dir;
+        else
+            free(dir);
+    }
+    if (!w->unix_dir)
+        return cw_error_errno(err, CW_E_IO, errno, "can't make a directory for the worker's socket below %s or /tmp", runtime ? runtime : "$XDG_RUNTIME_DIR");
+    if (asprintf(&w->unix_path, "%s/socket", w->unix_dir) < 0) {
+        w->unix_path = NULL;
+        return cw_error_nomem(err, 0, "a path");
+    }
+    return 0;
+}
+
+static void *loop_main(void *arg)
+{
+    struct cw_worker *w = arg;
+    cw_loop_run(w->loop);
+    return NULL;
+}
+
+static void worker_free(struct cw_worker *w)
+{
+    w->tcp = cw_listener_free(w->tcp);
+    w->local = cw_listener_free(w->local);
+    cw_control_deinit(w);
+    w->stop_timer = w->stop_timer ? cw_timer_free(w->stop_timer) : NULL;
+    cw_loop_free(w->loop);
+    if (w->unix_dir)
+        (void)rmdir(w->unix_dir);
+    free(w->unix_dir);
+    free(w->unix_path);
+    free_options(&w->options);
+    pthread_mutex_destroy(&w->mutex);
+    pthread_cond_destroy(&w->changed);
+    free(w);
+}
+
+static int start(struct cw_worker *w, struct cw_error *err)
+{
+    if (getrandom(w->incarnation, sizeof(w->incarnation), 0) != sizeof(w->incarnation))
+        return cw_error_set(err, CW_E_IO, "the system gives no random bytes");
+    cw_host_identity(w->host);
+    int r = cw_loop_new(&w->loop, err);
+    if (r >= 0)
+        r = choose_path(w, err);
+    if (r >= 0)
+        r = cw_control_init(w, err);
+    if (r >= 0)
+        r = cw_timer_new(w->loop, on_stop_timer, w, &w->stop_timer, err);
+    if (r >= 0)
+        r = cw_clients_listen(w, err);
+    if (r < 0)
+        return r;
+    w->drain_post = (struct cw_post){.fn = on_drain, .arg = w};
+    w->stop_post = (struct cw_post){.fn = on_stop, .arg = w};
+    cw_control_start(w);
+    cw_worker_changed(w);
+    sigset_t all, before;
+    sigfillset(&all); /* signals are the main thread's */
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    int e = pthread_create(&w->thread, NULL, loop_main, w);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    return e ? cw_error_errno(err, CW_E_MEMORY, e, "can't start the worker's thread") : 0;
+}
+
+int cw_worker_start(const struct cw_worker_options *o, struct cw_worker **ret, struct cw_error *err)
+{
+    struct cw_worker *w = calloc(1, sizeof(*w));
+    if (!w)
+        return cw_error_nomem(err, sizeof(*w), "a worker");
+    pthread_condattr_t monotonic;
+    pthread_condattr_init(&monotonic);
+    pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
+    pthread_mutex_init(&w->mutex, NULL);
+    pthread_cond_init(&w->changed, &monotonic);
+    pthread_condattr_destroy(&monotonic);
+    int r = copy_options(w, o, err);
+    if (r >= 0)
+        r = start(w, err);
+    if (r < 0) {
+        if (w->dispatcher)
+            cw_conn_close(w->dispatcher, NULL); /* the loop's end waits for it */
+        w->stopping = true;
+        worker_free(w);
+        return r;
+    }
+    *ret = w;
+    return 0;
+}
+
+struct cw_worker *cw_worker_stop(struct cw_worker *w)
+{
+    if (!w)
+        return NULL;
+    cw_loop_post(w->loop, &w->stop_post);
+    pthread_join(w->thread, NULL);
+    worker_free(w);
+    return NULL;
+}

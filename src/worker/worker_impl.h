@@ -1,0 +1,141 @@
+/*
+ * The inside of a worker; the loop's thread only, where nothing else is said. worker.c: its life. control.c: the dispatcher. streams.c: streams, and what they
+ * answer. clients.c: connections of clients, and what is sent over them.
+ */
+#pragma once
+#include <pthread.h>
+
+#include "net/conn.h"
+#include "worker/stream.h"
+#include "worker/worker.h"
+
+struct worker_stream {
+    struct worker_stream *next;
+    struct cw_worker *w;
+    struct cw_stream *stream;
+    enum { STREAM_OPENING, STREAM_READY, STREAM_FAILED, STREAM_ENDING } state;
+    uint64_t serial;          /* no other stream of this worker had it */
+    uint64_t prepare_id;      /* of the Prepare to be answered; 0: none on this connection */
+    struct cw_plan plan;
+    struct cw_command *end;   /* to be said once, which must not fail for want of memory */
+    struct lease *leases;     /* granted and not revoked, as the dispatcher will be told */
+    size_t n_leases;
+};
+
+struct lease {
+    struct lease *next;
+    uint64_t epoch, split, batch;
+};
+
+/* A completion that is not acknowledged. */
+struct report {
+    struct report *next;
+    uint8_t stream[16];
+    uint64_t epoch, split, n_batches, compute_ns;
+    uint64_t *remnants;
+    size_t n_remnants;
+    uint64_t id;              /* under which it was said on this connection */
+};
+
+/* A batch or remnant on its way to a client. */
+struct sent {
+    struct sent *next, *prev;     /* of the client, where it was lent */
+    struct client *client;
+    struct worker_stream *stream; /* of a batch; else NULL */
+    struct cw_batch *batch;
+    struct cw_left *left;
+    size_t bytes;
+    uint64_t slabs[2];            /* lent: names under which they are to be returned; 0: returned */
+};
+
+struct region {
+    struct region *next;
+    uint64_t stream; /* serial */
+    int fd;          /* the slab pool's */
+    uint64_t id;
+};
+
+struct client {
+    struct cw_peer peer;      /* first: it frees the whole */
+    struct client *next;
+    struct cw_worker *w;
+    struct cw_conn *conn;     /* NULL: it ended */
+    bool closing;             /* nothing more is sent */
+    struct sent *lent, *lent_last; /* oldest first */
+    struct region *regions;   /* said to it */
+};
+
+struct cw_worker {
+    /* immutable */
+    struct cw_worker_options options; /* with own copies of what it points to */
+    struct cw_stream_options stream_options;
+    uint8_t incarnation[16];
+    char host[80];
+    struct cw_loop *loop;
+    pthread_t thread;
+    struct cw_listener *tcp, *local;
+    char *unix_path, *unix_dir;       /* unix_dir: ours, to be removed; or NULL */
+    struct cw_post drain_post, stop_post;
+
+    /* the loop's thread only */
+    struct cw_conn *dispatcher;
+    bool registered, draining, stopping, told_draining;
+    uint64_t id, next_id, backoff_ns, register_id;
+    struct cw_timer *reconnect, *heartbeat, *stop_timer;
+    uint32_t jitter;
+    struct worker_stream *streams;
+    size_t n_streams_using; /* that share the memory */
+    struct client *clients;
+    struct report *reports, **reports_tail;
+    uint64_t next_serial, next_slab, next_region;
+    size_t n_out;
+    uint64_t n_batches, n_bytes;
+
+    pthread_mutex_t mutex;
+    pthread_cond_t changed;
+    struct cw_worker_status status; /* guarded by mutex: as of the last change */
+};
+
+/* Ids of requests and slabs: not 0, and below 2^63. */
+static inline uint64_t next_number(uint64_t *n) { return ++*n; }
+
+/* ---- worker.c ---- */
+void cw_worker_log(struct cw_worker *w, const char *format, ...) _printf_(2, 3);
+/* Something in the status may have changed: who waits looks again. */
+void cw_worker_changed(struct cw_worker *w);
+/* Stopping: the loop ends once nothing is left. */
+void cw_worker_maybe_over(struct cw_worker *w);
+
+/* ---- control.c ---- */
+int cw_control_init(struct cw_worker *w, struct cw_error *err) _must_check_;
+void cw_control_deinit(struct cw_worker *w);
+void cw_control_start(struct cw_worker *w);
+void cw_control_connect(struct cw_worker *w);
+void cw_control_drain(struct cw_worker *w);
+void cw_control_close(struct cw_worker *w);
+/* Said to the dispatcher, if it is there. */
+void cw_control_prepared(struct cw_worker *w, struct worker_stream *s);
+void cw_control_prepare_failed(struct cw_worker *w, struct worker_stream *s, const struct cw_error *why);
+void cw_control_stream_failed(struct cw_worker *w, struct worker_stream *s, const struct cw_error *why);
+/* Takes the remnants' counts over. */
+void cw_control_completed(struct cw_worker *w, struct worker_stream *s, struct cw_answer *a);
+
+/* ---- streams.c ---- */
+struct worker_stream *cw_streams_find(struct cw_worker *w, ProtobufCBinaryData name); /* one that has not ended; NULL: none */
+int cw_streams_prepare(struct cw_worker *w, uint64_t id, const Cachew__Prepare *m, struct cw_error *err) _must_check_;
+int cw_streams_lease(struct cw_worker *w, const Cachew__Leases *m, struct cw_error *err) _must_check_;
+int cw_streams_revoke(struct cw_worker *w, const Cachew__Revoke *m, struct cw_error *err) _must_check_;
+void cw_streams_end(struct cw_worker *w, struct worker_stream *s);
+/* Sends a command; c NULL: there is no memory for it, and the stream ends. */
+void cw_streams_do(struct worker_stream *s, struct cw_command *c);
+void cw_streams_wake(struct cw_worker *w);
+/* Splits that a worker wants to have at a time: some to compute, and some that are fetched meanwhile. */
+uint32_t cw_streams_capacity(const struct worker_stream *s);
+
+/* ---- clients.c ---- */
+int cw_clients_listen(struct cw_worker *w, struct cw_error *err) _must_check_;
+void cw_clients_close(struct cw_worker *w);
+/* Those that do not close when they are told to. */
+void cw_clients_cut(struct cw_worker *w);
+/* Sends what a stream said to a client, if it is still there. */
+void cw_clients_answer(struct worker_stream *s, struct cw_answer *a);
