@@ -187,7 +187,9 @@ class Run:
         return json.loads(lines[-1]) if lines and lines[-1].startswith("{") and lines[-1].endswith("}") else None
 
     def part(self):
-        result = None if self.process.expected_end and self.process.code == -signal.SIGKILL else self.result()
+        result = None if self.process.code == -signal.SIGKILL else self.result()
+        if result and self.process.code != 0:
+            result.setdefault("error", {"code": self.process.code})
         text = self.log.read_bytes() if self.log.exists() else b""
         whole = text[:text.rfind(b"\n") + 1]  # a write that kill -9 cut off
         return oracle.Part([oracle.parse_line(line) for line in whole.decode().splitlines()], self.start, result, self.dump)
@@ -403,7 +405,7 @@ class Cluster:
             self.network.close()
         self.growth.close()
         if self.keep:
-            shutil.copytree(self.directory, self.keep, dirs_exist_ok=True, ignore=shutil.ignore_patterns("*.sock"))
+            shutil.copytree(self.directory, self.keep, dirs_exist_ok=True, ignore=shutil.ignore_patterns("run", "index"))
         shutil.rmtree(self.directory, ignore_errors=True)
 
     def __enter__(self):

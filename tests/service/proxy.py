@@ -46,7 +46,7 @@ class Connection:
                 writer.write(data)
                 await writer.drain()
             self.end(direction)
-        except (ConnectionError, OSError):
+        except OSError:
             self.close()
 
     def end(self, direction):
@@ -189,7 +189,7 @@ class Proxy:
                 await connection.run()
             finally:
                 self.connections.discard(connection)
-        except (ConnectionError, OSError):
+        except (OSError, asyncio.CancelledError):
             pass
         finally:
             writer.close()
