@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
 """Makes the seed corpora of the fuzzers that tests/make_data.py does not, and a dictionary of the pipeline language.
 
-usage: make_seeds.py DIR CACHEW      gives DIR/expr, DIR/host, DIR/image, DIR/pipeline, DIR/state and DIR/pipeline.dict
+usage: make_seeds.py DIR CACHEW      gives DIR/expr, DIR/frame, DIR/host, DIR/image, DIR/pipeline, DIR/state and DIR/pipeline.dict
 """
 
 import io
 import json
+import re
 import subprocess
 import sys
 import tempfile
@@ -75,8 +76,40 @@ def answers():
                 yield f"{code}-{type_byte}-{counted}", bytes([type_byte, n | counted, 0]) + bytes(parts)
 
 
+def varint(value):
+    out = bytearray()
+    while value >= 0x80:
+        out.append(value & 0x7F | 0x80)
+        value >>= 7
+    return bytes(out + bytes([value]))
+
+
+def messages():
+    """An Envelope of every kind, with all fields of the .proto, behind its frame header."""
+    text = re.sub(r"//.*", "", (ROOT / "src" / "proto" / "cachew.proto").read_text()).replace("oneof of {", "")
+    enums = re.findall(r"enum (\w+)", text)
+    fields = {name: re.findall(r"(repeated )?(\w+) \w+ = (\d+);", body) for name, body in re.findall(r"message (\w+) \{(.*?)\}", text, re.DOTALL)}
+
+    def value(kind, number):
+        if kind in fields or kind in ("string", "bytes"):
+            data = b"".join(value(k, n) * (2 if repeated else 1) for repeated, k, n in fields[kind]) if kind in fields else b"some text"
+            return varint(int(number) << 3 | 2) + varint(len(data)) + data
+        if kind == "fixed64":
+            return varint(int(number) << 3 | 1) + bytes(range(8))
+        assert kind in enums or kind in ("uint32", "uint64", "int64", "bool"), kind
+        return varint(int(number) << 3) + varint(1 if kind in enums or kind == "bool" else 300 + int(number))
+
+    for _, kind, number in fields["Envelope"]:
+        if kind in fields:
+            message = value("uint64", 1) + value("uint64", 2) + value(kind, number)
+            yield kind, b"CWF1" + len(message).to_bytes(4, "little") + (5).to_bytes(8, "little") + bytes(16) + message + b"12345"
+
+
 def main():
     out, cachew = Path(sys.argv[1]), sys.argv[2]
+    frames = dict(messages())
+    for name, data in [*frames.items(), ("all", b"".join(frames.values())), ("pings", frames["Ping"] * 5)]:
+        put(out / "frame" / name, data)
     for name, data in answers():
         put(out / "host" / name, data)
     for i, text in enumerate(EXPRESSIONS):

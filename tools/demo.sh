@@ -29,8 +29,7 @@ echo "cachew run $pipeline --epochs 2 --digest --service $service --job demo"
 : >build/demo/log.jsonl
 build/cachew run "$pipeline" "${set[@]}" --epochs 2 --digest --service "$service" --job demo --log build/demo/log.jsonl >build/demo/service.txt &
 job=$!
-# Each batch is a line of the log: once there are some, the job is on its way.
-tail -n +1 --pid=$job -f build/demo/log.jsonl | sed -n '20{p;q}' >/dev/null
+until [ "$(wc -l <build/demo/log.jsonl)" -ge 20 ] || ! kill -0 "$job" 2>/dev/null; do sleep 0.02; done # a line per batch
 kill -9 "$victim"
 echo "worker with pid $victim killed with -9, after 20 batches"
 wait $job

@@ -165,6 +165,8 @@ int cw_local_open(struct cw_local *l, const char *index_dir, unsigned threads, s
     struct cw_source_env env = {
         .base_dir = l->pipeline->base_dir,
         .index_dir = index_dir ? index_dir : own,
+        .data_roots = l->data_roots,
+        .n_data_roots = l->n_data_roots,
         .threads = (int)threads,
         .cancelled = l->interrupt ? interrupted : NULL,
         .cancel_arg = (void *)(uintptr_t)l->interrupt,

@@ -41,6 +41,7 @@ struct remote_split {
     const struct report *report;/* what it gave; NULL: not known yet */
     uint64_t worker;            /* that has it; 0: none */
     uint64_t not_before_ns;     /* its worker did not have it: not asked again before */
+    unsigned n_not_here;        /* so often */
     bool lost;                  /* it will not be run again */
     struct slot *slots;         /* by k */
 };

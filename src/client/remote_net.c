@@ -273,15 +273,12 @@ static void give_back(struct remote *r, struct remote_batch **ret_done)
     }
 }
 
-/* Also the timer's. */
 static void run(void *user)
 {
     struct remote *r = user;
     struct remote_batch *done = NULL;
     uint64_t now = cw_now_ns();
     pthread_mutex_lock(&r->mutex);
-    if (r->timer_ns && r->timer_ns <= now)
-        r->timer_ns = 0;
     give_back(r, &done);
     if (!r->closing && !r->dispatcher && now >= r->dispatcher_retry_ns)
         dispatcher_connect(r);
@@ -301,6 +298,16 @@ static void run(void *user)
         done = b->next;
         cw_batch_free(&b->b);
     }
+}
+
+/* It may ring a little early: then what is due is looked at, and it is set again. */
+static void on_timer(void *user)
+{
+    struct remote *r = user;
+    pthread_mutex_lock(&r->mutex);
+    r->timer_ns = 0;
+    pthread_mutex_unlock(&r->mutex);
+    run(r);
 }
 
 /* ---- start and end ---- */
@@ -334,7 +341,7 @@ static int make_hello(struct remote *r, struct cw_error *err)
 int cw_remote_start(struct remote *r, struct cw_error *err)
 {
     int status = make_hello(r, err);
-    if (status < 0 || (status = cw_timer_new(r->loop, run, r, &r->timer, err)) < 0)
+    if (status < 0 || (status = cw_timer_new(r->loop, on_timer, r, &r->timer, err)) < 0)
         return status;
     r->wake = (struct cw_post){.fn = run, .arg = r};
     r->started_ns = cw_now_ns();

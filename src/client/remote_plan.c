@@ -6,8 +6,9 @@
 
 #include "base/clock.h"
 
-/* A worker that does not have what the dispatcher says it has: they will agree soon. */
-#define ASK_AGAIN_NS UINT64_C(50000000)
+/* A worker that does not have what the dispatcher says it has: as a rule the lease is on its way. Asked again after this, twice this, four times this ... */
+#define ASK_AGAIN_NS UINT64_C(1000000)
+#define ASK_AGAIN_MOST 6 /* doublings */
 
 static bool before(uint64_t epoch, uint64_t split, uint64_t than_epoch, uint64_t than_split)
 {
@@ -37,6 +38,7 @@ static void split_placed(struct remote_split *s, uint64_t worker, bool lost)
         return;
     s->worker = worker;
     s->not_before_ns = 0;
+    s->n_not_here = 0;
     for (struct slot *slot = s->slots; slot; slot = slot->next)
         if (slot->state == ASKED)
             slot->state = ASK;
@@ -318,18 +320,21 @@ void cw_remote_unask(struct remote *r, const struct link *l)
 
 void cw_remote_not_here(struct remote *r, const struct link *l, uint64_t epoch, uint64_t split)
 {
-    uint64_t again = cw_now_ns() + ASK_AGAIN_NS;
+    uint64_t now = cw_now_ns(), again = now + (ASK_AGAIN_NS << ASK_AGAIN_MOST);
     for (struct view *v = &r->view; v; v = v->next)
         for (struct remote_split *s = v->splits; s; s = s->next)
             for (struct slot *slot = s->epoch == epoch && s->index == split ? s->slots : NULL; slot; slot = slot->next)
                 if (slot->state == ASKED && slot->of == l) {
                     slot->state = ASK;
-                    s->not_before_ns = again;
+                    if (s->not_before_ns <= now)
+                        s->not_before_ns = now + (ASK_AGAIN_NS << CW_MIN(s->n_not_here++, ASK_AGAIN_MOST));
+                    again = CW_MIN(again, s->not_before_ns);
                 }
     for (struct part *p = r->wanted_parts; p; p = p->next_wanted)
         if (p->state == ASKED && p->of == l && p->epoch == epoch && p->split == split) {
             p->state = ASK;
-            p->not_before_ns = again;
+            p->not_before_ns = now + (ASK_AGAIN_NS << 3);
+            again = CW_MIN(again, p->not_before_ns);
         }
     cw_remote_wake_at(r, again);
 }

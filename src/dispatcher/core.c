@@ -8,7 +8,7 @@
 #include "dispatcher/internal.h"
 #include "net/conn.h"
 
-#define TICK_BUSY (DP_S / 10) /* late splits and drained workers are looked after so often */
+#define TICK_BUSY (DP_S / 10) /* late splits are looked after so often */
 #define TICK_IDLE DP_S
 
 /* ---- saying ---- */
@@ -199,8 +199,11 @@ uint64_t cw_dispatcher_tick(struct cw_dispatcher *d, uint64_t now_ns)
     d->now_ns = CW_MAX(d->now_ns, now_ns);
     if (d->grace_until_ns != 0 && (d->now_ns >= d->grace_until_ns || d->n_awaited == 0))
         grace_over(d);
-    cw_dp_worker_tick(d);
-    cw_dp_job_tick(d);
+    if (d->now_ns - d->slow_tick_ns >= TICK_IDLE) { /* there may be ten thousand of them */
+        d->slow_tick_ns = d->now_ns;
+        cw_dp_worker_tick(d);
+        cw_dp_job_tick(d);
+    }
     cw_dp_stream_tick(d);
     CW_LIST_EACH(at, &d->streams)
         busy |= !cw_list_empty(&CW_CONTAINER(at, struct stream, link)->jobs);

@@ -35,6 +35,8 @@
 #define DP_CAPACITY 1024               /* splits leased to a worker at a time */
 #define DP_HELD 16384                  /* splits of a stream in Holdings */
 #define DP_WINDOW ((uint64_t)1 << 20)  /* splits between the first wanted and the last known of a stream */
+#define DP_PENDING ((size_t)1 << 20)    /* entries that wait for the journal, and ... */
+#define DP_PENDING_BYTES ((size_t)256 << 20)
 #define DP_ENDLESS ((uint64_t)1 << 62)
 
 /* ---- times ---- */
@@ -82,6 +84,7 @@ struct worker {
     bool draining;
     uint64_t since_ns;    /* of being gone, or draining */
     uint64_t last_request;
+    struct seat *here;    /* while a stream's workers are gone through: its seat */
     struct cw_link seats;
     size_t n_held;
 };
@@ -236,6 +239,7 @@ struct cw_dispatcher {
     uint64_t worker_ids, stream_numbers;
     struct entries pending, flight;
     bool in_flight;
+    uint64_t slow_tick_ns;     /* when what may wait a second was looked after last */
     uint64_t retry_ns;         /* when what could not be written is tried again; 0: all is well */
     struct cw_error journal_error;
     uint64_t n_completed, n_late, n_moved;

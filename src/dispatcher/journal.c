@@ -43,6 +43,8 @@ static struct key key_split(const struct stream *s, uint64_t pos)
 
 static int action_room(struct entries *e, struct cw_error *err)
 {
+    if (e->n >= DP_PENDING || e->batch.size >= DP_PENDING_BYTES)
+        return cw_error_set(err, CW_E_SERVICE, "%zu entries wait for the journal, which does not take them: no more are taken", e->n);
     if (e->n < e->capacity)
         return 0;
     size_t capacity = e->capacity > 0 ? 2 * e->capacity : 64;

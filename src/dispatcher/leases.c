@@ -322,7 +322,7 @@ int cw_dp_lease_completed(struct cw_dispatcher *d, struct worker *w, uint64_t re
         return result;
     if (!s->marked && (!s->based || pos < s->base) && cw_dp_split_rebase(d, s, pos) < 0)
         return cw_error_nomem(err, 0, "a table of splits");
-    struct split *x = cw_list_empty(&s->jobs) ? NULL : cw_dp_split_make(s, pos);
+    struct split *x = pos < s->total ? cw_dp_split_make(s, pos) : NULL;
     if (!x || (x->flags & SPLIT_LOST)) { /* nobody wants it any more, or yet */
         cw_dp_done(d, w->peer, re);
         return 0;
@@ -338,9 +338,11 @@ int cw_dp_lease_completed(struct cw_dispatcher *d, struct worker *w, uint64_t re
         if (result < 0)
             return result;
     }
-    struct seat *t = cw_dp_seat_find(w, s);
-    if (t && (x->holder[0] == t || x->holder[1] == t))
-        holder_complete(d, t, pos, x);
+    for (int i = 0; i < 2; i++)
+        if (x->holder[i] && x->holder[i]->worker == w) {
+            holder_complete(d, x->holder[i], pos, x);
+            break;
+        }
     if (x->flags & SPLIT_DURABLE) {
         cw_dp_done(d, w->peer, re);
         return 0;

@@ -166,11 +166,14 @@ void cw_dp_seat_ask(struct cw_dispatcher *d, struct stream *s)
     struct seat *first = NULL;
     if (s->dead || cw_list_empty(&s->jobs))
         return;
+    CW_LIST_EACH(at, &s->seats)
+        CW_CONTAINER(at, struct seat, by_stream)->worker->here = CW_CONTAINER(at, struct seat, by_stream);
     CW_LIST_EACH(at, &d->workers) {
         struct worker *w = CW_CONTAINER(at, struct worker, link);
+        struct seat *t = w->here;
+        w->here = NULL;
         if (!w->ready || w->draining)
             continue;
-        struct seat *t = cw_dp_seat_find(w, s);
         if (!t && !(t = cw_dp_seat_new(d, w, s))) {
             cw_dp_log(d, true, "no memory, or no room, for worker %" PRIu64 " in another stream", w->id);
             continue;

@@ -31,6 +31,7 @@ static void finish(struct cw_conn *c)
 void cw_conn_drop(struct cw_conn *c)
 {
     cw_watch_free(c->watch);
+    cw_tls_stream_free(c->tls);
     if (c->fd >= 0)
         close(c->fd);
     cw_timer_free(c->timer);
@@ -296,10 +297,17 @@ static void connected(struct cw_conn *c)
 
 /* ---- events ---- */
 
+static bool waits_for_writable(const struct cw_conn *c)
+{
+    if (!c->tls || c->broken)
+        return c->out.blocked && !c->broken;
+    return (c->out.blocked && !cw_tls_send_wants_readable(c->tls)) || cw_tls_receive_wants_writable(c->tls);
+}
+
 void cw_conn_watch(struct cw_conn *c)
 {
     if (c->watch && c->state >= CONN_SHAKING && c->state < CONN_DEAD)
-        cw_watch_set(c->watch, (c->in.ended ? 0 : 1) | (c->out.blocked ? 2 : 0));
+        cw_watch_set(c->watch, (c->in.ended ? 0 : 1) | (waits_for_writable(c) ? 2 : 0));
 }
 
 static void on_event(void *arg, int events)
@@ -309,23 +317,54 @@ static void on_event(void *arg, int events)
         connected(c);
         return;
     }
-    if (events & 2) {
+    if (events & 2 || (c->tls && c->out.blocked)) {
         c->out.blocked = false;
         cw_loop_defer(c->loop, &c->defer);
     }
-    if (events & 1)
+    if (events & 1 || c->tls) /* TLS may wait for either, both ways */
         cw_conn_receive(c);
+    if (c->tls)
+        cw_conn_watch(c);
+}
+
+/* ---- bytes ---- */
+
+ssize_t cw_conn_write(struct cw_conn *c, struct iovec *pieces, size_t n, const int *fds, size_t n_fds)
+{
+    return c->tls ? cw_tls_send(c->tls, pieces, n) : cw_socket_send(c->fd, pieces, n, fds, n_fds);
+}
+
+ssize_t cw_conn_read(struct cw_conn *c, struct iovec *pieces, size_t n, int *fds, size_t *n_fds)
+{
+    return c->tls && !c->broken ? cw_tls_receive(c->tls, pieces, n) : cw_socket_receive(c->fd, pieces, n, fds, n_fds);
+}
+
+void cw_conn_broke(struct cw_conn *c, int errnum)
+{
+    struct cw_error err = {0};
+    if (c->tls && errnum == EPROTO && cw_tls_why(c->tls, &err) < 0 && cw_conn_listens(c)) {
+        c->broken = true;
+        set_why(c, &err);
+        begin_closing(c, NULL); /* its alert is to arrive */
+        return;
+    }
+    cw_error_errno(&err, CW_E_SERVICE, errnum, "the connection broke");
+    cw_conn_die(c, &err);
 }
 
 static void on_deferred(void *arg)
 {
     struct cw_conn *c = arg;
-    if (c->state == CONN_DEAD)
+    if (c->state == CONN_DEAD) {
         finish(c);
-    else if (c->state == CONN_CONNECTING && c->fd < 0)
+        return;
+    }
+    if (c->state == CONN_CONNECTING && c->fd < 0)
         try_addresses(c); /* if that ends it, this is called again */
     else if (c->state >= CONN_SHAKING)
         cw_conn_flush(c);
+    if (c->in.more && c->state != CONN_DEAD)
+        cw_conn_receive(c);
 }
 
 int cw_conn_establish(struct cw_conn *c, int fd, struct cw_error *err)
@@ -334,6 +373,8 @@ int cw_conn_establish(struct cw_conn *c, int fd, struct cw_error *err)
     c->state = CONN_SHAKING;
     c->heard_ms = c->said_ms = cw_loop_now_ms(c->loop);
     int r = c->watch ? 0 : cw_watch_new(c->loop, fd, on_event, c, &c->watch, err);
+    if (r >= 0 && c->setup->tls && !c->local)
+        r = cw_tls_stream_new(c->setup->tls, fd, c->accepted ? NULL : c->address.host, &c->tls, err);
     if (r >= 0)
         cw_conn_watch(c);
     return r;

@@ -51,7 +51,7 @@ struct cw_conn_options {
     uint64_t timeout_ns;           /* nothing heard for so long: the peer is gone. A ping is sent after a third of it. Also for connecting and shaking hands.
                                     * 0: 3 s */
     const char *token;             /* listening: what a Hello must have; connecting: what ours has; NULL: none. Copied */
-    struct cw_tls *tls;            /* NULL: plain */
+    struct cw_tls *tls;            /* net/tls.h; NULL: plain. Unix sockets always are. Counted */
 };
 
 /* Connects to "HOST:PORT", "[IPV6]:PORT" or "unix:PATH". Returns at once; `open` or `closed` follows. All addresses of a host are tried. */

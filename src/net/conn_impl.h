@@ -10,6 +10,7 @@
 #include "net/envelope.h"
 #include "net/frame.h"
 #include "net/loop_impl.h"
+#include "net/tls.h"
 
 enum conn_state {
     CONN_RESOLVING,  /* the host's name */
@@ -27,7 +28,7 @@ struct cw_conn_setup {
     char *token;          /* that theirs must have; NULL: none */
     struct cw_conn_limits limits;
     uint64_t timeout_ms;
-    struct cw_tls *tls;
+    struct cw_tls *tls; /* counted; NULL: plain */
 };
 
 struct cw_out_frame {
@@ -67,6 +68,7 @@ struct cw_conn_in {
     struct cw_conn_fds { int fd[CW_FRAME_FDS]; size_t n; } came, claimed; /* of a frame that has not begun; of the frame at hand */
     uint64_t came_from, came_to;     /* the bytes of the stream that they came with */
     size_t discarded;                /* bytes, while closing */
+    bool more;                       /* TLS has some that the socket does not tell of */
     bool ended;                      /* while closing: nothing more comes */
 };
 
@@ -82,6 +84,8 @@ struct cw_conn {
     bool local;
     int fd;                 /* -1: none yet */
     struct cw_watch *watch; /* of fd */
+    struct cw_tls_stream *tls; /* on fd; NULL: plain */
+    bool broken;            /* TLS failed, and has told the peer: nothing more is sent, what comes is thrown away */
     struct cw_timer *timer;
     struct cw_defer defer;
     struct cw_error why;
@@ -121,6 +125,11 @@ void cw_conn_die(struct cw_conn *c, const struct cw_error *err);
 /* Over because of what the peer did, which is said to it. */
 void cw_conn_cut(struct cw_conn *c, const struct cw_error *err);
 static inline bool cw_conn_listens(const struct cw_conn *c) { return c->state == CONN_SHAKING || c->state == CONN_OPEN; }
+/* By the socket or by TLS: as cw_socket_send and cw_socket_receive. */
+ssize_t cw_conn_write(struct cw_conn *c, struct iovec *pieces, size_t n, const int *fds, size_t n_fds);
+ssize_t cw_conn_read(struct cw_conn *c, struct iovec *pieces, size_t n, int *fds, size_t *n_fds);
+/* Over, because one of them gave -errno. */
+void cw_conn_broke(struct cw_conn *c, int errnum);
 /* Readable always, writable when something waits for it. */
 void cw_conn_watch(struct cw_conn *c);
 

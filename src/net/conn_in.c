@@ -8,7 +8,6 @@
 #include <unistd.h>
 
 #include "net/conn_impl.h"
-#include "net/socket.h"
 
 #define READ_BYTES ((size_t)256 << 10)     /* of a payload with one call: what is hashed right after must still be in the cache */
 #define TURN_BYTES ((size_t)2 << 20)       /* before others have their turn */
@@ -227,7 +226,7 @@ static int part_came(struct cw_conn *c, const uint8_t *at, size_t n, struct cw_e
     in->have += n;
     in->offset += n;
     if (in->have < part_size(in))
-        return 0;
+        return in->part == IN_HEADER ? cw_frame_begins(in->header, in->have, err) : 0;
     return part_done(c, in->part == IN_HEADER ? in->header : in->message, err);
 }
 
@@ -285,7 +284,7 @@ static ssize_t receive_some(struct cw_conn *c, size_t *asked, struct cw_error *e
         pieces[n++] = (struct iovec){.iov_base = scratch, .iov_len = CW_LOOP_SCRATCH};
         *asked += CW_LOOP_SCRATCH;
     }
-    ssize_t r = cw_socket_receive(c->fd, pieces, n, c->local ? fds.fd : NULL, &fds.n);
+    ssize_t r = cw_conn_read(c, pieces, n, c->local ? fds.fd : NULL, &fds.n);
     if (r == -EMSGSIZE)
         return cw_error_set(err, CW_E_SERVICE, "more than %d descriptors with a message", CW_FRAME_FDS), 0;
     if (fds.n && take_fds(in, &fds, r > 0 ? (size_t)r : 0, err) < 0)
@@ -295,7 +294,9 @@ static ssize_t receive_some(struct cw_conn *c, size_t *asked, struct cw_error *e
     direct = CW_MIN(direct, (size_t)r);
     if (direct && part_came(c, pieces[0].iov_base, direct, err) < 0)
         return r;
-    if (feed(c, scratch, (size_t)r - direct, err) >= 0 && in->came.n && cw_conn_listens(c) && in->frame_start < in->came_from)
+    if (feed(c, scratch, (size_t)r - direct, err) < 0 || !in->came.n || !cw_conn_listens(c))
+        return r;
+    if (in->part != IN_HEADER || !in->have || in->frame_start < in->came_from) /* none began with them */
         cw_error_set(err, CW_E_SERVICE, "descriptors in the middle of a message");
     return r;
 }
@@ -304,7 +305,7 @@ static void ended(struct cw_conn *c)
 {
     struct cw_error err = {0};
     if (c->state == CONN_SHAKING)
-        cw_error_set(&err, CW_E_SERVICE, "it closed the connection before the handshake was done");
+        cw_error_set(&err, CW_E_SERVICE, "it closed the connection before the handshake was done%s", c->accepted || c->local || c->tls ? "" : ": does it expect TLS?");
     else if (c->in.part != IN_HEADER || c->in.have)
         cw_error_set(&err, CW_E_SERVICE, "it closed the connection in the middle of a message");
     cw_conn_die(c, err.status ? &err : NULL);
@@ -314,7 +315,7 @@ static void ended(struct cw_conn *c)
 static void discard(struct cw_conn *c)
 {
     struct iovec piece = {.iov_base = cw_loop_scratch(c->loop), .iov_len = CW_LOOP_SCRATCH};
-    ssize_t r = cw_socket_receive(c->fd, &piece, 1, NULL, NULL);
+    ssize_t r = cw_conn_read(c, &piece, 1, NULL, NULL);
     if (r == -EAGAIN)
         return;
     c->in.discarded += r > 0 ? (size_t)r : 0;
@@ -335,7 +336,7 @@ void cw_conn_receive(struct cw_conn *c)
         struct cw_error err = {0};
         ssize_t r = receive_some(c, &asked, &err);
         if (r == -EAGAIN || r == -EWOULDBLOCK)
-            return;
+            break;
         if (r > 0)
             c->heard_ms = cw_loop_now_ms(c->loop);
         got = r > 0 ? (size_t)r : 0;
@@ -343,14 +344,16 @@ void cw_conn_receive(struct cw_conn *c)
             if (cw_conn_listens(c))
                 cw_conn_cut(c, &err);
         } else if (r < 0) {
-            cw_error_errno(&err, CW_E_SERVICE, (int)-r, "the connection broke");
-            cw_conn_die(c, &err);
+            cw_conn_broke(c, (int)-r);
         } else if (r == 0) {
             ended(c);
         }
     }
-    if (c->state == CONN_CLOSING)
+    if (c->state == CONN_CLOSING && !c->in.ended)
         discard(c);
+    c->in.more = c->tls && !c->broken && c->state != CONN_DEAD && !c->in.ended && cw_tls_pending(c->tls);
+    if (c->in.more)
+        cw_loop_defer(c->loop, &c->defer);
 }
 
 void cw_conn_in_deinit(struct cw_conn *c)

@@ -3,10 +3,10 @@
 #include <fcntl.h>
 #include <limits.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include "net/conn_impl.h"
-#include "net/socket.h"
 
 #define MAX_PIECES 1024          /* of a payload */
 #define GATHER_BYTES ((size_t)1 << 20) /* with one call: a socket seldom takes more at a time */
@@ -182,17 +182,17 @@ void cw_conn_push(struct cw_conn *c)
     struct cw_conn_out *o = &c->out;
     struct iovec pieces[IOV_MAX];
     o->blocked = false;
+    if (c->broken)
+        return;
     for (size_t pushed = 0; o->head && pushed < PUSH_BYTES;) {
         size_t bytes, n = gather(o, pieces, &bytes);
-        ssize_t r = cw_socket_send(c->fd, pieces, n, o->head->fds, o->head->n_fds);
+        ssize_t r = cw_conn_write(c, pieces, n, o->head->fds, o->head->n_fds);
         if (r == -EAGAIN || r == -EWOULDBLOCK) {
             o->blocked = true;
             break;
         }
         if (r < 0) {
-            struct cw_error err = {0};
-            cw_error_errno(&err, CW_E_SERVICE, (int)-r, "the connection broke");
-            cw_conn_die(c, &err);
+            cw_conn_broke(c, (int)-r);
             return;
         }
         c->said_ms = cw_loop_now_ms(c->loop);
@@ -214,12 +214,14 @@ void cw_conn_flush(struct cw_conn *c)
     frames_release(&done);
     if (c->state == CONN_DEAD)
         return;
-    if (o->head && !o->blocked)
+    if (o->head && !o->blocked && !c->broken)
         cw_loop_defer(c->loop, &c->defer);
     if (something && !o->head && c->state == CONN_OPEN && c->ops->drained)
         c->ops->drained(c->user, c);
-    if (c->state == CONN_CLOSING && !o->head && !o->shut) {
+    if (c->state == CONN_CLOSING && (!o->head || c->broken) && !o->shut) {
         o->shut = true;
+        if (c->tls && !c->broken)
+            cw_tls_end(c->tls);
         (void)shutdown(c->fd, SHUT_WR);
         if (c->in.ended)
             cw_conn_die(c, NULL);

@@ -3,6 +3,7 @@
 
 #include <endian.h>
 #include <inttypes.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "base/hash.h"
@@ -32,12 +33,23 @@ void cw_frame_write(const struct cw_frame *f, uint8_t header[CW_FRAME_HEADER])
     put64(header + 24, f->payload_hash);
 }
 
+int cw_frame_begins(const uint8_t *header, size_t have, struct cw_error *err)
+{
+    char text[4 * 3 + 1] = "";
+    have = CW_MIN(have, sizeof(magic));
+    if (memcmp(header, magic, have) == 0)
+        return 0;
+    for (size_t i = 0; i < have; i++)
+        (void)snprintf(text + 3 * i, sizeof(text) - 3 * i, " %02x", header[i]);
+    bool tls = have >= 2 && (header[0] == 0x15 || header[0] == 0x16) && header[1] == 3; /* an alert, or the greeting of who connects */
+    return cw_error_set(err, CW_E_SERVICE, "this is %s: a frame begins with%s, expected 43 57 46 31", tls ? "TLS, and not expected here" : "not Cachew's protocol", text);
+}
+
 int cw_frame_read(const uint8_t header[CW_FRAME_HEADER], size_t message_limit, size_t payload_limit, struct cw_frame *ret, struct cw_error *err)
 {
     uint32_t size;
-    if (memcmp(header, magic, sizeof(magic)) != 0)
-        return cw_error_set(err, CW_E_SERVICE, "this is not Cachew's protocol: a frame begins with %02x %02x %02x %02x, expected 43 57 46 31", header[0],
-                            header[1], header[2], header[3]);
+    if (cw_frame_begins(header, sizeof(magic), err) < 0)
+        return CW_E_SERVICE;
     memcpy(&size, header + 4, sizeof(size));
     *ret = (struct cw_frame){.message = le32toh(size), .payload = get64(header + 8), .message_hash = get64(header + 16), .payload_hash = get64(header + 24)};
     if (ret->message > message_limit)

@@ -17,6 +17,8 @@ struct cw_frame {
 void cw_frame_write(const struct cw_frame *f, uint8_t header[CW_FRAME_HEADER]);
 /* < 0: not a frame of ours, or beyond the limits. */
 int cw_frame_read(const uint8_t header[CW_FRAME_HEADER], size_t message_limit, size_t payload_limit, struct cw_frame *ret, struct cw_error *err) _must_check_;
+/* < 0: a header that begins with these bytes is not one of ours. So who speaks something else learns it at once. */
+int cw_frame_begins(const uint8_t *header, size_t have, struct cw_error *err) _must_check_;
 /* < 0: these bytes are not what was sent. what: "message" or "payload". */
 int cw_frame_check(uint64_t expected, uint64_t hash, const char *what, size_t size, struct cw_error *err) _must_check_;
 /* XXH3 of the pieces, one after the other; 0 where there is nothing. */

@@ -31,7 +31,7 @@ int cw_conn_setup_new(const struct cw_conn_options *o, bool connecting, struct c
     s->refs = 1;
     s->limits = o->limits;
     s->timeout_ms = o->timeout_ns ? CW_MAX(o->timeout_ns / 1000000, 1) : TIMEOUT_MS;
-    s->tls = o->tls;
+    s->tls = o->tls ? cw_tls_ref(o->tls) : NULL;
     s->hello = hello_copy(o->hello, connecting ? o->token : NULL);
     if (o->token && !connecting)
         s->token = strdup(o->token);
@@ -67,6 +67,7 @@ struct cw_conn_setup *cw_conn_setup_unref(struct cw_conn_setup *s)
     }
     forget_token(s->token);
     free(s->token);
+    cw_tls_unref(s->tls);
     free(s);
     return NULL;
 }

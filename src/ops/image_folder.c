@@ -72,7 +72,7 @@ static char *join(const char *dir, const char *name)
 }
 
 /* Adds a class's images. 1: this entry of root is no directory. */
-static int add_class(const char *root, const char *name, size_t prefix, struct cw_source_files *files, struct cw_error *err)
+static int add_class(const char *root, const char *name, size_t prefix, const struct cw_source_env *env, struct cw_source_files *files, struct cw_error *err)
 {
     struct cw_stat st;
     struct cw_paths entries = {0};
@@ -83,6 +83,8 @@ static int add_class(const char *root, const char *name, size_t prefix, struct c
     if (r == 0 && !st.is_dir)
         return 1;
     if (r == 0)
+        r = cw_path_check(dir, env->data_roots, env->n_data_roots, err);
+    if (r == 0)
         r = cw_list(dir, &entries, err);
     for (size_t i = 0; r == 0 && i < entries.n; i++) {
         if (!is_image(entries.paths[i]))
@@ -91,7 +93,7 @@ static int add_class(const char *root, const char *name, size_t prefix, struct c
         if (path && cw_stat(path, &st, NULL) == 0 && st.is_dir)
             free(path);
         else
-            r = cw_source_files_add(files, path, prefix, err);
+            r = cw_source_files_add(files, path, prefix, env, err);
     }
     cw_paths_deinit(&entries);
     return r;
@@ -104,19 +106,22 @@ static int bad_root(const char *root, const char *what, struct cw_error *err)
     return cw_error_set(err, CW_E_PIPELINE, "image_folder: %s %s", root, what);
 }
 
-static int scan(struct image_folder *f, const char *root, struct cw_source_files *files, struct cw_error *err)
+static int scan(struct image_folder *f, const char *root, const struct cw_source_env *env, struct cw_source_files *files, struct cw_error *err)
 {
     struct cw_stat st;
     struct cw_paths entries = {0};
     size_t n = strlen(root), prefix = n + (n && root[n - 1] != '/');
-    int r = cw_stat(root, &st, NULL) < 0 || !st.is_dir ? bad_root(root, "is no directory", err) : cw_list(root, &entries, err);
+    int r = cw_path_check(root, env->data_roots, env->n_data_roots, err);
+    if (r < 0)
+        return r;
+    r = cw_stat(root, &st, NULL) < 0 || !st.is_dir ? bad_root(root, "is no directory", err) : cw_list(root, &entries, err);
     if (r < 0)
         return r;
     f->class_ends = malloc((entries.n + 1) * sizeof(*f->class_ends));
     if (!f->class_ends)
         r = cw_error_nomem(err, entries.n * sizeof(*f->class_ends), "a source");
     for (size_t i = 0; r >= 0 && i < entries.n; i++) {
-        r = add_class(root, entries.paths[i], prefix, files, err);
+        r = add_class(root, entries.paths[i], prefix, env, files, err);
         if (r == 0)
             f->class_ends[f->n_classes++] = files->n;
     }
@@ -144,7 +149,7 @@ static int image_folder_open(const struct cw_op *op, const struct cw_source_env 
     for (size_t n = root ? strlen(root) : 0; n > 1 && root[n - 1] == '/'; n--)
         root[n - 1] = 0;
     if (r == 0)
-        r = scan(f, root, &files, err);
+        r = scan(f, root, env, &files, err);
     if (r == 0 && asprintf(&sidecar, "%s.cwx", root) < 0) {
         sidecar = NULL;
         r = cw_error_nomem(err, 0, "a source");

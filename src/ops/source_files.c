@@ -13,8 +13,13 @@ void cw_source_files_deinit(struct cw_source_files *f)
     *f = (struct cw_source_files){0};
 }
 
-int cw_source_files_add(struct cw_source_files *f, char *path, size_t prefix, struct cw_error *err)
+int cw_source_files_add(struct cw_source_files *f, char *path, size_t prefix, const struct cw_source_env *env, struct cw_error *err)
 {
+    int r = path ? cw_path_check(path, env->data_roots, env->n_data_roots, err) : 0;
+    if (r < 0) {
+        free(path);
+        return r;
+    }
     if ((f->n & (f->n - 1)) == 0) { /* capacity is the next power of two */
         size_t capacity = f->n ? f->n * 2 : 1;
         void *paths = realloc(f->paths, capacity * sizeof(*f->paths));
@@ -45,11 +50,14 @@ static int add_pattern(struct cw_source_files *f, const char *pattern, const str
 {
     struct cw_paths found = {0};
     size_t prefix, before = f->n;
-    int r = cw_glob(env->base_dir, pattern, &found, &prefix, err);
+    _cleanup_free_ char *dir = cw_glob_dir(env->base_dir, pattern);
+    int r = dir ? cw_path_check(dir, env->data_roots, env->n_data_roots, err) : cw_error_nomem(err, 0, "a pattern"); /* nor looked into */
+    if (r == 0)
+        r = cw_glob(env->base_dir, pattern, &found, &prefix, err);
     bool wild = strpbrk(pattern, "*?[") != NULL;
     for (size_t i = 0; r == 0 && i < found.n; i++)
         if (!wild || !is_index(found.paths[i]))
-            r = cw_source_files_add(f, CW_STEAL(found.paths[i]), prefix, err);
+            r = cw_source_files_add(f, CW_STEAL(found.paths[i]), prefix, env, err);
     cw_paths_deinit(&found);
     if (r == 0 && f->n == before) {
         cw_error_file(err, pattern);

@@ -11,6 +11,8 @@ struct cw_source;
 struct cw_source_env {
     const char *base_dir;   /* relative paths are relative to it */
     const char *index_dir;  /* cache directory for indexes; NULL: none is written, sidecar files are still read */
+    const char *const *data_roots; /* files elsewhere are refused; none: no file is */
+    size_t n_data_roots;
     int threads;            /* for building an index, >= 1 */
     int (*cancelled)(void *);
     void *cancel_arg;

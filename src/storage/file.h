@@ -27,6 +27,11 @@ int cw_glob(const char *base_dir, const char *pattern, struct cw_paths *ret, siz
 /* Entries of a directory without . and .., sorted by bytes. */
 int cw_list(const char *dir, struct cw_paths *ret, struct cw_error *err) _must_check_;
 void cw_paths_deinit(struct cw_paths *p);
+/* CW_E_PIPELINE, naming path and roots: where the path leads, links followed, lies below none of the roots. Without roots everything may be read. Of a path that leads
+ * nowhere the part that is there is looked at. */
+int cw_path_check(const char *path, const char *const *roots, size_t n_roots, struct cw_error *err) _must_check_;
+/* The leading directories of a pattern that hold no wildcard, as cw_glob sees it. New; NULL: out of memory. */
+char *cw_glob_dir(const char *base_dir, const char *pattern);
 /* Writes a file so that readers see the old or the new one, never a part (temporary file, fsync, rename). */
 int cw_put(const char *path, const void *data, size_t size, struct cw_error *err) _must_check_;
 /* Whether cw_put could write there, as far as that can be told without writing. */

@@ -192,6 +192,18 @@ int cw_glob(const char *base_dir, const char *pattern, struct cw_paths *ret, siz
     return 0;
 }
 
+char *cw_glob_dir(const char *base_dir, const char *pattern)
+{
+    bool below = base_dir && *base_dir && pattern[0] != '/';
+    _cleanup_free_ char *base = join(below ? base_dir : "", "/", below && base_dir[strlen(base_dir) - 1] != '/', false);
+    char *dir = base ? join(base, pattern, literal_prefix(pattern), true) : NULL;
+    if (dir && !*dir) {
+        free(dir);
+        dir = strdup(".");
+    }
+    return dir;
+}
+
 int cw_list(const char *dir, struct cw_paths *ret, struct cw_error *err)
 {
     DIR *d = opendir(dir);

@@ -7,7 +7,7 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
-#include "base/clock.h"
+#include "net/conn_impl.h"
 #include "worker/worker_impl.h"
 
 #define BACKOFF_FIRST_NS UINT64_C(50000000)
@@ -23,7 +23,7 @@ static void say(struct cw_worker *w, const Cachew__Envelope *m)
         return; /* it is said when it is */
     if (w->dispatcher && cw_conn_send(w->dispatcher, m, NULL, 0, NULL, NULL, NULL, 0, &err) < 0) {
         cw_worker_log(w, "dispatcher: %s", err.message);
-        cw_conn_close(w->dispatcher, NULL); /* all is said again on the next one */
+        cw_control_close(w); /* all is said again on the next one */
     }
 }
 
@@ -449,8 +449,15 @@ void cw_control_start(struct cw_worker *w)
 
 void cw_control_close(struct cw_worker *w)
 {
+    w->registered = false; /* nothing more is said */
     if (w->dispatcher)
         cw_conn_close(w->dispatcher, NULL);
+}
+
+void cw_control_cut(struct cw_worker *w)
+{
+    if (w->dispatcher)
+        cw_conn_die(w->dispatcher, NULL);
 }
 
 void cw_control_deinit(struct cw_worker *w)

@@ -86,6 +86,7 @@ static void on_stop_timer(void *arg)
 {
     struct cw_worker *w = arg;
     cw_clients_cut(w);
+    cw_control_cut(w);
 }
 
 static void on_stop(void *arg)

@@ -113,6 +113,7 @@ void cw_control_start(struct cw_worker *w);
 void cw_control_connect(struct cw_worker *w);
 void cw_control_drain(struct cw_worker *w);
 void cw_control_close(struct cw_worker *w);
+void cw_control_cut(struct cw_worker *w); /* as cw_clients_cut */
 /* Said to the dispatcher, if it is there. */
 void cw_control_prepared(struct cw_worker *w, struct worker_stream *s);
 void cw_control_prepare_failed(struct cw_worker *w, struct worker_stream *s, const struct cw_error *why);

@@ -38,6 +38,7 @@ struct run_peer {
     uint32_t capacity;
     const char *file;           /* of the data; its key is the snapshot */
     const char *fails;          /* Prepare is answered with this */
+    bool registered;            /* on this connection */
     bool silent, forgot, drain; /* silent: does not answer Prepare */
     struct run_stream streams[RUN_STREAMS];
     /* client */
@@ -237,7 +238,7 @@ static struct run_peer *run_connect_as(struct run *u, struct run_peer *p, Cachew
     hello.incarnation = (ProtobufCBinaryData){16, p->incarnation};
     p->run = u;
     p->used = true;
-    p->closed = false;
+    p->closed = p->registered = false;
     p->role = role;
     assert_int_equal(cw_dispatcher_connected(u->d, p, &hello, &p->peer, &err), 0);
     return p;
@@ -351,11 +352,50 @@ static uint64_t run_position(const struct run *u, uint64_t epoch, uint64_t split
     return u->n_splits >= UINT64_C(1) << 62 ? split : epoch * u->n_splits + split;
 }
 
+/* The first that a registered worker says: what it has, mostly nothing. */
+static void run_holdings(struct run_peer *p)
+{
+    Cachew__Holdings all = CACHEW__HOLDINGS__INIT;
+    Cachew__Holding holdings[RUN_STREAMS], *pointers[RUN_STREAMS];
+    Cachew__Prepared prepared[RUN_STREAMS];
+    Cachew__Plan plan = run_plan(p);
+    static Cachew__Place places[RUN_STREAMS][RUN_SPLITS], *place_pointers[RUN_STREAMS][RUN_SPLITS];
+    Cachew__Envelope m = CACHEW__ENVELOPE__INIT;
+    all.holdings = pointers;
+    for (size_t i = 0; i < RUN_STREAMS; i++) {
+        if (!p->streams[i].used)
+            continue;
+        size_t n = all.n_holdings;
+        pointers[n] = &holdings[n];
+        cachew__holding__init(&holdings[n]);
+        cachew__prepared__init(&prepared[n]);
+        prepared[n].stream = (ProtobufCBinaryData){16, p->streams[i].id};
+        prepared[n].plan = &plan;
+        prepared[n].capacity = p->capacity;
+        holdings[n].prepared = &prepared[n];
+        holdings[n].splits = place_pointers[n];
+        for (uint64_t pos = 0; pos < RUN_SPLITS; pos++)
+            if (p->streams[i].held[pos]) {
+                Cachew__Place *a = place_pointers[n][holdings[n].n_splits] = &places[n][holdings[n].n_splits];
+                holdings[n].n_splits++;
+                cachew__place__init(a);
+                a->epoch = p->run->n_splits < UINT64_C(1) << 62 ? pos / p->run->n_splits : 0;
+                a->split = p->run->n_splits < UINT64_C(1) << 62 ? pos % p->run->n_splits : pos;
+            }
+        all.n_holdings++;
+    }
+    m.of_case = CACHEW__ENVELOPE__OF_HOLDINGS;
+    m.holdings = &all;
+    run_say(p, &m);
+}
+
 static void run_worker_handle(struct run_peer *p, const Cachew__Envelope *m)
 {
     switch (m->of_case) {
     case CACHEW__ENVELOPE__OF_REGISTERED:
         p->worker = m->registered->worker;
+        p->registered = true;
+        run_holdings(p);
         break;
     case CACHEW__ENVELOPE__OF_PREPARE:
         if (!p->silent)
@@ -493,7 +533,7 @@ static struct run_peer *run_worker_data(struct run *u, uint32_t capacity, uint64
     return p;
 }
 
-static struct run_peer *run_worker(struct run *u, uint32_t capacity)
+CW_UNUSED static struct run_peer *run_worker(struct run *u, uint32_t capacity)
 {
     struct run_peer *p = run_worker_data(u, capacity, 11);
     run_settle(u);
@@ -577,43 +617,6 @@ CW_UNUSED static bool run_answered(const struct run_peer *p, uint64_t id)
     return false;
 }
 
-/* What a worker that comes back says. */
-CW_UNUSED static void run_holdings(struct run_peer *p)
-{
-    Cachew__Holdings all = CACHEW__HOLDINGS__INIT;
-    Cachew__Holding holdings[RUN_STREAMS], *pointers[RUN_STREAMS];
-    Cachew__Prepared prepared[RUN_STREAMS];
-    Cachew__Plan plan = run_plan(p);
-    static Cachew__Place places[RUN_STREAMS][RUN_SPLITS], *place_pointers[RUN_STREAMS][RUN_SPLITS];
-    Cachew__Envelope m = CACHEW__ENVELOPE__INIT;
-    all.holdings = pointers;
-    for (size_t i = 0; i < RUN_STREAMS; i++) {
-        if (!p->streams[i].used)
-            continue;
-        size_t n = all.n_holdings;
-        pointers[n] = &holdings[n];
-        cachew__holding__init(&holdings[n]);
-        cachew__prepared__init(&prepared[n]);
-        prepared[n].stream = (ProtobufCBinaryData){16, p->streams[i].id};
-        prepared[n].plan = &plan;
-        prepared[n].capacity = p->capacity;
-        holdings[n].prepared = &prepared[n];
-        holdings[n].splits = place_pointers[n];
-        for (uint64_t pos = 0; pos < RUN_SPLITS; pos++)
-            if (p->streams[i].held[pos]) {
-                Cachew__Place *a = place_pointers[n][holdings[n].n_splits] = &places[n][holdings[n].n_splits];
-                holdings[n].n_splits++;
-                cachew__place__init(a);
-                a->epoch = p->run->n_splits < UINT64_C(1) << 62 ? pos / p->run->n_splits : 0;
-                a->split = p->run->n_splits < UINT64_C(1) << 62 ? pos % p->run->n_splits : pos;
-            }
-        all.n_holdings++;
-    }
-    m.of_case = CACHEW__ENVELOPE__OF_HOLDINGS;
-    m.holdings = &all;
-    run_say(p, &m);
-}
-
 /* The same process connects again, and says what it has. */
 CW_UNUSED static void run_reconnect(struct run_peer *p)
 {
@@ -621,8 +624,6 @@ CW_UNUSED static void run_reconnect(struct run_peer *p)
     run_peer_clear(p);
     run_connect_as(u, p, CACHEW__ROLE__ROLE_WORKER);
     run_register(p);
-    run_settle(u);
-    run_holdings(p);
     run_settle(u);
 }
 

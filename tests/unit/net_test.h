@@ -14,11 +14,12 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+#include "base/hash.h"
 #include "net/address.h"
 #include "net/conn.h"
 #include "net/frame.h"
 
-#define WAIT_NS UINT64_C(5000000000) /* longer than anything takes, also under sanitizers: then the test failed */
+#define WAIT_NS UINT64_C(10000000000) /* longer than anything takes, also under sanitizers: then the test failed */
 
 static struct cw_loop *loop;
 static struct cw_timer *guard;
@@ -192,14 +193,14 @@ static void run_until(bool (*condition)(void))
                  theirs.why.message, theirs.messages);
 }
 
-static bool both_open(void) { return ours.opened && theirs.opened; }
-static bool both_closed(void) { return ours.closed && theirs.closed; }
-static bool ours_closed(void) { return ours.closed; }
+static CW_UNUSED bool both_open(void) { return ours.opened && theirs.opened; }
+static CW_UNUSED bool both_closed(void) { return ours.closed && theirs.closed; }
+static CW_UNUSED bool ours_closed(void) { return ours.closed; }
 static CW_UNUSED bool theirs_closed(void) { return theirs.closed; }
-static bool ours_open(void) { return ours.opened; }
+static CW_UNUSED bool ours_open(void) { return ours.opened; }
 static CW_UNUSED bool theirs_has_message(void) { return theirs.messages; }
 static CW_UNUSED bool ours_has_message(void) { return ours.messages; }
-static bool somebody_refused(void) { return refusals; }
+static CW_UNUSED bool somebody_refused(void) { return refusals; }
 
 static Cachew__Hello hello = CACHEW__HELLO__INIT;
 
@@ -230,9 +231,13 @@ static int net_setup(void **state)
     return cw_timer_new(loop, give_up, NULL, &guard, &err);
 }
 
+static struct cw_listener *listening; /* of a test that failed */
+
 static int net_teardown(void **state)
 {
     (void)state;
+    cw_listener_free(listening);
+    listening = NULL;
     if (ours.c)
         cw_conn_close(ours.c, NULL);
     if (theirs.c)
@@ -244,14 +249,15 @@ static int net_teardown(void **state)
     return rmdir(directory); /* nothing is left in it */
 }
 
-static struct cw_listener *listen_at(const char *address, const struct cw_conn_options *o)
+static CW_UNUSED struct cw_listener *listen_at(const char *address, const struct cw_conn_options *o)
 {
     struct cw_error err = {0};
     struct cw_listener *l = NULL;
     if (cw_listener_new(loop, address, o, &side_ops, &theirs, &l, &err) < 0)
         fail_msg("%s", err.message);
-    return l;
+    return listening = l;
 }
+#define cw_listener_free(l) (listening = cw_listener_free(l))
 
 static void connect_to(const char *address, const struct cw_conn_options *o, struct side *s)
 {
@@ -317,11 +323,11 @@ static CW_UNUSED uint8_t *raw_frame(const Cachew__Envelope *e, const void *paylo
 {
     size_t n = cachew__envelope__get_packed_size(e);
     uint8_t *bytes = malloc(CW_FRAME_HEADER + n + payload_size);
-    struct iovec message = {.iov_base = bytes + CW_FRAME_HEADER, .iov_len = n}, rest = {.iov_base = (void *)(uintptr_t)payload, .iov_len = payload_size};
+    struct iovec rest = {.iov_base = (void *)(uintptr_t)payload, .iov_len = payload_size};
     cachew__envelope__pack(e, bytes + CW_FRAME_HEADER);
     if (payload_size)
         memcpy(bytes + CW_FRAME_HEADER + n, payload, payload_size);
-    struct cw_frame f = {.message = (uint32_t)n, .payload = payload_size, .message_hash = cw_frame_hash(&message, 1), .payload_hash = cw_frame_hash(&rest, 1)};
+    struct cw_frame f = {.message = (uint32_t)n, .payload = payload_size, .message_hash = cw_hash64(bytes + CW_FRAME_HEADER, n), .payload_hash = cw_frame_hash(&rest, 1)};
     cw_frame_write(&f, bytes);
     *size = CW_FRAME_HEADER + n + payload_size;
     return bytes;

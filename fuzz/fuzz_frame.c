@@ -1,0 +1,77 @@
+/*
+ * Arbitrary bytes as what a peer sends: frames one after the other, each with an Envelope, under limits. Whatever is accepted is within its bytes, took no
+ * more memory than is allowed, and can be written and read again.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "net/conn.h"
+#include "net/envelope.h"
+#include "net/frame.h"
+
+#define MESSAGE_LIMIT 3000
+#define PAYLOAD_LIMIT 1000
+
+static void again(const Cachew__Envelope *e, size_t limit)
+{
+    struct cw_envelope_memory memory = {0};
+    const Cachew__Envelope *second;
+    size_t size = cachew__envelope__get_packed_size(e);
+    uint8_t *bytes = malloc(size + 1);
+    if (!bytes)
+        return;
+    if (cachew__envelope__pack(e, bytes) != size)
+        abort();
+    /* Unknown fields may be written in more bytes than they came in, so the limit need not allow it again. */
+    if (cw_envelope_read(&memory, limit * 4, bytes, size, &second, NULL) >= 0 && (second->of_case != e->of_case || second->id != e->id || second->re != e->re))
+        abort();
+    cw_envelope_deinit(&memory);
+    free(bytes);
+}
+
+static void look(const Cachew__Envelope *e)
+{
+    struct cw_error err;
+    if (e->of_case == CACHEW__ENVELOPE__OF_FAILURE && cw_failure_error(e->failure, &err) >= 0)
+        abort();
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    struct cw_envelope_memory memory = {0};
+    const size_t limit = cw_envelope_limit(MESSAGE_LIMIT);
+    /* A stream of frames: the hash of a message is not looked at, lest nothing ever gets past it. */
+    while (size >= CW_FRAME_HEADER) {
+        struct cw_frame f;
+        const Cachew__Envelope *e;
+        uint8_t header[CW_FRAME_HEADER];
+        if (cw_frame_begins(data, size, NULL) < 0 || cw_frame_read(data, MESSAGE_LIMIT, PAYLOAD_LIMIT, &f, NULL) < 0)
+            break;
+        cw_frame_write(&f, header);
+        if (memcmp(header, data, sizeof(header)) != 0)
+            abort();
+        data += CW_FRAME_HEADER;
+        size -= CW_FRAME_HEADER;
+        size_t n = f.message < size ? f.message : size;
+        uint8_t *message = malloc(n + 1); /* its end is watched */
+        if (!message)
+            break;
+        memcpy(message, data, n);
+        if (cw_envelope_read(&memory, limit, message, n, &e, NULL) >= 0) {
+            look(e);
+            again(e, limit);
+        }
+        if (memory.used > limit)
+            abort();
+        cw_envelope_clear(&memory);
+        free(message);
+        data += n;
+        size -= n;
+        size_t skip = f.payload < size ? (size_t)f.payload : size;
+        data += skip;
+        size -= skip;
+    }
+    cw_envelope_deinit(&memory);
+    return 0;
+}

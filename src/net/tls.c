@@ -1,0 +1,340 @@
+/* OpenSSL on non-blocking sockets. Bytes go by our own send and recv: no SIGPIPE, no copy in between. */
+#include "net/tls.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <openssl/err.h>
+#include <openssl/ssl.h>
+#include <openssl/x509v3.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+
+#define RECORD ((size_t)16 << 10) /* of TLS: small pieces are put together to so much, large ones are cut into it */
+
+struct cw_tls {
+    _Atomic unsigned refs;
+    bool listening;
+    SSL_CTX *context;
+    BIO_METHOD *socket;
+};
+
+struct cw_tls_stream {
+    struct cw_tls *tls;
+    SSL *ssl;
+    int fd;
+    bool send_wants_readable, receive_wants_writable;
+    bool failed;              /* for good */
+    struct cw_error why;
+    char host[256];
+};
+
+/* ---- our socket as a BIO ---- */
+
+static bool try_again(void) { return errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR; }
+
+static int bio_write(BIO *b, const char *data, int size)
+{
+    const struct cw_tls_stream *s = BIO_get_data(b);
+    ssize_t r = send(s->fd, data, (size_t)size, MSG_NOSIGNAL);
+    BIO_clear_retry_flags(b);
+    if (r < 0 && try_again())
+        BIO_set_retry_write(b);
+    return (int)r;
+}
+
+static int bio_read(BIO *b, char *data, int size)
+{
+    const struct cw_tls_stream *s = BIO_get_data(b);
+    ssize_t r = recv(s->fd, data, (size_t)size, 0);
+    BIO_clear_retry_flags(b);
+    if (r < 0 && try_again())
+        BIO_set_retry_read(b);
+    if (r == 0)
+        BIO_set_flags(b, BIO_FLAGS_IN_EOF);
+    return (int)r;
+}
+
+static long bio_control(BIO *b, int command, long number, void *pointer)
+{
+    (void)number;
+    (void)pointer;
+    return command == BIO_CTRL_FLUSH || (command == BIO_CTRL_EOF && BIO_test_flags(b, BIO_FLAGS_IN_EOF));
+}
+
+static BIO_METHOD *make_socket(void)
+{
+    BIO_METHOD *m = BIO_meth_new(BIO_TYPE_SOURCE_SINK, "cachew socket");
+    if (m) {
+        BIO_meth_set_write(m, bio_write);
+        BIO_meth_set_read(m, bio_read);
+        BIO_meth_set_ctrl(m, bio_control);
+    }
+    return m;
+}
+
+/* ---- files ---- */
+
+/* OpenSSL's first reason, which is the most telling one. */
+static const char *reason(void)
+{
+    unsigned long code = ERR_peek_error();
+    const char *text = code ? ERR_reason_error_string(code) : NULL;
+    if (code && ERR_SYSTEM_ERROR(code))
+        text = strerror(ERR_GET_REASON(code));
+    return text ? text : "unknown";
+}
+
+static int bad_file(const char *what, const char *file, struct cw_error *err)
+{
+    cw_error_set(err, CW_E_OPTION, "the %s %s can't be used: %s", what, file, reason());
+    cw_error_file(err, file);
+    return CW_E_OPTION;
+}
+
+static int load(SSL_CTX *c, const struct cw_tls_files *f, bool listening, struct cw_error *err)
+{
+    if (!f->certificate != !f->key || (listening && !f->certificate))
+        return cw_error_set(err, CW_E_OPTION, "TLS needs a certificate and its key, both");
+    if (f->certificate && SSL_CTX_use_certificate_chain_file(c, f->certificate) != 1)
+        return bad_file("certificate", f->certificate, err);
+    if (f->key && SSL_CTX_use_PrivateKey_file(c, f->key, SSL_FILETYPE_PEM) != 1)
+        return bad_file("key", f->key, err);
+    if (f->authority && SSL_CTX_load_verify_file(c, f->authority) != 1)
+        return bad_file("authority", f->authority, err);
+    if (!f->authority && !listening && SSL_CTX_set_default_verify_paths(c) != 1)
+        return cw_error_set(err, CW_E_IO, "the system's certificate authorities can't be read: %s", reason());
+    if (f->authority && listening) { /* peers see whose certificates they may show */
+        STACK_OF(X509_NAME) *names = SSL_load_client_CA_file(f->authority);
+        if (!names)
+            return bad_file("authority", f->authority, err);
+        SSL_CTX_set_client_CA_list(c, names);
+    }
+    return 0;
+}
+
+static int make_context(struct cw_tls *t, const struct cw_tls_files *files, struct cw_error *err)
+{
+    t->context = SSL_CTX_new(t->listening ? TLS_server_method() : TLS_client_method());
+    t->socket = make_socket();
+    if (!t->context || !t->socket || SSL_CTX_set_min_proto_version(t->context, TLS1_3_VERSION) != 1)
+        return cw_error_nomem(err, 0, "TLS");
+    /* A peer that ends without a word is noticed by frames that are not whole. */
+    SSL_CTX_set_options(t->context, SSL_OP_IGNORE_UNEXPECTED_EOF | SSL_OP_NO_RENEGOTIATION);
+    SSL_CTX_set_mode(t->context, SSL_MODE_ENABLE_PARTIAL_WRITE | SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER | SSL_MODE_RELEASE_BUFFERS);
+    SSL_CTX_set_session_cache_mode(t->context, SSL_SESS_CACHE_OFF);
+    SSL_CTX_set_num_tickets(t->context, 0);
+    int mode = !t->listening || files->authority ? SSL_VERIFY_PEER | SSL_VERIFY_FAIL_IF_NO_PEER_CERT : SSL_VERIFY_NONE;
+    SSL_CTX_set_verify(t->context, mode, NULL);
+    return load(t->context, files, t->listening, err);
+}
+
+int cw_tls_new(const struct cw_tls_files *files, bool listening, struct cw_tls **ret, struct cw_error *err)
+{
+    struct cw_tls *t = calloc(1, sizeof(*t));
+    if (!t)
+        return cw_error_nomem(err, sizeof(*t), "TLS");
+    t->refs = 1;
+    t->listening = listening;
+    ERR_clear_error();
+    int r = make_context(t, files, err);
+    ERR_clear_error();
+    if (r < 0) {
+        cw_tls_unref(t);
+        return r;
+    }
+    *ret = t;
+    return 0;
+}
+
+struct cw_tls *cw_tls_ref(struct cw_tls *t)
+{
+    t->refs++;
+    return t;
+}
+
+struct cw_tls *cw_tls_unref(struct cw_tls *t)
+{
+    if (t && --t->refs == 0) {
+        SSL_CTX_free(t->context);
+        BIO_meth_free(t->socket);
+        free(t);
+    }
+    return NULL;
+}
+
+/* ---- streams ---- */
+
+/* Names are matched as RFC 6125 has it, addresses with those in the certificate. */
+static bool expect_host(SSL *ssl, const char *host)
+{
+    uint8_t address[16];
+    if (inet_pton(AF_INET, host, address) == 1 || inet_pton(AF_INET6, host, address) == 1)
+        return X509_VERIFY_PARAM_set1_ip_asc(SSL_get0_param(ssl), host) == 1;
+    SSL_set_hostflags(ssl, X509_CHECK_FLAG_NO_PARTIAL_WILDCARDS);
+    return SSL_set1_host(ssl, host) == 1 && SSL_set_tlsext_host_name(ssl, host) == 1;
+}
+
+static int make_stream(struct cw_tls_stream *s, const char *host, struct cw_error *err)
+{
+    s->ssl = SSL_new(s->tls->context);
+    BIO *bio = BIO_new(s->tls->socket);
+    if (!s->ssl || !bio) {
+        BIO_free(bio);
+        return cw_error_nomem(err, 0, "a TLS connection");
+    }
+    BIO_set_data(bio, s);
+    BIO_set_init(bio, 1);
+    SSL_set_bio(s->ssl, bio, bio);
+    if (!host) {
+        SSL_set_accept_state(s->ssl);
+        return 0;
+    }
+    SSL_set_connect_state(s->ssl);
+    snprintf(s->host, sizeof(s->host), "%s", host);
+    return expect_host(s->ssl, host) ? 0 : cw_error_set(err, CW_E_OPTION, "\"%s\" can't be the name in a certificate", host);
+}
+
+int cw_tls_stream_new(struct cw_tls *t, int fd, const char *host, struct cw_tls_stream **ret, struct cw_error *err)
+{
+    if (t->listening != !host)
+        return cw_error_set(err, CW_E_BUG, "TLS that was made for %s", t->listening ? "listening" : "connecting");
+    struct cw_tls_stream *s = calloc(1, sizeof(*s));
+    if (!s)
+        return cw_error_nomem(err, sizeof(*s), "a TLS connection");
+    s->tls = cw_tls_ref(t);
+    s->fd = fd;
+    ERR_clear_error();
+    int r = make_stream(s, host, err);
+    if (r < 0) {
+        cw_tls_stream_free(s);
+        return r;
+    }
+    *ret = s;
+    return 0;
+}
+
+struct cw_tls_stream *cw_tls_stream_free(struct cw_tls_stream *s)
+{
+    if (s) {
+        SSL_free(s->ssl);
+        cw_tls_unref(s->tls);
+        free(s);
+    }
+    return NULL;
+}
+
+/* ---- what went wrong ---- */
+
+static void explain(struct cw_tls_stream *s)
+{
+    long verified = SSL_get_verify_result(s->ssl);
+    unsigned long code = ERR_peek_error();
+    if (verified == X509_V_ERR_HOSTNAME_MISMATCH || verified == X509_V_ERR_IP_ADDRESS_MISMATCH)
+        cw_error_set(&s->why, CW_E_SERVICE, "TLS: its certificate is not for \"%s\"", s->host);
+    else if (verified != X509_V_OK)
+        cw_error_set(&s->why, CW_E_SERVICE, "TLS: its certificate is not accepted: %s", X509_verify_cert_error_string(verified));
+    else if (ERR_GET_REASON(code) == SSL_R_WRONG_VERSION_NUMBER || ERR_GET_REASON(code) == SSL_R_HTTP_REQUEST)
+        cw_error_set(&s->why, CW_E_SERVICE, "TLS: %s: does the other side speak TLS?", reason());
+    else
+        cw_error_set(&s->why, CW_E_SERVICE, "TLS: %s", reason());
+    s->failed = true;
+}
+
+int cw_tls_why(const struct cw_tls_stream *s, struct cw_error *err)
+{
+    if (err)
+        *err = s->why;
+    return s->why.status;
+}
+
+/* What a call of OpenSSL that did not do its work means; *other: it waits for the other direction. */
+static ssize_t outcome(struct cw_tls_stream *s, int r, int waits_for, bool *other)
+{
+    int errnum = errno, error = SSL_get_error(s->ssl, r);
+    *other = (error == SSL_ERROR_WANT_READ || error == SSL_ERROR_WANT_WRITE) && error != waits_for;
+    if (error == SSL_ERROR_WANT_READ || error == SSL_ERROR_WANT_WRITE)
+        return -EAGAIN;
+    if (error == SSL_ERROR_ZERO_RETURN)
+        return 0;
+    if (error == SSL_ERROR_SYSCALL && !ERR_peek_error())
+        return errnum ? -errnum : -ECONNRESET;
+    explain(s);
+    return -EPROTO;
+}
+
+/* ---- bytes ---- */
+
+/* Small pieces in one record. */
+static size_t put_together(const struct iovec *pieces, size_t n, size_t offset, uint8_t buffer[RECORD])
+{
+    size_t have = 0;
+    for (; n && have < RECORD; pieces++, n--, offset = 0) {
+        size_t part = CW_MIN(pieces->iov_len - offset, RECORD - have);
+        memcpy(buffer + have, (const uint8_t *)pieces->iov_base + offset, part);
+        have += part;
+    }
+    return have;
+}
+
+ssize_t cw_tls_send(struct cw_tls_stream *s, const struct iovec *pieces, size_t n)
+{
+    uint8_t buffer[RECORD];
+    size_t offset = 0, total = 0;
+    s->send_wants_readable = false;
+    if (s->failed)
+        return -EPROTO;
+    while (n) {
+        const void *data = (const uint8_t *)pieces->iov_base + offset;
+        size_t size = CW_MIN(pieces->iov_len - offset, RECORD);
+        if (size < RECORD && n > 1) { /* what is tried again after -EAGAIN begins with the same bytes, and is not shorter: OpenSSL wants that */
+            size = put_together(pieces, n, offset, buffer);
+            data = buffer;
+        }
+        ERR_clear_error();
+        errno = 0;
+        int r = SSL_write(s->ssl, data, (int)size);
+        if (r <= 0) {
+            ssize_t e = outcome(s, r, SSL_ERROR_WANT_WRITE, &s->send_wants_readable);
+            return total ? (ssize_t)total : e ? e : -EPIPE;
+        }
+        total += (size_t)r;
+        for (offset += (size_t)r; n && offset >= pieces->iov_len; n--)
+            offset -= (pieces++)->iov_len;
+    }
+    return (ssize_t)total;
+}
+
+ssize_t cw_tls_receive(struct cw_tls_stream *s, const struct iovec *pieces, size_t n)
+{
+    size_t total = 0;
+    s->receive_wants_writable = false;
+    if (s->failed)
+        return -EPROTO;
+    for (; n; pieces++, n--)
+        for (size_t have = 0; have < pieces->iov_len;) {
+            ERR_clear_error();
+            errno = 0;
+            int r = SSL_read(s->ssl, (uint8_t *)pieces->iov_base + have, (int)CW_MIN(pieces->iov_len - have, (size_t)1 << 30));
+            if (r <= 0) {
+                ssize_t e = outcome(s, r, SSL_ERROR_WANT_READ, &s->receive_wants_writable);
+                return total ? (ssize_t)total : e;
+            }
+            have += (size_t)r;
+            total += (size_t)r;
+        }
+    return (ssize_t)total;
+}
+
+bool cw_tls_send_wants_readable(const struct cw_tls_stream *s) { return s->send_wants_readable; }
+bool cw_tls_receive_wants_writable(const struct cw_tls_stream *s) { return s->receive_wants_writable; }
+bool cw_tls_pending(const struct cw_tls_stream *s) { return s->failed || SSL_has_pending(s->ssl) || SSL_get_shutdown(s->ssl) & SSL_RECEIVED_SHUTDOWN; }
+
+void cw_tls_end(struct cw_tls_stream *s)
+{
+    ERR_clear_error();
+    if (!s->failed && SSL_is_init_finished(s->ssl))
+        (void)SSL_shutdown(s->ssl);
+}

@@ -1,0 +1,601 @@
+/*
+ * A worker among a dispatcher and clients that are the test's: they live on one loop, run by the test's thread until what it waits for has happened. Batches
+ * that come are compared with those of an iterator in this process. Include after cmocka.h.
+ */
+#pragma once
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "client/local.h"
+#include "net/conn.h"
+#include "net/wire.h"
+#include "worker/worker.h"
+
+#include "data_files.h"
+
+#define PATIENCE_NS UINT64_C(20000000000) /* longer than anything takes, also under sanitizers: then the test failed */
+#define N_STREAMS 4
+
+/* A message that came, whole. */
+struct got {
+    struct got *next;
+    Cachew__Envelope *m;
+    void *payload;
+    size_t size;
+};
+
+struct mapped {
+    uint64_t region;
+    uint8_t *data;
+    size_t size;
+};
+
+struct fake {
+    struct cw_conn *conn;
+    bool open, closed;
+    struct cw_error why;
+    struct got *got, **tail;
+    struct mapped mapped[16];
+    size_t n_mapped;
+    uint64_t next_id;
+    bool dead_slow; /* dispatcher: completions are not acknowledged */
+};
+
+static struct cw_loop *loop;
+static struct cw_timer *guard;
+static bool hung;
+static struct fake dispatcher, clients[3];
+static struct cw_listener *dispatcher_listener;
+static struct cw_worker *worker;
+static char dispatcher_address[128];
+static unsigned n_registered, n_holdings, n_completed, n_failed_streams;
+static Cachew__Envelope *last_holdings;
+
+static void fake_init(struct fake *f)
+{
+    *f = (struct fake){0};
+    f->tail = &f->got;
+}
+
+static void got_free(struct got *g)
+{
+    if (!g)
+        return;
+    cachew__envelope__free_unpacked(g->m, NULL);
+    free(g->payload);
+    free(g);
+}
+
+static void fake_drop(struct fake *f)
+{
+    while (f->got) {
+        struct got *g = f->got;
+        f->got = g->next;
+        got_free(g);
+    }
+    f->tail = &f->got;
+    for (size_t i = 0; i < f->n_mapped; i++)
+        munmap(f->mapped[i].data, f->mapped[i].size);
+    f->n_mapped = 0;
+}
+
+static Cachew__Envelope *copy_envelope(const Cachew__Envelope *m)
+{
+    size_t n = cachew__envelope__get_packed_size(m);
+    uint8_t *bytes = malloc(n + 1);
+    cachew__envelope__pack(m, bytes);
+    Cachew__Envelope *c = cachew__envelope__unpack(NULL, n, bytes);
+    assert_non_null(c);
+    free(bytes);
+    return c;
+}
+
+static int fake_payload(void *user CW_UNUSED, struct cw_conn *c CW_UNUSED, const Cachew__Envelope *m CW_UNUSED, size_t size, void **ret,
+                        struct cw_error *err CW_UNUSED)
+{
+    *ret = aligned_alloc(64, CW_ALIGN_UP(size, (size_t)64));
+    assert_non_null(*ret);
+    return 0;
+}
+
+static void fake_abandoned(void *user CW_UNUSED, struct cw_conn *c CW_UNUSED, void *payload) { free(payload); }
+
+static void answer(struct fake *f, uint64_t re, Cachew__Envelope *m)
+{
+    struct cw_error err = {0};
+    m->re = re;
+    if (cw_conn_send(f->conn, m, NULL, 0, NULL, NULL, NULL, 0, &err) < 0)
+        print_message("the answer was not sent: %s\n", err.message);
+}
+
+/* What a dispatcher answers at once. */
+static void dispatcher_answers(struct fake *f, const Cachew__Envelope *m)
+{
+    Cachew__Envelope e = CACHEW__ENVELOPE__INIT;
+    Cachew__Registered registered = CACHEW__REGISTERED__INIT;
+    Cachew__Done done = CACHEW__DONE__INIT;
+    if (m->of_case == CACHEW__ENVELOPE__OF_REGISTER) {
+        n_registered++;
+        registered.worker = 7;
+        e.of_case = CACHEW__ENVELOPE__OF_REGISTERED;
+        e.registered = &registered;
+        answer(f, m->id, &e);
+    } else if (m->of_case == CACHEW__ENVELOPE__OF_COMPLETED) {
+        n_completed++;
+        e.of_case = CACHEW__ENVELOPE__OF_DONE;
+        e.done = &done;
+        if (!f->dead_slow)
+            answer(f, m->id, &e);
+    } else if (m->of_case == CACHEW__ENVELOPE__OF_HOLDINGS) {
+        n_holdings++;
+        if (last_holdings)
+            cachew__envelope__free_unpacked(last_holdings, NULL);
+        last_holdings = copy_envelope(m);
+    }
+    n_failed_streams += m->of_case == CACHEW__ENVELOPE__OF_STREAM_FAILED;
+}
+
+static void map_region(struct fake *f, const Cachew__Region *m, const int *fds, size_t n_fds)
+{
+    assert_int_equal(n_fds, 1);
+    assert_true(f->n_mapped < CW_COUNT_OF(f->mapped));
+    for (size_t i = 0; i < f->n_mapped; i++)
+        assert_true(f->mapped[i].region != m->region); /* said once */
+    void *data = mmap(NULL, m->size, PROT_READ, MAP_SHARED | MAP_NORESERVE, fds[0], 0);
+    assert_true(data != MAP_FAILED);
+    f->mapped[f->n_mapped++] = (struct mapped){.region = m->region, .data = data, .size = m->size};
+}
+
+static int fake_message(void *user, struct cw_conn *c CW_UNUSED, const Cachew__Envelope *m, void *payload, size_t size, const int *fds, size_t n_fds,
+                        struct cw_error *err CW_UNUSED)
+{
+    struct fake *f = user;
+    if (f == &dispatcher)
+        dispatcher_answers(f, m);
+    if (m->of_case == CACHEW__ENVELOPE__OF_REGION) {
+        map_region(f, m->region, fds, n_fds);
+    } else if (m->of_case != CACHEW__ENVELOPE__OF_HEARTBEAT) {
+        struct got *g = calloc(1, sizeof(*g));
+        *g = (struct got){.m = copy_envelope(m), .payload = payload, .size = size};
+        payload = NULL;
+        *f->tail = g;
+        f->tail = &g->next;
+    }
+    for (size_t i = 0; i < n_fds; i++)
+        close(fds[i]);
+    free(payload);
+    cw_loop_stop(loop);
+    return 0;
+}
+
+static void fake_closed(void *user, struct cw_conn *c, const struct cw_error *why)
+{
+    struct fake *f = user;
+    if (f->conn != c)
+        return; /* it has another one */
+    f->conn = NULL;
+    f->open = false;
+    f->closed = true;
+    f->why = *why;
+    cw_loop_stop(loop);
+}
+
+static int fake_open(void *user, struct cw_conn *c, const Cachew__Envelope *peer CW_UNUSED, struct cw_error *err CW_UNUSED)
+{
+    struct fake *f = user;
+    f->conn = c;
+    f->open = true;
+    f->closed = false;
+    cw_loop_stop(loop);
+    return 0;
+}
+
+static const struct cw_conn_ops fake_ops = {.open = fake_open, .payload = fake_payload, .abandoned = fake_abandoned, .message = fake_message,
+                                            .closed = fake_closed};
+
+static void on_guard(void *arg CW_UNUSED)
+{
+    hung = true;
+    cw_loop_stop(loop);
+}
+
+static void on_poke(void *arg CW_UNUSED) { cw_loop_stop(loop); }
+
+/* Runs the loop until then; what happens in the worker only is looked at now and then. */
+#define run_until(condition)                                                      \
+    do {                                                                          \
+        struct cw_timer *poke_ = NULL;                                            \
+        assert_int_equal(cw_timer_new(loop, on_poke, NULL, &poke_, NULL), 0);     \
+        cw_timer_start(poke_, 2000000, 2000000);                                  \
+        cw_timer_start(guard, PATIENCE_NS, 0);                                    \
+        while (!(condition) && !hung)                                             \
+            cw_loop_run(loop);                                                    \
+        cw_timer_stop(guard);                                                     \
+        cw_timer_free(poke_);                                                     \
+        if (hung)                                                                 \
+            fail_msg("hung at line %d, waiting for %s", __LINE__, #condition);    \
+    } while (0)
+
+static struct cw_conn_options fake_options(Cachew__Hello *hello, Cachew__Role role, bool shared)
+{
+    static char *capabilities[] = {(char *)(uintptr_t)"shm"};
+    static uint8_t incarnation[16] = {1};
+    static char host[80];
+    cw_host_identity(host);
+    cachew__hello__init(hello);
+    hello->role = role;
+    hello->host = host;
+    hello->incarnation = (ProtobufCBinaryData){.data = incarnation, .len = 16};
+    hello->capabilities = capabilities;
+    hello->n_capabilities = shared;
+    return (struct cw_conn_options){.hello = hello, .limits = {.message = (size_t)32 << 20, .payload = (size_t)1 << 30}, .timeout_ns = UINT64_C(60000000000)};
+}
+
+static void dispatcher_listen(void)
+{
+    Cachew__Hello hello;
+    struct cw_error err = {0};
+    struct cw_conn_options o = fake_options(&hello, CACHEW__ROLE__ROLE_DISPATCHER, false);
+    if (cw_listener_new(loop, dispatcher_address, &o, &fake_ops, &dispatcher, &dispatcher_listener, &err) < 0)
+        fail_msg("%s", err.message);
+}
+
+static void log_line(void *arg CW_UNUSED, const char *message)
+{
+    if (getenv("WORKER_LOG"))
+        fprintf(stderr, "worker: %s\n", message);
+}
+
+static struct cw_worker_options worker_defaults(void)
+{
+    return (struct cw_worker_options){.dispatcher = dispatcher_address, .listen = "127.0.0.1:0", .name = "w", .threads = 2, .memory = (size_t)256 << 20,
+                                      .index_dir = temp_dir, .log = log_line};
+}
+
+static void worker_start(const struct cw_worker_options *o)
+{
+    struct cw_error err = {0};
+    if (cw_worker_start(o, &worker, &err) < 0)
+        fail_msg("%s", err.message);
+    run_until(n_registered);
+}
+
+static struct cw_worker_status status_now(void)
+{
+    struct cw_worker_status s;
+    cw_worker_status(worker, &s);
+    return s;
+}
+
+static int world_setup(void **state)
+{
+    struct cw_error err = {0};
+    (void)state;
+    hung = false;
+    n_registered = n_holdings = n_completed = n_failed_streams = 0;
+    fake_init(&dispatcher);
+    for (size_t i = 0; i < CW_COUNT_OF(clients); i++)
+        fake_init(&clients[i]);
+    assert_int_equal(cw_loop_new(&loop, &err), 0);
+    assert_int_equal(cw_timer_new(loop, on_guard, NULL, &guard, &err), 0);
+    snprintf(dispatcher_address, sizeof(dispatcher_address), "unix:%s/dispatcher", temp_dir);
+    dispatcher_listen();
+    return 0;
+}
+
+static void fake_close(struct fake *f)
+{
+    if (!f->conn)
+        return;
+    cw_conn_close(f->conn, NULL);
+    run_until(!f->conn);
+}
+
+static int world_teardown(void **state)
+{
+    (void)state;
+    dispatcher_listener = cw_listener_free(dispatcher_listener);
+    for (size_t i = 0; i < CW_COUNT_OF(clients); i++)
+        fake_close(&clients[i]);
+    fake_close(&dispatcher);
+    worker = cw_worker_stop(worker);
+    guard = cw_timer_free(guard);
+    loop = cw_loop_free(loop);
+    fake_drop(&dispatcher);
+    for (size_t i = 0; i < CW_COUNT_OF(clients); i++)
+        fake_drop(&clients[i]);
+    if (last_holdings)
+        cachew__envelope__free_unpacked(last_holdings, NULL);
+    last_holdings = NULL;
+    return 0;
+}
+
+enum transport { SHARED, LOCAL, TCP };
+
+static void client_connect(struct fake *f, enum transport t)
+{
+    Cachew__Hello hello;
+    struct cw_error err = {0};
+    char address[256];
+    struct cw_conn_options o = fake_options(&hello, CACHEW__ROLE__ROLE_CLIENT, t == SHARED);
+    snprintf(address, sizeof(address), "unix:%s", cw_worker_unix_path(worker));
+    if (cw_conn_connect(loop, t == TCP ? cw_worker_address(worker) : address, &o, &fake_ops, f, &f->conn, &err) < 0)
+        fail_msg("%s", err.message);
+    run_until(f->open);
+}
+
+/* ---- what is said ---- */
+
+static void send_message(struct fake *f, Cachew__Envelope *m)
+{
+    struct cw_error err = {0};
+    if (cw_conn_send(f->conn, m, NULL, 0, NULL, NULL, NULL, 0, &err) < 0)
+        fail_msg("%s", err.message);
+}
+
+static ProtobufCBinaryData stream_name(unsigned stream)
+{
+    static uint8_t names[N_STREAMS][16];
+    names[stream][0] = (uint8_t)(stream + 1);
+    return (ProtobufCBinaryData){.data = names[stream], .len = 16};
+}
+
+static uint64_t say_prepare(unsigned stream, const char *chain, uint64_t seed)
+{
+    char text[4000];
+    Cachew__Envelope e = CACHEW__ENVELOPE__INIT;
+    Cachew__Prepare m = CACHEW__PREPARE__INIT;
+    snprintf(text, sizeof(text), "{\"cachew\": 1, \"pipeline\": [%s]}", chain);
+    m.stream = stream_name(stream);
+    m.pipeline = chain[0] == '{' && strstr(chain, "\"cachew\"") ? (char *)(uintptr_t)chain : text;
+    m.base_dir = temp_dir;
+    m.seed = seed;
+    e.id = ++dispatcher.next_id;
+    e.of_case = CACHEW__ENVELOPE__OF_PREPARE;
+    e.prepare = &m;
+    send_message(&dispatcher, &e);
+    return e.id;
+}
+
+static void say_lease(unsigned stream, uint64_t epoch, uint64_t first, uint64_t n, uint64_t batch)
+{
+    Cachew__Envelope e = CACHEW__ENVELOPE__INIT;
+    Cachew__Leases m = CACHEW__LEASES__INIT;
+    Cachew__Place *places = calloc(n, sizeof(*places)), **list = calloc(n, sizeof(*list));
+    for (uint64_t i = 0; i < n; i++) {
+        cachew__place__init(list[i] = &places[i]);
+        places[i].epoch = epoch;
+        places[i].split = first + i;
+        places[i].batch = batch;
+    }
+    m.stream = stream_name(stream);
+    m.splits = list;
+    m.n_splits = n;
+    e.of_case = CACHEW__ENVELOPE__OF_LEASES;
+    e.leases = &m;
+    send_message(&dispatcher, &e);
+    free(places);
+    free(list);
+}
+
+static void say_revoke(unsigned stream, uint64_t epoch, uint64_t first, uint64_t n)
+{
+    Cachew__Envelope e = CACHEW__ENVELOPE__INIT;
+    Cachew__Revoke m = CACHEW__REVOKE__INIT;
+    Cachew__SplitRange range = CACHEW__SPLIT_RANGE__INIT, *list = &range;
+    range.epoch = epoch;
+    range.first = first;
+    range.count = n;
+    m.stream = stream_name(stream);
+    m.ranges = &list;
+    m.n_ranges = 1;
+    e.of_case = CACHEW__ENVELOPE__OF_REVOKE;
+    e.revoke = &m;
+    send_message(&dispatcher, &e);
+}
+
+static void say_forget(unsigned stream)
+{
+    Cachew__Envelope e = CACHEW__ENVELOPE__INIT;
+    Cachew__Forget m = CACHEW__FORGET__INIT;
+    m.stream = stream_name(stream);
+    e.of_case = CACHEW__ENVELOPE__OF_FORGET;
+    e.forget = &m;
+    send_message(&dispatcher, &e);
+}
+
+static uint64_t say_get(struct fake *f, unsigned stream, uint64_t epoch, uint64_t split, uint64_t first, uint64_t count)
+{
+    Cachew__Envelope e = CACHEW__ENVELOPE__INIT;
+    Cachew__Get m = CACHEW__GET__INIT;
+    m.stream = stream_name(stream);
+    m.epoch = epoch;
+    m.split = split;
+    m.first = first;
+    m.count = count;
+    e.id = ++f->next_id;
+    e.of_case = CACHEW__ENVELOPE__OF_GET;
+    e.get = &m;
+    send_message(f, &e);
+    return e.id;
+}
+
+static uint64_t say_get_remnant(struct fake *f, unsigned stream, uint64_t epoch, uint64_t split, uint32_t key, uint64_t first, uint64_t count)
+{
+    Cachew__Envelope e = CACHEW__ENVELOPE__INIT;
+    Cachew__Get m = CACHEW__GET__INIT;
+    m.stream = stream_name(stream);
+    m.epoch = epoch;
+    m.split = split;
+    m.first = first;
+    m.count = count;
+    m.remnant = true;
+    m.key = key;
+    e.id = ++f->next_id;
+    e.of_case = CACHEW__ENVELOPE__OF_GET;
+    e.get = &m;
+    send_message(f, &e);
+    return e.id;
+}
+
+static void say_return(struct fake *f, const uint64_t *slabs, size_t n)
+{
+    Cachew__Envelope e = CACHEW__ENVELOPE__INIT;
+    Cachew__Return m = CACHEW__RETURN__INIT;
+    m.slabs = (uint64_t *)(uintptr_t)slabs;
+    m.n_slabs = n;
+    e.of_case = CACHEW__ENVELOPE__OF_RETURN_SLABS;
+    e.return_slabs = &m;
+    send_message(f, &e);
+}
+
+/* ---- what came ---- */
+
+static struct got *find_got(struct fake *f, bool (*fits)(const Cachew__Envelope *m, uint64_t x, uint64_t y), uint64_t x, uint64_t y)
+{
+    for (struct got *g = f->got; g; g = g->next)
+        if (fits(g->m, x, y))
+            return g;
+    return NULL;
+}
+
+static struct got *take_got(struct fake *f, struct got *g)
+{
+    struct got **at = &f->got;
+    while (*at != g)
+        at = &(*at)->next;
+    *at = g->next;
+    if (f->tail == &g->next)
+        f->tail = at;
+    return g;
+}
+
+static bool is_answer(const Cachew__Envelope *m, uint64_t re, uint64_t y CW_UNUSED) { return m->re == re; }
+static bool is_kind(const Cachew__Envelope *m, uint64_t kind, uint64_t y CW_UNUSED) { return (uint64_t)m->of_case == kind; }
+static bool is_report(const Cachew__Envelope *m, uint64_t epoch, uint64_t split)
+{
+    return m->of_case == CACHEW__ENVELOPE__OF_COMPLETED && m->completed->report->epoch == epoch && m->completed->report->split == split;
+}
+
+static struct got *wait_got(struct fake *f, bool (*fits)(const Cachew__Envelope *m, uint64_t x, uint64_t y), uint64_t x, uint64_t y)
+{
+    struct got *g = NULL;
+    run_until((g = find_got(f, fits, x, y)) || f->closed);
+    if (!g)
+        fail_msg("the connection ended: %s", f->why.message);
+    return take_got(f, g);
+}
+
+static void give_back(struct fake *f, const struct got *g)
+{
+    uint64_t slabs[2];
+    size_t n = g->m->batch->n_slabs;
+    assert_true(n <= 2);
+    for (size_t i = 0; i < n; i++)
+        slabs[i] = g->m->batch->slabs[i]->slab;
+    if (n && f->conn)
+        say_return(f, slabs, n);
+}
+
+/* ---- the same in this process ---- */
+
+struct expected {
+    uint64_t epoch, g, split, index;
+    struct cw_hash128 hash;
+};
+
+struct reference {
+    struct cw_local local;
+    struct expected *batches;
+    size_t n;
+    uint64_t n_skipped;
+    /* to join remnants with */
+    struct cw_budget budget;
+    struct cw_slab_pool slabs;
+    struct cw_layout layout;
+};
+
+static void reference_init(struct reference *r, const char *chain, uint64_t seed, uint64_t epochs)
+{
+    char text[4000];
+    struct cw_error err = {0};
+    struct cw_batch *b;
+    int s;
+    *r = (struct reference){0};
+    snprintf(text, sizeof(text), "{\"cachew\": 1, \"pipeline\": [%s]}", chain);
+    if (chain[0] == '{' && strstr(chain, "\"cachew\""))
+        snprintf(text, sizeof(text), "%s", chain);
+    struct cw_iterator_options o = {.seed = seed, .epochs = epochs, .world_size = 1, .runner = {.threads = 2, .memory = (size_t)256 << 20, .optimize = true}};
+    if (cw_local_parse(&r->local, text, strlen(text), temp_dir, &err) < 0 || cw_local_open(&r->local, temp_dir, 2, &err) < 0 ||
+        cw_iterator_new(r->local.sequence, &o, NULL, &r->local.iterator, &err) < 0)
+        fail_msg("%s", err.message);
+    while ((s = cw_iterator_next(r->local.iterator, 0, &b, &err)) == 0) {
+        r->batches = realloc(r->batches, (r->n + 1) * sizeof(*r->batches));
+        r->batches[r->n++] = (struct expected){.epoch = b->epoch, .g = b->g, .split = b->split, .index = b->index, .hash = cw_batch_hash(b)};
+        cw_iterator_release(r->local.iterator, b);
+    }
+    assert_int_equal(s, 1);
+    uint64_t replaced;
+    cw_iterator_quarantined(r->local.iterator, &r->n_skipped, &replaced);
+    cw_budget_init(&r->budget, (size_t)1 << 30);
+    assert_int_equal(cw_slab_pool_init(&r->slabs, &r->budget, &err), 0);
+    assert_int_equal(cw_layout_init(&r->layout, r->local.compiled, &r->budget, &err), 0);
+}
+
+static void reference_deinit(struct reference *r)
+{
+    cw_layout_deinit(&r->layout);
+    cw_slab_pool_deinit(&r->slabs);
+    assert_int_equal(atomic_load(&r->budget.used), 0);
+    cw_local_deinit(&r->local);
+    free(r->batches);
+}
+
+static const struct expected *expected_at(const struct reference *r, uint64_t epoch, uint64_t split, uint64_t index)
+{
+    for (size_t i = 0; i < r->n; i++)
+        if (r->batches[i].epoch == epoch && r->batches[i].split == split && r->batches[i].index == index)
+            return &r->batches[i];
+    fail_msg("there is no batch %llu of split %llu", (unsigned long long)index, (unsigned long long)split);
+    return NULL;
+}
+
+static void assert_same(struct cw_batch *b, const struct expected *e)
+{
+    b->g = e->g;
+    struct cw_hash128 h = cw_batch_hash(b);
+    assert_true(h.lo == e->hash.lo && h.hi == e->hash.hi);
+}
+
+/* A batch that came is the one of that place. Returns how many of its records were quarantined. */
+static size_t check_batch(const struct reference *r, struct fake *f, const struct got *g)
+{
+    const Cachew__Batch *m = g->m->batch;
+    struct cw_memory memory[2] = {{.data = g->payload, .size = g->size}};
+    struct cw_batch b = {0};
+    struct cw_quarantined *quarantined = NULL;
+    struct cw_error err = {0};
+    size_t n = 0;
+    for (size_t i = 0; i < m->n_slabs; i++)
+        for (size_t k = 0; k < f->n_mapped; k++)
+            if (f->mapped[k].region == m->slabs[i]->region) {
+                assert_true(m->slabs[i]->offset <= f->mapped[k].size && m->slabs[i]->size <= f->mapped[k].size - m->slabs[i]->offset);
+                memory[i] = (struct cw_memory){.data = f->mapped[k].data + m->slabs[i]->offset, .size = m->slabs[i]->size};
+            }
+    if (cw_wire_batch_read(m, r->local.compiled, memory, &b, &quarantined, &err) < 0)
+        fail_msg("%s", err.message);
+    for (unsigned k = 0; k < b.n_components; k++)
+        assert_int_equal((uintptr_t)b.components[k].data % 64, 0);
+    for (const struct cw_quarantined *q = quarantined; q; q = q->next)
+        n += !q->note;
+    assert_same(&b, expected_at(r, m->epoch, m->split, m->index));
+    free(b.components);
+    free(b.ids);
+    cw_quarantined_free(quarantined);
+    return n;
+}
