@@ -20,6 +20,7 @@ from schedules import INSTANT  # noqa: E402
 OVERALL_S = 60 * SLOWER      # a schedule that takes longer hangs
 CLIENT_WAIT_S = 45 * SLOWER  # of a client for a batch: less, so that the client says what is missing
 STOP_LOOK_S = 0.01           # a process that stops itself is seen so soon: a pidfd does not tell
+AGAIN_S = 0.3                # a client that did not find the service is started again
 RETRY_S, RETRIES = 0.05, 20  # of a fault whose target is not there at the moment
 POINT = "CACHEW_CRASH"       # of test builds: NAME:NTH:stop
 
@@ -161,6 +162,9 @@ class Player:
             if not r.done and not r.down and not r.process.running:
                 if r.process.code == 0:
                     r.done = True
+                elif r.process.code == 3 and r.runs[-1].lines() == 0 and "can't be reached" in r.process.said():
+                    r.down = True  # a job that begins does not wait for a service that is not there: who runs it tries again
+                    self.after(AGAIN_S, self.rank_again, r)
                 elif not r.process.expected_end:
                     raise Failed(f"{r.name}, process {len(r.runs) - 1}, ended with {r.process.code}: {r.process.said()}")
 
