@@ -1,5 +1,5 @@
 /*
- * The physical limit of the image benchmarks: libjpeg-turbo decoding only the rows and columns that a random resized
+ * What libjpeg-turbo by itself allows in the image benchmarks: decoding only the rows and columns that a random resized
  * crop needs, from memory, with nothing before or after it: no resize, no batch, no order.
  *
  * usage: raw_decode [--threads N] [--epochs N] SHARD.tfrecord...

@@ -16,6 +16,7 @@ NAMES = {
     "tfdata_cheap_natural": "tf.data, natural",
     "python": "Cachew from Python",
     "python_photographs": "Cachew, Pillow function",
+    "raw_function": "the function alone",
     "python_numbers": "Cachew, function",
     "torch_numbers": "DataLoader, function",
     "grain_numbers": "Grain, function",
@@ -64,7 +65,7 @@ SECTIONS = [
         ["cachew_first", "python_first", "python_photographs_first", *[f"{p}_first" for p in PEERS]],
     ),
     ("The image pipeline from Python", "images/s", 0, rate, "python", ["python", "cachew"]),
-    ("A Pillow function of each photograph", "images/s", 0, rate, "python_photographs", ["python_photographs", "torch"]),
+    ("A Pillow function of each photograph", "images/s", 0, rate, "python_photographs", ["python_photographs", "torch", "raw_function"]),
     ("A Python function of each number, x + 1", "elements/s", 0, numbers, "python_numbers", ["python_numbers", "torch_numbers", "grain_numbers"]),
     ("Peak memory, image pipeline", "MiB", 0, peak, "cachew", ["cachew", "cachew_antialias", *PEERS]),
 ]

@@ -20,6 +20,7 @@
 #define DP_PEERS 65536
 #define DP_WORKERS 10000
 #define DP_STREAMS 10000
+#define DP_WARM_STREAMS 16             /* kept ready without a job */
 #define DP_JOBS 10000
 #define DP_JOBS_OVER 1000              /* finished ones that are listed */
 #define DP_RANKS ((uint32_t)1 << 20)   /* of a job, and ranks known of all jobs together */
@@ -52,6 +53,8 @@
 #define DP_GONE (600 * DP_S)       /* a worker that is gone keeps its id, if it comes back */
 #define DP_LATE DP_S               /* a lease is not late before that ... */
 #define DP_LATE_TIMES 3            /* ... nor before so many times the median */
+#define DP_DEPTH 2                 /* splits that a worker has at a time to begin with: one that it computes, one that is fetched */
+#define DP_DEPTH_NS (DP_S / 40)    /* twice as many where they take less than this, for the sake of the way to and fro */
 #define DP_TIMES 64                /* completions that the median is of */
 
 struct cw_peer {
@@ -102,7 +105,7 @@ struct seat {
     uint32_t capacity, n_held, n_complete;
     size_t heap_at;          /* 0: not among those that get leases; else place + 1 */
     uint64_t shunned_until;  /* 0: not */
-    bool named;              /* in the Holdings at hand */
+    bool named;              /* in Holdings, since its worker's connection changed */
     bool announced;          /* the clients of the stream know where the worker is */
     uint64_t order;          /* among seats with equal room; differs from stream to stream */
     uint64_t *out;           /* leases to be sent: room for capacity + 2 */
@@ -168,6 +171,9 @@ struct stream {
     uint64_t free_from;        /* before it every wanted split has a holder */
     uint64_t purged;           /* rows before it are deleted from the journal */
     uint64_t times_ns[DP_TIMES], n_times;
+    uint32_t depth;                /* splits that a worker has at a time, at most its capacity: */
+    uint32_t n_at_depth;           /* so many were completed since it was set, */
+    uint64_t ns_at_depth;          /* in so much time altogether */
     uint64_t n_completed;
     bool reports_came, announce;
     uint64_t announce_first, announce_end;
@@ -230,7 +236,8 @@ struct cw_dispatcher {
     struct cw_dispatcher_io io;
     char *name, *software;
     uint32_t pid;
-    bool share_streams;
+    bool share_streams, started;
+    uint32_t depth;                    /* of new streams */
     uint64_t now_ns, start_ns;
     uint64_t grace_until_ns;   /* 0: over */
     struct cw_link peers, workers, streams, jobs, dirty_streams, dirty_seats;

@@ -192,7 +192,7 @@ void cw_dp_lease_fill(struct cw_dispatcher *d, struct stream *s)
         if (s->n_heap == 0)
             return;
         struct seat *t = s->heap[0];
-        if (t->n_held >= t->capacity && !(t = make_room(d, s, pos)))
+        if (t->n_held >= CW_MIN(t->capacity, s->depth) && !(t = make_room(d, s, pos)))
             return;
         struct split *x = cw_dp_split_make(s, pos);
         if (!x || lease_give(d, t, pos, x) < 0)
@@ -267,6 +267,21 @@ static void contradiction(struct cw_dispatcher *d, struct stream *s, uint64_t po
         cw_dp_job_over(d, CW_CONTAINER(at, struct job, by_stream), JOB_FAILED, &err);
 }
 
+/* Short splits are leased several at a time, long ones hardly ahead, so that all workers have the same to do. */
+static void adapt_depth(struct stream *s, uint64_t took_ns)
+{
+    s->ns_at_depth += took_ns;
+    if (++s->n_at_depth < 2 * s->depth)
+        return;
+    uint64_t mean_ns = s->ns_at_depth / s->n_at_depth;
+    if (mean_ns < DP_DEPTH_NS)
+        s->depth = CW_MIN(2 * s->depth, (uint32_t)DP_CAPACITY);
+    else if (mean_ns > 8 * DP_DEPTH_NS)
+        s->depth = CW_MAX(s->depth / 2, DP_DEPTH);
+    s->n_at_depth = 0;
+    s->ns_at_depth = 0;
+}
+
 /* The worker has all of it now. */
 static void holder_complete(struct cw_dispatcher *d, struct seat *t, uint64_t pos, struct split *x)
 {
@@ -281,6 +296,7 @@ static void holder_complete(struct cw_dispatcher *d, struct seat *t, uint64_t po
     x->flags |= SPLIT_COMPLETE;
     t->n_complete++;
     s->times_ns[s->n_times++ % DP_TIMES] = d->now_ns - x->leased_ns;
+    adapt_depth(s, d->now_ns - x->leased_ns);
     if (x->holder[1])
         cw_dp_lease_drop(d, x->holder[1], pos, true);
     cw_dp_stream_dirty(d, s);

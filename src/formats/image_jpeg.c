@@ -13,6 +13,7 @@
 #include <jerror.h>
 
 #include "formats/image_codec.h"
+#include "formats/image_jpeg_entropy.h"
 
 #define MAX_SCANS 500       /* a progressive photograph has about 10; each one costs a pass over the image */
 #define MARGIN 2            /* columns left and right of a region that fancy upsampling looks at */
@@ -195,6 +196,7 @@ struct jpeg_job {
     uint8_t *converted;      /* a row for `rows` where a conversion is needed, else NULL */
     uint8_t *strip;          /* STRIP_ROWS rows of strip_stride bytes */
     size_t strip_stride;
+    void *entropy;           /* state of our Huffman decoder; NULL: libjpeg's own decodes */
     JDIMENSION left;         /* column of the image in the strip's first pixel */
     bool copy, direct;       /* rows need no conversion; they go straight into dst */
 };
@@ -253,6 +255,8 @@ static int decode_guarded(struct jpeg_reader *j, struct jpeg_job *job)
         width = (JDIMENSION)CW_MIN(job->want.x + job->want.w + MARGIN, (int64_t)d->output_width) - left;
         jpeg_crop_scanline(d, &left, &width);
     }
+    if (job->entropy)
+        cw_jpeg_entropy_install(d, job->entropy, left, width);
     job->left = left;
     job->direct = job->copy && !job->rows && left == (JDIMENSION)job->want.x && width == (JDIMENSION)job->want.w;
     JSAMPROW row = job->strip;
@@ -287,7 +291,10 @@ static int run_job(struct cw_image *im, struct jpeg_job *job, const struct cw_re
     job->strip = cw_arena_alloc(arena, job->strip_stride * STRIP_ROWS + STRIP_OFFSET, err);
     if (job->strip && job->rows && !job->copy)
         job->converted = cw_arena_alloc(arena, (size_t)job->want.w * px + slack, err);
-    if (!job->strip || (job->rows && !job->copy && !job->converted)) {
+    bool ours = cw_jpeg_entropy_fits(&j->d);
+    if (ours)
+        job->entropy = cw_arena_alloc(arena, cw_jpeg_entropy_bytes(), err);
+    if (!job->strip || (job->rows && !job->copy && !job->converted) || (ours && !job->entropy)) {
         r = err ? err->status : CW_E_MEMORY;
     } else {
         job->strip += STRIP_OFFSET;

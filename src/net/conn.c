@@ -135,11 +135,13 @@ static void expire(struct cw_conn *c)
 static void keep_alive(struct cw_conn *c)
 {
     uint64_t timeout = c->setup->timeout_ms, third = CW_MAX(timeout / 3, 1);
-    if (cw_loop_now_ms(c->loop) - c->heard_ms >= timeout) /* perhaps it was this process that stood still: what came meanwhile is there to be read */
+    if (cw_loop_now_ms(c->loop) - c->heard_ms >= timeout) /* what came while this process had no time is there to be read */
         cw_conn_receive(c);
     if (c->state != CONN_OPEN)
         return;
     uint64_t now = cw_loop_now_ms(c->loop);
+    if (now >= c->due_ms + third) /* this process stood still, and perhaps the whole machine: who should have asked the peer? */
+        c->heard_ms = now;
     if (now - c->heard_ms >= timeout) {
         expire(c);
         return;
@@ -150,7 +152,14 @@ static void keep_alive(struct cw_conn *c)
         word = now;
     }
     if (c->state == CONN_OPEN)
-        cw_timer_start(c->timer, (CW_MIN(c->heard_ms + timeout, word + third) - now) * 1000000, 0);
+        cw_conn_call_at(c, CW_MIN(c->heard_ms + timeout, word + third));
+}
+
+void cw_conn_call_at(struct cw_conn *c, uint64_t ms)
+{
+    uint64_t now = cw_loop_now_ms(c->loop);
+    c->due_ms = ms;
+    cw_timer_start(c->timer, (ms > now ? ms - now : 0) * 1000000, 0);
 }
 
 static void try_addresses(struct cw_conn *c);

@@ -103,6 +103,7 @@ struct cw_conn {
 
     uint64_t deadline_ms;   /* for connecting, shaking hands and closing */
     uint64_t heard_ms, said_ms, pinged_ms;
+    uint64_t due_ms;        /* open: when the timer is to call */
     uint64_t last_id;       /* of our own requests */
     uint64_t hello_id;      /* of the peer's Hello */
     uint64_t common;        /* capabilities that both have: bit i is setup->hello->capabilities[i] */
@@ -132,6 +133,9 @@ ssize_t cw_conn_read(struct cw_conn *c, struct iovec *pieces, size_t n, int *fds
 void cw_conn_broke(struct cw_conn *c, int errnum);
 /* Readable always, writable when something waits for it. */
 void cw_conn_watch(struct cw_conn *c);
+
+/* Open: signs of life are looked at then. */
+void cw_conn_call_at(struct cw_conn *c, uint64_t ms);
 
 /* ---- conn_in.c ---- */
 void cw_conn_receive(struct cw_conn *c);

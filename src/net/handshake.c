@@ -156,7 +156,7 @@ static int ask_owner(struct cw_conn *c, const Cachew__Envelope *m, struct cw_err
     if (c->listener)
         cw_listener_forget(c);
     if (c->state == CONN_OPEN)
-        cw_timer_start(c->timer, c->setup->timeout_ms / 3 * 1000000, 0);
+        cw_conn_call_at(c, now + c->setup->timeout_ms / 3);
     return 0;
 }
 

@@ -501,7 +501,7 @@ static void test_own_ping(void **state)
 
 /* ---- the loop ---- */
 
-#define N_POSTS 20000
+#define N_POSTS 1000
 struct poster {
     struct cw_post post;
     _Atomic unsigned called, wanted;

@@ -18,7 +18,7 @@ static char pem_directory[64];
 
 static const char *pem(const char *name)
 {
-    static char paths[16][100];
+    static char paths[16][128];
     static unsigned next;
     char *path = paths[next++ % CW_COUNT_OF(paths)];
     snprintf(path, sizeof(paths[0]), "%s/%s", pem_directory, name);

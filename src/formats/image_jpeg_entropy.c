@@ -1,0 +1,262 @@
+/*
+ * The Huffman decoder of baseline JPEG. libjpeg calls its entropy decoder through a pointer, MCU by MCU; here is another one that fills the same blocks.
+ * What makes it quicker: one table look-up gives code length, run and size of a coefficient together, so that little depends on it before the next
+ * look-up; 64 bits of data at hand, refilled eight bytes at a time from a chunk that is freed of stuffed zeros beforehand; and outside the columns that are wanted, coefficients are only
+ * counted. Runs on the thread that decodes; owns nothing (its state lies in the caller's arena).
+ *
+ * Of libjpeg's insides (jpegint.h) only the pointer decode_mcu is touched, which has been in its place in every release.
+ */
+#include "formats/image_jpeg_entropy.h"
+
+#include <limits.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <jerror.h>
+#include <jpegint.h>
+
+#define LOOK 10                 /* bits looked up at once, 4 KiB a table: one code in 200 of a photograph is longer */
+#define CHUNK 4096              /* bytes: small beside the caches, large against the cost of looking for 0xFF */
+#define ENTRY(total, code, size, run) ((uint32_t)(total) | (uint32_t)(code) << 8 | (uint32_t)(size) << 16 | (uint32_t)(run) << 24)
+#define INLINE inline __attribute__((always_inline))
+
+struct table {
+    uint32_t look[1 << LOOK];   /* ENTRY: bits in all, bits of the code, bits of the value, coefficients to go forward; 0: a longer code, or none */
+    int32_t last[18];           /* by length, the last code; -1: none; [17]: more than any */
+    int32_t offset[18];         /* by length: index of a code in values, less the code */
+    const uint8_t *values;
+};
+
+struct bits {
+    uint64_t bits;              /* the next ones, from the highest bit on */
+    unsigned count;             /* of them: at most 63. Lower ones are 0 or what really follows */
+    const uint8_t *p, *limit;   /* what follows, in the chunk */
+};
+
+struct block_kind { struct table *dc, *ac; int component; };
+
+struct entropy {
+    struct bits bits;
+    bool over;                  /* the data came to their end: what is left stays zero */
+    JDIMENSION column, first, last; /* MCU columns: the next one, and those that are wanted */
+    int32_t dc[MAX_COMPS_IN_SCAN];
+    struct block_kind kinds[D_MAX_BLOCKS_IN_MCU];
+    const uint8_t *file, *end;  /* what is not in the chunk yet */
+    size_t zeros;               /* bytes that were made up behind the end of the data */
+    bool made[2][NUM_HUFF_TBLS];
+    uint8_t chunk[CHUNK];       /* compressed data as they were before 0xFF became 0xFF 0 */
+    struct table tables[2][NUM_HUFF_TBLS]; /* last: those that are not used are not touched */
+};
+
+/* Where the coefficients belong, in the order of the file. A run that leads out of the block ends at its last one, as in libjpeg. */
+static const uint8_t natural[64 + 16] = {
+    0,  1,  8,  16, 9,  2,  3,  10, 17, 24, 32, 25, 18, 11, 4,  5,  12, 19, 26, 33, 40, 48, 41, 34, 27, 20, 13, 6,  7,  14, 21, 28,
+    35, 42, 49, 56, 57, 50, 43, 36, 29, 22, 15, 23, 30, 37, 44, 51, 58, 59, 52, 45, 38, 31, 39, 46, 53, 60, 61, 54, 47, 55, 62, 63,
+    63, 63, 63, 63, 63, 63, 63, 63, 63, 63, 63, 63, 63, 63, 63, 63,
+};
+
+/* ---- bits ---- */
+
+/* Fills the chunk behind what is left of it. A marker ends the data: zeros follow. By value, so that the caller's bits can stay in registers. */
+static __attribute__((noinline)) struct bits next_chunk(struct entropy *e, struct bits b)
+{
+    size_t n = (size_t)(b.limit - b.p);
+    memmove(e->chunk, b.p, n);
+    while (n < CHUNK) {
+        size_t most = CW_MIN(CHUNK - n, (size_t)(e->end - e->file));
+        const uint8_t *ff = memchr(e->file, 0xFF, most), *to = ff ? ff : e->file + most;
+        memcpy(e->chunk + n, e->file, (size_t)(to - e->file));
+        n += (size_t)(to - e->file);
+        e->file = to;
+        if (n == CHUNK)
+            break;
+        while (to < e->end && *to == 0xFF) /* fill bytes may stand before a marker */
+            to++;
+        if (to < e->end && *to == 0) {
+            e->chunk[n++] = 0xFF;
+            e->file = to + 1;
+        } else {
+            memset(e->chunk + n, 0, CHUNK - n);
+            e->zeros += CHUNK - n;
+            n = CHUNK;
+        }
+    }
+    b.p = e->chunk;
+    b.limit = e->chunk + CHUNK;
+    return b;
+}
+
+/* At least 56 bits from here on. */
+static INLINE struct bits refill(struct entropy *e, struct bits b)
+{
+    if (CW_UNLIKELY(b.limit - b.p < 8))
+        b = next_chunk(e, b);
+    uint64_t word;
+    memcpy(&word, b.p, 8);
+#if __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
+    word = __builtin_bswap64(word);
+#endif
+    b.bits |= word >> b.count;
+    b.p += (63 - b.count) >> 3;
+    b.count |= 56;
+    return b;
+}
+
+/* ---- codes ---- */
+
+static uint32_t entry_of(unsigned length, unsigned symbol, bool dc)
+{
+    unsigned size = dc ? symbol : symbol & 15, run = dc ? 0 : symbol >> 4;
+    return ENTRY(length + size, length, size, run + 1);
+}
+
+/* jpeg_start_decompress has checked the table: no code is longer than its length, and DC sizes are at most 15. */
+static void make_table(struct table *t, const JHUFF_TBL *from, bool dc)
+{
+    unsigned code = 0, n = 0;
+    memset(t->look, 0, sizeof(t->look));
+    for (unsigned length = 1; length <= 16; length++, code <<= 1) {
+        t->offset[length] = (int32_t)n - (int32_t)code;
+        for (unsigned i = 0; i < from->bits[length]; i++, n++, code++) {
+            if (length > LOOK)
+                continue;
+            uint32_t entry = entry_of(length, from->huffval[n], dc), *to = t->look + (code << (LOOK - length));
+            for (unsigned k = 0; k < 1u << (LOOK - length); k++)
+                to[k] = entry;
+        }
+        t->last[length] = from->bits[length] ? (int32_t)code - 1 : -1;
+    }
+    t->last[17] = INT_MAX;
+    t->values = from->huffval;
+}
+
+/* The entry of a code that the table has no room for. One that does not exist counts as 0, as in libjpeg, which tells it only near the end. */
+static __attribute__((noinline)) uint32_t long_code(uint64_t bits, const struct table *t, bool dc, struct jpeg_decompress_struct *d)
+{
+    unsigned length = LOOK + 1;
+    while ((int32_t)(bits >> (64 - length)) > t->last[length])
+        length++;
+    if (length > 16) {
+        WARNMS(d, JWRN_HUFF_BAD_CODE);
+        return ENTRY(length, length, 0, 1);
+    }
+    return entry_of(length, t->values[((int32_t)(bits >> (64 - length)) + t->offset[length]) & 0xFF], dc);
+}
+
+/* The value behind a code. Values below half of what their bits hold stand for negative ones. */
+static INLINE int32_t value_of(uint64_t bits, uint32_t entry)
+{
+    uint64_t value = bits << (entry >> 8 & 63);
+    unsigned size = entry >> 16 & 15;
+    int32_t negative = -(int32_t)(~value >> 63); /* -1 or 0 */
+    return (int32_t)(value >> 1 >> (63 - size)) + (int32_t)((uint32_t)negative << size) - negative;
+}
+
+static INLINE struct bits skip(struct bits b, uint32_t entry)
+{
+    b.bits <<= entry & 63;
+    b.count -= entry & 63;
+    return b;
+}
+
+/* ---- blocks ---- */
+
+/* A block's coefficients, or with `keep` false only past them. */
+static INLINE struct bits decode_block(struct bits b, struct entropy *e, const struct block_kind *kind, JCOEF *block, const bool keep,
+                                       struct jpeg_decompress_struct *d)
+{
+    b = refill(e, b);
+    uint32_t entry = kind->dc->look[b.bits >> (64 - LOOK)];
+    if (CW_UNLIKELY(!entry))
+        entry = long_code(b.bits, kind->dc, true, d);
+    int64_t dc = (int64_t)e->dc[kind->component] + value_of(b.bits, entry);
+    b = skip(b, entry);
+    if (dc != (int32_t)dc)
+        ERREXIT(d, JERR_BAD_DCT_COEF);
+    e->dc[kind->component] = (int32_t)dc;
+    if (keep)
+        block[0] = (JCOEF)dc;
+    const struct table *ac = kind->ac;
+    unsigned at = 0;
+    for (;;) {
+        b = refill(e, b);
+#pragma GCC unroll 2
+        for (int i = 0; i < 2; i++) { /* one refill is good for two coefficients, unless the code of one is long */
+            entry = ac->look[b.bits >> (64 - LOOK)];
+            if (CW_UNLIKELY(!entry)) {
+                b = refill(e, b);
+                entry = long_code(b.bits, ac, false, d);
+            }
+            at += entry >> 24;
+            if (CW_LIKELY(entry & 15u << 16)) {
+                if (keep)
+                    block[natural[at]] = (JCOEF)value_of(b.bits, entry);
+            } else if (entry >> 24 != 16) { /* 16: sixteen zeros; else the rest is zero */
+                return skip(b, entry);
+            }
+            b = skip(b, entry);
+            if (at >= 63)
+                return b;
+        }
+    }
+}
+
+static boolean decode_mcu(j_decompress_ptr d, JBLOCKROW *blocks)
+{
+    struct entropy *e = d->client_data;
+    bool wanted = blocks && e->column >= e->first && e->column <= e->last;
+    e->column = e->column + 1 < d->MCUs_per_row ? e->column + 1 : 0;
+    if (e->over)
+        return TRUE;
+    struct bits b = e->bits;
+    if (wanted)
+        for (int i = 0; i < d->blocks_in_MCU; i++)
+            b = decode_block(b, e, &e->kinds[i], *blocks[i], true, d);
+    else
+        for (int i = 0; i < d->blocks_in_MCU; i++)
+            b = decode_block(b, e, &e->kinds[i], NULL, false, d);
+    e->bits = b;
+    if (CW_UNLIKELY(e->zeros) && b.count + 8 * (size_t)(b.limit - b.p) < 8 * e->zeros) { /* some of them were used */
+        e->over = true;
+        WARNMS(d, JWRN_HIT_MARKER);
+    }
+    return TRUE;
+}
+
+/* ---- setting up ---- */
+
+bool cw_jpeg_entropy_fits(const struct jpeg_decompress_struct *d)
+{
+    bool sequential = !d->progressive_mode && d->Ss == 0 && d->Se == DCTSIZE2 - 1; /* else also lossless, which later releases know */
+    return sequential && d->data_precision == 8 && !d->arith_code && d->restart_interval == 0 && d->comps_in_scan == d->num_components;
+}
+
+size_t cw_jpeg_entropy_bytes(void) { return sizeof(struct entropy); }
+
+static struct table *table_for(struct entropy *e, const struct jpeg_decompress_struct *d, bool dc, int number)
+{
+    struct table *t = &e->tables[dc][number];
+    if (!e->made[dc][number])
+        make_table(t, (dc ? d->dc_huff_tbl_ptrs : d->ac_huff_tbl_ptrs)[number], dc);
+    e->made[dc][number] = true;
+    return t;
+}
+
+void cw_jpeg_entropy_install(struct jpeg_decompress_struct *d, void *state, JDIMENSION left, JDIMENSION width)
+{
+    struct entropy *e = state;
+    JDIMENSION mcu = (JDIMENSION)(d->comps_in_scan == 1 ? 1 : d->max_h_samp_factor) * DCTSIZE;
+    memset(e, 0, offsetof(struct entropy, chunk));
+    e->bits = (struct bits){.p = e->chunk, .limit = e->chunk};
+    e->file = d->src->next_input_byte;
+    e->end = e->file + d->src->bytes_in_buffer;
+    e->first = left / mcu;
+    e->last = (left + width - 1) / mcu;
+    for (int i = 0; i < d->blocks_in_MCU; i++) {
+        int component = d->MCU_membership[i];
+        const jpeg_component_info *c = d->cur_comp_info[component];
+        e->kinds[i] = (struct block_kind){table_for(e, d, true, c->dc_tbl_no), table_for(e, d, false, c->ac_tbl_no), component};
+    }
+    d->client_data = e;
+    d->entropy->decode_mcu = decode_mcu;
+}

@@ -1,0 +1,179 @@
+/* libmicrohttpd without threads: its epoll descriptor is watched by our loop, its timeouts are a timer of ours. */
+#include "net/http.h"
+
+#include <errno.h>
+#include <microhttpd.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "net/address.h"
+#include "net/socket.h"
+
+#define MAX_CONNECTIONS 64
+#define TIMEOUT_S 10
+#define REQUEST_BYTES ((size_t)16 << 10)
+
+struct cw_http {
+    cw_http_handler handler;
+    void *user;
+    struct MHD_Daemon *daemon;
+    struct cw_watch *watch;
+    struct cw_timer *timer;
+    char address[320];
+};
+
+/* ---- running ---- */
+
+static unsigned n_connections(struct cw_http *h) { return MHD_get_daemon_info(h->daemon, MHD_DAEMON_INFO_CURRENT_CONNECTIONS)->num_connections; }
+
+static void run(struct cw_http *h)
+{
+    MHD_UNSIGNED_LONG_LONG ms;
+    unsigned n = n_connections(h);
+    MHD_run(h->daemon);
+    /* With all places taken it listens no more, and begins again only in the run after one became free. */
+    if (n_connections(h) < n)
+        cw_timer_start(h->timer, 0, 0);
+    else if (MHD_get_timeout(h->daemon, &ms) == MHD_YES)
+        cw_timer_start(h->timer, (uint64_t)ms * 1000000, 0);
+    else
+        cw_timer_stop(h->timer);
+}
+
+static void on_event(void *arg, int events)
+{
+    (void)events;
+    run(arg);
+}
+
+static void on_timer(void *arg) { run(arg); }
+
+/* ---- answering ---- */
+
+/* libmicrohttpd takes the query apart; this sees it before. What it returns is *request of the rest. */
+static void *keep_query(void *arg, const char *uri, struct MHD_Connection *c)
+{
+    const char *query = strchr(uri, '?');
+    (void)arg;
+    (void)c;
+    return strdup(query ? query + 1 : "");
+}
+
+static void forget_query(void *arg, struct MHD_Connection *c, void **request, enum MHD_RequestTerminationCode how)
+{
+    (void)arg;
+    (void)c;
+    (void)how;
+    free(*request);
+    *request = NULL;
+}
+
+static enum MHD_Result send_reply(struct MHD_Connection *c, struct cw_http_reply *reply)
+{
+    if (reply->body.failed) { /* half an answer is none */
+        cw_text_deinit(&reply->body);
+        reply->status = MHD_HTTP_SERVICE_UNAVAILABLE;
+    }
+    struct MHD_Response *r = MHD_create_response_from_buffer(reply->body.size, reply->body.data, MHD_RESPMEM_MUST_COPY);
+    cw_text_deinit(&reply->body);
+    if (!r)
+        return MHD_NO; /* the connection ends */
+    MHD_add_response_header(r, MHD_HTTP_HEADER_CONTENT_TYPE, reply->type);
+    MHD_add_response_header(r, MHD_HTTP_HEADER_CACHE_CONTROL, "no-store");
+    MHD_add_response_header(r, "X-Content-Type-Options", "nosniff");
+    if (reply->status == MHD_HTTP_METHOD_NOT_ALLOWED)
+        MHD_add_response_header(r, MHD_HTTP_HEADER_ALLOW, "GET, HEAD");
+    enum MHD_Result result = MHD_queue_response(c, reply->status, r);
+    MHD_destroy_response(r);
+    return result;
+}
+
+static enum MHD_Result answer(void *arg, struct MHD_Connection *c, const char *path, const char *method, const char *version, const char *data, size_t *data_size,
+                              void **request)
+{
+    struct cw_http *h = arg;
+    struct cw_http_reply reply = {.status = MHD_HTTP_OK, .type = "text/plain; charset=utf-8"};
+    (void)version;
+    (void)data;
+    *data_size = 0;
+    if (!*request)
+        return MHD_NO; /* no memory for the query */
+    if (path[0] != '/') { /* such as "*" */
+        reply.status = MHD_HTTP_BAD_REQUEST;
+    } else if (strcmp(method, MHD_HTTP_METHOD_GET) == 0 || strcmp(method, MHD_HTTP_METHOD_HEAD) == 0) {
+        h->handler(h->user, path, *request, &reply);
+    } else {
+        reply.status = MHD_HTTP_METHOD_NOT_ALLOWED;
+        cw_text_add(&reply.body, "GET or HEAD is expected\n");
+    }
+    return send_reply(c, &reply);
+}
+
+/* ---- beginning and end ---- */
+
+static int start(struct cw_http *h, struct cw_loop *l, int fd, struct cw_error *err)
+{
+    h->daemon = MHD_start_daemon(MHD_USE_EPOLL, 0, NULL, NULL, answer, h, MHD_OPTION_LISTEN_SOCKET, fd, MHD_OPTION_CONNECTION_LIMIT, (unsigned)MAX_CONNECTIONS,
+                                 MHD_OPTION_CONNECTION_TIMEOUT, (unsigned)TIMEOUT_S, MHD_OPTION_CONNECTION_MEMORY_LIMIT, REQUEST_BYTES,
+                                 MHD_OPTION_STRICT_FOR_CLIENT, 1, MHD_OPTION_URI_LOG_CALLBACK, keep_query, NULL, MHD_OPTION_NOTIFY_COMPLETED, forget_query, NULL, MHD_OPTION_END);
+    if (!h->daemon) {
+        close(fd);
+        return cw_error_set(err, CW_E_IO, "no HTTP server at %s", h->address);
+    }
+    const union MHD_DaemonInfo *info = MHD_get_daemon_info(h->daemon, MHD_DAEMON_INFO_EPOLL_FD);
+    if (!info)
+        return cw_error_set(err, CW_E_IO, "no HTTP server at %s: libmicrohttpd has no epoll", h->address);
+    int r = cw_timer_new(l, on_timer, h, &h->timer, err);
+    if (r >= 0)
+        r = cw_watch_new(l, info->epoll_fd, on_event, h, &h->watch, err);
+    if (r >= 0)
+        cw_watch_set(h->watch, 1);
+    return r;
+}
+
+int cw_http_new(struct cw_loop *l, const char *address, cw_http_handler handler, void *user, struct cw_http **ret, struct cw_error *err)
+{
+    struct cw_address a;
+    unsigned port;
+    int fd;
+    int r = cw_address_parse(address, &a, err);
+    if (r >= 0 && a.local) {
+        cw_error_set(err, CW_E_OPTION, "HTTP at \"%.200s\": expected HOST:PORT", address);
+        cw_error_attribute(err, "address", address, "HOST:PORT");
+        return CW_E_OPTION;
+    }
+    if (r >= 0)
+        r = cw_socket_listen(&a, &fd, &port, err);
+    if (r < 0)
+        return r;
+    struct cw_http *h = calloc(1, sizeof(*h));
+    if (!h) {
+        close(fd);
+        return cw_error_nomem(err, sizeof(*h), "an HTTP server");
+    }
+    h->handler = handler;
+    h->user = user;
+    cw_address_print(a.host, port, h->address, sizeof(h->address));
+    r = start(h, l, fd, err);
+    if (r < 0) {
+        cw_http_free(h);
+        return r;
+    }
+    *ret = h;
+    return 0;
+}
+
+const char *cw_http_address(const struct cw_http *h) { return h->address; }
+
+struct cw_http *cw_http_free(struct cw_http *h)
+{
+    if (!h)
+        return NULL;
+    cw_watch_free(h->watch);
+    cw_timer_free(h->timer);
+    if (h->daemon)
+        MHD_stop_daemon(h->daemon); /* the socket too */
+    free(h);
+    return NULL;
+}

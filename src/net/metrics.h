@@ -1,0 +1,17 @@
+/* Metrics as text, in the format that Prometheus reads (exposition format 0.0.4) and by its conventions of names. */
+#pragma once
+#include "base/text.h"
+
+#define CW_METRICS_TYPE "text/plain; version=0.0.4; charset=utf-8"
+
+enum cw_metric { CW_METRIC_COUNTER, CW_METRIC_GAUGE };
+
+/* Samples follow one family at a time. All zeros but `text`. */
+struct cw_metrics {
+    struct cw_text *text;
+    char name[128];
+};
+/* The family cachew_NAME[_UNIT][_total]: a counter's name ends in _total. unit: NULL, or a base unit: "bytes", "seconds", "ratio". help: a sentence. */
+void cw_metrics_family(struct cw_metrics *m, enum cw_metric type, const char *name, const char *unit, const char *help);
+/* A sample of it: pairs of label and value, then NULL. Values may be anything; what is not UTF-8 shows as "?". */
+void cw_metrics_add(struct cw_metrics *m, double value, ...) __attribute__((sentinel));
