@@ -1,5 +1,6 @@
 #include "net/wire.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -88,7 +89,7 @@ static int read_quarantined(Cachew__Quarantined *const *m, size_t n, const struc
             const struct cw_op_desc *op = cw_op_find(cw_ops(), m[i]->op); /* its name is there for good */
             *q = (struct cw_quarantined){.next = list, .id = *id, .by = *by, .op = op ? op->name : "", .note = m[i]->action == 2, .replaced = m[i]->action == 1};
             q->file = *m[i]->file ? strdup(m[i]->file) : NULL;
-            strncpy(q->message, m[i]->message, sizeof(q->message) - 1);
+            snprintf(q->message, sizeof(q->message), "%s", m[i]->message);
             list = q;
         } else {
             free(q);
