@@ -185,9 +185,15 @@ static void remote_close(struct cw_splits *base, struct cw_split *split)
 static void remote_passed(struct cw_splits *base, const struct cw_cursor *from)
 {
     struct remote *r = remote_of(base);
-    if (!view_of(base)->main)
-        return;
+    struct view *v = view_of(base);
     pthread_mutex_lock(&r->mutex);
+    if (!v->main) { /* splits that are closed may still be wanted: what is left over of them */
+        v->from = *from;
+        v->begun = true;
+        pthread_mutex_unlock(&r->mutex);
+        wake(r);
+        return;
+    }
     bool moved = from->epoch != r->from.epoch || from->split != r->from.split;
     r->from = *from;
     r->finished = from->epoch >= r->options.epochs;

@@ -129,6 +129,8 @@ struct view {
     uint64_t rank, world_size;
     uint64_t rounds_epoch, rounds_from; /* in this epoch rounds begin at this g */
     bool main;
+    bool begun;                 /* a view that repeats a batch: its iterator has said where it begins, */
+    struct cw_cursor from;      /* here: it may ask for nothing before it */
     struct view *next;
     struct remote_split *splits;
 };

@@ -375,6 +375,14 @@ static void set_text(char **text, const char *value)
     *text = strdup(value ? value : "");
 }
 
+static bool same_place(const struct link *l, const Cachew__WorkerAddress *m)
+{
+    bool same = l->unix_path && strcmp(l->unix_path, m->unix_path) == 0 && strcmp(l->host, m->host) == 0 && l->n_addresses == m->n_addresses;
+    for (size_t i = 0; same && i < m->n_addresses; i++)
+        same = strcmp(l->addresses[i], m->addresses[i]) == 0;
+    return same;
+}
+
 int cw_remote_worker(struct remote *r, const Cachew__WorkerAddress *m, struct cw_error *err)
 {
     struct link *l = cw_remote_link(r, m->worker);
@@ -393,6 +401,11 @@ int cw_remote_worker(struct remote *r, const Cachew__WorkerAddress *m, struct cw
             cw_link_free(l);
         return 0;
     }
+    if (same_place(l, m)) {
+        l->retry_ns = 0;
+        return 0;
+    }
+    cw_link_close(l); /* a dispatcher that remembers nothing counts its workers anew: this is another one */
     set_text(&l->unix_path, m->unix_path);
     set_text(&l->host, m->host);
     for (size_t i = 0; i < l->n_addresses; i++)

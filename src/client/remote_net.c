@@ -53,12 +53,11 @@ static void place(Cachew__Place *m, const struct cw_cursor *c)
     m->batch = c->batch;
 }
 
-/* The first place that may be asked for: to repeat a batch, that of the split it is in. */
+/* The first place that may be asked for: to repeat a batch, the first that it is made from. */
 static struct cw_cursor cursor(const struct remote *r)
 {
     const struct view *again = r->view.next;
-    const struct remote_split *s = again ? again->splits : NULL;
-    return s ? (struct cw_cursor){.epoch = s->epoch, .split = s->index} : r->from;
+    return again && again->begun ? again->from : r->from;
 }
 
 static void send_attach(struct remote *r)
