@@ -316,7 +316,7 @@ static void nothing_here(void **state)
 static void revoked_in_the_middle(void **state)
 {
     (void)state;
-    static const char slow[] = "{\"op\": \"range\", \"stop\": 2000}, {\"op\": \"delay\", \"us\": 2000}, {\"op\": \"filter\", \"where\": \"value % 3 != 1\"}, "
+    static const char slow[] = "{\"op\": \"range\", \"stop\": 2000}, {\"op\": \"delay\", \"us\": 400}, {\"op\": \"filter\", \"where\": \"value % 3 != 1\"}, "
                                "{\"op\": \"batch\", \"size\": 4}";
     start_with(slow, SHARED, (size_t)64 << 20);
     lease(0, 0, 0, 2, 0);
