@@ -211,11 +211,11 @@ static int read_component(const Cachew__Batch *m, const Cachew__Component *from,
         good = from->offset % COMPONENT_ALIGN == 0 && within(place, from->offset, from->size);
     if (good && type->dtype != CW_BYTES)
         good = from->size == size;
-    ret->data = from->size || place->data ? place->data + (from->size ? from->offset : 0) : NULL;
+    ret->data = place->data && good && from->size ? place->data + from->offset : place->data;
     if (good && type->dtype == CW_BYTES) {
         uint64_t total = 0, bytes = m->n * sizeof(uint64_t);
         good = from->lengths_offset % sizeof(uint64_t) == 0 && (bytes == 0 || within(place, from->lengths_offset, bytes));
-        ret->lengths = (const uint64_t *)(const void *)(place->data + (bytes ? from->lengths_offset : 0));
+        ret->lengths = (const uint64_t *)(const void *)(good && bytes ? place->data + from->lengths_offset : place->data);
         for (uint32_t i = 0; good && i < m->n; i++)
             good = !__builtin_add_overflow(total, ret->lengths[i], &total) && total <= from->size;
         good = good && total == from->size;
