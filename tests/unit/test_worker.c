@@ -531,12 +531,16 @@ static void nonsense(void **state)
     fetch(&clients[1], 0, 0);
     say_revoke(0, 0, 0, 1);
     run_until(status_now().n_leases == 0);
-    client_connect(&clients[0], TCP); /* more requests than anybody makes */
-    lease(0, 0, 3, 1, 0);
+    struct got *slow; /* more requests than anybody makes, of a split that takes its time */
+    prepare(1, "{\"op\": \"range\", \"stop\": 100000}, {\"op\": \"delay\", \"us\": 20000}, {\"op\": \"batch\", \"size\": 8}", &slow);
+    client_connect(&clients[0], TCP);
+    lease(1, 0, 3, 1, 0);
     for (int i = 0; i < 6000 && clients[0].conn; i++)
-        (void)say_get(&clients[0], 0, 0, 3, UINT64_C(1) << 40, 1000000);
+        (void)say_get(&clients[0], 1, 0, 3, UINT64_C(1) << 40, 1000000);
     run_until(clients[0].closed);
     assert_contains(clients[0].why.message, "requests");
+    say_forget(1);
+    got_free(slow);
     end_all();
 }
 
