@@ -4,6 +4,7 @@
  */
 #pragma once
 #include <pthread.h>
+#include <stdatomic.h>
 
 #include "client/remote.h"
 #include "engine/iterator.h"
@@ -163,7 +164,8 @@ struct remote {
     struct remote_batch *returned;
     size_t n_outstanding;      /* slots that are ASKED or HERE */
     size_t batch_bytes;        /* of the largest that came */
-    uint64_t n_batches, wait_ns;
+    uint64_t wait_ns;
+    atomic_uint_fast64_t n_batches; /* handed out; the consumer's */
 
     /* loop thread only: */
     Cachew__Hello *hello;
@@ -217,3 +219,16 @@ void cw_remote_fail(struct remote *r, const struct cw_error *why);
 struct remote_batch *cw_remote_batch_new(struct remote *r);
 void cw_remote_batch_release(struct remote_batch *b); /* mutex not held */
 void cw_slot_free(struct slot *s);                    /* mutex not held */
+
+/* remote.c: waits for something to change. Mutex held. 0: something may have. s: for what split, or NULL; what: for the error. */
+int cw_remote_wait(struct remote *r, uint64_t deadline_ns, const struct remote_split *s, const char *what, struct cw_error *err) _must_check_;
+static inline void cw_remote_wake(struct remote *r) { cw_loop_post(r->loop, &r->wake); } /* the loop looks what is to be done; any thread */
+
+/* remote_join.c: struct cw_splits_ops */
+struct remote_assembly *cw_remote_assembly_new(void); /* NULL: no memory */
+int cw_remote_join_new(struct cw_splits *base, unsigned key, uint64_t deadline_ns, struct cw_assembly **ret, struct cw_error *err);
+int cw_remote_join(struct cw_splits *base, struct cw_assembly *dst, struct cw_split *split, unsigned key, uint64_t from, uint64_t n, uint64_t deadline_ns,
+                   struct cw_error *err);
+int cw_remote_finish(struct cw_splits *base, struct cw_assembly *assembly, bool wanted, uint64_t epoch, uint64_t deadline_ns, struct cw_error *err);
+struct cw_batch *cw_remote_take(struct cw_splits *base, struct cw_assembly *assembly);
+void cw_remote_drop(struct cw_splits *base, struct cw_assembly *assembly);

@@ -220,6 +220,7 @@ int cw_dispatcher_new(const struct cw_dispatcher_options *o, const struct cw_dis
     d->io = *io;
     d->pid = o->pid;
     d->share_streams = o->share_streams;
+    d->depth = o->depth ? o->depth : DP_DEPTH;
     struct cw_link *lists[] = {&d->peers, &d->workers, &d->streams, &d->jobs, &d->dirty_streams, &d->dirty_seats};
     for (size_t i = 0; i < CW_COUNT_OF(lists); i++)
         cw_list_init(lists[i]);

@@ -237,6 +237,7 @@ struct cw_dispatcher {
     char *name, *software;
     uint32_t pid;
     bool share_streams, started;
+    uint32_t depth;                    /* of new streams */
     uint64_t now_ns, start_ns;
     uint64_t grace_until_ns;   /* 0: over */
     struct cw_link peers, workers, streams, jobs, dirty_streams, dirty_seats;

@@ -90,7 +90,7 @@ static int stream_new(struct cw_dispatcher *d, const uint8_t id[16], const uint8
         return cw_error_nomem(err, sizeof(*s), "a stream");
     }
     s->refs = 1;
-    s->depth = DP_DEPTH;
+    s->depth = d->depth;
     s->seed = seed;
     memcpy(s->id, id, 16);
     cw_list_init(&s->jobs);

@@ -186,7 +186,7 @@ static void run_commit(struct run *u)
 static void run_start_shared(struct run *u, bool share)
 {
     struct cw_error err = {0};
-    struct cw_dispatcher_options o = {.name = "test", .share_streams = share};
+    struct cw_dispatcher_options o = {.name = "test", .share_streams = share, .depth = 1024};
     struct cw_dispatcher_io io = {.user = u, .send = run_send, .close = run_closed, .commit = run_begin_commit, .log = run_log};
     int r;
     do { /* again only where memory was refused */
