@@ -337,7 +337,8 @@ void cw_link_connect(struct link *l)
     }
     struct cw_error err = {0};
     const char *address = address_of(l, buf, sizeof(buf));
-    struct cw_conn_options o = {.hello = r->hello, .limits = {.message = (size_t)32 << 20, .payload = (size_t)4 << 30, .queued = (size_t)4 << 20}, .token = r->token};
+    struct cw_conn_options o = {.hello = r->hello, .limits = {.message = (size_t)32 << 20, .payload = (size_t)4 << 30, .queued = (size_t)4 << 20}, .token = r->token,
+                                .tls = r->options.tls};
     int status = address ? cw_conn_connect(r->loop, address, &o, &link_ops, l, &l->conn, &err)
                          : cw_error_set(&err, CW_E_SERVICE, "it has no address for transport %s", cw_transport_name(r->options.transport));
     if (status >= 0)

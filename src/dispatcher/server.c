@@ -12,6 +12,7 @@
 #include "base/clock.h"
 #include "base/list.h"
 #include "dispatcher/core.h"
+#include "dispatcher/pages.h"
 #include "net/conn.h"
 
 #define MESSAGE_BYTES ((size_t)33 << 20) /* a pipeline of 32 MiB, and what stands around it */
@@ -24,6 +25,7 @@ struct cw_dispatcher_server {
     struct cw_listener **listeners;
     size_t n_listeners;
     struct cw_timer *timer;
+    struct cw_http *http;
     struct cw_post turn;
     struct cw_store_commit commit;
     struct cw_link peers;
@@ -218,6 +220,8 @@ static int server_start(struct cw_dispatcher_server *s, const struct cw_dispatch
         r = cw_timer_new(s->loop, on_timer, s, &s->timer, err);
     if (r == 0)
         r = server_listen(s, o, err);
+    if (r == 0 && o->http)
+        r = cw_http_new(s->loop, o->http, cw_dispatcher_page, s->core, &s->http, err);
     if (r < 0)
         return r;
     cw_dispatcher_start(s->core, cw_now_ns());
@@ -250,6 +254,8 @@ const char *cw_dispatcher_server_address(const struct cw_dispatcher_server *s, s
     return i < s->n_listeners ? cw_listener_address(s->listeners[i]) : NULL;
 }
 
+const char *cw_dispatcher_server_http(const struct cw_dispatcher_server *s) { return s->http ? cw_http_address(s->http) : NULL; }
+
 int cw_dispatcher_server_query(struct cw_dispatcher_server *s, const char *what, char **ret, struct cw_error *err)
 {
     return cw_dispatcher_query(s->core, what, cw_now_ns(), ret, err);
@@ -262,6 +268,7 @@ struct cw_dispatcher_server *cw_dispatcher_server_free(struct cw_dispatcher_serv
     for (size_t i = 0; i < s->n_listeners; i++)
         cw_listener_free(s->listeners[i]);
     free(s->listeners);
+    s->http = cw_http_free(s->http);
     cw_timer_free(s->timer);
     if (s->core)
         cw_dispatcher_turn(s->core, cw_now_ns()); /* the last that is to be written and sent */

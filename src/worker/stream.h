@@ -9,6 +9,7 @@
 #include "engine/remnant.h"
 #include "net/loop.h"
 #include "worker/peer.h"
+#include "worker/work.h"
 
 /* What a client asked for: batches at .. end - 1 of a split, or so many elements of what is left over under a key. */
 struct cw_request {
@@ -96,6 +97,7 @@ struct cw_stream {
     bool woken;
     size_t n_out;             /* batches that the loop's thread has, and will release */
     struct cw_runner *runner; /* from OPENED to EXITED; the loop's thread may release, interrupt and ask for memory in use */
+    struct cw_work work;      /* what the runner had computed when it was freed */
     struct cw_post post;      /* posted when there are answers */
 
     /* the stream's thread only: */
@@ -122,6 +124,8 @@ void cw_answer_free(struct cw_answer *a);
 void cw_stream_release(struct cw_stream *s, struct cw_batch *b);
 /* Bytes that it uses. */
 size_t cw_stream_memory_used(struct cw_stream *s);
+/* Adds what it has computed so far. */
+void cw_stream_work(struct cw_stream *s, struct cw_work *sum);
 
 /* ---- between stream.c and leases.c, left.c and serve.c; the stream's thread only ---- */
 
