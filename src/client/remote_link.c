@@ -10,6 +10,7 @@
 
 #include "client/remote_impl.h"
 
+#include "base/crash.h"
 #include "base/clock.h"
 #include "net/wire.h"
 
@@ -110,6 +111,7 @@ static int on_batch(struct link *l, const Cachew__Batch *m, struct cw_slab *payl
         return status; /* the connection ends with it, and what was lent comes back */
     }
     b->b.slabs[0] = payload;
+    cw_crash_point("client-batch");
     pthread_mutex_lock(&r->mutex);
     if (b->mapping)
         b->mapping->refs++;
@@ -138,6 +140,7 @@ static int on_remnant(struct link *l, const Cachew__Remnant *m, struct cw_slab *
         cw_slab_put(payload);
     if (status < 0)
         return status;
+    cw_crash_point("client-remnant");
     pthread_mutex_lock(&r->mutex);
     for (struct part *p = r->wanted_parts; p; p = p->next_wanted)
         if (p->state != HERE && p->epoch == m->epoch && p->split == m->split && p->key == m->key && p->from == m->first && p->n == remnant.n) {

@@ -5,6 +5,7 @@
 
 #include "client/remote_impl.h"
 
+#include "base/crash.h"
 #include "base/clock.h"
 
 #define RETRY_NS UINT64_C(100000000)
@@ -86,6 +87,7 @@ static void send_attach(struct remote *r)
     e.attach = &m;
     cw_remote_tell(r, &e);
     r->told_ns = cw_now_ns();
+    cw_crash_point("client-attach");
 }
 
 static void send_progress(struct remote *r, uint64_t now)
@@ -103,6 +105,7 @@ static void send_progress(struct remote *r, uint64_t now)
     e.progress = &m;
     cw_remote_tell(r, &e);
     r->told_ns = now;
+    cw_crash_point("client-progress");
 }
 
 /* Says where the cursor is, if that is due. */
