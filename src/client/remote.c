@@ -172,6 +172,7 @@ static void remote_close(struct cw_splits *base, struct cw_split *split)
         }
     for (struct slot *slot = s->slots; slot; slot = slot->next)
         r->n_outstanding--;
+    cw_remote_hurry_parts(r, s->epoch, s->index);
     pthread_mutex_unlock(&r->mutex);
     while (s->slots) {
         struct slot *slot = s->slots;
@@ -185,15 +186,9 @@ static void remote_close(struct cw_splits *base, struct cw_split *split)
 static void remote_passed(struct cw_splits *base, const struct cw_cursor *from)
 {
     struct remote *r = remote_of(base);
-    struct view *v = view_of(base);
-    pthread_mutex_lock(&r->mutex);
-    if (!v->main) { /* splits that are closed may still be wanted: what is left over of them */
-        v->from = *from;
-        v->begun = true;
-        pthread_mutex_unlock(&r->mutex);
-        cw_remote_wake(r);
+    if (!view_of(base)->main)
         return;
-    }
+    pthread_mutex_lock(&r->mutex);
     bool moved = from->epoch != r->from.epoch || from->split != r->from.split;
     r->from = *from;
     r->finished = from->epoch >= r->options.epochs;

@@ -54,13 +54,6 @@ static void place(Cachew__Place *m, const struct cw_cursor *c)
     m->batch = c->batch;
 }
 
-/* The first place that may be asked for: to repeat a batch, the first that it is made from. */
-static struct cw_cursor cursor(const struct remote *r)
-{
-    const struct view *again = r->view.next;
-    return again && again->begun ? again->from : r->from;
-}
-
 static void send_attach(struct remote *r)
 {
     Cachew__Attach m = CACHEW__ATTACH__INIT;
@@ -68,7 +61,7 @@ static void send_attach(struct remote *r)
     Cachew__Place from;
     uint8_t fingerprint[16];
     memcpy(fingerprint, &r->compiled->pipeline->fingerprint, sizeof(fingerprint));
-    r->told = cursor(r);
+    r->told = cw_remote_cursor(r);
     place(&from, &r->told);
     m.job = r->job;
     m.rank = r->options.rank;
@@ -95,7 +88,7 @@ static void send_progress(struct remote *r, uint64_t now)
     Cachew__Progress m = CACHEW__PROGRESS__INIT;
     Cachew__Envelope e = CACHEW__ENVELOPE__INIT;
     Cachew__Place from;
-    r->told = cursor(r);
+    r->told = cw_remote_cursor(r);
     place(&from, &r->told);
     m.from = &from;
     m.n_batches = r->n_batches;
@@ -111,7 +104,7 @@ static void send_progress(struct remote *r, uint64_t now)
 /* Says where the cursor is, if that is due. */
 static void tell_cursor(struct remote *r, uint64_t now)
 {
-    struct cw_cursor c = cursor(r);
+    struct cw_cursor c = cw_remote_cursor(r);
     bool moved = c.epoch != r->told.epoch || c.split != r->told.split;
     if (moved && (c.epoch < r->told.epoch || (c.epoch == r->told.epoch && c.split < r->told.split)))
         send_attach(r); /* only that goes back */
