@@ -191,7 +191,7 @@ static void remote_passed(struct cw_splits *base, const struct cw_cursor *from)
         v->from = *from;
         v->begun = true;
         pthread_mutex_unlock(&r->mutex);
-        wake(r);
+        cw_remote_wake(r);
         return;
     }
     bool moved = from->epoch != r->from.epoch || from->split != r->from.split;
