@@ -25,6 +25,9 @@ const struct cli_verb cli_verbs[] = {
     {"dispatcher", "", 0, 0, "serves as the dispatcher of a service", NULL, cli_dispatcher},
     {"jobs", "", 0, 0, "lists the jobs of a service, or ends or pauses one", NULL, cli_jobs},
     {"workers", "", 0, 0, "lists the workers of a service, or drains one", NULL, cli_workers},
+    {"top", "", 0, 0, "shows the jobs and workers of a service, with rates, again and again",
+     "On a terminal the table is renewed in place; q or Ctrl-C ends. Else each table follows the one before.", cli_top},
+    {"keys", "init DIR ", 2, 2, "makes keys, certificates and a token for a service on several hosts", NULL, cli_keys},
     {"doctor", "", 0, 0, "checks what this machine offers and says what to mend", NULL, cli_doctor},
     {0},
 };

@@ -68,3 +68,5 @@ int cli_worker(int argc, char **argv);
 int cli_up(int argc, char **argv);
 int cli_jobs(int argc, char **argv);
 int cli_workers(int argc, char **argv);
+int cli_top(int argc, char **argv);
+int cli_keys(int argc, char **argv);

@@ -15,6 +15,7 @@
 #include "base/text.h"
 #include "cli/common.h"
 #include "cli/output.h"
+#include "cli/tls.h"
 #include "client/report.h"
 #include "host/host.h"
 #include "storage/file.h"
@@ -23,6 +24,7 @@ struct run {
     /* options */
     struct cli_common common;
     const char *state, *log, *dump, *save, *quarantine, *guarantee, *order, *service, *job, *transport, *token_file;
+    struct cli_tls tls;
     uint64_t epochs, batches, rank, world_size, state_every;
     bool epochs_given, batches_given, digest, progress;
     /* while it runs */
@@ -280,7 +282,11 @@ static int open_service(struct run *x, const json_t *state, struct cw_error *err
     if (o.at_most_once && x->order && !o.any_order)
         return cw_error_set(err, CW_E_OPTION, "--guarantee at-most-once with --order exact: batches that are lost leave gaps in the order; expected --order any");
     o.any_order |= o.at_most_once;
-    return cw_local_remote(&x->common.local, &o, state, err);
+    r = cli_tls_connecting(&x->tls, &o.tls, err);
+    if (r >= 0)
+        r = cw_local_remote(&x->common.local, &o, state, err);
+    cw_tls_unref(o.tls);
+    return r;
 }
 
 static int execute(struct run *x, struct watcher *w, struct cw_error *err)
@@ -360,6 +366,7 @@ int cli_run(int argc, char **argv)
         {"job", CLI_TEXT, &x.job, "NAME", "of the job in the service, the same for all its ranks", 0, 0, NULL, NULL},
         {"transport", CLI_TEXT, &x.transport, "T", "from workers: auto (default), shm, unix or tcp", 0, 0, cli_transports, NULL},
         CLI_TOKEN_OPTION(&x.token_file),
+        CLI_TLS_OPTIONS(&x.tls),
         {"state", CLI_TEXT, &x.state, "FILE", "go on where FILE says, if it is there; replace it at the end", 0, 0, NULL, NULL},
         {"state-every", CLI_COUNT, &x.state_every, "K", "replace it every K batches too", 0, 0, NULL, NULL},
         {"digest", CLI_FLAG, &x.digest, NULL, "hash everything delivered", 0, 0, NULL, NULL},

@@ -197,8 +197,6 @@ static void remote_passed(struct cw_splits *base, const struct cw_cursor *from)
     bool moved = from->epoch != r->from.epoch || from->split != r->from.split;
     r->from = *from;
     r->finished = from->epoch >= r->options.epochs;
-    if (moved)
-        cw_remote_forget_before(r);
     pthread_mutex_unlock(&r->mutex);
     if (moved)
         cw_remote_wake(r);
@@ -299,6 +297,7 @@ static void remote_deinit(struct remote *r)
     free(r->service);
     free(r->job);
     free(r->token);
+    cw_tls_unref(r->options.tls);
     free(r->base_dir);
     free(r->pipeline);
     free(r->hello);
@@ -339,6 +338,7 @@ static int remote_init(struct remote *r, const struct cw_compiled *c, const stru
     r->compiled = c;
     r->n_keys = cw_n_keys(c);
     r->options = *o;
+    r->options.tls = o->tls ? cw_tls_ref(o->tls) : NULL;
     r->from.epoch = o->first_epoch;
     r->finished = o->first_epoch >= o->epochs;
     cw_budget_init(&r->budget, SIZE_MAX / 2); /* what is asked for is what limits it */

@@ -186,7 +186,8 @@ struct remote {
 /* remote_plan.c, mutex held */
 int cw_remote_place(struct remote *r, uint64_t epoch, uint64_t split, uint64_t worker, bool lost, struct cw_error *err);
 int cw_remote_report(struct remote *r, const Cachew__Report *m, struct cw_error *err);
-void cw_remote_forget_before(struct remote *r); /* the cursor */
+/* What stands before the cursor that the dispatcher was told: it will not say it again without being asked. */
+void cw_remote_forget(struct remote *r);
 struct remote_split *cw_remote_split_new(struct view *v, uint64_t epoch, uint64_t index, uint64_t first_batch); /* NULL: no memory */
 /* How many batches it has; false: not known yet. */
 bool cw_remote_split_count(const struct remote_split *s, uint64_t *ret);

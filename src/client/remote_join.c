@@ -5,6 +5,8 @@
 
 #include "engine/batch_ops.h"
 
+#include "base/crash.h"
+
 struct remote_assembly *cw_remote_assembly_new(void)
 {
     struct remote_assembly *a = calloc(1, sizeof(*a));
@@ -148,6 +150,7 @@ struct cw_batch *cw_remote_take(struct cw_splits *base, struct cw_assembly *asse
     struct remote_assembly *a = (struct remote_assembly *)assembly;
     struct cw_batch *b = CW_STEAL(a->a.batch);
     r->n_batches++;
+    cw_crash_point("client-taken");
     free_parts(r, a);
     cw_quarantined_free(a->a.quarantined);
     free(a);

@@ -10,6 +10,7 @@
 
 #include "client/remote_impl.h"
 
+#include "base/crash.h"
 #include "base/clock.h"
 #include "net/wire.h"
 
@@ -110,6 +111,7 @@ static int on_batch(struct link *l, const Cachew__Batch *m, struct cw_slab *payl
         return status; /* the connection ends with it, and what was lent comes back */
     }
     b->b.slabs[0] = payload;
+    cw_crash_point("client-batch");
     pthread_mutex_lock(&r->mutex);
     if (b->mapping)
         b->mapping->refs++;
@@ -138,6 +140,7 @@ static int on_remnant(struct link *l, const Cachew__Remnant *m, struct cw_slab *
         cw_slab_put(payload);
     if (status < 0)
         return status;
+    cw_crash_point("client-remnant");
     pthread_mutex_lock(&r->mutex);
     for (struct part *p = r->wanted_parts; p; p = p->next_wanted)
         if (p->state != HERE && p->epoch == m->epoch && p->split == m->split && p->key == m->key && p->from == m->first && p->n == remnant.n) {
@@ -337,7 +340,8 @@ void cw_link_connect(struct link *l)
     }
     struct cw_error err = {0};
     const char *address = address_of(l, buf, sizeof(buf));
-    struct cw_conn_options o = {.hello = r->hello, .limits = {.message = (size_t)32 << 20, .payload = (size_t)4 << 30, .queued = (size_t)4 << 20}, .token = r->token};
+    struct cw_conn_options o = {.hello = r->hello, .limits = {.message = (size_t)32 << 20, .payload = (size_t)4 << 30, .queued = (size_t)4 << 20}, .token = r->token,
+                                .tls = r->options.tls};
     int status = address ? cw_conn_connect(r->loop, address, &o, &link_ops, l, &l->conn, &err)
                          : cw_error_set(&err, CW_E_SERVICE, "it has no address for transport %s", cw_transport_name(r->options.transport));
     if (status >= 0)

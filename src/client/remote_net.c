@@ -5,6 +5,7 @@
 
 #include "client/remote_impl.h"
 
+#include "base/crash.h"
 #include "base/clock.h"
 
 #define RETRY_NS UINT64_C(100000000)
@@ -86,6 +87,7 @@ static void send_attach(struct remote *r)
     e.attach = &m;
     cw_remote_tell(r, &e);
     r->told_ns = cw_now_ns();
+    cw_crash_point("client-attach");
 }
 
 static void send_progress(struct remote *r, uint64_t now)
@@ -103,6 +105,7 @@ static void send_progress(struct remote *r, uint64_t now)
     e.progress = &m;
     cw_remote_tell(r, &e);
     r->told_ns = now;
+    cw_crash_point("client-progress");
 }
 
 /* Says where the cursor is, if that is due. */
@@ -114,6 +117,8 @@ static void tell_cursor(struct remote *r, uint64_t now)
         send_attach(r); /* only that goes back */
     else if (moved || now - r->told_ns >= PROGRESS_NS)
         send_progress(r, now);
+    if (moved)
+        cw_remote_forget(r);
 }
 
 static int on_attached(struct remote *r, const Cachew__Attached *m, struct cw_error *err)
@@ -210,7 +215,8 @@ static void service_is_down(struct remote *r, const struct cw_error *why)
     if (!why->status)
         (void)cw_error_set(&r->service_down, CW_E_SERVICE, "it closed the connection");
     r->dispatcher_retry_ns = cw_now_ns() + RETRY_NS;
-    bool refused = strcmp(r->service_down.attribute, "token") == 0 || strcmp(r->service_down.attribute, "version") == 0;
+    bool refused = strcmp(r->service_down.attribute, "token") == 0 || strcmp(r->service_down.attribute, "version") == 0 ||
+                   strcmp(r->service_down.attribute, "tls") == 0;
     if (!r->attached && (refused || cw_now_ns() - r->started_ns > FIRST_NS)) {
         struct cw_error e = {0};
         (void)cw_error_set(&e, CW_E_SERVICE, "the dispatcher at %s can't be reached: %.400s", r->service, r->service_down.message);
@@ -234,7 +240,7 @@ static const struct cw_conn_ops dispatcher_ops = {.open = dispatcher_open, .mess
 static void dispatcher_connect(struct remote *r)
 {
     struct cw_error err = {0};
-    struct cw_conn_options o = {.hello = r->hello, .limits = {.message = MAX_MESSAGE, .queued = MAX_QUEUED}, .token = r->token};
+    struct cw_conn_options o = {.hello = r->hello, .limits = {.message = MAX_MESSAGE, .queued = MAX_QUEUED}, .token = r->token, .tls = r->options.tls};
     if (cw_conn_connect(r->loop, r->service, &o, &dispatcher_ops, r, &r->dispatcher, &err) < 0)
         service_is_down(r, &err);
     else

@@ -48,6 +48,7 @@ static int lease_give(struct cw_dispatcher *d, struct seat *t, uint64_t pos, str
     }
     t->n_held++;
     t->worker->n_held++;
+    d->n_leased++;
     if (!second)
         x->leased_ns = d->now_ns;
     cw_dp_seat_usable(d, t);

@@ -1,4 +1,4 @@
-/* The thread of a stream: opens the pipeline, takes commands, and is the consumer of the runner. Split by split: split.c. */
+/* The thread of a stream: opens the pipeline, takes commands, and is the consumer of the runner. Split by split: serve.c. */
 #include "worker/stream.h"
 
 #include <signal.h>
@@ -102,6 +102,28 @@ size_t cw_stream_memory_used(struct cw_stream *s)
     size_t used = s->runner ? cw_runner_memory_used(s->runner) : 0;
     pthread_mutex_unlock(&s->mutex);
     return used;
+}
+
+/* mutex held */
+static void add_work(struct cw_stream *s, struct cw_work *sum)
+{
+    const struct cw_pipeline *p = s->local.pipeline;
+    struct cw_profile profile = {.ops = calloc(p->n_ops, sizeof(*profile.ops))};
+    if (profile.ops) {
+        cw_runner_profile(s->runner, &profile);
+        cw_work_add(sum, p, &profile);
+    }
+    free(profile.ops);
+}
+
+void cw_stream_work(struct cw_stream *s, struct cw_work *sum)
+{
+    pthread_mutex_lock(&s->mutex);
+    if (s->runner)
+        add_work(s, sum);
+    else
+        cw_work_add_all(sum, &s->work);
+    pthread_mutex_unlock(&s->mutex);
 }
 
 /* ---- the stream's thread ---- */
@@ -275,6 +297,8 @@ static void *stream_main(void *arg)
     }
     struct cw_runner *runner = s->runner;
     pthread_mutex_lock(&s->mutex);
+    if (runner)
+        add_work(s, &s->work);
     s->runner = NULL;
     pthread_mutex_unlock(&s->mutex);
     cw_runner_free(runner);
@@ -312,6 +336,7 @@ static void stream_deinit(struct cw_stream *s)
     }
     pthread_mutex_destroy(&s->mutex);
     pthread_cond_destroy(&s->wake);
+    cw_work_deinit(&s->work);
     free(s->failed);
     free(s->text);
     free(s->base_dir);
