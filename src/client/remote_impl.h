@@ -207,6 +207,7 @@ void cw_remote_not_here(struct remote *r, const struct link *l, uint64_t epoch, 
 struct link *cw_remote_link(struct remote *r, uint64_t worker); /* NULL: not known */
 void cw_link_connect(struct link *l);
 void cw_link_close(struct link *l);
+void cw_remote_retired(struct remote *r); /* ends connections to workers that are gone, once what they lent is back */
 struct link *cw_link_free(struct link *l); /* its connection is over */
 int cw_remote_worker(struct remote *r, const Cachew__WorkerAddress *m, struct cw_error *err);
 void cw_mapping_unref(struct mapping *m); /* mutex held */

@@ -377,12 +377,6 @@ struct link *cw_link_free(struct link *l)
     return NULL;
 }
 
-static void set_text(char **text, const char *value)
-{
-    free(*text);
-    *text = strdup(value ? value : "");
-}
-
 static bool same_place(const struct link *l, const Cachew__WorkerAddress *m)
 {
     bool same = l->unix_path && strcmp(l->unix_path, m->unix_path) == 0 && strcmp(l->host, m->host) == 0 && l->n_addresses == m->n_addresses;
@@ -391,35 +385,47 @@ static bool same_place(const struct link *l, const Cachew__WorkerAddress *m)
     return same;
 }
 
+/* Nothing more is asked of it. Memory that it lent would be another batch's as soon as the connection ends, if the worker lives on: it ends when all is back. */
+static void retire(struct link *l)
+{
+    l->gone = true;
+    cw_remote_unask(l->remote, l);
+    if (!l->conn)
+        cw_link_free(l);
+    else if (!l->mapping || l->mapping->refs <= 1)
+        cw_link_close(l);
+}
+
+void cw_remote_retired(struct remote *r)
+{
+    for (struct link *l = r->links; l; l = l->next)
+        if (l->gone && l->conn && (!l->mapping || l->mapping->refs <= 1))
+            cw_link_close(l);
+}
+
 int cw_remote_worker(struct remote *r, const Cachew__WorkerAddress *m, struct cw_error *err)
 {
     struct link *l = cw_remote_link(r, m->worker);
-    if (!l) {
-        if (m->gone)
-            return 0;
-        if (!(l = calloc(1, sizeof(*l))))
-            return cw_error_nomem(err, sizeof(*l), "a worker");
-        *l = (struct link){.next = r->links, .remote = r, .worker = m->worker};
-        r->links = l;
-    }
-    l->gone = m->gone;
     if (m->gone) {
-        cw_link_close(l);
-        if (!l->conn)
-            cw_link_free(l);
+        if (l)
+            retire(l);
         return 0;
     }
-    if (same_place(l, m)) {
+    if (l && same_place(l, m)) {
+        l->gone = false;
         l->retry_ns = 0;
         return 0;
     }
-    cw_link_close(l); /* a dispatcher that remembers nothing counts its workers anew: this is another one */
-    set_text(&l->unix_path, m->unix_path);
-    set_text(&l->host, m->host);
-    for (size_t i = 0; i < l->n_addresses; i++)
-        free(l->addresses[i]);
-    free(l->addresses);
-    l->n_addresses = 0;
+    if (l) { /* a dispatcher that remembers nothing counts its workers anew: this is another one */
+        l->worker = 0;
+        retire(l);
+    }
+    if (!(l = calloc(1, sizeof(*l))))
+        return cw_error_nomem(err, sizeof(*l), "a worker");
+    *l = (struct link){.next = r->links, .remote = r, .worker = m->worker};
+    r->links = l;
+    l->unix_path = strdup(m->unix_path);
+    l->host = strdup(m->host);
     l->addresses = calloc(CW_MAX(m->n_addresses, 1), sizeof(*l->addresses));
     for (size_t i = 0; l->addresses && i < m->n_addresses; i++)
         if ((l->addresses[l->n_addresses] = strdup(m->addresses[i])))

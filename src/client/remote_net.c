@@ -290,6 +290,7 @@ static void run(void *user)
     }
     for (struct remote_batch *b = done; b; b = b->next)
         cw_mapping_unref(b->mapping);
+    cw_remote_retired(r);
     pthread_mutex_unlock(&r->mutex);
     while (done) {
         struct remote_batch *b = done;

@@ -297,6 +297,7 @@ static void holder_complete(struct cw_dispatcher *d, struct seat *t, uint64_t po
     }
     x->flags |= SPLIT_COMPLETE;
     t->n_complete++;
+    cw_dp_seat_usable(d, t);
     s->times_ns[s->n_times++ % DP_TIMES] = d->now_ns - x->leased_ns;
     adapt_depth(s, d->now_ns - x->leased_ns);
     if (x->holder[1])
