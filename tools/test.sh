@@ -65,7 +65,7 @@ unit() { # DIR [meson test arguments]: with the number of checks that the progra
     echo "$n tests passed in $(grep -acE '^=+ [0-9]+/[0-9]+ =+$' "$dir/meson-logs/testlog.txt") programs"
 }
 python() { "$venv/bin/python" "$@"; }
-sanitized() { CC=clang tools/setup.sh "$1" --werror -Db_lundef=false -Db_sanitize="$2" -Dbuildtype=debugoptimized; }
+sanitized() { CC=clang tools/setup.sh "$1" --werror -Dcrash_points=true -Db_lundef=false -Db_sanitize="$2" -Dbuildtype=debugoptimized; }
 
 for step in "${steps[@]}"; do
     case $step in
@@ -75,7 +75,7 @@ for step in "${steps[@]}"; do
     esac
     case $step in
     build)
-        run 'configure' eval 'CC=gcc tools/setup.sh $plain --werror -Dpython=true && sanitized $asan address,undefined && sanitized $tsan thread'
+        run 'configure' eval 'CC=gcc tools/setup.sh $plain --werror -Dpython=true -Dcrash_points=true && sanitized $asan address,undefined && sanitized $tsan thread'
         run 'compile gcc' compile "$plain"
         run 'compile clang, ASan+UBSan' compile "$asan"
         run 'compile clang, TSan' compile "$tsan"

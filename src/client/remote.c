@@ -13,7 +13,6 @@
 
 static struct view *view_of(struct cw_splits *s) { return (struct view *)s; }
 static struct remote *remote_of(struct cw_splits *s) { return view_of(s)->remote; }
-static void wake(struct remote *r) { cw_loop_post(r->loop, &r->wake); }
 
 /* ---- waiting ---- */
 
@@ -34,7 +33,7 @@ static void describe(const struct remote *r, const struct remote_split *s, char 
 }
 
 /* Mutex held. 0: something may have changed. */
-static int wait_change(struct remote *r, uint64_t deadline_ns, const struct remote_split *s, const char *what, struct cw_error *err)
+int cw_remote_wait(struct remote *r, uint64_t deadline_ns, const struct remote_split *s, const char *what, struct cw_error *err)
 {
     uint64_t start = cw_now_ns();
     int e = 0;
@@ -76,23 +75,15 @@ static int take_slot(struct remote *r, struct remote_split *s, struct slot *slot
     free(slot);
     size_t window = cw_remote_window(r), n = --r->n_outstanding;
     if (n <= window / 2 && (window < 8 || n % 4 == 0)) /* several are asked for at a time */
-        wake(r);
+        cw_remote_wake(r);
     return 0;
-}
-
-static struct remote_assembly *assembly_new(void)
-{
-    struct remote_assembly *a = calloc(1, sizeof(*a));
-    if (a)
-        a->last = &a->parts;
-    return a;
 }
 
 static int remote_next(struct cw_splits *base, struct cw_split *split, uint64_t ahead, uint64_t deadline_ns, struct cw_assembly **ret, struct cw_error *err)
 {
     struct remote *r = remote_of(base);
     struct remote_split *s = (struct remote_split *)split;
-    struct remote_assembly *a = assembly_new();
+    struct remote_assembly *a = cw_remote_assembly_new();
     int status = a ? 2 : cw_error_nomem(err, sizeof(*a), "a batch");
     pthread_mutex_lock(&r->mutex);
     s->none_wanted = ahead == UINT64_MAX;
@@ -114,9 +105,9 @@ static int remote_next(struct cw_splits *base, struct cw_split *split, uint64_t 
             if (!s->none_wanted && !cw_remote_slot(s, next_wanted, false)) {
                 if (!cw_remote_slot(s, next_wanted, true))
                     status = cw_error_nomem(err, sizeof(struct slot), "a batch");
-                wake(r);
+                cw_remote_wake(r);
             }
-            if (status == 2 && (status = wait_change(r, deadline_ns, s, "a batch", err)) == 0)
+            if (status == 2 && (status = cw_remote_wait(r, deadline_ns, s, "a batch", err)) == 0)
                 status = 2;
         }
     }
@@ -152,159 +143,6 @@ static uint64_t remote_remnant(struct cw_splits *base, struct cw_split *split, u
 
 static void remote_drop_remnant(struct cw_splits *base CW_UNUSED, struct cw_split *split CW_UNUSED, unsigned key CW_UNUSED) {}
 
-static int remote_join_new(struct cw_splits *base, unsigned key, uint64_t deadline_ns CW_UNUSED, struct cw_assembly **ret, struct cw_error *err)
-{
-    struct remote_assembly *a = assembly_new();
-    if (!a)
-        return cw_error_nomem(err, sizeof(*a), "a batch");
-    a->a.bucket = key;
-    a->a.capacity = base->compiled->bucket_sizes[key];
-    *ret = &a->a;
-    return 0;
-}
-
-static int remote_join(struct cw_splits *base, struct cw_assembly *dst, struct cw_split *split, unsigned key, uint64_t from, uint64_t n,
-                       uint64_t deadline_ns CW_UNUSED, struct cw_error *err)
-{
-    struct remote *r = remote_of(base);
-    struct remote_assembly *a = (struct remote_assembly *)dst;
-    const struct remote_split *s = (struct remote_split *)split;
-    struct part *p = calloc(1, sizeof(*p));
-    if (!p)
-        return cw_error_nomem(err, sizeof(*p), "a remnant");
-    *p = (struct part){.epoch = s->epoch, .split = s->index, .from = from, .n = n, .key = key};
-    pthread_mutex_lock(&r->mutex);
-    *a->last = p;
-    a->last = &p->next;
-    dst->n_assigned += n;
-    if (view_of(base)->world_size == 1) { /* it will be wanted: it may come while others are waited for */
-        p->next_wanted = r->wanted_parts;
-        r->wanted_parts = p;
-        p->listed = true;
-        wake(r);
-    }
-    pthread_mutex_unlock(&r->mutex);
-    return 0;
-}
-
-/* ---- joined batches ---- */
-
-static int fetch_parts(struct remote *r, struct remote_assembly *a, uint64_t deadline_ns, struct cw_error *err)
-{
-    int status = 0;
-    pthread_mutex_lock(&r->mutex);
-    for (struct part *p = a->parts; p; p = p->next)
-        if (!p->listed) {
-            p->next_wanted = r->wanted_parts;
-            r->wanted_parts = p;
-            p->listed = true;
-            wake(r);
-        }
-    for (struct part *p = a->parts; p && status >= 0; p = p->next) {
-        while (p->state != HERE && status >= 0)
-            status = wait_change(r, deadline_ns, NULL, "what is left over of a split", err);
-        if (status >= 0 && p->failed) {
-            *err = *p->failed;
-            status = err->status;
-        }
-    }
-    pthread_mutex_unlock(&r->mutex);
-    return status;
-}
-
-static int get_slab(size_t size, struct cw_slab **ret, void *arg, struct cw_error *err) { return cw_slab_get(arg, size, ret, err); }
-
-static int stopped(void *arg)
-{
-    struct remote *r = arg;
-    pthread_mutex_lock(&r->mutex);
-    bool stop = r->interrupted;
-    pthread_mutex_unlock(&r->mutex);
-    return stop;
-}
-
-/* Makes the batch whose parts are all here. */
-static int build(struct remote *r, struct remote_assembly *a, uint64_t epoch, struct cw_error *err)
-{
-    struct cw_assembly *whole;
-    struct remote_batch *b = cw_remote_batch_new(r);
-    int status = b ? cw_assembly_new(&r->layout, &r->slabs, a->a.capacity, a->a.bucket, &whole, err) : cw_error_nomem(err, sizeof(*b), "a batch");
-    if (status < 0) {
-        free(b);
-        return status;
-    }
-    for (struct part *p = a->parts; p && status >= 0; p = p->next) {
-        status = cw_remnant_join(whole, &p->here, err);
-        cw_quarantined_move(&p->here.quarantined, &whole->quarantined);
-    }
-    if (status >= 0)
-        status = cw_assembly_finish(whole, &r->slabs, err);
-    if (status >= 0)
-        status = cw_batch_apply(r->compiled, whole, r->options.seed, epoch, stopped, r, get_slab, &r->slabs, err);
-    if (status >= 0) {
-        cw_quarantined_move(&whole->quarantined, &a->a.quarantined);
-        b->b = *whole->batch;
-        free(CW_STEAL(whole->batch));
-        a->a.batch = &b->b;
-    } else {
-        free(b);
-    }
-    cw_assembly_free(whole);
-    return status;
-}
-
-static int remote_finish(struct cw_splits *base, struct cw_assembly *assembly, bool wanted, uint64_t epoch, uint64_t deadline_ns, struct cw_error *err)
-{
-    struct remote *r = remote_of(base);
-    struct remote_assembly *a = (struct remote_assembly *)assembly;
-    if (!wanted || a->a.batch)
-        return 0;
-    int status = fetch_parts(r, a, deadline_ns, err);
-    return status < 0 ? status : build(r, a, epoch, err);
-}
-
-static void free_parts(struct remote *r, struct remote_assembly *a)
-{
-    while (a->parts) {
-        struct part *p = a->parts;
-        a->parts = p->next;
-        pthread_mutex_lock(&r->mutex);
-        for (struct part **at = &r->wanted_parts; *at; at = &(*at)->next_wanted)
-            if (*at == p) {
-                *at = p->next_wanted;
-                break;
-            }
-        pthread_mutex_unlock(&r->mutex);
-        cw_remnant_deinit(&p->here);
-        free(p->failed);
-        free(p);
-    }
-}
-
-static struct cw_batch *remote_take(struct cw_splits *base, struct cw_assembly *assembly)
-{
-    struct remote *r = remote_of(base);
-    struct remote_assembly *a = (struct remote_assembly *)assembly;
-    struct cw_batch *b = CW_STEAL(a->a.batch);
-    r->n_batches++;
-    free_parts(r, a);
-    cw_quarantined_free(a->a.quarantined);
-    free(a);
-    return b;
-}
-
-static void remote_drop(struct cw_splits *base, struct cw_assembly *assembly)
-{
-    struct remote_assembly *a = (struct remote_assembly *)assembly;
-    if (a->a.batch)
-        cw_remote_batch_release((struct remote_batch *)a->a.batch);
-    free_parts(remote_of(base), a);
-    cw_quarantined_free(a->a.quarantined);
-    if (a->a.error)
-        free(a->a.error);
-    free(a);
-}
-
 static void remote_release(struct cw_splits *base CW_UNUSED, struct cw_batch *b) { cw_remote_batch_release((struct remote_batch *)b); }
 
 /* ---- splits ---- */
@@ -317,7 +155,7 @@ static int remote_open(struct cw_splits *base, uint64_t epoch, uint64_t index, u
     pthread_mutex_unlock(&r->mutex);
     if (!s)
         return cw_error_nomem(err, sizeof(*s), "a split");
-    wake(r);
+    cw_remote_wake(r);
     *ret = (struct cw_split *)s;
     return 0;
 }
@@ -341,23 +179,27 @@ static void remote_close(struct cw_splits *base, struct cw_split *split)
         cw_slot_free(slot);
     }
     free(s);
-    wake(r);
+    cw_remote_wake(r);
 }
 
 static void remote_passed(struct cw_splits *base, const struct cw_cursor *from)
 {
     struct remote *r = remote_of(base);
-    if (!view_of(base)->main)
-        return;
+    struct view *v = view_of(base);
     pthread_mutex_lock(&r->mutex);
+    if (!v->main) { /* splits that are closed may still be wanted: what is left over of them */
+        v->from = *from;
+        v->begun = true;
+        pthread_mutex_unlock(&r->mutex);
+        cw_remote_wake(r);
+        return;
+    }
     bool moved = from->epoch != r->from.epoch || from->split != r->from.split;
     r->from = *from;
     r->finished = from->epoch >= r->options.epochs;
-    if (moved)
-        cw_remote_forget_before(r);
     pthread_mutex_unlock(&r->mutex);
     if (moved)
-        wake(r);
+        cw_remote_wake(r);
 }
 
 static void remote_interrupt(struct cw_splits *base, bool on)
@@ -397,11 +239,11 @@ static const struct cw_splits_ops remote_ops = {
     .next = remote_next,
     .remnant = remote_remnant,
     .drop_remnant = remote_drop_remnant,
-    .join_new = remote_join_new,
-    .join = remote_join,
-    .finish = remote_finish,
-    .take = remote_take,
-    .drop = remote_drop,
+    .join_new = cw_remote_join_new,
+    .join = cw_remote_join,
+    .finish = cw_remote_finish,
+    .take = cw_remote_take,
+    .drop = cw_remote_drop,
     .release = remote_release,
     .interrupt = remote_interrupt,
     .passed = remote_passed,
@@ -528,7 +370,7 @@ static int wait_attached(struct remote *r, uint64_t timeout_ns, struct cw_error 
     int status = 0;
     pthread_mutex_lock(&r->mutex);
     while (!r->attached && status >= 0)
-        status = wait_change(r, deadline_ns, NULL, "the plan of the job", err);
+        status = cw_remote_wait(r, deadline_ns, NULL, "the plan of the job", err);
     if (status == CW_E_DEADLINE && r->service_down.status)
         status = cw_error_set(err, CW_E_SERVICE, "the dispatcher at %s can't be reached: %.400s", r->service, r->service_down.message);
     else if (status == CW_E_DEADLINE)

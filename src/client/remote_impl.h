@@ -4,6 +4,7 @@
  */
 #pragma once
 #include <pthread.h>
+#include <stdatomic.h>
 
 #include "client/remote.h"
 #include "engine/iterator.h"
@@ -128,6 +129,8 @@ struct view {
     uint64_t rank, world_size;
     uint64_t rounds_epoch, rounds_from; /* in this epoch rounds begin at this g */
     bool main;
+    bool begun;                 /* a view that repeats a batch: its iterator has said where it begins, */
+    struct cw_cursor from;      /* here: it may ask for nothing before it */
     struct view *next;
     struct remote_split *splits;
 };
@@ -163,7 +166,8 @@ struct remote {
     struct remote_batch *returned;
     size_t n_outstanding;      /* slots that are ASKED or HERE */
     size_t batch_bytes;        /* of the largest that came */
-    uint64_t n_batches, wait_ns;
+    uint64_t wait_ns;
+    atomic_uint_fast64_t n_batches; /* handed out; the consumer's */
 
     /* loop thread only: */
     Cachew__Hello *hello;
@@ -182,7 +186,8 @@ struct remote {
 /* remote_plan.c, mutex held */
 int cw_remote_place(struct remote *r, uint64_t epoch, uint64_t split, uint64_t worker, bool lost, struct cw_error *err);
 int cw_remote_report(struct remote *r, const Cachew__Report *m, struct cw_error *err);
-void cw_remote_forget_before(struct remote *r); /* the cursor */
+/* What stands before the cursor that the dispatcher was told: it will not say it again without being asked. */
+void cw_remote_forget(struct remote *r);
 struct remote_split *cw_remote_split_new(struct view *v, uint64_t epoch, uint64_t index, uint64_t first_batch); /* NULL: no memory */
 /* How many batches it has; false: not known yet. */
 bool cw_remote_split_count(const struct remote_split *s, uint64_t *ret);
@@ -217,3 +222,16 @@ void cw_remote_fail(struct remote *r, const struct cw_error *why);
 struct remote_batch *cw_remote_batch_new(struct remote *r);
 void cw_remote_batch_release(struct remote_batch *b); /* mutex not held */
 void cw_slot_free(struct slot *s);                    /* mutex not held */
+
+/* remote.c: waits for something to change. Mutex held. 0: something may have. s: for what split, or NULL; what: for the error. */
+int cw_remote_wait(struct remote *r, uint64_t deadline_ns, const struct remote_split *s, const char *what, struct cw_error *err) _must_check_;
+static inline void cw_remote_wake(struct remote *r) { cw_loop_post(r->loop, &r->wake); } /* the loop looks what is to be done; any thread */
+
+/* remote_join.c: struct cw_splits_ops */
+struct remote_assembly *cw_remote_assembly_new(void); /* NULL: no memory */
+int cw_remote_join_new(struct cw_splits *base, unsigned key, uint64_t deadline_ns, struct cw_assembly **ret, struct cw_error *err);
+int cw_remote_join(struct cw_splits *base, struct cw_assembly *dst, struct cw_split *split, unsigned key, uint64_t from, uint64_t n, uint64_t deadline_ns,
+                   struct cw_error *err);
+int cw_remote_finish(struct cw_splits *base, struct cw_assembly *assembly, bool wanted, uint64_t epoch, uint64_t deadline_ns, struct cw_error *err);
+struct cw_batch *cw_remote_take(struct cw_splits *base, struct cw_assembly *assembly);
+void cw_remote_drop(struct cw_splits *base, struct cw_assembly *assembly);

@@ -10,6 +10,7 @@
 
 #include "client/remote_impl.h"
 
+#include "base/crash.h"
 #include "base/clock.h"
 #include "net/wire.h"
 
@@ -110,6 +111,7 @@ static int on_batch(struct link *l, const Cachew__Batch *m, struct cw_slab *payl
         return status; /* the connection ends with it, and what was lent comes back */
     }
     b->b.slabs[0] = payload;
+    cw_crash_point("client-batch");
     pthread_mutex_lock(&r->mutex);
     if (b->mapping)
         b->mapping->refs++;
@@ -138,6 +140,7 @@ static int on_remnant(struct link *l, const Cachew__Remnant *m, struct cw_slab *
         cw_slab_put(payload);
     if (status < 0)
         return status;
+    cw_crash_point("client-remnant");
     pthread_mutex_lock(&r->mutex);
     for (struct part *p = r->wanted_parts; p; p = p->next_wanted)
         if (p->state != HERE && p->epoch == m->epoch && p->split == m->split && p->key == m->key && p->from == m->first && p->n == remnant.n) {
@@ -376,6 +379,14 @@ static void set_text(char **text, const char *value)
     *text = strdup(value ? value : "");
 }
 
+static bool same_place(const struct link *l, const Cachew__WorkerAddress *m)
+{
+    bool same = l->unix_path && strcmp(l->unix_path, m->unix_path) == 0 && strcmp(l->host, m->host) == 0 && l->n_addresses == m->n_addresses;
+    for (size_t i = 0; same && i < m->n_addresses; i++)
+        same = strcmp(l->addresses[i], m->addresses[i]) == 0;
+    return same;
+}
+
 int cw_remote_worker(struct remote *r, const Cachew__WorkerAddress *m, struct cw_error *err)
 {
     struct link *l = cw_remote_link(r, m->worker);
@@ -394,6 +405,11 @@ int cw_remote_worker(struct remote *r, const Cachew__WorkerAddress *m, struct cw
             cw_link_free(l);
         return 0;
     }
+    if (same_place(l, m)) {
+        l->retry_ns = 0;
+        return 0;
+    }
+    cw_link_close(l); /* a dispatcher that remembers nothing counts its workers anew: this is another one */
     set_text(&l->unix_path, m->unix_path);
     set_text(&l->host, m->host);
     for (size_t i = 0; i < l->n_addresses; i++)

@@ -5,6 +5,7 @@
 
 #include "client/remote_impl.h"
 
+#include "base/crash.h"
 #include "base/clock.h"
 
 #define RETRY_NS UINT64_C(100000000)
@@ -53,12 +54,11 @@ static void place(Cachew__Place *m, const struct cw_cursor *c)
     m->batch = c->batch;
 }
 
-/* The first place that may be asked for: to repeat a batch, that of the split it is in. */
+/* The first place that may be asked for: to repeat a batch, the first that it is made from. */
 static struct cw_cursor cursor(const struct remote *r)
 {
     const struct view *again = r->view.next;
-    const struct remote_split *s = again ? again->splits : NULL;
-    return s ? (struct cw_cursor){.epoch = s->epoch, .split = s->index} : r->from;
+    return again && again->begun ? again->from : r->from;
 }
 
 static void send_attach(struct remote *r)
@@ -87,6 +87,7 @@ static void send_attach(struct remote *r)
     e.attach = &m;
     cw_remote_tell(r, &e);
     r->told_ns = cw_now_ns();
+    cw_crash_point("client-attach");
 }
 
 static void send_progress(struct remote *r, uint64_t now)
@@ -104,6 +105,7 @@ static void send_progress(struct remote *r, uint64_t now)
     e.progress = &m;
     cw_remote_tell(r, &e);
     r->told_ns = now;
+    cw_crash_point("client-progress");
 }
 
 /* Says where the cursor is, if that is due. */
@@ -115,6 +117,8 @@ static void tell_cursor(struct remote *r, uint64_t now)
         send_attach(r); /* only that goes back */
     else if (moved || now - r->told_ns >= PROGRESS_NS)
         send_progress(r, now);
+    if (moved)
+        cw_remote_forget(r);
 }
 
 static int on_attached(struct remote *r, const Cachew__Attached *m, struct cw_error *err)

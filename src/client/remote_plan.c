@@ -115,7 +115,7 @@ int cw_remote_report(struct remote *r, const Cachew__Report *m, struct cw_error 
     if (p && p->n_batches != m->n_batches)
         return cw_error_set(err, CW_E_DATA, "split %llu of epoch %llu gave %llu batches and, run again, %llu: an operator of the pipeline is not deterministic",
                             (unsigned long long)m->split, (unsigned long long)m->epoch, (unsigned long long)p->n_batches, (unsigned long long)m->n_batches);
-    if (p || (before(m->epoch, m->split, r->from.epoch, r->from.split) && !is_open(r, m->epoch, m->split)))
+    if (p || (before(m->epoch, m->split, r->told.epoch, r->told.split) && !is_open(r, m->epoch, m->split)))
         return 0;
     p = calloc(1, sizeof(*p) + r->n_keys * sizeof(p->remnants[0]));
     if (!p)
@@ -132,9 +132,9 @@ int cw_remote_report(struct remote *r, const Cachew__Report *m, struct cw_error 
     return 0;
 }
 
-void cw_remote_forget_before(struct remote *r)
+void cw_remote_forget(struct remote *r)
 {
-    size_t n = placement_at(r, r->from.epoch, r->from.split);
+    size_t n = placement_at(r, r->told.epoch, r->told.split);
     memmove(r->placements, r->placements + n, (r->n_placements -= n) * sizeof(*r->placements));
     for (struct report **at = &r->reports; *at;) {
         struct report *p = *at;
@@ -142,7 +142,7 @@ void cw_remote_forget_before(struct remote *r)
         for (struct view *v = &r->view; v && !used; v = v->next)
             for (struct remote_split *s = v->splits; s && !used; s = s->next)
                 used = s->report == p;
-        if (used || !before(p->epoch, p->split, r->from.epoch, r->from.split)) {
+        if (used || !before(p->epoch, p->split, r->told.epoch, r->told.split)) {
             at = &p->next;
             continue;
         }

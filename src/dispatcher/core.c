@@ -225,6 +225,7 @@ int cw_dispatcher_new(const struct cw_dispatcher_options *o, const struct cw_dis
     d->io = *io;
     d->pid = o->pid;
     d->share_streams = o->share_streams;
+    d->depth = o->depth ? o->depth : DP_DEPTH;
     struct cw_link *lists[] = {&d->peers, &d->workers, &d->streams, &d->jobs, &d->dirty_streams, &d->dirty_seats};
     for (size_t i = 0; i < CW_COUNT_OF(lists); i++)
         cw_list_init(lists[i]);
@@ -241,6 +242,7 @@ int cw_dispatcher_new(const struct cw_dispatcher_options *o, const struct cw_dis
 void cw_dispatcher_start(struct cw_dispatcher *d, uint64_t now_ns)
 {
     d->now_ns = d->start_ns = now_ns;
+    d->started = true;
     cw_dp_pipelines_loaded(d);
     CW_LIST_EACH(at, &d->streams)
         CW_CONTAINER(at, struct stream, link)->idle_ns = now_ns;
@@ -272,6 +274,8 @@ struct cw_dispatcher *cw_dispatcher_free(struct cw_dispatcher *d)
         cw_dp_worker_free(d, CW_CONTAINER(at, struct worker, link));
     CW_LIST_EACH(at, &d->streams)
         cw_dp_stream_free(d, CW_CONTAINER(at, struct stream, link));
+    if (!d->started)
+        cw_dp_pipelines_loaded(d);
     cw_dp_journal_deinit(d);
     cw_map_deinit(&d->workers_by_id);
     cw_map_deinit(&d->workers_by_incarnation);

@@ -35,6 +35,7 @@ struct cw_dispatcher_options {
     uint32_t pid;
     /* Jobs that differ in nothing but their names share a stream. Else a stream has one job at a time, and a batch that one job is slow to take stops no other. */
     bool share_streams;
+    uint32_t depth;        /* splits that a worker has at a time to begin with, at most its capacity; 0: 2 */
 };
 
 int cw_dispatcher_new(const struct cw_dispatcher_options *o, const struct cw_dispatcher_io *io, struct cw_dispatcher **ret, struct cw_error *err) _must_check_;

@@ -20,6 +20,7 @@
 #define DP_PEERS 65536
 #define DP_WORKERS 10000
 #define DP_STREAMS 10000
+#define DP_WARM_STREAMS 16             /* kept ready without a job */
 #define DP_JOBS 10000
 #define DP_JOBS_OVER 1000              /* finished ones that are listed */
 #define DP_RANKS ((uint32_t)1 << 20)   /* of a job, and ranks known of all jobs together */
@@ -104,7 +105,7 @@ struct seat {
     uint32_t capacity, n_held, n_complete;
     size_t heap_at;          /* 0: not among those that get leases; else place + 1 */
     uint64_t shunned_until;  /* 0: not */
-    bool named;              /* in the Holdings at hand */
+    bool named;              /* in Holdings, since its worker's connection changed */
     bool announced;          /* the clients of the stream know where the worker is */
     uint64_t order;          /* among seats with equal room; differs from stream to stream */
     uint64_t *out;           /* leases to be sent: room for capacity + 2 */
@@ -235,7 +236,8 @@ struct cw_dispatcher {
     struct cw_dispatcher_io io;
     char *name, *software;
     uint32_t pid;
-    bool share_streams;
+    bool share_streams, started;
+    uint32_t depth;                    /* of new streams */
     uint64_t now_ns, start_ns;
     uint64_t grace_until_ns;   /* 0: over */
     struct cw_link peers, workers, streams, jobs, dirty_streams, dirty_seats;

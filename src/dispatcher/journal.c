@@ -390,7 +390,7 @@ int cw_dispatcher_load(struct cw_dispatcher *d, const void *key, size_t key_size
         return cw_error_set(err, CW_E_STATE, "the journal has an entry of a kind that this version does not know (%zu bytes of key)", key_size);
     ProtobufCMessage *m = protobuf_c_message_unpack(kinds[kind].type, NULL, value_size, value);
     if (!m)
-        return cw_error_set(err, CW_E_STATE, "the journal has an entry of kind '%c' that can't be read (%zu bytes)", *letter, value_size);
+        return cw_error_set(err, CW_E_STATE, "the journal has an entry of kind '%c' that can't be read, or there is no memory for it (%zu bytes)", *letter, value_size);
     struct key k = key_make((char)*letter, letter + 1, key_size - 1);
     int r = load_row(d, &k, m, err);
     protobuf_c_message_free_unpacked(m, NULL);

@@ -193,7 +193,8 @@ void cw_dp_lease_fill(struct cw_dispatcher *d, struct stream *s)
         if (s->n_heap == 0)
             return;
         struct seat *t = s->heap[0];
-        if (t->n_held >= CW_MIN(t->capacity, s->depth) && !(t = make_room(d, s, pos)))
+        /* What is complete costs nothing but the worker's memory, which it watches itself: several ranks may have to have their batches before the first split ends. */
+        if ((t->n_held >= t->capacity || t->n_held - t->n_complete >= s->depth) && !(t = make_room(d, s, pos)))
             return;
         struct split *x = cw_dp_split_make(s, pos);
         if (!x || lease_give(d, t, pos, x) < 0)

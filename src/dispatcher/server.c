@@ -9,6 +9,7 @@
 #include <sys/random.h>
 #include <unistd.h>
 
+#include "base/crash.h"
 #include "base/clock.h"
 #include "base/list.h"
 #include "dispatcher/core.h"
@@ -67,6 +68,8 @@ static void on_timer(void *arg)
 static void io_send(void *user, void *peer, const Cachew__Envelope *m)
 {
     struct server_peer *p = peer;
+    if (m->of_case == CACHEW__ENVELOPE__OF_LEASES)
+        cw_crash_point("dispatcher-lease");
     (void)user;
     /* Where this fails, the connection ends by itself, and `closed` follows. */
     if (cw_conn_send(p->conn, m, NULL, 0, NULL, NULL, NULL, 0, NULL) < 0)
@@ -83,6 +86,7 @@ static void io_close(void *user, void *peer, const struct cw_error *why)
 static void on_committed(void *arg, const struct cw_error *why)
 {
     struct cw_dispatcher_server *s = arg;
+    cw_crash_point("dispatcher-committed");
     cw_dispatcher_committed(s->core, why, cw_now_ns());
     cw_dispatcher_turn(s->core, cw_now_ns());
 }
@@ -90,6 +94,7 @@ static void on_committed(void *arg, const struct cw_error *why)
 static void io_commit(void *user, const struct cw_store_batch *batch)
 {
     struct cw_dispatcher_server *s = user;
+    cw_crash_point("dispatcher-commit");
     s->commit.batch = batch;
     s->commit.done = on_committed;
     s->commit.arg = s;
@@ -112,6 +117,10 @@ static int on_message(void *user, struct cw_conn *c, const Cachew__Envelope *m, 
     for (size_t i = 0; i < n_fds; i++) /* nobody sends a dispatcher descriptors */
         close(fds[i]);
     turn_later(p->server);
+    if (m->of_case == CACHEW__ENVELOPE__OF_ATTACH)
+        cw_crash_point("dispatcher-attach");
+    if (m->of_case == CACHEW__ENVELOPE__OF_COMPLETED)
+        cw_crash_point("dispatcher-completed");
     return cw_dispatcher_message(p->server->core, p->peer, m, cw_now_ns(), err);
 }
 

@@ -90,7 +90,7 @@ static int stream_new(struct cw_dispatcher *d, const uint8_t id[16], const uint8
         return cw_error_nomem(err, sizeof(*s), "a stream");
     }
     s->refs = 1;
-    s->depth = DP_DEPTH;
+    s->depth = d->depth;
     s->seed = seed;
     memcpy(s->id, id, 16);
     cw_list_init(&s->jobs);
@@ -300,15 +300,39 @@ void cw_dp_stream_mark(struct cw_dispatcher *d, struct stream *s)
         cw_dp_journal_tried(d, cw_dp_journal_purge(d, s, s->base, NULL));
 }
 
-void cw_dp_stream_tick(struct cw_dispatcher *d)
+/* Without a job: of those that another may soon want, the youngest are kept. True: there may be more to forget. */
+static bool forget_idle(struct cw_dispatcher *d)
 {
+    size_t n = 0;
+    struct stream *oldest = NULL;
     CW_LIST_EACH(at, &d->streams) {
         struct stream *s = CW_CONTAINER(at, struct stream, link);
-        if (cw_list_empty(&s->jobs)) {
-            if (!s->data || s->at_most_once || d->now_ns - s->idle_ns >= DP_WARM)
-                cw_dp_stream_forget(d, s);
+        if (!cw_list_empty(&s->jobs))
+            continue;
+        if (!s->data || s->at_most_once || d->now_ns - s->idle_ns >= DP_WARM) {
+            cw_dp_stream_forget(d, s);
             continue;
         }
+        n++;
+        if (!oldest || s->idle_ns < oldest->idle_ns)
+            oldest = s;
+    }
+    if (n <= DP_WARM_STREAMS)
+        return false;
+    size_t before = d->n_streams;
+    cw_dp_stream_forget(d, oldest);
+    return d->n_streams < before;
+}
+
+void cw_dp_stream_tick(struct cw_dispatcher *d)
+{
+    while (forget_idle(d))
+        ;
+    CW_LIST_EACH(at, &d->streams) {
+        struct stream *s = CW_CONTAINER(at, struct stream, link);
+        if (cw_list_empty(&s->jobs))
+            continue;
+        cw_dp_stream_dirty(d, s); /* what there was no memory for in its last turn */
         if (!s->data)
             cw_dp_seat_ask(d, s);
         if (s->n_shunned > 0)

@@ -140,10 +140,30 @@ static void worker_keep(struct cw_dispatcher *d, struct worker *w)
     CW_LIST_EACH(at, &w->seats) {
         struct seat *t = CW_CONTAINER(at, struct seat, by_worker);
         t->n_out = t->n_revoke = 0;
+        t->named = false;
         cw_dp_seat_usable(d, t);
         if (t->state != SEAT_READY)
             cw_dp_seat_free(d, t, false);
     }
+}
+
+/* Room for one more: the one that is gone longest gives up its id. */
+static int worker_room(struct cw_dispatcher *d, struct cw_error *err)
+{
+    struct worker *oldest = NULL;
+    if (d->n_workers < DP_WORKERS)
+        return 0;
+    CW_LIST_EACH(at, &d->workers) {
+        struct worker *w = CW_CONTAINER(at, struct worker, link);
+        if (!w->peer && (!oldest || w->since_ns < oldest->since_ns))
+            oldest = w;
+    }
+    if (!oldest)
+        return cw_error_set(err, CW_E_SERVICE, "there are %d workers already", DP_WORKERS);
+    int r = cw_dp_journal_worker_gone(d, oldest, err);
+    if (r == 0)
+        cw_dp_worker_free(d, oldest);
+    return r;
 }
 
 static int worker_register(struct cw_dispatcher *d, struct cw_peer *p, uint64_t id, const Cachew__Register *r, struct cw_error *err)
@@ -154,8 +174,9 @@ static int worker_register(struct cw_dispatcher *d, struct cw_peer *p, uint64_t 
     struct worker *w = find_incarnation(d, p->incarnation);
     bool known = w != NULL;
     if (!w) {
-        if (d->n_workers >= DP_WORKERS)
-            return cw_error_set(err, CW_E_SERVICE, "there are %d workers already", DP_WORKERS);
+        result = worker_room(d, err);
+        if (result < 0)
+            return result;
         result = worker_new(d, d->worker_ids + 1, p->incarnation, &w, err);
         if (result < 0)
             return result;
@@ -272,12 +293,16 @@ static int worker_holding(struct cw_dispatcher *d, struct worker *w, const Cache
 static int worker_holdings(struct cw_dispatcher *d, struct worker *w, const Cachew__Holdings *m, struct cw_error *err)
 {
     int r = 0;
-    CW_LIST_EACH(at, &w->seats)
-        CW_CONTAINER(at, struct seat, by_worker)->named = false;
     for (size_t i = 0; r == 0 && i < m->n_holdings; i++)
         r = worker_holding(d, w, m->holdings[i], err);
-    if (r < 0)
-        return r;
+    return r;
+}
+
+/* It says something else: all of its Holdings are said. */
+static void holdings_over(struct cw_dispatcher *d, struct worker *w)
+{
+    if (!w->ready || (!w->awaited && !w->kept))
+        return;
     CW_LIST_EACH(at, &w->seats) {
         struct seat *t = CW_CONTAINER(at, struct seat, by_worker);
         struct stream *s = t->stream;
@@ -288,7 +313,6 @@ static int worker_holdings(struct cw_dispatcher *d, struct worker *w, const Cach
     }
     d->n_awaited -= w->awaited;
     w->awaited = w->kept = false;
-    return 0;
 }
 
 /* ---- leaving ---- */
@@ -362,6 +386,8 @@ int cw_dp_worker_message(struct cw_dispatcher *d, struct cw_peer *p, const Cache
         return worker_register(d, p, m->id, m->register_, err);
     if (!w)
         return cw_error_set(err, CW_E_SERVICE, "a worker's first message must be Register");
+    if (m->of_case != CACHEW__ENVELOPE__OF_HOLDINGS)
+        holdings_over(d, w);
     switch (m->of_case) {
     case CACHEW__ENVELOPE__OF_PREPARED:
     case CACHEW__ENVELOPE__OF_FAILURE:

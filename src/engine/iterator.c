@@ -118,8 +118,8 @@ struct cw_iterator *cw_iterator_free(struct cw_iterator *it)
         it->splits->ops->drop(it->splits, it->pending);
     if (it->joining)
         drop_joining(it);
+    cw_iterator_free(it->again); /* its splits may be a view of ours */
     it->splits->ops->free(it->splits);
-    cw_iterator_free(it->again);
     pthread_mutex_destroy(&it->mutex);
     cw_quarantined_free(it->quarantined);
     free(it->unused);

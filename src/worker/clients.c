@@ -10,6 +10,8 @@
 #include "net/wire.h"
 #include "worker/worker_impl.h"
 
+#include "base/crash.h"
+
 #define MESSAGE_BYTES ((size_t)1 << 20) /* what a client may say at once: a thousand slabs returned take 10 KB */
 #define QUEUED_BYTES ((size_t)64 << 20) /* beside payloads */
 /* A Unix socket ends when its peer does: who is silent there is stopped or busy, and may still read what it was lent. */
@@ -266,9 +268,11 @@ void cw_clients_answer(struct worker_stream *s, struct cw_answer *a)
     }
     switch (a->kind) {
     case CW_SAY_BATCH:
+        cw_crash_point("worker-batch");
         r = send_batch(c, s, a, &m, &err);
         break;
     case CW_SAY_REMNANT:
+        cw_crash_point("worker-remnant");
         r = send_remnant(c, a, &m, &err);
         break;
     case CW_SAY_END:

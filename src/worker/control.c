@@ -10,6 +10,8 @@
 #include "net/conn_impl.h"
 #include "worker/worker_impl.h"
 
+#include "base/crash.h"
+
 #define BACKOFF_FIRST_NS UINT64_C(50000000)
 #define BACKOFF_MAX_NS UINT64_C(1000000000)
 #define HEARTBEAT_NS UINT64_C(1000000000)
@@ -112,6 +114,7 @@ void cw_control_prepared(struct cw_worker *w, struct worker_stream *s)
     m.re = s->prepare_id;
     m.of_case = CACHEW__ENVELOPE__OF_PREPARED;
     m.prepared = &prepared;
+    cw_crash_point("worker-prepared");
     s->prepare_id = 0;
     say(w, &m);
     free(files);
@@ -168,6 +171,7 @@ static void say_report(struct cw_worker *w, struct report *r)
     m.id = r->id = next_number(&w->next_id);
     m.of_case = CACHEW__ENVELOPE__OF_COMPLETED;
     m.completed = &completed;
+    cw_crash_point("worker-completed");
     say(w, &m);
 }
 
@@ -336,6 +340,7 @@ static int on_message(void *user, struct cw_conn *c CW_UNUSED, const Cachew__Env
     case CACHEW__ENVELOPE__OF_PREPARE:
         return on_prepare(w, m->id, m->prepare);
     case CACHEW__ENVELOPE__OF_LEASES:
+        cw_crash_point("worker-lease");
         return cw_streams_lease(w, m->leases, err);
     case CACHEW__ENVELOPE__OF_REVOKE:
         return cw_streams_revoke(w, m->revoke, err);

@@ -1,4 +1,4 @@
-/* The thread of a stream: opens the pipeline, takes commands, and is the consumer of the runner. Split by split: split.c. */
+/* The thread of a stream: opens the pipeline, takes commands, and is the consumer of the runner. Split by split: serve.c. */
 #include "worker/stream.h"
 
 #include <signal.h>

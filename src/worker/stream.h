@@ -1,6 +1,6 @@
 /*
  * A stream on a worker: a pipeline with a seed, whose splits are run as they are leased. It has a thread of its own, which opens the data and then is the consumer
- * of the stream's runner (stream.c, split.c). The loop's thread hands it commands, and takes its answers when it is called by its post.
+ * of the stream's runner (stream.c, serve.c). The loop's thread hands it commands, and takes its answers when it is called by its post.
  */
 #pragma once
 #include <pthread.h>
@@ -76,7 +76,7 @@ struct cw_stream_options {
     bool allow_python;
 };
 
-struct cw_lease; /* split.c */
+struct cw_lease; /* lease.h */
 
 struct cw_stream {
     /* immutable */
@@ -127,7 +127,7 @@ size_t cw_stream_memory_used(struct cw_stream *s);
 /* Adds what it has computed so far. */
 void cw_stream_work(struct cw_stream *s, struct cw_work *sum);
 
-/* ---- between stream.c and split.c; the stream's thread only ---- */
+/* ---- between stream.c and leases.c, left.c and serve.c; the stream's thread only ---- */
 
 /* Queues an answer, which it takes over; NULL (out of memory) fails the stream. */
 void cw_stream_say(struct cw_stream *s, struct cw_answer *a);

@@ -537,6 +537,18 @@ static void test_second_connection(void **state)
     assert_int_equal(run_held(again), 4);
     for (uint64_t pos = 0; pos < 4; pos++)
         assert_int_equal(c->placed[pos], again->worker + 1);
+    /* And once more, without anything: it is asked to prepare the stream again. */
+    struct run_peer *last = run_connect(u, CACHEW__ROLE__ROLE_WORKER);
+    memcpy(last->incarnation, a->incarnation, 16);
+    run_lose(last);
+    last->capacity = 2;
+    last->snapshot = a->snapshot;
+    run_reconnect(last);
+    assert_int_equal(run_held(last), 0);
+    RUN_SAY(last, Heartbeat, HEARTBEAT, false, RUN_BASE(heartbeat));
+    run_settle(u);
+    assert_int_equal(run_held(last), 2);
+    assert_true(last->streams[0].held[0]);
     run_free(u);
 }
 
@@ -664,13 +676,45 @@ static void test_job_life(void **state)
     run_free(u);
 }
 
+/* Thousands of short jobs, each with data of its own: what they leave behind is bounded. */
+static void test_many_jobs(void **state)
+{
+    (void)state;
+    struct run *u = run_new(4);
+    struct run_peer *w = run_worker(u, 2);
+    char name[32];
+    for (uint64_t i = 0; i < 1500; i++) {
+        snprintf(name, sizeof(name), "job %" PRIu64, i);
+        struct run_peer *c = run_client_with(u, &(struct run_attach){.job = name, .seed = i}, 0);
+        assert_true(c->attached);
+        run_progress(c, 4, 0);
+        run_detach(c, true);
+        run_settle(u);
+        run_lose(c);
+        run_pass(u, 100); /* the worker is told to forget: it has places for so many streams only */
+        run_peer_clear(w);
+    }
+    assert_int_equal(run_count(u, 'f'), 1000);
+    assert_true(run_count(u, 'c') <= 16 && run_count(u, 'e') == 0);
+    run_pass(u, 31000);
+    assert_int_equal(run_count(u, 'b') + run_count(u, 'c'), 0);
+    run_kill(u); /* they are listed by the next one too */
+    run_start(u);
+    char *json = NULL;
+    struct cw_error err = {0};
+    assert_int_equal(cw_dispatcher_query(u->d, "jobs", u->now_ns, &json, &err), 0);
+    assert_null(strstr(json, "\"job 499\""));
+    assert_non_null(strstr(json, "\"job 500\""));
+    free(json);
+    run_free(u);
+}
+
 /* Without sharing, equal jobs don't meet; with it, the slower one paces both, unless it has no client. */
 static void test_two_jobs(void **state)
 {
     (void)state;
     for (int share = 0; share < 2; share++) {
         struct run *u = run_new(40);
-        cw_dispatcher_free(u->d);
         run_start_shared(u, share);
         struct run_peer *w = run_worker(u, 2), *a = run_client(u, "a", 0, 1, 0), *b = run_client(u, "b", 0, 1, 0);
         assert_true(a->attached && b->attached);
@@ -823,6 +867,7 @@ int main(void)
         cmocka_unit_test(test_at_most_once_passed),
         cmocka_unit_test(test_at_most_once_floor),
         cmocka_unit_test(test_job_life),
+        cmocka_unit_test(test_many_jobs),
         cmocka_unit_test(test_two_jobs),
         cmocka_unit_test(test_steer),
         cmocka_unit_test(test_nonsense),

@@ -18,7 +18,7 @@
 
 #include "data_files.h"
 
-#define PATIENCE_NS UINT64_C(20000000000) /* longer than anything takes, also under sanitizers: then the test failed */
+#define PATIENCE_NS UINT64_C(10000000000) /* longer than anything takes, also under sanitizers: then the test failed */
 #define N_STREAMS 4
 
 /* A message that came, whole. */
@@ -217,8 +217,10 @@ static void on_poke(void *arg CW_UNUSED) { cw_loop_stop(loop); }
             cw_loop_run(loop);                                                    \
         cw_timer_stop(guard);                                                     \
         cw_timer_free(poke_);                                                     \
-        if (hung)                                                                 \
+        if (hung) {                                                               \
+            hung = false;                                                         \
             fail_msg("hung at line %d, waiting for %s", __LINE__, #condition);    \
+        }                                                                         \
     } while (0)
 
 static struct cw_conn_options fake_options(Cachew__Hello *hello, Cachew__Role role, bool shared)
@@ -509,6 +511,8 @@ struct expected {
     struct cw_hash128 hash;
 };
 
+static size_t reference_limit; /* batches */
+
 struct reference {
     struct cw_local local;
     struct expected *batches;
@@ -534,12 +538,13 @@ static void reference_init(struct reference *r, const char *chain, uint64_t seed
     if (cw_local_parse(&r->local, text, strlen(text), temp_dir, &err) < 0 || cw_local_open(&r->local, temp_dir, 2, &err) < 0 ||
         cw_iterator_new(r->local.sequence, &o, NULL, &r->local.iterator, &err) < 0)
         fail_msg("%s", err.message);
-    while ((s = cw_iterator_next(r->local.iterator, 0, &b, &err)) == 0) {
+    s = 1;
+    while (r->n < reference_limit && (s = cw_iterator_next(r->local.iterator, 0, &b, &err)) == 0) {
         r->batches = realloc(r->batches, (r->n + 1) * sizeof(*r->batches));
         r->batches[r->n++] = (struct expected){.epoch = b->epoch, .g = b->g, .split = b->split, .index = b->index, .hash = cw_batch_hash(b)};
         cw_iterator_release(r->local.iterator, b);
     }
-    assert_int_equal(s, 1);
+    assert_true(s == 1 || r->n == reference_limit);
     uint64_t replaced;
     cw_iterator_quarantined(r->local.iterator, &r->n_skipped, &replaced);
     cw_budget_init(&r->budget, (size_t)1 << 30);
@@ -575,6 +580,7 @@ static void assert_same(struct cw_batch *b, const struct expected *e)
 /* A batch that came is the one of that place. Returns how many of its records were quarantined. */
 static size_t check_batch(const struct reference *r, struct fake *f, const struct got *g)
 {
+    assert_int_equal(g->m->of_case, CACHEW__ENVELOPE__OF_BATCH);
     const Cachew__Batch *m = g->m->batch;
     struct cw_memory memory[2] = {{.data = g->payload, .size = g->size}};
     struct cw_batch b = {0};

@@ -1,0 +1,170 @@
+/* Batches as the iterator has them; and those that are joined of what splits left over: their parts are fetched when they are wanted. The consumer's thread. */
+#include <stdlib.h>
+
+#include "client/remote_impl.h"
+
+#include "engine/batch_ops.h"
+
+#include "base/crash.h"
+
+struct remote_assembly *cw_remote_assembly_new(void)
+{
+    struct remote_assembly *a = calloc(1, sizeof(*a));
+    if (a)
+        a->last = &a->parts;
+    return a;
+}
+
+int cw_remote_join_new(struct cw_splits *base, unsigned key, uint64_t deadline_ns CW_UNUSED, struct cw_assembly **ret, struct cw_error *err)
+{
+    struct remote_assembly *a = cw_remote_assembly_new();
+    if (!a)
+        return cw_error_nomem(err, sizeof(*a), "a batch");
+    a->a.bucket = key;
+    a->a.capacity = base->compiled->bucket_sizes[key];
+    *ret = &a->a;
+    return 0;
+}
+
+int cw_remote_join(struct cw_splits *base, struct cw_assembly *dst, struct cw_split *split, unsigned key, uint64_t from, uint64_t n,
+                       uint64_t deadline_ns CW_UNUSED, struct cw_error *err)
+{
+    struct remote *r = ((struct view *)base)->remote;
+    struct remote_assembly *a = (struct remote_assembly *)dst;
+    const struct remote_split *s = (struct remote_split *)split;
+    struct part *p = calloc(1, sizeof(*p));
+    if (!p)
+        return cw_error_nomem(err, sizeof(*p), "a remnant");
+    *p = (struct part){.epoch = s->epoch, .split = s->index, .from = from, .n = n, .key = key};
+    pthread_mutex_lock(&r->mutex);
+    *a->last = p;
+    a->last = &p->next;
+    dst->n_assigned += n;
+    if (((struct view *)base)->world_size == 1) { /* it will be wanted: it may come while others are waited for */
+        p->next_wanted = r->wanted_parts;
+        r->wanted_parts = p;
+        p->listed = true;
+        cw_remote_wake(r);
+    }
+    pthread_mutex_unlock(&r->mutex);
+    return 0;
+}
+
+/* ---- joined batches ---- */
+
+static int fetch_parts(struct remote *r, struct remote_assembly *a, uint64_t deadline_ns, struct cw_error *err)
+{
+    int status = 0;
+    pthread_mutex_lock(&r->mutex);
+    for (struct part *p = a->parts; p; p = p->next)
+        if (!p->listed) {
+            p->next_wanted = r->wanted_parts;
+            r->wanted_parts = p;
+            p->listed = true;
+            cw_remote_wake(r);
+        }
+    for (struct part *p = a->parts; p && status >= 0; p = p->next) {
+        while (p->state != HERE && status >= 0)
+            status = cw_remote_wait(r, deadline_ns, NULL, "what is left over of a split", err);
+        if (status >= 0 && p->failed) {
+            *err = *p->failed;
+            status = err->status;
+        }
+    }
+    pthread_mutex_unlock(&r->mutex);
+    return status;
+}
+
+static int get_slab(size_t size, struct cw_slab **ret, void *arg, struct cw_error *err) { return cw_slab_get(arg, size, ret, err); }
+
+static int stopped(void *arg)
+{
+    struct remote *r = arg;
+    pthread_mutex_lock(&r->mutex);
+    bool stop = r->interrupted;
+    pthread_mutex_unlock(&r->mutex);
+    return stop;
+}
+
+/* Makes the batch whose parts are all here. */
+static int build(struct remote *r, struct remote_assembly *a, uint64_t epoch, struct cw_error *err)
+{
+    struct cw_assembly *whole;
+    struct remote_batch *b = cw_remote_batch_new(r);
+    int status = b ? cw_assembly_new(&r->layout, &r->slabs, a->a.capacity, a->a.bucket, &whole, err) : cw_error_nomem(err, sizeof(*b), "a batch");
+    if (status < 0) {
+        free(b);
+        return status;
+    }
+    for (struct part *p = a->parts; p && status >= 0; p = p->next) {
+        status = cw_remnant_join(whole, &p->here, err);
+        cw_quarantined_move(&p->here.quarantined, &whole->quarantined);
+    }
+    if (status >= 0)
+        status = cw_assembly_finish(whole, &r->slabs, err);
+    if (status >= 0)
+        status = cw_batch_apply(r->compiled, whole, r->options.seed, epoch, stopped, r, get_slab, &r->slabs, err);
+    if (status >= 0) {
+        cw_quarantined_move(&whole->quarantined, &a->a.quarantined);
+        b->b = *whole->batch;
+        free(CW_STEAL(whole->batch));
+        a->a.batch = &b->b;
+    } else {
+        free(b);
+    }
+    cw_assembly_free(whole);
+    return status;
+}
+
+int cw_remote_finish(struct cw_splits *base, struct cw_assembly *assembly, bool wanted, uint64_t epoch, uint64_t deadline_ns, struct cw_error *err)
+{
+    struct remote *r = ((struct view *)base)->remote;
+    struct remote_assembly *a = (struct remote_assembly *)assembly;
+    if (!wanted || a->a.batch)
+        return 0;
+    int status = fetch_parts(r, a, deadline_ns, err);
+    return status < 0 ? status : build(r, a, epoch, err);
+}
+
+static void free_parts(struct remote *r, struct remote_assembly *a)
+{
+    while (a->parts) {
+        struct part *p = a->parts;
+        a->parts = p->next;
+        pthread_mutex_lock(&r->mutex);
+        for (struct part **at = &r->wanted_parts; *at; at = &(*at)->next_wanted)
+            if (*at == p) {
+                *at = p->next_wanted;
+                break;
+            }
+        pthread_mutex_unlock(&r->mutex);
+        cw_remnant_deinit(&p->here);
+        free(p->failed);
+        free(p);
+    }
+}
+
+struct cw_batch *cw_remote_take(struct cw_splits *base, struct cw_assembly *assembly)
+{
+    struct remote *r = ((struct view *)base)->remote;
+    struct remote_assembly *a = (struct remote_assembly *)assembly;
+    struct cw_batch *b = CW_STEAL(a->a.batch);
+    r->n_batches++;
+    cw_crash_point("client-taken");
+    free_parts(r, a);
+    cw_quarantined_free(a->a.quarantined);
+    free(a);
+    return b;
+}
+
+void cw_remote_drop(struct cw_splits *base, struct cw_assembly *assembly)
+{
+    struct remote_assembly *a = (struct remote_assembly *)assembly;
+    if (a->a.batch)
+        cw_remote_batch_release((struct remote_batch *)a->a.batch);
+    free_parts(((struct view *)base)->remote, a);
+    cw_quarantined_free(a->a.quarantined);
+    if (a->a.error)
+        free(a->a.error);
+    free(a);
+}
