@@ -1,10 +1,12 @@
 /*
  * cachew up: a service on this machine. Starts a dispatcher and workers as processes of their own, starts again what dies, and drains them at the end. One
- * thread; signals are waited for.
+ * thread, and one that waits for the end of stdin where that is asked for; signals are waited for.
  */
 #include <errno.h>
+#include <fcntl.h>
 #include <inttypes.h>
 #include <poll.h>
+#include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -37,7 +39,7 @@ struct up {
     const char *listen, *http, *state_dir, *token_file, *index_dir;
     uint64_t n_workers, threads, memory;
     double drain;
-    bool no_python, no_restart;
+    bool no_python, no_restart, end_with_stdin;
     struct cli_texts data_roots, plugins;
     struct cli_tls tls;
     struct cli_log log;
@@ -90,6 +92,11 @@ static int spawn(const struct command *c, pid_t *ret, int *ret_out, struct cw_er
         prctl(PR_SET_PDEATHSIG, SIGTERM);
         if (getppid() != parent)
             _exit(1);
+        int null = open("/dev/null", O_RDONLY);
+        if (null > 0) { /* stdin is ours */
+            dup2(null, 0);
+            close(null);
+        }
         dup2(out[1], 1);
         close(out[0]);
         close(out[1]);
@@ -309,9 +316,27 @@ static void drain(struct up *u, const sigset_t *signals)
     }
 }
 
+/* A thread: when nobody has the other end of stdin any more, be it by kill -9, this process is told to end. */
+static void *watch_stdin(void *unused CW_UNUSED)
+{
+    char ignored[256];
+    ssize_t n;
+    while ((n = read(0, ignored, sizeof(ignored))) > 0 || (n < 0 && (errno == EINTR || errno == EAGAIN)))
+        if (n < 0 && errno == EAGAIN) { /* somebody made it nonblocking */
+            struct pollfd p = {.fd = 0, .events = POLLIN};
+            (void)poll(&p, 1, -1);
+        }
+    kill(getpid(), SIGTERM);
+    return NULL;
+}
+
 static int serve(struct up *u, const sigset_t *signals, struct cw_error *err)
 {
-    int r = start_dispatcher(u, err), ended_by = 0;
+    pthread_t watcher;
+    int r = 0, ended_by = 0, e = u->end_with_stdin ? pthread_create(&watcher, NULL, watch_stdin, NULL) : 0;
+    if (e)
+        return cw_error_errno(err, CW_E_MEMORY, e, "can't start a thread");
+    r = start_dispatcher(u, err);
     for (size_t i = 0; i < u->n_workers && r >= 0; i++)
         r = start_worker(u, i, err);
     if (r >= 0)
@@ -345,6 +370,7 @@ int cli_up(int argc, char **argv)
         {"memory", CLI_BYTES, &u.memory, "BYTES", "memory of all workers together (default: half of what there is)", 0, 0, NULL, NULL},
         {"data-root", CLI_TEXTS, &u.data_roots, "DIR", "pipelines may read below it only; several times (default: everywhere)", 0, 0, NULL, NULL},
         {"no-python", CLI_FLAG, &u.no_python, NULL, "refuse pipelines with Python functions", 0, 0, NULL, NULL},
+        {"end-with-stdin", CLI_FLAG, &u.end_with_stdin, NULL, "drain and end when stdin ends: with the process that started this one", 0, 0, NULL, NULL},
         {"no-restart", CLI_FLAG, &u.no_restart, NULL, "leave what dies dead", 0, 0, NULL, NULL},
         {"drain-timeout", CLI_SECONDS, &u.drain, "S", "at the end, for finishing what is under way (default 30)", 0, 0, NULL, NULL},
         {"index-dir", CLI_TEXT, &u.index_dir, "DIR", "where indexes are kept (default ~/.cache/cachew/index)", 0, 0, NULL, NULL},

@@ -152,6 +152,7 @@ struct remote {
     pthread_cond_t changed;
     /* guarded by mutex: */
     bool attached, interrupted, closing, finished;
+    bool left;                 /* nothing will be asked for any more: the connections are there to give back what is lent */
     struct cw_error failed;    /* for good */
     struct cw_error service_down; /* why there is no dispatcher at the moment; status 0: there is one */
     uint64_t snapshot;         /* of the state, then of the plan; 0: any */
@@ -170,7 +171,7 @@ struct remote {
     /* loop thread only: */
     Cachew__Hello *hello;
     struct cw_conn *dispatcher;
-    bool dispatcher_open;
+    bool dispatcher_open, said_goodbye;
     uint64_t started_ns, dispatcher_retry_ns, goodbye_ns;
     unsigned n_conns;          /* those whose `closed` is to come */
     uint64_t next_id, attach_id;

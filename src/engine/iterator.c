@@ -438,5 +438,11 @@ void cw_iterator_interrupt(struct cw_iterator *it, bool on)
     pthread_mutex_unlock(&it->mutex);
 }
 
+void cw_iterator_leave(struct cw_iterator *it)
+{
+    if (it->splits->ops->leave)
+        it->splits->ops->leave(it->splits);
+}
+
 void cw_iterator_profile(struct cw_iterator *it, struct cw_profile *ret) { it->splits->ops->profile(it->splits, ret); }
 void cw_iterator_fused(const struct cw_iterator *it, unsigned *ret) { it->splits->ops->fused(it->splits, ret); }
