@@ -64,6 +64,7 @@ int cli_ops(int argc, char **argv);
 int cli_explain(int argc, char **argv);
 int cli_index(int argc, char **argv);
 int cli_bench(int argc, char **argv);
+int cli_bench_dispatcher(int argc, char **argv);
 int cli_doctor(int argc, char **argv);
 int cli_dispatcher(int argc, char **argv);
 int cli_worker(int argc, char **argv);

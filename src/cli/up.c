@@ -5,26 +5,23 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
-#include <poll.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include "base/clock.h"
 #include "base/machine.h"
 #include "base/text.h"
+#include "cli/child.h"
 #include "cli/common.h"
 #include "cli/daemon.h"
 #include "cli/tls.h"
 
 #define MAX_WORKERS 256
-/* What does not say that it is ready within this has failed. */
-#define READY_NS UINT64_C(20000000000)
 /* What dies younger than this is started again only after as long. */
 #define AGE_NS UINT64_C(1000000000)
 
@@ -75,86 +72,13 @@ static void add_common(struct command *c, const struct up *u)
         c->argv[c->n++] = "--tls-mutual";
 }
 
-/* Starts this program again with other arguments; *ret_out is its stdout. */
-static int spawn(const struct command *c, pid_t *ret, int *ret_out, struct cw_error *err)
-{
-    int out[2];
-    pid_t parent = getpid();
-    if (pipe(out) < 0)
-        return cw_error_errno(err, CW_E_IO, errno, "can't make a pipe");
-    fflush(NULL);
-    pid_t pid = fork();
-    if (pid == 0) {
-        sigset_t none;
-        sigemptyset(&none);
-        sigprocmask(SIG_SETMASK, &none, NULL);
-        setpgid(0, 0); /* Ctrl-C is for us, who drains them in order */
-        prctl(PR_SET_PDEATHSIG, SIGTERM);
-        if (getppid() != parent)
-            _exit(1);
-        int null = open("/dev/null", O_RDONLY);
-        if (null > 0) { /* stdin is ours */
-            dup2(null, 0);
-            close(null);
-        }
-        dup2(out[1], 1);
-        close(out[0]);
-        close(out[1]);
-        execv("/proc/self/exe", (char **)(uintptr_t)c->argv);
-        fprintf(stderr, "cachew: can't start cachew %s: %s\n", c->argv[1], strerror(errno));
-        _exit(127);
-    }
-    int e = errno;
-    close(out[1]);
-    if (pid < 0) {
-        close(out[0]);
-        return cw_error_errno(err, CW_E_IO, e, "can't start cachew %s", c->argv[1]);
-    }
-    *ret = pid;
-    *ret_out = out[0];
-    return 0;
-}
-
-/* The line that says that a daemon serves. */
-static int read_ready(int out, const char *what, json_t **ret, struct cw_error *err)
-{
-    char line[4096];
-    size_t n = 0;
-    uint64_t until = cw_now_ns() + READY_NS;
-    while (n + 1 < sizeof(line) && !memchr(line, '\n', n)) {
-        uint64_t now = cw_now_ns();
-        struct pollfd p = {.fd = out, .events = POLLIN};
-        if (now >= until)
-            return cw_error_set(err, CW_E_DEADLINE, "cachew %s did not say that it is ready within 20 s", what);
-        if (poll(&p, 1, (int)((until - now) / 1000000u) + 1) < 0 && errno != EINTR)
-            return cw_error_errno(err, CW_E_IO, errno, "can't wait for cachew %s", what);
-        ssize_t got = p.revents ? read(out, line + n, sizeof(line) - 1 - n) : -1;
-        if (got == 0)
-            return cw_error_set(err, CW_E_SERVICE, "cachew %s ended before it was ready; what it said stands above", what);
-        n += got > 0 ? (size_t)got : 0;
-    }
-    json_t *object = json_loadb(line, n, JSON_DISABLE_EOF_CHECK, NULL);
-    *ret = json_incref(json_object_get(object, "ready"));
-    json_decref(object);
-    return *ret ? 0 : cw_error_set(err, CW_E_SERVICE, "cachew %s said \"%.*s\" where it should say that it is ready", what, (int)CW_MIN(n, 80), line);
-}
-
 static int start(struct daemon *d, const struct command *c, struct cw_error *err)
 {
-    int out = -1;
     json_t *ready;
-    int r = spawn(c, &d->pid, &out, err);
+    int r = cli_child_start(&(struct cli_child_options){.argv = c->argv, .cpu = -1}, &d->pid, &ready, err);
     if (r < 0)
         return r;
     d->started_ns = cw_now_ns();
-    r = read_ready(out, c->argv[1], &ready, err);
-    close(out);
-    if (r < 0) {
-        kill(d->pid, SIGKILL);
-        waitpid(d->pid, NULL, 0);
-        d->pid = 0;
-        return r;
-    }
     json_decref(d->ready);
     d->ready = ready;
     return 0;
