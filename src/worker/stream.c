@@ -104,13 +104,13 @@ size_t cw_stream_memory_used(struct cw_stream *s)
     return used;
 }
 
-/* mutex held */
+/* profiling held, and not the mutex, which the runner takes within its own when it notifies */
 static void add_work(struct cw_stream *s, struct cw_work *sum)
 {
     const struct cw_pipeline *p = s->local.pipeline;
     struct cw_profile profile = {.ops = calloc(p->n_ops, sizeof(*profile.ops))};
     if (profile.ops) {
-        cw_runner_profile(s->runner, &profile);
+        cw_runner_profile(s->profiled, &profile);
         cw_work_add(sum, p, &profile);
     }
     free(profile.ops);
@@ -118,12 +118,12 @@ static void add_work(struct cw_stream *s, struct cw_work *sum)
 
 void cw_stream_work(struct cw_stream *s, struct cw_work *sum)
 {
-    pthread_mutex_lock(&s->mutex);
-    if (s->runner)
+    pthread_mutex_lock(&s->profiling);
+    if (s->profiled)
         add_work(s, sum);
     else
         cw_work_add_all(sum, &s->work);
-    pthread_mutex_unlock(&s->mutex);
+    pthread_mutex_unlock(&s->profiling);
 }
 
 /* ---- the stream's thread ---- */
@@ -201,6 +201,9 @@ static int open_stream(struct cw_stream *s, struct cw_error *err)
     pthread_mutex_lock(&s->mutex);
     s->runner = runner;
     pthread_mutex_unlock(&s->mutex);
+    pthread_mutex_lock(&s->profiling);
+    s->profiled = runner;
+    pthread_mutex_unlock(&s->profiling);
     return 0;
 }
 
@@ -296,9 +299,12 @@ static void *stream_main(void *arg)
         wait_returned(s);
     }
     struct cw_runner *runner = s->runner;
-    pthread_mutex_lock(&s->mutex);
-    if (runner)
+    pthread_mutex_lock(&s->profiling);
+    if (s->profiled)
         add_work(s, &s->work);
+    s->profiled = NULL;
+    pthread_mutex_unlock(&s->profiling);
+    pthread_mutex_lock(&s->mutex);
     s->runner = NULL;
     pthread_mutex_unlock(&s->mutex);
     cw_runner_free(runner);
@@ -335,6 +341,7 @@ static void stream_deinit(struct cw_stream *s)
         command_free(c);
     }
     pthread_mutex_destroy(&s->mutex);
+    pthread_mutex_destroy(&s->profiling);
     pthread_cond_destroy(&s->wake);
     cw_work_deinit(&s->work);
     free(s->failed);
@@ -358,6 +365,7 @@ int cw_stream_new(const struct cw_stream_options *o, struct cw_loop *l, const ui
     s->answers_tail = &s->answers;
     s->post = (struct cw_post){.fn = on_answers, .arg = arg};
     pthread_mutex_init(&s->mutex, NULL);
+    pthread_mutex_init(&s->profiling, NULL);
     pthread_cond_init(&s->wake, NULL);
     s->text = malloc(text_size + 1);
     s->base_dir = strdup(base_dir);

@@ -89,6 +89,11 @@ struct cw_stream {
     pthread_t thread;
     volatile int interrupt; /* set by the loop's thread: opening ends */
 
+    pthread_mutex_t profiling; /* taken before the runner's mutex, which is taken before the other one of these */
+    /* guarded by profiling: */
+    struct cw_runner *profiled; /* the runner, while it may be asked what it did */
+    struct cw_work work;        /* what it had done when it was freed */
+
     pthread_mutex_t mutex;
     pthread_cond_t wake;
     /* guarded by mutex: */
@@ -97,7 +102,6 @@ struct cw_stream {
     bool woken;
     size_t n_out;             /* batches that the loop's thread has, and will release */
     struct cw_runner *runner; /* from OPENED to EXITED; the loop's thread may release, interrupt and ask for memory in use */
-    struct cw_work work;      /* what the runner had computed when it was freed */
     struct cw_post post;      /* posted when there are answers */
 
     /* the stream's thread only: */
