@@ -59,9 +59,9 @@ static json_t *job_ranks(const struct job *j, bool *failed)
         json_t *o = json_object();
         set(o, "rank", integer(r->number), failed);
         set(o, "g", integer(r->g), failed);
-        set(o, "batches", integer(r->n_batches), failed);
         set(o, "attached", json_boolean(r->client != NULL), failed);
         set(o, "finished", json_boolean(r->finished), failed);
+        set(o, "batches", integer(r->n_batches), failed);
         set(o, "wait_s", json_real((double)r->wait_ns / 1e9), failed);
         append(ranks, o, failed);
     }
