@@ -90,6 +90,7 @@ for step in "${steps[@]}"; do
         run 'model, ASan+UBSan' python tests/model/compare.py --n 200 --seed 100001 --jobs "$jobs" --binary "$asan/cachew"
         run 'command line, ASan+UBSan' env CACHEW="$(realpath "$asan")/cachew" MAKE_PHOTOS="$(realpath "$plain")/tools/make_photos" CACHEW_SANITIZED=1 \
             "$venv/bin/python" -m pytest -q -p no:cacheprovider -n "$jobs" tests/test_cli.py tests/test_plugins.py tests/test_sources.py \
+            tests/test_daemons.py \
             -k 'not example and not parts_add_up'
         ;;
     tsan)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from cachew import _core
 from cachew._batch import Batch
 from cachew._options import Options, State, seconds, state_text
+from cachew._service import local_address
 
 if TYPE_CHECKING:
     from cachew.dataset import Dataset
@@ -27,7 +28,12 @@ class DatasetIterator:
         self._options = options
         self._batched = dataset.batch_size is not None
         self._has_functions = any("function" in node for node in dataset._nodes)
-        self._core = _core.open(self._pipeline, options)
+        self._core = self._open(options)
+
+    def _open(self, options: Options) -> _core.Iterator:
+        if options.service == "local":
+            options = options._replace(service=local_address())
+        return _core.open(self._pipeline, options)
 
     def __iter__(self) -> DatasetIterator:
         return self
@@ -51,7 +57,7 @@ class DatasetIterator:
 
     def load_state_dict(self, state: State | str) -> None:
         """Goes on from a state of the same pipeline, data and seed, as if nothing had come between. A state that does not fit changes nothing."""
-        fresh = _core.open(self._pipeline, self._options._replace(state=state_text(state)))
+        fresh = self._open(self._options._replace(state=state_text(state)))
         self._core.close()
         self._core = fresh
 

@@ -61,7 +61,7 @@ def with_service(options: Options, service: str | None, *, job: str | None, tran
     """The same, with batches from a service; None: from this process."""
     if service is None:
         if job is not None:
-            raise wrong("job", job, "a service too: HOST:PORT of its dispatcher")
+            raise wrong("job", job, 'a service too: HOST:PORT of its dispatcher, or "local"')
         return options
     for name, value in (("service", service), ("job", job), ("token", token)):
         if value is not None and (not isinstance(value, str) or not value or "\0" in value):

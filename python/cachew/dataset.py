@@ -16,7 +16,8 @@ from cachew._iterator import DatasetIterator
 from cachew._memory import InMemory, data_of, restored
 from cachew._methods import Operators, read_table
 from cachew._operators import TABLE, Operator, did_you_mean, value_of
-from cachew._options import Path, State, make_options, seconds, with_service
+from cachew._options import Path, State, make_options, seconds, with_service, wrong
+from cachew._service import local_address
 
 
 class Field(NamedTuple):
@@ -210,17 +211,23 @@ class Dataset(Functions, InMemory, Operators):
 
     def distribute(self, service: str, *, job: str | None = None, rank: int = 0, world_size: int = 1, seed: int | None = None, epochs: float | None = None,
                    state: State | str | None = None, timeout_s: float | None = None, first_epoch: int = 0, transport: str = "auto", token: str | None = None,
-                   open_timeout_s: float | None = 60.0) -> DatasetIterator:
+                   open_timeout_s: float | None = 60.0, workers: int | None = None) -> DatasetIterator:
         """Runs the pipeline on the workers of a service: the same batches as those of `iterator`, whatever happens to workers on the way.
 
-        service: "HOST:PORT" of the dispatcher, as `cachew up` prints it
+        service: "HOST:PORT" of the dispatcher, as `cachew up` prints it; "local": a service of this process, which begins when it is first asked for,
+            is shared by all datasets and ends with the process
         job: its name in the service, the same for all ranks (default: one that nobody else has)
         transport: how batches come from workers: "auto", "shm" (memory shared on this machine), "unix" or "tcp"
         token: the service's (default: $CACHEW_TOKEN, if it is set)
         open_timeout_s: until a worker of the service has seen the data; None: without limit
+        workers: of a service "local" that this call starts (default 1, with all CPUs)
         rank, world_size, seed, epochs, state, timeout_s, first_epoch: as for `iterator`
         """
         options = make_options(seed=seed, epochs=epochs, first_epoch=first_epoch, rank=rank, world_size=world_size, state=state)
+        if service == "local":
+            local_address(workers)
+        elif workers is not None:
+            raise wrong("workers", workers, f'None with the service {service!r}: workers are started by "local" only')
         return DatasetIterator(self, with_service(options, service, job=job, transport=transport, token=token, open_timeout_s=open_timeout_s), timeout_s)
 
     def __iter__(self) -> DatasetIterator:

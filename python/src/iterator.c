@@ -125,8 +125,8 @@ static int wait_for_batch(struct iterator *self, double timeout_s, struct cachew
             core_raise_kind(core_state_of((PyObject *)self), "usage", "this iterator was closed by another thread");
             return -1;
         } else if (r == CACHEW_E_DEADLINE) {
+            core_raise_kind(core_state_of((PyObject *)self), "deadline", "no batch came within %g s: %s", timeout_s, cachew_error_message(e));
             cachew_error_free(e);
-            core_raise_kind(core_state_of((PyObject *)self), "deadline", "no batch came within %g s", timeout_s);
             return -1;
         } else {
             core_raise(core_state_of((PyObject *)self), e);

@@ -45,13 +45,7 @@ const char *cli_row_text(const json_t *row, const char *key, char buffer[CLI_TEX
 {
     const char *text = json_string_value(json_object_get(row, key));
     snprintf(buffer, CLI_TEXT_SIZE, "%s", text ? text : "");
-    for (unsigned char *c = (unsigned char *)buffer; *c; c++) {
-        if (*c < 0x20 || *c == 0x7f)
-            *c = '?';
-        if (c[0] == 0xc2 && c[1] >= 0x80 && c[1] < 0xa0) /* U+0080 to U+009F */
-            c[0] = c[1] = '?';
-    }
-    return buffer;
+    return cli_clean(buffer);
 }
 
 int64_t cli_row_number(const json_t *row, const char *key) { return (int64_t)json_integer_value(json_object_get(row, key)); }

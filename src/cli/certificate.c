@@ -77,7 +77,12 @@ int cli_identity_pem(const struct cli_identity *i, bool key, char **ret, struct 
     char *data = NULL;
     bool ok = b && (key ? PEM_write_bio_PrivateKey(b, i->key, NULL, NULL, 0, NULL, NULL) : PEM_write_bio_X509(b, i->certificate)) == 1;
     long size = ok ? BIO_get_mem_data(b, &data) : 0;
-    *ret = ok ? strndup(data, (size_t)size) : NULL;
+    char *text = ok ? malloc((size_t)size + 1) : NULL;
+    if (text) { /* there is no zero behind data */
+        memcpy(text, data, (size_t)size);
+        text[size] = '\0';
+    }
     BIO_free(b);
-    return *ret ? 0 : cw_error_nomem(err, 0, "a certificate");
+    *ret = text;
+    return text ? 0 : cw_error_nomem(err, 0, "a certificate");
 }

@@ -60,7 +60,7 @@ void cli_log(const struct cli_log *log, bool warning, const char *format, ...)
     va_start(args, format);
     vsnprintf(message, sizeof(message), format, args);
     va_end(args);
-    log_line(log, warning ? "warning" : "info", message);
+    log_line(log, warning ? "warning" : "info", log->format && strcmp(log->format, "json") == 0 ? message : cli_clean(message)); /* JSON has escapes */
 }
 
 int cli_log_end(const struct cli_log *log, const struct cw_error *err)

@@ -19,7 +19,7 @@ const struct cli_verb cli_verbs[] = {
     {"explain", "PIPELINE ", 1, 1, "shows the compiled pipeline: its types, what is fused, where the time goes, what the bottleneck is", NULL, cli_explain},
     {"ops", "[NAME] ", 0, 1, "lists the operators, or describes one", NULL, cli_ops},
     {"index", "FILE... ", 1, 1000000, "makes the indexes of files of records", NULL, cli_index},
-    {"bench", "PIPELINE ", 1, 1, "measures the rate of a pipeline with 1 thread, 2, 4 ... all", NULL, cli_bench},
+    {"bench", "PIPELINE ", 1, 1, "measures the rate of a pipeline with 1 thread, 2, 4 ... all", "cachew bench dispatcher measures a dispatcher: see its --help.", cli_bench},
     {"up", "", 0, 0, "runs a service on this machine: a dispatcher and workers", NULL, cli_up},
     {"worker", "", 0, 0, "serves as a worker of a service", NULL, cli_worker},
     {"dispatcher", "", 0, 0, "serves as the dispatcher of a service", NULL, cli_dispatcher},

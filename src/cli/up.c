@@ -1,28 +1,28 @@
 /*
  * cachew up: a service on this machine. Starts a dispatcher and workers as processes of their own, starts again what dies, and drains them at the end. One
- * thread; signals are waited for.
+ * thread, and one that waits for the end of stdin where that is asked for; signals are waited for.
  */
 #include <errno.h>
+#include <fcntl.h>
 #include <inttypes.h>
 #include <poll.h>
+#include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include "base/clock.h"
 #include "base/machine.h"
 #include "base/text.h"
+#include "cli/child.h"
 #include "cli/common.h"
 #include "cli/daemon.h"
 #include "cli/tls.h"
 
 #define MAX_WORKERS 256
-/* What does not say that it is ready within this has failed. */
-#define READY_NS UINT64_C(20000000000)
 /* What dies younger than this is started again only after as long. */
 #define AGE_NS UINT64_C(1000000000)
 
@@ -37,7 +37,7 @@ struct up {
     const char *listen, *http, *state_dir, *token_file, *index_dir;
     uint64_t n_workers, threads, memory;
     double drain;
-    bool no_python, no_restart;
+    bool no_python, no_restart, end_with_stdin;
     struct cli_texts data_roots, plugins;
     struct cli_tls tls;
     struct cli_log log;
@@ -73,81 +73,13 @@ static void add_common(struct command *c, const struct up *u)
         c->argv[c->n++] = "--tls-mutual";
 }
 
-/* Starts this program again with other arguments; *ret_out is its stdout. */
-static int spawn(const struct command *c, pid_t *ret, int *ret_out, struct cw_error *err)
-{
-    int out[2];
-    pid_t parent = getpid();
-    if (pipe(out) < 0)
-        return cw_error_errno(err, CW_E_IO, errno, "can't make a pipe");
-    fflush(NULL);
-    pid_t pid = fork();
-    if (pid == 0) {
-        sigset_t none;
-        sigemptyset(&none);
-        sigprocmask(SIG_SETMASK, &none, NULL);
-        setpgid(0, 0); /* Ctrl-C is for us, who drains them in order */
-        prctl(PR_SET_PDEATHSIG, SIGTERM);
-        if (getppid() != parent)
-            _exit(1);
-        dup2(out[1], 1);
-        close(out[0]);
-        close(out[1]);
-        execv("/proc/self/exe", (char **)(uintptr_t)c->argv);
-        fprintf(stderr, "cachew: can't start cachew %s: %s\n", c->argv[1], strerror(errno));
-        _exit(127);
-    }
-    int e = errno;
-    close(out[1]);
-    if (pid < 0) {
-        close(out[0]);
-        return cw_error_errno(err, CW_E_IO, e, "can't start cachew %s", c->argv[1]);
-    }
-    *ret = pid;
-    *ret_out = out[0];
-    return 0;
-}
-
-/* The line that says that a daemon serves. */
-static int read_ready(int out, const char *what, json_t **ret, struct cw_error *err)
-{
-    char line[4096];
-    size_t n = 0;
-    uint64_t until = cw_now_ns() + READY_NS;
-    while (n + 1 < sizeof(line) && !memchr(line, '\n', n)) {
-        uint64_t now = cw_now_ns();
-        struct pollfd p = {.fd = out, .events = POLLIN};
-        if (now >= until)
-            return cw_error_set(err, CW_E_DEADLINE, "cachew %s did not say that it is ready within 20 s", what);
-        if (poll(&p, 1, (int)((until - now) / 1000000u) + 1) < 0 && errno != EINTR)
-            return cw_error_errno(err, CW_E_IO, errno, "can't wait for cachew %s", what);
-        ssize_t got = p.revents ? read(out, line + n, sizeof(line) - 1 - n) : -1;
-        if (got == 0)
-            return cw_error_set(err, CW_E_SERVICE, "cachew %s ended before it was ready; what it said stands above", what);
-        n += got > 0 ? (size_t)got : 0;
-    }
-    json_t *object = json_loadb(line, n, JSON_DISABLE_EOF_CHECK, NULL);
-    *ret = json_incref(json_object_get(object, "ready"));
-    json_decref(object);
-    return *ret ? 0 : cw_error_set(err, CW_E_SERVICE, "cachew %s said \"%.*s\" where it should say that it is ready", what, (int)CW_MIN(n, 80), line);
-}
-
 static int start(struct daemon *d, const struct command *c, struct cw_error *err)
 {
-    int out = -1;
     json_t *ready;
-    int r = spawn(c, &d->pid, &out, err);
+    int r = cli_child_start(&(struct cli_child_options){.argv = c->argv, .cpu = -1}, &d->pid, &ready, err);
     if (r < 0)
         return r;
     d->started_ns = cw_now_ns();
-    r = read_ready(out, c->argv[1], &ready, err);
-    close(out);
-    if (r < 0) {
-        kill(d->pid, SIGKILL);
-        waitpid(d->pid, NULL, 0);
-        d->pid = 0;
-        return r;
-    }
     json_decref(d->ready);
     d->ready = ready;
     return 0;
@@ -309,9 +241,27 @@ static void drain(struct up *u, const sigset_t *signals)
     }
 }
 
+/* A thread: when nobody has the other end of stdin any more, be it by kill -9, this process is told to end. */
+static void *watch_stdin(void *unused CW_UNUSED)
+{
+    char ignored[256];
+    ssize_t n;
+    while ((n = read(0, ignored, sizeof(ignored))) > 0 || (n < 0 && (errno == EINTR || errno == EAGAIN)))
+        if (n < 0 && errno == EAGAIN) { /* somebody made it nonblocking */
+            struct pollfd p = {.fd = 0, .events = POLLIN};
+            (void)poll(&p, 1, -1);
+        }
+    kill(getpid(), SIGTERM);
+    return NULL;
+}
+
 static int serve(struct up *u, const sigset_t *signals, struct cw_error *err)
 {
-    int r = start_dispatcher(u, err), ended_by = 0;
+    pthread_t watcher;
+    int r = 0, ended_by = 0, e = u->end_with_stdin ? pthread_create(&watcher, NULL, watch_stdin, NULL) : 0;
+    if (e)
+        return cw_error_errno(err, CW_E_MEMORY, e, "can't start a thread");
+    r = start_dispatcher(u, err);
     for (size_t i = 0; i < u->n_workers && r >= 0; i++)
         r = start_worker(u, i, err);
     if (r >= 0)
@@ -345,6 +295,7 @@ int cli_up(int argc, char **argv)
         {"memory", CLI_BYTES, &u.memory, "BYTES", "memory of all workers together (default: half of what there is)", 0, 0, NULL, NULL},
         {"data-root", CLI_TEXTS, &u.data_roots, "DIR", "pipelines may read below it only; several times (default: everywhere)", 0, 0, NULL, NULL},
         {"no-python", CLI_FLAG, &u.no_python, NULL, "refuse pipelines with Python functions", 0, 0, NULL, NULL},
+        {"end-with-stdin", CLI_FLAG, &u.end_with_stdin, NULL, "drain and end when stdin ends: with the process that started this one", 0, 0, NULL, NULL},
         {"no-restart", CLI_FLAG, &u.no_restart, NULL, "leave what dies dead", 0, 0, NULL, NULL},
         {"drain-timeout", CLI_SECONDS, &u.drain, "S", "at the end, for finishing what is under way (default 30)", 0, 0, NULL, NULL},
         {"index-dir", CLI_TEXT, &u.index_dir, "DIR", "where indexes are kept (default ~/.cache/cachew/index)", 0, 0, NULL, NULL},

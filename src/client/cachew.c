@@ -110,6 +110,7 @@ static int open_service(const struct cachew_options *o, const struct cw_iterator
         .first_epoch = io->first_epoch,
         .token = o->token ? o->token : own && *own ? own : NULL,
         .timeout_ns = o->open_timeout_s < 0 ? 0 : o->open_timeout_s > 0 ? (uint64_t)(CW_MIN(o->open_timeout_s, 1e9) * 1e9) : UINT64_C(60000000000),
+        .interrupt = o->interrupt,
     };
     if (!o->job && o->world_size > 1) {
         cw_error_attribute(err, "job", "NULL", "a name");
@@ -224,6 +225,8 @@ void cachew_iterator_free(struct cachew_iterator *it)
 {
     if (!it)
         return;
+    if (cachew_iterator_held(it) > 0) /* the engine outlives the iterator */
+        cw_iterator_leave(it->engine->local.iterator);
     cw_api_engine_unref(it->engine);
     free(it);
 }

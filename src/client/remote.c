@@ -10,6 +10,10 @@
 
 #include "base/clock.h"
 #include "engine/batch_ops.h"
+#include "net/address.h"
+
+/* An opening that another thread ends by setting a flag looks at it this often. */
+#define LOOK_NS UINT64_C(20000000)
 
 static struct view *view_of(struct cw_splits *s) { return (struct view *)s; }
 static struct remote *remote_of(struct cw_splits *s) { return view_of(s)->remote; }
@@ -172,6 +176,7 @@ static void remote_close(struct cw_splits *base, struct cw_split *split)
         }
     for (struct slot *slot = s->slots; slot; slot = slot->next)
         r->n_outstanding--;
+    cw_remote_hurry_parts(r, s->epoch, s->index);
     pthread_mutex_unlock(&r->mutex);
     while (s->slots) {
         struct slot *slot = s->slots;
@@ -185,15 +190,9 @@ static void remote_close(struct cw_splits *base, struct cw_split *split)
 static void remote_passed(struct cw_splits *base, const struct cw_cursor *from)
 {
     struct remote *r = remote_of(base);
-    struct view *v = view_of(base);
-    pthread_mutex_lock(&r->mutex);
-    if (!v->main) { /* splits that are closed may still be wanted: what is left over of them */
-        v->from = *from;
-        v->begun = true;
-        pthread_mutex_unlock(&r->mutex);
-        cw_remote_wake(r);
+    if (!view_of(base)->main)
         return;
-    }
+    pthread_mutex_lock(&r->mutex);
     bool moved = from->epoch != r->from.epoch || from->split != r->from.split;
     r->from = *from;
     r->finished = from->epoch >= r->options.epochs;
@@ -209,6 +208,31 @@ static void remote_interrupt(struct cw_splits *base, bool on)
     r->interrupted = on;
     pthread_cond_broadcast(&r->changed);
     pthread_mutex_unlock(&r->mutex);
+}
+
+/* What came and was not taken goes back to the workers that lent it; the loop's thread says goodbye. */
+static void remote_leave(struct cw_splits *base)
+{
+    struct remote *r = remote_of(base);
+    struct slot *slots = NULL;
+    pthread_mutex_lock(&r->mutex);
+    for (struct view *v = &r->view; v; v = v->next)
+        for (struct remote_split *s = v->splits; s; s = s->next)
+            while (s->slots) {
+                struct slot *slot = s->slots;
+                s->slots = slot->next;
+                slot->next = slots;
+                slots = slot;
+                r->n_outstanding--;
+            }
+    r->left = true;
+    pthread_mutex_unlock(&r->mutex);
+    while (slots) {
+        struct slot *slot = slots;
+        slots = slot->next;
+        cw_slot_free(slot);
+    }
+    cw_remote_wake(r);
 }
 
 static void remote_profile(struct cw_splits *base, struct cw_profile *ret)
@@ -244,6 +268,7 @@ static const struct cw_splits_ops remote_ops = {
     .finish = cw_remote_finish,
     .take = cw_remote_take,
     .drop = cw_remote_drop,
+    .leave = remote_leave,
     .release = remote_release,
     .interrupt = remote_interrupt,
     .passed = remote_passed,
@@ -364,13 +389,20 @@ static int remote_init(struct remote *r, const struct cw_compiled *c, const stru
 }
 
 /* Until the dispatcher answered. */
-static int wait_attached(struct remote *r, uint64_t timeout_ns, struct cw_error *err)
+static int wait_attached(struct remote *r, const struct cw_remote_options *o, struct cw_error *err)
 {
-    uint64_t deadline_ns = timeout_ns ? cw_now_ns() + timeout_ns : 0;
+    uint64_t deadline_ns = o->timeout_ns ? cw_now_ns() + o->timeout_ns : 0;
     int status = 0;
     pthread_mutex_lock(&r->mutex);
-    while (!r->attached && status >= 0)
-        status = cw_remote_wait(r, deadline_ns, NULL, "the plan of the job", err);
+    while (!r->attached && status >= 0) {
+        uint64_t look_ns = o->interrupt ? cw_now_ns() + LOOK_NS : 0;
+        bool last = !look_ns || (deadline_ns && deadline_ns <= look_ns);
+        status = cw_remote_wait(r, last ? deadline_ns : look_ns, NULL, "the plan of the job", err);
+        if (o->interrupt && *o->interrupt)
+            status = cw_error_set(err, CW_E_INTERRUPTED, "interrupted");
+        else if (status == CW_E_DEADLINE && !last)
+            status = 0;
+    }
     if (status == CW_E_DEADLINE && r->service_down.status)
         status = cw_error_set(err, CW_E_SERVICE, "the dispatcher at %s can't be reached: %.400s", r->service, r->service_down.message);
     else if (status == CW_E_DEADLINE)
@@ -390,12 +422,36 @@ int cw_splits_remote(const struct cw_compiled *compiled, const struct cw_remote_
     if (status >= 0)
         status = cw_remote_start(r, err);
     if (status >= 0)
-        status = wait_attached(r, o->timeout_ns, err);
+        status = wait_attached(r, o, err);
     if (status < 0) {
         remote_deinit(r);
         return status;
     }
     *ret = &r->view.base;
+    return 0;
+}
+
+static int check_service(const char *service, struct cw_error *err)
+{
+    struct cw_address a;
+    if (cw_address_parse(service, &a, NULL) >= 0)
+        return 0;
+    cw_error_attribute(err, "service", service, "HOST:PORT of a dispatcher");
+    return cw_error_set(err, CW_E_OPTION, "option service is \"%.200s\": expected HOST:PORT (or [IPV6]:PORT, or unix:PATH) of a dispatcher, as `cachew up` prints it%s", service,
+                        strcmp(service, "local") == 0 ? "; \"local\" is for the Python package, which starts one" : "");
+}
+
+/* What a worker could never run: data in this process's memory. */
+static int check_sources(const struct cw_compiled *c, struct cw_error *err)
+{
+    for (unsigned i = 0; i < c->n_programs; i++) {
+        const struct cw_op *source = c->programs[i].ops[0];
+        if (!source->desc->here_only)
+            continue;
+        cw_error_op(err, source->desc->name);
+        return cw_error_set(err, CW_E_PIPELINE, "%s: its data are in the memory of this process, where the workers of a service can't read them: expected a source of files, "
+                            "or a run without a service", source->desc->name);
+    }
     return 0;
 }
 
@@ -410,6 +466,10 @@ int cw_local_remote(struct cw_local *l, const struct cw_remote_options *given, c
     o.pipeline = pipeline;
     o.base_dir = base_dir;
     struct cw_iterator_options io = {.epochs = o.epochs, .rank = o.rank, .world_size = o.world_size, .first_epoch = o.first_epoch};
-    int r = cw_splits_remote(l->compiled, &o, state, &splits, err);
+    int r = check_sources(l->compiled, err);
+    if (r >= 0)
+        r = check_service(o.service, err);
+    if (r >= 0)
+        r = cw_splits_remote(l->compiled, &o, state, &splits, err);
     return r < 0 ? r : cw_iterator_over(splits, &io, state, &l->iterator, err);
 }

@@ -20,6 +20,7 @@ struct cw_remote_options {
     const char *pipeline;    /* as JSON: what compiled was made from */
     const char *base_dir;    /* absolute: where the pipeline's relative paths begin on the workers */
     uint64_t timeout_ns;     /* for opening: until a worker has seen the data */
+    const volatile int *interrupt; /* set by another thread: opening ends with CW_E_INTERRUPTED; may be NULL */
 };
 
 /* Attaches to the job, and waits until the plan is known. state: where to go on, or NULL. compiled must outlive it. Errors of the service are CW_E_SERVICE; those

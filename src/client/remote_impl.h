@@ -50,10 +50,10 @@ struct remote_split {
 /* Elements of a remnant, on their way into a batch that is joined. */
 struct part {
     struct part *next;          /* in its batch */
-    struct part *next_wanted;   /* in r->wanted_parts */
+    struct part *next_known;    /* in r->parts */
     uint64_t epoch, split, from, n;
     unsigned key;
-    bool listed;                /* among the wanted */
+    bool wanted;                /* it may be asked for */
     enum asked state;
     struct link *of;
     uint64_t not_before_ns;
@@ -129,8 +129,6 @@ struct view {
     uint64_t rank, world_size;
     uint64_t rounds_epoch, rounds_from; /* in this epoch rounds begin at this g */
     bool main;
-    bool begun;                 /* a view that repeats a batch: its iterator has said where it begins, */
-    struct cw_cursor from;      /* here: it may ask for nothing before it */
     struct view *next;
     struct remote_split *splits;
 };
@@ -154,6 +152,7 @@ struct remote {
     pthread_cond_t changed;
     /* guarded by mutex: */
     bool attached, interrupted, closing, finished;
+    bool left;                 /* nothing will be asked for any more: the connections are there to give back what is lent */
     struct cw_error failed;    /* for good */
     struct cw_error service_down; /* why there is no dispatcher at the moment; status 0: there is one */
     uint64_t snapshot;         /* of the state, then of the plan; 0: any */
@@ -162,7 +161,7 @@ struct remote {
     size_t n_placements, placements_capacity;
     struct report *reports;
     struct link *links;
-    struct part *wanted_parts;
+    struct part *parts;        /* of all batches that are being joined */
     struct remote_batch *returned;
     size_t n_outstanding;      /* slots that are ASKED or HERE */
     size_t batch_bytes;        /* of the largest that came */
@@ -172,7 +171,7 @@ struct remote {
     /* loop thread only: */
     Cachew__Hello *hello;
     struct cw_conn *dispatcher;
-    bool dispatcher_open;
+    bool dispatcher_open, said_goodbye;
     uint64_t started_ns, dispatcher_retry_ns, goodbye_ns;
     unsigned n_conns;          /* those whose `closed` is to come */
     uint64_t next_id, attach_id;
@@ -191,6 +190,11 @@ void cw_remote_forget(struct remote *r);
 struct remote_split *cw_remote_split_new(struct view *v, uint64_t epoch, uint64_t index, uint64_t first_batch); /* NULL: no memory */
 /* How many batches it has; false: not known yet. */
 bool cw_remote_split_count(const struct remote_split *s, uint64_t *ret);
+/* The first place that may still be asked for: where the iterator is, or of what is left over before it and not here yet. */
+struct cw_cursor cw_remote_cursor(const struct remote *r);
+/* What splits before this one left over is asked for now, whether it will be this rank's or not: else who waits for the elements that are missing to a batch would
+ * hold on to more and more splits. */
+void cw_remote_hurry_parts(struct remote *r, uint64_t epoch, uint64_t split);
 /* NULL: there is none, or no memory to make one. */
 struct slot *cw_remote_slot(struct remote_split *s, uint64_t k, bool make);
 size_t cw_remote_window(const struct remote *r);

@@ -40,12 +40,11 @@ int cw_remote_join(struct cw_splits *base, struct cw_assembly *dst, struct cw_sp
     *a->last = p;
     a->last = &p->next;
     dst->n_assigned += n;
-    if (((struct view *)base)->world_size == 1) { /* it will be wanted: it may come while others are waited for */
-        p->next_wanted = r->wanted_parts;
-        r->wanted_parts = p;
-        p->listed = true;
+    p->next_known = r->parts;
+    r->parts = p;
+    p->wanted = ((struct view *)base)->world_size == 1 || !((struct view *)base)->main; /* it will be: it may come while others are waited for */
+    if (p->wanted)
         cw_remote_wake(r);
-    }
     pthread_mutex_unlock(&r->mutex);
     return 0;
 }
@@ -57,10 +56,8 @@ static int fetch_parts(struct remote *r, struct remote_assembly *a, uint64_t dea
     int status = 0;
     pthread_mutex_lock(&r->mutex);
     for (struct part *p = a->parts; p; p = p->next)
-        if (!p->listed) {
-            p->next_wanted = r->wanted_parts;
-            r->wanted_parts = p;
-            p->listed = true;
+        if (!p->wanted) {
+            p->wanted = true;
             cw_remote_wake(r);
         }
     for (struct part *p = a->parts; p && status >= 0; p = p->next) {
@@ -132,9 +129,9 @@ static void free_parts(struct remote *r, struct remote_assembly *a)
         struct part *p = a->parts;
         a->parts = p->next;
         pthread_mutex_lock(&r->mutex);
-        for (struct part **at = &r->wanted_parts; *at; at = &(*at)->next_wanted)
+        for (struct part **at = &r->parts; *at; at = &(*at)->next_known)
             if (*at == p) {
-                *at = p->next_wanted;
+                *at = p->next_known;
                 break;
             }
         pthread_mutex_unlock(&r->mutex);

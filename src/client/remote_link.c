@@ -19,6 +19,8 @@
 /* A worker that can't be reached for so long is the dispatcher's business. */
 #define REPORT_AFTER_NS UINT64_C(500000000)
 #define MAX_REGIONS 4096
+/* Over a Unix socket both processes are on one machine: a worker that stands still may go on, and what it lent is in use until it is given back, or its process ends. */
+#define LOCAL_TIMEOUT_NS (UINT64_C(3600) * 1000000000)
 
 struct link *cw_remote_link(struct remote *r, uint64_t worker)
 {
@@ -142,10 +144,11 @@ static int on_remnant(struct link *l, const Cachew__Remnant *m, struct cw_slab *
         return status;
     cw_crash_point("client-remnant");
     pthread_mutex_lock(&r->mutex);
-    for (struct part *p = r->wanted_parts; p; p = p->next_wanted)
+    for (struct part *p = r->parts; p; p = p->next_known)
         if (p->state != HERE && p->epoch == m->epoch && p->split == m->split && p->key == m->key && p->from == m->first && p->n == remnant.n) {
             p->here = remnant;
             p->state = HERE;
+            cw_remote_wake(r); /* the cursor may move on */
             remnant = (struct cw_remnant){0};
             pthread_cond_broadcast(&r->changed);
             break;
@@ -165,7 +168,7 @@ static void on_failed(struct remote *r, const Cachew__SplitFailed *m)
         *slot->failed = why;
         slot->state = HERE;
     }
-    for (struct part *p = m->remnant ? r->wanted_parts : NULL; p; p = p->next_wanted)
+    for (struct part *p = m->remnant ? r->parts : NULL; p; p = p->next_known)
         if (p->state != HERE && p->epoch == m->epoch && p->split == m->split && (p->failed = malloc(sizeof(why)))) {
             *p->failed = why;
             p->state = HERE;
@@ -340,7 +343,8 @@ void cw_link_connect(struct link *l)
     }
     struct cw_error err = {0};
     const char *address = address_of(l, buf, sizeof(buf));
-    struct cw_conn_options o = {.hello = r->hello, .limits = {.message = (size_t)32 << 20, .payload = (size_t)4 << 30, .queued = (size_t)4 << 20}, .token = r->token,
+    struct cw_conn_options o = {.hello = r->hello, .limits = {.message = (size_t)32 << 20, .payload = (size_t)4 << 30, .queued = (size_t)4 << 20},
+                                .timeout_ns = address && strncmp(address, "unix:", 5) == 0 ? LOCAL_TIMEOUT_NS : 0, .token = r->token,
                                 .tls = r->options.tls};
     int status = address ? cw_conn_connect(r->loop, address, &o, &link_ops, l, &l->conn, &err)
                          : cw_error_set(&err, CW_E_SERVICE, "it has no address for transport %s", cw_transport_name(r->options.transport));

@@ -54,13 +54,6 @@ static void place(Cachew__Place *m, const struct cw_cursor *c)
     m->batch = c->batch;
 }
 
-/* The first place that may be asked for: to repeat a batch, the first that it is made from. */
-static struct cw_cursor cursor(const struct remote *r)
-{
-    const struct view *again = r->view.next;
-    return again && again->begun ? again->from : r->from;
-}
-
 static void send_attach(struct remote *r)
 {
     Cachew__Attach m = CACHEW__ATTACH__INIT;
@@ -68,7 +61,7 @@ static void send_attach(struct remote *r)
     Cachew__Place from;
     uint8_t fingerprint[16];
     memcpy(fingerprint, &r->compiled->pipeline->fingerprint, sizeof(fingerprint));
-    r->told = cursor(r);
+    r->told = cw_remote_cursor(r);
     place(&from, &r->told);
     m.job = r->job;
     m.rank = r->options.rank;
@@ -95,7 +88,7 @@ static void send_progress(struct remote *r, uint64_t now)
     Cachew__Progress m = CACHEW__PROGRESS__INIT;
     Cachew__Envelope e = CACHEW__ENVELOPE__INIT;
     Cachew__Place from;
-    r->told = cursor(r);
+    r->told = cw_remote_cursor(r);
     place(&from, &r->told);
     m.from = &from;
     m.n_batches = r->n_batches;
@@ -111,7 +104,7 @@ static void send_progress(struct remote *r, uint64_t now)
 /* Says where the cursor is, if that is due. */
 static void tell_cursor(struct remote *r, uint64_t now)
 {
-    struct cw_cursor c = cursor(r);
+    struct cw_cursor c = cw_remote_cursor(r);
     bool moved = c.epoch != r->told.epoch || c.split != r->told.split;
     if (moved && (c.epoch < r->told.epoch || (c.epoch == r->told.epoch && c.split < r->told.split)))
         send_attach(r); /* only that goes back */
@@ -141,6 +134,14 @@ static int on_attached(struct remote *r, const Cachew__Attached *m, struct cw_er
     return 0;
 }
 
+/* A file that is here need not be there. */
+static void say_where(struct cw_error *why)
+{
+    struct cw_error said = *why;
+    if (why->file[0])
+        snprintf(why->message, sizeof(why->message), "on a worker of the service: %.*s", (int)sizeof(why->message) - 40, said.message);
+}
+
 static int on_dispatcher(struct remote *r, const Cachew__Envelope *m, struct cw_error *err)
 {
     struct cw_error why = {0};
@@ -152,6 +153,7 @@ static int on_dispatcher(struct remote *r, const Cachew__Envelope *m, struct cw_
     case CACHEW__ENVELOPE__OF_FAILURE:
         if (m->re == r->attach_id) {
             cw_failure_error(m->failure, &why);
+            say_where(&why);
             cw_remote_fail(r, &why);
         }
         break;
@@ -278,6 +280,23 @@ static void give_back(struct remote *r, struct remote_batch **ret_done)
     }
 }
 
+/* To the dispatcher, once. */
+static void say_goodbye(struct remote *r)
+{
+    if (r->said_goodbye)
+        return;
+    r->said_goodbye = true;
+    Cachew__Detach m = CACHEW__DETACH__INIT;
+    Cachew__Envelope e = CACHEW__ENVELOPE__INIT;
+    m.finished = r->finished;
+    e.of_case = CACHEW__ENVELOPE__OF_DETACH;
+    e.detach = &m;
+    cw_remote_tell(r, &e);
+    r->dispatcher_open = false;
+    if (r->dispatcher)
+        cw_conn_close(r->dispatcher, NULL);
+}
+
 static void run(void *user)
 {
     struct remote *r = user;
@@ -285,13 +304,15 @@ static void run(void *user)
     uint64_t now = cw_now_ns();
     pthread_mutex_lock(&r->mutex);
     give_back(r, &done);
-    if (!r->closing && !r->dispatcher && now >= r->dispatcher_retry_ns)
+    if (r->left && !r->closing)
+        say_goodbye(r);
+    else if (!r->closing && !r->dispatcher && now >= r->dispatcher_retry_ns)
         dispatcher_connect(r);
     if (r->dispatcher_open && r->attached)
         tell_cursor(r, now);
     if (r->closing) {
         cw_remote_over(r);
-    } else {
+    } else if (!r->left) {
         cw_remote_pump(r);
         cw_remote_wake_at(r, now + PROGRESS_NS);
     }
@@ -368,18 +389,11 @@ void cw_remote_over(struct remote *r)
 static void goodbye(void *user)
 {
     struct remote *r = user;
-    Cachew__Detach m = CACHEW__DETACH__INIT;
-    Cachew__Envelope e = CACHEW__ENVELOPE__INIT;
     run(r); /* gives back what is to be given back */
     pthread_mutex_lock(&r->mutex);
     r->closing = true;
     r->goodbye_ns = cw_now_ns() + GOODBYE_NS;
-    m.finished = r->finished;
-    e.of_case = CACHEW__ENVELOPE__OF_DETACH;
-    e.detach = &m;
-    cw_remote_tell(r, &e);
-    if (r->dispatcher)
-        cw_conn_close(r->dispatcher, NULL);
+    say_goodbye(r);
     for (struct link *l = r->links; l; l = l->next)
         cw_link_close(l);
     cw_remote_wake_at(r, r->goodbye_ns);

@@ -63,7 +63,7 @@ int cw_remote_place(struct remote *r, uint64_t epoch, uint64_t split, uint64_t w
         for (struct remote_split *s = v->splits; s; s = s->next)
             if (s->epoch == epoch && s->index == split)
                 split_placed(s, worker, lost);
-    for (struct part *p = r->wanted_parts; p; p = p->next_wanted)
+    for (struct part *p = r->parts; p; p = p->next_known)
         if (p->epoch == epoch && p->split == split && p->state == ASKED && (!p->of || p->of->worker != worker))
             p->state = ASK;
     return 0;
@@ -289,8 +289,8 @@ void cw_remote_pump(struct remote *r)
     for (struct view *v = &r->view; v; v = v->next)
         for (struct remote_split *s = v->splits; s; s = s->next)
             ask_split(r, s, now);
-    for (struct part *p = r->wanted_parts; p; p = p->next_wanted) {
-        if (p->state != ASK)
+    for (struct part *p = r->parts; p; p = p->next_known) {
+        if (p->state != ASK || !p->wanted)
             continue;
         if (p->not_before_ns > now) {
             cw_remote_wake_at(r, p->not_before_ns);
@@ -313,7 +313,7 @@ void cw_remote_unask(struct remote *r, const struct link *l)
             for (struct slot *slot = s->slots; slot; slot = slot->next)
                 if (slot->state == ASKED && slot->of == l)
                     slot->state = ASK;
-    for (struct part *p = r->wanted_parts; p; p = p->next_wanted)
+    for (struct part *p = r->parts; p; p = p->next_known)
         if (p->state == ASKED && p->of == l)
             p->state = ASK;
 }
@@ -330,11 +330,29 @@ void cw_remote_not_here(struct remote *r, const struct link *l, uint64_t epoch, 
                         s->not_before_ns = now + (ASK_AGAIN_NS << CW_MIN(s->n_not_here++, ASK_AGAIN_MOST));
                     again = CW_MIN(again, s->not_before_ns);
                 }
-    for (struct part *p = r->wanted_parts; p; p = p->next_wanted)
+    for (struct part *p = r->parts; p; p = p->next_known)
         if (p->state == ASKED && p->of == l && p->epoch == epoch && p->split == split) {
             p->state = ASK;
             p->not_before_ns = now + (ASK_AGAIN_NS << 3);
             again = CW_MIN(again, p->not_before_ns);
         }
     cw_remote_wake_at(r, again);
+}
+
+struct cw_cursor cw_remote_cursor(const struct remote *r)
+{
+    struct cw_cursor c = r->from;
+    for (const struct view *v = &r->view; v; v = v->next)
+        if (v->splits && before(v->splits->epoch, v->splits->index, c.epoch, c.split))
+            c = (struct cw_cursor){.epoch = v->splits->epoch, .split = v->splits->index};
+    for (const struct part *p = r->parts; p; p = p->next_known)
+        if (p->state != HERE && before(p->epoch, p->split, c.epoch, c.split))
+            c = (struct cw_cursor){.epoch = p->epoch, .split = p->split};
+    return c;
+}
+
+void cw_remote_hurry_parts(struct remote *r, uint64_t epoch, uint64_t split)
+{
+    for (struct part *p = r->parts; p; p = p->next_known)
+        p->wanted |= before(p->epoch, p->split, epoch, split);
 }

@@ -43,9 +43,8 @@ static void close_oldest(struct cw_iterator *it)
 /* The source may forget what nobody needs any more. */
 static void tell_passed(const struct cw_iterator *it)
 {
-    struct cw_cursor least = cw_cursor_least(&it->round, it->round_unused, it->n_keys);
     if (it->splits->ops->passed)
-        it->splits->ops->passed(it->splits, &least);
+        it->splits->ops->passed(it->splits, &it->round);
 }
 
 int cw_iterator_over(struct cw_splits *splits, const struct cw_iterator_options *o, const json_t *state, struct cw_iterator **ret, struct cw_error *err)
@@ -437,6 +436,12 @@ void cw_iterator_interrupt(struct cw_iterator *it, bool on)
     if (it->again)
         cw_iterator_interrupt(it->again, on);
     pthread_mutex_unlock(&it->mutex);
+}
+
+void cw_iterator_leave(struct cw_iterator *it)
+{
+    if (it->splits->ops->leave)
+        it->splits->ops->leave(it->splits);
 }
 
 void cw_iterator_profile(struct cw_iterator *it, struct cw_profile *ret) { it->splits->ops->profile(it->splits, ret); }

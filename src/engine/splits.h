@@ -44,9 +44,11 @@ struct cw_splits_ops {
     int (*finish)(struct cw_splits *s, struct cw_assembly *a, bool wanted, uint64_t epoch, uint64_t deadline_ns, struct cw_error *err);
     struct cw_batch *(*take)(struct cw_splits *s, struct cw_assembly *a); /* out of a finished one; the rest is freed */
     void (*drop)(struct cw_splits *s, struct cw_assembly *a);
+    /* Who iterates asks for nothing any more; batches that users have stay as they are until they are released. NULL: nothing is to be done. */
+    void (*leave)(struct cw_splits *s);
     void (*release)(struct cw_splits *s, struct cw_batch *b);             /* any thread */
     void (*interrupt)(struct cw_splits *s, bool on);                      /* any thread */
-    /* Everything before this is not needed any more by who iterates. NULL: nobody wants to know. */
+    /* Batches before this are not needed any more by who iterates; what is left over of splits may be. NULL: nobody wants to know. */
     void (*passed)(struct cw_splits *s, const struct cw_cursor *from);
     void (*profile)(struct cw_splits *s, struct cw_profile *ret);         /* any thread; ret->ops has room for all operators */
     void (*fused)(struct cw_splits *s, unsigned *ret);

@@ -119,6 +119,7 @@ const struct cw_op_desc cw_op_arrays = {
            "where they are, without a copy. Their id is a hash of their content: the same data have the same id in every process, but it has to be made "
            "there before a pipeline can name it.",
     .kind = CW_OP_SOURCE,
+    .here_only = true,
     .attrs = attrs,
     .bind = arrays_bind,
     .open = arrays_open,

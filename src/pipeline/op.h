@@ -61,6 +61,7 @@ struct cw_op_desc {
     bool random;              /* draws: its results depend on (seed, epoch, element) */
     bool after_bucket;        /* may stand after bucket_by_length */
     bool stream;              /* source: its records come one after the other, and their count is not known before the last: it is pulled from */
+    bool here_only;           /* source: its data are in the memory of this process and nowhere else */
     bool function;            /* runs a Python function: needs element ids, and stands before the batcher */
     const char *plugin;       /* "NAME VERSION" of the plug-in it comes from, part of fingerprints; NULL: built in */
     const struct cw_attr_def *attrs; /* ends with a NULL name */
