@@ -226,6 +226,23 @@ def test_a_worker_is_stopped_for_longer_than_the_timeout(bench):
     bench.cluster.until("workers", lambda ws: any(w["pid"] == stopped.pid and w["state"] == "ready" for w in ws), "the worker to come back")
 
 
+@pytest.mark.parametrize("transport", ["shm", "tcp"])
+def test_batches_of_a_worker_that_loses_the_dispatcher_stay_what_they_are(tmp_path, transport):
+    """The dispatcher calls it gone; but it lives, and would use the memory that it lent again if the client gave its connection up."""
+    bench = Bench(tmp_path, proxies=True)
+    try:
+        chain = numbers(3000, slow(300), SHUFFLE, BATCH)
+        bench.cluster.start(2)
+        r = bench.ranks(chain, words=["--transport", transport], state_every=0)[0]
+        for n in range(10, 200, 10):
+            bench.cluster.wait_lines(r, n)
+            bench.cluster.links[f"w{n // 10 % 2}-dispatcher"].drop()
+        r.finish()
+        bench.judge(chain, (1, None, [r]))
+    finally:
+        bench.cluster.close()
+
+
 # ---- the dispatcher ----
 
 @pytest.mark.parametrize("state_dir", [True, False])
