@@ -182,6 +182,68 @@ def test_daemons_take_all_the_open_files_they_may(daemons):
         assert re.search(r"Max open files +(\d+) ", limits)[1] == str(hard)
 
 
+# ---- traces ----
+
+def spans(text):
+    """{(name, id): (from, to)} of a trace, whose spans all end."""
+    begun, found = {}, {}
+    for event in json.loads(text):
+        key = (event["name"], event.get("id"), event["pid"])
+        if event["ph"] == "b":
+            assert key not in begun
+            begun[key] = event["ts"]
+        elif event["ph"] == "e":
+            found[key[:2]] = (begun.pop(key), event["ts"])
+    assert not begun
+    return found
+
+
+def traced(daemons, pipeline, directory):
+    """A run over two workers; the traces of the three are in the directory."""
+    dispatcher = daemons.start("dispatcher", "--listen", "127.0.0.1:0")
+    workers = [daemons.start("worker", "--dispatcher", dispatcher.address, "--memory", "256M", "--trace", directory / f"worker{i}.json") for i in range(2)]
+    digest(pipeline, "--service", dispatcher.address, "--job", "one", "--trace", directory / "run.json")
+    return workers
+
+
+def test_traces_show_the_life_of_each_batch(daemons, pipeline, tmp_path):
+    traced(daemons, pipeline, tmp_path)
+    daemons.end()
+    files = [tmp_path / name for name in ("run.json", "worker0.json", "worker1.json")]
+    alone = [json.loads(path.read_text()) for path in files] # each is a file of its own, too
+    together = cachew("trace", *files)
+    assert together.returncode == 0 and len(json.loads(together.stdout)) == sum(map(len, alone))
+    found = spans(together.stdout)
+    batches = [key for name, key in found if name == "batch"]
+    assert len(batches) == 125 and len(set(batches)) == 125
+    for key in batches:
+        asked, handed_out = found["batch", key]
+        assert asked <= found["answer", key][0] <= found["answer", key][1] <= handed_out
+        assert found["fetch", key][0] == asked and found["fetch", key][1] <= handed_out
+        leased, computed = found["split", key.rsplit("/", 1)[0]]
+        assert leased <= computed and leased <= found["answer", key][1]
+
+
+def test_trace_of_a_worker_that_was_killed_can_be_read(daemons, pipeline, tmp_path):
+    for worker in traced(daemons, pipeline, tmp_path):
+        worker.end(signal.SIGKILL)
+    with (tmp_path / "worker0.json").open("a") as f:
+        f.write('{"ph":"b","cat":"ba') # as if it had been writing
+    ran = cachew("trace", *(tmp_path / name for name in ("worker0.json", "run.json")))
+    assert ran.returncode == 0 and len([name for name, _ in spans(ran.stdout) if name == "batch"]) == 125
+
+
+def test_traces_that_are_none(daemons, pipeline, tmp_path):
+    (tmp_path / "other").write_text("[]\n")
+    assert "is no trace" in refused("trace", tmp_path / "other")
+    assert "nowhere" in refused("trace", tmp_path / "nowhere")
+    assert "needs --service" in refused("run", pipeline, "--trace", tmp_path / "x")
+    assert "--trace" in refused("worker", "--dispatcher", "127.0.0.1:1", "--trace", tmp_path / "no" / "x")
+    dispatcher, _ = daemons.service()
+    ran = cachew("run", pipeline, "--service", dispatcher.address, "--job", "full", "--trace", "/dev/full")
+    assert ran.returncode == 1 and "--trace: can't be written" in ran.stderr
+
+
 # ---- keys ----
 
 @pytest.fixture(scope="module")

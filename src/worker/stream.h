@@ -5,6 +5,7 @@
 #pragma once
 #include <pthread.h>
 
+#include "base/trace.h"
 #include "client/local.h"
 #include "engine/remnant.h"
 #include "net/loop.h"
@@ -16,6 +17,7 @@ struct cw_request {
     struct cw_request *next;
     struct cw_peer *peer;
     uint64_t id; /* of the message */
+    uint64_t asked_ns; /* where there is a trace */
     uint64_t epoch, split, at, end;
     bool remnant;
     uint32_t key;
@@ -64,6 +66,7 @@ struct cw_answer {
     uint64_t *remnants;               /* END, COMPLETED: by key */
     size_t n_remnants;
     uint64_t compute_ns;
+    uint64_t asked_ns;                /* BATCH: as the request */
     struct cw_error *why;
 };
 
@@ -74,6 +77,7 @@ struct cw_stream_options {
     const char *const *data_roots; /* files elsewhere are refused; none: no file is */
     size_t n_data_roots;
     bool allow_python;
+    struct cw_trace *trace; /* or NULL */
 };
 
 struct cw_lease; /* lease.h */
