@@ -122,6 +122,23 @@ def test_metrics_count_what_happened(daemons, pipeline):
     assert all(x["cachew_worker_registered"][""] == 1 and x["cachew_worker_memory_limit_bytes"][""] == 256 << 20 and x["cachew_worker_cpu_seconds_total"][""] > 0 for x in w)
 
 
+def test_counters_never_fall_and_nobody_hangs_while_they_are_read(daemons, pipeline):
+    """A worker that is asked while it computes, and while its streams end: reading what the runner counted once waited for a thread that waited for it."""
+    dispatcher, (worker,) = daemons.service(http=True)
+    for seed in range(3):
+        words = ["run", pipeline, "--service", dispatcher.address, "--job", f"job{seed}", "--seed", seed, "--set", "0.stop=200000"]
+        with subprocess.Popen([CACHEW, *map(str, words)], stdout=subprocess.DEVNULL) as job:
+            before = {}
+            while job.poll() is None:
+                now, types = samples(worker.get("/metrics")[1])
+                for name, values in before.items():
+                    for labels, value in values.items():
+                        assert types[name] == "gauge" or now[name][labels] >= value, (name, labels)
+                before = now
+            assert job.returncode == 0
+    assert worker.end() == 0
+
+
 def test_pages(daemons, pipeline):
     dispatcher, (worker,) = daemons.service(http=True)
     digest(pipeline, "--service", dispatcher.address, "--job", "one")

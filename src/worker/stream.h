@@ -101,7 +101,13 @@ struct cw_stream {
     bool woken;
     size_t n_out;             /* batches that the loop's thread has, and will release */
     struct cw_runner *runner; /* from OPENED to EXITED; the loop's thread may release, interrupt and ask for memory in use */
-    struct cw_work work;      /* what the runner had computed when it was freed */
+    bool over;                /* the runner is freed, and this is what it had computed: */
+    struct cw_work work;
+
+    /* the loop's thread only: */
+    bool end_said;            /* from now on the runner may go at any time */
+    struct cw_work seen;      /* of the runner, when it was looked at last */
+
     struct cw_post post;      /* posted when there are answers */
 
     /* the stream's thread only: */
