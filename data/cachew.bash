@@ -20,7 +20,7 @@ _cachew() {
         COMPREPLY=($(compgen -f -X '!*.so' -- "$cur") $(compgen -d -S / -- "$cur"))
         return
         ;;
-    --state | --log | --quarantine | --token-file | --tls-ca | --tls-cert | --tls-key | --unix-socket)
+    --state | --log | --quarantine | --token-file | --trace | --tls-ca | --tls-cert | --tls-key | --unix-socket)
         COMPREPLY=($(compgen -f -- "$cur"))
         return
         ;;
@@ -75,7 +75,7 @@ _cachew() {
             COMPREPLY=($(compgen -d -- "$cur"))
         fi
         ;;
-    index) COMPREPLY=($(compgen -f -- "$cur")) ;;
+    index | trace) COMPREPLY=($(compgen -f -- "$cur")) ;;
     esac
 }
 

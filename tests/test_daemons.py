@@ -122,6 +122,23 @@ def test_metrics_count_what_happened(daemons, pipeline):
     assert all(x["cachew_worker_registered"][""] == 1 and x["cachew_worker_memory_limit_bytes"][""] == 256 << 20 and x["cachew_worker_cpu_seconds_total"][""] > 0 for x in w)
 
 
+def test_counters_never_fall_and_nobody_hangs_while_they_are_read(daemons, pipeline):
+    """A worker that is asked while it computes, and while its streams end: reading what the runner counted once waited for a thread that waited for it."""
+    dispatcher, (worker,) = daemons.service(http=True)
+    for seed in range(3):
+        words = ["run", pipeline, "--service", dispatcher.address, "--job", f"job{seed}", "--seed", seed, "--set", "0.stop=200000"]
+        with subprocess.Popen([CACHEW, *map(str, words)], stdout=subprocess.DEVNULL) as job:
+            before = {}
+            while job.poll() is None:
+                now, types = samples(worker.get("/metrics")[1])
+                for name, values in before.items():
+                    for labels, value in values.items():
+                        assert types[name] == "gauge" or now[name][labels] >= value, (name, labels)
+                before = now
+            assert job.returncode == 0
+    assert worker.end() == 0
+
+
 def test_pages(daemons, pipeline):
     dispatcher, (worker,) = daemons.service(http=True)
     digest(pipeline, "--service", dispatcher.address, "--job", "one")
@@ -180,6 +197,68 @@ def test_daemons_take_all_the_open_files_they_may(daemons):
     for daemon in (dispatcher, worker):
         limits = Path(f"/proc/{daemon.process.pid}/limits").read_text()
         assert re.search(r"Max open files +(\d+) ", limits)[1] == str(hard)
+
+
+# ---- traces ----
+
+def spans(text):
+    """{(name, id): (from, to)} of a trace, whose spans all end."""
+    begun, found = {}, {}
+    for event in json.loads(text):
+        key = (event["name"], event.get("id"), event["pid"])
+        if event["ph"] == "b":
+            assert key not in begun
+            begun[key] = event["ts"]
+        elif event["ph"] == "e":
+            found[key[:2]] = (begun.pop(key), event["ts"])
+    assert not begun
+    return found
+
+
+def traced(daemons, pipeline, directory):
+    """A run over two workers; the traces of the three are in the directory."""
+    dispatcher = daemons.start("dispatcher", "--listen", "127.0.0.1:0")
+    workers = [daemons.start("worker", "--dispatcher", dispatcher.address, "--memory", "256M", "--trace", directory / f"worker{i}.json") for i in range(2)]
+    digest(pipeline, "--service", dispatcher.address, "--job", "one", "--trace", directory / "run.json")
+    return workers
+
+
+def test_traces_show_the_life_of_each_batch(daemons, pipeline, tmp_path):
+    traced(daemons, pipeline, tmp_path)
+    daemons.end()
+    files = [tmp_path / name for name in ("run.json", "worker0.json", "worker1.json")]
+    alone = [json.loads(path.read_text()) for path in files] # each is a file of its own, too
+    together = cachew("trace", *files)
+    assert together.returncode == 0 and len(json.loads(together.stdout)) == sum(map(len, alone))
+    found = spans(together.stdout)
+    batches = [key for name, key in found if name == "batch"]
+    assert len(batches) == 125 and len(set(batches)) == 125
+    for key in batches:
+        asked, handed_out = found["batch", key]
+        assert asked <= found["answer", key][0] <= found["answer", key][1] <= handed_out
+        assert found["fetch", key][0] == asked and found["fetch", key][1] <= handed_out
+        leased, computed = found["split", key.rsplit("/", 1)[0]]
+        assert leased <= computed and leased <= found["answer", key][1]
+
+
+def test_trace_of_a_worker_that_was_killed_can_be_read(daemons, pipeline, tmp_path):
+    for worker in traced(daemons, pipeline, tmp_path):
+        worker.end(signal.SIGKILL)
+    with (tmp_path / "worker0.json").open("a") as f:
+        f.write('{"ph":"b","cat":"ba') # as if it had been writing
+    ran = cachew("trace", *(tmp_path / name for name in ("worker0.json", "run.json")))
+    assert ran.returncode == 0 and len([name for name, _ in spans(ran.stdout) if name == "batch"]) == 125
+
+
+def test_traces_that_are_none(daemons, pipeline, tmp_path):
+    (tmp_path / "other").write_text("[]\n")
+    assert "is no trace" in refused("trace", tmp_path / "other")
+    assert "nowhere" in refused("trace", tmp_path / "nowhere")
+    assert "needs --service" in refused("run", pipeline, "--trace", tmp_path / "x")
+    assert "--trace" in refused("worker", "--dispatcher", "127.0.0.1:1", "--trace", tmp_path / "no" / "x")
+    dispatcher, _ = daemons.service()
+    ran = cachew("run", pipeline, "--service", dispatcher.address, "--job", "full", "--trace", "/dev/full")
+    assert ran.returncode == 1 and "--trace: can't be written" in ran.stderr
 
 
 # ---- keys ----

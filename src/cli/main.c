@@ -27,6 +27,7 @@ const struct cli_verb cli_verbs[] = {
     {"workers", "", 0, 0, "lists the workers of a service, or drains one", NULL, cli_workers},
     {"top", "", 0, 0, "shows the jobs and workers of a service, with rates, again and again",
      "On a terminal the table is renewed in place; q or Ctrl-C ends. Else each table follows the one before.", cli_top},
+    {"trace", "FILE... ", 1, 1000000, "puts the traces of several processes together, on standard output", NULL, cli_trace},
     {"keys", "init DIR ", 2, 2, "makes keys, certificates and a token for a service on several hosts", NULL, cli_keys},
     {"doctor", "", 0, 0, "checks what this machine offers and says what to mend", NULL, cli_doctor},
     {0},

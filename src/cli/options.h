@@ -73,3 +73,4 @@ int cli_jobs(int argc, char **argv);
 int cli_workers(int argc, char **argv);
 int cli_top(int argc, char **argv);
 int cli_keys(int argc, char **argv);
+int cli_trace(int argc, char **argv);

@@ -8,6 +8,7 @@
 
 #include "base/clock.h"
 #include "base/machine.h"
+#include "base/trace.h"
 #include "cli/common.h"
 #include "cli/daemon.h"
 #include "cli/tls.h"
@@ -17,7 +18,7 @@
 struct worker_run {
     struct cw_worker_options o;
     struct cli_texts advertise, data_roots, plugins;
-    const char *token_file;
+    const char *token_file, *trace;
     uint64_t threads, memory;
     double drain;
     bool insecure;
@@ -85,7 +86,7 @@ int cli_worker(int argc, char **argv)
 {
     struct worker_run x = {.o = {.listen = "127.0.0.1:0", .log = on_log, .log_arg = &x.log}, .log = {.role = "worker"}, .threads = cw_cpu_budget(), .memory = cw_memory_total() / 2,
                            .drain = 20};
-    struct cw_error err = {0};
+    struct cw_error err = {0}, late = {0};
     int n_args;
     const struct cli_option options[] = {
         {"dispatcher", CLI_TEXT, &x.o.dispatcher, "HOST:PORT", "whose worker it is", 0, 0, NULL, NULL},
@@ -104,6 +105,7 @@ int cli_worker(int argc, char **argv)
         CLI_TOKEN_OPTION(&x.token_file),
         CLI_TLS_LISTEN_OPTIONS(&x.tls_files),
         CLI_LOG_OPTION(&x.log),
+        {"trace", CLI_TEXT, &x.trace, "FILE", "write when splits were leased and computed, batches asked for and sent (Chrome's trace format)", 0, 0, NULL, NULL},
         CLI_PLUGIN_OPTION(&x.plugins),
         {0},
     };
@@ -133,12 +135,16 @@ int cli_worker(int argc, char **argv)
     x.o.n_advertise = x.advertise.n;
     x.o.data_roots = x.data_roots.items;
     x.o.n_data_roots = x.data_roots.n;
+    if (r >= 0 && x.trace)
+        r = cw_trace_open(x.trace, "cachew worker", CW_TRACE_BYTES, &x.o.trace, &err);
     sigset_t signals;
     cli_raise_limits();
     cli_block_signals(&signals);
     if (r >= 0)
         r = serve(&x, &signals, &err);
     cw_host_shutdown();
+    if (cw_trace_close(x.o.trace, &late) < 0)
+        cli_log(&x.log, true, "%s", late.message);
     cw_tls_unref(x.o.tls);
     cw_tls_unref(x.o.dispatcher_tls);
     free(x.token);

@@ -73,6 +73,11 @@ static int take_slot(struct remote *r, struct remote_split *s, struct slot *slot
         *err = *slot->failed;
         return err->status;
     }
+    if (r->options.trace) {
+        struct cw_traced what = {r->stream, s->epoch, s->index, slot->k};
+        cw_trace_span(r->options.trace, "batch", &what, slot->asked_ns, cw_now_ns());
+        cw_trace_span(r->options.trace, "fetch", &what, slot->asked_ns, slot->came_ns);
+    }
     s->slots = slot->next;
     a->a.batch = &slot->batch->b;
     a->a.quarantined = CW_STEAL(slot->quarantined);

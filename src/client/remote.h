@@ -3,6 +3,7 @@
  * and workers; the iterator's thread waits for what comes.
  */
 #pragma once
+#include "base/trace.h"
 #include "client/local.h"
 #include "net/tls.h"
 
@@ -17,6 +18,7 @@ struct cw_remote_options {
     enum cw_transport transport;
     const char *token;       /* may be NULL */
     struct cw_tls *tls;      /* to dispatcher and workers, over TCP; NULL: plain. Counted */
+    struct cw_trace *trace;  /* or NULL; outlives the source */
     const char *pipeline;    /* as JSON: what compiled was made from */
     const char *base_dir;    /* absolute: where the pipeline's relative paths begin on the workers */
     uint64_t timeout_ns;     /* for opening: until a worker has seen the data */

@@ -25,6 +25,7 @@ struct slot {
     struct slot *next;
     uint64_t k;                 /* its number in the split */
     enum asked state;
+    uint64_t asked_ns, came_ns; /* where there is a trace: first asked for, received */
     struct link *of;            /* ASKED: whom */
     struct remote_batch *batch; /* HERE, */
     struct cw_error *failed;    /* or why not */

@@ -120,6 +120,7 @@ static int on_batch(struct link *l, const Cachew__Batch *m, struct cw_slab *payl
     struct slot *slot = slot_for(r, m->epoch, m->split, m->index);
     if (slot) {
         slot->state = HERE;
+        slot->came_ns = r->options.trace ? cw_now_ns() : 0;
         slot->batch = b;
         slot->quarantined = quarantined;
         r->batch_bytes = CW_MAX(r->batch_bytes, CW_MAX(size, memory[0].size + memory[1].size));

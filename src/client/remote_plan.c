@@ -275,6 +275,7 @@ static void ask_split(struct remote *r, struct remote_split *s, uint64_t now)
         uint64_t first = slot->k, count = 0;
         for (; slot && slot->state == ASK && slot->k == first + count; slot = slot->next, count++) {
             slot->state = ASKED;
+            slot->asked_ns = slot->asked_ns ? slot->asked_ns : now;
             slot->of = l;
         }
         if (get(r, l, s->epoch, s->index, first, count, NULL) < 0)

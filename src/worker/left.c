@@ -95,7 +95,9 @@ bool cw_lease_note_computed(struct cw_stream *s, struct cw_lease *l)
         cw_lease_out_of_memory(s);
         return false;
     }
-    a->compute_ns = cw_now_ns() - l->leased_ns;
+    uint64_t now = cw_now_ns();
+    a->compute_ns = now - l->leased_ns;
+    cw_trace_span(s->options->trace, "split", &(struct cw_traced){s->name, l->epoch, l->index, CW_TRACE_SPLIT}, l->leased_ns, now);
     cw_stream_say(s, a);
     return true;
 }

@@ -130,7 +130,7 @@ static void answer_batch(struct cw_stream *s, struct cw_lease *l, struct cw_requ
         return;
     }
     *a = (struct cw_answer){.kind = CW_SAY_BATCH, .peer = cw_peer_ref(r->peer), .re = r->id, .epoch = l->epoch, .split = l->index, .at = b->index, .batch = b,
-                            .quarantined = quarantined, .bytes = batch_bytes(b)};
+                            .quarantined = quarantined, .bytes = batch_bytes(b), .asked_ns = r->asked_ns};
     note_sent(l, b->index);
     cw_peer_take(r->peer, a->bytes);
     cw_stream_say(s, a);

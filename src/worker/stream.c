@@ -59,6 +59,29 @@ void cw_stream_wake(struct cw_stream *s)
     pthread_mutex_unlock(&s->mutex);
 }
 
+/* The runner notifies us with its mutex held, and on_notify takes ours: so never with ours held. */
+static void add_work(const struct cw_pipeline *p, struct cw_runner *r, struct cw_work *sum)
+{
+    struct cw_profile profile = {.ops = calloc(p->n_ops, sizeof(*profile.ops))};
+    if (profile.ops) {
+        cw_runner_profile(r, &profile);
+        cw_work_add(sum, p, &profile);
+    }
+    free(profile.ops);
+}
+
+/* As long as END was not said, the runner stays. */
+static void look_at_work(struct cw_stream *s)
+{
+    pthread_mutex_lock(&s->mutex);
+    struct cw_runner *r = s->runner;
+    pthread_mutex_unlock(&s->mutex);
+    if (s->end_said || !r)
+        return;
+    cw_work_deinit(&s->seen);
+    add_work(s->local.pipeline, r, &s->seen);
+}
+
 void cw_stream_do(struct cw_stream *s, struct cw_command *c)
 {
     c->next = NULL;
@@ -66,6 +89,8 @@ void cw_stream_do(struct cw_stream *s, struct cw_command *c)
         pthread_mutex_lock(&s->mutex);
         struct cw_runner *r = s->runner;
         pthread_mutex_unlock(&s->mutex);
+        look_at_work(s);
+        s->end_said = true;
         s->interrupt = 1;
         if (r)
             cw_runner_interrupt(r, true);
@@ -104,26 +129,12 @@ size_t cw_stream_memory_used(struct cw_stream *s)
     return used;
 }
 
-/* profiling held, and not the mutex, which the runner takes within its own when it notifies */
-static void add_work(struct cw_stream *s, struct cw_work *sum)
-{
-    const struct cw_pipeline *p = s->local.pipeline;
-    struct cw_profile profile = {.ops = calloc(p->n_ops, sizeof(*profile.ops))};
-    if (profile.ops) {
-        cw_runner_profile(s->profiled, &profile);
-        cw_work_add(sum, p, &profile);
-    }
-    free(profile.ops);
-}
-
 void cw_stream_work(struct cw_stream *s, struct cw_work *sum)
 {
-    pthread_mutex_lock(&s->profiling);
-    if (s->profiled)
-        add_work(s, sum);
-    else
-        cw_work_add_all(sum, &s->work);
-    pthread_mutex_unlock(&s->profiling);
+    look_at_work(s);
+    pthread_mutex_lock(&s->mutex);
+    cw_work_add_all(sum, s->over ? &s->work : &s->seen);
+    pthread_mutex_unlock(&s->mutex);
 }
 
 /* ---- the stream's thread ---- */
@@ -201,9 +212,6 @@ static int open_stream(struct cw_stream *s, struct cw_error *err)
     pthread_mutex_lock(&s->mutex);
     s->runner = runner;
     pthread_mutex_unlock(&s->mutex);
-    pthread_mutex_lock(&s->profiling);
-    s->profiled = runner;
-    pthread_mutex_unlock(&s->profiling);
     return 0;
 }
 
@@ -299,12 +307,12 @@ static void *stream_main(void *arg)
         wait_returned(s);
     }
     struct cw_runner *runner = s->runner;
-    pthread_mutex_lock(&s->profiling);
-    if (s->profiled)
-        add_work(s, &s->work);
-    s->profiled = NULL;
-    pthread_mutex_unlock(&s->profiling);
+    struct cw_work work = {0};
+    if (runner)
+        add_work(s->local.pipeline, runner, &work);
     pthread_mutex_lock(&s->mutex);
+    s->work = work;
+    s->over = true;
     s->runner = NULL;
     pthread_mutex_unlock(&s->mutex);
     cw_runner_free(runner);
@@ -341,9 +349,9 @@ static void stream_deinit(struct cw_stream *s)
         command_free(c);
     }
     pthread_mutex_destroy(&s->mutex);
-    pthread_mutex_destroy(&s->profiling);
     pthread_cond_destroy(&s->wake);
     cw_work_deinit(&s->work);
+    cw_work_deinit(&s->seen);
     free(s->failed);
     free(s->text);
     free(s->base_dir);
@@ -365,7 +373,6 @@ int cw_stream_new(const struct cw_stream_options *o, struct cw_loop *l, const ui
     s->answers_tail = &s->answers;
     s->post = (struct cw_post){.fn = on_answers, .arg = arg};
     pthread_mutex_init(&s->mutex, NULL);
-    pthread_mutex_init(&s->profiling, NULL);
     pthread_cond_init(&s->wake, NULL);
     s->text = malloc(text_size + 1);
     s->base_dir = strdup(base_dir);

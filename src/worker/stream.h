@@ -5,6 +5,7 @@
 #pragma once
 #include <pthread.h>
 
+#include "base/trace.h"
 #include "client/local.h"
 #include "engine/remnant.h"
 #include "net/loop.h"
@@ -16,6 +17,7 @@ struct cw_request {
     struct cw_request *next;
     struct cw_peer *peer;
     uint64_t id; /* of the message */
+    uint64_t asked_ns; /* where there is a trace */
     uint64_t epoch, split, at, end;
     bool remnant;
     uint32_t key;
@@ -64,6 +66,7 @@ struct cw_answer {
     uint64_t *remnants;               /* END, COMPLETED: by key */
     size_t n_remnants;
     uint64_t compute_ns;
+    uint64_t asked_ns;                /* BATCH: as the request */
     struct cw_error *why;
 };
 
@@ -74,6 +77,7 @@ struct cw_stream_options {
     const char *const *data_roots; /* files elsewhere are refused; none: no file is */
     size_t n_data_roots;
     bool allow_python;
+    struct cw_trace *trace; /* or NULL */
 };
 
 struct cw_lease; /* lease.h */
@@ -89,11 +93,6 @@ struct cw_stream {
     pthread_t thread;
     volatile int interrupt; /* set by the loop's thread: opening ends */
 
-    pthread_mutex_t profiling; /* taken before the runner's mutex, which is taken before the other one of these */
-    /* guarded by profiling: */
-    struct cw_runner *profiled; /* the runner, while it may be asked what it did */
-    struct cw_work work;        /* what it had done when it was freed */
-
     pthread_mutex_t mutex;
     pthread_cond_t wake;
     /* guarded by mutex: */
@@ -102,6 +101,13 @@ struct cw_stream {
     bool woken;
     size_t n_out;             /* batches that the loop's thread has, and will release */
     struct cw_runner *runner; /* from OPENED to EXITED; the loop's thread may release, interrupt and ask for memory in use */
+    bool over;                /* the runner is freed, and this is what it had computed: */
+    struct cw_work work;
+
+    /* the loop's thread only: */
+    bool end_said;            /* from now on the runner may go at any time */
+    struct cw_work seen;      /* of the runner, when it was looked at last */
+
     struct cw_post post;      /* posted when there are answers */
 
     /* the stream's thread only: */

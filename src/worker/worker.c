@@ -159,7 +159,7 @@ static int copy_options(struct cw_worker *w, const struct cw_worker_options *o, 
     c->advertise = copy_list(o->advertise, o->n_advertise, &failed);
     c->data_roots = copy_list(o->data_roots, o->n_data_roots, &failed);
     w->stream_options = (struct cw_stream_options){.threads = c->threads, .index_dir = c->index_dir, .data_roots = c->data_roots, .n_data_roots = c->n_data_roots,
-                                                   .allow_python = c->allow_python};
+                                                   .allow_python = c->allow_python, .trace = c->trace};
     return failed ? cw_error_nomem(err, 0, "a worker") : 0;
 }
 

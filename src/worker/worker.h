@@ -10,6 +10,7 @@
 #include "base/error.h"
 
 struct cw_tls;
+struct cw_trace;
 
 struct cw_worker_options {
     const char *dispatcher;         /* HOST:PORT, [IPV6]:PORT or unix:PATH */
@@ -29,6 +30,7 @@ struct cw_worker_options {
     struct cw_tls *tls;             /* of who connects over TCP; NULL: plain. Stays the caller's */
     struct cw_tls *dispatcher_tls;  /* to the dispatcher, likewise */
     uint64_t timeout_ns;            /* a dispatcher, or a client over TCP, that is silent for so long is gone; 0: 3 s */
+    struct cw_trace *trace;         /* or NULL; stays the caller's */
     /* What happens, for logs; NULL: nobody wants to know. On the loop's thread. */
     void (*log)(void *arg, const char *message);
     void *log_arg;
@@ -36,7 +38,7 @@ struct cw_worker_options {
 
 struct cw_worker;
 
-/* Listens, and begins to connect to the dispatcher, for ever. Everything in o is copied but tls and dispatcher_tls. */
+/* Listens, and begins to connect to the dispatcher, for ever. Everything in o is copied but tls, dispatcher_tls and trace. */
 int cw_worker_start(const struct cw_worker_options *o, struct cw_worker **ret, struct cw_error *err) _must_check_;
 /* Takes no more leases: what it has is finished, or taken away by the dispatcher. Any thread. */
 void cw_worker_drain(struct cw_worker *w);
