@@ -11,9 +11,12 @@
 #include "engine/remnant.h"
 #include "net/conn.h"
 
-/* Batches asked for and not yet taken: so many bytes of them, but within these numbers. */
+/* Batches asked for and not yet taken: so many bytes of them, but within these numbers. What a worker lends is no memory of ours, and costs the same whatever
+ * its size: there it takes more than two to keep client and worker from waiting for each other. */
 #define WINDOW_BYTES ((size_t)64 << 20)
+#define WINDOW_LENT_BYTES ((size_t)256 << 20)
 #define WINDOW_MIN 2
+#define WINDOW_LENT_MIN 4
 #define WINDOW_MAX 64
 #define WINDOW_FIRST 4 /* until one came */
 #define MAX_KNOWN ((size_t)1 << 22) /* places of splits: more is nonsense */
@@ -166,6 +169,7 @@ struct remote {
     struct remote_batch *returned;
     size_t n_outstanding;      /* slots that are ASKED or HERE */
     size_t batch_bytes;        /* of the largest that came */
+    bool lent;                 /* it came as memory that a worker lends */
     uint64_t wait_ns;
     atomic_uint_fast64_t n_batches; /* handed out; the consumer's */
 
