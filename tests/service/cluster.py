@@ -21,7 +21,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent))
 import oracle  # noqa: E402
 from proxy import Network  # noqa: E402
 
-CACHEW = os.environ.get("CACHEW", str(Path(__file__).resolve().parents[2] / "build" / "cachew"))
+CACHEW = os.path.abspath(os.environ.get("CACHEW", Path(__file__).resolve().parents[2] / "build" / "cachew"))
 SLOWER = float(os.environ.get("CACHEW_SLOWER", "1"))  # builds with a sanitizer take longer
 READY_S = 20 * SLOWER
 END_S = 30 * SLOWER
