@@ -69,10 +69,16 @@ int cw_remote_place(struct remote *r, uint64_t epoch, uint64_t split, uint64_t w
     return 0;
 }
 
-static uint64_t worker_of(const struct remote *r, uint64_t epoch, uint64_t split)
+static const struct placement *placement_of(const struct remote *r, uint64_t epoch, uint64_t split)
 {
     size_t at = placement_at(r, epoch, split);
-    return at < r->n_placements && r->placements[at].epoch == epoch && r->placements[at].split == split ? r->placements[at].worker : 0;
+    return at < r->n_placements && r->placements[at].epoch == epoch && r->placements[at].split == split ? &r->placements[at] : NULL;
+}
+
+static uint64_t worker_of(const struct remote *r, uint64_t epoch, uint64_t split)
+{
+    const struct placement *p = placement_of(r, epoch, split);
+    return p ? p->worker : 0;
 }
 
 /* ---- what splits gave ---- */
@@ -165,6 +171,8 @@ struct remote_split *cw_remote_split_new(struct view *v, uint64_t epoch, uint64_
         uint64_t total = v->base.compiled->drop_remainder ? n / size : n / size + (n % size != 0);
         s->counted = total > index * each ? CW_MIN(total - index * each, each) : 0;
     }
+    const struct placement *p = placement_of(r, epoch, index);
+    s->lost = p && p->lost;
     s->report = report_find(r, epoch, index);
     while (*at)
         at = &(*at)->next;

@@ -262,7 +262,7 @@ static int steer_job(struct cw_dispatcher *d, struct job *j, const char *verb, s
 {
     struct cw_error why = {0};
     if (strcmp(verb, "cancel-job") == 0) {
-        cw_error_set(&why, CW_E_INTERRUPTED, "job \"%s\" was cancelled", j->name);
+        cw_error_set(&why, CW_E_SERVICE, "job \"%s\" was cancelled", j->name);
         cw_dp_job_over(d, j, JOB_CANCELLED, &why);
         return 0;
     }
