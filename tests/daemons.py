@@ -79,6 +79,11 @@ class Daemons:
         return dispatcher, [self.start("worker", "--dispatcher", dispatcher.address, "--memory", "256M", *words) for _ in range(workers)]
 
     def end(self):
-        codes = [daemon.end() for daemon in reversed(self.all)]
-        self.all = []
-        return codes
+        """All of them, also where one does not end by itself: that is an error then."""
+        late = []
+        while self.all:
+            try:
+                self.all.pop().end()
+            except subprocess.TimeoutExpired as e:
+                late.append(e.cmd)
+        assert not late, late
