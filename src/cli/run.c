@@ -320,7 +320,7 @@ static int execute(struct run *x, struct watcher *w, struct cw_error *err)
     if (r >= 0) {
         atomic_store(&w->iterator, x->common.local.iterator);
         r = loop(x, state, w, err);
-        if (x->state && (r >= 0 || r == CW_E_INTERRUPTED)) {
+        if (x->state && (r >= 0 || r == CW_E_INTERRUPTED || r == CW_E_SERVICE || r == CW_E_DEADLINE)) { /* it may go on later */
             struct cw_error own = {0};
             int s = write_state(x, &own);
             x->state_written = s >= 0;

@@ -420,6 +420,11 @@ static int wait_attached(struct remote *r, const struct cw_remote_options *o, st
 int cw_splits_remote(const struct cw_compiled *compiled, const struct cw_remote_options *o, const json_t *state, struct cw_splits **ret,
                      struct cw_error *err)
 {
+    if (o->at_most_once && o->world_size > 1) { /* a batch that is lost to one rank would shift the numbers of all that come after it, for that rank alone */
+        cw_error_attribute(err, "world_size", "more than 1", "1, with at-most-once");
+        return cw_error_set(err, CW_E_OPTION, "at-most-once with %u ranks: they could not agree on the numbers of batches once one is lost; expected a world size of 1, or exactly-once",
+                            o->world_size);
+    }
     struct remote *r = calloc(1, sizeof(*r));
     if (!r)
         return cw_error_nomem(err, sizeof(*r), "a job");

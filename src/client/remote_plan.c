@@ -183,7 +183,7 @@ struct remote_split *cw_remote_split_new(struct view *v, uint64_t epoch, uint64_
 bool cw_remote_split_count(const struct remote_split *s, uint64_t *ret)
 {
     const struct cw_compiled *c = s->view->base.compiled;
-    *ret = s->report ? s->report->n_batches : c->counted ? s->counted : 0;
+    *ret = c->counted ? s->counted : s->report ? s->report->n_batches : 0; /* what drop_remainder drops is no batch of ours, though a worker counts it */
     return s->report || c->counted;
 }
 

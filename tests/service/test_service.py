@@ -329,7 +329,7 @@ def test_a_cancelled_job_ends_with_a_reason(bench):
     bench.cluster.wait_lines(r, 3)
     assert bench.cluster.ask("jobs", "--cancel", "job")[0] == 0
     error = r.finish(code=3)["error"]
-    assert error["kind"] == "interrupted" and "cancel" in error["message"]
+    assert error["kind"] == "service" and "cancel" in error["message"]
     assert oracle.read_state(r.state) == (0, r.lines())
     bench.cluster.until("jobs", lambda jobs: jobs[0]["state"] == "cancelled", "the job to be cancelled")
 
