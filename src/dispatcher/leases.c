@@ -155,19 +155,20 @@ static uint64_t first_free(struct stream *s)
     return s->free_from < limit ? s->free_from : UINT64_MAX;
 }
 
-/* Everybody is full of later splits, while the first that is wanted has nobody: the last of them makes room. */
+/* Everybody is full, while a split that is wanted has nobody: the last of those behind it makes room. Earlier ones are always worth more, so this ends. */
 static struct seat *make_room(struct cw_dispatcher *d, struct stream *s, uint64_t pos)
 {
-    if (pos != s->base || s->at_most_once)
+    if (s->at_most_once)
         return NULL;
     for (uint64_t at = s->end; at-- > pos + 1;) {
         struct split *x = cw_dp_split(s, at);
-        for (int i = 0; i < 2 && x->holder[i]; i++)
-            if (x->holder[i]->heap_at > 0) {
-                struct seat *t = x->holder[i];
-                cw_dp_lease_drop(d, t, at, true);
-                return t;
-            }
+        for (int i = 0; i < 2 && x->holder[i]; i++) {
+            struct seat *t = x->holder[i];
+            if (t->heap_at == 0 || (t->n_held < t->capacity && i == 0 && (x->flags & SPLIT_COMPLETE)))
+                continue; /* what is complete takes no room but that of a worker that has all it may have */
+            cw_dp_lease_drop(d, t, at, true);
+            return t;
+        }
     }
     return NULL;
 }
