@@ -117,12 +117,12 @@ def iperf3(_args, _folder):
     return {"bytes_per_s": json.loads(client.stdout)["end"]["sum_received"]["bits_per_second"] / 8}
 
 
-def first(args, _):
+def job(args, _):
     """The second job: the workers have seen the data, but computed nothing of it, for its seed is another."""
     with up(args) as service:
-        job = [args.cachew, "run", args.pipeline, "--json", "--batches", 1, "--service", service.ready["address"]]
-        run(*job, "--job", "warm", "--seed", 1)
-        return run(*job, "--job", "measured", "--seed", 2)
+        command = [args.cachew, "run", args.pipeline, "--json", "--batches", 1, "--service", service.ready["address"]]
+        run(*command, "--job", "warm", "--seed", 1)
+        return run(*command, "--job", "measured", "--seed", 2)
 
 
 def start(args, _):
@@ -206,14 +206,14 @@ def idle(args, folder):
     return {"percent": max(percent.values()), **percent}
 
 
-MEASUREMENTS = {f.__name__: f for f in (photos, small, medium, large, rewrite, memset, tcp, iperf3, one_half, two_halves, first, start, idle)}
+MEASUREMENTS = {f.__name__: f for f in (photos, small, medium, large, rewrite, memset, tcp, iperf3, one_half, two_halves, job, start, idle)}
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("measurement", choices=MEASUREMENTS)
     parser.add_argument("--cachew", type=Path, required=True, help="the command, in a build folder that has bench/hand_over and bench/memory_op.so")
-    parser.add_argument("--pipeline", type=Path, help="of photographs: photos, first")
+    parser.add_argument("--pipeline", type=Path, help="of photographs: photos, job")
     parser.add_argument("--epochs", type=int, default=1)
     parser.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)), help="of all workers")
     args = parser.parse_args()

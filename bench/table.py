@@ -30,7 +30,7 @@ NAMES = {
     "service_iperf3": "iperf3",
     "service_two_halves": "two workers",
     "service_one_half": "one worker",
-    "service_first": "first batch of a job",
+    "service_job": "first batch of a job",
     "service_start": "cachew up is ready",
     "service_idle": "the busiest process",
 }
@@ -101,7 +101,7 @@ SECTIONS = [
     ("Hand-over on one host, each byte of 38 MB rewritten", "GB/s", 2, gigabytes, "service_rewrite", ["service_rewrite", "service_memset"]),
     ("TCP over loopback, batches of 4 MiB", "GB/s", 2, gigabytes, "service_tcp", ["service_tcp", "service_iperf3"]),
     ("Workers of half a core each, elements of 1 ms", "batches/s", 0, batches, "service_two_halves", ["service_two_halves", "service_one_half"]),
-    ("First batch of 32 from a warm service, since process start", "s", 3, first, "service_first", ["service_first"]),
+    ("First batch of 32 from a warm service, since process start", "s", 3, first, "service_job", ["service_job"]),
     ("Start of a service", "s", 3, seconds, "service_start", ["service_start"]),
     ("CPU while a job is held", "% of a core", 3, percent, "service_idle", ["service_idle"]),
     ("Peak memory, image pipeline", "MiB", 0, peak, "cachew", ["cachew", "cachew_antialias", *PEERS]),
