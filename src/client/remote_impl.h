@@ -200,6 +200,8 @@ void cw_remote_not_here(struct remote *r, const struct link *l, uint64_t epoch, 
 struct link *cw_remote_link(struct remote *r, uint64_t worker); /* NULL: not known */
 void cw_link_connect(struct link *l);
 void cw_link_close(struct link *l);
+/* A worker that the dispatcher says is gone: freed, now or when its connection is over, once nothing is lent by it any more. */
+void cw_link_gone(struct link *l);
 struct link *cw_link_free(struct link *l); /* its connection is over */
 int cw_remote_worker(struct remote *r, const Cachew__WorkerAddress *m, struct cw_error *err);
 void cw_mapping_unref(struct mapping *m); /* mutex held */

@@ -18,6 +18,9 @@
 /* A worker that can't be reached for so long is the dispatcher's business. */
 #define REPORT_AFTER_NS UINT64_C(500000000)
 #define MAX_REGIONS 4096
+/* A worker on this host that is silent is stopped or busy, and may go on: hung up on, it would use again what batches in users' hands lie in. Whether it is to be waited for
+ * is the dispatcher's business. */
+#define LOCAL_TIMEOUT_NS (UINT64_C(3600) * 1000000000)
 
 struct link *cw_remote_link(struct remote *r, uint64_t worker)
 {
@@ -338,6 +341,8 @@ void cw_link_connect(struct link *l)
     struct cw_error err = {0};
     const char *address = address_of(l, buf, sizeof(buf));
     struct cw_conn_options o = {.hello = r->hello, .limits = {.message = (size_t)32 << 20, .payload = (size_t)4 << 30, .queued = (size_t)4 << 20}, .token = r->token};
+    if (address && strncmp(address, "unix:", 5) == 0)
+        o.timeout_ns = LOCAL_TIMEOUT_NS;
     int status = address ? cw_conn_connect(r->loop, address, &o, &link_ops, l, &l->conn, &err)
                          : cw_error_set(&err, CW_E_SERVICE, "it has no address for transport %s", cw_transport_name(r->options.transport));
     if (status >= 0)
@@ -350,6 +355,15 @@ void cw_link_close(struct link *l)
 {
     if (l->conn)
         cw_conn_close(l->conn, NULL);
+}
+
+void cw_link_gone(struct link *l)
+{
+    if (!l->gone || (l->mapping && l->mapping->refs > 1))
+        return; /* a worker that we hang up on uses again what it lent us */
+    cw_link_close(l);
+    if (!l->conn)
+        cw_link_free(l);
 }
 
 struct link *cw_link_free(struct link *l)
@@ -388,9 +402,9 @@ int cw_remote_worker(struct remote *r, const Cachew__WorkerAddress *m, struct cw
     }
     l->gone = m->gone;
     if (m->gone) {
-        cw_link_close(l);
-        if (!l->conn)
-            cw_link_free(l);
+        if (l->mapping)
+            cw_remote_unask(r, l);
+        cw_link_gone(l);
         return 0;
     }
     set_text(&l->unix_path, m->unix_path);

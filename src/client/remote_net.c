@@ -320,6 +320,10 @@ static void run(void *user)
     }
     for (struct remote_batch *b = done; b; b = b->next)
         cw_mapping_unref(b->mapping);
+    for (struct link *l = done ? r->links : NULL, *next; l; l = next) {
+        next = l->next;
+        cw_link_gone(l);
+    }
     pthread_mutex_unlock(&r->mutex);
     while (done) {
         struct remote_batch *b = done;

@@ -238,7 +238,7 @@ static struct link *usable(struct remote *r, uint64_t worker)
     struct link *l = worker ? cw_remote_link(r, worker) : NULL;
     if (l && !l->conn && !l->gone)
         cw_link_connect(l);
-    return l && l->conn && l->open ? l : NULL;
+    return l && l->conn && l->open && !l->gone ? l : NULL;
 }
 
 static int get(struct remote *r, struct link *l, uint64_t epoch, uint64_t split, uint64_t first, uint64_t count, const unsigned *key)

@@ -154,11 +154,15 @@ static uint64_t first_free(struct stream *s)
     return s->free_from < limit ? s->free_from : UINT64_MAX;
 }
 
-/* Everybody is full of later splits, while the first that is wanted has nobody: the last of them makes room. */
+/* Everybody is full of later splits, while the first that is wanted and not finished has nobody: the last of them makes room. That need not be the first wanted one:
+ * a client whose cursor stays at a finished split, for the sake of its remnants or because it went back to its end, waits for what comes after it. */
 static struct seat *make_room(struct cw_dispatcher *d, struct stream *s, uint64_t pos)
 {
-    if (pos != s->base || s->at_most_once)
+    if (s->end <= pos + 1 || s->at_most_once)
         return NULL;
+    for (uint64_t at = s->base; at < pos; at++)
+        if (!(cw_dp_split(s, at)->flags & (SPLIT_COMPLETE | SPLIT_LOST)))
+            return NULL;
     for (uint64_t at = s->end; at-- > pos + 1;) {
         struct split *x = cw_dp_split(s, at);
         for (int i = 0; i < 2 && x->holder[i]; i++)
