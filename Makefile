@@ -10,7 +10,10 @@ DEPS := tools/deps.sh
 PHOTOS ?= build/photos
 FUZZ_RUNS ?= 1000000
 
-.PHONY: help deps build demo test lint bench fuzz coverage wheel install clean
+SOAK_RUNS ?= 1000
+SOAK_SEED ?= 1
+
+.PHONY: help deps build demo test lint bench fuzz soak coverage wheel install clean
 
 help:
 	@echo 'make demo       decode, crop and batch 3,000 photographs for two epochs; report and contact sheet'
@@ -20,6 +23,7 @@ help:
 	@echo 'make bench      compare with tf.data, DataLoader, Grain (PEERS=none|tfdata|all)'
 	@echo 'make lint       layers, words, Python, man page, scripts'
 	@echo 'make fuzz       every parser under libFuzzer (FUZZ_RUNS=$(FUZZ_RUNS) executions each)'
+	@echo 'make soak       random schedules of faults against the service, judged by the delivery oracle (SOAK_RUNS=$(SOAK_RUNS) SOAK_SEED=$(SOAK_SEED))'
 	@echo 'make coverage   which lines the tests reach: build-coverage/report/index.html'
 	@echo 'make wheel      the Python package as dist/cachew-*.whl, with all it needs, tried in a bare environment'
 	@echo 'make install    into /usr/local (DESTDIR and PREFIX are honoured)'
@@ -54,6 +58,12 @@ fuzz:
 	@$(DEPS) build test
 	@FUZZ_RUNS=$(FUZZ_RUNS) tools/fuzz.sh
 
+soak:
+	@$(DEPS) build test
+	@tools/setup.sh build-soak -Dcrash_points=true
+	@$(MESON) compile -C build-soak cachew
+	@CACHEW=$(CURDIR)/build-soak/cachew "$$(tools/venv.sh)/bin/python" tests/service/soak.py --n $(SOAK_RUNS) --seed $(SOAK_SEED) --keep build-soak/failed
+
 coverage:
 	@$(DEPS) build test coverage
 	@tools/coverage.sh
@@ -68,6 +78,6 @@ install: build
 	@$(MESON) install -C build
 
 clean:
-	@for b in build build-gcc build-asan build-tsan build-fuzz build-coverage build-python; do \
+	@for b in build build-gcc build-asan build-tsan build-fuzz build-soak build-coverage build-python; do \
 	    test ! -f $$b/build.ninja || ninja -C $$b -t clean; \
 	done

@@ -12,7 +12,7 @@ _cachew() {
         return
     fi
     case $prev in
-    --dump | --save | --index-dir)
+    --dump | --save | --index-dir | --state-dir | --data-root)
         COMPREPLY=($(compgen -d -- "$cur"))
         return
         ;;
@@ -20,7 +20,7 @@ _cachew() {
         COMPREPLY=($(compgen -f -X '!*.so' -- "$cur") $(compgen -d -S / -- "$cur"))
         return
         ;;
-    --state | --log | --quarantine)
+    --state | --log | --quarantine | --token-file | --trace | --tls-ca | --tls-cert | --tls-key | --unix-socket)
         COMPREPLY=($(compgen -f -- "$cur"))
         return
         ;;
@@ -44,7 +44,20 @@ _cachew() {
         COMPREPLY=($(compgen -W "128M 256M 512M 1G 4G 16G" -- "$cur"))
         return
         ;;
-    --threads | --seed | --epochs | --batches | --rank | --world-size | --state-every | --set | --wait | --run | --seconds | --best-of)
+    --transport)
+        COMPREPLY=($(compgen -W "auto shm unix tcp" -- "$cur"))
+        return
+        ;;
+    --log-format)
+        COMPREPLY=($(compgen -W "text json" -- "$cur"))
+        return
+        ;;
+    --service | --dispatcher | --listen | --http | --advertise)
+        COMPREPLY=($(compgen -W "127.0.0.1:5050" -- "$cur"))
+        return
+        ;;
+    --threads | --seed | --epochs | --batches | --rank | --world-size | --state-every | --set | --wait | --run | --seconds | --best-of | --job | --workers | --drain-timeout | \
+        --name | --cancel | --pause | --resume | --drain | --interval | --host | --days)
         return
         ;;
     esac
@@ -55,7 +68,14 @@ _cachew() {
     case $verb in
     ops) COMPREPLY=($(compgen -W "$("$command" ops 2>/dev/null | cut -d' ' -f1)" -- "$cur")) ;;
     run | explain | bench) COMPREPLY=($(compgen -f -X '!*.json' -- "$cur") $(compgen -d -S / -- "$cur")) ;;
-    index) COMPREPLY=($(compgen -f -- "$cur")) ;;
+    keys)
+        if [ "$COMP_CWORD" -eq 2 ]; then
+            COMPREPLY=($(compgen -W "init" -- "$cur"))
+        else
+            COMPREPLY=($(compgen -d -- "$cur"))
+        fi
+        ;;
+    index | trace) COMPREPLY=($(compgen -f -- "$cur")) ;;
     esac
 }
 

@@ -45,11 +45,12 @@ exports() { # if the library has been built
     done
 }
 
-tables() { # pages and stubs that the operator table gives, if the command has been built
+tables() { # pages and stubs that the operator table gives, and the man page, if the command has been built
     local command
     for command in build/cachew build-gcc/cachew; do
         [ -x "$command" ] || continue
-        "$venv/bin/python" tools/make_operator_pages.py --check --cachew "$command" && "$venv/bin/python" tools/make_stubs.py --check --cachew "$command" || return 1
+        "$venv/bin/python" tools/make_operator_pages.py --check --cachew "$command" && "$venv/bin/python" tools/make_stubs.py --check --cachew "$command" &&
+            "$venv/bin/python" tools/check_man.py "$command" || return 1
         echo "operator pages and stubs: ok"
         return 0
     done

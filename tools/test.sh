@@ -1,5 +1,5 @@
 #!/bin/bash
-# The fast full suite. usage: tools/test.sh [STEP...]   (all steps: build plain asan tsan model cli python)
+# The fast full suite. usage: tools/test.sh [STEP...]   (all steps: build plain asan tsan model cli service python)
 #
 #   build   gcc plain, clang with ASan+UBSan, clang with TSan: all with warnings as errors
 #   plain   unit tests, installed tree
@@ -7,6 +7,7 @@
 #   tsan    unit tests of what several threads run, and random pipelines, under ThreadSanitizer
 #   model   the reference model's own tests; random pipelines, expressions and images against it, NumPy and Pillow
 #   cli     the command, black box
+#   service dispatcher, workers and clients as processes, with faults, judged by the delivery oracle; the oracle's and the fault proxy's own tests
 #   python  the Python package, installed into an environment of its own; random pipelines with Python functions through it, against the model
 #
 # A step's output is shown when it fails, or all of it with VERBOSE=1. BUILD names the prefix of the build directories.
@@ -18,7 +19,7 @@ build=${BUILD:-build}
 plain=$build-gcc asan=$build-asan tsan=$build-tsan
 jobs=${JOBS:-$(nproc)}
 steps=("$@")
-[ ${#steps[@]} -gt 0 ] || steps=(build plain asan tsan model cli python)
+[ ${#steps[@]} -gt 0 ] || steps=(build plain asan tsan model cli service python)
 
 # Reports end the program; what libraries keep until the end is not a leak of ours.
 export ASAN_OPTIONS=abort_on_error=1:detect_leaks=1:strict_string_checks=1:detect_stack_use_after_return=1
@@ -65,7 +66,7 @@ unit() { # DIR [meson test arguments]: with the number of checks that the progra
     echo "$n tests passed in $(grep -acE '^=+ [0-9]+/[0-9]+ =+$' "$dir/meson-logs/testlog.txt") programs"
 }
 python() { "$venv/bin/python" "$@"; }
-sanitized() { CC=clang tools/setup.sh "$1" --werror -Db_lundef=false -Db_sanitize="$2" -Dbuildtype=debugoptimized; }
+sanitized() { CC=clang tools/setup.sh "$1" --werror -Dcrash_points=true -Db_lundef=false -Db_sanitize="$2" -Dbuildtype=debugoptimized; }
 
 for step in "${steps[@]}"; do
     case $step in
@@ -75,7 +76,7 @@ for step in "${steps[@]}"; do
     esac
     case $step in
     build)
-        run 'configure' eval 'CC=gcc tools/setup.sh $plain --werror -Dpython=true && sanitized $asan address,undefined && sanitized $tsan thread'
+        run 'configure' eval 'CC=gcc tools/setup.sh $plain --werror -Dpython=true -Dcrash_points=true && sanitized $asan address,undefined && sanitized $tsan thread'
         run 'compile gcc' compile "$plain"
         run 'compile clang, ASan+UBSan' compile "$asan"
         run 'compile clang, TSan' compile "$tsan"
@@ -89,6 +90,7 @@ for step in "${steps[@]}"; do
         run 'model, ASan+UBSan' python tests/model/compare.py --n 200 --seed 100001 --jobs "$jobs" --binary "$asan/cachew"
         run 'command line, ASan+UBSan' env CACHEW="$(realpath "$asan")/cachew" MAKE_PHOTOS="$(realpath "$plain")/tools/make_photos" CACHEW_SANITIZED=1 \
             "$venv/bin/python" -m pytest -q -p no:cacheprovider -n "$jobs" tests/test_cli.py tests/test_plugins.py tests/test_sources.py \
+            tests/test_daemons.py \
             -k 'not example and not parts_add_up'
         ;;
     tsan)
@@ -104,6 +106,9 @@ for step in "${steps[@]}"; do
     cli)
         run 'command line' env CACHEW="$(realpath "$plain")/cachew" MAKE_PHOTOS="$(realpath "$plain")/tools/make_photos" \
             "$venv/bin/python" -m pytest -q -p no:cacheprovider -n "$jobs" tests/test_cli.py tests/test_regressions.py tests/test_plugins.py tests/test_sources.py
+        ;;
+    service)
+        run 'service' env CACHEW="$(realpath "$plain")/cachew" "$venv/bin/python" -m pytest -q -p no:cacheprovider -n $((jobs + 1)) tests/service
         ;;
     python)
         run 'install the package' env PATH="$venv/bin:$PATH" "$venv/bin/pip" install --quiet --disable-pip-version-check --no-deps --no-build-isolation \

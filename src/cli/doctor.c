@@ -17,6 +17,7 @@
 #include <webp/decode.h>
 #include <zlib.h>
 
+#include "base/crash.h"
 #include "base/hash.h"
 #include "base/machine.h"
 #include "base/text.h"
@@ -237,18 +238,42 @@ static const struct { const char *name; void (*check)(struct check *); } checks[
     {"reads without waiting", check_nowait},               {"libraries", check_libraries},
 };
 
+static int list_crash_points(bool json)
+{
+    size_t n;
+    const struct cw_crash_point *p = cw_crash_points(&n);
+    json_t *list = json_array();
+    for (size_t i = 0; i < n; i++) {
+        json_array_append_new(list, json_pack("{s:s, s:s, s:s}", "name", p[i].name, "role", p[i].role, "phase", p[i].phase));
+        if (!json)
+            printf("%-24s %-12s %s\n", p[i].name, p[i].role, p[i].phase);
+    }
+    if (!n && !json)
+        printf("this build has none: configure it with -Dcrash_points=true\n");
+    if (json)
+        return cli_print(json_pack("{s:o}", "crash_points", list));
+    json_decref(list);
+    return 0;
+}
+
 int cli_doctor(int argc, char **argv)
 {
     static const char *const verdicts[] = {"ok", "warning", "failed"};
     struct cw_error err = {0};
-    bool json = false;
+    bool json = false, points = false;
     int n_args, failed = 0, warnings = 0;
-    const struct cli_option options[] = {{"json", CLI_FLAG, &json, NULL, "print one JSON object", 0, 0, NULL, NULL}, {0}};
+    const struct cli_option options[] = {
+        {"crash-points", CLI_FLAG, &points, NULL, "list the points at which a test build can be made to crash (CACHEW_CRASH=NAME:N)", 0, 0, NULL, NULL},
+        {"json", CLI_FLAG, &json, NULL, "print one JSON object", 0, 0, NULL, NULL},
+        {0},
+    };
     for (int i = 1; i < argc; i++)
         json |= strcmp(argv[i], "--json") == 0;
     int r = cli_parse(cli_find("doctor"), options, argc, argv, &n_args, &err);
     if (r != 0)
         return r == 1 ? 0 : cli_fail(&err, json, NULL);
+    if (points)
+        return list_crash_points(json);
     json_t *list = json_array();
     for (size_t i = 0; i < CW_COUNT_OF(checks); i++) {
         struct check c = {.name = checks[i].name};

@@ -54,6 +54,8 @@ extern const char cli_version[];
  * the exit code. */
 #include <jansson.h>
 int cli_fail(const struct cw_error *err, bool json, json_t *counts);
+/* Other people's words for a terminal: control characters become "?". Returns text. */
+char *cli_clean(char *text);
 /* Prints a value as one line and releases it. 0, or 1 when there is no memory. That stdout can't be written main finds. */
 int cli_print(json_t *value);
 
@@ -62,9 +64,13 @@ int cli_ops(int argc, char **argv);
 int cli_explain(int argc, char **argv);
 int cli_index(int argc, char **argv);
 int cli_bench(int argc, char **argv);
+int cli_bench_dispatcher(int argc, char **argv);
 int cli_doctor(int argc, char **argv);
 int cli_dispatcher(int argc, char **argv);
 int cli_worker(int argc, char **argv);
 int cli_up(int argc, char **argv);
 int cli_jobs(int argc, char **argv);
 int cli_workers(int argc, char **argv);
+int cli_top(int argc, char **argv);
+int cli_keys(int argc, char **argv);
+int cli_trace(int argc, char **argv);

@@ -15,6 +15,7 @@
 #include "base/text.h"
 #include "cli/common.h"
 #include "cli/output.h"
+#include "cli/tls.h"
 #include "client/report.h"
 #include "host/host.h"
 #include "storage/file.h"
@@ -22,12 +23,14 @@
 struct run {
     /* options */
     struct cli_common common;
-    const char *state, *log, *dump, *save, *quarantine, *guarantee, *order, *service, *job, *transport, *token_file;
+    const char *state, *log, *dump, *save, *quarantine, *guarantee, *order, *service, *job, *transport, *token_file, *trace;
+    struct cli_tls tls;
     uint64_t epochs, batches, rank, world_size, state_every;
     bool epochs_given, batches_given, digest, progress;
     /* while it runs */
     struct cw_log log_file;
     FILE *quarantine_file;
+    struct cw_trace *tracing;
     struct cw_hash128 sum, set_sum;
     uint64_t n_batches, n_elements, n_bytes, first_ns, start_ns, last_ns;
     double first_batch_s;
@@ -275,12 +278,17 @@ static int open_service(struct run *x, const json_t *state, struct cw_error *err
         .any_order = x->order && strcmp(x->order, "any") == 0,
         .transport = cli_transport(x->transport),
         .token = token,
+        .trace = x->tracing,
         .timeout_ns = (uint64_t)(x->common.wait * 1e9),
     };
     if (o.at_most_once && x->order && !o.any_order)
         return cw_error_set(err, CW_E_OPTION, "--guarantee at-most-once with --order exact: batches that are lost leave gaps in the order; expected --order any");
     o.any_order |= o.at_most_once;
-    return cw_local_remote(&x->common.local, &o, state, err);
+    r = cli_tls_connecting(&x->tls, &o.tls, err);
+    if (r >= 0)
+        r = cw_local_remote(&x->common.local, &o, state, err);
+    cw_tls_unref(o.tls);
+    return r;
 }
 
 static int execute(struct run *x, struct watcher *w, struct cw_error *err)
@@ -300,6 +308,10 @@ static int execute(struct run *x, struct watcher *w, struct cw_error *err)
         r = cw_error_set(err, CW_E_OPTION, "--rank %" PRIu64 ": expected less than --world-size %" PRIu64, x->rank, x->world_size);
     if (r >= 0)
         r = open_outputs(x, state != NULL, err);
+    if (r >= 0 && x->trace && !x->service)
+        r = cw_error_set(err, CW_E_OPTION, "--trace %s needs --service: without one, explain says where the time goes", x->trace);
+    if (r >= 0 && x->trace)
+        r = cw_trace_open(x->trace, "cachew run", CW_TRACE_BYTES, &x->tracing, err);
     if (r >= 0 && x->service)
         r = open_service(x, state, err);
     if (r >= 0 && !x->service)
@@ -308,7 +320,7 @@ static int execute(struct run *x, struct watcher *w, struct cw_error *err)
     if (r >= 0) {
         atomic_store(&w->iterator, x->common.local.iterator);
         r = loop(x, state, w, err);
-        if (x->state && (r >= 0 || r == CW_E_INTERRUPTED)) {
+        if (x->state && (r >= 0 || r == CW_E_INTERRUPTED || r == CW_E_SERVICE || r == CW_E_DEADLINE)) { /* it may go on later */
             struct cw_error own = {0};
             int s = write_state(x, &own);
             x->state_written = s >= 0;
@@ -360,6 +372,8 @@ int cli_run(int argc, char **argv)
         {"job", CLI_TEXT, &x.job, "NAME", "of the job in the service, the same for all its ranks", 0, 0, NULL, NULL},
         {"transport", CLI_TEXT, &x.transport, "T", "from workers: auto (default), shm, unix or tcp", 0, 0, cli_transports, NULL},
         CLI_TOKEN_OPTION(&x.token_file),
+        CLI_TLS_OPTIONS(&x.tls),
+        {"trace", CLI_TEXT, &x.trace, "FILE", "write when batches of a service were asked for, received and handed out (Chrome's trace format)", 0, 0, NULL, NULL},
         {"state", CLI_TEXT, &x.state, "FILE", "go on where FILE says, if it is there; replace it at the end", 0, 0, NULL, NULL},
         {"state-every", CLI_COUNT, &x.state_every, "K", "replace it every K batches too", 0, 0, NULL, NULL},
         {"digest", CLI_FLAG, &x.digest, NULL, "hash everything delivered", 0, 0, NULL, NULL},
@@ -412,5 +426,10 @@ int cli_run(int argc, char **argv)
         report(&x);
     }
     cli_common_deinit(&x.common);
+    struct cw_error late = {0};
+    if (cw_trace_close(x.tracing, &late) < 0) {
+        fprintf(stderr, "cachew: %s\n", late.message);
+        code = code ? code : 1;
+    }
     return code;
 }

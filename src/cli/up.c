@@ -11,18 +11,18 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include "base/clock.h"
 #include "base/machine.h"
 #include "base/text.h"
+#include "cli/child.h"
 #include "cli/common.h"
+#include "cli/daemon.h"
+#include "cli/tls.h"
 
 #define MAX_WORKERS 256
-/* What does not say that it is ready within this has failed. */
-#define READY_NS UINT64_C(20000000000)
 /* What dies younger than this is started again only after as long. */
 #define AGE_NS UINT64_C(1000000000)
 
@@ -39,9 +39,11 @@ struct up {
     double drain;
     bool no_python, no_restart, end_with_stdin;
     struct cli_texts data_roots, plugins;
+    struct cli_tls tls;
+    struct cli_log log;
     /* while it runs */
     struct daemon dispatcher, workers[MAX_WORKERS];
-    char *address;           /* the dispatcher's */
+    char *address, *http_address; /* the dispatcher's */
 };
 
 /* ---- processes ---- */
@@ -59,86 +61,25 @@ static void add(struct command *c, const char *name, const char *value)
     c->argv[c->n++] = value;
 }
 
-/* Starts this program again with other arguments; *ret_out is its stdout. */
-static int spawn(const struct command *c, pid_t *ret, int *ret_out, struct cw_error *err)
+/* What all of them are given. */
+static void add_common(struct command *c, const struct up *u)
 {
-    int out[2];
-    pid_t parent = getpid();
-    if (pipe(out) < 0)
-        return cw_error_errno(err, CW_E_IO, errno, "can't make a pipe");
-    fflush(NULL);
-    pid_t pid = fork();
-    if (pid == 0) {
-        sigset_t none;
-        sigemptyset(&none);
-        sigprocmask(SIG_SETMASK, &none, NULL);
-        setpgid(0, 0); /* Ctrl-C is for us, who drains them in order */
-        prctl(PR_SET_PDEATHSIG, SIGTERM);
-        if (getppid() != parent)
-            _exit(1);
-        int null = open("/dev/null", O_RDONLY);
-        if (null > 0) { /* stdin is ours */
-            dup2(null, 0);
-            close(null);
-        }
-        dup2(out[1], 1);
-        close(out[0]);
-        close(out[1]);
-        execv("/proc/self/exe", (char **)(uintptr_t)c->argv);
-        fprintf(stderr, "cachew: can't start cachew %s: %s\n", c->argv[1], strerror(errno));
-        _exit(127);
-    }
-    int e = errno;
-    close(out[1]);
-    if (pid < 0) {
-        close(out[0]);
-        return cw_error_errno(err, CW_E_IO, e, "can't start cachew %s", c->argv[1]);
-    }
-    *ret = pid;
-    *ret_out = out[0];
-    return 0;
-}
-
-/* The line that says that a daemon serves. */
-static int read_ready(int out, const char *what, json_t **ret, struct cw_error *err)
-{
-    char line[4096];
-    size_t n = 0;
-    uint64_t until = cw_now_ns() + READY_NS;
-    while (n + 1 < sizeof(line) && !memchr(line, '\n', n)) {
-        uint64_t now = cw_now_ns();
-        struct pollfd p = {.fd = out, .events = POLLIN};
-        if (now >= until)
-            return cw_error_set(err, CW_E_DEADLINE, "cachew %s did not say that it is ready within 20 s", what);
-        if (poll(&p, 1, (int)((until - now) / 1000000u) + 1) < 0 && errno != EINTR)
-            return cw_error_errno(err, CW_E_IO, errno, "can't wait for cachew %s", what);
-        ssize_t got = p.revents ? read(out, line + n, sizeof(line) - 1 - n) : -1;
-        if (got == 0)
-            return cw_error_set(err, CW_E_SERVICE, "cachew %s ended before it was ready; what it said stands above", what);
-        n += got > 0 ? (size_t)got : 0;
-    }
-    json_t *object = json_loadb(line, n, JSON_DISABLE_EOF_CHECK, NULL);
-    *ret = json_incref(json_object_get(object, "ready"));
-    json_decref(object);
-    return *ret ? 0 : cw_error_set(err, CW_E_SERVICE, "cachew %s said \"%.*s\" where it should say that it is ready", what, (int)CW_MIN(n, 80), line);
+    add(c, "--token-file", u->token_file);
+    add(c, "--tls-cert", u->tls.cert);
+    add(c, "--tls-key", u->tls.key);
+    add(c, "--tls-ca", u->tls.ca);
+    add(c, "--log-format", u->log.format);
+    if (u->tls.mutual)
+        c->argv[c->n++] = "--tls-mutual";
 }
 
 static int start(struct daemon *d, const struct command *c, struct cw_error *err)
 {
-    int out = -1;
     json_t *ready;
-    int r = spawn(c, &d->pid, &out, err);
+    int r = cli_child_start(&(struct cli_child_options){.argv = c->argv, .cpu = -1}, &d->pid, &ready, err);
     if (r < 0)
         return r;
     d->started_ns = cw_now_ns();
-    r = read_ready(out, c->argv[1], &ready, err);
-    close(out);
-    if (r < 0) {
-        kill(d->pid, SIGKILL);
-        waitpid(d->pid, NULL, 0);
-        d->pid = 0;
-        return r;
-    }
     json_decref(d->ready);
     d->ready = ready;
     return 0;
@@ -148,12 +89,15 @@ static int start_dispatcher(struct up *u, struct cw_error *err)
 {
     struct command c = {.argv = {"cachew", "dispatcher"}, .n = 2};
     add(&c, "--listen", u->address ? u->address : u->listen);
-    add(&c, "--http", u->http);
+    add(&c, "--http", u->http_address ? u->http_address : u->http);
     add(&c, "--state-dir", u->state_dir);
-    add(&c, "--token-file", u->token_file);
+    add_common(&c, u);
     int r = start(&u->dispatcher, &c, err);
     const char *address = r < 0 ? NULL : json_string_value(json_object_get(u->dispatcher.ready, "address"));
     if (r >= 0 && !u->address && !(u->address = strdup(address ? address : "")))
+        r = cw_error_nomem(err, 0, "an address");
+    const char *http = r < 0 ? NULL : json_string_value(json_object_get(u->dispatcher.ready, "http"));
+    if (http && !u->http_address && !(u->http_address = strdup(http)))
         r = cw_error_nomem(err, 0, "an address");
     return r;
 }
@@ -170,7 +114,8 @@ static int start_worker(struct up *u, size_t i, struct cw_error *err)
     add(&c, "--name", name);
     add(&c, "--threads", threads);
     add(&c, "--memory", memory);
-    add(&c, "--token-file", u->token_file);
+    add(&c, "--http", u->http ? "127.0.0.1:0" : NULL);
+    add_common(&c, u);
     add(&c, "--index-dir", u->index_dir);
     for (size_t k = 0; k < u->data_roots.n; k++)
         add(&c, "--data-root", u->data_roots.items[k]);
@@ -188,28 +133,34 @@ static int print_ready(const struct up *u)
     json_t *ready = json_copy(u->dispatcher.ready), *workers = json_array();
     for (size_t i = 0; i < u->n_workers; i++) {
         const json_t *w = u->workers[i].ready;
-        json_array_append_new(workers, json_pack("{s:O*, s:O*, s:O*}", "id", json_object_get(w, "id"), "pid", json_object_get(w, "pid"), "address",
-                                                 json_object_get(w, "address")));
+        json_array_append_new(workers, json_pack("{s:O*, s:O*, s:O*, s:O*}", "id", json_object_get(w, "id"), "pid", json_object_get(w, "pid"), "address",
+                                                 json_object_get(w, "address"), "http", json_object_get(w, "http")));
     }
     json_object_set_new(ready, "workers", workers);
     json_object_set_new(ready, "up", json_integer(getpid()));
     int code = cli_print(json_pack("{s:o}", "ready", ready));
     fflush(stdout);
+    if (u->log.format && strcmp(u->log.format, "json") == 0) { /* not for people */
+        cli_log(&u->log, false, "%" PRIu64 " workers serve at %s", u->n_workers, u->address);
+        return code;
+    }
+    const char *ca = u->tls.ca ? u->tls.ca : "";
     fprintf(stderr,
             "cachew: %" PRIu64 " workers serve at %s. A job takes its batches with\n"
-            "    cachew run PIPELINE.json --service %s --job NAME\n"
+            "    cachew run PIPELINE.json --service %s --job NAME%s%s\n"
             "    dataset.distribute(\"%s\", job=\"NAME\")\n"
             "and Ctrl-C ends the service.\n",
-            u->n_workers, u->address, u->address, u->address);
+            u->n_workers, u->address, u->address, *ca ? " --tls-ca " : "", ca, u->address);
     return code;
 }
 
-static void describe_end(const char *what, pid_t pid, int status)
+static void describe_end(const struct up *u, const char *what, pid_t pid, int status)
 {
+    const char *then = u->no_restart ? "" : "; it is started again";
     if (WIFSIGNALED(status))
-        fprintf(stderr, "cachew: %s (pid %d) was ended by signal %d (%s); it is started again\n", what, (int)pid, WTERMSIG(status), strsignal(WTERMSIG(status)));
+        cli_log(&u->log, true, "%s (pid %d) was ended by signal %d (%s)%s", what, (int)pid, WTERMSIG(status), strsignal(WTERMSIG(status)), then);
     else
-        fprintf(stderr, "cachew: %s (pid %d) ended with %d; it is started again\n", what, (int)pid, WEXITSTATUS(status));
+        cli_log(&u->log, true, "%s (pid %d) ended with %d%s", what, (int)pid, WEXITSTATUS(status), then);
 }
 
 /* Whose processes ended are no longer running. */
@@ -221,13 +172,13 @@ static void reap(struct up *u, bool say)
         if (pid == u->dispatcher.pid) {
             u->dispatcher.pid = 0;
             if (say)
-                describe_end("the dispatcher", pid, status);
+                describe_end(u, "the dispatcher", pid, status);
         }
         for (size_t i = 0; i < u->n_workers; i++)
             if (pid == u->workers[i].pid) {
                 u->workers[i].pid = 0;
                 if (say)
-                    describe_end("a worker", pid, status);
+                    describe_end(u, "a worker", pid, status);
             }
     }
 }
@@ -247,7 +198,7 @@ static uint64_t mend(struct up *u)
         }
         d->started_ns = now;
         if ((i ? start_worker(u, i - 1, &err) : start_dispatcher(u, &err)) < 0) {
-            fprintf(stderr, "cachew: %s; tried again soon\n", err.message);
+            cli_log(&u->log, true, "%s; tried again soon", err.message);
             next = 100;
         }
     }
@@ -332,13 +283,13 @@ static int serve(struct up *u, const sigset_t *signals, struct cw_error *err)
 
 int cli_up(int argc, char **argv)
 {
-    struct up u = {.listen = "127.0.0.1:5050", .n_workers = 1, .drain = 30};
+    struct up u = {.listen = "127.0.0.1:5050", .n_workers = 1, .drain = 30, .log = {.role = "up"}};
     struct cw_error err = {0};
     int n_args;
     const struct cli_option options[] = {
         {"workers", CLI_COUNT, &u.n_workers, "N", "workers (default 1, with all CPUs)", 1, MAX_WORKERS, NULL, NULL},
         {"listen", CLI_TEXT, &u.listen, "HOST:PORT", "where the dispatcher listens (default 127.0.0.1:5050; port 0: any)", 0, 0, NULL, NULL},
-        {"http", CLI_TEXT, &u.http, "HOST:PORT", "where it answers over HTTP (/metrics, /healthz, /api/v1)", 0, 0, NULL, NULL},
+        {"http", CLI_TEXT, &u.http, "HOST:PORT", "where it answers over HTTP (/metrics, /healthz, /readyz, /api/v1); workers do, too", 0, 0, NULL, NULL},
         {"state-dir", CLI_TEXT, &u.state_dir, "DIR", "where its journal is (default: none, it remembers nothing)", 0, 0, NULL, NULL},
         {"threads", CLI_COUNT, &u.threads, "N", "compute threads of all workers together (default: the CPUs this process may use)", 1, 1024, NULL, NULL},
         {"memory", CLI_BYTES, &u.memory, "BYTES", "memory of all workers together (default: half of what there is)", 0, 0, NULL, NULL},
@@ -349,6 +300,8 @@ int cli_up(int argc, char **argv)
         {"drain-timeout", CLI_SECONDS, &u.drain, "S", "at the end, for finishing what is under way (default 30)", 0, 0, NULL, NULL},
         {"index-dir", CLI_TEXT, &u.index_dir, "DIR", "where indexes are kept (default ~/.cache/cachew/index)", 0, 0, NULL, NULL},
         CLI_TOKEN_OPTION(&u.token_file),
+        CLI_TLS_LISTEN_OPTIONS(&u.tls),
+        CLI_LOG_OPTION(&u.log),
         CLI_PLUGIN_OPTION(&u.plugins),
         {0},
     };
@@ -367,7 +320,8 @@ int cli_up(int argc, char **argv)
     for (size_t i = 0; i < u.n_workers; i++)
         json_decref(u.workers[i].ready);
     free(u.address);
+    free(u.http_address);
     cli_texts_deinit(&u.data_roots);
     cli_texts_deinit(&u.plugins);
-    return r < 0 ? cli_fail(&err, false, NULL) : 0;
+    return r < 0 ? cli_log_end(&u.log, &err) : 0;
 }

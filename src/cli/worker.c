@@ -8,20 +8,26 @@
 
 #include "base/clock.h"
 #include "base/machine.h"
+#include "base/trace.h"
 #include "cli/common.h"
 #include "cli/daemon.h"
+#include "cli/tls.h"
 #include "host/host.h"
 #include "worker/worker.h"
 
 struct worker_run {
     struct cw_worker_options o;
     struct cli_texts advertise, data_roots, plugins;
-    const char *token_file;
+    const char *token_file, *trace;
     uint64_t threads, memory;
     double drain;
     bool insecure;
+    struct cli_tls tls_files;
+    struct cli_log log;
     char *token;
 };
+
+static void on_log(void *log, const char *text) { cli_log(log, false, "%s", text); }
 
 /* The dispatcher's name for it is known once it answered; without a dispatcher there is nothing to serve. */
 static int wait_registered(struct cw_worker *w, const struct worker_run *x, const sigset_t *signals, int *ret_signal, struct cw_error *err)
@@ -34,8 +40,10 @@ static int wait_registered(struct cw_worker *w, const struct worker_run *x, cons
         cw_worker_status(w, &s);
         if (s.registered)
             return 0;
+        if (s.refused)
+            return cw_error_set(err, CW_E_SERVICE, "the dispatcher at %s can't be reached: %s", x->o.dispatcher, s.why);
         if (cw_now_ns() >= until)
-            return cw_error_set(err, CW_E_SERVICE, "the dispatcher at %s did not answer within 15 s", x->o.dispatcher);
+            return cw_error_set(err, CW_E_SERVICE, "the dispatcher at %s did not answer within 15 s%s%s", x->o.dispatcher, *s.why ? ": " : "", s.why);
         int got = sigtimedwait(signals, NULL, &wait);
         if (got == SIGINT || got == SIGTERM) {
             *ret_signal = got;
@@ -49,7 +57,7 @@ static int print_ready(struct cw_worker *w, const struct worker_run *x)
     struct cw_worker_status s;
     cw_worker_status(w, &s);
     int code = cli_print(json_pack("{s:{s:s, s:i, s:s*, s:s*, s:s*, s:I}}", "ready", "role", "worker", "pid", (int)getpid(), "address", cw_worker_address(w), "unix",
-                                   cw_worker_unix_path(w), "http", x->o.http, "id", (json_int_t)s.id));
+                                   cw_worker_unix_path(w), "http", cw_worker_http(w), "id", (json_int_t)s.id));
     fflush(stdout);
     return code;
 }
@@ -66,9 +74,9 @@ static int serve(struct worker_run *x, const sigset_t *signals, struct cw_error 
         s = cli_wait_signal(signals);
         cw_worker_drain(w);
         struct cw_error late = {0};
-        fprintf(stderr, "cachew: worker: %s: finishing what it has\n", s == SIGINT ? "SIGINT" : "SIGTERM");
+        cli_log(&x->log, false, "%s: finishing what it has", s == SIGINT ? "SIGINT" : "SIGTERM");
         if (cw_worker_wait_drained(w, (uint64_t)(x->drain * 1e9), &late) < 0)
-            fprintf(stderr, "cachew: worker: %s\n", late.message);
+            cli_log(&x->log, true, "%s", late.message);
     }
     cw_worker_stop(w);
     return r;
@@ -76,15 +84,16 @@ static int serve(struct worker_run *x, const sigset_t *signals, struct cw_error 
 
 int cli_worker(int argc, char **argv)
 {
-    struct worker_run x = {.o = {.listen = "127.0.0.1:0", .log = cli_daemon_log, .log_arg = (void *)(uintptr_t)"worker"},
-                           .threads = cw_cpu_budget(), .memory = cw_memory_total() / 2, .drain = 20};
-    struct cw_error err = {0};
+    struct worker_run x = {.o = {.listen = "127.0.0.1:0", .log = on_log, .log_arg = &x.log}, .log = {.role = "worker"}, .threads = cw_cpu_budget(), .memory = cw_memory_total() / 2,
+                           .drain = 20};
+    struct cw_error err = {0}, late = {0};
     int n_args;
     const struct cli_option options[] = {
         {"dispatcher", CLI_TEXT, &x.o.dispatcher, "HOST:PORT", "whose worker it is", 0, 0, NULL, NULL},
         {"listen", CLI_TEXT, &x.o.listen, "HOST:PORT", "where clients come over TCP (default 127.0.0.1:0; port 0: any)", 0, 0, NULL, NULL},
         {"advertise", CLI_TEXTS, &x.advertise, "HOST:PORT", "under which clients get there, if it is not where it listens; several times", 0, 0, NULL, NULL},
         {"unix-socket", CLI_TEXT, &x.o.unix_path, "PATH", "where clients of this machine come (default: in a directory of its own)", 0, 0, NULL, NULL},
+        {"http", CLI_TEXT, &x.o.http, "HOST:PORT", "where it answers over HTTP (/metrics, /healthz, /readyz, /api/v1/status); port 0: any", 0, 0, NULL, NULL},
         {"name", CLI_TEXT, &x.o.name, "NAME", "for people", 0, 0, NULL, NULL},
         {"threads", CLI_COUNT, &x.threads, "N", "compute threads of each stream (default: the CPUs this process may use)", 1, 1024, NULL, NULL},
         {"memory", CLI_BYTES, &x.memory, "BYTES", "memory for batches and what they are made from (default: half of what there is)", 0, 0, NULL, NULL},
@@ -94,6 +103,9 @@ int cli_worker(int argc, char **argv)
         {"drain-timeout", CLI_SECONDS, &x.drain, "S", "at SIGTERM, for finishing what is under way (default 20)", 0, 0, NULL, NULL},
         {"insecure", CLI_FLAG, &x.insecure, NULL, "listen at addresses that are not loopback, without TLS and token", 0, 0, NULL, NULL},
         CLI_TOKEN_OPTION(&x.token_file),
+        CLI_TLS_LISTEN_OPTIONS(&x.tls_files),
+        CLI_LOG_OPTION(&x.log),
+        {"trace", CLI_TEXT, &x.trace, "FILE", "write when splits were leased and computed, batches asked for and sent (Chrome's trace format)", 0, 0, NULL, NULL},
         CLI_PLUGIN_OPTION(&x.plugins),
         {0},
     };
@@ -105,9 +117,15 @@ int cli_worker(int argc, char **argv)
         r = cw_error_set(&err, CW_E_OPTION, "--dispatcher is missing: expected HOST:PORT of a dispatcher");
     }
     if (r >= 0)
-        r = cli_check_listen(x.o.listen, x.insecure, &err);
-    if (r >= 0)
         r = cli_token(x.token_file, &x.token, &err);
+    if (r >= 0)
+        r = cli_tls_listening(&x.tls_files, &x.o.tls, &err);
+    if (r >= 0)
+        r = cli_tls_connecting(&x.tls_files, &x.o.dispatcher_tls, &err);
+    if (r >= 0)
+        r = cli_check_listen(x.o.listen, x.o.tls != NULL, x.token != NULL, x.insecure, &err);
+    if (r >= 0)
+        r = cli_check_http(x.o.http, x.insecure, &err);
     if (r >= 0)
         r = cli_load_plugins(&x.plugins, &err);
     x.o.threads = (unsigned)x.threads;
@@ -117,14 +135,21 @@ int cli_worker(int argc, char **argv)
     x.o.n_advertise = x.advertise.n;
     x.o.data_roots = x.data_roots.items;
     x.o.n_data_roots = x.data_roots.n;
+    if (r >= 0 && x.trace)
+        r = cw_trace_open(x.trace, "cachew worker", CW_TRACE_BYTES, &x.o.trace, &err);
     sigset_t signals;
+    cli_raise_limits();
     cli_block_signals(&signals);
     if (r >= 0)
         r = serve(&x, &signals, &err);
     cw_host_shutdown();
+    if (cw_trace_close(x.o.trace, &late) < 0)
+        cli_log(&x.log, true, "%s", late.message);
+    cw_tls_unref(x.o.tls);
+    cw_tls_unref(x.o.dispatcher_tls);
     free(x.token);
     cli_texts_deinit(&x.advertise);
     cli_texts_deinit(&x.data_roots);
     cli_texts_deinit(&x.plugins);
-    return r < 0 ? cli_fail(&err, false, NULL) : 0;
+    return r < 0 ? cli_log_end(&x.log, &err) : 0;
 }

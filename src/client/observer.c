@@ -75,7 +75,8 @@ static int ask(struct question *q, struct cw_error *err)
     hello.host = host;
     hello.incarnation = (ProtobufCBinaryData){.data = incarnation, .len = sizeof(incarnation)};
     struct cw_conn_options o = {
-        .hello = &hello, .limits = {.message = (size_t)64 << 20, .queued = (size_t)1 << 20}, .timeout_ns = q->options->timeout_ns, .token = q->options->token};
+        .hello = &hello, .limits = {.message = (size_t)64 << 20, .queued = (size_t)1 << 20}, .timeout_ns = q->options->timeout_ns, .token = q->options->token,
+        .tls = q->options->tls};
     int r = cw_loop_new(&q->loop, err);
     if (r < 0)
         return r;

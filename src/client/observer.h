@@ -3,10 +3,12 @@
 #include <stdint.h>
 
 #include "base/error.h"
+#include "net/tls.h"
 
 struct cw_observer_options {
     const char *service;  /* address of the dispatcher */
     const char *token;    /* may be NULL */
+    struct cw_tls *tls;   /* NULL: plain */
     uint64_t timeout_ns;  /* until the answer is there */
 };
 /* what: "jobs", "workers", "streams", "status". *ret: new, JSON. CW_E_SERVICE: it can't be reached, or refused. */

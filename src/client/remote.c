@@ -73,6 +73,11 @@ static int take_slot(struct remote *r, struct remote_split *s, struct slot *slot
         *err = *slot->failed;
         return err->status;
     }
+    if (r->options.trace) {
+        struct cw_traced what = {r->stream, s->epoch, s->index, slot->k};
+        cw_trace_span(r->options.trace, "batch", &what, slot->asked_ns, cw_now_ns());
+        cw_trace_span(r->options.trace, "fetch", &what, slot->asked_ns, slot->came_ns);
+    }
     s->slots = slot->next;
     a->a.batch = &slot->batch->b;
     a->a.quarantined = CW_STEAL(slot->quarantined);
@@ -176,6 +181,7 @@ static void remote_close(struct cw_splits *base, struct cw_split *split)
         }
     for (struct slot *slot = s->slots; slot; slot = slot->next)
         r->n_outstanding--;
+    cw_remote_hurry_parts(r, s->epoch, s->index);
     pthread_mutex_unlock(&r->mutex);
     while (s->slots) {
         struct slot *slot = s->slots;
@@ -195,8 +201,6 @@ static void remote_passed(struct cw_splits *base, const struct cw_cursor *from)
     bool moved = from->epoch != r->from.epoch || from->split != r->from.split;
     r->from = *from;
     r->finished = from->epoch >= r->options.epochs;
-    if (moved)
-        cw_remote_forget_before(r);
     pthread_mutex_unlock(&r->mutex);
     if (moved)
         cw_remote_wake(r);
@@ -323,6 +327,7 @@ static void remote_deinit(struct remote *r)
     free(r->service);
     free(r->job);
     free(r->token);
+    cw_tls_unref(r->options.tls);
     free(r->base_dir);
     free(r->pipeline);
     free(r->hello);
@@ -363,6 +368,7 @@ static int remote_init(struct remote *r, const struct cw_compiled *c, const stru
     r->compiled = c;
     r->n_keys = cw_n_keys(c);
     r->options = *o;
+    r->options.tls = o->tls ? cw_tls_ref(o->tls) : NULL;
     r->from.epoch = o->first_epoch;
     r->finished = o->first_epoch >= o->epochs;
     cw_budget_init(&r->budget, SIZE_MAX / 2); /* what is asked for is what limits it */
@@ -414,6 +420,11 @@ static int wait_attached(struct remote *r, const struct cw_remote_options *o, st
 int cw_splits_remote(const struct cw_compiled *compiled, const struct cw_remote_options *o, const json_t *state, struct cw_splits **ret,
                      struct cw_error *err)
 {
+    if (o->at_most_once && o->world_size > 1) { /* a batch that is lost to one rank would shift the numbers of all that come after it, for that rank alone */
+        cw_error_attribute(err, "world_size", "more than 1", "1, with at-most-once");
+        return cw_error_set(err, CW_E_OPTION, "at-most-once with %u ranks: they could not agree on the numbers of batches once one is lost; expected a world size of 1, or exactly-once",
+                            o->world_size);
+    }
     struct remote *r = calloc(1, sizeof(*r));
     if (!r)
         return cw_error_nomem(err, sizeof(*r), "a job");

@@ -3,7 +3,9 @@
  * and workers; the iterator's thread waits for what comes.
  */
 #pragma once
+#include "base/trace.h"
 #include "client/local.h"
+#include "net/tls.h"
 
 enum cw_transport { CW_TRANSPORT_AUTO, CW_TRANSPORT_SHM, CW_TRANSPORT_UNIX, CW_TRANSPORT_TCP };
 
@@ -15,6 +17,8 @@ struct cw_remote_options {
     bool any_order, at_most_once;
     enum cw_transport transport;
     const char *token;       /* may be NULL */
+    struct cw_tls *tls;      /* to dispatcher and workers, over TCP; NULL: plain. Counted */
+    struct cw_trace *trace;  /* or NULL; outlives the source */
     const char *pipeline;    /* as JSON: what compiled was made from */
     const char *base_dir;    /* absolute: where the pipeline's relative paths begin on the workers */
     uint64_t timeout_ns;     /* for opening: until a worker has seen the data */

@@ -4,15 +4,19 @@
  */
 #pragma once
 #include <pthread.h>
+#include <stdatomic.h>
 
 #include "client/remote.h"
 #include "engine/iterator.h"
 #include "engine/remnant.h"
 #include "net/conn.h"
 
-/* Batches asked for and not yet taken: so many bytes of them, but within these numbers. */
+/* Batches asked for and not yet taken: so many bytes of them, but within these numbers. What a worker lends is no memory of ours, and costs the same whatever
+ * its size: there it takes more than two to keep client and worker from waiting for each other. */
 #define WINDOW_BYTES ((size_t)64 << 20)
+#define WINDOW_LENT_BYTES ((size_t)256 << 20)
 #define WINDOW_MIN 2
+#define WINDOW_LENT_MIN 4
 #define WINDOW_MAX 64
 #define WINDOW_FIRST 4 /* until one came */
 #define MAX_KNOWN ((size_t)1 << 22) /* places of splits: more is nonsense */
@@ -24,6 +28,7 @@ struct slot {
     struct slot *next;
     uint64_t k;                 /* its number in the split */
     enum asked state;
+    uint64_t asked_ns, came_ns; /* where there is a trace: first asked for, received */
     struct link *of;            /* ASKED: whom */
     struct remote_batch *batch; /* HERE, */
     struct cw_error *failed;    /* or why not */
@@ -49,10 +54,10 @@ struct remote_split {
 /* Elements of a remnant, on their way into a batch that is joined. */
 struct part {
     struct part *next;          /* in its batch */
-    struct part *next_wanted;   /* in r->wanted_parts */
+    struct part *next_known;    /* in r->parts */
     uint64_t epoch, split, from, n;
     unsigned key;
-    bool listed;                /* among the wanted */
+    bool wanted;                /* it may be asked for */
     enum asked state;
     struct link *of;
     uint64_t not_before_ns;
@@ -160,11 +165,13 @@ struct remote {
     size_t n_placements, placements_capacity;
     struct report *reports;
     struct link *links;
-    struct part *wanted_parts;
+    struct part *parts;        /* of all batches that are being joined */
     struct remote_batch *returned;
     size_t n_outstanding;      /* slots that are ASKED or HERE */
     size_t batch_bytes;        /* of the largest that came */
-    uint64_t n_batches, wait_ns;
+    bool lent;                 /* it came as memory that a worker lends */
+    uint64_t wait_ns;
+    atomic_uint_fast64_t n_batches; /* handed out; the consumer's */
 
     /* loop thread only: */
     Cachew__Hello *hello;
@@ -183,10 +190,16 @@ struct remote {
 /* remote_plan.c, mutex held */
 int cw_remote_place(struct remote *r, uint64_t epoch, uint64_t split, uint64_t worker, bool lost, struct cw_error *err);
 int cw_remote_report(struct remote *r, const Cachew__Report *m, struct cw_error *err);
-void cw_remote_forget_before(struct remote *r); /* the cursor */
+/* What stands before the cursor that the dispatcher was told: it will not say it again without being asked. */
+void cw_remote_forget(struct remote *r);
 struct remote_split *cw_remote_split_new(struct view *v, uint64_t epoch, uint64_t index, uint64_t first_batch); /* NULL: no memory */
 /* How many batches it has; false: not known yet. */
 bool cw_remote_split_count(const struct remote_split *s, uint64_t *ret);
+/* The first place that may still be asked for: where the iterator is, or of what is left over before it and not here yet. */
+struct cw_cursor cw_remote_cursor(const struct remote *r);
+/* What splits before this one left over is asked for now, whether it will be this rank's or not: else who waits for the elements that are missing to a batch would
+ * hold on to more and more splits. */
+void cw_remote_hurry_parts(struct remote *r, uint64_t epoch, uint64_t split);
 /* NULL: there is none, or no memory to make one. */
 struct slot *cw_remote_slot(struct remote_split *s, uint64_t k, bool make);
 size_t cw_remote_window(const struct remote *r);
@@ -200,8 +213,7 @@ void cw_remote_not_here(struct remote *r, const struct link *l, uint64_t epoch, 
 struct link *cw_remote_link(struct remote *r, uint64_t worker); /* NULL: not known */
 void cw_link_connect(struct link *l);
 void cw_link_close(struct link *l);
-/* A worker that the dispatcher says is gone: freed, now or when its connection is over, once nothing is lent by it any more. */
-void cw_link_gone(struct link *l);
+void cw_remote_retired(struct remote *r); /* ends connections to workers that are gone, once what they lent is back */
 struct link *cw_link_free(struct link *l); /* its connection is over */
 int cw_remote_worker(struct remote *r, const Cachew__WorkerAddress *m, struct cw_error *err);
 void cw_mapping_unref(struct mapping *m); /* mutex held */

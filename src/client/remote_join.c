@@ -5,6 +5,8 @@
 
 #include "engine/batch_ops.h"
 
+#include "base/crash.h"
+
 struct remote_assembly *cw_remote_assembly_new(void)
 {
     struct remote_assembly *a = calloc(1, sizeof(*a));
@@ -38,12 +40,11 @@ int cw_remote_join(struct cw_splits *base, struct cw_assembly *dst, struct cw_sp
     *a->last = p;
     a->last = &p->next;
     dst->n_assigned += n;
-    if (((struct view *)base)->world_size == 1) { /* it will be wanted: it may come while others are waited for */
-        p->next_wanted = r->wanted_parts;
-        r->wanted_parts = p;
-        p->listed = true;
+    p->next_known = r->parts;
+    r->parts = p;
+    p->wanted = ((struct view *)base)->world_size == 1 || !((struct view *)base)->main; /* it will be: it may come while others are waited for */
+    if (p->wanted)
         cw_remote_wake(r);
-    }
     pthread_mutex_unlock(&r->mutex);
     return 0;
 }
@@ -55,10 +56,8 @@ static int fetch_parts(struct remote *r, struct remote_assembly *a, uint64_t dea
     int status = 0;
     pthread_mutex_lock(&r->mutex);
     for (struct part *p = a->parts; p; p = p->next)
-        if (!p->listed) {
-            p->next_wanted = r->wanted_parts;
-            r->wanted_parts = p;
-            p->listed = true;
+        if (!p->wanted) {
+            p->wanted = true;
             cw_remote_wake(r);
         }
     for (struct part *p = a->parts; p && status >= 0; p = p->next) {
@@ -130,9 +129,9 @@ static void free_parts(struct remote *r, struct remote_assembly *a)
         struct part *p = a->parts;
         a->parts = p->next;
         pthread_mutex_lock(&r->mutex);
-        for (struct part **at = &r->wanted_parts; *at; at = &(*at)->next_wanted)
+        for (struct part **at = &r->parts; *at; at = &(*at)->next_known)
             if (*at == p) {
-                *at = p->next_wanted;
+                *at = p->next_known;
                 break;
             }
         pthread_mutex_unlock(&r->mutex);
@@ -148,6 +147,7 @@ struct cw_batch *cw_remote_take(struct cw_splits *base, struct cw_assembly *asse
     struct remote_assembly *a = (struct remote_assembly *)assembly;
     struct cw_batch *b = CW_STEAL(a->a.batch);
     r->n_batches++;
+    cw_crash_point("client-taken");
     free_parts(r, a);
     cw_quarantined_free(a->a.quarantined);
     free(a);

@@ -10,6 +10,7 @@
 
 #include "client/remote_impl.h"
 
+#include "base/crash.h"
 #include "base/clock.h"
 #include "net/wire.h"
 
@@ -18,8 +19,7 @@
 /* A worker that can't be reached for so long is the dispatcher's business. */
 #define REPORT_AFTER_NS UINT64_C(500000000)
 #define MAX_REGIONS 4096
-/* A worker on this host that is silent is stopped or busy, and may go on: hung up on, it would use again what batches in users' hands lie in. Whether it is to be waited for
- * is the dispatcher's business. */
+/* Over a Unix socket both processes are on one machine: a worker that stands still may go on, and what it lent is in use until it is given back, or its process ends. */
 #define LOCAL_TIMEOUT_NS (UINT64_C(3600) * 1000000000)
 
 struct link *cw_remote_link(struct remote *r, uint64_t worker)
@@ -113,15 +113,18 @@ static int on_batch(struct link *l, const Cachew__Batch *m, struct cw_slab *payl
         return status; /* the connection ends with it, and what was lent comes back */
     }
     b->b.slabs[0] = payload;
+    cw_crash_point("client-batch");
     pthread_mutex_lock(&r->mutex);
     if (b->mapping)
         b->mapping->refs++;
     struct slot *slot = slot_for(r, m->epoch, m->split, m->index);
     if (slot) {
         slot->state = HERE;
+        slot->came_ns = r->options.trace ? cw_now_ns() : 0;
         slot->batch = b;
         slot->quarantined = quarantined;
         r->batch_bytes = CW_MAX(r->batch_bytes, CW_MAX(size, memory[0].size + memory[1].size));
+        r->lent = b->n_lent > 0;
         pthread_cond_broadcast(&r->changed);
     }
     pthread_mutex_unlock(&r->mutex);
@@ -141,11 +144,13 @@ static int on_remnant(struct link *l, const Cachew__Remnant *m, struct cw_slab *
         cw_slab_put(payload);
     if (status < 0)
         return status;
+    cw_crash_point("client-remnant");
     pthread_mutex_lock(&r->mutex);
-    for (struct part *p = r->wanted_parts; p; p = p->next_wanted)
+    for (struct part *p = r->parts; p; p = p->next_known)
         if (p->state != HERE && p->epoch == m->epoch && p->split == m->split && p->key == m->key && p->from == m->first && p->n == remnant.n) {
             p->here = remnant;
             p->state = HERE;
+            cw_remote_wake(r); /* the cursor may move on */
             remnant = (struct cw_remnant){0};
             pthread_cond_broadcast(&r->changed);
             break;
@@ -165,7 +170,7 @@ static void on_failed(struct remote *r, const Cachew__SplitFailed *m)
         *slot->failed = why;
         slot->state = HERE;
     }
-    for (struct part *p = m->remnant ? r->wanted_parts : NULL; p; p = p->next_wanted)
+    for (struct part *p = m->remnant ? r->parts : NULL; p; p = p->next_known)
         if (p->state != HERE && p->epoch == m->epoch && p->split == m->split && (p->failed = malloc(sizeof(why)))) {
             *p->failed = why;
             p->state = HERE;
@@ -340,9 +345,9 @@ void cw_link_connect(struct link *l)
     }
     struct cw_error err = {0};
     const char *address = address_of(l, buf, sizeof(buf));
-    struct cw_conn_options o = {.hello = r->hello, .limits = {.message = (size_t)32 << 20, .payload = (size_t)4 << 30, .queued = (size_t)4 << 20}, .token = r->token};
-    if (address && strncmp(address, "unix:", 5) == 0)
-        o.timeout_ns = LOCAL_TIMEOUT_NS;
+    struct cw_conn_options o = {.hello = r->hello, .limits = {.message = (size_t)32 << 20, .payload = (size_t)4 << 30, .queued = (size_t)4 << 20},
+                                .timeout_ns = address && strncmp(address, "unix:", 5) == 0 ? LOCAL_TIMEOUT_NS : 0, .token = r->token,
+                                .tls = r->options.tls};
     int status = address ? cw_conn_connect(r->loop, address, &o, &link_ops, l, &l->conn, &err)
                          : cw_error_set(&err, CW_E_SERVICE, "it has no address for transport %s", cw_transport_name(r->options.transport));
     if (status >= 0)
@@ -355,15 +360,6 @@ void cw_link_close(struct link *l)
 {
     if (l->conn)
         cw_conn_close(l->conn, NULL);
-}
-
-void cw_link_gone(struct link *l)
-{
-    if (!l->gone || (l->mapping && l->mapping->refs > 1))
-        return; /* a worker that we hang up on uses again what it lent us */
-    cw_link_close(l);
-    if (!l->conn)
-        cw_link_free(l);
 }
 
 struct link *cw_link_free(struct link *l)
@@ -383,36 +379,55 @@ struct link *cw_link_free(struct link *l)
     return NULL;
 }
 
-static void set_text(char **text, const char *value)
+static bool same_place(const struct link *l, const Cachew__WorkerAddress *m)
 {
-    free(*text);
-    *text = strdup(value ? value : "");
+    bool same = l->unix_path && strcmp(l->unix_path, m->unix_path) == 0 && strcmp(l->host, m->host) == 0 && l->n_addresses == m->n_addresses;
+    for (size_t i = 0; same && i < m->n_addresses; i++)
+        same = strcmp(l->addresses[i], m->addresses[i]) == 0;
+    return same;
+}
+
+/* Nothing more is asked of it. Memory that it lent would be another batch's as soon as the connection ends, if the worker lives on: it ends when all is back. */
+static void retire(struct link *l)
+{
+    l->gone = true;
+    cw_remote_unask(l->remote, l);
+    if (!l->conn)
+        cw_link_free(l);
+    else if (!l->mapping || l->mapping->refs <= 1)
+        cw_link_close(l);
+}
+
+void cw_remote_retired(struct remote *r)
+{
+    for (struct link *l = r->links; l; l = l->next)
+        if (l->gone && l->conn && (!l->mapping || l->mapping->refs <= 1))
+            cw_link_close(l);
 }
 
 int cw_remote_worker(struct remote *r, const Cachew__WorkerAddress *m, struct cw_error *err)
 {
     struct link *l = cw_remote_link(r, m->worker);
-    if (!l) {
-        if (m->gone)
-            return 0;
-        if (!(l = calloc(1, sizeof(*l))))
-            return cw_error_nomem(err, sizeof(*l), "a worker");
-        *l = (struct link){.next = r->links, .remote = r, .worker = m->worker};
-        r->links = l;
-    }
-    l->gone = m->gone;
     if (m->gone) {
-        if (l->mapping)
-            cw_remote_unask(r, l);
-        cw_link_gone(l);
+        if (l)
+            retire(l);
         return 0;
     }
-    set_text(&l->unix_path, m->unix_path);
-    set_text(&l->host, m->host);
-    for (size_t i = 0; i < l->n_addresses; i++)
-        free(l->addresses[i]);
-    free(l->addresses);
-    l->n_addresses = 0;
+    if (l && same_place(l, m)) {
+        l->gone = false;
+        l->retry_ns = 0;
+        return 0;
+    }
+    if (l) { /* a dispatcher that remembers nothing counts its workers anew: this is another one */
+        l->worker = 0;
+        retire(l);
+    }
+    if (!(l = calloc(1, sizeof(*l))))
+        return cw_error_nomem(err, sizeof(*l), "a worker");
+    *l = (struct link){.next = r->links, .remote = r, .worker = m->worker};
+    r->links = l;
+    l->unix_path = strdup(m->unix_path);
+    l->host = strdup(m->host);
     l->addresses = calloc(CW_MAX(m->n_addresses, 1), sizeof(*l->addresses));
     for (size_t i = 0; l->addresses && i < m->n_addresses; i++)
         if ((l->addresses[l->n_addresses] = strdup(m->addresses[i])))

@@ -5,6 +5,7 @@
 
 #include "client/remote_impl.h"
 
+#include "base/crash.h"
 #include "base/clock.h"
 
 #define RETRY_NS UINT64_C(100000000)
@@ -53,14 +54,6 @@ static void place(Cachew__Place *m, const struct cw_cursor *c)
     m->batch = c->batch;
 }
 
-/* The first place that may be asked for: to repeat a batch, that of the split it is in. */
-static struct cw_cursor cursor(const struct remote *r)
-{
-    const struct view *again = r->view.next;
-    const struct remote_split *s = again ? again->splits : NULL;
-    return s ? (struct cw_cursor){.epoch = s->epoch, .split = s->index} : r->from;
-}
-
 static void send_attach(struct remote *r)
 {
     Cachew__Attach m = CACHEW__ATTACH__INIT;
@@ -68,7 +61,7 @@ static void send_attach(struct remote *r)
     Cachew__Place from;
     uint8_t fingerprint[16];
     memcpy(fingerprint, &r->compiled->pipeline->fingerprint, sizeof(fingerprint));
-    r->told = cursor(r);
+    r->told = cw_remote_cursor(r);
     place(&from, &r->told);
     m.job = r->job;
     m.rank = r->options.rank;
@@ -87,6 +80,7 @@ static void send_attach(struct remote *r)
     e.attach = &m;
     cw_remote_tell(r, &e);
     r->told_ns = cw_now_ns();
+    cw_crash_point("client-attach");
 }
 
 static void send_progress(struct remote *r, uint64_t now)
@@ -94,7 +88,7 @@ static void send_progress(struct remote *r, uint64_t now)
     Cachew__Progress m = CACHEW__PROGRESS__INIT;
     Cachew__Envelope e = CACHEW__ENVELOPE__INIT;
     Cachew__Place from;
-    r->told = cursor(r);
+    r->told = cw_remote_cursor(r);
     place(&from, &r->told);
     m.from = &from;
     m.n_batches = r->n_batches;
@@ -104,17 +98,20 @@ static void send_progress(struct remote *r, uint64_t now)
     e.progress = &m;
     cw_remote_tell(r, &e);
     r->told_ns = now;
+    cw_crash_point("client-progress");
 }
 
 /* Says where the cursor is, if that is due. */
 static void tell_cursor(struct remote *r, uint64_t now)
 {
-    struct cw_cursor c = cursor(r);
+    struct cw_cursor c = cw_remote_cursor(r);
     bool moved = c.epoch != r->told.epoch || c.split != r->told.split;
     if (moved && (c.epoch < r->told.epoch || (c.epoch == r->told.epoch && c.split < r->told.split)))
         send_attach(r); /* only that goes back */
     else if (moved || now - r->told_ns >= PROGRESS_NS)
         send_progress(r, now);
+    if (moved)
+        cw_remote_forget(r);
 }
 
 static int on_attached(struct remote *r, const Cachew__Attached *m, struct cw_error *err)
@@ -220,7 +217,8 @@ static void service_is_down(struct remote *r, const struct cw_error *why)
     if (!why->status)
         (void)cw_error_set(&r->service_down, CW_E_SERVICE, "it closed the connection");
     r->dispatcher_retry_ns = cw_now_ns() + RETRY_NS;
-    bool refused = strcmp(r->service_down.attribute, "token") == 0 || strcmp(r->service_down.attribute, "version") == 0;
+    bool refused = strcmp(r->service_down.attribute, "token") == 0 || strcmp(r->service_down.attribute, "version") == 0 ||
+                   strcmp(r->service_down.attribute, "tls") == 0;
     if (!r->attached && (refused || cw_now_ns() - r->started_ns > FIRST_NS)) {
         struct cw_error e = {0};
         (void)cw_error_set(&e, CW_E_SERVICE, "the dispatcher at %s can't be reached: %.400s", r->service, r->service_down.message);
@@ -244,7 +242,7 @@ static const struct cw_conn_ops dispatcher_ops = {.open = dispatcher_open, .mess
 static void dispatcher_connect(struct remote *r)
 {
     struct cw_error err = {0};
-    struct cw_conn_options o = {.hello = r->hello, .limits = {.message = MAX_MESSAGE, .queued = MAX_QUEUED}, .token = r->token};
+    struct cw_conn_options o = {.hello = r->hello, .limits = {.message = MAX_MESSAGE, .queued = MAX_QUEUED}, .token = r->token, .tls = r->options.tls};
     if (cw_conn_connect(r->loop, r->service, &o, &dispatcher_ops, r, &r->dispatcher, &err) < 0)
         service_is_down(r, &err);
     else
@@ -320,10 +318,7 @@ static void run(void *user)
     }
     for (struct remote_batch *b = done; b; b = b->next)
         cw_mapping_unref(b->mapping);
-    for (struct link *l = done ? r->links : NULL, *next; l; l = next) {
-        next = l->next;
-        cw_link_gone(l);
-    }
+    cw_remote_retired(r);
     pthread_mutex_unlock(&r->mutex);
     while (done) {
         struct remote_batch *b = done;

@@ -63,16 +63,22 @@ int cw_remote_place(struct remote *r, uint64_t epoch, uint64_t split, uint64_t w
         for (struct remote_split *s = v->splits; s; s = s->next)
             if (s->epoch == epoch && s->index == split)
                 split_placed(s, worker, lost);
-    for (struct part *p = r->wanted_parts; p; p = p->next_wanted)
+    for (struct part *p = r->parts; p; p = p->next_known)
         if (p->epoch == epoch && p->split == split && p->state == ASKED && (!p->of || p->of->worker != worker))
             p->state = ASK;
     return 0;
 }
 
-static uint64_t worker_of(const struct remote *r, uint64_t epoch, uint64_t split)
+static const struct placement *placement_of(const struct remote *r, uint64_t epoch, uint64_t split)
 {
     size_t at = placement_at(r, epoch, split);
-    return at < r->n_placements && r->placements[at].epoch == epoch && r->placements[at].split == split ? r->placements[at].worker : 0;
+    return at < r->n_placements && r->placements[at].epoch == epoch && r->placements[at].split == split ? &r->placements[at] : NULL;
+}
+
+static uint64_t worker_of(const struct remote *r, uint64_t epoch, uint64_t split)
+{
+    const struct placement *p = placement_of(r, epoch, split);
+    return p ? p->worker : 0;
 }
 
 /* ---- what splits gave ---- */
@@ -115,7 +121,7 @@ int cw_remote_report(struct remote *r, const Cachew__Report *m, struct cw_error 
     if (p && p->n_batches != m->n_batches)
         return cw_error_set(err, CW_E_DATA, "split %llu of epoch %llu gave %llu batches and, run again, %llu: an operator of the pipeline is not deterministic",
                             (unsigned long long)m->split, (unsigned long long)m->epoch, (unsigned long long)p->n_batches, (unsigned long long)m->n_batches);
-    if (p || (before(m->epoch, m->split, r->from.epoch, r->from.split) && !is_open(r, m->epoch, m->split)))
+    if (p || (before(m->epoch, m->split, r->told.epoch, r->told.split) && !is_open(r, m->epoch, m->split)))
         return 0;
     p = calloc(1, sizeof(*p) + r->n_keys * sizeof(p->remnants[0]));
     if (!p)
@@ -132,9 +138,9 @@ int cw_remote_report(struct remote *r, const Cachew__Report *m, struct cw_error 
     return 0;
 }
 
-void cw_remote_forget_before(struct remote *r)
+void cw_remote_forget(struct remote *r)
 {
-    size_t n = placement_at(r, r->from.epoch, r->from.split);
+    size_t n = placement_at(r, r->told.epoch, r->told.split);
     memmove(r->placements, r->placements + n, (r->n_placements -= n) * sizeof(*r->placements));
     for (struct report **at = &r->reports; *at;) {
         struct report *p = *at;
@@ -142,7 +148,7 @@ void cw_remote_forget_before(struct remote *r)
         for (struct view *v = &r->view; v && !used; v = v->next)
             for (struct remote_split *s = v->splits; s && !used; s = s->next)
                 used = s->report == p;
-        if (used || !before(p->epoch, p->split, r->from.epoch, r->from.split)) {
+        if (used || !before(p->epoch, p->split, r->told.epoch, r->told.split)) {
             at = &p->next;
             continue;
         }
@@ -165,6 +171,8 @@ struct remote_split *cw_remote_split_new(struct view *v, uint64_t epoch, uint64_
         uint64_t total = v->base.compiled->drop_remainder ? n / size : n / size + (n % size != 0);
         s->counted = total > index * each ? CW_MIN(total - index * each, each) : 0;
     }
+    const struct placement *p = placement_of(r, epoch, index);
+    s->lost = p && p->lost;
     s->report = report_find(r, epoch, index);
     while (*at)
         at = &(*at)->next;
@@ -175,7 +183,7 @@ struct remote_split *cw_remote_split_new(struct view *v, uint64_t epoch, uint64_
 bool cw_remote_split_count(const struct remote_split *s, uint64_t *ret)
 {
     const struct cw_compiled *c = s->view->base.compiled;
-    *ret = s->report ? s->report->n_batches : c->counted ? s->counted : 0;
+    *ret = c->counted ? s->counted : s->report ? s->report->n_batches : 0; /* what drop_remainder drops is no batch of ours, though a worker counts it */
     return s->report || c->counted;
 }
 
@@ -216,7 +224,8 @@ struct slot *cw_remote_slot(struct remote_split *s, uint64_t k, bool make)
 
 size_t cw_remote_window(const struct remote *r)
 {
-    return r->batch_bytes ? CW_MIN(CW_MAX(WINDOW_BYTES / r->batch_bytes, WINDOW_MIN), WINDOW_MAX) : WINDOW_FIRST;
+    size_t bytes = r->lent ? WINDOW_LENT_BYTES : WINDOW_BYTES, least = r->lent ? WINDOW_LENT_MIN : WINDOW_MIN;
+    return r->batch_bytes ? CW_MIN(CW_MAX(bytes / r->batch_bytes, least), WINDOW_MAX) : WINDOW_FIRST;
 }
 
 static void want_ahead(struct remote *r)
@@ -238,7 +247,7 @@ static struct link *usable(struct remote *r, uint64_t worker)
     struct link *l = worker ? cw_remote_link(r, worker) : NULL;
     if (l && !l->conn && !l->gone)
         cw_link_connect(l);
-    return l && l->conn && l->open && !l->gone ? l : NULL;
+    return l && !l->gone && l->conn && l->open ? l : NULL;
 }
 
 static int get(struct remote *r, struct link *l, uint64_t epoch, uint64_t split, uint64_t first, uint64_t count, const unsigned *key)
@@ -275,6 +284,7 @@ static void ask_split(struct remote *r, struct remote_split *s, uint64_t now)
         uint64_t first = slot->k, count = 0;
         for (; slot && slot->state == ASK && slot->k == first + count; slot = slot->next, count++) {
             slot->state = ASKED;
+            slot->asked_ns = slot->asked_ns ? slot->asked_ns : now;
             slot->of = l;
         }
         if (get(r, l, s->epoch, s->index, first, count, NULL) < 0)
@@ -289,8 +299,8 @@ void cw_remote_pump(struct remote *r)
     for (struct view *v = &r->view; v; v = v->next)
         for (struct remote_split *s = v->splits; s; s = s->next)
             ask_split(r, s, now);
-    for (struct part *p = r->wanted_parts; p; p = p->next_wanted) {
-        if (p->state != ASK)
+    for (struct part *p = r->parts; p; p = p->next_known) {
+        if (p->state != ASK || !p->wanted)
             continue;
         if (p->not_before_ns > now) {
             cw_remote_wake_at(r, p->not_before_ns);
@@ -313,7 +323,7 @@ void cw_remote_unask(struct remote *r, const struct link *l)
             for (struct slot *slot = s->slots; slot; slot = slot->next)
                 if (slot->state == ASKED && slot->of == l)
                     slot->state = ASK;
-    for (struct part *p = r->wanted_parts; p; p = p->next_wanted)
+    for (struct part *p = r->parts; p; p = p->next_known)
         if (p->state == ASKED && p->of == l)
             p->state = ASK;
 }
@@ -330,11 +340,29 @@ void cw_remote_not_here(struct remote *r, const struct link *l, uint64_t epoch, 
                         s->not_before_ns = now + (ASK_AGAIN_NS << CW_MIN(s->n_not_here++, ASK_AGAIN_MOST));
                     again = CW_MIN(again, s->not_before_ns);
                 }
-    for (struct part *p = r->wanted_parts; p; p = p->next_wanted)
+    for (struct part *p = r->parts; p; p = p->next_known)
         if (p->state == ASKED && p->of == l && p->epoch == epoch && p->split == split) {
             p->state = ASK;
             p->not_before_ns = now + (ASK_AGAIN_NS << 3);
             again = CW_MIN(again, p->not_before_ns);
         }
     cw_remote_wake_at(r, again);
+}
+
+struct cw_cursor cw_remote_cursor(const struct remote *r)
+{
+    struct cw_cursor c = r->from;
+    for (const struct view *v = &r->view; v; v = v->next)
+        if (v->splits && before(v->splits->epoch, v->splits->index, c.epoch, c.split))
+            c = (struct cw_cursor){.epoch = v->splits->epoch, .split = v->splits->index};
+    for (const struct part *p = r->parts; p; p = p->next_known)
+        if (p->state != HERE && before(p->epoch, p->split, c.epoch, c.split))
+            c = (struct cw_cursor){.epoch = p->epoch, .split = p->split};
+    return c;
+}
+
+void cw_remote_hurry_parts(struct remote *r, uint64_t epoch, uint64_t split)
+{
+    for (struct part *p = r->parts; p; p = p->next_known)
+        p->wanted |= before(p->epoch, p->split, epoch, split);
 }

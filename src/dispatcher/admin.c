@@ -61,6 +61,7 @@ static json_t *job_ranks(const struct job *j, bool *failed)
         set(o, "g", integer(r->g), failed);
         set(o, "attached", json_boolean(r->client != NULL), failed);
         set(o, "finished", json_boolean(r->finished), failed);
+        set(o, "batches", integer(r->n_batches), failed);
         set(o, "wait_s", json_real((double)r->wait_ns / 1e9), failed);
         append(ranks, o, failed);
     }
@@ -261,7 +262,7 @@ static int steer_job(struct cw_dispatcher *d, struct job *j, const char *verb, s
 {
     struct cw_error why = {0};
     if (strcmp(verb, "cancel-job") == 0) {
-        cw_error_set(&why, CW_E_INTERRUPTED, "job \"%s\" was cancelled", j->name);
+        cw_error_set(&why, CW_E_SERVICE, "job \"%s\" was cancelled", j->name);
         cw_dp_job_over(d, j, JOB_CANCELLED, &why);
         return 0;
     }

@@ -195,7 +195,7 @@ static int client_progress(struct cw_dispatcher *d, struct rank *r, const Cachew
     int result = cw_dp_stream_position(j->stream, m->from->epoch, m->from->split, &pos, err);
     if (result < 0)
         return result;
-    if (pos < r->pos || (pos == r->pos && m->from->batch < r->from.batch) || pos > cw_dp_job_total(j->stream, j->epochs))
+    if (pos < r->pos || pos > cw_dp_job_total(j->stream, j->epochs))
         return cw_error_set(err, CW_E_SERVICE, "Progress to split %" PRIu64 " of epoch %" PRIu64 ", batch %" PRIu64 ": it went back, or behind the last epoch",
                             m->from->split, m->from->epoch, m->from->batch);
     if (pos != r->pos && r->pos == j->mark && j->n_at_mark > 0 && --j->n_at_mark == 0)

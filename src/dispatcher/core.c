@@ -210,6 +210,11 @@ uint64_t cw_dispatcher_tick(struct cw_dispatcher *d, uint64_t now_ns)
     return busy ? TICK_BUSY : TICK_IDLE;
 }
 
+int cw_dispatcher_ready(const struct cw_dispatcher *d, struct cw_error *err)
+{
+    return d->retry_ns == 0 ? 0 : cw_error_set(err, CW_E_IO, "the journal can't be written: %.500s", d->journal_error.message);
+}
+
 /* ---- life ---- */
 
 int cw_dispatcher_new(const struct cw_dispatcher_options *o, const struct cw_dispatcher_io *io, struct cw_dispatcher **ret, struct cw_error *err)

@@ -15,6 +15,7 @@
 #include "proto/cachew.pb-c.h"
 
 struct cw_dispatcher;
+struct cw_text;
 struct cw_peer;
 
 /* None of these may call the dispatcher. `peer` is what cw_dispatcher_connected was given as user. */
@@ -56,3 +57,7 @@ uint64_t cw_dispatcher_tick(struct cw_dispatcher *d, uint64_t now_ns);
 void cw_dispatcher_turn(struct cw_dispatcher *d, uint64_t now_ns);
 /* JSON, as the message Query gives it; the caller frees it. CW_E_OPTION: there is no such question. */
 int cw_dispatcher_query(struct cw_dispatcher *d, const char *what, uint64_t now_ns, char **ret, struct cw_error *err) _must_check_;
+/* Prometheus' text format, appended. */
+void cw_dispatcher_metrics(struct cw_dispatcher *d, uint64_t now_ns, struct cw_text *text);
+/* < 0: the journal can't be written at the moment, so that nothing is acknowledged. */
+int cw_dispatcher_ready(const struct cw_dispatcher *d, struct cw_error *err) _must_check_;

@@ -18,6 +18,7 @@ struct cw_dispatcher_server_options {
     const char *name;              /* NULL: "dispatcher" */
     const char *token;             /* NULL: none is asked for */
     struct cw_tls *tls;            /* NULL: plain */
+    const char *http;              /* "HOST:PORT" of its pages; NULL: none */
     uint64_t timeout_ns;           /* 0: 3 s; who says nothing for so long is gone */
     bool share_streams;            /* cw_dispatcher_options */
     void (*log)(void *arg, bool warning, const char *text); /* a line for people; NULL: nothing is logged */
@@ -28,6 +29,8 @@ struct cw_dispatcher_server_options {
 int cw_dispatcher_server_start(const struct cw_dispatcher_server_options *o, struct cw_dispatcher_server **ret, struct cw_error *err) _must_check_;
 /* Where it listens, as the i-th of the options, with its real port. NULL: there are not so many. */
 const char *cw_dispatcher_server_address(const struct cw_dispatcher_server *s, size_t i);
+/* Where its pages are, with the real port; NULL: there are none. */
+const char *cw_dispatcher_server_http(const struct cw_dispatcher_server *s);
 /* JSON, as Query gives it: "status", "jobs", "workers" or "streams". The caller frees it. */
 int cw_dispatcher_server_query(struct cw_dispatcher_server *s, const char *what, char **ret, struct cw_error *err) _must_check_;
 /* Stops listening, closes all connections, writes what is to be written. Peers find nothing wrong: they come back when it does. */

@@ -249,7 +249,8 @@ struct cw_dispatcher {
     uint64_t slow_tick_ns;     /* when what may wait a second was looked after last */
     uint64_t retry_ns;         /* when what could not be written is tried again; 0: all is well */
     struct cw_error journal_error;
-    uint64_t n_completed, n_late, n_moved;
+    uint64_t n_leased, n_completed, n_late, n_moved;
+    uint64_t commit_began_ns, commit_ns, n_commits, n_commit_failures;
 };
 
 /* core.c */

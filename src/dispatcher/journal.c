@@ -249,6 +249,7 @@ void cw_dp_journal_commit(struct cw_dispatcher *d)
         d->pending = empty;
     }
     d->in_flight = true;
+    d->commit_began_ns = d->now_ns;
     d->io.commit(d->io.user, &d->flight.batch);
 }
 
@@ -289,6 +290,7 @@ void cw_dispatcher_committed(struct cw_dispatcher *d, const struct cw_error *why
     d->now_ns = CW_MAX(d->now_ns, now_ns);
     d->in_flight = false;
     if (why) {
+        d->n_commit_failures++;
         if (d->retry_ns == 0)
             cw_dp_log(d, true, "the journal can't be written: %s; nothing is acknowledged until it can", why->message);
         d->journal_error = *why;
@@ -298,6 +300,8 @@ void cw_dispatcher_committed(struct cw_dispatcher *d, const struct cw_error *why
     if (d->retry_ns != 0)
         cw_dp_log(d, false, "the journal is written again");
     d->retry_ns = 0;
+    d->n_commits++;
+    d->commit_ns += d->now_ns - d->commit_began_ns;
     struct entries done = d->flight;
     d->flight = (struct entries){0};
     for (size_t i = 0; i < done.n; i++) {

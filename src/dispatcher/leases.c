@@ -48,6 +48,7 @@ static int lease_give(struct cw_dispatcher *d, struct seat *t, uint64_t pos, str
     }
     t->n_held++;
     t->worker->n_held++;
+    d->n_leased++;
     if (!second)
         x->leased_ns = d->now_ns;
     cw_dp_seat_usable(d, t);
@@ -154,23 +155,20 @@ static uint64_t first_free(struct stream *s)
     return s->free_from < limit ? s->free_from : UINT64_MAX;
 }
 
-/* Everybody is full of later splits, while the first that is wanted and not finished has nobody: the last of them makes room. That need not be the first wanted one:
- * a client whose cursor stays at a finished split, for the sake of its remnants or because it went back to its end, waits for what comes after it. */
+/* Everybody is full, while a split that is wanted has nobody: the last of those behind it makes room. Earlier ones are always worth more, so this ends. */
 static struct seat *make_room(struct cw_dispatcher *d, struct stream *s, uint64_t pos)
 {
-    if (s->end <= pos + 1 || s->at_most_once)
+    if (s->at_most_once)
         return NULL;
-    for (uint64_t at = s->base; at < pos; at++)
-        if (!(cw_dp_split(s, at)->flags & (SPLIT_COMPLETE | SPLIT_LOST)))
-            return NULL;
     for (uint64_t at = s->end; at-- > pos + 1;) {
         struct split *x = cw_dp_split(s, at);
-        for (int i = 0; i < 2 && x->holder[i]; i++)
-            if (x->holder[i]->heap_at > 0) {
-                struct seat *t = x->holder[i];
-                cw_dp_lease_drop(d, t, at, true);
-                return t;
-            }
+        for (int i = 0; i < 2 && x->holder[i]; i++) {
+            struct seat *t = x->holder[i];
+            if (t->heap_at == 0 || (t->n_held < t->capacity && i == 0 && (x->flags & SPLIT_COMPLETE)))
+                continue; /* what is complete takes no room but that of a worker that has all it may have */
+            cw_dp_lease_drop(d, t, at, true);
+            return t;
+        }
     }
     return NULL;
 }
@@ -196,7 +194,8 @@ void cw_dp_lease_fill(struct cw_dispatcher *d, struct stream *s)
         if (s->n_heap == 0)
             return;
         struct seat *t = s->heap[0];
-        if (t->n_held >= CW_MIN(t->capacity, s->depth) && !(t = make_room(d, s, pos)))
+        /* What is complete costs nothing but the worker's memory, which it watches itself: several ranks may have to have their batches before the first split ends. */
+        if ((t->n_held >= t->capacity || t->n_held - t->n_complete >= s->depth) && !(t = make_room(d, s, pos)))
             return;
         struct split *x = cw_dp_split_make(s, pos);
         if (!x || lease_give(d, t, pos, x) < 0)
@@ -299,6 +298,7 @@ static void holder_complete(struct cw_dispatcher *d, struct seat *t, uint64_t po
     }
     x->flags |= SPLIT_COMPLETE;
     t->n_complete++;
+    cw_dp_seat_usable(d, t);
     s->times_ns[s->n_times++ % DP_TIMES] = d->now_ns - x->leased_ns;
     adapt_depth(s, d->now_ns - x->leased_ns);
     if (x->holder[1])

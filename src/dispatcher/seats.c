@@ -13,7 +13,7 @@
 
 static bool seat_before(const struct seat *a, const struct seat *b)
 {
-    int64_t x = (int64_t)a->capacity - a->n_held, y = (int64_t)b->capacity - b->n_held;
+    int64_t x = (int64_t)a->capacity - a->n_held + a->n_complete, y = (int64_t)b->capacity - b->n_held + b->n_complete;
     return x != y ? x > y : a->order < b->order;
 }
 

@@ -9,9 +9,11 @@
 #include <sys/random.h>
 #include <unistd.h>
 
+#include "base/crash.h"
 #include "base/clock.h"
 #include "base/list.h"
 #include "dispatcher/core.h"
+#include "dispatcher/pages.h"
 #include "net/conn.h"
 
 #define MESSAGE_BYTES ((size_t)33 << 20) /* a pipeline of 32 MiB, and what stands around it */
@@ -24,6 +26,7 @@ struct cw_dispatcher_server {
     struct cw_listener **listeners;
     size_t n_listeners;
     struct cw_timer *timer;
+    struct cw_http *http;
     struct cw_post turn;
     struct cw_store_commit commit;
     struct cw_link peers;
@@ -65,6 +68,8 @@ static void on_timer(void *arg)
 static void io_send(void *user, void *peer, const Cachew__Envelope *m)
 {
     struct server_peer *p = peer;
+    if (m->of_case == CACHEW__ENVELOPE__OF_LEASES)
+        cw_crash_point("dispatcher-lease");
     (void)user;
     /* Where this fails, the connection ends by itself, and `closed` follows. */
     if (cw_conn_send(p->conn, m, NULL, 0, NULL, NULL, NULL, 0, NULL) < 0)
@@ -81,6 +86,7 @@ static void io_close(void *user, void *peer, const struct cw_error *why)
 static void on_committed(void *arg, const struct cw_error *why)
 {
     struct cw_dispatcher_server *s = arg;
+    cw_crash_point("dispatcher-committed");
     cw_dispatcher_committed(s->core, why, cw_now_ns());
     cw_dispatcher_turn(s->core, cw_now_ns());
 }
@@ -88,6 +94,7 @@ static void on_committed(void *arg, const struct cw_error *why)
 static void io_commit(void *user, const struct cw_store_batch *batch)
 {
     struct cw_dispatcher_server *s = user;
+    cw_crash_point("dispatcher-commit");
     s->commit.batch = batch;
     s->commit.done = on_committed;
     s->commit.arg = s;
@@ -110,6 +117,10 @@ static int on_message(void *user, struct cw_conn *c, const Cachew__Envelope *m, 
     for (size_t i = 0; i < n_fds; i++) /* nobody sends a dispatcher descriptors */
         close(fds[i]);
     turn_later(p->server);
+    if (m->of_case == CACHEW__ENVELOPE__OF_ATTACH)
+        cw_crash_point("dispatcher-attach");
+    if (m->of_case == CACHEW__ENVELOPE__OF_COMPLETED)
+        cw_crash_point("dispatcher-completed");
     return cw_dispatcher_message(p->server->core, p->peer, m, cw_now_ns(), err);
 }
 
@@ -218,6 +229,8 @@ static int server_start(struct cw_dispatcher_server *s, const struct cw_dispatch
         r = cw_timer_new(s->loop, on_timer, s, &s->timer, err);
     if (r == 0)
         r = server_listen(s, o, err);
+    if (r == 0 && o->http)
+        r = cw_http_new(s->loop, o->http, cw_dispatcher_page, s->core, &s->http, err);
     if (r < 0)
         return r;
     cw_dispatcher_start(s->core, cw_now_ns());
@@ -250,6 +263,8 @@ const char *cw_dispatcher_server_address(const struct cw_dispatcher_server *s, s
     return i < s->n_listeners ? cw_listener_address(s->listeners[i]) : NULL;
 }
 
+const char *cw_dispatcher_server_http(const struct cw_dispatcher_server *s) { return s->http ? cw_http_address(s->http) : NULL; }
+
 int cw_dispatcher_server_query(struct cw_dispatcher_server *s, const char *what, char **ret, struct cw_error *err)
 {
     return cw_dispatcher_query(s->core, what, cw_now_ns(), ret, err);
@@ -262,6 +277,7 @@ struct cw_dispatcher_server *cw_dispatcher_server_free(struct cw_dispatcher_serv
     for (size_t i = 0; i < s->n_listeners; i++)
         cw_listener_free(s->listeners[i]);
     free(s->listeners);
+    s->http = cw_http_free(s->http);
     cw_timer_free(s->timer);
     if (s->core)
         cw_dispatcher_turn(s->core, cw_now_ns()); /* the last that is to be written and sent */

@@ -43,9 +43,8 @@ static void close_oldest(struct cw_iterator *it)
 /* The source may forget what nobody needs any more. */
 static void tell_passed(const struct cw_iterator *it)
 {
-    struct cw_cursor least = cw_cursor_least(&it->round, it->round_unused, it->n_keys);
     if (it->splits->ops->passed)
-        it->splits->ops->passed(it->splits, &least);
+        it->splits->ops->passed(it->splits, &it->round);
 }
 
 int cw_iterator_over(struct cw_splits *splits, const struct cw_iterator_options *o, const json_t *state, struct cw_iterator **ret, struct cw_error *err)
@@ -118,8 +117,8 @@ struct cw_iterator *cw_iterator_free(struct cw_iterator *it)
         it->splits->ops->drop(it->splits, it->pending);
     if (it->joining)
         drop_joining(it);
+    cw_iterator_free(it->again); /* its splits may be a view of ours */
     it->splits->ops->free(it->splits);
-    cw_iterator_free(it->again);
     pthread_mutex_destroy(&it->mutex);
     cw_quarantined_free(it->quarantined);
     free(it->unused);

@@ -48,7 +48,7 @@ struct cw_splits_ops {
     void (*leave)(struct cw_splits *s);
     void (*release)(struct cw_splits *s, struct cw_batch *b);             /* any thread */
     void (*interrupt)(struct cw_splits *s, bool on);                      /* any thread */
-    /* Everything before this is not needed any more by who iterates. NULL: nobody wants to know. */
+    /* Batches before this are not needed any more by who iterates; what is left over of splits may be. NULL: nobody wants to know. */
     void (*passed)(struct cw_splits *s, const struct cw_cursor *from);
     void (*profile)(struct cw_splits *s, struct cw_profile *ret);         /* any thread; ret->ops has room for all operators */
     void (*fused)(struct cw_splits *s, unsigned *ret);

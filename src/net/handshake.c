@@ -105,11 +105,15 @@ static bool same_token(const char *given, const char *token)
 
 static int check_hello(struct cw_conn *c, const Cachew__Hello *h, struct cw_error *err)
 {
-    if (h->version_min > CW_PROTOCOL_MAX || h->version_max < CW_PROTOCOL_MIN || h->version_min > h->version_max)
+    if (h->version_min > CW_PROTOCOL_MAX || h->version_max < CW_PROTOCOL_MIN || h->version_min > h->version_max) {
+        cw_error_attribute(err, "version", "", ""); /* who is told gives up */
         return cw_error_set(err, CW_E_SERVICE, "versions %u to %u of the protocol, expected one of %d to %d (this is %s)", h->version_min, h->version_max,
                             CW_PROTOCOL_MIN, CW_PROTOCOL_MAX, "cachew " CACHEW_VERSION);
-    if (c->setup->token && !same_token(h->token, c->setup->token))
+    }
+    if (c->setup->token && !same_token(h->token, c->setup->token)) {
+        cw_error_attribute(err, "token", "", "");
         return cw_error_set(err, CW_E_SERVICE, h->token[0] ? "the token is not the one that is expected here" : "a token is expected here");
+    }
     return 0;
 }
 

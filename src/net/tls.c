@@ -240,6 +240,7 @@ static void explain(struct cw_tls_stream *s)
         cw_error_set(&s->why, CW_E_SERVICE, "TLS: %s: does the other side speak TLS?", reason());
     else
         cw_error_set(&s->why, CW_E_SERVICE, "TLS: %s", reason());
+    cw_error_attribute(&s->why, "tls", "", "");
     s->failed = true;
 }
 

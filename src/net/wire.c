@@ -39,9 +39,10 @@ static int read_ids(const ProtobufCBinaryData *m, uint64_t n, const struct cw_co
         memcpy(&ids[i].leaf, from + 20, 2);
         memcpy(&ids[i].flags, from + 22, 2);
         memcpy(&ids[i].element, from + 24, 4);
-        if (ids[i].leaf >= c->n_programs) {
+        unsigned leaf = ids[i].leaf;
+        if (leaf >= c->n_programs) {
             free(ids);
-            return cw_error_set(err, CW_E_SERVICE, "a record id names source %u of %u", ids[i].leaf, c->n_programs);
+            return cw_error_set(err, CW_E_SERVICE, "a record id names source %u of %u", leaf, c->n_programs);
         }
     }
     *ret = ids;
@@ -207,14 +208,14 @@ static int read_component(const Cachew__Batch *m, const Cachew__Component *from,
     }
     const struct cw_memory *place = &memory[good ? from->slab : 0];
     if (good && from->size)
-        good = within(place, from->offset, from->size);
+        good = from->offset % COMPONENT_ALIGN == 0 && within(place, from->offset, from->size);
     if (good && type->dtype != CW_BYTES)
         good = from->size == size;
-    ret->data = from->size || place->data ? place->data + (from->size ? from->offset : 0) : NULL;
+    ret->data = place->data && good && from->size ? place->data + from->offset : place->data;
     if (good && type->dtype == CW_BYTES) {
         uint64_t total = 0, bytes = m->n * sizeof(uint64_t);
         good = from->lengths_offset % sizeof(uint64_t) == 0 && (bytes == 0 || within(place, from->lengths_offset, bytes));
-        ret->lengths = (const uint64_t *)(const void *)(place->data + (bytes ? from->lengths_offset : 0));
+        ret->lengths = (const uint64_t *)(const void *)(good && bytes ? place->data + from->lengths_offset : place->data);
         for (uint32_t i = 0; good && i < m->n; i++)
             good = !__builtin_add_overflow(total, ret->lengths[i], &total) && total <= from->size;
         good = good && total == from->size;

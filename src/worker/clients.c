@@ -10,6 +10,8 @@
 #include "net/wire.h"
 #include "worker/worker_impl.h"
 
+#include "base/crash.h"
+
 #define MESSAGE_BYTES ((size_t)1 << 20) /* what a client may say at once: a thousand slabs returned take 10 KB */
 #define QUEUED_BYTES ((size_t)64 << 20) /* beside payloads */
 /* A Unix socket ends when its peer does: who is silent there is stopped or busy, and may still read what it was lent. */
@@ -266,9 +268,12 @@ void cw_clients_answer(struct worker_stream *s, struct cw_answer *a)
     }
     switch (a->kind) {
     case CW_SAY_BATCH:
+        cw_crash_point("worker-batch");
         r = send_batch(c, s, a, &m, &err);
+        cw_trace_span(c->w->options.trace, "answer", &(struct cw_traced){s->stream->name, a->epoch, a->split, a->at}, a->asked_ns, cw_now_ns());
         break;
     case CW_SAY_REMNANT:
+        cw_crash_point("worker-remnant");
         r = send_remnant(c, a, &m, &err);
         break;
     case CW_SAY_END:
@@ -304,7 +309,7 @@ static int on_get(struct client *c, uint64_t id, const Cachew__Get *m, struct cw
     }
     atomic_fetch_add(&c->peer.n_requests, 1);
     *r = (struct cw_request){.peer = cw_peer_ref(&c->peer), .id = id, .epoch = m->epoch, .split = m->split, .at = m->first, .end = m->first + m->count,
-                             .remnant = m->remnant, .key = m->key};
+                             .remnant = m->remnant, .key = m->key, .asked_ns = c->w->options.trace ? cw_now_ns() : 0};
     command->kind = CW_DO_GET;
     command->request = r;
     cw_stream_do(s->stream, command);

@@ -10,6 +10,8 @@
 #include "net/conn_impl.h"
 #include "worker/worker_impl.h"
 
+#include "base/crash.h"
+
 #define BACKOFF_FIRST_NS UINT64_C(50000000)
 #define BACKOFF_MAX_NS UINT64_C(1000000000)
 #define HEARTBEAT_NS UINT64_C(1000000000)
@@ -112,6 +114,7 @@ void cw_control_prepared(struct cw_worker *w, struct worker_stream *s)
     m.re = s->prepare_id;
     m.of_case = CACHEW__ENVELOPE__OF_PREPARED;
     m.prepared = &prepared;
+    cw_crash_point("worker-prepared");
     s->prepare_id = 0;
     say(w, &m);
     free(files);
@@ -168,6 +171,7 @@ static void say_report(struct cw_worker *w, struct report *r)
     m.id = r->id = next_number(&w->next_id);
     m.of_case = CACHEW__ENVELOPE__OF_COMPLETED;
     m.completed = &completed;
+    cw_crash_point("worker-completed");
     say(w, &m);
 }
 
@@ -222,7 +226,7 @@ static void say_register(struct cw_worker *w)
     reg.pid = (uint32_t)getpid();
     reg.cpu_budget = w->options.threads;
     reg.memory = w->options.memory;
-    reg.http = (char *)(uintptr_t)(w->options.http ? w->options.http : "");
+    reg.http = (char *)(uintptr_t)(w->http ? cw_http_address(w->http) : "");
     reg.allow_python = w->options.allow_python;
     m.id = w->register_id = next_number(&w->next_id);
     m.of_case = CACHEW__ENVELOPE__OF_REGISTER;
@@ -276,6 +280,8 @@ static void on_registered(struct cw_worker *w, uint64_t id)
         cw_worker_log(w, "registered as worker %llu", (unsigned long long)id);
     w->id = id;
     w->registered = true;
+    w->refused = false;
+    w->why[0] = '\0';
     w->backoff_ns = BACKOFF_FIRST_NS;
     for (const struct worker_stream *s = w->streams; s; s = s->next)
         if (s->state == STREAM_READY)
@@ -287,14 +293,19 @@ static void on_registered(struct cw_worker *w, uint64_t id)
     cw_worker_changed(w);
 }
 
+uint64_t cw_control_cpu_ns(void)
+{
+    struct rusage usage = {0};
+    getrusage(RUSAGE_SELF, &usage);
+    return (uint64_t)(usage.ru_utime.tv_sec + usage.ru_stime.tv_sec) * 1000000000u + (uint64_t)(usage.ru_utime.tv_usec + usage.ru_stime.tv_usec) * 1000u;
+}
+
 static void on_heartbeat(void *arg)
 {
     struct cw_worker *w = arg;
-    struct rusage usage = {0};
     Cachew__Heartbeat beat = CACHEW__HEARTBEAT__INIT;
     Cachew__Envelope m = CACHEW__ENVELOPE__INIT;
-    getrusage(RUSAGE_SELF, &usage);
-    beat.cpu_ns = (uint64_t)(usage.ru_utime.tv_sec + usage.ru_stime.tv_sec) * 1000000000u + (uint64_t)(usage.ru_utime.tv_usec + usage.ru_stime.tv_usec) * 1000u;
+    beat.cpu_ns = cw_control_cpu_ns();
     for (const struct worker_stream *s = w->streams; s; s = s->next)
         beat.memory_bytes += cw_stream_memory_used(s->stream);
     beat.n_batches = w->n_batches;
@@ -329,6 +340,7 @@ static int on_message(void *user, struct cw_conn *c CW_UNUSED, const Cachew__Env
     case CACHEW__ENVELOPE__OF_PREPARE:
         return on_prepare(w, m->id, m->prepare);
     case CACHEW__ENVELOPE__OF_LEASES:
+        cw_crash_point("worker-lease");
         return cw_streams_lease(w, m->leases, err);
     case CACHEW__ENVELOPE__OF_REVOKE:
         return cw_streams_revoke(w, m->revoke, err);
@@ -385,6 +397,8 @@ static void on_closed(void *user, struct cw_conn *c CW_UNUSED, const struct cw_e
     for (struct worker_stream *s = w->streams; s; s = s->next)
         s->prepare_id = 0;
     if (!w->stopping) {
+        snprintf(w->why, sizeof(w->why), "%.399s", why->status ? why->message : "it closed the connection");
+        w->refused = strcmp(why->attribute, "token") == 0 || strcmp(why->attribute, "version") == 0 || strcmp(why->attribute, "tls") == 0;
         if (w->backoff_ns == BACKOFF_FIRST_NS || why->status != CW_E_SERVICE)
             cw_worker_log(w, "the dispatcher's connection ended: %s", why->status ? why->message : "it closed it");
         connect_later(w);
@@ -414,7 +428,7 @@ void cw_control_connect(struct cw_worker *w)
     hello.host = w->host;
     bool local = strncmp(w->options.dispatcher, "unix:", 5) == 0;
     struct cw_conn_options o = {.hello = &hello, .limits = {.message = MESSAGE_BYTES}, .timeout_ns = w->options.timeout_ns, .token = w->options.token,
-                                .tls = local ? NULL : w->options.tls};
+                                .tls = local ? NULL : w->options.dispatcher_tls};
     if (cw_conn_connect(w->loop, w->options.dispatcher, &o, &ops, w, &w->dispatcher, &err) < 0) {
         w->dispatcher = NULL;
         cw_worker_log(w, "the dispatcher can't be reached: %s", err.message);

@@ -1,4 +1,4 @@
-/* The thread of a stream: opens the pipeline, takes commands, and is the consumer of the runner. Split by split: split.c. */
+/* The thread of a stream: opens the pipeline, takes commands, and is the consumer of the runner. Split by split: serve.c. */
 #include "worker/stream.h"
 
 #include <signal.h>
@@ -59,6 +59,29 @@ void cw_stream_wake(struct cw_stream *s)
     pthread_mutex_unlock(&s->mutex);
 }
 
+/* The runner notifies us with its mutex held, and on_notify takes ours: so never with ours held. */
+static void add_work(const struct cw_pipeline *p, struct cw_runner *r, struct cw_work *sum)
+{
+    struct cw_profile profile = {.ops = calloc(p->n_ops, sizeof(*profile.ops))};
+    if (profile.ops) {
+        cw_runner_profile(r, &profile);
+        cw_work_add(sum, p, &profile);
+    }
+    free(profile.ops);
+}
+
+/* As long as END was not said, the runner stays. */
+static void look_at_work(struct cw_stream *s)
+{
+    pthread_mutex_lock(&s->mutex);
+    struct cw_runner *r = s->runner;
+    pthread_mutex_unlock(&s->mutex);
+    if (s->end_said || !r)
+        return;
+    cw_work_deinit(&s->seen);
+    add_work(s->local.pipeline, r, &s->seen);
+}
+
 void cw_stream_do(struct cw_stream *s, struct cw_command *c)
 {
     c->next = NULL;
@@ -66,6 +89,8 @@ void cw_stream_do(struct cw_stream *s, struct cw_command *c)
         pthread_mutex_lock(&s->mutex);
         struct cw_runner *r = s->runner;
         pthread_mutex_unlock(&s->mutex);
+        look_at_work(s);
+        s->end_said = true;
         s->interrupt = 1;
         if (r)
             cw_runner_interrupt(r, true);
@@ -102,6 +127,14 @@ size_t cw_stream_memory_used(struct cw_stream *s)
     size_t used = s->runner ? cw_runner_memory_used(s->runner) : 0;
     pthread_mutex_unlock(&s->mutex);
     return used;
+}
+
+void cw_stream_work(struct cw_stream *s, struct cw_work *sum)
+{
+    look_at_work(s);
+    pthread_mutex_lock(&s->mutex);
+    cw_work_add_all(sum, s->over ? &s->work : &s->seen);
+    pthread_mutex_unlock(&s->mutex);
 }
 
 /* ---- the stream's thread ---- */
@@ -274,7 +307,12 @@ static void *stream_main(void *arg)
         wait_returned(s);
     }
     struct cw_runner *runner = s->runner;
+    struct cw_work work = {0};
+    if (runner)
+        add_work(s->local.pipeline, runner, &work);
     pthread_mutex_lock(&s->mutex);
+    s->work = work;
+    s->over = true;
     s->runner = NULL;
     pthread_mutex_unlock(&s->mutex);
     cw_runner_free(runner);
@@ -312,6 +350,8 @@ static void stream_deinit(struct cw_stream *s)
     }
     pthread_mutex_destroy(&s->mutex);
     pthread_cond_destroy(&s->wake);
+    cw_work_deinit(&s->work);
+    cw_work_deinit(&s->seen);
     free(s->failed);
     free(s->text);
     free(s->base_dir);

@@ -1,20 +1,23 @@
 /*
  * A stream on a worker: a pipeline with a seed, whose splits are run as they are leased. It has a thread of its own, which opens the data and then is the consumer
- * of the stream's runner (stream.c, split.c). The loop's thread hands it commands, and takes its answers when it is called by its post.
+ * of the stream's runner (stream.c, serve.c). The loop's thread hands it commands, and takes its answers when it is called by its post.
  */
 #pragma once
 #include <pthread.h>
 
+#include "base/trace.h"
 #include "client/local.h"
 #include "engine/remnant.h"
 #include "net/loop.h"
 #include "worker/peer.h"
+#include "worker/work.h"
 
 /* What a client asked for: batches at .. end - 1 of a split, or so many elements of what is left over under a key. */
 struct cw_request {
     struct cw_request *next;
     struct cw_peer *peer;
     uint64_t id; /* of the message */
+    uint64_t asked_ns; /* where there is a trace */
     uint64_t epoch, split, at, end;
     bool remnant;
     uint32_t key;
@@ -63,6 +66,7 @@ struct cw_answer {
     uint64_t *remnants;               /* END, COMPLETED: by key */
     size_t n_remnants;
     uint64_t compute_ns;
+    uint64_t asked_ns;                /* BATCH: as the request */
     struct cw_error *why;
 };
 
@@ -73,9 +77,10 @@ struct cw_stream_options {
     const char *const *data_roots; /* files elsewhere are refused; none: no file is */
     size_t n_data_roots;
     bool allow_python;
+    struct cw_trace *trace; /* or NULL */
 };
 
-struct cw_lease; /* split.c */
+struct cw_lease; /* lease.h */
 
 struct cw_stream {
     /* immutable */
@@ -96,6 +101,13 @@ struct cw_stream {
     bool woken;
     size_t n_out;             /* batches that the loop's thread has, and will release */
     struct cw_runner *runner; /* from OPENED to EXITED; the loop's thread may release, interrupt and ask for memory in use */
+    bool over;                /* the runner is freed, and this is what it had computed: */
+    struct cw_work work;
+
+    /* the loop's thread only: */
+    bool end_said;            /* from now on the runner may go at any time */
+    struct cw_work seen;      /* of the runner, when it was looked at last */
+
     struct cw_post post;      /* posted when there are answers */
 
     /* the stream's thread only: */
@@ -122,8 +134,10 @@ void cw_answer_free(struct cw_answer *a);
 void cw_stream_release(struct cw_stream *s, struct cw_batch *b);
 /* Bytes that it uses. */
 size_t cw_stream_memory_used(struct cw_stream *s);
+/* Adds what it has computed so far. */
+void cw_stream_work(struct cw_stream *s, struct cw_work *sum);
 
-/* ---- between stream.c and split.c; the stream's thread only ---- */
+/* ---- between stream.c and leases.c, left.c and serve.c; the stream's thread only ---- */
 
 /* Queues an answer, which it takes over; NULL (out of memory) fails the stream. */
 void cw_stream_say(struct cw_stream *s, struct cw_answer *a);

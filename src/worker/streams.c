@@ -94,6 +94,7 @@ static void exited(struct worker_stream *s)
             *at = s->next;
             break;
         }
+    cw_stream_work(s->stream, &w->work);
     cw_stream_free(s->stream);
     forget_leases(s);
     free(s->end);

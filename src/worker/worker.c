@@ -12,6 +12,7 @@
 
 #include "base/clock.h"
 #include "base/machine.h"
+#include "worker/pages.h"
 
 /* Peers that do not close their side within this are cut off. */
 #define STOP_NS UINT64_C(1000000000)
@@ -33,6 +34,8 @@ void cw_worker_changed(struct cw_worker *w)
 {
     struct cw_worker_status s = {.registered = w->registered, .draining = w->draining, .id = w->id, .n_out = w->n_out, .n_batches = w->n_batches,
                                  .n_bytes = w->n_bytes};
+    s.refused = w->refused;
+    snprintf(s.why, sizeof(s.why), "%s", w->why);
     for (const struct worker_stream *t = w->streams; t; t = t->next) {
         s.n_streams++;
         s.n_leases += t->n_leases;
@@ -103,6 +106,7 @@ static void on_stop(void *arg)
 }
 
 const char *cw_worker_address(const struct cw_worker *w) { return w->tcp ? cw_listener_address(w->tcp) : NULL; }
+const char *cw_worker_http(const struct cw_worker *w) { return w->http ? cw_http_address(w->http) : NULL; }
 const char *cw_worker_unix_path(const struct cw_worker *w) { return w->unix_path; }
 
 /* ---- start and end ---- */
@@ -155,7 +159,7 @@ static int copy_options(struct cw_worker *w, const struct cw_worker_options *o, 
     c->advertise = copy_list(o->advertise, o->n_advertise, &failed);
     c->data_roots = copy_list(o->data_roots, o->n_data_roots, &failed);
     w->stream_options = (struct cw_stream_options){.threads = c->threads, .index_dir = c->index_dir, .data_roots = c->data_roots, .n_data_roots = c->n_data_roots,
-                                                   .allow_python = c->allow_python};
+                                                   .allow_python = c->allow_python, .trace = c->trace};
     return failed ? cw_error_nomem(err, 0, "a worker") : 0;
 }
 
@@ -203,6 +207,7 @@ static void *loop_main(void *arg)
 
 static void worker_free(struct cw_worker *w)
 {
+    w->http = cw_http_free(w->http);
     w->tcp = cw_listener_free(w->tcp);
     w->local = cw_listener_free(w->local);
     cw_control_deinit(w);
@@ -212,6 +217,7 @@ static void worker_free(struct cw_worker *w)
         (void)rmdir(w->unix_dir);
     free(w->unix_dir);
     free(w->unix_path);
+    cw_work_deinit(&w->work);
     free_options(&w->options);
     pthread_mutex_destroy(&w->mutex);
     pthread_cond_destroy(&w->changed);
@@ -223,6 +229,7 @@ static int start(struct cw_worker *w, struct cw_error *err)
     if (getrandom(w->incarnation, sizeof(w->incarnation), 0) != sizeof(w->incarnation))
         return cw_error_set(err, CW_E_IO, "the system gives no random bytes");
     cw_host_identity(w->host);
+    w->started_ns = cw_now_ns();
     int r = cw_loop_new(&w->loop, err);
     if (r >= 0)
         r = choose_path(w, err);
@@ -232,6 +239,8 @@ static int start(struct cw_worker *w, struct cw_error *err)
         r = cw_timer_new(w->loop, on_stop_timer, w, &w->stop_timer, err);
     if (r >= 0)
         r = cw_clients_listen(w, err);
+    if (r >= 0 && w->options.http)
+        r = cw_http_new(w->loop, w->options.http, cw_worker_page, w, &w->http, err);
     if (r < 0)
         return r;
     w->drain_post = (struct cw_post){.fn = on_drain, .arg = w};

@@ -10,6 +10,7 @@
 #include "base/error.h"
 
 struct cw_tls;
+struct cw_trace;
 
 struct cw_worker_options {
     const char *dispatcher;         /* HOST:PORT, [IPV6]:PORT or unix:PATH */
@@ -26,8 +27,10 @@ struct cw_worker_options {
     size_t n_data_roots;
     bool allow_python;
     const char *token;              /* what clients must say, and what it says to the dispatcher; NULL: none */
-    struct cw_tls *tls;             /* over TCP; NULL: plain. Stays the caller's */
+    struct cw_tls *tls;             /* of who connects over TCP; NULL: plain. Stays the caller's */
+    struct cw_tls *dispatcher_tls;  /* to the dispatcher, likewise */
     uint64_t timeout_ns;            /* a dispatcher, or a client over TCP, that is silent for so long is gone; 0: 3 s */
+    struct cw_trace *trace;         /* or NULL; stays the caller's */
     /* What happens, for logs; NULL: nobody wants to know. On the loop's thread. */
     void (*log)(void *arg, const char *message);
     void *log_arg;
@@ -35,7 +38,7 @@ struct cw_worker_options {
 
 struct cw_worker;
 
-/* Listens, and begins to connect to the dispatcher, for ever. Everything in o is copied but tls. */
+/* Listens, and begins to connect to the dispatcher, for ever. Everything in o is copied but tls, dispatcher_tls and trace. */
 int cw_worker_start(const struct cw_worker_options *o, struct cw_worker **ret, struct cw_error *err) _must_check_;
 /* Takes no more leases: what it has is finished, or taken away by the dispatcher. Any thread. */
 void cw_worker_drain(struct cw_worker *w);
@@ -46,11 +49,15 @@ struct cw_worker *cw_worker_stop(struct cw_worker *w);
 
 /* "HOST:PORT" with the real port; NULL: no TCP. */
 const char *cw_worker_address(const struct cw_worker *w);
+/* Where its pages are, with the real port; NULL: there are none. */
+const char *cw_worker_http(const struct cw_worker *w);
 const char *cw_worker_unix_path(const struct cw_worker *w);
 
 /* How things are; any thread. */
 struct cw_worker_status {
     bool registered, draining;
+    bool refused;              /* the dispatcher does not want it, or is not who it should be: as options are, it stays so */
+    char why[400];             /* why it is not registered, as far as known */
     uint64_t id;               /* the dispatcher's name for it; 0: none yet */
     size_t n_streams, n_leases, n_clients, n_out; /* n_out: batches on their way to clients, or lent to them */
     size_t n_reports;          /* completions that the dispatcher has not acknowledged */

@@ -5,7 +5,9 @@
 #pragma once
 #include <pthread.h>
 
+#include "base/clock.h"
 #include "net/conn.h"
+#include "net/http.h"
 #include "worker/stream.h"
 #include "worker/worker.h"
 
@@ -76,10 +78,13 @@ struct cw_worker {
     struct cw_listener *tcp, *local;
     char *unix_path, *unix_dir;       /* unix_dir: ours, to be removed; or NULL */
     struct cw_post drain_post, stop_post;
+    struct cw_http *http;             /* or NULL */
+    uint64_t started_ns;
 
     /* the loop's thread only */
     struct cw_conn *dispatcher;
-    bool registered, draining, stopping, told_draining;
+    bool registered, draining, stopping, told_draining, refused;
+    char why[400];            /* it is not registered */
     uint64_t id, next_id, backoff_ns, register_id;
     struct cw_timer *reconnect, *heartbeat, *stop_timer;
     uint32_t jitter;
@@ -90,6 +95,7 @@ struct cw_worker {
     uint64_t next_serial, next_slab, next_region;
     size_t n_out;
     uint64_t n_batches, n_bytes;
+    struct cw_work work;      /* of streams that are over */
 
     pthread_mutex_t mutex;
     pthread_cond_t changed;
@@ -114,6 +120,7 @@ void cw_control_connect(struct cw_worker *w);
 void cw_control_drain(struct cw_worker *w);
 void cw_control_close(struct cw_worker *w);
 void cw_control_cut(struct cw_worker *w); /* as cw_clients_cut */
+uint64_t cw_control_cpu_ns(void); /* of this process so far */
 /* Said to the dispatcher, if it is there. */
 void cw_control_prepared(struct cw_worker *w, struct worker_stream *s);
 void cw_control_prepare_failed(struct cw_worker *w, struct worker_stream *s, const struct cw_error *why);

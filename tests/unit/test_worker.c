@@ -296,6 +296,91 @@ static void two_ends_at_once(void **state)
     end_all();
 }
 
+#define LARGE_SOURCE "{\"op\": \"synthetic\", \"count\": 8192, \"shape\": [64, 1024], \"dtype\": \"uint8\"}, "
+#define LARGE_FILTERED LARGE_SOURCE "{\"op\": \"filter\", \"where\": \"length(data) > 0\"}, {\"op\": \"batch\", \"size\": 2}"
+#define LARGE_BUCKETS LARGE_SOURCE "{\"op\": \"bucket_by_length\", \"length\": \"length(data)\", \"boundaries\": [32], \"sizes\": [2, 2]}"
+
+static uint32_t draw(uint32_t *seed) { return (*seed = *seed * 1664525u + 1013904223u) >> 8; }
+
+struct asked {
+    struct fake *f;
+    uint64_t id, split, at, left; /* left 0: not in use */
+};
+
+/* The next answer to one that is asked for. False: its split was taken away. */
+static bool take_one(struct asked *a, struct got **ret)
+{
+    struct got *g = wait_got(a->f, is_answer, a->id, 0);
+    bool here = g->m->of_case != CACHEW__ENVELOPE__OF_NOT_HERE;
+    if (here) {
+        assert_int_equal(g->m->of_case, CACHEW__ENVELOPE__OF_BATCH);
+        assert_int_equal(g->m->batch->index, a->at);
+        check_batch(&reference, a->f, g);
+    }
+    *ret = g;
+    a->at++;
+    a->left = here ? a->left - 1 : 0;
+    return here;
+}
+
+/* Three clients ask for anything in any order, and keep some of it for a while; splits are taken away and leased again. There is memory for a fraction. Every
+ * request is answered, and what they have stays as it was. */
+static void any_order(const char *chain, uint32_t seed)
+{
+    struct asked asked[12] = {0};
+    struct got *held[6] = {0};
+    start_with(chain, SHARED, (size_t)16 << 20);
+    client_connect(&clients[1], TCP);
+    client_connect(&clients[2], SHARED);
+    lease(0, 0, 0, 24, 0);
+    for (int i = 0; i < 400; i++) {
+        struct asked *a = &asked[draw(&seed) % CW_COUNT_OF(asked)];
+        if (!a->left) {
+            *a = (struct asked){.f = &clients[draw(&seed) % 3], .split = draw(&seed) % 24, .at = draw(&seed) % 13, .left = 1 + draw(&seed) % 3};
+            a->id = say_get(a->f, 0, 0, a->split, a->at, a->left);
+        } else {
+            struct got *g, **place = &held[draw(&seed) % CW_COUNT_OF(held)];
+            bool shared = a->f != &clients[1];
+            if (take_one(a, &g) && shared && a->f == &clients[0]) { /* another one is given back instead, some time later */
+                struct got *other = *place;
+                *place = g;
+                g = other;
+                if (g)
+                    check_batch(&reference, &clients[0], g);
+            }
+            if (g && g->m->of_case == CACHEW__ENVELOPE__OF_BATCH && shared)
+                give_back(a->f, g);
+            got_free(g);
+        }
+        if (draw(&seed) % 40 == 0) {
+            uint64_t split = draw(&seed) % 24;
+            say_revoke(0, 0, split, 1);
+            run_until(status_now().n_leases == 23);
+            lease(0, 0, split, 1, draw(&seed) % 16);
+        }
+    }
+    for (size_t i = 0; i < CW_COUNT_OF(asked); i++)
+        while (asked[i].left) {
+            struct got *g;
+            if (take_one(&asked[i], &g))
+                give_back(asked[i].f, g);
+            got_free(g);
+        }
+    for (size_t i = 0; i < CW_COUNT_OF(held); i++)
+        if (held[i]) {
+            check_batch(&reference, &clients[0], held[i]);
+            give_back(&clients[0], held[i]);
+            got_free(held[i]);
+        }
+    end_all();
+}
+
+static void counted_any_order(void **state) { (void)state; any_order(LARGE, 1); }
+static void filtered_any_order(void **state) { (void)state; any_order(LARGE_FILTERED, 2); }
+static void buckets_any_order(void **state) { (void)state; any_order(LARGE_BUCKETS, 3); }
+static void large_filtered_later_first(void **state) { (void)state; later_splits_first(LARGE_FILTERED); }
+static void large_buckets_later_first(void **state) { (void)state; later_splits_first(LARGE_BUCKETS); }
+
 static void nothing_here(void **state)
 {
     (void)state;
@@ -316,7 +401,7 @@ static void nothing_here(void **state)
 static void revoked_in_the_middle(void **state)
 {
     (void)state;
-    static const char slow[] = "{\"op\": \"range\", \"stop\": 2000}, {\"op\": \"delay\", \"us\": 2000}, {\"op\": \"filter\", \"where\": \"value % 3 != 1\"}, "
+    static const char slow[] = "{\"op\": \"range\", \"stop\": 2000}, {\"op\": \"delay\", \"us\": 400}, {\"op\": \"filter\", \"where\": \"value % 3 != 1\"}, "
                                "{\"op\": \"batch\", \"size\": 4}";
     start_with(slow, SHARED, (size_t)64 << 20);
     lease(0, 0, 0, 2, 0);
@@ -446,12 +531,16 @@ static void nonsense(void **state)
     fetch(&clients[1], 0, 0);
     say_revoke(0, 0, 0, 1);
     run_until(status_now().n_leases == 0);
-    client_connect(&clients[0], TCP); /* more requests than anybody makes */
-    lease(0, 0, 3, 1, 0);
+    struct got *slow; /* more requests than anybody makes, of a split that takes its time */
+    prepare(1, "{\"op\": \"range\", \"stop\": 100000}, {\"op\": \"delay\", \"us\": 20000}, {\"op\": \"batch\", \"size\": 8}", &slow);
+    client_connect(&clients[0], TCP);
+    lease(1, 0, 3, 1, 0);
     for (int i = 0; i < 6000 && clients[0].conn; i++)
-        (void)say_get(&clients[0], 0, 0, 3, UINT64_C(1) << 40, 1000000);
+        (void)say_get(&clients[0], 1, 0, 3, UINT64_C(1) << 40, 1000000);
     run_until(clients[0].closed);
     assert_contains(clients[0].why.message, "requests");
+    say_forget(1);
+    got_free(slow);
     end_all();
 }
 
@@ -716,7 +805,9 @@ int main(void)
         world_test(two_ends_at_once), world_test(nothing_here), world_test(revoked_in_the_middle), world_test(dropped_while_lent), world_test(returned_twice),
         world_test(returned_invented), world_test(returned_for_another), world_test(forgotten_while_lent), world_test(nonsense), world_test(skipped_records),
         world_test(skipped_in_counted), world_test(failed_record), world_test(failed_stream), world_test(dispatcher_comes_back), world_test(prepared_again),
-        world_test(lease_beyond_the_end), world_test(drains), world_test(two_streams), world_test(refuses), world_test(wrong_options),
+        world_test(lease_beyond_the_end), world_test(drains), world_test(two_streams), world_test(counted_any_order), world_test(filtered_any_order), world_test(buckets_any_order),
+        world_test(large_filtered_later_first), world_test(large_buckets_later_first),
+        world_test(refuses), world_test(wrong_options),
     };
     return cmocka_run_group_tests(tests, make_lines, temp_remove);
 }

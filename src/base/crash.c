@@ -1,0 +1,71 @@
+#include "base/crash.h"
+
+#ifndef CW_CRASH_POINTS
+
+const struct cw_crash_point *cw_crash_points(size_t *ret_n)
+{
+    *ret_n = 0;
+    return NULL;
+}
+
+#else
+
+#include <pthread.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/macro.h"
+
+static const struct cw_crash_point points[] = {
+    {"client-attach", "client", "attach"},        /* it has said who it is */
+    {"client-batch", "client", "mid-batch"},      /* a batch is there, and nobody has it yet */
+    {"client-taken", "client", "mid-batch"},      /* a batch goes to the user */
+    {"client-remnant", "client", "remnant"},      /* what is left over of a split is there */
+    {"client-progress", "client", "completion"},  /* it has said what it does not need any more */
+    {"worker-prepared", "worker", "attach"},      /* it has seen the data, and said so */
+    {"worker-lease", "worker", "lease"},          /* it has a lease, and nobody works on it yet */
+    {"worker-batch", "worker", "mid-batch"},      /* a batch is about to be sent */
+    {"worker-remnant", "worker", "remnant"},      /* what is left over of a split is about to be sent */
+    {"worker-completed", "worker", "completion"}, /* a split is finished, and it is about to say so */
+    {"dispatcher-attach", "dispatcher", "attach"},       /* a client has said who it is, and has no answer yet */
+    {"dispatcher-lease", "dispatcher", "lease"},         /* a lease is about to be sent */
+    {"dispatcher-completed", "dispatcher", "completion"},/* a worker has finished a split, and nothing is written yet */
+    {"dispatcher-commit", "dispatcher", "commit"},       /* a transaction is about to become durable */
+    {"dispatcher-committed", "dispatcher", "commit"},    /* it is durable, and nobody was told */
+};
+
+const struct cw_crash_point *cw_crash_points(size_t *ret_n)
+{
+    *ret_n = CW_COUNT_OF(points);
+    return points;
+}
+
+static struct {
+    char name[64];
+    long n;
+    int signal;
+    atomic_long passed;
+} wanted;
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+
+static void read_environment(void)
+{
+    const char *text = getenv("CACHEW_CRASH"), *colon = text ? strchr(text, ':') : NULL;
+    if (!colon || (size_t)(colon - text) >= sizeof(wanted.name))
+        return;
+    memcpy(wanted.name, text, (size_t)(colon - text));
+    wanted.n = strtol(colon + 1, NULL, 10);
+    wanted.signal = strstr(colon, ":stop") ? SIGSTOP : SIGKILL;
+}
+
+void cw_crash_point(const char *name)
+{
+    pthread_once(&once, read_environment);
+    if (strcmp(name, wanted.name) == 0 && atomic_fetch_add(&wanted.passed, 1) + 1 == wanted.n)
+        kill(getpid(), wanted.signal);
+}
+
+#endif

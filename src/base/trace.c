@@ -1,0 +1,126 @@
+#include "base/trace.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+
+#define BUFFER ((size_t)64 << 10)
+#define FLUSH_NS UINT64_C(1000000000) /* who is killed loses so much, or a buffer */
+#define LINE 512 /* more than any */
+
+struct cw_trace {
+    /* immutable */
+    int fd, pid;
+    uint64_t offset_ns;     /* from cw_now_ns to the time of day, by which files of several processes fit together */
+    uint64_t limit;
+    pthread_mutex_t mutex;
+    /* guarded by mutex: */
+    uint64_t written, n_dropped;
+    int errnum;             /* why no more can be written */
+    uint64_t flushed_ns;
+    size_t size;
+    char buffer[BUFFER];    /* whole lines */
+};
+
+/* mutex held */
+static void flush(struct cw_trace *t)
+{
+    size_t done = 0;
+    while (done < t->size && !t->errnum) {
+        ssize_t n = write(t->fd, t->buffer + done, t->size - done);
+        if (n < 0 && errno != EINTR)
+            t->errnum = errno;
+        done += n > 0 ? (size_t)n : 0;
+    }
+    t->written += t->errnum ? 0 : t->size;
+    t->size = 0;
+    t->flushed_ns = cw_now_ns();
+    if (t->errnum && done && ftruncate(t->fd, (off_t)t->written) < 0)
+        return; /* half a line is left; `cachew trace` leaves it out */
+}
+
+/* mutex held */
+static void add_line(struct cw_trace *t, const char *line, size_t size, uint64_t now_ns)
+{
+    if (t->size + size > BUFFER || now_ns > t->flushed_ns + FLUSH_NS)
+        flush(t);
+    if (t->errnum || t->written + t->size + size > t->limit) {
+        t->n_dropped++;
+        return;
+    }
+    memcpy(t->buffer + t->size, line, size);
+    t->size += size;
+}
+
+int cw_trace_open(const char *path, const char *process, uint64_t limit, struct cw_trace **ret, struct cw_error *err)
+{
+    struct timespec now;
+    struct cw_trace *t = calloc(1, sizeof(*t));
+    if (!t)
+        return cw_error_nomem(err, sizeof(*t), "a trace");
+    t->fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+    if (t->fd < 0) {
+        int e = errno;
+        free(t);
+        cw_error_file(err, path);
+        return cw_error_errno(err, CW_E_OPTION, e, "--trace: can't open %s", path);
+    }
+    t->pid = (int)getpid();
+    t->limit = limit;
+    clock_gettime(CLOCK_REALTIME, &now);
+    t->offset_ns = (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec - cw_now_ns();
+    pthread_mutex_init(&t->mutex, NULL);
+    t->size = (size_t)snprintf(t->buffer, LINE, "[\n{\"ph\":\"M\",\"name\":\"process_name\",\"pid\":%d,\"tid\":1,\"ts\":0,\"args\":{\"name\":\"%.200s %d\"}},\n", t->pid, process,
+                               t->pid);
+    flush(t); /* it is a trace from now on */
+    *ret = t;
+    return 0;
+}
+
+static int print_event(const struct cw_trace *t, char phase, const char *name, const struct cw_traced *what, uint64_t ns, char line[LINE])
+{
+    uint64_t at = ns + t->offset_ns;
+    const uint8_t *s = what->stream;
+    char batch[24] = "";
+    bool split = what->batch == CW_TRACE_SPLIT;
+    if (!split)
+        snprintf(batch, sizeof(batch), "/%" PRIu64, what->batch);
+    return snprintf(line, LINE, "{\"ph\":\"%c\",\"cat\":\"%s\",\"name\":\"%s\",\"id\":\"%02x%02x%02x%02x:%" PRIu64 "/%" PRIu64 "%s\",\"pid\":%d,\"tid\":1,\"ts\":%" PRIu64 ".%03u},\n",
+                    phase, split ? "split" : "batch", name, s[0], s[1], s[2], s[3], what->epoch, what->split, batch, t->pid, at / 1000, (unsigned)(at % 1000));
+}
+
+void cw_trace_span(struct cw_trace *t, const char *name, const struct cw_traced *what, uint64_t from_ns, uint64_t to_ns)
+{
+    char lines[2 * LINE]; /* begin and end, both or none */
+    if (!t)
+        return;
+    int n = print_event(t, 'b', name, what, from_ns, lines);
+    n += print_event(t, 'e', name, what, to_ns, lines + n);
+    pthread_mutex_lock(&t->mutex);
+    add_line(t, lines, (size_t)n, to_ns);
+    pthread_mutex_unlock(&t->mutex);
+}
+
+int cw_trace_close(struct cw_trace *t, struct cw_error *err)
+{
+    char line[LINE];
+    if (!t)
+        return 0;
+    int n = snprintf(line, sizeof(line), "{\"ph\":\"M\",\"name\":\"process_labels\",\"pid\":%d,\"tid\":1,\"ts\":0,\"args\":{\"labels\":\"%" PRIu64 " spans left out\"}}\n]\n", t->pid,
+                     t->n_dropped);
+    t->limit = UINT64_MAX; /* the end always has room */
+    add_line(t, line, (size_t)n, 0);
+    flush(t);
+    int e = t->errnum ? t->errnum : close(t->fd) < 0 ? errno : 0;
+    if (t->errnum)
+        close(t->fd);
+    pthread_mutex_destroy(&t->mutex);
+    free(t);
+    return e ? cw_error_errno(err, CW_E_IO, e, "--trace: can't be written") : 0;
+}

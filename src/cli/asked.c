@@ -1,0 +1,51 @@
+#include "cli/asked.h"
+
+#include <stdio.h>
+#include <string.h>
+
+int cli_asked_parse(struct cli_asked *a, const char *verb, const struct cli_option *options, int argc, char **argv, struct cw_error *err)
+{
+    int n_args;
+    for (int i = 1; i < argc; i++)
+        a->json |= strcmp(argv[i], "--json") == 0;
+    a->wait = 5;
+    int r = cli_parse(cli_find(verb), options, argc, argv, &n_args, err);
+    if (r == 0 && !a->service) {
+        cw_error_attribute(err, "service", "missing", "HOST:PORT of a dispatcher");
+        r = cw_error_set(err, CW_E_OPTION, "--service is missing: expected HOST:PORT of a dispatcher");
+    }
+    if (r == 0)
+        r = cli_token(a->token_file, &a->token, err);
+    a->o = (struct cw_observer_options){.service = a->service, .token = a->token, .timeout_ns = (uint64_t)(a->wait * 1e9)};
+    return r == 0 ? cli_tls_connecting(&a->tls, &a->o.tls, err) : r;
+}
+
+int cli_ask(const struct cli_asked *a, const char *what, json_t **ret, struct cw_error *err)
+{
+    _cleanup_free_ char *answer = NULL;
+    int r = cw_observe(&a->o, what, &answer, err);
+    if (r < 0)
+        return r;
+    json_t *value = json_loads(answer, 0, NULL);
+    if (strcmp(what, "status") == 0 ? !json_is_object(value) : !json_is_array(value)) {
+        json_decref(value);
+        return cw_error_set(err, CW_E_SERVICE, "the dispatcher at %s answered something else", a->service);
+    }
+    *ret = value;
+    return 0;
+}
+
+void cli_asked_deinit(struct cli_asked *a)
+{
+    cw_tls_unref(a->o.tls);
+    free(a->token);
+}
+
+const char *cli_row_text(const json_t *row, const char *key, char buffer[CLI_TEXT_SIZE])
+{
+    const char *text = json_string_value(json_object_get(row, key));
+    snprintf(buffer, CLI_TEXT_SIZE, "%s", text ? text : "");
+    return cli_clean(buffer);
+}
+
+int64_t cli_row_number(const json_t *row, const char *key) { return (int64_t)json_integer_value(json_object_get(row, key)); }

@@ -1,0 +1,34 @@
+/* What `jobs`, `workers` and `top` have in common: a dispatcher that is asked. */
+#pragma once
+#include <jansson.h>
+
+#include "cli/common.h"
+#include "cli/tls.h"
+#include "client/observer.h"
+
+struct cli_asked {
+    const char *service, *token_file;
+    struct cli_tls tls;
+    double wait;
+    bool json;
+    char *token;
+    struct cw_observer_options o;
+};
+
+#define CLI_ASKED_OPTIONS(a) \
+    {"service", CLI_TEXT, &(a)->service, "HOST:PORT", "the dispatcher", 0, 0, NULL, NULL}, \
+    CLI_TOKEN_OPTION(&(a)->token_file), \
+    CLI_TLS_OPTIONS(&(a)->tls), \
+    {"wait", CLI_SECONDS, &(a)->wait, "S", "deadline for an answer (default 5)", 0, 0, NULL, NULL}, \
+    {"json", CLI_FLAG, &(a)->json, NULL, "print JSON", 0, 0, NULL, NULL}
+
+/* cli_parse, then everything in a->o. 1: help was printed. */
+int cli_asked_parse(struct cli_asked *a, const char *verb, const struct cli_option *options, int argc, char **argv, struct cw_error *err) _must_check_;
+/* *ret is new; an object or an array, as what is asked for is. */
+int cli_ask(const struct cli_asked *a, const char *what, json_t **ret, struct cw_error *err) _must_check_;
+void cli_asked_deinit(struct cli_asked *a);
+
+/* Of a row of an answer; texts as cli_clean leaves them. */
+#define CLI_TEXT_SIZE 256
+const char *cli_row_text(const json_t *row, const char *key, char buffer[CLI_TEXT_SIZE]);
+int64_t cli_row_number(const json_t *row, const char *key);

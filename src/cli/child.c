@@ -1,0 +1,115 @@
+/* Starting a daemon: the process, and the line by which it says that it serves. */
+#include "cli/child.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+
+/* What does not say that it is ready within this has failed. */
+#define READY_NS UINT64_C(20000000000)
+
+/* In the child: ours, but for its output, its CPU, and that signals are not blocked. */
+static void prepare(const struct cli_child_options *o, pid_t parent, const int out[2])
+{
+    sigset_t none;
+    sigemptyset(&none);
+    sigprocmask(SIG_SETMASK, &none, NULL);
+    setpgid(0, 0); /* Ctrl-C is for us, who end it in order */
+    prctl(PR_SET_PDEATHSIG, SIGTERM);
+    if (getppid() != parent)
+        _exit(1);
+    int null = open("/dev/null", O_RDONLY);
+    if (null > 0) { /* stdin is ours */
+        dup2(null, 0);
+        close(null);
+    }
+    dup2(out[1], 1);
+    close(out[0]);
+    close(out[1]);
+    int log = o->log ? open(o->log, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600) : -1;
+    if (log >= 0)
+        dup2(log, 2);
+    if (o->cpu >= 0) {
+        cpu_set_t set;
+        CPU_ZERO(&set);
+        CPU_SET((size_t)o->cpu, &set);
+        if (sched_setaffinity(0, sizeof(set), &set) < 0)
+            fprintf(stderr, "cachew: can't be bound to CPU %d: %s\n", o->cpu, strerror(errno));
+    }
+}
+
+static int spawn(const struct cli_child_options *o, pid_t *ret, int *ret_out, struct cw_error *err)
+{
+    int out[2];
+    pid_t parent = getpid();
+    if (pipe(out) < 0)
+        return cw_error_errno(err, CW_E_IO, errno, "can't make a pipe");
+    fflush(NULL);
+    pid_t pid = fork();
+    if (pid == 0) {
+        prepare(o, parent, out);
+        execv("/proc/self/exe", (char **)(uintptr_t)o->argv);
+        fprintf(stderr, "cachew: can't start cachew %s: %s\n", o->argv[1], strerror(errno));
+        _exit(127);
+    }
+    int e = errno;
+    close(out[1]);
+    if (pid < 0) {
+        close(out[0]);
+        return cw_error_errno(err, CW_E_IO, e, "can't start cachew %s", o->argv[1]);
+    }
+    *ret = pid;
+    *ret_out = out[0];
+    return 0;
+}
+
+/* The line that says that a daemon serves. */
+static int read_ready(int out, const char *what, json_t **ret, struct cw_error *err)
+{
+    char line[4096];
+    size_t n = 0;
+    uint64_t until = cw_now_ns() + READY_NS;
+    while (n + 1 < sizeof(line) && !memchr(line, '\n', n)) {
+        uint64_t now = cw_now_ns();
+        struct pollfd p = {.fd = out, .events = POLLIN};
+        if (now >= until)
+            return cw_error_set(err, CW_E_DEADLINE, "cachew %s did not say that it is ready within 20 s", what);
+        if (poll(&p, 1, (int)((until - now) / 1000000u) + 1) < 0 && errno != EINTR)
+            return cw_error_errno(err, CW_E_IO, errno, "can't wait for cachew %s", what);
+        ssize_t got = p.revents ? read(out, line + n, sizeof(line) - 1 - n) : -1;
+        if (got == 0)
+            return cw_error_set(err, CW_E_SERVICE, "cachew %s ended before it was ready; what it said stands above", what);
+        n += got > 0 ? (size_t)got : 0;
+    }
+    json_t *object = json_loadb(line, n, JSON_DISABLE_EOF_CHECK, NULL);
+    *ret = json_incref(json_object_get(object, "ready"));
+    json_decref(object);
+    return *ret ? 0 : cw_error_set(err, CW_E_SERVICE, "cachew %s said \"%.*s\" where it should say that it is ready", what, (int)CW_MIN(n, 80), line);
+}
+
+int cli_child_start(const struct cli_child_options *o, pid_t *ret, json_t **ret_ready, struct cw_error *err)
+{
+    int out = -1;
+    pid_t pid = 0;
+    int r = spawn(o, &pid, &out, err);
+    if (r < 0)
+        return r;
+    r = read_ready(out, o->argv[1], ret_ready, err);
+    close(out);
+    if (r < 0) {
+        kill(pid, SIGKILL);
+        waitpid(pid, NULL, 0);
+        return r;
+    }
+    *ret = pid;
+    return 0;
+}

@@ -1,0 +1,14 @@
+/* Daemons as child processes: this program again, under another verb. */
+#pragma once
+#include <jansson.h>
+#include <sys/types.h>
+
+#include "base/error.h"
+
+struct cli_child_options {
+    const char *const *argv; /* "cachew", the verb ..., NULL */
+    const char *log;         /* where its stderr goes, a file that is made; NULL: to ours */
+    int cpu;                 /* the only one that it may use; -1: those that we may */
+};
+/* Starts it and waits until it says that it serves. *ret_ready: what it said, new. It gets SIGTERM when this process ends. */
+int cli_child_start(const struct cli_child_options *o, pid_t *ret, json_t **ret_ready, struct cw_error *err) _must_check_;

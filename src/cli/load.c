@@ -1,0 +1,328 @@
+/*
+ * Completions: each worker says of every split that it is leased that it is computed, in a request of its own, and waits for the acknowledgement with no more
+ * than a few of them under way. A client passes the splits, so that they come to an end as in a real job: leased, completed, written down, acknowledged,
+ * reported, passed, revoked, deleted.
+ */
+#include "cli/load.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+
+#define RUN_IN_NS UINT64_C(1000000000) /* until it is as it stays: leases deep enough, memory there */
+#define WINDOW ((uint64_t)1 << 20)     /* as far as acknowledgements are remembered behind the first that is missing */
+#define LEASED 4                       /* splits that a worker has, for each that is under way: others wait to be begun, or to be passed */
+#define ENDLESS ((uint64_t)1 << 62)
+
+/* A completion that was said. */
+struct said {
+    uint64_t id, split, ns;
+};
+
+/* A worker's splits. */
+struct hand {
+    uint64_t *leased;          /* a ring of those that are not begun */
+    size_t first, n_leased;
+    struct said *said;         /* by id */
+    unsigned n_said;
+};
+
+struct load {
+    struct swarm swarm;
+    struct hand *hands;        /* by worker */
+    size_t room;               /* of the rings, a power of two */
+    struct cw_conn *client;
+    uint8_t stream[16];
+    bool attached, measuring;
+    uint8_t *acknowledged;     /* of WINDOW splits, a byte each */
+    uint64_t from, told;       /* the client's cursor; as the dispatcher knows it */
+    struct cw_timer *timer;
+    struct cw_post turn;
+    uint64_t began_ns, ended_ns;
+    struct cli_load_histogram times;
+};
+
+/* ---- workers ---- */
+
+static int send_completed(struct load *l, struct swarm_worker *w, uint64_t split, struct cw_error *err)
+{
+    Cachew__Completed m = CACHEW__COMPLETED__INIT;
+    Cachew__Report report = CACHEW__REPORT__INIT;
+    Cachew__Envelope e = CACHEW__ENVELOPE__INIT;
+    struct hand *h = &l->hands[w->index];
+    report.split = split;
+    report.n_batches = 16;
+    m.stream = (ProtobufCBinaryData){.data = l->stream, .len = sizeof(l->stream)};
+    m.report = &report;
+    m.compute_ns = 1000000;
+    e.id = ++w->last_id;
+    e.of_case = CACHEW__ENVELOPE__OF_COMPLETED;
+    e.completed = &m;
+    h->said[e.id & (l->room - 1)] = (struct said){.id = e.id, .split = split, .ns = cw_now_ns()};
+    h->n_said++;
+    return cw_conn_send(w->conn, &e, NULL, 0, NULL, NULL, NULL, 0, err);
+}
+
+static int complete_more(struct load *l, struct swarm_worker *w, struct cw_error *err)
+{
+    struct hand *h = &l->hands[w->index];
+    int r = 0;
+    while (r >= 0 && h->n_leased > 0 && h->n_said < l->swarm.o->in_flight) {
+        uint64_t split = h->leased[h->first++ & (l->room - 1)];
+        h->n_leased--;
+        r = send_completed(l, w, split, err);
+    }
+    return r;
+}
+
+static int on_prepare(struct load *l, struct swarm_worker *w, uint64_t id, const Cachew__Prepare *p, struct cw_error *err)
+{
+    Cachew__Prepared m = CACHEW__PREPARED__INIT;
+    Cachew__Plan plan = CACHEW__PLAN__INIT;
+    Cachew__Envelope e = CACHEW__ENVELOPE__INIT;
+    plan.n_positions = plan.n_splits = ENDLESS;
+    plan.split_size = 1;
+    plan.snapshot = 1;
+    m.stream = p->stream;
+    m.plan = &plan;
+    m.capacity = l->swarm.o->in_flight * LEASED;
+    e.re = id;
+    e.of_case = CACHEW__ENVELOPE__OF_PREPARED;
+    e.prepared = &m;
+    if (p->stream.len != sizeof(l->stream))
+        return cw_error_set(err, CW_E_SERVICE, "Prepare names a stream by %zu bytes, expected 16", p->stream.len);
+    memcpy(l->stream, p->stream.data, sizeof(l->stream));
+    return cw_conn_send(w->conn, &e, NULL, 0, NULL, NULL, NULL, 0, err);
+}
+
+static int on_leases(struct load *l, struct swarm_worker *w, const Cachew__Leases *m, struct cw_error *err)
+{
+    struct hand *h = &l->hands[w->index];
+    if (h->n_leased + m->n_splits > l->room)
+        return cw_error_set(err, CW_E_SERVICE, "%zu splits were leased to a worker that has %zu and asked for %u", m->n_splits, h->n_leased,
+                            l->swarm.o->in_flight * LEASED);
+    for (size_t i = 0; i < m->n_splits; i++)
+        h->leased[(h->first + h->n_leased++) & (l->room - 1)] = m->splits[i]->split;
+    return complete_more(l, w, err);
+}
+
+/* Those that are not begun are let go of. */
+static void on_revoke(struct load *l, const struct swarm_worker *w, const Cachew__Revoke *m)
+{
+    struct hand *h = &l->hands[w->index];
+    for (size_t i = 0; i < m->n_ranges; i++) {
+        size_t n = h->n_leased;
+        h->n_leased = 0;
+        for (size_t k = 0; k < n; k++) {
+            uint64_t split = h->leased[(h->first + k) & (l->room - 1)];
+            if (split < m->ranges[i]->first || split - m->ranges[i]->first >= m->ranges[i]->count)
+                h->leased[(h->first + h->n_leased++) & (l->room - 1)] = split;
+        }
+    }
+}
+
+static int on_done(struct load *l, struct swarm_worker *w, uint64_t re, struct cw_error *err)
+{
+    struct hand *h = &l->hands[w->index];
+    const struct said *s = &h->said[re & (l->room - 1)];
+    if (s->id != re || h->n_said == 0)
+        return cw_error_set(err, CW_E_SERVICE, "request %llu was acknowledged, which was not made", (unsigned long long)re);
+    h->n_said--;
+    if (l->measuring)
+        cli_load_count(&l->times, cw_now_ns() - s->ns);
+    if (s->split >= l->from && s->split - l->from < WINDOW)
+        l->acknowledged[s->split % WINDOW] = 1;
+    cw_loop_post(l->swarm.loop, &l->turn);
+    return complete_more(l, w, err);
+}
+
+static int on_message(void *user, struct swarm_worker *w, const Cachew__Envelope *m, struct cw_error *err)
+{
+    struct load *l = user;
+    switch (m->of_case) {
+    case CACHEW__ENVELOPE__OF_PREPARE:
+        return on_prepare(l, w, m->id, m->prepare, err);
+    case CACHEW__ENVELOPE__OF_LEASES:
+        return on_leases(l, w, m->leases, err);
+    case CACHEW__ENVELOPE__OF_REVOKE:
+        on_revoke(l, w, m->revoke);
+        return 0;
+    case CACHEW__ENVELOPE__OF_DONE:
+        return on_done(l, w, m->re, err);
+    case CACHEW__ENVELOPE__OF_FAILURE:
+        return cw_failure_error(m->failure, err);
+    default:
+        return 0;
+    }
+}
+
+/* ---- the client ---- */
+
+/* Once for all acknowledgements that came together. */
+static void on_turn(void *user)
+{
+    struct load *l = user;
+    Cachew__Progress m = CACHEW__PROGRESS__INIT;
+    Cachew__Place place = CACHEW__PLACE__INIT;
+    Cachew__Envelope e = CACHEW__ENVELOPE__INIT;
+    struct cw_error err = {0};
+    while (l->acknowledged[l->from % WINDOW])
+        l->acknowledged[l->from++ % WINDOW] = 0;
+    if (l->from == l->told || !l->attached || l->swarm.closing)
+        return;
+    place.split = l->told = l->from;
+    m.from = &place;
+    e.of_case = CACHEW__ENVELOPE__OF_PROGRESS;
+    e.progress = &m;
+    if (cw_conn_send(l->client, &e, NULL, 0, NULL, NULL, NULL, 0, &err) < 0)
+        cli_swarm_fail(&l->swarm, &err);
+}
+
+static int client_open(void *user CW_UNUSED, struct cw_conn *c, const Cachew__Envelope *peer CW_UNUSED, struct cw_error *err)
+{
+    Cachew__Attach m = CACHEW__ATTACH__INIT;
+    Cachew__Envelope e = CACHEW__ENVELOPE__INIT;
+    uint8_t fingerprint[16]; /* no other pipeline has it */
+    char job[64];
+    if (getrandom(fingerprint, sizeof(fingerprint), 0) != sizeof(fingerprint))
+        return cw_error_set(err, CW_E_IO, "the system has no random bytes");
+    snprintf(job, sizeof(job), "load-%d", (int)getpid());
+    m.job = job;
+    m.world_size = 1;
+    m.epochs = 1;
+    m.fingerprint = (ProtobufCBinaryData){.data = fingerprint, .len = sizeof(fingerprint)};
+    m.pipeline = (char *)(uintptr_t)"{}";
+    m.base_dir = (char *)(uintptr_t)"/";
+    e.id = 1;
+    e.of_case = CACHEW__ENVELOPE__OF_ATTACH;
+    e.attach = &m;
+    return cw_conn_send(c, &e, NULL, 0, NULL, NULL, NULL, 0, err);
+}
+
+static int client_message(void *user, struct cw_conn *c CW_UNUSED, const Cachew__Envelope *m, void *payload CW_UNUSED, size_t size CW_UNUSED,
+                          const int *fds CW_UNUSED, size_t n_fds CW_UNUSED, struct cw_error *err)
+{
+    struct load *l = user;
+    if (m->of_case == CACHEW__ENVELOPE__OF_FAILURE)
+        return cw_failure_error(m->failure, err);
+    if (m->of_case == CACHEW__ENVELOPE__OF_ENDED && !l->swarm.closing)
+        return cw_error_set(err, CW_E_SERVICE, "the job was ended");
+    if (m->of_case == CACHEW__ENVELOPE__OF_ATTACHED) {
+        l->attached = true;
+        cw_timer_start(l->timer, RUN_IN_NS, 0);
+        on_turn(l);
+    }
+    return 0;
+}
+
+static void client_closed(void *user, struct cw_conn *c CW_UNUSED, const struct cw_error *why)
+{
+    struct load *l = user;
+    l->client = NULL;
+    cli_swarm_closed(&l->swarm, why);
+}
+
+static const struct cw_conn_ops client_ops = {.open = client_open, .message = client_message, .closed = client_closed};
+
+static void on_ready(void *user)
+{
+    struct load *l = user;
+    struct cw_error err = {0};
+    if (cli_swarm_connect(&l->swarm, CACHEW__ROLE__ROLE_CLIENT, &client_ops, l, &l->client, &err) < 0)
+        cli_swarm_fail(&l->swarm, &err);
+}
+
+/* The job is over, for good. */
+static void goodbye(struct load *l)
+{
+    Cachew__Detach m = CACHEW__DETACH__INIT;
+    Cachew__Envelope e = CACHEW__ENVELOPE__INIT;
+    m.finished = true;
+    e.of_case = CACHEW__ENVELOPE__OF_DETACH;
+    e.detach = &m;
+    if (l->client && l->attached && cw_conn_send(l->client, &e, NULL, 0, NULL, NULL, NULL, 0, NULL) < 0)
+        return; /* it is over already */
+    if (l->client)
+        cw_conn_close(l->client, NULL);
+}
+
+/* ---- the run ---- */
+
+static void on_timer(void *user)
+{
+    struct load *l = user;
+    if (l->measuring) {
+        l->ended_ns = cw_now_ns();
+        cw_loop_stop(l->swarm.loop);
+        return;
+    }
+    l->measuring = true;
+    l->began_ns = cw_now_ns();
+    cw_timer_start(l->timer, (uint64_t)(l->swarm.o->seconds * 1e9), 0);
+}
+
+static int hands_new(struct load *l, struct cw_error *err)
+{
+    size_t n = l->swarm.o->n_workers;
+    l->room = 64;
+    while (l->room < (size_t)l->swarm.o->in_flight * LEASED * 2)
+        l->room *= 2;
+    l->acknowledged = calloc(WINDOW, 1);
+    l->hands = calloc(n, sizeof(*l->hands));
+    bool ok = l->acknowledged && l->hands;
+    for (size_t i = 0; ok && i < n; i++) {
+        l->hands[i].leased = malloc(l->room * sizeof(*l->hands[i].leased));
+        l->hands[i].said = calloc(l->room, sizeof(*l->hands[i].said));
+        ok = l->hands[i].leased && l->hands[i].said;
+    }
+    return ok ? 0 : cw_error_nomem(err, n * l->room * sizeof(struct said), "a load");
+}
+
+static void load_free(struct load *l)
+{
+    for (size_t i = 0; l->hands && i < l->swarm.o->n_workers; i++) {
+        free(l->hands[i].leased);
+        free(l->hands[i].said);
+    }
+    free(l->hands);
+    free(l->acknowledged);
+    cw_timer_free(l->timer);
+    cw_loop_free(l->swarm.loop);
+    free(l);
+}
+
+int cli_load_completions(const struct cli_load_options *o, struct cli_load_times *ret, struct cw_error *err)
+{
+    struct load *l = calloc(1, sizeof(*l));
+    if (!l)
+        return cw_error_nomem(err, sizeof(*l), "a load");
+    l->swarm = (struct swarm){.o = o, .user = l, .ready = on_ready, .message = on_message};
+    l->turn = (struct cw_post){.fn = on_turn, .arg = l};
+    int r = hands_new(l, err);
+    if (r >= 0)
+        r = cw_loop_new(&l->swarm.loop, err);
+    if (r >= 0)
+        r = cw_timer_new(l->swarm.loop, on_timer, l, &l->timer, err);
+    if (r >= 0)
+        r = cli_swarm_start(&l->swarm, err);
+    if (r >= 0) {
+        cw_loop_run(l->swarm.loop);
+        cli_load_times(&l->times, ret);
+        ret->seconds = (double)(l->ended_ns - l->began_ns) * 1e-9;
+    }
+    if (l->timer)
+        cw_timer_stop(l->timer);
+    goodbye(l);
+    if (l->swarm.loop)
+        cli_swarm_end(&l->swarm);
+    if (r >= 0 && l->swarm.failed.status) {
+        *err = l->swarm.failed;
+        r = err->status;
+    }
+    load_free(l);
+    return r;
+}

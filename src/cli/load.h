@@ -1,0 +1,67 @@
+/*
+ * Load for a dispatcher, made by this process: simulated workers and a client that speak the real protocol, each over a connection of its own, and compute
+ * nothing. One thread with a loop. load_swarm.c: workers that are connected and registered; load.c: splits that they complete; load_heartbeats.c: that they
+ * are alive.
+ */
+#pragma once
+#include "net/conn.h"
+
+struct cli_load_options {
+    const char *address, *token; /* token NULL: none */
+    size_t n_workers;
+    unsigned in_flight;          /* completions of a worker that wait for their acknowledgement */
+    double seconds;              /* measured; before that it runs in */
+};
+
+/* How long answers took. */
+struct cli_load_times {
+    uint64_t n;
+    double seconds;              /* in which so many came */
+    double p50_s, p99_s, most_s;
+};
+
+/* Splits of an endless stream: leased, said to be completed one by one, acknowledged, passed by the client. */
+int cli_load_completions(const struct cli_load_options *o, struct cli_load_times *ret, struct cw_error *err) _must_check_;
+/* A heartbeat per worker and second, as real ones send them; *ret_sent of them. The times are those of questions that an observer asks meanwhile. */
+int cli_load_heartbeats(const struct cli_load_options *o, uint64_t *ret_sent, struct cli_load_times *ret, struct cw_error *err) _must_check_;
+
+/* ---- what both have in common ---- */
+
+/* Times, counted by 20 us up to 2 s. */
+#define CLI_LOAD_STEP_NS UINT64_C(20000)
+struct cli_load_histogram {
+    uint64_t n, most_ns, counts[100000];
+};
+void cli_load_count(struct cli_load_histogram *h, uint64_t ns);
+/* All but `seconds`. */
+void cli_load_times(const struct cli_load_histogram *h, struct cli_load_times *ret);
+
+struct swarm_worker {
+    struct swarm *swarm;
+    struct cw_conn *conn;        /* NULL: none yet, or over */
+    uint64_t last_id;
+    size_t index;
+};
+
+struct swarm {
+    /* by who makes it */
+    const struct cli_load_options *o;
+    struct cw_loop *loop;
+    void *user;
+    void (*ready)(void *user);   /* all are registered */
+    int (*message)(void *user, struct swarm_worker *w, const Cachew__Envelope *m, struct cw_error *err);
+    /* its own */
+    struct swarm_worker *workers;
+    size_t n_begun, n_registered, n_open;
+    bool closing;
+    struct cw_error failed;      /* why the run ended early */
+};
+/* Connects and registers them, a few at a time, while the loop runs. */
+int cli_swarm_start(struct swarm *s, struct cw_error *err) _must_check_;
+/* A connection of another role, which counts among those that are open: its `closed` must call cli_swarm_closed. */
+int cli_swarm_connect(struct swarm *s, Cachew__Role role, const struct cw_conn_ops *ops, void *user, struct cw_conn **ret, struct cw_error *err) _must_check_;
+void cli_swarm_closed(struct swarm *s, const struct cw_error *why);
+/* The run ends with this. */
+void cli_swarm_fail(struct swarm *s, const struct cw_error *why);
+/* Closes the workers' connections, waits until all are over (the others must be closing), and frees what is its own. The loop does not run. */
+void cli_swarm_end(struct swarm *s);

@@ -1,0 +1,133 @@
+/* That many workers are alive: what it costs a dispatcher, and whether it has time for others meanwhile. */
+#include <stdlib.h>
+
+#include "base/clock.h"
+#include "cli/load.h"
+
+#define TICK_NS UINT64_C(2000000)
+#define ASK_NS UINT64_C(20000000)
+
+struct pulse {
+    struct swarm swarm;
+    struct cw_conn *observer;
+    struct cw_timer *timer;
+    bool observed;                 /* the observer may ask */
+    uint64_t began_ns, sent, asked_ns, question, answered;
+    struct cli_load_histogram times;
+};
+
+static void say_heartbeats(struct pulse *p, uint64_t now)
+{
+    Cachew__Heartbeat m = CACHEW__HEARTBEAT__INIT;
+    Cachew__Envelope e = CACHEW__ENVELOPE__INIT;
+    struct cw_error err = {0};
+    uint64_t due = (uint64_t)((double)(now - p->began_ns) * 1e-9 * (double)p->swarm.o->n_workers);
+    e.of_case = CACHEW__ENVELOPE__OF_HEARTBEAT;
+    e.heartbeat = &m;
+    m.cpu_ns = now;
+    m.memory_bytes = (uint64_t)1 << 30;
+    for (; p->sent < due; p->sent++)
+        if (cw_conn_send(p->swarm.workers[p->sent % p->swarm.o->n_workers].conn, &e, NULL, 0, NULL, NULL, NULL, 0, &err) < 0) {
+            cli_swarm_fail(&p->swarm, &err);
+            return;
+        }
+}
+
+static void ask(struct pulse *p, uint64_t now)
+{
+    Cachew__Query m = CACHEW__QUERY__INIT;
+    Cachew__Envelope e = CACHEW__ENVELOPE__INIT;
+    struct cw_error err = {0};
+    m.what = (char *)(uintptr_t)"status";
+    e.id = ++p->question;
+    e.of_case = CACHEW__ENVELOPE__OF_QUERY;
+    e.query = &m;
+    p->asked_ns = now;
+    if (cw_conn_send(p->observer, &e, NULL, 0, NULL, NULL, NULL, 0, &err) < 0)
+        cli_swarm_fail(&p->swarm, &err);
+}
+
+static void on_tick(void *user)
+{
+    struct pulse *p = user;
+    uint64_t now = cw_now_ns();
+    if ((double)(now - p->began_ns) * 1e-9 >= p->swarm.o->seconds && p->answered == p->question) {
+        cw_loop_stop(p->swarm.loop);
+        return;
+    }
+    say_heartbeats(p, now);
+    if (p->observed && p->answered == p->question && now - p->asked_ns >= ASK_NS)
+        ask(p, now);
+}
+
+static int on_message(void *user CW_UNUSED, struct swarm_worker *w CW_UNUSED, const Cachew__Envelope *m CW_UNUSED, struct cw_error *err CW_UNUSED) { return 0; }
+
+static int observer_open(void *user, struct cw_conn *c CW_UNUSED, const Cachew__Envelope *peer CW_UNUSED, struct cw_error *err CW_UNUSED)
+{
+    struct pulse *p = user;
+    p->observed = true;
+    return 0;
+}
+
+static int observer_message(void *user, struct cw_conn *c CW_UNUSED, const Cachew__Envelope *m, void *payload CW_UNUSED, size_t size CW_UNUSED,
+                            const int *fds CW_UNUSED, size_t n_fds CW_UNUSED, struct cw_error *err CW_UNUSED)
+{
+    struct pulse *p = user;
+    if (m->re == p->question && p->answered != p->question) {
+        p->answered = p->question;
+        cli_load_count(&p->times, cw_now_ns() - p->asked_ns);
+    }
+    return 0;
+}
+
+static void observer_closed(void *user, struct cw_conn *c CW_UNUSED, const struct cw_error *why)
+{
+    struct pulse *p = user;
+    p->observer = NULL;
+    cli_swarm_closed(&p->swarm, why);
+}
+
+static const struct cw_conn_ops observer_ops = {.open = observer_open, .message = observer_message, .closed = observer_closed};
+
+static void on_ready(void *user)
+{
+    struct pulse *p = user;
+    struct cw_error err = {0};
+    p->began_ns = p->asked_ns = cw_now_ns();
+    cw_timer_start(p->timer, TICK_NS, TICK_NS);
+    if (cli_swarm_connect(&p->swarm, CACHEW__ROLE__ROLE_OBSERVER, &observer_ops, p, &p->observer, &err) < 0)
+        cli_swarm_fail(&p->swarm, &err);
+}
+
+int cli_load_heartbeats(const struct cli_load_options *o, uint64_t *ret_sent, struct cli_load_times *ret, struct cw_error *err)
+{
+    struct pulse *p = calloc(1, sizeof(*p));
+    if (!p)
+        return cw_error_nomem(err, sizeof(*p), "a load");
+    p->swarm = (struct swarm){.o = o, .user = p, .ready = on_ready, .message = on_message};
+    int r = cw_loop_new(&p->swarm.loop, err);
+    if (r >= 0)
+        r = cw_timer_new(p->swarm.loop, on_tick, p, &p->timer, err);
+    if (r >= 0)
+        r = cli_swarm_start(&p->swarm, err);
+    if (r >= 0) {
+        cw_loop_run(p->swarm.loop);
+        cli_load_times(&p->times, ret);
+        ret->seconds = (double)(cw_now_ns() - p->began_ns) * 1e-9;
+        *ret_sent = p->sent;
+    }
+    if (p->timer)
+        cw_timer_stop(p->timer);
+    if (p->observer)
+        cw_conn_close(p->observer, NULL);
+    if (p->swarm.loop)
+        cli_swarm_end(&p->swarm);
+    if (r >= 0 && p->swarm.failed.status) {
+        *err = p->swarm.failed;
+        r = err->status;
+    }
+    cw_timer_free(p->timer);
+    cw_loop_free(p->swarm.loop);
+    free(p);
+    return r;
+}

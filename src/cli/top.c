@@ -1,0 +1,318 @@
+/* cachew top: jobs and workers of a service, again and again. Rates are differences between two answers of the dispatcher. */
+#include <errno.h>
+#include <inttypes.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <termios.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/text.h"
+#include "cli/asked.h"
+
+#define MIN_INTERVAL_S 0.1 /* it shall not be what keeps the dispatcher busy */
+
+/* ---- what the service says ---- */
+
+struct sample {
+    uint64_t at_ns;          /* 0: none */
+    json_t *status, *jobs, *workers;
+};
+
+static void sample_deinit(struct sample *s)
+{
+    json_decref(s->status);
+    json_decref(s->jobs);
+    json_decref(s->workers);
+    *s = (struct sample){0};
+}
+
+static int sample_take(const struct cli_asked *a, struct sample *ret, struct cw_error *err)
+{
+    struct sample s = {0};
+    int r = cli_ask(a, "status", &s.status, err);
+    if (r >= 0)
+        r = cli_ask(a, "jobs", &s.jobs, err);
+    if (r >= 0)
+        r = cli_ask(a, "workers", &s.workers, err);
+    s.at_ns = cw_now_ns();
+    if (r < 0)
+        sample_deinit(&s);
+    *ret = s;
+    return r;
+}
+
+/* The row in which `key` is the same; NULL: it is new. */
+static const json_t *row_before(const json_t *rows, const json_t *row, const char *key)
+{
+    size_t i;
+    const json_t *other;
+    json_array_foreach(rows, i, other)
+        if (json_equal(json_object_get(other, key), json_object_get(row, key)))
+            return other;
+    return NULL;
+}
+
+/* ---- numbers as text ---- */
+
+typedef char cell[24];
+
+/* Per second; "-": there is nothing to compare with, or it counts from the beginning again. */
+static const char *rate(double now, const double *before, double seconds, const char *format, cell ret)
+{
+    double r = before && seconds > 0 ? (now - *before) / seconds : -1;
+    snprintf(ret, sizeof(cell), "-");
+    if (r >= 0)
+        snprintf(ret, sizeof(cell), format, r);
+    return ret;
+}
+
+static double real(const json_t *row, const char *key) { return json_number_value(json_object_get(row, key)); }
+
+static double sum_ranks(const json_t *job, const char *key)
+{
+    size_t i;
+    const json_t *rank;
+    double sum = 0;
+    json_array_foreach(json_object_get(job, "ranks"), i, rank)
+        sum += real(rank, key);
+    return sum;
+}
+
+static unsigned attached(const json_t *job)
+{
+    size_t i;
+    const json_t *rank;
+    unsigned n = 0;
+    json_array_foreach(json_object_get(job, "ranks"), i, rank)
+        n += json_is_true(json_object_get(rank, "attached"));
+    return n;
+}
+
+/* ---- the tables ---- */
+
+static void add_status(struct cw_text *t, const char *service, const struct sample *s)
+{
+    char journal[CLI_TEXT_SIZE];
+    const json_t *o = s->status;
+    int64_t up = (int64_t)real(o, "uptime_s");
+    cw_text_add(t, "%s  up %" PRIi64 ":%02d:%02d  workers %" PRIi64 "  jobs %" PRIi64 "  streams %" PRIi64 "  splits %" PRIi64 " (late %" PRIi64 ", moved %" PRIi64
+                ")  journal %s\n\n", service, up / 3600, (int)(up / 60 % 60), (int)(up % 60), cli_row_number(o, "workers"), cli_row_number(o, "jobs"),
+                cli_row_number(o, "streams"), cli_row_number(o, "completed"), cli_row_number(o, "late"), cli_row_number(o, "moved"),
+                cli_row_text(o, "journal", journal));
+}
+
+static void add_job(struct cw_text *t, const json_t *job, const json_t *before, double seconds)
+{
+    char name[CLI_TEXT_SIZE], state[CLI_TEXT_SIZE];
+    cell batches, wait, ranks;
+    unsigned n = attached(job);
+    double n_before = sum_ranks(before, "batches"), wait_before = sum_ranks(before, "wait_s");
+    snprintf(ranks, sizeof(ranks), "%u/%" PRIi64, n, cli_row_number(job, "world_size"));
+    cw_text_add(t, "%-24.24s %-10.10s %6" PRIi64 " %7s %12.0f %10s %6s\n", cli_row_text(job, "name", name), cli_row_text(job, "state", state),
+                cli_row_number(job, "epoch"), ranks, sum_ranks(job, "batches"),
+                rate(sum_ranks(job, "batches"), before ? &n_before : NULL, seconds, "%.1f", batches),
+                rate(100 * sum_ranks(job, "wait_s") / CW_MAX(n, 1u), before && n ? &(double){100 * wait_before / CW_MAX(n, 1u)} : NULL, seconds, "%.0f", wait));
+}
+
+/* Those that run first: the others need not fit on a screen. */
+static void add_jobs(struct cw_text *t, const struct sample *s, const struct sample *before, double seconds)
+{
+    size_t i;
+    const json_t *job;
+    cw_text_add(t, "%-24s %-10s %6s %7s %12s %10s %6s\n", "JOB", "STATE", "EPOCH", "RANKS", "BATCHES", "BATCHES/S", "WAIT%");
+    for (int over = 0; over <= 1; over++)
+        json_array_foreach(s->jobs, i, job) {
+            const char *state = json_string_value(json_object_get(job, "state"));
+            bool is_over = state && strcmp(state, "waiting") != 0 && strcmp(state, "running") != 0 && strcmp(state, "paused") != 0;
+            if (is_over == (over == 1))
+                add_job(t, job, row_before(before->jobs, job, "name"), seconds);
+        }
+    cw_text_add(t, "\n");
+}
+
+static void add_workers(struct cw_text *t, const struct sample *s, const struct sample *before, double seconds)
+{
+    size_t i;
+    const json_t *w;
+    cw_text_add(t, "%6s %-28s %-10s %7s %6s %6s %10s %10s %10s\n", "WORKER", "ADDRESS", "STATE", "LEASES", "CPUS", "USED", "MEMORY MB", "BATCHES/S", "MB/S");
+    json_array_foreach(s->workers, i, w) {
+        char address[CLI_TEXT_SIZE], state[CLI_TEXT_SIZE];
+        cell cpu, batches, bytes;
+        const json_t *b = row_before(before->workers, w, "id");
+        double cpu_before = real(b, "cpu_s"), batches_before = real(b, "batches"), bytes_before = real(b, "bytes") / 1e6;
+        cw_text_add(t, "%6" PRIi64 " %-28.28s %-10.10s %7" PRIi64 " %6" PRIi64 " %6s %10.1f %10s %10s\n", cli_row_number(w, "id"), cli_row_text(w, "address", address),
+                    cli_row_text(w, "state", state), cli_row_number(w, "leases"), cli_row_number(w, "cpu_budget"),
+                    rate(real(w, "cpu_s"), b ? &cpu_before : NULL, seconds, "%.2f", cpu), real(w, "memory_in_use") / 1e6,
+                    rate(real(w, "batches"), b ? &batches_before : NULL, seconds, "%.1f", batches),
+                    rate(real(w, "bytes") / 1e6, b ? &bytes_before : NULL, seconds, "%.1f", bytes));
+    }
+}
+
+/* ---- the terminal ---- */
+
+static struct termios terminal_before;
+static volatile sig_atomic_t terminal_changed;
+static bool on_screen;
+
+/* Also from a signal's handler. */
+static void terminal_restore(void)
+{
+    static const char leave[] = "\033[?25h\033[?1049l";
+    if (on_screen && write(STDOUT_FILENO, leave, sizeof(leave) - 1) < 0)
+        return;
+    if (terminal_changed)
+        tcsetattr(STDIN_FILENO, TCSANOW, &terminal_before);
+}
+
+static void on_signal(int s)
+{
+    terminal_restore();
+    _exit(s == SIGINT ? 0 : 128 + s); /* Ctrl-C is how it ends */
+}
+
+static void terminal_begin(void)
+{
+    struct sigaction end = {.sa_handler = on_signal};
+    sigaction(SIGINT, &end, NULL);
+    sigaction(SIGTERM, &end, NULL);
+    on_screen = isatty(STDOUT_FILENO);
+    if (on_screen && isatty(STDIN_FILENO) && tcgetattr(STDIN_FILENO, &terminal_before) == 0) {
+        struct termios t = terminal_before;
+        t.c_lflag &= ~(tcflag_t)(ICANON | ECHO);
+        t.c_cc[VSUSP] = _POSIX_VDISABLE;
+        terminal_changed = tcsetattr(STDIN_FILENO, TCSANOW, &t) == 0;
+    }
+    if (on_screen)
+        printf("\033[?1049h\033[?25l");
+}
+
+/* As much of the text as fits, in the place of what was there. */
+static void print_screen(const char *text)
+{
+    struct winsize size = {0};
+    if (ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) < 0 || size.ws_row < 2 || size.ws_col < 2)
+        size = (struct winsize){.ws_row = 24, .ws_col = 80};
+    printf("\033[H");
+    for (unsigned row = 1; row < size.ws_row && *text; row++) {
+        size_t line = strcspn(text, "\n"), shown = CW_MIN(line, (size_t)size.ws_col);
+        while (shown < line && shown > 0 && ((unsigned char)text[shown] & 0xc0) == 0x80) /* not within a character */
+            shown--;
+        printf("%.*s\033[K\n", (int)shown, text);
+        text += line + (text[line] == '\n');
+    }
+    printf("\033[J");
+}
+
+/* Whether it is time for the next table; false: somebody pressed q. */
+static bool wait_next(double seconds)
+{
+    uint64_t until = cw_now_ns() + (uint64_t)(seconds * 1e9);
+    for (;;) {
+        struct pollfd p = {.fd = terminal_changed ? STDIN_FILENO : -1, .events = POLLIN};
+        uint64_t now = cw_now_ns();
+        char key;
+        if (now >= until)
+            return true;
+        if (poll(&p, 1, (int)CW_MIN((until - now) / 1000000 + 1, (uint64_t)INT32_MAX)) > 0) {
+            if (read(STDIN_FILENO, &key, 1) != 1 || key == 'q' || key == 'Q')
+                return false;
+        }
+    }
+}
+
+/* ---- again and again ---- */
+
+struct top {
+    struct cli_asked asked;
+    double interval;
+    bool once;
+};
+
+static void print_json(const struct sample *s)
+{
+    cli_print(json_pack("{s:O, s:O, s:O}", "status", s->status, "jobs", s->jobs, "workers", s->workers));
+}
+
+static int print_tables(const struct top *t, const struct sample *s, const struct sample *before, struct cw_error *err)
+{
+    struct cw_text text = {0};
+    double seconds = before->at_ns ? (double)(s->at_ns - before->at_ns) / 1e9 : 0;
+    add_status(&text, t->asked.service, s);
+    add_jobs(&text, s, before, seconds);
+    add_workers(&text, s, before, seconds);
+    if (text.failed) {
+        cw_text_deinit(&text);
+        return cw_error_nomem(err, 0, "a table");
+    }
+    if (on_screen)
+        print_screen(text.data);
+    else
+        printf("%s%s", text.data, t->once ? "" : "\n");
+    cw_text_deinit(&text);
+    return 0;
+}
+
+/* A dispatcher that was there comes back; till then the error stands where the tables were. */
+static void print_gone(const struct cw_error *err)
+{
+    char line[700];
+    snprintf(line, sizeof(line), "%s\n", err->message);
+    if (on_screen)
+        print_screen(line);
+    else
+        fprintf(stderr, "cachew: %s", line);
+}
+
+static int show_again(const struct top *t, struct cw_error *err)
+{
+    struct sample before = {0}, now;
+    int r = sample_take(&t->asked, &before, err);
+    if (r >= 0 && t->once && !t->asked.json && t->interval > 0)
+        wait_next(t->interval); /* for rates */
+    if (r >= 0 && !t->once)
+        terminal_begin();
+    for (bool more = r >= 0; more && r >= 0 && !ferror(stdout); more = !t->once && wait_next(CW_MAX(t->interval, MIN_INTERVAL_S))) {
+        struct cw_error gone = {0};
+        if (sample_take(&t->asked, &now, &gone) < 0) {
+            if (t->once) {
+                *err = gone;
+                r = gone.status;
+                break;
+            }
+            print_gone(&gone);
+            fflush(stdout);
+            continue;
+        }
+        if (t->asked.json)
+            print_json(&now);
+        else
+            r = print_tables(t, &now, &before, err);
+        fflush(stdout);
+        sample_deinit(&before);
+        before = now;
+    }
+    sample_deinit(&before);
+    terminal_restore();
+    return r;
+}
+
+int cli_top(int argc, char **argv)
+{
+    struct top t = {.interval = 2};
+    struct cw_error err = {0};
+    const struct cli_option options[] = {
+        {"interval", CLI_SECONDS, &t.interval, "S", "between tables (default 2)", 0, 0, NULL, NULL},
+        {"once", CLI_FLAG, &t.once, NULL, "print one, with the rates of one interval, and end", 0, 0, NULL, NULL},
+        CLI_ASKED_OPTIONS(&t.asked),
+        {0},
+    };
+    int r = cli_asked_parse(&t.asked, "top", options, argc, argv, &err);
+    if (r == 0)
+        r = show_again(&t, &err);
+    cli_asked_deinit(&t.asked);
+    return r < 0 ? cli_fail(&err, t.asked.json, NULL) : 0;
+}

@@ -1,0 +1,98 @@
+/* What the dispatcher counts, as Prometheus reads it. docs/metrics.md lists the same. */
+#include "net/metrics.h"
+
+#include <string.h>
+
+#include "dispatcher/internal.h"
+
+static void gauge(struct cw_metrics *m, const char *name, const char *unit, double value, const char *help)
+{
+    cw_metrics_family(m, CW_METRIC_GAUGE, name, unit, help);
+    cw_metrics_add(m, value, NULL);
+}
+
+static void counter(struct cw_metrics *m, const char *name, const char *unit, double value, const char *help)
+{
+    cw_metrics_family(m, CW_METRIC_COUNTER, name, unit, help);
+    cw_metrics_add(m, value, NULL);
+}
+
+/* A family with a sample per state, those that nothing is in too. */
+static void by_label(struct cw_metrics *m, const char *label, const char *const *values, const uint64_t *counts, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        cw_metrics_add(m, (double)counts[i], label, values[i], NULL);
+}
+
+static void connections(const struct cw_dispatcher *d, struct cw_metrics *m)
+{
+    static const char *const roles[] = {"client", "worker", "observer"};
+    uint64_t counts[CW_COUNT_OF(roles)] = {0};
+    CW_LIST_EACH(at, &d->peers) {
+        Cachew__Role role = CW_CONTAINER(at, struct cw_peer, link)->role;
+        counts[role == CACHEW__ROLE__ROLE_CLIENT ? 0 : role == CACHEW__ROLE__ROLE_WORKER ? 1 : 2]++;
+    }
+    cw_metrics_family(m, CW_METRIC_GAUGE, "dispatcher_connections", NULL, "Peers that are connected, by role.");
+    by_label(m, "role", roles, counts, CW_COUNT_OF(roles));
+}
+
+static void workers(const struct cw_dispatcher *d, struct cw_metrics *m)
+{
+    static const char *const states[] = {"ready", "draining", "gone"};
+    uint64_t counts[CW_COUNT_OF(states)] = {0}, held = 0;
+    CW_LIST_EACH(at, &d->workers) {
+        const struct worker *w = CW_CONTAINER(at, struct worker, link);
+        counts[!w->peer ? 2 : w->draining ? 1 : 0]++;
+        held += w->n_held;
+    }
+    cw_metrics_family(m, CW_METRIC_GAUGE, "dispatcher_workers", NULL, "Workers by state; those that are gone are known for ten minutes.");
+    by_label(m, "state", states, counts, CW_COUNT_OF(states));
+    gauge(m, "dispatcher_splits_held", NULL, (double)held, "Splits that workers hold at the moment, finished or not.");
+}
+
+static void jobs(const struct cw_dispatcher *d, struct cw_metrics *m)
+{
+    static const char *const states[] = {"waiting", "running", "paused", "done", "cancelled", "failed"};
+    uint64_t counts[CW_COUNT_OF(states)] = {0}, ranks = 0;
+    CW_LIST_EACH(at, &d->jobs) {
+        const struct job *j = CW_CONTAINER(at, struct job, link);
+        const char *state = j->paused && j->state < JOB_DONE ? "paused" : cw_dp_job_state(j->state);
+        for (size_t i = 0; i < CW_COUNT_OF(states); i++)
+            counts[i] += strcmp(state, states[i]) == 0;
+        ranks += j->n_attached;
+    }
+    cw_metrics_family(m, CW_METRIC_GAUGE, "dispatcher_jobs", NULL, "Jobs by state; those that are over are listed for an hour.");
+    by_label(m, "state", states, counts, CW_COUNT_OF(states));
+    gauge(m, "dispatcher_ranks_attached", NULL, (double)ranks, "Ranks of jobs with a client.");
+}
+
+static void streams(const struct cw_dispatcher *d, struct cw_metrics *m)
+{
+    static const char *const states[] = {"preparing", "ready", "idle"};
+    uint64_t counts[CW_COUNT_OF(states)] = {0};
+    CW_LIST_EACH(at, &d->streams) {
+        const struct stream *s = CW_CONTAINER(at, struct stream, link);
+        counts[!s->data ? 0 : cw_list_empty(&s->jobs) ? 2 : 1]++;
+    }
+    cw_metrics_family(m, CW_METRIC_GAUGE, "dispatcher_streams", NULL, "Streams by state; an idle one has no job and is kept ready for a while.");
+    by_label(m, "state", states, counts, CW_COUNT_OF(states));
+}
+
+void cw_dispatcher_metrics(struct cw_dispatcher *d, uint64_t now_ns, struct cw_text *text)
+{
+    struct cw_metrics m = {.text = text};
+    d->now_ns = CW_MAX(d->now_ns, now_ns);
+    gauge(&m, "dispatcher_uptime", "seconds", (double)(d->now_ns - d->start_ns) / 1e9, "Since it started.");
+    connections(d, &m);
+    workers(d, &m);
+    jobs(d, &m);
+    streams(d, &m);
+    counter(&m, "dispatcher_splits_leased", NULL, (double)d->n_leased, "Leases given to workers, second ones of late splits too.");
+    counter(&m, "dispatcher_splits_completed", NULL, (double)d->n_completed, "Splits whose first completion came.");
+    counter(&m, "dispatcher_splits_late", NULL, (double)d->n_late, "Splits that were late and leased a second time.");
+    counter(&m, "dispatcher_splits_moved", NULL, (double)d->n_moved, "Splits that no worker held any more, and that are leased again if they are wanted.");
+    counter(&m, "dispatcher_journal_commits", NULL, (double)d->n_commits, "Transactions of the journal that are durable.");
+    counter(&m, "dispatcher_journal_commit", "seconds", (double)d->commit_ns / 1e9, "What they took together: divided by their number, the mean.");
+    counter(&m, "dispatcher_journal_failures", NULL, (double)d->n_commit_failures, "Transactions that could not be written, each try.");
+    gauge(&m, "dispatcher_journal_ok", NULL, d->retry_ns == 0, "1: the journal is written; 0: nothing is acknowledged until it can be.");
+}

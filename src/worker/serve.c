@@ -1,0 +1,288 @@
+/* Batches of leased splits: to whoever asks for them. */
+#include "worker/lease.h"
+
+#include <string.h>
+
+/* Batches of a split whose being sent is remembered; of those beyond, nobody takes out those who come again. */
+#define SENT_MAX (UINT64_C(1) << 20)
+
+static void unlink_request(struct cw_request **list, const struct cw_request *r)
+{
+    while (*list != r)
+        list = &(*list)->next;
+    *list = r->next;
+}
+
+/* Who asks for the first batch that anybody asks for and can be sent; of two, who asked first. */
+static struct cw_request *first_request(const struct cw_lease *l)
+{
+    struct cw_request *first = NULL;
+    for (struct cw_request *r = l->requests; r; r = r->next)
+        if ((!first || r->at < first->at) && cw_peer_room(r->peer))
+            first = r;
+    return first;
+}
+
+/* ---- batches that were sent ---- */
+
+static bool was_sent(const struct cw_lease *l, uint64_t batch) { return batch < l->sent_room && (l->sent[batch / 8] >> batch % 8 & 1); }
+
+static void note_sent(struct cw_lease *l, uint64_t batch)
+{
+    if (batch >= l->sent_room && batch < SENT_MAX) {
+        uint64_t room = CW_MAX(64, l->sent_room);
+        while (room <= batch)
+            room *= 2;
+        uint8_t *grown = realloc(l->sent, room / 8);
+        if (!grown)
+            return; /* it may be kept once too often */
+        memset(grown + l->sent_room / 8, 0, (room - l->sent_room) / 8);
+        l->sent = grown;
+        l->sent_room = room;
+    }
+    if (batch < l->sent_room)
+        l->sent[batch / 8] |= (uint8_t)(1u << batch % 8);
+}
+
+/* ---- batches that wait to be asked for ---- */
+
+static struct kept *take_kept(struct cw_lease *l, uint64_t batch)
+{
+    for (struct kept **at = &l->kept; *at && (*at)->batch->index <= batch; at = &(*at)->next)
+        if ((*at)->batch->index == batch) {
+            struct kept *k = *at;
+            *at = k->next;
+            return k;
+        }
+    return NULL;
+}
+
+/* Those that are asked for last are given up first. */
+static void give_up_kept(struct cw_stream *s)
+{
+    while (s->kept_bytes > s->memory / 8) {
+        struct kept **last = NULL;
+        for (struct cw_lease *l = s->leases; l; l = l->next)
+            for (struct kept **at = &l->kept; *at; at = &(*at)->next)
+                last = at;
+        struct kept *k = *last;
+        *last = NULL;
+        cw_kept_free(s, k);
+    }
+}
+
+static size_t batch_bytes(const struct cw_batch *b)
+{
+    size_t bytes = 0;
+    for (size_t i = 0; i < CW_COUNT_OF(b->slabs); i++)
+        bytes += b->slabs[i] ? b->slabs[i]->size : 0;
+    return bytes;
+}
+
+static void keep(struct cw_stream *s, struct cw_lease *l, struct cw_batch *b, struct cw_quarantined *quarantined)
+{
+    struct kept *k = calloc(1, sizeof(*k)), **at = &l->kept;
+    if (!k) { /* it is computed again */
+        cw_runner_release(s->runner, b);
+        cw_quarantined_free(quarantined);
+        return;
+    }
+    *k = (struct kept){.batch = b, .quarantined = quarantined, .bytes = batch_bytes(b)};
+    while (*at && (*at)->batch->index < b->index)
+        at = &(*at)->next;
+    k->next = *at;
+    *at = k;
+    s->kept_bytes += k->bytes;
+    give_up_kept(s);
+}
+
+/* ---- batches ---- */
+
+static bool lasting(int status) { return status == CW_E_RECORD || status == CW_E_DATA || status == CW_E_PIPELINE; }
+
+/* The split ends in an error, or the runner does. Errors of data are the same whenever it is run; others are told to who waits, and tried again by who asks
+ * after that. */
+static void split_failed(struct cw_stream *s, struct cw_lease *l, int status, const struct cw_error *why)
+{
+    struct cw_error fatal;
+    if (cw_runner_fatal(s->runner, &fatal) < 0 || status == CW_E_BUDGET || status == CW_E_MEMORY) {
+        cw_stream_fail(s, why);
+        return;
+    }
+    cw_lease_close(s, l);
+    if (lasting(status) && (l->failed = malloc(sizeof(*l->failed)))) {
+        *l->failed = *why;
+        l->failed_at = l->next_batch;
+        return;
+    }
+    l->set_aside = true;
+    cw_lease_reply_all(s, &l->requests, why);
+    cw_lease_reply_all(s, &l->left_requests, why);
+}
+
+static void answer_batch(struct cw_stream *s, struct cw_lease *l, struct cw_request *r, struct cw_batch *b, struct cw_quarantined *quarantined)
+{
+    struct cw_answer *a = calloc(1, sizeof(*a));
+    if (!a) {
+        cw_runner_release(s->runner, b);
+        cw_quarantined_free(quarantined);
+        cw_lease_out_of_memory(s);
+        return;
+    }
+    *a = (struct cw_answer){.kind = CW_SAY_BATCH, .peer = cw_peer_ref(r->peer), .re = r->id, .epoch = l->epoch, .split = l->index, .at = b->index, .batch = b,
+                            .quarantined = quarantined, .bytes = batch_bytes(b), .asked_ns = r->asked_ns};
+    note_sent(l, b->index);
+    cw_peer_take(r->peer, a->bytes);
+    cw_stream_say(s, a);
+    if (++r->at == r->end) {
+        unlink_request(&l->requests, r);
+        cw_request_free(r);
+    }
+}
+
+/* The next batch that the runner has of a split; as cw_runner_poll. */
+static int take_next(struct cw_stream *s, struct cw_lease *l, struct cw_batch **ret, struct cw_quarantined **ret_quarantined, struct cw_error *err)
+{
+    struct cw_assembly *a = CW_STEAL(l->unfinished);
+    int r = a ? 0 : cw_runner_poll(s->runner, l->split, &a, err);
+    if (r != 0)
+        return r;
+    r = cw_runner_try_finish(s->runner, a, l->split, err);
+    if (r == 2 || r == CW_E_INTERRUPTED) {
+        l->unfinished = a;
+        return 2;
+    }
+    if (r < 0) {
+        cw_runner_drop(s->runner, a);
+        return r;
+    }
+    *ret_quarantined = CW_STEAL(a->quarantined);
+    struct cw_batch *b = *ret = cw_runner_take_batch(s->runner, a);
+    b->epoch = l->epoch;
+    b->split = l->index;
+    b->index = l->next_batch;
+    return 0;
+}
+
+/* Takes the next batch of a split, for who asks for it. As cw_runner_poll. */
+static int advance(struct cw_stream *s, struct cw_lease *l)
+{
+    struct cw_batch *b = NULL;
+    struct cw_quarantined *quarantined = NULL;
+    struct cw_error err = {0};
+    int r = take_next(s, l, &b, &quarantined, &err);
+    if (r < 0) {
+        split_failed(s, l, r, &err);
+        return r;
+    }
+    if (r != 0)
+        return r;
+    l->next_batch++;
+    struct cw_request *q = l->requests;
+    while (q && (q->at != b->index || !cw_peer_room(q->peer)))
+        q = q->next;
+    if (q) {
+        answer_batch(s, l, q, b, quarantined);
+    } else if (was_sent(l, b->index)) {
+        cw_runner_release(s->runner, b);
+        cw_quarantined_free(quarantined);
+    } else {
+        keep(s, l, b, quarantined);
+    }
+    return 0;
+}
+
+static void reply_end(struct cw_stream *s, struct cw_lease *l, struct cw_request *r)
+{
+    struct cw_answer *a = cw_lease_report(s, l, CW_SAY_END);
+    unlink_request(&l->requests, r);
+    if (a) {
+        a->peer = cw_peer_ref(r->peer);
+        a->re = r->id;
+        a->at = r->at;
+        cw_stream_say(s, a);
+    }
+    cw_request_free(r);
+    if (!a)
+        cw_lease_out_of_memory(s);
+}
+
+/* Answers the first request that can be answered without waiting. */
+static bool serve_one(struct cw_stream *s, struct cw_lease *l)
+{
+    struct cw_request *r = first_request(l);
+    if (!r)
+        return false;
+    if (l->computed && r->at >= l->n_batches) {
+        reply_end(s, l, r);
+        return true;
+    }
+    if (l->failed && r->at >= l->failed_at) {
+        unlink_request(&l->requests, r);
+        cw_stream_reply(s, r, CW_SAY_SPLIT_FAILED, l->failed);
+        return true;
+    }
+    struct kept *k = take_kept(l, r->at);
+    if (k) {
+        answer_batch(s, l, r, CW_STEAL(k->batch), CW_STEAL(k->quarantined));
+        cw_kept_free(s, k);
+        return true;
+    }
+    if (!l->split || r->at < l->next_batch)
+        cw_lease_open(s, l, r->at);
+    if (s->failed)
+        return false;
+    int status = advance(s, l);
+    return status == 0 || (status == 1 && cw_lease_note_computed(s, l)); /* at its end it is computed */
+}
+
+static bool serve_lease(struct cw_stream *s, struct cw_lease *l)
+{
+    bool any = false;
+    while (!s->failed && serve_one(s, l))
+        any = true;
+    if (s->failed)
+        return false;
+    any |= cw_lease_note_computed(s, l);
+    any = !s->failed && (cw_lease_serve_left(s, l) || any);
+    if (!s->failed && l->split && l->computed && !l->unfinished && l->next_batch >= l->n_batches)
+        cw_lease_close(s, l); /* all was taken */
+    return any;
+}
+
+/* Whether somebody waits for a split to be computed further. */
+static bool is_wanted(const struct cw_lease *l) { return first_request(l) || (l->left_requests && !l->computed); }
+
+/* When nothing can be computed any more: splits that nobody asks for give way, the one before who is asked for first. Where nobody asks for anything, all is
+ * as it should be. Splits that gave way go on when nobody waits. */
+static bool make_room(struct cw_stream *s)
+{
+    struct cw_lease *before = NULL, *l = s->leases, *aside = NULL;
+    for (; l && !is_wanted(l); l = l->next) {
+        before = l->split ? l : before;
+        aside = l->set_aside && !l->computed && !l->failed ? l : aside;
+    }
+    if (!l) {
+        if (aside)
+            cw_lease_open(s, aside, aside->next_batch);
+        return false;
+    }
+    if (!before || !cw_runner_stuck(s->runner))
+        return false;
+    cw_lease_close(s, before);
+    before->set_aside = true;
+    return true;
+}
+
+bool cw_leases_serve(struct cw_stream *s)
+{
+    struct cw_error fatal = {0};
+    bool any = false;
+    for (struct cw_lease *l = s->leases, *next; l && !s->failed; l = next) {
+        next = l->next;
+        any |= serve_lease(s, l); /* if the stream fails here, all leases are gone */
+    }
+    if (!s->failed && cw_runner_fatal(s->runner, &fatal) < 0)
+        cw_stream_fail(s, &fatal);
+    return !s->failed && (any || make_room(s));
+}

@@ -1,0 +1,17 @@
+/* What a worker's streams have computed, summed by operator: of those that run and those that are over, so that it never becomes less. */
+#pragma once
+#include "engine/profile.h"
+#include "pipeline/pipeline.h"
+
+struct cw_work {
+    struct cw_work_op {
+        const char *name; /* the operator's; as long-lived as its descriptor */
+        uint64_t ns, rows;
+    } *ops;
+    size_t n;
+    uint64_t read_ns, read_bytes;
+};
+/* Adds what a runner of this pipeline has counted. Without memory, operators that are new are left out. */
+void cw_work_add(struct cw_work *w, const struct cw_pipeline *p, const struct cw_profile *profile);
+void cw_work_add_all(struct cw_work *w, const struct cw_work *other);
+void cw_work_deinit(struct cw_work *w);

@@ -1,0 +1,463 @@
+"""The service, black box: dispatcher, workers and clients as processes, killed, stopped, drained and cut off, and every batch exactly once in the same order.
+
+CACHEW names the command (default build/cachew). Schedules of random faults by the hundred are soak.py's; some stand here, with those that once failed."""
+
+import json
+import os
+import re
+import signal
+import socket
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).resolve().parent))
+import oracle  # noqa: E402
+import schedules  # noqa: E402
+import soak  # noqa: E402
+from cluster import CACHEW, Cluster, local_run  # noqa: E402
+
+SHUFFLE, BATCH = {"op": "shuffle"}, {"op": "batch", "size": 8}
+FILTER = {"op": "filter", "where": "value % 3 != 0"}
+
+
+def numbers(n, *ops):
+    return [{"op": "range", "stop": n}, *ops]
+
+
+def slow(us):
+    return {"op": "delay", "us": us}
+
+
+class Bench:
+    """A cluster, a pipeline and what it gives locally."""
+
+    def __init__(self, tmp_path, **options):
+        self.tmp_path = tmp_path
+        self.cluster = Cluster(**options)
+        self.locals = 0
+
+    def pipeline(self, chain, **beside):
+        path = self.cluster.directory / f"p{self.locals}.json"
+        path.write_text(json.dumps({"cachew": 1, "pipeline": chain, **beside}))
+        return path
+
+    def local(self, chain, *words, **beside):
+        """Without its delays: they change nothing."""
+        self.locals += 1
+        path = self.cluster.directory / f"local{self.locals}.json"
+        path.write_text(json.dumps({"cachew": 1, "pipeline": [op for op in chain if op["op"] != "delay"], **beside}))
+        return local_run(CACHEW, path, self.tmp_path / f"local{self.locals}", words)[0]
+
+    def ranks(self, chain, world=1, job="job", words=(), **options):
+        path = self.pipeline(chain)
+        return [self.cluster.rank(path, job, rank=rank, world_size=world, words=["--wait", "30", *words], **options).start() for rank in range(world)]
+
+    def judge(self, chain, *generations, words=()):
+        """generations: (world size, state that they began from, ranks)."""
+        local = self.local(chain, *words)
+        job = oracle.Job("exact", "exactly-once", [oracle.Generation(world, at, [r.parts() for r in ranks]) for world, at, ranks in generations], local.n_epochs)
+        assert oracle.check(job, local) == []
+        assert self.cluster.deaths() == []
+        return local
+
+
+@pytest.fixture
+def bench(tmp_path):
+    b = Bench(tmp_path)
+    yield b
+    b.cluster.close()
+
+
+@pytest.fixture(scope="module")
+def records(tmp_path_factory):
+    return soak.make_data(tmp_path_factory.mktemp("records") / "data")
+
+
+# ---- without faults ----
+
+PIPELINES = {
+    "counted": numbers(1000, SHUFFLE, BATCH),
+    "filtered": numbers(1000, FILTER, SHUFFLE, BATCH),
+    "bucketed": numbers(900, SHUFFLE, {"op": "bucket_by_length", "length": "value * 7 % 23", "boundaries": [4, 9, 17], "sizes": [7, 5, 8, 3]}),
+    "one split": numbers(600, SHUFFLE, FILTER, {"op": "take", "count": 250}, BATCH),
+    "no batches": numbers(150, SHUFFLE),
+    "nearly empty": numbers(3320, {"op": "filter", "where": "value % 37 == 5"}, SHUFFLE, {"op": "batch", "size": 3, "drop_remainder": True}),
+}
+
+
+@pytest.mark.parametrize("kind", PIPELINES)
+def test_ranks_get_what_they_get_without_a_service(bench, kind):
+    """The last round too, whose batches may be made from what is left over of several splits."""
+    bench.cluster.start(2)
+    ranks = bench.ranks(PIPELINES[kind], world=4, words=["--epochs", "2"], state_every=10)
+    for r in ranks:
+        r.finish()
+    bench.judge(PIPELINES[kind], (4, None, ranks), words=["--epochs", "2"])
+    assert bench.cluster.drain() == []
+
+
+def test_more_ranks_than_splits_are_leased_at_a_time(bench):
+    """One worker, one batch per split: no rank gets its second batch before all have their first."""
+    chain = numbers(400, SHUFFLE, BATCH)
+    bench.cluster.start_dispatcher()
+    bench.cluster.start_worker("w0", "--threads", "1")
+    ranks = bench.ranks(chain, world=6)
+    for r in ranks:
+        r.finish()
+    bench.judge(chain, (6, None, ranks))
+
+
+@pytest.mark.parametrize("transport", ["auto", "shm", "unix", "tcp"])
+def test_transports_give_the_same(bench, records, transport):
+    chain = [{"op": "tfrecord", "files": f"{records}/plain-*.tfrecord"}, {"op": "parse_example", "features": {"id": "int64", "blob": "bytes"}}, SHUFFLE, BATCH]
+    bench.cluster.start(2)
+    ranks = bench.ranks(chain, world=2, words=["--transport", transport])
+    for r in ranks:
+        r.finish()
+    bench.judge(chain, (2, None, ranks))
+
+
+def test_two_jobs_on_one_stream(bench):
+    chain = numbers(1500, slow(500), FILTER, SHUFFLE, BATCH)
+    bench.cluster.start(2)
+    first, second = bench.ranks(chain, job="one")[0], bench.ranks(chain, job="two", world=2)
+    for r in (first, *second):
+        r.finish()
+    bench.judge(chain, (1, None, [first]))
+    bench.judge(chain, (2, None, second))
+
+
+def test_a_slow_rank_stops_no_other_job(bench):
+    """One client is stopped while it has batches; the other job runs to its end."""
+    chain, other = numbers(4000, SHUFFLE, BATCH), numbers(900, FILTER, SHUFFLE, BATCH)
+    bench.cluster.start(1)
+    slow_one = bench.ranks(chain, job="slow")[0]
+    bench.cluster.wait_lines(slow_one, 3)
+    slow_one.process.stop()
+    quick = bench.ranks(other, job="quick")[0]
+    quick.finish()
+    bench.judge(other, (1, None, [quick]))
+    slow_one.process.cont()
+    slow_one.finish()
+    bench.judge(chain, (1, None, [slow_one]))
+
+
+def test_a_record_that_fails_ends_the_run_as_it_does_locally(bench):
+    chain = numbers(200, {"op": "fail", "where": "value == 77"}, BATCH)
+    bench.cluster.start(1)
+    got = bench.ranks(chain)[0].finish(code=1)["error"]
+    assert got["kind"] == "record" and got["operator"] == "fail" and ":77" in got["record"]
+
+
+# ---- workers ----
+
+SLOW = numbers(2400, slow(1500), FILTER, SHUFFLE, BATCH)
+
+
+def test_a_worker_is_killed_on_the_way(bench):
+    bench.cluster.start(3)
+    r = bench.ranks(SLOW)[0]
+    bench.cluster.wait_lines(r, 20)
+    bench.cluster.workers["w0"].kill9()
+    r.finish()
+    bench.judge(SLOW, (1, None, [r]))
+
+
+def test_the_only_worker_is_killed_and_another_comes(bench):
+    bench.cluster.start(1)
+    r = bench.ranks(SLOW)[0]
+    bench.cluster.wait_lines(r, 20)
+    bench.cluster.workers["w0"].kill9()
+    bench.cluster.start_worker("w1")
+    r.finish()
+    bench.judge(SLOW, (1, None, [r]))
+
+
+def test_a_worker_joins_late(bench):
+    """The client is there before any worker, and the second worker gets work."""
+    bench.cluster.start_dispatcher()
+    r = bench.ranks(SLOW)[0]
+    bench.cluster.until("jobs", lambda jobs: len(jobs) == 1, "the job")
+    bench.cluster.start_worker("w0")
+    bench.cluster.wait_lines(r, 10)
+    late = bench.cluster.start_worker("w1")
+    bench.cluster.until("workers", lambda ws: any(w["id"] == late.ready["id"] and w["batches"] > 0 for w in ws), "batches from the late worker")
+    r.finish()
+    bench.judge(SLOW, (1, None, [r]))
+
+
+def test_a_worker_is_drained(bench):
+    bench.cluster.start(2)
+    r = bench.ranks(SLOW)[0]
+    bench.cluster.wait_lines(r, 20)
+    number = bench.cluster.workers["w0"].ready["id"]
+    assert bench.cluster.ask("workers", "--drain", number)[0] == 0
+    bench.cluster.until("workers", lambda ws: all(w["leases"] == 0 for w in ws if w["id"] == number), "a worker without leases")
+    bench.cluster.workers["w0"].terminate()
+    assert bench.cluster.workers["w0"].wait() == 0
+    r.finish()
+    bench.judge(SLOW, (1, None, [r]))
+
+
+def test_sigterm_drains_a_worker(bench):
+    bench.cluster.start(2)
+    r = bench.ranks(SLOW)[0]
+    bench.cluster.wait_lines(r, 20)
+    bench.cluster.workers["w0"].terminate()
+    assert bench.cluster.workers["w0"].wait() == 0
+    r.finish()
+    bench.judge(SLOW, (1, None, [r]))
+    assert bench.cluster.drain() == []
+
+
+def test_a_worker_is_stopped_for_longer_than_the_timeout(bench):
+    """What it had goes to the other; when it goes on, nobody takes what it still says."""
+    bench.cluster.start(2)
+    r = bench.ranks(SLOW, words=["--transport", "tcp"])[0]
+    bench.cluster.wait_lines(r, 10)
+    stopped = bench.cluster.workers["w0"]
+    stopped.stop()
+    r.finish()
+    stopped.cont()
+    bench.judge(SLOW, (1, None, [r]))
+    bench.cluster.until("workers", lambda ws: any(w["pid"] == stopped.pid and w["state"] == "ready" for w in ws), "the worker to come back")
+
+
+@pytest.mark.parametrize("transport", ["shm", "tcp"])
+def test_batches_of_a_worker_that_loses_the_dispatcher_stay_what_they_are(tmp_path, transport):
+    """The dispatcher calls it gone; but it lives, and would use the memory that it lent again if the client gave its connection up."""
+    bench = Bench(tmp_path, proxies=True)
+    try:
+        chain = numbers(3000, slow(300), SHUFFLE, BATCH)
+        bench.cluster.start(2)
+        r = bench.ranks(chain, words=["--transport", transport], state_every=0)[0]
+        for n in range(10, 200, 10):
+            bench.cluster.wait_lines(r, n)
+            bench.cluster.links[f"w{n // 10 % 2}-dispatcher"].drop()
+        r.finish()
+        bench.judge(chain, (1, None, [r]))
+    finally:
+        bench.cluster.close()
+
+
+# ---- the dispatcher ----
+
+@pytest.mark.parametrize("state_dir", [True, False])
+def test_the_dispatcher_is_killed_and_restarted(bench, state_dir):
+    """Without a journal too: clients and workers know the rest. Its workers get other numbers then."""
+    bench.cluster.start(3, state_dir=state_dir)
+    ranks = bench.ranks(SLOW, world=2)
+    bench.cluster.wait_lines(ranks[0], 10)
+    bench.cluster.dispatcher.kill9()
+    bench.cluster.start_dispatcher(state_dir=state_dir)
+    for r in ranks:
+        r.finish()
+    bench.judge(SLOW, (2, None, ranks))
+
+
+def test_jobs_are_known_after_a_restart(bench):
+    bench.cluster.start(1)
+    r = bench.ranks(SLOW)[0]
+    bench.cluster.wait_lines(r, 5)
+    r.process.kill9()
+    bench.cluster.dispatcher.kill9()
+    bench.cluster.start_dispatcher()
+    code, jobs, _ = bench.cluster.ask("jobs")
+    assert code == 0 and [j["name"] for j in jobs] == ["job"] and not any(rank["attached"] for rank in jobs[0]["ranks"])
+    r.start().finish()
+    bench.judge(SLOW, (1, None, [r]))
+
+
+# ---- clients ----
+
+@pytest.mark.parametrize("with_state", [True, False])
+def test_a_client_is_killed_and_started_again(bench, with_state):
+    bench.cluster.start(2)
+    ranks = bench.ranks(SLOW, world=2, with_state=with_state, state_every=3)
+    bench.cluster.wait_lines(ranks[1], 10)
+    ranks[1].process.kill9()
+    ranks[1].start()
+    for r in ranks:
+        r.finish()
+    bench.judge(SLOW, (2, None, ranks))
+
+
+@pytest.mark.parametrize("worlds", [(2, 3), (3, 1)])
+def test_clients_go_on_in_another_world(bench, worlds, tmp_path):
+    bench.cluster.start(2)
+    ranks = bench.ranks(SLOW, world=worlds[0])
+    for r in ranks:
+        bench.cluster.wait_lines(r, 8)
+    for r in ranks:
+        r.process.kill9()
+    at, state = min((oracle.read_state(r.state), str(r.state)) for r in ranks)
+    after = bench.ranks(SLOW, world=worlds[1], job="again", start=state)
+    for r in after:
+        r.finish()
+    bench.judge(SLOW, (worlds[0], None, ranks), (worlds[1], at, after))
+
+
+def test_sigterm_ends_a_client_with_its_state(bench):
+    bench.cluster.start(2)
+    r = bench.ranks(SLOW, state_every=0)[0]
+    bench.cluster.wait_lines(r, 10)
+    r.process.terminate()
+    assert r.process.wait() == 143
+    r.start().finish()
+    bench.judge(SLOW, (1, None, [r]))
+
+
+def test_a_job_s_name_with_other_options_is_refused(bench):
+    bench.cluster.start(1)
+    r = bench.ranks(SLOW)[0]
+    bench.cluster.wait_lines(r, 3)
+    for words, what in ((["--seed", "9"], "seed"), (["--epochs", "3"], "epochs"), (["--order", "any"], "order"), (["--set", "4.size=7"], "pipeline")):
+        error = bench.ranks(SLOW, words=words, with_state=False)[0].finish(code=3)["error"]
+        assert error["kind"] == "service" and "job" in error["message"] and what in error["message"], error
+    error = bench.ranks(SLOW, world=2, with_state=False)[1].finish(code=3)["error"]
+    assert "world_size" in error["message"]
+    r.finish()
+
+
+def test_a_cancelled_job_ends_with_a_reason(bench):
+    bench.cluster.start(1)
+    """And with a state: it may be run again."""
+    r = bench.ranks(SLOW, state_every=0)[0]
+    bench.cluster.wait_lines(r, 3)
+    assert bench.cluster.ask("jobs", "--cancel", "job")[0] == 0
+    error = r.finish(code=3)["error"]
+    assert error["kind"] == "service" and "cancel" in error["message"]
+    assert oracle.read_state(r.state) == (0, r.lines())
+    bench.cluster.until("jobs", lambda jobs: jobs[0]["state"] == "cancelled", "the job to be cancelled")
+
+
+def test_a_paused_job_goes_on(bench):
+    bench.cluster.start(1)
+    r = bench.ranks(SLOW)[0]
+    bench.cluster.wait_lines(r, 3)
+    assert bench.cluster.ask("jobs", "--pause", "job")[0] == 0
+    bench.cluster.until("jobs", lambda jobs: jobs[0]["state"] == "paused", "the job to be paused")
+    assert bench.cluster.ask("jobs", "--resume", "job")[0] == 0
+    r.finish()
+    bench.judge(SLOW, (1, None, [r]))
+
+
+# ---- what can't be ----
+
+def test_no_service_is_code_3_within_seconds(bench):
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        address = "127.0.0.1:%d" % free.getsockname()[1]
+    begin = time.monotonic()
+    r = bench.cluster.rank(bench.pipeline(SLOW), "job")
+    r.service = address
+    error = r.start().finish(code=3)["error"]
+    assert error["kind"] == "service" and address in error["message"] and time.monotonic() - begin < 10
+    code, _, err = Cluster.ask(type("Nobody", (), {"command": CACHEW, "direct": address, "env": os.environ, "directory": bench.cluster.directory})(), "jobs")
+    assert code == 3 and address in err
+
+
+def test_no_worker_is_a_deadline_that_says_so(bench):
+    bench.cluster.start_dispatcher()
+    error = bench.cluster.run(bench.pipeline(SLOW), words=["--wait", "0.5"]).finish(code=4)["error"]
+    assert error["kind"] == "deadline" and "worker" in error["message"]
+
+
+def test_a_batch_that_does_not_come_is_a_deadline_that_says_where_it_is(bench):
+    bench.cluster.start(1)
+    r = bench.cluster.run(bench.pipeline(SLOW), words=["--wait", "1.5"])
+    bench.cluster.wait_lines(r, 5)
+    bench.cluster.workers["w0"].kill9()
+    error = r.finish(code=4)["error"]
+    assert error["kind"] == "deadline" and re.search(r"split \d+ in epoch 0", error["message"]) and "worker" in error["message"]
+
+
+def test_at_most_once_needs_any_order(bench):
+    bench.cluster.start_dispatcher()
+    error = bench.ranks(SLOW, words=["--guarantee", "at-most-once", "--order", "exact"])[0].finish(code=2)["error"]
+    assert "at-most-once" in error["message"] and "any" in error["message"]
+
+
+GREETINGS = [b"GET / HTTP/1.1\r\nHost: x\r\n\r\n", b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03" + bytes(500), b"SSH-2.0-OpenSSH_9.2\r\n", bytes(64), b"CWF1" + b"\xff" * 60,
+             b"\r\n", b"CWF1" + bytes(28), b""]
+
+
+@pytest.mark.parametrize("role", ["dispatcher", "worker"])
+def test_a_port_scanner_is_cut_off_and_nobody_notices(bench, role):
+    bench.cluster.start(1)
+    r = bench.ranks(SLOW)[0]
+    bench.cluster.wait_lines(r, 3)
+    address = bench.cluster.direct if role == "dispatcher" else bench.cluster.workers["w0"].address
+    host, port = address.split(":")
+    for greeting in GREETINGS:
+        with socket.create_connection((host, int(port)), 10) as s:
+            s.sendall(greeting)
+            if len(greeting) < 32 and not greeting.startswith(b"SSH"):
+                s.shutdown(socket.SHUT_WR)
+            s.settimeout(15)
+            try:
+                while s.recv(4096):
+                    pass
+            except ConnectionError:
+                pass
+    r.finish()
+    bench.judge(SLOW, (1, None, [r]))
+
+
+# ---- what is shown ----
+
+def test_jobs_and_workers(bench):
+    bench.cluster.start(2)
+    ranks = bench.ranks(SLOW, world=2)
+    for r in ranks:
+        bench.cluster.wait_lines(r, 5)
+    jobs = bench.cluster.until("jobs", lambda jobs: jobs and all(x["g"] > 0 for x in jobs[0]["ranks"]), "progress of both ranks")
+    assert len(jobs) == 1 and {"name", "stream", "state", "epoch", "ranks", "workers", "digest_so_far"} <= set(jobs[0])
+    assert jobs[0]["name"] == "job" and jobs[0]["state"] == "running" and jobs[0]["workers"] == 2 and re.fullmatch("[0-9a-f]{32}", jobs[0]["stream"])
+    assert [(x["rank"], x["attached"]) for x in jobs[0]["ranks"]] == [(0, True), (1, True)]
+    _, workers, _ = bench.cluster.ask("workers")
+    assert sorted(w["pid"] for w in workers) == sorted(w.pid for w in bench.cluster.workers.values())
+    for w in workers:
+        assert {"id", "pid", "host", "address", "state", "leases", "cpu_budget"} <= set(w) and w["state"] == "ready"
+    for r in ranks:
+        r.finish()
+    bench.cluster.until("jobs", lambda jobs: jobs[0]["state"] == "done", "the job to be done")
+
+
+def test_ready_lines(bench):
+    bench.cluster.start(1)
+    for daemon, role in ((bench.cluster.dispatcher, "dispatcher"), (bench.cluster.workers["w0"], "worker")):
+        assert {"role", "pid", "address", "id"} <= set(daemon.ready)
+        assert daemon.ready["role"] == role and daemon.ready["pid"] == daemon.pid and re.fullmatch(r"127\.0\.0\.1:\d+", daemon.address)
+    for daemon in (bench.cluster.workers["w0"], bench.cluster.dispatcher):
+        daemon.terminate()
+        assert daemon.wait() == 0 and daemon.popen.stdout.read() == b""
+
+
+def test_up_is_a_service_in_one_command(bench, tmp_path):
+    from cluster import Daemon
+    up = Daemon(bench.cluster, "up", ["up", "--workers", "2", "--listen", "127.0.0.1:0"])
+    assert len(up.ready["workers"]) == 2
+    bench.cluster.direct = up.address
+    r = bench.ranks(SLOW)[0]
+    bench.cluster.wait_lines(r, 10)
+    os.kill(up.ready["workers"][0]["pid"], signal.SIGKILL)
+    r.finish()
+    bench.judge(SLOW, (1, None, [r]))
+    up.terminate()
+    assert up.wait() == 0
+
+
+# ---- random schedules ----
+
+def play(seed, records, tmp_path):
+    plan = schedules.make(seed, records)
+    result = soak.play(plan, CACHEW, tmp_path / "keep")
+    assert result["ok"], (f"tests/service/soak.py --only {seed}", result["problems"], result["faults"])
+
+
+@pytest.mark.parametrize("seed", range(1, 13))
+def test_a_random_schedule(seed, records, tmp_path):
+    play(seed, records, tmp_path)

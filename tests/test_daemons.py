@@ -1,0 +1,503 @@
+"""Dispatchers and workers, black box: their pages, metrics and logs, TLS and tokens, which addresses they take, `cachew keys` and `cachew top`.
+
+CACHEW names the command (default build/cachew)."""
+
+import datetime
+import json
+import os
+import pty
+import re
+import resource
+import select
+import signal
+import socket
+import ssl
+import stat
+import subprocess
+import sys
+import urllib.request
+from pathlib import Path
+
+import pytest
+
+HERE = Path(__file__).resolve().parent
+sys.path.insert(0, str(HERE))
+from daemons import TIMEOUT_S, Daemons  # noqa: E402
+from example_data import CACHEW  # noqa: E402
+
+
+def cachew(*words, env=None, **options):
+    return subprocess.run([CACHEW, *map(str, words)], check=False, capture_output=True, text=True, timeout=TIMEOUT_S, env={**os.environ, **(env or {})}, **options)
+
+
+def refused(*words, code=2):
+    """The message of a command that must end with this code."""
+    ran = cachew(*words)
+    assert ran.returncode == code, (words, ran)
+    assert not ran.stdout
+    return ran.stderr
+
+
+def digest(pipeline, *words):
+    ran = cachew("run", pipeline, "--digest", "--json", *words)
+    assert ran.returncode == 0, ran.stderr
+    return json.loads(ran.stdout)["digest"]
+
+
+@pytest.fixture
+def daemons(tmp_path):
+    started = Daemons(tmp_path)
+    yield started
+    started.end()
+
+
+@pytest.fixture
+def pipeline(tmp_path):
+    path = tmp_path / "pipeline.json"
+    path.write_text(json.dumps({"cachew": 1, "pipeline": [{"op": "range", "stop": 4000}, {"op": "assign", "set": {"y": "value * 3"}}, {"op": "shuffle"},
+                                                          {"op": "batch", "size": 32}]}))
+    return path
+
+
+# ---- pages ----
+
+SAMPLE = re.compile(r'^(\w+)(?:\{(.*)\})? (-?[0-9.e+-]+|NaN|[+-]Inf)$')
+
+
+def samples(text):
+    """{name: {labels: value}} and {name: type} of a page of metrics, every line of which must be one."""
+    values, types = {}, {}
+    for line in text.splitlines():
+        if line.startswith("# TYPE "):
+            name, kind = line.split()[2:]
+            assert name not in types
+            types[name] = kind
+        elif not line.startswith("# HELP "):
+            name, labels, value = SAMPLE.match(line).groups()
+            assert name in types
+            assert labels not in values.setdefault(name, {})
+            values[name][labels or ""] = float(value)
+    return values, types
+
+
+def documented(heading):
+    """{name: (type, unit, labels)} of a table of docs/metrics.md."""
+    section = (HERE.parent / "docs" / "metrics.md").read_text().split(f"\n## {heading}\n")[1].split("\n## ")[0]
+    rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in section.splitlines() if line.startswith("| `")]
+    return {row[0].strip("`"): (row[1], row[2], set(re.findall(r"`(\w+)`", row[3]))) for row in rows}
+
+
+def label_names(values):
+    return {name for labels in values for name in re.findall(r'(\w+)="', labels)}
+
+
+def test_metrics_are_those_of_the_page(daemons, pipeline):
+    dispatcher, workers = daemons.service(workers=2, http=True)
+    assert digest(pipeline, "--service", dispatcher.address, "--job", "one", "--transport", "tcp") == digest(pipeline)
+    for heading, daemon in (("Dispatcher", dispatcher), ("Worker", workers[0])):
+        values, types = samples(daemon.get("/metrics")[1])
+        listed = documented(heading)
+        assert set(types) == set(listed)
+        for name, (kind, unit, labels) in listed.items():
+            assert types[name] == kind, name
+            assert (kind == "counter") == name.endswith("_total"), name
+            assert (unit in ("seconds", "bytes")) == any(name.removesuffix("_total").endswith(f"_{u}") for u in ("seconds", "bytes")), name
+            assert label_names(values.get(name, {})) == labels, name
+
+
+def test_metrics_count_what_happened(daemons, pipeline):
+    dispatcher, workers = daemons.service(workers=2, http=True)
+    digest(pipeline, "--service", dispatcher.address, "--job", "one")
+    d, _ = samples(dispatcher.get("/metrics")[1])
+    assert d["cachew_dispatcher_workers"] == {'state="ready"': 2, 'state="draining"': 0, 'state="gone"': 0}
+    assert d["cachew_dispatcher_jobs"]['state="done"'] == 1 and sum(d["cachew_dispatcher_jobs"].values()) == 1
+    assert d["cachew_dispatcher_connections"]['role="worker"'] == 2
+    n_splits = dispatcher.json("/api/v1/status")["completed"]
+    assert d["cachew_dispatcher_splits_completed_total"][""] == n_splits > 1
+    assert d["cachew_dispatcher_splits_leased_total"][""] >= n_splits
+    assert d["cachew_dispatcher_journal_commits_total"][""] > 0 and d["cachew_dispatcher_journal_ok"][""] == 1
+    w = [samples(worker.get("/metrics")[1])[0] for worker in workers]
+    assert sum(x["cachew_worker_sent_batches_total"][""] for x in w) >= 125
+    assert sum(x["cachew_worker_operator_elements_total"].get('operator="assign"', 0) for x in w) >= 4000
+    assert all(x["cachew_worker_registered"][""] == 1 and x["cachew_worker_memory_limit_bytes"][""] == 256 << 20 and x["cachew_worker_cpu_seconds_total"][""] > 0 for x in w)
+
+
+def test_counters_never_fall_and_nobody_hangs_while_they_are_read(daemons, pipeline):
+    """A worker that is asked while it computes, and while its streams end: reading what the runner counted once waited for a thread that waited for it."""
+    dispatcher, (worker,) = daemons.service(http=True)
+    for seed in range(3):
+        words = ["run", pipeline, "--service", dispatcher.address, "--job", f"job{seed}", "--seed", seed, "--set", "0.stop=200000"]
+        with subprocess.Popen([CACHEW, *map(str, words)], stdout=subprocess.DEVNULL) as job:
+            before = {}
+            while job.poll() is None:
+                now, types = samples(worker.get("/metrics")[1])
+                for name, values in before.items():
+                    for labels, value in values.items():
+                        assert types[name] == "gauge" or now[name][labels] >= value, (name, labels)
+                before = now
+            assert job.returncode == 0
+    assert worker.end() == 0
+
+
+def test_pages(daemons, pipeline):
+    dispatcher, (worker,) = daemons.service(http=True)
+    digest(pipeline, "--service", dispatcher.address, "--job", "one")
+    for daemon in (dispatcher, worker):
+        assert daemon.get("/healthz") == (200, "ok\n") and daemon.get("/readyz") == (200, "ready\n")
+        assert daemon.get("/nothing")[0] == 404 and daemon.json("/api/v1/status")["pid"] == daemon.process.pid
+    for what in ("jobs", "workers"):
+        asked = json.loads(cachew(what, "--service", dispatcher.address, "--json").stdout)
+        page = dispatcher.json(f"/api/v1/{what}")
+        assert [set(row) for row in page] == [set(row) for row in asked] and len(page) == 1
+    assert [job["name"] for job in dispatcher.json("/api/v1/jobs")] == ["one"]
+    assert dispatcher.json("/api/v1/workers")[0]["http"] == worker.ready["http"]
+    assert dispatcher.json("/api/v1/streams")[0]["completed"] > 0
+    assert dispatcher.get("/api/v1/nothing")[0] == 404 and worker.get("/api/v1/jobs")[0] == 404
+
+
+def test_worker_is_not_ready_without_its_dispatcher(daemons):
+    dispatcher, (worker,) = daemons.service(http=True)
+    dispatcher.end(signal.SIGKILL)
+    while worker.get("/readyz")[0] == 200:
+        pass
+    assert worker.get("/readyz")[0] == 503 and worker.get("/healthz")[0] == 200
+
+
+def test_without_the_option_there_are_no_pages(daemons):
+    dispatcher, (worker,) = daemons.service()
+    assert "http" not in dispatcher.ready and "http" not in worker.ready
+
+
+# ---- logs, limits ----
+
+def test_logs_as_json(daemons):
+    dispatcher, (worker,) = daemons.service("--log-format", "json")
+    daemons.end()
+    for daemon, role in ((dispatcher, "dispatcher"), (worker, "worker")):
+        lines = [json.loads(line) for line in daemon.err.splitlines()]
+        assert lines
+        for line in lines:
+            assert set(line) == {"time", "level", "role", "pid", "message"} and line["level"] in ("info", "warning", "error")
+            assert (line["role"], line["pid"]) == (role, daemon.process.pid) and re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z", line["time"])
+    assert any("SIGTERM" in json.loads(line)["message"] for line in worker.err.splitlines())
+
+
+def test_error_that_ends_a_daemon_is_json_too():
+    said = json.loads(refused("dispatcher", "--listen", "127.0.0.1:0", "--state-dir", "/dev/null/x", "--log-format", "json"))
+    assert said["level"] == "error" and "/dev/null/x" in said["message"]
+
+
+def test_daemons_take_all_the_open_files_they_may(daemons):
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (min(256, hard), hard))
+    try:
+        dispatcher, (worker,) = daemons.service()
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    for daemon in (dispatcher, worker):
+        limits = Path(f"/proc/{daemon.process.pid}/limits").read_text()
+        assert re.search(r"Max open files +(\d+) ", limits)[1] == str(hard)
+
+
+# ---- traces ----
+
+def spans(text):
+    """{(name, id): (from, to)} of a trace, whose spans all end."""
+    begun, found = {}, {}
+    for event in json.loads(text):
+        key = (event["name"], event.get("id"), event["pid"])
+        if event["ph"] == "b":
+            assert key not in begun
+            begun[key] = event["ts"]
+        elif event["ph"] == "e":
+            found[key[:2]] = (begun.pop(key), event["ts"])
+    assert not begun
+    return found
+
+
+def traced(daemons, pipeline, directory):
+    """A run over two workers; the traces of the three are in the directory."""
+    dispatcher = daemons.start("dispatcher", "--listen", "127.0.0.1:0")
+    workers = [daemons.start("worker", "--dispatcher", dispatcher.address, "--memory", "256M", "--trace", directory / f"worker{i}.json") for i in range(2)]
+    digest(pipeline, "--service", dispatcher.address, "--job", "one", "--trace", directory / "run.json")
+    return workers
+
+
+def test_traces_show_the_life_of_each_batch(daemons, pipeline, tmp_path):
+    traced(daemons, pipeline, tmp_path)
+    daemons.end()
+    files = [tmp_path / name for name in ("run.json", "worker0.json", "worker1.json")]
+    alone = [json.loads(path.read_text()) for path in files] # each is a file of its own, too
+    together = cachew("trace", *files)
+    assert together.returncode == 0 and len(json.loads(together.stdout)) == sum(map(len, alone))
+    found = spans(together.stdout)
+    batches = [key for name, key in found if name == "batch"]
+    assert len(batches) == 125 and len(set(batches)) == 125
+    for key in batches:
+        asked, handed_out = found["batch", key]
+        assert asked <= found["answer", key][0] <= found["answer", key][1] <= handed_out
+        assert found["fetch", key][0] == asked and found["fetch", key][1] <= handed_out
+        leased, computed = found["split", key.rsplit("/", 1)[0]]
+        assert leased <= computed and leased <= found["answer", key][1]
+
+
+def test_trace_of_a_worker_that_was_killed_can_be_read(daemons, pipeline, tmp_path):
+    for worker in traced(daemons, pipeline, tmp_path):
+        worker.end(signal.SIGKILL)
+    with (tmp_path / "worker0.json").open("a") as f:
+        f.write('{"ph":"b","cat":"ba') # as if it had been writing
+    ran = cachew("trace", *(tmp_path / name for name in ("worker0.json", "run.json")))
+    assert ran.returncode == 0 and len([name for name, _ in spans(ran.stdout) if name == "batch"]) == 125
+
+
+def test_traces_that_are_none(daemons, pipeline, tmp_path):
+    (tmp_path / "other").write_text("[]\n")
+    assert "is no trace" in refused("trace", tmp_path / "other")
+    assert "nowhere" in refused("trace", tmp_path / "nowhere")
+    assert "needs --service" in refused("run", pipeline, "--trace", tmp_path / "x")
+    assert "--trace" in refused("worker", "--dispatcher", "127.0.0.1:1", "--trace", tmp_path / "no" / "x")
+    dispatcher, _ = daemons.service()
+    ran = cachew("run", pipeline, "--service", dispatcher.address, "--job", "full", "--trace", "/dev/full")
+    assert ran.returncode == 1 and "--trace: can't be written" in ran.stderr
+
+
+# ---- keys ----
+
+@pytest.fixture(scope="module")
+def keys(tmp_path_factory):
+    directory = tmp_path_factory.mktemp("tls") / "keys"
+    ran = cachew("keys", "init", directory, "--host", "node1.example", "--host", "10.1.2.3", "--days", "2")
+    assert ran.returncode == 0, ran
+    return directory
+
+
+def server_words(keys):
+    return ["--tls-cert", keys / "server.pem", "--tls-key", keys / "server-key.pem", "--tls-ca", keys / "ca.pem", "--token-file", keys / "token"]
+
+
+def client_words(keys):
+    return ["--tls-ca", keys / "ca.pem", "--token-file", keys / "token"]
+
+
+def test_keys(keys):
+    modes = {path.name: stat.S_IMODE(path.stat().st_mode) for path in keys.iterdir()}
+    assert modes == {"ca.pem": 0o644, "server.pem": 0o644, "client.pem": 0o644, "ca-key.pem": 0o600, "server-key.pem": 0o600, "client-key.pem": 0o600, "token": 0o600}
+    assert stat.S_IMODE(keys.stat().st_mode) == 0o700
+    assert re.fullmatch(r"[0-9a-f]{64}\n", (keys / "token").read_text())
+    decoded = ssl._ssl._test_decode_cert(str(keys / "server.pem"))
+    assert set(decoded["subjectAltName"]) == {("DNS", "localhost"), ("IP Address", "127.0.0.1"), ("IP Address", "0:0:0:0:0:0:0:1"), ("DNS", "node1.example"),
+                                              ("IP Address", "10.1.2.3")}
+
+
+def test_keys_are_never_replaced(keys, tmp_path):
+    before = {path.name: path.read_bytes() for path in keys.iterdir()}
+    assert "ca.pem is there already" in refused("keys", "init", keys)
+    assert {path.name: path.read_bytes() for path in keys.iterdir()} == before
+    half = tmp_path / "half"
+    half.mkdir()
+    (half / "client.pem").write_text("mine")
+    assert "client.pem is there already" in refused("keys", "init", half)
+    assert [path.name for path in half.iterdir()] == ["client.pem"] and (half / "client.pem").read_text() == "mine"
+
+
+@pytest.mark.parametrize("host", ["a,IP:1.2.3.4", "", "a b", "host:5050", "-x", "a" * 300])
+def test_names_that_no_host_has_are_refused(tmp_path, host):
+    assert "--host" in refused("keys", "init", tmp_path / "keys", "--host", host)
+    assert not (tmp_path / "keys").exists()
+
+
+def test_keys_print_lines_that_work(daemons, pipeline, tmp_path):
+    """What it prints is started as it stands, with a port that is free."""
+    text = cachew("keys", "init", tmp_path / "keys").stdout
+    lines = {line.split()[1]: line.split()[1:] for line in text.splitlines() if line.startswith("cachew ")}
+    words = [w.replace(":5050", ":0") for w in lines["dispatcher"]]
+    dispatcher = daemons.start(*words)
+    port = dispatcher.address.rsplit(":", 1)[1]
+    daemons.start(*[w.replace(":5050", f":{port}") for w in lines["worker"]], "--memory", "256M")
+    words = [w.replace(":5050", f":{port}").replace("PIPELINE.json", str(pipeline)) for w in lines["run"]]
+    assert digest(pipeline, *words[2:], "--transport", "tcp") == digest(pipeline)
+
+
+# ---- TLS and tokens ----
+
+@pytest.mark.parametrize("mutual", [False, True])
+def test_service_over_tls(daemons, pipeline, keys, mutual):
+    more = ["--tls-mutual"] if mutual else []
+    client = [*client_words(keys), *(["--tls-cert", keys / "client.pem", "--tls-key", keys / "client-key.pem"] if mutual else [])]
+    dispatcher, workers = daemons.service(*server_words(keys), *more, workers=2)
+    for transport in ("tcp", "auto"):
+        assert digest(pipeline, "--service", dispatcher.address, "--job", transport, "--transport", transport, *client) == digest(pipeline)
+    for verb in ("jobs", "workers"):
+        assert len(json.loads(cachew(verb, "--service", dispatcher.address, "--json", *client).stdout)) == 2
+    assert cachew("top", "--service", dispatcher.address, "--once", "--interval", "0", *client).returncode == 0
+    port = int(workers[0].address.rsplit(":", 1)[1])
+    context = ssl.create_default_context(cafile=keys / "ca.pem")
+    with socket.create_connection(("127.0.0.1", port), TIMEOUT_S) as plain, context.wrap_socket(plain, server_hostname="127.0.0.1") as s:
+        assert s.version() == "TLSv1.3" # the workers' port too
+    if mutual:
+        assert "certificate" in refused("jobs", "--service", dispatcher.address, *client_words(keys), code=3)
+
+
+def test_up_over_tls(daemons, pipeline, keys):
+    up = daemons.start("up", "--listen", "127.0.0.1:0", "--workers", "2", *server_words(keys))
+    assert len(up.ready["workers"]) == 2
+    assert digest(pipeline, "--service", up.address, "--job", "one", "--transport", "tcp", *client_words(keys)) == digest(pipeline)
+    assert up.end() == 0
+
+
+def sign(keys, directory, name, days):
+    """A server's certificate of the same authority, valid from two days ago to `days` from now."""
+    key, request, made = (directory / f"{name}{end}" for end in ("-key.pem", ".csr", ".pem"))
+    now = datetime.datetime.now(datetime.UTC)
+    stamp = [(now + datetime.timedelta(days=d)).strftime("%Y%m%d%H%M%SZ") for d in (-2, days)]
+    (directory / "index").write_text("")
+    (directory / "serial").write_text("01\n")
+    (directory / "ca.cnf").write_text(f"[ca]\ndefault_ca=d\n[d]\ndatabase={directory}/index\nserial={directory}/serial\nnew_certs_dir={directory}\ndefault_md=sha256\n"
+                                      "policy=p\nx509_extensions=e\n[p]\ncommonName=supplied\n[e]\nsubjectAltName=IP:127.0.0.1,DNS:localhost\n")
+
+    def openssl(*words):
+        ran = subprocess.run(["openssl", *map(str, words)], check=False, capture_output=True, text=True, timeout=TIMEOUT_S)
+        assert ran.returncode == 0, ran.stderr
+    openssl("req", "-new", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-keyout", key, "-out", request, "-subj", f"/CN={name}")
+    openssl("ca", "-batch", "-notext", "-config", directory / "ca.cnf", "-cert", keys / "ca.pem", "-keyfile", keys / "ca-key.pem", "-in", request, "-out", made,
+            "-startdate", stamp[0], "-enddate", stamp[1])
+    return ["--tls-cert", made, "--tls-key", key, "--token-file", keys / "token"]
+
+
+def test_expired_certificate_is_refused(daemons, pipeline, keys, tmp_path):
+    good = daemons.start("dispatcher", "--listen", "127.0.0.1:0", *sign(keys, tmp_path, "good", 1)) # so that it is the date
+    assert json.loads(cachew("jobs", "--service", good.address, "--json", *client_words(keys)).stdout) == []
+    expired = daemons.start("dispatcher", "--listen", "127.0.0.1:0", *sign(keys, tmp_path, "expired", -1))
+    for words in (["jobs"], ["run", pipeline, "--job", "x"]):
+        assert "certificate has expired" in refused(*words, "--service", expired.address, *client_words(keys), code=3)
+    said = refused("worker", "--dispatcher", expired.address, "--memory", "64M", *server_words(keys), code=3)
+    assert "certificate has expired" in said
+
+
+def test_certificate_of_another_authority_is_refused(daemons, keys, tmp_path):
+    cachew("keys", "init", tmp_path / "others")
+    dispatcher = daemons.start("dispatcher", "--listen", "127.0.0.1:0", *server_words(tmp_path / "others"))
+    said = refused("jobs", "--service", dispatcher.address, *client_words(keys), code=3)
+    assert "certificate is not accepted" in said
+
+
+@pytest.mark.parametrize("tls", [False, True])
+def test_wrong_token_is_refused(daemons, pipeline, keys, tmp_path, tls):
+    words = server_words(keys) if tls else ["--token-file", keys / "token"]
+    dispatcher, _ = daemons.service(*words)
+    (tmp_path / "wrong").write_text("wrong-secret-words\n")
+    own = ["--tls-ca", keys / "ca.pem"] if tls else []
+    for token, message in ((["--token-file", tmp_path / "wrong"], "not the one that is expected"), ([], "a token is expected")):
+        for verb in (["jobs"], ["run", pipeline, "--job", "x"]):
+            assert message in refused(*verb, "--service", dispatcher.address, *own, *token, code=3)
+        words = server_words(keys)[:6] if tls else []
+        assert message in refused("worker", "--dispatcher", dispatcher.address, "--memory", "64M", *words, *token, code=3)
+    assert digest(pipeline, "--service", dispatcher.address, "--job", "x", *own, "--token-file", keys / "token") == digest(pipeline)
+    secrets = ["wrong-secret-words", (keys / "token").read_text().strip()]
+    for daemon in daemons.all:
+        assert not any(secret in daemon.err for secret in secrets)
+        assert not any(secret in Path(f"/proc/{daemon.process.pid}/cmdline").read_text() for secret in secrets)
+
+
+def test_plain_and_tls_do_not_mix(daemons, pipeline, keys):
+    over_tls, _ = daemons.service(*server_words(keys))
+    plain = daemons.start("dispatcher", "--listen", "127.0.0.1:0", "--token-file", keys / "token")
+    said = refused("jobs", "--service", over_tls.address, "--token-file", keys / "token", code=3)
+    assert "does it expect TLS?" in said
+    said = refused("jobs", "--service", plain.address, *client_words(keys), code=3)
+    assert "does the other side speak TLS?" in said
+    assert digest(pipeline, "--service", over_tls.address, "--job", "x", *client_words(keys)) == digest(pipeline) # nobody noticed
+
+
+def test_options_of_tls_that_do_not_fit_together(keys, tmp_path):
+    cert, key = ["--tls-cert", keys / "server.pem"], ["--tls-key", keys / "server-key.pem"]
+    listen = ["dispatcher", "--listen", "127.0.0.1:0"]
+    assert "--tls-key is missing" in refused(*listen, *cert)
+    assert "--tls-cert is missing" in refused(*listen, *key)
+    assert "--tls-cert is missing" in refused(*listen, "--tls-ca", keys / "ca.pem")
+    assert "--tls-ca is missing" in refused(*listen, *cert, *key, "--tls-mutual")
+    assert str(tmp_path / "none.pem") in refused(*listen, "--tls-cert", tmp_path / "none.pem", *key)
+    assert "client-key.pem" in refused(*listen, *cert, "--tls-key", keys / "client-key.pem") # not the certificate's
+    assert "--tls-cert is missing" in refused("worker", "--dispatcher", "127.0.0.1:1", "--tls-ca", keys / "ca.pem")
+
+
+# ---- addresses ----
+
+@pytest.mark.parametrize("address", ["0.0.0.0:0", "[::]:0", "192.0.2.1:0"])
+def test_addresses_beyond_this_machine_are_refused(keys, address):
+    for verb in (["dispatcher"], ["worker", "--dispatcher", "127.0.0.1:1"]):
+        said = refused(*verb, "--listen", address)
+        assert f"--listen {address}" in said and "--tls-cert, --tls-key and --token-file are missing" in said
+        assert "--tls-cert and --tls-key are missing" in refused(*verb, "--listen", address, "--token-file", keys / "token")
+        assert "--token-file is missing" in refused(*verb, "--listen", address, *server_words(keys)[:6])
+        said = refused(*verb, "--http", address, *server_words(keys))
+        assert f"--http {address}" in said and "--insecure" in said
+
+
+@pytest.mark.parametrize("words", ["secure", "insecure"])
+def test_addresses_beyond_this_machine(daemons, keys, words):
+    more = server_words(keys) if words == "secure" else ["--insecure", "--http", "0.0.0.0:0"]
+    dispatcher = daemons.start("dispatcher", "--listen", "0.0.0.0:0", *more)
+    assert dispatcher.address.startswith("0.0.0.0:")
+    if words == "insecure":
+        port = dispatcher.ready["http"].rsplit(":", 1)[1]
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/healthz", timeout=TIMEOUT_S) as answer:
+            assert answer.read() == b"ok\n"
+
+
+@pytest.mark.parametrize("address", ["127.9.8.7:0", "localhost:0"])
+def test_all_addresses_of_this_machine_are_taken(daemons, address):
+    daemons.start("dispatcher", "--listen", address, "--http", address)
+
+
+# ---- top ----
+
+def test_top_once(daemons, pipeline):
+    dispatcher, (worker,) = daemons.service()
+    digest(pipeline, "--service", dispatcher.address, "--job", "one\x1b[31mtwo")
+    ran = cachew("top", "--service", dispatcher.address, "--once", "--interval", "0.2")
+    assert ran.returncode == 0 and "\x1b" not in ran.stdout and "\x1b" not in dispatcher.err
+    assert 'job "one?[31mtwo" is done' in dispatcher.err
+    rows = [line.split() for line in ran.stdout.splitlines()]
+    (job,) = [row for row in rows if row and row[0] == "one?[31mtwo"]
+    assert job[1:5] == ["done", "0", "0/1", "125"] and float(job[5]) >= 0 # since the last answer
+    (shown,) = [row for row in rows if worker.address in row]
+    assert shown[:4] == ["1", worker.address, "ready", "0"]
+    told = json.loads(cachew("top", "--service", dispatcher.address, "--once", "--json").stdout)
+    assert set(told) == {"status", "jobs", "workers"} and told["status"]["workers"] == 1
+
+
+def test_top_in_a_pipe_goes_on_until_it_is_ended(daemons):
+    dispatcher, _ = daemons.service()
+    with subprocess.Popen([CACHEW, "top", "--service", dispatcher.address, "--interval", "0.1"], stdout=subprocess.PIPE, text=True) as top:
+        tables = 0
+        while tables < 3:
+            line = top.stdout.readline()
+            assert line and "\x1b" not in line
+            tables += line.split()[:1] == ["WORKER"]
+        top.send_signal(signal.SIGINT)
+        top.stdout.read()
+        assert top.wait(TIMEOUT_S) == 0
+
+
+def test_top_on_a_terminal_ends_with_q(daemons):
+    dispatcher, _ = daemons.service()
+    main, side = pty.openpty()
+    with subprocess.Popen([CACHEW, "top", "--service", dispatcher.address, "--interval", "60"], stdin=side, stdout=side, stderr=side) as top:
+        os.close(side)
+        seen = b""
+        while b"WORKER" not in seen:
+            assert select.select([main], [], [], TIMEOUT_S)[0]
+            seen += os.read(main, 65536)
+        os.write(main, b"q")
+        while b"\x1b[?1049l" not in seen:
+            assert select.select([main], [], [], TIMEOUT_S)[0]
+            seen += os.read(main, 65536)
+        assert seen.startswith(b"\x1b[?1049h") and top.wait(TIMEOUT_S) == 0
+    os.close(main)
+
+
+def test_top_without_a_dispatcher(tmp_path):
+    with socket.socket() as s: # a port that nobody listens at
+        s.bind(("127.0.0.1", 0))
+        assert "can't be reached" in refused("top", "--service", f"127.0.0.1:{s.getsockname()[1]}", code=3)
