@@ -16,7 +16,7 @@ from collections.abc import Callable
 from typing import Any, Generic, NamedTuple, TypeVar, cast
 
 from cachew._batch import Batch
-from cachew._errors import StateError, UsageError
+from cachew._errors import Error, StateError, UsageError
 from cachew._iterator import DatasetIterator
 from cachew._options import State, make_options, state_text, with_service
 from cachew.dataset import Dataset
@@ -187,7 +187,10 @@ class Loader(Generic[T]):
     def _open(self, epoch: int) -> None:
         rank, world_size = self._ranks()
         options = self._options._replace(first_epoch=epoch, rank=rank, world_size=world_size, state=self._state if self._loaded else None)
-        stream = Stream(DatasetIterator(self.dataset, options, self._timeout_s), self._convert)
+        iterator = DatasetIterator(self.dataset, options, self._timeout_s)
+        if self._state is None:  # asked for later, another iterator would take over this one's job
+            self._state = iterator._core.state()
+        stream = Stream(iterator, self._convert)
         self._stream = AheadStream(stream, self._ahead) if self._ahead else stream
         self._loaded = False
         self._finalizer = weakref.finalize(self, self._stream.close)
@@ -211,6 +214,14 @@ class Loader(Generic[T]):
             self._length = ranks, self.dataset.n_batches(rank=ranks[0], world_size=ranks[1])
         return self._length[1]
 
+    def _batches_here(self) -> int | None:
+        """With a service: as this process sees the data, if it does."""
+        rank, world_size = self._ranks()
+        try:
+            return self.dataset.n_batches(rank=rank, world_size=world_size)
+        except Error as error:
+            raise TypeError(f"the number of batches is not known here: the data are where the workers are ({error})") from None
+
     def _last_g(self) -> int | None:
         """g of this rank's last batch of an epoch, where it is known beforehand."""
         n = self._batches()
@@ -219,7 +230,7 @@ class Loader(Generic[T]):
 
     def __len__(self) -> int:
         """Batches of an epoch, for this rank. TypeError where they are not known beforehand."""
-        n = self._batches()
+        n = self._batches() if self._options.service is None else self._batches_here()
         return len(self.dataset) if n is None else n  # the dataset says why not
 
     def __bool__(self) -> bool:

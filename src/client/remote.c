@@ -385,7 +385,7 @@ static int remote_init(struct remote *r, const struct cw_compiled *c, const stru
     if (status >= 0)
         status = cw_layout_init(&r->layout, c, &r->budget, err);
     if (status >= 0 && state) {
-        status = cw_state_begin(c, state, &r->from, err);
+        status = cw_state_begin(c, o->seed, state, &r->from, err);
         r->view.rounds_epoch = r->from.epoch;
         r->view.rounds_from = r->from.g;
         r->snapshot = strtoull(json_string_value(json_object_get(state, "snapshot")) ? json_string_value(json_object_get(state, "snapshot")) : "", NULL, 16);

@@ -62,6 +62,7 @@ void cw_slab_pool_deinit(struct cw_slab_pool *p)
         free_list(p->backed[i], p->budget);
         free_list(p->punched[i], p->budget);
     }
+    free_list(p->retired, p->budget);
     while (p->regions) {
         struct cw_slab_region *region = p->regions;
         p->regions = region->next;
@@ -157,10 +158,10 @@ void cw_slab_put(struct cw_slab *s)
 {
     struct cw_slab_pool *p = s->pool;
     pthread_mutex_lock(&p->mutex);
-    if (!s->charged && cw_budget_take(p->budget, s->size, "a batch", NULL) == 0)
+    if (!s->charged && !s->retired && cw_budget_take(p->budget, s->size, "a batch", NULL) == 0)
         s->charged = 1;
-    struct cw_slab **list = s->charged ? &p->backed[s->size_class] : &p->punched[s->size_class];
-    if (!s->charged)
+    struct cw_slab **list = s->retired ? &p->retired : s->charged ? &p->backed[s->size_class] : &p->punched[s->size_class];
+    if (!s->charged && !s->retired)
         madvise(s->data, s->size, MADV_REMOVE);
     s->next = *list;
     *list = s;
@@ -174,6 +175,13 @@ void cw_slab_disown(struct cw_slab *s)
     if (s->charged)
         cw_budget_give(s->pool->budget, s->size);
     s->charged = 0;
+    pthread_mutex_unlock(&s->pool->mutex);
+}
+
+void cw_slab_retire(struct cw_slab *s)
+{
+    pthread_mutex_lock(&s->pool->mutex);
+    s->retired = true;
     pthread_mutex_unlock(&s->pool->mutex);
 }
 

@@ -4,6 +4,7 @@
  */
 #pragma once
 #include <pthread.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -19,6 +20,7 @@ struct cw_slab {
     size_t offset;
     unsigned size_class;
     int charged;
+    bool retired;
 };
 
 struct cw_slab_pool {
@@ -27,6 +29,7 @@ struct cw_slab_pool {
     struct cw_slab_region *regions; /* guarded by mutex, like all that follows */
     struct cw_slab *backed[512];    /* free, pages may be there, charged; by size class */
     struct cw_slab *punched[512];   /* free, no pages */
+    struct cw_slab *retired;        /* came back, and are left alone */
     size_t n_out;
 };
 int cw_slab_pool_init(struct cw_slab_pool *p, struct cw_budget *budget, struct cw_error *err) _must_check_;
@@ -37,6 +40,8 @@ int cw_slab_get(struct cw_slab_pool *p, size_t size, struct cw_slab **ret, struc
 void cw_slab_put(struct cw_slab *s);
 /* The slab's bytes are the user's from now on: no longer in the budget until it comes back. */
 void cw_slab_disown(struct cw_slab *s);
+/* When it comes back it is not used again: somebody else may still read it, or write to it, as long as the memory is mapped anywhere. */
+void cw_slab_retire(struct cw_slab *s);
 /* Gives the pages of free slabs back to the system and the budget. Returns the bytes. */
 size_t cw_slab_trim(struct cw_slab_pool *p);
 /* Bytes that cw_slab_get charges for a size. */

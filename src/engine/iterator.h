@@ -29,8 +29,9 @@ int cw_iterator_next(struct cw_iterator *it, uint64_t timeout_ns, struct cw_batc
 void cw_iterator_release(struct cw_iterator *it, struct cw_batch *b);
 /* There will be no calls but cw_iterator_release, for batches that are held, and cw_iterator_free: what others keep ready for it they need not any more. */
 void cw_iterator_leave(struct cw_iterator *it);
-/* The first place that an iterator may ask for which goes on from a state (g is that of the next batch): earlier than the state's where remnants are unused. */
-int cw_state_begin(const struct cw_compiled *c, const json_t *state, struct cw_cursor *ret, struct cw_error *err) _must_check_;
+/* The first place that an iterator may ask for which goes on from a state (g is that of the next batch): earlier than the state's where remnants are unused.
+ * CW_E_STATE where it does not fit the pipeline or the seed. */
+int cw_state_begin(const struct cw_compiled *c, uint64_t seed, const json_t *state, struct cw_cursor *ret, struct cw_error *err) _must_check_;
 /* The position after the batch handed out last: at most 1 KB as text. New reference; NULL: out of memory. */
 json_t *cw_iterator_state(const struct cw_iterator *it);
 /* Records that were skipped or replaced in batches handed out so far; the oldest first. Owned by the iterator. */

@@ -75,13 +75,32 @@ static int state_remnants(const json_t *state, uint64_t split, unsigned n_keys, 
     return 0;
 }
 
-int cw_state_begin(const struct cw_compiled *c, const json_t *state, struct cw_cursor *ret, struct cw_error *err)
+/* Whether it was saved by a run of this pipeline and seed, as far as that is known without the data. */
+static int state_owner(const struct cw_compiled *c, uint64_t seed, const json_t *state, struct cw_error *err)
+{
+    char fingerprint[33];
+    uint64_t version, plan, saved;
+    int r;
+    if (!json_is_object(state))
+        return cw_error_set(err, CW_E_STATE, "state: expected a JSON object");
+    if ((r = state_u64(state, "cachew_state", &version, err)) < 0 || (r = state_u64(state, "plan", &plan, err)) < 0)
+        return r;
+    if (version != STATE_VERSION || plan != PLAN_VERSION)
+        return cw_error_set(err, CW_E_STATE, "state: version %" PRIu64 " of plan %" PRIu64 ": expected version %d of plan %d; another cachew wrote it",
+                            version, plan, STATE_VERSION, PLAN_VERSION);
+    cw_hash128_print(c->pipeline->fingerprint, fingerprint);
+    if ((r = state_text(state, "pipeline", fingerprint, "pipeline", err)) < 0 || (r = state_u64(state, "seed", &saved, err)) < 0)
+        return r;
+    return saved == seed ? 0 : cw_error_set(err, CW_E_STATE, "state: seed is %" PRIu64 ", this run has %" PRIu64, saved, seed);
+}
+
+int cw_state_begin(const struct cw_compiled *c, uint64_t seed, const json_t *state, struct cw_cursor *ret, struct cw_error *err)
 {
     unsigned n_keys = cw_n_keys(c);
     _cleanup_free_ struct unused *unused = calloc(n_keys + 1, sizeof(*unused));
     struct cw_cursor at;
     int r = unused ? 0 : cw_error_nomem(err, 0, "a state");
-    if (r < 0 || (r = state_u64(state, "epoch", &at.epoch, err)) < 0 || (r = state_u64(state, "split", &at.split, err)) < 0 ||
+    if (r < 0 || (r = state_owner(c, seed, state, err)) < 0 || (r = state_u64(state, "epoch", &at.epoch, err)) < 0 || (r = state_u64(state, "split", &at.split, err)) < 0 ||
         (r = state_u64(state, "batch", &at.batch, err)) < 0 || (r = state_u64(state, "g", &at.g, err)) < 0 ||
         (r = state_remnants(state, at.split, n_keys, unused, err)) < 0)
         return r;
@@ -91,26 +110,16 @@ int cw_state_begin(const struct cw_compiled *c, const json_t *state, struct cw_c
 
 int cw_iterator_load_state(struct cw_iterator *it, const json_t *state, struct cw_error *err)
 {
-    char fingerprint[33], snapshot[17];
-    uint64_t version, plan, seed, n_splits = CW_MAX(it->plan.n_splits, 1);
+    char snapshot[17];
+    uint64_t n_splits = CW_MAX(it->plan.n_splits, 1);
     int r;
-    if (!json_is_object(state))
-        return cw_error_set(err, CW_E_STATE, "state: expected a JSON object");
-    if ((r = state_u64(state, "cachew_state", &version, err)) < 0 || (r = state_u64(state, "plan", &plan, err)) < 0)
-        return r;
-    if (version != STATE_VERSION || plan != PLAN_VERSION)
-        return cw_error_set(err, CW_E_STATE, "state: version %" PRIu64 " of plan %" PRIu64 ": expected version %d of plan %d; another cachew wrote it",
-                            version, plan, STATE_VERSION, PLAN_VERSION);
-    cw_hash128_print(it->compiled->pipeline->fingerprint, fingerprint);
     snprintf(snapshot, sizeof(snapshot), "%016" PRIx64, it->plan.snapshot);
-    if ((r = state_text(state, "pipeline", fingerprint, "pipeline", err)) < 0 ||
+    if ((r = state_owner(it->compiled, it->splits->seed, state, err)) < 0 ||
         (r = state_text(state, "snapshot", snapshot, "data set (files were added, removed or changed)", err)) < 0 ||
-        (r = state_u64(state, "seed", &seed, err)) < 0 || (r = state_u64(state, "epoch", &it->at.epoch, err)) < 0 ||
+        (r = state_u64(state, "epoch", &it->at.epoch, err)) < 0 ||
         (r = state_u64(state, "g", &it->at.g, err)) < 0 || (r = state_u64(state, "split", &it->at.split, err)) < 0 ||
         (r = state_u64(state, "batch", &it->at.batch, err)) < 0)
         return r;
-    if (seed != it->splits->seed)
-        return cw_error_set(err, CW_E_STATE, "state: seed is %" PRIu64 ", this run has %" PRIu64, seed, it->splits->seed);
     if (it->at.split >= n_splits)
         return cw_error_set(err, CW_E_STATE, "state: split is %" PRIu64 ": expected less than %" PRIu64, it->at.split, n_splits);
     return state_remnants(state, it->at.split, it->n_keys, it->unused, err);

@@ -363,6 +363,9 @@ static void client_closed(void *user, struct cw_conn *conn CW_UNUSED, const stru
     while (c->lent) {
         struct sent *x = c->lent;
         unlink_lent(c, x);
+        for (size_t i = 0; w->stopping && i < CW_COUNT_OF(x->batch->slabs); i++) /* it was us who left, and the client may be there */
+            if (x->batch->slabs[i])
+                cw_slab_retire(x->batch->slabs[i]);
         sent_free(x);
     }
     while (c->regions) {
