@@ -121,6 +121,11 @@ def prepare_raw_decode():
     return program
 
 
+def prepare_service(args):
+    """The programs that measure the service, in the build folder of the command; False: they can't be built."""
+    return subprocess.run(["ninja", "-C", args.cachew.parent, "bench/hand_over", "bench/memory_op.so"], stdout=subprocess.DEVNULL).returncode == 0
+
+
 def pipelines(folder, files, elements):
     """Writes the pipeline files: those of bench/pipelines with absolute paths, by name."""
     paths = {}
@@ -136,6 +141,19 @@ def pipelines(folder, files, elements):
     return paths
 
 
+def service_commands(args, python, paths):
+    """{name: command} of what is measured of the service (bench/service.py)."""
+    if not prepare_service(args):
+        say("left out the service: bench/hand_over and bench/memory_op.so can't be built")
+        return {}
+    result = {}
+    for name in ("photos", "small", "medium", "large", "rewrite", "memset", "tcp", "iperf3", "one_half", "two_halves", "job", "start", "idle"):
+        result[f"service_{name}"] = [python, BENCH / "service.py", name, "--cachew", args.cachew, "--threads", str(args.threads)]
+    result["service_photos"] += ["--pipeline", paths["photos"], "--epochs", str(args.epochs)]
+    result["service_job"] += ["--pipeline", paths["photos_first"]]
+    return result
+
+
 def commands(args, python, files, paths):
     """{name: command} of everything that is measured, in the order in which it runs in each round."""
     shards, threads = str(args.photos / "*.tfrecord"), ["--threads", str(args.threads)]
@@ -148,6 +166,7 @@ def commands(args, python, files, paths):
         result["cachew_antialias"] = [*run, *epochs, paths["photos_antialias"]]
         result["cachew_first"] = [*run, "--batches", "1", paths["photos_first"]]
         result["cachew_cheap"] = [*run, paths["cheap"]]
+        result |= service_commands(args, python, paths)
         script = [python, BENCH / "python_cachew.py"]
         result["python"] = [*script, "pipeline", paths["photos"], *threads, *epochs]
         result["python_first"] = [*script, "pipeline", paths["photos_first"], *threads, "--batches", "1"]
@@ -203,15 +222,18 @@ def main():
         todo = commands(args, python, files, paths)
         if "cachew" in todo:  # the index is made here, once: what is compared is a data set that has been used before
             subprocess.run([args.cachew, "index", paths["photos"]], capture_output=True)
-        figures, about, failed = {name: [] for name in todo}, machine(args), set()
+        figures, about, failed, left_out = {name: [] for name in todo}, machine(args), set(), set()
         for r in range(args.rounds):
             for name, command in todo.items():
-                if name in failed:
+                if name in failed or name in left_out:
                     continue
                 say(f"round {r + 1} of {args.rounds}: {name}")
                 one = measure(name, command)
                 if one is None:
                     failed.add(name)
+                elif "left_out" in one:
+                    say(f"left out {name}: {one['left_out']}")
+                    left_out.add(name)
                 else:
                     figures[name].append(one)
     about |= {"elements": args.elements, "rounds": args.rounds, "epochs": args.epochs}

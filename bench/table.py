@@ -20,6 +20,19 @@ NAMES = {
     "python_numbers": "Cachew, function",
     "torch_numbers": "DataLoader, function",
     "grain_numbers": "Grain, function",
+    "service_photos": "Cachew, one worker",
+    "service_small": "batches of 4 KiB",
+    "service_medium": "batches of 1 MiB",
+    "service_large": "batches of 38 MB",
+    "service_rewrite": "worker to client",
+    "service_memset": "memset alone",
+    "service_tcp": "worker to client",
+    "service_iperf3": "iperf3",
+    "service_two_halves": "two workers",
+    "service_one_half": "one worker",
+    "service_job": "first batch of a job",
+    "service_start": "cachew up is ready",
+    "service_idle": "the busiest process",
 }
 PEERS = ["tfdata", "torch", "grain", "ffcv", "dali"]
 
@@ -38,6 +51,22 @@ def numbers(run):
 
 def first(run):
     return run["first_batch_s"]
+
+
+def batches(run):
+    return run["batches_per_s"]
+
+
+def gigabytes(run):
+    return run["bytes_per_s"] / 1e9
+
+
+def seconds(run):
+    return run["seconds"]
+
+
+def percent(run):
+    return run["percent"]
 
 
 def peak(run):
@@ -67,6 +96,14 @@ SECTIONS = [
     ("The image pipeline from Python", "images/s", 0, rate, "python", ["python", "cachew"]),
     ("A Pillow function of each photograph", "images/s", 0, rate, "python_photographs", ["python_photographs", "torch", "raw_function"]),
     ("A Python function of each number, x + 1", "elements/s", 0, numbers, "python_numbers", ["python_numbers", "torch_numbers", "grain_numbers"]),
+    ("Image pipeline through the service", "images/s", 0, rate, "service_photos", ["service_photos", "cachew"]),
+    ("Hand-over on one host, batches that nobody writes", "batches/s", 0, batches, "service_small", ["service_small", "service_medium", "service_large"]),
+    ("Hand-over on one host, each byte of 38 MB rewritten", "GB/s", 2, gigabytes, "service_rewrite", ["service_rewrite", "service_memset"]),
+    ("TCP over loopback, batches of 4 MiB", "GB/s", 2, gigabytes, "service_tcp", ["service_tcp", "service_iperf3"]),
+    ("Workers of half a core each, elements of 1 ms", "batches/s", 0, batches, "service_two_halves", ["service_two_halves", "service_one_half"]),
+    ("First batch of 32 from a warm service, since process start", "s", 3, first, "service_job", ["service_job"]),
+    ("Start of a service", "s", 3, seconds, "service_start", ["service_start"]),
+    ("CPU while a job is held", "% of a core", 3, percent, "service_idle", ["service_idle"]),
     ("Peak memory, image pipeline", "MiB", 0, peak, "cachew", ["cachew", "cachew_antialias", *PEERS]),
 ]
 

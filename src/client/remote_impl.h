@@ -181,7 +181,7 @@ struct remote {
     unsigned n_conns;          /* those whose `closed` is to come */
     uint64_t next_id, attach_id;
     struct cw_cursor told;     /* of the cursor */
-    uint64_t told_ns;
+    uint64_t told_ns, told_batches;
     struct cw_timer *timer;
     uint64_t timer_ns;         /* when it rings; 0: it does not */
     struct cw_post wake;

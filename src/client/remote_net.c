@@ -9,8 +9,10 @@
 #include "base/clock.h"
 
 #define RETRY_NS UINT64_C(100000000)
-/* The cursor within a split, and that the client is alive: said so often. */
+/* The cursor within a split is said so often while it moves, ... */
 #define PROGRESS_NS UINT64_C(250000000)
+/* ... and so often when it does not: a job that is held wakes nobody more than its connections do. */
+#define STILL_NS UINT64_C(1000000000)
 /* A service that is not there when a job begins is an error after this; later it is waited for. */
 #define FIRST_NS UINT64_C(3000000000)
 /* What is said at the end has so long to get through. */
@@ -89,6 +91,7 @@ static void send_progress(struct remote *r, uint64_t now)
     Cachew__Envelope e = CACHEW__ENVELOPE__INIT;
     Cachew__Place from;
     r->told = cw_remote_cursor(r);
+    r->told_batches = r->n_batches;
     place(&from, &r->told);
     m.from = &from;
     m.n_batches = r->n_batches;
@@ -101,6 +104,8 @@ static void send_progress(struct remote *r, uint64_t now)
     cw_crash_point("client-progress");
 }
 
+static uint64_t progress_ns(const struct remote *r) { return r->n_batches != r->told_batches ? PROGRESS_NS : STILL_NS; }
+
 /* Says where the cursor is, if that is due. */
 static void tell_cursor(struct remote *r, uint64_t now)
 {
@@ -108,7 +113,7 @@ static void tell_cursor(struct remote *r, uint64_t now)
     bool moved = c.epoch != r->told.epoch || c.split != r->told.split;
     if (moved && (c.epoch < r->told.epoch || (c.epoch == r->told.epoch && c.split < r->told.split)))
         send_attach(r); /* only that goes back */
-    else if (moved || now - r->told_ns >= PROGRESS_NS)
+    else if (moved || now - r->told_ns >= progress_ns(r))
         send_progress(r, now);
     if (moved)
         cw_remote_forget(r);
@@ -314,7 +319,7 @@ static void run(void *user)
         cw_remote_over(r);
     } else if (!r->left) {
         cw_remote_pump(r);
-        cw_remote_wake_at(r, now + PROGRESS_NS);
+        cw_remote_wake_at(r, now + progress_ns(r));
     }
     for (struct remote_batch *b = done; b; b = b->next)
         cw_mapping_unref(b->mapping);

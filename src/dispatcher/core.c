@@ -8,7 +8,7 @@
 #include "dispatcher/internal.h"
 #include "net/conn.h"
 
-#define TICK_BUSY (DP_S / 10) /* late splits are looked after so often */
+#define TICK_BUSY (DP_S / 4) /* late splits are looked after so often: none is late before a second */
 #define TICK_IDLE DP_S
 
 /* ---- saying ---- */

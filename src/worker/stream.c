@@ -51,12 +51,15 @@ static void command_free(struct cw_command *c)
 
 /* ---- the loop's thread ---- */
 
+/* Its thread is signalled once, and with the mutex free: else it would wake only to wait for that. */
 void cw_stream_wake(struct cw_stream *s)
 {
     pthread_mutex_lock(&s->mutex);
+    bool first = !s->woken;
     s->woken = true;
-    pthread_cond_signal(&s->wake);
     pthread_mutex_unlock(&s->mutex);
+    if (first)
+        pthread_cond_signal(&s->wake);
 }
 
 /* The runner notifies us with its mutex held, and on_notify takes ours: so never with ours held. */
@@ -96,10 +99,12 @@ void cw_stream_do(struct cw_stream *s, struct cw_command *c)
             cw_runner_interrupt(r, true);
     }
     pthread_mutex_lock(&s->mutex);
+    bool first = !s->commands;
     *s->commands_tail = c;
     s->commands_tail = &c->next;
-    pthread_cond_signal(&s->wake);
     pthread_mutex_unlock(&s->mutex);
+    if (first)
+        pthread_cond_signal(&s->wake);
 }
 
 struct cw_answer *cw_stream_answers(struct cw_stream *s)

@@ -7,7 +7,6 @@ import random
 import signal
 import subprocess
 import sys
-import threading
 import time
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from multiprocessing import get_context
@@ -194,16 +193,16 @@ def test_a_state_fits_here_and_there(records, service, name):
     for _ in range(10):
         stop = rng.randrange(len(whole) + 1)
 
-        def opened(state=None, here=rng.random() < 0.3):
+        def opened(here, state=None):
             return ds.iterator(seed=4, epochs=2, state=state) if here else ds.distribute(service.address, seed=4, epochs=2, state=state)
 
-        first = opened()
+        first = opened(rng.random() < 0.3)
         begin = [next(first) for _ in range(stop)]
         state = first.state_dict()
         assert len(json.dumps(state)) <= 1024
-        rest = opened(state, here=rng.random() < 0.3)
+        rest = opened(rng.random() < 0.3, state)
         if rng.random() < 0.3:
-            rest = opened()
+            rest = opened(rng.random() < 0.3)
             rest.load_state_dict(state)
         assert [(place(b), b.hash()) for b in [*begin, *rest]] == whole
 

@@ -750,7 +750,7 @@ static void test_steer(void **state)
     RUN_SAY(o, Steer, STEER, true, RUN_BASE(steer), .verb = (char *)"cancel-job", .name = (char *)"job");
     run_settle(u);
     assert_true(c->ended);
-    assert_string_equal(c->failure, "interrupted: job \"job\" was cancelled");
+    assert_string_equal(c->failure, "service: job \"job\" was cancelled");
     assert_int_equal(run_held(w), 0);
     RUN_SAY(o, Steer, STEER, true, RUN_BASE(steer), .verb = (char *)"cancel-job", .name = (char *)"job");
     run_settle(u);
