@@ -1,18 +1,20 @@
 """The Python in README.md and docs/ runs.
 
 The blocks of a page marked ```python are one program, in their order, each line at its own number, so that a traceback names the place in the page. It
-runs in a directory of its own that holds build/photos and build/photos-folder as the demo has them, few of them. Three comments may stand before
+runs in a directory of its own that holds build/photos and build/photos-folder as the demo has them, few of them. Four comments may stand before
 a block:
 
     <!-- not run: why -->       only its syntax is looked at: other people's code, or what needs a machine that is not here
     <!-- needs: torch -->       left out where that is not installed; the test then says so
     <!-- fails: StateError -->  it must raise that exception
+    <!-- file: train.py -->     it is that file, and no part of the program; the test_*.py among the files of a page are run by pytest, beside the others
 
 A print that is a line of its own with a comment behind it must print what the comment says.
 """
 
 import ast
 import importlib.util
+import os
 import re
 import subprocess
 import sys
@@ -21,7 +23,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-BLOCK = re.compile(r"(?:<!-- *(?P<kind>not run|needs|fails): *(?P<word>[^>]*?) *-->\n+)?^```python\n(?P<code>.*?)^```$", re.MULTILINE | re.DOTALL)
+BLOCK = re.compile(r"(?:<!-- *(?P<kind>not run|needs|fails|file): *(?P<word>[^>]*?) *-->\n+)?^```python\n(?P<code>.*?)^```$", re.MULTILINE | re.DOTALL)
 PAGES = [p for p in [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))] if BLOCK.search(p.read_text())]
 
 # What the program begins with, on its first line: a print that compares.
@@ -48,7 +50,7 @@ def program(page):
         code, kind, word = block["code"], block["kind"], block["word"]
         first = text.count("\n", 0, block.start("code"))
         ast.parse(code, f"{page}:{first + 1}")
-        if kind == "not run":
+        if kind in ("not run", "file"):
             continue
         if kind == "needs" and importlib.util.find_spec(word) is None:
             left_out.append(f"line {first + 1} needs {word}")
@@ -78,6 +80,21 @@ def test_the_python_of_a_page_runs(page, photos):
     assert done.returncode == 0, f"{page.relative_to(ROOT)}: in the lines of {script}:\n{done.stderr[-3000:]}"
     if left_out:
         pytest.skip("all but: " + "; ".join(left_out))
+
+
+def files(page):
+    return {block["word"]: block["code"] for block in BLOCK.finditer(page.read_text()) if block["kind"] == "file"}
+
+
+@pytest.mark.parametrize("page", [p for p in PAGES if files(p)], ids=lambda p: p.relative_to(ROOT).as_posix())
+def test_the_files_of_a_page_pass_their_tests(page, photos, command):
+    for name, code in files(page).items():
+        (photos / name).write_text(code)
+    environment = {**os.environ, "PATH": f"{Path(command).parent}:{os.environ['PATH']}"}
+    tests = sorted(name for name in files(page) if name.startswith("test_"))
+    done = subprocess.run([sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *tests], check=False, capture_output=True, text=True, timeout=300,
+                          cwd=photos, env=environment)
+    assert done.returncode == 0 and f"{len(tests)} passed" in done.stdout, done.stdout[-3000:]
 
 
 def test_what_a_page_promises_is_compared(tmp_path):
