@@ -4,7 +4,8 @@ import os
 from typing import TypeAlias, final
 
 _Shape: TypeAlias = tuple[int | None, ...]
-_Options: TypeAlias = tuple[int, int, int, int, int, int, int, bool, str | None, str | os.PathLike[str] | None]
+_Options: TypeAlias = tuple[int, int, int, int, int, int, int, bool, str | None, str | os.PathLike[str] | None, str | None, str | None, str | None,
+                            str | None, float]
 
 @final
 class Pipeline:

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 from cachew import _core
 from cachew._batch import Batch
 from cachew._options import Options, State, seconds, state_text
-from cachew._service import local_address
 
 if TYPE_CHECKING:
     from cachew.dataset import Dataset
@@ -32,6 +31,8 @@ class DatasetIterator:
 
     def _open(self, options: Options) -> _core.Iterator:
         if options.service == "local":
+            from cachew._service import local_address  # and what that takes, where it is wanted
+
             options = options._replace(service=local_address())
         return _core.open(self._pipeline, options)
 

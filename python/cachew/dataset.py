@@ -17,7 +17,6 @@ from cachew._memory import InMemory, data_of, restored
 from cachew._methods import Operators, read_table
 from cachew._operators import TABLE, Operator, did_you_mean, value_of
 from cachew._options import Path, State, make_options, seconds, with_service, wrong
-from cachew._service import local_address
 
 
 class Field(NamedTuple):
@@ -225,6 +224,8 @@ class Dataset(Functions, InMemory, Operators):
         """
         options = make_options(seed=seed, epochs=epochs, first_epoch=first_epoch, rank=rank, world_size=world_size, state=state)
         if service == "local":
+            from cachew._service import local_address
+
             local_address(workers)
         elif workers is not None:
             raise wrong("workers", workers, f'None with the service {service!r}: workers are started by "local" only')

@@ -291,6 +291,8 @@ int cw_dp_worker_restore(struct cw_dispatcher *d, const Cachew__Journal__Worker 
 
 /* seats.c: what a worker has to do with a stream */
 void cw_dp_seat_ask(struct cw_dispatcher *d, struct stream *s); /* Prepare, to whom it may concern */
+/* The worker has nothing of the stream any more. */
+int cw_dp_seat_failed(struct cw_dispatcher *d, struct worker *w, const Cachew__StreamFailed *m, struct cw_error *err) _must_check_;
 int cw_dp_seat_answer(struct cw_dispatcher *d, struct worker *w, uint64_t re, const Cachew__Envelope *m, struct cw_error *err) _must_check_;
 int cw_dp_seat_prepared(struct cw_dispatcher *d, struct seat *t, const Cachew__Prepared *p, struct cw_error *err) _must_check_;
 struct seat *cw_dp_seat_find(struct worker *w, const struct stream *s);

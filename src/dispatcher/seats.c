@@ -265,6 +265,25 @@ int cw_dp_seat_answer(struct cw_dispatcher *d, struct worker *w, uint64_t re, co
     return 0;
 }
 
+int cw_dp_seat_failed(struct cw_dispatcher *d, struct worker *w, const Cachew__StreamFailed *m, struct cw_error *err)
+{
+    char hex[33];
+    if (m->stream.len != 16 || !m->why)
+        return cw_error_set(err, CW_E_SERVICE, "StreamFailed without a stream of 16 bytes, or without a reason");
+    struct stream *s = cw_dp_stream_find(d, m->stream.data);
+    struct seat *t = s ? cw_dp_seat_find(w, s) : NULL;
+    if (!t || s->dead || t->state != SEAT_READY) /* forgotten, or asked for anew */
+        return 0;
+    cw_dp_log(d, true, "worker %" PRIu64 " (%s) can't go on with stream %s: its %zu splits go to others: %s", w->id, w->name, cw_dp_hex(s->id, hex), (size_t)t->n_held,
+              m->why->message);
+    cw_dp_lease_drop_all(d, t, false, s->base, false);
+    seat_state(t, SEAT_IDLE);
+    cw_dp_seat_shun(d, t); /* it is prepared anew, and gets something where nobody else can */
+    cw_dp_seat_ask(d, s);
+    cw_dp_stream_dirty(d, s);
+    return 0;
+}
+
 /* ---- shunned ---- */
 
 void cw_dp_seat_shun(struct cw_dispatcher *d, struct seat *t)

@@ -402,6 +402,8 @@ int cw_dp_worker_message(struct cw_dispatcher *d, struct cw_peer *p, const Cache
         w->n_batches = m->heartbeat->n_batches;
         w->n_bytes = m->heartbeat->n_bytes;
         return 0;
+    case CACHEW__ENVELOPE__OF_STREAM_FAILED:
+        return cw_dp_seat_failed(d, w, m->stream_failed, err);
     case CACHEW__ENVELOPE__OF_DRAINING:
         cw_dp_worker_drain(d, w, false);
         return 0;

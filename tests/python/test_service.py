@@ -436,6 +436,24 @@ def test_a_function_that_raises_is_named_as_here(service):
     assert isinstance(there, cachew.RecordError) and there.operator == "map" and there.record.endswith(":7") and "fails_at_seven: KeyError: 'seven'" in str(there)
 
 
+class Deadly:
+    """A function that ends the process that loads it."""
+
+    def __reduce__(self):
+        return os._exit, (3,)
+
+    def __call__(self, element):
+        return element
+
+
+def test_a_stream_that_can_not_go_on_costs_no_worker(service):
+    ds = Dataset.range(20).map(Deadly(), outputs={"value": "int64"}, version="1").batch(4)
+    here, there = error_of(lambda: list(ds)), error_of(lambda: list(ds.distribute(service.address)))
+    assert type(here) is type(there) and "exited with status 3" in str(there)
+    assert values(Dataset.range(100).batch(5).distribute(service.address)) == values(Dataset.range(100).batch(5))
+    assert [(w["id"], w["state"]) for w in service.ask("workers")] == [(w["id"], "ready") for w in service.ready["workers"]]
+
+
 def test_a_record_that_fails_is_named_as_here(service):
     ds = Dataset.range(20).assign(x="10 // (value - 7)").batch(5)
     here, there = error_of(lambda: list(ds)), error_of(lambda: list(ds.distribute(service.address)))

@@ -348,6 +348,36 @@ static void test_prepare_fails(void **state)
     run_free(u);
 }
 
+/* A worker that can't go on with a stream stays in the service: others run its splits, and where there are none it is prepared anew. */
+static void test_stream_fails_at_a_worker(void **state)
+{
+    (void)state;
+    struct run *u = run_new(8);
+    struct run_peer *a = run_worker(u, 4), *b = run_worker(u, 4), *c = run_client(u, "job", 0, 1, 0);
+    struct run_peer *bad = a->streams[0].held[0] ? a : b, *good = bad == a ? b : a;
+    Cachew__StreamFailed failed = CACHEW__STREAM_FAILED__INIT;
+    Cachew__Failure why = CACHEW__FAILURE__INIT;
+    Cachew__Envelope m = CACHEW__ENVELOPE__INIT;
+    why.kind = (char *)(uintptr_t)"io";
+    why.message = (char *)(uintptr_t)"the disk is gone";
+    failed.stream = (ProtobufCBinaryData){16, bad->streams[0].id};
+    failed.why = &why;
+    m.of_case = CACHEW__ENVELOPE__OF_STREAM_FAILED;
+    m.stream_failed = &failed;
+    memset(bad->streams[0].held, 0, sizeof(bad->streams[0].held));
+    assert_int_equal(run_say(bad, &m), 0);
+    run_settle(u);
+    assert_true(good->streams[0].held[0]);
+    assert_int_equal(run_held(bad), 0);
+    run_lose(good);
+    run_pass(u, 4000);
+    assert_true(bad->streams[0].held[0]);
+    assert_string_equal(c->failure, "");
+    failed.stream.len = 3;
+    assert_true(run_say(bad, &m) < 0);
+    run_free(u);
+}
+
 /* Late: no other had it done for a second, and three times the median; then another runs it too. The first to complete keeps it. */
 static void test_late(void **state)
 {
@@ -856,6 +886,7 @@ int main(void)
         cmocka_unit_test(test_take_over),
         cmocka_unit_test(test_other_data),
         cmocka_unit_test(test_prepare_fails),
+        cmocka_unit_test(test_stream_fails_at_a_worker),
         cmocka_unit_test(test_late),
         cmocka_unit_test(test_late_median),
         cmocka_unit_test(test_drain),

@@ -146,6 +146,31 @@ static void test_disowned_slabs_leave_the_budget(void **state)
     assert_int_equal(f->budget.used, cw_slab_charge(16 * MIB));
 }
 
+/* Another process may still read it: neither reused nor emptied, however short memory is. */
+static void test_retired_slabs_are_left_alone(void **state)
+{
+    struct fixture *f = *state;
+    struct cw_slab *s = get(f, 16 * MIB), *t = get(f, 16 * MIB);
+    memset(s->data, 7, 16 * MIB);
+    memset(t->data, 8, 16 * MIB);
+    const uint8_t *seven = s->data, *eight = t->data;
+    cw_slab_disown(s);
+    cw_slab_retire(s);
+    cw_slab_retire(t);
+    cw_slab_put(s);
+    cw_slab_put(t);
+    cw_slab_trim(&f->pool);
+    struct cw_slab *others[3];
+    for (int i = 0; i < 3; i++) {
+        others[i] = get(f, 16 * MIB);
+        memset(others[i]->data, 9, 16 * MIB);
+    }
+    for (size_t i = 0; i < 16 * MIB; i += 4096)
+        assert_true(seven[i] == 7 && eight[i] == 8);
+    for (int i = 0; i < 3; i++)
+        cw_slab_put(others[i]);
+}
+
 static void test_memfds_are_sealed_and_few(void **state)
 {
     struct fixture *f = *state;
@@ -214,6 +239,7 @@ int main(void)
         TEST(test_budget_refuses),
         TEST(test_sizes_beyond_all_reason),
         TEST(test_disowned_slabs_leave_the_budget),
+        TEST(test_retired_slabs_are_left_alone),
         TEST(test_memfds_are_sealed_and_few),
         TEST(test_threads),
     };
