@@ -340,7 +340,9 @@ struct block *cw_carve(struct cw_runner *r)
 {
     /* Enough to keep every thread busy while some blocks wait for their turn or for bytes. */
     unsigned most = r->options.threads * 4 + (r->cold ? READ_DEPTH : 0);
-    if (r->n_blocks >= most || r->starved || r->consumer_short || r->fatal.status)
+    /* Those of later splits may all wait for batches that only the first one's progress sets free; then it gets one beyond the limit. */
+    bool full = r->n_blocks >= most, first_has_none = r->splits && r->splits->n_blocks == 0;
+    if ((full && !first_has_none) || r->starved || r->consumer_short || r->fatal.status)
         return NULL;
     for (struct cw_split *s = r->splits; s; s = s->next) {
         struct piece *p = s->first;
@@ -353,7 +355,7 @@ struct block *cw_carve(struct cw_runner *r)
             cw_done(r);
             continue;
         }
-        if (!p || !p->planned)
+        if (!p || !p->planned || (full && s != r->splits))
             return NULL; /* in order: nothing is taken from later splits before */
         struct block *b = block_new(r);
         if (!b)
