@@ -458,6 +458,6 @@ def play(seed, records, tmp_path):
     assert result["ok"], (f"tests/service/soak.py --only {seed}", result["problems"], result["faults"])
 
 
-@pytest.mark.parametrize("seed", range(1, 13))
+@pytest.mark.parametrize("seed", [1, 2, 3, 4])  # `make soak` plays as many as one likes
 def test_a_random_schedule(seed, records, tmp_path):
     play(seed, records, tmp_path)
