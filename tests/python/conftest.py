@@ -2,11 +2,15 @@
 
 import os
 import shutil
+import signal
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+
+# What starts this in the background may have it ignore SIGINT, and so its children, which are to be interrupted.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 sys.path.insert(0, str(Path(__file__).parent))
 COMMAND = str(Path(sys.executable).parent / "cachew")
