@@ -266,7 +266,7 @@ static int worker_holding(struct cw_dispatcher *d, struct worker *w, const Cache
     if (!p || p->stream.len != 16 || h->n_splits > DP_HELD)
         return cw_error_set(err, CW_E_SERVICE, "Holdings without a stream of 16 bytes, or with more than %d splits", DP_HELD);
     struct stream *s = cw_dp_stream_find(d, p->stream.data);
-    if (!s || !s->data) {
+    if (!s || !s->data || s->parked) {
         forget(d, w, p->stream);
         return 0;
     }
