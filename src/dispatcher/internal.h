@@ -347,6 +347,7 @@ void cw_dp_lease_fill(struct cw_dispatcher *d, struct stream *s);
 int cw_dp_lease_hold(struct cw_dispatcher *d, struct seat *t, uint64_t pos, struct cw_error *err) _must_check_; /* as Holdings says */
 void cw_dp_lease_drop(struct cw_dispatcher *d, struct seat *t, uint64_t pos, bool tell); /* it does not hold it any more */
 void cw_dp_lease_drop_all(struct cw_dispatcher *d, struct seat *t, bool only_unfinished, uint64_t from, bool tell);
+uint64_t cw_dp_lease_behind_begun(const struct seat *t); /* the position behind the splits that the worker may be computing */
 int cw_dp_lease_completed(struct cw_dispatcher *d, struct worker *w, uint64_t re, const Cachew__Completed *c, struct cw_error *err) _must_check_;
 void cw_dp_lease_written(struct cw_dispatcher *d, struct stream *s, uint64_t pos);
 uint64_t cw_dp_lease_batch(const struct stream *s, uint64_t pos); /* the first batch of it that anybody needs */
