@@ -3,10 +3,10 @@
 
     tests/service/short_jobs.py --jobs 10000
 
-Three clients that live as long as the service (over shared memory, a Unix socket, TCP) have one job after the other: pipelines counted and not, of files, with a Python
-function; every fourth job is left before its end, under one of a few names that come again. Each job's digest must be that of a local run. What each process has is looked at when everything that is kept for
-later jobs is there, and at the end: more of something than before, or memory that grew by more than a few bytes per job, is a leak. When the jobs are over, and the time is
-that streams are kept ready for, the worker has what it had at first.
+Three clients that live as long as the service (over shared memory, a Unix socket, TCP) have one job after the other: pipelines counted and not, of files, with a
+Python function; every fourth job is left before its end, under one of a few names that come again. Each job's digest must be that of a local run. What each process
+has is looked at when everything that is kept for later jobs is there, and at the end: more of something than before, or memory that grew by more than a few bytes per
+job, is a leak. When the jobs are over, and the time is that streams are kept ready for, the worker has what it had at first.
 
 CACHEW names the command (default build/cachew); jobs_tool is built beside it (ninja tests/jobs_tool)."""
 
