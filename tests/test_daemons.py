@@ -2,6 +2,7 @@
 
 CACHEW names the command (default build/cachew)."""
 
+import contextlib
 import datetime
 import json
 import os
@@ -219,6 +220,25 @@ def test_worker_ends_at_once_where_nobody_wants_to_wait(daemons, tmp_path, how):
                 assert "a second signal: the worker still has" in worker.err
         finally:
             client.kill()
+
+
+def test_up_ends_while_a_worker_is_started_in_vain(daemons):
+    up = daemons.start("up", "--listen", "127.0.0.1:0", "--drain-timeout", "1")
+    dispatcher, worker = up.ready["pid"], up.ready["workers"][0]["pid"]
+    os.kill(dispatcher, signal.SIGSTOP)
+    try:
+        os.kill(worker, signal.SIGKILL)
+        while "it is started again" not in up.err:
+            pass
+        up.process.send_signal(signal.SIGINT)
+        up.process.wait(10)
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(dispatcher, signal.SIGCONT)
+
+
+def test_up_takes_no_more_words_than_it_can_give_on():
+    assert "200 times --data-root and --plugin" in refused("up", *(["--data-root", "/"] * 200))
 
 
 # ---- traces ----
