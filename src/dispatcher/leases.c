@@ -110,6 +110,17 @@ void cw_dp_lease_drop_all(struct cw_dispatcher *d, struct seat *t, bool only_unf
     cw_dp_split_trim(s);
 }
 
+uint64_t cw_dp_lease_behind_begun(const struct seat *t)
+{
+    struct stream *s = t->stream;
+    uint64_t pos = s->base;
+    for (unsigned n = 0; n < DP_DEPTH && pos < s->end; pos++) {
+        const struct split *x = cw_dp_split(s, pos);
+        n += x->holder[0] == t && !(x->flags & SPLIT_COMPLETE);
+    }
+    return pos;
+}
+
 int cw_dp_lease_hold(struct cw_dispatcher *d, struct seat *t, uint64_t pos, struct cw_error *err)
 {
     struct stream *s = t->stream;

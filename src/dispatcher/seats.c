@@ -167,7 +167,7 @@ void cw_dp_seat_ask(struct cw_dispatcher *d, struct stream *s)
 {
     bool waiting = false;
     struct seat *first = NULL;
-    if (s->dead || cw_list_empty(&s->jobs))
+    if (s->dead || s->parked || cw_list_empty(&s->jobs))
         return;
     CW_LIST_EACH(at, &s->seats)
         CW_CONTAINER(at, struct seat, by_stream)->worker->here = CW_CONTAINER(at, struct seat, by_stream);

@@ -266,7 +266,7 @@ static int worker_holding(struct cw_dispatcher *d, struct worker *w, const Cache
     if (!p || p->stream.len != 16 || h->n_splits > DP_HELD)
         return cw_error_set(err, CW_E_SERVICE, "Holdings without a stream of 16 bytes, or with more than %d splits", DP_HELD);
     struct stream *s = cw_dp_stream_find(d, p->stream.data);
-    if (!s || !s->data) {
+    if (!s || !s->data || s->parked) {
         forget(d, w, p->stream);
         return 0;
     }
@@ -354,9 +354,9 @@ void cw_dp_worker_drain(struct cw_dispatcher *d, struct worker *w, bool tell)
     CW_LIST_EACH(at, &w->seats) {
         struct seat *t = CW_CONTAINER(at, struct seat, by_worker);
         cw_dp_seat_usable(d, t);
-        /* What is not finished is moved at once, if somebody can have it. */
+        /* What is not begun is moved at once, if somebody can have it: begun anew elsewhere, a split that is being read would be waited for. */
         if (t->stream->n_heap + t->stream->n_shunned > 0 && !t->stream->at_most_once)
-            cw_dp_lease_drop_all(d, t, true, 0, true);
+            cw_dp_lease_drop_all(d, t, true, cw_dp_lease_behind_begun(t), true);
         cw_dp_stream_dirty(d, t->stream);
     }
 }

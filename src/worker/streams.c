@@ -1,6 +1,8 @@
 /* Streams of a worker: from Prepare to Forget, their leases, and where their answers go. The loop's thread only. */
+#include <malloc.h>
 #include <string.h>
 
+#include "host/host.h"
 #include "worker/worker_impl.h"
 
 /* Splits that are leased at a time: enough elements that requests and completions don't count, between this and that. */
@@ -99,6 +101,10 @@ static void exited(struct worker_stream *s)
     forget_leases(s);
     free(s->end);
     free(s);
+    if (!w->streams) { /* nothing is kept for anybody: what functions loaded, what the allocator holds */
+        cw_host_shutdown();
+        malloc_trim(0);
+    }
     divide_memory(w);
     cw_worker_changed(w);
     cw_worker_maybe_over(w);
