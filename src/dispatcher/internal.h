@@ -272,7 +272,8 @@ int cw_dp_journal_counters(struct cw_dispatcher *d, struct cw_error *err) _must_
 int cw_dp_journal_worker(struct cw_dispatcher *d, const struct worker *w, const struct action *then, struct cw_error *err) _must_check_;
 int cw_dp_journal_worker_gone(struct cw_dispatcher *d, const struct worker *w, struct cw_error *err) _must_check_;
 int cw_dp_journal_stream(struct cw_dispatcher *d, struct stream *s, struct cw_error *err) _must_check_; /* and its pipeline */
-int cw_dp_journal_stream_gone(struct cw_dispatcher *d, struct stream *s, struct cw_error *err) _must_check_; /* with all that it has */
+int cw_dp_journal_stream_gone(struct cw_dispatcher *d, struct stream *s, struct cw_error *err) _must_check_; /* with all that it has, but its pipeline */
+int cw_dp_journal_pipeline_gone(struct cw_dispatcher *d, const struct pipeline *p, struct cw_error *err) _must_check_;
 int cw_dp_journal_job(struct cw_dispatcher *d, const struct job *j, const struct action *then, struct cw_error *err) _must_check_;
 int cw_dp_journal_job_gone(struct cw_dispatcher *d, const struct job *j, struct cw_error *err) _must_check_;
 int cw_dp_journal_split(struct cw_dispatcher *d, const struct stream *s, uint64_t pos, const struct action *then, struct cw_error *err) _must_check_;
@@ -330,6 +331,7 @@ struct stream *cw_dp_stream_unref(struct stream *s);
 void cw_dp_stream_tick(struct cw_dispatcher *d);
 /* *ret is the position; CW_E_OPTION: outside the plan. */
 int cw_dp_stream_position(const struct stream *s, uint64_t epoch, uint64_t split, uint64_t *ret, struct cw_error *err) _must_check_;
+int cw_dp_stream_split(const struct stream *s, uint64_t epoch, uint64_t split, uint64_t *ret, struct cw_error *err) _must_check_; /* no place behind the last of an epoch */
 void cw_dp_stream_place(const struct stream *s, uint64_t pos, uint64_t *epoch, uint64_t *split);
 
 /* splits.c: the table of a stream's splits */

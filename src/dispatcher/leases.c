@@ -346,9 +346,7 @@ int cw_dp_lease_completed(struct cw_dispatcher *d, struct worker *w, uint64_t re
         cw_dp_done(d, w->peer, re);
         return 0;
     }
-    int result = cw_dp_stream_position(s, r->epoch, r->split, &pos, err);
-    if (result == 0 && r->split == s->data->plan->n_splits)
-        result = cw_error_set(err, CW_E_SERVICE, "split %" PRIu64 " is completed, but an epoch has only so many", r->split);
+    int result = cw_dp_stream_split(s, r->epoch, r->split, &pos, err);
     if (result < 0)
         return result;
     if (!s->marked && (!s->based || pos < s->base) && cw_dp_split_rebase(d, s, pos) < 0)

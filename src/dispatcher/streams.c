@@ -43,6 +43,8 @@ static void pipeline_unref(struct cw_dispatcher *d, struct pipeline *p)
 {
     if (!p || --p->refs > 0)
         return;
+    if (p->journalled)
+        cw_dp_journal_tried(d, cw_dp_journal_pipeline_gone(d, p, NULL));
     cw_map_remove(&d->pipelines, &p->node);
     d->pipeline_bytes -= p->size;
     free(p->json);
@@ -199,6 +201,13 @@ int cw_dp_stream_position(const struct stream *s, uint64_t epoch, uint64_t split
         return cw_error_set(err, CW_E_OPTION, "split %" PRIu64 " of epoch %" PRIu64 " is not in the plan of %" PRIu64 " splits an epoch", split, epoch, p->n_splits);
     *ret = pos;
     return 0;
+}
+
+int cw_dp_stream_split(const struct stream *s, uint64_t epoch, uint64_t split, uint64_t *ret, struct cw_error *err)
+{
+    if (split >= s->data->plan->n_splits)
+        return cw_error_set(err, CW_E_SERVICE, "there is no split %" PRIu64 " in a plan of %" PRIu64 " splits an epoch", split, s->data->plan->n_splits);
+    return cw_dp_stream_position(s, epoch, split, ret, err);
 }
 
 void cw_dp_stream_place(const struct stream *s, uint64_t pos, uint64_t *epoch, uint64_t *split)
