@@ -389,6 +389,8 @@ void cw_remote_over(struct remote *r)
 {
     if (r->closing && (r->n_conns == 0 || cw_now_ns() >= r->goodbye_ns))
         cw_loop_stop(r->loop);
+    else if (r->closing) /* the timer may have been set for something else, before that */
+        cw_remote_wake_at(r, r->goodbye_ns);
 }
 
 static void goodbye(void *user)
