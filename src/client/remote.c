@@ -304,7 +304,7 @@ static void remote_deinit(struct remote *r)
     if (r->running)
         cw_remote_stop(r);
     if (r->timer)
-        cw_timer_free(r->timer);
+        cw_timer_free(CW_STEAL(r->timer));
     if (r->loop)
         cw_loop_free(r->loop); /* connections that were not over end now */
     while (r->links)

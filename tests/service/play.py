@@ -34,9 +34,10 @@ def without_delay(chain):
 
 
 def dropped_by_ranks(plan):
-    """Whether each rank drops a last short batch of its own: then none is dropped in the run that it is compared with."""
+    """Whether other elements are dropped than locally, by each rank or behind what was lost: then none is dropped in the run that it is compared with."""
     chain = plan["pipeline"]["pipeline"]
-    return plan["order"] == "any" and plan["world_size"] > 1 and any(op["op"] == "filter" for op in chain) and any(op.get("drop_remainder") for op in chain)
+    split_up = plan["world_size"] > 1 or plan["guarantee"] == "at-most-once"
+    return plan["order"] == "any" and split_up and any(op["op"] == "filter" for op in chain) and any(op.get("drop_remainder") for op in chain)
 
 
 class Player:
