@@ -139,14 +139,14 @@ void cw_control_prepare_failed(struct cw_worker *w, struct worker_stream *s, con
     s->prepare_id = 0;
 }
 
-void cw_control_stream_failed(struct cw_worker *w, struct worker_stream *s, const struct cw_error *why)
+void cw_control_stream_failed(struct cw_worker *w, ProtobufCBinaryData stream, const struct cw_error *why)
 {
     Cachew__StreamFailed failed = CACHEW__STREAM_FAILED__INIT;
     Cachew__Failure failure;
     Cachew__Envelope m = CACHEW__ENVELOPE__INIT;
     cw_worker_log(w, "a stream can't go on: %s", why->message);
     cw_failure_init(&failure, why);
-    failed.stream = (ProtobufCBinaryData){.data = s->stream->name, .len = sizeof(s->stream->name)};
+    failed.stream = stream;
     failed.why = &failure;
     m.of_case = CACHEW__ENVELOPE__OF_STREAM_FAILED;
     m.stream_failed = &failed;
