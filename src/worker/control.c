@@ -15,7 +15,7 @@
 #define BACKOFF_FIRST_NS UINT64_C(50000000)
 #define BACKOFF_MAX_NS UINT64_C(1000000000)
 #define HEARTBEAT_NS UINT64_C(1000000000)
-#define MESSAGE_BYTES ((size_t)32 << 20) /* a pipeline with Python functions */
+#define MESSAGE_BYTES ((size_t)33 << 20) /* a pipeline, with Python functions, of at most 32 MiB, and what stands around it */
 #define MAX_FILES 4096                   /* that a Prepared names */
 
 static void say(struct cw_worker *w, const Cachew__Envelope *m)
