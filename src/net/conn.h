@@ -64,7 +64,7 @@ int cw_conn_connect(struct cw_loop *l, const char *address, const struct cw_conn
 int cw_conn_send(struct cw_conn *c, const Cachew__Envelope *m, const struct iovec *payload, size_t n, void (*release)(void *arg), void *arg,
                  const int *fds, size_t n_fds, struct cw_error *err) _must_check_;
 size_t cw_conn_queued(const struct cw_conn *c); /* as limits.queued counts */
-/* What is queued is still sent, within the timeout; then `closed`, once the peer has closed too. why (may be NULL): told to the peer as Failure. No more calls
+/* What is queued is still sent, within the timeout and 3 s; then `closed`, once the peer has closed too. why (may be NULL): told to the peer as Failure. No more calls
  * but `closed` (and `abandoned`) follow. */
 void cw_conn_close(struct cw_conn *c, const struct cw_error *why);
 bool cw_conn_is_local(const struct cw_conn *c); /* a Unix socket: descriptors may be sent */
