@@ -121,12 +121,24 @@ static bool is_open(const struct remote *r, uint64_t epoch, uint64_t split)
     return false;
 }
 
+static bool same_report(const struct remote *r, const struct report *p, const Cachew__Report *m)
+{
+    bool same = p->n_batches == m->n_batches;
+    for (size_t k = 0; k < r->n_keys; k++)
+        same &= p->remnants[k] == (k < m->n_remnants ? m->remnants[k] : 0);
+    return same;
+}
+
 int cw_remote_report(struct remote *r, const Cachew__Report *m, struct cw_error *err)
 {
     struct report *p = report_find(r, m->epoch, m->split);
-    if (p && p->n_batches != m->n_batches)
-        return cw_error_set(err, CW_E_DATA, "split %llu of epoch %llu gave %llu batches and, run again, %llu: an operator of the pipeline is not deterministic",
-                            (unsigned long long)m->split, (unsigned long long)m->epoch, (unsigned long long)p->n_batches, (unsigned long long)m->n_batches);
+    if (p && !same_report(r, p, m)) { /* no fault of this connection: another one would bring the same */
+        struct cw_error why = {0};
+        (void)cw_error_set(&why, CW_E_DATA, "split %llu of epoch %llu gave %llu batches and, run again, %llu, or other remnants: an operator of the pipeline is not deterministic",
+                           (unsigned long long)m->split, (unsigned long long)m->epoch, (unsigned long long)p->n_batches, (unsigned long long)m->n_batches);
+        cw_remote_fail(r, &why);
+        return 0;
+    }
     if (p || (before(m->epoch, m->split, r->told.epoch, r->told.split) && !is_open(r, m->epoch, m->split)))
         return 0;
     p = calloc(1, sizeof(*p) + r->n_keys * sizeof(p->remnants[0]));
