@@ -209,8 +209,11 @@ struct cachew_options {
     const char *token;      /* the service's; NULL: $CACHEW_TOKEN, if it is set */
     const char *transport;  /* from workers: "auto", "shm", "unix" or "tcp"; NULL: "auto" */
     double open_timeout_s;  /* until a worker of the service has seen the data; 0: 60; negative: without limit */
+    const char *tls_ca;     /* speak TLS to the service's processes: their certificates are from this authority (a PEM file) */
+    const char *tls_cert;   /* ours, where the service asks for one (PEM); then tls_key, too, is needed. With it and without tls_ca: the system's authorities */
+    const char *tls_key;    /* its key (PEM) */
 };
-#define CACHEW_OPTIONS_INIT { sizeof(struct cachew_options), -1, -1, 0, 0, 1, 1, 0, NULL, NULL, 0, NULL, NULL, NULL, NULL, NULL, 0 }
+#define CACHEW_OPTIONS_INIT { sizeof(struct cachew_options), -1, -1, 0, 0, 1, 1, 0, NULL, NULL, 0, NULL, NULL, NULL, NULL, NULL, 0, NULL, NULL, NULL }
 
 struct cachew_iterator; /* opaque */
 struct cachew_batch;    /* opaque */

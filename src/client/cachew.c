@@ -93,6 +93,19 @@ static int parse_transport(const char *name, enum cw_transport *ret, struct cw_e
     return cw_error_set(err, CW_E_OPTION, "option transport is \"%.40s\": expected \"auto\", \"shm\", \"unix\" or \"tcp\"", name);
 }
 
+/* NULL: plain. */
+static int open_tls(const struct cachew_options *o, struct cw_tls **ret, struct cw_error *err)
+{
+    const struct cw_tls_files files = {.certificate = o->tls_cert, .key = o->tls_key, .authority = o->tls_ca};
+    *ret = NULL;
+    if (!o->tls_cert != !o->tls_key) {
+        const char *missing = o->tls_cert ? "tls_key" : "tls_cert", *there = o->tls_cert ? "tls_cert" : "tls_key";
+        cw_error_attribute(err, missing, "NULL", "a PEM file");
+        return cw_error_set(err, CW_E_OPTION, "option %s is missing: a certificate and its key go together, and %s was given", missing, there);
+    }
+    return o->tls_ca || o->tls_cert ? cw_tls_new(&files, false, ret, err) : 0;
+}
+
 /* An iterator over what the service computes. */
 static int open_service(const struct cachew_options *o, const struct cw_iterator_options *io, const json_t *state,
                         struct cw_local *l, struct cw_error *err)
@@ -117,7 +130,12 @@ static int open_service(const struct cachew_options *o, const struct cw_iterator
         return cw_error_set(err, CW_E_OPTION, "option job is missing: with a world_size of %u it is what the ranks have in common", o->world_size);
     }
     int r = parse_transport(o->transport, &remote.transport, err);
-    return r < 0 ? r : cw_local_remote(l, &remote, state, err);
+    if (r >= 0)
+        r = open_tls(o, &remote.tls, err);
+    if (r >= 0)
+        r = cw_local_remote(l, &remote, state, err);
+    cw_tls_unref(remote.tls);
+    return r;
 }
 
 static int open_engine(const struct cachew_pipeline *p, const struct cachew_options *o, struct cw_local *l, struct cachew_iterator *it,
