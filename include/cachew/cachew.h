@@ -242,8 +242,9 @@ CACHEW_API char *cachew_iterator_state(const struct cachew_iterator *it);
 /* From any thread: waits of cachew_iterator_next end at once with CACHEW_E_INTERRUPTED, as do later ones, until it is called with on = 0. */
 CACHEW_API void cachew_iterator_interrupt(struct cachew_iterator *it, int on);
 /* Returns new a JSON object: {"seconds", "threads", "busy_s", "idle_s", "wait_s", "read_bytes", "memory_peak_bytes", "batches_held", "bottleneck",
- * "operators": [{"op", "position", "seconds", "share", "elements", "fused_into"?}, ..., {"part", "seconds", "share"}, ...]}. All but wait_s (of
- * the caller) and seconds are sums over threads. NULL: no memory. */
+ * "operators": [{"op", "position", "seconds", "share", "elements", "fused_into"?}, ..., {"part", "seconds", "share"}, ...], "links"?}. All but
+ * wait_s (of the caller) and seconds are sums over threads. links, with a service: [{"worker", "transport", "batches", "bytes", "wire_bytes", "note"?},
+ * ...], where wire_bytes are fewer than bytes if they were compressed on their way, and 0 if they were lent. NULL: no memory. */
 CACHEW_API char *cachew_iterator_profile(const struct cachew_iterator *it);
 /* Records of batches handed out so far that could not be computed: how many were skipped and replaced (either may be NULL), and, returned new,
  * the first 10,000 of them as a JSON list [{"record", "operator", "action", "reason", "file"?, "by"?}]; NULL: no memory. */

@@ -123,6 +123,8 @@ static json_t *counts(const struct run *x)
         json_object_set(o, "bottleneck", json_object_get(profile, "bottleneck"));
         json_decref(profile);
     }
+    if (o && x->common.local.remote)
+        json_object_set_new(o, "links", cw_remote_links(x->common.local.remote));
     return o;
 }
 
@@ -344,6 +346,20 @@ static int write_quarantine(struct run *x, struct cw_error *err)
     return x->quarantine_file ? cw_quarantine_write(CW_STEAL(x->quarantine_file), x->quarantine, x->common.local.compiled, q, err) : 0;
 }
 
+/* Where batches might have come quicker. */
+static void explain_links(const struct run *x)
+{
+    json_t *links = x->common.local.remote ? cw_remote_links(x->common.local.remote) : NULL, *link;
+    size_t i;
+    json_array_foreach(links, i, link) {
+        const char *note = json_string_value(json_object_get(link, "note"));
+        if (note)
+            fprintf(stderr, "cachew: batches of worker %" JSON_INTEGER_FORMAT " are copied, its memory can't be shared: %s\n",
+                    json_integer_value(json_object_get(link, "worker")), note);
+    }
+    json_decref(links);
+}
+
 static void report(const struct run *x)
 {
     json_t *c = counts(x);
@@ -407,6 +423,7 @@ int cli_run(int argc, char **argv)
             r = q;
         }
     }
+    explain_links(&x);
     cw_log_close(&x.log_file);
     if (x.quarantine_file)
         fclose(x.quarantine_file);

@@ -30,6 +30,9 @@ struct cw_remote_options {
 int cw_splits_remote(const struct cw_compiled *compiled, const struct cw_remote_options *o, const json_t *state, struct cw_splits **ret,
                      struct cw_error *err) _must_check_;
 
+/* Workers that batches came from over connections that are there: [{"worker", "transport", "batches", "bytes", "wire_bytes", "note"?}, ...]. bytes are those of
+ * payloads, wire_bytes what they were on their way: 0 where they were lent, fewer where they were compressed; note says why they were not lent. Any thread; new. */
+json_t *cw_remote_links(const struct cw_splits *splits);
 /* "auto", "shm", "unix", "tcp". */
 const char *cw_transport_name(enum cw_transport t);
 /* An iterator of the job of o, over the pipeline of l (which must be loaded, not opened), into l->iterator. o->pipeline and base_dir are filled in here. */
