@@ -212,8 +212,9 @@ struct cachew_options {
     const char *tls_ca;     /* speak TLS to the service's processes: their certificates are from this authority (a PEM file) */
     const char *tls_cert;   /* ours, where the service asks for one (PEM); then tls_key, too, is needed. With it and without tls_ca: the system's authorities */
     const char *tls_key;    /* its key (PEM) */
+    unsigned credits;       /* batches of a service that are asked for before they are wanted, at most 4096; 0: as many as take 64 MiB (256 MiB where they are lent), 2 to 64 */
 };
-#define CACHEW_OPTIONS_INIT { sizeof(struct cachew_options), -1, -1, 0, 0, 1, 1, 0, NULL, NULL, 0, NULL, NULL, NULL, NULL, NULL, 0, NULL, NULL, NULL }
+#define CACHEW_OPTIONS_INIT { sizeof(struct cachew_options), -1, -1, 0, 0, 1, 1, 0, NULL, NULL, 0, NULL, NULL, NULL, NULL, NULL, 0, NULL, NULL, NULL, 0 }
 
 struct cachew_iterator; /* opaque */
 struct cachew_batch;    /* opaque */

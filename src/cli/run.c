@@ -25,7 +25,7 @@ struct run {
     struct cli_common common;
     const char *state, *log, *dump, *save, *quarantine, *guarantee, *order, *service, *job, *transport, *token_file, *trace;
     struct cli_tls tls;
-    uint64_t epochs, batches, rank, world_size, state_every;
+    uint64_t epochs, batches, rank, world_size, state_every, credits;
     bool epochs_given, batches_given, digest, progress;
     /* while it runs */
     struct cw_log log_file;
@@ -278,6 +278,7 @@ static int open_service(struct run *x, const json_t *state, struct cw_error *err
         .epochs = x->epochs,
         .at_most_once = x->guarantee && strcmp(x->guarantee, "at-most-once") == 0,
         .any_order = x->order && strcmp(x->order, "any") == 0,
+        .credits = (unsigned)x->credits,
         .transport = cli_transport(x->transport),
         .token = token,
         .trace = x->tracing,
@@ -386,6 +387,7 @@ int cli_run(int argc, char **argv)
         {"order", CLI_TEXT, &x.order, "O", "exact (default) or any", 0, 0, orders, NULL},
         {"service", CLI_TEXT, &x.service, "HOST:PORT", "take the batches from the service whose dispatcher is there", 0, 0, NULL, NULL},
         {"job", CLI_TEXT, &x.job, "NAME", "of the job in the service, the same for all its ranks", 0, 0, NULL, NULL},
+        {"credits", CLI_COUNT, &x.credits, "N", "batches to ask workers for ahead (default: 2 to 64, by their size)", 1, CW_MAX_CREDITS, NULL, NULL},
         {"transport", CLI_TEXT, &x.transport, "T", "from workers: auto (default), shm, unix or tcp", 0, 0, cli_transports, NULL},
         CLI_TOKEN_OPTION(&x.token_file),
         CLI_TLS_OPTIONS(&x.tls),

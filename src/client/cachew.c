@@ -59,6 +59,8 @@ int cw_api_read_options(const struct cachew_options *given, struct cachew_option
     if (r >= 0)
         r = check_option("threads", o->threads, o->threads <= 1024, "at most 1024", err);
     if (r >= 0)
+        r = check_option("credits", o->credits, o->credits <= CW_MAX_CREDITS, "at most 4096", err);
+    if (r >= 0)
         r = check_option("rank", o->rank, o->rank < o->world_size, "less than world_size", err);
     return r;
 }
@@ -124,6 +126,7 @@ static int open_service(const struct cachew_options *o, const struct cw_iterator
         .token = o->token ? o->token : own && *own ? own : NULL,
         .timeout_ns = o->open_timeout_s < 0 ? 0 : o->open_timeout_s > 0 ? (uint64_t)(CW_MIN(o->open_timeout_s, 1e9) * 1e9) : UINT64_C(60000000000),
         .interrupt = o->interrupt,
+        .credits = o->credits,
     };
     if (!o->job && o->world_size > 1) {
         cw_error_attribute(err, "job", "NULL", "a name");

@@ -9,6 +9,8 @@
 
 enum cw_transport { CW_TRANSPORT_AUTO, CW_TRANSPORT_SHM, CW_TRANSPORT_UNIX, CW_TRANSPORT_TCP };
 
+#define CW_MAX_CREDITS 4096 /* requests that a worker takes from a client at a time */
+
 struct cw_remote_options {
     const char *service;     /* address of the dispatcher */
     const char *job;         /* its name */
@@ -16,6 +18,7 @@ struct cw_remote_options {
     uint64_t seed, epochs, first_epoch;
     bool any_order, at_most_once;
     enum cw_transport transport;
+    unsigned credits;        /* batches asked for and not yet taken, at most; 0: by their size */
     const char *token;       /* may be NULL */
     struct cw_tls *tls;      /* to dispatcher and workers, over TCP; NULL: plain. Counted */
     struct cw_trace *trace;  /* or NULL; outlives the source */
