@@ -8,12 +8,14 @@ import pty
 import re
 import resource
 import select
+import shutil
 import signal
 import socket
 import ssl
 import stat
 import subprocess
 import sys
+import time
 import urllib.request
 from pathlib import Path
 
@@ -358,6 +360,37 @@ def test_expired_certificate_is_refused(daemons, pipeline, keys, tmp_path):
         assert "certificate has expired" in refused(*words, "--service", expired.address, *client_words(keys), code=3)
     said = refused("worker", "--dispatcher", expired.address, "--memory", "64M", *server_words(keys), code=3)
     assert "certificate has expired" in said
+
+
+def test_new_certificates_are_used_without_a_restart(daemons, keys, tmp_path):
+    """An expired one is replaced; while certificate and key do not fit together, the old ones are used."""
+    old, new = sign(keys, tmp_path, "old", -1), sign(keys, tmp_path, "new", 1)
+    used = [tmp_path / "used.pem", tmp_path / "used-key.pem"]
+    for source, target in zip(old, used, strict=True):
+        shutil.copy(source, target)
+    dispatcher = daemons.start("dispatcher", "--listen", "127.0.0.1:0", "--tls-cert", used[0], "--tls-key", used[1], "--token-file", keys / "token")
+    ask = ["jobs", "--service", dispatcher.address, *client_words(keys)]
+    assert "certificate has expired" in refused(*ask, code=3)
+    shutil.copy(new[0], used[0])
+    until = time.monotonic() + 2
+    while time.monotonic() < until:  # the files are looked at once a second
+        assert "certificate has expired" in refused(*ask, code=3)
+    shutil.copy(new[1], used[1])
+    until = time.monotonic() + TIMEOUT_S
+    while cachew(*ask).returncode != 0:
+        assert time.monotonic() < until
+
+
+def test_a_log_is_not_flooded_by_who_is_refused(daemons, keys):
+    dispatcher, (worker,) = daemons.service("--token-file", keys / "token")
+    for daemon in (dispatcher, worker):
+        host, port = daemon.address.rsplit(":", 1)
+        for _ in range(200):
+            with socket.create_connection((host, int(port)), TIMEOUT_S) as s:
+                s.sendall(b"GET / HTTP/1.0\r\n\r\n")
+                while s.recv(4096):
+                    pass
+        assert 1 <= daemon.err.count("not Cachew's protocol") <= 20
 
 
 def test_certificate_of_another_authority_is_refused(daemons, keys, tmp_path):

@@ -90,6 +90,13 @@ const char *cw_listener_address(const struct cw_listener *l);
 /* Connections stay, but for those that still shake hands. A Unix socket's file is removed. */
 struct cw_listener *cw_listener_free(struct cw_listener *l);
 
+/* For logs of who was refused: ten lines in ten seconds are enough. Whether this one is to be written; *ret_unsaid: so many before it were not. */
+struct cw_refusals {
+    uint64_t since_ns;
+    unsigned n, unsaid;
+};
+bool cw_refusal_said(struct cw_refusals *r, uint64_t now_ns, unsigned *ret_unsaid);
+
 /* Failure messages from errors and back. The texts of *ret are those of err. What comes back has no control characters: it may be logged. */
 void cw_failure_init(Cachew__Failure *ret, const struct cw_error *err);
 /* Returns the status. */

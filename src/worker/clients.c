@@ -344,8 +344,13 @@ static void none_closed(void *user CW_UNUSED, struct cw_conn *conn CW_UNUSED, co
 
 static void refused(void *user, const char *peer, const struct cw_error *why)
 {
-    if (why->status)
-        cw_worker_log(user, "%s was refused: %s", peer, why->message);
+    struct cw_worker *w = user;
+    unsigned unsaid;
+    if (!why->status || !cw_refusal_said(&w->refusals, cw_now_ns(), &unsaid))
+        return;
+    if (unsaid)
+        cw_worker_log(w, "%u more were refused before", unsaid);
+    cw_worker_log(w, "%s was refused: %s", peer, why->message);
 }
 
 static const struct cw_conn_ops listen_ops = {.open = client_open, .message = none_message, .closed = none_closed, .refused = refused};

@@ -101,6 +101,7 @@ struct cw_worker {
     size_t n_out;
     uint64_t n_batches, n_bytes, wire_bytes; /* wire_bytes: over connections that ended */
     bool said_copies;         /* that batches can't be lent */
+    struct cw_refusals refusals;
     struct cw_work work;      /* of streams that are over */
 
     pthread_mutex_t mutex;

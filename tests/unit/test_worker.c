@@ -815,6 +815,10 @@ static void refuses(void **state)
     }
     expect_refused("{\"op\": \"image_folder\", \"root\": \"/etc\"}", "lies outside");
     expect_refused("{\"op\": \"text\", \"files\": \"root/nothing\"}", "no file matches");
+    expect_refused("{\"op\": \"range\", \"stop\": 3}, {\"op\": \"fail\", \"kind\": \"crash\"}", "may end the process");
+    wrong_fingerprint = true;
+    expect_refused("{\"op\": \"range\", \"stop\": 3}", "its fingerprint");
+    wrong_fingerprint = false;
     expect_refused("{\"op\": \"range\", \"stop\": 3}, {\"op\": \"map\", \"function\": {\"name\": \"f\", \"identity\": \"f\", \"payload\": \"AA==\"}, \"outputs\": {}}", "--allow-python");
     expect_refused("{\"op\": \"nonsense\"}", "nonsense");
     expect_refused("{\"op\": ", "JSON");

@@ -14,6 +14,7 @@
 #include "client/local.h"
 #include "net/conn.h"
 #include "net/wire.h"
+#include "ops/table.h"
 #include "worker/worker.h"
 
 #include "data_files.h"
@@ -50,6 +51,7 @@ static struct cw_loop *loop;
 static struct cw_timer *guard;
 static bool hung;
 static struct fake dispatcher, clients[3];
+static bool wrong_fingerprint;
 static uint8_t fake_incarnation = 1; /* of those that connect */
 static struct cw_listener *dispatcher_listener;
 static struct cw_worker *worker;
@@ -360,6 +362,13 @@ static uint64_t say_prepare(unsigned stream, const char *chain, uint64_t seed)
     m.pipeline = chain[0] == '{' && strstr(chain, "\"cachew\"") ? (char *)(uintptr_t)chain : text;
     m.base_dir = temp_dir;
     m.seed = seed;
+    uint8_t fingerprint[16] = {0};
+    struct cw_pipeline *p;
+    if (!wrong_fingerprint && cw_pipeline_parse(cw_ops(), m.pipeline, strlen(m.pipeline), temp_dir, &p, NULL) >= 0) {
+        memcpy(fingerprint, &p->fingerprint, sizeof(fingerprint));
+        cw_pipeline_unref(p);
+    }
+    m.fingerprint = (ProtobufCBinaryData){.data = fingerprint, .len = sizeof(fingerprint)};
     e.id = ++dispatcher.next_id;
     e.of_case = CACHEW__ENVELOPE__OF_PREPARE;
     e.prepare = &m;
