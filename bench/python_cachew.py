@@ -49,8 +49,9 @@ def main():
     parser.add_argument("--batches", type=int, default=0, help="stop after so many (0: all)")
     args = parser.parse_args()
     if args.what == "pipeline" and not args.batches:  # as `cachew run` counts: from the first request
+        batches = dataset(args).iterator(epochs=args.epochs, threads=args.threads)
         start = time.monotonic()
-        elements = sum(len(batch["label"]) for batch in dataset(args).iterator(epochs=args.epochs, threads=args.threads))
+        elements = sum(len(batch["label"]) for batch in batches)
         seconds = time.monotonic() - start
         print(json.dumps({"elements": elements, "seconds": seconds, "elements_per_s": elements / seconds}))
         return

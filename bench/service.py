@@ -6,6 +6,7 @@ is measured. A line {"left_out": REASON}: this machine can't do it.
 
 import argparse
 import contextlib
+import io
 import json
 import os
 import shutil
@@ -208,6 +209,62 @@ def two_halves(args, folder):
     return halves(args, folder, 2)
 
 
+# ---- many workers, in order ----
+
+
+def spread(args, path, n, memory, batches, skip):
+    """n workers of one thread each; their elements sleep, so that a small machine has room for all of them."""
+    with contextlib.ExitStack() as stack:
+        address = stack.enter_context(daemon(args.cachew, "dispatcher", "--listen", "127.0.0.1:0")).ready["address"]
+        for _ in range(n):
+            stack.enter_context(daemon(args.cachew, "worker", "--dispatcher", address, "--threads", 1, "--memory", memory))
+        return run(args.build / "bench" / "hand_over", address, path, "--batches", batches * n, "--skip", skip * n)
+
+
+def photographs(folder):
+    """JPEG that decodes to more than 30 times its size, in 2,048 records; elements of 110 KB in splits of 80."""
+    try:
+        from PIL import Image
+    except ImportError as e:
+        raise Skip("Pillow is not there") from e
+    sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
+    import make_data
+    payloads = []
+    for i in range(32):
+        image = io.BytesIO()
+        Image.linear_gradient("L").rotate(11 * i).resize((192, 192)).convert("RGB").save(image, "JPEG", quality=85)
+        if len(image.getvalue()) * 30 > 192 * 192 * 3:
+            sys.exit(f"service: a photograph of {len(image.getvalue())} bytes is too large")
+        payloads.append(make_data.example({"image": [image.getvalue()]}))
+    make_data.write(Path(folder) / "gradients.tfrecord", payloads * 64)
+    return write(folder, {"op": "tfrecord", "files": "gradients.tfrecord"}, {"op": "repeat", "count": 10}, {"op": "parse_example", "features": {"image": "bytes"}},
+                 {"op": "decode_image", "component": "image"}, {"op": "delay", "us": 16000}, {"op": "shuffle"}, {"op": "batch", "size": 8})
+
+
+TWO_SPLITS = 2 * 80 * 192 * 192 * 3
+
+
+def expanded_one(args, folder):
+    return spread(args, photographs(folder), 1, TWO_SPLITS, 100, 20)
+
+
+def expanded_eight(args, folder):
+    return spread(args, photographs(folder), 8, TWO_SPLITS, 100, 20)
+
+
+def records(folder):
+    """3,000 of them, in splits of one batch."""
+    return write(folder, {"op": "range", "stop": 3000}, {"op": "delay", "us": 4000}, {"op": "shuffle"}, {"op": "batch", "size": 32})
+
+
+def records_one(args, folder):
+    return spread(args, records(folder), 1, "64M", 94, 14)
+
+
+def records_six(args, folder):
+    return spread(args, records(folder), 6, "64M", 94, 14)
+
+
 # ---- idle ----
 
 
@@ -232,7 +289,8 @@ def idle(args, folder):
     return {"percent": max(percent.values()), **percent}
 
 
-MEASUREMENTS = {f.__name__: f for f in (photos, small, medium, large, credits_4, credits_6, credits_8, rewrite, memset, tcp, iperf3, one_half, two_halves, job, start, idle)}
+MEASUREMENTS = {f.__name__: f for f in (photos, small, medium, large, credits_4, credits_6, credits_8, rewrite, memset, tcp, iperf3, one_half, two_halves, expanded_one, expanded_eight, records_one,
+                                        records_six, job, start, idle)}
 
 
 def main():

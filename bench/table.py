@@ -33,6 +33,13 @@ NAMES = {
     "service_iperf3": "iperf3",
     "service_two_halves": "two workers",
     "service_one_half": "one worker",
+    "service_expanded_eight": "eight workers",
+    "service_expanded_one": "one worker",
+    "service_records_six": "six workers",
+    "service_records_one": "one worker",
+    "pause_worker": "a worker is killed",
+    "pause_dispatcher": "the dispatcher, restarted",
+    "pause_drain": "a worker is drained",
     "service_job": "first batch of a job",
     "service_start": "cachew up is ready",
     "service_idle": "the busiest process",
@@ -116,6 +123,16 @@ SECTIONS = [
     ("Hand-over on one host, each byte of 38 MB rewritten", "GB/s", 2, gigabytes, "service_rewrite", ["service_rewrite", "service_memset"]),
     ("TCP over loopback, batches of 4 MiB", "GB/s", 2, gigabytes, "service_tcp", ["service_tcp", "service_iperf3"]),
     ("Workers of half a core each, elements of 1 ms", "batches/s", 0, batches, "service_two_halves", ["service_two_halves", "service_one_half"]),
+    (
+        "Workers in order: 30 times the input, memory for two splits",
+        "batches/s",
+        1,
+        batches,
+        "service_expanded_eight",
+        ["service_expanded_eight", "service_expanded_one"],
+    ),
+    ("Workers in order: 3,000 records in splits of one batch", "batches/s", 1, batches, "service_records_six", ["service_records_six", "service_records_one"]),
+    ("The longest wait for a batch, beyond that without faults", "s", 3, seconds, "pause_worker", ["pause_worker", "pause_dispatcher", "pause_drain"]),
     ("First batch of 32 from a warm service, since process start", "s", 3, first, "service_job", ["service_job"]),
     ("Start of a service", "s", 3, seconds, "service_start", ["service_start"]),
     ("CPU while a job is held", "% of a core", 3, percent, "service_idle", ["service_idle"]),
@@ -129,7 +146,7 @@ def section(title, unit, digits, take, base, names, figures):
     values = {name: v for name, v in values.items() if v}
     rows = []
     for name, v in values.items():
-        ratio = median(values[base]) / median(v) if base in values and name != base and median(v) else None
+        ratio = median(values[base]) / median(v) if base in values and name != base and median(v) and not name.startswith("pause_") else None
         rows.append({"section": title, "unit": unit, "name": NAMES.get(name.removesuffix("_first"), name), "key": name})
         rows[-1] |= {"median": median(v), "min": min(v), "max": max(v), "cachew_ratio": ratio, "digits": digits}
     return rows

@@ -2,6 +2,7 @@
 
 CACHEW names the command (default build/cachew)."""
 
+import contextlib
 import json
 import os
 import pty
@@ -199,6 +200,47 @@ def test_daemons_take_all_the_open_files_they_may(daemons):
     for daemon in (dispatcher, worker):
         limits = Path(f"/proc/{daemon.process.pid}/limits").read_text()
         assert re.search(r"Max open files +(\d+) ", limits)[1] == str(hard)
+
+
+@pytest.mark.parametrize("how", ["second signal", "no time"])
+def test_worker_ends_at_once_where_nobody_wants_to_wait(daemons, tmp_path, how):
+    pipeline = tmp_path / "slow.json"
+    pipeline.write_text(json.dumps({"cachew": 1, "pipeline": [{"op": "range", "stop": 4000}, {"op": "delay", "us": 20_000_000}, {"op": "batch", "size": 32}]}))
+    dispatcher = daemons.start("dispatcher", "--listen", "127.0.0.1:0", "--http", "127.0.0.1:0")
+    worker = daemons.start("worker", "--dispatcher", dispatcher.address, "--memory", "64M", "--drain-timeout", "0" if how == "no time" else "100")
+    with subprocess.Popen([CACHEW, "run", pipeline, "--service", dispatcher.address, "--job", "slow"], stdout=subprocess.PIPE, stderr=subprocess.PIPE) as client:
+        try:
+            while not any(w["leases"] for w in dispatcher.json("/api/v1/workers")):
+                pass
+            worker.process.send_signal(signal.SIGTERM)
+            if how == "second signal":
+                while "finishing" not in worker.err:
+                    pass
+                worker.process.send_signal(signal.SIGTERM)
+            assert worker.process.wait(20) == 0
+            if how == "second signal":
+                assert "a second signal: the worker still has" in worker.err
+        finally:
+            client.kill()
+
+
+def test_up_ends_while_a_worker_is_started_in_vain(daemons):
+    up = daemons.start("up", "--listen", "127.0.0.1:0", "--drain-timeout", "1")
+    dispatcher, worker = up.ready["pid"], up.ready["workers"][0]["pid"]
+    os.kill(dispatcher, signal.SIGSTOP)
+    try:
+        os.kill(worker, signal.SIGKILL)
+        while "it is started again" not in up.err:
+            pass
+        up.process.send_signal(signal.SIGINT)
+        up.process.wait(10)
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(dispatcher, signal.SIGCONT)
+
+
+def test_up_takes_no_more_words_than_it_can_give_on():
+    assert "200 times --data-root and --plugin" in refused("up", *(["--data-root", "/"] * 200))
 
 
 # ---- traces ----

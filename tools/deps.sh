@@ -8,8 +8,8 @@ declare -A groups=(
         libuv1-dev libprotobuf-c-dev protobuf-c-compiler libsqlite3-dev libssl-dev libmicrohttpd-dev libzstd-dev'
     # the photographs
     [demo]='mate-backgrounds ukui-wallpapers lomiri-wallpapers-16.04'
-    # llvm: the sanitizers' reports with names instead of addresses; g++: the header is compiled as C++
-    [test]='libcmocka-dev clang g++ libclang-rt-14-dev llvm python3-venv ca-certificates'
+    # llvm: the sanitizers' reports with names instead of addresses; g++: the header is compiled as C++; strace, iproute2, nftables: what is synced, networks that fail
+    [test]='libcmocka-dev clang g++ libclang-rt-14-dev llvm python3-venv ca-certificates strace iproute2 nftables'
     [lint]='groff-base python3-venv ca-certificates'
     [python]='python3-dev python3-venv ca-certificates'
     [coverage]='gcovr'

@@ -3,6 +3,7 @@ dtypes are names. And texts of bytes ("256M") as numbers."""
 
 from __future__ import annotations
 
+import math
 import os
 import re
 from collections.abc import Mapping
@@ -16,6 +17,10 @@ _BYTES = re.compile(r"\s*(\d+(?:\.\d*)?|\.\d+)\s*([KMGT]?)(?:I?B)?\s*", re.IGNOR
 
 def plain(value: Any) -> Any:
     """JSON's own types for a value of an attribute; what is none of these raises TypeError."""
+    if isinstance(value, int) and not -(1 << 63) <= value < 1 << 63:
+        raise TypeError(f"{value!r} is out of range: expected an integer of 64 bits")
+    if isinstance(value, float) and not math.isfinite(value):
+        raise TypeError(f"{value!r} is not a number that a pipeline can hold: expected a finite one")
     if value is None or isinstance(value, (str, bool, int, float)):
         return value
     if isinstance(value, Mapping):

@@ -17,6 +17,15 @@
 /* What does not say that it is ready within this has failed. */
 #define READY_NS UINT64_C(20000000000)
 
+/* How often is looked whether the user wants to end instead: signals that this process waits for are blocked. */
+#define LOOK_MS 100
+
+static bool told_to_end(void)
+{
+    sigset_t pending;
+    return sigpending(&pending) == 0 && (sigismember(&pending, SIGINT) || sigismember(&pending, SIGTERM));
+}
+
 /* In the child: ours, but for its output, its CPU, and that signals are not blocked. */
 static void prepare(const struct cli_child_options *o, pid_t parent, const int out[2])
 {
@@ -83,7 +92,9 @@ static int read_ready(int out, const char *what, json_t **ret, struct cw_error *
         struct pollfd p = {.fd = out, .events = POLLIN};
         if (now >= until)
             return cw_error_set(err, CW_E_DEADLINE, "cachew %s did not say that it is ready within 20 s", what);
-        if (poll(&p, 1, (int)((until - now) / 1000000u) + 1) < 0 && errno != EINTR)
+        if (told_to_end())
+            return cw_error_set(err, CW_E_INTERRUPTED, "cachew %s was starting, and is not waited for", what);
+        if (poll(&p, 1, LOOK_MS) < 0 && errno != EINTR)
             return cw_error_errno(err, CW_E_IO, errno, "can't wait for cachew %s", what);
         ssize_t got = p.revents ? read(out, line + n, sizeof(line) - 1 - n) : -1;
         if (got == 0)

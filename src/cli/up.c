@@ -48,14 +48,16 @@ struct up {
 
 /* ---- processes ---- */
 
+#define MAX_GIVEN_ON 128 /* roots and plug-ins together: a word more for each, and a few others */
+
 struct command {
-    const char *argv[64 + 4 * 64];
+    const char *argv[64 + 2 * MAX_GIVEN_ON];
     size_t n;
 };
 
 static void add(struct command *c, const char *name, const char *value)
 {
-    if (!value || c->n + 3 > CW_COUNT_OF(c->argv))
+    if (!value)
         return;
     c->argv[c->n++] = name;
     c->argv[c->n++] = value;
@@ -198,6 +200,8 @@ static uint64_t mend(struct up *u)
         }
         d->started_ns = now;
         if ((i ? start_worker(u, i - 1, &err) : start_dispatcher(u, &err)) < 0) {
+            if (err.status == CW_E_INTERRUPTED)
+                return next;
             cli_log(&u->log, true, "%s; tried again soon", err.message);
             next = 100;
         }
@@ -308,6 +312,8 @@ int cli_up(int argc, char **argv)
     int r = cli_parse(cli_find("up"), options, argc, argv, &n_args, &err);
     if (r == 1)
         return 0;
+    if (r >= 0 && u.data_roots.n + u.plugins.n > MAX_GIVEN_ON)
+        r = cw_error_set(&err, CW_E_OPTION, "%zu times --data-root and --plugin: expected at most %d of both together", u.data_roots.n + u.plugins.n, MAX_GIVEN_ON);
     sigset_t signals;
     sigemptyset(&signals);
     sigaddset(&signals, SIGINT);

@@ -27,6 +27,8 @@ struct worker_run {
     char *token;
 };
 
+#define LOOK_NS UINT64_C(100000000) /* for a second signal while draining */
+
 static void on_log(void *log, const char *text) { cli_log(log, false, "%s", text); }
 
 /* The dispatcher's name for it is known once it answered; without a dispatcher there is nothing to serve. */
@@ -62,6 +64,24 @@ static int print_ready(struct cw_worker *w, const struct worker_run *x)
     return code;
 }
 
+/* Until all is done, the time is up, or a second signal says that nobody wants to wait. */
+static void drain(struct cw_worker *w, const struct worker_run *x, const sigset_t *signals)
+{
+    uint64_t now = cw_now_ns(), deadline_ns = now + (uint64_t)(x->drain * 1e9);
+    struct cw_error late = {0};
+    cw_worker_drain(w);
+    for (; now < deadline_ns; now = cw_now_ns()) {
+        if (cw_worker_wait_drained(w, CW_MIN(deadline_ns - now, LOOK_NS), &late) >= 0)
+            return;
+        if (sigtimedwait(signals, NULL, &(struct timespec){0}) > 0) {
+            cli_log(&x->log, true, "a second signal: %s", late.message);
+            return;
+        }
+    }
+    if (late.status)
+        cli_log(&x->log, true, "%s", late.message);
+}
+
 static int serve(struct worker_run *x, const sigset_t *signals, struct cw_error *err)
 {
     struct cw_worker *w;
@@ -72,11 +92,8 @@ static int serve(struct worker_run *x, const sigset_t *signals, struct cw_error 
     if (r >= 0 && !s) {
         print_ready(w, x);
         s = cli_wait_signal(signals);
-        cw_worker_drain(w);
-        struct cw_error late = {0};
         cli_log(&x->log, false, "%s: finishing what it has", s == SIGINT ? "SIGINT" : "SIGTERM");
-        if (cw_worker_wait_drained(w, (uint64_t)(x->drain * 1e9), &late) < 0)
-            cli_log(&x->log, true, "%s", late.message);
+        drain(w, x, signals);
     }
     cw_worker_stop(w);
     return r;
@@ -100,7 +117,7 @@ int cli_worker(int argc, char **argv)
         {"data-root", CLI_TEXTS, &x.data_roots, "DIR", "pipelines may read below it only; several times (default: everywhere)", 0, 0, NULL, NULL},
         {"allow-python", CLI_FLAG, &x.o.allow_python, NULL, "run the Python functions of pipelines: their authors' code, with this process's rights", 0, 0, NULL, NULL},
         {"index-dir", CLI_TEXT, &x.o.index_dir, "DIR", "where indexes are kept (default ~/.cache/cachew/index)", 0, 0, NULL, NULL},
-        {"drain-timeout", CLI_SECONDS, &x.drain, "S", "at SIGTERM, for finishing what is under way (default 20)", 0, 0, NULL, NULL},
+        {"drain-timeout", CLI_SECONDS, &x.drain, "S", "at SIGTERM, for finishing what is under way (default 20; a second signal ends it at once)", 0, 0, NULL, NULL},
         {"insecure", CLI_FLAG, &x.insecure, NULL, "listen at addresses that are not loopback, without TLS and token", 0, 0, NULL, NULL},
         CLI_TOKEN_OPTION(&x.token_file),
         CLI_TLS_LISTEN_OPTIONS(&x.tls_files),

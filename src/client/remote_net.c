@@ -17,7 +17,7 @@
 #define FIRST_NS UINT64_C(3000000000)
 /* What is said at the end has so long to get through. */
 #define GOODBYE_NS UINT64_C(1000000000)
-#define MAX_MESSAGE ((size_t)32 << 20)
+#define MAX_MESSAGE ((size_t)33 << 20)
 #define MAX_QUEUED ((size_t)64 << 20) /* a pipeline may be large */
 
 static const char *const transports[] = {[CW_TRANSPORT_AUTO] = "auto", [CW_TRANSPORT_SHM] = "shm", [CW_TRANSPORT_UNIX] = "unix", [CW_TRANSPORT_TCP] = "tcp"};

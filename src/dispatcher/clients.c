@@ -59,6 +59,7 @@ static void rank_detach(struct cw_dispatcher *d, struct rank *r)
     r->greeted = false;
     if (--j->n_attached == 0)
         j->since_ns = d->now_ns;
+    j->left = r->leaves;
     if (j->stream)
         cw_dp_stream_dirty(d, j->stream);
 }
@@ -164,13 +165,14 @@ static int client_attach(struct cw_dispatcher *d, struct cw_peer *p, uint64_t id
     }
     take_over(d, r, p);
     j->n_finished -= r->finished;
-    r->finished = r->greeted = false;
+    r->finished = r->greeted = r->leaves = false;
     r->attach_id = id;
     r->from = (Cachew__Place)CACHEW__PLACE__INIT;
     if (a->from)
         r->from = (Cachew__Place){.base = PROTOBUF_C_MESSAGE_INIT(&cachew__place__descriptor), .epoch = a->from->epoch, .split = a->from->split, .batch = a->from->batch};
     r->snapshot = a->snapshot;
     r->n_batches = r->wait_ns = r->g = r->digest_lo = r->digest_hi = 0;
+    j->stream->parked = false;
     cw_dp_seat_ask(d, j->stream); /* also workers that came while it had no job */
     if (!j->stream->data)
         return 0;
@@ -225,6 +227,7 @@ static int client_detach(struct cw_dispatcher *d, struct cw_peer *p, uint64_t id
             j->n_finished++;
             j->n_at_mark = 0;
         }
+        r->leaves = true;
         cw_dp_client_lost(d, r);
         if (finished && j->n_finished == j->world_size)
             cw_dp_job_over(d, j, JOB_DONE, NULL);

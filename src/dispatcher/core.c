@@ -205,8 +205,10 @@ uint64_t cw_dispatcher_tick(struct cw_dispatcher *d, uint64_t now_ns)
         cw_dp_job_tick(d);
     }
     cw_dp_stream_tick(d);
-    CW_LIST_EACH(at, &d->streams)
-        busy |= !cw_list_empty(&CW_CONTAINER(at, struct stream, link)->jobs);
+    CW_LIST_EACH(at, &d->streams) {
+        const struct stream *s = CW_CONTAINER(at, struct stream, link);
+        busy |= !s->parked && !cw_list_empty(&s->jobs);
+    }
     return busy ? TICK_BUSY : TICK_IDLE;
 }
 

@@ -20,7 +20,7 @@
 #define DP_PEERS 65536
 #define DP_WORKERS 10000
 #define DP_STREAMS 10000
-#define DP_WARM_STREAMS 16             /* kept ready without a job */
+#define DP_WARM_STREAMS 16             /* kept ready without a client */
 #define DP_JOBS 10000
 #define DP_JOBS_OVER 1000              /* finished ones that are listed */
 #define DP_RANKS ((uint32_t)1 << 20)   /* of a job, and ranks known of all jobs together */
@@ -47,7 +47,8 @@
 #define DP_ASK_MORE (10 * DP_S)    /* a worker that takes so long to open the data is not waited for alone */
 #define DP_DRAIN (10 * DP_S)       /* finished splits stay with a worker that leaves for so long */
 #define DP_SHUN (30 * DP_S)        /* a worker that a client can't reach gets nothing of that stream for so long */
-#define DP_WARM (30 * DP_S)        /* a stream without jobs is kept ready for so long */
+#define DP_WARM (30 * DP_S)        /* a stream without clients is kept ready for so long */
+#define DP_BACK (5 * DP_S)         /* a client whose connection was lost, or the dispatcher's, is there again by then */
 #define DP_ABANDONED (3600 * DP_S) /* a job without clients is collected */
 #define DP_LISTED (3600 * DP_S)    /* a job that is over is listed */
 #define DP_GONE (600 * DP_S)       /* a worker that is gone keeps its id, if it comes back */
@@ -153,6 +154,7 @@ struct stream {
     Cachew__Prepared *data;    /* as the first worker saw it; NULL: none has yet */
     bool at_most_once, journalled, dead;
     bool restored;             /* from the journal: no leases within the grace */
+    bool parked;               /* its jobs were left: no worker has anything of it until a client comes back */
     uint64_t asked_ns;         /* when the last worker was asked first */
     uint64_t idle_ns;          /* since when it has no job */
     unsigned refs;
@@ -193,6 +195,7 @@ struct job {
     enum job_state state;
     char *why;
     bool paused, durable, dead;
+    bool left;                 /* its last client said that it goes; else the connection was lost */
     unsigned refs, writing;    /* journal entries of it under way */
     struct rank **ranks;       /* those ever attached, by number */
     size_t n_ranks, n_finished, n_attached;
@@ -214,6 +217,7 @@ struct rank {
     uint64_t next_report;
     uint64_t n_batches, wait_ns, g, digest_lo, digest_hi;
     bool began, finished, greeted;
+    bool leaves;               /* it said so */
 };
 
 /* ---- the journal ---- */
@@ -268,7 +272,8 @@ int cw_dp_journal_counters(struct cw_dispatcher *d, struct cw_error *err) _must_
 int cw_dp_journal_worker(struct cw_dispatcher *d, const struct worker *w, const struct action *then, struct cw_error *err) _must_check_;
 int cw_dp_journal_worker_gone(struct cw_dispatcher *d, const struct worker *w, struct cw_error *err) _must_check_;
 int cw_dp_journal_stream(struct cw_dispatcher *d, struct stream *s, struct cw_error *err) _must_check_; /* and its pipeline */
-int cw_dp_journal_stream_gone(struct cw_dispatcher *d, struct stream *s, struct cw_error *err) _must_check_; /* with all that it has */
+int cw_dp_journal_stream_gone(struct cw_dispatcher *d, struct stream *s, struct cw_error *err) _must_check_; /* with all that it has, but its pipeline */
+int cw_dp_journal_pipeline_gone(struct cw_dispatcher *d, const struct pipeline *p, struct cw_error *err) _must_check_;
 int cw_dp_journal_job(struct cw_dispatcher *d, const struct job *j, const struct action *then, struct cw_error *err) _must_check_;
 int cw_dp_journal_job_gone(struct cw_dispatcher *d, const struct job *j, struct cw_error *err) _must_check_;
 int cw_dp_journal_split(struct cw_dispatcher *d, const struct stream *s, uint64_t pos, const struct action *then, struct cw_error *err) _must_check_;
@@ -326,6 +331,7 @@ struct stream *cw_dp_stream_unref(struct stream *s);
 void cw_dp_stream_tick(struct cw_dispatcher *d);
 /* *ret is the position; CW_E_OPTION: outside the plan. */
 int cw_dp_stream_position(const struct stream *s, uint64_t epoch, uint64_t split, uint64_t *ret, struct cw_error *err) _must_check_;
+int cw_dp_stream_split(const struct stream *s, uint64_t epoch, uint64_t split, uint64_t *ret, struct cw_error *err) _must_check_; /* no place behind the last of an epoch */
 void cw_dp_stream_place(const struct stream *s, uint64_t pos, uint64_t *epoch, uint64_t *split);
 
 /* splits.c: the table of a stream's splits */
@@ -343,6 +349,7 @@ void cw_dp_lease_fill(struct cw_dispatcher *d, struct stream *s);
 int cw_dp_lease_hold(struct cw_dispatcher *d, struct seat *t, uint64_t pos, struct cw_error *err) _must_check_; /* as Holdings says */
 void cw_dp_lease_drop(struct cw_dispatcher *d, struct seat *t, uint64_t pos, bool tell); /* it does not hold it any more */
 void cw_dp_lease_drop_all(struct cw_dispatcher *d, struct seat *t, bool only_unfinished, uint64_t from, bool tell);
+uint64_t cw_dp_lease_behind_begun(const struct seat *t); /* the position behind the splits that the worker may be computing */
 int cw_dp_lease_completed(struct cw_dispatcher *d, struct worker *w, uint64_t re, const Cachew__Completed *c, struct cw_error *err) _must_check_;
 void cw_dp_lease_written(struct cw_dispatcher *d, struct stream *s, uint64_t pos);
 uint64_t cw_dp_lease_batch(const struct stream *s, uint64_t pos); /* the first batch of it that anybody needs */

@@ -137,9 +137,27 @@ static int attach_check(const Cachew__Attach *a, struct cw_error *err)
     return 0;
 }
 
+/* Room for one more: the one that is without a client for longest is collected ahead of its time. */
+static bool job_room(struct cw_dispatcher *d)
+{
+    struct job *oldest = NULL;
+    if (d->n_jobs - d->n_over < DP_JOBS)
+        return true;
+    CW_LIST_EACH(at, &d->jobs) {
+        struct job *j = CW_CONTAINER(at, struct job, link);
+        if (j->state < JOB_DONE && j->n_attached == 0 && (!oldest || j->since_ns < oldest->since_ns))
+            oldest = j;
+    }
+    if (oldest) {
+        cw_dp_log(d, true, "job \"%s\" is collected: it has no client, and there are %d jobs", oldest->name, DP_JOBS);
+        cw_dp_job_free(d, oldest);
+    }
+    return oldest;
+}
+
 static int job_new(struct cw_dispatcher *d, const char *name, struct job **ret, struct cw_error *err)
 {
-    if (d->n_jobs - d->n_over >= DP_JOBS)
+    if (!job_room(d))
         return cw_error_set(err, CW_E_SERVICE, "there are %d jobs already", DP_JOBS);
     struct job *j = calloc(1, sizeof(*j));
     if (!j || !(j->name = strdup(name)) || cw_map_add(&d->jobs_by_name, &j->node, cw_hash64(name, strlen(name))) < 0) {

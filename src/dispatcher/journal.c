@@ -83,7 +83,7 @@ static int entry_put(struct cw_dispatcher *d, const struct key *k, const Protobu
     if (!packed)
         return cw_error_nomem(err, size, "an entry of the journal");
     protobuf_c_message_pack(m, packed);
-    int r = then ? action_room(&d->pending, err) : 0;
+    int r = action_room(&d->pending, err);
     if (r == 0)
         r = cw_store_batch_add(&d->pending.batch,
                                &(struct cw_store_op){.kind = CW_STORE_PUT, .key = k->bytes, .key_size = k->size, .value = packed, .value_size = size}, err);
@@ -186,15 +186,19 @@ int cw_dp_journal_purge(struct cw_dispatcher *d, struct stream *s, uint64_t upto
 
 int cw_dp_journal_stream_gone(struct cw_dispatcher *d, struct stream *s, struct cw_error *err)
 {
-    struct key stream = key_make('c', s->id, 16), floor = key_make('d', s->id, 16), pipeline = key_make('b', s->pipeline->fingerprint, 16);
+    struct key stream = key_make('c', s->id, 16), floor = key_make('d', s->id, 16);
     int r = cw_dp_journal_purge(d, s, UINT64_MAX, err);
     if (r == 0)
         r = entry_delete(d, &stream, err);
     if (r == 0)
         r = entry_delete(d, &floor, err);
-    if (r == 0 && s->pipeline->refs == 1)
-        r = entry_delete(d, &pipeline, err);
     return r;
+}
+
+int cw_dp_journal_pipeline_gone(struct cw_dispatcher *d, const struct pipeline *p, struct cw_error *err)
+{
+    struct key k = key_make('b', p->fingerprint, 16);
+    return entry_delete(d, &k, err);
 }
 
 int cw_dp_journal_job(struct cw_dispatcher *d, const struct job *j, const struct action *then, struct cw_error *err)
@@ -334,6 +338,8 @@ static int load_split(struct cw_dispatcher *d, struct stream *s, uint64_t pos, c
 {
     if (!s->based && cw_dp_split_rebase(d, s, pos) < 0)
         return cw_error_nomem(err, 0, "a table of splits");
+    if (pos - s->base >= DP_WINDOW && !row->given)
+        return 0; /* of a job that begins anew far behind: it is found out again */
     struct split *x = cw_dp_split_make(s, pos);
     if (!x || (row->reported && cw_dp_split_report(x, row->remnants, row->n_remnants, row->n_batches) < 0))
         return cw_error_set(err, CW_E_STATE, "the journal's split %" PRIu64 " is too far from its stream's first, or there is no memory", pos);
@@ -352,13 +358,17 @@ static int load_row(struct cw_dispatcher *d, const struct key *k, const Protobuf
     struct stream *s;
     struct pipeline *p;
     uint64_t order;
+    int r;
     switch (k->bytes[0]) {
     case 'a':
         d->worker_ids = ((const Cachew__Journal__Counters *)m)->workers;
         d->stream_numbers = ((const Cachew__Journal__Counters *)m)->streams;
         return 0;
     case 'b':
-        return cw_dp_pipeline_get(d, id, ((const Cachew__Journal__Pipeline *)m)->json, &p, err);
+        r = cw_dp_pipeline_get(d, id, ((const Cachew__Journal__Pipeline *)m)->json, &p, err);
+        if (r == 0)
+            p->journalled = true;
+        return r;
     case 'c':
         return cw_dp_stream_restore(d, id, (const Cachew__Journal__Stream *)m, err);
     case 'd':

@@ -110,6 +110,17 @@ void cw_dp_lease_drop_all(struct cw_dispatcher *d, struct seat *t, bool only_unf
     cw_dp_split_trim(s);
 }
 
+uint64_t cw_dp_lease_behind_begun(const struct seat *t)
+{
+    struct stream *s = t->stream;
+    uint64_t pos = s->base;
+    for (unsigned n = 0; n < DP_DEPTH && pos < s->end; pos++) {
+        const struct split *x = cw_dp_split(s, pos);
+        n += x->holder[0] == t && !(x->flags & SPLIT_COMPLETE);
+    }
+    return pos;
+}
+
 int cw_dp_lease_hold(struct cw_dispatcher *d, struct seat *t, uint64_t pos, struct cw_error *err)
 {
     struct stream *s = t->stream;
@@ -335,9 +346,7 @@ int cw_dp_lease_completed(struct cw_dispatcher *d, struct worker *w, uint64_t re
         cw_dp_done(d, w->peer, re);
         return 0;
     }
-    int result = cw_dp_stream_position(s, r->epoch, r->split, &pos, err);
-    if (result == 0 && r->split == s->data->plan->n_splits)
-        result = cw_error_set(err, CW_E_SERVICE, "split %" PRIu64 " is completed, but an epoch has only so many", r->split);
+    int result = cw_dp_stream_split(s, r->epoch, r->split, &pos, err);
     if (result < 0)
         return result;
     if (!s->marked && (!s->based || pos < s->base) && cw_dp_split_rebase(d, s, pos) < 0)

@@ -13,6 +13,9 @@
 
 static bool seat_before(const struct seat *a, const struct seat *b)
 {
+    bool a_full = a->n_held >= a->capacity, b_full = b->n_held >= b->capacity;
+    if (a_full != b_full)
+        return b_full;
     int64_t x = (int64_t)a->capacity - a->n_held + a->n_complete, y = (int64_t)b->capacity - b->n_held + b->n_complete;
     return x != y ? x > y : a->order < b->order;
 }
@@ -164,7 +167,7 @@ void cw_dp_seat_ask(struct cw_dispatcher *d, struct stream *s)
 {
     bool waiting = false;
     struct seat *first = NULL;
-    if (s->dead || cw_list_empty(&s->jobs))
+    if (s->dead || s->parked || cw_list_empty(&s->jobs))
         return;
     CW_LIST_EACH(at, &s->seats)
         CW_CONTAINER(at, struct seat, by_stream)->worker->here = CW_CONTAINER(at, struct seat, by_stream);
@@ -222,6 +225,9 @@ int cw_dp_seat_prepared(struct cw_dispatcher *d, struct seat *t, const Cachew__P
     struct stream *s = t->stream;
     if (!p->plan || p->n_files > DP_FILES || p->capacity == 0)
         return cw_error_set(err, CW_E_SERVICE, "Prepared without a plan or a capacity, or with more than %d files", DP_FILES);
+    if (p->plan->split_size == 0 || (p->plan->n_splits == 0) != (p->plan->n_positions == 0))
+        return cw_error_set(err, CW_E_SERVICE, "Prepared with a plan of %" PRIu64 " positions in %" PRIu64 " splits of %" PRIu64, p->plan->n_positions, p->plan->n_splits,
+                            p->plan->split_size);
     if (!s->data) {
         int r = cw_dp_stream_ready(d, s, p, err);
         if (r < 0)
@@ -261,7 +267,10 @@ int cw_dp_seat_answer(struct cw_dispatcher *d, struct worker *w, uint64_t re, co
     if (m->of_case == CACHEW__ENVELOPE__OF_PREPARED)
         return cw_dp_seat_prepared(d, t, m->prepared, err);
     seat_unfit(d, t, m->failure->message);
-    cw_dp_stream_unfit(d, t->stream, m->failure);
+    if (t->stream->data)
+        cw_dp_seat_shun(d, t); /* others can, so it may be able to later: a file was away, or memory */
+    else
+        cw_dp_stream_unfit(d, t->stream, m->failure);
     return 0;
 }
 
@@ -295,14 +304,21 @@ void cw_dp_seat_shun(struct cw_dispatcher *d, struct seat *t)
 
 void cw_dp_seat_unshun(struct cw_dispatcher *d, struct stream *s, bool all)
 {
+    bool ask = false;
     CW_LIST_EACH(at, &s->seats) {
         struct seat *t = CW_CONTAINER(at, struct seat, by_stream);
-        if (t->shunned_until != 0 && (all || t->shunned_until <= d->now_ns)) {
-            t->shunned_until = 0;
-            s->n_shunned--;
-            cw_dp_seat_usable(d, t);
+        if (t->shunned_until == 0 || (t->shunned_until > d->now_ns && (!all || t->state == SEAT_UNFIT)))
+            continue;
+        t->shunned_until = 0;
+        s->n_shunned--;
+        if (t->state == SEAT_UNFIT) {
+            seat_state(t, SEAT_IDLE);
+            ask = true;
         }
+        cw_dp_seat_usable(d, t);
     }
+    if (ask)
+        cw_dp_seat_ask(d, s);
 }
 
 /* ---- what is to be sent ---- */

@@ -43,6 +43,8 @@ static void pipeline_unref(struct cw_dispatcher *d, struct pipeline *p)
 {
     if (!p || --p->refs > 0)
         return;
+    if (p->journalled)
+        cw_dp_journal_tried(d, cw_dp_journal_pipeline_gone(d, p, NULL));
     cw_map_remove(&d->pipelines, &p->node);
     d->pipeline_bytes -= p->size;
     free(p->json);
@@ -79,10 +81,25 @@ struct stream *cw_dp_stream_unref(struct stream *s)
     return NULL;
 }
 
+/* Room for one more: one that is kept ready without a job goes ahead of its time. */
+static bool stream_room(struct cw_dispatcher *d)
+{
+    if (d->n_streams < DP_STREAMS)
+        return true;
+    CW_LIST_EACH(at, &d->streams) {
+        struct stream *s = CW_CONTAINER(at, struct stream, link);
+        if (cw_list_empty(&s->jobs)) {
+            cw_dp_stream_forget(d, s);
+            break;
+        }
+    }
+    return d->n_streams < DP_STREAMS;
+}
+
 static int stream_new(struct cw_dispatcher *d, const uint8_t id[16], const uint8_t fingerprint[16], const char *json, uint64_t seed, const char *base_dir,
                       struct stream **ret, struct cw_error *err)
 {
-    if (d->n_streams >= DP_STREAMS)
+    if (!stream_room(d))
         return cw_error_set(err, CW_E_SERVICE, "there are %d streams already", DP_STREAMS);
     struct stream *s = calloc(1, sizeof(*s));
     if (!s || !(s->base_dir = strdup(base_dir))) {
@@ -186,6 +203,13 @@ int cw_dp_stream_position(const struct stream *s, uint64_t epoch, uint64_t split
     return 0;
 }
 
+int cw_dp_stream_split(const struct stream *s, uint64_t epoch, uint64_t split, uint64_t *ret, struct cw_error *err)
+{
+    if (split >= s->data->plan->n_splits)
+        return cw_error_set(err, CW_E_SERVICE, "there is no split %" PRIu64 " in a plan of %" PRIu64 " splits an epoch", split, s->data->plan->n_splits);
+    return cw_dp_stream_position(s, epoch, split, ret, err);
+}
+
 void cw_dp_stream_place(const struct stream *s, uint64_t pos, uint64_t *epoch, uint64_t *split)
 {
     uint64_t n = s->data->plan->n_splits;
@@ -244,7 +268,7 @@ void cw_dp_stream_unfit(struct cw_dispatcher *d, struct stream *s, const Cachew_
 void cw_dp_stream_idle(struct cw_dispatcher *d, struct stream *s)
 {
     cw_dp_split_clear(d, s);
-    s->based = s->marked = s->restored = false;
+    s->based = s->marked = s->restored = s->parked = false;
     s->total = 0;
     s->idle_ns = d->now_ns;
     if (s->journalled)
@@ -300,37 +324,66 @@ void cw_dp_stream_mark(struct cw_dispatcher *d, struct stream *s)
         cw_dp_journal_tried(d, cw_dp_journal_purge(d, s, s->base, NULL));
 }
 
-/* Without a job: of those that another may soon want, the youngest are kept. True: there may be more to forget. */
-static bool forget_idle(struct cw_dispatcher *d)
+/* Whether workers have it ready for nobody, and since when. With at-most-once, what they have of a job would be lost. */
+static bool is_left(const struct cw_dispatcher *d, const struct stream *s, uint64_t *ret_since_ns)
+{
+    *ret_since_ns = s->idle_ns;
+    CW_LIST_EACH(at, &s->jobs) {
+        const struct job *j = CW_CONTAINER(at, struct job, by_stream);
+        if (j->n_attached > 0 || s->at_most_once || (!j->left && d->now_ns - j->since_ns < DP_BACK))
+            return false;
+        *ret_since_ns = CW_MAX(*ret_since_ns, j->since_ns);
+    }
+    return !s->parked;
+}
+
+/* Workers have nothing of it any more. Its jobs, if there are any, can go on when a client of theirs comes back. */
+static void give_up(struct cw_dispatcher *d, struct stream *s)
+{
+    if (cw_list_empty(&s->jobs)) {
+        cw_dp_stream_forget(d, s);
+        return;
+    }
+    CW_LIST_EACH(at, &s->seats)
+        cw_dp_seat_free(d, CW_CONTAINER(at, struct seat, by_stream), true);
+    s->parked = true;
+}
+
+/* Without a client: of those that somebody may soon want, the youngest are kept ready. True: there may be more to give up. */
+static bool give_up_left(struct cw_dispatcher *d)
 {
     size_t n = 0;
+    uint64_t since_ns, oldest_ns = UINT64_MAX;
     struct stream *oldest = NULL;
     CW_LIST_EACH(at, &d->streams) {
         struct stream *s = CW_CONTAINER(at, struct stream, link);
-        if (!cw_list_empty(&s->jobs))
+        if (!is_left(d, s, &since_ns))
             continue;
-        if (!s->data || s->at_most_once || d->now_ns - s->idle_ns >= DP_WARM) {
-            cw_dp_stream_forget(d, s);
+        if (!s->data || s->at_most_once || d->now_ns - since_ns >= DP_WARM) {
+            give_up(d, s);
             continue;
         }
         n++;
-        if (!oldest || s->idle_ns < oldest->idle_ns)
+        if (since_ns < oldest_ns) {
             oldest = s;
+            oldest_ns = since_ns;
+        }
     }
     if (n <= DP_WARM_STREAMS)
         return false;
     size_t before = d->n_streams;
-    cw_dp_stream_forget(d, oldest);
-    return d->n_streams < before;
+    bool parks = !cw_list_empty(&oldest->jobs);
+    give_up(d, oldest);
+    return parks || d->n_streams < before;
 }
 
 void cw_dp_stream_tick(struct cw_dispatcher *d)
 {
-    while (forget_idle(d))
+    while (give_up_left(d))
         ;
     CW_LIST_EACH(at, &d->streams) {
         struct stream *s = CW_CONTAINER(at, struct stream, link);
-        if (cw_list_empty(&s->jobs))
+        if (cw_list_empty(&s->jobs) || s->parked)
             continue;
         cw_dp_stream_dirty(d, s); /* what there was no memory for in its last turn */
         if (!s->data)

@@ -266,7 +266,7 @@ static int worker_holding(struct cw_dispatcher *d, struct worker *w, const Cache
     if (!p || p->stream.len != 16 || h->n_splits > DP_HELD)
         return cw_error_set(err, CW_E_SERVICE, "Holdings without a stream of 16 bytes, or with more than %d splits", DP_HELD);
     struct stream *s = cw_dp_stream_find(d, p->stream.data);
-    if (!s || !s->data) {
+    if (!s || !s->data || s->parked) {
         forget(d, w, p->stream);
         return 0;
     }
@@ -279,7 +279,7 @@ static int worker_holding(struct cw_dispatcher *d, struct worker *w, const Cache
         drop_unnamed(d, t, h);
     for (size_t i = 0; r == 0 && i < h->n_splits; i++) {
         uint64_t pos;
-        r = cw_dp_stream_position(s, h->splits[i]->epoch, h->splits[i]->split, &pos, err);
+        r = cw_dp_stream_split(s, h->splits[i]->epoch, h->splits[i]->split, &pos, err);
         if (r < 0)
             break;
         if (t->state == SEAT_READY && !cw_list_empty(&s->jobs))
@@ -354,9 +354,9 @@ void cw_dp_worker_drain(struct cw_dispatcher *d, struct worker *w, bool tell)
     CW_LIST_EACH(at, &w->seats) {
         struct seat *t = CW_CONTAINER(at, struct seat, by_worker);
         cw_dp_seat_usable(d, t);
-        /* What is not finished is moved at once, if somebody can have it. */
+        /* What is not begun is moved at once, if somebody can have it: begun anew elsewhere, a split that is being read would be waited for. */
         if (t->stream->n_heap + t->stream->n_shunned > 0 && !t->stream->at_most_once)
-            cw_dp_lease_drop_all(d, t, true, 0, true);
+            cw_dp_lease_drop_all(d, t, true, cw_dp_lease_behind_begun(t), true);
         cw_dp_stream_dirty(d, t->stream);
     }
 }
@@ -370,9 +370,11 @@ void cw_dp_worker_tick(struct cw_dispatcher *d)
             if (cw_dp_journal_worker_gone(d, w, NULL) == 0)
                 cw_dp_worker_free(d, w);
         } else if (w->peer && w->draining && age >= DP_DRAIN) {
-            CW_LIST_EACH(seat, &w->seats)
-                if (CW_CONTAINER(seat, struct seat, by_worker)->n_held > 0)
-                    cw_dp_lease_drop_all(d, CW_CONTAINER(seat, struct seat, by_worker), false, 0, true);
+            CW_LIST_EACH(at_seat, &w->seats) {
+                struct seat *t = CW_CONTAINER(at_seat, struct seat, by_worker);
+                if (t->n_held > 0 && !t->stream->at_most_once) /* which would be lost: it says itself when it goes */
+                    cw_dp_lease_drop_all(d, t, false, 0, true);
+            }
         }
     }
 }

@@ -16,6 +16,12 @@ int cw_stopped(void *arg)
     return atomic_load_explicit(&r->cancelled, memory_order_relaxed);
 }
 
+int cw_split_stopped(void *arg)
+{
+    struct cw_split *s = arg;
+    return atomic_load_explicit(&s->cancelled, memory_order_relaxed) || atomic_load_explicit(&s->runner->cancelled, memory_order_relaxed);
+}
+
 /* ---- bytes ---- */
 
 struct reader { /* one read of neighbouring records */
@@ -112,8 +118,8 @@ static int block_prepare(struct cw_runner *r, struct block *b, struct cw_error *
 
     c->arena = &b->arena;
     c->keys = b->split->epoch->epoch.keys;
-    c->cancelled = cw_stopped;
-    c->cancel_arg = r;
+    c->cancelled = cw_split_stopped;
+    c->cancel_arg = b->split;
     c->all_ok = true;
     c->n_values = g->n_values;
     c->status = cw_arena_alloc(&b->arena, n, err);

@@ -36,6 +36,7 @@ struct limit_state {
 
 struct cw_split {
     struct cw_split *next;
+    const struct cw_runner *runner;
     uint64_t index;
     struct epoch_ref *epoch;
     uint64_t begin, position, end; /* of the sequence; from `position` on not yet in a piece */
@@ -56,6 +57,7 @@ struct cw_split {
     bool over;                   /* nothing more is carved: positions used up, a full `take`, an error */
     bool poisoned;
     bool closed;                 /* by the consumer */
+    _Atomic bool cancelled;      /* closed, and what still runs for it takes long */
 };
 
 struct segment { /* rows idx[first .. first+n) of a block go to slots from slot0 on */
@@ -203,7 +205,8 @@ static inline const struct cw_ref *cw_block_ref(const struct block *b, size_t ro
 int cw_block_expand(struct cw_runner *r, struct block *b, struct cw_error *err);
 
 /* execute.c: mutex not held */
-int cw_stopped(void *runner); /* for what may take long: non-zero once the pool ends */
+int cw_stopped(void *runner); /* for what may take long: non-zero once the pool ends, */
+int cw_split_stopped(void *split); /* or the split is not wanted any more */
 int cw_block_read(struct cw_runner *r, struct thread *t, struct block *b, bool nowait, struct cw_error *err); /* 1: would block */
 int cw_block_stage(struct cw_runner *r, struct thread *t, struct block *b, struct cw_error *err);
 void cw_fault_error(const struct cw_runner *r, const struct block *b, const struct fault *f, struct cw_error *ret);

@@ -159,7 +159,7 @@ static void finish_batches(struct cw_runner *r, struct block *b)
         const struct cw_epoch *e = &b->split->epoch->epoch;
         int status = cw_assembly_finish(a, &r->slabs, &err);
         if (status >= 0)
-            status = cw_batch_apply(r->compiled, a, e->seed, e->epoch, cw_stopped, r, slab_now, &r->slabs, &err);
+            status = cw_batch_apply(r->compiled, a, e->seed, e->epoch, cw_split_stopped, b->split, slab_now, &r->slabs, &err);
         pthread_mutex_lock(&r->mutex);
         a->finishing = false;
         if (status < 0 && status != CW_E_BUDGET) /* else the consumer does it when there is memory */

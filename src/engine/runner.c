@@ -1,4 +1,5 @@
 /* A runner from its start to its end, and its splits. */
+#include <errno.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -10,6 +11,8 @@
 #define SLAB_SHARE(memory) ((memory) / 10 * 6)
 /* With memory to spare, this much output may be under way. */
 #define SLAB_AHEAD ((size_t)64 << 20)
+/* What runs for a split that is closed may end by itself for so long; then it is cancelled, which costs a Python function its process. */
+#define CLOSE_NS UINT64_C(100000000)
 /* A block's columns should stay in a core's cache. */
 #define BLOCK_BYTES ((uint64_t)256 << 10)
 
@@ -210,6 +213,7 @@ int cw_runner_open(struct cw_runner *r, uint64_t seed, uint64_t epoch, uint64_t 
     struct cw_split *s = calloc(1, sizeof(*s));
     if (!s)
         return cw_error_nomem(err, sizeof(*s), "a split");
+    s->runner = r;
     s->index = index;
     s->first_batch = s->n_taken = first_batch;
     s->discard = r->compiled->counted ? 0 : first_batch;
@@ -255,13 +259,18 @@ void cw_runner_close(struct cw_runner *r, struct cw_split *s)
 {
     pthread_mutex_lock(&r->mutex);
     s->closed = true;
+    uint64_t until_ns = cw_now_ns() + CLOSE_NS;
+    const struct timespec until = {.tv_sec = (time_t)(until_ns / 1000000000u), .tv_nsec = (long)(until_ns % 1000000000u)};
     for (;;) { /* blocks that run or read see `closed` and end */
         drop_waiting(r, &r->ready, s);
         drop_waiting(r, &r->starved, s);
         drop_waiting(r, &s->parked, s);
         if (!s->n_blocks)
             break;
-        pthread_cond_wait(&r->done, &r->mutex);
+        if (s->cancelled)
+            pthread_cond_wait(&r->done, &r->mutex);
+        else if (pthread_cond_timedwait(&r->done, &r->mutex, &until) == ETIMEDOUT)
+            s->cancelled = true;
     }
     for (struct cw_split **at = &r->splits; *at; at = &(*at)->next)
         if (*at == s) {

@@ -30,6 +30,7 @@ struct cw_runner *cw_runner_free(struct cw_runner *r);
  * the order of (epoch, index), whatever the order of opening, and memory is theirs in that order. */
 int cw_runner_open(struct cw_runner *r, uint64_t seed, uint64_t epoch, uint64_t index, uint64_t first_batch, struct cw_split **ret,
                    struct cw_error *err) _must_check_;
+/* Waits for what runs for it at the moment; what takes long is cancelled. */
 void cw_runner_close(struct cw_runner *r, struct cw_split *s);
 
 /* The next batch of a split, finished (a->batch). Waits until deadline_ns (CLOCK_MONOTONIC; 0: for ever). Returns 1 when there is none

@@ -81,7 +81,8 @@ const char *cw_conn_peer(const struct cw_conn *c); /* its address, for people */
 void cw_conn_set_user(struct cw_conn *c, const struct cw_conn_ops *ops, void *user);
 
 /* Listens at "HOST:PORT" (port 0: any that is free), "[IPV6]:PORT" or "unix:PATH". `open` of ops is called for each connection whose handshake is done, with
- * `user`; it may set another user for the connection. At most 1,024 connections shake hands at a time: then the oldest of them make room. */
+ * `user`; it may set another user for the connection. At most 1,024 connections, and a quarter of the descriptors that the
+ * process may have, shake hands at a time: then the oldest of them make room. */
 struct cw_listener;
 int cw_listener_new(struct cw_loop *l, const char *address, const struct cw_conn_options *o, const struct cw_conn_ops *ops, void *user,
                     struct cw_listener **ret, struct cw_error *err) _must_check_;

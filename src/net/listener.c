@@ -6,12 +6,13 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include "net/conn_impl.h"
 #include "net/socket.h"
 
-#define MAX_WAITING 1024
+#define MAX_WAITING 1024               /* and no more than a quarter of the descriptors: files, memory and open connections need the others */
 #define MIN_WAITED_MS 250              /* nobody who is merely far away is sent off */
 #define ACCEPT_TURN 64                 /* before others have their turn */
 #define PAUSE_NS UINT64_C(50000000)    /* without descriptors or places: others may end meanwhile */
@@ -60,16 +61,24 @@ static void pause_accepting(struct cw_listener *l)
     cw_timer_start(l->pause, PAUSE_NS, 0);
 }
 
+static unsigned max_waiting(void)
+{
+    struct rlimit limit;
+    if (getrlimit(RLIMIT_NOFILE, &limit) < 0)
+        return MAX_WAITING;
+    return (unsigned)CW_MAX(CW_MIN(limit.rlim_cur / 4, (rlim_t)MAX_WAITING), (rlim_t)1);
+}
+
 /* Whether there is a place for one more. */
 static bool make_room(struct cw_listener *l)
 {
     struct cw_error err = {0};
-    if (l->n_waiting < MAX_WAITING)
+    if (l->n_waiting < max_waiting())
         return true;
     struct cw_conn *c = l->oldest;
     if (cw_loop_now_ms(l->loop) - c->since_ms < MIN_WAITED_MS)
         return false;
-    cw_error_set(&err, CW_E_SERVICE, "%d connections wait for their handshake: the oldest makes room", MAX_WAITING);
+    cw_error_set(&err, CW_E_SERVICE, "%u connections wait for their handshake: the oldest makes room", l->n_waiting);
     cw_listener_forget(c);
     cw_conn_die(c, &err);
     return true;

@@ -68,8 +68,10 @@ int cw_function_outputs(struct cw_bind *b, struct cw_op *op, struct cw_error *er
     {
         struct cw_type type = {0};
         const json_t *shape = json_object_get(value, "shape");
-        if (!*name || strlen(name) >= 256 || !json_is_object(value) || cw_dtype_parse(json_string_value(json_object_get(value, "dtype")) ?: "", &type.dtype) < 0)
+        if (!*name || strlen(name) >= 256 || !json_is_object(value) || !json_is_string(json_object_get(value, "dtype")))
             return cw_attr_error(op, "outputs", err, "for \"%.60s\" {\"dtype\": ..., \"shape\": [...]}", name);
+        if (cw_dtype_parse(json_string_value(json_object_get(value, "dtype")), &type.dtype) < 0)
+            return cw_attr_error(op, "outputs", err, "for \"%.60s\" a dtype (bytes, bool, uint8 .. uint64, int8 .. int64, float16, bfloat16, float32, float64)", name);
         json_object_foreach((json_t *)value, field, fact)
             if (strcmp(field, "dtype") != 0 && strcmp(field, "shape") != 0)
                 return cw_attr_error(op, "outputs", err, "for \"%.60s\" dtype and shape only", name);

@@ -15,7 +15,7 @@
 #define BACKOFF_FIRST_NS UINT64_C(50000000)
 #define BACKOFF_MAX_NS UINT64_C(1000000000)
 #define HEARTBEAT_NS UINT64_C(1000000000)
-#define MESSAGE_BYTES ((size_t)32 << 20) /* a pipeline with Python functions */
+#define MESSAGE_BYTES ((size_t)33 << 20) /* a pipeline, with Python functions, of at most 32 MiB, and what stands around it */
 #define MAX_FILES 4096                   /* that a Prepared names */
 
 static void say(struct cw_worker *w, const Cachew__Envelope *m)
@@ -139,14 +139,14 @@ void cw_control_prepare_failed(struct cw_worker *w, struct worker_stream *s, con
     s->prepare_id = 0;
 }
 
-void cw_control_stream_failed(struct cw_worker *w, struct worker_stream *s, const struct cw_error *why)
+void cw_control_stream_failed(struct cw_worker *w, ProtobufCBinaryData stream, const struct cw_error *why)
 {
     Cachew__StreamFailed failed = CACHEW__STREAM_FAILED__INIT;
     Cachew__Failure failure;
     Cachew__Envelope m = CACHEW__ENVELOPE__INIT;
     cw_worker_log(w, "a stream can't go on: %s", why->message);
     cw_failure_init(&failure, why);
-    failed.stream = (ProtobufCBinaryData){.data = s->stream->name, .len = sizeof(s->stream->name)};
+    failed.stream = stream;
     failed.why = &failure;
     m.of_case = CACHEW__ENVELOPE__OF_STREAM_FAILED;
     m.stream_failed = &failed;

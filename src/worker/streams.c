@@ -1,6 +1,8 @@
 /* Streams of a worker: from Prepare to Forget, their leases, and where their answers go. The loop's thread only. */
+#include <malloc.h>
 #include <string.h>
 
+#include "host/host.h"
 #include "worker/worker_impl.h"
 
 /* Splits that are leased at a time: enough elements that requests and completions don't count, between this and that. */
@@ -99,6 +101,10 @@ static void exited(struct worker_stream *s)
     forget_leases(s);
     free(s->end);
     free(s);
+    if (!w->streams) { /* nothing is kept for anybody: what functions loaded, what the allocator holds */
+        cw_host_shutdown();
+        malloc_trim(0);
+    }
     divide_memory(w);
     cw_worker_changed(w);
     cw_worker_maybe_over(w);
@@ -125,7 +131,7 @@ static void stream_failed(struct worker_stream *s, const struct cw_error *why)
         return;
     s->state = STREAM_FAILED;
     forget_leases(s);
-    cw_control_stream_failed(s->w, s, why);
+    cw_control_stream_failed(s->w, (ProtobufCBinaryData){.data = s->stream->name, .len = sizeof(s->stream->name)}, why);
     divide_memory(s->w);
 }
 
@@ -251,7 +257,13 @@ int cw_streams_lease(struct cw_worker *w, const Cachew__Leases *m, struct cw_err
 {
     struct worker_stream *s = cw_streams_find(w, m->stream);
     int r = 0;
-    if (!s || s->state != STREAM_READY)
+    if (!s) { /* of a dispatcher that believes otherwise: it prepares it anew */
+        struct cw_error why = {0};
+        (void)cw_error_set(&why, CW_E_SERVICE, "splits of a stream were leased that is not prepared here");
+        cw_control_stream_failed(w, m->stream, &why);
+        return 0;
+    }
+    if (s->state != STREAM_READY)
         return 0; /* it failed just now, and the dispatcher learns of it */
     for (size_t i = 0; i < m->n_splits && r == 0; i++)
         r = lease(s, m->splits[i], err);

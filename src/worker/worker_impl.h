@@ -131,7 +131,7 @@ uint64_t cw_control_cpu_ns(void); /* of this process so far */
 /* Said to the dispatcher, if it is there. */
 void cw_control_prepared(struct cw_worker *w, struct worker_stream *s);
 void cw_control_prepare_failed(struct cw_worker *w, struct worker_stream *s, const struct cw_error *why);
-void cw_control_stream_failed(struct cw_worker *w, struct worker_stream *s, const struct cw_error *why);
+void cw_control_stream_failed(struct cw_worker *w, ProtobufCBinaryData stream, const struct cw_error *why);
 /* Takes the remnants' counts over. */
 void cw_control_completed(struct cw_worker *w, struct worker_stream *s, struct cw_answer *a);
 

@@ -498,7 +498,7 @@ def test_mistakes_are_raised_where_they_were_written():
         Dataset.range(3).map(lambda e: 1 // 0)
     with pytest.raises(cachew.RecordError, match="no dtype of a component"):
         Dataset.range(3).map(lambda e: {"value": object()})
-    with pytest.raises(cachew.PipelineError, match="outputs"):
+    with pytest.raises(cachew.PipelineError, match='outputs .*int65.*expected for "value" a dtype .*int64'):
         Dataset.range(3).map(plus, outputs={"value": "int65"})
     with pytest.raises(cachew.PipelineError, match="timeout_s"):
         Dataset.range(3).map(plus, timeout_s=-1)

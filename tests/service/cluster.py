@@ -74,7 +74,7 @@ class Process:
         self.expected_end = False
         self.stopped = False
         with open(self.err_path, "ab") as err:
-            self.popen = subprocess.Popen([cluster.command, *map(str, words)], stdin=subprocess.DEVNULL, stdout=stdout, stderr=err,
+            self.popen = subprocess.Popen([*cluster.prefix(name), cluster.command, *map(str, words)], stdin=subprocess.DEVNULL, stdout=stdout, stderr=err,
                                           env={**cluster.env, **(env or {})}, cwd=cluster.directory)
         self.pid = self.popen.pid
         self.pidfd = os.pidfd_open(self.pid)
@@ -265,6 +265,10 @@ class Cluster:
         self.numbers += 1
         return self.numbers
 
+    def prefix(self, name):
+        """What the process of this name is started by, as words before the command: it must become the command."""
+        return []
+
     # ---- roles ----
 
     @property
@@ -284,6 +288,9 @@ class Cluster:
         link = self.link(f"{who}-dispatcher", self.direct)
         return link.address if link else self.direct
 
+    def worker_listens(self, key):
+        return ANY_PORT
+
     def start_dispatcher(self, *words, env=None, state_dir=True, wait=True):
         given = ["dispatcher", "--listen", self.direct, *self.dispatcher_words, *words]
         if state_dir:
@@ -296,7 +303,7 @@ class Cluster:
     def start_worker(self, key=None, *words, env=None, wait=True):
         """key: who takes the place of an earlier one under this key has its proxies."""
         key = key if key is not None else f"w{len(self.workers)}"
-        given = ["worker", "--dispatcher", self.to_dispatcher(key), "--listen", ANY_PORT, "--name", key, *self.worker_words, *words]
+        given = ["worker", "--dispatcher", self.to_dispatcher(key), "--listen", self.worker_listens(key), "--name", key, *self.worker_words, *words]
         link = self.link(f"client-{key}")
         if link:
             given += ["--advertise", link.address]
@@ -334,7 +341,7 @@ class Cluster:
 
     def ask(self, verb, *words, seconds=END_S):
         """`cachew jobs|workers --json`: (exit code, value, stderr)."""
-        ran = subprocess.run([self.command, verb, "--service", self.direct, "--json", *map(str, words)], check=False, capture_output=True, text=True,
+        ran = subprocess.run([*self.prefix(verb), self.command, verb, "--service", self.direct, "--json", *map(str, words)], check=False, capture_output=True, text=True,
                              timeout=seconds, env=self.env, cwd=self.directory)
         lines = ran.stdout.splitlines()
         return ran.returncode, json.loads(lines[-1]) if lines else None, ran.stderr

@@ -601,7 +601,7 @@ CW_UNUSED static struct run_peer *run_client(struct run *u, const char *job, uin
     return run_client_with(u, &(struct run_attach){.job = job, .rank = rank, .world_size = world_size}, from);
 }
 
-static int run_progress(struct run_peer *p, uint64_t to, uint64_t batch)
+CW_UNUSED static int run_progress(struct run_peer *p, uint64_t to, uint64_t batch)
 {
     uint64_t n = p->run->n_splits;
     Cachew__Place place = CACHEW__PLACE__INIT;

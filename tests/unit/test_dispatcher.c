@@ -438,17 +438,22 @@ static void test_drain(void **state)
     struct run_peer *leaves = a->streams[0].held[0] ? a : b, *stays = leaves == a ? b : a;
     run_completed(leaves, &leaves->streams[0], 0, 1);
     run_settle(u);
+    uint64_t begun = 1;
+    while (!leaves->streams[0].held[begun])
+        begun++;
     RUN_SAY(leaves, Draining, DRAINING, false, RUN_BASE(draining));
     run_settle(u);
-    assert_int_equal(run_held(leaves), 1);
-    assert_true(leaves->streams[0].held[0]);
-    assert_int_equal(c->placed[0], leaves->worker + 1);
-    for (uint64_t pos = 1; pos < 4; pos++)
+    assert_true(leaves->streams[0].held[0] && leaves->streams[0].held[begun]); /* what it computes it may finish */
+    assert_int_equal(c->placed[begun], leaves->worker + 1);
+    run_completed(leaves, &leaves->streams[0], begun, 1);
+    for (uint64_t pos = 1; pos < 6; pos++)
         if (stays->streams[0].held[pos])
             run_completed(stays, &stays->streams[0], pos, 1);
     run_settle(u);
+    size_t held = run_held(leaves);
+    assert_int_equal(c->placed[0], leaves->worker + 1);
     run_pass(u, 9000);
-    assert_true(leaves->streams[0].held[0]);
+    assert_int_equal(run_held(leaves), held); /* and nothing new came */
     run_pass(u, 1500);
     assert_int_equal(run_held(leaves), 0);
     assert_true(stays->streams[0].held[0]);
@@ -739,6 +744,70 @@ static void test_many_jobs(void **state)
     run_free(u);
 }
 
+/* Jobs that were left in their middle: workers keep the youngest few ready, and any of them goes on when its client is back. */
+static void test_left_jobs(void **state)
+{
+    (void)state;
+    struct run *u = run_new(4);
+    struct run_peer *w = run_worker(u, 2);
+    char name[32];
+    for (uint64_t i = 0; i < 60; i++) {
+        snprintf(name, sizeof(name), "job %" PRIu64, i);
+        struct run_peer *c = run_client_with(u, &(struct run_attach){.job = name, .seed = i}, 0);
+        assert_true(c->attached);
+        run_progress(c, 1, 0);
+        run_detach(c, false);
+        run_settle(u);
+        run_lose(c);
+        run_pass(u, 2000); /* the worker has places for 20 streams only */
+        run_peer_clear(w);
+    }
+    run_pass(u, 31000);
+    assert_int_equal(run_held(w), 0);
+    assert_int_equal(run_count(u, 'f'), 60);
+    struct run_peer *c = run_client_with(u, &(struct run_attach){.job = "job 3", .seed = 3}, 1);
+    assert_true(c->attached);
+    assert_int_equal(run_held(w), 2);
+    run_lose(c);
+    run_pass(u, 4000); /* a lost connection is no reason */
+    assert_int_equal(run_held(w), 2);
+    run_kill(u);
+    run_start(u);
+    w = run_worker(u, 2);
+    run_pass(u, 31000); /* after a restart all of them are left */
+    assert_int_equal(run_held(w), 0);
+    c = run_client_with(u, &(struct run_attach){.job = "job 4", .seed = 4}, 1);
+    assert_true(c->attached);
+    assert_int_equal(run_held(w), 2);
+    run_free(u);
+}
+
+/* As many as there may be, all left: another one takes the place of that which was left first. */
+static void test_no_room_for_jobs(void **state)
+{
+    (void)state;
+    struct run *u = run_new(4);
+    struct run_peer *w = run_worker(u, 2);
+    char name[32], *json = NULL;
+    struct cw_error err = {0};
+    for (uint64_t i = 0; i <= 10000; i++) {
+        snprintf(name, sizeof(name), "job %" PRIu64, i);
+        struct run_peer *c = run_client_with(u, &(struct run_attach){.job = name, .seed = i}, 0);
+        assert_true(c->attached);
+        run_detach(c, false);
+        run_settle(u);
+        run_lose(c);
+        run_pass(u, 10);
+        run_peer_clear(w);
+    }
+    assert_int_equal(cw_dispatcher_query(u->d, "jobs", u->now_ns, &json, &err), 0);
+    assert_null(strstr(json, "\"job 0\""));
+    assert_non_null(strstr(json, "\"job 1\""));
+    assert_non_null(strstr(json, "\"job 10000\""));
+    free(json);
+    run_free(u);
+}
+
 /* Without sharing, equal jobs don't meet; with it, the slower one paces both, unless it has no client. */
 static void test_two_jobs(void **state)
 {
@@ -899,6 +968,8 @@ int main(void)
         cmocka_unit_test(test_at_most_once_floor),
         cmocka_unit_test(test_job_life),
         cmocka_unit_test(test_many_jobs),
+        cmocka_unit_test(test_left_jobs),
+        cmocka_unit_test(test_no_room_for_jobs),
         cmocka_unit_test(test_two_jobs),
         cmocka_unit_test(test_steer),
         cmocka_unit_test(test_nonsense),

@@ -162,6 +162,8 @@ static void test_serves(void **state)
     assert_string_equal(asked->prepare->pipeline, "[]");
     Cachew__Plan plan = CACHEW__PLAN__INIT;
     Cachew__Prepared prepared = CACHEW__PREPARED__INIT;
+    plan.n_positions = 30;
+    plan.split_size = 10;
     plan.n_splits = 3;
     plan.snapshot = 4;
     prepared.stream = asked->prepare->stream;

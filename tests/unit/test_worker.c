@@ -428,6 +428,24 @@ static void revoked_in_the_middle(void **state)
     end_all();
 }
 
+/* Another worker was faster with a split in which something hangs here: it holds up no other. */
+static void revoked_while_it_hangs(void **state)
+{
+    (void)state;
+    start_with("{\"op\": \"range\", \"stop\": 40000}, {\"op\": \"fail\", \"where\": \"value >= 20000\", \"kind\": \"hang\"}, {\"op\": \"batch\", \"size\": 8}",
+               SHARED, (size_t)64 << 20);
+    uint64_t last = prepared->m->prepared->plan->n_splits - 1;
+    lease(0, 0, last, 1, 0);
+    (void)say_get(&clients[0], 0, 0, last, 0, 1);
+    uint64_t until_ns = cw_now_ns() + UINT64_C(200000000);
+    run_until(cw_now_ns() >= until_ns); /* it hangs by now */
+    say_revoke(0, 0, last, 1);
+    run_until(status_now().n_leases == 0);
+    lease(0, 0, 0, 1, 0);
+    fetch(&clients[0], 0, 0);
+    end_all();
+}
+
 static void left_while_lent(void **state)
 {
     (void)state;
@@ -868,7 +886,7 @@ int main(void)
         world_test(bytes_shared), world_test(bytes_tcp), world_test(buckets_shared), world_test(buckets_tcp), world_test(elements_shared),
         world_test(counted_asked_again), world_test(filtered_asked_again), world_test(finished_asked_again), world_test(counted_ranks_apart), world_test(counted_ranks_apart_without_room),
         world_test(filtered_ranks_apart), world_test(range_of_batches), world_test(counted_later_first), world_test(bytes_later_first), world_test(filtered_later_first),
-        world_test(two_ends_at_once), world_test(nothing_here), world_test(revoked_in_the_middle), world_test(left_while_lent), world_test(kept_over_the_end_of_a_connection), world_test(kept_of_another), world_test(returned_twice),
+        world_test(two_ends_at_once), world_test(nothing_here), world_test(revoked_in_the_middle), world_test(revoked_while_it_hangs), world_test(left_while_lent), world_test(kept_over_the_end_of_a_connection), world_test(kept_of_another), world_test(returned_twice),
         world_test(returned_invented), world_test(returned_for_another), world_test(forgotten_while_lent), world_test(nonsense), world_test(skipped_records),
         world_test(skipped_in_counted), world_test(failed_record), world_test(failed_stream), world_test(dispatcher_comes_back), world_test(prepared_again),
         world_test(lease_beyond_the_end), world_test(drains), world_test(two_streams), world_test(counted_any_order), world_test(filtered_any_order), world_test(buckets_any_order),

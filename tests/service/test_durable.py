@@ -1,0 +1,89 @@
+"""What the dispatcher acknowledges is on the disk: its system calls, as strace saw them, in their order."""
+
+import re
+import shutil
+import sys
+from pathlib import Path
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).resolve().parent))
+from raw_peer import COMPLETED, DONE, frames  # noqa: E402
+from test_service import BATCH, FILTER, SHUFFLE, Bench, numbers  # noqa: E402
+
+JOB = numbers(16000, FILTER, SHUFFLE, BATCH)
+RECEIVES, SENDS, SYNCS = ("recvmsg", "recvfrom", "read", "readv"), ("sendmsg", "sendto", "write", "writev"), ("fdatasync", "fsync")
+LINE = re.compile(r"^(\d+) +(?:<\.\.\. (\w+) resumed>|(\w+)\()(.*)$")
+QUOTED = re.compile(r'"((?:\\x[0-9a-f]{2})*)"')
+
+
+def bytes_of(escaped):
+    return bytes.fromhex(escaped.replace("\\x", ""))
+
+
+class Calls:
+    """What was said on each connection, and when: (place in the trace, bytes) of each descriptor, received and sent; (begin, end) of each sync of the journal."""
+
+    def __init__(self, path):
+        self.received, self.sent, self.syncs = {}, {}, []
+        begun = {}  # by thread: (call, what it said when it began, place)
+        for at, text in enumerate(path.read_text().splitlines()):
+            found = LINE.match(text)
+            if not found:
+                continue
+            thread, resumed, called, rest = found.groups()
+            call = resumed or called
+            first, place = begun.pop(thread, ("", at))[0:2] if resumed else ("", at)
+            if rest.endswith("<unfinished ...>"):
+                begun[thread] = (rest, at)
+                continue
+            self.add(call, first + rest, place, at)
+
+    def add(self, call, text, begin, end):
+        result = re.search(r"\) += (-?\d+)", text)
+        if not result or int(result[1]) < 0:
+            return
+        fd, name = re.match(r"(\d+)<([^>]*)", text).groups()
+        name = bytes_of(name)
+        if call in SYNCS and b"/journal.db" in name:
+            self.syncs.append((begin, end))
+        elif call in (*RECEIVES, *SENDS) and name.startswith(b"socket:"):
+            data = b"".join(map(bytes_of, QUOTED.findall(text[:result.start()])))[:int(result[1])]
+            # What is received is known when the call ends; what is sent, when it begins.
+            (self.received if call in RECEIVES else self.sent).setdefault(fd, []).append((end if call in RECEIVES else begin, data))
+
+
+def messages(pieces):
+    """[(place, request, answer, kind)] of a connection: the place where the last byte of each was."""
+    found, stream = [], b""
+    for place, data in pieces:
+        before = len(frames(stream))
+        stream += data
+        found += [(place, request, answer, kind) for request, answer, kind, _ in frames(stream)[before:]]
+    return found
+
+
+@pytest.mark.skipif(not shutil.which("strace"), reason="strace is not there (package strace)")
+def test_no_completion_is_acknowledged_before_its_fdatasync(tmp_path):
+    bench = Bench(tmp_path)
+    trace = tmp_path / "trace"
+    # -D: the dispatcher is our child, strace its; -xx: bytes as they are.
+    strace = ["strace", "-D", "-f", "-y", "-xx", "-s", "1000000", "-e", "signal=none", "-e", f"trace={','.join((*RECEIVES, *SENDS, *SYNCS))}", "-o", str(trace)]
+    bench.cluster.prefix = lambda name: strace if name.startswith("dispatcher") else []
+    try:
+        bench.cluster.start(2)
+        r = bench.ranks(JOB)[0]
+        r.finish()
+        bench.judge(JOB, (1, None, [r]))
+        assert bench.cluster.drain() == []
+    finally:
+        bench.cluster.close()
+    calls = Calls(trace)
+    n = 0
+    for fd, pieces in calls.received.items():
+        said = {request: place for place, request, _, kind in messages(pieces) if kind == COMPLETED}
+        for place, _, answer, kind in messages(calls.sent.get(fd, [])):
+            if kind == DONE and answer in said:
+                n += 1
+                assert any(said[answer] < begin and end < place for begin, end in calls.syncs), (fd, answer, said[answer], place)
+    assert n >= 50 and len(calls.syncs) >= 5, (n, len(calls.syncs))
