@@ -289,7 +289,8 @@ def idle(args, folder):
     return {"percent": max(percent.values()), **percent}
 
 
-MEASUREMENTS = {f.__name__: f for f in (photos, small, medium, large, credits_4, credits_6, credits_8, rewrite, memset, tcp, iperf3, one_half, two_halves, expanded_one, expanded_eight, records_one,
+MEASUREMENTS = {f.__name__: f for f in (photos, small, medium, large, credits_4, credits_6, credits_8,
+                                        rewrite, memset, tcp, iperf3, one_half, two_halves, expanded_one, expanded_eight, records_one,
                                         records_six, job, start, idle)}
 
 

@@ -77,7 +77,7 @@ def with_service(options: Options, service: str | None, *, job: str | None, tran
     if transport not in TRANSPORTS:
         raise wrong("transport", transport, " or ".join(f'"{t}"' for t in TRANSPORTS))
     return options._replace(service=service, job=job, token=token, transport=transport, open_timeout_s=seconds("open_timeout_s", open_timeout_s) or 1e-3,
-                            **{name: _path(name, value) for name, value in tls.items()})
+                            tls_ca=_path("tls_ca", tls_ca), tls_cert=_path("tls_cert", tls_cert), tls_key=_path("tls_key", tls_key))
 
 
 def wrong(option: str, value: object, expected: str) -> OptionError:
