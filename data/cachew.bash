@@ -32,6 +32,10 @@ _cachew() {
         COMPREPLY=($(compgen -W "exact any" -- "$cur"))
         return
         ;;
+    --sharding)
+        COMPREPLY=($(compgen -W "dynamic off" -- "$cur"))
+        return
+        ;;
     --format)
         COMPREPLY=($(compgen -W "tfrecord text jsonl tar" -- "$cur"))
         return

@@ -444,6 +444,106 @@ def test_ranks_share_out_the_batches_of_one(tmp_path, world, kind):
     assert f"{total & MASK128:032x}" == whole["digest"]
 
 
+# ---- order any ----
+
+def any_words(rank, world):
+    return ["--digest", "--order", "any", "--rank", rank, "--world-size", world]
+
+
+def any_pipelines():
+    two = {"op": "concat", "inputs": [[{"op": "range", "stop": 300}, {"op": "repeat", "count": 3}], [{"op": "range", "start": 5000, "stop": 5500}]]}
+    buckets = {"op": "bucket_by_length", "length": "value * 7 % 23", "boundaries": [4, 9, 17], "sizes": [7, 5, 8, 3]}
+    return {
+        "counted": range_chain(1000, SHUFFLE, BATCH),
+        "short last batch dropped": range_chain(1003, SHUFFLE, {**BATCH, "drop_remainder": True}),
+        "fewer splits than ranks": range_chain(30, SHUFFLE, BATCH),
+        "filtered": range_chain(1500, {"op": "filter", "where": "value % 5 != 0"}, SHUFFLE, BATCH),
+        "nearly empty": range_chain(4000, {"op": "filter", "where": "value % 97 == 1"}, SHUFFLE, BATCH),
+        "bucketed": range_chain(1500, SHUFFLE, buckets),
+        "concatenated": [two, {"op": "filter", "where": "value % 3 != 0"}, SHUFFLE, BATCH],
+        "unbatched": range_chain(200, {"op": "filter", "where": "value % 3 != 0"}, SHUFFLE),
+    }
+
+
+def set_sum(results):
+    return f"{sum(int(r['set_digest'], 16) for r in results) & MASK128:032x}"
+
+
+@pytest.mark.parametrize("kind", any_pipelines())
+def test_ranks_in_any_order_get_all_elements_once(tmp_path, kind):
+    pipeline = write(tmp_path / "p.json", any_pipelines()[kind])
+    whole = run(pipeline, "--digest", "--epochs", 2)
+    assert run(pipeline, *any_words(0, 1), "--epochs", 2)["digest"] == whole["digest"]  # one rank, one process: splits end in their order
+    for world in (2, 3, 7):
+        logs = [tmp_path / f"{world}.{rank}.log" for rank in range(world)]
+        ranks = [run(pipeline, *any_words(rank, world), "--epochs", 2, "--log", logs[rank]) for rank in range(world)]
+        assert set_sum(ranks) == whole["set_digest"]
+        assert sum(r["elements"] for r in ranks) == whole["elements"]  # padding is no element
+        for rank, log in enumerate(logs):
+            g = {epoch: [line["g"] for line in read_log(log) if line["epoch"] == epoch] for epoch in (0, 1)} if log.exists() else {}
+            assert all(numbers == list(range(rank, rank + len(numbers) * world, world)) for numbers in g.values())
+        if kind in ("counted", "short last batch dropped", "fewer splits than ranks"):
+            assert len({r["batches"] for r in ranks}) == 1  # equally many, where that is known beforehand
+
+
+@pytest.mark.parametrize("kind", any_pipelines())
+def test_parts_in_any_order_add_up_to_the_whole(tmp_path, kind):
+    """After each batch, those that fill up and those that are joined at an epoch's end among them."""
+    pipeline, world, draw = write(tmp_path / "p.json", any_pipelines()[kind]), 3, random.Random(kind)
+    whole, parts = run(pipeline, "--digest", "--epochs", 2), []
+    for rank in range(world):
+        in_one = run(pipeline, *any_words(rank, world), "--epochs", 2)
+        mine, state = [], tmp_path / f"{rank}.state"
+        while not mine or mine[-1]["batches"]:
+            mine.append(run(pipeline, *any_words(rank, world), "--epochs", 2, "--batches", draw.choice([1, 1, 3, 20]), "--threads", draw.choice([1, 2, 8]), "--state", state))
+            assert state.stat().st_size <= 1024
+        assert f"{sum(int(r['digest'], 16) for r in mine) & MASK128:032x}" == in_one["digest"]
+        parts += mine
+    assert set_sum(parts) == whole["set_digest"]
+
+
+def test_a_state_in_any_order_is_one_rank_s(tmp_path):
+    pipeline, state = write(tmp_path / "p.json", range_chain(1000, SHUFFLE, BATCH)), tmp_path / "state"
+    run(pipeline, *any_words(1, 2), "--batches", 5, "--state", state)
+    for words, has in ((any_words(0, 2), "0 of 2"), (any_words(1, 3), "1 of 3")):
+        error = failed(pipeline, 2, *words, "--state", state)
+        assert error["kind"] == "state" and "1 of 2" in error["message"] and has in error["message"], error
+    error = failed(pipeline, 2, "--state", state)
+    assert error["attribute"] == "order" and error["value"] == "any" and error["expected"] == "exact"
+    exact = tmp_path / "exact"
+    run(pipeline, "--batches", 5, "--state", exact)
+    error = failed(pipeline, 2, *any_words(0, 1), "--state", exact)
+    assert error["attribute"] == "order" and error["value"] == "exact" and error["expected"] == "any"
+
+
+def test_a_state_between_epochs_is_good_for_any_order_and_rank(tmp_path):
+    pipeline, state = write(tmp_path / "p.json", range_chain(1000, SHUFFLE, BATCH)), tmp_path / "state"
+    second = run(pipeline, *any_words(1, 2), "--epochs", 1, "--state", state)
+    assert second["batches"] > 0 and "order" not in json.loads(state.read_text())
+    copies = [shutil.copy(state, tmp_path / f"copy{i}") for i in range(2)]
+    whole, first = run(pipeline, "--digest", "--epochs", 2), run(pipeline, "--digest")
+    rest = run(pipeline, "--digest", "--epochs", 2, "--state", state)
+    assert (int(first["digest"], 16) + int(rest["digest"], 16)) & MASK128 == int(whole["digest"], 16)
+    assert set_sum([first, *(run(pipeline, *any_words(r, 2), "--epochs", 2, "--state", copies[r]) for r in range(2))]) == whole["set_digest"]
+
+
+@pytest.mark.parametrize("change", [{"split": 1}, {"split": 10**6}, {"rank": 7}, {"g": 3}, {"batches": "1 2 x"}, {"batches": "1 " * 100}, {"batches": "-1"},
+                                    {"remnants": "0:1:0"}, {"remnants": "0:-1:0"}, {"world_size": None}])
+def test_a_damaged_state_in_any_order(tmp_path, change):
+    pipeline, state = write(tmp_path / "p.json", any_pipelines()["filtered"]), tmp_path / "state"
+    run(pipeline, *any_words(0, 2), "--batches", 5, "--state", state)
+    saved = json.loads(state.read_text())
+    state.write_text(json.dumps({key: value for key, value in {**saved, **change}.items() if value is not None}))
+    assert failed(pipeline, 2, *any_words(0, 2), "--state", state)["kind"] == "state"
+
+
+def test_an_epoch_of_one_split_has_one_order(tmp_path):
+    pipeline = write(tmp_path / "p.json", range_chain(1000, {"op": "filter", "where": "value % 5 != 0"}, {"op": "take", "count": 300}, BATCH))
+    assert run(pipeline, *any_words(0, 1))["digest"] == run(pipeline, "--digest")["digest"]
+    error = failed(pipeline, 2, *any_words(0, 2))
+    assert error["kind"] == "option" and error["attribute"] == "world_size" and "one split" in error["message"]
+
+
 # ---- signals, deadlines, crashes ----
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])

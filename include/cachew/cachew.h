@@ -209,12 +209,15 @@ struct cachew_options {
     const char *token;      /* the service's; NULL: $CACHEW_TOKEN, if it is set */
     const char *transport;  /* from workers: "auto", "shm", "unix" or "tcp"; NULL: "auto" */
     double open_timeout_s;  /* until a worker of the service has seen the data; 0: 60; negative: without limit */
+    const char *order;      /* "exact"; "any": a rank has every world_size-th split, and gets what is there first, so that nothing late holds it up; all ranks together get the
+                             * same elements. NULL: "exact", with at-most-once "any" */
+    const char *guarantee;  /* of a service: "exactly-once"; "at-most-once" (in order "any"): what is lost with a worker is not computed again. NULL: "exactly-once" */
     const char *tls_ca;     /* speak TLS to the service's processes: their certificates are from this authority (a PEM file) */
     const char *tls_cert;   /* ours, where the service asks for one (PEM); then tls_key, too, is needed. With it and without tls_ca: the system's authorities */
     const char *tls_key;    /* its key (PEM) */
     unsigned credits;       /* batches of a service that are asked for before they are wanted, at most 4096; 0: as many as take 64 MiB (256 MiB where they are lent), 2 to 64 */
 };
-#define CACHEW_OPTIONS_INIT { sizeof(struct cachew_options), -1, -1, 0, 0, 1, 1, 0, NULL, NULL, 0, NULL, NULL, NULL, NULL, NULL, 0, NULL, NULL, NULL, 0 }
+#define CACHEW_OPTIONS_INIT { sizeof(struct cachew_options), -1, -1, 0, 0, 1, 1, 0, NULL, NULL, 0, NULL, NULL, NULL, NULL, NULL, 0, NULL, NULL, NULL, NULL, NULL, 0 }
 
 struct cachew_iterator; /* opaque */
 struct cachew_batch;    /* opaque */
@@ -237,8 +240,8 @@ CACHEW_API int cachew_pipeline_explain(const struct cachew_pipeline *p, const st
  * timeout_s seconds (negative: without limit), then fails with CACHEW_E_DEADLINE; after that, and after CACHEW_E_INTERRUPTED, it may be
  * called again and nothing is lost. After other errors there are no more batches: they fail again. */
 CACHEW_API int cachew_iterator_next(struct cachew_iterator *it, double timeout_s, struct cachew_batch **ret, struct cachew_error **err) CACHEW_CHECKED;
-/* Returns new the position after the batch handed out last, as JSON of at most 1 KB, for options.state (the world size may differ then);
- * NULL: no memory. */
+/* Returns new the position after the batch handed out last, as JSON of at most 1 KB, for options.state (the world size may differ then, in order "exact"; in order "any"
+ * each rank goes on from a state of its own); NULL: no memory. */
 CACHEW_API char *cachew_iterator_state(const struct cachew_iterator *it);
 /* From any thread: waits of cachew_iterator_next end at once with CACHEW_E_INTERRUPTED, as do later ones, until it is called with on = 0. */
 CACHEW_API void cachew_iterator_interrupt(struct cachew_iterator *it, int on);

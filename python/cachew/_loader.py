@@ -129,7 +129,8 @@ class Loader(Generic[T]):
     """Epochs of converted batches, with a position that can be saved. Each `for batch in loader` is the next epoch."""
 
     def __init__(self, dataset: Dataset, convert: Callable[[Batch], Any], ahead: int, ranks: Callable[[], tuple[int, int]], *, seed: int | None,
-                 threads: int | None, memory: int | str | None, timeout_s: float | None, service: str | None, job: str | None, token: str | None,
+                 threads: int | None, memory: int | str | None, timeout_s: float | None, service: str | None, job: str | None,
+                 order: str | None, guarantee: str | None, token: str | None,
                  tls_ca: Path | None, tls_cert: Path | None, tls_key: Path | None) -> None:
         self.dataset = dataset
         self.batch_size = dataset.batch_size
@@ -137,8 +138,8 @@ class Loader(Generic[T]):
         self._ahead = ahead
         self._ranks = ranks
         self._timeout_s = timeout_s
-        self._options = with_service(make_options(seed=seed, epochs=math.inf, threads=threads, memory=memory), service, job=job, token=token, tls_ca=tls_ca,
-                                     tls_cert=tls_cert, tls_key=tls_key)
+        self._options = with_service(make_options(seed=seed, epochs=math.inf, threads=threads, memory=memory), service, job=job, order=order,
+                                     guarantee=guarantee, token=token, tls_ca=tls_ca, tls_cert=tls_cert, tls_key=tls_key)
         self._stream: Stream | AheadStream | None = None
         self._finalizer: weakref.finalize[Any, Any] | None = None
         self._pending: Item | None = None  # the first of the next epoch

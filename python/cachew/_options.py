@@ -17,6 +17,8 @@ Path: TypeAlias = str | os.PathLike[str]
 
 ENDLESS = 2**63 - 1
 TRANSPORTS = ("auto", "shm", "unix", "tcp")
+ORDERS = ("exact", "any")
+GUARANTEES = ("exactly-once", "at-most-once")
 
 
 class Options(NamedTuple):
@@ -37,6 +39,8 @@ class Options(NamedTuple):
     token: str | None = None
     transport: str | None = None
     open_timeout_s: float = 0.0
+    order: str | None = None
+    guarantee: str | None = None
     tls_ca: str | None = None
     tls_cert: str | None = None
     tls_key: str | None = None
@@ -60,11 +64,15 @@ def make_options(*, seed: int | None = None, epochs: float | None = None, first_
 
 
 def with_service(options: Options, service: str | None, *, job: str | None, transport: str = "auto", token: str | None = None,
-                 open_timeout_s: float | None = 60.0, tls_ca: Path | None = None, tls_cert: Path | None = None, tls_key: Path | None = None) -> Options:
+                 open_timeout_s: float | None = 60.0, order: str | None = None, guarantee: str | None = None, tls_ca: Path | None = None,
+                 tls_cert: Path | None = None, tls_key: Path | None = None) -> Options:
     """The same, with batches from a service; None: from this process."""
+    for name, value, choices in (("order", order, ORDERS), ("guarantee", guarantee, GUARANTEES)):
+        if value is not None and value not in choices:
+            raise wrong(name, value, " or ".join(f'"{c}"' for c in choices))
     tls = {"tls_ca": tls_ca, "tls_cert": tls_cert, "tls_key": tls_key}
     if service is None:
-        for name, value in (("job", job), ("token", token), *tls.items()):
+        for name, value in (("job", job), ("token", token), ("order", order), ("guarantee", guarantee), *tls.items()):
             if value is not None:
                 raise wrong(name, "..." if name == "token" else value, 'a service too: HOST:PORT of its dispatcher, or "local"')
         return options
@@ -77,7 +85,20 @@ def with_service(options: Options, service: str | None, *, job: str | None, tran
     if transport not in TRANSPORTS:
         raise wrong("transport", transport, " or ".join(f'"{t}"' for t in TRANSPORTS))
     return options._replace(service=service, job=job, token=token, transport=transport, open_timeout_s=seconds("open_timeout_s", open_timeout_s) or 1e-3,
-                            tls_ca=_path("tls_ca", tls_ca), tls_cert=_path("tls_cert", tls_cert), tls_key=_path("tls_key", tls_key))
+                            order=order, guarantee=guarantee, tls_ca=_path("tls_ca", tls_ca), tls_cert=_path("tls_cert", tls_cert),
+                            tls_key=_path("tls_key", tls_key))
+
+
+def with_sharding(sharding: str, job: str | None, rank: int, world_size: int) -> tuple[str | None, int, int]:
+    """(job, rank, world_size) under one of the tf.data service's policies."""
+    if sharding == "dynamic":
+        return job, rank, world_size
+    if sharding == "off":
+        world_size = integer("world_size", world_size, 1, 2**20)
+        rank = integer("rank", rank, 0, world_size - 1)
+        return job if job is None or world_size == 1 else f"{job}/{rank}", 0, 1
+    raise wrong("sharding", sharding, '"dynamic" or "off"' + (
+        "; which worker computes what has no influence on what is delivered here, so that there is nothing to be static" if sharding == "static" else ""))
 
 
 def wrong(option: str, value: object, expected: str) -> OptionError:

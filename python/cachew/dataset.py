@@ -16,7 +16,7 @@ from cachew._iterator import DatasetIterator
 from cachew._memory import InMemory, data_of, restored
 from cachew._methods import Operators, read_table
 from cachew._operators import TABLE, Operator, did_you_mean, value_of
-from cachew._options import Path, State, make_options, seconds, with_service, wrong
+from cachew._options import Path, State, make_options, seconds, with_service, with_sharding, wrong
 
 
 class Field(NamedTuple):
@@ -210,8 +210,8 @@ class Dataset(Functions, InMemory, Operators):
 
     def distribute(self, service: str, *, job: str | None = None, rank: int = 0, world_size: int = 1, seed: int | None = None, epochs: float | None = None,
                    state: State | str | None = None, timeout_s: float | None = None, first_epoch: int = 0, transport: str = "auto", token: str | None = None,
-                   open_timeout_s: float | None = 60.0, workers: int | None = None, tls_ca: Path | None = None, tls_cert: Path | None = None,
-                   tls_key: Path | None = None) -> DatasetIterator:
+                   open_timeout_s: float | None = 60.0, workers: int | None = None, order: str | None = None, guarantee: str | None = None,
+                   sharding: str | None = None, tls_ca: Path | None = None, tls_cert: Path | None = None, tls_key: Path | None = None) -> DatasetIterator:
         """Runs the pipeline on the workers of a service: the same batches as those of `iterator`, whatever happens to workers on the way.
 
         service: "HOST:PORT" of the dispatcher, as `cachew up` prints it; "local": a service of this process, which begins when it is first asked for,
@@ -223,8 +223,14 @@ class Dataset(Functions, InMemory, Operators):
         tls_ca: speak TLS: the service's certificates are from this authority (a PEM file, as `cachew keys init` makes it)
         tls_cert, tls_key: our certificate and its key (PEM files), where the service asks for them (--tls-mutual)
         workers: of a service "local" that this call starts (default 1, with all CPUs)
+        order: "exact" (default): the order of `iterator`; "any": a rank gets what is there first of every world_size-th split, so that nothing late holds it up;
+            all ranks together get the same elements
+        guarantee: "exactly-once" (default); "at-most-once": what is lost with a worker is not computed again, in order "any" (the default then)
+        sharding: as the tf.data service names it: "dynamic" (default): the ranks share an epoch; "off": each rank gets all of it, in a job of its own
         rank, world_size, seed, epochs, state, timeout_s, first_epoch: as for `iterator`
         """
+        if sharding is not None:
+            job, rank, world_size = with_sharding(sharding, job, rank, world_size)
         options = make_options(seed=seed, epochs=epochs, first_epoch=first_epoch, rank=rank, world_size=world_size, state=state)
         if service == "local":
             from cachew._service import local_address
@@ -232,8 +238,8 @@ class Dataset(Functions, InMemory, Operators):
             local_address(workers)
         elif workers is not None:
             raise wrong("workers", workers, f'None with the service {service!r}: workers are started by "local" only')
-        return DatasetIterator(self, with_service(options, service, job=job, transport=transport, token=token, open_timeout_s=open_timeout_s, tls_ca=tls_ca,
-                                                   tls_cert=tls_cert, tls_key=tls_key), timeout_s)
+        return DatasetIterator(self, with_service(options, service, job=job, transport=transport, token=token, open_timeout_s=open_timeout_s, order=order,
+                                                  guarantee=guarantee, tls_ca=tls_ca, tls_cert=tls_cert, tls_key=tls_key), timeout_s)
 
     def __iter__(self) -> DatasetIterator:
         return self.iterator()

@@ -23,7 +23,8 @@
 struct run {
     /* options */
     struct cli_common common;
-    const char *state, *log, *dump, *save, *quarantine, *guarantee, *order, *service, *job, *transport, *token_file, *trace;
+    const char *state, *log, *dump, *save, *quarantine, *guarantee, *order, *sharding, *service, *job, *transport, *token_file, *trace;
+    char own_job[512];
     struct cli_tls tls;
     uint64_t epochs, batches, rank, world_size, state_every, credits;
     bool epochs_given, batches_given, digest, progress;
@@ -253,10 +254,30 @@ static int open_local(struct run *x, const json_t *state, struct cw_error *err)
         .epochs = x->epochs,
         .rank = (unsigned)x->rank,
         .world_size = (unsigned)x->world_size,
+        .any_order = x->order && strcmp(x->order, "any") == 0,
         .runner = {.threads = (unsigned)x->common.threads, .memory = x->common.memory, .optimize = !x->common.no_optimize},
     };
     int r = cli_common_open(&x->common, err);
     return r < 0 ? r : cw_iterator_new(x->common.local.sequence, &o, state, &x->common.local.iterator, err);
+}
+
+/* The tf.data service's names: "dynamic" is how ranks share an epoch anyway; "off" makes each rank a job of its own, with all of it. */
+static int apply_sharding(struct run *x, struct cw_error *err)
+{
+    if (!x->sharding || strcmp(x->sharding, "dynamic") == 0)
+        return 0;
+    if (strcmp(x->sharding, "static") == 0) {
+        cw_error_attribute(err, "sharding", "static", "dynamic or off");
+        return cw_error_set(err, CW_E_OPTION, "--sharding static: which worker computes has no influence on what is delivered, so that there is nothing to be static; expected "
+                            "dynamic or off");
+    }
+    if (x->job && x->world_size > 1) {
+        snprintf(x->own_job, sizeof(x->own_job), "%s/%" PRIu64, x->job, x->rank);
+        x->job = x->own_job;
+    }
+    x->rank = 0;
+    x->world_size = 1;
+    return 0;
 }
 
 static int open_service(struct run *x, const json_t *state, struct cw_error *err)
@@ -264,6 +285,8 @@ static int open_service(struct run *x, const json_t *state, struct cw_error *err
     _cleanup_free_ char *token = NULL;
     char anonymous[64];
     int r = cli_token(x->token_file, &token, err);
+    if (r >= 0)
+        r = apply_sharding(x, err);
     if (r < 0)
         return r;
     if (!x->job && x->world_size > 1)
@@ -284,9 +307,8 @@ static int open_service(struct run *x, const json_t *state, struct cw_error *err
         .trace = x->tracing,
         .timeout_ns = (uint64_t)(x->common.wait * 1e9),
     };
-    if (o.at_most_once && x->order && !o.any_order)
-        return cw_error_set(err, CW_E_OPTION, "--guarantee at-most-once with --order exact: batches that are lost leave gaps in the order; expected --order any");
-    o.any_order |= o.at_most_once;
+    if (!x->order) /* what is lost leaves gaps in the exact one */
+        o.any_order = o.at_most_once;
     r = cli_tls_connecting(&x->tls, &o.tls, err);
     if (r >= 0)
         r = cw_local_remote(&x->common.local, &o, state, err);
@@ -311,6 +333,8 @@ static int execute(struct run *x, struct watcher *w, struct cw_error *err)
         r = cw_error_set(err, CW_E_OPTION, "--rank %" PRIu64 ": expected less than --world-size %" PRIu64, x->rank, x->world_size);
     if (r >= 0)
         r = open_outputs(x, state != NULL, err);
+    if (r >= 0 && x->sharding && !x->service)
+        r = cw_error_set(err, CW_E_OPTION, "--sharding %s needs --service", x->sharding);
     if (r >= 0 && x->trace && !x->service)
         r = cw_error_set(err, CW_E_OPTION, "--trace %s needs --service: without one, explain says where the time goes", x->trace);
     if (r >= 0 && x->trace)
@@ -375,6 +399,7 @@ static void report(const struct run *x)
 int cli_run(int argc, char **argv)
 {
     static const char *const guarantees[] = {"exactly-once", "at-most-once", NULL}, *const orders[] = {"exact", "any", NULL};
+    static const char *const shardings[] = {"dynamic", "off", "static", NULL};
     struct run x = {.epochs = 1, .world_size = 1};
     struct cw_error err = {0};
     int code = 0;
@@ -384,7 +409,8 @@ int cli_run(int argc, char **argv)
         {"rank", CLI_COUNT, &x.rank, "R", "batches g with g mod world-size = R (default 0)", 0, 1 << 20, NULL, NULL},
         {"world-size", CLI_COUNT, &x.world_size, "W", "ranks (default 1)", 1, 1 << 20, NULL, NULL},
         {"guarantee", CLI_TEXT, &x.guarantee, "G", "exactly-once (default) or at-most-once", 0, 0, guarantees, NULL},
-        {"order", CLI_TEXT, &x.order, "O", "exact (default) or any", 0, 0, orders, NULL},
+        {"order", CLI_TEXT, &x.order, "O", "exact (default), or any: what is there first of every W-th split", 0, 0, orders, NULL},
+        {"sharding", CLI_TEXT, &x.sharding, "S", "of a service's job: dynamic (default), or off: each rank gets all", 0, 0, shardings, NULL},
         {"service", CLI_TEXT, &x.service, "HOST:PORT", "take the batches from the service whose dispatcher is there", 0, 0, NULL, NULL},
         {"job", CLI_TEXT, &x.job, "NAME", "of the job in the service, the same for all its ranks", 0, 0, NULL, NULL},
         {"credits", CLI_COUNT, &x.credits, "N", "batches to ask workers for ahead (default: 2 to 64, by their size)", 1, CW_MAX_CREDITS, NULL, NULL},

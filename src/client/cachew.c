@@ -108,6 +108,28 @@ static int open_tls(const struct cachew_options *o, struct cw_tls **ret, struct 
     return o->tls_ca || o->tls_cert ? cw_tls_new(&files, false, ret, err) : 0;
 }
 
+/* One of two words; *ret is whether it is the second. */
+static int parse_choice(const char *option, const char *given, const char *first, const char *second, bool *ret, struct cw_error *err)
+{
+    char expected[64];
+    *ret = given && strcmp(given, second) == 0;
+    if (!given || *ret || strcmp(given, first) == 0)
+        return 0;
+    snprintf(expected, sizeof(expected), "\"%s\" or \"%s\"", first, second);
+    cw_error_attribute(err, option, given, expected);
+    return cw_error_set(err, CW_E_OPTION, "option %s is \"%.40s\": expected %s", option, given, expected);
+}
+
+static int parse_delivery(const struct cachew_options *o, struct cw_iterator_options *io, struct cw_error *err)
+{
+    int r = parse_choice("order", o->order, "exact", "any", &io->any_order, err);
+    if (r >= 0)
+        r = parse_choice("guarantee", o->guarantee, "exactly-once", "at-most-once", &io->at_most_once, err);
+    if (!o->order)
+        io->any_order = io->at_most_once;
+    return r;
+}
+
 /* An iterator over what the service computes. */
 static int open_service(const struct cachew_options *o, const struct cw_iterator_options *io, const json_t *state,
                         struct cw_local *l, struct cw_error *err)
@@ -123,6 +145,8 @@ static int open_service(const struct cachew_options *o, const struct cw_iterator
         .seed = io->seed,
         .epochs = io->epochs,
         .first_epoch = io->first_epoch,
+        .any_order = io->any_order,
+        .at_most_once = io->at_most_once,
         .token = o->token ? o->token : own && *own ? own : NULL,
         .timeout_ns = o->open_timeout_s < 0 ? 0 : o->open_timeout_s > 0 ? (uint64_t)(CW_MIN(o->open_timeout_s, 1e9) * 1e9) : UINT64_C(60000000000),
         .interrupt = o->interrupt,
@@ -159,7 +183,9 @@ static int open_engine(const struct cachew_pipeline *p, const struct cachew_opti
             .first_epoch = (uint64_t)o->first_epoch,
             .runner = {.threads = threads, .memory = o->memory ? o->memory : cw_memory_total() / 2, .batches_are_users = true, .optimize = o->optimize != 0},
         };
-        r = o->service ? open_service(o, &options, state, l, err) : cw_iterator_new(l->sequence, &options, state, &l->iterator, err);
+        r = parse_delivery(o, &options, err);
+        if (r >= 0)
+            r = o->service ? open_service(o, &options, state, l, err) : cw_iterator_new(l->sequence, &options, state, &l->iterator, err);
     }
     if (r >= 0)
         cw_expected_init(&it->expected, state, o->rank, o->world_size, (uint64_t)o->first_epoch);

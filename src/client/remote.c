@@ -83,7 +83,7 @@ static int take_slot(struct remote *r, struct remote_split *s, struct slot *slot
     a->a.quarantined = CW_STEAL(slot->quarantined);
     free(slot);
     size_t window = cw_remote_window(r), n = --r->n_outstanding;
-    if (n <= window / 2 && (window < 8 || n % 4 == 0)) /* several are asked for at a time */
+    if ((r->any || n <= window / 2) && (window < 8 || n % 4 == 0)) /* several are asked for at a time */
         cw_remote_wake(r);
     return 0;
 }
@@ -102,10 +102,10 @@ static int remote_next(struct cw_splits *base, struct cw_split *split, uint64_t 
         struct slot *slot = s->slots;
         if (known && k >= n) {
             status = 1;
-        } else if (s->lost) {
-            status = 1;
         } else if (ahead == 0 && slot && slot->k == k && slot->state == HERE) {
             status = take_slot(r, s, slot, a, err);
+        } else if (s->lost) {
+            status = 1;
         } else if (ahead > 0 && (known || (slot && slot->k > k && slot->state == HERE))) {
             status = 0;
         } else {
@@ -145,7 +145,7 @@ static uint64_t remote_remnant(struct cw_splits *base, struct cw_split *split, u
     struct remote *r = remote_of(base);
     struct remote_split *s = (struct remote_split *)split;
     pthread_mutex_lock(&r->mutex);
-    uint64_t n = s->report && key < r->n_keys ? s->report->remnants[key] : 0;
+    uint64_t n = s->report && key < r->n_keys && !s->lost ? s->report->remnants[key] : 0;
     pthread_mutex_unlock(&r->mutex);
     return n;
 }
@@ -266,6 +266,7 @@ static const struct cw_splits_ops remote_ops = {
     .open = remote_open,
     .close = remote_close,
     .next = remote_next,
+    .any = cw_remote_any,
     .remnant = remote_remnant,
     .drop_remnant = remote_drop_remnant,
     .join_new = cw_remote_join_new,
@@ -303,7 +304,7 @@ static void remote_deinit(struct remote *r)
     if (r->running)
         cw_remote_stop(r);
     if (r->timer)
-        cw_timer_free(r->timer);
+        cw_timer_free(CW_STEAL(r->timer));
     if (r->loop)
         cw_loop_free(r->loop); /* connections that were not over end now */
     while (r->links)
@@ -355,7 +356,8 @@ static struct cw_splits *remote_free(struct cw_splits *base)
     return NULL;
 }
 
-static int remote_init(struct remote *r, const struct cw_compiled *c, const struct cw_remote_options *o, const json_t *state, struct cw_error *err)
+static int remote_init(struct remote *r, const struct cw_compiled *c, const struct cw_remote_options *o, const struct cw_iterator_options *io, const json_t *state,
+                       struct cw_error *err)
 {
     pthread_condattr_t monotonic;
     pthread_condattr_init(&monotonic);
@@ -365,6 +367,10 @@ static int remote_init(struct remote *r, const struct cw_compiled *c, const stru
     pthread_condattr_destroy(&monotonic);
     r->view = (struct view){
         .base = {.ops = &remote_ops, .compiled = c, .seed = o->seed}, .remote = r, .rank = o->rank, .world_size = o->world_size, .main = true};
+    if ((r->any = cw_any_order(c, io))) {
+        r->view.rank = 0;
+        r->view.world_size = 1;
+    }
     r->compiled = c;
     r->n_keys = cw_n_keys(c);
     r->options = *o;
@@ -385,7 +391,7 @@ static int remote_init(struct remote *r, const struct cw_compiled *c, const stru
     if (status >= 0)
         status = cw_layout_init(&r->layout, c, &r->budget, err);
     if (status >= 0 && state) {
-        status = cw_state_begin(c, o->seed, state, &r->from, err);
+        status = cw_state_begin(c, o->seed, io, state, &r->from, err);
         r->view.rounds_epoch = r->from.epoch;
         r->view.rounds_from = r->from.g;
         r->snapshot = strtoull(json_string_value(json_object_get(state, "snapshot")) ? json_string_value(json_object_get(state, "snapshot")) : "", NULL, 16);
@@ -417,18 +423,27 @@ static int wait_attached(struct remote *r, const struct cw_remote_options *o, st
     return status;
 }
 
+static struct cw_iterator_options iterator_options(const struct cw_remote_options *o)
+{
+    return (struct cw_iterator_options){.epochs = o->epochs, .rank = o->rank, .world_size = o->world_size, .first_epoch = o->first_epoch, .any_order = o->any_order,
+                                        .at_most_once = o->at_most_once};
+}
+
 int cw_splits_remote(const struct cw_compiled *compiled, const struct cw_remote_options *o, const json_t *state, struct cw_splits **ret,
                      struct cw_error *err)
 {
-    if (o->at_most_once && o->world_size > 1) { /* a batch that is lost to one rank would shift the numbers of all that come after it, for that rank alone */
-        cw_error_attribute(err, "world_size", "more than 1", "1, with at-most-once");
-        return cw_error_set(err, CW_E_OPTION, "at-most-once with %u ranks: they could not agree on the numbers of batches once one is lost; expected a world size of 1, or exactly-once",
-                            o->world_size);
+    struct cw_iterator_options io = iterator_options(o);
+    if (o->at_most_once && !o->any_order) { /* what is lost would shift the numbers of all batches that come after it */
+        cw_error_attribute(err, "order", "exact", "any");
+        return cw_error_set(err, CW_E_OPTION, "guarantee \"at-most-once\" with order \"exact\": batches that are lost leave gaps in the order; expected order \"any\"");
     }
+    int status = cw_iterator_check(compiled, &io, err);
+    if (status < 0)
+        return status;
     struct remote *r = calloc(1, sizeof(*r));
     if (!r)
         return cw_error_nomem(err, sizeof(*r), "a job");
-    int status = remote_init(r, compiled, o, state, err);
+    status = remote_init(r, compiled, o, &io, state, err);
     if (status >= 0)
         status = cw_remote_start(r, err);
     if (status >= 0)
@@ -475,7 +490,7 @@ int cw_local_remote(struct cw_local *l, const struct cw_remote_options *given, c
                         : cw_error_nomem(err, 0, "a pipeline");
     o.pipeline = pipeline;
     o.base_dir = base_dir;
-    struct cw_iterator_options io = {.epochs = o.epochs, .rank = o.rank, .world_size = o.world_size, .first_epoch = o.first_epoch};
+    struct cw_iterator_options io = iterator_options(&o);
     int r = check_sources(l->compiled, err);
     if (r >= 0)
         r = check_service(o.service, err);

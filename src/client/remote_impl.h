@@ -58,6 +58,7 @@ struct part {
     uint64_t epoch, split, from, n;
     unsigned key;
     bool wanted;                /* it may be asked for */
+    bool lost;                  /* with its split, which will not be run again */
     enum asked state;
     struct link *of;
     uint64_t not_before_ns;
@@ -104,6 +105,7 @@ struct link {
     struct cw_slab *incoming;  /* the payload that is received */
     unsigned attempt;          /* which address is next */
     bool same_again;           /* the one that was tried last, whatever became of it */
+    size_t n_wanted;           /* while it is found out what to ask for */
     uint64_t retry_ns, down_since_ns;
     struct mapping *mapping;   /* of this connection, or of the last one */
     struct cw_error copies;    /* why memory that it lends can't be mapped here; status 0: it can, as far as is known */
@@ -150,6 +152,7 @@ struct remote {
     struct view view;          /* the iterator's; others are made for padding */
     const struct cw_compiled *compiled;
     unsigned n_keys;
+    bool any;                  /* order any: the view is that of one rank of one, whose splits are those that the iterator opens */
     struct cw_remote_options options;
     char *service, *job, *token, *base_dir, *pipeline;
     char host[80];
@@ -249,6 +252,11 @@ void cw_remote_over(struct remote *r); /* ends the loop, if it is to end and not
 void cw_remote_tell(struct remote *r, const Cachew__Envelope *m);
 /* The run is over: who waits gets this error. Mutex held. */
 void cw_remote_fail(struct remote *r, const struct cw_error *why);
+
+/* remote_any.c */
+int cw_remote_any(struct cw_splits *base, struct cw_split *const *splits, unsigned n, const struct cw_assembly *joined, uint64_t deadline_ns, unsigned *ret,
+                  struct cw_error *err);
+void cw_remote_want_any(struct remote *r, struct view *v); /* marks what will be wanted of its splits; loop thread, mutex held */
 
 /* remote_batch.c */
 struct remote_batch *cw_remote_batch_new(struct remote *r);

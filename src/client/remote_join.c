@@ -40,6 +40,7 @@ int cw_remote_join(struct cw_splits *base, struct cw_assembly *dst, struct cw_sp
     *a->last = p;
     a->last = &p->next;
     dst->n_assigned += n;
+    p->lost = s->lost;
     p->next_known = r->parts;
     r->parts = p;
     p->wanted = ((struct view *)base)->world_size == 1 || !((struct view *)base)->main; /* it will be: it may come while others are waited for */
@@ -51,8 +52,10 @@ int cw_remote_join(struct cw_splits *base, struct cw_assembly *dst, struct cw_sp
 
 /* ---- joined batches ---- */
 
+/* 1: something of it is lost. */
 static int fetch_parts(struct remote *r, struct remote_assembly *a, uint64_t deadline_ns, struct cw_error *err)
 {
+    bool lost = false;
     int status = 0;
     pthread_mutex_lock(&r->mutex);
     for (struct part *p = a->parts; p; p = p->next)
@@ -61,15 +64,17 @@ static int fetch_parts(struct remote *r, struct remote_assembly *a, uint64_t dea
             cw_remote_wake(r);
         }
     for (struct part *p = a->parts; p && status >= 0; p = p->next) {
-        while (p->state != HERE && status >= 0)
+        while (p->state != HERE && !p->lost && status >= 0)
             status = cw_remote_wait(r, deadline_ns, NULL, "what is left over of a split", err);
+        if (status >= 0 && p->lost)
+            lost = true;
         if (status >= 0 && p->failed) {
             *err = *p->failed;
             status = err->status;
         }
     }
     pthread_mutex_unlock(&r->mutex);
-    return status;
+    return status >= 0 && lost ? 1 : status;
 }
 
 static int get_slab(size_t size, struct cw_slab **ret, void *arg, struct cw_error *err) { return cw_slab_get(arg, size, ret, err); }
@@ -120,7 +125,7 @@ int cw_remote_finish(struct cw_splits *base, struct cw_assembly *assembly, bool 
     if (!wanted || a->a.batch)
         return 0;
     int status = fetch_parts(r, a, deadline_ns, err);
-    return status < 0 ? status : build(r, a, epoch, err);
+    return status != 0 ? status : build(r, a, epoch, err);
 }
 
 static void free_parts(struct remote *r, struct remote_assembly *a)

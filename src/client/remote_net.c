@@ -26,6 +26,8 @@ const char *cw_transport_name(enum cw_transport t) { return transports[t]; }
 void cw_remote_wake_at(struct remote *r, uint64_t when_ns)
 {
     uint64_t now = cw_now_ns();
+    if (!r->timer) /* connections that end with the loop */
+        return;
     if (r->timer_ns && r->timer_ns <= when_ns && r->timer_ns > now)
         return;
     r->timer_ns = CW_MAX(when_ns, now + 1);
@@ -389,6 +391,8 @@ void cw_remote_over(struct remote *r)
 {
     if (r->closing && (r->n_conns == 0 || cw_now_ns() >= r->goodbye_ns))
         cw_loop_stop(r->loop);
+    else if (r->closing) /* the timer may have been set for something else, before that */
+        cw_remote_wake_at(r, r->goodbye_ns);
 }
 
 static void goodbye(void *user)

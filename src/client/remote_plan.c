@@ -58,14 +58,20 @@ int cw_remote_place(struct remote *r, uint64_t epoch, uint64_t split, uint64_t w
         }
         memmove(&r->placements[at + 1], &r->placements[at], (r->n_placements++ - at) * sizeof(*r->placements));
     }
+    lost &= r->options.at_most_once;
     r->placements[at] = (struct placement){.epoch = epoch, .split = split, .worker = worker, .lost = lost};
     for (struct view *v = &r->view; v; v = v->next)
         for (struct remote_split *s = v->splits; s; s = s->next)
             if (s->epoch == epoch && s->index == split)
                 split_placed(s, worker, lost);
     for (struct part *p = r->parts; p; p = p->next_known)
-        if (p->epoch == epoch && p->split == split && p->state == ASKED && (!p->of || p->of->worker != worker))
-            p->state = ASK;
+        if (p->epoch == epoch && p->split == split) {
+            p->lost = lost && p->state != HERE;
+            if (p->state == ASKED && (!p->of || p->of->worker != worker))
+                p->state = ASK;
+        }
+    if (lost)
+        pthread_cond_broadcast(&r->changed);
     return 0;
 }
 
@@ -165,12 +171,10 @@ struct remote_split *cw_remote_split_new(struct view *v, uint64_t epoch, uint64_
     struct remote_split *s = calloc(1, sizeof(*s)), **at = &v->splits;
     if (!s)
         return NULL;
-    *s = (struct remote_split){.view = v, .epoch = epoch, .index = index, .first_wanted = UINT64_MAX, .next_k = first_batch, .worker = worker_of(r, epoch, index)};
-    if (v->base.compiled->counted) {
-        uint64_t size = v->base.compiled->batch_size, each = v->base.plan.split_size / size, n = v->base.plan.n_positions;
-        uint64_t total = v->base.compiled->drop_remainder ? n / size : n / size + (n % size != 0);
-        s->counted = total > index * each ? CW_MIN(total - index * each, each) : 0;
-    }
+    *s = (struct remote_split){.view = v, .epoch = epoch, .index = index, .first_wanted = UINT64_MAX, .next_k = first_batch, .none_wanted = first_batch == UINT64_MAX,
+                                .worker = worker_of(r, epoch, index)};
+    if (v->base.compiled->counted)
+        s->counted = cw_split_batches(v->base.compiled, &v->base.plan, index);
     const struct placement *p = placement_of(r, epoch, index);
     s->lost = p && p->lost;
     s->report = report_find(r, epoch, index);
@@ -233,7 +237,9 @@ size_t cw_remote_window(const struct remote *r)
 static void want_ahead(struct remote *r)
 {
     size_t window = cw_remote_window(r);
-    for (struct view *v = &r->view; v; v = v->next)
+    if (r->any)
+        cw_remote_want_any(r, &r->view);
+    for (struct view *v = r->any ? r->view.next : &r->view; v; v = v->next)
         for (struct remote_split *s = v->splits; s && r->n_outstanding < window; s = s->next) {
             uint64_t n, last = s->next_k + window * v->world_size;
             if (cw_remote_split_count(s, &n))

@@ -63,10 +63,9 @@ void cw_dp_lease_written(struct cw_dispatcher *d, struct stream *s, uint64_t pos
     if (!x || !(x->flags & SPLIT_UNSENT))
         return;
     x->flags &= (uint8_t)~SPLIT_UNSENT;
-    if (x->holder[0]) {
+    if (x->holder[0])
         lease_send(d, x->holder[0], pos);
-        cw_dp_split_announce(d, s, pos, x);
-    }
+    cw_dp_split_announce(d, s, pos, x); /* also that it is lost, if its holder went meanwhile */
 }
 
 void cw_dp_lease_drop(struct cw_dispatcher *d, struct seat *t, uint64_t pos, bool tell)

@@ -68,9 +68,15 @@ int cw_iterator_over(struct cw_splits *splits, const struct cw_iterator_options 
     it->joining = calloc(it->n_keys + 1, sizeof(*it->joining));
     int r = it->unused && it->round_unused && it->joining ? 0 : cw_error_nomem(err, 0, "an iterator");
     it->ahead = (unsigned)CW_MIN(CW_MAX(AHEAD_POSITIONS / it->plan.split_size, AHEAD_MIN), AHEAD_MAX);
+    if (r >= 0)
+        r = cw_iterator_check(c, o, err);
+    if (r >= 0 && cw_any_order(c, o))
+        r = cw_any_new(it, err);
     if (r >= 0 && state)
         r = cw_iterator_load_state(it, state, err);
-    if (r >= 0) {
+    if (r >= 0 && it->any) {
+        r = cw_any_begin(it, err);
+    } else if (r >= 0) {
         it->round = it->at;
         it->rounds_from = it->at.g;
         memcpy(it->round_unused, it->unused, it->n_keys * sizeof(*it->unused));
@@ -86,7 +92,8 @@ int cw_iterator_over(struct cw_splits *splits, const struct cw_iterator_options 
         cw_iterator_free(it);
         return r;
     }
-    tell_passed(it);
+    if (!it->any)
+        tell_passed(it);
     *ret = it;
     return 0;
 }
@@ -99,7 +106,7 @@ int cw_iterator_new(const struct cw_sequence *s, const struct cw_iterator_option
     return r < 0 ? r : cw_iterator_over(splits, o, state, ret, err);
 }
 
-static void drop_joining(struct cw_iterator *it)
+void cw_iterator_drop_joining(struct cw_iterator *it)
 {
     for (unsigned k = 0; k < it->n_keys; k++)
         if (it->joining[k])
@@ -116,7 +123,8 @@ struct cw_iterator *cw_iterator_free(struct cw_iterator *it)
     if (it->pending)
         it->splits->ops->drop(it->splits, it->pending);
     if (it->joining)
-        drop_joining(it);
+        cw_iterator_drop_joining(it);
+    cw_any_free(it);
     cw_iterator_free(it->again); /* its splits may be a view of ours */
     it->splits->ops->free(it->splits);
     pthread_mutex_destroy(&it->mutex);
@@ -248,7 +256,7 @@ static int epoch_over(struct cw_iterator *it, struct cw_error *err)
         if (last)
             break;
     }
-    drop_joining(it);
+    cw_iterator_drop_joining(it);
     memset(it->unused, 0, it->n_keys * sizeof(*it->unused));
     it->at = (struct cw_cursor){.epoch = it->at.epoch + 1};
     it->rounds_from = 0;
@@ -267,7 +275,7 @@ static void round_done(struct cw_iterator *it)
     tell_passed(it);
 }
 
-static void note_quarantined(struct cw_iterator *it, struct cw_assembly *a)
+void cw_iterator_note_quarantined(struct cw_iterator *it, struct cw_assembly *a)
 {
     while (a->quarantined) {
         struct cw_quarantined *q = a->quarantined;
@@ -285,63 +293,9 @@ static void note_quarantined(struct cw_iterator *it, struct cw_assembly *a)
     }
 }
 
-static int next_until(struct cw_iterator *it, uint64_t deadline_ns, struct cw_batch **ret, struct cw_error *err);
-
-/* An iterator over an epoch that is over, whose first batch is number j. */
-static int again_open(struct cw_iterator *it, uint64_t epoch, uint64_t j, struct cw_error *err)
-{
-    struct cw_iterator_options o = it->options;
-    struct cw_iterator *again;
-    struct cw_splits *splits;
-    o.rank = (unsigned)j; /* less than the world size */
-    o.world_size = o.rank + 1;
-    o.first_epoch = epoch;
-    o.epochs = epoch + 1;
-    int r = it->splits->ops->again(it->splits, o.rank, o.world_size, &splits, err);
-    if (r < 0 || (r = cw_iterator_over(splits, &o, NULL, &again, err)) < 0)
-        return r;
-    pthread_mutex_lock(&it->mutex);
-    if (it->interrupted)
-        cw_iterator_interrupt(again, true);
-    it->again = again;
-    pthread_mutex_unlock(&it->mutex);
-    return 0;
-}
-
-static void again_close(struct cw_iterator *it)
-{
-    pthread_mutex_lock(&it->mutex);
-    struct cw_iterator *again = CW_STEAL(it->again);
-    pthread_mutex_unlock(&it->mutex);
-    cw_iterator_free(again);
-}
-
-/* A repetition of batch j of an epoch, as batch g. A wait that ends leaves it where it is: the next call goes on. */
-static int padding(struct cw_iterator *it, uint64_t epoch, uint64_t g, uint64_t j, uint64_t deadline_ns, struct cw_batch **ret, struct cw_error *err)
-{
-    struct cw_batch *b, *copy = NULL;
-    int r = it->again ? 0 : again_open(it, epoch, j, err);
-    if (r >= 0 && (r = next_until(it->again, deadline_ns, &b, err)) == 0) {
-        r = cw_batch_copy(b, &copy, err);
-        cw_iterator_release(it->again, b);
-    }
-    if (r > 0)
-        r = cw_error_set(err, CW_E_BUG, "epoch %" PRIu64 " had more batches the first time", epoch);
-    if (r < 0)
-        return r;
-    again_close(it);
-    copy->epoch = epoch;
-    copy->g = g;
-    copy->flags |= CW_RECORD_PADDING;
-    for (uint32_t i = 0; i < copy->n; i++)
-        copy->ids[i].flags |= CW_RECORD_PADDING;
-    *ret = copy;
-    return 0;
-}
-
 /* Makes a batch from what was pulled, whether it is handed out or another rank's, or left out by a `skip`: what is wrong in one ends the run, wherever its
  * elements came from. */
-static int finish(struct cw_iterator *it, struct cw_assembly *a, bool mine, uint64_t deadline_ns, struct cw_error *err)
+int cw_iterator_finish(struct cw_iterator *it, struct cw_assembly *a, bool mine, uint64_t deadline_ns, struct cw_error *err)
 {
     if (a->error) {
         *err = *a->error;
@@ -350,6 +304,17 @@ static int finish(struct cw_iterator *it, struct cw_assembly *a, bool mine, uint
     int r = it->splits->ops->finish(it->splits, a, mine, it->at.epoch, deadline_ns, err);
     if (r < 0 && r != CW_E_DEADLINE && r != CW_E_INTERRUPTED && r != CW_E_BUDGET)
         cw_assembly_poison(a, err, 0); /* its functions are not called again */
+    return r;
+}
+
+/* A repetition of batch j of an epoch, as batch g. A wait that ends leaves it where it is: the next call goes on. */
+static int padding(struct cw_iterator *it, uint64_t epoch, uint64_t g, uint64_t j, uint64_t deadline_ns, struct cw_error *err)
+{
+    int r = cw_padding_open(it, epoch, (unsigned)j, j + 1, err); /* j is less than the world size */
+    if (r >= 0)
+        r = cw_padding_next(it, epoch, g, deadline_ns, &it->mine, err);
+    if (r >= 0)
+        cw_padding_close(it);
     return r;
 }
 
@@ -365,7 +330,7 @@ static int next_until(struct cw_iterator *it, uint64_t deadline_ns, struct cw_ba
             uint64_t total = it->at.g, epoch = it->at.epoch, rest = (total - it->rounds_from) % ranks;
             uint64_t j = it->options.rank - rest; /* a rank that has no batch in the last round repeats one */
             if (rest && !it->mine && it->options.rank >= rest &&
-                (r = padding(it, epoch, total + j, j % total, deadline_ns, &it->mine, err)) < 0)
+                (r = padding(it, epoch, total + j, j % total, deadline_ns, err)) < 0)
                 return r;
             r = epoch_over(it, err);
             if (r < 0)
@@ -375,16 +340,20 @@ static int next_until(struct cw_iterator *it, uint64_t deadline_ns, struct cw_ba
             round_done(it);
         } else {
             bool mine = ahead(it) == 0;
-            if ((r = finish(it, a, mine, deadline_ns, err)) < 0) {
+            if ((r = cw_iterator_finish(it, a, mine, deadline_ns, err)) < 0) {
                 it->pending = a; /* nothing is lost, and nobody gets past a failure */
                 return r;
+            }
+            if (r > 0) { /* it is lost with a split */
+                it->splits->ops->drop(it->splits, a);
+                continue;
             }
             if (it->seen++ < it->compiled->batch_from) {
                 it->splits->ops->drop(it->splits, a);
                 continue;
             }
             if (mine) {
-                note_quarantined(it, a);
+                cw_iterator_note_quarantined(it, a);
                 it->mine = it->splits->ops->take(it->splits, a);
                 it->mine->epoch = it->at.epoch;
                 it->mine->g = it->at.g;
@@ -408,9 +377,14 @@ static int next_until(struct cw_iterator *it, uint64_t deadline_ns, struct cw_ba
     return 1;
 }
 
+int cw_iterator_next_until(struct cw_iterator *it, uint64_t deadline_ns, struct cw_batch **ret, struct cw_error *err)
+{
+    return it->any ? cw_any_next(it, deadline_ns, ret, err) : next_until(it, deadline_ns, ret, err);
+}
+
 int cw_iterator_next(struct cw_iterator *it, uint64_t timeout_ns, struct cw_batch **ret, struct cw_error *err)
 {
-    return next_until(it, timeout_ns ? cw_now_ns() + timeout_ns : 0, ret, err);
+    return cw_iterator_next_until(it, timeout_ns ? cw_now_ns() + timeout_ns : 0, ret, err);
 }
 
 void cw_iterator_release(struct cw_iterator *it, struct cw_batch *b)

@@ -11,9 +11,16 @@
 struct cw_iterator_options {
     uint64_t seed, epochs;
     unsigned rank, world_size;
+    bool any_order;       /* a split belongs to one rank, which hands out what is there first (docs/semantics.md, section 8); else exact */
+    bool at_most_once;    /* a split may be lost: then no rank makes up for what another one has more */
     uint64_t first_epoch; /* without a state */
     struct cw_runner_options runner; /* of cw_iterator_new */
 };
+
+/* What can't be with a pipeline: CW_E_OPTION. */
+int cw_iterator_check(const struct cw_compiled *c, const struct cw_iterator_options *o, struct cw_error *err) _must_check_;
+/* Whether batches may come in another order than the exact one: an epoch that is one split has but one. */
+static inline bool cw_any_order(const struct cw_compiled *c, const struct cw_iterator_options *o) { return o->any_order && !c->whole_epoch; }
 
 struct cw_iterator;
 /* Over splits from anywhere, which it takes over, in case of error too; the compiled pipeline must outlive it. Of the options, seed (the splits have it) and runner
@@ -30,8 +37,8 @@ void cw_iterator_release(struct cw_iterator *it, struct cw_batch *b);
 /* There will be no calls but cw_iterator_release, for batches that are held, and cw_iterator_free: what others keep ready for it they need not any more. */
 void cw_iterator_leave(struct cw_iterator *it);
 /* The first place that an iterator may ask for which goes on from a state (g is that of the next batch): earlier than the state's where remnants are unused.
- * CW_E_STATE where it does not fit the pipeline or the seed. */
-int cw_state_begin(const struct cw_compiled *c, uint64_t seed, const json_t *state, struct cw_cursor *ret, struct cw_error *err) _must_check_;
+ * CW_E_STATE where it does not fit the pipeline, the seed or the options' order and rank. */
+int cw_state_begin(const struct cw_compiled *c, uint64_t seed, const struct cw_iterator_options *o, const json_t *state, struct cw_cursor *ret, struct cw_error *err) _must_check_;
 /* The position after the batch handed out last: at most 1 KB as text. New reference; NULL: out of memory. */
 json_t *cw_iterator_state(const struct cw_iterator *it);
 /* Records that were skipped or replaced in batches handed out so far; the oldest first. Owned by the iterator. */

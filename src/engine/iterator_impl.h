@@ -11,6 +11,8 @@ struct unused {
     uint64_t from, skip;
 };
 
+struct any;
+
 enum phase { PHASE_BATCHES, PHASE_JOIN, PHASE_FLUSH };
 
 struct open_split {
@@ -28,6 +30,8 @@ struct cw_iterator {
     struct open_split open[AHEAD_MAX]; /* ring of splits opened, oldest first */
     unsigned n_open, first_open, ahead;
     uint64_t open_epoch, open_split;  /* the next one to open */
+
+    struct any *any;                  /* order any: the splits of this rank (iterator_any.c), in the place of the ring above and of what follows up to `round`; NULL: exact */
 
     struct cw_cursor at;               /* the next batch, whatever its rank */
     uint64_t rounds_from;             /* g at which this epoch's rounds of ranks begin: 0, or where a state goes on */
@@ -63,5 +67,33 @@ static inline struct cw_cursor cw_cursor_least(const struct cw_cursor *at, const
     return least;
 }
 
-/* state.c: sets it->at and it->unused. CW_E_STATE where the state does not fit. */
+/* iterator.c */
+/* Makes a batch from what was pulled; what is not mine is but looked at. 1: it is lost, with a split that is not run again. */
+int cw_iterator_finish(struct cw_iterator *it, struct cw_assembly *a, bool mine, uint64_t deadline_ns, struct cw_error *err) _must_check_;
+void cw_iterator_note_quarantined(struct cw_iterator *it, struct cw_assembly *a);
+void cw_iterator_drop_joining(struct cw_iterator *it);
+/* cw_iterator_next until deadline_ns; 0: without limit. */
+int cw_iterator_next_until(struct cw_iterator *it, uint64_t deadline_ns, struct cw_batch **ret, struct cw_error *err) _must_check_;
+
+/* iterator_any.c */
+int cw_any_new(struct cw_iterator *it, struct cw_error *err) _must_check_;
+int cw_any_begin(struct cw_iterator *it, struct cw_error *err) _must_check_; /* once the place is known */
+void cw_any_free(struct cw_iterator *it);
+int cw_any_next(struct cw_iterator *it, uint64_t deadline_ns, struct cw_batch **ret, struct cw_error *err) _must_check_;
+/* any_state.c */
+/* The position after the batch handed out last, and what is unused then, by key. */
+void cw_any_place(const struct cw_iterator *it, struct cw_cursor *ret, struct unused *ret_unused);
+int cw_any_state(const struct cw_iterator *it, json_t *state); /* adds what a state in order any has in addition; -1: out of memory */
+/* Once it->at and it->unused are read. */
+int cw_any_load(struct cw_iterator *it, const json_t *state, struct cw_error *err) _must_check_;
+
+/* padding.c: an iterator over an epoch that is over, as rank `rank` of world_size, where there is none yet. */
+int cw_padding_open(struct cw_iterator *it, uint64_t epoch, unsigned rank, uint64_t world_size, struct cw_error *err) _must_check_;
+/* A copy of its next batch, as batch g. A wait that ends leaves it where it is: the next call goes on. */
+int cw_padding_next(struct cw_iterator *it, uint64_t epoch, uint64_t g, uint64_t deadline_ns, struct cw_batch **ret, struct cw_error *err) _must_check_;
+void cw_padding_close(struct cw_iterator *it);
+
+/* state.c */
+int cw_state_u64(const json_t *state, const char *key, uint64_t *ret, struct cw_error *err) _must_check_;
+/* Sets it->at and it->unused. CW_E_STATE where the state does not fit. */
 int cw_iterator_load_state(struct cw_iterator *it, const json_t *state, struct cw_error *err) _must_check_;

@@ -27,12 +27,16 @@ struct cw_splits_ops {
     struct cw_splits *(*free)(struct cw_splits *s); /* all splits are closed with it; batches that were taken are gone too, but for users' */
     /* Another one over the same splits, to repeat batches of an epoch that is over. */
     int (*again)(struct cw_splits *s, unsigned rank, uint64_t world_size, struct cw_splits **ret, struct cw_error *err);
-    /* Batches before first_batch are not wanted. */
+    /* Batches before first_batch are not wanted. UINT64_MAX: none is, but what is left over. */
     int (*open)(struct cw_splits *s, uint64_t epoch, uint64_t index, uint64_t first_batch, struct cw_split **ret, struct cw_error *err);
     void (*close)(struct cw_splits *s, struct cw_split *split);
     /* The next batch. Wanted is the one that comes `ahead` batches after it, if the split has so many (UINT64_MAX: none); where that is not 0 just the place
      * of this one is taken, and *ret may have nothing in it. 1: there are no more, and remnants can be had. */
     int (*next)(struct cw_splits *s, struct cw_split *split, uint64_t ahead, uint64_t deadline_ns, struct cw_assembly **ret, struct cw_error *err);
+    /* Waits until one of n splits has its next batch, or has no more, and sets *ret to its place, that of the first such; or until what was joined (NULL: nothing)
+     * can be finished, and sets it to n. NULL: then it is what was joined, or the first. */
+    int (*any)(struct cw_splits *s, struct cw_split *const *splits, unsigned n, const struct cw_assembly *joined, uint64_t deadline_ns, unsigned *ret,
+               struct cw_error *err);
     /* How many elements are left over, by key. */
     uint64_t (*remnant)(struct cw_splits *s, struct cw_split *split, unsigned key);
     void (*drop_remnant)(struct cw_splits *s, struct cw_split *split, unsigned key);
@@ -40,7 +44,7 @@ struct cw_splits_ops {
     int (*join_new)(struct cw_splits *s, unsigned key, uint64_t deadline_ns, struct cw_assembly **ret, struct cw_error *err);
     int (*join)(struct cw_splits *s, struct cw_assembly *dst, struct cw_split *split, unsigned key, uint64_t from, uint64_t n, uint64_t deadline_ns,
                 struct cw_error *err);
-    /* Makes a->batch, where it is wanted, with the operators on batches applied. */
+    /* Makes a->batch, where it is wanted, with the operators on batches applied. 1: some of it is lost for good, with a split that is not run again. */
     int (*finish)(struct cw_splits *s, struct cw_assembly *a, bool wanted, uint64_t epoch, uint64_t deadline_ns, struct cw_error *err);
     struct cw_batch *(*take)(struct cw_splits *s, struct cw_assembly *a); /* out of a finished one; the rest is freed */
     void (*drop)(struct cw_splits *s, struct cw_assembly *a);
@@ -58,5 +62,12 @@ struct cw_splits_ops {
 struct cw_runner_options;
 int cw_splits_local(const struct cw_sequence *s, uint64_t seed, const struct cw_runner_options *o, struct cw_splits **ret,
                     struct cw_error *err) _must_check_;
+/* Batches of a split of a pipeline whose count is known, those of a dropped remainder not counted. */
+static inline uint64_t cw_split_batches(const struct cw_compiled *c, const struct cw_plan *p, uint64_t index)
+{
+    uint64_t size = c->batch_size, each = p->split_size / size, n = p->n_positions;
+    uint64_t total = c->drop_remainder ? n / size : n / size + (n % size != 0);
+    return total > index * each ? CW_MIN(total - index * each, each) : 0;
+}
 /* Keys of remnants that are joined: buckets; 0: they are never joined. */
 unsigned cw_n_keys(const struct cw_compiled *c);

@@ -10,30 +10,41 @@
 #define STATE_VERSION 1
 #define PLAN_VERSION 1 /* of docs/semantics.md: a change there that changes a plan raises it */
 
+/* "key:splits back:skip", where it is not the usual "from the state's split on, none skipped". */
+static int add_remnants(json_t *state, const struct cw_cursor *at, const struct unused *unused, unsigned n_keys)
+{
+    struct cw_text t = {0};
+    for (unsigned k = 0; k < n_keys; k++)
+        if (unused[k].from != at->split || unused[k].skip)
+            cw_text_add(&t, "%s%u:%" PRIi64 ":%" PRIu64, t.size ? " " : "", k, (int64_t)(at->split - unused[k].from), unused[k].skip);
+    int r = t.failed || (t.size && json_object_set_new(state, "remnants", json_string(t.data)) < 0) ? -1 : 0;
+    cw_text_deinit(&t);
+    return r;
+}
+
 json_t *cw_iterator_state(const struct cw_iterator *it)
 {
     char fingerprint[33], snapshot[17];
     cw_hash128_print(it->compiled->pipeline->fingerprint, fingerprint);
     snprintf(snapshot, sizeof(snapshot), "%016" PRIx64, it->plan.snapshot);
-    const struct cw_cursor *p = &it->round;
+    struct cw_cursor p = it->round;
+    _cleanup_free_ struct unused *by_key = calloc(it->n_keys + 1, sizeof(*by_key));
+    if (!by_key)
+        return NULL;
+    memcpy(by_key, it->round_unused, it->n_keys * sizeof(*by_key));
+    if (it->any)
+        cw_any_place(it, &p, by_key);
     json_t *state = json_pack("{s:i, s:i, s:s, s:s, s:I, s:I, s:I, s:I, s:I}", "cachew_state", STATE_VERSION, "plan", PLAN_VERSION, "pipeline",
-                              fingerprint, "snapshot", snapshot, "seed", (json_int_t)it->splits->seed, "epoch", (json_int_t)p->epoch, "g",
-                              (json_int_t)p->g, "split", (json_int_t)p->split, "batch", (json_int_t)p->batch);
-    struct cw_text t = {0};
-    for (unsigned k = 0; k < it->n_keys; k++) { /* "key:splits back:skip", where it is not the usual "from at.split, none skipped" */
-        const struct unused *u = &it->round_unused[k];
-        if (u->from != p->split || u->skip)
-            cw_text_add(&t, "%s%u:%" PRIi64 ":%" PRIu64, t.size ? " " : "", k, (int64_t)(p->split - u->from), u->skip);
-    }
-    if (t.failed || (t.size && json_object_set_new(state, "remnants", json_string(t.data)) < 0)) {
+                              fingerprint, "snapshot", snapshot, "seed", (json_int_t)it->splits->seed, "epoch", (json_int_t)p.epoch, "g",
+                              (json_int_t)p.g, "split", (json_int_t)p.split, "batch", (json_int_t)p.batch);
+    if (!state || add_remnants(state, &p, by_key, it->n_keys) < 0 || (it->any && cw_any_state(it, state) < 0)) {
         json_decref(state);
         state = NULL;
     }
-    cw_text_deinit(&t);
     return state;
 }
 
-static int state_u64(const json_t *state, const char *key, uint64_t *ret, struct cw_error *err)
+int cw_state_u64(const json_t *state, const char *key, uint64_t *ret, struct cw_error *err)
 {
     const json_t *v = json_object_get(state, key);
     if (!json_is_integer(v) || json_integer_value(v) < 0) {
@@ -83,25 +94,54 @@ static int state_owner(const struct cw_compiled *c, uint64_t seed, const json_t 
     int r;
     if (!json_is_object(state))
         return cw_error_set(err, CW_E_STATE, "state: expected a JSON object");
-    if ((r = state_u64(state, "cachew_state", &version, err)) < 0 || (r = state_u64(state, "plan", &plan, err)) < 0)
+    if ((r = cw_state_u64(state, "cachew_state", &version, err)) < 0 || (r = cw_state_u64(state, "plan", &plan, err)) < 0)
         return r;
     if (version != STATE_VERSION || plan != PLAN_VERSION)
         return cw_error_set(err, CW_E_STATE, "state: version %" PRIu64 " of plan %" PRIu64 ": expected version %d of plan %d; another cachew wrote it",
                             version, plan, STATE_VERSION, PLAN_VERSION);
     cw_hash128_print(c->pipeline->fingerprint, fingerprint);
-    if ((r = state_text(state, "pipeline", fingerprint, "pipeline", err)) < 0 || (r = state_u64(state, "seed", &saved, err)) < 0)
+    if ((r = state_text(state, "pipeline", fingerprint, "pipeline", err)) < 0 || (r = cw_state_u64(state, "seed", &saved, err)) < 0)
         return r;
     return saved == seed ? 0 : cw_error_set(err, CW_E_STATE, "state: seed is %" PRIu64 ", this run has %" PRIu64, saved, seed);
 }
 
-int cw_state_begin(const struct cw_compiled *c, uint64_t seed, const json_t *state, struct cw_cursor *ret, struct cw_error *err)
+/* In the middle of an epoch a state is good for the order that it was saved in, and in order "any" for the rank: at its beginning it is good for all. */
+static int state_order(const struct cw_compiled *c, const struct cw_iterator_options *o, const json_t *state, struct cw_error *err)
+{
+    const json_t *order = json_object_get(state, "order"), *remnants = json_object_get(state, "remnants");
+    bool any = cw_any_order(c, o), saved_any = json_is_string(order) && strcmp(json_string_value(order), "any") == 0;
+    uint64_t g, split, batch, rank, world_size;
+    char have[64], expected[64];
+    int r;
+    if ((r = cw_state_u64(state, "g", &g, err)) < 0 || (r = cw_state_u64(state, "split", &split, err)) < 0 ||
+        (r = cw_state_u64(state, "batch", &batch, err)) < 0)
+        return r;
+    if (any != saved_any && (saved_any || g || split || batch || remnants)) {
+        cw_error_attribute(err, "order", saved_any ? "any" : "exact", any ? "any" : "exact");
+        return cw_error_set(err, CW_E_STATE, "state: order is %s, this run has %s: what was handed out in one order can't be left out of the other; expected order %s, or a state "
+                            "of the beginning of an epoch", saved_any ? "any" : "exact", any ? "any" : "exact", saved_any ? "any" : "exact");
+    }
+    if (!saved_any)
+        return 0;
+    if ((r = cw_state_u64(state, "rank", &rank, err)) < 0 || (r = cw_state_u64(state, "world_size", &world_size, err)) < 0)
+        return r;
+    if (rank == o->rank && world_size == o->world_size)
+        return 0;
+    snprintf(have, sizeof(have), "%" PRIu64 " of %" PRIu64, rank, world_size);
+    snprintf(expected, sizeof(expected), "%u of %u", o->rank, o->world_size);
+    cw_error_attribute(err, "rank", have, expected);
+    return cw_error_set(err, CW_E_STATE, "state: rank is %s, this run is rank %s: in order any each rank has splits, and a state, of its own", have, expected);
+}
+
+int cw_state_begin(const struct cw_compiled *c, uint64_t seed, const struct cw_iterator_options *o, const json_t *state, struct cw_cursor *ret, struct cw_error *err)
 {
     unsigned n_keys = cw_n_keys(c);
     _cleanup_free_ struct unused *unused = calloc(n_keys + 1, sizeof(*unused));
     struct cw_cursor at;
     int r = unused ? 0 : cw_error_nomem(err, 0, "a state");
-    if (r < 0 || (r = state_owner(c, seed, state, err)) < 0 || (r = state_u64(state, "epoch", &at.epoch, err)) < 0 || (r = state_u64(state, "split", &at.split, err)) < 0 ||
-        (r = state_u64(state, "batch", &at.batch, err)) < 0 || (r = state_u64(state, "g", &at.g, err)) < 0 ||
+    if (r < 0 || (r = state_owner(c, seed, state, err)) < 0 || (r = state_order(c, o, state, err)) < 0 ||
+        (r = cw_state_u64(state, "epoch", &at.epoch, err)) < 0 || (r = cw_state_u64(state, "split", &at.split, err)) < 0 ||
+        (r = cw_state_u64(state, "batch", &at.batch, err)) < 0 || (r = cw_state_u64(state, "g", &at.g, err)) < 0 ||
         (r = state_remnants(state, at.split, n_keys, unused, err)) < 0)
         return r;
     *ret = cw_cursor_least(&at, unused, n_keys);
@@ -116,11 +156,12 @@ int cw_iterator_load_state(struct cw_iterator *it, const json_t *state, struct c
     snprintf(snapshot, sizeof(snapshot), "%016" PRIx64, it->plan.snapshot);
     if ((r = state_owner(it->compiled, it->splits->seed, state, err)) < 0 ||
         (r = state_text(state, "snapshot", snapshot, "data set (files were added, removed or changed)", err)) < 0 ||
-        (r = state_u64(state, "epoch", &it->at.epoch, err)) < 0 ||
-        (r = state_u64(state, "g", &it->at.g, err)) < 0 || (r = state_u64(state, "split", &it->at.split, err)) < 0 ||
-        (r = state_u64(state, "batch", &it->at.batch, err)) < 0)
+        (r = state_order(it->compiled, &it->options, state, err)) < 0 || (r = cw_state_u64(state, "epoch", &it->at.epoch, err)) < 0 ||
+        (r = cw_state_u64(state, "g", &it->at.g, err)) < 0 || (r = cw_state_u64(state, "split", &it->at.split, err)) < 0 ||
+        (r = cw_state_u64(state, "batch", &it->at.batch, err)) < 0)
         return r;
-    if (it->at.split >= n_splits)
-        return cw_error_set(err, CW_E_STATE, "state: split is %" PRIu64 ": expected less than %" PRIu64, it->at.split, n_splits);
-    return state_remnants(state, it->at.split, it->n_keys, it->unused, err);
+    if (it->at.split >= n_splits + (it->any != NULL)) /* there it is one past the last where that gave all its batches */
+        return cw_error_set(err, CW_E_STATE, "state: split is %" PRIu64 ": expected less than %" PRIu64, it->at.split, n_splits + (it->any != NULL));
+    r = state_remnants(state, it->at.split, it->n_keys, it->unused, err);
+    return r < 0 || !it->any ? r : cw_any_load(it, state, err);
 }

@@ -42,6 +42,9 @@ void cw_conn_drop(struct cw_conn *c)
     free(c);
 }
 
+/* A peer that is patiently waited for while there is something to say is waited for no longer than this when all is said. */
+#define CLOSING_MS 3000
+
 static void set_why(struct cw_conn *c, const struct cw_error *err)
 {
     if (!err || c->why.status)
@@ -84,9 +87,10 @@ static void begin_closing(struct cw_conn *c, const struct cw_error *said)
     }
     if (c->state == CONN_DEAD) /* the socket broke over it */
         return;
+    uint64_t timeout_ms = CW_MIN(c->setup->timeout_ms, CLOSING_MS);
     c->state = CONN_CLOSING;
-    c->deadline_ms = cw_loop_now_ms(c->loop) + c->setup->timeout_ms;
-    cw_timer_start(c->timer, c->setup->timeout_ms * 1000000, 0);
+    c->deadline_ms = cw_loop_now_ms(c->loop) + timeout_ms;
+    cw_timer_start(c->timer, timeout_ms * 1000000, 0);
     cw_loop_defer(c->loop, &c->defer);
 }
 

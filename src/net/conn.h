@@ -21,7 +21,7 @@ struct cw_conn;
 struct cw_conn_limits {
     size_t message;  /* bytes of a message that a peer may send. In memory it may take four times that (and 64 KiB) */
     size_t payload;  /* of a payload */
-    size_t queued;   /* bytes not yet sent, above which the peer is cut off; payloads count */
+    size_t queued;   /* bytes not yet sent, above which the peer is cut off; payloads count, and what keeping them takes */
 };
 
 /* How the owner learns of things. Any may be NULL but message and closed. All may call cw_conn_send and cw_conn_close. */
@@ -64,8 +64,8 @@ int cw_conn_connect(struct cw_loop *l, const char *address, const struct cw_conn
  * they were sent or the connection ended, also when the result is negative. fds (at most 4) are duplicated; Unix sockets only. */
 int cw_conn_send(struct cw_conn *c, const Cachew__Envelope *m, const struct iovec *payload, size_t n, void (*release)(void *arg), void *arg,
                  const int *fds, size_t n_fds, struct cw_error *err) _must_check_;
-size_t cw_conn_queued(const struct cw_conn *c);
-/* What is queued is still sent, within the timeout; then `closed`, once the peer has closed too. why (may be NULL): told to the peer as Failure. No more calls
+size_t cw_conn_queued(const struct cw_conn *c); /* as limits.queued counts */
+/* What is queued is still sent, within the timeout and 3 s; then `closed`, once the peer has closed too. why (may be NULL): told to the peer as Failure. No more calls
  * but `closed` (and `abandoned`) follow. */
 void cw_conn_close(struct cw_conn *c, const struct cw_error *why);
 bool cw_conn_is_local(const struct cw_conn *c); /* a Unix socket: descriptors may be sent */
@@ -82,7 +82,7 @@ void cw_conn_set_user(struct cw_conn *c, const struct cw_conn_ops *ops, void *us
 
 /* Listens at "HOST:PORT" (port 0: any that is free), "[IPV6]:PORT" or "unix:PATH". `open` of ops is called for each connection whose handshake is done, with
  * `user`; it may set another user for the connection. At most 1,024 connections, and a quarter of the descriptors that the
- * process may have, shake hands at a time: then the oldest of them make room. */
+ * process may have, are there at a time that have asked for nothing yet: then the oldest of them make room. All together have three quarters. */
 struct cw_listener;
 int cw_listener_new(struct cw_loop *l, const char *address, const struct cw_conn_options *o, const struct cw_conn_ops *ops, void *user,
                     struct cw_listener **ret, struct cw_error *err) _must_check_;

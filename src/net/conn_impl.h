@@ -47,7 +47,8 @@ struct cw_out_frame {
 struct cw_conn_out {
     struct cw_out_frame *head, **tail; /* to be sent */
     struct cw_out_frame *done, **done_tail; /* sent, to be released */
-    size_t queued;           /* bytes to be sent */
+    size_t queued, n_frames; /* bytes to be sent; frames that are not sent */
+    unsigned n_own;          /* of the connection itself that are not released: answers to Ping, and to what is not known */
     unsigned piece;          /* of head, to be sent next */
     size_t offset;           /* in it */
     bool blocked;            /* the socket takes no more: waits until it is writable */
@@ -113,7 +114,7 @@ struct cw_conn {
     struct resolving *resolving;
     struct addrinfo *addresses, *next_address;
 
-    /* listening: those that are not open yet are in a list, the oldest first */
+    /* listening: those that have asked for nothing yet are in a list, the oldest first */
     struct cw_listener *listener;
     struct cw_conn *waiting_prev, *waiting_next;
     uint64_t since_ms;

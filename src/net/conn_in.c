@@ -24,6 +24,23 @@ static void close_fds(struct cw_conn_fds *fds)
 
 /* ---- what messages mean to the connection itself ---- */
 
+#define MAX_OWN 1024 /* answers that nobody has read: who asks for more is none who reads */
+
+static void own_sent(void *arg)
+{
+    struct cw_conn *c = arg;
+    c->out.n_own--;
+}
+
+static int answer(struct cw_conn *c, const Cachew__Envelope *e, struct cw_error *err)
+{
+    if (c->out.n_own == MAX_OWN)
+        return cw_error_set(err, CW_E_SERVICE, "it does not take what it is sent: %d answers are queued", MAX_OWN);
+    int r = cw_conn_queue(c, e, NULL, 0, own_sent, c, NULL, 0, err);
+    c->out.n_own += r >= 0;
+    return r;
+}
+
 static int answer_unknown(struct cw_conn *c, const Cachew__Envelope *m, struct cw_error *err)
 {
     Cachew__Envelope e = CACHEW__ENVELOPE__INIT;
@@ -36,7 +53,7 @@ static int answer_unknown(struct cw_conn *c, const Cachew__Envelope *m, struct c
     e.re = m->id;
     e.of_case = CACHEW__ENVELOPE__OF_FAILURE;
     e.failure = &f;
-    return cw_conn_queue(c, &e, NULL, 0, NULL, NULL, NULL, 0, err);
+    return answer(c, &e, err);
 }
 
 static int answer_ping(struct cw_conn *c, const Cachew__Envelope *m, struct cw_error *err)
@@ -46,7 +63,7 @@ static int answer_ping(struct cw_conn *c, const Cachew__Envelope *m, struct cw_e
     e.re = m->id;
     e.of_case = CACHEW__ENVELOPE__OF_DONE;
     e.done = &done;
-    return cw_conn_queue(c, &e, NULL, 0, NULL, NULL, NULL, 0, err);
+    return answer(c, &e, err);
 }
 
 /* The connection's own messages; 1: it is one for the owner. */
@@ -86,6 +103,8 @@ static int handle(struct cw_conn *c, const Cachew__Envelope *m, void *payload, s
         r = cw_conn_shake(c, m, err);
     else if (is_own(m))
         r = handle_own(c, m, err);
+    if (r == 1 && c->listener) /* it is of use: nobody takes its place any more */
+        cw_listener_forget(c);
     if (r == 1)
         return c->ops->message(c->user, c, m, payload, size, fds->fd, fds->n, err);
     if (r >= 0 && fds->n)

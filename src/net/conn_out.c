@@ -86,19 +86,22 @@ static int check(struct cw_conn *c, size_t n, size_t n_fds, struct cw_error *err
     return 0;
 }
 
+size_t cw_conn_queued(const struct cw_conn *c) { return c->out.queued + c->out.n_frames * sizeof(struct cw_out_frame); }
+
 /* What is queued may only look too much because nothing was sent yet. */
 static int check_queue(struct cw_conn *c, size_t size, struct cw_error *err)
 {
     size_t limit = c->setup->limits.queued;
-    if (!limit || c->out.queued + size <= limit)
+    size += sizeof(struct cw_out_frame);
+    if (!limit || cw_conn_queued(c) + size <= limit)
         return 0;
     if (!c->opening)
         cw_conn_push(c);
-    if (c->state == CONN_DEAD || c->out.queued + size <= limit)
+    if (c->state == CONN_DEAD || cw_conn_queued(c) + size <= limit)
         return c->state == CONN_DEAD ? cw_error_set(err, CW_E_SERVICE, "%s: the connection is over", c->peer) : 0;
     struct cw_error why = {0};
-    cw_error_set(&why, CW_E_SERVICE, "it does not take what it is sent: %zu bytes are queued and %zu more would be, expected at most %zu in all", c->out.queued,
-                 size, limit);
+    cw_error_set(&why, CW_E_SERVICE, "it does not take what it is sent: %zu bytes are queued and %zu more would be, expected at most %zu in all",
+                 cw_conn_queued(c), size, limit);
     cw_conn_die(c, &why);
     return cw_error_set(err, CW_E_SERVICE, "%s: %s", c->peer, why.message);
 }
@@ -126,6 +129,7 @@ int cw_conn_queue(struct cw_conn *c, const Cachew__Envelope *m, const struct iov
     *c->out.tail = f;
     c->out.tail = &f->next;
     c->out.queued += f->size;
+    c->out.n_frames++;
     if (c->out.queued >= EAGER_BYTES && !c->out.blocked && !c->opening)
         cw_conn_push(c);
     if (!c->out.blocked || c->out.done)
@@ -160,6 +164,7 @@ static void head_done(struct cw_conn_out *o)
     struct cw_out_frame *f = o->head;
     o->piece = 0;
     o->offset = 0;
+    o->n_frames--;
     o->head = f->next;
     if (!o->head)
         o->tail = &o->head;
@@ -283,7 +288,7 @@ void cw_conn_out_clear(struct cw_conn *c)
     o->head = o->done = NULL;
     o->tail = &o->head;
     o->done_tail = &o->done;
-    o->queued = o->offset = o->block_left = o->block_raw = 0;
+    o->queued = o->offset = o->n_frames = o->block_left = o->block_raw = 0;
     o->piece = 0;
     frames_release(&done);
     frames_release(&rest);
@@ -300,5 +305,3 @@ int cw_conn_send(struct cw_conn *c, const Cachew__Envelope *m, const struct iove
         release(arg);
     return r;
 }
-
-size_t cw_conn_queued(const struct cw_conn *c) { return c->out.queued; }

@@ -167,8 +167,6 @@ static int ask_owner(struct cw_conn *c, const Cachew__Envelope *m, struct cw_err
         return r;
     }
     c->opened = true;
-    if (c->listener)
-        cw_listener_forget(c);
     if (c->state == CONN_OPEN)
         cw_conn_call_at(c, now + c->setup->timeout_ms / 3);
     return 0;

@@ -1,6 +1,6 @@
 /*
- * Listening sockets. Connections that have not shaken hands yet are counted here: whoever opens thousands of them and says nothing takes the places of his
- * own, not of others.
+ * Listening sockets. Connections that have not shaken hands yet, or asked for nothing since, are counted here: whoever opens thousands of them and says nothing
+ * takes the places of his own, not of others.
  */
 #include <errno.h>
 #include <inttypes.h>
@@ -12,7 +12,7 @@
 #include "net/conn_impl.h"
 #include "net/socket.h"
 
-#define MAX_WAITING 1024               /* and no more than a quarter of the descriptors: files, memory and open connections need the others */
+#define MAX_WAITING 1024               /* and no more than a quarter of the descriptors; all together have three: files and memory need some too */
 #define MIN_WAITED_MS 250              /* nobody who is merely far away is sent off */
 #define ACCEPT_TURN 64                 /* before others have their turn */
 #define PAUSE_NS UINT64_C(50000000)    /* without descriptors or places: others may end meanwhile */
@@ -27,7 +27,7 @@ struct cw_listener {
     struct cw_timer *pause;
     struct cw_address at;
     char address[320];
-    struct cw_conn *oldest, *newest; /* not open yet */
+    struct cw_conn *oldest, *newest; /* that have asked for nothing yet */
     unsigned n_waiting;
 };
 
@@ -61,24 +61,19 @@ static void pause_accepting(struct cw_listener *l)
     cw_timer_start(l->pause, PAUSE_NS, 0);
 }
 
-static unsigned max_waiting(void)
-{
-    struct rlimit limit;
-    if (getrlimit(RLIMIT_NOFILE, &limit) < 0)
-        return MAX_WAITING;
-    return (unsigned)CW_MAX(CW_MIN(limit.rlim_cur / 4, (rlim_t)MAX_WAITING), (rlim_t)1);
-}
-
 /* Whether there is a place for one more. */
 static bool make_room(struct cw_listener *l)
 {
     struct cw_error err = {0};
-    if (l->n_waiting < max_waiting())
+    struct rlimit limit;
+    rlim_t quarter = getrlimit(RLIMIT_NOFILE, &limit) == 0 ? CW_MAX(limit.rlim_cur / 4, (rlim_t)1) : MAX_WAITING;
+    bool full = l->setup->refs > 3 * quarter; /* each connection has one */
+    if (!full && l->n_waiting < CW_MIN(quarter, (rlim_t)MAX_WAITING))
         return true;
     struct cw_conn *c = l->oldest;
-    if (cw_loop_now_ms(l->loop) - c->since_ms < MIN_WAITED_MS)
+    if (!c || cw_loop_now_ms(l->loop) - c->since_ms < MIN_WAITED_MS)
         return false;
-    cw_error_set(&err, CW_E_SERVICE, "%u connections wait for their handshake: the oldest makes room", l->n_waiting);
+    cw_error_set(&err, CW_E_SERVICE, "%u connections have asked for nothing: the oldest makes room", l->n_waiting);
     cw_listener_forget(c);
     cw_conn_die(c, &err);
     return true;
@@ -189,6 +184,8 @@ struct cw_listener *cw_listener_free(struct cw_listener *l)
     while (l->oldest) {
         struct cw_conn *c = l->oldest;
         cw_listener_forget(c);
+        if (c->opened)
+            continue;
         cw_conn_set_user(c, &nobody, NULL);
         cw_conn_die(c, NULL);
     }

@@ -184,6 +184,90 @@ def test_ranks_in_processes(records, service):
     assert parts == [all_of(ds.iterator(rank=r, world_size=2, seed=3)) for r in range(2)]
 
 
+# ---- order any ----
+
+def elements(batches):
+    return sorted(v for b in batches if not b.is_padding for v in b["value"].tolist())
+
+
+@pytest.mark.parametrize("name", ["counted", "filter", "map"])
+@pytest.mark.parametrize("guarantee", [None, "at-most-once"])
+def test_ranks_in_any_order_share_the_elements(records, service, name, guarantee):
+    ds = pipelines(records)[name]
+    job = f"any {name} {guarantee}"
+    ranks = [ds.distribute(service.address, job=job, rank=r, world_size=2, seed=7, epochs=2, order="any", guarantee=guarantee) for r in range(2)]
+    with ThreadPoolExecutor(2) as pool:
+        got = list(pool.map(list, ranks))
+    assert elements([b for batches in got for b in batches]) == elements(ds.iterator(seed=7, epochs=2))
+    for rank, batches in enumerate(got):
+        for epoch in range(2):
+            assert [b.g for b in batches if b.epoch == epoch] == [rank + 2 * i for i in range(sum(b.epoch == epoch for b in batches))]
+    job = service.job(job)
+    assert (job["order"], job["guarantee"]) == ("any", guarantee or "exactly-once")
+
+
+def test_a_state_in_any_order_is_one_rank_s(service):
+    ds = Dataset.range(2000).filter("value % 3 != 0").shuffle().batch(8)
+
+    def of_rank(rank, order="any", **options):
+        return ds.distribute(service.address, job=f"states {rank} {order}", rank=rank, world_size=2, seed=1, order=order, **options)
+
+    with of_rank(0) as it:
+        first = [next(it) for _ in range(20)]
+        state = it.state_dict()
+    assert len(json.dumps(state)) <= 1024
+    with of_rank(0, state=state) as it, of_rank(1) as other:
+        with ThreadPoolExecutor(2) as pool:
+            rest = [b for batches in pool.map(list, [it, other]) for b in batches]
+    assert elements([*first, *rest]) == elements(ds.iterator(seed=1))
+    for options in ({"rank": 1}, {"rank": 0, "order": "exact"}):
+        with pytest.raises(cachew.StateError, match=r"rank is 0 of 2.*1 of 2|order is any.*exact"):
+            of_rank(state=state, **options)
+
+
+def test_sharding(service):
+    ds = Dataset.range(300).filter("value % 3 != 0").shuffle().batch(8)
+    whole = [b.hash() for b in ds.iterator(seed=1)]
+    for rank in range(2):
+        assert [b.hash() for b in ds.distribute(service.address, job="off", rank=rank, world_size=2, seed=1, sharding="off")] == whole
+    assert service.job("off/1")["world_size"] == 1
+    assert [b.hash() for b in ds.distribute(service.address, seed=1, sharding="dynamic")] == whole
+    with pytest.raises(cachew.OptionError, match='"dynamic" or "off"; which worker computes') as e:
+        ds.distribute(service.address, sharding="static")
+    assert e.value.attribute == "sharding"
+
+
+@pytest.mark.parametrize(("options", "attribute"), [({"order": "some"}, "order"), ({"guarantee": "never"}, "guarantee"), ({"order": "exact", "guarantee": "at-most-once"}, "order"),
+                                                    ({"sharding": "file"}, "sharding")])
+def test_wrong_orders_and_guarantees(service, options, attribute):
+    with pytest.raises(cachew.OptionError) as e:
+        Dataset.range(10).batch(2).distribute(service.address, **options)
+    assert e.value.attribute == attribute
+
+
+def test_an_epoch_of_one_split_is_no_several_ranks_in_any_order(service):
+    ds = Dataset.range(100).filter("value % 2 == 0").take(20).batch(4)
+    with pytest.raises(cachew.OptionError, match="one split"):
+        ds.distribute(service.address, job="one split", rank=0, world_size=2, order="any")
+    assert [b.hash() for b in ds.distribute(service.address, order="any")] == [b.hash() for b in ds]
+
+
+def test_a_loader_in_any_order(service):
+    torch_loader = pytest.importorskip("cachew.torch").loader
+    ds = Dataset.range(400).shuffle().batch(8)
+    with pytest.raises(cachew.OptionError, match="a service too"):
+        torch_loader(ds, order="any")
+    train = torch_loader(ds, seed=1, service=service.address, job="loader", order="any")
+    for _ in range(2):
+        assert sorted(v for batch in train for v in batch["value"].tolist()) == list(range(400))
+    state = train.state_dict()
+    train.close()
+    again = torch_loader(ds, seed=1, service=service.address, job="loader", order="any")
+    again.load_state_dict(state)
+    assert sorted(v for batch in again for v in batch["value"].tolist()) == list(range(400)) and again.epoch == 2
+    again.close()
+
+
 # ---- states ----
 
 @pytest.mark.parametrize("name", ["counted", "filter", "buckets", "concat", "rng"])

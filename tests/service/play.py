@@ -33,6 +33,13 @@ def without_delay(chain):
     return [op for op in chain if op["op"] != "delay"]
 
 
+def dropped_by_ranks(plan):
+    """Whether other elements are dropped than locally, by each rank or behind what was lost: then none is dropped in the run that it is compared with."""
+    chain = plan["pipeline"]["pipeline"]
+    split_up = plan["world_size"] > 1 or plan["guarantee"] == "at-most-once"
+    return plan["order"] == "any" and split_up and any(op["op"] == "filter" for op in chain) and any(op.get("drop_remainder") for op in chain)
+
+
 class Player:
     def __init__(self, plan, command, directory, keep=None):
         self.plan, self.command, self.directory, self.keep = plan, command, Path(directory), keep
@@ -54,7 +61,10 @@ class Player:
 
     def local(self):
         plain = self.directory / "plain.json"
-        plain.write_text(json.dumps({**self.plan["pipeline"], "pipeline": without_delay(self.plan["pipeline"]["pipeline"])}))
+        chain = without_delay(self.plan["pipeline"]["pipeline"])
+        if dropped_by_ranks(self.plan):
+            chain = [{**op, "drop_remainder": False} if "drop_remainder" in op else op for op in chain]
+        plain.write_text(json.dumps({**self.plan["pipeline"], "pipeline": chain}))
         return local_run(self.command, plain, self.directory / "local", ["--seed", self.plan["run_seed"], "--epochs", self.plan["epochs"],
                                                                           "--index-dir", self.directory / "index"])[0]
 
@@ -77,8 +87,9 @@ class Player:
         self.generations.append((world, at, self.ranks))
 
     def job(self):
+        dropped = sum(op["size"] - 1 for op in self.plan["pipeline"]["pipeline"] if op.get("drop_remainder")) * self.plan["world_size"] if dropped_by_ranks(self.plan) else 0
         return oracle.Job(self.plan["order"], self.plan["guarantee"],
-                          [oracle.Generation(world, at, [r.parts() for r in ranks]) for world, at, ranks in self.generations], self.plan["epochs"])
+                          [oracle.Generation(world, at, [r.parts() for r in ranks]) for world, at, ranks in self.generations], self.plan["epochs"], dropped)
 
     # ---- named points ----
 

@@ -11,8 +11,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from make_data import field, varint  # noqa: E402
 
 HEADER = struct.Struct("<4sIQQQ")
-CLIENT, WORKER, DISPATCHER, OBSERVER = 1, 2, 3, 4
-HELLO, WELCOME, FAILURE, PING, DONE, COMPLETED, QUERY = 8, 9, 10, 11, 12, 35, 64  # numbers in Envelope
+CLIENT, WORKER, OBSERVER = 1, 2, 4
+HELLO, FAILURE, PING, DONE, COMPLETED, GET, QUERY = 8, 10, 11, 12, 35, 48, 64  # numbers in Envelope
 
 
 def number(key, value):

@@ -159,12 +159,15 @@ class Jobs:
             return db.execute("SELECT count(*) FROM entries").fetchone()[0], path.stat().st_size
 
     def close(self):
-        for client in self.clients.values():
+        """Ends all of it; what went wrong, in words. Under LeakSanitizer that is also what each role still had."""
+        problems = []
+        for transport, client in self.clients.items():
             client.stdin.close()
             client.stdout.close()
-            client.wait(END_S)
-        problems = self.cluster.drain() if self.cluster.dispatcher else []
-        return problems
+            code = client.wait(END_S)
+            if code != 0:
+                problems.append(f"client {transport} ended with {code}")
+        return problems + self.cluster.drain()
 
 
 def compare(before, after, jobs, counts=MAY_DIFFER, memory=(BYTES_ONCE, BYTES_PER_JOB)):
@@ -215,6 +218,8 @@ def measure(n, warm=WARM_JOBS, command=CACHEW, idle=True, say=lambda text: None)
             say(f"{n} jobs in {took:.0f} s; {rows} rows in the journal of {size >> 10} KiB; {logs / jobs.done:.0f} bytes of logs per job")
             return problems
         finally:
+            for client in jobs.clients.values():
+                client.kill()
             jobs.cluster.close()
 
 

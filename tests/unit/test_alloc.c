@@ -149,10 +149,15 @@ static void remove_index(void)
     rmdir(temp_path("index"));
 }
 
-static int whole_run(const json_t *root, unsigned threads, unsigned world, bool resume, struct outcome *out, struct cw_error *err)
+static int whole_run(const json_t *root, unsigned threads, unsigned world, bool any, bool resume, struct outcome *out, struct cw_error *err)
 {
     struct cw_local l = {0};
-    struct cw_iterator_options o = {.seed = 5, .epochs = 1, .world_size = world, .runner = {.threads = threads, .memory = (size_t)64 << 20, .optimize = true}};
+    struct cw_iterator_options o = {.seed = 5,
+                                    .epochs = 1,
+                                    .world_size = world,
+                                    .rank = any ? world - 1 : 0, /* that one is padded */
+                                    .any_order = any,
+                                    .runner = {.threads = threads, .memory = (size_t)64 << 20, .optimize = true}};
     struct cw_batch *b;
     *out = (struct outcome){0};
     int r = cw_pipeline_from_json(cw_ops(), root, temp_dir, &l.pipeline, err);
@@ -189,7 +194,7 @@ static int next_descriptor(void)
 struct run_case {
     const char *text;
     unsigned threads, world; /* 0: 1 */
-    bool fresh_index, resume;
+    bool fresh_index, resume, any;
     int expected; /* status of a run in which nothing fails */
 };
 
@@ -227,7 +232,7 @@ static void fail_every_allocation(const struct run_case *c)
             remove_index();
         live = alloc_fail_live();
         err = (struct cw_error){0};
-        int r = whole_run(root, threads, world, c->resume, &want, &err);
+        int r = whole_run(root, threads, world, c->any, c->resume, &want, &err);
         if (r != c->expected)
             fail_msg("result %d (%s), expected %d: %s", r, err.message, c->expected, c->text);
     }
@@ -241,7 +246,7 @@ static void fail_every_allocation(const struct run_case *c)
         err = (struct cw_error){0};
         live = alloc_fail_live();
         alloc_fail_arm(n);
-        int r = whole_run(root, threads, world, c->resume, &have, &err);
+        int r = whole_run(root, threads, world, c->any, c->resume, &have, &err);
         alloc_fail_disarm();
         more = alloc_fail_happened();
         errors += r < 0;
@@ -352,6 +357,9 @@ CASE(limited, .text = PIPELINE(RANGE "{\"op\": \"filter\", \"where\": \"value % 
 CASE(plugin, .text = SKIPPING(RANGE "{\"op\": \"unit_half\"}" SHUFFLED))
 CASE(resumed, .resume = true, .text = PIPELINE(RANGE "{\"op\": \"filter\", \"where\": \"value % 3 != 0\"}" SHUFFLED))
 CASE(ranks, .world = 3, .text = PIPELINE(RANGE "{\"op\": \"take\", \"count\": 33}" SHUFFLED))
+CASE(any_ranks, .world = 3, .any = true, .text = PIPELINE(RANGE "{\"op\": \"take\", \"count\": 33}" SHUFFLED))
+CASE(any_resumed, .world = 2, .any = true, .resume = true, .text = PIPELINE("{\"op\": \"range\", \"stop\": 450}, {\"op\": \"bucket_by_length\", \"length\": \"value % 20\", "
+                                                                            "\"boundaries\": [10], \"sizes\": [7, 8]}"))
 CASE(concat, .text = PIPELINE("{\"op\": \"concat\", \"inputs\": [[{\"op\": \"range\", \"stop\": 20}, {\"op\": \"repeat\", \"count\": 2}], [{\"op\": \"range\", \"stop\": 9}]]}" SHUFFLED))
 CASE(synthetic, .text = PIPELINE("{\"op\": \"synthetic\", \"count\": 40, \"shape\": [8, 8, 3], \"dtype\": \"uint8\"}, {\"op\": \"random_flip\", \"component\": \"data\"},"
                                  "{\"op\": \"cast\", \"component\": \"data\", \"dtype\": \"float16\"}, {\"op\": \"count\"}, {\"op\": \"delay\", \"us\": 1}" SHUFFLED))
@@ -477,6 +485,8 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_limited),
         cmocka_unit_test(test_resumed),
         cmocka_unit_test(test_ranks),
+        cmocka_unit_test(test_any_ranks),
+        cmocka_unit_test(test_any_resumed),
         cmocka_unit_test(test_concat),
         cmocka_unit_test(test_synthetic),
         cmocka_unit_test(test_tfrecord),

@@ -1,6 +1,7 @@
 /* The C interface, as a program uses it. usage: test_api SOLARIZE.so */
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <cmocka.h>
@@ -542,6 +543,47 @@ static void short_waits_lose_nothing(void **state)
     assert_int_equal(temp_remove(state), 0);
 }
 
+static void orders_and_guarantees(void **state)
+{
+    (void)state;
+    struct cachew_pipeline *p = parse("{\"cachew\": 1, \"pipeline\": [{\"op\": \"range\", \"stop\": 100}, {\"op\": \"batch\", \"size\": 4}]}");
+    struct cachew_options o = CACHEW_OPTIONS_INIT;
+    struct cachew_error *err = NULL;
+    struct cachew_iterator *it;
+    struct cachew_batch *b;
+    bool seen[100] = {false};
+    o.world_size = 3;
+    o.order = "any";
+    for (o.rank = 0; o.rank < 3; o.rank++) {
+        it = open_iterator(p, &o);
+        for (uint64_t n = 0; cachew_iterator_next(it, 60, &b, NULL) == 0; n++) {
+            const int64_t *values = cachew_batch_component(b, 0)->data;
+            assert_int_equal(cachew_batch_g(b), o.rank + 3 * n);
+            for (uint32_t i = 0; i < cachew_batch_records(b) && !(cachew_batch_flags(b) & CACHEW_PADDING); i++) {
+                assert_false(seen[values[i]]);
+                seen[values[i]] = true;
+            }
+            cachew_batch_release(b);
+        }
+        cachew_iterator_free(it);
+    }
+    for (int i = 0; i < 100; i++)
+        assert_true(seen[i]);
+    o.rank = 0;
+    o.world_size = 1;
+    static const struct { const char *order, *guarantee, *attribute; } wrong[] = {{"some", NULL, "order"}, {NULL, "never", "guarantee"}, {"exact", "at-most-once", "order"}};
+    for (size_t i = 0; i < sizeof(wrong) / sizeof(wrong[0]); i++) {
+        o.order = wrong[i].order;
+        o.guarantee = wrong[i].guarantee;
+        o.service = i == 2 ? "127.0.0.1:1" : NULL; /* that is found before anybody is asked */
+        assert_int_equal(cachew_iterator_open(p, &o, &it, &err), CACHEW_E_OPTION);
+        assert_string_equal(cachew_error_attribute(err), wrong[i].attribute);
+        cachew_error_free(err);
+        err = NULL;
+    }
+    cachew_pipeline_free(p);
+}
+
 /* The rank without a batch in the last round repeats one; that takes longer than a wait, but each wait gets further. */
 static void padding_comes_after_short_waits(void **state)
 {
@@ -702,6 +744,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(holds_many),
         cmocka_unit_test(interrupts),
         cmocka_unit_test(short_waits_lose_nothing),
+        cmocka_unit_test(orders_and_guarantees),
         cmocka_unit_test(padding_comes_after_short_waits),
         cmocka_unit_test(records_that_fail),
         cmocka_unit_test(reads_bytes),

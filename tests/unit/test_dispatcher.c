@@ -799,6 +799,8 @@ static void test_no_room_for_jobs(void **state)
         run_lose(c);
         run_pass(u, 10);
         run_peer_clear(w);
+        while (u->n_rows > 0) /* nobody reads it, and it gets slow */
+            run_delete(u, u->n_rows - 1);
     }
     assert_int_equal(cw_dispatcher_query(u->d, "jobs", u->now_ns, &json, &err), 0);
     assert_null(strstr(json, "\"job 0\""));

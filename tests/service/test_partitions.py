@@ -1,0 +1,102 @@
+"""Networks that fail, with the kernel's own: links that go down and packets that get lost, between roles on hosts of their own. As root only."""
+
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).resolve().parent))
+import namespaces  # noqa: E402
+from test_service import BATCH, FILTER, SHUFFLE, Bench, numbers, slow  # noqa: E402
+
+WHY_NOT = namespaces.missing()
+WHY_NO_LOSS = namespaces.missing("nft")
+PARTITION_S = 5       # longer than the timeouts of the service
+JOB = numbers(7000, slow(4000), FILTER, SHUFFLE, BATCH)  # some 14 s on two workers of one thread
+pytestmark = pytest.mark.skipif(WHY_NOT is not None, reason=str(WHY_NOT))
+
+
+@pytest.fixture
+def bench(tmp_path):
+    hosts = namespaces.Hosts("d", "c", "w0", "w1")
+    b = Bench.__new__(Bench)
+    b.tmp_path, b.locals = tmp_path, 0
+    try:
+        b.cluster = namespaces.NetCluster(hosts, tag="net")
+        b.hosts = hosts
+        b.cluster.worker_words += ["--threads", "1", "--memory", "64M"]
+        yield b
+        b.cluster.close()
+    finally:
+        hosts.close()
+
+
+def partition(bench, *names):
+    for name in names:
+        bench.hosts.down(name)
+    time.sleep(PARTITION_S)
+    for name in names:
+        bench.hosts.up(name)
+
+
+def ready(bench, n):
+    """Until so many workers are there."""
+    bench.cluster.until("workers", lambda workers: sum(w["state"] == "ready" for w in workers) == n, f"{n} workers")
+
+
+def test_a_worker_is_cut_off_for_ten_seconds_and_comes_back(bench):
+    bench.cluster.start(2)
+    r = bench.ranks(JOB)[0]
+    bench.cluster.wait_lines(r, 20)
+    lines = r.lines()
+    bench.hosts.down("w1")
+    began = time.monotonic()
+    ready(bench, 1)
+    time.sleep(began + 10 - time.monotonic())
+    assert r.lines() > lines + 20  # the other one goes on
+    bench.hosts.up("w1")
+    ready(bench, 2)
+    r.finish(60)
+    bench.judge(JOB, (1, None, [r]))
+
+
+def test_the_dispatcher_is_cut_off(bench):
+    bench.cluster.start(2)
+    r = bench.ranks(JOB)[0]
+    bench.cluster.wait_lines(r, 20)
+    lines = r.lines()
+    partition(bench, "d")
+    assert r.lines() > lines  # what was leased still comes
+    ready(bench, 2)
+    r.finish(60)
+    bench.judge(JOB, (1, None, [r]))
+
+
+def test_the_client_is_cut_off(bench):
+    bench.cluster.start(2)
+    r = bench.ranks(JOB)[0]
+    bench.cluster.wait_lines(r, 20)
+    partition(bench, "c")
+    r.finish(60)
+    bench.judge(JOB, (1, None, [r]))
+
+
+def test_all_are_cut_off_from_each_other(bench):
+    bench.cluster.start(2)
+    r = bench.ranks(JOB)[0]
+    bench.cluster.wait_lines(r, 20)
+    partition(bench, "c", "d", "w0", "w1")
+    r.finish(60)
+    bench.judge(JOB, (1, None, [r]))
+
+
+@pytest.mark.skipif(WHY_NO_LOSS is not None, reason=str(WHY_NO_LOSS))
+@pytest.mark.parametrize("between", [("c", "w0"), ("c", "d"), ("w0", "d")], ids="-".join)
+def test_a_fifth_of_the_packets_is_lost(bench, between):
+    bench.cluster.start(2)
+    bench.hosts.lose(*between, 20)
+    r = bench.ranks(numbers(3000, slow(1000), FILTER, SHUFFLE, BATCH), words=["--wait", "60"])[0]
+    r.finish(90)
+    assert bench.hosts.lost(between[0]) > 0
+    bench.judge(numbers(3000, FILTER, SHUFFLE, BATCH), (1, None, [r]))
