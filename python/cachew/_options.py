@@ -72,13 +72,14 @@ def with_service(options: Options, service: str | None, *, job: str | None, tran
             raise wrong(name, value, " or ".join(f'"{c}"' for c in choices))
     tls = {"tls_ca": tls_ca, "tls_cert": tls_cert, "tls_key": tls_key}
     if service is None:
-        for name, value in (("job", job), ("token", token), ("order", order), ("guarantee", guarantee), *tls.items()):
-            if value is not None:
-                raise wrong(name, "..." if name == "token" else value, 'a service too: HOST:PORT of its dispatcher, or "local"')
+        given: dict[str, object] = {"job": job, "token": token and "...", "order": order, "guarantee": guarantee, **tls}
+        for name, option in given.items():
+            if option is not None:
+                raise wrong(name, option, 'a service too: HOST:PORT of its dispatcher, or "local"')
         return options
-    for name, value in tls.items():
-        if value is not None and service == "local":
-            raise wrong(name, value, "None with the service 'local', which is of this machine and this user alone")
+    for name, path in tls.items():
+        if path is not None and service == "local":
+            raise wrong(name, path, "None with the service 'local', which is of this machine and this user alone")
     for name, value in (("service", service), ("job", job), ("token", token)):
         if value is not None and (not isinstance(value, str) or not value or "\0" in value):
             raise wrong(name, f"a {type(value).__name__}" if name == "token" else value, "a text")  # nobody reads tokens in logs
