@@ -1,7 +1,7 @@
 /*
  * The consumer of the hand-over benchmarks, over the C interface: takes batches as fast as they come, and looks at a word in each page of them if it is told to.
  *
- * usage: hand_over SERVICE PIPELINE [--plugin PATH] [--transport T] [--batches N] [--skip N] [--touch] [--hold S]
+ * usage: hand_over SERVICE PIPELINE [--plugin PATH] [--transport T] [--credits N] [--batches N] [--skip N] [--touch] [--hold S]
  *        hand_over --memset BYTES [--threads N] [--seconds S]
  *
  * SERVICE "local": this process computes them itself. The time goes from batch number --skip (100) to the last, which is held for S seconds. With --memset, what
@@ -21,7 +21,7 @@ enum { PAGE = 4096, BUFFERS = 4, MAX_THREADS = 256 }; /* as many buffers as batc
 
 struct options {
     const char *service, *pipeline, *plugin, *transport;
-    uint64_t batches, skip, memset_bytes, threads;
+    uint64_t credits, batches, skip, memset_bytes, threads;
     double seconds, hold;
     int touch;
 };
@@ -84,6 +84,7 @@ static void take(const struct options *o)
     check(cachew_pipeline_load(o->pipeline, &p, &err), o->pipeline, err);
     options.service = strcmp(o->service, "local") == 0 ? NULL : o->service;
     options.transport = o->transport;
+    options.credits = (unsigned)o->credits;
     options.epochs = INT64_MAX;
     double submitted = now(), first = 0, began = 0, began_cpu = 0;
     check(cachew_iterator_open(p, &options, &it, &err), o->service, err);
@@ -158,7 +159,7 @@ static void measure_memory(void)
 
 static int usage(void)
 {
-    fprintf(stderr, "usage: hand_over SERVICE PIPELINE [--plugin PATH] [--transport T] [--batches N] [--skip N] [--touch] [--hold S]\n"
+    fprintf(stderr, "usage: hand_over SERVICE PIPELINE [--plugin PATH] [--transport T] [--credits N] [--batches N] [--skip N] [--touch] [--hold S]\n"
                     "       hand_over --memset BYTES [--threads N] [--seconds S]\n");
     return 2;
 }
@@ -185,6 +186,8 @@ int main(int argc, char **argv)
             o.plugin = value;
         else if (strcmp(name, "--transport") == 0)
             o.transport = value;
+        else if (strcmp(name, "--credits") == 0)
+            o.credits = strtoull(value, NULL, 10);
         else if (strcmp(name, "--batches") == 0)
             o.batches = strtoull(value, NULL, 10);
         else if (strcmp(name, "--skip") == 0)

@@ -147,7 +147,8 @@ def service_commands(args, python, paths):
         say("left out the service: bench/hand_over and bench/memory_op.so can't be built")
         return {}
     result = {}
-    for name in ("photos", "small", "medium", "large", "rewrite", "memset", "tcp", "iperf3", "one_half", "two_halves", "expanded_one", "expanded_eight", "records_one",
+    for name in ("photos", "small", "medium", "large", "credits_4", "credits_6", "credits_8",
+                 "rewrite", "memset", "tcp", "iperf3", "one_half", "two_halves", "expanded_one", "expanded_eight", "records_one",
                  "records_six", "job", "start", "idle"):
         result[f"service_{name}"] = [python, BENCH / "service.py", name, "--cachew", args.cachew, "--threads", str(args.threads)]
     result["service_photos"] += ["--pipeline", paths["photos"], "--epochs", str(args.epochs)]

@@ -63,11 +63,11 @@ def write(folder, *operators):
     return path
 
 
-def take(args, folder, memory, *options):
+def take(args, folder, memory, *options, source=RANGE, service_options=()):
     """Batches of one array, from the operator `memory`, through a service."""
     plugin = args.build / "bench" / "memory_op.so"
-    path = write(folder, RANGE, {"op": "memory", **memory}, {"op": "batch", "size": 1})
-    with up(args, "--plugin", plugin) as service:
+    path = write(folder, source, {"op": "memory", **memory}, {"op": "batch", "size": 1})
+    with up(args, "--plugin", plugin, *service_options) as service:
         return run(args.build / "bench" / "hand_over", service.ready["address"], path, "--plugin", plugin, *options)
 
 
@@ -89,6 +89,32 @@ def medium(args, folder):
 
 def large(args, folder):
     return take(args, folder, {"bytes": LARGE}, "--batches", 60_000, "--skip", 2_000)
+
+
+def same_credits(args, folder, credits):
+    """
+    What a batch of 38 MB costs, by what one of 4 KiB does, with as many asked for ahead: a descriptor and an index cost the same, whatever lies behind. Else
+    all is equal: splits of 3 batches, which is what large ones have, and a memory budget that does not limit what is computed ahead (no page of it is touched).
+    """
+    source = {"op": "range", "stop": 768}
+    rates = [
+        take(args, folder, {"bytes": size}, "--batches", 60_000, "--skip", 2_000, "--credits", credits, source=source, service_options=("--memory", "64G"))
+        for size in (4096, LARGE)
+    ]
+    rates = [rate["batches_per_s"] for rate in rates]
+    return {"ratio": rates[0] / rates[1], "small_per_s": rates[0], "large_per_s": rates[1]}
+
+
+def credits_4(args, folder):
+    return same_credits(args, folder, 4)
+
+
+def credits_6(args, folder):
+    return same_credits(args, folder, 6)
+
+
+def credits_8(args, folder):
+    return same_credits(args, folder, 8)
 
 
 def rewrite(args, folder):
@@ -263,7 +289,8 @@ def idle(args, folder):
     return {"percent": max(percent.values()), **percent}
 
 
-MEASUREMENTS = {f.__name__: f for f in (photos, small, medium, large, rewrite, memset, tcp, iperf3, one_half, two_halves, expanded_one, expanded_eight, records_one,
+MEASUREMENTS = {f.__name__: f for f in (photos, small, medium, large, credits_4, credits_6, credits_8,
+                                        rewrite, memset, tcp, iperf3, one_half, two_halves, expanded_one, expanded_eight, records_one,
                                         records_six, job, start, idle)}
 
 

@@ -24,6 +24,9 @@ NAMES = {
     "service_small": "batches of 4 KiB",
     "service_medium": "batches of 1 MiB",
     "service_large": "batches of 38 MB",
+    "service_credits_4": "4 credits",
+    "service_credits_6": "6 credits",
+    "service_credits_8": "8 credits",
     "service_rewrite": "worker to client",
     "service_memset": "memset alone",
     "service_tcp": "worker to client",
@@ -72,6 +75,10 @@ def seconds(run):
     return run["seconds"]
 
 
+def ratio(run):
+    return run["ratio"]
+
+
 def percent(run):
     return run["percent"]
 
@@ -105,6 +112,14 @@ SECTIONS = [
     ("A Python function of each number, x + 1", "elements/s", 0, numbers, "python_numbers", ["python_numbers", "torch_numbers", "grain_numbers"]),
     ("Image pipeline through the service", "images/s", 0, rate, "service_photos", ["service_photos", "cachew"]),
     ("Hand-over on one host, batches that nobody writes", "batches/s", 0, batches, "service_small", ["service_small", "service_medium", "service_large"]),
+    (
+        "Cost of a batch of 38 MB by that of one of 4 KiB, as many asked for ahead",
+        "times",
+        2,
+        ratio,
+        "service_credits_4",
+        ["service_credits_4", "service_credits_6", "service_credits_8"],
+    ),
     ("Hand-over on one host, each byte of 38 MB rewritten", "GB/s", 2, gigabytes, "service_rewrite", ["service_rewrite", "service_memset"]),
     ("TCP over loopback, batches of 4 MiB", "GB/s", 2, gigabytes, "service_tcp", ["service_tcp", "service_iperf3"]),
     ("Workers of half a core each, elements of 1 ms", "batches/s", 0, batches, "service_two_halves", ["service_two_halves", "service_one_half"]),

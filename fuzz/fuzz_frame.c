@@ -1,6 +1,6 @@
 /*
  * Arbitrary bytes as what a peer sends: frames one after the other, each with an Envelope, under limits. Whatever is accepted is within its bytes, took no
- * more memory than is allowed, and can be written and read again.
+ * more memory than is allowed, and can be written and read again. Blocks of packed payloads become what was announced, or nothing.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -8,6 +8,7 @@
 #include "net/conn.h"
 #include "net/envelope.h"
 #include "net/frame.h"
+#include "net/pack.h"
 
 #define MESSAGE_LIMIT 3000
 #define PAYLOAD_LIMIT 1000
@@ -34,6 +35,35 @@ static void look(const Cachew__Envelope *e)
     struct cw_error err;
     if (e->of_case == CACHEW__ENVELOPE__OF_FAILURE && cw_failure_error(e->failure, &err) >= 0)
         abort();
+}
+
+/* Blocks from these bytes, as far as they are some. */
+static void unpack(const uint8_t *data, size_t size, size_t payload)
+{
+    static struct cw_unpacker *u;
+    uint8_t *to = malloc(payload); /* exactly as large as was announced */
+    if (!to || (!u && cw_unpacker_new(&u, NULL) < 0))
+        abort();
+    for (size_t have = 0; have < payload && size >= CW_PACK_HEAD;) {
+        size_t raw = payload - have < CW_PACK_BLOCK ? payload - have : CW_PACK_BLOCK, n;
+        bool stored;
+        if (cw_unpack_head(data, raw, &n, &stored, NULL) < 0)
+            break;
+        data += CW_PACK_HEAD;
+        size -= CW_PACK_HEAD;
+        if (n > CW_PACK_BLOCK)
+            abort();
+        if (n > size)
+            break;
+        if (stored)
+            memcpy(to + have, data, n);
+        else if (cw_unpack(u, data, n, to + have, raw, NULL) < 0)
+            break;
+        have += raw;
+        data += n;
+        size -= n;
+    }
+    free(to);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
@@ -68,6 +98,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         free(message);
         data += n;
         size -= n;
+        if (f.packed)
+            unpack(data, size, (size_t)f.payload);
         size_t skip = f.payload < size ? (size_t)f.payload : size;
         data += skip;
         size -= skip;

@@ -108,6 +108,9 @@ def messages():
 def main():
     out, cachew = Path(sys.argv[1]), sys.argv[2]
     frames = dict(messages())
+    packed = b"CWF2" + bytes(4) + (500).to_bytes(8, "little") + bytes(16)
+    frames["stored block"] = packed + (0x80000000 | 500).to_bytes(4, "little") + bytes(500)
+    frames["compressed block"] = packed + (19).to_bytes(4, "little") + bytes.fromhex("28b52ffd60f4004d00001000000100ef2ac002")
     for name, data in [*frames.items(), ("all", b"".join(frames.values())), ("pings", frames["Ping"] * 5)]:
         put(out / "frame" / name, data)
     for name, data in answers():

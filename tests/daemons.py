@@ -15,10 +15,11 @@ TIMEOUT_S = 120
 class Daemon:
     """`cachew VERB ...`; `ready` is what it says once it serves."""
 
-    def __init__(self, directory, verb, *words, env=None):
+    def __init__(self, directory, verb, *words, env=None, preexec_fn=None):
         self.err_path = directory / f"{verb}-{len(list(directory.iterdir()))}.err"
         with self.err_path.open("w") as err:
-            self.process = subprocess.Popen([CACHEW, verb, *map(str, words)], stdout=subprocess.PIPE, stderr=err, text=True, env={**os.environ, **(env or {})})
+            self.process = subprocess.Popen([CACHEW, verb, *map(str, words)], stdout=subprocess.PIPE, stderr=err, text=True, env={**os.environ, **(env or {})},
+                                            preexec_fn=preexec_fn)
         line = self.process.stdout.readline()
         if not line:
             self.process.wait(TIMEOUT_S)

@@ -3,19 +3,20 @@
 CACHEW names the command (default build/cachew)."""
 
 import contextlib
-import datetime
 import json
 import os
 import pty
 import re
 import resource
 import select
+import shutil
 import signal
 import socket
 import ssl
 import stat
 import subprocess
 import sys
+import time
 import urllib.request
 from pathlib import Path
 
@@ -23,6 +24,7 @@ import pytest
 
 HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE))
+from certificates import sign  # noqa: E402
 from daemons import TIMEOUT_S, Daemons  # noqa: E402
 from example_data import CACHEW  # noqa: E402
 
@@ -387,33 +389,50 @@ def test_up_over_tls(daemons, pipeline, keys):
     assert up.end() == 0
 
 
-def sign(keys, directory, name, days):
-    """A server's certificate of the same authority, valid from two days ago to `days` from now."""
-    key, request, made = (directory / f"{name}{end}" for end in ("-key.pem", ".csr", ".pem"))
-    now = datetime.datetime.now(datetime.UTC)
-    stamp = [(now + datetime.timedelta(days=d)).strftime("%Y%m%d%H%M%SZ") for d in (-2, days)]
-    (directory / "index").write_text("")
-    (directory / "serial").write_text("01\n")
-    (directory / "ca.cnf").write_text(f"[ca]\ndefault_ca=d\n[d]\ndatabase={directory}/index\nserial={directory}/serial\nnew_certs_dir={directory}\ndefault_md=sha256\n"
-                                      "policy=p\nx509_extensions=e\n[p]\ncommonName=supplied\n[e]\nsubjectAltName=IP:127.0.0.1,DNS:localhost\n")
-
-    def openssl(*words):
-        ran = subprocess.run(["openssl", *map(str, words)], check=False, capture_output=True, text=True, timeout=TIMEOUT_S)
-        assert ran.returncode == 0, ran.stderr
-    openssl("req", "-new", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-keyout", key, "-out", request, "-subj", f"/CN={name}")
-    openssl("ca", "-batch", "-notext", "-config", directory / "ca.cnf", "-cert", keys / "ca.pem", "-keyfile", keys / "ca-key.pem", "-in", request, "-out", made,
-            "-startdate", stamp[0], "-enddate", stamp[1])
+def signed_words(keys, directory, name, days):
+    made, key = sign(keys, directory, name, days)
     return ["--tls-cert", made, "--tls-key", key, "--token-file", keys / "token"]
 
 
 def test_expired_certificate_is_refused(daemons, pipeline, keys, tmp_path):
-    good = daemons.start("dispatcher", "--listen", "127.0.0.1:0", *sign(keys, tmp_path, "good", 1)) # so that it is the date
+    good = daemons.start("dispatcher", "--listen", "127.0.0.1:0", *signed_words(keys, tmp_path, "good", 1)) # so that it is the date
     assert json.loads(cachew("jobs", "--service", good.address, "--json", *client_words(keys)).stdout) == []
-    expired = daemons.start("dispatcher", "--listen", "127.0.0.1:0", *sign(keys, tmp_path, "expired", -1))
+    expired = daemons.start("dispatcher", "--listen", "127.0.0.1:0", *signed_words(keys, tmp_path, "expired", -1))
     for words in (["jobs"], ["run", pipeline, "--job", "x"]):
         assert "certificate has expired" in refused(*words, "--service", expired.address, *client_words(keys), code=3)
     said = refused("worker", "--dispatcher", expired.address, "--memory", "64M", *server_words(keys), code=3)
     assert "certificate has expired" in said
+
+
+def test_new_certificates_are_used_without_a_restart(daemons, keys, tmp_path):
+    """An expired one is replaced; while certificate and key do not fit together, the old ones are used."""
+    old, new = sign(keys, tmp_path, "old", -1), sign(keys, tmp_path, "new", 1)
+    used = [tmp_path / "used.pem", tmp_path / "used-key.pem"]
+    for source, target in zip(old, used, strict=True):
+        shutil.copy(source, target)
+    dispatcher = daemons.start("dispatcher", "--listen", "127.0.0.1:0", "--tls-cert", used[0], "--tls-key", used[1], "--token-file", keys / "token")
+    ask = ["jobs", "--service", dispatcher.address, *client_words(keys)]
+    assert "certificate has expired" in refused(*ask, code=3)
+    shutil.copy(new[0], used[0])
+    until = time.monotonic() + 2
+    while time.monotonic() < until:  # the files are looked at once a second
+        assert "certificate has expired" in refused(*ask, code=3)
+    shutil.copy(new[1], used[1])
+    until = time.monotonic() + TIMEOUT_S
+    while cachew(*ask).returncode != 0:
+        assert time.monotonic() < until
+
+
+def test_a_log_is_not_flooded_by_who_is_refused(daemons, keys):
+    dispatcher, (worker,) = daemons.service("--token-file", keys / "token")
+    for daemon in (dispatcher, worker):
+        host, port = daemon.address.rsplit(":", 1)
+        for _ in range(200):
+            with socket.create_connection((host, int(port)), TIMEOUT_S) as s:
+                s.sendall(b"GET / HTTP/1.0\r\n\r\n")
+                while s.recv(4096):
+                    pass
+        assert 1 <= daemon.err.count("not Cachew's protocol") <= 20
 
 
 def test_certificate_of_another_authority_is_refused(daemons, keys, tmp_path):

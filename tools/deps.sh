@@ -5,7 +5,7 @@ set -euo pipefail
 declare -A groups=(
     # libc6-dev comes with gcc as a recommendation only, which is not installed here
     [build]='gcc libc6-dev meson ninja-build pkg-config python3 libjansson-dev libxxhash-dev zlib1g-dev libjpeg62-turbo-dev libspng-dev libwebp-dev
-        libuv1-dev libprotobuf-c-dev protobuf-c-compiler libsqlite3-dev libssl-dev libmicrohttpd-dev'
+        libuv1-dev libprotobuf-c-dev protobuf-c-compiler libsqlite3-dev libssl-dev libmicrohttpd-dev libzstd-dev'
     # the photographs
     [demo]='mate-backgrounds ukui-wallpapers lomiri-wallpapers-16.04'
     # llvm: the sanitizers' reports with names instead of addresses; g++: the header is compiled as C++; strace, iproute2, nftables: what is synced, networks that fail

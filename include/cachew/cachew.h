@@ -212,8 +212,12 @@ struct cachew_options {
     const char *order;      /* "exact"; "any": a rank has every world_size-th split, and gets what is there first, so that nothing late holds it up; all ranks together get the
                              * same elements. NULL: "exact", with at-most-once "any" */
     const char *guarantee;  /* of a service: "exactly-once"; "at-most-once" (in order "any"): what is lost with a worker is not computed again. NULL: "exactly-once" */
+    const char *tls_ca;     /* speak TLS to the service's processes: their certificates are from this authority (a PEM file) */
+    const char *tls_cert;   /* ours, where the service asks for one (PEM); then tls_key, too, is needed. With it and without tls_ca: the system's authorities */
+    const char *tls_key;    /* its key (PEM) */
+    unsigned credits;       /* batches of a service that are asked for before they are wanted, at most 4096; 0: as many as take 64 MiB (256 MiB where they are lent), 2 to 64 */
 };
-#define CACHEW_OPTIONS_INIT { sizeof(struct cachew_options), -1, -1, 0, 0, 1, 1, 0, NULL, NULL, 0, NULL, NULL, NULL, NULL, NULL, 0, NULL, NULL }
+#define CACHEW_OPTIONS_INIT { sizeof(struct cachew_options), -1, -1, 0, 0, 1, 1, 0, NULL, NULL, 0, NULL, NULL, NULL, NULL, NULL, 0, NULL, NULL, NULL, NULL, NULL, 0 }
 
 struct cachew_iterator; /* opaque */
 struct cachew_batch;    /* opaque */
@@ -242,8 +246,9 @@ CACHEW_API char *cachew_iterator_state(const struct cachew_iterator *it);
 /* From any thread: waits of cachew_iterator_next end at once with CACHEW_E_INTERRUPTED, as do later ones, until it is called with on = 0. */
 CACHEW_API void cachew_iterator_interrupt(struct cachew_iterator *it, int on);
 /* Returns new a JSON object: {"seconds", "threads", "busy_s", "idle_s", "wait_s", "read_bytes", "memory_peak_bytes", "batches_held", "bottleneck",
- * "operators": [{"op", "position", "seconds", "share", "elements", "fused_into"?}, ..., {"part", "seconds", "share"}, ...]}. All but wait_s (of
- * the caller) and seconds are sums over threads. NULL: no memory. */
+ * "operators": [{"op", "position", "seconds", "share", "elements", "fused_into"?}, ..., {"part", "seconds", "share"}, ...], "links"?}. All but
+ * wait_s (of the caller) and seconds are sums over threads. links, with a service: [{"worker", "transport", "batches", "bytes", "wire_bytes", "note"?},
+ * ...], where wire_bytes are fewer than bytes if they were compressed on their way, and 0 if they were lent. NULL: no memory. */
 CACHEW_API char *cachew_iterator_profile(const struct cachew_iterator *it);
 /* Records of batches handed out so far that could not be computed: how many were skipped and replaced (either may be NULL), and, returned new,
  * the first 10,000 of them as a JSON list [{"record", "operator", "action", "reason", "file"?, "by"?}]; NULL: no memory. */

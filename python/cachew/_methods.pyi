@@ -116,6 +116,8 @@ class Operators:
     def fail(self, where: _Expression = "true", *, kind: Literal["error", "crash", "hang"] = "error") -> Dataset:
         """Fails, crashes or hangs, for tests.
 
+        Workers of a service run it with crash only where they were started with --allow-python.
+
         where: condition: a scalar expression; elements for which it holds fail (an expression (a string))
         kind: error: the record fails; crash: the process is killed (SIGKILL); hang: waits until the run is cancelled (a string: one of "error", "crash", "hang")
         """

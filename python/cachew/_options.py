@@ -41,6 +41,9 @@ class Options(NamedTuple):
     open_timeout_s: float = 0.0
     order: str | None = None
     guarantee: str | None = None
+    tls_ca: str | None = None
+    tls_cert: str | None = None
+    tls_key: str | None = None
 
 
 def make_options(*, seed: int | None = None, epochs: float | None = None, first_epoch: int = 0, threads: int | None = None, memory: int | str | None = None,
@@ -61,23 +64,30 @@ def make_options(*, seed: int | None = None, epochs: float | None = None, first_
 
 
 def with_service(options: Options, service: str | None, *, job: str | None, transport: str = "auto", token: str | None = None,
-                 open_timeout_s: float | None = 60.0, order: str | None = None, guarantee: str | None = None) -> Options:
+                 open_timeout_s: float | None = 60.0, order: str | None = None, guarantee: str | None = None, tls_ca: Path | None = None,
+                 tls_cert: Path | None = None, tls_key: Path | None = None) -> Options:
     """The same, with batches from a service; None: from this process."""
     for name, value, choices in (("order", order, ORDERS), ("guarantee", guarantee, GUARANTEES)):
         if value is not None and value not in choices:
             raise wrong(name, value, " or ".join(f'"{c}"' for c in choices))
+    tls = {"tls_ca": tls_ca, "tls_cert": tls_cert, "tls_key": tls_key}
     if service is None:
-        for name, value in (("job", job), ("order", order), ("guarantee", guarantee)):
-            if value is not None:
-                raise wrong(name, value, 'a service too: HOST:PORT of its dispatcher, or "local"')
+        given: dict[str, object] = {"job": job, "token": token and "...", "order": order, "guarantee": guarantee, **tls}
+        for name, option in given.items():
+            if option is not None:
+                raise wrong(name, option, 'a service too: HOST:PORT of its dispatcher, or "local"')
         return options
+    for name, path in tls.items():
+        if path is not None and service == "local":
+            raise wrong(name, path, "None with the service 'local', which is of this machine and this user alone")
     for name, value in (("service", service), ("job", job), ("token", token)):
         if value is not None and (not isinstance(value, str) or not value or "\0" in value):
-            raise wrong(name, value, "a text")
+            raise wrong(name, f"a {type(value).__name__}" if name == "token" else value, "a text")  # nobody reads tokens in logs
     if transport not in TRANSPORTS:
         raise wrong("transport", transport, " or ".join(f'"{t}"' for t in TRANSPORTS))
     return options._replace(service=service, job=job, token=token, transport=transport, open_timeout_s=seconds("open_timeout_s", open_timeout_s) or 1e-3,
-                            order=order, guarantee=guarantee)
+                            order=order, guarantee=guarantee, tls_ca=_path("tls_ca", tls_ca), tls_cert=_path("tls_cert", tls_cert),
+                            tls_key=_path("tls_key", tls_key))
 
 
 def with_sharding(sharding: str, job: str | None, rank: int, world_size: int) -> tuple[str | None, int, int]:
@@ -108,6 +118,19 @@ def integer(option: str, value: Any, low: int, high: int) -> int:
     if not low <= number <= high:
         raise wrong(option, value, expected)
     return number
+
+
+def _path(option: str, value: Path | None) -> str | None:
+    if value is None:
+        return None
+    try:
+        text = os.fspath(value)
+        text.encode()
+    except (TypeError, ValueError, AttributeError):
+        text = ""
+    if not text or "\0" in text:
+        raise wrong(option, value, "the path of a file")
+    return text
 
 
 def _epochs(epochs: float | None) -> int:

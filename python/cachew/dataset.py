@@ -211,7 +211,7 @@ class Dataset(Functions, InMemory, Operators):
     def distribute(self, service: str, *, job: str | None = None, rank: int = 0, world_size: int = 1, seed: int | None = None, epochs: float | None = None,
                    state: State | str | None = None, timeout_s: float | None = None, first_epoch: int = 0, transport: str = "auto", token: str | None = None,
                    open_timeout_s: float | None = 60.0, workers: int | None = None, order: str | None = None, guarantee: str | None = None,
-                   sharding: str | None = None) -> DatasetIterator:
+                   sharding: str | None = None, tls_ca: Path | None = None, tls_cert: Path | None = None, tls_key: Path | None = None) -> DatasetIterator:
         """Runs the pipeline on the workers of a service: the same batches as those of `iterator`, whatever happens to workers on the way.
 
         service: "HOST:PORT" of the dispatcher, as `cachew up` prints it; "local": a service of this process, which begins when it is first asked for,
@@ -220,6 +220,8 @@ class Dataset(Functions, InMemory, Operators):
         transport: how batches come from workers: "auto", "shm" (memory shared on this machine), "unix" or "tcp"
         token: the service's (default: $CACHEW_TOKEN, if it is set)
         open_timeout_s: until a worker of the service has seen the data; None: without limit
+        tls_ca: speak TLS: the service's certificates are from this authority (a PEM file, as `cachew keys init` makes it)
+        tls_cert, tls_key: our certificate and its key (PEM files), where the service asks for them (--tls-mutual)
         workers: of a service "local" that this call starts (default 1, with all CPUs)
         order: "exact" (default): the order of `iterator`; "any": a rank gets what is there first of every world_size-th split, so that nothing late holds it up;
             all ranks together get the same elements
@@ -237,7 +239,7 @@ class Dataset(Functions, InMemory, Operators):
         elif workers is not None:
             raise wrong("workers", workers, f'None with the service {service!r}: workers are started by "local" only')
         return DatasetIterator(self, with_service(options, service, job=job, transport=transport, token=token, open_timeout_s=open_timeout_s, order=order,
-                                                  guarantee=guarantee), timeout_s)
+                                                  guarantee=guarantee, tls_ca=tls_ca, tls_cert=tls_cert, tls_key=tls_key), timeout_s)
 
     def __iter__(self) -> DatasetIterator:
         return self.iterator()

@@ -37,8 +37,8 @@ PyObject *core_pipeline_load(PyObject *module, PyObject *path);
  * *interrupt, on which fn has to end soon. Called with the interpreter's lock, which fn does not have. False: an exception is set, and what fn
  * made is to be freed. */
 bool core_call_interruptibly(void (*fn)(void *), void *arg, volatile int *interrupt);
-/* Options from the tuple (seed, epochs, first_epoch, threads, memory, rank, world_size, optimize, state, index_dir); they are checked by the
- * library. Texts are borrowed from the tuple, but for *ret_index_dir, a new reference or NULL. */
+/* Options from the tuple (seed, epochs, first_epoch, threads, memory, rank, world_size, optimize, state, index_dir, service, job, token,
+ * transport, open_timeout_s, order, guarantee, tls_ca, tls_cert, tls_key); they are checked by the library. Texts are borrowed from the tuple, but for *ret_index_dir, a new reference or NULL. */
 bool core_options(PyObject *tuple, struct cachew_options *ret, PyObject **ret_index_dir);
 
 /* iterator.c */

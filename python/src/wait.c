@@ -74,9 +74,9 @@ bool core_options(PyObject *tuple, struct cachew_options *ret, PyObject **ret_in
     struct cachew_options o = CACHEW_OPTIONS_INIT;
     long long seed, epochs, first_epoch;
     unsigned long long memory;
-    if (!PyArg_ParseTuple(tuple, "LLLIKIIpzO&zzzzdzz:options", &seed, &epochs, &first_epoch, &o.threads, &memory, &o.rank, &o.world_size, &o.optimize,
+    if (!PyArg_ParseTuple(tuple, "LLLIKIIpzO&zzzzdzzzzz:options", &seed, &epochs, &first_epoch, &o.threads, &memory, &o.rank, &o.world_size, &o.optimize,
                           &o.state, optional_path, ret_index_dir, &o.service, &o.job, &o.token, &o.transport, &o.open_timeout_s, &o.order,
-                          &o.guarantee))
+                          &o.guarantee, &o.tls_ca, &o.tls_cert, &o.tls_key))
         return false;
     o.seed = seed;
     o.epochs = epochs;

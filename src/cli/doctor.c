@@ -99,15 +99,15 @@ static void check_memfd(struct check *c)
 {
     int fd = memfd_create("cachew-doctor", MFD_CLOEXEC | MFD_ALLOW_SEALING), seals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;
     if (fd < 0 || ftruncate(fd, 1 << 16) < 0) {
-        found(c, FAILED, strerror(errno));
-        cw_text_add(&c->todo, "batches live in memfds: allow memfd_create (a seccomp profile may forbid it; Linux 3.17 or later)");
+        found(c, WARNING, strerror(errno));
+        cw_text_add(&c->todo, "workers can only lend memfds: without, batches are copied to clients. Allow memfd_create (a seccomp profile may forbid it; Linux 3.17 or later)");
     } else if (fcntl(fd, F_ADD_SEALS, seals) < 0 || ftruncate(fd, 1 << 17) == 0) {
-        found(c, FAILED, "made, but can't be sealed");
+        found(c, WARNING, "made, but can't be sealed");
         cw_text_add(&c->todo, "allow fcntl F_ADD_SEALS (a sandbox may forbid it)");
     } else {
         void *p = mmap(NULL, 1 << 16, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
         if (p == MAP_FAILED) {
-            found(c, FAILED, strerror(errno));
+            found(c, WARNING, strerror(errno));
             cw_text_add(&c->todo, "a sealed memfd can't be mapped shared and writable");
         } else {
             found(c, OK, "made, sealed and mapped");

@@ -26,7 +26,7 @@ struct run {
     const char *state, *log, *dump, *save, *quarantine, *guarantee, *order, *sharding, *service, *job, *transport, *token_file, *trace;
     char own_job[512];
     struct cli_tls tls;
-    uint64_t epochs, batches, rank, world_size, state_every;
+    uint64_t epochs, batches, rank, world_size, state_every, credits;
     bool epochs_given, batches_given, digest, progress;
     /* while it runs */
     struct cw_log log_file;
@@ -124,6 +124,8 @@ static json_t *counts(const struct run *x)
         json_object_set(o, "bottleneck", json_object_get(profile, "bottleneck"));
         json_decref(profile);
     }
+    if (o && x->common.local.remote)
+        json_object_set_new(o, "links", cw_remote_links(x->common.local.remote));
     return o;
 }
 
@@ -299,6 +301,7 @@ static int open_service(struct run *x, const json_t *state, struct cw_error *err
         .epochs = x->epochs,
         .at_most_once = x->guarantee && strcmp(x->guarantee, "at-most-once") == 0,
         .any_order = x->order && strcmp(x->order, "any") == 0,
+        .credits = (unsigned)x->credits,
         .transport = cli_transport(x->transport),
         .token = token,
         .trace = x->tracing,
@@ -368,6 +371,20 @@ static int write_quarantine(struct run *x, struct cw_error *err)
     return x->quarantine_file ? cw_quarantine_write(CW_STEAL(x->quarantine_file), x->quarantine, x->common.local.compiled, q, err) : 0;
 }
 
+/* Where batches might have come quicker. */
+static void explain_links(const struct run *x)
+{
+    json_t *links = x->common.local.remote ? cw_remote_links(x->common.local.remote) : NULL, *link;
+    size_t i;
+    json_array_foreach(links, i, link) {
+        const char *note = json_string_value(json_object_get(link, "note"));
+        if (note)
+            fprintf(stderr, "cachew: batches of worker %" JSON_INTEGER_FORMAT " are copied, its memory can't be shared: %s\n",
+                    json_integer_value(json_object_get(link, "worker")), note);
+    }
+    json_decref(links);
+}
+
 static void report(const struct run *x)
 {
     json_t *c = counts(x);
@@ -396,6 +413,7 @@ int cli_run(int argc, char **argv)
         {"sharding", CLI_TEXT, &x.sharding, "S", "of a service's job: dynamic (default), or off: each rank gets all", 0, 0, shardings, NULL},
         {"service", CLI_TEXT, &x.service, "HOST:PORT", "take the batches from the service whose dispatcher is there", 0, 0, NULL, NULL},
         {"job", CLI_TEXT, &x.job, "NAME", "of the job in the service, the same for all its ranks", 0, 0, NULL, NULL},
+        {"credits", CLI_COUNT, &x.credits, "N", "batches to ask workers for ahead (default: 2 to 64, by their size)", 1, CW_MAX_CREDITS, NULL, NULL},
         {"transport", CLI_TEXT, &x.transport, "T", "from workers: auto (default), shm, unix or tcp", 0, 0, cli_transports, NULL},
         CLI_TOKEN_OPTION(&x.token_file),
         CLI_TLS_OPTIONS(&x.tls),
@@ -433,6 +451,7 @@ int cli_run(int argc, char **argv)
             r = q;
         }
     }
+    explain_links(&x);
     cw_log_close(&x.log_file);
     if (x.quarantine_file)
         fclose(x.quarantine_file);

@@ -59,6 +59,8 @@ int cw_api_read_options(const struct cachew_options *given, struct cachew_option
     if (r >= 0)
         r = check_option("threads", o->threads, o->threads <= 1024, "at most 1024", err);
     if (r >= 0)
+        r = check_option("credits", o->credits, o->credits <= CW_MAX_CREDITS, "at most 4096", err);
+    if (r >= 0)
         r = check_option("rank", o->rank, o->rank < o->world_size, "less than world_size", err);
     return r;
 }
@@ -91,6 +93,19 @@ static int parse_transport(const char *name, enum cw_transport *ret, struct cw_e
         return 0;
     cw_error_attribute(err, "transport", name, "\"auto\", \"shm\", \"unix\" or \"tcp\"");
     return cw_error_set(err, CW_E_OPTION, "option transport is \"%.40s\": expected \"auto\", \"shm\", \"unix\" or \"tcp\"", name);
+}
+
+/* NULL: plain. */
+static int open_tls(const struct cachew_options *o, struct cw_tls **ret, struct cw_error *err)
+{
+    const struct cw_tls_files files = {.certificate = o->tls_cert, .key = o->tls_key, .authority = o->tls_ca};
+    *ret = NULL;
+    if (!o->tls_cert != !o->tls_key) {
+        const char *missing = o->tls_cert ? "tls_key" : "tls_cert", *there = o->tls_cert ? "tls_cert" : "tls_key";
+        cw_error_attribute(err, missing, "NULL", "a PEM file");
+        return cw_error_set(err, CW_E_OPTION, "option %s is missing: a certificate and its key go together, and %s was given", missing, there);
+    }
+    return o->tls_ca || o->tls_cert ? cw_tls_new(&files, false, ret, err) : 0;
 }
 
 /* One of two words; *ret is whether it is the second. */
@@ -135,13 +150,19 @@ static int open_service(const struct cachew_options *o, const struct cw_iterator
         .token = o->token ? o->token : own && *own ? own : NULL,
         .timeout_ns = o->open_timeout_s < 0 ? 0 : o->open_timeout_s > 0 ? (uint64_t)(CW_MIN(o->open_timeout_s, 1e9) * 1e9) : UINT64_C(60000000000),
         .interrupt = o->interrupt,
+        .credits = o->credits,
     };
     if (!o->job && o->world_size > 1) {
         cw_error_attribute(err, "job", "NULL", "a name");
         return cw_error_set(err, CW_E_OPTION, "option job is missing: with a world_size of %u it is what the ranks have in common", o->world_size);
     }
     int r = parse_transport(o->transport, &remote.transport, err);
-    return r < 0 ? r : cw_local_remote(l, &remote, state, err);
+    if (r >= 0)
+        r = open_tls(o, &remote.tls, err);
+    if (r >= 0)
+        r = cw_local_remote(l, &remote, state, err);
+    cw_tls_unref(remote.tls);
+    return r;
 }
 
 static int open_engine(const struct cachew_pipeline *p, const struct cachew_options *o, struct cw_local *l, struct cachew_iterator *it,

@@ -247,7 +247,7 @@ static void remote_profile(struct cw_splits *base, struct cw_profile *ret)
     unsigned n = base->compiled->pipeline->n_ops;
     memset(ops, 0, n * sizeof(*ops));
     pthread_mutex_lock(&r->mutex);
-    *ret = (struct cw_profile){.ops = ops, .n_ops = n, .wait_ns = r->wait_ns};
+    *ret = (struct cw_profile){.ops = ops, .n_ops = n, .wait_ns = r->wait_ns, .run_ns = cw_now_ns() - r->started_ns}; /* no threads here compute */
     pthread_mutex_unlock(&r->mutex);
 }
 
@@ -312,7 +312,7 @@ static void remote_deinit(struct remote *r)
     while (r->returned) {
         struct remote_batch *b = r->returned;
         r->returned = b->next;
-        cw_mapping_unref(b->mapping);
+        cw_mapping_remove(b);
         cw_batch_free(&b->b);
     }
     while (r->reports) {
@@ -496,5 +496,9 @@ int cw_local_remote(struct cw_local *l, const struct cw_remote_options *given, c
         r = check_service(o.service, err);
     if (r >= 0)
         r = cw_splits_remote(l->compiled, &o, state, &splits, err);
-    return r < 0 ? r : cw_iterator_over(splits, &io, state, &l->iterator, err);
+    if (r >= 0)
+        r = cw_iterator_over(splits, &io, state, &l->iterator, err);
+    if (r >= 0)
+        l->remote = splits;
+    return r;
 }

@@ -9,6 +9,8 @@
 
 enum cw_transport { CW_TRANSPORT_AUTO, CW_TRANSPORT_SHM, CW_TRANSPORT_UNIX, CW_TRANSPORT_TCP };
 
+#define CW_MAX_CREDITS 4096 /* requests that a worker takes from a client at a time */
+
 struct cw_remote_options {
     const char *service;     /* address of the dispatcher */
     const char *job;         /* its name */
@@ -16,6 +18,7 @@ struct cw_remote_options {
     uint64_t seed, epochs, first_epoch;
     bool any_order, at_most_once;
     enum cw_transport transport;
+    unsigned credits;        /* batches asked for and not yet taken, at most; 0: by their size */
     const char *token;       /* may be NULL */
     struct cw_tls *tls;      /* to dispatcher and workers, over TCP; NULL: plain. Counted */
     struct cw_trace *trace;  /* or NULL; outlives the source */
@@ -30,6 +33,9 @@ struct cw_remote_options {
 int cw_splits_remote(const struct cw_compiled *compiled, const struct cw_remote_options *o, const json_t *state, struct cw_splits **ret,
                      struct cw_error *err) _must_check_;
 
+/* Workers that batches came from over connections that are there: [{"worker", "transport", "batches", "bytes", "wire_bytes", "note"?}, ...]. bytes are those of
+ * payloads, wire_bytes what they were on their way: 0 where they were lent, fewer where they were compressed; note says why they were not lent. Any thread; new. */
+json_t *cw_remote_links(const struct cw_splits *splits);
 /* "auto", "shm", "unix", "tcp". */
 const char *cw_transport_name(enum cw_transport t);
 /* An iterator of the job of o, over the pipeline of l (which must be loaded, not opened), into l->iterator. o->pipeline and base_dir are filled in here. */

@@ -78,6 +78,7 @@ struct remote_batch {
     struct cw_batch b; /* first */
     struct remote *remote;
     struct mapping *mapping;   /* memory of a worker; NULL: ours */
+    struct remote_batch *lent_next, *lent_prev; /* in mapping->batches */
     uint64_t lent[2];          /* what to give back */
     unsigned n_lent;
     struct remote_batch *next; /* in r->returned */
@@ -103,16 +104,24 @@ struct link {
     bool open, reported;
     struct cw_slab *incoming;  /* the payload that is received */
     unsigned attempt;          /* which address is next */
+    bool same_again;           /* the one that was tried last, whatever became of it */
     size_t n_wanted;           /* while it is found out what to ask for */
     uint64_t retry_ns, down_since_ns;
-    struct mapping *mapping;   /* of this connection */
+    struct mapping *mapping;   /* of this connection, or of the last one */
+    struct cw_error copies;    /* why memory that it lends can't be mapped here; status 0: it can, as far as is known */
     struct cw_error why;       /* the last failure */
+    /* guarded by the mutex, over all connections: */
+    enum cw_transport how;     /* the last batch came */
+    uint64_t n_batches, bytes, wire_bytes;
+    struct cw_conn_traffic traffic; /* of this connection, as far as it counts in these */
 };
 
-/* Shared memory of a worker, as long as a connection or a batch needs it. Guarded by the mutex. */
+/* Shared memory of a worker, as long as a connection, the one after it, or a batch needs it. Guarded by the mutex. */
 struct mapping {
     unsigned refs;
-    struct cw_conn *conn;      /* to give it back by; NULL: it is gone, and everything is given back */
+    uint8_t worker[16];        /* its incarnation */
+    struct cw_conn *conn;      /* to give it back by; NULL: there is none at the moment, or the worker is gone */
+    struct remote_batch *batches; /* that lie in it */
     struct region *regions;
     size_t n_regions;
 };
@@ -219,7 +228,20 @@ void cw_link_close(struct link *l);
 void cw_remote_retired(struct remote *r); /* ends connections to workers that are gone, once what they lent is back */
 struct link *cw_link_free(struct link *l); /* its connection is over */
 int cw_remote_worker(struct remote *r, const Cachew__WorkerAddress *m, struct cw_error *err);
-void cw_mapping_unref(struct mapping *m); /* mutex held */
+
+/* remote_lent.c, mutex held */
+struct mapping *cw_mapping_new(const uint8_t worker[16]); /* NULL: no memory */
+void cw_mapping_unref(struct mapping *m);
+/* b, which has this mapping, lies in it; and does no more. */
+void cw_mapping_add(struct mapping *m, struct remote_batch *b);
+void cw_mapping_remove(struct remote_batch *b);
+const struct region *cw_mapping_region(const struct mapping *m, uint64_t id); /* NULL: it is not known */
+/* A piece of memory came. < 0: the connection ends; where this process can't have it, the next one is without lending. */
+int cw_mapping_on_region(struct link *l, const Cachew__Region *m, const int *fds, size_t n_fds, struct cw_error *err);
+/* Its connection is about to be closed, and no batch lies in it: says that what is on its way is not wanted. */
+void cw_mapping_leave(struct mapping *m);
+/* c is open, in the place of an earlier connection to the same worker: says what is in use of what that one brought. */
+int cw_mapping_again(struct mapping *m, struct cw_conn *c, struct cw_error *err);
 
 /* remote_net.c */
 void cw_remote_wake_at(struct remote *r, uint64_t when_ns); /* loop thread: pump then, or before */

@@ -1,11 +1,7 @@
 /* Connections to workers: batches, remnants and what is lent. The loop's thread. */
-#include <errno.h>
-#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "client/remote_impl.h"
@@ -18,7 +14,6 @@
 #define RETRY_MAX_NS UINT64_C(1000000000)
 /* A worker that can't be reached for so long is the dispatcher's business. */
 #define REPORT_AFTER_NS UINT64_C(500000000)
-#define MAX_REGIONS 4096
 /* Over a Unix socket both processes are on one machine: a worker that stands still may go on, and what it lent is in use until it is given back, or its process ends. */
 #define LOCAL_TIMEOUT_NS (UINT64_C(3600) * 1000000000)
 
@@ -28,49 +23,6 @@ struct link *cw_remote_link(struct remote *r, uint64_t worker)
     while (l && l->worker != worker)
         l = l->next;
     return l;
-}
-
-/* ---- shared memory ---- */
-
-void cw_mapping_unref(struct mapping *m)
-{
-    if (!m || --m->refs > 0)
-        return;
-    for (size_t i = 0; i < m->n_regions; i++)
-        munmap(m->regions[i].data, m->regions[i].size);
-    free(m->regions);
-    free(m);
-}
-
-static const struct region *region_find(const struct mapping *m, uint64_t id)
-{
-    for (size_t i = 0; m && i < m->n_regions; i++)
-        if (m->regions[i].id == id)
-            return &m->regions[i];
-    return NULL;
-}
-
-/* Maps what a worker lends from. Whoever made it can't shrink it any more: seals and size are looked at before. */
-static int on_region(struct link *l, const Cachew__Region *m, const int *fds, size_t n_fds, struct cw_error *err)
-{
-    struct mapping *map = l->mapping;
-    struct stat st;
-    if (n_fds != 1 || !map || map->n_regions == MAX_REGIONS || region_find(map, m->region))
-        return cw_error_set(err, CW_E_SERVICE, "worker %llu: region %llu came with %zu descriptors: expected a new region with one", (unsigned long long)l->worker,
-                            (unsigned long long)m->region, n_fds);
-    int seals = fcntl(fds[0], F_GET_SEALS);
-    if (seals < 0 || (seals & F_SEAL_SHRINK) == 0 || fstat(fds[0], &st) < 0 || (uint64_t)st.st_size < m->size || m->size == 0)
-        return cw_error_set(err, CW_E_SERVICE, "worker %llu: region %llu is no sealed memory of %llu bytes", (unsigned long long)l->worker, (unsigned long long)m->region,
-                            (unsigned long long)m->size);
-    struct region *grown = realloc(map->regions, (map->n_regions + 1) * sizeof(*grown));
-    if (!grown)
-        return cw_error_nomem(err, 0, "regions");
-    map->regions = grown;
-    void *data = mmap(NULL, m->size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, fds[0], 0);
-    if (data == MAP_FAILED)
-        return cw_error_errno(err, CW_E_MEMORY, errno, "can't map %llu bytes that a worker lends", (unsigned long long)m->size);
-    map->regions[map->n_regions++] = (struct region){.id = m->region, .data = data, .size = m->size};
-    return 0;
 }
 
 /* ---- what comes ---- */
@@ -87,6 +39,18 @@ static struct slot *slot_for(struct remote *r, uint64_t epoch, uint64_t split, u
     return NULL;
 }
 
+/* Mutex held. lent: bytes that no payload brought. */
+static void count_traffic(struct link *l, size_t lent)
+{
+    struct cw_conn_traffic now;
+    cw_conn_traffic(l->conn, &now);
+    l->bytes += now.in - l->traffic.in + lent;
+    l->wire_bytes += now.in_wire - l->traffic.in_wire;
+    l->traffic = now;
+    l->how = lent ? CW_TRANSPORT_SHM : cw_conn_is_local(l->conn) ? CW_TRANSPORT_UNIX : CW_TRANSPORT_TCP;
+    l->n_batches++;
+}
+
 static int on_batch(struct link *l, const Cachew__Batch *m, struct cw_slab *payload, size_t size, struct cw_error *err)
 {
     struct remote *r = l->remote;
@@ -98,7 +62,7 @@ static int on_batch(struct link *l, const Cachew__Batch *m, struct cw_slab *payl
         b->mapping = l->mapping;
     }
     for (size_t i = 0; status >= 0 && i < m->n_slabs; i++) {
-        const struct region *region = region_find(l->mapping, m->slabs[i]->region);
+        const struct region *region = cw_mapping_region(l->mapping, m->slabs[i]->region);
         if (i >= CW_COUNT_OF(memory) || !region || m->slabs[i]->offset > region->size || m->slabs[i]->size > region->size - m->slabs[i]->offset) {
             status = cw_error_set(err, CW_E_SERVICE, "worker %llu: a batch names memory that was not lent", (unsigned long long)l->worker);
             break;
@@ -116,7 +80,8 @@ static int on_batch(struct link *l, const Cachew__Batch *m, struct cw_slab *payl
     cw_crash_point("client-batch");
     pthread_mutex_lock(&r->mutex);
     if (b->mapping)
-        b->mapping->refs++;
+        cw_mapping_add(b->mapping, b);
+    count_traffic(l, m->n_slabs ? memory[0].size + memory[1].size : 0);
     struct slot *slot = slot_for(r, m->epoch, m->split, m->index);
     if (slot) {
         slot->state = HERE;
@@ -208,7 +173,9 @@ static int link_message(void *user, struct cw_conn *c CW_UNUSED, const Cachew__E
     l->attempt = 0; /* it is of use */
     switch (m->of_case) {
     case CACHEW__ENVELOPE__OF_REGION:
-        status = on_region(l, m->region, fds, n_fds, err);
+        pthread_mutex_lock(&r->mutex);
+        status = cw_mapping_on_region(l, m->region, fds, n_fds, err);
+        pthread_mutex_unlock(&r->mutex);
         break;
     case CACHEW__ENVELOPE__OF_BATCH:
         if ((status = on_batch(l, m->batch, slab, size, err)) >= 0)
@@ -245,23 +212,34 @@ static int link_message(void *user, struct cw_conn *c CW_UNUSED, const Cachew__E
 
 /* ---- coming and going ---- */
 
-static int link_open(void *user, struct cw_conn *c, const Cachew__Envelope *peer CW_UNUSED, struct cw_error *err)
+/* What the worker lent over an earlier connection, if it is the same process still; else nothing. Mutex held. */
+static int take_up_mapping(struct link *l, struct cw_conn *c, const Cachew__Welcome *peer, struct cw_error *err)
+{
+    uint8_t worker[16] = {0};
+    if (peer->incarnation.len == sizeof(worker))
+        memcpy(worker, peer->incarnation.data, sizeof(worker));
+    if (l->mapping && memcmp(l->mapping->worker, worker, sizeof(worker)) != 0)
+        cw_mapping_unref(CW_STEAL(l->mapping));
+    if (!l->mapping && !(l->mapping = cw_mapping_new(worker)))
+        return cw_error_nomem(err, sizeof(*l->mapping), "a worker");
+    return cw_mapping_again(l->mapping, c, err);
+}
+
+static int link_open(void *user, struct cw_conn *c, const Cachew__Envelope *peer, struct cw_error *err)
 {
     struct link *l = user;
-    struct mapping *m = calloc(1, sizeof(*m));
-    if (!m)
-        return cw_error_nomem(err, sizeof(*m), "a worker");
-    *m = (struct mapping){.refs = 1, .conn = c};
     pthread_mutex_lock(&l->remote->mutex);
-    l->conn = c;
-    l->mapping = m;
-    l->open = true;
-    l->down_since_ns = 0;
-    l->reported = false;
-    l->why = (struct cw_error){0};
-    cw_remote_pump(l->remote);
+    int status = take_up_mapping(l, c, peer->welcome, err);
+    if (status >= 0) {
+        l->conn = c;
+        l->open = true;
+        l->down_since_ns = 0;
+        l->reported = false;
+        l->why = (struct cw_error){0};
+        cw_remote_pump(l->remote);
+    }
     pthread_mutex_unlock(&l->remote->mutex);
-    return 0;
+    return status < 0 ? status : 0;
 }
 
 /* Mutex held. */
@@ -269,16 +247,20 @@ static void down(struct link *l, const struct cw_error *why)
 {
     struct remote *r = l->remote;
     uint64_t now = cw_now_ns(), wait = RETRY_FIRST_NS << CW_MIN(l->attempt, 6u);
+    if (l->mapping)
+        l->mapping->conn = NULL;
+    if (!l->open) /* it did not come again: what it lent is not needed by anybody, but for batches */
+        cw_mapping_unref(CW_STEAL(l->mapping));
     l->conn = NULL;
     l->open = false;
-    l->attempt++;
+    l->traffic = (struct cw_conn_traffic){0};
+    if (!l->same_again)
+        l->attempt++;
+    l->same_again = false;
     if (why->status)
         l->why = *why;
     if (!l->down_since_ns)
         l->down_since_ns = now;
-    if (l->mapping)
-        l->mapping->conn = NULL;
-    cw_mapping_unref(CW_STEAL(l->mapping));
     cw_remote_unask(r, l);
     l->retry_ns = now + CW_MIN(wait, RETRY_MAX_NS);
     cw_remote_wake_at(r, l->retry_ns);
@@ -344,10 +326,13 @@ void cw_link_connect(struct link *l)
         return;
     }
     struct cw_error err = {0};
+    Cachew__Hello hello = *r->hello;
     const char *address = address_of(l, buf, sizeof(buf));
-    struct cw_conn_options o = {.hello = r->hello, .limits = {.message = (size_t)32 << 20, .payload = (size_t)4 << 30, .queued = (size_t)4 << 20},
+    if (l->copies.status)
+        hello.n_capabilities = 0;
+    struct cw_conn_options o = {.hello = &hello, .limits = {.message = (size_t)32 << 20, .payload = (size_t)4 << 30, .queued = (size_t)4 << 20},
                                 .timeout_ns = address && strncmp(address, "unix:", 5) == 0 ? LOCAL_TIMEOUT_NS : 0, .token = r->token,
-                                .tls = r->options.tls};
+                                .pack = true, .tls = r->options.tls};
     int status = address ? cw_conn_connect(r->loop, address, &o, &link_ops, l, &l->conn, &err)
                          : cw_error_set(&err, CW_E_SERVICE, "it has no address for transport %s", cw_transport_name(r->options.transport));
     if (status >= 0)
@@ -358,6 +343,8 @@ void cw_link_connect(struct link *l)
 
 void cw_link_close(struct link *l)
 {
+    if (l->conn && l->open && l->mapping && !l->mapping->batches)
+        cw_mapping_leave(l->mapping);
     if (l->conn)
         cw_conn_close(l->conn, NULL);
 }
@@ -370,6 +357,7 @@ struct link *cw_link_free(struct link *l)
             *at = l->next;
             break;
         }
+    cw_mapping_unref(l->mapping);
     free(l->unix_path);
     free(l->host);
     for (size_t i = 0; i < l->n_addresses; i++)
@@ -434,4 +422,22 @@ int cw_remote_worker(struct remote *r, const Cachew__WorkerAddress *m, struct cw
             l->n_addresses++;
     l->retry_ns = 0;
     return l->unix_path && l->host && l->addresses ? 0 : cw_error_nomem(err, 0, "a worker");
+}
+
+json_t *cw_remote_links(const struct cw_splits *splits)
+{
+    struct remote *r = ((const struct view *)splits)->remote;
+    json_t *list = json_array();
+    pthread_mutex_lock(&r->mutex);
+    for (const struct link *l = r->links; l && list; l = l->next) {
+        if (!l->n_batches)
+            continue;
+        json_t *o = json_pack("{s:I, s:s, s:I, s:I, s:I}", "worker", (json_int_t)l->worker, "transport", cw_transport_name(l->how), "batches", (json_int_t)l->n_batches,
+                              "bytes", (json_int_t)l->bytes, "wire_bytes", (json_int_t)l->wire_bytes);
+        if (o && l->copies.status)
+            json_object_set_new(o, "note", json_string(l->copies.message));
+        json_array_append_new(list, o);
+    }
+    pthread_mutex_unlock(&r->mutex);
+    return list;
 }

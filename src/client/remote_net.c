@@ -324,7 +324,7 @@ static void run(void *user)
         cw_remote_wake_at(r, now + progress_ns(r));
     }
     for (struct remote_batch *b = done; b; b = b->next)
-        cw_mapping_unref(b->mapping);
+        cw_mapping_remove(b);
     cw_remote_retired(r);
     pthread_mutex_unlock(&r->mutex);
     while (done) {

@@ -241,6 +241,8 @@ struct slot *cw_remote_slot(struct remote_split *s, uint64_t k, bool make)
 size_t cw_remote_window(const struct remote *r)
 {
     size_t bytes = r->lent ? WINDOW_LENT_BYTES : WINDOW_BYTES, least = r->lent ? WINDOW_LENT_MIN : WINDOW_MIN;
+    if (r->options.credits)
+        return r->options.credits;
     return r->batch_bytes ? CW_MIN(CW_MAX(bytes / r->batch_bytes, least), WINDOW_MAX) : WINDOW_FIRST;
 }
 

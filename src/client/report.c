@@ -70,7 +70,7 @@ static const char *bottleneck(const struct cw_profile *p, const struct share *sh
     const char *name = "unknown";
     double most = 0;
     if (p->run_ns && (double)p->idle_ns > 0.5 * (double)p->run_ns)
-        return (double)p->wait_ns < 0.5 * (double)p->run_ns / p->threads ? "the consumer" : "reading";
+        return (double)p->wait_ns < 0.5 * (double)p->run_ns / CW_MAX(p->threads, 1u) ? "the consumer" : "reading";
     for (unsigned i = 0; i < p->n_ops; i++)
         if (shares[i].seconds > most) {
             most = shares[i].seconds;
@@ -98,7 +98,7 @@ static json_t *to_json(const struct cw_profile *p, const struct share *shares)
     for (size_t i = 0; i < CW_COUNT_OF(rest); i++)
         json_array_append_new(list, json_pack("{s:s, s:f, s:f}", "part", rest[i].name, "seconds", (double)rest[i].ns * 1e-9, "share",
                                               busy > 0 ? (double)rest[i].ns * 1e-9 / busy : 0.0));
-    return json_pack("{s:f, s:i, s:f, s:f, s:f, s:I, s:I, s:s, s:o}", "seconds", (double)p->run_ns / p->threads * 1e-9, "threads", (int)p->threads,
+    return json_pack("{s:f, s:i, s:f, s:f, s:f, s:I, s:I, s:s, s:o}", "seconds", (double)p->run_ns / CW_MAX(p->threads, 1u) * 1e-9, "threads", (int)p->threads,
                      "busy_s", busy, "idle_s", (double)p->idle_ns * 1e-9, "wait_s", (double)p->wait_ns * 1e-9, "read_bytes",
                      (json_int_t)p->read_bytes, "memory_peak_bytes", (json_int_t)p->memory_peak, "bottleneck", bottleneck(p, shares), "operators", list);
 }

@@ -4,11 +4,14 @@
 #include <fcntl.h>
 #include <stdlib.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #define PAGE ((size_t)4096)
 /* Address space of one memfd; its pages are there only once written. Larger slabs get a memfd of their own. */
 #define REGION_SIZE ((size_t)1 << 30)
+/* ... where the address space or the size of files is limited. */
+#define REGION_SIZE_SMALL ((size_t)16 << 20)
 
 struct cw_slab_region {
     struct cw_slab_region *next;
@@ -67,37 +70,82 @@ void cw_slab_pool_deinit(struct cw_slab_pool *p)
         struct cw_slab_region *region = p->regions;
         p->regions = region->next;
         munmap(region->data, region->size);
-        close(region->fd);
+        if (region->fd >= 0)
+            close(region->fd);
         free(region);
     }
     pthread_mutex_destroy(&p->mutex);
 }
 
+/* A memfd of this size, sealed; -errno. */
+static int make_memfd(size_t size)
+{
+    struct rlimit limit;
+    if (getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur < size)
+        return -EFBIG; /* to try it would be a signal */
+    int fd = memfd_create("cachew-slabs", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+    if (fd < 0)
+        return -errno;
+    if (ftruncate(fd, (off_t)size) == 0 && fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) == 0)
+        return fd;
+    int e = errno;
+    close(fd);
+    return -e;
+}
+
+static const char *why_no_memfd(int errnum)
+{
+    switch (errnum) {
+    case EFBIG:
+        return "files may not be so large (ulimit -f)";
+    case EPERM:
+    case EACCES:
+    case ENOSYS:
+        return "memfd_create is not allowed here (a seccomp profile, or vm.memfd_noexec)";
+    case EMFILE:
+    case ENFILE:
+        return "too many files are open (ulimit -n)";
+    default:
+        return "no memfd can be made";
+    }
+}
+
+/* Maps size bytes, of a memfd, or (shared false) of memory that only this process and its children see: the same but for its name. -errno. */
+static int map_region(struct cw_slab_region *region, size_t size, bool shared)
+{
+    region->size = size;
+    region->fd = shared ? make_memfd(size) : -1;
+    if (shared && region->fd < 0)
+        return region->fd;
+    region->data = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE | (shared ? 0 : MAP_ANONYMOUS), region->fd, 0);
+    if (region->data != MAP_FAILED)
+        return 0;
+    int e = errno;
+    if (shared)
+        close(region->fd);
+    return -e;
+}
+
+/* A memfd where there can be one, and as large as it may be; else private memory, and why. mutex held */
 static int region_new(struct cw_slab_pool *p, size_t size, struct cw_error *err)
 {
+    const size_t sizes[] = {CW_MAX(size, REGION_SIZE), CW_MAX(size, REGION_SIZE_SMALL)};
     struct cw_slab_region *region = calloc(1, sizeof(*region));
+    int r = -ENOMEM, first = 0;
     if (!region)
         return cw_error_nomem(err, sizeof(*region), "slabs");
-    region->size = CW_MAX(size, REGION_SIZE);
-    region->fd = memfd_create("cachew-slabs", MFD_CLOEXEC | MFD_ALLOW_SEALING);
-    if (region->fd < 0) {
-        int e = errno;
-        free(region);
-        return cw_error_errno(err, CW_E_MEMORY, e, "can't make shared memory for batches (memfd_create)");
+    for (size_t i = 0; i < 2 * CW_COUNT_OF(sizes) && r < 0; i++) {
+        r = map_region(region, sizes[i % 2], i < CW_COUNT_OF(sizes));
+        if (i == 1)
+            first = -r;
     }
-    region->data = MAP_FAILED;
-    if (ftruncate(region->fd, (off_t)region->size) == 0)
-        region->data = mmap(NULL, region->size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, region->fd, 0);
-    if (region->data == MAP_FAILED || fcntl(region->fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) < 0) {
-        int e = errno;
-        size_t region_size = region->size;
-        if (region->data != MAP_FAILED)
-            munmap(region->data, region->size);
-        close(region->fd);
+    if (r < 0) {
         free(region);
-        return cw_error_errno(err, CW_E_MEMORY, e, "can't map %zu bytes of shared memory for batches, for which %zu bytes of address space are set aside (ulimit -v "
-                              "and -f limit them)", size, region_size);
+        return cw_error_errno(err, CW_E_MEMORY, -r, "can't map %zu bytes of memory for batches, nor a region of %zu bytes with room for more (ulimit -v limits it)", size,
+                              sizes[1]);
     }
+    if (first && !p->why_private.status)
+        cw_error_errno(&p->why_private, CW_E_MEMORY, first, "%s", why_no_memfd(first));
     region->next = p->regions;
     p->regions = region;
     return 0;
@@ -167,6 +215,16 @@ void cw_slab_put(struct cw_slab *s)
     *list = s;
     p->n_out--;
     pthread_mutex_unlock(&p->mutex);
+}
+
+bool cw_slab_is_private(const struct cw_slab *s, struct cw_error *why)
+{
+    if (s->fd >= 0)
+        return false;
+    pthread_mutex_lock(&s->pool->mutex);
+    *why = s->pool->why_private;
+    pthread_mutex_unlock(&s->pool->mutex);
+    return true;
 }
 
 void cw_slab_disown(struct cw_slab *s)

@@ -1,6 +1,6 @@
 /*
  * Slabs: the memory of batches. Ranges of a few large memfds, page-aligned, sealed against resizing, reused; faulted in by who writes
- * them first. Charged to the memory budget while their pages may be there. Thread-safe.
+ * them first. Where there can be no memfds, of memory that no other process can be given. Charged to the memory budget while their pages may be there. Thread-safe.
  */
 #pragma once
 #include <pthread.h>
@@ -16,7 +16,7 @@ struct cw_slab {
     struct cw_slab *next;      /* in a free list */
     uint8_t *data;
     size_t size;               /* of the range: a multiple of the page size */
-    int fd;                    /* the memfd it lies in, the pool's; offset in it: */
+    int fd;                    /* the memfd it lies in, the pool's; -1: none. Offset in it: */
     size_t offset;
     unsigned size_class;
     int charged;
@@ -31,6 +31,7 @@ struct cw_slab_pool {
     struct cw_slab *punched[512];   /* free, no pages */
     struct cw_slab *retired;        /* came back, and are left alone */
     size_t n_out;
+    struct cw_error why_private;    /* the first time that there was no memfd */
 };
 int cw_slab_pool_init(struct cw_slab_pool *p, struct cw_budget *budget, struct cw_error *err) _must_check_;
 /* All slabs must be back. */
@@ -42,6 +43,8 @@ void cw_slab_put(struct cw_slab *s);
 void cw_slab_disown(struct cw_slab *s);
 /* When it comes back it is not used again: somebody else may still read it, or write to it, as long as the memory is mapped anywhere. */
 void cw_slab_retire(struct cw_slab *s);
+/* Whether no other process can be given this memory, and *why. */
+bool cw_slab_is_private(const struct cw_slab *s, struct cw_error *why);
 /* Gives the pages of free slabs back to the system and the budget. Returns the bytes. */
 size_t cw_slab_trim(struct cw_slab_pool *p);
 /* Bytes that cw_slab_get charges for a size. */

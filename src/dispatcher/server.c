@@ -31,6 +31,7 @@ struct cw_dispatcher_server {
     struct cw_store_commit commit;
     struct cw_link peers;
     bool closed;
+    struct cw_refusals refusals;
     void (*log)(void *arg, bool warning, const char *text);
     void *log_arg;
 };
@@ -176,9 +177,15 @@ static void on_refused(void *user, const char *peer, const struct cw_error *why)
 {
     struct cw_dispatcher_server *s = user;
     char text[1024];
-    snprintf(text, sizeof(text), "%s was not let in: %s", peer, why->message);
-    if (s->log)
+    unsigned unsaid;
+    if (!s->log || !cw_refusal_said(&s->refusals, cw_now_ns(), &unsaid))
+        return;
+    if (unsaid) {
+        snprintf(text, sizeof(text), "%u more were not let in before", unsaid);
         s->log(s->log_arg, false, text);
+    }
+    snprintf(text, sizeof(text), "%s was not let in: %s", peer, why->message);
+    s->log(s->log_arg, false, text);
 }
 
 static const struct cw_conn_ops listen_ops = {.open = on_open, .message = no_message, .closed = no_closed, .refused = on_refused};

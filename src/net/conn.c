@@ -32,6 +32,7 @@ void cw_conn_drop(struct cw_conn *c)
 {
     cw_watch_free(c->watch);
     cw_tls_stream_free(c->tls);
+    cw_packer_free(c->out.packer);
     if (c->fd >= 0)
         close(c->fd);
     cw_timer_free(c->timer);
@@ -451,6 +452,8 @@ int cw_conn_connect(struct cw_loop *l, const char *address, const struct cw_conn
 /* ---- what is asked of it ---- */
 
 bool cw_conn_is_local(const struct cw_conn *c) { return c->local; }
+void cw_conn_traffic(const struct cw_conn *c, struct cw_conn_traffic *ret) { *ret = c->traffic; }
+int cw_conn_peer_process(const struct cw_conn *c) { return cw_socket_peer_process(c->fd); }
 const char *cw_conn_peer(const struct cw_conn *c) { return c->peer; }
 
 bool cw_conn_has(const struct cw_conn *c, const char *capability)

@@ -46,11 +46,12 @@ struct cw_conn_ops {
 };
 
 struct cw_conn_options {
-    const Cachew__Hello *hello;    /* what we say of ourselves; at most 64 capabilities. Versions and token are filled in. Copied */
+    const Cachew__Hello *hello;    /* what we say of ourselves; at most 63 capabilities. Versions and token are filled in. Copied */
     struct cw_conn_limits limits;
     uint64_t timeout_ns;           /* nothing heard for so long: the peer is gone. A ping is sent after a third of it. Also for connecting and shaking hands.
                                     * 0: 3 s */
     const char *token;             /* listening: what a Hello must have; connecting: what ours has; NULL: none. Copied */
+    bool pack;                     /* not over Unix sockets: payloads may be compressed, where the peer knows how, and where it pays (pack.h) */
     struct cw_tls *tls;            /* net/tls.h; NULL: plain. Unix sockets always are. Counted */
 };
 
@@ -68,7 +69,14 @@ size_t cw_conn_queued(const struct cw_conn *c); /* as limits.queued counts */
  * but `closed` (and `abandoned`) follow. */
 void cw_conn_close(struct cw_conn *c, const struct cw_error *why);
 bool cw_conn_is_local(const struct cw_conn *c); /* a Unix socket: descriptors may be sent */
+/* Payloads so far: as they are, and as they went over the wire. */
+struct cw_conn_traffic {
+    uint64_t in, in_wire, out, out_wire;
+};
+void cw_conn_traffic(const struct cw_conn *c, struct cw_conn_traffic *ret);
 bool cw_conn_has(const struct cw_conn *c, const char *capability); /* both sides have it */
+/* Over a Unix socket: a descriptor (the caller's) that is readable when the process that connected has ended; -1: there is none. */
+int cw_conn_peer_process(const struct cw_conn *c);
 const char *cw_conn_peer(const struct cw_conn *c); /* its address, for people */
 void cw_conn_set_user(struct cw_conn *c, const struct cw_conn_ops *ops, void *user);
 
@@ -82,6 +90,13 @@ int cw_listener_new(struct cw_loop *l, const char *address, const struct cw_conn
 const char *cw_listener_address(const struct cw_listener *l);
 /* Connections stay, but for those that still shake hands. A Unix socket's file is removed. */
 struct cw_listener *cw_listener_free(struct cw_listener *l);
+
+/* For logs of who was refused: ten lines in ten seconds are enough. Whether this one is to be written; *ret_unsaid: so many before it were not. */
+struct cw_refusals {
+    uint64_t since_ns;
+    unsigned n, unsaid;
+};
+bool cw_refusal_said(struct cw_refusals *r, uint64_t now_ns, unsigned *ret_unsaid);
 
 /* Failure messages from errors and back. The texts of *ret are those of err. What comes back has no control characters: it may be logged. */
 void cw_failure_init(Cachew__Failure *ret, const struct cw_error *err);

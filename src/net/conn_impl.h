@@ -10,6 +10,7 @@
 #include "net/envelope.h"
 #include "net/frame.h"
 #include "net/loop_impl.h"
+#include "net/pack.h"
 #include "net/tls.h"
 
 enum conn_state {
@@ -29,11 +30,13 @@ struct cw_conn_setup {
     struct cw_conn_limits limits;
     uint64_t timeout_ms;
     struct cw_tls *tls; /* counted; NULL: plain */
+    bool pack;
 };
 
 struct cw_out_frame {
     struct cw_out_frame *next;
     size_t size; /* of the frame */
+    bool begun, packed; /* whether its payload goes in blocks is decided when it begins */
     void (*release)(void *arg);
     void *arg;
     int fds[CW_FRAME_FDS]; /* not sent yet */
@@ -50,12 +53,19 @@ struct cw_conn_out {
     size_t offset;           /* in it */
     bool blocked;            /* the socket takes no more: waits until it is writable */
     bool shut;               /* nothing follows */
+    /* Packed frames: piece and offset are where the next block begins; of what lies before, there are still to be sent: */
+    size_t head_sent;        /* the first piece, from here on; */
+    const uint8_t *block;    /* the block at hand, */
+    size_t block_left;       /* so many bytes of it, */
+    size_t block_raw;        /* which are so many of the payload */
+    struct cw_packer *packer; /* NULL: none was needed yet */
+    struct cw_pack_policy policy;
 };
 
-/* A frame is received part by part: header, message, payload. What a read gives beyond the part at hand lies in the loop's scratch memory and is taken
+/* A frame is received part by part: header, message, payload or, where that is packed, blocks. What a read gives beyond the part at hand lies in the loop's scratch memory and is taken
  * from there. */
 struct cw_conn_in {
-    enum { IN_HEADER, IN_MESSAGE, IN_PAYLOAD } part;
+    enum { IN_HEADER, IN_MESSAGE, IN_PAYLOAD, IN_BLOCK_HEAD, IN_BLOCK } part;
     size_t have;                     /* bytes of the part */
     uint8_t header[CW_FRAME_HEADER];
     struct cw_frame frame;
@@ -64,6 +74,12 @@ struct cw_conn_in {
     struct cw_envelope_memory memory;
     const Cachew__Envelope *envelope; /* in memory; there while its payload comes */
     void *payload;
+    struct cw_unpacker *unpacker; /* NULL: none was needed yet */
+    uint8_t block_head[CW_PACK_HEAD];
+    size_t block;                    /* bytes of the block at hand, which are to become */
+    size_t unpacked, block_raw;      /* so many of the payload, behind so many */
+    bool block_stored;
+    size_t expanded;                 /* bytes that blocks became since the last look */
     XXH3_state_t *hash;              /* of the payload so far */
     uint64_t offset, frame_start;    /* bytes of the stream: taken so far; at the beginning of the frame at hand */
     struct cw_conn_fds { int fd[CW_FRAME_FDS]; size_t n; } came, claimed; /* of a frame that has not begun; of the frame at hand */
@@ -83,6 +99,7 @@ struct cw_conn {
     bool opened;            /* its owner took it */
     bool opening;           /* its owner is being asked */
     bool local;
+    bool packs;             /* payloads may be compressed, both ways */
     int fd;                 /* -1: none yet */
     struct cw_watch *watch; /* of fd */
     struct cw_tls_stream *tls; /* on fd; NULL: plain */
@@ -110,6 +127,7 @@ struct cw_conn {
     uint64_t common;        /* capabilities that both have: bit i is setup->hello->capabilities[i] */
     struct cw_conn_in in;
     struct cw_conn_out out;
+    struct cw_conn_traffic traffic;
 };
 
 /* Ids of requests that a connection itself makes (Hello, Ping) have this bit; its owner's don't. */
@@ -141,6 +159,19 @@ void cw_conn_call_at(struct cw_conn *c, uint64_t ms);
 /* ---- conn_in.c ---- */
 void cw_conn_receive(struct cw_conn *c);
 void cw_conn_in_deinit(struct cw_conn *c);
+
+/* ---- conn_pack.c ---- */
+/* A frame is at the head of the queue, and nothing of it was sent: decides whether its payload is packed. */
+void cw_conn_pack_begin(struct cw_conn *c);
+/* Of a packed frame at the head: what is to be sent next. Returns how many pieces. */
+size_t cw_conn_pack_gather(struct cw_conn_out *o, struct iovec pieces[2]);
+/* n bytes of that went. Returns whether the frame is through. */
+bool cw_conn_pack_sent(struct cw_conn *c, size_t n);
+/* A part of a packed payload is whole and lies at `at`: the head of a block, or a block. 1: it was the last of the payload. */
+int cw_conn_unpack_head(struct cw_conn *c, const uint8_t *at, struct cw_error *err) _must_check_;
+int cw_conn_unpack_block(struct cw_conn *c, const uint8_t *at, struct cw_error *err) _must_check_;
+/* Where the rest of the block at hand is to be received. */
+struct iovec cw_conn_unpack_room(const struct cw_conn_in *in);
 
 /* ---- conn_out.c ---- */
 int cw_conn_queue(struct cw_conn *c, const Cachew__Envelope *m, const struct iovec *payload, size_t n, void (*release)(void *arg), void *arg, const int *fds,

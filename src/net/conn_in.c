@@ -12,6 +12,7 @@
 #define READ_BYTES ((size_t)256 << 10)     /* of a payload with one call: what is hashed right after must still be in the cache */
 #define TURN_BYTES ((size_t)2 << 20)       /* before others have their turn */
 #define MESSAGE_FIRST ((size_t)64 << 10)   /* memory for a message before more of it has come */
+#define PACKED_BYTES ((size_t)16 << 10)    /* of what follows a block, with one call: it may become a thousand times as many */
 #define DISCARD_BYTES ((size_t)64 << 20)   /* from a peer that goes on talking after it was cut off */
 
 static void close_fds(struct cw_conn_fds *fds)
@@ -137,6 +138,8 @@ static size_t message_limit(const struct cw_conn *c)
 static int header_done(struct cw_conn *c, const uint8_t *header, struct cw_error *err)
 {
     int r = cw_frame_read(header, message_limit(c), c->state == CONN_OPEN ? c->setup->limits.payload : 0, &c->in.frame, err);
+    if (r >= 0 && c->in.frame.packed && !c->packs)
+        r = cw_error_set(err, CW_E_SERVICE, "a compressed payload, which was not agreed on");
     c->in.part = IN_MESSAGE;
     return r < 0 ? r : claim_fds(&c->in, err);
 }
@@ -165,7 +168,8 @@ static int want_payload(struct cw_conn *c, struct cw_error *err)
     if (!in->hash && !(in->hash = XXH3_createState()))
         return cw_error_nomem(err, sizeof(*in->hash), "the hash of a payload");
     XXH3_64bits_reset(in->hash);
-    in->part = IN_PAYLOAD;
+    in->part = in->frame.packed ? IN_BLOCK_HEAD : IN_PAYLOAD;
+    in->unpacked = 0;
     return c->ops->payload(c->user, c, in->envelope, in->frame.payload, &in->payload, err);
 }
 
@@ -182,13 +186,27 @@ static int message_done(struct cw_conn *c, const uint8_t *message, struct cw_err
 
 static int payload_done(struct cw_conn *c, struct cw_error *err)
 {
+    c->traffic.in += c->in.frame.payload;
+    if (!c->in.frame.packed)
+        c->traffic.in_wire += c->in.frame.payload;
     int r = cw_frame_check(c->in.frame.payload_hash, XXH3_64bits_digest(c->in.hash), "payload", c->in.frame.payload, err);
     return r < 0 ? r : frame_done(c, err);
 }
 
 static size_t part_size(const struct cw_conn_in *in)
 {
-    return in->part == IN_HEADER ? CW_FRAME_HEADER : in->part == IN_MESSAGE ? in->frame.message : in->frame.payload;
+    switch (in->part) {
+    case IN_HEADER:
+        return CW_FRAME_HEADER;
+    case IN_MESSAGE:
+        return in->frame.message;
+    case IN_BLOCK_HEAD:
+        return CW_PACK_HEAD;
+    case IN_BLOCK:
+        return in->block;
+    default:
+        return in->frame.payload;
+    }
 }
 
 /* The part is whole, and lies at `at`. */
@@ -207,6 +225,12 @@ static int part_done(struct cw_conn *c, const uint8_t *at, struct cw_error *err)
         c->in.message_capacity = 0;
         return r;
     }
+    case IN_BLOCK_HEAD:
+        return cw_conn_unpack_head(c, at, err);
+    case IN_BLOCK: {
+        int r = cw_conn_unpack_block(c, at, err);
+        return r == 1 ? payload_done(c, err) : r;
+    }
     default:
         return payload_done(c, err);
     }
@@ -218,6 +242,14 @@ static int part_room(struct cw_conn_in *in, struct iovec *ret, struct cw_error *
     size_t rest = part_size(in) - in->have;
     if (in->part == IN_HEADER) {
         *ret = (struct iovec){.iov_base = in->header + in->have, .iov_len = rest};
+        return 0;
+    }
+    if (in->part == IN_BLOCK_HEAD) {
+        *ret = (struct iovec){.iov_base = in->block_head + in->have, .iov_len = rest};
+        return 0;
+    }
+    if (in->part == IN_BLOCK) {
+        *ret = cw_conn_unpack_room(in);
         return 0;
     }
     if (in->part == IN_PAYLOAD) {
@@ -246,7 +278,11 @@ static int part_came(struct cw_conn *c, const uint8_t *at, size_t n, struct cw_e
     in->offset += n;
     if (in->have < part_size(in))
         return in->part == IN_HEADER ? cw_frame_begins(in->header, in->have, err) : 0;
-    return part_done(c, in->part == IN_HEADER ? in->header : in->message, err);
+    const uint8_t *begin = in->part == IN_HEADER       ? in->header
+                           : in->part == IN_BLOCK_HEAD ? in->block_head
+                           : in->part == IN_BLOCK      ? at + n - in->block
+                                                       : in->message;
+    return part_done(c, begin, err);
 }
 
 /* Takes frames, and parts of them, from memory. */
@@ -293,15 +329,16 @@ static ssize_t receive_some(struct cw_conn *c, size_t *asked, struct cw_error *e
     struct cw_conn_fds fds = {0};
     size_t n = 0, direct = 0, rest = part_size(in) - in->have;
     uint8_t *scratch = cw_loop_scratch(c->loop);
-    if (in->part == IN_PAYLOAD || in->have) {
+    if (in->part == IN_PAYLOAD || in->part == IN_BLOCK || in->have) {
         if (part_room(in, &pieces[n], err) < 0)
             return 0;
         direct = pieces[n++].iov_len;
     }
     *asked = direct;
     if (!n || direct == rest) {
-        pieces[n++] = (struct iovec){.iov_base = scratch, .iov_len = CW_LOOP_SCRATCH};
-        *asked += CW_LOOP_SCRATCH;
+        size_t more = in->part == IN_BLOCK || in->part == IN_BLOCK_HEAD ? PACKED_BYTES : CW_LOOP_SCRATCH;
+        pieces[n++] = (struct iovec){.iov_base = scratch, .iov_len = more};
+        *asked += more;
     }
     ssize_t r = cw_conn_read(c, pieces, n, c->local ? fds.fd : NULL, &fds.n);
     if (r == -EMSGSIZE)
@@ -351,8 +388,9 @@ static void discard(struct cw_conn *c)
 void cw_conn_receive(struct cw_conn *c)
 {
     size_t asked = 1, got = 1;
-    for (size_t total = 0; cw_conn_listens(c) && got == asked && total < TURN_BYTES; total += got) {
+    for (size_t total = 0; cw_conn_listens(c) && got == asked && total < TURN_BYTES; total += got + c->in.expanded) {
         struct cw_error err = {0};
+        c->in.expanded = 0;
         ssize_t r = receive_some(c, &asked, &err);
         if (r == -EAGAIN || r == -EWOULDBLOCK)
             break;
@@ -383,6 +421,7 @@ void cw_conn_in_deinit(struct cw_conn *c)
     close_fds(&in->came);
     close_fds(&in->claimed);
     free(in->message);
+    cw_unpacker_free(in->unpacker);
     cw_envelope_deinit(&in->memory);
     XXH3_freeState(in->hash);
 }

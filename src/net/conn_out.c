@@ -6,6 +6,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "net/conn_impl.h"
 
 #define MAX_PIECES 1024          /* of a payload */
@@ -124,6 +125,7 @@ int cw_conn_queue(struct cw_conn *c, const Cachew__Envelope *m, const struct iov
     }
     f->release = release;
     f->arg = arg;
+    f->begun = !c->packs || f->size - f->pieces[0].iov_len < CW_PACK_MIN; /* else it is looked at when its turn has come */
     *c->out.tail = f;
     c->out.tail = &f->next;
     c->out.queued += f->size;
@@ -144,7 +146,7 @@ static size_t gather(const struct cw_conn_out *o, struct iovec *pieces, size_t *
     size_t n = 0, offset = o->offset;
     unsigned piece = o->piece;
     *bytes = 0;
-    for (const struct cw_out_frame *f = o->head; f && (f == o->head || !f->n_fds); f = f->next, piece = 0) {
+    for (const struct cw_out_frame *f = o->head; f && (f == o->head || (!f->n_fds && f->begun)); f = f->next, piece = 0) {
         for (; piece < f->n_pieces && n < IOV_MAX; piece++, offset = 0) {
             pieces[n].iov_base = (char *)f->pieces[piece].iov_base + offset;
             pieces[n].iov_len = f->pieces[piece].iov_len - offset;
@@ -156,13 +158,38 @@ static size_t gather(const struct cw_conn_out *o, struct iovec *pieces, size_t *
     return n;
 }
 
-static void sent(struct cw_conn_out *o, size_t n)
+/* The frame at the head is sent. */
+static void head_done(struct cw_conn_out *o)
 {
+    struct cw_out_frame *f = o->head;
+    o->piece = 0;
+    o->offset = 0;
+    o->n_frames--;
+    o->head = f->next;
+    if (!o->head)
+        o->tail = &o->head;
+    f->next = NULL;
+    *o->done_tail = f;
+    o->done_tail = &f->next;
+}
+
+static void payload_sent(struct cw_conn *c, size_t n)
+{
+    c->traffic.out += n;
+    c->traffic.out_wire += n;
+    cw_pack_sent(&c->out.policy, n);
+}
+
+static void sent(struct cw_conn *c, size_t n)
+{
+    struct cw_conn_out *o = &c->out;
     o->queued -= n;
     while (n) {
         struct cw_out_frame *f = o->head;
         size_t left = f->pieces[o->piece].iov_len - o->offset;
         close_fds(f);
+        if (o->piece > 0)
+            payload_sent(c, CW_MIN(n, left));
         if (n < left) {
             o->offset += n;
             return;
@@ -171,27 +198,48 @@ static void sent(struct cw_conn_out *o, size_t n)
         o->offset = 0;
         if (++o->piece < f->n_pieces)
             continue;
-        o->piece = 0;
-        o->n_frames--;
-        o->head = f->next;
-        if (!o->head)
-            o->tail = &o->head;
-        f->next = NULL;
-        *o->done_tail = f;
-        o->done_tail = &f->next;
+        head_done(o);
     }
+}
+
+/* What there is to be sent, with one call. */
+static ssize_t send_some(struct cw_conn *c)
+{
+    struct cw_conn_out *o = &c->out;
+    struct iovec pieces[IOV_MAX];
+    size_t bytes, n;
+    if (!o->head->begun)
+        cw_conn_pack_begin(c);
+    if (!o->head->packed) {
+        n = gather(o, pieces, &bytes);
+        ssize_t r = cw_conn_write(c, pieces, n, o->head->fds, o->head->n_fds);
+        if (r > 0)
+            sent(c, (size_t)r);
+        return r;
+    }
+    n = cw_conn_pack_gather(o, pieces);
+    ssize_t r = cw_conn_write(c, pieces, n, NULL, 0);
+    if (r > 0 && cw_conn_pack_sent(c, (size_t)r))
+        head_done(o);
+    return r;
+}
+
+static void note_state(struct cw_conn *c)
+{
+    if (c->packs)
+        cw_pack_state(&c->out.policy, cw_now_ns(), c->out.head != NULL, c->out.blocked);
 }
 
 void cw_conn_push(struct cw_conn *c)
 {
     struct cw_conn_out *o = &c->out;
-    struct iovec pieces[IOV_MAX];
     o->blocked = false;
     if (c->broken)
         return;
+    note_state(c);
     for (size_t pushed = 0; o->head && pushed < PUSH_BYTES;) {
-        size_t bytes, n = gather(o, pieces, &bytes);
-        ssize_t r = cw_conn_write(c, pieces, n, o->head->fds, o->head->n_fds);
+        size_t queued = o->queued;
+        ssize_t r = send_some(c);
         if (r == -EAGAIN || r == -EWOULDBLOCK) {
             o->blocked = true;
             break;
@@ -201,9 +249,9 @@ void cw_conn_push(struct cw_conn *c)
             return;
         }
         c->said_ms = cw_loop_now_ms(c->loop);
-        sent(o, (size_t)r);
-        pushed += (size_t)r;
+        pushed += CW_MAX((size_t)r, queued - o->queued);
     }
+    note_state(c);
     cw_conn_watch(c);
 }
 
@@ -240,7 +288,7 @@ void cw_conn_out_clear(struct cw_conn *c)
     o->head = o->done = NULL;
     o->tail = &o->head;
     o->done_tail = &o->done;
-    o->queued = o->offset = o->n_frames = 0;
+    o->queued = o->offset = o->n_frames = o->block_left = o->block_raw = 0;
     o->piece = 0;
     frames_release(&done);
     frames_release(&rest);

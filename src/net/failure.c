@@ -18,6 +18,25 @@ void cw_failure_init(Cachew__Failure *ret, const struct cw_error *err)
     ret->record = (char *)(uintptr_t)err->record;
 }
 
+#define REFUSALS 10
+#define REFUSALS_NS UINT64_C(10000000000)
+
+bool cw_refusal_said(struct cw_refusals *r, uint64_t now_ns, unsigned *ret_unsaid)
+{
+    if (now_ns - r->since_ns >= REFUSALS_NS) {
+        r->since_ns = now_ns;
+        r->n = 0;
+    }
+    if (r->n >= REFUSALS) {
+        r->unsaid++;
+        return false;
+    }
+    r->n++;
+    *ret_unsaid = r->unsaid;
+    r->unsaid = 0;
+    return true;
+}
+
 static int status_of(const char *kind)
 {
     for (int status = CW_E_RECORD; status >= CW_E_BUG; status--)

@@ -8,7 +8,7 @@
 
 #include "base/hash.h"
 
-static const uint8_t magic[4] = {'C', 'W', 'F', '1'};
+static const uint8_t magic[4] = {'C', 'W', 'F', '1'}, packed_magic[4] = {'C', 'W', 'F', '2'};
 
 static void put64(uint8_t *at, uint64_t v)
 {
@@ -26,23 +26,25 @@ static uint64_t get64(const uint8_t *at)
 void cw_frame_write(const struct cw_frame *f, uint8_t header[CW_FRAME_HEADER])
 {
     uint32_t size = htole32(f->message);
-    memcpy(header, magic, sizeof(magic));
+    memcpy(header, f->packed ? packed_magic : magic, sizeof(magic));
     memcpy(header + 4, &size, sizeof(size));
     put64(header + 8, f->payload);
     put64(header + 16, f->message_hash);
     put64(header + 24, f->payload_hash);
 }
 
+void cw_frame_set_packed(uint8_t header[CW_FRAME_HEADER]) { memcpy(header, packed_magic, sizeof(packed_magic)); }
+
 int cw_frame_begins(const uint8_t *header, size_t have, struct cw_error *err)
 {
     char text[4 * 3 + 1] = "";
     have = CW_MIN(have, sizeof(magic));
-    if (memcmp(header, magic, have) == 0)
+    if (memcmp(header, magic, have) == 0 || memcmp(header, packed_magic, have) == 0)
         return 0;
     for (size_t i = 0; i < have; i++)
         (void)snprintf(text + 3 * i, sizeof(text) - 3 * i, " %02x", header[i]);
     bool tls = have >= 2 && (header[0] == 0x15 || header[0] == 0x16) && header[1] == 3; /* an alert, or the greeting of who connects */
-    return cw_error_set(err, CW_E_SERVICE, "this is %s: a frame begins with%s, expected 43 57 46 31", tls ? "TLS, and not expected here" : "not Cachew's protocol", text);
+    return cw_error_set(err, CW_E_SERVICE, "this is %s: a frame begins with%s, expected 43 57 46 31 or 43 57 46 32", tls ? "TLS, and not expected here" : "not Cachew's protocol", text);
 }
 
 int cw_frame_read(const uint8_t header[CW_FRAME_HEADER], size_t message_limit, size_t payload_limit, struct cw_frame *ret, struct cw_error *err)
@@ -52,6 +54,9 @@ int cw_frame_read(const uint8_t header[CW_FRAME_HEADER], size_t message_limit, s
         return CW_E_SERVICE;
     memcpy(&size, header + 4, sizeof(size));
     *ret = (struct cw_frame){.message = le32toh(size), .payload = get64(header + 8), .message_hash = get64(header + 16), .payload_hash = get64(header + 24)};
+    ret->packed = header[3] == packed_magic[3];
+    if (ret->packed && ret->payload == 0)
+        return cw_error_set(err, CW_E_SERVICE, "a compressed payload without a payload");
     if (ret->message > message_limit)
         return cw_error_set(err, CW_E_SERVICE, "a message of %" PRIu32 " bytes, expected at most %zu", ret->message, message_limit);
     if (ret->payload > payload_limit)

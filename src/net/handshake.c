@@ -4,12 +4,20 @@
 #include "net/conn_impl.h"
 
 #define TIMEOUT_MS 3000 /* docs/protocol.md, "Handshake" */
+#define MAX_CAPABILITIES 63 /* of the owner's: with the connection's own there is a bit for each */
 
 /* ---- what we say of ourselves ---- */
 
-static Cachew__Hello *hello_copy(const Cachew__Hello *hello, const char *token)
+static Cachew__Hello *hello_copy(const Cachew__Hello *hello, const char *token, bool pack)
 {
+    static char pack_capability[] = CW_PACK_CAPABILITY;
     Cachew__Hello h = *hello;
+    char *capabilities[MAX_CAPABILITIES + 1];
+    for (size_t i = 0; i < hello->n_capabilities; i++)
+        capabilities[i] = hello->capabilities[i];
+    capabilities[hello->n_capabilities] = pack_capability;
+    h.capabilities = capabilities;
+    h.n_capabilities += pack;
     h.version_min = CW_PROTOCOL_MIN;
     h.version_max = CW_PROTOCOL_MAX;
     h.token = (char *)(uintptr_t)(token ? token : "");
@@ -23,8 +31,8 @@ static Cachew__Hello *hello_copy(const Cachew__Hello *hello, const char *token)
 
 int cw_conn_setup_new(const struct cw_conn_options *o, bool connecting, struct cw_conn_setup **ret, struct cw_error *err)
 {
-    if (o->hello->n_capabilities > 64)
-        return cw_error_set(err, CW_E_BUG, "%zu capabilities, expected at most 64", o->hello->n_capabilities);
+    if (o->hello->n_capabilities > MAX_CAPABILITIES)
+        return cw_error_set(err, CW_E_BUG, "%zu capabilities, expected at most %d", o->hello->n_capabilities, MAX_CAPABILITIES);
     struct cw_conn_setup *s = calloc(1, sizeof(*s));
     if (!s)
         return cw_error_nomem(err, sizeof(*s), "a connection");
@@ -32,7 +40,8 @@ int cw_conn_setup_new(const struct cw_conn_options *o, bool connecting, struct c
     s->limits = o->limits;
     s->timeout_ms = o->timeout_ns ? CW_MAX(o->timeout_ns / 1000000, 1) : TIMEOUT_MS;
     s->tls = o->tls ? cw_tls_ref(o->tls) : NULL;
-    s->hello = hello_copy(o->hello, connecting ? o->token : NULL);
+    s->pack = o->pack;
+    s->hello = hello_copy(o->hello, connecting ? o->token : NULL, o->pack);
     if (o->token && !connecting)
         s->token = strdup(o->token);
     if (!s->hello || (o->token && !connecting && !s->token)) {
@@ -146,6 +155,7 @@ static int ask_owner(struct cw_conn *c, const Cachew__Envelope *m, struct cw_err
     int r = 0;
     c->state = CONN_OPEN;
     c->heard_ms = now;
+    c->packs = c->setup->pack && !c->local && cw_conn_has(c, CW_PACK_CAPABILITY);
     c->opening = true;
     if (c->ops->open)
         r = c->ops->open(c->user, c, m, err);

@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "net/frame.h"
@@ -64,6 +65,21 @@ int cw_socket_accept(int fd, struct sockaddr_storage *peer, socklen_t *size)
         return -errno;
     cw_socket_no_delay(r);
     return r;
+}
+
+#ifndef SO_PEERPIDFD
+#define SO_PEERPIDFD 77 /* Linux 6.5 */
+#endif
+
+int cw_socket_peer_process(int fd)
+{
+    struct ucred who;
+    int process = -1;
+    socklen_t size = sizeof(process);
+    if (getsockopt(fd, SOL_SOCKET, SO_PEERPIDFD, &process, &size) == 0)
+        return process;
+    size = sizeof(who);
+    return getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &who, &size) == 0 && who.pid > 0 ? (int)syscall(SYS_pidfd_open, who.pid, 0) : -1;
 }
 
 /* ---- listening ---- */
@@ -202,8 +218,9 @@ ssize_t cw_socket_receive(int fd, struct iovec *pieces, size_t n, int *fds, size
         if (m.msg_flags & MSG_CTRUNC) {
             for (size_t i = 0; i < *n_fds; i++)
                 close(fds[i]);
+            bool too_many = *n_fds == CW_FRAME_FDS;
             *n_fds = 0;
-            return -EMSGSIZE;
+            return too_many ? -EMSGSIZE : r;
         }
     }
     return r;

@@ -19,7 +19,11 @@ void cw_socket_no_delay(int fd);
 /* A descriptor, or -errno. */
 int cw_socket_accept(int fd, struct sockaddr_storage *peer, socklen_t *size);
 
+/* Of a Unix socket: a pidfd of who connected; -1: it is not to be seen from here. */
+int cw_socket_peer_process(int fd);
+
 /* Bytes, 0 (the peer closed; nothing was sent), or -errno; interruptions are tried again. */
 ssize_t cw_socket_send(int fd, struct iovec *pieces, size_t n, const int *fds, size_t n_fds);
-/* fds: room for CW_FRAME_FDS, NULL: descriptors are not expected. More than fit are an error, -EMSGSIZE; none are left open then. */
+/* fds: room for CW_FRAME_FDS, NULL: descriptors are not expected. More than fit are an error, -EMSGSIZE; none are left open then. Where this process may open no
+ * more, all that came are lost, and *n_fds is 0. */
 ssize_t cw_socket_receive(int fd, struct iovec *pieces, size_t n, int *fds, size_t *n_fds);

@@ -6,19 +6,38 @@
 #include <openssl/err.h>
 #include <openssl/ssl.h>
 #include <openssl/x509v3.h>
+#include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
+
+#include "base/clock.h"
 
 #define RECORD ((size_t)16 << 10) /* of TLS: small pieces are put together to so much, large ones are cut into it */
+
+#define N_FILES 3
+#define LOOK_NS UINT64_C(1000000000) /* files are not looked at more often */
+
+/* What a file was when it was read. */
+struct stamp {
+    struct timespec modified;
+    ino_t inode;
+    off_t size;
+};
 
 struct cw_tls {
     _Atomic unsigned refs;
     bool listening;
-    SSL_CTX *context;
     BIO_METHOD *socket;
+    char *files[N_FILES]; /* certificate, key, authority */
+    pthread_mutex_t mutex;
+    /* guarded by mutex: */
+    SSL_CTX *context;
+    struct stamp stamps[N_FILES]; /* of what it was made from */
+    uint64_t looked_ns;
 };
 
 struct cw_tls_stream {
@@ -115,32 +134,86 @@ static int load(SSL_CTX *c, const struct cw_tls_files *f, bool listening, struct
     return 0;
 }
 
-static int make_context(struct cw_tls *t, const struct cw_tls_files *files, struct cw_error *err)
+static int make_context(const struct cw_tls *t, SSL_CTX **ret, struct cw_error *err)
 {
-    t->context = SSL_CTX_new(t->listening ? TLS_server_method() : TLS_client_method());
-    t->socket = make_socket();
-    if (!t->context || !t->socket || SSL_CTX_set_min_proto_version(t->context, TLS1_3_VERSION) != 1)
+    const struct cw_tls_files files = {.certificate = t->files[0], .key = t->files[1], .authority = t->files[2]};
+    SSL_CTX *c = SSL_CTX_new(t->listening ? TLS_server_method() : TLS_client_method());
+    if (!c || SSL_CTX_set_min_proto_version(c, TLS1_3_VERSION) != 1) {
+        SSL_CTX_free(c);
         return cw_error_nomem(err, 0, "TLS");
+    }
     /* A peer that ends without a word is noticed by frames that are not whole. */
-    SSL_CTX_set_options(t->context, SSL_OP_IGNORE_UNEXPECTED_EOF | SSL_OP_NO_RENEGOTIATION);
-    SSL_CTX_set_mode(t->context, SSL_MODE_ENABLE_PARTIAL_WRITE | SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER | SSL_MODE_RELEASE_BUFFERS);
-    SSL_CTX_set_session_cache_mode(t->context, SSL_SESS_CACHE_OFF);
-    SSL_CTX_set_num_tickets(t->context, 0);
-    int mode = !t->listening || files->authority ? SSL_VERIFY_PEER | SSL_VERIFY_FAIL_IF_NO_PEER_CERT : SSL_VERIFY_NONE;
-    SSL_CTX_set_verify(t->context, mode, NULL);
-    return load(t->context, files, t->listening, err);
+    SSL_CTX_set_options(c, SSL_OP_IGNORE_UNEXPECTED_EOF | SSL_OP_NO_RENEGOTIATION);
+    SSL_CTX_set_mode(c, SSL_MODE_ENABLE_PARTIAL_WRITE | SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER | SSL_MODE_RELEASE_BUFFERS);
+    SSL_CTX_set_session_cache_mode(c, SSL_SESS_CACHE_OFF);
+    SSL_CTX_set_num_tickets(c, 0);
+    int mode = !t->listening || files.authority ? SSL_VERIFY_PEER | SSL_VERIFY_FAIL_IF_NO_PEER_CERT : SSL_VERIFY_NONE;
+    SSL_CTX_set_verify(c, mode, NULL);
+    ERR_clear_error();
+    int r = load(c, &files, t->listening, err);
+    ERR_clear_error();
+    if (r < 0) {
+        SSL_CTX_free(c);
+        return r;
+    }
+    *ret = c;
+    return 0;
+}
+
+/* ---- files that change ---- */
+
+static void take_stamps(const struct cw_tls *t, struct stamp stamps[N_FILES])
+{
+    struct stat st;
+    memset(stamps, 0, N_FILES * sizeof(*stamps)); /* they are compared byte by byte */
+    for (size_t i = 0; i < N_FILES; i++)
+        if (t->files[i] && stat(t->files[i], &st) == 0) {
+            stamps[i].modified = st.st_mtim;
+            stamps[i].inode = st.st_ino;
+            stamps[i].size = st.st_size;
+        }
+}
+
+/* What connections that begin now use; the caller's. Files that do not fit together, as while they are being replaced, are left until they do. */
+static SSL_CTX *context_now(struct cw_tls *t)
+{
+    struct stamp stamps[N_FILES];
+    SSL_CTX *c;
+    uint64_t now = cw_now_ns();
+    pthread_mutex_lock(&t->mutex);
+    if (now - t->looked_ns >= LOOK_NS) {
+        t->looked_ns = now;
+        take_stamps(t, stamps);
+        if (memcmp(stamps, t->stamps, sizeof(stamps)) != 0 && make_context(t, &c, NULL) >= 0) {
+            SSL_CTX_free(t->context);
+            t->context = c;
+            memcpy(t->stamps, stamps, sizeof(stamps));
+        }
+    }
+    c = t->context;
+    SSL_CTX_up_ref(c);
+    pthread_mutex_unlock(&t->mutex);
+    return c;
 }
 
 int cw_tls_new(const struct cw_tls_files *files, bool listening, struct cw_tls **ret, struct cw_error *err)
 {
+    const char *const paths[N_FILES] = {files->certificate, files->key, files->authority};
     struct cw_tls *t = calloc(1, sizeof(*t));
     if (!t)
         return cw_error_nomem(err, sizeof(*t), "TLS");
     t->refs = 1;
     t->listening = listening;
-    ERR_clear_error();
-    int r = make_context(t, files, err);
-    ERR_clear_error();
+    pthread_mutex_init(&t->mutex, NULL);
+    t->socket = make_socket();
+    int r = t->socket ? 0 : cw_error_nomem(err, 0, "TLS");
+    for (size_t i = 0; i < N_FILES && r >= 0; i++)
+        if (paths[i] && !(t->files[i] = strdup(paths[i])))
+            r = cw_error_nomem(err, 0, "TLS");
+    take_stamps(t, t->stamps);
+    t->looked_ns = cw_now_ns();
+    if (r >= 0)
+        r = make_context(t, &t->context, err);
     if (r < 0) {
         cw_tls_unref(t);
         return r;
@@ -160,6 +233,9 @@ struct cw_tls *cw_tls_unref(struct cw_tls *t)
     if (t && --t->refs == 0) {
         SSL_CTX_free(t->context);
         BIO_meth_free(t->socket);
+        for (size_t i = 0; i < N_FILES; i++)
+            free(t->files[i]);
+        pthread_mutex_destroy(&t->mutex);
         free(t);
     }
     return NULL;
@@ -179,7 +255,9 @@ static bool expect_host(SSL *ssl, const char *host)
 
 static int make_stream(struct cw_tls_stream *s, const char *host, struct cw_error *err)
 {
-    s->ssl = SSL_new(s->tls->context);
+    SSL_CTX *context = context_now(s->tls);
+    s->ssl = SSL_new(context);
+    SSL_CTX_free(context); /* s->ssl has it */
     BIO *bio = BIO_new(s->tls->socket);
     if (!s->ssl || !bio) {
         BIO_free(bio);

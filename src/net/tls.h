@@ -7,14 +7,15 @@
 
 #include "base/error.h"
 
-struct cw_tls; /* immutable; counted */
+struct cw_tls; /* counted; any thread */
 
 struct cw_tls_files {
     const char *certificate; /* PEM: ours, then those between it and the authority; listening: required */
     const char *key;         /* PEM: of certificate */
     const char *authority;   /* PEM: whose certificates the peer's must come from. Listening, NULL: peers need none. Connecting, NULL: the system's */
 };
-/* CW_E_OPTION: a file can't be used; the error says which and why. */
+/* CW_E_OPTION: a file can't be used; the error says which and why. Later they are looked at again, at most once a second, when a connection begins: new ones are
+ * used from then on, if they can be. */
 int cw_tls_new(const struct cw_tls_files *files, bool listening, struct cw_tls **ret, struct cw_error *err) _must_check_;
 struct cw_tls *cw_tls_ref(struct cw_tls *t);
 struct cw_tls *cw_tls_unref(struct cw_tls *t);

@@ -60,11 +60,19 @@ static const struct cw_attr_def attrs[] = {
     {0},
 };
 
+static bool fail_ends_process(const json_t *given)
+{
+    const char *kind = json_string_value(json_object_get(given, "kind"));
+    return kind && strcmp(kind, kinds[KIND_CRASH]) == 0;
+}
+
 const struct cw_op_desc cw_op_fail = {
     .name = "fail",
     .summary = "fails, crashes or hangs, for tests",
+    .doc = "Workers of a service run it with crash only where they were started with --allow-python.",
     .kind = CW_OP_MAP,
     .attrs = attrs,
+    .ends_process = fail_ends_process,
     .bind = fail_bind,
     .run = fail_run,
     .free_state = fail_free,

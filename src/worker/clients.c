@@ -3,12 +3,11 @@
  */
 #include <stdio.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "net/conn_impl.h"
 #include "net/wire.h"
-#include "worker/worker_impl.h"
+#include "worker/lent.h"
 
 #include "base/crash.h"
 
@@ -17,18 +16,10 @@
 /* A Unix socket ends when its peer does: who is silent there is stopped or busy, and may still read what it was lent. */
 #define LOCAL_TIMEOUT_NS (UINT64_C(3600) * 1000000000)
 
-static const char shared_capability[] = "shm";
-
 /* ---- what is on its way ---- */
 
-static void unlink_lent(struct client *c, struct sent *x)
-{
-    *(x->prev ? &x->prev->next : &c->lent) = x->next;
-    *(x->next ? &x->next->prev : &c->lent_last) = x->prev;
-}
-
 /* A batch or remnant was sent, or came back. */
-static void sent_free(void *arg)
+void cw_sent_free(void *arg)
 {
     struct sent *x = arg;
     struct client *c = x->client;
@@ -72,114 +63,67 @@ static void give_up(struct client *c, const struct cw_error *why)
 }
 
 /* Sends a message. What is queued beside payloads is answers to a bounded number of requests and can't grow, unless somebody asks and never reads. */
-static int send_to(struct client *c, const Cachew__Envelope *m, const struct iovec *pieces, size_t n, struct sent *x, const int *fds, size_t n_fds,
+int cw_client_send(struct client *c, const Cachew__Envelope *m, const struct iovec *pieces, size_t n, struct sent *x, const int *fds, size_t n_fds,
                    struct cw_error *err)
 {
     if (cw_conn_queued(c->conn) > atomic_load(&c->peer.out) + QUEUED_BYTES) {
         if (x)
-            sent_free(x);
+            cw_sent_free(x);
         return cw_error_set(err, CW_E_SERVICE, "it does not read what it is sent: %zu bytes are queued", cw_conn_queued(c->conn));
     }
-    return cw_conn_send(c->conn, m, pieces, n, x ? sent_free : NULL, x, fds, n_fds, err);
-}
-
-/* ---- shared memory ---- */
-
-/* Names a piece of shared memory to a client, the first time. */
-static int region_for(struct client *c, const struct worker_stream *s, const struct cw_slab *slab, uint64_t *ret, struct cw_error *err)
-{
-    for (const struct region *r = c->regions; r; r = r->next)
-        if (r->stream == s->serial && r->fd == slab->fd) {
-            *ret = r->id;
-            return 0;
-        }
-    struct stat st;
-    if (fstat(slab->fd, &st) < 0)
-        return cw_error_set(err, CW_E_IO, "the shared memory of batches is not there");
-    struct region *r = malloc(sizeof(*r));
-    if (!r)
-        return cw_error_nomem(err, sizeof(*r), "shared memory");
-    *r = (struct region){.next = c->regions, .stream = s->serial, .fd = slab->fd, .id = next_number(&c->w->next_region)};
-    c->regions = r;
-    Cachew__Region message = CACHEW__REGION__INIT;
-    Cachew__Envelope m = CACHEW__ENVELOPE__INIT;
-    message.region = *ret = r->id;
-    message.size = (uint64_t)st.st_size;
-    m.of_case = CACHEW__ENVELOPE__OF_REGION;
-    m.region = &message;
-    return send_to(c, &m, NULL, 0, NULL, &slab->fd, 1, err);
-}
-
-/* Where the slabs of a batch are, under the names by which they are returned. */
-static int lend(struct client *c, const struct worker_stream *s, struct sent *x, Cachew__Slab slabs[2], struct cw_error *err)
-{
-    const struct cw_batch *b = x->batch;
-    size_t n = 0;
-    for (size_t i = 0; i < CW_COUNT_OF(b->slabs); i++) {
-        if (!b->slabs[i])
-            continue;
-        cachew__slab__init(&slabs[n]);
-        int r = region_for(c, s, b->slabs[i], &slabs[n].region, err);
-        if (r < 0)
-            return r;
-        slabs[n].offset = b->slabs[i]->offset;
-        slabs[n].size = b->slabs[i]->size;
-        slabs[n].slab = x->slabs[n] = next_number(&c->w->next_slab);
-        n++;
-    }
-    return (int)n;
-}
-
-static int return_slab(struct client *c, uint64_t slab, struct cw_error *err)
-{
-    for (struct sent *x = c->lent; x && slab; x = x->next)
-        for (size_t i = 0; i < CW_COUNT_OF(x->slabs); i++)
-            if (x->slabs[i] == slab) {
-                x->slabs[i] = 0;
-                if (!x->slabs[0] && !x->slabs[1]) {
-                    unlink_lent(c, x);
-                    sent_free(x);
-                }
-                return 0;
-            }
-    return cw_error_set(err, CW_E_SERVICE, "slab %llu was returned, which was not lent, or came back before", (unsigned long long)slab);
+    return cw_conn_send(c->conn, m, pieces, n, x ? cw_sent_free : NULL, x, fds, n_fds, err);
 }
 
 /* ---- answers ---- */
 
-static int send_batch(struct client *c, struct worker_stream *s, struct cw_answer *a, Cachew__Envelope *m, struct cw_error *err)
+/* By descriptor: it comes back by its slabs. 1: it can't be lent, and x is still the caller's. */
+static int send_lent(struct client *c, struct worker_stream *s, struct sent *x, const struct cw_quarantined *quarantined, Cachew__Envelope *m, struct cw_error *err)
 {
     Cachew__Slab slabs[2], *list[2] = {&slabs[0], &slabs[1]};
     struct cw_wire_batch wire;
-    struct cw_quarantined *quarantined = a->quarantined;
-    struct sent *x = sent_new(c, s, a);
-    if (!x) {
-        drop_answer(s, a);
-        return cw_error_nomem(err, sizeof(*x), "a batch's message");
+    int n = cw_lend(c, s, x, slabs, err);
+    if (n == CW_E_IO) {
+        if (!c->w->said_copies)
+            cw_worker_log(c->w, "batches can't be lent to clients of this machine, they are sent as copies: %s", err->message);
+        c->w->said_copies = true;
+        atomic_store(&c->peer.shared, false);
+        return 1;
     }
-    int n = 0, r = cw_wire_batch_write(x->batch, quarantined, c->peer.shared, &wire, err);
-    if (r >= 0 && c->peer.shared && (n = lend(c, s, x, slabs, err)) < 0) {
-        r = n;
-        cw_wire_batch_deinit(&wire);
-    }
+    int r = n < 0 ? n : cw_wire_batch_write(x->batch, quarantined, true, &wire, err);
     if (r < 0) {
-        sent_free(x);
+        cw_sent_free(x);
         return r;
     }
     wire.message.n_slabs = (size_t)n;
     wire.message.slabs = list;
     m->of_case = CACHEW__ENVELOPE__OF_BATCH;
     m->batch = &wire.message;
+    cw_lent_add(c, x);
+    r = cw_client_send(c, m, NULL, 0, NULL, NULL, 0, err);
+    cw_wire_batch_deinit(&wire);
+    return r;
+}
+
+static int send_batch(struct client *c, struct worker_stream *s, struct cw_answer *a, Cachew__Envelope *m, struct cw_error *err)
+{
+    struct cw_wire_batch wire;
+    struct sent *x = sent_new(c, s, a);
+    int r = 1;
+    if (!x) {
+        drop_answer(s, a);
+        return cw_error_nomem(err, sizeof(*x), "a batch's message");
+    }
     c->w->n_batches++;
     c->w->n_bytes += x->bytes;
-    if (c->peer.shared) { /* it comes back by its slabs, or with the end of the connection */
-        x->prev = c->lent_last;
-        *(c->lent_last ? &c->lent_last->next : &c->lent) = x;
-        c->lent_last = x;
-        r = send_to(c, m, NULL, 0, NULL, NULL, 0, err);
-    } else {
-        r = send_to(c, m, wire.pieces, wire.n_pieces, x, NULL, 0, err);
+    if (atomic_load(&c->peer.shared) && (r = send_lent(c, s, x, a->quarantined, m, err)) <= 0)
+        return r;
+    if ((r = cw_wire_batch_write(x->batch, a->quarantined, false, &wire, err)) < 0) {
+        cw_sent_free(x);
+        return r;
     }
+    m->of_case = CACHEW__ENVELOPE__OF_BATCH;
+    m->batch = &wire.message;
+    r = cw_client_send(c, m, wire.pieces, wire.n_pieces, x, NULL, 0, err);
     cw_wire_batch_deinit(&wire);
     return r;
 }
@@ -207,7 +151,7 @@ static int send_remnant(struct client *c, struct cw_answer *a, Cachew__Envelope 
     wire.message.first = a->at;
     m->of_case = CACHEW__ENVELOPE__OF_REMNANT;
     m->remnant = &wire.message;
-    r = send_to(c, m, &piece, 1, x, NULL, 0, err);
+    r = cw_client_send(c, m, &piece, 1, x, NULL, 0, err);
     cw_wire_remnant_deinit(&wire);
     return r;
 }
@@ -224,7 +168,7 @@ static int send_end(struct client *c, const struct cw_answer *a, Cachew__Envelop
     report.n_remnants = a->n_remnants;
     m->of_case = CACHEW__ENVELOPE__OF_SPLIT_END;
     m->split_end = &end;
-    return send_to(c, m, NULL, 0, NULL, NULL, 0, err);
+    return cw_client_send(c, m, NULL, 0, NULL, NULL, 0, err);
 }
 
 static int send_failed(struct client *c, const struct cw_answer *a, Cachew__Envelope *m, struct cw_error *err)
@@ -240,7 +184,7 @@ static int send_failed(struct client *c, const struct cw_answer *a, Cachew__Enve
     failed.remnant = a->remnant;
     m->of_case = CACHEW__ENVELOPE__OF_SPLIT_FAILED;
     m->split_failed = &failed;
-    return send_to(c, m, NULL, 0, NULL, NULL, 0, err);
+    return cw_client_send(c, m, NULL, 0, NULL, NULL, 0, err);
 }
 
 static int send_not_here(struct client *c, uint64_t re, uint64_t epoch, uint64_t split, struct cw_error *err)
@@ -252,7 +196,7 @@ static int send_not_here(struct client *c, uint64_t re, uint64_t epoch, uint64_t
     m.re = re;
     m.of_case = CACHEW__ENVELOPE__OF_NOT_HERE;
     m.not_here = &not_here;
-    return send_to(c, &m, NULL, 0, NULL, NULL, 0, err);
+    return cw_client_send(c, &m, NULL, 0, NULL, NULL, 0, err);
 }
 
 void cw_clients_answer(struct worker_stream *s, struct cw_answer *a)
@@ -328,8 +272,10 @@ static int client_message(void *user, struct cw_conn *conn CW_UNUSED, const Cach
         return on_get(c, m->id, m->get, err);
     case CACHEW__ENVELOPE__OF_RETURN_SLABS:
         for (size_t i = 0; i < m->return_slabs->n_slabs && r >= 0; i++)
-            r = return_slab(c, m->return_slabs->slabs[i], err);
+            r = cw_lent_return(c, m->return_slabs->slabs[i], err);
         return r;
+    case CACHEW__ENVELOPE__OF_KEEP:
+        return cw_lent_keep(c, m->keep, err);
     case CACHEW__ENVELOPE__OF_FAILURE:
     case CACHEW__ENVELOPE__OF__NOT_SET: /* of a later version */
         return 0;
@@ -340,10 +286,13 @@ static int client_message(void *user, struct cw_conn *conn CW_UNUSED, const Cach
 
 /* ---- coming and going ---- */
 
-static void client_closed(void *user, struct cw_conn *conn CW_UNUSED, const struct cw_error *why)
+static void client_closed(void *user, struct cw_conn *conn, const struct cw_error *why)
 {
     struct client *c = user;
     struct cw_worker *w = c->w;
+    struct cw_conn_traffic traffic;
+    cw_conn_traffic(conn, &traffic);
+    w->wire_bytes += traffic.out_wire;
     c->conn = NULL;
     if (why->status && !w->stopping)
         cw_worker_log(w, "a client's connection ended: %s", why->message);
@@ -360,20 +309,7 @@ static void client_closed(void *user, struct cw_conn *conn CW_UNUSED, const stru
         }
         cw_streams_do(s, command);
     }
-    while (c->lent) {
-        struct sent *x = c->lent;
-        unlink_lent(c, x);
-        for (size_t i = 0; w->stopping && i < CW_COUNT_OF(x->batch->slabs); i++) /* it was us who left, and the client may be there */
-            if (x->batch->slabs[i])
-                cw_slab_retire(x->batch->slabs[i]);
-        sent_free(x);
-    }
-    while (c->regions) {
-        struct region *r = c->regions;
-        c->regions = r->next;
-        free(r);
-    }
-    cw_peer_unref(&c->peer);
+    cw_lent_closed(c);
     cw_worker_changed(w);
     cw_worker_maybe_over(w);
 }
@@ -391,7 +327,7 @@ static int client_open(void *user, struct cw_conn *conn, const Cachew__Envelope 
         return cw_error_nomem(err, sizeof(*c), "a client");
     *c = (struct client){.next = w->clients, .w = w, .conn = conn};
     atomic_init(&c->peer.refs, 1);
-    c->peer.shared = cw_conn_is_local(conn) && strcmp(hello->host, w->host) == 0 && cw_conn_has(conn, shared_capability);
+    cw_lent_open(c, hello);
     w->clients = c;
     cw_conn_set_user(conn, &client_ops, c);
     cw_worker_changed(w);
@@ -408,15 +344,20 @@ static void none_closed(void *user CW_UNUSED, struct cw_conn *conn CW_UNUSED, co
 
 static void refused(void *user, const char *peer, const struct cw_error *why)
 {
-    if (why->status)
-        cw_worker_log(user, "%s was refused: %s", peer, why->message);
+    struct cw_worker *w = user;
+    unsigned unsaid;
+    if (!why->status || !cw_refusal_said(&w->refusals, cw_now_ns(), &unsaid))
+        return;
+    if (unsaid)
+        cw_worker_log(w, "%u more were refused before", unsaid);
+    cw_worker_log(w, "%s was refused: %s", peer, why->message);
 }
 
 static const struct cw_conn_ops listen_ops = {.open = client_open, .message = none_message, .closed = none_closed, .refused = refused};
 
 int cw_clients_listen(struct cw_worker *w, struct cw_error *err)
 {
-    char software[] = "cachew " CACHEW_VERSION, *capabilities[] = {(char *)(uintptr_t)shared_capability};
+    char software[] = "cachew " CACHEW_VERSION, shm[] = "shm", *capabilities[] = {shm};
     Cachew__Hello hello = CACHEW__HELLO__INIT;
     hello.role = CACHEW__ROLE__ROLE_WORKER;
     hello.name = (char *)(uintptr_t)w->options.name;
@@ -426,7 +367,7 @@ int cw_clients_listen(struct cw_worker *w, struct cw_error *err)
     hello.capabilities = capabilities;
     hello.n_capabilities = 1;
     struct cw_conn_options o = {.hello = &hello, .limits = {.message = MESSAGE_BYTES}, .timeout_ns = w->options.timeout_ns, .token = w->options.token,
-                                .tls = w->options.tls};
+                                .pack = true, .tls = w->options.tls};
     int r = w->options.listen ? cw_listener_new(w->loop, w->options.listen, &o, &listen_ops, w, &w->tcp, err) : 0;
     if (r < 0)
         return r;
@@ -439,6 +380,7 @@ int cw_clients_listen(struct cw_worker *w, struct cw_error *err)
 
 void cw_clients_close(struct cw_worker *w)
 {
+    cw_lent_stop(w);
     w->tcp = cw_listener_free(w->tcp);
     w->local = cw_listener_free(w->local);
     for (struct client *c = w->clients; c; c = c->next)
@@ -446,6 +388,17 @@ void cw_clients_close(struct cw_worker *w)
             c->closing = true;
             cw_conn_close(c->conn, NULL);
         }
+}
+
+uint64_t cw_clients_wire_bytes(const struct cw_worker *w)
+{
+    uint64_t sum = w->wire_bytes;
+    for (const struct client *c = w->clients; c; c = c->next) {
+        struct cw_conn_traffic traffic;
+        cw_conn_traffic(c->conn, &traffic);
+        sum += traffic.out_wire;
+    }
+    return sum;
 }
 
 void cw_clients_cut(struct cw_worker *w)

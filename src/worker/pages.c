@@ -57,6 +57,7 @@ static void metrics(struct cw_worker *w, struct cw_text *text)
     gauge(&m, "worker_memory_limit", "bytes", (double)w->options.memory, "Its budget.");
     counter(&m, "worker_sent_batches", NULL, (double)s.n_batches, "Batches given to clients.");
     counter(&m, "worker_sent", "bytes", (double)s.n_bytes, "Bytes of these, by whatever way.");
+    counter(&m, "worker_wire", "bytes", (double)cw_clients_wire_bytes(w), "Payloads over connections, as they went: fewer than sent where they were lent or compressed.");
     counter(&m, "worker_cpu", "seconds", (double)cw_control_cpu_ns() / 1e9, "CPU of the process, user and system.");
     gauge(&m, "worker_threads", NULL, w->options.threads, "Compute threads of each stream.");
     computed(w, &m);

@@ -4,7 +4,7 @@
 
 static bool room(const struct cw_peer *p)
 {
-    return p->shared ? atomic_load(&p->n_out) < CW_PEER_LENT : atomic_load(&p->out) < CW_PEER_WINDOW;
+    return atomic_load(&p->shared) ? atomic_load(&p->n_out) < CW_PEER_LENT : atomic_load(&p->out) < CW_PEER_WINDOW;
 }
 
 bool cw_peer_room(struct cw_peer *p)
@@ -20,6 +20,8 @@ void cw_peer_take(struct cw_peer *p, size_t bytes)
     atomic_fetch_add(&p->out, bytes);
     atomic_fetch_add(&p->n_out, 1);
 }
+
+void cw_peer_arrived(struct cw_peer *p, size_t bytes) { atomic_fetch_sub(&p->out, bytes); }
 
 bool cw_peer_give(struct cw_peer *p, size_t bytes)
 {

@@ -19,12 +19,14 @@ struct cw_peer {
     atomic_uint n_out;       /* and how many */
     atomic_uint n_requests;  /* not yet answered */
     atomic_bool blocked;     /* a stream waits until there is room */
-    bool shared;             /* batches by descriptor; set once */
+    atomic_bool shared;      /* batches by descriptor; from false it never becomes true */
 };
 
 /* Whether more may be sent. If not, its streams are woken once there is room. Any thread. */
 bool cw_peer_room(struct cw_peer *p);
 void cw_peer_take(struct cw_peer *p, size_t bytes);
+/* So much of what was taken is on its way no more, but not given back. */
+void cw_peer_arrived(struct cw_peer *p, size_t bytes);
 /* Returns whether a stream waits for this. */
 bool cw_peer_give(struct cw_peer *p, size_t bytes);
 struct cw_peer *cw_peer_ref(struct cw_peer *p);

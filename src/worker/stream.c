@@ -194,6 +194,8 @@ static int open_stream(struct cw_stream *s, struct cw_error *err)
     l->data_roots = s->options->data_roots;
     l->n_data_roots = s->options->n_data_roots;
     int r = cw_pipeline_parse(cw_ops(), s->text, s->text_size, s->base_dir, &l->pipeline, err);
+    if (r >= 0 && memcmp(s->fingerprint, &l->pipeline->fingerprint, sizeof(s->fingerprint)) != 0) /* others name what they share by it */
+        r = cw_error_set(err, CW_E_PIPELINE, "the pipeline is not the one of its fingerprint: who sent it, or who named it, is wrong, or of another version");
     if (r >= 0) /* before it is compiled, which may run functions */
         r = cw_worker_admit(l->pipeline, s->options->allow_python, err);
     if (r >= 0)
@@ -358,13 +360,14 @@ static void stream_deinit(struct cw_stream *s)
     free(s);
 }
 
-int cw_stream_new(const struct cw_stream_options *o, struct cw_loop *l, const uint8_t name[16], const char *text, size_t text_size, const char *base_dir,
+int cw_stream_new(const struct cw_stream_options *o, struct cw_loop *l, const uint8_t name[16], const uint8_t fingerprint[16], const char *text, size_t text_size, const char *base_dir,
                   uint64_t seed, size_t memory, void (*on_answers)(void *arg), void *arg, struct cw_stream **ret, struct cw_error *err)
 {
     struct cw_stream *s = calloc(1, sizeof(*s));
     if (!s)
         return cw_error_nomem(err, sizeof(*s), "a stream");
     memcpy(s->name, name, sizeof(s->name));
+    memcpy(s->fingerprint, fingerprint, sizeof(s->fingerprint));
     s->options = o;
     s->loop = l;
     s->seed = seed;

@@ -86,7 +86,7 @@ struct cw_stream {
     /* immutable */
     const struct cw_stream_options *options;
     struct cw_loop *loop;
-    uint8_t name[16];
+    uint8_t name[16], fingerprint[16];
     uint64_t seed;
     char *text, *base_dir;
     size_t text_size;
@@ -119,8 +119,8 @@ struct cw_stream {
     bool ending;
 };
 
-/* Starts its thread, which opens it. memory: bytes that it may use. on_answers(arg) is called on the loop's thread. */
-int cw_stream_new(const struct cw_stream_options *o, struct cw_loop *l, const uint8_t name[16], const char *text, size_t text_size, const char *base_dir,
+/* Starts its thread, which opens it; text must be the pipeline that has this fingerprint. memory: bytes that it may use. on_answers(arg) is called on the loop's thread. */
+int cw_stream_new(const struct cw_stream_options *o, struct cw_loop *l, const uint8_t name[16], const uint8_t fingerprint[16], const char *text, size_t text_size, const char *base_dir,
                   uint64_t seed, size_t memory, void (*on_answers)(void *arg), void *arg, struct cw_stream **ret, struct cw_error *err) _must_check_;
 /* After EXITED. */
 struct cw_stream *cw_stream_free(struct cw_stream *s);

@@ -185,6 +185,8 @@ int cw_streams_prepare(struct cw_worker *w, uint64_t id, const Cachew__Prepare *
     struct worker_stream *s = cw_streams_find(w, m->stream);
     if (m->stream.len != sizeof(s->stream->name))
         return cw_error_set(err, CW_E_SERVICE, "Prepare names a stream of %zu bytes: expected %zu", m->stream.len, sizeof(s->stream->name));
+    if (m->fingerprint.len != sizeof(s->stream->fingerprint))
+        return cw_error_set(err, CW_E_SERVICE, "Prepare has a fingerprint of %zu bytes: expected %zu", m->fingerprint.len, sizeof(s->stream->fingerprint));
     if (s && s->state == STREAM_FAILED) { /* anew */
         cw_streams_end(w, s);
         s = NULL;
@@ -203,7 +205,7 @@ int cw_streams_prepare(struct cw_worker *w, uint64_t id, const Cachew__Prepare *
         return cw_error_nomem(err, sizeof(*n), "a stream");
     }
     *n = (struct worker_stream){.next = w->streams, .w = w, .prepare_id = id, .serial = next_number(&w->next_serial), .end = end};
-    int r = cw_stream_new(&w->stream_options, w->loop, m->stream.data, m->pipeline, strlen(m->pipeline), m->base_dir, m->seed, share(w, w->n_streams_using + 1),
+    int r = cw_stream_new(&w->stream_options, w->loop, m->stream.data, m->fingerprint.data, m->pipeline, strlen(m->pipeline), m->base_dir, m->seed, share(w, w->n_streams_using + 1),
                           on_answers, n, &n->stream, err);
     if (r < 0) {
         free(end);

@@ -1,6 +1,6 @@
 /*
  * The inside of a worker; the loop's thread only, where nothing else is said. worker.c: its life. control.c: the dispatcher. streams.c: streams, and what they
- * answer. clients.c: connections of clients, and what is sent over them.
+ * answer. clients.c: connections of clients, and what is sent over them. lent.c: memory that clients have.
  */
 #pragma once
 #include <pthread.h>
@@ -63,6 +63,10 @@ struct client {
     struct cw_worker *w;
     struct cw_conn *conn;     /* NULL: it ended */
     bool closing;             /* nothing more is sent */
+    bool keeps;               /* it named slabs of an earlier connection */
+    uint8_t incarnation[16];  /* of the client */
+    int process;              /* it: readable when it ends; -1: can't be watched */
+    struct cw_watch *process_watch; /* departed: of process */
     struct sent *lent, *lent_last; /* oldest first */
     struct region *regions;   /* said to it */
 };
@@ -91,10 +95,13 @@ struct cw_worker {
     struct worker_stream *streams;
     size_t n_streams_using; /* that share the memory */
     struct client *clients;
+    struct client *departed;  /* without a connection, but with batches that their processes may still read */
     struct report *reports, **reports_tail;
     uint64_t next_serial, next_slab, next_region;
     size_t n_out;
-    uint64_t n_batches, n_bytes;
+    uint64_t n_batches, n_bytes, wire_bytes; /* wire_bytes: over connections that ended */
+    bool said_copies;         /* that batches can't be lent */
+    struct cw_refusals refusals;
     struct cw_work work;      /* of streams that are over */
 
     pthread_mutex_t mutex;
@@ -143,7 +150,14 @@ uint32_t cw_streams_capacity(const struct worker_stream *s);
 /* ---- clients.c ---- */
 int cw_clients_listen(struct cw_worker *w, struct cw_error *err) _must_check_;
 void cw_clients_close(struct cw_worker *w);
+/* Bytes of payloads, as they went over connections. */
+uint64_t cw_clients_wire_bytes(const struct cw_worker *w);
 /* Those that do not close when they are told to. */
 void cw_clients_cut(struct cw_worker *w);
+/* A batch or remnant was sent, or came back: arg is a struct sent, which it frees. */
+void cw_sent_free(void *arg);
+/* Sends a message; x, which it takes over, is done with when that was sent. fds are duplicated. */
+int cw_client_send(struct client *c, const Cachew__Envelope *m, const struct iovec *pieces, size_t n, struct sent *x, const int *fds, size_t n_fds,
+                   struct cw_error *err) _must_check_;
 /* Sends what a stream said to a client, if it is still there. */
 void cw_clients_answer(struct worker_stream *s, struct cw_answer *a);

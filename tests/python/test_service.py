@@ -5,6 +5,7 @@ import json
 import os
 import random
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -586,6 +587,45 @@ def test_arrays_in_memory_can_not_travel(service):
 def test_nobody_at_the_address():
     error = error_of(lambda: Dataset.range(9).distribute("127.0.0.1:1"))
     assert isinstance(error, cachew.ServiceError) and isinstance(error, ConnectionError) and error.kind == "service" and "127.0.0.1:1" in str(error)
+
+
+def break_connections_to_workers():
+    """Those of this process over Unix sockets. How many there were."""
+    broken = 0
+    for fd in map(int, os.listdir("/proc/self/fd")):
+        try:
+            if not os.readlink(f"/proc/self/fd/{fd}").startswith("socket:"):
+                continue
+            with socket.socket(fileno=os.dup(fd)) as s:
+                if s.family == socket.AF_UNIX and s.getpeername().endswith("/socket"):
+                    s.shutdown(socket.SHUT_RDWR)
+                    broken += 1
+        except OSError:  # it is closed by now, or has no peer
+            continue
+    return broken
+
+
+def test_batches_that_are_held_stay_as_they_are_when_their_connection_breaks():
+    """The workers have memory for little more, and would use it again: they must know that it is in use, and learn later what no longer is."""
+    ds = Dataset.synthetic(count=1600, shape=(64, 1024), dtype="uint8").shuffle().batch(2)
+    here = [b.hash() for b in ds.iterator(seed=3)]
+    up = Up("--memory", "96M")
+    it = ds.distribute(up.address, seed=3, transport="shm")
+    held, there, broken = [], [], []
+    for i, b in enumerate(it):
+        there.append(b.hash())
+        if i < 100:
+            held.append((b, b["data"].copy()))
+        if i in (50, 99, 400, 401):
+            broken.append(break_connections_to_workers())
+    assert sum(broken) >= 4
+    assert there == here
+    assert all(np.array_equal(b["data"], was) for b, was in held)
+    assert {link["transport"] for link in it.profile()["links"]} == {"shm"}
+    del b
+    held.clear()
+    it.close()
+    assert up.end() == 0
 
 
 def test_no_worker_in_time():

@@ -322,15 +322,21 @@ static void options_are_checked(void **state)
 {
     (void)state;
     struct cachew_pipeline *p = parse(SMALL);
-    struct cachew_options good = CACHEW_OPTIONS_INIT, bad[6] = {good, good, good, good, good, good};
-    static const char *const expect[] = {"seed", "rank", "threads", "size", NULL, "memory"};
-    static const int status[] = {CACHEW_E_OPTION, CACHEW_E_OPTION, CACHEW_E_OPTION, CACHEW_E_OPTION, CACHEW_E_STATE, CACHEW_E_BUDGET};
+    struct cachew_options good = CACHEW_OPTIONS_INIT, bad[9] = {good, good, good, good, good, good, good, good, good};
+    static const char *const expect[] = {"seed", "rank", "threads", "size", NULL, "memory", "tls_key", "tls_cert", NULL};
+    static const int status[] = {CACHEW_E_OPTION, CACHEW_E_OPTION, CACHEW_E_OPTION, CACHEW_E_OPTION, CACHEW_E_STATE, CACHEW_E_BUDGET,
+                                 CACHEW_E_OPTION, CACHEW_E_OPTION, CACHEW_E_OPTION};
     bad[0].seed = -2;
     bad[1].rank = 1;
     bad[2].threads = 5000;
     bad[3].size = 0;
     bad[4].state = "{\"cachew_state\":";
     bad[5].memory = 1000;
+    for (size_t i = 6; i < 9; i++)
+        bad[i].service = "127.0.0.1:1";
+    bad[6].tls_cert = "client.pem"; /* and no key */
+    bad[7].tls_key = "client-key.pem";
+    bad[8].tls_ca = "/nowhere/ca.pem";
     for (size_t i = 0; i < COUNT_OF(bad); i++) {
         struct cachew_iterator *it;
         struct cachew_error *err = NULL;

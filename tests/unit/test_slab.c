@@ -10,6 +10,7 @@
 #include <pthread.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -196,6 +197,36 @@ static void test_memfds_are_sealed_and_few(void **state)
         cw_slab_put(held[i]);
 }
 
+/* Where no file may be so large, memory is private: all the same, but for being given away. */
+static void test_without_memfds(void **state)
+{
+    struct fixture *f = *state;
+    struct rlimit was, small;
+    struct cw_error why = {0};
+    struct cw_slab *s[3];
+    assert_int_equal(getrlimit(RLIMIT_FSIZE, &was), 0);
+    small = (struct rlimit){.rlim_cur = 20 * MIB, .rlim_max = was.rlim_max};
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &small), 0);
+    s[0] = get(f, 12 * MIB); /* in a memfd as large as they may be */
+    small.rlim_cur = MIB;
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &small), 0);
+    s[1] = get(f, 12 * MIB);
+    s[2] = get(f, 2 * MIB);
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &was), 0);
+    assert_false(cw_slab_is_private(s[0], &why));
+    for (size_t i = 1; i < 3; i++) {
+        assert_true(cw_slab_is_private(s[i], &why));
+        assert_non_null(strstr(why.message, "files may not be so large (ulimit -f)"));
+        memset(s[i]->data, 1, s[i]->size);
+    }
+    for (size_t i = 0; i < 3; i++)
+        cw_slab_put(s[i]);
+    assert_true(cw_slab_trim(&f->pool) > 24 * MIB);
+    s[0] = get(f, 2 * MIB);
+    assert_int_equal(s[0]->data[0] | s[0]->data[2 * MIB - 1], 0); /* its pages were given back */
+    cw_slab_put(s[0]);
+}
+
 static void *churn(void *arg)
 {
     struct fixture *f = arg;
@@ -241,6 +272,7 @@ int main(void)
         TEST(test_disowned_slabs_leave_the_budget),
         TEST(test_retired_slabs_are_left_alone),
         TEST(test_memfds_are_sealed_and_few),
+        TEST(test_without_memfds),
         TEST(test_threads),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

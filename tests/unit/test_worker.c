@@ -446,7 +446,7 @@ static void revoked_while_it_hangs(void **state)
     end_all();
 }
 
-static void dropped_while_lent(void **state)
+static void left_while_lent(void **state)
 {
     (void)state;
     start_with(LARGE, SHARED, (size_t)32 << 20);
@@ -457,6 +457,7 @@ static void dropped_while_lent(void **state)
         got_free(wait_got(&clients[0], is_answer, id, 0));
     (void)say_get(&clients[0], 0, 0, 1, 0, 1000); /* and some are asked for */
     assert_true(status_now().n_out >= 6);
+    say_keep(&clients[0], NULL, 0, NULL, 0);
     fake_close(&clients[0]);
     run_until(status_now().n_clients == 1 && status_now().n_out == 0);
     for (uint64_t i = 0; i < 8; i++)
@@ -464,6 +465,64 @@ static void dropped_while_lent(void **state)
     client_connect(&clients[2], SHARED); /* it comes back */
     for (uint64_t i = 0; i < 8; i++)
         fetch(&clients[2], 1, i);
+    end_all();
+}
+
+/* A connection may end while its client lives on: then nothing of what that was lent is used for another batch, until it comes again and says what it has. */
+static void kept_over_the_end_of_a_connection(void **state)
+{
+    (void)state;
+    struct got *g[4];
+    uint64_t slabs[2], id;
+    start_with(LARGE, SHARED, (size_t)32 << 20);
+    client_connect(&clients[1], SHARED);
+    lease(0, 0, 0, 5, 0);
+    id = say_get(&clients[0], 0, 0, 0, 0, 4);
+    for (size_t i = 0; i < CW_COUNT_OF(g); i++)
+        g[i] = wait_got(&clients[0], is_answer, id, 0);
+    fake_close(&clients[0]);
+    run_until(status_now().n_clients == 1);
+    for (uint64_t i = 0; i < 32; i++)
+        fetch(&clients[1], 1 + i / 16, i % 16);
+    run_until(status_now().n_out == 4);
+    for (size_t i = 0; i < CW_COUNT_OF(g); i++)
+        check_batch(&reference, &clients[0], g[i]);
+    client_connect(&clients[0], SHARED);
+    slabs[0] = g[1]->m->batch->slabs[0]->slab;
+    slabs[1] = g[3]->m->batch->slabs[0]->slab;
+    say_keep(&clients[0], &clients[0].mapped[0].region, 1, slabs, 2);
+    run_until(status_now().n_out == 2);
+    fetch(&clients[0], 0, 4); /* which comes in the memory that it has mapped */
+    assert_int_equal(clients[0].n_mapped, 1);
+    for (uint64_t i = 0; i < 32; i++)
+        fetch(&clients[1], 3 + i / 16, i % 16);
+    check_batch(&reference, &clients[0], g[1]);
+    check_batch(&reference, &clients[0], g[3]);
+    give_back(&clients[0], g[1]);
+    give_back(&clients[0], g[3]);
+    run_until(status_now().n_out == 0);
+    for (size_t i = 0; i < CW_COUNT_OF(g); i++)
+        got_free(g[i]);
+    end_all();
+}
+
+/* Regions are numbered: who names another client's gets nothing of it. */
+static void kept_of_another(void **state)
+{
+    (void)state;
+    start_with(LARGE, SHARED, (size_t)32 << 20);
+    lease(0, 0, 0, 1, 0);
+    struct got *g = wait_got(&clients[0], is_answer, say_get(&clients[0], 0, 0, 0, 0, 1), 0);
+    fake_incarnation = 2;
+    client_connect(&clients[1], SHARED);
+    say_keep(&clients[1], &clients[0].mapped[0].region, 1, NULL, 0);
+    fetch(&clients[1], 0, 1);
+    run_until(status_now().n_out == 1);
+    for (uint64_t i = 2; i < 16; i++)
+        fetch(&clients[1], 0, i);
+    check_batch(&reference, &clients[0], g);
+    give_back(&clients[0], g);
+    got_free(g);
     end_all();
 }
 
@@ -482,7 +541,10 @@ static void returned_wrongly(uint64_t slab_of_first_plus)
     run_until(clients[0].closed);
     assert_contains(clients[0].why.message, "returned");
     fetch(&clients[1], 0, 2);
-    run_until(status_now().n_clients == 1 && status_now().n_out == 0);
+    run_until(status_now().n_clients == 1 && status_now().n_out == (slab_of_first_plus ? 1 : 0)); /* what it has it has, */
+    client_connect(&clients[0], SHARED);
+    say_keep(&clients[0], &clients[0].mapped[0].region, 1, NULL, 0); /* until it comes again without */
+    run_until(status_now().n_out == 0);
     got_free(g);
     end_all();
 }
@@ -771,6 +833,10 @@ static void refuses(void **state)
     }
     expect_refused("{\"op\": \"image_folder\", \"root\": \"/etc\"}", "lies outside");
     expect_refused("{\"op\": \"text\", \"files\": \"root/nothing\"}", "no file matches");
+    expect_refused("{\"op\": \"range\", \"stop\": 3}, {\"op\": \"fail\", \"kind\": \"crash\"}", "may end the process");
+    wrong_fingerprint = true;
+    expect_refused("{\"op\": \"range\", \"stop\": 3}", "its fingerprint");
+    wrong_fingerprint = false;
     expect_refused("{\"op\": \"range\", \"stop\": 3}, {\"op\": \"map\", \"function\": {\"name\": \"f\", \"identity\": \"f\", \"payload\": \"AA==\"}, \"outputs\": {}}", "--allow-python");
     expect_refused("{\"op\": \"nonsense\"}", "nonsense");
     expect_refused("{\"op\": ", "JSON");
@@ -820,7 +886,7 @@ int main(void)
         world_test(bytes_shared), world_test(bytes_tcp), world_test(buckets_shared), world_test(buckets_tcp), world_test(elements_shared),
         world_test(counted_asked_again), world_test(filtered_asked_again), world_test(finished_asked_again), world_test(counted_ranks_apart), world_test(counted_ranks_apart_without_room),
         world_test(filtered_ranks_apart), world_test(range_of_batches), world_test(counted_later_first), world_test(bytes_later_first), world_test(filtered_later_first),
-        world_test(two_ends_at_once), world_test(nothing_here), world_test(revoked_in_the_middle), world_test(revoked_while_it_hangs), world_test(dropped_while_lent), world_test(returned_twice),
+        world_test(two_ends_at_once), world_test(nothing_here), world_test(revoked_in_the_middle), world_test(revoked_while_it_hangs), world_test(left_while_lent), world_test(kept_over_the_end_of_a_connection), world_test(kept_of_another), world_test(returned_twice),
         world_test(returned_invented), world_test(returned_for_another), world_test(forgotten_while_lent), world_test(nonsense), world_test(skipped_records),
         world_test(skipped_in_counted), world_test(failed_record), world_test(failed_stream), world_test(dispatcher_comes_back), world_test(prepared_again),
         world_test(lease_beyond_the_end), world_test(drains), world_test(two_streams), world_test(counted_any_order), world_test(filtered_any_order), world_test(buckets_any_order),

@@ -14,6 +14,7 @@
 #include "client/local.h"
 #include "net/conn.h"
 #include "net/wire.h"
+#include "ops/table.h"
 #include "worker/worker.h"
 
 #include "data_files.h"
@@ -50,6 +51,8 @@ static struct cw_loop *loop;
 static struct cw_timer *guard;
 static bool hung;
 static struct fake dispatcher, clients[3];
+static bool wrong_fingerprint;
+static uint8_t fake_incarnation = 1; /* of those that connect */
 static struct cw_listener *dispatcher_listener;
 static struct cw_worker *worker;
 static char dispatcher_address[128];
@@ -226,7 +229,8 @@ static void on_poke(void *arg CW_UNUSED) { cw_loop_stop(loop); }
 static struct cw_conn_options fake_options(Cachew__Hello *hello, Cachew__Role role, bool shared)
 {
     static char *capabilities[] = {(char *)(uintptr_t)"shm"};
-    static uint8_t incarnation[16] = {1};
+    static uint8_t incarnation[16];
+    incarnation[0] = fake_incarnation;
     static char host[80];
     cw_host_identity(host);
     cachew__hello__init(hello);
@@ -279,6 +283,7 @@ static int world_setup(void **state)
     struct cw_error err = {0};
     (void)state;
     hung = false;
+    fake_incarnation = 1;
     n_registered = n_holdings = n_completed = n_failed_streams = 0;
     fake_init(&dispatcher);
     for (size_t i = 0; i < CW_COUNT_OF(clients); i++)
@@ -357,6 +362,13 @@ static uint64_t say_prepare(unsigned stream, const char *chain, uint64_t seed)
     m.pipeline = chain[0] == '{' && strstr(chain, "\"cachew\"") ? (char *)(uintptr_t)chain : text;
     m.base_dir = temp_dir;
     m.seed = seed;
+    uint8_t fingerprint[16] = {0};
+    struct cw_pipeline *p;
+    if (!wrong_fingerprint && cw_pipeline_parse(cw_ops(), m.pipeline, strlen(m.pipeline), temp_dir, &p, NULL) >= 0) {
+        memcpy(fingerprint, &p->fingerprint, sizeof(fingerprint));
+        cw_pipeline_unref(p);
+    }
+    m.fingerprint = (ProtobufCBinaryData){.data = fingerprint, .len = sizeof(fingerprint)};
     e.id = ++dispatcher.next_id;
     e.of_case = CACHEW__ENVELOPE__OF_PREPARE;
     e.prepare = &m;
@@ -453,6 +465,20 @@ static void say_return(struct fake *f, const uint64_t *slabs, size_t n)
     m.n_slabs = n;
     e.of_case = CACHEW__ENVELOPE__OF_RETURN_SLABS;
     e.return_slabs = &m;
+    send_message(f, &e);
+}
+
+/* Of regions that came over an earlier connection (n_regions 0: over this one), only these slabs are in use. */
+static void say_keep(struct fake *f, const uint64_t *regions, size_t n_regions, const uint64_t *slabs, size_t n_slabs)
+{
+    Cachew__Envelope e = CACHEW__ENVELOPE__INIT;
+    Cachew__Keep m = CACHEW__KEEP__INIT;
+    m.regions = (uint64_t *)(uintptr_t)regions;
+    m.n_regions = n_regions;
+    m.slabs = (uint64_t *)(uintptr_t)slabs;
+    m.n_slabs = n_slabs;
+    e.of_case = CACHEW__ENVELOPE__OF_KEEP;
+    e.keep = &m;
     send_message(f, &e);
 }
 

@@ -1,0 +1,67 @@
+/* When compressing pays. */
+#include "net/pack.h"
+
+#define WINDOW_BYTES ((uint64_t)4 << 20)     /* of payloads, and */
+#define WINDOW_NS UINT64_C(50000000)         /* of time with something to be sent: enough to tell a link from a pause of the peer's */
+#define BOTTLENECK 0.5                       /* of that time the socket took nothing */
+#define WORTH 1.15                           /* so much faster, or it is not worth the trouble of two CPUs */
+#define PATIENCE_FIRST_NS UINT64_C(1000000000)
+#define PATIENCE_MOST_NS UINT64_C(60000000000)
+#define LOOK_AGAIN_NS UINT64_C(10000000000)  /* at the link's own speed: one window in so long */
+
+static double per_second(uint64_t bytes, uint64_t ns) { return ns ? (double)bytes * 1e9 / (double)ns : 0; }
+
+static void begin_window(struct cw_pack_policy *p) { p->busy_ns = p->blocked_ns = p->raw = 0; }
+
+static void give_up(struct cw_pack_policy *p, uint64_t now_ns)
+{
+    p->on = false;
+    p->patience_ns = p->patience_ns ? CW_MIN(2 * p->patience_ns, PATIENCE_MOST_NS) : PATIENCE_FIRST_NS;
+    p->not_before_ns = now_ns + p->patience_ns;
+}
+
+void cw_pack_state(struct cw_pack_policy *p, uint64_t now_ns, bool busy, bool blocked)
+{
+    uint64_t passed = now_ns - p->at_ns;
+    if (p->busy)
+        p->busy_ns += passed;
+    if (p->blocked)
+        p->blocked_ns += passed;
+    p->busy = busy;
+    p->blocked = blocked;
+    p->at_ns = now_ns;
+}
+
+void cw_pack_sent(struct cw_pack_policy *p, size_t raw) { p->raw += raw; }
+
+bool cw_pack_begin(struct cw_pack_policy *p, uint64_t now_ns)
+{
+    cw_pack_state(p, now_ns, p->busy, p->blocked);
+    if (p->raw < WINDOW_BYTES || p->busy_ns < WINDOW_NS)
+        return false;
+    double rate = per_second(p->raw, p->busy_ns);
+    bool bottleneck = (double)p->blocked_ns > BOTTLENECK * (double)p->busy_ns;
+    begin_window(p);
+    if (p->on) {
+        if (rate < WORTH * p->plain)
+            give_up(p, now_ns);
+        else if (now_ns >= p->look_again_ns)
+            p->on = false; /* for a window */
+        else
+            p->patience_ns = 0;
+        return false;
+    }
+    p->plain = rate;
+    return bottleneck && now_ns >= p->not_before_ns;
+}
+
+void cw_pack_sampled(struct cw_pack_policy *p, uint64_t now_ns, size_t raw, size_t packed, uint64_t took_ns)
+{
+    double compressing = (double)took_ns / (double)raw, sending = (double)packed / (double)raw * 1e9 / p->plain, now = 1e9 / p->plain; /* ns of a byte */
+    if (CW_MAX(compressing, sending) * WORTH > now) {
+        give_up(p, now_ns);
+        return;
+    }
+    p->on = true;
+    p->look_again_ns = now_ns + LOOK_AGAIN_NS;
+}
