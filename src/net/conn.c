@@ -10,6 +10,7 @@
 #include "net/conn_impl.h"
 #include "net/socket.h"
 
+#define ADDRESS_MS UINT64_C(250) /* for one of several addresses of a host, at least */
 #define RETRY_NS UINT64_C(10000000) /* a Unix socket's listener that has a full queue is asked again so soon */
 
 /* ---- its end ---- */
@@ -169,6 +170,15 @@ void cw_conn_call_at(struct cw_conn *c, uint64_t ms)
 
 static void try_addresses(struct cw_conn *c);
 
+/* This address does not answer, or refuses. */
+static void leave_address(struct cw_conn *c)
+{
+    c->watch = cw_watch_free(c->watch);
+    if (c->fd >= 0)
+        close(c->fd);
+    c->fd = -1;
+}
+
 static void on_timer(void *arg)
 {
     struct cw_conn *c = arg;
@@ -176,8 +186,10 @@ static void on_timer(void *arg)
         keep_alive(c);
     else if (cw_loop_now_ms(c->loop) >= c->deadline_ms)
         expire(c);
-    else if (c->state == CONN_CONNECTING && c->fd < 0)
+    else if (c->state == CONN_CONNECTING && (c->fd < 0 || c->next_address)) {
+        leave_address(c);
         try_addresses(c);
+    }
 }
 
 /* ---- connecting ---- */
@@ -282,8 +294,10 @@ static void try_addresses(struct cw_conn *c)
         not_connected(c, -fd);
         return;
     }
-    uint64_t now = cw_loop_now_ms(c->loop);
-    cw_timer_start(c->timer, (c->deadline_ms > now ? c->deadline_ms - now : 0) * 1000000, 0);
+    uint64_t now = cw_loop_now_ms(c->loop), left_ms = c->deadline_ms > now ? c->deadline_ms - now : 0, addresses = 1;
+    for (const struct addrinfo *a = c->next_address; a; a = a->ai_next)
+        addresses++;
+    cw_timer_start(c->timer, CW_MIN(left_ms, CW_MAX(left_ms / addresses, ADDRESS_MS)) * 1000000, 0); /* one that is silent leaves time for the others */
     c->fd = fd;
     if (cw_watch_new(c->loop, fd, on_event, c, &c->watch, &err) < 0)
         cw_conn_die(c, &err);
@@ -300,9 +314,7 @@ static void connected(struct cw_conn *c)
             cw_conn_die(c, &err);
         return;
     }
-    c->watch = cw_watch_free(c->watch);
-    close(c->fd);
-    c->fd = -1;
+    leave_address(c);
     if (c->next_address)
         try_addresses(c);
     else

@@ -1,5 +1,6 @@
 """Networks that fail, with the kernel's own: links that go down and packets that get lost, between roles on hosts of their own. As root only."""
 
+import subprocess
 import sys
 import time
 from pathlib import Path
@@ -100,3 +101,19 @@ def test_a_fifth_of_the_packets_is_lost(bench, between):
     r.finish(90)
     assert bench.hosts.lost(between[0]) > 0
     bench.judge(numbers(3000, FILTER, SHUFFLE, BATCH), (1, None, [r]))
+
+
+@pytest.mark.skipif(WHY_NO_LOSS is not None, reason=str(WHY_NO_LOSS))
+def test_a_host_whose_first_address_is_silent_is_reached_at_the_next(bench, tmp_path):
+    """Of a name with two addresses, the one that is tried first gets no answer."""
+    hosts = tmp_path / "hosts"
+    hosts.write_text("127.0.0.1 twice\n127.0.0.2 twice\n")
+    inside = bench.hosts.inside("d")
+    bench.cluster.direct = "127.0.0.2:0"
+    bench.cluster.start(0)
+    port = bench.cluster.direct.rpartition(":")[2]
+    namespaces.run(*inside, "nft", "add table inet silent; add chain inet silent in { type filter hook input priority 0; }; "
+                   f"add rule inet silent in ip daddr 127.0.0.1 tcp dport {port} drop")
+    ran = subprocess.run([*inside, "unshare", "-m", "sh", "-c", 'mount --bind "$0" /etc/hosts && exec "$@"', hosts, bench.cluster.command, "workers", "--service",
+                          f"twice:{port}", "--json"], check=False, capture_output=True, text=True, timeout=60)
+    assert (ran.returncode, ran.stdout.strip()) == (0, "[]"), ran.stderr
