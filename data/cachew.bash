@@ -20,7 +20,7 @@ _cachew() {
         COMPREPLY=($(compgen -f -X '!*.so' -- "$cur") $(compgen -d -S / -- "$cur"))
         return
         ;;
-    --state | --log | --quarantine | --token-file | --trace | --tls-ca | --tls-cert | --tls-key | --unix-socket)
+    --state | --log | --quarantine | --token-file | --trace | --tls-ca | --tls-cert | --tls-key | --unix-socket | --plot)
         COMPREPLY=($(compgen -f -- "$cur"))
         return
         ;;
@@ -48,6 +48,10 @@ _cachew() {
         COMPREPLY=($(compgen -W "128M 256M 512M 1G 4G 16G" -- "$cur"))
         return
         ;;
+    --policy)
+        COMPREPLY=($(compgen -W "auto cachew-atc22 cachew-atc22-code hpa fixed: oracle" -- "$cur"))
+        return
+        ;;
     --transport)
         COMPREPLY=($(compgen -W "auto shm unix tcp" -- "$cur"))
         return
@@ -71,7 +75,7 @@ _cachew() {
     fi
     case $verb in
     ops) COMPREPLY=($(compgen -W "$("$command" ops 2>/dev/null | cut -d' ' -f1)" -- "$cur")) ;;
-    run | explain | bench) COMPREPLY=($(compgen -f -X '!*.json' -- "$cur") $(compgen -d -S / -- "$cur")) ;;
+    run | explain | bench | simulate) COMPREPLY=($(compgen -f -X '!*.json' -- "$cur") $(compgen -d -S / -- "$cur")) ;;
     keys)
         if [ "$COMP_CWORD" -eq 2 ]; then
             COMPREPLY=($(compgen -W "init" -- "$cur"))

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Makes the seed corpora of the fuzzers that tests/make_data.py does not, and a dictionary of the pipeline language.
 
-usage: make_seeds.py DIR CACHEW      gives DIR/expr, DIR/frame, DIR/host, DIR/image, DIR/pipeline, DIR/state and DIR/pipeline.dict
+usage: make_seeds.py DIR CACHEW      gives DIR/expr, DIR/frame, DIR/host, DIR/image, DIR/pipeline, DIR/state, DIR/workload and DIR/pipeline.dict
 """
 
 import io
@@ -124,6 +124,8 @@ def main():
     pipelines = [*(ROOT / "examples" / "pipelines").glob("*.json"), *(ROOT / "bench" / "pipelines").glob("*.json")]
     for path in pipelines:
         put(out / "pipeline" / path.name, path.read_bytes())
+    for path in (ROOT / "examples" / "workloads").glob("*.json"):
+        put(out / "workload" / path.name, path.read_bytes())
     ops = json.loads(subprocess.run([cachew, "ops", "--json"], check=True, capture_output=True, text=True).stdout)["ops"]
     words = {"cachew", "pipeline", "on_error", "defaults", "seed", "epochs", "raise", "skip", "replace", "op", "value", "data", "image", "record"}
     for op in ops:

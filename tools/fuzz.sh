@@ -16,7 +16,7 @@ if [ ! -f "$corpus/done" ]; then
     "$venv/bin/python" fuzz/make_seeds.py "$corpus" "$build/cachew"
     touch "$corpus/done"
 fi
-[ $# -gt 0 ] || set -- example expr frame host image index jsonl pipeline state tar tfrecord
+[ $# -gt 0 ] || set -- example expr frame host image index jsonl pipeline state tar tfrecord workload
 
 one() {
     local target=$1 from=$SECONDS dict=() length=4096

@@ -28,10 +28,10 @@ man_page() { # groff says on stderr what it does not like
     echo "man page: ok"
 }
 
-# Pipelines are JSON.
+# Pipelines and workloads are JSON.
 json() {
     local f n=0
-    for f in examples/pipelines/*.json examples/plugin/*.json bench/pipelines/*.json; do
+    for f in examples/pipelines/*.json examples/workloads/*.json examples/plugin/*.json bench/pipelines/*.json; do
         "$venv/bin/python" -m json.tool "$f" >/dev/null || return 1
         n=$((n + 1))
     done

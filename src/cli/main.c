@@ -28,6 +28,7 @@ const struct cli_verb cli_verbs[] = {
     {"top", "", 0, 0, "shows the jobs and workers of a service, with rates, again and again",
      "On a terminal the table is renewed in place; q or Ctrl-C ends. Else each table follows the one before.", cli_top},
     {"trace", "FILE... ", 1, 1000000, "puts the traces of several processes together, on standard output", NULL, cli_trace},
+    {"simulate", "WORKLOAD ", 1, 1, "plays a modelled workload with a policy: workers, cache, time and cost", "docs/simulator.md has the format of workloads.", cli_simulate},
     {"keys", "init DIR ", 2, 2, "makes keys, certificates and a token for a service on several hosts", NULL, cli_keys},
     {"doctor", "", 0, 0, "checks what this machine offers and says what to mend", NULL, cli_doctor},
     {0},

@@ -74,3 +74,4 @@ int cli_workers(int argc, char **argv);
 int cli_top(int argc, char **argv);
 int cli_keys(int argc, char **argv);
 int cli_trace(int argc, char **argv);
+int cli_simulate(int argc, char **argv);

@@ -1,0 +1,127 @@
+/* cachew simulate: a policy against a modelled workload. */
+#include <stdio.h>
+#include <string.h>
+
+#include "base/text.h"
+#include "cli/options.h"
+#include "client/local.h"
+#include "sim/sim.h"
+#include "storage/file.h"
+
+#define MAX_FILE (64 << 20) /* a table of all counts of workers for all jobs is far smaller */
+
+struct simulate {
+    const char *policy, *plot;
+    bool json;
+    struct cw_workload w;
+    struct cw_policy chosen; /* but for `oracle` */
+    struct cw_sim_plan plans[CW_SIM_MAX_JOBS];
+    struct cw_sim_outcome outcomes[CW_SIM_MAX_JOBS], oracles[CW_SIM_MAX_JOBS];
+};
+
+static int find_policy(struct simulate *s, struct cw_error *err)
+{
+    const char *names[16];
+    size_t n = 0;
+    struct cw_text all = {0};
+    if (strcmp(s->policy, "oracle") == 0 || cw_policy_find(s->policy, &s->chosen))
+        return 0;
+    for (const struct cw_policy *const *p = cw_policies; *p; p++) {
+        cw_text_add(&all, "%s%s, ", (*p)->name, (*p)->name[strlen((*p)->name) - 1] == ':' ? "N" : "");
+        names[n++] = (*p)->name;
+    }
+    names[n++] = "oracle";
+    cw_text_add(&all, "oracle");
+    const char *near = cw_nearest(s->policy, names, n);
+    cw_error_attribute(err, "policy", s->policy, all.data ? all.data : "");
+    int r = cw_error_set(err, CW_E_OPTION, "--policy %.100s: expected one of %s%s%s%s", s->policy, all.data ? all.data : "", near ? "; did you mean " : "", near ? near : "",
+                         near ? "?" : "");
+    cw_text_deinit(&all);
+    return r;
+}
+
+static int load(const char *path, struct cw_workload *w, struct cw_error *err)
+{
+    _cleanup_free_ char *text = NULL;
+    size_t size = 0;
+    int r = cw_read_file(path, MAX_FILE, &text, &size, err);
+    if (r == 0)
+        r = cw_workload_parse(text, size, w, err);
+    if (r < 0)
+        cw_error_file(err, path);
+    return r;
+}
+
+/* The oracle's plans are always found: regret needs them. */
+static int play(struct simulate *s, struct cw_error *err)
+{
+    bool oracle = strcmp(s->policy, "oracle") == 0;
+    int r = s->plot ? cw_put_check(s->plot, err) : 0;
+    for (size_t i = 0; r == 0 && i < s->w.n_jobs; i++)
+        r = cw_sim_oracle(&s->w, (int)i, &s->plans[i], &s->oracles[i], err);
+    struct cw_sim_options o = {.policy = oracle ? NULL : &s->chosen, .plans = oracle ? s->plans : NULL, .alone = -1};
+    if (r == 0)
+        r = cw_sim_run(&s->w, &o, s->outcomes, err);
+    return r == 0 && s->plot ? cw_sim_plot(s->plot, &s->w, s->policy, s->outcomes, err) : r;
+}
+
+static void print_text(const struct simulate *s, const json_t *result)
+{
+    size_t i;
+    const json_t *d, *regret = json_object_get(result, "regret");
+    printf("%-18s %12s %12s\n", "", s->policy, "oracle");
+    printf("%-18s %12.6g %12.6g  %+.1f %%\n", "time, s", json_number_value(json_object_get(result, "time_s")), json_number_value(json_object_get(result, "oracle_time_s")),
+           100 * json_number_value(json_object_get(regret, "time")));
+    printf("%-18s %12.6g %12.6g  %+.1f %%\n", "cost", json_number_value(json_object_get(result, "cost")), json_number_value(json_object_get(result, "oracle_cost")),
+           100 * json_number_value(json_object_get(regret, "cost")));
+    printf("%-18s %11.1f %%\n%-18s %12.6g\n\ndecisions:\n", "waiting", 100 * json_number_value(json_object_get(result, "waiting")), "settled at, s",
+           json_number_value(json_object_get(result, "settled_at_s")));
+    json_array_foreach(json_object_get(result, "decisions"), i, d) {
+        const char *job = json_string_value(json_object_get(d, "job")), *cache = json_string_value(json_object_get(d, "cache"));
+        printf("  %10.4g s  %s%s%lld workers%s%s: %s\n", json_number_value(json_object_get(d, "t")), job ? job : "", job ? ": " : "",
+               (long long)json_integer_value(json_object_get(d, "workers")), cache ? ", cached after " : "", cache ? cache : "", json_string_value(json_object_get(d, "why")));
+    }
+}
+
+int cli_simulate(int argc, char **argv)
+{
+    struct cw_error err = {0};
+    _cleanup_free_ struct simulate *s = calloc(1, sizeof(*s));
+    int n = 0, code = 0;
+    if (!s)
+        return cli_fail(&err, false, NULL);
+    s->policy = "auto";
+    const struct cli_option options[] = {
+        {"policy", CLI_TEXT, &s->policy, "P", "auto (default), cachew-atc22, cachew-atc22-code, hpa, fixed:N, oracle", 0, 0, NULL, NULL},
+        {"plot", CLI_TEXT, &s->plot, "FILE", "write a picture (SVG): workers and waiting over time", 0, 0, NULL, NULL},
+        {"json", CLI_FLAG, &s->json, NULL, "print one JSON object", 0, 0, NULL, NULL},
+        {0},
+    };
+    int r = cli_parse(cli_find("simulate"), options, argc, argv, &n, &err);
+    if (r == 1)
+        return 0;
+    for (int i = 1; i < argc; i++)
+        s->json |= strcmp(argv[i], "--json") == 0;
+    if (r == 0)
+        r = find_policy(s, &err);
+    if (r == 0)
+        r = load(argv[1], &s->w, &err);
+    if (r == 0)
+        r = play(s, &err);
+    if (r == 0) {
+        json_t *result = cw_sim_result(&s->w, s->policy, s->outcomes, s->oracles);
+        if (s->json)
+            code = cli_print(result);
+        else {
+            print_text(s, result);
+            json_decref(result);
+        }
+    } else
+        code = cli_fail(&err, s->json, NULL);
+    for (size_t i = 0; i < CW_SIM_MAX_JOBS; i++) {
+        cw_sim_outcome_deinit(&s->outcomes[i]);
+        free(s->plans[i].workers);
+    }
+    cw_workload_deinit(&s->w);
+    return code;
+}

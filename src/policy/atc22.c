@@ -1,0 +1,231 @@
+/*
+ * cachew-atc22 and cachew-atc22-code: the rules that the Cachew paper (ATC'22) published, with the paper's thresholds and with those of its code.
+ *
+ * Scaling: one worker to begin with. A report spans 100 batches; the first 200 of a job and 150 after each change are not measured. One worker is added as
+ * long as that makes a batch's time fall by more than a threshold, else the last one is taken back and the rule rests. Every so many reports it looks again:
+ * a longer client-side queue starts a search downwards, a longer batch time one upwards.
+ *
+ * Caching: after 300 batches on one worker, the total time of computing is compared with that of each marker, reading from a table that was measured once.
+ * What is chosen is written during the next whole epoch (a batch waits until it is written) and read from the one after that. Each change of mode starts
+ * scaling over from one worker.
+ *
+ * Where this differs from the published system: an epoch is not extended when a search has not ended with it, and one job's memory goes over from epoch to epoch.
+ */
+#include <math.h>
+#include <stdio.h>
+
+#include "base/macro.h"
+#include "policy/policies.h"
+
+#define REPORT_BATCHES 100
+#define DROP_AFTER_SCALING 150
+#define DROP_AT_START 200
+#define PROFILE_BATCHES 300
+#define OUTLIER 1.2 /* a change by more than this is not believed */
+
+struct rule {
+    double up, down;           /* least gain of a worker more; largest loss by a worker less */
+    int recheck;               /* reports */
+    double queue_ratio, time_ratio;
+};
+static const struct rule rules[] = {
+    {.up = 0.03, .down = 0.03, .recheck = 10, .queue_ratio = 1.4, .time_ratio = 1.4},
+    {.up = 0.07, .down = 0.03, .recheck = 20, .queue_ratio = 1.5, .time_ratio = 1.5},
+};
+
+enum mode { PROFILE, COMPUTE, PUT, GET };
+enum state { FIRST, UP, DOWN, STABLE };
+
+struct atc22 {
+    double workers, mode, state, marker, epoch;
+    double drop, batches, time, queue; /* the report that is being filled: left to drop, what came */
+    double before_s, before_workers;   /* the report before the last change */
+    double settled_s, settled_queue;   /* the report on which it settled */
+    double counter, profile_time, profile_batches;
+};
+
+/* The published table of GlusterFS reads: row bytes, milliseconds per row; linear between and beyond. Below 0.1 MB that is negative, as it was. */
+static double read_s(double bytes)
+{
+    static const double table[][2] = {{0.1, 0.00376}, {1, 0.2549}, {5, 5.627}, {10, 11.94}, {15, 13.68}, {20, 22.25}, {25, 26.34}, {30, 30.5},
+                                      {50, 75.1}, {75, 112.8}, {100, 155.01}, {200, 306.62}, {400, 624.66}};
+    double mb = bytes / 1e6;
+    size_t i = 1;
+    while (i + 1 < CW_COUNT_OF(table) && mb > table[i][0])
+        i++;
+    const double *a = table[i - 1], *b = table[i];
+    return 1e-3 * (a[1] + (b[1] - a[1]) * (mb - a[0]) / (b[0] - a[0]));
+}
+
+static void restart(struct atc22 *m, double drop)
+{
+    m->workers = 1;
+    m->state = FIRST;
+    m->drop = drop;
+    m->batches = m->time = m->queue = m->counter = 0;
+}
+
+static void change(struct atc22 *m, double workers)
+{
+    m->before_workers = m->workers;
+    m->workers = workers;
+    m->drop = DROP_AFTER_SCALING;
+}
+
+static void settle(struct atc22 *m, double workers, double s, double queue)
+{
+    m->state = STABLE;
+    m->counter = 0;
+    m->settled_s = s;
+    m->settled_queue = queue;
+    if (workers != m->workers)
+        change(m, workers);
+}
+
+static bool look_again(const struct rule *rule, struct atc22 *m, double s, double queue)
+{
+    if (++m->counter < rule->recheck)
+        return false;
+    m->counter = 0;
+    m->before_s = s;
+    if (m->settled_queue > 0 && queue > rule->queue_ratio * m->settled_queue && m->workers > 1) {
+        m->state = DOWN;
+        change(m, m->workers - 1);
+        return true;
+    }
+    if (s > rule->time_ratio * m->settled_s) {
+        m->state = UP;
+        change(m, m->workers + 1);
+        return true;
+    }
+    return false;
+}
+
+/* A full report: s per batch. */
+static bool report(const struct rule *rule, struct atc22 *m, double s, double queue, int maximum, struct cw_decision *d)
+{
+    double gain = m->state == UP || m->state == DOWN ? 1 - s / m->before_s : 0;
+    if (m->state == STABLE)
+        return look_again(rule, m, s, queue);
+    if (fabs(gain) > OUTLIER)
+        return false;
+    if (m->state == FIRST) {
+        m->state = UP;
+        m->before_s = s;
+        snprintf(d->why, sizeof(d->why), "the first report: %.4g s a batch", s);
+        if (m->workers < maximum)
+            change(m, m->workers + 1);
+        else
+            settle(m, m->workers, s, queue);
+        return true;
+    }
+    snprintf(d->why, sizeof(d->why), "%.0f instead of %.0f workers: %.1f %% less time a batch", m->workers, m->before_workers, 100 * gain);
+    bool go_on = m->state == UP ? gain > rule->up && m->workers < maximum : gain > -rule->down && m->workers > 1;
+    bool keep = m->state == UP && gain > rule->up;
+    if (!go_on) {
+        settle(m, keep ? m->workers : m->before_workers, keep ? s : m->before_s, queue);
+        return true;
+    }
+    m->before_s = s;
+    change(m, m->workers + (m->state == UP ? 1 : -1));
+    return true;
+}
+
+/* argmin of the time of an epoch: computing all, or for a marker reading there and computing the rest. Ties go to the earlier marker, then to computing. */
+static void choose_marker(struct atc22 *m, const struct cw_facts *f, double compute_s, struct cw_decision *d)
+{
+    double best = compute_s * (1 + 1e-9);
+    m->marker = -1;
+    for (int i = 0; i < f->n_markers; i++) {
+        double s = read_s(f->markers[i].bytes) + CW_MAX(compute_s - f->markers[i].prefix_s, 0);
+        if (s < best) {
+            best = s;
+            m->marker = i;
+        }
+    }
+    snprintf(d->why, sizeof(d->why), "computing: %.4g s a batch; with %s: %.4g s", compute_s, m->marker >= 0 ? f->markers[(int)m->marker].name : "no cache", best);
+}
+
+static void turn_epoch(struct atc22 *m, const struct cw_facts *f)
+{
+    double mode = m->mode;
+    m->epoch = f->epoch;
+    if (mode == PROFILE || m->marker < 0)
+        return;
+    m->mode = mode == COMPUTE ? PUT : GET;
+    if (m->mode != mode)
+        restart(m, DROP_AT_START);
+}
+
+/* True: the profile is complete, and what to cache was chosen. */
+static bool profile(struct atc22 *m, const struct cw_facts *f, struct cw_decision *d)
+{
+    const struct cw_mean *compute = &f->pools[0].compute;
+    m->profile_batches += compute->n;
+    m->profile_time += compute->n * compute->mean;
+    if (m->profile_batches < PROFILE_BATCHES)
+        return false;
+    choose_marker(m, f, m->profile_time / m->profile_batches, d);
+    m->mode = COMPUTE;
+    m->drop = 0;
+    return true;
+}
+
+static bool measure(const struct rule *rule, struct atc22 *m, const struct cw_facts *f, struct cw_decision *d)
+{
+    struct cw_demand now = cw_demand(f);
+    if (f->pools[0].running != (int)m->workers || !(now.interval.n > 0))
+        return false;
+    double n = now.interval.n, dropped = CW_MIN(m->drop, n);
+    m->drop -= dropped;
+    m->batches += n - dropped;
+    m->time += (n - dropped) * now.interval.mean;
+    m->queue += (n - dropped) * f->clients[0].queue;
+    if (m->batches < REPORT_BATCHES)
+        return false;
+    double s = m->time / m->batches, queue = m->queue / m->batches;
+    m->batches = m->time = m->queue = 0;
+    return report(rule, m, s, queue, f->pools[0].maximum, d);
+}
+
+static void atc22_decide(const struct cw_policy *policy, struct cw_policy_memory *memory, const struct cw_facts *f, double now_s, struct cw_decision *d)
+{
+    struct atc22 *m = (struct atc22 *)memory->values;
+    if (m->workers < 1) {
+        m->marker = -1;
+        restart(m, 0);
+    }
+    double before = m->workers;
+    if (f->epoch > m->epoch)
+        turn_epoch(m, f);
+    if (m->workers != before)
+        snprintf(d->why, sizeof(d->why), "another mode: from one worker on");
+    bool decided = m->mode == PROFILE ? profile(m, f, d) : measure(&rules[(int)policy->parameter], m, f, d);
+    m->workers = CW_MIN(m->workers, f->pools[0].maximum);
+    d->workers[0] = (int)m->workers;
+    d->marker = m->mode == PUT || m->mode == GET ? (int)m->marker : -1;
+    d->write_waits = m->mode == PUT;
+    d->concluded = decided || m->workers != before;
+}
+
+static const struct cw_field fields[] = {
+    CW_FIELD(struct atc22, workers), CW_FIELD(struct atc22, mode), CW_FIELD(struct atc22, state), CW_FIELD(struct atc22, marker), CW_FIELD(struct atc22, epoch),
+    CW_FIELD(struct atc22, drop), CW_FIELD(struct atc22, batches), CW_FIELD(struct atc22, time), CW_FIELD(struct atc22, queue), CW_FIELD(struct atc22, before_s),
+    CW_FIELD(struct atc22, before_workers), CW_FIELD(struct atc22, settled_s), CW_FIELD(struct atc22, settled_queue), CW_FIELD(struct atc22, counter),
+    CW_FIELD(struct atc22, profile_time), CW_FIELD(struct atc22, profile_batches), {0},
+};
+
+const struct cw_policy cw_policy_atc22 = {
+    .name = "cachew-atc22",
+    .summary = "the rules of the Cachew paper (ATC'22), with its thresholds",
+    .fields = fields,
+    .parameter = 0,
+    .decide = atc22_decide,
+};
+const struct cw_policy cw_policy_atc22_code = {
+    .name = "cachew-atc22-code",
+    .summary = "the same with the thresholds of its code",
+    .fields = fields,
+    .parameter = 1,
+    .decide = atc22_decide,
+};

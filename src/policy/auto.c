@@ -1,0 +1,247 @@
+/*
+ * auto: Cachew's own policy for workers and cache.
+ *
+ * It measures the client's step (demand), the interval between batches and what a worker computes (supply), puts a curve through what it saw, and takes the best
+ * plan for the rest of the job (plan.h). Then it measures what that gave, at most twice more, and rests until measurements say that conditions changed. How
+ * long it measures follows from the noise, and from what waiting costs. docs/policies.md tells it step by step.
+ */
+#include "policy/auto.h"
+
+#include <math.h>
+#include <stdio.h>
+
+#include "base/macro.h"
+
+/* Decisions until it rests. More only where much of the objective is at stake: a wrong last guess may not last for the rest of the job. */
+#define DECISIONS 3
+#define DECISIONS_AT_MOST 5
+#define LATE_GAIN 0.15
+#define FINE_ERROR 0.03     /* decisions after the first are made with less, or with this part of the gain */
+#define FINE_PART 0.2
+#define LEAST_GAIN 0.015
+#define EXACT 0.005         /* the standard error with which it rests */
+#define CHANGED 0.05        /* of step or interval, beyond SURE_CHANGE standard errors: conditions are others now */
+#define SURE_CHANGE 4.0
+#define KNOWN_BATCHES 30    /* before so many nothing can change: it is not known what it was */
+#define LOOK_AGAIN 1.15     /* times the batches of the last look */
+#define MARKER_GAIN 0.05    /* another marker than the one chosen must give more by so much */
+#define STORE_CHANGED 0.2   /* of the cache's speed */
+#define TRIAL_SURER 3       /* than a first guess: what is left behind is not measured again */
+#define MISSING 0.05        /* of the workers: what is measured then still counts */
+
+static bool rough_enough(const struct cw_auto *m, const struct cw_facts *f, double now_s)
+{
+    struct cw_outlook o;
+    cw_auto_outlook(m, f, &o);
+    struct cw_alternative best = cw_outlook_best(&o, 0);
+    return cw_auto_error(m) <= cw_auto_tolerated_error(m, f, &best, now_s);
+}
+
+static void forget_recent(struct cw_auto *m)
+{
+    m->recent_step = m->recent_interval = m->recent_compute = (struct cw_mean){0};
+    m->recent_busy = 0;
+}
+
+static void measure_anew(struct cw_auto *m, double now_s)
+{
+    forget_recent(m);
+    m->interval = m->compute = (struct cw_mean){0};
+    m->busy = m->looked_n = 0;
+    m->since_s = now_s;
+}
+
+static void take(struct cw_auto *m, const struct cw_facts *f, const struct cw_alternative *chosen, double now_s)
+{
+    bool other = chosen->workers != (int)m->target;
+    m->target = chosen->workers;
+    m->marker = chosen->marker;
+    m->read_bytes_per_s = f->storage.read_bytes_per_s;
+    m->write_bytes_per_s = f->storage.write_bytes_per_s;
+    m->cached = m->marker >= 0 ? f->markers[(int)m->marker].cached : 0;
+    m->decisions++;
+    if (other)
+        measure_anew(m, now_s);
+}
+
+static bool pays(const struct cw_auto *m, double gain, double error)
+{
+    double needed = m->decisions < DECISIONS ? LEAST_GAIN * (1 + m->decisions / 2) : LATE_GAIN;
+    if (m->decisions == 0)
+        return gain > needed;
+    return gain > needed + CW_AUTO_SURE * error && error < CW_MAX(FINE_ERROR, FINE_PART * gain);
+}
+
+/* The best plan as far as is known, held back. `predicted`: conditions changed in a known way, so it rests on the curve alone. */
+static void look(struct cw_auto *m, const struct cw_facts *f, double now_s, bool predicted, struct cw_decision *d)
+{
+    struct cw_outlook o;
+    bool first = m->decisions == 0;
+    if (!predicted)
+        cw_auto_learn(m, f);
+    cw_auto_outlook(m, f, &o);
+    struct cw_alternative best = cw_outlook_best(&o, first ? 0 : MARKER_GAIN), stay = cw_outlook_rest(&o, (int)m->target, f->marker);
+    double gain = cw_alternative_gain(f->objective, &best, &stay, m->decisions >= DECISIONS), error = predicted ? 0 : cw_auto_error(m);
+    double trial = predicted ? 0 : cw_auto_explore(m, &o, &stay, error), n = trial > 0 ? trial : cw_auto_restrain(m, f, &best);
+    if (n != best.workers)
+        best = cw_outlook_rest(&o, (int)CW_MIN(n, f->pools[0].maximum), best.marker);
+    bool other = best.workers != (int)m->target || best.marker != f->marker;
+    bool worth = trial > 0 ? error < cw_auto_tolerated_error(m, f, &best, now_s) / TRIAL_SURER : pays(m, gain, error);
+    if (other && worth && m->decisions < DECISIONS_AT_MOST) {
+        cw_auto_record(m, f, &o, &best, predicted ? "more of the epoch is cached now" : first ? "measured" : "measured again", d);
+        take(m, f, &best, now_s);
+    } else if (!predicted) {
+        if (first) {
+            cw_auto_record(m, f, &o, &stay, "measured", d);
+            m->decisions = 1;
+        }
+        m->resting = error < EXACT;
+    }
+}
+
+/* ---- what is measured ---- */
+
+static bool differs(const struct cw_mean *recent, const struct cw_mean *before)
+{
+    double known = cw_mean_error(before); /* the scatter of one batch is taken from there too: a few batches don't know theirs */
+    return recent->n > 0 && before->n >= KNOWN_BATCHES && fabs(recent->mean / before->mean - 1) > CHANGED + SURE_CHANGE * known * sqrt(1 + before->n / recent->n);
+}
+
+static void absorb_recent(struct cw_auto *m)
+{
+    double n = m->interval.n + m->recent_interval.n;
+    if (n > 0)
+        m->busy += (m->recent_busy - m->busy) * m->recent_interval.n / n;
+    cw_mean_merge(&m->interval, &m->recent_interval);
+    cw_mean_merge(&m->compute, &m->recent_compute);
+    cw_mean_merge(&m->step, &m->recent_step);
+    forget_recent(m);
+}
+
+static void absorb(struct cw_auto *m, const struct cw_facts *f, const struct cw_demand *now)
+{
+    const struct cw_pool_facts *pool = &f->pools[0];
+    double n = m->recent_interval.n + now->interval.n;
+    if (n > 0)
+        m->recent_busy += (pool->busy - m->recent_busy) * now->interval.n / n;
+    cw_mean_merge(&m->recent_interval, &now->interval);
+    cw_mean_merge(&m->recent_compute, &pool->compute);
+    cw_mean_merge(&m->recent_step, &now->step);
+}
+
+static bool store_changed(double now, double before) { return before > 0 && now > 0 && fabs(now / before - 1) > STORE_CHANGED; }
+
+/*
+ * True if conditions changed: all begins anew with what is seen now. What comes in is absorbed once a change would have shown in it: at once as long as nothing much is
+ * known.
+ */
+static bool changed(struct cw_auto *m, const struct cw_facts *f, double now_s)
+{
+    bool step = differs(&m->recent_step, &m->step), interval = differs(&m->recent_interval, &m->interval);
+    bool store = store_changed(f->storage.read_bytes_per_s, m->read_bytes_per_s) || store_changed(f->storage.write_bytes_per_s, m->write_bytes_per_s);
+    if (!step && !interval && !store) {
+        if (m->interval.n < KNOWN_BATCHES || m->recent_interval.n > m->interval.n || cw_mean_error(&m->recent_interval) * SURE_CHANGE < CHANGED)
+            absorb_recent(m);
+        return false;
+    }
+    m->resting = m->decisions = 0;
+    if (step || interval) {
+        measure_anew(m, now_s);
+        m->step = (struct cw_mean){0};
+        if (!step) /* the input changed, so what was known of it is void */
+            m->n_points = m->floor_s = m->source_bytes_per_s = m->busiest = 0;
+    }
+    forget_recent(m);
+    return true;
+}
+
+/* The epoch turned and more is cached: what that changes is known, so it need not be measured first. */
+static bool cache_grew(struct cw_auto *m, const struct cw_facts *f, double now_s)
+{
+    double cached = f->marker >= 0 ? f->markers[f->marker].cached : 0;
+    bool grew = f->marker == (int)m->marker && fabs(cached - m->cached) > 0.02;
+    if (!grew)
+        return false;
+    double full = m->compute.mean + m->cached * cw_auto_prefix_s(f, f->marker);
+    m->cached = cached;
+    m->resting = 0;
+    m->decisions = CW_MIN(m->decisions, 1);
+    measure_anew(m, now_s);
+    m->compute = (struct cw_mean){0, CW_MAX(full - cached * cw_auto_prefix_s(f, f->marker), 0), 0}; /* thought, not measured: weighs nothing */
+    return m->n_points > 0;
+}
+
+static void start(struct cw_auto *m, const struct cw_facts *f, double now_s)
+{
+    m->target = CW_MAX(f->pools[0].running, 1);
+    m->running = f->pools[0].running;
+    m->marker = f->marker;
+    m->since_s = now_s;
+}
+
+/* The pool has become smaller than what was wanted; or larger, where all of it was taken: then it looks again. */
+static void fit_maximum(struct cw_auto *m, const struct cw_facts *f, double now_s, struct cw_decision *d)
+{
+    if (m->maximum > 0 && m->target >= m->maximum && f->pools[0].maximum > m->maximum)
+        m->resting = m->decisions = 0;
+    m->maximum = f->pools[0].maximum;
+    if (m->target <= f->pools[0].maximum)
+        return;
+    m->target = CW_MAX(f->pools[0].maximum, 1);
+    m->resting = 0;
+    measure_anew(m, now_s);
+    d->concluded = true;
+    snprintf(d->why, sizeof(d->why), "the pool has no more than %d for this job", f->pools[0].maximum);
+}
+
+/* A report with the workers that were decided on. Looks again whenever there is some more to look at, until it rests. */
+static void observe(struct cw_auto *m, const struct cw_facts *f, const struct cw_demand *now, double now_s, struct cw_decision *d)
+{
+    absorb(m, f, now);
+    if (changed(m, f, now_s) || m->resting || m->interval.n < LOOK_AGAIN * m->looked_n || !(m->interval.n > 0))
+        return;
+    m->looked_n = m->interval.n;
+    if (m->n_points == 0)
+        cw_auto_learn(m, f);
+    if (m->decisions > 0 || rough_enough(m, f, now_s))
+        look(m, f, now_s, false, d);
+}
+
+/* Of many workers one may be missing, and be on its way again. */
+static bool about(double workers, double of) { return fabs(workers - of) <= MISSING * of; }
+
+static void auto_decide(const struct cw_policy *policy, struct cw_policy_memory *memory, const struct cw_facts *f, double now_s, struct cw_decision *d)
+{
+    struct cw_auto *m = (struct cw_auto *)memory->values;
+    struct cw_demand now = cw_demand(f);
+    if (m->target < 1)
+        start(m, f, now_s);
+    bool same = about(f->pools[0].running, m->running) && about(f->pools[0].running, m->target);
+    fit_maximum(m, f, now_s, d);
+    m->running = f->pools[0].running;
+    if (cache_grew(m, f, now_s))
+        look(m, f, now_s, true, d);
+    else if (!same)
+        cw_mean_merge(&m->step, &now.step);
+    else if (now.interval.n > 0)
+        observe(m, f, &now, now_s, d);
+    d->workers[0] = (int)m->target;
+    d->marker = (int)m->marker;
+}
+
+static const struct cw_field fields[] = {
+    CW_FIELD(struct cw_auto, target), CW_FIELD(struct cw_auto, marker), CW_FIELD(struct cw_auto, decisions), CW_FIELD(struct cw_auto, resting), CW_FIELD(struct cw_auto, maximum),
+    CW_FIELD(struct cw_auto, running), CW_FIELD(struct cw_auto, cached), CW_FIELD(struct cw_auto, since_s),
+    CW_FIELD(struct cw_auto, looked_n), CW_FIELD(struct cw_auto, busiest), CW_FIELD(struct cw_auto, source_bytes_per_s), CW_FIELD(struct cw_auto, floor_s),
+    CW_FIELD(struct cw_auto, read_bytes_per_s), CW_FIELD(struct cw_auto, write_bytes_per_s), CW_FIELD(struct cw_auto, step), CW_FIELD(struct cw_auto, interval),
+    CW_FIELD(struct cw_auto, compute), CW_FIELD(struct cw_auto, busy), CW_FIELD(struct cw_auto, recent_step), CW_FIELD(struct cw_auto, recent_interval),
+    CW_FIELD(struct cw_auto, recent_compute), CW_FIELD(struct cw_auto, recent_busy),
+    CW_FIELD(struct cw_auto, n_points), CW_FIELD(struct cw_auto, points), {0},
+};
+
+const struct cw_policy cw_policy_auto = {
+    .name = "auto",
+    .summary = "Cachew's own: workers and cache from measured demand and supply",
+    .fields = fields,
+    .decide = auto_decide,
+};

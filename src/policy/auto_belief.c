@@ -1,0 +1,158 @@
+/* What auto believes: a curve of supply by workers, limits that are none of the workers', and how far to trust them. */
+#include <math.h>
+
+#include "base/macro.h"
+#include "policy/auto.h"
+
+/* A first guess may be rough, the more so the longer it takes: it is corrected. Relative standard errors, and errors per part of the job that has passed. */
+#define ROUGH_ERROR 0.06
+#define ROUGH_MOST 0.7
+#define ROUGH_PER_PART 15.0
+#define STALLED 0.85        /* workers this much less busy than at their busiest, while the client waits: something else is the limit */
+#define SUBLINEAR 1.3       /* times the work per batch: workers get in each other's way, or at a limit */
+#define SUDDEN 10.0         /* the power of a shape with a sudden limit (curve.h) */
+#define ANYTHING 4.0        /* times the work per batch: so far off that the curve may be of any shape */
+#define EXPLORE_GAIN 0.06
+#define EXPLORE_PART 5      /* trials that a job must be long for one more */
+#define EXPLORE_LONG 20     /* where less is to be won */
+#define FEW 4               /* workers that may always be tried at once */
+#define MEASURING_S 3.0     /* about what it takes to see what a decision gave, once workers have started */
+/* Of the client's price, for workers without one: where it is as fast fewer are better still; but what is to be as cheap as possible is not to pay for that. */
+#define UNPRICED 0.1
+#define UNPRICED_COST 0.001
+
+double cw_auto_prefix_s(const struct cw_facts *f, int marker) { return marker >= 0 ? f->markers[marker].prefix_s : 0; }
+
+/* What of the work is left with what is cached now. */
+static double work_left(const struct cw_auto *m, const struct cw_facts *f)
+{
+    double saved = m->cached * cw_auto_prefix_s(f, (int)m->marker);
+    return f->n_markers > 0 && m->compute.mean > 0 ? m->compute.mean / (m->compute.mean + saved) : 1;
+}
+
+double cw_auto_error(const struct cw_auto *m)
+{
+    double interval = cw_mean_error(&m->interval), step = m->step.mean > 0 ? cw_mean_error(&m->step) : 0; /* a client that takes no time is known */
+    return sqrt(interval * interval + step * step);
+}
+
+static bool cw_auto_waits(const struct cw_auto *m) { return m->interval.mean > m->step.mean * (1 + CW_AUTO_WAITING + CW_AUTO_SURE * cw_auto_error(m)); }
+
+/* Workers are idle though the client waits: more of them would not help. */
+static bool stalled(const struct cw_auto *m, double workers)
+{
+    return cw_auto_waits(m) && m->n_points > 0 && workers > m->points[0].workers && m->busy < STALLED * m->busiest;
+}
+
+static void add_point(struct cw_auto *m, double workers, double s, double error)
+{
+    size_t n = (size_t)m->n_points, at = 0;
+    while (at < n && m->points[at].workers < workers)
+        at++;
+    if (at == n || m->points[at].workers != workers) {
+        if (n == CW_CURVE_POINTS)
+            return;
+        for (size_t i = n; i > at; i--)
+            m->points[i] = m->points[i - 1];
+        m->n_points++;
+    }
+    m->points[at] = (struct cw_point){workers, s, error};
+}
+
+/* What was seen with these workers becomes a point of the curve, or a limit. */
+void cw_auto_learn(struct cw_auto *m, const struct cw_facts *f)
+{
+    double workers = f->pools[0].running, left = work_left(m, f);
+    double source = (m->marker >= 0 ? 1 - m->cached : 1) * f->storage.source_bytes;
+    if (stalled(m, workers)) {
+        if (source > 0)
+            m->source_bytes_per_s = source / m->interval.mean;
+        else
+            m->floor_s = m->interval.mean;
+    } else { /* faster than what was taken for the limit: that is higher, then */
+        double most = m->interval.mean * (1 + CW_AUTO_SURE * cw_auto_error(m));
+        if (m->source_bytes_per_s > 0)
+            m->source_bytes_per_s = CW_MAX(m->source_bytes_per_s, source / most);
+        m->floor_s = CW_MIN(m->floor_s, most);
+    }
+    if (cw_auto_waits(m) && !stalled(m, workers)) {
+        m->busiest = CW_MAX(m->busiest, m->busy);
+        add_point(m, workers, m->interval.mean / left, cw_mean_error(&m->interval));
+    } else if (m->compute.mean > 0)
+        add_point(m, workers, m->compute.mean / (workers * (m->busiest > 0 ? m->busiest : 1)) / left, cw_mean_error(&m->compute));
+}
+
+void cw_auto_outlook(const struct cw_auto *m, const struct cw_facts *f, struct cw_outlook *o)
+{
+    const struct cw_pool_facts *pool = &f->pools[0];
+    *o = (struct cw_outlook){.facts = f, .step_s = m->step.mean, .source_bytes_per_s = m->source_bytes_per_s, .floor_s = m->floor_s, .worker_price_per_h = pool->price_per_h};
+    o->compute_s = m->compute.mean + m->cached * cw_auto_prefix_s(f, (int)m->marker);
+    if (!(o->worker_price_per_h > 0))
+        o->worker_price_per_h = (f->objective == CW_OBJECTIVE_TIME ? UNPRICED : UNPRICED_COST) * (f->client_price_per_h > 0 ? f->client_price_per_h : 1);
+    cw_curve_fit(m->points, (size_t)m->n_points, 0, &o->curve);
+}
+
+/*
+ * To go on measuring costs time and money: as a part of what the rest takes when it is done better. The more that was already, the less a decision must be sure of.
+ */
+double cw_auto_tolerated_error(const struct cw_auto *m, const struct cw_facts *f, const struct cw_alternative *rest, double now_s)
+{
+    double spent_s = now_s - m->since_s, spent = spent_s / 3600 * (f->client_price_per_h + m->target * f->pools[0].price_per_h);
+    double part = CW_MAX(spent_s / CW_MAX(rest->time_s, 1e-9), spent / CW_MAX(rest->cost, 1e-12));
+    return CW_MIN(CW_MAX(ROUGH_ERROR, ROUGH_PER_PART * part), ROUGH_MOST);
+}
+
+/* The largest count that was measured, and the one before it. */
+static double seen_most(const struct cw_auto *m) { return m->points[(size_t)m->n_points - 1].workers; }
+
+/*
+ * More workers than were ever seen are a guess. A wrong one costs what they cost until that is noticed; a step between costs the time until that one was measured. With
+ * what was seen so far the risk is taken that is smaller.
+ */
+double cw_auto_restrain(const struct cw_auto *m, const struct cw_facts *f, const struct cw_alternative *best)
+{
+    const struct cw_pool_facts *pool = &f->pools[0];
+    double seen = seen_most(m), n = best->workers, trial_s = pool->start_delay_s + MEASURING_S;
+    if (n <= CW_MAX(seen, FEW))
+        return n;
+    double exposed = (n - seen) * pool->price_per_h * trial_s / 3600 / CW_MAX(best->cost, 1e-12), slow = trial_s / CW_MAX(best->time_s, 1e-9);
+    if (m->n_points < 2) {
+        if (m->busy < STALLED && m->interval.mean > m->step.mean) /* something else holds this one up already */
+            return FEW;
+        return 0.3 * exposed > slow ? ceil(sqrt(n * seen)) : n;
+    }
+    const struct cw_point *last = &m->points[(size_t)m->n_points - 1], *before = last - 1;
+    if (m->n_points > 2 && best->batch_s > 0.97 * CW_MAX(last->s, m->step.mean)) /* nothing to be had beyond what was seen */
+        return seen;
+    double divided = last->s * last->workers / (before->s * before->workers), steps = last->workers / before->workers;
+    double most = divided > 1.15 ? 4 * seen : seen * CW_MAX(steps * steps, 4);
+    return CW_MIN(n, most);
+}
+
+/*
+ * Two points don't tell a part that can't be divided from a limit that is hit all of a sudden. The curve takes the first, which asks for many workers; here the
+ * second is tried, if it would pay and the job is long beside the trial. Where many workers gain next to nothing the truth may be anything, and the middle is
+ * tried. 0: neither.
+ */
+double cw_auto_explore(const struct cw_auto *m, const struct cw_outlook *believed, const struct cw_alternative *stay, double error)
+{
+    const struct cw_facts *f = believed->facts;
+    const struct cw_point *a = &m->points[0], *b = &m->points[1];
+    double trial_s = f->pools[0].start_delay_s + MEASURING_S;
+    if (m->n_points != 2 || m->decisions > 1 || !cw_auto_waits(m) || m->target != b->workers || stay->time_s < EXPLORE_PART * trial_s)
+        return 0;
+    double work = b->s * b->workers / (a->s * a->workers);
+    if (work >= ANYTHING && b->workers >= 8 * a->workers)
+        return floor(sqrt(a->workers * b->workers) + 0.5);
+    if (work < SUBLINEAR || stay->time_s < EXPLORE_LONG * trial_s)
+        return 0;
+    struct cw_outlook sudden = *believed;
+    cw_curve_fit(m->points, 2, SUDDEN, &sudden.curve);
+    struct cw_alternative best = cw_outlook_best(&sudden, 1), same = cw_outlook_rest(&sudden, (int)m->target, f->marker);
+    double gain = cw_alternative_gain(f->objective, &best, &same, false);
+    if (best.workers >= m->target || gain <= EXPLORE_GAIN + CW_AUTO_SURE * error)
+        return 0;
+    if (m->target < 2.5 * best.workers)
+        return best.workers;
+    return ceil(sqrt(best.workers * m->target)); /* half-way: with a curve of yet another shape there is still something to win */
+}

@@ -1,0 +1,151 @@
+#include "policy/curve.h"
+
+#include <math.h>
+
+#include "base/macro.h"
+#include "base/math.h"
+
+#define ROUGH 0.015 /* real curves are not smooth: shapes that miss points by so much are as good as others */
+#define RISE 0.02          /* more than that, and than noise, is a valley */
+#define VALLEY_MISFIT 25.0 /* squared errors that the points besides the three may be off */
+
+static double power(double x, double p) { return p == 1 ? x : p == 2 ? x * x : cw_pow(x, p); }
+static double root(double x, double p) { return p == 1 ? x : p == 2 ? sqrt(x) : cw_pow(x, 1 / p); }
+
+static double shape_s(const struct cw_shape *c, double n) { return root(c->a / power(n, c->p) + c->b, c->p) + c->g * n; }
+
+static double variance(const struct cw_point *p) { return p->error * p->error + ROUGH * ROUGH; }
+
+/* Least squares of s^p = a n^-p + b with relative errors, a and b at least 0. */
+static struct cw_shape fit_power(const struct cw_point *points, size_t n, double p)
+{
+    double w = 0, x = 0, y = 0, xx = 0, xy = 0;
+    struct cw_shape c = {.p = p};
+    for (size_t i = 0; i < n; i++) {
+        double xi = 1 / power(points[i].workers, p), yi = power(points[i].s, p), wi = 1 / (yi * yi * variance(&points[i]));
+        w += wi;
+        x += wi * xi;
+        y += wi * yi;
+        xx += wi * xi * xi;
+        xy += wi * xi * yi;
+    }
+    double det = w * xx - x * x;
+    bool two = det > 1e-9 * w * xx;
+    c.a = two ? (w * xy - x * y) / det : xy / xx;
+    c.b = two ? (xx * y - x * xy) / det : 0;
+    if (c.b < 0) {
+        c.b = 0;
+        c.a = xy / xx;
+    }
+    if (c.a < 0) {
+        c.a = 0;
+        c.b = y / w;
+    }
+    return c;
+}
+
+static double misfit(const struct cw_shape *c, const struct cw_point *points, size_t n)
+{
+    double sum = 0;
+    for (size_t i = 0; i < n; i++) {
+        double off = shape_s(c, points[i].workers) / points[i].s - 1;
+        sum += off * off / variance(&points[i]);
+    }
+    return sum;
+}
+
+/* a/n + b + g n through three points. False: no such curve with a, g > 0. */
+static bool fit_valley(const struct cw_point *p, struct cw_shape *c)
+{
+    double x[3];
+    for (int i = 0; i < 3; i++)
+        x[i] = p[i].workers;
+    double d1 = (p[1].s - p[0].s) / (x[1] - x[0]), d2 = (p[2].s - p[1].s) / (x[2] - x[1]); /* of n: 1; of 1/n: -1/(x0 x1) */
+    double a = (d2 - d1) / (1 / (x[0] * x[1]) - 1 / (x[1] * x[2])), g = d1 + a / (x[0] * x[1]);
+    *c = (struct cw_shape){.a = a, .b = p[0].s - a / x[0] - g * x[0], .p = 1, .g = g};
+    return a > 0 && g > 0 && c->b + 2 * sqrt(a * g) > 0;
+}
+
+/* If it got slower again behind the fastest point: a valley through that and its neighbours. */
+static bool try_valley(const struct cw_point *points, size_t n, struct cw_shape *c)
+{
+    size_t low = 0;
+    for (size_t i = 1; i < n; i++)
+        if (points[i].s < points[low].s)
+            low = i;
+    if (n < 3 || low + 1 >= n || points[low + 1].s < points[low].s * (1 + RISE + 2 * sqrt(variance(&points[low]) + variance(&points[low + 1]))))
+        return false;
+    return fit_valley(points + (low > 0 ? low - 1 : 0), c) && misfit(c, points, n) < VALLEY_MISFIT;
+}
+
+/* All points as if workers were alike: no sign of anything else. */
+static bool try_linear(const struct cw_point *points, size_t n, struct cw_shape *c)
+{
+    double w = 0, a = 0;
+    for (size_t i = 0; i < n; i++) {
+        w += 1 / variance(&points[i]);
+        a += points[i].s * points[i].workers / variance(&points[i]);
+    }
+    *c = (struct cw_shape){.a = a / w, .p = 1, .weight = 1};
+    for (size_t i = 0; i < n; i++)
+        if (fabs(shape_s(c, points[i].workers) / points[i].s - 1) > 2 * sqrt(variance(&points[i])))
+            return false;
+    return true;
+}
+
+static void fit_shapes(const struct cw_point *points, size_t n, struct cw_curve *c)
+{
+    static const double powers[] = {1, 1.4, 2, 3, 5, 10}, before[] = {0.4, 0.1, 0.1, 0.1, 0.15, 0.15}; /* what is thought of them before anything was seen */
+    for (size_t i = 0; i < (n > 2 ? CW_COUNT_OF(powers) : 1); i++) {
+        struct cw_shape at = fit_power(points, n, powers[i]);
+        at.weight = before[i] * cw_exp(-0.5 * misfit(&at, points, n));
+        c->shapes[c->n_shapes++] = at;
+    }
+    double sum = 0;
+    for (size_t i = 0; i < c->n_shapes; i++)
+        sum += c->shapes[i].weight;
+    for (size_t i = 0; i < c->n_shapes; i++) /* where none fits at all, all of them */
+        c->shapes[i].weight = sum > 1e-100 ? c->shapes[i].weight / sum : 1.0 / (double)c->n_shapes;
+}
+
+void cw_curve_fit(const struct cw_point *points, size_t n, double p, struct cw_curve *ret)
+{
+    struct cw_curve c = {0};
+    if (p > 0)
+        c.shapes[c.n_shapes++] = fit_power(points, n, p);
+    else if (try_linear(points, n, &c.shapes[0]) || try_valley(points, n, &c.shapes[0]))
+        c.n_shapes = 1;
+    else
+        fit_shapes(points, n, &c);
+    if (c.n_shapes == 1)
+        c.shapes[0].weight = 1;
+    *ret = c;
+    ret->n = n;
+    for (size_t i = 0; i < n; i++) { /* c has no points yet: the shapes alone */
+        double off = points[i].s / cw_curve_s(&c, points[i].workers), trust = ROUGH * ROUGH / variance(&points[i]);
+        ret->points[i] = (struct cw_point){points[i].workers, 1 + (off - 1) * trust, points[i].error};
+    }
+}
+
+/* What the shapes leave, at this number of workers: linear in log n between points. */
+static double left(const struct cw_curve *c, double workers)
+{
+    const struct cw_point *p = c->points;
+    if (c->n == 0)
+        return 1;
+    if (workers >= p[c->n - 1].workers)
+        return p[c->n - 1].s;
+    for (size_t i = 0; i + 1 < c->n; i++)
+        if (workers >= p[i].workers && workers < p[i + 1].workers)
+            return p[i].s + (p[i + 1].s - p[i].s) * cw_log(workers / p[i].workers) / cw_log(p[i + 1].workers / p[i].workers);
+    return p[0].s;
+}
+
+double cw_curve_s(const struct cw_curve *c, double workers)
+{
+    double s = 0;
+    for (size_t i = 0; i < c->n_shapes; i++)
+        if (c->shapes[i].weight > 1e-6)
+            s += c->shapes[i].weight * shape_s(&c->shapes[i], workers);
+    return s * left(c, workers);
+}

@@ -1,0 +1,26 @@
+/* fixed:N: N workers from the start, nothing cached. What others are measured against. */
+#include <stdio.h>
+
+#include "base/macro.h"
+#include "policy/policies.h"
+
+struct fixed { double decided; };
+
+static void fixed_decide(const struct cw_policy *policy, struct cw_policy_memory *memory, const struct cw_facts *facts, double now_s, struct cw_decision *d)
+{
+    struct fixed *m = (struct fixed *)memory->values;
+    d->marker = -1;
+    d->workers[0] = (int)CW_MIN(policy->parameter, facts->pools[0].maximum);
+    d->concluded = !m->decided;
+    m->decided = 1;
+    snprintf(d->why, sizeof(d->why), "%d were asked for", d->workers[0]);
+}
+
+static const struct cw_field fields[] = {CW_FIELD(struct fixed, decided), {0}};
+
+const struct cw_policy cw_policy_fixed = {
+    .name = "fixed:",
+    .summary = "fixed:N: N workers from the start, nothing cached",
+    .fields = fields,
+    .decide = fixed_decide,
+};

@@ -1,0 +1,91 @@
+/* The policies there are: a new one is a file and a line here. And what is the same for all of them. */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "policy/policies.h"
+
+const struct cw_policy *const cw_policies[] = {
+    &cw_policy_auto,
+    &cw_policy_atc22,
+    &cw_policy_atc22_code,
+    &cw_policy_hpa,
+    &cw_policy_fixed,
+    NULL,
+};
+
+bool cw_policy_find(const char *name, struct cw_policy *ret)
+{
+    if (strcmp(name, "cachew") == 0) /* as opposed to what was published */
+        name = cw_policy_auto.name;
+    for (const struct cw_policy *const *p = cw_policies; *p; p++) {
+        size_t size = strlen((*p)->name);
+        bool takes_number = (*p)->name[size - 1] == ':';
+        if (takes_number ? strncmp(name, (*p)->name, size) != 0 : strcmp(name, (*p)->name) != 0)
+            continue;
+        *ret = **p;
+        if (takes_number) {
+            char *end;
+            long number = strtol(name + size, &end, 10);
+            if (name[size] < '0' || name[size] > '9' || *end || number < 1 || number > 1000000)
+                return false;
+            ret->parameter = (double)number;
+        }
+        return true;
+    }
+    return false;
+}
+
+json_t *cw_policy_save(const struct cw_policy *policy, const struct cw_policy_memory *memory)
+{
+    json_t *saved = json_object();
+    for (const struct cw_field *f = policy->fields; f && f->name; f++) {
+        json_t *values = json_array();
+        for (size_t i = 0; i < f->n; i++)
+            json_array_append_new(values, json_real(memory->values[f->at + i]));
+        if (json_object_set_new(saved, f->name, values) < 0) {
+            json_decref(saved);
+            return NULL;
+        }
+    }
+    return saved;
+}
+
+void cw_policy_load(const struct cw_policy *policy, const json_t *saved, struct cw_policy_memory *ret)
+{
+    *ret = (struct cw_policy_memory){0};
+    for (const struct cw_field *f = policy->fields; f && f->name; f++) {
+        const json_t *values = json_object_get(saved, f->name);
+        for (size_t i = 0; i < f->n; i++)
+            ret->values[f->at + i] = json_number_value(json_array_get(values, i));
+    }
+}
+
+static void scale(struct cw_mean *s, double by)
+{
+    s->n /= by;
+    s->mean *= by;
+    s->m2 *= by;
+}
+
+struct cw_demand cw_demand(const struct cw_facts *facts)
+{
+    struct cw_demand d = {0};
+    double slowest = -1;
+    for (int i = 0; i < facts->n_clients; i++) {
+        const struct cw_client_facts *c = &facts->clients[i];
+        if (!(c->step.n > 0) || c->step.mean <= slowest)
+            continue;
+        slowest = c->step.mean;
+        d.step = c->step;
+        d.interval = c->step;
+        d.interval.mean = c->step.mean + c->wait.mean;
+        d.interval.m2 = c->step.m2 + c->wait.m2;
+    }
+    if (facts->n_clients > 1) {
+        scale(&d.step, 1.0 / facts->n_clients);
+        scale(&d.interval, 1.0 / facts->n_clients);
+    }
+    d.wait_s = d.interval.mean - d.step.mean;
+    return d;
+}

@@ -1,0 +1,37 @@
+#include "policy/mean.h"
+
+#include <math.h>
+
+/* What is thought of the scatter before anything was seen: so many batches, with this relative deviation. Input pipelines are mostly steadier. */
+#define PRIOR_BATCHES 2.0
+#define PRIOR_DEVIATION 0.2
+
+void cw_mean_merge(struct cw_mean *into, const struct cw_mean *more)
+{
+    double n = into->n + more->n;
+    if (!(more->n > 0))
+        return;
+    double apart = more->mean - into->mean;
+    into->m2 += more->m2 + apart * apart * into->n * more->n / n;
+    into->mean += apart * more->n / n;
+    into->n = n;
+}
+
+void cw_mean_fade(struct cw_mean *s, double n)
+{
+    if (s->n <= n)
+        return;
+    s->m2 *= n / s->n;
+    s->n = n;
+}
+
+double cw_mean_error(const struct cw_mean *s)
+{
+    if (!(s->n > 0) || !(s->mean > 0))
+        return 1;
+    double thought = PRIOR_DEVIATION * s->mean;
+    double seen = s->n > 1 ? s->n - 1 : 0;
+    double variance = (s->m2 + PRIOR_BATCHES * thought * thought) / (seen + PRIOR_BATCHES);
+    double error = sqrt(variance / s->n) / s->mean;
+    return error < 1 ? error : 1;
+}

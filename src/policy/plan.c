@@ -1,0 +1,184 @@
+#include "policy/plan.h"
+
+#include "base/macro.h"
+
+#define TIME_TOLERANCE 0.015
+#define COST_TOLERANCE 0.005
+#define MARKER_TOLERANCE 0.02 /* a cache that gains less is not worth the trouble */
+#define WEIGHT 3              /* of the objective against the other measure, where one is given up for the other */
+#define TAIL_EPOCHS 8         /* of a cache that fills slowly, one by one; the rest as the last one */
+
+static double least(double a, double b) { return a < b ? a : b; }
+
+double cw_outlook_batch_s(const struct cw_outlook *o, double workers, int marker, double cached)
+{
+    const struct cw_storage_facts *st = &o->facts->storage;
+    const struct cw_marker_facts *m = marker >= 0 ? &o->facts->markers[marker] : NULL;
+    double left = m && o->compute_s > 0 ? CW_MAX(1 - cached * m->prefix_s / o->compute_s, 1e-6) : 1;
+    double s = CW_MAX(o->step_s, left * cw_curve_s(&o->curve, workers));
+    double source = (m ? 1 - cached : 1) * st->source_bytes, ceiling = st->source_bytes_per_s > 0 ? st->source_bytes_per_s : o->source_bytes_per_s;
+    if (ceiling > 0)
+        s = CW_MAX(s, source / ceiling);
+    if (m && st->read_bytes_per_s > 0)
+        s = CW_MAX(s, cached * m->bytes / st->read_bytes_per_s);
+    return CW_MAX(s, o->floor_s);
+}
+
+/* Every count that makes a difference: all small ones, then in steps of a 64th. */
+static int next_count(int n) { return n < 64 ? n + 1 : n + n / 64; }
+
+struct steady { int workers; double batch_s, batch_cost; };
+
+static double price_s(const struct cw_outlook *o, double workers) { return (o->facts->client_price_per_h + workers * o->worker_price_per_h) / 3600; }
+
+/* The best number of workers for a long time of the same. */
+static struct steady best_steady(const struct cw_outlook *o, int marker, double cached)
+{
+    int maximum = o->facts->pools[0].maximum;
+    bool time = o->facts->objective == CW_OBJECTIVE_TIME;
+    double best = 1e300;
+    struct steady ret = {0};
+    for (int n = 1; n <= maximum; n = next_count(n)) {
+        double s = cw_outlook_batch_s(o, n, marker, cached);
+        best = least(best, time ? s : s * price_s(o, n));
+    }
+    for (int n = 1; n <= maximum; n = next_count(n)) {
+        double s = cw_outlook_batch_s(o, n, marker, cached), cost = s * price_s(o, n);
+        if ((time ? s : cost) > best * (1 + (time ? TIME_TOLERANCE : COST_TOLERANCE)))
+            continue;
+        if (!ret.workers || (time ? cost < ret.batch_cost : s < ret.batch_s))
+            ret = (struct steady){n, s, cost};
+    }
+    return ret;
+}
+
+/* The part of what is computed that the cache takes in time. */
+static double write_part(const struct cw_outlook *o, const struct cw_marker_facts *m, double cached, double batch_s)
+{
+    double bytes = (1 - cached) * m->bytes, speed = o->facts->storage.write_bytes_per_s;
+    return speed > 0 && bytes > speed * batch_s ? speed * batch_s / bytes : 1;
+}
+
+static double room(const struct cw_outlook *o, const struct cw_marker_facts *m)
+{
+    double all = m->bytes * o->facts->batches_per_epoch;
+    return o->facts->storage.cache_bytes > 0 && all > 0 ? least(1, o->facts->storage.cache_bytes / all) : 1;
+}
+
+/* The epochs after this one, with the best number of workers in each: time and cost by the part that is cached when they begin, in steps of a 16th. */
+#define STEPS 16
+struct tail {
+    bool known[STEPS + 1];
+    double time_s[STEPS + 1], cost[STEPS + 1];
+};
+
+static void compute_tail(const struct cw_outlook *o, int marker, int step, struct tail *t)
+{
+    const struct cw_marker_facts *m = &o->facts->markers[marker];
+    double batches = o->facts->batches_per_epoch, cached = (double)step / STEPS, epochs = o->facts->epochs - o->facts->epoch - 1;
+    for (int i = 0; epochs > 0 && i < TAIL_EPOCHS; i++) {
+        struct steady s = best_steady(o, marker, cached);
+        double more = least(cached + (1 - cached) * write_part(o, m, cached, s.batch_s), CW_MAX(room(o, m), cached));
+        double n = more - cached < 1e-3 || i == TAIL_EPOCHS - 1 ? epochs : 1, kept = 1e-9 * more * m->bytes * batches * o->facts->storage.price_per_gb_h / 3600;
+        t->time_s[step] += n * batches * s.batch_s;
+        t->cost[step] += n * batches * (s.batch_cost + kept * s.batch_s);
+        epochs -= n;
+        cached = more;
+    }
+    t->known[step] = true;
+}
+
+static void add_tail(const struct cw_outlook *o, int marker, double cached, struct tail *t, struct cw_alternative *a)
+{
+    int step = (int)least(cached * STEPS, STEPS - 1);
+    double part = cached * STEPS - step;
+    for (int i = step; i <= step + 1; i++)
+        if (!t->known[i])
+            compute_tail(o, marker, i, t);
+    a->time_s += t->time_s[step] + part * (t->time_s[step + 1] - t->time_s[step]);
+    a->cost += t->cost[step] + part * (t->cost[step + 1] - t->cost[step]);
+}
+
+/* Batches until the conditions change, and what follows. */
+static struct cw_alternative rest(const struct cw_outlook *o, int workers, int marker, struct tail *tail)
+{
+    const struct cw_facts *f = o->facts;
+    const struct cw_pool_facts *pool = &f->pools[0];
+    const struct cw_marker_facts *m = marker >= 0 ? &f->markers[marker] : NULL;
+    double all = f->epochs * f->batches_per_epoch - f->batches_done, here = least(all, (f->epoch + 1) * f->batches_per_epoch - f->batches_done);
+    double cached = m ? m->cached : 0, batches = m ? CW_MAX(here, 0) : all, now_s = cw_outlook_batch_s(o, CW_MAX(pool->running, 1), marker, cached);
+    double batch_s = cw_outlook_batch_s(o, workers, marker, cached), left = batches;
+    struct cw_alternative a = {.workers = workers, .marker = marker, .batch_s = batch_s};
+    if (workers > pool->running && pool->start_delay_s > 0) { /* until they have started it goes on as it does now */
+        double seconds = least(pool->start_delay_s, left * now_s);
+        a.time_s = seconds;
+        left -= seconds / now_s;
+    }
+    a.time_s += left * batch_s;
+    a.cost = a.time_s * price_s(o, workers);
+    double written = 0;
+    if (m) {
+        written = m->written + batches / f->batches_per_epoch * (1 - cached) * write_part(o, m, cached, batch_s);
+        a.cost += a.time_s * 1e-9 * (cached + written) * m->bytes * f->batches_per_epoch * f->storage.price_per_gb_h / 3600;
+    }
+    a.here_time_s = a.time_s;
+    a.here_cost = a.cost;
+    if (m)
+        add_tail(o, marker, least(least(cached + written, CW_MAX(room(o, m), cached)), 1), tail, &a);
+    return a;
+}
+
+struct cw_alternative cw_outlook_rest(const struct cw_outlook *o, int workers, int marker)
+{
+    struct tail tail = {0};
+    return rest(o, workers, marker, &tail);
+}
+
+/* The marker decides on the whole rest; the workers only on what comes until they are decided on anew. */
+static double part(double a, double b, double of) { return of > 0 ? (b - a) / of : 0; }
+
+double cw_alternative_gain(enum cw_objective objective, const struct cw_alternative *a, const struct cw_alternative *b, bool only)
+{
+    bool same = a->marker == b->marker;
+    double time = part(a->time_s, b->time_s, same ? b->here_time_s : b->time_s), cost = part(a->cost, b->cost, same ? b->here_cost : b->cost);
+    double first = objective == CW_OBJECTIVE_TIME ? time : cost, second = objective == CW_OBJECTIVE_TIME ? cost : time;
+    double tolerance = objective == CW_OBJECTIVE_TIME ? TIME_TOLERANCE : COST_TOLERANCE;
+    if (only || first > tolerance || first < -tolerance)
+        return first;
+    return CW_MAX(first, first < 0 ? second + WEIGHT * first : second);
+}
+
+/* The best number of workers with a marker. */
+static struct cw_alternative best_of(const struct cw_outlook *o, int marker)
+{
+    int maximum = o->facts->pools[0].maximum;
+    bool time = o->facts->objective == CW_OBJECTIVE_TIME;
+    double best = 1e300;
+    struct cw_alternative ret = {0};
+    struct tail tail = {0};
+    for (int n = 1; n <= maximum; n = next_count(n)) {
+        struct cw_alternative a = rest(o, n, marker, &tail);
+        best = least(best, time ? a.time_s : a.cost);
+    }
+    for (int n = 1; n <= maximum; n = next_count(n)) {
+        struct cw_alternative a = rest(o, n, marker, &tail);
+        if ((time ? a.time_s : a.cost) > best * (1 + (time ? TIME_TOLERANCE : COST_TOLERANCE)))
+            continue;
+        if (!ret.workers || (time ? a.cost < ret.cost : a.time_s < ret.time_s))
+            ret = a;
+    }
+    return ret;
+}
+
+struct cw_alternative cw_outlook_best(const struct cw_outlook *o, double marker_gain)
+{
+    struct cw_alternative best = best_of(o, o->facts->marker);
+    for (int m = -1; m < o->facts->n_markers; m++) {
+        if (m == o->facts->marker)
+            continue;
+        struct cw_alternative a = best_of(o, m);
+        if (cw_alternative_gain(o->facts->objective, &a, &best, false) > CW_MAX(marker_gain, MARKER_TOLERANCE))
+            best = a;
+    }
+    return best;
+}

@@ -1,0 +1,30 @@
+/* What the rest of a job would take: time and cost by number of workers and marker. Autoscale and autocache choose among these together. */
+#pragma once
+#include "policy/curve.h"
+#include "policy/policy.h"
+
+struct cw_outlook { /* what is believed */
+    const struct cw_facts *facts;
+    double step_s;             /* the client's own */
+    struct cw_curve curve;     /* the input side by workers, nothing cached, as far as workers are the limit */
+    double compute_s;          /* of a worker per batch, nothing cached: what prefixes are parts of */
+    double source_bytes_per_s; /* 0: no limit seen yet */
+    double floor_s;            /* of a limit that is none of the known ones; 0: none seen */
+    double worker_price_per_h;
+};
+
+/* A batch with `workers`, reading the part `cached` of marker's chunks (marker -1: none). */
+double cw_outlook_batch_s(const struct cw_outlook *o, double workers, int marker, double cached);
+
+/* The rest of the job with `workers` from now on (from when they have started) and marker; where the cache fills, with the best number afterwards. */
+struct cw_alternative cw_outlook_rest(const struct cw_outlook *o, int workers, int marker);
+
+/*
+ * The best there is. For objective `time` the cheapest of those that take at most 1.5 % longer than the fastest: so waiting stays below 2 %. For `cost` the fastest of
+ * those that cost at most 0.5 % more than the cheapest. Another marker than the one in use must gain more than marker_gain, and 2 %.
+ */
+struct cw_alternative cw_outlook_best(const struct cw_outlook *o, double marker_gain);
+/*
+ * By how much a is better than b: 0.1 is 10 % less of what the objective is. Where that is about equal the other measure counts, unless `only`.
+ */
+double cw_alternative_gain(enum cw_objective objective, const struct cw_alternative *a, const struct cw_alternative *b, bool only);

@@ -1,0 +1,5 @@
+/* The policies: one file each. */
+#pragma once
+#include "policy/policy.h"
+
+extern const struct cw_policy cw_policy_auto, cw_policy_atc22, cw_policy_atc22_code, cw_policy_hpa, cw_policy_fixed;

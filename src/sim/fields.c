@@ -1,0 +1,76 @@
+#include "sim/fields.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/text.h"
+
+int cw_sim_expected(const char *where, const char *name, const json_t *value, const char *expected, struct cw_error *err)
+{
+    char path[256];
+    _cleanup_free_ char *shown = value ? json_dumps(value, JSON_COMPACT | JSON_ENCODE_ANY) : NULL;
+    snprintf(path, sizeof(path), "%s%s", where, name);
+    cw_error_attribute(err, path, shown ? shown : "missing", expected);
+    return cw_error_set(err, CW_E_PIPELINE, "%s is %.80s: expected %s", path, shown ? shown : "missing", expected);
+}
+
+static int unknown_key(const char *where, const char *key, const json_t *value, const struct cw_sim_field *fields, struct cw_error *err)
+{
+    const char *names[32];
+    char expected[256];
+    size_t n = 0, used = 0;
+    for (const struct cw_sim_field *f = fields; f->name && n < CW_COUNT_OF(names); f++)
+        names[n++] = f->name;
+    const char *near = cw_nearest(key, names, n);
+    if (near)
+        snprintf(expected, sizeof(expected), "\"%s\"?", near);
+    else {
+        used = (size_t)snprintf(expected, sizeof(expected), "one of");
+        for (size_t i = 0; i < n && used < sizeof(expected); i++)
+            used += (size_t)snprintf(expected + used, sizeof(expected) - used, "%s %s", i ? "," : "", names[i]);
+    }
+    char path[256];
+    snprintf(path, sizeof(path), "%s%.100s", where, key);
+    cw_error_attribute(err, path, "unknown", expected);
+    return cw_error_set(err, CW_E_PIPELINE, "unknown key %s: %s %s", path, near ? "did you mean" : "expected", expected);
+}
+
+static int number(const char *where, const struct cw_sim_field *f, const json_t *value, struct cw_error *err)
+{
+    char expected[128];
+    double v = json_number_value(value);
+    if (json_is_number(value) && (f->kind == CW_SIM_MORE ? v > f->least : v >= f->least) && v <= f->most && (f->kind != CW_SIM_WHOLE || v == floor(v))) {
+        *f->to = v;
+        return 0;
+    }
+    snprintf(expected, sizeof(expected), "%s %s %.15g and at most %.15g", f->kind == CW_SIM_WHOLE ? "a whole number of" : "a number of",
+             f->kind == CW_SIM_MORE ? "more than" : "at least", f->least, f->most);
+    return cw_sim_expected(where, f->name, value, expected, err);
+}
+
+int cw_sim_fields(const json_t *object, const char *where, const struct cw_sim_field *fields, struct cw_error *err)
+{
+    const char *key;
+    json_t *value;
+    char name[200];
+    size_t size = strlen(where);
+    snprintf(name, sizeof(name), "%.*s", (int)(size ? size - 1 : 0), where);
+    if (!json_is_object(object))
+        return cw_sim_expected("", size ? name : "the workload", object, "an object", err);
+    json_object_foreach((json_t *)object, key, value)
+    {
+        const struct cw_sim_field *f = fields;
+        while (f->name && strcmp(f->name, key) != 0)
+            f++;
+        if (!f->name)
+            return unknown_key(where, key, value, fields, err);
+        int r = f->to ? number(where, f, value, err) : 0;
+        if (r < 0)
+            return r;
+    }
+    for (const struct cw_sim_field *f = fields; f->name; f++)
+        if (f->required && !json_object_get(object, f->name))
+            return cw_sim_expected(where, f->name, NULL, "a value", err);
+    return 0;
+}

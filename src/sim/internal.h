@@ -1,0 +1,54 @@
+/* A job that is played: shared by crew.c, job.c and sim.c. */
+#pragma once
+#include "sim/draw.h"
+#include "sim/model.h"
+#include "sim/sim.h"
+
+#define CW_SIM_NEVER 1e300
+
+struct cw_sim_start { double at; int n; };
+
+struct cw_sim_crew { /* a job's workers */
+    int running, slow;  /* slow: stragglers among them */
+    int starting;
+    struct cw_sim_start *starts; /* in order of time */
+    size_t n_starts, room;
+    double fails_at;
+    bool reliable;      /* failures are in the mean speed already */
+    struct cw_draw draw;
+};
+
+/* Brings running + starting to `target`: starts some, or lets go of some, those that start first. */
+int cw_sim_crew_set(struct cw_sim_crew *crew, const struct cw_workload *w, double now, int target) _must_check_;
+/* When the next worker comes or fails. */
+double cw_sim_crew_next(const struct cw_sim_crew *crew);
+/* Lets come and fail who is due. 1: somebody was. */
+int cw_sim_crew_step(struct cw_sim_crew *crew, const struct cw_workload *w, double now) _must_check_;
+
+struct cw_sim_played {
+    const struct cw_workload *w;
+    const struct cw_sim_job *job;
+    const struct cw_sim_plan *plan;
+    struct cw_sim_costs costs;
+    struct cw_policy_memory memory;
+    struct cw_sim_crew crew;
+    struct cw_draw draw;
+    bool expected, active, over, failed;
+    bool decided;             /* the first record was made */
+    int want, granted;        /* workers: the policy's wish, the pool's answer */
+    int marker;
+    bool write_waits;
+    double now, done;         /* batches of all epochs */
+    double epoch;
+    size_t phase;
+    double cached[CW_POLICY_MARKERS], written[CW_POLICY_MARKERS]; /* parts of an epoch: readable now; added in this one */
+    double factor, step_factor, left; /* of the batch under way, where batches are drawn one by one; left: of it */
+    /* since the last report */
+    struct cw_mean step, interval, compute;
+    double busy_s, since, late, queue;
+    double next_report, report_s, changed_s;
+    struct cw_sim_outcome *out;
+};
+
+/* Goes on to `until`, or to the end of the job. True: only to the beginning of a phase, of a job that has a plan for it. */
+bool cw_sim_job_advance(struct cw_sim_played *p, double until);

@@ -1,0 +1,145 @@
+/* A job's time: from one event to the next, batches are counted, measured and paid for. */
+#include <math.h>
+
+#include "base/macro.h"
+#include "sim/internal.h"
+
+#define READ_AHEAD 16      /* batches that lie ready where the client is slower: what policies see as its queue */
+#define SINGLY 8           /* fewer batches in a report than that are drawn one by one, else together */
+#define ROUNDING 1e-9      /* batches */
+
+struct piece { /* a stretch of time in which nothing changes */
+    double batches, interval_s, step_s, compute_s;
+};
+
+static struct cw_sim_conditions conditions(const struct cw_sim_played *p)
+{
+    const struct cw_workload *w = p->w;
+    double running = p->crew.running, speed = running - p->crew.slow + p->crew.slow / w->slowdown;
+    if (p->expected) {
+        speed = running * (1 - w->stragglers + w->stragglers / w->slowdown);
+        if (w->mtbf_s > 0)
+            speed *= w->mtbf_s / (w->mtbf_s + w->start_delay_s);
+    }
+    double cached = p->marker >= 0 ? p->cached[p->marker] : 0;
+    return cw_sim_conditions(w, p->job, &p->costs, &p->job->phases[p->phase], running, speed, p->marker, cached, p->write_waits);
+}
+
+/* The batch at which something changes by itself: epoch, phase, or the end. */
+static double boundary(const struct cw_sim_played *p)
+{
+    bool alike = p->expected && p->marker < 0; /* nobody looks, and no cache fills: epochs are all the same */
+    double at = (alike ? p->job->epochs : p->epoch + 1) * p->job->batches_per_epoch;
+    if (p->phase + 1 < p->job->n_phases)
+        at = CW_MIN(at, p->job->phases[p->phase + 1].at_batch);
+    return at;
+}
+
+static void measure(struct cw_sim_played *p, const struct cw_sim_conditions *c, const struct piece *piece, double seconds)
+{
+    double n = piece->batches, within = n > 1 ? n - 1 : 0, noise = p->job->noise * p->job->noise;
+    struct cw_mean interval = {n, piece->interval_s, within * noise * piece->interval_s * piece->interval_s};
+    struct cw_mean step = {n, piece->step_s, within * noise * piece->step_s * piece->step_s};
+    struct cw_mean compute = {n, piece->compute_s, within * noise * piece->compute_s * piece->compute_s};
+    cw_mean_merge(&p->interval, &interval);
+    cw_mean_merge(&p->step, &step);
+    cw_mean_merge(&p->compute, &compute);
+    p->busy_s += seconds * c->busy;
+    p->late += c->supplied ? n : 0;
+    p->queue += seconds * (c->supplied ? 0 : READ_AHEAD * (1 - c->busy));
+    p->out->waited_s += n * (piece->interval_s - piece->step_s);
+}
+
+static void pay(struct cw_sim_played *p, double seconds)
+{
+    double gigabytes = 0, workers = p->crew.running + p->crew.starting;
+    for (size_t i = 0; i < p->job->n_markers; i++)
+        gigabytes += 1e-9 * (p->cached[i] + p->written[i]) * p->job->batches_per_epoch * p->costs.bytes[i];
+    p->out->worker_s += seconds * workers;
+    p->out->cost += seconds / 3600 * (p->job->client_price_per_h + workers * p->w->worker_price_per_h + gigabytes * p->job->store_price_per_gb_h);
+}
+
+/* What was computed up to the marker goes to the cache, as far as it can be written and there is room. */
+static void write_cache(struct cw_sim_played *p, const struct cw_sim_conditions *c, double batches)
+{
+    int m = p->marker;
+    double room = 1 - p->cached[m], all = p->job->batches_per_epoch * p->costs.bytes[m];
+    if (p->job->store_bytes > 0 && all > 0)
+        room = CW_MIN(room, p->job->store_bytes / all - p->cached[m]);
+    p->written[m] = CW_MIN(p->written[m] + batches * (1 - p->cached[m]) * c->written / p->job->batches_per_epoch, CW_MAX(room, 0));
+}
+
+static void cross(struct cw_sim_played *p)
+{
+    const struct cw_sim_job *job = p->job;
+    if (p->phase + 1 < job->n_phases && p->done >= job->phases[p->phase + 1].at_batch - ROUNDING)
+        p->phase++;
+    if (p->done < (p->epoch + 1) * job->batches_per_epoch - ROUNDING)
+        return;
+    p->epoch = floor((p->done + ROUNDING) / job->batches_per_epoch);
+    for (size_t i = 0; i < job->n_markers; i++) {
+        p->cached[i] = CW_MIN(p->cached[i] + p->written[i], 1);
+        p->written[i] = 0;
+    }
+    p->over = p->epoch >= job->epochs;
+}
+
+/* Draws how fast it goes: batch by batch where a report has few, else for all until `seconds` are over at once. */
+static struct piece draw(struct cw_sim_played *p, const struct cw_sim_conditions *c, double seconds)
+{
+    double noise = p->expected ? 0 : p->job->noise, factor = 1, step = 1, n = seconds / c->interval_s;
+    bool singly = p->report_s / c->interval_s < SINGLY;
+    if (noise > 0 && singly) {
+        if (!(p->left > 0)) {
+            p->factor = cw_draw_mean(&p->draw, noise, 1);
+            p->step_factor = cw_draw_mean(&p->draw, noise, 1);
+            p->left = 1;
+        }
+        factor = p->factor;
+        step = p->step_factor;
+    } else if (noise > 0) {
+        factor = 1 / cw_draw_mean(&p->draw, noise, n); /* of the rate: so that the mean rate is what it is without noise */
+        step = cw_draw_mean(&p->draw, noise, n);
+        p->left = 0;
+    }
+    struct piece piece = {.interval_s = c->interval_s * factor};
+    piece.step_s = c->supplied ? c->step_s * step : piece.interval_s; /* a late batch is made up for later: the means count */
+    piece.compute_s = c->compute_s * (c->supplied ? factor : step);
+    piece.batches = seconds / piece.interval_s;
+    if (noise > 0 && singly)
+        piece.batches = CW_MIN(piece.batches, p->left);
+    return piece;
+}
+
+bool cw_sim_job_advance(struct cw_sim_played *p, double until)
+{
+    size_t phase = p->phase;
+    while (p->now < until && !p->over) {
+        struct cw_sim_conditions c = conditions(p);
+        struct piece piece = draw(p, &c, until - p->now);
+        double room = boundary(p) - p->done, seconds = until - p->now;
+        if (piece.batches >= room) {
+            piece.batches = room;
+            seconds = room * piece.interval_s;
+        } else if (piece.batches * piece.interval_s < seconds)
+            seconds = piece.batches * piece.interval_s;
+        measure(p, &c, &piece, seconds);
+        pay(p, seconds);
+        if (p->marker >= 0)
+            write_cache(p, &c, piece.batches);
+        p->left = p->left > 0 ? CW_MAX(p->left - piece.batches, 0) : 0;
+        if (p->left < ROUNDING)
+            p->left = 0;
+        p->done = piece.batches >= room ? boundary(p) : p->done + piece.batches;
+        double to = p->now + seconds;
+        p->now = piece.batches >= room || to < until ? CW_MIN(to, until) : until;
+        cross(p);
+        if (seconds <= 0 && piece.batches <= 0) /* too short to be told apart from now */
+            p->now = until;
+        if (p->plan && p->phase != phase && !p->over)
+            return true;
+    }
+    if (p->over)
+        p->out->ended_s = p->now;
+    return false;
+}

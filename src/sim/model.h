@@ -1,0 +1,24 @@
+/* What a job's batches take under given conditions. */
+#pragma once
+#include "sim/workload.h"
+
+struct cw_sim_costs { /* per batch that the client gets, nothing cached; from the stages */
+    double cpu_s, source_bytes;
+    double prefix_s[CW_POLICY_MARKERS], bytes[CW_POLICY_MARKERS];
+};
+
+struct cw_sim_conditions {
+    double step_s, interval_s;  /* the client's own; between two batches */
+    double compute_s, busy;     /* a worker's time per batch; the part of its time */
+    double written;             /* part of what was computed up to the marker that could be written */
+    bool supplied;              /* the input is slower than the client */
+};
+
+struct cw_sim_costs cw_sim_costs(const struct cw_sim_job *job);
+
+/*
+ * `speed`: workers, slow ones counted as parts; `workers`: their number. `cached`: part of the epoch that is read from the cache of `marker`.
+ * interval = max(client's step, computing / workers, bytes / bandwidth for each store): all of it overlaps, and enough is read ahead.
+ */
+struct cw_sim_conditions cw_sim_conditions(const struct cw_workload *w, const struct cw_sim_job *job, const struct cw_sim_costs *costs, const struct cw_sim_change *phase,
+                                           double workers, double speed, int marker, double cached, bool write_waits);

@@ -1,0 +1,66 @@
+/* The result of a simulation as JSON. */
+#include "base/macro.h"
+#include "sim/sim.h"
+
+static json_t *marker_json(const struct cw_sim_job *job, int marker) { return marker >= 0 ? json_string(job->stages[job->markers[marker]].name) : json_null(); }
+
+/* {"t", "workers", "cache", "why"} and the record that the policy made. */
+static void decisions_json(const struct cw_sim_job *job, const struct cw_sim_outcome *o, bool named, json_t *to)
+{
+    for (size_t i = 0; i < o->n_decisions; i++) {
+        const struct cw_sim_decision *d = &o->decisions[i];
+        json_t *one = json_pack("{s:f, s:i, s:o, s:O, s:O}", "t", d->t, "workers", d->workers, "cache", marker_json(job, d->marker), "why", json_object_get(d->record, "why"),
+                                "record", d->record);
+        if (named)
+            json_object_set_new(one, "job", json_string(job->name));
+        json_array_append_new(to, one);
+    }
+}
+
+static double settled(const struct cw_sim_outcome *o) { return o->n_decisions > 0 ? o->decisions[o->n_decisions - 1].t : 0; }
+
+static json_t *regret_json(double time_s, double cost, const struct cw_sim_outcome *oracle)
+{
+    double best = oracle->ended_s - oracle->began_s;
+    return json_pack("{s:f, s:f}", "time", best > 0 ? time_s / best - 1 : 0, "cost", oracle->cost > 0 ? cost / oracle->cost - 1 : 0);
+}
+
+static json_t *job_json(const struct cw_sim_job *job, const struct cw_sim_outcome *o, const struct cw_sim_outcome *oracle)
+{
+    json_t *decisions = json_array();
+    double time_s = o->ended_s - o->began_s;
+    decisions_json(job, o, false, decisions);
+    return json_pack("{s:s, s:f, s:f, s:f, s:f, s:f, s:o, s:f, s:o, s:f, s:f}", "name", job->name, "arrived_s", o->began_s, "time_s", time_s, "cost", o->cost, "oracle_time_s",
+                     oracle->ended_s - oracle->began_s, "oracle_cost", oracle->cost, "regret", regret_json(time_s, o->cost, oracle), "settled_at_s", settled(o), "decisions", decisions,
+                     "waiting", time_s > 0 ? o->waited_s / time_s : 0, "worker_hours", o->worker_s / 3600);
+}
+
+json_t *cw_sim_result(const struct cw_workload *w, const char *policy, const struct cw_sim_outcome *outcomes, const struct cw_sim_outcome *oracles)
+{
+    double ended = 0, began = outcomes[0].began_s, cost = 0, oracle_time = 0, oracle_cost = 0, settled_at = 0, waited = 0, lasted = 0, worker_s = 0;
+    json_t *decisions = json_array(), *jobs = json_array();
+    for (size_t i = 0; i < w->n_jobs; i++) {
+        const struct cw_sim_outcome *o = &outcomes[i];
+        began = CW_MIN(began, o->began_s);
+        ended = CW_MAX(ended, o->ended_s);
+        cost += o->cost;
+        oracle_time = CW_MAX(oracle_time, w->jobs[i].arrive_s + oracles[i].ended_s - oracles[i].began_s);
+        oracle_cost += oracles[i].cost;
+        settled_at = CW_MAX(settled_at, settled(o));
+        waited += o->waited_s;
+        lasted += o->ended_s - o->began_s;
+        worker_s += o->worker_s;
+        decisions_json(&w->jobs[i], o, w->several, decisions);
+        json_array_append_new(jobs, job_json(&w->jobs[i], o, &oracles[i]));
+    }
+    oracle_time -= began;
+    struct cw_sim_outcome together = {.ended_s = oracle_time, .cost = oracle_cost};
+    json_t *result = json_pack("{s:s, s:f, s:f, s:f, s:f, s:o, s:f, s:o, s:f, s:f}", "policy", policy, "time_s", ended - began, "cost", cost, "oracle_time_s", oracle_time, "oracle_cost",
+                               oracle_cost, "regret", regret_json(ended - began, cost, &together), "settled_at_s", settled_at, "decisions", decisions, "waiting",
+                               lasted > 0 ? waited / lasted : 0, "worker_hours", worker_s / 3600);
+    if (w->several)
+        json_object_set_new(result, "jobs", jobs);
+    else
+        json_decref(jobs);
+    return result;
+}

@@ -1,0 +1,45 @@
+/*
+ * The simulator: policies against modelled jobs. Event-driven: between a report, a worker that comes or goes, the end of an epoch and a change nothing
+ * changes, so time goes on in one step, however many batches that are. docs/simulator.md tells what is modelled.
+ */
+#pragma once
+#include "sim/workload.h"
+
+struct cw_sim_decision {
+    double t;
+    int workers, marker;
+    json_t *record; /* cw_decision_json */
+};
+struct cw_sim_sample { double t, running, target, waiting; };
+
+struct cw_sim_outcome { /* of one job */
+    double began_s, ended_s, cost, waited_s, worker_s;
+    struct cw_sim_decision *decisions;
+    size_t n_decisions;
+    struct cw_sim_sample *samples; /* a report each */
+    size_t n_samples;
+};
+
+/* What is done without being asked for: a count of workers per phase of the job, and a marker. */
+struct cw_sim_plan {
+    int marker;
+    int *workers;
+};
+
+struct cw_sim_options {
+    const struct cw_policy *policy;  /* decides; NULL: the plans count */
+    const struct cw_sim_plan *plans; /* per job */
+    bool expected;                   /* no draws: means instead of noise, stragglers and failures; and no samples */
+    int alone;                       /* only this job, at time 0; -1: all */
+};
+
+/* Plays a workload; outcomes has n_jobs entries. CW_E_PIPELINE if it takes too many events to come to an end. */
+int cw_sim_run(const struct cw_workload *w, const struct cw_sim_options *o, struct cw_sim_outcome *outcomes, struct cw_error *err) _must_check_;
+void cw_sim_outcome_deinit(struct cw_sim_outcome *o);
+
+/* The best plan of a job that has the pool for itself, by trying all: counts of workers, markers, and phases after one another. */
+int cw_sim_oracle(const struct cw_workload *w, int job, struct cw_sim_plan *ret, struct cw_sim_outcome *outcome, struct cw_error *err) _must_check_;
+
+/* The result as JSON, and as a picture (SVG) in a file. */
+json_t *cw_sim_result(const struct cw_workload *w, const char *policy, const struct cw_sim_outcome *outcomes, const struct cw_sim_outcome *oracles);
+int cw_sim_plot(const char *path, const struct cw_workload *w, const char *policy, const struct cw_sim_outcome *outcomes, struct cw_error *err) _must_check_;

@@ -1,0 +1,350 @@
+#include "sim/workload.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "sim/fields.h"
+
+/* Where a file says nothing. Prices: those of the paper, a TPU v2-8 and an n2-standard-8 in 2023. A batch of the source: 256 photographs of 128 KiB. */
+#define CLIENT_PRICE 4.96
+#define WORKER_PRICE 0.427319
+#define BATCH_BYTES (256 * 131072.0)
+#define MAX_WORKERS 100
+#define MOST 1e15      /* of any number: sums of such stay exact enough */
+#define MOST_WORKERS 100000
+#define MOST_POINTS 10000
+
+static void *items_new(size_t n, size_t size, struct cw_error *err, int *r)
+{
+    void *items = calloc(n ? n : 1, size);
+    if (!items)
+        *r = cw_error_nomem(err, n * size, "a workload");
+    return items;
+}
+
+static int by_workers(const void *a, const void *b)
+{
+    const struct cw_sim_point *x = a, *y = b;
+    return (x->workers > y->workers) - (x->workers < y->workers);
+}
+
+static int parse_axis(const json_t *axis, const char *where, double divide, struct cw_sim_job *job, struct cw_error *err)
+{
+    const char *key;
+    json_t *value;
+    int r = 0;
+    size_t n = json_object_size(axis);
+    if (!json_is_object(axis) || n == 0 || n > MOST_POINTS)
+        return cw_sim_expected("", where, axis, "an object of 1 to 10000 counts of workers and their seconds, as {\"1\": 120, \"2\": 63}", err);
+    job->table = items_new(n, sizeof(*job->table), err, &r);
+    json_object_foreach((json_t *)axis, key, value)
+    {
+        char *end;
+        char dotted[256];
+        snprintf(dotted, sizeof(dotted), "%s.", where);
+        errno = 0;
+        long workers = strtol(key, &end, 10);
+        if (r < 0)
+            return r;
+        if (errno || key[0] < '0' || key[0] > '9' || *end || workers < 1 || workers > MOST_WORKERS)
+            return cw_sim_expected(dotted, key, value, "a count of workers from 1 to 100000 as key", err);
+        if (!json_is_number(value) || !(json_number_value(value) > 0) || json_number_value(value) > MOST)
+            return cw_sim_expected(dotted, key, value, "a number of more than 0, in seconds", err);
+        job->table[job->n_table++] = (struct cw_sim_point){(double)workers, json_number_value(value) / divide};
+    }
+    qsort(job->table, job->n_table, sizeof(*job->table), by_workers);
+    for (size_t i = 1; i < job->n_table; i++)
+        if (job->table[i].workers == job->table[i - 1].workers)
+            return cw_sim_expected("", where, axis, "each count of workers once", err);
+    return r;
+}
+
+static int parse_table(const json_t *object, const char *where, struct cw_workload *w, struct cw_sim_job *job, struct cw_error *err)
+{
+    char path[128];
+    const json_t *table = json_object_get(object, "table"), *unit = json_object_get(object, "table_unit");
+    if (!json_is_object(table) || json_object_size(table) != 1)
+        return cw_sim_expected(where, "table", table, "an object with one pool, as {\"remote\": {\"1\": 120, \"2\": 63}}", err);
+    bool batch = unit && json_is_string(unit) && strcmp(json_string_value(unit), "batch_s") == 0;
+    if (unit && !batch && !(json_is_string(unit) && strcmp(json_string_value(unit), "epoch_s") == 0))
+        return cw_sim_expected(where, "table_unit", unit, "\"epoch_s\" or \"batch_s\"", err);
+    void *at = json_object_iter((json_t *)table);
+    w->pool = json_object_iter_key(at);
+    snprintf(path, sizeof(path), "%stable.%.60s", where, w->pool);
+    return parse_axis(json_object_iter_value(at), path, batch ? 1 : job->batches_per_epoch, job, err);
+}
+
+static int parse_stage(const json_t *value, const char *where, size_t i, struct cw_sim_stage *stage, struct cw_error *err)
+{
+    char path[128];
+    snprintf(path, sizeof(path), "%smodel.stages[%zu].", where, i);
+    *stage = (struct cw_sim_stage){.size_factor = 1, .keep = 1};
+    const struct cw_sim_field fields[] = {
+        {"name", NULL, 0, 0, CW_SIM_ANY, true},
+        {"cpu_s", &stage->cpu_s, 0, MOST, CW_SIM_ANY, false},
+        {"size_factor", &stage->size_factor, 0, 1e6, CW_SIM_ANY, false},
+        {"keep", &stage->keep, 0, 1, CW_SIM_MORE, false},
+        {0},
+    };
+    int r = cw_sim_fields(value, path, fields, err);
+    if (r < 0)
+        return r;
+    stage->name = json_string_value(json_object_get(value, "name"));
+    return stage->name ? 0 : cw_sim_expected(path, "name", json_object_get(value, "name"), "a string", err);
+}
+
+static int parse_markers(const json_t *list, const char *where, struct cw_sim_job *job, struct cw_error *err)
+{
+    size_t i;
+    const json_t *value;
+    if (list && (!json_is_array(list) || json_array_size(list) > CW_POLICY_MARKERS))
+        return cw_sim_expected(where, "model.cache_markers", list, "a list of at most 16 names of stages", err);
+    json_array_foreach(list, i, value)
+    {
+        size_t k = 0;
+        while (k < job->n_stages && !(json_is_string(value) && strcmp(json_string_value(value), job->stages[k].name) == 0))
+            k++;
+        if (json_is_integer(value) && json_integer_value(value) >= 0 && json_integer_value(value) < (json_int_t)job->n_stages)
+            k = (size_t)json_integer_value(value);
+        if (k == job->n_stages)
+            return cw_sim_expected(where, "model.cache_markers", value, "the name of a stage, or its number from 0", err);
+        job->markers[job->n_markers++] = k;
+    }
+    return 0;
+}
+
+static int parse_model(const json_t *object, const char *where, struct cw_sim_job *job, struct cw_error *err)
+{
+    char path[128], store[128];
+    const json_t *model = json_object_get(object, "model"), *stages = json_object_get(model, "stages"), *value;
+    size_t i;
+    int r = 0;
+    snprintf(path, sizeof(path), "%smodel.", where);
+    snprintf(store, sizeof(store), "%smodel.store.", where);
+    struct cw_sim_change *start = &job->phases[0];
+    const struct cw_sim_field fields[] = {
+        {"stages", NULL, 0, 0, CW_SIM_ANY, true},
+        {"source_bytes_per_s", &start->source_bytes_per_s, 0, MOST, CW_SIM_MORE, false},
+        {"source_batch_bytes", &job->source_batch_bytes, 0, MOST, CW_SIM_ANY, false},
+        {"store", NULL, 0, 0, CW_SIM_ANY, false},
+        {"cache_markers", NULL, 0, 0, CW_SIM_ANY, false},
+        {0},
+    };
+    const struct cw_sim_field of_store[] = {
+        {"read_bytes_per_s", &start->read_bytes_per_s, 0, MOST, CW_SIM_MORE, false},
+        {"write_bytes_per_s", &start->write_bytes_per_s, 0, MOST, CW_SIM_MORE, false},
+        {"bytes", &job->store_bytes, 0, MOST, CW_SIM_MORE, false},
+        {"price_per_gb_h", &job->store_price_per_gb_h, 0, MOST, CW_SIM_ANY, false},
+        {0},
+    };
+    r = cw_sim_fields(model, path, fields, err);
+    if (r == 0 && json_object_get(model, "store"))
+        r = cw_sim_fields(json_object_get(model, "store"), store, of_store, err);
+    if (r < 0)
+        return r;
+    if (!json_is_array(stages) || json_array_size(stages) == 0 || json_array_size(stages) > 1000)
+        return cw_sim_expected(path, "stages", stages, "a list of 1 to 1000 stages", err);
+    job->stages = items_new(json_array_size(stages), sizeof(*job->stages), err, &r);
+    json_array_foreach(stages, i, value)
+        if (r == 0 && (r = parse_stage(value, where, i, &job->stages[i], err)) == 0)
+            job->n_stages++;
+    return r < 0 ? r : parse_markers(json_object_get(model, "cache_markers"), where, job, err);
+}
+
+/* A change keeps what it does not name. */
+static int parse_changes(const json_t *list, const char *where, struct cw_sim_job *job, struct cw_error *err)
+{
+    size_t i;
+    const json_t *value;
+    if (list && (!json_is_array(list) || json_array_size(list) > 100))
+        return cw_sim_expected(where, "changes", list, "a list of at most 100 changes", err);
+    json_array_foreach(list, i, value)
+    {
+        char path[128];
+        struct cw_sim_change *c = &job->phases[i + 1];
+        *c = job->phases[i];
+        snprintf(path, sizeof(path), "%schanges[%zu].", where, i);
+        const struct cw_sim_field fields[] = {
+            {"at_batch", &c->at_batch, job->phases[i].at_batch, MOST, CW_SIM_MORE, true},
+            {"client_step_s", &c->client_step_s, 0, MOST, CW_SIM_ANY, false},
+            {"worker_slowdown", &c->worker_slowdown, 0, 1e6, CW_SIM_MORE, false},
+            {"source_bytes_per_s", &c->source_bytes_per_s, 0, MOST, CW_SIM_MORE, false},
+            {"read_bytes_per_s", &c->read_bytes_per_s, 0, MOST, CW_SIM_MORE, false},
+            {"write_bytes_per_s", &c->write_bytes_per_s, 0, MOST, CW_SIM_MORE, false},
+            {0},
+        };
+        int r = cw_sim_fields(value, path, fields, err);
+        if (r < 0)
+            return r;
+        job->n_phases++;
+    }
+    return 0;
+}
+
+static int parse_objective(const json_t *object, const char *where, struct cw_sim_job *job, struct cw_error *err)
+{
+    const json_t *v = json_object_get(object, "objective");
+    const char *said = json_string_value(v);
+    if (v && !(said && (strcmp(said, "time") == 0 || strcmp(said, "cost") == 0)))
+        return cw_sim_expected(where, "objective", v, "\"time\" or \"cost\"", err);
+    job->objective = said && strcmp(said, "cost") == 0 ? CW_OBJECTIVE_COST : CW_OBJECTIVE_TIME;
+    return 0;
+}
+
+/* What belongs to a job: it stands in the file itself, or in each of its "jobs". */
+static const char *const of_job[] = {"epochs", "batches_per_epoch", "client_step_s", "objective", "noise", "table", "table_unit", "worker_cpu_s", "model", "changes", NULL};
+#define JOB_FIELDS(job) \
+    {"epochs", &(job)->epochs, 1, 1e6, CW_SIM_WHOLE, false}, {"batches_per_epoch", &(job)->batches_per_epoch, 0, 1e12, CW_SIM_MORE, true}, \
+        {"client_step_s", &(job)->phases[0].client_step_s, 0, MOST, CW_SIM_ANY, false}, {"objective", NULL, 0, 0, CW_SIM_ANY, false}, \
+        {"noise", &(job)->noise, 0, 10, CW_SIM_ANY, false}, {"table", NULL, 0, 0, CW_SIM_ANY, false}, {"table_unit", NULL, 0, 0, CW_SIM_ANY, false}, \
+        {"worker_cpu_s", &(job)->worker_cpu_s, 0, MOST, CW_SIM_ANY, false}, {"model", NULL, 0, 0, CW_SIM_ANY, false}, {"changes", NULL, 0, 0, CW_SIM_ANY, false}
+
+static int job_init(const json_t *object, struct cw_sim_job *job, struct cw_error *err)
+{
+    int r = 0;
+    const json_t *changes = json_object_get(object, "changes");
+    *job = (struct cw_sim_job){.name = "job", .epochs = 1, .weight = 1, .client_price_per_h = CLIENT_PRICE, .source_batch_bytes = BATCH_BYTES};
+    job->phases = items_new(1 + json_array_size(changes), sizeof(*job->phases), err, &r);
+    if (r < 0)
+        return r;
+    job->n_phases = 1;
+    job->phases[0].worker_slowdown = 1;
+    return 0;
+}
+
+/* What a job's object holds besides numbers. */
+static int parse_job(const json_t *object, const char *where, struct cw_workload *w, struct cw_sim_job *job, struct cw_error *err)
+{
+    bool table = json_object_get(object, "table"), model = json_object_get(object, "model");
+    int r = parse_objective(object, where, job, err);
+    if (r < 0)
+        return r;
+    if (table == model)
+        return cw_sim_expected(where, "table", json_object_get(object, "table"), table ? "no table beside a model" : "a table, or a model", err);
+    r = table ? parse_table(object, where, w, job, err) : parse_model(object, where, job, err);
+    return r < 0 ? r : parse_changes(json_object_get(object, "changes"), where, job, err);
+}
+
+static int parse_named_job(const json_t *object, size_t i, struct cw_workload *w, struct cw_error *err)
+{
+    char where[64], price[80];
+    struct cw_sim_job *job = &w->jobs[i];
+    int r = job_init(object, job, err);
+    if (r < 0)
+        return r;
+    w->n_jobs++;
+    snprintf(where, sizeof(where), "jobs[%zu].", i);
+    snprintf(price, sizeof(price), "jobs[%zu].price_per_h.", i);
+    const struct cw_sim_field fields[] = {
+        {"name", NULL, 0, 0, CW_SIM_ANY, true}, {"arrive_s", &job->arrive_s, 0, MOST, CW_SIM_ANY, false}, {"weight", &job->weight, 0, 1e6, CW_SIM_MORE, false},
+        {"priority", &job->priority, -1e6, 1e6, CW_SIM_WHOLE, false}, {"quota", &job->quota, 1, MOST_WORKERS, CW_SIM_WHOLE, false},
+        {"price_per_h", NULL, 0, 0, CW_SIM_ANY, false}, JOB_FIELDS(job), {0},
+    };
+    const struct cw_sim_field of_price[] = {{"client", &job->client_price_per_h, 0, MOST, CW_SIM_ANY, false}, {0}};
+    r = cw_sim_fields(object, where, fields, err);
+    if (r == 0 && json_object_get(object, "price_per_h"))
+        r = cw_sim_fields(json_object_get(object, "price_per_h"), price, of_price, err);
+    if (r < 0)
+        return r;
+    job->name = json_string_value(json_object_get(object, "name"));
+    if (!job->name)
+        return cw_sim_expected(where, "name", json_object_get(object, "name"), "a string", err);
+    return parse_job(object, where, w, job, err);
+}
+
+static int parse_jobs(const json_t *list, const json_t *root, struct cw_workload *w, struct cw_error *err)
+{
+    size_t i;
+    const json_t *value;
+    if (!json_is_array(list) || json_array_size(list) == 0 || json_array_size(list) > CW_SIM_MAX_JOBS)
+        return cw_sim_expected("", "jobs", list, "a list of 1 to 64 jobs", err);
+    for (const char *const *name = of_job; *name; name++)
+        if (json_object_get(root, *name))
+            return cw_sim_expected("", *name, json_object_get(root, *name), "it inside each of \"jobs\"", err);
+    json_array_foreach(list, i, value)
+    {
+        int r = parse_named_job(value, i, w, err);
+        if (r < 0)
+            return r;
+    }
+    return 0;
+}
+
+/* The job that the file itself describes; thrown away again where there are "jobs". */
+static int parse_root(const json_t *root, struct cw_workload *w, struct cw_error *err)
+{
+    double version = 0, seed = 0, client = CLIENT_PRICE;
+    const json_t *jobs = json_object_get(root, "jobs");
+    struct cw_sim_job *job = &w->jobs[0], unused = {0};
+    struct cw_sim_change nothing = {0};
+    unused.phases = &nothing;
+    int r = jobs ? 0 : job_init(root, job, err);
+    if (r < 0)
+        return r;
+    w->n_jobs = jobs ? 0 : 1;
+    if (jobs)
+        job = &unused;
+    const struct cw_sim_field fields[] = {
+        {"workload", &version, 1, 1, CW_SIM_WHOLE, true}, {"seed", &seed, 0, 9007199254740992.0, CW_SIM_WHOLE, false}, {"jobs", NULL, 0, 0, CW_SIM_ANY, false},
+        {"price_per_h", NULL, 0, 0, CW_SIM_ANY, false}, {"max_workers", &w->max_workers, 1, MOST_WORKERS, CW_SIM_WHOLE, false},
+        {"start_delay_s", &w->start_delay_s, 0, 1e6, CW_SIM_ANY, false}, {"worker_cpus", &w->worker_cpus, 0, 1e6, CW_SIM_MORE, false},
+        {"stragglers", NULL, 0, 0, CW_SIM_ANY, false}, {"failures", NULL, 0, 0, CW_SIM_ANY, false}, JOB_FIELDS(job), {0},
+    };
+    struct cw_sim_field mine[CW_COUNT_OF(fields)];
+    memcpy(mine, fields, sizeof(fields));
+    for (size_t i = 0; jobs && mine[i].name; i++)
+        mine[i].required = strcmp(mine[i].name, "workload") == 0;
+    const struct cw_sim_field of_price[] = {{"client", &client, 0, MOST, CW_SIM_ANY, false}, {"worker", &w->worker_price_per_h, 0, MOST, CW_SIM_ANY, false}, {0}};
+    const struct cw_sim_field of_stragglers[] = {{"part", &w->stragglers, 0, 1, CW_SIM_ANY, true}, {"slowdown", &w->slowdown, 1, 1e6, CW_SIM_ANY, true}, {0}};
+    const struct cw_sim_field of_failures[] = {{"mtbf_s", &w->mtbf_s, 0, MOST, CW_SIM_MORE, true}, {0}};
+    r = cw_sim_fields(root, "", mine, err);
+    if (r == 0 && json_object_get(root, "price_per_h"))
+        r = cw_sim_fields(json_object_get(root, "price_per_h"), "price_per_h.", of_price, err);
+    if (r == 0 && json_object_get(root, "stragglers"))
+        r = cw_sim_fields(json_object_get(root, "stragglers"), "stragglers.", of_stragglers, err);
+    if (r == 0 && json_object_get(root, "failures"))
+        r = cw_sim_fields(json_object_get(root, "failures"), "failures.", of_failures, err);
+    if (r < 0)
+        return r;
+    w->seed = (uint64_t)seed;
+    w->several = jobs;
+    if (jobs)
+        return parse_jobs(jobs, root, w, err);
+    job->client_price_per_h = client;
+    return parse_job(root, "", w, job, err);
+}
+
+int cw_workload_parse(const char *text, size_t size, struct cw_workload *ret, struct cw_error *err)
+{
+    json_error_t je;
+    int r = 0;
+    *ret = (struct cw_workload){.worker_price_per_h = WORKER_PRICE, .worker_cpus = 1, .slowdown = 1, .pool = "remote"};
+    ret->text = json_loadb(text, size, JSON_REJECT_DUPLICATES, &je);
+    if (!ret->text)
+        return cw_error_set(err, CW_E_PIPELINE, "the workload is not valid JSON: line %d, column %d: %s", je.line, je.column, je.text);
+    ret->jobs = items_new(CW_SIM_MAX_JOBS, sizeof(*ret->jobs), err, &r);
+    if (r == 0)
+        r = parse_root(ret->text, ret, err);
+    if (r < 0)
+        return r;
+    for (size_t i = 0; i < ret->n_jobs && ret->max_workers == 0; i++)
+        if (ret->jobs[i].n_table > 0 && ret->n_jobs == 1)
+            ret->max_workers = ret->jobs[i].table[ret->jobs[i].n_table - 1].workers;
+    if (ret->max_workers == 0)
+        ret->max_workers = MAX_WORKERS;
+    return 0;
+}
+
+void cw_workload_deinit(struct cw_workload *w)
+{
+    for (size_t i = 0; w->jobs && i < w->n_jobs; i++) {
+        free(w->jobs[i].table);
+        free(w->jobs[i].stages);
+        free(w->jobs[i].phases);
+    }
+    free(w->jobs);
+    json_decref(w->text);
+    *w = (struct cw_workload){0};
+}

@@ -1,0 +1,70 @@
+"""The simulator's model written down naively, without noise: what a job takes with a fixed number of workers and marker. Shares no code with it."""
+
+
+def epoch_seconds(table, n):
+    """Linear between points, constant beyond the last, proportional before the first."""
+    points = sorted((int(k), v) for k, v in table.items())
+    if n <= points[0][0]:
+        return points[0][1] * points[0][0] / n
+    for (a, x), (b, y) in zip(points, points[1:]):
+        if n <= b:
+            return x + (y - x) * (n - a) / (b - a)
+    return points[-1][1]
+
+
+def stage_costs(model):
+    """CPU and source bytes per batch delivered; per marker the CPU before it and the bytes at it."""
+    passing = 1.0
+    for stage in model["stages"]:
+        passing /= stage.get("keep", 1)
+    cpu, size, marked = 0.0, model.get("source_batch_bytes", 256 * 131072), {}
+    source = size * passing
+    for stage in model["stages"]:
+        cpu += stage.get("cpu_s", 0) * passing
+        passing *= stage.get("keep", 1)
+        size *= stage.get("size_factor", 1)
+        marked[stage["name"]] = (cpu, size * passing)
+    return cpu, source, marked
+
+
+def batch_seconds(w, n, marker=None, cached=0.0):
+    step = w.get("client_step_s", 0)
+    if "table" in w:
+        return max(step, epoch_seconds(next(iter(w["table"].values())), n) / w["batches_per_epoch"])
+    model = w["model"]
+    cpu, source, marked = stage_costs(model)
+    before, size = marked[marker] if marker else (0, 0)
+    limits = [step, (cpu - cached * before) / n / w.get("worker_cpus", 1)]
+    if "source_bytes_per_s" in model:
+        limits.append((1 - cached) * source / model["source_bytes_per_s"])
+    if marker and "store" in model:
+        limits.append(cached * size / model["store"]["read_bytes_per_s"])
+    return max(limits)
+
+
+def play(w, n, marker=None):
+    """(time, cost): one worker, the others after the start delay; what is written in an epoch is read from the next one on."""
+    prices = {"client": 4.96, "worker": 0.427319, **w.get("price_per_h", {})}
+    delay, batches = w.get("start_delay_s", 0) if n > 1 else 0, w["batches_per_epoch"]
+    now = cached = 0.0
+    for _ in range(w.get("epochs", 1)):
+        left, written = float(batches), 0.0
+        while left > 1e-9:
+            running = 1 if now < delay else n
+            s = batch_seconds(w, running, marker, cached)
+            count = min(left, (delay - now) / s) if now < delay else left
+            part = 1.0
+            if marker and w["model"].get("store", {}).get("write_bytes_per_s") and cached < 1:
+                part = min(1.0, w["model"]["store"]["write_bytes_per_s"] * s / ((1 - cached) * stage_costs(w["model"])[2][marker][1]))
+            written += count * (1 - cached) * part / batches
+            now = delay if now < delay and count < left else now + count * s
+            left -= count
+        cached = min(1.0, cached + written) if marker else 0.0
+    return now, now / 3600 * (prices["client"] + n * prices["worker"])
+
+
+def best(w):
+    """The best (time, cost) of all counts and markers, by the objective."""
+    markers = [None, *w.get("model", {}).get("cache_markers", [])]
+    most = w.get("max_workers") or max(int(k) for k in next(iter(w["table"].values())))
+    return min((play(w, n, m) for n in range(1, most + 1) for m in markers), key=lambda tc: tc[0] if w["objective"] == "time" else tc[1])

@@ -1,0 +1,476 @@
+/* Policies with facts made up by hand: each rule's steps, what is remembered, shares, curves. */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#include <cmocka.h>
+
+#include "base/macro.h"
+#include "policy/plan.h"
+#include "policy/policies.h"
+#include "policy/share.h"
+
+/* ---- a job that does what a formula says ---- */
+
+struct world {
+    double step_s, work_s, floor_s; /* the client's; a worker's per batch; of storage */
+    const double *curve;            /* instead: seconds per batch with 1, 2, ... workers */
+    int n_curve, maximum, running;
+    double now_s, done, delay_s, ready_s;
+    int wanted;
+    struct cw_marker_facts markers[2];
+    int n_markers;
+    struct cw_storage_facts storage;
+    double epochs, batches;
+    enum cw_objective objective;
+    int decisions, marker;
+    struct cw_policy policy;
+    struct cw_policy_memory memory;
+    struct cw_decision last;
+};
+
+static struct world world_new(const char *policy)
+{
+    struct world w = {.maximum = 64, .running = 1, .wanted = 1, .epochs = 10, .batches = 10000, .marker = -1};
+    assert_true(cw_policy_find(policy, &w.policy));
+    return w;
+}
+
+static double supply(const struct world *w)
+{
+    if (w->curve)
+        return w->curve[CW_MIN(w->running, w->n_curve) - 1];
+    double cached = w->marker >= 0 ? w->markers[w->marker].cached * w->markers[w->marker].prefix_s : 0;
+    return CW_MAX((w->work_s - cached) / w->running, w->floor_s);
+}
+
+static struct cw_mean exactly(double n, double mean) { return (struct cw_mean){n, mean, 0}; }
+
+/* Seconds go by, then the policy is asked, once. */
+static void pass(struct world *w, double seconds)
+{
+    double s = supply(w), interval = CW_MAX(s, w->step_s), n = seconds / interval;
+    struct cw_client_facts client = {.step = exactly(n, w->step_s), .wait = exactly(n, interval - w->step_s), .queue = s < w->step_s ? 16 : 0};
+    double compute = w->curve ? s * w->running : w->work_s - (w->marker >= 0 ? w->markers[w->marker].cached * w->markers[w->marker].prefix_s : 0);
+    struct cw_facts f = {.clients = &client, .n_clients = 1, .n_pools = 1, .markers = w->markers, .n_markers = w->n_markers, .marker = w->marker, .storage = w->storage,
+                         .epochs = w->epochs, .batches_per_epoch = w->batches, .objective = w->objective, .client_price_per_h = 5};
+    w->now_s += seconds;
+    w->done += n;
+    f.batches_done = w->done;
+    f.epoch = floor(w->done / w->batches);
+    f.pools[0] = (struct cw_pool_facts){.name = "remote", .running = w->running, .starting = w->wanted - w->running, .maximum = w->maximum, .price_per_h = 0.4,
+                                        .start_delay_s = w->delay_s, .compute = exactly(n, compute), .busy = compute / w->running / interval};
+    w->last = (struct cw_decision){0};
+    w->policy.decide(&w->policy, &w->memory, &f, w->now_s, &w->last);
+    if (w->last.workers[0] != w->wanted || w->last.marker != w->marker)
+        w->decisions++;
+    if (w->last.workers[0] > w->wanted)
+        w->ready_s = w->now_s + w->delay_s;
+    w->wanted = w->last.workers[0];
+    w->marker = w->last.marker;
+    if (w->now_s >= w->ready_s || w->wanted < w->running)
+        w->running = w->wanted;
+}
+
+static void pass_until(struct world *w, double until_s, double step_s)
+{
+    while (w->now_s < until_s)
+        pass(w, step_s);
+}
+
+/* ---- the published rules ---- */
+
+/* Figure 6a of the Cachew paper: seconds per epoch of 1,251 batches with 1 to 8 workers. */
+static double fig6a(int i)
+{
+    static const double epoch_s[] = {1730, 870, 645, 550, 510, 500, 495, 495};
+    return epoch_s[i] / 1251;
+}
+
+static int settles_at(const char *policy)
+{
+    double curve[8];
+    for (int i = 0; i < 8; i++)
+        curve[i] = fig6a(i);
+    struct world w = world_new(policy);
+    w.curve = curve;
+    w.n_curve = 8;
+    w.step_s = 490.0 / 1251;
+    w.maximum = 8;
+    w.batches = 100000;
+    pass_until(&w, 20000, 1);
+    return w.running;
+}
+
+static void test_atc22_on_figure_6a(void **state)
+{
+    (void)state;
+    assert_int_equal(settles_at("cachew-atc22"), 5);      /* 6 workers gain 2 %, less than 3 */
+    assert_int_equal(settles_at("cachew-atc22-code"), 5); /* from 4 to 5: 7.3 %, just more than 7 */
+}
+
+static void test_atc22_adds_one_at_a_time(void **state)
+{
+    (void)state;
+    struct world w = world_new("cachew-atc22");
+    w.work_s = 10;
+    w.step_s = 0.1;
+    int before = 1, most = 0;
+    for (int i = 0; i < 40000; i++) {
+        pass(&w, 1);
+        assert_true(w.wanted <= before + 1);
+        before = w.wanted;
+        most = CW_MAX(most, w.wanted);
+    }
+    assert_in_range(most, 30, 64); /* 1/n gains fall below 3 % near 33, though 100 are needed: the published weakness */
+    assert_true(w.running < 50);
+}
+
+/* Profile, write for a whole epoch from one worker on, then read, from one worker on. */
+static void test_atc22_writes_in_an_epoch_of_its_own(void **state)
+{
+    (void)state;
+    struct world w = world_new("cachew-atc22");
+    w.work_s = 1;
+    w.step_s = 0.2;
+    w.batches = 3000;
+    w.n_markers = 1;
+    w.markers[0] = (struct cw_marker_facts){.name = "decode", .prefix_s = 0.9, .bytes = 1e6};
+    while (w.done < 2990)
+        pass(&w, 1);
+    assert_int_equal(w.marker, -1);
+    assert_true(w.running > 1);
+    while (w.done < 3001)
+        pass(&w, 0.5);
+    assert_int_equal(w.marker, 0);
+    assert_true(w.last.write_waits);
+    assert_int_equal(w.running, 1);
+    while (w.done < 6010)
+        pass(&w, 1);
+    assert_int_equal(w.marker, 0);
+    assert_false(w.last.write_waits);
+}
+
+static void test_hpa_rule(void **state)
+{
+    (void)state;
+    struct world w = world_new("hpa");
+    w.work_s = 10;
+    w.step_s = 1; /* 12.5 workers are 80 % busy */
+    pass_until(&w, 16, 1);
+    assert_int_equal(w.wanted, 2); /* ceil(1 x 1 / 0.8) */
+    pass_until(&w, 31, 1);
+    assert_int_equal(w.wanted, 3);
+    pass_until(&w, 1000, 1);
+    assert_int_equal(w.wanted, 12); /* 10 / 12 = 0.83: within the tolerance */
+    w.work_s = 2;                   /* at once a fifth of the work; nothing happens for 300 s */
+    double changed = w.now_s;
+    pass_until(&w, changed + 280, 1);
+    assert_int_equal(w.wanted, 12);
+    pass_until(&w, changed + 330, 1);
+    assert_int_equal(w.wanted, 3); /* ceil(12 x 0.167 / 0.8) */
+}
+
+static void test_hpa_counts_starting_workers_as_idle(void **state)
+{
+    (void)state;
+    struct world w = world_new("hpa");
+    w.work_s = 100;
+    w.step_s = 1;
+    w.delay_s = 120;
+    pass_until(&w, 100, 1);
+    assert_int_equal(w.wanted, 2); /* 1 busy of 2: 50 %, so no third while the second starts */
+}
+
+static void test_names(void **state)
+{
+    (void)state;
+    struct cw_policy p;
+    assert_true(cw_policy_find("fixed:8", &p));
+    assert_true(p.parameter == 8);
+    assert_true(cw_policy_find("cachew", &p));
+    assert_string_equal(p.name, "auto");
+    static const char *const wrong[] = {"fixed:", "fixed:0", "fixed:-1", "fixed:2x", "fixed: 2", "auto ", "", "hpa2", "fixed:99999999"};
+    for (size_t i = 0; i < CW_COUNT_OF(wrong); i++)
+        assert_false(cw_policy_find(wrong[i], &p));
+    struct world w = world_new("fixed:80");
+    pass(&w, 0);
+    assert_int_equal(w.wanted, 64); /* as many as there are */
+    assert_true(w.last.concluded);
+    pass(&w, 1);
+    assert_false(w.last.concluded);
+}
+
+/* ---- auto ---- */
+
+static void test_auto_stays_with_a_client_that_is_the_limit(void **state)
+{
+    (void)state;
+    struct world w = world_new("auto");
+    w.step_s = 1;
+    w.work_s = 0.3;
+    int records = 0;
+    for (int i = 0; i < 3000; i++) {
+        pass(&w, 1);
+        records += w.last.concluded;
+    }
+    assert_int_equal(w.wanted, 1);
+    assert_int_equal(w.decisions, 0);
+    assert_int_equal(records, 1); /* staying is a decision too */
+}
+
+static void test_auto_jumps(void **state)
+{
+    (void)state;
+    struct world w = world_new("auto");
+    w.step_s = 0.1;
+    w.work_s = 1.95;
+    w.delay_s = 10;
+    pass_until(&w, 300, 0.5);
+    assert_int_equal(w.running, 20);
+    assert_in_range(w.decisions, 1, 2);
+    pass_until(&w, 5000, 1);
+    assert_int_equal(w.running, 20);
+}
+
+static void test_auto_follows_demand(void **state)
+{
+    (void)state;
+    struct world w = world_new("auto");
+    w.step_s = 0.2;
+    w.work_s = 1.5;
+    pass_until(&w, 200, 1);
+    assert_int_equal(w.running, 8);
+    w.step_s = 0.1; /* twice the demand */
+    w.decisions = 0;
+    pass_until(&w, 260, 1);
+    assert_int_equal(w.running, 15);
+    assert_in_range(w.decisions, 1, 3);
+    w.step_s = 0.2;
+    w.decisions = 0;
+    pass_until(&w, 320, 1);
+    assert_int_equal(w.running, 8);
+    assert_in_range(w.decisions, 1, 3);
+}
+
+static void test_auto_names_storage(void **state)
+{
+    (void)state;
+    struct world w = world_new("auto");
+    w.step_s = 0.05;
+    w.work_s = 1;
+    w.floor_s = 0.2;
+    w.storage.source_bytes = 1e8;
+    bool named = false;
+    while (w.now_s < 600) {
+        pass(&w, 1);
+        named |= w.last.concluded && w.last.seen.limit == CW_BOTTLENECK_STORAGE;
+    }
+    assert_in_range(w.running, 5, 6);
+    assert_in_range(w.decisions, 1, 3);
+    assert_true(named);
+}
+
+static void test_auto_keeps_to_the_pool(void **state)
+{
+    (void)state;
+    struct world w = world_new("auto");
+    w.step_s = 0.1;
+    w.work_s = 2;
+    w.maximum = 8;
+    pass_until(&w, 100, 1);
+    assert_int_equal(w.wanted, 8);
+    w.maximum = 3;
+    pass(&w, 1);
+    assert_int_equal(w.wanted, 3);
+    assert_non_null(strstr(w.last.why, "no more than 3"));
+    w.maximum = 64;
+    pass_until(&w, 200, 1);
+    assert_int_equal(w.wanted, 20);
+}
+
+static void with_marker(struct world *w, double read_bytes_per_s)
+{
+    w->step_s = 0.1;
+    w->work_s = 1;
+    w->n_markers = 1;
+    w->objective = CW_OBJECTIVE_COST;
+    w->markers[0] = (struct cw_marker_facts){.name = "decode", .prefix_s = 0.9, .bytes = 1e7};
+    w->storage = (struct cw_storage_facts){.read_bytes_per_s = read_bytes_per_s, .write_bytes_per_s = read_bytes_per_s};
+}
+
+static void test_auto_caches_what_pays(void **state)
+{
+    (void)state;
+    struct world w = world_new("auto");
+    with_marker(&w, 1e9);
+    pass_until(&w, 60, 1);
+    assert_int_equal(w.marker, 0);
+    assert_int_equal(w.running, 10);
+    while (w.done < 10001)
+        pass(&w, 1);
+    w.markers[0].cached = 1; /* the epoch turned: what that saves is known without measuring */
+    pass(&w, 1);
+    assert_int_equal(w.wanted, 1);
+    assert_true(w.last.concluded);
+
+    w = world_new("auto");
+    with_marker(&w, 2e7); /* half a second to read a batch */
+    pass_until(&w, 60, 1);
+    assert_int_equal(w.marker, -1);
+
+    w = world_new("auto");
+    with_marker(&w, 1e9);
+    w.epochs = 1; /* nobody will read it */
+    pass_until(&w, 60, 1);
+    assert_int_equal(w.marker, -1);
+}
+
+/* A journal's memory goes on as the one that was never written down. */
+static void test_memory_survives(void **state)
+{
+    (void)state;
+    static const char *const names[] = {"auto", "cachew-atc22", "hpa", "fixed:3"};
+    for (size_t i = 0; i < CW_COUNT_OF(names); i++) {
+        struct world a = world_new(names[i]);
+        with_marker(&a, 1e9);
+        pass_until(&a, 7, 1);
+        for (int k = 0; k < 400; k++) {
+            struct world b = a;
+            json_t *saved = cw_policy_save(&a.policy, &a.memory);
+            assert_non_null(saved);
+            cw_policy_load(&b.policy, saved, &b.memory);
+            json_decref(saved);
+            assert_memory_equal(&a.memory, &b.memory, sizeof(a.memory));
+            pass(&b, 1);
+            pass(&a, 1);
+            assert_int_equal(a.wanted, b.wanted);
+            assert_int_equal(a.marker, b.marker);
+        }
+    }
+}
+
+static void test_record(void **state)
+{
+    (void)state;
+    struct world w = world_new("auto");
+    with_marker(&w, 1e9);
+    do
+        pass(&w, 1);
+    while (!w.last.concluded);
+    struct cw_facts f = {.n_pools = 1, .pools[0].name = "remote", .markers = w.markers, .n_markers = 1};
+    json_t *json = cw_decision_json(&w.last, &f);
+    assert_non_null(json);
+    assert_int_equal(json_integer_value(json_object_get(json_object_get(json_object_get(json, "chosen"), "workers"), "remote")), w.wanted);
+    assert_string_equal(json_string_value(json_object_get(json_object_get(json, "chosen"), "cache")), "decode");
+    assert_true(json_array_size(json_object_get(json, "alternatives")) >= 3);
+    assert_string_equal(json_string_value(json_object_get(json_object_get(json, "seen"), "limit")), "workers");
+    assert_true(json_number_value(json_object_get(json_object_get(json, "seen"), "step_s")) == 0.1);
+    json_decref(json);
+}
+
+/* ---- what they share ---- */
+
+static void check_shares(struct cw_claim *claims, int n, int workers, const int *expected)
+{
+    cw_share(claims, n, workers);
+    for (int i = 0; i < n; i++)
+        assert_int_equal(claims[i].share, expected[i]);
+}
+
+static void test_shares(void **state)
+{
+    (void)state;
+    struct cw_claim two[] = {{.want = 100, .weight = 2}, {.want = 100, .weight = 1}};
+    check_shares(two, 2, 30, (int[]){20, 10});
+    check_shares(two, 2, 31, (int[]){21, 10});
+    check_shares(two, 2, 1, (int[]){1, 0});
+    two[0].want = 5; /* what one leaves the other gets */
+    check_shares(two, 2, 30, (int[]){5, 25});
+    two[0].want = 0;
+    check_shares(two, 2, 30, (int[]){0, 30});
+    struct cw_claim three[] = {{.want = 50, .weight = 1}, {.want = 8, .weight = 1, .priority = 5}, {.want = 50, .weight = 1, .quota = 4}};
+    check_shares(three, 3, 20, (int[]){8, 8, 4});
+    check_shares(three, 3, 10, (int[]){1, 8, 1}); /* a worker each, then by priority */
+}
+
+static void test_means(void **state)
+{
+    (void)state;
+    static const double x[] = {3, 5, 4, 10, 1};
+    struct cw_mean a = {0}, b = {0}, all = {0};
+    for (size_t i = 0; i < CW_COUNT_OF(x); i++) {
+        struct cw_mean one = exactly(1, x[i]);
+        cw_mean_merge(i < 2 ? &a : &b, &one);
+    }
+    cw_mean_merge(&all, &a);
+    cw_mean_merge(&all, &b);
+    assert_true(all.n == 5);
+    assert_float_equal(all.mean, 4.6, 1e-12);
+    assert_float_equal(all.m2, 45.2, 1e-9);
+    assert_true(cw_mean_error(&(struct cw_mean){0}) == 1);
+    struct cw_mean steady = exactly(1, 1), more = exactly(100, 1);
+    assert_true(cw_mean_error(&steady) > 0.1); /* one batch proves nothing */
+    assert_true(cw_mean_error(&more) < 0.01);
+    struct cw_facts f = {.n_clients = 2};
+    struct cw_client_facts ranks[] = {{.step = exactly(10, 1), .wait = exactly(10, 0.5)}, {.step = exactly(10, 2), .wait = exactly(10, 0.1)}};
+    f.clients = ranks;
+    struct cw_demand d = cw_demand(&f); /* the slower rank paces; a batch of the job each second */
+    assert_float_equal(d.step.mean, 1, 1e-12);
+    assert_float_equal(d.interval.mean, 1.05, 1e-12);
+    assert_float_equal(d.wait_s, 0.05, 1e-12);
+}
+
+static void check_curve(double (*truth)(double n), const double *at, size_t n, double tolerance)
+{
+    struct cw_point points[CW_CURVE_POINTS];
+    struct cw_curve c;
+    for (size_t i = 0; i < n; i++)
+        points[i] = (struct cw_point){at[i], truth(at[i]), 0.005};
+    cw_curve_fit(points, n, 0, &c);
+    for (double w = 1; w <= 1.3 * at[n - 1]; w++)
+        assert_float_equal(cw_curve_s(&c, w) / truth(w), 1, tolerance);
+}
+
+static double linear(double n) { return 7 / n; }
+static double amdahl(double n) { return 5 / n + 0.2; }
+static double hinge(double n) { return fmax(4 / n, 0.25); }
+static double valley(double n) { return 3 / n + 0.1 + 0.01 * n; }
+
+static void test_curves(void **state)
+{
+    (void)state;
+    check_curve(linear, (double[]){1}, 1, 1e-9);
+    check_curve(linear, (double[]){1, 6}, 2, 1e-9);
+    check_curve(amdahl, (double[]){1, 8}, 2, 0.01);
+    check_curve(amdahl, (double[]){1, 4, 30}, 3, 0.03);
+    check_curve(hinge, (double[]){1, 12, 40}, 3, 0.08);
+    check_curve(valley, (double[]){1, 12, 60}, 3, 0.01);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_atc22_on_figure_6a),
+        cmocka_unit_test(test_atc22_adds_one_at_a_time),
+        cmocka_unit_test(test_atc22_writes_in_an_epoch_of_its_own),
+        cmocka_unit_test(test_hpa_rule),
+        cmocka_unit_test(test_hpa_counts_starting_workers_as_idle),
+        cmocka_unit_test(test_names),
+        cmocka_unit_test(test_auto_stays_with_a_client_that_is_the_limit),
+        cmocka_unit_test(test_auto_jumps),
+        cmocka_unit_test(test_auto_follows_demand),
+        cmocka_unit_test(test_auto_names_storage),
+        cmocka_unit_test(test_auto_keeps_to_the_pool),
+        cmocka_unit_test(test_auto_caches_what_pays),
+        cmocka_unit_test(test_memory_survives),
+        cmocka_unit_test(test_record),
+        cmocka_unit_test(test_shares),
+        cmocka_unit_test(test_means),
+        cmocka_unit_test(test_curves),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
