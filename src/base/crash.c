@@ -51,8 +51,11 @@ static struct {
 } wanted;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 
+static const char *mutation; /* immutable once it is read */
+
 static void read_environment(void)
 {
+    mutation = getenv("CACHEW_MUTATE");
     const char *text = getenv("CACHEW_CRASH"), *colon = text ? strchr(text, ':') : NULL;
     if (!colon || (size_t)(colon - text) >= sizeof(wanted.name))
         return;
@@ -66,6 +69,12 @@ void cw_crash_point(const char *name)
     pthread_once(&once, read_environment);
     if (strcmp(name, wanted.name) == 0 && atomic_fetch_add(&wanted.passed, 1) + 1 == wanted.n)
         kill(getpid(), wanted.signal);
+}
+
+bool cw_mutated(const char *name)
+{
+    pthread_once(&once, read_environment);
+    return mutation && strcmp(name, mutation) == 0;
 }
 
 #endif

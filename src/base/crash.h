@@ -3,6 +3,7 @@
  * CACHEW_CRASH=NAME:N:stop, stops as SIGSTOP does, for a test that has something else in mind. Elsewhere they are nothing. Any thread.
  */
 #pragma once
+#include <stdbool.h>
 #include <stddef.h>
 
 struct cw_crash_point {
@@ -11,8 +12,22 @@ struct cw_crash_point {
 /* All there are; *ret_n is 0 where the build has none. */
 const struct cw_crash_point *cw_crash_points(size_t *ret_n);
 
+/*
+ * Mutations: with CACHEW_MUTATE=NAME a test build leaves something out that delivery rests on. The delivery oracle must notice (tests/service/mutations.py).
+ *
+ *   dedup    client: a batch that came before, or is not wanted any more, is taken for one that is
+ *   g        client: which batch it is that comes is not looked at
+ *   remnant  client: the cursor passes what is left over of splits and has not come yet
+ *   sync     dispatcher: what is to be durable is acknowledged, and only written down at the end
+ */
 #ifdef CW_CRASH_POINTS
 void cw_crash_point(const char *name);
+bool cw_mutated(const char *name);
 #else
 static inline void cw_crash_point(const char *name) { (void)name; }
+static inline bool cw_mutated(const char *name)
+{
+    (void)name;
+    return false;
+}
 #endif

@@ -127,7 +127,7 @@ static void add_jobs(struct cw_text *t, const struct sample *s, const struct sam
     for (int over = 0; over <= 1; over++)
         json_array_foreach(s->jobs, i, job) {
             const char *state = json_string_value(json_object_get(job, "state"));
-            bool is_over = state && strcmp(state, "waiting") != 0 && strcmp(state, "running") != 0 && strcmp(state, "paused") != 0;
+            bool is_over = state && strcmp(state, "waiting") != 0 && strcmp(state, "running") != 0 && strcmp(state, "unattended") != 0 && strcmp(state, "paused") != 0;
             if (is_over == (over == 1))
                 add_job(t, job, row_before(before->jobs, job, "name"), seconds);
         }

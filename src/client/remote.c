@@ -27,7 +27,7 @@ static void describe(const struct remote *r, const struct remote_split *s, char 
     if (r->service_down.status)
         snprintf(buf, size, "the dispatcher at %s is not there (%.200s)", r->service, r->service_down.message);
     else if (!s->worker)
-        snprintf(buf, size, "no worker has it yet");
+        snprintf(buf, size, "no worker has it yet%s", r->lagging);
     else if (!l)
         snprintf(buf, size, "worker %" PRIu64 " has it, whose address is not known", s->worker);
     else if (l->why.status)
@@ -45,12 +45,14 @@ int cw_remote_wait(struct remote *r, uint64_t deadline_ns, const struct remote_s
         *err = r->failed;
         return r->failed.status;
     }
+    r->waiting = true;
     if (!r->interrupted && deadline_ns) {
         struct timespec until = {.tv_sec = (time_t)(deadline_ns / 1000000000u), .tv_nsec = (long)(deadline_ns % 1000000000u)};
         e = pthread_cond_timedwait(&r->changed, &r->mutex, &until);
     } else if (!r->interrupted) {
         e = pthread_cond_wait(&r->changed, &r->mutex);
     }
+    r->waiting = false;
     r->wait_ns += cw_now_ns() - start;
     if (r->interrupted)
         return cw_error_set(err, CW_E_INTERRUPTED, "interrupted");

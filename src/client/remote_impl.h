@@ -29,7 +29,8 @@ struct slot {
     uint64_t k;                 /* its number in the split */
     enum asked state;
     uint64_t asked_ns, came_ns; /* where there is a trace: first asked for, received */
-    struct link *of;            /* ASKED: whom */
+    struct link *of;            /* who was asked last and has not answered; NULL: nobody */
+    uint64_t request;           /* with this request */
     struct remote_batch *batch; /* HERE, */
     struct cw_error *failed;    /* or why not */
     struct cw_quarantined *quarantined;
@@ -61,7 +62,7 @@ struct part {
     bool lost;                  /* with its split, which will not be run again */
     enum asked state;
     struct link *of;
-    uint64_t not_before_ns;
+    uint64_t request, not_before_ns;
     struct cw_remnant here;
     struct cw_error *failed;
 };
@@ -101,7 +102,8 @@ struct link {
     bool gone;                 /* the dispatcher says so */
     /* loop thread only: */
     struct cw_conn *conn;
-    bool open, reported;
+    bool open;
+    uint64_t reported_ns;      /* when the dispatcher was told last that it can't be reached; 0: it was not */
     struct cw_slab *incoming;  /* the payload that is received */
     unsigned attempt;          /* which address is next */
     bool same_again;           /* the one that was tried last, whatever became of it */
@@ -183,15 +185,17 @@ struct remote {
     size_t batch_bytes;        /* of the largest that came */
     bool lent;                 /* it came as memory that a worker lends */
     uint64_t wait_ns;
+    bool waiting;              /* the consumer, at the moment */
+    char lagging[120];         /* the rank that is farthest behind, as the dispatcher said when it was told so */
     atomic_uint_fast64_t n_batches; /* handed out; the consumer's */
 
     /* loop thread only: */
     Cachew__Hello *hello;
     struct cw_conn *dispatcher;
-    bool dispatcher_open, said_goodbye;
+    bool dispatcher_open, parted; /* the dispatcher knows that nothing more will be asked for, or need not */
     uint64_t started_ns, dispatcher_retry_ns, goodbye_ns;
     unsigned n_conns;          /* those whose `closed` is to come */
-    uint64_t next_id, attach_id;
+    uint64_t next_id, attach_id, detach_id;
     struct cw_cursor told;     /* of the cursor */
     uint64_t told_ns, told_batches;
     struct cw_timer *timer;
@@ -217,9 +221,9 @@ struct slot *cw_remote_slot(struct remote_split *s, uint64_t k, bool make);
 size_t cw_remote_window(const struct remote *r);
 /* Marks the next batches that will be wanted, as far as the window goes, and asks for what is to be asked for. Loop thread. */
 void cw_remote_pump(struct remote *r);
-/* What was asked of a worker is to be asked again: it is gone, or does not have the split. */
+/* What was asked of a worker is to be asked again: it is gone, or did not have the split when this was asked of it (and no other request). */
 void cw_remote_unask(struct remote *r, const struct link *l);
-void cw_remote_not_here(struct remote *r, const struct link *l, uint64_t epoch, uint64_t split);
+void cw_remote_not_here(struct remote *r, const struct link *l, uint64_t request, uint64_t epoch, uint64_t split);
 
 /* remote_link.c, loop thread, mutex held */
 struct link *cw_remote_link(struct remote *r, uint64_t worker); /* NULL: not known */

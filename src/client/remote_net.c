@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "client/remote_impl.h"
+#include "net/conn_impl.h"
 
 #include "base/crash.h"
 #include "base/clock.h"
@@ -62,7 +63,7 @@ static void send_attach(struct remote *r)
 {
     Cachew__Attach m = CACHEW__ATTACH__INIT;
     Cachew__Envelope e = CACHEW__ENVELOPE__INIT;
-    Cachew__Place from;
+    Cachew__Place from, round;
     uint8_t fingerprint[16];
     memcpy(fingerprint, &r->compiled->pipeline->fingerprint, sizeof(fingerprint));
     r->told = cw_remote_cursor(r);
@@ -79,6 +80,11 @@ static void send_attach(struct remote *r)
     m.base_dir = r->base_dir;
     m.from = &from;
     m.snapshot = r->snapshot;
+    m.again = r->attached;
+    cachew__place__init(&round);
+    round.epoch = r->view.rounds_epoch;
+    round.batch = r->view.rounds_from;
+    m.round = &round;
     e.id = r->attach_id = ++r->next_id;
     e.of_case = CACHEW__ENVELOPE__OF_ATTACH;
     e.attach = &m;
@@ -99,6 +105,9 @@ static void send_progress(struct remote *r, uint64_t now)
     m.n_batches = r->n_batches;
     m.wait_ns = r->wait_ns;
     m.g = r->from.g;
+    m.waiting = r->waiting;
+    if (!r->waiting)
+        r->lagging[0] = '\0';
     e.of_case = CACHEW__ENVELOPE__OF_PROGRESS;
     e.progress = &m;
     cw_remote_tell(r, &e);
@@ -119,6 +128,36 @@ static void tell_cursor(struct remote *r, uint64_t now)
         send_progress(r, now);
     if (moved)
         cw_remote_forget(r);
+}
+
+/* Nothing is to be said to the dispatcher any more. */
+static void part(struct remote *r)
+{
+    r->parted = true;
+    r->dispatcher_open = false;
+    if (r->dispatcher)
+        cw_conn_close(r->dispatcher, NULL);
+}
+
+/* That this rank is finished is said until it was heard: else its job would wait for it. Of who leaves otherwise the end of the connection tells. */
+static void say_goodbye(struct remote *r)
+{
+    Cachew__Detach m = CACHEW__DETACH__INIT;
+    Cachew__Envelope e = CACHEW__ENVELOPE__INIT;
+    r->goodbye_ns = r->goodbye_ns ? r->goodbye_ns : cw_now_ns() + GOODBYE_NS;
+    if (r->parted || r->detach_id)
+        return;
+    if (r->dispatcher_open) {
+        m.finished = r->finished;
+        m.job = r->job;
+        m.rank = r->options.rank;
+        e.id = r->detach_id = ++r->next_id;
+        e.of_case = CACHEW__ENVELOPE__OF_DETACH;
+        e.detach = &m;
+        cw_remote_tell(r, &e);
+    }
+    if (!r->finished || !r->attached)
+        part(r);
 }
 
 static int on_attached(struct remote *r, const Cachew__Attached *m, struct cw_error *err)
@@ -154,6 +193,10 @@ static int on_dispatcher(struct remote *r, const Cachew__Envelope *m, struct cw_
     struct cw_error why = {0};
     int status = 0;
     switch (m->of_case) {
+    case CACHEW__ENVELOPE__OF_DONE:
+        if (r->detach_id && m->re == r->detach_id)
+            part(r);
+        return 0;
     case CACHEW__ENVELOPE__OF_ATTACHED:
         status = m->re == r->attach_id ? on_attached(r, m->attached, err) : 0;
         break;
@@ -170,6 +213,11 @@ static int on_dispatcher(struct remote *r, const Cachew__Envelope *m, struct cw_
         else
             (void)cw_error_set(&why, CW_E_SERVICE, "job %s was ended", r->job);
         cw_remote_fail(r, &why);
+        break;
+    case CACHEW__ENVELOPE__OF_LAGGING:
+        if (m->lagging->at)
+            snprintf(r->lagging, sizeof(r->lagging), "; rank %u of %u is behind, at split %llu of epoch %llu%s", m->lagging->rank, r->options.world_size,
+                     (unsigned long long)m->lagging->at->split, (unsigned long long)m->lagging->at->epoch, m->lagging->attached ? "" : ", and not attached");
         break;
     case CACHEW__ENVELOPE__OF_WORKERS:
         for (size_t i = 0; i < m->workers->n_workers && status >= 0; i++)
@@ -201,7 +249,10 @@ static int dispatcher_open(void *user, struct cw_conn *c, const Cachew__Envelope
     r->dispatcher = c;
     r->dispatcher_open = true;
     r->service_down = (struct cw_error){0};
-    send_attach(r);
+    if (r->left || r->closing)
+        say_goodbye(r);
+    else
+        send_attach(r);
     pthread_mutex_unlock(&r->mutex);
     return 0;
 }
@@ -220,6 +271,7 @@ static void service_is_down(struct remote *r, const struct cw_error *why)
 {
     r->dispatcher = NULL;
     r->dispatcher_open = false;
+    r->detach_id = 0;
     r->service_down = *why;
     if (!why->status)
         (void)cw_error_set(&r->service_down, CW_E_SERVICE, "it closed the connection");
@@ -287,23 +339,6 @@ static void give_back(struct remote *r, struct remote_batch **ret_done)
     }
 }
 
-/* To the dispatcher, once. */
-static void say_goodbye(struct remote *r)
-{
-    if (r->said_goodbye)
-        return;
-    r->said_goodbye = true;
-    Cachew__Detach m = CACHEW__DETACH__INIT;
-    Cachew__Envelope e = CACHEW__ENVELOPE__INIT;
-    m.finished = r->finished;
-    e.of_case = CACHEW__ENVELOPE__OF_DETACH;
-    e.detach = &m;
-    cw_remote_tell(r, &e);
-    r->dispatcher_open = false;
-    if (r->dispatcher)
-        cw_conn_close(r->dispatcher, NULL);
-}
-
 static void run(void *user)
 {
     struct remote *r = user;
@@ -311,11 +346,12 @@ static void run(void *user)
     uint64_t now = cw_now_ns();
     pthread_mutex_lock(&r->mutex);
     give_back(r, &done);
-    if (r->left && !r->closing)
+    bool leaving = r->left || r->closing;
+    if (leaving)
         say_goodbye(r);
-    else if (!r->closing && !r->dispatcher && now >= r->dispatcher_retry_ns)
+    if (!r->dispatcher && now >= r->dispatcher_retry_ns && (!leaving || (!r->parted && now < r->goodbye_ns)))
         dispatcher_connect(r);
-    if (r->dispatcher_open && r->attached)
+    if (r->dispatcher_open && r->attached && !leaving)
         tell_cursor(r, now);
     if (r->closing) {
         cw_remote_over(r);
@@ -389,7 +425,7 @@ int cw_remote_start(struct remote *r, struct cw_error *err)
 
 void cw_remote_over(struct remote *r)
 {
-    if (r->closing && (r->n_conns == 0 || cw_now_ns() >= r->goodbye_ns))
+    if (r->closing && ((r->n_conns == 0 && r->parted) || cw_now_ns() >= r->goodbye_ns))
         cw_loop_stop(r->loop);
     else if (r->closing) /* the timer may have been set for something else, before that */
         cw_remote_wake_at(r, r->goodbye_ns);
@@ -401,7 +437,7 @@ static void goodbye(void *user)
     run(r); /* gives back what is to be given back */
     pthread_mutex_lock(&r->mutex);
     r->closing = true;
-    r->goodbye_ns = cw_now_ns() + GOODBYE_NS;
+    r->goodbye_ns = cw_now_ns() + GOODBYE_NS; /* whatever was said before: connections are to close within it */
     say_goodbye(r);
     for (struct link *l = r->links; l; l = l->next)
         cw_link_close(l);
@@ -416,5 +452,10 @@ void cw_remote_stop(struct remote *r)
     cw_loop_post(r->loop, &post);
     pthread_join(r->thread, NULL);
     r->running = false;
+    for (struct link *l = r->links; l; l = l->next) /* nobody waits for peers that do not close their side */
+        if (l->conn)
+            cw_conn_die(l->conn, NULL);
+    if (r->dispatcher)
+        cw_conn_die(r->dispatcher, NULL);
 }
 

@@ -5,6 +5,7 @@
 #include "client/remote_impl.h"
 
 #include "base/clock.h"
+#include "base/crash.h"
 
 /* A worker that does not have what the dispatcher says it has: as a rule the lease is on its way. Asked again after this, twice this, four times this ... */
 #define ASK_AGAIN_NS UINT64_C(1000000)
@@ -301,11 +302,17 @@ static void ask_split(struct remote *r, struct remote_split *s, uint64_t now)
         }
         if (!l && !(l = usable(r, s->worker)))
             return;
+        if (slot->of == l) { /* the split was elsewhere for a while, and the request is still there: a second one would be computed a second time */
+            slot->state = ASKED;
+            slot = slot->next;
+            continue;
+        }
         uint64_t first = slot->k, count = 0;
-        for (; slot && slot->state == ASK && slot->k == first + count; slot = slot->next, count++) {
+        for (; slot && slot->state == ASK && slot->of != l && slot->k == first + count; slot = slot->next, count++) {
             slot->state = ASKED;
             slot->asked_ns = slot->asked_ns ? slot->asked_ns : now;
             slot->of = l;
+            slot->request = r->next_id + 1; /* as get numbers it */
         }
         if (get(r, l, s->epoch, s->index, first, count, NULL) < 0)
             return; /* the connection ends, and all of it is asked again */
@@ -330,7 +337,10 @@ void cw_remote_pump(struct remote *r)
         if (!l)
             continue;
         p->state = ASKED;
+        if (p->of == l)
+            continue; /* as above */
         p->of = l;
+        p->request = r->next_id + 1;
         if (get(r, l, p->epoch, p->split, p->from, p->n, &p->key) < 0)
             return;
     }
@@ -341,27 +351,33 @@ void cw_remote_unask(struct remote *r, const struct link *l)
     for (struct view *v = &r->view; v; v = v->next)
         for (struct remote_split *s = v->splits; s; s = s->next)
             for (struct slot *slot = s->slots; slot; slot = slot->next)
-                if (slot->state == ASKED && slot->of == l)
-                    slot->state = ASK;
+                if (slot->of == l) {
+                    slot->of = NULL;
+                    slot->state = slot->state == ASKED ? ASK : slot->state;
+                }
     for (struct part *p = r->parts; p; p = p->next_known)
-        if (p->state == ASKED && p->of == l)
-            p->state = ASK;
+        if (p->of == l) {
+            p->of = NULL;
+            p->state = p->state == ASKED ? ASK : p->state;
+        }
 }
 
-void cw_remote_not_here(struct remote *r, const struct link *l, uint64_t epoch, uint64_t split)
+void cw_remote_not_here(struct remote *r, const struct link *l, uint64_t request, uint64_t epoch, uint64_t split)
 {
     uint64_t now = cw_now_ns(), again = now + (ASK_AGAIN_NS << ASK_AGAIN_MOST);
     for (struct view *v = &r->view; v; v = v->next)
         for (struct remote_split *s = v->splits; s; s = s->next)
             for (struct slot *slot = s->epoch == epoch && s->index == split ? s->slots : NULL; slot; slot = slot->next)
-                if (slot->state == ASKED && slot->of == l) {
+                if (slot->state != HERE && slot->of == l && slot->request == request) {
+                    slot->of = NULL;
                     slot->state = ASK;
                     if (s->not_before_ns <= now)
                         s->not_before_ns = now + (ASK_AGAIN_NS << CW_MIN(s->n_not_here++, ASK_AGAIN_MOST));
                     again = CW_MIN(again, s->not_before_ns);
                 }
     for (struct part *p = r->parts; p; p = p->next_known)
-        if (p->state == ASKED && p->of == l && p->epoch == epoch && p->split == split) {
+        if (p->state != HERE && p->of == l && p->request == request) {
+            p->of = NULL;
             p->state = ASK;
             p->not_before_ns = now + (ASK_AGAIN_NS << 3);
             again = CW_MIN(again, p->not_before_ns);
@@ -376,7 +392,7 @@ struct cw_cursor cw_remote_cursor(const struct remote *r)
         if (v->splits && before(v->splits->epoch, v->splits->index, c.epoch, c.split))
             c = (struct cw_cursor){.epoch = v->splits->epoch, .split = v->splits->index};
     for (const struct part *p = r->parts; p; p = p->next_known)
-        if (p->state != HERE && before(p->epoch, p->split, c.epoch, c.split))
+        if (p->state != HERE && before(p->epoch, p->split, c.epoch, c.split) && !cw_mutated("remnant"))
             c = (struct cw_cursor){.epoch = p->epoch, .split = p->split};
     return c;
 }

@@ -85,7 +85,7 @@ static json_t *job_json(const struct job *j, bool *failed)
     json_t *o = json_object();
     set(o, "name", text_json(j->name), failed);
     set(o, "stream", hex(j->stream_id), failed);
-    set(o, "state", json_string(j->paused && j->state < JOB_DONE ? "paused" : cw_dp_job_state(j->state)), failed);
+    set(o, "state", json_string(cw_dp_job_state(j)), failed);
     set(o, "epoch", integer(job_epoch(j)), failed);
     set(o, "epochs", integer(j->epochs), failed);
     set(o, "world_size", integer(j->world_size), failed);

@@ -19,7 +19,7 @@ static size_t rank_index(const struct job *j, uint32_t number)
     return low;
 }
 
-static int rank_get(struct cw_dispatcher *d, struct job *j, uint32_t number, struct rank **ret, struct cw_error *err)
+int cw_dp_rank_get(struct cw_dispatcher *d, struct job *j, uint32_t number, struct rank **ret, struct cw_error *err)
 {
     size_t i = rank_index(j, number);
     if (i < j->n_ranks && j->ranks[i]->number == number) {
@@ -95,19 +95,28 @@ void cw_dp_client_ended(struct cw_dispatcher *d, struct rank *r, const struct cw
 
 /* ---- attaching ---- */
 
-/* Its place in the plan, which is known now. */
+/* Whether who comes from a place, with a snapshot, fits the plan, which is known now: its position. */
+static int place_fits(const struct job *j, const Cachew__Place *from, uint64_t snapshot, uint64_t *ret, struct cw_error *err)
+{
+    const struct stream *s = j->stream;
+    int result = cw_dp_stream_position(s, from->epoch, from->split, ret, err);
+    if (result < 0)
+        return result;
+    if (*ret > cw_dp_job_total(s, j->epochs))
+        return cw_error_set(err, CW_E_OPTION, "epoch %" PRIu64 " is behind the last of %" PRIu64, from->epoch, j->epochs);
+    if (snapshot != 0 && snapshot != s->data->plan->snapshot)
+        return cw_error_set(err, CW_E_STATE, "the state was saved with other data: its snapshot is %016" PRIx64 ", expected %016" PRIx64, snapshot, s->data->plan->snapshot);
+    return 0;
+}
+
+/* Its place in the plan. */
 void cw_dp_client_begin(struct cw_dispatcher *d, struct rank *r)
 {
     struct job *j = r->job;
     struct stream *s = j->stream;
     struct cw_error err = {0};
-    uint64_t pos, snapshot = s->data->plan->snapshot;
-    int result = cw_dp_stream_position(s, r->from.epoch, r->from.split, &pos, &err);
-    if (result == 0 && pos > cw_dp_job_total(s, j->epochs))
-        result = cw_error_set(&err, CW_E_OPTION, "epoch %" PRIu64 " is behind the last of %" PRIu64, r->from.epoch, j->epochs);
-    if (result == 0 && r->snapshot != 0 && r->snapshot != snapshot)
-        result = cw_error_set(&err, CW_E_STATE, "the state was saved with other data: its snapshot is %016" PRIx64 ", expected %016" PRIx64, r->snapshot, snapshot);
-    if (result < 0) {
+    uint64_t pos;
+    if (place_fits(j, &r->from, r->snapshot, &pos, &err) < 0) {
         cw_dp_client_refuse(d, r, &err);
         return;
     }
@@ -146,18 +155,27 @@ static void take_over(struct cw_dispatcher *d, struct rank *r, struct cw_peer *p
         r->job->n_attached++;
     r->client = p;
     p->rank = r;
+    memcpy(r->incarnation, p->incarnation, sizeof(r->incarnation));
 }
 
-static int client_attach(struct cw_dispatcher *d, struct cw_peer *p, uint64_t id, const Cachew__Attach *a, struct cw_error *err)
+/* As cw_dp_job_get. */
+static int client_attach(struct cw_dispatcher *d, struct cw_peer *p, uint64_t id, const Cachew__Attach *a, uint64_t since_ns, struct cw_error *err)
 {
     struct job *j = NULL;
     struct rank *r = NULL;
+    Cachew__Place from = CACHEW__PLACE__INIT;
+    uint64_t pos;
     if (p->rank && (strcmp(p->rank->job->name, a->job) != 0 || p->rank->number != a->rank))
         return cw_error_set(err, CW_E_SERVICE, "this connection is that of rank %" PRIu32 " of job \"%s\"", p->rank->number, p->rank->job->name);
-    int result = cw_dp_job_get(d, a, &j, err);
-    if (result < 0)
+    int result = cw_dp_job_get(d, a, since_ns, &j, err);
+    if (result != 0)
         return result;
-    result = rank_get(d, j, a->rank, &r, err);
+    if (a->from)
+        from = (Cachew__Place){.base = from.base, .epoch = a->from->epoch, .split = a->from->split, .batch = a->from->batch};
+    if (j->stream->data) /* before it takes anybody's place */
+        result = place_fits(j, &from, a->snapshot, &pos, err);
+    if (result == 0)
+        result = cw_dp_rank_get(d, j, a->rank, &r, err);
     if (result < 0) {
         if (j->n_attached == 0 && !j->durable && j->writing == 0)
             cw_dp_job_free(d, j);
@@ -166,10 +184,9 @@ static int client_attach(struct cw_dispatcher *d, struct cw_peer *p, uint64_t id
     take_over(d, r, p);
     j->n_finished -= r->finished;
     r->finished = r->greeted = r->leaves = false;
+    r->heard_ns = d->now_ns;
     r->attach_id = id;
-    r->from = (Cachew__Place)CACHEW__PLACE__INIT;
-    if (a->from)
-        r->from = (Cachew__Place){.base = PROTOBUF_C_MESSAGE_INIT(&cachew__place__descriptor), .epoch = a->from->epoch, .split = a->from->split, .batch = a->from->batch};
+    r->from = from;
     r->snapshot = a->snapshot;
     r->n_batches = r->wait_ns = r->g = r->digest_lo = r->digest_hi = 0;
     j->stream->parked = false;
@@ -186,7 +203,93 @@ static int client_attach(struct cw_dispatcher *d, struct cw_peer *p, uint64_t id
     return 0;
 }
 
+/* ---- attachments that wait ---- */
+
+void cw_dp_client_forget_waiting(struct cw_dispatcher *d, struct cw_peer *p)
+{
+    if (!p->waiting)
+        return;
+    cachew__attach__free_unpacked(p->waiting, NULL);
+    d->waiting_bytes -= p->waiting_bytes;
+    p->waiting = NULL;
+}
+
+static int wait_later(struct cw_dispatcher *d, struct cw_peer *p, uint64_t id, const Cachew__Attach *a)
+{
+    size_t size = cachew__attach__get_packed_size(a);
+    _cleanup_free_ uint8_t *packed = d->waiting_bytes + size <= DP_WAITING ? malloc(size + 1) : NULL;
+    if (packed)
+        cachew__attach__pack(a, packed);
+    p->waiting = packed ? cachew__attach__unpack(NULL, size, packed) : NULL;
+    if (!p->waiting)
+        return -1;
+    p->waiting_id = id;
+    p->waiting_since_ns = d->now_ns;
+    p->waiting_bytes = size;
+    d->waiting_bytes += size;
+    return 0;
+}
+
+/* Who comes with other options than a job has is refused while the job has ranks. But they may all be gone, and their connections not have noticed: who was not heard
+ * of since is waited for. */
+static void attach(struct cw_dispatcher *d, struct cw_peer *p, uint64_t id, const Cachew__Attach *a)
+{
+    struct cw_error refused = {0};
+    cw_dp_client_forget_waiting(d, p);
+    int r = client_attach(d, p, id, a, d->now_ns, &refused);
+    if (r < 0 || (r > 0 && wait_later(d, p, id, a) < 0))
+        cw_dp_fail(d, p, id, &refused);
+}
+
+void cw_dp_client_tick(struct cw_dispatcher *d)
+{
+    if (d->waiting_bytes == 0)
+        return;
+    CW_LIST_EACH(at, &d->peers) {
+        struct cw_peer *p = CW_CONTAINER(at, struct cw_peer, link);
+        struct cw_error refused = {0};
+        bool last = p->waiting && d->now_ns - p->waiting_since_ns >= DP_SILENT;
+        int r = p->waiting ? client_attach(d, p, p->waiting_id, p->waiting, p->waiting_since_ns, &refused) : 1;
+        if (r < 0 || (r > 0 && last))
+            cw_dp_fail(d, p, p->waiting_id, &refused);
+        if (r <= 0 || last)
+            cw_dp_client_forget_waiting(d, p);
+    }
+}
+
 /* ---- attached ---- */
+
+/* Whom the others wait for, when they wait; if it is this rank itself, nobody has to be told. */
+static void tell_lagging(struct cw_dispatcher *d, struct rank *r)
+{
+    const struct job *j = r->job;
+    Cachew__Lagging l = CACHEW__LAGGING__INIT;
+    Cachew__Place at = CACHEW__PLACE__INIT;
+    Cachew__Envelope m = CACHEW__ENVELOPE__INIT;
+    uint64_t least = r->pos;
+    uint32_t missing = 0;
+    for (size_t i = 0; i < j->n_ranks; i++) {
+        const struct rank *x = j->ranks[i];
+        missing += missing == x->number;
+        if (x->finished || !x->began || x->pos >= least)
+            continue;
+        least = x->pos;
+        l.rank = x->number;
+        l.attached = x->client != NULL;
+    }
+    if (missing < j->world_size && !j->missing_over && j->first_from < least) {
+        least = j->first_from;
+        l.rank = missing;
+        l.attached = false;
+    }
+    if (least == r->pos)
+        return;
+    cw_dp_stream_place(j->stream, least, &at.epoch, &at.split);
+    l.at = &at;
+    m.of_case = CACHEW__ENVELOPE__OF_LAGGING;
+    m.lagging = &l;
+    cw_dp_send(d, r->client, &m);
+}
 
 static int client_progress(struct cw_dispatcher *d, struct rank *r, const Cachew__Progress *m, struct cw_error *err)
 {
@@ -194,6 +297,7 @@ static int client_progress(struct cw_dispatcher *d, struct rank *r, const Cachew
     uint64_t pos;
     if (!r->greeted || !m->from)
         return cw_error_set(err, CW_E_SERVICE, "Progress before Attached, or without a place");
+    r->heard_ns = d->now_ns;
     int result = cw_dp_stream_position(j->stream, m->from->epoch, m->from->split, &pos, err);
     if (result < 0)
         return result;
@@ -212,16 +316,32 @@ static int client_progress(struct cw_dispatcher *d, struct rank *r, const Cachew
     r->g = m->g;
     r->digest_lo = m->digest_lo;
     r->digest_hi = m->digest_hi;
+    if (m->waiting)
+        tell_lagging(d, r);
     return 0;
+}
+
+/* Whose Detach came without its connection: of a rank that no other client has. NULL: it was heard before, or nobody wants to know. */
+static struct rank *rank_of_detach(struct cw_dispatcher *d, const struct cw_peer *p, const Cachew__Detach *m)
+{
+    struct job *j = cw_dp_job_find(d, m->job);
+    struct rank *r;
+    if (!j || j->state != JOB_RUNNING || m->rank >= j->world_size)
+        return NULL;
+    size_t n = j->n_ranks;
+    if (cw_dp_rank_get(d, j, m->rank, &r, NULL) < 0)
+        return NULL;
+    /* Where it was not known, this dispatcher is younger than the rank's last word. */
+    return j->n_ranks > n || memcmp(r->incarnation, p->incarnation, sizeof(r->incarnation)) == 0 ? r : NULL;
 }
 
 static int client_detach(struct cw_dispatcher *d, struct cw_peer *p, uint64_t id, const Cachew__Detach *m, struct cw_error *err)
 {
-    struct rank *r = p->rank;
+    struct rank *r = p->rank ? p->rank : m->finished ? rank_of_detach(d, p, m) : NULL;
     struct action then = {.kind = ACTION_DONE, .peer = p, .re = id};
     if (r) {
         struct job *j = r->job;
-        bool finished = m->finished && r->greeted;
+        bool finished = m->finished && !r->finished && (r->greeted || !p->rank);
         if (finished) {
             r->finished = true;
             j->n_finished++;
@@ -231,6 +351,8 @@ static int client_detach(struct cw_dispatcher *d, struct cw_peer *p, uint64_t id
         cw_dp_client_lost(d, r);
         if (finished && j->n_finished == j->world_size)
             cw_dp_job_over(d, j, JOB_DONE, NULL);
+        else if (finished)
+            cw_dp_journal_tried(d, cw_dp_journal_job(d, j, NULL, NULL)); /* else the others would wait for it after a restart */
     }
     return id != 0 ? cw_dp_journal_then(d, &then, err) : 0;
 }
@@ -242,7 +364,8 @@ static void client_unreachable(struct cw_dispatcher *d, struct rank *r, const Ca
     struct seat *t = w && s ? cw_dp_seat_find(w, s) : NULL;
     if (!t || !r->greeted || s->at_most_once || s->n_heap <= (size_t)(t->heap_at > 0))
         return; /* nobody else could do better */
-    cw_dp_log(d, true, "rank %" PRIu32 " of job \"%s\" does not get through to worker %" PRIu64 ": %.200s", r->number, r->job->name, m->worker, m->reason);
+    if (t->shunned_until == 0)
+        cw_dp_log(d, true, "rank %" PRIu32 " of job \"%s\" does not get through to worker %" PRIu64 ": %.200s", r->number, r->job->name, m->worker, m->reason);
     cw_dp_seat_shun(d, t);
     cw_dp_lease_drop_all(d, t, false, r->pos, true);
     cw_dp_stream_dirty(d, s);
@@ -250,13 +373,11 @@ static void client_unreachable(struct cw_dispatcher *d, struct rank *r, const Ca
 
 int cw_dp_client_message(struct cw_dispatcher *d, struct cw_peer *p, const Cachew__Envelope *m, struct cw_error *err)
 {
-    struct cw_error refused = {0};
     switch (m->of_case) {
     case CACHEW__ENVELOPE__OF_ATTACH:
         if (m->id == 0)
             return cw_error_set(err, CW_E_SERVICE, "Attach is a request and needs an id");
-        if (client_attach(d, p, m->id, m->attach, &refused) < 0)
-            cw_dp_fail(d, p, m->id, &refused);
+        attach(d, p, m->id, m->attach);
         return 0;
     case CACHEW__ENVELOPE__OF_PROGRESS:
         return p->rank ? client_progress(d, p->rank, m->progress, err) : 0; /* none: its end is on the way to it */

@@ -118,6 +118,7 @@ void cw_dispatcher_lost(struct cw_dispatcher *d, struct cw_peer *p, uint64_t now
         cw_dp_worker_lost(d, p->worker);
     if (p->rank)
         cw_dp_client_lost(d, p->rank);
+    cw_dp_client_forget_waiting(d, p);
     cw_link_out(&p->link);
     d->n_peers--;
     cw_dp_peer_unref(p);
@@ -204,6 +205,7 @@ uint64_t cw_dispatcher_tick(struct cw_dispatcher *d, uint64_t now_ns)
         cw_dp_worker_tick(d);
         cw_dp_job_tick(d);
     }
+    cw_dp_client_tick(d);
     cw_dp_stream_tick(d);
     CW_LIST_EACH(at, &d->streams) {
         const struct stream *s = CW_CONTAINER(at, struct stream, link);
@@ -249,7 +251,7 @@ void cw_dispatcher_start(struct cw_dispatcher *d, uint64_t now_ns)
     CW_LIST_EACH(at, &d->streams)
         CW_CONTAINER(at, struct stream, link)->idle_ns = now_ns;
     CW_LIST_EACH(at, &d->jobs)
-        CW_CONTAINER(at, struct job, link)->since_ns = now_ns;
+        CW_CONTAINER(at, struct job, link)->since_ns = CW_CONTAINER(at, struct job, link)->resumed_ns = now_ns;
     CW_LIST_EACH(at, &d->workers)
         CW_CONTAINER(at, struct worker, link)->since_ns = now_ns;
     d->grace_until_ns = cw_list_empty(&d->streams) ? 0 : now_ns + DP_GRACE;
@@ -268,6 +270,7 @@ struct cw_dispatcher *cw_dispatcher_free(struct cw_dispatcher *d)
             p->worker->peer = NULL;
         if (p->rank)
             p->rank->client = NULL;
+        cw_dp_client_forget_waiting(d, p);
         cw_dp_peer_unref(p);
     }
     CW_LIST_EACH(at, &d->jobs)

@@ -25,6 +25,7 @@
 #define DP_JOBS_OVER 1000              /* finished ones that are listed */
 #define DP_RANKS ((uint32_t)1 << 20)   /* of a job, and ranks known of all jobs together */
 #define DP_SEATS ((size_t)1 << 22)     /* workers times streams */
+#define DP_FINISHED 4096               /* ranks of a job that are written down as finished */
 #define DP_NAME 255                    /* bytes of a job's name */
 #define DP_PATH 4096                   /* bytes of a base directory, a socket's path */
 #define DP_ADDRESSES 16                /* of a worker */
@@ -38,6 +39,7 @@
 #define DP_WINDOW ((uint64_t)1 << 20)  /* splits between the first wanted and the last known of a stream */
 #define DP_PENDING ((size_t)1 << 20)    /* entries that wait for the journal, and ... */
 #define DP_PENDING_BYTES ((size_t)256 << 20)
+#define DP_WAITING ((size_t)64 << 20)   /* bytes of attachments that wait for a job's ranks to be gone */
 #define DP_ENDLESS ((uint64_t)1 << 62)
 
 /* ---- times ---- */
@@ -52,6 +54,8 @@
 #define DP_ABANDONED (3600 * DP_S) /* a job without clients is collected */
 #define DP_LISTED (3600 * DP_S)    /* a job that is over is listed */
 #define DP_GONE (600 * DP_S)       /* a worker that is gone keeps its id, if it comes back */
+#define DP_SILENT (4 * DP_S)       /* a rank that is there says something each second, and one that is not is noticed within the timeout of its connection */
+#define DP_MISSING (5 * DP_S)      /* ranks that a dispatcher does not know of, of a job that is older than itself: they may have finished */
 #define DP_LATE DP_S               /* a lease is not late before that ... */
 #define DP_LATE_TIMES 3            /* ... nor before so many times the median */
 #define DP_DEPTH 2                 /* splits that a worker has at a time to begin with: one that it computes, one that is fetched */
@@ -68,6 +72,9 @@ struct cw_peer {
     unsigned refs;
     struct worker *worker;
     struct rank *rank;
+    Cachew__Attach *waiting;   /* it differs from a job whose ranks may be gone; NULL: none */
+    uint64_t waiting_id, waiting_since_ns;
+    size_t waiting_bytes;
 };
 
 struct worker {
@@ -199,7 +206,11 @@ struct job {
     unsigned refs, writing;    /* journal entries of it under way */
     struct rank **ranks;       /* those ever attached, by number */
     size_t n_ranks, n_finished, n_attached;
-    uint64_t first_from;       /* where the first rank began: ranks that were not here yet begin there */
+    uint64_t first_from;       /* where the first rank began: ranks that were not here yet begin there, ... */
+    uint64_t resumed_ns;       /* ... if the job is not older than this dispatcher: then, since when it is here; else 0 */
+    bool missing_over;         /* and nobody waits for them any more */
+    Cachew__Place round;       /* where rounds begin: epoch, and g in `batch` */
+    bool round_known;
     bool began;
     uint64_t mark;             /* least position of its ranks */
     size_t n_at_mark;          /* how many are there; 0: to be found again */
@@ -216,6 +227,8 @@ struct rank {
     uint64_t pos;
     uint64_t next_report;
     uint64_t n_batches, wait_ns, g, digest_lo, digest_hi;
+    uint64_t heard_ns;         /* when it said something last */
+    uint8_t incarnation[16];   /* of the last client */
     bool began, finished, greeted;
     bool leaves;               /* it said so */
 };
@@ -246,7 +259,7 @@ struct cw_dispatcher {
     uint64_t grace_until_ns;   /* 0: over */
     struct cw_link peers, workers, streams, jobs, dirty_streams, dirty_seats;
     struct cw_map workers_by_id, workers_by_incarnation, streams_by_id, jobs_by_name, pipelines;
-    size_t n_peers, n_workers, n_awaited, n_streams, n_jobs, n_over, n_ranks, n_seats, pipeline_bytes;
+    size_t n_peers, n_workers, n_awaited, n_streams, n_jobs, n_over, n_ranks, n_seats, pipeline_bytes, waiting_bytes;
     uint64_t worker_ids, stream_numbers;
     struct entries pending, flight;
     bool in_flight;
@@ -325,6 +338,7 @@ void cw_dp_stream_mark(struct cw_dispatcher *d, struct stream *s); /* the low-wa
 void cw_dp_pipelines_loaded(struct cw_dispatcher *d);                     /* those that no stream has are dropped */
 void cw_dp_stream_free(struct cw_dispatcher *d, struct stream *s);
 uint64_t cw_dp_job_total(const struct stream *s, uint64_t epochs);        /* positions of so many epochs */
+bool cw_dp_stream_attended(const struct stream *s);                      /* a job of it has a client */
 void cw_dp_stream_idle(struct cw_dispatcher *d, struct stream *s);        /* its last job left */
 void cw_dp_stream_forget(struct cw_dispatcher *d, struct stream *s);
 struct stream *cw_dp_stream_unref(struct stream *s);
@@ -357,12 +371,13 @@ void cw_dp_lease_late(struct cw_dispatcher *d, struct stream *s);
 
 /* jobs.c */
 struct job *cw_dp_job_find(struct cw_dispatcher *d, const char *name);
-int cw_dp_job_get(struct cw_dispatcher *d, const Cachew__Attach *a, struct job **ret, struct cw_error *err) _must_check_;
+/* 1: it differs (err says how), and none of the job's ranks was heard of since: perhaps they are gone. */
+int cw_dp_job_get(struct cw_dispatcher *d, const Cachew__Attach *a, uint64_t since_ns, struct job **ret, struct cw_error *err) _must_check_;
 int cw_dp_job_restore(struct cw_dispatcher *d, const Cachew__Journal__Job *row, struct cw_error *err) _must_check_;
 void cw_dp_job_ready(struct cw_dispatcher *d, struct job *j);   /* its stream is */
 void cw_dp_job_written(struct cw_dispatcher *d, struct job *j);
 void cw_dp_job_refused(struct cw_dispatcher *d, struct job *j, const Cachew__Failure *why); /* who waits for it is told; it is freed */
-const char *cw_dp_job_state(enum job_state state);
+const char *cw_dp_job_state(const struct job *j); /* for people */
 void cw_dp_job_over(struct cw_dispatcher *d, struct job *j, enum job_state state, const struct cw_error *why);
 void cw_dp_job_free(struct cw_dispatcher *d, struct job *j);
 struct job *cw_dp_job_unref(struct job *j);
@@ -372,6 +387,9 @@ uint64_t cw_dp_job_mark(struct job *j); /* UINT64_MAX: not known, or nothing mor
 /* clients.c */
 int cw_dp_client_message(struct cw_dispatcher *d, struct cw_peer *p, const Cachew__Envelope *m, struct cw_error *err) _must_check_;
 void cw_dp_client_lost(struct cw_dispatcher *d, struct rank *r);
+void cw_dp_client_tick(struct cw_dispatcher *d);
+void cw_dp_client_forget_waiting(struct cw_dispatcher *d, struct cw_peer *p);
+int cw_dp_rank_get(struct cw_dispatcher *d, struct job *j, uint32_t number, struct rank **ret, struct cw_error *err) _must_check_; /* made where it is not known */
 void cw_dp_client_begin(struct cw_dispatcher *d, struct rank *r); /* the plan is known: its position, or it is refused */
 void cw_dp_client_refuse(struct cw_dispatcher *d, struct rank *r, const struct cw_error *why); /* its Attach */
 void cw_dp_client_greet(struct cw_dispatcher *d, struct rank *r); /* Attached, and all that is known */

@@ -93,6 +93,21 @@ static const char *guarantee_name(Cachew__Guarantee guarantee)
     return guarantee == CACHEW__GUARANTEE__GUARANTEE_AT_MOST_ONCE ? "at-most-once" : "exactly-once";
 }
 
+/* Each rank of an exact job takes every world_size-th batch, from where rounds begin: a rank that counts from elsewhere would take another's. In a later epoch than the
+ * one that was begun in the middle, all count from 0. */
+static int round_differs(const struct job *j, const Cachew__Attach *a, struct cw_error *err)
+{
+    char x[64], y[64];
+    if (!j->round_known || !a->round || a->order != CACHEW__ORDER__ORDER_EXACT)
+        return 0;
+    const Cachew__Place *first = a->round->epoch < j->round.epoch ? a->round : &j->round, *second = first == a->round ? &j->round : a->round;
+    if (second->batch % j->world_size == (first->epoch == second->epoch ? first->batch % j->world_size : 0))
+        return 0;
+    snprintf(x, sizeof(x), "%" PRIu64 " of epoch %" PRIu64, a->round->batch, a->round->epoch);
+    snprintf(y, sizeof(y), "%" PRIu64 " of epoch %" PRIu64, j->round.batch, j->round.epoch);
+    return refuse(err, j->name, "the first batch of a round", x, y);
+}
+
 /* 0, or who wants to join is refused. */
 static int job_differs(const struct job *j, const Cachew__Attach *a, struct cw_error *err)
 {
@@ -108,7 +123,7 @@ static int job_differs(const struct job *j, const Cachew__Attach *a, struct cw_e
         r = refuse(err, j->name, "order", order_name(a->order), order_name(j->order));
     if (r == 0 && a->guarantee != j->guarantee)
         r = refuse(err, j->name, "guarantee", guarantee_name(a->guarantee), guarantee_name(j->guarantee));
-    return r;
+    return r == 0 ? round_differs(j, a, err) : r;
 }
 
 static int attach_check(const Cachew__Attach *a, struct cw_error *err)
@@ -182,7 +197,23 @@ static void join_stream(struct job *j, struct stream *s)
     cw_dp_stream_total(s);
 }
 
-int cw_dp_job_get(struct cw_dispatcher *d, const Cachew__Attach *a, struct job **ret, struct cw_error *err)
+/* The earliest epoch in which a rank began in the middle. */
+static void note_round(struct job *j, const Cachew__Attach *a)
+{
+    if (a->round && (!j->round_known || a->round->epoch < j->round.epoch))
+        j->round = (Cachew__Place){.epoch = a->round->epoch, .batch = a->round->batch};
+    j->round_known |= a->round != NULL;
+}
+
+static bool heard_since(const struct job *j, uint64_t since_ns)
+{
+    for (size_t i = 0; i < j->n_ranks; i++)
+        if (j->ranks[i]->client && j->ranks[i]->heard_ns >= since_ns)
+            return true;
+    return false;
+}
+
+int cw_dp_job_get(struct cw_dispatcher *d, const Cachew__Attach *a, uint64_t since_ns, struct job **ret, struct cw_error *err)
 {
     int r = attach_check(a, err);
     if (r < 0)
@@ -192,13 +223,14 @@ int cw_dp_job_get(struct cw_dispatcher *d, const Cachew__Attach *a, struct job *
         struct cw_error difference = {0};
         r = job_differs(j, a, &difference);
         if (r == 0) {
+            note_round(j, a);
             *ret = j;
             return 0;
         }
         if (j->n_attached > 0) {
             if (err)
                 *err = difference;
-            return r;
+            return heard_since(j, since_ns) ? r : 1;
         }
     }
     if (j) /* over, or left by all: it begins anew */
@@ -218,6 +250,8 @@ int cw_dp_job_get(struct cw_dispatcher *d, const Cachew__Attach *a, struct job *
     j->world_size = a->world_size;
     j->order = a->order;
     j->guarantee = a->guarantee;
+    j->resumed_ns = a->again ? d->now_ns : 0;
+    note_round(j, a);
     join_stream(j, s);
     *ret = j;
     return 0;
@@ -246,6 +280,13 @@ int cw_dp_job_restore(struct cw_dispatcher *d, const Cachew__Journal__Job *row, 
     d->n_over += over;
     if (!over)
         join_stream(j, s);
+    for (size_t i = 0; !over && i < row->n_finished; i++) {
+        struct rank *rank;
+        if (row->finished[i] >= j->world_size || (r = cw_dp_rank_get(d, j, row->finished[i], &rank, err)) < 0)
+            return r < 0 ? r : cw_error_set(err, CW_E_STATE, "the journal's job \"%s\" has a rank %" PRIu32 " of %" PRIu32, row->name, row->finished[i], row->world_size);
+        j->n_finished += !rank->finished;
+        rank->finished = true;
+    }
     if (*row->why && !(j->why = strdup(row->why)))
         return cw_error_nomem(err, strlen(row->why), "a job");
     return 0;
@@ -325,8 +366,8 @@ void cw_dp_job_over(struct cw_dispatcher *d, struct job *j, enum job_state state
 {
     if (d->n_over >= DP_JOBS_OVER)
         remove_oldest_over(d);
-    cw_dp_log(d, false, "job \"%s\" is %s%s%s", j->name, cw_dp_job_state(state), why ? ": " : "", why ? why->message : "");
     j->state = state;
+    cw_dp_log(d, false, "job \"%s\" is %s%s%s", j->name, cw_dp_job_state(j), why ? ": " : "", why ? why->message : "");
     j->since_ns = d->now_ns;
     if (why && !j->why)
         j->why = strdup(why->message);
@@ -346,7 +387,7 @@ uint64_t cw_dp_job_mark(struct job *j)
     if (j->n_at_mark > 0)
         return j->mark;
     j->mark = UINT64_MAX;
-    if (j->n_ranks < j->world_size) { /* those that were not here yet */
+    if (j->n_ranks < j->world_size && !j->missing_over) { /* those that were not here yet */
         j->mark = j->first_from;
         j->n_at_mark = 1;
     }
@@ -363,10 +404,12 @@ uint64_t cw_dp_job_mark(struct job *j)
     return j->mark;
 }
 
-const char *cw_dp_job_state(enum job_state state)
+const char *cw_dp_job_state(const struct job *j)
 {
     static const char *const names[] = {"waiting", "running", "done", "cancelled", "failed"};
-    return names[state];
+    if (j->paused && j->state < JOB_DONE)
+        return "paused";
+    return j->state == JOB_RUNNING && j->n_attached == 0 ? "unattended" : names[j->state];
 }
 
 void cw_dp_job_tick(struct cw_dispatcher *d)
@@ -374,6 +417,11 @@ void cw_dp_job_tick(struct cw_dispatcher *d)
     CW_LIST_EACH(at, &d->jobs) {
         struct job *j = CW_CONTAINER(at, struct job, link);
         uint64_t age = d->now_ns - j->since_ns;
+        if (j->state < JOB_DONE && j->resumed_ns != 0 && !j->missing_over && j->began && d->now_ns - j->resumed_ns >= DP_MISSING) {
+            j->missing_over = true;
+            j->n_at_mark = 0;
+            cw_dp_stream_dirty(d, j->stream);
+        }
         if (j->state >= JOB_DONE ? age >= DP_LISTED : j->n_attached == 0 && age >= DP_ABANDONED) {
             if (j->state < JOB_DONE)
                 cw_dp_log(d, true, "job \"%s\" is collected: it had no client for an hour", j->name);

@@ -216,6 +216,11 @@ int cw_dp_journal_job(struct cw_dispatcher *d, const struct job *j, const struct
     m.fingerprint = (ProtobufCBinaryData){16, (uint8_t *)j->fingerprint};
     m.seed = j->seed;
     m.paused = j->paused;
+    _cleanup_free_ uint32_t *finished = j->n_finished > 0 && j->n_finished <= DP_FINISHED ? malloc(j->n_finished * sizeof(*finished)) : NULL;
+    for (size_t i = 0; finished && i < j->n_ranks; i++)
+        if (j->ranks[i]->finished)
+            finished[m.n_finished++] = j->ranks[i]->number;
+    m.finished = finished;
     return entry_put(d, &k, &m.base, then, err);
 }
 

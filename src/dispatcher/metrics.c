@@ -52,11 +52,11 @@ static void workers(const struct cw_dispatcher *d, struct cw_metrics *m)
 
 static void jobs(const struct cw_dispatcher *d, struct cw_metrics *m)
 {
-    static const char *const states[] = {"waiting", "running", "paused", "done", "cancelled", "failed"};
+    static const char *const states[] = {"waiting", "running", "unattended", "paused", "done", "cancelled", "failed"};
     uint64_t counts[CW_COUNT_OF(states)] = {0}, ranks = 0;
     CW_LIST_EACH(at, &d->jobs) {
         const struct job *j = CW_CONTAINER(at, struct job, link);
-        const char *state = j->paused && j->state < JOB_DONE ? "paused" : cw_dp_job_state(j->state);
+        const char *state = cw_dp_job_state(j);
         for (size_t i = 0; i < CW_COUNT_OF(states); i++)
             counts[i] += strcmp(state, states[i]) == 0;
         ranks += j->n_attached;

@@ -10,6 +10,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/crash.h"
 #include "dispatcher/store.h"
 
 #define APPLICATION 0x43575354 /* "CWST", in the header of the file */
@@ -39,10 +40,25 @@ static int file_error(struct cw_store_file *f, struct cw_error *err)
     return status;
 }
 
+static int run_statement(struct cw_store_file *f, int which, const struct cw_store_op *op, struct cw_error *err)
+{
+    sqlite3_stmt *q = f->statements[which];
+    if (op) {
+        sqlite3_bind_blob64(q, 1, op->key, op->key_size, SQLITE_STATIC);
+        if (which != SQL_DELETE)
+            sqlite3_bind_blob64(q, 2, op->value_size > 0 ? op->value : (const uint8_t *)"", op->value_size, SQLITE_STATIC);
+    }
+    int r = sqlite3_step(q) == SQLITE_DONE ? 0 : file_error(f, err);
+    sqlite3_reset(q);
+    return r;
+}
+
 struct cw_store_file *cw_store_file_close(struct cw_store_file *f)
 {
     if (!f)
         return NULL;
+    if (cw_mutated("sync") && f->db && !sqlite3_get_autocommit(f->db))
+        (void)run_statement(f, SQL_COMMIT, NULL, NULL);
     for (int i = 0; i < SQL_COUNT; i++)
         sqlite3_finalize(f->statements[i]);
     sqlite3_close(f->db); /* also puts the log into the file */
@@ -161,28 +177,15 @@ int cw_store_file_read(struct cw_store_file *f, int (*row)(void *user, const voi
     return r;
 }
 
-static int run_statement(struct cw_store_file *f, int which, const struct cw_store_op *op, struct cw_error *err)
-{
-    sqlite3_stmt *q = f->statements[which];
-    if (op) {
-        sqlite3_bind_blob64(q, 1, op->key, op->key_size, SQLITE_STATIC);
-        if (which != SQL_DELETE)
-            sqlite3_bind_blob64(q, 2, op->value_size > 0 ? op->value : (const uint8_t *)"", op->value_size, SQLITE_STATIC);
-    }
-    int r = sqlite3_step(q) == SQLITE_DONE ? 0 : file_error(f, err);
-    sqlite3_reset(q);
-    return r;
-}
-
 int cw_store_file_apply(struct cw_store_file *f, const struct cw_store_commit *list, struct cw_error *err)
 {
     static const int statement[] = {[CW_STORE_PUT] = SQL_PUT, [CW_STORE_DELETE] = SQL_DELETE, [CW_STORE_DELETE_RANGE] = SQL_DELETE_RANGE};
     struct cw_store_op op;
-    int r = run_statement(f, SQL_BEGIN, NULL, err);
+    int r = sqlite3_get_autocommit(f->db) ? run_statement(f, SQL_BEGIN, NULL, err) : 0;
     for (const struct cw_store_commit *c = list; r == 0 && c; c = c->next)
         for (size_t at = 0; r == 0 && cw_store_batch_next(c->batch, &at, &op);)
             r = run_statement(f, statement[op.kind], &op, err);
-    if (r == 0)
+    if (r == 0 && !cw_mutated("sync"))
         r = run_statement(f, SQL_COMMIT, NULL, err);
     if (r < 0 && !sqlite3_get_autocommit(f->db)) /* some errors have ended it already */
         (void)run_statement(f, SQL_ROLLBACK, NULL, NULL);

@@ -143,11 +143,13 @@ int cw_dp_stream_get(struct cw_dispatcher *d, const Cachew__Attach *a, struct st
             return 0;
         }
     }
-    /* Its number is written down with it, and ids of streams that were forgotten are not given again. */
+    /* Its number is written down with it, and ids of streams that were forgotten are not given again. Where there is no journal they may be, and workers may have
+     * one of that id: so it stands for all that they compute from. */
     struct cw_key key = {0};
     uint8_t id[16];
     cw_key_u64(&key, d->stream_numbers + 1);
     cw_key_u64(&key, a->seed);
+    cw_key_u64(&key, cw_hash64(a->base_dir, strlen(a->base_dir)));
     memcpy(key.bytes + key.size, a->fingerprint.data, 16);
     XXH128_hash_t h = XXH3_128bits(key.bytes, key.size + 16);
     memcpy(id, &h, 16);
@@ -301,13 +303,19 @@ void cw_dp_stream_free(struct cw_dispatcher *d, struct stream *s)
     cw_dp_stream_unref(s);
 }
 
+bool cw_dp_stream_attended(const struct stream *s)
+{
+    CW_LIST_EACH(at, &s->jobs)
+        if (CW_CONTAINER(at, struct job, by_stream)->n_attached > 0)
+            return true;
+    return false;
+}
+
 /* What lies before the least cursor is nobody's any more. */
 void cw_dp_stream_mark(struct cw_dispatcher *d, struct stream *s)
 {
     uint64_t mark = UINT64_MAX;
-    bool attached = false;
-    CW_LIST_EACH(at, &s->jobs)
-        attached |= CW_CONTAINER(at, struct job, by_stream)->n_attached > 0;
+    bool attached = cw_dp_stream_attended(s);
     CW_LIST_EACH(at, &s->jobs) {
         struct job *j = CW_CONTAINER(at, struct job, by_stream);
         if (j->n_attached > 0 || !attached) /* a job without clients holds up nobody else */

@@ -256,7 +256,7 @@ static void drop_unnamed(struct cw_dispatcher *d, struct seat *t, const Cachew__
     for (uint64_t pos = s->base; s->based && t->n_held > 0 && pos < s->end; pos++) {
         struct split *x = cw_dp_split(s, pos);
         if ((x->holder[0] == t || x->holder[1] == t) && !names(s, h, pos))
-            cw_dp_lease_drop(d, t, pos, false);
+            cw_dp_lease_drop(d, t, pos, true); /* one that was given on this connection, before it spoke, is on its way */
     }
 }
 
@@ -266,7 +266,7 @@ static int worker_holding(struct cw_dispatcher *d, struct worker *w, const Cache
     if (!p || p->stream.len != 16 || h->n_splits > DP_HELD)
         return cw_error_set(err, CW_E_SERVICE, "Holdings without a stream of 16 bytes, or with more than %d splits", DP_HELD);
     struct stream *s = cw_dp_stream_find(d, p->stream.data);
-    if (!s || !s->data || s->parked) {
+    if (!s || s->parked) {
         forget(d, w, p->stream);
         return 0;
     }
@@ -354,9 +354,11 @@ void cw_dp_worker_drain(struct cw_dispatcher *d, struct worker *w, bool tell)
     CW_LIST_EACH(at, &w->seats) {
         struct seat *t = CW_CONTAINER(at, struct seat, by_worker);
         cw_dp_seat_usable(d, t);
-        /* What is not begun is moved at once, if somebody can have it: begun anew elsewhere, a split that is being read would be waited for. */
-        if (t->stream->n_heap + t->stream->n_shunned > 0 && !t->stream->at_most_once)
-            cw_dp_lease_drop_all(d, t, true, cw_dp_lease_behind_begun(t), true);
+        /* What is not begun is moved at once, if somebody can have it: begun anew elsewhere, a split that is being read would be waited for. Where there is no client,
+         * nothing is read. */
+        bool fetched = cw_dp_stream_attended(t->stream);
+        if ((t->stream->n_heap + t->stream->n_shunned > 0 || !fetched) && !t->stream->at_most_once)
+            cw_dp_lease_drop_all(d, t, fetched, fetched ? cw_dp_lease_behind_begun(t) : 0, true);
         cw_dp_stream_dirty(d, t->stream);
     }
 }

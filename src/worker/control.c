@@ -1,6 +1,6 @@
 /*
- * The dispatcher, as a worker sees it: the connection, which is made again for ever, and what is said over it. What must arrive (completions) is said again on the
- * next connection until it is acknowledged; what the worker has is said anew. The loop's thread only.
+ * The dispatcher, as a worker sees it: the connection, which is made again for ever, and what is said over it. What the worker
+ * has is said anew on the next one. What its splits gave: reports.c. The loop's thread only.
  */
 #include <stdio.h>
 #include <string.h>
@@ -18,7 +18,7 @@
 #define MESSAGE_BYTES ((size_t)33 << 20) /* a pipeline, with Python functions, of at most 32 MiB, and what stands around it */
 #define MAX_FILES 4096                   /* that a Prepared names */
 
-static void say(struct cw_worker *w, const Cachew__Envelope *m)
+void cw_control_say(struct cw_worker *w, const Cachew__Envelope *m)
 {
     struct cw_error err = {0};
     if (!w->registered && m->of_case != CACHEW__ENVELOPE__OF_REGISTER)
@@ -78,8 +78,10 @@ static void list_files(struct files *f, const struct cw_source *s)
     }
 }
 
-static void prepared_init(const struct worker_stream *s, Cachew__Prepared *m, Cachew__Plan *plan)
+/* files: what it points to afterwards; NULL: out of memory, and the files are not named. */
+static void prepared_init(const struct worker_stream *s, Cachew__Prepared *m, Cachew__Plan *plan, struct files *files)
 {
+    const struct cw_sequence *q = s->stream->local.sequence;
     cachew__prepared__init(m);
     cachew__plan__init(plan);
     plan->n_positions = s->plan.n_positions;
@@ -89,6 +91,14 @@ static void prepared_init(const struct worker_stream *s, Cachew__Prepared *m, Ca
     m->stream = (ProtobufCBinaryData){.data = s->stream->name, .len = sizeof(s->stream->name)};
     m->plan = plan;
     m->capacity = cw_streams_capacity(s);
+    if (!files)
+        return;
+    files->n = 0;
+    files->too_many = false;
+    for (unsigned i = 0; i < q->compiled->n_programs; i++)
+        list_files(files, q->sources[i]);
+    m->files = files->list;
+    m->n_files = files->too_many ? 0 : files->n;
 }
 
 void cw_control_prepared(struct cw_worker *w, struct worker_stream *s)
@@ -96,27 +106,16 @@ void cw_control_prepared(struct cw_worker *w, struct worker_stream *s)
     Cachew__Prepared prepared;
     Cachew__Plan plan;
     Cachew__Envelope m = CACHEW__ENVELOPE__INIT;
-    const struct cw_sequence *q = s->stream->local.sequence;
-    struct files *files = malloc(sizeof(*files));
-    if (!s->prepare_id) {
-        free(files);
+    if (!s->prepare_id)
         return; /* nobody asks on this connection: Holdings say it */
-    }
-    prepared_init(s, &prepared, &plan);
-    if (files) {
-        files->n = 0;
-        files->too_many = false;
-        for (unsigned i = 0; i < q->compiled->n_programs; i++)
-            list_files(files, q->sources[i]);
-        prepared.files = files->list;
-        prepared.n_files = files->too_many ? 0 : files->n;
-    }
+    struct files *files = malloc(sizeof(*files));
+    prepared_init(s, &prepared, &plan, files);
     m.re = s->prepare_id;
     m.of_case = CACHEW__ENVELOPE__OF_PREPARED;
     m.prepared = &prepared;
     cw_crash_point("worker-prepared");
     s->prepare_id = 0;
-    say(w, &m);
+    cw_control_say(w, &m);
     free(files);
 }
 
@@ -128,7 +127,7 @@ static void say_failure(struct cw_worker *w, uint64_t re, const struct cw_error 
     m.re = re;
     m.of_case = CACHEW__ENVELOPE__OF_FAILURE;
     m.failure = &failure;
-    say(w, &m);
+    cw_control_say(w, &m);
 }
 
 void cw_control_prepare_failed(struct cw_worker *w, struct worker_stream *s, const struct cw_error *why)
@@ -150,67 +149,7 @@ void cw_control_stream_failed(struct cw_worker *w, ProtobufCBinaryData stream, c
     failed.why = &failure;
     m.of_case = CACHEW__ENVELOPE__OF_STREAM_FAILED;
     m.stream_failed = &failed;
-    say(w, &m);
-}
-
-/* ---- completions ---- */
-
-static void say_report(struct cw_worker *w, struct report *r)
-{
-    Cachew__Completed completed = CACHEW__COMPLETED__INIT;
-    Cachew__Report report = CACHEW__REPORT__INIT;
-    Cachew__Envelope m = CACHEW__ENVELOPE__INIT;
-    report.epoch = r->epoch;
-    report.split = r->split;
-    report.n_batches = r->n_batches;
-    report.remnants = r->remnants;
-    report.n_remnants = r->n_remnants;
-    completed.stream = (ProtobufCBinaryData){.data = r->stream, .len = sizeof(r->stream)};
-    completed.report = &report;
-    completed.compute_ns = r->compute_ns;
-    m.id = r->id = next_number(&w->next_id);
-    m.of_case = CACHEW__ENVELOPE__OF_COMPLETED;
-    m.completed = &completed;
-    cw_crash_point("worker-completed");
-    say(w, &m);
-}
-
-static void report_free(struct report *r)
-{
-    free(r->remnants);
-    free(r);
-}
-
-void cw_control_completed(struct cw_worker *w, struct worker_stream *s, struct cw_answer *a)
-{
-    struct report *r = malloc(sizeof(*r));
-    if (!r) {
-        cw_worker_log(w, "out of memory: a stream ends");
-        cw_streams_end(w, s);
-        return;
-    }
-    *r = (struct report){.epoch = a->epoch, .split = a->split, .n_batches = a->n, .compute_ns = a->compute_ns, .remnants = CW_STEAL(a->remnants),
-                         .n_remnants = a->n_remnants};
-    memcpy(r->stream, s->stream->name, sizeof(r->stream));
-    *w->reports_tail = r;
-    w->reports_tail = &r->next;
-    say_report(w, r);
-}
-
-/* Reports leave the list when they are acknowledged, or refused (the dispatcher knows the stream no more), or with their stream (name; else by id). */
-static void drop_reports(struct cw_worker *w, uint64_t id, const ProtobufCBinaryData *name)
-{
-    struct report **at = &w->reports;
-    while (*at) {
-        struct report *r = *at;
-        if (name ? name->len == sizeof(r->stream) && memcmp(name->data, r->stream, sizeof(r->stream)) == 0 : r->id == id) {
-            *at = r->next;
-            report_free(r);
-        } else {
-            at = &r->next;
-        }
-    }
-    w->reports_tail = at;
+    cw_control_say(w, &m);
 }
 
 /* ---- registering ---- */
@@ -231,7 +170,7 @@ static void say_register(struct cw_worker *w)
     m.id = w->register_id = next_number(&w->next_id);
     m.of_case = CACHEW__ENVELOPE__OF_REGISTER;
     m.register_ = &reg;
-    say(w, &m);
+    cw_control_say(w, &m);
 }
 
 static void say_draining(struct cw_worker *w)
@@ -240,7 +179,7 @@ static void say_draining(struct cw_worker *w)
     Cachew__Envelope m = CACHEW__ENVELOPE__INIT;
     m.of_case = CACHEW__ENVELOPE__OF_DRAINING;
     m.draining = &draining;
-    say(w, &m);
+    cw_control_say(w, &m);
 }
 
 /* One stream that is ready, with its leases. */
@@ -252,8 +191,9 @@ static void say_holding(struct cw_worker *w, const struct worker_stream *s)
     Cachew__Plan plan;
     Cachew__Envelope m = CACHEW__ENVELOPE__INIT;
     Cachew__Place *places = malloc((s->n_leases + 1) * sizeof(*places)), **splits = malloc((s->n_leases + 1) * sizeof(*splits));
+    struct files *files = malloc(sizeof(*files));
     if (places && splits) { /* else they are leased to others */
-        prepared_init(s, &prepared, &plan);
+        prepared_init(s, &prepared, &plan, files);
         holding.prepared = &prepared;
         holding.splits = splits;
         for (const struct lease *l = s->leases; l; l = l->next) {
@@ -268,10 +208,11 @@ static void say_holding(struct cw_worker *w, const struct worker_stream *s)
         holdings.n_holdings = 1;
         m.of_case = CACHEW__ENVELOPE__OF_HOLDINGS;
         m.holdings = &holdings;
-        say(w, &m);
+        cw_control_say(w, &m);
     }
     free(places);
     free(splits);
+    free(files);
 }
 
 static void on_registered(struct cw_worker *w, uint64_t id)
@@ -286,8 +227,7 @@ static void on_registered(struct cw_worker *w, uint64_t id)
     for (const struct worker_stream *s = w->streams; s; s = s->next)
         if (s->state == STREAM_READY)
             say_holding(w, s);
-    for (struct report *r = w->reports; r; r = r->next)
-        say_report(w, r);
+    cw_reports_say(w);
     if (w->draining)
         say_draining(w);
     cw_worker_changed(w);
@@ -312,7 +252,7 @@ static void on_heartbeat(void *arg)
     beat.n_bytes = w->n_bytes;
     m.of_case = CACHEW__ENVELOPE__OF_HEARTBEAT;
     m.heartbeat = &beat;
-    say(w, &m);
+    cw_control_say(w, &m);
     cw_worker_changed(w);
 }
 
@@ -345,7 +285,7 @@ static int on_message(void *user, struct cw_conn *c CW_UNUSED, const Cachew__Env
     case CACHEW__ENVELOPE__OF_REVOKE:
         return cw_streams_revoke(w, m->revoke, err);
     case CACHEW__ENVELOPE__OF_FORGET:
-        drop_reports(w, 0, &m->forget->stream);
+        cw_reports_forget(w, m->forget->stream);
         if ((s = cw_streams_find(w, m->forget->stream)))
             cw_streams_end(w, s);
         return 0;
@@ -356,11 +296,11 @@ static int on_message(void *user, struct cw_conn *c CW_UNUSED, const Cachew__Env
         if (m->re && m->re == w->register_id)
             return cw_failure_error(m->failure, err);
         cw_worker_log(w, "the dispatcher refused a request: %s", m->failure->message);
-        drop_reports(w, m->re, NULL);
+        cw_reports_answered(w, m->re, false);
         cw_worker_changed(w);
         return 0;
     case CACHEW__ENVELOPE__OF_DONE:
-        drop_reports(w, m->re, NULL);
+        cw_reports_answered(w, m->re, true);
         cw_worker_changed(w);
         return 0;
     default: /* of a later version */
@@ -448,7 +388,7 @@ void cw_control_drain(struct cw_worker *w)
 
 int cw_control_init(struct cw_worker *w, struct cw_error *err)
 {
-    w->reports_tail = &w->reports;
+    cw_reports_init(w);
     w->backoff_ns = BACKOFF_FIRST_NS;
     memcpy(&w->jitter, w->incarnation, sizeof(w->jitter));
     int r = cw_timer_new(w->loop, on_reconnect, w, &w->reconnect, err);
@@ -478,9 +418,5 @@ void cw_control_deinit(struct cw_worker *w)
 {
     w->reconnect = w->reconnect ? cw_timer_free(w->reconnect) : NULL;
     w->heartbeat = w->heartbeat ? cw_timer_free(w->heartbeat) : NULL;
-    while (w->reports) {
-        struct report *r = w->reports;
-        w->reports = r->next;
-        report_free(r);
-    }
+    cw_reports_deinit(w);
 }

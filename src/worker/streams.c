@@ -63,12 +63,18 @@ static void divide_memory(struct cw_worker *w)
     }
 }
 
+static void lease_free(struct lease *l)
+{
+    cw_report_free(l->report);
+    free(l);
+}
+
 static void forget_leases(struct worker_stream *s)
 {
     while (s->leases) {
         struct lease *l = s->leases;
         s->leases = l->next;
-        free(l);
+        lease_free(l);
     }
     s->n_leases = 0;
 }
@@ -152,7 +158,7 @@ static void take_answer(struct worker_stream *s, struct cw_answer *a)
         break;
     case CW_SAY_COMPLETED:
         if (s->state == STREAM_READY)
-            cw_control_completed(s->w, s, a);
+            cw_reports_completed(s->w, s, a);
         break;
     case CW_SAY_FAILED:
         stream_failed(s, why);
@@ -226,6 +232,12 @@ static struct lease **find_lease(struct worker_stream *s, uint64_t epoch, uint64
     return at;
 }
 
+struct lease *cw_streams_find_lease(struct worker_stream *s, uint64_t epoch, uint64_t split)
+{
+    struct lease *l = *find_lease(s, epoch, split);
+    return l && l->epoch == epoch && l->split == split ? l : NULL;
+}
+
 static int lease(struct worker_stream *s, const Cachew__Place *p, struct cw_error *err)
 {
     if (p->split >= s->plan.n_splits)
@@ -285,7 +297,7 @@ int cw_streams_revoke(struct cw_worker *w, const Cachew__Revoke *m, struct cw_er
             struct lease *l = *at;
             *at = l->next;
             s->n_leases--;
-            free(l);
+            lease_free(l);
         }
         *c = (struct cw_command){.kind = CW_DO_REVOKE, .epoch = range->epoch, .split = range->first, .n = range->count};
         cw_stream_do(s->stream, c);

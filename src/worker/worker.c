@@ -70,6 +70,12 @@ static void on_drain(void *arg) { cw_control_drain(arg); }
 
 void cw_worker_drain(struct cw_worker *w) { cw_loop_post(w->loop, &w->drain_post); }
 
+/* Nothing is left to be done, or nobody is there to do it for. */
+static bool is_drained(const struct cw_worker_status *s)
+{
+    return s->draining && ((!s->n_leases && !s->n_reports) || (!s->registered && !s->n_clients));
+}
+
 int cw_worker_wait_drained(struct cw_worker *w, uint64_t timeout_ns, struct cw_error *err)
 {
     uint64_t deadline_ns = cw_now_ns() + timeout_ns;
@@ -77,9 +83,9 @@ int cw_worker_wait_drained(struct cw_worker *w, uint64_t timeout_ns, struct cw_e
     const struct cw_worker_status *s = &w->status;
     int e = 0;
     pthread_mutex_lock(&w->mutex);
-    while (!(s->draining && !s->n_leases && !s->n_reports) && e != ETIMEDOUT)
+    while (!is_drained(s) && e != ETIMEDOUT)
         e = timeout_ns ? pthread_cond_timedwait(&w->changed, &w->mutex, &until) : pthread_cond_wait(&w->changed, &w->mutex);
-    bool drained = s->draining && !s->n_leases && !s->n_reports;
+    bool drained = is_drained(s);
     size_t n_leases = s->n_leases, n_reports = s->n_reports;
     pthread_mutex_unlock(&w->mutex);
     return drained ? 0 : cw_error_set(err, CW_E_DEADLINE, "the worker still has %zu splits, and %zu completions that are not acknowledged", n_leases, n_reports);

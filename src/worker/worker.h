@@ -42,7 +42,7 @@ struct cw_worker;
 int cw_worker_start(const struct cw_worker_options *o, struct cw_worker **ret, struct cw_error *err) _must_check_;
 /* Takes no more leases: what it has is finished, or taken away by the dispatcher. Any thread. */
 void cw_worker_drain(struct cw_worker *w);
-/* Waits until a drained worker has nothing left. CW_E_DEADLINE after timeout_ns (0: never). */
+/* Waits until a drained worker has nothing left, or neither dispatcher nor clients. CW_E_DEADLINE after timeout_ns (0: never). */
 int cw_worker_wait_drained(struct cw_worker *w, uint64_t timeout_ns, struct cw_error *err) _must_check_;
 /* Ends at once: connections are closed, leases forgotten. */
 struct cw_worker *cw_worker_stop(struct cw_worker *w);

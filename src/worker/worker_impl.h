@@ -1,6 +1,7 @@
 /*
- * The inside of a worker; the loop's thread only, where nothing else is said. worker.c: its life. control.c: the dispatcher. streams.c: streams, and what they
- * answer. clients.c: connections of clients, and what is sent over them. lent.c: memory that clients have.
+ * The inside of a worker; the loop's thread only, where nothing else is said. worker.c: its life. control.c: the dispatcher. reports.c: what it is told of finished
+ * splits. streams.c: streams, and what they answer. clients.c: connections of clients, and what is sent over them. lent.c: memory that
+ * clients have.
  */
 #pragma once
 #include <pthread.h>
@@ -27,9 +28,10 @@ struct worker_stream {
 struct lease {
     struct lease *next;
     uint64_t epoch, split, batch;
+    struct report *report; /* what it gave, which the dispatcher has acknowledged; NULL: it has not, or the split is not finished */
 };
 
-/* A completion that is not acknowledged. */
+/* What a split gave. It is in w->reports until it is acknowledged, and then its lease's, to be said again to the next dispatcher: that one may have no journal. */
 struct report {
     struct report *next;
     uint8_t stream[16];
@@ -132,11 +134,22 @@ uint64_t cw_control_cpu_ns(void); /* of this process so far */
 void cw_control_prepared(struct cw_worker *w, struct worker_stream *s);
 void cw_control_prepare_failed(struct cw_worker *w, struct worker_stream *s, const struct cw_error *why);
 void cw_control_stream_failed(struct cw_worker *w, ProtobufCBinaryData stream, const struct cw_error *why);
-/* Takes the remnants' counts over. */
-void cw_control_completed(struct cw_worker *w, struct worker_stream *s, struct cw_answer *a);
+void cw_control_say(struct cw_worker *w, const Cachew__Envelope *m);
+
+/* ---- reports.c ---- */
+void cw_reports_init(struct cw_worker *w);
+void cw_reports_deinit(struct cw_worker *w);
+void cw_report_free(struct report *r);
+/* A split is finished. Takes the remnants' counts over. */
+void cw_reports_completed(struct cw_worker *w, struct worker_stream *s, struct cw_answer *a);
+/* done: acknowledged; else refused: the dispatcher knows the stream no more. */
+void cw_reports_answered(struct cw_worker *w, uint64_t id, bool done);
+void cw_reports_forget(struct cw_worker *w, ProtobufCBinaryData stream);
+void cw_reports_say(struct cw_worker *w); /* all of them, on a new connection */
 
 /* ---- streams.c ---- */
 struct worker_stream *cw_streams_find(struct cw_worker *w, ProtobufCBinaryData name); /* one that has not ended; NULL: none */
+struct lease *cw_streams_find_lease(struct worker_stream *s, uint64_t epoch, uint64_t split); /* NULL: it has none of that split */
 int cw_streams_prepare(struct cw_worker *w, uint64_t id, const Cachew__Prepare *m, struct cw_error *err) _must_check_;
 int cw_streams_lease(struct cw_worker *w, const Cachew__Leases *m, struct cw_error *err) _must_check_;
 int cw_streams_revoke(struct cw_worker *w, const Cachew__Revoke *m, struct cw_error *err) _must_check_;

@@ -4,6 +4,7 @@ import heapq
 import json
 import os
 import random
+import re
 import select
 import shutil
 import signal
@@ -22,6 +23,7 @@ CLIENT_WAIT_S = 45 * SLOWER  # of a client for a batch: less, so that the client
 STOP_LOOK_S = 0.01           # a process that stops itself is seen so soon: a pidfd does not tell
 AGAIN_S = 0.3                # a client that did not find the service is started again
 RETRY_S, RETRIES = 0.05, 20  # of a fault whose target is not there at the moment
+REGISTERED = re.compile(r"registered as worker (\d+)")
 POINT = "CACHEW_CRASH"       # of test builds: NAME:NTH:stop
 
 
@@ -113,9 +115,13 @@ class Player:
             if not process.running:
                 del self.armed[process]
                 continue
-            if os.waitid(os.P_PIDFD, process.pidfd, os.WSTOPPED | os.WNOHANG) is None:
-                continue
+            if os.waitid(os.P_PIDFD, process.pidfd, os.WSTOPPED | os.WNOHANG) is None or process.stopped:
+                continue  # what we stopped has not stopped itself
             del self.armed[process]
+            if any(process is ending for ending, *_ in self.awaited):  # it has other things to do, and a fault of its own
+                self.missing.append(fault)
+                process.cont()
+                continue
             process.stopped = True
             self.apply(fault, fault["at"]["phase"], process)
             if process.running and process.stopped and fault["kind"] != "pause":
@@ -326,6 +332,20 @@ class Player:
         world = self.draw.randint(1, 4)
         self.after(max(hold, 0.2), self.begin, world, start, at)
 
+    # ---- what was acknowledged ----
+
+    def check_registered(self):
+        """Where there is a journal, a worker's number is its own for ever: no other has it, and it has no other."""
+        problems, owners = [], {}
+        for p in self.cluster.processes if self.plan["state_dir"] else []:
+            for number in dict.fromkeys(REGISTERED.findall(p.said(1 << 20))):
+                if p.name in owners.values():
+                    problems.append(f"worker number: {p.name} is worker {number}, and was worker {next(n for n, name in owners.items() if name == p.name)} before")
+                if number in owners:
+                    problems.append(f"worker number: {p.name} and {owners[number]} are both worker {number}")
+                owners[number] = p.name
+        return problems
+
     # ---- all of it ----
 
     def total(self, local):
@@ -381,7 +401,7 @@ class Player:
         while not all(r.done for r in self.ranks) or any(r.down for r in self.ranks):
             self.step(deadline, total)
         self.seconds = time.monotonic() - self.began
-        problems = oracle.check(self.job(), local)
+        problems = oracle.check(self.job(), local) + self.check_registered()
         return problems + self.end()
 
     def end(self):
@@ -389,8 +409,10 @@ class Player:
         c = self.cluster
         for link in c.links.values():
             link.heal()
+        for process in self.armed:  # it could still stop itself, with nobody to see it
+            process.kill9()
         for process in c.processes:
-            if process.running and (process.stopped or process in self.armed):
+            if process.running:
                 process.cont()
         while self.awaited:
             self.look_for_ends()

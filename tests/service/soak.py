@@ -7,7 +7,8 @@ and what failed, with the seeds.
     tests/service/soak.py --plan plan.json               one as it was printed or kept
     tests/service/soak.py --only 17 --print              the schedule as JSON
 
-CACHEW names the command (default build/cachew); of a test build the named points are used too."""
+CACHEW names the command (default build/cachew); of a test build the named points are used too. A build with ThreadSanitizer ends at its first report, which fails the
+schedule (and CACHEW_SLOWER=3 gives it more time)."""
 
 import argparse
 import collections
@@ -49,6 +50,22 @@ def play(plan, command, keep):
         shutil.rmtree(work, ignore_errors=True)
 
 
+def play_all(plans, jobs, keep=None, stop_after=0):
+    """Their results, as they come; after so many failures those that began are the last."""
+    n_failed = 0
+    with ProcessPoolExecutor(jobs) as pool:
+        futures = [pool.submit(play, plan, CACHEW, keep) for plan in plans]
+        for future in as_completed(futures):
+            if future.cancelled():
+                continue
+            r = future.result()
+            n_failed += not r["ok"]
+            yield r
+            if stop_after and n_failed >= stop_after:
+                for f in futures:
+                    f.cancel()
+
+
 def table(results):
     """Faults that happened: a line per role and kind, a column per phase."""
     counts = collections.Counter((f["role"], f["kind"], f["phase"]) for r in results for f in r["faults"])
@@ -87,29 +104,22 @@ def main():
     parser.add_argument("--print", action="store_true", help="the schedules instead of playing them")
     parser.add_argument("--stop-after", type=int, default=0, help="end after so many failures")
     arguments = parser.parse_args()
+    os.environ.setdefault("TSAN_OPTIONS", "halt_on_error=1:exitcode=66:second_deadlock_stack=1")
     data = make_data(Path(tempfile.mkdtemp(prefix="cachew-soak-data-")))
     try:
-        points = crash_points(CACHEW)
         if arguments.plan:
             plans = [json.loads(arguments.plan.read_text().replace("@DATA@", str(data)))]
         else:
+            points = crash_points(CACHEW)
             plans = [schedules.make(seed, data, points) for seed in arguments.only or range(arguments.seed, arguments.seed + arguments.n)]
         if arguments.print:
             print("\n".join(json.dumps(plan, indent=1).replace(str(data), "@DATA@") for plan in plans))
             return 0
         results, began = [], time.monotonic()
-        with ProcessPoolExecutor(arguments.jobs) as pool:
-            futures = [pool.submit(play, plan, CACHEW, arguments.keep) for plan in plans]
-            for future in as_completed(futures):
-                if future.cancelled():
-                    continue
-                r = future.result()
-                results.append(r)
-                if not r["ok"]:
-                    print(f"seed {r['seed']} failed after {r['seconds']} s:\n  " + "\n  ".join(r["problems"])[:6000], flush=True)
-                    if arguments.stop_after and sum(not x["ok"] for x in results) >= arguments.stop_after:
-                        for f in futures:
-                            f.cancel()
+        for r in play_all(plans, arguments.jobs, arguments.keep, arguments.stop_after):
+            results.append(r)
+            if not r["ok"]:
+                print(f"seed {r['seed']} failed after {r['seconds']} s:\n  " + "\n  ".join(r["problems"])[:6000], flush=True)
         if arguments.json:
             arguments.json.write_text(json.dumps(results, indent=1))
         print("\n".join(report(results, time.monotonic() - began)))

@@ -278,6 +278,43 @@ def test_jobs_are_known_after_a_restart(bench):
     bench.judge(SLOW, (1, None, [r]))
 
 
+def test_a_dispatcher_that_knows_nothing_is_told_what_workers_gave(bench):
+    """What the worker holds is finished for the most part, and was acknowledged: the next dispatcher, which the clients reach first, has no other way to learn of it."""
+    chain = numbers(9000, FILTER, SHUFFLE, {"op": "batch", "size": 2})
+    bench.cluster.start(1, state_dir=False)
+    ranks = bench.ranks(chain, world=2)
+    for r in ranks:
+        bench.cluster.wait_lines(r, 10)
+    bench.cluster.workers["w0"].stop()
+    bench.cluster.dispatcher.kill9()
+    bench.cluster.start_dispatcher(state_dir=False)
+    bench.cluster.until("jobs", lambda jobs: jobs and len(jobs[0]["ranks"]) == 2, "the ranks, before the worker")
+    bench.cluster.workers["w0"].cont()
+    for r in ranks:
+        r.finish()
+    bench.judge(chain, (2, None, ranks))
+
+
+def test_what_was_asked_for_is_not_asked_for_twice(tmp_path):
+    """A worker that loses the dispatcher keeps its clients, and what they asked for: each batch is computed and sent once."""
+    bench = Bench(tmp_path, proxies=True)
+    try:
+        chain = numbers(600, slow(2000), SHUFFLE, FILTER, {"op": "take", "count": 380}, BATCH)
+        bench.cluster.start(1)
+        ranks = bench.ranks(chain, world=4, words=["--transport", "shm"], with_state=False)
+        for n in (2, 4, 6):
+            bench.cluster.wait_lines(ranks[0], n)
+            bench.cluster.links["w0-dispatcher"].drop()
+        for r in ranks:
+            r.finish()
+        local = bench.judge(chain, (4, None, ranks))
+        n = len(local.lines)
+        sent = bench.cluster.until("workers", lambda ws: ws and ws[0]["batches"] >= n - 1, "a heartbeat behind the last batch")[0]["batches"]
+        assert sent <= n + 4  # the last batch is what was left over; a rank without one in the last round repeats another
+    finally:
+        bench.cluster.close()
+
+
 # ---- clients ----
 
 @pytest.mark.parametrize("with_state", [True, False])
@@ -290,6 +327,74 @@ def test_a_client_is_killed_and_started_again(bench, with_state):
     for r in ranks:
         r.finish()
     bench.judge(SLOW, (2, None, ranks))
+
+
+@pytest.mark.parametrize("world", [2, 3, 4])
+def test_ranks_roll_back_one_after_the_other(bench, world, tmp_path):
+    """They go on from an older state, while one is still there and goes on from the newer one, until it is started again too."""
+    bench.cluster.start(2)
+    ranks = bench.ranks(SLOW, world=world)
+    for r in ranks:
+        bench.cluster.wait_lines(r, 5)
+    old = tmp_path / "old.state"
+    at = min((oracle.read_state(r.state), str(r.state)) for r in ranks)
+    old.write_bytes(Path(at[1]).read_bytes())
+    for r in ranks:
+        bench.cluster.wait_lines(r, 15)
+    for r in ranks[1:]:
+        r.process.kill9()
+    lines = ranks[0].lines()
+    for r in [*ranks[1:], ranks[0]]:
+        if r is ranks[0]:
+            bench.cluster.wait_lines(r, lines + 3)
+            r.process.kill9()
+        r.state.write_bytes(old.read_bytes())
+        r.start()
+        bench.cluster.wait(lambda r=r: r.runs[-1].lines() > 0, f"{r.name} to go on from its older state", 20)
+    for r in ranks:
+        r.finish()
+    bench.judge(SLOW, (world, None, ranks))
+
+
+def test_a_rank_that_is_missing_is_named(bench):
+    bench.cluster.start(1)
+    chain = numbers(6000, SHUFFLE, BATCH)
+    path = bench.pipeline(chain)
+    ranks = [bench.cluster.rank(path, "job", rank=rank, world_size=3, words=["--wait", "4"]).start() for rank in (0, 2)]
+    for r in ranks:
+        error = r.finish(code=4)["error"]
+        assert error["kind"] == "deadline" and "rank 1 of 3 is behind, at split 0 of epoch 0, and not attached" in error["message"]
+    jobs = bench.cluster.until("jobs", lambda jobs: jobs[0]["state"] == "unattended", "the job to be without clients")
+    assert [rank["rank"] for rank in jobs[0]["ranks"]] == [0, 2]
+    ranks = [r.start() for r in ranks] + [bench.cluster.rank(path, "job", rank=1, world_size=3).start()]
+    for r in ranks:
+        r.finish()
+    bench.judge(chain, (3, None, [ranks[0], ranks[2], ranks[1]]))
+
+
+def test_states_of_different_rounds_are_refused(bench, tmp_path):
+    """Each rank would take what is another's."""
+    bench.cluster.start(1)
+    ranks = bench.ranks(SLOW, world=2)
+    bench.cluster.wait_lines(ranks[0], 6)
+    state = json.loads(ranks[1].state.read_text()) if ranks[1].state.exists() else json.loads(ranks[0].state.read_text())
+    ranks[1].process.kill9()
+    state["g"] += 1
+    state["batch"] += 1
+    ranks[1].state.write_text(json.dumps(state))
+    error = ranks[1].start().finish(code=3)["error"]
+    assert error["kind"] == "service" and "the first batch of a round" in error["message"]
+
+
+def test_a_client_ends_though_a_worker_is_stopped(bench):
+    """Over a Unix socket a stopped worker is waited for, but not by who has nothing to do with it any more."""
+    bench.cluster.start(2)
+    r = bench.ranks(SLOW, words=["--transport", "unix"])[0]
+    bench.cluster.wait_lines(r, 10)
+    bench.cluster.workers["w0"].stop()
+    r.finish()
+    bench.cluster.workers["w0"].cont()
+    bench.judge(SLOW, (1, None, [r]))
 
 
 @pytest.mark.parametrize("worlds", [(2, 3), (3, 1)])
@@ -506,6 +611,19 @@ def test_a_batch_that_does_not_come_is_a_deadline_that_says_where_it_is(bench):
     bench.cluster.workers["w0"].kill9()
     error = r.finish(code=4)["error"]
     assert error["kind"] == "deadline" and re.search(r"split \d+ in epoch 0", error["message"]) and "worker" in error["message"]
+
+
+def test_the_last_split_is_lost(bench):
+    """at-most-once: who waits for it is told, though nothing else comes."""
+    chain = numbers(104, slow(20000), BATCH)
+    bench.cluster.start_dispatcher()
+    bench.cluster.start_worker("w0", "--threads", "1")
+    r = bench.ranks(chain, words=["--guarantee", "at-most-once", "--order", "any"], dump=True)[0]
+    bench.cluster.wait_lines(r, 11)
+    bench.cluster.workers["w0"].kill9()
+    r.finish(10)
+    job = oracle.Job("any", "at-most-once", [oracle.Generation(1, None, [r.parts()])])
+    assert oracle.check(job, bench.local(chain)) == [] and r.lines() < 13
 
 
 def test_at_most_once_needs_any_order(bench):

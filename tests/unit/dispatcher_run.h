@@ -49,6 +49,7 @@ struct run_peer {
     uint64_t first_report, next_report;
     uint64_t cursor;
     char failure[700], attribute[64], value[128], expected[256];
+    char lagging[64];
 };
 
 struct run {
@@ -461,6 +462,9 @@ static void run_client_handle(struct run_peer *p, const Cachew__Envelope *m)
         snprintf(p->value, sizeof(p->value), "%s", f->value);
         snprintf(p->expected, sizeof(p->expected), "%s", f->expected);
     }
+    if (m->of_case == CACHEW__ENVELOPE__OF_LAGGING)
+        snprintf(p->lagging, sizeof(p->lagging), "%" PRIu32 " at %" PRIu64 ", %s", m->lagging->rank, run_position(p->run, m->lagging->at->epoch, m->lagging->at->split),
+                 m->lagging->attached ? "attached" : "gone");
     if (m->of_case == CACHEW__ENVELOPE__OF_ATTACHED) {
         p->attached = true;
         memcpy(p->streams[0].id, m->attached->stream.data, 16);
@@ -567,16 +571,20 @@ struct run_attach {
     uint8_t pipeline;
     Cachew__Order order;
     Cachew__Guarantee guarantee;
+    struct { uint64_t epoch, g; } round;
+    bool again;
 };
 
-static void run_attach_as(struct run_peer *p, const struct run_attach *a, uint64_t from)
+static void run_attach_in(struct run_peer *p, const struct run_attach *a, uint64_t from, const char *base_dir)
 {
     uint8_t fingerprint[16] = {[0] = a->pipeline};
     uint64_t n = p->run->n_splits;
-    Cachew__Place place = CACHEW__PLACE__INIT;
+    Cachew__Place place = CACHEW__PLACE__INIT, round = CACHEW__PLACE__INIT;
     place.epoch = n > 0 && n < UINT64_C(1) << 62 ? from / n : 0;
     place.split = n > 0 && n < UINT64_C(1) << 62 ? from % n : from;
     place.batch = a->batch;
+    round.epoch = a->round.epoch;
+    round.batch = a->round.g;
     p->attached = p->ended = false;
     p->cursor = from;
     p->failure[0] = '\0';
@@ -585,8 +593,10 @@ static void run_attach_as(struct run_peer *p, const struct run_attach *a, uint64
     memset(p->lost, 0, sizeof(p->lost));
     RUN_SAY(p, Attach, ATTACH, true, RUN_BASE(attach), .job = (char *)a->job, .rank = a->rank, .world_size = a->world_size ? a->world_size : 1, .seed = a->seed,
             .epochs = a->epochs ? a->epochs : 1, .order = a->order, .guarantee = a->guarantee, .fingerprint = {16, fingerprint}, .pipeline = (char *)"[]",
-            .base_dir = (char *)"/", .from = &place, .snapshot = a->snapshot);
+            .base_dir = (char *)base_dir, .from = &place, .snapshot = a->snapshot, .again = a->again, .round = &round);
 }
+
+static void run_attach_as(struct run_peer *p, const struct run_attach *a, uint64_t from) { run_attach_in(p, a, from, "/"); }
 
 CW_UNUSED static struct run_peer *run_client_with(struct run *u, const struct run_attach *a, uint64_t from)
 {
@@ -612,9 +622,26 @@ CW_UNUSED static int run_progress(struct run_peer *p, uint64_t to, uint64_t batc
     return RUN_SAY(p, Progress, PROGRESS, false, RUN_BASE(progress), .from = &place, .g = to, .digest_lo = to);
 }
 
+/* The same, from who waits meanwhile. */
+CW_UNUSED static int run_waiting(struct run_peer *p, uint64_t to)
+{
+    uint64_t n = p->run->n_splits;
+    Cachew__Place place = CACHEW__PLACE__INIT;
+    place.epoch = to / n;
+    place.split = to % n;
+    p->lagging[0] = '\0';
+    return RUN_SAY(p, Progress, PROGRESS, false, RUN_BASE(progress), .from = &place, .waiting = true);
+}
+
+/* That a rank is finished, on a connection that attached to nothing. */
+CW_UNUSED static int run_detach_as(struct run_peer *p, const char *job, uint32_t rank)
+{
+    return RUN_SAY(p, Detach, DETACH, true, RUN_BASE(detach), .finished = true, .job = (char *)job, .rank = rank);
+}
+
 static int run_detach(struct run_peer *p, bool finished)
 {
-    return RUN_SAY(p, Detach, DETACH, true, RUN_BASE(detach), .finished = finished);
+    return RUN_SAY(p, Detach, DETACH, true, RUN_BASE(detach), .finished = finished, .job = (char *)"");
 }
 
 /* Returns the id of the request. */

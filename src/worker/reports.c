@@ -1,0 +1,126 @@
+/*
+ * What splits gave, to the dispatcher: said until it is acknowledged, and again to the next one, of all splits that are still leased: it may have no journal. The loop's
+ * thread only.
+ */
+#include <string.h>
+
+#include "worker/worker_impl.h"
+
+#include "base/crash.h"
+
+static void say_report(struct cw_worker *w, struct report *r)
+{
+    Cachew__Completed completed = CACHEW__COMPLETED__INIT;
+    Cachew__Report report = CACHEW__REPORT__INIT;
+    Cachew__Envelope m = CACHEW__ENVELOPE__INIT;
+    report.epoch = r->epoch;
+    report.split = r->split;
+    report.n_batches = r->n_batches;
+    report.remnants = r->remnants;
+    report.n_remnants = r->n_remnants;
+    completed.stream = (ProtobufCBinaryData){.data = r->stream, .len = sizeof(r->stream)};
+    completed.report = &report;
+    completed.compute_ns = r->compute_ns;
+    m.id = r->id = next_number(&w->next_id);
+    m.of_case = CACHEW__ENVELOPE__OF_COMPLETED;
+    m.completed = &completed;
+    cw_crash_point("worker-completed");
+    cw_control_say(w, &m);
+}
+
+void cw_report_free(struct report *r)
+{
+    if (!r)
+        return;
+    free(r->remnants);
+    free(r);
+}
+
+static void append(struct cw_worker *w, struct report *r)
+{
+    r->next = NULL;
+    *w->reports_tail = r;
+    w->reports_tail = &r->next;
+}
+
+void cw_reports_completed(struct cw_worker *w, struct worker_stream *s, struct cw_answer *a)
+{
+    struct report *r = malloc(sizeof(*r));
+    if (!r) {
+        cw_worker_log(w, "out of memory: a stream ends");
+        cw_streams_end(w, s);
+        return;
+    }
+    *r = (struct report){.epoch = a->epoch, .split = a->split, .n_batches = a->n, .compute_ns = a->compute_ns, .remnants = CW_STEAL(a->remnants),
+                         .n_remnants = a->n_remnants};
+    memcpy(r->stream, s->stream->name, sizeof(r->stream));
+    append(w, r);
+    say_report(w, r);
+}
+
+/* Acknowledged: it is kept with its lease, if that is still there. */
+static void settle(struct cw_worker *w, struct report *r)
+{
+    struct worker_stream *s = cw_streams_find(w, (ProtobufCBinaryData){.data = r->stream, .len = sizeof(r->stream)});
+    struct lease *l = s ? cw_streams_find_lease(s, r->epoch, r->split) : NULL;
+    if (l && !l->report)
+        l->report = r;
+    else
+        cw_report_free(r);
+}
+
+void cw_reports_answered(struct cw_worker *w, uint64_t id, bool done)
+{
+    struct report **at = &w->reports;
+    while (*at && (*at)->id != id)
+        at = &(*at)->next;
+    struct report *r = *at;
+    if (!r)
+        return;
+    *at = r->next;
+    if (!r->next)
+        w->reports_tail = at;
+    if (done)
+        settle(w, r);
+    else
+        cw_report_free(r);
+}
+
+void cw_reports_forget(struct cw_worker *w, ProtobufCBinaryData stream)
+{
+    struct report **at = &w->reports;
+    while (*at) {
+        struct report *r = *at;
+        if (stream.len != sizeof(r->stream) || memcmp(stream.data, r->stream, sizeof(r->stream)) != 0) {
+            at = &r->next;
+            continue;
+        }
+        *at = r->next;
+        cw_report_free(r);
+    }
+    w->reports_tail = at;
+}
+
+void cw_reports_say(struct cw_worker *w)
+{
+    for (struct worker_stream *s = w->streams; s; s = s->next)
+        for (struct lease *l = s->leases; l; l = l->next)
+            if (l->report)
+                append(w, CW_STEAL(l->report));
+    for (struct report *r = w->reports; r; r = r->next)
+        say_report(w, r);
+}
+
+void cw_reports_init(struct cw_worker *w)
+{
+    w->reports_tail = &w->reports;
+}
+
+void cw_reports_deinit(struct cw_worker *w)
+{
+    while (w->reports) {
+        struct report *r = w->reports;
+        w->reports = r->next;
+        cw_report_free(r);
+    }
+}
