@@ -86,6 +86,7 @@ static void send_attach(struct remote *r)
     round.batch = r->view.rounds_from;
     m.round = &round;
     e.id = r->attach_id = ++r->next_id;
+    r->answered = false;
     e.of_case = CACHEW__ENVELOPE__OF_ATTACH;
     e.attach = &m;
     cw_remote_tell(r, &e);
@@ -175,7 +176,8 @@ static int on_attached(struct remote *r, const Cachew__Attached *m, struct cw_er
     *plan = (struct cw_plan){.n_positions = p->n_positions, .split_size = p->split_size, .n_splits = p->n_splits, .snapshot = p->snapshot};
     memcpy(r->stream, m->stream.data, sizeof(r->stream));
     r->snapshot = p->snapshot;
-    r->attached = true;
+    r->attached = r->answered = true;
+    cw_remote_wake_at(r, cw_now_ns()); /* the cursor may have moved meanwhile */
     pthread_cond_broadcast(&r->changed);
     return 0;
 }
@@ -351,7 +353,7 @@ static void run(void *user)
         say_goodbye(r);
     if (!r->dispatcher && now >= r->dispatcher_retry_ns && (!leaving || (!r->parted && now < r->goodbye_ns)))
         dispatcher_connect(r);
-    if (r->dispatcher_open && r->attached && !leaving)
+    if (r->dispatcher_open && r->answered && !leaving)
         tell_cursor(r, now);
     if (r->closing) {
         cw_remote_over(r);
