@@ -397,6 +397,31 @@ def test_a_client_ends_though_a_worker_is_stopped(bench):
     bench.judge(SLOW, (1, None, [r]))
 
 
+def test_nothing_is_said_before_an_attachment_is_answered(bench):
+    """The only worker stands still, so that a dispatcher without a journal can't answer: the client waits, and is not cut off for what it says meanwhile."""
+    bench.cluster.start(1, state_dir=False)
+    r = bench.ranks(SLOW)[0]
+    bench.cluster.wait_lines(r, 10)
+    bench.cluster.workers["w0"].stop()
+    bench.cluster.dispatcher.kill9()
+    bench.cluster.start_dispatcher(state_dir=False)
+    time.sleep(2.5)
+    assert "before Attached" not in bench.cluster.dispatcher.err_path.read_text()
+    bench.cluster.workers["w0"].cont()
+    r.finish()
+    bench.judge(SLOW, (1, None, [r]))
+
+
+@pytest.mark.parametrize("transport", ["shm", "tcp"])
+def test_the_largest_batches(bench, transport):
+    """The ids of a batch of 2^20 elements are 32 MiB."""
+    chain = numbers((1 << 20) + 5, {"op": "batch", "size": 1 << 20})
+    bench.cluster.start(1)
+    r = bench.ranks(chain, words=["--transport", transport])[0]
+    r.finish()
+    bench.judge(chain, (1, None, [r]))
+
+
 @pytest.mark.parametrize("worlds", [(2, 3), (3, 1)])
 def test_clients_go_on_in_another_world(bench, worlds, tmp_path):
     bench.cluster.start(2)
