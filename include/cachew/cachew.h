@@ -216,8 +216,12 @@ struct cachew_options {
     const char *tls_cert;   /* ours, where the service asks for one (PEM); then tls_key, too, is needed. With it and without tls_ca: the system's authorities */
     const char *tls_key;    /* its key (PEM) */
     unsigned credits;       /* batches of a service that are asked for before they are wanted, at most 4096; 0: as many as take 64 MiB (256 MiB where they are lent), 2 to 64 */
+    const char *cache_dir;  /* where elements are kept that pass autocache or cache, for later epochs and others; NULL: nowhere. Not with a service */
+    const char *cache;      /* which of these: "auto" (NULL), "off", or the number of one, from 0 */
+    uint64_t cache_bytes;   /* what may lie in cache_dir; 0: what does, and half of what is free */
 };
-#define CACHEW_OPTIONS_INIT { sizeof(struct cachew_options), -1, -1, 0, 0, 1, 1, 0, NULL, NULL, 0, NULL, NULL, NULL, NULL, NULL, 0, NULL, NULL, NULL, NULL, NULL, 0 }
+#define CACHEW_OPTIONS_INIT \
+    { sizeof(struct cachew_options), -1, -1, 0, 0, 1, 1, 0, NULL, NULL, 0, NULL, NULL, NULL, NULL, NULL, 0, NULL, NULL, NULL, NULL, NULL, 0, NULL, NULL, 0 }
 
 struct cachew_iterator; /* opaque */
 struct cachew_batch;    /* opaque */
@@ -246,7 +250,7 @@ CACHEW_API char *cachew_iterator_state(const struct cachew_iterator *it);
 /* From any thread: waits of cachew_iterator_next end at once with CACHEW_E_INTERRUPTED, as do later ones, until it is called with on = 0. */
 CACHEW_API void cachew_iterator_interrupt(struct cachew_iterator *it, int on);
 /* Returns new a JSON object: {"seconds", "threads", "busy_s", "idle_s", "wait_s", "read_bytes", "memory_peak_bytes", "batches_held", "bottleneck",
- * "operators": [{"op", "position", "seconds", "share", "elements", "fused_into"?}, ..., {"part", "seconds", "share"}, ...], "links"?}. All but
+ * "operators": [{"op", "position", "seconds", "share", "elements", "fused_into"?}, ..., {"part", "seconds", "share"}, ...], "links"?, "cache"?}. All but
  * wait_s (of the caller) and seconds are sums over threads. links, with a service: [{"worker", "transport", "batches", "bytes", "wire_bytes", "note"?},
  * ...], where wire_bytes are fewer than bytes if they were compressed on their way, and 0 if they were lent. NULL: no memory. */
 CACHEW_API char *cachew_iterator_profile(const struct cachew_iterator *it);

@@ -5,7 +5,8 @@ from typing import TypeAlias, final
 
 _Shape: TypeAlias = tuple[int | None, ...]
 _Options: TypeAlias = tuple[int, int, int, int, int, int, int, bool, str | None, str | os.PathLike[str] | None, str | None, str | None, str | None,
-                            str | None, float, str | None, str | None, str | None, str | None, str | None]
+                            str | None, float, str | None, str | None, str | None, str | None, str | None,
+                            str | os.PathLike[str] | None, str | None, int]
 
 @final
 class Pipeline:

@@ -18,7 +18,7 @@ from typing import Any, Generic, NamedTuple, TypeVar, cast
 from cachew._batch import Batch
 from cachew._errors import Error, StateError, UsageError
 from cachew._iterator import DatasetIterator
-from cachew._options import Path, State, make_options, state_text, with_service
+from cachew._options import Path, State, make_options, state_text, with_cache, with_service
 from cachew.dataset import Dataset
 
 T = TypeVar("T")
@@ -131,15 +131,16 @@ class Loader(Generic[T]):
     def __init__(self, dataset: Dataset, convert: Callable[[Batch], Any], ahead: int, ranks: Callable[[], tuple[int, int]], *, seed: int | None,
                  threads: int | None, memory: int | str | None, timeout_s: float | None, service: str | None, job: str | None,
                  order: str | None, guarantee: str | None, token: str | None,
-                 tls_ca: Path | None, tls_cert: Path | None, tls_key: Path | None) -> None:
+                 tls_ca: Path | None, tls_cert: Path | None, tls_key: Path | None, cache_dir: Path | None, cache: str | int | None,
+                 cache_bytes: int | str | None) -> None:
         self.dataset = dataset
         self.batch_size = dataset.batch_size
         self._convert = convert
         self._ahead = ahead
         self._ranks = ranks
         self._timeout_s = timeout_s
-        self._options = with_service(make_options(seed=seed, epochs=math.inf, threads=threads, memory=memory), service, job=job, order=order,
-                                     guarantee=guarantee, token=token, tls_ca=tls_ca, tls_cert=tls_cert, tls_key=tls_key)
+        options = with_cache(make_options(seed=seed, epochs=math.inf, threads=threads, memory=memory), cache_dir, cache, cache_bytes)
+        self._options = with_service(options, service, job=job, order=order, guarantee=guarantee, token=token, tls_ca=tls_ca, tls_cert=tls_cert, tls_key=tls_key)
         self._stream: Stream | AheadStream | None = None
         self._finalizer: weakref.finalize[Any, Any] | None = None
         self._pending: Item | None = None  # the first of the next epoch

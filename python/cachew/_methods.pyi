@@ -29,6 +29,17 @@ class Operators:
         set: {name: expression}; a component of that name is replaced (an object)
         """
 
+    def autocache(self, freeze: bool = False, *, reuse: int = 0, seed: int = -1) -> Dataset:
+        """A place where elements may be kept and need not be computed again.
+
+        Where a cache directory is given, what passes here may be written there, and read in later epochs and by other runs. It never changes a
+        result. Behind an operator that draws it is not used, unless `freeze` is set.
+
+        freeze: draws before it are the same in many epochs, so that what is random can be kept too; whether or not it is (true or false)
+        reuse: with freeze: epochs that have the same draws, before there are new ones; 0: all have (an integer, at least 0)
+        seed: with freeze: seed of the draws before it; -1: that of the run (an integer, at least -1)
+        """
+
     def batch(self, size: int, *, drop_remainder: bool = False) -> Dataset:
         """Stacks elements.
 
@@ -47,6 +58,16 @@ class Operators:
         boundaries: bucket k holds lengths from boundaries[k-1] to below boundaries[k] (a list of integers of length 1 to 31)
         sizes: elements of a batch, by bucket (a list of integers of length 2 to 32, from 1 to 1048576)
         pad: {component: value} to pad with; 0 where it names none (an object)
+        """
+
+    def cache(self, freeze: bool = False, *, reuse: int = 0, seed: int = -1) -> Dataset:
+        """A place where elements are kept, wherever there is a cache.
+
+        As `autocache`, but chosen before any of those.
+
+        freeze: draws before it are the same in many epochs, so that what is random can be kept too; whether or not it is (true or false)
+        reuse: with freeze: epochs that have the same draws, before there are new ones; 0: all have (an integer, at least 0)
+        seed: with freeze: seed of the draws before it; -1: that of the run (an integer, at least -1)
         """
 
     def cast(self, component: str, dtype: _DType) -> Dataset:

@@ -44,6 +44,9 @@ class Options(NamedTuple):
     tls_ca: str | None = None
     tls_cert: str | None = None
     tls_key: str | None = None
+    cache_dir: Path | None = None
+    cache: str | None = None
+    cache_bytes: int = 0
 
 
 def make_options(*, seed: int | None = None, epochs: float | None = None, first_epoch: int = 0, threads: int | None = None, memory: int | str | None = None,
@@ -61,6 +64,18 @@ def make_options(*, seed: int | None = None, epochs: float | None = None, first_
         state_text(state),
         index_dir,
     )
+
+
+def with_cache(options: Options, cache_dir: Path | None, cache: str | int | None, cache_bytes: int | str | None) -> Options:
+    """The same, with a directory where elements are kept that pass a marker; None: without."""
+    if cache is None or isinstance(cache, str):
+        where = cache
+    else:
+        where = str(integer("cache", cache, 0, 4096))
+    if where is not None and "\0" in where:
+        raise wrong("cache", cache, '"auto", "off", or the number of a marker')
+    size = 0 if cache_bytes is None else byte_count("cache_bytes", cache_bytes)
+    return options._replace(cache_dir=cache_dir, cache=where, cache_bytes=size)
 
 
 def with_service(options: Options, service: str | None, *, job: str | None, transport: str = "auto", token: str | None = None,

@@ -16,7 +16,7 @@ from cachew._iterator import DatasetIterator
 from cachew._memory import InMemory, data_of, restored
 from cachew._methods import Operators, read_table
 from cachew._operators import TABLE, Operator, did_you_mean, value_of
-from cachew._options import Path, State, make_options, seconds, with_service, with_sharding, wrong
+from cachew._options import Path, State, make_options, seconds, with_cache, with_service, with_sharding, wrong
 
 
 class Field(NamedTuple):
@@ -188,7 +188,8 @@ class Dataset(Functions, InMemory, Operators):
 
     def iterator(self, *, seed: int | None = None, epochs: float | None = None, threads: int | None = None, memory: int | str | None = None, rank: int = 0,
                  world_size: int = 1, state: State | str | None = None, timeout_s: float | None = None, first_epoch: int = 0, optimize: bool = True,
-                 index_dir: Path | None = None) -> DatasetIterator:
+                 index_dir: Path | None = None, cache_dir: Path | None = None, cache: str | int | None = None,
+                 cache_bytes: int | str | None = None) -> DatasetIterator:
         """Runs the pipeline.
 
         The sequence of batches is a function of pipeline, data and seed alone: threads, memory and stopping points do not change it.
@@ -203,10 +204,13 @@ class Dataset(Functions, InMemory, Operators):
         first_epoch: without a state, the epoch to begin with; `epochs` is the one to end before
         optimize: False runs the operators as written; the results are the same
         index_dir: where indexes of data sets are kept (default: $CACHEW_INDEX_DIR, else ~/.cache/cachew/index)
+        cache_dir: where elements are kept that pass `autocache` or `cache`, for later epochs and other runs; the results are the same
+        cache: which of them: "auto" (default), "off", or the number of one, from 0
+        cache_bytes: what may lie in cache_dir, as memory (default: what does, and half of what is free)
         """
         options = make_options(seed=seed, epochs=epochs, first_epoch=first_epoch, threads=threads, memory=memory, rank=rank, world_size=world_size,
                                optimize=optimize, state=state, index_dir=index_dir)
-        return DatasetIterator(self, options, timeout_s)
+        return DatasetIterator(self, with_cache(options, cache_dir, cache, cache_bytes), timeout_s)
 
     def distribute(self, service: str, *, job: str | None = None, rank: int = 0, world_size: int = 1, seed: int | None = None, epochs: float | None = None,
                    state: State | str | None = None, timeout_s: float | None = None, first_epoch: int = 0, transport: str = "auto", token: str | None = None,

@@ -30,17 +30,20 @@ class JaxLoader(Loader[dict[str, Any]]):
     def __init__(self, dataset: Dataset, *, sharding: Sharding | None, prefetch: int, rank: int | None, world_size: int | None, seed: int | None,
                  threads: int | None, memory: int | str | None, timeout_s: float | None,
                  service: str | None, job: str | None, order: str | None, guarantee: str | None, token: str | None,
-                 tls_ca: Path | None, tls_cert: Path | None, tls_key: Path | None) -> None:
+                 tls_ca: Path | None, tls_cert: Path | None, tls_key: Path | None, cache_dir: Path | None, cache: str | int | None,
+                 cache_bytes: int | str | None) -> None:
         self.sharding = _local() if sharding is None else sharding
         ranks = (jax.process_index() if rank is None else rank, jax.process_count() if world_size is None else world_size)
         super().__init__(dataset, _Converter(self.sharding), prefetch, lambda: ranks, seed=seed, threads=threads, memory=memory, timeout_s=timeout_s,
-                         service=service, job=job, order=order, guarantee=guarantee, token=token, tls_ca=tls_ca, tls_cert=tls_cert, tls_key=tls_key)
+                         service=service, job=job, order=order, guarantee=guarantee, token=token, tls_ca=tls_ca, tls_cert=tls_cert, tls_key=tls_key,
+                         cache_dir=cache_dir, cache=cache, cache_bytes=cache_bytes)
 
 
 def loader(dataset: Dataset, *, sharding: Sharding | None = None, seed: int | None = None, prefetch: int = 2, rank: int | None = None,
            world_size: int | None = None, threads: int | None = None, memory: int | str | None = None, timeout_s: float | None = None,
            service: str | None = None, job: str | None = None, order: str | None = None, guarantee: str | None = None, token: str | None = None, tls_ca: Path | None = None,
-           tls_cert: Path | None = None, tls_key: Path | None = None) -> JaxLoader:
+           tls_cert: Path | None = None, tls_key: Path | None = None, cache_dir: Path | None = None, cache: str | int | None = None,
+           cache_bytes: int | str | None = None) -> JaxLoader:
     """Epochs of a dataset as JAX arrays: each `for batch in loader` is the next epoch.
 
     A thread starts the copies to the devices, ahead of what is asked for.
@@ -50,14 +53,15 @@ def loader(dataset: Dataset, *, sharding: Sharding | None = None, seed: int | No
     seed: of all randomness (default: the pipeline's, else 0)
     prefetch: batches that are on the devices before they are asked for
     rank, world_size: default: jax.process_index() and jax.process_count()
-    threads, memory, timeout_s: as Dataset.iterator
+    threads, memory, timeout_s, cache_dir, cache, cache_bytes: as Dataset.iterator
     service, job, order, guarantee, token, tls_ca, tls_cert, tls_key: as Dataset.distribute: the batches come from there
     """
     if not isinstance(dataset, Dataset):
         raise TypeError(f"loader() takes a cachew.Dataset, not a {type(dataset).__name__}")
     return JaxLoader(dataset, sharding=sharding, prefetch=integer("prefetch", prefetch, 1, 1024), rank=rank, world_size=world_size, seed=seed,
                      threads=threads, memory=memory, timeout_s=timeout_s, service=service, job=job, order=order, guarantee=guarantee,
-                     token=token, tls_ca=tls_ca, tls_cert=tls_cert, tls_key=tls_key)
+                     token=token, tls_ca=tls_ca, tls_cert=tls_cert, tls_key=tls_key,
+                         cache_dir=cache_dir, cache=cache, cache_bytes=cache_bytes)
 
 
 def _local() -> Sharding:

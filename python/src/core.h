@@ -37,9 +37,11 @@ PyObject *core_pipeline_load(PyObject *module, PyObject *path);
  * *interrupt, on which fn has to end soon. Called with the interpreter's lock, which fn does not have. False: an exception is set, and what fn
  * made is to be freed. */
 bool core_call_interruptibly(void (*fn)(void *), void *arg, volatile int *interrupt);
-/* Options from the tuple (seed, epochs, first_epoch, threads, memory, rank, world_size, optimize, state, index_dir, service, job, token,
- * transport, open_timeout_s, order, guarantee, tls_ca, tls_cert, tls_key); they are checked by the library. Texts are borrowed from the tuple, but for *ret_index_dir, a new reference or NULL. */
-bool core_options(PyObject *tuple, struct cachew_options *ret, PyObject **ret_index_dir);
+/* Options from the tuple that _options.py makes; they are checked by the library. Texts are borrowed from the tuple, but for the paths, which are released
+ * once the options are not needed any more. */
+struct core_paths { PyObject *index_dir, *cache_dir; };
+bool core_options(PyObject *tuple, struct cachew_options *ret, struct core_paths *ret_paths);
+void core_paths_release(struct core_paths *paths);
 
 /* iterator.c */
 extern PyType_Spec core_iterator_spec;

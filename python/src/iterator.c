@@ -44,20 +44,21 @@ PyObject *core_iterator_open(PyObject *module, PyObject *args)
 {
     struct core_state *st = PyModule_GetState(module);
     struct opening x = {0};
-    PyObject *pipeline, *options, *index_dir;
+    PyObject *pipeline, *options;
+    struct core_paths paths;
     volatile int interrupt = 0;
-    if (!PyArg_ParseTuple(args, "O!O!:open", st->pipeline, &pipeline, &PyTuple_Type, &options) || !core_options(options, &x.options, &index_dir))
+    if (!PyArg_ParseTuple(args, "O!O!:open", st->pipeline, &pipeline, &PyTuple_Type, &options) || !core_options(options, &x.options, &paths))
         return NULL;
     allocfunc alloc = PyType_GetSlot(st->iterator, Py_tp_alloc);
     struct iterator *self = (struct iterator *)alloc(st->iterator, 0);
     if (!self) {
-        Py_XDECREF(index_dir);
+        core_paths_release(&paths);
         return NULL;
     }
     x.p = ((struct core_pipeline *)pipeline)->p;
     x.options.interrupt = &interrupt;
     bool good = core_call_interruptibly(open_iterator, &x, &interrupt);
-    Py_XDECREF(index_dir);
+    core_paths_release(&paths);
     self->owner = getpid();
     if (x.r == 0)
         self->it = x.it;

@@ -107,13 +107,13 @@ static void count_batches(void *arg)
 static PyObject *pipeline_batches(PyObject *self, PyObject *options)
 {
     struct counting x = {.p = get(self)};
-    PyObject *index_dir;
+    struct core_paths paths;
     volatile int interrupt = 0;
-    if (!core_options(options, &x.options, &index_dir))
+    if (!core_options(options, &x.options, &paths))
         return NULL;
     x.options.interrupt = &interrupt;
     bool good = core_call_interruptibly(count_batches, &x, &interrupt);
-    Py_XDECREF(index_dir);
+    core_paths_release(&paths);
     if (good && x.r < 0)
         return core_raise(core_state_of(self), x.error);
     if (x.r < 0)
@@ -142,13 +142,14 @@ static void explain(void *arg)
 static PyObject *pipeline_explain(PyObject *self, PyObject *args)
 {
     struct explaining x = {.p = get(self)};
-    PyObject *options, *index_dir;
+    PyObject *options;
+    struct core_paths paths;
     volatile int interrupt = 0;
-    if (!PyArg_ParseTuple(args, "O!dp:explain", &PyTuple_Type, &options, &x.seconds, &x.json) || !core_options(options, &x.options, &index_dir))
+    if (!PyArg_ParseTuple(args, "O!dp:explain", &PyTuple_Type, &options, &x.seconds, &x.json) || !core_options(options, &x.options, &paths))
         return NULL;
     x.options.interrupt = &interrupt;
     bool good = core_call_interruptibly(explain, &x, &interrupt);
-    Py_XDECREF(index_dir);
+    core_paths_release(&paths);
     if (good)
         return x.r < 0 ? core_raise(core_state_of(self), x.error) : core_text(x.text);
     if (x.r < 0)

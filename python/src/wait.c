@@ -69,20 +69,31 @@ static int optional_path(PyObject *value, void *ret)
     return PyUnicode_FSConverter(value, path);
 }
 
-bool core_options(PyObject *tuple, struct cachew_options *ret, PyObject **ret_index_dir)
+void core_paths_release(struct core_paths *paths)
+{
+    Py_CLEAR(paths->index_dir);
+    Py_CLEAR(paths->cache_dir);
+}
+
+bool core_options(PyObject *tuple, struct cachew_options *ret, struct core_paths *ret_paths)
 {
     struct cachew_options o = CACHEW_OPTIONS_INIT;
     long long seed, epochs, first_epoch;
-    unsigned long long memory;
-    if (!PyArg_ParseTuple(tuple, "LLLIKIIpzO&zzzzdzzzzz:options", &seed, &epochs, &first_epoch, &o.threads, &memory, &o.rank, &o.world_size, &o.optimize,
-                          &o.state, optional_path, ret_index_dir, &o.service, &o.job, &o.token, &o.transport, &o.open_timeout_s, &o.order,
-                          &o.guarantee, &o.tls_ca, &o.tls_cert, &o.tls_key))
+    unsigned long long memory, cache_bytes;
+    *ret_paths = (struct core_paths){0};
+    if (!PyArg_ParseTuple(tuple, "LLLIKIIpzO&zzzzdzzzzzO&zK:options", &seed, &epochs, &first_epoch, &o.threads, &memory, &o.rank, &o.world_size, &o.optimize,
+                          &o.state, optional_path, &ret_paths->index_dir, &o.service, &o.job, &o.token, &o.transport, &o.open_timeout_s, &o.order,
+                          &o.guarantee, &o.tls_ca, &o.tls_cert, &o.tls_key, optional_path, &ret_paths->cache_dir, &o.cache, &cache_bytes)) {
+        core_paths_release(ret_paths);
         return false;
+    }
     o.seed = seed;
     o.epochs = epochs;
     o.first_epoch = first_epoch;
     o.memory = memory;
-    o.index_dir = *ret_index_dir ? PyBytes_AsString(*ret_index_dir) : NULL;
+    o.index_dir = ret_paths->index_dir ? PyBytes_AsString(ret_paths->index_dir) : NULL;
+    o.cache_dir = ret_paths->cache_dir ? PyBytes_AsString(ret_paths->cache_dir) : NULL;
+    o.cache_bytes = cache_bytes;
     *ret = o;
     return true;
 }

@@ -34,6 +34,11 @@ static const struct cw_crash_point points[] = {
     {"dispatcher-lease", "dispatcher", "lease"},         /* a lease is about to be sent */
     {"dispatcher-completed", "dispatcher", "completion"},/* a worker has finished a split, and nothing is written yet */
     {"dispatcher-commit", "dispatcher", "commit"},       /* a transaction is about to become durable */
+    {"cache-write", "run", "cache"},     /* entries are about to be written */
+    {"cache-publish", "run", "cache"},   /* a segment is about to get its table */
+    {"cache-rename", "run", "cache"},    /* a segment is complete, and has no name yet */
+    {"cache-published", "run", "cache"}, /* others can find it */
+    {"cache-evict", "run", "cache"},     /* a segment is about to be removed */
     {"dispatcher-committed", "dispatcher", "commit"},    /* it is durable, and nobody was told */
 };
 

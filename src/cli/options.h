@@ -63,6 +63,7 @@ int cli_run(int argc, char **argv);
 int cli_ops(int argc, char **argv);
 int cli_explain(int argc, char **argv);
 int cli_index(int argc, char **argv);
+int cli_cache(int argc, char **argv);
 int cli_bench(int argc, char **argv);
 int cli_bench_dispatcher(int argc, char **argv);
 int cli_doctor(int argc, char **argv);

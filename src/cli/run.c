@@ -16,6 +16,7 @@
 #include "cli/common.h"
 #include "cli/output.h"
 #include "cli/tls.h"
+#include "client/caching.h"
 #include "client/report.h"
 #include "host/host.h"
 #include "storage/file.h"
@@ -26,6 +27,7 @@ struct run {
     const char *state, *log, *dump, *save, *quarantine, *guarantee, *order, *sharding, *service, *job, *transport, *token_file, *trace;
     char own_job[512];
     struct cli_tls tls;
+    struct cw_caching caching;
     uint64_t epochs, batches, rank, world_size, state_every, credits;
     bool epochs_given, batches_given, digest, progress;
     /* while it runs */
@@ -123,6 +125,8 @@ static json_t *counts(const struct run *x)
         json_object_set(o, "operators", json_object_get(profile, "operators"));
         json_object_set(o, "bottleneck", json_object_get(profile, "bottleneck"));
         json_decref(profile);
+        if (x->common.local.cache)
+            json_object_set_new(o, "cache", cw_caching_report(&x->common.local));
     }
     if (o && x->common.local.remote)
         json_object_set_new(o, "links", cw_remote_links(x->common.local.remote));
@@ -257,7 +261,11 @@ static int open_local(struct run *x, const json_t *state, struct cw_error *err)
         .any_order = x->order && strcmp(x->order, "any") == 0,
         .runner = {.threads = (unsigned)x->common.threads, .memory = x->common.memory, .optimize = !x->common.no_optimize},
     };
-    int r = cli_common_open(&x->common, err);
+    int r = cw_caching_open(&x->common.local, &x->caching, &o.runner, err);
+    if (r >= 0)
+        r = cli_common_open(&x->common, err);
+    if (r >= 0 && o.runner.cache)
+        cli_warn_of_markers(x->common.local.compiled);
     return r < 0 ? r : cw_iterator_new(x->common.local.sequence, &o, state, &x->common.local.iterator, err);
 }
 
@@ -339,6 +347,8 @@ static int execute(struct run *x, struct watcher *w, struct cw_error *err)
         r = cw_error_set(err, CW_E_OPTION, "--trace %s needs --service: without one, explain says where the time goes", x->trace);
     if (r >= 0 && x->trace)
         r = cw_trace_open(x->trace, "cachew run", CW_TRACE_BYTES, &x->tracing, err);
+    if (r >= 0 && x->service && x->caching.dir)
+        r = cw_error_set(err, CW_E_OPTION, "--cache-dir %s with --service: workers have caches, clients have none", x->caching.dir);
     if (r >= 0 && x->service)
         r = open_service(x, state, err);
     if (r >= 0 && !x->service)
@@ -418,6 +428,10 @@ int cli_run(int argc, char **argv)
         CLI_TOKEN_OPTION(&x.token_file),
         CLI_TLS_OPTIONS(&x.tls),
         {"trace", CLI_TEXT, &x.trace, "FILE", "write when batches of a service were asked for, received and handed out (Chrome's trace format)", 0, 0, NULL, NULL},
+        {"cache-dir", CLI_TEXT, &x.caching.dir, "DIR", "keep elements there where the pipeline has autocache or cache", 0, 0, NULL, NULL},
+        {"cache", CLI_TEXT, &x.caching.where, "WHERE", "auto (default: cache, else the last autocache that can be), off, or the number of a marker, from 0", 0, 0,
+         NULL, NULL},
+        {"cache-bytes", CLI_BYTES, &x.caching.quota, "BYTES", "what may lie in the directory (default: half of what is free)", 1, 0, NULL, NULL},
         {"state", CLI_TEXT, &x.state, "FILE", "go on where FILE says, if it is there; replace it at the end", 0, 0, NULL, NULL},
         {"state-every", CLI_COUNT, &x.state_every, "K", "replace it every K batches too", 0, 0, NULL, NULL},
         {"digest", CLI_FLAG, &x.digest, NULL, "hash everything delivered", 0, 0, NULL, NULL},

@@ -13,6 +13,7 @@
 
 #include "base/clock.h"
 #include "base/machine.h"
+#include "client/caching.h"
 #include "client/remote.h"
 #include "host/host.h"
 
@@ -173,6 +174,10 @@ static int open_engine(const struct cachew_pipeline *p, const struct cachew_opti
     int r = o->state ? load_state(o->state, &state, err) : 0;
     if (r >= 0)
         r = o->service ? cw_api_compile(p, l, err) : cw_api_open(p, o, l, &threads, err);
+    if (r >= 0 && o->service && o->cache_dir) {
+        cw_error_attribute(err, "cache_dir", o->cache_dir, "none with a service");
+        r = cw_error_set(err, CW_E_OPTION, "option cache_dir is \"%.200s\": workers have caches, clients of a service have none", o->cache_dir);
+    }
     if (r >= 0) {
         const struct cw_pipeline *written = l->pipeline;
         struct cw_iterator_options options = {
@@ -184,6 +189,9 @@ static int open_engine(const struct cachew_pipeline *p, const struct cachew_opti
             .runner = {.threads = threads, .memory = o->memory ? o->memory : cw_memory_total() / 2, .batches_are_users = true, .optimize = o->optimize != 0},
         };
         r = parse_delivery(o, &options, err);
+        const struct cw_caching caching = {.dir = o->cache_dir, .where = o->cache, .quota = o->cache_bytes};
+        if (r >= 0 && !o->service)
+            r = cw_caching_open(l, &caching, &options.runner, err);
         if (r >= 0)
             r = o->service ? open_service(o, &options, state, l, err) : cw_iterator_new(l->sequence, &options, state, &l->iterator, err);
     }

@@ -1,5 +1,6 @@
 /* cachew_iterator's reports. */
 #include "client/cachew_impl.h"
+#include "client/caching.h"
 #include "client/remote.h"
 #include "client/report.h"
 
@@ -8,6 +9,8 @@ json_t *cw_api_profile(const struct cw_local *l, size_t held)
     json_t *o = cw_report_profile(l);
     if (o)
         json_object_set_new(o, "batches_held", json_integer((json_int_t)held));
+    if (o && l->cache)
+        json_object_set_new(o, "cache", cw_caching_report(l));
     if (o && l->remote)
         json_object_set_new(o, "links", cw_remote_links(l->remote));
     return o;

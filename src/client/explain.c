@@ -7,6 +7,7 @@
 #include "base/clock.h"
 #include "base/machine.h"
 #include "base/text.h"
+#include "client/caching.h"
 #include "client/measure.h"
 #include "client/report.h"
 #include "optimize/optimize.h"
@@ -93,7 +94,7 @@ static int fused_into(const struct cw_compiled *c, bool optimize, unsigned *into
         into[i] = i;
     for (unsigned k = 0; k < c->n_programs; k++) {
         struct cw_optimized *o;
-        int r = cw_optimize(&c->programs[k], c->n_limits, n, optimize, &o, err);
+        int r = cw_optimize(&c->programs[k], c->n_limits, n, optimize, NULL, &o, err);
         if (r < 0)
             return r;
         for (unsigned i = 0; i < n; i++)
@@ -211,6 +212,8 @@ int cw_explain_pipeline(const struct cw_local *l, const struct cw_explain_option
                                                count_or_null(s->n_splits)));
     if (c->whole_epoch)
         json_object_set_new(facts, "one_split_because", one_split_reason(c));
+    if (c->n_markers)
+        json_object_set_new(facts, "markers", cw_caching_markers(c));
     return describe_batch(l, o, facts, err);
 }
 

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/text.h"
+#include "cache/cache.h"
 #include "ops/table.h"
 
 int cw_read_file(const char *path, size_t limit, char **ret, size_t *ret_size, struct cw_error *err)
@@ -199,6 +200,7 @@ int cw_expected_check(struct cw_expected *e, const struct cw_batch *b, struct cw
 void cw_local_deinit(struct cw_local *l)
 {
     cw_iterator_free(l->iterator);
+    cw_cache_close(l->cache);
     cw_sequence_free(l->sequence);
     cw_compiled_free(l->compiled);
     cw_pipeline_unref(l->pipeline);

@@ -11,6 +11,7 @@ struct cw_local {
     struct cw_compiled *compiled;
     struct cw_sequence *sequence;
     struct cw_iterator *iterator;
+    struct cw_cache *cache;    /* NULL: none */
     struct cw_splits *remote;  /* the iterator's, where they are the service's; else NULL */
     const char *const *data_roots; /* directories that files must lie below; none: anywhere */
     size_t n_data_roots;

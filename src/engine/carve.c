@@ -7,6 +7,8 @@
 
 /* A block should take about this long: long against the cost of scheduling it (microseconds), short against a batch. */
 #define BLOCK_NS UINT64_C(500000)
+/* Rows from the cache are only read, so that a block of them need not fit in a core's cache. */
+#define FEW_HITS 8
 /* Spare blocks: more than are in flight with the usual number of threads. */
 #define IDLE_MAX 64
 
@@ -77,6 +79,7 @@ void cw_piece_unplan(struct piece *p)
     cw_arena_deinit(&p->arena);
     free(p->refs);
     free(p->raw);
+    free(CW_STEAL(p->kept));
     p->refs = NULL;
     p->raw = NULL;
     p->planned = false;
@@ -193,6 +196,8 @@ int cw_piece_plan(struct cw_runner *r, struct thread *t, struct cw_split *s, str
         status = cw_epoch_refs(&s->epoch->epoch, p->begin, p->n, p->refs, err);
     if (status >= 0 && r->sequence->needs_load)
         status = r->sequence->stream ? pull_piece(r, s, p, err) : load_piece(r, p, err);
+    if (status >= 0)
+        cw_piece_look_up(r, s, p);
     t->plan_ns += cw_now_ns() - start;
     if (status < 0)
         cw_piece_unplan(p);
@@ -218,6 +223,7 @@ void cw_block_reset(struct cw_runner *r, struct block *b)
     b->shape = 0;
     b->point = r->compiled->counted ? r->n_points : 0;
     b->have_raw = b->waited = false;
+    cw_block_forget(b);
     b->replaced = NULL;
     free_faults(b);
 }
@@ -234,6 +240,7 @@ static void block_clear(const struct cw_runner *r, struct block *b)
     free(b->idx);
     free(b->segments);
     free_faults(b);
+    cw_block_forget(b);
 }
 
 void cw_block_free(struct cw_runner *r, struct block *b)
@@ -279,11 +286,15 @@ static struct block *block_new(struct cw_runner *r)
 static uint64_t block_rows(const struct cw_runner *r, const struct piece *p, uint64_t at)
 {
     const struct cw_ref *first = &p->refs[at];
-    uint64_t ns = r->row_ns[first->leaf], most = ns ? CW_MAX(BLOCK_NS / ns, 1) : 1;
-    most = CW_MIN(most, CW_MIN(r->max_rows, p->n - at));
+    bool kept = p->kept && p->kept[at];
+    uint64_t ns = r->row_ns[2 * first->leaf + kept], most = ns ? CW_MAX(BLOCK_NS / ns, 1) : 1, n = 1;
+    most = CW_MIN(most, CW_MIN(kept ? CW_MAX(r->max_rows, FEW_HITS) : r->max_rows, p->n - at));
+    while (p->kept && n < most && p->kept[at + n] == kept)
+        n++;
+    most = p->kept ? n : most;
     if (r->compiled->n_programs == 1 && !r->compiled->n_limits)
         return most;
-    uint64_t n = 1;
+    n = 1;
     while (n < most && first[n].leaf == first->leaf && (!r->compiled->n_limits || first[n].pass == first->pass))
         n++;
     return n;

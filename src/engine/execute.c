@@ -89,6 +89,12 @@ static int read_block(struct cw_runner *r, struct thread *t, struct block *b, bo
 
 int cw_block_read(struct cw_runner *r, struct thread *t, struct block *b, bool nowait, struct cw_error *err)
 {
+    if (!b->have_raw && !b->uncached && r->cached[b->program->leaf]) {
+        int fetched = cw_block_fetch(r, b, nowait, err);
+        if (fetched != 0)
+            return fetched;
+        b->have_raw = b->hit;
+    }
     int status = read_block(r, t, b, nowait, err);
     if (status < 0 && status != CW_E_BUDGET)
         cw_error_op(err, b->program->ops[0]->desc->name);
@@ -158,7 +164,7 @@ int cw_block_set_slots(struct cw_runner *r, struct block *b, struct cw_block *c,
     memset(slots, 0, g->n_values * sizeof(*slots));
     for (unsigned k = 0; k < g->n_outputs; k++)
         if (r->layout.offset[k] != SIZE_MAX)
-            slots[g->outputs[k].value] = s->assembly->slab->data + r->layout.offset[k] + s->slot0 * r->layout.row_bytes[k];
+            slots[g->outputs[k].value] = cw_segment_slots(r, s, k);
     c->slots = slots;
     return 0;
 }
@@ -212,9 +218,14 @@ int cw_block_run_ops(struct cw_runner *r, struct thread *t, struct block *b, str
 {
     const struct cw_optimized *o = r->optimized[b->program->leaf];
     struct cw_op *const *ops = b->plain ? b->program->ops : o->ops;
+    const struct cw_op *marker = cw_cached_marker(r, b->program->leaf);
     for (unsigned i = from; i < to; i++) {
         const struct cw_op *op = ops[i];
         int status = 0;
+        if (b->hit && op->position <= marker->position)
+            continue;
+        if (op == marker)
+            cw_block_keep(r, b, c, map);
         if (op->desc->run && op->live)
             status = run_op(t, op, c, b->plain, err);
         if (status >= 0 && c->faults)
@@ -249,6 +260,10 @@ int cw_block_start(struct cw_runner *r, struct thread *t, struct block *b, struc
         status = cw_block_set_slots(r, b, &b->b, &b->segments[0], err);
     if (status < 0)
         return status;
+    if (b->hit) {
+        cw_block_put_hits(r, b);
+        return 0;
+    }
     uint64_t begin = cw_now_ns();
     status = source->ops->produce(source, op, &b->b, err);
     t->ops[op->index].ns += cw_now_ns() - begin;
@@ -314,7 +329,7 @@ static int run_single(struct cw_runner *r, struct thread *t, struct block *b, ui
 {
     struct piece *p = b->piece;
     const struct cw_program *g = &r->compiled->programs[p->refs[position].leaf];
-    struct block one = {.split = b->split, .piece = p, .program = g, .at = position, .b.n = 1, .arena = b->arena, .plain = false};
+    struct block one = {.split = b->split, .piece = p, .program = g, .at = position, .b.n = 1, .arena = b->arena, .plain = false, .uncached = true};
     const struct cw_source *source = r->sequence->sources[g->leaf];
     const struct cw_optimized *o = r->optimized[g->leaf];
     int status = cw_block_read(r, t, &one, false, err);

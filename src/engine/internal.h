@@ -20,6 +20,7 @@ struct piece {
     struct piece *next;
     uint64_t begin, n;      /* positions of the sequence */
     bool planned;
+    uint8_t *kept;          /* by position: the cache has it; NULL: not looked up */
     bool cut;               /* the stream gave less than was asked for; nothing: it is over */
     struct cw_ref *refs;    /* n; immutable once planned */
     struct cw_tensor *raw;  /* n, where a source can't be entered at a record */
@@ -100,6 +101,13 @@ struct block {
     unsigned point;              /* stage that is to run */
     unsigned n_passed;           /* points passed, in an earlier attempt too */
     bool have_raw, plain;        /* bytes are there; runs unfused, as a sample */
+    bool uncached;               /* not to be had from the cache */
+    bool hit;                    /* what stands at the marker came from the cache: */
+    struct cw_column *hits;      /* by component of the marker */
+    uint8_t *hit_status;         /* n */
+    uint8_t *kept;               /* n: rows that the cache has already; NULL: not looked up, or hit */
+    bool kept_dropped;           /* those that were dropped went to the cache */
+    struct cw_cache_set *set;    /* with a reference; NULL: not looked up */
     bool waited;                 /* was parked before the point after the stage just run */
     struct replaced *replaced;   /* n, or NULL */
     struct fault *faults;        /* newest first */
@@ -126,11 +134,14 @@ struct thread {
 #define READ_THREADS 4
 #define READ_DEPTH 16
 
+struct cached; /* cached.c */
+
 struct cw_runner {
     const struct cw_sequence *sequence;
     const struct cw_compiled *compiled;
     struct cw_runner_options options;
     struct cw_optimized **optimized;  /* by leaf */
+    struct cached **cached;           /* by leaf; NULL: no marker is in use there */
     struct cw_layout layout;
     struct cw_budget budget;
     struct cw_slab_pool slabs;
@@ -162,7 +173,7 @@ struct cw_runner {
     bool settled;                     /* a thread found nothing to do, and nothing was done by others */
     bool cold;                        /* reads go to the read threads first */
     uint64_t max_rows;
-    uint64_t *row_ns;                 /* by leaf: mean time of a row */
+    uint64_t *row_ns;                 /* by leaf: mean time of a row that is computed, and of one from the cache */
     struct cw_error fatal;
     struct thread *threads;
     unsigned n_threads;
@@ -220,6 +231,27 @@ int cw_block_run_ops(struct cw_runner *r, struct thread *t, struct block *b, str
 void cw_block_stage_range(const struct cw_runner *r, const struct block *b, unsigned stage, unsigned *from, unsigned *to);
 /* Lets operators write outputs of fixed type straight into the batch of s. */
 int cw_block_set_slots(struct cw_runner *r, struct block *b, struct cw_block *c, const struct segment *s, struct cw_error *err);
+/* Where the rows of an output of a segment go in its batch; NULL: nowhere known. */
+static inline uint8_t *cw_segment_slots(const struct cw_runner *r, const struct segment *s, unsigned output)
+{
+    return r->layout.offset[output] == SIZE_MAX ? NULL : s->assembly->slab->data + r->layout.offset[output] + s->slot0 * r->layout.row_bytes[output];
+}
+
+/* cached.c: mutex not held */
+int cw_cached_new(struct cw_runner *r, unsigned leaf, struct cw_error *err); /* r->cached[leaf], where there is something to cache */
+void cw_cached_free(struct cached *c);
+const struct cw_op *cw_cached_marker(const struct cw_runner *r, unsigned leaf); /* NULL: none in use */
+/* Which positions of a piece the cache has. Where there is no memory for the answer it is left open. */
+void cw_piece_look_up(struct cw_runner *r, const struct cw_split *s, struct piece *p);
+/* Reads what stands at the marker, if the cache has it for every row: b->hit. 1: would block. */
+int cw_block_fetch(struct cw_runner *r, struct block *b, bool nowait, struct cw_error *err);
+/* Columns and statuses of a block that was fetched, in place of what the source and the operators before the marker make. */
+void cw_block_put_hits(const struct cw_runner *r, struct block *b);
+/* Rows of c that were computed up to the marker are kept. Row i of c is row map[i] of b (map NULL: i). */
+void cw_block_keep(struct cw_runner *r, struct block *b, const struct cw_block *c, const uint32_t *map);
+/* And those that a filter before the marker dropped. */
+void cw_block_keep_dropped(struct cw_runner *r, struct block *b);
+void cw_block_forget(struct block *b); /* what was fetched or looked up */
 
 /* emit.c: mutex not held */
 int cw_block_emit(struct cw_runner *r, struct thread *t, struct block *b, struct cw_error *err);

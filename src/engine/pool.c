@@ -204,7 +204,7 @@ static void advance(struct cw_runner *r, struct thread *t, struct block *b)
         if (status < 0)
             break;
         if (b->point == r->n_points) {
-            uint64_t *mean = &r->row_ns[b->program->leaf], ns = (cw_now_ns() - b->started_ns) / b->n_refs;
+            uint64_t *mean = &r->row_ns[2 * b->program->leaf + b->hit], ns = (cw_now_ns() - b->started_ns) / b->n_refs;
             *mean = *mean ? (*mean * 7 + ns) / 8 : ns;
             *mean = CW_MAX(*mean, 1);
             cw_block_settle(r, b);

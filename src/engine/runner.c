@@ -105,9 +105,10 @@ int cw_runner_new(const struct cw_sequence *s, const struct cw_runner_options *o
     cw_budget_init(&r->budget, o->memory);
     int status = cw_slab_pool_init(&r->slabs, &r->budget, err);
     r->threads = calloc(o->threads, sizeof(*r->threads));
-    r->row_ns = calloc(c->n_programs, sizeof(*r->row_ns));
+    r->row_ns = calloc(2 * c->n_programs, sizeof(*r->row_ns));
     r->optimized = calloc(c->n_programs, sizeof(*r->optimized));
-    if (!r->threads || !r->row_ns || !r->optimized)
+    r->cached = calloc(c->n_programs, sizeof(*r->cached));
+    if (!r->threads || !r->row_ns || !r->optimized || !r->cached)
         status = cw_error_nomem(err, 0, "the engine");
     for (unsigned i = 0; i < o->threads && status >= 0; i++)
         if (!(r->threads[i].ops = calloc(c->pipeline->n_ops, sizeof(*r->threads[i].ops))))
@@ -119,7 +120,10 @@ int cw_runner_new(const struct cw_sequence *s, const struct cw_runner_options *o
     for (unsigned i = 0; i < c->n_programs && status >= 0; i++) {
         for (unsigned k = 0; k < c->programs[i].n_ops; k++)
             r->needs_eids |= c->programs[i].ops[k]->desc->random || c->programs[i].ops[k]->desc->function;
-        status = cw_optimize(&c->programs[i], c->n_limits, c->pipeline->n_ops, o->optimize, &r->optimized[i], err);
+        if (o->cache)
+            status = cw_cached_new(r, i, err);
+        if (status >= 0)
+            status = cw_optimize(&c->programs[i], c->n_limits, c->pipeline->n_ops, o->optimize, cw_cached_marker(r, i), &r->optimized[i], err);
     }
     if (status >= 0)
         status = cw_layout_init(&r->layout, c, &r->budget, err);
@@ -164,6 +168,9 @@ struct cw_runner *cw_runner_free(struct cw_runner *r)
     for (unsigned i = 0; r->optimized && i < r->compiled->n_programs; i++)
         cw_optimized_free(r->optimized[i]);
     free(r->optimized);
+    for (unsigned i = 0; r->cached && i < r->compiled->n_programs; i++)
+        cw_cached_free(r->cached[i]);
+    free(r->cached);
     for (unsigned i = 0; r->threads && i < r->options.threads; i++)
         free(r->threads[i].ops);
     free(r->threads);

@@ -10,11 +10,14 @@
 #include "engine/profile.h"
 #include "pipeline/sequence.h"
 
+struct cw_cache;
 struct cw_runner_options {
     unsigned threads;
     size_t memory;            /* bytes: slabs, read buffers, scratch, orders of shuffles */
     bool batches_are_users;   /* a batch that was handed out leaves the budget */
     bool optimize;            /* fuse operators */
+    struct cw_cache *cache;   /* borrowed; NULL: none */
+    int64_t marker;           /* where it is used: the number of a marker, or CW_MARKER_AUTO */
     void (*notify)(void *arg);/* called whenever cw_runner_poll may have something new, from any thread and under the runner's mutex; NULL: nobody polls */
     void *notify_arg;
 };

@@ -3,6 +3,7 @@
 #include <string.h>
 #include <strings.h>
 
+#include "base/hash.h"
 #include "ops/record_files.h"
 #include "storage/file.h"
 
@@ -120,11 +121,16 @@ static int scan(struct image_folder *f, const char *root, const struct cw_source
     f->class_ends = malloc((entries.n + 1) * sizeof(*f->class_ends));
     if (!f->class_ends)
         r = cw_error_nomem(err, entries.n * sizeof(*f->class_ends), "a source");
+    XXH3_state_t classes; /* an image's label depends on what classes there are */
+    XXH3_64bits_reset(&classes);
     for (size_t i = 0; r >= 0 && i < entries.n; i++) {
         r = add_class(root, entries.paths[i], prefix, env, files, err);
-        if (r == 0)
+        if (r == 0) {
             f->class_ends[f->n_classes++] = files->n;
+            (void)XXH3_64bits_update(&classes, entries.paths[i], strlen(entries.paths[i]) + 1);
+        }
     }
+    f->common.base.context = XXH3_64bits_digest(&classes);
     cw_paths_deinit(&entries);
     if (r < 0)
         return r;

@@ -48,6 +48,7 @@ int cw_record_files_init(struct cw_record_files *f, const struct cw_source_files
         }
         f->base = (struct cw_source){
             .ops = f->base.ops,
+            .context = f->base.context,
             .n_records = n,
             .source_bytes = f->index.total_bytes,
             .random_access = true,

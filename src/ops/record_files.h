@@ -5,7 +5,7 @@
 #include "pipeline/source.h"
 
 struct cw_record_files {
-    struct cw_source base; /* n_records, source_bytes, chunks, snapshot are set; ops is the caller's */
+    struct cw_source base; /* n_records, source_bytes, chunks, snapshot are set; ops and context are the caller's */
     struct cw_file_index index;
     struct cw_file **files; /* index.n */
 };

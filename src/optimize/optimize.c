@@ -61,7 +61,19 @@ static int fuse(struct cw_optimized *o, const struct cw_program *g, unsigned at,
     return 0;
 }
 
-int cw_optimize(const struct cw_program *g, unsigned n_limits, unsigned n_positions, bool enable, struct cw_optimized **ret, struct cw_error *err)
+/* The operators without the markers that are not in use: they do nothing, and nothing ends there. */
+static void leave_out_markers(const struct cw_program *from, unsigned n_limits, const struct cw_op *marker, struct cw_program *to)
+{
+    to->n_ops = 0;
+    for (unsigned k = 0, i = 0; k < n_limits + 3; k++) {
+        for (; i < from->stage[k]; i++)
+            if (!from->ops[i]->desc->marker || from->ops[i] == marker)
+                to->ops[to->n_ops++] = from->ops[i];
+        to->stage[k] = to->n_ops;
+    }
+}
+
+static int optimize(const struct cw_program *g, unsigned n_limits, unsigned n_positions, bool enable, struct cw_optimized **ret, struct cw_error *err)
 {
     struct cw_optimized *o = calloc(1, sizeof(*o));
     if (!o)
@@ -96,4 +108,18 @@ int cw_optimize(const struct cw_program *g, unsigned n_limits, unsigned n_positi
     o->stage[n_limits + 2] = o->n_ops;
     *ret = o;
     return 0;
+}
+
+int cw_optimize(const struct cw_program *g, unsigned n_limits, unsigned n_positions, bool enable, const struct cw_op *marker, struct cw_optimized **ret,
+                struct cw_error *err)
+{
+    struct cw_program copy = *g;
+    _cleanup_free_ struct cw_op **ops = calloc(g->n_ops + 1, sizeof(*ops));
+    _cleanup_free_ unsigned *stage = calloc(n_limits + 3, sizeof(*stage));
+    if (!ops || !stage)
+        return cw_error_nomem(err, 0, "a program");
+    copy.ops = ops;
+    copy.stage = stage;
+    leave_out_markers(g, n_limits, marker, &copy);
+    return optimize(&copy, n_limits, n_positions, enable, ret, err);
 }

@@ -15,6 +15,15 @@ uint64_t cw_epoch_key(uint64_t seed, uint64_t epoch, const char *salt)
     return cw_key_hash(&key);
 }
 
+/* Of the operator at a position, or of `replace`, the last. Before a marker with `freeze` draws are those of its own seed and epoch. */
+static uint64_t draw_key(const struct cw_compiled *c, uint64_t seed, uint64_t epoch, unsigned i)
+{
+    const struct cw_freeze *f = &c->freeze[i];
+    if (i + 1 == c->n_keys || !f->on)
+        return cw_epoch_key(seed, epoch, c->salts[i]);
+    return cw_epoch_key(f->seed < 0 ? seed : (uint64_t)f->seed, f->reuse ? epoch / f->reuse : 0, c->salts[i]);
+}
+
 int cw_epoch_init(struct cw_epoch *e, const struct cw_sequence *s, uint64_t seed, uint64_t epoch, struct cw_budget *budget, struct cw_error *err)
 {
     const struct cw_compiled *c = s->compiled;
@@ -23,7 +32,7 @@ int cw_epoch_init(struct cw_epoch *e, const struct cw_sequence *s, uint64_t seed
     if (!e->keys)
         return cw_error_nomem(err, c->n_keys * sizeof(*e->keys), "keys");
     for (unsigned i = 0; i < c->n_keys; i++)
-        e->keys[i] = cw_epoch_key(seed, epoch, c->salts[i]);
+        e->keys[i] = draw_key(c, seed, epoch, i);
     int r = cw_orders_new(s, &e->orders, err);
     if (r < 0)
         cw_epoch_deinit(e);

@@ -62,6 +62,7 @@ struct cw_op_desc {
     bool after_bucket;        /* may stand after bucket_by_length */
     bool stream;              /* source: its records come one after the other, and their count is not known before the last: it is pulled from */
     bool here_only;           /* source: its data are in the memory of this process and nowhere else */
+    bool marker;              /* autocache, cache: does nothing; the engine may keep what passes it */
     bool function;            /* runs a Python function: needs element ids, and stands before the batcher */
     bool (*ends_process)(const json_t *attrs); /* with these attributes it may end the process that runs it; NULL: never */
     const char *plugin;       /* "NAME VERSION" of the plug-in it comes from, part of fingerprints; NULL: built in */

@@ -284,6 +284,13 @@ static int copy_outputs(const struct cw_bind *b, struct cw_component **ret, unsi
     return 0;
 }
 
+/* What stands at the marker just added. */
+static int marker_components(struct compile *x, struct path *p)
+{
+    struct cw_marker *m = &p->program.markers[p->program.n_markers - 1];
+    return copy_outputs(&p->bind, &m->components, &m->n, x->err);
+}
+
 /* An operator on batches: its input are the components of a batch, in byte order of their names. */
 static int compile_batch_op(struct compile *x, const struct cw_node *node)
 {
@@ -363,11 +370,16 @@ static int compile_chain(struct compile *x, const struct cw_chain *chain, bool t
             r = 0;
             for (unsigned k = first; k < x->n_paths && r >= 0; k++) {
                 r = bind_node(x, &x->paths[k], node, next, NULL);
+                if (r >= 0 && node->desc->marker)
+                    r = cw_marker_add(c, &x->paths[k].program, x->paths[k].program.ops[x->paths[k].program.n_ops - 1], flow->limited, x->err);
+                if (r >= 0 && node->desc->marker)
+                    r = marker_components(x, &x->paths[k]);
                 if (node->desc->kind != CW_OP_MAP)
                     x->paths[k].last_filter = x->paths[k].program.n_ops;
             }
             if (node->desc->kind != CW_OP_MAP)
                 flow->counted = false;
+            c->n_markers += node->desc->marker;
             break;
         case CW_OP_INDEX:
             r = 0;
@@ -441,7 +453,7 @@ static int finish_path(struct compile *x, struct path *p)
     g->stage[c->n_limits + 2] = g->n_ops;
     int r = copy_outputs(&p->bind, &g->outputs, &g->n_outputs, x->err);
     mark_live(g);
-    return r;
+    return r < 0 ? r : cw_markers_finish(g, x->err);
 }
 
 static int make_salts(struct cw_compiled *c, const struct cw_chain *chain, struct cw_error *err)
@@ -472,7 +484,8 @@ static int compile(struct compile *x)
     c->salts = calloc(c->n_keys, sizeof(*c->salts));
     c->is_limit = calloc(n + 1, sizeof(*c->is_limit));
     c->limits = calloc(n + 1, sizeof(*c->limits));
-    if (!c->salts || !c->is_limit || !c->limits || !(c->salts[n] = strdup("replace/0")))
+    c->freeze = calloc(n + 1, sizeof(*c->freeze));
+    if (!c->salts || !c->freeze || !c->is_limit || !c->limits || !(c->salts[n] = strdup("replace/0")))
         return cw_error_nomem(x->err, 0, "a pipeline");
     int r = make_salts(c, &c->pipeline->chain, x->err);
     if (r >= 0)
@@ -509,6 +522,7 @@ static void program_deinit(struct cw_program *g)
     for (unsigned i = 0; i < g->n_outputs; i++)
         free(g->outputs[i].name);
     free(g->outputs);
+    cw_markers_deinit(g);
 }
 
 int cw_compile(struct cw_pipeline *p, struct cw_compiled **ret, struct cw_error *err)
@@ -564,6 +578,7 @@ struct cw_compiled *cw_compiled_free(struct cw_compiled *c)
     free(c->salts);
     free(c->limits);
     free(c->is_limit);
+    free(c->freeze);
     free(c->bucket_sizes);
     cw_pipeline_unref(c->pipeline);
     free(c);

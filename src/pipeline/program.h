@@ -18,6 +18,26 @@ struct cw_limit {
     uint64_t count;
 };
 
+/* A place where elements may be kept and need not be computed again: an operator whose descriptor says `marker`. */
+struct cw_marker {
+    const struct cw_op *op;
+    unsigned number;        /* of those in the pipeline as written, from 0 */
+    struct cw_component *components; /* what is needed behind it, in byte order of names */
+    unsigned n;
+    struct cw_hash128 identity; /* of how they are computed from a record: the operators that run before it, and the components. Not the source's files nor its order */
+    bool forced;            /* `cache` */
+    bool draws;             /* an operator before it is random; all of them are frozen */
+    bool counts;            /* a limit stands before it: that an element does not get here need not be its own doing */
+    const char *inert;      /* why it can't be used (static text); NULL: it can */
+};
+
+/* Draws of an operator before a marker with `freeze`. */
+struct cw_freeze {
+    bool on;
+    int64_t seed;           /* -1: that of the run */
+    uint64_t reuse;         /* epochs that have the same draws; 0: all */
+};
+
 struct cw_program {
     unsigned leaf;
     struct cw_op **ops;     /* ops[0] is the source */
@@ -31,6 +51,8 @@ struct cw_program {
     struct cw_component *outputs; /* in byte order of names; the same names in all programs */
     unsigned n_outputs;
     unsigned bucket_value;  /* bucket_by_length: int32 scalar, the bucket */
+    struct cw_marker *markers; /* in the order of ops */
+    unsigned n_markers;
     int64_t *repeat_counts; /* of the repeats passed, innermost first; -1: endless */
     unsigned n_repeats;
 };
@@ -65,6 +87,8 @@ struct cw_compiled {
     const json_t *bucket_pad;
     /* take and skip after a batcher with unknown count: batches [batch_from, batch_to) of the epoch are delivered */
     uint64_t batch_from, batch_to;
+    unsigned n_markers;      /* in the pipeline as written */
+    struct cw_freeze *freeze;/* by position */
     unsigned n_keys;         /* Philox keys: one per operator as written, and one for `replace` (the last) */
     char **salts;            /* n_keys */
 };
@@ -75,5 +99,13 @@ int cw_compile(struct cw_pipeline *p, struct cw_compiled **ret, struct cw_error 
 struct cw_component *cw_delivered(const struct cw_compiled *c, unsigned *ret_n);
 struct cw_compiled *cw_compiled_free(struct cw_compiled *c);
 static inline void cw_compiled_freep(struct cw_compiled **c) { cw_compiled_free(*c); }
+/* marker.c, for the compiler: elements of a program pass a marker; its draws before are frozen where it says so. */
+int cw_marker_add(struct cw_compiled *c, struct cw_program *g, const struct cw_op *op, bool limited, struct cw_error *err) _must_check_;
+/* Once it is known what is live: components and identity of a program's markers. */
+int cw_markers_finish(struct cw_program *g, struct cw_error *err) _must_check_;
+void cw_markers_deinit(struct cw_program *g);
+/* The marker that is used of a program: `number`, or CW_MARKER_AUTO: a forced one, else the last that can be; NULL: none. */
+#define CW_MARKER_AUTO (-1)
+const struct cw_marker *cw_marker_choose(const struct cw_program *g, int64_t number);
 struct cw_op *cw_op_new(const struct cw_node *node, struct cw_error *err);
 struct cw_op *cw_op_free(struct cw_op *op);

@@ -52,6 +52,7 @@ struct cw_source {
     uint64_t n_chunks;
     uint64_t chunk_records;    /* all chunks have this many (the last may have fewer); 0: see chunk_ends */
     const uint64_t *chunk_ends;/* n_chunks, cumulative record counts; owned by the source */
+    uint64_t context;          /* hash of what a record's components depend on beside its bytes, file key and row; 0: nothing */
     uint64_t snapshot;         /* hash of file keys and row counts: what state files compare */
 };
 

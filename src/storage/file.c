@@ -226,24 +226,32 @@ static int acquire(struct cw_file *f, bool nowait, int *ret_fd, bool *ret_own, s
 }
 
 /* 1: the bytes are not all in memory, or the file system can't tell. */
-static int read_nowait(struct cw_file *f, int fd, uint64_t offset, void *buffer, size_t length)
+static int read_nowait(struct cw_file *f, int fd, uint64_t offset, const struct iovec *v, int n_v, size_t length)
 {
-    struct iovec v = {.iov_base = buffer, .iov_len = length};
     ssize_t n;
     do {
-        n = preadv2(fd, &v, 1, (off_t)offset, RWF_NOWAIT);
+        n = preadv2(fd, v, n_v, (off_t)offset, RWF_NOWAIT);
     } while (n < 0 && errno == EINTR);
     if (n < 0 && (errno == EOPNOTSUPP || errno == ENOSYS || errno == EINVAL))
         atomic_store_explicit(&f->no_nowait, 1, memory_order_relaxed);
     return n >= 0 && (size_t)n == length ? 0 : 1;
 }
 
-static int read_wait(struct cw_file *f, int fd, uint64_t offset, uint8_t *buffer, size_t length, struct cw_error *err)
+/* What is left of v behind its first `done` bytes, at least one: where the first of them is, and how many lie there. */
+static struct iovec rest_of(const struct iovec *v, size_t done)
+{
+    for (; done >= v->iov_len; v++)
+        done -= v->iov_len;
+    return (struct iovec){.iov_base = (uint8_t *)v->iov_base + done, .iov_len = v->iov_len - done};
+}
+
+static int read_wait(struct cw_file *f, int fd, uint64_t offset, const struct iovec *v, int n_v, size_t length, struct cw_error *err)
 {
     if (length > ADVISE_BYTES)
         (void)posix_fadvise(fd, (off_t)offset, (off_t)length, POSIX_FADV_WILLNEED);
     for (size_t done = 0; done < length;) {
-        ssize_t n = pread(fd, buffer + done, length - done, (off_t)(offset + done));
+        struct iovec rest = done ? rest_of(v, done) : (struct iovec){0};
+        ssize_t n = done ? pread(fd, rest.iov_base, rest.iov_len, (off_t)(offset + done)) : preadv(fd, v, n_v, (off_t)offset);
         if (n > 0) {
             done += (size_t)n;
         } else if (n == 0) {
@@ -261,6 +269,15 @@ static int read_wait(struct cw_file *f, int fd, uint64_t offset, uint8_t *buffer
 
 int cw_file_read(struct cw_file *f, uint64_t offset, void *buffer, size_t length, bool nowait, struct cw_error *err)
 {
+    const struct iovec v = {.iov_base = buffer, .iov_len = length};
+    return cw_file_readv(f, offset, &v, 1, nowait, err);
+}
+
+int cw_file_readv(struct cw_file *f, uint64_t offset, const struct iovec *v, int n_v, bool nowait, struct cw_error *err)
+{
+    size_t length = 0;
+    for (int i = 0; i < n_v; i++)
+        length += v[i].iov_len;
     if (offset > f->size || length > f->size - offset) {
         cw_error_file(err, f->path);
         return cw_error_set(err, CW_E_DATA, "%s: %zu bytes at %" PRIu64 " are past its end (%" PRIu64 " bytes)", f->path, length, offset,
@@ -273,7 +290,7 @@ int cw_file_read(struct cw_file *f, uint64_t offset, void *buffer, size_t length
     int r = acquire(f, nowait, &fd, &own, err);
     if (r != 0)
         return r;
-    r = nowait ? read_nowait(f, fd, offset, buffer, length) : read_wait(f, fd, offset, buffer, length, err);
+    r = nowait ? read_nowait(f, fd, offset, v, n_v, length) : read_wait(f, fd, offset, v, n_v, length, err);
     if (own)
         close(fd);
     else

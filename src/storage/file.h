@@ -3,6 +3,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/uio.h>
 
 #include "base/error.h"
 
@@ -16,6 +17,8 @@ uint64_t cw_file_size(const struct cw_file *f);
 /* Reads exactly length bytes at offset. Thread-safe. nowait: returns 1, nothing read, when the bytes are not in memory already.
  * Descriptors are kept open for a bounded number of files. */
 int cw_file_read(struct cw_file *f, uint64_t offset, void *buffer, size_t length, bool nowait, struct cw_error *err) _must_check_;
+/* The same into several places, one after the other; at most IOV_MAX of them. */
+int cw_file_readv(struct cw_file *f, uint64_t offset, const struct iovec *v, int n_v, bool nowait, struct cw_error *err) _must_check_;
 
 struct cw_stat { uint64_t size; int64_t mtime_ns; bool is_dir; };
 int cw_stat(const char *path, struct cw_stat *ret, struct cw_error *err) _must_check_;

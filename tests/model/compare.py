@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """Runs random pipelines in the engine and in the reference model, and compares digests, logs and exit codes.
 
-The engine is run by the command; with --package by the Python package, in the processes that compare, each with hosts of its own, and every pipeline
+The engine is run by the command, pipelines with markers three times: without a cache, with an empty one, and with what that left, damaged at random.
+With --package by the Python package, in the processes that compare, each with hosts of its own, and every pipeline
 is run a second time with a stop on the way.
 """
 
@@ -9,10 +10,13 @@ import argparse
 import json
 import math
 import multiprocessing
+import random
+import shutil
 import subprocess
 import sys
 import tempfile
 import traceback
+from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 
@@ -21,7 +25,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 import digest as hashes
 
 from model.dtypes import PlanError
-from model.generate import Case, Coverage, generate, operator_table
+from model.generate import Case, Coverage, flat, generate, operator_table
 from model.package import Taken
 from model.package import run as run_package
 from model.run import Result, deliver
@@ -118,6 +122,37 @@ def package_differences(model: Result, taken: Taken) -> list[str]:
     return different_digests(model, {"package": (f"{taken.digest:032x}", f"{taken.set_digest:032x}")})
 
 
+def has_marker(chain: list[dict]) -> bool:
+    return any(op["op"] in ("autocache", "cache") for op in flat(chain))
+
+
+def damage(directory: Path, rng: random.Random) -> None:
+    """Some of a cache's files lose their end, or a bit changes, or they are gone."""
+    for path in sorted(directory.glob("*/*.cws")):
+        data = bytearray(path.read_bytes())
+        match rng.choice(["", "", "", "flip", "flip", "cut", "remove"]):
+            case "flip":
+                data[rng.randrange(len(data))] ^= 1 << rng.randrange(8)
+                path.write_bytes(data)
+            case "cut":
+                path.write_bytes(data[: rng.randrange(len(data))])
+            case "remove":
+                path.unlink()
+
+
+def ways(case: Case) -> Iterator[list[str]]:
+    """Options of the runs that are to give the same."""
+    yield []
+    if not has_marker(case.pipeline["pipeline"]):
+        return
+    directory, rng = case.directory / "cache", random.Random(case.seed)
+    options = ["--cache-dir", str(directory)] + (["--cache", "0"] if rng.random() < 0.3 else [])
+    yield options
+    if rng.random() < 0.5:
+        damage(directory, rng)
+    yield options
+
+
 def check(case: Case, binary: str, package: bool) -> tuple[Result, list[str]]:
     if package:
         case.before = None  # it is stopped and goes on by itself
@@ -129,11 +164,18 @@ def check(case: Case, binary: str, package: bool) -> tuple[Result, list[str]]:
         return model, package_differences(model, run_package(case))
     if case.before:
         subprocess.run(command_before(case, binary), check=True, capture_output=True, timeout=TIMEOUT_S)
-    done = subprocess.run(command(case, binary), check=False, capture_output=True, text=True, timeout=TIMEOUT_S)
-    found = differences(case, model, done.returncode, done.stdout, read_log(case.directory / "log.jsonl"))
-    if found:
-        found += [done.stdout[-2000:], done.stderr[-2000:]]
-    return model, found
+    state = case.directory / "state"
+    begun = state.read_bytes() if case.before else b""
+    for options in ways(case):
+        if case.before:
+            state.write_bytes(begun)
+        (case.directory / "log.jsonl").unlink(missing_ok=True)
+        shutil.rmtree(case.directory / "dump", ignore_errors=True)
+        done = subprocess.run([*command(case, binary), *options], check=False, capture_output=True, text=True, timeout=TIMEOUT_S)
+        found = differences(case, model, done.returncode, done.stdout, read_log(case.directory / "log.jsonl"))
+        if found:
+            return model, [*found, " ".join(options), done.stdout[-2000:], done.stderr[-2000:]]
+    return model, []
 
 
 def one(arguments: tuple) -> tuple[int, Case | None, int, list[str]]:

@@ -32,7 +32,11 @@ class Elements:
         self.failed = 0
 
     def draw(self, node: Node, element: int, epoch: int) -> philox.Draw:
-        return philox.Draw(philox.draw_key(self.seed, epoch, node.salt), element)
+        seed = self.seed
+        if node.freeze:
+            seed = node.freeze["seed"] if node.freeze["seed"] >= 0 else seed
+            epoch = epoch // node.freeze["reuse"] if node.freeze["reuse"] else 0
+        return philox.Draw(philox.draw_key(seed, epoch, node.salt), element)
 
     def identify(self, position: Position, ordinals: tuple[int, ...] = ()):
         """The record, the element's id as printed and as a number; `ordinals` has what a flat_map added."""

@@ -328,7 +328,7 @@ class Generator:
 
     def operator_inside(self, types: dict[str, Type], chain: list[dict]) -> dict | None:
         """Inside an input of concat: nothing that changes the components."""
-        kinds = ["filter", "shuffle", "take", "skip", "repeat", "count", "random_flip"]
+        kinds = ["filter", "shuffle", "take", "skip", "repeat", "count", "random_flip", "autocache"]
         kind = self.rng.choice([*kinds, "filter_function"] if self.functions else kinds)
         return self.write(kind, types, chain, inside=True)
 
@@ -336,7 +336,7 @@ class Generator:
         kind = self.rng.choice(
             ["filter", "filter", "shuffle", "shuffle", "take", "skip", "repeat", "assign", "assign", "cast", "normalize"]
             + ["resize", "random_flip", "transpose_image", "random_crop", "center_crop", "random_resized_crop"]
-            + ["select", "drop", "rename", "delay", "count", "fail"]
+            + ["select", "drop", "rename", "delay", "count", "fail", "autocache", "autocache", "autocache", "cache"]
             + ["map", "map", "map", "filter_function", "filter_function", "flat_map", "flat_map", "flat_map"] * self.functions
         )
         return self.write(kind, types, chain)
@@ -355,6 +355,12 @@ class Generator:
                     return self.finish(kind, {"where": random_expr.sieve(rng, types)})
             case "shuffle" | "count":
                 return {"op": kind}
+            case "autocache" | "cache":
+                if rng.random() < 0.6:
+                    return {"op": kind}
+                return {"op": kind, "freeze": True} | ({"reuse": rng.randint(1, 2)} if rng.random() < 0.6 else {}) | (
+                    {"seed": rng.randint(0, 3)} if rng.random() < 0.3 else {}
+                )
             case "delay":
                 return self.finish(
                     kind, {"us": rng.randint(0, 30)} | ({"where": random_expr.sieve(rng, types)} if rng.random() < 0.5 else {})
@@ -474,7 +480,7 @@ class Generator:
         return [*chain, {"op": "assign", "set": {"length": "1"}}, {"op": "select", "components": ["length"]}]
 
     def operator_after(self, types: dict[str, Type], chain: list[dict]) -> dict | None:
-        kind = self.rng.choice(["assign", "cast", "select", "rename", "normalize", "random_flip", "take", "skip", "repeat"])
+        kind = self.rng.choice(["assign", "cast", "select", "rename", "normalize", "random_flip", "take", "skip", "repeat", "autocache"])
         return self.write(kind, types, chain)
 
 

@@ -44,6 +44,7 @@ class Node:
     leaf: int = -1  # of a source
     counting: bool = False  # a take or skip that counts the elements that arrive
     bound: "operators.Bound | None" = None  # of a map or filter
+    freeze: dict | None = None  # attributes of the first freezing marker behind it
 
 
 def parse_chain(chain: list[dict], seen: dict[str, int]) -> list[Node]:
@@ -120,9 +121,19 @@ class Plan:
         self.one_split = self.stream or bool(self.after) or self.any_counting(self.chain)
         self.split_size = self.compute_split_size()
         self.routes = []
+        for leaf in range(len(self.sources)):
+            self.freeze(self.route(self.chain, leaf))
         for leaf, source in enumerate(self.sources):
             route, source.needed = needs.prune(self.route(self.chain, leaf), set(source.types))
             self.routes.append(route)
+
+    @staticmethod
+    def freeze(route: list[Node]) -> None:
+        """What stands before a marker with `freeze` draws as the marker says."""
+        for at, node in enumerate(route):
+            if node.attrs.get("freeze"):
+                for before in route[:at]:
+                    before.freeze = before.freeze or node.attrs
 
     # ---- what is in the chains ----
 

@@ -1,0 +1,123 @@
+/* Reading entries: large ones straight to where they go, small neighbours together. */
+#include <errno.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "cache/internal.h"
+#include "storage/file.h"
+
+/* A read of its own costs about what copying this much does. */
+#define SMALL_BYTES ((size_t)8 << 10)
+/* What lies between two entries is read too, if it is no more than this. */
+#define GAP_BYTES ((uint64_t)4 << 10)
+#define RUN_BYTES ((uint64_t)1 << 20)
+
+/* 0, 1: not in memory, 2: can't be read. */
+static int read_bytes(struct cw_cache_segment *g, uint64_t offset, struct iovec *v, int n_v, size_t bytes, bool nowait)
+{
+    int r = 2;
+    pthread_rwlock_rdlock(&g->lock);
+    if (g->fd >= 0) { /* being written by this process: it is in memory */
+        ssize_t n = preadv(g->fd, v, n_v, (off_t)offset);
+        r = n >= 0 && (size_t)n == bytes ? 0 : 2;
+    } else if (g->file) {
+        struct cw_error err = {0};
+        r = cw_file_readv(g->file, offset, v, n_v, nowait, &err);
+        r = r < 0 ? 2 : r;
+    }
+    pthread_rwlock_unlock(&g->lock);
+    return r;
+}
+
+static int lost(struct cw_cache_set *s, const struct cw_cache_get *get, bool damaged)
+{
+    cw_cache_set_forget(s, get);
+    atomic_fetch_add(damaged ? &s->cache->bad : &s->cache->gone, 1);
+    return 2;
+}
+
+static int read_one(struct cw_cache_set *s, struct cw_cache_get *get, bool nowait)
+{
+    struct cw_cache_entry e;
+    struct iovec v[CW_CACHE_PARTS + 2];
+    uint8_t pad[CW_CACHE_ALIGN];
+    size_t bytes = cw_cache_entry_bytes(get->place.length);
+    v[0] = (struct iovec){.iov_base = &e, .iov_len = sizeof(e)};
+    memcpy(v + 1, get->v, (size_t)get->n_v * sizeof(*v));
+    v[get->n_v + 1] = (struct iovec){.iov_base = pad, .iov_len = bytes - sizeof(e) - get->place.length};
+    int r = read_bytes(get->place.segment, get->place.offset, v, get->n_v + 2, bytes, nowait);
+    if (r == 0 && (e.length != get->place.length || !cw_cache_entry_sound(&e, &get->key, get->v, get->n_v)))
+        return lost(s, get, true);
+    return r == 2 ? lost(s, get, false) : r;
+}
+
+/* An entry of bytes that were read with its neighbours'. */
+static int take(struct cw_cache_set *s, const struct cw_cache_get *get, const uint8_t *from)
+{
+    struct cw_cache_entry e;
+    memcpy(&e, from, sizeof(e));
+    from += sizeof(e);
+    struct iovec whole = {.iov_base = (void *)(uintptr_t)from, .iov_len = get->place.length};
+    if (e.length != get->place.length || !cw_cache_entry_sound(&e, &get->key, &whole, 1))
+        return lost(s, get, true);
+    for (int i = 0; i < get->n_v; i++) {
+        if (get->v[i].iov_len)
+            memcpy(get->v[i].iov_base, from, get->v[i].iov_len);
+        from += get->v[i].iov_len;
+    }
+    return 0;
+}
+
+static int by_place(const void *a, const void *b)
+{
+    const struct cw_cache_place *x = &((const struct cw_cache_get *)a)->place, *y = &((const struct cw_cache_get *)b)->place;
+    if (x->segment != y->segment)
+        return (uintptr_t)x->segment < (uintptr_t)y->segment ? -1 : 1;
+    return x->offset < y->offset ? -1 : x->offset > y->offset;
+}
+
+static uint64_t end_of(const struct cw_cache_get *g) { return g->place.offset + cw_cache_entry_bytes(g->place.length); }
+
+/* Entries get[0 .. n) lie near each other in one segment. */
+static int read_run(struct cw_cache_set *s, struct cw_cache_get *gets, size_t n, struct cw_arena *arena, bool nowait, struct cw_error *err)
+{
+    uint64_t from = gets[0].place.offset, bytes = end_of(&gets[n - 1]) - from;
+    struct cw_arena_mark mark = cw_arena_mark(arena);
+    uint8_t *data = cw_arena_alloc(arena, bytes, err);
+    if (!data)
+        return err->status;
+    struct iovec v = {.iov_base = data, .iov_len = bytes};
+    int r = read_bytes(gets[0].place.segment, from, &v, 1, bytes, nowait);
+    if (r == 2)
+        r = lost(s, &gets[0], false);
+    for (size_t i = 0; i < n && r == 0; i++)
+        r = take(s, &gets[i], data + (gets[i].place.offset - from));
+    cw_arena_release(arena, mark);
+    return r;
+}
+
+int cw_cache_read(struct cw_cache_set *s, struct cw_cache_get *gets, size_t n, struct cw_arena *arena, bool nowait, struct cw_error *err)
+{
+    uint64_t start = cw_now_ns(), bytes = 0;
+    int r = 0;
+    if (n > 1)
+        qsort(gets, n, sizeof(*gets), by_place);
+    for (size_t i = 0, next; i < n && r == 0; i = next) {
+        for (next = i + 1; next < n && gets[next].place.segment == gets[i].place.segment && gets[next].place.length <= SMALL_BYTES &&
+                           gets[next].place.offset <= end_of(&gets[next - 1]) + GAP_BYTES && end_of(&gets[next]) - gets[i].place.offset <= RUN_BYTES;
+             next++)
+            ;
+        if (gets[i].place.length > SMALL_BYTES)
+            next = i + 1;
+        r = next == i + 1 ? read_one(s, &gets[i], nowait) : read_run(s, gets + i, next - i, arena, nowait, err);
+        for (size_t k = i; k < next; k++)
+            bytes += gets[k].place.length;
+    }
+    if (r == 0) {
+        atomic_fetch_add_explicit(&s->cache->hits, n, memory_order_relaxed);
+        atomic_fetch_add_explicit(&s->cache->bytes_read, bytes, memory_order_relaxed);
+        atomic_fetch_add_explicit(&s->cache->read_ns, cw_now_ns() - start, memory_order_relaxed);
+    }
+    return r;
+}

@@ -1,0 +1,241 @@
+/* cachew cache: what lies in a cache directory, whether it is sound, filling it, and making room. */
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+
+#include "base/clock.h"
+#include "cache/admin.h"
+#include "cache/cache.h"
+#include "cli/common.h"
+#include "client/caching.h"
+
+/* What a full queue made the store skip is kept in another pass over the data. */
+#define WARM_PASSES 8
+
+struct cache {
+    struct cli_common common;
+    struct cw_caching caching;
+    bool repair, all;
+};
+
+static json_t *to_json(const struct cw_cache_listed *s)
+{
+    json_t *o = json_pack("{s:s, s:s, s:I, s:I, s:I, s:I, s:f, s:b, s:b, s:I}", "set", s->key, "path", s->path, "bytes", (json_int_t)s->bytes, "segments",
+                          (json_int_t)s->segments, "entries", (json_int_t)s->entries, "unfinished", (json_int_t)s->unfinished, "compute_s",
+                          (double)s->cost_us * 1e-6, "in_use", s->used, "pinned", s->pinned, "last_used", (json_int_t)s->used_at_s);
+    json_t *meta = s->meta ? json_loads(s->meta, 0, NULL) : NULL;
+    if (o && meta)
+        json_object_set(o, "meta", meta);
+    json_decref(meta);
+    return o;
+}
+
+/* "tfrecord, parse_example, decode_image" */
+static void print_operators(const struct cw_cache_listed *s)
+{
+    size_t i;
+    const json_t *op;
+    json_t *meta = s->meta ? json_loads(s->meta, 0, NULL) : NULL;
+    json_array_foreach(json_object_get(meta, "operators"), i, op)
+    {
+        const char *name = json_string_value(json_object_get(op, "op"));
+        _cleanup_free_ char *shown = strdup(name ? name : "?");
+        printf("%s%s", i ? ", " : "  ", shown ? cli_clean(shown) : "?");
+    }
+    printf("\n");
+    json_decref(meta);
+}
+
+static int list(const struct cache *x, const struct cw_cache_list *l)
+{
+    if (x->common.json) {
+        json_t *sets = json_array();
+        for (size_t i = 0; i < l->n; i++)
+            json_array_append_new(sets, to_json(&l->sets[i]));
+        return cli_print(sets);
+    }
+    printf("%-32s %10s %9s  %-16s %s\n", "set", "MiB", "entries", "last used", "");
+    for (size_t i = 0; i < l->n; i++) {
+        const struct cw_cache_listed *s = &l->sets[i];
+        time_t at = (time_t)s->used_at_s;
+        struct tm local;
+        char when[32] = "";
+        if (at)
+            strftime(when, sizeof(when), "%Y-%m-%d %H:%M", localtime_r(&at, &local));
+        printf("%s %10.1f %9" PRIu64 "  %-16s %s%s\n", s->key, (double)s->bytes / (1 << 20), s->entries, when, s->used ? "in use " : "", s->pinned ? "pinned" : "");
+        print_operators(s);
+    }
+    return 0;
+}
+
+static int stat_all(const struct cache *x, const struct cw_cache_list *l)
+{
+    uint64_t bytes = 0, segments = 0, entries = 0, used = 0, pinned = 0, cost_us = 0;
+    for (size_t i = 0; i < l->n; i++) {
+        bytes += l->sets[i].bytes;
+        segments += l->sets[i].segments;
+        entries += l->sets[i].entries;
+        cost_us += l->sets[i].cost_us;
+        used += l->sets[i].used;
+        pinned += l->sets[i].pinned;
+    }
+    if (x->common.json)
+        return cli_print(json_pack("{s:I, s:I, s:I, s:I, s:I, s:I, s:f}", "sets", (json_int_t)l->n, "bytes", (json_int_t)bytes, "segments", (json_int_t)segments,
+                                   "entries", (json_int_t)entries, "in_use", (json_int_t)used, "pinned", (json_int_t)pinned, "compute_s", (double)cost_us * 1e-6));
+    printf("%zu sets (%" PRIu64 " in use, %" PRIu64 " pinned), %.1f MiB in %" PRIu64 " segments, %" PRIu64 " entries that took %.1f s to compute\n", l->n, used, pinned,
+           (double)bytes / (1 << 20), segments, entries, (double)cost_us * 1e-6);
+    return 0;
+}
+
+static int verify(const struct cache *x, const struct cw_cache_list *l, int *ret_code, struct cw_error *err)
+{
+    struct cw_cache_verified v = {0};
+    for (size_t i = 0; i < l->n; i++) {
+        int r = cw_cache_verify(&l->sets[i], x->repair, &v, err);
+        if (r < 0)
+            return r;
+    }
+    *ret_code = v.bad_segments && !x->repair ? 1 : 0;
+    if (x->common.json)
+        return cli_print(json_pack("{s:I, s:I, s:I, s:I, s:I, s:b}", "segments", (json_int_t)v.segments, "entries", (json_int_t)v.entries, "bytes",
+                                   (json_int_t)v.bytes, "bad_segments", (json_int_t)v.bad_segments, "bad_entries", (json_int_t)v.bad_entries, "repaired",
+                                   x->repair));
+    printf("%" PRIu64 " segments with %" PRIu64 " entries are sound; %" PRIu64 " are damaged (%" PRIu64 " entries known to be)%s\n", v.segments, v.entries, v.bad_segments,
+           v.bad_entries, x->repair && v.bad_segments ? ", and were removed" : "");
+    return 0;
+}
+
+static int remove_sets(const struct cache *x, const char *dir, const struct cw_cache_list *l, struct cw_error *err)
+{
+    uint64_t removed = 0, bytes = 0, used = 0;
+    for (size_t i = 0; i < l->n; i++) {
+        int r = cw_cache_remove(dir, &l->sets[i], err);
+        if (r < 0)
+            return r;
+        removed += r == 0;
+        used += r == 1;
+        bytes += r == 0 ? l->sets[i].bytes : 0;
+    }
+    if (x->common.json)
+        return cli_print(json_pack("{s:I, s:I, s:I}", "removed", (json_int_t)removed, "bytes", (json_int_t)bytes, "in_use", (json_int_t)used));
+    printf("removed %" PRIu64 " sets, %.1f MiB; %" PRIu64 " are in use and stay\n", removed, (double)bytes / (1 << 20), used);
+    return 0;
+}
+
+static int pin(const struct cw_cache_list *l, bool on, struct cw_error *err)
+{
+    int r = 0;
+    for (size_t i = 0; i < l->n && r == 0; i++)
+        r = cw_cache_pin(&l->sets[i], on, err);
+    return r;
+}
+
+/* One pass over the pipeline. */
+static int warm_once(struct cache *x, struct cw_iterator_options *o, struct cw_error *err)
+{
+    struct cw_local *l = &x->common.local;
+    struct cw_batch *b;
+    int r = cw_iterator_new(l->sequence, o, NULL, &l->iterator, err);
+    while (r == 0 && (r = cw_iterator_next(l->iterator, (uint64_t)(x->common.wait * 1e9), &b, err)) == 0)
+        cw_iterator_release(l->iterator, b);
+    l->iterator = cw_iterator_free(l->iterator);
+    return r < 0 ? r : 0;
+}
+
+static int warm(struct cache *x, struct cw_error *err)
+{
+    struct cw_local *l = &x->common.local;
+    struct cw_iterator_options o = {
+        .epochs = 1,
+        .world_size = 1,
+        .runner = {.threads = (unsigned)x->common.threads, .memory = x->common.memory, .optimize = !x->common.no_optimize},
+    };
+    struct cw_cache_facts before = {0}, now = {0};
+    if (!x->caching.dir) {
+        cw_error_attribute(err, "cache-dir", "", "a directory");
+        return cw_error_set(err, CW_E_OPTION, "cachew cache warm PIPELINE: expected --cache-dir DIR");
+    }
+    int r = cli_common_load(&x->common, err);
+    o.seed = x->common.seed;
+    if (r >= 0 && !l->compiled->n_markers)
+        r = cw_error_set(err, CW_E_OPTION, "%s has neither autocache nor cache: there is nothing to keep", x->common.file);
+    if (r >= 0)
+        r = cw_caching_open(l, &x->caching, &o.runner, err);
+    if (r >= 0)
+        r = cli_common_open(&x->common, err);
+    for (int pass = 0; pass < WARM_PASSES && r >= 0; pass++) {
+        before = now;
+        r = warm_once(x, &o, err);
+        cw_cache_flush(l->cache);
+        cw_cache_facts(l->cache, &now);
+        if (now.skipped == before.skipped)
+            break;
+    }
+    if (r < 0)
+        return r;
+    l->cache = cw_cache_close_facts(l->cache, &now);
+    if (x->common.json)
+        return cli_print(json_pack("{s:I, s:I, s:I, s:I}", "kept", (json_int_t)now.kept, "there", (json_int_t)now.hits, "refused", (json_int_t)now.refused, "bytes",
+                                   (json_int_t)now.bytes_written));
+    printf("%" PRIu64 " entries kept, %.1f MiB; %" PRIu64 " were there; for %" PRIu64 " there was no room\n", now.kept, (double)now.bytes_written / (1 << 20), now.hits,
+           now.refused);
+    return 0;
+}
+
+static int dispatch(struct cache *x, const char *verb, const char *what, const char *key, int *ret_code, struct cw_error *err)
+{
+    static const char *const verbs[] = {"ls", "stat", "rm", "verify", "warm", "pin", "unpin", NULL};
+    struct cw_cache_list l = {0};
+    unsigned v = 0;
+    while (verbs[v] && strcmp(verbs[v], verb) != 0)
+        v++;
+    if (!verbs[v]) {
+        cw_error_attribute(err, "verb", verb, "ls, stat, rm, verify, warm, pin or unpin");
+        return cw_error_set(err, CW_E_OPTION, "cachew cache %.60s: expected ls, stat, rm, verify, pin or unpin with DIR, or warm PIPELINE", verb);
+    }
+    if (v == 4) {
+        x->common.file = what;
+        return warm(x, err);
+    }
+    bool narrow = v == 2 || v >= 5;
+    if (narrow && !key && !x->all)
+        return cw_error_set(err, CW_E_OPTION, "cachew cache %s %s: expected the first characters of a set, as `cachew cache ls` shows it, or --all", verb, what);
+    int r = cw_cache_list(what, key, &l, err);
+    if (r >= 0 && key && !l.n)
+        r = cw_error_set(err, CW_E_OPTION, "%s has no set that begins with \"%.40s\"", what, key);
+    if (r >= 0)
+        r = v == 0   ? list(x, &l)
+            : v == 1 ? stat_all(x, &l)
+            : v == 2 ? remove_sets(x, what, &l, err)
+            : v == 3 ? verify(x, &l, ret_code, err)
+                     : pin(&l, v == 5, err);
+    cw_cache_list_deinit(&l);
+    return r;
+}
+
+int cli_cache(int argc, char **argv)
+{
+    struct cache x = {0};
+    struct cw_error err = {0};
+    int n_args, code = 0;
+    cli_common_init(&x.common);
+    for (int i = 1; i < argc; i++)
+        x.common.json |= strcmp(argv[i], "--json") == 0;
+    const struct cli_option options[] = {
+        {"all", CLI_FLAG, &x.all, NULL, "rm, pin, unpin: all sets", 0, 0, NULL, NULL},
+        {"repair", CLI_FLAG, &x.repair, NULL, "verify: remove what is damaged", 0, 0, NULL, NULL},
+        {"cache-dir", CLI_TEXT, &x.caching.dir, "DIR", "warm: where to keep elements", 0, 0, NULL, NULL},
+        {"cache", CLI_TEXT, &x.caching.where, "WHERE", "warm: auto (default), or the number of a marker, from 0", 0, 0, NULL, NULL},
+        {"cache-bytes", CLI_BYTES, &x.caching.quota, "BYTES", "warm: what may lie in the directory (default: half of what is free)", 1, 0, NULL, NULL},
+        CLI_COMMON_OPTIONS(&x.common, "warm: compute threads"),
+        {0},
+    };
+    int r = cli_parse(cli_find("cache"), options, argc, argv, &n_args, &err);
+    if (r == 1)
+        return 0;
+    if (r >= 0)
+        r = dispatch(&x, argv[1], argv[2], n_args > 2 ? argv[3] : NULL, &code, &err);
+    cli_common_deinit(&x.common);
+    return r < 0 ? cli_fail(&err, x.common.json, NULL) : code;
+}

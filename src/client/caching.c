@@ -1,0 +1,87 @@
+#include "client/caching.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "cache/cache.h"
+
+static int marker_number(const struct cw_compiled *c, const char *where, int64_t *ret, struct cw_error *err)
+{
+    char *end, expected[64];
+    long long n = strtoll(where, &end, 10);
+    if (strcmp(where, "auto") == 0) {
+        *ret = CW_MARKER_AUTO;
+        return 0;
+    }
+    if (*where >= '0' && *where <= '9' && !*end && n < c->n_markers) {
+        *ret = n;
+        return 0;
+    }
+    if (c->n_markers)
+        snprintf(expected, sizeof(expected), "auto, off, or the number of a marker: 0 to %u", c->n_markers - 1);
+    else
+        snprintf(expected, sizeof(expected), "auto or off: the pipeline has no marker");
+    cw_error_attribute(err, "cache", where, expected);
+    return cw_error_set(err, CW_E_OPTION, "--cache %.40s: expected %s", where, expected);
+}
+
+int cw_caching_open(struct cw_local *l, const struct cw_caching *c, struct cw_runner_options *o, struct cw_error *err)
+{
+    const char *where = c->where ? c->where : "auto";
+    bool off = strcmp(where, "off") == 0;
+    int64_t number = CW_MARKER_AUTO;
+    int r = off ? 0 : marker_number(l->compiled, where, &number, err);
+    if (r < 0 || off)
+        return r;
+    if (!c->dir) {
+        if (!c->where && !c->quota)
+            return 0;
+        cw_error_attribute(err, "cache-dir", "", "a directory");
+        return cw_error_set(err, CW_E_OPTION, "--cache and --cache-bytes say how a cache is used: expected --cache-dir DIR with them");
+    }
+    const struct cw_cache_options options = {.dir = c->dir, .quota = c->quota};
+    r = cw_cache_open(&options, &l->cache, err);
+    if (r < 0)
+        return err->status = CW_E_OPTION; /* so far it is but an argument */
+    o->cache = l->cache;
+    o->marker = number;
+    return 0;
+}
+
+json_t *cw_caching_markers(const struct cw_compiled *c)
+{
+    json_t *list = json_array();
+    for (unsigned k = 0; k < c->n_programs; k++)
+        for (unsigned i = 0; i < c->programs[k].n_markers; i++) {
+            const struct cw_marker *m = &c->programs[k].markers[i];
+            bool known = false; /* behind concat there are several programs with it: one that can't use it says why */
+            for (size_t j = 0; j < json_array_size(list); j++) {
+                json_t *o = json_array_get(list, j);
+                if (json_integer_value(json_object_get(o, "number")) != m->number)
+                    continue;
+                known = true;
+                if (m->inert)
+                    json_object_set_new(o, "inert", json_string(m->inert));
+            }
+            if (known)
+                continue;
+            json_t *o = json_pack("{s:i, s:s, s:i, s:b}", "number", (int)m->number, "op", m->op->desc->name, "position", (int)m->op->position, "draws", m->draws);
+            if (o && m->inert)
+                json_object_set_new(o, "inert", json_string(m->inert));
+            json_array_append_new(list, o);
+        }
+    return list;
+}
+
+json_t *cw_caching_report(const struct cw_local *l)
+{
+    struct cw_cache_facts f;
+    if (!l->cache)
+        return NULL;
+    cw_cache_facts(l->cache, &f);
+    return json_pack("{s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:f, s:I, s:f, s:I, s:I}", "hits", (json_int_t)f.hits, "misses", (json_int_t)f.misses, "bad",
+                     (json_int_t)f.bad, "gone", (json_int_t)f.gone, "kept", (json_int_t)f.kept, "skipped", (json_int_t)f.skipped, "refused", (json_int_t)f.refused,
+                     "bytes_read", (json_int_t)f.bytes_read, "read_s", (double)f.read_ns * 1e-9, "bytes_written", (json_int_t)f.bytes_written, "write_s",
+                     (double)f.write_ns * 1e-9, "published", (json_int_t)f.published, "evicted", (json_int_t)f.evicted);
+}

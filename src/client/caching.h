@@ -1,0 +1,16 @@
+/* A run's cache: which directory, which marker, and what to say about both. */
+#pragma once
+#include "client/local.h"
+
+struct cw_caching {
+    const char *dir;   /* NULL: none */
+    const char *where; /* "auto", "off", or the number of a marker; NULL: auto */
+    uint64_t quota;    /* bytes; 0: half of what is free */
+};
+/* Opens l->cache, where one is asked for, and says in *o where it is used. CW_E_OPTION for what the pipeline has no marker for. The pipeline must be compiled. */
+int cw_caching_open(struct cw_local *l, const struct cw_caching *c, struct cw_runner_options *o, struct cw_error *err) _must_check_;
+/* The markers as JSON: [{number, op, position, draws, inert?}]. New reference, NULL: out of memory. */
+json_t *cw_caching_markers(const struct cw_compiled *c);
+/* {hits, misses, bad, gone, kept, skipped, refused, bytes_read, read_s, bytes_written, write_s, published, evicted} so far. New reference, NULL: out of memory, or
+ * there is no cache. */
+json_t *cw_caching_report(const struct cw_local *l);

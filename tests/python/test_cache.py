@@ -1,0 +1,44 @@
+"""cache_dir of iterators and loaders: the same batches, from where they were kept."""
+
+import cachew
+import pytest
+
+DATA = cachew.Dataset.range(200).assign(square="value * value").autocache().shuffle().batch(10)
+
+
+def digest(**given):
+    with DATA.iterator(seed=2, epochs=2, **given) as batches:
+        return sum(b.hash() for b in batches) % 2**128, batches.profile().get("cache")
+
+
+def test_iterators_read_what_others_kept(tmp_path):
+    wanted, none = digest()
+    assert none is None
+    for hits in (0, 400):
+        found, facts = digest(cache_dir=tmp_path)
+        assert found == wanted
+        assert facts["hits"] >= hits
+        assert facts["bad"] == 0
+    found, facts = digest(cache_dir=tmp_path, cache="off")
+    assert (found, facts) == (wanted, None)
+
+
+@pytest.mark.parametrize(("given", "message"), [({"cache": 3}, "auto, off, or the number of a marker: 0 to 0"), ({"cache": -1}, "an integer from 0"),
+                                                ({"cache_bytes": "lots"}, "bytes, as"), ({"cache": "first"}, "auto, off")])
+def test_wrong_options(tmp_path, given, message):
+    with pytest.raises(cachew.OptionError, match=message):
+        DATA.iterator(cache_dir=tmp_path, **given)
+
+
+def test_a_loader_keeps_what_its_first_epoch_computes(tmp_path):
+    torch_loader = pytest.importorskip("cachew.torch").loader
+    plain, cached = torch_loader(DATA, seed=2), torch_loader(DATA, seed=2, cache_dir=tmp_path)
+    for _ in range(3):
+        assert [b["square"].tolist() for b in plain] == [b["square"].tolist() for b in cached]
+    assert list(tmp_path.glob("*/meta.json"))
+
+
+def test_clients_of_a_service_have_no_cache(tmp_path):
+    loader = pytest.importorskip("cachew.torch").loader(DATA, service="127.0.0.1:1", cache_dir=tmp_path)
+    with pytest.raises(cachew.OptionError, match="workers have caches"):
+        next(iter(loader))

@@ -1,0 +1,367 @@
+"""The cache: digests with and without it, whatever is wrong with it; several runs on one directory; runs that are killed; disks that are full; the quota."""
+
+import json
+import os
+import random
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+from example_data import CACHEW, EXAMPLES, FEWER
+
+TIMEOUT_S = 240
+RANDOM = {"random_flip", "random_crop", "random_resized_crop"}
+BATCHERS = {"batch", "bucket_by_length"}
+
+
+def words(*given):
+    return [CACHEW, *map(str, given)]
+
+
+def cachew(*given, code=0, env=None):
+    """A command with --json that must end with this code: what it printed, and its standard error."""
+    done = subprocess.run(words(*given, "--json"), check=False, capture_output=True, text=True, timeout=TIMEOUT_S, env={**os.environ, **(env or {})})
+    assert done.returncode == code, (done.returncode, done.stdout[-1500:], done.stderr[-1500:])
+    return json.loads(done.stdout.splitlines()[-1]), done.stderr
+
+
+def run(pipeline, *given, **options):
+    return cachew("run", pipeline, "--digest", *given, **options)[0]
+
+
+def same(pipeline, *given, **options):
+    ran = run(pipeline, *given, **options)
+    return ran["digest"], ran["set_digest"], ran["skipped"], ran["replaced"]
+
+
+def segments(directory):
+    return sorted(Path(directory).glob("*/*.cws"))
+
+
+def left_over(directory):
+    """Files that are neither segments nor belong to a set."""
+    known = {"meta.json", "used", "pin"}
+    return [p for p in Path(directory).glob("*/*") if p.suffix != ".cws" and p.name not in known]
+
+
+def write(path, chain, **more):
+    path.write_text(json.dumps({"cachew": 1, "pipeline": chain, **more}))
+    return path
+
+
+@pytest.fixture
+def synthetic(tmp_path):
+    """Elements that take a while: 400 of 12 KiB."""
+    chain = [{"op": "synthetic", "count": 400, "shape": [64, 64, 3], "dtype": "uint8"}, {"op": "delay", "us": 200},
+             {"op": "assign", "set": {"data": "255 - data"}}, {"op": "autocache"}, {"op": "shuffle"}, {"op": "random_flip", "component": "data"}, {"op": "batch", "size": 8}]
+    return write(tmp_path / "synthetic.json", chain)
+
+
+def with_marker(pipeline, at):
+    chain = pipeline["pipeline"]
+    return {**pipeline, "pipeline": [*chain[:at], {"op": "autocache"}, *chain[at:]]}
+
+
+def places(pipeline):
+    """Where a marker can be used: behind the source, before what draws and before the batcher."""
+    for at, op in enumerate(pipeline["pipeline"]):
+        if at:
+            yield at
+        if op["op"] in RANDOM | BATCHERS:
+            return
+
+
+def damage(directory, rng):
+    """A bit, the end, or all of some segments; at least one loses a bit."""
+    for k, path in enumerate(segments(directory)):
+        data = bytearray(path.read_bytes())
+        kind = "flip" if k == 0 else rng.choice(["", "flip", "cut", "gone"])
+        if kind == "flip":
+            data[rng.randrange(32, len(data))] ^= 1 << rng.randrange(8)
+            path.write_bytes(data)
+        elif kind == "cut":
+            path.write_bytes(data[: rng.randrange(len(data))])
+        elif kind == "gone":
+            path.unlink()
+
+
+@pytest.mark.parametrize("name", EXAMPLES)
+def test_examples_give_the_same_with_any_cache(examples, tmp_path, name):
+    settings = [word for setting in FEWER.get(name, []) for word in ("--set", setting)]
+    given = [*settings, "--epochs", 2, "--seed", 3, "--threads", 3]
+    original = json.loads((examples / f"{name}.json").read_text())
+    wanted = same(examples / f"{name}.json", *given)
+    rng = random.Random(name)
+    at = list(places(original))
+    for place in {at[-1], rng.choice(at)}:
+        pipeline = examples / f"marked-{os.getpid()}-{name}.json"
+        pipeline.write_text(json.dumps(with_marker(original, place)))
+        settings_here = [w for s in FEWER.get(name, []) for w in ("--set", moved(s, place))]
+        directory = tmp_path / f"cache-{place}"
+        cached = [*settings_here, "--epochs", 2, "--seed", 3, "--threads", 3, "--cache-dir", directory]
+        run(pipeline, *cached, "--batches", 3)
+        assert same(pipeline, *cached) == wanted, f"half full, marker at {place}"
+        full = run(pipeline, *cached)
+        assert (full["digest"], full["set_digest"]) == wanted[:2], f"full, marker at {place}"
+        assert full["cache"]["hits"] > 0
+        damage(directory, rng)
+        assert same(pipeline, *cached) == wanted, f"damaged, marker at {place}"
+        assert same(pipeline, *cached) == wanted, f"mended, marker at {place}"
+        pipeline.unlink()
+
+
+def moved(setting, place):
+    """A setting of a pipeline with one more operator at a place."""
+    first, _, rest = setting.partition(".")
+    return f"{int(first) + (int(first) >= place)}.{rest}"
+
+
+def test_nothing_is_computed_that_is_there(synthetic, tmp_path):
+    first = run(synthetic, "--cache-dir", tmp_path / "c")
+    assert (first["cache"]["hits"], first["cache"]["misses"]) == (0, 400)
+    second = run(synthetic, "--cache-dir", tmp_path / "c", "--epochs", 2)
+    assert (second["cache"]["hits"], second["cache"]["misses"], second["cache"]["bad"]) == (800, 0, 0)
+    delayed = next(o for o in second["operators"] if o.get("op") == "delay")
+    assert delayed["elements"] == 0
+
+
+def test_the_second_epoch_reads_what_the_first_one_writes(synthetic, tmp_path):
+    ran = run(synthetic, "--cache-dir", tmp_path / "c", "--epochs", 4)
+    assert ran["cache"]["hits"] >= 800
+
+
+def test_damage_is_counted_and_mended(synthetic, tmp_path):
+    wanted = same(synthetic)
+    assert same(synthetic, "--cache-dir", tmp_path / "c") == wanted
+    path = max(segments(tmp_path / "c"), key=lambda p: p.stat().st_size)
+    data = bytearray(path.read_bytes())
+    data[len(data) // 3] ^= 16
+    path.write_bytes(data)
+    report, _ = cachew("cache", "verify", tmp_path / "c", code=1)
+    assert (report["bad_segments"], report["bad_entries"]) == (1, 1)
+    ran = run(synthetic, "--cache-dir", tmp_path / "c")
+    assert ran["digest"] == wanted[0]
+    assert 1 <= ran["cache"]["bad"] <= 2
+    assert ran["cache"]["misses"] >= 1
+    report, _ = cachew("cache", "verify", tmp_path / "c", "--repair")
+    assert report["repaired"]
+    assert cachew("cache", "verify", tmp_path / "c")[0]["bad_segments"] == 0
+
+
+def test_other_source_data_are_other_entries(tmp_path):
+    data, cache = tmp_path / "lines.txt", tmp_path / "c"
+    pipeline = write(tmp_path / "p.json", [{"op": "text", "files": "lines.txt"}, {"op": "assign", "set": {"n": "length(text)"}}, {"op": "autocache"}, {"op": "batch", "size": 3}])
+    for text in ("one\ntwo\nthree\n", "one\nTWO!\nthree\n"):
+        data.write_text(text)
+        wanted = same(pipeline)
+        for _ in range(2):
+            assert same(pipeline, "--cache-dir", cache) == wanted
+
+
+def test_labels_follow_the_classes(tmp_path):
+    """A new class in front gives other labels to images that did not change."""
+    from PIL import Image
+
+    pipeline = write(tmp_path / "p.json", [{"op": "image_folder", "root": "images"}, {"op": "decode_image", "component": "image"}, {"op": "autocache"},
+                                           {"op": "select", "components": ["label"]}, {"op": "batch", "size": 4}])
+    for name in ("dogs", "eels", "cats"):
+        (tmp_path / "images" / name).mkdir(parents=True)
+        Image.new("RGB", (8, 8), name_colour(name)).save(tmp_path / "images" / name / "0.png")
+        wanted = same(pipeline)
+        for _ in range(2):
+            assert same(pipeline, "--cache-dir", tmp_path / "c") == wanted
+
+
+def name_colour(name):
+    return tuple(name.encode()[:3])
+
+
+def test_freeze_is_the_same_with_and_without_a_cache(tmp_path):
+    chain = [{"op": "synthetic", "count": 60, "shape": [6, 6, 3], "dtype": "uint8"}, {"op": "random_crop", "component": "data", "size": [3, 3]},
+             {"op": "autocache", "freeze": True, "reuse": 2}, {"op": "random_flip", "component": "data"}, {"op": "batch", "size": 7}]
+    pipeline = write(tmp_path / "p.json", chain)
+    wanted = same(pipeline, "--epochs", 5)
+    ran = run(pipeline, "--epochs", 5, "--cache-dir", tmp_path / "c")
+    assert ran["digest"] == wanted[0]
+    assert len(list((tmp_path / "c").glob("?" * 32))) == 3  # draws of epochs 0 and 1, 2 and 3, 4
+    assert same(pipeline, "--epochs", 5, "--cache-dir", tmp_path / "c") == wanted
+    assert same(pipeline, "--epochs", 5, "--seed", 1) != wanted
+    for chain[2] in ({"op": "autocache", "freeze": True, "seed": 9},):
+        pipeline = write(tmp_path / "seeded.json", [op for op in chain if op["op"] != "random_flip"])
+        ones = {run(pipeline, "--seed", s, "--cache-dir", tmp_path / "d")["set_digest"] for s in (1, 2)}
+        assert len(ones) == 1
+
+
+def test_a_marker_behind_draws_is_not_used_and_says_so(tmp_path):
+    chain = [{"op": "synthetic", "count": 20, "shape": [6, 6, 3], "dtype": "uint8"}, {"op": "random_flip", "component": "data"}, {"op": "autocache"}, {"op": "batch", "size": 7}]
+    ran, said = cachew("run", write(tmp_path / "p.json", chain), "--digest", "--cache-dir", tmp_path / "c")
+    assert "autocache (operator 2) is not used: it stands behind an operator that draws" in said
+    assert ran["cache"]["misses"] == 0
+    assert not segments(tmp_path / "c")
+    explained, _ = cachew("explain", tmp_path / "p.json", "--run", 0)
+    assert "draws" in explained["markers"][0]["inert"]
+
+
+@pytest.mark.parametrize(("given", "message"), [
+    (["--cache-dir", "{c}", "--cache", "1"], "--cache 1: expected auto, off, or the number of a marker: 0 to 0"),
+    (["--cache", "auto"], "expected --cache-dir DIR"),
+    (["--cache-dir", "/proc/nowhere"], "can't make directory"),
+])
+def test_wrong_options(synthetic, tmp_path, given, message):
+    error, _ = cachew("run", synthetic, *[w.format(c=tmp_path / "c") for w in given], code=2)
+    assert message in error["error"]["message"]
+
+
+def test_wrong_attributes(tmp_path):
+    pipeline = write(tmp_path / "p.json", [{"op": "range", "stop": 3}, {"op": "autocache", "reuse": 2}, {"op": "batch", "size": 1}])
+    error = cachew("run", pipeline, code=2)[0]["error"]
+    assert (error["operator"], error["attribute"]) == ("autocache", "reuse")
+
+
+def test_failed_records_stay_failed(records, tmp_path):
+    """What fails is listed again each time, and is no entry."""
+    pipeline = write(tmp_path / "p.json", [{"op": "range", "stop": 300}, {"op": "fail", "where": "value % 7 == 3"}, {"op": "filter", "where": "value % 2 == 0"},
+                                           {"op": "autocache"}, {"op": "batch", "size": 8}], on_error="skip")
+    wanted = same(pipeline)
+    assert wanted[2] > 0
+    for _ in range(3):
+        assert same(pipeline, "--cache-dir", tmp_path / "c") == wanted
+
+
+# ---- several runs ----
+
+
+def test_two_runs_at_once_share_what_they_compute(tmp_path):
+    chain = [{"op": "synthetic", "count": 600, "shape": [16, 16, 3], "dtype": "uint8"}, {"op": "delay", "us": 10000}, {"op": "autocache"}, {"op": "batch", "size": 8}]
+    pipeline = write(tmp_path / "p.json", chain)
+    ran = [subprocess.Popen(words("run", pipeline, "--digest", "--json", "--epochs", 3, "--threads", 1, "--cache-dir", tmp_path / "c"), stdout=subprocess.PIPE, text=True)
+           for _ in range(2)]
+    found = [json.loads(p.communicate(timeout=TIMEOUT_S)[0].splitlines()[-1]) for p in ran]
+    assert found[0]["digest"] == found[1]["digest"] == run(pipeline, "--set", "1.us=0", "--epochs", 3)["digest"]
+    assert max(f["cache"]["misses"] for f in found) < 1800
+    assert cachew("cache", "verify", tmp_path / "c")[0]["bad_segments"] == 0
+    assert not left_over(tmp_path / "c")
+
+
+# ---- trouble ----
+
+
+def killed(pipeline, cache, point, n, *given):
+    done = subprocess.run(words("run", pipeline, "--digest", "--json", "--cache-dir", cache, *given), check=False, capture_output=True, text=True, timeout=TIMEOUT_S,
+                          env={**os.environ, "CACHEW_CRASH": f"{point}:{n}"})
+    return done.returncode == -9
+
+
+def test_killed_at_any_point(synthetic, tmp_path):
+    """CACHE_KILLS (default 50) runs that end by kill -9 while they write, publish or evict: nothing wrong is delivered, the quota holds, nothing is left lying about."""
+    points, _ = cachew("doctor", "--crash-points")
+    names = [p["name"] for p in points["crash_points"] if p["phase"] == "cache"]
+    if not names:
+        pytest.skip("this build has no crash points")
+    wanted = same(synthetic, "--set", "1.us=0")[0]
+    quota, cache, rng, died = 2 << 20, tmp_path / "c", random.Random(5), 0
+    for k in range(int(os.environ.get("CACHE_KILLS", "50"))):
+        if k % 50 == 0:
+            shutil.rmtree(cache, ignore_errors=True)
+        # each is dearer than those before, so that it pushes their segments out
+        died += killed(synthetic, cache, rng.choice(names), rng.choice([1, 1, 2, 4]), "--cache-bytes", quota, "--set", f"1.us={50 + k % 50 * 20}")
+        assert sum(p.stat().st_size for p in cache.rglob("*") if p.is_file()) <= quota + (64 << 10)
+        if k % 10 == 9:
+            assert same(synthetic, "--set", "1.us=0", "--cache-dir", cache, "--cache-bytes", quota)[0] == wanted
+            assert not left_over(cache)
+            assert cachew("cache", "verify", cache)[0]["bad_segments"] == 0
+    assert died >= 15
+
+
+@pytest.fixture
+def small_disk(tmp_path):
+    """A file system of 1 MiB."""
+    directory = tmp_path / "small"
+    directory.mkdir()
+    if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1m", "none", directory], check=False, capture_output=True).returncode != 0:
+        pytest.skip("file systems can't be mounted here")
+    yield directory
+    subprocess.run(["umount", directory], check=True)
+
+
+def test_a_full_disk_is_said_once_and_the_run_goes_on(synthetic, small_disk):
+    wanted = same(synthetic)
+    for _ in range(2):
+        ran, said = cachew("run", synthetic, "--digest", "--cache-dir", small_disk / "c", "--cache-bytes", "1G")
+        assert ran["digest"] == wanted[0]
+        assert ran["cache"]["refused"] > 0
+        assert said.count("No space left on device; going on without writing") == 1
+    assert cachew("cache", "verify", small_disk / "c")[0]["bad_segments"] == 0
+    assert not left_over(small_disk / "c")
+
+
+def test_the_quota_holds_and_what_is_dear_pushes_out_what_is_cheap(tmp_path):
+    quota = 1 << 20
+    chain = [{"op": "synthetic", "count": 200, "shape": [64, 64], "dtype": "uint8"}, {"op": "delay", "us": 20}, {"op": "autocache"}, {"op": "batch", "size": 8}]
+    cheap = write(tmp_path / "cheap.json", chain)
+    dear = write(tmp_path / "dear.json", [chain[0], {"op": "delay", "us": 3000}, *chain[2:]])
+    digest = run(cheap)["digest"]
+    given = ("--cache-dir", tmp_path / "c", "--cache-bytes", quota)
+
+    def used():
+        return sum(p.stat().st_size for p in (tmp_path / "c").rglob("*") if p.is_file())
+
+    for pipeline in (cheap, cheap, dear, dear, cheap):
+        assert run(pipeline, *given)["digest"] == digest
+        assert used() <= quota + (64 << 10)
+    assert run(dear, *given)["cache"]["hits"] == 200
+    cachew("cache", "rm", tmp_path / "c", "--all")
+    assert run(cheap, *given)["cache"]["misses"] == 200
+    assert run(cheap, *given)["cache"]["hits"] == 200
+
+
+def test_what_is_pinned_stays(tmp_path):
+    chain = [{"op": "synthetic", "count": 200, "shape": [64, 64], "dtype": "uint8"}, {"op": "autocache"}, {"op": "batch", "size": 8}]
+    cheap = write(tmp_path / "cheap.json", chain)
+    dear = write(tmp_path / "dear.json", [chain[0], {"op": "delay", "us": 3000}, *chain[1:]])
+    given = ("--cache-dir", tmp_path / "c", "--cache-bytes", 1 << 20)
+    run(cheap, *given)
+    kept, _ = cachew("cache", "ls", tmp_path / "c")
+    assert kept[0]["entries"] == 200
+    subprocess.run(words("cache", "pin", tmp_path / "c", kept[0]["set"][:6]), check=True)
+    run(dear, *given)
+    assert next(s for s in cachew("cache", "ls", tmp_path / "c")[0] if s["set"] == kept[0]["set"])["entries"] == 200
+    assert run(cheap, *given)["cache"]["hits"] == 200
+    subprocess.run(words("cache", "unpin", tmp_path / "c", "--all"), check=True)
+    assert not any(s["pinned"] for s in cachew("cache", "ls", tmp_path / "c")[0])
+
+
+# ---- cachew cache ----
+
+
+def test_the_command(synthetic, tmp_path):
+    cache = tmp_path / "c"
+    warmed, _ = cachew("cache", "warm", synthetic, "--cache-dir", cache)
+    assert warmed["kept"] == 400
+    assert cachew("cache", "warm", synthetic, "--cache-dir", cache)[0] == {"kept": 0, "there": 400, "refused": 0, "bytes": 0}
+    listed, _ = cachew("cache", "ls", cache)
+    assert [s["entries"] for s in listed] == [400]
+    assert listed[0]["meta"]["components"] == {"data": "uint8[64,64,3]"}
+    assert cachew("cache", "stat", cache)[0]["entries"] == 400
+    assert cachew("cache", "verify", cache)[0]["entries"] == 400
+    assert "expected the first characters" in cachew("cache", "rm", cache, code=2)[0]["error"]["message"]
+    assert 'has no set that begins with "zz"' in cachew("cache", "rm", cache, "zz", code=2)[0]["error"]["message"]
+    assert cachew("cache", "rm", cache, listed[0]["set"][:5])[0]["removed"] == 1
+    assert cachew("cache", "ls", cache)[0] == []
+    assert "is no cache" in cachew("cache", "ls", tmp_path, code=2)[0]["error"]["message"]
+    assert "expected ls, stat" in cachew("cache", "dir", cache, code=2)[0]["error"]["message"]
+
+
+def test_what_is_in_use_is_not_removed(tmp_path):
+    chain = [{"op": "synthetic", "count": 50, "shape": [8], "dtype": "uint8"}, {"op": "autocache"}, {"op": "repeat", "count": -1}, {"op": "delay", "us": 100},
+             {"op": "batch", "size": 8}]
+    pipeline, cache = write(tmp_path / "p.json", chain), tmp_path / "c"
+    log = tmp_path / "log"
+    with subprocess.Popen(words("run", pipeline, "--cache-dir", cache, "--log", log), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as ran:
+        while not log.exists() or not log.read_text():
+            assert ran.poll() is None
+        assert cachew("cache", "rm", cache, "--all")[0] == {"removed": 0, "bytes": 0, "in_use": 1}
+        ran.terminate()
+    assert cachew("cache", "rm", cache, "--all")[0]["removed"] == 1
+    shutil.rmtree(cache)

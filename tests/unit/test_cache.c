@@ -1,0 +1,340 @@
+/* cache/cache.h: entries in and out, what others published, damage, a store that is behind, the quota. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "cache/admin.h"
+#include "cache/cache.h"
+#include "data/budget.h"
+
+static const struct cw_hash128 KEY = {.lo = 1, .hi = 2};
+static char *dir;
+
+static int make_dir(void **state)
+{
+    (void)state;
+    char name[] = "/tmp/cachew-test-XXXXXX";
+    dir = strdup(mkdtemp(name));
+    return 0;
+}
+
+static int remove_dir(void **state)
+{
+    (void)state;
+    struct cw_cache_list l;
+    struct cw_error err = {0};
+    char lock[64];
+    assert_int_equal(cw_cache_list(dir, NULL, &l, &err), 0);
+    for (size_t i = 0; i < l.n; i++)
+        assert_int_equal(cw_cache_remove(dir, &l.sets[i], &err), 0);
+    cw_cache_list_deinit(&l);
+    snprintf(lock, sizeof(lock), "%s/lock", dir);
+    assert_int_equal(unlink(lock), 0);
+    assert_int_equal(rmdir(dir), 0);
+    free(dir);
+    return 0;
+}
+
+static struct cw_cache *open_cache(uint64_t quota, size_t queue)
+{
+    const struct cw_cache_options o = {.dir = dir, .quota = quota, .queue_bytes = queue};
+    struct cw_cache *c = NULL;
+    struct cw_error err = {0};
+    assert_int_equal(cw_cache_open(&o, &c, &err), 0);
+    return c;
+}
+
+static struct cw_cache_set *open_set(struct cw_cache *c)
+{
+    struct cw_cache_set *s = NULL;
+    struct cw_error err = {0};
+    assert_int_equal(cw_cache_set_open(c, KEY, "{}", &s, &err), 0);
+    return s;
+}
+
+static uint8_t byte_of(uint64_t row, size_t i) { return (uint8_t)(row * 31 + i * 7); }
+
+static bool put(struct cw_cache_set *s, uint64_t row, size_t bytes, uint64_t cost_ns)
+{
+    const struct cw_cache_key key = {.file_key = 9, .row = row};
+    struct cw_cache_slot slot;
+    uint8_t *to = cw_cache_reserve(s, &key, bytes, false, cost_ns, &slot);
+    if (!to)
+        return false;
+    for (size_t i = 0; i < bytes; i++)
+        to[i] = byte_of(row, i);
+    cw_cache_commit(&slot);
+    return true;
+}
+
+/* 0: it is there, and right; else what cw_cache_read said, or -1: it is not there. */
+static int get(struct cw_cache_set *s, uint64_t row, size_t bytes)
+{
+    struct cw_cache_get g = {.key = {.file_key = 9, .row = row}};
+    struct cw_budget budget;
+    struct cw_arena arena;
+    struct cw_error err = {0};
+    if (cw_cache_find(s, &g.key, 1, &g.place) == 0)
+        return -1;
+    assert_int_equal(g.place.length, bytes);
+    uint8_t *data = malloc(bytes + 1);
+    struct iovec v[2] = {{.iov_base = data, .iov_len = bytes / 3}, {.iov_base = data + bytes / 3, .iov_len = bytes - bytes / 3}};
+    g.v = v;
+    g.n_v = 2;
+    cw_budget_init(&budget, 1 << 20);
+    cw_arena_init(&arena, &budget);
+    int r = cw_cache_read(s, &g, 1, &arena, false, &err);
+    for (size_t i = 0; r == 0 && i < bytes; i++)
+        assert_int_equal(data[i], byte_of(row, i));
+    cw_arena_deinit(&arena);
+    free(data);
+    return r;
+}
+
+static void entries_come_back(void **state)
+{
+    (void)state;
+    struct cw_cache *c = open_cache(0, 0);
+    struct cw_cache_set *s = open_set(c);
+    const size_t sizes[] = {0, 1, 7, 8, 4096, 70000};
+    for (uint64_t i = 0; i < 6; i++)
+        assert_true(put(s, i, sizes[i], 0));
+    const struct cw_cache_key gone = {.file_key = 9, .row = 77};
+    struct cw_cache_slot slot;
+    struct cw_cache_place place;
+    assert_non_null(cw_cache_reserve(s, &gone, 0, true, 0, &slot));
+    cw_cache_commit(&slot);
+    cw_cache_flush(c);
+    for (uint64_t i = 0; i < 6; i++)
+        assert_int_equal(get(s, i, sizes[i]), 0);
+    assert_int_equal(get(s, 6, 0), -1);
+    assert_int_equal(cw_cache_find(s, &gone, 1, &place), 1);
+    assert_true(place.dropped);
+    cw_cache_set_unref(s);
+    cw_cache_close(c);
+    c = open_cache(0, 0); /* and in another run */
+    s = open_set(c);
+    for (uint64_t i = 0; i < 6; i++)
+        assert_int_equal(get(s, i, sizes[i]), 0);
+    cw_cache_set_unref(s);
+    cw_cache_close(c);
+}
+
+static void what_others_publish_is_seen(void **state)
+{
+    (void)state;
+    struct cw_cache *a = open_cache(0, 0), *b = open_cache(0, 0);
+    struct cw_cache_set *x = open_set(a), *y = open_set(b);
+    assert_true(put(x, 5, 100, 0));
+    cw_cache_flush(a);
+    while (get(y, 5, 100) != 0) /* within half a second; the test's own limit ends it else */
+        cw_cache_flush(b);
+    cw_cache_set_unref(x);
+    cw_cache_set_unref(y);
+    cw_cache_close(a);
+    cw_cache_close(b);
+}
+
+static char *only_segment(void)
+{
+    struct cw_cache_list l;
+    struct cw_error err = {0};
+    char *path = NULL;
+    assert_int_equal(cw_cache_list(dir, NULL, &l, &err), 0);
+    assert_int_equal(l.n, 1);
+    DIR *d = opendir(l.sets[0].path);
+    for (struct dirent *e; (e = readdir(d));)
+        if (strstr(e->d_name, ".cws"))
+            assert_true(asprintf(&path, "%s/%s", l.sets[0].path, e->d_name) > 0);
+    closedir(d);
+    cw_cache_list_deinit(&l);
+    return path;
+}
+
+/* Every byte of a segment is changed in turn: what is then read is right, or known to be wrong. */
+static void no_changed_byte_gets_through(void **state)
+{
+    (void)state;
+    struct cw_cache *c = open_cache(0, 0);
+    struct cw_cache_set *s = open_set(c);
+    for (uint64_t i = 0; i < 4; i++)
+        assert_true(put(s, i, 40, 0));
+    cw_cache_flush(c);
+    cw_cache_set_unref(s);
+    cw_cache_close(c);
+    char *path = only_segment();
+    int fd = open(path, O_RDWR);
+    struct stat st;
+    assert_int_equal(fstat(fd, &st), 0);
+    for (off_t at = 0; at < st.st_size; at++) {
+        uint8_t byte, changed;
+        assert_int_equal(pread(fd, &byte, 1, at), 1);
+        if (byte == 0 && at % 61 != 0)
+            continue; /* mostly what fills blocks up */
+        changed = byte ^ 0x10;
+        assert_int_equal(pwrite(fd, &changed, 1, at), 1);
+        c = open_cache(1 << 20, 0);
+        s = open_set(c);
+        unsigned sound = 0;
+        for (uint64_t i = 0; i < 4; i++)
+            sound += get(s, i, 40) == 0; /* and then what it should be */
+        struct cw_cache_facts f;
+        cw_cache_facts(c, &f);
+        assert_true(sound == 4 || f.bad > 0);
+        cw_cache_set_unref(s);
+        cw_cache_close(c);
+        assert_int_equal(pwrite(fd, &byte, 1, at), 1);
+    }
+    close(fd);
+    free(path);
+}
+
+static void torn_segments_are_none(void **state)
+{
+    (void)state;
+    struct cw_cache *c = open_cache(0, 0);
+    struct cw_cache_set *s = open_set(c);
+    for (uint64_t i = 0; i < 4; i++)
+        assert_true(put(s, i, 40, 0));
+    cw_cache_flush(c);
+    cw_cache_set_unref(s);
+    cw_cache_close(c);
+    char *path = only_segment();
+    struct stat st;
+    assert_int_equal(stat(path, &st), 0);
+    for (off_t size = st.st_size - 1; size >= 0; size -= 7) {
+        assert_int_equal(truncate(path, size), 0);
+        c = open_cache(1 << 20, 0);
+        s = open_set(c);
+        for (uint64_t i = 0; i < 4; i++)
+            assert_int_equal(get(s, i, 40), -1);
+        cw_cache_set_unref(s);
+        cw_cache_close(c);
+    }
+    free(path);
+}
+
+static void who_is_behind_keeps_less(void **state)
+{
+    (void)state;
+    struct cw_cache *c = open_cache(0, 1 << 20);
+    struct cw_cache_set *s = open_set(c);
+    struct cw_cache_slot slots[64];
+    unsigned n = 0;
+    for (uint64_t i = 0; i < 64; i++) { /* nothing is written before it is committed */
+        const struct cw_cache_key key = {.file_key = 9, .row = i};
+        n += cw_cache_reserve(s, &key, 100000, false, 0, &slots[n]) != NULL;
+    }
+    assert_in_range(n, 1, 11);
+    struct cw_cache_facts f;
+    cw_cache_facts(c, &f);
+    assert_int_equal(f.skipped, 64 - n);
+    for (unsigned i = 0; i < n; i++)
+        cw_cache_commit(&slots[i]);
+    cw_cache_flush(c);
+    assert_true(put(s, 99, 1000, 0)); /* there is room again */
+    assert_null(cw_cache_reserve(s, &(struct cw_cache_key){0}, 2 << 20, false, 0, slots)); /* larger than the queue */
+    cw_cache_set_unref(s);
+    cw_cache_close(c);
+}
+
+static uint64_t bytes_there(void)
+{
+    struct cw_cache_list l;
+    struct cw_error err = {0};
+    uint64_t bytes = 0;
+    assert_int_equal(cw_cache_list(dir, NULL, &l, &err), 0);
+    for (size_t i = 0; i < l.n; i++)
+        bytes += l.sets[i].bytes;
+    cw_cache_list_deinit(&l);
+    return bytes;
+}
+
+static void the_quota_holds(void **state)
+{
+    (void)state;
+    struct cw_cache *c = open_cache(1 << 20, 0);
+    struct cw_cache_set *s = open_set(c);
+    struct cw_cache_facts f;
+    for (uint64_t i = 0; i < 300; i++) {
+        (void)put(s, i, 10000, 1000000); /* all of one value: the first ones stay */
+        if (i % 50 == 0)
+            cw_cache_flush(c);
+        assert_true(bytes_there() <= 1 << 20);
+    }
+    cw_cache_flush(c);
+    cw_cache_facts(c, &f);
+    assert_int_equal(f.evicted, 0);
+    assert_true(f.refused > 0);
+    assert_int_equal(get(s, 0, 10000), 0);
+    cw_cache_set_unref(s);
+    cw_cache_close(c);
+    c = open_cache(1 << 20, 0);
+    s = open_set(c);
+    (void)put(s, 1000, 10000, 10000000); /* dearer: it pushes one of them out */
+    cw_cache_flush(c);
+    cw_cache_facts(c, &f);
+    assert_true(f.evicted > 0);
+    assert_int_equal(get(s, 1000, 10000), 0);
+    assert_true(bytes_there() <= 1 << 20);
+    cw_cache_set_unref(s);
+    cw_cache_close(c);
+}
+
+struct worker { struct cw_cache_set *s; uint64_t from; };
+
+static void *put_and_get(void *arg)
+{
+    struct worker *w = arg;
+    for (uint64_t i = 0; i < 200; i++) {
+        (void)put(w->s, w->from + i % 150, 3000, 0);
+        (void)get(w->s, i, 3000);
+    }
+    return NULL;
+}
+
+static void many_threads(void **state)
+{
+    (void)state;
+    struct cw_cache *c = open_cache(0, 0);
+    struct cw_cache_set *s = open_set(c);
+    pthread_t threads[4];
+    struct worker w[4];
+    for (unsigned i = 0; i < 4; i++) {
+        w[i] = (struct worker){.s = s, .from = i * 100};
+        assert_int_equal(pthread_create(&threads[i], NULL, put_and_get, &w[i]), 0);
+    }
+    for (unsigned i = 0; i < 4; i++)
+        pthread_join(threads[i], NULL);
+    cw_cache_flush(c);
+    for (uint64_t i = 0; i < 450; i++)
+        assert_int_equal(get(s, i, 3000), 0);
+    cw_cache_set_unref(s);
+    cw_cache_close(c);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(entries_come_back, make_dir, remove_dir),
+        cmocka_unit_test_setup_teardown(what_others_publish_is_seen, make_dir, remove_dir),
+        cmocka_unit_test_setup_teardown(no_changed_byte_gets_through, make_dir, remove_dir),
+        cmocka_unit_test_setup_teardown(torn_segments_are_none, make_dir, remove_dir),
+        cmocka_unit_test_setup_teardown(who_is_behind_keeps_less, make_dir, remove_dir),
+        cmocka_unit_test_setup_teardown(the_quota_holds, make_dir, remove_dir),
+        cmocka_unit_test_setup_teardown(many_threads, make_dir, remove_dir),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
