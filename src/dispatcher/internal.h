@@ -116,7 +116,8 @@ struct seat {
     bool named;              /* in Holdings, since its worker's connection changed */
     bool announced;          /* the clients of the stream know where the worker is */
     uint64_t order;          /* among seats with equal room; differs from stream to stream */
-    uint64_t *out;           /* leases to be sent: room for capacity + 2 */
+    uint32_t most;           /* capacity that it ever had */
+    uint64_t *out;           /* leases to be sent: room for most + 2 */
     size_t n_out;
     struct range revoke[SEAT_RANGES]; /* to be sent */
     size_t n_revoke;

@@ -240,13 +240,16 @@ int cw_dp_seat_prepared(struct cw_dispatcher *d, struct seat *t, const Cachew__P
         if (t->n_held > 0)
             cw_dp_lease_drop_all(d, t, false, 0, true);
         seat_unfit(d, t, why);
+        cw_dp_seat_shun(d, t); /* a file may have been away for a moment */
         return 0;
     }
     uint32_t capacity = CW_MIN(p->capacity, (uint32_t)DP_CAPACITY);
-    uint64_t *out = realloc(t->out, (CW_MAX(capacity, t->capacity) + 2) * sizeof(*out));
+    uint32_t room = CW_MAX(capacity, t->most); /* what it was given when it could have more may still be on its way through the journal */
+    uint64_t *out = realloc(t->out, (room + 2) * sizeof(*out));
     if (!out)
-        return cw_error_nomem(err, (capacity + 2) * sizeof(*out), "leases of a worker");
+        return cw_error_nomem(err, (room + 2) * sizeof(*out), "leases of a worker");
     t->out = out;
+    t->most = room;
     t->capacity = capacity;
     seat_state(t, SEAT_READY);
     cw_dp_seat_usable(d, t);

@@ -130,7 +130,7 @@ static int stream_new(struct cw_dispatcher *d, const uint8_t id[16], const uint8
 static bool stream_fits(const struct cw_dispatcher *d, const struct stream *s, const Cachew__Attach *a)
 {
     return s->seed == a->seed && memcmp(s->pipeline->fingerprint, a->fingerprint.data, 16) == 0 && strcmp(s->base_dir, a->base_dir) == 0 && !s->at_most_once &&
-           (cw_list_empty(&s->jobs) ? s->data != NULL : d->share_streams) && (a->snapshot == 0 || !s->data || s->data->plan->snapshot == a->snapshot);
+           !cw_list_empty(&s->jobs) && d->share_streams && (a->snapshot == 0 || !s->data || s->data->plan->snapshot == a->snapshot);
 }
 
 int cw_dp_stream_get(struct cw_dispatcher *d, const Cachew__Attach *a, struct stream **ret, struct cw_error *err)
@@ -367,7 +367,7 @@ static bool give_up_left(struct cw_dispatcher *d)
         struct stream *s = CW_CONTAINER(at, struct stream, link);
         if (!is_left(d, s, &since_ns))
             continue;
-        if (!s->data || s->at_most_once || d->now_ns - since_ns >= DP_WARM) {
+        if (!s->data || s->at_most_once || cw_list_empty(&s->jobs) || d->now_ns - since_ns >= DP_WARM) { /* no other job has what was seen of the data */
             give_up(d, s);
             continue;
         }

@@ -412,6 +412,29 @@ def test_nothing_is_said_before_an_attachment_is_answered(bench):
     bench.judge(SLOW, (1, None, [r]))
 
 
+@pytest.mark.parametrize("how", ["renamed", "longer", "gone"])
+def test_a_job_sees_the_files_as_they_are_when_it_begins(bench, how):
+    """Not as a job with the same pipeline saw them a moment ago."""
+    data, other = bench.cluster.directory / "lines.txt", bench.cluster.directory / "other.txt"
+    data.write_text("".join(f"old{i:05d}\n" for i in range(200)))
+    chain = [{"op": "text", "files": str(data)}, BATCH]
+    bench.cluster.start(1)
+    bench.ranks(chain, job="one")[0].finish()
+    if how == "renamed":
+        other.write_text("".join(f"new{i:05d}\n" for i in range(200)))
+        other.rename(data)
+    elif how == "longer":
+        data.write_text("".join(f"longer{i:05d}\n" for i in range(300)))
+    else:
+        data.unlink()
+    r = bench.ranks(chain, job="two")[0]
+    if how == "gone":
+        assert "no file matches" in r.finish(code=2)["error"]["message"]
+    else:
+        r.finish()
+        bench.judge(chain, (1, None, [r]))
+
+
 @pytest.mark.parametrize("transport", ["shm", "tcp"])
 def test_the_largest_batches(bench, transport):
     """The ids of a batch of 2^20 elements are 32 MiB."""

@@ -70,6 +70,46 @@ static void test_unfit_for_a_while(void **state)
     run_free(u);
 }
 
+/* A worker that saw other data, as one does while a file is away, is asked again, too. */
+static void test_other_data_for_a_while(void **state)
+{
+    (void)state;
+    struct run *u = run_new(40);
+    run_worker(u, 2);
+    struct run_peer *c = run_client(u, "job", 0, 1, 0), *bad = run_worker_data(u, 2, 12);
+    run_settle(u);
+    assert_int_equal(run_held(bad), 0);
+    bad->snapshot = 11;
+    run_pass(u, 31000);
+    assert_int_equal(run_held(bad), 2);
+    assert_false(c->ended);
+    run_free(u);
+}
+
+/* A worker that says that it can have less than it was given while that is written down still gets what it was given. */
+static void test_capacity_falls_while_leases_are_written(void **state)
+{
+    (void)state;
+    struct run *u = run_new(400);
+    struct run_attach at = {.job = "job", .order = CACHEW__ORDER__ORDER_ANY, .guarantee = CACHEW__GUARANTEE__GUARANTEE_AT_MOST_ONCE};
+    struct run_peer *w = run_worker(u, 200), *c = run_client_with(u, &at, 0);
+    assert_int_equal(run_held(w), 200);
+    u->hold = true;
+    run_progress(c, 150, 0); /* as many new ones are on their way through the journal */
+    run_settle(u);
+    Cachew__Plan plan = run_plan(w);
+    Cachew__Prepared prepared = {RUN_BASE(prepared), .stream = {16, w->streams[0].id}, .plan = &plan, .capacity = 1};
+    Cachew__Holding holding = {RUN_BASE(holding), .prepared = &prepared}, *holdings[] = {&holding};
+    for (int i = 0; i < 3; i++)
+        RUN_SAY(w, Holdings, HOLDINGS, false, RUN_BASE(holdings), .holdings = holdings, .n_holdings = 1);
+    assert_false(w->closed);
+    run_commit(u);
+    u->hold = false;
+    run_settle(u);
+    assert_int_equal(run_held(w), 200);
+    run_free(u);
+}
+
 /* A plan that contradicts itself, and splits that it does not have, cut off who says them, and hang nobody. */
 static void test_plans_that_are_none(void **state)
 {
@@ -187,6 +227,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_room_beside_a_full_worker),
         cmocka_unit_test(test_unfit_for_a_while),
+        cmocka_unit_test(test_other_data_for_a_while),
+        cmocka_unit_test(test_capacity_falls_while_leases_are_written),
         cmocka_unit_test(test_plans_that_are_none),
         cmocka_unit_test(test_drain_loses_nothing),
         cmocka_unit_test(test_pipelines_leave_no_rows),
