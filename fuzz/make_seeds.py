@@ -7,11 +7,13 @@ usage: make_seeds.py DIR CACHEW      gives DIR/expr, DIR/frame, DIR/host, DIR/im
 import io
 import json
 import re
+import struct
 import subprocess
 import sys
 import tempfile
 from pathlib import Path
 
+import xxhash
 from PIL import Image
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -102,7 +104,8 @@ def messages():
     for _, kind, number in fields["Envelope"]:
         if kind in fields:
             message = value("uint64", 1) + value("uint64", 2) + value(kind, number)
-            yield kind, b"CWF1" + len(message).to_bytes(4, "little") + (5).to_bytes(8, "little") + bytes(16) + message + b"12345"
+            check = xxhash.xxh3_64_intdigest(struct.pack("<QI", 5, len(message))) >> 48
+            yield kind, b"CWF1" + struct.pack("<IQ", len(message), 5 | check << 48) + bytes(16) + message + b"12345"
 
 
 def main():

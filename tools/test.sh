@@ -113,7 +113,7 @@ for step in "${steps[@]}"; do
         ;;
     python)
         run 'install the package' env PATH="$venv/bin:$PATH" "$venv/bin/pip" install --quiet --disable-pip-version-check --no-deps --no-build-isolation \
-            -Cbuild-dir="$build-python" .
+            --config-settings=build-dir="$build-python" .
         run 'Python package' env CACHEW="$(realpath "$plain")/cachew" MAKE_PHOTOS="$(realpath "$plain")/tools/make_photos" \
             "$venv/bin/python" -m pytest -q -p no:cacheprovider -n "$jobs" tests/python
         run 'model, functions, package' python tests/model/compare.py --functions --package --n 300 --seed 300001 --jobs "$jobs" --binary "$plain/cachew"

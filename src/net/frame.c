@@ -23,12 +23,22 @@ static uint64_t get64(const uint8_t *at)
     return le64toh(v);
 }
 
+/* Of the sizes, which are believed before what they are of has come: one that was changed on its way would be waited for as long as anything comes. */
+static uint64_t sizes_check(uint32_t message, uint64_t payload)
+{
+    uint8_t sizes[12];
+    put64(sizes, payload);
+    message = htole32(message);
+    memcpy(sizes + 8, &message, sizeof(message));
+    return cw_hash64(sizes, sizeof(sizes)) >> 48;
+}
+
 void cw_frame_write(const struct cw_frame *f, uint8_t header[CW_FRAME_HEADER])
 {
     uint32_t size = htole32(f->message);
     memcpy(header, f->packed ? packed_magic : magic, sizeof(magic));
     memcpy(header + 4, &size, sizeof(size));
-    put64(header + 8, f->payload);
+    put64(header + 8, f->payload | sizes_check(f->message, f->payload) << 48);
     put64(header + 16, f->message_hash);
     put64(header + 24, f->payload_hash);
 }
@@ -53,8 +63,11 @@ int cw_frame_read(const uint8_t header[CW_FRAME_HEADER], size_t message_limit, s
     if (cw_frame_begins(header, sizeof(magic), err) < 0)
         return CW_E_SERVICE;
     memcpy(&size, header + 4, sizeof(size));
-    *ret = (struct cw_frame){.message = le32toh(size), .payload = get64(header + 8), .message_hash = get64(header + 16), .payload_hash = get64(header + 24)};
+    uint64_t payload = get64(header + 8) & (CW_FRAME_PAYLOAD_MAX - 1);
+    *ret = (struct cw_frame){.message = le32toh(size), .payload = payload, .message_hash = get64(header + 16), .payload_hash = get64(header + 24)};
     ret->packed = header[3] == packed_magic[3];
+    if (get64(header + 8) >> 48 != sizes_check(ret->message, payload))
+        return cw_error_set(err, CW_E_SERVICE, "the sizes in a frame's header (%" PRIu32 " bytes, and %" PRIu64 ") were changed on their way", ret->message, payload);
     if (ret->packed && ret->payload == 0)
         return cw_error_set(err, CW_E_SERVICE, "a compressed payload without a payload");
     if (ret->message > message_limit)

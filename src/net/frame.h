@@ -7,11 +7,12 @@
 #include "base/error.h"
 
 #define CW_FRAME_HEADER 32
+#define CW_FRAME_PAYLOAD_MAX (UINT64_C(1) << 48)
 #define CW_FRAME_FDS 4 /* descriptors with one frame, at most */
 
 struct cw_frame {
     uint32_t message; /* bytes */
-    uint64_t payload; /* bytes */
+    uint64_t payload; /* bytes, less than CW_FRAME_PAYLOAD_MAX */
     uint64_t message_hash, payload_hash;
     bool packed; /* the payload comes in blocks (pack.h); its size and hash are those that it has without */
 };

@@ -24,7 +24,8 @@ def envelope(kind, message=b"", request=0, answer=0):
 
 
 def frame(message):
-    return HEADER.pack(b"CWF1", len(message), 0, xxhash.xxh3_64_intdigest(message), 0) + message
+    check = xxhash.xxh3_64_intdigest(struct.pack("<QI", 0, len(message))) >> 48
+    return HEADER.pack(b"CWF1", len(message), check << 48, xxhash.xxh3_64_intdigest(message), 0) + message
 
 
 def hello(role, token="", host="nowhere"):
@@ -68,7 +69,7 @@ def frames(stream):
         parts = fields(message)
         numbers = dict(p for p in parts if p[0] in (1, 2))
         found += [(numbers.get(1, 0), numbers.get(2, 0), kind, value) for kind, value in parts if kind > 2]
-        at += HEADER.size + size + payload
+        at += HEADER.size + size + (payload & (1 << 48) - 1)  # above it are the check bits
     return found
 
 

@@ -300,10 +300,11 @@ static void test_no_descriptors_left(void **state)
 static void test_bad_frames(void **state)
 {
     (void)state;
-    enum { MAGIC, MESSAGE_HASH, PAYLOAD_HASH, MESSAGE_SIZE, PAYLOAD_SIZE, GHOST_HASH, NOT_PROTOBUF, CUT_HEADER, CUT_MESSAGE, CUT_PAYLOAD, SECOND_HELLO, PING_PAYLOAD, UNKNOWN_PAYLOAD, N_CASES };
+    enum { MAGIC, MESSAGE_HASH, PAYLOAD_HASH, MESSAGE_SIZE, PAYLOAD_SIZE, GHOST_HASH, NOT_PROTOBUF, CUT_HEADER, CUT_MESSAGE, CUT_PAYLOAD, SECOND_HELLO, PING_PAYLOAD, UNKNOWN_PAYLOAD, LENGTHENED, N_CASES };
     static const char *const reasons[N_CASES] = {
         "not Cachew's protocol", "a message of 6 bytes was changed", "a payload of 5 bytes was changed", "a message of 100001 bytes, expected at most 100000",
         "a payload of 200001 bytes, expected at most 200000", "without a payload", "is not an Envelope", "", "", "", "a second handshake", "nobody expects", "nobody expects",
+        "in a frame's header (65542 bytes, and 0) were changed",
     };
     Cachew__Query q = CACHEW__QUERY__INIT;
     Cachew__Ping ping = CACHEW__PING__INIT;
@@ -338,6 +339,7 @@ static void test_bad_frames(void **state)
             }
             cw_frame_write(&h, f);
             f[0] ^= i == MAGIC;
+            f[6] ^= i == LENGTHENED; /* so much would be waited for, while keep-alives come */
             size -= i == CUT_HEADER ? size - 20 : i == CUT_MESSAGE || i == CUT_PAYLOAD ? 2 : 0;
             if (i == SECOND_HELLO)
                 raw_hello(fd, 1, 1, "");
