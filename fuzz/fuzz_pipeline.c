@@ -19,7 +19,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         abort();
     for (unsigned i = 0; r >= 0 && i < c->n_programs; i++) {
         struct cw_optimized *o;
-        if (cw_optimize(&c->programs[i], c->n_limits, p->n_ops, true, &o, &err) < 0)
+        if (cw_optimize(&c->programs[i], c->n_limits, p->n_ops, true, NULL, &o, &err) < 0)
             abort();
         cw_optimized_free(o);
     }
