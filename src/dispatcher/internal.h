@@ -20,7 +20,7 @@
 #define DP_PEERS 65536
 #define DP_WORKERS 10000
 #define DP_STREAMS 10000
-#define DP_WARM_STREAMS 16             /* kept ready without a client */
+#define DP_WARM_STREAMS 16             /* of jobs without a client that are kept ready */
 #define DP_JOBS 10000
 #define DP_JOBS_OVER 1000              /* finished ones that are listed */
 #define DP_RANKS ((uint32_t)1 << 20)   /* of a job, and ranks known of all jobs together */
