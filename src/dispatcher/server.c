@@ -28,7 +28,6 @@ struct cw_dispatcher_server {
     struct cw_timer *timer;
     struct cw_http *http;
     struct cw_post turn;
-    struct cw_store_commit commit;
     struct cw_link peers;
     bool closed;
     struct cw_refusals refusals;
@@ -96,10 +95,7 @@ static void io_commit(void *user, const struct cw_store_batch *batch)
 {
     struct cw_dispatcher_server *s = user;
     cw_crash_point("dispatcher-commit");
-    s->commit.batch = batch;
-    s->commit.done = on_committed;
-    s->commit.arg = s;
-    cw_store_commit(s->store, &s->commit);
+    cw_store_commit(s->store, batch, on_committed, s);
 }
 
 static void io_log(void *user, bool warning, const char *text)

@@ -99,6 +99,30 @@ static void test_durable_first(void **state)
     run_free(u);
 }
 
+/* What comes while a batch is being written is the next one, all of it together. */
+static void test_group_commit(void **state)
+{
+    (void)state;
+    struct run *u = run_new(8);
+    struct run_peer *w = run_worker(u, 4), *c = run_client(u, "job", 0, 1, 0);
+    uint64_t ids[4];
+    size_t before = u->n_commits;
+    u->hold = true;
+    for (uint64_t pos = 0; pos < 4; pos++) {
+        ids[pos] = run_completed(w, &w->streams[0], pos, 1);
+        run_settle(u);
+    }
+    for (int i = 0; i < 4; i++)
+        assert_false(run_answered(w, ids[i]));
+    u->hold = false;
+    run_settle(u);
+    for (int i = 0; i < 4; i++)
+        assert_true(run_answered(w, ids[i]));
+    assert_int_equal(c->next_report, 4);
+    assert_int_equal(u->n_commits, before + 2);
+    run_free(u);
+}
+
 /* What was said after a commit that failed comes after it: the later word on a thing stays. */
 static void test_failed_order(void **state)
 {
@@ -946,6 +970,7 @@ int main(void)
         cmocka_unit_test(test_one_job),
         cmocka_unit_test(test_worker_lost),
         cmocka_unit_test(test_durable_first),
+        cmocka_unit_test(test_group_commit),
         cmocka_unit_test(test_failed_order),
         cmocka_unit_test(test_ids),
         cmocka_unit_test(test_reports),
