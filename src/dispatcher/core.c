@@ -124,31 +124,11 @@ void cw_dispatcher_lost(struct cw_dispatcher *d, struct cw_peer *p, uint64_t now
     cw_dp_peer_unref(p);
 }
 
-static int unknown_message(struct cw_dispatcher *d, struct cw_peer *p, const Cachew__Envelope *m)
-{
-    struct cw_error err = {0};
-    cw_error_set(&err, CW_E_SERVICE, "a message of a kind that this version does not know");
-    if (m->id != 0)
-        cw_dp_fail(d, p, m->id, &err);
-    return 0;
-}
-
 int cw_dispatcher_message(struct cw_dispatcher *d, struct cw_peer *p, const Cachew__Envelope *m, uint64_t now_ns, struct cw_error *err)
 {
     d->now_ns = CW_MAX(d->now_ns, now_ns);
     if (p->closing)
         return 0;
-    switch (m->of_case) {
-    case CACHEW__ENVELOPE__OF__NOT_SET:
-        return unknown_message(d, p, m);
-    case CACHEW__ENVELOPE__OF_PING:
-        cw_dp_done(d, p, m->id);
-        return 0;
-    case CACHEW__ENVELOPE__OF_DONE:
-        return 0;
-    default:
-        break;
-    }
     switch (p->role) {
     case CACHEW__ROLE__ROLE_CLIENT:
         return cw_dp_client_message(d, p, m, err);

