@@ -57,16 +57,12 @@ void cli_swarm_closed(struct swarm *s, const struct cw_error *why)
 
 int cli_swarm_connect(struct swarm *s, Cachew__Role role, const struct cw_conn_ops *ops, void *user, struct cw_conn **ret, struct cw_error *err)
 {
-    Cachew__Hello hello = CACHEW__HELLO__INIT;
+    Cachew__Hello hello;
     uint8_t incarnation[16];
     struct cw_conn_options o = {.hello = &hello, .limits = {.message = (size_t)32 << 20, .queued = (size_t)64 << 20}, .token = s->o->token};
     if (getrandom(incarnation, sizeof(incarnation), 0) != sizeof(incarnation))
         return cw_error_set(err, CW_E_IO, "the system has no random bytes");
-    hello.role = role;
-    hello.name = (char *)(uintptr_t)"load";
-    hello.software = (char *)(uintptr_t)"cachew " CACHEW_VERSION;
-    hello.host = (char *)(uintptr_t)"load";
-    hello.incarnation = (ProtobufCBinaryData){.data = incarnation, .len = sizeof(incarnation)};
+    cw_hello_init(&hello, role, "load", incarnation, "load");
     int r = cw_conn_connect(s->loop, s->o->address, &o, ops, user, ret, err);
     s->n_open += r >= 0;
     return r;

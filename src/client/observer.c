@@ -64,16 +64,13 @@ static const struct cw_conn_ops ops = {.open = on_open, .message = on_message, .
 static int ask(struct question *q, struct cw_error *err)
 {
     struct cw_timer *timer = NULL;
-    Cachew__Hello hello = CACHEW__HELLO__INIT;
+    Cachew__Hello hello;
     char host[80];
     uint8_t incarnation[16] = {0};
     uint64_t now = cw_now_ns();
     memcpy(incarnation, &now, sizeof(now));
     cw_host_identity(host);
-    hello.role = CACHEW__ROLE__ROLE_OBSERVER;
-    hello.software = (char *)(uintptr_t)"cachew " CACHEW_VERSION;
-    hello.host = host;
-    hello.incarnation = (ProtobufCBinaryData){.data = incarnation, .len = sizeof(incarnation)};
+    cw_hello_init(&hello, CACHEW__ROLE__ROLE_OBSERVER, "", incarnation, host);
     struct cw_conn_options o = {
         .hello = &hello, .limits = {.message = (size_t)64 << 20, .queued = (size_t)1 << 20}, .timeout_ns = q->options->timeout_ns, .token = q->options->token,
         .tls = q->options->tls};

@@ -278,9 +278,7 @@ static void service_is_down(struct remote *r, const struct cw_error *why)
     if (!why->status)
         (void)cw_error_set(&r->service_down, CW_E_SERVICE, "it closed the connection");
     r->dispatcher_retry_ns = cw_now_ns() + RETRY_NS;
-    bool refused = strcmp(r->service_down.attribute, "token") == 0 || strcmp(r->service_down.attribute, "version") == 0 ||
-                   strcmp(r->service_down.attribute, "tls") == 0;
-    if (!r->attached && (refused || cw_now_ns() - r->started_ns > FIRST_NS)) {
+    if (!r->attached && (cw_failure_is_final(&r->service_down) || cw_now_ns() - r->started_ns > FIRST_NS)) {
         struct cw_error e = {0};
         (void)cw_error_set(&e, CW_E_SERVICE, "the dispatcher at %s can't be reached: %.400s", r->service, r->service_down.message);
         cw_remote_fail(r, &e);
@@ -399,14 +397,9 @@ static int make_hello(struct remote *r, struct cw_error *err)
     r->hello = malloc(sizeof(*r->hello));
     if (!r->hello)
         return cw_error_nomem(err, sizeof(*r->hello), "a job");
-    cachew__hello__init(r->hello);
-    r->hello->role = CACHEW__ROLE__ROLE_CLIENT;
+    cw_hello_init(r->hello, CACHEW__ROLE__ROLE_CLIENT, r->job, r->incarnation, r->host);
     r->hello->capabilities = capabilities;
     r->hello->n_capabilities = shm;
-    r->hello->name = r->job;
-    r->hello->software = (char *)(uintptr_t)"cachew " CACHEW_VERSION;
-    r->hello->incarnation = (ProtobufCBinaryData){.data = r->incarnation, .len = sizeof(r->incarnation)};
-    r->hello->host = r->host;
     return 0;
 }
 

@@ -34,11 +34,8 @@ void cw_dp_done(struct cw_dispatcher *d, struct cw_peer *p, uint64_t re)
 void cw_dp_fail(struct cw_dispatcher *d, struct cw_peer *p, uint64_t re, const struct cw_error *why)
 {
     Cachew__Failure failure;
-    Cachew__Envelope m = CACHEW__ENVELOPE__INIT;
-    cw_failure_init(&failure, why);
-    m.re = re;
-    m.of_case = CACHEW__ENVELOPE__OF_FAILURE;
-    m.failure = &failure;
+    Cachew__Envelope m;
+    cw_failure_envelope(&m, &failure, re, why);
     cw_dp_send(d, p, &m);
 }
 

@@ -43,16 +43,13 @@ static int answer(struct cw_conn *c, const Cachew__Envelope *e, struct cw_error 
 
 static int answer_unknown(struct cw_conn *c, const Cachew__Envelope *m, struct cw_error *err)
 {
-    Cachew__Envelope e = CACHEW__ENVELOPE__INIT;
+    Cachew__Envelope e;
     Cachew__Failure f;
     struct cw_error unknown = {0};
     if (!m->id)
         return 0;
     cw_error_set(&unknown, CW_E_SERVICE, "a request of a kind that is not known here, in %s", "cachew " CACHEW_VERSION);
-    cw_failure_init(&f, &unknown);
-    e.re = m->id;
-    e.of_case = CACHEW__ENVELOPE__OF_FAILURE;
-    e.failure = &f;
+    cw_failure_envelope(&e, &f, m->id, &unknown);
     return answer(c, &e, err);
 }
 

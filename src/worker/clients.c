@@ -333,14 +333,6 @@ static int client_open(void *user, struct cw_conn *conn, const Cachew__Envelope 
     return 0;
 }
 
-static int none_message(void *user CW_UNUSED, struct cw_conn *conn CW_UNUSED, const Cachew__Envelope *m CW_UNUSED, void *payload CW_UNUSED, size_t size CW_UNUSED,
-                        const int *fds CW_UNUSED, size_t n_fds CW_UNUSED, struct cw_error *err)
-{
-    return cw_error_set(err, CW_E_BUG, "a message before its connection was taken");
-}
-
-static void none_closed(void *user CW_UNUSED, struct cw_conn *conn CW_UNUSED, const struct cw_error *why CW_UNUSED) {}
-
 static void refused(void *user, const char *peer, const struct cw_error *why)
 {
     struct cw_worker *w = user;
@@ -352,17 +344,13 @@ static void refused(void *user, const char *peer, const struct cw_error *why)
     cw_worker_log(w, "%s was refused: %s", peer, why->message);
 }
 
-static const struct cw_conn_ops listen_ops = {.open = client_open, .message = none_message, .closed = none_closed, .refused = refused};
+static const struct cw_conn_ops listen_ops = {.open = client_open, .refused = refused}; /* what it lets in has client_ops */
 
 int cw_clients_listen(struct cw_worker *w, struct cw_error *err)
 {
-    char software[] = "cachew " CACHEW_VERSION, shm[] = "shm", *capabilities[] = {shm};
-    Cachew__Hello hello = CACHEW__HELLO__INIT;
-    hello.role = CACHEW__ROLE__ROLE_WORKER;
-    hello.name = (char *)(uintptr_t)w->options.name;
-    hello.software = software;
-    hello.incarnation = (ProtobufCBinaryData){.data = w->incarnation, .len = sizeof(w->incarnation)};
-    hello.host = w->host;
+    char shm[] = "shm", *capabilities[] = {shm};
+    Cachew__Hello hello;
+    cw_hello_init(&hello, CACHEW__ROLE__ROLE_WORKER, w->options.name, w->incarnation, w->host);
     hello.capabilities = capabilities;
     hello.n_capabilities = 1;
     struct cw_conn_options o = {.hello = &hello, .limits = {.message = MESSAGE_BYTES}, .timeout_ns = w->options.timeout_ns, .token = w->options.token,
