@@ -4,6 +4,7 @@
 #include <sys/random.h>
 
 #include "cli/load.h"
+#include "net/limits.h"
 
 /* Connections on their way at a time: fewer than a listener lets shake hands. */
 #define WAVE 256
@@ -59,7 +60,7 @@ int cli_swarm_connect(struct swarm *s, Cachew__Role role, const struct cw_conn_o
 {
     Cachew__Hello hello;
     uint8_t incarnation[16];
-    struct cw_conn_options o = {.hello = &hello, .limits = {.message = (size_t)32 << 20, .queued = (size_t)64 << 20}, .token = s->o->token};
+    struct cw_conn_options o = {.hello = &hello, .limits = CW_LIMITS_CLIENT_CONTROL, .token = s->o->token};
     if (getrandom(incarnation, sizeof(incarnation), 0) != sizeof(incarnation))
         return cw_error_set(err, CW_E_IO, "the system has no random bytes");
     cw_hello_init(&hello, role, "load", incarnation, "load");

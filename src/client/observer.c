@@ -5,6 +5,7 @@
 
 #include "base/clock.h"
 #include "net/conn.h"
+#include "net/limits.h"
 
 struct question {
     const struct cw_observer_options *options;
@@ -72,7 +73,7 @@ static int ask(struct question *q, struct cw_error *err)
     cw_host_identity(host);
     cw_hello_init(&hello, CACHEW__ROLE__ROLE_OBSERVER, "", incarnation, host);
     struct cw_conn_options o = {
-        .hello = &hello, .limits = {.message = (size_t)64 << 20, .queued = (size_t)1 << 20}, .timeout_ns = q->options->timeout_ns, .token = q->options->token,
+        .hello = &hello, .limits = CW_LIMITS_OBSERVER, .timeout_ns = q->options->timeout_ns, .token = q->options->token,
         .tls = q->options->tls};
     int r = cw_loop_new(&q->loop, err);
     if (r < 0)

@@ -5,6 +5,7 @@
 
 #include "client/remote_impl.h"
 #include "net/conn_impl.h"
+#include "net/limits.h"
 
 #include "base/crash.h"
 #include "base/clock.h"
@@ -18,8 +19,6 @@
 #define FIRST_NS UINT64_C(3000000000)
 /* What is said at the end has so long to get through. */
 #define GOODBYE_NS UINT64_C(1000000000)
-#define MAX_MESSAGE ((size_t)33 << 20)
-#define MAX_QUEUED ((size_t)64 << 20) /* a pipeline may be large */
 
 static const char *const transports[] = {[CW_TRANSPORT_AUTO] = "auto", [CW_TRANSPORT_SHM] = "shm", [CW_TRANSPORT_UNIX] = "unix", [CW_TRANSPORT_TCP] = "tcp"};
 const char *cw_transport_name(enum cw_transport t) { return transports[t]; }
@@ -301,7 +300,7 @@ static const struct cw_conn_ops dispatcher_ops = {.open = dispatcher_open, .mess
 static void dispatcher_connect(struct remote *r)
 {
     struct cw_error err = {0};
-    struct cw_conn_options o = {.hello = r->hello, .limits = {.message = MAX_MESSAGE, .queued = MAX_QUEUED}, .token = r->token, .tls = r->options.tls};
+    struct cw_conn_options o = {.hello = r->hello, .limits = CW_LIMITS_CLIENT_CONTROL, .token = r->token, .tls = r->options.tls};
     if (cw_conn_connect(r->loop, r->service, &o, &dispatcher_ops, r, &r->dispatcher, &err) < 0)
         service_is_down(r, &err);
     else

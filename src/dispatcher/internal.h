@@ -13,6 +13,7 @@
 #include "base/list.h"
 #include "base/map.h"
 #include "dispatcher/core.h"
+#include "net/limits.h"
 #include "proto/journal.pb-c.h"
 
 /* ---- limits on what peers can make us hold ---- */
@@ -30,8 +31,7 @@
 #define DP_PATH 4096                   /* bytes of a base directory, a socket's path */
 #define DP_ADDRESSES 16                /* of a worker */
 #define DP_ADDRESS 300
-#define DP_PIPELINE ((size_t)32 << 20) /* bytes of one */
-#define DP_PIPELINES ((size_t)1 << 30) /* of all together */
+#define DP_PIPELINES ((size_t)1 << 30) /* bytes of all together; of one: CW_PIPELINE_BYTES */
 #define DP_FILES 4096                  /* named in Prepared */
 #define DP_REMNANTS 65536              /* keys of a report */
 #define DP_CAPACITY 1024               /* splits leased to a worker at a time */

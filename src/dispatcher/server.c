@@ -15,9 +15,7 @@
 #include "dispatcher/core.h"
 #include "dispatcher/pages.h"
 #include "net/conn.h"
-
-#define MESSAGE_BYTES ((size_t)33 << 20) /* a pipeline of 32 MiB, and what stands around it */
-#define QUEUED_BYTES ((size_t)64 << 20)  /* docs/protocol.md, "Limits" */
+#include "net/limits.h"
 
 struct cw_dispatcher_server {
     struct cw_loop *loop;
@@ -190,7 +188,7 @@ static int server_listen(struct cw_dispatcher_server *s, const struct cw_dispatc
         return cw_error_set(err, CW_E_IO, "the system has no random bytes");
     cw_host_identity(host);
     cw_hello_init(&hello, CACHEW__ROLE__ROLE_DISPATCHER, o->name ? o->name : "dispatcher", incarnation, host);
-    struct cw_conn_options options = {.hello = &hello, .limits = {.message = MESSAGE_BYTES, .payload = 0, .queued = QUEUED_BYTES}, .timeout_ns = o->timeout_ns,
+    struct cw_conn_options options = {.hello = &hello, .limits = CW_LIMITS_DISPATCHER, .timeout_ns = o->timeout_ns,
                                       .token = o->token, .tls = o->tls};
     s->listeners = calloc(o->n_listen + 1, sizeof(struct cw_listener *));
     if (!s->listeners)

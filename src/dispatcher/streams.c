@@ -21,8 +21,8 @@ int cw_dp_pipeline_get(struct cw_dispatcher *d, const uint8_t fingerprint[16], c
             return 0;
         }
     }
-    if (size > DP_PIPELINE || d->pipeline_bytes + size > DP_PIPELINES)
-        return cw_error_set(err, CW_E_SERVICE, "a pipeline of %zu bytes: at most %zu each and %zu together are kept", size, DP_PIPELINE, DP_PIPELINES);
+    if (size > CW_PIPELINE_BYTES || d->pipeline_bytes + size > DP_PIPELINES)
+        return cw_error_set(err, CW_E_SERVICE, "a pipeline of %zu bytes: at most %zu each and %zu together are kept", size, CW_PIPELINE_BYTES, DP_PIPELINES);
     struct pipeline *p = calloc(1, sizeof(*p));
     char *copy = strdup(json);
     if (!p || !copy || cw_map_add(&d->pipelines, &p->node, hash) < 0) {

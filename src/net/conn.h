@@ -12,16 +12,15 @@
 
 struct cw_conn;
 
-/* Before the handshake is done, a message has at most so many bytes, and no payload. */
-#define CW_CONN_MESSAGE_BEFORE ((size_t)64 << 10)
 /* The versions of the protocol that are spoken here. */
 #define CW_PROTOCOL_MIN 1
 #define CW_PROTOCOL_MAX 1
 
+/* Each kind of connection has its own: net/limits.h. */
 struct cw_conn_limits {
     size_t message;  /* bytes of a message that a peer may send. In memory it may take four times that (and 64 KiB) */
-    size_t payload;  /* of a payload */
-    size_t queued;   /* bytes not yet sent, above which the peer is cut off; payloads count, and what keeping them takes */
+    size_t payload;  /* of a payload. Before the handshake is done: none, and a message of CW_HANDSHAKE_BYTES */
+    size_t queued;   /* bytes not yet sent, above which the peer is cut off; payloads count, and what keeping them takes. 0: the owner sees to it */
 };
 
 /* How the owner learns of things. Any may be NULL but message and closed; these too for a listener whose `open` gives each connection

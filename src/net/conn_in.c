@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "net/conn_impl.h"
+#include "net/limits.h"
 
 #define READ_BYTES ((size_t)256 << 10)     /* of a payload with one call: what is hashed right after must still be in the cache */
 #define TURN_BYTES ((size_t)2 << 20)       /* before others have their turn */
@@ -129,7 +130,7 @@ static int claim_fds(struct cw_conn_in *in, struct cw_error *err)
 
 static size_t message_limit(const struct cw_conn *c)
 {
-    return c->state == CONN_OPEN ? c->setup->limits.message : CW_MIN(c->setup->limits.message, CW_CONN_MESSAGE_BEFORE);
+    return c->state == CONN_OPEN ? c->setup->limits.message : CW_MIN(c->setup->limits.message, CW_HANDSHAKE_BYTES);
 }
 
 static int header_done(struct cw_conn *c, const uint8_t *header, struct cw_error *err)

@@ -6,13 +6,12 @@
 #include <unistd.h>
 
 #include "net/conn_impl.h"
+#include "net/limits.h"
 #include "net/wire.h"
 #include "worker/lent.h"
 
 #include "base/crash.h"
 
-#define MESSAGE_BYTES ((size_t)1 << 20) /* what a client may say at once: a thousand slabs returned take 10 KB */
-#define QUEUED_BYTES ((size_t)64 << 20) /* beside payloads */
 /* A Unix socket ends when its peer does: who is silent there is stopped or busy, and may still read what it was lent. */
 #define LOCAL_TIMEOUT_NS (UINT64_C(3600) * 1000000000)
 
@@ -62,11 +61,11 @@ static void give_up(struct client *c, const struct cw_error *why)
     cw_conn_close(c->conn, why); /* `closed` follows, and cleans up */
 }
 
-/* Sends a message. What is queued beside payloads is answers to a bounded number of requests and can't grow, unless somebody asks and never reads. */
+/* Sends a message. */
 int cw_client_send(struct client *c, const Cachew__Envelope *m, const struct iovec *pieces, size_t n, struct sent *x, const int *fds, size_t n_fds,
                    struct cw_error *err)
 {
-    if (cw_conn_queued(c->conn) > atomic_load(&c->peer.out) + QUEUED_BYTES) {
+    if (cw_conn_queued(c->conn) > atomic_load(&c->peer.out) + CW_BESIDE_BATCHES_BYTES) {
         if (x)
             cw_sent_free(x);
         return cw_error_set(err, CW_E_SERVICE, "it does not read what it is sent: %zu bytes are queued", cw_conn_queued(c->conn));
@@ -353,7 +352,7 @@ int cw_clients_listen(struct cw_worker *w, struct cw_error *err)
     cw_hello_init(&hello, CACHEW__ROLE__ROLE_WORKER, w->options.name, w->incarnation, w->host);
     hello.capabilities = capabilities;
     hello.n_capabilities = 1;
-    struct cw_conn_options o = {.hello = &hello, .limits = {.message = MESSAGE_BYTES}, .timeout_ns = w->options.timeout_ns, .token = w->options.token,
+    struct cw_conn_options o = {.hello = &hello, .limits = CW_LIMITS_WORKER, .timeout_ns = w->options.timeout_ns, .token = w->options.token,
                                 .pack = true, .tls = w->options.tls};
     int r = w->options.listen ? cw_listener_new(w->loop, w->options.listen, &o, &listen_ops, w, &w->tcp, err) : 0;
     if (r < 0)

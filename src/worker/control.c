@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "net/conn_impl.h"
+#include "net/limits.h"
 #include "worker/worker_impl.h"
 
 #include "base/crash.h"
@@ -15,8 +16,7 @@
 #define BACKOFF_FIRST_NS UINT64_C(50000000)
 #define BACKOFF_MAX_NS UINT64_C(1000000000)
 #define HEARTBEAT_NS UINT64_C(1000000000)
-#define MESSAGE_BYTES ((size_t)33 << 20) /* a pipeline, with Python functions, of at most 32 MiB, and what stands around it */
-#define MAX_FILES 4096                   /* that a Prepared names */
+#define MAX_FILES 4096 /* that a Prepared names */
 
 void cw_control_say(struct cw_worker *w, const Cachew__Envelope *m)
 {
@@ -359,7 +359,7 @@ void cw_control_connect(struct cw_worker *w)
     Cachew__Hello hello;
     cw_hello_init(&hello, CACHEW__ROLE__ROLE_WORKER, w->options.name, w->incarnation, w->host);
     bool local = strncmp(w->options.dispatcher, "unix:", 5) == 0;
-    struct cw_conn_options o = {.hello = &hello, .limits = {.message = MESSAGE_BYTES}, .timeout_ns = w->options.timeout_ns, .token = w->options.token,
+    struct cw_conn_options o = {.hello = &hello, .limits = CW_LIMITS_WORKER_CONTROL, .timeout_ns = w->options.timeout_ns, .token = w->options.token,
                                 .tls = local ? NULL : w->options.dispatcher_tls};
     if (cw_conn_connect(w->loop, w->options.dispatcher, &o, &ops, w, &w->dispatcher, &err) < 0) {
         w->dispatcher = NULL;
