@@ -288,7 +288,7 @@ void cw_dp_stream_free(struct cw_dispatcher *d, struct stream *s)
 {
     s->dead = true;
     CW_LIST_EACH(at, &s->seats)
-        cw_dp_seat_free(d, CW_CONTAINER(at, struct seat, by_stream), true);
+        cw_dp_seat_forget(d, CW_CONTAINER(at, struct seat, by_stream));
     cw_dp_split_clear(d, s);
     cw_map_remove(&d->streams_by_id, &s->node);
     cw_link_out(&s->link);
@@ -353,7 +353,7 @@ static void give_up(struct cw_dispatcher *d, struct stream *s)
         return;
     }
     CW_LIST_EACH(at, &s->seats)
-        cw_dp_seat_free(d, CW_CONTAINER(at, struct seat, by_stream), true);
+        cw_dp_seat_forget(d, CW_CONTAINER(at, struct seat, by_stream));
     s->parked = true;
 }
 
