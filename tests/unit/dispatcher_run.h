@@ -645,7 +645,7 @@ static int run_detach(struct run_peer *p, bool finished)
 }
 
 /* Returns the id of the request. */
-static uint64_t run_completed(struct run_peer *p, const struct run_stream *s, uint64_t pos, uint64_t n_batches)
+CW_UNUSED static uint64_t run_completed(struct run_peer *p, const struct run_stream *s, uint64_t pos, uint64_t n_batches)
 {
     uint64_t n = p->run->n_splits;
     Cachew__Report report = CACHEW__REPORT__INIT;
