@@ -198,9 +198,10 @@ def commands(args, python, files, paths):
 
 
 def turns(todo):
-    """The order of one round. What differs by a few hundredths (the same pipeline iterated from Python and by the command) takes turns three times."""
-    pair = [name for name in ("cachew", "python") if name in todo]
-    return pair * 3 + [name for name in todo if name not in pair]
+    """The order of one round: what is compared to a few hundredths takes turns three times."""
+    close = [("cachew", "python", "service_photos"), ("service_tcp", "service_iperf3"), ("service_rewrite", "service_memset")]
+    repeated = [name for group in close for name in group * 3 if name in todo]
+    return repeated + [name for name in todo if name not in repeated]
 
 
 def measure(name, command):
