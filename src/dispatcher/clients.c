@@ -367,7 +367,7 @@ static void client_unreachable(struct cw_dispatcher *d, struct rank *r, const Ca
     if (t->shunned_until == 0)
         cw_dp_log(d, true, "rank %" PRIu32 " of job \"%s\" does not get through to worker %" PRIu64 ": %.200s", r->number, r->job->name, m->worker, m->reason);
     cw_dp_seat_shun(d, t);
-    cw_dp_lease_drop_all(d, t, false, r->pos, true);
+    cw_dp_lease_drop_from(d, t, r->pos, DROP_REVOKED);
     cw_dp_stream_dirty(d, s);
 }
 

@@ -109,21 +109,26 @@ struct seat *cw_dp_seat_new(struct cw_dispatcher *d, struct worker *w, struct st
     return t;
 }
 
-struct seat *cw_dp_seat_free(struct cw_dispatcher *d, struct seat *t, bool forget)
+struct seat *cw_dp_seat_forget(struct cw_dispatcher *d, struct seat *t)
 {
-    struct stream *s = t->stream;
-    if (t->n_held > 0)
-        cw_dp_lease_drop_all(d, t, false, 0, false);
-    if (t->heap_at > 0)
-        heap_remove(s, t);
-    if (forget && t->worker->peer && t->state != SEAT_IDLE) {
+    if (t->worker->peer && t->state != SEAT_IDLE) {
         Cachew__Forget f = CACHEW__FORGET__INIT;
         Cachew__Envelope m = CACHEW__ENVELOPE__INIT;
-        f.stream = (ProtobufCBinaryData){16, s->id};
+        f.stream = (ProtobufCBinaryData){16, t->stream->id};
         m.of_case = CACHEW__ENVELOPE__OF_FORGET;
         m.forget = &f;
         cw_dp_send(d, t->worker->peer, &m);
     }
+    return cw_dp_seat_free(d, t);
+}
+
+struct seat *cw_dp_seat_free(struct cw_dispatcher *d, struct seat *t)
+{
+    struct stream *s = t->stream;
+    if (t->n_held > 0)
+        cw_dp_lease_drop_from(d, t, 0, DROP_SILENTLY);
+    if (t->heap_at > 0)
+        heap_remove(s, t);
     s->n_shunned -= t->shunned_until != 0;
     s->n_ready -= t->state == SEAT_READY;
     s->n_seats--;
@@ -238,7 +243,7 @@ int cw_dp_seat_prepared(struct cw_dispatcher *d, struct seat *t, const Cachew__P
         char why[1000];
         unfit_difference(s->data, p, why, sizeof(why));
         if (t->n_held > 0)
-            cw_dp_lease_drop_all(d, t, false, 0, true);
+            cw_dp_lease_drop_from(d, t, 0, DROP_REVOKED);
         seat_unfit(d, t, why);
         cw_dp_seat_shun(d, t); /* a file may have been away for a moment */
         return 0;
@@ -288,7 +293,7 @@ int cw_dp_seat_failed(struct cw_dispatcher *d, struct worker *w, const Cachew__S
         return 0;
     cw_dp_log(d, true, "worker %" PRIu64 " (%s) can't go on with stream %s: its %zu splits go to others: %s", w->id, w->name, cw_dp_hex(s->id, hex), (size_t)t->n_held,
               m->why->message);
-    cw_dp_lease_drop_all(d, t, false, s->base, false);
+    cw_dp_lease_drop_from(d, t, 0, DROP_SILENTLY);
     seat_state(t, SEAT_IDLE);
     cw_dp_seat_shun(d, t); /* it is prepared anew, and gets something where nobody else can */
     cw_dp_seat_ask(d, s);

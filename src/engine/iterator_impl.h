@@ -71,6 +71,9 @@ static inline struct cw_cursor cw_cursor_least(const struct cw_cursor *at, const
 /* Makes a batch from what was pulled; what is not mine is but looked at. 1: it is lost, with a split that is not run again. */
 int cw_iterator_finish(struct cw_iterator *it, struct cw_assembly *a, bool mine, uint64_t deadline_ns, struct cw_error *err) _must_check_;
 void cw_iterator_note_quarantined(struct cw_iterator *it, struct cw_assembly *a);
+/* Appends what split s, number index, left over under key it->key to what waits there in it->joining. 1: that filled a batch, which the caller takes, and there
+ * may be more; 0: all is in. */
+int cw_iterator_join(struct cw_iterator *it, struct cw_split *s, uint64_t index, uint64_t deadline_ns, struct cw_error *err) _must_check_;
 void cw_iterator_drop_joining(struct cw_iterator *it);
 /* cw_iterator_next until deadline_ns; 0: without limit. */
 int cw_iterator_next_until(struct cw_iterator *it, uint64_t deadline_ns, struct cw_batch **ret, struct cw_error *err) _must_check_;

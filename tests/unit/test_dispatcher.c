@@ -99,6 +99,30 @@ static void test_durable_first(void **state)
     run_free(u);
 }
 
+/* What comes while a batch is being written is the next one, all of it together. */
+static void test_group_commit(void **state)
+{
+    (void)state;
+    struct run *u = run_new(8);
+    struct run_peer *w = run_worker(u, 4), *c = run_client(u, "job", 0, 1, 0);
+    uint64_t ids[4];
+    size_t before = u->n_commits;
+    u->hold = true;
+    for (uint64_t pos = 0; pos < 4; pos++) {
+        ids[pos] = run_completed(w, &w->streams[0], pos, 1);
+        run_settle(u);
+    }
+    for (int i = 0; i < 4; i++)
+        assert_false(run_answered(w, ids[i]));
+    u->hold = false;
+    run_settle(u);
+    for (int i = 0; i < 4; i++)
+        assert_true(run_answered(w, ids[i]));
+    assert_int_equal(c->next_report, 4);
+    assert_int_equal(u->n_commits, before + 2);
+    run_free(u);
+}
+
 /* What was said after a commit that failed comes after it: the later word on a thing stays. */
 static void test_failed_order(void **state)
 {
@@ -253,7 +277,7 @@ static void test_attach_differs(void **state)
         assert_string_equal(c->attribute, cases[i].attribute);
         assert_string_equal(c->value, cases[i].value);
         assert_string_equal(c->expected, cases[i].expected);
-        assert_int_equal(run_say(c, &(Cachew__Envelope){RUN_BASE(envelope), .of_case = CACHEW__ENVELOPE__OF_PING}), 0); /* the connection is good */
+        assert_false(c->closed); /* the connection is good */
         run_lose(c);
     }
     a = base;
@@ -894,10 +918,6 @@ static void test_nonsense(void **state)
     assert_int_equal(cw_dispatcher_connected(u->d, NULL, &hello, &peer, &err), CW_E_SERVICE);
     assert_int_equal(cw_dispatcher_load(u->d, "z", 1, "", 0, &err), CW_E_STATE);
     assert_int_equal(cw_dispatcher_load(u->d, "a", 1, "\xff", 1, &err), CW_E_STATE);
-    Cachew__Envelope unknown = CACHEW__ENVELOPE__INIT;
-    unknown.id = 77;
-    assert_int_equal(run_say(c, &unknown), 0);
-    assert_int_equal(c->in[c->n_in - 1]->re, 77);
     assert_int_equal(run_held(w), 2);
     assert_false(c->closed || c->ended);
     run_free(u);
@@ -946,6 +966,7 @@ int main(void)
         cmocka_unit_test(test_one_job),
         cmocka_unit_test(test_worker_lost),
         cmocka_unit_test(test_durable_first),
+        cmocka_unit_test(test_group_commit),
         cmocka_unit_test(test_failed_order),
         cmocka_unit_test(test_ids),
         cmocka_unit_test(test_reports),
