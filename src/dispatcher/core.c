@@ -162,7 +162,7 @@ static void grace_over(struct cw_dispatcher *d)
         for (uint64_t pos = s->base; s->restored && s->at_most_once && pos < s->end; pos++) {
             struct split *x = cw_dp_split(s, pos);
             if ((x->flags & SPLIT_GIVEN) && !x->holder[0]) {
-                x->flags |= SPLIT_LOST;
+                cw_dp_split_lose(d, s, x);
                 cw_dp_split_announce(d, s, pos, x);
             }
         }

@@ -332,6 +332,8 @@ int cw_dp_stream_get(struct cw_dispatcher *d, const Cachew__Attach *a, struct st
 int cw_dp_stream_restore(struct cw_dispatcher *d, const uint8_t id[16], const Cachew__Journal__Stream *row, struct cw_error *err) _must_check_;
 int cw_dp_pipeline_get(struct cw_dispatcher *d, const uint8_t fingerprint[16], const char *json, struct pipeline **ret, struct cw_error *err) _must_check_;
 void cw_dp_stream_dirty(struct cw_dispatcher *d, struct stream *s);
+/* There may be reports that a rank was not told, since what it had to wait for came, was lost or is passed. */
+void cw_dp_stream_reports(struct cw_dispatcher *d, struct stream *s);
 int cw_dp_stream_ready(struct cw_dispatcher *d, struct stream *s, const Cachew__Prepared *p, struct cw_error *err) _must_check_;
 /* A worker failed to prepare it: another is asked. If there is none that could, who waits is told why. */
 void cw_dp_stream_unfit(struct cw_dispatcher *d, struct stream *s, const Cachew__Failure *why);
@@ -358,6 +360,7 @@ void cw_dp_split_clear(struct cw_dispatcher *d, struct stream *s);
 void cw_dp_split_trim(struct stream *s);
 int cw_dp_split_report(struct split *x, const uint64_t *remnants, size_t n, uint64_t n_batches);
 bool cw_dp_split_same(const struct split *x, const uint64_t *remnants, size_t n, uint64_t n_batches);
+void cw_dp_split_lose(struct cw_dispatcher *d, struct stream *s, struct split *x); /* for good: who waited for its report gets those behind it */
 void cw_dp_split_announce(struct cw_dispatcher *d, struct stream *s, uint64_t pos, struct split *x);
 
 /* leases.c */

@@ -87,7 +87,7 @@ void cw_dp_lease_drop(struct cw_dispatcher *d, struct seat *t, uint64_t pos, enu
     if (!x->holder[0]) {
         d->n_moved++;
         if (s->at_most_once)
-            x->flags |= SPLIT_LOST;
+            cw_dp_split_lose(d, s, x);
         else
             s->free_from = CW_MIN(s->free_from, pos);
     }

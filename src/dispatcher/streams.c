@@ -242,6 +242,12 @@ void cw_dp_stream_dirty(struct cw_dispatcher *d, struct stream *s)
         cw_list_add(&d->dirty_streams, &s->dirty);
 }
 
+void cw_dp_stream_reports(struct cw_dispatcher *d, struct stream *s)
+{
+    s->reports_came = true;
+    cw_dp_stream_dirty(d, s);
+}
+
 int cw_dp_stream_ready(struct cw_dispatcher *d, struct stream *s, const Cachew__Prepared *p, struct cw_error *err)
 {
     int r = data_copy(p, &s->data, err);

@@ -171,6 +171,41 @@ static void test_reports(void **state)
     run_free(u);
 }
 
+/* A rank need not wait for a split that is another's, or is lost: it is told of those behind it that were done before. */
+static void test_reports_behind_what_is_passed(void **state)
+{
+    (void)state;
+    struct run *u = run_new(8);
+    struct run_attach at = {.job = "job", .world_size = 2, .order = CACHEW__ORDER__ORDER_ANY};
+    struct run_peer *w = run_worker(u, 8), *c = run_client_with(u, &at, 0);
+    for (int pos = 0; pos < 4; pos += 2)
+        run_completed(w, &w->streams[0], (uint64_t)pos, 1);
+    run_settle(u);
+    assert_int_equal(c->next_report, 1); /* 1, the other rank's, is not done */
+    run_progress(c, 2, 0);
+    run_settle(u);
+    assert_int_equal(c->n_reports[2], 1);
+    assert_int_equal(c->next_report, 3);
+    run_free(u);
+}
+
+static void test_reports_behind_what_is_lost(void **state)
+{
+    (void)state;
+    struct run *u = run_new(2);
+    struct run_attach at = {.job = "job", .order = CACHEW__ORDER__ORDER_ANY, .guarantee = CACHEW__GUARANTEE__GUARANTEE_AT_MOST_ONCE};
+    struct run_peer *a = run_worker(u, 1), *b = run_worker(u, 1), *c = run_client_with(u, &at, 0);
+    struct run_peer *first = a->streams[0].held[0] ? a : b, *second = first == a ? b : a;
+    run_completed(second, &second->streams[0], 1, 1);
+    run_settle(u);
+    assert_int_equal(c->n_reports[1], 0);
+    run_lose(first);
+    run_settle(u);
+    assert_true(c->lost[0]);
+    assert_int_equal(c->n_reports[1], 1);
+    run_free(u);
+}
+
 /* Two reports of one split that differ: the job fails, with both said; the first stays. */
 static void test_contradiction(void **state)
 {
@@ -400,6 +435,8 @@ int main(void)
         cmocka_unit_test(test_group_commit),
         cmocka_unit_test(test_failed_order),
         cmocka_unit_test(test_reports),
+        cmocka_unit_test(test_reports_behind_what_is_passed),
+        cmocka_unit_test(test_reports_behind_what_is_lost),
         cmocka_unit_test(test_contradiction),
         cmocka_unit_test(test_low_water_mark),
         cmocka_unit_test(test_first_batch),
