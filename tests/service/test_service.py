@@ -1,6 +1,6 @@
 """The service, black box: dispatcher, workers and clients as processes, killed, stopped, drained and cut off, and every batch exactly once in the same order.
 
-CACHEW names the command (default build/cachew). Schedules of random faults by the hundred are soak.py's; some stand here, with those that once failed."""
+CACHEW names the command (default build/cachew). Schedules of random faults are in test_schedules.py."""
 
 import json
 import os
@@ -15,7 +15,6 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 import oracle  # noqa: E402
-import schedules  # noqa: E402
 import soak  # noqa: E402
 from cluster import CACHEW, Cluster, local_run  # noqa: E402
 
@@ -750,16 +749,3 @@ def test_up_is_a_service_in_one_command(bench, tmp_path):
     bench.judge(SLOW, (1, None, [r]))
     up.terminate()
     assert up.wait() == 0
-
-
-# ---- random schedules ----
-
-def play(seed, records, tmp_path):
-    plan = schedules.make(seed, records)
-    result = soak.play(plan, CACHEW, tmp_path / "keep")
-    assert result["ok"], (f"tests/service/soak.py --only {seed}", result["problems"], result["faults"])
-
-
-@pytest.mark.parametrize("seed", [1, 2, 3, 4])  # `make soak` plays as many as one likes
-def test_a_random_schedule(seed, records, tmp_path):
-    play(seed, records, tmp_path)
