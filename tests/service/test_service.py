@@ -8,7 +8,6 @@ from pathlib import Path
 
 import oracle
 import pytest
-from cluster import CACHEW
 from workbench import BATCH, FILTER, PIPELINES, SHUFFLE, SLOW, Bench, numbers, slow
 
 
