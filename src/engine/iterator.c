@@ -70,8 +70,8 @@ int cw_iterator_over(struct cw_splits *splits, const struct cw_iterator_options 
     it->ahead = (unsigned)CW_MIN(CW_MAX(AHEAD_POSITIONS / it->plan.split_size, AHEAD_MIN), AHEAD_MAX);
     if (r >= 0)
         r = cw_iterator_check(c, o, err);
-    if (r >= 0 && cw_any_order(c, o))
-        r = cw_any_new(it, err);
+    if (r >= 0)
+        r = cw_any_order(c, o) ? cw_any_new(it, err) : cw_join_ahead_new(it, err);
     if (r >= 0 && state)
         r = cw_iterator_load_state(it, state, err);
     if (r >= 0 && it->any) {
@@ -125,6 +125,7 @@ struct cw_iterator *cw_iterator_free(struct cw_iterator *it)
     if (it->joining)
         cw_iterator_drop_joining(it);
     cw_any_free(it);
+    cw_join_ahead_free(it);
     cw_iterator_free(it->again); /* its splits may be a view of ours */
     it->splits->ops->free(it->splits);
     pthread_mutex_destroy(&it->mutex);
@@ -176,6 +177,7 @@ static int join(struct cw_iterator *it, uint64_t deadline_ns, struct cw_assembly
         if (r == 1) {
             *u = (struct unused){.from = s->index, .skip = it->remnant_at};
             *ret = CW_STEAL(it->joining[it->key]);
+            cw_join_claim(it, *ret, s->index);
             return 0;
         }
         if (!it->joining[it->key] && u->from <= s->index)
@@ -211,6 +213,7 @@ static int pull(struct cw_iterator *it, uint64_t deadline_ns, struct cw_assembly
             return 1;
         bool again = s->index < it->at.split; /* resuming: only its remnants are wanted */
         if (it->phase == PHASE_BATCHES) {
+            cw_join_ahead(it);
             r = it->splits->ops->next(it->splits, s->split, again ? UINT64_MAX : ahead(it), deadline_ns, ret, err);
             if (r == 0 && !again && it->discard == 0)
                 return 0;

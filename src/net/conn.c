@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include "net/conn_impl.h"
@@ -209,8 +210,22 @@ ssize_t cw_conn_write(struct cw_conn *c, struct iovec *pieces, size_t n, const i
     return c->tls ? cw_tls_send(c->tls, pieces, n) : cw_socket_send(c->fd, pieces, n, fds, n_fds);
 }
 
+/* Who speaks our protocol, but without the TLS that is expected here, would not understand the alert, and come again for ever. */
+static void look_for_tls(struct cw_conn *c)
+{
+    uint8_t first;
+    if (recv(c->fd, &first, 1, MSG_PEEK | MSG_DONTWAIT) != 1)
+        return;
+    c->looked = true;
+    c->plain = cw_frame_begins(&first, 1, NULL) >= 0;
+    if (c->plain)
+        c->tls = cw_tls_stream_free(c->tls);
+}
+
 ssize_t cw_conn_read(struct cw_conn *c, struct iovec *pieces, size_t n, int *fds, size_t *n_fds)
 {
+    if (c->tls && c->accepted && !c->looked)
+        look_for_tls(c);
     return c->tls && !c->broken ? cw_tls_receive(c->tls, pieces, n) : cw_socket_receive(c->fd, pieces, n, fds, n_fds);
 }
 

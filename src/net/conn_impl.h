@@ -103,6 +103,8 @@ struct cw_conn {
     int fd;                 /* -1: none yet */
     struct cw_watch *watch; /* of fd */
     struct cw_tls_stream *tls; /* on fd; NULL: plain */
+    bool looked;            /* accepted, with TLS: whether the peer speaks it, ... */
+    bool plain;             /* ... and it does not: it is told so, as it can understand it, and let go */
     bool broken;            /* TLS failed, and has told the peer: nothing more is sent, what comes is thrown away */
     struct cw_timer *timer;
     struct cw_defer defer;

@@ -31,7 +31,7 @@ static void metrics(struct cw_worker *w, struct cw_text *text)
 {
     struct cw_metrics m = {.text = text};
     struct cw_worker_status s;
-    cw_worker_changed(w); /* what is in use changes with every block that is computed */
+    cw_worker_look(w); /* what is in use changes with every block that is computed */
     cw_worker_status(w, &s);
     cw_metrics_gauge(&m, "worker_uptime", "seconds", (double)(cw_now_ns() - w->started_ns) / 1e9, "Since it started.");
     cw_metrics_gauge(&m, "worker_registered", NULL, s.registered, "1: the dispatcher knows it; 0: it is looked for.");
@@ -56,7 +56,7 @@ static void metrics(struct cw_worker *w, struct cw_text *text)
 static void status(struct cw_worker *w, struct cw_http_reply *reply)
 {
     struct cw_worker_status s;
-    cw_worker_changed(w);
+    cw_worker_look(w);
     cw_worker_status(w, &s);
     json_t *o = json_pack("{s:s, s:s, s:i, s:I, s:b, s:b, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:f, s:f}", "role", "worker", "software", "cachew " CACHEW_VERSION, "pid",
                           (int)getpid(), "id", (json_int_t)s.id, "registered", s.registered, "draining", s.draining, "streams", (json_int_t)s.n_streams, "leases",

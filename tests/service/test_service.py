@@ -1,6 +1,6 @@
 """The service, black box: dispatcher, workers and clients as processes, killed, stopped, drained and cut off, and every batch exactly once in the same order.
 
-CACHEW names the command (default build/cachew). Schedules of random faults by the hundred are soak.py's; some stand here, with those that once failed."""
+CACHEW names the command (default build/cachew). Schedules of random faults are in test_schedules.py."""
 
 import json
 import time
@@ -8,9 +8,6 @@ from pathlib import Path
 
 import oracle
 import pytest
-import schedules
-import soak
-from cluster import CACHEW
 from workbench import BATCH, FILTER, PIPELINES, SHUFFLE, SLOW, Bench, numbers, slow
 
 
@@ -422,16 +419,3 @@ def test_a_paused_job_goes_on(bench):
     assert bench.cluster.ask("jobs", "--resume", "job")[0] == 0
     r.finish()
     bench.judge(SLOW, (1, None, [r]))
-
-
-# ---- random schedules ----
-
-def play(seed, records, tmp_path):
-    plan = schedules.make(seed, records)
-    result = soak.play(plan, CACHEW, tmp_path / "keep")
-    assert result["ok"], (f"tests/service/soak.py --only {seed}", result["problems"], result["faults"])
-
-
-@pytest.mark.parametrize("seed", [1, 2, 3, 4])  # `make soak` plays as many as one likes
-def test_a_random_schedule(seed, records, tmp_path):
-    play(seed, records, tmp_path)
