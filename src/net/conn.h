@@ -45,6 +45,10 @@ struct cw_conn_ops {
     void (*refused)(void *user, const char *peer, const struct cw_error *why);
 };
 
+/* For timeout_ns between a worker and a client, over a Unix socket: it ends when its peer does. Who is silent there is stopped or busy, and may go on; what is lent
+ * is in use until then. */
+#define CW_CONN_LOCAL_TIMEOUT_NS (UINT64_C(3600) * 1000000000)
+
 struct cw_conn_options {
     const Cachew__Hello *hello;    /* what we say of ourselves; at most 63 capabilities. Versions and token are filled in. Copied */
     struct cw_conn_limits limits;

@@ -12,9 +12,6 @@
 
 #include "base/crash.h"
 
-/* A Unix socket ends when its peer does: who is silent there is stopped or busy, and may still read what it was lent. */
-#define LOCAL_TIMEOUT_NS (UINT64_C(3600) * 1000000000)
-
 /* ---- what is on its way ---- */
 
 /* A batch or remnant was sent, or came back. */
@@ -359,7 +356,7 @@ int cw_clients_listen(struct cw_worker *w, struct cw_error *err)
         return r;
     char address[320];
     snprintf(address, sizeof(address), "unix:%s", w->unix_path);
-    o.timeout_ns = LOCAL_TIMEOUT_NS;
+    o.timeout_ns = CW_CONN_LOCAL_TIMEOUT_NS;
     o.tls = NULL;
     return cw_listener_new(w->loop, address, &o, &listen_ops, w, &w->local, err);
 }
