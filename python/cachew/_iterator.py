@@ -25,7 +25,7 @@ class DatasetIterator:
 
     def __init__(self, dataset: Dataset, options: Options, timeout_s: float | None) -> None:
         self._timeout_s = seconds("timeout_s", timeout_s)
-        self._pipeline = dataset._pipeline
+        self._pipeline = dataset._runnable()
         self._options = options
         self._batched = dataset.batch_size is not None
         self._has_functions = any("function" in node for node in dataset._nodes)
