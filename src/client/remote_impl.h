@@ -270,7 +270,11 @@ void cw_slot_free(struct slot *s);                    /* mutex not held */
 
 /* remote.c: waits for something to change. Mutex held. 0: something may have. s: for what split, or NULL; what: for the error. */
 int cw_remote_wait(struct remote *r, uint64_t deadline_ns, const struct remote_split *s, const char *what, struct cw_error *err) _must_check_;
+extern const struct cw_splits_ops cw_remote_ops;
 static inline void cw_remote_wake(struct remote *r) { cw_loop_post(r->loop, &r->wake); } /* the loop looks what is to be done; any thread */
+
+/* remote_open.c: its threads and connections end, and what it has is freed. */
+void cw_remote_deinit(struct remote *r);
 
 /* remote_join.c: struct cw_splits_ops */
 struct remote_assembly *cw_remote_assembly_new(void); /* NULL: no memory */
