@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import warnings
 from types import TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from cachew import _core
 from cachew._batch import Batch
@@ -37,6 +37,9 @@ class DatasetIterator:
 
             options = options._replace(service=local_address())
         return _core.open(self._pipeline, options)
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError("an iterator can't be pickled or copied: its dataset and its state_dict() can")
 
     def __iter__(self) -> DatasetIterator:
         return self
