@@ -105,16 +105,21 @@ def with_service(options: Options, service: str | None, *, job: str | None, tran
                             tls_key=_path("tls_key", tls_key))
 
 
+FIXED_SHARDINGS = ("static", "file", "data", "file_or_data", "hint")
+"""The tf.data service's policies by which workers have parts of the data that do not change."""
+
+
 def with_sharding(sharding: str, job: str | None, rank: int, world_size: int) -> tuple[str | None, int, int]:
     """(job, rank, world_size) under one of the tf.data service's policies."""
-    if sharding == "dynamic":
+    policy = sharding.lower() if isinstance(sharding, str) else sharding
+    if policy == "dynamic":
         return job, rank, world_size
-    if sharding == "off":
+    if policy == "off":
         world_size = integer("world_size", world_size, 1, 2**20)
         rank = integer("rank", rank, 0, world_size - 1)
         return job if job is None or world_size == 1 else f"{job}/{rank}", 0, 1
     raise wrong("sharding", sharding, '"dynamic" or "off"' + (
-        "; which worker computes what has no influence on what is delivered here, so that there is nothing to be static" if sharding == "static" else ""))
+        "; which worker computes what has no influence on what is delivered here, so that there is nothing to be static" if policy in FIXED_SHARDINGS else ""))
 
 
 def wrong(option: str, value: object, expected: str) -> OptionError:
