@@ -86,9 +86,10 @@ void cw_dp_lease_drop(struct cw_dispatcher *d, struct seat *t, uint64_t pos, boo
     t->worker->n_held--;
     if (!x->holder[0]) {
         d->n_moved++;
-        if (s->at_most_once)
+        if (s->at_most_once) {
             x->flags |= SPLIT_LOST;
-        else
+            d->n_lost++;
+        } else
             s->free_from = CW_MIN(s->free_from, pos);
     }
     if (tell)

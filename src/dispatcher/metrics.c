@@ -91,6 +91,7 @@ void cw_dispatcher_metrics(struct cw_dispatcher *d, uint64_t now_ns, struct cw_t
     counter(&m, "dispatcher_splits_completed", NULL, (double)d->n_completed, "Splits whose first completion came.");
     counter(&m, "dispatcher_splits_late", NULL, (double)d->n_late, "Splits that were late and leased a second time.");
     counter(&m, "dispatcher_splits_moved", NULL, (double)d->n_moved, "Splits that no worker held any more, and that are leased again if they are wanted.");
+    counter(&m, "dispatcher_splits_lost", NULL, (double)d->n_lost, "Splits of jobs with at-most-once that were lost with their workers, whatever ranks had of them.");
     counter(&m, "dispatcher_journal_commits", NULL, (double)d->n_commits, "Transactions of the journal that are durable.");
     counter(&m, "dispatcher_journal_commit", "seconds", (double)d->commit_ns / 1e9, "What they took together: divided by their number, the mean.");
     counter(&m, "dispatcher_journal_failures", NULL, (double)d->n_commit_failures, "Transactions that could not be written, each try.");
