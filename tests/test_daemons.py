@@ -25,7 +25,7 @@ import pytest
 HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE))
 from certificates import sign  # noqa: E402
-from daemons import TIMEOUT_S, Daemons  # noqa: E402
+from daemons import TIMEOUT_S  # noqa: E402
 from example_data import CACHEW  # noqa: E402
 
 
@@ -45,13 +45,6 @@ def digest(pipeline, *words):
     ran = cachew("run", pipeline, "--digest", "--json", *words)
     assert ran.returncode == 0, ran.stderr
     return json.loads(ran.stdout)["digest"]
-
-
-@pytest.fixture
-def daemons(tmp_path):
-    started = Daemons(tmp_path)
-    yield started
-    started.end()
 
 
 @pytest.fixture

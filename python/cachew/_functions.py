@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 
 from cachew._batch import Bytes
+from cachew._calls import checked_methods
 from cachew._errors import PipelineError
 from cachew._options import byte_count
 from cachew._values import plain
@@ -27,6 +28,7 @@ Outputs: TypeAlias = Mapping[str, Any]
 """Component name -> dtype, or (dtype, shape of an element; None where a dimension varies)."""
 
 
+@checked_methods
 class Functions:
     """The methods. Common to all of them:
 

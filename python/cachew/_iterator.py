@@ -9,12 +9,14 @@ from typing import TYPE_CHECKING, Any
 
 from cachew import _core
 from cachew._batch import Batch
+from cachew._calls import checked_methods
 from cachew._options import Options, State, seconds, state_text
 
 if TYPE_CHECKING:
     from cachew.dataset import Dataset
 
 
+@checked_methods
 class DatasetIterator:
     """The batches of a dataset, one after the other, computed ahead by threads of its own. `Dataset.iterator` makes it.
 

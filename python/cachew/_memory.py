@@ -9,6 +9,7 @@ import numpy as np
 
 from cachew import _core
 from cachew._batch import Bytes
+from cachew._calls import checked_methods
 from cachew._errors import PipelineError
 
 if TYPE_CHECKING:
@@ -30,6 +31,7 @@ class Data(str):
         return self
 
 
+@checked_methods
 class InMemory:
     """The sources."""
 

@@ -5,18 +5,19 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, Unpack
 
 from cachew import _core
 from cachew._batch import Batch
+from cachew._calls import checked_methods, did_you_mean
 from cachew._chain import Node, rebased, written
 from cachew._errors import DataError, PipelineError
 from cachew._functions import Functions
 from cachew._iterator import DatasetIterator
 from cachew._memory import InMemory, data_of, restored
 from cachew._methods import Operators, read_table
-from cachew._operators import TABLE, Operator, did_you_mean, value_of
-from cachew._options import Path, State, make_options, seconds, with_cache, with_service, with_sharding, wrong
+from cachew._operators import TABLE, Operator, value_of
+from cachew._options import Path, ServiceOptions, State, make_options, seconds, with_cache, with_service, with_sharding
 
 
 class Field(NamedTuple):
@@ -27,6 +28,7 @@ class Field(NamedTuple):
     shape: tuple[int | None, ...] | None
 
 
+@checked_methods
 class Dataset(Functions, InMemory, Operators):
     """Records and what is done with them. Immutable: each method gives a new dataset, checked in full as far as it is written.
 
@@ -212,18 +214,17 @@ class Dataset(Functions, InMemory, Operators):
                                optimize=optimize, state=state, index_dir=index_dir)
         return DatasetIterator(self, with_cache(options, cache_dir, cache, cache_bytes), timeout_s)
 
-    def distribute(self, service: str, *, job: str | None = None, rank: int = 0, world_size: int = 1, seed: int | None = None, epochs: float | None = None,
-                   state: State | str | None = None, timeout_s: float | None = None, first_epoch: int = 0, transport: str = "auto", token: str | None = None,
-                   open_timeout_s: float | None = 60.0, workers: int | None = None, order: str | None = None, guarantee: str | None = None,
-                   sharding: str | None = None, tls_ca: Path | None = None, tls_cert: Path | None = None, tls_key: Path | None = None) -> DatasetIterator:
+    def distribute(self, service: str, *, rank: int = 0, world_size: int = 1, seed: int | None = None, epochs: float | None = None,
+                   state: State | str | None = None, timeout_s: float | None = None, first_epoch: int = 0, sharding: str | None = None,
+                   **options: Unpack[ServiceOptions]) -> DatasetIterator:
         """Runs the pipeline on the workers of a service: the same batches as those of `iterator`, whatever happens to workers on the way.
 
         service: "HOST:PORT" of the dispatcher, as `cachew up` prints it; "local": a service of this process, which begins when it is first asked for,
             is shared by all datasets and ends with the process
         job: its name in the service, the same for all ranks (default: one that nobody else has)
-        transport: how batches come from workers: "auto", "shm" (memory shared on this machine), "unix" or "tcp"
+        transport: how batches come from workers: "auto" (default), "shm" (memory shared on this machine), "unix" or "tcp"
         token: the service's (default: $CACHEW_TOKEN, if it is set)
-        open_timeout_s: until a worker of the service has seen the data; None: without limit
+        open_timeout_s: until a worker of the service has seen the data (default 60); None: without limit
         tls_ca: speak TLS: the service's certificates are from this authority (a PEM file, as `cachew keys init` makes it)
         tls_cert, tls_key: our certificate and its key (PEM files), where the service asks for them (--tls-mutual)
         workers: of a service "local" that this call starts (default 1, with all CPUs)
@@ -233,17 +234,8 @@ class Dataset(Functions, InMemory, Operators):
         sharding: as the tf.data service names it: "dynamic" (default): the ranks share an epoch; "off": each rank gets all of it, in a job of its own
         rank, world_size, seed, epochs, state, timeout_s, first_epoch: as for `iterator`
         """
-        if sharding is not None:
-            job, rank, world_size = with_sharding(sharding, job, rank, world_size)
-        options = make_options(seed=seed, epochs=epochs, first_epoch=first_epoch, rank=rank, world_size=world_size, state=state)
-        if service == "local":
-            from cachew._service import local_address
-
-            local_address(workers)
-        elif workers is not None:
-            raise wrong("workers", workers, f'None with the service {service!r}: workers are started by "local" only')
-        return DatasetIterator(self, with_service(options, service, job=job, transport=transport, token=token, open_timeout_s=open_timeout_s, order=order,
-                                                  guarantee=guarantee, tls_ca=tls_ca, tls_cert=tls_cert, tls_key=tls_key), timeout_s)
+        run = make_options(seed=seed, epochs=epochs, first_epoch=first_epoch, rank=rank, world_size=world_size, state=state)
+        return DatasetIterator(self, with_sharding(with_service(run, service, **options), sharding), timeout_s)
 
     def __iter__(self) -> DatasetIterator:
         return self.iterator()

@@ -8,10 +8,9 @@
 
 #include "base/crash.h"
 #include "base/clock.h"
+#include "net/limits.h"
 #include "net/wire.h"
 
-/* What stands around a batch: the largest has 2^20 elements, each with an id of 32 bytes, and the reasons why records of it failed. */
-#define BATCH_MESSAGE_BYTES ((size_t)128 << 20)
 #define RETRY_FIRST_NS UINT64_C(20000000)
 #define RETRY_MAX_NS UINT64_C(1000000000)
 /* A worker that can't be reached for so long is the dispatcher's business, and so often: it may be another one by then, or know of other workers. */
@@ -345,7 +344,7 @@ void cw_link_connect(struct link *l)
     const char *address = address_of(l, buf, sizeof(buf));
     if (l->copies.status)
         hello.n_capabilities = 0;
-    struct cw_conn_options o = {.hello = &hello, .limits = {.message = BATCH_MESSAGE_BYTES, .payload = (size_t)4 << 30, .queued = (size_t)4 << 20},
+    struct cw_conn_options o = {.hello = &hello, .limits = CW_LIMITS_CLIENT,
                                 .timeout_ns = address && strncmp(address, "unix:", 5) == 0 ? LOCAL_TIMEOUT_NS : 0, .token = r->token,
                                 .pack = true, .tls = r->options.tls};
     int status = address ? cw_conn_connect(r->loop, address, &o, &link_ops, l, &l->conn, &err)

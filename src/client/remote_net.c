@@ -5,6 +5,7 @@
 
 #include "client/remote_impl.h"
 #include "net/conn_impl.h"
+#include "net/limits.h"
 
 #include "base/crash.h"
 #include "base/clock.h"
@@ -16,8 +17,6 @@
 #define STILL_NS UINT64_C(1000000000)
 /* What is said at the end has so long to get through. */
 #define GOODBYE_NS UINT64_C(1000000000)
-#define MAX_MESSAGE ((size_t)33 << 20)
-#define MAX_QUEUED ((size_t)64 << 20) /* a pipeline may be large */
 
 static const char *const transports[] = {[CW_TRANSPORT_AUTO] = "auto", [CW_TRANSPORT_SHM] = "shm", [CW_TRANSPORT_UNIX] = "unix", [CW_TRANSPORT_TCP] = "tcp"};
 const char *cw_transport_name(enum cw_transport t) { return transports[t]; }
@@ -283,9 +282,7 @@ static void service_is_down(struct remote *r, const struct cw_error *why)
     if (!why->status)
         (void)cw_error_set(&r->service_down, CW_E_SERVICE, "it closed the connection");
     r->dispatcher_retry_ns = cw_now_ns() + RETRY_NS;
-    bool refused = strcmp(r->service_down.attribute, "token") == 0 || strcmp(r->service_down.attribute, "version") == 0 ||
-                   strcmp(r->service_down.attribute, "tls") == 0;
-    if (!r->attached && refused) { /* it would say the same again; one that is not there is waited for */
+    if (!r->attached && cw_failure_is_final(&r->service_down)) { /* it would say the same again; one that is not there is waited for */
         struct cw_error e = {0};
         (void)cw_error_set(&e, CW_E_SERVICE, "the dispatcher at %s refuses: %.400s", r->service, r->service_down.message);
         cw_remote_fail(r, &e);
@@ -308,7 +305,7 @@ static const struct cw_conn_ops dispatcher_ops = {.open = dispatcher_open, .mess
 static void dispatcher_connect(struct remote *r)
 {
     struct cw_error err = {0};
-    struct cw_conn_options o = {.hello = r->hello, .limits = {.message = MAX_MESSAGE, .queued = MAX_QUEUED}, .token = r->token, .tls = r->options.tls};
+    struct cw_conn_options o = {.hello = r->hello, .limits = CW_LIMITS_CLIENT_CONTROL, .token = r->token, .tls = r->options.tls};
     if (cw_conn_connect(r->loop, r->service, &o, &dispatcher_ops, r, &r->dispatcher, &err) < 0)
         service_is_down(r, &err);
     else
@@ -404,14 +401,9 @@ static int make_hello(struct remote *r, struct cw_error *err)
     r->hello = malloc(sizeof(*r->hello));
     if (!r->hello)
         return cw_error_nomem(err, sizeof(*r->hello), "a job");
-    cachew__hello__init(r->hello);
-    r->hello->role = CACHEW__ROLE__ROLE_CLIENT;
+    cw_hello_init(r->hello, CACHEW__ROLE__ROLE_CLIENT, r->job, r->incarnation, r->host);
     r->hello->capabilities = capabilities;
     r->hello->n_capabilities = shm;
-    r->hello->name = r->job;
-    r->hello->software = (char *)(uintptr_t)"cachew " CACHEW_VERSION;
-    r->hello->incarnation = (ProtobufCBinaryData){.data = r->incarnation, .len = sizeof(r->incarnation)};
-    r->hello->host = r->host;
     return 0;
 }
 

@@ -310,7 +310,10 @@ static int client_progress(struct cw_dispatcher *d, struct rank *r, const Cachew
     if (pos != r->pos && r->pos == j->mark && j->n_at_mark > 0 && --j->n_at_mark == 0)
         cw_dp_stream_dirty(d, j->stream);
     r->pos = pos;
-    r->next_report = CW_MAX(r->next_report, pos);
+    if (pos > r->next_report) { /* past a split that is not done: one that is another rank's, or a worker told it of. Those behind it may have been done before. */
+        r->next_report = pos;
+        cw_dp_stream_reports(d, j->stream);
+    }
     r->from.epoch = m->from->epoch;
     r->from.split = m->from->split;
     r->from.batch = m->from->batch;
@@ -371,7 +374,7 @@ static void client_unreachable(struct cw_dispatcher *d, struct rank *r, const Ca
     if (t->shunned_until == 0)
         cw_dp_log(d, true, "rank %" PRIu32 " of job \"%s\" does not get through to worker %" PRIu64 ": %.200s", r->number, r->job->name, m->worker, m->reason);
     cw_dp_seat_shun(d, t);
-    cw_dp_lease_drop_all(d, t, false, r->pos, true);
+    cw_dp_lease_drop_from(d, t, r->pos, DROP_REVOKED);
     cw_dp_stream_dirty(d, s);
 }
 

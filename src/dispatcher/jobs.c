@@ -140,8 +140,8 @@ static int attach_check(const Cachew__Attach *a, struct cw_error *err)
     }
     if (a->rank >= a->world_size)
         return cw_error_set(err, CW_E_OPTION, "rank is %" PRIu32 ": expected less than the world size %" PRIu32, a->rank, a->world_size);
-    if (a->fingerprint.len != 16 || a->epochs == 0 || strlen(a->base_dir) > DP_PATH || strlen(a->pipeline) > DP_PIPELINE)
-        return cw_error_set(err, CW_E_SERVICE, "Attach needs a fingerprint of 16 bytes, epochs, and a pipeline of at most %zu bytes", DP_PIPELINE);
+    if (a->fingerprint.len != 16 || a->epochs == 0 || strlen(a->base_dir) > DP_PATH || strlen(a->pipeline) > CW_PIPELINE_BYTES)
+        return cw_error_set(err, CW_E_SERVICE, "Attach needs a fingerprint of 16 bytes, epochs, and a pipeline of at most %zu bytes", CW_PIPELINE_BYTES);
     if ((unsigned)a->order > CACHEW__ORDER__ORDER_ANY || (unsigned)a->guarantee > CACHEW__GUARANTEE__GUARANTEE_AT_MOST_ONCE)
         return cw_error_set(err, CW_E_SERVICE, "order %d with guarantee %d: this dispatcher does not know them", (int)a->order, (int)a->guarantee);
     if (a->guarantee == CACHEW__GUARANTEE__GUARANTEE_AT_MOST_ONCE && a->order != CACHEW__ORDER__ORDER_ANY) {

@@ -125,7 +125,7 @@ static void seat_state(struct cw_dispatcher *d, struct seat *t, enum seat_state 
 }
 
 /* The worker is to have nothing of the stream any more. */
-static void seat_forget(struct cw_dispatcher *d, struct seat *t)
+static void say_forget(struct cw_dispatcher *d, struct seat *t)
 {
     Cachew__Forget f = CACHEW__FORGET__INIT;
     Cachew__Envelope m = CACHEW__ENVELOPE__INIT;
@@ -135,15 +135,20 @@ static void seat_forget(struct cw_dispatcher *d, struct seat *t)
     cw_dp_send(d, t->worker->peer, &m);
 }
 
-struct seat *cw_dp_seat_free(struct cw_dispatcher *d, struct seat *t, bool forget)
+struct seat *cw_dp_seat_forget(struct cw_dispatcher *d, struct seat *t)
+{
+    if (t->worker->peer && t->state != SEAT_IDLE)
+        say_forget(d, t);
+    return cw_dp_seat_free(d, t);
+}
+
+struct seat *cw_dp_seat_free(struct cw_dispatcher *d, struct seat *t)
 {
     struct stream *s = t->stream;
     if (t->n_held > 0)
-        cw_dp_lease_drop_all(d, t, false, 0, false);
+        cw_dp_lease_drop_from(d, t, 0, DROP_SILENTLY);
     if (t->heap_at > 0)
         heap_remove(s, t);
-    if (forget && t->worker->peer && t->state != SEAT_IDLE)
-        seat_forget(d, t);
     seat_state(d, t, SEAT_IDLE);
     s->n_shunned -= t->shunned_until != 0;
     s->n_seats--;
@@ -267,8 +272,8 @@ int cw_dp_seat_prepared(struct cw_dispatcher *d, struct seat *t, const Cachew__P
         char why[1000];
         unfit_difference(s->data, p, why, sizeof(why));
         if (t->n_held > 0)
-            cw_dp_lease_drop_all(d, t, false, 0, false);
-        seat_forget(d, t);
+            cw_dp_lease_drop_from(d, t, 0, DROP_SILENTLY);
+        say_forget(d, t);
         seat_unfit(d, t, why);
         cw_dp_seat_shun(d, t); /* a file may have been away for a moment: then it is to look again */
         return 0;
@@ -318,7 +323,7 @@ int cw_dp_seat_failed(struct cw_dispatcher *d, struct worker *w, const Cachew__S
         return 0;
     cw_dp_log(d, true, "worker %" PRIu64 " (%s) can't go on with stream %s: its %zu splits go to others: %s", w->id, w->name, cw_dp_hex(s->id, hex), (size_t)t->n_held,
               m->why->message);
-    cw_dp_lease_drop_all(d, t, false, s->base, false);
+    cw_dp_lease_drop_from(d, t, 0, DROP_SILENTLY);
     seat_state(d, t, SEAT_IDLE);
     cw_dp_seat_shun(d, t); /* it is prepared anew, and gets something where nobody else can */
     cw_dp_seat_ask(d, s);

@@ -21,8 +21,8 @@ int cw_dp_pipeline_get(struct cw_dispatcher *d, const uint8_t fingerprint[16], c
             return 0;
         }
     }
-    if (size > DP_PIPELINE || d->pipeline_bytes + size > DP_PIPELINES)
-        return cw_error_set(err, CW_E_SERVICE, "a pipeline of %zu bytes: at most %zu each and %zu together are kept", size, DP_PIPELINE, DP_PIPELINES);
+    if (size > CW_PIPELINE_BYTES || d->pipeline_bytes + size > DP_PIPELINES)
+        return cw_error_set(err, CW_E_SERVICE, "a pipeline of %zu bytes: at most %zu each and %zu together are kept", size, CW_PIPELINE_BYTES, DP_PIPELINES);
     struct pipeline *p = calloc(1, sizeof(*p));
     char *copy = strdup(json);
     if (!p || !copy || cw_map_add(&d->pipelines, &p->node, hash) < 0) {
@@ -242,6 +242,12 @@ void cw_dp_stream_dirty(struct cw_dispatcher *d, struct stream *s)
         cw_list_add(&d->dirty_streams, &s->dirty);
 }
 
+void cw_dp_stream_reports(struct cw_dispatcher *d, struct stream *s)
+{
+    s->reports_came = true;
+    cw_dp_stream_dirty(d, s);
+}
+
 int cw_dp_stream_ready(struct cw_dispatcher *d, struct stream *s, const Cachew__Prepared *p, struct cw_error *err)
 {
     int r = data_copy(p, &s->data, err);
@@ -288,7 +294,7 @@ void cw_dp_stream_free(struct cw_dispatcher *d, struct stream *s)
 {
     s->dead = true;
     CW_LIST_EACH(at, &s->seats)
-        cw_dp_seat_free(d, CW_CONTAINER(at, struct seat, by_stream), true);
+        cw_dp_seat_forget(d, CW_CONTAINER(at, struct seat, by_stream));
     cw_dp_split_clear(d, s);
     cw_map_remove(&d->streams_by_id, &s->node);
     cw_link_out(&s->link);
@@ -353,7 +359,7 @@ static void give_up(struct cw_dispatcher *d, struct stream *s)
         return;
     }
     CW_LIST_EACH(at, &s->seats)
-        cw_dp_seat_free(d, CW_CONTAINER(at, struct seat, by_stream), true);
+        cw_dp_seat_forget(d, CW_CONTAINER(at, struct seat, by_stream));
     s->parked = true;
 }
 

@@ -49,12 +49,12 @@ void cw_dp_tell_seat(struct cw_dispatcher *d, struct seat *t)
     each_client(d, t->stream, t->worker, false);
 }
 
-void cw_dp_tell_worker(struct cw_dispatcher *d, struct worker *w, bool gone)
+void cw_dp_tell_gone(struct cw_dispatcher *d, struct worker *w)
 {
     CW_LIST_EACH(at, &w->seats) {
         struct seat *t = CW_CONTAINER(at, struct seat, by_worker);
         if (t->announced)
-            each_client(d, t->stream, w, gone);
+            each_client(d, t->stream, w, true);
     }
 }
 

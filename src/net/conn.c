@@ -72,12 +72,9 @@ void cw_conn_die(struct cw_conn *c, const struct cw_error *err)
 
 static int say_failure(struct cw_conn *c, const struct cw_error *why)
 {
-    Cachew__Envelope e = CACHEW__ENVELOPE__INIT;
+    Cachew__Envelope e;
     Cachew__Failure f;
-    cw_failure_init(&f, why);
-    e.re = c->state == CONN_SHAKING ? c->hello_id : 0;
-    e.of_case = CACHEW__ENVELOPE__OF_FAILURE;
-    e.failure = &f;
+    cw_failure_envelope(&e, &f, c->state == CONN_SHAKING ? c->hello_id : 0, why);
     return cw_conn_queue(c, &e, NULL, 0, NULL, NULL, NULL, 0, NULL);
 }
 

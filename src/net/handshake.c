@@ -8,6 +8,17 @@
 
 /* ---- what we say of ourselves ---- */
 
+void cw_hello_init(Cachew__Hello *ret, Cachew__Role role, const char *name, const uint8_t incarnation[16], const char *host)
+{
+    /* protobuf-c wants char *, and reads. */
+    *ret = (Cachew__Hello)CACHEW__HELLO__INIT;
+    ret->role = role;
+    ret->name = (char *)(uintptr_t)name;
+    ret->software = (char *)(uintptr_t)"cachew " CACHEW_VERSION;
+    ret->incarnation = (ProtobufCBinaryData){.data = (uint8_t *)(uintptr_t)incarnation, .len = 16};
+    ret->host = (char *)(uintptr_t)host;
+}
+
 static Cachew__Hello *hello_copy(const Cachew__Hello *hello, const char *token, bool pack)
 {
     static char pack_capability[] = CW_PACK_CAPABILITY;

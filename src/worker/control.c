@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "net/conn_impl.h"
+#include "net/limits.h"
 #include "worker/worker_impl.h"
 
 #include "base/crash.h"
@@ -15,8 +16,7 @@
 #define BACKOFF_FIRST_NS UINT64_C(50000000)
 #define BACKOFF_MAX_NS UINT64_C(1000000000)
 #define HEARTBEAT_NS UINT64_C(1000000000)
-#define MESSAGE_BYTES ((size_t)33 << 20) /* a pipeline, with Python functions, of at most 32 MiB, and what stands around it */
-#define MAX_FILES 4096                   /* that a Prepared names */
+#define MAX_FILES 4096 /* that a Prepared names */
 
 void cw_control_say(struct cw_worker *w, const Cachew__Envelope *m)
 {
@@ -122,11 +122,8 @@ void cw_control_prepared(struct cw_worker *w, struct worker_stream *s)
 static void say_failure(struct cw_worker *w, uint64_t re, const struct cw_error *why)
 {
     Cachew__Failure failure;
-    Cachew__Envelope m = CACHEW__ENVELOPE__INIT;
-    cw_failure_init(&failure, why);
-    m.re = re;
-    m.of_case = CACHEW__ENVELOPE__OF_FAILURE;
-    m.failure = &failure;
+    Cachew__Envelope m;
+    cw_failure_envelope(&m, &failure, re, why);
     cw_control_say(w, &m);
 }
 
@@ -339,7 +336,7 @@ static void on_closed(void *user, struct cw_conn *c CW_UNUSED, const struct cw_e
         s->prepare_id = 0;
     if (!w->stopping) {
         snprintf(w->why, sizeof(w->why), "%.399s", why->status ? why->message : "it closed the connection");
-        w->refused = strcmp(why->attribute, "token") == 0 || strcmp(why->attribute, "version") == 0 || strcmp(why->attribute, "tls") == 0;
+        w->refused = cw_failure_is_final(why);
         if (w->backoff_ns == BACKOFF_FIRST_NS || why->status != CW_E_SERVICE)
             cw_worker_log(w, "the dispatcher's connection ended: %s", why->status ? why->message : "it closed it");
         connect_later(w);
@@ -360,15 +357,10 @@ static void on_reconnect(void *arg)
 void cw_control_connect(struct cw_worker *w)
 {
     struct cw_error err = {0};
-    char software[] = "cachew " CACHEW_VERSION;
-    Cachew__Hello hello = CACHEW__HELLO__INIT;
-    hello.role = CACHEW__ROLE__ROLE_WORKER;
-    hello.name = (char *)(uintptr_t)w->options.name;
-    hello.software = software;
-    hello.incarnation = (ProtobufCBinaryData){.data = w->incarnation, .len = sizeof(w->incarnation)};
-    hello.host = w->host;
+    Cachew__Hello hello;
+    cw_hello_init(&hello, CACHEW__ROLE__ROLE_WORKER, w->options.name, w->incarnation, w->host);
     bool local = strncmp(w->options.dispatcher, "unix:", 5) == 0;
-    struct cw_conn_options o = {.hello = &hello, .limits = {.message = MESSAGE_BYTES}, .timeout_ns = w->options.timeout_ns, .token = w->options.token,
+    struct cw_conn_options o = {.hello = &hello, .limits = CW_LIMITS_WORKER_CONTROL, .timeout_ns = w->options.timeout_ns, .token = w->options.token,
                                 .tls = local ? NULL : w->options.dispatcher_tls};
     if (cw_conn_connect(w->loop, w->options.dispatcher, &o, &ops, w, &w->dispatcher, &err) < 0) {
         w->dispatcher = NULL;

@@ -5,24 +5,14 @@ import re
 import select
 import socket
 import subprocess
-import sys
-from pathlib import Path
 
 import pytest
+from cluster import CACHEW, Cluster, Deadline, Growth
+from workbench import BATCH, SHUFFLE, numbers, slow
 
-sys.path.insert(0, str(Path(__file__).resolve().parent))
-from cluster import CACHEW, Cluster, Deadline, Growth  # noqa: E402
-from test_service import ANY, BATCH, SHUFFLE, Bench, numbers, slow  # noqa: E402
-
+ANY = ["--order", "any"]
 FAST = numbers(200000, SHUFFLE, BATCH)
 SLOW = numbers(2000, slow(2000), SHUFFLE, BATCH)
-
-
-@pytest.fixture
-def bench(tmp_path):
-    b = Bench(tmp_path)
-    yield b
-    b.cluster.close()
 
 
 def until_said(process, text, seconds=30):
