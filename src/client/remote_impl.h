@@ -280,7 +280,11 @@ int cw_remote_wait(struct remote *r, uint64_t deadline_ns, const struct remote_s
 void cw_remote_waited(struct remote *r);
 /* The job is paused, or goes on. Mutex held. */
 void cw_remote_hold(struct remote *r, const Cachew__Held *m);
+extern const struct cw_splits_ops cw_remote_ops;
 static inline void cw_remote_wake(struct remote *r) { cw_loop_post(r->loop, &r->wake); } /* the loop looks what is to be done; any thread */
+
+/* remote_open.c: its threads and connections end, and what it has is freed. */
+void cw_remote_deinit(struct remote *r);
 
 /* remote_join.c: struct cw_splits_ops */
 struct remote_assembly *cw_remote_assembly_new(void); /* NULL: no memory */

@@ -80,23 +80,6 @@ def test_more_jobs_than_streams_have_their_turn(bench):
     assert "--max-streams" in late.start().finish(code=4)["error"]["message"]
 
 
-def test_many_jobs_that_end_together_stop_no_worker(bench):
-    """Each of them was a message to each of the others."""
-    bench.cluster.start_dispatcher()
-    worker = bench.cluster.start_worker("w0", "--max-streams", "1000", "--threads", "1")
-    path = bench.pipeline(FAST)
-    many = [bench.cluster.rank(path, f"job{i}", words=["--seed", i, "--wait", "60"], with_state=False).start() for i in range(40)]
-    for r in many:
-        bench.cluster.wait_lines(r, 1, 60)
-    r = bench.ranks(SLOW, job="mine")[0]
-    bench.cluster.wait_lines(r, 3)
-    for other in many:
-        other.process.kill9()
-    r.finish()
-    bench.judge(SLOW, (1, None, [r]))
-    assert "is gone" not in bench.cluster.dispatcher.said(100000) and worker.running
-
-
 def test_what_was_lost_is_said(bench):
     bench.cluster.start(2)
     ranks = bench.ranks(SLOW, world=2, words=[*ANY, "--guarantee", "at-most-once"], dump=True)
