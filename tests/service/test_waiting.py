@@ -1,6 +1,7 @@
 """Clients that have to wait: for a dispatcher that is not there yet, for a worker that has room, for another rank, for somebody who paused the job. They wait as long as they may,
 and say what for; and what was not delivered is said at the end."""
 
+import os
 import re
 import select
 import socket
@@ -28,8 +29,10 @@ def until_said(process, text, seconds=30):
 
 
 def free_address():
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        return "127.0.0.1:%d" % free.getsockname()[1]
+    """Of this machine, where nobody else listens: not 127.0.0.1, of which others take any port."""
+    pid = os.getpid()
+    with socket.create_server((f"127.{1 + pid // 250 % 250}.{1 + pid % 250}.1", 0)) as free:
+        return "%s:%d" % free.getsockname()
 
 
 def test_a_dispatcher_that_comes_late_is_waited_for(bench):
