@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import warnings
 from types import TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from cachew import _core
 from cachew._batch import Batch
@@ -25,7 +25,7 @@ class DatasetIterator:
 
     def __init__(self, dataset: Dataset, options: Options, timeout_s: float | None) -> None:
         self._timeout_s = seconds("timeout_s", timeout_s)
-        self._pipeline = dataset._pipeline
+        self._pipeline = dataset._runnable()
         self._options = options
         self._batched = dataset.batch_size is not None
         self._has_functions = any("function" in node for node in dataset._nodes)
@@ -37,6 +37,9 @@ class DatasetIterator:
 
             options = options._replace(service=local_address())
         return _core.open(self._pipeline, options)
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError("an iterator can't be pickled or copied: its dataset and its state_dict() can")
 
     def __iter__(self) -> DatasetIterator:
         return self

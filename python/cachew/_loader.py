@@ -13,7 +13,7 @@ import queue
 import threading
 import weakref
 from collections.abc import Callable
-from typing import Any, Generic, NamedTuple, TypeVar, Unpack, cast
+from typing import Any, Generic, NamedTuple, NoReturn, TypeVar, Unpack, cast
 
 from cachew._batch import Batch
 from cachew._calls import checked_methods
@@ -177,6 +177,9 @@ class Loader(Generic[T]):
         """The epoch of the batch that was handed out last, from 0; -1 before the first."""
         self.is_padding = False
         """Whether that batch repeats another one, so that all ranks get equally many."""
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError("a loader can't be pickled or copied: its dataset and its state_dict() can")
 
     # ---- one epoch ----
 

@@ -9,8 +9,10 @@ import os
 from collections.abc import Mapping
 from typing import Any, NamedTuple, TypeAlias, TypedDict, Unpack
 
+import numpy as np
+
 from cachew._errors import OptionError, StateError
-from cachew._values import bytes_of
+from cachew._values import bytes_of, is_text
 
 State: TypeAlias = Mapping[str, Any]
 Path: TypeAlias = str | os.PathLike[str]
@@ -60,9 +62,9 @@ def make_options(*, seed: int | None = None, epochs: float | None = None, first_
         0 if memory is None else byte_count("memory", memory),
         integer("rank", rank, 0, world_size - 1),
         world_size,
-        bool(optimize),
+        _truth("optimize", optimize),
         state_text(state),
-        index_dir,
+        _directory("index_dir", index_dir),
     )
 
 
@@ -72,10 +74,10 @@ def with_cache(options: Options, cache_dir: Path | None, cache: str | int | None
         where = cache
     else:
         where = str(integer("cache", cache, 0, 4096))
-    if where is not None and "\0" in where:
+    if where is not None and not is_text(where):
         raise wrong("cache", cache, '"auto", "off", or the number of a marker')
     size = 0 if cache_bytes is None else byte_count("cache_bytes", cache_bytes)
-    return options._replace(cache_dir=cache_dir, cache=where, cache_bytes=size)
+    return options._replace(cache_dir=_directory("cache_dir", cache_dir), cache=where, cache_bytes=size)
 
 
 class ServiceOptions(TypedDict, total=False):
@@ -123,7 +125,7 @@ def with_service(options: Options, service: str | None, **given: Unpack[ServiceO
         if path is not None and service == "local":
             raise wrong(name, path, "None with the service 'local', which is of this machine and this user alone")
     for name, text in (("service", service), ("job", given.get("job")), ("token", given.get("token"))):
-        if text is not None and (not isinstance(text, str) or not text or "\0" in text):
+        if text is not None and (not isinstance(text, str) or not text or not is_text(text)):
             raise wrong(name, f"a {type(text).__name__}" if name == "token" else text, "a text")  # nobody reads tokens in logs
     workers = given.get("workers")
     if workers is not None and service != "local":
@@ -167,9 +169,30 @@ def integer(option: str, value: Any, low: int, high: int) -> int:
         number = operator.index(value)
     except TypeError:
         raise wrong(option, value, expected) from None
+    if isinstance(value, (bool, np.bool_)):  # an option that was given in another one's place
+        raise wrong(option, value, expected)
     if not low <= number <= high:
         raise wrong(option, value, expected)
     return number
+
+
+def _truth(option: str, value: Any) -> bool:
+    if not isinstance(value, (bool, np.bool_)):
+        raise wrong(option, value, "True or False")
+    return bool(value)
+
+
+def _directory(option: str, value: Path | None) -> Path | None:
+    """Its name may be any bytes, as the system has them."""
+    if value is None:
+        return None
+    try:
+        name = os.fsencode(value)
+    except (TypeError, ValueError):
+        name = b""
+    if not name or b"\0" in name:
+        raise wrong(option, value, "the path of a directory")
+    return value
 
 
 def _path(option: str, value: Path | None) -> str | None:
@@ -205,7 +228,7 @@ def seconds(option: str, value: float | None) -> float:
     if value is None:
         return -1.0
     try:
-        number = float(value)
+        number = math.nan if isinstance(value, (str, bytes, bool, np.bool_)) else float(value)
     except (TypeError, ValueError):
         raise wrong(option, value, expected) from None
     if not number >= 0:
@@ -215,7 +238,7 @@ def seconds(option: str, value: float | None) -> float:
 
 def state_text(state: State | str | None) -> str | None:
     """A state as its JSON."""
-    if isinstance(state, str) and "\0" in state:
+    if isinstance(state, str) and not is_text(state):
         raise StateError(f"state is {state!r:.60}: expected what state_dict() gave, or its JSON")
     if state is None or isinstance(state, str):
         return state

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, Unpack
 from cachew import _core
 from cachew._batch import Batch
 from cachew._calls import checked_methods, did_you_mean
-from cachew._chain import Node, rebased, written
+from cachew._chain import Node, rebased, without_payloads, written
 from cachew._errors import DataError, PipelineError
 from cachew._functions import Functions
 from cachew._iterator import DatasetIterator
@@ -36,12 +36,13 @@ class Dataset(Functions, InMemory, Operators):
     Iterating over it runs it, on all cores, in this process.
     """
 
-    __slots__ = ("_nodes", "_head", "_base_dir", "_pipeline")
+    __slots__ = ("_nodes", "_head", "_base_dir", "_pipeline", "_whole")
 
     _nodes: tuple[Node, ...]
     _head: dict[str, Any]  # what stands beside the chain: on_error, defaults
     _base_dir: str  # that relative paths are relative to
-    _pipeline: _core.Pipeline
+    _pipeline: _core.Pipeline  # checked: all that is known beforehand
+    _whole: _core.Pipeline | None  # what runs, where that is not the same: with functions whose pickles are large
 
     def __init__(self) -> None:
         raise TypeError("a dataset begins with a source: Dataset.tfrecord(...), Dataset.files(...), Dataset.range(...), or Dataset.load(path)")
@@ -53,8 +54,17 @@ class Dataset(Functions, InMemory, Operators):
         self = object.__new__(cls)
         for name, value in (("_nodes", tuple(nodes)), ("_head", head), ("_base_dir", base_dir)):
             object.__setattr__(self, name, value)
-        object.__setattr__(self, "_pipeline", _core.Pipeline(self.to_json(), base_dir))
+        light = without_payloads(self._nodes)
+        object.__setattr__(self, "_pipeline", _core.Pipeline(_json(light or self._nodes, head), base_dir))
+        object.__setattr__(self, "_whole", None if light else self._pipeline)
         return self
+
+    def _runnable(self) -> _core.Pipeline:
+        """The pipeline with its functions: made when it is to run, so that calls in between do not take the time that large pickles take."""
+        if self._whole is None:
+            object.__setattr__(self, "_whole", _core.Pipeline(self.to_json(), self._base_dir))
+        assert self._whole is not None
+        return self._whole
 
     @classmethod
     def _begin(cls, op: Operator, attributes: Mapping[str, Any]) -> Dataset:
@@ -111,7 +121,7 @@ class Dataset(Functions, InMemory, Operators):
 
     def to_json(self, indent: int | None = None) -> str:
         """The pipeline as JSON, as `from_json` and `cachew run` read it. Paths are as written; `save` writes a file that works where it lies."""
-        return json.dumps({"cachew": 1, "pipeline": self._nodes, **self._head}, indent=indent)
+        return _json(self._nodes, self._head, indent)
 
     def save(self, path: Path) -> None:
         """Writes the pipeline to a file, for `load` and `cachew run`. Paths that would not be right from there become absolute."""
@@ -252,7 +262,12 @@ class Dataset(Functions, InMemory, Operators):
         """What becomes of the pipeline, for people: types after each operator, what is fused, how the data divide. With run_s it is run for so many
         seconds, and where the time goes and what would help is told too."""
         limit = max(seconds("run_s", run_s), 0.0)
-        return self._pipeline.explain(make_options(seed=seed, threads=threads, memory=memory, optimize=optimize, index_dir=index_dir), limit, False)
+        options = make_options(seed=seed, threads=threads, memory=memory, optimize=optimize, index_dir=index_dir)
+        return (self._runnable() if limit else self._pipeline).explain(options, limit, False)
+
+
+def _json(nodes: Iterable[Node], head: Mapping[str, Any], indent: int | None = None) -> str:
+    return json.dumps({"cachew": 1, "pipeline": nodes, **head}, indent=indent)
 
 
 def _unpickled(text: str, base_dir: str, made_of: Mapping[str, tuple[str, Any]]) -> Dataset:

@@ -8,6 +8,7 @@
 
 #include "base/clock.h"
 #include "net/address.h"
+#include "net/limits.h"
 
 /* An opening that another thread ends by setting a flag looks at it this often. */
 #define LOOK_NS UINT64_C(20000000)
@@ -182,6 +183,9 @@ int cw_local_remote(struct cw_local *l, const struct cw_remote_options *given, c
     if (!pipeline || !base_dir)
         return pipeline ? cw_error_errno(err, CW_E_OPTION, errno, "can't find the directory %s of the pipeline", l->pipeline->base_dir)
                         : cw_error_nomem(err, 0, "a pipeline");
+    if (strlen(pipeline) > CW_PIPELINE_BYTES)
+        return cw_error_set(err, CW_E_PIPELINE, "the pipeline has %zu bytes with its Python functions: a service takes at most %zu; what is large and does not change, "
+                            "a function loads from a file (once, where it is first called)", strlen(pipeline), CW_PIPELINE_BYTES);
     o.pipeline = pipeline;
     o.base_dir = base_dir;
     struct cw_iterator_options io = iterator_options(&o);
