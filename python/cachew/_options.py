@@ -140,15 +140,20 @@ def with_service(options: Options, service: str | None, **given: Unpack[ServiceO
                             tls_key=tls["tls_key"])
 
 
+FIXED_SHARDINGS = ("static", "file", "data", "file_or_data", "hint")
+"""The tf.data service's policies by which workers have parts of the data that do not change."""
+
+
 def with_sharding(options: Options, sharding: str | None) -> Options:
-    """The same under one of the tf.data service's policies."""
-    if sharding is None or sharding == "dynamic":
+    """The same under one of the tf.data service's policies, in whatever capitals."""
+    policy = sharding.lower() if isinstance(sharding, str) else sharding
+    if policy is None or policy == "dynamic":
         return options
-    if sharding == "off":
+    if policy == "off":
         job = options.job if options.job is None or options.world_size == 1 else f"{options.job}/{options.rank}"
         return options._replace(job=job, rank=0, world_size=1)
     raise wrong("sharding", sharding, '"dynamic" or "off"' + (
-        "; which worker computes what has no influence on what is delivered here, so that there is nothing to be static" if sharding == "static" else ""))
+        "; which worker computes what has no influence on what is delivered here, so that there is nothing to be static" if policy in FIXED_SHARDINGS else ""))
 
 
 def wrong(option: str, value: object, expected: str) -> OptionError:

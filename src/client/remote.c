@@ -12,54 +12,6 @@
 static struct view *view_of(struct cw_splits *s) { return (struct view *)s; }
 static struct remote *remote_of(struct cw_splits *s) { return view_of(s)->remote; }
 
-/* ---- waiting ---- */
-
-/* What keeps a split from answering, for people. Mutex held. */
-static void describe(const struct remote *r, const struct remote_split *s, char *buf, size_t size)
-{
-    const struct link *l = s->worker ? cw_remote_link((struct remote *)(uintptr_t)r, s->worker) : NULL;
-    if (r->service_down.status)
-        snprintf(buf, size, "the dispatcher at %s is not there (%.200s)", r->service, r->service_down.message);
-    else if (!s->worker)
-        snprintf(buf, size, "no worker has it yet%s", r->lagging);
-    else if (!l)
-        snprintf(buf, size, "worker %" PRIu64 " has it, whose address is not known", s->worker);
-    else if (l->why.status)
-        snprintf(buf, size, "worker %" PRIu64 " has it, which can't be reached (%.200s)", s->worker, l->why.message);
-    else
-        snprintf(buf, size, "worker %" PRIu64 " computes it", s->worker);
-}
-
-/* Mutex held. 0: something may have changed. */
-int cw_remote_wait(struct remote *r, uint64_t deadline_ns, const struct remote_split *s, const char *what, struct cw_error *err)
-{
-    uint64_t start = cw_now_ns();
-    int e = 0;
-    if (r->failed.status) {
-        *err = r->failed;
-        return r->failed.status;
-    }
-    r->waiting = true;
-    if (!r->interrupted && deadline_ns) {
-        struct timespec until = {.tv_sec = (time_t)(deadline_ns / 1000000000u), .tv_nsec = (long)(deadline_ns % 1000000000u)};
-        e = pthread_cond_timedwait(&r->changed, &r->mutex, &until);
-    } else if (!r->interrupted) {
-        e = pthread_cond_wait(&r->changed, &r->mutex);
-    }
-    r->waiting = false;
-    r->wait_ns += cw_now_ns() - start;
-    if (r->interrupted)
-        return cw_error_set(err, CW_E_INTERRUPTED, "interrupted");
-    if (e == ETIMEDOUT) {
-        char why[300] = "";
-        if (s)
-            describe(r, s, why, sizeof(why));
-        return s ? cw_error_set(err, CW_E_DEADLINE, "%s of split %" PRIu64 " in epoch %" PRIu64 " did not come before the deadline: %s", what, s->index, s->epoch, why)
-                 : cw_error_set(err, CW_E_DEADLINE, "%s did not come before the deadline", what);
-    }
-    return 0;
-}
-
 /* ---- batches ---- */
 
 /* Takes what came for the consumer's next batch. Mutex held. */
@@ -75,6 +27,7 @@ static int take_slot(struct remote *r, struct remote_split *s, struct slot *slot
         cw_trace_span(r->options.trace, "fetch", &what, slot->asked_ns, slot->came_ns);
     }
     s->slots = slot->next;
+    cw_remote_waited(r);
     a->a.batch = &slot->batch->b;
     a->a.quarantined = CW_STEAL(slot->quarantined);
     free(slot);
@@ -177,6 +130,8 @@ static void remote_close(struct cw_splits *base, struct cw_split *split)
         }
     for (struct slot *slot = s->slots; slot; slot = slot->next)
         r->n_outstanding--;
+    uint64_t n;
+    r->n_lost += s->view->main && s->lost && !(cw_remote_split_count(s, &n) && s->next_k >= n);
     cw_remote_hurry_parts(r, s->epoch, s->index);
     pthread_mutex_unlock(&r->mutex);
     while (s->slots) {
@@ -245,6 +200,15 @@ static void remote_profile(struct cw_splits *base, struct cw_profile *ret)
     pthread_mutex_lock(&r->mutex);
     *ret = (struct cw_profile){.ops = ops, .n_ops = n, .wait_ns = r->wait_ns, .run_ns = cw_now_ns() - r->started_ns}; /* no threads here compute */
     pthread_mutex_unlock(&r->mutex);
+}
+
+uint64_t cw_remote_lost(const struct cw_splits *splits)
+{
+    struct remote *r = ((const struct view *)splits)->remote;
+    pthread_mutex_lock(&r->mutex);
+    uint64_t n = r->n_lost;
+    pthread_mutex_unlock(&r->mutex);
+    return n;
 }
 
 static void remote_fused(struct cw_splits *base, unsigned *ret)

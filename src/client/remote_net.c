@@ -15,8 +15,6 @@
 #define PROGRESS_NS UINT64_C(250000000)
 /* ... and so often when it does not: a job that is held wakes nobody more than its connections do. */
 #define STILL_NS UINT64_C(1000000000)
-/* A service that is not there when a job begins is an error after this; later it is waited for. */
-#define FIRST_NS UINT64_C(3000000000)
 /* What is said at the end has so long to get through. */
 #define GOODBYE_NS UINT64_C(1000000000)
 
@@ -105,6 +103,7 @@ static void send_progress(struct remote *r, uint64_t now)
     m.n_batches = r->n_batches;
     m.wait_ns = r->wait_ns;
     m.g = r->from.g;
+    m.n_lost = r->n_lost;
     m.waiting = r->waiting;
     if (!r->waiting)
         r->lagging[0] = '\0';
@@ -148,6 +147,9 @@ static void say_goodbye(struct remote *r)
     if (r->parted || r->detach_id)
         return;
     if (r->dispatcher_open) {
+        struct cw_cursor c = cw_remote_cursor(r);
+        if (r->answered && (c.epoch > r->told.epoch || (c.epoch == r->told.epoch && c.split >= r->told.split)))
+            send_progress(r, cw_now_ns()); /* the last numbers */
         m.finished = r->finished;
         m.job = r->job;
         m.rank = r->options.rank;
@@ -220,6 +222,9 @@ static int on_dispatcher(struct remote *r, const Cachew__Envelope *m, struct cw_
             snprintf(r->lagging, sizeof(r->lagging), "; rank %u of %u is behind, at split %llu of epoch %llu%s", m->lagging->rank, r->options.world_size,
                      (unsigned long long)m->lagging->at->split, (unsigned long long)m->lagging->at->epoch, m->lagging->attached ? "" : ", and not attached");
         break;
+    case CACHEW__ENVELOPE__OF_HELD:
+        cw_remote_hold(r, m->held);
+        break;
     case CACHEW__ENVELOPE__OF_WORKERS:
         for (size_t i = 0; i < m->workers->n_workers && status >= 0; i++)
             status = cw_remote_worker(r, m->workers->workers[i], err);
@@ -277,9 +282,9 @@ static void service_is_down(struct remote *r, const struct cw_error *why)
     if (!why->status)
         (void)cw_error_set(&r->service_down, CW_E_SERVICE, "it closed the connection");
     r->dispatcher_retry_ns = cw_now_ns() + RETRY_NS;
-    if (!r->attached && (cw_failure_is_final(&r->service_down) || cw_now_ns() - r->started_ns > FIRST_NS)) {
+    if (!r->attached && cw_failure_is_final(&r->service_down)) { /* it would say the same again; one that is not there is waited for */
         struct cw_error e = {0};
-        (void)cw_error_set(&e, CW_E_SERVICE, "the dispatcher at %s can't be reached: %.400s", r->service, r->service_down.message);
+        (void)cw_error_set(&e, CW_E_SERVICE, "the dispatcher at %s refuses: %.400s", r->service, r->service_down.message);
         cw_remote_fail(r, &e);
     }
     cw_remote_wake_at(r, r->dispatcher_retry_ns);

@@ -80,9 +80,10 @@ static json_t *job_digest(const struct job *j)
     return json_string(t);
 }
 
-static json_t *job_json(const struct job *j, bool *failed)
+static json_t *job_json(const struct cw_dispatcher *d, const struct job *j, bool *failed)
 {
     json_t *o = json_object();
+    char held[800] = "";
     set(o, "name", text_json(j->name), failed);
     set(o, "stream", hex(j->stream_id), failed);
     set(o, "state", json_string(cw_dp_job_state(j)), failed);
@@ -94,6 +95,12 @@ static json_t *job_json(const struct job *j, bool *failed)
     set(o, "ranks", job_ranks(j, failed), failed);
     set(o, "workers", integer(j->stream ? j->stream->n_ready : 0), failed);
     set(o, "digest_so_far", job_digest(j), failed);
+    if (j->guarantee == CACHEW__GUARANTEE__GUARANTEE_AT_MOST_ONCE)
+        set(o, "lost_splits", integer(cw_dp_job_lost(j)), failed);
+    if (j->stream)
+        cw_dp_held_why(d, j, held, sizeof(held));
+    if (*held)
+        set(o, "held", text_json(held), failed);
     if (j->why)
         set(o, "why", text_json(j->why), failed);
     return o;
@@ -199,7 +206,7 @@ static json_t *answer_to(struct cw_dispatcher *d, const char *what, bool *failed
     }
     if (strcmp(what, "jobs") == 0)
         CW_LIST_EACH(at, &d->jobs)
-            append(list, job_json(CW_CONTAINER(at, struct job, link), failed), failed);
+            append(list, job_json(d, CW_CONTAINER(at, struct job, link), failed), failed);
     else if (strcmp(what, "workers") == 0)
         CW_LIST_EACH(at, &d->workers) {
             if (!CW_CONTAINER(at, struct worker, link)->awaited)
@@ -271,6 +278,7 @@ static int steer_job(struct cw_dispatcher *d, struct job *j, const char *verb, s
     int r = j->durable || j->writing > 0 ? cw_dp_journal_job(d, j, NULL, err) : 0;
     if (r < 0)
         j->paused = before;
+    cw_dp_tell_held(d, j);
     cw_dp_stream_dirty(d, j->stream);
     return r;
 }

@@ -184,13 +184,16 @@ static int client_attach(struct cw_dispatcher *d, struct cw_peer *p, uint64_t id
     take_over(d, r, p);
     j->n_finished -= r->finished;
     r->finished = r->greeted = r->leaves = false;
+    r->held = 0;
     r->heard_ns = d->now_ns;
     r->attach_id = id;
     r->from = from;
     r->snapshot = a->snapshot;
-    r->n_batches = r->wait_ns = r->g = r->digest_lo = r->digest_hi = 0;
+    r->n_batches = r->n_lost = r->wait_ns = r->g = r->digest_lo = r->digest_hi = 0;
     j->stream->parked = false;
     cw_dp_seat_ask(d, j->stream); /* also workers that came while it had no job */
+    if (j->paused || (!j->stream->data && j->stream->wants))
+        cw_dp_tell_held(d, j);
     if (!j->stream->data)
         return 0;
     if (!j->durable) {
@@ -315,6 +318,7 @@ static int client_progress(struct cw_dispatcher *d, struct rank *r, const Cachew
     r->from.split = m->from->split;
     r->from.batch = m->from->batch;
     r->n_batches = m->n_batches;
+    r->n_lost = m->n_lost;
     r->wait_ns = m->wait_ns;
     r->g = m->g;
     r->digest_lo = m->digest_lo;

@@ -87,6 +87,7 @@ struct worker {
     char **addresses;
     size_t n_addresses;
     uint32_t pid, cpu_budget;
+    uint32_t max_streams, n_streams; /* that it may have at a time (0: any number); that it has, or was asked to prepare */
     uint64_t memory;
     uint64_t cpu_ns, memory_bytes, n_batches, n_bytes; /* as its heartbeats say */
     bool awaited;         /* known before a restart, and not back yet */
@@ -164,6 +165,7 @@ struct stream {
     bool restored;             /* from the journal: no leases within the grace */
     bool parked;               /* its jobs were left: no worker has anything of it until a client comes back */
     uint64_t asked_ns;         /* when the last worker was asked first */
+    bool wants;                /* a worker that might serve it has as many streams as it may have */
     uint64_t idle_ns;          /* since when it has no job */
     unsigned refs;
     struct cw_link jobs, seats;
@@ -227,11 +229,12 @@ struct rank {
     uint64_t snapshot;         /* that its state had; 0: none */
     uint64_t pos;
     uint64_t next_report;
-    uint64_t n_batches, wait_ns, g, digest_lo, digest_hi;
+    uint64_t n_batches, n_lost, wait_ns, g, digest_lo, digest_hi;
     uint64_t heard_ns;         /* when it said something last */
     uint8_t incarnation[16];   /* of the last client */
     bool began, finished, greeted;
     bool leaves;               /* it said so */
+    uint64_t held;             /* hash of what it was told that keeps it; 0: nothing */
 };
 
 /* ---- the journal ---- */
@@ -264,10 +267,11 @@ struct cw_dispatcher {
     uint64_t worker_ids, stream_numbers;
     struct entries pending, flight;
     bool in_flight;
+    bool room;                 /* a worker may have a stream more than a moment ago */
     uint64_t slow_tick_ns;     /* when what may wait a second was looked after last */
     uint64_t retry_ns;         /* when what could not be written is tried again; 0: all is well */
     struct cw_error journal_error;
-    uint64_t n_leased, n_completed, n_late, n_moved;
+    uint64_t n_leased, n_completed, n_late, n_moved, n_lost;
     uint64_t commit_began_ns, commit_ns, n_commits, n_commit_failures;
 };
 
@@ -310,6 +314,8 @@ int cw_dp_worker_restore(struct cw_dispatcher *d, const Cachew__Journal__Worker 
 
 /* seats.c: what a worker has to do with a stream */
 void cw_dp_seat_ask(struct cw_dispatcher *d, struct stream *s); /* Prepare, to whom it may concern */
+/* The same for all streams, or those that wait until a worker may have one more: first those that nobody has, the oldest first. */
+void cw_dp_seat_ask_all(struct cw_dispatcher *d, bool waiting);
 /* The worker has nothing of the stream any more. */
 int cw_dp_seat_failed(struct cw_dispatcher *d, struct worker *w, const Cachew__StreamFailed *m, struct cw_error *err) _must_check_;
 int cw_dp_seat_answer(struct cw_dispatcher *d, struct worker *w, uint64_t re, const Cachew__Envelope *m, struct cw_error *err) _must_check_;
@@ -385,6 +391,7 @@ void cw_dp_job_ready(struct cw_dispatcher *d, struct job *j);   /* its stream is
 void cw_dp_job_written(struct cw_dispatcher *d, struct job *j);
 void cw_dp_job_refused(struct cw_dispatcher *d, struct job *j, const Cachew__Failure *why); /* who waits for it is told; it is freed */
 const char *cw_dp_job_state(const struct job *j); /* for people */
+uint64_t cw_dp_job_lost(const struct job *j); /* splits of which a rank did not get all */
 void cw_dp_job_over(struct cw_dispatcher *d, struct job *j, enum job_state state, const struct cw_error *why);
 void cw_dp_job_free(struct cw_dispatcher *d, struct job *j);
 struct job *cw_dp_job_unref(struct job *j);
@@ -407,6 +414,8 @@ void cw_dp_tell_stream(struct cw_dispatcher *d, struct stream *s);
 void cw_dp_tell_all(struct cw_dispatcher *d, struct rank *r);
 void cw_dp_tell_gone(struct cw_dispatcher *d, struct worker *w);
 void cw_dp_tell_seat(struct cw_dispatcher *d, struct seat *t);
+void cw_dp_held_why(const struct cw_dispatcher *d, const struct job *j, char *buf, size_t size); /* what keeps it, for people; "": nothing is known to */
+void cw_dp_tell_held(struct cw_dispatcher *d, struct job *j); /* what keeps its ranks, where that changed */
 
 /* admin.c */
 int cw_dp_admin_message(struct cw_dispatcher *d, struct cw_peer *p, const Cachew__Envelope *m, struct cw_error *err) _must_check_;

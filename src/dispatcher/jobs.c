@@ -362,12 +362,25 @@ static void remove_oldest_over(struct cw_dispatcher *d)
         cw_dp_job_free(d, oldest);
 }
 
+uint64_t cw_dp_job_lost(const struct job *j)
+{
+    uint64_t n = 0;
+    for (size_t i = 0; i < j->n_ranks; i++)
+        n += j->ranks[i]->n_lost;
+    return n;
+}
+
 void cw_dp_job_over(struct cw_dispatcher *d, struct job *j, enum job_state state, const struct cw_error *why)
 {
     if (d->n_over >= DP_JOBS_OVER)
         remove_oldest_over(d);
     j->state = state;
-    cw_dp_log(d, false, "job \"%s\" is %s%s%s", j->name, cw_dp_job_state(j), why ? ": " : "", why ? why->message : "");
+    uint64_t n_lost = cw_dp_job_lost(j);
+    if (n_lost > 0)
+        cw_dp_log(d, true, "job \"%s\" is %s%s%s; %" PRIu64 " splits were lost with workers, and left out (at-most-once)", j->name, cw_dp_job_state(j), why ? ": " : "",
+                  why ? why->message : "", n_lost);
+    else
+        cw_dp_log(d, false, "job \"%s\" is %s%s%s", j->name, cw_dp_job_state(j), why ? ": " : "", why ? why->message : "");
     j->since_ns = d->now_ns;
     if (why && !j->why)
         j->why = strdup(why->message);
@@ -422,6 +435,8 @@ void cw_dp_job_tick(struct cw_dispatcher *d)
             j->n_at_mark = 0;
             cw_dp_stream_dirty(d, j->stream);
         }
+        if (j->state < JOB_DONE && j->n_attached > 0)
+            cw_dp_tell_held(d, j);
         if (j->state >= JOB_DONE ? age >= DP_LISTED : j->n_attached == 0 && age >= DP_ABANDONED) {
             if (j->state < JOB_DONE)
                 cw_dp_log(d, true, "job \"%s\" is collected: it had no client for an hour", j->name);

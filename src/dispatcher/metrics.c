@@ -79,6 +79,7 @@ void cw_dispatcher_metrics(struct cw_dispatcher *d, uint64_t now_ns, struct cw_t
     cw_metrics_counter(&m, "dispatcher_splits_completed", NULL, (double)d->n_completed, "Splits whose first completion came.");
     cw_metrics_counter(&m, "dispatcher_splits_late", NULL, (double)d->n_late, "Splits that were late and leased a second time.");
     cw_metrics_counter(&m, "dispatcher_splits_moved", NULL, (double)d->n_moved, "Splits that no worker held any more, and that are leased again if they are wanted.");
+    cw_metrics_counter(&m, "dispatcher_splits_lost", NULL, (double)d->n_lost, "Splits of jobs with at-most-once that were lost with their workers, whatever ranks had of them.");
     cw_metrics_counter(&m, "dispatcher_journal_commits", NULL, (double)d->n_commits, "Transactions of the journal that are durable.");
     cw_metrics_counter(&m, "dispatcher_journal_commit", "seconds", (double)d->commit_ns / 1e9, "What they took together: divided by their number, the mean.");
     cw_metrics_counter(&m, "dispatcher_journal_failures", NULL, (double)d->n_commit_failures, "Transactions that could not be written, each try.");

@@ -149,6 +149,7 @@ bool cw_dp_split_same(const struct split *x, const uint64_t *remnants, size_t n,
 void cw_dp_split_lose(struct cw_dispatcher *d, struct stream *s, struct split *x)
 {
     x->flags |= SPLIT_LOST;
+    d->n_lost++;
     cw_dp_stream_reports(d, s);
 }
 

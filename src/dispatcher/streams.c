@@ -363,9 +363,21 @@ static void give_up(struct cw_dispatcher *d, struct stream *s)
     s->parked = true;
 }
 
-/* Without a client: of those that somebody may soon want, the youngest are kept ready. True: there may be more to give up. */
+/* A job has nobody, because workers have as many streams as they may. */
+static bool somebody_waits(const struct cw_dispatcher *d)
+{
+    CW_LIST_EACH(at, &d->streams) {
+        const struct stream *s = CW_CONTAINER(at, struct stream, link);
+        if (s->wants && s->n_heap == 0 && cw_dp_stream_attended(s))
+            return true;
+    }
+    return false;
+}
+
+/* Without a client: of those that somebody may soon want, the youngest are kept ready, but for others that wait. True: there may be more to give up. */
 static bool give_up_left(struct cw_dispatcher *d)
 {
+    uint64_t warm_ns = somebody_waits(d) ? 0 : DP_WARM;
     size_t n = 0;
     uint64_t since_ns, oldest_ns = UINT64_MAX;
     struct stream *oldest = NULL;
@@ -373,7 +385,7 @@ static bool give_up_left(struct cw_dispatcher *d)
         struct stream *s = CW_CONTAINER(at, struct stream, link);
         if (!is_left(d, s, &since_ns))
             continue;
-        if (!s->data || s->at_most_once || cw_list_empty(&s->jobs) || d->now_ns - since_ns >= DP_WARM) { /* no other job has what was seen of the data */
+        if (!s->data || s->at_most_once || cw_list_empty(&s->jobs) || d->now_ns - since_ns >= warm_ns) { /* no other job has what was seen of the data */
             give_up(d, s);
             continue;
         }

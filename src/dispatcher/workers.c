@@ -116,6 +116,7 @@ static int worker_describe(struct worker *w, const struct cw_peer *p, const Cach
     w->pid = r->pid;
     w->cpu_budget = r->cpu_budget;
     w->memory = r->memory;
+    w->max_streams = r->max_streams;
     return 0;
 }
 
@@ -223,8 +224,7 @@ void cw_dp_worker_registered(struct cw_dispatcher *d, struct cw_peer *p, uint64_
     p->worker->ready = true;
     CW_LIST_EACH(at, &p->worker->seats) /* those that a lost connection left */
         cw_dp_seat_usable(d, CW_CONTAINER(at, struct seat, by_worker));
-    CW_LIST_EACH(at, &d->streams)
-        cw_dp_seat_ask(d, CW_CONTAINER(at, struct stream, link));
+    cw_dp_seat_ask_all(d, false);
 }
 
 /* ---- what it has ---- */

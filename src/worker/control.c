@@ -92,6 +92,7 @@ static void say_register(struct cw_worker *w)
     reg.memory = w->options.memory;
     reg.http = (char *)(uintptr_t)(w->http ? cw_http_address(w->http) : "");
     reg.allow_python = w->options.allow_python;
+    reg.max_streams = w->options.max_streams;
     m.id = w->register_id = next_number(&w->next_id);
     m.of_case = CACHEW__ENVELOPE__OF_REGISTER;
     m.register_ = &reg;

@@ -147,14 +147,16 @@ def test_sharding(service):
     for rank in range(2):
         assert [b.hash() for b in ds.distribute(service.address, job="off", rank=rank, world_size=2, seed=1, sharding="off")] == whole
     assert service.job("off/1")["world_size"] == 1
-    assert [b.hash() for b in ds.distribute(service.address, seed=1, sharding="dynamic")] == whole
-    with pytest.raises(cachew.OptionError, match='"dynamic" or "off"; which worker computes') as e:
-        ds.distribute(service.address, sharding="static")
-    assert e.value.attribute == "sharding"
+    for policy in ("dynamic", "DYNAMIC", "OFF"):
+        assert [b.hash() for b in ds.distribute(service.address, seed=1, sharding=policy)] == whole
+    for policy in ("static", "FILE", "DATA", "file_or_data", "HINT"):
+        with pytest.raises(cachew.OptionError, match='"dynamic" or "off"; which worker computes') as e:
+            ds.distribute(service.address, sharding=policy)
+        assert e.value.attribute == "sharding"
 
 
 @pytest.mark.parametrize(("options", "attribute"), [({"order": "some"}, "order"), ({"guarantee": "never"}, "guarantee"), ({"order": "exact", "guarantee": "at-most-once"}, "order"),
-                                                    ({"sharding": "file"}, "sharding")])
+                                                    ({"sharding": "some"}, "sharding")])
 def test_wrong_orders_and_guarantees(service, options, attribute):
     with pytest.raises(cachew.OptionError) as e:
         Dataset.range(10).batch(2).distribute(service.address, **options)

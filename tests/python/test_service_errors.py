@@ -35,6 +35,32 @@ def test_deadlines_say_what_was_waited_for(service):
         it.next(timeout_s=0.1)
 
 
+def test_a_paused_job_is_not_late_and_the_log_says_what_is_waited_for(service, caplog):
+    it = Dataset.range(100000).batch(8).distribute(service.address, job="paused", seed=1, timeout_s=1)
+    values = list(next(it)["value"])
+    subprocess.run([COMMAND, "jobs", "--service", service.address, "--pause", "paused"], check=True, timeout=30, stdout=subprocess.DEVNULL)
+
+    def resume():  # once there was a warning, which is long after a second
+        comes_to(lambda: any("the job is paused" in r.getMessage() for r in caplog.records))
+        subprocess.run([COMMAND, "jobs", "--service", service.address, "--resume", "paused"], check=True, timeout=30, stdout=subprocess.DEVNULL)
+
+    with ThreadPoolExecutor(1) as pool:
+        resumed = pool.submit(resume)
+        for b in it:
+            values += list(b["value"])
+        resumed.result()
+    assert values == list(range(100000))
+    assert {(r.name, r.levelname) for r in caplog.records} == {("cachew", "WARNING")}
+
+
+def test_profile_says_who_waits_for_whom(service):
+    it = Dataset.range(20).batch(2).distribute(service.address)
+    next(it)
+    profile = it.profile()
+    assert profile["bottleneck"] in ("the service", "the consumer") and profile["lost_splits"] == 0
+    assert [o["op"] for o in profile["operators"] if "op" in o] == ["range", "batch"]
+
+
 def test_close_ends_a_wait(service):
     it = stuck().distribute(service.address)
     with ThreadPoolExecutor(1) as pool:
@@ -163,7 +189,7 @@ def test_arrays_in_memory_can_not_travel(service):
 
 
 def test_nobody_at_the_address():
-    error = error_of(lambda: Dataset.range(9).distribute("127.0.0.1:1"))
+    error = error_of(lambda: Dataset.range(9).distribute("127.0.0.1:1", open_timeout_s=0.5))
     assert isinstance(error, cachew.ServiceError) and isinstance(error, ConnectionError) and error.kind == "service" and "127.0.0.1:1" in str(error)
 
 

@@ -35,7 +35,7 @@ struct run_peer {
     uint64_t last_id;
     /* worker */
     uint64_t worker, snapshot;
-    uint32_t capacity;
+    uint32_t capacity, max_streams;
     const char *file;           /* of the data; its key is the snapshot */
     const char *fails;          /* Prepare is answered with this */
     bool registered;            /* on this connection */
@@ -49,7 +49,8 @@ struct run_peer {
     uint64_t first_report, next_report;
     uint64_t cursor;
     char failure[700], attribute[64], value[128], expected[256];
-    char lagging[64];
+    char lagging[64], held_by[800]; /* what it was told of other ranks, and that keeps it */
+    bool paused;
 };
 
 struct run {
@@ -211,7 +212,7 @@ static void run_peer_clear(struct run_peer *p)
 }
 
 /* As kill -9: nothing that was not committed is left, and every connection is gone. */
-static void run_kill(struct run *u)
+CW_UNUSED static void run_kill(struct run *u)
 {
     u->d = cw_dispatcher_free(u->d);
     u->batch = NULL;
@@ -465,6 +466,10 @@ static void run_client_handle(struct run_peer *p, const Cachew__Envelope *m)
     if (m->of_case == CACHEW__ENVELOPE__OF_LAGGING)
         snprintf(p->lagging, sizeof(p->lagging), "%" PRIu32 " at %" PRIu64 ", %s", m->lagging->rank, run_position(p->run, m->lagging->at->epoch, m->lagging->at->split),
                  m->lagging->attached ? "attached" : "gone");
+    if (m->of_case == CACHEW__ENVELOPE__OF_HELD) {
+        snprintf(p->held_by, sizeof(p->held_by), "%s", m->held->why);
+        p->paused = m->held->paused;
+    }
     if (m->of_case == CACHEW__ENVELOPE__OF_ATTACHED) {
         p->attached = true;
         memcpy(p->streams[0].id, m->attached->stream.data, 16);
@@ -545,7 +550,7 @@ static void run_register(struct run_peer *p)
 {
     char *addresses[] = {(char *)"127.0.0.1:1"};
     RUN_SAY(p, Register, REGISTER, true, RUN_BASE(register), .unix_path = (char *)"", .http = (char *)"", .addresses = addresses, .n_addresses = 1, .pid = 7,
-            .cpu_budget = 2);
+            .cpu_budget = 2, .max_streams = p->max_streams);
 }
 
 static struct run_peer *run_worker_data(struct run *u, uint32_t capacity, uint64_t snapshot)
