@@ -262,8 +262,8 @@ class Dataset(Functions, InMemory, Operators):
         """What becomes of the pipeline, for people: types after each operator, what is fused, how the data divide. With run_s it is run for so many
         seconds, and where the time goes and what would help is told too."""
         limit = max(seconds("run_s", run_s), 0.0)
-        pipeline = self._runnable() if limit else self._pipeline
-        return pipeline.explain(make_options(seed=seed, threads=threads, memory=memory, optimize=optimize, index_dir=index_dir), limit, False)
+        options = make_options(seed=seed, threads=threads, memory=memory, optimize=optimize, index_dir=index_dir)
+        return (self._runnable() if limit else self._pipeline).explain(options, limit, False)
 
 
 def _json(nodes: Iterable[Node], head: Mapping[str, Any], indent: int | None = None) -> str:

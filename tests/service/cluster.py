@@ -88,6 +88,13 @@ class Process:
     def code(self):
         return self.popen.poll()
 
+    def has_stopped(self):
+        """Since this was asked last."""
+        try:
+            return os.waitid(os.P_PIDFD, self.pidfd, os.WSTOPPED | os.WNOHANG) is not None
+        except ChildProcessError:  # it ended just now
+            return False
+
     def send(self, number):
         if self.running:
             self.popen.send_signal(number)

@@ -3,7 +3,6 @@
 import collections
 import heapq
 import json
-import os
 import random
 import re
 import select
@@ -130,7 +129,7 @@ class Player:
                 self.to_arm += faults
                 del self.armed[process]
                 continue
-            if os.waitid(os.P_PIDFD, process.pidfd, os.WSTOPPED | os.WNOHANG) is None or process.stopped:
+            if not process.has_stopped() or process.stopped:
                 continue  # what we stopped has not stopped itself
             process.stopped = True
             passed = self.passing(process)

@@ -3,6 +3,7 @@
 CACHEW names the command (default build/cachew), a test build with named points (-Dcrash_points=true)."""
 
 import json
+import select
 import sys
 from pathlib import Path
 
@@ -12,16 +13,11 @@ HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE))
 import schedules  # noqa: E402
 import soak  # noqa: E402
-from cluster import CACHEW  # noqa: E402
+from cluster import CACHEW, END_S, Process  # noqa: E402
 
 # Quick ones that have, all together, every pipeline, order and transport, 1 to 6 workers and 1 to 4 ranks, and all kinds of faults and phases.
 SEEDS = [1, 5, 7, 13, 16, 17, 22, 31, 34, 43, 44, 45, 49, 50, 56, 144]
 KEPT = sorted(path.stem for path in (HERE / "kept").glob("*.json"))
-
-
-@pytest.fixture(scope="module")
-def records(tmp_path_factory):
-    return soak.make_data(tmp_path_factory.mktemp("records") / "data")
 
 
 @pytest.fixture(scope="module")
@@ -63,3 +59,11 @@ def test_each_kind_of_fault_in_each_phase_has_its_schedule(points):
 def test_a_schedule_that_failed(name, records, tmp_path):
     path = HERE / "kept" / f"{name}.json"
     play(json.loads(path.read_text().replace("@DATA@", str(records))), tmp_path, f"--plan {path}")
+
+
+def test_a_process_that_ends_while_it_is_looked_at_has_not_stopped(bench):
+    """That it has ended is not known before it is asked for."""
+    process = Process(bench.cluster, "ends", ["--version"])
+    assert select.select([process.pidfd], [], [], END_S)[0]
+    assert not process.has_stopped()
+    assert process.code == 0
