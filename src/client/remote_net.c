@@ -256,6 +256,7 @@ static int dispatcher_open(void *user, struct cw_conn *c, const Cachew__Envelope
     pthread_mutex_lock(&r->mutex);
     r->dispatcher = c;
     r->dispatcher_open = r->reached = true;
+    r->answered = false; /* on this connection, nor is it where it begins with the goodbye */
     r->service_down = (struct cw_error){0};
     if (r->left || r->closing)
         say_goodbye(r);
