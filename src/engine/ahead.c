@@ -54,6 +54,17 @@ bool cw_ahead_drop(struct cw_runner *r)
     return any;
 }
 
+bool cw_ahead_unqueue(struct cw_runner *r)
+{
+    unsigned n = r->n_ahead;
+    for (struct cw_ahead **at = &r->ahead; *at;)
+        if ((*at)->state == AHEAD_QUEUED)
+            drop_at(r, at);
+        else
+            at = &(*at)->next;
+    return r->n_ahead < n;
+}
+
 void cw_ahead_free_all(struct cw_runner *r)
 {
     while (r->ahead)
