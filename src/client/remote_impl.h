@@ -281,6 +281,9 @@ int cw_remote_wait(struct remote *r, uint64_t deadline_ns, const struct remote_s
 void cw_remote_waited(struct remote *r);
 /* The job is paused, or goes on. Mutex held. */
 void cw_remote_hold(struct remote *r, const Cachew__Held *m);
+/* What the dispatcher said of that holds no longer: with the connection it is gone, and behind an Attach, which nothing follows where nothing keeps the job, it is said anew. As
+ * with a job that goes on, there is a moment for that before a deadline passes. Mutex held. */
+void cw_remote_unhold(struct remote *r);
 extern const struct cw_splits_ops cw_remote_ops;
 static inline void cw_remote_wake(struct remote *r) { cw_loop_post(r->loop, &r->wake); } /* the loop looks what is to be done; any thread */
 
