@@ -122,7 +122,9 @@ static void test_reasons(void **state)
     run_register(bad);
     run_settle(u);
     assert_int_equal(n_streams(bad), 0); /* it is to look again, not to keep what it saw */
-    bad->silent = true;                  /* it is asked at once, nobody else being there */
+    run_pass(u, 1500);
+    assert_non_null(strstr(again->held_by, "can't serve it: it sees other data"));
+    bad->silent = true; /* it is asked again after a while, nobody else being there */
     run_pass(u, 31000);
     assert_string_equal(again->held_by, "a worker is opening the data");
     run_free(u);
