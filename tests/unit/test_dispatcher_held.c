@@ -84,6 +84,26 @@ static void test_left_streams_give_way(void **state)
     run_free(u);
 }
 
+/* Room that came about goes to the oldest that waits, whether its data is known or not. */
+static void test_the_oldest_has_its_turn(void **state)
+{
+    (void)state;
+    struct run *u = run_new(40);
+    struct run_peer *w = few_streams(u, 2), *c[3];
+    const char *names[] = {"first", "second", "third"};
+    for (int i = 0; i < 3; i++)
+        c[i] = run_client(u, names[i], 0, 1, 0);
+    assert_true(c[0]->attached && c[1]->attached && !c[2]->attached);
+    run_lose(w);
+    struct run_peer *other = few_streams(u, 1);
+    run_detach(c[0], false); /* it may come back, but others wait */
+    run_pass(u, 1500);
+    assert_string_equal(c[1]->held_by, "");
+    assert_int_equal(run_held(other), 2);
+    assert_false(c[2]->attached);
+    run_free(u);
+}
+
 static void steer(struct run_peer *o, const char *verb, const char *name)
 {
     RUN_SAY(o, Steer, STEER, true, RUN_BASE(steer), .verb = (char *)(uintptr_t)verb, .name = (char *)(uintptr_t)name);
@@ -158,6 +178,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_full_workers),
         cmocka_unit_test(test_left_streams_give_way),
+        cmocka_unit_test(test_the_oldest_has_its_turn),
         cmocka_unit_test(test_reasons),
         cmocka_unit_test(test_lost_splits_are_counted),
     };
