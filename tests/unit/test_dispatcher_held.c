@@ -104,6 +104,24 @@ static void test_the_oldest_has_its_turn(void **state)
     run_free(u);
 }
 
+/* Who waited for room with a worker that leaves waits for another worker. */
+static void test_full_workers_leave(void **state)
+{
+    (void)state;
+    struct run *u = run_new(40);
+    struct run_peer *w = few_streams(u, 2);
+    run_client(u, "first", 0, 1, 0);
+    struct run_peer *second = run_client(u, "second", 0, 1, 0);
+    run_lose(w);
+    struct run_peer *other = few_streams(u, 1);
+    run_pass(u, 1500);
+    assert_non_null(strstr(second->held_by, "--max-streams"));
+    RUN_SAY(other, Draining, DRAINING, false, RUN_BASE(draining));
+    run_pass(u, 1500);
+    assert_string_equal(second->held_by, "no worker takes splits: 1 is being drained");
+    run_free(u);
+}
+
 static void steer(struct run_peer *o, const char *verb, const char *name)
 {
     RUN_SAY(o, Steer, STEER, true, RUN_BASE(steer), .verb = (char *)(uintptr_t)verb, .name = (char *)(uintptr_t)name);
@@ -179,6 +197,7 @@ int main(void)
         cmocka_unit_test(test_full_workers),
         cmocka_unit_test(test_left_streams_give_way),
         cmocka_unit_test(test_the_oldest_has_its_turn),
+        cmocka_unit_test(test_full_workers_leave),
         cmocka_unit_test(test_reasons),
         cmocka_unit_test(test_lost_splits_are_counted),
     };
