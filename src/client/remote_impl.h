@@ -49,6 +49,7 @@ struct remote_split {
     uint64_t not_before_ns;     /* its worker did not have it: not asked again before */
     unsigned n_not_here;        /* so often */
     bool lost;                  /* it will not be run again */
+    uint64_t n_joined;          /* elements that it left over, and that batches are joined of */
     struct slot *slots;         /* by k */
 };
 
@@ -187,7 +188,7 @@ struct remote {
     uint64_t wait_ns;
     bool waiting;              /* the consumer, at the moment */
     uint64_t waited_ns, note_ns; /* for what is taken next, so far; so long until somebody is told */
-    uint64_t n_lost;           /* splits of which something was not delivered */
+    uint64_t n_lost;           /* splits that were lost before all of their batches, and what they left over, were taken */
     char lagging[160];         /* the rank that is farthest behind, as the dispatcher said when it was told so */
     char held[640];            /* what keeps the job, as the dispatcher said; "": nothing */
     bool paused;               /* that is what keeps it, ... */
