@@ -86,6 +86,7 @@ static void send_attach(struct remote *r)
     m.round = &round;
     e.id = r->attach_id = ++r->next_id;
     r->answered = false;
+    cw_remote_unhold(r);
     e.of_case = CACHEW__ENVELOPE__OF_ATTACH;
     e.attach = &m;
     cw_remote_tell(r, &e);
@@ -281,6 +282,7 @@ static void service_is_down(struct remote *r, const struct cw_error *why)
     r->dispatcher = NULL;
     r->dispatcher_open = false;
     r->detach_id = 0;
+    cw_remote_unhold(r);
     r->service_down = *why;
     if (!why->status)
         (void)cw_error_set(&r->service_down, CW_E_SERVICE, "it closed the connection");

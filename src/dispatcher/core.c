@@ -141,10 +141,7 @@ int cw_dispatcher_message(struct cw_dispatcher *d, struct cw_peer *p, const Cach
 void cw_dispatcher_turn(struct cw_dispatcher *d, uint64_t now_ns)
 {
     d->now_ns = CW_MAX(d->now_ns, now_ns);
-    if (d->room) {
-        d->room = false;
-        cw_dp_seat_ask_all(d, true);
-    }
+    cw_dp_seat_room(d);
     CW_LIST_EACH(at, &d->dirty_streams) {
         struct stream *s = CW_CONTAINER(at, struct stream, dirty);
         cw_dp_stream_mark(d, s);

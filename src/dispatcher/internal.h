@@ -316,6 +316,8 @@ int cw_dp_worker_restore(struct cw_dispatcher *d, const Cachew__Journal__Worker 
 void cw_dp_seat_ask(struct cw_dispatcher *d, struct stream *s); /* Prepare, to whom it may concern */
 /* The same for all streams, or those that wait until a worker may have one more: first those that nobody has, the oldest first. */
 void cw_dp_seat_ask_all(struct cw_dispatcher *d, bool waiting);
+/* If there is room since the last time, who waits for it is asked for, before anybody else is. */
+void cw_dp_seat_room(struct cw_dispatcher *d);
 /* The worker has nothing of the stream any more. */
 int cw_dp_seat_failed(struct cw_dispatcher *d, struct worker *w, const Cachew__StreamFailed *m, struct cw_error *err) _must_check_;
 int cw_dp_seat_answer(struct cw_dispatcher *d, struct worker *w, uint64_t re, const Cachew__Envelope *m, struct cw_error *err) _must_check_;

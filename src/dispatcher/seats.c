@@ -227,6 +227,14 @@ void cw_dp_seat_ask_all(struct cw_dispatcher *d, bool waiting)
         }
 }
 
+void cw_dp_seat_room(struct cw_dispatcher *d)
+{
+    if (d->room) {
+        d->room = false;
+        cw_dp_seat_ask_all(d, true);
+    }
+}
+
 static void seat_unfit(struct cw_dispatcher *d, struct seat *t, const char *why)
 {
     char hex[33];

@@ -407,6 +407,7 @@ void cw_dp_stream_tick(struct cw_dispatcher *d)
 {
     while (give_up_left(d))
         ;
+    cw_dp_seat_room(d);
     CW_LIST_EACH(at, &d->streams) {
         struct stream *s = CW_CONTAINER(at, struct stream, link);
         if (cw_list_empty(&s->jobs) || s->parked)

@@ -195,7 +195,7 @@ void cw_dp_held_why(const struct cw_dispatcher *d, const struct job *j, char *bu
         snprintf(buf, size, "the job is paused (`cachew jobs --resume` lets it go on)");
         return;
     }
-    if (s->n_heap > 0 || s->n_shunned > s->n_ready || cw_dp_grace(d, s))
+    if (s->n_heap > 0 || cw_dp_grace(d, s))
         return;
     CW_LIST_EACH(at, &s->seats) {
         const struct seat *t = CW_CONTAINER(at, struct seat, by_stream);

@@ -84,6 +84,44 @@ static void test_left_streams_give_way(void **state)
     run_free(u);
 }
 
+/* Room that came about goes to the oldest that waits, whether its data is known or not. */
+static void test_the_oldest_has_its_turn(void **state)
+{
+    (void)state;
+    struct run *u = run_new(40);
+    struct run_peer *w = few_streams(u, 2), *c[3];
+    const char *names[] = {"first", "second", "third"};
+    for (int i = 0; i < 3; i++)
+        c[i] = run_client(u, names[i], 0, 1, 0);
+    assert_true(c[0]->attached && c[1]->attached && !c[2]->attached);
+    run_lose(w);
+    struct run_peer *other = few_streams(u, 1);
+    run_detach(c[0], false); /* it may come back, but others wait */
+    run_pass(u, 1500);
+    assert_string_equal(c[1]->held_by, "");
+    assert_int_equal(run_held(other), 2);
+    assert_false(c[2]->attached);
+    run_free(u);
+}
+
+/* Who waited for room with a worker that leaves waits for another worker. */
+static void test_full_workers_leave(void **state)
+{
+    (void)state;
+    struct run *u = run_new(40);
+    struct run_peer *w = few_streams(u, 2);
+    run_client(u, "first", 0, 1, 0);
+    struct run_peer *second = run_client(u, "second", 0, 1, 0);
+    run_lose(w);
+    struct run_peer *other = few_streams(u, 1);
+    run_pass(u, 1500);
+    assert_non_null(strstr(second->held_by, "--max-streams"));
+    RUN_SAY(other, Draining, DRAINING, false, RUN_BASE(draining));
+    run_pass(u, 1500);
+    assert_string_equal(second->held_by, "no worker takes splits: 1 is being drained");
+    run_free(u);
+}
+
 static void steer(struct run_peer *o, const char *verb, const char *name)
 {
     RUN_SAY(o, Steer, STEER, true, RUN_BASE(steer), .verb = (char *)(uintptr_t)verb, .name = (char *)(uintptr_t)name);
@@ -122,7 +160,9 @@ static void test_reasons(void **state)
     run_register(bad);
     run_settle(u);
     assert_int_equal(n_streams(bad), 0); /* it is to look again, not to keep what it saw */
-    bad->silent = true;                  /* it is asked at once, nobody else being there */
+    run_pass(u, 1500);
+    assert_non_null(strstr(again->held_by, "can't serve it: it sees other data"));
+    bad->silent = true; /* it is asked again after a while, nobody else being there */
     run_pass(u, 31000);
     assert_string_equal(again->held_by, "a worker is opening the data");
     run_free(u);
@@ -156,6 +196,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_full_workers),
         cmocka_unit_test(test_left_streams_give_way),
+        cmocka_unit_test(test_the_oldest_has_its_turn),
+        cmocka_unit_test(test_full_workers_leave),
         cmocka_unit_test(test_reasons),
         cmocka_unit_test(test_lost_splits_are_counted),
     };

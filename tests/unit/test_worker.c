@@ -304,6 +304,26 @@ static void two_streams(void **state)
     end_all();
 }
 
+/* Who takes the place of others has their memory, also where all of it is said in one breath. */
+static void one_for_two(void **state)
+{
+    (void)state;
+    struct got *first, *second, *third;
+    struct cw_worker_options o = worker_defaults();
+    o.memory = (size_t)16 << 20;
+    worker_start(&o);
+    prepare(1, RANGE, &first);
+    prepare(2, SINGLE, &second);
+    say_forget(1);
+    say_forget(2);
+    prepare(0, "{\"op\": \"synthetic\", \"count\": 256, \"shape\": [64, 1024], \"dtype\": \"uint8\"}, {\"op\": \"batch\", \"size\": 128}", &third); /* 8 MiB each */
+    say_forget(0);
+    run_until(status_now().n_streams == 0);
+    got_free(first);
+    got_free(second);
+    got_free(third);
+}
+
 /* ---- what is refused ---- */
 
 static void expect_refused(const char *chain, const char *part)
@@ -375,7 +395,7 @@ int main(void)
         world_test(counted_shared), world_test(counted_tcp), world_test(counted_local), world_test(filtered_shared), world_test(filtered_tcp),
         world_test(bytes_shared), world_test(bytes_tcp), world_test(buckets_shared), world_test(buckets_tcp), world_test(elements_shared),
         world_test(skipped_records), world_test(skipped_in_counted), world_test(failed_record), world_test(failed_stream),
-        world_test(dispatcher_comes_back), world_test(prepared_again), world_test(lease_beyond_the_end), world_test(drains), world_test(two_streams),
+        world_test(dispatcher_comes_back), world_test(prepared_again), world_test(lease_beyond_the_end), world_test(drains), world_test(two_streams), world_test(one_for_two),
         world_test(refuses), world_test(wrong_options),
     };
     return cmocka_run_group_tests(tests, make_lines, temp_remove);
