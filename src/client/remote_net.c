@@ -360,8 +360,12 @@ static void run(void *user)
     bool leaving = r->left || r->closing;
     if (leaving)
         say_goodbye(r);
-    if (!r->dispatcher && now >= r->dispatcher_retry_ns && (!leaving || (!r->parted && now < r->goodbye_ns)))
-        dispatcher_connect(r);
+    if (!r->dispatcher && (!leaving || (!r->parted && now < r->goodbye_ns))) {
+        if (now >= r->dispatcher_retry_ns)
+            dispatcher_connect(r);
+        else
+            cw_remote_wake_at(r, r->dispatcher_retry_ns); /* whatever rang before */
+    }
     if (r->dispatcher_open && r->answered && !leaving)
         tell_cursor(r, now);
     if (r->closing) {

@@ -88,6 +88,8 @@ struct worker {
     size_t n_addresses;
     uint32_t pid, cpu_budget;
     uint32_t max_streams, n_streams; /* that it may have at a time (0: any number); that it has, or was asked to prepare */
+    size_t asked_bytes;   /* of the pipelines that it was asked to prepare and has not answered for */
+    bool turned_away;     /* a pipeline waits until there are fewer of them */
     uint64_t memory;
     uint64_t cpu_ns, memory_bytes, n_batches, n_bytes; /* as its heartbeats say */
     bool awaited;         /* known before a restart, and not back yet */

@@ -114,14 +114,20 @@ static bool is_taken(enum seat_state state) { return state == SEAT_ASKED || stat
 
 static bool is_full(const struct worker *w) { return w->max_streams > 0 && w->n_streams >= w->max_streams; }
 
+/* Large ones one after the other: what is on its way to a worker is bounded. */
+static bool is_much(const struct worker *w, const struct stream *s) { return w->asked_bytes > 0 && w->asked_bytes + s->pipeline->size > CW_PIPELINE_BYTES; }
+
 static void seat_state(struct cw_dispatcher *d, struct seat *t, enum seat_state state)
 {
     struct worker *w = t->worker;
     bool was_full = is_full(w);
     t->stream->n_ready += (state == SEAT_READY) - (t->state == SEAT_READY);
     w->n_streams += (uint32_t)is_taken(state) - (uint32_t)is_taken(t->state);
+    w->asked_bytes += (state == SEAT_ASKED) * t->stream->pipeline->size - (t->state == SEAT_ASKED) * t->stream->pipeline->size;
+    bool answered = w->turned_away && t->state == SEAT_ASKED && state != SEAT_ASKED;
     t->state = state;
-    d->room |= was_full && !is_full(w);
+    w->turned_away &= !answered;
+    d->room |= (was_full && !is_full(w)) || answered;
 }
 
 /* The worker is to have nothing of the stream any more. */
@@ -204,7 +210,8 @@ void cw_dp_seat_ask(struct cw_dispatcher *d, struct stream *s)
         waiting |= t->state == SEAT_ASKED;
         if (t->state != SEAT_IDLE)
             continue;
-        if (is_full(w))
+        w->turned_away |= is_much(w, s);
+        if (is_full(w) || is_much(w, s))
             s->wants = true;
         else if (s->data)
             seat_prepare(d, t);

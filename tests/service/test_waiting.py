@@ -163,3 +163,15 @@ def test_workers_of_up_are_told_apart_in_the_log(tmp_path):
         process.terminate()
         said = process.communicate(timeout=60)[1]
     assert re.search(r"cachew worker worker-0: ", said) and re.search(r"cachew worker worker-1: ", said), said
+
+
+def test_a_client_that_stood_still_and_then_ends_is_known_to_be_finished(bench):
+    """The dispatcher has given its connection up meanwhile: it comes back to say so."""
+    bench.cluster.start(1)
+    r = bench.ranks(numbers(3000, slow(300), BATCH))[0]
+    bench.cluster.wait_lines(r, 2)
+    r.process.stop()
+    until_said(bench.cluster.dispatcher, "nothing was heard for")
+    r.process.cont()
+    r.finish()
+    bench.cluster.until("jobs", lambda jobs: jobs[0]["state"] == "done", "the job to be done")

@@ -56,6 +56,53 @@ static void test_full_workers(void **state)
     run_free(u);
 }
 
+/* Pipelines that are large together go to a worker one after the other; small ones beside them. */
+static void test_large_pipelines(void **state)
+{
+    (void)state;
+    struct run *u = run_new(40);
+    struct run_peer *w = few_streams(u, 0), *c[3];
+    char *large = malloc((20 << 20) + 1);
+    assert_non_null(large);
+    memset(large, ' ', 20 << 20);
+    large[20 << 20] = '\0';
+    w->silent = true;
+    uint64_t id = 0;
+    uint8_t stream[16] = {0};
+    for (uint8_t i = 0; i < 3; i++) {
+        c[i] = run_client_with(u, &(struct run_attach){.job = (const char *[]){"a", "b", "c"}[i], .pipeline = i, .text = i < 2 ? large : NULL}, 0);
+        if (i == 0) {
+            id = w->prepare_id;
+            memcpy(stream, w->prepare_stream, 16);
+        }
+    }
+    assert_int_equal(w->n_prepares, 2); /* a, c */
+    w->silent = false;
+    run_prepared(w, id, (ProtobufCBinaryData){16, stream});
+    run_pass(u, 1000);
+    assert_int_equal(w->n_prepares, 3);
+    assert_true(c[1]->attached);
+    free(large);
+    run_free(u);
+}
+
+/* Without a client, what workers have of an at-most-once job stays, unless another job has nobody. */
+static void test_at_most_once_gives_way(void **state)
+{
+    (void)state;
+    struct run *u = run_new(40);
+    struct run_attach at = {.job = "first", .order = CACHEW__ORDER__ORDER_ANY, .guarantee = CACHEW__GUARANTEE__GUARANTEE_AT_MOST_ONCE};
+    struct run_peer *w = few_streams(u, 1), *first = run_client_with(u, &at, 0);
+    assert_true(first->attached);
+    run_detach(first, false);
+    run_pass(u, 60000);
+    assert_int_equal(n_streams(w), 1);
+    struct run_peer *second = run_client(u, "second", 0, 1, 0);
+    run_pass(u, 1000);
+    assert_true(second->attached);
+    run_free(u);
+}
+
 /* A stream that is kept ready without a client gives way at once; one more worker takes those that wait. */
 static void test_left_streams_give_way(void **state)
 {
@@ -195,6 +242,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_full_workers),
+        cmocka_unit_test(test_large_pipelines),
+        cmocka_unit_test(test_at_most_once_gives_way),
         cmocka_unit_test(test_left_streams_give_way),
         cmocka_unit_test(test_the_oldest_has_its_turn),
         cmocka_unit_test(test_full_workers_leave),
