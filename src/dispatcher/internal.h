@@ -90,6 +90,7 @@ struct worker {
     uint32_t max_streams, n_streams; /* that it may have at a time (0: any number); that it has, or was asked to prepare */
     size_t asked_bytes;   /* of the pipelines that it was asked to prepare and has not answered for */
     bool turned_away;     /* a pipeline waits until there are fewer of them */
+    bool short_of_memory; /* one stream more did not fit beside those that it has */
     uint64_t memory;
     uint64_t cpu_ns, memory_bytes, n_batches, n_bytes; /* as its heartbeats say */
     bool awaited;         /* known before a restart, and not back yet */
@@ -117,6 +118,7 @@ struct seat {
     size_t heap_at;          /* 0: not among those that get leases; else place + 1 */
     uint64_t shunned_until;  /* 0: not */
     bool named;              /* in Holdings, since its worker's connection changed */
+    bool beside;             /* it was asked for while its worker had others */
     bool announced;          /* the clients of the stream know where the worker is */
     uint64_t order;          /* among seats with equal room; differs from stream to stream */
     uint32_t most;           /* capacity that it ever had */

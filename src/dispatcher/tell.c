@@ -206,7 +206,7 @@ void cw_dp_held_why(const struct cw_dispatcher *d, const struct job *j, char *bu
     if (n_asked > 0)
         snprintf(buf, size, "a worker is opening the data");
     else if (s->wants)
-        snprintf(buf, size, "workers have as many streams as they may have at a time (their --max-streams): it is the job's turn when others end");
+        snprintf(buf, size, "workers have as many streams as they may have at a time (their --max-streams), or as fit into their --memory: it is the job's turn when others end");
     else if (unfit)
         snprintf(buf, size, "worker %" PRIu64 " can't serve it: %.600s", unfit->worker->id, unfit->why ? unfit->why : "out of memory");
     else

@@ -40,6 +40,7 @@ struct run_peer {
     const char *fails;          /* Prepare is answered with this */
     bool registered;            /* on this connection */
     bool silent, forgot, drain; /* silent: does not answer Prepare */
+    bool budget;                /* what fails is its memory */
     unsigned n_prepares;
     uint64_t prepare_id;        /* of the last Prepare, and its stream */
     uint8_t prepare_stream[16];
@@ -354,7 +355,7 @@ static void run_prepared(struct run_peer *p, uint64_t re, ProtobufCBinaryData st
     Cachew__Envelope m = CACHEW__ENVELOPE__INIT;
     m.re = re;
     if (p->fails) {
-        failure.kind = (char *)"data";
+        failure.kind = (char *)(p->budget ? "budget" : "data");
         failure.message = (char *)p->fails;
         m.of_case = CACHEW__ENVELOPE__OF_FAILURE;
         m.failure = &failure;

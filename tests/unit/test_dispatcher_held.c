@@ -86,6 +86,32 @@ static void test_large_pipelines(void **state)
     run_free(u);
 }
 
+/* What does not fit beside others waits until one of them ends; what does not fit alone is refused. */
+static void test_workers_short_of_memory(void **state)
+{
+    (void)state;
+    struct run *u = run_new(40);
+    struct run_peer *w = few_streams(u, 0), *first = run_client(u, "first", 0, 1, 0);
+    w->fails = "option --memory 2446677 is too small";
+    w->budget = true;
+    struct run_peer *second = run_client(u, "second", 0, 1, 0), *third = run_client(u, "third", 0, 1, 0);
+    run_pass(u, 60000);
+    assert_int_equal(w->n_prepares, 2); /* third's is not even tried */
+    assert_false(second->attached || third->attached);
+    assert_string_equal(second->failure, "");
+    assert_non_null(strstr(second->held_by, "--memory"));
+    w->fails = NULL;
+    run_detach(first, true);
+    run_pass(u, 1000);
+    assert_true(second->attached && third->attached);
+    run_detach(second, true);
+    run_detach(third, true);
+    run_pass(u, 60000);
+    w->fails = "option --memory 2446677 is too small";
+    assert_non_null(strstr(run_client(u, "fourth", 0, 1, 0)->failure, "too small"));
+    run_free(u);
+}
+
 /* Without a client, what workers have of an at-most-once job stays, unless another job has nobody. */
 static void test_at_most_once_gives_way(void **state)
 {
@@ -243,6 +269,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_full_workers),
         cmocka_unit_test(test_large_pipelines),
+        cmocka_unit_test(test_workers_short_of_memory),
         cmocka_unit_test(test_at_most_once_gives_way),
         cmocka_unit_test(test_left_streams_give_way),
         cmocka_unit_test(test_the_oldest_has_its_turn),
