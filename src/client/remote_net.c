@@ -11,8 +11,6 @@
 #include "base/clock.h"
 
 #define RETRY_NS UINT64_C(100000000)
-/* So long a dispatcher is waited for that was never there: started together with the training it comes, a mistyped address does not. */
-#define ABSENT_NS UINT64_C(15000000000)
 /* The cursor within a split is said so often while it moves, ... */
 #define PROGRESS_NS UINT64_C(250000000)
 /* ... and so often when it does not: a job that is held wakes nobody more than its connections do. */
@@ -290,7 +288,7 @@ static void service_is_down(struct remote *r, const struct cw_error *why)
     struct cw_error e = {0};
     if (!r->attached && cw_failure_is_final(&r->service_down)) /* it would say the same again */
         (void)cw_error_set(&e, CW_E_SERVICE, "the dispatcher at %s refuses: %.400s", r->service, r->service_down.message);
-    else if (!r->reached && cw_now_ns() - r->started_ns > ABSENT_NS)
+    else if (!r->reached && r->options.absent_ns && cw_now_ns() - r->started_ns > r->options.absent_ns)
         (void)cw_error_set(&e, CW_E_SERVICE, "the dispatcher at %s can't be reached: %.400s", r->service, r->service_down.message);
     if (e.status)
         cw_remote_fail(r, &e);
