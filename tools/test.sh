@@ -67,7 +67,7 @@ compile() { "$meson" compile -C "$1" && "$meson" compile -C "$1" tests; }
 unit() { # DIR [meson test arguments]: with the number of checks that the programs counted
     local dir=$1
     shift
-    "$meson" test -C "$dir" --no-rebuild --num-processes "$jobs" --print-errorlogs "$@" || return 1
+    "$meson" test -C "$dir" --no-rebuild --num-processes "$jobs" --print-errorlogs "$@" || { digest "$dir/meson-logs/testlog.txt"; return 1; }
     local n
     n=$(grep -aoE '^\[  PASSED  \] [0-9]+' "$dir/meson-logs/testlog.txt" | awk '{ n += $NF } END { print n + 0 }')
     echo "$n tests passed in $(grep -acE '^=+ [0-9]+/[0-9]+ =+$' "$dir/meson-logs/testlog.txt") programs"
