@@ -63,7 +63,7 @@ fuzz:
 soak:
 	@$(DEPS) build test
 	@tools/setup.sh build-soak -Dcrash_points=true
-	@$(MESON) compile -C build-soak cachew jobs_tool
+	@$(MESON) compile -C build-soak && $(MESON) compile -C build-soak jobs_tool
 	@CACHEW=$(CURDIR)/build-soak/cachew "$$(tools/venv.sh)/bin/python" tests/service/soak.py --n $(SOAK_RUNS) --seed $(SOAK_SEED) --keep build-soak/failed
 	@CACHEW=$(CURDIR)/build-soak/cachew "$$(tools/venv.sh)/bin/python" tests/service/short_jobs.py --jobs $(SOAK_JOBS)
 

@@ -96,8 +96,8 @@ static unsigned operands_of(const struct cw_instr *in)
     }
 }
 
-/* An instruction all of whose operands are constants is carried out here and now. */
-static int fold(struct compiler *c, const struct cw_node *node, const struct cw_instr *in, enum cw_dtype dtype, struct operand *ret)
+/* An instruction all of whose operands are constants is carried out here and now. 1: that can't be done, each record is to fail of it. */
+static int fold(struct compiler *c, const struct cw_instr *in, enum cw_dtype dtype, struct operand *ret)
 {
     uint64_t value[4] = {0};
     const void *a = reg_of(c, in->a)->constant, *b = reg_of(c, in->b)->constant;
@@ -106,7 +106,7 @@ static int fold(struct compiler *c, const struct cw_node *node, const struct cw_
     else if (in->kind == CW_I_WHERE)
         cw_kernel_where(cw_dtype_size(dtype), value, a, b, reg_of(c, in->c)->constant, 1, 1, 1, 1);
     else if (in->kernel(value, a, b, 1, CW_VV))
-        return CW_LOWER_FAIL(c, node, in->op == CW_X_POW ? "a negative integer power of an integer" : "integer division by zero");
+        return 1;
     return cw_lower_reg_constant(c, dtype, value, sizeof(value), ret);
 }
 
@@ -121,9 +121,11 @@ int cw_lower_emit(struct compiler *c, const struct cw_node *node, struct cw_inst
         in.b = in.a;
     int r;
     if (in.level == CW_LEVEL_CONSTANT) {
-        r = fold(c, node, &in, type->dtype, &result);
-        *ret = result;
-        return r;
+        if ((r = fold(c, &in, type->dtype, &result)) != 1) {
+            *ret = result;
+            return r;
+        }
+        in.level = CW_LEVEL_ROW;
     }
     struct cw_reg reg = {.kind = CW_REG_TEMP, .level = in.level, .type = *type, .refs = 1};
     if ((r = slot_new(c, in.level, &reg.slot)) < 0 || (r = cw_lower_reg_new(c, &reg, &in.dst)) < 0)

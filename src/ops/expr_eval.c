@@ -94,8 +94,11 @@ static unsigned apply(const struct cw_instr *in, uint8_t *d, size_t d_size, cons
         cw_kernel_where(d_size, d, a, b, c, n, a_step, b_step, c_step);
         return 0;
     default:
-        if (!a_step && !b_step) { /* where a run is expected, both operands are the row's: only with n = 1 */
-            return in->kernel(d, a, b, 1, CW_VV);
+        if (!a_step && !b_step) { /* both operands are the row's, or constants */
+            unsigned bad = in->kernel(d, a, b, 1, CW_VV);
+            for (size_t i = 1; i < n; i++)
+                memcpy(d + i * d_size, d, d_size);
+            return bad;
         }
         return in->kernel(d, a, b, n, a_step && b_step ? CW_VV : a_step ? CW_VS : CW_SV);
     }

@@ -212,6 +212,9 @@ static void records_that_fail(void **state)
     assert_int_equal(failures(f, "a % y", "integer modulo by zero"), N / 5 - 1);
     assert_int_equal(failures(f, "y ** x", "negative integer power"), 8);
     assert_int_equal(failures(f, "x // 0", "division by zero"), N - 2);
+    assert_int_equal(failures(f, "x + (int64(0) // (-uint8(0)))", "integer division by zero"), N - 2); /* constants, but no literals */
+    assert_int_equal(failures(f, "int8(2) ** int8(-1)", "negative integer power"), N - 2);
+    assert_int_equal(failures(f, "a + int64(1) % int64(0)", "integer modulo by zero"), N - 2);
     assert_int_equal(failures(f, "max(tokens)", "empty array"), N / 4 - 1);
     assert_int_equal(failures(f, "tokens + a", "shapes don't match: [2] and [3]"), N / 2 - 1); /* 0 and 2 tokens do not fit 3, 1 and 3 do */
 }
