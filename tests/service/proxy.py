@@ -12,6 +12,7 @@ What happens to connections there are happens at once; delay, throttle, stall an
 never carries anything again: bytes are missing."""
 
 import asyncio
+import contextlib
 import random
 import socket
 import struct
@@ -54,7 +55,8 @@ class Connection:
         self.ended[direction] = True
         writer = self.far[1] if direction == UP else self.near[1]
         if not self.swallowed and not writer.is_closing():
-            writer.write_eof()
+            with contextlib.suppress(OSError):  # it was reset, which is only not seen yet
+                writer.write_eof()
 
     def close(self):
         for _, writer in (self.near, self.far):

@@ -2,6 +2,7 @@
 
 import select
 import socket
+import struct
 import sys
 import threading
 import time
@@ -103,6 +104,23 @@ def test_half_close(ends, direction):
     assert ended.recv(1) == b""
     other.sendall(b"still")
     assert receive(goes_on, 5) == b"still"
+
+
+def test_half_close_of_what_was_reset(ends):
+    """A fault comes while the loop has not seen yet that the far end is gone."""
+    near, far = ends.pair()
+    near.sendall(b"x")
+    assert receive(far, 1) == b"x"
+    far.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+
+    def both():
+        ends.open.remove(far)
+        far.close()
+        (connection,) = ends.proxy.connections
+        connection.end(UP)
+
+    ends.network.call(both)
+    assert receive(near, 1) == b""
 
 
 def test_black_hole(ends):
