@@ -10,7 +10,7 @@ import pytest
 import cachew
 from cachew import Dataset
 
-from waiting import comes_to
+from waiting import comes_to, in_use
 
 SIZE = 8
 
@@ -79,14 +79,6 @@ def test_waiting_for_a_joined_batch_may_end_and_go_on(tmp_path):
             it.next(timeout_s=0.1)
         go_on.touch()
         assert [b["value"].tolist() for b in it] == want[first:]
-
-
-def in_use(it):
-    try:
-        it.state_dict()
-    except cachew.UsageError:
-        return True
-    return False
 
 
 @pytest.mark.parametrize("where", ["between", "inside"])
