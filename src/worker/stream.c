@@ -86,14 +86,9 @@ void cw_stream_do(struct cw_stream *s, struct cw_command *c)
 {
     c->next = NULL;
     if (c->kind == CW_DO_END) { /* before it is said: then the runner goes */
-        pthread_mutex_lock(&s->mutex);
-        struct cw_runner *r = s->runner;
-        pthread_mutex_unlock(&s->mutex);
         look_at_work(s);
         s->end_said = true;
         s->interrupt = 1;
-        if (r)
-            cw_runner_interrupt(r, true);
     }
     pthread_mutex_lock(&s->mutex);
     *s->commands_tail = c;
