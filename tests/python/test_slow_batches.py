@@ -138,7 +138,7 @@ def test_every_batch_is_waited_for_in_little_pieces(opened, where):
 
 
 @pytest.mark.parametrize("where", WHERE)
-@pytest.mark.parametrize("how", ["between", "inside"])
+@pytest.mark.parametrize("how", ["between", "inside", "holding a batch"])
 def test_closing_while_a_function_is_waited_for(opened, where, how):
     it, log, _ = opened(where, 10 if how != "holding a batch" else 20)
     held = [next(it) for _ in range(how == "holding a batch")]

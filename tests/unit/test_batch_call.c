@@ -259,6 +259,21 @@ static void who_leaves_for_good_cancels_the_call(void **state)
     assert_int_equal(gate.n_cancelled, 1);
 }
 
+static void a_batch_that_is_held_keeps_no_call(void **state)
+{
+    (void)state;
+    struct cw_iterator *it = iterate("{\"op\": \"range\", \"stop\": 20}, {\"op\": \"filter\", \"where\": \"value % 2 == 0\"}, {\"op\": \"batch\", \"size\": 8}, {\"op\": \"gate\"}");
+    struct cw_batch *b;
+    let(1);
+    assert_int_equal(cw_iterator_next(it, 0, &b, &err), 0);
+    ask_until_called(it, 2);
+    cw_iterator_leave(it);
+    assert_int_equal(gate.n_cancelled, 1);
+    check(b, 8, 1, 2, 1);
+    cw_iterator_release(it, b);
+    cw_local_deinit(&local);
+}
+
 static void what_was_given_and_not_taken_is_freed(void **state)
 {
     (void)state;
@@ -367,6 +382,7 @@ int main(void)
         cmocka_unit_test(each_of_several_operators_is_called_once),
         cmocka_unit_test(an_interrupt_ends_the_wait_and_not_the_call),
         cmocka_unit_test(who_leaves_for_good_cancels_the_call),
+        cmocka_unit_test(a_batch_that_is_held_keeps_no_call),
         cmocka_unit_test(what_was_given_and_not_taken_is_freed),
         cmocka_unit_test(a_failure_is_met_again_and_calls_nobody),
         cmocka_unit_test(lack_of_memory_calls_nobody_again),
