@@ -410,7 +410,7 @@ static void *compute_main(void *arg)
             run_block(r, t, b);
             continue;
         }
-        if (!r->fatal.status && r->starved && r->n_running == 0 && r->n_reading == 0 && !r->starving) {
+        if (!r->fatal.status && r->starved && !r->consumer_short && r->n_running == 0 && r->n_reading == 0 && !r->starving) {
             run_starved(r, t);
             continue;
         }

@@ -134,6 +134,25 @@ def test_joined_batches_are_the_same_whoever_makes_them(name):
                 assert after["twice"].tolist() == (before["value"] * 2).tolist() and after.records == before.records
 
 
+def wide(batch):
+    return {"value": batch["value"], "wide": np.repeat(batch["value"][:, None], 3000, 1)}
+
+
+def test_who_lacks_memory_for_a_batch_is_not_kept_waiting_by_blocks_that_lack_it_too():
+    """They were run alone in turn, again and again, so that something always ran, and the consumer never got what there was."""
+    ds = PIPELINES["filter"].map_batches(wide)
+    want = [b.hash() for b in ds.iterator()]
+    for threads in (2, 2, 4):  # a little more than the least that is accepted, without the function
+        with ds.iterator(threads=threads, memory=1_115_016) as it:
+            try:
+                got = []
+                while (b := it.next(timeout_s=30)) is not None:
+                    got.append(b.hash())
+                assert got == want
+            except cachew.MemoryBudgetError as error:
+                assert "too small" in str(error)
+
+
 def test_a_state_behind_and_before_joined_batches():
     ds = PIPELINES["one batch a split"].map_batches(doubled)
     it, states, hashes = ds.iterator(epochs=2), [], []
