@@ -72,7 +72,7 @@ struct part {
 struct remote_assembly {
     struct cw_assembly a; /* first */
     struct part *parts, **last;
-    bool fetching;
+    struct cw_assembly *whole; /* of these parts, once they are here, until it is a.batch: operators on batches are being applied to it */
 };
 
 /* A batch in memory of a worker, or in a slab of ours. */
@@ -278,6 +278,8 @@ void cw_slot_free(struct slot *s);                    /* mutex not held */
 /* remote_wait.c: waits for something to change. Mutex held, but not while somebody is told what is waited for. 0: something may have. s: for what split, or NULL; what: for the
  * error. */
 int cw_remote_wait(struct remote *r, uint64_t deadline_ns, const struct remote_split *s, const char *what, struct cw_error *err) _must_check_;
+/* The same for what this process itself is at: none of the service's time, and nothing that it would be told or asked about. */
+int cw_remote_wait_here(struct remote *r, uint64_t deadline_ns, const char *what, struct cw_error *err) _must_check_;
 /* What was waited for is there. Mutex held. */
 void cw_remote_waited(struct remote *r);
 /* The job is paused, or goes on. Mutex held. */

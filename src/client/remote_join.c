@@ -82,25 +82,13 @@ static int fetch_parts(struct remote *r, struct remote_assembly *a, uint64_t dea
 
 static int get_slab(size_t size, struct cw_slab **ret, void *arg, struct cw_error *err) { return cw_slab_get(arg, size, ret, err); }
 
-static int stopped(void *arg)
-{
-    struct remote *r = arg;
-    pthread_mutex_lock(&r->mutex);
-    bool stop = r->interrupted;
-    pthread_mutex_unlock(&r->mutex);
-    return stop;
-}
-
-/* Makes the batch whose parts are all here. */
-static int build(struct remote *r, struct remote_assembly *a, uint64_t epoch, struct cw_error *err)
+/* Puts together what is all here: a->whole. */
+static int join_parts(struct remote *r, struct remote_assembly *a, struct cw_error *err)
 {
     struct cw_assembly *whole;
-    struct remote_batch *b = cw_remote_batch_new(r);
-    int status = b ? cw_assembly_new(&r->layout, &r->slabs, a->a.capacity, a->a.bucket, &whole, err) : cw_error_nomem(err, sizeof(*b), "a batch");
-    if (status < 0) {
-        free(b);
+    int status = cw_assembly_new(&r->layout, &r->slabs, a->a.capacity, a->a.bucket, &whole, err);
+    if (status < 0)
         return status;
-    }
     for (struct part *p = a->parts; p && status >= 0; p = p->next) {
         status = cw_remnant_join(whole, &p->here, err);
         cw_quarantined_move(&p->here.quarantined, &whole->quarantined);
@@ -108,17 +96,64 @@ static int build(struct remote *r, struct remote_assembly *a, uint64_t epoch, st
     if (status >= 0)
         status = cw_assembly_finish(whole, &r->slabs, err);
     if (status >= 0)
-        status = cw_batch_apply(r->compiled, whole, r->options.seed, epoch, stopped, r, get_slab, &r->slabs, err);
-    if (status >= 0) {
-        cw_quarantined_move(&whole->quarantined, &a->a.quarantined);
-        b->b = *whole->batch;
-        free(CW_STEAL(whole->batch));
-        a->a.batch = &b->b;
-    } else {
-        free(b);
-    }
-    cw_assembly_free(whole);
+        a->whole = whole;
+    else
+        cw_assembly_free(whole);
     return status;
+}
+
+static void call_ended(void *arg)
+{
+    struct remote *r = arg;
+    pthread_mutex_lock(&r->mutex);
+    pthread_cond_broadcast(&r->changed);
+    pthread_mutex_unlock(&r->mutex);
+}
+
+static int wait_call(struct remote *r, const struct cw_assembly *a, uint64_t deadline_ns, struct cw_error *err)
+{
+    int status = 0;
+    pthread_mutex_lock(&r->mutex);
+    while (status == 0 && !cw_batch_call_over(a))
+        status = cw_remote_wait_here(r, deadline_ns, "what map_batches makes of the next batch", err);
+    pthread_mutex_unlock(&r->mutex);
+    return status;
+}
+
+/* Operators on batches are applied here, one call after the other. A wait that ends leaves the call where it is. */
+static int apply(struct remote *r, struct cw_assembly *a, uint64_t epoch, uint64_t deadline_ns, struct cw_error *err)
+{
+    int status = 0;
+    while (status == 0 && a->n_applied < r->compiled->n_batch_ops) {
+        if (!a->call)
+            status = cw_batch_call_begin(r->compiled, a, r->options.seed, epoch, call_ended, r, err);
+        if (status == 0)
+            status = wait_call(r, a, deadline_ns, err);
+        if (status == 0)
+            status = cw_batch_call_end(r->compiled, a, get_slab, &r->slabs, err);
+    }
+    return status;
+}
+
+static void free_whole(struct remote_assembly *a)
+{
+    if (a->whole)
+        cw_batch_call_drop(a->whole);
+    a->whole = cw_assembly_free(a->whole);
+}
+
+/* a->whole becomes the batch. */
+static int take_whole(struct remote *r, struct remote_assembly *a, struct cw_error *err)
+{
+    struct remote_batch *b = cw_remote_batch_new(r);
+    if (!b)
+        return cw_error_nomem(err, sizeof(*b), "a batch");
+    cw_quarantined_move(&a->whole->quarantined, &a->a.quarantined);
+    b->b = *a->whole->batch;
+    free(CW_STEAL(a->whole->batch));
+    free_whole(a);
+    a->a.batch = &b->b;
+    return 0;
 }
 
 int cw_remote_finish(struct cw_splits *base, struct cw_assembly *assembly, bool wanted, uint64_t epoch, uint64_t deadline_ns, struct cw_error *err)
@@ -127,8 +162,12 @@ int cw_remote_finish(struct cw_splits *base, struct cw_assembly *assembly, bool 
     struct remote_assembly *a = (struct remote_assembly *)assembly;
     if (!wanted || a->a.batch)
         return 0;
-    int status = fetch_parts(r, a, deadline_ns, err);
-    return status != 0 ? status : build(r, a, epoch, err);
+    int status = a->whole ? 0 : fetch_parts(r, a, deadline_ns, err);
+    if (status == 0 && !a->whole)
+        status = join_parts(r, a, err);
+    if (status == 0)
+        status = apply(r, a->whole, epoch, deadline_ns, err);
+    return status == 0 ? take_whole(r, a, err) : status;
 }
 
 static void free_parts(struct remote *r, struct remote_assembly *a)
@@ -167,6 +206,7 @@ void cw_remote_drop(struct cw_splits *base, struct cw_assembly *assembly)
     struct remote_assembly *a = (struct remote_assembly *)assembly;
     if (a->a.batch)
         cw_remote_batch_release((struct remote_batch *)a->a.batch);
+    free_whole(a);
     free_parts(((struct view *)base)->remote, a);
     cw_quarantined_free(a->a.quarantined);
     if (a->a.error)

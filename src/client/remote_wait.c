@@ -104,6 +104,12 @@ static int missed(const struct remote *r, const struct remote_split *s, const ch
     return status;
 }
 
+static int sleep_changed(struct remote *r, uint64_t until_ns)
+{
+    struct timespec until = {.tv_sec = (time_t)(until_ns / 1000000000u), .tv_nsec = (long)(until_ns % 1000000000u)};
+    return until_ns ? pthread_cond_timedwait(&r->changed, &r->mutex, &until) : pthread_cond_wait(&r->changed, &r->mutex);
+}
+
 /* Waits until then (0: for ever), or until it is time for a note. */
 static int sleep_until(struct remote *r, uint64_t deadline_ns)
 {
@@ -113,9 +119,8 @@ static int sleep_until(struct remote *r, uint64_t deadline_ns)
         uint64_t note_ns = start + (r->note_ns > r->waited_ns ? r->note_ns - r->waited_ns : 0);
         until_ns = until_ns ? CW_MIN(until_ns, note_ns) : note_ns;
     }
-    struct timespec until = {.tv_sec = (time_t)(until_ns / 1000000000u), .tv_nsec = (long)(until_ns % 1000000000u)};
     r->waiting = true;
-    int e = until_ns ? pthread_cond_timedwait(&r->changed, &r->mutex, &until) : pthread_cond_wait(&r->changed, &r->mutex);
+    int e = sleep_changed(r, until_ns);
     r->waiting = false;
     uint64_t now = cw_now_ns();
     r->wait_ns += now - start;
@@ -137,4 +142,12 @@ int cw_remote_wait(struct remote *r, uint64_t deadline_ns, const struct remote_s
     if (r->interrupted)
         return cw_error_set(err, CW_E_INTERRUPTED, "interrupted");
     return e == ETIMEDOUT ? missed(r, s, what, err) : 0;
+}
+
+int cw_remote_wait_here(struct remote *r, uint64_t deadline_ns, const char *what, struct cw_error *err)
+{
+    int e = r->interrupted ? 0 : sleep_changed(r, deadline_ns);
+    if (r->interrupted)
+        return cw_error_set(err, CW_E_INTERRUPTED, "interrupted");
+    return e == ETIMEDOUT ? cw_error_set(err, CW_E_DEADLINE, "%s did not come before the deadline", what) : 0;
 }

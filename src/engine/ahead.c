@@ -27,16 +27,21 @@ static void ahead_free(struct cw_ahead *j)
     free(j);
 }
 
-/* Takes it out of the list; frees it, or has it freed by the thread that is at it. */
-static void drop_at(struct cw_runner *r, struct cw_ahead **at)
+/* Nobody wants it any more: frees it, or has it freed by the thread that is at it. */
+static void let_go(struct cw_ahead *j)
 {
-    struct cw_ahead *j = *at;
-    *at = j->next;
-    r->n_ahead--;
     if (j->state == AHEAD_RUNNING)
         atomic_store(&j->unwanted, true);
     else
         ahead_free(j);
+}
+
+static struct cw_ahead *take_at(struct cw_runner *r, struct cw_ahead **at)
+{
+    struct cw_ahead *j = *at;
+    *at = j->next;
+    r->n_ahead--;
+    return j;
 }
 
 bool cw_ahead_drop(struct cw_runner *r)
@@ -47,7 +52,7 @@ bool cw_ahead_drop(struct cw_runner *r)
             at = &(*at)->next;
             continue;
         }
-        drop_at(r, at);
+        let_go(take_at(r, at));
         any = true;
     }
     r->no_ahead |= any; /* what is made ahead again would be dropped again, and its function called in vain */
@@ -59,7 +64,7 @@ bool cw_ahead_unqueue(struct cw_runner *r)
     unsigned n = r->n_ahead;
     for (struct cw_ahead **at = &r->ahead; *at;)
         if ((*at)->state == AHEAD_QUEUED)
-            drop_at(r, at);
+            let_go(take_at(r, at));
         else
             at = &(*at)->next;
     return r->n_ahead < n;
@@ -68,7 +73,7 @@ bool cw_ahead_unqueue(struct cw_runner *r)
 void cw_ahead_free_all(struct cw_runner *r)
 {
     while (r->ahead)
-        drop_at(r, &r->ahead);
+        let_go(take_at(r, &r->ahead));
 }
 
 /* ---- the pool ---- */
@@ -186,8 +191,6 @@ static bool begin(struct cw_runner *r, const struct cw_joined_name *name, const 
 bool cw_runner_join_ahead(struct cw_runner *r, const struct cw_joined_name *name, const struct cw_joined_part *parts, unsigned n_parts, uint64_t seed)
 {
     pthread_mutex_lock(&r->mutex);
-    while (r->ahead && r->ahead->name.epoch < name->epoch) /* `take` cut it short */
-        drop_at(r, &r->ahead);
     bool begun = false;
     for (const struct cw_ahead *j = r->ahead; j && !begun; j = j->next)
         begun = same(&j->name, name);
@@ -200,17 +203,12 @@ bool cw_runner_join_ahead(struct cw_runner *r, const struct cw_joined_name *name
 void cw_runner_join_claim(struct cw_runner *r, const struct cw_joined_name *name, struct cw_assembly *a)
 {
     pthread_mutex_lock(&r->mutex);
-    struct cw_ahead *j = r->ahead;
-    while (j && !same(&j->name, name))
-        j = j->next;
-    while (j && r->ahead != j)
-        drop_at(r, &r->ahead);
-    if (j && j->state == AHEAD_QUEUED) { /* the consumer does it at once */
-        drop_at(r, &r->ahead);
-    } else if (j) {
-        r->ahead = j->next;
-        r->n_ahead--;
-        a->ahead = j;
+    if (r->ahead && same(&r->ahead->name, name)) { /* what is joined is claimed, batch by batch, so none stands before it */
+        struct cw_ahead *j = take_at(r, &r->ahead);
+        if (j->state == AHEAD_QUEUED) /* the threads have other things to do: the consumer has it done at once */
+            let_go(j);
+        else
+            a->ahead = j;
     }
     pthread_mutex_unlock(&r->mutex);
 }
@@ -218,12 +216,8 @@ void cw_runner_join_claim(struct cw_runner *r, const struct cw_joined_name *name
 void cw_ahead_forget(struct cw_assembly *a)
 {
     struct cw_ahead *j = CW_STEAL(a->ahead);
-    if (!j)
-        return;
-    if (j->state == AHEAD_RUNNING)
-        atomic_store(&j->unwanted, true);
-    else
-        ahead_free(j);
+    if (j)
+        let_go(j);
 }
 
 bool cw_ahead_runs(const struct cw_assembly *a) { return a->ahead && a->ahead->state == AHEAD_RUNNING; }

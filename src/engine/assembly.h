@@ -58,6 +58,7 @@ struct cw_assembly {
     struct cw_ahead *ahead;      /* the same batch as the runner's threads make it (ahead.h); NULL: none */
     struct cw_batch *batch;      /* once finished, */
     unsigned n_applied;          /* and so many operators on batches were applied */
+    struct cw_batch_call *call;  /* of the next one of them (batch_ops.h); NULL: none is under way */
     size_t charged;              /* for ids, present and staged */
 };
 /* What an assembly takes beside its slab and staged values: it grows with the batch. */

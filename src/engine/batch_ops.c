@@ -1,9 +1,11 @@
 #include "engine/batch_ops.h"
 
+#include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "base/hash.h"
+#include "base/thread.h"
 #include "pipeline/sequence.h"
 
 #define COMPONENT_ALIGN 64 /* as in assembly.c */
@@ -89,33 +91,130 @@ static void add_note(struct cw_assembly *a, const char *note)
     a->quarantined = q;
 }
 
+/* What an operator gave takes the place of a->batch. */
+static int put_result(const struct cw_batch_op *o, struct cw_assembly *a, const struct cw_batch_result *result, cw_slab_getter get, void *get_arg, struct cw_error *err)
+{
+    struct cw_slab *slab = NULL;
+    struct cw_batch *b = NULL;
+    int status = get(result_bytes(o, result, a->batch->n), &slab, get_arg, err);
+    if (status >= 0)
+        status = make_batch(o, result, a->batch, slab, &b, err);
+    if (status < 0) {
+        if (slab)
+            cw_slab_put(slab);
+        return status;
+    }
+    cw_batch_free(a->batch);
+    a->batch = b;
+    add_note(a, result->note);
+    a->n_applied++;
+    return 0;
+}
+
 int cw_batch_apply(const struct cw_compiled *c, struct cw_assembly *a, uint64_t seed, uint64_t epoch, int (*stopped)(void *arg), void *stop_arg,
                    cw_slab_getter get, void *get_arg, struct cw_error *err)
 {
-    while (a->n_applied < c->n_batch_ops) {
+    int status = 0;
+    while (status >= 0 && a->n_applied < c->n_batch_ops) {
         const struct cw_batch_op *o = &c->batch_ops[a->n_applied];
         struct cw_batch_result result;
-        struct cw_slab *slab = NULL;
-        struct cw_batch *b = NULL;
         uint64_t key[2];
-        int status = batch_key(c, o->op, a->batch, seed, epoch, key, err);
+        status = batch_key(c, o->op, a->batch, seed, epoch, key, err);
         if (status >= 0)
             status = o->op->desc->batch(o->op, a->batch, key, stopped, stop_arg, &result, err);
         if (status < 0)
-            return status;
-        status = get(result_bytes(o, &result, a->batch->n), &slab, get_arg, err);
-        if (status >= 0)
-            status = make_batch(o, &result, a->batch, slab, &b, err);
+            break;
+        status = put_result(o, a, &result, get, get_arg, err);
         o->op->desc->batch_release(&result);
-        if (status < 0) {
-            if (slab)
-                cw_slab_put(slab);
-            return status;
-        }
-        cw_batch_free(a->batch);
-        a->batch = b;
-        add_note(a, result.note);
-        a->n_applied++;
     }
+    return status;
+}
+
+/* ---- one call on a thread of its own ---- */
+
+struct cw_batch_call {
+    const struct cw_op *op;
+    const struct cw_batch *in;
+    uint64_t key[2];
+    void (*ended)(void *arg);
+    void *arg;
+    pthread_t thread;
+    bool joined;
+    _Atomic bool over, unwanted;
+    /* the thread's, until it is joined: */
+    int status;
+    struct cw_error err;
+    struct cw_batch_result result;
+};
+
+static int call_stopped(void *arg)
+{
+    struct cw_batch_call *call = arg;
+    return atomic_load(&call->unwanted);
+}
+
+static void *call_main(void *arg)
+{
+    struct cw_batch_call *call = arg;
+    call->status = call->op->desc->batch(call->op, call->in, call->key, call_stopped, call, &call->result, &call->err);
+    atomic_store(&call->over, true);
+    call->ended(call->arg);
+    return NULL;
+}
+
+int cw_batch_call_begin(const struct cw_compiled *c, struct cw_assembly *a, uint64_t seed, uint64_t epoch, void (*ended)(void *arg), void *arg,
+                        struct cw_error *err)
+{
+    struct cw_batch_call *call = calloc(1, sizeof(*call));
+    if (!call)
+        return cw_error_nomem(err, sizeof(*call), "a call");
+    *call = (struct cw_batch_call){.op = c->batch_ops[a->n_applied].op, .in = a->batch, .ended = ended, .arg = arg};
+    int status = batch_key(c, call->op, a->batch, seed, epoch, call->key, err);
+    if (status >= 0)
+        status = cw_thread_start(&call->thread, call_main, call, err);
+    if (status < 0) {
+        free(call);
+        return status;
+    }
+    a->call = call;
     return 0;
+}
+
+bool cw_batch_call_over(const struct cw_assembly *a) { return atomic_load(&a->call->over); }
+
+static void call_join(struct cw_batch_call *call)
+{
+    if (!call->joined)
+        pthread_join(call->thread, NULL);
+    call->joined = true;
+}
+
+static void call_free(struct cw_batch_call *call)
+{
+    if (call->status >= 0)
+        call->op->desc->batch_release(&call->result);
+    free(call);
+}
+
+int cw_batch_call_end(const struct cw_compiled *c, struct cw_assembly *a, cw_slab_getter get, void *get_arg, struct cw_error *err)
+{
+    struct cw_batch_call *call = a->call;
+    call_join(call);
+    int status = call->status;
+    if (status < 0)
+        *err = call->err;
+    else if ((status = put_result(&c->batch_ops[a->n_applied], a, &call->result, get, get_arg, err)) < 0)
+        return status;
+    call_free(CW_STEAL(a->call));
+    return status;
+}
+
+void cw_batch_call_drop(struct cw_assembly *a)
+{
+    struct cw_batch_call *call = CW_STEAL(a->call);
+    if (!call)
+        return;
+    atomic_store(&call->unwanted, true);
+    call_join(call);
+    call_free(call);
 }

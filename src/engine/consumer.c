@@ -1,6 +1,6 @@
 /*
- * What the consumer takes from the runner and gives back: batches, remnants and the memory to join and finish them. Run by the consumer's thread, but
- * for cw_runner_release and _interrupt.
+ * What the consumer takes from the runner and gives back: batches, remnants and the memory to join and finish (finish.c) them. Run by the
+ * consumer's thread, but for cw_runner_release and _interrupt.
  */
 #include <errno.h>
 
@@ -19,8 +19,7 @@ void cw_released(struct cw_runner *r)
         cw_done(r);
 }
 
-/* Waits for something to change. Mutex held. */
-static int wait_change(struct cw_runner *r, uint64_t deadline_ns, const char *what, struct cw_error *err)
+int cw_wait_change(struct cw_runner *r, uint64_t deadline_ns, const char *what, struct cw_error *err)
 {
     if (r->interrupted)
         return cw_error_set(err, CW_E_INTERRUPTED, "interrupted");
@@ -41,9 +40,6 @@ static int wait_change(struct cw_runner *r, uint64_t deadline_ns, const char *wh
     }
     return 0;
 }
-
-/* A deadline: not waiting at all. What lacks memory then is tried again later, and nothing new is begun until it has it. */
-#define AT_ONCE UINT64_MAX
 
 /* What is needed for a split that is not the first one: splits before it keep what they have, and go on. 2: not now; it is tried again when something was
  * released, or nothing runs. Mutex held. */
@@ -88,9 +84,9 @@ static int with_memory(struct cw_runner *r, int (*attempt)(struct cw_runner *r, 
         cw_trim(r);
         if (more)
             continue;
-        if (deadline_ns == AT_ONCE)
+        if (deadline_ns == CW_AT_ONCE)
             return 2;
-        status = wait_change(r, deadline_ns, "memory for a batch", err);
+        status = cw_wait_change(r, deadline_ns, "memory for a batch", err);
         if (status < 0)
             break;
     }
@@ -101,14 +97,13 @@ static int with_memory(struct cw_runner *r, int (*attempt)(struct cw_runner *r, 
     return status;
 }
 
-/* For a batch of split s; NULL: of none that the runner has. */
-static int with_memory_for(struct cw_runner *r, int (*attempt)(struct cw_runner *r, void *arg, struct cw_error *err), void *arg,
-                           const struct cw_split *s, uint64_t deadline_ns, struct cw_error *err)
+int cw_with_memory_for(struct cw_runner *r, int (*attempt)(struct cw_runner *r, void *arg, struct cw_error *err), void *arg,
+                       const struct cw_split *s, uint64_t deadline_ns, struct cw_error *err)
 {
     return !s || s == r->splits ? with_memory(r, attempt, arg, deadline_ns, err) : with_memory_behind(r, attempt, arg, s, err);
 }
 
-static int try_finish(struct cw_runner *r, void *arg, struct cw_error *err) { return cw_assembly_finish(arg, &r->slabs, err); }
+int cw_try_finish(struct cw_runner *r, void *batch, struct cw_error *err) { return cw_assembly_finish(batch, &r->slabs, err); }
 
 struct join_request {
     unsigned bucket;
@@ -161,7 +156,7 @@ static int take_head(struct cw_runner *r, struct cw_split *s, uint64_t deadline_
                 return a->error->status;
             }
             if (!s->discard && !a->batch) {
-                status = with_memory_for(r, try_finish, a, s, deadline_ns, err);
+                status = cw_with_memory_for(r, cw_try_finish, a, s, deadline_ns, err);
                 if (status != 0)
                     return status;
             }
@@ -205,7 +200,7 @@ int cw_runner_next(struct cw_runner *r, struct cw_split *s, uint64_t deadline_ns
 {
     pthread_mutex_lock(&r->mutex);
     int status = take_head(r, s, deadline_ns, ret, err);
-    while (status == 2 && (status = wait_change(r, deadline_ns, "the next batch", err)) == 0)
+    while (status == 2 && (status = cw_wait_change(r, deadline_ns, "the next batch", err)) == 0)
         status = take_head(r, s, deadline_ns, ret, err);
     pthread_mutex_unlock(&r->mutex);
     return status;
@@ -214,7 +209,7 @@ int cw_runner_next(struct cw_runner *r, struct cw_split *s, uint64_t deadline_ns
 int cw_runner_poll(struct cw_runner *r, struct cw_split *s, struct cw_assembly **ret, struct cw_error *err)
 {
     pthread_mutex_lock(&r->mutex);
-    int status = take_head(r, s, AT_ONCE, ret, err);
+    int status = take_head(r, s, CW_AT_ONCE, ret, err);
     pthread_mutex_unlock(&r->mutex);
     return status;
 }
@@ -241,7 +236,7 @@ bool cw_runner_stuck(struct cw_runner *r)
     bool more = false;
     for (const struct cw_split *s = r->splits; s && !more; s = s->next)
         more = !computed(s);
-    more = (r->poll_short || (more && r->settled && !r->n_running && !r->n_reading)) && !r->fatal.status;
+    more = (r->poll_short || (more && r->settled && !r->n_running && !r->n_reading)) && !r->n_calls && !r->fatal.status;
     pthread_mutex_unlock(&r->mutex);
     return more;
 }
@@ -356,80 +351,6 @@ int cw_runner_join(struct cw_runner *r, struct cw_assembly *dst, struct cw_split
     return status;
 }
 
-struct slab_request {
-    struct cw_runner *r;
-    uint64_t deadline_ns;
-    const struct cw_split *split; /* not NULL: for a batch of this one */
-    bool later;                   /* there was none now */
-    size_t size;
-    struct cw_slab *slab;
-};
-
-static int try_slab(struct cw_runner *r, void *arg, struct cw_error *err)
-{
-    struct slab_request *q = arg;
-    return cw_slab_get(&r->slabs, q->size, &q->slab, err);
-}
-
-static int slab_waiting(size_t size, struct cw_slab **ret, void *arg, struct cw_error *err)
-{
-    struct slab_request *q = arg;
-    struct cw_runner *r = q->r;
-    q->size = size;
-    pthread_mutex_lock(&r->mutex);
-    int status = with_memory_for(r, try_slab, q, q->split, q->deadline_ns, err);
-    pthread_mutex_unlock(&r->mutex);
-    q->later = status == 2;
-    if (q->later)
-        return cw_error_set(err, CW_E_BUDGET, "there is no memory for a batch now");
-    if (status >= 0)
-        *ret = q->slab;
-    return status;
-}
-
-static int consumer_stopped(void *arg)
-{
-    struct cw_runner *r = arg;
-    return atomic_load_explicit(&r->interrupted, memory_order_relaxed) || cw_stopped(r);
-}
-
-static int finish(struct cw_runner *r, struct cw_assembly *a, uint64_t seed, uint64_t epoch, struct slab_request *q, struct cw_error *err)
-{
-    int status = 0;
-    pthread_mutex_lock(&r->mutex);
-    while (status >= 0 && cw_ahead_runs(a))
-        status = wait_change(r, q->deadline_ns, "the next batch", err);
-    if (status >= 0) {
-        cw_ahead_take(a);
-        if (a->error) {
-            *err = *a->error;
-            status = err->status;
-        }
-    }
-    if (status >= 0 && !a->batch)
-        status = with_memory_for(r, try_finish, a, q->split, q->deadline_ns, err);
-    if (status >= 0 && !a->handed) {
-        a->handed = true;
-        r->n_handed++;
-    }
-    pthread_mutex_unlock(&r->mutex);
-    return status != 0 ? status : cw_batch_apply(r->compiled, a, seed, epoch, consumer_stopped, r, slab_waiting, q, err);
-}
-
-int cw_runner_finish(struct cw_runner *r, struct cw_assembly *a, uint64_t seed, uint64_t epoch, uint64_t deadline_ns, struct cw_error *err)
-{
-    struct slab_request q = {.r = r, .deadline_ns = deadline_ns};
-    return finish(r, a, seed, epoch, &q, err);
-}
-
-int cw_runner_try_finish(struct cw_runner *r, struct cw_assembly *a, const struct cw_split *s, struct cw_error *err)
-{
-    const struct cw_epoch *e = &s->epoch->epoch;
-    struct slab_request q = {.r = r, .deadline_ns = AT_ONCE, .split = s};
-    int status = finish(r, a, e->seed, e->epoch, &q, err);
-    return status == CW_E_BUDGET && q.later ? 2 : status;
-}
-
 struct cw_batch *cw_runner_take_batch(struct cw_runner *r, struct cw_assembly *a)
 {
     struct cw_batch *b = CW_STEAL(a->batch);
@@ -461,6 +382,7 @@ void cw_runner_release(struct cw_runner *r, struct cw_batch *b)
 
 void cw_runner_drop(struct cw_runner *r, struct cw_assembly *a)
 {
+    cw_batch_call_drop(a); /* its thread takes the mutex at its end */
     pthread_mutex_lock(&r->mutex);
     r->n_handed -= a->handed;
     cw_ahead_forget(a);

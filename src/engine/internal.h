@@ -162,7 +162,7 @@ struct cw_runner {
     unsigned n_assemblies, max_assemblies;
     size_t least;                     /* memory; set once */
     bool planning, stop;
-    _Atomic bool interrupted;         /* set with the mutex held */
+    bool interrupted;
     /* Short of memory (docs/engine.md): */
     bool consumer_short;              /* the consumer waits for some: nothing new is begun */
     bool plan_short;                  /* a piece could not be planned: not tried again before something ends or is released */
@@ -185,6 +185,7 @@ struct cw_runner {
     struct cw_profile profile;
     uint64_t started_ns;
     _Atomic bool cancelled;
+    _Atomic unsigned n_calls;         /* of operators on the consumer's batches, that are under way */
 };
 
 /* carve.c: mutex held */
@@ -265,6 +266,14 @@ void cw_block_settle(struct cw_runner *r, struct block *b); /* after emit: rows 
 
 /* consumer.c: memory came back, who waits for it tries again. Mutex held. */
 void cw_released(struct cw_runner *r);
+/* A deadline: not waiting at all. What lacks memory then is tried again later, and nothing new is begun until it has it. */
+#define CW_AT_ONCE UINT64_MAX
+/* The consumer waits for something to change. what: for the error. Mutex held. */
+int cw_wait_change(struct cw_runner *r, uint64_t deadline_ns, const char *what, struct cw_error *err) _must_check_;
+/* Something that needs memory, for a batch of split s (NULL: of none that the runner has). 2: not now. Mutex held. */
+int cw_with_memory_for(struct cw_runner *r, int (*attempt)(struct cw_runner *r, void *arg, struct cw_error *err), void *arg, const struct cw_split *s,
+                       uint64_t deadline_ns, struct cw_error *err) _must_check_;
+int cw_try_finish(struct cw_runner *r, void *batch, struct cw_error *err) _must_check_; /* cw_assembly_finish, as an attempt */
 /* There may be something to do for the threads. Mutex held. */
 static inline void cw_work(struct cw_runner *r)
 {

@@ -426,6 +426,9 @@ void cw_iterator_interrupt(struct cw_iterator *it, bool on)
 
 void cw_iterator_leave(struct cw_iterator *it)
 {
+    if (it->pending)
+        it->splits->ops->drop(it->splits, CW_STEAL(it->pending));
+    cw_any_free(it); /* likewise */
     if (it->splits->ops->leave)
         it->splits->ops->leave(it->splits);
 }

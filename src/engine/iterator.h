@@ -34,7 +34,8 @@ struct cw_iterator *cw_iterator_free(struct cw_iterator *it);
 /* The next batch of this rank (caller gives it back with cw_iterator_release before asking for the next, or holds on to it); 1: the last epoch is over. */
 int cw_iterator_next(struct cw_iterator *it, uint64_t timeout_ns, struct cw_batch **ret, struct cw_error *err) _must_check_;
 void cw_iterator_release(struct cw_iterator *it, struct cw_batch *b);
-/* There will be no calls but cw_iterator_release, for batches that are held, and cw_iterator_free: what others keep ready for it they need not any more. */
+/* There will be no calls but cw_iterator_release, for batches that are held, and cw_iterator_free: what others keep ready for it they need not any more, and a function
+ * that was waited for ends. */
 void cw_iterator_leave(struct cw_iterator *it);
 /* The first place that an iterator may ask for which goes on from a state (g is that of the next batch): earlier than the state's where remnants are unused.
  * CW_E_STATE where it does not fit the pipeline, the seed or the options' order and rank. */

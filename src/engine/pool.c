@@ -1,11 +1,11 @@
 /* The threads: what they do next, what wakes them, and what happens when memory runs out. */
-#include <signal.h>
 #include <string.h>
 
 #include "engine/batch_ops.h"
 #include "engine/internal.h"
 
 #include "base/clock.h"
+#include "base/thread.h"
 
 /* One run in 256 is unfused: it tells how the time of fused operators divides. A photograph takes half as long again that way, so more of them would
  * be felt. The first one comes early, for the sake of short epochs. */
@@ -410,7 +410,7 @@ static void *compute_main(void *arg)
             run_block(r, t, b);
             continue;
         }
-        if (!r->fatal.status && r->starved && r->n_running == 0 && r->n_reading == 0 && !r->starving) {
+        if (!r->fatal.status && r->starved && !r->consumer_short && r->n_running == 0 && r->n_reading == 0 && !r->starving) {
             run_starved(r, t);
             continue;
         }
@@ -476,24 +476,17 @@ static void *read_main(void *arg)
 
 int cw_pool_start(struct cw_runner *r, struct cw_error *err)
 {
-    static const int own[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT, SIGTRAP};
-    sigset_t all, before;
-    sigfillset(&all); /* signals are the main thread's, but for those that a thread causes itself */
-    for (size_t i = 0; i < CW_COUNT_OF(own); i++)
-        sigdelset(&all, own[i]);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    int e = 0;
-    for (unsigned i = 0; i < r->options.threads && !e; i++) {
+    int status = 0;
+    for (unsigned i = 0; i < r->options.threads && status >= 0; i++) {
         r->threads[i].r = r;
-        e = pthread_create(&r->threads[i].id, NULL, compute_main, &r->threads[i]);
-        r->n_threads += !e;
+        status = cw_thread_start(&r->threads[i].id, compute_main, &r->threads[i], err);
+        r->n_threads += status >= 0;
     }
-    for (unsigned i = 0; i < READ_THREADS && !e; i++) {
-        e = pthread_create(&r->readers[i], NULL, read_main, r);
-        r->n_readers += !e;
+    for (unsigned i = 0; i < READ_THREADS && status >= 0; i++) {
+        status = cw_thread_start(&r->readers[i], read_main, r, err);
+        r->n_readers += status >= 0;
     }
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
-    return e ? cw_error_errno(err, CW_E_MEMORY, e, "can't start thread %u", r->n_threads + r->n_readers) : 0;
+    return status;
 }
 
 void cw_pool_stop(struct cw_runner *r)

@@ -67,9 +67,9 @@ int cw_runner_join_new(struct cw_runner *r, unsigned bucket, uint64_t deadline_n
 /* Appends elements from .. from + n - 1 of a remnant; waits for memory like cw_runner_next. */
 int cw_runner_join(struct cw_runner *r, struct cw_assembly *dst, struct cw_split *s, unsigned bucket, uint64_t from, uint64_t n, uint64_t deadline_ns,
                    struct cw_error *err) _must_check_;
-/* Finishes a batch of an epoch where that is still to be done: it was joined, or memory was short. Waits for memory like cw_runner_next. */
+/* Finishes a batch of an epoch where that is still to be done: it was joined, or memory was short. Waits for memory, and for operators on batches, like cw_runner_next. */
 int cw_runner_finish(struct cw_runner *r, struct cw_assembly *a, uint64_t seed, uint64_t epoch, uint64_t deadline_ns, struct cw_error *err) _must_check_;
-/* The same for a batch of split s, without waiting: 2 when there is no memory now. */
+/* The same for a batch of split s, without waiting: 2 when there is no memory now, or an operator is still at it. */
 int cw_runner_try_finish(struct cw_runner *r, struct cw_assembly *a, const struct cw_split *s, struct cw_error *err) _must_check_;
 /* Takes a batch out of a finished assembly and frees the rest. */
 struct cw_batch *cw_runner_take_batch(struct cw_runner *r, struct cw_assembly *a);

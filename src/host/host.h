@@ -3,7 +3,7 @@
  * and is then called with rows in shared memory; docs/hosts.md describes both. Hosts are kept for the next call, of any pipeline of this
  * process; how many there are is how many calls run at a time, which is the number of compute threads.
  *
- * Threads: a host belongs to one thread from cw_host_acquire to cw_host_release; everything else here is thread-safe.
+ * Threads: a host belongs to who acquired it, one thread at a time, until cw_host_release; everything else here is thread-safe.
  */
 #pragma once
 #include <stdbool.h>

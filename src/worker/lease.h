@@ -24,7 +24,7 @@ struct cw_lease {
     struct cw_split *split;     /* NULL: not in the runner, because it is finished, or gave way */
     bool set_aside;             /* it gave way */
     uint64_t next_batch;        /* the one that the runner gives next */
-    struct cw_assembly *unfinished; /* that one, waiting for memory */
+    struct cw_assembly *unfinished; /* that one, waiting for memory or for map_batches */
     bool computed;              /* and the dispatcher was told: */
     uint64_t n_batches;
     struct cw_left **left;      /* by key, once computed */

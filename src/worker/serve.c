@@ -148,7 +148,7 @@ static int take_next(struct cw_stream *s, struct cw_lease *l, struct cw_batch **
     if (r != 0)
         return r;
     r = cw_runner_try_finish(s->runner, a, l->split, err);
-    if (r == 2 || r == CW_E_INTERRUPTED) {
+    if (r == 2) {
         l->unfinished = a;
         return 2;
     }

@@ -1,9 +1,9 @@
 /* The thread of a stream: opens the pipeline, takes commands, and is the consumer of the runner. Split by split: serve.c. */
 #include "worker/stream.h"
 
-#include <signal.h>
 #include <string.h>
 
+#include "base/thread.h"
 #include "ops/table.h"
 #include "worker/admit.h"
 
@@ -86,14 +86,9 @@ void cw_stream_do(struct cw_stream *s, struct cw_command *c)
 {
     c->next = NULL;
     if (c->kind == CW_DO_END) { /* before it is said: then the runner goes */
-        pthread_mutex_lock(&s->mutex);
-        struct cw_runner *r = s->runner;
-        pthread_mutex_unlock(&s->mutex);
         look_at_work(s);
         s->end_said = true;
         s->interrupt = 1;
-        if (r)
-            cw_runner_interrupt(r, true);
     }
     pthread_mutex_lock(&s->mutex);
     *s->commands_tail = c;
@@ -328,16 +323,6 @@ static void *stream_main(void *arg)
 
 /* ---- life ---- */
 
-static int start_thread(struct cw_stream *s, struct cw_error *err)
-{
-    sigset_t all, before;
-    sigfillset(&all); /* signals are the main thread's */
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    int e = pthread_create(&s->thread, NULL, stream_main, s);
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
-    return e ? cw_error_errno(err, CW_E_MEMORY, e, "can't start the thread of a stream") : 0;
-}
-
 static void stream_deinit(struct cw_stream *s)
 {
     for (struct cw_answer *a = s->answers; a;) {
@@ -384,7 +369,7 @@ int cw_stream_new(const struct cw_stream_options *o, struct cw_loop *l, const ui
         memcpy(s->text, text, text_size);
         s->text[text_size] = '\0';
         s->text_size = text_size;
-        r = start_thread(s, err);
+        r = cw_thread_start(&s->thread, stream_main, s, err);
     }
     if (r < 0) {
         stream_deinit(s);

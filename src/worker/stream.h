@@ -100,7 +100,7 @@ struct cw_stream {
     struct cw_answer *answers, **answers_tail;
     bool woken;
     size_t n_out;             /* batches that the loop's thread has, and will release */
-    struct cw_runner *runner; /* from OPENED to EXITED; the loop's thread may release, interrupt and ask for memory in use */
+    struct cw_runner *runner; /* from OPENED to EXITED; the loop's thread may release and ask for memory in use */
     bool over;                /* the runner is freed, and this is what it had computed: */
     struct cw_work work;
 

@@ -2,7 +2,6 @@
 #include "worker/worker_impl.h"
 
 #include <errno.h>
-#include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -12,6 +11,7 @@
 
 #include "base/clock.h"
 #include "base/machine.h"
+#include "base/thread.h"
 #include "worker/pages.h"
 
 /* Peers that do not close their side within this are cut off. */
@@ -263,12 +263,7 @@ static int start(struct cw_worker *w, struct cw_error *err)
     w->stop_post = (struct cw_post){.fn = on_stop, .arg = w};
     cw_control_start(w);
     cw_worker_look(w);
-    sigset_t all, before;
-    sigfillset(&all); /* signals are the main thread's */
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    int e = pthread_create(&w->thread, NULL, loop_main, w);
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
-    return e ? cw_error_errno(err, CW_E_MEMORY, e, "can't start the worker's thread") : 0;
+    return cw_thread_start(&w->thread, loop_main, w, err);
 }
 
 int cw_worker_start(const struct cw_worker_options *o, struct cw_worker **ret, struct cw_error *err)

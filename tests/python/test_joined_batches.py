@@ -10,7 +10,7 @@ import pytest
 import cachew
 from cachew import Dataset
 
-from waiting import comes_to
+from waiting import comes_to, in_use
 
 SIZE = 8
 
@@ -81,14 +81,6 @@ def test_waiting_for_a_joined_batch_may_end_and_go_on(tmp_path):
         assert [b["value"].tolist() for b in it] == want[first:]
 
 
-def in_use(it):
-    try:
-        it.state_dict()
-    except cachew.UsageError:
-        return True
-    return False
-
-
 @pytest.mark.parametrize("where", ["between", "inside"])
 def test_closing_while_joined_batches_are_made(tmp_path, where):
     log, threads = tmp_path / "calls", len(os.listdir("/proc/self/task"))
@@ -140,6 +132,25 @@ def test_joined_batches_are_the_same_whoever_makes_them(name):
         if function:
             for before, after in zip(base.iterator(epochs=3), ds.iterator(epochs=3)):
                 assert after["twice"].tolist() == (before["value"] * 2).tolist() and after.records == before.records
+
+
+def wide(batch):
+    return {"value": batch["value"], "wide": np.repeat(batch["value"][:, None], 3000, 1)}
+
+
+def test_who_lacks_memory_for_a_batch_is_not_kept_waiting_by_blocks_that_lack_it_too():
+    """They were run alone in turn, again and again, so that something always ran, and the consumer never got what there was."""
+    ds = PIPELINES["filter"].map_batches(wide)
+    want = [b.hash() for b in ds.iterator()]
+    for threads in (2, 2, 4):  # a little more than the least that is accepted, without the function
+        with ds.iterator(threads=threads, memory=1_115_016) as it:
+            try:
+                got = []
+                while (b := it.next(timeout_s=30)) is not None:
+                    got.append(b.hash())
+                assert got == want
+            except cachew.MemoryBudgetError as error:
+                assert "too small" in str(error)
 
 
 def test_a_state_behind_and_before_joined_batches():

@@ -332,6 +332,43 @@ static void test_plugin_is_added(void **state)
     assert_int_equal(cw_plugin_add(&(struct cachew_plugin){.abi = CACHEW_PLUGIN_ABI, .version = "1", .operators = operators}, "half.so", NULL), 0);
 }
 
+/* ---- an operator on batches ---- */
+
+static int echo_bind(struct cw_bind *b, struct cw_op *op, struct cw_error *err)
+{
+    struct cw_type type;
+    (void)op;
+    int r = cw_bind_read(b, "value", &type, err);
+    if (r >= 0)
+        r = cw_bind_write(b, "value", &type, err);
+    return r < 0 ? r : 0;
+}
+
+static int echo_batch(const struct cw_op *op, const struct cw_batch *in, const uint64_t key[2], int (*cancelled)(void *), void *arg, struct cw_batch_result *ret,
+                      struct cw_error *err)
+{
+    (void)op;
+    (void)key;
+    (void)err;
+    *ret = (struct cw_batch_result){.note = "seen"};
+    ret->columns[0] = (struct cw_tensor){.data = in->components[0].data, .size = in->components[0].size};
+    return cancelled(arg) ? CW_E_INTERRUPTED : 0;
+}
+
+static void echo_release(struct cw_batch_result *result) { (void)result; }
+
+static const struct cw_attr_def no_attrs[] = {{0}};
+static const struct cw_op_desc echo = {
+    .name = "unit_echo", .summary = "for tests", .kind = CW_OP_BATCH_MAP, .attrs = no_attrs, .bind = echo_bind, .batch = echo_batch, .batch_release = echo_release};
+
+/* Before the runs that use it. */
+static void test_echo_is_added(void **state)
+{
+    (void)state;
+    const struct cw_op_desc *const ops[] = {&echo};
+    assert_int_equal(cw_ops_add(ops, 1, NULL), 0);
+}
+
 #define PIPELINE(chain) "{\"cachew\": 1, \"pipeline\": [" chain "]}"
 #define SKIPPING(chain) "{\"cachew\": 1, \"on_error\": \"skip\", \"pipeline\": [" chain "]}"
 #define REPLACING(chain) "{\"cachew\": 1, \"on_error\": \"replace\", \"pipeline\": [" chain "]}"
@@ -352,6 +389,7 @@ static void test_plugin_is_added(void **state)
 
 CASE(counted, .text = PIPELINE(RANGE "{\"op\": \"assign\", \"set\": {\"x\": \"sqrt(value) + 1\"}}" SHUFFLED))
 CASE(filtered, .text = PIPELINE(RANGE "{\"op\": \"filter\", \"where\": \"value % 3 != 0\"}" SHUFFLED))
+CASE(batch_operators, .text = PIPELINE(RANGE "{\"op\": \"filter\", \"where\": \"value % 3 != 0\"}" SHUFFLED ", {\"op\": \"unit_echo\"}, {\"op\": \"unit_echo\"}"))
 CASE(two_threads, .threads = 2, .text = PIPELINE(RANGE "{\"op\": \"filter\", \"where\": \"value % 3 != 0\"}" SHUFFLED))
 CASE(limited, .text = PIPELINE(RANGE "{\"op\": \"filter\", \"where\": \"value % 3 != 0\"}, {\"op\": \"skip\", \"count\": 3}, {\"op\": \"take\", \"count\": 20}, {\"op\": \"batch\", \"size\": 8}"))
 CASE(plugin, .text = SKIPPING(RANGE "{\"op\": \"unit_half\"}" SHUFFLED))
@@ -479,6 +517,8 @@ int main(int argc, char **argv)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_plugin_is_added),
         cmocka_unit_test(test_plugin),
+        cmocka_unit_test(test_echo_is_added),
+        cmocka_unit_test(test_batch_operators),
         cmocka_unit_test(test_counted),
         cmocka_unit_test(test_filtered),
         cmocka_unit_test(test_two_threads),

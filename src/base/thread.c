@@ -1,0 +1,16 @@
+#include "base/thread.h"
+
+#include <signal.h>
+
+int cw_thread_start(pthread_t *ret, void *(*run)(void *arg), void *arg, struct cw_error *err)
+{
+    static const int own[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT, SIGTRAP};
+    sigset_t all, before;
+    sigfillset(&all);
+    for (size_t i = 0; i < CW_COUNT_OF(own); i++)
+        sigdelset(&all, own[i]);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    int e = pthread_create(ret, NULL, run, arg);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    return e ? cw_error_errno(err, CW_E_MEMORY, e, "can't start a thread") : 0;
+}
