@@ -9,6 +9,7 @@
 #define ROUGH_MOST 0.7
 #define ROUGH_PER_PART 15.0
 #define STALLED 0.85        /* workers this much less busy than at their busiest, while the client waits: something else is the limit */
+#define LEAST_LEFT 0.1      /* where the cache leaves less to compute than this part, nothing is learned of computing */
 #define SUBLINEAR 1.3       /* times the work per batch: workers get in each other's way, or at a limit */
 #define SUDDEN 10.0         /* the power of a shape with a sudden limit (curve.h) */
 #define ANYTHING 4.0        /* times the work per batch: so far off that the curve may be of any shape */
@@ -26,8 +27,8 @@ double cw_auto_prefix_s(const struct cw_facts *f, int marker) { return marker >=
 /* What of the work is left with what is cached now. */
 static double work_left(const struct cw_auto *m, const struct cw_facts *f)
 {
-    double saved = m->cached * cw_auto_prefix_s(f, (int)m->marker);
-    return f->n_markers > 0 && m->compute.mean > 0 ? m->compute.mean / (m->compute.mean + saved) : 1;
+    double all = m->compute.mean + m->cached * cw_auto_prefix_s(f, (int)m->marker);
+    return all > 0 ? m->compute.mean / all : 1;
 }
 
 double cw_auto_error(const struct cw_auto *m)
@@ -64,6 +65,11 @@ void cw_auto_learn(struct cw_auto *m, const struct cw_facts *f)
 {
     double workers = f->pools[0].running, left = work_left(m, f);
     double source = (m->marker >= 0 ? 1 - m->cached : 1) * f->storage.source_bytes;
+    if (left < LEAST_LEFT) { /* what was seen is the cache's speed; of computing it is known what it took before */
+        if (m->n_points == 0)
+            add_point(m, workers, (m->compute.mean + m->cached * cw_auto_prefix_s(f, (int)m->marker)) / workers, ROUGH_ERROR);
+        return;
+    }
     if (stalled(m, workers)) {
         if (source > 0)
             m->source_bytes_per_s = source / m->interval.mean;
