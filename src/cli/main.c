@@ -26,6 +26,8 @@ const struct cli_verb cli_verbs[] = {
     {"up", "", 0, 0, "runs a service on this machine: a dispatcher and workers", NULL, cli_up},
     {"worker", "", 0, 0, "serves as a worker of a service", NULL, cli_worker},
     {"dispatcher", "", 0, 0, "serves as the dispatcher of a service", NULL, cli_dispatcher},
+    {"provision", "[-- WORKER OPTIONS] ", 0, 1000, "keeps as many workers as a dispatcher with a policy wants",
+     "What stands behind -- is given to each worker: cachew worker --help lists it.", cli_provision},
     {"jobs", "", 0, 0, "lists the jobs of a service, or ends or pauses one", NULL, cli_jobs},
     {"workers", "", 0, 0, "lists the workers of a service, or drains one", NULL, cli_workers},
     {"top", "", 0, 0, "shows the jobs and workers of a service, with rates, again and again",

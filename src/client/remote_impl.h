@@ -150,6 +150,13 @@ struct view {
     struct remote_split *splits;
 };
 
+/* How fast the consumer goes: message Pace. */
+struct pace {
+    uint64_t n, late;
+    double step_s, step_sq, wait_s, wait_sq;
+    uint64_t last_ns, last_wait_ns; /* when the last batch was handed out, and what had been waited till then */
+};
+
 struct remote {
     struct view view;          /* the iterator's; others are made for padding */
     const struct cw_compiled *compiled;
@@ -185,6 +192,7 @@ struct remote {
     size_t batch_bytes;        /* of the largest that came */
     bool lent;                 /* it came as memory that a worker lends */
     uint64_t wait_ns;
+    struct pace pace;
     bool waiting;              /* the consumer, at the moment */
     char lagging[120];         /* the rank that is farthest behind, as the dispatcher said when it was told so */
     atomic_uint_fast64_t n_batches; /* handed out; the consumer's */

@@ -189,7 +189,9 @@ static int client_attach(struct cw_dispatcher *d, struct cw_peer *p, uint64_t id
     r->from = from;
     r->snapshot = a->snapshot;
     r->n_batches = r->wait_ns = r->g = r->digest_lo = r->digest_hi = 0;
+    r->pace = r->paced = (struct pace){0};
     j->stream->parked = false;
+    cw_dp_crews_later(d);
     cw_dp_seat_ask(d, j->stream); /* also workers that came while it had no job */
     if (!j->stream->data)
         return 0;
@@ -291,6 +293,16 @@ static void tell_lagging(struct cw_dispatcher *d, struct rank *r)
     cw_dp_send(d, r->client, &m);
 }
 
+/* Sums that go back, or are no numbers, are not believed. */
+static void note_pace(struct rank *r, const Cachew__Pace *m)
+{
+    const struct pace *p = &r->pace;
+    struct pace now = {.n = (double)m->n, .step_s = m->step_s, .step_sq = m->step_sq, .wait_s = m->wait_s, .wait_sq = m->wait_sq, .late = (double)m->late};
+    if (now.n >= p->n && now.step_s >= p->step_s && now.step_sq >= p->step_sq && now.wait_s >= p->wait_s && now.wait_sq >= p->wait_sq && now.late >= p->late &&
+        now.step_sq < 1e18 && now.wait_sq < 1e18)
+        r->pace = now;
+}
+
 static int client_progress(struct cw_dispatcher *d, struct rank *r, const Cachew__Progress *m, struct cw_error *err)
 {
     struct job *j = r->job;
@@ -316,6 +328,8 @@ static int client_progress(struct cw_dispatcher *d, struct rank *r, const Cachew
     r->g = m->g;
     r->digest_lo = m->digest_lo;
     r->digest_hi = m->digest_hi;
+    if (m->pace)
+        note_pace(r, m->pace);
     if (m->waiting)
         tell_lagging(d, r);
     return 0;

@@ -329,6 +329,7 @@ static int first_report(struct cw_dispatcher *d, struct stream *s, uint64_t pos,
         return result;
     }
     s->n_completed++;
+    s->n_batches += r->n_batches;
     d->n_completed++;
     return 0;
 }

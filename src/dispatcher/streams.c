@@ -257,6 +257,8 @@ void cw_dp_stream_unfit(struct cw_dispatcher *d, struct stream *s, const Cachew_
 {
     if (s->data)
         return;
+    if (d->scales)
+        cw_dp_crews(d); /* another one, if there is one */
     cw_dp_seat_ask(d, s);
     CW_LIST_EACH(at, &s->seats) {
         struct seat *t = CW_CONTAINER(at, struct seat, by_stream);
@@ -355,6 +357,7 @@ static void give_up(struct cw_dispatcher *d, struct stream *s)
     CW_LIST_EACH(at, &s->seats)
         cw_dp_seat_free(d, CW_CONTAINER(at, struct seat, by_stream), true);
     s->parked = true;
+    cw_dp_crews_later(d);
 }
 
 /* Without a client: of those that somebody may soon want, the youngest are kept ready. True: there may be more to give up. */

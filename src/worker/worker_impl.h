@@ -1,6 +1,6 @@
 /*
- * The inside of a worker; the loop's thread only, where nothing else is said. worker.c: its life. control.c: the dispatcher. reports.c: what it is told of finished
- * splits. streams.c: streams, and what they answer. clients.c: connections of clients, and what is sent over them. lent.c: memory that
+ * The inside of a worker; the loop's thread only, where nothing else is said. worker.c: its life. control.c: the dispatcher; heartbeat.c: what it is told every second,
+ * reports.c: of finished splits. streams.c: streams, and what they answer. clients.c: connections of clients, and what is sent over them. lent.c: memory that
  * clients have.
  */
 #pragma once
@@ -135,6 +135,10 @@ void cw_control_prepared(struct cw_worker *w, struct worker_stream *s);
 void cw_control_prepare_failed(struct cw_worker *w, struct worker_stream *s, const struct cw_error *why);
 void cw_control_stream_failed(struct cw_worker *w, ProtobufCBinaryData stream, const struct cw_error *why);
 void cw_control_say(struct cw_worker *w, const Cachew__Envelope *m);
+
+/* ---- heartbeat.c ---- */
+int cw_heartbeat_init(struct cw_worker *w, struct cw_error *err) _must_check_;
+void cw_heartbeat_start(struct cw_worker *w);
 
 /* ---- reports.c ---- */
 void cw_reports_init(struct cw_worker *w);
