@@ -28,7 +28,7 @@ const struct cli_verb cli_verbs[] = {
     {"dispatcher", "", 0, 0, "serves as the dispatcher of a service", NULL, cli_dispatcher},
     {"provision", "[-- WORKER OPTIONS] ", 0, 1000, "keeps as many workers as a dispatcher with a policy wants",
      "What stands behind -- is given to each worker: cachew worker --help lists it.", cli_provision},
-    {"jobs", "", 0, 0, "lists the jobs of a service, or ends or pauses one", NULL, cli_jobs},
+    {"jobs", "[explain NAME] ", 0, 2, "lists the jobs of a service, ends or pauses one, or explains how many workers it has", NULL, cli_jobs},
     {"workers", "", 0, 0, "lists the workers of a service, or drains one", NULL, cli_workers},
     {"top", "", 0, 0, "shows the jobs and workers of a service, with rates, again and again",
      "On a terminal the table is renewed in place; q or Ctrl-C ends. Else each table follows the one before.", cli_top},

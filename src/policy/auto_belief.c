@@ -81,10 +81,11 @@ void cw_auto_learn(struct cw_auto *m, const struct cw_facts *f)
             m->source_bytes_per_s = CW_MAX(m->source_bytes_per_s, source / most);
         m->floor_s = CW_MIN(m->floor_s, most);
     }
-    if (cw_auto_waits(m) && !stalled(m, workers)) {
-        m->busiest = CW_MAX(m->busiest, m->busy);
+    bool limits = cw_auto_waits(m) && !stalled(m, workers); /* workers do */
+    m->busiest = CW_MAX(m->busiest, m->busy);
+    if (limits)
         add_point(m, workers, m->interval.mean / left, cw_mean_error(&m->interval));
-    } else if (m->compute.mean > 0)
+    else if (m->compute.mean > 0)
         add_point(m, workers, m->compute.mean / (workers * (m->busiest > 0 ? m->busiest : 1)) / left, cw_mean_error(&m->compute));
 }
 
