@@ -10,6 +10,7 @@ import pytest
 
 HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE))
+from daemons import Daemons  # noqa: E402
 from example_data import ROOT, make_photos, once  # noqa: E402
 
 
@@ -33,3 +34,15 @@ def records(shared_dir):
     """The standard TFRecord files of make_data.py, the damaged ones too."""
     return once(shared_dir, "records", lambda path: subprocess.run(
         [sys.executable, HERE / "make_data.py", path, "--records", "120"], check=True))
+
+
+@pytest.fixture
+def own_index_dir(tmp_path, monkeypatch):
+    monkeypatch.setenv("CACHEW_INDEX_DIR", str(tmp_path / "index"))
+
+
+@pytest.fixture
+def daemons(tmp_path):
+    started = Daemons(tmp_path)
+    yield started
+    started.end()

@@ -25,7 +25,7 @@ import pytest
 HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE))
 from certificates import sign  # noqa: E402
-from daemons import TIMEOUT_S, Daemons  # noqa: E402
+from daemons import TIMEOUT_S  # noqa: E402
 from example_data import CACHEW  # noqa: E402
 
 
@@ -45,13 +45,6 @@ def digest(pipeline, *words):
     ran = cachew("run", pipeline, "--digest", "--json", *words)
     assert ran.returncode == 0, ran.stderr
     return json.loads(ran.stdout)["digest"]
-
-
-@pytest.fixture
-def daemons(tmp_path):
-    started = Daemons(tmp_path)
-    yield started
-    started.end()
 
 
 @pytest.fixture
@@ -464,7 +457,10 @@ def test_plain_and_tls_do_not_mix(daemons, pipeline, keys):
     over_tls, _ = daemons.service(*server_words(keys))
     plain = daemons.start("dispatcher", "--listen", "127.0.0.1:0", "--token-file", keys / "token")
     said = refused("jobs", "--service", over_tls.address, "--token-file", keys / "token", code=3)
-    assert "does it expect TLS?" in said
+    assert "TLS is expected here" in said
+    for verb in (["run", pipeline, "--service"], ["worker", "--dispatcher"]):  # at once: it would be the same each time
+        assert "TLS is expected here" in refused(*verb, over_tls.address, "--token-file", keys / "token", code=3)
+    assert over_tls.err.count("TLS is expected here") <= 4  # and not 10 times a second
     said = refused("jobs", "--service", plain.address, *client_words(keys), code=3)
     assert "does the other side speak TLS?" in said
     assert digest(pipeline, "--service", over_tls.address, "--job", "x", *client_words(keys)) == digest(pipeline) # nobody noticed

@@ -8,9 +8,10 @@ import subprocess
 import numpy as np
 import pytest
 from model import philox
+from command import cachew, failed, range_chain, run, write
 from example_data import HERE, ROOT, once
-from test_cli import cachew, failed, range_chain, run, write
 
+pytestmark = pytest.mark.usefixtures("own_index_dir")
 SOLARIZE = ROOT / "examples" / "plugin" / "solarize.c"
 ODD = HERE / "plugins" / "odd.c"
 BATCH = {"op": "batch", "size": 8}
@@ -21,11 +22,6 @@ def compiled(source, to, *words):
     subprocess.run([*os.environ.get("CC", "cc").split(), "-std=gnu17", "-shared", "-fPIC", "-O1", "-Wall", "-Wextra", "-Werror", "-I", ROOT / "include",
                     *words, "-o", to, source], check=True)
     return to
-
-
-@pytest.fixture(autouse=True)
-def own_index_dir(tmp_path, monkeypatch):
-    monkeypatch.setenv("CACHEW_INDEX_DIR", str(tmp_path / "index"))
 
 
 @pytest.fixture(scope="session")

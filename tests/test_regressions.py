@@ -1,4 +1,4 @@
-"""Faults that were once in the engine, each by a name of its own. Black box, as test_cli.py."""
+"""Faults that were once in the engine, each by a name of its own. Black box, as test_cli*.py."""
 
 import json
 import os
@@ -6,8 +6,10 @@ import random
 import resource
 import subprocess
 
+import make_data
 import pytest
-from test_cli import CACHEW, SHUFFLE, cachew, failed, make_data, range_chain, read_log, run, wait_for, write
+from command import SHUFFLE, cachew, failed, range_chain, read_log, run, wait_for, write
+from example_data import CACHEW
 
 BATCH = {"op": "batch", "size": 8}
 

@@ -7,7 +7,9 @@ import tarfile
 
 import numpy as np
 import pytest
-from test_cli import BATCH, SHUFFLE, cachew, failed, own_index_dir, run, write  # noqa: F401
+from command import BATCH, SHUFFLE, cachew, failed, run, write
+
+pytestmark = pytest.mark.usefixtures("own_index_dir")
 
 
 def batches(pipeline, tmp_path, *words, components=()):

@@ -11,7 +11,7 @@ CC=gcc tools/setup.sh "$build" -Db_coverage=true -Dbuildtype=debug
 find "$build" -name '*.gcda' -delete
 "$meson" test -C "$build" --no-rebuild --suite unit --timeout-multiplier 4 >"$build/tests.log" 2>&1 || { tail -50 "$build/tests.log"; exit 1; }
 "$venv/bin/python" tests/model/compare.py --n "${PIPELINES:-200}" --jobs "$(nproc)" --binary "$build/cachew" | tail -1
-CACHEW=$(realpath "$build")/cachew "$venv/bin/python" -m pytest -q -p no:cacheprovider -n "$(nproc)" tests/test_cli.py | tail -1
+CACHEW=$(realpath "$build")/cachew "$venv/bin/python" -m pytest -q -p no:cacheprovider -n "$(nproc)" tests/test_cli*.py | tail -1
 mkdir -p "$build/report"
 gcovr --root . --filter src/ --gcov-ignore-parse-errors --exclude-throw-branches --object-directory "$build" --html-details "$build/report/index.html" --txt "$build/report/summary.txt" -j "$(nproc)"
 tail -4 "$build/report/summary.txt"

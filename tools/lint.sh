@@ -58,6 +58,7 @@ tables() { # pages and stubs that the operator table gives, and the man page, if
 
 step layers python3 tools/check_layers.py
 step words python3 tools/check_words.py
+step limits python3 tools/make_limits.py --check
 step ruff "$venv/bin/ruff" check --quiet --no-cache --config tools/ruff.toml tests tools bench python examples
 step scripts scripts
 step json json

@@ -1,7 +1,13 @@
 #!/bin/bash
 # Configures a build directory, once: again only when its options differ. usage: [CC=...] tools/setup.sh DIR [meson options]
 set -euo pipefail
-dir=$1
+dir=${1:-}
+case $dir in
+'' | -*)
+    echo "usage: [CC=...] tools/setup.sh DIR [meson options]" >&2
+    exit 2
+    ;;
+esac
 shift
 meson=${MESON:-meson}
 options="CC=${CC:-} $*"

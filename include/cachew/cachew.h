@@ -208,7 +208,7 @@ struct cachew_options {
     const char *job;        /* its name in the service, the same for all ranks; NULL: one that nobody else has, for a world_size of 1 */
     const char *token;      /* the service's; NULL: $CACHEW_TOKEN, if it is set */
     const char *transport;  /* from workers: "auto", "shm", "unix" or "tcp"; NULL: "auto" */
-    double open_timeout_s;  /* until a worker of the service has seen the data; 0: 60; negative: without limit */
+    double open_timeout_s;  /* until a worker of the service has seen the data; a dispatcher that is not there yet is waited for; 0: 60; negative: without limit */
     const char *order;      /* "exact"; "any": a rank has every world_size-th split, and gets what is there first, so that nothing late holds it up; all ranks together get the
                              * same elements. NULL: "exact", with at-most-once "any" */
     const char *guarantee;  /* of a service: "exactly-once"; "at-most-once" (in order "any"): what is lost with a worker is not computed again. NULL: "exactly-once" */
@@ -219,9 +219,12 @@ struct cachew_options {
     const char *cache_dir;  /* where elements are kept that pass autocache or cache, for later epochs and others; NULL: nowhere. Not with a service */
     const char *cache;      /* which of these: "auto" (NULL), "off", or the number of one, from 0 */
     uint64_t cache_bytes;   /* what may lie in cache_dir; 0: what does, and half of what is free */
+    void (*note)(void *arg, const char *text); /* of a service: told what is waited for when that takes long (after 5 s, 10 s, 20 s ...), on the thread that opens or asks for
+                             * a batch; NULL: nobody is */
+    void *note_arg;
 };
 #define CACHEW_OPTIONS_INIT \
-    { sizeof(struct cachew_options), -1, -1, 0, 0, 1, 1, 0, NULL, NULL, 0, NULL, NULL, NULL, NULL, NULL, 0, NULL, NULL, NULL, NULL, NULL, 0, NULL, NULL, 0 }
+    { sizeof(struct cachew_options), -1, -1, 0, 0, 1, 1, 0, NULL, NULL, 0, NULL, NULL, NULL, NULL, NULL, 0, NULL, NULL, NULL, NULL, NULL, 0, NULL, NULL, 0, NULL, NULL }
 
 struct cachew_iterator; /* opaque */
 struct cachew_batch;    /* opaque */
@@ -242,7 +245,7 @@ CACHEW_API int cachew_pipeline_explain(const struct cachew_pipeline *p, const st
                                        struct cachew_error **err) CACHEW_CHECKED;
 /* The next batch of this rank, new (cachew_batch_release); any number may be held at a time. 1: the last epoch is over. Waits at most
  * timeout_s seconds (negative: without limit), then fails with CACHEW_E_DEADLINE; after that, and after CACHEW_E_INTERRUPTED, it may be
- * called again and nothing is lost. After other errors there are no more batches: they fail again. */
+ * called again and nothing is lost. (A deadline of which attribute is "job" and value "paused" passed because somebody paused the service's job.) After other errors there are no more batches: they fail again. */
 CACHEW_API int cachew_iterator_next(struct cachew_iterator *it, double timeout_s, struct cachew_batch **ret, struct cachew_error **err) CACHEW_CHECKED;
 /* Returns new the position after the batch handed out last, as JSON of at most 1 KB, for options.state (the world size may differ then, in order "exact"; in order "any"
  * each rank goes on from a state of its own); NULL: no memory. */

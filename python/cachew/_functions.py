@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 
 from cachew._batch import Bytes
+from cachew._calls import checked_methods
 from cachew._errors import PipelineError
 from cachew._options import byte_count
 from cachew._values import plain
@@ -27,6 +28,7 @@ Outputs: TypeAlias = Mapping[str, Any]
 """Component name -> dtype, or (dtype, shape of an element; None where a dimension varies)."""
 
 
+@checked_methods
 class Functions:
     """The methods. Common to all of them:
 
@@ -204,13 +206,18 @@ def _first_types(ds: Any, call: _Call) -> dict[str, Any]:
 def _types_of(value: Any, rows: int | None = None) -> str:
     if not hasattr(value, "keys"):
         raise TypeError(f"returned a {type(value).__name__}, expected a dict of components")
-    return json.dumps({str(name): _type_of(str(name), value[name], rows) for name in value.keys()})
+    for name in value.keys():
+        if not isinstance(name, str):
+            raise TypeError(f"returned a component of the name {name!r}, a {type(name).__name__}: expected a text")
+    return json.dumps({name: _type_of(name, value[name], rows) for name in value.keys()})
 
 
 def _type_of(name: str, value: Any, rows: int | None) -> dict[str, Any]:
     if isinstance(value, (bytes, bytearray, memoryview, str, Bytes)) or (rows is not None and isinstance(value, (list, tuple)) and
                                                                         all(isinstance(v, (bytes, bytearray, memoryview, str)) for v in value)):
         return {"dtype": "bytes", "shape": []}
+    if isinstance(value, np.ma.MaskedArray):
+        raise TypeError(f'returned a masked array as "{name}", and components have no masks: fill it, or return the mask as a component of its own')
     array = np.asarray(value)
     if array.dtype.kind not in "biuf" and array.dtype.name != "bfloat16":
         raise TypeError(f'returned "{name}" of dtype {array.dtype} ({type(value).__name__}), which is no dtype of a component')

@@ -72,6 +72,12 @@ class Memory:
         return np.frombuffer(self.map, dtype, count, at)
 
 
+def refuse_mask(name, value):
+    """What is masked would come out as if it were not."""
+    if isinstance(value, np.ndarray) and type(value) is not np.ndarray and isinstance(value, np.ma.MaskedArray):
+        raise Wrong(f'returned a masked array as "{name}", and components have no masks: fill it, or return the mask as a component of its own')
+
+
 def describe(value):
     if isinstance(value, np.ndarray):
         return f"{value.dtype}{list(value.shape)}"
@@ -141,6 +147,7 @@ class Component:
             array = value if isinstance(value, np.ndarray) else np.asarray(value)
             if array.dtype == object:
                 raise self.wrong(value)
+            refuse_mask(self.name, array)
         if array.dtype != self.dtype or (self.shape is not None and not self.fits(array.shape)):
             raise self.wrong(array)
         if array.ndim > 6:
@@ -232,6 +239,7 @@ class Answer:
             if len(strings) != n:
                 raise Wrong(f'returned {len(strings)} strings as "{c.name}", expected {n}, one a row')
             return self.column(c, [bytes(v) for v in strings])
+        refuse_mask(c.name, value)
         array = np.asarray(value)
         if array.dtype != c.dtype or array.ndim < 1 or array.shape[0] != n or (c.shape is not None and not c.fits(array.shape[1:])) or array.ndim > 7:
             raise Wrong(f'returned {describe(array)} as "{c.name}", expected {c.declared()} for each of {n} rows')

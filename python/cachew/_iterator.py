@@ -5,16 +5,18 @@ from __future__ import annotations
 import json
 import warnings
 from types import TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from cachew import _core
 from cachew._batch import Batch
+from cachew._calls import checked_methods
 from cachew._options import Options, State, seconds, state_text
 
 if TYPE_CHECKING:
     from cachew.dataset import Dataset
 
 
+@checked_methods
 class DatasetIterator:
     """The batches of a dataset, one after the other, computed ahead by threads of its own. `Dataset.iterator` makes it.
 
@@ -23,7 +25,7 @@ class DatasetIterator:
 
     def __init__(self, dataset: Dataset, options: Options, timeout_s: float | None) -> None:
         self._timeout_s = seconds("timeout_s", timeout_s)
-        self._pipeline = dataset._pipeline
+        self._pipeline = dataset._runnable()
         self._options = options
         self._batched = dataset.batch_size is not None
         self._has_functions = any("function" in node for node in dataset._nodes)
@@ -35,6 +37,9 @@ class DatasetIterator:
 
             options = options._replace(service=local_address())
         return _core.open(self._pipeline, options)
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError("an iterator can't be pickled or copied: its dataset and its state_dict() can")
 
     def __iter__(self) -> DatasetIterator:
         return self

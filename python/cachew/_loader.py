@@ -13,12 +13,13 @@ import queue
 import threading
 import weakref
 from collections.abc import Callable
-from typing import Any, Generic, NamedTuple, TypeVar, cast
+from typing import Any, Generic, NamedTuple, NoReturn, TypeVar, Unpack, cast
 
 from cachew._batch import Batch
+from cachew._calls import checked_methods
 from cachew._errors import Error, StateError, UsageError
 from cachew._iterator import DatasetIterator
-from cachew._options import Path, State, make_options, state_text, with_cache, with_service
+from cachew._options import LoaderOptions, Options, ServiceOptions, State, make_options, state_text, with_cache, with_service, with_sharding, wrong
 from cachew.dataset import Dataset
 
 T = TypeVar("T")
@@ -48,6 +49,12 @@ class Stream:
             return None
         return Item(self._convert(batch), batch.epoch, batch.g, batch.is_padding, self._iterator._core.state())
 
+    def profile(self) -> dict[str, Any]:
+        return self._iterator.profile()
+
+    def quarantine(self) -> list[dict[str, Any]]:
+        return self._iterator.quarantine()
+
     def close(self) -> None:
         self._iterator.close()
 
@@ -59,14 +66,18 @@ class AheadStream:
         self._items: queue.SimpleQueue[Item | None | BaseException | _Closed] = queue.SimpleQueue()
         self._room = threading.Semaphore(ahead)  # in _items, whose last entry needs none: so who ends it never waits
         self._stop = threading.Event()
+        self._using = threading.Lock()  # the stream: one thread at a time
         self._stream = stream
         self._owner = os.getpid()
-        self._thread = threading.Thread(target=_run, args=(stream, self._items, self._room, self._stop), name="cachew-loader", daemon=True)
+        self._thread = threading.Thread(target=_run, args=(stream, self._items, self._room, self._stop, self._using), name="cachew-loader", daemon=True)
         self._thread.start()
 
-    def get(self) -> Item | None:
+    def _check_owner(self) -> None:
         if self._owner != os.getpid():
             raise UsageError(f"this loader runs in process {self._owner}; in a forked child (process {os.getpid()}) make a new one from the dataset")
+
+    def get(self) -> Item | None:
+        self._check_owner()
         item = self._items.get()
         if isinstance(item, Item):
             self._room.release()
@@ -77,6 +88,16 @@ class AheadStream:
         if isinstance(item, BaseException):
             raise item
         return None
+
+    def profile(self) -> dict[str, Any]:
+        self._check_owner()
+        with self._using:
+            return self._stream.profile()
+
+    def quarantine(self) -> list[dict[str, Any]]:
+        self._check_owner()
+        with self._using:
+            return self._stream.quarantine()
 
     def close(self) -> None:
         if self._owner != os.getpid():
@@ -92,10 +113,12 @@ class _Closed:
     """The last entry of a stream that was closed."""
 
 
-def _run(stream: Stream, items: queue.SimpleQueue[Item | None | BaseException | _Closed], room: threading.Semaphore, stop: threading.Event) -> None:
+def _run(stream: Stream, items: queue.SimpleQueue[Item | None | BaseException | _Closed], room: threading.Semaphore, stop: threading.Event,
+         using: threading.Lock) -> None:
     while True:
         try:
-            item = stream.get()
+            with using:
+                item = stream.get()
         except BaseException as error:
             # An error that comes of closing is dropped. (Kept, it would keep this frame by its traceback, and so all there is here.)
             items.put(_Closed() if stop.is_set() else error)
@@ -125,22 +148,23 @@ class Epoch(Generic[T]):
         return self._loader._next(self)
 
 
+@checked_methods
 class Loader(Generic[T]):
     """Epochs of converted batches, with a position that can be saved. Each `for batch in loader` is the next epoch."""
 
-    def __init__(self, dataset: Dataset, convert: Callable[[Batch], Any], ahead: int, ranks: Callable[[], tuple[int, int]], *, seed: int | None,
-                 threads: int | None, memory: int | str | None, timeout_s: float | None, service: str | None, job: str | None,
-                 order: str | None, guarantee: str | None, token: str | None,
-                 tls_ca: Path | None, tls_cert: Path | None, tls_key: Path | None, cache_dir: Path | None, cache: str | int | None,
-                 cache_bytes: int | str | None) -> None:
+    def __init__(self, dataset: Dataset, convert: Callable[[Batch], Any], ahead: int, ranks: Callable[[], tuple[int, int]],
+                 sharding: str | None, **options: Unpack[LoaderOptions]) -> None:
         self.dataset = dataset
         self.batch_size = dataset.batch_size
         self._convert = convert
         self._ahead = ahead
         self._ranks = ranks
-        self._timeout_s = timeout_s
-        options = with_cache(make_options(seed=seed, epochs=math.inf, threads=threads, memory=memory), cache_dir, cache, cache_bytes)
-        self._options = with_service(options, service, job=job, order=order, guarantee=guarantee, token=token, tls_ca=tls_ca, tls_cert=tls_cert, tls_key=tls_key)
+        self._timeout_s = options.get("timeout_s")
+        self._sharding = sharding
+        self._options = _options(options)
+        if sharding is not None and self._options.service is None:
+            raise wrong("sharding", sharding, 'a service too: HOST:PORT of its dispatcher, or "local"')
+        with_sharding(self._options, sharding)  # that it is one; what it makes of ranks depends on them
         self._stream: Stream | AheadStream | None = None
         self._finalizer: weakref.finalize[Any, Any] | None = None
         self._pending: Item | None = None  # the first of the next epoch
@@ -153,6 +177,9 @@ class Loader(Generic[T]):
         """The epoch of the batch that was handed out last, from 0; -1 before the first."""
         self.is_padding = False
         """Whether that batch repeats another one, so that all ranks get equally many."""
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError("a loader can't be pickled or copied: its dataset and its state_dict() can")
 
     # ---- one epoch ----
 
@@ -189,8 +216,7 @@ class Loader(Generic[T]):
         return cast(T, value)
 
     def _open(self, epoch: int) -> None:
-        rank, world_size = self._ranks()
-        options = self._options._replace(first_epoch=epoch, rank=rank, world_size=world_size, state=self._state if self._loaded else None)
+        options = self._first()._replace(first_epoch=epoch, state=self._state if self._loaded else None)
         iterator = DatasetIterator(self.dataset, options, self._timeout_s)
         if self._state is None:  # asked for later, another iterator would take over this one's job
             self._state = iterator._core.state()
@@ -220,9 +246,9 @@ class Loader(Generic[T]):
 
     def _batches_here(self) -> int | None:
         """With a service: as this process sees the data, if it does."""
-        rank, world_size = self._ranks()
+        options = self._first()
         try:
-            return self.dataset.n_batches(rank=rank, world_size=world_size)
+            return self.dataset.n_batches(rank=options.rank, world_size=options.world_size)
         except Error as error:
             raise TypeError(f"the number of batches is not known here: the data are where the workers are ({error})") from None
 
@@ -262,6 +288,30 @@ class Loader(Generic[T]):
         self._state, self._loaded = text, True
         self.epoch = int(state["epoch"]) - 1 if state.get("g") == 0 else int(state["epoch"])
 
-    def _first(self) -> Any:
+    def _first(self) -> Options:
+        """Options of the first iterator, for the ranks that there are now."""
         rank, world_size = self._ranks()
-        return self._options._replace(rank=rank, world_size=world_size)
+        return with_sharding(self._options._replace(rank=rank, world_size=world_size), self._sharding)
+
+    # ---- what it does ----
+
+    def profile(self) -> dict[str, Any]:
+        """Where the time went so far, as `DatasetIterator.profile`, since the `for` that began the present iterator: the first one, or that after one that was
+        left early. It waits for the batch that is computed at the moment."""
+        return self._running().profile()
+
+    def quarantine(self) -> list[dict[str, Any]]:
+        """The records that could not be computed (the first 10,000), with reasons, as `DatasetIterator.quarantine`, since then."""
+        return self._running().quarantine()
+
+    def _running(self) -> Stream | AheadStream:
+        if self._stream is None:
+            raise UsageError("the loader runs nothing at the moment: expected a `for` over it before")
+        return self._stream
+
+
+def _options(given: LoaderOptions) -> Options:
+    options = make_options(seed=given.get("seed"), epochs=math.inf, threads=given.get("threads"), memory=given.get("memory"), index_dir=given.get("index_dir"))
+    options = with_cache(options, given.get("cache_dir"), given.get("cache"), given.get("cache_bytes"))
+    service = cast(ServiceOptions, {name: value for name, value in given.items() if name in ServiceOptions.__annotations__})
+    return with_service(options, given.get("service"), **service)

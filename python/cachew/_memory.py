@@ -9,12 +9,18 @@ import numpy as np
 
 from cachew import _core
 from cachew._batch import Bytes
+from cachew._calls import checked_methods
 from cachew._errors import PipelineError
+from cachew._values import is_text
 
 if TYPE_CHECKING:
     from typing import Self
 
     from cachew._chain import Node
+
+
+MAX_NDIM = 6
+"""Of an element."""
 
 
 class Data(str):
@@ -30,6 +36,7 @@ class Data(str):
         return self
 
 
+@checked_methods
 class InMemory:
     """The sources."""
 
@@ -71,7 +78,12 @@ def _from_arrays(components: Mapping[str, Any]) -> Data:
     for name, value in components.items():
         if not isinstance(name, str):
             raise TypeError(f"arrays(): the name {name!r} is a {type(name).__name__}: expected a text")
-        dtype, shape, data, offsets, lengths[name] = _component(name, value)
+        if not is_text(name):
+            raise PipelineError(f"arrays: the name {name!r} can't be written in UTF-8, or has a NUL: expected a text")
+        try:
+            dtype, shape, data, offsets, lengths[name] = _component(name, value)
+        except UnicodeEncodeError as problem:
+            raise PipelineError(f"arrays: {name} has a text that can't be written in UTF-8 ({problem})") from None
         described.append((name, dtype, shape, data, offsets))
         kept[name] = value
     if len(set(lengths.values())) > 1:
@@ -88,7 +100,10 @@ def _component(name: str, value: Any) -> tuple[str, tuple[int, ...], Any, Any, i
         return _strings(value)
     if isinstance(value, np.ma.MaskedArray):
         raise PipelineError(f"arrays: {name} is a masked array, and components have no masks: fill it, or give the mask as a component of its own")
-    array = np.asarray(value)
+    try:
+        array = np.asarray(value)
+    except ValueError:  # NumPy's, of lists that differ in length
+        raise PipelineError(f"arrays: {name} has elements that differ in shape: expected one shape for all, or a source with functions") from None
     if array.dtype.kind in "SU" or (array.dtype == object and array.ndim == 1 and all(isinstance(v, (str, bytes)) for v in array)):
         if array.ndim != 1:
             raise PipelineError(f"arrays: {name} is an array of strings with {array.ndim} dimensions: expected 1")
@@ -96,8 +111,10 @@ def _component(name: str, value: Any) -> tuple[str, tuple[int, ...], Any, Any, i
     if array.ndim == 0:
         raise PipelineError(f"arrays: {name} is a single value: expected an array whose first dimension counts the elements")
     bfloat16 = array.dtype.name == "bfloat16"
-    if array.dtype.kind not in "biuf" and not bfloat16:
+    if (array.dtype.kind not in "biuf" or array.dtype.itemsize > 8) and not bfloat16:
         raise PipelineError(f"arrays: {name} has dtype {array.dtype}, which is no dtype of a component: expected bool, integers, floats or strings")
+    if array.ndim > MAX_NDIM + 1:
+        raise PipelineError(f"arrays: {name} has elements of {array.ndim - 1} dimensions: expected at most {MAX_NDIM}")
     dtype = array.dtype.newbyteorder("=")
     array = np.ascontiguousarray(array, dtype)
     data = array.view(np.uint16) if bfloat16 else array

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 from cachew import _core
+from cachew._calls import checked
 from cachew._functions import Functions
 from cachew._memory import InMemory
 from cachew._operators import TABLE, Operator
@@ -65,6 +66,7 @@ def document(name: str, *operators: str) -> None:
     function.__doc__ = "\n\n".join([*(TABLE[op].docstring() for op in operators), inspect.cleandoc(function.__doc__ or "")])
 
 
+@checked
 def load_plugin(path: str | os.PathLike[str]) -> None:
     """Loads a C plug-in, a shared object with operators (docs/plugins.md): they are methods of datasets from now on. A plug-in is code that runs in this
     process: load what you trust."""

@@ -17,6 +17,12 @@ from typing import NamedTuple
 
 _INSTALLED = tuple({sysconfig.get_path(name) + os.sep for name in ("stdlib", "platstdlib", "purelib", "platlib")})
 
+_LIBRARIES = tuple(f"{os.sep}{name}{os.sep}" for name in ("site-packages", "dist-packages"))  # the user's own, Debian's, those of an environment below this one
+
+
+def _is_installed(file: str) -> bool:
+    return file.startswith(_INSTALLED) or any(library in file for library in _LIBRARIES)
+
 
 def _always_installed(name: str) -> bool:
     top = name.partition(".")[0]
@@ -29,7 +35,7 @@ def installed(module: str | None) -> bool:
     if module is None or module == "__main__":
         return False
     file = getattr(sys.modules.get(module), "__file__", None)
-    return _always_installed(module) or (file is not None and file.startswith(_INSTALLED))
+    return _always_installed(module) or (file is not None and _is_installed(file))
 
 
 @functools.cache
@@ -64,7 +70,7 @@ def sources(name: str) -> list[Source] | None:
     found = []
     for spec in _specs(name):
         if spec.origin is not None and spec.has_location:
-            if spec.origin.startswith(_INSTALLED):
+            if _is_installed(spec.origin):
                 return None
             found.append(Source(spec.name, spec.origin, spec.parent or ""))
     return found

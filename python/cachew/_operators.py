@@ -3,13 +3,13 @@ library alone."""
 
 from __future__ import annotations
 
-import difflib
 import inspect
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
 
+from cachew._calls import did_you_mean
 from cachew._errors import PipelineError
 from cachew._values import plain
 from cachew.expr import literal
@@ -120,15 +120,6 @@ def _expression(value: Any) -> Any:
 
 # Operators whose calls have a form of their own. Each takes what was given and returns attributes.
 FORMS: dict[str, Callable[[tuple[Any, ...], Mapping[str, Any]], dict[str, Any]]] = {"assign": assigned}
-
-
-def did_you_mean(name: str, known: Iterable[str], list_all: bool = True) -> str:
-    """"; did you mean size?", or else what there is."""
-    known = list(known)
-    near = difflib.get_close_matches(name, known, 1)
-    if near:
-        return f"; did you mean {near[0]}?"
-    return f" (it has {', '.join(known)})" if known and list_all else ""
 
 
 TABLE: dict[str, Operator] = {}

@@ -7,10 +7,12 @@ import math
 import operator
 import os
 from collections.abc import Mapping
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias, TypedDict, Unpack
+
+import numpy as np
 
 from cachew._errors import OptionError, StateError
-from cachew._values import bytes_of
+from cachew._values import bytes_of, is_text
 
 State: TypeAlias = Mapping[str, Any]
 Path: TypeAlias = str | os.PathLike[str]
@@ -60,9 +62,9 @@ def make_options(*, seed: int | None = None, epochs: float | None = None, first_
         0 if memory is None else byte_count("memory", memory),
         integer("rank", rank, 0, world_size - 1),
         world_size,
-        bool(optimize),
+        _truth("optimize", optimize),
         state_text(state),
-        index_dir,
+        _directory("index_dir", index_dir),
     )
 
 
@@ -72,49 +74,86 @@ def with_cache(options: Options, cache_dir: Path | None, cache: str | int | None
         where = cache
     else:
         where = str(integer("cache", cache, 0, 4096))
-    if where is not None and "\0" in where:
+    if where is not None and not is_text(where):
         raise wrong("cache", cache, '"auto", "off", or the number of a marker')
     size = 0 if cache_bytes is None else byte_count("cache_bytes", cache_bytes)
-    return options._replace(cache_dir=cache_dir, cache=where, cache_bytes=size)
+    return options._replace(cache_dir=_directory("cache_dir", cache_dir), cache=where, cache_bytes=size)
 
 
-def with_service(options: Options, service: str | None, *, job: str | None, transport: str = "auto", token: str | None = None,
-                 open_timeout_s: float | None = 60.0, order: str | None = None, guarantee: str | None = None, tls_ca: Path | None = None,
-                 tls_cert: Path | None = None, tls_key: Path | None = None) -> Options:
+class ServiceOptions(TypedDict, total=False):
+    """What `Dataset.distribute` and the loaders take for a service, beside its name. What each means is in the docstring of `distribute`."""
+
+    job: str | None
+    transport: str | None
+    token: str | None
+    open_timeout_s: float | None
+    order: str | None
+    guarantee: str | None
+    tls_ca: Path | None
+    tls_cert: Path | None
+    tls_key: Path | None
+    workers: int | None
+
+
+class LoaderOptions(ServiceOptions, total=False):
+    """What all loaders take, beside ranks: as `Dataset.iterator`, and a service."""
+
+    seed: int | None
+    threads: int | None
+    memory: int | str | None
+    timeout_s: float | None
+    index_dir: Path | None
+    cache_dir: Path | None
+    cache: str | int | None
+    cache_bytes: int | str | None
+    service: str | None
+
+
+def with_service(options: Options, service: str | None, **given: Unpack[ServiceOptions]) -> Options:
     """The same, with batches from a service; None: from this process."""
-    for name, value, choices in (("order", order, ORDERS), ("guarantee", guarantee, GUARANTEES)):
+    for name, choices in (("transport", TRANSPORTS), ("order", ORDERS), ("guarantee", GUARANTEES)):
+        value = given.get(name)
         if value is not None and value not in choices:
             raise wrong(name, value, " or ".join(f'"{c}"' for c in choices))
-    tls = {"tls_ca": tls_ca, "tls_cert": tls_cert, "tls_key": tls_key}
     if service is None:
-        given: dict[str, object] = {"job": job, "token": token and "...", "order": order, "guarantee": guarantee, **tls}
         for name, option in given.items():
             if option is not None:
-                raise wrong(name, option, 'a service too: HOST:PORT of its dispatcher, or "local"')
+                raise wrong(name, "..." if name == "token" else option, 'a service too: HOST:PORT of its dispatcher, or "local"')
         return options
+    tls = {"tls_ca": _path("tls_ca", given.get("tls_ca")), "tls_cert": _path("tls_cert", given.get("tls_cert")), "tls_key": _path("tls_key", given.get("tls_key"))}
     for name, path in tls.items():
         if path is not None and service == "local":
             raise wrong(name, path, "None with the service 'local', which is of this machine and this user alone")
-    for name, value in (("service", service), ("job", job), ("token", token)):
-        if value is not None and (not isinstance(value, str) or not value or "\0" in value):
-            raise wrong(name, f"a {type(value).__name__}" if name == "token" else value, "a text")  # nobody reads tokens in logs
-    if transport not in TRANSPORTS:
-        raise wrong("transport", transport, " or ".join(f'"{t}"' for t in TRANSPORTS))
-    return options._replace(service=service, job=job, token=token, transport=transport, open_timeout_s=seconds("open_timeout_s", open_timeout_s) or 1e-3,
-                            order=order, guarantee=guarantee, tls_ca=_path("tls_ca", tls_ca), tls_cert=_path("tls_cert", tls_cert),
-                            tls_key=_path("tls_key", tls_key))
+    for name, text in (("service", service), ("job", given.get("job")), ("token", given.get("token"))):
+        if text is not None and (not isinstance(text, str) or not text or not is_text(text)):
+            raise wrong(name, f"a {type(text).__name__}" if name == "token" else text, "a text")  # nobody reads tokens in logs
+    workers = given.get("workers")
+    if workers is not None and service != "local":
+        raise wrong("workers", workers, f'None with the service {service!r}: workers are started by "local" only')
+    if workers is not None:
+        from cachew._service import local_address  # and what that takes, where it is wanted
+
+        local_address(workers)
+    return options._replace(service=service, job=given.get("job"), token=given.get("token"), transport=given.get("transport") or "auto",
+                            open_timeout_s=seconds("open_timeout_s", given.get("open_timeout_s", 60.0)) or 1e-3,
+                            order=given.get("order"), guarantee=given.get("guarantee"), tls_ca=tls["tls_ca"], tls_cert=tls["tls_cert"],
+                            tls_key=tls["tls_key"])
 
 
-def with_sharding(sharding: str, job: str | None, rank: int, world_size: int) -> tuple[str | None, int, int]:
-    """(job, rank, world_size) under one of the tf.data service's policies."""
-    if sharding == "dynamic":
-        return job, rank, world_size
-    if sharding == "off":
-        world_size = integer("world_size", world_size, 1, 2**20)
-        rank = integer("rank", rank, 0, world_size - 1)
-        return job if job is None or world_size == 1 else f"{job}/{rank}", 0, 1
+FIXED_SHARDINGS = ("static", "file", "data", "file_or_data", "hint")
+"""The tf.data service's policies by which workers have parts of the data that do not change."""
+
+
+def with_sharding(options: Options, sharding: str | None) -> Options:
+    """The same under one of the tf.data service's policies, in whatever capitals."""
+    policy = sharding.lower() if isinstance(sharding, str) else sharding
+    if policy is None or policy == "dynamic":
+        return options
+    if policy == "off":
+        job = options.job if options.job is None or options.world_size == 1 else f"{options.job}/{options.rank}"
+        return options._replace(job=job, rank=0, world_size=1)
     raise wrong("sharding", sharding, '"dynamic" or "off"' + (
-        "; which worker computes what has no influence on what is delivered here, so that there is nothing to be static" if sharding == "static" else ""))
+        "; which worker computes what has no influence on what is delivered here, so that there is nothing to be static" if policy in FIXED_SHARDINGS else ""))
 
 
 def wrong(option: str, value: object, expected: str) -> OptionError:
@@ -130,9 +169,30 @@ def integer(option: str, value: Any, low: int, high: int) -> int:
         number = operator.index(value)
     except TypeError:
         raise wrong(option, value, expected) from None
+    if isinstance(value, (bool, np.bool_)):  # an option that was given in another one's place
+        raise wrong(option, value, expected)
     if not low <= number <= high:
         raise wrong(option, value, expected)
     return number
+
+
+def _truth(option: str, value: Any) -> bool:
+    if not isinstance(value, (bool, np.bool_)):
+        raise wrong(option, value, "True or False")
+    return bool(value)
+
+
+def _directory(option: str, value: Path | None) -> Path | None:
+    """Its name may be any bytes, as the system has them."""
+    if value is None:
+        return None
+    try:
+        name = os.fsencode(value)
+    except (TypeError, ValueError):
+        name = b""
+    if not name or b"\0" in name:
+        raise wrong(option, value, "the path of a directory")
+    return value
 
 
 def _path(option: str, value: Path | None) -> str | None:
@@ -168,7 +228,7 @@ def seconds(option: str, value: float | None) -> float:
     if value is None:
         return -1.0
     try:
-        number = float(value)
+        number = math.nan if isinstance(value, (str, bytes, bool, np.bool_)) else float(value)
     except (TypeError, ValueError):
         raise wrong(option, value, expected) from None
     if not number >= 0:
@@ -178,7 +238,7 @@ def seconds(option: str, value: float | None) -> float:
 
 def state_text(state: State | str | None) -> str | None:
     """A state as its JSON."""
-    if isinstance(state, str) and "\0" in state:
+    if isinstance(state, str) and not is_text(state):
         raise StateError(f"state is {state!r:.60}: expected what state_dict() gave, or its JSON")
     if state is None or isinstance(state, str):
         return state

@@ -21,6 +21,8 @@ def plain(value: Any) -> Any:
         raise TypeError(f"{value!r} is out of range: expected an integer of 64 bits")
     if isinstance(value, float) and not math.isfinite(value):
         raise TypeError(f"{value!r} is not a number that a pipeline can hold: expected a finite one")
+    if isinstance(value, str) and not is_text(value):
+        raise TypeError(f"{value!r} can't be written in UTF-8, or has a NUL: expected a text; of a path with such a name a pattern (* or ?)")
     if value is None or isinstance(value, (str, bool, int, float)):
         return value
     if isinstance(value, Mapping):
@@ -44,9 +46,19 @@ def plain(value: Any) -> Any:
 
 
 def _key(key: Any) -> str:
-    if not isinstance(key, str):
-        raise TypeError(f"the key {key!r} is a {type(key).__name__}: expected a text")
+    if not isinstance(key, str) or not is_text(key):
+        raise TypeError(f"the key {key!r} is {'no text in UTF-8' if isinstance(key, str) else f'a {type(key).__name__}'}: expected a text")
     return key
+
+
+def is_text(text: str) -> bool:
+    """Whether it has bytes in C: no NUL, and no half of a surrogate pair, as names of files have that are not UTF-8."""
+    if "\0" in text:
+        return False
+    try:
+        return text.isascii() or bool(text.encode())
+    except UnicodeEncodeError:
+        return False
 
 
 def bytes_of(text: str) -> int | None:

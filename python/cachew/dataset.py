@@ -5,18 +5,19 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, Unpack
 
 from cachew import _core
 from cachew._batch import Batch
-from cachew._chain import Node, rebased, written
+from cachew._calls import checked_methods, did_you_mean
+from cachew._chain import Node, rebased, without_payloads, written
 from cachew._errors import DataError, PipelineError
 from cachew._functions import Functions
 from cachew._iterator import DatasetIterator
 from cachew._memory import InMemory, data_of, restored
 from cachew._methods import Operators, read_table
-from cachew._operators import TABLE, Operator, did_you_mean, value_of
-from cachew._options import Path, State, make_options, seconds, with_cache, with_service, with_sharding, wrong
+from cachew._operators import TABLE, Operator, value_of
+from cachew._options import Path, ServiceOptions, State, make_options, seconds, with_cache, with_service, with_sharding
 
 
 class Field(NamedTuple):
@@ -27,6 +28,7 @@ class Field(NamedTuple):
     shape: tuple[int | None, ...] | None
 
 
+@checked_methods
 class Dataset(Functions, InMemory, Operators):
     """Records and what is done with them. Immutable: each method gives a new dataset, checked in full as far as it is written.
 
@@ -34,12 +36,13 @@ class Dataset(Functions, InMemory, Operators):
     Iterating over it runs it, on all cores, in this process.
     """
 
-    __slots__ = ("_nodes", "_head", "_base_dir", "_pipeline")
+    __slots__ = ("_nodes", "_head", "_base_dir", "_pipeline", "_whole")
 
     _nodes: tuple[Node, ...]
     _head: dict[str, Any]  # what stands beside the chain: on_error, defaults
     _base_dir: str  # that relative paths are relative to
-    _pipeline: _core.Pipeline
+    _pipeline: _core.Pipeline  # checked: all that is known beforehand
+    _whole: _core.Pipeline | None  # what runs, where that is not the same: with functions whose pickles are large
 
     def __init__(self) -> None:
         raise TypeError("a dataset begins with a source: Dataset.tfrecord(...), Dataset.files(...), Dataset.range(...), or Dataset.load(path)")
@@ -51,8 +54,17 @@ class Dataset(Functions, InMemory, Operators):
         self = object.__new__(cls)
         for name, value in (("_nodes", tuple(nodes)), ("_head", head), ("_base_dir", base_dir)):
             object.__setattr__(self, name, value)
-        object.__setattr__(self, "_pipeline", _core.Pipeline(self.to_json(), base_dir))
+        light = without_payloads(self._nodes)
+        object.__setattr__(self, "_pipeline", _core.Pipeline(_json(light or self._nodes, head), base_dir))
+        object.__setattr__(self, "_whole", None if light else self._pipeline)
         return self
+
+    def _runnable(self) -> _core.Pipeline:
+        """The pipeline with its functions: made when it is to run, so that calls in between do not take the time that large pickles take."""
+        if self._whole is None:
+            object.__setattr__(self, "_whole", _core.Pipeline(self.to_json(), self._base_dir))
+        assert self._whole is not None
+        return self._whole
 
     @classmethod
     def _begin(cls, op: Operator, attributes: Mapping[str, Any]) -> Dataset:
@@ -109,7 +121,7 @@ class Dataset(Functions, InMemory, Operators):
 
     def to_json(self, indent: int | None = None) -> str:
         """The pipeline as JSON, as `from_json` and `cachew run` read it. Paths are as written; `save` writes a file that works where it lies."""
-        return json.dumps({"cachew": 1, "pipeline": self._nodes, **self._head}, indent=indent)
+        return _json(self._nodes, self._head, indent)
 
     def save(self, path: Path) -> None:
         """Writes the pipeline to a file, for `load` and `cachew run`. Paths that would not be right from there become absolute."""
@@ -212,18 +224,17 @@ class Dataset(Functions, InMemory, Operators):
                                optimize=optimize, state=state, index_dir=index_dir)
         return DatasetIterator(self, with_cache(options, cache_dir, cache, cache_bytes), timeout_s)
 
-    def distribute(self, service: str, *, job: str | None = None, rank: int = 0, world_size: int = 1, seed: int | None = None, epochs: float | None = None,
-                   state: State | str | None = None, timeout_s: float | None = None, first_epoch: int = 0, transport: str = "auto", token: str | None = None,
-                   open_timeout_s: float | None = 60.0, workers: int | None = None, order: str | None = None, guarantee: str | None = None,
-                   sharding: str | None = None, tls_ca: Path | None = None, tls_cert: Path | None = None, tls_key: Path | None = None) -> DatasetIterator:
+    def distribute(self, service: str, *, rank: int = 0, world_size: int = 1, seed: int | None = None, epochs: float | None = None,
+                   state: State | str | None = None, timeout_s: float | None = None, first_epoch: int = 0, sharding: str | None = None,
+                   **options: Unpack[ServiceOptions]) -> DatasetIterator:
         """Runs the pipeline on the workers of a service: the same batches as those of `iterator`, whatever happens to workers on the way.
 
         service: "HOST:PORT" of the dispatcher, as `cachew up` prints it; "local": a service of this process, which begins when it is first asked for,
             is shared by all datasets and ends with the process
         job: its name in the service, the same for all ranks (default: one that nobody else has)
-        transport: how batches come from workers: "auto", "shm" (memory shared on this machine), "unix" or "tcp"
+        transport: how batches come from workers: "auto" (default), "shm" (memory shared on this machine), "unix" or "tcp"
         token: the service's (default: $CACHEW_TOKEN, if it is set)
-        open_timeout_s: until a worker of the service has seen the data; None: without limit
+        open_timeout_s: until a worker of the service has seen the data (default 60); None: without limit
         tls_ca: speak TLS: the service's certificates are from this authority (a PEM file, as `cachew keys init` makes it)
         tls_cert, tls_key: our certificate and its key (PEM files), where the service asks for them (--tls-mutual)
         workers: of a service "local" that this call starts (default 1, with all CPUs)
@@ -233,17 +244,8 @@ class Dataset(Functions, InMemory, Operators):
         sharding: as the tf.data service names it: "dynamic" (default): the ranks share an epoch; "off": each rank gets all of it, in a job of its own
         rank, world_size, seed, epochs, state, timeout_s, first_epoch: as for `iterator`
         """
-        if sharding is not None:
-            job, rank, world_size = with_sharding(sharding, job, rank, world_size)
-        options = make_options(seed=seed, epochs=epochs, first_epoch=first_epoch, rank=rank, world_size=world_size, state=state)
-        if service == "local":
-            from cachew._service import local_address
-
-            local_address(workers)
-        elif workers is not None:
-            raise wrong("workers", workers, f'None with the service {service!r}: workers are started by "local" only')
-        return DatasetIterator(self, with_service(options, service, job=job, transport=transport, token=token, open_timeout_s=open_timeout_s, order=order,
-                                                  guarantee=guarantee, tls_ca=tls_ca, tls_cert=tls_cert, tls_key=tls_key), timeout_s)
+        run = make_options(seed=seed, epochs=epochs, first_epoch=first_epoch, rank=rank, world_size=world_size, state=state)
+        return DatasetIterator(self, with_sharding(with_service(run, service, **options), sharding), timeout_s)
 
     def __iter__(self) -> DatasetIterator:
         return self.iterator()
@@ -260,7 +262,12 @@ class Dataset(Functions, InMemory, Operators):
         """What becomes of the pipeline, for people: types after each operator, what is fused, how the data divide. With run_s it is run for so many
         seconds, and where the time goes and what would help is told too."""
         limit = max(seconds("run_s", run_s), 0.0)
-        return self._pipeline.explain(make_options(seed=seed, threads=threads, memory=memory, optimize=optimize, index_dir=index_dir), limit, False)
+        options = make_options(seed=seed, threads=threads, memory=memory, optimize=optimize, index_dir=index_dir)
+        return (self._runnable() if limit else self._pipeline).explain(options, limit, False)
+
+
+def _json(nodes: Iterable[Node], head: Mapping[str, Any], indent: int | None = None) -> str:
+    return json.dumps({"cachew": 1, "pipeline": nodes, **head}, indent=indent)
 
 
 def _unpickled(text: str, base_dir: str, made_of: Mapping[str, tuple[str, Any]]) -> Dataset:

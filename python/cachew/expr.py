@@ -12,6 +12,8 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
+from cachew._calls import checked, checked_methods
+
 # How tightly an expression holds together, as in the grammar: an operand that holds less tightly is put in parentheses.
 _COMPARE, _OR, _XOR, _AND, _SHIFT, _SUM, _PRODUCT, _SIGN, _POWER, _ATOM = range(10)
 
@@ -22,6 +24,7 @@ _CASTS = ("bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32"
 Operand: TypeAlias = "Expr | int | float | np.generic | str | bytes"
 
 
+@checked_methods
 class Expr:
     """An expression over the components of an element. `col` makes the first one; `str(expression)` is its text."""
 
@@ -233,6 +236,7 @@ class Expr:
         return _call(name, self)
 
 
+@checked
 def col(name: str) -> Expr:
     """The component of that name, in an expression."""
     if not isinstance(name, str):
@@ -243,6 +247,7 @@ def col(name: str) -> Expr:
     return Expr(name if plain else f"`{name}`", _ATOM)
 
 
+@checked
 def where(condition: Operand, a: Operand, b: Operand) -> Expr:
     """`a` where the condition is true (not 0), else `b`; value by value. Both are computed everywhere."""
     return _call("where", condition, a, b)

@@ -10,15 +10,16 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Unpack
 
 import jax
 import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec, Sharding
 
 from cachew._batch import Batch
+from cachew._calls import checked
 from cachew._loader import Loader
-from cachew._options import Path, integer, wrong
+from cachew._options import LoaderOptions, integer, wrong
 from cachew.dataset import Dataset
 
 __all__ = ["JaxLoader", "loader"]
@@ -27,41 +28,33 @@ __all__ = ["JaxLoader", "loader"]
 class JaxLoader(Loader[dict[str, Any]]):
     """An iterable of dicts of JAX arrays, once per epoch; `loader` makes it. Components of bytes stay `cachew.Bytes`."""
 
-    def __init__(self, dataset: Dataset, *, sharding: Sharding | None, prefetch: int, rank: int | None, world_size: int | None, seed: int | None,
-                 threads: int | None, memory: int | str | None, timeout_s: float | None,
-                 service: str | None, job: str | None, order: str | None, guarantee: str | None, token: str | None,
-                 tls_ca: Path | None, tls_cert: Path | None, tls_key: Path | None, cache_dir: Path | None, cache: str | int | None,
-                 cache_bytes: int | str | None) -> None:
-        self.sharding = _local() if sharding is None else sharding
+    def __init__(self, dataset: Dataset, *, sharding: Sharding | str | None, prefetch: int, rank: int | None, world_size: int | None,
+                 **options: Unpack[LoaderOptions]) -> None:
+        policy = sharding if isinstance(sharding, str) else None
+        self.sharding = _local() if sharding is None or isinstance(sharding, str) else sharding
         ranks = (jax.process_index() if rank is None else rank, jax.process_count() if world_size is None else world_size)
-        super().__init__(dataset, _Converter(self.sharding), prefetch, lambda: ranks, seed=seed, threads=threads, memory=memory, timeout_s=timeout_s,
-                         service=service, job=job, order=order, guarantee=guarantee, token=token, tls_ca=tls_ca, tls_cert=tls_cert, tls_key=tls_key,
-                         cache_dir=cache_dir, cache=cache, cache_bytes=cache_bytes)
+        super().__init__(dataset, _Converter(self.sharding), prefetch, lambda: ranks, policy, **options)
 
 
-def loader(dataset: Dataset, *, sharding: Sharding | None = None, seed: int | None = None, prefetch: int = 2, rank: int | None = None,
-           world_size: int | None = None, threads: int | None = None, memory: int | str | None = None, timeout_s: float | None = None,
-           service: str | None = None, job: str | None = None, order: str | None = None, guarantee: str | None = None, token: str | None = None, tls_ca: Path | None = None,
-           tls_cert: Path | None = None, tls_key: Path | None = None, cache_dir: Path | None = None, cache: str | int | None = None,
-           cache_bytes: int | str | None = None) -> JaxLoader:
+@checked
+def loader(dataset: Dataset, *, sharding: Sharding | str | None = None, prefetch: int = 2, rank: int | None = None, world_size: int | None = None,
+           **options: Unpack[LoaderOptions]) -> JaxLoader:
     """Epochs of a dataset as JAX arrays: each `for batch in loader` is the next epoch.
 
     A thread starts the copies to the devices, ahead of what is asked for.
 
     sharding: of the arrays (default: the first axis over this process's devices, which the batch size has to be a multiple of); one that spans several
-        processes makes global arrays of the processes' batches
+        processes makes global arrays of the processes' batches. A text is the service's: "dynamic" or "off", as Dataset.distribute
     seed: of all randomness (default: the pipeline's, else 0)
     prefetch: batches that are on the devices before they are asked for
     rank, world_size: default: jax.process_index() and jax.process_count()
-    threads, memory, timeout_s, cache_dir, cache, cache_bytes: as Dataset.iterator
-    service, job, order, guarantee, token, tls_ca, tls_cert, tls_key: as Dataset.distribute: the batches come from there
+    threads, memory, timeout_s, index_dir, cache_dir, cache, cache_bytes: as Dataset.iterator
+    service: the batches come from there, with all other options of Dataset.distribute: job, transport, token, open_timeout_s, order, guarantee, tls_ca,
+        tls_cert, tls_key, workers
     """
     if not isinstance(dataset, Dataset):
         raise TypeError(f"loader() takes a cachew.Dataset, not a {type(dataset).__name__}")
-    return JaxLoader(dataset, sharding=sharding, prefetch=integer("prefetch", prefetch, 1, 1024), rank=rank, world_size=world_size, seed=seed,
-                     threads=threads, memory=memory, timeout_s=timeout_s, service=service, job=job, order=order, guarantee=guarantee,
-                     token=token, tls_ca=tls_ca, tls_cert=tls_cert, tls_key=tls_key,
-                         cache_dir=cache_dir, cache=cache, cache_bytes=cache_bytes)
+    return JaxLoader(dataset, sharding=sharding, prefetch=integer("prefetch", prefetch, 1, 1024), rank=rank, world_size=world_size, **options)
 
 
 def _local() -> Sharding:

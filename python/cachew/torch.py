@@ -10,13 +10,14 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Unpack
 
 import torch
 
 from cachew._batch import Batch
+from cachew._calls import checked
 from cachew._loader import Loader
-from cachew._options import Path, integer
+from cachew._options import LoaderOptions, integer
 from cachew.dataset import Dataset
 
 __all__ = ["TorchLoader", "loader"]
@@ -37,28 +38,20 @@ class TorchLoader(Loader[dict[str, Any]]):
     persistent_workers = False
 
     def __init__(self, dataset: Dataset, *, device: torch.device | None, pin_memory: bool, prefetch: int, rank: int | None, world_size: int | None,
-                 seed: int | None, threads: int | None, memory: int | str | None, timeout_s: float | None,
-                 service: str | None, job: str | None, order: str | None, guarantee: str | None, token: str | None,
-                 tls_ca: Path | None, tls_cert: Path | None, tls_key: Path | None, cache_dir: Path | None, cache: str | int | None,
-                 cache_bytes: int | str | None) -> None:
+                 sharding: str | None, **options: Unpack[LoaderOptions]) -> None:
         self.device = device
         self.pin_memory = pin_memory
         self.prefetch_factor = prefetch
         super().__init__(dataset, _Converter(device, pin_memory), prefetch if device is not None or pin_memory else 0, lambda: _ranks(rank, world_size),
-                         seed=seed, threads=threads, memory=memory, timeout_s=timeout_s, service=service, job=job, order=order, guarantee=guarantee,
-                         token=token, tls_ca=tls_ca, tls_cert=tls_cert, tls_key=tls_key,
-                         cache_dir=cache_dir, cache=cache, cache_bytes=cache_bytes)
+                         sharding, **options)
 
     def _hand_over(self, value: Any) -> dict[str, Any]:
         return _arrived(*value)
 
 
-def loader(dataset: Dataset, *, seed: int | None = None, device: str | torch.device | None = None, pin_memory: bool | None = None, prefetch: int = 2,
-           rank: int | None = None, world_size: int | None = None, threads: int | None = None, memory: int | str | None = None,
-           timeout_s: float | None = None,
-           service: str | None = None, job: str | None = None, order: str | None = None, guarantee: str | None = None, token: str | None = None, tls_ca: Path | None = None,
-           tls_cert: Path | None = None, tls_key: Path | None = None, cache_dir: Path | None = None, cache: str | int | None = None,
-           cache_bytes: int | str | None = None) -> TorchLoader:
+@checked
+def loader(dataset: Dataset, *, device: str | torch.device | None = None, pin_memory: bool | None = None, prefetch: int = 2, rank: int | None = None,
+           world_size: int | None = None, sharding: str | None = None, **options: Unpack[LoaderOptions]) -> TorchLoader:
     """Epochs of a dataset as tensors: each `for batch in loader` is the next epoch.
 
     On the CPU tensors lie in the engine's memory, without a copy. With a device, a thread copies to pinned memory and on to the device, ahead of what is
@@ -69,8 +62,9 @@ def loader(dataset: Dataset, *, seed: int | None = None, device: str | torch.dev
     pin_memory: whether tensors on the CPU are in pinned memory (default: on their way to a CUDA device they are)
     prefetch: batches that are on the device before they are asked for
     rank, world_size: default: torch.distributed's where that is initialised, else 0 and 1
-    threads, memory, timeout_s, cache_dir, cache, cache_bytes: as Dataset.iterator
-    service, job, order, guarantee, token, tls_ca, tls_cert, tls_key: as Dataset.distribute: the batches come from there
+    threads, memory, timeout_s, index_dir, cache_dir, cache, cache_bytes: as Dataset.iterator
+    service: the batches come from there, with all other options of Dataset.distribute: job, transport, token, open_timeout_s, order, guarantee, sharding,
+        tls_ca, tls_cert, tls_key, workers
     """
     if not isinstance(dataset, Dataset):
         raise TypeError(f"loader() takes a cachew.Dataset, not a {type(dataset).__name__}")
@@ -78,10 +72,8 @@ def loader(dataset: Dataset, *, seed: int | None = None, device: str | torch.dev
     if target is not None and target.type == "cpu":
         target = None
     pin = (target is not None and target.type == "cuda") if pin_memory is None else bool(pin_memory)
-    return TorchLoader(dataset, device=target, pin_memory=pin, prefetch=integer("prefetch", prefetch, 1, 1024), rank=rank, world_size=world_size, seed=seed,
-                       threads=threads, memory=memory, timeout_s=timeout_s, service=service, job=job, order=order, guarantee=guarantee,
-                       token=token, tls_ca=tls_ca, tls_cert=tls_cert, tls_key=tls_key,
-                         cache_dir=cache_dir, cache=cache, cache_bytes=cache_bytes)
+    return TorchLoader(dataset, device=target, pin_memory=pin, prefetch=integer("prefetch", prefetch, 1, 1024), rank=rank, world_size=world_size,
+                       sharding=sharding, **options)
 
 
 def _ranks(rank: int | None, world_size: int | None) -> tuple[int, int]:

@@ -59,7 +59,7 @@ void *core_raise(const struct core_state *st, struct cachew_error *e)
 
 void *core_raise_kind(const struct core_state *st, const char *kind, const char *fmt, ...)
 {
-    char message[256];
+    char message[1200];
     va_list args;
     va_start(args, fmt);
     vsnprintf(message, sizeof(message), fmt, args);

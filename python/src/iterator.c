@@ -104,19 +104,28 @@ static void leave(struct iterator *self)
         end(self);
 }
 
+/* Somebody paused the job. */
+static bool is_paused(const struct cachew_error *e)
+{
+    const char *attribute = cachew_error_attribute(e), *value = cachew_error_value(e);
+    return attribute && value && strcmp(attribute, "job") == 0 && strcmp(value, "paused") == 0;
+}
+
 /* One slice after the other: 0 with a batch, 1 at the end, negative with an exception set. */
 static int wait_for_batch(struct iterator *self, double timeout_s, struct cachew_batch **ret)
 {
     double deadline = timeout_s < 0 ? -1 : now_s() + timeout_s;
     for (;;) {
         struct cachew_error *e;
-        double left = deadline < 0 ? SLICE_S : deadline - now_s(), slice = left < SLICE_S ? left : SLICE_S;
+        double start = now_s(), left = deadline < 0 ? SLICE_S : deadline - start, slice = left < SLICE_S ? left : SLICE_S;
         int r;
         Py_BEGIN_ALLOW_THREADS
         r = cachew_iterator_next(self->it, slice > 0 ? slice : 0, ret, &e);
         Py_END_ALLOW_THREADS
         if (r >= 0)
             return r;
+        if (r == CACHEW_E_DEADLINE && deadline >= 0 && is_paused(e)) /* the time does not count */
+            deadline += now_s() - start;
         if (r == CACHEW_E_DEADLINE && (deadline < 0 || now_s() < deadline)) {
             cachew_error_free(e);
             if (PyErr_CheckSignals() < 0)

@@ -75,6 +75,22 @@ void core_paths_release(struct core_paths *paths)
     Py_CLEAR(paths->cache_dir);
 }
 
+/* What a service is waited for goes to the logger "cachew", as a warning. On any thread, with nothing held. */
+static void note(void *unused, const char *text)
+{
+    (void)unused;
+    PyGILState_STATE gil = PyGILState_Ensure();
+    PyObject *logging = PyImport_ImportModule("logging");
+    PyObject *logger = logging ? PyObject_CallMethod(logging, "getLogger", "s", "cachew") : NULL;
+    PyObject *done = logger ? PyObject_CallMethod(logger, "warning", "ss", "%s", text) : NULL;
+    if (!done)
+        PyErr_WriteUnraisable(logger);
+    Py_XDECREF(done);
+    Py_XDECREF(logger);
+    Py_XDECREF(logging);
+    PyGILState_Release(gil);
+}
+
 bool core_options(PyObject *tuple, struct cachew_options *ret, struct core_paths *ret_paths)
 {
     struct cachew_options o = CACHEW_OPTIONS_INIT;
@@ -94,6 +110,7 @@ bool core_options(PyObject *tuple, struct cachew_options *ret, struct core_paths
     o.index_dir = ret_paths->index_dir ? PyBytes_AsString(ret_paths->index_dir) : NULL;
     o.cache_dir = ret_paths->cache_dir ? PyBytes_AsString(ret_paths->cache_dir) : NULL;
     o.cache_bytes = cache_bytes;
+    o.note = note;
     *ret = o;
     return true;
 }

@@ -13,6 +13,7 @@ const struct cw_crash_point *cw_crash_points(size_t *ret_n)
 #include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -48,12 +49,15 @@ const struct cw_crash_point *cw_crash_points(size_t *ret_n)
     return points;
 }
 
+#define MAX_WANTED 16
+
 static struct {
     char name[64];
     long n;
-    int signal;
+    bool stop;
     atomic_long passed;
-} wanted;
+} wanted[MAX_WANTED];
+static size_t n_wanted;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 
 static const char *mutation; /* immutable once it is read */
@@ -61,19 +65,28 @@ static const char *mutation; /* immutable once it is read */
 static void read_environment(void)
 {
     mutation = getenv("CACHEW_MUTATE");
-    const char *text = getenv("CACHEW_CRASH"), *colon = text ? strchr(text, ':') : NULL;
-    if (!colon || (size_t)(colon - text) >= sizeof(wanted.name))
-        return;
-    memcpy(wanted.name, text, (size_t)(colon - text));
-    wanted.n = strtol(colon + 1, NULL, 10);
-    wanted.signal = strstr(colon, ":stop") ? SIGSTOP : SIGKILL;
+    for (const char *at = getenv("CACHEW_CRASH"), *colon; at && (colon = strchr(at, ':')) && n_wanted < MAX_WANTED; n_wanted++) {
+        char *end;
+        if ((size_t)(colon - at) >= sizeof(wanted->name))
+            return;
+        memcpy(wanted[n_wanted].name, at, (size_t)(colon - at));
+        wanted[n_wanted].n = strtol(colon + 1, &end, 10);
+        wanted[n_wanted].stop = strncmp(end, ":stop", strlen(":stop")) == 0;
+        at = strchr(end, ',');
+        at = at ? at + 1 : NULL;
+    }
 }
 
 void cw_crash_point(const char *name)
 {
     pthread_once(&once, read_environment);
-    if (strcmp(name, wanted.name) == 0 && atomic_fetch_add(&wanted.passed, 1) + 1 == wanted.n)
-        kill(getpid(), wanted.signal);
+    for (size_t i = 0; i < n_wanted; i++) {
+        if (strcmp(name, wanted[i].name) != 0 || atomic_fetch_add(&wanted[i].passed, 1) + 1 != wanted[i].n)
+            continue;
+        if (wanted[i].stop)
+            dprintf(STDERR_FILENO, "crash point %s\n", name);
+        kill(getpid(), wanted[i].stop ? SIGSTOP : SIGKILL);
+    }
 }
 
 bool cw_mutated(const char *name)

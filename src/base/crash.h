@@ -1,6 +1,7 @@
 /*
  * Named points at which a test build (-Dcrash_points=true) ends itself as kill -9 does: CACHEW_CRASH=NAME:N at the N-th passing of NAME, or, with
- * CACHEW_CRASH=NAME:N:stop, stops as SIGSTOP does, for a test that has something else in mind. Elsewhere they are nothing. Any thread.
+ * CACHEW_CRASH=NAME:N:stop, stops as SIGSTOP does, for a test that has something else in mind; which point it is stands on stderr then. Several of them are
+ * separated by commas. Elsewhere they are nothing. Any thread.
  */
 #pragma once
 #include <stdbool.h>

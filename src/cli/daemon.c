@@ -1,9 +1,11 @@
 #include "cli/daemon.h"
 
+#include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -33,12 +35,14 @@ static void print_line(const struct cli_log *log, const char *time, const char *
     json_t *o = log->format && strcmp(log->format, "json") == 0
                     ? json_pack("{s:s, s:s, s:s, s:i, s:o}", "time", time, "level", level, "role", log->role, "pid", (int)getpid(), "message", cw_report_text(message))
                     : NULL;
+    if (o && log->name)
+        json_object_set_new(o, "name", cw_report_text(log->name));
     _cleanup_free_ char *text = o ? json_dumps(o, JSON_COMPACT) : NULL;
     json_decref(o);
     if (text)
         fprintf(stderr, "%s\n", text);
     else
-        fprintf(stderr, "%s cachew %s: %s%s%s\n", time, log->role, strcmp(level, "info") == 0 ? "" : level, strcmp(level, "info") == 0 ? "" : ": ", message);
+        fprintf(stderr, "%s cachew %s%s%s: %s%s%s\n", time, log->role, log->name ? " " : "", log->name ? log->name : "", strcmp(level, "info") == 0 ? "" : level, strcmp(level, "info") == 0 ? "" : ": ", message);
 }
 
 static void log_line(const struct cli_log *log, const char *level, const char *message)
@@ -69,6 +73,19 @@ int cli_log_end(const struct cli_log *log, const struct cw_error *err)
         return cli_fail(err, false, NULL);
     log_line(log, "error", err->message);
     return cw_status_exit(err->status);
+}
+
+int cli_check_roots(const struct cli_texts *roots, struct cw_error *err)
+{
+    for (size_t i = 0; i < roots->n; i++) {
+        struct stat st;
+        int e = stat(roots->items[i], &st) < 0 ? errno : S_ISDIR(st.st_mode) ? 0 : ENOTDIR;
+        if (e == 0)
+            continue;
+        cw_error_attribute(err, "data-root", roots->items[i], "a directory that is there");
+        return cw_error_set(err, CW_E_OPTION, "--data-root %.300s: %s: expected a directory that pipelines may read", roots->items[i], strerror(e));
+    }
+    return 0;
 }
 
 void cli_raise_limits(void)

@@ -14,6 +14,7 @@ int cli_wait_signal(const sigset_t *signals);
 /* Who logs, and how. */
 struct cli_log {
     const char *role;
+    const char *name;   /* of several with the same role, or NULL */
     const char *format; /* --log-format: "text", "json"; NULL: text */
 };
 #define CLI_LOG_OPTION(log) {"log-format", CLI_TEXT, &(log)->format, "F", "of what it says on stderr: text (default), or a JSON object per line", 0, 0, cli_log_formats, NULL}
@@ -26,5 +27,7 @@ int cli_log_end(const struct cli_log *log, const struct cw_error *err);
 void cli_raise_limits(void);
 /* Addresses beyond this machine are refused unless there are both TLS and a token, or --insecure. */
 int cli_check_listen(const char *address, bool tls, bool token, bool insecure, struct cw_error *err) _must_check_;
+/* What pipelines may read below is a directory that is there. */
+int cli_check_roots(const struct cli_texts *roots, struct cw_error *err) _must_check_;
 /* The pages of --http have neither: they stay on this machine, unless --insecure. NULL: none. */
 int cli_check_http(const char *address, bool insecure, struct cw_error *err) _must_check_;

@@ -17,7 +17,7 @@ static void print_jobs(const json_t *rows)
                cli_row_number(row, "workers"));
         json_array_foreach(json_object_get(row, "ranks"), k, rank)
             printf(" %" PRIi64 ":%" PRIi64 "%s", cli_row_number(rank, "rank"), cli_row_number(rank, "g"),
-                   json_is_true(json_object_get(rank, "attached")) ? "" : "(gone)");
+                   json_is_true(json_object_get(rank, "finished")) ? "(finished)" : json_is_true(json_object_get(rank, "attached")) ? "" : "(gone)");
         printf("\n");
     }
 }

@@ -4,6 +4,7 @@
 #include <sys/random.h>
 
 #include "cli/load.h"
+#include "net/limits.h"
 
 /* Connections on their way at a time: fewer than a listener lets shake hands. */
 #define WAVE 256
@@ -57,16 +58,12 @@ void cli_swarm_closed(struct swarm *s, const struct cw_error *why)
 
 int cli_swarm_connect(struct swarm *s, Cachew__Role role, const struct cw_conn_ops *ops, void *user, struct cw_conn **ret, struct cw_error *err)
 {
-    Cachew__Hello hello = CACHEW__HELLO__INIT;
+    Cachew__Hello hello;
     uint8_t incarnation[16];
-    struct cw_conn_options o = {.hello = &hello, .limits = {.message = (size_t)32 << 20, .queued = (size_t)64 << 20}, .token = s->o->token};
+    struct cw_conn_options o = {.hello = &hello, .limits = CW_LIMITS_CLIENT_CONTROL, .token = s->o->token};
     if (getrandom(incarnation, sizeof(incarnation), 0) != sizeof(incarnation))
         return cw_error_set(err, CW_E_IO, "the system has no random bytes");
-    hello.role = role;
-    hello.name = (char *)(uintptr_t)"load";
-    hello.software = (char *)(uintptr_t)"cachew " CACHEW_VERSION;
-    hello.host = (char *)(uintptr_t)"load";
-    hello.incarnation = (ProtobufCBinaryData){.data = incarnation, .len = sizeof(incarnation)};
+    cw_hello_init(&hello, role, "load", incarnation, "load");
     int r = cw_conn_connect(s->loop, s->o->address, &o, ops, user, ret, err);
     s->n_open += r >= 0;
     return r;

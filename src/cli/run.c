@@ -7,6 +7,7 @@
 #include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
+#include <strings.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
@@ -128,8 +129,10 @@ static json_t *counts(const struct run *x)
         if (x->common.local.cache)
             json_object_set_new(o, "cache", cw_caching_report(&x->common.local));
     }
-    if (o && x->common.local.remote)
+    if (o && x->common.local.remote) {
         json_object_set_new(o, "links", cw_remote_links(x->common.local.remote));
+        json_object_set_new(o, "lost_splits", json_integer((json_int_t)cw_remote_lost(x->common.local.remote)));
+    }
     return o;
 }
 
@@ -217,6 +220,10 @@ static int loop(struct run *x, const json_t *state, struct watcher *w, struct cw
     while (!x->batches_given || x->n_batches < x->batches) {
         struct cw_batch *b;
         r = cw_iterator_next(x->common.local.iterator, (uint64_t)(x->common.wait * 1e9), &b, err);
+        if (r < 0 && cw_remote_is_paused(err)) { /* somebody wants it so: no batch is late */
+            *err = (struct cw_error){0};
+            continue;
+        }
         if (r != 0)
             break;
         x->last_ns = cw_now_ns();
@@ -272,12 +279,16 @@ static int open_local(struct run *x, const json_t *state, struct cw_error *err)
 /* The tf.data service's names: "dynamic" is how ranks share an epoch anyway; "off" makes each rank a job of its own, with all of it. */
 static int apply_sharding(struct run *x, struct cw_error *err)
 {
-    if (!x->sharding || strcmp(x->sharding, "dynamic") == 0)
+    static const char *const fixed[] = {"static", "file", "data", "file_or_data", "hint"};
+    bool is_fixed = false;
+    if (!x->sharding || strcasecmp(x->sharding, "dynamic") == 0)
         return 0;
-    if (strcmp(x->sharding, "static") == 0) {
-        cw_error_attribute(err, "sharding", "static", "dynamic or off");
-        return cw_error_set(err, CW_E_OPTION, "--sharding static: which worker computes has no influence on what is delivered, so that there is nothing to be static; expected "
-                            "dynamic or off");
+    for (size_t i = 0; i < CW_COUNT_OF(fixed); i++)
+        is_fixed |= strcasecmp(x->sharding, fixed[i]) == 0;
+    if (is_fixed || strcasecmp(x->sharding, "off") != 0) {
+        cw_error_attribute(err, "sharding", x->sharding, "dynamic or off");
+        return cw_error_set(err, CW_E_OPTION, "--sharding %.40s: %sexpected dynamic or off", x->sharding,
+                            is_fixed ? "which worker computes has no influence on what is delivered, so that there is nothing to be static; " : "");
     }
     if (x->job && x->world_size > 1) {
         snprintf(x->own_job, sizeof(x->own_job), "%s/%" PRIu64, x->job, x->rank);
@@ -287,6 +298,8 @@ static int apply_sharding(struct run *x, struct cw_error *err)
     x->world_size = 1;
     return 0;
 }
+
+static void on_note(void *unused CW_UNUSED, const char *text) { fprintf(stderr, "cachew: %s\n", text); }
 
 static int open_service(struct run *x, const json_t *state, struct cw_error *err)
 {
@@ -314,6 +327,7 @@ static int open_service(struct run *x, const json_t *state, struct cw_error *err
         .token = token,
         .trace = x->tracing,
         .timeout_ns = (uint64_t)(x->common.wait * 1e9),
+        .note = on_note,
     };
     if (!x->order) /* what is lost leaves gaps in the exact one */
         o.any_order = o.at_most_once;
@@ -395,6 +409,14 @@ static void explain_links(const struct run *x)
     json_decref(links);
 }
 
+/* With at-most-once. */
+static void explain_lost(const struct run *x)
+{
+    uint64_t n = x->common.local.remote ? cw_remote_lost(x->common.local.remote) : 0;
+    if (n)
+        fprintf(stderr, "cachew: %" PRIu64 " split%s lost with workers, and left out (--guarantee at-most-once)\n", n, n == 1 ? " was" : "s were");
+}
+
 static void report(const struct run *x)
 {
     json_t *c = counts(x);
@@ -409,7 +431,6 @@ static void report(const struct run *x)
 int cli_run(int argc, char **argv)
 {
     static const char *const guarantees[] = {"exactly-once", "at-most-once", NULL}, *const orders[] = {"exact", "any", NULL};
-    static const char *const shardings[] = {"dynamic", "off", "static", NULL};
     struct run x = {.epochs = 1, .world_size = 1};
     struct cw_error err = {0};
     int code = 0;
@@ -420,7 +441,7 @@ int cli_run(int argc, char **argv)
         {"world-size", CLI_COUNT, &x.world_size, "W", "ranks (default 1)", 1, 1 << 20, NULL, NULL},
         {"guarantee", CLI_TEXT, &x.guarantee, "G", "exactly-once (default) or at-most-once", 0, 0, guarantees, NULL},
         {"order", CLI_TEXT, &x.order, "O", "exact (default), or any: what is there first of every W-th split", 0, 0, orders, NULL},
-        {"sharding", CLI_TEXT, &x.sharding, "S", "of a service's job: dynamic (default), or off: each rank gets all", 0, 0, shardings, NULL},
+        {"sharding", CLI_TEXT, &x.sharding, "S", "of a service's job: dynamic (default), or off: each rank gets all", 0, 0, NULL, NULL},
         {"service", CLI_TEXT, &x.service, "HOST:PORT", "take the batches from the service whose dispatcher is there", 0, 0, NULL, NULL},
         {"job", CLI_TEXT, &x.job, "NAME", "of the job in the service, the same for all its ranks", 0, 0, NULL, NULL},
         {"credits", CLI_COUNT, &x.credits, "N", "batches to ask workers for ahead (default: 2 to 64, by their size)", 1, CW_MAX_CREDITS, NULL, NULL},
@@ -466,6 +487,7 @@ int cli_run(int argc, char **argv)
         }
     }
     explain_links(&x);
+    explain_lost(&x);
     cw_log_close(&x.log_file);
     if (x.quarantine_file)
         fclose(x.quarantine_file);

@@ -26,6 +26,8 @@
 #define MAX_WORKERS 256
 /* What dies younger than this is started again only after as long. */
 #define AGE_NS UINT64_C(1000000000)
+/* Who waits longer than this for the end is told what for. */
+#define SAY_NS UINT64_C(1000000000)
 
 struct daemon {
     pid_t pid;               /* 0: not running */
@@ -282,7 +284,8 @@ static void drain(struct up *u, const sigset_t *signals)
 {
     bool hurry = false;
     for (int dispatcher = 0; dispatcher <= 1; dispatcher++) {
-        uint64_t until = cw_now_ns() + (uint64_t)(u->drain * 1e9);
+        uint64_t begin = cw_now_ns(), until = begin + (uint64_t)(u->drain * 1e9);
+        bool said = false;
         signal_all(u, dispatcher, hurry ? SIGKILL : SIGTERM);
         while (running(u, dispatcher)) {
             struct timespec wait = {.tv_nsec = 100000000};
@@ -291,6 +294,10 @@ static void drain(struct up *u, const sigset_t *signals)
             if (s == SIGINT || s == SIGTERM || cw_now_ns() >= until) {
                 hurry = true;
                 signal_all(u, dispatcher, SIGKILL);
+            } else if (!said && cw_now_ns() - begin >= SAY_NS) {
+                said = true;
+                cli_log(&u->log, false, "waiting until %s; a second Ctrl-C ends them at once",
+                        dispatcher ? "the dispatcher has ended" : "workers have finished what clients still fetch");
             }
         }
     }
@@ -389,6 +396,8 @@ int cli_up(int argc, char **argv)
         u.n_workers = CW_MIN(cw_cpu_budget(), (unsigned)MAX_WORKERS);
     if (r >= 0)
         r = check_scaling(&u, &err);
+    if (r >= 0)
+        r = cli_check_roots(&u.data_roots, &err);
     sigset_t signals;
     sigemptyset(&signals);
     sigaddset(&signals, SIGINT);

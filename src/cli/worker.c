@@ -19,7 +19,7 @@ struct worker_run {
     struct cw_worker_options o;
     struct cli_texts advertise, data_roots, plugins;
     const char *token_file, *trace;
-    uint64_t threads, memory;
+    uint64_t threads, memory, max_streams;
     double drain;
     bool insecure;
     struct cli_tls tls_files;
@@ -27,6 +27,7 @@ struct worker_run {
     char *token;
 };
 
+#define MAX_STREAMS 64 /* each has threads of its own, and a part of the memory */
 #define LOOK_NS UINT64_C(100000000) /* for a second signal while draining */
 
 static void on_log(void *log, const char *text) { cli_log(log, false, "%s", text); }
@@ -43,7 +44,7 @@ static int wait_registered(struct cw_worker *w, const struct worker_run *x, cons
         if (s.registered)
             return 0;
         if (s.refused)
-            return cw_error_set(err, CW_E_SERVICE, "the dispatcher at %s can't be reached: %s", x->o.dispatcher, s.why);
+            return cw_error_set(err, CW_E_SERVICE, "the dispatcher at %s refuses: %s", x->o.dispatcher, s.why);
         if (cw_now_ns() >= until)
             return cw_error_set(err, CW_E_SERVICE, "the dispatcher at %s did not answer within 15 s%s%s", x->o.dispatcher, *s.why ? ": " : "", s.why);
         int got = sigtimedwait(signals, NULL, &wait);
@@ -102,7 +103,7 @@ static int serve(struct worker_run *x, const sigset_t *signals, struct cw_error 
 int cli_worker(int argc, char **argv)
 {
     struct worker_run x = {.o = {.listen = "127.0.0.1:0", .log = on_log, .log_arg = &x.log}, .log = {.role = "worker"}, .threads = cw_cpu_budget(), .memory = cw_memory_total() / 2,
-                           .drain = 20};
+                           .max_streams = MAX_STREAMS, .drain = 20};
     struct cw_error err = {0}, late = {0};
     int n_args;
     const struct cli_option options[] = {
@@ -115,6 +116,7 @@ int cli_worker(int argc, char **argv)
         {"pool", CLI_TEXT, &x.o.pool, "NAME", "of the provisioner that starts it, and may end it (default: none)", 0, 0, NULL, NULL},
         {"threads", CLI_COUNT, &x.threads, "N", "compute threads of each stream (default: the CPUs this process may use)", 1, 1024, NULL, NULL},
         {"memory", CLI_BYTES, &x.memory, "BYTES", "memory for batches and what they are made from (default: half of what there is)", 0, 0, NULL, NULL},
+        {"max-streams", CLI_COUNT, &x.max_streams, "N", "pipelines that it has at a time, of all jobs (default 64); more wait for their turn", 1, 10000, NULL, NULL},
         {"data-root", CLI_TEXTS, &x.data_roots, "DIR", "pipelines may read below it only; several times (default: everywhere)", 0, 0, NULL, NULL},
         {"allow-python", CLI_FLAG, &x.o.allow_python, NULL, "run the Python functions of pipelines: their authors' code, with this process's rights", 0, 0, NULL, NULL},
         {"index-dir", CLI_TEXT, &x.o.index_dir, "DIR", "where indexes are kept (default ~/.cache/cachew/index)", 0, 0, NULL, NULL},
@@ -143,11 +145,15 @@ int cli_worker(int argc, char **argv)
     if (r >= 0)
         r = cli_check_listen(x.o.listen, x.o.tls != NULL, x.token != NULL, x.insecure, &err);
     if (r >= 0)
+        r = cli_check_roots(&x.data_roots, &err);
+    if (r >= 0)
         r = cli_check_http(x.o.http, x.insecure, &err);
     if (r >= 0)
         r = cli_load_plugins(&x.plugins, &err);
+    x.log.name = x.o.name;
     x.o.threads = (unsigned)x.threads;
     x.o.memory = x.memory;
+    x.o.max_streams = (uint32_t)x.max_streams;
     x.o.token = x.token;
     x.o.advertise = x.advertise.items;
     x.o.n_advertise = x.advertise.n;

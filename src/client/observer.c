@@ -5,6 +5,7 @@
 
 #include "base/clock.h"
 #include "net/conn.h"
+#include "net/limits.h"
 
 struct question {
     const struct cw_observer_options *options;
@@ -64,18 +65,15 @@ static const struct cw_conn_ops ops = {.open = on_open, .message = on_message, .
 static int ask(struct question *q, struct cw_error *err)
 {
     struct cw_timer *timer = NULL;
-    Cachew__Hello hello = CACHEW__HELLO__INIT;
+    Cachew__Hello hello;
     char host[80];
     uint8_t incarnation[16] = {0};
     uint64_t now = cw_now_ns();
     memcpy(incarnation, &now, sizeof(now));
     cw_host_identity(host);
-    hello.role = CACHEW__ROLE__ROLE_OBSERVER;
-    hello.software = (char *)(uintptr_t)"cachew " CACHEW_VERSION;
-    hello.host = host;
-    hello.incarnation = (ProtobufCBinaryData){.data = incarnation, .len = sizeof(incarnation)};
+    cw_hello_init(&hello, CACHEW__ROLE__ROLE_OBSERVER, "", incarnation, host);
     struct cw_conn_options o = {
-        .hello = &hello, .limits = {.message = (size_t)64 << 20, .queued = (size_t)1 << 20}, .timeout_ns = q->options->timeout_ns, .token = q->options->token,
+        .hello = &hello, .limits = CW_LIMITS_OBSERVER, .timeout_ns = q->options->timeout_ns, .token = q->options->token,
         .tls = q->options->tls};
     int r = cw_loop_new(&q->loop, err);
     if (r < 0)

@@ -6,65 +6,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/random.h>
 
 #include "base/clock.h"
-#include "engine/batch_ops.h"
-#include "net/address.h"
-
-/* An opening that another thread ends by setting a flag looks at it this often. */
-#define LOOK_NS UINT64_C(20000000)
 
 static struct view *view_of(struct cw_splits *s) { return (struct view *)s; }
 static struct remote *remote_of(struct cw_splits *s) { return view_of(s)->remote; }
-
-/* ---- waiting ---- */
-
-/* What keeps a split from answering, for people. Mutex held. */
-static void describe(const struct remote *r, const struct remote_split *s, char *buf, size_t size)
-{
-    const struct link *l = s->worker ? cw_remote_link((struct remote *)(uintptr_t)r, s->worker) : NULL;
-    if (r->service_down.status)
-        snprintf(buf, size, "the dispatcher at %s is not there (%.200s)", r->service, r->service_down.message);
-    else if (!s->worker)
-        snprintf(buf, size, "no worker has it yet%s", r->lagging);
-    else if (!l)
-        snprintf(buf, size, "worker %" PRIu64 " has it, whose address is not known", s->worker);
-    else if (l->why.status)
-        snprintf(buf, size, "worker %" PRIu64 " has it, which can't be reached (%.200s)", s->worker, l->why.message);
-    else
-        snprintf(buf, size, "worker %" PRIu64 " computes it", s->worker);
-}
-
-/* Mutex held. 0: something may have changed. */
-int cw_remote_wait(struct remote *r, uint64_t deadline_ns, const struct remote_split *s, const char *what, struct cw_error *err)
-{
-    uint64_t start = cw_now_ns();
-    int e = 0;
-    if (r->failed.status) {
-        *err = r->failed;
-        return r->failed.status;
-    }
-    r->waiting = true;
-    if (!r->interrupted && deadline_ns) {
-        struct timespec until = {.tv_sec = (time_t)(deadline_ns / 1000000000u), .tv_nsec = (long)(deadline_ns % 1000000000u)};
-        e = pthread_cond_timedwait(&r->changed, &r->mutex, &until);
-    } else if (!r->interrupted) {
-        e = pthread_cond_wait(&r->changed, &r->mutex);
-    }
-    r->waiting = false;
-    r->wait_ns += cw_now_ns() - start;
-    if (r->interrupted)
-        return cw_error_set(err, CW_E_INTERRUPTED, "interrupted");
-    if (e == ETIMEDOUT) {
-        char why[300] = "";
-        if (s)
-            describe(r, s, why, sizeof(why));
-        return s ? cw_error_set(err, CW_E_DEADLINE, "%s of split %" PRIu64 " in epoch %" PRIu64 " did not come before the deadline: %s", what, s->index, s->epoch, why)
-                 : cw_error_set(err, CW_E_DEADLINE, "%s did not come before the deadline", what);
-    }
-    return 0;
-}
 
 /* ---- batches ---- */
 
@@ -81,6 +27,7 @@ static int take_slot(struct remote *r, struct remote_split *s, struct slot *slot
         cw_trace_span(r->options.trace, "fetch", &what, slot->asked_ns, slot->came_ns);
     }
     s->slots = slot->next;
+    cw_remote_waited(r);
     a->a.batch = &slot->batch->b;
     a->a.quarantined = CW_STEAL(slot->quarantined);
     free(slot);
@@ -183,6 +130,8 @@ static void remote_close(struct cw_splits *base, struct cw_split *split)
         }
     for (struct slot *slot = s->slots; slot; slot = slot->next)
         r->n_outstanding--;
+    uint64_t n;
+    r->n_lost += s->view->main && s->lost && !(cw_remote_split_count(s, &n) && s->next_k >= n);
     cw_remote_hurry_parts(r, s->epoch, s->index);
     pthread_mutex_unlock(&r->mutex);
     while (s->slots) {
@@ -253,6 +202,15 @@ static void remote_profile(struct cw_splits *base, struct cw_profile *ret)
     pthread_mutex_unlock(&r->mutex);
 }
 
+uint64_t cw_remote_lost(const struct cw_splits *splits)
+{
+    struct remote *r = ((const struct view *)splits)->remote;
+    pthread_mutex_lock(&r->mutex);
+    uint64_t n = r->n_lost;
+    pthread_mutex_unlock(&r->mutex);
+    return n;
+}
+
 static void remote_fused(struct cw_splits *base, unsigned *ret)
 {
     for (unsigned i = 0; i < base->compiled->pipeline->n_ops; i++)
@@ -262,7 +220,7 @@ static void remote_fused(struct cw_splits *base, unsigned *ret)
 static struct cw_splits *remote_free(struct cw_splits *base);
 static int remote_again(struct cw_splits *base, unsigned rank, uint64_t world_size, struct cw_splits **ret, struct cw_error *err);
 
-static const struct cw_splits_ops remote_ops = {
+const struct cw_splits_ops cw_remote_ops = {
     .free = remote_free,
     .again = remote_again,
     .open = remote_open,
@@ -301,42 +259,6 @@ static int remote_again(struct cw_splits *base, unsigned rank, uint64_t world_si
     return 0;
 }
 
-static void remote_deinit(struct remote *r)
-{
-    if (r->running)
-        cw_remote_stop(r);
-    if (r->timer)
-        cw_timer_free(CW_STEAL(r->timer));
-    if (r->loop)
-        cw_loop_free(r->loop); /* connections that were not over end now */
-    while (r->links)
-        cw_link_free(r->links);
-    while (r->returned) {
-        struct remote_batch *b = r->returned;
-        r->returned = b->next;
-        cw_mapping_remove(b);
-        cw_batch_free(&b->b);
-    }
-    while (r->reports) {
-        struct report *p = r->reports;
-        r->reports = p->next;
-        free(p);
-    }
-    cw_layout_deinit(&r->layout);
-    cw_slab_pool_deinit(&r->slabs);
-    pthread_cond_destroy(&r->changed);
-    pthread_mutex_destroy(&r->mutex);
-    free(r->placements);
-    free(r->service);
-    free(r->job);
-    free(r->token);
-    cw_tls_unref(r->options.tls);
-    free(r->base_dir);
-    free(r->pipeline);
-    free(r->hello);
-    free(r);
-}
-
 static struct cw_splits *remote_free(struct cw_splits *base)
 {
     struct view *v = view_of(base);
@@ -344,7 +266,7 @@ static struct cw_splits *remote_free(struct cw_splits *base)
     while (v->splits)
         remote_close(base, (struct cw_split *)v->splits);
     if (v->main) {
-        remote_deinit(r);
+        cw_remote_deinit(r);
         return NULL;
     }
     pthread_mutex_lock(&r->mutex);
@@ -356,151 +278,4 @@ static struct cw_splits *remote_free(struct cw_splits *base)
     pthread_mutex_unlock(&r->mutex);
     free(v);
     return NULL;
-}
-
-static int remote_init(struct remote *r, const struct cw_compiled *c, const struct cw_remote_options *o, const struct cw_iterator_options *io, const json_t *state,
-                       struct cw_error *err)
-{
-    pthread_condattr_t monotonic;
-    pthread_condattr_init(&monotonic);
-    pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
-    pthread_mutex_init(&r->mutex, NULL);
-    pthread_cond_init(&r->changed, &monotonic);
-    pthread_condattr_destroy(&monotonic);
-    r->view = (struct view){
-        .base = {.ops = &remote_ops, .compiled = c, .seed = o->seed}, .remote = r, .rank = o->rank, .world_size = o->world_size, .main = true};
-    if ((r->any = cw_any_order(c, io))) {
-        r->view.rank = 0;
-        r->view.world_size = 1;
-    }
-    r->compiled = c;
-    r->n_keys = cw_n_keys(c);
-    r->options = *o;
-    r->options.tls = o->tls ? cw_tls_ref(o->tls) : NULL;
-    r->from.epoch = o->first_epoch;
-    r->finished = o->first_epoch >= o->epochs;
-    cw_budget_init(&r->budget, SIZE_MAX / 2); /* what is asked for is what limits it */
-    int status = cw_slab_pool_init(&r->slabs, &r->budget, err);
-    if (status >= 0 && getrandom(r->incarnation, sizeof(r->incarnation), 0) != sizeof(r->incarnation))
-        status = cw_error_errno(err, CW_E_IO, errno, "can't get random bytes");
-    r->service = strdup(o->service);
-    r->job = strdup(o->job);
-    r->base_dir = strdup(o->base_dir);
-    r->token = o->token ? strdup(o->token) : NULL;
-    r->pipeline = strdup(o->pipeline);
-    if (status >= 0 && (!r->service || !r->job || !r->base_dir || !r->pipeline || (o->token && !r->token)))
-        status = cw_error_nomem(err, 0, "a job");
-    if (status >= 0)
-        status = cw_layout_init(&r->layout, c, &r->budget, err);
-    if (status >= 0 && state) {
-        status = cw_state_begin(c, o->seed, io, state, &r->from, err);
-        r->view.rounds_epoch = r->from.epoch;
-        r->view.rounds_from = r->from.g;
-        r->snapshot = strtoull(json_string_value(json_object_get(state, "snapshot")) ? json_string_value(json_object_get(state, "snapshot")) : "", NULL, 16);
-    }
-    return status < 0 ? status : cw_loop_new(&r->loop, err);
-}
-
-/* Until the dispatcher answered. */
-static int wait_attached(struct remote *r, const struct cw_remote_options *o, struct cw_error *err)
-{
-    uint64_t deadline_ns = o->timeout_ns ? cw_now_ns() + o->timeout_ns : 0;
-    int status = 0;
-    pthread_mutex_lock(&r->mutex);
-    while (!r->attached && status >= 0) {
-        uint64_t look_ns = o->interrupt ? cw_now_ns() + LOOK_NS : 0;
-        bool last = !look_ns || (deadline_ns && deadline_ns <= look_ns);
-        status = cw_remote_wait(r, last ? deadline_ns : look_ns, NULL, "the plan of the job", err);
-        if (o->interrupt && *o->interrupt)
-            status = cw_error_set(err, CW_E_INTERRUPTED, "interrupted");
-        else if (status == CW_E_DEADLINE && !last)
-            status = 0;
-    }
-    if (status == CW_E_DEADLINE && r->service_down.status)
-        status = cw_error_set(err, CW_E_SERVICE, "the dispatcher at %s can't be reached: %.400s", r->service, r->service_down.message);
-    else if (status == CW_E_DEADLINE)
-        status = cw_error_set(err, CW_E_DEADLINE, "job %s: no worker of the service at %s has seen the data before the deadline: are there workers (`cachew workers`)?", r->job,
-                              r->service);
-    pthread_mutex_unlock(&r->mutex);
-    return status;
-}
-
-static struct cw_iterator_options iterator_options(const struct cw_remote_options *o)
-{
-    return (struct cw_iterator_options){.epochs = o->epochs, .rank = o->rank, .world_size = o->world_size, .first_epoch = o->first_epoch, .any_order = o->any_order,
-                                        .at_most_once = o->at_most_once};
-}
-
-int cw_splits_remote(const struct cw_compiled *compiled, const struct cw_remote_options *o, const json_t *state, struct cw_splits **ret,
-                     struct cw_error *err)
-{
-    struct cw_iterator_options io = iterator_options(o);
-    if (o->at_most_once && !o->any_order) { /* what is lost would shift the numbers of all batches that come after it */
-        cw_error_attribute(err, "order", "exact", "any");
-        return cw_error_set(err, CW_E_OPTION, "guarantee \"at-most-once\" with order \"exact\": batches that are lost leave gaps in the order; expected order \"any\"");
-    }
-    int status = cw_iterator_check(compiled, &io, err);
-    if (status < 0)
-        return status;
-    struct remote *r = calloc(1, sizeof(*r));
-    if (!r)
-        return cw_error_nomem(err, sizeof(*r), "a job");
-    status = remote_init(r, compiled, o, &io, state, err);
-    if (status >= 0)
-        status = cw_remote_start(r, err);
-    if (status >= 0)
-        status = wait_attached(r, o, err);
-    if (status < 0) {
-        remote_deinit(r);
-        return status;
-    }
-    *ret = &r->view.base;
-    return 0;
-}
-
-static int check_service(const char *service, struct cw_error *err)
-{
-    struct cw_address a;
-    if (cw_address_parse(service, &a, NULL) >= 0)
-        return 0;
-    cw_error_attribute(err, "service", service, "HOST:PORT of a dispatcher");
-    return cw_error_set(err, CW_E_OPTION, "option service is \"%.200s\": expected HOST:PORT (or [IPV6]:PORT, or unix:PATH) of a dispatcher, as `cachew up` prints it%s", service,
-                        strcmp(service, "local") == 0 ? "; \"local\" is for the Python package, which starts one" : "");
-}
-
-/* What a worker could never run: data in this process's memory. */
-static int check_sources(const struct cw_compiled *c, struct cw_error *err)
-{
-    for (unsigned i = 0; i < c->n_programs; i++) {
-        const struct cw_op *source = c->programs[i].ops[0];
-        if (!source->desc->here_only)
-            continue;
-        cw_error_op(err, source->desc->name);
-        return cw_error_set(err, CW_E_PIPELINE, "%s: its data are in the memory of this process, where the workers of a service can't read them: expected a source of files, "
-                            "or a run without a service", source->desc->name);
-    }
-    return 0;
-}
-
-int cw_local_remote(struct cw_local *l, const struct cw_remote_options *given, const json_t *state, struct cw_error *err)
-{
-    struct cw_remote_options o = *given;
-    struct cw_splits *splits;
-    _cleanup_free_ char *pipeline = json_dumps(l->root, JSON_COMPACT), *base_dir = realpath(l->pipeline->base_dir, NULL);
-    if (!pipeline || !base_dir)
-        return pipeline ? cw_error_errno(err, CW_E_OPTION, errno, "can't find the directory %s of the pipeline", l->pipeline->base_dir)
-                        : cw_error_nomem(err, 0, "a pipeline");
-    o.pipeline = pipeline;
-    o.base_dir = base_dir;
-    struct cw_iterator_options io = iterator_options(&o);
-    int r = check_sources(l->compiled, err);
-    if (r >= 0)
-        r = check_service(o.service, err);
-    if (r >= 0)
-        r = cw_splits_remote(l->compiled, &o, state, &splits, err);
-    if (r >= 0)
-        r = cw_iterator_over(splits, &io, state, &l->iterator, err);
-    if (r >= 0)
-        l->remote = splits;
-    return r;
 }

@@ -24,7 +24,10 @@ struct cw_remote_options {
     struct cw_trace *trace;  /* or NULL; outlives the source */
     const char *pipeline;    /* as JSON: what compiled was made from */
     const char *base_dir;    /* absolute: where the pipeline's relative paths begin on the workers */
-    uint64_t timeout_ns;     /* for opening: until a worker has seen the data */
+    uint64_t timeout_ns;     /* for opening: until a worker has seen the data; a dispatcher that is not there yet is tried again until then */
+    /* What is waited for, when that takes longer than usual: after 5 s, 10 s, 20 s ...; NULL: nobody wants to know. On the thread that waits, with nothing locked. */
+    void (*note)(void *arg, const char *text);
+    void *note_arg;
     const volatile int *interrupt; /* set by another thread: opening ends with CW_E_INTERRUPTED; may be NULL */
 };
 
@@ -33,6 +36,10 @@ struct cw_remote_options {
 int cw_splits_remote(const struct cw_compiled *compiled, const struct cw_remote_options *o, const json_t *state, struct cw_splits **ret,
                      struct cw_error *err) _must_check_;
 
+/* Whether an error is a deadline that passed while the job was paused, or right after: who waits is to wait on. */
+bool cw_remote_is_paused(const struct cw_error *err);
+/* Splits of which something is lost to this rank (at-most-once). Any thread. */
+uint64_t cw_remote_lost(const struct cw_splits *splits);
 /* Workers that batches came from over connections that are there: [{"worker", "transport", "batches", "bytes", "wire_bytes", "note"?}, ...]. bytes are those of
  * payloads, wire_bytes what they were on their way: 0 where they were lent, fewer where they were compressed; note says why they were not lent. Any thread; new. */
 json_t *cw_remote_links(const struct cw_splits *splits);

@@ -194,7 +194,12 @@ struct remote {
     uint64_t wait_ns;
     struct pace pace;
     bool waiting;              /* the consumer, at the moment */
-    char lagging[120];         /* the rank that is farthest behind, as the dispatcher said when it was told so */
+    uint64_t waited_ns, note_ns; /* for what is taken next, so far; so long until somebody is told */
+    uint64_t n_lost;           /* splits of which something was not delivered */
+    char lagging[160];         /* the rank that is farthest behind, as the dispatcher said when it was told so */
+    char held[640];            /* what keeps the job, as the dispatcher said; "": nothing */
+    bool paused;               /* that is what keeps it, ... */
+    uint64_t resumed_ns;       /* ... or was, until then */
     atomic_uint_fast64_t n_batches; /* handed out; the consumer's */
 
     /* loop thread only: */
@@ -276,9 +281,18 @@ struct remote_batch *cw_remote_batch_new(struct remote *r);
 void cw_remote_batch_release(struct remote_batch *b); /* mutex not held */
 void cw_slot_free(struct slot *s);                    /* mutex not held */
 
-/* remote.c: waits for something to change. Mutex held. 0: something may have. s: for what split, or NULL; what: for the error. */
+/* remote_wait.c: waits for something to change. Mutex held, but not while somebody is told what is waited for. 0: something may have. s: for what split, or NULL; what: for the
+ * error. */
 int cw_remote_wait(struct remote *r, uint64_t deadline_ns, const struct remote_split *s, const char *what, struct cw_error *err) _must_check_;
+/* What was waited for is there. Mutex held. */
+void cw_remote_waited(struct remote *r);
+/* The job is paused, or goes on. Mutex held. */
+void cw_remote_hold(struct remote *r, const Cachew__Held *m);
+extern const struct cw_splits_ops cw_remote_ops;
 static inline void cw_remote_wake(struct remote *r) { cw_loop_post(r->loop, &r->wake); } /* the loop looks what is to be done; any thread */
+
+/* remote_open.c: its threads and connections end, and what it has is freed. */
+void cw_remote_deinit(struct remote *r);
 
 /* remote_join.c: struct cw_splits_ops */
 struct remote_assembly *cw_remote_assembly_new(void); /* NULL: no memory */

@@ -74,6 +74,8 @@ static int fetch_parts(struct remote *r, struct remote_assembly *a, uint64_t dea
             status = err->status;
         }
     }
+    if (status >= 0)
+        cw_remote_waited(r);
     pthread_mutex_unlock(&r->mutex);
     return status >= 0 && lost ? 1 : status;
 }

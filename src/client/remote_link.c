@@ -8,17 +8,14 @@
 
 #include "base/crash.h"
 #include "base/clock.h"
+#include "net/limits.h"
 #include "net/wire.h"
 
-/* What stands around a batch: the largest has 2^20 elements, each with an id of 32 bytes, and the reasons why records of it failed. */
-#define BATCH_MESSAGE_BYTES ((size_t)128 << 20)
 #define RETRY_FIRST_NS UINT64_C(20000000)
 #define RETRY_MAX_NS UINT64_C(1000000000)
 /* A worker that can't be reached for so long is the dispatcher's business, and so often: it may be another one by then, or know of other workers. */
 #define REPORT_AFTER_NS UINT64_C(500000000)
 #define REPORT_AGAIN_NS UINT64_C(2000000000)
-/* Over a Unix socket both processes are on one machine: a worker that stands still may go on, and what it lent is in use until it is given back, or its process ends. */
-#define LOCAL_TIMEOUT_NS (UINT64_C(3600) * 1000000000)
 
 struct link *cw_remote_link(struct remote *r, uint64_t worker)
 {
@@ -345,8 +342,8 @@ void cw_link_connect(struct link *l)
     const char *address = address_of(l, buf, sizeof(buf));
     if (l->copies.status)
         hello.n_capabilities = 0;
-    struct cw_conn_options o = {.hello = &hello, .limits = {.message = BATCH_MESSAGE_BYTES, .payload = (size_t)4 << 30, .queued = (size_t)4 << 20},
-                                .timeout_ns = address && strncmp(address, "unix:", 5) == 0 ? LOCAL_TIMEOUT_NS : 0, .token = r->token,
+    struct cw_conn_options o = {.hello = &hello, .limits = CW_LIMITS_CLIENT,
+                                .timeout_ns = address && strncmp(address, "unix:", 5) == 0 ? CW_CONN_LOCAL_TIMEOUT_NS : 0, .token = r->token,
                                 .pack = true, .tls = r->options.tls};
     int status = address ? cw_conn_connect(r->loop, address, &o, &link_ops, l, &l->conn, &err)
                          : cw_error_set(&err, CW_E_SERVICE, "it has no address for transport %s", cw_transport_name(r->options.transport));

@@ -5,6 +5,7 @@
 
 #include "client/remote_impl.h"
 #include "net/conn_impl.h"
+#include "net/limits.h"
 
 #include "base/crash.h"
 #include "base/clock.h"
@@ -14,12 +15,8 @@
 #define PROGRESS_NS UINT64_C(250000000)
 /* ... and so often when it does not: a job that is held wakes nobody more than its connections do. */
 #define STILL_NS UINT64_C(1000000000)
-/* A service that is not there when a job begins is an error after this; later it is waited for. */
-#define FIRST_NS UINT64_C(3000000000)
 /* What is said at the end has so long to get through. */
 #define GOODBYE_NS UINT64_C(1000000000)
-#define MAX_MESSAGE ((size_t)33 << 20)
-#define MAX_QUEUED ((size_t)64 << 20) /* a pipeline may be large */
 
 static const char *const transports[] = {[CW_TRANSPORT_AUTO] = "auto", [CW_TRANSPORT_SHM] = "shm", [CW_TRANSPORT_UNIX] = "unix", [CW_TRANSPORT_TCP] = "tcp"};
 const char *cw_transport_name(enum cw_transport t) { return transports[t]; }
@@ -107,6 +104,7 @@ static void send_progress(struct remote *r, uint64_t now)
     m.n_batches = r->n_batches;
     m.wait_ns = r->wait_ns;
     m.g = r->from.g;
+    m.n_lost = r->n_lost;
     m.waiting = r->waiting;
     pace.n = r->pace.n;
     pace.late = r->pace.late;
@@ -157,6 +155,9 @@ static void say_goodbye(struct remote *r)
     if (r->parted || r->detach_id)
         return;
     if (r->dispatcher_open) {
+        struct cw_cursor c = cw_remote_cursor(r);
+        if (r->answered && (c.epoch > r->told.epoch || (c.epoch == r->told.epoch && c.split >= r->told.split)))
+            send_progress(r, cw_now_ns()); /* the last numbers */
         m.finished = r->finished;
         m.job = r->job;
         m.rank = r->options.rank;
@@ -229,6 +230,9 @@ static int on_dispatcher(struct remote *r, const Cachew__Envelope *m, struct cw_
             snprintf(r->lagging, sizeof(r->lagging), "; rank %u of %u is behind, at split %llu of epoch %llu%s", m->lagging->rank, r->options.world_size,
                      (unsigned long long)m->lagging->at->split, (unsigned long long)m->lagging->at->epoch, m->lagging->attached ? "" : ", and not attached");
         break;
+    case CACHEW__ENVELOPE__OF_HELD:
+        cw_remote_hold(r, m->held);
+        break;
     case CACHEW__ENVELOPE__OF_WORKERS:
         for (size_t i = 0; i < m->workers->n_workers && status >= 0; i++)
             status = cw_remote_worker(r, m->workers->workers[i], err);
@@ -286,11 +290,9 @@ static void service_is_down(struct remote *r, const struct cw_error *why)
     if (!why->status)
         (void)cw_error_set(&r->service_down, CW_E_SERVICE, "it closed the connection");
     r->dispatcher_retry_ns = cw_now_ns() + RETRY_NS;
-    bool refused = strcmp(r->service_down.attribute, "token") == 0 || strcmp(r->service_down.attribute, "version") == 0 ||
-                   strcmp(r->service_down.attribute, "tls") == 0;
-    if (!r->attached && (refused || cw_now_ns() - r->started_ns > FIRST_NS)) {
+    if (!r->attached && cw_failure_is_final(&r->service_down)) { /* it would say the same again; one that is not there is waited for */
         struct cw_error e = {0};
-        (void)cw_error_set(&e, CW_E_SERVICE, "the dispatcher at %s can't be reached: %.400s", r->service, r->service_down.message);
+        (void)cw_error_set(&e, CW_E_SERVICE, "the dispatcher at %s refuses: %.400s", r->service, r->service_down.message);
         cw_remote_fail(r, &e);
     }
     cw_remote_wake_at(r, r->dispatcher_retry_ns);
@@ -311,7 +313,7 @@ static const struct cw_conn_ops dispatcher_ops = {.open = dispatcher_open, .mess
 static void dispatcher_connect(struct remote *r)
 {
     struct cw_error err = {0};
-    struct cw_conn_options o = {.hello = r->hello, .limits = {.message = MAX_MESSAGE, .queued = MAX_QUEUED}, .token = r->token, .tls = r->options.tls};
+    struct cw_conn_options o = {.hello = r->hello, .limits = CW_LIMITS_CLIENT_CONTROL, .token = r->token, .tls = r->options.tls};
     if (cw_conn_connect(r->loop, r->service, &o, &dispatcher_ops, r, &r->dispatcher, &err) < 0)
         service_is_down(r, &err);
     else
@@ -407,14 +409,9 @@ static int make_hello(struct remote *r, struct cw_error *err)
     r->hello = malloc(sizeof(*r->hello));
     if (!r->hello)
         return cw_error_nomem(err, sizeof(*r->hello), "a job");
-    cachew__hello__init(r->hello);
-    r->hello->role = CACHEW__ROLE__ROLE_CLIENT;
+    cw_hello_init(r->hello, CACHEW__ROLE__ROLE_CLIENT, r->job, r->incarnation, r->host);
     r->hello->capabilities = capabilities;
     r->hello->n_capabilities = shm;
-    r->hello->name = r->job;
-    r->hello->software = (char *)(uintptr_t)"cachew " CACHEW_VERSION;
-    r->hello->incarnation = (ProtobufCBinaryData){.data = r->incarnation, .len = sizeof(r->incarnation)};
-    r->hello->host = r->host;
     return 0;
 }
 

@@ -69,6 +69,8 @@ static const char *bottleneck(const struct cw_profile *p, const struct share *sh
 {
     const char *name = "unknown";
     double most = 0;
+    if (!p->threads) /* nothing is computed here */
+        return (double)p->wait_ns < 0.5 * (double)p->run_ns ? "the consumer" : "the service";
     if (p->run_ns && (double)p->idle_ns > 0.5 * (double)p->run_ns)
         return (double)p->wait_ns < 0.5 * (double)p->run_ns / CW_MAX(p->threads, 1u) ? "the consumer" : "reading";
     for (unsigned i = 0; i < p->n_ops; i++)

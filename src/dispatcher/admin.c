@@ -91,6 +91,7 @@ static json_t *job_scaling(const struct job *j)
 static json_t *job_json(const struct cw_dispatcher *d, const struct job *j, bool *failed)
 {
     json_t *o = json_object();
+    char held[800] = "";
     set(o, "name", text_json(j->name), failed);
     set(o, "stream", hex(j->stream_id), failed);
     set(o, "state", json_string(cw_dp_job_state(j)), failed);
@@ -104,6 +105,12 @@ static json_t *job_json(const struct cw_dispatcher *d, const struct job *j, bool
     if (d->scales)
         set(o, "scaling", job_scaling(j), failed);
     set(o, "digest_so_far", job_digest(j), failed);
+    if (j->guarantee == CACHEW__GUARANTEE__GUARANTEE_AT_MOST_ONCE)
+        set(o, "lost_splits", integer(cw_dp_job_lost(j)), failed);
+    if (j->stream)
+        cw_dp_held_why(d, j, held, sizeof(held));
+    if (*held)
+        set(o, "held", text_json(held), failed);
     if (j->why)
         set(o, "why", text_json(j->why), failed);
     return o;
@@ -304,6 +311,7 @@ static int steer_job(struct cw_dispatcher *d, struct job *j, const char *verb, s
     int r = j->durable || j->writing > 0 ? cw_dp_journal_job(d, j, NULL, err) : 0;
     if (r < 0)
         j->paused = before;
+    cw_dp_tell_held(d, j);
     cw_dp_stream_dirty(d, j->stream);
     cw_dp_crews_later(d);
     return r;

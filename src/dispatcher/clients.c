@@ -184,15 +184,18 @@ static int client_attach(struct cw_dispatcher *d, struct cw_peer *p, uint64_t id
     take_over(d, r, p);
     j->n_finished -= r->finished;
     r->finished = r->greeted = r->leaves = false;
+    r->held = 0;
     r->heard_ns = d->now_ns;
     r->attach_id = id;
     r->from = from;
     r->snapshot = a->snapshot;
-    r->n_batches = r->wait_ns = r->g = r->digest_lo = r->digest_hi = 0;
+    r->n_batches = r->n_lost = r->wait_ns = r->g = r->digest_lo = r->digest_hi = 0;
     r->pace = r->paced = (struct pace){0};
     j->stream->parked = false;
     cw_dp_crews_later(d);
     cw_dp_seat_ask(d, j->stream); /* also workers that came while it had no job */
+    if (j->paused || (!j->stream->data && j->stream->wants))
+        cw_dp_tell_held(d, j);
     if (!j->stream->data)
         return 0;
     if (!j->durable) {
@@ -319,11 +322,15 @@ static int client_progress(struct cw_dispatcher *d, struct rank *r, const Cachew
     if (pos != r->pos && r->pos == j->mark && j->n_at_mark > 0 && --j->n_at_mark == 0)
         cw_dp_stream_dirty(d, j->stream);
     r->pos = pos;
-    r->next_report = CW_MAX(r->next_report, pos);
+    if (pos > r->next_report) { /* past a split that is not done: one that is another rank's, or a worker told it of. Those behind it may have been done before. */
+        r->next_report = pos;
+        cw_dp_stream_reports(d, j->stream);
+    }
     r->from.epoch = m->from->epoch;
     r->from.split = m->from->split;
     r->from.batch = m->from->batch;
     r->n_batches = m->n_batches;
+    r->n_lost = m->n_lost;
     r->wait_ns = m->wait_ns;
     r->g = m->g;
     r->digest_lo = m->digest_lo;
@@ -381,7 +388,7 @@ static void client_unreachable(struct cw_dispatcher *d, struct rank *r, const Ca
     if (t->shunned_until == 0)
         cw_dp_log(d, true, "rank %" PRIu32 " of job \"%s\" does not get through to worker %" PRIu64 ": %.200s", r->number, r->job->name, m->worker, m->reason);
     cw_dp_seat_shun(d, t);
-    cw_dp_lease_drop_all(d, t, false, r->pos, true);
+    cw_dp_lease_drop_from(d, t, r->pos, DROP_REVOKED);
     cw_dp_stream_dirty(d, s);
 }
 

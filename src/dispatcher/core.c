@@ -34,11 +34,8 @@ void cw_dp_done(struct cw_dispatcher *d, struct cw_peer *p, uint64_t re)
 void cw_dp_fail(struct cw_dispatcher *d, struct cw_peer *p, uint64_t re, const struct cw_error *why)
 {
     Cachew__Failure failure;
-    Cachew__Envelope m = CACHEW__ENVELOPE__INIT;
-    cw_failure_init(&failure, why);
-    m.re = re;
-    m.of_case = CACHEW__ENVELOPE__OF_FAILURE;
-    m.failure = &failure;
+    Cachew__Envelope m;
+    cw_failure_envelope(&m, &failure, re, why);
     cw_dp_send(d, p, &m);
 }
 
@@ -127,31 +124,11 @@ void cw_dispatcher_lost(struct cw_dispatcher *d, struct cw_peer *p, uint64_t now
     cw_dp_peer_unref(p);
 }
 
-static int unknown_message(struct cw_dispatcher *d, struct cw_peer *p, const Cachew__Envelope *m)
-{
-    struct cw_error err = {0};
-    cw_error_set(&err, CW_E_SERVICE, "a message of a kind that this version does not know");
-    if (m->id != 0)
-        cw_dp_fail(d, p, m->id, &err);
-    return 0;
-}
-
 int cw_dispatcher_message(struct cw_dispatcher *d, struct cw_peer *p, const Cachew__Envelope *m, uint64_t now_ns, struct cw_error *err)
 {
     d->now_ns = CW_MAX(d->now_ns, now_ns);
     if (p->closing)
         return 0;
-    switch (m->of_case) {
-    case CACHEW__ENVELOPE__OF__NOT_SET:
-        return unknown_message(d, p, m);
-    case CACHEW__ENVELOPE__OF_PING:
-        cw_dp_done(d, p, m->id);
-        return 0;
-    case CACHEW__ENVELOPE__OF_DONE:
-        return 0;
-    default:
-        break;
-    }
     switch (p->role) {
     case CACHEW__ROLE__ROLE_CLIENT:
         return cw_dp_client_message(d, p, m, err);
@@ -171,6 +148,10 @@ void cw_dispatcher_turn(struct cw_dispatcher *d, uint64_t now_ns)
     d->now_ns = CW_MAX(d->now_ns, now_ns);
     if (d->crews_due)
         cw_dp_crews(d);
+    if (d->room) {
+        d->room = false;
+        cw_dp_seat_ask_all(d, true);
+    }
     CW_LIST_EACH(at, &d->dirty_streams) {
         struct stream *s = CW_CONTAINER(at, struct stream, dirty);
         cw_dp_stream_mark(d, s);
@@ -192,7 +173,7 @@ static void grace_over(struct cw_dispatcher *d)
         for (uint64_t pos = s->base; s->restored && s->at_most_once && pos < s->end; pos++) {
             struct split *x = cw_dp_split(s, pos);
             if ((x->flags & SPLIT_GIVEN) && !x->holder[0]) {
-                x->flags |= SPLIT_LOST;
+                cw_dp_split_lose(d, s, x);
                 cw_dp_split_announce(d, s, pos, x);
             }
         }

@@ -82,7 +82,7 @@ static void dismiss(struct cw_dispatcher *d, struct seat *t)
 {
     cw_dp_seat_leave(d, t);
     if (t->stream->n_heap + t->stream->n_shunned > 0 && !t->stream->at_most_once)
-        cw_dp_lease_drop_all(d, t, true, cw_dp_lease_behind_begun(t), true);
+        cw_dp_lease_drop_unbegun(d, t);
     cw_dp_stream_dirty(d, t->stream);
 }
 
@@ -193,7 +193,7 @@ void cw_dp_crews_tick(struct cw_dispatcher *d)
         CW_LIST_EACH(at_seat, &s->seats) {
             struct seat *t = CW_CONTAINER(at_seat, struct seat, by_stream);
             if (!t->granted && t->n_held == 0 && t->state != SEAT_UNFIT && t->state != SEAT_ASKED)
-                cw_dp_seat_free(d, t, true); /* the worker's memory is for those that it serves */
+                cw_dp_seat_forget(d, t); /* the worker's memory is for those that it serves */
         }
     }
 }

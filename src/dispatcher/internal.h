@@ -15,6 +15,7 @@
 #include "base/list.h"
 #include "base/map.h"
 #include "dispatcher/core.h"
+#include "net/limits.h"
 #include "policy/policy.h"
 #include "policy/share.h"
 #include "proto/journal.pb-c.h"
@@ -34,8 +35,7 @@
 #define DP_PATH 4096                   /* bytes of a base directory, a socket's path */
 #define DP_ADDRESSES 16                /* of a worker */
 #define DP_ADDRESS 300
-#define DP_PIPELINE ((size_t)32 << 20) /* bytes of one */
-#define DP_PIPELINES ((size_t)1 << 30) /* of all together */
+#define DP_PIPELINES ((size_t)1 << 30) /* bytes of all together; of one: CW_PIPELINE_BYTES */
 #define DP_FILES 4096                  /* named in Prepared */
 #define DP_REMNANTS 65536              /* keys of a report */
 #define DP_CAPACITY 1024               /* splits leased to a worker at a time */
@@ -96,6 +96,7 @@ struct worker {
     char **addresses;
     size_t n_addresses;
     uint32_t pid, cpu_budget;
+    uint32_t max_streams, n_streams; /* that it may have at a time (0: any number); that it has, or was asked to prepare */
     uint64_t memory;
     uint64_t cpu_ns, memory_bytes, n_batches, n_bytes; /* as its heartbeats say */
     bool awaited;         /* known before a restart, and not back yet */
@@ -178,6 +179,7 @@ struct stream {
     bool restored;             /* from the journal: no leases within the grace */
     bool parked;               /* its jobs were left: no worker has anything of it until a client comes back */
     uint64_t asked_ns;         /* when the last worker was asked first */
+    bool wants;                /* a worker that might serve it has as many streams as it may have */
     uint64_t idle_ns;          /* since when it has no job */
     unsigned refs;
     struct cw_link jobs, seats;
@@ -262,12 +264,13 @@ struct rank {
     uint64_t snapshot;         /* that its state had; 0: none */
     uint64_t pos;
     uint64_t next_report;
-    uint64_t n_batches, wait_ns, g, digest_lo, digest_hi;
+    uint64_t n_batches, n_lost, wait_ns, g, digest_lo, digest_hi;
     struct pace pace, paced;   /* paced: when the policy was asked last */
     uint64_t heard_ns;         /* when it said something last */
     uint8_t incarnation[16];   /* of the last client */
     bool began, finished, greeted;
     bool leaves;               /* it said so */
+    uint64_t held;             /* hash of what it was told that keeps it; 0: nothing */
 };
 
 /* Workers that a provisioner can make exist. */
@@ -313,10 +316,11 @@ struct cw_dispatcher {
     uint64_t worker_ids, stream_numbers;
     struct entries pending, flight;
     bool in_flight;
+    bool room;                 /* a worker may have a stream more than a moment ago */
     uint64_t slow_tick_ns;     /* when what may wait a second was looked after last */
     uint64_t retry_ns;         /* when what could not be written is tried again; 0: all is well */
     struct cw_error journal_error;
-    uint64_t n_leased, n_completed, n_late, n_moved;
+    uint64_t n_leased, n_completed, n_late, n_moved, n_lost;
     uint64_t commit_began_ns, commit_ns, n_commits, n_commit_failures;
     /* scaling; without a policy nothing of it is used */
     bool scales, crews_due;
@@ -366,13 +370,16 @@ int cw_dp_worker_restore(struct cw_dispatcher *d, const Cachew__Journal__Worker 
 
 /* seats.c: what a worker has to do with a stream */
 void cw_dp_seat_ask(struct cw_dispatcher *d, struct stream *s); /* Prepare, to whom it may concern */
+/* The same for all streams, or those that wait until a worker may have one more: first those that nobody has, the oldest first. */
+void cw_dp_seat_ask_all(struct cw_dispatcher *d, bool waiting);
 /* The worker has nothing of the stream any more. */
 int cw_dp_seat_failed(struct cw_dispatcher *d, struct worker *w, const Cachew__StreamFailed *m, struct cw_error *err) _must_check_;
 int cw_dp_seat_answer(struct cw_dispatcher *d, struct worker *w, uint64_t re, const Cachew__Envelope *m, struct cw_error *err) _must_check_;
 int cw_dp_seat_prepared(struct cw_dispatcher *d, struct seat *t, const Cachew__Prepared *p, struct cw_error *err) _must_check_;
 struct seat *cw_dp_seat_find(struct worker *w, const struct stream *s);
 struct seat *cw_dp_seat_new(struct cw_dispatcher *d, struct worker *w, struct stream *s);
-struct seat *cw_dp_seat_free(struct cw_dispatcher *d, struct seat *t, bool forget);
+struct seat *cw_dp_seat_free(struct cw_dispatcher *d, struct seat *t);
+struct seat *cw_dp_seat_forget(struct cw_dispatcher *d, struct seat *t); /* frees it, and the worker is told to forget the stream */
 void cw_dp_seat_dirty(struct cw_dispatcher *d, struct seat *t);
 void cw_dp_seat_revoke(struct cw_dispatcher *d, struct seat *t, uint64_t first, uint64_t count);
 void cw_dp_seat_unsend(struct seat *t, uint64_t first, uint64_t count); /* leases of these, if not sent yet, are not */
@@ -387,6 +394,8 @@ int cw_dp_stream_get(struct cw_dispatcher *d, const Cachew__Attach *a, struct st
 int cw_dp_stream_restore(struct cw_dispatcher *d, const uint8_t id[16], const Cachew__Journal__Stream *row, struct cw_error *err) _must_check_;
 int cw_dp_pipeline_get(struct cw_dispatcher *d, const uint8_t fingerprint[16], const char *json, struct pipeline **ret, struct cw_error *err) _must_check_;
 void cw_dp_stream_dirty(struct cw_dispatcher *d, struct stream *s);
+/* There may be reports that a rank was not told, since what it had to wait for came, was lost or is passed. */
+void cw_dp_stream_reports(struct cw_dispatcher *d, struct stream *s);
 int cw_dp_stream_ready(struct cw_dispatcher *d, struct stream *s, const Cachew__Prepared *p, struct cw_error *err) _must_check_;
 /* A worker failed to prepare it: another is asked. If there is none that could, who waits is told why. */
 void cw_dp_stream_unfit(struct cw_dispatcher *d, struct stream *s, const Cachew__Failure *why);
@@ -413,14 +422,17 @@ void cw_dp_split_clear(struct cw_dispatcher *d, struct stream *s);
 void cw_dp_split_trim(struct stream *s);
 int cw_dp_split_report(struct split *x, const uint64_t *remnants, size_t n, uint64_t n_batches);
 bool cw_dp_split_same(const struct split *x, const uint64_t *remnants, size_t n, uint64_t n_batches);
+void cw_dp_split_lose(struct cw_dispatcher *d, struct stream *s, struct split *x); /* for good: who waited for its report gets those behind it */
 void cw_dp_split_announce(struct cw_dispatcher *d, struct stream *s, uint64_t pos, struct split *x);
 
 /* leases.c */
 void cw_dp_lease_fill(struct cw_dispatcher *d, struct stream *s);
 int cw_dp_lease_hold(struct cw_dispatcher *d, struct seat *t, uint64_t pos, struct cw_error *err) _must_check_; /* as Holdings says */
-void cw_dp_lease_drop(struct cw_dispatcher *d, struct seat *t, uint64_t pos, bool tell); /* it does not hold it any more */
-void cw_dp_lease_drop_all(struct cw_dispatcher *d, struct seat *t, bool only_unfinished, uint64_t from, bool tell);
-uint64_t cw_dp_lease_behind_begun(const struct seat *t); /* the position behind the splits that the worker may be computing */
+/* It does not hold it any more. DROP_SILENTLY: and it knows, or there is nobody to tell. */
+enum drop { DROP_REVOKED, DROP_SILENTLY };
+void cw_dp_lease_drop(struct cw_dispatcher *d, struct seat *t, uint64_t pos, enum drop how);
+void cw_dp_lease_drop_from(struct cw_dispatcher *d, struct seat *t, uint64_t from, enum drop how); /* all from a position on */
+void cw_dp_lease_drop_unbegun(struct cw_dispatcher *d, struct seat *t);                            /* those that the worker can't be computing yet */
 int cw_dp_lease_completed(struct cw_dispatcher *d, struct worker *w, uint64_t re, const Cachew__Completed *c, struct cw_error *err) _must_check_;
 void cw_dp_lease_written(struct cw_dispatcher *d, struct stream *s, uint64_t pos);
 uint64_t cw_dp_lease_batch(const struct stream *s, uint64_t pos); /* the first batch of it that anybody needs */
@@ -462,6 +474,7 @@ void cw_dp_job_ready(struct cw_dispatcher *d, struct job *j);   /* its stream is
 void cw_dp_job_written(struct cw_dispatcher *d, struct job *j);
 void cw_dp_job_refused(struct cw_dispatcher *d, struct job *j, const Cachew__Failure *why); /* who waits for it is told; it is freed */
 const char *cw_dp_job_state(const struct job *j); /* for people */
+uint64_t cw_dp_job_lost(const struct job *j); /* splits of which a rank did not get all */
 void cw_dp_job_over(struct cw_dispatcher *d, struct job *j, enum job_state state, const struct cw_error *why);
 void cw_dp_job_free(struct cw_dispatcher *d, struct job *j);
 struct job *cw_dp_job_unref(struct job *j);
@@ -482,8 +495,10 @@ void cw_dp_client_ended(struct cw_dispatcher *d, struct rank *r, const struct cw
 /* tell.c: what the clients of a stream are told */
 void cw_dp_tell_stream(struct cw_dispatcher *d, struct stream *s);
 void cw_dp_tell_all(struct cw_dispatcher *d, struct rank *r);
-void cw_dp_tell_worker(struct cw_dispatcher *d, struct worker *w, bool gone);
+void cw_dp_tell_gone(struct cw_dispatcher *d, struct worker *w);
 void cw_dp_tell_seat(struct cw_dispatcher *d, struct seat *t);
+void cw_dp_held_why(const struct cw_dispatcher *d, const struct job *j, char *buf, size_t size); /* what keeps it, for people; "": nothing is known to */
+void cw_dp_tell_held(struct cw_dispatcher *d, struct job *j); /* what keeps its ranks, where that changed */
 
 /* admin.c */
 int cw_dp_admin_message(struct cw_dispatcher *d, struct cw_peer *p, const Cachew__Envelope *m, struct cw_error *err) _must_check_;

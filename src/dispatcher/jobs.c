@@ -142,8 +142,8 @@ static int attach_check(const Cachew__Attach *a, struct cw_error *err)
     }
     if (a->rank >= a->world_size)
         return cw_error_set(err, CW_E_OPTION, "rank is %" PRIu32 ": expected less than the world size %" PRIu32, a->rank, a->world_size);
-    if (a->fingerprint.len != 16 || a->epochs == 0 || strlen(a->base_dir) > DP_PATH || strlen(a->pipeline) > DP_PIPELINE)
-        return cw_error_set(err, CW_E_SERVICE, "Attach needs a fingerprint of 16 bytes, epochs, and a pipeline of at most %zu bytes", DP_PIPELINE);
+    if (a->fingerprint.len != 16 || a->epochs == 0 || strlen(a->base_dir) > DP_PATH || strlen(a->pipeline) > CW_PIPELINE_BYTES)
+        return cw_error_set(err, CW_E_SERVICE, "Attach needs a fingerprint of 16 bytes, epochs, and a pipeline of at most %zu bytes", CW_PIPELINE_BYTES);
     if ((unsigned)a->order > CACHEW__ORDER__ORDER_ANY || (unsigned)a->guarantee > CACHEW__GUARANTEE__GUARANTEE_AT_MOST_ONCE)
         return cw_error_set(err, CW_E_SERVICE, "order %d with guarantee %d: this dispatcher does not know them", (int)a->order, (int)a->guarantee);
     if (a->guarantee == CACHEW__GUARANTEE__GUARANTEE_AT_MOST_ONCE && a->order != CACHEW__ORDER__ORDER_ANY) {
@@ -367,12 +367,25 @@ static void remove_oldest_over(struct cw_dispatcher *d)
         cw_dp_job_free(d, oldest);
 }
 
+uint64_t cw_dp_job_lost(const struct job *j)
+{
+    uint64_t n = 0;
+    for (size_t i = 0; i < j->n_ranks; i++)
+        n += j->ranks[i]->n_lost;
+    return n;
+}
+
 void cw_dp_job_over(struct cw_dispatcher *d, struct job *j, enum job_state state, const struct cw_error *why)
 {
     if (d->n_over >= DP_JOBS_OVER)
         remove_oldest_over(d);
     j->state = state;
-    cw_dp_log(d, false, "job \"%s\" is %s%s%s", j->name, cw_dp_job_state(j), why ? ": " : "", why ? why->message : "");
+    uint64_t n_lost = cw_dp_job_lost(j);
+    if (n_lost > 0)
+        cw_dp_log(d, true, "job \"%s\" is %s%s%s; %" PRIu64 " splits were lost with workers, and left out (at-most-once)", j->name, cw_dp_job_state(j), why ? ": " : "",
+                  why ? why->message : "", n_lost);
+    else
+        cw_dp_log(d, false, "job \"%s\" is %s%s%s", j->name, cw_dp_job_state(j), why ? ": " : "", why ? why->message : "");
     j->since_ns = d->now_ns;
     if (why && !j->why)
         j->why = strdup(why->message);
@@ -427,6 +440,8 @@ void cw_dp_job_tick(struct cw_dispatcher *d)
             j->n_at_mark = 0;
             cw_dp_stream_dirty(d, j->stream);
         }
+        if (j->state < JOB_DONE && j->n_attached > 0)
+            cw_dp_tell_held(d, j);
         if (j->state >= JOB_DONE ? age >= DP_LISTED : j->n_attached == 0 && age >= DP_ABANDONED) {
             if (j->state < JOB_DONE)
                 cw_dp_log(d, true, "job \"%s\" is collected: it had no client for an hour", j->name);

@@ -286,8 +286,7 @@ static void action_run(struct cw_dispatcher *d, struct action *a)
         x = a->stream->dead ? NULL : cw_dp_split(a->stream, a->pos);
         if (x && (x->flags & SPLIT_REPORTED)) {
             x->flags |= SPLIT_DURABLE;
-            a->stream->reports_came = true;
-            cw_dp_stream_dirty(d, a->stream);
+            cw_dp_stream_reports(d, a->stream);
         }
         break;
     case ACTION_JOB:

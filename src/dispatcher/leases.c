@@ -68,7 +68,7 @@ void cw_dp_lease_written(struct cw_dispatcher *d, struct stream *s, uint64_t pos
     cw_dp_split_announce(d, s, pos, x); /* also that it is lost, if its holder went meanwhile */
 }
 
-void cw_dp_lease_drop(struct cw_dispatcher *d, struct seat *t, uint64_t pos, bool tell)
+void cw_dp_lease_drop(struct cw_dispatcher *d, struct seat *t, uint64_t pos, enum drop how)
 {
     struct stream *s = t->stream;
     struct split *x = cw_dp_split(s, pos);
@@ -87,37 +87,39 @@ void cw_dp_lease_drop(struct cw_dispatcher *d, struct seat *t, uint64_t pos, boo
     if (!x->holder[0]) {
         d->n_moved++;
         if (s->at_most_once)
-            x->flags |= SPLIT_LOST;
+            cw_dp_split_lose(d, s, x);
         else
             s->free_from = CW_MIN(s->free_from, pos);
     }
-    if (tell)
+    if (how == DROP_REVOKED)
         cw_dp_seat_revoke(d, t, pos, 1);
     else
         cw_dp_seat_unsend(t, pos, 1);
     cw_dp_seat_usable(d, t);
 }
 
-void cw_dp_lease_drop_all(struct cw_dispatcher *d, struct seat *t, bool only_unfinished, uint64_t from, bool tell)
+void cw_dp_lease_drop_from(struct cw_dispatcher *d, struct seat *t, uint64_t from, enum drop how)
 {
     struct stream *s = t->stream;
-    for (uint64_t pos = CW_MAX(from, s->base); t->n_held > 0 && pos < s->end; pos++) {
-        struct split *x = cw_dp_split(s, pos);
-        if (!(only_unfinished && x->holder[0] == t && (x->flags & SPLIT_COMPLETE)))
-            cw_dp_lease_drop(d, t, pos, tell);
-    }
+    for (uint64_t pos = CW_MAX(from, s->base); t->n_held > 0 && pos < s->end; pos++)
+        cw_dp_lease_drop(d, t, pos, how);
     cw_dp_split_trim(s);
 }
 
-uint64_t cw_dp_lease_behind_begun(const struct seat *t)
+static bool unfinished(const struct split *x, const struct seat *t) { return x->holder[0] == t && !(x->flags & SPLIT_COMPLETE); }
+
+void cw_dp_lease_drop_unbegun(struct cw_dispatcher *d, struct seat *t)
 {
     struct stream *s = t->stream;
-    uint64_t pos = s->base;
-    for (unsigned n = 0; n < DP_DEPTH && pos < s->end; pos++) {
+    unsigned begun = 0;
+    for (uint64_t pos = s->base; t->n_held > 0 && pos < s->end; pos++) {
         const struct split *x = cw_dp_split(s, pos);
-        n += x->holder[0] == t && !(x->flags & SPLIT_COMPLETE);
+        if (begun < DP_DEPTH)
+            begun += unfinished(x, t);
+        else if (unfinished(x, t) || x->holder[1] == t)
+            cw_dp_lease_drop(d, t, pos, DROP_REVOKED);
     }
-    return pos;
+    cw_dp_split_trim(s);
 }
 
 int cw_dp_lease_hold(struct cw_dispatcher *d, struct seat *t, uint64_t pos, struct cw_error *err)
@@ -176,7 +178,7 @@ static struct seat *make_room(struct cw_dispatcher *d, struct stream *s, uint64_
             struct seat *t = x->holder[i];
             if (t->heap_at == 0 || (t->n_held < t->capacity && i == 0 && (x->flags & SPLIT_COMPLETE)))
                 continue; /* what is complete takes no room but that of a worker that has all it may have */
-            cw_dp_lease_drop(d, t, at, true);
+            cw_dp_lease_drop(d, t, at, DROP_REVOKED);
             return t;
         }
     }
@@ -312,7 +314,7 @@ static void holder_complete(struct cw_dispatcher *d, struct seat *t, uint64_t po
     s->times_ns[s->n_times++ % DP_TIMES] = d->now_ns - x->leased_ns;
     adapt_depth(s, d->now_ns - x->leased_ns);
     if (x->holder[1])
-        cw_dp_lease_drop(d, x->holder[1], pos, true);
+        cw_dp_lease_drop(d, x->holder[1], pos, DROP_REVOKED);
     cw_dp_stream_dirty(d, s);
 }
 

@@ -5,18 +5,6 @@
 
 #include "dispatcher/internal.h"
 
-static void gauge(struct cw_metrics *m, const char *name, const char *unit, double value, const char *help)
-{
-    cw_metrics_family(m, CW_METRIC_GAUGE, name, unit, help);
-    cw_metrics_add(m, value, NULL);
-}
-
-static void counter(struct cw_metrics *m, const char *name, const char *unit, double value, const char *help)
-{
-    cw_metrics_family(m, CW_METRIC_COUNTER, name, unit, help);
-    cw_metrics_add(m, value, NULL);
-}
-
 /* A family with a sample per state, those that nothing is in too. */
 static void by_label(struct cw_metrics *m, const char *label, const char *const *values, const uint64_t *counts, size_t n)
 {
@@ -47,7 +35,7 @@ static void workers(const struct cw_dispatcher *d, struct cw_metrics *m)
     }
     cw_metrics_family(m, CW_METRIC_GAUGE, "dispatcher_workers", NULL, "Workers by state; those that are gone are known for ten minutes.");
     by_label(m, "state", states, counts, CW_COUNT_OF(states));
-    gauge(m, "dispatcher_splits_held", NULL, (double)held, "Splits that workers hold at the moment, finished or not.");
+    cw_metrics_gauge(m, "dispatcher_splits_held", NULL, (double)held, "Splits that workers hold at the moment, finished or not.");
 }
 
 static void jobs(const struct cw_dispatcher *d, struct cw_metrics *m)
@@ -63,7 +51,7 @@ static void jobs(const struct cw_dispatcher *d, struct cw_metrics *m)
     }
     cw_metrics_family(m, CW_METRIC_GAUGE, "dispatcher_jobs", NULL, "Jobs by state; those that are over are listed for an hour.");
     by_label(m, "state", states, counts, CW_COUNT_OF(states));
-    gauge(m, "dispatcher_ranks_attached", NULL, (double)ranks, "Ranks of jobs with a client.");
+    cw_metrics_gauge(m, "dispatcher_ranks_attached", NULL, (double)ranks, "Ranks of jobs with a client.");
 }
 
 static void streams(const struct cw_dispatcher *d, struct cw_metrics *m)
@@ -82,17 +70,18 @@ void cw_dispatcher_metrics(struct cw_dispatcher *d, uint64_t now_ns, struct cw_t
 {
     struct cw_metrics m = {.text = text};
     d->now_ns = CW_MAX(d->now_ns, now_ns);
-    gauge(&m, "dispatcher_uptime", "seconds", (double)(d->now_ns - d->start_ns) / 1e9, "Since it started.");
+    cw_metrics_gauge(&m, "dispatcher_uptime", "seconds", (double)(d->now_ns - d->start_ns) / 1e9, "Since it started.");
     connections(d, &m);
     workers(d, &m);
     jobs(d, &m);
     streams(d, &m);
-    counter(&m, "dispatcher_splits_leased", NULL, (double)d->n_leased, "Leases given to workers, second ones of late splits too.");
-    counter(&m, "dispatcher_splits_completed", NULL, (double)d->n_completed, "Splits whose first completion came.");
-    counter(&m, "dispatcher_splits_late", NULL, (double)d->n_late, "Splits that were late and leased a second time.");
-    counter(&m, "dispatcher_splits_moved", NULL, (double)d->n_moved, "Splits that no worker held any more, and that are leased again if they are wanted.");
-    counter(&m, "dispatcher_journal_commits", NULL, (double)d->n_commits, "Transactions of the journal that are durable.");
-    counter(&m, "dispatcher_journal_commit", "seconds", (double)d->commit_ns / 1e9, "What they took together: divided by their number, the mean.");
-    counter(&m, "dispatcher_journal_failures", NULL, (double)d->n_commit_failures, "Transactions that could not be written, each try.");
-    gauge(&m, "dispatcher_journal_ok", NULL, d->retry_ns == 0, "1: the journal is written; 0: nothing is acknowledged until it can be.");
+    cw_metrics_counter(&m, "dispatcher_splits_leased", NULL, (double)d->n_leased, "Leases given to workers, second ones of late splits too.");
+    cw_metrics_counter(&m, "dispatcher_splits_completed", NULL, (double)d->n_completed, "Splits whose first completion came.");
+    cw_metrics_counter(&m, "dispatcher_splits_late", NULL, (double)d->n_late, "Splits that were late and leased a second time.");
+    cw_metrics_counter(&m, "dispatcher_splits_moved", NULL, (double)d->n_moved, "Splits that no worker held any more, and that are leased again if they are wanted.");
+    cw_metrics_counter(&m, "dispatcher_splits_lost", NULL, (double)d->n_lost, "Splits of jobs with at-most-once that were lost with their workers, whatever ranks had of them.");
+    cw_metrics_counter(&m, "dispatcher_journal_commits", NULL, (double)d->n_commits, "Transactions of the journal that are durable.");
+    cw_metrics_counter(&m, "dispatcher_journal_commit", "seconds", (double)d->commit_ns / 1e9, "What they took together: divided by their number, the mean.");
+    cw_metrics_counter(&m, "dispatcher_journal_failures", NULL, (double)d->n_commit_failures, "Transactions that could not be written, each try.");
+    cw_metrics_gauge(&m, "dispatcher_journal_ok", NULL, d->retry_ns == 0, "1: the journal is written; 0: nothing is acknowledged until it can be.");
 }

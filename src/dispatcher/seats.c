@@ -110,27 +110,52 @@ struct seat *cw_dp_seat_new(struct cw_dispatcher *d, struct worker *w, struct st
     return t;
 }
 
-struct seat *cw_dp_seat_free(struct cw_dispatcher *d, struct seat *t, bool forget)
+/* Whether the worker has threads and memory for it. */
+static bool is_taken(enum seat_state state) { return state == SEAT_ASKED || state == SEAT_READY; }
+
+static bool is_full(const struct worker *w) { return w->max_streams > 0 && w->n_streams >= w->max_streams; }
+
+static void seat_state(struct cw_dispatcher *d, struct seat *t, enum seat_state state)
+{
+    struct worker *w = t->worker;
+    bool was_full = is_full(w);
+    t->stream->n_ready += (state == SEAT_READY) - (t->state == SEAT_READY);
+    w->n_streams += (uint32_t)is_taken(state) - (uint32_t)is_taken(t->state);
+    t->state = state;
+    d->room |= was_full && !is_full(w);
+}
+
+/* The worker is to have nothing of the stream any more. */
+static void say_forget(struct cw_dispatcher *d, struct seat *t)
+{
+    Cachew__Forget f = CACHEW__FORGET__INIT;
+    Cachew__Envelope m = CACHEW__ENVELOPE__INIT;
+    f.stream = (ProtobufCBinaryData){16, t->stream->id};
+    m.of_case = CACHEW__ENVELOPE__OF_FORGET;
+    m.forget = &f;
+    cw_dp_send(d, t->worker->peer, &m);
+}
+
+struct seat *cw_dp_seat_forget(struct cw_dispatcher *d, struct seat *t)
+{
+    if (t->worker->peer && t->state != SEAT_IDLE)
+        say_forget(d, t);
+    return cw_dp_seat_free(d, t);
+}
+
+struct seat *cw_dp_seat_free(struct cw_dispatcher *d, struct seat *t)
 {
     struct stream *s = t->stream;
     if (t->n_held > 0)
-        cw_dp_lease_drop_all(d, t, false, 0, false);
+        cw_dp_lease_drop_from(d, t, 0, DROP_SILENTLY);
     if (t->heap_at > 0)
         heap_remove(s, t);
     if (d->scales && t->granted) {
         t->worker->n_crews--;
         cw_dp_crews_later(d);
     }
-    if (forget && t->worker->peer && t->state != SEAT_IDLE) {
-        Cachew__Forget f = CACHEW__FORGET__INIT;
-        Cachew__Envelope m = CACHEW__ENVELOPE__INIT;
-        f.stream = (ProtobufCBinaryData){16, s->id};
-        m.of_case = CACHEW__ENVELOPE__OF_FORGET;
-        m.forget = &f;
-        cw_dp_send(d, t->worker->peer, &m);
-    }
+    seat_state(d, t, SEAT_IDLE);
     s->n_shunned -= t->shunned_until != 0;
-    s->n_ready -= t->state == SEAT_READY;
     s->n_seats--;
     d->n_seats--;
     cw_link_out(&t->by_worker);
@@ -140,12 +165,6 @@ struct seat *cw_dp_seat_free(struct cw_dispatcher *d, struct seat *t, bool forge
     free(t->why);
     free(t);
     return NULL;
-}
-
-static void seat_state(struct seat *t, enum seat_state state)
-{
-    t->stream->n_ready += (state == SEAT_READY) - (t->state == SEAT_READY);
-    t->state = state;
 }
 
 /* ---- preparing ---- */
@@ -163,7 +182,7 @@ static void seat_prepare(struct cw_dispatcher *d, struct seat *t)
     m.of_case = CACHEW__ENVELOPE__OF_PREPARE;
     m.prepare = &p;
     m.id = t->request = ++t->worker->last_request;
-    seat_state(t, SEAT_ASKED);
+    seat_state(d, t, SEAT_ASKED);
     cw_dp_send(d, t->worker->peer, &m);
 }
 
@@ -172,6 +191,7 @@ void cw_dp_seat_ask(struct cw_dispatcher *d, struct stream *s)
 {
     bool waiting = false;
     struct seat *first = NULL;
+    s->wants = false;
     if (s->dead || s->parked || cw_list_empty(&s->jobs))
         return;
     CW_LIST_EACH(at, &s->seats)
@@ -187,9 +207,13 @@ void cw_dp_seat_ask(struct cw_dispatcher *d, struct stream *s)
             continue;
         }
         waiting |= t->state == SEAT_ASKED;
-        if (t->state == SEAT_IDLE && s->data)
+        if (t->state != SEAT_IDLE)
+            continue;
+        if (is_full(w))
+            s->wants = true;
+        else if (s->data)
             seat_prepare(d, t);
-        else if (t->state == SEAT_IDLE && (!first || t->order < first->order))
+        else if (!first || t->order < first->order)
             first = t;
     }
     if (s->data || !first || (waiting && d->now_ns - s->asked_ns < DP_ASK_MORE))
@@ -198,10 +222,20 @@ void cw_dp_seat_ask(struct cw_dispatcher *d, struct stream *s)
     seat_prepare(d, first);
 }
 
+void cw_dp_seat_ask_all(struct cw_dispatcher *d, bool waiting)
+{
+    for (int others = 0; others < 2; others++)
+        CW_LIST_EACH(at, &d->streams) {
+            struct stream *s = CW_CONTAINER(at, struct stream, link);
+            if ((s->wants || !waiting) && (s->n_ready > 0) == others)
+                cw_dp_seat_ask(d, s);
+        }
+}
+
 static void seat_unfit(struct cw_dispatcher *d, struct seat *t, const char *why)
 {
     char hex[33];
-    seat_state(t, SEAT_UNFIT);
+    seat_state(d, t, SEAT_UNFIT);
     cw_dp_seat_usable(d, t);
     cw_dp_crews_later(d); /* somebody else takes its place */
     free(t->why);
@@ -244,9 +278,10 @@ int cw_dp_seat_prepared(struct cw_dispatcher *d, struct seat *t, const Cachew__P
         char why[1000];
         unfit_difference(s->data, p, why, sizeof(why));
         if (t->n_held > 0)
-            cw_dp_lease_drop_all(d, t, false, 0, true);
+            cw_dp_lease_drop_from(d, t, 0, DROP_SILENTLY);
+        say_forget(d, t);
         seat_unfit(d, t, why);
-        cw_dp_seat_shun(d, t); /* a file may have been away for a moment */
+        cw_dp_seat_shun(d, t); /* a file may have been away for a moment: then it is to look again */
         return 0;
     }
     uint32_t capacity = CW_MIN(p->capacity, (uint32_t)DP_CAPACITY);
@@ -257,7 +292,7 @@ int cw_dp_seat_prepared(struct cw_dispatcher *d, struct seat *t, const Cachew__P
     t->out = out;
     t->most = room;
     t->capacity = capacity;
-    seat_state(t, SEAT_READY);
+    seat_state(d, t, SEAT_READY);
     cw_dp_seat_usable(d, t);
     cw_dp_stream_dirty(d, s);
     return 0;
@@ -294,8 +329,8 @@ int cw_dp_seat_failed(struct cw_dispatcher *d, struct worker *w, const Cachew__S
         return 0;
     cw_dp_log(d, true, "worker %" PRIu64 " (%s) can't go on with stream %s: its %zu splits go to others: %s", w->id, w->name, cw_dp_hex(s->id, hex), (size_t)t->n_held,
               m->why->message);
-    cw_dp_lease_drop_all(d, t, false, s->base, false);
-    seat_state(t, SEAT_IDLE);
+    cw_dp_lease_drop_from(d, t, 0, DROP_SILENTLY);
+    seat_state(d, t, SEAT_IDLE);
     cw_dp_seat_shun(d, t); /* it is prepared anew, and gets something where nobody else can */
     cw_dp_seat_ask(d, s);
     cw_dp_stream_dirty(d, s);
@@ -322,7 +357,7 @@ void cw_dp_seat_unshun(struct cw_dispatcher *d, struct stream *s, bool all)
         t->shunned_until = 0;
         s->n_shunned--;
         if (t->state == SEAT_UNFIT) {
-            seat_state(t, SEAT_IDLE);
+            seat_state(d, t, SEAT_IDLE);
             ask = true;
         }
         cw_dp_seat_usable(d, t);

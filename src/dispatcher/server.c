@@ -15,9 +15,7 @@
 #include "dispatcher/core.h"
 #include "dispatcher/pages.h"
 #include "net/conn.h"
-
-#define MESSAGE_BYTES ((size_t)33 << 20) /* a pipeline of 32 MiB, and what stands around it */
-#define QUEUED_BYTES ((size_t)64 << 20)  /* docs/protocol.md, "Limits" */
+#include "net/limits.h"
 
 struct cw_dispatcher_server {
     struct cw_loop *loop;
@@ -28,7 +26,6 @@ struct cw_dispatcher_server {
     struct cw_timer *timer;
     struct cw_http *http;
     struct cw_post turn;
-    struct cw_store_commit commit;
     struct cw_link peers;
     bool closed;
     struct cw_refusals refusals;
@@ -96,10 +93,7 @@ static void io_commit(void *user, const struct cw_store_batch *batch)
 {
     struct cw_dispatcher_server *s = user;
     cw_crash_point("dispatcher-commit");
-    s->commit.batch = batch;
-    s->commit.done = on_committed;
-    s->commit.arg = s;
-    cw_store_commit(s->store, &s->commit);
+    cw_store_commit(s->store, batch, on_committed, s);
 }
 
 static void io_log(void *user, bool warning, const char *text)
@@ -161,18 +155,6 @@ static int on_open(void *user, struct cw_conn *c, const Cachew__Envelope *hello,
     return 0;
 }
 
-/* Never called of connections that on_open accepted: those have peer_ops. */
-static int no_message(void *user, struct cw_conn *c, const Cachew__Envelope *m, void *payload, size_t size, const int *fds, size_t n_fds, struct cw_error *err)
-{
-    (void)user, (void)c, (void)m, (void)payload, (void)size, (void)fds, (void)n_fds;
-    return cw_error_set(err, CW_E_BUG, "a message before the handshake");
-}
-
-static void no_closed(void *user, struct cw_conn *c, const struct cw_error *why)
-{
-    (void)user, (void)c, (void)why;
-}
-
 static void on_refused(void *user, const char *peer, const struct cw_error *why)
 {
     struct cw_dispatcher_server *s = user;
@@ -188,7 +170,7 @@ static void on_refused(void *user, const char *peer, const struct cw_error *why)
     s->log(s->log_arg, false, text);
 }
 
-static const struct cw_conn_ops listen_ops = {.open = on_open, .message = no_message, .closed = no_closed, .refused = on_refused};
+static const struct cw_conn_ops listen_ops = {.open = on_open, .refused = on_refused}; /* what it lets in has peer_ops */
 
 /* ---- life ---- */
 
@@ -200,17 +182,13 @@ static int on_row(void *user, const void *key, size_t key_size, const void *valu
 static int server_listen(struct cw_dispatcher_server *s, const struct cw_dispatcher_server_options *o, struct cw_error *err)
 {
     uint8_t incarnation[16];
+    Cachew__Hello hello;
     char host[80];
-    Cachew__Hello hello = CACHEW__HELLO__INIT;
     if (getrandom(incarnation, sizeof(incarnation), 0) != sizeof(incarnation))
         return cw_error_set(err, CW_E_IO, "the system has no random bytes");
     cw_host_identity(host);
-    hello.role = CACHEW__ROLE__ROLE_DISPATCHER;
-    hello.name = (char *)(o->name ? o->name : "dispatcher");
-    hello.software = (char *)"cachew " CACHEW_VERSION;
-    hello.incarnation = (ProtobufCBinaryData){16, incarnation};
-    hello.host = host;
-    struct cw_conn_options options = {.hello = &hello, .limits = {.message = MESSAGE_BYTES, .payload = 0, .queued = QUEUED_BYTES}, .timeout_ns = o->timeout_ns,
+    cw_hello_init(&hello, CACHEW__ROLE__ROLE_DISPATCHER, o->name ? o->name : "dispatcher", incarnation, host);
+    struct cw_conn_options options = {.hello = &hello, .limits = CW_LIMITS_DISPATCHER, .timeout_ns = o->timeout_ns,
                                       .token = o->token, .tls = o->tls};
     s->listeners = calloc(o->n_listen + 1, sizeof(struct cw_listener *));
     if (!s->listeners)

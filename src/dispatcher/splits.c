@@ -146,6 +146,13 @@ bool cw_dp_split_same(const struct split *x, const uint64_t *remnants, size_t n,
     return x->n_batches == n_batches && x->n_remnants == n && (n == 0 || memcmp(x->remnants, remnants, n * sizeof(*remnants)) == 0);
 }
 
+void cw_dp_split_lose(struct cw_dispatcher *d, struct stream *s, struct split *x)
+{
+    x->flags |= SPLIT_LOST;
+    d->n_lost++;
+    cw_dp_stream_reports(d, s);
+}
+
 void cw_dp_split_announce(struct cw_dispatcher *d, struct stream *s, uint64_t pos, struct split *x)
 {
     x->flags |= SPLIT_ANNOUNCE;

@@ -1,14 +1,9 @@
-/* The store's thread: takes all that was committed since it last looked, has it made durable as one transaction, and says so on the loop. */
+/* The store's thread: has the batch that was committed made durable, and says so on the loop. */
 #include "dispatcher/store.h"
 
 #include <pthread.h>
-#include <string.h>
 
 #include "net/loop.h"
-
-#define BEHIND_A_FAILED_ONE "what was committed before it could not be written"
-
-struct queue { struct cw_store_commit *first, **last; };
 
 struct cw_store {
     struct cw_loop *loop;
@@ -16,55 +11,31 @@ struct cw_store {
     pthread_t thread;
     pthread_mutex_t mutex;
     pthread_cond_t wake;
-    struct cw_post post;
-    bool closed; /* loop thread only: freed by the post that is under way */
+    struct cw_post post;        /* it is done, or closed */
+    bool closed;                /* loop thread only: freed by the post that is under way */
+    void (*done)(void *arg, const struct cw_error *why); /* loop thread only */
+    void *arg;
     /* guarded by mutex */
-    struct queue waiting, done;
-    bool failing;               /* one failed, and its owner does not know yet: those behind it fail too */
+    const struct cw_store_batch *batch; /* to be written; NULL: none */
+    struct cw_error result;             /* of the one written last */
     bool stop;
 };
-
-static void queue_init(struct queue *q)
-{
-    q->first = NULL;
-    q->last = &q->first;
-}
-
-static void queue_append(struct queue *q, struct cw_store_commit *list)
-{
-    *q->last = list;
-    while (*q->last)
-        q->last = &(*q->last)->next;
-}
-
-static struct cw_store_commit *queue_take(struct queue *q)
-{
-    struct cw_store_commit *list = q->first;
-    queue_init(q);
-    return list;
-}
 
 static void *store_main(void *arg)
 {
     struct cw_store *s = arg;
     pthread_mutex_lock(&s->mutex);
     for (;;) {
-        while (!s->waiting.first && !s->stop)
+        while (!s->batch && !s->stop)
             pthread_cond_wait(&s->wake, &s->mutex);
-        struct cw_store_commit *list = queue_take(&s->waiting);
-        if (!list)
+        const struct cw_store_batch *batch = CW_STEAL(s->batch);
+        if (!batch)
             break;
-        bool failing = s->failing;
         pthread_mutex_unlock(&s->mutex);
         struct cw_error err = {0};
-        if (failing)
-            cw_error_set(&err, CW_E_IO, BEHIND_A_FAILED_ONE);
-        bool failed = !failing && cw_store_file_apply(s->file, list, &err) < 0;
-        for (struct cw_store_commit *c = list; c; c = c->next)
-            c->error = err;
+        int r = cw_store_file_apply(s->file, batch, &err);
         pthread_mutex_lock(&s->mutex);
-        s->failing |= failed;
-        queue_append(&s->done, list);
+        s->result = r < 0 ? err : (struct cw_error){0};
         cw_loop_post(s->loop, &s->post);
     }
     pthread_mutex_unlock(&s->mutex);
@@ -79,7 +50,7 @@ static void store_free(struct cw_store *s)
 }
 
 /* On the loop's thread. */
-static void on_done(void *arg)
+static void on_post(void *arg)
 {
     struct cw_store *s = arg;
     if (s->closed) {
@@ -87,21 +58,9 @@ static void on_done(void *arg)
         return;
     }
     pthread_mutex_lock(&s->mutex);
-    struct cw_store_commit *list = queue_take(&s->done);
-    if (s->failing) { /* from here on its owner knows: what is committed now is tried again */
-        for (struct cw_store_commit *c = s->waiting.first; c; c = c->next)
-            cw_error_set(&c->error, CW_E_IO, BEHIND_A_FAILED_ONE);
-        struct cw_store_commit **end = &list;
-        while (*end)
-            end = &(*end)->next;
-        *end = queue_take(&s->waiting);
-        s->failing = false;
-    }
+    struct cw_error why = s->result;
     pthread_mutex_unlock(&s->mutex);
-    for (struct cw_store_commit *c = list, *next; c && !s->closed; c = next) {
-        next = c->next;
-        c->done(c->arg, c->error.status < 0 ? &c->error : NULL);
-    }
+    s->done(s->arg, why.status < 0 ? &why : NULL);
 }
 
 int cw_store_open(const char *dir, struct cw_loop *l, struct cw_store **ret, struct cw_error *err)
@@ -110,10 +69,8 @@ int cw_store_open(const char *dir, struct cw_loop *l, struct cw_store **ret, str
     if (!s)
         return cw_error_nomem(err, sizeof(*s), "the store");
     s->loop = l;
-    s->post.fn = on_done;
+    s->post.fn = on_post;
     s->post.arg = s;
-    queue_init(&s->waiting);
-    queue_init(&s->done);
     pthread_mutex_init(&s->mutex, NULL);
     pthread_cond_init(&s->wake, NULL);
     int r = dir ? cw_store_file_open(dir, &s->file, err) : 0;
@@ -135,16 +92,17 @@ int cw_store_read(struct cw_store *s, int (*row)(void *user, const void *key, si
     return s->file ? cw_store_file_read(s->file, row, user, err) : 0;
 }
 
-void cw_store_commit(struct cw_store *s, struct cw_store_commit *c)
+void cw_store_commit(struct cw_store *s, const struct cw_store_batch *b, void (*done)(void *arg, const struct cw_error *why), void *arg)
 {
-    c->next = NULL;
-    c->error = (struct cw_error){0};
-    pthread_mutex_lock(&s->mutex);
-    queue_append(s->file ? &s->waiting : &s->done, c);
-    if (s->file)
-        pthread_cond_signal(&s->wake);
-    else
+    s->done = done;
+    s->arg = arg;
+    if (!s->file) {
         cw_loop_post(s->loop, &s->post);
+        return;
+    }
+    pthread_mutex_lock(&s->mutex);
+    s->batch = b;
+    pthread_cond_signal(&s->wake);
     pthread_mutex_unlock(&s->mutex);
 }
 

@@ -1,7 +1,7 @@
 /*
- * What the dispatcher writes down so that it is there after kill -9: values under keys that are ordered by their bytes. Batches become durable as
- * a whole, in the order in which they were committed. One thread of the store's own writes: all that came while the last transaction was being synced goes
- * into the next (group commit). The database is the business of store_sqlite.c alone.
+ * What the dispatcher writes down so that it is there after kill -9: values under keys that are ordered by their bytes. A batch becomes durable as a
+ * whole, and there is one under way at a time: what comes while it is being synced gathers with its owner (journal.c), and is the next. A thread of the
+ * store's own writes. The database is the business of store_sqlite.c alone.
  */
 #pragma once
 #include <stdbool.h>
@@ -46,16 +46,9 @@ int cw_store_open(const char *dir, struct cw_loop *l, struct cw_store **ret, str
 int cw_store_read(struct cw_store *s, int (*row)(void *user, const void *key, size_t key_size, const void *value, size_t value_size, struct cw_error *err),
                   void *user, struct cw_error *err) _must_check_;
 
-/* The caller's, from cw_store_commit until done was called; so is the batch. */
-struct cw_store_commit {
-    struct cw_store_commit *next;
-    const struct cw_store_batch *batch;
-    void (*done)(void *arg, const struct cw_error *why); /* on the loop's thread; why: NULL, or it did not happen */
-    void *arg;
-    struct cw_error error;
-};
-/* From the loop's thread. Where one fails, those committed after it before its done was called fail too: so nothing is missing before what is there. */
-void cw_store_commit(struct cw_store *s, struct cw_store_commit *c);
+/* Makes a batch durable, all of it or nothing. Then done(arg, why), on the loop's thread: why is NULL, or says why it did not happen. From the loop's
+ * thread, and not again before done was called; until then the batch stays as it is. */
+void cw_store_commit(struct cw_store *s, const struct cw_store_batch *b, void (*done)(void *arg, const struct cw_error *why), void *arg);
 /* What was committed is still written; done is not called any more. */
 struct cw_store *cw_store_close(struct cw_store *s);
 
@@ -64,6 +57,6 @@ struct cw_store_file;
 int cw_store_file_open(const char *dir, struct cw_store_file **ret, struct cw_error *err) _must_check_;
 int cw_store_file_read(struct cw_store_file *f, int (*row)(void *user, const void *key, size_t key_size, const void *value, size_t value_size, struct cw_error *err),
                        void *user, struct cw_error *err) _must_check_;
-/* All of a list in one transaction, durable when this returns; or nothing of it. */
-int cw_store_file_apply(struct cw_store_file *f, const struct cw_store_commit *list, struct cw_error *err) _must_check_;
+/* All of it in one transaction, durable when this returns; or nothing of it. */
+int cw_store_file_apply(struct cw_store_file *f, const struct cw_store_batch *b, struct cw_error *err) _must_check_;
 struct cw_store_file *cw_store_file_close(struct cw_store_file *f);

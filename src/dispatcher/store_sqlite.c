@@ -177,14 +177,13 @@ int cw_store_file_read(struct cw_store_file *f, int (*row)(void *user, const voi
     return r;
 }
 
-int cw_store_file_apply(struct cw_store_file *f, const struct cw_store_commit *list, struct cw_error *err)
+int cw_store_file_apply(struct cw_store_file *f, const struct cw_store_batch *b, struct cw_error *err)
 {
     static const int statement[] = {[CW_STORE_PUT] = SQL_PUT, [CW_STORE_DELETE] = SQL_DELETE, [CW_STORE_DELETE_RANGE] = SQL_DELETE_RANGE};
     struct cw_store_op op;
     int r = sqlite3_get_autocommit(f->db) ? run_statement(f, SQL_BEGIN, NULL, err) : 0;
-    for (const struct cw_store_commit *c = list; r == 0 && c; c = c->next)
-        for (size_t at = 0; r == 0 && cw_store_batch_next(c->batch, &at, &op);)
-            r = run_statement(f, statement[op.kind], &op, err);
+    for (size_t at = 0; r == 0 && cw_store_batch_next(b, &at, &op);)
+        r = run_statement(f, statement[op.kind], &op, err);
     if (r == 0 && !cw_mutated("sync"))
         r = run_statement(f, SQL_COMMIT, NULL, err);
     if (r < 0 && !sqlite3_get_autocommit(f->db)) /* some errors have ended it already */

@@ -21,8 +21,8 @@ int cw_dp_pipeline_get(struct cw_dispatcher *d, const uint8_t fingerprint[16], c
             return 0;
         }
     }
-    if (size > DP_PIPELINE || d->pipeline_bytes + size > DP_PIPELINES)
-        return cw_error_set(err, CW_E_SERVICE, "a pipeline of %zu bytes: at most %zu each and %zu together are kept", size, DP_PIPELINE, DP_PIPELINES);
+    if (size > CW_PIPELINE_BYTES || d->pipeline_bytes + size > DP_PIPELINES)
+        return cw_error_set(err, CW_E_SERVICE, "a pipeline of %zu bytes: at most %zu each and %zu together are kept", size, CW_PIPELINE_BYTES, DP_PIPELINES);
     struct pipeline *p = calloc(1, sizeof(*p));
     char *copy = strdup(json);
     if (!p || !copy || cw_map_add(&d->pipelines, &p->node, hash) < 0) {
@@ -242,6 +242,12 @@ void cw_dp_stream_dirty(struct cw_dispatcher *d, struct stream *s)
         cw_list_add(&d->dirty_streams, &s->dirty);
 }
 
+void cw_dp_stream_reports(struct cw_dispatcher *d, struct stream *s)
+{
+    s->reports_came = true;
+    cw_dp_stream_dirty(d, s);
+}
+
 int cw_dp_stream_ready(struct cw_dispatcher *d, struct stream *s, const Cachew__Prepared *p, struct cw_error *err)
 {
     int r = data_copy(p, &s->data, err);
@@ -290,7 +296,7 @@ void cw_dp_stream_free(struct cw_dispatcher *d, struct stream *s)
 {
     s->dead = true;
     CW_LIST_EACH(at, &s->seats)
-        cw_dp_seat_free(d, CW_CONTAINER(at, struct seat, by_stream), true);
+        cw_dp_seat_forget(d, CW_CONTAINER(at, struct seat, by_stream));
     cw_dp_split_clear(d, s);
     cw_map_remove(&d->streams_by_id, &s->node);
     cw_link_out(&s->link);
@@ -355,14 +361,26 @@ static void give_up(struct cw_dispatcher *d, struct stream *s)
         return;
     }
     CW_LIST_EACH(at, &s->seats)
-        cw_dp_seat_free(d, CW_CONTAINER(at, struct seat, by_stream), true);
+        cw_dp_seat_forget(d, CW_CONTAINER(at, struct seat, by_stream));
     s->parked = true;
     cw_dp_crews_later(d);
 }
 
-/* Without a client: of those that somebody may soon want, the youngest are kept ready. True: there may be more to give up. */
+/* A job has nobody, because workers have as many streams as they may. */
+static bool somebody_waits(const struct cw_dispatcher *d)
+{
+    CW_LIST_EACH(at, &d->streams) {
+        const struct stream *s = CW_CONTAINER(at, struct stream, link);
+        if (s->wants && s->n_heap == 0 && cw_dp_stream_attended(s))
+            return true;
+    }
+    return false;
+}
+
+/* Without a client: of those that somebody may soon want, the youngest are kept ready, but for others that wait. True: there may be more to give up. */
 static bool give_up_left(struct cw_dispatcher *d)
 {
+    uint64_t warm_ns = somebody_waits(d) ? 0 : DP_WARM;
     size_t n = 0;
     uint64_t since_ns, oldest_ns = UINT64_MAX;
     struct stream *oldest = NULL;
@@ -370,7 +388,7 @@ static bool give_up_left(struct cw_dispatcher *d)
         struct stream *s = CW_CONTAINER(at, struct stream, link);
         if (!is_left(d, s, &since_ns))
             continue;
-        if (!s->data || s->at_most_once || cw_list_empty(&s->jobs) || d->now_ns - since_ns >= DP_WARM) { /* no other job has what was seen of the data */
+        if (!s->data || s->at_most_once || cw_list_empty(&s->jobs) || d->now_ns - since_ns >= warm_ns) { /* no other job has what was seen of the data */
             give_up(d, s);
             continue;
         }

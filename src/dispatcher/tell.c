@@ -1,6 +1,12 @@
-/* What the clients of a stream are told: where workers are, where splits are, what finished ones gave. One message of a kind per client and turn. */
+/*
+ * What the clients of a stream are told: where workers are, where splits are, what finished ones gave, and what keeps them. One message of a kind per client
+ * and turn.
+ */
+#include <inttypes.h>
+#include <stdio.h>
 #include <string.h>
 
+#include "base/hash.h"
 #include "dispatcher/internal.h"
 
 #define PER_MESSAGE 512 /* so that what is sent at a time fits the stack, and one frame */
@@ -43,12 +49,12 @@ void cw_dp_tell_seat(struct cw_dispatcher *d, struct seat *t)
     each_client(d, t->stream, t->worker, false);
 }
 
-void cw_dp_tell_worker(struct cw_dispatcher *d, struct worker *w, bool gone)
+void cw_dp_tell_gone(struct cw_dispatcher *d, struct worker *w)
 {
     CW_LIST_EACH(at, &w->seats) {
         struct seat *t = CW_CONTAINER(at, struct seat, by_worker);
         if (t->announced)
-            each_client(d, t->stream, w, gone);
+            each_client(d, t->stream, w, true);
     }
 }
 
@@ -158,6 +164,74 @@ void cw_dp_tell_stream(struct cw_dispatcher *d, struct stream *s)
         for (size_t i = 0; i < j->n_ranks; i++)
             if (j->ranks[i]->greeted)
                 tell_reports(d, s, j->ranks[i]);
+    }
+}
+
+/* ---- what keeps a job ---- */
+
+/* Nobody takes splits of it, and no seat tells why: what is with the workers. */
+static void held_by_workers(const struct cw_dispatcher *d, char *buf, size_t size)
+{
+    size_t n_draining = 0;
+    CW_LIST_EACH(at, &d->workers) {
+        const struct worker *w = CW_CONTAINER(at, struct worker, link);
+        if (w->ready && !w->draining)
+            return;
+        n_draining += w->peer && w->draining;
+    }
+    if (n_draining > 0)
+        snprintf(buf, size, "no worker takes splits: %zu %s being drained", n_draining, n_draining == 1 ? "is" : "are");
+    else
+        snprintf(buf, size, "no worker is there");
+}
+
+void cw_dp_held_why(const struct cw_dispatcher *d, const struct job *j, char *buf, size_t size)
+{
+    const struct stream *s = j->stream;
+    const struct seat *unfit = NULL;
+    size_t n_asked = 0;
+    *buf = '\0';
+    if (j->paused) {
+        snprintf(buf, size, "the job is paused (`cachew jobs --resume` lets it go on)");
+        return;
+    }
+    if (s->n_heap > 0 || s->n_shunned > s->n_ready || cw_dp_grace(d, s))
+        return;
+    CW_LIST_EACH(at, &s->seats) {
+        const struct seat *t = CW_CONTAINER(at, struct seat, by_stream);
+        n_asked += t->state == SEAT_ASKED;
+        if (t->state == SEAT_UNFIT && (!unfit || t->worker->id < unfit->worker->id))
+            unfit = t;
+    }
+    if (n_asked > 0)
+        snprintf(buf, size, "a worker is opening the data");
+    else if (s->wants)
+        snprintf(buf, size, "workers have as many streams as they may have at a time (their --max-streams): it is the job's turn when others end");
+    else if (unfit)
+        snprintf(buf, size, "worker %" PRIu64 " can't serve it: %.600s", unfit->worker->id, unfit->why ? unfit->why : "out of memory");
+    else
+        held_by_workers(d, buf, size);
+}
+
+void cw_dp_tell_held(struct cw_dispatcher *d, struct job *j)
+{
+    char why[800];
+    Cachew__Held held = CACHEW__HELD__INIT;
+    Cachew__Envelope m = CACHEW__ENVELOPE__INIT;
+    if (!j->stream)
+        return;
+    cw_dp_held_why(d, j, why, sizeof(why));
+    uint64_t hash = *why ? cw_hash64(why, strlen(why)) | 1 : 0;
+    held.why = why;
+    held.paused = j->paused;
+    m.of_case = CACHEW__ENVELOPE__OF_HELD;
+    m.held = &held;
+    for (size_t i = 0; i < j->n_ranks; i++) {
+        struct rank *r = j->ranks[i];
+        if (!r->client || r->held == hash)
+            continue;
+        r->held = hash;
+        cw_dp_send(d, r->client, &m);
     }
 }
 

@@ -62,7 +62,7 @@ static void address_clear(struct worker *w)
 struct worker *cw_dp_worker_free(struct cw_dispatcher *d, struct worker *w)
 {
     CW_LIST_EACH(at, &w->seats)
-        cw_dp_seat_free(d, CW_CONTAINER(at, struct seat, by_worker), false);
+        cw_dp_seat_free(d, CW_CONTAINER(at, struct seat, by_worker));
     cw_map_remove(&d->workers_by_id, &w->by_id);
     cw_map_remove(&d->workers_by_incarnation, &w->by_incarnation);
     cw_link_out(&w->link);
@@ -118,6 +118,7 @@ static int worker_describe(struct worker *w, const struct cw_peer *p, const Cach
     w->pid = r->pid;
     w->cpu_budget = r->cpu_budget;
     w->memory = r->memory;
+    w->max_streams = r->max_streams;
     return 0;
 }
 
@@ -145,7 +146,7 @@ static void worker_keep(struct cw_dispatcher *d, struct worker *w)
         t->named = false;
         cw_dp_seat_usable(d, t);
         if (t->state != SEAT_READY)
-            cw_dp_seat_free(d, t, false);
+            cw_dp_seat_free(d, t);
     }
 }
 
@@ -227,8 +228,7 @@ void cw_dp_worker_registered(struct cw_dispatcher *d, struct cw_peer *p, uint64_
     cw_dp_crews_later(d);
     CW_LIST_EACH(at, &p->worker->seats) /* those that a lost connection left */
         cw_dp_seat_usable(d, CW_CONTAINER(at, struct seat, by_worker));
-    CW_LIST_EACH(at, &d->streams)
-        cw_dp_seat_ask(d, CW_CONTAINER(at, struct stream, link));
+    cw_dp_seat_ask_all(d, false);
 }
 
 /* ---- what it has ---- */
@@ -260,7 +260,7 @@ static void drop_unnamed(struct cw_dispatcher *d, struct seat *t, const Cachew__
     for (uint64_t pos = s->base; s->based && t->n_held > 0 && pos < s->end; pos++) {
         struct split *x = cw_dp_split(s, pos);
         if ((x->holder[0] == t || x->holder[1] == t) && !names(s, h, pos))
-            cw_dp_lease_drop(d, t, pos, true); /* one that was given on this connection, before it spoke, is on its way */
+            cw_dp_lease_drop(d, t, pos, DROP_REVOKED); /* one that was given on this connection, before it spoke, is on its way */
     }
 }
 
@@ -311,7 +311,7 @@ static void holdings_over(struct cw_dispatcher *d, struct worker *w)
         struct seat *t = CW_CONTAINER(at, struct seat, by_worker);
         struct stream *s = t->stream;
         if (w->kept && t->state == SEAT_READY && !t->named) { /* it does not know the stream any more */
-            cw_dp_seat_free(d, t, false);
+            cw_dp_seat_free(d, t);
             cw_dp_seat_ask(d, s);
         }
     }
@@ -325,7 +325,7 @@ void cw_dp_worker_lost(struct cw_dispatcher *d, struct worker *w)
 {
     if (w->n_held > 0)
         cw_dp_log(d, true, "worker %" PRIu64 " (%s) is gone: its %zu splits go to others", w->id, w->name, w->n_held);
-    cw_dp_tell_worker(d, w, true);
+    cw_dp_tell_gone(d, w);
     w->peer->worker = NULL;
     w->peer = NULL;
     w->ready = false;
@@ -335,7 +335,7 @@ void cw_dp_worker_lost(struct cw_dispatcher *d, struct worker *w)
         struct seat *t = CW_CONTAINER(at, struct seat, by_worker);
         struct stream *s = t->stream;
         bool asked = t->state == SEAT_ASKED;
-        cw_dp_seat_free(d, t, false);
+        cw_dp_seat_free(d, t);
         if (asked && !s->data)
             cw_dp_seat_ask(d, s);
         cw_dp_stream_dirty(d, s);
@@ -363,8 +363,10 @@ void cw_dp_worker_drain(struct cw_dispatcher *d, struct worker *w, bool tell)
         /* What is not begun is moved at once, if somebody can have it: begun anew elsewhere, a split that is being read would be waited for. Where there is no client,
          * nothing is read. */
         bool fetched = cw_dp_stream_attended(t->stream);
-        if ((t->stream->n_heap + t->stream->n_shunned > 0 || !fetched) && !t->stream->at_most_once)
-            cw_dp_lease_drop_all(d, t, fetched, fetched ? cw_dp_lease_behind_begun(t) : 0, true);
+        if (!t->stream->at_most_once && !fetched)
+            cw_dp_lease_drop_from(d, t, 0, DROP_REVOKED);
+        else if (!t->stream->at_most_once && t->stream->n_heap + t->stream->n_shunned > 0)
+            cw_dp_lease_drop_unbegun(d, t);
         cw_dp_stream_dirty(d, t->stream);
     }
 }
@@ -381,7 +383,7 @@ void cw_dp_worker_tick(struct cw_dispatcher *d)
             CW_LIST_EACH(at_seat, &w->seats) {
                 struct seat *t = CW_CONTAINER(at_seat, struct seat, by_worker);
                 if (t->n_held > 0 && !t->stream->at_most_once) /* which would be lost: it says itself when it goes */
-                    cw_dp_lease_drop_all(d, t, false, 0, true);
+                    cw_dp_lease_drop_from(d, t, 0, DROP_REVOKED);
             }
         }
     }

@@ -55,6 +55,7 @@ struct cw_assembly {
     uint8_t *present;            /* by slot: 0 where the record was skipped */
     struct cw_tensor *staged;    /* [n_staged][capacity] */
     struct cw_staged_chunk *chunks; /* guarded by the runner's mutex */
+    struct cw_ahead *ahead;      /* the same batch as the runner's threads make it (ahead.h); NULL: none */
     struct cw_batch *batch;      /* once finished, */
     unsigned n_applied;          /* and so many operators on batches were applied */
     size_t charged;              /* for ids, present and staged */

@@ -392,8 +392,19 @@ static int consumer_stopped(void *arg)
 
 static int finish(struct cw_runner *r, struct cw_assembly *a, uint64_t seed, uint64_t epoch, struct slab_request *q, struct cw_error *err)
 {
+    int status = 0;
     pthread_mutex_lock(&r->mutex);
-    int status = a->batch ? 0 : with_memory_for(r, try_finish, a, q->split, q->deadline_ns, err);
+    while (status >= 0 && cw_ahead_runs(a))
+        status = wait_change(r, q->deadline_ns, "the next batch", err);
+    if (status >= 0) {
+        cw_ahead_take(a);
+        if (a->error) {
+            *err = *a->error;
+            status = err->status;
+        }
+    }
+    if (status >= 0 && !a->batch)
+        status = with_memory_for(r, try_finish, a, q->split, q->deadline_ns, err);
     if (status >= 0 && !a->handed) {
         a->handed = true;
         r->n_handed++;
@@ -449,6 +460,7 @@ void cw_runner_drop(struct cw_runner *r, struct cw_assembly *a)
 {
     pthread_mutex_lock(&r->mutex);
     r->n_handed -= a->handed;
+    cw_ahead_forget(a);
     cw_assembly_free(a);
     r->n_assemblies--;
     cw_released(r);

@@ -174,6 +174,9 @@ struct cw_runner {
     bool cold;                        /* reads go to the read threads first */
     uint64_t max_rows;
     uint64_t *row_ns;                 /* by leaf: mean time of a row that is computed, and of one from the cache */
+    struct cw_ahead *ahead;           /* joined batches made ahead (ahead.c), in order */
+    unsigned n_ahead;
+    bool no_ahead;                    /* memory was short: none are begun any more */
     struct cw_error fatal;
     struct thread *threads;
     unsigned n_threads;
@@ -275,6 +278,15 @@ static inline void cw_done(struct cw_runner *r)
     if (r->options.notify)
         r->options.notify(r->options.notify_arg);
 }
+
+/* ahead.c: mutex held */
+struct cw_ahead *cw_ahead_next(struct cw_runner *r);             /* to be made next; NULL: none */
+void cw_ahead_run(struct cw_runner *r, struct cw_ahead *j);      /* releases the mutex meanwhile */
+bool cw_ahead_drop(struct cw_runner *r);                         /* those that nobody is at, for their memory, for good; false: there are none */
+void cw_ahead_free_all(struct cw_runner *r);
+bool cw_ahead_runs(const struct cw_assembly *a);                 /* what was claimed for it is being made */
+void cw_ahead_take(struct cw_assembly *a);                       /* what is there of it; nothing, where nothing was claimed */
+void cw_ahead_forget(struct cw_assembly *a);
 
 /* pool.c */
 int cw_pool_start(struct cw_runner *r, struct cw_error *err);

@@ -70,8 +70,8 @@ int cw_iterator_over(struct cw_splits *splits, const struct cw_iterator_options 
     it->ahead = (unsigned)CW_MIN(CW_MAX(AHEAD_POSITIONS / it->plan.split_size, AHEAD_MIN), AHEAD_MAX);
     if (r >= 0)
         r = cw_iterator_check(c, o, err);
-    if (r >= 0 && cw_any_order(c, o))
-        r = cw_any_new(it, err);
+    if (r >= 0)
+        r = cw_any_order(c, o) ? cw_any_new(it, err) : cw_join_ahead_new(it, err);
     if (r >= 0 && state)
         r = cw_iterator_load_state(it, state, err);
     if (r >= 0 && it->any) {
@@ -125,6 +125,7 @@ struct cw_iterator *cw_iterator_free(struct cw_iterator *it)
     if (it->joining)
         cw_iterator_drop_joining(it);
     cw_any_free(it);
+    cw_join_ahead_free(it);
     cw_iterator_free(it->again); /* its splits may be a view of ours */
     it->splits->ops->free(it->splits);
     pthread_mutex_destroy(&it->mutex);
@@ -138,39 +139,49 @@ struct cw_iterator *cw_iterator_free(struct cw_iterator *it)
 
 /* ---- the batches of an epoch, in order ---- */
 
-/* Appends the remnants of the oldest split to those that wait, key by key. 0: that filled a batch, *ret; 1: all are in. */
-static int join(struct cw_iterator *it, uint64_t deadline_ns, struct cw_assembly **ret, struct cw_error *err)
+int cw_iterator_join(struct cw_iterator *it, struct cw_split *s, uint64_t index, uint64_t deadline_ns, struct cw_error *err)
 {
     const struct cw_splits_ops *ops = it->splits->ops;
-    struct cw_split *s = oldest(it)->split;
-    uint64_t index = oldest(it)->index;
+    unsigned k = it->key;
+    const struct unused *u = &it->unused[k];
+    uint64_t size = ops->remnant(it->splits, s, k);
     int r;
+    if (!it->in_remnant)
+        it->remnant_at = index < u->from ? size : index == u->from ? CW_MIN(u->skip, size) : 0;
+    it->in_remnant = true;
+    while (it->remnant_at < size) {
+        if (!it->joining[k] && (r = ops->join_new(it->splits, k, deadline_ns, &it->joining[k], err)) < 0)
+            return r;
+        struct cw_assembly *j = it->joining[k];
+        uint64_t n = CW_MIN(j->capacity - j->n_assigned, size - it->remnant_at);
+        if (n > 0 && (r = ops->join(it->splits, j, s, k, it->remnant_at, n, deadline_ns, err)) < 0)
+            return r;
+        it->remnant_at += n;
+        if (j->n_assigned == j->capacity)
+            return 1;
+    }
+    ops->drop_remnant(it->splits, s, k);
+    it->in_remnant = false;
+    return 0;
+}
+
+/* Joins the remnants of the oldest split, key by key. 0: that filled a batch, *ret; 1: all are in. */
+static int join(struct cw_iterator *it, uint64_t deadline_ns, struct cw_assembly **ret, struct cw_error *err)
+{
+    const struct open_split *s = oldest(it);
     for (; it->key < it->n_keys; it->key++) {
-        unsigned k = it->key;
-        struct unused *u = &it->unused[k];
-        uint64_t size = ops->remnant(it->splits, s, k);
-        if (!it->in_remnant)
-            it->remnant_at = index < u->from ? size : index == u->from ? CW_MIN(u->skip, size) : 0;
-        it->in_remnant = true;
-        while (it->remnant_at < size) {
-            if (!it->joining[k] && (r = ops->join_new(it->splits, k, deadline_ns, &it->joining[k], err)) < 0)
-                return r;
-            struct cw_assembly *j = it->joining[k];
-            uint64_t n = CW_MIN(j->capacity - j->n_assigned, size - it->remnant_at);
-            if ((r = ops->join(it->splits, j, s, k, it->remnant_at, n, deadline_ns, err)) < 0)
-                return r;
-            it->remnant_at += n;
-            if (j->n_assigned == j->capacity) {
-                *u = (struct unused){.from = index, .skip = it->remnant_at};
-                it->joining[k] = NULL;
-                *ret = j;
-                return 0;
-            }
+        struct unused *u = &it->unused[it->key];
+        int r = cw_iterator_join(it, s->split, s->index, deadline_ns, err);
+        if (r < 0)
+            return r;
+        if (r == 1) {
+            *u = (struct unused){.from = s->index, .skip = it->remnant_at};
+            *ret = CW_STEAL(it->joining[it->key]);
+            cw_join_claim(it, *ret, s->index);
+            return 0;
         }
-        ops->drop_remnant(it->splits, s, k);
-        it->in_remnant = false;
-        if (!it->joining[k] && u->from <= index)
-            *u = (struct unused){.from = index + 1};
+        if (!it->joining[it->key] && u->from <= s->index)
+            *u = (struct unused){.from = s->index + 1};
     }
     return 1;
 }
@@ -202,6 +213,7 @@ static int pull(struct cw_iterator *it, uint64_t deadline_ns, struct cw_assembly
             return 1;
         bool again = s->index < it->at.split; /* resuming: only its remnants are wanted */
         if (it->phase == PHASE_BATCHES) {
+            cw_join_ahead(it);
             r = it->splits->ops->next(it->splits, s->split, again ? UINT64_MAX : ahead(it), deadline_ns, ret, err);
             if (r == 0 && !again && it->discard == 0)
                 return 0;

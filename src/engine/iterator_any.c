@@ -75,37 +75,19 @@ static int queue_joined(struct cw_iterator *it, unsigned key, uint64_t split, ui
     return 0;
 }
 
-/* Appends what a split left over under the present key to what waits there. 1: that filled a batch, which is queued, and there may be more; 0: all is in. */
+/* Joins what a split left over under the present key. 1: that filled a batch, which is queued, and there may be more; 0: all is in. */
 static int join_key(struct cw_iterator *it, const struct own *o, uint64_t deadline_ns, struct cw_error *err)
 {
-    const struct cw_splits_ops *ops = it->splits->ops;
-    unsigned k = it->key;
-    struct unused *u = &it->unused[k];
-    uint64_t size = ops->remnant(it->splits, o->split, k);
-    int r;
-    if (!it->in_remnant)
-        it->remnant_at = o->index < u->from ? size : o->index == u->from ? CW_MIN(u->skip, size) : 0;
-    it->in_remnant = true;
-    while (it->remnant_at < size) {
-        if (!it->joining[k] && (r = ops->join_new(it->splits, k, deadline_ns, &it->joining[k], err)) < 0)
-            return r;
-        struct cw_assembly *j = it->joining[k];
-        uint64_t n = CW_MIN(j->capacity - j->n_assigned, size - it->remnant_at);
-        if (n > 0 && (r = ops->join(it->splits, j, o->split, k, it->remnant_at, n, deadline_ns, err)) < 0)
-            return r;
-        it->remnant_at += n;
-        if (j->n_assigned == j->capacity) {
-            struct unused after = {.from = o->index, .skip = it->remnant_at};
-            /* Behind all that a split can give: so it is the same wherever the run was interrupted. */
-            r = queue_joined(it, k, o->index, (UINT64_C(1) << 32) + k, &after, err);
-            return r < 0 ? r : 1;
-        }
+    struct unused *u = &it->unused[it->key], after = {.from = o->index};
+    int r = cw_iterator_join(it, o->split, o->index, deadline_ns, err);
+    if (r == 1) {
+        after.skip = it->remnant_at;
+        /* Behind all that a split can give: so it is the same wherever the run was interrupted. */
+        return (r = queue_joined(it, it->key, o->index, (UINT64_C(1) << 32) + it->key, &after, err)) < 0 ? r : 1;
     }
-    ops->drop_remnant(it->splits, o->split, k);
-    it->in_remnant = false;
-    if (!it->joining[k] && u->from <= o->index)
+    if (r == 0 && !it->joining[it->key] && u->from <= o->index)
         *u = (struct unused){.from = CW_MIN(o->index + it->options.world_size, it->plan.n_splits)};
-    return 0;
+    return r;
 }
 
 /* Whether more may be joined now. Who can't say what is there first hands out one after the other. */

@@ -41,6 +41,8 @@ struct cw_iterator {
     uint64_t seen;                    /* batches of this epoch before take and skip of batches */
     unsigned key;                     /* whose remnants are joined or flushed now */
     struct cw_assembly **joining;     /* by key: elements that wait for a batch */
+    struct joining_ahead *joining_ahead; /* by key (iterator_ahead.c); NULL: nothing is made ahead */
+    uint64_t *remnant_sizes;          /* by key: room for it */
     bool in_remnant;                  /* that of `key` is joined, up to: */
     uint64_t remnant_at;
 
@@ -71,9 +73,20 @@ static inline struct cw_cursor cw_cursor_least(const struct cw_cursor *at, const
 /* Makes a batch from what was pulled; what is not mine is but looked at. 1: it is lost, with a split that is not run again. */
 int cw_iterator_finish(struct cw_iterator *it, struct cw_assembly *a, bool mine, uint64_t deadline_ns, struct cw_error *err) _must_check_;
 void cw_iterator_note_quarantined(struct cw_iterator *it, struct cw_assembly *a);
+/* Appends what split s, number index, left over under key it->key to what waits there in it->joining. 1: that filled a batch, which the caller takes, and there
+ * may be more; 0: all is in. */
+int cw_iterator_join(struct cw_iterator *it, struct cw_split *s, uint64_t index, uint64_t deadline_ns, struct cw_error *err) _must_check_;
 void cw_iterator_drop_joining(struct cw_iterator *it);
 /* cw_iterator_next until deadline_ns; 0: without limit. */
 int cw_iterator_next_until(struct cw_iterator *it, uint64_t deadline_ns, struct cw_batch **ret, struct cw_error *err) _must_check_;
+
+/* iterator_ahead.c */
+int cw_join_ahead_new(struct cw_iterator *it, struct cw_error *err) _must_check_;
+void cw_join_ahead_free(struct cw_iterator *it);
+/* Has batches begun that will be joined of what splits left over that are computed. Between two splits or batches of one. */
+void cw_join_ahead(struct cw_iterator *it);
+/* `a` was joined: what was begun of it is used. */
+void cw_join_claim(struct cw_iterator *it, struct cw_assembly *a, uint64_t split);
 
 /* iterator_any.c */
 int cw_any_new(struct cw_iterator *it, struct cw_error *err) _must_check_;

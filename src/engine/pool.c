@@ -93,6 +93,7 @@ void cw_trim(struct cw_runner *r)
 
 void cw_evict(struct cw_runner *r)
 {
+    cw_ahead_drop(r);
     for (struct cw_split *s = r->splits; s; s = s->next) {
         while (s->parked) {
             struct block *b = s->parked;
@@ -368,7 +369,7 @@ static void plan_piece(struct cw_runner *r, struct thread *t, struct cw_split *s
         p->planned = true;
         p->n = 0;
         s->end = s->position = p->begin;
-    } else if (status == CW_E_BUDGET && (r->n_blocks || r->n_running || !r->plan_short || cw_reclaim(r, s) || cw_may_be_released(r))) {
+    } else if (status == CW_E_BUDGET && (r->n_blocks || r->n_running || !r->plan_short || cw_ahead_drop(r) || cw_reclaim(r, s) || cw_may_be_released(r))) {
         r->plan_short = true; /* tried again when something is released, or when nothing else is under way */
         cw_trim(r);
     } else if (!r->fatal.status) {
@@ -390,8 +391,18 @@ static void *compute_main(void *arg)
         struct cw_split *s;
         struct piece *p;
         struct block *b = r->ready;
+        struct cw_ahead *j;
         if (r->alone) {
             pthread_cond_wait(&r->work, &r->mutex);
+            continue;
+        }
+        if (!r->fatal.status && !r->starved && !r->consumer_short && (j = cw_ahead_next(r))) {
+            r->settled = false;
+            r->n_running++;
+            cw_ahead_run(r, j);
+            leave(r, &r->n_running);
+            cw_work(r); /* who starved waits for the last one that runs */
+            cw_done(r);
             continue;
         }
         if (b && !r->fatal.status) {

@@ -153,6 +153,7 @@ struct cw_runner *cw_runner_free(struct cw_runner *r)
     if (!r)
         return NULL;
     cw_pool_stop(r);
+    cw_ahead_free_all(r);
     for (struct cw_split *s = r->splits; s; s = s->next)
         free_blocks(r, s->parked);
     free_blocks(r, r->ready);

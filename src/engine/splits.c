@@ -1,7 +1,7 @@
 /* Splits that a runner in this process computes. */
 #include "engine/splits.h"
 
-#include "engine/runner.h"
+#include "engine/ahead.h"
 
 struct local {
     struct cw_splits base;
@@ -59,6 +59,15 @@ static int local_join(struct cw_splits *s, struct cw_assembly *dst, struct cw_sp
     return cw_runner_join(runner_of(s), dst, split, key, from, n, deadline_ns, err);
 }
 
+static bool local_remnants(struct cw_splits *s, struct cw_split *split, uint64_t *ret_sizes) { return cw_runner_remnants(runner_of(s), split, ret_sizes); }
+
+static bool local_join_ahead(struct cw_splits *s, const struct cw_joined_name *name, const struct cw_joined_part *parts, unsigned n_parts)
+{
+    return cw_runner_join_ahead(runner_of(s), name, parts, n_parts, s->seed);
+}
+
+static void local_claim(struct cw_splits *s, const struct cw_joined_name *name, struct cw_assembly *a) { cw_runner_join_claim(runner_of(s), name, a); }
+
 static int local_finish(struct cw_splits *s, struct cw_assembly *a, bool wanted CW_UNUSED, uint64_t epoch, uint64_t deadline_ns, struct cw_error *err)
 {
     return cw_runner_finish(runner_of(s), a, s->seed, epoch, deadline_ns, err);
@@ -81,6 +90,9 @@ static const struct cw_splits_ops local_ops = {
     .drop_remnant = local_drop_remnant,
     .join_new = local_join_new,
     .join = local_join,
+    .remnants = local_remnants,
+    .join_ahead = local_join_ahead,
+    .claim = local_claim,
     .finish = local_finish,
     .take = local_take,
     .drop = local_drop,

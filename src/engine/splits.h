@@ -10,6 +10,8 @@
 #include "pipeline/sequence.h"
 
 struct cw_split; /* opaque; what it is, its source knows */
+struct cw_joined_name;
+struct cw_joined_part;
 
 /* A place in the sequence of batches: the next one, number g of its epoch, batch `batch` of its split. */
 struct cw_cursor {
@@ -44,6 +46,11 @@ struct cw_splits_ops {
     int (*join_new)(struct cw_splits *s, unsigned key, uint64_t deadline_ns, struct cw_assembly **ret, struct cw_error *err);
     int (*join)(struct cw_splits *s, struct cw_assembly *dst, struct cw_split *split, unsigned key, uint64_t from, uint64_t n, uint64_t deadline_ns,
                 struct cw_error *err);
+    /* NULL, all three: nothing is made ahead. What a split leaves over, by key, once that is known; joined batches begun before their turn; and the turn of
+     * one that was joined, before it is finished (engine/ahead.h). */
+    bool (*remnants)(struct cw_splits *s, struct cw_split *split, uint64_t *ret_sizes);
+    bool (*join_ahead)(struct cw_splits *s, const struct cw_joined_name *name, const struct cw_joined_part *parts, unsigned n_parts);
+    void (*claim)(struct cw_splits *s, const struct cw_joined_name *name, struct cw_assembly *a);
     /* Makes a->batch, where it is wanted, with the operators on batches applied. 1: some of it is lost for good, with a split that is not run again. */
     int (*finish)(struct cw_splits *s, struct cw_assembly *a, bool wanted, uint64_t epoch, uint64_t deadline_ns, struct cw_error *err);
     struct cw_batch *(*take)(struct cw_splits *s, struct cw_assembly *a); /* out of a finished one; the rest is freed */

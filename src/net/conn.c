@@ -1,17 +1,14 @@
-/* The life of a connection: resolving, connecting, signs of life, closing. conn_impl.h has the picture. */
+/* The life of a connection: its beginning, signs of life, closing; connect.c: how it comes to be. conn_impl.h has the picture. */
 #include "net/conn.h"
 
 #include <errno.h>
-#include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include "net/conn_impl.h"
 #include "net/socket.h"
-
-#define ADDRESS_MS UINT64_C(250) /* for one of several addresses of a host, at least */
-#define RETRY_NS UINT64_C(10000000) /* a Unix socket's listener that has a full queue is asked again so soon */
 
 /* ---- its end ---- */
 
@@ -54,15 +51,13 @@ static void set_why(struct cw_conn *c, const struct cw_error *err)
     snprintf(c->why.message, sizeof(c->why.message), "%s: %.*s", c->peer, (int)(sizeof(c->why.message) - strlen(c->peer) - 3), err->message);
 }
 
-static void give_up_resolving(struct cw_conn *c);
-
 void cw_conn_die(struct cw_conn *c, const struct cw_error *err)
 {
     if (c->state == CONN_DEAD)
         return;
     set_why(c, err);
     c->state = CONN_DEAD;
-    give_up_resolving(c);
+    cw_conn_resolve_cancel(c);
     cw_timer_stop(c->timer);
     if (c->watch)
         cw_watch_set(c->watch, 0);
@@ -71,12 +66,9 @@ void cw_conn_die(struct cw_conn *c, const struct cw_error *err)
 
 static int say_failure(struct cw_conn *c, const struct cw_error *why)
 {
-    Cachew__Envelope e = CACHEW__ENVELOPE__INIT;
+    Cachew__Envelope e;
     Cachew__Failure f;
-    cw_failure_init(&f, why);
-    e.re = c->state == CONN_SHAKING ? c->hello_id : 0;
-    e.of_case = CACHEW__ENVELOPE__OF_FAILURE;
-    e.failure = &f;
+    cw_failure_envelope(&e, &f, c->state == CONN_SHAKING ? c->hello_id : 0, why);
     return cw_conn_queue(c, &e, NULL, 0, NULL, NULL, NULL, 0, NULL);
 }
 
@@ -168,17 +160,6 @@ void cw_conn_call_at(struct cw_conn *c, uint64_t ms)
     cw_timer_start(c->timer, (ms > now ? ms - now : 0) * 1000000, 0);
 }
 
-static void try_addresses(struct cw_conn *c);
-
-/* This address does not answer, or refuses. */
-static void leave_address(struct cw_conn *c)
-{
-    c->watch = cw_watch_free(c->watch);
-    if (c->fd >= 0)
-        close(c->fd);
-    c->fd = -1;
-}
-
 static void on_timer(void *arg)
 {
     struct cw_conn *c = arg;
@@ -186,139 +167,8 @@ static void on_timer(void *arg)
         keep_alive(c);
     else if (cw_loop_now_ms(c->loop) >= c->deadline_ms)
         expire(c);
-    else if (c->state == CONN_CONNECTING && (c->fd < 0 || c->next_address)) {
-        leave_address(c);
-        try_addresses(c);
-    }
-}
-
-/* ---- connecting ---- */
-
-struct resolving {
-    uv_getaddrinfo_t request;
-    struct cw_conn *c; /* NULL: nobody waits for it any more */
-};
-
-static void give_up_resolving(struct cw_conn *c)
-{
-    if (!c->resolving)
-        return;
-    c->resolving->c = NULL;
-    uv_cancel((uv_req_t *)&c->resolving->request);
-    c->resolving = NULL;
-}
-
-static void on_resolved(uv_getaddrinfo_t *request, int status, struct addrinfo *addresses)
-{
-    struct resolving *r = request->data;
-    struct cw_conn *c = r->c;
-    free(r);
-    if (!c) {
-        uv_freeaddrinfo(addresses);
-        return;
-    }
-    c->resolving = NULL;
-    if (status < 0) {
-        struct cw_error err = {0};
-        cw_address_unresolved(&c->address, uv_strerror(status), &err);
-        cw_conn_die(c, &err);
-        return;
-    }
-    c->addresses = c->next_address = addresses; /* libuv's are the system's */
-    c->state = CONN_CONNECTING;
-    cw_loop_defer(c->loop, &c->defer);
-}
-
-static int resolve(struct cw_conn *c, struct cw_error *err)
-{
-    const struct addrinfo hints = {.ai_family = AF_UNSPEC, .ai_socktype = SOCK_STREAM, .ai_flags = AI_NUMERICSERV};
-    c->state = CONN_CONNECTING;
-    if (c->address.local)
-        return 0;
-    int r = cw_address_resolve_number(&c->address, &c->addresses, err);
-    c->next_address = c->addresses;
-    if (r <= 0)
-        return r;
-    struct resolving *request = malloc(sizeof(*request));
-    if (!request)
-        return cw_error_nomem(err, sizeof(*request), "resolving a host");
-    request->c = c;
-    request->request.data = request;
-    r = uv_getaddrinfo(cw_loop_uv(c->loop), &request->request, on_resolved, c->address.host, c->address.port, &hints);
-    if (r < 0) {
-        free(request);
-        return r == UV_ENOMEM ? cw_error_nomem(err, 0, "resolving a host") : cw_address_unresolved(&c->address, uv_strerror(r), err);
-    }
-    c->resolving = request;
-    c->state = CONN_RESOLVING;
-    return 0;
-}
-
-static void not_connected(struct cw_conn *c, int errnum)
-{
-    struct cw_error err = {0};
-    cw_error_errno(&err, CW_E_SERVICE, errnum, "can't connect");
-    cw_conn_die(c, &err);
-}
-
-static void on_event(void *arg, int events);
-
-static int begin_connecting(struct cw_conn *c)
-{
-    struct sockaddr_un name;
-    if (c->address.local) {
-        socklen_t size = cw_socket_path(c->address.path, &name);
-        return cw_socket_connect((const struct sockaddr *)&name, size);
-    }
-    if (!c->next_address)
-        return -EADDRNOTAVAIL;
-    const struct addrinfo *a = c->next_address;
-    c->next_address = a->ai_next;
-    cw_address_print_socket(a->ai_addr, a->ai_addrlen, c->peer, sizeof(c->peer));
-    return cw_socket_connect(a->ai_addr, a->ai_addrlen);
-}
-
-/* The next address that does not fail at once; the event of the socket says how it went on. */
-static void try_addresses(struct cw_conn *c)
-{
-    struct cw_error err = {0};
-    int fd;
-    do
-        fd = begin_connecting(c);
-    while (fd < 0 && c->next_address);
-    if (fd == -EAGAIN && c->address.local) {
-        cw_timer_start(c->timer, RETRY_NS, 0);
-        return;
-    }
-    if (fd < 0) {
-        not_connected(c, -fd);
-        return;
-    }
-    uint64_t now = cw_loop_now_ms(c->loop), left_ms = c->deadline_ms > now ? c->deadline_ms - now : 0, addresses = 1;
-    for (const struct addrinfo *a = c->next_address; a; a = a->ai_next)
-        addresses++;
-    cw_timer_start(c->timer, CW_MIN(left_ms, CW_MAX(left_ms / addresses, ADDRESS_MS)) * 1000000, 0); /* one that is silent leaves time for the others */
-    c->fd = fd;
-    if (cw_watch_new(c->loop, fd, on_event, c, &c->watch, &err) < 0)
-        cw_conn_die(c, &err);
-    else
-        cw_watch_set(c->watch, 2);
-}
-
-static void connected(struct cw_conn *c)
-{
-    struct cw_error err = {0};
-    int r = cw_socket_result(c->fd);
-    if (r == 0) {
-        if (cw_conn_establish(c, c->fd, &err) < 0 || cw_conn_say_hello(c, &err) < 0)
-            cw_conn_die(c, &err);
-        return;
-    }
-    leave_address(c);
-    if (c->next_address)
-        try_addresses(c);
-    else
-        not_connected(c, -r);
+    else if (c->state == CONN_CONNECTING && (c->fd < 0 || c->next_address))
+        cw_conn_next_address(c);
 }
 
 /* ---- events ---- */
@@ -340,7 +190,7 @@ static void on_event(void *arg, int events)
 {
     struct cw_conn *c = arg;
     if (c->state == CONN_CONNECTING) {
-        connected(c);
+        cw_conn_connected(c);
         return;
     }
     if (events & 2 || (c->tls && c->out.blocked)) {
@@ -360,8 +210,22 @@ ssize_t cw_conn_write(struct cw_conn *c, struct iovec *pieces, size_t n, const i
     return c->tls ? cw_tls_send(c->tls, pieces, n) : cw_socket_send(c->fd, pieces, n, fds, n_fds);
 }
 
+/* Who speaks our protocol, but without the TLS that is expected here, would not understand the alert, and come again for ever. */
+static void look_for_tls(struct cw_conn *c)
+{
+    uint8_t first;
+    if (recv(c->fd, &first, 1, MSG_PEEK | MSG_DONTWAIT) != 1)
+        return;
+    c->looked = true;
+    c->plain = cw_frame_begins(&first, 1, NULL) >= 0;
+    if (c->plain)
+        c->tls = cw_tls_stream_free(c->tls);
+}
+
 ssize_t cw_conn_read(struct cw_conn *c, struct iovec *pieces, size_t n, int *fds, size_t *n_fds)
 {
+    if (c->tls && c->accepted && !c->looked)
+        look_for_tls(c);
     return c->tls && !c->broken ? cw_tls_receive(c->tls, pieces, n) : cw_socket_receive(c->fd, pieces, n, fds, n_fds);
 }
 
@@ -386,11 +250,16 @@ static void on_deferred(void *arg)
         return;
     }
     if (c->state == CONN_CONNECTING && c->fd < 0)
-        try_addresses(c); /* if that ends it, this is called again */
+        cw_conn_try_addresses(c); /* if that ends it, this is called again */
     else if (c->state >= CONN_SHAKING)
         cw_conn_flush(c);
     if (c->in.more && c->state != CONN_DEAD)
         cw_conn_receive(c);
+}
+
+int cw_conn_watch_new(struct cw_conn *c, int fd, struct cw_error *err)
+{
+    return cw_watch_new(c->loop, fd, on_event, c, &c->watch, err);
 }
 
 int cw_conn_establish(struct cw_conn *c, int fd, struct cw_error *err)
@@ -398,7 +267,7 @@ int cw_conn_establish(struct cw_conn *c, int fd, struct cw_error *err)
     c->fd = fd;
     c->state = CONN_SHAKING;
     c->heard_ms = c->said_ms = cw_loop_now_ms(c->loop);
-    int r = c->watch ? 0 : cw_watch_new(c->loop, fd, on_event, c, &c->watch, err);
+    int r = c->watch ? 0 : cw_conn_watch_new(c, fd, err);
     if (r >= 0 && c->setup->tls && !c->local)
         r = cw_tls_stream_new(c->setup->tls, fd, c->accepted ? NULL : c->address.host, &c->tls, err);
     if (r >= 0)
@@ -430,33 +299,6 @@ int cw_conn_new(struct cw_loop *l, struct cw_conn_setup *setup, const struct cw_
     c->since_ms = cw_loop_now_ms(l);
     c->deadline_ms = c->since_ms + setup->timeout_ms;
     cw_timer_start(c->timer, setup->timeout_ms * 1000000, 0);
-    *ret = c;
-    return 0;
-}
-
-int cw_conn_connect(struct cw_loop *l, const char *address, const struct cw_conn_options *o, const struct cw_conn_ops *ops, void *user, struct cw_conn **ret,
-                    struct cw_error *err)
-{
-    struct cw_conn_setup *setup;
-    struct cw_conn *c = NULL;
-    int r = cw_conn_setup_new(o, true, &setup, err);
-    if (r < 0)
-        return r;
-    r = cw_conn_new(l, setup, ops, user, &c, err);
-    cw_conn_setup_unref(setup);
-    if (r < 0)
-        return r;
-    snprintf(c->peer, sizeof(c->peer), "%s", address);
-    r = cw_address_parse(address, &c->address, err);
-    c->local = c->address.local;
-    if (r >= 0)
-        r = resolve(c, err);
-    if (r < 0) {
-        cw_conn_drop(c);
-        return r;
-    }
-    if (c->state == CONN_CONNECTING)
-        cw_loop_defer(l, &c->defer);
     *ret = c;
     return 0;
 }

@@ -12,19 +12,19 @@
 
 struct cw_conn;
 
-/* Before the handshake is done, a message has at most so many bytes, and no payload. */
-#define CW_CONN_MESSAGE_BEFORE ((size_t)64 << 10)
 /* The versions of the protocol that are spoken here. */
 #define CW_PROTOCOL_MIN 1
 #define CW_PROTOCOL_MAX 1
 
+/* Each kind of connection has its own: net/limits.h. */
 struct cw_conn_limits {
     size_t message;  /* bytes of a message that a peer may send. In memory it may take four times that (and 64 KiB) */
-    size_t payload;  /* of a payload */
-    size_t queued;   /* bytes not yet sent, above which the peer is cut off; payloads count, and what keeping them takes */
+    size_t payload;  /* of a payload. Before the handshake is done: none, and a message of CW_HANDSHAKE_BYTES */
+    size_t queued;   /* bytes not yet sent, above which the peer is cut off; payloads count, and what keeping them takes. 0: the owner sees to it */
 };
 
-/* How the owner learns of things. Any may be NULL but message and closed. All may call cw_conn_send and cw_conn_close. */
+/* How the owner learns of things. Any may be NULL but message and closed; these too for a listener whose `open` gives each connection
+ * other ops. All may call cw_conn_send and cw_conn_close. */
 struct cw_conn_ops {
     /* The handshake is done: `peer` has its Welcome (who was connected to) or its Hello (who connected). < 0: it is refused with that error. */
     int (*open)(void *user, struct cw_conn *c, const Cachew__Envelope *peer, struct cw_error *err);
@@ -45,6 +45,10 @@ struct cw_conn_ops {
     void (*refused)(void *user, const char *peer, const struct cw_error *why);
 };
 
+/* For timeout_ns between a worker and a client, over a Unix socket: it ends when its peer does. Who is silent there is stopped or busy, and may go on; what is lent
+ * is in use until then. */
+#define CW_CONN_LOCAL_TIMEOUT_NS (UINT64_C(3600) * 1000000000)
+
 struct cw_conn_options {
     const Cachew__Hello *hello;    /* what we say of ourselves; at most 63 capabilities. Versions and token are filled in. Copied */
     struct cw_conn_limits limits;
@@ -54,6 +58,9 @@ struct cw_conn_options {
     bool pack;                     /* not over Unix sockets: payloads may be compressed, where the peer knows how, and where it pays (pack.h) */
     struct cw_tls *tls;            /* net/tls.h; NULL: plain. Unix sockets always are. Counted */
 };
+
+/* What a process says of itself when it connects, or is connected to. Texts and incarnation stay the caller's. */
+void cw_hello_init(Cachew__Hello *ret, Cachew__Role role, const char *name, const uint8_t incarnation[16], const char *host);
 
 /* Connects to "HOST:PORT", "[IPV6]:PORT" or "unix:PATH". Returns at once; `open` or `closed` follows. All addresses of a host are tried. */
 int cw_conn_connect(struct cw_loop *l, const char *address, const struct cw_conn_options *o, const struct cw_conn_ops *ops, void *user,
@@ -100,6 +107,10 @@ bool cw_refusal_said(struct cw_refusals *r, uint64_t now_ns, unsigned *ret_unsai
 
 /* Failure messages from errors and back. The texts of *ret are those of err. What comes back has no control characters: it may be logged. */
 void cw_failure_init(Cachew__Failure *ret, const struct cw_error *err);
+/* An envelope that says it, as the answer to re; it points to *failure. */
+void cw_failure_envelope(Cachew__Envelope *ret, Cachew__Failure *failure, uint64_t re, const struct cw_error *err);
+/* Whether it would be refused the same way the next time: for its token, its version, or TLS. */
+bool cw_failure_is_final(const struct cw_error *err);
 /* Returns the status. */
 int cw_failure_error(const Cachew__Failure *f, struct cw_error *err);
 /* Who says the same may share memory: boot id and network namespace. */

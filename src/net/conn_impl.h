@@ -103,6 +103,8 @@ struct cw_conn {
     int fd;                 /* -1: none yet */
     struct cw_watch *watch; /* of fd */
     struct cw_tls_stream *tls; /* on fd; NULL: plain */
+    bool looked;            /* accepted, with TLS: whether the peer speaks it, ... */
+    bool plain;             /* ... and it does not: it is told so, as it can understand it, and let go */
     bool broken;            /* TLS failed, and has told the peer: nothing more is sent, what comes is thrown away */
     struct cw_timer *timer;
     struct cw_defer defer;
@@ -155,6 +157,18 @@ void cw_conn_watch(struct cw_conn *c);
 
 /* Open: signs of life are looked at then. */
 void cw_conn_call_at(struct cw_conn *c, uint64_t ms);
+/* c->watch, whose events are the connection's. */
+int cw_conn_watch_new(struct cw_conn *c, int fd, struct cw_error *err) _must_check_;
+
+/* ---- connect.c ---- */
+/* Nobody waits for its host's addresses any more. */
+void cw_conn_resolve_cancel(struct cw_conn *c);
+/* The next address that does not fail at once; the event of the socket says how it went on. */
+void cw_conn_try_addresses(struct cw_conn *c);
+/* The one that was tried is silent. */
+void cw_conn_next_address(struct cw_conn *c);
+/* That event came. */
+void cw_conn_connected(struct cw_conn *c);
 
 /* ---- conn_in.c ---- */
 void cw_conn_receive(struct cw_conn *c);

@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "net/conn_impl.h"
+#include "net/limits.h"
 
 #define READ_BYTES ((size_t)256 << 10)     /* of a payload with one call: what is hashed right after must still be in the cache */
 #define TURN_BYTES ((size_t)2 << 20)       /* before others have their turn */
@@ -43,16 +44,13 @@ static int answer(struct cw_conn *c, const Cachew__Envelope *e, struct cw_error 
 
 static int answer_unknown(struct cw_conn *c, const Cachew__Envelope *m, struct cw_error *err)
 {
-    Cachew__Envelope e = CACHEW__ENVELOPE__INIT;
+    Cachew__Envelope e;
     Cachew__Failure f;
     struct cw_error unknown = {0};
     if (!m->id)
         return 0;
     cw_error_set(&unknown, CW_E_SERVICE, "a request of a kind that is not known here, in %s", "cachew " CACHEW_VERSION);
-    cw_failure_init(&f, &unknown);
-    e.re = m->id;
-    e.of_case = CACHEW__ENVELOPE__OF_FAILURE;
-    e.failure = &f;
+    cw_failure_envelope(&e, &f, m->id, &unknown);
     return answer(c, &e, err);
 }
 
@@ -132,7 +130,7 @@ static int claim_fds(struct cw_conn_in *in, struct cw_error *err)
 
 static size_t message_limit(const struct cw_conn *c)
 {
-    return c->state == CONN_OPEN ? c->setup->limits.message : CW_MIN(c->setup->limits.message, CW_CONN_MESSAGE_BEFORE);
+    return c->state == CONN_OPEN ? c->setup->limits.message : CW_MIN(c->setup->limits.message, CW_HANDSHAKE_BYTES);
 }
 
 static int header_done(struct cw_conn *c, const uint8_t *header, struct cw_error *err)

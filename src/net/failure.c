@@ -18,6 +18,20 @@ void cw_failure_init(Cachew__Failure *ret, const struct cw_error *err)
     ret->record = (char *)(uintptr_t)err->record;
 }
 
+void cw_failure_envelope(Cachew__Envelope *ret, Cachew__Failure *failure, uint64_t re, const struct cw_error *err)
+{
+    cw_failure_init(failure, err);
+    *ret = (Cachew__Envelope)CACHEW__ENVELOPE__INIT;
+    ret->re = re;
+    ret->of_case = CACHEW__ENVELOPE__OF_FAILURE;
+    ret->failure = failure;
+}
+
+bool cw_failure_is_final(const struct cw_error *err)
+{
+    return strcmp(err->attribute, "token") == 0 || strcmp(err->attribute, "version") == 0 || strcmp(err->attribute, "tls") == 0;
+}
+
 #define REFUSALS 10
 #define REFUSALS_NS UINT64_C(10000000000)
 

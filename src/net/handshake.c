@@ -8,6 +8,17 @@
 
 /* ---- what we say of ourselves ---- */
 
+void cw_hello_init(Cachew__Hello *ret, Cachew__Role role, const char *name, const uint8_t incarnation[16], const char *host)
+{
+    /* protobuf-c wants char *, and reads. */
+    *ret = (Cachew__Hello)CACHEW__HELLO__INIT;
+    ret->role = role;
+    ret->name = (char *)(uintptr_t)name;
+    ret->software = (char *)(uintptr_t)"cachew " CACHEW_VERSION;
+    ret->incarnation = (ProtobufCBinaryData){.data = (uint8_t *)(uintptr_t)incarnation, .len = 16};
+    ret->host = (char *)(uintptr_t)host;
+}
+
 static Cachew__Hello *hello_copy(const Cachew__Hello *hello, const char *token, bool pack)
 {
     static char pack_capability[] = CW_PACK_CAPABILITY;
@@ -121,7 +132,7 @@ static int check_hello(struct cw_conn *c, const Cachew__Hello *h, struct cw_erro
     }
     if (c->setup->token && !same_token(h->token, c->setup->token)) {
         cw_error_attribute(err, "token", "", "");
-        return cw_error_set(err, CW_E_SERVICE, h->token[0] ? "the token is not the one that is expected here" : "a token is expected here");
+        return cw_error_set(err, CW_E_SERVICE, h->token[0] ? "the token is not the one that is expected here" : "a token is expected here (--token-file, $CACHEW_TOKEN, token= in Python)");
     }
     return 0;
 }
@@ -177,6 +188,10 @@ static int shake_listening(struct cw_conn *c, const Cachew__Envelope *m, struct 
     if (m->of_case != CACHEW__ENVELOPE__OF_HELLO)
         return cw_error_set(err, CW_E_SERVICE, "the first message is of kind %d, expected Hello", (int)m->of_case);
     c->hello_id = m->id;
+    if (c->plain) {
+        cw_error_attribute(err, "tls", "", "");
+        return cw_error_set(err, CW_E_SERVICE, "TLS is expected here (--tls-ca FILE, tls_ca= in Python)");
+    }
     int r = check_hello(c, m->hello, err);
     if (r < 0)
         return r;

@@ -58,3 +58,15 @@ void cw_metrics_add(struct cw_metrics *m, double value, ...)
         cw_text_add(m->text, "}");
     add_value(m->text, value);
 }
+
+void cw_metrics_counter(struct cw_metrics *m, const char *name, const char *unit, double value, const char *help)
+{
+    cw_metrics_family(m, CW_METRIC_COUNTER, name, unit, help);
+    cw_metrics_add(m, value, NULL);
+}
+
+void cw_metrics_gauge(struct cw_metrics *m, const char *name, const char *unit, double value, const char *help)
+{
+    cw_metrics_family(m, CW_METRIC_GAUGE, name, unit, help);
+    cw_metrics_add(m, value, NULL);
+}

@@ -152,15 +152,50 @@ int cw_function_bind(struct cw_bind *b, struct cw_op *op, enum cw_function_kind 
 
 /* ---- running ---- */
 
+int cw_function_call(struct cw_function_call *c, struct cw_host **host, struct cw_host_death *death, struct cw_error *err)
+{
+    const uint8_t *answer;
+    uint8_t *to;
+    size_t size;
+    if (*host && !cw_host_alive(*host)) /* it had grown too large, and was ended behind its last answer */
+        cw_host_release(CW_STEAL(*host));
+    int r = *host ? 0 : cw_host_acquire(&c->host, host, err);
+    if (r < 0)
+        return r;
+    r = cw_host_input(*host, c->size, &to, err);
+    if (r >= 0) {
+        c->write(c, to);
+        r = cw_host_call(*host, &c->host, c->size, &answer, &size, death, err);
+    }
+    if (r == 0)
+        r = c->take(c, answer, size, err);
+    if (r != 0 && !cw_host_alive(*host))
+        cw_host_release(CW_STEAL(*host));
+    return r;
+}
+
+int cw_function_insist(struct cw_function_call *c, struct cw_host **host, struct cw_host_tries *tries, char ret_why[500], struct cw_error *err)
+{
+    struct cw_host_death death;
+    int r;
+    while ((r = cw_function_call(c, host, &death, err)) == 1)
+        if (cw_host_give_up(tries, &death)) {
+            snprintf(ret_why, 500, "its host process %s (%u attempts)", death.reason, cw_host_tried(tries));
+            return 1;
+        }
+    return r;
+}
+
 struct run {
+    struct cw_function_call call;
     const struct cw_op *op;
     const struct cw_function *f;
-    struct cw_host_function host;   /* with the block's cancellation */
     struct cw_block *block;
     struct cw_function_sink *sink;
     struct cw_host *process;        /* ours now; NULL: none yet, or the last one died */
     uint64_t *keys;                 /* room for all rows */
     uint8_t *check;
+    struct cw_exchange_request request;
 };
 
 int cw_function_errors(const struct cw_function *f, const struct cw_exchange_answer *a, json_t **ret, struct cw_error *err)
@@ -194,8 +229,11 @@ static int take_errors(struct run *x, const struct cw_exchange_answer *a, const 
     return r;
 }
 
-static int take_answer(struct run *x, const uint8_t *data, size_t size, const uint32_t *rows, size_t n, struct cw_error *err)
+static int take_answer(struct cw_function_call *c, const uint8_t *data, size_t size, struct cw_error *err)
 {
+    struct run *x = (struct run *)c;
+    const uint32_t *rows = x->request.rows;
+    size_t n = x->request.n;
     struct cw_exchange_answer a;
     const char *why;
     unsigned n_out = x->f->kind == CW_FUNCTION_FILTER ? 0 : x->op->n_out;
@@ -220,58 +258,41 @@ static int take_answer(struct run *x, const uint8_t *data, size_t size, const ui
     return r;
 }
 
-/* One request. 1: the host died. */
-static int submit(struct run *x, const uint32_t *rows, size_t n, struct cw_host_death *death, struct cw_error *err)
+static void write_request(const struct cw_function_call *c, uint8_t *to) { cw_exchange_write(&((const struct run *)c)->request, to); }
+
+/* The rows that are asked for next. */
+static void set_request(struct run *x, const uint32_t *rows, size_t n)
 {
     const struct cw_block *b = x->block;
-    const uint8_t *answer;
-    uint8_t *to;
-    size_t size;
     for (size_t i = 0; i < n; i++) {
         x->keys[2 * i] = b->keys[x->op->index];
         x->keys[2 * i + 1] = b->eids[rows[i]];
         x->check[i] = x->f->deterministic && b->eids[rows[i]] % CW_FUNCTION_CHECK_ONE_IN == 0;
     }
-    struct cw_exchange_request q = {.block = b, .columns = x->f->in, .n_columns = x->f->n_in, .rows = rows, .n = n, .keys = x->f->rng ? x->keys : NULL,
-                                    .check = x->check};
-    int r = x->process ? 0 : cw_host_acquire(&x->host, &x->process, err);
-    if (r < 0)
-        return r;
-    size = cw_exchange_size(&q);
-    r = cw_host_input(x->process, size, &to, err);
-    if (r < 0)
-        return r;
-    cw_exchange_write(&q, to);
-    r = cw_host_call(x->process, &x->host, size, &answer, &size, death, err);
-    if (r == 0)
-        r = take_answer(x, answer, size, rows, n, err);
-    if (r != 0) {
-        cw_host_release(x->process);
-        x->process = NULL;
-    }
-    return r;
+    x->request = (struct cw_exchange_request){.block = b, .columns = x->f->in, .n_columns = x->f->n_in, .rows = rows, .n = n, .keys = x->f->rng ? x->keys : NULL,
+                                              .check = x->check};
+    x->call.size = cw_exchange_size(&x->request);
 }
 
 /* A row that a host died at, by itself: once more, and again, each time in a fresh host. */
-static int run_alone(struct run *x, uint32_t row, struct cw_host_death *death, struct cw_error *err)
+static int run_alone(struct run *x, uint32_t row, const struct cw_host_death *death, struct cw_error *err)
 {
     struct cw_host_tries tries = {0};
-    for (;;) {
-        if (cw_host_give_up(&tries, death)) {
-            cw_block_fail(x->block, row, x->op->desc->name, "%s: its host process %s (%u attempts)", x->f->name, death->reason, cw_host_tried(&tries));
-            return 0;
-        }
-        int r = submit(x, &row, 1, death, err);
-        if (r <= 0)
-            return r;
-    }
+    char why[500];
+    (void)cw_host_give_up(&tries, death); /* nobody gives up at the first */
+    set_request(x, &row, 1);
+    int r = cw_function_insist(&x->call, &x->process, &tries, why, err);
+    if (r == 1)
+        cw_block_fail(x->block, row, x->op->desc->name, "%s: %s", x->f->name, why);
+    return r < 0 ? r : 0;
 }
 
 static int run_rows(struct run *x, const uint32_t *rows, size_t n, struct cw_error *err)
 {
     while (n > 0) {
         struct cw_host_death death;
-        int r = submit(x, rows, n, &death, err);
+        set_request(x, rows, n);
+        int r = cw_function_call(&x->call, &x->process, &death, err);
         if (r <= 0)
             return r;
         /* Answers come at the end of a call: those before the row that it died at are computed again. */
@@ -290,6 +311,7 @@ static int run_rows(struct run *x, const uint32_t *rows, size_t n, struct cw_err
 int cw_function_run(const struct cw_op *op, struct cw_block *block, struct cw_function_sink *sink, struct cw_error *err)
 {
     struct run x = {.op = op, .f = op->state, .block = block, .sink = sink};
+    x.call = (struct cw_function_call){.host = x.f->host, .write = write_request, .take = take_answer};
     uint32_t *rows = cw_block_alloc(block, block->n * sizeof(*rows), err);
     size_t n = 0;
     if (!rows)
@@ -301,9 +323,8 @@ int cw_function_run(const struct cw_op *op, struct cw_block *block, struct cw_fu
     x.check = cw_block_alloc(block, n + 1, err);
     if (!x.keys || !x.check)
         return err ? err->status : CW_E_MEMORY;
-    x.host = x.f->host;
-    x.host.cancelled = block->cancelled;
-    x.host.cancel_arg = block->cancel_arg;
+    x.call.host.cancelled = block->cancelled;
+    x.call.host.cancel_arg = block->cancel_arg;
     int r = run_rows(&x, rows, n, err);
     cw_host_release(x.process);
     return r;

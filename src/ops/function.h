@@ -36,6 +36,19 @@ void cw_function_free(void *state);
 /* The types of attribute `outputs`, by port of op->out. */
 int cw_function_outputs(struct cw_bind *b, struct cw_op *op, struct cw_error *err) _must_check_;
 
+/* One request and what becomes of it. To be embedded: write and take find what they need around it. */
+struct cw_function_call {
+    struct cw_host_function host; /* with cancellation */
+    size_t size;                  /* of the request */
+    void (*write)(const struct cw_function_call *c, uint8_t *to);
+    int (*take)(struct cw_function_call *c, const uint8_t *answer, size_t size, struct cw_error *err); /* what the host wrote: checked, then used */
+};
+/* Makes the call in *host, or where that is NULL in one that it gets and sets *host to. 1: the host died, *death says why, and *host is NULL. Else *host is
+ * the caller's (after an error NULL, or one that lives): what was taken may lie in its memory until it is called again or released. */
+int cw_function_call(struct cw_function_call *c, struct cw_host **host, struct cw_host_death *death, struct cw_error *err) _must_check_;
+/* The same until it is answered, in a fresh host each time. 1: hosts died too often, tries counting those before; *ret_why is "its host process ... (n attempts)". */
+int cw_function_insist(struct cw_function_call *c, struct cw_host **host, struct cw_host_tries *tries, char ret_why[500], struct cw_error *err) _must_check_;
+
 /* The list [[row, message], ...] that came with an answer; new reference, NULL where it is empty. */
 int cw_function_errors(const struct cw_function *f, const struct cw_exchange_answer *a, json_t **ret, struct cw_error *err) _must_check_;
 

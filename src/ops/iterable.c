@@ -49,10 +49,30 @@ static const char *copy_text(struct cw_arena *arena, const char *text, struct cw
     return copy ? memcpy(copy, text, size) : NULL;
 }
 
-/* Copies what the host wrote into the arena. Elements before something that the iterable raised are given out first. */
-static int take_answer(struct iterable *s, uint64_t first, const uint8_t *data, size_t size, size_t n_wanted, struct cw_arena *arena, struct cw_tensor *raw, size_t *ret_n,
-                       struct cw_error *err)
+struct call { /* for n elements from `first` on */
+    struct cw_function_call base;
+    struct iterable *s;
+    uint64_t first;
+    size_t n;
+    struct cw_arena *arena;
+    struct cw_tensor *raw;
+    size_t *ret_n;
+};
+
+static void write_request(const struct cw_function_call *base, uint8_t *to)
 {
+    const struct call *c = (const struct call *)base;
+    cw_exchange_pull_write(c->first, c->n, to);
+}
+
+/* Copies what the host wrote into the arena. Elements before something that the iterable raised are given out first. */
+static int take_answer(struct cw_function_call *base, const uint8_t *data, size_t size, struct cw_error *err)
+{
+    const struct call *c = (const struct call *)base;
+    struct iterable *s = c->s;
+    struct cw_arena *arena = c->arena;
+    struct cw_tensor *raw = c->raw;
+    size_t n_wanted = c->n;
     const struct cw_function *f = s->op->state;
     unsigned n_out = s->op->n_out;
     struct cw_exchange_answer a;
@@ -82,7 +102,7 @@ static int take_answer(struct iterable *s, uint64_t first, const uint8_t *data, 
         }
         raw[i] = (struct cw_tensor){.data = e, .size = sizeof(*e)};
     }
-    *ret_n = a.n;
+    *c->ret_n = a.n;
     size_t i;
     json_t *errors, *entry;
     int r = cw_function_errors(f, &a, &errors, err);
@@ -94,7 +114,7 @@ static int take_answer(struct iterable *s, uint64_t first, const uint8_t *data, 
             r = (((struct element *)raw[row].data)->error = copy_text(arena, text, err)) ? 0 : err->status;
         else if (text && r >= 0) { /* the iterable itself raised: there is nothing after it */
             (void)cw_error_set(&s->broken, CW_E_DATA, "iterable: %s: %s", f->name, text);
-            s->broken_at = first + a.n;
+            s->broken_at = c->first + a.n;
         }
     }
     json_decref(errors);
@@ -110,34 +130,22 @@ static int iterable_pull(struct cw_source *base, uint64_t row, size_t n, int (*c
 {
     struct iterable *s = (struct iterable *)base;
     const struct cw_function *f = s->op->state;
-    struct cw_host_function host = f->host;
-    int r = 1;
-    host.cancelled = cancelled;
-    host.cancel_arg = cancel_arg;
+    struct call c = {.base = {.host = f->host, .size = cw_exchange_pull_size(), .write = write_request, .take = take_answer},
+                     .s = s, .first = row, .n = n, .arena = arena, .raw = raw, .ret_n = ret_n};
+    struct cw_host_tries tries = {0};
+    char why[500];
+    int r;
+    c.base.host.cancelled = cancelled;
+    c.base.host.cancel_arg = cancel_arg;
     pthread_mutex_lock(&s->mutex);
     if (s->broken.status && row >= s->broken_at) {
         *err = s->broken;
         r = err->status;
-    }
-    struct cw_host_tries tries = {0};
-    while (r == 1) { /* where the host dies the iterable is started anew, and skipped to where it was */
-        struct cw_host_death death;
-        const uint8_t *answer;
-        uint8_t *to;
-        size_t size = cw_exchange_pull_size();
-        r = s->host ? 0 : cw_host_acquire(&host, &s->host, err);
-        if (r >= 0)
-            r = cw_host_input(s->host, size, &to, err);
-        if (r >= 0) {
-            cw_exchange_pull_write(row, n, to);
-            r = cw_host_call(s->host, &host, size, &answer, &size, &death, err);
-        }
-        if (r == 0)
-            r = take_answer(s, row, answer, size, n, arena, raw, ret_n, err);
-        if (r != 0 && s->host && !cw_host_alive(s->host)) /* else it is asked again when there is memory, from where it is */
-            cw_host_discard(CW_STEAL(s->host));
-        if (r == 1 && cw_host_give_up(&tries, &death))
-            r = cw_error_set(err, CW_E_DATA, "iterable: %s: its host process %s (%u attempts)", f->name, death.reason, cw_host_tried(&tries));
+    } else {
+        /* Where the host dies the iterable is started anew, and skipped to where it was; where memory is short, it is asked again, from where it is. */
+        r = cw_function_insist(&c.base, &s->host, &tries, why, err);
+        if (r == 1)
+            r = cw_error_set(err, CW_E_DATA, "iterable: %s: %s", f->name, why);
     }
     pthread_mutex_unlock(&s->mutex);
     return r;

@@ -12,9 +12,29 @@ static int failed(const struct cw_function *f, const char *what, struct cw_error
     return cw_error_set(err, CW_E_RECORD, "map_batches: %s: %s", f->name, what);
 }
 
-/* What the host wrote, checked, as columns by port. */
-static int take_answer(const struct cw_op *op, const struct cw_batch *in, const uint8_t *data, size_t size, struct cw_batch_result *ret, struct cw_error *err)
+struct call {
+    struct cw_function_call base;
+    const struct cw_op *op;
+    const struct cw_batch *in;
+    const uint64_t *key;
+    struct cw_exchange_whole columns[CW_OP_MAX_PORTS];
+    struct cw_batch_result *ret;
+};
+
+static void write_request(const struct cw_function_call *base, uint8_t *to)
 {
+    const struct call *c = (const struct call *)base;
+    const struct cw_function *f = c->op->state;
+    cw_exchange_whole_write(c->columns, c->in->n_components, c->in->n, c->key, f->deterministic && c->key[1] % CW_FUNCTION_CHECK_ONE_IN == 0, to);
+}
+
+/* What the host wrote, checked, as columns by port. */
+static int take_answer(struct cw_function_call *base, const uint8_t *data, size_t size, struct cw_error *err)
+{
+    const struct call *c = (const struct call *)base;
+    const struct cw_op *op = c->op;
+    const struct cw_batch *in = c->in;
+    struct cw_batch_result *ret = c->ret;
     const struct cw_function *f = op->state;
     struct cw_exchange_answer a;
     const char *why;
@@ -39,44 +59,24 @@ static int map_batches_batch(const struct cw_op *op, const struct cw_batch *in, 
                              struct cw_batch_result *ret, struct cw_error *err)
 {
     const struct cw_function *f = op->state;
-    struct cw_host_function host = f->host;
-    struct cw_exchange_whole columns[CW_OP_MAX_PORTS];
-    host.cancelled = cancelled;
-    host.cancel_arg = cancel_arg;
-    for (unsigned k = 0; k < in->n_components; k++) {
-        const struct cw_batch_component *c = &in->components[k];
-        columns[k] = (struct cw_exchange_whole){.dtype = c->dtype, .data = c->data, .size = c->size, .ndim = c->ndim, .dims = c->dims, .lengths = c->lengths};
-    }
-    *ret = (struct cw_batch_result){0};
+    struct call c = {.base = {.host = f->host, .write = write_request, .take = take_answer}, .op = op, .in = in, .key = key, .ret = ret};
     struct cw_host_tries tries = {0};
-    for (;;) {
-        struct cw_host_death death;
-        const uint8_t *answer;
-        uint8_t *to;
-        struct cw_host *h = NULL;
-        size_t size = cw_exchange_whole_size(columns, in->n_components, in->n);
-        int r = cw_host_acquire(&host, &h, err);
-        if (r >= 0)
-            r = cw_host_input(h, size, &to, err);
-        if (r >= 0) {
-            cw_exchange_whole_write(columns, in->n_components, in->n, key, f->deterministic && key[1] % CW_FUNCTION_CHECK_ONE_IN == 0, to);
-            r = cw_host_call(h, &host, size, &answer, &size, &death, err);
-        }
-        if (r == 0)
-            r = take_answer(op, in, answer, size, ret, err);
-        if (r == 0) {
-            ret->owner = h; /* the answer lies in its memory */
-            return 0;
-        }
-        cw_host_release(h);
-        if (r < 0)
-            return r;
-        if (cw_host_give_up(&tries, &death)) {
-            char what[500];
-            snprintf(what, sizeof(what), "its host process %s (%u attempts)", death.reason, cw_host_tried(&tries));
-            return failed(f, what, err);
-        }
+    struct cw_host *h = NULL;
+    char why[500];
+    c.base.host.cancelled = cancelled;
+    c.base.host.cancel_arg = cancel_arg;
+    for (unsigned k = 0; k < in->n_components; k++) {
+        const struct cw_batch_component *t = &in->components[k];
+        c.columns[k] = (struct cw_exchange_whole){.dtype = t->dtype, .data = t->data, .size = t->size, .ndim = t->ndim, .dims = t->dims, .lengths = t->lengths};
     }
+    c.base.size = cw_exchange_whole_size(c.columns, in->n_components, in->n);
+    *ret = (struct cw_batch_result){0};
+    int r = cw_function_insist(&c.base, &h, &tries, why, err);
+    if (r == 0)
+        ret->owner = h; /* the answer lies in its memory */
+    else
+        cw_host_release(h);
+    return r == 1 ? failed(f, why, err) : r;
 }
 
 static void map_batches_release(struct cw_batch_result *result) { cw_host_release(CW_STEAL(result->owner)); }

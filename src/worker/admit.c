@@ -30,6 +30,6 @@ int cw_worker_admit(const struct cw_pipeline *p, bool allow_python, struct cw_er
     if (!node)
         return 0;
     cw_error_op(err, node->desc->name);
-    return cw_error_set(err, CW_E_PIPELINE, "%s %s, which this worker does not: it was started without --allow-python", node->desc->name,
+    return cw_error_set(err, CW_E_PIPELINE, "%s %s, which a worker of the service does not: it was started without --allow-python (cachew up: with --no-python)", node->desc->name,
                         runs_python(node->desc) ? "runs a Python function" : "may end the process");
 }

@@ -6,15 +6,11 @@
 #include <unistd.h>
 
 #include "net/conn_impl.h"
+#include "net/limits.h"
 #include "net/wire.h"
 #include "worker/lent.h"
 
 #include "base/crash.h"
-
-#define MESSAGE_BYTES ((size_t)1 << 20) /* what a client may say at once: a thousand slabs returned take 10 KB */
-#define QUEUED_BYTES ((size_t)64 << 20) /* beside payloads */
-/* A Unix socket ends when its peer does: who is silent there is stopped or busy, and may still read what it was lent. */
-#define LOCAL_TIMEOUT_NS (UINT64_C(3600) * 1000000000)
 
 /* ---- what is on its way ---- */
 
@@ -62,11 +58,11 @@ static void give_up(struct client *c, const struct cw_error *why)
     cw_conn_close(c->conn, why); /* `closed` follows, and cleans up */
 }
 
-/* Sends a message. What is queued beside payloads is answers to a bounded number of requests and can't grow, unless somebody asks and never reads. */
+/* Sends a message. */
 int cw_client_send(struct client *c, const Cachew__Envelope *m, const struct iovec *pieces, size_t n, struct sent *x, const int *fds, size_t n_fds,
                    struct cw_error *err)
 {
-    if (cw_conn_queued(c->conn) > atomic_load(&c->peer.out) + QUEUED_BYTES) {
+    if (cw_conn_queued(c->conn) > atomic_load(&c->peer.out) + CW_BESIDE_BATCHES_BYTES) {
         if (x)
             cw_sent_free(x);
         return cw_error_set(err, CW_E_SERVICE, "it does not read what it is sent: %zu bytes are queued", cw_conn_queued(c->conn));
@@ -277,7 +273,6 @@ static int client_message(void *user, struct cw_conn *conn CW_UNUSED, const Cach
     case CACHEW__ENVELOPE__OF_KEEP:
         return cw_lent_keep(c, m->keep, err);
     case CACHEW__ENVELOPE__OF_FAILURE:
-    case CACHEW__ENVELOPE__OF__NOT_SET: /* of a later version */
         return 0;
     default:
         return cw_error_set(err, CW_E_SERVICE, "a client does not say this (field %d of Envelope) to a worker", (int)m->of_case);
@@ -334,14 +329,6 @@ static int client_open(void *user, struct cw_conn *conn, const Cachew__Envelope 
     return 0;
 }
 
-static int none_message(void *user CW_UNUSED, struct cw_conn *conn CW_UNUSED, const Cachew__Envelope *m CW_UNUSED, void *payload CW_UNUSED, size_t size CW_UNUSED,
-                        const int *fds CW_UNUSED, size_t n_fds CW_UNUSED, struct cw_error *err)
-{
-    return cw_error_set(err, CW_E_BUG, "a message before its connection was taken");
-}
-
-static void none_closed(void *user CW_UNUSED, struct cw_conn *conn CW_UNUSED, const struct cw_error *why CW_UNUSED) {}
-
 static void refused(void *user, const char *peer, const struct cw_error *why)
 {
     struct cw_worker *w = user;
@@ -353,27 +340,23 @@ static void refused(void *user, const char *peer, const struct cw_error *why)
     cw_worker_log(w, "%s was refused: %s", peer, why->message);
 }
 
-static const struct cw_conn_ops listen_ops = {.open = client_open, .message = none_message, .closed = none_closed, .refused = refused};
+static const struct cw_conn_ops listen_ops = {.open = client_open, .refused = refused}; /* what it lets in has client_ops */
 
 int cw_clients_listen(struct cw_worker *w, struct cw_error *err)
 {
-    char software[] = "cachew " CACHEW_VERSION, shm[] = "shm", *capabilities[] = {shm};
-    Cachew__Hello hello = CACHEW__HELLO__INIT;
-    hello.role = CACHEW__ROLE__ROLE_WORKER;
-    hello.name = (char *)(uintptr_t)w->options.name;
-    hello.software = software;
-    hello.incarnation = (ProtobufCBinaryData){.data = w->incarnation, .len = sizeof(w->incarnation)};
-    hello.host = w->host;
+    char shm[] = "shm", *capabilities[] = {shm};
+    Cachew__Hello hello;
+    cw_hello_init(&hello, CACHEW__ROLE__ROLE_WORKER, w->options.name, w->incarnation, w->host);
     hello.capabilities = capabilities;
     hello.n_capabilities = 1;
-    struct cw_conn_options o = {.hello = &hello, .limits = {.message = MESSAGE_BYTES}, .timeout_ns = w->options.timeout_ns, .token = w->options.token,
+    struct cw_conn_options o = {.hello = &hello, .limits = CW_LIMITS_WORKER, .timeout_ns = w->options.timeout_ns, .token = w->options.token,
                                 .pack = true, .tls = w->options.tls};
     int r = w->options.listen ? cw_listener_new(w->loop, w->options.listen, &o, &listen_ops, w, &w->tcp, err) : 0;
     if (r < 0)
         return r;
     char address[320];
     snprintf(address, sizeof(address), "unix:%s", w->unix_path);
-    o.timeout_ns = LOCAL_TIMEOUT_NS;
+    o.timeout_ns = CW_CONN_LOCAL_TIMEOUT_NS;
     o.tls = NULL;
     return cw_listener_new(w->loop, address, &o, &listen_ops, w, &w->local, err);
 }

@@ -1,6 +1,6 @@
 /*
  * The dispatcher, as a worker sees it: the connection, which is made again for ever, and what is said over it. What the worker
- * has is said anew on the next one. What its splits gave: reports.c. The loop's thread only.
+ * has is said anew on the next one. What its splits gave: reports.c; what a stream is made from: facts.c. The loop's thread only.
  */
 #include <stdio.h>
 #include <string.h>
@@ -8,14 +8,13 @@
 #include <unistd.h>
 
 #include "net/conn_impl.h"
+#include "net/limits.h"
 #include "worker/worker_impl.h"
 
 #include "base/crash.h"
 
 #define BACKOFF_FIRST_NS UINT64_C(50000000)
 #define BACKOFF_MAX_NS UINT64_C(1000000000)
-#define MESSAGE_BYTES ((size_t)33 << 20) /* a pipeline, with Python functions, of at most 32 MiB, and what stands around it */
-#define MAX_FILES 4096                   /* that a Prepared names */
 
 void cw_control_say(struct cw_worker *w, const Cachew__Envelope *m)
 {
@@ -30,76 +29,6 @@ void cw_control_say(struct cw_worker *w, const Cachew__Envelope *m)
 
 /* ---- streams ---- */
 
-struct files {
-    Cachew__FileFact facts[MAX_FILES], *list[MAX_FILES];
-    size_t n;
-    bool too_many;
-};
-
-/* The rows of a file follow one another: the first row behind those of the file that has row `at`. */
-static uint64_t next_file(const struct cw_source *s, uint64_t at)
-{
-    const char *path = s->ops->path(s, at);
-    uint64_t in = at, step = 1;
-    while (step <= s->n_records - 1 - in && s->ops->path(s, in + step) == path) {
-        in += step;
-        step *= 2;
-    }
-    uint64_t out = step <= s->n_records - 1 - in ? in + step : s->n_records;
-    while (out - in > 1) {
-        uint64_t middle = in + (out - in) / 2;
-        if (s->ops->path(s, middle) == path)
-            in = middle;
-        else
-            out = middle;
-    }
-    return out;
-}
-
-static void list_files(struct files *f, const struct cw_source *s)
-{
-    if (!s->ops->path || s->ops->pull)
-        return;
-    for (uint64_t row = 0; row < s->n_records && !f->too_many; row = next_file(s, row)) {
-        struct cw_record_id id = {0};
-        const char *path = s->ops->path(s, row);
-        if (!path)
-            return;
-        f->too_many = f->n == MAX_FILES;
-        if (f->too_many)
-            return;
-        s->ops->ids(s, &row, 1, &id);
-        Cachew__FileFact *fact = f->list[f->n] = &f->facts[f->n];
-        cachew__file_fact__init(fact);
-        fact->path = (char *)(uintptr_t)path;
-        fact->key = id.file_key;
-        f->n++;
-    }
-}
-
-/* files: what it points to afterwards; NULL: out of memory, and the files are not named. */
-static void prepared_init(const struct worker_stream *s, Cachew__Prepared *m, Cachew__Plan *plan, struct files *files)
-{
-    const struct cw_sequence *q = s->stream->local.sequence;
-    cachew__prepared__init(m);
-    cachew__plan__init(plan);
-    plan->n_positions = s->plan.n_positions;
-    plan->split_size = s->plan.split_size;
-    plan->n_splits = s->plan.n_splits;
-    plan->snapshot = s->plan.snapshot;
-    m->stream = (ProtobufCBinaryData){.data = s->stream->name, .len = sizeof(s->stream->name)};
-    m->plan = plan;
-    m->capacity = cw_streams_capacity(s);
-    if (!files)
-        return;
-    files->n = 0;
-    files->too_many = false;
-    for (unsigned i = 0; i < q->compiled->n_programs; i++)
-        list_files(files, q->sources[i]);
-    m->files = files->list;
-    m->n_files = files->too_many ? 0 : files->n;
-}
-
 void cw_control_prepared(struct cw_worker *w, struct worker_stream *s)
 {
     Cachew__Prepared prepared;
@@ -107,25 +36,21 @@ void cw_control_prepared(struct cw_worker *w, struct worker_stream *s)
     Cachew__Envelope m = CACHEW__ENVELOPE__INIT;
     if (!s->prepare_id)
         return; /* nobody asks on this connection: Holdings say it */
-    struct files *files = malloc(sizeof(*files));
-    prepared_init(s, &prepared, &plan, files);
+    void *facts = cw_facts_prepared(s, &prepared, &plan);
     m.re = s->prepare_id;
     m.of_case = CACHEW__ENVELOPE__OF_PREPARED;
     m.prepared = &prepared;
     cw_crash_point("worker-prepared");
     s->prepare_id = 0;
     cw_control_say(w, &m);
-    free(files);
+    free(facts);
 }
 
 static void say_failure(struct cw_worker *w, uint64_t re, const struct cw_error *why)
 {
     Cachew__Failure failure;
-    Cachew__Envelope m = CACHEW__ENVELOPE__INIT;
-    cw_failure_init(&failure, why);
-    m.re = re;
-    m.of_case = CACHEW__ENVELOPE__OF_FAILURE;
-    m.failure = &failure;
+    Cachew__Envelope m;
+    cw_failure_envelope(&m, &failure, re, why);
     cw_control_say(w, &m);
 }
 
@@ -167,6 +92,7 @@ static void say_register(struct cw_worker *w)
     reg.http = (char *)(uintptr_t)(w->http ? cw_http_address(w->http) : "");
     reg.allow_python = w->options.allow_python;
     reg.pool = (char *)(uintptr_t)(w->options.pool ? w->options.pool : "");
+    reg.max_streams = w->options.max_streams;
     m.id = w->register_id = next_number(&w->next_id);
     m.of_case = CACHEW__ENVELOPE__OF_REGISTER;
     m.register_ = &reg;
@@ -191,9 +117,9 @@ static void say_holding(struct cw_worker *w, const struct worker_stream *s)
     Cachew__Plan plan;
     Cachew__Envelope m = CACHEW__ENVELOPE__INIT;
     Cachew__Place *places = malloc((s->n_leases + 1) * sizeof(*places)), **splits = malloc((s->n_leases + 1) * sizeof(*splits));
-    struct files *files = malloc(sizeof(*files));
+    void *facts = NULL;
     if (places && splits) { /* else they are leased to others */
-        prepared_init(s, &prepared, &plan, files);
+        facts = cw_facts_prepared(s, &prepared, &plan);
         holding.prepared = &prepared;
         holding.splits = splits;
         for (const struct lease *l = s->leases; l; l = l->next) {
@@ -212,7 +138,7 @@ static void say_holding(struct cw_worker *w, const struct worker_stream *s)
     }
     free(places);
     free(splits);
-    free(files);
+    free(facts);
 }
 
 static void on_registered(struct cw_worker *w, uint64_t id)
@@ -322,7 +248,7 @@ static void on_closed(void *user, struct cw_conn *c CW_UNUSED, const struct cw_e
         s->prepare_id = 0;
     if (!w->stopping) {
         snprintf(w->why, sizeof(w->why), "%.399s", why->status ? why->message : "it closed the connection");
-        w->refused = strcmp(why->attribute, "token") == 0 || strcmp(why->attribute, "version") == 0 || strcmp(why->attribute, "tls") == 0;
+        w->refused = cw_failure_is_final(why);
         if (w->backoff_ns == BACKOFF_FIRST_NS || why->status != CW_E_SERVICE)
             cw_worker_log(w, "the dispatcher's connection ended: %s", why->status ? why->message : "it closed it");
         connect_later(w);
@@ -343,15 +269,10 @@ static void on_reconnect(void *arg)
 void cw_control_connect(struct cw_worker *w)
 {
     struct cw_error err = {0};
-    char software[] = "cachew " CACHEW_VERSION;
-    Cachew__Hello hello = CACHEW__HELLO__INIT;
-    hello.role = CACHEW__ROLE__ROLE_WORKER;
-    hello.name = (char *)(uintptr_t)w->options.name;
-    hello.software = software;
-    hello.incarnation = (ProtobufCBinaryData){.data = w->incarnation, .len = sizeof(w->incarnation)};
-    hello.host = w->host;
+    Cachew__Hello hello;
+    cw_hello_init(&hello, CACHEW__ROLE__ROLE_WORKER, w->options.name, w->incarnation, w->host);
     bool local = strncmp(w->options.dispatcher, "unix:", 5) == 0;
-    struct cw_conn_options o = {.hello = &hello, .limits = {.message = MESSAGE_BYTES}, .timeout_ns = w->options.timeout_ns, .token = w->options.token,
+    struct cw_conn_options o = {.hello = &hello, .limits = CW_LIMITS_WORKER_CONTROL, .timeout_ns = w->options.timeout_ns, .token = w->options.token,
                                 .tls = local ? NULL : w->options.dispatcher_tls};
     if (cw_conn_connect(w->loop, w->options.dispatcher, &o, &ops, w, &w->dispatcher, &err) < 0) {
         w->dispatcher = NULL;

@@ -8,18 +8,6 @@
 #include "net/metrics.h"
 #include "worker/worker_impl.h"
 
-static void gauge(struct cw_metrics *m, const char *name, const char *unit, double value, const char *help)
-{
-    cw_metrics_family(m, CW_METRIC_GAUGE, name, unit, help);
-    cw_metrics_add(m, value, NULL);
-}
-
-static void counter(struct cw_metrics *m, const char *name, const char *unit, double value, const char *help)
-{
-    cw_metrics_family(m, CW_METRIC_COUNTER, name, unit, help);
-    cw_metrics_add(m, value, NULL);
-}
-
 /* ---- metrics ---- */
 
 static void computed(const struct cw_worker *w, struct cw_metrics *m)
@@ -34,8 +22,8 @@ static void computed(const struct cw_worker *w, struct cw_metrics *m)
     cw_metrics_family(m, CW_METRIC_COUNTER, "worker_operator_elements", NULL, "Elements that went into an operator.");
     for (size_t i = 0; i < work.n; i++)
         cw_metrics_add(m, (double)work.ops[i].rows, "operator", work.ops[i].name, NULL);
-    counter(m, "worker_read", "seconds", (double)work.read_ns / 1e9, "Reading files, summed over threads.");
-    counter(m, "worker_read", "bytes", (double)work.read_bytes, "Bytes read from files.");
+    cw_metrics_counter(m, "worker_read", "seconds", (double)work.read_ns / 1e9, "Reading files, summed over threads.");
+    cw_metrics_counter(m, "worker_read", "bytes", (double)work.read_bytes, "Bytes read from files.");
     cw_work_deinit(&work);
 }
 
@@ -43,23 +31,23 @@ static void metrics(struct cw_worker *w, struct cw_text *text)
 {
     struct cw_metrics m = {.text = text};
     struct cw_worker_status s;
-    cw_worker_changed(w); /* what is in use changes with every block that is computed */
+    cw_worker_look(w); /* what is in use changes with every block that is computed */
     cw_worker_status(w, &s);
-    gauge(&m, "worker_uptime", "seconds", (double)(cw_now_ns() - w->started_ns) / 1e9, "Since it started.");
-    gauge(&m, "worker_registered", NULL, s.registered, "1: the dispatcher knows it; 0: it is looked for.");
-    gauge(&m, "worker_draining", NULL, s.draining, "1: it takes no more splits.");
-    gauge(&m, "worker_streams", NULL, (double)s.n_streams, "Streams that it has open.");
-    gauge(&m, "worker_leases", NULL, (double)s.n_leases, "Splits that it holds, finished or not.");
-    gauge(&m, "worker_clients", NULL, (double)s.n_clients, "Connections of clients.");
-    gauge(&m, "worker_batches_out", NULL, (double)s.n_out, "Batches on their way to clients, or lent to them in shared memory.");
-    gauge(&m, "worker_completions_unacknowledged", NULL, (double)s.n_reports, "Finished splits that the dispatcher has not written down yet.");
-    gauge(&m, "worker_memory_used", "bytes", (double)s.memory_used, "Batches, and what they are made from.");
-    gauge(&m, "worker_memory_limit", "bytes", (double)w->options.memory, "Its budget.");
-    counter(&m, "worker_sent_batches", NULL, (double)s.n_batches, "Batches given to clients.");
-    counter(&m, "worker_sent", "bytes", (double)s.n_bytes, "Bytes of these, by whatever way.");
-    counter(&m, "worker_wire", "bytes", (double)cw_clients_wire_bytes(w), "Payloads over connections, as they went: fewer than sent where they were lent or compressed.");
-    counter(&m, "worker_cpu", "seconds", (double)cw_control_cpu_ns() / 1e9, "CPU of the process, user and system.");
-    gauge(&m, "worker_threads", NULL, w->options.threads, "Compute threads of each stream.");
+    cw_metrics_gauge(&m, "worker_uptime", "seconds", (double)(cw_now_ns() - w->started_ns) / 1e9, "Since it started.");
+    cw_metrics_gauge(&m, "worker_registered", NULL, s.registered, "1: the dispatcher knows it; 0: it is looked for.");
+    cw_metrics_gauge(&m, "worker_draining", NULL, s.draining, "1: it takes no more splits.");
+    cw_metrics_gauge(&m, "worker_streams", NULL, (double)s.n_streams, "Streams that it has open.");
+    cw_metrics_gauge(&m, "worker_leases", NULL, (double)s.n_leases, "Splits that it holds, finished or not.");
+    cw_metrics_gauge(&m, "worker_clients", NULL, (double)s.n_clients, "Connections of clients.");
+    cw_metrics_gauge(&m, "worker_batches_out", NULL, (double)s.n_out, "Batches on their way to clients, or lent to them in shared memory.");
+    cw_metrics_gauge(&m, "worker_completions_unacknowledged", NULL, (double)s.n_reports, "Finished splits that the dispatcher has not written down yet.");
+    cw_metrics_gauge(&m, "worker_memory_used", "bytes", (double)s.memory_used, "Batches, and what they are made from.");
+    cw_metrics_gauge(&m, "worker_memory_limit", "bytes", (double)w->options.memory, "Its budget.");
+    cw_metrics_counter(&m, "worker_sent_batches", NULL, (double)s.n_batches, "Batches given to clients.");
+    cw_metrics_counter(&m, "worker_sent", "bytes", (double)s.n_bytes, "Bytes of these, by whatever way.");
+    cw_metrics_counter(&m, "worker_wire", "bytes", (double)cw_clients_wire_bytes(w), "Payloads over connections, as they went: fewer than sent where they were lent or compressed.");
+    cw_metrics_counter(&m, "worker_cpu", "seconds", (double)cw_control_cpu_ns() / 1e9, "CPU of the process, user and system.");
+    cw_metrics_gauge(&m, "worker_threads", NULL, w->options.threads, "Compute threads of each stream.");
     computed(w, &m);
 }
 
@@ -68,7 +56,7 @@ static void metrics(struct cw_worker *w, struct cw_text *text)
 static void status(struct cw_worker *w, struct cw_http_reply *reply)
 {
     struct cw_worker_status s;
-    cw_worker_changed(w);
+    cw_worker_look(w);
     cw_worker_status(w, &s);
     json_t *o = json_pack("{s:s, s:s, s:i, s:I, s:b, s:b, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:f, s:f}", "role", "worker", "software", "cachew " CACHEW_VERSION, "pid",
                           (int)getpid(), "id", (json_int_t)s.id, "registered", s.registered, "draining", s.draining, "streams", (json_int_t)s.n_streams, "leases",

@@ -44,7 +44,7 @@ void cw_streams_wake(struct cw_worker *w)
 static size_t share(const struct cw_worker *w, size_t n) { return w->options.memory / CW_MAX(n, (size_t)1); }
 
 /* Streams that compute share the memory equally. */
-static void divide_memory(struct cw_worker *w)
+void cw_streams_settle(struct cw_worker *w)
 {
     size_t n = 0;
     for (const struct worker_stream *s = w->streams; s; s = s->next)
@@ -88,7 +88,6 @@ void cw_streams_end(struct cw_worker *w, struct worker_stream *s)
     forget_leases(s);
     c->kind = CW_DO_END;
     cw_stream_do(s->stream, c);
-    divide_memory(w);
     cw_worker_changed(w);
 }
 
@@ -111,7 +110,6 @@ static void exited(struct worker_stream *s)
         cw_host_shutdown();
         malloc_trim(0);
     }
-    divide_memory(w);
     cw_worker_changed(w);
     cw_worker_maybe_over(w);
 }
@@ -138,7 +136,6 @@ static void stream_failed(struct worker_stream *s, const struct cw_error *why)
     s->state = STREAM_FAILED;
     forget_leases(s);
     cw_control_stream_failed(s->w, (ProtobufCBinaryData){.data = s->stream->name, .len = sizeof(s->stream->name)}, why);
-    divide_memory(s->w);
 }
 
 /* The dispatcher is to be told of a split that it did not take away meanwhile; else it would not listen anyway. */
@@ -154,7 +151,6 @@ static void take_answer(struct worker_stream *s, struct cw_answer *a)
         if (s->state == STREAM_OPENING)
             cw_control_prepare_failed(s->w, s, why);
         s->state = STREAM_ENDING;
-        divide_memory(s->w);
         break;
     case CW_SAY_COMPLETED:
         if (s->state == STREAM_READY)
@@ -219,7 +215,6 @@ int cw_streams_prepare(struct cw_worker *w, uint64_t id, const Cachew__Prepare *
         return r;
     }
     w->streams = n;
-    divide_memory(w);
     cw_worker_changed(w);
     return 0;
 }

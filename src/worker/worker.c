@@ -30,7 +30,16 @@ void cw_worker_log(struct cw_worker *w, const char *format, ...)
     w->options.log(w->options.log_arg, message);
 }
 
-void cw_worker_changed(struct cw_worker *w)
+void cw_worker_changed(struct cw_worker *w) { cw_loop_post(w->loop, &w->changed_post); }
+
+static void on_changed(void *arg)
+{
+    struct cw_worker *w = arg;
+    cw_streams_settle(w);
+    cw_worker_look(w);
+}
+
+void cw_worker_look(struct cw_worker *w)
 {
     struct cw_worker_status s = {.registered = w->registered, .draining = w->draining, .id = w->id, .n_out = w->n_out, .n_batches = w->n_batches,
                                  .n_bytes = w->n_bytes};
@@ -237,6 +246,7 @@ static int start(struct cw_worker *w, struct cw_error *err)
         return cw_error_set(err, CW_E_IO, "the system gives no random bytes");
     cw_host_identity(w->host);
     w->started_ns = cw_now_ns();
+    w->changed_post = (struct cw_post){.fn = on_changed, .arg = w};
     int r = cw_loop_new(&w->loop, err);
     if (r >= 0)
         r = choose_path(w, err);
@@ -253,7 +263,7 @@ static int start(struct cw_worker *w, struct cw_error *err)
     w->drain_post = (struct cw_post){.fn = on_drain, .arg = w};
     w->stop_post = (struct cw_post){.fn = on_stop, .arg = w};
     cw_control_start(w);
-    cw_worker_changed(w);
+    cw_worker_look(w);
     sigset_t all, before;
     sigfillset(&all); /* signals are the main thread's */
     pthread_sigmask(SIG_SETMASK, &all, &before);

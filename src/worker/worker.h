@@ -22,6 +22,7 @@ struct cw_worker_options {
     const char *pool;               /* of the provisioner that started it; NULL: nobody's */
     const char *http;               /* HOST:PORT of its pages, or NULL */
     unsigned threads;               /* of each stream; 0: the CPUs that there are */
+    uint32_t max_streams;           /* that it is given at a time; 0: any number */
     size_t memory;                  /* bytes for batches and what they are made from, divided among streams */
     const char *index_dir;          /* where indexes are kept; NULL: the default */
     const char *const *data_roots;  /* directories that pipelines may read below; none: everywhere */

@@ -1,7 +1,7 @@
 /*
- * The inside of a worker; the loop's thread only, where nothing else is said. worker.c: its life. control.c: the dispatcher; heartbeat.c: what it is told every second,
- * reports.c: of finished splits. streams.c: streams, and what they answer. clients.c: connections of clients, and what is sent over them. lent.c: memory that
- * clients have.
+ * The inside of a worker; the loop's thread only, where nothing else is said. worker.c: its life. control.c: the dispatcher. facts.c: what a stream is made
+ * from. heartbeat.c: what the dispatcher is told every second, reports.c: of finished splits. streams.c: streams, and what they answer. clients.c: connections of
+ * clients, and what is sent over them. lent.c: memory that clients have.
  */
 #pragma once
 #include <pthread.h>
@@ -83,7 +83,7 @@ struct cw_worker {
     pthread_t thread;
     struct cw_listener *tcp, *local;
     char *unix_path, *unix_dir;       /* unix_dir: ours, to be removed; or NULL */
-    struct cw_post drain_post, stop_post;
+    struct cw_post drain_post, stop_post, changed_post;
     struct cw_http *http;             /* or NULL */
     uint64_t started_ns;
 
@@ -95,7 +95,7 @@ struct cw_worker {
     struct cw_timer *reconnect, *heartbeat, *stop_timer;
     uint32_t jitter;
     struct worker_stream *streams;
-    size_t n_streams_using; /* that share the memory */
+    size_t n_streams_using; /* that share the memory, as it was divided last */
     struct client *clients;
     struct client *departed;  /* without a connection, but with batches that their processes may still read */
     struct report *reports, **reports_tail;
@@ -116,8 +116,11 @@ static inline uint64_t next_number(uint64_t *n) { return ++*n; }
 
 /* ---- worker.c ---- */
 void cw_worker_log(struct cw_worker *w, const char *format, ...) _printf_(2, 3);
-/* Something in the status may have changed: who waits looks again. */
+/* Something in the status may have changed, or who shares the memory: once the messages at hand are dealt with, the status is looked at, once for all of them, and who waits
+ * for it looks again. */
 void cw_worker_changed(struct cw_worker *w);
+/* The status is what it is now. */
+void cw_worker_look(struct cw_worker *w);
 /* Stopping: the loop ends once nothing is left. */
 void cw_worker_maybe_over(struct cw_worker *w);
 
@@ -140,6 +143,10 @@ void cw_control_say(struct cw_worker *w, const Cachew__Envelope *m);
 int cw_heartbeat_init(struct cw_worker *w, struct cw_error *err) _must_check_;
 void cw_heartbeat_start(struct cw_worker *w);
 
+/* ---- facts.c ---- */
+/* What a stream that is ready says: *m and *plan, and what they point to, until the result is freed. NULL: out of memory, and its files are not named. */
+void *cw_facts_prepared(const struct worker_stream *s, Cachew__Prepared *m, Cachew__Plan *plan);
+
 /* ---- reports.c ---- */
 void cw_reports_init(struct cw_worker *w);
 void cw_reports_deinit(struct cw_worker *w);
@@ -161,6 +168,8 @@ void cw_streams_end(struct cw_worker *w, struct worker_stream *s);
 /* Sends a command; c NULL: there is no memory for it, and the stream ends. */
 void cw_streams_do(struct worker_stream *s, struct cw_command *c);
 void cw_streams_wake(struct cw_worker *w);
+/* Divides the memory among streams anew, if there are more of them or fewer than there were. Many that come or go together are one change. */
+void cw_streams_settle(struct cw_worker *w);
 /* Splits that a worker wants to have at a time: some to compute, and some that are fetched meanwhile. */
 uint32_t cw_streams_capacity(const struct worker_stream *s);
 

@@ -1,5 +1,6 @@
 """The installed package `cachew`, and the command that came with it."""
 
+import json
 import os
 import shutil
 import signal
@@ -14,6 +15,30 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 
 sys.path.insert(0, str(Path(__file__).parent))
 COMMAND = str(Path(sys.executable).parent / "cachew")
+
+
+class Up:
+    """`cachew up` with two workers."""
+
+    def __init__(self, *options):
+        self.process = subprocess.Popen([COMMAND, "up", "--workers", "2", "--listen", "127.0.0.1:0", "--end-with-stdin", "--drain-timeout", "5", *options],
+                                        stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        self.ready = json.loads(self.process.stdout.readline())["ready"]
+        self.address = self.ready["address"]
+
+    def pids(self):
+        return [self.ready["up"], self.ready["pid"], *(w["pid"] for w in self.ready["workers"])]
+
+    def ask(self, what):
+        return json.loads(subprocess.run([COMMAND, what, "--service", self.address, "--json"], check=True, capture_output=True, timeout=30).stdout)
+
+    def job(self, name):
+        return next((j for j in self.ask("jobs") if j["name"] == name), None)
+
+    def end(self):
+        self.process.stdin.close()
+        self.process.stdout.close()
+        return self.process.wait(30)
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -37,3 +62,19 @@ def script(tmp_path):
 def command():
     assert shutil.which(COMMAND), f"{COMMAND} is not there: the package is not installed"
     return COMMAND
+
+
+@pytest.fixture(scope="module")
+def service():
+    up = Up()
+    yield up
+    assert up.end() == 0
+
+
+@pytest.fixture
+def own_service():
+    """One that may be broken."""
+    up = Up()
+    yield up
+    if up.process.poll() is None:
+        up.end()

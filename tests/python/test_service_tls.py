@@ -73,7 +73,7 @@ def test_a_state_goes_on_over_tls(address, keys, token):
 
 def test_loaders_speak_tls(address, keys, token):
     torch = pytest.importorskip("cachew.torch")
-    with pytest.raises(cachew.ServiceError, match="does it expect TLS"):
+    with pytest.raises(cachew.ServiceError, match="TLS is expected here"):
         next(iter(torch.loader(DATA, service=address, token=token)))
     there = torch.loader(DATA, service=address, token=token, tls_ca=keys / "ca.pem")
     assert [batch["y"].tolist() for batch in there] == [batch["y"].tolist() for batch in DATA]
@@ -114,7 +114,7 @@ def test_a_missing_or_wrong_token_is_refused(address, keys, token, monkeypatch):
 
 
 def test_without_tls_the_error_asks_for_it(address, token):
-    assert "does it expect TLS?" in refusal(address, token=token)
+    assert "TLS is expected here" in refusal(address, token=token)
 
 
 @pytest.mark.parametrize(("options", "attribute"), [({"tls_cert": "a.pem"}, "tls_key"), ({"tls_key": "a.pem"}, "tls_cert"), ({"tls_ca": ""}, "tls_ca"),

@@ -88,6 +88,13 @@ class Process:
     def code(self):
         return self.popen.poll()
 
+    def has_stopped(self):
+        """Since this was asked last."""
+        try:
+            return os.waitid(os.P_PIDFD, self.pidfd, os.WSTOPPED | os.WNOHANG) is not None
+        except ChildProcessError:  # it ended just now
+            return False
+
     def send(self, number):
         if self.running:
             self.popen.send_signal(number)
@@ -107,9 +114,9 @@ class Process:
 
     def terminate(self):
         self.expected_end = True
-        if self.stopped:
-            self.cont()
         self.send(signal.SIGTERM)
+        if self.stopped:  # then it is the first that it sees
+            self.cont()
 
     def wait(self, seconds=END_S):
         """The exit code."""
@@ -254,7 +261,7 @@ class Cluster:
         self.env = {**os.environ, "CACHEW_INDEX_DIR": str(self.directory / "index"), "XDG_RUNTIME_DIR": str(self.directory / "run"),
                     "TMPDIR": str(self.directory / "run"), **(env or {})}
         self.dispatcher_words, self.worker_words = list(dispatcher_words), list(worker_words)
-        self.processes, self.workers, self.numbers = [], {}, 0
+        self.processes, self.helpers, self.workers, self.numbers = [], [], {}, 0
         self.dispatcher = None
         self.direct = ANY_PORT       # where the dispatcher listens; once known, the same after a restart
         self.growth = Growth(self.directory / "logs")
@@ -339,10 +346,18 @@ class Cluster:
 
     # ---- asking ----
 
+    def question(self, verb, words):
+        return [*self.prefix(verb), self.command, verb, "--service", self.direct, "--json", *map(str, words)]
+
+    def asking(self, verb, *words):
+        """The same as ask, which nobody waits for: its process."""
+        command = subprocess.Popen(self.question(verb, words), stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=self.env, cwd=self.directory)
+        self.helpers.append(command)
+        return command
+
     def ask(self, verb, *words, seconds=END_S):
         """`cachew jobs|workers --json`: (exit code, value, stderr)."""
-        ran = subprocess.run([*self.prefix(verb), self.command, verb, "--service", self.direct, "--json", *map(str, words)], check=False, capture_output=True, text=True,
-                             timeout=seconds, env=self.env, cwd=self.directory)
+        ran = subprocess.run(self.question(verb, words), check=False, capture_output=True, text=True, timeout=seconds, env=self.env, cwd=self.directory)
         lines = ran.stdout.splitlines()
         return ran.returncode, json.loads(lines[-1]) if lines else None, ran.stderr
 
@@ -408,6 +423,9 @@ class Cluster:
     def close(self):
         for p in reversed(self.processes):
             p.close()
+        for command in self.helpers:
+            command.kill()
+            command.wait(END_S)
         if self.network:
             self.network.close()
         self.growth.close()

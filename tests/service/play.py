@@ -1,8 +1,8 @@
 """Plays a schedule (schedules.py): starts the service and the job, does to them what stands there, and lets the oracle judge what was delivered."""
 
+import collections
 import heapq
 import json
-import os
 import random
 import re
 import select
@@ -15,16 +15,18 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 import oracle  # noqa: E402
-from cluster import SLOWER, Cluster, Deadline, Missed, local_run  # noqa: E402
-from schedules import INSTANT  # noqa: E402
+from cluster import END_S, SLOWER, Cluster, Deadline, Missed, local_run  # noqa: E402
+from schedules import INSTANT, LINKS  # noqa: E402
 
 OVERALL_S = 60 * SLOWER      # a schedule that takes longer hangs
 CLIENT_WAIT_S = 45 * SLOWER  # of a client for a batch: less, so that the client says what is missing
 STOP_LOOK_S = 0.01           # a process that stops itself is seen so soon: a pidfd does not tell
 AGAIN_S = 0.3                # a client that did not find the service is started again
-RETRY_S, RETRIES = 0.05, 20  # of a fault whose target is not there at the moment
+RETRY_S = 0.05               # of a fault whose target is not there at the moment
+ASKED_S = 1.0                # who stands at a point until a drain was asked for goes on after this: the dispatcher may be away
 REGISTERED = re.compile(r"registered as worker (\d+)")
-POINT = "CACHEW_CRASH"       # of test builds: NAME:NTH:stop
+POINTS = "CACHEW_CRASH"      # of test builds: NAME:NTH:stop,...
+STOPPED_AT = re.compile(r"^crash point (\S+)$", re.MULTILINE)
 
 
 class Failed(AssertionError):
@@ -47,10 +49,13 @@ class Player:
         self.plan, self.command, self.directory, self.keep = plan, command, Path(directory), keep
         self.draw = random.Random(f"play/{plan['seed']}")
         self.timers, self.awaited, self.count = [], [], 0
-        self.happened, self.missing = [], []
+        self.happened = []
         self.ranks, self.generations = [], []
         self.dead = set()         # workers that are to come back, by key; "dispatcher"
-        self.armed = {}           # process: fault
+        self.armed = {}           # process: faults, at points that it has not passed
+        self.n_stops = collections.Counter()   # by process
+        self.n_starts = collections.Counter()  # by role and number
+        self.asked = []           # drains: the command, who goes on when it has ended, until when
         self.to_arm = [f for f in plan["faults"] if "point" in f["at"]]
         self.instants = [f for f in plan["faults"] if "point" not in f["at"]]
         self.cluster = None
@@ -79,10 +84,10 @@ class Player:
         return r
 
     def run_rank(self, r):
-        fault = self.arm("client", r.rank)
-        r.start(env=self.arming(fault))
+        faults = self.arm("client", r.rank)
+        r.start(env=self.arming(faults))
         r.down = False
-        self.watch(r.process, fault)
+        self.armed[r.process] = faults
 
     def begin(self, world, start=None, at=None):
         self.ranks = [self.start_rank(rank, world, start) for rank in range(world)]
@@ -95,37 +100,52 @@ class Player:
 
     # ---- named points ----
 
-    def arm(self, role, target):
-        """The next fault at a named point for who is starting."""
-        for f in self.to_arm:
-            if f["at"]["role"] == role and (f["target"] == target or role == "dispatcher"):
-                self.to_arm.remove(f)
-                return f
-        return None
+    def arm(self, role, number):
+        """The faults at named points for who is starting."""
+        starts = self.n_starts[role, number]
+        self.n_starts[role, number] += 1
+        faults = [f for f in self.to_arm if f["at"]["role"] == role and f["at"].get("target", f["target"]) == number and f["at"].get("start", 0) <= starts]
+        self.to_arm = [f for f in self.to_arm if f not in faults]
+        return faults
 
-    def arming(self, fault):
-        return {POINT: f"{fault['at']['point']}:{fault['at']['nth']}:stop"} if fault else {}
+    def arming(self, faults):
+        return {POINTS: ",".join(f"{f['at']['point']}:{f['at']['nth']}:stop" for f in faults)} if faults else {}
 
-    def watch(self, process, fault):
-        if fault:
-            self.armed[process] = fault
+    def passing(self, process):
+        """The faults of the points at which it has stopped itself; they are its no more."""
+        names = STOPPED_AT.findall(process.said(1 << 20))
+        new = names[self.n_stops[process]:]
+        self.n_stops[process] = len(names)
+        out = []
+        for name in new:
+            f = min((f for f in self.armed[process] if f["at"]["point"] == name and f not in out), key=lambda f: f["at"]["nth"], default=None)
+            out += [f] if f else []
+        self.armed[process] = [f for f in self.armed[process] if f not in out]
+        return out
 
     def look_for_stops(self):
-        for process, fault in list(self.armed.items()):
-            if not process.running:
+        for process, faults in list(self.armed.items()):
+            if not process.running:  # before it came so far; the next one may
+                self.to_arm += faults
                 del self.armed[process]
                 continue
-            if os.waitid(os.P_PIDFD, process.pidfd, os.WSTOPPED | os.WNOHANG) is None or process.stopped:
+            if not process.has_stopped() or process.stopped:
                 continue  # what we stopped has not stopped itself
-            del self.armed[process]
-            if any(process is ending for ending, *_ in self.awaited):  # it has other things to do, and a fault of its own
-                self.missing.append(fault)
-                process.cont()
-                continue
             process.stopped = True
-            self.apply(fault, fault["at"]["phase"], process)
-            if process.running and process.stopped and fault["kind"] != "pause":
+            passed = self.passing(process)
+            if not any(process is ending for ending, *_ in self.awaited):  # that one has other things to do, and a fault of its own
+                for f in passed:
+                    self.apply_at(f, process)
+            if process.running and process.stopped and not any(process is stands for _, stands, _ in self.asked) and not any(f["kind"] == "pause" for f in passed):
                 process.cont()
+
+    def look_for_asked(self):
+        for entry in list(self.asked):
+            command, stands, deadline = entry
+            if command.poll() is not None or time.monotonic() >= deadline:
+                self.asked.remove(entry)
+                if stands is not None and stands.running and stands.stopped:
+                    stands.cont()
 
     # ---- time ----
 
@@ -155,16 +175,16 @@ class Player:
     # ---- daemons ----
 
     def start_worker(self, key):
-        fault = self.arm("worker", int(key[1:]))
-        w = self.cluster.start_worker(key, "--threads", self.plan["threads"], "--memory", self.plan["memory"], env=self.arming(fault), wait=False)
+        faults = self.arm("worker", int(key[1:]))
+        w = self.cluster.start_worker(key, "--threads", self.plan["threads"], "--memory", self.plan["memory"], env=self.arming(faults), wait=False)
         self.dead.discard(key)
-        self.watch(w, fault)
+        self.armed[w] = faults
 
     def start_dispatcher(self):
-        fault = self.arm("dispatcher", 0)
-        d = self.cluster.start_dispatcher(state_dir=self.plan["state_dir"], env=self.arming(fault))
+        faults = self.arm("dispatcher", 0)
+        d = self.cluster.start_dispatcher(state_dir=self.plan["state_dir"], env=self.arming(faults))
         self.dead.discard("dispatcher")
-        self.watch(d, fault)
+        self.armed[d] = faults
 
     def look_for_ready(self):
         for key, w in self.cluster.workers.items():
@@ -212,40 +232,61 @@ class Player:
             return "attach" if w is not None and w.ready is None else INSTANT
         return "attach" if sum(x.lines() for x in self.ranks) == 0 else INSTANT
 
-    def apply(self, fault, phase=None, process=None, tries=0):
-        """process: who has stopped itself at the fault's point."""
-        role, kind, hold = fault["role"], fault["kind"], fault["hold_s"]
-        if "-" in role:
-            done = self.break_link(fault, process)
-            phase = phase or self.phase(role, None)
+    def note(self, fault, kind, phase):
+        self.happened.append({"role": fault["role"], "kind": kind, "phase": phase, "t": round(time.monotonic() - self.began, 3),
+                              **({"point": fault["at"]["point"]} if "point" in fault["at"] else {})})
+
+    def inflict(self, fault, target, stands=None):
+        """What it turns out to be: a worker that has not registered, say, is killed instead of restarted. stands: who has stopped itself at the fault's point."""
+        function = getattr(self, f"{fault['role']}_{fault['kind'].replace('9', '')}")
+        return (function(target, fault["hold_s"], stands) if fault["kind"] == "drain" else function(target, fault["hold_s"])) or fault["kind"]
+
+    def apply_at(self, fault, process):
+        """process has stopped itself at the fault's point: it happens to it, or to somebody else while it stands there. If there is nobody, it does not."""
+        role, own = fault["role"], fault["role"] == fault["at"]["role"]
+        if role in LINKS:
+            if self.break_link(fault, process):
+                self.note(fault, fault["kind"], fault["at"]["phase"])
+            return
+        if own and not process.running:  # another one at the same point ended it
+            self.to_arm.append(fault)
+            return
+        target = process if own and role != "client" else next((r for r in self.ranks if r.process is process), None) if own else self.find(role, fault["target"])
+        if target is not None:
+            self.note(fault, self.inflict(fault, target, process), fault["at"]["phase"])
+            if fault["kind"] == "pause" and not own and process.stopped:
+                process.cont()
+
+    def apply(self, fault):
+        """At an instant; where there is nobody to whom it could happen, in a moment."""
+        role = fault["role"]
+        if self.over():
+            return
+        target = None if role in LINKS else self.find(role, fault["target"])
+        phase = self.phase(role, target)
+        if role in LINKS and self.break_link(fault, None):
+            self.note(fault, fault["kind"], phase)
+        elif target is not None:
+            self.note(fault, self.inflict(fault, target), phase)
         else:
-            target = self.find(role, fault["target"]) if process is None else process
-            if process is not None and role == "client":
-                target = next((r for r in self.ranks if r.process is process), None)
-            done = target is not None
-            phase = phase or (self.phase(role, target) if done else None)
-            if done:
-                getattr(self, f"{role}_{kind.replace('9', '')}")(target, hold)
-        if done:
-            self.happened.append({"role": role, "kind": kind, "phase": phase, "t": round(time.monotonic() - self.began, 3),
-                                  **({"point": fault["at"]["point"]} if "point" in fault["at"] else {})})
-        elif tries < RETRIES:
-            self.after(RETRY_S, self.apply, fault, phase, None, tries + 1)
+            self.after(RETRY_S, self.apply, fault)
+
+    def links_of(self, role, number, process):
+        """The connections between two roles: first the one that this process has, then the one of this number, then the others."""
+        c = self.cluster
+        if role == "client-dispatcher":
+            names = {f"client-job-{r.rank}-dispatcher": r.process for r in self.ranks}
         else:
-            self.missing.append(fault)
+            names = {f"{key}-dispatcher" if role == "worker-dispatcher" else f"client-{key}": w for key, w in sorted(c.workers.items())}
+        order = list(names)
+        order = order[number % len(order):] + order[:number % len(order)]
+        return [c.links[name] for name in sorted(order, key=lambda name: names[name] is not process) if name in c.links]
 
     def break_link(self, fault, process):
         """False: there was nothing to break."""
-        role, kind = fault["role"], fault["kind"]
-        key = next((k for k, w in self.cluster.workers.items() if w is process), None) if process else None
-        rank = next((r.rank for r in self.ranks if r.process is process), None) if process else None
-        if role == "client-dispatcher":
-            name = f"client-job-{rank if rank is not None else fault['target'] % len(self.ranks)}-dispatcher"
-        else:
-            key = key or sorted(self.cluster.workers)[fault["target"] % len(self.cluster.workers)]
-            name = f"{key}-dispatcher" if role == "worker-dispatcher" else f"client-{key}"
-        link = self.cluster.links.get(name)
-        if link is None or link.n_connections == 0:
+        kind = fault["kind"]
+        link = next((x for x in self.links_of(fault["role"], fault["target"], process) if x.n_connections > 0), None)
+        if link is None:
             return False
         on = {"drop": link.drop, "reset": link.reset, "half-close": lambda: link.half_close(fault["direction"]), "damage": lambda: link.damage(fault["direction"]),
               "delay": lambda: link.delay(fault.get("delay_s", 0.05)), "throttle": lambda: link.throttle(fault.get("rate", 50_000)), "stall": lambda: link.stall(True),
@@ -273,18 +314,25 @@ class Player:
     def worker_restart(self, w, hold):
         key = self.key_of(w)
         if w.ready is None:  # it has not registered, and SIGTERM ends it as it is
-            return self.worker_kill(w, hold)
+            self.worker_kill(w, hold)
+            return "kill9"
         self.dead.add(key)
         w.terminate()
         self.when_ended(w, (0,), lambda: self.after(hold, self.start_worker, key))
+        return None
 
-    def worker_drain(self, w, hold):
+    def worker_drain(self, w, hold, stands):
+        """stands: who stays where it is until the drain was asked for; the dispatcher can't."""
         if w.ready is None:
-            return self.worker_kill(w, hold)
-        if w.stopped:
+            self.worker_kill(w, hold)
+            return "kill9"
+        if w.stopped and w is not stands:
             w.cont()
-        self.cluster.ask("workers", "--drain", w.ready["id"])  # the dispatcher may be away: then it is just restarted
+        command = self.cluster.asking("workers", "--drain", w.ready["id"])  # the dispatcher may be away: then it is just restarted
+        if stands is not self.cluster.dispatcher:
+            self.asked.append((command, stands, time.monotonic() + ASKED_S))
         self.after(hold, lambda: self.worker_restart(w, 0.0) if w.running and not w.expected_end else None)
+        return None
 
     def dispatcher_kill(self, d, hold):
         self.dead.add("dispatcher")
@@ -319,7 +367,8 @@ class Player:
     def client_regroup(self, r, hold):
         """All ranks die, and others, as many as it comes, go on from the state of the one that was behind."""
         if any(x.done or x.down for x in self.ranks):
-            return self.client_kill(r, hold)
+            self.client_kill(r, hold)
+            return "kill9"
         for x in self.ranks:
             x.down = True
             x.process.kill9()
@@ -331,6 +380,7 @@ class Player:
             shutil.copy(path, start)
         world = self.draw.randint(1, 4)
         self.after(max(hold, 0.2), self.begin, world, start, at)
+        return None
 
     # ---- what was acknowledged ----
 
@@ -351,7 +401,12 @@ class Player:
     def total(self, local):
         return sum(len(batches) for batches in local.epochs.values()) or 1
 
+    def over(self):
+        return all(r.done for r in self.ranks)
+
     def fire_instants(self, total):
+        if self.over():
+            return
         share = sum(r.lines() for r in self.ranks) / total
         t = time.monotonic() - self.began
         for f in list(self.instants):
@@ -363,12 +418,13 @@ class Player:
         self.run_timers()
         self.look_for_ready()
         self.look_for_stops()
+        self.look_for_asked()
         self.look_for_ends()
         self.check_deaths()
         self.fire_instants(total)
         left = deadline.left("the job: " + self.state_of_things() if deadline.at - time.monotonic() <= 0 else "the job")
         nearest = self.timers[0][0] - time.monotonic() if self.timers else 1.0
-        wait = max(0.0, min(left, nearest, STOP_LOOK_S if self.armed else 0.05))
+        wait = max(0.0, min(left, nearest, STOP_LOOK_S if self.asked or any(self.armed.values()) else 0.05))
         select.select([self.cluster.growth.fd], [], [], wait)
         self.cluster.growth.seen()
 
@@ -391,14 +447,15 @@ class Player:
         self.began = time.monotonic()
         deadline = Deadline(OVERALL_S)
         if not p["clients_first"]:
-            while (silent := [w.popen.stdout for w in c.workers.values() if w.ready is None]) and not self.armed:
-                select.select(silent, [], [], deadline.left("the workers"))
+            while (silent := [w.popen.stdout for w in c.workers.values() if w.ready is None]):
+                select.select(silent, [], [], min(deadline.left("the workers"), STOP_LOOK_S))
                 self.look_for_ready()
+                self.look_for_stops()
                 self.check_deaths()
         self.began = time.monotonic()
         self.begin(p["world_size"])
         total = self.total(local)
-        while not all(r.done for r in self.ranks) or any(r.down for r in self.ranks):
+        while not self.over() or any(r.down for r in self.ranks):
             self.step(deadline, total)
         self.seconds = time.monotonic() - self.began
         problems = oracle.check(self.job(), local) + self.check_registered()
@@ -409,8 +466,11 @@ class Player:
         c = self.cluster
         for link in c.links.values():
             link.heal()
-        for process in self.armed:  # it could still stop itself, with nobody to see it
-            process.kill9()
+        for process, faults in self.armed.items():
+            if faults:  # it could still stop itself, with nobody to see it
+                process.kill9()
+        for command, *_ in self.asked:
+            command.wait(END_S)
         for process in c.processes:
             if process.running:
                 process.cont()
@@ -441,5 +501,5 @@ class Player:
             (self.cluster.keep / "plan.json").write_text(json.dumps(self.plan, indent=1))
             (self.cluster.keep / "problems.txt").write_text("\n".join(problems) + "\n" + json.dumps(self.happened, indent=1) + "\n")
             shutil.copytree(self.directory / "local", self.cluster.keep / "local", dirs_exist_ok=True)
-        return {"seed": self.plan["seed"], "ok": not problems, "problems": problems, "faults": self.happened, "unreached": len(self.to_arm) + len(self.armed) + len(self.missing),
+        return {"seed": self.plan["seed"], "ok": not problems, "problems": problems, "faults": self.happened, "unreached": len(self.plan["faults"]) - len(self.happened),
                 "seconds": round(self.seconds if self.seconds is not None else time.monotonic() - self.began, 2)}

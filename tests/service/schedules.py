@@ -4,8 +4,8 @@ A schedule is JSON throughout, so that one that failed can be printed, kept, cut
 
 import random
 
-# What can be done to whom. Instants are random (a share of the job's batches, or a time); phases are named points of test builds (`cachew doctor --crash-points`),
-# where a process stops itself so that the fault happens there and nowhere else.
+# What can be done to whom, and when: at random instants (a share of the job's batches, or a time), and in phases of a split's life. A phase is where a process of a
+# test build stands at one of its named points (`cachew doctor --crash-points`): it stops itself there, the fault happens, to it or to somebody else, and it goes on.
 PROCESS_KINDS = {
     "worker": ["kill9", "pause", "restart", "drain"],
     "dispatcher": ["kill9", "pause", "restart"],
@@ -15,8 +15,13 @@ LINKS = ["client-dispatcher", "worker-dispatcher", "client-worker"]
 LINK_KINDS = ["drop", "reset", "half-close", "delay", "throttle", "stall", "black-hole", "damage", "refuse"]
 PHASES = ["attach", "lease", "mid-batch", "remnant", "completion", "commit"]
 INSTANT = "instant"
+FAULTS = [(role, kind) for role, kinds in [*PROCESS_KINDS.items(), *((link, LINK_KINDS) for link in LINKS)] for kind in kinds]
+# Every kind of fault in every phase, mixed: each schedule has two of them, so that a row of half as many schedules has all.
+CELLS = [(role, kind, phase) for role, kind in FAULTS for phase in PHASES]
+random.Random("cells").shuffle(CELLS)
+CELLS_EACH = 2
 
-MIN_FAULTS, MAX_FAULTS = 3, 5
+MIN_FAULTS = 3  # that take place, of a schedule that counts
 TIMEOUT_S = 3.0  # of the service: a pause or a silence may be longer, and the other side notices
 
 
@@ -71,6 +76,12 @@ def failing(draw, data):
             *([{"op": "filter", "where": "value % 4 != 2"}] if draw.random() < 0.5 else []), batch(draw, 6, 8)]
 
 
+def replacing(draw, data):
+    """Unshuffled, and without a short last split: so each split has elements that neither fail nor are dropped, and can be drawn instead of those that fail."""
+    return [{"op": "range", "stop": 24 * draw.randint(42, 83)}, {"op": "fail", "where": f"value % {draw.randint(9, 17)} == 4"},
+            *([{"op": "filter", "where": "value % 4 != 2"}] if draw.random() < 0.5 else []), batch(draw, 6, 8)]
+
+
 def large(draw, data):
     """Batches of some hundred KiB."""
     return [{"op": "synthetic", "count": draw.randint(400, 700), "shape": [64, 80], "dtype": "float32"}, {"op": "shuffle"}, batch(draw, 6, 10)]
@@ -85,23 +96,30 @@ def unbatched(draw, data):
     return [{"op": "range", "stop": draw.randint(250, 400)}, *([{"op": "filter", "where": "value % 5 != 0"}] if draw.random() < 0.5 else []), {"op": "shuffle"}]
 
 
-PIPELINES = [counted, counted_with_passes, filtered, nearly_empty, bucketed, padded, strings, one_split, failing, large, mixed, unbatched]
+PIPELINES = [counted, counted_with_passes, filtered, nearly_empty, bucketed, padded, strings, one_split, failing, replacing, large, mixed, unbatched]
 # In another order other elements share a batch, and what they are padded to differs.
 ONLY_EXACT = [padded]
+LEAVING = [filtered, nearly_empty, bucketed, padded]  # their splits leave something over
+MANY_TIMES = {"attach", "mid-batch"}                   # phases that also an epoch of one split goes through more than once
+ON_ERROR = {failing: "skip", replacing: "replace"}
 
 
-def pipeline(draw, data, order):
-    make = draw.choice([p for p in PIPELINES if order == "exact" or p not in ONLY_EXACT])
+def pipeline(draw, data, order, phases):
+    """With splits that go through these phases, more than once."""
+    many = not phases <= MANY_TIMES
+    choice = [p for p in (LEAVING if "remnant" in phases else PIPELINES) if (order == "exact" or p not in ONLY_EXACT) and not (many and p is one_split)]
+    choice += [one_split] * 3 if phases and not many else []  # else it is rare
+    make = draw.choice(choice)
     out = {"cachew": 1, "pipeline": make(draw, data)}
-    if make is failing:
-        out["on_error"] = draw.choice(["skip", "replace"])
+    if make in ON_ERROR:
+        out["on_error"] = ON_ERROR[make]
     return make.__name__, out
 
 
 def slowed(out, draw, workers, threads, kind):
     """A delay per element, behind the elements' last change, so that the job takes a second or two with all its workers."""
     chain = out["pipeline"]
-    elements = {"padded": 700, "strings": 500, "large": 550, "unbatched": 320}.get(kind, 1500)
+    elements = {"nearly_empty": 80, "padded": 700, "strings": 500, "large": 550, "unbatched": 320}.get(kind, 1500)
     wanted_s = draw.uniform(0.8, 2.2)
     lanes = threads if kind == "one_split" else workers * threads
     at = next(i for i, op in enumerate(chain) if op["op"] in ("shuffle", "batch", "repeat", "bucket_by_length", "skip"))
@@ -111,23 +129,19 @@ def slowed(out, draw, workers, threads, kind):
 
 def hold(draw, kind):
     """For how long: mostly short, now and then longer than the service's timeout."""
-    if kind in ("pause", "stall", "black-hole") and draw.random() < 0.25:
+    if kind in ("pause", "stall", "black-hole") and draw.random() < 0.2:
         return round(draw.uniform(TIMEOUT_S + 0.3, TIMEOUT_S + 1.5), 3)
     return round(draw.choice([0.0, draw.uniform(0.02, 0.3), draw.uniform(0.2, 1.2)]), 3)
 
 
-def process_fault(draw, world, workers):
-    role = draw.choice(list(PROCESS_KINDS))
-    kind = draw.choice(PROCESS_KINDS[role])
-    target = draw.randrange({"worker": workers, "client": world, "dispatcher": 1}[role])
-    return {"role": role, "kind": kind, "target": target, "hold_s": hold(draw, kind)}
+def targets(role, world, workers):
+    return {"worker": workers, "client": world, "dispatcher": 1, "client-dispatcher": world, "worker-dispatcher": workers, "client-worker": workers}[role]
 
 
-def link_fault(draw, world, workers, transport):
-    link = draw.choice(LINKS if transport == "tcp" else LINKS[:2])
-    kind = draw.choice(LINK_KINDS)
-    target = draw.randrange(world if link == "client-dispatcher" else workers)
-    f = {"role": link, "kind": kind, "target": target, "hold_s": hold(draw, kind), "direction": draw.choice(["up", "down"])}
+def fault(draw, role, kind, world, workers):
+    f = {"role": role, "kind": kind, "target": draw.randrange(targets(role, world, workers)), "hold_s": hold(draw, kind)}
+    if role in LINKS:
+        f["direction"] = draw.choice(["up", "down"])
     if kind == "throttle":
         f["rate"] = draw.choice([2_000, 50_000, 500_000])
     if kind == "delay":
@@ -135,50 +149,71 @@ def link_fault(draw, world, workers, transport):
     return f
 
 
-def point_fault(draw, points, world, workers, transport):
-    """At a named point: the process that passes it is stopped there, and then the fault happens to it or to a connection of its."""
-    phase = draw.choice(sorted({p["phase"] for p in points}))
-    point = draw.choice([p for p in points if p["phase"] == phase])
-    role = point["role"]
-    if draw.random() < 0.6:
-        kind = draw.choice([k for k in PROCESS_KINDS[role] if k != "regroup"])
-        f = {"role": role, "kind": kind, "hold_s": hold(draw, kind)}
-    else:
-        f = link_fault(draw, world, workers, transport)
-    f["target"] = draw.randrange({"worker": workers, "client": world, "dispatcher": 1}[role])
-    f["at"] = {"point": point["name"], "role": role, "phase": phase, "nth": draw.choice([1, 1, 2, 3, draw.randint(4, 20)])}
-    return f
+# The first passing of a point at which whom it may happen to is there: connections are made by what comes first.
+FIRST = {"worker-lease": 2, "dispatcher-lease": 4, "worker-completed": 2, "dispatcher-completed": 2, "dispatcher-commit": 5, "dispatcher-committed": 5}
+
+
+def at_point(draw, f, phase, points, world, workers):
+    """The fault, while somebody stands at a point of this phase: mostly who it happens to."""
+    there = [p for p in points if p["phase"] == phase]
+    own = [p for p in there if p["role"] == f["role"]]
+    point = draw.choice(own if own and draw.random() < 0.7 else there)
+    role, start = point["role"], 0
+    if f["role"] == "client-worker" and phase == "attach":  # at its beginning a job has none: who attaches is a rank that was started again
+        point, role, start = next(p for p in there if p["role"] == "client"), "client", 1
+    nth = FIRST.get(point["name"], 1) + (workers if phase == "commit" else 0)  # a transaction per worker that registers
+    at = {"point": point["name"], "role": role, "phase": phase, "nth": nth + draw.choice([0, 0, 1, 2, draw.randint(3, 8)]) * (phase != "attach"),
+          "target": f["target"] if role == f["role"] else draw.randrange(targets(role, world, workers))}
+    return {**f, "at": {**at, "start": start} if start else at}
 
 
 def instant(draw):
-    """A share of all batches, or a time after the start."""
-    return {"share": round(draw.random() ** 1.3 * 0.95, 3)} if draw.random() < 0.75 else {"time_s": round(draw.random() * 1.0, 3)}
+    """A share of all batches, or a time after the start: well before the job's end."""
+    return {"share": round(draw.random() ** 1.3 * 0.8, 3)} if draw.random() < 0.75 else {"time_s": round(draw.random() * 0.6, 3)}
+
+
+def cells_of(seed, points):
+    """The faults in phases that this schedule has."""
+    return [CELLS[(CELLS_EACH * seed + i) % len(CELLS)] for i in range(CELLS_EACH)] if points else []
+
+
+def faults_of(draw, cells, points, order, world, workers, transport):
+    out = [{**fault(draw, *draw.choice([f for f in FAULTS if f[0] != "client-worker" or transport == "tcp"]), world, workers), "at": instant(draw)}
+           for _ in range(draw.choice([3, 3, 4]))]
+    for role, kind, phase in cells:
+        f = at_point(draw, fault(draw, role, kind, world, workers), phase, points, world, workers)
+        if "start" in f["at"]:
+            out.append({**fault(draw, "client", "restart", world, workers), "target": f["at"]["target"], "hold_s": 0.0, "at": {"share": 0.1}})
+        out.append(f)
+    for f in out:
+        if order == "any" and f["kind"] == "regroup":  # each rank's state is its own
+            f["kind"] = "restart"
+    return out
 
 
 def make(seed, data, points=()):
     """The schedule of this seed. data: where make_data.py wrote its records; points: named points of the build, with role and phase."""
     draw = random.Random(f"schedule/{seed}")
+    cells = cells_of(seed, points)
+    phases, roles, kinds = {phase for _, _, phase in cells}, {role for role, _, _ in cells}, {kind for _, kind, _ in cells}
     workers, world = draw.choice([1, 2, 2, 3, 3, 4, 5, 6]), draw.choice([1, 1, 2, 2, 3, 4])
     order, guarantee = draw.choice([("exact", "exactly-once")] * 6 + [("any", "exactly-once")] * 2 + [("any", "at-most-once")])
     transport = draw.choice(["auto", "shm", "unix", "tcp", "tcp", "tcp"])
     threads = draw.choice([1, 2])
-    kind, chain = pipeline(draw, data, order)
+    # What the phases need to be there:
+    if "regroup" in kinds:
+        order, guarantee = "exact", "exactly-once"
+    if "client-worker" in roles:  # other transports have no proxy between them
+        transport, world = "tcp", max(world, 2)
+    kind, chain = pipeline(draw, data, order, phases)
     if order == "any" and kind == "one_split":  # refused for several ranks: it would be one rank's alone
         world = 1
-    faults = []
-    for _ in range(draw.randint(MIN_FAULTS, MAX_FAULTS)):
-        f = process_fault(draw, world, workers) if draw.random() < 0.6 else link_fault(draw, world, workers, transport)
-        faults.append({**f, "at": instant(draw)})
-    for _ in range(draw.choice([0, 1, 2, 2]) if points else 0):
-        faults.append(point_fault(draw, points, world, workers, transport))
-    for f in faults:
-        if order == "any" and f["kind"] == "regroup":  # each rank's state is its own
-            f["kind"] = "restart"
+    faults = faults_of(draw, cells, points, order, world, workers, transport)
     state = draw.random() < 0.85
     return {
         "seed": seed, "kind": kind, "pipeline": slowed(chain, draw, workers, threads, kind), "run_seed": draw.randrange(1000),
-        "epochs": draw.choice([1, 1, 2, 3]) if kind in ("nearly_empty", "unbatched", "one_split") else draw.choice([1, 1, 1, 2]),
+        "epochs": draw.choice([1, 1, 2]) if kind in ("unbatched", "one_split") else draw.choice([1, 1, 1, 2]),
         "workers": workers, "threads": threads, "world_size": world, "order": order, "guarantee": guarantee, "transport": transport,
-        "state_dir": draw.random() < 0.7, "clients_first": draw.random() < 0.3, "with_state": state or guarantee == "at-most-once",
+        "state_dir": "commit" in phases or draw.random() < 0.7, "clients_first": draw.random() < 0.2, "with_state": state or guarantee == "at-most-once",
         "state_every": draw.choice([1, 3, 10]), "memory": draw.choice(["64M", "256M"]), "faults": faults,
     }

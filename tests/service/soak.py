@@ -28,13 +28,15 @@ import schedules  # noqa: E402
 from cluster import CACHEW  # noqa: E402
 from play import Player  # noqa: E402
 
+TRIES = 3  # at a schedule, until enough of its faults took place
+
 
 def crash_points(command):
     """The named points of a test build; none in another."""
     ran = subprocess.run([command, "doctor", "--crash-points", "--json"], check=False, capture_output=True, text=True, timeout=60)
     if ran.returncode != 0:
         return []
-    return json.loads(ran.stdout.splitlines()[-1])["crash_points"]
+    return [p for p in json.loads(ran.stdout.splitlines()[-1])["crash_points"] if p["role"] in schedules.PROCESS_KINDS]
 
 
 def make_data(directory):
@@ -43,11 +45,16 @@ def make_data(directory):
 
 
 def play(plan, command, keep):
-    work = Path(tempfile.mkdtemp(prefix="cachew-soak-"))
-    try:
-        return Player(plan, command, work, keep).play()
-    finally:
-        shutil.rmtree(work, ignore_errors=True)
+    """Again, if the job was over before enough had happened to it: on another day it takes longer."""
+    for _ in range(TRIES):
+        work = Path(tempfile.mkdtemp(prefix="cachew-soak-"))
+        try:
+            result = Player(plan, command, work, keep).play()
+        finally:
+            shutil.rmtree(work, ignore_errors=True)
+        if not result["ok"] or len(result["faults"]) >= min(schedules.MIN_FAULTS, len(plan["faults"])):
+            break
+    return result
 
 
 def play_all(plans, jobs, keep=None, stop_after=0):
@@ -82,6 +89,9 @@ def report(results, seconds):
     failed = sorted((r for r in results if not r["ok"]), key=lambda r: r["seed"])
     few = [r["seed"] for r in results if len(r["faults"]) < schedules.MIN_FAULTS]
     out = table(results) if results else []
+    came = {(f["role"], f["kind"], f["phase"]) for r in results for f in r["faults"]}
+    out.append(f"{sum(c in came for c in schedules.CELLS)} of {len(schedules.CELLS)} kinds of fault in a phase came"
+               + "".join(f"; none: {role} {kind}, {phase}" for role, kind, phase in sorted(set(schedules.CELLS) - came)[:10]))
     out.append(f"{len(results)} schedules in {seconds:.0f} s, {len(failed)} failed; {len(few)} with fewer than {schedules.MIN_FAULTS} faults before the job's end"
                f"; {sum(r['unreached'] for r in results)} faults never came to it")
     if results:

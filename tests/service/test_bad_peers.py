@@ -3,32 +3,21 @@
 import resource
 import select
 import socket
-import sys
 import threading
 import time
-from pathlib import Path
 
 import pytest
-
-sys.path.insert(0, str(Path(__file__).resolve().parent))
-import raw_peer  # noqa: E402
-from cluster import CACHEW, END_S, SLOWER  # noqa: E402
-from raw_peer import CLIENT, FAILURE, GET, OBSERVER, PING, QUERY, WORKER  # noqa: E402
-from short_jobs import look  # noqa: E402
-from test_service import BATCH, SHUFFLE, Bench, numbers, slow  # noqa: E402
+import raw_peer
+from cluster import CACHEW, END_S, SLOWER
+from raw_peer import CLIENT, FAILURE, GET, OBSERVER, PING, QUERY, WORKER
+from short_jobs import look
+from workbench import BATCH, SHUFFLE, numbers, slow
 
 CROWD = 2000
 DESCRIPTORS = 1024
 JOB = numbers(1600, slow(500), SHUFFLE, BATCH)
 UNKNOWN = 300         # no kind of message
 MAY_QUEUE = 64 << 20  # of what a peer does not read, docs/protocol.md
-
-
-@pytest.fixture
-def bench(tmp_path):
-    b = Bench(tmp_path)
-    yield b
-    b.cluster.close()
 
 
 def address_of(bench, role):

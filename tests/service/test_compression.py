@@ -4,27 +4,16 @@ CACHEW names the command (default build/cachew)."""
 
 import json
 import subprocess
-import sys
-from pathlib import Path
 
 import pytest
-from daemons import TIMEOUT_S, Daemons
+from daemons import TIMEOUT_S
 from example_data import CACHEW
-
-sys.path.insert(0, str(Path(__file__).resolve().parent))
-from proxy import Network  # noqa: E402
+from proxy import Network
 
 DOUBLES = [{"op": "synthetic", "count": 1000, "shape": [4096], "dtype": "uint8"}, {"op": "cast", "component": "data", "dtype": "float64"}, {"op": "shuffle"},
            {"op": "batch", "size": 32}]  # 31 MiB, an eighth of which is not zero
 NOISE = [{"op": "synthetic", "count": 240, "shape": [1 << 17], "dtype": "uint8"}, {"op": "shuffle"}, {"op": "batch", "size": 8}]
 RATE = 12_000_000
-
-
-@pytest.fixture
-def daemons(tmp_path):
-    started = Daemons(tmp_path)
-    yield started
-    started.end()
 
 
 @pytest.fixture

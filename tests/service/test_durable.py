@@ -2,14 +2,10 @@
 
 import re
 import shutil
-import sys
-from pathlib import Path
 
 import pytest
-
-sys.path.insert(0, str(Path(__file__).resolve().parent))
-from raw_peer import COMPLETED, DONE, frames  # noqa: E402
-from test_service import BATCH, FILTER, SHUFFLE, Bench, numbers  # noqa: E402
+from raw_peer import COMPLETED, DONE, frames
+from workbench import BATCH, FILTER, SHUFFLE, Bench, numbers
 
 JOB = numbers(16000, FILTER, SHUFFLE, BATCH)
 RECEIVES, SENDS, SYNCS = ("recvmsg", "recvfrom", "read", "readv"), ("sendmsg", "sendto", "write", "writev"), ("fdatasync", "fsync")

@@ -1,15 +1,11 @@
 """Networks that fail, with the kernel's own: links that go down and packets that get lost, between roles on hosts of their own. As root only."""
 
 import subprocess
-import sys
 import time
-from pathlib import Path
 
+import namespaces
 import pytest
-
-sys.path.insert(0, str(Path(__file__).resolve().parent))
-import namespaces  # noqa: E402
-from test_service import BATCH, FILTER, SHUFFLE, Bench, numbers, slow  # noqa: E402
+from workbench import BATCH, FILTER, SHUFFLE, Bench, numbers, slow
 
 WHY_NOT = namespaces.missing()
 WHY_NO_LOSS = namespaces.missing("nft")

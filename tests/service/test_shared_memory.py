@@ -12,17 +12,10 @@ import subprocess
 import time
 
 import pytest
-from daemons import TIMEOUT_S, Daemons
+from daemons import TIMEOUT_S
 from example_data import CACHEW
 
 MIB = 1 << 20
-
-
-@pytest.fixture
-def daemons(tmp_path):
-    started = Daemons(tmp_path)
-    yield started
-    started.end()
 
 
 @pytest.fixture

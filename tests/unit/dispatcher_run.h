@@ -35,7 +35,7 @@ struct run_peer {
     uint64_t last_id;
     /* worker */
     uint64_t worker, snapshot;
-    uint32_t capacity;
+    uint32_t capacity, max_streams;
     const char *file;           /* of the data; its key is the snapshot */
     const char *name, *pool;    /* NULL: "fake", none */
     const char *fails;          /* Prepare is answered with this */
@@ -50,7 +50,8 @@ struct run_peer {
     uint64_t first_report, next_report;
     uint64_t cursor;
     char failure[700], attribute[64], value[128], expected[256];
-    char lagging[64];
+    char lagging[64], held_by[800]; /* what it was told of other ranks, and that keeps it */
+    bool paused;
 };
 
 struct run {
@@ -215,7 +216,7 @@ static void run_peer_clear(struct run_peer *p)
 }
 
 /* As kill -9: nothing that was not committed is left, and every connection is gone. */
-static void run_kill(struct run *u)
+CW_UNUSED static void run_kill(struct run *u)
 {
     u->d = cw_dispatcher_free(u->d);
     u->batch = NULL;
@@ -469,6 +470,10 @@ static void run_client_handle(struct run_peer *p, const Cachew__Envelope *m)
     if (m->of_case == CACHEW__ENVELOPE__OF_LAGGING)
         snprintf(p->lagging, sizeof(p->lagging), "%" PRIu32 " at %" PRIu64 ", %s", m->lagging->rank, run_position(p->run, m->lagging->at->epoch, m->lagging->at->split),
                  m->lagging->attached ? "attached" : "gone");
+    if (m->of_case == CACHEW__ENVELOPE__OF_HELD) {
+        snprintf(p->held_by, sizeof(p->held_by), "%s", m->held->why);
+        p->paused = m->held->paused;
+    }
     if (m->of_case == CACHEW__ENVELOPE__OF_ATTACHED) {
         p->attached = true;
         memcpy(p->streams[0].id, m->attached->stream.data, 16);
@@ -549,7 +554,7 @@ static void run_register(struct run_peer *p)
 {
     char *addresses[] = {(char *)"127.0.0.1:1"};
     RUN_SAY(p, Register, REGISTER, true, RUN_BASE(register), .unix_path = (char *)"", .http = (char *)"", .addresses = addresses, .n_addresses = 1, .pid = 7,
-            .cpu_budget = 2, .pool = (char *)(p->pool ? p->pool : ""));
+            .cpu_budget = 2, .max_streams = p->max_streams, .pool = (char *)(p->pool ? p->pool : ""));
 }
 
 static struct run_peer *run_worker_data(struct run *u, uint32_t capacity, uint64_t snapshot)
@@ -649,7 +654,7 @@ static int run_detach(struct run_peer *p, bool finished)
 }
 
 /* Returns the id of the request. */
-static uint64_t run_completed(struct run_peer *p, const struct run_stream *s, uint64_t pos, uint64_t n_batches)
+CW_UNUSED static uint64_t run_completed(struct run_peer *p, const struct run_stream *s, uint64_t pos, uint64_t n_batches)
 {
     uint64_t n = p->run->n_splits;
     Cachew__Report report = CACHEW__REPORT__INIT;

@@ -304,6 +304,123 @@ static void test_lagging(void **state)
     run_free(u);
 }
 
+/* An id is not given again, also when nothing but a number is left of who had it. */
+static void test_ids(void **state)
+{
+    (void)state;
+    struct run *u = run_new(8);
+    struct run_peer *w = run_worker(u, 1);
+    uint64_t id = w->worker;
+    run_lose(w);
+    u->now_ns += UINT64_C(601) * 1000000000;
+    run_pass(u, 1100);
+    assert_int_equal(run_count(u, 'g'), 0);
+    run_kill(u);
+    run_start(u);
+    assert_true(run_worker(u, 1)->worker > id);
+    run_free(u);
+}
+
+/* kill -9: workers come back with what they hold, under their ids; nobody else gets it; completions are known. */
+static void test_restart(void **state)
+{
+    (void)state;
+    struct run *u = run_new(40);
+    struct run_peer *a = run_worker(u, 2), *b = run_worker(u, 2), *c = run_client(u, "job", 0, 1, 0);
+    uint64_t ids[2] = {a->worker, b->worker};
+    struct run_peer *first = a->streams[0].held[0] ? a : b;
+    run_completed(first, &first->streams[0], 0, 5);
+    run_settle(u);
+    bool held[4];
+    for (uint64_t pos = 0; pos < 4; pos++)
+        held[pos] = a->streams[0].held[pos];
+    run_kill(u);
+    u->now_ns += 1000000;
+    run_start(u);
+    run_reconnect(a);
+    assert_int_equal(a->worker, ids[0]);
+    c->used = false;
+    c = run_client(u, "job", 0, 1, 0);
+    assert_true(c->attached);
+    assert_int_equal(run_held(a), 2); /* b may still come: what it has is given to nobody */
+    run_pass(u, 1500);
+    assert_int_equal(run_held(a), 2);
+    run_reconnect(b);
+    run_pass(u, 100);
+    assert_int_equal(b->worker, ids[1]);
+    for (uint64_t pos = 0; pos < 4; pos++) {
+        assert_int_equal(a->streams[0].held[pos], held[pos]);
+        assert_int_equal(b->streams[0].held[pos], !held[pos]);
+        assert_int_equal(c->placed[pos], (held[pos] ? a : b)->worker + 1);
+    }
+    assert_int_equal(c->reports[0], 5);
+    struct run_peer *d = run_worker(u, 2);
+    assert_true(d->worker > ids[0] && d->worker > ids[1]);
+    run_free(u);
+}
+
+/* After a restart without its workers, the leases go elsewhere after the grace; ids are not given again. */
+static void test_restart_grace(void **state)
+{
+    (void)state;
+    struct run *u = run_new(40);
+    struct run_peer *a = run_worker(u, 2), *c = run_client(u, "job", 0, 1, 0);
+    uint64_t id = a->worker;
+    run_kill(u);
+    a->used = c->used = false;
+    run_start(u);
+    struct run_peer *b = run_worker(u, 2);
+    assert_int_equal(b->worker, id + 1);
+    c = run_client(u, "job", 0, 1, 0);
+    assert_true(c->attached);
+    run_pass(u, 1800);
+    assert_int_equal(run_held(b), 0);
+    run_pass(u, 300);
+    assert_int_equal(run_held(b), 2);
+    /* A new job waits for no grace. */
+    run_kill(u);
+    b->used = c->used = false;
+    run_start(u);
+    b = run_worker(u, 2);
+    c = run_client_with(u, &(struct run_attach){.job = "other", .seed = 9}, 0);
+    assert_int_equal(run_held(b), 2);
+    run_free(u);
+}
+
+/* The same process on a new connection, before its old one is noticed to be dead: it keeps what it names. */
+static void test_second_connection(void **state)
+{
+    (void)state;
+    struct run *u = run_new(40);
+    struct run_peer *a = run_worker(u, 4), *c = run_client(u, "job", 0, 1, 0);
+    struct run_peer *again = run_connect(u, CACHEW__ROLE__ROLE_WORKER);
+    memcpy(again->incarnation, a->incarnation, 16);
+    run_lose(again);
+    again->capacity = a->capacity;
+    again->snapshot = a->snapshot;
+    memcpy(again->streams, a->streams, sizeof(a->streams));
+    again->streams[0].held[3] = false; /* that lease was still on its way */
+    run_reconnect(again);
+    assert_int_equal(again->worker, a->worker);
+    assert_true(a->closed);
+    assert_int_equal(run_held(again), 4);
+    for (uint64_t pos = 0; pos < 4; pos++)
+        assert_int_equal(c->placed[pos], again->worker + 1);
+    /* And once more, without anything: it is asked to prepare the stream again. */
+    struct run_peer *last = run_connect(u, CACHEW__ROLE__ROLE_WORKER);
+    memcpy(last->incarnation, a->incarnation, 16);
+    run_lose(last);
+    last->capacity = 2;
+    last->snapshot = a->snapshot;
+    run_reconnect(last);
+    assert_int_equal(run_held(last), 0);
+    RUN_SAY(last, Heartbeat, HEARTBEAT, false, RUN_BASE(heartbeat));
+    run_settle(u);
+    assert_int_equal(run_held(last), 2);
+    assert_true(last->streams[0].held[0]);
+    run_free(u);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -316,6 +433,10 @@ int main(void)
         cmocka_unit_test(test_detach_again),
         cmocka_unit_test(test_finished_ranks_after_a_restart),
         cmocka_unit_test(test_lagging),
+        cmocka_unit_test(test_ids),
+        cmocka_unit_test(test_restart),
+        cmocka_unit_test(test_restart_grace),
+        cmocka_unit_test(test_second_connection),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

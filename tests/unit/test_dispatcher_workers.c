@@ -222,6 +222,207 @@ static void test_rows_far_ahead(void **state)
     run_free(u);
 }
 
+/* The first worker's answer is what the stream is; one that sees other data isn't used, and the first file that differs is named. */
+static void test_other_data(void **state)
+{
+    (void)state;
+    struct run *u = run_new(8);
+    struct run_peer *good = run_worker(u, 2), *c = run_client(u, "job", 0, 1, 0), *bad = run_worker_data(u, 2, 12), *more = run_worker_data(u, 2, 13);
+    more->file = "b";
+    run_settle(u);
+    assert_true(c->attached);
+    assert_int_equal(run_held(good), 2);
+    assert_int_equal(run_held(bad) + run_held(more), 0);
+    char *json = NULL;
+    struct cw_error err = {0};
+    assert_int_equal(cw_dispatcher_query(u->d, "workers", u->now_ns, &json, &err), 0);
+    assert_non_null(strstr(json, "file \\\"a\\\" has other content"));
+    assert_non_null(strstr(json, "file \\\"a\\\" is not there"));
+    free(json);
+    run_free(u);
+}
+
+/* All workers fail: the client is told why. None is there: it waits. One that never answers is not waited for forever. */
+static void test_prepare_fails(void **state)
+{
+    (void)state;
+    struct run *u = run_new(8);
+    struct run_peer *c = run_client(u, "job", 0, 1, 0);
+    assert_false(c->attached);
+    assert_string_equal(c->failure, "");
+    struct run_peer *a = run_connect(u, CACHEW__ROLE__ROLE_WORKER), *b = run_connect(u, CACHEW__ROLE__ROLE_WORKER);
+    a->silent = b->silent = true;
+    a->fails = b->fails = "no such file";
+    a->capacity = b->capacity = 1;
+    run_register(a);
+    run_register(b);
+    run_settle(u);
+    struct run_peer *asked[2] = {0};
+    for (int i = 0; i < 2; i++) { /* the first at once; the second after the first's failure */
+        uint64_t id = 0;
+        for (struct run_peer *p = a; p; p = p == a ? b : NULL)
+            for (size_t k = 0; k < p->n_in; k++)
+                if (p->in[k]->of_case == CACHEW__ENVELOPE__OF_PREPARE && p != asked[0]) {
+                    assert_null(asked[i]);
+                    asked[i] = p;
+                    id = p->in[k]->id;
+                }
+        assert_non_null(asked[i]);
+        assert_string_equal(c->failure, "");
+        run_prepared(asked[i], id, (ProtobufCBinaryData){0});
+        run_settle(u);
+    }
+    assert_non_null(strstr(c->failure, "data: no such file"));
+    run_attach_as(c, &(struct run_attach){.job = "job"}, 0);
+    run_settle(u);
+    run_pass(u, 9000);
+    assert_string_equal(c->failure, "");
+    struct run_peer *good = run_worker(u, 1);
+    run_pass(u, 2000);
+    assert_true(c->attached);
+    assert_int_equal(run_held(good), 1);
+    run_free(u);
+}
+
+/* A worker that can't go on with a stream stays in the service: others run its splits, and where there are none it is prepared anew. */
+static void test_stream_fails_at_a_worker(void **state)
+{
+    (void)state;
+    struct run *u = run_new(8);
+    struct run_peer *a = run_worker(u, 4), *b = run_worker(u, 4), *c = run_client(u, "job", 0, 1, 0);
+    struct run_peer *bad = a->streams[0].held[0] ? a : b, *good = bad == a ? b : a;
+    Cachew__StreamFailed failed = CACHEW__STREAM_FAILED__INIT;
+    Cachew__Failure why = CACHEW__FAILURE__INIT;
+    Cachew__Envelope m = CACHEW__ENVELOPE__INIT;
+    why.kind = (char *)(uintptr_t)"io";
+    why.message = (char *)(uintptr_t)"the disk is gone";
+    failed.stream = (ProtobufCBinaryData){16, bad->streams[0].id};
+    failed.why = &why;
+    m.of_case = CACHEW__ENVELOPE__OF_STREAM_FAILED;
+    m.stream_failed = &failed;
+    memset(bad->streams[0].held, 0, sizeof(bad->streams[0].held));
+    assert_int_equal(run_say(bad, &m), 0);
+    run_settle(u);
+    assert_true(good->streams[0].held[0]);
+    assert_int_equal(run_held(bad), 0);
+    run_lose(good);
+    run_pass(u, 4000);
+    assert_true(bad->streams[0].held[0]);
+    assert_string_equal(c->failure, "");
+    failed.stream.len = 3;
+    assert_true(run_say(bad, &m) < 0);
+    run_free(u);
+}
+
+/* Late: no other had it done for a second, and three times the median; then another runs it too. The first to complete keeps it. */
+static void test_late(void **state)
+{
+    (void)state;
+    struct run *u = run_new(40);
+    struct run_peer *a = run_worker(u, 2), *b = run_worker(u, 2), *c = run_client(u, "job", 0, 1, 0);
+    struct run_peer *slow = a->streams[0].held[0] ? a : b, *fast = slow == a ? b : a;
+    for (uint64_t pos = 0; pos < 4; pos++)
+        if (fast->streams[0].held[pos])
+            run_completed(fast, &fast->streams[0], pos, 1);
+    run_settle(u);
+    run_pass(u, 900);
+    assert_false(fast->streams[0].held[0]);
+    run_pass(u, 300);
+    assert_true(fast->streams[0].held[0] && slow->streams[0].held[0]);
+    assert_int_equal(c->placed[0], fast->worker + 1);
+    assert_int_equal(run_held(fast), 3); /* one more than its capacity, as all it has is finished */
+    run_completed(slow, &slow->streams[0], 0, 1); /* after all */
+    run_settle(u);
+    assert_false(fast->streams[0].held[0]);
+    assert_true(slow->streams[0].held[0]);
+    assert_int_equal(c->placed[0], slow->worker + 1);
+    uint64_t id = run_completed(fast, &fast->streams[0], 0, 1);
+    run_settle(u);
+    assert_true(run_answered(fast, id));
+    assert_int_equal(c->n_reports[0], 1);
+    run_free(u);
+}
+
+/* Splits that take long are not late because of that. */
+static void test_late_median(void **state)
+{
+    (void)state;
+    struct run *u = run_new(40);
+    struct run_peer *a = run_worker(u, 1), *b = run_worker(u, 1), *c = run_client(u, "job", 0, 1, 0);
+    for (uint64_t pos = 0; pos < 10; pos += 2) { /* each takes 0.9 s */
+        run_pass(u, 900);
+        for (uint64_t i = pos; i < pos + 2; i++)
+            run_completed(a->streams[0].held[i] ? a : b, &a->streams[0], i, 1);
+        run_progress(c, pos + 2, 0);
+        run_settle(u);
+    }
+    struct run_peer *slow = a->streams[0].held[10] ? a : b, *fast = slow == a ? b : a;
+    run_completed(fast, &fast->streams[0], 11, 1);
+    run_pass(u, 2500);
+    assert_false(fast->streams[0].held[10]);
+    run_pass(u, 400);
+    assert_true(fast->streams[0].held[10]);
+    run_free(u);
+}
+
+/* Draining: unfinished splits move at once, finished ones stay for 10 s, nothing new comes. */
+static void test_drain(void **state)
+{
+    (void)state;
+    struct run *u = run_new(40);
+    struct run_peer *a = run_worker(u, 2), *b = run_worker(u, 2), *c = run_client(u, "job", 0, 1, 0);
+    struct run_peer *leaves = a->streams[0].held[0] ? a : b, *stays = leaves == a ? b : a;
+    run_completed(leaves, &leaves->streams[0], 0, 1);
+    run_settle(u);
+    uint64_t begun = 1;
+    while (!leaves->streams[0].held[begun])
+        begun++;
+    RUN_SAY(leaves, Draining, DRAINING, false, RUN_BASE(draining));
+    run_settle(u);
+    assert_true(leaves->streams[0].held[0] && leaves->streams[0].held[begun]); /* what it computes it may finish */
+    assert_int_equal(c->placed[begun], leaves->worker + 1);
+    run_completed(leaves, &leaves->streams[0], begun, 1);
+    for (uint64_t pos = 1; pos < 6; pos++)
+        if (stays->streams[0].held[pos])
+            run_completed(stays, &stays->streams[0], pos, 1);
+    run_settle(u);
+    size_t held = run_held(leaves);
+    assert_int_equal(c->placed[0], leaves->worker + 1);
+    run_pass(u, 9000);
+    assert_int_equal(run_held(leaves), held); /* and nothing new came */
+    run_pass(u, 1500);
+    assert_int_equal(run_held(leaves), 0);
+    assert_true(stays->streams[0].held[0]);
+    assert_int_equal(c->placed[0], stays->worker + 1);
+    run_free(u);
+}
+
+/* A worker that a client does not reach: what it needs moves, if there is another. */
+static void test_unreachable(void **state)
+{
+    (void)state;
+    struct run *u = run_new(40);
+    struct run_peer *a = run_worker(u, 2), *c = run_client(u, "job", 0, 1, 0);
+    RUN_SAY(c, Unreachable, UNREACHABLE, false, RUN_BASE(unreachable), .worker = a->worker, .reason = (char *)"timed out");
+    run_settle(u);
+    assert_int_equal(run_held(a), 2); /* nobody else could do better */
+    struct run_peer *b = run_worker(u, 64);
+    RUN_SAY(c, Unreachable, UNREACHABLE, false, RUN_BASE(unreachable), .worker = a->worker, .reason = (char *)"timed out");
+    run_settle(u);
+    assert_int_equal(run_held(a), 0);
+    assert_true(b->streams[0].held[0] && b->streams[0].held[1]);
+    run_pass(u, 29000);
+    assert_int_equal(run_held(a), 0);
+    run_pass(u, 2000);
+    assert_int_equal(run_held(a), 1); /* the first split, which is late at b by now */
+    RUN_SAY(c, Unreachable, UNREACHABLE, false, RUN_BASE(unreachable), .worker = a->worker, .reason = (char *)"timed out");
+    run_settle(u);
+    run_lose(b); /* now it is better than nobody */
+    run_settle(u);
+    assert_int_equal(run_held(a), 2);
+    run_free(u);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -233,6 +434,13 @@ int main(void)
         cmocka_unit_test(test_drain_loses_nothing),
         cmocka_unit_test(test_pipelines_leave_no_rows),
         cmocka_unit_test(test_rows_far_ahead),
+        cmocka_unit_test(test_other_data),
+        cmocka_unit_test(test_prepare_fails),
+        cmocka_unit_test(test_stream_fails_at_a_worker),
+        cmocka_unit_test(test_late),
+        cmocka_unit_test(test_late_median),
+        cmocka_unit_test(test_drain),
+        cmocka_unit_test(test_unreachable),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -287,8 +287,10 @@ static void test_one_without(void **state)
         struct cw_listener *l = listen_at("127.0.0.1:0", listener_has ? &with : &without);
         connect_to(cw_listener_address(l), listener_has ? &without : &with, &ours);
         run_until(ours_closed_and_refused);
-        assert_says(listener_has ? ours.why.message : refusal.message, listener_has ? "does it expect TLS?" : "this is TLS, and not expected here");
-        assert_says(listener_has ? refusal.message : ours.why.message, "does the other side speak TLS?");
+        assert_says(listener_has ? ours.why.message : refusal.message, listener_has ? "TLS is expected here" : "this is TLS, and not expected here");
+        assert_says(listener_has ? refusal.message : ours.why.message, listener_has ? "TLS is expected here" : "does the other side speak TLS?");
+        if (listener_has)
+            assert_string_equal(ours.why.attribute, "tls"); /* who reads that does not come again */
         cw_listener_free(l);
         cw_tls_unref(with.tls);
     }
@@ -303,7 +305,7 @@ static void test_greetings(void **state)
     o.timeout_ns = 500000000;
     struct cw_listener *l = listen_at("127.0.0.1:0", &o);
     static const struct { const char *text; size_t size; const char *reason; } cases[] = {
-        {"GET / HTTP/1.0\r\n\r\n", 18, "does the other side speak TLS?"}, {"CWF1............................", 32, "does the other side speak TLS?"}, {"\x16\x03\x01\x02\x00\x01", 6, "no handshake for 0.5 s"},
+        {"GET / HTTP/1.0\r\n\r\n", 18, "does the other side speak TLS?"}, {"CWF1............................", 32, "the sizes in a frame's header"}, {"\x16\x03\x01\x02\x00\x01", 6, "no handshake for 0.5 s"},
     };
     for (size_t i = 0; i < CW_COUNT_OF(cases); i++) {
         refusals = 0;

@@ -1,4 +1,4 @@
-/* The store: what is there after what, that many commits share a sync, and that kill -9, a log cut off anywhere and a full disk lose nothing acknowledged. */
+/* The store: what is there after what, and that kill -9, a log cut off anywhere and a full disk lose nothing acknowledged. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -101,29 +101,28 @@ static struct rows rows_at(const char *where)
 
 struct waiter {
     struct cw_loop *loop;
-    struct cw_store_commit commit;
     struct cw_store_batch batch;
-    int *order, n, result;
-    bool last;
+    bool done;
+    struct cw_error why;
 };
 
 static void on_done(void *arg, const struct cw_error *why)
 {
     struct waiter *w = arg;
-    w->result = why ? why->status : 1;
-    w->n = w->order ? (*w->order)++ : 0;
-    if (w->last)
-        cw_loop_stop(w->loop);
+    w->done = true;
+    w->why = why ? *why : (struct cw_error){0};
+    cw_loop_stop(w->loop);
 }
 
-static void commit(struct cw_store *s, struct waiter *w, struct cw_loop *l, int *order, bool last)
+/* Returns what it came to. */
+static int commit(struct cw_store *s, struct waiter *w)
 {
-    w->loop = l;
-    w->order = order;
-    w->last = last;
-    w->result = 0;
-    w->commit = (struct cw_store_commit){.batch = &w->batch, .done = on_done, .arg = w};
-    cw_store_commit(s, &w->commit);
+    w->done = false;
+    cw_store_commit(s, &w->batch, on_done, w);
+    assert_false(w->done); /* never from within */
+    cw_loop_run(w->loop);
+    assert_true(w->done);
+    return w->why.status;
 }
 
 /* ---- tests ---- */
@@ -173,8 +172,8 @@ static void test_rows(void **state)
     put(&c, "big", big, size);
     delete_range(&c, "d1", "d3");
     delete(&c, "nothing");
-    struct cw_store_commit second = {.batch = &c}, first = {.batch = &b, .next = &second};
-    assert_int_equal(cw_store_file_apply(f, &first, &err), 0);
+    assert_int_equal(cw_store_file_apply(f, &b, &err), 0);
+    assert_int_equal(cw_store_file_apply(f, &c, &err), 0);
     cw_store_file_close(f);
     assert_string_equal(rows_at(dir).text, "a\xff=2 b=3 big=(5242880) d3=6 empty= ");
     struct stat st;
@@ -210,43 +209,28 @@ static void test_not_ours(void **state)
     assert_non_null(strstr(err.message, "/proc/nothing/here"));
 }
 
-/* A thousand commits: answered in order, and by far fewer transactions. In memory alike, without a file. */
-static void test_group_commit(void **state)
+/* One after the other, with a file and in memory alike. */
+static void test_commits(void **state)
 {
     (void)state;
     for (int memory = 0; memory < 2; memory++) {
         struct cw_error err = {0};
-        struct cw_loop *l = NULL;
         struct cw_store *s = NULL;
-        static struct waiter w[1000];
-        int order = 0;
-        assert_int_equal(cw_loop_new(&l, &err), 0);
-        assert_int_equal(cw_store_open(memory ? NULL : dir, l, &s, &err), 0);
-        for (int i = 0; i < 1000; i++) {
+        struct waiter w = {0};
+        assert_int_equal(cw_loop_new(&w.loop, &err), 0);
+        assert_int_equal(cw_store_open(memory ? NULL : dir, w.loop, &s, &err), 0);
+        for (int i = 0; i < 100; i++) {
             char key[16];
             snprintf(key, sizeof(key), "%04d", i);
-            w[i] = (struct waiter){0};
-            put_text(&w[i].batch, key, "v");
-            commit(s, &w[i], l, &order, i == 999);
-            assert_int_equal(w[i].result, 0); /* never from within */
-        }
-        cw_loop_run(l);
-        for (int i = 0; i < 1000; i++) {
-            assert_int_equal(w[i].result, 1);
-            assert_int_equal(w[i].n, i);
-            cw_store_batch_deinit(&w[i].batch);
-        }
-        if (!memory) { /* each transaction adds a page of 4 KiB at least to the log */
-            struct stat st;
-            char log[100];
-            snprintf(log, sizeof(log), "%s/journal.db-wal", dir);
-            assert_int_equal(stat(log, &st), 0);
-            assert_true(st.st_size < 100 * 4096);
+            cw_store_batch_clear(&w.batch);
+            put_text(&w.batch, key, "v");
+            assert_int_equal(commit(s, &w), 0);
         }
         cw_store_close(s);
-        cw_loop_free(l);
+        cw_loop_free(w.loop);
+        cw_store_batch_deinit(&w.batch);
         if (!memory)
-            assert_int_equal(rows_at(dir).n, 1000);
+            assert_int_equal(rows_at(dir).n, 100);
     }
 }
 
@@ -255,22 +239,21 @@ static void test_close_writes(void **state)
 {
     (void)state;
     struct cw_error err = {0};
-    struct cw_loop *l = NULL;
     struct cw_store *s = NULL;
     struct waiter w = {0};
-    assert_int_equal(cw_loop_new(&l, &err), 0);
-    assert_int_equal(cw_store_open(dir, l, &s, &err), 0);
+    assert_int_equal(cw_loop_new(&w.loop, &err), 0);
+    assert_int_equal(cw_store_open(dir, w.loop, &s, &err), 0);
     put_text(&w.batch, "k", "v");
-    commit(s, &w, l, NULL, false);
+    cw_store_commit(s, &w.batch, on_done, &w);
     cw_store_close(s);
-    cw_loop_free(l);
-    assert_int_equal(w.result, 0);
+    cw_loop_free(w.loop);
+    assert_false(w.done);
     assert_string_equal(rows_at(dir).text, "k=v ");
     cw_store_batch_deinit(&w.batch);
 }
 
 /* Writes one row after the other and says each that was acknowledged; ends by being killed. */
-struct writer { struct cw_loop *loop; struct cw_store *store; struct waiter waiter; int fd; uint32_t n; };
+struct writer { struct cw_loop *loop; struct cw_store *store; struct cw_store_batch batch; int fd; uint32_t n; };
 
 static void writer_next(struct writer *w);
 static void on_written(void *arg, const struct cw_error *why)
@@ -285,14 +268,13 @@ static void on_written(void *arg, const struct cw_error *why)
 static void writer_next(struct writer *w)
 {
     char key[16], value[256];
-    cw_store_batch_clear(&w->waiter.batch);
+    cw_store_batch_clear(&w->batch);
     for (int half = 0; half < 2; half++) { /* both, or neither */
         snprintf(key, sizeof(key), "%c%08" PRIu32, 'a' + half, w->n);
         snprintf(value, sizeof(value), "%0200" PRIu32, w->n);
-        put_text(&w->waiter.batch, key, value);
+        put_text(&w->batch, key, value);
     }
-    w->waiter.commit = (struct cw_store_commit){.batch = &w->waiter.batch, .done = on_written, .arg = w};
-    cw_store_commit(w->store, &w->waiter.commit);
+    cw_store_commit(w->store, &w->batch, on_written, w);
 }
 
 static void test_kill(void **state)
@@ -354,19 +336,18 @@ static void test_cut_log(void **state)
     struct cw_error err = {0};
     struct cw_store_file *f = NULL;
     struct cw_store_batch b = {0};
-    struct cw_store_commit c = {.batch = &b};
     assert_int_equal(cw_store_file_open(dir, &f, &err), 0);
     mkdir(copy, 0700);
     put_text(&b, "a", "1");
-    assert_int_equal(cw_store_file_apply(f, &c, &err), 0);
+    assert_int_equal(cw_store_file_apply(f, &b, &err), 0);
     cw_store_batch_clear(&b);
     put_text(&b, "b", "2");
-    assert_int_equal(cw_store_file_apply(f, &c, &err), 0);
+    assert_int_equal(cw_store_file_apply(f, &b, &err), 0);
     size_t before = copy_file("journal.db-wal", SIZE_MAX);
     cw_store_batch_clear(&b);
     put_text(&b, "c", "3");
     delete(&b, "a");
-    assert_int_equal(cw_store_file_apply(f, &c, &err), 0);
+    assert_int_equal(cw_store_file_apply(f, &b, &err), 0);
     size_t after = copy_file("journal.db-wal", SIZE_MAX);
     assert_true(after > before);
     for (size_t cut = before; cut <= after; cut++) {
@@ -380,47 +361,36 @@ static void test_cut_log(void **state)
 
 static void on_alarm(int signal) { (void)signal; }
 
-/* No room: said so, nothing half; those behind fail with it; and once there is room again, it goes on. */
+/* No room: said so, nothing half; and once there is room again, it goes on. */
 static void test_full(void **state)
 {
     (void)state;
     struct cw_error err = {0};
-    struct cw_loop *l = NULL;
     struct cw_store *s = NULL;
     static uint8_t big[1 << 20];
-    struct waiter w[3] = {0};
+    struct waiter w = {0};
     struct rlimit old, small;
-    int order = 0;
     signal(SIGXFSZ, on_alarm);
-    assert_int_equal(cw_loop_new(&l, &err), 0);
-    assert_int_equal(cw_store_open(dir, l, &s, &err), 0);
-    put_text(&w[0].batch, "a", "1");
-    commit(s, &w[0], l, &order, true);
-    cw_loop_run(l);
-    assert_int_equal(w[0].result, 1);
+    assert_int_equal(cw_loop_new(&w.loop, &err), 0);
+    assert_int_equal(cw_store_open(dir, w.loop, &s, &err), 0);
+    put_text(&w.batch, "a", "1");
+    assert_int_equal(commit(s, &w), 0);
     getrlimit(RLIMIT_FSIZE, &old);
     small = old;
     small.rlim_cur = 256 << 10;
     setrlimit(RLIMIT_FSIZE, &small);
-    put(&w[1].batch, "b", big, sizeof(big));
-    put_text(&w[2].batch, "c", "3");
-    commit(s, &w[1], l, &order, false);
-    commit(s, &w[2], l, &order, true);
-    cw_loop_run(l);
-    assert_int_equal(w[1].result, CW_E_IO);
-    assert_int_equal(w[2].result, CW_E_IO);
-    assert_non_null(strstr(w[1].commit.error.message, "journal.db"));
+    cw_store_batch_clear(&w.batch);
+    put(&w.batch, "b", big, sizeof(big));
+    put_text(&w.batch, "c", "3");
+    assert_int_equal(commit(s, &w), CW_E_IO);
+    assert_non_null(strstr(w.why.message, "journal.db"));
+    assert_int_equal(commit(s, &w), CW_E_IO);
     setrlimit(RLIMIT_FSIZE, &old);
-    commit(s, &w[1], l, &order, false);
-    commit(s, &w[2], l, &order, true);
-    cw_loop_run(l);
-    assert_int_equal(w[1].result, 1);
-    assert_int_equal(w[2].result, 1);
+    assert_int_equal(commit(s, &w), 0);
     cw_store_close(s);
-    cw_loop_free(l);
+    cw_loop_free(w.loop);
     assert_string_equal(rows_at(dir).text, "a=1 b=(1048576) c=3 ");
-    for (int i = 0; i < 3; i++)
-        cw_store_batch_deinit(&w[i].batch);
+    cw_store_batch_deinit(&w.batch);
     signal(SIGXFSZ, SIG_DFL);
 }
 
@@ -430,7 +400,7 @@ int main(void)
         cmocka_unit_test(test_batches),
         cmocka_unit_test_setup_teardown(test_rows, setup, teardown),
         cmocka_unit_test_setup_teardown(test_not_ours, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_group_commit, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_commits, setup, teardown),
         cmocka_unit_test_setup_teardown(test_close_writes, setup, teardown),
         cmocka_unit_test_setup_teardown(test_kill, setup, teardown),
         cmocka_unit_test_setup_teardown(test_cut_log, setup, teardown),

@@ -1,6 +1,6 @@
 /*
- * A worker among a dispatcher and clients that are the test's: they live on one loop, run by the test's thread until what it waits for has happened. Batches
- * that come are compared with those of an iterator in this process. Include after cmocka.h.
+ * A worker among a dispatcher and clients that are the test's: they live on one loop, run by the test's thread until what it waits for has happened.
+ * Include after cmocka.h.
  */
 #pragma once
 #include <errno.h>
@@ -469,7 +469,7 @@ static void say_return(struct fake *f, const uint64_t *slabs, size_t n)
 }
 
 /* Of regions that came over an earlier connection (n_regions 0: over this one), only these slabs are in use. */
-static void say_keep(struct fake *f, const uint64_t *regions, size_t n_regions, const uint64_t *slabs, size_t n_slabs)
+CW_UNUSED static void say_keep(struct fake *f, const uint64_t *regions, size_t n_regions, const uint64_t *slabs, size_t n_slabs)
 {
     Cachew__Envelope e = CACHEW__ENVELOPE__INIT;
     Cachew__Keep m = CACHEW__KEEP__INIT;
@@ -504,7 +504,7 @@ static struct got *take_got(struct fake *f, struct got *g)
 }
 
 static bool is_answer(const Cachew__Envelope *m, uint64_t re, uint64_t y CW_UNUSED) { return m->re == re; }
-static bool is_kind(const Cachew__Envelope *m, uint64_t kind, uint64_t y CW_UNUSED) { return (uint64_t)m->of_case == kind; }
+CW_UNUSED static bool is_kind(const Cachew__Envelope *m, uint64_t kind, uint64_t y CW_UNUSED) { return (uint64_t)m->of_case == kind; }
 static bool is_report(const Cachew__Envelope *m, uint64_t epoch, uint64_t split)
 {
     return m->of_case == CACHEW__ENVELOPE__OF_COMPLETED && m->completed->report->epoch == epoch && m->completed->report->split == split;
@@ -528,106 +528,4 @@ static void give_back(struct fake *f, const struct got *g)
         slabs[i] = g->m->batch->slabs[i]->slab;
     if (n && f->conn)
         say_return(f, slabs, n);
-}
-
-/* ---- the same in this process ---- */
-
-struct expected {
-    uint64_t epoch, g, split, index;
-    struct cw_hash128 hash;
-};
-
-static size_t reference_limit; /* batches */
-
-struct reference {
-    struct cw_local local;
-    struct expected *batches;
-    size_t n;
-    uint64_t n_skipped;
-    /* to join remnants with */
-    struct cw_budget budget;
-    struct cw_slab_pool slabs;
-    struct cw_layout layout;
-};
-
-static void reference_init(struct reference *r, const char *chain, uint64_t seed, uint64_t epochs)
-{
-    char text[4000];
-    struct cw_error err = {0};
-    struct cw_batch *b;
-    int s;
-    *r = (struct reference){0};
-    snprintf(text, sizeof(text), "{\"cachew\": 1, \"pipeline\": [%s]}", chain);
-    if (chain[0] == '{' && strstr(chain, "\"cachew\""))
-        snprintf(text, sizeof(text), "%s", chain);
-    struct cw_iterator_options o = {.seed = seed, .epochs = epochs, .world_size = 1, .runner = {.threads = 2, .memory = (size_t)256 << 20, .optimize = true}};
-    if (cw_local_parse(&r->local, text, strlen(text), temp_dir, &err) < 0 || cw_local_open(&r->local, temp_dir, 2, &err) < 0 ||
-        cw_iterator_new(r->local.sequence, &o, NULL, &r->local.iterator, &err) < 0)
-        fail_msg("%s", err.message);
-    s = 1;
-    while (r->n < reference_limit && (s = cw_iterator_next(r->local.iterator, 0, &b, &err)) == 0) {
-        r->batches = realloc(r->batches, (r->n + 1) * sizeof(*r->batches));
-        r->batches[r->n++] = (struct expected){.epoch = b->epoch, .g = b->g, .split = b->split, .index = b->index, .hash = cw_batch_hash(b)};
-        cw_iterator_release(r->local.iterator, b);
-    }
-    assert_true(s == 1 || r->n == reference_limit);
-    uint64_t replaced;
-    cw_iterator_quarantined(r->local.iterator, &r->n_skipped, &replaced);
-    cw_budget_init(&r->budget, (size_t)1 << 30);
-    assert_int_equal(cw_slab_pool_init(&r->slabs, &r->budget, &err), 0);
-    assert_int_equal(cw_layout_init(&r->layout, r->local.compiled, &r->budget, &err), 0);
-}
-
-static void reference_deinit(struct reference *r)
-{
-    cw_layout_deinit(&r->layout);
-    cw_slab_pool_deinit(&r->slabs);
-    assert_int_equal(atomic_load(&r->budget.used), 0);
-    cw_local_deinit(&r->local);
-    free(r->batches);
-}
-
-static const struct expected *expected_at(const struct reference *r, uint64_t epoch, uint64_t split, uint64_t index)
-{
-    for (size_t i = 0; i < r->n; i++)
-        if (r->batches[i].epoch == epoch && r->batches[i].split == split && r->batches[i].index == index)
-            return &r->batches[i];
-    fail_msg("there is no batch %llu of split %llu", (unsigned long long)index, (unsigned long long)split);
-    return NULL;
-}
-
-static void assert_same(struct cw_batch *b, const struct expected *e)
-{
-    b->g = e->g;
-    struct cw_hash128 h = cw_batch_hash(b);
-    assert_true(h.lo == e->hash.lo && h.hi == e->hash.hi);
-}
-
-/* A batch that came is the one of that place. Returns how many of its records were quarantined. */
-static size_t check_batch(const struct reference *r, struct fake *f, const struct got *g)
-{
-    assert_int_equal(g->m->of_case, CACHEW__ENVELOPE__OF_BATCH);
-    const Cachew__Batch *m = g->m->batch;
-    struct cw_memory memory[2] = {{.data = g->payload, .size = g->size}};
-    struct cw_batch b = {0};
-    struct cw_quarantined *quarantined = NULL;
-    struct cw_error err = {0};
-    size_t n = 0;
-    for (size_t i = 0; i < m->n_slabs; i++)
-        for (size_t k = 0; k < f->n_mapped; k++)
-            if (f->mapped[k].region == m->slabs[i]->region) {
-                assert_true(m->slabs[i]->offset <= f->mapped[k].size && m->slabs[i]->size <= f->mapped[k].size - m->slabs[i]->offset);
-                memory[i] = (struct cw_memory){.data = f->mapped[k].data + m->slabs[i]->offset, .size = m->slabs[i]->size};
-            }
-    if (cw_wire_batch_read(m, r->local.compiled, memory, &b, &quarantined, &err) < 0)
-        fail_msg("%s", err.message);
-    for (unsigned k = 0; k < b.n_components; k++)
-        assert_int_equal((uintptr_t)b.components[k].data % 64, 0);
-    for (const struct cw_quarantined *q = quarantined; q; q = q->next)
-        n += !q->note;
-    assert_same(&b, expected_at(r, m->epoch, m->split, m->index));
-    free(b.components);
-    free(b.ids);
-    cw_quarantined_free(quarantined);
-    return n;
 }

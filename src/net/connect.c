@@ -1,0 +1,176 @@
+/* Connecting: the name of a host becomes addresses, which are tried one after the other. */
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "net/conn_impl.h"
+#include "net/socket.h"
+
+#define ADDRESS_MS UINT64_C(250) /* for one of several addresses of a host, at least */
+#define RETRY_NS UINT64_C(10000000) /* a Unix socket's listener that has a full queue is asked again so soon */
+
+struct resolving {
+    uv_getaddrinfo_t request;
+    struct cw_conn *c; /* NULL: nobody waits for it any more */
+};
+
+void cw_conn_resolve_cancel(struct cw_conn *c)
+{
+    if (!c->resolving)
+        return;
+    c->resolving->c = NULL;
+    uv_cancel((uv_req_t *)&c->resolving->request);
+    c->resolving = NULL;
+}
+
+static void on_resolved(uv_getaddrinfo_t *request, int status, struct addrinfo *addresses)
+{
+    struct resolving *r = request->data;
+    struct cw_conn *c = r->c;
+    free(r);
+    if (!c) {
+        uv_freeaddrinfo(addresses);
+        return;
+    }
+    c->resolving = NULL;
+    if (status < 0) {
+        struct cw_error err = {0};
+        cw_address_unresolved(&c->address, uv_strerror(status), &err);
+        cw_conn_die(c, &err);
+        return;
+    }
+    c->addresses = c->next_address = addresses; /* libuv's are the system's */
+    c->state = CONN_CONNECTING;
+    cw_loop_defer(c->loop, &c->defer);
+}
+
+static int resolve(struct cw_conn *c, struct cw_error *err)
+{
+    const struct addrinfo hints = {.ai_family = AF_UNSPEC, .ai_socktype = SOCK_STREAM, .ai_flags = AI_NUMERICSERV};
+    c->state = CONN_CONNECTING;
+    if (c->address.local)
+        return 0;
+    int r = cw_address_resolve_number(&c->address, &c->addresses, err);
+    c->next_address = c->addresses;
+    if (r <= 0)
+        return r;
+    struct resolving *request = malloc(sizeof(*request));
+    if (!request)
+        return cw_error_nomem(err, sizeof(*request), "resolving a host");
+    request->c = c;
+    request->request.data = request;
+    r = uv_getaddrinfo(cw_loop_uv(c->loop), &request->request, on_resolved, c->address.host, c->address.port, &hints);
+    if (r < 0) {
+        free(request);
+        return r == UV_ENOMEM ? cw_error_nomem(err, 0, "resolving a host") : cw_address_unresolved(&c->address, uv_strerror(r), err);
+    }
+    c->resolving = request;
+    c->state = CONN_RESOLVING;
+    return 0;
+}
+
+static void not_connected(struct cw_conn *c, int errnum)
+{
+    struct cw_error err = {0};
+    cw_error_errno(&err, CW_E_SERVICE, errnum, "can't connect");
+    cw_conn_die(c, &err);
+}
+
+static int begin_connecting(struct cw_conn *c)
+{
+    struct sockaddr_un name;
+    if (c->address.local) {
+        socklen_t size = cw_socket_path(c->address.path, &name);
+        return cw_socket_connect((const struct sockaddr *)&name, size);
+    }
+    if (!c->next_address)
+        return -EADDRNOTAVAIL;
+    const struct addrinfo *a = c->next_address;
+    c->next_address = a->ai_next;
+    cw_address_print_socket(a->ai_addr, a->ai_addrlen, c->peer, sizeof(c->peer));
+    return cw_socket_connect(a->ai_addr, a->ai_addrlen);
+}
+
+void cw_conn_try_addresses(struct cw_conn *c)
+{
+    struct cw_error err = {0};
+    int fd;
+    do
+        fd = begin_connecting(c);
+    while (fd < 0 && c->next_address);
+    if (fd == -EAGAIN && c->address.local) {
+        cw_timer_start(c->timer, RETRY_NS, 0);
+        return;
+    }
+    if (fd < 0) {
+        not_connected(c, -fd);
+        return;
+    }
+    uint64_t now = cw_loop_now_ms(c->loop), left_ms = c->deadline_ms > now ? c->deadline_ms - now : 0, addresses = 1;
+    for (const struct addrinfo *a = c->next_address; a; a = a->ai_next)
+        addresses++;
+    cw_timer_start(c->timer, CW_MIN(left_ms, CW_MAX(left_ms / addresses, ADDRESS_MS)) * 1000000, 0); /* one that is silent leaves time for the others */
+    c->fd = fd;
+    if (cw_conn_watch_new(c, fd, &err) < 0)
+        cw_conn_die(c, &err);
+    else
+        cw_watch_set(c->watch, 2);
+}
+
+/* This address does not answer, or refuses. */
+static void leave_address(struct cw_conn *c)
+{
+    c->watch = cw_watch_free(c->watch);
+    if (c->fd >= 0)
+        close(c->fd);
+    c->fd = -1;
+}
+
+void cw_conn_next_address(struct cw_conn *c)
+{
+    leave_address(c);
+    cw_conn_try_addresses(c);
+}
+
+void cw_conn_connected(struct cw_conn *c)
+{
+    struct cw_error err = {0};
+    int r = cw_socket_result(c->fd);
+    if (r == 0) {
+        if (cw_conn_establish(c, c->fd, &err) < 0 || cw_conn_say_hello(c, &err) < 0)
+            cw_conn_die(c, &err);
+        return;
+    }
+    leave_address(c);
+    if (c->next_address)
+        cw_conn_try_addresses(c);
+    else
+        not_connected(c, -r);
+}
+
+int cw_conn_connect(struct cw_loop *l, const char *address, const struct cw_conn_options *o, const struct cw_conn_ops *ops, void *user, struct cw_conn **ret,
+                    struct cw_error *err)
+{
+    struct cw_conn_setup *setup;
+    struct cw_conn *c = NULL;
+    int r = cw_conn_setup_new(o, true, &setup, err);
+    if (r < 0)
+        return r;
+    r = cw_conn_new(l, setup, ops, user, &c, err);
+    cw_conn_setup_unref(setup);
+    if (r < 0)
+        return r;
+    snprintf(c->peer, sizeof(c->peer), "%s", address);
+    r = cw_address_parse(address, &c->address, err);
+    c->local = c->address.local;
+    if (r >= 0)
+        r = resolve(c, err);
+    if (r < 0) {
+        cw_conn_drop(c);
+        return r;
+    }
+    if (c->state == CONN_CONNECTING)
+        cw_loop_defer(l, &c->defer);
+    *ret = c;
+    return 0;
+}

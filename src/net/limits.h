@@ -1,0 +1,22 @@
+/*
+ * How large what a peer says may be, and how much may wait to be sent to it, by who is connected to whom. docs/protocol.md, "Limits", has the same as a
+ * table, which tools/make_limits.py makes from this file.
+ */
+#pragma once
+
+#define CW_MIB ((size_t)1 << 20)
+/* A pipeline's text, with its Python functions; and with what stands around it in Attach and Prepare. */
+#define CW_PIPELINE_BYTES (32 * CW_MIB)
+#define CW_CONTROL_BYTES (CW_PIPELINE_BYTES + CW_MIB)
+/* A message before the handshake is done. */
+#define CW_HANDSHAKE_BYTES (CW_MIB / 16)
+/* What a worker has queued for a client beside the batches that it asked for: answers to a bounded number of requests, unless somebody asks and never reads. */
+#define CW_BESIDE_BATCHES_BYTES (64 * CW_MIB)
+
+/* Initialisers of struct cw_conn_limits. */
+#define CW_LIMITS_DISPATCHER {.message = CW_CONTROL_BYTES, .payload = 0, .queued = 64 * CW_MIB}     /* dispatcher */
+#define CW_LIMITS_WORKER_CONTROL {.message = CW_CONTROL_BYTES, .payload = 0, .queued = 0}           /* worker, from its dispatcher */
+#define CW_LIMITS_WORKER {.message = CW_MIB, .payload = 0, .queued = 0}                             /* worker, from a client */
+#define CW_LIMITS_CLIENT_CONTROL {.message = CW_CONTROL_BYTES, .payload = 0, .queued = 64 * CW_MIB} /* client, from its dispatcher */
+#define CW_LIMITS_CLIENT {.message = 128 * CW_MIB, .payload = 4096 * CW_MIB, .queued = 4 * CW_MIB}  /* client, from a worker */
+#define CW_LIMITS_OBSERVER {.message = 64 * CW_MIB, .payload = 0, .queued = CW_MIB}                 /* observer (`cachew jobs`), from the dispatcher */

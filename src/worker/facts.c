@@ -1,0 +1,75 @@
+/* What the dispatcher is told of a stream that is ready: its plan, and the files that it is made from, with what is in them. */
+#include "worker/worker_impl.h"
+
+#define MAX_FILES 4096 /* that a Prepared names */
+
+struct files {
+    Cachew__FileFact facts[MAX_FILES], *list[MAX_FILES];
+    size_t n;
+    bool too_many;
+};
+
+/* The rows of a file follow one another: the first row behind those of the file that has row `at`. */
+static uint64_t next_file(const struct cw_source *s, uint64_t at)
+{
+    const char *path = s->ops->path(s, at);
+    uint64_t in = at, step = 1;
+    while (step <= s->n_records - 1 - in && s->ops->path(s, in + step) == path) {
+        in += step;
+        step *= 2;
+    }
+    uint64_t out = step <= s->n_records - 1 - in ? in + step : s->n_records;
+    while (out - in > 1) {
+        uint64_t middle = in + (out - in) / 2;
+        if (s->ops->path(s, middle) == path)
+            in = middle;
+        else
+            out = middle;
+    }
+    return out;
+}
+
+static void list_files(struct files *f, const struct cw_source *s)
+{
+    if (!s->ops->path || s->ops->pull)
+        return;
+    for (uint64_t row = 0; row < s->n_records && !f->too_many; row = next_file(s, row)) {
+        struct cw_record_id id = {0};
+        const char *path = s->ops->path(s, row);
+        if (!path)
+            return;
+        f->too_many = f->n == MAX_FILES;
+        if (f->too_many)
+            return;
+        s->ops->ids(s, &row, 1, &id);
+        Cachew__FileFact *fact = f->list[f->n] = &f->facts[f->n];
+        cachew__file_fact__init(fact);
+        fact->path = (char *)(uintptr_t)path;
+        fact->key = id.file_key;
+        f->n++;
+    }
+}
+
+void *cw_facts_prepared(const struct worker_stream *s, Cachew__Prepared *m, Cachew__Plan *plan)
+{
+    const struct cw_sequence *q = s->stream->local.sequence;
+    struct files *files = malloc(sizeof(*files));
+    cachew__prepared__init(m);
+    cachew__plan__init(plan);
+    plan->n_positions = s->plan.n_positions;
+    plan->split_size = s->plan.split_size;
+    plan->n_splits = s->plan.n_splits;
+    plan->snapshot = s->plan.snapshot;
+    m->stream = (ProtobufCBinaryData){.data = s->stream->name, .len = sizeof(s->stream->name)};
+    m->plan = plan;
+    m->capacity = cw_streams_capacity(s);
+    if (!files)
+        return NULL;
+    files->n = 0;
+    files->too_many = false;
+    for (unsigned i = 0; i < q->compiled->n_programs; i++)
+        list_files(files, q->sources[i]);
+    m->files = files->list;
+    m->n_files = files->too_many ? 0 : files->n;
+    return files;
+}

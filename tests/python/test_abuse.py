@@ -1,0 +1,109 @@
+"""What no one should write, and someone will: an error of the package that names it, and nothing else happens."""
+
+import sys
+
+import numpy as np
+import pytest
+
+import cachew
+from cachew import Dataset
+from cachew._identity import identity_of
+
+
+@pytest.mark.parametrize("value", [-1, 2**64, float("nan"), True, np.True_, b"3", "3", "x\0", "\ud800", [3], ""])
+@pytest.mark.parametrize("option", ["seed", "epochs", "threads", "rank", "world_size", "timeout_s", "first_epoch", "cache", "cache_bytes", "optimize", "state", "index_dir",
+                                    "cache_dir"])
+def test_options_of_an_iterator(option, value, tmp_path, monkeypatch):
+    """Those that are right for what they are do no harm."""
+    monkeypatch.chdir(tmp_path)
+    try:
+        with Dataset.range(6).batch(2).iterator(**{option: value}) as it:
+            assert len(list(it)) == 3
+    except cachew.Error as error:
+        assert error.attribute in (option, None, "cache-dir") and (isinstance(error, cachew.StateError) if option == "state" else isinstance(error, cachew.OptionError))
+        assert str(error).isprintable()
+    else:
+        assert (option, value) in {("timeout_s", 2**64), ("optimize", True), ("index_dir", "3"), ("cache_dir", "3"), ("index_dir", b"3"), ("cache_dir", b"3")}
+
+
+@pytest.mark.parametrize(("value", "message"), [([[1], [2, 3]], "differ in shape"), (["a", "\ud800"], "UTF-8"), (np.zeros(3, np.longdouble), "float128|float96|float64x"),
+                                                (np.zeros((2,) + (1,) * 7), "7 dimensions: expected at most 6"), (np.zeros(3, complex), "complex"),
+                                                (np.array(["2020-01-01"], "M8[D]"), "datetime64"), (np.array([1, None], object), "object"), (np.array(3), "single value")])
+def test_arrays_that_are_no_component(value, message):
+    with pytest.raises(cachew.PipelineError, match=f"arrays: x has .*({message})|arrays: x is .*({message})"):
+        Dataset.arrays({"x": value})
+
+
+@pytest.mark.parametrize("name", ["x\0y", "\ud800"])
+def test_names_that_are_no_text(name):
+    with pytest.raises(cachew.PipelineError, match="expected a text"):
+        Dataset.arrays({name: np.arange(3)})
+
+
+@pytest.mark.parametrize("place", ["lib/python3/dist-packages", "home/.local/lib/python3.11/site-packages"])
+def test_packages_of_the_system_and_the_user_go_by_version(place, tmp_path, monkeypatch):
+    """What is in them need not have a hash."""
+    package = tmp_path / place / "cachew_test_of_packages"
+    package.mkdir(parents=True)
+    (package / "__init__.py").write_text("import threading\n__version__ = '1.2'\nlock = threading.Lock()\ndef locked():\n    return lock.locked()\n")
+    monkeypatch.syspath_prepend(str(package.parent))
+    try:
+        import cachew_test_of_packages
+
+        assert len(identity_of(lambda e: {"value": cachew_test_of_packages.locked()})) == 32
+    finally:
+        sys.modules.pop("cachew_test_of_packages", None)
+
+
+@pytest.mark.parametrize(("value", "message"), [("/data/\udcff/a.txt", "UTF-8.* a pattern"), ("a\0b", "NUL"), ({"a\ud800": "1"}, "no text in UTF-8")])
+def test_texts_that_json_does_not_hold(value, message):
+    with pytest.raises(cachew.PipelineError, match=message) as error:
+        Dataset.range(3).assign(value) if isinstance(value, dict) else Dataset.text(value)
+    assert error.value.operator == ("assign" if isinstance(value, dict) else "text")
+
+
+def test_a_file_whose_name_is_not_utf8_is_found_by_a_pattern(tmp_path):
+    import os
+
+    directory = os.fsencode(tmp_path) + b"/\xff\xfe"
+    os.mkdir(directory)
+    with open(directory + b"/a.txt", "w") as file:
+        file.write("x\ny\n")
+    assert Dataset.text(tmp_path / "*" / "a.txt").batch(2).peek()["text"].tolist() == [b"x", b"y"]
+
+
+@pytest.mark.parametrize("how", ["pickle", "copy", "deepcopy"])
+def test_what_runs_can_not_be_pickled_or_copied(how):
+    import copy
+    import pickle
+
+    loader = pytest.importorskip("cachew.torch").loader(Dataset.range(4).batch(2))
+    with Dataset.range(4).batch(2).iterator() as it:
+        for running in (it, loader):
+            with pytest.raises(TypeError, match="its dataset and its state_dict"):
+                {"pickle": pickle.dumps, "copy": copy.copy, "deepcopy": copy.deepcopy}[how](running)
+
+
+def masked(element):
+    return {"a": np.ma.array([1, 2], mask=[False, True])}
+
+
+def masked_batch(batch):
+    return {"a": np.ma.array(batch["value"], mask=batch["value"] == 1)}
+
+
+def number_for_a_name(element):
+    return {1: element["value"]}
+
+
+@pytest.mark.parametrize("outputs", [None, {"a": ("int64", (2,))}])
+def test_masked_arrays_do_not_lose_their_masks_in_silence(outputs):
+    with pytest.raises(cachew.RecordError, match="masked array as \"a\""):
+        Dataset.range(3).map(masked, outputs=outputs).batch(3).peek()
+    with pytest.raises(cachew.RecordError, match="masked array as \"a\""):
+        Dataset.range(3).batch(3).map_batches(masked_batch, outputs=outputs and {"a": "int64"}).peek()
+
+
+def test_components_have_texts_for_names():
+    with pytest.raises(cachew.RecordError, match="of the name 1, a int: expected a text"):
+        Dataset.range(3).map(number_for_a_name)

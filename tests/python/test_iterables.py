@@ -1,0 +1,82 @@
+"""Sources written in Python: iterables, sequences, generators."""
+
+import os
+import signal
+import time
+
+import pytest
+
+import cachew
+from cachew import Dataset
+from function_runs import digest, hosts, numbers, values
+
+
+def test_iterable_gives_its_elements_in_order():
+    ds = Dataset.iterable(numbers).batch(64)
+    assert values(ds, epochs=2) == [*range(1000), *range(1000)]
+    assert digest(ds, threads=1) == digest(ds, threads=4, memory="4M")
+
+
+def test_iterable_can_be_shuffled_filtered_and_limited():
+    shuffled = values(Dataset.iterable(numbers).shuffle().batch(10))
+    assert sorted(shuffled) == list(range(1000))
+    assert shuffled != sorted(shuffled)
+    assert values(Dataset.iterable(numbers).filter("value % 2 == 0").skip(5).take(7).batch(3)) == [10, 12, 14, 16, 18, 20, 22]
+
+
+def test_endless_iterables_end_with_take():
+    def endless():
+        i = 0
+        while True:
+            yield {"value": i}
+            i += 1
+
+    assert values(Dataset.iterable(endless).shuffle().take(500).batch(50), seed=3) == values(Dataset.iterable(endless).shuffle().batch(50).take(10), seed=3)
+
+
+def test_iterable_of_an_object_that_can_be_iterated_again():
+    assert values(Dataset.iterable([{"value": i} for i in range(10)]).batch(4), epochs=2) == [*range(10)] * 2
+    with pytest.raises(TypeError, match="once"):
+        Dataset.iterable(iter([{"value": 1}]))
+
+
+def test_iterable_that_raises_says_after_how_many():
+    def broken():
+        yield from numbers()
+        raise ValueError("the stream broke")
+
+    got = []
+    with pytest.raises(cachew.DataError, match=r"broken: ValueError: the stream broke .*after 1000 elements"):
+        for batch in Dataset.iterable(broken).batch(10):
+            got += batch["value"].tolist()
+    assert got == list(range(1000))
+
+
+def test_iterable_whose_host_is_killed_goes_on_where_it_was():
+    def slow():
+        for i in range(300):
+            time.sleep(0.002)
+            yield {"value": i}
+
+    ds = Dataset.iterable(slow).batch(10)
+    got = []
+    for batch in ds:
+        got += batch["value"].tolist()
+        if len(got) in (50, 150):
+            for pid in hosts():
+                os.kill(pid, signal.SIGKILL)
+    assert got == list(range(300))
+
+
+def test_streams_refuse_what_needs_their_end():
+    with pytest.raises(cachew.PipelineError, match="repeat.*stream"):
+        values(Dataset.iterable(numbers).repeat(2).batch(4))
+    with pytest.raises(cachew.PipelineError, match="concat.*stream"):
+        values(Dataset.concat([Dataset.iterable(numbers), Dataset.iterable(numbers)]).batch(4))
+
+
+def test_sequence_is_random_access():
+    items = [{"value": i * i, "t": "abc"[: i % 4]} for i in range(100)]
+    ds = Dataset.sequence(items).shuffle().batch(10)
+    assert len(ds) == 10
+    assert sorted(values(ds)) == [i * i for i in range(100)]

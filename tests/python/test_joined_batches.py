@@ -1,0 +1,164 @@
+"""map_batches of batches that are joined of what splits leave over: they are made ahead like the others, and are the same whoever makes them."""
+
+import os
+import threading
+import time
+
+import numpy as np
+import pytest
+
+import cachew
+from cachew import Dataset
+
+from waiting import comes_to
+
+SIZE = 8
+
+
+def numbers():
+    """Splits of a few batches, each of which leaves something over."""
+    return Dataset.range(4096).filter("value % 3 != 0").batch(SIZE)
+
+
+def is_joined(values):
+    return max(values) - min(values) > 2 * SIZE
+
+
+def called(log):
+    """The first element of each batch that the function was called with."""
+    return {int(line) for line in log.read_text().split()} if log.exists() else set()
+
+
+def note(log, batch):
+    with open(log, "a") as file:
+        file.write(f"{int(batch['value'][0])}\n")
+
+
+def up_to_a_joined_batch(it, want, log):
+    """Takes all batches before the first that is joined. When the last of them is asked for, the splits that it is joined of have been computed for long."""
+    first = next(g for g, values in enumerate(want) if is_joined(values))
+    for _ in range(first - 1):
+        next(it)
+    comes_to(lambda: called(log) >= {values[0] for values in want[:first + 12] if not is_joined(values)})
+    assert next(it)["value"].tolist() == want[first - 1]
+    return first
+
+
+def test_a_joined_batch_is_made_before_it_is_asked_for(tmp_path):
+    log = tmp_path / "calls"
+
+    def function(batch):
+        note(log, batch)
+        return batch
+
+    want = [b["value"].tolist() for b in numbers()]
+    with numbers().map_batches(function, outputs={"value": "int64"}).iterator(threads=2) as it:
+        first = up_to_a_joined_batch(it, want, log)
+        comes_to(lambda: want[first][0] in called(log))  # and nobody is in next()
+        assert [b["value"].tolist() for b in it] == want[first:]
+    assert sorted(called(log)) == sorted(values[0] for values in want)
+
+
+def slow_where_joined(log, go_on):
+    def function(batch):
+        note(log, batch)
+        while is_joined(batch["value"].tolist()) and not os.path.exists(go_on):
+            time.sleep(0.01)
+        return batch
+
+    return function
+
+
+def test_waiting_for_a_joined_batch_may_end_and_go_on(tmp_path):
+    log, go_on = tmp_path / "calls", tmp_path / "go_on"
+    want = [b["value"].tolist() for b in numbers()]
+    with numbers().map_batches(slow_where_joined(log, go_on), outputs={"value": "int64"}).iterator(threads=2) as it:
+        first = up_to_a_joined_batch(it, want, log)
+        comes_to(lambda: want[first][0] in called(log))
+        with pytest.raises(cachew.DeadlineError):
+            it.next(timeout_s=0.1)
+        go_on.touch()
+        assert [b["value"].tolist() for b in it] == want[first:]
+
+
+def in_use(it):
+    try:
+        it.state_dict()
+    except cachew.UsageError:
+        return True
+    return False
+
+
+@pytest.mark.parametrize("where", ["between", "inside"])
+def test_closing_while_joined_batches_are_made(tmp_path, where):
+    log, threads = tmp_path / "calls", len(os.listdir("/proc/self/task"))
+    want = [b["value"].tolist() for b in numbers()]
+    it = numbers().map_batches(slow_where_joined(log, tmp_path / "never"), outputs={"value": "int64"}).iterator(threads=2)
+    first = up_to_a_joined_batch(it, want, log)
+    comes_to(lambda: want[first][0] in called(log))
+    if where == "inside":
+        inside = threading.Thread(target=lambda: pytest.raises(cachew.UsageError, next, it))
+        inside.start()
+        comes_to(lambda: in_use(it))
+    it.close()
+    if where == "inside":
+        inside.join()
+    comes_to(lambda: len(os.listdir("/proc/self/task")) == threads)
+
+
+def doubled(batch):
+    return {"value": batch["value"], "twice": batch["value"] * 2}
+
+
+def shuffled(batch, rng):
+    return {"value": batch["value"][rng.permutation(len(batch["value"]))]}
+
+
+PIPELINES = {
+    "filter": Dataset.range(3000).shuffle().filter("value % 7 != 2").batch(16),
+    "one batch a split": Dataset.range(3000).shuffle().filter("value % 2 == 0").batch(11),
+    "strings": Dataset.range(700).map(lambda e: {"value": e["value"], "text": "x" * int(e["value"] % 90)}).shuffle().filter("value % 5 != 0").batch(9),
+    "remainder": Dataset.range(1000).filter("value % 3 == 0").batch(32, drop_remainder=True),
+    "buckets": Dataset.range(2000).map(lambda e: {"value": e["value"], "t": np.arange(e["value"] % 13)}, outputs={"value": "int64", "t": ("int64", (None,))})
+    .shuffle().bucket_by_length("length(t)", [4, 8], [16, 8, 8]),
+    "skipped": Dataset.range(900).assign(x="10 // (value % 50 - 7)").shuffle().filter("value % 3 != 1").batch(16).on_error("skip"),
+    "skip and take": Dataset.range(900).shuffle().filter("value % 3 != 1").batch(8).skip(5).take(30),
+    "few": Dataset.range(40).filter("value % 3 != 1").batch(64),
+}
+
+
+@pytest.mark.parametrize("name", PIPELINES)
+def test_joined_batches_are_the_same_whoever_makes_them(name):
+    base = PIPELINES[name]
+    for ds, function in ((base.map_batches(doubled), doubled), (base.map_batches(shuffled), None)):
+        alone = [(b.epoch, b.g, b.records, b.hash()) for b in ds.iterator(epochs=3, threads=1, memory="3M")]
+        for options in ({"threads": 4}, {"threads": 2, "memory": "8M"}, {"threads": 3, "memory": "2M"}):
+            assert [(b.epoch, b.g, b.records, b.hash()) for b in ds.iterator(epochs=3, **options)] == alone
+        ranks = [list(ds.iterator(epochs=3, rank=r, world_size=2)) for r in range(2)]
+        both = sorted((b.epoch, b.g, b.records, b.hash()) for rank in ranks for b in rank if not b.is_padding)
+        assert both == alone
+        if function:
+            for before, after in zip(base.iterator(epochs=3), ds.iterator(epochs=3)):
+                assert after["twice"].tolist() == (before["value"] * 2).tolist() and after.records == before.records
+
+
+def test_a_state_behind_and_before_joined_batches():
+    ds = PIPELINES["one batch a split"].map_batches(doubled)
+    it, states, hashes = ds.iterator(epochs=2), [], []
+    for b in it:
+        states.append(it.state_dict())
+        hashes.append(b.hash())
+    for i in range(0, len(states), 17):
+        assert [b.hash() for b in ds.iterator(epochs=2, state=states[i], threads=2)] == hashes[i + 1:]
+
+
+def test_what_differs_and_what_was_skipped_is_listed_for_joined_batches():
+    def changing(batch):
+        return {"value": batch["value"] + int.from_bytes(os.urandom(4), "little")}
+
+    ds = Dataset.range(60000).filter("value % 2 == 0").batch(2).map_batches(changing, outputs={"value": "int64"})
+    with pytest.warns(RuntimeWarning, match="changing"):
+        it = ds.iterator(threads=3)
+        for _ in it:
+            pass
+    assert {entry["action"] for entry in it.quarantine()} == {"differs"}

@@ -1,0 +1,274 @@
+"""Batches from a service: waits that end, and errors, which are those of a run in this process."""
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
+
+import cachew
+import numpy as np
+import pytest
+from cachew import Dataset
+from conftest import COMMAND, Up
+from service_runs import doubled, error_of, stuck, values
+from waiting import comes_to
+
+
+def fails_at_seven(element):
+    if element["value"] == 7:
+        raise KeyError("seven")
+    return {"value": element["value"]}
+
+
+# ---- waits that end ----
+
+def test_deadlines_say_what_was_waited_for(service):
+    it = stuck().distribute(service.address, timeout_s=0.2)
+    with pytest.raises(cachew.DeadlineError, match="within 0.2 s: a batch of split 0 in epoch 0 .*worker") as caught:
+        next(it)
+    assert caught.value.kind == "deadline"
+    with pytest.raises(cachew.DeadlineError, match="within 0.1 s"):
+        it.next(timeout_s=0.1)
+
+
+def test_a_paused_job_is_not_late_and_the_log_says_what_is_waited_for(service, caplog):
+    it = Dataset.range(100000).batch(8).distribute(service.address, job="paused", seed=1, timeout_s=1)
+    values = list(next(it)["value"])
+    subprocess.run([COMMAND, "jobs", "--service", service.address, "--pause", "paused"], check=True, timeout=30, stdout=subprocess.DEVNULL)
+
+    def resume():  # once there was a warning, which is long after a second
+        comes_to(lambda: any("the job is paused" in r.getMessage() for r in caplog.records))
+        subprocess.run([COMMAND, "jobs", "--service", service.address, "--resume", "paused"], check=True, timeout=30, stdout=subprocess.DEVNULL)
+
+    with ThreadPoolExecutor(1) as pool:
+        resumed = pool.submit(resume)
+        for b in it:
+            values += list(b["value"])
+        resumed.result()
+    assert values == list(range(100000))
+    assert {(r.name, r.levelname) for r in caplog.records} == {("cachew", "WARNING")}
+
+
+def test_profile_says_who_waits_for_whom(service):
+    it = Dataset.range(20).batch(2).distribute(service.address)
+    next(it)
+    profile = it.profile()
+    assert profile["bottleneck"] in ("the service", "the consumer") and profile["lost_splits"] == 0
+    assert [o["op"] for o in profile["operators"] if "op" in o] == ["range", "batch"]
+
+
+def test_close_ends_a_wait(service):
+    it = stuck().distribute(service.address)
+    with ThreadPoolExecutor(1) as pool:
+        waiting = pool.submit(next, it)
+        while True:
+            try:
+                it.state_dict()  # until the other thread is inside
+            except cachew.UsageError:
+                break
+        it.close()
+        with pytest.raises(cachew.UsageError, match="closed by another thread"):
+            waiting.result(10)
+
+
+INTERRUPTED = """
+import sys
+import cachew
+ds = cachew.Dataset.range(8).fail("true", kind="hang").batch(4)
+try:
+    it = ds.distribute(sys.argv[1]) if sys.argv[2] == "next" else None
+    print("waits", flush=True)
+    next(it) if it else ds.distribute(sys.argv[1])
+except KeyboardInterrupt:
+    print("interrupted", flush=True)
+"""
+
+
+@pytest.mark.parametrize("where", ["next", "open"])
+def test_interrupts_end_a_wait(service, tmp_path, where):
+    address, dispatcher = service.address, None
+    if where == "open":  # nobody is there who could look at the data
+        dispatcher = subprocess.Popen([COMMAND, "dispatcher", "--listen", "127.0.0.1:0"], stdout=subprocess.PIPE)
+        address = json.loads(dispatcher.stdout.readline())["ready"]["address"]
+    file = tmp_path / "interrupted.py"
+    file.write_text(INTERRUPTED)
+    ran = subprocess.Popen([sys.executable, file, address, where], stdout=subprocess.PIPE, text=True)
+    try:
+        assert ran.stdout.readline() == "waits\n"
+        begin = time.monotonic()
+        comes_to(lambda: "S (sleeping)" in open(f"/proc/{ran.pid}/status").read())
+        ran.send_signal(signal.SIGINT)
+        assert ran.communicate(timeout=30)[0] == "interrupted\n" and time.monotonic() - begin < 20
+    finally:
+        ran.kill()
+        ran.wait()
+        if dispatcher:
+            dispatcher.kill()
+            dispatcher.wait()
+            dispatcher.stdout.close()
+
+
+# ---- errors ----
+
+def facts(error):
+    return type(error), str(error), error.kind, error.operator, error.attribute, error.value, error.expected, error.file, error.record
+
+
+def test_a_function_that_raises_is_named_as_here(service):
+    ds = Dataset.range(20).map(fails_at_seven, outputs={"value": "int64"}).batch(4)
+    here, there = error_of(lambda: list(ds)), error_of(lambda: list(ds.distribute(service.address)))
+    assert facts(here) == facts(there)
+    assert isinstance(there, cachew.RecordError) and there.operator == "map" and there.record.endswith(":7") and "fails_at_seven: KeyError: 'seven'" in str(there)
+
+
+class Deadly:
+    """A function that ends the process that loads it."""
+
+    def __reduce__(self):
+        return os._exit, (3,)
+
+    def __call__(self, element):
+        return element
+
+
+def test_a_stream_that_can_not_go_on_costs_no_worker(service):
+    ds = Dataset.range(20).map(Deadly(), outputs={"value": "int64"}, version="1").batch(4)
+    here, there = error_of(lambda: list(ds)), error_of(lambda: list(ds.distribute(service.address)))
+    assert type(here) is type(there) and "exited with status 3" in str(there)
+    assert values(Dataset.range(100).batch(5).distribute(service.address)) == values(Dataset.range(100).batch(5))
+    assert [(w["id"], w["state"]) for w in service.ask("workers")] == [(w["id"], "ready") for w in service.ready["workers"]]
+
+
+def test_a_record_that_fails_is_named_as_here(service):
+    ds = Dataset.range(20).assign(x="10 // (value - 7)").batch(5)
+    here, there = error_of(lambda: list(ds)), error_of(lambda: list(ds.distribute(service.address)))
+    assert facts(here) == facts(there) and there.operator == "assign"
+
+
+def test_batches_before_one_that_fails(service):
+    it = Dataset.range(2000).assign(x="10 // (value - 1700)").batch(10).distribute(service.address)
+    got = 0
+    with pytest.raises(cachew.RecordError):
+        for _ in it:
+            got += 1
+    assert got == 170
+
+
+def test_files_that_a_worker_does_not_have(service, tmp_path):
+    error = error_of(lambda: Dataset.text(tmp_path / "none-*.txt").batch(4).distribute(service.address))
+    assert "none-*.txt" in str(error) and "on a worker of the service" in str(error) and error.file == str(tmp_path / "none-*.txt")
+
+
+def test_files_outside_the_roots_of_workers(records, tmp_path):
+    up = Up("--data-root", str(tmp_path))
+    try:
+        error = error_of(lambda: Dataset.tfrecord(records / "plain-*.tfrecord").batch(4).distribute(up.address))
+        assert str(records) in str(error) and f"below {tmp_path}" in str(error)
+    finally:
+        up.end()
+
+
+def test_functions_where_they_are_not_allowed():
+    up = Up("--no-python")
+    try:
+        error = error_of(lambda: list(Dataset.range(9).map(doubled, outputs={"value": "int64", "text": "bytes"}).batch(4).distribute(up.address)))
+        assert "--allow-python" in str(error) and error.operator == "map"
+    finally:
+        up.end()
+
+
+def test_arrays_in_memory_can_not_travel(service):
+    error = error_of(lambda: Dataset.arrays({"x": np.arange(9)}).batch(4).distribute("127.0.0.1:1"))  # before anybody is asked
+    assert error.kind == "pipeline" and error.operator == "arrays" and "in the memory of this process" in str(error)
+    joined = Dataset.concat([Dataset.range(9).rename({"value": "x"}), Dataset.arrays({"x": np.arange(9)})]).batch(4)
+    assert error_of(lambda: joined.distribute(service.address)).operator == "arrays"
+
+
+def test_nobody_at_the_address():
+    error = error_of(lambda: Dataset.range(9).distribute("127.0.0.1:1", open_timeout_s=0.5))
+    assert isinstance(error, cachew.ServiceError) and isinstance(error, ConnectionError) and error.kind == "service" and "127.0.0.1:1" in str(error)
+
+
+def break_connections_to_workers():
+    """Those of this process over Unix sockets. How many there were."""
+    broken = 0
+    for fd in map(int, os.listdir("/proc/self/fd")):
+        try:
+            if not os.readlink(f"/proc/self/fd/{fd}").startswith("socket:"):
+                continue
+            with socket.socket(fileno=os.dup(fd)) as s:
+                if s.family == socket.AF_UNIX and s.getpeername().endswith("/socket"):
+                    s.shutdown(socket.SHUT_RDWR)
+                    broken += 1
+        except OSError:  # it is closed by now, or has no peer
+            continue
+    return broken
+
+
+def test_batches_that_are_held_stay_as_they_are_when_their_connection_breaks():
+    """The workers have memory for little more, and would use it again: they must know that it is in use, and learn later what no longer is."""
+    ds = Dataset.synthetic(count=1600, shape=(64, 1024), dtype="uint8").shuffle().batch(2)
+    here = [b.hash() for b in ds.iterator(seed=3)]
+    up = Up("--memory", "96M")
+    it = ds.distribute(up.address, seed=3, transport="shm")
+    held, there, broken = [], [], []
+    for i, b in enumerate(it):
+        there.append(b.hash())
+        if i < 100:
+            held.append((b, b["data"].copy()))
+        if i in (50, 99, 400, 401):
+            broken.append(break_connections_to_workers())
+    assert sum(broken) >= 4
+    assert there == here
+    assert all(np.array_equal(b["data"], was) for b, was in held)
+    assert {link["transport"] for link in it.profile()["links"]} == {"shm"}
+    del b
+    held.clear()
+    it.close()
+    assert up.end() == 0
+
+
+def test_no_worker_in_time():
+    dispatcher = subprocess.Popen([COMMAND, "dispatcher", "--listen", "127.0.0.1:0"], stdout=subprocess.PIPE)
+    try:
+        address = json.loads(dispatcher.stdout.readline())["ready"]["address"]
+        error = error_of(lambda: Dataset.range(9).distribute(address, job="early", open_timeout_s=0.2))
+        assert error.kind == "deadline" and "early" in str(error) and address in str(error) and "workers" in str(error)
+    finally:
+        dispatcher.terminate()
+        dispatcher.wait(30)
+        dispatcher.stdout.close()
+
+
+@pytest.mark.parametrize(("options", "attribute"), [({"world_size": 2}, "job"), ({"transport": "pigeon"}, "transport"), ({"job": ""}, "job"),
+                                                    ({"workers": 2}, "workers"), ({"rank": 2, "world_size": 2, "job": "x"}, "rank")])
+def test_options_that_are_wrong(service, options, attribute):
+    error = error_of(lambda: Dataset.range(9).distribute(service.address, **options))
+    assert isinstance(error, cachew.OptionError) and error.attribute == attribute
+
+
+@pytest.mark.parametrize("address", ["nonsense", "localhost:port", "localhost:99999999", ""])
+def test_addresses_that_are_none(address):
+    error = error_of(lambda: Dataset.range(9).distribute(address))
+    assert isinstance(error, cachew.OptionError) and error.attribute == "service"
+
+
+def test_the_library_starts_no_service(service):
+    """"local" is the package's; whoever comes by the C interface is told so."""
+    from cachew._options import make_options, with_service
+
+    error = error_of(lambda: cachew._core.open(Dataset.range(9)._pipeline, with_service(make_options(), "local", job=None)))
+    assert "HOST:PORT" in str(error) and error.attribute == "service"
+
+
+def test_ranks_that_are_not_of_one_mind(service):
+    ds = Dataset.range(100).batch(4)
+    it = ds.distribute(service.address, job="mind", rank=0, world_size=2)
+    assert "mind" in str(error_of(lambda: ds.distribute(service.address, job="mind", rank=1, world_size=3)))
+    assert "mind" in str(error_of(lambda: ds.take(3).distribute(service.address, job="mind", rank=1, world_size=2)))
+    assert "mind" in str(error_of(lambda: ds.distribute(service.address, job="mind", rank=1, world_size=2, seed=9)))
+    it.close()

@@ -1,0 +1,22 @@
+"""Fixtures of tests of the service."""
+
+import sys
+from pathlib import Path
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).resolve().parent))
+import soak  # noqa: E402
+from workbench import Bench  # noqa: E402
+
+
+@pytest.fixture
+def bench(tmp_path):
+    b = Bench(tmp_path)
+    yield b
+    b.cluster.close()
+
+
+@pytest.fixture(scope="module")
+def records(tmp_path_factory):
+    return soak.make_data(tmp_path_factory.mktemp("records") / "data")

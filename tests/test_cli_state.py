@@ -1,0 +1,283 @@
+"""The command line, black box: states, ranks, and order any: parts of a run add up to the whole."""
+
+import json
+import random
+import shutil
+
+import pytest
+from command import BATCH, MASK128, SHUFFLE, failed, range_chain, read_log, run, write
+
+pytestmark = pytest.mark.usefixtures("own_index_dir")
+
+
+# ---- state ----
+
+def resume_pipelines(records):
+    tfrecord = [{"op": "tfrecord", "files": str(records / "plain-*.tfrecord")},
+                {"op": "parse_example", "features": {"id": "int64", "tokens": {"dtype": "int64", "variable": True}}}]
+    ids = [tfrecord[0], {"op": "parse_example", "features": {"id": "int64"}}]
+    return {
+        "counted": [*ids, SHUFFLE, {"op": "repeat", "count": 3}, {"op": "batch", "size": 7}],
+        "filtered": [*ids, {"op": "repeat", "count": 5}, {"op": "filter", "where": "id % 3 != 0"}, SHUFFLE, {"op": "batch", "size": 7}],
+        "bucketed": [*tfrecord, SHUFFLE, {"op": "repeat", "count": 3},
+                     {"op": "bucket_by_length", "length": "length(tokens)", "boundaries": [2, 4, 6, 8], "sizes": [9, 8, 7, 6, 5]}],
+        "take-after-filter": [*ids, SHUFFLE, {"op": "repeat", "count": 4}, {"op": "filter", "where": "id % 2 == 0"}, {"op": "take", "count": 150}, {"op": "batch", "size": 4}],
+    }
+
+
+@pytest.mark.parametrize("kind", ["counted", "filtered", "bucketed", "take-after-filter"])
+def test_parts_add_up_to_the_whole(tmp_path, records, kind):
+    pipeline = write(tmp_path / "p.json", resume_pipelines(records)[kind])
+    words = ["--digest", "--seed", "9", "--epochs", "2"]
+    whole = run(pipeline, *words, "--threads", "2", "--log", tmp_path / "whole.log")
+    want = [(line["epoch"], line["g"], line["hash"]) for line in read_log(tmp_path / "whole.log")]
+    assert whole["batches"] == len(want) > 20
+    draw = random.Random(kind)
+    for stop in [0, 1, len(want) - 1, len(want), len(want) + 5, *(draw.randrange(2, len(want) - 1) for _ in range(15))]:
+        state, log = tmp_path / f"{stop}.state", tmp_path / f"{stop}.log"
+        for old in (state, log):
+            old.unlink(missing_ok=True)
+        first = run(pipeline, *words, "--batches", stop, "--threads", draw.choice([1, 2, 8]), "--state", state, "--log", log)
+        assert state.stat().st_size <= 1024
+        again = draw.random() < 0.3
+        second = {"digest": "0"}
+        if again:  # a third part
+            second = run(pipeline, *words, "--batches", draw.randrange(5), "--threads", "2", "--state", state, "--log", log)
+        rest = run(pipeline, *words, "--threads", draw.choice([1, 2, 8]), "--state", state, "--log", log)
+        assert state.stat().st_size <= 1024
+        assert [(line["epoch"], line["g"], line["hash"]) for line in read_log(log)] == want, f"stopped after {stop}"
+        assert sum(int(r["digest"], 16) for r in (first, second, rest)) & MASK128 == int(whole["digest"], 16)
+        assert run(pipeline, *words, "--state", state)["batches"] == 0  # nothing is left
+
+
+def test_state_of_one_world_size_resumes_with_another(tmp_path):
+    pipeline = write(tmp_path / "p.json", range_chain(1000, {"op": "filter", "where": "value % 5 != 0"}, SHUFFLE, BATCH))
+    want = run(pipeline, "--digest", "--log", tmp_path / "whole.log")["digest"]
+    total = 0
+    for rank in range(2):  # 20 rounds of two
+        part = run(pipeline, "--digest", "--rank", rank, "--world-size", 2, "--batches", 20, "--state", tmp_path / f"state{rank}")
+        total += int(part["digest"], 16)
+    states = [json.loads((tmp_path / f"state{r}").read_text()) for r in range(2)]
+    assert states[0]["g"] == states[1]["g"] == 40
+    for rank in range(4):
+        shutil.copy(tmp_path / "state0", tmp_path / f"four{rank}")
+        part = run(pipeline, "--digest", "--rank", rank, "--world-size", 4, "--state", tmp_path / f"four{rank}")
+        total += int(part["digest"], 16)
+    assert f"{total & MASK128:032x}" == want
+
+
+@pytest.mark.parametrize("kind", ["counted", "filtered", "bucketed"])
+def test_parts_with_changing_world_sizes_add_up_to_the_whole(tmp_path, records, kind):
+    """Wherever a part ends: g of its state need not be a multiple of the next world size."""
+    pipeline, words = write(tmp_path / "p.json", resume_pipelines(records)[kind]), ["--digest", "--epochs", "2"]
+    want = run(pipeline, *words, "--log", tmp_path / "whole.log")
+    batches = {(line["epoch"], line["g"]): line["hash"] for line in read_log(tmp_path / "whole.log")}
+    draw = random.Random(kind)
+    for nth in range(4):
+        total, seen, at = 0, {}, None
+        worlds = [draw.randint(1, 5) for _ in range(5)]
+        for part, world in enumerate(worlds):
+            last = ["--batches", draw.randint(1, 7)] if part + 1 < len(worlds) else []
+            states = []
+            for rank in range(world):
+                state, log = tmp_path / f"{nth}.{part}.{rank}.state", tmp_path / f"{nth}.{part}.{rank}.log"
+                if at:
+                    state.write_text(json.dumps(at))
+                ran = run(pipeline, *words, *last, "--rank", rank, "--world-size", world, "--state", state, "--log", log, "--threads", draw.choice([1, 2, 8]))
+                total += int(ran["digest"], 16)
+                states.append((ran["batches"], json.loads(state.read_text())))
+                for line in read_log(log) if log.exists() else []:
+                    if not any(f & 2 for f in line["flags"]):
+                        assert (line["epoch"], line["g"]) not in seen
+                        seen[line["epoch"], line["g"]] = line["hash"]
+            assert all(s == states[0] for s in states)  # equally many batches, and one state
+            at = states[0][1]
+        assert seen == batches
+        assert f"{total & MASK128:032x}" == want["digest"]
+
+
+def test_state_every(tmp_path):
+    pipeline = write(tmp_path / "p.json", range_chain(80, BATCH, {"op": "fail", "where": "value == 77"}))
+    state = tmp_path / "state"
+    assert failed(pipeline, 1, "--state", state, "--state-every", 4, "--threads", "1")["kind"] == "record"
+    assert json.loads(state.read_text())["g"] == 8
+
+
+def state_of(tmp_path, pipeline, *words):
+    state = tmp_path / "state"
+    run(pipeline, "--batches", 3, "--state", state, *words)
+    return state
+
+
+def test_state_of_another_pipeline(tmp_path):
+    state = state_of(tmp_path, write(tmp_path / "p.json", range_chain(100, BATCH)))
+    error = failed(write(tmp_path / "q.json", range_chain(100, {"op": "batch", "size": 9})), 2, "--state", state)
+    assert error["kind"] == "state" and "pipeline" in error["message"]
+
+
+def test_state_of_another_seed(tmp_path):
+    pipeline = write(tmp_path / "p.json", range_chain(100, BATCH))
+    error = failed(pipeline, 2, "--state", state_of(tmp_path, pipeline), "--seed", "8")
+    assert error["kind"] == "state" and "seed" in error["message"]
+
+
+def test_state_of_other_data(tmp_path, records):
+    data = tmp_path / "data.tfrecord"
+    shutil.copy(records / "plain-00.tfrecord", data)
+    pipeline = write(tmp_path / "p.json", [{"op": "tfrecord", "files": "data.tfrecord"}, {"op": "batch", "size": 4}])
+    state = state_of(tmp_path, pipeline)
+    shutil.copy(records / "plain-01.tfrecord", data)
+    error = failed(pipeline, 2, "--state", state)
+    assert error["kind"] == "state" and "data" in error["message"]
+
+
+def test_state_that_is_cut_off_or_damaged(tmp_path):
+    pipeline = write(tmp_path / "p.json", range_chain(100, BATCH))
+    state = state_of(tmp_path, pipeline)
+    text = state.read_text()
+    values = json.loads(text)
+    for broken in (text[:len(text) // 2], text[:-3], "[]", "5", "{}", '"x"', json.dumps({**values, "split": "2"}), json.dumps({**values, "g": -1}),
+                   json.dumps({**values, "split": 10**9}), json.dumps({k: v for k, v in values.items() if k != "epoch"})):
+        state.write_text(broken)
+        error = failed(pipeline, 2, "--state", state)
+        assert error["kind"] == "state", broken
+        assert state.read_text() == broken  # left alone
+    state.write_text("")
+    assert failed(pipeline, 2, "--state", state)["kind"] == "state"
+
+
+def test_state_of_a_later_version(tmp_path):
+    pipeline = write(tmp_path / "p.json", range_chain(100, BATCH))
+    state = state_of(tmp_path, pipeline)
+    values = json.loads(state.read_text())
+    state.write_text(json.dumps({**values, "cachew_state": values["cachew_state"] + 1}))
+    error = failed(pipeline, 2, "--state", state)
+    assert error["kind"] == "state" and "version" in error["message"]
+
+
+# ---- ranks ----
+
+@pytest.mark.parametrize("world", [2, 3, 5])
+@pytest.mark.parametrize("kind", ["counted", "filtered"])
+def test_ranks_share_out_the_batches_of_one(tmp_path, world, kind):
+    ops = [{"op": "filter", "where": "value % 7 != 0"}] if kind == "filtered" else []
+    pipeline = write(tmp_path / "p.json", range_chain(500, *ops, SHUFFLE, BATCH))
+    whole = run(pipeline, "--digest", "--epochs", "2", "--log", tmp_path / "whole.log")
+    batches = {(line["epoch"], line["g"]): line["hash"] for line in read_log(tmp_path / "whole.log")}
+    per_epoch = len(batches) // 2
+    rounds, total, seen = -(-per_epoch // world), 0, {}
+    for rank in range(world):
+        log = tmp_path / f"{rank}.log"
+        part = run(pipeline, "--digest", "--epochs", "2", "--rank", rank, "--world-size", world, "--log", log)
+        total += int(part["digest"], 16)
+        lines = read_log(log)
+        assert len(lines) == 2 * rounds  # all get equally many
+        for line in lines:
+            assert line["rank"] == rank and line["g"] % world == rank
+            if line["g"] < per_epoch:
+                assert not any(line["flags"])
+                seen[line["epoch"], line["g"]] = line["hash"]
+            else:
+                assert line["flags"] == [2] * line["n"]
+    assert seen == batches
+    assert f"{total & MASK128:032x}" == whole["digest"]
+
+
+# ---- order any ----
+
+def any_words(rank, world):
+    return ["--digest", "--order", "any", "--rank", rank, "--world-size", world]
+
+
+def any_pipelines():
+    two = {"op": "concat", "inputs": [[{"op": "range", "stop": 300}, {"op": "repeat", "count": 3}], [{"op": "range", "start": 5000, "stop": 5500}]]}
+    buckets = {"op": "bucket_by_length", "length": "value * 7 % 23", "boundaries": [4, 9, 17], "sizes": [7, 5, 8, 3]}
+    return {
+        "counted": range_chain(1000, SHUFFLE, BATCH),
+        "short last batch dropped": range_chain(1003, SHUFFLE, {**BATCH, "drop_remainder": True}),
+        "fewer splits than ranks": range_chain(30, SHUFFLE, BATCH),
+        "filtered": range_chain(1500, {"op": "filter", "where": "value % 5 != 0"}, SHUFFLE, BATCH),
+        "nearly empty": range_chain(4000, {"op": "filter", "where": "value % 97 == 1"}, SHUFFLE, BATCH),
+        "bucketed": range_chain(1500, SHUFFLE, buckets),
+        "concatenated": [two, {"op": "filter", "where": "value % 3 != 0"}, SHUFFLE, BATCH],
+        "unbatched": range_chain(200, {"op": "filter", "where": "value % 3 != 0"}, SHUFFLE),
+    }
+
+
+def set_sum(results):
+    return f"{sum(int(r['set_digest'], 16) for r in results) & MASK128:032x}"
+
+
+@pytest.mark.parametrize("kind", any_pipelines())
+def test_ranks_in_any_order_get_all_elements_once(tmp_path, kind):
+    pipeline = write(tmp_path / "p.json", any_pipelines()[kind])
+    whole = run(pipeline, "--digest", "--epochs", 2)
+    assert run(pipeline, *any_words(0, 1), "--epochs", 2)["digest"] == whole["digest"]  # one rank, one process: splits end in their order
+    for world in (2, 3, 7):
+        logs = [tmp_path / f"{world}.{rank}.log" for rank in range(world)]
+        ranks = [run(pipeline, *any_words(rank, world), "--epochs", 2, "--log", logs[rank]) for rank in range(world)]
+        assert set_sum(ranks) == whole["set_digest"]
+        assert sum(r["elements"] for r in ranks) == whole["elements"]  # padding is no element
+        for rank, log in enumerate(logs):
+            g = {epoch: [line["g"] for line in read_log(log) if line["epoch"] == epoch] for epoch in (0, 1)} if log.exists() else {}
+            assert all(numbers == list(range(rank, rank + len(numbers) * world, world)) for numbers in g.values())
+        if kind in ("counted", "short last batch dropped", "fewer splits than ranks"):
+            assert len({r["batches"] for r in ranks}) == 1  # equally many, where that is known beforehand
+
+
+@pytest.mark.parametrize("kind", any_pipelines())
+def test_parts_in_any_order_add_up_to_the_whole(tmp_path, kind):
+    """After each batch, those that fill up and those that are joined at an epoch's end among them."""
+    pipeline, world, draw = write(tmp_path / "p.json", any_pipelines()[kind]), 3, random.Random(kind)
+    whole, parts = run(pipeline, "--digest", "--epochs", 2), []
+    for rank in range(world):
+        in_one = run(pipeline, *any_words(rank, world), "--epochs", 2)
+        mine, state = [], tmp_path / f"{rank}.state"
+        while not mine or mine[-1]["batches"]:
+            mine.append(run(pipeline, *any_words(rank, world), "--epochs", 2, "--batches", draw.choice([1, 1, 3, 20]), "--threads", draw.choice([1, 2, 8]), "--state", state))
+            assert state.stat().st_size <= 1024
+        assert f"{sum(int(r['digest'], 16) for r in mine) & MASK128:032x}" == in_one["digest"]
+        parts += mine
+    assert set_sum(parts) == whole["set_digest"]
+
+
+def test_a_state_in_any_order_is_one_rank_s(tmp_path):
+    pipeline, state = write(tmp_path / "p.json", range_chain(1000, SHUFFLE, BATCH)), tmp_path / "state"
+    run(pipeline, *any_words(1, 2), "--batches", 5, "--state", state)
+    for words, has in ((any_words(0, 2), "0 of 2"), (any_words(1, 3), "1 of 3")):
+        error = failed(pipeline, 2, *words, "--state", state)
+        assert error["kind"] == "state" and "1 of 2" in error["message"] and has in error["message"], error
+    error = failed(pipeline, 2, "--state", state)
+    assert error["attribute"] == "order" and error["value"] == "any" and error["expected"] == "exact"
+    exact = tmp_path / "exact"
+    run(pipeline, "--batches", 5, "--state", exact)
+    error = failed(pipeline, 2, *any_words(0, 1), "--state", exact)
+    assert error["attribute"] == "order" and error["value"] == "exact" and error["expected"] == "any"
+
+
+def test_a_state_between_epochs_is_good_for_any_order_and_rank(tmp_path):
+    pipeline, state = write(tmp_path / "p.json", range_chain(1000, SHUFFLE, BATCH)), tmp_path / "state"
+    second = run(pipeline, *any_words(1, 2), "--epochs", 1, "--state", state)
+    assert second["batches"] > 0 and "order" not in json.loads(state.read_text())
+    copies = [shutil.copy(state, tmp_path / f"copy{i}") for i in range(2)]
+    whole, first = run(pipeline, "--digest", "--epochs", 2), run(pipeline, "--digest")
+    rest = run(pipeline, "--digest", "--epochs", 2, "--state", state)
+    assert (int(first["digest"], 16) + int(rest["digest"], 16)) & MASK128 == int(whole["digest"], 16)
+    assert set_sum([first, *(run(pipeline, *any_words(r, 2), "--epochs", 2, "--state", copies[r]) for r in range(2))]) == whole["set_digest"]
+
+
+@pytest.mark.parametrize("change", [{"split": 1}, {"split": 10**6}, {"rank": 7}, {"g": 3}, {"batches": "1 2 x"}, {"batches": "1 " * 100}, {"batches": "-1"},
+                                    {"remnants": "0:1:0"}, {"remnants": "0:-1:0"}, {"world_size": None}])
+def test_a_damaged_state_in_any_order(tmp_path, change):
+    pipeline, state = write(tmp_path / "p.json", any_pipelines()["filtered"]), tmp_path / "state"
+    run(pipeline, *any_words(0, 2), "--batches", 5, "--state", state)
+    saved = json.loads(state.read_text())
+    state.write_text(json.dumps({key: value for key, value in {**saved, **change}.items() if value is not None}))
+    assert failed(pipeline, 2, *any_words(0, 2), "--state", state)["kind"] == "state"
+
+
+def test_an_epoch_of_one_split_has_one_order(tmp_path):
+    pipeline = write(tmp_path / "p.json", range_chain(1000, {"op": "filter", "where": "value % 5 != 0"}, {"op": "take", "count": 300}, BATCH))
+    assert run(pipeline, *any_words(0, 1))["digest"] == run(pipeline, "--digest")["digest"]
+    error = failed(pipeline, 2, *any_words(0, 2))
+    assert error["kind"] == "option" and error["attribute"] == "world_size" and "one split" in error["message"]
