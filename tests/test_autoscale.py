@@ -61,7 +61,7 @@ def digest(process):
 
 
 def scaling(address, job):
-    return next((j["scaling"] for j in said("jobs", "--service", address, "--json") if j["name"] == job and j["state"] in ("waiting", "running")), None)
+    return next((j["scaling"] for j in said("jobs", "--service", address, "--json") if j["name"] == job and j["state"] not in ("done", "cancelled", "failed")), None)
 
 
 def serving(address):

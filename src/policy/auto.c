@@ -46,7 +46,8 @@ static void forget_recent(struct cw_auto *m)
 static void measure_anew(struct cw_auto *m, double now_s)
 {
     forget_recent(m);
-    m->interval = m->compute = (struct cw_mean){0};
+    m->interval = (struct cw_mean){0};
+    m->compute = (struct cw_mean){0, m->compute.mean, 0}; /* thought, until it was measured */
     m->busy = m->looked_n = 0;
     m->since_s = now_s;
 }
