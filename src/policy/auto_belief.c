@@ -13,6 +13,9 @@
 #define SUBLINEAR 1.3       /* times the work per batch: workers get in each other's way, or at a limit */
 #define SUDDEN 10.0         /* the power of a shape with a sudden limit (curve.h) */
 #define ANYTHING 4.0        /* times the work per batch: so far off that the curve may be of any shape */
+#define UNCLEAR 2.0         /* times: so far off that more workers may give more than they seem to, where only time counts */
+#define FAR 8               /* times the workers: what lies between was never seen */
+#define FARTHER 4           /* times the workers to try then */
 #define EXPLORE_GAIN 0.06
 #define EXPLORE_PART 5      /* trials that a job must be long for one more */
 #define EXPLORE_LONG 20     /* where less is to be won */
@@ -138,8 +141,8 @@ double cw_auto_restrain(const struct cw_auto *m, const struct cw_facts *f, const
 
 /*
  * Two points don't tell a part that can't be divided from a limit that is hit all of a sudden. The curve takes the first, which asks for many workers; here the
- * second is tried, if it would pay and the job is long beside the trial. Where many workers gain next to nothing the truth may be anything, and the middle is
- * tried. 0: neither.
+ * second is tried, if it would pay and the job is long beside the trial. Where many workers gain much less than they should, the truth may be anything: if it is time
+ * that counts, more of them are tried (too many cost money only, and where they get in each other's way three points show it); else the middle is. 0: none.
  */
 double cw_auto_explore(const struct cw_auto *m, const struct cw_outlook *believed, const struct cw_alternative *stay, double error)
 {
@@ -149,7 +152,10 @@ double cw_auto_explore(const struct cw_auto *m, const struct cw_outlook *believe
     if (m->n_points != 2 || m->decisions > 1 || !cw_auto_waits(m) || m->target != b->workers || stay->time_s < EXPLORE_PART * trial_s)
         return 0;
     double work = b->s * b->workers / (a->s * a->workers);
-    if (work >= ANYTHING && b->workers >= 8 * a->workers)
+    bool far = b->workers >= FAR * a->workers;
+    if (work >= UNCLEAR && far && f->objective == CW_OBJECTIVE_TIME && f->pools[0].maximum > b->workers * FARTHER / 2)
+        return CW_MIN(FARTHER * b->workers, f->pools[0].maximum);
+    if (work >= ANYTHING && far)
         return floor(sqrt(a->workers * b->workers) + 0.5);
     if (work < SUBLINEAR || stay->time_s < EXPLORE_LONG * trial_s)
         return 0;
