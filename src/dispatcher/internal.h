@@ -329,6 +329,7 @@ struct cw_dispatcher {
     double client_price_per_h, worker_price_per_h;
     struct cw_link pools;
     uint64_t busy_ns;          /* when there was a job last */
+    uint64_t n_decisions;
 };
 
 /* core.c */

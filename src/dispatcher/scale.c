@@ -200,6 +200,7 @@ static void record(struct cw_dispatcher *d, struct job *j, const struct cw_decis
     struct decision *at = &x->decisions[x->n_decisions % DP_DECISIONS];
     int before = x->claim.want, want = decision->workers[0];
     json_t *json = cw_decision_json(decision, f);
+    d->n_decisions++;
     if (json) {
         if (x->n_decisions >= DP_DECISIONS)
             json_decref(at->record);
