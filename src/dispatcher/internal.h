@@ -284,6 +284,7 @@ struct pool {
     uint32_t wanted;
     bool due;                  /* it is to be told what is wanted */
     uint64_t asked_ns;         /* for more */
+    uint32_t n_asked;          /* of these, not there yet */
 };
 
 /* ---- the journal ---- */

@@ -128,8 +128,9 @@ void cw_dp_pool_lost(struct cw_dispatcher *d, struct pool *p)
 void cw_dp_pool_started(struct cw_dispatcher *d, const struct worker *w)
 {
     struct pool *p = *w->pool ? cw_dp_pool_find(d, w->pool) : NULL;
-    if (!p || p->asked_ns == 0)
+    if (!p || p->n_asked == 0) /* in the place of one that died: nobody knows since when */
         return;
+    p->n_asked--;
     double delay = (double)(d->now_ns - p->asked_ns) / 1e9;
     p->start_delay_s = p->start_delay_s > 0 ? p->start_delay_s + DELAY_WEIGHT * (delay - p->start_delay_s) : delay;
 }
@@ -209,6 +210,8 @@ void cw_dp_pools_want(struct cw_dispatcher *d, int n_workers)
             n = CW_MAX(n, p->wanted);
         if (n > p->wanted)
             p->asked_ns = d->now_ns;
+        if (n != p->wanted)
+            p->n_asked = n > p->units ? n - p->units : 0;
         p->due |= n != p->wanted;
         p->wanted = n;
         needed -= n;

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
+#include <unistd.h>
 
 #include "base/clock.h"
 #include "base/list.h"
@@ -123,7 +124,7 @@ static int start_one(struct cw_fleet *f, struct cw_error *err)
         return cw_error_nomem(err, sizeof(*u), "a worker");
     u->fleet = f;
     u->started_ns = cw_now_ns();
-    snprintf(u->name, sizeof(u->name), "%.64s-%llu", f->o.pool, (unsigned long long)++f->n_started);
+    snprintf(u->name, sizeof(u->name), "%.64s-%d-%llu", f->o.pool, (int)getpid(), (unsigned long long)++f->n_started);
     int r = f->o.provisioner->ops->start(f->o.provisioner, u->name, u, &u->handle, err);
     if (r < 0) {
         free(u);

@@ -16,7 +16,7 @@ struct cw_fleet_options {
     struct cw_loop *loop;
     struct cw_provisioner *provisioner;
     const char *dispatcher;    /* HOST:PORT, [IPV6]:PORT or unix:PATH */
-    const char *pool;          /* its name; units are called POOL-1, POOL-2 ... */
+    const char *pool;          /* its name; units are called POOL-PID-1 ...: those of a provisioner before this one may still be there, and are not ours to end */
     uint32_t minimum, maximum;
     double price_per_h, cpu_share;
     const char *token;         /* NULL: none */
