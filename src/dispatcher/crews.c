@@ -2,6 +2,7 @@
  * Crews: with a policy, a stream is computed by as many workers as its job got of the pool, and a worker serves one stream where there are enough of them. Who is in a
  * crew stays there as long as possible: another worker has to open the data first.
  */
+#include "base/hash.h"
 #include "dispatcher/internal.h"
 
 void cw_dp_crews_later(struct cw_dispatcher *d) { d->crews_due = d->scales; }
@@ -30,8 +31,20 @@ static size_t n_active(const struct cw_dispatcher *d)
     return n;
 }
 
+/* Whether anything changed that shares follow from: a hash of it all. */
+static void note_claims(struct cw_dispatcher *d, const struct cw_claim *claims, size_t n, int most)
+{
+    uint64_t hash = cw_hash64(&most, sizeof(most));
+    for (size_t i = 0; i < n; i++) {
+        const struct { double weight; int want, priority, quota, none; } what = {claims[i].weight, claims[i].want, claims[i].priority, claims[i].quota, 0};
+        hash = hash * 31 + cw_hash64(&what, sizeof(what));
+    }
+    d->claims_serial += hash != d->claims_hash;
+    d->claims_hash = hash;
+}
+
 /* What each job that needs workers gets of them. `whole` gets what it could get if it wanted all: its share is returned, and no other one changes. */
-static int divide(const struct cw_dispatcher *d, const struct job *whole)
+static int divide(struct cw_dispatcher *d, const struct job *whole)
 {
     size_t n = n_active(d), i = 0;
     int most = cw_dp_pools_most(d), of_whole = 1;
@@ -47,6 +60,8 @@ static int divide(const struct cw_dispatcher *d, const struct job *whole)
             claims[i].want = CW_MAX(most, 1);
         i++;
     }
+    if (!whole)
+        note_claims(d, claims, n, most);
     cw_share(claims, (int)n, most);
     i = 0;
     CW_LIST_EACH(at, &d->jobs) {
@@ -63,7 +78,15 @@ static int divide(const struct cw_dispatcher *d, const struct job *whole)
     return of_whole;
 }
 
-int cw_dp_crews_most(const struct cw_dispatcher *d, const struct job *j) { return divide(d, j); }
+int cw_dp_crews_most(struct cw_dispatcher *d, struct job *j)
+{
+    struct scaling *x = &j->scaling;
+    if (x->most == 0 || x->most_serial != d->claims_serial) { /* each job asks each second, and mostly nothing changed */
+        x->most = divide(d, j);
+        x->most_serial = d->claims_serial;
+    }
+    return x->most;
+}
 
 /* ---- crews ---- */
 

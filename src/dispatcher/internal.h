@@ -215,6 +215,8 @@ struct decision { double t; uint64_t at_ns; json_t *record; };
 struct scaling {
     struct cw_policy_memory memory;
     struct cw_claim claim;             /* want: what the policy asks for, at least 1; share: how many the stream's crew is to have */
+    int most;                          /* that it could have, whatever it wants, ... */
+    uint64_t most_serial;              /* ... by claims as they were then; most 0: not known yet */
     uint64_t began_ns, next_ns;        /* when it was asked first, and will be */
     enum { SCALE_MEASURES, SCALE_STARTS, SCALE_PASSES, SCALE_DRAWS_OFF } phase; /* starts: workers are missing; passes, draws off: as above */
     uint64_t phase_ns, until_pos, until_ns;
@@ -330,7 +332,7 @@ struct cw_dispatcher {
     double client_price_per_h, worker_price_per_h;
     struct cw_link pools;
     uint64_t busy_ns;          /* when there was a job last */
-    uint64_t n_decisions;
+    uint64_t n_decisions, claims_hash, claims_serial; /* serial: one more with each change of what shares follow from */
 };
 
 /* core.c */
@@ -446,7 +448,7 @@ void cw_dp_crews_later(struct cw_dispatcher *d); /* in the next turn: something 
 void cw_dp_crews_tick(struct cw_dispatcher *d);  /* seats that are not of the crew any more, and have nothing, go */
 void cw_dp_seat_leave(struct cw_dispatcher *d, struct seat *t); /* it is not of the crew any more */
 int cw_dp_crew_running(const struct stream *s);  /* of its crew, those that compute */
-int cw_dp_crews_most(const struct cw_dispatcher *d, const struct job *j); /* so many workers it could have, whatever it wants */
+int cw_dp_crews_most(struct cw_dispatcher *d, struct job *j); /* so many workers it could have, whatever it wants */
 
 /* scale.c: what policies decide */
 void cw_dp_scale_begin(struct cw_dispatcher *d, struct job *j);

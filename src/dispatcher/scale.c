@@ -124,7 +124,7 @@ static void epoch_facts(struct job *j, struct cw_facts *f)
     f->epoch = CW_MIN(splits > 0 ? (double)(uint64_t)(mark / splits) : 0, f->epochs - 1);
 }
 
-static void pool_facts(struct cw_dispatcher *d, const struct job *j, struct cw_pool_facts *f)
+static void pool_facts(struct cw_dispatcher *d, struct job *j, struct cw_pool_facts *f)
 {
     const struct pool *cheapest = cw_list_empty(&d->pools) ? NULL : CW_CONTAINER(d->pools.next, struct pool, link);
     f->name = cheapest ? cheapest->name : "workers";
