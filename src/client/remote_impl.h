@@ -152,7 +152,7 @@ struct view {
 
 /* How fast the consumer goes: message Pace. */
 struct pace {
-    uint64_t n, late;
+    uint64_t n, late, ready;
     double step_s, step_sq, wait_s, wait_sq;
     uint64_t last_ns, last_wait_ns; /* when the last batch was handed out, and what had been waited till then */
 };

@@ -149,6 +149,16 @@ static void free_parts(struct remote *r, struct remote_assembly *a)
     }
 }
 
+/* Batches that came and were not taken. Mutex held. */
+static uint64_t n_ready(const struct remote *r)
+{
+    uint64_t n = 0;
+    for (const struct remote_split *s = r->view.splits; s; s = s->next)
+        for (const struct slot *slot = s->slots; slot; slot = slot->next)
+            n += slot->state == HERE;
+    return n;
+}
+
 /* A batch is handed out: since the one before it the consumer waited, or was busy with that. */
 static void note_pace(struct remote *r)
 {
@@ -159,6 +169,7 @@ static void note_pace(struct remote *r)
         double wait = (double)(r->wait_ns - p->last_wait_ns) / 1e9, step = CW_MAX((double)(now - p->last_ns) / 1e9 - wait, 0);
         p->n++;
         p->late += wait > 0;
+        p->ready += n_ready(r);
         p->step_s += step;
         p->step_sq += step * step;
         p->wait_s += wait;

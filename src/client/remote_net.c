@@ -108,6 +108,7 @@ static void send_progress(struct remote *r, uint64_t now)
     m.waiting = r->waiting;
     pace.n = r->pace.n;
     pace.late = r->pace.late;
+    pace.ready = r->pace.ready;
     pace.step_s = r->pace.step_s;
     pace.step_sq = r->pace.step_sq;
     pace.wait_s = r->pace.wait_s;

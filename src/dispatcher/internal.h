@@ -255,7 +255,7 @@ struct job {
 };
 
 /* How fast a client goes: sums, as message Pace. */
-struct pace { double n, step_s, step_sq, wait_s, wait_sq, late; };
+struct pace { double n, step_s, step_sq, wait_s, wait_sq, late, ready; };
 
 struct rank {
     struct job *job;

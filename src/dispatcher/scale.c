@@ -73,7 +73,7 @@ static struct cw_client_facts client_facts(const struct rank *r)
     const struct pace *a = &r->paced, *b = &r->pace;
     double n = b->n - a->n;
     return (struct cw_client_facts){.step = mean_of(n, b->step_s - a->step_s, b->step_sq - a->step_sq), .wait = mean_of(n, b->wait_s - a->wait_s, b->wait_sq - a->wait_sq),
-                                    .late = b->late - a->late};
+                                    .late = b->late - a->late, .queue = n > 0 ? (b->ready - a->ready) / n : 0};
 }
 
 /* Batches that a position gives, as far as splits that were completed tell; 0: none was. */
