@@ -68,7 +68,7 @@ static void find_own(int version, char own[PATH_MAX])
 
 static int write_file(const char *folder, const char *name, const char *text)
 {
-    char path[PATH_MAX + 64];
+    char path[2 * PATH_MAX + 64];
     snprintf(path, sizeof(path), "%s/%s", folder, name);
     int fd = open(path, O_WRONLY | O_CLOEXEC);
     if (fd < 0)
@@ -98,24 +98,24 @@ static int limit(const struct cw_cgroup *c, int version, double cpus)
 /* In one version's tree: errno says what failed. */
 static int make(struct cw_cgroup *c, int version, const char *name, double cpus)
 {
-    char mount[PATH_MAX], own[PATH_MAX], procs[PATH_MAX + 64];
+    char mount[PATH_MAX], own[PATH_MAX], parent[2 * PATH_MAX], procs[PATH_MAX + 64];
     struct stat st;
     if (!find_mount(version, mount)) {
         errno = ENOENT;
         return -1;
     }
     find_own(version, own);
-    if (strlen(mount) + strlen(own) + strlen(name) + 2 >= PATH_MAX) {
+    snprintf(parent, sizeof(parent), "%s%s", mount, own);
+    if (stat(parent, &st) < 0) /* in a container the path may be another one's: then its top is ours */
+        snprintf(parent, sizeof(parent), "%s", mount);
+    if (version == 2 && write_file(parent, "cgroup.subtree_control", "+cpu") < 0)
+        return -1;
+    int n = snprintf(c->path, sizeof(c->path), "%s/%s", parent, name);
+    if (n >= PATH_MAX) {
         errno = ENAMETOOLONG;
         return -1;
     }
-    strcat(mount, own); /* in a container the path may be another one's: then its top is ours */
-    if (stat(mount, &st) < 0)
-        mount[strlen(mount) - strlen(own)] = '\0';
-    if (version == 2 && write_file(mount, "cgroup.subtree_control", "+cpu") < 0)
-        return -1;
-    int n = snprintf(c->path, sizeof(c->path), "%s/%s", mount, name);
-    if (n >= PATH_MAX || mkdir(c->path, 0755) < 0)
+    if (mkdir(c->path, 0755) < 0)
         return -1;
     snprintf(procs, sizeof(procs), "%s/cgroup.procs", c->path);
     if (limit(c, version, cpus) == 0 && (c->entry = open(procs, O_WRONLY | O_CLOEXEC)) >= 0)

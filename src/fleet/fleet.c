@@ -10,8 +10,8 @@
 #include "base/clock.h"
 #include "base/list.h"
 #include "net/conn.h"
+#include "net/limits.h"
 
-#define MESSAGE_BYTES ((size_t)4 << 20)       /* a Want that names ten thousand workers */
 #define RECONNECT_FIRST_NS UINT64_C(200000000)
 #define RECONNECT_LAST_NS UINT64_C(5000000000)
 #define AGE_NS UINT64_C(1000000000)           /* who dies younger has not served: more of the same are tried at longer and longer intervals */
@@ -231,18 +231,14 @@ static void connect_now(void *arg)
 {
     struct cw_fleet *f = arg;
     struct cw_error err = {0};
-    Cachew__Hello hello = CACHEW__HELLO__INIT;
+    Cachew__Hello hello;
     uint8_t incarnation[16];
     char host[80];
     if (f->ending || getrandom(incarnation, sizeof(incarnation), 0) != sizeof(incarnation))
         return;
     cw_host_identity(host);
-    hello.role = CACHEW__ROLE__ROLE_PROVISIONER;
-    hello.name = (char *)(uintptr_t)f->o.pool;
-    hello.software = (char *)(uintptr_t)"cachew " CACHEW_VERSION;
-    hello.host = host;
-    hello.incarnation = (ProtobufCBinaryData){.data = incarnation, .len = sizeof(incarnation)};
-    struct cw_conn_options o = {.hello = &hello, .limits = {.message = MESSAGE_BYTES, .queued = MESSAGE_BYTES}, .token = f->o.token, .tls = f->o.tls};
+    cw_hello_init(&hello, CACHEW__ROLE__ROLE_PROVISIONER, f->o.pool, incarnation, host);
+    struct cw_conn_options o = {.hello = &hello, .limits = CW_LIMITS_PROVISIONER, .token = f->o.token, .tls = f->o.tls};
     if (cw_conn_connect(f->o.loop, f->o.dispatcher, &o, &conn_ops, f, &f->conn, &err) < 0) {
         fleet_log(f, true, "the dispatcher can't be reached: %s", err.message);
         connect_later(f);
