@@ -3,7 +3,9 @@
 Autoscale on one machine, with workers that have a tenth of a core each: a client with a known demand, the right number of workers found by fixed ones in the same run, and
 what a policy makes of it. Then demand doubles and halves, and a worker is killed.
 
-usage: autoscale.py [--build DIR] [--policy P] [--worker-cpus C] [--max N] [--step S] [--batch-cpu-ms MS] [--sweep-s S] [--settle-s S] [--json]
+With --shares: two jobs of weights 2:1 on one pool, both short of workers, and what each of them got.
+
+usage: autoscale.py [--shares] [--build DIR] [--policy P] [--worker-cpus C] [--max N] [--step S] [--batch-cpu-ms MS] [--sweep-s S] [--settle-s S] [--json]
 """
 
 import argparse
@@ -63,9 +65,9 @@ class Service:
 class Trainer:
     """Steps of known length; `lines` is what it says once a second."""
 
-    def __init__(self, args, service, *phases):
+    def __init__(self, args, service, *phases, job="job"):
         self.lines = []
-        self.process = subprocess.Popen([args.build / "bench" / "trainer", service.dispatcher.ready["address"], args.pipeline, "job", *phases], stdout=subprocess.PIPE, text=True)
+        self.process = subprocess.Popen([args.build / "bench" / "trainer", service.dispatcher.ready["address"], args.pipeline, job, *phases], stdout=subprocess.PIPE, text=True)
         self.thread = threading.Thread(target=lambda: self.lines.extend(map(json.loads, self.process.stdout)))
         self.thread.start()
 
@@ -145,9 +147,29 @@ def scale(args, steps):
     return result
 
 
+def shares(args):
+    """Batches of two jobs that take all they can get, by the second."""
+    with Service(args, "auto", 3) as service:
+        trainers = {name: Trainer(args, service, f"0:{args.settle_s}", job=name) for name in ("a", "b")}
+        while {j["name"] for j in service.get("jobs")} != set(trainers):
+            time.sleep(0.05)
+        subprocess.run([args.build / "cachew", "jobs", "--service", service.dispatcher.ready["address"], "--share", "a", "--weight", "2"], check=True, stdout=subprocess.DEVNULL)
+        for trainer in trainers.values():
+            trainer.thread.join()
+        got = {}
+        for name, trainer in trainers.items():
+            lines = [line for line in trainer.lines if line["t"] >= args.settle_s / 2]
+            got[name] = sum(line["batches"] for line in lines) / sum(line["seconds"] for line in lines)
+            trainer.end()
+    ratio = got["a"] / got["b"]
+    print(f"two jobs of weights 2:1 on three workers: {got['a']:.2f} and {got['b']:.2f} batches/s, {ratio:.2f}:1")
+    return 0 if 1.9 <= ratio <= 2.1 else 1
+
+
 def main():
     parser = argparse.ArgumentParser(description="autoscale with throttled workers")
     parser.add_argument("--build", type=Path, default=ROOT / "build")
+    parser.add_argument("--shares", action="store_true", help="two jobs of weights 2:1 instead")
     parser.add_argument("--policy", default="auto")
     parser.add_argument("--worker-cpus", type=float, default=0.1)
     parser.add_argument("--max", type=int, default=12)
@@ -160,6 +182,8 @@ def main():
     with tempfile.TemporaryDirectory() as folder:
         args.pipeline = Path(folder) / "pipeline.json"
         args.pipeline.write_text(json.dumps({"cachew": 1, "pipeline": [{"op": "synthetic", "count": 4096, "cost_us": args.batch_cpu_ms * 1000 / 8}, {"op": "batch", "size": 8}]}))
+        if args.shares:
+            return shares(args)
         steps = [args.step, args.step / 2, args.step]
         right = {}
         for step in sorted(set(steps)):

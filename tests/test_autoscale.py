@@ -107,6 +107,17 @@ def test_a_dispatcher_that_comes_back_goes_on_with_as_many(daemons, pipeline, tm
     assert digest(job) == digest(run(pipeline, "--epochs", 6))
 
 
+def test_a_provisioner_that_dies_takes_its_workers_along_and_the_next_one_starts_others(daemons, pipeline):
+    service = up(daemons, "--workers", 2, "--policy", "fixed:2")
+    job = run(pipeline, "--service", service.address, "--job", "one", "--epochs", 8)
+    workers = wait(lambda: len(found := serving(service.address)) == 2 and found)
+    before = {w["id"] for w in workers}
+    os.kill(service.ready["workers"][0]["pid"], signal.SIGKILL)
+    after = wait(lambda: job.poll() is not None or (len(found := serving(service.address)) == 2 and not before & {w["id"] for w in found}))
+    assert after is True and job.poll() is None, "the job was over before"
+    assert digest(job) == digest(run(pipeline, "--epochs", 8))
+
+
 def test_two_jobs_share_by_weight(daemons, pipeline):
     service = up(daemons, "--workers", 6, "--policy", "fixed:6")
     jobs = {name: run(pipeline, "--service", service.address, "--job", name, "--epochs", 1000000) for name in ("a", "b")}

@@ -154,6 +154,7 @@ struct view {
 struct pace {
     uint64_t n, late, ready;
     double step_s, step_sq, wait_s, wait_sq;
+    bool paused;               /* the last step was so long that it may have been a pause */
     uint64_t last_ns, last_wait_ns; /* when the last batch was handed out, and what had been waited till then */
 };
 
@@ -275,6 +276,9 @@ void cw_remote_fail(struct remote *r, const struct cw_error *why);
 int cw_remote_any(struct cw_splits *base, struct cw_split *const *splits, unsigned n, const struct cw_assembly *joined, uint64_t deadline_ns, unsigned *ret,
                   struct cw_error *err);
 void cw_remote_want_any(struct remote *r, struct view *v); /* marks what will be wanted of its splits; loop thread, mutex held */
+
+/* remote_pace.c; mutex not held */
+void cw_remote_note_pace(struct remote *r); /* a batch is handed out */
 
 /* remote_batch.c */
 struct remote_batch *cw_remote_batch_new(struct remote *r);

@@ -5,7 +5,6 @@
 
 #include "engine/batch_ops.h"
 
-#include "base/clock.h"
 #include "base/crash.h"
 
 struct remote_assembly *cw_remote_assembly_new(void)
@@ -149,37 +148,6 @@ static void free_parts(struct remote *r, struct remote_assembly *a)
     }
 }
 
-/* Batches that came and were not taken. Mutex held. */
-static uint64_t n_ready(const struct remote *r)
-{
-    uint64_t n = 0;
-    for (const struct remote_split *s = r->view.splits; s; s = s->next)
-        for (const struct slot *slot = s->slots; slot; slot = slot->next)
-            n += slot->state == HERE;
-    return n;
-}
-
-/* A batch is handed out: since the one before it the consumer waited, or was busy with that. */
-static void note_pace(struct remote *r)
-{
-    uint64_t now = cw_now_ns();
-    struct pace *p = &r->pace;
-    pthread_mutex_lock(&r->mutex);
-    if (p->last_ns) {
-        double wait = (double)(r->wait_ns - p->last_wait_ns) / 1e9, step = CW_MAX((double)(now - p->last_ns) / 1e9 - wait, 0);
-        p->n++;
-        p->late += wait > 0;
-        p->ready += n_ready(r);
-        p->step_s += step;
-        p->step_sq += step * step;
-        p->wait_s += wait;
-        p->wait_sq += wait * wait;
-    }
-    p->last_ns = now;
-    p->last_wait_ns = r->wait_ns;
-    pthread_mutex_unlock(&r->mutex);
-}
-
 struct cw_batch *cw_remote_take(struct cw_splits *base, struct cw_assembly *assembly)
 {
     struct remote *r = ((struct view *)base)->remote;
@@ -187,7 +155,7 @@ struct cw_batch *cw_remote_take(struct cw_splits *base, struct cw_assembly *asse
     struct cw_batch *b = CW_STEAL(a->a.batch);
     r->n_batches++;
     if (((struct view *)base)->main)
-        note_pace(r);
+        cw_remote_note_pace(r);
     cw_crash_point("client-taken");
     free_parts(r, a);
     cw_quarantined_free(a->a.quarantined);

@@ -191,6 +191,7 @@ static int client_attach(struct cw_dispatcher *d, struct cw_peer *p, uint64_t id
     r->snapshot = a->snapshot;
     r->n_batches = r->n_lost = r->wait_ns = r->g = r->digest_lo = r->digest_hi = 0;
     r->pace = r->paced = (struct pace){0};
+    r->paces = false;
     j->stream->parked = false;
     cw_dp_crews_later(d);
     cw_dp_seat_ask(d, j->stream); /* also workers that came while it had no job */
@@ -304,6 +305,9 @@ static void note_pace(struct rank *r, const Cachew__Pace *m)
     if (now.n >= p->n && now.step_s >= p->step_s && now.step_sq >= p->step_sq && now.wait_s >= p->wait_s && now.wait_sq >= p->wait_sq && now.late >= p->late && now.ready >= p->ready &&
         now.step_sq < 1e18 && now.wait_sq < 1e18)
         r->pace = now;
+    if (!r->paces)
+        r->paced = r->pace;
+    r->paces = true;
 }
 
 static int client_progress(struct cw_dispatcher *d, struct rank *r, const Cachew__Progress *m, struct cw_error *err)

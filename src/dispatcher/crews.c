@@ -90,7 +90,7 @@ int cw_dp_crews_most(struct cw_dispatcher *d, struct job *j)
 
 /* ---- crews ---- */
 
-void cw_dp_seat_leave(struct cw_dispatcher *d, struct seat *t)
+static void leave(struct cw_dispatcher *d, struct seat *t)
 {
     if (!t->granted)
         return;
@@ -103,7 +103,7 @@ void cw_dp_seat_leave(struct cw_dispatcher *d, struct seat *t)
 /* What it has begun it finishes, as it has to be read from somewhere; the rest goes to those that stay. */
 static void dismiss(struct cw_dispatcher *d, struct seat *t)
 {
-    cw_dp_seat_leave(d, t);
+    leave(d, t);
     if (t->stream->n_heap + t->stream->n_shunned > 0 && !t->stream->at_most_once)
         cw_dp_lease_drop_unbegun(d, t);
     cw_dp_stream_dirty(d, t->stream);
@@ -117,22 +117,24 @@ static bool goes_before(const struct seat *a, const struct seat *b)
     return a->n_held != b->n_held ? a->n_held < b->n_held : a->worker->id > b->worker->id;
 }
 
+/* Returns how many there are then. Who is still opening the data takes nobody's place: one more may be there meanwhile. */
 static int shrink(struct cw_dispatcher *d, struct stream *s, int target)
 {
     int n = 0;
     CW_LIST_EACH(at, &s->seats) {
         struct seat *t = CW_CONTAINER(at, struct seat, by_stream);
         if (t->granted && !able(t->worker)) /* who drains hands back what it has by itself */
-            cw_dp_seat_leave(d, t);
+            leave(d, t);
         n += serves(t);
     }
-    for (; n > target; n--) {
+    for (int ready = cw_dp_crew_running(s); target > 0 ? ready > target : n > 0; n--) {
         struct seat *first = NULL;
         CW_LIST_EACH(at, &s->seats) {
             struct seat *t = CW_CONTAINER(at, struct seat, by_stream);
             if (serves(t) && (!first || goes_before(t, first)))
                 first = t;
         }
+        ready -= first->state == SEAT_READY;
         dismiss(d, first);
     }
     return n;
@@ -159,20 +161,32 @@ static struct worker *next_worker(struct cw_dispatcher *d, const struct stream *
     return best;
 }
 
+static bool join(struct cw_dispatcher *d, struct stream *s, struct worker *w)
+{
+    struct seat *t = w ? cw_dp_seat_find(w, s) : NULL;
+    if (w && !t)
+        t = cw_dp_seat_new(d, w, s);
+    if (!t)
+        return false;
+    t->granted = true;
+    w->n_crews++;
+    cw_dp_seat_usable(d, t);
+    return true;
+}
+
+static bool shares(const struct seat *t) { return serves(t) && t->worker->n_crews > 1; }
+
+/* Up to the target; better a part of one than none. Who only has a part of one gets one of its own once somebody is free. */
 static void grow(struct cw_dispatcher *d, struct stream *s, int n, int target)
 {
     bool any = false;
-    for (; n < target; n++) {
-        struct worker *w = next_worker(d, s, n == 0); /* better a part of one than none */
-        struct seat *t = w ? cw_dp_seat_find(w, s) : NULL;
-        if (w && !t)
-            t = cw_dp_seat_new(d, w, s);
-        if (!t)
-            break;
-        t->granted = any = true;
-        w->n_crews++;
-        cw_dp_seat_usable(d, t);
-    }
+    for (; n < target && join(d, s, next_worker(d, s, n == 0)); n++)
+        any = true;
+    CW_LIST_EACH(at, &s->seats)
+        if (n == target && shares(CW_CONTAINER(at, struct seat, by_stream)) && join(d, s, next_worker(d, s, false))) {
+            any = true;
+            n++; /* the one that is shared leaves when this one is ready */
+        }
     if (any)
         cw_dp_seat_ask(d, s);
 }

@@ -2,22 +2,21 @@
  * The state of the dispatcher, and what its files offer each other. Who belongs to whom:
  *
  *   dispatcher -- workers -- seats -- streams -- jobs -- ranks -- (client) peer
- *                                                 |
- *                                              scaling: what its policy wants, and remembers
- *                   |                   |
- *                 peer                splits, each with the seats that hold it
+ *              \    |                   |         |
+ *               \ peer                splits    scaling (scaling.h)
+ *                pools -- (provisioner) peer
  *
- * A seat is a worker's part in a stream; with a policy, a stream has seats only at the workers of its crew, and at those that have not given back everything. Splits are numbered through the epochs by one number, their position. References: what a journal entry that is
- * under way names (peer, stream, job) is kept until it is durable; all else is freed with its owner.
+ * A seat is a worker's part in a stream; with a policy, a stream has seats only at the workers of its crew, and at those that have not given back everything. A split
+ * knows the seats that hold it. Splits are numbered through the epochs by one number, their position. References: what a journal entry that is under way names
+ * (peer, stream, job) is kept until it is durable; all else is freed with its owner.
  */
 #pragma once
 #include "base/clock.h"
 #include "base/list.h"
 #include "base/map.h"
 #include "dispatcher/core.h"
+#include "dispatcher/scaling.h"
 #include "net/limits.h"
-#include "policy/policy.h"
-#include "policy/share.h"
 #include "proto/journal.pb-c.h"
 
 /* ---- limits on what peers can make us hold ---- */
@@ -44,9 +43,6 @@
 #define DP_PENDING ((size_t)1 << 20)    /* entries that wait for the journal, and ... */
 #define DP_PENDING_BYTES ((size_t)256 << 20)
 #define DP_WAITING ((size_t)64 << 20)   /* bytes of attachments that wait for a job's ranks to be gone */
-#define DP_POOLS CW_POLICY_POOLS
-#define DP_DECISIONS 32                /* of a job that are kept */
-#define DP_POLICY_BYTES ((size_t)64 << 10) /* of what a policy remembers, in the journal */
 #define DP_ENDLESS ((uint64_t)1 << 62)
 
 /* ---- times ---- */
@@ -68,7 +64,6 @@
 #define DP_DEPTH 2                 /* splits that a worker has at a time to begin with: one that it computes, one that is fetched */
 #define DP_DEPTH_NS (DP_S / 40)    /* twice as many where they take less than this, for the sake of the way to and fro */
 #define DP_TIMES 64                /* completions that the median is of */
-#define DP_REPORT DP_S             /* policies are asked so often: as workers say what they have computed */
 
 struct cw_peer {
     struct cw_link link;
@@ -102,16 +97,13 @@ struct worker {
     bool awaited;         /* known before a restart, and not back yet */
     bool ready;           /* told its id: it may be asked for things */
     bool kept;            /* another connection of a worker that was not lost: its Holdings tell what of its leases is left */
-    bool draining;
+    bool draining, released; /* released: it was told to drain; else it says so itself, and ends by itself */
     uint64_t since_ns;    /* of being gone, or draining */
     uint64_t last_request;
     struct seat *here;    /* while a stream's workers are gone through: its seat */
     struct cw_link seats;
     size_t n_held, n_crews; /* n_crews: streams that it serves */
 };
-
-/* What a worker has computed of a stream, as its heartbeats say: sums. */
-struct work { double compute_s, positions, read_bytes; uint64_t at_ns; };
 
 enum seat_state { SEAT_IDLE, SEAT_ASKED, SEAT_READY, SEAT_UNFIT };
 struct range { uint64_t first, count; };
@@ -205,25 +197,6 @@ struct stream {
     uint64_t announce_first, announce_end;
 };
 
-/* A decision of a policy, for people. */
-struct decision { double t; uint64_t at_ns; json_t *record; };
-
-/*
- * How many workers a job has, and why (scale.c). After a change of the crew, what a client sees is that of the old one until the splits are passed that were under way, and
- * then what was computed ahead meanwhile: measuring begins when both are over.
- */
-struct scaling {
-    struct cw_policy_memory memory;
-    struct cw_claim claim;             /* want: what the policy asks for, at least 1; share: how many the stream's crew is to have */
-    int most;                          /* that it could have, whatever it wants, ... */
-    uint64_t most_serial;              /* ... by claims as they were then; most 0: not known yet */
-    uint64_t began_ns, next_ns;        /* when it was asked first, and will be */
-    enum { SCALE_MEASURES, SCALE_STARTS, SCALE_PASSES, SCALE_DRAWS_OFF } phase; /* starts: workers are missing; passes, draws off: as above */
-    uint64_t phase_ns, until_pos, until_ns;
-    struct decision decisions[DP_DECISIONS];
-    size_t n_decisions;                /* all that were made; the last ones are kept */
-};
-
 enum job_state { JOB_WAITING, JOB_RUNNING, JOB_DONE, JOB_CANCELLED, JOB_FAILED };
 struct job {
     struct cw_map_node node;
@@ -254,9 +227,6 @@ struct job {
     struct scaling scaling;
 };
 
-/* How fast a client goes: sums, as message Pace. */
-struct pace { double n, step_s, step_sq, wait_s, wait_sq, late, ready; };
-
 struct rank {
     struct job *job;
     uint32_t number;
@@ -268,25 +238,12 @@ struct rank {
     uint64_t next_report;
     uint64_t n_batches, n_lost, wait_ns, g, digest_lo, digest_hi;
     struct pace pace, paced;   /* paced: when the policy was asked last */
+    bool paces;                /* it said so since it attached: before, what its process did is not known */
     uint64_t heard_ns;         /* when it said something last */
     uint8_t incarnation[16];   /* of the last client */
     bool began, finished, greeted;
     bool leaves;               /* it said so */
     uint64_t held;             /* hash of what it was told that keeps it; 0: nothing */
-};
-
-/* Workers that a provisioner can make exist. */
-struct pool {
-    struct cw_link link;       /* the cheapest first */
-    struct cw_peer *peer;
-    char *name, *why;
-    uint32_t minimum, maximum, units;
-    double price_per_h, cpu_share;
-    double start_delay_s;      /* as measured; 0: not yet */
-    uint32_t wanted;
-    bool due;                  /* it is to be told what is wanted */
-    uint64_t asked_ns;         /* for more */
-    uint32_t n_asked;          /* of these, not there yet */
 };
 
 /* ---- the journal ---- */
@@ -441,33 +398,6 @@ int cw_dp_lease_completed(struct cw_dispatcher *d, struct worker *w, uint64_t re
 void cw_dp_lease_written(struct cw_dispatcher *d, struct stream *s, uint64_t pos);
 uint64_t cw_dp_lease_batch(const struct stream *s, uint64_t pos); /* the first batch of it that anybody needs */
 void cw_dp_lease_late(struct cw_dispatcher *d, struct stream *s);
-
-/* crews.c: which workers serve which stream, if there is a policy */
-void cw_dp_crews(struct cw_dispatcher *d);       /* makes crews as large as jobs' shares */
-void cw_dp_crews_later(struct cw_dispatcher *d); /* in the next turn: something changed that they depend on */
-void cw_dp_crews_tick(struct cw_dispatcher *d);  /* seats that are not of the crew any more, and have nothing, go */
-void cw_dp_seat_leave(struct cw_dispatcher *d, struct seat *t); /* it is not of the crew any more */
-int cw_dp_crew_running(const struct stream *s);  /* of its crew, those that compute */
-int cw_dp_crews_most(struct cw_dispatcher *d, struct job *j); /* so many workers it could have, whatever it wants */
-
-/* scale.c: what policies decide */
-void cw_dp_scale_begin(struct cw_dispatcher *d, struct job *j);
-void cw_dp_scale_end(struct job *j);
-/* For the journal: what its policy remembers, as JSON, the caller's; NULL: nothing. And back. */
-char *cw_dp_scale_memory(const struct cw_dispatcher *d, const struct job *j);
-void cw_dp_scale_restore(struct cw_dispatcher *d, struct job *j, const Cachew__Journal__Job *row);
-bool cw_dp_scale_active(const struct job *j); /* it needs workers */
-void cw_dp_scale_tick(struct cw_dispatcher *d);
-json_t *cw_dp_scale_decisions(const struct cw_dispatcher *d, const struct job *j); /* new, or NULL */
-
-/* pools.c: provisioners */
-int cw_dp_pool_message(struct cw_dispatcher *d, struct cw_peer *p, const Cachew__Envelope *m, struct cw_error *err) _must_check_;
-void cw_dp_pool_lost(struct cw_dispatcher *d, struct pool *p);
-struct pool *cw_dp_pool_find(struct cw_dispatcher *d, const char *name);
-void cw_dp_pool_started(struct cw_dispatcher *d, const struct worker *w); /* it is there */
-int cw_dp_pools_most(const struct cw_dispatcher *d);          /* workers that there could be */
-void cw_dp_pools_want(struct cw_dispatcher *d, int n_workers); /* so many are needed */
-json_t *cw_dp_pools_json(const struct cw_dispatcher *d);
 
 /* jobs.c */
 struct job *cw_dp_job_find(struct cw_dispatcher *d, const char *name);

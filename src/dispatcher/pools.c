@@ -5,13 +5,15 @@
  */
 #include <string.h>
 
+#include "base/text.h"
 #include "dispatcher/internal.h"
 
 #define MAX_UNITS 100000
 #define NAME_BYTES 64
+#define WHY_BYTES 1000
 #define DELAY_WEIGHT 0.3 /* of the last start among those before */
 
-struct pool *cw_dp_pool_find(struct cw_dispatcher *d, const char *name)
+static struct pool *pool_find(struct cw_dispatcher *d, const char *name)
 {
     CW_LIST_EACH(at, &d->pools)
         if (strcmp(CW_CONTAINER(at, struct pool, link)->name, name) == 0)
@@ -34,8 +36,10 @@ static size_t n_pools(const struct cw_dispatcher *d)
 static int pool_check(const struct cw_dispatcher *d, const Cachew__Pool *m, bool known, struct cw_error *err)
 {
     size_t size = strlen(m->name);
-    if (size == 0 || size > NAME_BYTES || strlen(m->why) > 1000)
-        return cw_error_set(err, CW_E_OPTION, "a pool's name has 1 to %d bytes, not %zu", NAME_BYTES, size);
+    if (size == 0 || size > NAME_BYTES || !cw_text_utf8(m->name, size))
+        return cw_error_set(err, CW_E_OPTION, "a pool's name has 1 to %d bytes of UTF-8, not %zu", NAME_BYTES, size);
+    if (strlen(m->why) > WHY_BYTES)
+        return cw_error_set(err, CW_E_OPTION, "pool \"%s\" says why in %zu bytes: expected at most %d", m->name, strlen(m->why), WHY_BYTES);
     if (m->maximum > MAX_UNITS || m->minimum > m->maximum || m->units > MAX_UNITS || !(m->price_per_h >= 0 && m->price_per_h < 1e9) || !(m->cpu_share >= 0 && m->cpu_share < 1e6))
         return cw_error_set(err, CW_E_OPTION, "pool \"%s\": %u to %u workers, %u there, for %g an hour with %g CPUs: expected at most %d, and numbers that are not negative", m->name,
                             m->minimum, m->maximum, m->units, m->price_per_h, m->cpu_share, MAX_UNITS);
@@ -88,7 +92,7 @@ int cw_dp_pool_message(struct cw_dispatcher *d, struct cw_peer *peer, const Cach
     if (!d->scales)
         return cw_error_set(err, CW_E_OPTION, "this dispatcher has no policy, so nobody would say how many workers are wanted: expected one with --policy");
     const Cachew__Pool *m = e->pool;
-    struct pool *p = cw_dp_pool_find(d, m->name);
+    struct pool *p = pool_find(d, m->name);
     int r = pool_check(d, m, p != NULL, err);
     if (r == 0 && peer->pool && peer->pool != p)
         r = cw_error_set(err, CW_E_SERVICE, "this connection is that of pool \"%s\"", peer->pool->name);
@@ -103,7 +107,7 @@ int cw_dp_pool_message(struct cw_dispatcher *d, struct cw_peer *peer, const Cach
     if (*m->why && (!p->why || strcmp(p->why, m->why) != 0))
         cw_dp_log(d, true, "pool \"%s\" has %u workers, %u are wanted: %s", p->name, m->units, p->wanted, m->why);
     free(p->why);
-    p->why = *m->why ? strdup(m->why) : NULL;
+    p->why = *m->why ? strdup(cw_text_utf8(m->why, strlen(m->why)) ? m->why : "(not UTF-8)") : NULL;
     p->minimum = m->minimum;
     p->maximum = m->maximum;
     p->units = m->units;
@@ -127,12 +131,19 @@ void cw_dp_pool_lost(struct cw_dispatcher *d, struct pool *p)
 
 void cw_dp_pool_started(struct cw_dispatcher *d, const struct worker *w)
 {
-    struct pool *p = *w->pool ? cw_dp_pool_find(d, w->pool) : NULL;
+    struct pool *p = *w->pool ? pool_find(d, w->pool) : NULL;
     if (!p || p->n_asked == 0) /* in the place of one that died: nobody knows since when */
         return;
     p->n_asked--;
     double delay = (double)(d->now_ns - p->asked_ns) / 1e9;
     p->start_delay_s = p->start_delay_s > 0 ? p->start_delay_s + DELAY_WEIGHT * (delay - p->start_delay_s) : delay;
+}
+
+void cw_dp_pool_released(struct cw_dispatcher *d, const struct worker *w)
+{
+    struct pool *p = *w->pool ? pool_find(d, w->pool) : NULL;
+    if (p)
+        p->due = true;
 }
 
 /* ---- what is wanted of them ---- */
@@ -159,6 +170,17 @@ int cw_dp_pools_most(const struct cw_dispatcher *d)
     return (int)CW_MIN(n, (int64_t)DP_WORKERS);
 }
 
+/* It serves nobody; and what it has for somebody to fetch is not lost with it. */
+static bool may_go(const struct worker *w)
+{
+    bool may = w->ready && !w->draining && w->n_crews == 0;
+    CW_LIST_EACH(at, &w->seats) {
+        const struct seat *t = CW_CONTAINER(at, struct seat, by_worker);
+        may &= t->n_held == 0 || !t->stream->at_most_once;
+    }
+    return may;
+}
+
 /* Lets idle workers go that are too many. What is still starting is looked at again when it is there. */
 static void drain_surplus(struct cw_dispatcher *d, struct pool *p)
 {
@@ -169,9 +191,8 @@ static void drain_surplus(struct cw_dispatcher *d, struct pool *p)
     }
     CW_LIST_EACH(at, &d->workers) {
         struct worker *w = CW_CONTAINER(at, struct worker, link);
-        if (n > p->wanted && w->ready && !w->draining && w->n_crews == 0 && is_of(w, p)) {
+        if (n > p->wanted && is_of(w, p) && may_go(w)) {
             cw_dp_worker_drain(d, w, true);
-            p->due = true;
             n--;
         }
     }
@@ -189,7 +210,7 @@ static void say(struct cw_dispatcher *d, struct pool *p)
     m.release = names;
     CW_LIST_EACH(at, &d->workers) {
         struct worker *w = CW_CONTAINER(at, struct worker, link);
-        if (w->peer && w->draining && is_of(w, p))
+        if (w->peer && w->released && is_of(w, p))
             names[m.n_release++] = w->name;
     }
     e.of_case = CACHEW__ENVELOPE__OF_WANT;
@@ -207,7 +228,7 @@ void cw_dp_pools_want(struct cw_dispatcher *d, int n_workers)
         struct pool *p = CW_CONTAINER(at, struct pool, link);
         uint32_t n = (uint32_t)CW_MAX(CW_MIN(needed, (int64_t)p->maximum), (int64_t)p->minimum);
         if (n_workers == 0 && keep)
-            n = CW_MAX(n, p->wanted);
+            n = CW_MIN(CW_MAX(n, p->wanted), p->maximum);
         if (n > p->wanted)
             p->asked_ns = d->now_ns;
         if (n != p->wanted)

@@ -90,7 +90,7 @@ static void supply_facts(const struct stream *s, struct cw_pool_facts *pool, dou
         const struct seat *t = CW_CONTAINER(at, struct seat, by_stream);
         const struct work *a = &t->worked, *b = &t->work;
         double n = (b->positions - a->positions) * per_position, seconds = b->compute_s - a->compute_s;
-        if (!t->granted || a->at_ns == 0 || b->at_ns <= a->at_ns)
+        if (!t->granted || a->at_ns == 0 || b->at_ns <= a->at_ns || b->compute_s < a->compute_s || b->positions < a->positions) /* not said yet; or begun anew */
             continue;
         struct cw_mean mean = mean_of(n, seconds, n > 0 ? seconds * seconds / n : 0);
         cw_mean_merge(&pool->compute, &mean);

@@ -204,7 +204,7 @@ static int worker_register(struct cw_dispatcher *d, struct cw_peer *p, uint64_t 
         cw_dp_close(d, w->peer, &why);
         worker_keep(d, w);
     }
-    w->draining = false;
+    w->draining = w->released = false;
     w->peer = p;
     p->worker = w;
     return 0;
@@ -350,6 +350,11 @@ void cw_dp_worker_drain(struct cw_dispatcher *d, struct worker *w, bool tell)
         m.of_case = CACHEW__ENVELOPE__OF_DRAIN;
         m.drain = &drain;
         cw_dp_send(d, w->peer, &m);
+    }
+    if (tell && !w->released) {
+        w->released = true;
+        cw_dp_pool_released(d, w);
+        cw_dp_crews_later(d);
     }
     if (w->draining)
         return;

@@ -35,7 +35,7 @@ struct cw_fleet {
     struct cw_timer *reconnect, *retry;
     struct cw_post post;          /* to look what is to be done */
     struct cw_link units;
-    uint32_t wanted;
+    uint32_t wanted, hoped;       /* hoped: wanted while they failed: the dispatcher wants no more than it was told there can be */
     uint64_t n_started, next_start_ns, failed_ns, backoff_ns;
     unsigned failures;            /* in a row */
     char why[300];
@@ -97,6 +97,7 @@ static void failed(struct cw_fleet *f, const char *why)
 {
     uint64_t wait = FIRST_RETRY_NS << CW_MIN(f->failures, 8u);
     f->failures++;
+    f->hoped = CW_MAX(f->hoped, f->wanted);
     f->said &= f->failures != HOPELESS;
     snprintf(f->why, sizeof(f->why), "%s", why);
     f->failed_ns = cw_now_ns();
@@ -140,14 +141,13 @@ static void forgive(struct cw_fleet *f, uint64_t now)
     CW_LIST_EACH(at, &f->units) {
         const struct unit *u = CW_CONTAINER(at, struct unit, link);
         if (f->failures && u->started_ns + AGE_NS <= now && u->started_ns > f->failed_ns)
-            f->failures = 0;
+            f->failures = f->hoped = 0;
     }
 }
 
 static void look(void *arg)
 {
     struct cw_fleet *f = arg;
-    struct cw_error err = {0};
     uint64_t now = cw_now_ns();
     if (f->ending) {
         if (cw_list_empty(&f->units) && !f->conn && f->empty)
@@ -155,7 +155,8 @@ static void look(void *arg)
         return;
     }
     forgive(f, now);
-    while (n_units(f) < f->wanted && now >= f->next_start_ns) {
+    while (n_units(f) < CW_MAX(f->wanted, f->hoped) && now >= f->next_start_ns) {
+        struct cw_error err = {0};
         if (start_one(f, &err) < 0) {
             fleet_log(f, true, "%s", err.message);
             failed(f, err.message);

@@ -172,6 +172,16 @@ static void test_more_jobs_than_workers(void **state)
     for (int i = 0; i < 3; i++)
         assert_int_equal(serving(u, c[i]->streams[0].id), 1);
     assert_int_equal(run_held(w), 6);
+    /* Others come: each job has one of its own. */
+    struct run_peer *others[] = {run_worker(u, 2), run_worker(u, 2)};
+    run_pass(u, 2000);
+    for (int i = 0; i < 3; i++)
+        run_progress(c[i], 10, 0); /* what the first one had is passed */
+    run_pass(u, 2000);
+    for (int i = 0; i < 3; i++)
+        assert_int_equal(serving(u, c[i]->streams[0].id), 1);
+    assert_int_equal(run_held(w), 2);
+    assert_int_equal(run_held(others[0]) + run_held(others[1]), 4);
     end(u);
 }
 
@@ -283,6 +293,27 @@ static void test_workers_of_no_pool(void **state)
     run_settle(u);
     run_pass(u, 2000);
     assert_int_equal(scaling(u, "job", "granted"), 1); /* there are no more now */
+    end(u);
+}
+
+/* Told to go by somebody, a worker of a pool is ended by its provisioner; if it goes by itself it is not told twice. */
+static void test_who_drains_is_released_once(void **state)
+{
+    (void)state;
+    struct run *u = begin("fixed:2", 100);
+    struct run_peer *p = run_connect(u, CACHEW__ROLE__ROLE_PROVISIONER), *o = run_connect(u, CACHEW__ROLE__ROLE_OBSERVER);
+    say_pool(p, 2, 5, 2);
+    struct run_peer *a = run_unit(u, "local-1"), *b = run_unit(u, "local-2");
+    RUN_SAY(b, Draining, DRAINING, false, RUN_BASE(draining)); /* SIGTERM of somebody */
+    run_pass(u, 1000);
+    assert_int_equal(last_want(p)->n_release, 0);
+    char id[32];
+    snprintf(id, sizeof(id), "%" PRIu64, a->worker);
+    RUN_SAY(o, Steer, STEER, true, RUN_BASE(steer), .verb = (char *)"drain-worker", .name = id);
+    run_pass(u, 1000);
+    assert_int_equal(last_want(p)->workers, 2);
+    assert_int_equal(last_want(p)->n_release, 1);
+    assert_string_equal(last_want(p)->release[0], "local-1");
     end(u);
 }
 
@@ -417,6 +448,7 @@ int main(void)
         cmocka_unit_test(test_unfit_workers_are_replaced),
         cmocka_unit_test(test_a_pool_grows_and_shrinks),
         cmocka_unit_test(test_workers_of_no_pool),
+        cmocka_unit_test(test_who_drains_is_released_once),
         cmocka_unit_test(test_nonsense_of_provisioners),
         cmocka_unit_test(test_measured_and_decided),
         cmocka_unit_test(test_demand_that_falls),
