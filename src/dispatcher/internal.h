@@ -290,6 +290,7 @@ struct cw_dispatcher {
     struct cw_link pools;
     uint64_t busy_ns;          /* when there was a job last */
     uint64_t n_decisions, claims_hash, claims_serial; /* serial: one more with each change of what shares follow from */
+    uint64_t supply_serial;    /* one more whenever there may be more workers than before */
 };
 
 /* core.c */

@@ -108,6 +108,7 @@ int cw_dp_pool_message(struct cw_dispatcher *d, struct cw_peer *peer, const Cach
         cw_dp_log(d, true, "pool \"%s\" has %u workers, %u are wanted: %s", p->name, m->units, p->wanted, m->why);
     free(p->why);
     p->why = *m->why ? strdup(cw_text_utf8(m->why, strlen(m->why)) ? m->why : "(not UTF-8)") : NULL;
+    d->supply_serial += m->maximum > p->maximum;
     p->minimum = m->minimum;
     p->maximum = m->maximum;
     p->units = m->units;
@@ -131,6 +132,7 @@ void cw_dp_pool_lost(struct cw_dispatcher *d, struct pool *p)
 
 void cw_dp_pool_started(struct cw_dispatcher *d, const struct worker *w)
 {
+    d->supply_serial++;
     struct pool *p = *w->pool ? pool_find(d, w->pool) : NULL;
     if (!p || p->n_asked == 0) /* in the place of one that died: nobody knows since when */
         return;

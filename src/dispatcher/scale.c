@@ -8,6 +8,11 @@
 
 #include "dispatcher/internal.h"
 
+/* A crew that is not complete after so long will not be: workers can't open the data, or a pool gives less than it said. */
+#define PATIENCE_S 60.0
+#define PATIENCE_STARTS 4 /* start delays besides */
+#define MISSING 20 /* a part of a crew this small changes nothing that is measured */
+
 bool cw_dp_scale_active(const struct job *j) { return j->state < JOB_DONE && !j->paused && j->stream && !j->stream->parked && !j->stream->dead; }
 
 void cw_dp_scale_begin(struct cw_dispatcher *d, struct job *j)
@@ -117,23 +122,32 @@ static void epoch_facts(struct job *j, struct cw_facts *f)
     const struct stream *s = j->stream;
     const Cachew__Plan *p = s->data->plan;
     double splits = (double)CW_MIN(p->n_splits, DP_ENDLESS), mark = (double)CW_MIN(cw_dp_job_mark(j), DP_ENDLESS);
-    double per_split = CW_MAX(batches_per_position(s) * (double)p->split_size, 1e-6);
+    double per_split = s->n_completed > 0 ? CW_MAX(batches_per_position(s) * (double)p->split_size, 1e-6) : 1; /* a split has at least a batch, unless there is a filter */
     f->epochs = (double)j->epochs;
     f->batches_per_epoch = CW_MAX(splits * per_split, 1);
     f->batches_done = CW_MIN(mark * per_split, f->epochs * f->batches_per_epoch);
     f->epoch = CW_MIN(splits > 0 ? (double)(uint64_t)(mark / splits) : 0, f->epochs - 1);
 }
 
+/* So many can be had, as far as is known: more did not come. */
+static int cap_of(const struct cw_dispatcher *d, const struct job *j)
+{
+    return j->scaling.cap > 0 && j->scaling.cap_serial == d->supply_serial ? j->scaling.cap : DP_WORKERS;
+}
+
+static const struct pool *cheapest_pool(const struct cw_dispatcher *d) { return cw_list_empty(&d->pools) ? NULL : CW_CONTAINER(d->pools.next, struct pool, link); }
+static double start_delay_s(const struct cw_dispatcher *d) { return cheapest_pool(d) ? cheapest_pool(d)->start_delay_s : 0; }
+
 static void pool_facts(struct cw_dispatcher *d, struct job *j, struct cw_pool_facts *f)
 {
-    const struct pool *cheapest = cw_list_empty(&d->pools) ? NULL : CW_CONTAINER(d->pools.next, struct pool, link);
+    const struct pool *cheapest = cheapest_pool(d);
     f->name = cheapest ? cheapest->name : "workers";
     f->place = CW_PLACE_REMOTE;
     f->running = cw_dp_crew_running(j->stream);
     f->starting = CW_MAX(j->scaling.claim.share - f->running, 0);
-    f->maximum = cw_dp_crews_most(d, j);
+    f->maximum = CW_MIN(cw_dp_crews_most(d, j), cap_of(d, j));
     f->price_per_h = cheapest && cheapest->price_per_h > 0 ? cheapest->price_per_h : d->worker_price_per_h;
-    f->start_delay_s = cheapest ? cheapest->start_delay_s : 0;
+    f->start_delay_s = start_delay_s(d);
     f->cpu_share = cheapest ? cheapest->cpu_share : 0;
 }
 
@@ -156,27 +170,45 @@ static void begin_phase(struct cw_dispatcher *d, struct job *j, int phase)
     j->scaling.phase_ns = d->now_ns;
 }
 
+/* Of many workers one may be missing, and be on its way again: as policies have it. */
+static bool is_complete(const struct cw_dispatcher *d, const struct job *j)
+{
+    int share = CW_MIN(j->scaling.claim.share, cap_of(d, j));
+    return cw_dp_crew_running(j->stream) >= share - share / MISSING;
+}
+
+/* Whether to wait for those that are missing. If not, there are no more until another one comes. */
+static bool is_awaited(struct cw_dispatcher *d, struct job *j)
+{
+    struct scaling *x = &j->scaling;
+    double patience_s = PATIENCE_S + PATIENCE_STARTS * start_delay_s(d);
+    int running = cw_dp_crew_running(j->stream);
+    if (running == 0 || (double)(d->now_ns - x->phase_ns) < patience_s * 1e9)
+        return true;
+    x->cap = running;
+    x->cap_serial = d->supply_serial;
+    return false;
+}
+
 /* Whether what is measured now is measured with the crew that was decided on. */
 static bool measures(struct cw_dispatcher *d, struct job *j)
 {
     struct scaling *x = &j->scaling;
-    const struct stream *s = j->stream;
-    int running = cw_dp_crew_running(s);
-    bool first = x->n_decisions == 0; /* nothing was under way before */
-    if (running < CW_MIN(x->claim.share, 1))
+    bool complete = is_complete(d, j);
+    if (!complete && x->phase != SCALE_STARTS)
         begin_phase(d, j, SCALE_STARTS);
     switch (x->phase) {
     case SCALE_STARTS:
-        if (running < x->claim.share)
+        if (!complete && is_awaited(d, j))
             return false;
-        x->until_pos = behind_unfinished(s);
-        begin_phase(d, j, first ? SCALE_MEASURES : SCALE_PASSES);
+        x->until_pos = behind_unfinished(j->stream);
+        begin_phase(d, j, x->n_decisions == 0 ? SCALE_MEASURES : SCALE_PASSES); /* before the first decision nothing was under way */
         measure_anew(j);
         return false;
     case SCALE_PASSES:
         if (cw_dp_job_mark(j) < x->until_pos)
             return false;
-        x->until_pos = s->end;
+        x->until_pos = j->stream->end;
         x->until_ns = d->now_ns + (d->now_ns - x->phase_ns); /* what was computed meanwhile lasts no longer than that */
         begin_phase(d, j, SCALE_DRAWS_OFF);
         return false;

@@ -40,6 +40,8 @@ struct scaling {
     struct cw_claim claim;             /* want: what the policy asks for, at least 1; share: how many the stream's crew is to have */
     int most;                          /* that it could have, whatever it wants, ... */
     uint64_t most_serial;              /* ... by claims as they were then; most 0: not known yet */
+    int cap;                           /* so many were there after waiting for more (0: all came), ... */
+    uint64_t cap_serial;               /* ... at this state of the supply */
     uint64_t began_ns, next_ns;        /* when it was asked first, and will be */
     enum { SCALE_MEASURES, SCALE_STARTS, SCALE_PASSES, SCALE_DRAWS_OFF } phase; /* starts: workers are missing; passes, draws off: as above */
     uint64_t phase_ns, until_pos, until_ns;
