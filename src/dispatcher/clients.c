@@ -387,7 +387,7 @@ static void client_unreachable(struct cw_dispatcher *d, struct rank *r, const Ca
     struct worker *w = cw_dp_worker_find(d, m->worker);
     struct stream *s = r->job->stream;
     struct seat *t = w && s ? cw_dp_seat_find(w, s) : NULL;
-    if (!t || !r->greeted || s->at_most_once || s->n_heap <= (size_t)(t->heap_at > 0))
+    if (!t || !r->greeted || s->at_most_once || (s->n_heap <= (size_t)(t->heap_at > 0) && !cw_dp_crews_spare(d, s)))
         return; /* nobody else could do better */
     if (t->shunned_until == 0)
         cw_dp_log(d, true, "rank %" PRIu32 " of job \"%s\" does not get through to worker %" PRIu64 ": %.200s", r->number, r->job->name, m->worker, m->reason);

@@ -161,6 +161,8 @@ static struct worker *next_worker(struct cw_dispatcher *d, const struct stream *
     return best;
 }
 
+bool cw_dp_crews_spare(struct cw_dispatcher *d, const struct stream *s) { return d->scales && next_worker(d, s, true); }
+
 static bool join(struct cw_dispatcher *d, struct stream *s, struct worker *w)
 {
     struct seat *t = w ? cw_dp_seat_find(w, s) : NULL;

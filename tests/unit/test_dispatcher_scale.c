@@ -211,6 +211,25 @@ static void test_unfit_workers_are_replaced(void **state)
     end(u);
 }
 
+/* A client does not get through to the only worker of the crew: another one serves it. */
+static void test_out_of_reach(void **state)
+{
+    (void)state;
+    struct run *u = begin("fixed:1", 100);
+    struct run_peer *a = run_worker(u, 2), *b = run_worker(u, 2), *c = run_client(u, "job", 0, 1, 0);
+    run_pass(u, 2000);
+    struct run_peer *served = run_held(a) > 0 ? a : b, *other = served == a ? b : a;
+    assert_int_equal(run_held(served), 2);
+    RUN_SAY(c, Unreachable, UNREACHABLE, false, RUN_BASE(unreachable), .worker = served->worker, .reason = (char *)"a wall");
+    run_pass(u, 1000);
+    assert_int_equal(run_held(other), 2);
+    assert_int_equal(c->placed[0], other->worker + 1);
+    RUN_SAY(c, Unreachable, UNREACHABLE, false, RUN_BASE(unreachable), .worker = other->worker, .reason = (char *)"a wall"); /* nobody else is left: better than nobody */
+    run_pass(u, 1000);
+    assert_int_equal(run_held(other), 2);
+    end(u);
+}
+
 /* ---- pools ---- */
 
 static const Cachew__Want *last_want(const struct run_peer *p)
@@ -446,6 +465,7 @@ int main(void)
         cmocka_unit_test(test_weights_priorities_and_quotas),
         cmocka_unit_test(test_more_jobs_than_workers),
         cmocka_unit_test(test_unfit_workers_are_replaced),
+        cmocka_unit_test(test_out_of_reach),
         cmocka_unit_test(test_a_pool_grows_and_shrinks),
         cmocka_unit_test(test_workers_of_no_pool),
         cmocka_unit_test(test_who_drains_is_released_once),
