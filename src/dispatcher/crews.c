@@ -21,6 +21,16 @@ int cw_dp_crew_running(const struct stream *s)
     return n;
 }
 
+bool cw_dp_crew_comes(const struct cw_dispatcher *d, const struct stream *s)
+{
+    bool comes = false;
+    CW_LIST_EACH(at, &s->seats) {
+        const struct seat *t = CW_CONTAINER(at, struct seat, by_stream);
+        comes |= serves(t) && t->state != SEAT_READY;
+    }
+    return d->scales && comes;
+}
+
 /* ---- shares ---- */
 
 static size_t n_active(const struct cw_dispatcher *d)

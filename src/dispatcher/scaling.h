@@ -68,6 +68,7 @@ void cw_dp_crews(struct cw_dispatcher *d);       /* makes crews as large as jobs
 void cw_dp_crews_later(struct cw_dispatcher *d); /* in the next turn: something changed that they depend on */
 void cw_dp_crews_tick(struct cw_dispatcher *d);  /* seats that are not of the crew any more, and have nothing, go */
 int cw_dp_crew_running(const struct stream *s);  /* of its crew, those that compute */
+bool cw_dp_crew_comes(const struct cw_dispatcher *d, const struct stream *s); /* somebody of its crew opens the data */
 bool cw_dp_crews_spare(struct cw_dispatcher *d, const struct stream *s); /* another worker could take the place of one */
 int cw_dp_crews_most(struct cw_dispatcher *d, struct job *j); /* so many workers it could have, whatever it wants */
 
