@@ -63,6 +63,8 @@ static json_t *job_ranks(const struct job *j, bool *failed)
         set(o, "finished", json_boolean(r->finished), failed);
         set(o, "batches", integer(r->n_batches), failed);
         set(o, "wait_s", json_real((double)r->wait_ns / 1e9), failed);
+        set(o, "step_s", r->pace.n > 0 ? json_real(r->pace.step_s / r->pace.n) : json_null(), failed);
+        set(o, "late", integer((uint64_t)r->pace.late), failed);
         append(ranks, o, failed);
     }
     return ranks;
