@@ -72,6 +72,15 @@ class Memory:
         return np.frombuffer(self.map, dtype, count, at)
 
 
+is_copy = False
+"""Of a host, made by a function that forks. It ends where the function comes back in it, before it writes to the memory that it shares with the host."""
+
+
+def become_copy():
+    global is_copy
+    is_copy = True
+
+
 def refuse_mask(name, value):
     """What is masked would come out as if it were not."""
     if isinstance(value, np.ndarray) and type(value) is not np.ndarray and isinstance(value, np.ma.MaskedArray):
@@ -361,9 +370,13 @@ class Function:
         self.iterator, self.position, self.given = None, 0, None  # of an iterable: given is what was pulled last, and from where
 
     def apply(self, element, key):
-        if self.rng:
-            return self.function(element, rng=np.random.Generator(np.random.Philox(key=key)))
-        return self.function(element)
+        try:
+            if self.rng:
+                return self.function(element, rng=np.random.Generator(np.random.Philox(key=key)))
+            return self.function(element)
+        finally:
+            if is_copy:
+                os._exit(0)
 
     def values_of(self, result):
         """The values of a dict of exactly the declared components, in their order."""
@@ -382,7 +395,10 @@ class Function:
         if self.kind == "filter":
             return bool(result)
         if self.kind == "flat_map":
-            return [[c.keep(v) for c, v in zip(self.outputs, self.values_of(e))] for e in result]
+            elements = [[c.keep(v) for c, v in zip(self.outputs, self.values_of(e))] for e in result]
+            if is_copy:  # made by a generator, which runs here
+                os._exit(0)
+            return elements
         return [c.keep(v) for c, v in zip(self.outputs, self.values_of(result))]
 
     def twice(self, element, key, progress):
@@ -405,6 +421,8 @@ class Function:
         if self.given is None or self.given[:2] != (start, n):
             self.given = (start, n, *self.elements(start, n, progress))
         rows = Rows(self, answer)
+        if is_copy:
+            os._exit(0)
         _, _, elements, errors = self.given
         status, said = bytearray(n), [] if errors is None else [[n, errors]]
         for i, element in enumerate(elements):
@@ -492,6 +510,8 @@ class Function:
                     status[i] = DIFFERS
                     errors.append([i, DIFFERENT])
             except BaseException as error:  # SystemExit too: it is the record's
+                if is_copy:
+                    os._exit(0)
                 status[i] = FAILED
                 errors.append([i, text_of(error)])
         return answer.finish(words[0], status, errors)
@@ -513,6 +533,8 @@ class Function:
                     kept = self.kept(self.apply(element, key))
                 else:
                     result = plain(element) if plain is not None else self.apply(element, key)
+                    if is_copy:
+                        os._exit(0)
                     if scalar is not None and type(result) is dict and len(result) == 1 and type(value := result.get(scalar.name)) in scalar.scalar_types:
                         rows.lists[0].append(value)  # the cheapest functions, without detours
                     else:
@@ -523,6 +545,8 @@ class Function:
                 if flat:
                     counts.append(len(kept))
             except BaseException as error:  # SystemExit too: it is the record's
+                if is_copy:
+                    os._exit(0)
                 status[i] = FAILED
                 errors.append([i, text_of(error)])
                 if flat:
@@ -561,6 +585,7 @@ def main():
         os.set_inheritable(fd, False)
     live_no_longer_than_the_parent()
     connection = socket.socket(fileno=SOCKET)
+    os.register_at_fork(after_in_child=become_copy)
     requests, answers, functions, pid = Memory(IN), Memory(OUT), {}, os.getpid()
     connection.sendall(FRAME.pack(READY, VERSION, 0, 0, 0))
     while True:

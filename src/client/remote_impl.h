@@ -207,6 +207,7 @@ struct remote {
     Cachew__Hello *hello;
     struct cw_conn *dispatcher;
     bool answered;             /* the last Attach, on this connection: before that, nothing else is said */
+    bool reached; /* the dispatcher was there, once */
     bool dispatcher_open, parted; /* the dispatcher knows that nothing more will be asked for, or need not */
     uint64_t started_ns, dispatcher_retry_ns, goodbye_ns;
     unsigned n_conns;          /* those whose `closed` is to come */

@@ -11,6 +11,8 @@
 #include "base/clock.h"
 
 #define RETRY_NS UINT64_C(100000000)
+/* So long a dispatcher is waited for that was never there: started together with the training it comes, a mistyped address does not. */
+#define ABSENT_NS UINT64_C(15000000000)
 /* The cursor within a split is said so often while it moves, ... */
 #define PROGRESS_NS UINT64_C(250000000)
 /* ... and so often when it does not: a job that is held wakes nobody more than its connections do. */
@@ -262,7 +264,7 @@ static int dispatcher_open(void *user, struct cw_conn *c, const Cachew__Envelope
         return cw_error_set(err, CW_E_SERVICE, "there is no dispatcher at %s, but something else", r->service);
     pthread_mutex_lock(&r->mutex);
     r->dispatcher = c;
-    r->dispatcher_open = true;
+    r->dispatcher_open = r->reached = true;
     r->service_down = (struct cw_error){0};
     if (r->left || r->closing)
         say_goodbye(r);
@@ -291,11 +293,13 @@ static void service_is_down(struct remote *r, const struct cw_error *why)
     if (!why->status)
         (void)cw_error_set(&r->service_down, CW_E_SERVICE, "it closed the connection");
     r->dispatcher_retry_ns = cw_now_ns() + RETRY_NS;
-    if (!r->attached && cw_failure_is_final(&r->service_down)) { /* it would say the same again; one that is not there is waited for */
-        struct cw_error e = {0};
+    struct cw_error e = {0};
+    if (!r->attached && cw_failure_is_final(&r->service_down)) /* it would say the same again */
         (void)cw_error_set(&e, CW_E_SERVICE, "the dispatcher at %s refuses: %.400s", r->service, r->service_down.message);
+    else if (!r->reached && cw_now_ns() - r->started_ns > ABSENT_NS)
+        (void)cw_error_set(&e, CW_E_SERVICE, "the dispatcher at %s can't be reached: %.400s", r->service, r->service_down.message);
+    if (e.status)
         cw_remote_fail(r, &e);
-    }
     cw_remote_wake_at(r, r->dispatcher_retry_ns);
 }
 

@@ -107,3 +107,17 @@ def test_masked_arrays_do_not_lose_their_masks_in_silence(outputs):
 def test_components_have_texts_for_names():
     with pytest.raises(cachew.RecordError, match="of the name 1, a int: expected a text"):
         Dataset.range(3).map(number_for_a_name)
+
+
+def test_the_copy_of_a_host_writes_nothing():
+    """A function that forks, and comes back in the child too: what the host computes meanwhile is left alone."""
+    import os
+
+    def fork(element):
+        if element["value"] == 50:
+            os.fork()
+        return {"value": element["value"]}
+
+    ds = Dataset.range(2000).map(fork, outputs={"value": "int64"}).batch(10)
+    for _ in range(12):
+        assert [v for b in ds.iterator(threads=1) for v in b["value"].tolist()] == list(range(2000))

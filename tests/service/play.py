@@ -132,11 +132,11 @@ class Player:
             if not process.has_stopped() or process.stopped:
                 continue  # what we stopped has not stopped itself
             process.stopped = True
-            passed = self.passing(process)
+            held = False
             if not any(process is ending for ending, *_ in self.awaited):  # that one has other things to do, and a fault of its own
-                for f in passed:
-                    self.apply_at(f, process)
-            if process.running and process.stopped and not any(process is stands for _, stands, _ in self.asked) and not any(f["kind"] == "pause" for f in passed):
+                for f in self.passing(process):
+                    held |= self.apply_at(f, process)
+            if process.running and process.stopped and not held and not any(process is stands for _, stands, _ in self.asked):
                 process.cont()
 
     def look_for_asked(self):
@@ -242,20 +242,19 @@ class Player:
         return (function(target, fault["hold_s"], stands) if fault["kind"] == "drain" else function(target, fault["hold_s"])) or fault["kind"]
 
     def apply_at(self, fault, process):
-        """process has stopped itself at the fault's point: it happens to it, or to somebody else while it stands there. If there is nobody, it does not."""
+        """process has stopped itself at the fault's point: it happens to it, or to somebody else while it stands there. If there is nobody, it does not. True: it stays stopped."""
         role, own = fault["role"], fault["role"] == fault["at"]["role"]
         if role in LINKS:
             if self.break_link(fault, process):
                 self.note(fault, fault["kind"], fault["at"]["phase"])
-            return
+            return False
         if own and not process.running:  # another one at the same point ended it
             self.to_arm.append(fault)
-            return
+            return False
         target = process if own and role != "client" else next((r for r in self.ranks if r.process is process), None) if own else self.find(role, fault["target"])
         if target is not None:
             self.note(fault, self.inflict(fault, target, process), fault["at"]["phase"])
-            if fault["kind"] == "pause" and not own and process.stopped:
-                process.cont()
+        return own and target is not None and fault["kind"] == "pause"
 
     def apply(self, fault):
         """At an instant; where there is nobody to whom it could happen, in a moment."""
