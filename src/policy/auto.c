@@ -138,7 +138,7 @@ static bool store_changed(double now, double before) { return before > 0 && now 
  */
 static bool changed(struct cw_auto *m, const struct cw_facts *f, double now_s)
 {
-    bool step = differs(&m->recent_step, &m->step), interval = differs(&m->recent_interval, &m->interval);
+    bool step = differs(&m->recent_step, &m->step) && fabs(m->recent_step.mean - m->step.mean) > CHANGED * cw_auto_fastest(m), interval = differs(&m->recent_interval, &m->interval);
     bool store = store_changed(f->storage.read_bytes_per_s, m->read_bytes_per_s) || store_changed(f->storage.write_bytes_per_s, m->write_bytes_per_s);
     if (!step && !interval && !store) {
         if (m->interval.n < KNOWN_BATCHES || m->recent_interval.n > m->interval.n || cw_mean_error(&m->recent_interval) * SURE_CHANGE < CHANGED)

@@ -34,9 +34,13 @@ static double work_left(const struct cw_auto *m, const struct cw_facts *f)
     return all > 0 ? m->compute.mean / all : 1;
 }
 
+double cw_auto_fastest(const struct cw_auto *m) { return m->maximum > 0 ? m->interval.mean * m->running / m->maximum : 0; }
+
 double cw_auto_error(const struct cw_auto *m)
 {
-    double interval = cw_mean_error(&m->interval), step = m->step.mean > 0 ? cw_mean_error(&m->step) : 0; /* a client that takes no time is known */
+    double interval = cw_mean_error(&m->interval), step = 0; /* a client that takes no time is known; so is one that all the workers there may be can't serve */
+    if (m->step.mean > 0)
+        step = cw_mean_error(&m->step) * m->step.mean / CW_MAX(m->step.mean, cw_auto_fastest(m));
     return sqrt(interval * interval + step * step);
 }
 

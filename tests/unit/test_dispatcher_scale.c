@@ -363,6 +363,7 @@ static void test_nonsense_of_provisioners(void **state)
 
 struct world { /* a client and its workers, as a formula has it */
     double step_s, work_s; /* of the client; of a worker, per batch: a split has two */
+    double scatter;        /* variance of steps, relative to their square */
     double taken, waited_s, waited_sq, stepped_s, computed[RUN_PEERS], positions[RUN_PEERS];
     uint64_t splits;
 };
@@ -405,7 +406,7 @@ static void second(struct run *u, struct run_peer *c, struct world *x)
     pace.n = (uint64_t)x->taken;
     pace.step_s = x->stepped_s;
     pace.wait_s = x->waited_s;
-    pace.step_sq = x->stepped_s * x->step_s;
+    pace.step_sq = x->stepped_s * x->step_s * (1 + x->scatter);
     pace.wait_sq = x->waited_sq;
     c->cursor = x->splits;
     RUN_SAY(c, Progress, PROGRESS, false, RUN_BASE(progress), .from = &place, .pace = &pace);
@@ -457,6 +458,21 @@ static void test_demand_that_falls(void **state)
     end(u);
 }
 
+/* A client that takes next to no time, and now that and now this: it gets all that there are, though nobody knows how short its steps are. */
+static void test_a_client_that_takes_all(void **state)
+{
+    (void)state;
+    struct run *u = begin("auto", 4000);
+    for (int i = 0; i < 3; i++)
+        run_worker(u, 4);
+    struct run_peer *c = run_client(u, "job", 0, 1, 0);
+    struct world x = {.step_s = 0.00005, .work_s = 0.4, .scatter = 30};
+    for (int i = 0; i < 60; i++)
+        second(u, c, &x);
+    assert_int_equal(scaling(u, "job", "wanted"), 3);
+    end(u);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -472,6 +488,7 @@ int main(void)
         cmocka_unit_test(test_nonsense_of_provisioners),
         cmocka_unit_test(test_measured_and_decided),
         cmocka_unit_test(test_demand_that_falls),
+        cmocka_unit_test(test_a_client_that_takes_all),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
