@@ -158,7 +158,7 @@ def shares(args):
             trainer.thread.join()
         got = {}
         for name, trainer in trainers.items():
-            lines = [line for line in trainer.lines if line["t"] >= args.settle_s / 2]
+            lines = [line for line in trainer.lines if line["t"] >= args.settle_s * 2 / 3]
             got[name] = sum(line["batches"] for line in lines) / sum(line["seconds"] for line in lines)
             trainer.end()
     ratio = got["a"] / got["b"]
