@@ -339,7 +339,7 @@ def test_doctor_and_bench(tmp_path):
 
 
 def test_bench_dispatcher(tmp_path):
-    few = ["--connections", 3, "--in-flight", 2, "--heartbeats", 100, "--seconds", 0.2, "--json"]
+    few = ["--connections", 3, "--in-flight", 2, "--heartbeats", 100, "--seconds", 3, "--json"]
     ran = cachew("bench", "dispatcher", "--state-dir", tmp_path / "state", *few)
     assert ran.code == 0 and ran.json["durable"] and ran.json["completions"] > 0 and 0 < ran.json["p50_s"] <= ran.json["p99_s"] <= ran.json["max_s"]
     assert ran.json["heartbeats_per_s"] > 0 and ran.json["question_p99_s"] > 0

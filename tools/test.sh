@@ -36,6 +36,12 @@ PATH=$work/bin:$PATH
 passed=0 started=$SECONDS
 counts=()
 
+# What a long output failed of, in a few lines, and last: where output is cut short, it is cut at the front.
+digest() {
+    grep -aE -A 8 '(ERROR: (Address|Leak|Thread|Undefined)|WARNING: Thread|runtime error:|SUMMARY: )' "$1" | grep -avE 'Shadow|^--$|^(  |=>)0x' | head -n 30 || true
+    grep -aE '(^\[  (ERROR|FAILED) |  LINE   \]|^(FAILED|ERROR) |^E   )' "$1" | head -n 30 || true
+}
+
 # One thing to run: its output is kept, its time and its line of counts are shown.
 run() {
     local name=$1 from=$SECONDS
@@ -51,6 +57,7 @@ run() {
     else
         printf 'FAILED after %d s: %s\n' $((SECONDS - from)) "$*"
         tail -n "${LINES_SHOWN:-200}" "$work/out"
+        digest "$work/out"
         echo "test: $passed things passed, then $name failed"
         exit 1
     fi
@@ -60,7 +67,7 @@ compile() { "$meson" compile -C "$1" && "$meson" compile -C "$1" tests; }
 unit() { # DIR [meson test arguments]: with the number of checks that the programs counted
     local dir=$1
     shift
-    "$meson" test -C "$dir" --no-rebuild --num-processes "$jobs" --print-errorlogs "$@" || return 1
+    "$meson" test -C "$dir" --no-rebuild --num-processes "$jobs" --print-errorlogs "$@" || { digest "$dir/meson-logs/testlog.txt"; return 1; }
     local n
     n=$(grep -aoE '^\[  PASSED  \] [0-9]+' "$dir/meson-logs/testlog.txt" | awk '{ n += $NF } END { print n + 0 }')
     echo "$n tests passed in $(grep -acE '^=+ [0-9]+/[0-9]+ =+$' "$dir/meson-logs/testlog.txt") programs"

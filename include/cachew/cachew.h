@@ -208,7 +208,7 @@ struct cachew_options {
     const char *job;        /* its name in the service, the same for all ranks; NULL: one that nobody else has, for a world_size of 1 */
     const char *token;      /* the service's; NULL: $CACHEW_TOKEN, if it is set */
     const char *transport;  /* from workers: "auto", "shm", "unix" or "tcp"; NULL: "auto" */
-    double open_timeout_s;  /* until a worker of the service has seen the data (a dispatcher that is not there yet is waited for 15 s); 0: 60; negative: without limit */
+    double open_timeout_s;  /* until a worker of the service has seen the data; 0: 60, and 15 for a dispatcher that is not there yet; negative: without limit */
     const char *order;      /* "exact"; "any": a rank has every world_size-th split, and gets what is there first, so that nothing late holds it up; all ranks together get the
                              * same elements. NULL: "exact", with at-most-once "any" */
     const char *guarantee;  /* of a service: "exactly-once"; "at-most-once" (in order "any"): what is lost with a worker is not computed again. NULL: "exactly-once" */

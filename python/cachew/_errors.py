@@ -24,6 +24,11 @@ class Error(Exception):
     record: str | None = None
     """The id of the record, `<file key>:<row>`."""
 
+    def __str__(self) -> str:
+        text = super().__str__()
+        places = (("file", self.file), ("record", self.record))
+        return text + "".join(f" ({name} {place})" for name, place in places if place and place not in text)
+
 
 class PipelineError(Error, ValueError):
     """The pipeline is wrong: an operator, an attribute, a type."""

@@ -445,6 +445,8 @@ class Function:
                 except StopIteration as error:
                     raise RuntimeError("the function raised StopIteration") from error
             while self.position < start + n:
+                if is_copy:  # made by the iterable, or by its last step
+                    os._exit(0)
                 progress[PROGRESS] = self.position + 1
                 value = next(self.iterator, END)
                 if value is END:

@@ -17,7 +17,7 @@ from typing import Any, Generic, NamedTuple, NoReturn, TypeVar, Unpack, cast
 
 from cachew._batch import Batch
 from cachew._calls import checked_methods
-from cachew._errors import Error, StateError, UsageError
+from cachew._errors import DeadlineError, Error, StateError, UsageError
 from cachew._iterator import DatasetIterator
 from cachew._options import LoaderOptions, Options, ServiceOptions, State, make_options, state_text, with_cache, with_service, with_sharding, wrong
 from cachew.dataset import Dataset
@@ -79,8 +79,10 @@ class AheadStream:
     def get(self) -> Item | None:
         self._check_owner()
         item = self._items.get()
-        if isinstance(item, Item):
+        if isinstance(item, (Item, DeadlineError)):
             self._room.release()
+            if isinstance(item, DeadlineError):
+                raise item
             return item
         self._items.put(item)  # for whoever asks again
         if isinstance(item, _Closed):
@@ -116,9 +118,12 @@ class _Closed:
 def _run(stream: Stream, items: queue.SimpleQueue[Item | None | BaseException | _Closed], room: threading.Semaphore, stop: threading.Event,
          using: threading.Lock) -> None:
     while True:
+        item: Item | None | DeadlineError
         try:
             with using:
                 item = stream.get()
+        except DeadlineError as late:  # not the end: what was waited for may come yet
+            item = late.with_traceback(None)
         except BaseException as error:
             # An error that comes of closing is dropped. (Kept, it would keep this frame by its traceback, and so all there is here.)
             items.put(_Closed() if stop.is_set() else error)

@@ -134,8 +134,8 @@ def with_service(options: Options, service: str | None, **given: Unpack[ServiceO
         from cachew._service import local_address  # and what that takes, where it is wanted
 
         local_address(workers)
-    return options._replace(service=service, job=given.get("job"), token=given.get("token"), transport=given.get("transport") or "auto",
-                            open_timeout_s=seconds("open_timeout_s", given.get("open_timeout_s", 60.0)) or 1e-3,
+    return options._replace(service=service, job=given.get("job"), token=(given.get("token") or "").strip() or None, transport=given.get("transport") or "auto",
+                            open_timeout_s=(seconds("open_timeout_s", given["open_timeout_s"]) or 1e-3) if "open_timeout_s" in given else 0.0,
                             order=given.get("order"), guarantee=given.get("guarantee"), tls_ca=tls["tls_ca"], tls_cert=tls["tls_cert"],
                             tls_key=tls["tls_key"])
 

@@ -128,7 +128,7 @@ static int wait_for_batch(struct iterator *self, double timeout_s, struct cachew
             deadline += now_s() - start;
         if (r == CACHEW_E_DEADLINE && (deadline < 0 || now_s() < deadline)) {
             cachew_error_free(e);
-            if (PyErr_CheckSignals() < 0)
+            if (Py_MakePendingCalls() < 0) /* signals, and what came of one within a note */
                 return -1;
         } else if (r == CACHEW_E_INTERRUPTED) {
             cachew_error_free(e);

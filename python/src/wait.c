@@ -5,7 +5,9 @@
 #include "core.h"
 
 #include <pthread.h>
+#include <string.h>
 #include <time.h>
+#include <unistd.h>
 
 /* How long a signal may wait for its handler. */
 #define SLICE_NS 20000000L
@@ -75,6 +77,32 @@ void core_paths_release(struct core_paths *paths)
     Py_CLEAR(paths->cache_dir);
 }
 
+/* A pending call: raises the exception, which it owns. */
+static int raise_again(void *arg)
+{
+    PyObject *e = arg;
+    PyErr_SetObject((PyObject *)Py_TYPE(e), e);
+    Py_DECREF(e);
+    return -1;
+}
+
+/* Who waits can't raise what a note ends with. What a handler of a signal raised meanwhile (Ctrl-C, sys.exit()) is not lost: it is raised once the note's caller, or
+ * Python itself, makes pending calls. Everything else is printed. */
+static void note_failed(PyObject *logger)
+{
+    PyObject *type, *e, *traceback;
+    bool of_signal = !PyErr_ExceptionMatches(PyExc_Exception) && gettid() == getpid(); /* handlers, and pending calls, run on the main thread only */
+    PyErr_Fetch(&type, &e, &traceback);
+    PyErr_NormalizeException(&type, &e, &traceback);
+    if (of_signal && (!traceback || PyException_SetTraceback(e, traceback) == 0) && Py_AddPendingCall(raise_again, e) == 0) {
+        Py_XDECREF(type);
+        Py_XDECREF(traceback);
+    } else {
+        PyErr_Restore(type, e, traceback);
+        PyErr_WriteUnraisable(logger);
+    }
+}
+
 /* What a service is waited for goes to the logger "cachew", as a warning. On any thread, with nothing held. */
 static void note(void *unused, const char *text)
 {
@@ -82,10 +110,12 @@ static void note(void *unused, const char *text)
     PyGILState_STATE gil = PyGILState_Ensure();
     PyObject *logging = PyImport_ImportModule("logging");
     PyObject *logger = logging ? PyObject_CallMethod(logging, "getLogger", "s", "cachew") : NULL;
-    PyObject *done = logger ? PyObject_CallMethod(logger, "warning", "ss", "%s", text) : NULL;
+    PyObject *said = logger ? PyUnicode_DecodeUTF8(text, (Py_ssize_t)strlen(text), "backslashreplace") : NULL; /* what was too long was cut, perhaps within a letter */
+    PyObject *done = said ? PyObject_CallMethod(logger, "warning", "sO", "%s", said) : NULL;
     if (!done)
-        PyErr_WriteUnraisable(logger);
+        note_failed(logger);
     Py_XDECREF(done);
+    Py_XDECREF(said);
     Py_XDECREF(logger);
     Py_XDECREF(logging);
     PyGILState_Release(gil);

@@ -327,6 +327,7 @@ static int open_service(struct run *x, const json_t *state, struct cw_error *err
         .token = token,
         .trace = x->tracing,
         .timeout_ns = (uint64_t)(x->common.wait * 1e9),
+        .absent_ns = CW_ABSENT_NS,
         .note = on_note,
     };
     if (!x->order) /* what is lost leaves gaps in the exact one */

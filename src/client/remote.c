@@ -118,6 +118,19 @@ static int remote_open(struct cw_splits *base, uint64_t epoch, uint64_t index, u
     return 0;
 }
 
+/* Something of it was lost. Mutex held. */
+static bool left_out(const struct remote *r, const struct remote_split *s)
+{
+    uint64_t n, n_left = 0;
+    if (!s->lost)
+        return false;
+    if (!cw_remote_split_count(s, &n) || s->next_k < n)
+        return true;
+    for (unsigned k = 0; s->report && k < r->n_keys; k++)
+        n_left += s->report->remnants[k];
+    return s->n_joined < n_left;
+}
+
 static void remote_close(struct cw_splits *base, struct cw_split *split)
 {
     struct remote *r = remote_of(base);
@@ -130,8 +143,7 @@ static void remote_close(struct cw_splits *base, struct cw_split *split)
         }
     for (struct slot *slot = s->slots; slot; slot = slot->next)
         r->n_outstanding--;
-    uint64_t n;
-    r->n_lost += s->view->main && s->lost && !(cw_remote_split_count(s, &n) && s->next_k >= n);
+    r->n_lost += s->view->main && left_out(r, s);
     cw_remote_hurry_parts(r, s->epoch, s->index);
     pthread_mutex_unlock(&r->mutex);
     while (s->slots) {

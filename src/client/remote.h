@@ -11,6 +11,9 @@ enum cw_transport { CW_TRANSPORT_AUTO, CW_TRANSPORT_SHM, CW_TRANSPORT_UNIX, CW_T
 
 #define CW_MAX_CREDITS 4096 /* requests that a worker takes from a client at a time */
 
+/* absent_ns where the user says nothing: started together with the training a dispatcher comes, a mistyped address does not. */
+#define CW_ABSENT_NS UINT64_C(15000000000)
+
 struct cw_remote_options {
     const char *service;     /* address of the dispatcher */
     const char *job;         /* its name */
@@ -25,6 +28,7 @@ struct cw_remote_options {
     const char *pipeline;    /* as JSON: what compiled was made from */
     const char *base_dir;    /* absolute: where the pipeline's relative paths begin on the workers */
     uint64_t timeout_ns;     /* for opening: until a worker has seen the data; a dispatcher that is not there yet is tried again until then */
+    uint64_t absent_ns;      /* for a dispatcher that was never there, if that is less; 0: timeout_ns */
     /* What is waited for, when that takes longer than usual: after 5 s, 10 s, 20 s ...; NULL: nobody wants to know. On the thread that waits, with nothing locked. */
     void (*note)(void *arg, const char *text);
     void *note_arg;

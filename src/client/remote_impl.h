@@ -49,6 +49,7 @@ struct remote_split {
     uint64_t not_before_ns;     /* its worker did not have it: not asked again before */
     unsigned n_not_here;        /* so often */
     bool lost;                  /* it will not be run again */
+    uint64_t n_joined;          /* elements that it left over, and that batches are joined of */
     struct slot *slots;         /* by k */
 };
 
@@ -196,7 +197,7 @@ struct remote {
     struct pace pace;
     bool waiting;              /* the consumer, at the moment */
     uint64_t waited_ns, note_ns; /* for what is taken next, so far; so long until somebody is told */
-    uint64_t n_lost;           /* splits of which something was not delivered */
+    uint64_t n_lost;           /* splits that were lost before all of their batches, and what they left over, were taken */
     char lagging[160];         /* the rank that is farthest behind, as the dispatcher said when it was told so */
     char held[640];            /* what keeps the job, as the dispatcher said; "": nothing */
     bool paused;               /* that is what keeps it, ... */
@@ -293,6 +294,9 @@ int cw_remote_wait(struct remote *r, uint64_t deadline_ns, const struct remote_s
 void cw_remote_waited(struct remote *r);
 /* The job is paused, or goes on. Mutex held. */
 void cw_remote_hold(struct remote *r, const Cachew__Held *m);
+/* What the dispatcher said of that holds no longer: with the connection it is gone, and behind an Attach, which nothing follows where nothing keeps the job, it is said anew. As
+ * with a job that goes on, there is a moment for that before a deadline passes. Mutex held. */
+void cw_remote_unhold(struct remote *r);
 extern const struct cw_splits_ops cw_remote_ops;
 static inline void cw_remote_wake(struct remote *r) { cw_loop_post(r->loop, &r->wake); } /* the loop looks what is to be done; any thread */
 

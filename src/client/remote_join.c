@@ -31,7 +31,7 @@ int cw_remote_join(struct cw_splits *base, struct cw_assembly *dst, struct cw_sp
 {
     struct remote *r = ((struct view *)base)->remote;
     struct remote_assembly *a = (struct remote_assembly *)dst;
-    const struct remote_split *s = (struct remote_split *)split;
+    struct remote_split *s = (struct remote_split *)split;
     struct part *p = calloc(1, sizeof(*p));
     if (!p)
         return cw_error_nomem(err, sizeof(*p), "a remnant");
@@ -41,6 +41,7 @@ int cw_remote_join(struct cw_splits *base, struct cw_assembly *dst, struct cw_sp
     a->last = &p->next;
     dst->n_assigned += n;
     p->lost = s->lost;
+    s->n_joined += p->lost ? 0 : n;
     p->next_known = r->parts;
     r->parts = p;
     p->wanted = ((struct view *)base)->world_size == 1 || !((struct view *)base)->main; /* it will be: it may come while others are waited for */

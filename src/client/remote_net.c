@@ -11,8 +11,6 @@
 #include "base/clock.h"
 
 #define RETRY_NS UINT64_C(100000000)
-/* So long a dispatcher is waited for that was never there: started together with the training it comes, a mistyped address does not. */
-#define ABSENT_NS UINT64_C(15000000000)
 /* The cursor within a split is said so often while it moves, ... */
 #define PROGRESS_NS UINT64_C(250000000)
 /* ... and so often when it does not: a job that is held wakes nobody more than its connections do. */
@@ -86,6 +84,7 @@ static void send_attach(struct remote *r)
     m.round = &round;
     e.id = r->attach_id = ++r->next_id;
     r->answered = false;
+    cw_remote_unhold(r);
     e.of_case = CACHEW__ENVELOPE__OF_ATTACH;
     e.attach = &m;
     cw_remote_tell(r, &e);
@@ -265,6 +264,7 @@ static int dispatcher_open(void *user, struct cw_conn *c, const Cachew__Envelope
     pthread_mutex_lock(&r->mutex);
     r->dispatcher = c;
     r->dispatcher_open = r->reached = true;
+    r->answered = false; /* on this connection, nor is it where it begins with the goodbye */
     r->service_down = (struct cw_error){0};
     if (r->left || r->closing)
         say_goodbye(r);
@@ -289,6 +289,7 @@ static void service_is_down(struct remote *r, const struct cw_error *why)
     r->dispatcher = NULL;
     r->dispatcher_open = false;
     r->detach_id = 0;
+    cw_remote_unhold(r);
     r->service_down = *why;
     if (!why->status)
         (void)cw_error_set(&r->service_down, CW_E_SERVICE, "it closed the connection");
@@ -296,7 +297,7 @@ static void service_is_down(struct remote *r, const struct cw_error *why)
     struct cw_error e = {0};
     if (!r->attached && cw_failure_is_final(&r->service_down)) /* it would say the same again */
         (void)cw_error_set(&e, CW_E_SERVICE, "the dispatcher at %s refuses: %.400s", r->service, r->service_down.message);
-    else if (!r->reached && cw_now_ns() - r->started_ns > ABSENT_NS)
+    else if (!r->reached && r->options.absent_ns && cw_now_ns() - r->started_ns > r->options.absent_ns)
         (void)cw_error_set(&e, CW_E_SERVICE, "the dispatcher at %s can't be reached: %.400s", r->service, r->service_down.message);
     if (e.status)
         cw_remote_fail(r, &e);
@@ -366,8 +367,12 @@ static void run(void *user)
     bool leaving = r->left || r->closing;
     if (leaving)
         say_goodbye(r);
-    if (!r->dispatcher && now >= r->dispatcher_retry_ns && (!leaving || (!r->parted && now < r->goodbye_ns)))
-        dispatcher_connect(r);
+    if (!r->dispatcher && (!leaving || (!r->parted && now < r->goodbye_ns))) {
+        if (now >= r->dispatcher_retry_ns)
+            dispatcher_connect(r);
+        else
+            cw_remote_wake_at(r, r->dispatcher_retry_ns); /* whatever rang before */
+    }
     if (r->dispatcher_open && r->answered && !leaving)
         tell_cursor(r, now);
     if (r->closing) {

@@ -79,6 +79,14 @@ void cw_remote_hold(struct remote *r, const Cachew__Held *m)
             *c = ' ';
 }
 
+void cw_remote_unhold(struct remote *r)
+{
+    if (r->paused)
+        r->resumed_ns = cw_now_ns();
+    r->paused = false;
+    r->held[0] = '\0';
+}
+
 bool cw_remote_is_paused(const struct cw_error *err)
 {
     return err->status == CW_E_DEADLINE && strcmp(err->attribute, "job") == 0 && strcmp(err->value, "paused") == 0;

@@ -192,6 +192,7 @@ static int client_attach(struct cw_dispatcher *d, struct cw_peer *p, uint64_t id
     r->n_batches = r->n_lost = r->wait_ns = r->g = r->digest_lo = r->digest_hi = 0;
     r->pace = r->paced = (struct pace){0};
     r->paces = false;
+    cw_dp_seat_room(d); /* who waits for it comes first */
     j->stream->parked = false;
     cw_dp_crews_later(d);
     cw_dp_seat_ask(d, j->stream); /* also workers that came while it had no job */

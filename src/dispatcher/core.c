@@ -148,10 +148,7 @@ void cw_dispatcher_turn(struct cw_dispatcher *d, uint64_t now_ns)
     d->now_ns = CW_MAX(d->now_ns, now_ns);
     if (d->crews_due)
         cw_dp_crews(d);
-    if (d->room) {
-        d->room = false;
-        cw_dp_seat_ask_all(d, true);
-    }
+    cw_dp_seat_room(d);
     CW_LIST_EACH(at, &d->dirty_streams) {
         struct stream *s = CW_CONTAINER(at, struct stream, dirty);
         cw_dp_stream_mark(d, s);

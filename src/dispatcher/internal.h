@@ -92,6 +92,9 @@ struct worker {
     size_t n_addresses;
     uint32_t pid, cpu_budget;
     uint32_t max_streams, n_streams; /* that it may have at a time (0: any number); that it has, or was asked to prepare */
+    size_t asked_bytes;   /* of the pipelines that it was asked to prepare and has not answered for */
+    bool turned_away;     /* a pipeline waits until there are fewer of them */
+    bool short_of_memory; /* one stream more did not fit beside those that it has */
     uint64_t memory;
     uint64_t cpu_ns, memory_bytes, n_batches, n_bytes; /* as its heartbeats say */
     bool awaited;         /* known before a restart, and not back yet */
@@ -121,6 +124,7 @@ struct seat {
     bool granted;            /* its worker is of the stream's crew: it may get leases. Without a policy all are */
     struct work work, worked; /* worked: when the policy was asked last */
     bool named;              /* in Holdings, since its worker's connection changed */
+    bool beside;             /* it was asked for while its worker had others */
     bool announced;          /* the clients of the stream know where the worker is */
     uint64_t order;          /* among seats with equal room; differs from stream to stream */
     uint32_t most;           /* capacity that it ever had */
@@ -334,6 +338,8 @@ int cw_dp_worker_restore(struct cw_dispatcher *d, const Cachew__Journal__Worker 
 void cw_dp_seat_ask(struct cw_dispatcher *d, struct stream *s); /* Prepare, to whom it may concern */
 /* The same for all streams, or those that wait until a worker may have one more: first those that nobody has, the oldest first. */
 void cw_dp_seat_ask_all(struct cw_dispatcher *d, bool waiting);
+/* If there is room since the last time, who waits for it is asked for, before anybody else is. */
+void cw_dp_seat_room(struct cw_dispatcher *d);
 /* The worker has nothing of the stream any more. */
 int cw_dp_seat_failed(struct cw_dispatcher *d, struct worker *w, const Cachew__StreamFailed *m, struct cw_error *err) _must_check_;
 int cw_dp_seat_answer(struct cw_dispatcher *d, struct worker *w, uint64_t re, const Cachew__Envelope *m, struct cw_error *err) _must_check_;

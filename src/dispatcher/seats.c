@@ -113,7 +113,10 @@ struct seat *cw_dp_seat_new(struct cw_dispatcher *d, struct worker *w, struct st
 /* Whether the worker has threads and memory for it. */
 static bool is_taken(enum seat_state state) { return state == SEAT_ASKED || state == SEAT_READY; }
 
-static bool is_full(const struct worker *w) { return w->max_streams > 0 && w->n_streams >= w->max_streams; }
+static bool is_full(const struct worker *w) { return w->short_of_memory || (w->max_streams > 0 && w->n_streams >= w->max_streams); }
+
+/* Large ones one after the other: what is on its way to a worker is bounded. */
+static bool is_much(const struct worker *w, const struct stream *s) { return w->asked_bytes > 0 && w->asked_bytes + s->pipeline->size > CW_PIPELINE_BYTES; }
 
 static void seat_state(struct cw_dispatcher *d, struct seat *t, enum seat_state state)
 {
@@ -121,8 +124,13 @@ static void seat_state(struct cw_dispatcher *d, struct seat *t, enum seat_state 
     bool was_full = is_full(w);
     t->stream->n_ready += (state == SEAT_READY) - (t->state == SEAT_READY);
     w->n_streams += (uint32_t)is_taken(state) - (uint32_t)is_taken(t->state);
+    w->asked_bytes += (state == SEAT_ASKED) * t->stream->pipeline->size - (t->state == SEAT_ASKED) * t->stream->pipeline->size;
+    enum seat_state was = t->state;
+    bool answered = w->turned_away && was == SEAT_ASKED && state != SEAT_ASKED;
     t->state = state;
-    d->room |= was_full && !is_full(w);
+    w->turned_away &= !answered;
+    w->short_of_memory &= w->n_streams > 0 && (was != SEAT_READY || is_taken(state));
+    d->room |= (was_full && !is_full(w)) || answered;
 }
 
 /* The worker is to have nothing of the stream any more. */
@@ -183,6 +191,7 @@ static void seat_prepare(struct cw_dispatcher *d, struct seat *t)
     m.prepare = &p;
     m.id = t->request = ++t->worker->last_request;
     seat_state(d, t, SEAT_ASKED);
+    t->beside = t->worker->n_streams > 1;
     cw_dp_send(d, t->worker->peer, &m);
 }
 
@@ -209,7 +218,8 @@ void cw_dp_seat_ask(struct cw_dispatcher *d, struct stream *s)
         waiting |= t->state == SEAT_ASKED;
         if (t->state != SEAT_IDLE)
             continue;
-        if (is_full(w))
+        w->turned_away |= is_much(w, s);
+        if (is_full(w) || is_much(w, s))
             s->wants = true;
         else if (s->data)
             seat_prepare(d, t);
@@ -230,6 +240,14 @@ void cw_dp_seat_ask_all(struct cw_dispatcher *d, bool waiting)
             if ((s->wants || !waiting) && (s->n_ready > 0) == others)
                 cw_dp_seat_ask(d, s);
         }
+}
+
+void cw_dp_seat_room(struct cw_dispatcher *d)
+{
+    if (d->room) {
+        d->room = false;
+        cw_dp_seat_ask_all(d, true);
+    }
 }
 
 static void seat_unfit(struct cw_dispatcher *d, struct seat *t, const char *why)
@@ -310,6 +328,13 @@ int cw_dp_seat_answer(struct cw_dispatcher *d, struct worker *w, uint64_t re, co
         return 0;
     if (m->of_case == CACHEW__ENVELOPE__OF_PREPARED)
         return cw_dp_seat_prepared(d, t, m->prepared, err);
+    if (t->beside && strcmp(m->failure->kind, cw_status_name(CW_E_BUDGET)) == 0) { /* with a share of the memory: it may fit when others end, or alone */
+        seat_state(d, t, SEAT_IDLE);
+        w->short_of_memory = w->n_streams > 0;
+        d->room |= w->n_streams == 0;
+        t->stream->wants = true;
+        return 0;
+    }
     seat_unfit(d, t, m->failure->message);
     if (t->stream->data)
         cw_dp_seat_shun(d, t); /* others can, so it may be able to later: a file was away, or memory */

@@ -340,13 +340,13 @@ void cw_dp_stream_mark(struct cw_dispatcher *d, struct stream *s)
         cw_dp_journal_tried(d, cw_dp_journal_purge(d, s, s->base, NULL));
 }
 
-/* Whether workers have it ready for nobody, and since when. With at-most-once, what they have of a job would be lost. */
-static bool is_left(const struct cw_dispatcher *d, const struct stream *s, uint64_t *ret_since_ns)
+/* Whether workers have it ready for nobody, and since when. With at-most-once, what they have of a job would be lost: that is for others who need the room. */
+static bool is_left(const struct cw_dispatcher *d, const struct stream *s, bool needed, uint64_t *ret_since_ns)
 {
     *ret_since_ns = s->idle_ns;
     CW_LIST_EACH(at, &s->jobs) {
         const struct job *j = CW_CONTAINER(at, struct job, by_stream);
-        if (j->n_attached > 0 || s->at_most_once || (!j->left && d->now_ns - j->since_ns < DP_BACK))
+        if (j->n_attached > 0 || (s->at_most_once && !needed) || (!j->left && d->now_ns - j->since_ns < DP_BACK))
             return false;
         *ret_since_ns = CW_MAX(*ret_since_ns, j->since_ns);
     }
@@ -380,13 +380,14 @@ static bool somebody_waits(const struct cw_dispatcher *d)
 /* Without a client: of those that somebody may soon want, the youngest are kept ready, but for others that wait. True: there may be more to give up. */
 static bool give_up_left(struct cw_dispatcher *d)
 {
-    uint64_t warm_ns = somebody_waits(d) ? 0 : DP_WARM;
+    bool needed = somebody_waits(d);
+    uint64_t warm_ns = needed ? 0 : DP_WARM;
     size_t n = 0;
     uint64_t since_ns, oldest_ns = UINT64_MAX;
     struct stream *oldest = NULL;
     CW_LIST_EACH(at, &d->streams) {
         struct stream *s = CW_CONTAINER(at, struct stream, link);
-        if (!is_left(d, s, &since_ns))
+        if (!is_left(d, s, needed, &since_ns))
             continue;
         if (!s->data || s->at_most_once || cw_list_empty(&s->jobs) || d->now_ns - since_ns >= warm_ns) { /* no other job has what was seen of the data */
             give_up(d, s);
@@ -410,6 +411,7 @@ void cw_dp_stream_tick(struct cw_dispatcher *d)
 {
     while (give_up_left(d))
         ;
+    cw_dp_seat_room(d);
     CW_LIST_EACH(at, &d->streams) {
         struct stream *s = CW_CONTAINER(at, struct stream, link);
         if (cw_list_empty(&s->jobs) || s->parked)

@@ -200,7 +200,7 @@ void cw_dp_held_why(const struct cw_dispatcher *d, const struct job *j, char *bu
         snprintf(buf, size, "the job is paused (`cachew jobs --resume` lets it go on)");
         return;
     }
-    if (s->n_heap > 0 || s->n_shunned > s->n_ready || cw_dp_grace(d, s))
+    if (s->n_heap > 0 || cw_dp_grace(d, s))
         return;
     CW_LIST_EACH(at, &s->seats) {
         const struct seat *t = CW_CONTAINER(at, struct seat, by_stream);
@@ -211,7 +211,7 @@ void cw_dp_held_why(const struct cw_dispatcher *d, const struct job *j, char *bu
     if (n_asked > 0)
         snprintf(buf, size, "a worker is opening the data");
     else if (s->wants)
-        snprintf(buf, size, "workers have as many streams as they may have at a time (their --max-streams): it is the job's turn when others end");
+        snprintf(buf, size, "workers have as many streams as they may have at a time (their --max-streams), or as fit into their --memory: it is the job's turn when others end");
     else if (unfit)
         snprintf(buf, size, "worker %" PRIu64 " can't serve it: %.600s", unfit->worker->id, unfit->why ? unfit->why : "out of memory");
     else

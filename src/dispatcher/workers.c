@@ -374,6 +374,7 @@ void cw_dp_worker_drain(struct cw_dispatcher *d, struct worker *w, bool tell)
             cw_dp_lease_drop_unbegun(d, t);
         cw_dp_stream_dirty(d, t->stream);
     }
+    cw_dp_seat_ask_all(d, true); /* who waited for room with it waits for something else now */
 }
 
 void cw_dp_worker_tick(struct cw_dispatcher *d)

@@ -54,6 +54,17 @@ bool cw_ahead_drop(struct cw_runner *r)
     return any;
 }
 
+bool cw_ahead_unqueue(struct cw_runner *r)
+{
+    unsigned n = r->n_ahead;
+    for (struct cw_ahead **at = &r->ahead; *at;)
+        if ((*at)->state == AHEAD_QUEUED)
+            drop_at(r, at);
+        else
+            at = &(*at)->next;
+    return r->n_ahead < n;
+}
+
 void cw_ahead_free_all(struct cw_runner *r)
 {
     while (r->ahead)
@@ -114,7 +125,18 @@ static bool same(const struct cw_joined_name *a, const struct cw_joined_name *b)
     return a->epoch == b->epoch && a->split == b->split && a->key == b->key && a->end == b->end;
 }
 
-/* Copies the parts. NULL: there is no memory now, one of them is not there any more, or a record in them failed: that is for the consumer. Mutex held. */
+/* What a later split left over is gone where somebody needed the memory. Mutex held. */
+static bool are_there(unsigned key, const struct cw_joined_part *parts, unsigned n_parts)
+{
+    for (unsigned i = 0; i < n_parts; i++) {
+        const struct cw_split *s = parts[i].split;
+        if (!parts[i].waiting && (!s->over || s->n_blocks || !s->open[key]))
+            return false;
+    }
+    return true;
+}
+
+/* Copies the parts. NULL: there is no memory now, or a record in them failed: that is for the consumer. Mutex not held: it counts as running. */
 static struct cw_assembly *join_parts(struct cw_runner *r, unsigned key, const struct cw_joined_part *parts, unsigned n_parts)
 {
     struct cw_assembly *a = NULL;
@@ -122,41 +144,55 @@ static struct cw_assembly *join_parts(struct cw_runner *r, unsigned key, const s
     int status = cw_assembly_new(&r->layout, &r->slabs, r->compiled->bucket_sizes[key], key, &a, &err);
     for (unsigned i = 0; i < n_parts && status >= 0; i++) {
         const struct cw_joined_part *p = &parts[i];
-        const struct cw_split *s = p->split;
-        const struct cw_assembly *from = p->waiting;
-        if (!from && (!s->over || s->n_blocks || !(from = s->open[key])))
-            status = CW_E_INTERRUPTED;
-        else
-            status = cw_assembly_join(a, from, p->from, p->n, &err);
+        status = cw_assembly_join(a, p->waiting ? p->waiting : p->split->open[key], p->from, p->n, &err);
         if (status >= 0 && a->error)
             status = a->error->status;
     }
     return status < 0 ? cw_assembly_free(a) : a;
 }
 
+/* Whether one more may be begun. Not while a block runs alone: all memory there is may be taken for it, though something runs. Mutex held. */
+static bool has_room(struct cw_runner *r)
+{
+    return !r->no_ahead && !r->fatal.status && !r->starved && !r->alone && !r->consumer_short && r->n_ahead < r->options.threads * AHEAD_PER_THREAD &&
+           atomic_load(&r->budget.used) < AHEAD_SHARE(r->budget.limit);
+}
+
+/* What is computed of a split is nobody's to write but the consumer's, whose thread this is, and nobody takes it for its memory while something runs: so a whole batch
+ * is copied while others settle blocks. Mutex held, but released meanwhile. */
+static bool begin(struct cw_runner *r, const struct cw_joined_name *name, const struct cw_joined_part *parts, unsigned n_parts, uint64_t seed)
+{
+    struct cw_ahead *j = calloc(1, sizeof(*j)), **at = &r->ahead;
+    if (!j)
+        return false;
+    *j = (struct cw_ahead){.name = *name, .seed = seed, .runner = r};
+    r->n_running++;
+    pthread_mutex_unlock(&r->mutex);
+    j->a = join_parts(r, name->key, parts, n_parts);
+    pthread_mutex_lock(&r->mutex);
+    r->n_running--;
+    cw_work(r); /* also for who waits until nothing runs */
+    if (!j->a) {
+        free(j);
+        return false;
+    }
+    while (*at)
+        at = &(*at)->next;
+    *at = j;
+    r->n_ahead++;
+    return true;
+}
+
 bool cw_runner_join_ahead(struct cw_runner *r, const struct cw_joined_name *name, const struct cw_joined_part *parts, unsigned n_parts, uint64_t seed)
 {
-    bool begun = false;
     pthread_mutex_lock(&r->mutex);
     while (r->ahead && r->ahead->name.epoch < name->epoch) /* `take` cut it short */
         drop_at(r, &r->ahead);
-    struct cw_ahead **at = &r->ahead, *j;
-    while (*at && !begun) {
-        begun = same(&(*at)->name, name);
-        at = &(*at)->next;
-    }
-    if (!begun && !r->no_ahead && !r->fatal.status && !r->starved && !r->consumer_short && r->n_ahead < r->options.threads * AHEAD_PER_THREAD &&
-        atomic_load(&r->budget.used) < AHEAD_SHARE(r->budget.limit) && (j = calloc(1, sizeof(*j)))) {
-        *j = (struct cw_ahead){.name = *name, .seed = seed, .runner = r, .a = join_parts(r, name->key, parts, n_parts)};
-        begun = j->a != NULL;
-        if (begun) {
-            *at = j;
-            r->n_ahead++;
-            cw_work(r);
-        } else {
-            free(j);
-        }
-    }
+    bool begun = false;
+    for (const struct cw_ahead *j = r->ahead; j && !begun; j = j->next)
+        begun = same(&j->name, name);
+    if (!begun && has_room(r) && are_there(name->key, parts, n_parts))
+        begun = begin(r, name, parts, n_parts, seed);
     pthread_mutex_unlock(&r->mutex);
     return begun;
 }

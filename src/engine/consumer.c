@@ -84,7 +84,10 @@ static int with_memory(struct cw_runner *r, int (*attempt)(struct cw_runner *r, 
                                    atomic_load(&r->budget.wanted));
             break;
         }
+        bool more = cw_ahead_unqueue(r);
         cw_trim(r);
+        if (more)
+            continue;
         if (deadline_ns == AT_ONCE)
             return 2;
         status = wait_change(r, deadline_ns, "memory for a batch", err);

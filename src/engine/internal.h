@@ -283,6 +283,8 @@ static inline void cw_done(struct cw_runner *r)
 struct cw_ahead *cw_ahead_next(struct cw_runner *r);             /* to be made next; NULL: none */
 void cw_ahead_run(struct cw_runner *r, struct cw_ahead *j);      /* releases the mutex meanwhile */
 bool cw_ahead_drop(struct cw_runner *r);                         /* those that nobody is at, for their memory, for good; false: there are none */
+/* Those that nobody began: copies of elements and nothing more, had again when there is memory. False: there are none. */
+bool cw_ahead_unqueue(struct cw_runner *r);
 void cw_ahead_free_all(struct cw_runner *r);
 bool cw_ahead_runs(const struct cw_assembly *a);                 /* what was claimed for it is being made */
 void cw_ahead_take(struct cw_assembly *a);                       /* what is there of it; nothing, where nothing was claimed */

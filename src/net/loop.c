@@ -25,6 +25,7 @@ struct cw_loop {
     _Atomic bool stop;
     pthread_mutex_t mutex;
     struct cw_post *posts, **posts_end; /* guarded by mutex */
+    struct cw_post *running;            /* posts whose turn it is; loop thread only */
 };
 
 /* ---- deferred work ---- */
@@ -71,17 +72,17 @@ static void on_prepare(uv_prepare_t *h)
 static void run_posts(struct cw_loop *l)
 {
     pthread_mutex_lock(&l->mutex);
-    struct cw_post *p = l->posts;
+    l->running = l->posts;
     l->posts = NULL;
     l->posts_end = &l->posts;
     pthread_mutex_unlock(&l->mutex);
-    while (p) {
-        struct cw_post *next = p->next;
+    while (l->running) {
+        struct cw_post *p = l->running;
         void (*fn)(void *arg) = p->fn;
         void *arg = p->arg;
+        l->running = p->next;
         atomic_store(&p->posted, 0); /* from here on it may be posted again, and be gone */
         fn(arg);
-        p = next;
     }
 }
 
@@ -103,6 +104,24 @@ void cw_loop_post(struct cw_loop *l, struct cw_post *post)
     *l->posts_end = post;
     l->posts_end = &post->next;
     uv_async_send(&l->wake);
+    pthread_mutex_unlock(&l->mutex);
+}
+
+static void unlink_post(struct cw_post **at, const struct cw_post *post)
+{
+    while (*at && *at != post)
+        at = &(*at)->next;
+    if (*at)
+        *at = post->next;
+}
+
+void cw_loop_unpost(struct cw_loop *l, struct cw_post *post)
+{
+    pthread_mutex_lock(&l->mutex);
+    unlink_post(&l->running, post);
+    unlink_post(&l->posts, post);
+    for (l->posts_end = &l->posts; *l->posts_end;)
+        l->posts_end = &(*l->posts_end)->next;
     pthread_mutex_unlock(&l->mutex);
 }
 

@@ -26,6 +26,8 @@ struct cw_post {
     _Atomic int posted;
 };
 void cw_loop_post(struct cw_loop *l, struct cw_post *post);
+/* On the loop's thread, before `post` is freed, when nobody posts it any more: fn is not called. While fn runs it may have been posted again. */
+void cw_loop_unpost(struct cw_loop *l, struct cw_post *post);
 /* fn(arg) after first_ns, then every repeat_ns (0: once). */
 int cw_timer_new(struct cw_loop *l, void (*fn)(void *arg), void *arg, struct cw_timer **ret, struct cw_error *err) _must_check_;
 void cw_timer_start(struct cw_timer *t, uint64_t first_ns, uint64_t repeat_ns);

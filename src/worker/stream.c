@@ -399,6 +399,7 @@ struct cw_stream *cw_stream_free(struct cw_stream *s)
     if (!s)
         return NULL;
     pthread_join(s->thread, NULL);
+    cw_loop_unpost(s->loop, &s->post); /* the last answer may have been taken with an earlier one, before it was posted */
     stream_deinit(s);
     return NULL;
 }

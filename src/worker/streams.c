@@ -43,12 +43,19 @@ void cw_streams_wake(struct cw_worker *w)
 
 static size_t share(const struct cw_worker *w, size_t n) { return w->options.memory / CW_MAX(n, (size_t)1); }
 
-/* Streams that compute share the memory equally. */
-void cw_streams_settle(struct cw_worker *w)
+/* Those that compute, or will. */
+static size_t n_using(const struct cw_worker *w)
 {
     size_t n = 0;
     for (const struct worker_stream *s = w->streams; s; s = s->next)
         n += s->state == STREAM_OPENING || s->state == STREAM_READY;
+    return n;
+}
+
+/* Streams that compute share the memory equally. */
+void cw_streams_settle(struct cw_worker *w)
+{
+    size_t n = n_using(w);
     if (n == w->n_streams_using)
         return;
     w->n_streams_using = n;
@@ -207,8 +214,9 @@ int cw_streams_prepare(struct cw_worker *w, uint64_t id, const Cachew__Prepare *
         return cw_error_nomem(err, sizeof(*n), "a stream");
     }
     *n = (struct worker_stream){.next = w->streams, .w = w, .prepare_id = id, .serial = next_number(&w->next_serial), .end = end};
-    int r = cw_stream_new(&w->stream_options, w->loop, m->stream.data, m->fingerprint.data, m->pipeline, strlen(m->pipeline), m->base_dir, m->seed, share(w, w->n_streams_using + 1),
-                          on_answers, n, &n->stream, err);
+    size_t memory = share(w, n_using(w) + 1); /* as it is now: what is forgotten in the same breath makes room */
+    int r = cw_stream_new(&w->stream_options, w->loop, m->stream.data, m->fingerprint.data, m->pipeline, strlen(m->pipeline), m->base_dir, m->seed, memory, on_answers, n,
+                          &n->stream, err);
     if (r < 0) {
         free(end);
         free(n);

@@ -357,6 +357,23 @@ def test_a_function_that_forks_and_returns_twice():
     assert values(Dataset.range(2000).map(fork, outputs={"value": "int64"}).batch(10), threads=1) == list(range(2000))
 
 
+def test_an_iterable_that_forks_and_goes_on_twice(tmp_path):
+    """Its steps are taken by one process."""
+    log = str(tmp_path / "log")
+
+    def steps():
+        for i in range(200):
+            with open(log, "a") as f:
+                f.write(f"{os.getpid()}\n")
+            if i == 45 and (child := os.fork()):
+                os.waitpid(child, 0)
+            yield {"value": i}
+
+    assert values(Dataset.iterable(steps, outputs={"value": "int64"}).batch(10), threads=1) == list(range(200))
+    with open(log) as f:
+        assert len(set(f)) == 1
+
+
 @pytest.mark.parametrize("what", ["prints", "half"])
 def test_hanging_while_it_says_something(what):
     def talk(e):

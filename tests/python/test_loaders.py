@@ -155,6 +155,20 @@ def test_errors_come_to_the_loop():
             list(loader)
 
 
+def test_a_deadline_is_not_the_end():
+    """What was late comes when it is asked for again."""
+    ds = Dataset.range(10).delay(150_000).batch(2)
+    for loader in loaders(ds, timeout_s=0.05):
+        batches, found, late = iter(loader), [], 0
+        while len(found) < 5:
+            try:
+                found.append(next(batches))
+            except cachew.DeadlineError:
+                late += 1
+        assert values(found) == values(list(cachew.torch.loader(ds))) and late > 0
+        loader.close()
+
+
 def slow():
     return Dataset.range(10).delay(10**9).batch(2)
 

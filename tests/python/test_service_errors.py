@@ -53,6 +53,33 @@ def test_a_paused_job_is_not_late_and_the_log_says_what_is_waited_for(service, c
     assert {(r.name, r.levelname) for r in caplog.records} == {("cachew", "WARNING")}
 
 
+INTERRUPTED_NOTE = """
+import logging, os, signal, subprocess, sys
+import cachew
+
+class Slow(logging.Handler):
+    def emit(self, record):
+        print("noted", flush=True)
+        os.kill(os.getpid(), signal.SIGINT)
+
+address, command = sys.argv[1:]
+logging.getLogger("cachew").addHandler(Slow())
+it = cachew.Dataset.range(100000).batch(8).distribute(address, job="noted")
+next(it)
+subprocess.run([command, "jobs", "--service", address, "--pause", "noted"], check=True, stdout=subprocess.DEVNULL)
+try:
+    for _ in it:
+        pass
+except KeyboardInterrupt:
+    print("interrupted", flush=True)
+"""
+
+
+def test_an_interrupt_while_the_log_is_told_is_not_lost(service, script):
+    said = script(INTERRUPTED_NOTE, service.address, COMMAND)
+    assert said.stdout == "noted\ninterrupted\n" and not said.stderr
+
+
 def test_profile_says_who_waits_for_whom(service):
     it = Dataset.range(20).batch(2).distribute(service.address)
     next(it)

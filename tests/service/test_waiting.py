@@ -56,6 +56,29 @@ def test_a_paused_job_is_not_late(bench):
     bench.judge(SLOW, (1, None, [r]))
 
 
+def test_a_pause_is_over_with_its_dispatcher(bench):
+    bench.cluster.start(1)
+    r = bench.ranks(SLOW, words=["--wait", "1"])[0]
+    bench.cluster.wait_lines(r, 3)
+    assert bench.cluster.ask("jobs", "--pause", "job")[0] == 0
+    until_said(r.process, "the job is paused")
+    bench.cluster.dispatcher.kill9()
+    assert f"the dispatcher at {bench.cluster.direct} is not there" in r.finish(code=4)["error"]["message"]
+
+
+def test_a_pause_that_the_next_dispatcher_does_not_know_is_over(bench):
+    """It has nothing to say: the worker computes."""
+    bench.cluster.start_dispatcher(state_dir=False)
+    bench.cluster.start_worker()
+    r = bench.ranks(numbers(100, slow(5000000), BATCH), words=["--wait", "6"])[0]
+    bench.cluster.until("jobs", lambda jobs: jobs and jobs[0]["ranks"], "the job to be there")
+    assert bench.cluster.ask("jobs", "--pause", "job")[0] == 0
+    until_said(r.process, "the job is paused")
+    bench.cluster.dispatcher.kill9()
+    bench.cluster.start_dispatcher(state_dir=False)
+    assert "computes it" in r.finish(code=4)["error"]["message"]
+
+
 def test_a_rank_that_never_comes_is_named_early_and_at_the_end(bench):
     bench.cluster.start(1)
     r = bench.cluster.rank(bench.pipeline(FAST), "job", world_size=2, words=["--wait", "8"], with_state=False).start()
@@ -140,3 +163,15 @@ def test_workers_of_up_are_told_apart_in_the_log(tmp_path):
         process.terminate()
         said = process.communicate(timeout=60)[1]
     assert re.search(r"cachew worker worker-0: ", said) and re.search(r"cachew worker worker-1: ", said), said
+
+
+def test_a_client_that_stood_still_and_then_ends_is_known_to_be_finished(bench):
+    """The dispatcher has given its connection up meanwhile: it comes back to say so."""
+    bench.cluster.start(1)
+    r = bench.ranks(numbers(3000, slow(300), BATCH))[0]
+    bench.cluster.wait_lines(r, 2)
+    r.process.stop()
+    until_said(bench.cluster.dispatcher, "nothing was heard for")
+    r.process.cont()
+    r.finish()
+    bench.cluster.until("jobs", lambda jobs: jobs[0]["state"] == "done", "the job to be done")

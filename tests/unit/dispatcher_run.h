@@ -41,6 +41,10 @@ struct run_peer {
     const char *fails;          /* Prepare is answered with this */
     bool registered;            /* on this connection */
     bool silent, forgot, drain; /* silent: does not answer Prepare */
+    bool budget;                /* what fails is its memory */
+    unsigned n_prepares;
+    uint64_t prepare_id;        /* of the last Prepare, and its stream */
+    uint8_t prepare_stream[16];
     struct run_stream streams[RUN_STREAMS];
     /* client */
     bool attached, ended;
@@ -355,7 +359,7 @@ static void run_prepared(struct run_peer *p, uint64_t re, ProtobufCBinaryData st
     Cachew__Envelope m = CACHEW__ENVELOPE__INIT;
     m.re = re;
     if (p->fails) {
-        failure.kind = (char *)"data";
+        failure.kind = (char *)(p->budget ? "budget" : "data");
         failure.message = (char *)p->fails;
         m.of_case = CACHEW__ENVELOPE__OF_FAILURE;
         m.failure = &failure;
@@ -424,6 +428,9 @@ static void run_worker_handle(struct run_peer *p, const Cachew__Envelope *m)
         run_holdings(p);
         break;
     case CACHEW__ENVELOPE__OF_PREPARE:
+        p->n_prepares++;
+        p->prepare_id = m->id;
+        memcpy(p->prepare_stream, m->prepare->stream.data, 16);
         if (!p->silent)
             run_prepared(p, m->id, m->prepare->stream);
         break;
@@ -578,6 +585,7 @@ struct run_attach {
     uint32_t rank, world_size;
     uint64_t seed, epochs, snapshot, batch;
     uint8_t pipeline;
+    const char *text; /* of the pipeline; NULL: [] */
     Cachew__Order order;
     Cachew__Guarantee guarantee;
     struct { uint64_t epoch, g; } round;
@@ -601,7 +609,7 @@ static void run_attach_in(struct run_peer *p, const struct run_attach *a, uint64
     memset(p->n_reports, 0, sizeof(p->n_reports));
     memset(p->lost, 0, sizeof(p->lost));
     RUN_SAY(p, Attach, ATTACH, true, RUN_BASE(attach), .job = (char *)a->job, .rank = a->rank, .world_size = a->world_size ? a->world_size : 1, .seed = a->seed,
-            .epochs = a->epochs ? a->epochs : 1, .order = a->order, .guarantee = a->guarantee, .fingerprint = {16, fingerprint}, .pipeline = (char *)"[]",
+            .epochs = a->epochs ? a->epochs : 1, .order = a->order, .guarantee = a->guarantee, .fingerprint = {16, fingerprint}, .pipeline = (char *)(a->text ? a->text : "[]"),
             .base_dir = (char *)base_dir, .from = &place, .snapshot = a->snapshot, .again = a->again, .round = &round);
 }
 

@@ -56,6 +56,79 @@ static void test_full_workers(void **state)
     run_free(u);
 }
 
+/* Pipelines that are large together go to a worker one after the other; small ones beside them. */
+static void test_large_pipelines(void **state)
+{
+    (void)state;
+    struct run *u = run_new(40);
+    struct run_peer *w = few_streams(u, 0), *c[3];
+    char *large = malloc((20 << 20) + 1);
+    assert_non_null(large);
+    memset(large, ' ', 20 << 20);
+    large[20 << 20] = '\0';
+    w->silent = true;
+    uint64_t id = 0;
+    uint8_t stream[16] = {0};
+    for (uint8_t i = 0; i < 3; i++) {
+        c[i] = run_client_with(u, &(struct run_attach){.job = (const char *[]){"a", "b", "c"}[i], .pipeline = i, .text = i < 2 ? large : NULL}, 0);
+        if (i == 0) {
+            id = w->prepare_id;
+            memcpy(stream, w->prepare_stream, 16);
+        }
+    }
+    assert_int_equal(w->n_prepares, 2); /* a, c */
+    w->silent = false;
+    run_prepared(w, id, (ProtobufCBinaryData){16, stream});
+    run_pass(u, 1000);
+    assert_int_equal(w->n_prepares, 3);
+    assert_true(c[1]->attached);
+    free(large);
+    run_free(u);
+}
+
+/* What does not fit beside others waits until one of them ends; what does not fit alone is refused. */
+static void test_workers_short_of_memory(void **state)
+{
+    (void)state;
+    struct run *u = run_new(40);
+    struct run_peer *w = few_streams(u, 0), *first = run_client(u, "first", 0, 1, 0);
+    w->fails = "option --memory 2446677 is too small";
+    w->budget = true;
+    struct run_peer *second = run_client(u, "second", 0, 1, 0), *third = run_client(u, "third", 0, 1, 0);
+    run_pass(u, 60000);
+    assert_int_equal(w->n_prepares, 2); /* third's is not even tried */
+    assert_false(second->attached || third->attached);
+    assert_string_equal(second->failure, "");
+    assert_non_null(strstr(second->held_by, "--memory"));
+    w->fails = NULL;
+    run_detach(first, true);
+    run_pass(u, 1000);
+    assert_true(second->attached && third->attached);
+    run_detach(second, true);
+    run_detach(third, true);
+    run_pass(u, 60000);
+    w->fails = "option --memory 2446677 is too small";
+    assert_non_null(strstr(run_client(u, "fourth", 0, 1, 0)->failure, "too small"));
+    run_free(u);
+}
+
+/* Without a client, what workers have of an at-most-once job stays, unless another job has nobody. */
+static void test_at_most_once_gives_way(void **state)
+{
+    (void)state;
+    struct run *u = run_new(40);
+    struct run_attach at = {.job = "first", .order = CACHEW__ORDER__ORDER_ANY, .guarantee = CACHEW__GUARANTEE__GUARANTEE_AT_MOST_ONCE};
+    struct run_peer *w = few_streams(u, 1), *first = run_client_with(u, &at, 0);
+    assert_true(first->attached);
+    run_detach(first, false);
+    run_pass(u, 60000);
+    assert_int_equal(n_streams(w), 1);
+    struct run_peer *second = run_client(u, "second", 0, 1, 0);
+    run_pass(u, 1000);
+    assert_true(second->attached);
+    run_free(u);
+}
+
 /* A stream that is kept ready without a client gives way at once; one more worker takes those that wait. */
 static void test_left_streams_give_way(void **state)
 {
@@ -81,6 +154,44 @@ static void test_left_streams_give_way(void **state)
     run_pass(u, 1500);
     assert_string_equal(second->held_by, "");
     assert_int_equal(run_held(other), 2);
+    run_free(u);
+}
+
+/* Room that came about goes to the oldest that waits, whether its data is known or not. */
+static void test_the_oldest_has_its_turn(void **state)
+{
+    (void)state;
+    struct run *u = run_new(40);
+    struct run_peer *w = few_streams(u, 2), *c[3];
+    const char *names[] = {"first", "second", "third"};
+    for (int i = 0; i < 3; i++)
+        c[i] = run_client(u, names[i], 0, 1, 0);
+    assert_true(c[0]->attached && c[1]->attached && !c[2]->attached);
+    run_lose(w);
+    struct run_peer *other = few_streams(u, 1);
+    run_detach(c[0], false); /* it may come back, but others wait */
+    run_pass(u, 1500);
+    assert_string_equal(c[1]->held_by, "");
+    assert_int_equal(run_held(other), 2);
+    assert_false(c[2]->attached);
+    run_free(u);
+}
+
+/* Who waited for room with a worker that leaves waits for another worker. */
+static void test_full_workers_leave(void **state)
+{
+    (void)state;
+    struct run *u = run_new(40);
+    struct run_peer *w = few_streams(u, 2);
+    run_client(u, "first", 0, 1, 0);
+    struct run_peer *second = run_client(u, "second", 0, 1, 0);
+    run_lose(w);
+    struct run_peer *other = few_streams(u, 1);
+    run_pass(u, 1500);
+    assert_non_null(strstr(second->held_by, "--max-streams"));
+    RUN_SAY(other, Draining, DRAINING, false, RUN_BASE(draining));
+    run_pass(u, 1500);
+    assert_string_equal(second->held_by, "no worker takes splits: 1 is being drained");
     run_free(u);
 }
 
@@ -122,7 +233,9 @@ static void test_reasons(void **state)
     run_register(bad);
     run_settle(u);
     assert_int_equal(n_streams(bad), 0); /* it is to look again, not to keep what it saw */
-    bad->silent = true;                  /* it is asked at once, nobody else being there */
+    run_pass(u, 1500);
+    assert_non_null(strstr(again->held_by, "can't serve it: it sees other data"));
+    bad->silent = true; /* it is asked again after a while, nobody else being there */
     run_pass(u, 31000);
     assert_string_equal(again->held_by, "a worker is opening the data");
     run_free(u);
@@ -155,7 +268,12 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_full_workers),
+        cmocka_unit_test(test_large_pipelines),
+        cmocka_unit_test(test_workers_short_of_memory),
+        cmocka_unit_test(test_at_most_once_gives_way),
         cmocka_unit_test(test_left_streams_give_way),
+        cmocka_unit_test(test_the_oldest_has_its_turn),
+        cmocka_unit_test(test_full_workers_leave),
         cmocka_unit_test(test_reasons),
         cmocka_unit_test(test_lost_splits_are_counted),
     };

@@ -578,6 +578,51 @@ static void test_posts_at_the_end(void **state)
     assert_int_equal(p.called, 1);
 }
 
+/* What an owner does in a call that is its last: it has been posted again meanwhile, and others wait for their turn. */
+static struct poster *mortal[4];
+
+static void on_mortal(void *arg)
+{
+    struct poster *p = arg;
+    order[0]++;
+    if (p != mortal[0])
+        return;
+    cw_loop_post(loop, &mortal[0]->post); /* alone among those that were posted meanwhile, then before another */
+    cw_loop_unpost(loop, &mortal[0]->post);
+    mortal[0]->post.posted = 0;
+    cw_loop_post(loop, &mortal[0]->post);
+    cw_loop_post(loop, &mortal[3]->post);
+    cw_loop_unpost(loop, &mortal[0]->post);
+    cw_loop_unpost(loop, &mortal[1]->post); /* its turn would be next */
+    for (int i = 0; i < 2; i++) {
+        free(mortal[i]);
+        mortal[i] = NULL;
+    }
+}
+
+static void test_posts_of_the_freed(void **state)
+{
+    (void)state;
+    order[0] = 0;
+    for (int i = 0; i < 4; i++) {
+        assert_non_null(mortal[i] = calloc(1, sizeof(*mortal[i])));
+        mortal[i]->post = (struct cw_post){.fn = on_mortal, .arg = mortal[i]};
+    }
+    for (int i = 0; i < 3; i++)
+        cw_loop_post(loop, &mortal[i]->post);
+    for (int turns = 0; turns < 3; turns++) {
+        cw_loop_stop(loop);
+        cw_loop_run(loop);
+    }
+    assert_int_equal(order[0], 3); /* the first, the third, the fourth */
+    cw_loop_post(loop, &mortal[2]->post); /* the list is in order */
+    cw_loop_stop(loop);
+    cw_loop_run(loop);
+    assert_int_equal(order[0], 4);
+    free(mortal[2]);
+    free(mortal[3]);
+}
+
 static int caught;
 
 static void on_signal(void *arg, int signal)
@@ -683,6 +728,7 @@ int main(void)
         WITH_LOOP(test_own_ping),
         WITH_LOOP(test_posts),
         WITH_LOOP(test_posts_at_the_end),
+        WITH_LOOP(test_posts_of_the_freed),
         WITH_LOOP(test_signals),
         WITH_LOOP(test_watches),
         WITH_LOOP(test_loop_ends_first),
