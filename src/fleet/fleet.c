@@ -296,6 +296,7 @@ struct cw_fleet *cw_fleet_free(struct cw_fleet *f)
         return NULL;
     cw_timer_free(f->reconnect);
     cw_timer_free(f->retry);
+    cw_loop_unpost(f->o.loop, &f->post);
     f->o.provisioner->ops->free(f->o.provisioner);
     free(f);
     return NULL;
