@@ -52,6 +52,14 @@ _cachew() {
         COMPREPLY=($(compgen -W "auto cachew-atc22 cachew-atc22-code hpa fixed: oracle" -- "$cur"))
         return
         ;;
+    --objective)
+        COMPREPLY=($(compgen -W "time cost" -- "$cur"))
+        return
+        ;;
+    --provisioner)
+        COMPREPLY=($(compgen -W "local" -- "$cur"))
+        return
+        ;;
     --transport)
         COMPREPLY=($(compgen -W "auto shm unix tcp" -- "$cur"))
         return
@@ -65,7 +73,7 @@ _cachew() {
         return
         ;;
     --threads | --seed | --epochs | --batches | --rank | --world-size | --state-every | --set | --wait | --run | --seconds | --best-of | --job | --workers | --drain-timeout | \
-        --name | --cancel | --pause | --resume | --drain | --interval | --host | --days)
+        --min-workers | --max-workers | --worker-cpus | --price-client | --price-worker | --pool | --share | --weight | --priority | --quota | --scaling | --name | --cancel | --pause | --resume | --drain | --interval | --host | --days)
         return
         ;;
     esac
@@ -83,6 +91,7 @@ _cachew() {
             COMPREPLY=($(compgen -d -- "$cur"))
         fi
         ;;
+    jobs) COMPREPLY=($(compgen -W "explain" -- "$cur")) ;;
     index | trace) COMPREPLY=($(compgen -f -- "$cur")) ;;
     esac
 }

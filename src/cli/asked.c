@@ -5,11 +5,10 @@
 
 int cli_asked_parse(struct cli_asked *a, const char *verb, const struct cli_option *options, int argc, char **argv, struct cw_error *err)
 {
-    int n_args;
     for (int i = 1; i < argc; i++)
         a->json |= strcmp(argv[i], "--json") == 0;
     a->wait = 5;
-    int r = cli_parse(cli_find(verb), options, argc, argv, &n_args, err);
+    int r = cli_parse(cli_find(verb), options, argc, argv, &a->n_args, err);
     if (r == 0 && !a->service) {
         cw_error_attribute(err, "service", "missing", "HOST:PORT of a dispatcher");
         r = cw_error_set(err, CW_E_OPTION, "--service is missing: expected HOST:PORT of a dispatcher");

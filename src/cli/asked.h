@@ -11,6 +11,7 @@ struct cli_asked {
     struct cli_tls tls;
     double wait;
     bool json;
+    int n_args;       /* words that are no options: argv[1] ... */
     char *token;
     struct cw_observer_options o;
 };

@@ -16,8 +16,8 @@
 #include "cli/load.h"
 
 struct bench {
-    const char *service, *state_dir, *token_file;
-    uint64_t connections, in_flight, heartbeats;
+    const char *service, *state_dir, *token_file, *policy;
+    uint64_t connections, in_flight, heartbeats, scaling;
     double seconds;
     bool json;
     char *token, *address;
@@ -50,7 +50,7 @@ static void leave_cpu(int cpu)
 
 static int start_dispatcher(struct bench *b, struct cw_error *err)
 {
-    const char *argv[9] = {"cachew", "dispatcher", "--listen", "127.0.0.1:0"};
+    const char *argv[12] = {"cachew", "dispatcher", "--listen", "127.0.0.1:0"};
     char log[4096] = "/dev/null";
     json_t *ready;
     size_t n = 4;
@@ -67,6 +67,10 @@ static int start_dispatcher(struct bench *b, struct cw_error *err)
     if (b->token_file) {
         argv[n++] = "--token-file";
         argv[n++] = b->token_file;
+    }
+    if (b->scaling) {
+        argv[n++] = "--policy";
+        argv[n++] = b->policy;
     }
     int r = cli_child_start(&(struct cli_child_options){.argv = argv, .log = log, .cpu = cpu}, &b->dispatcher, &ready, err);
     if (r < 0)
@@ -108,7 +112,7 @@ static double dispatcher_cpu(const struct bench *b)
 static int check_descriptors(const struct bench *b, struct cw_error *err)
 {
     struct rlimit limit;
-    uint64_t most = CW_MAX(b->connections, b->heartbeats) + 64;
+    uint64_t most = CW_MAX(CW_MAX(b->connections, b->heartbeats), b->scaling) + 64;
     if (getrlimit(RLIMIT_NOFILE, &limit) < 0)
         return 0;
     limit.rlim_cur = limit.rlim_max;
@@ -152,10 +156,28 @@ static int heartbeats(struct bench *b, json_t *ret, struct cw_error *err)
     return 0;
 }
 
+/* The dispatcher's CPU, of which heartbeats, policy, crews and what it counts are all there is. */
+static int scaling(struct bench *b, json_t *ret, struct cw_error *err)
+{
+    struct cli_load_options o = {.address = b->address, .token = b->token, .n_workers = b->scaling, .seconds = b->seconds};
+    uint64_t sent;
+    double seconds, cpu = dispatcher_cpu(b);
+    int r = cli_load_scaling(&o, &sent, &seconds, err);
+    if (r < 0)
+        return r;
+    cpu = dispatcher_cpu(b) - cpu;
+    json_object_update_new(ret, json_pack("{s:I, s:s, s:f, s:f}", "scaling_workers", (json_int_t)b->scaling, "policy", b->policy, "scaling_heartbeats_per_s", (double)sent / seconds,
+                                          "scaling_cpu", cpu / seconds));
+    if (!b->json)
+        printf("%.0f heartbeats/s of %" PRIu64 " workers of a job that say what they computed, with policy %s: %.1f %% of a core\n", (double)sent / seconds, b->scaling, b->policy,
+               100 * cpu / seconds);
+    return 0;
+}
+
 int cli_bench_dispatcher(int argc, char **argv)
 {
     static const struct cli_verb verb = {"bench dispatcher", "", 0, 0, "measures what a dispatcher takes: durable completions, and heartbeats", NULL, cli_bench_dispatcher};
-    struct bench b = {.connections = 128, .in_flight = 8, .heartbeats = 10000, .seconds = 5};
+    struct bench b = {.connections = 128, .in_flight = 8, .heartbeats = 10000, .seconds = 5, .policy = "auto"};
     struct cw_error err = {0};
     int n_args, code = 0;
     const struct cli_option options[] = {
@@ -164,6 +186,8 @@ int cli_bench_dispatcher(int argc, char **argv)
         {"connections", CLI_COUNT, &b.connections, "N", "workers that complete splits (default 128)", 1, 10000, NULL, NULL},
         {"in-flight", CLI_COUNT, &b.in_flight, "N", "completions of each that wait for their acknowledgement (default 8)", 1, 256, NULL, NULL},
         {"heartbeats", CLI_COUNT, &b.heartbeats, "N", "workers that say once a second that they are alive (default 10000; 0: none)", 0, 10000, NULL, NULL},
+        {"scaling", CLI_COUNT, &b.scaling, "N", "instead: workers of a job that say each second what they computed, and a policy that decides", 1, 10000, NULL, NULL},
+        {"policy", CLI_TEXT, &b.policy, "P", "with --scaling, of the dispatcher that is started (default auto; fixed:N: all serve the job)", 0, 0, NULL, NULL},
         {"seconds", CLI_SECONDS, &b.seconds, "S", "of each measurement (default 5)", 0, 0, NULL, NULL},
         CLI_TOKEN_OPTION(&b.token_file),
         {"json", CLI_FLAG, &b.json, NULL, "print one JSON object", 0, 0, NULL, NULL},
@@ -187,11 +211,13 @@ int cli_bench_dispatcher(int argc, char **argv)
         r = (b.address = strdup(b.service)) ? 0 : cw_error_nomem(&err, 0, "an address");
     else if (r >= 0)
         r = start_dispatcher(&b, &err);
-    if (r >= 0)
+    if (r >= 0 && b.scaling)
+        r = scaling(&b, result, &err);
+    if (r >= 0 && !b.scaling)
         r = completions(&b, result, &err);
-    if (r >= 0 && b.dispatcher)
+    if (r >= 0 && !b.scaling && b.dispatcher)
         json_object_set_new(result, "completions_cpu_s", json_real(dispatcher_cpu(&b)));
-    if (r >= 0 && b.heartbeats)
+    if (r >= 0 && !b.scaling && b.heartbeats)
         r = heartbeats(&b, result, &err);
     end_dispatcher(&b);
     if (r < 0)

@@ -9,6 +9,7 @@
 
 #include "cli/common.h"
 #include "cli/daemon.h"
+#include "cli/scaling.h"
 #include "cli/tls.h"
 #include "dispatcher/dispatcher.h"
 #include "net/loop.h"
@@ -16,6 +17,7 @@
 struct dispatcher_run {
     const char *listen, *http, *state_dir, *name, *token_file;
     bool insecure, share;
+    struct cli_scaling scaling;
     struct cli_tls tls_files;
     struct cli_log log;
     char *token;
@@ -47,7 +49,10 @@ static int serve(struct dispatcher_run *x, struct cw_error *err)
     if (r < 0)
         return r;
     struct cw_dispatcher_server_options o = {.loop = x->loop, .listen = &x->listen, .n_listen = 1, .state_dir = x->state_dir, .name = x->name, .token = x->token,
-                                             .tls = x->tls, .http = x->http, .share_streams = x->share, .log = on_log, .log_arg = &x->log};
+                                             .tls = x->tls, .http = x->http, .share_streams = x->share,
+                                             .policy = x->scaling.policy ? &x->scaling.found : NULL,
+                                             .objective = x->scaling.objective && strcmp(x->scaling.objective, "cost") == 0 ? CW_OBJECTIVE_COST : CW_OBJECTIVE_TIME,
+                                             .client_price_per_h = x->scaling.price_client, .worker_price_per_h = x->scaling.price_worker, .log = on_log, .log_arg = &x->log};
     r = cw_loop_signals(x->loop, on_signal, x, err);
     if (r >= 0)
         r = cw_dispatcher_server_start(&o, &server, err);
@@ -63,7 +68,8 @@ static int serve(struct dispatcher_run *x, struct cw_error *err)
 
 int cli_dispatcher(int argc, char **argv)
 {
-    struct dispatcher_run x = {.listen = "127.0.0.1:5050", .name = "dispatcher", .log = {.role = "dispatcher"}};
+    struct dispatcher_run x = {.listen = "127.0.0.1:5050", .name = "dispatcher", .log = {.role = "dispatcher"},
+                               .scaling = {.price_client = CLI_PRICE_CLIENT, .price_worker = CLI_PRICE_WORKER}};
     struct cw_error err = {0};
     int n_args;
     const struct cli_option options[] = {
@@ -71,6 +77,8 @@ int cli_dispatcher(int argc, char **argv)
         {"http", CLI_TEXT, &x.http, "HOST:PORT", "where it answers over HTTP (/metrics, /healthz, /readyz, /api/v1); port 0: any", 0, 0, NULL, NULL},
         {"state-dir", CLI_TEXT, &x.state_dir, "DIR", "where its journal is, made if absent (default: none, it remembers nothing)", 0, 0, NULL, NULL},
         {"name", CLI_TEXT, &x.name, "NAME", "for people", 0, 0, NULL, NULL},
+        {"policy", CLI_TEXT, &x.scaling.policy, "P", "how many workers a job gets: auto, cachew-atc22, cachew-atc22-code, hpa, fixed:N (default: all that there are)", 0, 0, NULL, NULL},
+        CLI_SCALING_OPTIONS(&x.scaling),
         {"insecure", CLI_FLAG, &x.insecure, NULL, "listen at addresses that are not loopback, without TLS and token", 0, 0, NULL, NULL},
         CLI_TOKEN_OPTION(&x.token_file),
         CLI_TLS_LISTEN_OPTIONS(&x.tls_files),
@@ -80,6 +88,8 @@ int cli_dispatcher(int argc, char **argv)
     int r = cli_parse(cli_find("dispatcher"), options, argc, argv, &n_args, &err);
     if (r == 1)
         return 0;
+    if (r >= 0)
+        r = cli_scaling_find(&x.scaling, &err);
     if (r >= 0)
         r = cli_token(x.token_file, &x.token, &err);
     if (r >= 0)

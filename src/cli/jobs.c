@@ -2,6 +2,7 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "cli/asked.h"
 
@@ -32,6 +33,32 @@ static void print_workers(const json_t *rows)
                cli_row_text(row, "address", address), cli_row_text(row, "state", state), cli_row_number(row, "leases"), cli_row_number(row, "cpu_budget"));
 }
 
+/* cachew jobs explain NAME: what was decided on the way, and why. */
+static void print_decisions(const json_t *rows)
+{
+    size_t i, k;
+    const json_t *row, *alternative;
+    char why[CLI_TEXT_SIZE], limit[CLI_TEXT_SIZE];
+    if (json_array_size(rows) == 0)
+        printf("nothing was decided yet\n");
+    json_array_foreach(rows, i, row) {
+        const json_t *record = json_object_get(row, "record"), *seen = json_object_get(record, "seen"), *n;
+        const char *pool;
+        printf("%8.1f s ", json_number_value(json_object_get(row, "t")));
+        json_object_foreach(json_object_get(json_object_get(record, "chosen"), "workers"), pool, n)
+            printf(" %lld workers", (long long)json_integer_value(n));
+        printf(": %s\n", cli_row_text(record, "why", why));
+        if (json_number_value(json_object_get(seen, "interval_s")) > 0)
+            printf("            seen: step %.4g s, waiting %.4g s a batch with %" PRIi64 " workers, which computed %.4g s for each and were %.0f %% busy; the limit: %s\n",
+                   json_number_value(json_object_get(seen, "step_s")), json_number_value(json_object_get(seen, "wait_s")), cli_row_number(seen, "workers"),
+                   json_number_value(json_object_get(seen, "compute_s")), 100 * json_number_value(json_object_get(seen, "busy")), cli_row_text(seen, "limit", limit));
+        json_array_foreach(json_object_get(record, "alternatives"), k, alternative)
+            printf("            %5" PRIi64 " workers: %.4g s a batch, the rest of the job %.4g s for %.4g\n", cli_row_number(alternative, "workers"),
+                   json_number_value(json_object_get(alternative, "batch_s")), json_number_value(json_object_get(alternative, "time_s")),
+                   json_number_value(json_object_get(alternative, "cost")));
+    }
+}
+
 static int show(const struct cli_asked *a, const char *what, void (*print)(const json_t *rows), struct cw_error *err)
 {
     json_t *rows;
@@ -45,15 +72,31 @@ static int show(const struct cli_asked *a, const char *what, void (*print)(const
     return 0;
 }
 
+static int explain(const struct cli_asked *a, const char *name, struct cw_error *err)
+{
+    _cleanup_free_ char *what = NULL;
+    if (asprintf(&what, "jobs/%s/decisions", name) < 0) {
+        what = NULL;
+        return cw_error_nomem(err, 0, "a question");
+    }
+    return show(a, what, print_decisions, err);
+}
+
 int cli_jobs(int argc, char **argv)
 {
     struct cli_asked a = {0};
     struct cw_error err = {0};
-    const char *cancel = NULL, *pause = NULL, *resume = NULL;
+    const char *cancel = NULL, *pause = NULL, *resume = NULL, *share = NULL;
+    struct cw_claim_options claim = {0};
+    uint64_t quota = 0, priority = 0;
     const struct cli_option options[] = {
         {"cancel", CLI_TEXT, &cancel, "NAME", "end a job for all its ranks", 0, 0, NULL, NULL},
         {"pause", CLI_TEXT, &pause, "NAME", "compute nothing more for a job", 0, 0, NULL, NULL},
         {"resume", CLI_TEXT, &resume, "NAME", "go on with a job that was paused", 0, 0, NULL, NULL},
+        {"share", CLI_TEXT, &share, "NAME", "what a job may have of the workers, where there are too few for all: with the three below", 0, 0, NULL, NULL},
+        {"weight", CLI_NUMBER, &claim.weight, "W", "of --share, among jobs of the same priority (default: as it is, at first 1)", 0, 0, NULL, NULL},
+        {"priority", CLI_COUNT, &priority, "P", "of --share: jobs with a higher one come first (default 0)", 0, 1000000, NULL, NULL},
+        {"quota", CLI_COUNT, &quota, "N", "of --share: never more workers (default: none)", 0, 10000, NULL, NULL},
         CLI_ASKED_OPTIONS(&a),
         {0},
     };
@@ -64,8 +107,15 @@ int cli_jobs(int argc, char **argv)
         r = cw_steer(&a.o, "pause-job", pause, &err);
     if (r == 0 && resume)
         r = cw_steer(&a.o, "resume-job", resume, &err);
+    claim.priority = (int)priority;
+    claim.quota = (unsigned)quota;
+    if (r == 0 && share)
+        r = cw_share_job(&a.o, share, &claim, &err);
+    const char *asked = r == 0 && a.n_args == 2 ? argv[2] : NULL;
+    if (r == 0 && (a.n_args == 1 || (asked && strcmp(argv[1], "explain") != 0)))
+        r = cw_error_set(&err, CW_E_OPTION, "cachew jobs %s: expected nothing, or explain NAME", argv[1]);
     if (r == 0)
-        r = show(&a, "jobs", print_jobs, &err);
+        r = asked ? explain(&a, asked, &err) : show(&a, "jobs", print_jobs, &err);
     cli_asked_deinit(&a);
     return r < 0 ? cli_fail(&err, a.json, NULL) : 0;
 }

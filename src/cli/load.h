@@ -1,7 +1,7 @@
 /*
  * Load for a dispatcher, made by this process: simulated workers and a client that speak the real protocol, each over a connection of its own, and compute
  * nothing. One thread with a loop. load_swarm.c: workers that are connected and registered; load.c: splits that they complete; load_heartbeats.c: that they
- * are alive.
+ * are alive; load_scaling.c: what they compute.
  */
 #pragma once
 #include "net/conn.h"
@@ -25,7 +25,10 @@ int cli_load_completions(const struct cli_load_options *o, struct cli_load_times
 /* A heartbeat per worker and second, as real ones send them; *ret_sent of them. The times are those of questions that an observer asks meanwhile. */
 int cli_load_heartbeats(const struct cli_load_options *o, uint64_t *ret_sent, struct cli_load_times *ret, struct cw_error *err) _must_check_;
 
-/* ---- what both have in common ---- */
+/* What deciding takes: workers of one job that say each second what they have computed; *ret_sent of that. */
+int cli_load_scaling(const struct cli_load_options *o, uint64_t *ret_sent, double *ret_seconds, struct cw_error *err) _must_check_;
+
+/* ---- what they have in common ---- */
 
 /* Times, counted by 20 us up to 2 s. */
 #define CLI_LOAD_STEP_NS UINT64_C(20000)

@@ -76,6 +76,16 @@ static int parse_seconds(const struct cli_option *o, const char *value, struct c
     return 0;
 }
 
+static int parse_number(const struct cli_option *o, const char *value, struct cw_error *err)
+{
+    char *end;
+    double v = strtod(value, &end);
+    if (!is_decimal(value) || *end || !(v <= MAX_SECONDS))
+        return bad_value(o, value, "a number from 0 to 1e9", err);
+    *(double *)o->to = v;
+    return 0;
+}
+
 static int parse_value(const struct cli_option *o, const char *value, struct cw_error *err)
 {
     switch (o->kind) {
@@ -99,6 +109,8 @@ static int parse_value(const struct cli_option *o, const char *value, struct cw_
         return parse_bytes(o, value, err);
     case CLI_SECONDS:
         return parse_seconds(o, value, err);
+    case CLI_NUMBER:
+        return parse_number(o, value, err);
     case CLI_TEXTS: {
         struct cli_texts *t = o->to;
         const char **grown = realloc(t->items, (t->n + 1) * sizeof(*grown));

@@ -12,6 +12,7 @@ enum cli_kind {
     CLI_COUNT,  /* uint64_t; with min and max */
     CLI_BYTES,  /* uint64_t: 256M, 1.5G, 4096 */
     CLI_SECONDS,/* double */
+    CLI_NUMBER, /* double, at least 0 */
     CLI_TEXTS,  /* struct cli_texts: may be given several times */
 };
 
@@ -70,6 +71,7 @@ int cli_doctor(int argc, char **argv);
 int cli_dispatcher(int argc, char **argv);
 int cli_worker(int argc, char **argv);
 int cli_up(int argc, char **argv);
+int cli_provision(int argc, char **argv);
 int cli_jobs(int argc, char **argv);
 int cli_workers(int argc, char **argv);
 int cli_top(int argc, char **argv);

@@ -20,6 +20,7 @@
 #include "cli/child.h"
 #include "cli/common.h"
 #include "cli/daemon.h"
+#include "cli/scaling.h"
 #include "cli/tls.h"
 
 #define MAX_WORKERS 256
@@ -38,12 +39,15 @@ struct up {
     /* options */
     const char *listen, *http, *state_dir, *token_file, *index_dir;
     uint64_t n_workers, threads, memory;
-    double drain;
-    bool no_python, no_restart, end_with_stdin;
+    double drain, worker_cpus;
+    uint64_t minimum;         /* with a policy: n_workers are the maximum, and a provisioner has them */
+    struct cli_scaling scaling;
+    bool autoscale, no_python, no_restart, end_with_stdin;
     struct cli_texts data_roots, plugins;
     struct cli_tls tls;
     struct cli_log log;
     /* while it runs */
+    size_t n_started;         /* of workers: daemons that are ours. With a policy the first one, a provisioner, has them */
     struct daemon dispatcher, workers[MAX_WORKERS];
     char *address, *http_address; /* the dispatcher's */
 };
@@ -95,6 +99,15 @@ static int start_dispatcher(struct up *u, struct cw_error *err)
     add(&c, "--listen", u->address ? u->address : u->listen);
     add(&c, "--http", u->http_address ? u->http_address : u->http);
     add(&c, "--state-dir", u->state_dir);
+    char client[32], worker[32];
+    snprintf(client, sizeof(client), "%g", u->scaling.price_client);
+    snprintf(worker, sizeof(worker), "%g", u->scaling.price_worker);
+    if (u->scaling.policy) {
+        add(&c, "--policy", u->scaling.policy);
+        add(&c, "--objective", u->scaling.objective);
+        add(&c, "--price-client", client);
+        add(&c, "--price-worker", worker);
+    }
     add_common(&c, u);
     int r = start(&u->dispatcher, &c, err);
     const char *address = r < 0 ? NULL : json_string_value(json_object_get(u->dispatcher.ready, "address"));
@@ -106,27 +119,65 @@ static int start_dispatcher(struct up *u, struct cw_error *err)
     return r;
 }
 
+/* What workers are given besides: of each there is an n_workers-th part of what all of them may use. */
+struct parts { char threads[32], memory[32]; };
+static void add_worker(struct command *c, const struct up *u, struct parts *p)
+{
+    uint64_t share = u->threads || !(u->worker_cpus > 0) ? (u->threads ? u->threads : cw_cpu_budget()) / u->n_workers : (uint64_t)(u->worker_cpus + 0.5);
+    snprintf(p->threads, sizeof(p->threads), "%" PRIu64, CW_MAX(share, 1));
+    snprintf(p->memory, sizeof(p->memory), "%" PRIu64, (u->memory ? u->memory : cw_memory_total() / 2) / u->n_workers);
+    add(c, "--threads", p->threads);
+    add(c, "--memory", p->memory);
+    add(c, "--http", u->http ? "127.0.0.1:0" : NULL);
+    add(c, "--index-dir", u->index_dir);
+    for (size_t k = 0; k < u->data_roots.n; k++)
+        add(c, "--data-root", u->data_roots.items[k]);
+    for (size_t k = 0; k < u->plugins.n; k++)
+        add(c, "--plugin", u->plugins.items[k]);
+    if (!u->no_python)
+        c->argv[c->n++] = "--allow-python";
+}
+
+static int start_provisioner(struct up *u, struct cw_error *err)
+{
+    struct command c = {.argv = {"cachew", "provision"}, .n = 2};
+    struct parts parts;
+    char minimum[32], maximum[32], cpus[32], price[32], drain[32];
+    snprintf(minimum, sizeof(minimum), "%" PRIu64, u->minimum);
+    snprintf(maximum, sizeof(maximum), "%" PRIu64, u->n_workers);
+    snprintf(cpus, sizeof(cpus), "%g", u->worker_cpus);
+    snprintf(price, sizeof(price), "%g", u->scaling.price_worker);
+    snprintf(drain, sizeof(drain), "%g", u->drain);
+    add(&c, "--dispatcher", u->address);
+    add(&c, "--min-workers", minimum);
+    add(&c, "--max-workers", maximum);
+    add(&c, "--worker-cpus", cpus);
+    add(&c, "--price-worker", price);
+    add(&c, "--drain-timeout", drain);
+    add(&c, "--token-file", u->token_file);
+    add(&c, "--tls-cert", u->tls.cert);
+    add(&c, "--tls-key", u->tls.key);
+    add(&c, "--tls-ca", u->tls.ca);
+    add(&c, "--log-format", u->log.format);
+    c.argv[c.n++] = "--";
+    if (u->tls.mutual)
+        c.argv[c.n++] = "--tls-mutual";
+    add_worker(&c, u, &parts);
+    return start(&u->workers[0], &c, err);
+}
+
 static int start_worker(struct up *u, size_t i, struct cw_error *err)
 {
     struct command c = {.argv = {"cachew", "worker"}, .n = 2};
-    char threads[32], memory[32], name[32];
-    uint64_t share = CW_MAX((u->threads ? u->threads : cw_cpu_budget()) / u->n_workers, 1);
-    snprintf(threads, sizeof(threads), "%" PRIu64, share);
-    snprintf(memory, sizeof(memory), "%" PRIu64, (u->memory ? u->memory : cw_memory_total() / 2) / u->n_workers);
+    struct parts parts;
+    char name[32];
+    if (u->scaling.policy)
+        return start_provisioner(u, err);
     snprintf(name, sizeof(name), "worker-%zu", i);
     add(&c, "--dispatcher", u->address);
     add(&c, "--name", name);
-    add(&c, "--threads", threads);
-    add(&c, "--memory", memory);
-    add(&c, "--http", u->http ? "127.0.0.1:0" : NULL);
     add_common(&c, u);
-    add(&c, "--index-dir", u->index_dir);
-    for (size_t k = 0; k < u->data_roots.n; k++)
-        add(&c, "--data-root", u->data_roots.items[k]);
-    for (size_t k = 0; k < u->plugins.n; k++)
-        add(&c, "--plugin", u->plugins.items[k]);
-    if (!u->no_python)
-        c.argv[c.n++] = "--allow-python";
+    add_worker(&c, u, &parts);
     return start(&u->workers[i], &c, err);
 }
 
@@ -135,7 +186,7 @@ static int start_worker(struct up *u, size_t i, struct cw_error *err)
 static int print_ready(const struct up *u)
 {
     json_t *ready = json_copy(u->dispatcher.ready), *workers = json_array();
-    for (size_t i = 0; i < u->n_workers; i++) {
+    for (size_t i = 0; i < u->n_started; i++) {
         const json_t *w = u->workers[i].ready;
         json_array_append_new(workers, json_pack("{s:O*, s:O*, s:O*, s:O*}", "id", json_object_get(w, "id"), "pid", json_object_get(w, "pid"), "address",
                                                  json_object_get(w, "address"), "http", json_object_get(w, "http")));
@@ -145,16 +196,16 @@ static int print_ready(const struct up *u)
     int code = cli_print(json_pack("{s:o}", "ready", ready));
     fflush(stdout);
     if (u->log.format && strcmp(u->log.format, "json") == 0) { /* not for people */
-        cli_log(&u->log, false, "%" PRIu64 " workers serve at %s", u->n_workers, u->address);
+        cli_log(&u->log, false, "%s%" PRIu64 " workers serve at %s", u->scaling.policy ? "up to " : "", u->n_workers, u->address);
         return code;
     }
     const char *ca = u->tls.ca ? u->tls.ca : "";
     fprintf(stderr,
-            "cachew: %" PRIu64 " workers serve at %s. A job takes its batches with\n"
+            "cachew: %s%" PRIu64 " workers serve at %s. A job takes its batches with\n"
             "    cachew run PIPELINE.json --service %s --job NAME%s%s\n"
             "    dataset.distribute(\"%s\", job=\"NAME\")\n"
             "and Ctrl-C ends the service.\n",
-            u->n_workers, u->address, u->address, *ca ? " --tls-ca " : "", ca, u->address);
+            u->scaling.policy ? "up to " : "", u->n_workers, u->address, u->address, *ca ? " --tls-ca " : "", ca, u->address);
     return code;
 }
 
@@ -178,11 +229,11 @@ static void reap(struct up *u, bool say)
             if (say)
                 describe_end(u, "the dispatcher", pid, status);
         }
-        for (size_t i = 0; i < u->n_workers; i++)
+        for (size_t i = 0; i < u->n_started; i++)
             if (pid == u->workers[i].pid) {
                 u->workers[i].pid = 0;
                 if (say)
-                    describe_end(u, "a worker", pid, status);
+                    describe_end(u, u->scaling.policy ? "the provisioner" : "a worker", pid, status);
             }
     }
 }
@@ -192,7 +243,7 @@ static uint64_t mend(struct up *u)
 {
     struct cw_error err = {0};
     uint64_t now = cw_now_ns(), next = 0;
-    for (size_t i = 0; i <= u->n_workers; i++) {
+    for (size_t i = 0; i <= u->n_started; i++) {
         struct daemon *d = i ? &u->workers[i - 1] : &u->dispatcher;
         if (d->pid)
             continue;
@@ -214,7 +265,7 @@ static uint64_t mend(struct up *u)
 static bool running(const struct up *u, bool dispatcher)
 {
     bool any = dispatcher && u->dispatcher.pid;
-    for (size_t i = 0; i < u->n_workers && !dispatcher; i++)
+    for (size_t i = 0; i < u->n_started && !dispatcher; i++)
         any |= u->workers[i].pid != 0;
     return any;
 }
@@ -223,7 +274,7 @@ static void signal_all(const struct up *u, bool dispatcher, int signal)
 {
     if (dispatcher && u->dispatcher.pid)
         kill(u->dispatcher.pid, signal);
-    for (size_t i = 0; i < u->n_workers && !dispatcher; i++)
+    for (size_t i = 0; i < u->n_started && !dispatcher; i++)
         if (u->workers[i].pid)
             kill(u->workers[i].pid, signal);
 }
@@ -272,8 +323,9 @@ static int serve(struct up *u, const sigset_t *signals, struct cw_error *err)
     int r = 0, ended_by = 0, e = u->end_with_stdin ? pthread_create(&watcher, NULL, watch_stdin, NULL) : 0;
     if (e)
         return cw_error_errno(err, CW_E_MEMORY, e, "can't start a thread");
+    u->n_started = u->scaling.policy ? 1 : u->n_workers;
     r = start_dispatcher(u, err);
-    for (size_t i = 0; i < u->n_workers && r >= 0; i++)
+    for (size_t i = 0; i < u->n_started && r >= 0; i++)
         r = start_worker(u, i, err);
     if (r >= 0)
         print_ready(u);
@@ -292,13 +344,32 @@ static int serve(struct up *u, const sigset_t *signals, struct cw_error *err)
     return r;
 }
 
+/* Options that stand beside --autoscale mean nothing without it. */
+static int check_scaling(struct up *u, struct cw_error *err)
+{
+    if (u->autoscale && !u->scaling.policy)
+        u->scaling.policy = "auto";
+    if (u->scaling.policy && !u->autoscale)
+        return cw_error_set(err, CW_E_OPTION, "--policy %s without --autoscale: expected both, as the number of workers is fixed otherwise", u->scaling.policy);
+    if (u->autoscale && u->minimum > u->n_workers)
+        return cw_error_set(err, CW_E_OPTION, "--min-workers %" PRIu64 " is more than --workers %" PRIu64, u->minimum, u->n_workers);
+    return cli_scaling_find(&u->scaling, err);
+}
+
 int cli_up(int argc, char **argv)
 {
-    struct up u = {.listen = "127.0.0.1:5050", .n_workers = 1, .drain = 30, .log = {.role = "up"}};
+    struct up u = {.listen = "127.0.0.1:5050", .n_workers = 1, .drain = 30, .minimum = 1, .log = {.role = "up"},
+                   .scaling = {.price_client = CLI_PRICE_CLIENT, .price_worker = CLI_PRICE_WORKER}};
     struct cw_error err = {0};
     int n_args;
+    bool workers_given = false;
     const struct cli_option options[] = {
-        {"workers", CLI_COUNT, &u.n_workers, "N", "workers (default 1, with all CPUs)", 1, MAX_WORKERS, NULL, NULL},
+        {"workers", CLI_COUNT, &u.n_workers, "N", "workers (default 1, with all CPUs)", 1, MAX_WORKERS, NULL, &workers_given},
+        {"autoscale", CLI_FLAG, &u.autoscale, NULL, "as many workers as jobs need, from --min-workers to --workers (default then: one for each CPU)", 0, 0, NULL, NULL},
+        {"min-workers", CLI_COUNT, &u.minimum, "N", "with --autoscale: there in any case (default 1)", 0, MAX_WORKERS, NULL, NULL},
+        {"policy", CLI_TEXT, &u.scaling.policy, "P", "with --autoscale: auto (default), cachew-atc22, cachew-atc22-code, hpa, fixed:N", 0, 0, NULL, NULL},
+        CLI_SCALING_OPTIONS(&u.scaling),
+        {"worker-cpus", CLI_NUMBER, &u.worker_cpus, "N", "with --autoscale: CPUs that each may use, by a control group (default: not limited)", 0, 0, NULL, NULL},
         {"listen", CLI_TEXT, &u.listen, "HOST:PORT", "where the dispatcher listens (default 127.0.0.1:5050; port 0: any)", 0, 0, NULL, NULL},
         {"http", CLI_TEXT, &u.http, "HOST:PORT", "where it answers over HTTP (/metrics, /healthz, /readyz, /api/v1); workers do, too", 0, 0, NULL, NULL},
         {"state-dir", CLI_TEXT, &u.state_dir, "DIR", "where its journal is (default: none, it remembers nothing)", 0, 0, NULL, NULL},
@@ -321,6 +392,10 @@ int cli_up(int argc, char **argv)
         return 0;
     if (r >= 0 && u.data_roots.n + u.plugins.n > MAX_GIVEN_ON)
         r = cw_error_set(&err, CW_E_OPTION, "%zu times --data-root and --plugin: expected at most %d of both together", u.data_roots.n + u.plugins.n, MAX_GIVEN_ON);
+    if (r >= 0 && u.autoscale && !workers_given)
+        u.n_workers = CW_MIN(cw_cpu_budget(), (unsigned)MAX_WORKERS);
+    if (r >= 0)
+        r = check_scaling(&u, &err);
     if (r >= 0)
         r = cli_check_roots(&u.data_roots, &err);
     sigset_t signals;
@@ -332,7 +407,7 @@ int cli_up(int argc, char **argv)
     if (r >= 0)
         r = serve(&u, &signals, &err);
     json_decref(u.dispatcher.ready);
-    for (size_t i = 0; i < u.n_workers; i++)
+    for (size_t i = 0; i < u.n_started; i++)
         json_decref(u.workers[i].ready);
     free(u.address);
     free(u.http_address);

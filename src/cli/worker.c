@@ -113,6 +113,7 @@ int cli_worker(int argc, char **argv)
         {"unix-socket", CLI_TEXT, &x.o.unix_path, "PATH", "where clients of this machine come (default: in a directory of its own)", 0, 0, NULL, NULL},
         {"http", CLI_TEXT, &x.o.http, "HOST:PORT", "where it answers over HTTP (/metrics, /healthz, /readyz, /api/v1/status); port 0: any", 0, 0, NULL, NULL},
         {"name", CLI_TEXT, &x.o.name, "NAME", "for people", 0, 0, NULL, NULL},
+        {"pool", CLI_TEXT, &x.o.pool, "NAME", "of the provisioner that starts it, and may end it (default: none)", 0, 0, NULL, NULL},
         {"threads", CLI_COUNT, &x.threads, "N", "compute threads of each stream (default: the CPUs this process may use)", 1, 1024, NULL, NULL},
         {"memory", CLI_BYTES, &x.memory, "BYTES", "memory for batches and what they are made from (default: half of what there is)", 0, 0, NULL, NULL},
         {"max-streams", CLI_COUNT, &x.max_streams, "N", "pipelines that it has at a time, of all jobs (default 64); more wait for their turn", 1, 10000, NULL, NULL},

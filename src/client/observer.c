@@ -117,18 +117,34 @@ int cw_observe(const struct cw_observer_options *o, const char *what, char **ret
     return 0;
 }
 
-int cw_steer(const struct cw_observer_options *o, const char *verb, const char *name, struct cw_error *err)
+static int steer(const struct cw_observer_options *o, Cachew__Steer *m, struct cw_error *err)
 {
-    Cachew__Steer m = CACHEW__STEER__INIT;
     Cachew__Envelope e = CACHEW__ENVELOPE__INIT;
     struct cw_error own = {0};
-    m.verb = (char *)(uintptr_t)verb;
-    m.name = (char *)(uintptr_t)name;
     e.id = 1;
     e.of_case = CACHEW__ENVELOPE__OF_STEER;
-    e.steer = &m;
+    e.steer = m;
     struct question q = {.options = o, .request = &e};
     int r = ask(&q, err ? err : &own);
     free(q.json);
     return r;
+}
+
+int cw_steer(const struct cw_observer_options *o, const char *verb, const char *name, struct cw_error *err)
+{
+    Cachew__Steer m = CACHEW__STEER__INIT;
+    m.verb = (char *)(uintptr_t)verb;
+    m.name = (char *)(uintptr_t)name;
+    return steer(o, &m, err);
+}
+
+int cw_share_job(const struct cw_observer_options *o, const char *name, const struct cw_claim_options *claim, struct cw_error *err)
+{
+    Cachew__Steer m = CACHEW__STEER__INIT;
+    m.verb = (char *)(uintptr_t)"share-job";
+    m.name = (char *)(uintptr_t)name;
+    m.weight = claim->weight;
+    m.priority = claim->priority;
+    m.quota = claim->quota;
+    return steer(o, &m, err);
 }

@@ -151,6 +151,14 @@ struct view {
     struct remote_split *splits;
 };
 
+/* How fast the consumer goes: message Pace. */
+struct pace {
+    uint64_t n, late, ready;
+    double step_s, step_sq, wait_s, wait_sq;
+    bool paused;               /* the last step was so long that it may have been a pause */
+    uint64_t last_ns, last_wait_ns; /* when the last batch was handed out, and what had been waited till then */
+};
+
 struct remote {
     struct view view;          /* the iterator's; others are made for padding */
     const struct cw_compiled *compiled;
@@ -186,6 +194,7 @@ struct remote {
     size_t batch_bytes;        /* of the largest that came */
     bool lent;                 /* it came as memory that a worker lends */
     uint64_t wait_ns;
+    struct pace pace;
     bool waiting;              /* the consumer, at the moment */
     uint64_t waited_ns, note_ns; /* for what is taken next, so far; so long until somebody is told */
     uint64_t n_lost;           /* splits that were lost before all of their batches, and what they left over, were taken */
@@ -269,6 +278,9 @@ void cw_remote_fail(struct remote *r, const struct cw_error *why);
 int cw_remote_any(struct cw_splits *base, struct cw_split *const *splits, unsigned n, const struct cw_assembly *joined, uint64_t deadline_ns, unsigned *ret,
                   struct cw_error *err);
 void cw_remote_want_any(struct remote *r, struct view *v); /* marks what will be wanted of its splits; loop thread, mutex held */
+
+/* remote_pace.c; mutex not held */
+void cw_remote_note_pace(struct remote *r); /* a batch is handed out */
 
 /* remote_batch.c */
 struct remote_batch *cw_remote_batch_new(struct remote *r);

@@ -194,6 +194,8 @@ struct cw_batch *cw_remote_take(struct cw_splits *base, struct cw_assembly *asse
     struct remote_assembly *a = (struct remote_assembly *)assembly;
     struct cw_batch *b = CW_STEAL(a->a.batch);
     r->n_batches++;
+    if (((struct view *)base)->main)
+        cw_remote_note_pace(r);
     cw_crash_point("client-taken");
     free_parts(r, a);
     cw_quarantined_free(a->a.quarantined);

@@ -95,6 +95,7 @@ static void send_attach(struct remote *r)
 static void send_progress(struct remote *r, uint64_t now)
 {
     Cachew__Progress m = CACHEW__PROGRESS__INIT;
+    Cachew__Pace pace = CACHEW__PACE__INIT;
     Cachew__Envelope e = CACHEW__ENVELOPE__INIT;
     Cachew__Place from;
     r->told = cw_remote_cursor(r);
@@ -106,6 +107,14 @@ static void send_progress(struct remote *r, uint64_t now)
     m.g = r->from.g;
     m.n_lost = r->n_lost;
     m.waiting = r->waiting;
+    pace.n = r->pace.n;
+    pace.late = r->pace.late;
+    pace.ready = r->pace.ready;
+    pace.step_s = r->pace.step_s;
+    pace.step_sq = r->pace.step_sq;
+    pace.wait_s = r->pace.wait_s;
+    pace.wait_sq = r->pace.wait_sq;
+    m.pace = &pace;
     if (!r->waiting)
         r->lagging[0] = '\0';
     e.of_case = CACHEW__ENVELOPE__OF_PROGRESS;

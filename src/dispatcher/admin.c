@@ -63,6 +63,8 @@ static json_t *job_ranks(const struct job *j, bool *failed)
         set(o, "finished", json_boolean(r->finished), failed);
         set(o, "batches", integer(r->n_batches), failed);
         set(o, "wait_s", json_real((double)r->wait_ns / 1e9), failed);
+        set(o, "step_s", r->pace.n > 0 ? json_real(r->pace.step_s / r->pace.n) : json_null(), failed);
+        set(o, "late", integer((uint64_t)r->pace.late), failed);
         append(ranks, o, failed);
     }
     return ranks;
@@ -80,6 +82,14 @@ static json_t *job_digest(const struct job *j)
     return json_string(t);
 }
 
+static json_t *job_scaling(const struct job *j)
+{
+    static const char *const phases[] = {[SCALE_MEASURES] = "measuring", [SCALE_STARTS] = "starting", [SCALE_PASSES] = "settling", [SCALE_DRAWS_OFF] = "settling"};
+    const struct scaling *x = &j->scaling;
+    return json_pack("{s:i, s:i, s:i, s:s, s:f, s:i, s:i}", "wanted", x->claim.want, "granted", x->claim.share, "running", j->stream ? cw_dp_crew_running(j->stream) : 0, "phase",
+                     phases[x->phase], "weight", x->claim.weight, "priority", x->claim.priority, "quota", x->claim.quota);
+}
+
 static json_t *job_json(const struct cw_dispatcher *d, const struct job *j, bool *failed)
 {
     json_t *o = json_object();
@@ -94,6 +104,8 @@ static json_t *job_json(const struct cw_dispatcher *d, const struct job *j, bool
     set(o, "guarantee", json_string(j->guarantee == CACHEW__GUARANTEE__GUARANTEE_AT_MOST_ONCE ? "at-most-once" : "exactly-once"), failed);
     set(o, "ranks", job_ranks(j, failed), failed);
     set(o, "workers", integer(j->stream ? j->stream->n_ready : 0), failed);
+    if (d->scales)
+        set(o, "scaling", job_scaling(j), failed);
     set(o, "digest_so_far", job_digest(j), failed);
     if (j->guarantee == CACHEW__GUARANTEE__GUARANTEE_AT_MOST_ONCE)
         set(o, "lost_splits", integer(cw_dp_job_lost(j)), failed);
@@ -117,6 +129,8 @@ static json_t *worker_json(const struct worker *w, bool *failed)
     set(o, "host", text_json(w->host), failed);
     set(o, "address", text_json(w->n_addresses > 0 ? w->addresses[0] : w->unix_path), failed);
     set(o, "http", text_json(w->http), failed);
+    set(o, "pool", text_json(w->pool), failed);
+    set(o, "serves", integer(w->n_crews), failed);
     set(o, "state", json_string(!w->peer ? "gone" : w->draining ? "draining" : "ready"), failed);
     set(o, "leases", integer(w->n_held), failed);
     set(o, "cpu_budget", integer(w->cpu_budget), failed);
@@ -197,8 +211,29 @@ static json_t *status_json(const struct cw_dispatcher *d, bool *failed)
 
 /* ---- questions ---- */
 
+/* "jobs/NAME/decisions": the job, if that is the question. */
+static struct job *job_of_question(struct cw_dispatcher *d, const char *what)
+{
+    static const char before[] = "jobs/", behind[] = "/decisions";
+    size_t size = strlen(what);
+    char name[DP_NAME + 1];
+    if (strncmp(what, before, sizeof(before) - 1) != 0 || size < sizeof(before) + sizeof(behind) - 2 || strcmp(what + size - (sizeof(behind) - 1), behind) != 0)
+        return NULL;
+    size -= sizeof(before) + sizeof(behind) - 2;
+    if (size > DP_NAME)
+        return NULL;
+    memcpy(name, what + sizeof(before) - 1, size);
+    name[size] = '\0';
+    return cw_dp_job_find(d, name);
+}
+
 static json_t *answer_to(struct cw_dispatcher *d, const char *what, bool *failed)
 {
+    const struct job *asked = job_of_question(d, what);
+    if (asked)
+        return cw_dp_scale_decisions(d, asked);
+    if (strcmp(what, "pools") == 0)
+        return cw_dp_pools_json(d);
     json_t *list = json_array();
     if (strcmp(what, "status") == 0) {
         json_decref(list);
@@ -220,13 +255,13 @@ static json_t *answer_to(struct cw_dispatcher *d, const char *what, bool *failed
 
 int cw_dispatcher_query(struct cw_dispatcher *d, const char *what, uint64_t now_ns, char **ret, struct cw_error *err)
 {
-    static const char *const known[] = {"jobs", "workers", "streams", "status"};
+    static const char *const known[] = {"jobs", "workers", "streams", "pools", "status"};
     bool failed = false, found = false;
     d->now_ns = CW_MAX(d->now_ns, now_ns);
     for (size_t i = 0; i < CW_COUNT_OF(known); i++)
         found |= strcmp(what, known[i]) == 0;
-    if (!found)
-        return cw_error_set(err, CW_E_OPTION, "there is no question \"%.64s\": expected jobs, workers, streams or status", what);
+    if (!found && !job_of_question(d, what))
+        return cw_error_set(err, CW_E_OPTION, "there is no question \"%.64s\": expected jobs, workers, streams, pools, status, or jobs/NAME/decisions of a job that there is", what);
     json_t *answer = answer_to(d, what, &failed);
     char *text = answer && !failed ? json_dumps(answer, JSON_COMPACT) : NULL;
     json_decref(answer);
@@ -280,6 +315,22 @@ static int steer_job(struct cw_dispatcher *d, struct job *j, const char *verb, s
         j->paused = before;
     cw_dp_tell_held(d, j);
     cw_dp_stream_dirty(d, j->stream);
+    cw_dp_crews_later(d);
+    return r;
+}
+
+static int share_job(struct cw_dispatcher *d, struct job *j, const Cachew__Steer *m, struct cw_error *err)
+{
+    struct cw_claim *claim = &j->scaling.claim, before = *claim;
+    if (!(m->weight >= 0 && m->weight <= 1e6) || m->quota > DP_WORKERS)
+        return cw_error_set(err, CW_E_OPTION, "job \"%s\": weight %g and quota %u: expected a weight from 0 to 1e6, and at most %d workers", j->name, m->weight, m->quota, DP_WORKERS);
+    claim->weight = m->weight > 0 ? m->weight : claim->weight;
+    claim->priority = m->priority;
+    claim->quota = (int)m->quota;
+    int r = j->durable || j->writing > 0 ? cw_dp_journal_job(d, j, NULL, err) : 0;
+    if (r < 0)
+        *claim = before;
+    cw_dp_crews_later(d);
     return r;
 }
 
@@ -293,8 +344,11 @@ static int steer(struct cw_dispatcher *d, struct cw_peer *p, uint64_t id, const 
         struct job *j = cw_dp_job_find(d, m->name);
         r = j && j->state < JOB_DONE ? steer_job(d, j, m->verb, err)
                                      : cw_error_set(err, CW_E_OPTION, "there is no job \"%.255s\" that runs", m->name);
+    } else if (strcmp(m->verb, "share-job") == 0) {
+        struct job *j = cw_dp_job_find(d, m->name);
+        r = j && j->state < JOB_DONE ? share_job(d, j, m, err) : cw_error_set(err, CW_E_OPTION, "there is no job \"%.255s\" that runs", m->name);
     } else {
-        r = cw_error_set(err, CW_E_OPTION, "there is no verb \"%.64s\": expected drain-worker, cancel-job, pause-job or resume-job", m->verb);
+        r = cw_error_set(err, CW_E_OPTION, "there is no verb \"%.64s\": expected drain-worker, cancel-job, pause-job, resume-job or share-job", m->verb);
     }
     return r < 0 ? r : cw_dp_journal_then(d, &then, err);
 }

@@ -190,8 +190,11 @@ static int client_attach(struct cw_dispatcher *d, struct cw_peer *p, uint64_t id
     r->from = from;
     r->snapshot = a->snapshot;
     r->n_batches = r->n_lost = r->wait_ns = r->g = r->digest_lo = r->digest_hi = 0;
+    r->pace = r->paced = (struct pace){0};
+    r->paces = false;
     cw_dp_seat_room(d); /* who waits for it comes first */
     j->stream->parked = false;
+    cw_dp_crews_later(d);
     cw_dp_seat_ask(d, j->stream); /* also workers that came while it had no job */
     if (j->paused || (!j->stream->data && j->stream->wants))
         cw_dp_tell_held(d, j);
@@ -295,6 +298,19 @@ static void tell_lagging(struct cw_dispatcher *d, struct rank *r)
     cw_dp_send(d, r->client, &m);
 }
 
+/* Sums that go back, or are no numbers, are not believed. */
+static void note_pace(struct rank *r, const Cachew__Pace *m)
+{
+    const struct pace *p = &r->pace;
+    struct pace now = {.n = (double)m->n, .step_s = m->step_s, .step_sq = m->step_sq, .wait_s = m->wait_s, .wait_sq = m->wait_sq, .late = (double)m->late, .ready = (double)m->ready};
+    if (now.n >= p->n && now.step_s >= p->step_s && now.step_sq >= p->step_sq && now.wait_s >= p->wait_s && now.wait_sq >= p->wait_sq && now.late >= p->late && now.ready >= p->ready &&
+        now.step_sq < 1e18 && now.wait_sq < 1e18)
+        r->pace = now;
+    if (!r->paces)
+        r->paced = r->pace;
+    r->paces = true;
+}
+
 static int client_progress(struct cw_dispatcher *d, struct rank *r, const Cachew__Progress *m, struct cw_error *err)
 {
     struct job *j = r->job;
@@ -324,6 +340,8 @@ static int client_progress(struct cw_dispatcher *d, struct rank *r, const Cachew
     r->g = m->g;
     r->digest_lo = m->digest_lo;
     r->digest_hi = m->digest_hi;
+    if (m->pace)
+        note_pace(r, m->pace);
     if (m->waiting)
         tell_lagging(d, r);
     return 0;
@@ -370,7 +388,7 @@ static void client_unreachable(struct cw_dispatcher *d, struct rank *r, const Ca
     struct worker *w = cw_dp_worker_find(d, m->worker);
     struct stream *s = r->job->stream;
     struct seat *t = w && s ? cw_dp_seat_find(w, s) : NULL;
-    if (!t || !r->greeted || s->at_most_once || s->n_heap <= (size_t)(t->heap_at > 0))
+    if (!t || !r->greeted || s->at_most_once || (s->n_heap <= (size_t)(t->heap_at > 0) && !cw_dp_crews_spare(d, s)))
         return; /* nobody else could do better */
     if (t->shunned_until == 0)
         cw_dp_log(d, true, "rank %" PRIu32 " of job \"%s\" does not get through to worker %" PRIu64 ": %.200s", r->number, r->job->name, m->worker, m->reason);

@@ -85,7 +85,8 @@ struct cw_peer *cw_dp_peer_unref(struct cw_peer *p)
 
 int cw_dispatcher_connected(struct cw_dispatcher *d, void *user, const Cachew__Hello *hello, struct cw_peer **ret, struct cw_error *err)
 {
-    if (hello->role != CACHEW__ROLE__ROLE_CLIENT && hello->role != CACHEW__ROLE__ROLE_WORKER && hello->role != CACHEW__ROLE__ROLE_OBSERVER)
+    if (hello->role != CACHEW__ROLE__ROLE_CLIENT && hello->role != CACHEW__ROLE__ROLE_WORKER && hello->role != CACHEW__ROLE__ROLE_OBSERVER &&
+        hello->role != CACHEW__ROLE__ROLE_PROVISIONER)
         return cw_error_set(err, CW_E_SERVICE, "role %d does not connect to a dispatcher", (int)hello->role);
     if (d->n_peers >= DP_PEERS)
         return cw_error_set(err, CW_E_SERVICE, "there are %d connections already", DP_PEERS);
@@ -115,6 +116,8 @@ void cw_dispatcher_lost(struct cw_dispatcher *d, struct cw_peer *p, uint64_t now
         cw_dp_worker_lost(d, p->worker);
     if (p->rank)
         cw_dp_client_lost(d, p->rank);
+    if (p->pool)
+        cw_dp_pool_lost(d, p->pool);
     cw_dp_client_forget_waiting(d, p);
     cw_link_out(&p->link);
     d->n_peers--;
@@ -131,6 +134,8 @@ int cw_dispatcher_message(struct cw_dispatcher *d, struct cw_peer *p, const Cach
         return cw_dp_client_message(d, p, m, err);
     case CACHEW__ROLE__ROLE_WORKER:
         return cw_dp_worker_message(d, p, m, err);
+    case CACHEW__ROLE__ROLE_PROVISIONER:
+        return cw_dp_pool_message(d, p, m, err);
     default:
         return cw_dp_admin_message(d, p, m, err);
     }
@@ -141,6 +146,8 @@ int cw_dispatcher_message(struct cw_dispatcher *d, struct cw_peer *p, const Cach
 void cw_dispatcher_turn(struct cw_dispatcher *d, uint64_t now_ns)
 {
     d->now_ns = CW_MAX(d->now_ns, now_ns);
+    if (d->crews_due)
+        cw_dp_crews(d);
     cw_dp_seat_room(d);
     CW_LIST_EACH(at, &d->dirty_streams) {
         struct stream *s = CW_CONTAINER(at, struct stream, dirty);
@@ -182,9 +189,11 @@ uint64_t cw_dispatcher_tick(struct cw_dispatcher *d, uint64_t now_ns)
         d->slow_tick_ns = d->now_ns;
         cw_dp_worker_tick(d);
         cw_dp_job_tick(d);
+        cw_dp_crews_later(d); /* whatever there was no memory for, or time has brought */
     }
     cw_dp_client_tick(d);
     cw_dp_stream_tick(d);
+    cw_dp_scale_tick(d);
     CW_LIST_EACH(at, &d->streams) {
         const struct stream *s = CW_CONTAINER(at, struct stream, link);
         busy |= !s->parked && !cw_list_empty(&s->jobs);
@@ -208,7 +217,13 @@ int cw_dispatcher_new(const struct cw_dispatcher_options *o, const struct cw_dis
     d->pid = o->pid;
     d->share_streams = o->share_streams;
     d->depth = o->depth ? o->depth : DP_DEPTH;
-    struct cw_link *lists[] = {&d->peers, &d->workers, &d->streams, &d->jobs, &d->dirty_streams, &d->dirty_seats};
+    d->scales = o->policy != NULL;
+    d->objective = o->objective;
+    d->client_price_per_h = o->client_price_per_h;
+    d->worker_price_per_h = o->worker_price_per_h;
+    if (d->scales)
+        d->policy = *o->policy;
+    struct cw_link *lists[] = {&d->peers, &d->workers, &d->streams, &d->jobs, &d->dirty_streams, &d->dirty_seats, &d->pools};
     for (size_t i = 0; i < CW_COUNT_OF(lists); i++)
         cw_list_init(lists[i]);
     d->name = strdup(o->name ? o->name : "dispatcher");
@@ -241,6 +256,9 @@ struct cw_dispatcher *cw_dispatcher_free(struct cw_dispatcher *d)
         return NULL;
     cw_dp_journal_deinit(d);
     d->io.log = NULL;
+    d->scales = false; /* nothing is given anew */
+    CW_LIST_EACH(at, &d->pools)
+        cw_dp_pool_lost(d, CW_CONTAINER(at, struct pool, link));
     CW_LIST_EACH(at, &d->peers) {
         struct cw_peer *p = CW_CONTAINER(at, struct cw_peer, link);
         p->gone = true;

@@ -12,6 +12,7 @@
 
 #include "base/error.h"
 #include "dispatcher/store.h"
+#include "policy/policy.h"
 #include "proto/cachew.pb-c.h"
 
 struct cw_dispatcher;
@@ -36,6 +37,10 @@ struct cw_dispatcher_options {
     /* Jobs that differ in nothing but their names share a stream. Else a stream has one job at a time, and a batch that one job is slow to take stops no other. */
     bool share_streams;
     uint32_t depth;        /* splits that a worker has at a time to begin with, at most its capacity; 0: 2 */
+    /* Decides how many workers a job gets (docs/autoscaling.md); copied. NULL: all workers serve all jobs. */
+    const struct cw_policy *policy;
+    enum cw_objective objective;
+    double client_price_per_h, worker_price_per_h; /* of all ranks of a job; of a worker whose pool names none */
 };
 
 int cw_dispatcher_new(const struct cw_dispatcher_options *o, const struct cw_dispatcher_io *io, struct cw_dispatcher **ret, struct cw_error *err) _must_check_;

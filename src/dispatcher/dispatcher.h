@@ -5,6 +5,7 @@
 #include <stdint.h>
 
 #include "base/error.h"
+#include "policy/policy.h"
 
 struct cw_loop;
 struct cw_tls;
@@ -21,6 +22,9 @@ struct cw_dispatcher_server_options {
     const char *http;              /* "HOST:PORT" of its pages; NULL: none */
     uint64_t timeout_ns;           /* 0: 3 s; who says nothing for so long is gone */
     bool share_streams;            /* cw_dispatcher_options */
+    const struct cw_policy *policy; /* NULL: all workers serve all jobs */
+    enum cw_objective objective;
+    double client_price_per_h, worker_price_per_h;
     void (*log)(void *arg, bool warning, const char *text); /* a line for people; NULL: nothing is logged */
     void *log_arg;
 };

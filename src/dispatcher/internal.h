@@ -2,17 +2,20 @@
  * The state of the dispatcher, and what its files offer each other. Who belongs to whom:
  *
  *   dispatcher -- workers -- seats -- streams -- jobs -- ranks -- (client) peer
- *                   |                   |
- *                 peer                splits, each with the seats that hold it
+ *              \    |                   |         |
+ *               \ peer                splits    scaling (scaling.h)
+ *                pools -- (provisioner) peer
  *
- * A seat is a worker's part in a stream. Splits are numbered through the epochs by one number, their position. References: what a journal entry that is
- * under way names (peer, stream, job) is kept until it is durable; all else is freed with its owner.
+ * A seat is a worker's part in a stream; with a policy, a stream has seats only at the workers of its crew, and at those that have not given back everything. A split
+ * knows the seats that hold it. Splits are numbered through the epochs by one number, their position. References: what a journal entry that is under way names
+ * (peer, stream, job) is kept until it is durable; all else is freed with its owner.
  */
 #pragma once
 #include "base/clock.h"
 #include "base/list.h"
 #include "base/map.h"
 #include "dispatcher/core.h"
+#include "dispatcher/scaling.h"
 #include "net/limits.h"
 #include "proto/journal.pb-c.h"
 
@@ -72,6 +75,7 @@ struct cw_peer {
     unsigned refs;
     struct worker *worker;
     struct rank *rank;
+    struct pool *pool;
     Cachew__Attach *waiting;   /* it differs from a job whose ranks may be gone; NULL: none */
     uint64_t waiting_id, waiting_since_ns;
     size_t waiting_bytes;
@@ -83,7 +87,7 @@ struct worker {
     uint64_t id;
     uint8_t incarnation[16];
     struct cw_peer *peer; /* NULL: gone */
-    char *name, *host, *unix_path, *http;
+    char *name, *host, *unix_path, *http, *pool;
     char **addresses;
     size_t n_addresses;
     uint32_t pid, cpu_budget;
@@ -96,12 +100,12 @@ struct worker {
     bool awaited;         /* known before a restart, and not back yet */
     bool ready;           /* told its id: it may be asked for things */
     bool kept;            /* another connection of a worker that was not lost: its Holdings tell what of its leases is left */
-    bool draining;
+    bool draining, released; /* released: it was told to drain; else it says so itself, and ends by itself */
     uint64_t since_ns;    /* of being gone, or draining */
     uint64_t last_request;
     struct seat *here;    /* while a stream's workers are gone through: its seat */
     struct cw_link seats;
-    size_t n_held;
+    size_t n_held, n_crews; /* n_crews: streams that it serves */
 };
 
 enum seat_state { SEAT_IDLE, SEAT_ASKED, SEAT_READY, SEAT_UNFIT };
@@ -117,6 +121,8 @@ struct seat {
     uint32_t capacity, n_held, n_complete;
     size_t heap_at;          /* 0: not among those that get leases; else place + 1 */
     uint64_t shunned_until;  /* 0: not */
+    bool granted;            /* its worker is of the stream's crew: it may get leases. Without a policy all are */
+    struct work work, worked; /* worked: when the policy was asked last */
     bool named;              /* in Holdings, since its worker's connection changed */
     bool beside;             /* it was asked for while its worker had others */
     bool announced;          /* the clients of the stream know where the worker is */
@@ -190,7 +196,7 @@ struct stream {
     uint32_t depth;                /* splits that a worker has at a time, at most its capacity: */
     uint32_t n_at_depth;           /* so many were completed since it was set, */
     uint64_t ns_at_depth;          /* in so much time altogether */
-    uint64_t n_completed;
+    uint64_t n_completed, n_batches;   /* n_batches: of those */
     bool reports_came, announce;
     uint64_t announce_first, announce_end;
 };
@@ -222,6 +228,7 @@ struct job {
     uint64_t mark;             /* least position of its ranks */
     size_t n_at_mark;          /* how many are there; 0: to be found again */
     uint64_t since_ns;         /* without clients, or over */
+    struct scaling scaling;
 };
 
 struct rank {
@@ -234,6 +241,8 @@ struct rank {
     uint64_t pos;
     uint64_t next_report;
     uint64_t n_batches, n_lost, wait_ns, g, digest_lo, digest_hi;
+    struct pace pace, paced;   /* paced: when the policy was asked last */
+    bool paces;                /* it said so since it attached: before, what its process did is not known */
     uint64_t heard_ns;         /* when it said something last */
     uint8_t incarnation[16];   /* of the last client */
     bool began, finished, greeted;
@@ -277,6 +286,15 @@ struct cw_dispatcher {
     struct cw_error journal_error;
     uint64_t n_leased, n_completed, n_late, n_moved, n_lost;
     uint64_t commit_began_ns, commit_ns, n_commits, n_commit_failures;
+    /* scaling; without a policy nothing of it is used */
+    bool scales, crews_due;
+    struct cw_policy policy;
+    enum cw_objective objective;
+    double client_price_per_h, worker_price_per_h;
+    struct cw_link pools;
+    uint64_t busy_ns;          /* when there was a job last */
+    uint64_t n_decisions, claims_hash, claims_serial; /* serial: one more with each change of what shares follow from */
+    uint64_t supply_serial;    /* one more whenever there may be more workers than before */
 };
 
 /* core.c */

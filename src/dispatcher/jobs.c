@@ -19,6 +19,7 @@ struct job *cw_dp_job_unref(struct job *j)
 {
     if (!j || --j->refs > 0)
         return NULL;
+    cw_dp_scale_end(j);
     free(j->name);
     free(j->why);
     free(j);
@@ -44,6 +45,7 @@ static void leave_stream(struct cw_dispatcher *d, struct job *j)
     if (!s)
         return;
     j->stream = NULL;
+    cw_dp_crews_later(d);
     cw_link_out(&j->by_stream);
     cw_dp_stream_total(s);
     if (cw_list_empty(&s->jobs))
@@ -253,6 +255,7 @@ int cw_dp_job_get(struct cw_dispatcher *d, const Cachew__Attach *a, uint64_t sin
     j->resumed_ns = a->again ? d->now_ns : 0;
     note_round(j, a);
     join_stream(j, s);
+    cw_dp_scale_begin(d, j);
     *ret = j;
     return 0;
 }
@@ -278,8 +281,10 @@ int cw_dp_job_restore(struct cw_dispatcher *d, const Cachew__Journal__Job *row, 
     j->paused = row->paused;
     j->durable = true;
     d->n_over += over;
-    if (!over)
+    if (!over) {
         join_stream(j, s);
+        cw_dp_scale_restore(d, j, row);
+    }
     for (size_t i = 0; !over && i < row->n_finished; i++) {
         struct rank *rank;
         if (row->finished[i] >= j->world_size || (r = cw_dp_rank_get(d, j, row->finished[i], &rank, err)) < 0)

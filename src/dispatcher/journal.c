@@ -221,6 +221,13 @@ int cw_dp_journal_job(struct cw_dispatcher *d, const struct job *j, const struct
         if (j->ranks[i]->finished)
             finished[m.n_finished++] = j->ranks[i]->number;
     m.finished = finished;
+    _cleanup_free_ char *memory = cw_dp_scale_memory(d, j);
+    m.weight = j->scaling.claim.weight;
+    m.priority = j->scaling.claim.priority;
+    m.quota = (uint32_t)j->scaling.claim.quota;
+    m.workers = (uint32_t)j->scaling.claim.want;
+    m.policy = memory ? (char *)(uintptr_t)d->policy.name : "";
+    m.memory = memory ? memory : "";
     return entry_put(d, &k, &m.base, then, err);
 }
 

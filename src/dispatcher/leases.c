@@ -201,7 +201,7 @@ void cw_dp_lease_fill(struct cw_dispatcher *d, struct stream *s)
         return;
     uint64_t pos;
     while ((pos = first_free(s)) != UINT64_MAX) {
-        if (s->n_heap == 0 && s->n_shunned > 0)
+        if (s->n_heap == 0 && s->n_shunned > 0 && !cw_dp_crew_comes(d, s))
             cw_dp_seat_unshun(d, s, true); /* better than nobody */
         if (s->n_heap == 0)
             return;
@@ -331,6 +331,7 @@ static int first_report(struct cw_dispatcher *d, struct stream *s, uint64_t pos,
         return result;
     }
     s->n_completed++;
+    s->n_batches += r->n_batches;
     d->n_completed++;
     return 0;
 }

@@ -14,11 +14,11 @@ static void by_label(struct cw_metrics *m, const char *label, const char *const 
 
 static void connections(const struct cw_dispatcher *d, struct cw_metrics *m)
 {
-    static const char *const roles[] = {"client", "worker", "observer"};
+    static const char *const roles[] = {"client", "worker", "observer", "provisioner"};
     uint64_t counts[CW_COUNT_OF(roles)] = {0};
     CW_LIST_EACH(at, &d->peers) {
         Cachew__Role role = CW_CONTAINER(at, struct cw_peer, link)->role;
-        counts[role == CACHEW__ROLE__ROLE_CLIENT ? 0 : role == CACHEW__ROLE__ROLE_WORKER ? 1 : 2]++;
+        counts[role == CACHEW__ROLE__ROLE_CLIENT ? 0 : role == CACHEW__ROLE__ROLE_WORKER ? 1 : role == CACHEW__ROLE__ROLE_OBSERVER ? 2 : 3]++;
     }
     cw_metrics_family(m, CW_METRIC_GAUGE, "dispatcher_connections", NULL, "Peers that are connected, by role.");
     by_label(m, "role", roles, counts, CW_COUNT_OF(roles));
@@ -54,6 +54,25 @@ static void jobs(const struct cw_dispatcher *d, struct cw_metrics *m)
     cw_metrics_gauge(m, "dispatcher_ranks_attached", NULL, (double)ranks, "Ranks of jobs with a client.");
 }
 
+/* Without a policy all is 0. */
+static void scaling(const struct cw_dispatcher *d, struct cw_metrics *m)
+{
+    uint64_t wanted = 0, serving = 0, pooled = 0;
+    CW_LIST_EACH(at, &d->jobs) {
+        const struct job *j = CW_CONTAINER(at, struct job, link);
+        if (d->scales && cw_dp_scale_active(j))
+            wanted += (uint64_t)j->scaling.claim.want;
+    }
+    CW_LIST_EACH(at, &d->workers)
+        serving += d->scales && CW_CONTAINER(at, struct worker, link)->n_crews > 0;
+    CW_LIST_EACH(at, &d->pools)
+        pooled += CW_CONTAINER(at, struct pool, link)->wanted;
+    cw_metrics_gauge(m, "dispatcher_workers_wanted", NULL, (double)wanted, "Workers that the policy wants for all jobs together.");
+    cw_metrics_gauge(m, "dispatcher_workers_serving", NULL, (double)serving, "Workers that serve a job.");
+    cw_metrics_gauge(m, "dispatcher_pool_workers_wanted", NULL, (double)pooled, "Workers that provisioners are told to have.");
+    cw_metrics_counter(m, "dispatcher_decisions", NULL, (double)d->n_decisions, "Decisions of the policy, to stay included.");
+}
+
 static void streams(const struct cw_dispatcher *d, struct cw_metrics *m)
 {
     static const char *const states[] = {"preparing", "ready", "idle"};
@@ -74,6 +93,7 @@ void cw_dispatcher_metrics(struct cw_dispatcher *d, uint64_t now_ns, struct cw_t
     connections(d, &m);
     workers(d, &m);
     jobs(d, &m);
+    scaling(d, &m);
     streams(d, &m);
     cw_metrics_counter(&m, "dispatcher_splits_leased", NULL, (double)d->n_leased, "Leases given to workers, second ones of late splits too.");
     cw_metrics_counter(&m, "dispatcher_splits_completed", NULL, (double)d->n_completed, "Splits whose first completion came.");

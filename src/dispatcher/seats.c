@@ -57,7 +57,7 @@ static void heap_remove(struct stream *s, struct seat *t)
 void cw_dp_seat_usable(struct cw_dispatcher *d, struct seat *t)
 {
     struct stream *s = t->stream;
-    bool usable = t->state == SEAT_READY && t->worker->ready && !t->worker->draining && t->shunned_until == 0;
+    bool usable = t->state == SEAT_READY && t->granted && t->worker->ready && !t->worker->draining && t->shunned_until == 0;
     if (!usable) {
         if (t->heap_at > 0)
             heap_remove(s, t);
@@ -102,6 +102,7 @@ struct seat *cw_dp_seat_new(struct cw_dispatcher *d, struct worker *w, struct st
     t->order = cw_key_hash(&key);
     t->worker = w;
     t->stream = s;
+    t->granted = !d->scales;
     cw_list_add(&w->seats, &t->by_worker);
     cw_list_add(&s->seats, &t->by_stream);
     s->n_seats++;
@@ -157,6 +158,10 @@ struct seat *cw_dp_seat_free(struct cw_dispatcher *d, struct seat *t)
         cw_dp_lease_drop_from(d, t, 0, DROP_SILENTLY);
     if (t->heap_at > 0)
         heap_remove(s, t);
+    if (d->scales && t->granted) {
+        t->worker->n_crews--;
+        cw_dp_crews_later(d);
+    }
     seat_state(d, t, SEAT_IDLE);
     s->n_shunned -= t->shunned_until != 0;
     s->n_seats--;
@@ -190,7 +195,7 @@ static void seat_prepare(struct cw_dispatcher *d, struct seat *t)
     cw_dp_send(d, t->worker->peer, &m);
 }
 
-/* Until the data is known, one worker is asked at a time; then all are. */
+/* Until the data is known, one worker is asked at a time; then all are: those of the crew, if there is a policy. */
 void cw_dp_seat_ask(struct cw_dispatcher *d, struct stream *s)
 {
     bool waiting = false;
@@ -204,7 +209,7 @@ void cw_dp_seat_ask(struct cw_dispatcher *d, struct stream *s)
         struct worker *w = CW_CONTAINER(at, struct worker, link);
         struct seat *t = w->here;
         w->here = NULL;
-        if (!w->ready || w->draining)
+        if (!w->ready || w->draining || (d->scales && !(t && t->granted)))
             continue;
         if (!t && !(t = cw_dp_seat_new(d, w, s))) {
             cw_dp_log(d, true, "no memory, or no room, for worker %" PRIu64 " in another stream", w->id);
@@ -250,6 +255,7 @@ static void seat_unfit(struct cw_dispatcher *d, struct seat *t, const char *why)
     char hex[33];
     seat_state(d, t, SEAT_UNFIT);
     cw_dp_seat_usable(d, t);
+    cw_dp_crews_later(d); /* somebody else takes its place */
     free(t->why);
     t->why = strndup(why, 1000);
     cw_dp_log(d, true, "worker %" PRIu64 " (%s) can't serve stream %s: %s", t->worker->id, t->worker->name, cw_dp_hex(t->stream->id, hex), why);
@@ -363,6 +369,7 @@ void cw_dp_seat_shun(struct cw_dispatcher *d, struct seat *t)
     t->stream->n_shunned += t->shunned_until == 0;
     t->shunned_until = d->now_ns + DP_SHUN;
     cw_dp_seat_usable(d, t);
+    cw_dp_crews_later(d);
 }
 
 void cw_dp_seat_unshun(struct cw_dispatcher *d, struct stream *s, bool all)
@@ -379,6 +386,7 @@ void cw_dp_seat_unshun(struct cw_dispatcher *d, struct stream *s, bool all)
             ask = true;
         }
         cw_dp_seat_usable(d, t);
+        cw_dp_crews_later(d);
     }
     if (ask)
         cw_dp_seat_ask(d, s);

@@ -203,7 +203,9 @@ static int server_listen(struct cw_dispatcher_server *s, const struct cw_dispatc
 
 static int server_start(struct cw_dispatcher_server *s, const struct cw_dispatcher_server_options *o, struct cw_error *err)
 {
-    struct cw_dispatcher_options core = {.name = o->name, .pid = (uint32_t)getpid(), .share_streams = o->share_streams};
+    struct cw_dispatcher_options core = {.name = o->name, .pid = (uint32_t)getpid(), .share_streams = o->share_streams,
+                                         .policy = o->policy, .objective = o->objective, .client_price_per_h = o->client_price_per_h,
+                                         .worker_price_per_h = o->worker_price_per_h};
     struct cw_dispatcher_io io = {.user = s, .send = io_send, .close = io_close, .commit = io_commit, .log = io_log};
     int r = cw_dispatcher_new(&core, &io, &s->core, err);
     if (r == 0)

@@ -263,6 +263,8 @@ void cw_dp_stream_unfit(struct cw_dispatcher *d, struct stream *s, const Cachew_
 {
     if (s->data)
         return;
+    if (d->scales)
+        cw_dp_crews(d); /* another one, if there is one */
     cw_dp_seat_ask(d, s);
     CW_LIST_EACH(at, &s->seats) {
         struct seat *t = CW_CONTAINER(at, struct seat, by_stream);
@@ -361,6 +363,7 @@ static void give_up(struct cw_dispatcher *d, struct stream *s)
     CW_LIST_EACH(at, &s->seats)
         cw_dp_seat_forget(d, CW_CONTAINER(at, struct seat, by_stream));
     s->parked = true;
+    cw_dp_crews_later(d);
 }
 
 /* A job has nobody, because workers have as many streams as they may. */

@@ -183,6 +183,11 @@ static void held_by_workers(const struct cw_dispatcher *d, char *buf, size_t siz
         snprintf(buf, size, "no worker takes splits: %zu %s being drained", n_draining, n_draining == 1 ? "is" : "are");
     else
         snprintf(buf, size, "no worker is there");
+    CW_LIST_EACH(at, &d->pools) {
+        const struct pool *p = CW_CONTAINER(at, struct pool, link);
+        if (p->why && n_draining == 0)
+            snprintf(buf, size, "no worker is there, and pool \"%s\" can't start one: %.500s", p->name, p->why);
+    }
 }
 
 void cw_dp_held_why(const struct cw_dispatcher *d, const struct job *j, char *buf, size_t size)

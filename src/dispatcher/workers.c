@@ -53,8 +53,9 @@ static void address_clear(struct worker *w)
     free(w->host);
     free(w->unix_path);
     free(w->http);
+    free(w->pool);
     w->addresses = NULL;
-    w->name = w->host = w->unix_path = w->http = NULL;
+    w->name = w->host = w->unix_path = w->http = w->pool = NULL;
     w->n_addresses = 0;
 }
 
@@ -92,9 +93,9 @@ int cw_dp_worker_restore(struct cw_dispatcher *d, const Cachew__Journal__Worker 
 
 static int worker_describe(struct worker *w, const struct cw_peer *p, const Cachew__Register *r, struct cw_error *err)
 {
-    struct worker x = {.name = strdup(p->name), .host = strdup(p->host), .unix_path = strdup(r->unix_path), .http = strdup(r->http),
+    struct worker x = {.name = strdup(p->name), .host = strdup(p->host), .unix_path = strdup(r->unix_path), .http = strdup(r->http), .pool = strdup(r->pool),
                        .addresses = calloc(r->n_addresses + 1, sizeof(char *))};
-    bool ok = x.name && x.host && x.unix_path && x.http && x.addresses;
+    bool ok = x.name && x.host && x.unix_path && x.http && x.pool && x.addresses;
     for (; ok && x.n_addresses < r->n_addresses; x.n_addresses++) {
         x.addresses[x.n_addresses] = strdup(r->addresses[x.n_addresses]);
         if (!x.addresses[x.n_addresses]) {
@@ -111,6 +112,7 @@ static int worker_describe(struct worker *w, const struct cw_peer *p, const Cach
     w->host = x.host;
     w->unix_path = x.unix_path;
     w->http = x.http;
+    w->pool = x.pool;
     w->addresses = x.addresses;
     w->n_addresses = x.n_addresses;
     w->pid = r->pid;
@@ -122,7 +124,7 @@ static int worker_describe(struct worker *w, const struct cw_peer *p, const Cach
 
 static int register_check(const struct cw_peer *p, const Cachew__Register *r, struct cw_error *err)
 {
-    bool sound = r->n_addresses <= DP_ADDRESSES && strlen(r->unix_path) <= DP_PATH && strlen(r->http) <= DP_ADDRESS && (r->n_addresses > 0 || *r->unix_path);
+    bool sound = r->n_addresses <= DP_ADDRESSES && strlen(r->unix_path) <= DP_PATH && strlen(r->http) <= DP_ADDRESS && strlen(r->pool) <= DP_NAME && (r->n_addresses > 0 || *r->unix_path);
     for (size_t i = 0; sound && i < r->n_addresses; i++)
         sound = strlen(r->addresses[i]) <= DP_ADDRESS;
     static const uint8_t none[16];
@@ -202,7 +204,7 @@ static int worker_register(struct cw_dispatcher *d, struct cw_peer *p, uint64_t 
         cw_dp_close(d, w->peer, &why);
         worker_keep(d, w);
     }
-    w->draining = false;
+    w->draining = w->released = false;
     w->peer = p;
     p->worker = w;
     return 0;
@@ -222,6 +224,8 @@ void cw_dp_worker_registered(struct cw_dispatcher *d, struct cw_peer *p, uint64_
     cw_dp_log(d, false, "worker %" PRIu64 " (%s) is there: process %" PRIu32 " at %s", p->worker->id, p->worker->name, p->worker->pid,
               p->worker->n_addresses > 0 ? p->worker->addresses[0] : p->worker->unix_path);
     p->worker->ready = true;
+    cw_dp_pool_started(d, p->worker);
+    cw_dp_crews_later(d);
     CW_LIST_EACH(at, &p->worker->seats) /* those that a lost connection left */
         cw_dp_seat_usable(d, CW_CONTAINER(at, struct seat, by_worker));
     cw_dp_seat_ask_all(d, false);
@@ -326,6 +330,7 @@ void cw_dp_worker_lost(struct cw_dispatcher *d, struct worker *w)
     w->peer = NULL;
     w->ready = false;
     w->since_ns = d->now_ns;
+    cw_dp_crews_later(d);
     CW_LIST_EACH(at, &w->seats) {
         struct seat *t = CW_CONTAINER(at, struct seat, by_worker);
         struct stream *s = t->stream;
@@ -346,11 +351,17 @@ void cw_dp_worker_drain(struct cw_dispatcher *d, struct worker *w, bool tell)
         m.drain = &drain;
         cw_dp_send(d, w->peer, &m);
     }
+    if (tell && !w->released) {
+        w->released = true;
+        cw_dp_pool_released(d, w);
+        cw_dp_crews_later(d);
+    }
     if (w->draining)
         return;
     cw_dp_log(d, false, "worker %" PRIu64 " (%s) leaves", w->id, w->name);
     w->draining = true;
     w->since_ns = d->now_ns;
+    cw_dp_crews_later(d);
     CW_LIST_EACH(at, &w->seats) {
         struct seat *t = CW_CONTAINER(at, struct seat, by_worker);
         cw_dp_seat_usable(d, t);
@@ -386,6 +397,24 @@ void cw_dp_worker_tick(struct cw_dispatcher *d)
 
 /* ---- messages ---- */
 
+static int worker_heartbeat(struct cw_dispatcher *d, struct worker *w, const Cachew__Heartbeat *m, struct cw_error *err)
+{
+    w->cpu_ns = m->cpu_ns;
+    w->memory_bytes = m->memory_bytes;
+    w->n_batches = m->n_batches;
+    w->n_bytes = m->n_bytes;
+    for (size_t i = 0; i < m->n_streams; i++) {
+        const Cachew__StreamWork *x = m->streams[i];
+        if (x->stream.len != 16)
+            return cw_error_set(err, CW_E_SERVICE, "Heartbeat with a stream of %zu bytes: expected 16", x->stream.len);
+        struct stream *s = cw_dp_stream_find(d, x->stream.data);
+        struct seat *t = s ? cw_dp_seat_find(w, s) : NULL;
+        if (t)
+            t->work = (struct work){.compute_s = (double)x->compute_ns / 1e9, .positions = (double)x->positions, .read_bytes = (double)x->read_bytes, .at_ns = d->now_ns};
+    }
+    return 0;
+}
+
 int cw_dp_worker_message(struct cw_dispatcher *d, struct cw_peer *p, const Cachew__Envelope *m, struct cw_error *err)
 {
     struct worker *w = p->worker;
@@ -404,11 +433,7 @@ int cw_dp_worker_message(struct cw_dispatcher *d, struct cw_peer *p, const Cache
     case CACHEW__ENVELOPE__OF_COMPLETED:
         return cw_dp_lease_completed(d, w, m->id, m->completed, err);
     case CACHEW__ENVELOPE__OF_HEARTBEAT:
-        w->cpu_ns = m->heartbeat->cpu_ns;
-        w->memory_bytes = m->heartbeat->memory_bytes;
-        w->n_batches = m->heartbeat->n_batches;
-        w->n_bytes = m->heartbeat->n_bytes;
-        return 0;
+        return worker_heartbeat(d, w, m->heartbeat, err);
     case CACHEW__ENVELOPE__OF_STREAM_FAILED:
         return cw_dp_seat_failed(d, w, m->stream_failed, err);
     case CACHEW__ENVELOPE__OF_DRAINING:

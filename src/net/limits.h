@@ -19,4 +19,5 @@
 #define CW_LIMITS_WORKER {.message = CW_MIB, .payload = 0, .queued = 0}                             /* worker, from a client */
 #define CW_LIMITS_CLIENT_CONTROL {.message = CW_CONTROL_BYTES, .payload = 0, .queued = 64 * CW_MIB} /* client, from its dispatcher */
 #define CW_LIMITS_CLIENT {.message = 128 * CW_MIB, .payload = 4096 * CW_MIB, .queued = 4 * CW_MIB}  /* client, from a worker */
+#define CW_LIMITS_PROVISIONER {.message = 4 * CW_MIB, .payload = 0, .queued = CW_MIB}               /* provisioner, from the dispatcher */
 #define CW_LIMITS_OBSERVER {.message = 64 * CW_MIB, .payload = 0, .queued = CW_MIB}                 /* observer (`cachew jobs`), from the dispatcher */

@@ -46,7 +46,8 @@ static void forget_recent(struct cw_auto *m)
 static void measure_anew(struct cw_auto *m, double now_s)
 {
     forget_recent(m);
-    m->interval = m->compute = (struct cw_mean){0};
+    m->interval = (struct cw_mean){0};
+    m->compute = (struct cw_mean){0, m->compute.mean, 0}; /* thought, until it was measured */
     m->busy = m->looked_n = 0;
     m->since_s = now_s;
 }
@@ -137,7 +138,7 @@ static bool store_changed(double now, double before) { return before > 0 && now 
  */
 static bool changed(struct cw_auto *m, const struct cw_facts *f, double now_s)
 {
-    bool step = differs(&m->recent_step, &m->step), interval = differs(&m->recent_interval, &m->interval);
+    bool step = differs(&m->recent_step, &m->step) && fabs(m->recent_step.mean - m->step.mean) > CHANGED * cw_auto_fastest(m), interval = differs(&m->recent_interval, &m->interval);
     bool store = store_changed(f->storage.read_bytes_per_s, m->read_bytes_per_s) || store_changed(f->storage.write_bytes_per_s, m->write_bytes_per_s);
     if (!step && !interval && !store) {
         if (m->interval.n < KNOWN_BATCHES || m->recent_interval.n > m->interval.n || cw_mean_error(&m->recent_interval) * SURE_CHANGE < CHANGED)

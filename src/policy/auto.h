@@ -23,6 +23,8 @@ _Static_assert(sizeof(struct cw_auto) <= sizeof(struct cw_policy_memory), "the m
 
 /* What a batch's prefix takes at a marker; -1: nothing. */
 double cw_auto_prefix_s(const struct cw_facts *f, int marker);
+/* The interval with all the workers that there may be, if they are alike: a step much shorter than that makes no difference. */
+double cw_auto_fastest(const struct cw_auto *m);
 /* The relative standard error of what was measured with these workers. */
 double cw_auto_error(const struct cw_auto *m);
 /* What was seen with these workers becomes a point of the curve, or a limit. */

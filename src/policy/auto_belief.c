@@ -9,9 +9,13 @@
 #define ROUGH_MOST 0.7
 #define ROUGH_PER_PART 15.0
 #define STALLED 0.85        /* workers this much less busy than at their busiest, while the client waits: something else is the limit */
+#define LEAST_LEFT 0.1      /* where the cache leaves less to compute than this part, nothing is learned of computing */
 #define SUBLINEAR 1.3       /* times the work per batch: workers get in each other's way, or at a limit */
 #define SUDDEN 10.0         /* the power of a shape with a sudden limit (curve.h) */
 #define ANYTHING 4.0        /* times the work per batch: so far off that the curve may be of any shape */
+#define UNCLEAR 2.0         /* times: so far off that more workers may give more than they seem to, where only time counts */
+#define FAR 8               /* times the workers: what lies between was never seen */
+#define FARTHER 4           /* times the workers to try then */
 #define EXPLORE_GAIN 0.06
 #define EXPLORE_PART 5      /* trials that a job must be long for one more */
 #define EXPLORE_LONG 20     /* where less is to be won */
@@ -26,13 +30,17 @@ double cw_auto_prefix_s(const struct cw_facts *f, int marker) { return marker >=
 /* What of the work is left with what is cached now. */
 static double work_left(const struct cw_auto *m, const struct cw_facts *f)
 {
-    double saved = m->cached * cw_auto_prefix_s(f, (int)m->marker);
-    return f->n_markers > 0 && m->compute.mean > 0 ? m->compute.mean / (m->compute.mean + saved) : 1;
+    double all = m->compute.mean + m->cached * cw_auto_prefix_s(f, (int)m->marker);
+    return all > 0 ? m->compute.mean / all : 1;
 }
+
+double cw_auto_fastest(const struct cw_auto *m) { return m->maximum > 0 ? m->interval.mean * m->running / m->maximum : 0; }
 
 double cw_auto_error(const struct cw_auto *m)
 {
-    double interval = cw_mean_error(&m->interval), step = m->step.mean > 0 ? cw_mean_error(&m->step) : 0; /* a client that takes no time is known */
+    double interval = cw_mean_error(&m->interval), step = 0; /* a client that takes no time is known; so is one that all the workers there may be can't serve */
+    if (m->step.mean > 0)
+        step = cw_mean_error(&m->step) * m->step.mean / CW_MAX(m->step.mean, cw_auto_fastest(m));
     return sqrt(interval * interval + step * step);
 }
 
@@ -64,6 +72,11 @@ void cw_auto_learn(struct cw_auto *m, const struct cw_facts *f)
 {
     double workers = f->pools[0].running, left = work_left(m, f);
     double source = (m->marker >= 0 ? 1 - m->cached : 1) * f->storage.source_bytes;
+    if (left < LEAST_LEFT) { /* what was seen is the cache's speed; of computing it is known what it took before */
+        if (m->n_points == 0)
+            add_point(m, workers, (m->compute.mean + m->cached * cw_auto_prefix_s(f, (int)m->marker)) / workers, ROUGH_ERROR);
+        return;
+    }
     if (stalled(m, workers)) {
         if (source > 0)
             m->source_bytes_per_s = source / m->interval.mean;
@@ -75,10 +88,11 @@ void cw_auto_learn(struct cw_auto *m, const struct cw_facts *f)
             m->source_bytes_per_s = CW_MAX(m->source_bytes_per_s, source / most);
         m->floor_s = CW_MIN(m->floor_s, most);
     }
-    if (cw_auto_waits(m) && !stalled(m, workers)) {
-        m->busiest = CW_MAX(m->busiest, m->busy);
+    bool limits = cw_auto_waits(m) && !stalled(m, workers); /* workers do */
+    m->busiest = CW_MAX(m->busiest, m->busy);
+    if (limits)
         add_point(m, workers, m->interval.mean / left, cw_mean_error(&m->interval));
-    } else if (m->compute.mean > 0)
+    else if (m->compute.mean > 0)
         add_point(m, workers, m->compute.mean / (workers * (m->busiest > 0 ? m->busiest : 1)) / left, cw_mean_error(&m->compute));
 }
 
@@ -131,8 +145,8 @@ double cw_auto_restrain(const struct cw_auto *m, const struct cw_facts *f, const
 
 /*
  * Two points don't tell a part that can't be divided from a limit that is hit all of a sudden. The curve takes the first, which asks for many workers; here the
- * second is tried, if it would pay and the job is long beside the trial. Where many workers gain next to nothing the truth may be anything, and the middle is
- * tried. 0: neither.
+ * second is tried, if it would pay and the job is long beside the trial. Where many workers gain much less than they should, the truth may be anything: if it is time
+ * that counts, more of them are tried (too many cost money only, and where they get in each other's way three points show it); else the middle is. 0: none.
  */
 double cw_auto_explore(const struct cw_auto *m, const struct cw_outlook *believed, const struct cw_alternative *stay, double error)
 {
@@ -142,7 +156,10 @@ double cw_auto_explore(const struct cw_auto *m, const struct cw_outlook *believe
     if (m->n_points != 2 || m->decisions > 1 || !cw_auto_waits(m) || m->target != b->workers || stay->time_s < EXPLORE_PART * trial_s)
         return 0;
     double work = b->s * b->workers / (a->s * a->workers);
-    if (work >= ANYTHING && b->workers >= 8 * a->workers)
+    bool far = b->workers >= FAR * a->workers;
+    if (work >= UNCLEAR && far && f->objective == CW_OBJECTIVE_TIME && f->pools[0].maximum > b->workers * FARTHER / 2)
+        return CW_MIN(FARTHER * b->workers, f->pools[0].maximum);
+    if (work >= ANYTHING && far)
         return floor(sqrt(a->workers * b->workers) + 0.5);
     if (work < SUBLINEAR || stay->time_s < EXPLORE_LONG * trial_s)
         return 0;

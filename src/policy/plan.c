@@ -1,5 +1,7 @@
 #include "policy/plan.h"
 
+#include <math.h>
+
 #include "base/macro.h"
 
 #define TIME_TOLERANCE 0.015
@@ -7,6 +9,7 @@
 #define MARKER_TOLERANCE 0.02 /* a cache that gains less is not worth the trouble */
 #define WEIGHT 3              /* of the objective against the other measure, where one is given up for the other */
 #define TAIL_EPOCHS 8         /* of a cache that fills slowly, one by one; the rest as the last one */
+#define HELD_DELAYS 4         /* workers that were asked for are kept for so many start delays, however short the epochs are */
 
 static double least(double a, double b) { return a < b ? a : b; }
 
@@ -65,9 +68,13 @@ static double room(const struct cw_outlook *o, const struct cw_marker_facts *m)
     return o->facts->storage.cache_bytes > 0 && all > 0 ? least(1, o->facts->storage.cache_bytes / all) : 1;
 }
 
-/* The epochs after this one, with the best number of workers in each: time and cost by the part that is cached when they begin, in steps of a 16th. */
+/*
+ * What follows the epochs for which workers are held (the one at hand, and some more where those are short): epochs with the best number of workers in each. Time and
+ * cost by the part that is cached when they begin, in steps of a 16th.
+ */
 #define STEPS 16
 struct tail {
+    double held;     /* epochs after the one at hand for which workers stay */
     bool known[STEPS + 1];
     double time_s[STEPS + 1], cost[STEPS + 1];
 };
@@ -75,7 +82,7 @@ struct tail {
 static void compute_tail(const struct cw_outlook *o, int marker, int step, struct tail *t)
 {
     const struct cw_marker_facts *m = &o->facts->markers[marker];
-    double batches = o->facts->batches_per_epoch, cached = (double)step / STEPS, epochs = o->facts->epochs - o->facts->epoch - 1;
+    double batches = o->facts->batches_per_epoch, cached = (double)step / STEPS, epochs = o->facts->epochs - o->facts->epoch - 1 - t->held;
     for (int i = 0; epochs > 0 && i < TAIL_EPOCHS; i++) {
         struct steady s = best_steady(o, marker, cached);
         double more = least(cached + (1 - cached) * write_part(o, m, cached, s.batch_s), CW_MAX(room(o, m), cached));
@@ -99,38 +106,74 @@ static void add_tail(const struct cw_outlook *o, int marker, double cached, stru
     a->cost += t->cost[step] + part * (t->cost[step + 1] - t->cost[step]);
 }
 
-/* Batches until the conditions change, and what follows. */
+/* Whether the cache will never have more than now: it is full, or has no room. */
+static bool is_full(const struct cw_outlook *o, const struct cw_marker_facts *m)
+{
+    return m->cached >= room(o, m) - 1e-3;
+}
+
+/* For how many epochs after this one workers stay that are decided on now. */
+static double held_epochs(const struct cw_outlook *o, int marker)
+{
+    const struct cw_facts *f = o->facts;
+    double epochs = f->epochs - f->epoch - 1;
+    if (marker < 0 || epochs <= 0 || is_full(o, &f->markers[marker]))
+        return CW_MAX(epochs, 0);
+    double epoch_s = f->batches_per_epoch * best_steady(o, marker, 1).batch_s;
+    return epoch_s > 0 ? least(epochs, floor(HELD_DELAYS * f->pools[0].start_delay_s / epoch_s)) : epochs;
+}
+
+/* So many batches, with the part `cached` of them cached. */
+static void spend(const struct cw_outlook *o, struct cw_alternative *a, const struct cw_marker_facts *m, double batches, double batch_s, double kept)
+{
+    double seconds = batches * batch_s, gb = m ? 1e-9 * kept * m->bytes * o->facts->batches_per_epoch : 0;
+    a->time_s += seconds;
+    a->cost += seconds * (price_s(o, a->workers) + gb * o->facts->storage.price_per_gb_h / 3600);
+}
+
+/* Epochs with the workers that are decided on now, while a cache fills; returns what is cached behind them. */
+static double hold(const struct cw_outlook *o, struct cw_alternative *a, const struct cw_marker_facts *m, double cached, double epochs)
+{
+    double most = CW_MAX(room(o, m), cached);
+    for (int i = 0; epochs > 0 && i < TAIL_EPOCHS; i++) {
+        double batch_s = cw_outlook_batch_s(o, a->workers, a->marker, cached);
+        double more = least(cached + (1 - cached) * write_part(o, m, cached, batch_s), most);
+        double n = more - cached < 1e-3 || i == TAIL_EPOCHS - 1 ? epochs : 1;
+        spend(o, a, m, n * o->facts->batches_per_epoch, batch_s, more);
+        epochs -= n;
+        cached = more;
+    }
+    return cached;
+}
+
+/* Until workers are decided on anew, and what follows. */
 static struct cw_alternative rest(const struct cw_outlook *o, int workers, int marker, struct tail *tail)
 {
     const struct cw_facts *f = o->facts;
     const struct cw_pool_facts *pool = &f->pools[0];
     const struct cw_marker_facts *m = marker >= 0 ? &f->markers[marker] : NULL;
-    double all = f->epochs * f->batches_per_epoch - f->batches_done, here = least(all, (f->epoch + 1) * f->batches_per_epoch - f->batches_done);
-    double cached = m ? m->cached : 0, batches = m ? CW_MAX(here, 0) : all, now_s = cw_outlook_batch_s(o, CW_MAX(pool->running, 1), marker, cached);
-    double batch_s = cw_outlook_batch_s(o, workers, marker, cached), left = batches;
-    struct cw_alternative a = {.workers = workers, .marker = marker, .batch_s = batch_s};
+    double all = f->epochs * f->batches_per_epoch - f->batches_done, here = CW_MAX(least(all, (f->epoch + 1) * f->batches_per_epoch - f->batches_done), 0);
+    double cached = m ? m->cached : 0, now_s = cw_outlook_batch_s(o, CW_MAX(pool->running, 1), marker, cached), left = m && !is_full(o, m) ? here : all;
+    struct cw_alternative a = {.workers = workers, .marker = marker, .batch_s = cw_outlook_batch_s(o, workers, marker, cached)};
+    double written = m ? m->written + left / f->batches_per_epoch * (1 - cached) * write_part(o, m, cached, a.batch_s) : 0;
     if (workers > pool->running && pool->start_delay_s > 0) { /* until they have started it goes on as it does now */
-        double seconds = least(pool->start_delay_s, left * now_s);
-        a.time_s = seconds;
-        left -= seconds / now_s;
+        double batches = least(pool->start_delay_s / now_s, left);
+        spend(o, &a, m, batches, now_s, cached + written);
+        left -= batches;
     }
-    a.time_s += left * batch_s;
-    a.cost = a.time_s * price_s(o, workers);
-    double written = 0;
-    if (m) {
-        written = m->written + batches / f->batches_per_epoch * (1 - cached) * write_part(o, m, cached, batch_s);
-        a.cost += a.time_s * 1e-9 * (cached + written) * m->bytes * f->batches_per_epoch * f->storage.price_per_gb_h / 3600;
-    }
+    spend(o, &a, m, left, a.batch_s, cached + written);
+    if (m && !is_full(o, m))
+        cached = hold(o, &a, m, least(least(cached + written, CW_MAX(room(o, m), cached)), 1), tail->held);
     a.here_time_s = a.time_s;
     a.here_cost = a.cost;
-    if (m)
-        add_tail(o, marker, least(least(cached + written, CW_MAX(room(o, m), cached)), 1), tail, &a);
+    if (m && !is_full(o, m))
+        add_tail(o, marker, cached, tail, &a);
     return a;
 }
 
 struct cw_alternative cw_outlook_rest(const struct cw_outlook *o, int workers, int marker)
 {
-    struct tail tail = {0};
+    struct tail tail = {.held = held_epochs(o, marker)};
     return rest(o, workers, marker, &tail);
 }
 
@@ -155,7 +198,7 @@ static struct cw_alternative best_of(const struct cw_outlook *o, int marker)
     bool time = o->facts->objective == CW_OBJECTIVE_TIME;
     double best = 1e300;
     struct cw_alternative ret = {0};
-    struct tail tail = {0};
+    struct tail tail = {.held = held_epochs(o, marker)};
     for (int n = 1; n <= maximum; n = next_count(n)) {
         struct cw_alternative a = rest(o, n, marker, &tail);
         best = least(best, time ? a.time_s : a.cost);

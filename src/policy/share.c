@@ -1,18 +1,65 @@
 #include "policy/share.h"
 
-/* One more worker for the job that is furthest below its part: for whom (share + 1) / weight is least. Water filling, a drop at a time. */
-static int thirstiest(const struct cw_claim *claims, int n, int priority)
+#include <math.h>
+#include <stdbool.h>
+
+#include "base/macro.h"
+
+#define HALVINGS 80  /* of the water level: to the last bit */
+#define EQUAL 1e-12
+
+static int limit_of(const struct cw_claim *c) { return c->quota > 0 && c->quota < c->want ? c->quota : c->want; }
+
+/* What a job has when the water stands at so many workers for a weight of 1: never less than it had, never more than it may. */
+static int at_level(const struct cw_claim *c, double level) { return (int)CW_MAX(CW_MIN(floor(level * c->weight), limit_of(c)), c->share); }
+
+static double needed(const struct cw_claim *claims, int n, int priority, double level)
 {
-    int best = -1;
-    for (int i = 0; i < n; i++) {
-        const struct cw_claim *c = &claims[i];
-        int limit = c->quota > 0 && c->quota < c->want ? c->quota : c->want;
-        if (c->priority != priority || c->share >= limit)
-            continue;
-        if (best < 0 || (c->share + 1) / c->weight < (claims[best].share + 1) / claims[best].weight)
-            best = i;
+    double sum = 0;
+    for (int i = 0; i < n; i++)
+        if (claims[i].priority == priority)
+            sum += at_level(&claims[i], level) - claims[i].share;
+    return sum;
+}
+
+/* One more for those of whom (share + 1) / weight is least, the first ones first. Returns how many are left. */
+static int give_rest(struct cw_claim *claims, int n, int priority, int rest)
+{
+    double least = INFINITY;
+    for (int i = 0; i < n; i++)
+        if (claims[i].priority == priority && claims[i].share < limit_of(&claims[i]))
+            least = CW_MIN(least, (claims[i].share + 1) / claims[i].weight);
+    for (int i = 0; i < n && rest > 0 && least < INFINITY; i++)
+        if (claims[i].priority == priority && claims[i].share < limit_of(&claims[i]) && (claims[i].share + 1) / claims[i].weight <= least * (1 + EQUAL)) {
+            claims[i].share++;
+            rest--;
+        }
+    return least < INFINITY ? rest : 0;
+}
+
+/* Water filling among equals in priority. Returns what is left for others. */
+static int fill(struct cw_claim *claims, int n, int priority, int workers)
+{
+    double low = 0, high = 1;
+    bool enough = needed(claims, n, priority, INFINITY) <= workers;
+    while (!enough && needed(claims, n, priority, high) <= workers)
+        high *= 2;
+    for (int i = 0; i < HALVINGS && !enough; i++) {
+        double middle = (low + high) / 2;
+        if (needed(claims, n, priority, middle) <= workers)
+            low = middle;
+        else
+            high = middle;
     }
-    return best;
+    for (int i = 0; i < n; i++)
+        if (claims[i].priority == priority) {
+            int share = at_level(&claims[i], enough ? INFINITY : low);
+            workers -= share - claims[i].share;
+            claims[i].share = share;
+        }
+    while (!enough && workers > 0)
+        workers = give_rest(claims, n, priority, workers);
+    return workers;
 }
 
 static int next_priority(const struct cw_claim *claims, int n, int below, int *ret)
@@ -37,8 +84,7 @@ void cw_share(struct cw_claim *claims, int n, int workers)
             workers--;
         }
     while (workers > 0 && next_priority(claims, n, below, &level)) {
-        for (int at; workers > 0 && (at = thirstiest(claims, n, level)) >= 0; workers--)
-            claims[at].share++;
+        workers = fill(claims, n, level, workers);
         below = level;
     }
 }

@@ -15,7 +15,6 @@
 
 #define BACKOFF_FIRST_NS UINT64_C(50000000)
 #define BACKOFF_MAX_NS UINT64_C(1000000000)
-#define HEARTBEAT_NS UINT64_C(1000000000)
 
 void cw_control_say(struct cw_worker *w, const Cachew__Envelope *m)
 {
@@ -92,6 +91,7 @@ static void say_register(struct cw_worker *w)
     reg.memory = w->options.memory;
     reg.http = (char *)(uintptr_t)(w->http ? cw_http_address(w->http) : "");
     reg.allow_python = w->options.allow_python;
+    reg.pool = (char *)(uintptr_t)(w->options.pool ? w->options.pool : "");
     reg.max_streams = w->options.max_streams;
     m.id = w->register_id = next_number(&w->next_id);
     m.of_case = CACHEW__ENVELOPE__OF_REGISTER;
@@ -164,22 +164,6 @@ uint64_t cw_control_cpu_ns(void)
     struct rusage usage = {0};
     getrusage(RUSAGE_SELF, &usage);
     return (uint64_t)(usage.ru_utime.tv_sec + usage.ru_stime.tv_sec) * 1000000000u + (uint64_t)(usage.ru_utime.tv_usec + usage.ru_stime.tv_usec) * 1000u;
-}
-
-static void on_heartbeat(void *arg)
-{
-    struct cw_worker *w = arg;
-    Cachew__Heartbeat beat = CACHEW__HEARTBEAT__INIT;
-    Cachew__Envelope m = CACHEW__ENVELOPE__INIT;
-    beat.cpu_ns = cw_control_cpu_ns();
-    for (const struct worker_stream *s = w->streams; s; s = s->next)
-        beat.memory_bytes += cw_stream_memory_used(s->stream);
-    beat.n_batches = w->n_batches;
-    beat.n_bytes = w->n_bytes;
-    m.of_case = CACHEW__ENVELOPE__OF_HEARTBEAT;
-    m.heartbeat = &beat;
-    cw_control_say(w, &m);
-    cw_worker_changed(w);
 }
 
 /* ---- messages ---- */
@@ -313,12 +297,12 @@ int cw_control_init(struct cw_worker *w, struct cw_error *err)
     w->backoff_ns = BACKOFF_FIRST_NS;
     memcpy(&w->jitter, w->incarnation, sizeof(w->jitter));
     int r = cw_timer_new(w->loop, on_reconnect, w, &w->reconnect, err);
-    return r < 0 ? r : cw_timer_new(w->loop, on_heartbeat, w, &w->heartbeat, err);
+    return r < 0 ? r : cw_heartbeat_init(w, err);
 }
 
 void cw_control_start(struct cw_worker *w)
 {
-    cw_timer_start(w->heartbeat, HEARTBEAT_NS, HEARTBEAT_NS);
+    cw_heartbeat_start(w);
     cw_control_connect(w);
 }
 

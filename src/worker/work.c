@@ -25,14 +25,18 @@ static void add_chain(struct cw_work *w, const struct cw_chain *chain, const str
         const struct cw_node *node = &chain->nodes[i];
         for (size_t k = 0; k < node->n_inputs; k++)
             add_chain(w, &node->inputs[k], ops);
-        if (ops[node->position].calls)
-            add_op(w, node->desc->name, ops[node->position].ns, ops[node->position].rows);
+        const struct cw_op_profile *op = &ops[node->position];
+        if (op->calls)
+            add_op(w, node->desc->name, op->ns, op->rows);
+        w->compute_ns += op->ns;
+        w->positions += node->desc->kind == CW_OP_SOURCE ? op->rows : 0;
     }
 }
 
 void cw_work_add(struct cw_work *w, const struct cw_pipeline *p, const struct cw_profile *profile)
 {
     add_chain(w, &p->chain, profile->ops);
+    w->compute_ns += profile->plan_ns + profile->emit_ns;
     w->read_ns += profile->read_ns;
     w->read_bytes += profile->read_bytes;
 }
@@ -41,6 +45,8 @@ void cw_work_add_all(struct cw_work *w, const struct cw_work *other)
 {
     for (size_t i = 0; i < other->n; i++)
         add_op(w, other->ops[i].name, other->ops[i].ns, other->ops[i].rows);
+    w->compute_ns += other->compute_ns;
+    w->positions += other->positions;
     w->read_ns += other->read_ns;
     w->read_bytes += other->read_bytes;
 }

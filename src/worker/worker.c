@@ -168,6 +168,7 @@ static int copy_options(struct cw_worker *w, const struct cw_worker_options *o, 
     c->listen = copy(o->listen, &failed);
     c->unix_path = copy(o->unix_path, &failed);
     c->name = copy(o->name ? o->name : name, &failed);
+    c->pool = copy(o->pool, &failed);
     c->http = copy(o->http, &failed);
     c->index_dir = copy(o->index_dir, &failed);
     c->token = copy(o->token, &failed);
@@ -180,7 +181,7 @@ static int copy_options(struct cw_worker *w, const struct cw_worker_options *o, 
 
 static void free_options(struct cw_worker_options *c)
 {
-    const char *all[] = {c->dispatcher, c->listen, c->unix_path, c->name, c->http, c->index_dir, c->token};
+    const char *all[] = {c->dispatcher, c->listen, c->unix_path, c->name, c->pool, c->http, c->index_dir, c->token};
     for (size_t i = 0; i < CW_COUNT_OF(all); i++)
         free((void *)(uintptr_t)all[i]);
     free_list(c->advertise, c->n_advertise);

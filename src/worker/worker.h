@@ -19,6 +19,7 @@ struct cw_worker_options {
     size_t n_advertise;
     const char *unix_path;          /* of its Unix socket; NULL: in a fresh directory of its own, below $XDG_RUNTIME_DIR or /tmp */
     const char *name;               /* for people; NULL: the host's and the process id */
+    const char *pool;               /* of the provisioner that started it; NULL: nobody's */
     const char *http;               /* HOST:PORT of its pages, or NULL */
     unsigned threads;               /* of each stream; 0: the CPUs that there are */
     uint32_t max_streams;           /* that it is given at a time; 0: any number */

@@ -1,7 +1,7 @@
 /*
  * The inside of a worker; the loop's thread only, where nothing else is said. worker.c: its life. control.c: the dispatcher. facts.c: what a stream is made
- * from. reports.c: what the dispatcher is told of finished splits. streams.c: streams, and what they answer. clients.c: connections of clients, and what is
- * sent over them. lent.c: memory that clients have.
+ * from. heartbeat.c: what the dispatcher is told every second, reports.c: of finished splits. streams.c: streams, and what they answer. clients.c: connections of
+ * clients, and what is sent over them. lent.c: memory that clients have.
  */
 #pragma once
 #include <pthread.h>
@@ -138,6 +138,10 @@ void cw_control_prepared(struct cw_worker *w, struct worker_stream *s);
 void cw_control_prepare_failed(struct cw_worker *w, struct worker_stream *s, const struct cw_error *why);
 void cw_control_stream_failed(struct cw_worker *w, ProtobufCBinaryData stream, const struct cw_error *why);
 void cw_control_say(struct cw_worker *w, const Cachew__Envelope *m);
+
+/* ---- heartbeat.c ---- */
+int cw_heartbeat_init(struct cw_worker *w, struct cw_error *err) _must_check_;
+void cw_heartbeat_start(struct cw_worker *w);
 
 /* ---- facts.c ---- */
 /* What a stream that is ready says: *m and *plan, and what they point to, until the result is freed. NULL: out of memory, and its files are not named. */

@@ -246,6 +246,26 @@ def test_demand_that_changes(tmp_path):
         assert right <= made[-1] <= right + 1
 
 
+def test_epochs_shorter_than_a_start(tmp_path):
+    """Workers that start in one epoch serve those behind it, too: the cache is full after the first, and nothing else changes."""
+    workload = {"workload": 1, "seed": 1, "epochs": 90, "batches_per_epoch": 395, "client_step_s": 0.012, "objective": "cost", "noise": 0.02, "start_delay_s": 120,
+                "max_workers": 64, "model": {"stages": [{"name": "decode", "cpu_s": 0.25}, {"name": "augment", "cpu_s": 0.064}],
+                                             "store": {"read_bytes_per_s": 1e10, "write_bytes_per_s": 3e9}, "cache_markers": ["decode"]}}
+    result = simulate(tmp_path, workload)
+    assert result["regret"]["cost"] < 0.15
+    assert 2 <= result["decisions"][-1]["workers"] <= 8
+
+
+def test_a_full_cache_says_nothing_of_computing(tmp_path):
+    """With all of the work cached, the interval is the cache's: taken for what computing takes, markers and numbers of workers went back and forth."""
+    workload = {"workload": 1, "seed": 7000760, "epochs": 10, "batches_per_epoch": 91, "client_step_s": 0.028, "objective": "cost", "noise": 0.2, "start_delay_s": 10,
+                "max_workers": 8, "model": {"stages": [{"name": "read", "cpu_s": 2.68, "keep": 0.214}, {"name": "decode", "cpu_s": 1.52, "size_factor": 6.933}],
+                                             "source_bytes_per_s": 1.29e9, "store": {"read_bytes_per_s": 5.6e9, "write_bytes_per_s": 2.1e9}, "cache_markers": ["read", "decode"]}}
+    result = simulate(tmp_path, workload)
+    assert result["regret"]["cost"] < 0.15
+    assert len(result["decisions"]) <= 3
+
+
 def judge(tmp_path, cases):
     regrets, decisions = [], []
     for name, workload in cases.items():

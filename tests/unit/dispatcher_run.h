@@ -37,6 +37,7 @@ struct run_peer {
     uint64_t worker, snapshot;
     uint32_t capacity, max_streams;
     const char *file;           /* of the data; its key is the snapshot */
+    const char *name, *pool;    /* NULL: "fake", none */
     const char *fails;          /* Prepare is answered with this */
     bool registered;            /* on this connection */
     bool silent, forgot, drain; /* silent: does not answer Prepare */
@@ -70,6 +71,9 @@ struct run {
     char log[8192];
     void (*seen)(struct run_peer *p, const Cachew__Envelope *m); /* called with each message, if set */
 };
+
+/* Who decides how many workers a job gets, in runs that are started from now on; NULL: nobody. */
+CW_UNUSED static const struct cw_policy *run_policy;
 
 /* Around every call of the dispatcher (true), and around what it calls (false): for tests that let its allocations fail. */
 static void (*run_inside)(bool in);
@@ -192,7 +196,7 @@ static void run_commit(struct run *u)
 static void run_start_shared(struct run *u, bool share)
 {
     struct cw_error err = {0};
-    struct cw_dispatcher_options o = {.name = "test", .share_streams = share, .depth = 1024};
+    struct cw_dispatcher_options o = {.name = "test", .share_streams = share, .depth = 1024, .policy = run_policy, .client_price_per_h = 5, .worker_price_per_h = 0.4};
     struct cw_dispatcher_io io = {.user = u, .send = run_send, .close = run_closed, .commit = run_begin_commit, .log = run_log};
     int r;
     do { /* again only where memory was refused */
@@ -254,7 +258,7 @@ static struct run_peer *run_connect_as(struct run *u, struct run_peer *p, Cachew
     struct cw_error err = {0};
     Cachew__Hello hello = CACHEW__HELLO__INIT;
     hello.role = role;
-    hello.name = (char *)"fake";
+    hello.name = (char *)(p->name ? p->name : "fake");
     hello.host = (char *)"here";
     hello.incarnation = (ProtobufCBinaryData){16, p->incarnation};
     p->run = u;
@@ -557,7 +561,7 @@ static void run_register(struct run_peer *p)
 {
     char *addresses[] = {(char *)"127.0.0.1:1"};
     RUN_SAY(p, Register, REGISTER, true, RUN_BASE(register), .unix_path = (char *)"", .http = (char *)"", .addresses = addresses, .n_addresses = 1, .pid = 7,
-            .cpu_budget = 2, .max_streams = p->max_streams);
+            .cpu_budget = 2, .max_streams = p->max_streams, .pool = (char *)(p->pool ? p->pool : ""));
 }
 
 static struct run_peer *run_worker_data(struct run *u, uint32_t capacity, uint64_t snapshot)

@@ -254,7 +254,7 @@ static void test_steer(void **state)
     run_settle(u);
     assert_true(w->drain);
     RUN_SAY(o, Query, QUERY, true, RUN_BASE(query), .what = (char *)"everything");
-    assert_non_null(strstr(o->in[o->n_in - 1]->failure->message, "expected jobs, workers, streams or status"));
+    assert_non_null(strstr(o->in[o->n_in - 1]->failure->message, "expected jobs, workers, streams, pools, status"));
     run_free(u);
 }
 

@@ -292,10 +292,24 @@ static void clear_up(struct weather *x)
     assert_int_equal(run_count(u, 'b') + run_count(u, 'c') + run_count(u, 'd') + run_count(u, 'e'), 0);
 }
 
+/* A policy that changes its mind whenever it is asked: who serves which job changes all the time, and nothing else. */
+static void whim_decide(const struct cw_policy *policy, struct cw_policy_memory *memory, const struct cw_facts *f, double now_s, struct cw_decision *d)
+{
+    static const int wanted[] = {1, 3, 2, 4, 1, 2, 1, 3, 5};
+    (void)policy, (void)now_s;
+    size_t n = (size_t)memory->values[0]++;
+    d->marker = -1;
+    d->workers[0] = CW_MIN(wanted[n % CW_COUNT_OF(wanted)], f->pools[0].maximum);
+    d->concluded = true;
+}
+
+static const struct cw_policy whim = {.name = "whim", .summary = "", .decide = whim_decide};
+
 static void run_seed(uint64_t seed)
 {
     struct weather *x = calloc(1, sizeof(*x));
     x->random = seed;
+    run_policy = seed % 2 ? NULL : &whim;
     x->n_splits = 5 + draw(x, 30);
     x->total = x->n_splits * (1 + draw(x, 3));
     for (int j = 0; j < JOBS; j++)

@@ -1,0 +1,261 @@
+/*
+ * What deciding costs a dispatcher: that many workers serve one job and say each second what they have computed, by operator; a client says how fast it goes. Little is
+ * completed: what that costs load.c measures.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "cli/load.h"
+
+#define TICK_NS UINT64_C(2000000)
+#define PROGRESS_NS UINT64_C(250000000)
+#define SPLITS_PER_S 20   /* that the client passes */
+#define AHEAD 40          /* as far as they are computed */
+#define CAPACITY 4
+#define SPLIT_SIZE 16     /* positions, a batch each */
+#define OPERATORS 6
+
+struct hand { uint64_t leased[CAPACITY + 2]; size_t n; };
+
+struct scaling {
+    struct swarm swarm;
+    struct hand *hands;
+    struct cw_conn *client;
+    struct cw_timer *timer;
+    uint8_t stream[16];
+    bool attached;
+    uint64_t began_ns, beats, progress_ns, cursor;
+};
+
+static int send(struct cw_conn *c, const Cachew__Envelope *e, struct cw_error *err) { return c ? cw_conn_send(c, e, NULL, 0, NULL, NULL, NULL, 0, err) : 0; }
+
+/* ---- workers ---- */
+
+static int on_prepare(struct scaling *x, struct swarm_worker *w, uint64_t id, const Cachew__Prepare *p, struct cw_error *err)
+{
+    Cachew__Prepared m = CACHEW__PREPARED__INIT;
+    Cachew__Plan plan = CACHEW__PLAN__INIT;
+    Cachew__Envelope e = CACHEW__ENVELOPE__INIT;
+    plan.n_positions = plan.n_splits = (uint64_t)1 << 62;
+    plan.split_size = SPLIT_SIZE;
+    plan.snapshot = 1;
+    m.stream = p->stream;
+    m.plan = &plan;
+    m.capacity = CAPACITY;
+    e.re = id;
+    e.of_case = CACHEW__ENVELOPE__OF_PREPARED;
+    e.prepared = &m;
+    if (p->stream.len != sizeof(x->stream))
+        return cw_error_set(err, CW_E_SERVICE, "Prepare names a stream by %zu bytes, expected 16", p->stream.len);
+    memcpy(x->stream, p->stream.data, sizeof(x->stream));
+    return send(w->conn, &e, err);
+}
+
+static void drop(struct hand *h, uint64_t first, uint64_t count)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < h->n; i++)
+        if (h->leased[i] < first || h->leased[i] - first >= count)
+            h->leased[n++] = h->leased[i];
+    h->n = n;
+}
+
+static int on_message(void *user, struct swarm_worker *w, const Cachew__Envelope *m, struct cw_error *err)
+{
+    struct scaling *x = user;
+    struct hand *h = &x->hands[w->index];
+    if (m->of_case == CACHEW__ENVELOPE__OF_PREPARE)
+        return on_prepare(x, w, m->id, m->prepare, err);
+    for (size_t i = 0; m->of_case == CACHEW__ENVELOPE__OF_LEASES && i < m->leases->n_splits && h->n < CW_COUNT_OF(h->leased); i++)
+        h->leased[h->n++] = m->leases->splits[i]->split;
+    for (size_t i = 0; m->of_case == CACHEW__ENVELOPE__OF_REVOKE && i < m->revoke->n_ranges; i++)
+        drop(h, m->revoke->ranges[i]->first, m->revoke->ranges[i]->count);
+    return 0;
+}
+
+/* Those that the client needs soon. */
+static int complete(struct scaling *x, struct swarm_worker *w, struct cw_error *err)
+{
+    struct hand *h = &x->hands[w->index];
+    int r = 0;
+    for (size_t i = 0; r >= 0 && i < h->n; i++) {
+        Cachew__Completed m = CACHEW__COMPLETED__INIT;
+        Cachew__Report report = CACHEW__REPORT__INIT;
+        Cachew__Envelope e = CACHEW__ENVELOPE__INIT;
+        if (h->leased[i] >= x->cursor + AHEAD)
+            continue;
+        report.split = h->leased[i];
+        report.n_batches = SPLIT_SIZE;
+        m.stream = (ProtobufCBinaryData){.data = x->stream, .len = sizeof(x->stream)};
+        m.report = &report;
+        e.id = ++w->last_id;
+        e.of_case = CACHEW__ENVELOPE__OF_COMPLETED;
+        e.completed = &m;
+        h->leased[i] = UINT64_MAX; /* said; taken off below */
+        r = send(w->conn, &e, err);
+    }
+    drop(h, UINT64_MAX, 1);
+    return r;
+}
+
+static int beat(struct scaling *x, struct swarm_worker *w, uint64_t now, struct cw_error *err)
+{
+    static const char *const names[OPERATORS] = {"tfrecord", "parse_example", "decode_image", "resize", "random_flip", "batch"};
+    Cachew__Heartbeat m = CACHEW__HEARTBEAT__INIT;
+    Cachew__StreamWork work = CACHEW__STREAM_WORK__INIT, *works = &work;
+    Cachew__OperatorWork operators[OPERATORS], *list[OPERATORS];
+    Cachew__Envelope e = CACHEW__ENVELOPE__INIT;
+    uint64_t age = now - x->began_ns;
+    for (size_t i = 0; i < OPERATORS; i++) {
+        list[i] = &operators[i];
+        cachew__operator_work__init(list[i]);
+        operators[i] = (Cachew__OperatorWork){.base = operators[i].base, .name = (char *)(uintptr_t)names[i], .ns = age / OPERATORS, .elements = age / 1000000};
+    }
+    work.stream = (ProtobufCBinaryData){.data = x->stream, .len = sizeof(x->stream)};
+    work.compute_ns = age;
+    work.positions = age / 100000000;
+    work.operators = list;
+    work.n_operators = OPERATORS;
+    m.cpu_ns = age;
+    m.memory_bytes = (uint64_t)1 << 30;
+    m.streams = &works;
+    m.n_streams = 1;
+    e.of_case = CACHEW__ENVELOPE__OF_HEARTBEAT;
+    e.heartbeat = &m;
+    return send(w->conn, &e, err);
+}
+
+/* ---- the client ---- */
+
+static int progress(struct scaling *x, uint64_t now, struct cw_error *err)
+{
+    Cachew__Progress m = CACHEW__PROGRESS__INIT;
+    Cachew__Place place = CACHEW__PLACE__INIT;
+    Cachew__Pace pace = CACHEW__PACE__INIT;
+    Cachew__Envelope e = CACHEW__ENVELOPE__INIT;
+    double batches = (double)(now - x->began_ns) * 1e-9 * SPLITS_PER_S * SPLIT_SIZE;
+    x->cursor = (uint64_t)(batches / SPLIT_SIZE);
+    place.split = x->cursor;
+    pace.n = (uint64_t)batches;
+    pace.step_s = (double)(now - x->began_ns) * 1e-9;
+    pace.step_sq = pace.step_s / (SPLITS_PER_S * SPLIT_SIZE);
+    m.from = &place;
+    m.pace = &pace;
+    e.of_case = CACHEW__ENVELOPE__OF_PROGRESS;
+    e.progress = &m;
+    return send(x->client, &e, err);
+}
+
+static int client_open(void *user CW_UNUSED, struct cw_conn *c, const Cachew__Envelope *peer CW_UNUSED, struct cw_error *err)
+{
+    Cachew__Attach m = CACHEW__ATTACH__INIT;
+    Cachew__Envelope e = CACHEW__ENVELOPE__INIT;
+    uint8_t fingerprint[16] = {1};
+    char job[64];
+    snprintf(job, sizeof(job), "scaling-%d", (int)getpid());
+    m.job = job;
+    m.world_size = 1;
+    m.epochs = 1;
+    m.fingerprint = (ProtobufCBinaryData){.data = fingerprint, .len = sizeof(fingerprint)};
+    m.pipeline = (char *)(uintptr_t)"{}";
+    m.base_dir = (char *)(uintptr_t)"/";
+    e.id = 1;
+    e.of_case = CACHEW__ENVELOPE__OF_ATTACH;
+    e.attach = &m;
+    return send(c, &e, err);
+}
+
+static int client_message(void *user, struct cw_conn *c CW_UNUSED, const Cachew__Envelope *m, void *payload CW_UNUSED, size_t size CW_UNUSED, const int *fds CW_UNUSED,
+                          size_t n_fds CW_UNUSED, struct cw_error *err)
+{
+    struct scaling *x = user;
+    if (m->of_case == CACHEW__ENVELOPE__OF_FAILURE)
+        return cw_failure_error(m->failure, err);
+    if (m->of_case == CACHEW__ENVELOPE__OF_ATTACHED && !x->attached) {
+        x->attached = true;
+        x->began_ns = x->progress_ns = cw_now_ns();
+        cw_timer_start(x->timer, TICK_NS, TICK_NS);
+    }
+    return 0;
+}
+
+static void client_closed(void *user, struct cw_conn *c CW_UNUSED, const struct cw_error *why)
+{
+    struct scaling *x = user;
+    x->client = NULL;
+    cli_swarm_closed(&x->swarm, why);
+}
+
+static const struct cw_conn_ops client_ops = {.open = client_open, .message = client_message, .closed = client_closed};
+
+/* ---- the run ---- */
+
+static void on_ready(void *user)
+{
+    struct scaling *x = user;
+    struct cw_error err = {0};
+    if (cli_swarm_connect(&x->swarm, CACHEW__ROLE__ROLE_CLIENT, &client_ops, x, &x->client, &err) < 0)
+        cli_swarm_fail(&x->swarm, &err);
+}
+
+static void on_tick(void *user)
+{
+    struct scaling *x = user;
+    struct cw_error err = {0};
+    uint64_t now = cw_now_ns(), due = (uint64_t)((double)(now - x->began_ns) * 1e-9 * (double)x->swarm.o->n_workers);
+    int r = 0;
+    if ((double)(now - x->began_ns) * 1e-9 >= x->swarm.o->seconds) {
+        cw_loop_stop(x->swarm.loop);
+        return;
+    }
+    for (; r >= 0 && x->beats < due; x->beats++) {
+        struct swarm_worker *w = &x->swarm.workers[x->beats % x->swarm.o->n_workers];
+        r = beat(x, w, now, &err);
+        if (r >= 0)
+            r = complete(x, w, &err);
+    }
+    if (r >= 0 && now - x->progress_ns >= PROGRESS_NS) {
+        x->progress_ns = now;
+        r = progress(x, now, &err);
+    }
+    if (r < 0)
+        cli_swarm_fail(&x->swarm, &err);
+}
+
+int cli_load_scaling(const struct cli_load_options *o, uint64_t *ret_sent, double *ret_seconds, struct cw_error *err)
+{
+    struct scaling *x = calloc(1, sizeof(*x));
+    if (!x || !(x->hands = calloc(o->n_workers, sizeof(*x->hands)))) {
+        free(x);
+        return cw_error_nomem(err, sizeof(*x), "a load");
+    }
+    x->swarm = (struct swarm){.o = o, .user = x, .ready = on_ready, .message = on_message};
+    int r = cw_loop_new(&x->swarm.loop, err);
+    if (r >= 0)
+        r = cw_timer_new(x->swarm.loop, on_tick, x, &x->timer, err);
+    if (r >= 0)
+        r = cli_swarm_start(&x->swarm, err);
+    if (r >= 0) {
+        cw_loop_run(x->swarm.loop);
+        *ret_sent = x->beats;
+        *ret_seconds = (double)(cw_now_ns() - x->began_ns) * 1e-9;
+    }
+    if (x->timer)
+        cw_timer_stop(x->timer);
+    if (x->client)
+        cw_conn_close(x->client, NULL);
+    if (x->swarm.loop)
+        cli_swarm_end(&x->swarm);
+    if (r >= 0 && x->swarm.failed.status) {
+        *err = x->swarm.failed;
+        r = err->status;
+    }
+    cw_timer_free(x->timer);
+    cw_loop_free(x->swarm.loop);
+    free(x->hands);
+    free(x);
+    return r;
+}

@@ -1,0 +1,22 @@
+/* What verbs that decide about workers have in common. */
+#pragma once
+#include "cli/options.h"
+#include "policy/policy.h"
+
+struct cli_scaling {
+    const char *policy, *objective; /* NULL: none; "time" */
+    double price_client, price_worker;
+    struct cw_policy found;
+};
+#define CLI_SCALING_OPTIONS(x) \
+    {"objective", CLI_TEXT, &(x)->objective, "O", "of the policy: time (default), or cost", 0, 0, cli_objectives, NULL}, \
+    {"price-client", CLI_NUMBER, &(x)->price_client, "P", "of a job's ranks together, per hour (default 4.96): what waiting costs", 0, 0, NULL, NULL}, \
+    {"price-worker", CLI_NUMBER, &(x)->price_worker, "P", "of a worker, per hour (default 0.427)", 0, 0, NULL, NULL}
+extern const char *const cli_objectives[];
+
+/* Accelerators and workers as in docs/simulator.md. */
+#define CLI_PRICE_CLIENT 4.96
+#define CLI_PRICE_WORKER 0.427319
+
+/* Finds the policy, if there is one. CW_E_OPTION: there is none of this name, or it belongs to the simulator. */
+int cli_scaling_find(struct cli_scaling *x, struct cw_error *err) _must_check_;

@@ -1,0 +1,260 @@
+/*
+ * Provisioners: each is a peer that can make workers exist, a pool of them. It is told how many there should be, and which ones it may end; it makes up for those that die.
+ * Workers that belong to no pool were started by somebody else, and stay. Kubernetes or Slurm are provisioners like the one that starts local processes (fleet/): they
+ * need nothing but this.
+ */
+#include <string.h>
+
+#include "base/text.h"
+#include "dispatcher/internal.h"
+
+#define MAX_UNITS 100000
+#define NAME_BYTES 64
+#define WHY_BYTES 1000
+#define DELAY_WEIGHT 0.3 /* of the last start among those before */
+
+static struct pool *pool_find(struct cw_dispatcher *d, const char *name)
+{
+    CW_LIST_EACH(at, &d->pools)
+        if (strcmp(CW_CONTAINER(at, struct pool, link)->name, name) == 0)
+            return CW_CONTAINER(at, struct pool, link);
+    return NULL;
+}
+
+static bool is_of(const struct worker *w, const struct pool *p) { return w->pool && strcmp(w->pool, p->name) == 0; } /* NULL: known from the journal only */
+
+static size_t n_pools(const struct cw_dispatcher *d)
+{
+    size_t n = 0;
+    CW_LIST_EACH(at, &d->pools)
+        n++;
+    return n;
+}
+
+/* ---- what provisioners say ---- */
+
+static int pool_check(const struct cw_dispatcher *d, const Cachew__Pool *m, bool known, struct cw_error *err)
+{
+    size_t size = strlen(m->name);
+    if (size == 0 || size > NAME_BYTES || !cw_text_utf8(m->name, size))
+        return cw_error_set(err, CW_E_OPTION, "a pool's name has 1 to %d bytes of UTF-8, not %zu", NAME_BYTES, size);
+    if (strlen(m->why) > WHY_BYTES)
+        return cw_error_set(err, CW_E_OPTION, "pool \"%s\" says why in %zu bytes: expected at most %d", m->name, strlen(m->why), WHY_BYTES);
+    if (m->maximum > MAX_UNITS || m->minimum > m->maximum || m->units > MAX_UNITS || !(m->price_per_h >= 0 && m->price_per_h < 1e9) || !(m->cpu_share >= 0 && m->cpu_share < 1e6))
+        return cw_error_set(err, CW_E_OPTION, "pool \"%s\": %u to %u workers, %u there, for %g an hour with %g CPUs: expected at most %d, and numbers that are not negative", m->name,
+                            m->minimum, m->maximum, m->units, m->price_per_h, m->cpu_share, MAX_UNITS);
+    if (!known && n_pools(d) >= DP_POOLS)
+        return cw_error_set(err, CW_E_SERVICE, "there are %d pools already", DP_POOLS);
+    return 0;
+}
+
+static void insert(struct cw_dispatcher *d, struct pool *p)
+{
+    struct cw_link *before = &d->pools;
+    cw_link_out(&p->link);
+    CW_LIST_EACH(at, &d->pools)
+        if (before == &d->pools && CW_CONTAINER(at, struct pool, link)->price_per_h > p->price_per_h)
+            before = at;
+    cw_list_add(before, &p->link); /* adding to the end of a ring that begins there is adding before it */
+}
+
+/* A provisioner that connects again takes its pool over, before its old connection was noticed to be dead. */
+static void take_over(struct cw_dispatcher *d, struct pool *p, struct cw_peer *by)
+{
+    struct cw_error why = {0};
+    struct cw_peer *old = p->peer;
+    if (old == by)
+        return;
+    cw_error_set(&why, CW_E_SERVICE, "another provisioner has pool \"%s\"", p->name);
+    old->pool = NULL;
+    cw_dp_close(d, old, &why);
+    p->peer = by;
+    by->pool = p;
+}
+
+static int pool_new(struct cw_dispatcher *d, struct cw_peer *peer, const char *name, struct pool **ret, struct cw_error *err)
+{
+    struct pool *p = calloc(1, sizeof(*p));
+    if (!p || !(p->name = strdup(name))) {
+        free(p);
+        return cw_error_nomem(err, sizeof(*p), "a pool");
+    }
+    p->peer = peer;
+    peer->pool = p;
+    *ret = p;
+    return 0;
+}
+
+int cw_dp_pool_message(struct cw_dispatcher *d, struct cw_peer *peer, const Cachew__Envelope *e, struct cw_error *err)
+{
+    if (e->of_case != CACHEW__ENVELOPE__OF_POOL)
+        return cw_error_set(err, CW_E_SERVICE, "a provisioner does not say this (field %d of Envelope) to a dispatcher", (int)e->of_case);
+    if (!d->scales)
+        return cw_error_set(err, CW_E_OPTION, "this dispatcher has no policy, so nobody would say how many workers are wanted: expected one with --policy");
+    const Cachew__Pool *m = e->pool;
+    struct pool *p = pool_find(d, m->name);
+    int r = pool_check(d, m, p != NULL, err);
+    if (r == 0 && peer->pool && peer->pool != p)
+        r = cw_error_set(err, CW_E_SERVICE, "this connection is that of pool \"%s\"", peer->pool->name);
+    bool is_new = !p;
+    if (r == 0 && is_new)
+        r = pool_new(d, peer, m->name, &p, err);
+    if (r < 0)
+        return r;
+    take_over(d, p, peer);
+    if (is_new)
+        p->wanted = CW_MAX(m->units, m->minimum); /* what is there stays, until it is known what is needed */
+    if (*m->why && (!p->why || strcmp(p->why, m->why) != 0))
+        cw_dp_log(d, true, "pool \"%s\" has %u workers, %u are wanted: %s", p->name, m->units, p->wanted, m->why);
+    free(p->why);
+    p->why = *m->why ? strdup(cw_text_utf8(m->why, strlen(m->why)) ? m->why : "(not UTF-8)") : NULL;
+    d->supply_serial += m->maximum > p->maximum;
+    p->minimum = m->minimum;
+    p->maximum = m->maximum;
+    p->units = m->units;
+    p->price_per_h = m->price_per_h;
+    p->cpu_share = m->cpu_share;
+    p->due = true;
+    insert(d, p);
+    cw_dp_crews_later(d);
+    return 0;
+}
+
+void cw_dp_pool_lost(struct cw_dispatcher *d, struct pool *p)
+{
+    p->peer->pool = NULL;
+    cw_link_out(&p->link);
+    free(p->name);
+    free(p->why);
+    free(p);
+    cw_dp_crews_later(d);
+}
+
+void cw_dp_pool_started(struct cw_dispatcher *d, const struct worker *w)
+{
+    d->supply_serial++;
+    struct pool *p = *w->pool ? pool_find(d, w->pool) : NULL;
+    if (!p || p->n_asked == 0) /* in the place of one that died: nobody knows since when */
+        return;
+    p->n_asked--;
+    double delay = (double)(d->now_ns - p->asked_ns) / 1e9;
+    p->start_delay_s = p->start_delay_s > 0 ? p->start_delay_s + DELAY_WEIGHT * (delay - p->start_delay_s) : delay;
+}
+
+void cw_dp_pool_released(struct cw_dispatcher *d, const struct worker *w)
+{
+    struct pool *p = *w->pool ? pool_find(d, w->pool) : NULL;
+    if (p)
+        p->due = true;
+}
+
+/* ---- what is wanted of them ---- */
+
+/* Workers that are there and stay: of no pool, or of one whose provisioner is away. */
+static int n_others(const struct cw_dispatcher *d)
+{
+    int n = 0;
+    CW_LIST_EACH(at, &d->workers) {
+        const struct worker *w = CW_CONTAINER(at, struct worker, link);
+        bool of_pool = false;
+        CW_LIST_EACH(at_pool, &d->pools)
+            of_pool |= is_of(w, CW_CONTAINER(at_pool, struct pool, link));
+        n += w->ready && !w->draining && !of_pool;
+    }
+    return n;
+}
+
+int cw_dp_pools_most(const struct cw_dispatcher *d)
+{
+    int64_t n = n_others(d);
+    CW_LIST_EACH(at, &d->pools)
+        n += CW_CONTAINER(at, struct pool, link)->maximum;
+    return (int)CW_MIN(n, (int64_t)DP_WORKERS);
+}
+
+/* It serves nobody; and what it has for somebody to fetch is not lost with it. */
+static bool may_go(const struct worker *w)
+{
+    bool may = w->ready && !w->draining && w->n_crews == 0;
+    CW_LIST_EACH(at, &w->seats) {
+        const struct seat *t = CW_CONTAINER(at, struct seat, by_worker);
+        may &= t->n_held == 0 || !t->stream->at_most_once;
+    }
+    return may;
+}
+
+/* Lets idle workers go that are too many. What is still starting is looked at again when it is there. */
+static void drain_surplus(struct cw_dispatcher *d, struct pool *p)
+{
+    uint32_t n = 0;
+    CW_LIST_EACH(at, &d->workers) {
+        const struct worker *w = CW_CONTAINER(at, struct worker, link);
+        n += w->ready && !w->draining && is_of(w, p);
+    }
+    CW_LIST_EACH(at, &d->workers) {
+        struct worker *w = CW_CONTAINER(at, struct worker, link);
+        if (n > p->wanted && is_of(w, p) && may_go(w)) {
+            cw_dp_worker_drain(d, w, true);
+            n--;
+        }
+    }
+}
+
+static void say(struct cw_dispatcher *d, struct pool *p)
+{
+    Cachew__Want m = CACHEW__WANT__INIT;
+    Cachew__Envelope e = CACHEW__ENVELOPE__INIT;
+    _cleanup_free_ char **names = calloc(d->n_workers + 1, sizeof(char *));
+    p->due = !names; /* without memory: later */
+    if (!names)
+        return;
+    m.workers = p->wanted;
+    m.release = names;
+    CW_LIST_EACH(at, &d->workers) {
+        struct worker *w = CW_CONTAINER(at, struct worker, link);
+        if (w->peer && w->released && is_of(w, p))
+            names[m.n_release++] = w->name;
+    }
+    e.of_case = CACHEW__ENVELOPE__OF_WANT;
+    e.want = &m;
+    cw_dp_send(d, p->peer, &e);
+}
+
+void cw_dp_pools_want(struct cw_dispatcher *d, int n_workers)
+{
+    int64_t needed = (int64_t)n_workers - n_others(d);
+    if (n_workers > 0)
+        d->busy_ns = d->now_ns;
+    bool keep = d->grace_until_ns != 0 || d->now_ns - d->busy_ns < DP_WARM; /* the next job may come soon, or be found again */
+    CW_LIST_EACH(at, &d->pools) {
+        struct pool *p = CW_CONTAINER(at, struct pool, link);
+        uint32_t n = (uint32_t)CW_MAX(CW_MIN(needed, (int64_t)p->maximum), (int64_t)p->minimum);
+        if (n_workers == 0 && keep)
+            n = CW_MIN(CW_MAX(n, p->wanted), p->maximum);
+        if (n > p->wanted)
+            p->asked_ns = d->now_ns;
+        if (n != p->wanted)
+            p->n_asked = n > p->units ? n - p->units : 0;
+        p->due |= n != p->wanted;
+        p->wanted = n;
+        needed -= n;
+        drain_surplus(d, p);
+        if (p->due)
+            say(d, p);
+    }
+}
+
+json_t *cw_dp_pools_json(const struct cw_dispatcher *d)
+{
+    json_t *list = json_array();
+    CW_LIST_EACH(at, &d->pools) {
+        const struct pool *p = CW_CONTAINER(at, struct pool, link);
+        json_t *o = json_pack("{s:s, s:i, s:i, s:i, s:i, s:f, s:f, s:f, s:s?}", "name", p->name, "minimum", (int)p->minimum, "maximum", (int)p->maximum, "workers", (int)p->units,
+                              "wanted", (int)p->wanted, "price_per_h", p->price_per_h, "cpu_share", p->cpu_share, "start_delay_s", p->start_delay_s, "why", p->why);
+        if (!o || json_array_append_new(list, o) < 0) {
+            json_decref(list);
+            return NULL;
+        }
+    }
+    return list;
+}

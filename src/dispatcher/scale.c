@@ -1,0 +1,308 @@
+/*
+ * Asks the policy: what clients and workers measured since it was asked last goes in, a number of workers comes out, and a record of why. crews.c carries it out. Policies
+ * are pure functions (policy/policy.h), the same ones that the simulator plays.
+ */
+#include <jansson.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "dispatcher/internal.h"
+
+/* A crew that is not complete after so long will not be: workers can't open the data, or a pool gives less than it said. */
+#define PATIENCE_S 60.0
+#define PATIENCE_STARTS 4 /* start delays besides */
+#define MISSING 20 /* a part of a crew this small changes nothing that is measured */
+
+bool cw_dp_scale_active(const struct job *j) { return j->state < JOB_DONE && !j->paused && j->stream && !j->stream->parked && !j->stream->dead; }
+
+void cw_dp_scale_begin(struct cw_dispatcher *d, struct job *j)
+{
+    struct scaling *x = &j->scaling;
+    x->claim.want = CW_MAX(x->claim.want, 1);
+    x->claim.weight = x->claim.weight > 0 ? x->claim.weight : 1;
+    x->began_ns = x->next_ns = x->phase_ns = d->now_ns;
+    x->phase = SCALE_STARTS;
+    cw_dp_crews_later(d);
+}
+
+void cw_dp_scale_end(struct job *j)
+{
+    for (size_t i = 0; i < CW_MIN(j->scaling.n_decisions, (size_t)DP_DECISIONS); i++)
+        json_decref(j->scaling.decisions[i].record);
+    j->scaling.n_decisions = 0;
+}
+
+/* ---- the journal ---- */
+
+char *cw_dp_scale_memory(const struct cw_dispatcher *d, const struct job *j)
+{
+    json_t *saved = d->scales ? cw_policy_save(&d->policy, &j->scaling.memory) : NULL;
+    char *text = saved ? json_dumps(saved, JSON_COMPACT) : NULL;
+    json_decref(saved);
+    if (text && strlen(text) > DP_POLICY_BYTES) {
+        free(text);
+        return NULL;
+    }
+    return text;
+}
+
+/* What another policy remembers is of no use to this one, but the number of workers is. */
+void cw_dp_scale_restore(struct cw_dispatcher *d, struct job *j, const Cachew__Journal__Job *row)
+{
+    struct cw_claim *claim = &j->scaling.claim;
+    claim->weight = row->weight > 0 && row->weight < 1e9 ? row->weight : 1;
+    claim->priority = row->priority;
+    claim->quota = (int)CW_MIN(row->quota, (uint32_t)DP_WORKERS);
+    claim->want = claim->share = (int)CW_MIN(row->workers, (uint32_t)DP_WORKERS);
+    if (d->scales && strcmp(row->policy, d->policy.name) == 0) {
+        json_t *saved = json_loads(row->memory, 0, NULL);
+        if (saved)
+            cw_policy_load(&d->policy, saved, &j->scaling.memory);
+        json_decref(saved);
+    }
+    cw_dp_scale_begin(d, j);
+}
+
+/* ---- what was measured ---- */
+
+static struct cw_mean mean_of(double n, double sum, double squares)
+{
+    if (!(n > 0))
+        return (struct cw_mean){0};
+    double mean = sum / n;
+    return (struct cw_mean){n, mean, CW_MAX(squares - n * mean * mean, 0)};
+}
+
+static struct cw_client_facts client_facts(const struct rank *r)
+{
+    const struct pace *a = &r->paced, *b = &r->pace;
+    double n = b->n - a->n;
+    return (struct cw_client_facts){.step = mean_of(n, b->step_s - a->step_s, b->step_sq - a->step_sq), .wait = mean_of(n, b->wait_s - a->wait_s, b->wait_sq - a->wait_sq),
+                                    .late = b->late - a->late, .queue = n > 0 ? (b->ready - a->ready) / n : 0};
+}
+
+/* Batches that a position gives, as far as splits that were completed tell; 0: none was. */
+static double batches_per_position(const struct stream *s)
+{
+    return s->n_completed > 0 ? (double)s->n_batches / ((double)s->n_completed * (double)s->data->plan->split_size) : 0;
+}
+
+/* What the crew computed: of each worker a mean, and what sets them apart is the scatter. */
+static void supply_facts(const struct stream *s, struct cw_pool_facts *pool, double *ret_source_bytes)
+{
+    double per_position = batches_per_position(s), busy_s = 0, span_s = 0, bytes = 0;
+    CW_LIST_EACH(at, &s->seats) {
+        const struct seat *t = CW_CONTAINER(at, struct seat, by_stream);
+        const struct work *a = &t->worked, *b = &t->work;
+        double n = (b->positions - a->positions) * per_position, seconds = b->compute_s - a->compute_s;
+        if (!t->granted || a->at_ns == 0 || b->at_ns <= a->at_ns || b->compute_s < a->compute_s || b->positions < a->positions) /* not said yet; or begun anew */
+            continue;
+        struct cw_mean mean = mean_of(n, seconds, n > 0 ? seconds * seconds / n : 0);
+        cw_mean_merge(&pool->compute, &mean);
+        busy_s += seconds;
+        bytes += b->read_bytes - a->read_bytes;
+        span_s += (double)(b->at_ns - a->at_ns) / 1e9;
+    }
+    pool->busy = span_s > 0 ? CW_MIN(busy_s / span_s, 1) : 0;
+    *ret_source_bytes = pool->compute.n > 0 ? bytes / pool->compute.n : 0;
+}
+
+static void measure_anew(struct job *j)
+{
+    for (size_t i = 0; i < j->n_ranks; i++)
+        j->ranks[i]->paced = j->ranks[i]->pace;
+    CW_LIST_EACH(at, &j->stream->seats) {
+        struct seat *t = CW_CONTAINER(at, struct seat, by_stream);
+        t->worked = t->work;
+    }
+}
+
+static void epoch_facts(struct job *j, struct cw_facts *f)
+{
+    const struct stream *s = j->stream;
+    const Cachew__Plan *p = s->data->plan;
+    double splits = (double)CW_MIN(p->n_splits, DP_ENDLESS), mark = (double)CW_MIN(cw_dp_job_mark(j), DP_ENDLESS);
+    double per_split = s->n_completed > 0 ? CW_MAX(batches_per_position(s) * (double)p->split_size, 1e-6) : 1; /* a split has at least a batch, unless there is a filter */
+    f->epochs = (double)j->epochs;
+    f->batches_per_epoch = CW_MAX(splits * per_split, 1);
+    f->batches_done = CW_MIN(mark * per_split, f->epochs * f->batches_per_epoch);
+    f->epoch = CW_MIN(splits > 0 ? (double)(uint64_t)(mark / splits) : 0, f->epochs - 1);
+}
+
+/* So many can be had, as far as is known: more did not come. */
+static int cap_of(const struct cw_dispatcher *d, const struct job *j)
+{
+    return j->scaling.cap > 0 && j->scaling.cap_serial == d->supply_serial ? j->scaling.cap : DP_WORKERS;
+}
+
+static const struct pool *cheapest_pool(const struct cw_dispatcher *d) { return cw_list_empty(&d->pools) ? NULL : CW_CONTAINER(d->pools.next, struct pool, link); }
+static double start_delay_s(const struct cw_dispatcher *d) { return cheapest_pool(d) ? cheapest_pool(d)->start_delay_s : 0; }
+
+static void pool_facts(struct cw_dispatcher *d, struct job *j, struct cw_pool_facts *f)
+{
+    const struct pool *cheapest = cheapest_pool(d);
+    f->name = cheapest ? cheapest->name : "workers";
+    f->place = CW_PLACE_REMOTE;
+    f->running = cw_dp_crew_running(j->stream);
+    f->starting = CW_MAX(j->scaling.claim.share - f->running, 0);
+    f->maximum = CW_MIN(cw_dp_crews_most(d, j), cap_of(d, j));
+    f->price_per_h = cheapest && cheapest->price_per_h > 0 ? cheapest->price_per_h : d->worker_price_per_h;
+    f->start_delay_s = start_delay_s(d);
+    f->cpu_share = cheapest ? cheapest->cpu_share : 0;
+}
+
+/* ---- when it counts ---- */
+
+/* The first position behind the splits that are under way. */
+static uint64_t behind_unfinished(const struct stream *s)
+{
+    for (uint64_t pos = s->end; pos > s->base; pos--) {
+        const struct split *x = cw_dp_split(s, pos - 1);
+        if (x->holder[0] && !(x->flags & SPLIT_COMPLETE))
+            return pos;
+    }
+    return s->base;
+}
+
+static void begin_phase(struct cw_dispatcher *d, struct job *j, int phase)
+{
+    j->scaling.phase = phase;
+    j->scaling.phase_ns = d->now_ns;
+}
+
+/* Of many workers one may be missing, and be on its way again: as policies have it. */
+static bool is_complete(const struct cw_dispatcher *d, const struct job *j)
+{
+    int share = CW_MIN(j->scaling.claim.share, cap_of(d, j));
+    return cw_dp_crew_running(j->stream) >= share - share / MISSING;
+}
+
+/* Whether to wait for those that are missing. If not, there are no more until another one comes. */
+static bool is_awaited(struct cw_dispatcher *d, struct job *j)
+{
+    struct scaling *x = &j->scaling;
+    double patience_s = PATIENCE_S + PATIENCE_STARTS * start_delay_s(d);
+    int running = cw_dp_crew_running(j->stream);
+    if (running == 0 || (double)(d->now_ns - x->phase_ns) < patience_s * 1e9)
+        return true;
+    x->cap = running;
+    x->cap_serial = d->supply_serial;
+    return false;
+}
+
+/* Whether what is measured now is measured with the crew that was decided on. */
+static bool measures(struct cw_dispatcher *d, struct job *j)
+{
+    struct scaling *x = &j->scaling;
+    bool complete = is_complete(d, j);
+    if (!complete && x->phase != SCALE_STARTS)
+        begin_phase(d, j, SCALE_STARTS);
+    switch (x->phase) {
+    case SCALE_STARTS:
+        if (!complete && is_awaited(d, j))
+            return false;
+        x->until_pos = behind_unfinished(j->stream);
+        begin_phase(d, j, x->n_decisions == 0 ? SCALE_MEASURES : SCALE_PASSES); /* before the first decision nothing was under way */
+        measure_anew(j);
+        return false;
+    case SCALE_PASSES:
+        if (cw_dp_job_mark(j) < x->until_pos)
+            return false;
+        x->until_pos = j->stream->end;
+        x->until_ns = d->now_ns + (d->now_ns - x->phase_ns); /* what was computed meanwhile lasts no longer than that */
+        begin_phase(d, j, SCALE_DRAWS_OFF);
+        return false;
+    case SCALE_DRAWS_OFF:
+        if (cw_dp_job_mark(j) < x->until_pos && d->now_ns < x->until_ns)
+            return false;
+        begin_phase(d, j, SCALE_MEASURES);
+        measure_anew(j);
+        return false;
+    case SCALE_MEASURES:
+        break;
+    }
+    return true;
+}
+
+/* ---- deciding ---- */
+
+static void record(struct cw_dispatcher *d, struct job *j, const struct cw_decision *decision, const struct cw_facts *f)
+{
+    struct scaling *x = &j->scaling;
+    struct decision *at = &x->decisions[x->n_decisions % DP_DECISIONS];
+    int before = x->claim.want, want = decision->workers[0];
+    json_t *json = cw_decision_json(decision, f);
+    d->n_decisions++;
+    if (json) {
+        if (x->n_decisions >= DP_DECISIONS)
+            json_decref(at->record);
+        *at = (struct decision){(double)(d->now_ns - x->began_ns) / 1e9, d->now_ns, json};
+        x->n_decisions++;
+    }
+    cw_dp_log(d, false, want == before ? "job \"%s\" stays with %d worker%s: %s" : "job \"%s\" gets %d worker%s: %s", j->name, want, want == 1 ? "" : "s", decision->why);
+}
+
+static void ask(struct cw_dispatcher *d, struct job *j, const struct cw_client_facts *clients)
+{
+    struct scaling *x = &j->scaling;
+    struct cw_facts f = {.clients = clients, .n_clients = (int)j->world_size, .n_pools = 1, .marker = -1, .objective = d->objective, .client_price_per_h = d->client_price_per_h};
+    struct cw_decision decision = {.marker = -1};
+    epoch_facts(j, &f);
+    pool_facts(d, j, &f.pools[0]);
+    supply_facts(j->stream, &f.pools[0], &f.storage.source_bytes);
+    d->policy.decide(&d->policy, &x->memory, &f, (double)d->now_ns / 1e9, &decision);
+    decision.workers[0] = CW_MAX(CW_MIN(decision.workers[0], f.pools[0].maximum), 1);
+    bool changes = decision.workers[0] != x->claim.want;
+    if (changes || (decision.concluded && x->n_decisions == 0))
+        record(d, j, &decision, &f);
+    measure_anew(j);
+    if (!changes)
+        return;
+    x->claim.want = decision.workers[0];
+    begin_phase(d, j, SCALE_STARTS);
+    cw_dp_crews_later(d);
+    if (j->durable || j->writing > 0)
+        cw_dp_journal_tried(d, cw_dp_journal_job(d, j, NULL, NULL)); /* else a restart begins with what was decided before */
+}
+
+static void report(struct cw_dispatcher *d, struct job *j)
+{
+    _cleanup_free_ struct cw_client_facts *clients = calloc(j->world_size, sizeof(*clients));
+    if (!clients)
+        return; /* the next time */
+    for (size_t i = 0; i < j->n_ranks; i++)
+        clients[i] = client_facts(j->ranks[i]);
+    ask(d, j, clients);
+}
+
+void cw_dp_scale_tick(struct cw_dispatcher *d)
+{
+    if (!d->scales)
+        return;
+    CW_LIST_EACH(at, &d->jobs) {
+        struct job *j = CW_CONTAINER(at, struct job, link);
+        if (!cw_dp_scale_active(j) || d->now_ns < j->scaling.next_ns)
+            continue;
+        j->scaling.next_ns = d->now_ns + DP_REPORT;
+        if (cw_dp_crew_running(j->stream) < j->scaling.claim.share)
+            cw_dp_crews_later(d); /* somebody may be free by now */
+        if (j->stream->data && j->n_attached > 0 && measures(d, j))
+            report(d, j);
+    }
+    cw_dp_crews_tick(d);
+}
+
+json_t *cw_dp_scale_decisions(const struct cw_dispatcher *d, const struct job *j)
+{
+    const struct scaling *x = &j->scaling;
+    json_t *list = json_array();
+    for (size_t i = x->n_decisions - CW_MIN(x->n_decisions, (size_t)DP_DECISIONS); i < x->n_decisions; i++) {
+        const struct decision *at = &x->decisions[i % DP_DECISIONS];
+        json_t *o = json_pack("{s:f, s:f, s:O}", "t", at->t, "ago_s", (double)(d->now_ns - at->at_ns) / 1e9, "record", at->record);
+        if (!o || json_array_append_new(list, o) < 0) {
+            json_decref(list);
+            return NULL;
+        }
+    }
+    return list;
+}

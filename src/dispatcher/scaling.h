@@ -1,0 +1,92 @@
+/*
+ * How many workers a job has, who they are, and where they come from: what scale.c, crews.c and pools.c have in common, and what others call. Without a policy
+ * (d->scales) nothing of it is done, and all workers serve all jobs.
+ */
+#pragma once
+#include <jansson.h>
+
+#include "base/error.h"
+#include "base/list.h"
+#include "policy/policy.h"
+#include "policy/share.h"
+#include "proto/journal.pb-c.h"
+
+struct cw_dispatcher;
+struct cw_peer;
+struct worker;
+struct stream;
+struct job;
+
+#define DP_POOLS CW_POLICY_POOLS
+#define DP_DECISIONS 32                /* of a job that are kept */
+#define DP_POLICY_BYTES ((size_t)64 << 10) /* of what a policy remembers, in the journal */
+#define DP_REPORT UINT64_C(1000000000)  /* policies are asked so often: as workers say what they have computed */
+
+/* What a worker has computed of a stream, as its heartbeats say: sums. */
+struct work { double compute_s, positions, read_bytes; uint64_t at_ns; };
+
+/* How fast a client goes: sums, as message Pace. */
+struct pace { double n, step_s, step_sq, wait_s, wait_sq, late, ready; };
+
+/* A decision of a policy, for people. */
+struct decision { double t; uint64_t at_ns; json_t *record; };
+
+/*
+ * How many workers a job has, and why (scale.c). After a change of the crew, what a client sees is that of the old one until the splits are passed that were under way, and
+ * then what was computed ahead meanwhile: measuring begins when both are over.
+ */
+struct scaling {
+    struct cw_policy_memory memory;
+    struct cw_claim claim;             /* want: what the policy asks for, at least 1; share: how many the stream's crew is to have */
+    int most;                          /* that it could have, whatever it wants, ... */
+    uint64_t most_serial;              /* ... by claims as they were then; most 0: not known yet */
+    int cap;                           /* so many were there after waiting for more (0: all came), ... */
+    uint64_t cap_serial;               /* ... at this state of the supply */
+    uint64_t began_ns, next_ns;        /* when it was asked first, and will be */
+    enum { SCALE_MEASURES, SCALE_STARTS, SCALE_PASSES, SCALE_DRAWS_OFF } phase; /* starts: workers are missing; passes, draws off: as above */
+    uint64_t phase_ns, until_pos, until_ns;
+    struct decision decisions[DP_DECISIONS];
+    size_t n_decisions;                /* all that were made; the last ones are kept */
+};
+
+/* Workers that a provisioner can make exist. */
+struct pool {
+    struct cw_link link;       /* the cheapest first */
+    struct cw_peer *peer;
+    char *name, *why;
+    uint32_t minimum, maximum, units;
+    double price_per_h, cpu_share;
+    double start_delay_s;      /* as measured; 0: not yet */
+    uint32_t wanted;
+    bool due;                  /* it is to be told what is wanted */
+    uint64_t asked_ns;         /* for more */
+    uint32_t n_asked;          /* of these, not there yet */
+};
+
+/* crews.c: which workers serve which stream, if there is a policy */
+void cw_dp_crews(struct cw_dispatcher *d);       /* makes crews as large as jobs' shares */
+void cw_dp_crews_later(struct cw_dispatcher *d); /* in the next turn: something changed that they depend on */
+void cw_dp_crews_tick(struct cw_dispatcher *d);  /* seats that are not of the crew any more, and have nothing, go */
+int cw_dp_crew_running(const struct stream *s);  /* of its crew, those that compute */
+bool cw_dp_crew_comes(const struct cw_dispatcher *d, const struct stream *s); /* somebody of its crew opens the data */
+bool cw_dp_crews_spare(struct cw_dispatcher *d, const struct stream *s); /* another worker could take the place of one */
+int cw_dp_crews_most(struct cw_dispatcher *d, struct job *j); /* so many workers it could have, whatever it wants */
+
+/* scale.c: what policies decide */
+void cw_dp_scale_begin(struct cw_dispatcher *d, struct job *j);
+void cw_dp_scale_end(struct job *j);
+/* For the journal: what its policy remembers, as JSON, the caller's; NULL: nothing. And back. */
+char *cw_dp_scale_memory(const struct cw_dispatcher *d, const struct job *j);
+void cw_dp_scale_restore(struct cw_dispatcher *d, struct job *j, const Cachew__Journal__Job *row);
+bool cw_dp_scale_active(const struct job *j); /* it needs workers */
+void cw_dp_scale_tick(struct cw_dispatcher *d);
+json_t *cw_dp_scale_decisions(const struct cw_dispatcher *d, const struct job *j); /* new, or NULL */
+
+/* pools.c: provisioners */
+int cw_dp_pool_message(struct cw_dispatcher *d, struct cw_peer *p, const Cachew__Envelope *m, struct cw_error *err) _must_check_;
+void cw_dp_pool_lost(struct cw_dispatcher *d, struct pool *p);
+void cw_dp_pool_started(struct cw_dispatcher *d, const struct worker *w); /* it is there */
+void cw_dp_pool_released(struct cw_dispatcher *d, const struct worker *w); /* it was told to drain: its provisioner may end it */
+int cw_dp_pools_most(const struct cw_dispatcher *d);          /* workers that there could be */
+void cw_dp_pools_want(struct cw_dispatcher *d, int n_workers); /* so many are needed */
+json_t *cw_dp_pools_json(const struct cw_dispatcher *d);

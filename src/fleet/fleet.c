@@ -1,0 +1,303 @@
+#include "fleet/fleet.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/list.h"
+#include "net/conn.h"
+#include "net/limits.h"
+
+#define RECONNECT_FIRST_NS UINT64_C(200000000)
+#define RECONNECT_LAST_NS UINT64_C(5000000000)
+#define AGE_NS UINT64_C(1000000000)           /* who dies younger has not served: more of the same are tried at longer and longer intervals */
+#define FIRST_RETRY_NS UINT64_C(200000000)
+#define LAST_RETRY_NS UINT64_C(30000000000)
+#define HOPELESS 3                            /* so many failures in a row: there are no more than those that are there */
+
+struct unit {
+    struct cw_link link;
+    struct cw_fleet *fleet;
+    char name[96];
+    void *handle;
+    uint64_t started_ns;
+    bool ending;
+};
+
+struct cw_fleet {
+    struct cw_fleet_options o;
+    struct cw_conn *conn;
+    bool open, ending;
+    struct cw_timer *reconnect, *retry;
+    struct cw_post post;          /* to look what is to be done */
+    struct cw_link units;
+    uint32_t wanted, hoped;       /* hoped: wanted while they failed: the dispatcher wants no more than it was told there can be */
+    uint64_t n_started, next_start_ns, failed_ns, backoff_ns;
+    unsigned failures;            /* in a row */
+    char why[300];
+    uint32_t said_units, said_maximum; /* to the dispatcher */
+    bool said;
+    void (*empty)(void *arg);
+    void *empty_arg;
+};
+
+static void fleet_log(struct cw_fleet *f, bool warning, const char *format, ...) _printf_(3, 4);
+static void fleet_log(struct cw_fleet *f, bool warning, const char *format, ...)
+{
+    char text[600];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(text, sizeof(text), format, args);
+    va_end(args);
+    if (f->o.log)
+        f->o.log(f->o.log_arg, warning, text);
+}
+
+static uint32_t n_units(const struct cw_fleet *f)
+{
+    uint32_t n = 0;
+    CW_LIST_EACH(at, &f->units)
+        n += !CW_CONTAINER(at, struct unit, link)->ending;
+    return n;
+}
+
+/* ---- what is said ---- */
+
+static void say(struct cw_fleet *f)
+{
+    Cachew__Pool m = CACHEW__POOL__INIT;
+    Cachew__Envelope e = CACHEW__ENVELOPE__INIT;
+    struct cw_error err = {0};
+    uint32_t units = n_units(f), maximum = f->failures >= HOPELESS ? CW_MIN(units, f->o.maximum) : f->o.maximum;
+    if (!f->open || f->ending || (f->said && units == f->said_units && maximum == f->said_maximum))
+        return;
+    m.name = (char *)(uintptr_t)f->o.pool;
+    m.minimum = CW_MIN(f->o.minimum, maximum);
+    m.maximum = maximum;
+    m.price_per_h = f->o.price_per_h;
+    m.cpu_share = f->o.cpu_share;
+    m.units = units;
+    m.why = f->failures ? f->why : (char *)(uintptr_t)"";
+    e.of_case = CACHEW__ENVELOPE__OF_POOL;
+    e.pool = &m;
+    f->said = true;
+    f->said_units = units;
+    f->said_maximum = maximum;
+    if (cw_conn_send(f->conn, &e, NULL, 0, NULL, NULL, NULL, 0, &err) < 0)
+        fleet_log(f, true, "%s", err.message); /* the connection ends, and it is said on the next one */
+}
+
+/* ---- units ---- */
+
+static void failed(struct cw_fleet *f, const char *why)
+{
+    uint64_t wait = FIRST_RETRY_NS << CW_MIN(f->failures, 8u);
+    f->failures++;
+    f->hoped = CW_MAX(f->hoped, f->wanted);
+    f->said &= f->failures != HOPELESS;
+    snprintf(f->why, sizeof(f->why), "%s", why);
+    f->failed_ns = cw_now_ns();
+    f->next_start_ns = f->failed_ns + CW_MIN(wait, LAST_RETRY_NS);
+}
+
+static void on_ended(void *arg, const char *why)
+{
+    struct unit *u = arg;
+    struct cw_fleet *f = u->fleet;
+    bool young = cw_now_ns() - u->started_ns < AGE_NS;
+    if (!u->ending)
+        fleet_log(f, true, "worker %s: %s%s", u->name, why, f->ending ? "" : "; another one takes its place");
+    if (!u->ending && young)
+        failed(f, why);
+    cw_link_out(&u->link);
+    free(u);
+    cw_loop_post(f->o.loop, &f->post);
+}
+
+static int start_one(struct cw_fleet *f, struct cw_error *err)
+{
+    struct unit *u = calloc(1, sizeof(*u));
+    if (!u)
+        return cw_error_nomem(err, sizeof(*u), "a worker");
+    u->fleet = f;
+    u->started_ns = cw_now_ns();
+    snprintf(u->name, sizeof(u->name), "%.64s-%d-%llu", f->o.pool, (int)getpid(), (unsigned long long)++f->n_started);
+    int r = f->o.provisioner->ops->start(f->o.provisioner, u->name, u, &u->handle, err);
+    if (r < 0) {
+        free(u);
+        return r;
+    }
+    cw_list_add(&f->units, &u->link);
+    return 0;
+}
+
+/* Whoever serves for long enough ends a row of failures. */
+static void forgive(struct cw_fleet *f, uint64_t now)
+{
+    CW_LIST_EACH(at, &f->units) {
+        const struct unit *u = CW_CONTAINER(at, struct unit, link);
+        if (f->failures && u->started_ns + AGE_NS <= now && u->started_ns > f->failed_ns)
+            f->failures = f->hoped = 0;
+    }
+}
+
+static void look(void *arg)
+{
+    struct cw_fleet *f = arg;
+    uint64_t now = cw_now_ns();
+    if (f->ending) {
+        if (cw_list_empty(&f->units) && !f->conn && f->empty)
+            f->empty(f->empty_arg);
+        return;
+    }
+    forgive(f, now);
+    while (n_units(f) < CW_MAX(f->wanted, f->hoped) && now >= f->next_start_ns) {
+        struct cw_error err = {0};
+        if (start_one(f, &err) < 0) {
+            fleet_log(f, true, "%s", err.message);
+            failed(f, err.message);
+        } else if (f->failures) /* one by one, until one serves */
+            f->next_start_ns = now + AGE_NS;
+    }
+    if (f->failures)
+        cw_timer_start(f->retry, CW_MAX(f->next_start_ns, now + AGE_NS) - now, 0);
+    say(f);
+}
+
+/* ---- the dispatcher ---- */
+
+static void on_want(struct cw_fleet *f, const Cachew__Want *m)
+{
+    f->wanted = CW_MIN(m->workers, f->o.maximum);
+    f->backoff_ns = RECONNECT_FIRST_NS;
+    for (size_t i = 0; i < m->n_release; i++)
+        CW_LIST_EACH(at, &f->units) {
+            struct unit *u = CW_CONTAINER(at, struct unit, link);
+            if (!u->ending && strcmp(u->name, m->release[i]) == 0) {
+                u->ending = true;
+                f->o.provisioner->ops->end(f->o.provisioner, u->handle, false);
+            }
+        }
+    cw_loop_post(f->o.loop, &f->post);
+}
+
+static int on_message(void *user, struct cw_conn *c CW_UNUSED, const Cachew__Envelope *m, void *payload CW_UNUSED, size_t size CW_UNUSED, const int *fds CW_UNUSED, size_t n_fds CW_UNUSED,
+                      struct cw_error *err)
+{
+    struct cw_fleet *f = user;
+    if (m->of_case == CACHEW__ENVELOPE__OF_WANT && !f->ending)
+        on_want(f, m->want);
+    if (m->of_case == CACHEW__ENVELOPE__OF_FAILURE)
+        return cw_failure_error(m->failure, err);
+    return 0;
+}
+
+static int on_open(void *user, struct cw_conn *c, const Cachew__Envelope *peer, struct cw_error *err)
+{
+    struct cw_fleet *f = user;
+    if (!peer->welcome || peer->welcome->role != CACHEW__ROLE__ROLE_DISPATCHER)
+        return cw_error_set(err, CW_E_SERVICE, "%s is no dispatcher", cw_conn_peer(c));
+    f->open = true;
+    f->said = false;
+    say(f);
+    return 0;
+}
+
+static void connect_later(struct cw_fleet *f)
+{
+    cw_timer_start(f->reconnect, f->backoff_ns, 0);
+    f->backoff_ns = CW_MIN(2 * f->backoff_ns, RECONNECT_LAST_NS);
+}
+
+static void on_closed(void *user, struct cw_conn *c CW_UNUSED, const struct cw_error *why)
+{
+    struct cw_fleet *f = user;
+    if (f->open && !f->ending)
+        fleet_log(f, false, "the dispatcher's connection ended: %s", why->status ? why->message : "it closed it");
+    f->conn = NULL;
+    f->open = false;
+    if (f->ending)
+        cw_loop_post(f->o.loop, &f->post);
+    else
+        connect_later(f);
+}
+
+static const struct cw_conn_ops conn_ops = {.open = on_open, .message = on_message, .closed = on_closed};
+
+static void connect_now(void *arg)
+{
+    struct cw_fleet *f = arg;
+    struct cw_error err = {0};
+    Cachew__Hello hello;
+    uint8_t incarnation[16];
+    char host[80];
+    if (f->ending || getrandom(incarnation, sizeof(incarnation), 0) != sizeof(incarnation))
+        return;
+    cw_host_identity(host);
+    cw_hello_init(&hello, CACHEW__ROLE__ROLE_PROVISIONER, f->o.pool, incarnation, host);
+    struct cw_conn_options o = {.hello = &hello, .limits = CW_LIMITS_PROVISIONER, .token = f->o.token, .tls = f->o.tls};
+    if (cw_conn_connect(f->o.loop, f->o.dispatcher, &o, &conn_ops, f, &f->conn, &err) < 0) {
+        fleet_log(f, true, "the dispatcher can't be reached: %s", err.message);
+        connect_later(f);
+    }
+}
+
+/* ---- life ---- */
+
+int cw_fleet_new(const struct cw_fleet_options *o, struct cw_fleet **ret, struct cw_error *err)
+{
+    struct cw_fleet *f = calloc(1, sizeof(*f));
+    if (!f)
+        return cw_error_nomem(err, sizeof(*f), "a fleet");
+    f->o = *o;
+    f->wanted = o->minimum;
+    f->backoff_ns = RECONNECT_FIRST_NS;
+    f->post = (struct cw_post){.fn = look, .arg = f};
+    cw_list_init(&f->units);
+    o->provisioner->ended = on_ended;
+    int r = cw_timer_new(o->loop, connect_now, f, &f->reconnect, err);
+    if (r >= 0)
+        r = cw_timer_new(o->loop, look, f, &f->retry, err);
+    if (r < 0) {
+        if (f->reconnect)
+            cw_timer_free(f->reconnect);
+        free(f);
+        return r;
+    }
+    look(f);
+    connect_now(f);
+    *ret = f;
+    return 0;
+}
+
+void cw_fleet_end(struct cw_fleet *f, bool now, void (*empty)(void *arg), void *arg)
+{
+    f->ending = true;
+    f->empty = empty;
+    f->empty_arg = arg;
+    CW_LIST_EACH(at, &f->units) {
+        struct unit *u = CW_CONTAINER(at, struct unit, link);
+        if (!u->ending || now)
+            f->o.provisioner->ops->end(f->o.provisioner, u->handle, now);
+        u->ending = true;
+    }
+    if (f->conn)
+        cw_conn_close(f->conn, NULL);
+    cw_loop_post(f->o.loop, &f->post);
+}
+
+struct cw_fleet *cw_fleet_free(struct cw_fleet *f)
+{
+    if (!f)
+        return NULL;
+    cw_timer_free(f->reconnect);
+    cw_timer_free(f->retry);
+    cw_loop_unpost(f->o.loop, &f->post);
+    f->o.provisioner->ops->free(f->o.provisioner);
+    free(f);
+    return NULL;
+}

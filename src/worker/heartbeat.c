@@ -1,0 +1,61 @@
+/* What a worker says of itself every second: that it is alive, what it uses, and what it has computed of each stream. The loop's thread only. */
+#include <stdlib.h>
+
+#include "worker/worker_impl.h"
+
+#define HEARTBEAT_NS UINT64_C(1000000000)
+#define MAX_STREAMS 64   /* that a heartbeat tells of: of more than that, each would have next to nothing of the worker */
+#define MAX_OPERATORS 64 /* of a stream */
+
+struct beat {
+    Cachew__StreamWork streams[MAX_STREAMS], *list[MAX_STREAMS];
+    Cachew__OperatorWork operators[MAX_STREAMS][MAX_OPERATORS], *operator_lists[MAX_STREAMS][MAX_OPERATORS];
+};
+
+static void stream_work(struct beat *b, size_t i, const struct worker_stream *s)
+{
+    struct cw_work work = {0};
+    Cachew__StreamWork *m = b->list[i] = &b->streams[i];
+    cw_stream_work(s->stream, &work);
+    cachew__stream_work__init(m);
+    m->stream = (ProtobufCBinaryData){.data = s->stream->name, .len = sizeof(s->stream->name)};
+    m->compute_ns = work.compute_ns / s->w->options.threads;
+    m->positions = work.positions;
+    m->read_ns = work.read_ns;
+    m->read_bytes = work.read_bytes;
+    m->operators = b->operator_lists[i];
+    for (; m->n_operators < work.n && m->n_operators < MAX_OPERATORS; m->n_operators++) {
+        const struct cw_work_op *op = &work.ops[m->n_operators];
+        Cachew__OperatorWork *o = m->operators[m->n_operators] = &b->operators[i][m->n_operators];
+        cachew__operator_work__init(o);
+        o->name = (char *)(uintptr_t)op->name;
+        o->ns = op->ns;
+        o->elements = op->rows;
+    }
+    cw_work_deinit(&work);
+}
+
+static void on_heartbeat(void *arg)
+{
+    struct cw_worker *w = arg;
+    Cachew__Heartbeat beat = CACHEW__HEARTBEAT__INIT;
+    Cachew__Envelope m = CACHEW__ENVELOPE__INIT;
+    _cleanup_free_ struct beat *b = w->streams ? malloc(sizeof(*b)) : NULL; /* without memory it says only that it is alive */
+    beat.cpu_ns = cw_control_cpu_ns();
+    beat.streams = b ? b->list : NULL;
+    for (const struct worker_stream *s = w->streams; s; s = s->next) {
+        beat.memory_bytes += cw_stream_memory_used(s->stream);
+        if (b && s->state == STREAM_READY && beat.n_streams < MAX_STREAMS)
+            stream_work(b, beat.n_streams++, s);
+    }
+    beat.n_batches = w->n_batches;
+    beat.n_bytes = w->n_bytes;
+    m.of_case = CACHEW__ENVELOPE__OF_HEARTBEAT;
+    m.heartbeat = &beat;
+    cw_control_say(w, &m);
+    cw_worker_changed(w);
+}
+
+int cw_heartbeat_init(struct cw_worker *w, struct cw_error *err) { return cw_timer_new(w->loop, on_heartbeat, w, &w->heartbeat, err); }
+
+void cw_heartbeat_start(struct cw_worker *w) { cw_timer_start(w->heartbeat, HEARTBEAT_NS, HEARTBEAT_NS); }

@@ -1,0 +1,170 @@
+"""Autoscale, black box: `cachew up --autoscale`, provisioners, shares, and what is said of decisions. How well it decides: bench/autoscale.py and bench/policies.py.
+
+CACHEW names the command (default build/cachew)."""
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+HERE = Path(__file__).resolve().parent
+sys.path.insert(0, str(HERE))
+from daemons import TIMEOUT_S, Daemons  # noqa: E402
+from example_data import CACHEW  # noqa: E402
+
+
+def cachew(*words):
+    return subprocess.run([CACHEW, *map(str, words)], check=False, capture_output=True, text=True, timeout=TIMEOUT_S)
+
+
+def said(*words):
+    ran = cachew(*words)
+    assert ran.returncode == 0, (words, ran)
+    return json.loads(ran.stdout)
+
+
+def refused(*words, code=2):
+    ran = cachew(*words)
+    assert ran.returncode == code, (words, ran)
+    return ran.stderr
+
+
+@pytest.fixture
+def daemons(tmp_path):
+    directory = tmp_path / "daemons"
+    directory.mkdir()
+    all_of_them = Daemons(directory)
+    yield all_of_them
+    all_of_them.end()
+
+
+@pytest.fixture
+def pipeline(tmp_path):
+    path = tmp_path / "pipeline.json"
+    path.write_text(json.dumps({"cachew": 1, "pipeline": [{"op": "synthetic", "count": 4096, "shape": [16]}, {"op": "delay", "us": 300}, {"op": "batch", "size": 8}]}))
+    return path
+
+
+def run(pipeline, *words):
+    return subprocess.Popen([CACHEW, "run", pipeline, "--digest", "--json", *map(str, words)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
+def digest(process):
+    out, err = process.communicate(timeout=TIMEOUT_S)
+    assert process.returncode == 0, err
+    return json.loads(out.splitlines()[-1])["digest"]
+
+
+def scaling(address, job):
+    return next((j["scaling"] for j in said("jobs", "--service", address, "--json") if j["name"] == job and j["state"] not in ("done", "cancelled", "failed")), None)
+
+
+def serving(address):
+    return [w for w in said("workers", "--service", address, "--json") if w["state"] == "ready" and w["serves"]]
+
+
+def wait(what):
+    """Asked again and again until it is true: the daemons' own limits end what does not become so."""
+    while not (found := what()):
+        pass
+    return found
+
+
+def up(daemons, *words):
+    return daemons.start("up", "--listen", "127.0.0.1:0", "--autoscale", "--memory", "256M", *words)
+
+
+def test_up_starts_as_many_as_are_wanted_and_makes_up_for_the_dead(daemons, pipeline):
+    service = up(daemons, "--workers", 3, "--policy", "fixed:3")
+    job = run(pipeline, "--service", service.address, "--job", "one", "--epochs", 4)
+    workers = wait(lambda: len(found := serving(service.address)) == 3 and found)
+    assert {w["pool"] for w in workers} == {"local"}
+    os.kill(workers[0]["pid"], signal.SIGKILL)
+    again = wait(lambda: job.poll() is not None or ((found := serving(service.address)) and workers[0]["id"] not in [w["id"] for w in found] and len(found) == 3))
+    assert again is True, "the job was over before"
+    assert digest(job) == digest(run(pipeline, "--epochs", 4))
+    assert service.end() == 0
+
+
+def test_a_dispatcher_that_comes_back_goes_on_with_as_many(daemons, pipeline, tmp_path):
+    service = up(daemons, "--workers", 3, "--policy", "fixed:3", "--state-dir", tmp_path / "state")
+    job = run(pipeline, "--service", service.address, "--job", "one", "--epochs", 6)
+    workers = wait(lambda: len(found := serving(service.address)) == 3 and found)
+    os.kill(service.ready["pid"], signal.SIGKILL)
+
+    def back():
+        with contextlib.suppress(AssertionError):  # it is not there yet
+            return len(found := serving(service.address)) == 3 and found
+    after = wait(lambda: job.poll() is not None or back())
+    assert after is not True, "the job was over before"
+    assert {w["pid"] for w in after} == {w["pid"] for w in workers}  # nobody was ended, or started anew
+    assert scaling(service.address, "one")["wanted"] == 3
+    assert digest(job) == digest(run(pipeline, "--epochs", 6))
+
+
+def test_a_provisioner_that_dies_takes_its_workers_along_and_the_next_one_starts_others(daemons, pipeline):
+    service = up(daemons, "--workers", 2, "--policy", "fixed:2")
+    job = run(pipeline, "--service", service.address, "--job", "one", "--epochs", 8)
+    workers = wait(lambda: len(found := serving(service.address)) == 2 and found)
+    before = {w["id"] for w in workers}
+    os.kill(service.ready["workers"][0]["pid"], signal.SIGKILL)
+    after = wait(lambda: job.poll() is not None or (len(found := serving(service.address)) == 2 and not before & {w["id"] for w in found}))
+    assert after is True and job.poll() is None, "the job was over before"
+    assert digest(job) == digest(run(pipeline, "--epochs", 8))
+
+
+def test_two_jobs_share_by_weight(daemons, pipeline):
+    service = up(daemons, "--workers", 6, "--policy", "fixed:6")
+    jobs = {name: run(pipeline, "--service", service.address, "--job", name, "--epochs", 1000000) for name in ("a", "b")}
+    try:
+        wait(lambda: [(scaling(service.address, name) or {}).get("running") for name in jobs] == [3, 3])
+        assert said("jobs", "--service", service.address, "--json", "--share", "a", "--weight", 2)
+        wait(lambda: [scaling(service.address, name)["running"] for name in jobs] == [4, 2])
+        assert said("jobs", "--service", service.address, "--json", "--share", "b", "--priority", 1, "--quota", 5)
+        wait(lambda: [scaling(service.address, name)["running"] for name in jobs] == [1, 5])
+    finally:
+        for job in jobs.values():
+            job.kill()
+            job.communicate()
+
+
+def test_decisions_are_told(daemons, pipeline):
+    service = up(daemons, "--workers", 2, "--policy", "fixed:2", "--http", "127.0.0.1:0")
+    job = run(pipeline, "--service", service.address, "--job", "one", "--epochs", 1000000)
+    try:
+        page = wait(lambda: scaling(service.address, "one") and service.json("/api/v1/jobs/one/decisions"))
+        assert page[0]["record"]["chosen"]["workers"] == {"local": 2}
+        assert page[0]["record"]["why"] == "2 were asked for"
+        assert said("jobs", "explain", "one", "--service", service.address, "--json")[0]["record"] == page[0]["record"]
+        assert "2 workers: 2 were asked for" in cachew("jobs", "explain", "one", "--service", service.address).stdout
+        assert service.json("/api/v1/pools")[0]["maximum"] == 2
+        wait(lambda: 'job "one" gets 2 workers: 2 were asked for' in service.err)
+        assert "of a job that there is" in refused("jobs", "explain", "two", "--service", service.address)
+        assert "explain NAME" in refused("jobs", "list", "--service", service.address)
+    finally:
+        job.kill()
+        job.communicate()
+
+
+def test_a_worker_that_can_not_start_is_no_end(daemons, tmp_path):
+    """Units that die at once are tried again at longer and longer intervals, and the dispatcher learns that there are no more."""
+    dispatcher = daemons.start("dispatcher", "--listen", "127.0.0.1:0", "--http", "127.0.0.1:0", "--policy", "auto")
+    provisioner = daemons.start("provision", "--dispatcher", dispatcher.address, "--min-workers", 2, "--max-workers", 5, "--", "--memory", "1")
+    wait(lambda: any(p["maximum"] == 0 and "ended with 2" in (p["why"] or "") for p in dispatcher.json("/api/v1/pools")))
+    assert provisioner.end() == 0
+
+
+def test_words_that_mean_nothing(daemons):
+    assert "did you mean hpa" in refused("dispatcher", "--policy", "hpaa")
+    assert "--autoscale" in refused("up", "--policy", "auto")
+    assert "--min-workers 3 is more than --workers 2" in refused("up", "--autoscale", "--min-workers", 3, "--workers", 2)
+    assert "--dispatcher is missing" in refused("provision")
+    assert "--min-workers 3 is more" in refused("provision", "--dispatcher", "127.0.0.1:1", "--min-workers", 3)
+    dispatcher = daemons.start("dispatcher", "--listen", "127.0.0.1:0")
+    provisioner = daemons.start("provision", "--dispatcher", dispatcher.address, "--min-workers", 0)
+    wait(lambda: "expected one with --policy" in provisioner.err)

@@ -1,0 +1,494 @@
+/* The dispatcher's core with a policy: who serves which job, what provisioners are told, what a decision rests on, and that it survives a restart. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+#include <jansson.h>
+
+#include "dispatcher_run.h"
+
+static struct cw_policy policy;
+
+static struct run *begin(const char *name, uint64_t n_splits)
+{
+    assert_true(cw_policy_find(name, &policy));
+    run_policy = &policy;
+    return run_new(n_splits);
+}
+
+static void end(struct run *u)
+{
+    run_free(u);
+    run_policy = NULL;
+}
+
+static bool has(const struct run_peer *p, const uint8_t stream[16])
+{
+    for (size_t i = 0; i < RUN_STREAMS; i++)
+        if (p->streams[i].used && memcmp(p->streams[i].id, stream, 16) == 0)
+            return true;
+    return false;
+}
+
+/* How many workers have something of a stream. */
+static int serving(struct run *u, const uint8_t stream[16])
+{
+    int n = 0;
+    for (struct run_peer *p = u->peers; p < u->peers + RUN_PEERS; p++)
+        for (size_t i = 0; p->used && p->role == CACHEW__ROLE__ROLE_WORKER && i < RUN_STREAMS; i++)
+            for (uint64_t pos = 0; p->streams[i].used && memcmp(p->streams[i].id, stream, 16) == 0 && pos < RUN_SPLITS; pos++)
+                if (p->streams[i].held[pos]) {
+                    n++;
+                    break;
+                }
+    return n;
+}
+
+static json_t *ask(struct run *u, const char *what)
+{
+    struct cw_error err = {0};
+    char *text = NULL;
+    if (cw_dispatcher_query(u->d, what, u->now_ns, &text, &err) < 0)
+        fail_msg("%s", err.message);
+    json_t *answer = json_loads(text, 0, NULL);
+    free(text);
+    assert_non_null(answer);
+    return answer;
+}
+
+/* "wanted", "granted" or "running". */
+static int scaling(struct run *u, const char *job, const char *what)
+{
+    json_t *jobs = ask(u, "jobs"), *j;
+    size_t i;
+    int n = -1;
+    json_array_foreach(jobs, i, j) {
+        if (strcmp(json_string_value(json_object_get(j, "name")), job) == 0)
+            n = (int)json_integer_value(json_object_get(json_object_get(j, "scaling"), what));
+    }
+    json_decref(jobs);
+    return n;
+}
+
+/* ---- crews ---- */
+
+static void test_a_job_gets_as_many_as_are_wanted(void **state)
+{
+    (void)state;
+    struct run *u = begin("fixed:2", 100);
+    struct run_peer *w[4];
+    for (int i = 0; i < 4; i++)
+        w[i] = run_worker(u, 2);
+    struct run_peer *c = run_client(u, "job", 0, 1, 0);
+    run_pass(u, 3000);
+    assert_true(c->attached);
+    assert_int_equal(serving(u, c->streams[0].id), 2);
+    for (int i = 0; i < 4; i++)
+        assert_int_equal(w[i]->streams[0].used, run_held(w[i]) > 0); /* who does not serve it was not even asked to open the data */
+    /* One of them dies: another one takes its place, and its splits. */
+    int dead = run_held(w[0]) > 0 ? 0 : run_held(w[1]) > 0 ? 1 : 2;
+    run_lose(w[dead]);
+    run_settle(u);
+    assert_int_equal(serving(u, c->streams[0].id), 2);
+    for (uint64_t pos = 0; pos < 4; pos++)
+        assert_true(c->placed[pos] > 1);
+    end(u);
+}
+
+/* Who has to go finishes what it has begun; what it has finished is read from it; then it forgets the stream. */
+static void test_who_leaves_a_crew(void **state)
+{
+    (void)state;
+    struct run *u = begin("fixed:2", 100);
+    struct run_peer *a = run_worker(u, 4), *b = run_worker(u, 4), *c = run_client(u, "first", 0, 1, 0);
+    run_pass(u, 3000);
+    assert_int_equal(run_held(a), 4);
+    assert_int_equal(run_held(b), 4);
+    struct run_peer *d = run_client(u, "second", 0, 1, 0); /* two jobs, two workers: one each */
+    run_pass(u, 2000);
+    assert_true(d->attached);
+    assert_int_equal(serving(u, d->streams[0].id), 1);
+    struct run_peer *left = has(a, d->streams[0].id) ? a : b;
+    struct run_stream *old = run_stream_of(left, (ProtobufCBinaryData){16, c->streams[0].id});
+    size_t n = 0;
+    for (uint64_t pos = 0; pos < 100; pos++)
+        n += old->held[pos];
+    assert_int_equal(n, 2); /* those that it may be computing */
+    for (uint64_t pos = 0; pos < 100; pos++)
+        if (old->held[pos])
+            run_completed(left, old, pos, 1);
+    run_settle(u);
+    assert_true(old->used); /* the client has them still to fetch */
+    run_progress(c, 8, 0);
+    run_pass(u, 1000);
+    assert_false(old->used);
+    assert_false(c->ended || d->ended);
+    end(u);
+}
+
+static void test_weights_priorities_and_quotas(void **state)
+{
+    (void)state;
+    struct run *u = begin("fixed:8", 1000);
+    for (int i = 0; i < 6; i++)
+        run_worker(u, 2);
+    struct run_peer *a = run_client(u, "a", 0, 1, 0), *b = run_client(u, "b", 0, 1, 0), *o = run_connect(u, CACHEW__ROLE__ROLE_OBSERVER);
+    run_pass(u, 3000);
+    assert_int_equal(serving(u, a->streams[0].id), 3);
+    assert_int_equal(serving(u, b->streams[0].id), 3);
+    RUN_SAY(o, Steer, STEER, true, RUN_BASE(steer), .verb = (char *)"share-job", .name = (char *)"a", .weight = 2);
+    run_pass(u, 2000);
+    run_progress(a, 20, 0); /* what they had before is passed */
+    run_progress(b, 20, 0);
+    run_pass(u, 2000);
+    assert_int_equal(serving(u, a->streams[0].id), 4);
+    assert_int_equal(serving(u, b->streams[0].id), 2);
+    RUN_SAY(o, Steer, STEER, true, RUN_BASE(steer), .verb = (char *)"share-job", .name = (char *)"b", .priority = 1, .quota = 3);
+    run_pass(u, 2000);
+    run_progress(a, 40, 0);
+    run_progress(b, 40, 0);
+    run_pass(u, 2000);
+    assert_int_equal(serving(u, b->streams[0].id), 3);
+    assert_int_equal(serving(u, a->streams[0].id), 3);
+    RUN_SAY(o, Steer, STEER, true, RUN_BASE(steer), .verb = (char *)"share-job", .name = (char *)"b", .weight = -1);
+    run_settle(u);
+    assert_non_null(strstr(o->failure, "expected a weight from 0"));
+    end(u);
+}
+
+/* More jobs than workers: all of them go on. */
+static void test_more_jobs_than_workers(void **state)
+{
+    (void)state;
+    struct run *u = begin("auto", 100);
+    struct run_peer *w = run_worker(u, 2), *c[3];
+    char name[3][8];
+    for (int i = 0; i < 3; i++) {
+        snprintf(name[i], sizeof(name[i]), "job%d", i);
+        c[i] = run_client(u, name[i], 0, 1, 0);
+    }
+    run_pass(u, 2000);
+    for (int i = 0; i < 3; i++)
+        assert_int_equal(serving(u, c[i]->streams[0].id), 1);
+    assert_int_equal(run_held(w), 6);
+    /* Others come: each job has one of its own. */
+    struct run_peer *others[] = {run_worker(u, 2), run_worker(u, 2)};
+    run_pass(u, 2000);
+    for (int i = 0; i < 3; i++)
+        run_progress(c[i], 10, 0); /* what the first one had is passed */
+    run_pass(u, 2000);
+    for (int i = 0; i < 3; i++)
+        assert_int_equal(serving(u, c[i]->streams[0].id), 1);
+    assert_int_equal(run_held(w), 2);
+    assert_int_equal(run_held(others[0]) + run_held(others[1]), 4);
+    end(u);
+}
+
+/* The first worker that is asked can't open the data: the next one is. If nobody can, who waits is told. */
+static void test_unfit_workers_are_replaced(void **state)
+{
+    (void)state;
+    struct run *u = begin("fixed:1", 100);
+    struct run_peer *w[3];
+    for (int i = 0; i < 3; i++) {
+        w[i] = run_connect(u, CACHEW__ROLE__ROLE_WORKER);
+        w[i]->capacity = 2;
+        w[i]->snapshot = 11;
+        w[i]->fails = i < 2 ? "no such file" : NULL;
+        run_register(w[i]);
+    }
+    run_settle(u);
+    struct run_peer *c = run_client(u, "job", 0, 1, 0);
+    run_pass(u, 2000);
+    assert_true(c->attached);
+    assert_int_equal(run_held(w[2]), 2);
+    run_lose(w[2]);
+    run_settle(u);
+    struct run_peer *d = run_client_with(u, &(struct run_attach){.job = "other", .pipeline = 1}, 0);
+    run_pass(u, 1000);
+    assert_string_equal(d->failure, "data: no such file");
+    end(u);
+}
+
+/* A client does not get through to the only worker of the crew: another one serves it. */
+static void test_out_of_reach(void **state)
+{
+    (void)state;
+    struct run *u = begin("fixed:1", 100);
+    struct run_peer *a = run_worker(u, 2), *b = run_worker(u, 2), *c = run_client(u, "job", 0, 1, 0);
+    run_pass(u, 2000);
+    struct run_peer *served = run_held(a) > 0 ? a : b, *other = served == a ? b : a;
+    assert_int_equal(run_held(served), 2);
+    RUN_SAY(c, Unreachable, UNREACHABLE, false, RUN_BASE(unreachable), .worker = served->worker, .reason = (char *)"a wall");
+    run_pass(u, 1000);
+    assert_int_equal(run_held(other), 2);
+    assert_int_equal(c->placed[0], other->worker + 1);
+    RUN_SAY(c, Unreachable, UNREACHABLE, false, RUN_BASE(unreachable), .worker = other->worker, .reason = (char *)"a wall"); /* nobody else is left: better than nobody */
+    run_pass(u, 1000);
+    assert_int_equal(run_held(other), 2);
+    end(u);
+}
+
+/* ---- pools ---- */
+
+static const Cachew__Want *last_want(const struct run_peer *p)
+{
+    for (size_t i = p->n_in; i-- > 0;)
+        if (p->in[i]->of_case == CACHEW__ENVELOPE__OF_WANT)
+            return p->in[i]->want;
+    return NULL;
+}
+
+static struct run_peer *run_unit(struct run *u, const char *name)
+{
+    struct run_peer *p = u->peers;
+    while (p->used)
+        p++;
+    p = run_connect(u, CACHEW__ROLE__ROLE_WORKER);
+    run_lose(p); /* its name belongs in its Hello */
+    p->name = name;
+    p->pool = "local";
+    p->capacity = 2;
+    p->snapshot = 11;
+    run_connect_as(u, p, CACHEW__ROLE__ROLE_WORKER);
+    run_register(p);
+    run_settle(u);
+    return p;
+}
+
+static void say_pool(struct run_peer *p, uint32_t minimum, uint32_t maximum, uint32_t units)
+{
+    RUN_SAY(p, Pool, POOL, false, RUN_BASE(pool), .name = (char *)"local", .minimum = minimum, .maximum = maximum, .units = units, .price_per_h = 0.1, .why = (char *)"");
+    run_settle(p->run);
+}
+
+static void test_a_pool_grows_and_shrinks(void **state)
+{
+    (void)state;
+    struct run *u = begin("fixed:3", 100);
+    struct run_peer *p = run_connect(u, CACHEW__ROLE__ROLE_PROVISIONER);
+    say_pool(p, 1, 5, 0);
+    assert_int_equal(last_want(p)->workers, 1);
+    struct run_peer *first = run_unit(u, "local-1"), *c = run_client(u, "job", 0, 1, 0);
+    assert_true(c->attached);
+    run_pass(u, 3000);
+    assert_int_equal(last_want(p)->workers, 3);
+    assert_int_equal(scaling(u, "job", "wanted"), 3);
+    run_unit(u, "local-2");
+    run_unit(u, "local-3");
+    run_pass(u, 1000);
+    assert_int_equal(serving(u, c->streams[0].id), 3);
+    /* The job is over: they stay for a while, for the next one; then all but one go. */
+    run_detach(c, true);
+    run_pass(u, 20000);
+    assert_int_equal(last_want(p)->workers, 3);
+    run_pass(u, 15000);
+    assert_int_equal(last_want(p)->workers, 1);
+    assert_int_equal(last_want(p)->n_release, 2);
+    int drained = 0;
+    for (struct run_peer *w = u->peers; w < u->peers + RUN_PEERS; w++)
+        drained += w->used && w->drain;
+    assert_int_equal(drained, 2);
+    assert_false(first->closed);
+    json_t *pools = ask(u, "pools");
+    assert_int_equal(json_integer_value(json_object_get(json_array_get(pools, 0), "wanted")), 1);
+    json_decref(pools);
+    end(u);
+}
+
+/* A worker that nobody provisioned counts, and is never ended. */
+static void test_workers_of_no_pool(void **state)
+{
+    (void)state;
+    struct run *u = begin("fixed:3", 100);
+    run_worker(u, 2);
+    struct run_peer *p = run_connect(u, CACHEW__ROLE__ROLE_PROVISIONER);
+    say_pool(p, 0, 5, 0);
+    run_client(u, "job", 0, 1, 0);
+    run_pass(u, 3000);
+    assert_int_equal(last_want(p)->workers, 2);
+    run_lose(p);
+    run_settle(u);
+    run_pass(u, 2000);
+    assert_int_equal(scaling(u, "job", "granted"), 1); /* there are no more now */
+    end(u);
+}
+
+/* Told to go by somebody, a worker of a pool is ended by its provisioner; if it goes by itself it is not told twice. */
+static void test_who_drains_is_released_once(void **state)
+{
+    (void)state;
+    struct run *u = begin("fixed:2", 100);
+    struct run_peer *p = run_connect(u, CACHEW__ROLE__ROLE_PROVISIONER), *o = run_connect(u, CACHEW__ROLE__ROLE_OBSERVER);
+    say_pool(p, 2, 5, 2);
+    struct run_peer *a = run_unit(u, "local-1"), *b = run_unit(u, "local-2");
+    RUN_SAY(b, Draining, DRAINING, false, RUN_BASE(draining)); /* SIGTERM of somebody */
+    run_pass(u, 1000);
+    assert_int_equal(last_want(p)->n_release, 0);
+    char id[32];
+    snprintf(id, sizeof(id), "%" PRIu64, a->worker);
+    RUN_SAY(o, Steer, STEER, true, RUN_BASE(steer), .verb = (char *)"drain-worker", .name = id);
+    run_pass(u, 1000);
+    assert_int_equal(last_want(p)->workers, 2);
+    assert_int_equal(last_want(p)->n_release, 1);
+    assert_string_equal(last_want(p)->release[0], "local-1");
+    end(u);
+}
+
+static void test_nonsense_of_provisioners(void **state)
+{
+    (void)state;
+    struct run *u = begin("fixed:3", 100);
+    struct run_peer *p = run_connect(u, CACHEW__ROLE__ROLE_PROVISIONER);
+    say_pool(p, 5, 1, 0);
+    assert_non_null(strstr(p->why, "expected at most"));
+    p = run_connect(u, CACHEW__ROLE__ROLE_PROVISIONER);
+    RUN_SAY(p, Pool, POOL, false, RUN_BASE(pool), .name = (char *)"", .why = (char *)"");
+    assert_non_null(strstr(p->why, "a pool's name"));
+    p = run_connect(u, CACHEW__ROLE__ROLE_PROVISIONER);
+    say_pool(p, 0, 3, 0);
+    struct run_peer *again = run_connect(u, CACHEW__ROLE__ROLE_PROVISIONER); /* it connected anew, and its old connection is not noticed to be dead */
+    say_pool(again, 0, 4, 0);
+    assert_true(p->closed && !again->closed);
+    end(u);
+    u = run_new(10); /* without a policy */
+    p = run_connect(u, CACHEW__ROLE__ROLE_PROVISIONER);
+    say_pool(p, 0, 1, 0);
+    assert_non_null(strstr(p->why, "--policy"));
+    run_free(u);
+}
+
+/* ---- deciding ---- */
+
+struct world { /* a client and its workers, as a formula has it */
+    double step_s, work_s; /* of the client; of a worker, per batch: a split has two */
+    double scatter;        /* variance of steps, relative to their square */
+    double taken, waited_s, waited_sq, stepped_s, computed[RUN_PEERS], positions[RUN_PEERS];
+    uint64_t splits;
+};
+
+static void beat(struct run_peer *w, const uint8_t stream[16], double compute_s, double positions)
+{
+    Cachew__StreamWork work = CACHEW__STREAM_WORK__INIT, *list[] = {&work};
+    work.stream = (ProtobufCBinaryData){16, (uint8_t *)(uintptr_t)stream};
+    work.compute_ns = (uint64_t)(compute_s * 1e9);
+    work.positions = (uint64_t)positions;
+    RUN_SAY(w, Heartbeat, HEARTBEAT, false, RUN_BASE(heartbeat), .streams = list, .n_streams = 1);
+}
+
+/* A second of it: workers that hold something compute, the client takes what they give, at most as fast as it steps. */
+static void second(struct run *u, struct run_peer *c, struct world *x)
+{
+    struct run_peer *busy[RUN_PEERS];
+    int n = 0;
+    for (struct run_peer *p = u->peers; p < u->peers + RUN_PEERS; p++)
+        if (p->used && p->role == CACHEW__ROLE__ROLE_WORKER && run_held(p) > 0)
+            busy[n++] = p;
+    double interval = n > 0 ? CW_MAX(x->step_s, x->work_s / n) : 1, batches = n > 0 ? 1 / interval : 0;
+    x->taken += batches;
+    x->stepped_s += batches * x->step_s;
+    x->waited_s += batches * (interval - x->step_s);
+    x->waited_sq += batches * (interval - x->step_s) * (interval - x->step_s);
+    for (int i = 0; i < n; i++) {
+        size_t k = (size_t)(busy[i] - u->peers);
+        x->computed[k] += batches * x->work_s / n;
+        x->positions[k] += batches * 5 / n; /* splits are of ten positions */
+        beat(busy[i], c->streams[0].id, x->computed[k], x->positions[k]);
+    }
+    for (; x->splits < (uint64_t)(x->taken / 2); x->splits++)
+        for (int i = 0; i < n; i++)
+            if (busy[i]->streams[0].held[x->splits])
+                run_completed(busy[i], &busy[i]->streams[0], x->splits, 2);
+    Cachew__Place place = CACHEW__PLACE__INIT;
+    Cachew__Pace pace = CACHEW__PACE__INIT;
+    place.split = x->splits;
+    pace.n = (uint64_t)x->taken;
+    pace.step_s = x->stepped_s;
+    pace.wait_s = x->waited_s;
+    pace.step_sq = x->stepped_s * x->step_s * (1 + x->scatter);
+    pace.wait_sq = x->waited_sq;
+    c->cursor = x->splits;
+    RUN_SAY(c, Progress, PROGRESS, false, RUN_BASE(progress), .from = &place, .pace = &pace);
+    run_settle(u);
+    run_pass(u, 1000);
+}
+
+static void test_measured_and_decided(void **state)
+{
+    (void)state;
+    struct run *u = begin("auto", 4000);
+    for (int i = 0; i < 12; i++)
+        run_worker(u, 4);
+    struct run_peer *c = run_client(u, "job", 0, 1, 0);
+    struct world x = {.step_s = 0.1, .work_s = 0.56};
+    for (int i = 0; i < 60; i++)
+        second(u, c, &x);
+    assert_int_equal(scaling(u, "job", "wanted"), 6);
+    assert_int_equal(serving(u, c->streams[0].id), 6);
+    json_t *decisions = ask(u, "jobs/job/decisions");
+    assert_in_range(json_array_size(decisions), 1, 3);
+    const json_t *record = json_object_get(json_array_get(decisions, json_array_size(decisions) - 1), "record"), *seen = json_object_get(record, "seen");
+    assert_true(json_number_value(json_object_get(seen, "step_s")) > 0.09 && json_number_value(json_object_get(seen, "step_s")) < 0.11);
+    assert_true(json_array_size(json_object_get(record, "alternatives")) > 1);
+    assert_true(strlen(json_string_value(json_object_get(record, "why"))) > 10);
+    json_decref(decisions);
+    /* It is written down: after a restart the job has as many as before. */
+    run_kill(u);
+    run_start(u);
+    assert_int_equal(scaling(u, "job", "wanted"), 6);
+    end(u);
+}
+
+static void test_demand_that_falls(void **state)
+{
+    (void)state;
+    struct run *u = begin("auto", 4000);
+    for (int i = 0; i < 12; i++)
+        run_worker(u, 4);
+    struct run_peer *c = run_client(u, "job", 0, 1, 0);
+    struct world x = {.step_s = 0.1, .work_s = 0.75};
+    for (int i = 0; i < 60; i++)
+        second(u, c, &x);
+    assert_int_equal(scaling(u, "job", "wanted"), 8);
+    x.step_s = 0.2;
+    for (int i = 0; i < 60; i++)
+        second(u, c, &x);
+    assert_int_equal(scaling(u, "job", "wanted"), 4);
+    end(u);
+}
+
+/* A client that takes next to no time, and now that and now this: it gets all that there are, though nobody knows how short its steps are. */
+static void test_a_client_that_takes_all(void **state)
+{
+    (void)state;
+    struct run *u = begin("auto", 4000);
+    for (int i = 0; i < 3; i++)
+        run_worker(u, 4);
+    struct run_peer *c = run_client(u, "job", 0, 1, 0);
+    struct world x = {.step_s = 0.00005, .work_s = 0.4, .scatter = 30};
+    for (int i = 0; i < 60; i++)
+        second(u, c, &x);
+    assert_int_equal(scaling(u, "job", "wanted"), 3);
+    end(u);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_a_job_gets_as_many_as_are_wanted),
+        cmocka_unit_test(test_who_leaves_a_crew),
+        cmocka_unit_test(test_weights_priorities_and_quotas),
+        cmocka_unit_test(test_more_jobs_than_workers),
+        cmocka_unit_test(test_unfit_workers_are_replaced),
+        cmocka_unit_test(test_out_of_reach),
+        cmocka_unit_test(test_a_pool_grows_and_shrinks),
+        cmocka_unit_test(test_workers_of_no_pool),
+        cmocka_unit_test(test_who_drains_is_released_once),
+        cmocka_unit_test(test_nonsense_of_provisioners),
+        cmocka_unit_test(test_measured_and_decided),
+        cmocka_unit_test(test_demand_that_falls),
+        cmocka_unit_test(test_a_client_that_takes_all),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
