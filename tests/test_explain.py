@@ -8,6 +8,7 @@ import re
 
 import pytest
 from command import BATCH, SHUFFLE, cachew, range_chain, run, write
+from example_data import EXAMPLES, FEWER
 
 RUN_S = 0.6
 LIMITS = ["threads", "cpus", "storage", "consumer", "planning"]
@@ -311,3 +312,36 @@ def test_the_text(tmp_path):
         assert line in said, said
     assert re.search(r"^ +# \(# to #\)  autocache behind (synthetic|delay) \(operator #\): # MB for all elements$", said, re.MULTILINE), said
     assert re.search(r"^ +# +# +[+-]#%  once more as it is$", said, re.MULTILINE), said
+
+
+# ---- whatever the pipeline ----
+
+@pytest.mark.parametrize("name", EXAMPLES)
+def test_every_example(examples, name):
+    fewer = [word for setting in FEWER.get(name, []) for word in ("--set", setting)]
+    told = explain(examples / f"{name}.json", "--check", "--seconds", 0.1, *fewer, run_s=0.3)
+    assert told["costs"]["stages"] and told["bottleneck"]["says"]
+    assert [c for c in told["checks"] if "failed" in c] == []
+
+
+ODD = {
+    "endless": [{**SYNTHETIC, "count": 40, "cost_us": 200}, {"op": "repeat", "count": -1}, {"op": "shuffle"}, BATCH],
+    "no batch": [{**SYNTHETIC, "cost_us": 200}],
+    "concat": [{"op": "concat", "inputs": [[{**SYNTHETIC, "cost_us": 200}, {"op": "autocache"}], [{**SYNTHETIC, "count": 50}]]}, {"op": "delay", "us": 50}, BATCH],
+    "all dropped but few": range_chain(1 << 20, {"op": "delay", "us": 1}, {"op": "filter", "where": "value % 1000 == 0"}, BATCH),
+    "tiny": range_chain(3, {"op": "delay", "us": 100}, BATCH),
+    "two markers": [{**SYNTHETIC, "count": 500, "cost_us": 100}, {"op": "cache"}, {"op": "delay", "us": 100}, {"op": "autocache"}, BATCH],
+    "counting": range_chain(5000, {"op": "filter", "where": "value % 2 == 0"}, {"op": "take", "count": 900}, {"op": "delay", "us": 50}, BATCH),
+}
+
+
+@pytest.mark.parametrize("name", ODD)
+def test_odd_pipelines(tmp_path, name):
+    told = explained(tmp_path, ODD[name], "--check", "--seconds", 0.1, run_s=0.3)
+    assert told["costs"]["stages"] and told["bottleneck"]["says"]
+    assert [c for c in told["checks"] if "failed" in c] == []
+
+
+def test_what_can_not_be_measured(tmp_path):
+    for chain, said in ((range_chain(0, BATCH), "no elements"), (range_chain(9, {"op": "filter", "where": "value > 9"}, BATCH), "no batches")):
+        assert said in explained(tmp_path, chain, "--check", code=1)["error"]["message"]
