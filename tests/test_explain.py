@@ -59,9 +59,12 @@ def with_cache(told, at_position, bytes_each):
     costs["storage"]["had_bytes_per_s"] = None
     costs["stages"] = behind
     part = min(work(costs) / work(told["costs"]), 1)
-    scheduling = costs["parts"]["scheduling_s"] = was_scheduling * part
+    costs["parts"]["scheduling_s"] = was_scheduling * part
     costs["parts"]["delay_s"] *= part
-    costs["cpu_s"] = max(costs["cpu_s"] - sum(s["cpu_s"] * s["rows"] for s in before) + read - was_read + scheduling - was_scheduling, read)
+    parts = told["costs"]["parts"]
+    scheduling_cpu = told["costs"]["cpu_s"] - sum(s["cpu_s"] * s["rows"] for s in told["costs"]["stages"])
+    scheduling_cpu -= parts["reading_s"] + parts["copying_s"] + parts["planning_s"] + told["costs"]["consumer_s"]
+    costs["cpu_s"] = max(costs["cpu_s"] - sum(s["cpu_s"] * s["rows"] for s in before) + read - was_read - max(scheduling_cpu, 0) * (1 - part), read)
     return predict(told["costs"], costs)
 
 

@@ -75,7 +75,7 @@ static void take_delay_out(struct cw_costs *c)
         double late_s = gaps > 0 ? fmin(left * gap / gaps, gap) : 0;
         o->delay_s += late_s;
         o->busy_s -= o->delay_s;
-        o->alone_s *= wall_s > 0 ? o->busy_s / wall_s : 1;
+        o->alone_s = o->alone_s == wall_s ? o->busy_s : wall_s > 0 ? o->alone_s * o->busy_s / wall_s : o->alone_s;
     }
     c->late_s = fmin(fmax(left - gaps, 0), c->other_s);
     c->other_s -= c->late_s;

@@ -98,7 +98,8 @@ static int read_all(struct cw_cache_set *set, size_t n, size_t bytes, size_t str
     return r == 2 ? cw_error_set(err, CW_E_IO, "a cache does not keep there what it is given") : r;
 }
 
-static int probe_size(const char *dir, size_t n, size_t bytes, size_t stride, double *ret_cold, double *ret_warm, struct cw_error *err)
+/* A cache of its own: read in steps of `first`, from the disk as far as it was written there, and then of `second`, from memory. */
+static int probe_size(const char *dir, size_t n, size_t bytes, size_t first, size_t second, double *ret_first, double *ret_second, struct cw_error *err)
 {
     const struct cw_cache_options o = {.dir = dir};
     struct cw_cache *c;
@@ -107,16 +108,16 @@ static int probe_size(const char *dir, size_t n, size_t bytes, size_t stride, do
     int r = to ? cw_cache_open(&o, &c, err) : cw_error_nomem(err, AT_ONCE * bytes, "a cache");
     if (r < 0)
         return r;
-    r = cw_cache_set_open(c, (struct cw_hash128){.lo = bytes, .hi = n}, "{}", &set, err);
+    r = cw_cache_set_open(c, (struct cw_hash128){.lo = bytes, .hi = first}, "{}", &set, err);
     if (r >= 0)
         r = fill(set, n, bytes, err);
     if (r >= 0) {
         memset(to, 0, AT_ONCE * bytes); /* its pages are there when the clock runs */
         cw_cache_flush(c);
-        r = read_all(set, n, bytes, stride, cw_now_ns, to, ret_cold, err);
+        r = read_all(set, n, bytes, first, cw_now_ns, to, ret_first, err);
     }
     if (r >= 0)
-        r = read_all(set, n, bytes, stride, cw_thread_cpu_ns, to, ret_warm, err);
+        r = read_all(set, n, bytes, second, cw_thread_cpu_ns, to, ret_second, err);
     cw_cache_set_unref(set);
     cw_cache_close(c);
     return r;
@@ -130,15 +131,19 @@ static void line(double small, double large, double *ret_entry, double *ret_byte
 
 int cw_probe_cache(const char *dir, bool scattered, struct cw_cache_speed *ret, struct cw_error *err)
 {
-    size_t stride = scattered ? STRIDE : 1;
+    static const struct { size_t n, bytes; } sizes[] = {{N_SMALL, SMALL_BYTES}, {N_LARGE, LARGE_BYTES}};
+    size_t step = scattered ? STRIDE : 1;
     _cleanup_free_ char *path = NULL;
-    double cold[2], warm[2];
+    double cold[2], warm[2], other;
     int r = cw_scratch_dir(dir, &path, err);
     if (r < 0)
         return r;
-    r = probe_size(path, N_SMALL, SMALL_BYTES, stride, &cold[0], &warm[0], err);
-    if (r >= 0)
-        r = probe_size(path, N_LARGE, LARGE_BYTES, stride, &cold[1], &warm[1], err);
+    for (size_t i = 0; i < 2 && r >= 0; i++) {
+        r = probe_size(path, sizes[i].n, sizes[i].bytes, step, step, &cold[i], &warm[i], err);
+        /* An epoch is scattered over some seconds; the system has read ahead by then, in large pages, which are quicker than those of single entries. */
+        if (r >= 0 && scattered)
+            r = probe_size(path, sizes[i].n, sizes[i].bytes, 1, step, &other, &warm[i], err);
+    }
     cw_scratch_remove(path);
     if (r < 0)
         return r;

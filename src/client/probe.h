@@ -9,7 +9,7 @@ struct cw_cache_speed {
     double entry_s, byte_s;           /* from the page cache */
     double cold_entry_s, cold_byte_s; /* right after they were written, past the page cache where the file system lets us */
 };
-/* Writes some 20 MB and reads them twice, scattered or in the order in which they were written. dir NULL: $TMPDIR, else /tmp. */
+/* Writes up to 40 MB and reads them, scattered or in the order in which they were written. dir NULL: $TMPDIR, else /tmp. */
 int cw_probe_cache(const char *dir, bool scattered, struct cw_cache_speed *ret, struct cw_error *err) _must_check_;
 
 /* A new directory below dir (NULL: as above), and its removal with all that is in it. Caller frees *ret. */

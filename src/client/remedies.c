@@ -108,12 +108,22 @@ static double rows_behind(const struct cw_costs *c, unsigned position)
     return 1;
 }
 
-/* Operators before the place cost nothing; those behind it what they do, unfused where their run began before it. False: that is not known. */
-static bool skip_before(struct cw_costs *then, unsigned last)
+/* Whether others of the operator's fused run stand behind the place: then these are a run of their own. */
+static bool still_fused(const struct cw_costs *c, unsigned op, unsigned last)
+{
+    bool any = false;
+    for (unsigned i = last + 1; i < c->n_ops; i++)
+        any |= i != op && c->ops[i].fused_into == c->ops[op].fused_into;
+    return any;
+}
+
+/* Operators before the place cost nothing, those behind it what they do. Where a fused run is cut what is left of it is taken to gain as much from being fused as the
+ * whole did, or nothing (`alone`). False: that is not known. */
+static bool skip_before(struct cw_costs *then, unsigned last, bool alone)
 {
     for (unsigned i = 0; i < then->n_ops; i++) {
         struct cw_op_cost *o = &then->ops[i];
-        bool cut = o->fused_into <= last && i > last;
+        bool cut = o->fused_into <= last && i > last && (alone || !still_fused(then, i, last));
         double busy = i <= last ? 0 : cut ? o->alone_s : o->busy_s, cpu = i <= last ? 0 : cut ? o->alone_cpu_s : o->cpu_s;
         if (busy < 0)
             return false;
@@ -134,13 +144,22 @@ static double work(const struct cw_costs *c)
     return s;
 }
 
+/* CPU time of an element that is neither an operator's nor other work on elements or batches: that of scheduling, wherever it was counted. */
+static double scheduling_cpu(const struct cw_costs *c)
+{
+    double s = c->cpu_s - c->read_s - c->emit_s - c->plan_s - c->consumer_s;
+    for (unsigned i = 0; i < c->n_ops; i++)
+        s -= c->ops[i].function ? c->ops[i].busy_s : c->ops[i].cpu_s;
+    return fmax(s, 0);
+}
+
 /* Scheduling is by blocks, and these are made so that each takes about the same time: elements that are cheaper share it with more others. */
 static void share_scheduling(const struct cw_costs *now, struct cw_costs *then)
 {
     double part = work(now) > 0 ? fmin(work(then) / work(now), 1) : 1;
     then->other_s = now->other_s * part;
     then->late_s = now->late_s * part;
-    then->cpu_s -= now->other_s - then->other_s;
+    then->cpu_s -= scheduling_cpu(now) * (1 - part);
 }
 
 /* The rate with everything at the place read from the cache, in read_s each. */
@@ -158,20 +177,24 @@ static double cached_rate(const struct cw_costs *c, const struct cw_costs *behin
 static int find_cache(struct finding *f, const struct cw_place *p, struct cw_error *err)
 {
     const struct cw_cache_speed *s = f->o->speed;
-    struct cw_costs behind;
+    struct cw_costs behind, slower;
     double rows = rows_behind(f->c, p->last), source_rows = 0;
     int r = cw_costs_copy(&behind, f->c, err);
     if (r < 0)
         return r;
+    if ((r = cw_costs_copy(&slower, f->c, err)) < 0) {
+        cw_costs_deinit(&behind);
+        return r;
+    }
     for (unsigned i = 0; i < f->c->n_ops; i++)
         source_rows += f->c->ops[i].source ? f->c->ops[i].rows : 0;
     struct cw_remedy m = {.kind = "cache", .here = true};
     m.bytes = isfinite(f->o->elements) && source_rows > 0 ? f->o->elements * rows / source_rows * p->bytes : 0;
-    if (skip_before(&behind, p->last)) {
+    if (skip_before(&behind, p->last, false) && skip_before(&slower, p->last, true)) {
         double warm_s = rows * (s->entry_s + p->bytes * s->byte_s), cold_s = rows * (s->cold_entry_s + p->bytes * s->cold_byte_s);
         m.here = m.bytes > 0 && m.bytes < f->o->page_cache;
         m.rate = cached_rate(f->c, &behind, m.here ? warm_s : cold_s, false);
-        m.low = cached_rate(f->c, &behind, fmax(warm_s, cold_s), true);
+        m.low = cached_rate(f->c, &slower, fmax(warm_s, cold_s), true);
         m.high = cached_rate(f->c, &behind, fmin(warm_s, cold_s), false);
     }
     if (p->marker >= 0) {
@@ -183,6 +206,7 @@ static int find_cache(struct finding *f, const struct cw_place *p, struct cw_err
     }
     offer(f, m);
     cw_costs_deinit(&behind);
+    cw_costs_deinit(&slower);
     return 0;
 }
 

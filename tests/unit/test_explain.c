@@ -305,6 +305,17 @@ static void a_cache_within_a_fused_run_ends_it(void **state)
     m->ops[2].alone_s = m->ops[2].alone_cpu_s = 1.5 * MS;
     struct found f = find(m, &place, 1, NULL, 0);
     near(of_kind(&f, "cache")->rate, 2 / (1.5 * MS + 20 * US));
+    cw_remedies_free(f.list, f.n);
+
+    /* Two that are left are a run again, which gains as much as the three did, if it gains anything. */
+    costs(m, 3, 0.5 * MS, 0.5 * MS);
+    m->ops[3].rows = 1;
+    m->ops[3].fused_into = 1;
+    m->ops[3].alone_s = m->ops[3].alone_cpu_s = 2.5 * MS;
+    f = find(m, &place, 1, NULL, 0);
+    near(of_kind(&f, "cache")->rate, 2 / (1 * MS + 20 * US));
+    near(of_kind(&f, "cache")->low, 2 / (4 * MS + 70 * US));
+
     m->ops[2].alone_s = -1; /* never seen alone: nothing can be said */
     cw_remedies_free(f.list, f.n);
     f = find(m, &place, 1, NULL, 0);
