@@ -151,6 +151,9 @@ static void add_remedies(struct cw_text *t, const json_t *facts)
 {
     size_t i;
     json_t *o;
+    const char *unknown = get_text(json_object_get(facts, "cache_speed"), "unknown");
+    if (unknown)
+        cw_text_add(t, "how fast a cache would be is not known: %s\n", unknown);
     if (json_array_size(json_object_get(facts, "remedies")) == 0) {
         cw_text_add(t, "remedies: none that would gain 3 %%\n");
         return;
