@@ -73,7 +73,7 @@ _cachew() {
         return
         ;;
     --threads | --seed | --epochs | --batches | --rank | --world-size | --state-every | --set | --wait | --run | --seconds | --best-of | --job | --workers | --drain-timeout | \
-        --min-workers | --max-workers | --worker-cpus | --price-client | --price-worker | --pool | --share | --weight | --priority | --quota | --scaling | --name | --cancel | --pause | --resume | --drain | --interval | --host | --days)
+        --min-workers | --max-workers | --worker-cpus | --price-client | --price-worker | --limit-rate | --pool | --share | --weight | --priority | --quota | --scaling | --name | --cancel | --pause | --resume | --drain | --interval | --host | --days)
         return
         ;;
     esac

@@ -239,7 +239,8 @@ CACHEW_API int cachew_iterator_open(const struct cachew_pipeline *p, const struc
 CACHEW_API int cachew_pipeline_batches(const struct cachew_pipeline *p, const struct cachew_options *options, uint64_t *ret,
                                        struct cachew_error **err) CACHEW_CHECKED;
 /* Opens the sources and, where seconds is not 0, runs the pipeline for so long. *ret is a new text that says what was fused, how the data divide,
- * and where the time goes and what would help: the one that `cachew explain` prints, as JSON or for people. Of the options, epochs, rank,
+ * where the time goes, what limits the rate and what would help: the one that `cachew explain` prints, as JSON or for people. With seconds up to 40 MB are
+ * written to a directory that is removed, in options.cache_dir or else $TMPDIR, to see how fast a cache would be there. Of the options, epochs, rank,
  * world_size and state do not matter. */
 CACHEW_API int cachew_pipeline_explain(const struct cachew_pipeline *p, const struct cachew_options *options, double seconds, int json, char **ret,
                                        struct cachew_error **err) CACHEW_CHECKED;

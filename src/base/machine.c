@@ -1,5 +1,6 @@
 #include "base/machine.h"
 
+#include <dirent.h>
 #include <inttypes.h>
 #include <sched.h>
 #include <stdbool.h>
@@ -127,6 +128,21 @@ uint64_t cw_peak_rss(void)
     if (f)
         fclose(f);
     return kib * 1024;
+}
+
+uint64_t cw_run_delay_ns(void)
+{
+    char path[300], line[128];
+    uint64_t sum = 0, delay_ns;
+    DIR *d = opendir("/proc/self/task");
+    for (struct dirent *e; d && (e = readdir(d));) {
+        snprintf(path, sizeof(path), "/proc/self/task/%s/schedstat", e->d_name);
+        if (e->d_name[0] != '.' && read_line(path, line, sizeof(line)) == 0 && sscanf(line, "%*u %" SCNu64, &delay_ns) == 1)
+            sum += delay_ns;
+    }
+    if (d)
+        closedir(d);
+    return sum;
 }
 
 double cw_process_age(void)

@@ -9,5 +9,7 @@ unsigned cw_cpu_budget(void);
 uint64_t cw_memory_total(void);
 /* VmHWM of this process in bytes (not ru_maxrss, which exec inherits); 0 when unknown. */
 uint64_t cw_peak_rss(void);
+/* Time in which threads of this process could have run and had no CPU, all of those that there are added up; 0 where the system does not tell. */
+uint64_t cw_run_delay_ns(void);
 /* Seconds since this process started, from its start time in /proc/self/stat. */
 double cw_process_age(void);

@@ -45,8 +45,6 @@ static void reset_peak_rss(void)
     close(fd);
 }
 
-static double rate(const struct cw_measurement *m) { return m->seconds > 0 ? (double)m->elements / m->seconds : 0; }
-
 static int run_step(struct bench *x, unsigned threads, struct step *ret, struct cw_error *err)
 {
     struct cw_measure_options o = {
@@ -62,10 +60,11 @@ static int run_step(struct bench *x, unsigned threads, struct step *ret, struct 
         x->common.local.iterator = cw_iterator_free(x->common.local.iterator); /* its slabs are not this run's */
         reset_peak_rss();
         int r = cw_measure(&x->common.local, &o, &m, err);
+        cw_measurement_deinit(&m); /* the figures stay */
         if (r < 0)
             return r;
         ret->peak_rss = CW_MAX(ret->peak_rss, cw_peak_rss());
-        if (i == 0 || rate(&m) > rate(&ret->best)) {
+        if (i == 0 || cw_measurement_rate(&m) > cw_measurement_rate(&ret->best)) {
             ret->best = m;
             json_t *profile = cw_report_profile(&x->common.local);
             const char *name = json_string_value(json_object_get(profile, "bottleneck"));
@@ -79,7 +78,7 @@ static int run_step(struct bench *x, unsigned threads, struct step *ret, struct 
 static json_t *step_json(const struct step *s, double one)
 {
     json_t *o = cw_measurement_json(&s->best);
-    json_object_update_new(o, json_pack("{s:f, s:I, s:s}", "speedup", one > 0 ? rate(&s->best) / one : 0.0, "peak_rss_bytes", (json_int_t)s->peak_rss,
+    json_object_update_new(o, json_pack("{s:f, s:I, s:s}", "speedup", one > 0 ? cw_measurement_rate(&s->best) / one : 0.0, "peak_rss_bytes", (json_int_t)s->peak_rss,
                                         "bottleneck", s->bottleneck));
     return o;
 }
@@ -99,15 +98,15 @@ static int run_all(struct bench *x, json_t **ret, struct cw_error *err)
         if (r < 0)
             break;
         const struct cw_measurement *m = &s.best;
-        one = i == 0 ? rate(m) : one;
-        if (rate(m) > best) {
-            best = rate(m);
+        one = i == 0 ? cw_measurement_rate(m) : one;
+        if (cw_measurement_rate(m) > best) {
+            best = cw_measurement_rate(m);
             best_threads = steps[i];
         }
         json_array_append_new(list, step_json(&s, one));
         if (!x->common.json) {
-            printf("%7u %14.0f %12.1f %10.1f %8.2fx %10.3f s %10.1f  %s\n", steps[i], rate(m), (double)m->batches / m->seconds,
-                   (double)m->bytes * 1e-6 / m->seconds, one > 0 ? rate(m) / one : 0.0, m->first_batch_s, (double)s.peak_rss * 1e-6, s.bottleneck);
+            printf("%7u %14.0f %12.1f %10.1f %8.2fx %10.3f s %10.1f  %s\n", steps[i], cw_measurement_rate(m), (double)m->batches / m->seconds,
+                   (double)m->bytes * 1e-6 / m->seconds, one > 0 ? cw_measurement_rate(m) / one : 0.0, m->first_batch_s, (double)s.peak_rss * 1e-6, s.bottleneck);
             fflush(stdout);
         }
     }

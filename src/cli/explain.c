@@ -1,4 +1,4 @@
-/* cachew explain: what the compiler made of a pipeline, and, after running it for some seconds, where the time goes. */
+/* cachew explain: what the compiler made of a pipeline, and, after running it for some seconds, where the time goes, what would help, and whether it does. */
 #include <stdio.h>
 
 #include "cli/common.h"
@@ -17,10 +17,16 @@ static void print(void (*describe)(const json_t *, struct cw_text *), const json
 int cli_explain(int argc, char **argv)
 {
     struct cli_common c;
-    double seconds = 3;
+    double seconds = 3, check_seconds = 3, rate = 0;
+    bool check = false;
+    const char *cache_dir = NULL;
     struct cw_error err = {0};
     const struct cli_option options[] = {
         {"run", CLI_SECONDS, &seconds, "S", "run it for S seconds to see where the time goes (default 3; 0: don't)", 0, 0, NULL, NULL},
+        {"check", CLI_FLAG, &check, NULL, "try the remedies that can be tried here, and set what comes beside what was predicted", 0, 0, NULL, NULL},
+        {"seconds", CLI_SECONDS, &check_seconds, "S", "of each trial of --check (default 3)", 0, 0, NULL, NULL},
+        {"limit-rate", CLI_NUMBER, &rate, "N", "take at most N elements per second, as a training would (default 0: as many as come)", 0, 0, NULL, NULL},
+        {"cache-dir", CLI_TEXT, &cache_dir, "DIR", "where a cache would be: how fast it is there is measured, in a directory of its own (default: $TMPDIR)", 0, 0, NULL, NULL},
         CLI_COMMON_OPTIONS(&c, "compute threads"),
         {0},
     };
@@ -29,6 +35,10 @@ int cli_explain(int argc, char **argv)
     if (r == 1)
         return 0;
     json_t *facts = json_object();
+    if (r >= 0 && check && !(seconds > 0 && check_seconds > 0)) {
+        cw_error_attribute(&err, seconds > 0 ? "seconds" : "run", "0", "more than 0");
+        r = cw_error_set(&err, CW_E_OPTION, "--%s 0: expected more than 0 with --check", seconds > 0 ? "seconds" : "run");
+    }
     if (r >= 0)
         r = cli_common_load(&c, &err);
     if (r >= 0)
@@ -40,7 +50,10 @@ int cli_explain(int argc, char **argv)
         .memory = c.memory,
         .optimize = !c.no_optimize,
         .seconds = seconds,
+        .rate = rate,
         .wait = c.wait,
+        .index_dir = c.index_dir,
+        .cache_dir = cache_dir,
     };
     if (r >= 0)
         r = cw_explain_pipeline(&c.local, &o, facts, &err);
@@ -48,12 +61,17 @@ int cli_explain(int argc, char **argv)
         print(cw_explain_pipeline_text, facts);
     if (r >= 0 && seconds > 0)
         r = cw_explain_run(&c.local, &o, facts, &err);
+    if (r >= 0 && seconds > 0 && !c.json)
+        print(cw_explain_run_text, facts);
+    o.seconds = check_seconds;
+    if (r >= 0 && check)
+        r = cw_explain_check(&c.local, &o, facts, &err);
     if (r < 0)
         code = cli_fail(&err, c.json, facts);
     else if (c.json)
         code = cli_print(json_incref(facts));
-    else if (seconds > 0)
-        print(cw_explain_run_text, json_object_get(facts, "run"));
+    else
+        print(cw_explain_check_text, facts);
     json_decref(facts);
     cli_common_deinit(&c);
     return code;

@@ -41,8 +41,7 @@ static char *explanation(const json_t *facts, bool json, struct cw_error *err)
     char *text = json ? json_dumps(facts, JSON_INDENT(1) | JSON_REAL_PRECISION(9)) : NULL;
     if (!json) {
         cw_explain_pipeline_text(facts, &t);
-        if (json_object_get(facts, "run"))
-            cw_explain_run_text(json_object_get(facts, "run"), &t);
+        cw_explain_run_text(facts, &t);
         if (t.failed)
             cw_text_deinit(&t);
         text = t.data;
@@ -68,6 +67,7 @@ int cachew_pipeline_explain(const struct cachew_pipeline *p, const struct cachew
         x.memory = o.memory ? o.memory : cw_memory_total() / 2;
         x.optimize = o.optimize != 0;
         x.interrupt = o.interrupt;
+        x.cache_dir = o.cache_dir;
         r = cw_explain_pipeline(&l, &x, facts, &e);
     }
     if (r >= 0 && seconds > 0)

@@ -1,15 +1,9 @@
-/* What there is to tell of a pipeline, as one JSON object. */
+/* What the compiler made of a pipeline, as JSON. */
 #include "client/explain.h"
 
-#include <inttypes.h>
 #include <string.h>
 
-#include "base/clock.h"
-#include "base/machine.h"
-#include "base/text.h"
 #include "client/caching.h"
-#include "client/measure.h"
-#include "client/report.h"
 #include "optimize/optimize.h"
 
 /* ---- the pipeline as compiled ---- */
@@ -215,31 +209,4 @@ int cw_explain_pipeline(const struct cw_local *l, const struct cw_explain_option
     if (c->n_markers)
         json_object_set_new(facts, "markers", cw_caching_markers(c));
     return describe_batch(l, o, facts, err);
-}
-
-/* ---- running it ---- */
-
-int cw_explain_run(struct cw_local *l, const struct cw_explain_options *o, json_t *facts, struct cw_error *err)
-{
-    struct cw_measurement m;
-    struct cw_measure_options mo = {
-        .seed = o->seed,
-        .threads = o->threads,
-        .memory = o->memory,
-        .optimize = o->optimize,
-        .seconds = o->seconds,
-        .wait = o->wait,
-        .interrupt = o->interrupt,
-    };
-    int r = cw_measure(l, &mo, &m, err); /* leaves the iterator for its profile */
-    if (r < 0)
-        return r;
-    json_t *run = cw_measurement_json(&m);
-    json_t *profile = cw_report_profile(l), *parts = json_object_get(profile, "operators");
-    json_object_set(run, "bottleneck", json_object_get(profile, "bottleneck"));
-    json_object_set(run, "operators", parts);
-    json_decref(profile);
-    json_object_set_new(run, "advice", cw_advice(l, &m, parts, facts));
-    json_object_set_new(facts, "run", run);
-    return 0;
 }

@@ -1,4 +1,4 @@
-/* What there is to tell of a pipeline, for people: from the JSON object that explain.c makes, so that both say the same. */
+/* What there is to tell of a pipeline, for people: from the JSON object that explain.c, explain_run.c and explain_check.c make, so that both say the same. */
 #include "client/explain.h"
 
 #include <stdio.h>
@@ -103,16 +103,10 @@ void cw_explain_pipeline_text(const json_t *f, struct cw_text *t)
     }
 }
 
-void cw_explain_run_text(const json_t *run, struct cw_text *t)
+static void add_parts(struct cw_text *t, const json_t *run)
 {
-    char a[32], b[32];
     size_t i;
     json_t *o;
-    cw_text_add(t, "\nran %.1f s on %.0f threads: %.0f elements/s, %.0f batches, %s/s, first batch after %.3f s\n", get(run, "seconds"), get(run, "threads"),
-           get(run, "elements_per_s"), get(run, "batches"), bytes_text(run, "bytes_per_s", a), get(run, "first_batch_s"));
-    cw_text_add(t, "  threads were idle %.0f %% and between operators %.0f %% of the time; who takes the batches waited %.0f %%\n", get(run, "idle_share") * 100,
-           get(run, "other_share") * 100, get(run, "wait_share") * 100);
-    cw_text_add(t, "  %s read from files, at most %s of the memory budget in use\n", bytes_text(run, "read_bytes", a), bytes_text(run, "memory_peak_bytes", b));
     cw_text_add(t, "  %-24s %9s %7s %12s\n", "part", "seconds", "share", "elements");
     json_array_foreach(json_object_get(run, "operators"), i, o)
     {
@@ -129,7 +123,81 @@ void cw_explain_run_text(const json_t *run, struct cw_text *t)
             cw_text_add(t, " %12.0f", get(o, "elements"));
         cw_text_add(t, "\n");
     }
-    cw_text_add(t, "  bottleneck: %s\n\n", get_text(run, "bottleneck"));
+}
+
+static void add_stages(struct cw_text *t, const json_t *costs)
+{
+    char a[32], b[32];
+    size_t i;
+    json_t *o;
+    const json_t *storage = json_object_get(costs, "storage");
+    cw_text_add(t, "\nan element costs:\n  %-24s %12s %10s %10s %12s\n", "operator", "elements/s", "CPU us", "waits us", "bytes behind");
+    json_array_foreach(json_object_get(costs, "stages"), i, o)
+    {
+        char label[64];
+        snprintf(label, sizeof(label), "%3.0f %s", get(o, "position"), get_text(o, "op"));
+        cw_text_add(t, "  %-24s %12.0f %10.1f %10.1f", label, get(o, "elements_per_s"), get(o, "cpu_s") * 1e6, get(o, "wait_s") * 1e6);
+        if (json_object_get(o, "bytes"))
+            cw_text_add(t, " %12.0f", get(o, "bytes"));
+        cw_text_add(t, "\n");
+    }
+    cw_text_add(t, "  files: %.0f bytes per element, %s/s at this rate", get(storage, "bytes_per_element"), bytes_text(storage, "needed_bytes_per_s", a));
+    if (json_is_real(json_object_get(storage, "had_bytes_per_s")))
+        cw_text_add(t, "; what is not in memory comes at %s/s", bytes_text(storage, "had_bytes_per_s", b));
+    cw_text_add(t, "\n");
+}
+
+static void add_remedies(struct cw_text *t, const json_t *facts)
+{
+    size_t i;
+    json_t *o;
+    const char *unknown = get_text(json_object_get(facts, "cache_speed"), "unknown");
+    if (unknown)
+        cw_text_add(t, "how fast a cache would be is not known: %s\n", unknown);
+    if (json_array_size(json_object_get(facts, "remedies")) == 0) {
+        cw_text_add(t, "remedies: none that would gain 3 %%\n");
+        return;
+    }
+    cw_text_add(t, "remedies, and what each would make of %.0f elements/s:\n", get(json_object_get(facts, "run"), "elements_per_s"));
+    json_array_foreach(json_object_get(facts, "remedies"), i, o)
+        cw_text_add(t, "  %8.0f (%.0f to %.0f)  %s%s\n", get(o, "elements_per_s"), get(o, "low"), get(o, "high"), get_text(o, "what"),
+                    json_is_true(json_object_get(o, "here")) ? "" : "; can't be tried here");
+}
+
+void cw_explain_run_text(const json_t *facts, struct cw_text *t)
+{
+    char a[32], b[32];
+    size_t i;
+    json_t *o;
+    const json_t *run = json_object_get(facts, "run"), *bottleneck = json_object_get(facts, "bottleneck");
+    if (!run)
+        return;
+    cw_text_add(t, "\nran %.1f s on %.0f threads: %.0f elements/s, %.0f batches, %s/s, first batch after %.3f s\n", get(run, "seconds"), get(run, "threads"),
+           get(run, "elements_per_s"), get(run, "batches"), bytes_text(run, "bytes_per_s", a), get(run, "first_batch_s"));
+    cw_text_add(t, "  threads were idle %.0f %% and between operators %.0f %% of the time; who takes the batches waited %.0f %%\n", get(run, "idle_share") * 100,
+           get(run, "other_share") * 100, get(run, "wait_share") * 100);
+    cw_text_add(t, "  %s read from files, at most %s of the memory budget in use\n", bytes_text(run, "read_bytes", a), bytes_text(run, "memory_peak_bytes", b));
+    add_parts(t, run);
+    if (json_object_get(facts, "costs"))
+        add_stages(t, json_object_get(facts, "costs"));
+    cw_text_add(t, "\nbottleneck: %s\n", bottleneck ? get_text(bottleneck, "says") : get_text(run, "bottleneck"));
+    if (bottleneck)
+        add_remedies(t, facts);
     json_array_foreach(json_object_get(run, "advice"), i, o)
         cw_text_add(t, "%s\n", json_string_value(o));
+}
+
+void cw_explain_check_text(const json_t *facts, struct cw_text *t)
+{
+    size_t i;
+    json_t *o;
+    json_array_foreach(json_object_get(facts, "checks"), i, o)
+    {
+        if (i == 0)
+            cw_text_add(t, "\ntried, each for %.3g s:\n  %10s %10s %7s\n", get(o, "seconds"), "predicted", "measured", "error");
+        if (json_object_get(o, "failed"))
+            cw_text_add(t, "  %10.0f %10s %7s  %s: %s\n", get(o, "predicted"), "-", "-", get_text(o, "what"), get_text(o, "failed"));
+        else
+            cw_text_add(t, "  %10.0f %10.0f %+6.1f%%  %s\n", get(o, "predicted"), get(o, "measured"), get(o, "error") * 100, get_text(o, "what"));
+    }
 }

@@ -52,13 +52,15 @@ static void divide(const struct cw_profile *p, const unsigned *into, struct shar
 {
     for (unsigned i = 0; i < p->n_ops; i++) {
         double sampled = 0, total = 0;
+        unsigned n = 0;
         for (unsigned k = 0; k < p->n_ops; k++)
             if (into[k] == into[i]) {
                 sampled += (double)p->ops[k].sampled_ns;
-                total += (double)(p->ops[k].ns - p->ops[k].sampled_ns);
+                total += (double)p->ops[k].ns;
+                n++;
             }
-        double own = (double)p->ops[i].sampled_ns, part = sampled > 0 ? own / sampled : into[i] == i;
-        shares[i].seconds = (total * part + own) * 1e-9;
+        double part = n > 1 && sampled > 0 ? (double)p->ops[i].sampled_ns / sampled : into[i] == i;
+        shares[i].seconds = total * part * 1e-9;
         shares[i].rows = p->ops[i].rows ? p->ops[i].rows : p->ops[into[i]].rows;
         shares[i].fused_into = into[i];
     }
@@ -105,20 +107,27 @@ static json_t *to_json(const struct cw_profile *p, const struct share *shares)
                      (json_int_t)p->read_bytes, "memory_peak_bytes", (json_int_t)p->memory_peak, "bottleneck", bottleneck(p, shares), "operators", list);
 }
 
+json_t *cw_report_profile_of(const struct cw_local *l, const struct cw_profile *p)
+{
+    _cleanup_free_ struct share *shares = calloc(p->n_ops + 1, sizeof(*shares));
+    _cleanup_free_ unsigned *into = calloc(p->n_ops + 1, sizeof(*into));
+    if (!shares || !into)
+        return NULL;
+    collect_nodes(&l->pipeline->chain, shares);
+    cw_iterator_fused(l->iterator, into);
+    divide(p, into, shares);
+    return to_json(p, shares);
+}
+
 json_t *cw_report_profile(const struct cw_local *l)
 {
     unsigned n = l->pipeline->n_ops;
-    _cleanup_free_ struct share *shares = calloc(n + 1, sizeof(*shares));
     _cleanup_free_ struct cw_op_profile *ops = calloc(n + 1, sizeof(*ops));
-    _cleanup_free_ unsigned *into = calloc(n + 1, sizeof(*into));
-    if (!shares || !ops || !into)
-        return NULL;
     struct cw_profile p = {.ops = ops, .n_ops = n};
-    collect_nodes(&l->pipeline->chain, shares);
+    if (!ops)
+        return NULL;
     cw_iterator_profile(l->iterator, &p);
-    cw_iterator_fused(l->iterator, into);
-    divide(&p, into, shares);
-    return to_json(&p, shares);
+    return cw_report_profile_of(l, &p);
 }
 
 json_t *cw_report_quarantined(const struct cw_compiled *c, const struct cw_quarantined *q)

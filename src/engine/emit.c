@@ -192,7 +192,7 @@ static void put_dense(const struct rows *rows, const struct cw_column *column, u
 }
 
 /* Writes the rows of a segment into their slots. */
-static int put_rows(struct cw_runner *r, struct block *b, const struct cw_block *c, struct segment *s, const uint32_t *idx, bool gathered,
+static int put_rows(struct cw_runner *r, struct thread *t, struct block *b, const struct cw_block *c, struct segment *s, const uint32_t *idx, bool gathered,
                     struct cw_error *err)
 {
     const struct cw_layout *l = &r->layout;
@@ -203,6 +203,7 @@ static int put_rows(struct cw_runner *r, struct block *b, const struct cw_block 
     int status = put_ids(r, b, s, idx, err);
     if (status < 0)
         return status;
+    t->emit_rows += s->n;
     memset(a->present + s->slot0, 1, s->n);
     if (!plain_rows)
         mark_present(&rows);
@@ -240,7 +241,7 @@ int cw_block_emit(struct cw_runner *r, struct thread *t, struct block *b, struct
             status = cw_block_run_ops(r, t, b, &b->b, NULL, from, to, err);
         uint64_t begin = cw_now_ns();
         if (status >= 0)
-            status = put_rows(r, b, &b->b, &b->segments[0], NULL, false, err);
+            status = put_rows(r, t, b, &b->b, &b->segments[0], NULL, false, err);
         t->emit_ns += cw_now_ns() - begin;
         return status;
     }
@@ -248,7 +249,7 @@ int cw_block_emit(struct cw_runner *r, struct thread *t, struct block *b, struct
         struct segment *s = &b->segments[i];
         uint64_t begin = cw_now_ns();
         if (from == to) {
-            status = put_rows(r, b, &b->b, s, b->idx + s->first, false, err);
+            status = put_rows(r, t, b, &b->b, s, b->idx + s->first, false, err);
             t->emit_ns += cw_now_ns() - begin;
             continue;
         }
@@ -259,7 +260,7 @@ int cw_block_emit(struct cw_runner *r, struct thread *t, struct block *b, struct
             status = cw_block_run_ops(r, t, b, &c, b->idx + s->first, from, to, err);
         begin = cw_now_ns();
         if (status >= 0)
-            status = put_rows(r, b, &c, s, b->idx + s->first, true, err);
+            status = put_rows(r, t, b, &c, s, b->idx + s->first, true, err);
         t->emit_ns += cw_now_ns() - begin;
     }
     return status;

@@ -169,17 +169,11 @@ int cw_block_set_slots(struct cw_runner *r, struct block *b, struct cw_block *c,
     return 0;
 }
 
-static int run_op(struct thread *t, const struct cw_op *op, struct cw_block *c, bool plain, struct cw_error *err)
+static int run_op(struct thread *t, const struct block *b, const struct cw_op *op, struct cw_block *c, struct cw_error *err)
 {
-    struct cw_op_profile *profile = &t->ops[op->index];
-    uint64_t start = cw_now_ns();
+    struct turn turn = cw_turn_begin(t, c);
     int status = op->desc->run(op, c, err);
-    uint64_t ns = cw_now_ns() - start;
-    profile->ns += ns;
-    profile->calls++;
-    profile->rows += c->n;
-    if (plain)
-        profile->sampled_ns += ns;
+    cw_turn_end(t, b, op, c, &turn);
     if (status < 0 && status != CW_E_BUDGET)
         cw_error_op(err, op->desc->name);
     return status;
@@ -227,7 +221,7 @@ int cw_block_run_ops(struct cw_runner *r, struct thread *t, struct block *b, str
         if (op == marker)
             cw_block_keep(r, b, c, map);
         if (op->desc->run && op->live)
-            status = run_op(t, op, c, b->plain, err);
+            status = run_op(t, b, op, c, err);
         if (status >= 0 && c->faults)
             status = settle_faults(r, t, b, c, map, err);
         if (status >= 0 && c->expansion)
@@ -264,12 +258,9 @@ int cw_block_start(struct cw_runner *r, struct thread *t, struct block *b, struc
         cw_block_put_hits(r, b);
         return 0;
     }
-    uint64_t begin = cw_now_ns();
+    struct turn turn = cw_turn_begin(t, &b->b);
     status = source->ops->produce(source, op, &b->b, err);
-    t->ops[op->index].ns += cw_now_ns() - begin;
-    t->ops[op->index].sampled_ns += b->plain ? cw_now_ns() - begin : 0;
-    t->ops[op->index].calls++;
-    t->ops[op->index].rows += b->b.n;
+    cw_turn_end(t, b, op, &b->b, &turn);
     if (status >= 0 && b->b.faults)
         status = settle_faults(r, t, b, &b->b, NULL, err);
     if (status < 0 && status != CW_E_BUDGET)
@@ -339,7 +330,7 @@ static int run_single(struct cw_runner *r, struct thread *t, struct block *b, ui
         cw_error_op(err, g->ops[0]->desc->name);
     for (unsigned i = 1; i < o->n_ops && status >= 0 && one.b.status[0] == CW_ROW_OK; i++)
         if (o->ops[i]->desc->run && o->ops[i]->live)
-            status = run_op(t, o->ops[i], &one.b, false, err);
+            status = run_op(t, &one, o->ops[i], &one.b, err);
     if (status >= 0 && one.b.status[0] != CW_ROW_OK)
         status = 1;
     if (status == 0) {

@@ -126,7 +126,8 @@ struct thread {
     struct cw_runner *r;
     pthread_t id;
     struct cw_op_profile *ops;   /* by operator position; since the last block, like the rest */
-    uint64_t plan_ns, read_ns, read_bytes, emit_ns;
+    struct cw_value_profile *values; /* with `detail`, else NULL */
+    uint64_t plan_ns, read_ns, read_bytes, emit_ns, emit_rows;
     uint64_t n_run;
 };
 
@@ -160,6 +161,8 @@ struct cw_runner {
     struct cw_ref *spare_refs;        /* of a piece that is done, for the next one */
     unsigned n_idle, n_blocks, n_running, n_reading;
     unsigned n_assemblies, max_assemblies;
+    bool few_assemblies;              /* there would be more of them with more memory */
+    uint64_t reading_since_ns;        /* where n_reading is not 0 */
     size_t least;                     /* memory; set once */
     bool planning, stop;
     bool interrupted;
@@ -256,6 +259,17 @@ void cw_block_keep(struct cw_runner *r, struct block *b, const struct cw_block *
 /* And those that a filter before the marker dropped. */
 void cw_block_keep_dropped(struct cw_runner *r, struct block *b);
 void cw_block_forget(struct block *b); /* what was fetched or looked up */
+
+/* account.c */
+int cw_account_new(struct cw_runner *r, struct cw_error *err);  /* room to count in: each thread's, and that of the sums */
+void cw_account(struct cw_runner *r, struct thread *t);         /* adds what a thread counted since last time. Mutex held */
+void cw_idle(struct cw_runner *r);                              /* waits for something to do, and counts why there was nothing. Mutex held */
+struct turn { /* of an operator at a block; mutex not held */
+    uint64_t start_ns, cpu_ns;
+    size_t n_live;
+};
+struct turn cw_turn_begin(const struct thread *t, const struct cw_block *c);
+void cw_turn_end(struct thread *t, const struct block *b, const struct cw_op *op, const struct cw_block *c, const struct turn *turn);
 
 /* emit.c: mutex not held */
 int cw_block_emit(struct cw_runner *r, struct thread *t, struct block *b, struct cw_error *err);

@@ -11,6 +11,9 @@
  * be felt. The first one comes early, for the sake of short epochs. */
 #define SAMPLE_EVERY 256
 #define SAMPLE_FIRST 31
+/* Who wants to know more pays for it. */
+#define SAMPLE_DETAIL 32
+#define SAMPLE_DETAIL_FIRST 3
 
 /* ---- lists of blocks; mutex held ---- */
 
@@ -119,29 +122,30 @@ void cw_evict(struct cw_runner *r)
 
 /* ---- one block ---- */
 
-/* Adds what a thread counted since last time to the runner's sums. */
-static void account(struct cw_runner *r, struct thread *t)
-{
-    struct cw_profile *p = &r->profile;
-    for (unsigned k = 0; k < p->n_ops; k++) {
-        p->ops[k].ns += t->ops[k].ns;
-        p->ops[k].calls += t->ops[k].calls;
-        p->ops[k].rows += t->ops[k].rows;
-        p->ops[k].sampled_ns += t->ops[k].sampled_ns;
-        p->ops[k].bytes_out += t->ops[k].bytes_out;
-    }
-    memset(t->ops, 0, p->n_ops * sizeof(*t->ops));
-    p->plan_ns += t->plan_ns;
-    p->read_ns += t->read_ns;
-    p->read_bytes += t->read_bytes;
-    p->emit_ns += t->emit_ns;
-    t->plan_ns = t->read_ns = t->read_bytes = t->emit_ns = 0;
-}
-
 static int slab_now(size_t size, struct cw_slab **ret, void *slabs, struct cw_error *err) { return cw_slab_get(slabs, size, ret, err); }
 
+/* Mutex not held. */
+static int finish_batch(struct cw_runner *r, struct thread *t, struct cw_split *s, struct cw_assembly *a, struct cw_error *err)
+{
+    const struct cw_epoch *e = &s->epoch->epoch;
+    uint64_t start = cw_now_ns();
+    int status = cw_assembly_finish(a, &r->slabs, err);
+    uint64_t finished = cw_now_ns(), cpu_ns = r->options.detail ? cw_thread_cpu_ns() : 0;
+    t->emit_ns += finished - start;
+    if (status < 0 || !r->compiled->n_batch_ops)
+        return status;
+    struct cw_op_profile *p = &t->ops[r->compiled->batch_ops[0].op->index]; /* there are seldom several: the first one stands for all */
+    status = cw_batch_apply(r->compiled, a, e->seed, e->epoch, cw_split_stopped, s, slab_now, &r->slabs, err);
+    p->ns += cw_now_ns() - finished;
+    p->cpu_ns += r->options.detail ? cw_thread_cpu_ns() - cpu_ns : 0;
+    p->calls++;
+    p->rows += a->batch ? a->batch->n : 0;
+    p->live_rows += a->batch ? a->batch->n : 0;
+    return status;
+}
+
 /* Batches that this block completed are finished by its thread: bytes of varying size need memory and work, so without the mutex. */
-static void finish_batches(struct cw_runner *r, struct block *b)
+static void finish_batches(struct cw_runner *r, struct thread *t, struct block *b)
 {
     bool any = false;
     for (unsigned i = 0; i < b->n_segments; i++) { /* claim them all first: what is not claimed may be gone once the mutex was released */
@@ -157,10 +161,7 @@ static void finish_batches(struct cw_runner *r, struct block *b)
         if (!b->segments[i].completed)
             continue;
         pthread_mutex_unlock(&r->mutex);
-        const struct cw_epoch *e = &b->split->epoch->epoch;
-        int status = cw_assembly_finish(a, &r->slabs, &err);
-        if (status >= 0)
-            status = cw_batch_apply(r->compiled, a, e->seed, e->epoch, cw_split_stopped, b->split, slab_now, &r->slabs, &err);
+        int status = finish_batch(r, t, b->split, a, &err);
         pthread_mutex_lock(&r->mutex);
         a->finishing = false;
         if (status < 0 && status != CW_E_BUDGET) /* else the consumer does it when there is memory */
@@ -197,7 +198,8 @@ static void advance(struct cw_runner *r, struct thread *t, struct block *b)
             b->next = NULL;
             *r->reading_tail = b;
             r->reading_tail = &b->next;
-            r->n_reading++;
+            if (r->n_reading++ == 0)
+                r->reading_since_ns = cw_now_ns();
             leave(r, &r->n_running);
             pthread_cond_signal(&r->reads);
             return;
@@ -209,7 +211,7 @@ static void advance(struct cw_runner *r, struct thread *t, struct block *b)
             *mean = *mean ? (*mean * 7 + ns) / 8 : ns;
             *mean = CW_MAX(*mean, 1);
             cw_block_settle(r, b);
-            finish_batches(r, b);
+            finish_batches(r, t, b);
             break;
         }
         if (r->stop || s->closed)
@@ -258,7 +260,7 @@ static void advance(struct cw_runner *r, struct thread *t, struct block *b)
 static void run_block(struct cw_runner *r, struct thread *t, struct block *b)
 {
     advance(r, t, b);
-    account(r, t);
+    cw_account(r, t);
 }
 
 bool cw_may_be_released(const struct cw_runner *r)
@@ -352,7 +354,7 @@ static void plan_piece(struct cw_runner *r, struct thread *t, struct cw_split *s
     int status = cw_piece_plan(r, t, s, p, &err);
     pthread_mutex_lock(&r->mutex);
     leave(r, &r->n_running);
-    account(r, t);
+    cw_account(r, t);
     r->planning = false;
     p->users--;
     s->n_blocks--;
@@ -393,7 +395,7 @@ static void *compute_main(void *arg)
         struct block *b = r->ready;
         struct cw_ahead *j;
         if (r->alone) {
-            pthread_cond_wait(&r->work, &r->mutex);
+            cw_idle(r);
             continue;
         }
         if (!r->fatal.status && !r->starved && !r->consumer_short && (j = cw_ahead_next(r))) {
@@ -419,7 +421,7 @@ static void *compute_main(void *arg)
             continue;
         }
         if (!r->fatal.status && (b = cw_carve(r))) {
-            b->plain = t->n_run++ % SAMPLE_EVERY == SAMPLE_FIRST;
+            b->plain = r->options.detail ? t->n_run++ % SAMPLE_DETAIL == SAMPLE_DETAIL_FIRST : t->n_run++ % SAMPLE_EVERY == SAMPLE_FIRST;
             run_block(r, t, b);
             continue;
         }
@@ -427,9 +429,7 @@ static void *compute_main(void *arg)
             r->settled = true;
             cw_done(r);
         }
-        uint64_t start = cw_now_ns();
-        pthread_cond_wait(&r->work, &r->mutex);
-        r->profile.idle_ns += cw_now_ns() - start;
+        cw_idle(r);
     }
     pthread_mutex_unlock(&r->mutex);
     return NULL;
@@ -454,8 +454,12 @@ static void *read_main(void *arg)
         int status = cw_block_read(r, &own, b, false, &err);
         pthread_mutex_lock(&r->mutex);
         leave(r, &r->n_reading);
+        if (r->n_reading == 0)
+            r->profile.cold_wall_ns += cw_now_ns() - r->reading_since_ns;
         r->profile.read_ns += own.read_ns;
         r->profile.read_bytes += own.read_bytes;
+        r->profile.cold_ns += own.read_ns;
+        r->profile.cold_bytes += own.read_bytes;
         own.read_ns = own.read_bytes = 0;
         if (status == CW_E_BUDGET) {
             starve(r, b);

@@ -41,6 +41,7 @@ static void set_assemblies(struct cw_runner *r, size_t memory)
     size_t by_memory = SLAB_SHARE(memory - plan) / batch;
     size_t wanted = slab ? SLAB_AHEAD / slab : 4096;
     wanted = CW_MAX(wanted, r->options.threads * 2 + 2);
+    r->few_assemblies = by_memory < wanted;
     wanted = CW_MIN(wanted, by_memory);
     r->max_assemblies = (unsigned)CW_MIN(CW_MAX(wanted, r->compiled->counted ? 1u : 3u), 4096u);
     if (r->compiled->batcher == CW_BATCHER_BUCKET)
@@ -110,12 +111,8 @@ int cw_runner_new(const struct cw_sequence *s, const struct cw_runner_options *o
     r->cached = calloc(c->n_programs, sizeof(*r->cached));
     if (!r->threads || !r->row_ns || !r->optimized || !r->cached)
         status = cw_error_nomem(err, 0, "the engine");
-    for (unsigned i = 0; i < o->threads && status >= 0; i++)
-        if (!(r->threads[i].ops = calloc(c->pipeline->n_ops, sizeof(*r->threads[i].ops))))
-            status = cw_error_nomem(err, 0, "the engine");
-    r->profile.n_ops = c->pipeline->n_ops;
-    if (status >= 0 && !(r->profile.ops = calloc(c->pipeline->n_ops, sizeof(*r->profile.ops))))
-        status = cw_error_nomem(err, 0, "the engine");
+    if (status >= 0)
+        status = cw_account_new(r, err);
     r->needs_eids = c->pipeline->on_error == CW_ON_ERROR_REPLACE;
     for (unsigned i = 0; i < c->n_programs && status >= 0; i++) {
         for (unsigned k = 0; k < c->programs[i].n_ops; k++)
@@ -172,12 +169,15 @@ struct cw_runner *cw_runner_free(struct cw_runner *r)
     for (unsigned i = 0; r->cached && i < r->compiled->n_programs; i++)
         cw_cached_free(r->cached[i]);
     free(r->cached);
-    for (unsigned i = 0; r->threads && i < r->options.threads; i++)
+    for (unsigned i = 0; r->threads && i < r->options.threads; i++) {
         free(r->threads[i].ops);
+        free(r->threads[i].values);
+    }
     free(r->threads);
     free(r->spare_refs);
     free(r->row_ns);
     free(r->profile.ops);
+    free(r->profile.values);
     cw_layout_deinit(&r->layout);
     cw_slab_pool_deinit(&r->slabs);
     pthread_cond_destroy(&r->work);
@@ -288,19 +288,6 @@ void cw_runner_close(struct cw_runner *r, struct cw_split *s)
     cw_split_free(r, s);
     r->consumer_short = false; /* what it was for may have gone with the split; if not, it is said again */
     cw_released(r); /* and another split is the first now */
-    pthread_mutex_unlock(&r->mutex);
-}
-
-void cw_runner_profile(struct cw_runner *r, struct cw_profile *ret)
-{
-    pthread_mutex_lock(&r->mutex);
-    struct cw_op_profile *ops = ret->ops;
-    memcpy(ops, r->profile.ops, r->profile.n_ops * sizeof(*ops));
-    *ret = r->profile;
-    ret->ops = ops;
-    ret->run_ns = (cw_now_ns() - r->started_ns) * r->options.threads;
-    ret->memory_peak = atomic_load(&r->budget.peak);
-    ret->threads = r->options.threads;
     pthread_mutex_unlock(&r->mutex);
 }
 

@@ -16,6 +16,7 @@ struct cw_runner_options {
     size_t memory;            /* bytes: slabs, read buffers, scratch, orders of shuffles */
     bool batches_are_users;   /* a batch that was handed out leaves the budget */
     bool optimize;            /* fuse operators */
+    bool detail;              /* count more, for who explains (profile.h): it costs a few percent */
     struct cw_cache *cache;   /* borrowed; NULL: none */
     int64_t marker;           /* where it is used: the number of a marker, or CW_MARKER_AUTO */
     void (*notify)(void *arg);/* called whenever cw_runner_poll may have something new, from any thread and under the runner's mutex; NULL: nobody polls */
@@ -78,6 +79,6 @@ void cw_runner_drop(struct cw_runner *r, struct cw_assembly *a);
 
 /* From any thread: waits of the consumer end with CW_E_INTERRUPTED, until it is called with false. */
 void cw_runner_interrupt(struct cw_runner *r, bool on);
-/* ret->ops must have room for an entry per operator of the pipeline. */
+/* ret->ops must have room for an entry per operator of the pipeline; ret->values for all values, or be NULL. */
 void cw_runner_profile(struct cw_runner *r, struct cw_profile *ret);
 void cw_runner_fused(const struct cw_runner *r, unsigned *ret);

@@ -61,7 +61,7 @@ struct cw_splits_ops {
     void (*interrupt)(struct cw_splits *s, bool on);                      /* any thread */
     /* Batches before this are not needed any more by who iterates; what is left over of splits may be. NULL: nobody wants to know. */
     void (*passed)(struct cw_splits *s, const struct cw_cursor *from);
-    void (*profile)(struct cw_splits *s, struct cw_profile *ret);         /* any thread; ret->ops has room for all operators */
+    void (*profile)(struct cw_splits *s, struct cw_profile *ret);         /* any thread; ret as for cw_runner_profile */
     void (*fused)(struct cw_splits *s, unsigned *ret);
 };
 

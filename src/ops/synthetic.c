@@ -1,7 +1,7 @@
 /* synthetic: elements made of random words, at a chosen cost of CPU time. For tests, benchmarks and models of workloads. */
 #include <string.h>
-#include <time.h>
 
+#include "base/clock.h"
 #include "base/hash.h"
 #include "base/philox.h"
 #include "pipeline/source.h"
@@ -107,18 +107,11 @@ static void fill_element(const struct synthetic *s, enum cw_dtype dtype, uint64_
     }
 }
 
-static uint64_t cpu_ns(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
-    return (uint64_t)t.tv_sec * 1000000000 + (uint64_t)t.tv_nsec;
-}
-
 /* Uses up CPU time, not wall time: a preempted thread still does all its work. */
 static int burn(const struct synthetic *s, const struct cw_block *b, struct cw_error *err)
 {
-    uint64_t start = cpu_ns();
-    for (unsigned turns = 0; cpu_ns() - start < s->cost_ns; turns++)
+    uint64_t start = cw_thread_cpu_ns();
+    for (unsigned turns = 0; cw_thread_cpu_ns() - start < s->cost_ns; turns++)
         if (turns % 1024 == 1023 && b->cancelled && b->cancelled(b->cancel_arg))
             return cw_error_set(err, CW_E_INTERRUPTED, "interrupted");
     return 0;

@@ -278,6 +278,14 @@ def test_explain(tmp_path, command):
         Dataset.range(9).filter("value > 9").explain(0.1)
 
 
+def test_explain_names_a_python_function():
+    def slow(e):
+        return {"value": sum(range(20000)) + e["value"]}
+
+    said = Dataset.range(1 << 20).map(slow, outputs={"value": "int64"}).batch(8).explain(1, threads=1)
+    assert "bottleneck: map (operator 1): its Python function runs" in said, said
+
+
 def test_explain_is_interrupted(script):
     ran = script("""
 import cachew, os, signal, threading

@@ -1,0 +1,17 @@
+/* How fast a cache would be in a directory: measured with the store that a cache is (cache/cache.h), in a directory of its own below it. */
+#pragma once
+#include <stdbool.h>
+
+#include "base/error.h"
+
+struct cw_cache_speed {
+    /* One thread: seconds for an entry, and for each byte of it. */
+    double entry_s, byte_s;           /* from the page cache */
+    double cold_entry_s, cold_byte_s; /* right after they were written, past the page cache where the file system lets us */
+};
+/* Writes up to 40 MB and reads them, scattered or in the order in which they were written. dir NULL: $TMPDIR, else /tmp. */
+int cw_probe_cache(const char *dir, bool scattered, struct cw_cache_speed *ret, struct cw_error *err) _must_check_;
+
+/* A new directory below dir (NULL: as above), and its removal with all that is in it. Caller frees *ret. */
+int cw_scratch_dir(const char *dir, char **ret, struct cw_error *err) _must_check_;
+void cw_scratch_remove(const char *path);

@@ -1,0 +1,350 @@
+"""`cachew explain`: what it names as the bottleneck, what it predicts, and what it tries. Predictions are compared with arithmetic on the costs that it tells;
+nothing here compares times."""
+
+import json
+import math
+import os
+import re
+
+import pytest
+from command import BATCH, SHUFFLE, cachew, range_chain, run, write
+from example_data import EXAMPLES, FEWER
+
+RUN_S = 0.6
+LIMITS = ["threads", "cpus", "storage", "consumer", "planning"]
+SYNTHETIC = {"op": "synthetic", "count": 100000, "shape": [16], "fill": "none"}
+
+
+def explain(path, *words, run_s=RUN_S, code=0):
+    ran = cachew("explain", path, "--json", "--run", run_s, *words)
+    assert ran.code == code, (ran.code, ran.out[-2000:], ran.err[-2000:])
+    return ran.json
+
+
+def explained(tmp_path, chain, *words, **options):
+    return explain(write(tmp_path / "p.json", chain), *words, **options)
+
+
+# ---- the model once more, naively ----
+
+def limits(costs):
+    occupied = sum(costs["parts"].values()) + sum((s["cpu_s"] + s["wait_s"] + s["delay_s"]) * s["rows"] for s in costs["stages"])
+    storage = costs["storage"]
+    return {
+        "threads": costs["threads"] / occupied,
+        "cpus": costs["cpus"] / costs["cpu_s"],
+        "storage": storage["had_bytes_per_s"] / storage["cold_bytes_per_element"] if storage["had_bytes_per_s"] else math.inf,
+        "consumer": 1 / costs["consumer_s"],
+        "planning": 1 / costs["parts"]["planning_s"] if costs["parts"]["planning_s"] else math.inf,
+    }
+
+
+def predict(costs, then):
+    return costs["elements_per_s"] * min(limits(then).values()) / min(limits(costs).values())
+
+
+def work(costs):
+    return costs["parts"]["reading_s"] + costs["parts"]["copying_s"] + sum((s["cpu_s"] + s["wait_s"] + s["delay_s"]) * s["rows"] for s in costs["stages"])
+
+
+def with_cache(told, at_position, bytes_each):
+    costs = json.loads(json.dumps(told["costs"]))
+    speed = told["cache_speed"]
+    behind = [s for s in costs["stages"] if s["position"] > at_position]
+    before = [s for s in costs["stages"] if s["position"] <= at_position]
+    rows = behind[0]["rows"] if behind else 1
+    read = rows * (speed["entry_s"] + bytes_each * speed["byte_s"])
+    was_read, was_scheduling = costs["parts"]["reading_s"], costs["parts"]["scheduling_s"]
+    costs["parts"]["reading_s"] = read
+    costs["storage"]["had_bytes_per_s"] = None
+    costs["stages"] = behind
+    part = min(work(costs) / work(told["costs"]), 1)
+    costs["parts"]["scheduling_s"] = was_scheduling * part
+    costs["parts"]["delay_s"] *= part
+    parts = told["costs"]["parts"]
+    scheduling_cpu = told["costs"]["cpu_s"] - sum(s["cpu_s"] * s["rows"] for s in told["costs"]["stages"])
+    scheduling_cpu -= parts["reading_s"] + parts["copying_s"] + parts["planning_s"] + told["costs"]["consumer_s"]
+    costs["cpu_s"] = max(costs["cpu_s"] - sum(s["cpu_s"] * s["rows"] for s in before) + read - was_read - max(scheduling_cpu, 0) * (1 - part), read)
+    return predict(told["costs"], costs)
+
+
+def near(got, expected, part=0.02):
+    assert abs(got - expected) <= part * expected, (got, expected)
+
+
+def of_kind(told, kind):
+    return [r for r in told["remedies"] if r["kind"] == kind]
+
+
+# ---- the bottleneck ----
+
+HEAVY = " + ".join(f"exp(data * 0.{k})" for k in range(1, 9))
+CPU = [
+    ("synthetic", [{**SYNTHETIC, "cost_us": 1000}, BATCH]),
+    ("assign", [{"op": "synthetic", "count": 100000, "shape": [64, 64]}, {"op": "assign", "set": {"data": HEAVY}}, BATCH]),
+    ("resize", [{"op": "synthetic", "count": 100000, "shape": [64, 64, 3], "dtype": "uint8", "fill": "none"},
+                {"op": "resize", "component": "data", "size": [512, 512], "interpolation": "bicubic"}, {"op": "center_crop", "component": "data", "size": [8, 8]}, BATCH]),
+]
+
+
+@pytest.mark.parametrize(("op", "chain"), CPU, ids=[op for op, _ in CPU])
+def test_names_the_operator_that_computes(tmp_path, op, chain):
+    told = explained(tmp_path, chain, "--no-optimize")
+    assert (told["bottleneck"]["kind"], told["bottleneck"]["op"]) == ("cpu", op)
+    assert told["bottleneck"]["op"] in told["bottleneck"]["says"]
+
+
+def test_names_the_operator_that_waits(tmp_path):
+    told = explained(tmp_path, [SYNTHETIC, {"op": "delay", "us": 10000}, BATCH])
+    assert (told["bottleneck"]["kind"], told["bottleneck"]["op"]) == ("waiting", "delay")
+    threads = of_kind(told, "threads")[0]
+    assert threads["here"] and threads["change"]["option"] == "threads" and threads["change"]["value"] > told["run"]["threads"]
+
+
+def test_names_who_takes_the_batches(tmp_path):
+    told = explained(tmp_path, range_chain(100000, SHUFFLE, BATCH), "--limit-rate", 2000)
+    assert told["bottleneck"]["kind"] == "consumer" and told["remedies"] == []
+    near(told["costs"]["limits"]["consumer"], told["run"]["elements_per_s"], 0.15)
+
+
+def test_names_the_memory_budget(tmp_path):
+    chain = [{"op": "synthetic", "count": 4000, "shape": [1 << 18], "dtype": "uint8", "fill": "none"}, {"op": "delay", "us": 20000}, BATCH]
+    path = write(tmp_path / "p.json", chain)
+    smallest = max(int(n) for n in re.findall(r"\d{7,}", cachew("explain", path, "--memory", "1M").err))
+    told = explain(path, "--memory", smallest, "--threads", 24)  # 8 elements fill the one batch for which there is room
+    assert told["bottleneck"]["kind"] == "memory"
+    for remedy in of_kind(told, "memory"):  # none, where others use the CPUs
+        assert remedy["change"] == {"option": "memory", "value": 2 * smallest}
+
+
+def test_names_elements_that_wait_for_others(tmp_path):
+    """One in many waits long, and the others are done long before."""
+    chain = range_chain(1 << 20, {"op": "delay", "us": 30000, "where": "value % 64 == 0"}, {"op": "filter", "where": "value >= 0"}, {"op": "take", "count": 1 << 19}, BATCH)
+    told = explained(tmp_path, chain, "--threads", 4)
+    assert told["bottleneck"]["kind"] in ("waiting", "order") and told["one_split"]
+    assert told["run"]["advice"][-1].startswith("the epoch is one split")
+
+
+def test_tells_what_storage_gives(tmp_path):
+    """What is not in memory is read by other threads; a file system may keep everything there."""
+    records = tmp_path / "lines.txt"
+    with records.open("wb") as f:
+        for _ in range(400):
+            f.write(b"x" * (1 << 18) + b"\n")
+        f.flush()
+        os.fsync(f.fileno())
+    path = write(tmp_path / "p.json", [{"op": "text", "files": "lines.txt"}, {"op": "assign", "set": {"n": "1"}}, BATCH])
+    cachew("explain", path, "--run", 0)  # the index is made
+    with records.open("rb") as f:
+        os.posix_fadvise(f.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+    storage = explain(path, "--limit-rate", 300, "--memory", "24M")["costs"]["storage"]
+    near(storage["bytes_per_element"], 1 << 18, 0.01)
+    assert (storage["had_bytes_per_s"] is None) == (storage["cold_bytes_per_element"] == 0)
+    assert 0 <= storage["cold_bytes_per_element"] <= storage["bytes_per_element"] * 1.01
+
+
+# ---- what it predicts ----
+
+def test_costs_are_those_of_the_operators(tmp_path):
+    told = explained(tmp_path, [{**SYNTHETIC, "shape": [], "cost_us": 1500}, {"op": "filter", "where": "data == 0"}, BATCH])
+    source = told["costs"]["stages"][0]
+    near(source["cpu_s"], 1500e-6, 0.15)  # CPU time, which others can't take
+    near(source["rows"], 1, 0.15)
+    assert source["bytes"] == 4
+
+
+def test_rows_are_those_that_come_to_an_operator(tmp_path):
+    chain = range_chain(1 << 22, {"op": "assign", "set": {"x": "value % 4"}}, {"op": "filter", "where": "x == 0"}, {"op": "assign", "set": {"y": "value + 1"}}, BATCH)
+    told = explained(tmp_path, chain, "--no-optimize")
+    rows = {s["position"]: s["rows"] for s in told["costs"]["stages"]}
+    for position, expected in {0: 4, 1: 4, 2: 4, 3: 1}.items():
+        near(rows[position], expected, 0.1)
+    for stage in told["costs"]["stages"]:
+        near(stage["elements_per_s"], stage["rows"] * told["costs"]["elements_per_s"])
+    bytes_behind = {s["position"]: s["bytes"] for s in told["costs"]["stages"]}
+    assert bytes_behind == {0: 8, 1: 16, 2: 16, 3: 24}
+
+
+def test_what_varies_is_measured(tmp_path):
+    lines = ["x" * (100 + 50 * (k % 3)) for k in range(3000)]
+    (tmp_path / "lines.txt").write_text("\n".join(lines) + "\n")
+    told = explained(tmp_path, [{"op": "text", "files": "lines.txt"}, SHUFFLE, BATCH])
+    near(told["costs"]["stages"][0]["bytes"], sum(map(len, lines)) / len(lines), 0.15)
+
+
+def test_limits_and_predictions_follow_from_the_costs(tmp_path):
+    chain = [{**SYNTHETIC, "cost_us": 800}, {"op": "delay", "us": 300}, {"op": "assign", "set": {"data": "data + 1"}}, BATCH]
+    told = explained(tmp_path, chain, "--threads", 1)
+    costs = told["costs"]
+    ours = limits(costs)
+    for name in LIMITS:
+        if costs["limits"][name] is not None:
+            near(costs["limits"][name], ours[name])
+    assert costs["limit"] == min(ours, key=ours.get)
+    for remedy in of_kind(told, "threads"):
+        near(remedy["elements_per_s"], predict(costs, {**costs, "threads": remedy["change"]["value"]}))
+    caches = of_kind(told, "cache")
+    assert caches
+    for remedy in caches:
+        stage = [s for s in costs["stages"] if s["position"] < remedy["change"]["at"]][-1]
+        near(remedy["elements_per_s"], with_cache(told, stage["position"], stage["bytes"]))
+        near(remedy["bytes"], 64 * 100000)
+    for remedy in told["remedies"]:
+        assert remedy["low"] <= remedy["elements_per_s"] * 1.0001 and remedy["high"] >= remedy["elements_per_s"] * 0.9999
+        near(1 + remedy["gain"], remedy["elements_per_s"] / costs["elements_per_s"])
+        assert remedy["gain"] >= 0.03
+    rates = [r["elements_per_s"] for r in told["remedies"]]
+    assert rates == sorted(rates, reverse=True)
+
+
+def test_a_cache_behind_what_is_dear(tmp_path):
+    burn = {"op": "synthetic", "count": 100000, "shape": [16], "cost_us": 1000}
+    path = write(tmp_path / "p.json", [burn, {"op": "autocache"}, {"op": "delay", "us": 1}, BATCH])
+    told = explain(path, "--threads", 1)
+    remedy = next(r for r in of_kind(told, "cache") if "option" in r["change"])
+    assert remedy["change"] == {"option": "cache", "value": 0} and remedy["here"]
+    near(remedy["elements_per_s"], with_cache(told, 0, 64))
+
+
+# ---- other orders ----
+
+ORDERS = {
+    "filter": (range_chain(3000, {"op": "assign", "set": {"x": "exp(log(value + 1.0) * 0.5)"}}, {"op": "delay", "us": 200},
+                           {"op": "filter", "where": "value % 5 == 0"}, SHUFFLE, BATCH),
+               {"move": 3, "to": 1}),
+    "crop": ([{"op": "synthetic", "count": 400, "shape": [256, 256, 3], "dtype": "uint8"}, {"op": "normalize", "component": "data", "mean": [1, 2, 3], "std": [4, 5, 6]},
+              {"op": "random_crop", "component": "data", "size": [32, 32]}, {"op": "random_flip", "component": "data"}, SHUFFLE, BATCH], {"move": 2, "to": 1}),
+}
+
+
+@pytest.mark.parametrize("name", ORDERS)
+def test_another_order_has_the_same_batches(tmp_path, name):
+    chain, change = ORDERS[name]
+    told = explained(tmp_path, [{**op, "fill": "none"} if op["op"] == "synthetic" else op for op in chain], "--no-optimize")
+    assert [r["change"] for r in of_kind(told, "order")] == [change]
+    moved = [op for k, op in enumerate(chain) if k != change["move"]]
+    moved.insert(change["to"], chain[change["move"]])
+    digests = [run(write(tmp_path / "q.json", c), "--digest")["digest"] for c in (chain, moved)]
+    assert digests[0] == digests[1]
+
+
+# ---- trying it ----
+
+def test_tries_what_can_be_tried(tmp_path):
+    burn = {"op": "synthetic", "count": 3000, "cost_us": 200}
+    chain = [burn, {"op": "delay", "us": 300}, {"op": "filter", "where": "data < 0.5"}, BATCH]
+    told = explained(tmp_path, chain, "--check", "--seconds", 0.3, "--threads", 1, "--cache-dir", tmp_path)
+    checks = told["checks"]
+    tried = [r for r in told["remedies"] if r["here"]]
+    assert [c["what"] for c in checks] == ["once more as it is", *[r["what"] for r in tried]]
+    assert {"threads", "cache", "order"} <= {c["kind"] for c in checks}
+    for check in checks:
+        assert "failed" not in check and check["measured"] > 0 and check["predicted"] > 0
+        near(1 + check["error"], check["measured"] / check["predicted"])
+        assert check.get("hits", 1) == 1  # all came from the cache
+    assert {p.name for p in tmp_path.iterdir()} == {"p.json"}  # nothing is left of the caches
+
+
+def test_a_marker_that_is_there_is_tried(tmp_path):
+    chain = [{"op": "synthetic", "count": 2000, "shape": [8, 8, 3], "dtype": "uint8", "cost_us": 500}, SHUFFLE, {"op": "autocache"},
+             {"op": "random_flip", "component": "data"}, {"op": "autocache"}, BATCH]
+    told = explained(tmp_path, chain, "--check", "--seconds", 0.3, "--cache-dir", tmp_path)
+    assert [m["number"] for m in told["markers"] if "inert" in m] == [1]
+    assert [r["change"] for r in of_kind(told, "cache")] == [{"option": "cache", "value": 0}]
+    assert [c["hits"] for c in told["checks"] if c["kind"] == "cache"] == [1]
+
+
+def test_options_that_make_no_sense(tmp_path):
+    path = write(tmp_path / "p.json", range_chain(10, BATCH))
+    for words, attribute in ((["--check", "--run", 0], "run"), (["--check", "--seconds", 0], "seconds")):
+        ran = cachew("explain", path, "--json", *words)
+        assert ran.code == 2 and ran.error["attribute"] == attribute
+
+
+def test_where_there_is_no_room_for_a_cache_nothing_is_said_of_it(tmp_path):
+    told = explained(tmp_path, [{**SYNTHETIC, "cost_us": 500}, {"op": "delay", "us": 10}, BATCH], "--cache-dir", "/nowhere/at/all")
+    assert of_kind(told, "cache") == [] and "/nowhere/at/all" in told["cache_speed"]["unknown"]
+    assert "how fast a cache would be is not known: " in cachew("explain", tmp_path / "p.json", "--run", 0.2, "--cache-dir", "/nowhere/at/all").out
+
+
+# ---- what it prints ----
+
+STAGE = {"op": str, "position": int, "elements_per_s": float, "rows": float, "cpu_s": float, "wait_s": float, "delay_s": float, "bytes": float}
+REMEDY = {"kind": str, "what": str, "here": bool, "elements_per_s": float, "gain": float, "low": float, "high": float, "change": dict}
+BOTTLENECK = {"kind": str, "share": float, "says": str, "op": str, "position": int}
+CHECK = {"kind": str, "what": str, "seconds": float, "predicted": float, "measured": float, "error": float}
+COSTS = {"elements_per_s": float, "threads": int, "cpus": float, "thread_s": float, "cpu_s": float, "delay_s": float, "consumer_s": float, "stages": list, "parts": dict,
+         "storage": dict, "limits": dict, "limit": str}
+
+
+def has(o, schema, *more):
+    assert set(o) - set(more) == set(schema)
+    for key, kind in schema.items():
+        assert isinstance(o[key], kind), (key, o[key])
+
+
+def test_the_schema(tmp_path):
+    told = explained(tmp_path, [{**SYNTHETIC, "cost_us": 500}, {"op": "delay", "us": 100}, BATCH], "--check", "--seconds", 0.2, "--threads", 1)
+    assert {"run", "costs", "bottleneck", "remedies", "checks", "cache_speed"} <= set(told)
+    has(told["costs"], COSTS)
+    assert set(told["costs"]["limits"]) == set(LIMITS)
+    assert set(told["costs"]["parts"]) == {"reading_s", "planning_s", "copying_s", "scheduling_s", "memory_s", "order_s", "delay_s"}
+    assert set(told["costs"]["storage"]) == {"bytes_per_element", "cold_bytes_per_element", "needed_bytes_per_s", "had_bytes_per_s"}
+    for stage in told["costs"]["stages"]:
+        has(stage, STAGE, "fused_into", "alone_s")
+    for remedy in told["remedies"]:
+        has(remedy, REMEDY, "bytes")
+    has(told["bottleneck"], BOTTLENECK)
+    for check in told["checks"]:
+        has(check, CHECK, "hits")
+
+
+def test_the_text(tmp_path):
+    path = write(tmp_path / "p.json", [{**SYNTHETIC, "cost_us": 1000}, {"op": "delay", "us": 100}, BATCH])
+    ran = cachew("explain", path, "--run", RUN_S, "--threads", 1, "--check", "--seconds", 0.2)
+    assert ran.code == 0 and ran.err == ""
+    said = re.sub(r"[\d.]+", "#", ran.out)
+    for line in (
+        "an element costs:",
+        r"  operator                   elements/s     CPU us   waits us bytes behind",
+        "  files: # bytes per element, # bytes/s at this rate",
+        "bottleneck: synthetic (operator #): it computes for # % of the threads' time",
+        "remedies, and what each would make of # elements/s:",
+        "tried, each for # s:",
+    ):
+        assert line in said, said
+    assert re.search(r"^ +# \(# to #\)  autocache behind (synthetic|delay) \(operator #\): # MB for all elements$", said, re.MULTILINE), said
+    assert re.search(r"^ +# +# +[+-]#%  once more as it is$", said, re.MULTILINE), said
+
+
+# ---- whatever the pipeline ----
+
+@pytest.mark.parametrize("name", EXAMPLES)
+def test_every_example(examples, name):
+    fewer = [word for setting in FEWER.get(name, []) for word in ("--set", setting)]
+    told = explain(examples / f"{name}.json", "--check", "--seconds", 0.1, *fewer, run_s=0.3)
+    assert told["costs"]["stages"] and told["bottleneck"]["says"]
+    assert [c for c in told["checks"] if "failed" in c] == []
+
+
+ODD = {
+    "endless": [{**SYNTHETIC, "count": 40, "cost_us": 200}, {"op": "repeat", "count": -1}, {"op": "shuffle"}, BATCH],
+    "no batch": [{**SYNTHETIC, "cost_us": 200}],
+    "concat": [{"op": "concat", "inputs": [[{**SYNTHETIC, "cost_us": 200}, {"op": "autocache"}], [{**SYNTHETIC, "count": 50}]]}, {"op": "delay", "us": 50}, BATCH],
+    "all dropped but few": range_chain(1 << 20, {"op": "delay", "us": 1}, {"op": "filter", "where": "value % 1000 == 0"}, BATCH),
+    "tiny": range_chain(3, {"op": "delay", "us": 100}, BATCH),
+    "two markers": [{**SYNTHETIC, "count": 500, "cost_us": 100}, {"op": "cache"}, {"op": "delay", "us": 100}, {"op": "autocache"}, BATCH],
+    "counting": range_chain(5000, {"op": "filter", "where": "value % 2 == 0"}, {"op": "take", "count": 900}, {"op": "delay", "us": 50}, BATCH),
+}
+
+
+@pytest.mark.parametrize("name", ODD)
+def test_odd_pipelines(tmp_path, name):
+    told = explained(tmp_path, ODD[name], "--check", "--seconds", 0.1, run_s=0.3)
+    assert told["costs"]["stages"] and told["bottleneck"]["says"]
+    assert [c for c in told["checks"] if "failed" in c] == []
+
+
+def test_what_can_not_be_measured(tmp_path):
+    for chain, said in ((range_chain(0, BATCH), "no elements"), (range_chain(9, {"op": "filter", "where": "value > 9"}, BATCH), "no batches")):
+        assert said in explained(tmp_path, chain, "--check", code=1)["error"]["message"]
