@@ -38,6 +38,7 @@ void cw_dispatcher_page(void *user, const char *path, const char *query CW_UNUSE
         api(d, path + strlen(prefix), reply);
     } else {
         reply->status = 404;
-        cw_text_add(&reply->body, "expected /metrics, /healthz, /readyz, /api/v1/status, /api/v1/jobs, /api/v1/jobs/NAME/decisions, /api/v1/workers, /api/v1/streams or /api/v1/pools\n");
+        cw_text_add(&reply->body, "expected /metrics, /healthz, /readyz, /api/v1/status, /api/v1/jobs, /api/v1/jobs/NAME/decisions, /api/v1/jobs/NAME/history, /api/v1/workers, "
+                    "/api/v1/streams, /api/v1/pools or /api/v1/targets\n");
     }
 }
