@@ -147,7 +147,16 @@ def test_pages(daemons, pipeline):
         assert [set(row) for row in page] == [set(row) for row in asked] and len(page) == 1
     assert [job["name"] for job in dispatcher.json("/api/v1/jobs")] == ["one"]
     assert dispatcher.json("/api/v1/workers")[0]["http"] == worker.ready["http"]
-    assert dispatcher.json("/api/v1/streams")[0]["completed"] > 0
+    words = ["run", pipeline, "--service", dispatcher.address, "--job", "two", "--epochs", "1000000"]
+    with subprocess.Popen([CACHEW, *words], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as job:
+        while not any(s["completed"] > 0 and s["jobs"] == ["two"] for s in dispatcher.json("/api/v1/streams")):  # that of a job that is over soon goes
+            assert job.poll() is None
+        job.kill()
+    assert dispatcher.get("/")[1].startswith("<!doctype html>") and worker.get("/")[0] == 404
+    for file in (HERE.parent / "src" / "dispatcher" / "web").glob("*.*"):
+        if file.name not in ("index.html", "meson.build"):
+            assert dispatcher.get(f"/{file.name}") == (200, file.read_text())
+    assert dispatcher.get("/index.html")[0] == 404 and dispatcher.get("/../web.h")[0] == 404
     assert dispatcher.get("/api/v1/nothing")[0] == 404 and worker.get("/api/v1/jobs")[0] == 404
 
 
