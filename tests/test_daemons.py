@@ -118,6 +118,17 @@ def test_metrics_count_what_happened(daemons, pipeline):
     assert all(x["cachew_worker_registered"][""] == 1 and x["cachew_worker_memory_limit_bytes"][""] == 256 << 20 and x["cachew_worker_cpu_seconds_total"][""] > 0 for x in w)
 
 
+def test_records_that_can_not_be_computed_are_counted(daemons, tmp_path):
+    dispatcher, workers = daemons.service(workers=2, http=True)
+    fails = {"op": "fail", "where": "value % 100 == 7", "kind": "error"}
+    for action, expected in (("skip", {'action="skipped"': 40, 'action="replaced"': 0}), ("replace", {'action="skipped"': 40, 'action="replaced"': 40})):
+        path = tmp_path / f"{action}.json"
+        path.write_text(json.dumps({"cachew": 1, "on_error": action, "pipeline": [{"op": "range", "stop": 4000}, fails, {"op": "batch", "size": 32}]}))
+        assert cachew("run", path, "--service", dispatcher.address, "--job", action).returncode == 0
+        counted = [samples(worker.get("/metrics")[1])[0]["cachew_worker_quarantined_records_total"] for worker in workers]
+        assert {labels: sum(c[labels] for c in counted) for labels in expected} == expected
+
+
 def test_counters_never_fall_and_nobody_hangs_while_they_are_read(daemons, pipeline):
     """A worker that is asked while it computes, and while its streams end: reading what the runner counted once waited for a thread that waited for it."""
     dispatcher, (worker,) = daemons.service(http=True)

@@ -83,7 +83,7 @@ def test_a_job_its_decision_and_a_lost_worker(daemons, pipeline, page):
         assert page.text("#job-name") == "one"
         page.until("document.querySelector('#workers tbody').rows.length === 3")
         page.until("document.querySelector('#moment-text').textContent.includes('3 workers of 3 wanted')")
-        assert [row[0] for row in rows(page, "pools")] == ["local"]
+        assert [row[0] for row in rows(page, "pools")] == ["local"] and "fixed:3" in page.text("#facts")
         lost = service.json("/api/v1/workers")[0]
         os.kill(lost["pid"], signal.SIGKILL)
         page.until(f"document.querySelector('#events li.loss strong')?.textContent === 'Worker {lost['id']} is gone'")

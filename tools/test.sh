@@ -118,6 +118,7 @@ for step in "${steps[@]}"; do
         run 'simulator, policies' env CACHEW="$(realpath "$plain")/cachew" "$venv/bin/python" -m pytest -q -p no:cacheprovider -n "$jobs" tests/sim
         ;;
     service)
+        run 'autoscaling' env CACHEW="$(realpath "$plain")/cachew" "$venv/bin/python" -m pytest -q -p no:cacheprovider -n "$jobs" tests/test_autoscale.py
         run 'service' env CACHEW="$(realpath "$plain")/cachew" "$venv/bin/python" -m pytest -q -p no:cacheprovider -n $((jobs + 1)) tests/service
         ;;
     python)

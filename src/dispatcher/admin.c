@@ -208,6 +208,13 @@ static json_t *stream_json(const struct stream *s, bool *failed)
     return o;
 }
 
+/* As in --policy. */
+static json_t *policy_json(const struct cw_policy *p)
+{
+    bool takes_number = p->name[strlen(p->name) - 1] == ':';
+    return takes_number ? json_sprintf("%s%.0f", p->name, p->parameter) : json_string(p->name);
+}
+
 static json_t *status_json(const struct cw_dispatcher *d, bool *failed)
 {
     json_t *o = json_object();
@@ -227,7 +234,7 @@ static json_t *status_json(const struct cw_dispatcher *d, bool *failed)
     set(o, "late", integer(d->n_late), failed);
     set(o, "moved", integer(d->n_moved), failed);
     if (d->scales)
-        set(o, "policy", json_string(d->policy.name), failed);
+        set(o, "policy", policy_json(&d->policy), failed);
     set(o, "journal", d->retry_ns != 0 ? text_json(d->journal_error.message) : json_string("ok"), failed);
     return o;
 }

@@ -48,6 +48,7 @@ function showName(cell, job) {
   const link = cell.firstChild;
   set(link, "href", PREFIX + encodeURIComponent(job.name));
   set(link, "aria-current", job.name === shown ? "true" : null);
+  set(link, "title", job.name); // a long one is cut short
   say(link, job.name);
 }
 

@@ -131,9 +131,10 @@ export class TimeLine {
   }
 
   axis(y) {
-    const texts = [0, 0.25, 0.5, 0.75, 1].map((part) => {
-      const ago = Math.round(this.span * (1 - part));
-      const text = ago === 0 ? "now" : ago % 60 === 0 ? `${ago / 60} min ago` : `${ago} s ago`;
+    const parts = this.width < 560 ? [0, 0.5, 1] : [0, 0.25, 0.5, 0.75, 1];
+    const texts = parts.map((part) => {
+      const ago = this.span * (1 - part);
+      const text = ago === 0 ? "now" : ago < 60 || ago === 90 ? `${ago} s ago` : `${ago / 60} min ago`;
       return shape("text", { x: this.x(this.begin + part * this.span), y: y + 15, class: "scale", "text-anchor": part === 0 ? "start" : part === 1 ? "end" : "middle" }, text);
     });
     return shape("g", {}, ...texts);
