@@ -1,7 +1,7 @@
 // The time line of a job: plots under each other that share their time, with a numbered mark for each thing that happened. Numbers of lines and marks are bounded by what the
 // dispatcher keeps, so all of it is drawn anew each time. As a picture it has one label; its numbers are told by the moment below it (job.js).
 
-import { number, set, shape } from "./page.js";
+import { set, shape } from "./page.js";
 
 const SPANS_S = [60, 120, 300, 600]; // of time that is shown
 const LEFT = 58, RIGHT = 14, TITLE = 26, BODY = 84, GAP = 10, AXIS = 22, LANE = 22, LANES = 3, MARK = 9;
@@ -16,6 +16,11 @@ function roundUp(value) {
 
 function largest(columns) {
   return Math.max(0, ...columns.flatMap((column) => column.filter((v) => v !== null)));
+}
+
+/** As short as it can be: half of a round number has few digits. */
+function tick(value) {
+  return Number(value.toPrecision(3)).toLocaleString("en");
 }
 
 /** Not below so large a part of the values. */
@@ -38,10 +43,10 @@ const tops = {
 
 // Each line differs by its dashes as well as by its colour.
 export const PLOTS = [
-  { title: "Batches per second", top: tops.rate, scale: number, lines: [{ key: "rate", name: "handed out", style: "main" }, { key: "demand", name: "demanded", style: "other" }] },
+  { title: "Batches per second", top: tops.rate, scale: tick, lines: [{ key: "rate", name: "handed out", style: "main" }, { key: "demand", name: "demanded", style: "other" }] },
   { title: "Part of the time that ranks waited", top: tops.part, scale: (v) => `${Math.round(100 * v)} %`,
     lines: [{ key: "waited", name: "on average", style: "main" }, { key: "waited_most", name: "the one that waited most", style: "other" }] },
-  { title: "Workers", top: tops.count, scale: number, steps: true, lines: [{ key: "workers", name: "computing", style: "main" }, { key: "wanted", name: "wanted", style: "other" }] },
+  { title: "Workers", top: tops.count, scale: tick, steps: true, lines: [{ key: "workers", name: "computing", style: "main" }, { key: "wanted", name: "wanted", style: "other" }] },
 ];
 
 /** A short line in the style of a plot's, for a legend. */
