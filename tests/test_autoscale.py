@@ -156,6 +156,8 @@ def test_a_worker_that_can_not_start_is_no_end(daemons, tmp_path):
     dispatcher = daemons.start("dispatcher", "--listen", "127.0.0.1:0", "--http", "127.0.0.1:0", "--policy", "auto")
     provisioner = daemons.start("provision", "--dispatcher", dispatcher.address, "--min-workers", 2, "--max-workers", 5, "--", "--memory", "1")
     wait(lambda: any(p["maximum"] == 0 and "ended with 2" in (p["why"] or "") for p in dispatcher.json("/api/v1/pools")))
+    metrics = dispatcher.get("/metrics")[1].splitlines()
+    assert "cachew_dispatcher_pools 1" in metrics and "cachew_dispatcher_pools_short 1" in metrics
     assert provisioner.end() == 0
 
 

@@ -118,6 +118,17 @@ def test_metrics_count_what_happened(daemons, pipeline):
     assert all(x["cachew_worker_registered"][""] == 1 and x["cachew_worker_memory_limit_bytes"][""] == 256 << 20 and x["cachew_worker_cpu_seconds_total"][""] > 0 for x in w)
 
 
+def test_records_that_can_not_be_computed_are_counted(daemons, tmp_path):
+    dispatcher, workers = daemons.service(workers=2, http=True)
+    fails = {"op": "fail", "where": "value % 100 == 7", "kind": "error"}
+    for action, expected in (("skip", {'action="skipped"': 40, 'action="replaced"': 0}), ("replace", {'action="skipped"': 40, 'action="replaced"': 40})):
+        path = tmp_path / f"{action}.json"
+        path.write_text(json.dumps({"cachew": 1, "on_error": action, "pipeline": [{"op": "range", "stop": 4000}, fails, {"op": "batch", "size": 32}]}))
+        assert cachew("run", path, "--service", dispatcher.address, "--job", action).returncode == 0
+        counted = [samples(worker.get("/metrics")[1])[0]["cachew_worker_quarantined_records_total"] for worker in workers]
+        assert {labels: sum(c[labels] for c in counted) for labels in expected} == expected
+
+
 def test_counters_never_fall_and_nobody_hangs_while_they_are_read(daemons, pipeline):
     """A worker that is asked while it computes, and while its streams end: reading what the runner counted once waited for a thread that waited for it."""
     dispatcher, (worker,) = daemons.service(http=True)
@@ -147,7 +158,16 @@ def test_pages(daemons, pipeline):
         assert [set(row) for row in page] == [set(row) for row in asked] and len(page) == 1
     assert [job["name"] for job in dispatcher.json("/api/v1/jobs")] == ["one"]
     assert dispatcher.json("/api/v1/workers")[0]["http"] == worker.ready["http"]
-    assert dispatcher.json("/api/v1/streams")[0]["completed"] > 0
+    words = ["run", pipeline, "--service", dispatcher.address, "--job", "two", "--epochs", "1000000"]
+    with subprocess.Popen([CACHEW, *words], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as job:
+        while not any(s["completed"] > 0 and s["jobs"] == ["two"] for s in dispatcher.json("/api/v1/streams")):  # that of a job that is over soon goes
+            assert job.poll() is None
+        job.kill()
+    assert dispatcher.get("/")[1].startswith("<!doctype html>") and worker.get("/")[0] == 404
+    for file in (HERE.parent / "src" / "dispatcher" / "web").glob("*.*"):
+        if file.name not in ("index.html", "meson.build"):
+            assert dispatcher.get(f"/{file.name}") == (200, file.read_text())
+    assert dispatcher.get("/index.html")[0] == 404 and dispatcher.get("/../web.h")[0] == 404
     assert dispatcher.get("/api/v1/nothing")[0] == 404 and worker.get("/api/v1/jobs")[0] == 404
 
 

@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 
 MAX_LINES = 500
-SUFFIXES = {".c", ".h", ".py", ".sh", ".md", ".json", ".build", ".txt", ".1"}
+SUFFIXES = {".c", ".h", ".py", ".sh", ".md", ".json", ".build", ".txt", ".1", ".js", ".css", ".html", ".svg", ".yml"}
 SKIPPED = {".git", "build", "shared", "__pycache__", "corpus"}
 DECODERS = re.compile(r"src/formats/image_\w+\.c$")
 MAY_SETJMP = re.compile(r"src/formats/image_\w+\.c$|^tests/|^tools/|^fuzz/|^bench/")  # cmocka.h needs setjmp.h

@@ -9,7 +9,8 @@ declare -A groups=(
     # the photographs
     [demo]='mate-backgrounds ukui-wallpapers lomiri-wallpapers-16.04'
     # llvm: the sanitizers' reports with names instead of addresses; g++: the header is compiled as C++; strace, iproute2, nftables: what is synced, networks that fail
-    [test]='libcmocka-dev clang g++ libclang-rt-14-dev llvm python3-venv ca-certificates strace iproute2 nftables'
+    # chromium-headless-shell, fonts-dejavu-core: the dashboard is looked at
+    [test]='libcmocka-dev clang g++ libclang-rt-14-dev llvm python3-venv ca-certificates strace iproute2 nftables chromium-headless-shell fonts-dejavu-core'
     [lint]='groff-base python3-venv ca-certificates'
     [python]='python3-dev python3-venv ca-certificates'
     [coverage]='gcovr'

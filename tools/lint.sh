@@ -31,7 +31,7 @@ man_page() { # groff says on stderr what it does not like
 # Pipelines and workloads are JSON.
 json() {
     local f n=0
-    for f in examples/pipelines/*.json examples/workloads/*.json examples/plugin/*.json bench/pipelines/*.json; do
+    for f in examples/pipelines/*.json examples/workloads/*.json examples/plugin/*.json bench/pipelines/*.json monitoring/*.json; do
         "$venv/bin/python" -m json.tool "$f" >/dev/null || return 1
         n=$((n + 1))
     done

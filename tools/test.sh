@@ -6,7 +6,7 @@
 #   asan    unit tests, random pipelines against the reference model, and the command line, under ASan+UBSan
 #   tsan    unit tests of what several threads run, and random pipelines, under ThreadSanitizer
 #   model   the reference model's own tests; random pipelines, expressions and images against it, NumPy and Pillow
-#   cli     the command, black box; the simulator and the policies in it
+#   cli     the command, black box; the dashboard in a browser; the simulator and the policies in it
 #   service dispatcher, workers and clients as processes, with faults, judged by the delivery oracle; the oracle's and the fault proxy's own tests
 #   python  the Python package, installed into an environment of its own; random pipelines with Python functions through it, against the model
 #
@@ -113,9 +113,12 @@ for step in "${steps[@]}"; do
     cli)
         run 'command line' env CACHEW="$(realpath "$plain")/cachew" MAKE_PHOTOS="$(realpath "$plain")/tools/make_photos" \
             "$venv/bin/python" -m pytest -q -p no:cacheprovider -n "$jobs" tests/test_cli*.py tests/test_cache.py tests/test_explain.py tests/test_regressions.py tests/test_plugins.py tests/test_sources.py
+        run 'dashboard, monitoring' env CACHEW="$(realpath "$plain")/cachew" "$venv/bin/python" -m pytest -q -p no:cacheprovider -n "$jobs" tests/test_dashboard.py \
+            tests/test_monitoring.py
         run 'simulator, policies' env CACHEW="$(realpath "$plain")/cachew" "$venv/bin/python" -m pytest -q -p no:cacheprovider -n "$jobs" tests/sim
         ;;
     service)
+        run 'autoscaling' env CACHEW="$(realpath "$plain")/cachew" "$venv/bin/python" -m pytest -q -p no:cacheprovider -n "$jobs" tests/test_autoscale.py
         run 'service' env CACHEW="$(realpath "$plain")/cachew" "$venv/bin/python" -m pytest -q -p no:cacheprovider -n $((jobs + 1)) tests/service
         ;;
     python)

@@ -74,7 +74,7 @@ int cli_dispatcher(int argc, char **argv)
     int n_args;
     const struct cli_option options[] = {
         {"listen", CLI_TEXT, &x.listen, "HOST:PORT", "where clients and workers come (default 127.0.0.1:5050; port 0: any)", 0, 0, NULL, NULL},
-        {"http", CLI_TEXT, &x.http, "HOST:PORT", "where it answers over HTTP (/metrics, /healthz, /readyz, /api/v1); port 0: any", 0, 0, NULL, NULL},
+        {"http", CLI_TEXT, &x.http, "HOST:PORT", "where it answers over HTTP (the dashboard, /metrics, /healthz, /readyz, /api/v1); port 0: any", 0, 0, NULL, NULL},
         {"state-dir", CLI_TEXT, &x.state_dir, "DIR", "where its journal is, made if absent (default: none, it remembers nothing)", 0, 0, NULL, NULL},
         {"name", CLI_TEXT, &x.name, "NAME", "for people", 0, 0, NULL, NULL},
         {"policy", CLI_TEXT, &x.scaling.policy, "P", "how many workers a job gets: auto, cachew-atc22, cachew-atc22-code, hpa, fixed:N (default: all that there are)", 0, 0, NULL, NULL},

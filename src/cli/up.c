@@ -206,6 +206,8 @@ static int print_ready(const struct up *u)
             "    dataset.distribute(\"%s\", job=\"NAME\")\n"
             "and Ctrl-C ends the service.\n",
             u->scaling.policy ? "up to " : "", u->n_workers, u->address, u->address, *ca ? " --tls-ca " : "", ca, u->address);
+    if (u->http_address)
+        fprintf(stderr, "http://%s/ shows what it does.\n", u->http_address);
     return code;
 }
 
@@ -371,7 +373,7 @@ int cli_up(int argc, char **argv)
         CLI_SCALING_OPTIONS(&u.scaling),
         {"worker-cpus", CLI_NUMBER, &u.worker_cpus, "N", "with --autoscale: CPUs that each may use, by a control group (default: not limited)", 0, 0, NULL, NULL},
         {"listen", CLI_TEXT, &u.listen, "HOST:PORT", "where the dispatcher listens (default 127.0.0.1:5050; port 0: any)", 0, 0, NULL, NULL},
-        {"http", CLI_TEXT, &u.http, "HOST:PORT", "where it answers over HTTP (/metrics, /healthz, /readyz, /api/v1); workers do, too", 0, 0, NULL, NULL},
+        {"http", CLI_TEXT, &u.http, "HOST:PORT", "where it answers over HTTP (the dashboard, /metrics, /healthz, /readyz, /api/v1); workers do, too", 0, 0, NULL, NULL},
         {"state-dir", CLI_TEXT, &u.state_dir, "DIR", "where its journal is (default: none, it remembers nothing)", 0, 0, NULL, NULL},
         {"threads", CLI_COUNT, &u.threads, "N", "compute threads of all workers together (default: the CPUs this process may use)", 1, 1024, NULL, NULL},
         {"memory", CLI_BYTES, &u.memory, "BYTES", "memory of all workers together (default: half of what there is)", 0, 0, NULL, NULL},

@@ -1,6 +1,7 @@
 /* What `cachew jobs | workers | top` ask, and steer. */
 #include <inttypes.h>
 #include <jansson.h>
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -65,6 +66,7 @@ static json_t *job_ranks(const struct job *j, bool *failed)
         set(o, "wait_s", json_real((double)r->wait_ns / 1e9), failed);
         set(o, "step_s", r->pace.n > 0 ? json_real(r->pace.step_s / r->pace.n) : json_null(), failed);
         set(o, "late", integer((uint64_t)r->pace.late), failed);
+        set(o, "waited", r->client && !isnan(r->waited) ? json_real(r->waited) : json_null(), failed);
         append(ranks, o, failed);
     }
     return ranks;
@@ -104,6 +106,7 @@ static json_t *job_json(const struct cw_dispatcher *d, const struct job *j, bool
     set(o, "guarantee", json_string(j->guarantee == CACHEW__GUARANTEE__GUARANTEE_AT_MOST_ONCE ? "at-most-once" : "exactly-once"), failed);
     set(o, "ranks", job_ranks(j, failed), failed);
     set(o, "workers", integer(j->stream ? j->stream->n_ready : 0), failed);
+    set(o, "now", cw_dp_history_now(j), failed);
     if (d->scales)
         set(o, "scaling", job_scaling(j), failed);
     set(o, "digest_so_far", job_digest(j), failed);
@@ -139,6 +142,9 @@ static json_t *worker_json(const struct worker *w, bool *failed)
     set(o, "cpu_s", json_real((double)w->cpu_ns / 1e9), failed);
     set(o, "batches", integer(w->n_batches), failed);
     set(o, "bytes", integer(w->n_bytes), failed);
+    set(o, "cpus", json_real(w->cpus), failed);
+    set(o, "batches_per_s", json_real(w->batches_per_s), failed);
+    set(o, "bytes_per_s", json_real(w->bytes_per_s), failed);
     CW_LIST_EACH(at, &w->seats) {
         const struct seat *t = CW_CONTAINER(at, struct seat, by_worker);
         if (t->state != SEAT_UNFIT)
@@ -149,6 +155,20 @@ static json_t *worker_json(const struct worker *w, bool *failed)
         append(unfit, u, failed);
     }
     set(o, "unfit", unfit, failed);
+    return o;
+}
+
+/* What Prometheus' discovery over HTTP reads: where workers that are there answer. */
+static json_t *target_json(const struct worker *w, bool *failed)
+{
+    json_t *o = json_object(), *targets = json_array(), *labels = json_object();
+    char id[24];
+    snprintf(id, sizeof(id), "%" PRIu64, w->id);
+    append(targets, text_json(w->http), failed);
+    set(labels, "worker", json_string(id), failed);
+    set(labels, "pool", text_json(w->pool), failed);
+    set(o, "targets", targets, failed);
+    set(o, "labels", labels, failed);
     return o;
 }
 
@@ -183,8 +203,16 @@ static json_t *stream_json(const struct stream *s, bool *failed)
     set(o, "finished", integer(complete), failed);
     set(o, "completed", integer(s->n_completed), failed);
     set(o, "workers", integer(s->n_ready), failed);
+    set(o, "computing", cw_computed_json(&s->computed), failed);
     set(o, "jobs", jobs, failed);
     return o;
+}
+
+/* As in --policy. */
+static json_t *policy_json(const struct cw_policy *p)
+{
+    bool takes_number = p->name[strlen(p->name) - 1] == ':';
+    return takes_number ? json_sprintf("%s%.0f", p->name, p->parameter) : json_string(p->name);
 }
 
 static json_t *status_json(const struct cw_dispatcher *d, bool *failed)
@@ -205,21 +233,27 @@ static json_t *status_json(const struct cw_dispatcher *d, bool *failed)
     set(o, "completed", integer(d->n_completed), failed);
     set(o, "late", integer(d->n_late), failed);
     set(o, "moved", integer(d->n_moved), failed);
+    if (d->scales)
+        set(o, "policy", policy_json(&d->policy), failed);
     set(o, "journal", d->retry_ns != 0 ? text_json(d->journal_error.message) : json_string("ok"), failed);
     return o;
 }
 
 /* ---- questions ---- */
 
-/* "jobs/NAME/decisions": the job, if that is the question. */
-static struct job *job_of_question(struct cw_dispatcher *d, const char *what)
+#define PRECISION 9 /* digits of what was measured: more of them would be noise */
+#define DECISIONS "/decisions"
+#define HISTORY "/history"
+
+/* "jobs/NAME" and this: the job, if that is the question. */
+static struct job *job_of_question(struct cw_dispatcher *d, const char *what, const char *behind)
 {
-    static const char before[] = "jobs/", behind[] = "/decisions";
-    size_t size = strlen(what);
+    static const char before[] = "jobs/";
+    size_t size = strlen(what), around = sizeof(before) - 1 + strlen(behind);
     char name[DP_NAME + 1];
-    if (strncmp(what, before, sizeof(before) - 1) != 0 || size < sizeof(before) + sizeof(behind) - 2 || strcmp(what + size - (sizeof(behind) - 1), behind) != 0)
+    if (strncmp(what, before, sizeof(before) - 1) != 0 || size < around || strcmp(what + size - strlen(behind), behind) != 0)
         return NULL;
-    size -= sizeof(before) + sizeof(behind) - 2;
+    size -= around;
     if (size > DP_NAME)
         return NULL;
     memcpy(name, what + sizeof(before) - 1, size);
@@ -229,9 +263,11 @@ static struct job *job_of_question(struct cw_dispatcher *d, const char *what)
 
 static json_t *answer_to(struct cw_dispatcher *d, const char *what, bool *failed)
 {
-    const struct job *asked = job_of_question(d, what);
+    const struct job *asked = job_of_question(d, what, DECISIONS);
     if (asked)
         return cw_dp_scale_decisions(d, asked);
+    if ((asked = job_of_question(d, what, HISTORY)))
+        return cw_dp_history_json(d, asked);
     if (strcmp(what, "pools") == 0)
         return cw_dp_pools_json(d);
     json_t *list = json_array();
@@ -247,6 +283,12 @@ static json_t *answer_to(struct cw_dispatcher *d, const char *what, bool *failed
             if (!CW_CONTAINER(at, struct worker, link)->awaited)
                 append(list, worker_json(CW_CONTAINER(at, struct worker, link), failed), failed);
         }
+    else if (strcmp(what, "targets") == 0)
+        CW_LIST_EACH(at, &d->workers) {
+            const struct worker *w = CW_CONTAINER(at, struct worker, link);
+            if (w->peer && *w->http)
+                append(list, target_json(w, failed), failed);
+        }
     else if (strcmp(what, "streams") == 0)
         CW_LIST_EACH(at, &d->streams)
             append(list, stream_json(CW_CONTAINER(at, struct stream, link), failed), failed);
@@ -255,15 +297,16 @@ static json_t *answer_to(struct cw_dispatcher *d, const char *what, bool *failed
 
 int cw_dispatcher_query(struct cw_dispatcher *d, const char *what, uint64_t now_ns, char **ret, struct cw_error *err)
 {
-    static const char *const known[] = {"jobs", "workers", "streams", "pools", "status"};
+    static const char *const known[] = {"jobs", "workers", "streams", "pools", "status", "targets"};
     bool failed = false, found = false;
     d->now_ns = CW_MAX(d->now_ns, now_ns);
     for (size_t i = 0; i < CW_COUNT_OF(known); i++)
         found |= strcmp(what, known[i]) == 0;
-    if (!found && !job_of_question(d, what))
-        return cw_error_set(err, CW_E_OPTION, "there is no question \"%.64s\": expected jobs, workers, streams, pools, status, or jobs/NAME/decisions of a job that there is", what);
+    if (!found && !job_of_question(d, what, DECISIONS) && !job_of_question(d, what, HISTORY))
+        return cw_error_set(err, CW_E_OPTION, "there is no question \"%.64s\": expected jobs, workers, streams, pools, status, targets, or jobs/NAME/decisions or jobs/NAME/history of a job "
+                            "that there is", what);
     json_t *answer = answer_to(d, what, &failed);
-    char *text = answer && !failed ? json_dumps(answer, JSON_COMPACT) : NULL;
+    char *text = answer && !failed ? json_dumps(answer, JSON_COMPACT | JSON_REAL_PRECISION(PRECISION)) : NULL;
     json_decref(answer);
     if (!text)
         return cw_error_nomem(err, 0, "an answer");

@@ -1,5 +1,6 @@
 /* Clients: a rank attaches, moves its cursor, leaves. */
 #include <inttypes.h>
+#include <math.h>
 #include <string.h>
 
 #include "dispatcher/internal.h"
@@ -190,8 +191,11 @@ static int client_attach(struct cw_dispatcher *d, struct cw_peer *p, uint64_t id
     r->from = from;
     r->snapshot = a->snapshot;
     r->n_batches = r->n_lost = r->wait_ns = r->g = r->digest_lo = r->digest_hi = 0;
-    r->pace = r->paced = (struct pace){0};
-    r->paces = false;
+    r->pace = r->paced = r->looked = (struct pace){0};
+    r->paces = r->waits = false;
+    r->looked_batches = 0;
+    r->waited = NAN;
+    r->would_take = 0;
     cw_dp_seat_room(d); /* who waits for it comes first */
     j->stream->parked = false;
     cw_dp_crews_later(d);
@@ -299,15 +303,22 @@ static void tell_lagging(struct cw_dispatcher *d, struct rank *r)
 }
 
 /* Sums that go back, or are no numbers, are not believed. */
-static void note_pace(struct rank *r, const Cachew__Pace *m)
+static void note_pace(struct cw_dispatcher *d, struct rank *r, const Cachew__Pace *m)
 {
     const struct pace *p = &r->pace;
+    const struct pace before = *p;
     struct pace now = {.n = (double)m->n, .step_s = m->step_s, .step_sq = m->step_sq, .wait_s = m->wait_s, .wait_sq = m->wait_sq, .late = (double)m->late, .ready = (double)m->ready};
     if (now.n >= p->n && now.step_s >= p->step_s && now.step_sq >= p->step_sq && now.wait_s >= p->wait_s && now.wait_sq >= p->wait_sq && now.late >= p->late && now.ready >= p->ready &&
-        now.step_sq < 1e18 && now.wait_sq < 1e18)
+        now.step_s < 1e18 && now.wait_s < 1e18 && now.step_sq < 1e18 && now.wait_sq < 1e18)
         r->pace = now;
-    if (!r->paces)
-        r->paced = r->pace;
+    if (!r->paces) {
+        r->paced = r->looked = r->pace;
+        r->looked_batches = r->n_batches;
+    } else {
+        d->paces.n += p->n - before.n;
+        d->paces.step_s += p->step_s - before.step_s;
+        d->paces.wait_s += p->wait_s - before.wait_s;
+    }
     r->paces = true;
 }
 
@@ -340,8 +351,9 @@ static int client_progress(struct cw_dispatcher *d, struct rank *r, const Cachew
     r->g = m->g;
     r->digest_lo = m->digest_lo;
     r->digest_hi = m->digest_hi;
+    r->waits = m->waiting;
     if (m->pace)
-        note_pace(r, m->pace);
+        note_pace(d, r, m->pace);
     if (m->waiting)
         tell_lagging(d, r);
     return 0;

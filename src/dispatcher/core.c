@@ -114,6 +114,8 @@ void cw_dispatcher_lost(struct cw_dispatcher *d, struct cw_peer *p, uint64_t now
     p->gone = true;
     if (p->worker)
         cw_dp_worker_lost(d, p->worker);
+    if (p->rank && !p->rank->leaves)
+        cw_dp_history_rank_gone(d, p->rank);
     if (p->rank)
         cw_dp_client_lost(d, p->rank);
     if (p->pool)
@@ -194,6 +196,7 @@ uint64_t cw_dispatcher_tick(struct cw_dispatcher *d, uint64_t now_ns)
     cw_dp_client_tick(d);
     cw_dp_stream_tick(d);
     cw_dp_scale_tick(d);
+    cw_dp_history_tick(d);
     CW_LIST_EACH(at, &d->streams) {
         const struct stream *s = CW_CONTAINER(at, struct stream, link);
         busy |= !s->parked && !cw_list_empty(&s->jobs);
@@ -238,7 +241,7 @@ int cw_dispatcher_new(const struct cw_dispatcher_options *o, const struct cw_dis
 
 void cw_dispatcher_start(struct cw_dispatcher *d, uint64_t now_ns)
 {
-    d->now_ns = d->start_ns = now_ns;
+    d->now_ns = d->start_ns = d->looked_ns = now_ns;
     d->started = true;
     cw_dp_pipelines_loaded(d);
     CW_LIST_EACH(at, &d->streams)

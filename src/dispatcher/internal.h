@@ -14,7 +14,9 @@
 #include "base/clock.h"
 #include "base/list.h"
 #include "base/map.h"
+#include "dispatcher/computed.h"
 #include "dispatcher/core.h"
+#include "dispatcher/history.h"
 #include "dispatcher/scaling.h"
 #include "net/limits.h"
 #include "proto/journal.pb-c.h"
@@ -97,6 +99,8 @@ struct worker {
     bool short_of_memory; /* one stream more did not fit beside those that it has */
     uint64_t memory;
     uint64_t cpu_ns, memory_bytes, n_batches, n_bytes; /* as its heartbeats say */
+    struct { uint64_t at_ns, cpu_ns, n_batches, n_bytes; } rated; /* one of them, and since then, per second: */
+    double cpus, batches_per_s, bytes_per_s;
     bool awaited;         /* known before a restart, and not back yet */
     bool ready;           /* told its id: it may be asked for things */
     bool kept;            /* another connection of a worker that was not lost: its Holdings tell what of its leases is left */
@@ -123,6 +127,7 @@ struct seat {
     uint64_t shunned_until;  /* 0: not */
     bool granted;            /* its worker is of the stream's crew: it may get leases. Without a policy all are */
     struct work work, worked; /* worked: when the policy was asked last */
+    struct computed_seen *computed; /* NULL: it said nothing yet */
     bool named;              /* in Holdings, since its worker's connection changed */
     bool beside;             /* it was asked for while its worker had others */
     bool announced;          /* the clients of the stream know where the worker is */
@@ -197,6 +202,7 @@ struct stream {
     uint32_t n_at_depth;           /* so many were completed since it was set, */
     uint64_t ns_at_depth;          /* in so much time altogether */
     uint64_t n_completed, n_batches;   /* n_batches: of those */
+    struct computed computed;          /* by its workers, those that are gone too */
     bool reports_came, announce;
     uint64_t announce_first, announce_end;
 };
@@ -229,6 +235,9 @@ struct job {
     size_t n_at_mark;          /* how many are there; 0: to be found again */
     uint64_t since_ns;         /* without clients, or over */
     struct scaling scaling;
+    struct point now;          /* the last one */
+    struct history *history;   /* NULL: none yet, or there are too many */
+    double computed_s;         /* of its stream, at the last point */
 };
 
 struct rank {
@@ -243,6 +252,11 @@ struct rank {
     uint64_t n_batches, n_lost, wait_ns, g, digest_lo, digest_hi;
     struct pace pace, paced;   /* paced: when the policy was asked last */
     bool paces;                /* it said so since it attached: before, what its process did is not known */
+    bool waits;                /* for something, when it said something last */
+    struct pace looked;        /* when the last point was taken */
+    uint64_t looked_batches;
+    float waited;              /* part of the time between the last two points; NAN: not known */
+    double would_take;         /* batches per second, if it did not wait, by the last steps that are known; 0: none */
     uint64_t heard_ns;         /* when it said something last */
     uint8_t incarnation[16];   /* of the last client */
     bool began, finished, greeted;
@@ -286,6 +300,11 @@ struct cw_dispatcher {
     struct cw_error journal_error;
     uint64_t n_leased, n_completed, n_late, n_moved, n_lost;
     uint64_t commit_began_ns, commit_ns, n_commits, n_commit_failures;
+    uint64_t n_workers_lost;   /* without having said that they leave */
+    struct pace paces;         /* of all ranks there ever were, as far as they told of it: n, step_s, wait_s */
+    uint64_t looked_ns;        /* when points were taken last */
+    size_t n_histories;
+    double waited_most;        /* of all ranks, at the last point */
     /* scaling; without a policy nothing of it is used */
     bool scales, crews_due;
     struct cw_policy policy;

@@ -60,6 +60,7 @@ void cw_dp_job_free(struct cw_dispatcher *d, struct job *j)
         cw_dp_journal_tried(d, cw_dp_journal_job_gone(d, j, NULL)); /* else it is collected after a restart */
     leave_stream(d, j);
     ranks_free(d, j);
+    cw_dp_history_free(d, j);
     cw_map_remove(&d->jobs_by_name, &j->node);
     cw_link_out(&j->link);
     d->n_jobs--;

@@ -35,6 +35,7 @@ static void workers(const struct cw_dispatcher *d, struct cw_metrics *m)
     }
     cw_metrics_family(m, CW_METRIC_GAUGE, "dispatcher_workers", NULL, "Workers by state; those that are gone are known for ten minutes.");
     by_label(m, "state", states, counts, CW_COUNT_OF(states));
+    cw_metrics_counter(m, "dispatcher_workers_lost", NULL, (double)d->n_workers_lost, "Workers whose connection was lost, though they had not said that they leave.");
     cw_metrics_gauge(m, "dispatcher_splits_held", NULL, (double)held, "Splits that workers hold at the moment, finished or not.");
 }
 
@@ -52,12 +53,16 @@ static void jobs(const struct cw_dispatcher *d, struct cw_metrics *m)
     cw_metrics_family(m, CW_METRIC_GAUGE, "dispatcher_jobs", NULL, "Jobs by state; those that are over are listed for an hour.");
     by_label(m, "state", states, counts, CW_COUNT_OF(states));
     cw_metrics_gauge(m, "dispatcher_ranks_attached", NULL, (double)ranks, "Ranks of jobs with a client.");
+    cw_metrics_counter(m, "dispatcher_rank_batches", NULL, d->paces.n, "Batches that ranks were handed, but the first of each.");
+    cw_metrics_counter(m, "dispatcher_rank_wait", "seconds", d->paces.wait_s, "What ranks waited for them.");
+    cw_metrics_counter(m, "dispatcher_rank_step", "seconds", d->paces.step_s, "What ranks did between them.");
+    cw_metrics_gauge(m, "dispatcher_rank_waiting", "ratio", d->waited_most, "Part of the last two seconds that the rank which waited most has waited.");
 }
 
 /* Without a policy all is 0. */
 static void scaling(const struct cw_dispatcher *d, struct cw_metrics *m)
 {
-    uint64_t wanted = 0, serving = 0, pooled = 0;
+    uint64_t wanted = 0, serving = 0, pooled = 0, pools = 0, short_of = 0;
     CW_LIST_EACH(at, &d->jobs) {
         const struct job *j = CW_CONTAINER(at, struct job, link);
         if (d->scales && cw_dp_scale_active(j))
@@ -65,11 +70,17 @@ static void scaling(const struct cw_dispatcher *d, struct cw_metrics *m)
     }
     CW_LIST_EACH(at, &d->workers)
         serving += d->scales && CW_CONTAINER(at, struct worker, link)->n_crews > 0;
-    CW_LIST_EACH(at, &d->pools)
-        pooled += CW_CONTAINER(at, struct pool, link)->wanted;
+    CW_LIST_EACH(at, &d->pools) {
+        const struct pool *p = CW_CONTAINER(at, struct pool, link);
+        pooled += p->wanted;
+        pools++;
+        short_of += p->why != NULL;
+    }
     cw_metrics_gauge(m, "dispatcher_workers_wanted", NULL, (double)wanted, "Workers that the policy wants for all jobs together.");
     cw_metrics_gauge(m, "dispatcher_workers_serving", NULL, (double)serving, "Workers that serve a job.");
     cw_metrics_gauge(m, "dispatcher_pool_workers_wanted", NULL, (double)pooled, "Workers that provisioners are told to have.");
+    cw_metrics_gauge(m, "dispatcher_pools", NULL, (double)pools, "Provisioners that are connected.");
+    cw_metrics_gauge(m, "dispatcher_pools_short", NULL, (double)short_of, "Those of them that can't give what is wanted.");
     cw_metrics_counter(m, "dispatcher_decisions", NULL, (double)d->n_decisions, "Decisions of the policy, to stay included.");
 }
 

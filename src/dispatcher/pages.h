@@ -1,4 +1,4 @@
-/* What a dispatcher answers over HTTP: metrics, health, and the JSON that Query gives. */
+/* What a dispatcher answers over HTTP: the dashboard, metrics, health, and the JSON that Query gives. */
 #pragma once
 #include "net/http.h"
 

@@ -171,6 +171,7 @@ struct seat *cw_dp_seat_free(struct cw_dispatcher *d, struct seat *t)
     cw_link_out(&t->dirty);
     free(t->out);
     free(t->why);
+    free(t->computed);
     free(t);
     return NULL;
 }

@@ -77,6 +77,7 @@ struct stream *cw_dp_stream_unref(struct stream *s)
     free(s->base_dir);
     free(s->heap);
     free(s->ring);
+    cw_computed_deinit(&s->computed);
     free(s);
     return NULL;
 }

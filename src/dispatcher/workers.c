@@ -5,6 +5,8 @@
 #include "base/hash.h"
 #include "dispatcher/internal.h"
 
+#define RATED_S 0.5 /* rates are over at least this: workers say once a second what they did */
+
 struct worker *cw_dp_worker_find(struct cw_dispatcher *d, uint64_t id)
 {
     for (struct cw_map_node *at = NULL; (at = cw_map_find(&d->workers_by_id, id, at));)
@@ -325,10 +327,15 @@ void cw_dp_worker_lost(struct cw_dispatcher *d, struct worker *w)
 {
     if (w->n_held > 0)
         cw_dp_log(d, true, "worker %" PRIu64 " (%s) is gone: its %zu splits go to others", w->id, w->name, w->n_held);
+    d->n_workers_lost += !w->draining;
+    if (!w->draining)
+        cw_dp_history_worker_gone(d, w);
     cw_dp_tell_gone(d, w);
     w->peer->worker = NULL;
     w->peer = NULL;
     w->ready = false;
+    w->rated.at_ns = 0;
+    w->cpus = w->batches_per_s = w->bytes_per_s = 0;
     w->since_ns = d->now_ns;
     cw_dp_crews_later(d);
     CW_LIST_EACH(at, &w->seats) {
@@ -397,8 +404,38 @@ void cw_dp_worker_tick(struct cw_dispatcher *d)
 
 /* ---- messages ---- */
 
+static double per_second(uint64_t now, uint64_t before, double seconds) { return now > before ? (double)(now - before) / seconds : 0; }
+
+/* Heartbeats that were held up come close together: of two such ones the second is not looked at. */
+static void note_rates(const struct cw_dispatcher *d, struct worker *w, const Cachew__Heartbeat *m)
+{
+    double seconds = (double)(d->now_ns - w->rated.at_ns) / 1e9;
+    if (w->rated.at_ns != 0 && seconds < RATED_S)
+        return;
+    if (w->rated.at_ns != 0) {
+        w->cpus = per_second(m->cpu_ns, w->rated.cpu_ns, 1e9 * seconds);
+        w->batches_per_s = per_second(m->n_batches, w->rated.n_batches, seconds);
+        w->bytes_per_s = per_second(m->n_bytes, w->rated.n_bytes, seconds);
+    }
+    w->rated.at_ns = d->now_ns;
+    w->rated.cpu_ns = m->cpu_ns;
+    w->rated.n_batches = m->n_batches;
+    w->rated.n_bytes = m->n_bytes;
+}
+
+/* What it has of a stream that was somebody else's to count, before this dispatcher or this connection was there, is not counted again. */
+static void note_work(struct cw_dispatcher *d, struct seat *t, const Cachew__StreamWork *m)
+{
+    bool known = t->computed || !t->named;
+    t->work = (struct work){.compute_s = (double)m->compute_ns / 1e9, .positions = (double)m->positions, .read_bytes = (double)m->read_bytes, .at_ns = d->now_ns};
+    if (!t->computed && !(t->computed = calloc(1, sizeof(*t->computed))))
+        return;
+    cw_computed_add(&t->stream->computed, t->computed, m, known);
+}
+
 static int worker_heartbeat(struct cw_dispatcher *d, struct worker *w, const Cachew__Heartbeat *m, struct cw_error *err)
 {
+    note_rates(d, w, m);
     w->cpu_ns = m->cpu_ns;
     w->memory_bytes = m->memory_bytes;
     w->n_batches = m->n_batches;
@@ -410,7 +447,7 @@ static int worker_heartbeat(struct cw_dispatcher *d, struct worker *w, const Cac
         struct stream *s = cw_dp_stream_find(d, x->stream.data);
         struct seat *t = s ? cw_dp_seat_find(w, s) : NULL;
         if (t)
-            t->work = (struct work){.compute_s = (double)x->compute_ns / 1e9, .positions = (double)x->positions, .read_bytes = (double)x->read_bytes, .at_ns = d->now_ns};
+            note_work(d, t, x);
     }
     return 0;
 }

@@ -13,6 +13,8 @@
 #define MAX_CONNECTIONS 64
 #define TIMEOUT_S 10
 #define REQUEST_BYTES ((size_t)16 << 10)
+/* A page may use what comes from where it came from, and nothing else: no scripts or styles within it, no frames around it. */
+#define PAGE_POLICY "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 
 struct cw_http {
     cw_http_handler handler;
@@ -82,6 +84,9 @@ static enum MHD_Result send_reply(struct MHD_Connection *c, struct cw_http_reply
     MHD_add_response_header(r, MHD_HTTP_HEADER_CONTENT_TYPE, reply->type);
     MHD_add_response_header(r, MHD_HTTP_HEADER_CACHE_CONTROL, "no-store");
     MHD_add_response_header(r, "X-Content-Type-Options", "nosniff");
+    MHD_add_response_header(r, "Content-Security-Policy", PAGE_POLICY);
+    MHD_add_response_header(r, "Cross-Origin-Resource-Policy", "same-origin");
+    MHD_add_response_header(r, "Referrer-Policy", "no-referrer");
     if (reply->status == MHD_HTTP_METHOD_NOT_ALLOWED)
         MHD_add_response_header(r, MHD_HTTP_HEADER_ALLOW, "GET, HEAD");
     enum MHD_Result result = MHD_queue_response(c, reply->status, r);

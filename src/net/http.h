@@ -1,4 +1,7 @@
-/* A small HTTP server on a loop, for metrics, health and status: GET and HEAD, answered at once. Everything on the loop's thread. */
+/*
+ * A small HTTP server on a loop, for metrics, health, status and pages that show them: GET and HEAD, answered at once. What a browser gets may use nothing but what comes from
+ * the same server. Everything on the loop's thread.
+ */
 #pragma once
 #include "base/error.h"
 #include "base/text.h"

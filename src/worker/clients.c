@@ -100,6 +100,14 @@ static int send_lent(struct client *c, struct worker_stream *s, struct sent *x, 
     return r;
 }
 
+static void count_quarantined(struct cw_worker *w, const struct cw_quarantined *list)
+{
+    for (; list; list = list->next) {
+        w->n_skipped += !list->note && !list->replaced;
+        w->n_replaced += !list->note && list->replaced;
+    }
+}
+
 static int send_batch(struct client *c, struct worker_stream *s, struct cw_answer *a, Cachew__Envelope *m, struct cw_error *err)
 {
     struct cw_wire_batch wire;
@@ -111,6 +119,7 @@ static int send_batch(struct client *c, struct worker_stream *s, struct cw_answe
     }
     c->w->n_batches++;
     c->w->n_bytes += x->bytes;
+    count_quarantined(c->w, a->quarantined);
     if (atomic_load(&c->peer.shared) && (r = send_lent(c, s, x, a->quarantined, m, err)) <= 0)
         return r;
     if ((r = cw_wire_batch_write(x->batch, a->quarantined, false, &wire, err)) < 0) {
@@ -141,6 +150,7 @@ static int send_remnant(struct client *c, struct cw_answer *a, Cachew__Envelope 
             cw_wire_remnant_deinit(&wire);
         return r < 0 ? r : cw_error_nomem(err, sizeof(*x), "a remnant's message");
     }
+    count_quarantined(c->w, part.quarantined);
     wire.message.epoch = a->epoch;
     wire.message.split = a->split;
     wire.message.key = a->key;

@@ -46,6 +46,9 @@ static void metrics(struct cw_worker *w, struct cw_text *text)
     cw_metrics_counter(&m, "worker_sent_batches", NULL, (double)s.n_batches, "Batches given to clients.");
     cw_metrics_counter(&m, "worker_sent", "bytes", (double)s.n_bytes, "Bytes of these, by whatever way.");
     cw_metrics_counter(&m, "worker_wire", "bytes", (double)cw_clients_wire_bytes(w), "Payloads over connections, as they went: fewer than sent where they were lent or compressed.");
+    cw_metrics_family(&m, CW_METRIC_COUNTER, "worker_quarantined_records", NULL, "Records that were skipped or replaced in what was given to clients.");
+    cw_metrics_add(&m, (double)w->n_skipped, "action", "skipped", NULL);
+    cw_metrics_add(&m, (double)w->n_replaced, "action", "replaced", NULL);
     cw_metrics_counter(&m, "worker_cpu", "seconds", (double)cw_control_cpu_ns() / 1e9, "CPU of the process, user and system.");
     cw_metrics_gauge(&m, "worker_threads", NULL, w->options.threads, "Compute threads of each stream.");
     computed(w, &m);

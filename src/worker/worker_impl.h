@@ -102,6 +102,7 @@ struct cw_worker {
     uint64_t next_serial, next_slab, next_region;
     size_t n_out;
     uint64_t n_batches, n_bytes, wire_bytes; /* wire_bytes: over connections that ended */
+    uint64_t n_skipped, n_replaced; /* records of what was given to clients */
     bool said_copies;         /* that batches can't be lent */
     struct cw_refusals refusals;
     struct cw_work work;      /* of streams that are over */

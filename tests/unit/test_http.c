@@ -144,14 +144,15 @@ static void test_answers(void **state)
     assert_string_equal(query_seen, "a=b%20c&d");
     assert_answer("HEAD /json HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n", "HTTP/1.1 200 OK\r\n", "Content-Length: 2\r\n", "");
     assert_answer("GET /empty HTTP/1.0\r\n\r\n", "HTTP/1.1 200 OK\r\n", "Content-Length: 0\r\n", "");
+    assert_answer("GET /empty HTTP/1.0\r\n\r\n", "HTTP/1.1 200 OK\r\n", "Content-Security-Policy: default-src 'none'; script-src 'self';", "");
     assert_string_equal(query_seen, "");
     assert_answer("GET /%6eowhere HTTP/1.0\r\n\r\n", "HTTP/1.1 404 Not Found\r\n", "nosniff", "nothing here\n");
     assert_string_equal(path_seen, "/nowhere");
     assert_answer("GET /full HTTP/1.0\r\n\r\n", "HTTP/1.1 503 ", "no-store", "");
-    assert_int_equal(n_handled, 5);
+    assert_int_equal(n_handled, 6);
     assert_answer("POST /json HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Length: 3\r\n\r\nabc", "HTTP/1.1 405 ", "Allow: GET, HEAD\r\n", "GET or HEAD is expected\n");
     assert_answer("DELETE / HTTP/1.0\r\n\r\n", "HTTP/1.1 405 ", "Allow", "GET or HEAD is expected\n");
-    assert_int_equal(n_handled, 5);
+    assert_int_equal(n_handled, 6);
 }
 
 static void test_large_answer(void **state)

@@ -1,0 +1,151 @@
+// The page as a whole: what the service is, its jobs, workers and provisioners. Which job is looked at stands in the address, so that it can be kept and sent.
+
+import { JobView } from "./job.js";
+import { NONE, byId, bytes, clock, duration, element, number, percent, plural, say, set, showPart, showState } from "./page.js";
+import { Service } from "./service.js";
+import { Table } from "./table.js";
+
+const OVER = new Set(["done", "cancelled", "failed"]);
+
+/** Those that are not over first, then by name: rows stay where they are. */
+function byState(a, b) {
+  return OVER.has(a.state) - OVER.has(b.state) || (a.name < b.name ? -1 : a.name > b.name ? 1 : 0);
+}
+
+/** What needs a look first, then by age. */
+function byTrouble(a, b) {
+  const rank = (w) => (w.unfit.length > 0 ? 0 : w.state === "draining" ? 1 : w.state === "ready" ? 2 : 3);
+  return rank(a) - rank(b) || a.id - b.id;
+}
+
+// ---- which job ----
+
+const PREFIX = "#job=";
+let chosen = null; // by the page, where the address names none
+
+function named() {
+  if (!location.hash.startsWith(PREFIX)) return null;
+  try {
+    return decodeURIComponent(location.hash.slice(PREFIX.length));
+  } catch {
+    return null; // no such address was ever made here
+  }
+}
+
+function choose(jobs) {
+  const name = named();
+  if (name !== null) return name;
+  if (!jobs.some((j) => j.name === chosen && !OVER.has(j.state))) chosen = jobs.toSorted(byState)[0]?.name ?? null;
+  return chosen;
+}
+
+// ---- columns ----
+
+let shown = null; // the job that is looked at
+
+function showName(cell, job) {
+  if (!cell.firstChild) cell.append(element("a"));
+  const link = cell.firstChild;
+  set(link, "href", PREFIX + encodeURIComponent(job.name));
+  set(link, "aria-current", job.name === shown ? "true" : null);
+  set(link, "title", job.name); // a long one is cut short
+  say(link, job.name);
+}
+
+function workersOf(job) {
+  return job.scaling ? `${number(job.scaling.running)} of ${number(job.scaling.wanted)}` : number(job.workers);
+}
+
+const JOB_COLUMNS = [
+  { title: "Job", show: showName },
+  { title: "State", show: (cell, j) => showState(cell, j.state) },
+  { title: "Epoch", numeric: true, show: (cell, j) => say(cell, `${number(j.epoch + 1)} of ${number(j.epochs)}`) },
+  { title: "Ranks", numeric: true, show: (cell, j) => say(cell, `${number(j.ranks.filter((r) => r.attached).length)} of ${number(j.world_size)}`) },
+  { title: "Batches/s", numeric: true, show: (cell, j) => say(cell, number(j.now?.rate)) },
+  { title: "Demand/s", numeric: true, show: (cell, j) => say(cell, number(j.now?.demand)) },
+  { title: "Ranks waited", numeric: true, show: (cell, j) => showPart(cell, j.now?.waited, percent(j.now?.waited)) },
+  { title: "Workers", numeric: true, show: (cell, j) => say(cell, OVER.has(j.state) ? NONE : workersOf(j)) },
+];
+
+const WORKER_COLUMNS = [
+  { title: "Worker", show: (cell, w) => say(cell, String(w.id)) },
+  { title: "Name", show: (cell, w) => say(cell, w.name) },
+  { title: "Address", show: (cell, w) => say(cell, w.address) },
+  { title: "State", show: (cell, w) => showState(cell, w.state) },
+  { title: "CPUs", numeric: true, show: (cell, w) => showPart(cell, w.cpu_budget > 0 ? w.cpus / w.cpu_budget : null, `${number(w.cpus)} of ${number(w.cpu_budget)}`) },
+  { title: "Memory", numeric: true, show: (cell, w) => showPart(cell, w.memory > 0 ? w.memory_in_use / w.memory : null, `${bytes(w.memory_in_use)} of ${bytes(w.memory)}`) },
+  { title: "Splits", numeric: true, show: (cell, w) => say(cell, number(w.leases)) },
+  { title: "Batches/s", numeric: true, show: (cell, w) => say(cell, number(w.batches_per_s)) },
+  { title: "Sends", numeric: true, show: (cell, w) => say(cell, `${bytes(w.bytes_per_s)}/s`) },
+  { title: "Pool", show: (cell, w) => say(cell, w.pool) },
+  { title: "Can't serve", show: (cell, w) => say(cell, w.unfit.map((u) => u.why).join("; ")) },
+];
+
+const POOL_COLUMNS = [
+  { title: "Pool", show: (cell, p) => say(cell, p.name) },
+  { title: "There", numeric: true, show: (cell, p) => say(cell, number(p.workers)) },
+  { title: "Wanted", numeric: true, show: (cell, p) => say(cell, number(p.wanted)) },
+  { title: "At most", numeric: true, show: (cell, p) => say(cell, number(p.maximum)) },
+  { title: "Price per hour", numeric: true, show: (cell, p) => say(cell, number(p.price_per_h)) },
+  { title: "Start takes", numeric: true, show: (cell, p) => say(cell, p.start_delay_s > 0 ? `${number(p.start_delay_s)} s` : NONE) },
+  { title: "Why there are fewer", show: (cell, p) => say(cell, p.why ?? "") },
+];
+
+// ---- the service ----
+
+function counts(rows, states) {
+  const found = states.map((s) => [s, rows.filter((r) => r.state === s).length]).filter(([, n]) => n > 0);
+  return found.map(([state, n]) => `${number(n)} ${state}`).join(", ") || "none";
+}
+
+function facts({ status, jobs, workers }) {
+  return [
+    ["Jobs", counts(jobs, ["running", "waiting", "unattended", "paused", "done", "cancelled", "failed"])],
+    ["Workers", counts(workers, ["ready", "draining", "gone"])],
+    ["Policy", status.policy ?? "none: all workers serve all jobs"],
+    ["Splits", `${number(status.completed)} done, ${number(status.late)} late, ${number(status.moved)} moved`],
+    ["Journal", status.journal],
+    ["Up", duration(status.uptime_s)],
+  ];
+}
+
+function showFacts(all) {
+  const box = byId("facts");
+  facts(all).forEach(([name, value], i) => {
+    const pair = box.children[i] ?? box.appendChild(element("div", {}, element("dt"), element("dd")));
+    say(pair.firstChild, name);
+    say(pair.lastChild, value);
+  });
+}
+
+function showConnection(since) {
+  const lost = since !== null;
+  say(byId("connection"), lost ? `No answer from the dispatcher since ${clock(since)}. What is shown is as old; it is asked again each second.` : "Live");
+  set(byId("connection"), "class", lost ? "problem" : "live");
+  document.body.classList.toggle("stale", lost);
+}
+
+const tables = {
+  jobs: new Table(byId("jobs"), { caption: "Jobs", columns: JOB_COLUMNS, key: (j) => j.name, text: (j) => `${j.name} ${j.state}`, none: "There are no jobs." }),
+  workers: new Table(byId("workers"), { caption: "Workers", columns: WORKER_COLUMNS, key: (w) => w.id, text: (w) => `${w.id} ${w.name} ${w.address} ${w.state} ${w.pool}`,
+    none: "There are no workers." }),
+  pools: new Table(byId("pools"), { caption: "Provisioners", columns: POOL_COLUMNS, key: (p) => p.name, text: (p) => p.name, none: "There are none." }),
+};
+const view = new JobView();
+
+function answered(all) {
+  shown = all.name;
+  showConnection(null);
+  say(byId("dispatcher"), all.status.name);
+  document.title = `Cachew: ${plural(all.jobs.filter((j) => j.state === "running").length, "job")}, ${plural(all.status.workers, "worker")}`;
+  showFacts(all);
+  tables.jobs.update(all.jobs.toSorted(byState));
+  tables.workers.update(all.workers.toSorted(byTrouble));
+  tables.pools.update(all.pools);
+  byId("pools").hidden = all.pools.length === 0;
+  view.update(all);
+}
+
+const service = new Service({ choose, answered, lost: showConnection });
+window.addEventListener("hashchange", () => service.now());
+service.now();

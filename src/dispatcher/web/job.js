@@ -1,0 +1,214 @@
+// The job that is looked at: its time line, what was decided and lost, what its ranks waited, where its computing time went.
+
+import { PLOTS, TimeLine, sample } from "./chart.js";
+import { NONE, byId, bytes, clock, duration, element, number, percent, plural, say, seconds, set, showPart, showState } from "./page.js";
+import { Table } from "./table.js";
+
+function rankState(rank) {
+  return rank.finished ? "done" : rank.attached ? "running" : "gone";
+}
+
+const RANK_COLUMNS = [
+  { title: "Rank", show: (cell, r) => say(cell, String(r.rank)) },
+  { title: "State", show: (cell, r) => showState(cell, rankState(r)) },
+  { title: "Waited, last 2 s", numeric: true, show: (cell, r) => showPart(cell, r.waited, percent(r.waited)) },
+  { title: "Waited, in all", numeric: true, show: (cell, r) => say(cell, r.wait_s < 60 ? seconds(r.wait_s) : duration(r.wait_s)) },
+  { title: "Step", numeric: true, show: (cell, r) => say(cell, seconds(r.step_s)) },
+  { title: "Batches", numeric: true, show: (cell, r) => say(cell, number(r.batches)) },
+  { title: "Late", numeric: true, show: (cell, r) => say(cell, number(r.late)) },
+];
+
+const OPERATOR_COLUMNS = [
+  { title: "Operator", show: (cell, o) => say(cell, o.name) },
+  { title: "Part", numeric: true, show: (cell, o) => showPart(cell, o.part, percent(o.part)) },
+  { title: "Time of threads", numeric: true, show: (cell, o) => say(cell, seconds(o.compute_s)) },
+  { title: "Elements", numeric: true, show: (cell, o) => say(cell, number(o.elements)) },
+  { title: "Per element", numeric: true, show: (cell, o) => say(cell, o.elements > 0 ? seconds(o.compute_s / o.elements) : NONE) },
+];
+
+const SEEN = [["step_s", "Step of the client", seconds], ["wait_s", "Waited per batch", seconds], ["compute_s", "Computing per batch", seconds], ["busy", "Workers busy", percent],
+  ["error", "Uncertainty", percent], ["limit", "Limit", (v) => v]];
+const ALTERNATIVES = [["workers", "Workers", number], ["cache", "Cached after", (v) => v ?? "nothing"], ["batch_s", "Per batch", seconds], ["time_s", "Rest of the job", duration],
+  ["cost", "Its cost", number]];
+
+// ---- what happened ----
+
+function ofDecision(decision, uptime) {
+  const { seen, chosen, why } = decision.record;
+  const n = Object.values(chosen.workers).reduce((sum, x) => sum + x, 0), before = seen.workers;
+  const change = before > 0 && before !== n ? `, ${before} before` : before === n ? ", as before" : "";
+  return { key: `decision ${decision.t}`, t: uptime - decision.ago_s, kind: "decision", record: decision.record, why,
+    what: `${plural(n, "worker")}${change}${chosen.cache ? `, cached after ${chosen.cache}` : ""}` };
+}
+
+function ofLoss(event) {
+  const what = event.kind === "worker-gone" ? `Worker ${event.worker} is gone` : `The client of rank ${event.rank} is gone`;
+  const why = event.kind === "worker-gone" ? "Its connection was lost. What it had to compute goes to others." : "Its connection was lost; it may come back.";
+  return { key: `${event.kind} ${event.t}`, t: event.t, kind: "loss", what, why };
+}
+
+/** All that is known to have happened, by time, with numbers. */
+function happened(decisions, history) {
+  const all = [...(decisions ?? []).map((d) => ofDecision(d, history.uptime_s)), ...history.events.map(ofLoss)].sort((a, b) => a.t - b.t);
+  all.forEach((event, i) => { event.number = i + 1; });
+  return all;
+}
+
+function details(record) {
+  if (record.alternatives.length === 0) return [];
+  const rows = record.alternatives.map((a) => element("tr", {}, ...ALTERNATIVES.map(([key, , format]) => element("td", { class: "numeric" }, format(a[key])))));
+  return [element("details", {},
+    element("summary", {}, "What was seen, and what else could be done"),
+    element("dl", { class: "seen" }, ...SEEN.map(([key, title, format]) => element("div", {}, element("dt", {}, title), element("dd", {}, format(record.seen[key]))))),
+    element("div", { class: "scroll", role: "region", "aria-label": "Alternatives", tabindex: "0" },
+      element("table", {}, element("thead", {}, element("tr", {}, ...ALTERNATIVES.map(([, title]) => element("th", { scope: "col", class: "numeric" }, title)))),
+        element("tbody", {}, ...rows))))];
+}
+
+// ---- the section ----
+
+export class JobView {
+  constructor() {
+    this.timeline = new TimeLine(byId("timeline"), (t) => this.point(t));
+    this.moment = byId("moment");
+    this.moment.addEventListener("input", () => this.moved());
+    this.ranks = new Table(byId("ranks"), { caption: "Ranks", columns: RANK_COLUMNS, key: (r) => r.rank, text: (r) => `${r.rank} ${rankState(r)}`, none: "No rank was ever attached." });
+    this.operators = new Table(byId("operators"), { caption: "Operators", columns: OPERATOR_COLUMNS, key: (o) => o.name, text: (o) => o.name,
+      none: "Workers have not told of any yet, or the job's data is not ready any more." });
+    this.values = PLOTS.flatMap((plot) => this.legend(plot));
+    this.name = null;
+  }
+
+  /** What the lines of a plot are. */
+  legend(plot) {
+    const values = plot.lines.map((line) => ({ key: line.key, item: element("span", {}, sample(line.style), line.name) }));
+    byId("legend").append(element("li", {}, `${plot.title}: `, ...values.map((v) => v.item)));
+    return values;
+  }
+
+  /** all: as service.js has it. */
+  update(all) {
+    const { name, history } = all, job = all.jobs.find((j) => j.name === name);
+    byId("job").hidden = name === null;
+    byId("job-known").hidden = !job || !history;
+    if (this.name !== name) this.begin(name);
+    say(byId("job-name"), name ?? "");
+    say(byId("job-state"), job ? this.state(job) : "The dispatcher does not know this job, or not any more.");
+    say(byId("job-problem"), job?.why ?? job?.held ?? "");
+    byId("job-problem").hidden = !job?.why && !job?.held;
+    if (!job || !history) return;
+    this.history = history;
+    this.at = all.at;
+    this.events = happened(all.decisions, history);
+    this.follow();
+    this.list();
+    this.ranks.update(job.ranks);
+    this.operators.update(operators(all.streams.find((s) => s.stream === job.stream)));
+    for (const { item, key } of this.values) item.hidden = history[key].every((v) => v === null);
+    const uptime = all.status.uptime_s;
+    say(byId("timeline-note"), uptime < 600 ? `The dispatcher was started at ${clock(all.at - 1000 * uptime)}. What was before is not known.` : "");
+  }
+
+  begin(name) {
+    this.name = name;
+    this.held = null; // the time that somebody looks at; null: now
+    this.listed = new Map();
+    this.news = false;
+    byId("events").replaceChildren();
+    say(byId("news"), "");
+  }
+
+  state(job) {
+    const words = [`${job.state[0].toUpperCase()}${job.state.slice(1)}`, `epoch ${number(job.epoch + 1)} of ${number(job.epochs)}`, `order ${job.order}`, job.guarantee];
+    if (job.scaling) words.push(`policy: ${job.scaling.phase}`, `weight ${number(job.scaling.weight)}, priority ${job.scaling.priority}, ${job.scaling.quota ? `quota ${job.scaling.quota}` : "no quota"}`);
+    if (Number.isFinite(job.now?.cpus)) words.push(`${number(job.now.cpus)} threads busy for it`);
+    return `${words.join("; ")}.`;
+  }
+
+  // ---- the moment ----
+
+  follow() {
+    const t = this.history.t;
+    let i = this.held === null ? -1 : t.findIndex((x) => x >= this.held - 1e-6);
+    if (i < 0) { // now; or the dispatcher began anew
+      i = t.length - 1;
+      this.held = null;
+    }
+    set(this.moment, "max", Math.max(t.length - 1, 0));
+    this.moment.value = i;
+    this.moment.disabled = t.length === 0;
+    this.tell();
+  }
+
+  moved() {
+    const i = Number(this.moment.value);
+    this.held = i === this.history.t.length - 1 ? null : this.history.t[i];
+    this.tell();
+  }
+
+  /** Somebody pointed at a time. */
+  point(t) {
+    const after = this.history.t.findIndex((x) => x >= t);
+    this.moment.value = after < 0 ? this.history.t.length - 1 : after;
+    this.moved();
+  }
+
+  tell() {
+    const i = Number(this.moment.value), h = this.history;
+    const text = h.t.length === 0 ? "Nothing was measured yet." : this.sentence(i);
+    say(byId("moment-text"), text);
+    set(this.moment, "aria-valuetext", text);
+    this.timeline.draw(h, this.events, this.held, `Time line. ${h.t.length === 0 ? text : this.sentence(h.t.length - 1)}`);
+  }
+
+  sentence(i) {
+    const h = this.history, ago = h.uptime_s - h.t[i];
+    const when = `${clock(this.at - 1000 * ago)}${ago >= 4 ? `, ${duration(ago)} ago` : ""}`;
+    return `${when}: ${number(h.rate[i])} batches per second of ${number(h.demand[i])} demanded; ranks waited ${percent(h.waited[i])} of the time, at most ${percent(h.waited_most[i])}; ` +
+      `${plural(h.workers[i] ?? 0, "worker")}${h.wanted[i] === null ? "" : ` of ${number(h.wanted[i])} wanted`}.`;
+  }
+
+  // ---- the list ----
+
+  list() {
+    const box = byId("events"), kept = new Map();
+    byId("events-none").hidden = this.events.length > 0;
+    let fresh = null;
+    for (const event of this.events) { // the newest comes first
+      let item = this.listed.get(event.key);
+      if (!item) {
+        item = this.item(event);
+        box.prepend(item);
+        fresh = event;
+      }
+      set(item, "value", event.number);
+      kept.set(event.key, item);
+    }
+    for (const [key, item] of this.listed) {
+      if (!kept.has(key)) item.remove();
+    }
+    this.listed = kept;
+    if (fresh && this.news) say(byId("news"), `${fresh.what}. ${fresh.why}`);
+    this.news = true;
+  }
+
+  item(event) {
+    const show = element("button", { type: "button" }, "Show", element("span", { class: "unseen" }, ` on the time line: ${event.what}`));
+    show.addEventListener("click", () => this.point(event.t));
+    const when = clock(this.at - 1000 * (this.history.uptime_s - event.t));
+    return element("li", { class: event.kind },
+      element("p", {}, element("strong", {}, event.what), " ", element("span", { class: "when" }, when), " ", show),
+      element("p", {}, event.why), ...(event.record ? details(event.record) : []));
+  }
+}
+
+/** Of a stream, the costliest first; reading of files stands among them. */
+function operators(stream) {
+  if (!stream) return [];
+  const { operators: list, read_s, read_bytes } = stream.computing;
+  const all = list.map((o) => ({ ...o }));
+  if (read_bytes > 0) all.push({ name: `reading files, ${bytes(read_bytes)}`, compute_s: read_s, elements: 0 });
+  const sum = all.reduce((s, o) => s + o.compute_s, 0);
+  for (const o of all) o.part = sum > 0 ? o.compute_s / sum : null;
+  return all.sort((a, b) => b.compute_s - a.compute_s);
+}

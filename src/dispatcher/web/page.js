@@ -1,0 +1,105 @@
+// Elements and numbers. All text goes through text nodes: names and reasons are other people's words.
+
+const SVG = "http://www.w3.org/2000/svg";
+
+function fill(node, attributes, children) {
+  for (const [name, value] of Object.entries(attributes)) {
+    if (value === true) node.setAttribute(name, "");
+    else if (value !== false && value !== null) node.setAttribute(name, value);
+  }
+  node.append(...children);
+  return node;
+}
+
+/** An element with attributes (false and null: without) and children; strings become text. */
+export function element(name, attributes = {}, ...children) {
+  return fill(document.createElement(name), attributes, children);
+}
+
+export function shape(name, attributes = {}, ...children) {
+  return fill(document.createElementNS(SVG, name), attributes, children);
+}
+
+export function byId(id) {
+  return document.getElementById(id);
+}
+
+/** Sets the text of a node if it is another one: what stays the same is not announced, and stays selected. */
+export function say(node, text) {
+  if (node.textContent !== text) node.textContent = text;
+}
+
+/** The same for attributes; null: without it. */
+export function set(node, name, value) {
+  if (value === null) node.removeAttribute(name);
+  else if (node.getAttribute(name) !== String(value)) node.setAttribute(name, value);
+}
+
+export const NONE = "–"; // what is not known
+
+/** Three digits or so. */
+export function number(value) {
+  if (value === null || value === undefined || !Number.isFinite(value)) return NONE;
+  const size = Math.abs(value);
+  if (size >= 1e6) return `${(value / 1e6).toFixed(size >= 1e7 ? 0 : 1)} M`;
+  if (size >= 100 || Number.isInteger(value)) return Math.round(value).toLocaleString("en");
+  return value.toFixed(size >= 10 ? 1 : 2);
+}
+
+export function percent(part) {
+  return part === null || part === undefined ? NONE : `${(100 * part).toFixed(part > 0 && part < 0.0995 ? 1 : 0)} %`;
+}
+
+export function bytes(value) {
+  if (value === null || value === undefined) return NONE;
+  const units = ["B", "KB", "MB", "GB", "TB"];
+  let i = 0;
+  for (; value >= 1000 && i < units.length - 1; i++) value /= 1000;
+  return `${number(i === 0 ? Math.round(value) : value)} ${units[i]}`;
+}
+
+export function seconds(value) {
+  if (value === null || value === undefined) return NONE;
+  if (value > 0 && value < 1e-3) return `${number(value * 1e6)} µs`;
+  if (value > 0 && value < 1) return `${number(value * 1e3)} ms`;
+  return `${number(value)} s`;
+}
+
+/** How long: 59 s, 12 min 5 s, 3 h 2 min, 4 d 1 h. */
+export function duration(value) {
+  const s = Math.max(0, Math.floor(value));
+  if (s < 60) return `${s} s`;
+  if (s < 3600) return `${Math.floor(s / 60)} min ${s % 60} s`;
+  if (s < 86400) return `${Math.floor(s / 3600)} h ${Math.floor(s / 60) % 60} min`;
+  return `${Math.floor(s / 86400)} d ${Math.floor(s / 3600) % 24} h`;
+}
+
+/** The time of day of a moment in ms. */
+export function clock(ms) {
+  const two = (n) => String(n).padStart(2, "0");
+  const at = new Date(ms);
+  return `${two(at.getHours())}:${two(at.getMinutes())}:${two(at.getSeconds())}`;
+}
+
+export function plural(n, one, many = `${one}s`) {
+  return `${number(n)} ${n === 1 ? one : many}`;
+}
+
+// A state has a sign and a word beside its colour.
+const SIGNS = { ready: "●", running: "●", waiting: "◌", draining: "◐", unattended: "◌", paused: "‖", done: "✓", cancelled: "✕", failed: "✕", gone: "✕" };
+const KINDS = { ready: "good", running: "good", done: "plain", failed: "bad", gone: "bad" };
+
+/** A cell that shows a state. */
+export function showState(cell, state) {
+  if (!cell.firstChild) cell.append(element("span", { "aria-hidden": "true", class: "sign" }), document.createTextNode(""));
+  say(cell.firstChild, SIGNS[state] ?? "?");
+  if (cell.lastChild.data !== ` ${state}`) cell.lastChild.data = ` ${state}`;
+  set(cell, "class", `state ${KINDS[state] ?? "odd"}`);
+}
+
+/** A cell with a text and a bar as long as a part of it; null: without. */
+export function showPart(cell, part, text) {
+  if (!cell.firstChild) cell.append(element("span", { class: "bar", "aria-hidden": "true" }), element("span"));
+  cell.firstChild.style.setProperty("--part", Math.min(Math.max(part ?? 0, 0), 1).toFixed(3));
+  say(cell.lastChild, text);
+}

@@ -1,0 +1,72 @@
+// Asks the dispatcher, again and again, and says whether it answers.
+
+const EVERY_MS = 2000;     // so often it takes a point of each job
+const AGAIN_MS = 1000;     // while it does not answer
+const PATIENCE_MS = 10000; // for one answer
+const SHARE = 10;          // where answers take long, they are asked for in a tenth of the time at most
+
+export class Service {
+  /**
+   * choose(jobs): the name of the job that is looked at, or null. answered(all): {at, status, jobs, workers, pools, streams, name, history, decisions}; the last two are null if
+   * there is no such job. lost(since): it does not answer since then, in ms.
+   */
+  constructor({ choose, answered, lost }) {
+    Object.assign(this, { choose, answered, lost, since: null, timer: null, asking: false, again: false });
+    document.addEventListener("visibilitychange", () => this.now());
+  }
+
+  /** Asks at once. */
+  async now() {
+    if (this.asking) {
+      this.again = true;
+      return;
+    }
+    clearTimeout(this.timer);
+    if (document.hidden) return; // nobody looks
+    this.asking = true;
+    const began = performance.now();
+    let wait = AGAIN_MS;
+    try {
+      const all = await this.all();
+      wait = Math.max(EVERY_MS, SHARE * (performance.now() - began));
+      this.since = null;
+      this.answered(all);
+    } catch (e) {
+      if (!(e instanceof NoAnswer)) throw e;
+      this.since ??= Date.now();
+      this.lost(this.since);
+    } finally {
+      this.asking = false;
+      this.timer = setTimeout(() => this.now(), this.again ? 0 : wait);
+      this.again = false;
+    }
+  }
+
+  /** One after the other, over one connection: the dispatcher has places for few. */
+  async all() {
+    const all = {};
+    for (const what of ["status", "jobs", "workers", "pools", "streams"]) all[what] = await ask(what);
+    all.name = this.choose(all.jobs);
+    const job = all.name === null ? null : `jobs/${encodeURIComponent(all.name)}`;
+    all.history = job && (await ask(`${job}/history`, true));
+    all.decisions = job && (await ask(`${job}/decisions`, true));
+    all.at = Date.now();
+    return all;
+  }
+}
+
+class NoAnswer extends Error {}
+
+/** The answer to a question; null: there is no such thing, if that may be. */
+async function ask(what, mayBeGone = false) {
+  let answer;
+  try {
+    answer = await fetch(`api/v1/${what}`, { cache: "no-store", signal: AbortSignal.timeout(PATIENCE_MS) });
+    if (answer.ok) return await answer.json();
+  } catch {
+    throw new NoAnswer();
+  }
+  await answer.text(); // so that the connection can be used again
+  if (answer.status === 404 && mayBeGone) return null;
+  throw new NoAnswer();
+}

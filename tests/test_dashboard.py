@@ -1,0 +1,384 @@
+"""The dashboard, in a browser: what it shows of a real service, and of a large one that is made up from real answers; by keyboard; in light and dark; by those who don't see it.
+
+CACHEW names the command (default build/cachew)."""
+
+import contextlib
+import http.server
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import urllib.parse
+from pathlib import Path
+
+import pytest
+
+HERE = Path(__file__).resolve().parent
+sys.path.insert(0, str(HERE))
+from browser import PROGRAM, Browser  # noqa: E402
+from daemons import TIMEOUT_S  # noqa: E402
+from example_data import CACHEW  # noqa: E402
+
+pytestmark = pytest.mark.skipif(not PROGRAM, reason="no browser is there (package chromium-headless-shell)")
+WEB = HERE.parent / "src" / "dispatcher" / "web"
+BAD_NAME = """<img src=x onerror="alert(1)">'&amp;</td><script>alert(2)</script>/%41\u202e#?\x1b[31m"""
+
+
+@pytest.fixture(scope="module")
+def browser(tmp_path_factory):
+    b = Browser(tmp_path_factory.mktemp("browser"))
+    yield b
+    b.end()
+
+
+@pytest.fixture
+def page(browser):
+    p = browser.page()
+    yield p
+    p.close()
+
+
+@pytest.fixture
+def pipeline(tmp_path):
+    path = tmp_path / "pipeline.json"
+    path.write_text(json.dumps({"cachew": 1, "pipeline": [{"op": "synthetic", "count": 4096, "shape": [16]}, {"op": "delay", "us": 300}, {"op": "batch", "size": 8}]}))
+    return path
+
+
+@contextlib.contextmanager
+def job(pipeline, service, name, *words):
+    """A job that goes on until it is not looked at any more."""
+    words = ["run", pipeline, "--service", service.address, "--job", name, "--epochs", 1000000, *words]
+    with subprocess.Popen([CACHEW, *map(str, words)], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
+            process.communicate()
+
+
+def up(daemons, *words):
+    return daemons.start("up", "--listen", "127.0.0.1:0", "--http", "127.0.0.1:0", "--memory", "256M", *words)
+
+
+def url(service, name=None):
+    return f"http://{service.ready['http']}/" + (f"#job={urllib.parse.quote(name, safe='')}" if name else "")
+
+
+def rows(page, section):
+    """The texts of the table of a section, row by row."""
+    return page.evaluate(f"[...document.querySelectorAll('#{section} tbody tr')].map((row) => [...row.cells].map((cell) => cell.textContent))")
+
+
+# ---- what it shows ----
+
+def test_a_job_its_decision_and_a_lost_worker(daemons, pipeline, page):
+    service = up(daemons, "--autoscale", "--workers", 3, "--policy", "fixed:3")
+    with job(pipeline, service, "one"):
+        page.open(url(service))
+        page.until("document.querySelector('#events li.decision strong')?.textContent.startsWith('3 workers')")
+        page.until("document.querySelector('.timeline .mark.decision text')?.textContent === '1'")
+        assert page.text("#job-name") == "one"
+        page.until("document.querySelector('#workers tbody').rows.length === 3")
+        page.until("document.querySelector('#moment-text').textContent.includes('3 workers of 3 wanted')")
+        assert [row[0] for row in rows(page, "pools")] == ["local"] and "fixed:3" in page.text("#facts")
+        lost = service.json("/api/v1/workers")[0]
+        os.kill(lost["pid"], signal.SIGKILL)
+        page.until(f"document.querySelector('#events li.loss strong')?.textContent === 'Worker {lost['id']} is gone'")
+        page.until("document.querySelector('.timeline .mark.loss text')?.textContent === '2'")
+        page.until("[...document.querySelectorAll('#workers tbody tr')].some((row) => row.textContent.includes('gone'))")
+        page.until("document.querySelector('#facts').textContent.includes('3 ready, 1 gone')")  # and another one took its place
+        assert f"Worker {lost['id']} is gone" in page.text("#news")
+        page.until("document.querySelector('#operators tbody')?.rows.length >= 2")
+        shown = {row[0]: row for row in rows(page, "operators")}
+        assert shown["delay"][1].endswith("%") and float(shown["delay"][1].split()[0]) > 50
+        (rank,) = rows(page, "ranks")
+        assert rank[0] == "0" and "running" in rank[1] and rank[2].endswith("%")
+        (row,) = rows(page, "jobs")
+        assert row[0] == "one" and "running" in row[1] and float(row[4].replace(",", "")) > 0 and row[7] == "3 of 3"
+
+
+def test_what_was_before_the_page_was_opened(daemons, pipeline, browser, page):
+    """It is the dispatcher that remembers."""
+    service = up(daemons, "--workers", 1)
+    with job(pipeline, service, "one"):
+        page.open(url(service))
+        page.until("document.querySelector('#moment').max >= 3")
+    later = browser.page()
+    later.open(url(service, "one"))
+    later.until("document.querySelector('#jobs').textContent.includes('unattended') && document.querySelector('#moment').max >= 3")
+    assert later.evaluate("document.querySelector('.timeline .line.main').getAttribute('d').match(/[ML]/g).length") >= 4
+    later.close()
+
+
+def test_nothing_is_there(daemons, page):
+    dispatcher = daemons.start("dispatcher", "--listen", "127.0.0.1:0", "--http", "127.0.0.1:0", "--name", "alone")
+    page.open(url(dispatcher))
+    page.until("document.querySelector('#connection').textContent === 'Live'")
+    assert "There are no jobs." in page.text("#jobs") and "There are no workers." in page.text("#workers")
+    assert "none: all workers serve all jobs" in page.text("#facts") and page.text("#dispatcher") == "alone"
+    assert page.evaluate("document.querySelector('#job').hidden && document.querySelector('#pools').hidden")
+    page.open(url(dispatcher, "nobody knows it"))
+    page.until("document.querySelector('#job-state').textContent === 'The dispatcher does not know this job, or not any more.'")
+
+
+def test_names_are_texts(daemons, pipeline, page):
+    service = up(daemons, "--workers", 1)
+    with job(pipeline, service, BAD_NAME), job(pipeline, service, "other"):
+        page.open(url(service))
+        page.until("document.querySelector('#jobs tbody').rows.length === 2")
+        assert BAD_NAME in [row[0] for row in rows(page, "jobs")]
+        assert page.evaluate("document.querySelectorAll('img, td script, th script').length") == 0
+        for name in ("other", BAD_NAME):
+            page.evaluate(f"[...document.querySelectorAll('#jobs a')].find((a) => a.textContent === {json.dumps(name)}).click()")
+            page.until(f"document.querySelector('#job-name').textContent === {json.dumps(name)} && document.querySelector('.timeline .line.main').getAttribute('d') !== ''")
+        page.open("about:blank")
+        page.open(url(service, BAD_NAME))  # an address that was sent to somebody
+        page.until("document.querySelector('#jobs a[aria-current]') && !document.querySelector('#job-known').hidden")
+        assert page.evaluate("document.querySelector('#jobs a[aria-current]').textContent") == BAD_NAME
+
+
+def test_a_dispatcher_that_goes_away_and_comes_back(daemons, page):
+    words = ["--listen", "127.0.0.1:0", "--http"]
+    dispatcher = daemons.start("dispatcher", *words, "127.0.0.1:0", "--name", "first")
+    page.open(url(dispatcher))
+    page.until("document.querySelector('#connection').textContent === 'Live'")
+    page.evaluate("document.querySelector('.skip').focus()")
+    dispatcher.end(signal.SIGKILL)
+    page.until("document.querySelector('#connection').textContent.startsWith('No answer from the dispatcher since ')")
+    assert page.evaluate("document.body.classList.contains('stale')") and page.text("#dispatcher") == "first"
+    daemons.start("dispatcher", *words, dispatcher.ready["http"], "--name", "second")
+    page.until("document.querySelector('#connection').textContent === 'Live' && document.querySelector('#dispatcher').textContent === 'second'")
+    assert not page.evaluate("document.body.classList.contains('stale')")
+    assert page.evaluate("document.activeElement.className") == "skip"  # nothing took the focus away
+
+
+def test_nothing_comes_from_elsewhere(daemons, page):
+    dispatcher = daemons.start("dispatcher", "--listen", "127.0.0.1:0", "--http", "127.0.0.1:0")
+    page.open(url(dispatcher))
+    page.until("document.querySelector('#connection').textContent === 'Live'")
+    assert page.asked and all(address.startswith(url(dispatcher)) for address in page.asked)
+    policy = page.evaluate("fetch('/').then((answer) => answer.headers.get('content-security-policy'))")
+    assert policy.startswith("default-src 'none';") and "unsafe" not in policy
+    # The rules hold: what they forbid does not happen.
+    refused = page.evaluate("""new Promise((done) => {
+        document.addEventListener('securitypolicyviolation', (e) => done(e.effectiveDirective));
+        const script = document.createElement('script'); script.textContent = 'window.ran = true'; document.head.append(script);
+    })""")
+    assert refused.startswith("script-src") and page.evaluate("window.ran === undefined")
+    page.errors.clear()  # this one was meant
+
+
+# ---- how it is used ----
+
+# [element, what it is called, outline, whether it shows]
+FOCUSED = """(() => {
+    const a = document.activeElement;
+    return [a.tagName, a.id || a.ariaLabel || a.textContent.trim().slice(0, 40), getComputedStyle(a).outlineStyle, a.getBoundingClientRect().width > 0];
+})()"""
+
+
+def test_by_keyboard(daemons, pipeline, page):
+    service = up(daemons, "--autoscale", "--workers", 2, "--policy", "fixed:2")
+    with job(pipeline, service, "one"), job(pipeline, service, "two"):
+        page.open(url(service))
+        page.until("document.querySelectorAll('#jobs a').length === 2 && document.querySelectorAll('#events li').length > 0 && document.querySelector('#moment').max >= 3")
+        page.press("Tab")
+        assert page.evaluate(FOCUSED)[1] == "Skip to the jobs"
+        page.press("Enter")
+        assert page.evaluate("document.activeElement.id") == "jobs"
+        seen = []
+        while not seen or (seen[-1][0] != "BODY" and not seen[-1][1].startswith("Skip")):  # to the end, and perhaps around
+            page.press("Tab")
+            seen.append(page.evaluate(FOCUSED))
+            assert len(seen) < 60, seen
+            if seen[-1][1] == "two":
+                page.press("Enter")
+                page.until("document.querySelector('#job-name').textContent === 'two'")
+                assert page.evaluate("document.activeElement.textContent") == "two"  # still there
+                page.until("document.querySelectorAll('#events li').length > 0 && document.querySelector('#moment').max >= 3")
+            elif seen[-1][1] == "moment":
+                before = page.evaluate("document.querySelector('#moment-text').textContent")
+                page.press("ArrowLeft")
+                page.press("ArrowLeft")
+                page.until(f"document.querySelector('#moment-text').textContent !== {json.dumps(before)} && document.querySelector('.timeline path.moment')")
+                assert "ago" in page.evaluate("document.querySelector('#moment').getAttribute('aria-valuetext')")
+                page.press("End")
+                page.until("!document.querySelector('.timeline path.moment')")
+            elif seen[-1][1].startswith("Show"):
+                page.press("Enter")
+                page.until("document.querySelector('.timeline path.moment') || document.querySelector('#moment').value === document.querySelector('#moment').max")
+        stops = seen[:-1]
+        assert all(outline != "none" and visible for _, _, outline, visible in stops), stops
+        names = [name for _, name, _, _ in stops]
+        assert names.index("one") < names.index("two") < names.index("moment") < names.index("status")  # as they stand there
+        assert any(name.startswith("Show") for name in names)
+
+
+def contrasts(page):
+    return page.evaluate((HERE / "contrast.js").read_text())
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_contrast(daemons, pipeline, page, theme):
+    """Text 4.5 at least, lines 3: what WCAG 2 asks for."""
+    service = up(daemons, "--autoscale", "--workers", 2, "--policy", "fixed:2")
+    page.theme(theme)
+    with job(pipeline, service, "one"):
+        page.open(url(service))
+        page.until("document.querySelector('#events li.decision') && document.querySelector('#operators tbody')?.rows.length && document.querySelector('#moment').max > 1")
+        os.kill(service.json("/api/v1/workers")[0]["pid"], signal.SIGKILL)
+        page.until("document.querySelector('#events li.loss') && document.querySelector('#workers .bad')")
+        page.evaluate("document.querySelector('#moment').value = 0; document.querySelector('#moment').dispatchEvent(new Event('input'))")
+        found = contrasts(page)
+        dark = sum(page.evaluate("getComputedStyle(document.body).backgroundColor.match(/[0-9]+/g).map(Number)")) < 384
+        assert dark == (theme == "dark")
+        assert len(found) > 80 and not [f for f in found if f[0] < 4.5]
+        service.end(signal.SIGKILL)
+        page.until("document.body.classList.contains('stale')")
+        assert not [f for f in contrasts(page) if f[0] < 4.5]
+
+
+def test_for_who_does_not_see_it(daemons, pipeline, page):
+    service = up(daemons, "--autoscale", "--workers", 2, "--policy", "fixed:2")
+    with job(pipeline, service, "one"):
+        page.open(url(service))
+        page.until("document.querySelector('#events li.decision') && document.querySelector('#operators tbody')?.rows.length && document.querySelector('#moment').max > 1")
+        tree = page.tree()
+        for role in ("link", "button", "slider", "searchbox", "table", "image", "heading"):
+            assert all(name.strip() for r, name in tree if r == role), role
+        assert {"banner", "main", "contentinfo", "region", "status", "table", "columnheader", "rowheader", "slider"} <= {r for r, _ in tree}
+        assert [name for r, name in tree if r == "image"][0].startswith("Time line. ") and "batches per second of" in [name for r, name in tree if r == "image"][0]
+        assert page.evaluate("document.documentElement.lang") == "en"
+        levels = page.evaluate("[...document.querySelectorAll('h1, h2, h3')].filter((h) => h.checkVisibility()).map((h) => Number(h.tagName[1]))")
+        assert levels[0] == 1 and levels.count(1) == 1 and all(b - a <= 1 for a, b in zip(levels, levels[1:], strict=False))
+        assert page.evaluate("[...document.querySelectorAll('table')].every((t) => [...t.tHead.rows[0].cells].every((c) => c.scope === 'col'))")
+        assert page.evaluate("new Set([...document.querySelectorAll('[id]')].map((e) => e.id)).size === document.querySelectorAll('[id]').length")
+        # Lines differ by more than their colour, and states have words.
+        assert len({page.evaluate(f"getComputedStyle(document.querySelector('.timeline .line.{s}')).strokeDasharray") for s in ("main", "other")}) == 2
+        assert "ready" in page.text("#workers tbody")
+
+
+@pytest.mark.parametrize("width", [320, 1280])
+def test_no_scrolling_sideways(daemons, pipeline, page, width):
+    service = up(daemons, "--autoscale", "--workers", 2, "--policy", "fixed:2")
+    page.size(width, 800)
+    with job(pipeline, service, "one"):
+        page.open(url(service))
+        page.until("document.querySelector('#events li.decision') && document.querySelector('#operators tbody')?.rows.length")
+        assert page.evaluate("document.scrollingElement.scrollWidth <= innerWidth")
+
+
+# ---- a large service ----
+
+class Large(http.server.BaseHTTPRequestHandler):
+    """The files of the dashboard, and answers that are made up."""
+
+    def do_GET(self):
+        path = urllib.parse.unquote(self.path)
+        answer = self.server.answers.get(path.removeprefix("/api/v1/"))
+        file = WEB / (path.removeprefix("/") or "index.html")
+        body = json.dumps(answer).encode() if answer is not None else file.read_bytes() if file.is_file() else None
+        kinds = {".html": "text/html", ".js": "text/javascript", ".css": "text/css", ".svg": "image/svg+xml"}
+        self.send_response(200 if body is not None else 404)
+        self.send_header("Content-Type", "application/json" if answer is not None else kinds.get(file.suffix, "text/plain"))
+        self.send_header("Content-Length", str(len(body or b"")))
+        self.end_headers()
+        self.wfile.write(body or b"")
+
+    def log_message(self, *_):
+        pass
+
+
+@pytest.fixture
+def real(daemons, pipeline):
+    """What a small service answers, with a decision."""
+    service = up(daemons, "--autoscale", "--workers", 1, "--policy", "fixed:1")
+    with job(pipeline, service, "job"):
+        while len((service.json("/api/v1/jobs") or [{}])[0].get("ranks", [])) == 0 or not service.json("/api/v1/jobs/job/decisions"):
+            pass
+        return {what: service.json(f"/api/v1/{what}") for what in ("status", "jobs", "workers", "pools", "streams", "jobs/job/history", "jobs/job/decisions")}
+
+
+@contextlib.contextmanager
+def served(answers):
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Large) as server:
+        server.answers = answers
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        try:
+            yield f"http://127.0.0.1:{server.server_port}/"
+        finally:
+            server.shutdown()
+            thread.join(TIMEOUT_S)
+
+
+def enlarge(real, jobs, workers, ranks):
+    (one,), (worker,) = real["jobs"], real["workers"]
+    answers = dict(real)
+    answers["jobs"] = [{**one, "name": f"job-{i:04}", "state": "done" if i % 4 == 3 else "running"} for i in range(jobs)]
+    answers["jobs"][0]["ranks"] = [{**one["ranks"][0], "rank": r, "waited": r / ranks} for r in range(ranks)]
+    answers["workers"] = [{**worker, "id": i + 1, "name": f"worker-{i + 1}", "state": ("ready", "gone", "draining")[i % 10 % 3 if i % 10 < 3 else 0]} for i in range(workers)]
+    history = real["jobs/job/history"]
+    long = {k: [v[-1]] * 300 for k, v in history.items() if isinstance(v, list) and k != "events" and v}
+    long["t"] = [2.0 * i for i in range(300)]
+    answers["jobs/job-0000/history"] = {**history, **long, "uptime_s": 600.0, "events": [{"t": 20.0 * i, "kind": "worker-gone", "worker": i} for i in range(30)]}
+    decision = real["jobs/job/decisions"][0]
+    answers["jobs/job-0000/decisions"] = [{**decision, "t": 10.0 * i, "ago_s": 590 - 10.0 * i} for i in range(32)]
+    return answers
+
+
+def test_a_large_service_is_no_more_work_than_a_small_one(real, page):
+    """200 jobs, 1,000 workers, 4,096 ranks: what is drawn is bounded, and the rest is a page or a word away."""
+    with served(enlarge(real, 200, 1000, 4096)) as address:
+        page.open(address)
+        page.until("document.querySelector('#job-name').textContent === 'job-0000' && document.querySelectorAll('.timeline .mark').length === 62")
+        for section, n in (("jobs", "200"), ("workers", "1,000"), ("ranks", "4,096")):
+            assert page.evaluate(f"document.querySelector('#{section} tbody').rows.length") == 50
+            assert page.text(f"#{section} .range") == f"1–50 of {n}"
+        n = page.evaluate("document.querySelectorAll('*').length")
+        page.until_asked(len(page.asked) + 14)  # twice more: nothing was added
+        assert page.evaluate("document.querySelectorAll('*').length") == n < 8000
+        page.evaluate("document.querySelector('#workers-next').click()")
+        assert page.text("#workers .range") == "51–100 of 1,000"
+        for _ in range(30):
+            page.evaluate("document.querySelector('#workers-next').click()")
+        assert page.text("#workers .range") == "951–1,000 of 1,000" and page.evaluate("document.querySelector('#workers-next').getAttribute('aria-disabled')") == "true"
+        page.evaluate("{ const find = document.querySelector('#workers-find'); find.value = 'worker-777'; find.dispatchEvent(new Event('input')); }")
+        assert [row[1] for row in rows(page, "workers")] == ["worker-777"]
+        page.evaluate("{ const find = document.querySelector('#workers-find'); find.value = 'nowhere'; find.dispatchEvent(new Event('input')); }")
+        assert "Nothing of that kind was found." in page.text("#workers")
+
+
+def test_rows_that_stay_are_the_same_ones(real, page):
+    """What is selected or focused is not taken away when something else changes."""
+    answers = enlarge(real, 3, 3, 1)
+    with served(answers) as address:
+        page.open(address)
+        page.until("document.querySelector('#jobs tbody').rows.length === 3")
+        page.evaluate("window.kept = [...document.querySelectorAll('#jobs tbody tr')]; kept[1].querySelector('a').focus()")
+        answers["jobs"] = [j for j in answers["jobs"] if j["name"] != "job-0000"] + [{**answers["jobs"][1], "name": "job-0009"}]
+        page.until("document.querySelector('#jobs').textContent.includes('job-0009')")
+        assert page.evaluate("[...document.querySelectorAll('#jobs tbody tr')].map((row) => kept.indexOf(row))") == [1, 2, -1]
+        assert page.evaluate("document.activeElement.textContent") == "job-0001"
+
+
+def test_half_known_numbers(real, page):
+    """A job that has only begun: nothing is made up."""
+    answers = enlarge(real, 1, 0, 1)
+    (one,) = answers["jobs"]
+    one.update(now=None, held="no worker is there", why=None, scaling=None)
+    one["ranks"] = [{**one["ranks"][0], "step_s": None, "waited": None}]
+    empty = {k: [] for k in ("t", "rate", "demand", "waited", "waited_most", "workers", "wanted", "cpus", "events")}
+    answers["jobs/job-0000/history"] = {"uptime_s": 1.5, "interval_s": 2.0, **empty}
+    answers["jobs/job-0000/decisions"] = []
+    answers["streams"] = []
+    with served(answers) as address:
+        page.open(address)
+        page.until("document.querySelector('#job-problem').textContent === 'no worker is there'")
+        assert page.text("#moment-text") == "Nothing was measured yet." and page.evaluate("document.querySelector('#moment').disabled")
+        (row,) = rows(page, "jobs")
+        assert row[4:7] == ["–", "–", "–"]
+        assert page.evaluate("document.querySelector('#events-none').checkVisibility()")

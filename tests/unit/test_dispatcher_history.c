@@ -1,0 +1,308 @@
+/* What the dispatcher keeps for people: how jobs went in the last ten minutes, what happened to them, where computing time goes. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+#include <jansson.h>
+#include <math.h>
+
+#include "base/text.h"
+#include "dispatcher/history.h"
+#include "dispatcher_run.h"
+
+static json_t *ask(struct run *u, const char *what)
+{
+    struct cw_error err = {0};
+    char *text = NULL;
+    if (cw_dispatcher_query(u->d, what, u->now_ns, &text, &err) < 0)
+        fail_msg("%s", err.message);
+    json_t *answer = json_loads(text, JSON_DECODE_ANY, NULL);
+    free(text);
+    assert_non_null(answer);
+    return answer;
+}
+
+/* The last of a column of the job's history; NAN: it is null. */
+static double last(struct run *u, const char *column)
+{
+    json_t *h = ask(u, "jobs/job/history");
+    const json_t *list = json_object_get(h, column), *value = json_array_get(list, json_array_size(list) - 1);
+    assert_non_null(value);
+    double v = json_is_null(value) ? NAN : json_number_value(value);
+    json_decref(h);
+    return v;
+}
+
+static double rank_waited(struct run *u, size_t rank)
+{
+    json_t *jobs = ask(u, "jobs");
+    const json_t *value = json_object_get(json_array_get(json_object_get(json_array_get(jobs, 0), "ranks"), rank), "waited");
+    assert_non_null(value);
+    double v = json_is_null(value) ? NAN : json_number_value(value);
+    json_decref(jobs);
+    return v;
+}
+
+static double metric(struct run *u, const char *name)
+{
+    struct cw_text t = {0};
+    char line[200];
+    cw_dispatcher_metrics(u->d, u->now_ns, &t);
+    snprintf(line, sizeof(line), "\ncachew_dispatcher_%s ", name);
+    const char *at = strstr(t.data, line);
+    assert_non_null(at);
+    double v = strtod(at + strlen(line), NULL);
+    cw_text_deinit(&t);
+    return v;
+}
+
+static void assert_near(double a, double b)
+{
+    if (!(fabs(a - b) <= 1e-4 * fabs(b) + 1e-9))
+        fail_msg("%g, expected %g", a, b);
+}
+
+static void progress(struct run_peer *c, uint64_t n, double step_s, double wait_s, bool waits)
+{
+    Cachew__Place place = CACHEW__PLACE__INIT;
+    Cachew__Pace pace = CACHEW__PACE__INIT;
+    pace.n = n;
+    pace.step_s = step_s;
+    pace.wait_s = wait_s;
+    RUN_SAY(c, Progress, PROGRESS, false, RUN_BASE(progress), .from = &place, .pace = &pace, .n_batches = n + 1, .waiting = waits);
+}
+
+/* Two seconds: a point is taken. */
+static void point(struct run *u)
+{
+    run_settle(u);
+    run_pass(u, 1000);
+    run_pass(u, 1000);
+}
+
+/* ---- how jobs went ---- */
+
+static void test_points(void **state)
+{
+    (void)state;
+    struct run *u = run_new(100);
+    run_worker(u, 4);
+    struct run_peer *a = run_client(u, "job", 0, 2, 0), *b = run_client(u, "job", 1, 2, 0);
+    progress(a, 1000, 70, 30, false); /* what it did before this dispatcher knew it, if it did, is not of the first two seconds */
+    progress(b, 1000, 70, 30, false);
+    point(u);
+    assert_near(last(u, "rate"), 0);
+    progress(a, 1010, 71.5, 30.5, false); /* ten batches, 0.15 s each; a quarter of the time it waited */
+    progress(b, 1010, 70.5, 31.5, false); /* 0.05 s each; three quarters */
+    point(u);
+    assert_near(last(u, "rate"), 10);
+    assert_near(last(u, "demand"), 1 / 0.15 + 1 / 0.05);
+    assert_near(last(u, "waited"), 0.5);
+    assert_near(last(u, "waited_most"), 0.75);
+    assert_near(last(u, "workers"), 1);
+    assert_true(isnan(last(u, "wanted"))); /* there is no policy */
+    assert_near(rank_waited(u, 0), 0.25);
+    assert_near(rank_waited(u, 1), 0.75);
+    assert_near(metric(u, "rank_waiting_ratio"), 0.75);
+    assert_near(metric(u, "rank_batches_total"), 20);
+    assert_near(metric(u, "rank_wait_seconds_total"), 2);
+    assert_near(metric(u, "rank_step_seconds_total"), 2);
+    progress(a, 1010, 71.5, 30.5, true); /* got nothing, and waits; the other one steps */
+    progress(b, 1010, 70.5, 31.5, false);
+    point(u);
+    assert_near(last(u, "rate"), 0);
+    assert_near(last(u, "demand"), 1 / 0.15 + 1 / 0.05); /* as fast as they went last */
+    assert_near(rank_waited(u, 0), 1);
+    assert_near(rank_waited(u, 1), 0);
+    run_free(u);
+}
+
+static void test_the_last_ten_minutes_are_kept(void **state)
+{
+    (void)state;
+    struct run *u = run_new(100);
+    run_worker(u, 4);
+    struct run_peer *c = run_client(u, "job", 0, 1, 0);
+    for (uint64_t i = 1; i <= DP_POINTS + 50; i++) {
+        progress(c, i, 0.1 * (double)i, 0, false);
+        point(u);
+    }
+    json_t *h = ask(u, "jobs/job/history");
+    const json_t *t = json_object_get(h, "t");
+    assert_int_equal(json_array_size(t), DP_POINTS);
+    assert_int_equal(json_array_size(json_object_get(h, "rate")), DP_POINTS);
+    double first = json_number_value(json_array_get(t, 0)), end = json_number_value(json_array_get(t, DP_POINTS - 1));
+    assert_near(end - first, 2.0 * (DP_POINTS - 1));
+    assert_true(json_number_value(json_object_get(h, "uptime_s")) >= end);
+    json_decref(h);
+    run_free(u);
+}
+
+static void test_a_rank_that_is_gone_is_no_demand(void **state)
+{
+    (void)state;
+    struct run *u = run_new(100);
+    run_worker(u, 4);
+    struct run_peer *a = run_client(u, "job", 0, 2, 0), *b = run_client(u, "job", 1, 2, 0);
+    for (uint64_t i = 1; i <= 2; i++) {
+        progress(a, 10 * i, 1.0 * (double)i, 0, false);
+        progress(b, 10 * i, 1.0 * (double)i, 0, false);
+        point(u);
+    }
+    assert_near(last(u, "demand"), 20);
+    run_lose(b);
+    progress(a, 30, 3, 0, false);
+    point(u);
+    assert_near(last(u, "demand"), 10);
+    assert_true(isnan(rank_waited(u, 1)));
+    run_free(u);
+}
+
+/* ---- what happened ---- */
+
+static void test_losses(void **state)
+{
+    (void)state;
+    struct run *u = run_new(100);
+    struct run_peer *w = run_worker(u, 4), *leaves = run_worker(u, 4);
+    run_worker(u, 4);
+    struct run_peer *c = run_client(u, "job", 0, 2, 0), *stops = run_client(u, "job", 1, 2, 0);
+    point(u);
+    uint64_t id = w->worker;
+    run_lose(w);
+    RUN_SAY(leaves, Draining, DRAINING, false, RUN_BASE(draining)); /* it says so: no loss */
+    run_lose(leaves);
+    run_detach(stops, false);
+    run_lose(stops);
+    run_lose(c);
+    run_settle(u);
+    json_t *h = ask(u, "jobs/job/history");
+    const json_t *events = json_object_get(h, "events"), *first = json_array_get(events, 0), *second = json_array_get(events, 1);
+    assert_int_equal(json_array_size(events), 2);
+    assert_string_equal(json_string_value(json_object_get(first, "kind")), "worker-gone");
+    assert_int_equal(json_integer_value(json_object_get(first, "worker")), id);
+    assert_string_equal(json_string_value(json_object_get(second, "kind")), "rank-gone");
+    assert_int_equal(json_integer_value(json_object_get(second, "rank")), 0);
+    json_decref(h);
+    assert_near(metric(u, "workers_lost_total"), 1);
+    run_free(u);
+}
+
+/* ---- computing time ---- */
+
+static void beat(struct run_peer *w, const uint8_t stream[16], const char *name, uint64_t ns, uint64_t elements)
+{
+    Cachew__OperatorWork operators[2] = {CACHEW__OPERATOR_WORK__INIT, CACHEW__OPERATOR_WORK__INIT}, *named[2] = {&operators[0], &operators[1]};
+    Cachew__StreamWork work = CACHEW__STREAM_WORK__INIT, *list[] = {&work};
+    operators[0].name = (char *)"decode";
+    operators[0].ns = 1000000000;
+    operators[0].elements = 10;
+    operators[1].name = (char *)(uintptr_t)name;
+    operators[1].ns = ns;
+    operators[1].elements = elements;
+    work.stream = (ProtobufCBinaryData){16, (uint8_t *)(uintptr_t)stream};
+    work.operators = named;
+    work.n_operators = 2;
+    work.read_ns = ns;
+    work.read_bytes = elements;
+    RUN_SAY(w, Heartbeat, HEARTBEAT, false, RUN_BASE(heartbeat), .streams = list, .n_streams = 1);
+}
+
+/* compute_s of an operator of the only stream; NAN: there is none of this name. */
+static double computed(struct run *u, const char *name)
+{
+    json_t *streams = ask(u, "streams"), *o;
+    double found = NAN;
+    size_t i;
+    json_array_foreach(json_object_get(json_object_get(json_array_get(streams, 0), "computing"), "operators"), i, o) {
+        if (strcmp(json_string_value(json_object_get(o, "name")), name) == 0)
+            found = json_number_value(json_object_get(o, "compute_s"));
+    }
+    json_decref(streams);
+    return found;
+}
+
+static void test_computing_time(void **state)
+{
+    (void)state;
+    struct run *u = run_new(100);
+    struct run_peer *a = run_worker(u, 4), *b = run_worker(u, 4);
+    struct run_peer *c = run_client(u, "job", 0, 1, 0);
+    const uint8_t *stream = c->streams[0].id;
+    beat(a, stream, "resize", 2000000000, 20);
+    beat(b, stream, "resize", 3000000000, 30);
+    assert_near(computed(u, "decode"), 2);
+    assert_near(computed(u, "resize"), 5);
+    beat(a, stream, "resize", 4500000000, 45);
+    assert_near(computed(u, "resize"), 7.5);
+    beat(a, stream, "resize", 500000000, 5); /* it began anew: from there on */
+    beat(a, stream, "resize", 700000000, 7);
+    assert_near(computed(u, "resize"), 7.7);
+    beat(b, stream, "\xff\xfe", 1, 1); /* no name */
+    beat(b, stream, "", 1, 1);
+    for (int i = 0; i < 100; i++) { /* more of them than there can be */
+        char name[40];
+        snprintf(name, sizeof(name), "operator%d", i);
+        beat(b, stream, name, 1000000000, 1);
+    }
+    json_t *streams = ask(u, "streams");
+    assert_int_equal(json_array_size(json_object_get(json_object_get(json_array_get(streams, 0), "computing"), "operators")), 64);
+    json_decref(streams);
+    run_lose(a); /* what it did is not forgotten */
+    assert_near(computed(u, "resize"), 7.7);
+    run_free(u);
+}
+
+/* A worker that comes back to a dispatcher that was started again, with all that it did before. */
+static void test_computing_time_is_counted_once(void **state)
+{
+    (void)state;
+    struct run *u = run_new(100);
+    struct run_peer *w = run_worker(u, 4);
+    struct run_peer *c = run_client(u, "job", 0, 1, 0);
+    uint8_t stream[16];
+    memcpy(stream, c->streams[0].id, 16);
+    run_settle(u);
+    beat(w, stream, "resize", 5000000000, 50);
+    assert_near(computed(u, "resize"), 5);
+    run_lose(w);
+    run_connect_as(u, w, CACHEW__ROLE__ROLE_WORKER);
+    run_register(w);
+    run_settle(u);
+    beat(w, stream, "resize", 6000000000, 60);
+    assert_near(computed(u, "resize"), 5);
+    beat(w, stream, "resize", 6500000000, 65);
+    assert_near(computed(u, "resize"), 5.5);
+    run_free(u);
+}
+
+static void test_questions(void **state)
+{
+    (void)state;
+    struct run *u = run_new(100);
+    struct cw_error err = {0};
+    char *text = NULL;
+    run_client(u, "a/history", 0, 1, 0);
+    run_client(u, "b", 0, 1, 0);
+    json_decref(ask(u, "jobs/a/history/history"));
+    json_decref(ask(u, "jobs/a/history/decisions"));
+    static const char *const nonsense[] = {"jobs/a/history", "jobs//history", "jobs/history", "jobs/b/", "jobs/b", "history", "jobs/none/history"};
+    for (size_t i = 0; i < CW_COUNT_OF(nonsense); i++)
+        assert_int_equal(cw_dispatcher_query(u->d, nonsense[i], u->now_ns, &text, &err), CW_E_OPTION);
+    run_free(u);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_points),
+        cmocka_unit_test(test_the_last_ten_minutes_are_kept),
+        cmocka_unit_test(test_a_rank_that_is_gone_is_no_demand),
+        cmocka_unit_test(test_losses),
+        cmocka_unit_test(test_computing_time),
+        cmocka_unit_test(test_computing_time_is_counted_once),
+        cmocka_unit_test(test_questions),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
