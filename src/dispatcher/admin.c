@@ -139,6 +139,8 @@ static json_t *worker_json(const struct worker *w, bool *failed)
     set(o, "cpu_s", json_real((double)w->cpu_ns / 1e9), failed);
     set(o, "batches", integer(w->n_batches), failed);
     set(o, "bytes", integer(w->n_bytes), failed);
+    set(o, "cache_hits", integer(w->cache_hits), failed);
+    set(o, "cache_misses", integer(w->cache_misses), failed);
     CW_LIST_EACH(at, &w->seats) {
         const struct seat *t = CW_CONTAINER(at, struct seat, by_worker);
         if (t->state != SEAT_UNFIT)
