@@ -55,6 +55,7 @@ struct told {
     char names[CW_POLICY_MARKERS][CW_MARKER_NAME];
     int64_t numbers[CW_POLICY_MARKERS];
     double compute_s; /* of a batch, nothing cached; 0: not known */
+    bool stored;      /* an earlier run measured something of it */
 };
 
 /* ---- facts ---- */
@@ -127,6 +128,7 @@ static void tell_markers(const struct cw_autocache *a, double per_batch, const s
             compute_s = c->compute_s;
         cw_caching_name(c->op, t->names[i]);
         t->numbers[i] = c->marker;
+        t->stored |= c->stored;
         bool known = compute_s > 0 && (c->was_read || c->read_s > 0);
         t->markers[i] = (struct cw_marker_facts){.name = t->names[i], .prefix_s = known ? per_batch * (compute_s - c->read_s) : 0, .bytes = per_batch * c->bytes,
                                                  .cached = c->cached, .written = c->written};
@@ -219,7 +221,7 @@ static void recall(struct cw_autocache *a)
 {
     struct told t;
     tell(a, cw_now_ns(), &t);
-    if (!(t.compute_s > 0))
+    if (!t.stored || !(t.compute_s > 0))
         return;
     const struct cw_point point = {1, t.compute_s, 1};
     struct cw_outlook o = {.facts = &t.facts, .compute_s = t.compute_s, .worker_price_per_h = 1};

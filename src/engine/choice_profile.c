@@ -48,6 +48,7 @@ void cw_choices_load(struct cw_runner *r)
         read_pace(profile, "none", &r->choices[0].computed);
         read_pace(profile, "computed", &c->computed);
         read_pace(profile, "read", &c->hit);
+        c->stored = c->computed.rows > 0 || c->hit.rows > 0;
         if (read_numbers(profile, "bytes", &bytes, 1)) {
             c->content_rows = 1;
             c->content_bytes = bytes;

@@ -146,12 +146,15 @@ static bool is_slow(const struct cw_runner *r, const struct choice *c)
     return c->hit.rows >= CW_CHOICE_KNOWN_ROWS && computed->rows >= CW_CHOICE_KNOWN_ROWS && row_ns(r, &c->hit) > SLOWER * row_ns(r, computed);
 }
 
+/* Nothing is known yet of a choice, or of reading there. */
+static bool is_new(const struct choice *c) { return !c->probed || (!c->probed_reading && !(c->hit.rows > 0) && c->found >= CW_CHOICE_KNOWN_ROWS); }
+
 /* The next choice that a probe would tell something about; the one in use only where it is not read any more. */
 static bool next_probe(const struct cw_runner *r, unsigned in_use, bool fresh, unsigned *ret)
 {
     for (unsigned i = 1; i <= r->n_choices; i++) {
         unsigned k = (r->probing + i) % r->n_choices;
-        if ((k == in_use && !is_slow(r, &r->choices[k])) || (fresh && r->choices[k].probed))
+        if ((k == in_use && !is_slow(r, &r->choices[k])) || (fresh && !is_new(&r->choices[k])))
             continue;
         *ret = k;
         return true;
@@ -165,6 +168,7 @@ static void begin_probe(struct cw_runner *r, unsigned in_use)
     if (!next_probe(r, in_use, true, &k) && (r->probe_ns * PROBE_PART > r->spent_ns || !next_probe(r, in_use, false, &k)))
         return;
     r->choices[k].probed = true;
+    r->choices[k].probed_reading = r->choices[k].found >= CW_CHOICE_KNOWN_ROWS;
     r->choices[k].stale = true;
     r->probing = k;
     r->probe_left = PROBE_BLOCKS;
@@ -323,6 +327,7 @@ unsigned cw_runner_choices(struct cw_runner *r, struct cw_choice ret[CW_CHOICES_
             .compute_s = c->computed.rows > 0 ? row_ns(r, &c->computed) * 1e-9 : 0,
             .bytes = per_row(c->content_bytes, c->content_rows),
             .cached = cached_part(c),
+            .stored = c->stored,
             .unread = k == in_use && is_slow(r, c),
             .written = fmin((double)c->n_kept / positions, 1),
         };

@@ -165,7 +165,7 @@ struct choice {
     double looked, found;         /* positions of it, lately, and those that the cache has */
     uint64_t n_kept;              /* that went to the cache */
     double found_before;          /* part of the epoch before it; negative: not known */
-    bool probed;
+    bool probed, probed_reading, stored; /* probed_reading: since there was something to read; stored: by an earlier run */
     bool stale;                   /* a probe begins: what was measured before is forgotten, once there is something new */
 };
 

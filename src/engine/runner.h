@@ -90,6 +90,7 @@ struct cw_choice {
     double compute_s;       /* where it is computed: threads' time or storage's, whichever is longer; 0: not known */
     double read_s, store_s; /* where it is read: threads' time, and the cache's storage's beside it */
     bool was_read;          /* else read_s is what follows from compute_s, and store_s not known; 0, both: neither is */
+    bool stored;            /* an earlier run measured it */
     bool unread;            /* it is in use, but what is there is computed, which is quicker */
     double bytes;           /* that are kept */
     double cached, written; /* part of the epoch that is there; part of an epoch that was added in this one */
