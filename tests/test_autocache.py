@@ -93,13 +93,13 @@ def test_the_dispatcher_decides_and_changes_its_mind(daemons, tmp_path):
     speed.write_text("300000 0")  # 10 ms for an element that takes one to compute
     pipeline = write(tmp_path / "p.json", [*prefix(400, 1000), {"op": "random_flip", "component": "data"}, {"op": "batch", "size": 8}])
     address = service(daemons, tmp_path, workers=1, env={"CACHEW_STORE": str(speed)})
-    job = run(pipeline, "--service", address, "--job", "one", "--epochs", 150)
+    job = run(pipeline, "--service", address, "--job", "one", "--epochs", 500)
     wait(lambda: job.poll() is not None or None in decisions(address, "one"))
     assert job.poll() is None, decisions(address, "one")
     speed.write_text("0 0")
     wait(lambda: job.poll() is not None or decisions(address, "one")[-1] == "autocache (operator 2)")
     assert job.poll() is None, decisions(address, "one")
-    assert digest(job) == digest(run(pipeline, "--epochs", 150, "--set", "1.us=0"))
+    assert digest(job) == digest(run(pipeline, "--epochs", 500, "--set", "1.us=0"))
 
 
 def test_what_is_kept_in_the_directory_outlives_the_service(daemons, tmp_path):

@@ -14,8 +14,9 @@
 #define WINDOW_ROWS 8192.0
 /* Probes may take so small a part of the time, but for each choice's first one. */
 #define PROBE_PART 64.0
-/* In a row, so that storage meets the load that it would have. */
+/* In a row, so that storage meets the load that it would have; of a store that is known to be slow, as many as take it so long, but one for each read thread. */
 #define PROBE_BLOCKS READ_DEPTH
+#define PROBE_NS 1e8
 /* Reading that takes so many times as long as computing does not pay. */
 #define SLOWER 1.25
 /* Positions of an epoch that tell how much of it is cached; and how many of the last ones do. */
@@ -162,6 +163,12 @@ static bool next_probe(const struct cw_runner *r, unsigned in_use, bool fresh, u
     return false;
 }
 
+static unsigned probe_blocks(const struct choice *c)
+{
+    double ns = c->hit.rows > 0 ? (c->hit.ns + c->hit.cold_ns) / c->hit.rows : 0; /* blocks of what is slow have one row */
+    return ns > 0 ? (unsigned)fmin(fmax(PROBE_NS / ns, READ_THREADS), PROBE_BLOCKS) : PROBE_BLOCKS;
+}
+
 static void begin_probe(struct cw_runner *r, unsigned in_use)
 {
     unsigned k;
@@ -171,7 +178,7 @@ static void begin_probe(struct cw_runner *r, unsigned in_use)
     r->choices[k].probed_reading = r->choices[k].found >= CW_CHOICE_KNOWN_ROWS;
     r->choices[k].stale = true;
     r->probing = k;
-    r->probe_left = PROBE_BLOCKS;
+    r->probe_left = probe_blocks(&r->choices[k]);
 }
 
 void cw_block_choose(struct cw_runner *r, struct block *b, const struct piece *p)
