@@ -4,6 +4,7 @@ import json
 import os
 import random
 import shutil
+import signal
 import subprocess
 from pathlib import Path
 
@@ -41,7 +42,7 @@ def segments(directory):
 
 def left_over(directory):
     """Files that are neither segments nor belong to a set."""
-    known = {"meta.json", "used", "pin"}
+    known = {"meta.json", "profile.json", "used", "pin"}
     return [p for p in Path(directory).glob("*/*") if p.suffix != ".cws" and p.name not in known]
 
 
@@ -54,7 +55,7 @@ def write(path, chain, **more):
 def synthetic(tmp_path):
     """Elements that take a while: 400 of 12 KiB."""
     chain = [{"op": "synthetic", "count": 400, "shape": [64, 64, 3], "dtype": "uint8"}, {"op": "delay", "us": 200},
-             {"op": "assign", "set": {"data": "255 - data"}}, {"op": "autocache"}, {"op": "shuffle"}, {"op": "random_flip", "component": "data"}, {"op": "batch", "size": 8}]
+             {"op": "assign", "set": {"data": "255 - data"}}, {"op": "cache"}, {"op": "shuffle"}, {"op": "random_flip", "component": "data"}, {"op": "batch", "size": 8}]
     return write(tmp_path / "synthetic.json", chain)
 
 
@@ -102,7 +103,7 @@ def test_examples_give_the_same_with_any_cache(examples, tmp_path, name):
         cached = [*settings_here, "--epochs", 2, "--seed", 3, "--threads", 3, "--cache-dir", directory]
         run(pipeline, *cached, "--batches", 3)
         assert same(pipeline, *cached) == wanted, f"half full, marker at {place}"
-        full = run(pipeline, *cached)
+        full = run(pipeline, *cached, "--cache", 0)
         assert (full["digest"], full["set_digest"]) == wanted[:2], f"full, marker at {place}"
         assert full["cache"]["hits"] > 0
         damage(directory, rng)
@@ -115,6 +116,34 @@ def moved(setting, place):
     """A setting of a pipeline with one more operator at a place."""
     first, _, rest = setting.partition(".")
     return f"{int(first) + (int(first) >= place)}.{rest}"
+
+
+def crash_points():
+    return cachew("doctor", "--crash-points")[0]["crash_points"]
+
+
+@pytest.mark.parametrize("name", EXAMPLES)
+def test_examples_give_the_same_whichever_marker_is_used(examples, tmp_path, name):
+    """Two markers, of which each block uses another or none, while some of what is kept is damaged."""
+    if not crash_points():
+        pytest.skip("this build has no mutations")
+    original = json.loads((examples / f"{name}.json").read_text())
+    at = list(places(original))
+    settings = FEWER.get(name, [])
+    given = ("--epochs", 3, "--seed", 5, "--threads", 3)
+    wanted = same(examples / f"{name}.json", *[w for s in settings for w in ("--set", s)], *given)
+    pipeline = examples / f"flipped-{os.getpid()}-{name}.json"
+    pipeline.write_text(json.dumps(with_marker(with_marker(original, at[-1]), at[0])))
+    here = [w for s in settings for w in ("--set", moved(moved(s, at[-1]), at[0]))]
+    rng = random.Random(name)
+    try:
+        for _ in range(3):
+            got = run(pipeline, *here, *given, "--cache-dir", tmp_path / "c", env={"CACHEW_MUTATE": "marker"})
+            assert (got["digest"], got["set_digest"], got["skipped"], got["replaced"]) == wanted
+            assert got["cache"]["hits"] + got["cache"]["misses"] > 0
+            damage(tmp_path / "c", rng)
+    finally:
+        pipeline.unlink()
 
 
 def test_nothing_is_computed_that_is_there(synthetic, tmp_path):
@@ -229,11 +258,80 @@ def test_failed_records_stay_failed(records, tmp_path):
         assert same(pipeline, "--cache-dir", tmp_path / "c") == wanted
 
 
+# ---- what is decided ----
+
+
+@pytest.fixture
+def dear(tmp_path):
+    """Elements of 12 KiB that take a millisecond."""
+    chain = [{"op": "synthetic", "count": 300, "shape": [64, 64, 3], "dtype": "uint8"}, {"op": "delay", "us": 1000}, {"op": "autocache"},
+             {"op": "random_flip", "component": "data"}, {"op": "batch", "size": 8}]
+    return write(tmp_path / "dear.json", chain)
+
+
+def chosen(ran):
+    return [d["record"]["chosen"]["cache"] for d in ran["cache"]["decisions"]]
+
+
+def test_a_cache_that_pays_is_used(dear, tmp_path):
+    """There is something to decide; whatever it took a busy machine for meanwhile, most of it is read, and that is where it ends."""
+    ran = run(dear, "--cache-dir", tmp_path / "c", "--epochs", 300, "--threads", 2)
+    assert ran["digest"] == run(dear, "--epochs", 300, "--set", "1.us=0")["digest"]
+    assert ran["cache"]["marker"] == 0
+    assert ran["cache"]["hits"] > 45000
+    assert chosen(ran)[-1] == "autocache (operator 2)"
+    assert (ran["cache"]["choices"][0]["marker"], ran["cache"]["choices"][1]["bytes"]) == (None, 64 * 64 * 3)
+
+
+def test_a_store_that_is_too_slow_is_not_used(dear, tmp_path):
+    if not crash_points():
+        pytest.skip("this build has no slow stores")
+    (tmp_path / "speed").write_text("600000 0")  # 20 ms for an element
+    slow = {"env": {"CACHEW_STORE": str(tmp_path / "speed")}}
+    ran, said = cachew("run", dear, "--digest", "--cache-dir", tmp_path / "c", "--epochs", 20, "--threads", 2, **slow)
+    assert ran["digest"] == run(dear, "--epochs", 20, "--set", "1.us=0")["digest"]
+    assert ran["cache"]["marker"] is None
+    assert "cachew: cache: none: " in said
+    assert ran["cache"]["hits"] < 1500
+    # the next one knows before it begins
+    again = run(dear, "--cache-dir", tmp_path / "c", "--epochs", 2, "--threads", 2, **slow)
+    assert chosen(again)[0] is None
+    assert "an earlier run" in again["cache"]["decisions"][0]["record"]["why"]
+
+
+def test_it_changes_its_mind_when_the_store_changes(tmp_path):
+    if not crash_points():
+        pytest.skip("this build has no slow stores")
+    chain = [{"op": "synthetic", "count": 200, "shape": [64, 64, 3], "dtype": "uint8"}, {"op": "delay", "us": 1000}, {"op": "autocache"}, {"op": "repeat", "count": -1},
+             {"op": "random_flip", "component": "data"}, {"op": "batch", "size": 8}]
+    pipeline, speed = write(tmp_path / "p.json", chain), tmp_path / "speed"
+    speed.write_text("3000000 0")
+    given = words("run", pipeline, "--digest", "--json", "--threads", 2, "--batches", 50000, "--cache-dir", tmp_path / "c")
+    with subprocess.Popen(given, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env={**os.environ, "CACHEW_STORE": str(speed)}) as ran:
+        for line in ran.stderr:
+            if line.startswith("cachew: cache: none: "):
+                break
+        speed.write_text("0 0")
+        for line in ran.stderr:
+            if line.startswith("cachew: cache: autocache (operator 2): "):
+                break
+        ran.send_signal(signal.SIGINT)
+        found = json.loads(ran.stdout.read().splitlines()[-1])
+        assert ran.wait(TIMEOUT_S) == 130
+    assert chosen(found)[-2:] == [None, "autocache (operator 2)"]
+    assert found["digest"] == run(pipeline, "--set", "1.us=0", "--batches", found["batches"])["digest"]
+
+
+def test_cache_is_not_decided_about(synthetic, tmp_path):
+    ran = run(synthetic, "--cache-dir", tmp_path / "c")
+    assert "decisions" not in ran["cache"]
+
+
 # ---- several runs ----
 
 
 def test_two_runs_at_once_share_what_they_compute(tmp_path):
-    chain = [{"op": "synthetic", "count": 600, "shape": [16, 16, 3], "dtype": "uint8"}, {"op": "delay", "us": 10000}, {"op": "autocache"}, {"op": "batch", "size": 8}]
+    chain = [{"op": "synthetic", "count": 600, "shape": [16, 16, 3], "dtype": "uint8"}, {"op": "delay", "us": 10000}, {"op": "cache"}, {"op": "batch", "size": 8}]
     pipeline = write(tmp_path / "p.json", chain)
     ran = [subprocess.Popen(words("run", pipeline, "--digest", "--json", "--epochs", 3, "--threads", 1, "--cache-dir", tmp_path / "c"), stdout=subprocess.PIPE, text=True)
            for _ in range(2)]
@@ -298,7 +396,7 @@ def test_a_full_disk_is_said_once_and_the_run_goes_on(synthetic, small_disk):
 
 def test_the_quota_holds_and_what_is_dear_pushes_out_what_is_cheap(tmp_path):
     quota = 1 << 20
-    chain = [{"op": "synthetic", "count": 200, "shape": [64, 64], "dtype": "uint8"}, {"op": "delay", "us": 20}, {"op": "autocache"}, {"op": "batch", "size": 8}]
+    chain = [{"op": "synthetic", "count": 200, "shape": [64, 64], "dtype": "uint8"}, {"op": "delay", "us": 20}, {"op": "cache"}, {"op": "batch", "size": 8}]
     cheap = write(tmp_path / "cheap.json", chain)
     dear = write(tmp_path / "dear.json", [chain[0], {"op": "delay", "us": 3000}, *chain[2:]])
     digest = run(cheap)["digest"]
@@ -317,7 +415,7 @@ def test_the_quota_holds_and_what_is_dear_pushes_out_what_is_cheap(tmp_path):
 
 
 def test_what_is_pinned_stays(tmp_path):
-    chain = [{"op": "synthetic", "count": 200, "shape": [64, 64], "dtype": "uint8"}, {"op": "autocache"}, {"op": "batch", "size": 8}]
+    chain = [{"op": "synthetic", "count": 200, "shape": [64, 64], "dtype": "uint8"}, {"op": "cache"}, {"op": "batch", "size": 8}]
     cheap = write(tmp_path / "cheap.json", chain)
     dear = write(tmp_path / "dear.json", [chain[0], {"op": "delay", "us": 3000}, *chain[1:]])
     given = ("--cache-dir", tmp_path / "c", "--cache-bytes", 1 << 20)

@@ -219,8 +219,8 @@ struct cachew_options {
     const char *cache_dir;  /* where elements are kept that pass autocache or cache, for later epochs and others; NULL: nowhere. Not with a service */
     const char *cache;      /* which of these: "auto" (NULL), "off", or the number of one, from 0 */
     uint64_t cache_bytes;   /* what may lie in cache_dir; 0: what does, and half of what is free */
-    void (*note)(void *arg, const char *text); /* of a service: told what is waited for when that takes long (after 5 s, 10 s, 20 s ...), on the thread that opens or asks for
-                             * a batch; NULL: nobody is */
+    void (*note)(void *arg, const char *text); /* told which markers can't be used, where there is a cache; of a service, what is waited for when that takes long (after 5 s,
+                             * 10 s, 20 s ...); on the thread that opens or asks for a batch; NULL: nobody is */
     void *note_arg;
 };
 #define CACHEW_OPTIONS_INIT \

@@ -33,7 +33,7 @@ class Operators:
         """A place where elements may be kept and need not be computed again.
 
         Where a cache directory is given, what passes here may be written there, and read in later epochs and by other runs. It never changes a
-        result. Behind an operator that draws it is not used, unless `freeze` is set.
+        result. Whether that pays is measured; of several at most one is used. Behind an operator that draws it is not used, unless `freeze` is set.
 
         freeze: draws before it are the same in many epochs, so that what is random can be kept too; whether or not it is (true or false)
         reuse: with freeze: epochs that have the same draws, before there are new ones; 0: all have (an integer, at least 0)
@@ -63,7 +63,7 @@ class Operators:
     def cache(self, freeze: bool = False, *, reuse: int = 0, seed: int = -1) -> Dataset:
         """A place where elements are kept, wherever there is a cache.
 
-        As `autocache`, but chosen before any of those.
+        As `autocache`, but chosen before any of those, and without asking whether it pays.
 
         freeze: draws before it are the same in many epochs, so that what is random can be kept too; whether or not it is (true or false)
         reuse: with freeze: epochs that have the same draws, before there are new ones; 0: all have (an integer, at least 0)

@@ -103,7 +103,7 @@ static void note_failed(PyObject *logger)
     }
 }
 
-/* What a service is waited for goes to the logger "cachew", as a warning. On any thread, with nothing held. */
+/* What a service is waited for, and what can't be cached, goes to the logger "cachew", as a warning. On any thread, with nothing held. */
 static void note(void *unused, const char *text)
 {
     (void)unused;

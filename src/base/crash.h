@@ -20,6 +20,10 @@ const struct cw_crash_point *cw_crash_points(size_t *ret_n);
  *   g        client: which batch it is that comes is not looked at
  *   remnant  client: the cursor passes what is left over of splits and has not come yet
  *   sync     dispatcher: what is to be durable is acknowledged, and only written down at the end
+ *
+ * and one that nobody must notice:
+ *
+ *   marker   engine: which marker is used, if any, changes from block to block
  */
 #ifdef CW_CRASH_POINTS
 void cw_crash_point(const char *name);

@@ -31,6 +31,7 @@ struct cw_cache_options {
 int cw_cache_open(const struct cw_cache_options *o, struct cw_cache **ret, struct cw_error *err) _must_check_;
 /* Writes and publishes what waits, for a few seconds at most. All sets must have been given back. NULL is fine. */
 struct cw_cache *cw_cache_close(struct cw_cache *c);
+uint64_t cw_cache_quota(const struct cw_cache *c);
 struct cw_cache_facts;
 /* The same; what it counted till its end. */
 struct cw_cache *cw_cache_close_facts(struct cw_cache *c, struct cw_cache_facts *ret);
@@ -39,6 +40,10 @@ struct cw_cache *cw_cache_close_facts(struct cw_cache *c, struct cw_cache_facts 
 int cw_cache_set_open(struct cw_cache *c, struct cw_hash128 key, const char *meta, struct cw_cache_set **ret, struct cw_error *err) _must_check_;
 struct cw_cache_set *cw_cache_set_ref(struct cw_cache_set *s);
 void cw_cache_set_unref(struct cw_cache_set *s);
+
+/* What earlier runs measured of a set and left for later ones: text, the caller's, of at most 4 KiB, which may be nonsense; NULL: none. The set need not be open. */
+char *cw_cache_profile(const struct cw_cache *c, struct cw_hash128 key);
+void cw_cache_set_put_profile(const struct cw_cache_set *s, const char *text);
 
 struct cw_cache_key { uint64_t file_key, row, variant; };
 struct cw_cache_place {
@@ -78,5 +83,6 @@ struct cw_cache_facts {
     uint64_t refused;              /* not kept: no room, or the disk failed */
     uint64_t bytes_read, read_ns, bytes_written, write_ns;
     uint64_t published, evicted;   /* segments */
+    uint64_t probe_bytes, probe_ns;/* of what was published something was read again, lately; 0: not yet */
 };
 void cw_cache_facts(const struct cw_cache *c, struct cw_cache_facts *ret);

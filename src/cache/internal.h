@@ -84,7 +84,8 @@ struct cw_cache {
     bool stop, flush, warned;
     pthread_t thread;
     bool started;
-    atomic_uint_fast64_t hits, misses, bad, gone, kept, skipped, refused, bytes_read, read_ns, bytes_written, write_ns, published, evicted;
+    atomic_uint_fast64_t hits, misses, bad, gone, kept, skipped, refused, bytes_read, read_ns, bytes_written, write_ns, published, evicted, probe_bytes, probe_ns;
+    uint64_t probed_ns;       /* the store's thread only */
 };
 
 /* set.c */
@@ -109,6 +110,9 @@ bool cw_cache_entry_sound(const struct cw_cache_entry *e, const struct cw_cache_
 
 /* store.c */
 void cw_cache_chunk_free(struct cw_cache_chunk *k);
+
+/* probe.c: of a segment that was published */
+void cw_cache_probe(struct cw_cache *c, const char *path);
 
 /* writer.c */
 void *cw_cache_main(void *cache);

@@ -5,6 +5,7 @@
 
 #include "base/clock.h"
 #include "cache/internal.h"
+#include "cache/throttle.h"
 #include "storage/file.h"
 
 /* A read of its own costs about what copying this much does. */
@@ -17,6 +18,9 @@
 static int read_bytes(struct cw_cache_segment *g, uint64_t offset, struct iovec *v, int n_v, size_t bytes, bool nowait)
 {
     int r = 2;
+    if (nowait && cw_throttled())
+        return 1;
+    cw_throttle_read(bytes);
     pthread_rwlock_rdlock(&g->lock);
     if (g->fd >= 0) { /* being written by this process: it is in memory */
         ssize_t n = preadv(g->fd, v, n_v, (off_t)offset);

@@ -20,7 +20,7 @@
 #define HALF_LIFE_S 86400.0
 /* What gives way is worth clearly less than what comes: else two sets would push each other out in turn. */
 #define CLEARLY 0.9
-/* Nobody takes so long to write meta.json. */
+/* Nobody takes so long to write one of the small files beside segments. */
 #define META_S 60.0
 
 struct found { /* a file of a set */
@@ -96,7 +96,7 @@ static void look_at_set(struct look *l, const char *dir)
             continue;
         bool temporary = strncmp(e->d_name, CW_CACHE_TEMPORARY, strlen(CW_CACHE_TEMPORARY)) == 0;
         const char *worth = strchr(e->d_name, '-');
-        bool meta = strncmp(e->d_name, "meta.json.tmp-", 14) == 0;
+        bool meta = strstr(e->d_name, ".json.tmp-") != NULL;
         if (stat(path, &st) < 0) {
             free(path);
         } else if ((temporary && orphaned(path)) || (meta && difftime(time(NULL), st.st_mtime) > META_S)) {

@@ -61,6 +61,8 @@ int cw_cache_open(const struct cw_cache_options *o, struct cw_cache **ret, struc
     return 0;
 }
 
+uint64_t cw_cache_quota(const struct cw_cache *c) { return c->quota; }
+
 struct cw_cache *cw_cache_close(struct cw_cache *c)
 {
     struct cw_cache_facts facts;
@@ -255,6 +257,7 @@ void cw_cache_facts(const struct cw_cache *c, struct cw_cache_facts *ret)
 {
 #define FACT(name) .name = atomic_load_explicit(&c->name, memory_order_relaxed)
     *ret = (struct cw_cache_facts){FACT(hits), FACT(misses), FACT(bad), FACT(gone), FACT(kept), FACT(skipped), FACT(refused), FACT(bytes_read), FACT(read_ns),
-                                   FACT(bytes_written), FACT(write_ns), FACT(published), FACT(evicted)};
+                                   FACT(bytes_written), FACT(write_ns), FACT(published), FACT(evicted), FACT(probe_bytes),
+                                   FACT(probe_ns)};
 #undef FACT
 }

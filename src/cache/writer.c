@@ -12,6 +12,7 @@
 #include "base/clock.h"
 #include "base/crash.h"
 #include "cache/internal.h"
+#include "cache/throttle.h"
 #include "storage/file.h"
 
 #define MS UINT64_C(1000000)
@@ -158,11 +159,13 @@ static void publish(struct cw_cache_set *s)
     atomic_fetch_add(&c->published, 1);
     free(CW_STEAL(w->temporary));
     w->segment = NULL;
+    cw_cache_probe(c, path);
 }
 
 /* What some file systems only say when it is tried: that they can't write past the page cache. */
 static int write_blocks(struct writing *w, const uint8_t *data, size_t bytes)
 {
+    cw_throttle_write(bytes);
     int r = w->direct_fd >= 0 ? cw_cache_write_at(w->direct_fd, w->size, data, bytes) : -EINVAL;
     if (r != -EINVAL)
         return r;

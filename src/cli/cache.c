@@ -162,6 +162,7 @@ static int warm(struct cache *x, struct cw_error *err)
         r = cw_error_set(err, CW_E_OPTION, "%s has neither autocache nor cache: there is nothing to keep", x->common.file);
     if (r >= 0)
         r = cw_caching_open(l, &x->caching, &o.runner, err);
+    o.runner.adaptive = false; /* all of it is to be kept */
     if (r >= 0)
         r = cli_common_open(&x->common, err);
     for (int pass = 0; pass < WARM_PASSES && r >= 0; pass++) {

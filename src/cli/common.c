@@ -5,7 +5,6 @@
 #include <string.h>
 
 #include "base/machine.h"
-#include "client/caching.h"
 #include "ops/plugin.h"
 
 void cli_common_init(struct cli_common *c)
@@ -49,20 +48,6 @@ void cli_common_deinit(struct cli_common *c)
     cw_local_deinit(&c->local);
     cli_texts_deinit(&c->settings);
     cli_texts_deinit(&c->plugins);
-}
-
-void cli_warn_of_markers(const struct cw_compiled *c)
-{
-    size_t i;
-    const json_t *m;
-    json_t *list = cw_caching_markers(c);
-    json_array_foreach(list, i, m)
-    {
-        if (json_object_get(m, "inert"))
-            fprintf(stderr, "cachew: %s (operator %d) is not used: %s\n", json_string_value(json_object_get(m, "op")),
-                    (int)json_integer_value(json_object_get(m, "position")), json_string_value(json_object_get(m, "inert")));
-    }
-    json_decref(list);
 }
 
 const char *const cli_transports[] = {"auto", "shm", "unix", "tcp", NULL};

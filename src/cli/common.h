@@ -40,8 +40,6 @@ int cli_common_load(struct cli_common *c, struct cw_error *err) _must_check_;
 /* Opens its sources. */
 int cli_common_open(struct cli_common *c, struct cw_error *err) _must_check_;
 void cli_common_deinit(struct cli_common *c);
-/* Says on stderr which markers are not used, though there is a cache, and why. */
-void cli_warn_of_markers(const struct cw_compiled *c);
 
 int cli_load_plugins(const struct cli_texts *plugins, struct cw_error *err) _must_check_;
 

@@ -38,7 +38,7 @@ static void print_decisions(const json_t *rows)
 {
     size_t i, k;
     const json_t *row, *alternative;
-    char why[CLI_TEXT_SIZE], limit[CLI_TEXT_SIZE];
+    char why[CLI_TEXT_SIZE], limit[CLI_TEXT_SIZE], cache[CLI_TEXT_SIZE];
     if (json_array_size(rows) == 0)
         printf("nothing was decided yet\n");
     json_array_foreach(rows, i, row) {
@@ -47,6 +47,8 @@ static void print_decisions(const json_t *rows)
         printf("%8.1f s ", json_number_value(json_object_get(row, "t")));
         json_object_foreach(json_object_get(json_object_get(record, "chosen"), "workers"), pool, n)
             printf(" %lld workers", (long long)json_integer_value(n));
+        if (json_is_string(json_object_get(json_object_get(record, "chosen"), "cache")))
+            printf(", cached at %s", cli_row_text(json_object_get(record, "chosen"), "cache", cache));
         printf(": %s\n", cli_row_text(record, "why", why));
         if (json_number_value(json_object_get(seen, "interval_s")) > 0)
             printf("            seen: step %.4g s, waiting %.4g s a batch with %" PRIi64 " workers, which computed %.4g s for each and were %.0f %% busy; the limit: %s\n",

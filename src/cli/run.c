@@ -17,6 +17,7 @@
 #include "cli/common.h"
 #include "cli/output.h"
 #include "cli/tls.h"
+#include "client/autocache.h"
 #include "client/caching.h"
 #include "client/report.h"
 #include "host/host.h"
@@ -38,6 +39,7 @@ struct run {
     struct cw_hash128 sum, set_sum;
     uint64_t n_batches, n_elements, n_bytes, first_ns, start_ns, last_ns;
     double first_batch_s;
+    unsigned n_announced;
     bool state_written; /* at the end */
 };
 
@@ -211,6 +213,16 @@ static void progress(struct run *x, bool end)
     last_elements = x->n_elements;
 }
 
+/* What was decided about the cache since. */
+static void announce(struct run *x)
+{
+    char *why;
+    for (; x->common.local.autocache && (why = cw_autocache_why(x->common.local.autocache, x->n_announced)); x->n_announced++) {
+        fprintf(stderr, "cachew: cache: %s\n", why);
+        free(why);
+    }
+}
+
 static int loop(struct run *x, const json_t *state, struct watcher *w, struct cw_error *err)
 {
     struct cw_expected expected;
@@ -219,7 +231,7 @@ static int loop(struct run *x, const json_t *state, struct watcher *w, struct cw
     x->start_ns = cw_now_ns();
     while (!x->batches_given || x->n_batches < x->batches) {
         struct cw_batch *b;
-        r = cw_iterator_next(x->common.local.iterator, (uint64_t)(x->common.wait * 1e9), &b, err);
+        r = cw_local_next(&x->common.local, (uint64_t)(x->common.wait * 1e9), &b, err);
         if (r < 0 && cw_remote_is_paused(err)) { /* somebody wants it so: no batch is late */
             *err = (struct cw_error){0};
             continue;
@@ -238,6 +250,7 @@ static int loop(struct run *x, const json_t *state, struct watcher *w, struct cw
         if (r < 0 || atomic_load(&w->seen))
             break;
         progress(x, false);
+        announce(x);
     }
     progress(x, true);
     return r == 1 ? 0 : r;
@@ -258,6 +271,8 @@ static int open_outputs(struct run *x, bool resumed, struct cw_error *err)
     return r;
 }
 
+static void on_note(void *unused CW_UNUSED, const char *text) { fprintf(stderr, "cachew: %s\n", text); }
+
 static int open_local(struct run *x, const json_t *state, struct cw_error *err)
 {
     struct cw_iterator_options o = {
@@ -272,8 +287,8 @@ static int open_local(struct run *x, const json_t *state, struct cw_error *err)
     if (r >= 0)
         r = cli_common_open(&x->common, err);
     if (r >= 0 && o.runner.cache)
-        cli_warn_of_markers(x->common.local.compiled);
-    return r < 0 ? r : cw_iterator_new(x->common.local.sequence, &o, state, &x->common.local.iterator, err);
+        cw_caching_warn(x->common.local.compiled, on_note, NULL);
+    return r < 0 ? r : cw_local_iterate(&x->common.local, &o, state, err);
 }
 
 /* The tf.data service's names: "dynamic" is how ranks share an epoch anyway; "off" makes each rank a job of its own, with all of it. */
@@ -298,8 +313,6 @@ static int apply_sharding(struct run *x, struct cw_error *err)
     x->world_size = 1;
     return 0;
 }
-
-static void on_note(void *unused CW_UNUSED, const char *text) { fprintf(stderr, "cachew: %s\n", text); }
 
 static int open_service(struct run *x, const json_t *state, struct cw_error *err)
 {
@@ -451,7 +464,7 @@ int cli_run(int argc, char **argv)
         CLI_TLS_OPTIONS(&x.tls),
         {"trace", CLI_TEXT, &x.trace, "FILE", "write when batches of a service were asked for, received and handed out (Chrome's trace format)", 0, 0, NULL, NULL},
         {"cache-dir", CLI_TEXT, &x.caching.dir, "DIR", "keep elements there where the pipeline has autocache or cache", 0, 0, NULL, NULL},
-        {"cache", CLI_TEXT, &x.caching.where, "WHERE", "auto (default: cache, else the last autocache that can be), off, or the number of a marker, from 0", 0, 0,
+        {"cache", CLI_TEXT, &x.caching.where, "WHERE", "auto (default: cache, else the autocache that pays, or none), off, or the number of a marker, from 0", 0, 0,
          NULL, NULL},
         {"cache-bytes", CLI_BYTES, &x.caching.quota, "BYTES", "what may lie in the directory (default: half of what is free)", 1, 0, NULL, NULL},
         {"state", CLI_TEXT, &x.state, "FILE", "go on where FILE says, if it is there; replace it at the end", 0, 0, NULL, NULL},

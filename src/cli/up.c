@@ -37,7 +37,8 @@ struct daemon {
 
 struct up {
     /* options */
-    const char *listen, *http, *state_dir, *token_file, *index_dir;
+    const char *listen, *http, *state_dir, *token_file, *index_dir, *cache_dir;
+    uint64_t cache_bytes;
     uint64_t n_workers, threads, memory;
     double drain, worker_cpus;
     uint64_t minimum;         /* with a policy: n_workers are the maximum, and a provisioner has them */
@@ -120,7 +121,7 @@ static int start_dispatcher(struct up *u, struct cw_error *err)
 }
 
 /* What workers are given besides: of each there is an n_workers-th part of what all of them may use. */
-struct parts { char threads[32], memory[32]; };
+struct parts { char threads[32], memory[32], cache[32]; };
 static void add_worker(struct command *c, const struct up *u, struct parts *p)
 {
     uint64_t share = u->threads || !(u->worker_cpus > 0) ? (u->threads ? u->threads : cw_cpu_budget()) / u->n_workers : (uint64_t)(u->worker_cpus + 0.5);
@@ -130,6 +131,9 @@ static void add_worker(struct command *c, const struct up *u, struct parts *p)
     add(c, "--memory", p->memory);
     add(c, "--http", u->http ? "127.0.0.1:0" : NULL);
     add(c, "--index-dir", u->index_dir);
+    add(c, "--cache-dir", u->cache_dir);
+    snprintf(p->cache, sizeof(p->cache), "%" PRIu64, u->cache_bytes);
+    add(c, "--cache-bytes", u->cache_bytes ? p->cache : NULL); /* of all together, for they share the directory */
     for (size_t k = 0; k < u->data_roots.n; k++)
         add(c, "--data-root", u->data_roots.items[k]);
     for (size_t k = 0; k < u->plugins.n; k++)
@@ -383,6 +387,8 @@ int cli_up(int argc, char **argv)
         {"no-restart", CLI_FLAG, &u.no_restart, NULL, "leave what dies dead", 0, 0, NULL, NULL},
         {"drain-timeout", CLI_SECONDS, &u.drain, "S", "at the end, for finishing what is under way (default 30)", 0, 0, NULL, NULL},
         {"index-dir", CLI_TEXT, &u.index_dir, "DIR", "where indexes are kept (default ~/.cache/cachew/index)", 0, 0, NULL, NULL},
+        {"cache-dir", CLI_TEXT, &u.cache_dir, "DIR", "keep elements there where pipelines have autocache or cache", 0, 0, NULL, NULL},
+        {"cache-bytes", CLI_BYTES, &u.cache_bytes, "BYTES", "what may lie in the directory (default: half of what is free)", 1, 0, NULL, NULL},
         CLI_TOKEN_OPTION(&u.token_file),
         CLI_TLS_LISTEN_OPTIONS(&u.tls),
         CLI_LOG_OPTION(&u.log),

@@ -120,6 +120,8 @@ int cli_worker(int argc, char **argv)
         {"data-root", CLI_TEXTS, &x.data_roots, "DIR", "pipelines may read below it only; several times (default: everywhere)", 0, 0, NULL, NULL},
         {"allow-python", CLI_FLAG, &x.o.allow_python, NULL, "run the Python functions of pipelines: their authors' code, with this process's rights", 0, 0, NULL, NULL},
         {"index-dir", CLI_TEXT, &x.o.index_dir, "DIR", "where indexes are kept (default ~/.cache/cachew/index)", 0, 0, NULL, NULL},
+        {"cache-dir", CLI_TEXT, &x.o.cache_dir, "DIR", "keep elements there where pipelines have autocache or cache; workers may share it", 0, 0, NULL, NULL},
+        {"cache-bytes", CLI_BYTES, &x.o.cache_bytes, "BYTES", "what may lie in the directory (default: half of what is free)", 1, 0, NULL, NULL},
         {"drain-timeout", CLI_SECONDS, &x.drain, "S", "at SIGTERM, for finishing what is under way (default 20; a second signal ends it at once)", 0, 0, NULL, NULL},
         {"insecure", CLI_FLAG, &x.insecure, NULL, "listen at addresses that are not loopback, without TLS and token", 0, 0, NULL, NULL},
         CLI_TOKEN_OPTION(&x.token_file),

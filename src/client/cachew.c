@@ -195,8 +195,10 @@ static int open_engine(const struct cachew_pipeline *p, const struct cachew_opti
         const struct cw_caching caching = {.dir = o->cache_dir, .where = o->cache, .quota = o->cache_bytes};
         if (r >= 0 && !o->service)
             r = cw_caching_open(l, &caching, &options.runner, err);
+        if (r >= 0 && l->cache && o->note)
+            cw_caching_warn(l->compiled, o->note, o->note_arg);
         if (r >= 0)
-            r = o->service ? open_service(o, &options, state, l, err) : cw_iterator_new(l->sequence, &options, state, &l->iterator, err);
+            r = o->service ? open_service(o, &options, state, l, err) : cw_local_iterate(l, &options, state, err);
     }
     if (r >= 0)
         cw_expected_init(&it->expected, state, o->rank, o->world_size, (uint64_t)o->first_epoch);
@@ -239,7 +241,7 @@ int cachew_iterator_next(struct cachew_iterator *it, double timeout_s, struct ca
     struct cw_batch *b;
     if (it->failed.status)
         return cw_api_fail(it->failed.status, &it->failed, err);
-    int r = cw_iterator_next(it->engine->local.iterator, timeout_ns(timeout_s), &b, &e);
+    int r = cw_local_next(&it->engine->local, timeout_ns(timeout_s), &b, &e);
     if (r == 1)
         return 1;
     if (r == 0 && (r = cw_expected_check(&it->expected, b, &e)) < 0)

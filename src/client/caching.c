@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "cache/cache.h"
+#include "client/autocache.h"
 
 static int marker_number(const struct cw_compiled *c, const char *where, int64_t *ret, struct cw_error *err)
 {
@@ -26,6 +27,20 @@ static int marker_number(const struct cw_compiled *c, const char *where, int64_t
     return cw_error_set(err, CW_E_OPTION, "--cache %.40s: expected %s", where, expected);
 }
 
+bool cw_caching_open_to(const struct cw_compiled *c)
+{
+    bool any = false;
+    for (unsigned i = 0; i < c->n_programs; i++) {
+        const struct cw_marker *m = cw_marker_choose(&c->programs[i], CW_MARKER_AUTO);
+        if (m && m->forced)
+            return false;
+        any |= m != NULL;
+    }
+    return any;
+}
+
+void cw_caching_name(const struct cw_op *marker, char ret[CW_MARKER_NAME]) { snprintf(ret, CW_MARKER_NAME, "%.40s (operator %u)", marker->desc->name, marker->position); }
+
 int cw_caching_open(struct cw_local *l, const struct cw_caching *c, struct cw_runner_options *o, struct cw_error *err)
 {
     const char *where = c->where ? c->where : "auto";
@@ -46,6 +61,7 @@ int cw_caching_open(struct cw_local *l, const struct cw_caching *c, struct cw_ru
         return err->status = CW_E_OPTION; /* so far it is but an argument */
     o->cache = l->cache;
     o->marker = number;
+    o->adaptive = number == CW_MARKER_AUTO && cw_caching_open_to(l->compiled);
     return 0;
 }
 
@@ -74,14 +90,34 @@ json_t *cw_caching_markers(const struct cw_compiled *c)
     return list;
 }
 
+void cw_caching_warn(const struct cw_compiled *c, void (*note)(void *arg, const char *text), void *arg)
+{
+    size_t i;
+    const json_t *m;
+    char text[256];
+    json_t *list = cw_caching_markers(c);
+    json_array_foreach(list, i, m)
+    {
+        const char *inert = json_string_value(json_object_get(m, "inert"));
+        snprintf(text, sizeof(text), "%.40s (operator %d) is not used: %.160s", json_string_value(json_object_get(m, "op")), (int)json_integer_value(json_object_get(m, "position")),
+                 inert ? inert : "");
+        if (inert)
+            note(arg, text);
+    }
+    json_decref(list);
+}
+
 json_t *cw_caching_report(const struct cw_local *l)
 {
     struct cw_cache_facts f;
     if (!l->cache)
         return NULL;
     cw_cache_facts(l->cache, &f);
-    return json_pack("{s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:f, s:I, s:f, s:I, s:I}", "hits", (json_int_t)f.hits, "misses", (json_int_t)f.misses, "bad",
+    json_t *o = json_pack("{s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:f, s:I, s:f, s:I, s:I}", "hits", (json_int_t)f.hits, "misses", (json_int_t)f.misses, "bad",
                      (json_int_t)f.bad, "gone", (json_int_t)f.gone, "kept", (json_int_t)f.kept, "skipped", (json_int_t)f.skipped, "refused", (json_int_t)f.refused,
                      "bytes_read", (json_int_t)f.bytes_read, "read_s", (double)f.read_ns * 1e-9, "bytes_written", (json_int_t)f.bytes_written, "write_s",
                      (double)f.write_ns * 1e-9, "published", (json_int_t)f.published, "evicted", (json_int_t)f.evicted);
+    if (o && l->autocache)
+        cw_autocache_report(l->autocache, o);
+    return o;
 }

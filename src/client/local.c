@@ -8,6 +8,7 @@
 
 #include "base/text.h"
 #include "cache/cache.h"
+#include "client/autocache.h"
 #include "ops/table.h"
 
 int cw_read_file(const char *path, size_t limit, char **ret, size_t *ret_size, struct cw_error *err)
@@ -197,8 +198,28 @@ int cw_expected_check(struct cw_expected *e, const struct cw_batch *b, struct cw
     return 0;
 }
 
+int cw_local_iterate(struct cw_local *l, const struct cw_iterator_options *o, const json_t *state, struct cw_error *err)
+{
+    int r = cw_iterator_new(l->sequence, o, state, &l->iterator, err);
+    struct cw_choice choices[CW_CHOICES_MAX];
+    if (r >= 0 && o->runner.adaptive && cw_runner_choices(cw_iterator_runner(l->iterator), choices) > 0)
+        l->autocache = cw_autocache_new(l, o);
+    return r;
+}
+
+int cw_local_next(struct cw_local *l, uint64_t timeout_ns, struct cw_batch **ret, struct cw_error *err)
+{
+    if (l->autocache)
+        cw_autocache_asked(l->autocache);
+    int r = cw_iterator_next(l->iterator, timeout_ns, ret, err);
+    if (r == 0 && l->autocache)
+        cw_autocache_got(l->autocache, *ret);
+    return r;
+}
+
 void cw_local_deinit(struct cw_local *l)
 {
+    cw_autocache_free(l->autocache);
     cw_iterator_free(l->iterator);
     cw_cache_close(l->cache);
     cw_sequence_free(l->sequence);

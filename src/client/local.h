@@ -12,6 +12,7 @@ struct cw_local {
     struct cw_sequence *sequence;
     struct cw_iterator *iterator;
     struct cw_cache *cache;    /* NULL: none */
+    struct cw_autocache *autocache; /* who decides about markers; NULL: they stay as they are */
     struct cw_splits *remote;  /* the iterator's, where they are the service's; else NULL */
     const char *const *data_roots; /* directories that files must lie below; none: anywhere */
     size_t n_data_roots;
@@ -25,6 +26,10 @@ int cw_local_parse(struct cw_local *l, const char *text, size_t size, const char
 int cw_local_compile(struct cw_local *l, const json_t *root, const char *base_dir, struct cw_error *err) _must_check_;
 /* Opens the sources (and makes their indexes). index_dir NULL: the default, see cw_index_dir. */
 int cw_local_open(struct cw_local *l, const char *index_dir, unsigned threads, struct cw_error *err) _must_check_;
+/* Makes the iterator, over the opened sequence, and who decides about its markers, if they are to be decided about. */
+int cw_local_iterate(struct cw_local *l, const struct cw_iterator_options *o, const json_t *state, struct cw_error *err) _must_check_;
+/* cw_iterator_next, for who takes batches as a training job does. */
+int cw_local_next(struct cw_local *l, uint64_t timeout_ns, struct cw_batch **ret, struct cw_error *err) _must_check_;
 void cw_local_deinit(struct cw_local *l);
 
 /* Users count g themselves: a batch that carries another one than is expected was delivered out of order. From the state on that a run resumed

@@ -85,12 +85,13 @@ static const char *bottleneck(const struct cw_profile *p, const struct share *sh
 
 static json_t *to_json(const struct cw_profile *p, const struct share *shares)
 {
-    const struct { const char *name; uint64_t ns; } rest[] = {{"reading", p->read_ns}, {"planning", p->plan_ns}, {"copying into batches", p->emit_ns}};
+    const struct { const char *name; uint64_t ns; } rest[] = {{"reading", p->read_ns}, {"planning", p->plan_ns}, {"copying into batches", p->emit_ns}, {"reading the cache", p->fetch_ns}};
+    const size_t n_rest = CW_COUNT_OF(rest) - (p->fetch_ns == 0);
     json_t *list = json_array();
     double busy = 0;
     for (unsigned i = 0; i < p->n_ops; i++)
         busy += shares[i].seconds;
-    for (size_t i = 0; i < CW_COUNT_OF(rest); i++)
+    for (size_t i = 0; i < n_rest; i++)
         busy += (double)rest[i].ns * 1e-9;
     for (unsigned i = 0; i < p->n_ops; i++) {
         json_t *o = json_pack("{s:s, s:i, s:f, s:f, s:I}", "op", shares[i].op, "position", (int)i, "seconds", shares[i].seconds, "share",
@@ -99,7 +100,7 @@ static json_t *to_json(const struct cw_profile *p, const struct share *shares)
             json_object_set_new(o, "fused_into", json_integer(shares[i].fused_into));
         json_array_append_new(list, o);
     }
-    for (size_t i = 0; i < CW_COUNT_OF(rest); i++)
+    for (size_t i = 0; i < n_rest; i++)
         json_array_append_new(list, json_pack("{s:s, s:f, s:f}", "part", rest[i].name, "seconds", (double)rest[i].ns * 1e-9, "share",
                                               busy > 0 ? (double)rest[i].ns * 1e-9 / busy : 0.0));
     return json_pack("{s:f, s:i, s:f, s:f, s:f, s:I, s:I, s:s, s:o}", "seconds", (double)p->run_ns / CW_MAX(p->threads, 1u) * 1e-9, "threads", (int)p->threads,

@@ -145,6 +145,8 @@ static json_t *worker_json(const struct worker *w, bool *failed)
     set(o, "cpus", json_real(w->cpus), failed);
     set(o, "batches_per_s", json_real(w->batches_per_s), failed);
     set(o, "bytes_per_s", json_real(w->bytes_per_s), failed);
+    set(o, "cache_hits", integer(w->cache_hits), failed);
+    set(o, "cache_misses", integer(w->cache_misses), failed);
     CW_LIST_EACH(at, &w->seats) {
         const struct seat *t = CW_CONTAINER(at, struct seat, by_worker);
         if (t->state != SEAT_UNFIT)

@@ -101,6 +101,8 @@ struct worker {
     uint64_t cpu_ns, memory_bytes, n_batches, n_bytes; /* as its heartbeats say */
     struct { uint64_t at_ns, cpu_ns, n_batches, n_bytes; } rated; /* one of them, and since then, per second: */
     double cpus, batches_per_s, bytes_per_s;
+    uint64_t cache_hits, cache_misses;
+    double cache_read_bytes_per_s, cache_write_bytes_per_s, cache_bytes;
     bool awaited;         /* known before a restart, and not back yet */
     bool ready;           /* told its id: it may be asked for things */
     bool kept;            /* another connection of a worker that was not lost: its Holdings tell what of its leases is left */
@@ -128,6 +130,7 @@ struct seat {
     bool granted;            /* its worker is of the stream's crew: it may get leases. Without a policy all are */
     struct work work, worked; /* worked: when the policy was asked last */
     struct computed_seen *computed; /* NULL: it said nothing yet */
+    struct caching *caching; /* NULL: there is nothing to decide */
     bool named;              /* in Holdings, since its worker's connection changed */
     bool beside;             /* it was asked for while its worker had others */
     bool announced;          /* the clients of the stream know where the worker is */
@@ -178,6 +181,7 @@ struct stream {
     Cachew__Prepared *data;    /* as the first worker saw it; NULL: none has yet */
     bool at_most_once, journalled, dead;
     bool restored;             /* from the journal: no leases within the grace */
+    int32_t marker;            /* that was decided on, as in Prepare; 0: none was */
     bool parked;               /* its jobs were left: no worker has anything of it until a client comes back */
     uint64_t asked_ns;         /* when the last worker was asked first */
     bool wants;                /* a worker that might serve it has as many streams as it may have */

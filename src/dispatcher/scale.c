@@ -1,12 +1,15 @@
 /*
- * Asks the policy: what clients and workers measured since it was asked last goes in, a number of workers comes out, and a record of why. crews.c carries it out. Policies
- * are pure functions (policy/policy.h), the same ones that the simulator plays.
+ * Asks the policy: what clients and workers measured since it was asked last goes in, a number of workers and a marker come out, and a record of why. crews.c and caching.c
+ * carry it out. Policies are pure functions (policy/policy.h), the same ones that the simulator plays. A dispatcher without one asks auto where to cache, for the workers
+ * that there are.
  */
 #include <jansson.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "dispatcher/internal.h"
+#include "policy/policies.h"
 
 /* A crew that is not complete after so long will not be: workers can't open the data, or a pool gives less than it said. */
 #define PATIENCE_S 60.0
@@ -145,7 +148,7 @@ static void pool_facts(struct cw_dispatcher *d, struct job *j, struct cw_pool_fa
     f->place = CW_PLACE_REMOTE;
     f->running = cw_dp_crew_running(j->stream);
     f->starting = CW_MAX(j->scaling.claim.share - f->running, 0);
-    f->maximum = CW_MIN(cw_dp_crews_most(d, j), cap_of(d, j));
+    f->maximum = d->scales ? CW_MIN(cw_dp_crews_most(d, j), cap_of(d, j)) : f->running;
     f->price_per_h = cheapest && cheapest->price_per_h > 0 ? cheapest->price_per_h : d->worker_price_per_h;
     f->start_delay_s = start_delay_s(d);
     f->cpu_share = cheapest ? cheapest->cpu_share : 0;
@@ -226,11 +229,23 @@ static bool measures(struct cw_dispatcher *d, struct job *j)
 
 /* ---- deciding ---- */
 
-static void record(struct cw_dispatcher *d, struct job *j, const struct cw_decision *decision, const struct cw_facts *f)
+static void log_decision(struct cw_dispatcher *d, const struct job *j, const struct cw_decision *decision, const struct cw_facts *f, bool moves)
+{
+    int before = j->scaling.claim.want, want = decision->workers[0];
+    if (d->scales && want != before)
+        cw_dp_log(d, false, "job \"%s\" gets %d worker%s: %s", j->name, want, want == 1 ? "" : "s", decision->why);
+    else if (moves)
+        cw_dp_log(d, false, "job \"%s\" is cached %s%s: %s", j->name, decision->marker < 0 ? "nowhere" : "after ", decision->marker < 0 ? "" : f->markers[decision->marker].name,
+                  decision->why);
+    else
+        cw_dp_log(d, false, "job \"%s\" stays with %d worker%s: %s", j->name, want, want == 1 ? "" : "s", decision->why);
+}
+
+/* moves: another marker is used from now on. */
+static void record(struct cw_dispatcher *d, struct job *j, const struct cw_decision *decision, const struct cw_facts *f, bool moves)
 {
     struct scaling *x = &j->scaling;
     struct decision *at = &x->decisions[x->n_decisions % DP_DECISIONS];
-    int before = x->claim.want, want = decision->workers[0];
     json_t *json = cw_decision_json(decision, f);
     d->n_decisions++;
     if (json) {
@@ -239,7 +254,18 @@ static void record(struct cw_dispatcher *d, struct job *j, const struct cw_decis
         *at = (struct decision){(double)(d->now_ns - x->began_ns) / 1e9, d->now_ns, json};
         x->n_decisions++;
     }
-    cw_dp_log(d, false, want == before ? "job \"%s\" stays with %d worker%s: %s" : "job \"%s\" gets %d worker%s: %s", j->name, want, want == 1 ? "" : "s", decision->why);
+    log_decision(d, j, decision, f, moves);
+}
+
+/* Of jobs that share a stream the first one decides where it is cached. */
+static bool caches(const struct job *j, const struct cw_facts *f)
+{
+    CW_LIST_EACH(at, &j->stream->jobs) {
+        const struct job *first = CW_CONTAINER(at, struct job, by_stream);
+        if (cw_dp_scale_active(first) && first->n_attached > 0)
+            return f->n_markers > 0 && first == j;
+    }
+    return false;
 }
 
 static void ask(struct cw_dispatcher *d, struct job *j, const struct cw_client_facts *clients)
@@ -247,14 +273,27 @@ static void ask(struct cw_dispatcher *d, struct job *j, const struct cw_client_f
     struct scaling *x = &j->scaling;
     struct cw_facts f = {.clients = clients, .n_clients = (int)j->world_size, .n_pools = 1, .marker = -1, .objective = d->objective, .client_price_per_h = d->client_price_per_h};
     struct cw_decision decision = {.marker = -1};
+    struct cw_marker_facts markers[DP_MARKERS];
+    const struct cw_policy *policy = d->scales ? &d->policy : &cw_policy_auto;
+    double per_position = batches_per_position(j->stream);
     epoch_facts(j, &f);
     pool_facts(d, j, &f.pools[0]);
     supply_facts(j->stream, &f.pools[0], &f.storage.source_bytes);
-    d->policy.decide(&d->policy, &x->memory, &f, (double)d->now_ns / 1e9, &decision);
-    decision.workers[0] = CW_MAX(CW_MIN(decision.workers[0], f.pools[0].maximum), 1);
-    bool changes = decision.workers[0] != x->claim.want;
-    if (changes || (decision.concluded && x->n_decisions == 0))
-        record(d, j, &decision, &f);
+    if (per_position > 0)
+        cw_dp_caching_facts(j->stream, 1 / per_position, &f, markers);
+    policy->decide(policy, &x->memory, &f, (double)d->now_ns / 1e9, &decision);
+    decision.workers[0] = d->scales ? CW_MAX(CW_MIN(decision.workers[0], f.pools[0].maximum), 1) : f.pools[0].running;
+    if (!policy->caches || !caches(j, &f) || decision.marker >= f.n_markers)
+        decision.marker = f.marker;
+    bool changes = d->scales && decision.workers[0] != x->claim.want, moves = f.n_markers > 0 && !cw_dp_caching_is(j->stream, decision.marker);
+    if (moves && !*decision.why) /* workers did it already: nothing was to be decided */
+        snprintf(decision.why, sizeof(decision.why), "what is there takes longer to read than to compute");
+    if (changes || moves || (decision.concluded && x->n_decisions == 0))
+        record(d, j, &decision, &f, moves);
+    if (moves) {
+        cw_dp_caching_choose(d, j->stream, decision.marker);
+        begin_phase(d, j, SCALE_STARTS); /* what is under way is as it was */
+    }
     measure_anew(j);
     if (!changes)
         return;
@@ -277,11 +316,9 @@ static void report(struct cw_dispatcher *d, struct job *j)
 
 void cw_dp_scale_tick(struct cw_dispatcher *d)
 {
-    if (!d->scales)
-        return;
     CW_LIST_EACH(at, &d->jobs) {
         struct job *j = CW_CONTAINER(at, struct job, link);
-        if (!cw_dp_scale_active(j) || d->now_ns < j->scaling.next_ns)
+        if (!cw_dp_scale_active(j) || d->now_ns < j->scaling.next_ns || !(d->scales || cw_dp_caching_open(j->stream)))
             continue;
         j->scaling.next_ns = d->now_ns + DP_REPORT;
         if (cw_dp_crew_running(j->stream) < j->scaling.claim.share)
@@ -289,7 +326,8 @@ void cw_dp_scale_tick(struct cw_dispatcher *d)
         if (j->stream->data && j->n_attached > 0 && measures(d, j))
             report(d, j);
     }
-    cw_dp_crews_tick(d);
+    if (d->scales)
+        cw_dp_crews_tick(d);
 }
 
 json_t *cw_dp_scale_decisions(const struct cw_dispatcher *d, const struct job *j)

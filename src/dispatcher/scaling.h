@@ -1,6 +1,6 @@
 /*
  * How many workers a job has, who they are, and where they come from: what scale.c, crews.c and pools.c have in common, and what others call. Without a policy
- * (d->scales) nothing of it is done, and all workers serve all jobs.
+ * (d->scales) all workers serve all jobs, and only where they cache is decided.
  */
 #pragma once
 #include <jansson.h>
@@ -9,6 +9,7 @@
 #include "base/list.h"
 #include "policy/policy.h"
 #include "policy/share.h"
+#include "proto/cachew.pb-c.h"
 #include "proto/journal.pb-c.h"
 
 struct cw_dispatcher;
@@ -16,11 +17,28 @@ struct cw_peer;
 struct worker;
 struct stream;
 struct job;
+struct seat;
 
 #define DP_POOLS CW_POLICY_POOLS
 #define DP_DECISIONS 32                /* of a job that are kept */
 #define DP_POLICY_BYTES ((size_t)64 << 10) /* of what a policy remembers, in the journal */
 #define DP_REPORT UINT64_C(1000000000)  /* policies are asked so often: as workers say what they have computed */
+
+#define DP_MARKERS CW_POLICY_MARKERS
+
+/* What a worker measured of the markers of a stream, as its last heartbeat says: numbers as in Prepare, times and bytes per position. */
+struct marker_work {
+    int32_t marker;
+    char name[64];
+    double compute_s, read_s, store_s, bytes, cached, written;
+    bool was_read, unread;
+};
+struct caching {
+    int32_t marker;  /* in use */
+    double none_s;   /* a position where none is; 0: not known */
+    struct marker_work markers[DP_MARKERS];
+    size_t n;
+};
 
 /* What a worker has computed of a stream, as its heartbeats say: sums. */
 struct work { double compute_s, positions, read_bytes; uint64_t at_ns; };
@@ -71,6 +89,14 @@ int cw_dp_crew_running(const struct stream *s);  /* of its crew, those that comp
 bool cw_dp_crew_comes(const struct cw_dispatcher *d, const struct stream *s); /* somebody of its crew opens the data */
 bool cw_dp_crews_spare(struct cw_dispatcher *d, const struct stream *s); /* another worker could take the place of one */
 int cw_dp_crews_most(struct cw_dispatcher *d, struct job *j); /* so many workers it could have, whatever it wants */
+
+/* caching.c: where streams are cached */
+void cw_dp_caching_heard(struct cw_dispatcher *d, struct seat *t, const Cachew__StreamWork *x);
+bool cw_dp_caching_open(const struct stream *s); /* there is something to decide about */
+/* Fills in markers (DP_MARKERS of them), which f points to then, and storage. What they point to is good until something is heard. */
+void cw_dp_caching_facts(const struct stream *s, double per_batch, struct cw_facts *f, struct cw_marker_facts *markers);
+bool cw_dp_caching_is(const struct stream *s, int marker); /* that is what workers do, or were told */
+void cw_dp_caching_choose(struct cw_dispatcher *d, struct stream *s, int marker); /* of these facts; -1: none */
 
 /* scale.c: what policies decide */
 void cw_dp_scale_begin(struct cw_dispatcher *d, struct job *j);

@@ -172,6 +172,7 @@ struct seat *cw_dp_seat_free(struct cw_dispatcher *d, struct seat *t)
     free(t->out);
     free(t->why);
     free(t->computed);
+    free(t->caching);
     free(t);
     return NULL;
 }
@@ -188,6 +189,7 @@ static void seat_prepare(struct cw_dispatcher *d, struct seat *t)
     p.pipeline = s->pipeline->json;
     p.base_dir = s->base_dir;
     p.seed = s->seed;
+    p.marker = s->marker;
     m.of_case = CACHEW__ENVELOPE__OF_PREPARE;
     m.prepare = &p;
     m.id = t->request = ++t->worker->last_request;

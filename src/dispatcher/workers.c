@@ -1,5 +1,6 @@
 /* Workers: who they are, that they come back under the same id, what they bring along, that they leave. */
 #include <inttypes.h>
+#include <math.h>
 #include <string.h>
 
 #include "base/hash.h"
@@ -440,14 +441,21 @@ static int worker_heartbeat(struct cw_dispatcher *d, struct worker *w, const Cac
     w->memory_bytes = m->memory_bytes;
     w->n_batches = m->n_batches;
     w->n_bytes = m->n_bytes;
+    w->cache_hits = m->cache_hits;
+    w->cache_misses = m->cache_misses;
+    w->cache_read_bytes_per_s = isfinite(m->cache_read_bytes_per_s) && m->cache_read_bytes_per_s > 0 ? m->cache_read_bytes_per_s : 0;
+    w->cache_write_bytes_per_s = isfinite(m->cache_write_bytes_per_s) && m->cache_write_bytes_per_s > 0 ? m->cache_write_bytes_per_s : 0;
+    w->cache_bytes = (double)m->cache_bytes;
     for (size_t i = 0; i < m->n_streams; i++) {
         const Cachew__StreamWork *x = m->streams[i];
         if (x->stream.len != 16)
             return cw_error_set(err, CW_E_SERVICE, "Heartbeat with a stream of %zu bytes: expected 16", x->stream.len);
         struct stream *s = cw_dp_stream_find(d, x->stream.data);
         struct seat *t = s ? cw_dp_seat_find(w, s) : NULL;
-        if (t)
-            note_work(d, t, x);
+        if (!t)
+            continue;
+        note_work(d, t, x);
+        cw_dp_caching_heard(d, t, x);
     }
     return 0;
 }

@@ -41,6 +41,7 @@ void cw_runner_profile(struct cw_runner *r, struct cw_profile *ret)
     ret->run_ns = (cw_now_ns() - r->started_ns) * r->options.threads;
     ret->memory_peak = atomic_load(&r->budget.peak);
     ret->threads = r->options.threads;
+    ret->positions = r->n_positions_done;
     pthread_mutex_unlock(&r->mutex);
 }
 
@@ -69,7 +70,8 @@ void cw_account(struct cw_runner *r, struct thread *t)
     p->read_bytes += t->read_bytes;
     p->emit_ns += t->emit_ns;
     p->emit_rows += t->emit_rows;
-    t->plan_ns = t->read_ns = t->read_bytes = t->emit_ns = t->emit_rows = 0;
+    p->fetch_ns += t->fetch_ns;
+    t->plan_ns = t->read_ns = t->read_bytes = t->emit_ns = t->emit_rows = t->fetch_ns = 0;
 }
 
 /* Mutex held. */

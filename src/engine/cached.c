@@ -1,43 +1,19 @@
 /*
- * What stands at a marker, from the cache and to it. A block is had from the cache as a whole or computed as a whole, so that no operator ever sees rows that are
- * not to be computed; pieces are looked up when they are planned, and blocks are cut where what the cache has begins and ends.
- *
- * The content of an entry: components of fixed type one after the other, then those of varying shape, each behind a struct varying. No lock is held here.
+ * What the cache has of a marker: its sets, and which positions they know. Pieces are looked up when they are planned, and blocks are cut where what the cache has begins
+ * and ends. No lock is held here.
  */
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
 
-#include "engine/internal.h"
-
-#include "base/clock.h"
-#include "cache/cache.h"
+#include "engine/cached.h"
 
 /* Positions looked up at a time: on the stack. */
 #define LOOK_UP 256
-#define VALUE_ALIGN 16 /* of varying values, and of what is in front of them */
+/* Of a piece, where it is enough to know about how many are there. */
+#define SAMPLES 64
 
-struct varying {
-    uint64_t size;
-    int64_t ndim, dims[CW_MAX_NDIM];
-};
-#define VARYING_BYTES CW_ALIGN_UP(sizeof(struct varying), VALUE_ALIGN)
-
-struct cached {
-    const struct cw_marker *m;
-    struct cw_cache *cache;
-    struct cw_hash128 identity; /* the marker's, with the source's context */
-    char *meta;
-    size_t fixed_bytes;         /* of an entry; what follows varies */
-    unsigned n_varying;
-    uint8_t fixed[CW_MAX_COMPONENTS]; /* by component */
-    pthread_mutex_t mutex;
-    struct cw_cache_set *set;   /* guarded by mutex, like the next two: the one last asked for; NULL: it could not be opened */
-    struct cw_hash128 key;
-    bool asked;
-};
-
-const struct cw_op *cw_cached_marker(const struct cw_runner *r, unsigned leaf) { return r->cached[leaf] ? r->cached[leaf]->m->op : NULL; }
+const struct cw_op *cw_cached_marker(const struct cached *c) { return c ? c->m->op : NULL; }
 
 /* ---- sets ---- */
 
@@ -73,10 +49,8 @@ static struct cw_hash128 key_of(const struct cw_runner *r, const struct cached *
     return (struct cw_hash128){.lo = h.low64, .hi = h.high64};
 }
 
-/* The set for an epoch, with a reference of its own; NULL: there is none to be had. */
-static struct cw_cache_set *set_for(struct cw_runner *r, unsigned leaf, const struct cw_epoch *e, struct cw_error *err)
+struct cw_cache_set *cw_cached_set(const struct cw_runner *r, unsigned leaf, struct cached *c, const struct cw_epoch *e, struct cw_error *err)
 {
-    struct cached *c = r->cached[leaf];
     struct cw_hash128 key = c->m->draws ? key_of(r, c, leaf, e) : c->identity;
     struct cw_cache_set *set = NULL;
     pthread_mutex_lock(&c->mutex);
@@ -93,22 +67,20 @@ static struct cw_cache_set *set_for(struct cw_runner *r, unsigned leaf, const st
     return set;
 }
 
-void cw_cached_free(struct cached *c)
+struct cached *cw_cached_free(struct cached *c)
 {
     if (!c)
-        return;
+        return NULL;
     cw_cache_set_unref(c->set);
     pthread_mutex_destroy(&c->mutex);
     free(c->meta);
     free(c);
+    return NULL;
 }
 
-int cw_cached_new(struct cw_runner *r, unsigned leaf, struct cw_error *err)
+int cw_cached_new(struct cw_runner *r, unsigned leaf, const struct cw_marker *m, struct cached **ret, struct cw_error *err)
 {
     const struct cw_program *g = &r->compiled->programs[leaf];
-    const struct cw_marker *m = cw_marker_choose(g, r->options.marker);
-    if (!m || m->n == 0)
-        return 0;
     struct cached *c = calloc(1, sizeof(*c));
     if (!c || !(c->meta = describe(g, m))) {
         free(c);
@@ -125,22 +97,34 @@ int cw_cached_new(struct cw_runner *r, unsigned leaf, struct cw_error *err)
         c->fixed_bytes += c->fixed[k] ? cw_type_bytes(&m->components[k].type) : 0;
         c->n_varying += !c->fixed[k];
     }
-    r->cached[leaf] = c;
-    if (m->draws)
+    *ret = c;
+    return 0;
+}
+
+int cw_cached_check(struct cw_runner *r, unsigned leaf, struct cached *c, struct cw_error *err)
+{
+    if (c->m->draws) /* the set is not known before there is an epoch */
         return 0;
-    struct cw_cache_set *set = set_for(r, leaf, NULL, err); /* an unusable directory is to be known at the start */
+    struct cw_cache_set *set = cw_cached_set(r, leaf, c, NULL, err);
     cw_cache_set_unref(set);
     return set ? 0 : err->status;
 }
 
+char *cw_cached_profile(const struct cached *c) { return c->m->draws ? NULL : cw_cache_profile(c->cache, c->identity); }
+
+void cw_cached_put_profile(struct cached *c, const char *text)
+{
+    if (c->set && !c->m->draws)
+        cw_cache_set_put_profile(c->set, text);
+}
+
 /* ---- looking up ---- */
 
-/* Keys of n positions of one source. */
-static void keys_of(const struct cw_runner *r, unsigned leaf, const struct cw_ref *refs, size_t n, uint64_t *rows, struct cw_record_id *ids,
+void cw_cached_keys(const struct cw_runner *r, unsigned leaf, const struct cached *c, const struct cw_ref *refs, size_t n, uint64_t *rows, struct cw_record_id *ids,
                     struct cw_cache_key *ret)
 {
     const struct cw_source *source = r->sequence->sources[leaf];
-    bool draws = r->cached[leaf]->m->draws;
+    bool draws = c->m->draws;
     for (size_t i = 0; i < n; i++)
         rows[i] = refs[i].row;
     source->ops->ids(source, rows, n, ids);
@@ -152,302 +136,89 @@ static void keys_of(const struct cw_runner *r, unsigned leaf, const struct cw_re
     }
 }
 
-void cw_piece_look_up(struct cw_runner *r, const struct cw_split *s, struct piece *p)
+/* Which of n positions of one source, at most LOOK_UP, are there under a choice; found may be NULL. Returns how many. */
+static size_t look_up(const struct cw_runner *r, const struct cached *c, struct cw_cache_set *set, const struct cw_ref *refs, size_t n, uint8_t *found)
 {
     uint64_t rows[LOOK_UP];
     struct cw_record_id ids[LOOK_UP];
     struct cw_cache_key keys[LOOK_UP];
     struct cw_cache_place places[LOOK_UP];
-    struct cw_cache_set *set = NULL;
-    unsigned of = UINT32_MAX;
-    bool any = false;
-    for (unsigned i = 0; i < r->compiled->n_programs; i++)
-        any |= r->cached[i] != NULL;
+    cw_cached_keys(r, refs->leaf, c, refs, n, rows, ids, keys);
+    size_t there = cw_cache_find(set, keys, n, places);
+    for (size_t k = 0; found && k < n; k++)
+        found[k] = places[k].segment != NULL;
+    return there;
+}
+
+/* How many positions of a piece from `at` on have one source, as far as they are looked up at a time. */
+static uint64_t same_source(const struct piece *p, uint64_t at)
+{
+    uint64_t n = 1;
+    while (n < LOOK_UP && at + n < p->n && p->refs[at + n].leaf == p->refs[at].leaf)
+        n++;
+    return n;
+}
+
+struct looking { /* under a choice, in the set of one source after the other */
+    const struct cw_runner *r;
+    const struct choice *choice;
+    const struct cw_epoch *epoch;
+    struct cw_cache_set *set;
+    unsigned leaf;
+};
+
+/* The set of a source, or NULL. */
+static struct cw_cache_set *set_of(struct looking *l, unsigned leaf)
+{
+    struct cw_error err = {0};
+    struct cached *c = l->choice->ways[leaf].cached;
+    if (leaf != l->leaf) {
+        cw_cache_set_unref(l->set);
+        l->set = c ? cw_cached_set(l->r, leaf, c, l->epoch, &err) : NULL;
+        l->leaf = leaf;
+    }
+    return l->set;
+}
+
+static size_t look_at(struct looking *l, const struct piece *p, uint64_t at, uint64_t n, uint8_t *found)
+{
+    unsigned leaf = p->refs[at].leaf;
+    struct cw_cache_set *set = set_of(l, leaf);
+    return set ? look_up(l->r, l->choice->ways[leaf].cached, set, p->refs + at, n, found) : 0;
+}
+
+/* Of the choices that are not in use it is enough to know about how much the cache has. */
+static void look_elsewhere(struct cw_runner *r, const struct cw_split *s, const struct piece *p)
+{
+    uint64_t step = CW_MAX(p->n / SAMPLES, (uint64_t)1);
+    for (unsigned k = 1; k < r->n_choices; k++) {
+        struct looking l = {.r = r, .choice = &r->choices[k], .epoch = &s->epoch->epoch, .leaf = UINT32_MAX};
+        uint64_t looked = 0, found = 0;
+        if (k == p->choice)
+            continue;
+        for (uint64_t i = 0; i < p->n; i += step, looked++)
+            found += look_at(&l, p, i, 1, NULL);
+        cw_cache_set_unref(l.set);
+        pthread_mutex_lock(&r->mutex);
+        cw_choice_looked(&r->choices[k], s->epoch->epoch.epoch, looked, found);
+        pthread_mutex_unlock(&r->mutex);
+    }
+}
+
+void cw_piece_look_up(struct cw_runner *r, const struct cw_split *s, struct piece *p)
+{
+    struct looking l = {.r = r, .epoch = &s->epoch->epoch, .leaf = UINT32_MAX};
     free(CW_STEAL(p->kept));
-    if (!any || !(p->kept = calloc(CW_MAX(p->n, 1), 1)))
+    p->choice = atomic_load(&r->choice);
+    if (r->options.adaptive)
+        look_elsewhere(r, s, p);
+    l.choice = &r->choices[p->choice];
+    if (p->choice == 0 || !(p->kept = calloc(CW_MAX(p->n, 1), 1)))
         return;
     for (uint64_t i = 0, n; i < p->n; i += n) {
-        unsigned leaf = p->refs[i].leaf;
-        for (n = 1; n < LOOK_UP && i + n < p->n && p->refs[i + n].leaf == leaf; n++)
-            ;
-        if (!r->cached[leaf])
-            continue;
-        if (leaf != of) {
-            struct cw_error err = {0};
-            cw_cache_set_unref(set);
-            set = set_for(r, leaf, &s->epoch->epoch, &err);
-            of = leaf;
-        }
-        if (!set)
-            continue;
-        keys_of(r, leaf, p->refs + i, n, rows, ids, keys);
-        cw_cache_find(set, keys, n, places);
-        for (uint64_t k = 0; k < n; k++)
-            p->kept[i + k] = places[k].segment != NULL;
+        n = same_source(p, i);
+        (void)look_at(&l, p, i, n, p->kept + i);
     }
-    cw_cache_set_unref(set);
+    cw_cache_set_unref(l.set);
 }
 
-/* ---- from the cache ---- */
-
-/* Where a component of fixed type of a block's rows goes: its place in the batch, if it has one and that is known, else memory of the block's. */
-static uint8_t *dense_place(const struct cw_runner *r, struct block *b, const struct cw_component *m, struct cw_error *err)
-{
-    const struct cw_program *g = b->program;
-    for (unsigned k = 0; r->compiled->counted && r->layout.slab_bytes && k < g->n_outputs; k++)
-        if (g->outputs[k].value == m->value && cw_segment_slots(r, &b->segments[0], k))
-            return cw_segment_slots(r, &b->segments[0], k);
-    return cw_arena_alloc(&b->arena, b->b.n * cw_type_bytes(&m->type), err);
-}
-
-/* Columns to be filled in, and where each entry's content goes. */
-static int prepare(const struct cw_runner *r, struct block *b, struct cw_cache_get *gets, uint8_t **tails, struct cw_error *err)
-{
-    const struct cached *c = r->cached[b->program->leaf];
-    size_t n = b->b.n, parts = c->m->n - c->n_varying + 1;
-    struct iovec *v = cw_arena_alloc(&b->arena, n * parts * sizeof(*v), err);
-    b->hits = cw_arena_alloc(&b->arena, c->m->n * sizeof(*b->hits), err);
-    b->hit_status = cw_arena_alloc(&b->arena, n, err);
-    if (!v || !b->hits || !b->hit_status)
-        return err->status;
-    for (unsigned k = 0; k < c->m->n; k++) {
-        const struct cw_component *m = &c->m->components[k];
-        b->hits[k] = (struct cw_column){0};
-        if (c->fixed[k]) {
-            uint8_t *data = dense_place(r, b, m, err);
-            if (!data)
-                return err->status;
-            b->hits[k] = (struct cw_column){.dense = true, .data = data, .stride = cw_type_bytes(&m->type), .type = &m->type};
-        } else {
-            if (!(b->hits[k].rows = cw_arena_alloc(&b->arena, n * sizeof(*b->hits[k].rows), err)))
-                return err->status;
-            memset(b->hits[k].rows, 0, n * sizeof(*b->hits[k].rows));
-        }
-    }
-    for (size_t i = 0; i < n; i++) {
-        struct cw_cache_get *get = &gets[i];
-        b->hit_status[i] = get->place.dropped ? CW_ROW_DROPPED : CW_ROW_OK;
-        get->v = v + i * parts;
-        get->n_v = 0;
-        tails[i] = NULL;
-        if (get->place.dropped ? get->place.length != 0 : c->n_varying ? get->place.length < c->fixed_bytes : get->place.length != c->fixed_bytes)
-            return 1; /* not what we write */
-        if (get->place.dropped)
-            continue;
-        for (unsigned k = 0; k < c->m->n; k++)
-            if (c->fixed[k])
-                get->v[get->n_v++] = (struct iovec){.iov_base = b->hits[k].data + i * b->hits[k].stride, .iov_len = b->hits[k].stride};
-        if (!c->n_varying)
-            continue;
-        size_t tail = get->place.length - c->fixed_bytes;
-        if (!(tails[i] = cw_arena_alloc(&b->arena, tail, err)))
-            return err->status;
-        get->v[get->n_v++] = (struct iovec){.iov_base = tails[i], .iov_len = tail};
-    }
-    return 0;
-}
-
-/* The values of varying shape of a row. 1: they are not what we write. */
-static int read_varying(const struct cached *c, struct block *b, size_t row, uint8_t *at, size_t left)
-{
-    for (unsigned k = 0; k < c->m->n; k++) {
-        struct varying v;
-        if (c->fixed[k])
-            continue;
-        if (left < VARYING_BYTES)
-            return 1;
-        memcpy(&v, at, sizeof(v));
-        if (v.size > left - VARYING_BYTES || v.ndim < 0 || v.ndim > CW_MAX_NDIM)
-            return 1;
-        struct cw_tensor *t = &b->hits[k].rows[row];
-        *t = (struct cw_tensor){.data = at + VARYING_BYTES, .size = v.size, .ndim = (int)v.ndim};
-        memcpy(t->dims, v.dims, sizeof(t->dims));
-        size_t taken = VARYING_BYTES + CW_ALIGN_UP(v.size, VALUE_ALIGN);
-        if (taken > left)
-            return 1;
-        at += taken;
-        left -= taken;
-    }
-    return 0;
-}
-
-/* Reads rows that are all there. 0; 1: would block; 2: not to be had after all. */
-static int fetch(const struct cw_runner *r, struct block *b, struct cw_cache_get *gets, bool nowait, struct cw_error *err)
-{
-    const struct cached *c = r->cached[b->program->leaf];
-    size_t n = b->b.n;
-    uint8_t **tails = cw_arena_alloc(&b->arena, n * sizeof(*tails), err);
-    if (!tails)
-        return err->status;
-    int status = prepare(r, b, gets, tails, err);
-    if (status != 0)
-        return status == 1 ? 2 : status;
-    size_t *lengths = cw_arena_alloc(&b->arena, n * sizeof(*lengths), err); /* reading changes the order of gets */
-    if (!lengths)
-        return err->status;
-    for (size_t i = 0; i < n; i++)
-        lengths[i] = gets[i].place.length;
-    status = cw_cache_read(b->set, gets, n, &b->arena, nowait, err);
-    for (size_t i = 0; i < n && status == 0 && c->n_varying; i++)
-        if (tails[i] && read_varying(c, b, i, tails[i], lengths[i] - c->fixed_bytes) != 0)
-            status = 2;
-    return status;
-}
-
-void cw_block_forget(struct block *b)
-{
-    cw_cache_set_unref(CW_STEAL(b->set));
-    b->hit = b->kept_dropped = false;
-    b->hits = NULL;
-    b->hit_status = b->kept = NULL;
-}
-
-int cw_block_fetch(struct cw_runner *r, struct block *b, bool nowait, struct cw_error *err)
-{
-    unsigned leaf = b->program->leaf;
-    size_t n = b->b.n;
-    struct cw_error own = {0};
-    cw_block_forget(b);
-    if (!(b->set = set_for(r, leaf, &b->split->epoch->epoch, &own)))
-        return 0;
-    uint64_t *rows = cw_arena_alloc(&b->arena, n * sizeof(*rows), err);
-    struct cw_record_id *ids = cw_arena_alloc(&b->arena, n * sizeof(*ids), err);
-    struct cw_cache_key *keys = cw_arena_alloc(&b->arena, n * sizeof(*keys), err);
-    struct cw_cache_place *places = cw_arena_alloc(&b->arena, n * sizeof(*places), err);
-    struct cw_cache_get *gets = cw_arena_alloc(&b->arena, n * sizeof(*gets), err);
-    uint8_t *kept = cw_arena_alloc(&b->arena, n, err);
-    if (!rows || !ids || !keys || !places || !gets || !kept)
-        return err->status;
-    keys_of(r, leaf, b->piece->refs + b->at, n, rows, ids, keys);
-    size_t found = cw_cache_find(b->set, keys, n, places);
-    for (size_t i = 0; i < n; i++) {
-        kept[i] = places[i].segment != NULL;
-        gets[i] = (struct cw_cache_get){.key = keys[i], .place = places[i]};
-    }
-    int status = found == n ? fetch(r, b, gets, nowait, err) : 2;
-    if (status == 0) {
-        b->hit = true;
-        return 0;
-    }
-    if (status == 1) {
-        cw_block_forget(b);
-        cw_arena_reset(&b->arena, cw_scratch_keep(r));
-        return 1;
-    }
-    if (status < 0)
-        return status;
-    if (found == n) /* what was wrong is forgotten: it is looked for again, to be kept anew */
-        cw_cache_find(b->set, keys, n, places);
-    for (size_t i = 0; i < n; i++)
-        kept[i] = places[i].segment != NULL;
-    b->kept = kept;
-    return 0;
-}
-
-void cw_block_put_hits(const struct cw_runner *r, struct block *b)
-{
-    const struct cw_marker *m = r->cached[b->program->leaf]->m;
-    for (unsigned k = 0; k < m->n; k++)
-        b->b.columns[m->components[k].value] = b->hits[k];
-    for (size_t i = 0; i < b->b.n; i++) {
-        b->b.status[i] = b->hit_status[i];
-        b->b.all_ok &= b->hit_status[i] == CW_ROW_OK;
-    }
-}
-
-/* ---- to the cache ---- */
-
-static bool faulty(const struct block *b, size_t row)
-{
-    for (const struct fault *f = b->faults; f; f = f->next)
-        if (f->row == row)
-            return true;
-    return false;
-}
-
-static size_t content_bytes(const struct cached *c, const struct cw_block *from, size_t row)
-{
-    size_t bytes = c->fixed_bytes;
-    for (unsigned k = 0; k < c->m->n; k++)
-        if (!c->fixed[k])
-            bytes += VARYING_BYTES + CW_ALIGN_UP(cw_block_row(from, c->m->components[k].value, row).size, VALUE_ALIGN);
-    return bytes;
-}
-
-static void write_content(const struct cached *c, const struct cw_block *from, size_t row, uint8_t *at)
-{
-    for (unsigned k = 0; k < c->m->n; k++)
-        if (c->fixed[k]) {
-            struct cw_tensor t = cw_block_row(from, c->m->components[k].value, row);
-            if (t.size)
-                memcpy(at, t.data, t.size);
-            at += t.size;
-        }
-    for (unsigned k = 0; k < c->m->n; k++)
-        if (!c->fixed[k]) {
-            struct cw_tensor t = cw_block_row(from, c->m->components[k].value, row);
-            struct varying v = {.size = t.size, .ndim = t.ndim};
-            memcpy(v.dims, t.dims, sizeof(v.dims));
-            memset(at, 0, VARYING_BYTES);
-            memcpy(at, &v, sizeof(v));
-            at += VARYING_BYTES;
-            if (t.size)
-                memcpy(at, t.data, t.size);
-            memset(at + t.size, 0, CW_ALIGN_UP(t.size, VALUE_ALIGN) - t.size);
-            at += CW_ALIGN_UP(t.size, VALUE_ALIGN);
-        }
-}
-
-static struct cw_cache_key key_of_row(const struct cw_runner *r, const struct block *b, size_t row)
-{
-    struct cw_cache_key key;
-    struct cw_record_id id;
-    uint64_t at;
-    keys_of(r, b->program->leaf, cw_block_ref(b, row), 1, &at, &id, &key);
-    return key;
-}
-
-void cw_block_keep(struct cw_runner *r, struct block *b, const struct cw_block *c, const uint32_t *map)
-{
-    const struct cached *cached = r->cached[b->program->leaf];
-    if (!b->kept)
-        return;
-    if (c == &b->b) /* flat_map behind the marker may make other rows of these */
-        cw_block_keep_dropped(r, b);
-    uint64_t cost_ns = (cw_now_ns() - b->started_ns) / CW_MAX(c->n, 1);
-    for (size_t i = 0; i < c->n; i++) {
-        size_t row = map ? map[i] : i;
-        struct cw_cache_slot slot;
-        if (c->status[i] != CW_ROW_OK || b->kept[row])
-            continue;
-        b->kept[row] = 1; /* whatever becomes of it from here on */
-        cw_cache_missed(b->set, 1);
-        if (faulty(b, row))
-            continue;
-        size_t bytes = content_bytes(cached, c, i);
-        struct cw_cache_key key = key_of_row(r, b, row);
-        uint8_t *to = cw_cache_reserve(b->set, &key, bytes, false, cost_ns, &slot);
-        if (!to)
-            continue;
-        write_content(cached, c, i, to);
-        cw_cache_commit(&slot);
-    }
-}
-
-void cw_block_keep_dropped(struct cw_runner *r, struct block *b)
-{
-    if (b->kept_dropped || r->cached[b->program->leaf]->m->counts)
-        return;
-    b->kept_dropped = true;
-    uint64_t cost_ns = (cw_now_ns() - b->started_ns) / CW_MAX(b->b.n, 1);
-    for (size_t i = 0; i < b->b.n; i++) {
-        struct cw_cache_slot slot;
-        if (b->b.status[i] != CW_ROW_DROPPED || b->kept[i] || faulty(b, i))
-            continue;
-        b->kept[i] = 1;
-        cw_cache_missed(b->set, 1);
-        struct cw_cache_key key = key_of_row(r, b, i);
-        if (cw_cache_reserve(b->set, &key, 0, true, cost_ns, &slot))
-            cw_cache_commit(&slot);
-    }
-}

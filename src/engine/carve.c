@@ -220,6 +220,8 @@ void cw_block_reset(struct cw_runner *r, struct block *b)
     cw_arena_reset(&b->arena, 0);
     b->b = (struct cw_block){.n = b->n_refs};
     b->origin = b->element = NULL;
+    b->spent_ns = b->prefix_ns = b->cold_ns = 0;
+    b->n_looked = b->n_found = b->n_kept = b->content_rows = b->content_bytes = 0;
     b->shape = 0;
     b->point = r->compiled->counted ? r->n_points : 0;
     b->have_raw = b->waited = false;
@@ -282,16 +284,17 @@ static struct block *block_new(struct cw_runner *r)
     return b;
 }
 
-/* How many rows from position `at` of a piece make a block: of one source, in one pass where limits count passes, quick enough. */
-static uint64_t block_rows(const struct cw_runner *r, const struct piece *p, uint64_t at)
+/* How many rows from position `at` of a piece make block b: of one source, in one pass where limits count passes, quick enough. */
+static uint64_t block_rows(const struct cw_runner *r, const struct block *b, const struct piece *p, uint64_t at)
 {
     const struct cw_ref *first = &p->refs[at];
-    bool kept = p->kept && p->kept[at];
-    uint64_t ns = r->row_ns[2 * first->leaf + kept], most = ns ? CW_MAX(BLOCK_NS / ns, 1) : 1, n = 1;
-    most = CW_MIN(most, CW_MIN(kept ? CW_MAX(r->max_rows, FEW_HITS) : r->max_rows, p->n - at));
-    while (p->kept && n < most && p->kept[at + n] == kept)
+    const uint8_t *kept = b->choice == p->choice || b->uncached ? p->kept : NULL;
+    bool hit = kept && kept[at] && !b->uncached;
+    uint64_t ns = r->row_ns[2 * first->leaf + hit], most = ns ? CW_MAX(BLOCK_NS / ns, 1) : 1, n = 1;
+    most = CW_MIN(most, CW_MIN(hit ? CW_MAX(r->max_rows, FEW_HITS) : r->max_rows, p->n - at));
+    while (kept && n < most && kept[at + n] == kept[at])
         n++;
-    most = p->kept ? n : most;
+    most = kept ? n : most;
     if (r->compiled->n_programs == 1 && !r->compiled->n_limits)
         return most;
     n = 1;
@@ -372,12 +375,13 @@ struct block *cw_carve(struct cw_runner *r)
         if (!b)
             return NULL;
         r->n_blocks++;
-        uint64_t n = block_rows(r, p, p->carved);
+        b->split = s;
+        cw_block_choose(r, b, p);
+        uint64_t n = block_rows(r, b, p, p->carved);
         if (r->compiled->counted && counted_slots(r, s, p, &n, b) != 0) {
             cw_block_recycle(r, b);
             return NULL;
         }
-        b->split = s;
         b->piece = p;
         b->program = &r->compiled->programs[p->refs[p->carved].leaf];
         b->seq = s->next_seq++;

@@ -230,7 +230,7 @@ int cw_block_emit(struct cw_runner *r, struct thread *t, struct block *b, struct
     int status = b->b.status ? 0 : cw_block_start(r, t, b, err);
     if (status < 0)
         return status;
-    cw_block_stage_range(r, b, r->n_points, &from, &to);
+    cw_block_stage_range(b, r->n_points, &from, &to);
     if (b->kept)
         cw_block_keep_dropped(r, b);
     bool direct = b->n_segments == 1 && b->segments[0].n == b->b.n; /* every row lives and goes to one batch */

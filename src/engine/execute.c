@@ -84,13 +84,17 @@ static int read_block(struct cw_runner *r, struct thread *t, struct block *b, bo
     b->have_raw = true;
     t->read_bytes += total;
     t->read_ns += cw_now_ns() - start;
+    if (t->ops) /* else it is a read thread's time */
+        b->prefix_ns += cw_now_ns() - start;
     return 0;
 }
 
 int cw_block_read(struct cw_runner *r, struct thread *t, struct block *b, bool nowait, struct cw_error *err)
 {
-    if (!b->have_raw && !b->uncached && r->cached[b->program->leaf]) {
+    if (!b->have_raw && !b->uncached && b->way->cached) {
+        uint64_t start = cw_now_ns();
         int fetched = cw_block_fetch(r, b, nowait, err);
+        t->fetch_ns += cw_now_ns() - start;
         if (fetched != 0)
             return fetched;
         b->have_raw = b->hit;
@@ -210,11 +214,11 @@ static int settle_faults(struct cw_runner *r, struct thread *t, struct block *b,
 int cw_block_run_ops(struct cw_runner *r, struct thread *t, struct block *b, struct cw_block *c, const uint32_t *map, unsigned from, unsigned to,
                    struct cw_error *err)
 {
-    const struct cw_optimized *o = r->optimized[b->program->leaf];
-    struct cw_op *const *ops = b->plain ? b->program->ops : o->ops;
-    const struct cw_op *marker = cw_cached_marker(r, b->program->leaf);
+    struct cw_op *const *ops = b->plain ? b->program->ops : b->way->optimized->ops;
+    const struct cw_op *marker = cw_cached_marker(b->way->cached);
     for (unsigned i = from; i < to; i++) {
         const struct cw_op *op = ops[i];
+        uint64_t before = t->ops[op->index].ns;
         int status = 0;
         if (b->hit && op->position <= marker->position)
             continue;
@@ -222,6 +226,8 @@ int cw_block_run_ops(struct cw_runner *r, struct thread *t, struct block *b, str
             cw_block_keep(r, b, c, map);
         if (op->desc->run && op->live)
             status = run_op(t, b, op, c, err);
+        if (marker && op->position < marker->position)
+            b->prefix_ns += t->ops[op->index].ns - before;
         if (status >= 0 && c->faults)
             status = settle_faults(r, t, b, c, map, err);
         if (status >= 0 && c->expansion)
@@ -238,9 +244,9 @@ int cw_block_run_ops(struct cw_runner *r, struct thread *t, struct block *b, str
     return 0;
 }
 
-void cw_block_stage_range(const struct cw_runner *r, const struct block *b, unsigned stage, unsigned *from, unsigned *to)
+void cw_block_stage_range(const struct block *b, unsigned stage, unsigned *from, unsigned *to)
 {
-    const unsigned *at = b->plain ? b->program->stage : r->optimized[b->program->leaf]->stage;
+    const unsigned *at = b->plain ? b->program->stage : b->way->optimized->stage;
     *from = at[stage];
     *to = at[stage + 1];
 }
@@ -255,12 +261,13 @@ int cw_block_start(struct cw_runner *r, struct thread *t, struct block *b, struc
     if (status < 0)
         return status;
     if (b->hit) {
-        cw_block_put_hits(r, b);
+        cw_block_put_hits(b);
         return 0;
     }
     struct turn turn = cw_turn_begin(t, &b->b);
     status = source->ops->produce(source, op, &b->b, err);
     cw_turn_end(t, b, op, &b->b, &turn);
+    b->prefix_ns += cw_now_ns() - turn.start_ns;
     if (status >= 0 && b->b.faults)
         status = settle_faults(r, t, b, &b->b, NULL, err);
     if (status < 0 && status != CW_E_BUDGET)
@@ -306,7 +313,7 @@ int cw_block_stage(struct cw_runner *r, struct thread *t, struct block *b, struc
     int status = b->b.status ? 0 : cw_block_start(r, t, b, err);
     if (status < 0)
         return status;
-    cw_block_stage_range(r, b, b->point, &from, &to);
+    cw_block_stage_range(b, b->point, &from, &to);
     status = cw_block_run_ops(r, t, b, &b->b, NULL, from, to, err);
     if (status >= 0)
         status = check_shape(r, b, err);
@@ -320,9 +327,10 @@ static int run_single(struct cw_runner *r, struct thread *t, struct block *b, ui
 {
     struct piece *p = b->piece;
     const struct cw_program *g = &r->compiled->programs[p->refs[position].leaf];
-    struct block one = {.split = b->split, .piece = p, .program = g, .at = position, .b.n = 1, .arena = b->arena, .plain = false, .uncached = true};
+    const struct way *way = cw_way(r, 0, g->leaf);
+    struct block one = {.split = b->split, .piece = p, .program = g, .way = way, .at = position, .b.n = 1, .arena = b->arena, .plain = false, .uncached = true};
     const struct cw_source *source = r->sequence->sources[g->leaf];
-    const struct cw_optimized *o = r->optimized[g->leaf];
+    const struct cw_optimized *o = way->optimized;
     int status = cw_block_read(r, t, &one, false, err);
     if (status >= 0)
         status = block_prepare(r, &one, err);

@@ -20,6 +20,7 @@ struct piece {
     struct piece *next;
     uint64_t begin, n;      /* positions of the sequence */
     bool planned;
+    unsigned choice;        /* of markers, for its blocks: as it was when it was planned */
     uint8_t *kept;          /* by position: the cache has it; NULL: not looked up */
     bool cut;               /* the stream gave less than was asked for; nothing: it is over */
     struct cw_ref *refs;    /* n; immutable once planned */
@@ -94,6 +95,9 @@ struct block {
     struct cw_split *split;
     struct piece *piece;
     const struct cw_program *program;
+    unsigned choice;             /* of markers, */
+    const struct way *way;       /* and what that means for its program; NULL: it is no block of the pool's */
+    bool probe;                  /* not the choice in use: to know what it would take */
     uint64_t seq, at;            /* order in its split; first position in its piece */
     size_t n_refs;               /* positions; rows, until flat_map makes others of them: */
     uint32_t *origin;            /* by row: position in the block; NULL: the same */
@@ -102,11 +106,14 @@ struct block {
     unsigned n_passed;           /* points passed, in an earlier attempt too */
     bool have_raw, plain;        /* bytes are there; runs unfused, as a sample */
     bool uncached;               /* not to be had from the cache */
+    bool unread;                 /* nor read, if it is there; what is not there is kept */
     bool hit;                    /* what stands at the marker came from the cache: */
     struct cw_column *hits;      /* by component of the marker */
     uint8_t *hit_status;         /* n */
     uint8_t *kept;               /* n: rows that the cache has already; NULL: not looked up, or hit */
     bool kept_dropped;           /* those that were dropped went to the cache */
+    uint64_t n_looked, n_found;  /* positions that were looked for, and were there */
+    uint64_t n_kept, content_rows, content_bytes; /* rows that went to the cache; rows that stood at the marker, kept or read, and their bytes */
     struct cw_cache_set *set;    /* with a reference; NULL: not looked up */
     bool waited;                 /* was parked before the point after the stage just run */
     struct replaced *replaced;   /* n, or NULL */
@@ -120,6 +127,7 @@ struct block {
     struct segment *segments;
     unsigned n_segments, segment_capacity;
     uint64_t started_ns;
+    uint64_t spent_ns, prefix_ns, cold_ns; /* of compute threads, in all and up to the marker; of read threads (choices.c) */
 };
 
 struct thread {
@@ -127,7 +135,7 @@ struct thread {
     pthread_t id;
     struct cw_op_profile *ops;   /* by operator position; since the last block, like the rest */
     struct cw_value_profile *values; /* with `detail`, else NULL */
-    uint64_t plan_ns, read_ns, read_bytes, emit_ns, emit_rows;
+    uint64_t plan_ns, read_ns, read_bytes, emit_ns, emit_rows, fetch_ns;
     uint64_t n_run;
 };
 
@@ -137,12 +145,43 @@ struct thread {
 
 struct cached; /* cached.c */
 
+/* What blocks of a program do under a choice of markers. Immutable. */
+struct way {
+    struct cached *cached;          /* NULL: nothing is kept */
+    struct cw_optimized *optimized;
+};
+/* What positions took lately: sums, halved now and then. */
+struct pace {
+    double rows, ns; /* of compute threads */
+    double cold_ns;  /* of storage, for all reads together: time during which read threads were at it */
+    double prefix_ns;/* of ns, up to the marker */
+};
+/* One of what can be done about markers: none, or a certain one. Guarded by the runner's mutex, but for the first two, which are immutable. */
+struct choice {
+    int64_t number;               /* of the marker, CW_MARKER_AUTO or CW_MARKER_NONE */
+    struct way *ways;             /* by leaf */
+    struct pace computed, hit;
+    double content_rows, content_bytes;
+    uint64_t epoch;               /* that is planned: */
+    double looked, found;         /* positions of it, lately, and those that the cache has */
+    uint64_t n_kept;              /* that went to the cache */
+    double found_before;          /* part of the epoch before it; negative: not known */
+    bool probed, probed_reading, stored; /* probed_reading: since there was something to read; stored: by an earlier run */
+    bool stale;                   /* a probe begins: what was measured before is forgotten, once there is something new */
+};
+
 struct cw_runner {
     const struct cw_sequence *sequence;
     const struct cw_compiled *compiled;
     struct cw_runner_options options;
-    struct cw_optimized **optimized;  /* by leaf */
-    struct cached **cached;           /* by leaf; NULL: no marker is in use there */
+    struct choice *choices;           /* the first is to use no marker */
+    unsigned n_choices;
+    atomic_uint choice;               /* in use, for pieces that are planned from now on */
+    unsigned probing, probe_left;     /* blocks that are still to be carved under another choice */
+    double probe_ns, spent_ns;        /* of compute threads and storage: by probes, and by all blocks */
+    uint64_t busy_ns, n_positions_done; /* by blocks that are done, of compute threads alone */
+    uint64_t cold_ns, at_store_ns;    /* read threads were at it, any of them: in all; accounted for up to here */
+    unsigned n_at_store;              /* of them */
     struct cw_layout layout;
     struct cw_budget budget;
     struct cw_slab_pool slabs;
@@ -235,7 +274,7 @@ int cw_block_start(struct cw_runner *r, struct thread *t, struct block *b, struc
 /* Runs operators from .. to - 1 on c, whose row i is row map[i] of block b (map NULL: i). */
 int cw_block_run_ops(struct cw_runner *r, struct thread *t, struct block *b, struct cw_block *c, const uint32_t *map, unsigned from, unsigned to,
                      struct cw_error *err);
-void cw_block_stage_range(const struct cw_runner *r, const struct block *b, unsigned stage, unsigned *from, unsigned *to);
+void cw_block_stage_range(const struct block *b, unsigned stage, unsigned *from, unsigned *to);
 /* Lets operators write outputs of fixed type straight into the batch of s. */
 int cw_block_set_slots(struct cw_runner *r, struct block *b, struct cw_block *c, const struct segment *s, struct cw_error *err);
 /* Where the rows of an output of a segment go in its batch; NULL: nowhere known. */
@@ -245,15 +284,20 @@ static inline uint8_t *cw_segment_slots(const struct cw_runner *r, const struct 
 }
 
 /* cached.c: mutex not held */
-int cw_cached_new(struct cw_runner *r, unsigned leaf, struct cw_error *err); /* r->cached[leaf], where there is something to cache */
-void cw_cached_free(struct cached *c);
-const struct cw_op *cw_cached_marker(const struct cw_runner *r, unsigned leaf); /* NULL: none in use */
+int cw_cached_new(struct cw_runner *r, unsigned leaf, const struct cw_marker *m, struct cached **ret, struct cw_error *err);
+struct cached *cw_cached_free(struct cached *c);
+const struct cw_op *cw_cached_marker(const struct cached *c); /* NULL: of NULL */
+/* An unusable directory is to be known at the start. */
+int cw_cached_check(struct cw_runner *r, unsigned leaf, struct cached *c, struct cw_error *err);
+/* What runs before this one measured, as JSON, the caller's; NULL: nothing is known. And for those after it. */
+char *cw_cached_profile(const struct cached *c);
+void cw_cached_put_profile(struct cached *c, const char *text);
 /* Which positions of a piece the cache has. Where there is no memory for the answer it is left open. */
 void cw_piece_look_up(struct cw_runner *r, const struct cw_split *s, struct piece *p);
 /* Reads what stands at the marker, if the cache has it for every row: b->hit. 1: would block. */
 int cw_block_fetch(struct cw_runner *r, struct block *b, bool nowait, struct cw_error *err);
 /* Columns and statuses of a block that was fetched, in place of what the source and the operators before the marker make. */
-void cw_block_put_hits(const struct cw_runner *r, struct block *b);
+void cw_block_put_hits(struct block *b);
 /* Rows of c that were computed up to the marker are kept. Row i of c is row map[i] of b (map NULL: i). */
 void cw_block_keep(struct cw_runner *r, struct block *b, const struct cw_block *c, const uint32_t *map);
 /* And those that a filter before the marker dropped. */
@@ -270,6 +314,23 @@ struct turn { /* of an operator at a block; mutex not held */
 };
 struct turn cw_turn_begin(const struct thread *t, const struct cw_block *c);
 void cw_turn_end(struct thread *t, const struct block *b, const struct cw_op *op, const struct cw_block *c, const struct turn *turn);
+/* choices.c */
+int cw_choices_new(struct cw_runner *r, struct cw_error *err);
+void cw_choices_free(struct cw_runner *r); /* and keeps what was measured for later runs */
+#define CW_CHOICE_KNOWN_ROWS 16.0 /* positions, before which nothing is concluded of a pace */
+/* choice_profile.c: at the start, and at the end */
+void cw_choices_load(struct cw_runner *r);
+void cw_choice_save(const struct choice *none, const struct choice *c, struct cached *to);
+/* What is done about markers in a block that begins at p->refs[p->carved]. Mutex held. */
+void cw_block_choose(struct cw_runner *r, struct block *b, const struct piece *p);
+/* Positions of an epoch were looked for under a choice. Mutex held. */
+void cw_choice_looked(struct choice *c, uint64_t epoch, uint64_t looked, uint64_t found);
+/* A read thread begins or leaves off. It returns the time of storage that it stands for: with others together no more than has passed. Mutex held. */
+void cw_store_enter(struct cw_runner *r);
+uint64_t cw_store_leave(struct cw_runner *r);
+/* What a block took that is done. Mutex held. */
+void cw_block_measured(struct cw_runner *r, const struct block *b);
+static inline const struct way *cw_way(const struct cw_runner *r, unsigned choice, unsigned leaf) { return &r->choices[choice].ways[leaf]; }
 
 /* emit.c: mutex not held */
 int cw_block_emit(struct cw_runner *r, struct thread *t, struct block *b, struct cw_error *err);

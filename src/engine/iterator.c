@@ -106,6 +106,8 @@ int cw_iterator_new(const struct cw_sequence *s, const struct cw_iterator_option
     return r < 0 ? r : cw_iterator_over(splits, o, state, ret, err);
 }
 
+struct cw_runner *cw_iterator_runner(struct cw_iterator *it) { return cw_splits_runner(it->splits); }
+
 void cw_iterator_drop_joining(struct cw_iterator *it)
 {
     for (unsigned k = 0; k < it->n_keys; k++)

@@ -46,5 +46,6 @@ json_t *cw_iterator_state(const struct cw_iterator *it);
 const struct cw_quarantined *cw_iterator_quarantined(const struct cw_iterator *it, uint64_t *ret_skipped, uint64_t *ret_replaced);
 void cw_iterator_interrupt(struct cw_iterator *it, bool on);
 void cw_iterator_profile(struct cw_iterator *it, struct cw_profile *ret);
+struct cw_runner *cw_iterator_runner(struct cw_iterator *it); /* its own; NULL: none, the splits are a service's */
 /* By operator position: the operator under which its time is counted (itself, unless fused). ret has room for all operators. */
 void cw_iterator_fused(const struct cw_iterator *it, unsigned *ret);

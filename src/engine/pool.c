@@ -49,6 +49,7 @@ static void leave(struct cw_runner *r, unsigned *count)
 static void park(struct block *b)
 {
     b->state = BLOCK_PARKED;
+    b->spent_ns += cw_now_ns() - b->started_ns;
     b->waited = true;
     insert_ordered(&b->split->parked, b);
 }
@@ -195,6 +196,7 @@ static void advance(struct cw_runner *r, struct thread *t, struct block *b)
         if (status == 1) { /* the bytes are not in memory */
             r->cold = true;
             b->state = BLOCK_READING;
+            b->spent_ns += cw_now_ns() - b->started_ns;
             b->next = NULL;
             *r->reading_tail = b;
             r->reading_tail = &b->next;
@@ -207,9 +209,11 @@ static void advance(struct cw_runner *r, struct thread *t, struct block *b)
         if (status < 0)
             break;
         if (b->point == r->n_points) {
-            uint64_t *mean = &r->row_ns[2 * b->program->leaf + b->hit], ns = (cw_now_ns() - b->started_ns) / b->n_refs;
+            uint64_t *mean = &r->row_ns[2 * b->program->leaf + b->hit], ns = (cw_now_ns() - b->started_ns + (b->hit ? b->cold_ns : 0)) / b->n_refs;
             *mean = *mean ? (*mean * 7 + ns) / 8 : ns;
             *mean = CW_MAX(*mean, 1);
+            b->spent_ns += cw_now_ns() - b->started_ns;
+            cw_block_measured(r, b);
             cw_block_settle(r, b);
             finish_batches(r, t, b);
             break;
@@ -449,10 +453,12 @@ static void *read_main(void *arg)
         r->reading = b->next;
         if (!r->reading)
             r->reading_tail = &r->reading;
+        cw_store_enter(r);
         pthread_mutex_unlock(&r->mutex);
         struct cw_error err = {0};
         int status = cw_block_read(r, &own, b, false, &err);
         pthread_mutex_lock(&r->mutex);
+        b->cold_ns += cw_store_leave(r);
         leave(r, &r->n_reading);
         if (r->n_reading == 0)
             r->profile.cold_wall_ns += cw_now_ns() - r->reading_since_ns;

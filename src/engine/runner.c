@@ -81,6 +81,7 @@ size_t cw_runner_set_memory(struct cw_runner *r, size_t memory)
 }
 
 size_t cw_runner_memory_used(struct cw_runner *r) { return atomic_load(&r->budget.used); }
+unsigned cw_runner_threads(const struct cw_runner *r) { return r->options.threads; }
 
 int cw_runner_new(const struct cw_sequence *s, const struct cw_runner_options *o, struct cw_runner **ret, struct cw_error *err)
 {
@@ -107,21 +108,16 @@ int cw_runner_new(const struct cw_sequence *s, const struct cw_runner_options *o
     int status = cw_slab_pool_init(&r->slabs, &r->budget, err);
     r->threads = calloc(o->threads, sizeof(*r->threads));
     r->row_ns = calloc(2 * c->n_programs, sizeof(*r->row_ns));
-    r->optimized = calloc(c->n_programs, sizeof(*r->optimized));
-    r->cached = calloc(c->n_programs, sizeof(*r->cached));
-    if (!r->threads || !r->row_ns || !r->optimized || !r->cached)
+    if (!r->threads || !r->row_ns)
         status = cw_error_nomem(err, 0, "the engine");
     if (status >= 0)
         status = cw_account_new(r, err);
     r->needs_eids = c->pipeline->on_error == CW_ON_ERROR_REPLACE;
-    for (unsigned i = 0; i < c->n_programs && status >= 0; i++) {
+    for (unsigned i = 0; i < c->n_programs; i++)
         for (unsigned k = 0; k < c->programs[i].n_ops; k++)
             r->needs_eids |= c->programs[i].ops[k]->desc->random || c->programs[i].ops[k]->desc->function;
-        if (o->cache)
-            status = cw_cached_new(r, i, err);
-        if (status >= 0)
-            status = cw_optimize(&c->programs[i], c->n_limits, c->pipeline->n_ops, o->optimize, cw_cached_marker(r, i), &r->optimized[i], err);
-    }
+    if (status >= 0)
+        status = cw_choices_new(r, err);
     if (status >= 0)
         status = cw_layout_init(&r->layout, c, &r->budget, err);
     if (status >= 0)
@@ -163,12 +159,7 @@ struct cw_runner *cw_runner_free(struct cw_runner *r)
         cw_split_free(r, s);
     }
     cw_epoch_unref(r->epoch);
-    for (unsigned i = 0; r->optimized && i < r->compiled->n_programs; i++)
-        cw_optimized_free(r->optimized[i]);
-    free(r->optimized);
-    for (unsigned i = 0; r->cached && i < r->compiled->n_programs; i++)
-        cw_cached_free(r->cached[i]);
-    free(r->cached);
+    cw_choices_free(r);
     for (unsigned i = 0; r->threads && i < r->options.threads; i++) {
         free(r->threads[i].ops);
         free(r->threads[i].values);
@@ -295,8 +286,10 @@ void cw_runner_fused(const struct cw_runner *r, unsigned *ret)
 {
     for (unsigned i = 0; i < r->compiled->pipeline->n_ops; i++)
         ret[i] = i;
-    for (unsigned k = 0; k < r->compiled->n_programs; k++)
+    for (unsigned k = 0; k < r->compiled->n_programs; k++) {
+        const struct cw_optimized *o = cw_way(r, atomic_load(&r->choice), k)->optimized;
         for (unsigned i = 0; i < r->compiled->pipeline->n_ops; i++)
-            if (r->optimized[k]->fused_into[i] != i)
-                ret[i] = r->optimized[k]->fused_into[i];
+            if (o->fused_into[i] != i)
+                ret[i] = o->fused_into[i];
+    }
 }

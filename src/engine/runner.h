@@ -18,7 +18,8 @@ struct cw_runner_options {
     bool optimize;            /* fuse operators */
     bool detail;              /* count more, for who explains (profile.h): it costs a few percent */
     struct cw_cache *cache;   /* borrowed; NULL: none */
-    int64_t marker;           /* where it is used: the number of a marker, or CW_MARKER_AUTO */
+    int64_t marker;           /* where it is used, to begin with: the number of a marker, or CW_MARKER_AUTO */
+    bool adaptive;            /* what each marker would give is measured, and somebody decides (cw_runner_set_marker); what is slower to read than to compute is computed */
     void (*notify)(void *arg);/* called whenever cw_runner_poll may have something new, from any thread and under the runner's mutex; NULL: nobody polls */
     void *notify_arg;
 };
@@ -54,6 +55,7 @@ int cw_runner_fatal(struct cw_runner *r, struct cw_error *err);
 /* Another limit of memory, at least what one batch needs; less than what is in use is waited for. Returns the limit. */
 size_t cw_runner_set_memory(struct cw_runner *r, size_t memory);
 size_t cw_runner_memory_used(struct cw_runner *r);
+unsigned cw_runner_threads(const struct cw_runner *r);
 /* What is left over of a split at its end, by bucket: so many elements. A record that was skipped has its place among them. */
 uint64_t cw_runner_remnant(struct cw_runner *r, struct cw_split *s, unsigned bucket);
 void cw_runner_drop_remnant(struct cw_runner *r, struct cw_split *s, unsigned bucket);
@@ -79,6 +81,33 @@ void cw_runner_drop(struct cw_runner *r, struct cw_assembly *a);
 
 /* From any thread: waits of the consumer end with CW_E_INTERRUPTED, until it is called with false. */
 void cw_runner_interrupt(struct cw_runner *r, bool on);
+/*
+ * What can be done about markers, and what it takes: none, then those that can be used, in the order of their numbers. Times are of a position of the sequence, with all
+ * threads at it, as it was lately, storage as busy as it is.
+ */
+struct cw_choice {
+    int64_t marker;         /* CW_MARKER_NONE; CW_MARKER_AUTO: each source's own, where they are not to be told apart */
+    const struct cw_op *op; /* NULL: none; the first one's */
+    double compute_s;       /* where it is computed: threads' time or storage's, whichever is longer; 0: not known */
+    double read_s, store_s; /* where it is read: threads' time, and the cache's storage's beside it */
+    bool was_read;          /* else read_s is what follows from compute_s, and store_s not known; 0, both: neither is */
+    bool stored;            /* an earlier run measured it */
+    bool unread;            /* it is in use, but what is there is computed, which is quicker */
+    double bytes;           /* that are kept */
+    double cached, written; /* part of the epoch that is there; part of an epoch that was added in this one */
+};
+#define CW_CHOICES_MAX 17
+/* Any thread, like the next two. Returns how many there are; 0: the runner is not adaptive. */
+unsigned cw_runner_choices(struct cw_runner *r, struct cw_choice ret[CW_CHOICES_MAX]);
+/* What was done so far: positions, threads' time, the time in which any read thread was at it. */
+struct cw_effort { uint64_t positions, busy_ns, cold_ns; };
+void cw_runner_effort(struct cw_runner *r, struct cw_effort *ret);
+/*
+ * Another marker, or CW_MARKER_NONE, for what is planned from now on. Batches, order, digest and state are what they are. False: there is no such choice, and it stays as
+ * it is.
+ */
+bool cw_runner_set_marker(struct cw_runner *r, int64_t marker);
+int64_t cw_runner_marker(const struct cw_runner *r);
 /* ret->ops must have room for an entry per operator of the pipeline; ret->values for all values, or be NULL. */
 void cw_runner_profile(struct cw_runner *r, struct cw_profile *ret);
 void cw_runner_fused(const struct cw_runner *r, unsigned *ret);

@@ -29,6 +29,7 @@ static int local_again(struct cw_splits *s, unsigned rank CW_UNUSED, uint64_t wo
     struct local *l = (struct local *)s;
     struct cw_runner_options o = l->options;
     o.batches_are_users = true;
+    o.adaptive = false;
     return cw_splits_local(l->sequence, s->seed, &o, ret, err);
 }
 
@@ -101,6 +102,8 @@ static const struct cw_splits_ops local_ops = {
     .profile = local_profile,
     .fused = local_fused,
 };
+
+struct cw_runner *cw_splits_runner(struct cw_splits *s) { return s->ops == &local_ops ? runner_of(s) : NULL; }
 
 int cw_splits_local(const struct cw_sequence *s, uint64_t seed, const struct cw_runner_options *o, struct cw_splits **ret, struct cw_error *err)
 {

@@ -26,7 +26,7 @@ const struct cw_op_desc cw_op_autocache = {
     .name = "autocache",
     .summary = "a place where elements may be kept and need not be computed again",
     .doc = "Where a cache directory is given, what passes here may be written there, and read in later epochs and by other runs. It never changes a result. "
-           "Behind an operator that draws it is not used, unless `freeze` is set.",
+           "Whether that pays is measured; of several at most one is used. Behind an operator that draws it is not used, unless `freeze` is set.",
     .kind = CW_OP_MAP,
     .marker = true,
     .attrs = cw_marker_attrs,

@@ -106,6 +106,7 @@ int cw_markers_finish(struct cw_program *g, struct cw_error *err) _must_check_;
 void cw_markers_deinit(struct cw_program *g);
 /* The marker that is used of a program: `number`, or CW_MARKER_AUTO: a forced one, else the last that can be; NULL: none. */
 #define CW_MARKER_AUTO (-1)
+#define CW_MARKER_NONE (-2)
 const struct cw_marker *cw_marker_choose(const struct cw_program *g, int64_t number);
 struct cw_op *cw_op_new(const struct cw_node *node, struct cw_error *err);
 struct cw_op *cw_op_free(struct cw_op *op);

@@ -26,6 +26,7 @@
 #define LOOK_AGAIN 1.15     /* times the batches of the last look */
 #define MARKER_GAIN 0.05    /* another marker than the one chosen must give more by so much */
 #define STORE_CHANGED 0.2   /* of the cache's speed */
+#define GREW 0.02           /* of the epoch, more or less of it cached */
 #define TRIAL_SURER 3       /* than a first guess: what is left behind is not measured again */
 #define MISSING 0.05        /* of the workers: what is measured then still counts */
 
@@ -52,17 +53,36 @@ static void measure_anew(struct cw_auto *m, double now_s)
     m->since_s = now_s;
 }
 
-static void take(struct cw_auto *m, const struct cw_facts *f, const struct cw_alternative *chosen, double now_s)
+/* What markers save is measured by those who do not use them too. */
+static double saved_s(const struct cw_facts *f)
 {
-    bool other = chosen->workers != (int)m->target;
-    m->target = chosen->workers;
-    m->marker = chosen->marker;
+    double sum = 0;
+    for (int i = 0; i < f->n_markers; i++)
+        sum += f->markers[i].prefix_s;
+    return sum;
+}
+
+static void note_cache(struct cw_auto *m, const struct cw_facts *f)
+{
     m->read_bytes_per_s = f->storage.read_bytes_per_s;
     m->write_bytes_per_s = f->storage.write_bytes_per_s;
-    m->cached = m->marker >= 0 ? f->markers[(int)m->marker].cached : 0;
+    m->saved_s = saved_s(f);
+}
+
+static void take(struct cw_auto *m, const struct cw_facts *f, const struct cw_alternative *chosen, double now_s)
+{
+    double cached = chosen->marker >= 0 ? f->markers[chosen->marker].cached : 0, full = m->compute.mean + m->cached * cw_auto_prefix_s(f, (int)m->marker);
+    bool reads = chosen->marker != (int)m->marker && (cached > GREW || (chosen->marker < 0 && m->cached > GREW)); /* what is there, from now on; or no more */
+    bool other = chosen->workers != (int)m->target || reads;
+    m->target = chosen->workers;
+    m->marker = chosen->marker;
+    note_cache(m, f);
+    m->cached = cached;
     m->decisions++;
     if (other)
         measure_anew(m, now_s);
+    if (reads)
+        m->compute = (struct cw_mean){0, CW_MAX(full - cached * cw_auto_prefix_s(f, chosen->marker), 0), 0}; /* thought, like that of workers */
 }
 
 static bool pays(const struct cw_auto *m, double gain, double error)
@@ -130,7 +150,19 @@ static void absorb(struct cw_auto *m, const struct cw_facts *f, const struct cw_
     cw_mean_merge(&m->recent_step, &now->step);
 }
 
-static bool store_changed(double now, double before) { return before > 0 && now > 0 && fabs(now / before - 1) > STORE_CHANGED; }
+static bool store_changed(double now, double before) { return now > 0 && (!(before > 0) || fabs(now / before - 1) > STORE_CHANGED); }
+
+/* What is known of the cache's storage, or of what markers save, is something else by now: that is to be looked at; what was measured of all else still holds. */
+static void watch_cache(struct cw_auto *m, const struct cw_facts *f)
+{
+    double full = m->compute.mean + m->cached * cw_auto_prefix_s(f, (int)m->marker);
+    bool store = store_changed(f->storage.read_bytes_per_s, m->read_bytes_per_s) || store_changed(f->storage.write_bytes_per_s, m->write_bytes_per_s);
+    if (f->n_markers == 0 || !(store || fabs(saved_s(f) - m->saved_s) > STORE_CHANGED * full))
+        return;
+    note_cache(m, f);
+    m->resting = m->looked_n = 0;
+    m->decisions = CW_MIN(m->decisions, 1);
+}
 
 /*
  * True if conditions changed: all begins anew with what is seen now. What comes in is absorbed once a change would have shown in it: at once as long as nothing much is
@@ -139,20 +171,17 @@ static bool store_changed(double now, double before) { return before > 0 && now 
 static bool changed(struct cw_auto *m, const struct cw_facts *f, double now_s)
 {
     bool step = differs(&m->recent_step, &m->step) && fabs(m->recent_step.mean - m->step.mean) > CHANGED * cw_auto_fastest(m), interval = differs(&m->recent_interval, &m->interval);
-    bool store = store_changed(f->storage.read_bytes_per_s, m->read_bytes_per_s) || store_changed(f->storage.write_bytes_per_s, m->write_bytes_per_s);
-    if (!step && !interval && !store) {
+    watch_cache(m, f);
+    if (!step && !interval) {
         if (m->interval.n < KNOWN_BATCHES || m->recent_interval.n > m->interval.n || cw_mean_error(&m->recent_interval) * SURE_CHANGE < CHANGED)
             absorb_recent(m);
         return false;
     }
     m->resting = m->decisions = 0;
-    if (step || interval) {
-        measure_anew(m, now_s);
-        m->step = (struct cw_mean){0};
-        if (!step) /* the input changed, so what was known of it is void */
-            m->n_points = m->floor_s = m->source_bytes_per_s = m->busiest = 0;
-    }
-    forget_recent(m);
+    measure_anew(m, now_s);
+    m->step = (struct cw_mean){0};
+    if (!step) /* the input changed, so what was known of it is void */
+        m->n_points = m->floor_s = m->source_bytes_per_s = m->busiest = 0;
     return true;
 }
 
@@ -160,7 +189,7 @@ static bool changed(struct cw_auto *m, const struct cw_facts *f, double now_s)
 static bool cache_grew(struct cw_auto *m, const struct cw_facts *f, double now_s)
 {
     double cached = f->marker >= 0 ? f->markers[f->marker].cached : 0;
-    bool grew = f->marker == (int)m->marker && fabs(cached - m->cached) > 0.02;
+    bool grew = f->marker == (int)m->marker && fabs(cached - m->cached) > GREW;
     if (!grew)
         return false;
     double full = m->compute.mean + m->cached * cw_auto_prefix_s(f, f->marker);
@@ -177,7 +206,22 @@ static void start(struct cw_auto *m, const struct cw_facts *f, double now_s)
     m->target = CW_MAX(f->pools[0].running, 1);
     m->running = f->pools[0].running;
     m->marker = f->marker;
+    m->markers = f->n_markers;
     m->since_s = now_s;
+    note_cache(m, f);
+}
+
+/* Markers came to be known, or are not known any more; or what was decided on is not done. It looks at what can be done now, from what is. */
+static void fit_markers(struct cw_auto *m, const struct cw_facts *f)
+{
+    if (m->markers == f->n_markers && m->marker == f->marker)
+        return;
+    m->markers = f->n_markers;
+    m->marker = f->marker;
+    m->cached = f->marker >= 0 ? f->markers[f->marker].cached : 0;
+    m->decisions = CW_MIN(m->decisions, 1);
+    m->resting = m->looked_n = 0;
+    note_cache(m, f);
 }
 
 /* The pool has become smaller than what was wanted; or larger, where all of it was taken: then it looks again. */
@@ -219,6 +263,7 @@ static void auto_decide(const struct cw_policy *policy, struct cw_policy_memory 
         start(m, f, now_s);
     bool same = about(f->pools[0].running, m->running) && about(f->pools[0].running, m->target);
     fit_maximum(m, f, now_s, d);
+    fit_markers(m, f);
     m->running = f->pools[0].running;
     if (cache_grew(m, f, now_s))
         look(m, f, now_s, true, d);
@@ -232,9 +277,9 @@ static void auto_decide(const struct cw_policy *policy, struct cw_policy_memory 
 
 static const struct cw_field fields[] = {
     CW_FIELD(struct cw_auto, target), CW_FIELD(struct cw_auto, marker), CW_FIELD(struct cw_auto, decisions), CW_FIELD(struct cw_auto, resting), CW_FIELD(struct cw_auto, maximum),
-    CW_FIELD(struct cw_auto, running), CW_FIELD(struct cw_auto, cached), CW_FIELD(struct cw_auto, since_s),
+    CW_FIELD(struct cw_auto, running), CW_FIELD(struct cw_auto, cached), CW_FIELD(struct cw_auto, markers), CW_FIELD(struct cw_auto, since_s),
     CW_FIELD(struct cw_auto, looked_n), CW_FIELD(struct cw_auto, busiest), CW_FIELD(struct cw_auto, source_bytes_per_s), CW_FIELD(struct cw_auto, floor_s),
-    CW_FIELD(struct cw_auto, read_bytes_per_s), CW_FIELD(struct cw_auto, write_bytes_per_s), CW_FIELD(struct cw_auto, step), CW_FIELD(struct cw_auto, interval),
+    CW_FIELD(struct cw_auto, read_bytes_per_s), CW_FIELD(struct cw_auto, write_bytes_per_s), CW_FIELD(struct cw_auto, saved_s), CW_FIELD(struct cw_auto, step), CW_FIELD(struct cw_auto, interval),
     CW_FIELD(struct cw_auto, compute), CW_FIELD(struct cw_auto, busy), CW_FIELD(struct cw_auto, recent_step), CW_FIELD(struct cw_auto, recent_interval),
     CW_FIELD(struct cw_auto, recent_compute), CW_FIELD(struct cw_auto, recent_busy),
     CW_FIELD(struct cw_auto, n_points), CW_FIELD(struct cw_auto, points), {0},
@@ -243,6 +288,7 @@ static const struct cw_field fields[] = {
 const struct cw_policy cw_policy_auto = {
     .name = "auto",
     .summary = "Cachew's own: workers and cache from measured demand and supply",
+    .caches = true,
     .fields = fields,
     .decide = auto_decide,
 };

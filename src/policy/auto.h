@@ -9,9 +9,11 @@
 struct cw_auto {
     double target, marker, decisions, resting, maximum;
     double running, cached;                    /* at the last report */
+    double markers;                            /* that facts told of: who measures them may need a while, or be new */
     double since_s, looked_n;                  /* measuring at this number of workers since; batches at the last look */
     double busiest, source_bytes_per_s, floor_s;
-    double read_bytes_per_s, write_bytes_per_s; /* the cache's when it last decided */
+    double read_bytes_per_s, write_bytes_per_s; /* the cache's, as a decision was made with; what changed since is looked at once */
+    double saved_s;                            /* of a batch by all markers together, likewise */
     struct cw_mean step, interval, compute;    /* with these workers under these conditions (step: under these conditions) */
     double busy;
     struct cw_mean recent_step, recent_interval, recent_compute; /* not absorbed yet: conditions may have changed */

@@ -67,12 +67,19 @@ static void add_point(struct cw_auto *m, double workers, double s, double error)
     m->points[at] = (struct cw_point){workers, s, error};
 }
 
+/* What the cache's storage takes for a batch, at the part of it that is read. */
+static double cache_s(const struct cw_auto *m, const struct cw_facts *f)
+{
+    bool limited = m->marker >= 0 && f->storage.read_bytes_per_s > 0;
+    return limited ? m->cached * f->markers[(int)m->marker].bytes / f->storage.read_bytes_per_s : 0;
+}
+
 /* What was seen with these workers becomes a point of the curve, or a limit. */
 void cw_auto_learn(struct cw_auto *m, const struct cw_facts *f)
 {
     double workers = f->pools[0].running, left = work_left(m, f);
     double source = (m->marker >= 0 ? 1 - m->cached : 1) * f->storage.source_bytes;
-    if (left < LEAST_LEFT) { /* what was seen is the cache's speed; of computing it is known what it took before */
+    if (left < LEAST_LEFT || cache_s(m, f) > STALLED * m->interval.mean) { /* what was seen is the cache's speed; of computing it is known what it took before */
         if (m->n_points == 0)
             add_point(m, workers, (m->compute.mean + m->cached * cw_auto_prefix_s(f, (int)m->marker)) / workers, ROUGH_ERROR);
         return;

@@ -41,7 +41,7 @@ struct cw_pool_facts {
 
 struct cw_marker_facts {  /* an `autocache()` of the pipeline */
     const char *name;
-    double prefix_s;      /* computing up to here, per batch, nothing cached */
+    double prefix_s;      /* computing up to here, per batch, less what reading takes of a worker's threads: what they are spared; negative where reading takes longer */
     double bytes;         /* to write or to read here, per batch */
     double cached;        /* part of the epoch at hand that can be read, 0 to 1 */
     double written;       /* part of an epoch that this one added so far; readable from the next epoch on */
@@ -120,6 +120,7 @@ struct cw_field { /* of the memory; the last one has no name */
 struct cw_policy {
     const char *name;      /* as in --policy; one that ends with ":" takes a number behind it */
     const char *summary;
+    bool caches;           /* it decides about markers; else decision.marker is always -1 */
     const struct cw_field *fields;
     double parameter;      /* for policies that differ in a number only; what stood behind the ":" */
     /* Called with each report of the job, about once a second, more often at first. `d` comes empty. */

@@ -199,6 +199,9 @@ static int on_message(void *user, struct cw_conn *c CW_UNUSED, const Cachew__Env
         if ((s = cw_streams_find(w, m->forget->stream)))
             cw_streams_end(w, s);
         return 0;
+    case CACHEW__ENVELOPE__OF_CACHING:
+        cw_streams_caching(w, m->caching);
+        return 0;
     case CACHEW__ENVELOPE__OF_DRAIN:
         cw_control_drain(w);
         return 0;

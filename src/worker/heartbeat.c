@@ -1,16 +1,68 @@
 /* What a worker says of itself every second: that it is alive, what it uses, and what it has computed of each stream. The loop's thread only. */
 #include <stdlib.h>
 
+#include "cache/cache.h"
+#include "client/caching.h"
 #include "worker/worker_impl.h"
 
 #define HEARTBEAT_NS UINT64_C(1000000000)
 #define MAX_STREAMS 64   /* that a heartbeat tells of: of more than that, each would have next to nothing of the worker */
 #define MAX_OPERATORS 64 /* of a stream */
 
+struct markers {
+    struct cw_choice choices[CW_CHOICES_MAX];
+    Cachew__MarkerWork work[CW_CHOICES_MAX], *list[CW_CHOICES_MAX];
+    char names[CW_CHOICES_MAX][CW_MARKER_NAME];
+};
 struct beat {
+    struct markers markers[MAX_STREAMS];
     Cachew__StreamWork streams[MAX_STREAMS], *list[MAX_STREAMS];
     Cachew__OperatorWork operators[MAX_STREAMS][MAX_OPERATORS], *operator_lists[MAX_STREAMS][MAX_OPERATORS];
 };
+
+/* What there is to decide about markers. */
+static void marker_work(struct markers *x, const struct worker_stream *s, Cachew__StreamWork *m)
+{
+    m->n_markers = cw_stream_choices(s->stream, x->choices, &m->marker);
+    m->markers = x->list;
+    for (size_t k = 0; k < m->n_markers; k++) {
+        const struct cw_choice *c = &x->choices[k];
+        Cachew__MarkerWork *work = x->list[k] = &x->work[k];
+        cachew__marker_work__init(work);
+        work->marker = cw_stream_marker(c->marker);
+        work->compute_s = c->compute_s;
+        work->read_s = c->read_s;
+        work->store_s = c->store_s;
+        work->was_read = c->was_read;
+        work->bytes = c->bytes;
+        work->cached = c->cached;
+        work->written = c->written;
+        work->unread = c->unread;
+        if (!c->op)
+            continue;
+        cw_caching_name(c->op, x->names[k]);
+        work->name = x->names[k];
+    }
+}
+
+static void cache_work(struct cw_worker *w, Cachew__Heartbeat *m)
+{
+    struct cw_cache_facts f;
+    if (!w->cache)
+        return;
+    cw_cache_facts(w->cache, &f);
+    if (f.write_ns > w->written_ns) {
+        double now = (double)(f.bytes_written - w->written_bytes) * 1e9 / (double)(f.write_ns - w->written_ns);
+        w->write_bytes_per_s = w->write_bytes_per_s > 0 ? (w->write_bytes_per_s + now) / 2 : now;
+    }
+    w->written_bytes = f.bytes_written;
+    w->written_ns = f.write_ns;
+    m->cache_hits = f.hits;
+    m->cache_misses = f.misses;
+    m->cache_read_bytes_per_s = f.probe_ns ? (double)f.probe_bytes * 1e9 / (double)f.probe_ns : 0;
+    m->cache_write_bytes_per_s = w->write_bytes_per_s;
+    m->cache_bytes = cw_cache_quota(w->cache);
+}
 
 static void stream_work(struct beat *b, size_t i, const struct worker_stream *s)
 {
@@ -33,6 +85,7 @@ static void stream_work(struct beat *b, size_t i, const struct worker_stream *s)
         o->elements = op->rows;
     }
     cw_work_deinit(&work);
+    marker_work(&b->markers[i], s, m);
 }
 
 static void on_heartbeat(void *arg)
@@ -50,6 +103,7 @@ static void on_heartbeat(void *arg)
     }
     beat.n_batches = w->n_batches;
     beat.n_bytes = w->n_bytes;
+    cache_work(w, &beat);
     m.of_case = CACHEW__ENVELOPE__OF_HEARTBEAT;
     m.heartbeat = &beat;
     cw_control_say(w, &m);

@@ -5,6 +5,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "cache/cache.h"
 #include "net/metrics.h"
 #include "worker/worker_impl.h"
 
@@ -25,6 +26,21 @@ static void computed(const struct cw_worker *w, struct cw_metrics *m)
     cw_metrics_counter(m, "worker_read", "seconds", (double)work.read_ns / 1e9, "Reading files, summed over threads.");
     cw_metrics_counter(m, "worker_read", "bytes", (double)work.read_bytes, "Bytes read from files.");
     cw_work_deinit(&work);
+}
+
+/* Without a cache all is 0. */
+static void cached(const struct cw_worker *w, struct cw_metrics *m)
+{
+    struct cw_cache_facts f = {0};
+    if (w->cache)
+        cw_cache_facts(w->cache, &f);
+    cw_metrics_counter(m, "worker_cache_hits", NULL, (double)f.hits, "Elements read from the cache.");
+    cw_metrics_counter(m, "worker_cache_misses", NULL, (double)f.misses, "Elements that it did not have, and that were computed.");
+    cw_metrics_counter(m, "worker_cache_bad", NULL, (double)(f.bad + f.gone), "Entries that were damaged, or gone when they were read.");
+    cw_metrics_counter(m, "worker_cache_refused", NULL, (double)f.refused, "Elements not kept: no room, or the disk failed.");
+    cw_metrics_counter(m, "worker_cache_skipped", NULL, (double)f.skipped, "Elements not kept: the disk was too slow.");
+    cw_metrics_counter(m, "worker_cache_read", "bytes", (double)f.bytes_read, "Bytes read from the cache.");
+    cw_metrics_counter(m, "worker_cache_written", "bytes", (double)f.bytes_written, "Bytes written to it.");
 }
 
 static void metrics(struct cw_worker *w, struct cw_text *text)
@@ -52,6 +68,7 @@ static void metrics(struct cw_worker *w, struct cw_text *text)
     cw_metrics_counter(&m, "worker_cpu", "seconds", (double)cw_control_cpu_ns() / 1e9, "CPU of the process, user and system.");
     cw_metrics_gauge(&m, "worker_threads", NULL, w->options.threads, "Compute threads of each stream.");
     computed(w, &m);
+    cached(w, &m);
 }
 
 /* ---- pages ---- */

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/thread.h"
+#include "client/caching.h"
 #include "ops/table.h"
 #include "worker/admit.h"
 
@@ -80,6 +81,29 @@ static void look_at_work(struct cw_stream *s)
         return;
     cw_work_deinit(&s->seen);
     add_work(s->local.pipeline, r, &s->seen);
+}
+
+int32_t cw_stream_marker(int64_t number) { return number == CW_MARKER_NONE ? -1 : number < 0 ? 0 : (int32_t)number + 1; }
+
+void cw_stream_set_marker(struct cw_stream *s, int32_t marker)
+{
+    pthread_mutex_lock(&s->mutex);
+    s->marker = marker;
+    struct cw_runner *r = s->runner;
+    pthread_mutex_unlock(&s->mutex);
+    if (r && marker && !s->end_said)
+        cw_runner_set_marker(r, marker < 0 ? CW_MARKER_NONE : marker - 1);
+}
+
+unsigned cw_stream_choices(struct cw_stream *s, struct cw_choice ret[CW_CHOICES_MAX], int32_t *ret_marker)
+{
+    pthread_mutex_lock(&s->mutex);
+    struct cw_runner *r = s->runner;
+    pthread_mutex_unlock(&s->mutex);
+    if (!r || s->end_said)
+        return 0;
+    *ret_marker = cw_stream_marker(cw_runner_marker(r));
+    return cw_runner_choices(r, ret);
 }
 
 void cw_stream_do(struct cw_stream *s, struct cw_command *c)
@@ -200,7 +224,8 @@ static int open_stream(struct cw_stream *s, struct cw_error *err)
     if (r < 0)
         return r;
     struct cw_runner_options o = {.threads = s->options->threads, .memory = s->memory - KEPT_SHARE(s->memory), .batches_are_users = true, .optimize = true,
-                                  .notify = on_notify, .notify_arg = s};
+                                  .notify = on_notify, .notify_arg = s, .cache = s->options->cache, .marker = CW_MARKER_AUTO,
+                                  .adaptive = s->options->cache && cw_caching_open_to(l->compiled)};
     struct cw_runner *runner;
     r = cw_runner_new(l->sequence, &o, &runner, err);
     if (r < 0)
@@ -208,7 +233,10 @@ static int open_stream(struct cw_stream *s, struct cw_error *err)
     s->n_keys = cw_n_keys(l->compiled);
     pthread_mutex_lock(&s->mutex);
     s->runner = runner;
+    int32_t marker = s->marker;
     pthread_mutex_unlock(&s->mutex);
+    if (marker) /* what was said since is said again at the next heartbeat, if this is not it */
+        cw_runner_set_marker(runner, marker < 0 ? CW_MARKER_NONE : marker - 1);
     return 0;
 }
 

@@ -77,6 +77,7 @@ struct cw_stream_options {
     const char *const *data_roots; /* files elsewhere are refused; none: no file is */
     size_t n_data_roots;
     bool allow_python;
+    struct cw_cache *cache; /* or NULL */
     struct cw_trace *trace; /* or NULL */
 };
 
@@ -100,6 +101,7 @@ struct cw_stream {
     struct cw_answer *answers, **answers_tail;
     bool woken;
     size_t n_out;             /* batches that the loop's thread has, and will release */
+    int32_t marker;           /* as in Prepare */
     struct cw_runner *runner; /* from OPENED to EXITED; the loop's thread may release and ask for memory in use */
     bool over;                /* the runner is freed, and this is what it had computed: */
     struct cw_work work;
@@ -134,6 +136,11 @@ void cw_answer_free(struct cw_answer *a);
 void cw_stream_release(struct cw_stream *s, struct cw_batch *b);
 /* Bytes that it uses. */
 size_t cw_stream_memory_used(struct cw_stream *s);
+/* From here on this marker is used, as in Prepare; one that there is not changes nothing. */
+void cw_stream_set_marker(struct cw_stream *s, int32_t marker);
+/* What there is to decide about markers, and which one is in use; 0: nothing. The loop's thread. */
+unsigned cw_stream_choices(struct cw_stream *s, struct cw_choice ret[CW_CHOICES_MAX], int32_t *ret_marker);
+int32_t cw_stream_marker(int64_t number); /* as in Prepare */
 /* Adds what it has computed so far. */
 void cw_stream_work(struct cw_stream *s, struct cw_work *sum);
 

@@ -222,9 +222,17 @@ int cw_streams_prepare(struct cw_worker *w, uint64_t id, const Cachew__Prepare *
         free(n);
         return r;
     }
+    cw_stream_set_marker(n->stream, m->marker);
     w->streams = n;
     cw_worker_changed(w);
     return 0;
+}
+
+void cw_streams_caching(struct cw_worker *w, const Cachew__Caching *m)
+{
+    struct worker_stream *s = cw_streams_find(w, m->stream);
+    if (s)
+        cw_stream_set_marker(s->stream, m->marker);
 }
 
 static struct lease **find_lease(struct worker_stream *s, uint64_t epoch, uint64_t split)

@@ -29,14 +29,14 @@ static void add_chain(struct cw_work *w, const struct cw_chain *chain, const str
         if (op->calls)
             add_op(w, node->desc->name, op->ns, op->rows);
         w->compute_ns += op->ns;
-        w->positions += node->desc->kind == CW_OP_SOURCE ? op->rows : 0;
     }
 }
 
 void cw_work_add(struct cw_work *w, const struct cw_pipeline *p, const struct cw_profile *profile)
 {
     add_chain(w, &p->chain, profile->ops);
-    w->compute_ns += profile->plan_ns + profile->emit_ns;
+    w->compute_ns += profile->plan_ns + profile->emit_ns + profile->fetch_ns;
+    w->positions += profile->positions;
     w->read_ns += profile->read_ns;
     w->read_bytes += profile->read_bytes;
 }

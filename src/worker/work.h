@@ -9,8 +9,8 @@ struct cw_work {
         uint64_t ns, rows;
     } *ops;
     size_t n;
-    uint64_t compute_ns; /* of threads: operators, planning, putting batches together */
-    uint64_t positions;  /* of the sequence, that came out of sources */
+    uint64_t compute_ns; /* of threads: operators, planning, putting batches together, reading the cache */
+    uint64_t positions;  /* of the sequence, computed or read from the cache */
     uint64_t read_ns, read_bytes;
 };
 /* Adds what a runner of this pipeline has counted. Without memory, operators that are new are left out. */

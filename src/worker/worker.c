@@ -1,4 +1,5 @@
 /* A worker from its start to its end: options, sockets, the loop's thread, and what others may ask of it. */
+#include "cache/cache.h"
 #include "worker/worker_impl.h"
 
 #include <errno.h>
@@ -171,6 +172,7 @@ static int copy_options(struct cw_worker *w, const struct cw_worker_options *o, 
     c->pool = copy(o->pool, &failed);
     c->http = copy(o->http, &failed);
     c->index_dir = copy(o->index_dir, &failed);
+    c->cache_dir = copy(o->cache_dir, &failed);
     c->token = copy(o->token, &failed);
     c->advertise = copy_list(o->advertise, o->n_advertise, &failed);
     c->data_roots = copy_list(o->data_roots, o->n_data_roots, &failed);
@@ -181,7 +183,7 @@ static int copy_options(struct cw_worker *w, const struct cw_worker_options *o, 
 
 static void free_options(struct cw_worker_options *c)
 {
-    const char *all[] = {c->dispatcher, c->listen, c->unix_path, c->name, c->pool, c->http, c->index_dir, c->token};
+    const char *all[] = {c->dispatcher, c->listen, c->unix_path, c->name, c->pool, c->http, c->index_dir, c->cache_dir, c->token};
     for (size_t i = 0; i < CW_COUNT_OF(all); i++)
         free((void *)(uintptr_t)all[i]);
     free_list(c->advertise, c->n_advertise);
@@ -234,10 +236,19 @@ static void worker_free(struct cw_worker *w)
     free(w->unix_dir);
     free(w->unix_path);
     cw_work_deinit(&w->work);
+    cw_cache_close(w->cache);
     free_options(&w->options);
     pthread_mutex_destroy(&w->mutex);
     pthread_cond_destroy(&w->changed);
     free(w);
+}
+
+static int open_cache(struct cw_worker *w, struct cw_error *err)
+{
+    const struct cw_cache_options o = {.dir = w->options.cache_dir, .quota = w->options.cache_bytes};
+    int r = cw_cache_open(&o, &w->cache, err);
+    w->stream_options.cache = w->cache;
+    return r < 0 ? err->status = CW_E_OPTION : 0; /* so far it is but an argument */
 }
 
 static int start(struct cw_worker *w, struct cw_error *err)
@@ -248,6 +259,8 @@ static int start(struct cw_worker *w, struct cw_error *err)
     w->started_ns = cw_now_ns();
     w->changed_post = (struct cw_post){.fn = on_changed, .arg = w};
     int r = cw_loop_new(&w->loop, err);
+    if (r >= 0 && w->options.cache_dir)
+        r = open_cache(w, err);
     if (r >= 0)
         r = choose_path(w, err);
     if (r >= 0)

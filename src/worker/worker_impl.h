@@ -85,6 +85,7 @@ struct cw_worker {
     char *unix_path, *unix_dir;       /* unix_dir: ours, to be removed; or NULL */
     struct cw_post drain_post, stop_post, changed_post;
     struct cw_http *http;             /* or NULL */
+    struct cw_cache *cache;           /* of all streams, or NULL */
     uint64_t started_ns;
 
     /* the loop's thread only */
@@ -106,6 +107,8 @@ struct cw_worker {
     bool said_copies;         /* that batches can't be lent */
     struct cw_refusals refusals;
     struct cw_work work;      /* of streams that are over */
+    uint64_t written_bytes, written_ns; /* to the cache, at the last heartbeat */
+    double write_bytes_per_s;
 
     pthread_mutex_t mutex;
     pthread_cond_t changed;
@@ -165,6 +168,7 @@ struct lease *cw_streams_find_lease(struct worker_stream *s, uint64_t epoch, uin
 int cw_streams_prepare(struct cw_worker *w, uint64_t id, const Cachew__Prepare *m, struct cw_error *err) _must_check_;
 int cw_streams_lease(struct cw_worker *w, const Cachew__Leases *m, struct cw_error *err) _must_check_;
 int cw_streams_revoke(struct cw_worker *w, const Cachew__Revoke *m, struct cw_error *err) _must_check_;
+void cw_streams_caching(struct cw_worker *w, const Cachew__Caching *m);
 void cw_streams_end(struct cw_worker *w, struct worker_stream *s);
 /* Sends a command; c NULL: there is no memory for it, and the stream ends. */
 void cw_streams_do(struct worker_stream *s, struct cw_command *c);

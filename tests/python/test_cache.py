@@ -3,7 +3,7 @@
 import cachew
 import pytest
 
-DATA = cachew.Dataset.range(200).assign(square="value * value").autocache().shuffle().batch(10)
+DATA = cachew.Dataset.range(200).assign(square="value * value").cache().shuffle().batch(10)
 
 
 def digest(**given):
@@ -42,3 +42,23 @@ def test_clients_of_a_service_have_no_cache(tmp_path):
     loader = pytest.importorskip("cachew.torch").loader(DATA, service="127.0.0.1:1", cache_dir=tmp_path)
     with pytest.raises(cachew.OptionError, match="workers have caches"):
         next(iter(loader))
+
+
+def test_a_marker_that_can_not_be_used_is_said(tmp_path, caplog):
+    ds = cachew.Dataset.synthetic(20, shape=[6, 6, 3], dtype="uint8").random_flip("data").autocache().batch(5)
+    with ds.iterator(cache_dir=tmp_path / "cache") as batches:
+        assert sum(len(b["data"]) for b in batches) == 20
+    wanted = "autocache (operator 2) is not used: it stands behind an operator that draws anew in each epoch; write it before, or set freeze"
+    assert [r.getMessage() for r in caplog.records] == [wanted]
+
+
+def test_what_was_decided_stands_in_the_profile(tmp_path):
+    """Nobody asks for anything of a `cache`; an `autocache` is decided about."""
+    ds = cachew.Dataset.range(3000).assign(x="value * 2")
+    for marked, decided in ((ds.cache(), False), (ds.autocache(), True)):
+        with marked.batch(10).iterator(cache_dir=tmp_path / "cache", epochs=2) as batches:
+            values = [v for b in batches for v in b["x"].tolist()]
+            cache = batches.profile()["cache"]
+        assert values == [2 * v for v in range(3000)] * 2
+        assert ("decisions" in cache) == decided
+        assert not decided or [c["marker"] for c in cache["choices"]] == [None, 0]

@@ -5,6 +5,7 @@
 #include <stdint.h>
 #include <cmocka.h>
 #include <jansson.h>
+#include <math.h>
 
 #include "dispatcher_run.h"
 
@@ -366,11 +367,40 @@ struct world { /* a client and its workers, as a formula has it */
     double scatter;        /* variance of steps, relative to their square */
     double taken, waited_s, waited_sq, stepped_s, computed[RUN_PEERS], positions[RUN_PEERS];
     uint64_t splits;
+    double read_s;         /* 0: there is no cache; else what a batch takes that is read, all of it is there */
+    int32_t uses;          /* of its two markers, as in Prepare; the second is as good as none */
+    bool deaf;             /* what workers are told of it is lost */
 };
 
-static void beat(struct run_peer *w, const uint8_t stream[16], double compute_s, double positions)
+/* What a worker computes for a batch. */
+static double work_s(const struct world *x) { return x->read_s > 0 && x->uses == 1 ? x->read_s : x->work_s; }
+
+/* The workers do what they were told last. */
+static void listen(struct run *u, struct world *x)
+{
+    for (struct run_peer *p = u->peers; p < u->peers + RUN_PEERS; p++)
+        for (size_t i = 0; p->used && p->role == CACHEW__ROLE__ROLE_WORKER && !x->deaf && i < p->n_in; i++)
+            if (p->in[i]->of_case == CACHEW__ENVELOPE__OF_CACHING)
+                x->uses = p->in[i]->caching->marker;
+}
+
+static void beat(struct run_peer *w, const uint8_t stream[16], double compute_s, double positions, const struct world *x)
 {
     Cachew__StreamWork work = CACHEW__STREAM_WORK__INIT, *list[] = {&work};
+    Cachew__MarkerWork markers[3], *all[3];
+    for (int i = 0; i < 3; i++) { /* splits are of ten positions and two batches */
+        cachew__marker_work__init(all[i] = &markers[i]);
+        markers[i].marker = i ? i : -1;
+        markers[i].name = (char *)(i == 1 ? "good" : i ? "bad" : "");
+        markers[i].compute_s = x->work_s / 5;
+        markers[i].read_s = (i == 1 ? x->read_s : x->work_s) / 5;
+        markers[i].was_read = i > 0;
+        markers[i].bytes = 1000;
+        markers[i].cached = i == 1;
+    }
+    work.marker = x->uses;
+    work.markers = all;
+    work.n_markers = x->read_s > 0 ? 3 : 0;
     work.stream = (ProtobufCBinaryData){16, (uint8_t *)(uintptr_t)stream};
     work.compute_ns = (uint64_t)(compute_s * 1e9);
     work.positions = (uint64_t)positions;
@@ -385,16 +415,17 @@ static void second(struct run *u, struct run_peer *c, struct world *x)
     for (struct run_peer *p = u->peers; p < u->peers + RUN_PEERS; p++)
         if (p->used && p->role == CACHEW__ROLE__ROLE_WORKER && run_held(p) > 0)
             busy[n++] = p;
-    double interval = n > 0 ? CW_MAX(x->step_s, x->work_s / n) : 1, batches = n > 0 ? 1 / interval : 0;
+    listen(u, x);
+    double interval = n > 0 ? CW_MAX(x->step_s, work_s(x) / n) : 1, batches = n > 0 ? 1 / interval : 0;
     x->taken += batches;
     x->stepped_s += batches * x->step_s;
     x->waited_s += batches * (interval - x->step_s);
     x->waited_sq += batches * (interval - x->step_s) * (interval - x->step_s);
     for (int i = 0; i < n; i++) {
         size_t k = (size_t)(busy[i] - u->peers);
-        x->computed[k] += batches * x->work_s / n;
+        x->computed[k] += batches * work_s(x) / n;
         x->positions[k] += batches * 5 / n; /* splits are of ten positions */
-        beat(busy[i], c->streams[0].id, x->computed[k], x->positions[k]);
+        beat(busy[i], c->streams[0].id, x->computed[k], x->positions[k], x);
     }
     for (; x->splits < (uint64_t)(x->taken / 2); x->splits++)
         for (int i = 0; i < n; i++)
@@ -458,6 +489,86 @@ static void test_demand_that_falls(void **state)
     end(u);
 }
 
+/* Two workers that need longer than the client: where it is cached follows what reading takes, and they are told until they do it. */
+static void where_it_is_cached(struct run *u)
+{
+    run_worker(u, 4);
+    run_worker(u, 4);
+    struct run_peer *c = run_client(u, "job", 0, 1, 0);
+    struct world x = {.step_s = 0.01, .work_s = 0.12, .read_s = 0.2, .uses = 1};
+    for (int i = 0; i < 40; i++)
+        second(u, c, &x);
+    assert_int_equal(x.uses, -1);
+    json_t *decisions = ask(u, "jobs/job/decisions");
+    const json_t *last = json_object_get(json_array_get(decisions, json_array_size(decisions) - 1), "record");
+    assert_true(json_is_null(json_object_get(json_object_get(last, "chosen"), "cache")));
+    assert_string_equal(json_string_value(json_object_get(json_object_get(last, "seen"), "cache")), "good");
+    json_decref(decisions);
+    x.read_s = 0.02;
+    x.deaf = true;
+    for (int i = 0; i < 40; i++)
+        second(u, c, &x);
+    assert_int_equal(x.uses, -1);
+    x.deaf = false;
+    second(u, c, &x);
+    assert_int_equal(x.uses, 1);
+    decisions = ask(u, "jobs/job/decisions");
+    assert_in_range(json_array_size(decisions), 2, 6);
+    json_decref(decisions);
+}
+
+static void test_where_it_is_cached(void **state)
+{
+    (void)state;
+    struct run *u = begin("auto", 4000);
+    where_it_is_cached(u);
+    end(u);
+}
+
+static void test_where_it_is_cached_without_a_policy(void **state)
+{
+    (void)state;
+    struct run *u = run_new(4000);
+    where_it_is_cached(u);
+    run_free(u);
+}
+
+/* Measurements that are none. */
+static void test_nonsense_of_markers(void **state)
+{
+    (void)state;
+    static const double nonsense[] = {NAN, INFINITY, -INFINITY, -1, 1e300, 0};
+    struct run *u = begin("auto", 4000);
+    run_worker(u, 4);
+    struct run_peer *c = run_client(u, "job", 0, 1, 0);
+    struct world x = {.step_s = 0.1, .work_s = 0.5, .read_s = 0.1, .uses = 1};
+    for (int i = 0; i < 30; i++) {
+        Cachew__StreamWork work = CACHEW__STREAM_WORK__INIT, *list[] = {&work};
+        Cachew__MarkerWork markers[40], *all[40];
+        double v = nonsense[(size_t)i % CW_COUNT_OF(nonsense)];
+        second(u, c, &x);
+        for (int k = 0; k < 40; k++) {
+            cachew__marker_work__init(all[k] = &markers[k]);
+            markers[k].marker = k % 2 ? k * 1000003 : i - k;
+            markers[k].name = (char *)(k % 2 ? "\x01\xff" : "");
+            markers[k].compute_s = markers[k].read_s = markers[k].store_s = markers[k].bytes = markers[k].cached = markers[k].written = v;
+            markers[k].was_read = k % 3;
+        }
+        work.stream = (ProtobufCBinaryData){16, c->streams[0].id};
+        work.marker = -i * 77;
+        work.markers = all;
+        work.n_markers = 40;
+        for (struct run_peer *p = u->peers; p < u->peers + RUN_PEERS; p++)
+            if (p->used && p->role == CACHEW__ROLE__ROLE_WORKER)
+                RUN_SAY(p, Heartbeat, HEARTBEAT, false, RUN_BASE(heartbeat), .streams = list, .n_streams = 1, .cache_read_bytes_per_s = v, .cache_write_bytes_per_s = v,
+                        .cache_bytes = UINT64_MAX);
+        run_pass(u, 1000);
+    }
+    json_decref(ask(u, "jobs/job/decisions"));
+    json_decref(ask(u, "workers"));
+    end(u);
+}
+
 /* A client that takes next to no time, and now that and now this: it gets all that there are, though nobody knows how short its steps are. */
 static void test_a_client_that_takes_all(void **state)
 {
@@ -488,6 +599,9 @@ int main(void)
         cmocka_unit_test(test_nonsense_of_provisioners),
         cmocka_unit_test(test_measured_and_decided),
         cmocka_unit_test(test_demand_that_falls),
+        cmocka_unit_test(test_where_it_is_cached),
+        cmocka_unit_test(test_where_it_is_cached_without_a_policy),
+        cmocka_unit_test(test_nonsense_of_markers),
         cmocka_unit_test(test_a_client_that_takes_all),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -44,7 +44,8 @@ static double supply(const struct world *w)
     if (w->curve)
         return w->curve[CW_MIN(w->running, w->n_curve) - 1];
     double cached = w->marker >= 0 ? w->markers[w->marker].cached * w->markers[w->marker].prefix_s : 0;
-    return CW_MAX((w->work_s - cached) / w->running, w->floor_s);
+    double read = w->marker >= 0 && w->storage.read_bytes_per_s > 0 ? w->markers[w->marker].cached * w->markers[w->marker].bytes / w->storage.read_bytes_per_s : 0;
+    return CW_MAX(CW_MAX((w->work_s - cached) / w->running, read), w->floor_s);
 }
 
 static struct cw_mean exactly(double n, double mean) { return (struct cw_mean){n, mean, 0}; }
@@ -330,6 +331,53 @@ static void test_auto_caches_what_pays(void **state)
 }
 
 /* A journal's memory goes on as the one that was never written down. */
+/* A marker that is not used: what is known of it changes, and nothing else does. One worker, as in a process by itself. */
+static void test_auto_looks_again_when_the_cache_changes(void **state)
+{
+    (void)state;
+    struct world w = world_new("auto");
+    with_marker(&w, 2e6); /* five times as long as computing */
+    w.objective = CW_OBJECTIVE_TIME;
+    w.maximum = 1;
+    w.markers[0].cached = 1;
+    w.marker = 0;
+    pass_until(&w, 400, 1);
+    assert_int_equal(w.marker, -1);
+    w.storage.read_bytes_per_s = 1e9;
+    pass_until(&w, 500, 1);
+    assert_int_equal(w.marker, 0);
+    w.markers[0].prefix_s = -0.3; /* reading takes longer than computing */
+    pass_until(&w, 600, 1);
+    assert_int_equal(w.marker, -1);
+    int decisions = w.decisions;
+    pass_until(&w, 1000, 1);
+    assert_int_equal(w.decisions, decisions);
+}
+
+/* Who measures markers may need a while, or go away. */
+static void test_auto_with_markers_that_come_and_go(void **state)
+{
+    (void)state;
+    struct world w = world_new("auto");
+    with_marker(&w, 1e9);
+    w.objective = CW_OBJECTIVE_TIME;
+    w.maximum = 1;
+    w.n_markers = 0;
+    pass_until(&w, 100, 1);
+    assert_int_equal(w.marker, -1);
+    w.n_markers = 1;
+    w.markers[0].cached = 1;
+    pass_until(&w, 200, 1);
+    assert_int_equal(w.marker, 0);
+    w.n_markers = 0;
+    w.marker = -1;
+    pass_until(&w, 300, 1);
+    assert_int_equal(w.marker, -1);
+    w.n_markers = 1;
+    pass_until(&w, 400, 1);
+    assert_int_equal(w.marker, 0);
+}
+
 static void test_memory_survives(void **state)
 {
     (void)state;
@@ -466,6 +514,8 @@ int main(void)
         cmocka_unit_test(test_auto_names_storage),
         cmocka_unit_test(test_auto_keeps_to_the_pool),
         cmocka_unit_test(test_auto_caches_what_pays),
+        cmocka_unit_test(test_auto_looks_again_when_the_cache_changes),
+        cmocka_unit_test(test_auto_with_markers_that_come_and_go),
         cmocka_unit_test(test_memory_survives),
         cmocka_unit_test(test_record),
         cmocka_unit_test(test_shares),

@@ -1,0 +1,48 @@
+#include "cache/throttle.h"
+
+#ifdef CW_CRASH_POINTS
+
+#include <pthread.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <time.h>
+
+#include "base/clock.h"
+#include "base/macro.h"
+
+static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
+static uint64_t free_ns[2]; /* guarded by mutex: when what was asked for so far is done; reading, writing */
+
+static const char *speeds(void) { return getenv("CACHEW_STORE"); }
+
+/* 0: not limited. */
+static double speed(int which)
+{
+    double v[2] = {0, 0};
+    FILE *f = speeds() ? fopen(speeds(), "re") : NULL;
+    if (f && fscanf(f, "%lf %lf", &v[0], &v[1]) != 2)
+        v[0] = v[1] = 0;
+    if (f)
+        fclose(f);
+    return v[which];
+}
+
+static void throttle(int which, size_t bytes)
+{
+    double per_s = speed(which);
+    if (!(per_s > 0))
+        return;
+    pthread_mutex_lock(&mutex);
+    uint64_t until = free_ns[which] = CW_MAX(free_ns[which], cw_now_ns()) + (uint64_t)((double)bytes * 1e9 / per_s);
+    pthread_mutex_unlock(&mutex);
+    const struct timespec at = {.tv_sec = (time_t)(until / 1000000000u), .tv_nsec = (long)(until % 1000000000u)};
+    while (clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &at, NULL) != 0)
+        ;
+}
+
+bool cw_throttled(void) { return speed(0) > 0; }
+void cw_throttle_read(size_t bytes) { throttle(0, bytes); }
+void cw_throttle_write(size_t bytes) { throttle(1, bytes); }
+
+#endif

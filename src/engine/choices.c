@@ -1,0 +1,365 @@
+/*
+ * What can be done about markers: the choice that a block is carved under, and what each choice takes. With options.adaptive a small part of the time goes to choices
+ * that are not in use (probes), so that it is known what they would give when conditions change; and what takes longer to read than to compute is computed.
+ */
+#include <math.h>
+
+#include "engine/internal.h"
+
+#include "base/clock.h"
+#include "base/crash.h"
+
+/* What is known is what was measured in about so long, of threads and storage; of sizes, of so many positions. */
+#define WINDOW_NS 2e9
+#define WINDOW_ROWS 8192.0
+/* Probes may take so small a part of the time, but for each choice's first one. */
+#define PROBE_PART 64.0
+/* In a row, so that storage meets the load that it would have; of a store that is known to be slow, as many as take it so long, but one for each read thread. */
+#define PROBE_BLOCKS READ_DEPTH
+#define PROBE_NS 1e8
+/* Reading that takes so many times as long as computing does not pay. */
+#define SLOWER 1.25
+/* Positions of an epoch that tell how much of it is cached; and how many of the last ones do. */
+#define KNOWN_LOOKS 256.0
+#define WINDOW_LOOKS 2048.0
+/* Of a byte that is read: copied, and summed up. Until it is measured. */
+#define COPY_NS 0.3
+
+/* ---- what there is ---- */
+
+static const struct cw_marker *usable(const struct cw_program *g, int64_t number)
+{
+    const struct cw_marker *m = cw_marker_choose(g, number);
+    return m && m->n ? m : NULL;
+}
+
+/* Elements that do not pass the marker of a choice pass others: those that they would use by themselves. */
+static const struct cw_marker *marker_of(const struct cw_program *g, int64_t number)
+{
+    const struct cw_marker *m = usable(g, number);
+    return m || number == CW_MARKER_NONE ? m : usable(g, CW_MARKER_AUTO);
+}
+
+static bool any_usable(const struct cw_compiled *c, int64_t number)
+{
+    for (unsigned i = 0; i < c->n_programs; i++)
+        if (usable(&c->programs[i], number))
+            return true;
+    return false;
+}
+
+static int ways_new(struct cw_runner *r, struct choice *c, struct cw_error *err)
+{
+    const struct cw_compiled *compiled = r->compiled;
+    if (!(c->ways = calloc(compiled->n_programs, sizeof(*c->ways))))
+        return cw_error_nomem(err, compiled->n_programs * sizeof(*c->ways), "the engine");
+    int status = 0;
+    for (unsigned i = 0; i < compiled->n_programs && status >= 0; i++) {
+        const struct cw_program *g = &compiled->programs[i];
+        const struct cw_marker *m = marker_of(g, c->number);
+        struct way *way = &c->ways[i];
+        if (m)
+            status = cw_cached_new(r, i, m, &way->cached, err);
+        if (status >= 0)
+            status = cw_optimize(g, compiled->n_limits, compiled->pipeline->n_ops, r->options.optimize, cw_cached_marker(way->cached), &way->optimized, err);
+    }
+    return status;
+}
+
+static int add(struct cw_runner *r, int64_t number, struct cw_error *err)
+{
+    struct choice *c = &r->choices[r->n_choices++];
+    *c = (struct choice){.number = number, .found_before = -1};
+    return ways_new(r, c, err);
+}
+
+/* The choice to begin with. */
+static unsigned first_choice(const struct cw_runner *r)
+{
+    for (unsigned i = 0; i < r->compiled->n_programs; i++) {
+        const struct cw_marker *m = usable(&r->compiled->programs[i], r->options.marker);
+        for (unsigned k = 1; m && k < r->n_choices; k++)
+            if (r->choices[k].number == m->number || r->choices[k].number == r->options.marker)
+                return k;
+    }
+    return 0;
+}
+
+static int check(struct cw_runner *r, const struct choice *c, struct cw_error *err)
+{
+    int status = 0;
+    for (unsigned i = 0; i < r->compiled->n_programs && status >= 0; i++)
+        if (c->ways[i].cached)
+            status = cw_cached_check(r, i, c->ways[i].cached, err);
+    return status;
+}
+
+/* ---- from the start to the end ---- */
+
+int cw_choices_new(struct cw_runner *r, struct cw_error *err)
+{
+    const struct cw_compiled *c = r->compiled;
+    bool cache = r->options.cache != NULL;
+    r->choices = calloc(CW_CHOICES_MAX, sizeof(*r->choices));
+    if (!r->choices)
+        return cw_error_nomem(err, CW_CHOICES_MAX * sizeof(*r->choices), "the engine");
+    int status = add(r, CW_MARKER_NONE, err);
+    if (cache && !r->options.adaptive && any_usable(c, r->options.marker) && status >= 0)
+        status = add(r, r->options.marker, err);
+    for (unsigned k = 0; cache && r->options.adaptive && k < c->n_markers && r->n_choices < CW_CHOICES_MAX && status >= 0; k++)
+        if (any_usable(c, k))
+            status = add(r, k, err);
+    if (status < 0)
+        return status;
+    r->options.adaptive &= r->n_choices > 1;
+    atomic_init(&r->choice, first_choice(r));
+    r->choices[first_choice(r)].probed = true;
+    status = check(r, &r->choices[first_choice(r)], err);
+    if (status >= 0 && r->options.adaptive)
+        cw_choices_load(r);
+    return status;
+}
+
+void cw_choices_free(struct cw_runner *r)
+{
+    for (unsigned k = 0; k < r->n_choices; k++) {
+        struct choice *c = &r->choices[k];
+        for (unsigned i = 0; c->ways && i < r->compiled->n_programs; i++) {
+            if (r->options.adaptive && c->ways[i].cached)
+                cw_choice_save(&r->choices[0], c, c->ways[i].cached);
+            cw_cached_free(c->ways[i].cached);
+            cw_optimized_free(c->ways[i].optimized);
+        }
+        free(c->ways);
+    }
+    free(r->choices);
+}
+
+/* ---- choosing ---- */
+
+/* What a position takes, with all threads at it. */
+static double row_ns(const struct cw_runner *r, const struct pace *p) { return fmax(p->ns / r->options.threads, p->cold_ns) / p->rows; }
+
+/* Whether reading under a choice takes longer than computing. */
+static bool is_slow(const struct cw_runner *r, const struct choice *c)
+{
+    const struct pace *computed = r->choices[0].computed.rows >= CW_CHOICE_KNOWN_ROWS ? &r->choices[0].computed : &c->computed;
+    return c->hit.rows >= CW_CHOICE_KNOWN_ROWS && computed->rows >= CW_CHOICE_KNOWN_ROWS && row_ns(r, &c->hit) > SLOWER * row_ns(r, computed);
+}
+
+/* Nothing is known yet of a choice, or of reading there. */
+static bool is_new(const struct choice *c) { return !c->probed || (!c->probed_reading && !(c->hit.rows > 0) && c->found >= CW_CHOICE_KNOWN_ROWS); }
+
+/* The next choice that a probe would tell something about; the one in use only where it is not read any more. */
+static bool next_probe(const struct cw_runner *r, unsigned in_use, bool fresh, unsigned *ret)
+{
+    for (unsigned i = 1; i <= r->n_choices; i++) {
+        unsigned k = (r->probing + i) % r->n_choices;
+        if ((k == in_use && !is_slow(r, &r->choices[k])) || (fresh && !is_new(&r->choices[k])))
+            continue;
+        *ret = k;
+        return true;
+    }
+    return false;
+}
+
+static unsigned probe_blocks(const struct choice *c)
+{
+    double ns = c->hit.rows > 0 ? (c->hit.ns + c->hit.cold_ns) / c->hit.rows : 0; /* blocks of what is slow have one row */
+    return ns > 0 ? (unsigned)fmin(fmax(PROBE_NS / ns, READ_THREADS), PROBE_BLOCKS) : PROBE_BLOCKS;
+}
+
+static void begin_probe(struct cw_runner *r, unsigned in_use)
+{
+    unsigned k;
+    if (!next_probe(r, in_use, true, &k) && (r->probe_ns * PROBE_PART > r->spent_ns || !next_probe(r, in_use, false, &k)))
+        return;
+    r->choices[k].probed = true;
+    r->choices[k].probed_reading = r->choices[k].found >= CW_CHOICE_KNOWN_ROWS;
+    r->choices[k].stale = true;
+    r->probing = k;
+    r->probe_left = probe_blocks(&r->choices[k]);
+}
+
+void cw_block_choose(struct cw_runner *r, struct block *b, const struct piece *p)
+{
+    b->choice = p->choice;
+    if (cw_mutated("marker"))
+        b->choice = (unsigned)(b->split->next_seq * UINT64_C(0x9e3779b97f4a7c15) >> 32) % r->n_choices;
+    if (r->options.adaptive && r->probe_left == 0)
+        begin_probe(r, p->choice);
+    if (r->probe_left > 0) {
+        r->probe_left--;
+        b->probe = true;
+        b->choice = r->probing;
+    } else if (r->options.adaptive && p->choice && is_slow(r, &r->choices[p->choice])) {
+        b->unread = true;
+        b->uncached = p->kept && p->kept[p->carved]; /* so it is not to be kept again either: as if there were no marker */
+        b->choice = b->uncached ? 0 : p->choice;
+    }
+    b->way = cw_way(r, b->choice, p->refs[p->carved].leaf);
+}
+
+/* ---- measuring ---- */
+
+static void pace_scale(struct pace *p, double by)
+{
+    p->rows *= by;
+    p->ns *= by;
+    p->cold_ns *= by;
+    p->prefix_ns *= by;
+}
+
+static void pace_add(struct pace *p, const struct block *b)
+{
+    p->rows += (double)b->n_refs;
+    p->ns += (double)b->spent_ns;
+    p->cold_ns += (double)b->cold_ns;
+    p->prefix_ns += (double)CW_MIN(b->prefix_ns, b->spent_ns);
+    if (p->ns + p->cold_ns > WINDOW_NS)
+        pace_scale(p, 0.5);
+}
+
+/* What was known before a probe gives way to what it finds: all of it, or so much that it is still known that reading does not pay. */
+static void pace_forget(struct pace *p, bool in_use)
+{
+    double keep = in_use ? CW_CHOICE_KNOWN_ROWS : 0;
+    if (p->rows > keep)
+        pace_scale(p, keep / p->rows);
+}
+
+void cw_block_measured(struct cw_runner *r, const struct block *b)
+{
+    struct choice *c = &r->choices[b->choice];
+    double spent_ns = (double)(b->spent_ns + b->cold_ns);
+    r->n_positions_done += b->n_refs;
+    r->spent_ns += spent_ns;
+    r->probe_ns += b->probe ? spent_ns : 0;
+    r->busy_ns += b->spent_ns;
+    if (b->uncached) /* where it was known to be there, and not to be read */
+        cw_choice_looked(&r->choices[b->piece->choice], b->split->epoch->epoch.epoch, b->n_refs, b->n_refs);
+    else if (b->n_looked)
+        cw_choice_looked(c, b->split->epoch->epoch.epoch, b->n_looked, b->n_found);
+    c->content_rows += (double)b->content_rows;
+    c->content_bytes += (double)b->content_bytes;
+    if (c->content_rows > WINDOW_ROWS) {
+        c->content_rows /= 2;
+        c->content_bytes /= 2;
+    }
+    c->n_kept += b->split->epoch->epoch.epoch == c->epoch ? b->n_kept : 0;
+    if (b->plain) /* a sample takes longer */
+        return;
+    struct pace *p = b->hit ? &c->hit : &c->computed;
+    if (b->probe && c->stale) {
+        c->stale = false;
+        pace_forget(p, b->choice == atomic_load(&r->choice));
+    }
+    pace_add(p, b);
+}
+
+void cw_choice_looked(struct choice *c, uint64_t epoch, uint64_t looked, uint64_t found)
+{
+    if (epoch != c->epoch) {
+        c->found_before = c->looked > 0 ? c->found / c->looked : -1;
+        c->epoch = epoch;
+        c->looked = c->found = 0;
+        c->n_kept = 0;
+    }
+    c->looked += (double)looked;
+    c->found += (double)found;
+    while (c->looked > WINDOW_LOOKS) {
+        c->looked /= 2;
+        c->found /= 2;
+    }
+}
+
+void cw_store_enter(struct cw_runner *r)
+{
+    if (r->n_at_store++ == 0)
+        r->at_store_ns = cw_now_ns();
+}
+
+uint64_t cw_store_leave(struct cw_runner *r)
+{
+    uint64_t now = cw_now_ns(), ns = now - r->at_store_ns;
+    r->at_store_ns = now;
+    r->n_at_store--;
+    r->cold_ns += ns;
+    return ns;
+}
+
+/* ---- what others see ---- */
+
+static double cached_part(const struct choice *c)
+{
+    if (c->looked < KNOWN_LOOKS && c->found_before >= 0)
+        return c->found_before;
+    return c->looked > 0 ? c->found / c->looked : 0;
+}
+
+static const struct cw_op *op_of(const struct cw_runner *r, const struct choice *c)
+{
+    for (unsigned i = 0; i < r->compiled->n_programs; i++)
+        if (c->ways[i].cached)
+            return cw_cached_marker(c->ways[i].cached);
+    return NULL;
+}
+
+static double per_row(double sum, double rows) { return rows > 0 ? sum / rows : 0; }
+
+/* Reading was measured, or it is what computing leaves out, and a copy. */
+static void put_reading(const struct cw_runner *r, const struct choice *c, struct cw_choice *ret)
+{
+    const struct pace *p = &c->hit, *computed = &c->computed;
+    ret->was_read = p->rows > 0;
+    ret->store_s = per_row(p->cold_ns, p->rows) * 1e-9;
+    double ns = per_row(p->ns, p->rows);
+    if (!ret->was_read && computed->rows > 0)
+        ns = per_row(computed->ns - computed->prefix_ns, computed->rows) + ret->bytes * COPY_NS;
+    ret->read_s = ns / r->options.threads * 1e-9;
+}
+
+unsigned cw_runner_choices(struct cw_runner *r, struct cw_choice ret[CW_CHOICES_MAX])
+{
+    double positions = (double)CW_MAX(r->sequence->n_positions, (uint64_t)1);
+    if (!r->options.adaptive)
+        return 0;
+    pthread_mutex_lock(&r->mutex);
+    unsigned in_use = atomic_load(&r->choice);
+    for (unsigned k = 0; k < r->n_choices; k++) {
+        const struct choice *c = &r->choices[k];
+        ret[k] = (struct cw_choice){
+            .marker = c->number,
+            .op = op_of(r, c),
+            .compute_s = c->computed.rows > 0 ? row_ns(r, &c->computed) * 1e-9 : 0,
+            .bytes = per_row(c->content_bytes, c->content_rows),
+            .cached = cached_part(c),
+            .stored = c->stored,
+            .unread = k == in_use && is_slow(r, c),
+            .written = fmin((double)c->n_kept / positions, 1),
+        };
+        if (k)
+            put_reading(r, c, &ret[k]);
+    }
+    pthread_mutex_unlock(&r->mutex);
+    return r->n_choices;
+}
+
+void cw_runner_effort(struct cw_runner *r, struct cw_effort *ret)
+{
+    pthread_mutex_lock(&r->mutex);
+    *ret = (struct cw_effort){.positions = r->n_positions_done, .busy_ns = r->busy_ns, .cold_ns = r->cold_ns};
+    pthread_mutex_unlock(&r->mutex);
+}
+
+bool cw_runner_set_marker(struct cw_runner *r, int64_t marker)
+{
+    for (unsigned k = 0; k < r->n_choices; k++)
+        if (r->choices[k].number == marker) {
+            atomic_store(&r->choice, k);
+            return true;
+        }
+    return false;
+}
+
+int64_t cw_runner_marker(const struct cw_runner *r) { return r->choices[atomic_load(&r->choice)].number; }
