@@ -156,8 +156,10 @@ static int pull_piece(struct cw_runner *r, const struct cw_split *s, struct piec
     if (status >= 0)
         status = source->ops->pull(source, p->begin, n, cw_stopped, r, &p->arena, raw, &n, err);
     if (status >= 0) {
+        pthread_mutex_lock(&r->mutex); /* others look how much of it is carved, planned or not */
         p->cut = n < p->n;
         p->n = n;
+        pthread_mutex_unlock(&r->mutex);
         cw_epoch_stream_order(&s->epoch->epoch, p->begin / r->sequence->split_size, order, n);
         for (size_t i = 0; i < n; i++) {
             p->refs[i].row = p->begin + order[i];
