@@ -84,7 +84,7 @@ struct cw_cache {
     bool stop, flush, warned;
     pthread_t thread;
     bool started;
-    atomic_uint_fast64_t hits, misses, bad, gone, kept, skipped, refused, bytes_read, read_ns, bytes_written, write_ns, published, evicted, probe_bytes, probe_ns;
+    atomic_uint_fast64_t hits, misses, bad, gone, kept, skipped, refused, bytes_read, read_ns, bytes_written, write_ns, published, evicted, probe_bytes, probe_ns, used;
     uint64_t probed_ns;       /* the store's thread only */
 };
 

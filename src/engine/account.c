@@ -42,6 +42,7 @@ void cw_runner_profile(struct cw_runner *r, struct cw_profile *ret)
     ret->memory_peak = atomic_load(&r->budget.peak);
     ret->threads = r->options.threads;
     ret->positions = r->n_positions_done;
+    ret->cached_positions = r->n_positions_cached;
     pthread_mutex_unlock(&r->mutex);
 }
 

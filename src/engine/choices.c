@@ -233,6 +233,7 @@ void cw_block_measured(struct cw_runner *r, const struct block *b)
     struct choice *c = &r->choices[b->choice];
     double spent_ns = (double)(b->spent_ns + b->cold_ns);
     r->n_positions_done += b->n_refs;
+    r->n_positions_cached += b->hit ? b->n_refs : 0;
     r->spent_ns += spent_ns;
     r->probe_ns += b->probe ? spent_ns : 0;
     r->busy_ns += b->spent_ns;

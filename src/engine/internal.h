@@ -180,6 +180,7 @@ struct cw_runner {
     unsigned probing, probe_left;     /* blocks that are still to be carved under another choice */
     double probe_ns, spent_ns;        /* of compute threads and storage: by probes, and by all blocks */
     uint64_t busy_ns, n_positions_done; /* by blocks that are done, of compute threads alone */
+    uint64_t n_positions_cached;      /* of these, read from the cache */
     uint64_t cold_ns, at_store_ns;    /* read threads were at it, any of them: in all; accounted for up to here */
     unsigned n_at_store;              /* of them */
     struct cw_layout layout;
