@@ -7,9 +7,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "base/clock.h"
 #include "base/macro.h"
+
+#define HANG_US 10000
 
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 static uint64_t free_ns[2]; /* guarded by mutex: when what was asked for so far is done; reading, writing */
@@ -30,7 +33,9 @@ static double speed(int which)
 
 static void throttle(int which, size_t bytes)
 {
-    double per_s = speed(which);
+    double per_s;
+    while ((per_s = speed(which)) < 0)
+        (void)usleep(HANG_US);
     if (!(per_s > 0))
         return;
     pthread_mutex_lock(&mutex);
@@ -41,7 +46,7 @@ static void throttle(int which, size_t bytes)
         ;
 }
 
-bool cw_throttled(void) { return speed(0) > 0; }
+bool cw_throttled(void) { return speed(0) != 0; }
 void cw_throttle_read(size_t bytes) { throttle(0, bytes); }
 void cw_throttle_write(size_t bytes) { throttle(1, bytes); }
 

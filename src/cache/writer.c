@@ -355,6 +355,9 @@ void *cw_cache_main(void *arg)
         until.tv_nsec %= 1000000000;
         (void)pthread_cond_timedwait(&c->work, &c->mutex, &until);
     }
+    c->ended = true;
+    pthread_cond_broadcast(&c->flushed);
     pthread_mutex_unlock(&c->mutex);
+    cw_cache_release(c);
     return NULL;
 }
