@@ -18,6 +18,7 @@ import subprocess
 import sys
 import tempfile
 import time
+import traceback
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 
@@ -81,12 +82,12 @@ class Life:
     def check(self, setting):
         """As it is after a restart, with what was kept of the same elements."""
         ran = run(self.pipeline, *setting, *self.caching())
-        assert ran["digest"] == self.wanted
+        assert ran["digest"] == self.wanted, ("after a restart", ran)
         for what in COUNTED:
             self.counts[what] += ran["cache"][what]
         assert not left_over(self.cache), left_over(self.cache)
         sets = len(list(self.cache.glob("*/used")))
-        assert used_bytes(self.cache) <= QUOTA + sets * SMALL_FILES
+        assert used_bytes(self.cache) <= QUOTA + sets * SMALL_FILES, [(p, p.stat().st_size) for p in self.cache.rglob("*")]
         assert cachew("cache", "verify", self.cache)[0]["bad_segments"] == 0
 
     def start(self, *given, crash=None):
@@ -96,7 +97,7 @@ class Life:
     def delivered(self, process):
         out, _ = process.communicate(timeout=TIMEOUT_S)
         assert process.returncode == 0, (process.returncode, out[-2000:])
-        assert json.loads(out.splitlines()[-1])["digest"] == self.wanted
+        assert json.loads(out.splitlines()[-1])["digest"] == self.wanted, out
 
     def a_run(self, at, setting):
         """Whether it died. At times another one has the directory, too: it goes on."""
@@ -122,10 +123,14 @@ class Life:
             return daemons.start("worker", "--dispatcher", address, "--memory", "256M", "--threads", 1, *self.caching(), env=env)
 
         try:
-            victim = dispatcher("127.0.0.1:0", crash if who == "dispatcher" else None)
+            victim = dispatcher("127.0.0.1:0")
             address = victim.address
             workers = [worker(crash if who == "worker" else None), worker()]
-            victim = workers[0] if who == "worker" else victim
+            if who == "worker":
+                victim = workers[0]
+            elif crash:  # only now, for it has something to write as soon as there are workers
+                victim.end()
+                victim = dispatcher(address, crash)
             job = self.start(*setting, "--service", address, "--job", "one")
             first_end([victim.process, job], TIMEOUT_S if isinstance(at, str) else at)
             died = victim.process.poll() is not None or not isinstance(at, str)
@@ -142,8 +147,8 @@ def live(seed, n):
     with tempfile.TemporaryDirectory(prefix="cachew-kills-") as directory:
         try:
             life = Life(Path(directory), seed).play(n)
-        except Exception as e:
-            return seed, None, None, f"{type(e).__name__}: {e}"
+        except Exception:
+            return seed, None, None, traceback.format_exc()
         return seed, life.killed, life.counts, None
 
 
@@ -159,7 +164,7 @@ def main():
         for seed, died, counted, problem in pool.map(live, range(arguments.seed, arguments.seed + len(lives)), lives):
             if problem:
                 failed += 1
-                print(f"seed {seed}: {problem[:3000]}", flush=True)
+                print(f"seed {seed}: {problem[-3000:]}", flush=True)
                 continue
             killed += died
             counts += counted

@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/statvfs.h>
 #include <unistd.h>
 
@@ -14,7 +15,8 @@
 
 #define SEGMENT_BYTES ((size_t)16 << 20)
 #define QUEUE_BYTES ((size_t)32 << 20)
-#define CHUNK_BYTES ((size_t)1 << 20) /* large enough that a write is quick for its size */
+/* Written at a time: a large page, which storage takes in one go. In small ones a write costs the kernel several times the CPU, and that is most of what keeping costs. */
+#define CHUNK_BYTES ((size_t)2 << 20)
 /* What is to be written at the end may take some seconds (writer.c), and the last of it as long again; where storage is known not to answer, hardly any. */
 #define END_S 20
 #define STUCK_S 1
@@ -197,10 +199,13 @@ void cw_cache_chunk_free(struct cw_cache_chunk *k)
 static struct cw_cache_chunk *chunk_alloc(size_t capacity)
 {
     struct cw_cache_chunk *k = calloc(1, sizeof(*k));
-    if (k && !(k->data = aligned_alloc(CW_CACHE_BLOCK, capacity))) {
+    bool large = capacity % CHUNK_BYTES == 0;
+    if (k && !(k->data = aligned_alloc(large ? CHUNK_BYTES : CW_CACHE_BLOCK, capacity))) {
         cw_cache_chunk_free(k);
         return NULL;
     }
+    if (k && large)
+        (void)madvise(k->data, capacity, MADV_HUGEPAGE);
     return k;
 }
 
