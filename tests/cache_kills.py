@@ -4,8 +4,9 @@ no file is left lying about.
 
     tests/cache_kills.py --n 500 --seed 1 --jobs 2
 
-A *life* is a cache directory and some kills in a row, from its seed. Each is at a named point of a test build, or at an instant; of a run alone, or of a worker or the dispatcher
-of a service whose workers share the directory. Each time elements are dearer than before, so that they push out those that are there. CACHEW names the command (default build/cachew)."""
+A *life* is a cache directory and some kills in a row, from its seed. Each is at a named point of a test build, or at an instant; of a run alone, or of a worker or the
+dispatcher of a service whose workers share the directory. Each time elements are dearer than before, so that they push out those that are there. CACHEW names the command
+(default build/cachew)."""
 
 import argparse
 import collections
@@ -170,7 +171,8 @@ def main():
             counts += counted
     for where, n in sorted(killed.items()):
         print(f"{n:5d} {where}")
-    print(f"{killed.total():5d} kills in {time.monotonic() - began:.0f} s; afterwards {counts['hits']} elements were read and {counts['evicted']} segments gave way; {failed} lives failed")
+    print(f"{killed.total():5d} kills in {time.monotonic() - began:.0f} s, {failed} lives failed; "
+          f"afterwards {counts['hits']} elements were read and {counts['evicted']} segments gave way")
     return 1 if failed or killed.total() < arguments.n or not all(counts[what] for what in COUNTED) else 0
 
 

@@ -6,7 +6,6 @@ import os
 import shutil
 import signal
 import subprocess
-from pathlib import Path
 
 import pytest
 from caches import TIMEOUT_S, cachew, crash_points, left_over, run, same, segments, used_bytes, words, write
@@ -206,7 +205,8 @@ def test_cache_is_not_decided_about(synthetic, tmp_path):
 
 def test_two_runs_at_once_share_what_they_compute(tmp_path):
     """The second one begins when the first one has published something, and reads while that goes on writing; each in its own order."""
-    chain = [{"op": "synthetic", "count": 600, "shape": [16, 16, 3], "dtype": "uint8"}, {"op": "delay", "us": 10000}, {"op": "cache"}, {"op": "shuffle"}, {"op": "batch", "size": 8}]
+    chain = [{"op": "synthetic", "count": 600, "shape": [16, 16, 3], "dtype": "uint8"}, {"op": "delay", "us": 10000}, {"op": "cache"}, {"op": "shuffle"},
+             {"op": "batch", "size": 8}]
     pipeline = write(tmp_path / "p.json", chain)
 
     def start(seed):
@@ -244,8 +244,8 @@ def test_storage_that_hangs_is_left_and_said(dear, tmp_path):
     assert (hung["cache"]["hits"], hung["cache"]["late"] > 600) == (0, True)
     assert said.count("a read did not come back") == 1
     log = tmp_path / "log"
-    with subprocess.Popen(words("run", *given, "--set", "1.us=10000", "--digest", "--json", "--threads", 2, "--log", log), stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
-                          env={**os.environ, "CACHEW_STORE": str(speed)}) as ran:
+    given = words("run", *given, "--set", "1.us=10000", "--digest", "--json", "--threads", 2, "--log", log)
+    with subprocess.Popen(given, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, env={**os.environ, "CACHEW_STORE": str(speed)}) as ran:
         # another set, for it has another delay: computed and kept, and it hangs when the second epoch begins to read
         speed.write_text("0 0")
         while not log.exists() or len(log.read_text().splitlines()) < 30:
