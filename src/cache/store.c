@@ -212,7 +212,7 @@ static struct cw_cache_chunk *chunk_alloc(size_t capacity)
 static struct cw_cache_chunk *chunk_new(struct cw_cache_set *s, size_t bytes)
 {
     struct cw_cache *c = s->cache;
-    size_t capacity = CW_ALIGN_UP(CW_MAX(bytes, CW_MIN(CHUNK_BYTES, c->segment_bytes / 2)), CW_CACHE_BLOCK);
+    size_t capacity = CW_ALIGN_UP(CW_MAX(bytes, CW_MIN(CHUNK_BYTES, CW_MIN(c->segment_bytes / 2, c->queue_bytes))), CW_CACHE_BLOCK);
     struct cw_cache_chunk *k = NULL;
     while (c->spare && !k) {
         k = c->spare;
