@@ -135,7 +135,10 @@ void cw_cache_probe(struct cw_cache *c, const char *path);
 /* writer.c */
 void *cw_cache_main(void *cache);
 
-/* room.c: all with the directory's lock, taken inside. */
+/* room.c: the directory's lock. What gets another name needs it: who lists a directory meanwhile may see neither, and counts too little. 0 or a negative errno. */
+int cw_cache_lock(const struct cw_cache *c) _must_check_;
+void cw_cache_unlock(const struct cw_cache *c);
+/* Those that follow take it. */
 /* Makes a file with a temporary name in a directory, locked as being written, of `size` bytes for the quota. value: microseconds of computing per MiB that will lie
  * in it; less valuable segments give way. 0; 1: there is no room. Else a negative errno. */
 int cw_cache_room(struct cw_cache *c, const char *dir, uint64_t size, uint64_t value, char **ret_path, int *ret_fd);

@@ -178,7 +178,7 @@ static void look_deinit(struct look *l)
     free(l->files);
 }
 
-static int lock_dir(const struct cw_cache *c)
+int cw_cache_lock(const struct cw_cache *c)
 {
     while (flock(c->lock_fd, LOCK_EX) < 0)
         if (errno != EINTR)
@@ -186,13 +186,15 @@ static int lock_dir(const struct cw_cache *c)
     return 0;
 }
 
+void cw_cache_unlock(const struct cw_cache *c) { (void)flock(c->lock_fd, LOCK_UN); }
+
 uint64_t cw_cache_sweep(struct cw_cache *c)
 {
     struct look l;
-    if (lock_dir(c) < 0)
+    if (cw_cache_lock(c) < 0)
         return 0;
     look(c->dir, &l, true);
-    (void)flock(c->lock_fd, LOCK_UN);
+    cw_cache_unlock(c);
     look_deinit(&l);
     return l.used;
 }
@@ -251,12 +253,12 @@ static int create(const char *dir, uint64_t size, char **ret_path, int *ret_fd)
 
 int cw_cache_room(struct cw_cache *c, const char *dir, uint64_t size, uint64_t value, char **ret_path, int *ret_fd)
 {
-    int r = lock_dir(c);
+    int r = cw_cache_lock(c);
     if (r < 0)
         return r;
     r = make_room(c, size, value);
     if (r == 0)
         r = create(dir, size, ret_path, ret_fd);
-    (void)flock(c->lock_fd, LOCK_UN);
+    cw_cache_unlock(c);
     return r;
 }
