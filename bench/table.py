@@ -47,6 +47,8 @@ NAMES = {
     "overhead_all": "all serve a job",
     "overhead_page": "all, a page is open",
     "overhead_caches": "all, caches decided",
+    "cache_read": "decoded photographs",
+    "cache_write": "decoded photographs",
 }
 PEERS = ["tfdata", "torch", "grain", "ffcv", "dali"]
 
@@ -148,6 +150,8 @@ SECTIONS = [
         None,
         ["overhead_auto", "overhead_all", "overhead_page", "overhead_caches"],
     ),
+    ("Reading kept elements, by raw reads of the same bytes from the page cache", "times", 2, ratio, "cache_read", ["cache_read"]),
+    ("What keeping all elements costs the first epoch", "%", 1, percent, "cache_write", ["cache_write"]),
     ("Peak memory, image pipeline", "MiB", 0, peak, "cachew", ["cachew", "cachew_antialias", *PEERS]),
 ]
 

@@ -11,6 +11,8 @@
 #include "base/clock.h"
 #include "base/macro.h"
 
+#define HANG_NS UINT64_C(10000000) /* between two looks at the file */
+
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 static uint64_t free_ns[2]; /* guarded by mutex: when what was asked for so far is done; reading, writing */
 
@@ -28,20 +30,27 @@ static double speed(int which)
     return v[which];
 }
 
+static void wait_until(uint64_t ns)
+{
+    const struct timespec at = {.tv_sec = (time_t)(ns / 1000000000u), .tv_nsec = (long)(ns % 1000000000u)};
+    while (clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &at, NULL) != 0)
+        ;
+}
+
 static void throttle(int which, size_t bytes)
 {
-    double per_s = speed(which);
+    double per_s;
+    while ((per_s = speed(which)) < 0)
+        wait_until(cw_now_ns() + HANG_NS);
     if (!(per_s > 0))
         return;
     pthread_mutex_lock(&mutex);
     uint64_t until = free_ns[which] = CW_MAX(free_ns[which], cw_now_ns()) + (uint64_t)((double)bytes * 1e9 / per_s);
     pthread_mutex_unlock(&mutex);
-    const struct timespec at = {.tv_sec = (time_t)(until / 1000000000u), .tv_nsec = (long)(until % 1000000000u)};
-    while (clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &at, NULL) != 0)
-        ;
+    wait_until(until);
 }
 
-bool cw_throttled(void) { return speed(0) > 0; }
+bool cw_throttled(void) { return speed(0) != 0; }
 void cw_throttle_read(size_t bytes) { throttle(0, bytes); }
 void cw_throttle_write(size_t bytes) { throttle(1, bytes); }
 

@@ -1,6 +1,6 @@
 /*
  * Test builds (-Dcrash_points=true): with CACHEW_STORE=FILE a store is as slow as FILE says, which holds two numbers: bytes per second that can be read, and written; 0: as
- * many as there are. All readers together get no more, and nothing is in memory already. The file is looked at again at each access. Elsewhere nothing of it is there.
+ * many as there are; negative: none, until FILE says something else. All readers together get no more, and nothing is in memory already. The file is looked at again at each access. Elsewhere nothing of it is there.
  */
 #pragma once
 #include <stdbool.h>

@@ -90,7 +90,7 @@ static int read_all(struct cw_cache_set *set, size_t n, size_t bytes, size_t str
             gets[k] = (struct cw_cache_get){.key = keys[k], .place = places[k], .v = &v[k], .n_v = 1};
         }
         if (r == 0)
-            r = cw_cache_read(set, gets, AT_ONCE, &arena, false, err);
+            r = cw_cache_read(set, gets, AT_ONCE, &arena, CW_CACHE_FOREVER, err);
         cw_arena_reset(&arena, SCRATCH_BYTES);
     }
     cw_arena_deinit(&arena);

@@ -222,7 +222,7 @@ void cw_block_reset(struct cw_runner *r, struct block *b)
     cw_arena_reset(&b->arena, 0);
     b->b = (struct cw_block){.n = b->n_refs};
     b->origin = b->element = NULL;
-    b->spent_ns = b->prefix_ns = b->cold_ns = 0;
+    b->spent_ns = b->prefix_ns = b->cold_ns = b->late_ns = 0;
     b->n_looked = b->n_found = b->n_kept = b->content_rows = b->content_bytes = 0;
     b->shape = 0;
     b->point = r->compiled->counted ? r->n_points : 0;

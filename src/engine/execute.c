@@ -93,7 +93,7 @@ int cw_block_read(struct cw_runner *r, struct thread *t, struct block *b, bool n
 {
     if (!b->have_raw && !b->uncached && b->way->cached) {
         uint64_t start = cw_now_ns();
-        int fetched = cw_block_fetch(r, b, nowait, err);
+        int fetched = cw_block_fetch(r, b, err);
         t->fetch_ns += cw_now_ns() - start;
         if (fetched != 0)
             return fetched;

@@ -128,6 +128,8 @@ struct block {
     unsigned n_segments, segment_capacity;
     uint64_t started_ns;
     uint64_t spent_ns, prefix_ns, cold_ns; /* of compute threads, in all and up to the marker; of read threads (choices.c) */
+    uint64_t patience_ns;        /* for the cache's storage; CW_CACHE_AT_ONCE: for read threads */
+    uint64_t late_ns;            /* of cold_ns: it was waited for, and then computed; 0: it was not */
 };
 
 struct thread {
@@ -295,8 +297,8 @@ char *cw_cached_profile(const struct cached *c);
 void cw_cached_put_profile(struct cached *c, const char *text);
 /* Which positions of a piece the cache has. Where there is no memory for the answer it is left open. */
 void cw_piece_look_up(struct cw_runner *r, const struct cw_split *s, struct piece *p);
-/* Reads what stands at the marker, if the cache has it for every row: b->hit. 1: would block. */
-int cw_block_fetch(struct cw_runner *r, struct block *b, bool nowait, struct cw_error *err);
+/* Reads what stands at the marker, if the cache has it for every row and gives it within b->patience_ns: b->hit. 1: would block. */
+int cw_block_fetch(struct cw_runner *r, struct block *b, struct cw_error *err);
 /* Columns and statuses of a block that was fetched, in place of what the source and the operators before the marker make. */
 void cw_block_put_hits(struct block *b);
 /* Rows of c that were computed up to the marker are kept. Row i of c is row map[i] of b (map NULL: i). */
@@ -322,6 +324,8 @@ void cw_choices_free(struct cw_runner *r); /* and keeps what was measured for la
 /* choice_profile.c: at the start, and at the end */
 void cw_choices_load(struct cw_runner *r);
 void cw_choice_save(const struct choice *none, const struct choice *c, struct cached *to);
+/* How long it is worth waiting for what the cache has of a block. Mutex held. */
+uint64_t cw_block_patience(const struct cw_runner *r, const struct block *b);
 /* What is done about markers in a block that begins at p->refs[p->carved]. Mutex held. */
 void cw_block_choose(struct cw_runner *r, struct block *b, const struct piece *p);
 /* Positions of an epoch were looked for under a choice. Mutex held. */

@@ -6,6 +6,7 @@
 
 #include "base/clock.h"
 #include "base/thread.h"
+#include "cache/cache.h"
 
 /* One run in 256 is unfused: it tells how the time of fused operators divides. A photograph takes half as long again that way, so more of them would
  * be felt. The first one comes early, for the sake of short epochs. */
@@ -188,6 +189,7 @@ static void advance(struct cw_runner *r, struct thread *t, struct block *b)
             goto pass;
         }
         bool nowait = !r->alone; /* who runs alone is done with when this returns */
+        b->patience_ns = nowait ? CW_CACHE_AT_ONCE : cw_block_patience(r, b);
         pthread_mutex_unlock(&r->mutex);
         status = b->have_raw ? 0 : cw_block_read(r, t, b, nowait, &err);
         if (status == 0)
@@ -453,6 +455,7 @@ static void *read_main(void *arg)
         r->reading = b->next;
         if (!r->reading)
             r->reading_tail = &r->reading;
+        b->patience_ns = cw_block_patience(r, b);
         cw_store_enter(r);
         pthread_mutex_unlock(&r->mutex);
         struct cw_error err = {0};

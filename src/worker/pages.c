@@ -39,6 +39,7 @@ static void cached(const struct cw_worker *w, struct cw_metrics *m)
     cw_metrics_counter(m, "worker_cache_hits", NULL, (double)f.hits, "Elements read from the cache.");
     cw_metrics_counter(m, "worker_cache_misses", NULL, (double)f.misses, "Elements that it did not have, and that were computed.");
     cw_metrics_counter(m, "worker_cache_bad", NULL, (double)(f.bad + f.gone), "Entries that were damaged, or gone when they were read.");
+    cw_metrics_counter(m, "worker_cache_late", NULL, (double)f.late, "Elements that it had, and storage did not give in time.");
     cw_metrics_counter(m, "worker_cache_refused", NULL, (double)f.refused, "Elements not kept: no room, or the disk failed.");
     cw_metrics_counter(m, "worker_cache_skipped", NULL, (double)f.skipped, "Elements not kept: the disk was too slow.");
     cw_metrics_counter(m, "worker_cache_read", "bytes", (double)f.bytes_read, "Bytes read from the cache.");
