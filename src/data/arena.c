@@ -26,13 +26,13 @@ static void chunk_free(struct cw_arena *a, struct cw_arena_chunk *c)
 
 static struct cw_arena_chunk *chunk_new(struct cw_arena *a, size_t bytes, struct cw_error *err)
 {
-    size_t size = a->current ? CW_MIN(a->current->size * 2, CHUNK_MAX) : CHUNK_MIN, least = CW_ALIGN_UP(bytes, 4096);
+    size_t size = a->current && !a->exact ? CW_MIN(a->current->size * 2, CHUNK_MAX) : CHUNK_MIN, least = CW_ALIGN_UP(bytes, 4096);
     size = CW_MAX(CW_ALIGN_UP(size, 4096), least);
-    if (cw_budget_take(a->budget, size, "scratch memory", NULL) < 0) { /* no room to grow into: what is needed */
-        size = least;
-        if (cw_budget_take(a->budget, size, "scratch memory", err) < 0)
-            return NULL;
-    }
+    int status = cw_budget_take(a->budget, size, "scratch memory", a->exact ? err : NULL);
+    if (status < 0 && !a->exact) /* no room to grow into: what is needed */
+        status = cw_budget_take(a->budget, size = least, "scratch memory", err);
+    if (status < 0)
+        return NULL;
     struct cw_arena_chunk *c = malloc(sizeof(*c));
     /* Straight from the system, so that giving back means giving back: malloc would keep it, uncounted. */
     void *data = c ? mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0) : MAP_FAILED;
