@@ -11,7 +11,7 @@ struct cw_arena {
     struct cw_arena_chunk *first, *current;
     size_t used;      /* in current */
     size_t reserved;  /* bytes charged by cw_arena_reserve */
-    bool exact;       /* what it takes follows from what is asked of it, and not from how much memory there is */
+    bool exact;       /* it takes what is asked of it, rounded up to a page: no less would do, and no more if there is more */
 };
 void cw_arena_init(struct cw_arena *a, struct cw_budget *budget);
 void cw_arena_deinit(struct cw_arena *a);
