@@ -110,8 +110,11 @@ static json_t *job_json(const struct cw_dispatcher *d, const struct job *j, bool
     if (d->scales)
         set(o, "scaling", job_scaling(j), failed);
     set(o, "digest_so_far", job_digest(j), failed);
-    if (j->guarantee == CACHEW__GUARANTEE__GUARANTEE_AT_MOST_ONCE)
-        set(o, "lost_splits", integer(cw_dp_job_lost(j)), failed);
+    if (j->guarantee == CACHEW__GUARANTEE__GUARANTEE_AT_MOST_ONCE) {
+        uint64_t n_joined, n_lost = cw_dp_job_lost(j, &n_joined);
+        set(o, "lost_splits", integer(n_lost), failed);
+        set(o, "lost_joined_elements", integer(n_joined), failed);
+    }
     if (j->stream)
         cw_dp_held_why(d, j, held, sizeof(held));
     if (*held)

@@ -254,7 +254,7 @@ struct rank {
     uint64_t snapshot;         /* that its state had; 0: none */
     uint64_t pos;
     uint64_t next_report;
-    uint64_t n_batches, n_lost, wait_ns, g, digest_lo, digest_hi;
+    uint64_t n_batches, n_lost, n_lost_joined, wait_ns, g, digest_lo, digest_hi;
     struct pace pace, paced;   /* paced: when the policy was asked last */
     bool paces;                /* it said so since it attached: before, what its process did is not known */
     bool waits;                /* for something, when it said something last */
@@ -266,6 +266,7 @@ struct rank {
     uint8_t incarnation[16];   /* of the last client */
     bool began, finished, greeted;
     bool leaves;               /* it said so */
+    char took_over[200];       /* whose place it took, for its greeting; "": nobody's */
     uint64_t held;             /* hash of what it was told that keeps it; 0: nothing */
 };
 
@@ -440,7 +441,8 @@ void cw_dp_job_ready(struct cw_dispatcher *d, struct job *j);   /* its stream is
 void cw_dp_job_written(struct cw_dispatcher *d, struct job *j);
 void cw_dp_job_refused(struct cw_dispatcher *d, struct job *j, const Cachew__Failure *why); /* who waits for it is told; it is freed */
 const char *cw_dp_job_state(const struct job *j); /* for people */
-uint64_t cw_dp_job_lost(const struct job *j); /* splits of which a rank did not get all */
+/* Splits of which a rank did not get all; and elements of batches joined of several splits that were left out since one of these was lost. */
+uint64_t cw_dp_job_lost(const struct job *j, uint64_t *ret_joined);
 void cw_dp_job_over(struct cw_dispatcher *d, struct job *j, enum job_state state, const struct cw_error *why);
 void cw_dp_job_free(struct cw_dispatcher *d, struct job *j);
 struct job *cw_dp_job_unref(struct job *j);

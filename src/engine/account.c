@@ -80,7 +80,7 @@ static enum cw_idle idle_reason(const struct cw_runner *r)
 {
     const struct cw_split *s = r->splits;
     const struct cw_assembly *a = s ? s->head : NULL;
-    if (r->alone || r->starved || r->consumer_short || r->plan_short)
+    if (r->alone || r->starved || r->consumer_short || r->plan_short || r->frugal)
         return CW_IDLE_MEMORY;
     if (r->n_reading)
         return CW_IDLE_READING;
