@@ -454,6 +454,7 @@ static int worker_heartbeat(struct cw_dispatcher *d, struct worker *w, const Cac
     w->cache_bytes = (double)m->cache_bytes;
     w->cache_used = m->cache_used;
     w->cache_bad = m->cache_bad;
+    w->cache_late = m->cache_late;
     w->cache_refused = m->cache_refused;
     w->cache_skipped = m->cache_skipped;
     for (size_t i = 0; i < m->n_streams; i++) {
