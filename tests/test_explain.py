@@ -5,10 +5,12 @@ import json
 import math
 import os
 import re
+import signal
+import subprocess
 
 import pytest
-from command import BATCH, SHUFFLE, cachew, range_chain, run, write
-from example_data import EXAMPLES, FEWER
+from command import BATCH, SHUFFLE, TIMEOUT_S, cachew, range_chain, run, wait_for, write
+from example_data import CACHEW, EXAMPLES, FEWER, ROOT
 
 RUN_S = 0.6
 LIMITS = ["threads", "cpus", "storage", "consumer", "planning"]
@@ -252,6 +254,24 @@ def test_a_marker_that_is_there_is_tried(tmp_path):
     assert [m["number"] for m in told["markers"] if "inert" in m] == [1]
     assert [r["change"] for r in of_kind(told, "cache")] == [{"option": "cache", "value": 0}]
     assert [c["hits"] for c in told["checks"] if c["kind"] == "cache"] == [1]
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_leaves_nothing_behind(tmp_path, number):
+    """While there is a directory for what is tried; and what was known before stays said."""
+    (tmp_path / "caches").mkdir()
+    path = write(tmp_path / "p.json", [{**SYNTHETIC, "cost_us": 500}, {"op": "delay", "us": 100}, BATCH])
+    words = ["--run", "0.3", "--check", "--seconds", "2", "--threads", "1", "--cache-dir", tmp_path / "caches"]
+    explaining = subprocess.Popen([CACHEW, "explain", path, *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    said = [next(explaining.stdout)]
+    while "remedies" not in said[-1]:  # then trials begin
+        said.append(next(explaining.stdout))
+    wait_for(lambda: list((tmp_path / "caches").iterdir()))
+    explaining.send_signal(number)
+    _, err = explaining.communicate(timeout=TIMEOUT_S)
+    assert explaining.returncode == 128 + number and number.name in err
+    assert list((tmp_path / "caches").iterdir()) == []
+    assert any(line.startswith("bottleneck: synthetic") for line in said)
 
 
 def test_options_that_make_no_sense(tmp_path):

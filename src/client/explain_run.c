@@ -121,7 +121,10 @@ static int remedies(const struct cw_local *l, const struct cw_explain_options *o
     if (r >= 0)
         r = cw_moves_find(l, c, &m->profile, &moves, &n_moves, err);
     if (r >= 0 && n_places) {
-        probed = cw_probe_cache(o->cache_dir, shuffles(&l->pipeline->chain), &speed, &unfit) >= 0;
+        int fit = cw_probe_cache(o->cache_dir, shuffles(&l->pipeline->chain), o->interrupt, &speed, &unfit);
+        if (fit == CW_E_INTERRUPTED)
+            return cw_error_set(err, fit, "%s", unfit.message);
+        probed = fit >= 0;
         json_object_set_new(facts, "cache_speed", probed ? json_pack("{s:f, s:f, s:f, s:f}", "entry_s", speed.entry_s, "byte_s", speed.byte_s, "cold_entry_s",
                                                                      speed.cold_entry_s, "cold_byte_s", speed.cold_byte_s)
                                                          : json_pack("{s:o}", "unknown", cw_report_text(unfit.message)));

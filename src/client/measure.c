@@ -10,8 +10,7 @@
 /* How late an interruption may be noticed. */
 #define SLICE_NS UINT64_C(50000000)
 
-/* cw_iterator_next, which an interruption ends. */
-static int next(struct cw_local *l, const struct cw_measure_options *o, struct cw_batch **ret, struct cw_error *err)
+int cw_measure_next(struct cw_local *l, const struct cw_measure_options *o, struct cw_batch **ret, struct cw_error *err)
 {
     uint64_t wait_ns = (uint64_t)(o->wait * 1e9), end = wait_ns ? cw_now_ns() + wait_ns : UINT64_MAX;
     if (!o->interrupt)
@@ -101,7 +100,7 @@ static int take(struct cw_local *l, const struct cw_measure_options *o, double s
     m->noise = 0;
     while (r == 0 && last < end) {
         struct cw_batch *b;
-        r = next(l, o, &b, err);
+        r = cw_measure_next(l, o, &b, err);
         if (r != 0)
             break;
         last = cw_now_ns();

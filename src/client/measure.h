@@ -33,5 +33,7 @@ struct cw_measurement {
  * elements are an error. *ret is to be deinited in any case. */
 int cw_measure(struct cw_local *l, const struct cw_measure_options *o, struct cw_measurement *ret, struct cw_error *err) _must_check_;
 void cw_measurement_deinit(struct cw_measurement *m);
+/* cw_iterator_next of l's iterator with the deadline and the interruption of o, for who takes batches beside measuring. */
+int cw_measure_next(struct cw_local *l, const struct cw_measure_options *o, struct cw_batch **ret, struct cw_error *err) _must_check_;
 static inline double cw_measurement_rate(const struct cw_measurement *m) { return m->seconds > 0 ? (double)m->elements / m->seconds : 0; }
 json_t *cw_measurement_json(const struct cw_measurement *m);

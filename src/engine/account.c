@@ -48,6 +48,8 @@ void cw_runner_profile(struct cw_runner *r, struct cw_profile *ret)
 void cw_account(struct cw_runner *r, struct thread *t)
 {
     struct cw_profile *p = &r->profile;
+    if (!cw_counted())
+        return;
     for (unsigned k = 0; k < p->n_ops; k++) {
         p->ops[k].ns += t->ops[k].ns;
         p->ops[k].calls += t->ops[k].calls;
@@ -103,6 +105,8 @@ void cw_idle(struct cw_runner *r)
 struct turn cw_turn_begin(const struct thread *t, const struct cw_block *c)
 {
     struct turn turn = {.n_live = c->n};
+    if (!cw_counted())
+        return turn;
     if (t->r->options.detail) {
         for (size_t i = 0; i < c->n && !c->all_ok; i++)
             turn.n_live -= c->status[i] != CW_ROW_OK;
@@ -128,6 +132,8 @@ static void count_values(struct thread *t, const struct block *b, const struct c
 void cw_turn_end(struct thread *t, const struct block *b, const struct cw_op *op, const struct cw_block *c, const struct turn *turn)
 {
     struct cw_op_profile *p = &t->ops[op->index];
+    if (!cw_counted())
+        return;
     uint64_t ns = cw_now_ns() - turn->start_ns, cpu_ns = t->r->options.detail ? cw_thread_cpu_ns() - turn->cpu_ns : 0;
     p->ns += ns;
     p->cpu_ns += cpu_ns;

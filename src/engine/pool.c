@@ -425,7 +425,7 @@ static void *compute_main(void *arg)
             continue;
         }
         if (!r->fatal.status && (b = cw_carve(r))) {
-            b->plain = r->options.detail ? t->n_run++ % SAMPLE_DETAIL == SAMPLE_DETAIL_FIRST : t->n_run++ % SAMPLE_EVERY == SAMPLE_FIRST;
+            b->plain = r->options.detail ? t->n_run++ % SAMPLE_DETAIL == SAMPLE_DETAIL_FIRST : t->n_run++ % SAMPLE_EVERY == SAMPLE_FIRST && cw_counted();
             run_block(r, t, b);
             continue;
         }

@@ -476,10 +476,10 @@ static void the_speed_of_a_cache_is_measured(void **state)
     struct cw_cache_speed speed;
     struct cw_error err = {0};
     for (int scattered = 0; scattered < 2; scattered++) {
-        assert_int_equal(cw_probe_cache(NULL, scattered, &speed, &err), 0);
+        assert_int_equal(cw_probe_cache(NULL, scattered, NULL, &speed, &err), 0);
         assert_true(speed.entry_s + 1e5 * speed.byte_s > 0 && speed.cold_entry_s + 1e5 * speed.cold_byte_s > 0);
     }
-    assert_int_equal(cw_probe_cache("/nowhere/at/all", true, &speed, &err), CW_E_OPTION);
+    assert_int_equal(cw_probe_cache("/nowhere/at/all", true, NULL, &speed, &err), CW_E_OPTION);
     assert_non_null(strstr(err.message, "/nowhere/at/all"));
 }
 
