@@ -36,7 +36,7 @@ def limits(costs):
         "threads": costs["threads"] / occupied,
         "cpus": costs["cpus"] / costs["cpu_s"],
         "storage": storage["had_bytes_per_s"] / storage["cold_bytes_per_element"] if storage["had_bytes_per_s"] else math.inf,
-        "consumer": 1 / costs["consumer_s"],
+        "consumer": min(1 / (costs["consumer_s"] + costs["calls_s"]) if costs["consumer_s"] + costs["calls_s"] else math.inf, costs["taken_per_s"] or math.inf),
         "planning": 1 / costs["parts"]["planning_s"] if costs["parts"]["planning_s"] else math.inf,
     }
 
@@ -293,8 +293,8 @@ STAGE = {"op": str, "position": int, "elements_per_s": float, "rows": float, "cp
 REMEDY = {"kind": str, "what": str, "here": bool, "elements_per_s": float, "gain": float, "low": float, "high": float, "change": dict}
 BOTTLENECK = {"kind": str, "share": float, "says": str, "op": str, "position": int}
 CHECK = {"kind": str, "what": str, "seconds": float, "predicted": float, "measured": float, "error": float}
-COSTS = {"elements_per_s": float, "threads": int, "cpus": float, "thread_s": float, "cpu_s": float, "delay_s": float, "consumer_s": float, "stages": list, "parts": dict,
-         "storage": dict, "limits": dict, "limit": str}
+COSTS = {"elements_per_s": float, "threads": int, "cpus": float, "thread_s": float, "cpu_s": float, "delay_s": float, "consumer_s": float, "calls_s": float, "taken_per_s": (float, type(None)),
+         "stages": list, "parts": dict, "storage": dict, "limits": dict, "limit": str}
 
 
 def has(o, schema, *more):
@@ -311,7 +311,7 @@ def test_the_schema(tmp_path):
     assert set(told["costs"]["parts"]) == {"reading_s", "planning_s", "copying_s", "scheduling_s", "memory_s", "order_s", "delay_s"}
     assert set(told["costs"]["storage"]) == {"bytes_per_element", "cold_bytes_per_element", "needed_bytes_per_s", "had_bytes_per_s"}
     for stage in told["costs"]["stages"]:
-        has(stage, STAGE, "fused_into", "alone_s")
+        has(stage, STAGE, "fused_into", "alone_s", "call_s")
     for remedy in told["remedies"]:
         has(remedy, REMEDY, "bytes")
     has(told["bottleneck"], BOTTLENECK)

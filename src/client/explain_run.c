@@ -24,6 +24,9 @@ static json_t *says(const struct cw_bottleneck *b, const struct cw_costs *c)
         {"memory", "waiting for memory, for the budget is used up"},
         {"order", "elements that wait for others"},
     };
+    if (strcmp(b->kind, "calls") == 0)
+        return json_sprintf("%s (operator %u): who takes the batches waits for its calls on joined ones, one after the other, %.0f %% of the time", b->op->op, b->op->position,
+                            b->share * 100);
     for (size_t i = 0; b->op && i < CW_COUNT_OF(of_operators); i++)
         if (strcmp(of_operators[i].kind, b->kind) == 0)
             return json_sprintf("%s (operator %u): %s for %.0f %% of the threads' time", b->op->op, b->op->position, of_operators[i].text, b->share * 100);

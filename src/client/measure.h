@@ -19,6 +19,7 @@ struct cw_measure_options {
 struct cw_measurement {
     double seconds, first_batch_s; /* the latter from the first request */
     uint64_t batches, elements, bytes;
+    double taken;                    /* elements per second that were taken at most; 0: as many as came */
     double noise;                    /* by what part the rates of both halves lie beside their mean */
     uint64_t read_bytes, memory_peak, memory_limit;
     double busy_s;                   /* operators, reading, planning, copying */

@@ -208,8 +208,8 @@ static void remote_profile(struct cw_splits *base, struct cw_profile *ret)
     struct remote *r = remote_of(base);
     struct cw_op_profile *ops = ret->ops;
     unsigned n = base->compiled->pipeline->n_ops;
-    memset(ops, 0, n * sizeof(*ops));
     pthread_mutex_lock(&r->mutex);
+    memcpy(ops, r->ops, n * sizeof(*ops));
     *ret = (struct cw_profile){.ops = ops, .n_ops = n, .wait_ns = r->wait_ns, .run_ns = cw_now_ns() - r->started_ns}; /* no threads here compute */
     pthread_mutex_unlock(&r->mutex);
 }

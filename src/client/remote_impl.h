@@ -194,6 +194,7 @@ struct remote {
     size_t batch_bytes;        /* of the largest that came */
     bool lent;                 /* it came as memory that a worker lends */
     uint64_t wait_ns;
+    struct cw_op_profile *ops; /* by position in the pipeline: operators on batches, of those that are joined */
     struct pace pace;
     bool waiting;              /* the consumer, at the moment */
     uint64_t waited_ns, note_ns; /* for what is taken next, so far; so long until somebody is told */

@@ -58,7 +58,7 @@ void cw_account(struct cw_runner *r, struct thread *t)
         p->ops[k].sampled_rows += t->ops[k].sampled_rows;
         p->ops[k].cpu_ns += t->ops[k].cpu_ns;
         p->ops[k].sampled_cpu_ns += t->ops[k].sampled_cpu_ns;
-        p->ops[k].live_rows += t->ops[k].live_rows;
+        p->ops[k].live_rows += t->ops[k].live_rows; /* call_ns is counted in the sums at once */
     }
     memset(t->ops, 0, p->n_ops * sizeof(*t->ops));
     for (unsigned k = 0; k < p->n_values; k++) {

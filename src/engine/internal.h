@@ -365,7 +365,7 @@ static inline void cw_done(struct cw_runner *r)
 
 /* ahead.c: mutex held */
 struct cw_ahead *cw_ahead_next(struct cw_runner *r);             /* to be made next; NULL: none */
-void cw_ahead_run(struct cw_runner *r, struct cw_ahead *j);      /* releases the mutex meanwhile */
+void cw_ahead_run(struct cw_runner *r, struct thread *t, struct cw_ahead *j); /* releases the mutex meanwhile */
 bool cw_ahead_drop(struct cw_runner *r);                         /* those that nobody is at, for their memory, for good; false: there are none */
 /* Those that nobody began: copies of elements and nothing more, had again when there is memory. False: there are none. */
 bool cw_ahead_unqueue(struct cw_runner *r);

@@ -131,18 +131,10 @@ static int finish_batch(struct cw_runner *r, struct thread *t, struct cw_split *
     const struct cw_epoch *e = &s->epoch->epoch;
     uint64_t start = cw_now_ns();
     int status = cw_assembly_finish(a, &r->slabs, err);
-    uint64_t finished = cw_now_ns(), cpu_ns = r->options.detail ? cw_thread_cpu_ns() : 0;
-    t->emit_ns += finished - start;
-    if (status < 0 || !r->compiled->n_batch_ops)
+    t->emit_ns += cw_now_ns() - start;
+    if (status < 0)
         return status;
-    struct cw_op_profile *p = &t->ops[r->compiled->batch_ops[0].op->index]; /* there are seldom several: the first one stands for all */
-    status = cw_batch_apply(r->compiled, a, e->seed, e->epoch, cw_split_stopped, s, slab_now, &r->slabs, err);
-    p->ns += cw_now_ns() - finished;
-    p->cpu_ns += r->options.detail ? cw_thread_cpu_ns() - cpu_ns : 0;
-    p->calls++;
-    p->rows += a->batch ? a->batch->n : 0;
-    p->live_rows += a->batch ? a->batch->n : 0;
-    return status;
+    return cw_batch_apply(r->compiled, a, e->seed, e->epoch, t->ops, cw_split_stopped, s, slab_now, &r->slabs, err);
 }
 
 /* Batches that this block completed are finished by its thread: bytes of varying size need memory and work, so without the mutex. */
@@ -405,7 +397,7 @@ static void *compute_main(void *arg)
         if (!r->fatal.status && !r->starved && !r->consumer_short && (j = cw_ahead_next(r))) {
             r->settled = false;
             r->n_running++;
-            cw_ahead_run(r, j);
+            cw_ahead_run(r, t, j);
             leave(r, &r->n_running);
             cw_work(r); /* who starved waits for the last one that runs */
             cw_done(r);
