@@ -104,9 +104,16 @@ def test_names_the_operator_that_waits(tmp_path):
 
 
 def test_names_who_takes_the_batches(tmp_path):
-    told = explained(tmp_path, range_chain(100000, SHUFFLE, BATCH), "--limit-rate", 2000)
-    assert told["bottleneck"]["kind"] == "consumer" and told["remedies"] == []
+    """And that it is so: as fast as batches are made, there are many more of them."""
+    told = explained(tmp_path, range_chain(100000, SHUFFLE, BATCH), "--limit-rate", 2000, "--check", "--seconds", 0.3)
+    assert told["bottleneck"]["kind"] == "consumer"
     near(told["costs"]["limits"]["consumer"], told["run"]["elements_per_s"], 0.15)
+    (remedy,) = told["remedies"]
+    assert remedy["kind"] == "consumer" and remedy["here"] and remedy["change"] == {"option": "limit-rate", "value": 0}
+    near(remedy["elements_per_s"], predict(told["costs"], {**told["costs"], "consumer_s": 0, "taken_per_s": None}))
+    unchanged, tried = told["checks"]
+    near(unchanged["measured"], 2000, 0.15)
+    assert tried["kind"] == "consumer" and tried["measured"] > 10 * unchanged["measured"]
 
 
 def test_names_the_memory_budget(tmp_path):
@@ -143,6 +150,34 @@ def test_tells_what_storage_gives(tmp_path):
     near(storage["bytes_per_element"], 1 << 18, 0.01)
     assert (storage["had_bytes_per_s"] is None) == (storage["cold_bytes_per_element"] == 0)
     assert 0 <= storage["cold_bytes_per_element"] <= storage["bytes_per_element"] * 1.01
+
+
+@pytest.fixture
+def throttled(tmp_path, monkeypatch):
+    """How fast files are for sources: throttled(bytes per second). In test builds only."""
+    if not cachew("doctor", "--crash-points", "--json").json["crash_points"]:
+        pytest.skip("needs a build with -Dcrash_points=true")
+    monkeypatch.setenv("CACHEW_FILES", str(tmp_path / "speed"))
+    return lambda bytes_per_s: (tmp_path / "speed").write_text(f"{bytes_per_s:.0f} 0")
+
+
+def test_names_storage_and_is_right(tmp_path, throttled):
+    """Files give so many bytes, and computing could do with far more. Twice the speed is what it says, and a cache elsewhere what it tries."""
+    size, speed = 1 << 16, 8e6
+    (tmp_path / "lines.txt").write_bytes((b"x" * size + b"\n") * 600)
+    path = write(tmp_path / "p.json", [{"op": "text", "files": "lines.txt"}, {"op": "assign", "set": {"n": "1"}}, BATCH])
+    throttled(speed)
+    told = explain(path, "--check", "--seconds", 1, run_s=2)
+    assert told["bottleneck"]["kind"] == "storage" and told["costs"]["limit"] == "storage"
+    near(told["costs"]["storage"]["had_bytes_per_s"], speed, 0.1)
+    near(told["run"]["elements_per_s"], speed / size, 0.1)
+    storage = of_kind(told, "storage")[0]
+    near(storage["elements_per_s"], 2 * told["run"]["elements_per_s"], 0.1)
+    assert not storage["here"] and "change" not in storage
+    cached = next(c for c in told["checks"] if c["kind"] == "cache")
+    assert cached["hits"] == 1 and min(cached["measured"], cached["predicted"]) > 4 * told["run"]["elements_per_s"]
+    throttled(2 * speed)  # what it said of storage, done
+    near(explain(path, run_s=2)["run"]["elements_per_s"], storage["elements_per_s"], 0.15)
 
 
 # ---- what it predicts ----

@@ -97,6 +97,8 @@ static int change(struct trial *t, const json_t *facts, const struct cw_local *l
         t->mo.threads = (unsigned)value;
     } else if (option && strcmp(option, "memory") == 0) {
         t->mo.memory = (size_t)value;
+    } else if (option && strcmp(option, "limit-rate") == 0) {
+        t->mo.rate = (double)value;
     }
     int r = option ? 0 : change_root(t, change, err);
     return r >= 0 && t->cached ? shorten(t, facts, l, err) : r;

@@ -38,7 +38,9 @@ void cw_runner_profile(struct cw_runner *r, struct cw_profile *ret)
         memcpy(values, r->profile.values, r->profile.n_values * sizeof(*values));
     ret->ops = ops;
     ret->values = values;
-    ret->run_ns = (cw_now_ns() - r->started_ns) * r->options.threads;
+    uint64_t now = cw_now_ns();
+    ret->run_ns = (now - r->started_ns) * r->options.threads;
+    ret->cold_wall_ns += r->n_reading ? now - r->reading_since_ns : 0; /* where storage is the limit that never ends */
     ret->memory_peak = atomic_load(&r->budget.peak);
     ret->threads = r->options.threads;
     ret->positions = r->n_positions_done;
