@@ -4,6 +4,9 @@
 #include "engine/internal.h"
 
 #include "base/clock.h"
+#include "base/crash.h"
+
+bool cw_counted(void) { return !cw_mutated("uncounted"); }
 
 unsigned cw_value_index(const struct cw_compiled *c, unsigned leaf, unsigned value)
 {

@@ -305,6 +305,7 @@ void cw_block_keep_dropped(struct cw_runner *r, struct block *b);
 void cw_block_forget(struct block *b); /* what was fetched or looked up */
 
 /* account.c */
+bool cw_counted(void); /* but where a test measures what counting takes (base/crash.h: uncounted) */
 int cw_account_new(struct cw_runner *r, struct cw_error *err);  /* room to count in: each thread's, and that of the sums */
 void cw_account(struct cw_runner *r, struct thread *t);         /* adds what a thread counted since last time. Mutex held */
 void cw_idle(struct cw_runner *r);                              /* waits for something to do, and counts why there was nothing. Mutex held */
