@@ -340,7 +340,7 @@ def has(o, schema, *more):
 
 def test_the_schema(tmp_path):
     told = explained(tmp_path, [{**SYNTHETIC, "cost_us": 500}, {"op": "delay", "us": 100}, BATCH], "--check", "--seconds", 0.2, "--threads", 1)
-    assert {"run", "costs", "bottleneck", "remedies", "checks", "cache_speed"} <= set(told)
+    assert {"run", "costs", "bottleneck", "remedies", "checks", "cache_speed", "tuning"} <= set(told)
     has(told["costs"], COSTS)
     assert set(told["costs"]["limits"]) == set(LIMITS)
     assert set(told["costs"]["parts"]) == {"reading_s", "planning_s", "copying_s", "scheduling_s", "memory_s", "order_s", "delay_s"}
@@ -370,6 +370,67 @@ def test_the_text(tmp_path):
         assert line in said, said
     assert re.search(r"^ +# \(# to #\)  autocache behind (synthetic|delay) \(operator #\): # MB for all elements$", said, re.MULTILINE), said
     assert re.search(r"^ +# +# +[+-]#%  once more as it is$", said, re.MULTILINE), said
+
+
+# ---- what it sets by itself ----
+
+def tuned(rows, what):
+    """The record of this name, whose form is that of decisions."""
+    (record,) = [row["record"] for row in rows if row["what"] == what]
+    assert set(record) == {"seen", "alternatives", "chosen", "why"} and set(record["chosen"]) == {what}
+    assert record["why"] and all(set(a) == {what, "by"} for a in record["alternatives"])
+    return record
+
+
+def test_says_what_it_set_by_itself(tmp_path):
+    chain = [{**SYNTHETIC, "shape": [1024], "cost_us": 50}, SHUFFLE, {"op": "batch", "size": 64}]
+    told = explained(tmp_path, chain, "--threads", 2, "--memory", "64M")["tuning"]
+    assert {row["what"] for row in told} == {"splits_ahead", "batches_under_way", "blocks_in_flight", "block_rows"}  # threads and memory are ours
+    assert told[0]["t"] == 0 and all(row["t"] >= 0 and row["times"] >= 1 for row in told)
+    rows = tuned(told, "block_rows")
+    by = {a["by"]: a["block_rows"] for a in rows["alternatives"]}
+    assert rows["seen"]["row_bytes"] >= 4096 and by["core_cache"] == (256 << 10) // rows["seen"]["row_bytes"]
+    assert by["time"] == max(500000 // round(rows["seen"]["row_s"] * 1e9), 1) and rows["chosen"]["block_rows"] == min(by.values())
+    assert tuned(told, "blocks_in_flight")["chosen"]["blocks_in_flight"] == 8
+    batches = tuned(told, "batches_under_way")
+    by = {a["by"]: a["batches_under_way"] for a in batches["alternatives"]}
+    assert batches["chosen"]["batches_under_way"] == min(max(by["threads"], by["output"]), by["memory"]) and by["threads"] == 6
+    split = tuned(told, "splits_ahead")
+    assert split["chosen"]["splits_ahead"] == min(max(8192 // split["seen"]["split_size"], 4), 256)
+
+
+def test_says_what_the_machine_gave(tmp_path):
+    told = run(write(tmp_path / "p.json", range_chain(1000, BATCH)))["tuning"]
+    threads = tuned(told, "threads")
+    assert threads["chosen"]["threads"] == threads["seen"]["cpus"] <= len(os.sched_getaffinity(0))
+    memory = tuned(told, "memory_bytes")
+    assert memory["chosen"]["memory_bytes"] == memory["alternatives"][0]["memory_bytes"] == memory["seen"]["memory_total_bytes"] // 2
+
+
+def test_says_that_files_are_not_in_memory(tmp_path, throttled):
+    (tmp_path / "lines.txt").write_bytes((b"x" * 1000 + b"\n") * 3000)
+    throttled(1e7)
+    told = run(write(tmp_path / "p.json", [{"op": "text", "files": "lines.txt"}, BATCH]), "--threads", 1)["tuning"]
+    assert tuned(told, "blocks_in_flight")["chosen"]["blocks_in_flight"] == 20
+    assert next(row["times"] for row in told if row["what"] == "blocks_in_flight") == 2
+
+
+# ---- its page ----
+
+PAGE = (ROOT / "docs" / "explain.md").read_text()
+
+
+@pytest.mark.parametrize("command", re.findall(r"^    \$ cachew (.*)$", PAGE, re.MULTILINE))
+def test_the_commands_of_its_page(examples, command):
+    ran = cachew(*command.split(), cwd=examples.parent.parent)
+    assert ran.code == 0 and "bottleneck: " in ran.out and "tried, each for " in ran.out, (ran.out, ran.err)
+
+
+def test_its_page_knows_what_there_is(tmp_path):
+    """Each part of a table of the page that is made here."""
+    told = explained(tmp_path, [{**SYNTHETIC, "cost_us": 500}, {"op": "delay", "us": 100}, BATCH], "--check", "--seconds", 0.2, "--threads", 1)
+    known = set(re.findall(r"`([^`]+)`", "".join(line for line in PAGE.splitlines() if line.startswith("|"))))
+    assert {row["what"] for row in told["tuning"]} | set(LIMITS) | {r["kind"] for r in told["remedies"]} | set(told["costs"]) | set(told["costs"]["parts"]) <= known
 
 
 # ---- whatever the pipeline ----

@@ -18,6 +18,7 @@
 #include "client/autocache.h"
 #include "client/caching.h"
 #include "client/report.h"
+#include "client/tuning.h"
 #include "host/host.h"
 #include "storage/file.h"
 
@@ -92,6 +93,7 @@ static json_t *counts(const struct run *x)
         json_object_set(o, "operators", json_object_get(profile, "operators"));
         json_object_set(o, "bottleneck", json_object_get(profile, "bottleneck"));
         json_decref(profile);
+        json_object_set_new(o, "tuning", cw_tuning_json(&x->common.local));
         if (x->common.local.cache)
             json_object_set_new(o, "cache", cw_caching_report(&x->common.local));
     }

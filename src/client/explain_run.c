@@ -7,6 +7,7 @@
 #include "base/machine.h"
 #include "client/remedies.h"
 #include "client/report.h"
+#include "client/tuning.h"
 
 /* Of the time, at the beginning, that is not counted: processes start, pages come into memory. */
 #define SETTLE 0.25
@@ -149,6 +150,7 @@ static int explain(const struct cw_local *l, const struct cw_explain_options *o,
     json_object_set(run, "bottleneck", json_object_get(profile, "bottleneck"));
     json_object_set(run, "operators", json_object_get(profile, "operators"));
     json_object_set_new(facts, "run", run);
+    json_object_set_new(facts, "tuning", cw_tuning_json(l));
     json_decref(profile);
     int r = cw_costs_init(&c, l, m, err);
     if (r == 0) {

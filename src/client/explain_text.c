@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/text.h"
+#include "client/tuning.h"
 
 static const char *get_text(const json_t *o, const char *key) { return json_string_value(json_object_get(o, key)); }
 static double get(const json_t *o, const char *key) { return json_number_value(json_object_get(o, key)); }
@@ -187,6 +188,7 @@ void cw_explain_run_text(const json_t *facts, struct cw_text *t)
         add_remedies(t, facts);
     json_array_foreach(json_object_get(run, "advice"), i, o)
         cw_text_add(t, "%s\n", json_string_value(o));
+    cw_tuning_text(json_object_get(facts, "tuning"), t);
 }
 
 void cw_explain_check_text(const json_t *facts, struct cw_text *t)

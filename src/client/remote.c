@@ -229,6 +229,14 @@ static void remote_fused(struct cw_splits *base, unsigned *ret)
         ret[i] = i;
 }
 
+static void remote_tuned(struct cw_splits *base, struct cw_tuned_log *ret)
+{
+    struct remote *r = remote_of(base);
+    pthread_mutex_lock(&r->mutex);
+    cw_tuned_add_all(ret, &r->tuned);
+    pthread_mutex_unlock(&r->mutex);
+}
+
 static struct cw_splits *remote_free(struct cw_splits *base);
 static int remote_again(struct cw_splits *base, unsigned rank, uint64_t world_size, struct cw_splits **ret, struct cw_error *err);
 
@@ -252,6 +260,7 @@ const struct cw_splits_ops cw_remote_ops = {
     .passed = remote_passed,
     .profile = remote_profile,
     .fused = remote_fused,
+    .tuned = remote_tuned,
 };
 
 /* ---- views: the iterator's, and those that repeat a batch ---- */

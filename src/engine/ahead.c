@@ -46,6 +46,20 @@ static struct cw_ahead *take_at(struct cw_runner *r, struct cw_ahead **at)
     return j;
 }
 
+/* What is made ahead again would be dropped again, and its function called in vain. */
+static void give_up(struct cw_runner *r)
+{
+    const struct cw_tuned t = {
+        .what = "joined_ahead",
+        .seen = {{"memory_bytes", (double)r->budget.limit}, {"threads", r->options.threads}},
+        .others = {{"threads", r->options.threads * AHEAD_PER_THREAD}, {"memory", 0}},
+        .why = "memory was short, and what was made was dropped for it",
+    };
+    if (!r->no_ahead)
+        cw_tuned_add(&r->tuned, &t);
+    r->no_ahead = true;
+}
+
 bool cw_ahead_drop(struct cw_runner *r)
 {
     bool any = false;
@@ -57,7 +71,8 @@ bool cw_ahead_drop(struct cw_runner *r)
         let_go(take_at(r, at));
         any = true;
     }
-    r->no_ahead |= any; /* what is made ahead again would be dropped again, and its function called in vain */
+    if (any)
+        give_up(r);
     return any;
 }
 

@@ -186,7 +186,10 @@ static void advance(struct cw_runner *r, struct thread *t, struct block *b)
             status = b->point < r->n_points ? cw_block_stage(r, t, b, &err) : cw_block_emit(r, t, b, &err);
         pthread_mutex_lock(&r->mutex);
         if (status == 1) { /* the bytes are not in memory */
-            r->cold = true;
+            if (!r->cold) {
+                r->cold = true;
+                cw_blocks_tell(r);
+            }
             b->state = BLOCK_READING;
             b->spent_ns += cw_now_ns() - b->started_ns;
             b->next = NULL;
@@ -201,9 +204,7 @@ static void advance(struct cw_runner *r, struct thread *t, struct block *b)
         if (status < 0)
             break;
         if (b->point == r->n_points) {
-            uint64_t *mean = &r->row_ns[2 * b->program->leaf + b->hit], ns = (cw_now_ns() - b->started_ns + (b->hit ? b->cold_ns : 0)) / b->n_refs;
-            *mean = *mean ? (*mean * 7 + ns) / 8 : ns;
-            *mean = CW_MAX(*mean, 1);
+            cw_rows_timed(r, b->program->leaf, b->hit, (cw_now_ns() - b->started_ns + (b->hit ? b->cold_ns : 0)) / b->n_refs);
             b->spent_ns += cw_now_ns() - b->started_ns;
             cw_block_measured(r, b);
             cw_block_settle(r, b);
