@@ -15,10 +15,11 @@ SOAK_SEED ?= 1
 SOAK_JOBS ?= 10000
 SOAK_KILLS ?= 500
 
-.PHONY: help deps build demo test lint bench fuzz soak coverage wheel install clean
+.PHONY: help deps build demo demo-dashboard test lint bench fuzz soak coverage wheel install clean
 
 help:
 	@echo 'make demo       decode, crop and batch 3,000 photographs for two epochs; report and contact sheet'
+	@echo 'make demo-dashboard  a service with a dashboard, a job on it, a worker that is killed: what a person sees'
 	@echo 'make test       all tests: unit tests (plain, ASan+UBSan, TSan), comparison with the reference model, command line'
 	@echo 'make deps       the Debian packages that pip install . needs'
 	@echo 'make build      the command, at build/cachew'
@@ -43,6 +44,9 @@ build:
 demo: build
 	@$(DEPS) demo
 	@tools/demo.sh $(PHOTOS)
+
+demo-dashboard: build
+	@$(PYTHON) tools/dashboard_demo.py --build build --stay
 
 test:
 	@$(DEPS) build demo test python

@@ -156,6 +156,8 @@ def service_commands(args, python, paths):
     result["service_job"] += ["--pipeline", paths["photos_first"]]
     for kind in ("worker", "dispatcher", "drain"):
         result[f"pause_{kind}"] = [python, BENCH / "pauses.py", kind, "--faults", "4", "--cachew", args.cachew]
+    for what in ("auto", "all", "page", "caches"):
+        result[f"overhead_{what}"] = [python, BENCH / "overhead.py", what, "--cachew", args.cachew]
     return result
 
 

@@ -88,5 +88,6 @@ struct cw_cache_facts {
     uint64_t bytes_read, read_ns, bytes_written, write_ns;
     uint64_t published, evicted;   /* segments */
     uint64_t probe_bytes, probe_ns;/* of what was published something was read again, lately; 0: not yet */
+    uint64_t used;                 /* bytes of all files, when it was opened or needed room last */
 };
 void cw_cache_facts(const struct cw_cache *c, struct cw_cache_facts *ret);

@@ -93,7 +93,7 @@ struct cw_cache {
         bool stop, warned;
         atomic_uint stuck;    /* reads that nobody waited for, and that have not come back */
     } readers;
-    atomic_uint_fast64_t hits, misses, bad, gone, late, kept, skipped, refused, bytes_read, read_ns, bytes_written, write_ns, published, evicted, probe_bytes, probe_ns;
+    atomic_uint_fast64_t hits, misses, bad, gone, late, kept, skipped, refused, bytes_read, read_ns, bytes_written, write_ns, published, evicted, probe_bytes, probe_ns, used;
     uint64_t probed_ns;       /* the store's thread only */
 };
 

@@ -196,6 +196,7 @@ uint64_t cw_cache_sweep(struct cw_cache *c)
     look(c->dir, &l, true);
     cw_cache_unlock(c);
     look_deinit(&l);
+    atomic_store(&c->used, l.used);
     return l.used;
 }
 
@@ -222,6 +223,7 @@ static int make_room(struct cw_cache *c, uint64_t bytes, uint64_t value)
         if (unlink(l.files[i].path) == 0)
             atomic_fetch_add(&c->evicted, 1);
     }
+    atomic_store(&c->used, r == 0 ? left + bytes : l.used);
     look_deinit(&l);
     return r;
 }

@@ -297,6 +297,6 @@ void cw_cache_facts(const struct cw_cache *c, struct cw_cache_facts *ret)
 #define FACT(name) .name = atomic_load_explicit(&c->name, memory_order_relaxed)
     *ret = (struct cw_cache_facts){FACT(hits), FACT(misses), FACT(bad), FACT(gone), FACT(late), FACT(kept), FACT(skipped), FACT(refused), FACT(bytes_read), FACT(read_ns),
                                    FACT(bytes_written), FACT(write_ns), FACT(published), FACT(evicted), FACT(probe_bytes),
-                                   FACT(probe_ns)};
+                                   FACT(probe_ns), FACT(used)};
 #undef FACT
 }

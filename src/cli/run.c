@@ -134,6 +134,7 @@ static json_t *counts(const struct run *x)
     if (o && x->common.local.remote) {
         json_object_set_new(o, "links", cw_remote_links(x->common.local.remote));
         json_object_set_new(o, "lost_splits", json_integer((json_int_t)cw_remote_lost(x->common.local.remote)));
+        json_object_set_new(o, "lost_joined_elements", json_integer((json_int_t)cw_remote_lost_joined(x->common.local.remote)));
     }
     return o;
 }
@@ -426,9 +427,12 @@ static void explain_links(const struct run *x)
 /* With at-most-once. */
 static void explain_lost(const struct run *x)
 {
-    uint64_t n = x->common.local.remote ? cw_remote_lost(x->common.local.remote) : 0;
+    const struct cw_splits *remote = x->common.local.remote;
+    uint64_t n = remote ? cw_remote_lost(remote) : 0, joined = remote ? cw_remote_lost_joined(remote) : 0;
     if (n)
         fprintf(stderr, "cachew: %" PRIu64 " split%s lost with workers, and left out (--guarantee at-most-once)\n", n, n == 1 ? " was" : "s were");
+    if (joined)
+        fprintf(stderr, "cachew: %" PRIu64 " elements of batches joined of several splits were left out, since something of them was lost\n", joined);
 }
 
 static void report(const struct run *x)

@@ -14,6 +14,7 @@ json_t *cw_api_profile(const struct cw_local *l, size_t held)
     if (o && l->remote) {
         json_object_set_new(o, "links", cw_remote_links(l->remote));
         json_object_set_new(o, "lost_splits", json_integer((json_int_t)cw_remote_lost(l->remote)));
+        json_object_set_new(o, "lost_joined_elements", json_integer((json_int_t)cw_remote_lost_joined(l->remote)));
     }
     return o;
 }

@@ -223,6 +223,15 @@ uint64_t cw_remote_lost(const struct cw_splits *splits)
     return n;
 }
 
+uint64_t cw_remote_lost_joined(const struct cw_splits *splits)
+{
+    struct remote *r = ((const struct view *)splits)->remote;
+    pthread_mutex_lock(&r->mutex);
+    uint64_t n = r->n_lost_joined;
+    pthread_mutex_unlock(&r->mutex);
+    return n;
+}
+
 static void remote_fused(struct cw_splits *base, unsigned *ret)
 {
     for (unsigned i = 0; i < base->compiled->pipeline->n_ops; i++)

@@ -198,8 +198,10 @@ struct remote {
     bool waiting;              /* the consumer, at the moment */
     uint64_t waited_ns, note_ns; /* for what is taken next, so far; so long until somebody is told */
     uint64_t n_lost;           /* splits that were lost before all of their batches, and what they left over, were taken */
+    uint64_t n_lost_joined;    /* elements of joined batches that are left out, since something of them was lost */
     char lagging[160];         /* the rank that is farthest behind, as the dispatcher said when it was told so */
     char held[640];            /* what keeps the job, as the dispatcher said; "": nothing */
+    char took_over[240];       /* the client whose place this one took, when it attached first; "": nobody's */
     bool paused;               /* that is what keeps it, ... */
     uint64_t resumed_ns;       /* ... or was, until then */
     atomic_uint_fast64_t n_batches; /* handed out; the consumer's */
@@ -294,6 +296,8 @@ int cw_remote_wait(struct remote *r, uint64_t deadline_ns, const struct remote_s
 int cw_remote_wait_here(struct remote *r, uint64_t deadline_ns, const char *what, struct cw_error *err) _must_check_;
 /* What was waited for is there. Mutex held. */
 void cw_remote_waited(struct remote *r);
+/* Text of a peer for people: without what would make lines of its own in a terminal. */
+void cw_remote_text(char *buf, size_t size, const char *text);
 /* The job is paused, or goes on. Mutex held. */
 void cw_remote_hold(struct remote *r, const Cachew__Held *m);
 /* What the dispatcher said of that holds no longer: with the connection it is gone, and behind an Attach, which nothing follows where nothing keeps the job, it is said anew. As

@@ -92,6 +92,17 @@ static int remote_init(struct remote *r, const struct cw_compiled *c, const stru
     return status < 0 ? status : cw_loop_new(&r->loop, err);
 }
 
+/* Two clients of one rank throw each other out: the first one is told so by its error, and the second, who may know nothing of the first, by this. */
+static void note_taken_over(const struct remote *r)
+{
+    char text[800];
+    if (!*r->took_over || !r->options.note)
+        return;
+    snprintf(text, sizeof(text), "rank %llu of job %s was held by %s: it is this one's now; if both are to run, one needs a job of another name", (unsigned long long)r->options.rank, r->job,
+             r->took_over);
+    r->options.note(r->options.note_arg, text);
+}
+
 /* Until the dispatcher answered. */
 static int wait_attached(struct remote *r, const struct cw_remote_options *o, struct cw_error *err)
 {
@@ -106,6 +117,10 @@ static int wait_attached(struct remote *r, const struct cw_remote_options *o, st
             status = cw_error_set(err, CW_E_INTERRUPTED, "interrupted");
         else if (status == CW_E_DEADLINE && !last)
             status = 0;
+        else if (status == CW_E_DEADLINE && cw_remote_is_paused(err)) { /* over a pause no deadline passes, here neither */
+            deadline_ns = cw_now_ns() + o->timeout_ns;
+            status = 0;
+        }
     }
     if (status == CW_E_DEADLINE && r->service_down.status)
         status = cw_error_set(err, CW_E_SERVICE, "the dispatcher at %s can't be reached: %.400s", r->service, r->service_down.message);
@@ -143,6 +158,8 @@ int cw_splits_remote(const struct cw_compiled *compiled, const struct cw_remote_
         status = cw_remote_start(r, err);
     if (status >= 0)
         status = wait_attached(r, o, err);
+    if (status >= 0)
+        note_taken_over(r);
     if (status < 0) {
         cw_remote_deinit(r);
         return status;

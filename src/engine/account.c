@@ -42,6 +42,7 @@ void cw_runner_profile(struct cw_runner *r, struct cw_profile *ret)
     ret->memory_peak = atomic_load(&r->budget.peak);
     ret->threads = r->options.threads;
     ret->positions = r->n_positions_done;
+    ret->cached_positions = r->n_positions_cached;
     pthread_mutex_unlock(&r->mutex);
 }
 
@@ -79,7 +80,7 @@ static enum cw_idle idle_reason(const struct cw_runner *r)
 {
     const struct cw_split *s = r->splits;
     const struct cw_assembly *a = s ? s->head : NULL;
-    if (r->alone || r->starved || r->consumer_short || r->plan_short)
+    if (r->alone || r->starved || r->consumer_short || r->plan_short || r->frugal)
         return CW_IDLE_MEMORY;
     if (r->n_reading)
         return CW_IDLE_READING;

@@ -159,7 +159,7 @@ static struct cw_assembly *join_parts(struct cw_runner *r, unsigned key, const s
 /* Whether one more may be begun. Not while a block runs alone: all memory there is may be taken for it, though something runs. Mutex held. */
 static bool has_room(struct cw_runner *r)
 {
-    return !r->no_ahead && !r->fatal.status && !r->starved && !r->alone && !r->consumer_short && r->n_ahead < r->options.threads * AHEAD_PER_THREAD &&
+    return !r->no_ahead && !r->frugal && !r->fatal.status && !r->starved && !r->alone && !r->consumer_short && r->n_ahead < r->options.threads * AHEAD_PER_THREAD &&
            atomic_load(&r->budget.used) < AHEAD_SHARE(r->budget.limit);
 }
 

@@ -207,6 +207,11 @@ static bool is_behind(const struct cw_runner *r, const struct choice *c)
 void cw_block_choose(struct cw_runner *r, struct block *b, const struct piece *p)
 {
     b->choice = p->choice;
+    if (r->frugal) { /* with the memory that it takes to compute them, whatever there is to be read */
+        b->choice = 0;
+        b->way = cw_way(r, 0, p->refs[p->carved].leaf);
+        return;
+    }
     if (cw_mutated("marker"))
         b->choice = (unsigned)(b->split->next_seq * UINT64_C(0x9e3779b97f4a7c15) >> 32) % r->n_choices;
     if (r->options.adaptive && r->probe_left == 0)
@@ -266,6 +271,7 @@ void cw_block_measured(struct cw_runner *r, const struct block *b)
     struct choice *c = &r->choices[b->choice];
     double spent_ns = (double)(b->spent_ns + b->cold_ns);
     r->n_positions_done += b->n_refs;
+    r->n_positions_cached += b->hit ? b->n_refs : 0;
     r->spent_ns += spent_ns;
     r->probe_ns += b->probe ? spent_ns : 0;
     r->busy_ns += b->spent_ns;

@@ -256,7 +256,7 @@ int cw_block_start(struct cw_runner *r, struct thread *t, struct block *b, struc
     const struct cw_source *source = r->sequence->sources[b->program->leaf];
     const struct cw_op *op = b->program->ops[0];
     int status = block_prepare(r, b, err);
-    if (status >= 0 && r->compiled->counted)
+    if (status >= 0 && r->compiled->counted && b->segments)
         status = cw_block_set_slots(r, b, &b->b, &b->segments[0], err);
     if (status < 0)
         return status;

@@ -58,6 +58,7 @@ struct cw_split {
     bool without_remnants;       /* they are not wanted (any more) */
     bool over;                   /* nothing more is carved: positions used up, a full `take`, an error */
     bool poisoned;
+    bool ended;                  /* the consumer knows that there are no more batches, and takes what is left over */
     bool closed;                 /* by the consumer */
     _Atomic bool cancelled;      /* closed, and what still runs for it takes long */
 };
@@ -183,6 +184,7 @@ struct cw_runner {
     unsigned n_probes;                /* that are carved, and not done with */
     double probe_ns, spent_ns;        /* of compute threads and storage: by probes, and by all blocks */
     uint64_t busy_ns, n_positions_done; /* by blocks that are done, of compute threads alone */
+    uint64_t n_positions_cached;      /* of these, read from the cache */
     uint64_t cold_ns, at_store_ns;    /* read threads were at it, any of them: in all; accounted for up to here */
     unsigned n_at_store;              /* of them */
     struct cw_layout layout;
@@ -213,6 +215,10 @@ struct cw_runner {
     bool plan_short;                  /* a piece could not be planned: not tried again before something ends or is released */
     bool alone;                       /* a starved block runs: nobody else begins anything */
     bool starving;                    /* a starved block got all there is, and it was not enough: until something is released */
+    atomic_uint frugal;               /* rows of a block at most: the first split alone is worked on, block by block, batch by batch (frugal.c); 0: as usual */
+    unsigned frugal_left, frugal_term;/* splits until it is as usual again; after how many it was, the last time */
+    bool awaited;                     /* the consumer waits for a batch: what it has it won't release before */
+    uint64_t n_released;              /* how often something was released, or a split closed */
     unsigned n_handed;                /* assemblies and batches that the consumer has, and will release */
     bool poll_short;                  /* a batch of a split that is not the first could not be finished */
     bool settled;                     /* a thread found nothing to do, and nothing was done by others */
@@ -236,8 +242,10 @@ struct cw_runner {
 /* carve.c: mutex held */
 struct block *cw_carve(struct cw_runner *r);
 struct piece *cw_piece_to_plan(struct cw_runner *r, struct cw_split **ret_split);
-int cw_piece_plan(struct cw_runner *r, struct thread *t, struct cw_split *s, struct piece *p, struct cw_error *err); /* mutex not held */
+/* Mutex not held. Where it fails, p is to be unplanned. */
+int cw_piece_plan(struct cw_runner *r, struct thread *t, struct cw_split *s, struct piece *p, struct cw_error *err);
 void cw_piece_unplan(struct piece *p);
+int cw_piece_load(struct cw_runner *r, struct piece *p, struct cw_error *err); /* raw bytes, where sources can't be entered at a record; mutex not held */
 size_t cw_plan_bytes(const struct cw_sequence *s, uint64_t n); /* of n positions */
 void cw_block_recycle(struct cw_runner *r, struct block *b); /* done with; kept for another use */
 void cw_block_free(struct cw_runner *r, struct block *b);
@@ -249,6 +257,11 @@ void cw_split_free(struct cw_runner *r, struct cw_split *s);
 static inline bool cw_split_before(const struct cw_split *a, const struct cw_split *b)
 {
     return a->epoch->epoch.epoch != b->epoch->epoch.epoch ? a->epoch->epoch.epoch < b->epoch->epoch.epoch : a->index < b->index;
+}
+static inline uint64_t cw_split_end(const struct cw_runner *r, uint64_t index)
+{
+    const struct cw_sequence *q = r->sequence;
+    return r->compiled->whole_epoch ? q->n_positions : CW_MIN((index + 1) * q->split_size, q->n_positions);
 }
 void cw_split_restart(struct cw_runner *r, struct cw_split *s); /* no block of it is in flight */
 void cw_split_append(struct cw_split *s, struct cw_assembly *a); /* at the end of the batches to deliver */
@@ -379,6 +392,27 @@ bool cw_ahead_runs(const struct cw_assembly *a);                 /* what was cla
 void cw_ahead_take(struct cw_assembly *a);                       /* what is there of it; nothing, where nothing was claimed */
 void cw_ahead_forget(struct cw_assembly *a);
 
+/* frugal.c; mutex held, and nothing runs */
+/* All but what the consumer has is given up, to be computed again with less at a time. False: there is no less. */
+bool cw_frugal_begin(struct cw_runner *r);
+/* What the first split has is given up, unless what it left over is being taken. False: there is nothing. */
+bool cw_give_up_first(struct cw_runner *r);
+void cw_frugal_closed(struct cw_runner *r); /* a split was closed */
+bool cw_frugal_waits(const struct cw_runner *r); /* nothing more is begun before the consumer has taken, and released, what is there */
+
+/* need.c */
+struct cw_place { uint64_t seed, epoch, position; }; /* of an element */
+static inline struct cw_place cw_place_of(const struct cw_split *s, uint64_t position)
+{
+    return (struct cw_place){s->epoch->epoch.seed, s->epoch->epoch.epoch, position};
+}
+/* Memory with which an element there, its batch and all that is like them can be computed. least: what is known to be needed. Mutex not held. */
+size_t cw_memory_needed(struct cw_runner *r, const struct cw_place *at, size_t least);
+/* CW_E_BUDGET: the budget is too small for something; expected is at least `needed`, the runner's. */
+int cw_too_small(const struct cw_runner *r, size_t needed, const char *what, struct cw_error *err);
+/* The same, where the last refusal was the reason. Mutex held, but released meanwhile. 1: what was the matter is over, it is to be tried again. */
+int cw_lack_of_memory(struct cw_runner *r, const struct cw_place *at, const char *what, struct cw_error *err);
+
 /* pool.c */
 int cw_pool_start(struct cw_runner *r, struct cw_error *err);
 void cw_pool_stop(struct cw_runner *r);
@@ -388,6 +422,8 @@ void cw_wake_parked(struct cw_runner *r);            /* mutex held: blocks whose
 void cw_trim(struct cw_runner *r);                   /* mutex held */
 /* Takes everything from the last split behind `s` that holds something; it will be computed again. False: there is none. Nothing must be running. */
 bool cw_reclaim(struct cw_runner *r, const struct cw_split *s); /* mutex held */
+void cw_give_up(struct cw_runner *r, struct cw_split *s); /* the same with this one. Mutex held */
+bool cw_holds_anything(const struct cw_runner *r, const struct cw_split *s); /* mutex held */
 bool cw_can_reclaim(const struct cw_runner *r, const struct cw_split *s); /* mutex held: it would take something */
 /* Whether the consumer has, or can take, something that it will release. */
 bool cw_may_be_released(const struct cw_runner *r);   /* mutex held */

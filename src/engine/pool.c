@@ -276,7 +276,7 @@ bool cw_may_be_released(const struct cw_runner *r)
     return r->n_handed > 0 || (a && a->closed && a->n_done == a->n_assigned) || (first && first->over && first->n_blocks == 0);
 }
 
-static bool holds_anything(const struct cw_runner *r, const struct cw_split *s)
+bool cw_holds_anything(const struct cw_runner *r, const struct cw_split *s)
 {
     bool any = s->first || s->head;
     for (unsigned k = 0; k < CW_MAX(r->compiled->n_buckets, 1); k++)
@@ -288,31 +288,47 @@ static struct cw_split *reclaimable(const struct cw_runner *r, const struct cw_s
 {
     struct cw_split *last = NULL;
     for (struct cw_split *later = s ? s->next : NULL; later; later = later->next)
-        if (holds_anything(r, later))
+        if (cw_holds_anything(r, later))
             last = later;
     return last;
 }
 
 bool cw_can_reclaim(const struct cw_runner *r, const struct cw_split *s) { return reclaimable(r, s) != NULL; }
 
-bool cw_reclaim(struct cw_runner *r, const struct cw_split *s)
+void cw_give_up(struct cw_runner *r, struct cw_split *s)
 {
-    struct cw_split *last = reclaimable(r, s);
-    if (!last)
-        return false;
     for (struct block **at = &r->starved; *at;) {
         struct block *b = *at;
-        if (b->split != last) {
+        if (b->split != s) {
             at = &b->next;
             continue;
         }
         *at = b->next;
-        last->n_blocks--;
+        s->n_blocks--;
         cw_block_recycle(r, b);
     }
-    cw_split_restart(r, last);
+    cw_split_restart(r, s);
     cw_trim(r);
-    return true;
+}
+
+bool cw_reclaim(struct cw_runner *r, const struct cw_split *s)
+{
+    struct cw_split *last = reclaimable(r, s);
+    if (last)
+        cw_give_up(r, last);
+    return last != NULL;
+}
+
+/* A block of one element that is alone with its batch does not fit: that ends the run. False: something was released meanwhile. Mutex held, but released
+ * meanwhile. */
+static bool block_lacks(struct cw_runner *r, const struct block *b)
+{
+    struct cw_error err = {0};
+    const struct cw_place at = cw_place_of(b->split, b->piece->begin + b->at);
+    int status = cw_lack_of_memory(r, &at, "an element does not fit beside the batch that it belongs to", &err);
+    if (status < 0 && !r->fatal.status)
+        r->fatal = err;
+    return status < 0;
 }
 
 /* Nothing runs and somebody lacks memory: the earliest block gets all there is, if need be what later splits have already. */
@@ -331,11 +347,11 @@ static void run_starved(struct cw_runner *r, struct thread *t)
             break; /* it was enough */
         if (cw_slab_trim(&r->slabs) > 0 || cw_reclaim(r, s)) /* slabs: the consumer released some meanwhile */
             continue;
+        if (!cw_may_be_released(r) && !r->fatal.status) {
+            if (cw_frugal_begin(r) || !block_lacks(r, b))
+                break;
+        }
         r->starving = true; /* until something is released */
-        if (!cw_may_be_released(r) && !r->fatal.status)
-            (void)cw_error_set(&r->fatal, CW_E_BUDGET,
-                               "--memory %zu is too small: a run of %zu elements does not fit beside the batches that wait for it; expected at least %zu",
-                               r->budget.limit, b->n_refs, atomic_load(&r->budget.wanted));
         break;
     }
     r->alone = false;
@@ -346,6 +362,17 @@ static void run_starved(struct cw_runner *r, struct thread *t)
     }
     cw_work(r);
     cw_done(r);
+}
+
+/* Nothing else is under way, and there is no memory for the plan of a piece. Mutex held, but released meanwhile. */
+static void plan_lacks(struct cw_runner *r, const struct cw_split *s, const struct piece *p)
+{
+    const struct cw_place at = cw_place_of(s, p->begin);
+    struct cw_error err = {0};
+    if (!r->frugal && cw_frugal_begin(r))
+        return;
+    if (cw_lack_of_memory(r, &at, "the plan of a split does not fit", &err) < 0 && !r->fatal.status)
+        r->fatal = err;
 }
 
 static void plan_piece(struct cw_runner *r, struct thread *t, struct cw_split *s, struct piece *p)
@@ -359,6 +386,8 @@ static void plan_piece(struct cw_runner *r, struct thread *t, struct cw_split *s
     pthread_mutex_unlock(&r->mutex);
     int status = cw_piece_plan(r, t, s, p, &err);
     pthread_mutex_lock(&r->mutex);
+    if (status < 0)
+        cw_piece_unplan(p); /* others look whether it is planned */
     leave(r, &r->n_running);
     cw_account(r, t);
     r->planning = false;
@@ -380,11 +409,10 @@ static void plan_piece(struct cw_runner *r, struct thread *t, struct cw_split *s
     } else if (status == CW_E_BUDGET && (r->n_blocks || r->n_running || !r->plan_short || cw_ahead_drop(r) || cw_reclaim(r, s) || cw_may_be_released(r))) {
         r->plan_short = true; /* tried again when something is released, or when nothing else is under way */
         cw_trim(r);
+    } else if (!r->fatal.status && status == CW_E_BUDGET) {
+        plan_lacks(r, s, p);
     } else if (!r->fatal.status) {
         r->fatal = err;
-        if (status == CW_E_BUDGET)
-            (void)cw_error_set(&r->fatal, CW_E_BUDGET, "--memory %zu is too small: %s; expected at least %zu", r->budget.limit, err.message,
-                               atomic_load(&r->budget.wanted));
     }
     cw_work(r);
     cw_done(r);
@@ -427,7 +455,7 @@ static void *compute_main(void *arg)
             continue;
         }
         if (!r->fatal.status && (b = cw_carve(r))) {
-            b->plain = r->options.detail ? t->n_run++ % SAMPLE_DETAIL == SAMPLE_DETAIL_FIRST : t->n_run++ % SAMPLE_EVERY == SAMPLE_FIRST;
+            b->plain = !r->frugal && (r->options.detail ? t->n_run++ % SAMPLE_DETAIL == SAMPLE_DETAIL_FIRST : t->n_run++ % SAMPLE_EVERY == SAMPLE_FIRST);
             run_block(r, t, b);
             continue;
         }

@@ -38,6 +38,7 @@ struct cw_profile {
     uint64_t cold_wall_ns;     /* time in which at least one of them read */
     uint64_t fetch_ns;         /* compute threads read the cache, or looked what it has */
     uint64_t positions;        /* of the sequence, that were computed or read */
+    uint64_t cached_positions; /* of these, read from the cache */
     uint64_t idle_ns;          /* threads had nothing they were allowed to do */
     uint64_t idle_for_ns[CW_N_IDLE]; /* that, by reason */
     uint64_t wait_ns;          /* the consumer waited for a batch */

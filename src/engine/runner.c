@@ -48,6 +48,8 @@ static void set_assemblies(struct cw_runner *r, size_t memory)
         r->max_assemblies += 2 * r->compiled->n_buckets * (unsigned)CW_MIN(r->options.threads + 2, 16u);
 }
 
+static size_t runners_memory(const struct cw_runner_options *o, size_t memory) { return o->kept_part ? memory - memory / o->kept_part : memory; }
+
 static int check_budget(struct cw_runner *r, struct cw_error *err)
 {
     size_t slab = r->layout.slab_bytes ? cw_slab_charge(r->layout.slab_bytes) : 0, memory = r->budget.limit;
@@ -56,12 +58,9 @@ static int check_budget(struct cw_runner *r, struct cw_error *err)
     size_t least = batch * (r->compiled->counted ? 1 : 2) + plan + ((size_t)1 << 20);
     r->least = least;
     if (memory < least) {
-        char value[32], expected[64];
-        snprintf(value, sizeof(value), "%zu", memory);
-        snprintf(expected, sizeof(expected), "at least %zu bytes", least);
-        cw_error_attribute(err, "memory", value, expected);
-        return cw_error_set(err, CW_E_BUDGET, "--memory %zu is too small: a batch of %llu takes %zu bytes, the plan of a split %zu; the smallest budget is %zu",
-                            memory, (unsigned long long)r->compiled->batch_size, batch, plan, least);
+        char what[160];
+        snprintf(what, sizeof(what), "a batch of %llu takes %zu bytes, the plan of a split %zu", (unsigned long long)r->compiled->batch_size, batch, plan);
+        return cw_too_small(r, cw_memory_needed(r, &(struct cw_place){0}, least), what, err);
     }
     set_assemblies(r, memory);
     return 0;
@@ -69,7 +68,7 @@ static int check_budget(struct cw_runner *r, struct cw_error *err)
 
 size_t cw_runner_set_memory(struct cw_runner *r, size_t memory)
 {
-    memory = CW_MAX(memory, r->least);
+    memory = CW_MAX(runners_memory(&r->options, memory), r->least);
     pthread_mutex_lock(&r->mutex);
     atomic_store(&r->budget.limit, memory);
     set_assemblies(r, memory);
@@ -104,7 +103,7 @@ int cw_runner_new(const struct cw_sequence *s, const struct cw_runner_options *o
     pthread_cond_init(&r->done, &monotonic);
     pthread_cond_init(&r->reads, NULL);
     pthread_condattr_destroy(&monotonic);
-    cw_budget_init(&r->budget, o->memory);
+    cw_budget_init(&r->budget, runners_memory(o, o->memory));
     int status = cw_slab_pool_init(&r->slabs, &r->budget, err);
     r->threads = calloc(o->threads, sizeof(*r->threads));
     r->row_ns = calloc(2 * c->n_programs, sizeof(*r->row_ns));
@@ -217,7 +216,7 @@ int cw_runner_open(struct cw_runner *r, uint64_t seed, uint64_t epoch, uint64_t 
     s->first_batch = s->n_taken = first_batch;
     s->discard = r->compiled->counted ? 0 : first_batch;
     s->begin = s->position = r->compiled->whole_epoch ? 0 : index * q->split_size;
-    s->end = r->compiled->whole_epoch ? q->n_positions : CW_MIN(s->position + q->split_size, q->n_positions);
+    s->end = cw_split_end(r, index);
     s->passed = calloc(r->n_points, sizeof(*s->passed));
     s->limits = calloc(r->compiled->n_limits + 1, sizeof(*s->limits));
     s->open = calloc(CW_MAX(r->compiled->n_buckets, 1), sizeof(*s->open));
@@ -277,6 +276,7 @@ void cw_runner_close(struct cw_runner *r, struct cw_split *s)
             break;
         }
     cw_split_free(r, s);
+    cw_frugal_closed(r);
     r->consumer_short = false; /* what it was for may have gone with the split; if not, it is said again */
     cw_released(r); /* and another split is the first now */
     pthread_mutex_unlock(&r->mutex);

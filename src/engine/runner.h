@@ -14,6 +14,7 @@ struct cw_cache;
 struct cw_runner_options {
     unsigned threads;
     size_t memory;            /* bytes: slabs, read buffers, scratch, orders of shuffles */
+    unsigned kept_part;       /* one part in so many of these bytes is kept by who opens it, for something else; 0: nothing */
     bool batches_are_users;   /* a batch that was handed out leaves the budget */
     bool optimize;            /* fuse operators */
     bool detail;              /* count more, for who explains (profile.h): it costs a few percent */
@@ -52,7 +53,7 @@ bool cw_runner_stuck(struct cw_runner *r);
 void cw_runner_relent(struct cw_runner *r);
 /* The error that ended the runner as a whole, and not just a split; 0: it goes on. */
 int cw_runner_fatal(struct cw_runner *r, struct cw_error *err);
-/* Another limit of memory, at least what one batch needs; less than what is in use is waited for. Returns the limit. */
+/* Another limit of memory (with the part that is kept), at least what one batch needs; less than what is in use is waited for. Returns the runner's limit. */
 size_t cw_runner_set_memory(struct cw_runner *r, size_t memory);
 size_t cw_runner_memory_used(struct cw_runner *r);
 unsigned cw_runner_threads(const struct cw_runner *r);

@@ -34,6 +34,8 @@ static void cached(const struct cw_worker *w, struct cw_metrics *m)
     struct cw_cache_facts f = {0};
     if (w->cache)
         cw_cache_facts(w->cache, &f);
+    cw_metrics_gauge(m, "worker_cache_used", "bytes", (double)f.used, "Bytes of all files in the cache directory, as it saw them last.");
+    cw_metrics_gauge(m, "worker_cache_limit", "bytes", w->cache ? (double)cw_cache_quota(w->cache) : 0, "That may lie there.");
     cw_metrics_counter(m, "worker_cache_hits", NULL, (double)f.hits, "Elements read from the cache.");
     cw_metrics_counter(m, "worker_cache_misses", NULL, (double)f.misses, "Elements that it did not have, and that were computed.");
     cw_metrics_counter(m, "worker_cache_bad", NULL, (double)(f.bad + f.gone), "Entries that were damaged, or gone when they were read.");

@@ -12,6 +12,9 @@
 #include "worker/peer.h"
 #include "worker/work.h"
 
+/* Of a stream's memory one part in so many is for batches that were taken for one rank while another asked for those behind them. */
+#define CW_KEPT_PART 8
+
 /* What a client asked for: batches at .. end - 1 of a split, or so many elements of what is left over under a key. */
 struct cw_request {
     struct cw_request *next;

@@ -37,6 +37,7 @@ void cw_work_add(struct cw_work *w, const struct cw_pipeline *p, const struct cw
     add_chain(w, &p->chain, profile->ops);
     w->compute_ns += profile->plan_ns + profile->emit_ns + profile->fetch_ns;
     w->positions += profile->positions;
+    w->cached_positions += profile->cached_positions;
     w->read_ns += profile->read_ns;
     w->read_bytes += profile->read_bytes;
 }
@@ -47,6 +48,7 @@ void cw_work_add_all(struct cw_work *w, const struct cw_work *other)
         add_op(w, other->ops[i].name, other->ops[i].ns, other->ops[i].rows);
     w->compute_ns += other->compute_ns;
     w->positions += other->positions;
+    w->cached_positions += other->cached_positions;
     w->read_ns += other->read_ns;
     w->read_bytes += other->read_bytes;
 }

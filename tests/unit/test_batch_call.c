@@ -316,7 +316,7 @@ static void lack_of_memory_calls_nobody_again(void **state)
     let(1);
     for (int i = 0; i < 2; i++) {
         assert_int_equal(cw_runner_finish(r, a, 1, 0, 0, &err), CW_E_BUDGET);
-        assert_contains(err.message, "is too small for a batch");
+        assert_contains(err.message, "is too small: a batch does not fit");
     }
     cw_runner_set_memory(r, LARGE);
     assert_int_equal(cw_runner_finish(r, a, 1, 0, 0, &err), 0);
