@@ -5,8 +5,8 @@
 
 #include "base/clock.h"
 #include "cache/internal.h"
-#include "cache/throttle.h"
 #include "storage/file.h"
+#include "storage/throttle.h"
 
 /* A read of its own costs about what copying this much does. */
 #define SMALL_BYTES ((size_t)8 << 10)
@@ -17,9 +17,9 @@
 int cw_cache_segment_read(struct cw_cache_segment *g, uint64_t offset, struct iovec *v, int n_v, size_t bytes, bool nowait)
 {
     int r = 2;
-    if (nowait && cw_throttled())
+    if (nowait && cw_throttled(CW_THROTTLE_STORE))
         return 1;
-    cw_throttle_read(bytes);
+    cw_throttle_read(CW_THROTTLE_STORE, bytes);
     pthread_rwlock_rdlock(&g->lock);
     if (g->fd >= 0) { /* being written by this process, past the page cache if that can be */
         ssize_t n = preadv2(g->fd, v, n_v, (off_t)offset, nowait ? RWF_NOWAIT : 0);

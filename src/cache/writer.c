@@ -12,8 +12,8 @@
 #include "base/clock.h"
 #include "base/crash.h"
 #include "cache/internal.h"
-#include "cache/throttle.h"
 #include "storage/file.h"
+#include "storage/throttle.h"
 
 #define MS UINT64_C(1000000)
 /* Between two looks at what others published. */
@@ -174,7 +174,7 @@ static void publish(struct cw_cache_set *s)
 /* What some file systems only say when it is tried: that they can't write past the page cache. */
 static int write_blocks(struct writing *w, const uint8_t *data, size_t bytes)
 {
-    cw_throttle_write(bytes);
+    cw_throttle_write(CW_THROTTLE_STORE, bytes);
     int r = w->direct_fd >= 0 ? cw_cache_write_at(w->direct_fd, w->size, data, bytes) : -EINVAL;
     if (r != -EINVAL)
         return r;

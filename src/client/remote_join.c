@@ -112,12 +112,14 @@ static void call_ended(void *arg)
     pthread_mutex_unlock(&r->mutex);
 }
 
-static int wait_call(struct remote *r, const struct cw_assembly *a, uint64_t deadline_ns, struct cw_error *err)
+static int wait_call(struct remote *r, struct cw_assembly *a, uint64_t deadline_ns, struct cw_error *err)
 {
     int status = 0;
     pthread_mutex_lock(&r->mutex);
     while (status == 0 && !cw_batch_call_over(a))
         status = cw_remote_wait_here(r, deadline_ns, "what map_batches makes of the next batch", err);
+    if (status == 0)
+        cw_batch_call_count(a, r->ops);
     pthread_mutex_unlock(&r->mutex);
     return status;
 }

@@ -194,7 +194,7 @@ static void begin_probe(struct cw_runner *r, unsigned in_use)
 
 uint64_t cw_block_patience(const struct cw_runner *r, const struct block *b)
 {
-    uint64_t row_ns = r->row_ns[2 * b->program->leaf];
+    uint64_t row_ns = r->rows[2 * b->program->leaf].ns;
     return row_ns ? CW_MIN(CW_MAX(PATIENCE * row_ns * b->n_refs, PATIENCE_LEAST_NS), PATIENCE_MOST_NS) : PATIENCE_MOST_NS;
 }
 

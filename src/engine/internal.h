@@ -146,6 +146,11 @@ struct thread {
 #define READ_THREADS 4
 #define READ_DEPTH 16
 
+struct row_pace {
+    uint64_t ns;   /* mean time of one, lately */
+    uint64_t told; /* so many for a block, as was told last */
+};
+
 struct cached; /* cached.c */
 
 /* What blocks of a program do under a choice of markers. Immutable. */
@@ -223,8 +228,9 @@ struct cw_runner {
     bool poll_short;                  /* a batch of a split that is not the first could not be finished */
     bool settled;                     /* a thread found nothing to do, and nothing was done by others */
     bool cold;                        /* reads go to the read threads first */
-    uint64_t max_rows;
-    uint64_t *row_ns;                 /* by leaf: mean time of a row that is computed, and of one from the cache */
+    uint64_t max_rows;                /* of a block, so that it stays in a core's cache; set once */
+    struct row_pace *rows;                /* by leaf: of those that are computed, and of those from the cache (rows.c) */
+    struct cw_tuned_log tuned;
     struct cw_ahead *ahead;           /* joined batches made ahead (ahead.c), in order */
     unsigned n_ahead;
     bool no_ahead;                    /* memory was short: none are begun any more */
@@ -238,6 +244,13 @@ struct cw_runner {
     _Atomic bool cancelled;
     _Atomic unsigned n_calls;         /* of operators on the consumer's batches, that are under way */
 };
+
+/* rows.c: mutex held, but for the first */
+int cw_rows_new(struct cw_runner *r, struct cw_error *err);
+uint64_t cw_rows_most(const struct cw_runner *r, unsigned leaf, bool hit);
+void cw_rows_timed(struct cw_runner *r, unsigned leaf, bool hit, uint64_t ns); /* a row of a block that is done took so long */
+unsigned cw_blocks_most(const struct cw_runner *r); /* that may be in flight; */
+void cw_blocks_tell(struct cw_runner *r);           /* it is another number now */
 
 /* carve.c: mutex held */
 struct block *cw_carve(struct cw_runner *r);
@@ -321,6 +334,7 @@ void cw_block_keep_dropped(struct cw_runner *r, struct block *b);
 void cw_block_forget(struct block *b); /* what was fetched or looked up */
 
 /* account.c */
+bool cw_counted(void); /* but where a test measures what counting takes (base/crash.h: uncounted) */
 int cw_account_new(struct cw_runner *r, struct cw_error *err);  /* room to count in: each thread's, and that of the sums */
 void cw_account(struct cw_runner *r, struct thread *t);         /* adds what a thread counted since last time. Mutex held */
 void cw_idle(struct cw_runner *r);                              /* waits for something to do, and counts why there was nothing. Mutex held */
@@ -383,7 +397,7 @@ static inline void cw_done(struct cw_runner *r)
 
 /* ahead.c: mutex held */
 struct cw_ahead *cw_ahead_next(struct cw_runner *r);             /* to be made next; NULL: none */
-void cw_ahead_run(struct cw_runner *r, struct cw_ahead *j);      /* releases the mutex meanwhile */
+void cw_ahead_run(struct cw_runner *r, struct thread *t, struct cw_ahead *j); /* releases the mutex meanwhile */
 bool cw_ahead_drop(struct cw_runner *r);                         /* those that nobody is at, for their memory, for good; false: there are none */
 /* Those that nobody began: copies of elements and nothing more, had again when there is memory. False: there are none. */
 bool cw_ahead_unqueue(struct cw_runner *r);

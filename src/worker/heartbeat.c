@@ -112,6 +112,7 @@ static void on_heartbeat(void *arg)
     m.of_case = CACHEW__ENVELOPE__OF_HEARTBEAT;
     m.heartbeat = &beat;
     cw_control_say(w, &m);
+    cw_tuning_log(w);
     cw_worker_changed(w);
 }
 

@@ -76,6 +76,19 @@ static void metrics(struct cw_worker *w, struct cw_text *text)
 
 /* ---- pages ---- */
 
+/* Takes o over; NULL: out of memory. */
+static void put_json(struct cw_http_reply *reply, json_t *o)
+{
+    _cleanup_free_ char *text = o ? json_dumps(o, JSON_COMPACT) : NULL;
+    json_decref(o);
+    if (!text) {
+        reply->status = 503;
+        return;
+    }
+    reply->type = "application/json";
+    cw_text_add(&reply->body, "%s\n", text);
+}
+
 static void status(struct cw_worker *w, struct cw_http_reply *reply)
 {
     struct cw_worker_status s;
@@ -87,14 +100,7 @@ static void status(struct cw_worker *w, struct cw_http_reply *reply)
                           (json_int_t)s.n_reports, "memory_in_use", (json_int_t)s.memory_used, "memory", (json_int_t)w->options.memory, "batches",
                           (json_int_t)s.n_batches, "bytes", (json_int_t)s.n_bytes, "cpu_s", (double)cw_control_cpu_ns() / 1e9, "uptime_s",
                           (double)(cw_now_ns() - w->started_ns) / 1e9);
-    _cleanup_free_ char *text = o ? json_dumps(o, JSON_COMPACT) : NULL;
-    json_decref(o);
-    if (!text) {
-        reply->status = 503;
-        return;
-    }
-    reply->type = "application/json";
-    cw_text_add(&reply->body, "%s\n", text);
+    put_json(reply, o);
 }
 
 void cw_worker_page(void *user, const char *path, const char *query CW_UNUSED, struct cw_http_reply *reply)
@@ -111,8 +117,10 @@ void cw_worker_page(void *user, const char *path, const char *query CW_UNUSED, s
         cw_text_add(&reply->body, "%s\n", w->draining ? "draining" : w->registered ? "ready" : "the dispatcher has not answered");
     } else if (strcmp(path, "/api/v1/status") == 0) {
         status(w, reply);
+    } else if (strcmp(path, "/api/v1/tuning") == 0) {
+        put_json(reply, cw_tuning_status(w));
     } else {
         reply->status = 404;
-        cw_text_add(&reply->body, "expected /metrics, /healthz, /readyz or /api/v1/status\n");
+        cw_text_add(&reply->body, "expected /metrics, /healthz, /readyz, /api/v1/status or /api/v1/tuning\n");
     }
 }

@@ -27,8 +27,8 @@ static void add_chain(struct cw_work *w, const struct cw_chain *chain, const str
             add_chain(w, &node->inputs[k], ops);
         const struct cw_op_profile *op = &ops[node->position];
         if (op->calls)
-            add_op(w, node->desc->name, op->ns, op->rows);
-        w->compute_ns += op->ns;
+            add_op(w, node->desc->name, op->ns + op->call_ns, op->rows);
+        w->compute_ns += op->ns + op->call_ns;
     }
 }
 

@@ -17,7 +17,7 @@
 
 #include "cache/admin.h"
 #include "cache/cache.h"
-#include "cache/throttle.h"
+#include "storage/throttle.h"
 #include "data/budget.h"
 
 static const struct cw_hash128 KEY = {.lo = 1, .hi = 2};
@@ -409,7 +409,7 @@ static void storage_that_hangs_is_left(void **state)
     snprintf(speed, sizeof(speed), "%s.speed", dir);
     set_speed(speed, "-1 0");
     assert_int_equal(setenv("CACHEW_STORE", speed, 1), 0);
-    if (!cw_throttled()) { /* only test builds have such storage */
+    if (!cw_throttled(CW_THROTTLE_STORE)) { /* only test builds have such storage */
         (void)unlink(speed);
         struct cw_cache *c = open_cache(0, 0);
         cw_cache_set_unref(open_set(c));
