@@ -4,8 +4,8 @@
     bench/cache.py read    reading them, beside plain reads of the same bytes from the page cache (raw_read.c)
     bench/cache.py write   an epoch that keeps all it computes, beside one that computes the same and keeps nothing
 
-Elements are photographs, decoded and resized to 224x224x3 uint8 with their label; the marker stands behind that. Each run stands between two of the other kind, and is compared with
-their mean; the median of the rounds counts. The cache lies below --dir.
+Elements are photographs, decoded and resized to 224x224x3 uint8 with their label; the marker stands behind that. Each run stands between two of the other kind, and is
+compared with their mean; the median of the rounds counts. The cache lies below --dir.
 
 Plain reads go round memory of as many batches as a run has under way (ratio); and, where all of it stays in the processor's cache, round one batch for each thread
 (ratio_one)."""
