@@ -186,6 +186,7 @@ struct cw_runner {
     unsigned n_choices;
     atomic_uint choice;               /* in use, for pieces that are planned from now on */
     unsigned probing, probe_left;     /* blocks that are still to be carved under another choice */
+    unsigned n_probes;                /* that are carved, and not done with */
     double probe_ns, spent_ns;        /* of compute threads and storage: by probes, and by all blocks */
     uint64_t busy_ns, n_positions_done; /* by blocks that are done, of compute threads alone */
     uint64_t n_positions_cached;      /* of these, read from the cache */
