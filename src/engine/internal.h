@@ -204,6 +204,7 @@ struct cw_runner {
     bool few_assemblies;              /* there would be more of them with more memory */
     uint64_t reading_since_ns;        /* where n_reading is not 0 */
     size_t least;                     /* memory; set once */
+    size_t given;                     /* memory, with the part that who opened it keeps */
     bool planning, stop;
     bool interrupted;
     /* Short of memory (docs/engine.md): */
