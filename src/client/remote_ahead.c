@@ -160,8 +160,12 @@ static void call_on(struct remote *r, struct remote_ahead *j)
     int status = 0;
     if (a->error || a->n_applied == r->compiled->n_batch_ops || (a->call && !cw_batch_call_over(a)))
         return;
-    if (a->call)
+    if (a->call) {
+        pthread_mutex_lock(&r->mutex);
+        cw_batch_call_count(a, r->ops);
+        pthread_mutex_unlock(&r->mutex);
         status = cw_remote_call_end(r, a, &err);
+    }
     if (status == 0 && a->n_applied < r->compiled->n_batch_ops)
         status = cw_remote_call_begin(r, a, j->name.epoch, &err);
     if (status < 0)

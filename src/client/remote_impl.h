@@ -193,7 +193,10 @@ struct remote {
     size_t n_outstanding;      /* slots that are ASKED or HERE */
     size_t batch_bytes;        /* of the largest that came */
     bool lent;                 /* it came as memory that a worker lends */
+    size_t window_told;        /* cw_remote_window, as tuned has it last */
+    struct cw_tuned_log tuned;
     uint64_t wait_ns;
+    struct cw_op_profile *ops; /* by position in the pipeline: operators on batches, of those that are joined */
     struct pace pace;
     bool waiting;              /* the consumer, at the moment */
     uint64_t waited_ns, note_ns; /* for what is taken next, so far; so long until somebody is told */
@@ -241,6 +244,7 @@ void cw_remote_hurry_parts(struct remote *r, uint64_t epoch, uint64_t split);
 /* NULL: there is none, or no memory to make one. */
 struct slot *cw_remote_slot(struct remote_split *s, uint64_t k, bool make);
 size_t cw_remote_window(const struct remote *r);
+void cw_remote_window_tell(struct remote *r); /* r->batch_bytes or r->lent may be another */
 /* Marks the next batches that will be wanted, as far as the window goes, and asks for what is to be asked for. Loop thread. */
 void cw_remote_pump(struct remote *r);
 /* What was asked of a worker is to be asked again: it is gone, or did not have the split when this was asked of it (and no other request). */

@@ -139,7 +139,7 @@ int cw_remote_call_end(struct remote *r, struct cw_assembly *whole, struct cw_er
     return cw_batch_call_end(r->compiled, whole, get_slab, &r->slabs, err);
 }
 
-static int wait_call(struct remote *r, const struct cw_assembly *a, uint64_t deadline_ns, struct cw_error *err)
+static int wait_call(struct remote *r, struct cw_assembly *a, uint64_t deadline_ns, struct cw_error *err)
 {
     int status = 0;
     pthread_mutex_lock(&r->mutex);
@@ -147,6 +147,8 @@ static int wait_call(struct remote *r, const struct cw_assembly *a, uint64_t dea
         status = cw_remote_wait_here(r, deadline_ns, "what map_batches makes of the next batch", err);
         cw_remote_meanwhile(r);
     }
+    if (status == 0)
+        cw_batch_call_count(a, r->ops);
     pthread_mutex_unlock(&r->mutex);
     return status;
 }

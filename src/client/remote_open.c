@@ -40,6 +40,7 @@ void cw_remote_deinit(struct remote *r)
     pthread_cond_destroy(&r->changed);
     pthread_mutex_destroy(&r->mutex);
     free(r->placements);
+    free(r->ops);
     free(r->service);
     free(r->job);
     free(r->token);
@@ -82,6 +83,8 @@ static int remote_init(struct remote *r, const struct cw_compiled *c, const stru
     r->token = o->token ? strdup(o->token) : NULL;
     r->pipeline = strdup(o->pipeline);
     if (status >= 0 && (!r->service || !r->job || !r->base_dir || !r->pipeline || (o->token && !r->token)))
+        status = cw_error_nomem(err, 0, "a job");
+    if (status >= 0 && !(r->ops = calloc(c->pipeline->n_ops, sizeof(*r->ops))))
         status = cw_error_nomem(err, 0, "a job");
     if (status >= 0)
         status = cw_layout_init(&r->layout, c, &r->budget, err);

@@ -126,6 +126,17 @@ static json_t *job_json(const struct cw_dispatcher *d, const struct job *j, bool
 
 /* ---- workers ---- */
 
+static void worker_cache(json_t *o, const struct worker *w, bool *failed)
+{
+    set(o, "cache_used", integer(w->cache_used), failed);
+    set(o, "cache_quota", json_real(w->cache_bytes), failed);
+    set(o, "cache_bad", integer(w->cache_bad), failed);
+    set(o, "cache_refused", integer(w->cache_refused), failed);
+    set(o, "cache_skipped", integer(w->cache_skipped), failed);
+    set(o, "cache_hits_per_s", json_real(w->cache_hits_per_s), failed);
+    set(o, "cache_part", isnan(w->cache_part) ? json_null() : json_real(w->cache_part), failed);
+}
+
 static json_t *worker_json(const struct worker *w, bool *failed)
 {
     json_t *o = json_object(), *unfit = json_array();
@@ -150,6 +161,8 @@ static json_t *worker_json(const struct worker *w, bool *failed)
     set(o, "bytes_per_s", json_real(w->bytes_per_s), failed);
     set(o, "cache_hits", integer(w->cache_hits), failed);
     set(o, "cache_misses", integer(w->cache_misses), failed);
+    if (w->cache_bytes > 0)
+        worker_cache(o, w, failed);
     CW_LIST_EACH(at, &w->seats) {
         const struct seat *t = CW_CONTAINER(at, struct seat, by_worker);
         if (t->state != SEAT_UNFIT)
@@ -209,6 +222,7 @@ static json_t *stream_json(const struct stream *s, bool *failed)
     set(o, "completed", integer(s->n_completed), failed);
     set(o, "workers", integer(s->n_ready), failed);
     set(o, "computing", cw_computed_json(&s->computed), failed);
+    set(o, "caching", cw_dp_caching_json(s), failed);
     set(o, "jobs", jobs, failed);
     return o;
 }

@@ -99,10 +99,11 @@ struct worker {
     bool short_of_memory; /* one stream more did not fit beside those that it has */
     uint64_t memory;
     uint64_t cpu_ns, memory_bytes, n_batches, n_bytes; /* as its heartbeats say */
-    struct { uint64_t at_ns, cpu_ns, n_batches, n_bytes; } rated; /* one of them, and since then, per second: */
-    double cpus, batches_per_s, bytes_per_s;
-    uint64_t cache_hits, cache_misses;
-    double cache_read_bytes_per_s, cache_write_bytes_per_s, cache_bytes;
+    struct { uint64_t at_ns, cpu_ns, n_batches, n_bytes, cache_hits, cache_misses; } rated; /* one of them, and since then, per second: */
+    double cpus, batches_per_s, bytes_per_s, cache_hits_per_s;
+    double cache_part;    /* of the elements that it looked for in its cache since then, those that it read; NAN: there were none */
+    uint64_t cache_hits, cache_misses, cache_used, cache_bad, cache_refused, cache_skipped;
+    double cache_read_bytes_per_s, cache_write_bytes_per_s, cache_bytes; /* cache_bytes: its bound; 0: it has no cache */
     bool awaited;         /* known before a restart, and not back yet */
     bool ready;           /* told its id: it may be asked for things */
     bool kept;            /* another connection of a worker that was not lost: its Holdings tell what of its leases is left */
@@ -241,7 +242,7 @@ struct job {
     struct scaling scaling;
     struct point now;          /* the last one */
     struct history *history;   /* NULL: none yet, or there are too many */
-    double computed_s;         /* of its stream, at the last point */
+    struct { double compute_s, positions, cached; } looked; /* at its stream's `computed`, at the last point */
 };
 
 struct rank {
@@ -318,6 +319,7 @@ struct cw_dispatcher {
     struct cw_link pools;
     uint64_t busy_ns;          /* when there was a job last */
     uint64_t n_decisions, claims_hash, claims_serial; /* serial: one more with each change of what shares follow from */
+    uint64_t n_cache_moves;    /* decisions by which something is cached elsewhere */
     uint64_t supply_serial;    /* one more whenever there may be more workers than before */
 };
 

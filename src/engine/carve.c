@@ -5,10 +5,6 @@
 
 #include "base/clock.h"
 
-/* A block should take about this long: long against the cost of scheduling it (microseconds), short against a batch. */
-#define BLOCK_NS UINT64_C(500000)
-/* Rows from the cache are only read, so that a block of them need not fit in a core's cache. */
-#define FEW_HITS 8
 /* Spare blocks: more than are in flight with the usual number of threads. */
 #define IDLE_MAX 64
 
@@ -223,7 +219,7 @@ void cw_block_reset(struct cw_runner *r, struct block *b)
     cw_arena_reset(&b->arena, 0);
     b->b = (struct cw_block){.n = b->n_refs};
     b->origin = b->element = NULL;
-    b->spent_ns = b->prefix_ns = b->cold_ns = 0;
+    b->spent_ns = b->prefix_ns = b->cold_ns = b->late_ns = 0;
     b->n_looked = b->n_found = b->n_kept = b->content_rows = b->content_bytes = 0;
     b->shape = 0;
     b->point = r->compiled->counted ? r->n_points : 0;
@@ -293,8 +289,7 @@ static uint64_t block_rows(const struct cw_runner *r, const struct block *b, con
     const struct cw_ref *first = &p->refs[at];
     const uint8_t *kept = b->choice == p->choice || b->uncached ? p->kept : NULL;
     bool hit = kept && kept[at] && !b->uncached;
-    uint64_t ns = r->row_ns[2 * first->leaf + hit], most = ns ? CW_MAX(BLOCK_NS / ns, 1) : 1, n = 1;
-    most = CW_MIN(most, CW_MIN(hit ? CW_MAX(r->max_rows, FEW_HITS) : r->max_rows, p->n - at));
+    uint64_t most = CW_MIN(cw_rows_most(r, first->leaf, hit), p->n - at), n = 1;
     while (kept && n < most && kept[at + n] == kept[at])
         n++;
     most = kept ? n : most;
@@ -356,10 +351,8 @@ static int counted_slots(struct cw_runner *r, struct cw_split *s, struct piece *
 
 struct block *cw_carve(struct cw_runner *r)
 {
-    /* Enough to keep every thread busy while some blocks wait for their turn or for bytes. */
-    unsigned most = r->options.threads * 4 + (r->cold ? READ_DEPTH : 0);
     /* Those of later splits may all wait for batches that only the first one's progress sets free; then it gets one beyond the limit. */
-    bool full = r->n_blocks >= most, first_has_none = r->splits && r->splits->n_blocks == 0;
+    bool full = r->n_blocks >= cw_blocks_most(r), first_has_none = r->splits && r->splits->n_blocks == 0;
     if ((full && !first_has_none) || r->starved || r->consumer_short || r->fatal.status || (r->frugal && cw_frugal_waits(r)))
         return NULL;
     for (struct cw_split *s = r->splits; s; s = s->next) {

@@ -129,6 +129,8 @@ struct block {
     unsigned n_segments, segment_capacity;
     uint64_t started_ns;
     uint64_t spent_ns, prefix_ns, cold_ns; /* of compute threads, in all and up to the marker; of read threads (choices.c) */
+    uint64_t patience_ns;        /* for the cache's storage; CW_CACHE_AT_ONCE: for read threads */
+    uint64_t late_ns;            /* of cold_ns: it was waited for, and then computed; 0: it was not */
 };
 
 struct thread {
@@ -143,6 +145,11 @@ struct thread {
 /* Cold reads in flight at most, and the threads that do them: enough for the queue of a disk. */
 #define READ_THREADS 4
 #define READ_DEPTH 16
+
+struct row_pace {
+    uint64_t ns;   /* mean time of one, lately */
+    uint64_t told; /* so many for a block, as was told last */
+};
 
 struct cached; /* cached.c */
 
@@ -181,6 +188,7 @@ struct cw_runner {
     unsigned probing, probe_left;     /* blocks that are still to be carved under another choice */
     double probe_ns, spent_ns;        /* of compute threads and storage: by probes, and by all blocks */
     uint64_t busy_ns, n_positions_done; /* by blocks that are done, of compute threads alone */
+    uint64_t n_positions_cached;      /* of these, read from the cache */
     uint64_t cold_ns, at_store_ns;    /* read threads were at it, any of them: in all; accounted for up to here */
     unsigned n_at_store;              /* of them */
     struct cw_layout layout;
@@ -220,8 +228,9 @@ struct cw_runner {
     bool poll_short;                  /* a batch of a split that is not the first could not be finished */
     bool settled;                     /* a thread found nothing to do, and nothing was done by others */
     bool cold;                        /* reads go to the read threads first */
-    uint64_t max_rows;
-    uint64_t *row_ns;                 /* by leaf: mean time of a row that is computed, and of one from the cache */
+    uint64_t max_rows;                /* of a block, so that it stays in a core's cache; set once */
+    struct row_pace *rows;                /* by leaf: of those that are computed, and of those from the cache (rows.c) */
+    struct cw_tuned_log tuned;
     struct cw_ahead *ahead;           /* joined batches made ahead (ahead.c), in order */
     unsigned n_ahead;
     bool no_ahead;                    /* memory was short: none are begun any more */
@@ -235,6 +244,13 @@ struct cw_runner {
     _Atomic bool cancelled;
     _Atomic unsigned n_calls;         /* of operators on the consumer's batches, that are under way */
 };
+
+/* rows.c: mutex held, but for the first */
+int cw_rows_new(struct cw_runner *r, struct cw_error *err);
+uint64_t cw_rows_most(const struct cw_runner *r, unsigned leaf, bool hit);
+void cw_rows_timed(struct cw_runner *r, unsigned leaf, bool hit, uint64_t ns); /* a row of a block that is done took so long */
+unsigned cw_blocks_most(const struct cw_runner *r); /* that may be in flight; */
+void cw_blocks_tell(struct cw_runner *r);           /* it is another number now */
 
 /* carve.c: mutex held */
 struct block *cw_carve(struct cw_runner *r);
@@ -307,8 +323,8 @@ char *cw_cached_profile(const struct cached *c);
 void cw_cached_put_profile(struct cached *c, const char *text);
 /* Which positions of a piece the cache has. Where there is no memory for the answer it is left open. */
 void cw_piece_look_up(struct cw_runner *r, const struct cw_split *s, struct piece *p);
-/* Reads what stands at the marker, if the cache has it for every row: b->hit. 1: would block. */
-int cw_block_fetch(struct cw_runner *r, struct block *b, bool nowait, struct cw_error *err);
+/* Reads what stands at the marker, if the cache has it for every row and gives it within b->patience_ns: b->hit. 1: would block. */
+int cw_block_fetch(struct cw_runner *r, struct block *b, struct cw_error *err);
 /* Columns and statuses of a block that was fetched, in place of what the source and the operators before the marker make. */
 void cw_block_put_hits(struct block *b);
 /* Rows of c that were computed up to the marker are kept. Row i of c is row map[i] of b (map NULL: i). */
@@ -318,6 +334,7 @@ void cw_block_keep_dropped(struct cw_runner *r, struct block *b);
 void cw_block_forget(struct block *b); /* what was fetched or looked up */
 
 /* account.c */
+bool cw_counted(void); /* but where a test measures what counting takes (base/crash.h: uncounted) */
 int cw_account_new(struct cw_runner *r, struct cw_error *err);  /* room to count in: each thread's, and that of the sums */
 void cw_account(struct cw_runner *r, struct thread *t);         /* adds what a thread counted since last time. Mutex held */
 void cw_idle(struct cw_runner *r);                              /* waits for something to do, and counts why there was nothing. Mutex held */
@@ -334,6 +351,8 @@ void cw_choices_free(struct cw_runner *r); /* and keeps what was measured for la
 /* choice_profile.c: at the start, and at the end */
 void cw_choices_load(struct cw_runner *r);
 void cw_choice_save(const struct choice *none, const struct choice *c, struct cached *to);
+/* How long it is worth waiting for what the cache has of a block. Mutex held. */
+uint64_t cw_block_patience(const struct cw_runner *r, const struct block *b);
 /* What is done about markers in a block that begins at p->refs[p->carved]. Mutex held. */
 void cw_block_choose(struct cw_runner *r, struct block *b, const struct piece *p);
 /* Positions of an epoch were looked for under a choice. Mutex held. */
@@ -378,7 +397,7 @@ static inline void cw_done(struct cw_runner *r)
 
 /* ahead.c: mutex held */
 struct cw_ahead *cw_ahead_next(struct cw_runner *r);             /* to be made next; NULL: none */
-void cw_ahead_run(struct cw_runner *r, struct cw_ahead *j);      /* releases the mutex meanwhile */
+void cw_ahead_run(struct cw_runner *r, struct thread *t, struct cw_ahead *j); /* releases the mutex meanwhile */
 bool cw_ahead_drop(struct cw_runner *r);                         /* those that nobody is at, for their memory, for good; false: there are none */
 /* Those that nobody began: copies of elements and nothing more, had again when there is memory. False: there are none. */
 bool cw_ahead_unqueue(struct cw_runner *r);

@@ -6,6 +6,7 @@
 
 #include "base/clock.h"
 #include "base/thread.h"
+#include "cache/cache.h"
 
 /* One run in 256 is unfused: it tells how the time of fused operators divides. A photograph takes half as long again that way, so more of them would
  * be felt. The first one comes early, for the sake of short epochs. */
@@ -131,18 +132,10 @@ static int finish_batch(struct cw_runner *r, struct thread *t, struct cw_split *
     const struct cw_epoch *e = &s->epoch->epoch;
     uint64_t start = cw_now_ns();
     int status = cw_assembly_finish(a, &r->slabs, err);
-    uint64_t finished = cw_now_ns(), cpu_ns = r->options.detail ? cw_thread_cpu_ns() : 0;
-    t->emit_ns += finished - start;
-    if (status < 0 || !r->compiled->n_batch_ops)
+    t->emit_ns += cw_now_ns() - start;
+    if (status < 0)
         return status;
-    struct cw_op_profile *p = &t->ops[r->compiled->batch_ops[0].op->index]; /* there are seldom several: the first one stands for all */
-    status = cw_batch_apply(r->compiled, a, e->seed, e->epoch, cw_split_stopped, s, slab_now, &r->slabs, err);
-    p->ns += cw_now_ns() - finished;
-    p->cpu_ns += r->options.detail ? cw_thread_cpu_ns() - cpu_ns : 0;
-    p->calls++;
-    p->rows += a->batch ? a->batch->n : 0;
-    p->live_rows += a->batch ? a->batch->n : 0;
-    return status;
+    return cw_batch_apply(r->compiled, a, e->seed, e->epoch, t->ops, cw_split_stopped, s, slab_now, &r->slabs, err);
 }
 
 /* Batches that this block completed are finished by its thread: bytes of varying size need memory and work, so without the mutex. */
@@ -188,13 +181,17 @@ static void advance(struct cw_runner *r, struct thread *t, struct block *b)
             goto pass;
         }
         bool nowait = !r->alone; /* who runs alone is done with when this returns */
+        b->patience_ns = nowait ? CW_CACHE_AT_ONCE : cw_block_patience(r, b);
         pthread_mutex_unlock(&r->mutex);
         status = b->have_raw ? 0 : cw_block_read(r, t, b, nowait, &err);
         if (status == 0)
             status = b->point < r->n_points ? cw_block_stage(r, t, b, &err) : cw_block_emit(r, t, b, &err);
         pthread_mutex_lock(&r->mutex);
         if (status == 1) { /* the bytes are not in memory */
-            r->cold = true;
+            if (!r->cold) {
+                r->cold = true;
+                cw_blocks_tell(r);
+            }
             b->state = BLOCK_READING;
             b->spent_ns += cw_now_ns() - b->started_ns;
             b->next = NULL;
@@ -209,9 +206,7 @@ static void advance(struct cw_runner *r, struct thread *t, struct block *b)
         if (status < 0)
             break;
         if (b->point == r->n_points) {
-            uint64_t *mean = &r->row_ns[2 * b->program->leaf + b->hit], ns = (cw_now_ns() - b->started_ns + (b->hit ? b->cold_ns : 0)) / b->n_refs;
-            *mean = *mean ? (*mean * 7 + ns) / 8 : ns;
-            *mean = CW_MAX(*mean, 1);
+            cw_rows_timed(r, b->program->leaf, b->hit, (cw_now_ns() - b->started_ns + (b->hit ? b->cold_ns : 0)) / b->n_refs);
             b->spent_ns += cw_now_ns() - b->started_ns;
             cw_block_measured(r, b);
             cw_block_settle(r, b);
@@ -383,7 +378,7 @@ static void *compute_main(void *arg)
         if (!r->fatal.status && !r->starved && !r->consumer_short && (j = cw_ahead_next(r))) {
             r->settled = false;
             r->n_running++;
-            cw_ahead_run(r, j);
+            cw_ahead_run(r, t, j);
             leave(r, &r->n_running);
             cw_work(r); /* who starved waits for the last one that runs */
             cw_done(r);
@@ -403,7 +398,7 @@ static void *compute_main(void *arg)
             continue;
         }
         if (!r->fatal.status && (b = cw_carve(r))) {
-            b->plain = !r->frugal && (r->options.detail ? t->n_run++ % SAMPLE_DETAIL == SAMPLE_DETAIL_FIRST : t->n_run++ % SAMPLE_EVERY == SAMPLE_FIRST);
+            b->plain = !r->frugal && (r->options.detail ? t->n_run++ % SAMPLE_DETAIL == SAMPLE_DETAIL_FIRST : t->n_run++ % SAMPLE_EVERY == SAMPLE_FIRST && cw_counted());
             run_block(r, t, b);
             continue;
         }
@@ -431,6 +426,7 @@ static void *read_main(void *arg)
         r->reading = b->next;
         if (!r->reading)
             r->reading_tail = &r->reading;
+        b->patience_ns = cw_block_patience(r, b);
         cw_store_enter(r);
         pthread_mutex_unlock(&r->mutex);
         struct cw_error err = {0};

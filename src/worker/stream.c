@@ -103,6 +103,15 @@ unsigned cw_stream_choices(struct cw_stream *s, struct cw_choice ret[CW_CHOICES_
     return cw_runner_choices(r, ret);
 }
 
+void cw_stream_tuned(struct cw_stream *s, struct cw_tuned_log *ret)
+{
+    pthread_mutex_lock(&s->mutex);
+    struct cw_runner *r = s->runner;
+    pthread_mutex_unlock(&s->mutex);
+    if (r && !s->end_said)
+        cw_runner_tuned(r, ret);
+}
+
 void cw_stream_do(struct cw_stream *s, struct cw_command *c)
 {
     c->next = NULL;
