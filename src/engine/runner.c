@@ -56,10 +56,11 @@ static int check_budget(struct cw_runner *r, struct cw_error *err)
     return 0;
 }
 
-size_t cw_runner_set_memory(struct cw_runner *r, size_t memory)
+size_t cw_runner_set_memory(struct cw_runner *r, size_t given)
 {
-    memory = CW_MAX(runners_memory(&r->options, memory), r->least);
+    size_t memory = CW_MAX(runners_memory(&r->options, given), r->least);
     pthread_mutex_lock(&r->mutex);
+    r->given = given;
     atomic_store(&r->budget.limit, memory);
     set_assemblies(r, memory);
     if (atomic_load(&r->budget.used) > memory)
@@ -92,6 +93,7 @@ int cw_runner_new(const struct cw_sequence *s, const struct cw_runner_options *o
     pthread_cond_init(&r->done, &monotonic);
     pthread_cond_init(&r->reads, NULL);
     pthread_condattr_destroy(&monotonic);
+    r->given = o->memory;
     cw_budget_init(&r->budget, runners_memory(o, o->memory));
     int status = cw_slab_pool_init(&r->slabs, &r->budget, err);
     r->threads = calloc(o->threads, sizeof(*r->threads));
