@@ -29,7 +29,8 @@ static void set_assemblies(struct cw_runner *r, size_t memory)
         r->max_assemblies += 2 * r->compiled->n_buckets * (unsigned)CW_MIN(r->options.threads + 2, 16u);
     const struct cw_tuned t = {
         .what = "batches_under_way",
-        .seen = {{"batch_bytes", (double)batch}, {"memory_bytes", (double)memory}, {"threads", r->options.threads}, {"buckets", r->compiled->n_buckets}},
+        .seen = {{"batch_bytes", (double)batch}, {"memory_bytes", (double)memory}, {"threads", r->options.threads},
+                 {r->compiled->batcher == CW_BATCHER_BUCKET ? "buckets" : NULL, r->compiled->n_buckets}},
         .others = {{"threads", (double)by_threads}, {"output", (double)by_output}, {"memory", (double)by_memory}},
         .chosen = r->max_assemblies,
         .why = r->few_assemblies ? "batches may take so much of the memory budget" : by_output > by_threads ? "so much output may lie ready" : "two for each thread, and two",
