@@ -13,11 +13,13 @@ FUZZ_RUNS ?= 1000000
 SOAK_RUNS ?= 1000
 SOAK_SEED ?= 1
 SOAK_JOBS ?= 10000
+SOAK_KILLS ?= 500
 
-.PHONY: help deps build demo test lint bench fuzz soak coverage wheel install clean
+.PHONY: help deps build demo demo-dashboard test lint bench fuzz soak coverage wheel install clean
 
 help:
 	@echo 'make demo       decode, crop and batch 3,000 photographs for two epochs; report and contact sheet'
+	@echo 'make demo-dashboard  a service with a dashboard, a job on it, a worker that is killed: what a person sees'
 	@echo 'make test       all tests: unit tests (plain, ASan+UBSan, TSan), comparison with the reference model, command line'
 	@echo 'make deps       the Debian packages that pip install . needs'
 	@echo 'make build      the command, at build/cachew'
@@ -25,7 +27,7 @@ help:
 	@echo 'make lint       layers, words, Python, man page, scripts'
 	@echo 'make fuzz       every parser under libFuzzer (FUZZ_RUNS=$(FUZZ_RUNS) executions each)'
 	@echo 'make soak       random schedules of faults against the service, judged by the delivery oracle (SOAK_RUNS=$(SOAK_RUNS) SOAK_SEED=$(SOAK_SEED));'
-	@echo '                SOAK_JOBS=$(SOAK_JOBS) short jobs in a row, and what they leave behind'
+	@echo '                SOAK_KILLS=$(SOAK_KILLS) kills while caches are written; SOAK_JOBS=$(SOAK_JOBS) short jobs in a row, and what they leave behind'
 	@echo 'make coverage   which lines the tests reach: build-coverage/report/index.html'
 	@echo 'make wheel      the Python package as dist/cachew-*.whl, with all it needs, tried in a bare environment'
 	@echo 'make install    into /usr/local (DESTDIR and PREFIX are honoured)'
@@ -42,6 +44,9 @@ build:
 demo: build
 	@$(DEPS) demo
 	@tools/demo.sh $(PHOTOS)
+
+demo-dashboard: build
+	@$(PYTHON) tools/dashboard_demo.py --build build --stay
 
 test:
 	@$(DEPS) build demo test python
@@ -65,6 +70,7 @@ soak:
 	@tools/setup.sh build-soak -Dcrash_points=true
 	@$(MESON) compile -C build-soak && $(MESON) compile -C build-soak jobs_tool
 	@CACHEW=$(CURDIR)/build-soak/cachew "$$(tools/venv.sh)/bin/python" tests/service/soak.py --n $(SOAK_RUNS) --seed $(SOAK_SEED) --keep build-soak/failed
+	@CACHEW=$(CURDIR)/build-soak/cachew "$$(tools/venv.sh)/bin/python" tests/cache_kills.py --n $(SOAK_KILLS) --seed $(SOAK_SEED)
 	@CACHEW=$(CURDIR)/build-soak/cachew "$$(tools/venv.sh)/bin/python" tests/service/short_jobs.py --jobs $(SOAK_JOBS)
 
 coverage:

@@ -32,6 +32,7 @@ EXTRA = {
     "dali": "DALI: {pip} install nvidia-dali-cuda120",
 }
 MODULES = {"ffcv": "ffcv", "dali": "nvidia.dali"}
+CACHE_ROUNDS = 3  # within each measurement
 SELECTIONS = {"none": [], "tfdata": ["tfdata"], "": list(PEER_PACKAGES), "all": [*PEER_PACKAGES, *EXTRA]}
 
 
@@ -121,9 +122,9 @@ def prepare_raw_decode():
     return program
 
 
-def prepare_service(args):
-    """The programs that measure the service, in the build folder of the command; False: they can't be built."""
-    return subprocess.run(["ninja", "-C", args.cachew.parent, "bench/hand_over", "bench/memory_op.so"], stdout=subprocess.DEVNULL).returncode == 0
+def built(args, *programs):
+    """Whether programs that measure could be built, in the build folder of the command."""
+    return subprocess.run(["ninja", "-C", args.cachew.parent, *programs], stdout=subprocess.DEVNULL).returncode == 0
 
 
 def pipelines(folder, files, elements):
@@ -143,7 +144,7 @@ def pipelines(folder, files, elements):
 
 def service_commands(args, python, paths):
     """{name: command} of what is measured of the service (bench/service.py)."""
-    if not prepare_service(args):
+    if not built(args, "bench/hand_over", "bench/memory_op.so"):
         say("left out the service: bench/hand_over and bench/memory_op.so can't be built")
         return {}
     result = {}
@@ -155,7 +156,18 @@ def service_commands(args, python, paths):
     result["service_job"] += ["--pipeline", paths["photos_first"]]
     for kind in ("worker", "dispatcher", "drain"):
         result[f"pause_{kind}"] = [python, BENCH / "pauses.py", kind, "--faults", "4", "--cachew", args.cachew]
+    for what in ("auto", "all", "page", "caches"):
+        result[f"overhead_{what}"] = [python, BENCH / "overhead.py", what, "--cachew", args.cachew]
     return result
+
+
+def cache_commands(args, python, threads):
+    if not built(args, "bench/raw_read"):
+        say("left out the cache: bench/raw_read can't be built")
+        return {}
+    script = [python, BENCH / "cache.py"]
+    given = ["--cachew", args.cachew, "--photos", args.photos, "--rounds", str(CACHE_ROUNDS), *threads]
+    return {"cache_read": [*script, "read", *given], "cache_write": [*script, "write", *given]}
 
 
 def commands(args, python, files, paths):
@@ -171,6 +183,7 @@ def commands(args, python, files, paths):
         result["cachew_first"] = [*run, "--batches", "1", paths["photos_first"]]
         result["cachew_cheap"] = [*run, paths["cheap"]]
         result |= service_commands(args, python, paths)
+        result |= cache_commands(args, python, threads)
         script = [python, BENCH / "python_cachew.py"]
         result["python"] = [*script, "pipeline", paths["photos"], *threads, *epochs]
         result["python_first"] = [*script, "pipeline", paths["photos_first"], *threads, "--batches", "1"]

@@ -43,6 +43,12 @@ NAMES = {
     "service_job": "first batch of a job",
     "service_start": "cachew up is ready",
     "service_idle": "the busiest process",
+    "overhead_auto": "policy auto",
+    "overhead_all": "all serve a job",
+    "overhead_page": "all, a page is open",
+    "overhead_caches": "all, caches decided",
+    "cache_read": "decoded photographs",
+    "cache_write": "decoded photographs",
 }
 PEERS = ["tfdata", "torch", "grain", "ffcv", "dali"]
 
@@ -136,6 +142,16 @@ SECTIONS = [
     ("First batch of 32 from a warm service, since process start", "s", 3, first, "service_job", ["service_job"]),
     ("Start of a service", "s", 3, seconds, "service_start", ["service_start"]),
     ("CPU while a job is held", "% of a core", 3, percent, "service_idle", ["service_idle"]),
+    (
+        "CPU of a dispatcher, 1,000 workers of a job",
+        "% of a core",
+        1,
+        percent,
+        None,
+        ["overhead_auto", "overhead_all", "overhead_page", "overhead_caches"],
+    ),
+    ("Reading kept elements, by raw reads of the same bytes from the page cache", "times", 2, ratio, "cache_read", ["cache_read"]),
+    ("What keeping all elements costs the first epoch", "%", 1, percent, "cache_write", ["cache_write"]),
     ("Peak memory, image pipeline", "MiB", 0, peak, "cachew", ["cachew", "cachew_antialias", *PEERS]),
 ]
 

@@ -147,9 +147,11 @@ def test_decisions_are_told(daemons, pipeline):
         assert page[0]["record"]["chosen"]["workers"] == {"local": 2}
         assert page[0]["record"]["why"] == "2 were asked for"
         assert said("jobs", "explain", "one", "--service", service.address, "--json")[0]["record"] == page[0]["record"]
-        assert "2 workers: 2 were asked for" in cachew("jobs", "explain", "one", "--service", service.address).stdout
+        told = f"{page[0]['record']['what']}: 2 were asked for"
+        assert told.startswith("2 workers")
+        assert told in cachew("jobs", "explain", "one", "--service", service.address).stdout
         assert service.json("/api/v1/pools")[0]["maximum"] == 2
-        wait(lambda: 'job "one" gets 2 workers: 2 were asked for' in service.err)
+        wait(lambda: f'job "one": {told}' in service.err)
         assert "of a job that there is" in refused("jobs", "explain", "two", "--service", service.address)
         assert "explain NAME" in refused("jobs", "list", "--service", service.address)
     finally:

@@ -25,6 +25,7 @@ import pytest
 HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE))
 from certificates import sign  # noqa: E402
+from command import wait_for  # noqa: E402
 from daemons import TIMEOUT_S  # noqa: E402
 from example_data import CACHEW  # noqa: E402
 
@@ -144,6 +145,23 @@ def test_counters_never_fall_and_nobody_hangs_while_they_are_read(daemons, pipel
                 before = now
             assert job.returncode == 0
     assert worker.end() == 0
+
+
+def test_a_worker_says_what_it_set_by_itself(daemons, pipeline):
+    """While a job runs, for who asks; and in its log."""
+    dispatcher, (worker,) = daemons.service(http=True)
+    words = ["run", pipeline, "--service", dispatcher.address, "--job", "one", "--set", "0.stop=100000000", "--json"]
+    with subprocess.Popen([CACHEW, *map(str, words)], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as job:
+        def tuned():
+            return [row for stream in worker.json("/api/v1/tuning")["streams"] for row in stream["tuning"]]
+        wait_for(lambda: {"batches_under_way", "blocks_in_flight", "block_rows"} <= {row["what"] for row in tuned()})
+        for row in tuned():
+            assert set(row) - {"of"} == {"t", "what", "times", "record"} and set(row["record"]) == {"seen", "alternatives", "chosen", "why"}
+        assert [client["tuning"] for client in worker.json("/api/v1/tuning")["clients"]] == [[]]  # its memory is shared: nothing is sent that could be compressed
+        wait_for(lambda: ": block_rows of range is " in worker.err and ": blocks_in_flight is " in worker.err)
+        job.send_signal(signal.SIGINT)
+        credits = [row for row in json.loads(job.communicate()[0])["tuning"] if row["what"] == "credits"]
+    assert credits and credits[-1]["record"]["chosen"]["credits"] == 64 and credits[-1]["record"]["seen"]["lent"] == 1
 
 
 def test_pages(daemons, pipeline):

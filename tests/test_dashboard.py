@@ -97,7 +97,7 @@ def test_a_job_its_decision_and_a_lost_worker(daemons, pipeline, page):
         (rank,) = rows(page, "ranks")
         assert rank[0] == "0" and "running" in rank[1] and rank[2].endswith("%")
         (row,) = rows(page, "jobs")
-        assert row[0] == "one" and "running" in row[1] and float(row[4].replace(",", "")) > 0 and row[7] == "3 of 3"
+        assert row[0] == "one" and "running" in row[1] and float(row[4].replace(",", "")) > 0 and row[8] == "3 of 3"
 
 
 def test_what_was_before_the_page_was_opened(daemons, pipeline, browser, page):
@@ -171,6 +171,74 @@ def test_nothing_comes_from_elsewhere(daemons, page):
     page.errors.clear()  # this one was meant
 
 
+# ---- caches ----
+
+
+@pytest.fixture
+def cached(tmp_path):
+    """A pipeline that may be cached, of half a second."""
+    path = tmp_path / "cached.json"
+    chain = [{"op": "synthetic", "count": 400, "shape": [16]}, {"op": "delay", "us": 1000}, {"op": "autocache"}, {"op": "batch", "size": 8}]
+    path.write_text(json.dumps({"cachew": 1, "pipeline": chain}))
+    return path
+
+
+def test_what_caches_hold_and_give(daemons, cached, page, tmp_path):
+    service = up(daemons, "--workers", 2, "--threads", 1, "--cache-dir", tmp_path / "cache")
+    with job(cached, service, "one"):
+        page.open(url(service))
+        page.until("[...document.querySelectorAll('#markers tbody td')].some((cell) => cell.textContent === '100 %')")
+        ((name, state, part, held, *_),) = rows(page, "markers")
+        assert name == "autocache (operator 2)" and state == "● in use" and part == "100 %"
+        assert len(set(held.split(" of "))) == 1  # all of it
+        # Now and then some are computed, to know what that takes.
+        page.until("parseFloat(document.querySelector('#moment-text').textContent.match(/; ([0-9.]+) % of the elements read from caches/)?.[1]) > 90")
+        page.until("[...document.querySelectorAll('.timeline .title')].map((t) => t.textContent).includes('Part of the elements read from caches')")
+        assert "read" in page.text("#legend") and page.text("#markers-note").endswith("% of its elements were read from caches.")
+        page.until("document.querySelector('#caches tbody').rows.length === 2")
+        page.until("[...document.querySelectorAll('#caches td:nth-child(4)')].every((c) => parseFloat(c.textContent) > 90)")
+        for row in rows(page, "caches"):
+            assert " of " in row[2] and int(row[6].replace(",", "").split()[0]) > 0 and row[7] == "0"
+        assert any(0 < w["cache_used"] < w["cache_quota"] for w in service.json("/api/v1/workers"))  # who only reads saw it when it began
+        page.until("parseFloat(document.querySelector('#jobs tbody tr').cells[7].textContent) > 90")
+        assert max(v for v in service.json("/api/v1/jobs/one/history")["cached"] if v is not None) > 0.9
+        (stream,) = service.json("/api/v1/streams")
+        assert 0 < stream["computing"]["cached_positions"] <= stream["computing"]["positions"]
+
+
+def test_without_a_cache_nothing_is_said_of_one(daemons, cached, page):
+    service = up(daemons, "--workers", 1, "--threads", 1)
+    with job(cached, service, "one"):
+        page.open(url(service))
+        page.until("document.querySelector('#moment').max > 1 && document.querySelector('#operators tbody')?.rows.length")
+        assert page.evaluate("document.querySelector('#markers').hidden && document.querySelector('#caches').hidden")
+        assert "cache" not in page.text("#legend") and "cache" not in page.text("#moment-text")
+        assert rows(page, "jobs")[0][7] == "–"
+        assert service.json("/api/v1/jobs/one/history")["cached"][-1] is None
+        assert service.json("/api/v1/streams")[0]["caching"] is None
+
+
+def test_decisions_about_caches_are_squares(real, page):
+    """Those about workers are circles, and so are those about both."""
+    answers = enlarge(real, 1, 1, 1)
+    (decision, *_) = answers["jobs/job-0000/decisions"]
+
+    def record(workers, place, why):
+        before, after = {"workers": {"local": 2}, "cache": None}, {"workers": {"local": workers}, "cache": place}
+        return {**decision["record"], "before": before, "chosen": after, "what": f"what {why}", "why": why}
+    chosen = [(3, None, "a"), (2, "resize", "b"), (3, "resize", "c"), (2, None, "d")]
+    answers["jobs/job-0000/decisions"] = [{"t": 10.0 * i, "ago_s": 400 - 10.0 * i, "record": record(*one)} for i, one in enumerate(chosen)]
+    answers["jobs/job-0000/history"]["events"] = []
+    with served(answers) as address:
+        page.open(address)
+        page.until("document.querySelectorAll('.timeline .mark').length === 4")
+        kinds = page.evaluate("[...document.querySelectorAll('.timeline .mark')].map((m) => m.getAttribute('class'))")
+        assert kinds == ["mark decision", "mark cache", "mark decision", "mark decision"]
+        assert page.evaluate("[...document.querySelectorAll('.timeline .mark')].map((m) => m.querySelector('circle') !== null)") == [True, False, True, True]
+        told = page.evaluate("[...document.querySelectorAll('#events li')].map((li) => [li.className, li.querySelector('strong').textContent])")
+        assert told == [["decision", "what d"], ["decision", "what c"], ["cache", "what b"], ["decision", "what a"]]
+
+
 # ---- how it is used ----
 
 # [element, what it is called, outline, whether it shows]
@@ -222,13 +290,14 @@ def contrasts(page):
 
 
 @pytest.mark.parametrize("theme", ["light", "dark"])
-def test_contrast(daemons, pipeline, page, theme):
+def test_contrast(daemons, cached, page, theme, tmp_path):
     """Text 4.5 at least, lines 3: what WCAG 2 asks for."""
-    service = up(daemons, "--autoscale", "--workers", 2, "--policy", "fixed:2")
+    service = up(daemons, "--autoscale", "--workers", 2, "--policy", "fixed:2", "--cache-dir", tmp_path / "cache")
     page.theme(theme)
-    with job(pipeline, service, "one"):
+    with job(cached, service, "one"):
         page.open(url(service))
         page.until("document.querySelector('#events li.decision') && document.querySelector('#operators tbody')?.rows.length && document.querySelector('#moment').max > 1")
+        page.until("document.querySelector('#markers tbody')?.rows.length && document.querySelector('#caches tbody')?.rows.length")
         os.kill(service.json("/api/v1/workers")[0]["pid"], signal.SIGKILL)
         page.until("document.querySelector('#events li.loss') && document.querySelector('#workers .bad')")
         page.evaluate("document.querySelector('#moment').value = 0; document.querySelector('#moment').dispatchEvent(new Event('input'))")
@@ -320,7 +389,10 @@ def enlarge(real, jobs, workers, ranks):
     answers = dict(real)
     answers["jobs"] = [{**one, "name": f"job-{i:04}", "state": "done" if i % 4 == 3 else "running"} for i in range(jobs)]
     answers["jobs"][0]["ranks"] = [{**one["ranks"][0], "rank": r, "waited": r / ranks} for r in range(ranks)]
-    answers["workers"] = [{**worker, "id": i + 1, "name": f"worker-{i + 1}", "state": ("ready", "gone", "draining")[i % 10 % 3 if i % 10 < 3 else 0]} for i in range(workers)]
+    cache = {"cache_used": 5e9, "cache_quota": 1e11, "cache_hits": 900, "cache_misses": 100, "cache_bad": 0, "cache_refused": 0, "cache_skipped": 3,
+             "cache_hits_per_s": 40.0, "cache_part": 1.0}
+    states = [("ready", "gone", "draining")[i % 10 % 3 if i % 10 < 3 else 0] for i in range(workers)]
+    answers["workers"] = [{**worker, **cache, "id": i + 1, "name": f"worker-{i + 1}", "state": state} for i, state in enumerate(states)]
     history = real["jobs/job/history"]
     long = {k: [v[-1]] * 300 for k, v in history.items() if isinstance(v, list) and k != "events" and v}
     long["t"] = [2.0 * i for i in range(300)]
@@ -331,13 +403,14 @@ def enlarge(real, jobs, workers, ranks):
 
 
 def test_a_large_service_is_no_more_work_than_a_small_one(real, page):
-    """200 jobs, 1,000 workers, 4,096 ranks: what is drawn is bounded, and the rest is a page or a word away."""
-    with served(enlarge(real, 200, 1000, 4096)) as address:
+    """500 jobs, 1,000 workers with caches, 4,096 ranks: what is drawn is bounded, and the rest is a page or a word away."""
+    with served(enlarge(real, 500, 1000, 4096)) as address:
         page.open(address)
         page.until("document.querySelector('#job-name').textContent === 'job-0000' && document.querySelectorAll('.timeline .mark').length === 62")
-        for section, n in (("jobs", "200"), ("workers", "1,000"), ("ranks", "4,096")):
+        for section, n in (("jobs", "500"), ("workers", "1,000"), ("caches", "900"), ("ranks", "4,096")):
             assert page.evaluate(f"document.querySelector('#{section} tbody').rows.length") == 50
             assert page.text(f"#{section} .range") == f"1–50 of {n}"
+        assert page.evaluate("document.scrollingElement.scrollHeight - (document.querySelector('footer').getBoundingClientRect().bottom + scrollY)") < 100  # nothing hidden below
         n = page.evaluate("document.querySelectorAll('*').length")
         page.until_asked(len(page.asked) + 14)  # twice more: nothing was added
         assert page.evaluate("document.querySelectorAll('*').length") == n < 8000
@@ -371,7 +444,7 @@ def test_half_known_numbers(real, page):
     (one,) = answers["jobs"]
     one.update(now=None, held="no worker is there", why=None, scaling=None)
     one["ranks"] = [{**one["ranks"][0], "step_s": None, "waited": None}]
-    empty = {k: [] for k in ("t", "rate", "demand", "waited", "waited_most", "workers", "wanted", "cpus", "events")}
+    empty = {k: [] for k in ("t", "rate", "demand", "waited", "waited_most", "workers", "wanted", "cpus", "cached", "events")}
     answers["jobs/job-0000/history"] = {"uptime_s": 1.5, "interval_s": 2.0, **empty}
     answers["jobs/job-0000/decisions"] = []
     answers["streams"] = []
@@ -380,5 +453,5 @@ def test_half_known_numbers(real, page):
         page.until("document.querySelector('#job-problem').textContent === 'no worker is there'")
         assert page.text("#moment-text") == "Nothing was measured yet." and page.evaluate("document.querySelector('#moment').disabled")
         (row,) = rows(page, "jobs")
-        assert row[4:7] == ["–", "–", "–"]
+        assert row[4:8] == ["–", "–", "–", "–"]
         assert page.evaluate("document.querySelector('#events-none').checkVisibility()")

@@ -5,10 +5,12 @@ import json
 import math
 import os
 import re
+import signal
+import subprocess
 
 import pytest
-from command import BATCH, SHUFFLE, cachew, range_chain, run, write
-from example_data import EXAMPLES, FEWER
+from command import BATCH, SHUFFLE, TIMEOUT_S, cachew, range_chain, run, wait_for, write
+from example_data import CACHEW, EXAMPLES, FEWER, ROOT
 
 RUN_S = 0.6
 LIMITS = ["threads", "cpus", "storage", "consumer", "planning"]
@@ -34,7 +36,7 @@ def limits(costs):
         "threads": costs["threads"] / occupied,
         "cpus": costs["cpus"] / costs["cpu_s"],
         "storage": storage["had_bytes_per_s"] / storage["cold_bytes_per_element"] if storage["had_bytes_per_s"] else math.inf,
-        "consumer": 1 / costs["consumer_s"],
+        "consumer": min(1 / (costs["consumer_s"] + costs["calls_s"]) if costs["consumer_s"] + costs["calls_s"] else math.inf, costs["taken_per_s"] or math.inf),
         "planning": 1 / costs["parts"]["planning_s"] if costs["parts"]["planning_s"] else math.inf,
     }
 
@@ -102,9 +104,16 @@ def test_names_the_operator_that_waits(tmp_path):
 
 
 def test_names_who_takes_the_batches(tmp_path):
-    told = explained(tmp_path, range_chain(100000, SHUFFLE, BATCH), "--limit-rate", 2000)
-    assert told["bottleneck"]["kind"] == "consumer" and told["remedies"] == []
+    """And that it is so: as fast as batches are made, there are many more of them."""
+    told = explained(tmp_path, range_chain(100000, SHUFFLE, BATCH), "--limit-rate", 2000, "--check", "--seconds", 0.3)
+    assert told["bottleneck"]["kind"] == "consumer"
     near(told["costs"]["limits"]["consumer"], told["run"]["elements_per_s"], 0.15)
+    (remedy,) = told["remedies"]
+    assert remedy["kind"] == "consumer" and remedy["here"] and remedy["change"] == {"option": "limit-rate", "value": 0}
+    near(remedy["elements_per_s"], predict(told["costs"], {**told["costs"], "consumer_s": 0, "taken_per_s": None}))
+    unchanged, tried = told["checks"]
+    near(unchanged["measured"], 2000, 0.15)
+    assert tried["kind"] == "consumer" and tried["measured"] > 10 * unchanged["measured"]
 
 
 def test_names_the_memory_budget(tmp_path):
@@ -141,6 +150,34 @@ def test_tells_what_storage_gives(tmp_path):
     near(storage["bytes_per_element"], 1 << 18, 0.01)
     assert (storage["had_bytes_per_s"] is None) == (storage["cold_bytes_per_element"] == 0)
     assert 0 <= storage["cold_bytes_per_element"] <= storage["bytes_per_element"] * 1.01
+
+
+@pytest.fixture
+def throttled(tmp_path, monkeypatch):
+    """How fast files are for sources: throttled(bytes per second). In test builds only."""
+    if not cachew("doctor", "--crash-points", "--json").json["crash_points"]:
+        pytest.skip("needs a build with -Dcrash_points=true")
+    monkeypatch.setenv("CACHEW_FILES", str(tmp_path / "speed"))
+    return lambda bytes_per_s: (tmp_path / "speed").write_text(f"{bytes_per_s:.0f} 0")
+
+
+def test_names_storage_and_is_right(tmp_path, throttled):
+    """Files give so many bytes, and computing could do with far more. Twice the speed is what it says, and a cache elsewhere what it tries."""
+    size, speed = 1 << 16, 8e6
+    (tmp_path / "lines.txt").write_bytes((b"x" * size + b"\n") * 600)
+    path = write(tmp_path / "p.json", [{"op": "text", "files": "lines.txt"}, {"op": "assign", "set": {"n": "1"}}, BATCH])
+    throttled(speed)
+    told = explain(path, "--check", "--seconds", 1, run_s=2)
+    assert told["bottleneck"]["kind"] == "storage" and told["costs"]["limit"] == "storage"
+    near(told["costs"]["storage"]["had_bytes_per_s"], speed, 0.1)
+    near(told["run"]["elements_per_s"], speed / size, 0.1)
+    storage = of_kind(told, "storage")[0]
+    near(storage["elements_per_s"], 2 * told["run"]["elements_per_s"], 0.1)
+    assert not storage["here"] and "change" not in storage
+    cached = next(c for c in told["checks"] if c["kind"] == "cache")
+    assert cached["hits"] == 1 and min(cached["measured"], cached["predicted"]) > 4 * told["run"]["elements_per_s"]
+    throttled(2 * speed)  # what it said of storage, done
+    near(explain(path, run_s=2)["run"]["elements_per_s"], storage["elements_per_s"], 0.15)
 
 
 # ---- what it predicts ----
@@ -254,6 +291,24 @@ def test_a_marker_that_is_there_is_tried(tmp_path):
     assert [c["hits"] for c in told["checks"] if c["kind"] == "cache"] == [1]
 
 
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_leaves_nothing_behind(tmp_path, number):
+    """While there is a directory for what is tried; and what was known before stays said."""
+    (tmp_path / "caches").mkdir()
+    path = write(tmp_path / "p.json", [{**SYNTHETIC, "cost_us": 500}, {"op": "delay", "us": 100}, BATCH])
+    words = ["--run", "0.3", "--check", "--seconds", "2", "--threads", "1", "--cache-dir", tmp_path / "caches"]
+    explaining = subprocess.Popen([CACHEW, "explain", path, *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    said = [next(explaining.stdout)]
+    while "remedies" not in said[-1]:  # then trials begin
+        said.append(next(explaining.stdout))
+    wait_for(lambda: list((tmp_path / "caches").iterdir()))
+    explaining.send_signal(number)
+    _, err = explaining.communicate(timeout=TIMEOUT_S)
+    assert explaining.returncode == 128 + number and number.name in err
+    assert list((tmp_path / "caches").iterdir()) == []
+    assert any(line.startswith("bottleneck: synthetic") for line in said)
+
+
 def test_options_that_make_no_sense(tmp_path):
     path = write(tmp_path / "p.json", range_chain(10, BATCH))
     for words, attribute in ((["--check", "--run", 0], "run"), (["--check", "--seconds", 0], "seconds")):
@@ -273,8 +328,8 @@ STAGE = {"op": str, "position": int, "elements_per_s": float, "rows": float, "cp
 REMEDY = {"kind": str, "what": str, "here": bool, "elements_per_s": float, "gain": float, "low": float, "high": float, "change": dict}
 BOTTLENECK = {"kind": str, "share": float, "says": str, "op": str, "position": int}
 CHECK = {"kind": str, "what": str, "seconds": float, "predicted": float, "measured": float, "error": float}
-COSTS = {"elements_per_s": float, "threads": int, "cpus": float, "thread_s": float, "cpu_s": float, "delay_s": float, "consumer_s": float, "stages": list, "parts": dict,
-         "storage": dict, "limits": dict, "limit": str}
+COSTS = {"elements_per_s": float, "threads": int, "cpus": float, "thread_s": float, "cpu_s": float, "delay_s": float, "consumer_s": float, "calls_s": float, "taken_per_s": (float, type(None)),
+         "stages": list, "parts": dict, "storage": dict, "limits": dict, "limit": str}
 
 
 def has(o, schema, *more):
@@ -285,13 +340,13 @@ def has(o, schema, *more):
 
 def test_the_schema(tmp_path):
     told = explained(tmp_path, [{**SYNTHETIC, "cost_us": 500}, {"op": "delay", "us": 100}, BATCH], "--check", "--seconds", 0.2, "--threads", 1)
-    assert {"run", "costs", "bottleneck", "remedies", "checks", "cache_speed"} <= set(told)
+    assert {"run", "costs", "bottleneck", "remedies", "checks", "cache_speed", "tuning"} <= set(told)
     has(told["costs"], COSTS)
     assert set(told["costs"]["limits"]) == set(LIMITS)
     assert set(told["costs"]["parts"]) == {"reading_s", "planning_s", "copying_s", "scheduling_s", "memory_s", "order_s", "delay_s"}
     assert set(told["costs"]["storage"]) == {"bytes_per_element", "cold_bytes_per_element", "needed_bytes_per_s", "had_bytes_per_s"}
     for stage in told["costs"]["stages"]:
-        has(stage, STAGE, "fused_into", "alone_s")
+        has(stage, STAGE, "fused_into", "alone_s", "call_s")
     for remedy in told["remedies"]:
         has(remedy, REMEDY, "bytes")
     has(told["bottleneck"], BOTTLENECK)
@@ -315,6 +370,67 @@ def test_the_text(tmp_path):
         assert line in said, said
     assert re.search(r"^ +# \(# to #\)  autocache behind (synthetic|delay) \(operator #\): # MB for all elements$", said, re.MULTILINE), said
     assert re.search(r"^ +# +# +[+-]#%  once more as it is$", said, re.MULTILINE), said
+
+
+# ---- what it sets by itself ----
+
+def tuned(rows, what):
+    """The record of this name, whose form is that of decisions."""
+    (record,) = [row["record"] for row in rows if row["what"] == what]
+    assert set(record) == {"seen", "alternatives", "chosen", "why"} and set(record["chosen"]) == {what}
+    assert record["why"] and all(set(a) == {what, "by"} for a in record["alternatives"])
+    return record
+
+
+def test_says_what_it_set_by_itself(tmp_path):
+    chain = [{**SYNTHETIC, "shape": [1024], "cost_us": 50}, SHUFFLE, {"op": "batch", "size": 64}]
+    told = explained(tmp_path, chain, "--threads", 2, "--memory", "64M")["tuning"]
+    assert {row["what"] for row in told} == {"splits_ahead", "batches_under_way", "blocks_in_flight", "block_rows"}  # threads and memory are ours
+    assert told[0]["t"] == 0 and all(row["t"] >= 0 and row["times"] >= 1 for row in told)
+    rows = tuned(told, "block_rows")
+    by = {a["by"]: a["block_rows"] for a in rows["alternatives"]}
+    assert rows["seen"]["row_bytes"] >= 4096 and by["core_cache"] == (256 << 10) // rows["seen"]["row_bytes"]
+    assert by["time"] == max(500000 // round(rows["seen"]["row_s"] * 1e9), 1) and rows["chosen"]["block_rows"] == min(by.values())
+    assert tuned(told, "blocks_in_flight")["chosen"]["blocks_in_flight"] == 8
+    batches = tuned(told, "batches_under_way")
+    by = {a["by"]: a["batches_under_way"] for a in batches["alternatives"]}
+    assert batches["chosen"]["batches_under_way"] == min(max(by["threads"], by["output"]), by["memory"]) and by["threads"] == 6
+    split = tuned(told, "splits_ahead")
+    assert split["chosen"]["splits_ahead"] == min(max(8192 // split["seen"]["split_size"], 4), 256)
+
+
+def test_says_what_the_machine_gave(tmp_path):
+    told = run(write(tmp_path / "p.json", range_chain(1000, BATCH)))["tuning"]
+    threads = tuned(told, "threads")
+    assert threads["chosen"]["threads"] == threads["seen"]["cpus"] <= len(os.sched_getaffinity(0))
+    memory = tuned(told, "memory_bytes")
+    assert memory["chosen"]["memory_bytes"] == memory["alternatives"][0]["memory_bytes"] == memory["seen"]["memory_total_bytes"] // 2
+
+
+def test_says_that_files_are_not_in_memory(tmp_path, throttled):
+    (tmp_path / "lines.txt").write_bytes((b"x" * 1000 + b"\n") * 3000)
+    throttled(1e7)
+    told = run(write(tmp_path / "p.json", [{"op": "text", "files": "lines.txt"}, BATCH]), "--threads", 1)["tuning"]
+    assert tuned(told, "blocks_in_flight")["chosen"]["blocks_in_flight"] == 20
+    assert next(row["times"] for row in told if row["what"] == "blocks_in_flight") == 2
+
+
+# ---- its page ----
+
+PAGE = (ROOT / "docs" / "explain.md").read_text()
+
+
+@pytest.mark.parametrize("command", re.findall(r"^    \$ cachew (.*)$", PAGE, re.MULTILINE))
+def test_the_commands_of_its_page(examples, command):
+    ran = cachew(*command.split(), cwd=examples.parent.parent)
+    assert ran.code == 0 and "bottleneck: " in ran.out and "tried, each for " in ran.out, (ran.out, ran.err)
+
+
+def test_its_page_knows_what_there_is(tmp_path):
+    """Each part of a table of the page that is made here."""
+    told = explained(tmp_path, [{**SYNTHETIC, "cost_us": 500}, {"op": "delay", "us": 100}, BATCH], "--check", "--seconds", 0.2, "--threads", 1)
+    known = set(re.findall(r"`([^`]+)`", "".join(line for line in PAGE.splitlines() if line.startswith("|"))))
+    assert {row["what"] for row in told["tuning"]} | set(LIMITS) | {r["kind"] for r in told["remedies"]} | set(told["costs"]) | set(told["costs"]["parts"]) <= known
 
 
 # ---- whatever the pipeline ----

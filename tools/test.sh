@@ -98,7 +98,7 @@ for step in "${steps[@]}"; do
         run 'command line, ASan+UBSan' env CACHEW="$(realpath "$asan")/cachew" MAKE_PHOTOS="$(realpath "$plain")/tools/make_photos" CACHEW_SANITIZED=1 \
             "$venv/bin/python" -m pytest -q -p no:cacheprovider -n "$jobs" tests/test_cli*.py tests/test_plugins.py tests/test_sources.py \
             tests/test_daemons.py tests/test_cache.py tests/sim \
-            -k 'not example and not parts_add_up and not killed_at_any_point'
+            -k 'not example and not parts_add_up'
         ;;
     tsan)
         run 'unit tests, TSan' unit "$tsan" --suite threads --timeout-multiplier 4
@@ -112,9 +112,9 @@ for step in "${steps[@]}"; do
         ;;
     cli)
         run 'command line' env CACHEW="$(realpath "$plain")/cachew" MAKE_PHOTOS="$(realpath "$plain")/tools/make_photos" \
-            "$venv/bin/python" -m pytest -q -p no:cacheprovider -n "$jobs" tests/test_cli*.py tests/test_cache.py tests/test_autocache.py tests/test_explain.py tests/test_regressions.py tests/test_plugins.py tests/test_sources.py
+            "$venv/bin/python" -m pytest -q -p no:cacheprovider -n "$jobs" tests/test_cli*.py tests/test_cache*.py tests/test_autocache.py tests/test_explain.py tests/test_regressions.py tests/test_plugins.py tests/test_sources.py
         run 'dashboard, monitoring' env CACHEW="$(realpath "$plain")/cachew" "$venv/bin/python" -m pytest -q -p no:cacheprovider -n "$jobs" tests/test_dashboard.py \
-            tests/test_monitoring.py
+            tests/test_decisions.py tests/test_monitoring.py
         run 'simulator, policies' env CACHEW="$(realpath "$plain")/cachew" "$venv/bin/python" -m pytest -q -p no:cacheprovider -n "$jobs" tests/sim
         ;;
     service)

@@ -24,6 +24,7 @@ const struct cw_crash_point *cw_crash_points(size_t *ret_n);
  * and one that nobody must notice:
  *
  *   marker   engine: which marker is used, if any, changes from block to block
+ *   uncounted engine: what is always counted is not, for who measures what that takes (bench/counting.py)
  */
 #ifdef CW_CRASH_POINTS
 void cw_crash_point(const char *name);

@@ -205,33 +205,41 @@ int cw_cache_verify(const struct cw_cache_listed *s, bool repair, struct cw_cach
 /* ---- what changes the directory ---- */
 
 /* Files first, then what says that they are a set. */
-static int empty(const struct cw_cache_listed *s, struct cw_error *err)
+static int empty(const char *dir, struct cw_error *err)
 {
     struct cw_paths names = {0};
-    int r = cw_list(s->path, &names, err);
+    int r = cw_list(dir, &names, err);
     for (size_t i = 0; r == 0 && i < names.n; i++) {
-        _cleanup_free_ char *path = join(s->path, names.paths[i]);
+        _cleanup_free_ char *path = join(dir, names.paths[i]);
         if (!path || (unlink(path) < 0 && errno != ENOENT))
-            r = cw_error_errno(err, CW_E_IO, errno, "%s/%s: can't be removed", s->path, names.paths[i]);
+            r = cw_error_errno(err, CW_E_IO, errno, "%s/%s: can't be removed", dir, names.paths[i]);
     }
     cw_paths_deinit(&names);
-    return r == 0 && rmdir(s->path) < 0 && errno != ENOENT ? cw_error_errno(err, CW_E_IO, errno, "%s: can't be removed", s->path) : r;
+    return r == 0 && rmdir(dir) < 0 && errno != ENOENT ? cw_error_errno(err, CW_E_IO, errno, "%s: can't be removed", dir) : r;
+}
+
+int cw_cache_set_remove(const char *dir, struct cw_error *err)
+{
+    _cleanup_free_ char *used = join(dir, "used");
+    if (!used)
+        return cw_error_nomem(err, 0, "a path");
+    int fd = open(used, O_RDWR | O_CLOEXEC);
+    int r = fd >= 0 && flock(fd, LOCK_EX | LOCK_NB) < 0 ? 1 : empty(dir, err);
+    if (fd >= 0)
+        close(fd);
+    return r;
 }
 
 int cw_cache_remove(const char *dir, const struct cw_cache_listed *s, struct cw_error *err)
 {
-    _cleanup_free_ char *lock = join(dir, "lock"), *used = join(s->path, "used");
-    if (!lock || !used)
+    _cleanup_free_ char *lock = join(dir, "lock");
+    if (!lock)
         return cw_error_nomem(err, 0, "a path");
-    int lock_fd = open(lock, O_RDWR | O_CLOEXEC), used_fd = -1, r = 0;
+    int lock_fd = open(lock, O_RDWR | O_CLOEXEC), r = 0;
     if (lock_fd < 0 || flock(lock_fd, LOCK_EX) < 0)
         r = cw_error_errno(err, CW_E_IO, errno, "%s: can't be locked", lock);
-    if (r == 0 && (used_fd = open(used, O_RDWR | O_CLOEXEC)) >= 0 && flock(used_fd, LOCK_EX | LOCK_NB) < 0)
-        r = 1;
     if (r == 0)
-        r = empty(s, err);
-    if (used_fd >= 0)
-        close(used_fd);
+        r = cw_cache_set_remove(s->path, err);
     if (lock_fd >= 0)
         close(lock_fd);
     return r;

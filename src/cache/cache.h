@@ -29,7 +29,7 @@ struct cw_cache_options {
     size_t queue_bytes;   /* entries that wait to be written; 0: 32 MiB. Outside any budget */
 };
 int cw_cache_open(const struct cw_cache_options *o, struct cw_cache **ret, struct cw_error *err) _must_check_;
-/* Writes and publishes what waits, for a few seconds at most. All sets must have been given back. NULL is fine. */
+/* Writes and publishes what waits, for a few seconds at most; storage that does not answer is left, with what is at it. All sets must have been given back. NULL is fine. */
 struct cw_cache *cw_cache_close(struct cw_cache *c);
 uint64_t cw_cache_quota(const struct cw_cache *c);
 struct cw_cache_facts;
@@ -64,9 +64,12 @@ struct cw_cache_get {
     int n_v;              /* at most CW_CACHE_PARTS */
 };
 #define CW_CACHE_PARTS 512
-/* Reads entries, in whatever order is quickest. 0; 1: nowait, and they are not all in memory; 2: one of them was damaged or gone, and is forgotten: what the others
- * gave is undefined. A negative result is the arena's (scratch). */
-int cw_cache_read(struct cw_cache_set *s, struct cw_cache_get *gets, size_t n, struct cw_arena *arena, bool nowait, struct cw_error *err) _must_check_;
+#define CW_CACHE_AT_ONCE UINT64_C(0)  /* only what is in memory */
+#define CW_CACHE_FOREVER UINT64_MAX   /* and in the caller's thread */
+/* Reads entries, in whatever order is quickest. 0; 1: AT_ONCE, and they are not all in memory; 2: one of them was damaged or gone, and is forgotten; 3: storage did not
+ * give them within patience_ns, or an earlier read of others has not come back yet: they are still there. Unless it is 0, what the entries gave is undefined. A negative result is
+ * the arena's (scratch). */
+int cw_cache_read(struct cw_cache_set *s, struct cw_cache_get *gets, size_t n, struct cw_arena *arena, uint64_t patience_ns, struct cw_error *err) _must_check_;
 
 /* Room for an entry with so many bytes of content: fill it in, then commit it. NULL: not kept (the store is behind, full, or in trouble), which is counted. */
 struct cw_cache_chunk;
@@ -79,10 +82,12 @@ void cw_cache_flush(struct cw_cache *c);
 struct cw_cache_facts {
     uint64_t hits, misses;         /* of entries that were asked for */
     uint64_t bad, gone;            /* that were found, and then were damaged, or evicted meanwhile */
+    uint64_t late;                 /* that were there, and storage did not give them in time */
     uint64_t kept, skipped;        /* entries put; not kept, because the store was behind */
     uint64_t refused;              /* not kept: no room, or the disk failed */
     uint64_t bytes_read, read_ns, bytes_written, write_ns;
     uint64_t published, evicted;   /* segments */
     uint64_t probe_bytes, probe_ns;/* of what was published something was read again, lately; 0: not yet */
+    uint64_t used;                 /* bytes of all files, when it was opened or needed room last */
 };
 void cw_cache_facts(const struct cw_cache *c, struct cw_cache_facts *ret);

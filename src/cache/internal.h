@@ -83,8 +83,17 @@ struct cw_cache {
     size_t chunk_bytes;       /* of all chunks there are */
     bool stop, flush, warned;
     pthread_t thread;
-    bool started;
-    atomic_uint_fast64_t hits, misses, bad, gone, kept, skipped, refused, bytes_read, read_ns, bytes_written, write_ns, published, evicted, probe_bytes, probe_ns;
+    bool started, ended;
+    atomic_uint holders;      /* who opened it, and its threads: the last one frees it */
+    struct {                  /* readers.c; guarded by its own mutex, inside which the other one may be taken */
+        pthread_mutex_t mutex;
+        pthread_cond_t gone;
+        struct cw_cache_reader *idle;
+        unsigned n;
+        bool stop, warned;
+        atomic_uint stuck;    /* reads that nobody waited for, and that have not come back */
+    } readers;
+    atomic_uint_fast64_t hits, misses, bad, gone, late, kept, skipped, refused, bytes_read, read_ns, bytes_written, write_ns, published, evicted, probe_bytes, probe_ns, used;
     uint64_t probed_ns;       /* the store's thread only */
 };
 
@@ -110,6 +119,15 @@ bool cw_cache_entry_sound(const struct cw_cache_entry *e, const struct cw_cache_
 
 /* store.c */
 void cw_cache_chunk_free(struct cw_cache_chunk *k);
+void cw_cache_release(struct cw_cache *c); /* by one of its holders */
+
+/* read.c: 0, 1: not in memory, 2: can't be read. */
+int cw_cache_segment_read(struct cw_cache_segment *g, uint64_t offset, struct iovec *v, int n_v, size_t bytes, bool nowait);
+
+/* readers.c */
+/* Reads what may take long. 0; 2: can't be read; 3: not in time, and nothing is written to v later on. The caller has the set. */
+int cw_cache_read_until(struct cw_cache_set *s, struct cw_cache_segment *g, uint64_t offset, const struct iovec *v, size_t bytes, uint64_t deadline_ns);
+void cw_cache_readers_stop(struct cw_cache *c); /* waits for all but those that are stuck */
 
 /* probe.c: of a segment that was published */
 void cw_cache_probe(struct cw_cache *c, const char *path);
@@ -117,9 +135,15 @@ void cw_cache_probe(struct cw_cache *c, const char *path);
 /* writer.c */
 void *cw_cache_main(void *cache);
 
-/* room.c: all with the directory's lock, taken inside. */
+/* room.c: the directory's lock. What gets another name needs it: who lists a directory meanwhile may see neither, and counts too little. 0 or a negative errno. */
+int cw_cache_lock(const struct cw_cache *c) _must_check_;
+void cw_cache_unlock(const struct cw_cache *c);
+/* Those that follow take it. */
 /* Makes a file with a temporary name in a directory, locked as being written, of `size` bytes for the quota. value: microseconds of computing per MiB that will lie
  * in it; less valuable segments give way. 0; 1: there is no room. Else a negative errno. */
 int cw_cache_room(struct cw_cache *c, const char *dir, uint64_t size, uint64_t value, char **ret_path, int *ret_fd);
-/* Removes what dead processes left. Returns the bytes of all files. */
+/* Removes what dead processes left, and what is left of sets that nobody has used for long. Returns the bytes of all files. */
 uint64_t cw_cache_sweep(struct cw_cache *c);
+
+/* admin.c: all of a set; the directory is locked. 0; 1: it is in use. */
+int cw_cache_set_remove(const char *dir, struct cw_error *err) _must_check_;

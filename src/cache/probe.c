@@ -4,7 +4,7 @@
 
 #include "base/clock.h"
 #include "cache/internal.h"
-#include "cache/throttle.h"
+#include "storage/throttle.h"
 
 #define PROBE_BYTES ((size_t)256 << 10) /* enough that it is speed that counts, little enough for a store that has none */
 /* The quickest of some counts, for this thread may have waited for a CPU; of a store that is slow all the same, the first. */
@@ -30,7 +30,7 @@ static size_t probe(const char *path, void *to, off_t at, uint64_t *ret_ns)
         n = read_some(path, 0, to, at);
     if (n <= 0)
         return 0;
-    cw_throttle_read((size_t)n);
+    cw_throttle_read(CW_THROTTLE_STORE, (size_t)n);
     *ret_ns = CW_MAX(cw_now_ns() - start, (uint64_t)1);
     return (size_t)n;
 }

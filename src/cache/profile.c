@@ -29,6 +29,8 @@ void cw_cache_set_put_profile(const struct cw_cache_set *s, const char *text)
 {
     _cleanup_free_ char *path = NULL;
     struct cw_error ignored = {0};
+    if (atomic_load(&s->cache->readers.stuck)) /* nor would it be written */
+        return;
     if (asprintf(&path, "%s/" PROFILE, s->dir) < 0) {
         path = NULL;
         return;

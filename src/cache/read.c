@@ -5,8 +5,8 @@
 
 #include "base/clock.h"
 #include "cache/internal.h"
-#include "cache/throttle.h"
 #include "storage/file.h"
+#include "storage/throttle.h"
 
 /* A read of its own costs about what copying this much does. */
 #define SMALL_BYTES ((size_t)8 << 10)
@@ -14,17 +14,16 @@
 #define GAP_BYTES ((uint64_t)4 << 10)
 #define RUN_BYTES ((uint64_t)1 << 20)
 
-/* 0, 1: not in memory, 2: can't be read. */
-static int read_bytes(struct cw_cache_segment *g, uint64_t offset, struct iovec *v, int n_v, size_t bytes, bool nowait)
+int cw_cache_segment_read(struct cw_cache_segment *g, uint64_t offset, struct iovec *v, int n_v, size_t bytes, bool nowait)
 {
     int r = 2;
-    if (nowait && cw_throttled())
+    if (nowait && cw_throttled(CW_THROTTLE_STORE))
         return 1;
-    cw_throttle_read(bytes);
+    cw_throttle_read(CW_THROTTLE_STORE, bytes);
     pthread_rwlock_rdlock(&g->lock);
-    if (g->fd >= 0) { /* being written by this process: it is in memory */
-        ssize_t n = preadv(g->fd, v, n_v, (off_t)offset);
-        r = n >= 0 && (size_t)n == bytes ? 0 : 2;
+    if (g->fd >= 0) { /* being written by this process, past the page cache if that can be */
+        ssize_t n = preadv2(g->fd, v, n_v, (off_t)offset, nowait ? RWF_NOWAIT : 0);
+        r = n >= 0 && (size_t)n == bytes ? 0 : nowait ? 1 : 2;
     } else if (g->file) {
         struct cw_error err = {0};
         r = cw_file_readv(g->file, offset, v, n_v, nowait, &err);
@@ -34,6 +33,12 @@ static int read_bytes(struct cw_cache_segment *g, uint64_t offset, struct iovec 
     return r;
 }
 
+static int read_bytes(struct cw_cache_set *s, struct cw_cache_segment *g, uint64_t offset, struct iovec *v, int n_v, size_t bytes, uint64_t deadline_ns)
+{
+    bool here = deadline_ns == CW_CACHE_AT_ONCE || deadline_ns == CW_CACHE_FOREVER;
+    return here ? cw_cache_segment_read(g, offset, v, n_v, bytes, deadline_ns == CW_CACHE_AT_ONCE) : cw_cache_read_until(s, g, offset, v, bytes, deadline_ns);
+}
+
 static int lost(struct cw_cache_set *s, const struct cw_cache_get *get, bool damaged)
 {
     cw_cache_set_forget(s, get);
@@ -41,7 +46,7 @@ static int lost(struct cw_cache_set *s, const struct cw_cache_get *get, bool dam
     return 2;
 }
 
-static int read_one(struct cw_cache_set *s, struct cw_cache_get *get, bool nowait)
+static int read_one(struct cw_cache_set *s, struct cw_cache_get *get, uint64_t deadline_ns)
 {
     struct cw_cache_entry e;
     struct iovec v[CW_CACHE_PARTS + 2];
@@ -50,7 +55,7 @@ static int read_one(struct cw_cache_set *s, struct cw_cache_get *get, bool nowai
     v[0] = (struct iovec){.iov_base = &e, .iov_len = sizeof(e)};
     memcpy(v + 1, get->v, (size_t)get->n_v * sizeof(*v));
     v[get->n_v + 1] = (struct iovec){.iov_base = pad, .iov_len = bytes - sizeof(e) - get->place.length};
-    int r = read_bytes(get->place.segment, get->place.offset, v, get->n_v + 2, bytes, nowait);
+    int r = read_bytes(s, get->place.segment, get->place.offset, v, get->n_v + 2, bytes, deadline_ns);
     if (r == 0 && (e.length != get->place.length || !cw_cache_entry_sound(&e, &get->key, get->v, get->n_v)))
         return lost(s, get, true);
     return r == 2 ? lost(s, get, false) : r;
@@ -84,7 +89,8 @@ static int by_place(const void *a, const void *b)
 static uint64_t end_of(const struct cw_cache_get *g) { return g->place.offset + cw_cache_entry_bytes(g->place.length); }
 
 /* Entries get[0 .. n) lie near each other in one segment. */
-static int read_run(struct cw_cache_set *s, struct cw_cache_get *gets, size_t n, struct cw_arena *arena, bool nowait, struct cw_error *err)
+static int read_run(struct cw_cache_set *s, struct cw_cache_get *gets, size_t n, struct cw_arena *arena, uint64_t deadline_ns,
+                    struct cw_error *err)
 {
     uint64_t from = gets[0].place.offset, bytes = end_of(&gets[n - 1]) - from;
     struct cw_arena_mark mark = cw_arena_mark(arena);
@@ -92,7 +98,7 @@ static int read_run(struct cw_cache_set *s, struct cw_cache_get *gets, size_t n,
     if (!data)
         return err->status;
     struct iovec v = {.iov_base = data, .iov_len = bytes};
-    int r = read_bytes(gets[0].place.segment, from, &v, 1, bytes, nowait);
+    int r = read_bytes(s, gets[0].place.segment, from, &v, 1, bytes, deadline_ns);
     if (r == 2)
         r = lost(s, &gets[0], false);
     for (size_t i = 0; i < n && r == 0; i++)
@@ -101,10 +107,12 @@ static int read_run(struct cw_cache_set *s, struct cw_cache_get *gets, size_t n,
     return r;
 }
 
-int cw_cache_read(struct cw_cache_set *s, struct cw_cache_get *gets, size_t n, struct cw_arena *arena, bool nowait, struct cw_error *err)
+int cw_cache_read(struct cw_cache_set *s, struct cw_cache_get *gets, size_t n, struct cw_arena *arena, uint64_t patience_ns, struct cw_error *err)
 {
-    uint64_t start = cw_now_ns(), bytes = 0;
-    int r = 0;
+    uint64_t start = cw_now_ns(), bytes = 0, deadline_ns = patience_ns;
+    if (patience_ns != CW_CACHE_AT_ONCE && patience_ns != CW_CACHE_FOREVER)
+        deadline_ns += start;
+    int r = patience_ns != CW_CACHE_FOREVER && atomic_load(&s->cache->readers.stuck) ? 3 : 0;
     if (n > 1)
         qsort(gets, n, sizeof(*gets), by_place);
     for (size_t i = 0, next; i < n && r == 0; i = next) {
@@ -114,7 +122,7 @@ int cw_cache_read(struct cw_cache_set *s, struct cw_cache_get *gets, size_t n, s
             ;
         if (gets[i].place.length > SMALL_BYTES)
             next = i + 1;
-        r = next == i + 1 ? read_one(s, &gets[i], nowait) : read_run(s, gets + i, next - i, arena, nowait, err);
+        r = next == i + 1 ? read_one(s, &gets[i], deadline_ns) : read_run(s, gets + i, next - i, arena, deadline_ns, err);
         for (size_t k = i; k < next; k++)
             bytes += gets[k].place.length;
     }
@@ -123,5 +131,7 @@ int cw_cache_read(struct cw_cache_set *s, struct cw_cache_get *gets, size_t n, s
         atomic_fetch_add_explicit(&s->cache->bytes_read, bytes, memory_order_relaxed);
         atomic_fetch_add_explicit(&s->cache->read_ns, cw_now_ns() - start, memory_order_relaxed);
     }
+    if (r == 3)
+        atomic_fetch_add_explicit(&s->cache->late, n, memory_order_relaxed);
     return r;
 }

@@ -22,6 +22,8 @@
 #define CLEARLY 0.9
 /* Nobody takes so long to write one of the small files beside segments. */
 #define META_S 60.0
+/* A set that has no segments any more, but says of itself what it took: for so long. */
+#define EMPTY_S (30 * 86400.0)
 
 struct found { /* a file of a set */
     char *path;
@@ -50,6 +52,23 @@ static bool orphaned(const char *path)
     bool free_ = flock(fd, LOCK_EX | LOCK_NB) == 0;
     close(fd);
     return free_;
+}
+
+/* Removes a file that only a run which uses the set would need: those that want to use it wait meanwhile. False: somebody does. */
+static bool unlink_unused(const char *dir, const char *path)
+{
+    _cleanup_free_ char *used = NULL;
+    if (asprintf(&used, "%s/used", dir) < 0) {
+        used = NULL;
+        return false;
+    }
+    int fd = open(used, O_RDWR | O_CLOEXEC);
+    bool ours = fd >= 0 && flock(fd, LOCK_EX | LOCK_NB) == 0;
+    if (ours)
+        (void)unlink(path);
+    if (fd >= 0)
+        close(fd);
+    return ours;
 }
 
 /* How likely a set is to be read again, beside one in use. Negative: it is pinned. */
@@ -102,6 +121,8 @@ static void look_at_set(struct look *l, const char *dir)
         } else if ((temporary && orphaned(path)) || (meta && difftime(time(NULL), st.st_mtime) > META_S)) {
             (void)unlink(path);
             free(path);
+        } else if (meta && unlink_unused(dir, path)) {
+            free(path);
         } else {
             bool segment = ends_with(path, CW_CACHE_SUFFIX) && worth;
             add(l, path, (uint64_t)st.st_size, !segment || share < 0 ? INFINITY : (double)strtoull(worth + 1, NULL, 10) * share, temporary);
@@ -111,13 +132,39 @@ static void look_at_set(struct look *l, const char *dir)
         closedir(d);
 }
 
-static void look(const char *dir, struct look *l)
+/* Nobody has used a set for long, and nothing is kept in it. */
+static bool is_forsaken(const char *dir)
+{
+    _cleanup_free_ char *used = NULL;
+    struct stat st;
+    bool any = false;
+    if (asprintf(&used, "%s/used", dir) < 0) {
+        used = NULL;
+        return false;
+    }
+    if (stat(used, &st) < 0 || difftime(time(NULL), st.st_mtime) < EMPTY_S)
+        return false;
+    DIR *d = opendir(dir);
+    for (struct dirent *e; d && !any && (e = readdir(d));)
+        any = ends_with(e->d_name, CW_CACHE_SUFFIX) || strcmp(e->d_name, "pin") == 0;
+    if (d)
+        closedir(d);
+    return d && !any;
+}
+
+/* sweep: what is forsaken goes. */
+static void look(const char *dir, struct look *l, bool sweep)
 {
     DIR *d = opendir(dir);
     *l = (struct look){0};
     for (struct dirent *e; d && (e = readdir(d));) {
         _cleanup_free_ char *set = NULL;
-        if (strlen(e->d_name) == 32 && strspn(e->d_name, "0123456789abcdef") == 32 && asprintf(&set, "%s/%s", dir, e->d_name) >= 0)
+        struct cw_error ignored = {0}; /* then it stays, and counts */
+        if (strlen(e->d_name) != 32 || strspn(e->d_name, "0123456789abcdef") != 32)
+            continue;
+        if (asprintf(&set, "%s/%s", dir, e->d_name) < 0)
+            set = NULL;
+        else if (!sweep || !is_forsaken(set) || cw_cache_set_remove(set, &ignored) != 0)
             look_at_set(l, set);
     }
     if (d)
@@ -131,7 +178,7 @@ static void look_deinit(struct look *l)
     free(l->files);
 }
 
-static int lock_dir(const struct cw_cache *c)
+int cw_cache_lock(const struct cw_cache *c)
 {
     while (flock(c->lock_fd, LOCK_EX) < 0)
         if (errno != EINTR)
@@ -139,14 +186,17 @@ static int lock_dir(const struct cw_cache *c)
     return 0;
 }
 
+void cw_cache_unlock(const struct cw_cache *c) { (void)flock(c->lock_fd, LOCK_UN); }
+
 uint64_t cw_cache_sweep(struct cw_cache *c)
 {
     struct look l;
-    if (lock_dir(c) < 0)
+    if (cw_cache_lock(c) < 0)
         return 0;
-    look(c->dir, &l);
-    (void)flock(c->lock_fd, LOCK_UN);
+    look(c->dir, &l, true);
+    cw_cache_unlock(c);
     look_deinit(&l);
+    atomic_store(&c->used, l.used);
     return l.used;
 }
 
@@ -163,7 +213,7 @@ static int make_room(struct cw_cache *c, uint64_t bytes, uint64_t value)
     uint64_t left, n = 0;
     if (bytes > c->quota)
         return 1;
-    look(c->dir, &l);
+    look(c->dir, &l, false);
     qsort(l.files, l.n, sizeof(*l.files), by_value);
     for (left = l.used; left + bytes > c->quota && n < l.n && l.files[n].value < CLEARLY * (double)value; n++)
         left -= l.files[n].bytes;
@@ -173,6 +223,7 @@ static int make_room(struct cw_cache *c, uint64_t bytes, uint64_t value)
         if (unlink(l.files[i].path) == 0)
             atomic_fetch_add(&c->evicted, 1);
     }
+    atomic_store(&c->used, r == 0 ? left + bytes : l.used);
     look_deinit(&l);
     return r;
 }
@@ -204,12 +255,12 @@ static int create(const char *dir, uint64_t size, char **ret_path, int *ret_fd)
 
 int cw_cache_room(struct cw_cache *c, const char *dir, uint64_t size, uint64_t value, char **ret_path, int *ret_fd)
 {
-    int r = lock_dir(c);
+    int r = cw_cache_lock(c);
     if (r < 0)
         return r;
     r = make_room(c, size, value);
     if (r == 0)
         r = create(dir, size, ret_path, ret_fd);
-    (void)flock(c->lock_fd, LOCK_UN);
+    cw_cache_unlock(c);
     return r;
 }

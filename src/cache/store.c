@@ -3,17 +3,23 @@
 #include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/statvfs.h>
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/thread.h"
 #include "cache/internal.h"
 #include "cache/sum.h"
 #include "storage/file.h"
 
 #define SEGMENT_BYTES ((size_t)16 << 20)
 #define QUEUE_BYTES ((size_t)32 << 20)
-#define CHUNK_BYTES ((size_t)1 << 20) /* large enough that a write is quick for its size */
+/* Written at a time: a large page, which storage takes in one go. In small ones a write costs the kernel several times the CPU, and that is most of what keeping costs. */
+#define CHUNK_BYTES ((size_t)2 << 20)
+/* What is to be written at the end may take some seconds (writer.c), and the last of it as long again; where storage is known not to answer, hardly any. */
+#define END_S 20
+#define STUCK_S 1
 
 static uint64_t default_quota(const char *dir, uint64_t used)
 {
@@ -32,8 +38,11 @@ int cw_cache_open(const struct cw_cache_options *o, struct cw_cache **ret, struc
     pthread_condattr_init(&monotonic);
     pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
     pthread_cond_init(&c->work, &monotonic);
-    pthread_cond_init(&c->flushed, NULL);
+    pthread_cond_init(&c->flushed, &monotonic);
     pthread_condattr_destroy(&monotonic);
+    pthread_mutex_init(&c->readers.mutex, NULL);
+    pthread_cond_init(&c->readers.gone, NULL);
+    atomic_init(&c->holders, 1);
     cw_list_init(&c->sets);
     c->queue_tail = &c->queue;
     c->queue_bytes = o->queue_bytes ? o->queue_bytes : QUEUE_BYTES;
@@ -48,9 +57,11 @@ int cw_cache_open(const struct cw_cache_options *o, struct cw_cache **ret, struc
         c->quota = o->quota ? o->quota : default_quota(c->dir, used);
         /* a small quota is not to be filled by one segment that nothing has been published of */
         c->segment_bytes = CW_MIN(o->segment_bytes ? o->segment_bytes : SEGMENT_BYTES, CW_MAX(c->quota / 8, (uint64_t)64 << 10));
-        int e = pthread_create(&c->thread, NULL, cw_cache_main, c);
-        c->started = !e;
-        r = e ? cw_error_errno(err, CW_E_MEMORY, e, "can't start a thread") : 0;
+        atomic_fetch_add(&c->holders, 1);
+        r = cw_thread_start(&c->thread, cw_cache_main, c, err);
+        c->started = r >= 0;
+        if (r < 0)
+            atomic_fetch_sub(&c->holders, 1);
     }
     if (r < 0) {
         cw_error_file(err, o->dir);
@@ -69,17 +80,41 @@ struct cw_cache *cw_cache_close(struct cw_cache *c)
     return cw_cache_close_facts(c, &facts);
 }
 
+/* Waits for the store's thread, unless it is at storage that does not answer: then it goes on by itself. */
+static void end_thread(struct cw_cache *c)
+{
+    struct timespec until;
+    int r = 0;
+    pthread_mutex_lock(&c->mutex);
+    c->stop = true;
+    pthread_cond_broadcast(&c->work);
+    clock_gettime(CLOCK_MONOTONIC, &until);
+    until.tv_sec += atomic_load(&c->readers.stuck) ? STUCK_S : END_S;
+    while (!c->ended && r != ETIMEDOUT)
+        r = pthread_cond_timedwait(&c->flushed, &c->mutex, &until);
+    bool ended = c->ended;
+    pthread_mutex_unlock(&c->mutex);
+    if (!ended)
+        fprintf(stderr, "cachew: cache %s: storage does not answer; what was not written yet is lost\n", c->dir);
+    (void)(ended ? pthread_join(c->thread, NULL) : pthread_detach(c->thread));
+}
+
 struct cw_cache *cw_cache_close_facts(struct cw_cache *c, struct cw_cache_facts *ret)
 {
     if (!c)
         return NULL;
-    pthread_mutex_lock(&c->mutex);
-    c->stop = true;
-    pthread_cond_broadcast(&c->work);
-    pthread_mutex_unlock(&c->mutex);
+    cw_cache_readers_stop(c);
     if (c->started)
-        pthread_join(c->thread, NULL);
+        end_thread(c);
     cw_cache_facts(c, ret);
+    cw_cache_release(c);
+    return NULL;
+}
+
+void cw_cache_release(struct cw_cache *c)
+{
+    if (atomic_fetch_sub(&c->holders, 1) > 1)
+        return;
     if (c->lock_fd >= 0)
         close(c->lock_fd);
     while (c->spare) {
@@ -90,9 +125,10 @@ struct cw_cache *cw_cache_close_facts(struct cw_cache *c, struct cw_cache_facts 
     pthread_cond_destroy(&c->work);
     pthread_cond_destroy(&c->flushed);
     pthread_mutex_destroy(&c->mutex);
+    pthread_cond_destroy(&c->readers.gone);
+    pthread_mutex_destroy(&c->readers.mutex);
     free(c->dir);
     free(c);
-    return NULL;
 }
 
 int cw_cache_set_open(struct cw_cache *c, struct cw_hash128 key, const char *meta, struct cw_cache_set **ret, struct cw_error *err)
@@ -163,17 +199,20 @@ void cw_cache_chunk_free(struct cw_cache_chunk *k)
 static struct cw_cache_chunk *chunk_alloc(size_t capacity)
 {
     struct cw_cache_chunk *k = calloc(1, sizeof(*k));
-    if (k && !(k->data = aligned_alloc(CW_CACHE_BLOCK, capacity))) {
+    bool large = capacity % CHUNK_BYTES == 0;
+    if (k && !(k->data = aligned_alloc(large ? CHUNK_BYTES : CW_CACHE_BLOCK, capacity))) {
         cw_cache_chunk_free(k);
         return NULL;
     }
+    if (k && large)
+        (void)madvise(k->data, capacity, MADV_HUGEPAGE);
     return k;
 }
 
 static struct cw_cache_chunk *chunk_new(struct cw_cache_set *s, size_t bytes)
 {
     struct cw_cache *c = s->cache;
-    size_t capacity = CW_ALIGN_UP(CW_MAX(bytes, CW_MIN(CHUNK_BYTES, c->segment_bytes / 2)), CW_CACHE_BLOCK);
+    size_t capacity = CW_ALIGN_UP(CW_MAX(bytes, CW_MIN(CHUNK_BYTES, CW_MIN(c->segment_bytes / 2, c->queue_bytes))), CW_CACHE_BLOCK);
     struct cw_cache_chunk *k = NULL;
     while (c->spare && !k) {
         k = c->spare;
@@ -256,8 +295,8 @@ void cw_cache_flush(struct cw_cache *c)
 void cw_cache_facts(const struct cw_cache *c, struct cw_cache_facts *ret)
 {
 #define FACT(name) .name = atomic_load_explicit(&c->name, memory_order_relaxed)
-    *ret = (struct cw_cache_facts){FACT(hits), FACT(misses), FACT(bad), FACT(gone), FACT(kept), FACT(skipped), FACT(refused), FACT(bytes_read), FACT(read_ns),
+    *ret = (struct cw_cache_facts){FACT(hits), FACT(misses), FACT(bad), FACT(gone), FACT(late), FACT(kept), FACT(skipped), FACT(refused), FACT(bytes_read), FACT(read_ns),
                                    FACT(bytes_written), FACT(write_ns), FACT(published), FACT(evicted), FACT(probe_bytes),
-                                   FACT(probe_ns)};
+                                   FACT(probe_ns), FACT(used)};
 #undef FACT
 }

@@ -12,8 +12,8 @@
 #include "base/clock.h"
 #include "base/crash.h"
 #include "cache/internal.h"
-#include "cache/throttle.h"
 #include "storage/file.h"
+#include "storage/throttle.h"
 
 #define MS UINT64_C(1000000)
 /* Between two looks at what others published. */
@@ -114,6 +114,17 @@ static int begin(struct cw_cache_set *s, uint64_t bytes, uint64_t value)
     return 0;
 }
 
+/* 0 or a negative errno. */
+static int name_it(const struct cw_cache *c, const char *temporary, const char *path)
+{
+    int r = cw_cache_lock(c);
+    if (r < 0)
+        return r;
+    r = rename(temporary, path) < 0 ? -errno : 0;
+    cw_cache_unlock(c);
+    return r;
+}
+
 static void publish(struct cw_cache_set *s)
 {
     struct writing *w = &s->w;
@@ -137,10 +148,8 @@ static void publish(struct cw_cache_set *s)
     bool ok = end >= 0 && path && fstat(w->segment->fd, &st) == 0 &&
               cw_file_new(path, (uint64_t)st.st_size, (int64_t)st.st_mtim.tv_sec * 1000000000 + st.st_mtim.tv_nsec, &file, &err) == 0;
     cw_crash_point("cache-rename");
-    if (ok && rename(w->temporary, path) < 0) {
-        end = -errno;
+    if (ok && (end = name_it(c, w->temporary, path)) < 0)
         ok = false;
-    }
     if (!ok) {
         cw_file_free(file);
         if (end < 0 && end != -ENODATA)
@@ -165,7 +174,7 @@ static void publish(struct cw_cache_set *s)
 /* What some file systems only say when it is tried: that they can't write past the page cache. */
 static int write_blocks(struct writing *w, const uint8_t *data, size_t bytes)
 {
-    cw_throttle_write(bytes);
+    cw_throttle_write(CW_THROTTLE_STORE, bytes);
     int r = w->direct_fd >= 0 ? cw_cache_write_at(w->direct_fd, w->size, data, bytes) : -EINVAL;
     if (r != -EINVAL)
         return r;
@@ -355,6 +364,9 @@ void *cw_cache_main(void *arg)
         until.tv_nsec %= 1000000000;
         (void)pthread_cond_timedwait(&c->work, &c->mutex, &until);
     }
+    c->ended = true;
+    pthread_cond_broadcast(&c->flushed);
     pthread_mutex_unlock(&c->mutex);
+    cw_cache_release(c);
     return NULL;
 }

@@ -166,11 +166,15 @@ static int scaling(struct bench *b, json_t *ret, struct cw_error *err)
     if (r < 0)
         return r;
     cpu = dispatcher_cpu(b) - cpu;
-    json_object_update_new(ret, json_pack("{s:I, s:s, s:f, s:f}", "scaling_workers", (json_int_t)b->scaling, "policy", b->policy, "scaling_heartbeats_per_s", (double)sent / seconds,
-                                          "scaling_cpu", cpu / seconds));
+    json_object_update_new(ret, json_pack("{s:I, s:f}", "scaling_workers", (json_int_t)b->scaling, "scaling_heartbeats_per_s", (double)sent / seconds));
+    if (b->dispatcher) /* of another one neither is known */
+        json_object_update_new(ret, json_pack("{s:s, s:f}", "policy", b->policy, "scaling_cpu", cpu / seconds));
     if (!b->json)
-        printf("%.0f heartbeats/s of %" PRIu64 " workers of a job that say what they computed, with policy %s: %.1f %% of a core\n", (double)sent / seconds, b->scaling, b->policy,
-               100 * cpu / seconds);
+        printf("%.0f heartbeats/s of %" PRIu64 " workers of a job that say what they computed", (double)sent / seconds, b->scaling);
+    if (!b->json && b->dispatcher)
+        printf(", with policy %s: %.1f %% of a core", b->policy, 100 * cpu / seconds);
+    if (!b->json)
+        printf("\n");
     return 0;
 }
 

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/machine.h"
+#include "client/tuning.h"
 #include "ops/plugin.h"
 
 void cli_common_init(struct cli_common *c)
@@ -34,6 +35,10 @@ int cli_load_plugins(const struct cli_texts *plugins, struct cw_error *err)
 int cli_common_load(struct cli_common *c, struct cw_error *err)
 {
     int r = cli_load_plugins(&c->plugins, err);
+    if (!c->threads_given)
+        cw_tuning_threads(&c->local, (unsigned)c->threads);
+    if (!c->memory_given)
+        cw_tuning_memory(&c->local, c->memory);
     if (r >= 0)
         r = cw_local_load(&c->local, c->file, c->settings.items, c->settings.n, err);
     if (r >= 0 && !c->seed_given && c->local.pipeline->default_seed >= 0)

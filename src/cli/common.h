@@ -7,7 +7,7 @@
 struct cli_common {
     const char *file, *index_dir;
     uint64_t seed, threads, memory;
-    bool seed_given, json, no_optimize;
+    bool seed_given, threads_given, memory_given, json, no_optimize;
     double wait;
     struct cli_texts settings, plugins;
     struct cw_local local;
@@ -22,8 +22,8 @@ struct cli_common {
 /* Rows for a verb's table of options. */
 #define CLI_COMMON_OPTIONS(c, threads_help) \
     {"seed", CLI_COUNT, &(c)->seed, "S", "seed of all randomness (default: the pipeline's, else 0)", 0, INT64_MAX, NULL, &(c)->seed_given}, \
-    {"threads", CLI_COUNT, &(c)->threads, "N", threads_help " (default: the CPUs this process may use)", 1, 1024, NULL, NULL}, \
-    {"memory", CLI_BYTES, &(c)->memory, "BYTES", "memory budget (default: half of what there is)", 0, 0, NULL, NULL}, \
+    {"threads", CLI_COUNT, &(c)->threads, "N", threads_help " (default: the CPUs this process may use)", 1, 1024, NULL, &(c)->threads_given}, \
+    {"memory", CLI_BYTES, &(c)->memory, "BYTES", "memory budget (default: half of what there is)", 0, 0, NULL, &(c)->memory_given}, \
     {"set", CLI_TEXTS, &(c)->settings, "PATH=VALUE", "change the pipeline: 2.size=64 sets size of operator 2", 0, 0, NULL, NULL}, \
     CLI_PLUGIN_OPTION(&(c)->plugins), \
     {"index-dir", CLI_TEXT, &(c)->index_dir, "DIR", "where indexes are kept (default ~/.cache/cachew/index)", 0, 0, NULL, NULL}, \

@@ -1,7 +1,9 @@
 /* cachew explain: what the compiler made of a pipeline, and, after running it for some seconds, where the time goes, what would help, and whether it does. */
 #include <stdio.h>
+#include <unistd.h>
 
 #include "cli/common.h"
+#include "cli/watch.h"
 #include "client/explain.h"
 
 static void print(void (*describe)(const json_t *, struct cw_text *), const json_t *facts)
@@ -12,6 +14,36 @@ static void print(void (*describe)(const json_t *, struct cw_text *), const json
         fputs(t.data, stdout);
     fflush(stdout);
     cw_text_deinit(&t);
+}
+
+/* The watcher's thread. What was made to try caches is removed first; a second signal does not wait for that. */
+static void on_signal(void *interrupt, int number, bool again)
+{
+    if (again)
+        _exit(128 + number);
+    *(volatile int *)interrupt = 1;
+}
+
+static int explain(struct cli_common *c, struct cw_explain_options *o, double check_seconds, json_t *facts, struct cw_error *err)
+{
+    int r = cli_common_load(c, err);
+    if (r >= 0)
+        r = cli_common_open(c, err);
+    o->seed = c->seed;
+    if (r >= 0)
+        r = cw_explain_pipeline(&c->local, o, facts, err);
+    if (r >= 0 && !c->json)
+        print(cw_explain_pipeline_text, facts);
+    if (r >= 0 && o->seconds > 0)
+        r = cw_explain_run(&c->local, o, facts, err);
+    if (r >= 0 && o->seconds > 0 && !c->json)
+        print(cw_explain_run_text, facts);
+    o->seconds = check_seconds;
+    if (r >= 0 && check_seconds > 0)
+        r = cw_explain_check(&c->local, o, facts, err);
+    if (json_array_size(json_object_get(facts, "checks")) && !c->json)
+        print(cw_explain_check_text, facts);
+    return r;
 }
 
 int cli_explain(int argc, char **argv)
@@ -34,18 +66,15 @@ int cli_explain(int argc, char **argv)
     int r = cli_common_parse(&c, "explain", options, argc, argv, &err), code = 0;
     if (r == 1)
         return 0;
-    json_t *facts = json_object();
     if (r >= 0 && check && !(seconds > 0 && check_seconds > 0)) {
         cw_error_attribute(&err, seconds > 0 ? "seconds" : "run", "0", "more than 0");
         r = cw_error_set(&err, CW_E_OPTION, "--%s 0: expected more than 0 with --check", seconds > 0 ? "seconds" : "run");
     }
-    if (r >= 0)
-        r = cli_common_load(&c, &err);
-    if (r >= 0)
-        r = cli_common_open(&c, &err);
+    volatile int interrupt = 0;
+    struct cli_watch watch = {0};
+    json_t *facts = json_object();
     struct cw_explain_options o = {
         .name = c.file,
-        .seed = c.seed,
         .threads = (unsigned)c.threads,
         .memory = c.memory,
         .optimize = !c.no_optimize,
@@ -54,24 +83,25 @@ int cli_explain(int argc, char **argv)
         .wait = c.wait,
         .index_dir = c.index_dir,
         .cache_dir = cache_dir,
+        .interrupt = &interrupt,
     };
-    if (r >= 0)
-        r = cw_explain_pipeline(&c.local, &o, facts, &err);
-    if (r >= 0 && !c.json)
-        print(cw_explain_pipeline_text, facts);
-    if (r >= 0 && seconds > 0)
-        r = cw_explain_run(&c.local, &o, facts, &err);
-    if (r >= 0 && seconds > 0 && !c.json)
-        print(cw_explain_run_text, facts);
-    o.seconds = check_seconds;
-    if (r >= 0 && check)
-        r = cw_explain_check(&c.local, &o, facts, &err);
-    if (r < 0)
+    c.local.interrupt = &interrupt;
+    if (r >= 0) {
+        cli_watch_start(&watch, on_signal, (void *)(uintptr_t)&interrupt);
+        r = explain(&c, &o, check ? check_seconds : 0, facts, &err);
+        cli_watch_stop(&watch);
+    }
+    int ended_by = atomic_load(&watch.seen);
+    if (ended_by && r == CW_E_INTERRUPTED) {
+        fprintf(stderr, "cachew: ended by %s\n", cli_signal_name(ended_by));
+        code = 128 + ended_by;
+        if (c.json)
+            cli_print(json_incref(facts));
+    } else if (r < 0) {
         code = cli_fail(&err, c.json, facts);
-    else if (c.json)
+    } else if (c.json) {
         code = cli_print(json_incref(facts));
-    else
-        print(cw_explain_check_text, facts);
+    }
     json_decref(facts);
     cli_common_deinit(&c);
     return code;

@@ -34,31 +34,49 @@ static void print_workers(const json_t *rows)
                cli_row_text(row, "address", address), cli_row_text(row, "state", state), cli_row_number(row, "leases"), cli_row_number(row, "cpu_budget"));
 }
 
+/* Where elements are cached: what a record says under "cache". */
+static const char *place(const json_t *o, char buffer[CLI_TEXT_SIZE])
+{
+    return json_is_string(json_object_get(o, "cache")) ? cli_row_text(o, "cache", buffer) : NULL;
+}
+
+static void print_seen(const json_t *seen)
+{
+    char limit[CLI_TEXT_SIZE], cache[CLI_TEXT_SIZE];
+    if (!(json_number_value(json_object_get(seen, "interval_s")) > 0))
+        return;
+    printf("            seen: step %.4g s, waiting %.4g s a batch with %" PRIi64 " workers, which computed %.4g s for each and were %.0f %% busy; ",
+           json_number_value(json_object_get(seen, "step_s")), json_number_value(json_object_get(seen, "wait_s")), cli_row_number(seen, "workers"),
+           json_number_value(json_object_get(seen, "compute_s")), 100 * json_number_value(json_object_get(seen, "busy")));
+    if (place(seen, cache))
+        printf("%.0f %% of the epoch were cached after %s; ", 100 * json_number_value(json_object_get(seen, "cached")), cache);
+    printf("the limit: %s\n", cli_row_text(seen, "limit", limit));
+}
+
+static void print_alternatives(const json_t *record)
+{
+    size_t i;
+    const json_t *a;
+    char cache[CLI_TEXT_SIZE];
+    json_array_foreach(json_object_get(record, "alternatives"), i, a)
+        printf("            %5" PRIi64 " workers%s%s: %.4g s a batch, the rest of the job %.4g s for %.4g\n", cli_row_number(a, "workers"),
+               place(a, cache) ? ", cached after " : "", place(a, cache) ? cache : "", json_number_value(json_object_get(a, "batch_s")),
+               json_number_value(json_object_get(a, "time_s")), json_number_value(json_object_get(a, "cost")));
+}
+
 /* cachew jobs explain NAME: what was decided on the way, and why. */
 static void print_decisions(const json_t *rows)
 {
-    size_t i, k;
-    const json_t *row, *alternative;
-    char why[CLI_TEXT_SIZE], limit[CLI_TEXT_SIZE], cache[CLI_TEXT_SIZE];
+    size_t i;
+    const json_t *row;
+    char what[CLI_TEXT_SIZE], why[CLI_TEXT_SIZE];
     if (json_array_size(rows) == 0)
         printf("nothing was decided yet\n");
     json_array_foreach(rows, i, row) {
-        const json_t *record = json_object_get(row, "record"), *seen = json_object_get(record, "seen"), *n;
-        const char *pool;
-        printf("%8.1f s ", json_number_value(json_object_get(row, "t")));
-        json_object_foreach(json_object_get(json_object_get(record, "chosen"), "workers"), pool, n)
-            printf(" %lld workers", (long long)json_integer_value(n));
-        if (json_is_string(json_object_get(json_object_get(record, "chosen"), "cache")))
-            printf(", cached at %s", cli_row_text(json_object_get(record, "chosen"), "cache", cache));
-        printf(": %s\n", cli_row_text(record, "why", why));
-        if (json_number_value(json_object_get(seen, "interval_s")) > 0)
-            printf("            seen: step %.4g s, waiting %.4g s a batch with %" PRIi64 " workers, which computed %.4g s for each and were %.0f %% busy; the limit: %s\n",
-                   json_number_value(json_object_get(seen, "step_s")), json_number_value(json_object_get(seen, "wait_s")), cli_row_number(seen, "workers"),
-                   json_number_value(json_object_get(seen, "compute_s")), 100 * json_number_value(json_object_get(seen, "busy")), cli_row_text(seen, "limit", limit));
-        json_array_foreach(json_object_get(record, "alternatives"), k, alternative)
-            printf("            %5" PRIi64 " workers: %.4g s a batch, the rest of the job %.4g s for %.4g\n", cli_row_number(alternative, "workers"),
-                   json_number_value(json_object_get(alternative, "batch_s")), json_number_value(json_object_get(alternative, "time_s")),
-                   json_number_value(json_object_get(alternative, "cost")));
+        const json_t *record = json_object_get(row, "record");
+        printf("%8.1f s  %s: %s\n", json_number_value(json_object_get(row, "t")), cli_row_text(record, "what", what), cli_row_text(record, "why", why));
+        print_seen(json_object_get(record, "seen"));
+        print_alternatives(record);
     }
 }
 

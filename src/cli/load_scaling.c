@@ -1,6 +1,6 @@
 /*
- * What deciding costs a dispatcher: that many workers serve one job and say each second what they have computed, by operator; a client says how fast it goes. Little is
- * completed: what that costs load.c measures.
+ * What deciding costs a dispatcher: that many workers serve one job and say each second what they have computed, by operator, and what their caches have and would give; a
+ * client says how fast it goes. Little is completed: what that costs load.c measures.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -17,6 +17,9 @@
 #define CAPACITY 4
 #define SPLIT_SIZE 16     /* positions, a batch each */
 #define OPERATORS 6
+#define MARKERS 2         /* places where elements may be cached */
+#define COMPUTE_S 0.004   /* a position; read at the first marker, half of that, at the second next to nothing */
+#define MARKER_BYTES 150000
 
 struct hand { uint64_t leased[CAPACITY + 2]; size_t n; };
 
@@ -27,6 +30,7 @@ struct scaling {
     struct cw_timer *timer;
     uint8_t stream[16];
     bool attached;
+    int32_t marker;           /* that workers use, as in Prepare: what they were told last */
     uint64_t began_ns, beats, progress_ns, cursor;
 };
 
@@ -69,6 +73,8 @@ static int on_message(void *user, struct swarm_worker *w, const Cachew__Envelope
     struct hand *h = &x->hands[w->index];
     if (m->of_case == CACHEW__ENVELOPE__OF_PREPARE)
         return on_prepare(x, w, m->id, m->prepare, err);
+    if (m->of_case == CACHEW__ENVELOPE__OF_CACHING)
+        x->marker = m->caching->marker;
     for (size_t i = 0; m->of_case == CACHEW__ENVELOPE__OF_LEASES && i < m->leases->n_splits && h->n < CW_COUNT_OF(h->leased); i++)
         h->leased[h->n++] = m->leases->splits[i]->split;
     for (size_t i = 0; m->of_case == CACHEW__ENVELOPE__OF_REVOKE && i < m->revoke->n_ranges; i++)
@@ -101,12 +107,32 @@ static int complete(struct scaling *x, struct swarm_worker *w, struct cw_error *
     return r;
 }
 
+/* What it would take to use each marker, and none. */
+static void put_markers(const struct scaling *x, Cachew__MarkerWork work[MARKERS + 1], Cachew__MarkerWork *list[MARKERS + 1], Cachew__StreamWork *to)
+{
+    static const char *const names[] = {"", "autocache (operator 2)", "autocache (operator 4)"};
+    for (int i = 0; i <= MARKERS; i++) {
+        cachew__marker_work__init(list[i] = &work[i]);
+        work[i].marker = i ? i : -1;
+        work[i].name = (char *)(uintptr_t)names[i];
+        work[i].compute_s = COMPUTE_S;
+        work[i].read_s = i == 1 ? COMPUTE_S / 2 : COMPUTE_S / 50;
+        work[i].was_read = i > 0;
+        work[i].bytes = MARKER_BYTES;
+        work[i].cached = i > 0 ? 0.5 : 0;
+    }
+    to->marker = x->marker;
+    to->markers = list;
+    to->n_markers = MARKERS + 1;
+}
+
 static int beat(struct scaling *x, struct swarm_worker *w, uint64_t now, struct cw_error *err)
 {
     static const char *const names[OPERATORS] = {"tfrecord", "parse_example", "decode_image", "resize", "random_flip", "batch"};
     Cachew__Heartbeat m = CACHEW__HEARTBEAT__INIT;
     Cachew__StreamWork work = CACHEW__STREAM_WORK__INIT, *works = &work;
     Cachew__OperatorWork operators[OPERATORS], *list[OPERATORS];
+    Cachew__MarkerWork markers[MARKERS + 1], *marker_list[MARKERS + 1];
     Cachew__Envelope e = CACHEW__ENVELOPE__INIT;
     uint64_t age = now - x->began_ns;
     for (size_t i = 0; i < OPERATORS; i++) {
@@ -119,10 +145,16 @@ static int beat(struct scaling *x, struct swarm_worker *w, uint64_t now, struct 
     work.positions = age / 100000000;
     work.operators = list;
     work.n_operators = OPERATORS;
+    work.cached_positions = work.positions / 2;
+    put_markers(x, markers, marker_list, &work);
     m.cpu_ns = age;
     m.memory_bytes = (uint64_t)1 << 30;
     m.streams = &works;
     m.n_streams = 1;
+    m.cache_hits = m.cache_misses = age / 1000000;
+    m.cache_bytes = (uint64_t)100 << 30;
+    m.cache_used = m.cache_bytes / 2;
+    m.cache_read_bytes_per_s = m.cache_write_bytes_per_s = 1e9;
     e.of_case = CACHEW__ENVELOPE__OF_HEARTBEAT;
     e.heartbeat = &m;
     return send(w->conn, &e, err);
@@ -233,6 +265,7 @@ int cli_load_scaling(const struct cli_load_options *o, uint64_t *ret_sent, doubl
         return cw_error_nomem(err, sizeof(*x), "a load");
     }
     x->swarm = (struct swarm){.o = o, .user = x, .ready = on_ready, .message = on_message};
+    x->marker = MARKERS;
     int r = cw_loop_new(&x->swarm.loop, err);
     if (r >= 0)
         r = cw_timer_new(x->swarm.loop, on_tick, x, &x->timer, err);

@@ -2,9 +2,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
-#include <pthread.h>
-#include <signal.h>
-#include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
 #include <strings.h>
@@ -17,9 +14,11 @@
 #include "cli/common.h"
 #include "cli/output.h"
 #include "cli/tls.h"
+#include "cli/watch.h"
 #include "client/autocache.h"
 #include "client/caching.h"
 #include "client/report.h"
+#include "client/tuning.h"
 #include "host/host.h"
 #include "storage/file.h"
 
@@ -41,54 +40,20 @@ struct run {
     double first_batch_s;
     unsigned n_announced;
     bool state_written; /* at the end */
-};
-
-/* One thread waits for signals; nothing is done in handlers. */
-struct watcher {
-    pthread_t thread;
+    struct cli_watch watch;
     _Atomic(struct cw_iterator *) iterator; /* NULL before the first batch is asked for: then there is nothing to keep, and a signal ends the process */
-    atomic_int seen;
-    atomic_bool stopping;
-    sigset_t signals;
-    bool started;
 };
 
-static const char *signal_name(int s) { return s == SIGINT ? "SIGINT" : "SIGTERM"; }
-
-static void *watch(void *arg)
+/* The watcher's thread. */
+static void on_signal(void *arg, int number, bool again)
 {
-    struct watcher *w = arg;
-    int s;
-    while (sigwait(&w->signals, &s) == 0 && !atomic_load(&w->stopping)) {
-        struct cw_iterator *iterator = atomic_load(&w->iterator);
-        if (!iterator)
-            fprintf(stderr, "cachew: ended by %s\n", signal_name(s));
-        if (!iterator || atomic_load(&w->seen)) /* a second one does not wait for the state */
-            _exit(128 + s);
-        atomic_store(&w->seen, s);
-        cw_iterator_interrupt(iterator, true);
-    }
-    return NULL;
-}
-
-/* From here on SIGINT and SIGTERM are the watcher's, in this thread and those it starts. */
-static void watcher_start(struct watcher *w)
-{
-    sigemptyset(&w->signals);
-    sigaddset(&w->signals, SIGINT);
-    sigaddset(&w->signals, SIGTERM);
-    pthread_sigmask(SIG_BLOCK, &w->signals, NULL);
-    w->started = pthread_create(&w->thread, NULL, watch, w) == 0;
-}
-
-static void watcher_stop(struct watcher *w)
-{
-    if (w->started) {
-        atomic_store(&w->stopping, true);
-        pthread_kill(w->thread, SIGTERM);
-        pthread_join(w->thread, NULL);
-    }
-    w->started = false;
+    struct run *x = arg;
+    struct cw_iterator *iterator = atomic_load(&x->iterator);
+    if (!iterator)
+        fprintf(stderr, "cachew: ended by %s\n", cli_signal_name(number));
+    if (!iterator || again) /* a second one does not wait for the state */
+        _exit(128 + number);
+    cw_iterator_interrupt(iterator, true);
 }
 
 static double cpu_seconds(void)
@@ -128,12 +93,14 @@ static json_t *counts(const struct run *x)
         json_object_set(o, "operators", json_object_get(profile, "operators"));
         json_object_set(o, "bottleneck", json_object_get(profile, "bottleneck"));
         json_decref(profile);
+        json_object_set_new(o, "tuning", cw_tuning_json(&x->common.local));
         if (x->common.local.cache)
             json_object_set_new(o, "cache", cw_caching_report(&x->common.local));
     }
     if (o && x->common.local.remote) {
         json_object_set_new(o, "links", cw_remote_links(x->common.local.remote));
         json_object_set_new(o, "lost_splits", json_integer((json_int_t)cw_remote_lost(x->common.local.remote)));
+        json_object_set_new(o, "lost_joined_elements", json_integer((json_int_t)cw_remote_lost_joined(x->common.local.remote)));
     }
     return o;
 }
@@ -223,7 +190,7 @@ static void announce(struct run *x)
     }
 }
 
-static int loop(struct run *x, const json_t *state, struct watcher *w, struct cw_error *err)
+static int loop(struct run *x, const json_t *state, struct cw_error *err)
 {
     struct cw_expected expected;
     int r = 0;
@@ -247,7 +214,7 @@ static int loop(struct run *x, const json_t *state, struct watcher *w, struct cw
         cw_iterator_release(x->common.local.iterator, b);
         if (r >= 0 && x->state && x->state_every && x->n_batches % x->state_every == 0)
             r = write_state(x, err);
-        if (r < 0 || atomic_load(&w->seen))
+        if (r < 0 || atomic_load(&x->watch.seen))
             break;
         progress(x, false);
         announce(x);
@@ -352,7 +319,7 @@ static int open_service(struct run *x, const json_t *state, struct cw_error *err
     return r;
 }
 
-static int execute(struct run *x, struct watcher *w, struct cw_error *err)
+static int execute(struct run *x, struct cw_error *err)
 {
     json_t *state = NULL;
     int r = cli_common_load(&x->common, err);
@@ -383,8 +350,8 @@ static int execute(struct run *x, struct watcher *w, struct cw_error *err)
         r = open_local(x, state, err);
 
     if (r >= 0) {
-        atomic_store(&w->iterator, x->common.local.iterator);
-        r = loop(x, state, w, err);
+        atomic_store(&x->iterator, x->common.local.iterator);
+        r = loop(x, state, err);
         if (x->state && (r >= 0 || r == CW_E_INTERRUPTED || r == CW_E_SERVICE || r == CW_E_DEADLINE)) { /* it may go on later */
             struct cw_error own = {0};
             int s = write_state(x, &own);
@@ -426,9 +393,12 @@ static void explain_links(const struct run *x)
 /* With at-most-once. */
 static void explain_lost(const struct run *x)
 {
-    uint64_t n = x->common.local.remote ? cw_remote_lost(x->common.local.remote) : 0;
+    const struct cw_splits *remote = x->common.local.remote;
+    uint64_t n = remote ? cw_remote_lost(remote) : 0, joined = remote ? cw_remote_lost_joined(remote) : 0;
     if (n)
         fprintf(stderr, "cachew: %" PRIu64 " split%s lost with workers, and left out (--guarantee at-most-once)\n", n, n == 1 ? " was" : "s were");
+    if (joined)
+        fprintf(stderr, "cachew: %" PRIu64 " elements of batches joined of several splits were left out, since something of them was lost\n", joined);
 }
 
 static void report(const struct run *x)
@@ -481,15 +451,14 @@ int cli_run(int argc, char **argv)
     int r = cli_common_parse(&x.common, "run", options, argc, argv, &err);
     if (r == 1)
         return 0;
-    struct watcher w = {0};
     if (r >= 0) {
         x.progress = isatty(STDERR_FILENO) && !x.common.json;
-        watcher_start(&w);
-        r = execute(&x, &w, &err);
-        watcher_stop(&w);
+        cli_watch_start(&x.watch, on_signal, &x);
+        r = execute(&x, &err);
+        cli_watch_stop(&x.watch);
     }
     cw_host_shutdown(); /* the time that they took counts once they were waited for */
-    int ended_by = atomic_load(&w.seen);
+    int ended_by = atomic_load(&x.watch.seen);
     if (ended_by && r == CW_E_INTERRUPTED)
         r = 0;
     if (x.common.local.iterator) {
@@ -506,7 +475,7 @@ int cli_run(int argc, char **argv)
     if (x.quarantine_file)
         fclose(x.quarantine_file);
     if (ended_by)
-        fprintf(stderr, "cachew: ended by %s%s\n", signal_name(ended_by), x.state_written ? "; the state is written" : "");
+        fprintf(stderr, "cachew: ended by %s%s\n", cli_signal_name(ended_by), x.state_written ? "; the state is written" : "");
     if (r < 0) {
         json_t *c = counts(&x);
         code = cli_fail(&err, x.common.json, c);

@@ -77,9 +77,8 @@ static void print_text(const struct simulate *s, const json_t *result)
     printf("%-18s %11.1f %%\n%-18s %12.6g\n\ndecisions:\n", "waiting", 100 * json_number_value(json_object_get(result, "waiting")), "settled at, s",
            json_number_value(json_object_get(result, "settled_at_s")));
     json_array_foreach(json_object_get(result, "decisions"), i, d) {
-        const char *job = json_string_value(json_object_get(d, "job")), *cache = json_string_value(json_object_get(d, "cache"));
-        printf("  %10.4g s  %s%s%lld workers%s%s: %s\n", json_number_value(json_object_get(d, "t")), job ? job : "", job ? ": " : "",
-               (long long)json_integer_value(json_object_get(d, "workers")), cache ? ", cached after " : "", cache ? cache : "", json_string_value(json_object_get(d, "why")));
+        const char *job = json_string_value(json_object_get(d, "job")), *what = json_string_value(json_object_get(json_object_get(d, "record"), "what"));
+        printf("  %10.4g s  %s%s%s: %s\n", json_number_value(json_object_get(d, "t")), job ? job : "", job ? ": " : "", what, json_string_value(json_object_get(d, "why")));
     }
 }
 

@@ -15,6 +15,7 @@
 #include "base/machine.h"
 #include "client/caching.h"
 #include "client/remote.h"
+#include "client/tuning.h"
 #include "host/host.h"
 
 void cw_api_engine_unref(struct cw_api_engine *e)
@@ -76,6 +77,10 @@ static int load_state(const char *text, json_t **ret, struct cw_error *err)
 int cw_api_open(const struct cachew_pipeline *p, const struct cachew_options *o, struct cw_local *l, unsigned *ret_threads, struct cw_error *err)
 {
     *ret_threads = o->threads ? o->threads : cw_cpu_budget();
+    if (!o->threads)
+        cw_tuning_threads(l, *ret_threads);
+    if (!o->memory)
+        cw_tuning_memory(l, cw_memory_total() / 2);
     int r = cw_api_compile(p, l, err);
     if (r < 0)
         return r;

@@ -3,17 +3,21 @@
 #include "client/caching.h"
 #include "client/remote.h"
 #include "client/report.h"
+#include "client/tuning.h"
 
 json_t *cw_api_profile(const struct cw_local *l, size_t held)
 {
     json_t *o = cw_report_profile(l);
     if (o)
         json_object_set_new(o, "batches_held", json_integer((json_int_t)held));
+    if (o)
+        json_object_set_new(o, "tuning", cw_tuning_json(l));
     if (o && l->cache)
         json_object_set_new(o, "cache", cw_caching_report(l));
     if (o && l->remote) {
         json_object_set_new(o, "links", cw_remote_links(l->remote));
         json_object_set_new(o, "lost_splits", json_integer((json_int_t)cw_remote_lost(l->remote)));
+        json_object_set_new(o, "lost_joined_elements", json_integer((json_int_t)cw_remote_lost_joined(l->remote)));
     }
     return o;
 }

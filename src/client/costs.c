@@ -44,6 +44,8 @@ static void add_ops(struct cw_costs *c, const struct cw_profile *p, double eleme
         c->ops[i].rows = rows * live / elements;
         c->ops[i].busy_s = (double)o->ns * 1e-9 / elements;
         c->ops[i].cpu_s = (double)o->cpu_ns * 1e-9 / elements;
+        c->ops[i].call_s = (double)o->call_ns * 1e-9 / elements;
+        c->calls_s += c->ops[i].call_s;
         c->ops[i].alone_s = c->ops[i].busy_s;
         c->ops[i].alone_cpu_s = c->ops[i].cpu_s;
         if (alone)
@@ -142,7 +144,7 @@ int cw_costs_init(struct cw_costs *c, const struct cw_local *l, const struct cw_
     const struct cw_profile *p = &m->profile;
     double n = (double)p->emit_rows, busy = 0;
     _cleanup_free_ unsigned *into = calloc(l->pipeline->n_ops + 1, sizeof(*into));
-    *c = (struct cw_costs){.n_ops = l->pipeline->n_ops, .threads = m->threads, .memory = m->memory_limit, .rate = cw_measurement_rate(m), .noise = m->noise};
+    *c = (struct cw_costs){.n_ops = l->pipeline->n_ops, .threads = m->threads, .memory = m->memory_limit, .taken = m->taken, .rate = cw_measurement_rate(m), .noise = m->noise};
     if (!into || !(c->ops = calloc(c->n_ops + 1, sizeof(*c->ops))))
         return cw_error_nomem(err, 0, "costs");
     if (p->emit_rows == 0 || m->elements == 0)
@@ -165,9 +167,9 @@ int cw_costs_init(struct cw_costs *c, const struct cw_local *l, const struct cw_
     c->other_s = fmax((double)(p->run_ns - CW_MIN(p->idle_ns, p->run_ns)) * 1e-9 / n - busy - c->plan_s - c->read_s - c->emit_s, 0);
     take_delay_out(c);
     for (unsigned i = 0; i < c->n_ops; i++)
-        c->cpu_s += c->ops[i].function ? fmax(c->ops[i].busy_s - c->ops[i].cpu_s, 0) : 0;
+        c->cpu_s += c->ops[i].function ? fmax(c->ops[i].busy_s - c->ops[i].cpu_s, 0) + c->ops[i].call_s : 0;
     c->cpus = cpus_had(m, c->cpu_s * n / m->seconds);
-    c->consumer_s = fmax(m->seconds - (double)p->wait_ns * 1e-9, 0) / (double)m->elements;
+    c->consumer_s = fmax(m->seconds - (double)p->wait_ns * 1e-9, 0) / (double)m->elements; /* waiting for calls is waiting, here */
     c->read_bytes = (double)p->read_bytes / n;
     c->cold_bytes = (double)p->cold_bytes / n;
     c->storage_bytes_per_s = p->cold_wall_ns ? (double)p->cold_bytes * 1e9 / (double)p->cold_wall_ns : 0;
@@ -207,7 +209,7 @@ enum cw_resource cw_costs_limits(const struct cw_costs *c, double ret[CW_N_RESOU
     ret[CW_RESOURCE_THREADS] = over(c->threads, cw_costs_occupied(c));
     ret[CW_RESOURCE_CPUS] = over(c->cpus, c->cpu_s);
     ret[CW_RESOURCE_STORAGE] = c->storage_bytes_per_s > 0 ? over(c->storage_bytes_per_s, c->cold_bytes) : INFINITY;
-    ret[CW_RESOURCE_CONSUMER] = over(1, c->consumer_s);
+    ret[CW_RESOURCE_CONSUMER] = fmin(over(1, c->consumer_s + c->calls_s), c->taken > 0 ? c->taken : INFINITY);
     ret[CW_RESOURCE_PLANNING] = over(1, c->plan_s); /* one thread at a time plans */
     for (enum cw_resource i = 1; i < CW_N_RESOURCES; i++)
         if (ret[i] < ret[least])
@@ -229,6 +231,16 @@ static const char *kind_of(const struct cw_op_cost *o)
     return o->cpu_s < WAITS * o->busy_s ? "waiting" : "cpu";
 }
 
+/* The operator whose calls take most of the time of who takes the batches; NULL: the rest of it is more. */
+static const struct cw_op_cost *called(const struct cw_costs *c)
+{
+    const struct cw_op_cost *most = NULL;
+    for (unsigned i = 0; i < c->n_ops; i++)
+        if (c->ops[i].call_s > (most ? most->call_s : c->consumer_s))
+            most = &c->ops[i];
+    return most;
+}
+
 struct cw_bottleneck cw_costs_bottleneck(const struct cw_costs *c)
 {
     double limits[CW_N_RESOURCES], occupied = cw_costs_occupied(c), most = 0;
@@ -238,6 +250,8 @@ struct cw_bottleneck cw_costs_bottleneck(const struct cw_costs *c)
         {"reading", c->read_s}, {"copying", c->emit_s}, {"planning", c->plan_s}, {"scheduling", c->other_s},
         {"memory", c->idle_s[CW_IDLE_MEMORY]}, {"order", c->idle_s[CW_IDLE_OTHER]},
     };
+    if (least == CW_RESOURCE_CONSUMER && (b.op = called(c)))
+        return (struct cw_bottleneck){.kind = "calls", .op = b.op, .share = fmin(c->rate * b.op->call_s, 1)};
     if (least == CW_RESOURCE_STORAGE || least == CW_RESOURCE_CONSUMER || least == CW_RESOURCE_PLANNING)
         return (struct cw_bottleneck){.kind = cw_resource_names[least], .share = fmin(c->rate / limits[least], 1)};
     for (unsigned i = 0; i < c->n_ops; i++)
@@ -274,6 +288,8 @@ static json_t *stages(const struct cw_costs *c)
             json_object_set_new(s, "fused_into", json_integer(o->fused_into));
         if (s && isfinite(o->bytes))
             json_object_set_new(s, "bytes", json_real(o->bytes));
+        if (s && o->call_s > 0)
+            json_object_set_new(s, "call_s", json_real(o->call_s / o->rows));
         if (s && o->alone_s >= 0 && o->alone_s != o->busy_s)
             json_object_set_new(s, "alone_s", json_real(o->alone_s / o->rows));
         json_array_append_new(list, s);
@@ -290,8 +306,9 @@ json_t *cw_costs_json(const struct cw_costs *c)
     json_t *l = json_object();
     for (int i = 0; i < CW_N_RESOURCES; i++)
         json_object_set_new(l, cw_resource_names[i], real_or_null(limits[i]));
-    return json_pack("{s:f, s:i, s:f, s:f, s:f, s:f, s:f, s:o, s:{s:f, s:f, s:f, s:f, s:f, s:f, s:f}, s:{s:f, s:f, s:f, s:o}, s:o, s:s}", "elements_per_s", c->rate, "threads",
-                     (int)c->threads, "cpus", c->cpus, "thread_s", cw_costs_occupied(c), "cpu_s", c->cpu_s, "delay_s", c->delay_s, "consumer_s", c->consumer_s, "stages", stages(c),
+    return json_pack("{s:f, s:i, s:f, s:f, s:f, s:f, s:f, s:f, s:o, s:o, s:{s:f, s:f, s:f, s:f, s:f, s:f, s:f}, s:{s:f, s:f, s:f, s:o}, s:o, s:s}", "elements_per_s", c->rate,
+                     "threads", (int)c->threads, "cpus", c->cpus, "thread_s", cw_costs_occupied(c), "cpu_s", c->cpu_s, "delay_s", c->delay_s, "consumer_s", c->consumer_s,
+                     "calls_s", c->calls_s, "taken_per_s", c->taken > 0 ? json_real(c->taken) : json_null(), "stages", stages(c),
                      "parts", "delay_s", c->late_s, "reading_s", c->read_s, "planning_s", c->plan_s, "copying_s", c->emit_s, "scheduling_s", c->other_s, "memory_s",
                      c->idle_s[CW_IDLE_MEMORY], "order_s", c->idle_s[CW_IDLE_OTHER], "storage", "bytes_per_element", c->read_bytes, "cold_bytes_per_element",
                      c->cold_bytes, "needed_bytes_per_s", c->read_bytes * c->rate, "had_bytes_per_s",

@@ -16,6 +16,7 @@ struct cw_op_cost {
     double rows;                 /* that come in and were not dropped before, per element of a batch */
     double busy_s, cpu_s;        /* of compute threads, per element of a batch: on a CPU, or waiting for anything but a CPU; the former of these */
     double delay_s;              /* beside that: others had the CPU */
+    double call_s;               /* beside that, of threads of their own: calls on batches, for which who takes these waits */
     double alone_s, alone_cpu_s; /* like busy_s and cpu_s, run by itself; other than these where it is fused. Negative: not seen */
     double bytes;                /* of an element behind it, as far as it is needed from there on; NAN: not seen */
 };
@@ -29,6 +30,8 @@ struct cw_costs {
     double cpu_s;                /* of all threads, and of host processes */
     double delay_s;              /* threads wanted a CPU, and others had it: that of the operators included */
     double consumer_s;           /* of who takes the batches, not waiting for them */
+    double calls_s;              /* of who takes them too: the operators' call_s, one after the other */
+    double taken;                /* elements per second that are taken at most; 0: as many as come */
     double read_bytes, cold_bytes; /* from files; of these not from memory */
     double storage_bytes_per_s;  /* as the latter came; 0: there were none */
     unsigned threads;
@@ -55,8 +58,8 @@ double cw_costs_predict(const struct cw_costs *now, const struct cw_costs *then)
 
 /* What limits the rate. */
 struct cw_bottleneck {
-    const char *kind;  /* "cpu", "function", "waiting" (of an operator); "reading", "copying", "planning", "scheduling"; "storage", "consumer", "memory", "order" */
-    const struct cw_op_cost *op; /* of the first three; else NULL */
+    const char *kind;  /* "cpu", "function", "waiting", "calls" (of an operator); "reading", "copying", "planning", "scheduling"; "storage", "consumer", "memory", "order" */
+    const struct cw_op_cost *op; /* of the first four; else NULL */
     double share;      /* of what there is of that resource: of the threads' time, of the CPUs', of a second */
 };
 struct cw_bottleneck cw_costs_bottleneck(const struct cw_costs *c);

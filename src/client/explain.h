@@ -20,7 +20,7 @@ struct cw_explain_options {
 
 /* Adds to facts what is known of the pipeline, whose sources are open. */
 int cw_explain_pipeline(const struct cw_local *l, const struct cw_explain_options *o, json_t *facts, struct cw_error *err) _must_check_;
-/* Runs it and adds `run`, `costs`, `bottleneck` and `remedies`. */
+/* Runs it and adds `run`, `tuning`, `costs`, `bottleneck` and `remedies`. */
 int cw_explain_run(struct cw_local *l, const struct cw_explain_options *o, json_t *facts, struct cw_error *err) _must_check_;
 /* Tries those of the remedies that can be tried here, each for o->seconds, and adds `checks`. */
 int cw_explain_check(const struct cw_local *l, const struct cw_explain_options *o, json_t *facts, struct cw_error *err) _must_check_;

@@ -97,6 +97,8 @@ static int change(struct trial *t, const json_t *facts, const struct cw_local *l
         t->mo.threads = (unsigned)value;
     } else if (option && strcmp(option, "memory") == 0) {
         t->mo.memory = (size_t)value;
+    } else if (option && strcmp(option, "limit-rate") == 0) {
+        t->mo.rate = (double)value;
     }
     int r = option ? 0 : change_root(t, change, err);
     return r >= 0 && t->cached ? shorten(t, facts, l, err) : r;
@@ -130,11 +132,9 @@ static int pass(struct trial *t, struct cw_error *err)
     int r = cw_iterator_new(l->sequence, &io, NULL, &l->iterator, err);
     struct cw_batch *b;
     uint64_t n = 0;
-    while (r == 0 && n < t->enough && (r = cw_iterator_next(l->iterator, (uint64_t)(t->mo.wait * 1e9), &b, err)) == 0) {
+    while (r == 0 && n < t->enough && (r = cw_measure_next(l, &t->mo, &b, err)) == 0) {
         n += b->n;
         cw_iterator_release(l->iterator, b);
-        if (t->mo.interrupt && *t->mo.interrupt)
-            r = cw_error_set(err, CW_E_INTERRUPTED, "interrupted");
     }
     l->iterator = cw_iterator_free(l->iterator);
     cw_cache_flush(l->cache);

@@ -7,6 +7,7 @@
 #include "base/machine.h"
 #include "client/remedies.h"
 #include "client/report.h"
+#include "client/tuning.h"
 
 /* Of the time, at the beginning, that is not counted: processes start, pages come into memory. */
 #define SETTLE 0.25
@@ -24,6 +25,9 @@ static json_t *says(const struct cw_bottleneck *b, const struct cw_costs *c)
         {"memory", "waiting for memory, for the budget is used up"},
         {"order", "elements that wait for others"},
     };
+    if (strcmp(b->kind, "calls") == 0)
+        return json_sprintf("%s (operator %u): who takes the batches waits for its calls on joined ones, one after the other, %.0f %% of the time", b->op->op, b->op->position,
+                            b->share * 100);
     for (size_t i = 0; b->op && i < CW_COUNT_OF(of_operators); i++)
         if (strcmp(of_operators[i].kind, b->kind) == 0)
             return json_sprintf("%s (operator %u): %s for %.0f %% of the threads' time", b->op->op, b->op->position, of_operators[i].text, b->share * 100);
@@ -121,7 +125,10 @@ static int remedies(const struct cw_local *l, const struct cw_explain_options *o
     if (r >= 0)
         r = cw_moves_find(l, c, &m->profile, &moves, &n_moves, err);
     if (r >= 0 && n_places) {
-        probed = cw_probe_cache(o->cache_dir, shuffles(&l->pipeline->chain), &speed, &unfit) >= 0;
+        int fit = cw_probe_cache(o->cache_dir, shuffles(&l->pipeline->chain), o->interrupt, &speed, &unfit);
+        if (fit == CW_E_INTERRUPTED)
+            return cw_error_set(err, fit, "%s", unfit.message);
+        probed = fit >= 0;
         json_object_set_new(facts, "cache_speed", probed ? json_pack("{s:f, s:f, s:f, s:f}", "entry_s", speed.entry_s, "byte_s", speed.byte_s, "cold_entry_s",
                                                                      speed.cold_entry_s, "cold_byte_s", speed.cold_byte_s)
                                                          : json_pack("{s:o}", "unknown", cw_report_text(unfit.message)));
@@ -143,6 +150,7 @@ static int explain(const struct cw_local *l, const struct cw_explain_options *o,
     json_object_set(run, "bottleneck", json_object_get(profile, "bottleneck"));
     json_object_set(run, "operators", json_object_get(profile, "operators"));
     json_object_set_new(facts, "run", run);
+    json_object_set_new(facts, "tuning", cw_tuning_json(l));
     json_decref(profile);
     int r = cw_costs_init(&c, l, m, err);
     if (r == 0) {

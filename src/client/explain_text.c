@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/text.h"
+#include "client/tuning.h"
 
 static const char *get_text(const json_t *o, const char *key) { return json_string_value(json_object_get(o, key)); }
 static double get(const json_t *o, const char *key) { return json_number_value(json_object_get(o, key)); }
@@ -141,6 +142,8 @@ static void add_stages(struct cw_text *t, const json_t *costs)
             cw_text_add(t, " %12.0f", get(o, "bytes"));
         cw_text_add(t, "\n");
     }
+    if (get(costs, "calls_s") > 0)
+        cw_text_add(t, "  calls on joined batches: %.1f us per element, for which who takes the batches waits\n", get(costs, "calls_s") * 1e6);
     cw_text_add(t, "  files: %.0f bytes per element, %s/s at this rate", get(storage, "bytes_per_element"), bytes_text(storage, "needed_bytes_per_s", a));
     if (json_is_real(json_object_get(storage, "had_bytes_per_s")))
         cw_text_add(t, "; what is not in memory comes at %s/s", bytes_text(storage, "had_bytes_per_s", b));
@@ -185,6 +188,7 @@ void cw_explain_run_text(const json_t *facts, struct cw_text *t)
         add_remedies(t, facts);
     json_array_foreach(json_object_get(run, "advice"), i, o)
         cw_text_add(t, "%s\n", json_string_value(o));
+    cw_tuning_text(json_object_get(facts, "tuning"), t);
 }
 
 void cw_explain_check_text(const json_t *facts, struct cw_text *t)

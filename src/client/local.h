@@ -17,6 +17,7 @@ struct cw_local {
     const char *const *data_roots; /* directories that files must lie below; none: anywhere */
     size_t n_data_roots;
     const volatile int *interrupt; /* set by another thread: opening sources ends with CW_E_INTERRUPTED; may be NULL */
+    struct cw_tuned_log tuned; /* what was set by itself before it ran (tuning.h) */
 };
 /* Reads and compiles a pipeline file; settings are "PATH=VALUE" (`2.size=64`), VALUE JSON or else a string. Touches no data. */
 int cw_local_load(struct cw_local *l, const char *file, const char *const *settings, size_t n_settings, struct cw_error *err) _must_check_;

@@ -10,8 +10,7 @@
 /* How late an interruption may be noticed. */
 #define SLICE_NS UINT64_C(50000000)
 
-/* cw_iterator_next, which an interruption ends. */
-static int next(struct cw_local *l, const struct cw_measure_options *o, struct cw_batch **ret, struct cw_error *err)
+int cw_measure_next(struct cw_local *l, const struct cw_measure_options *o, struct cw_batch **ret, struct cw_error *err)
 {
     uint64_t wait_ns = (uint64_t)(o->wait * 1e9), end = wait_ns ? cw_now_ns() + wait_ns : UINT64_MAX;
     if (!o->interrupt)
@@ -73,6 +72,7 @@ static void subtract(struct cw_profile *p, const struct cw_profile *before)
         p->ops[i].ns -= before->ops[i].ns;
         p->ops[i].calls -= before->ops[i].calls;
         p->ops[i].rows -= before->ops[i].rows;
+        p->ops[i].call_ns -= before->ops[i].call_ns;
         p->ops[i].cpu_ns -= before->ops[i].cpu_ns;
         p->ops[i].live_rows -= before->ops[i].live_rows;
     }
@@ -101,7 +101,7 @@ static int take(struct cw_local *l, const struct cw_measure_options *o, double s
     m->noise = 0;
     while (r == 0 && last < end) {
         struct cw_batch *b;
-        r = next(l, o, &b, err);
+        r = cw_measure_next(l, o, &b, err);
         if (r != 0)
             break;
         last = cw_now_ns();
@@ -178,7 +178,7 @@ int cw_measure(struct cw_local *l, const struct cw_measure_options *o, struct cw
         .runner = {.threads = o->threads, .memory = o->memory, .optimize = o->optimize, .detail = o->detail, .cache = l->cache, .marker = o->marker},
     };
     struct cw_profile before = {0};
-    *ret = (struct cw_measurement){.threads = o->threads, .memory_limit = o->memory};
+    *ret = (struct cw_measurement){.threads = o->threads, .memory_limit = o->memory, .taken = o->rate};
     l->iterator = cw_iterator_free(l->iterator);
     if (l->sequence->n_positions == 0)
         return cw_error_set(err, CW_E_DATA, "the pipeline has no elements: there is nothing to measure");

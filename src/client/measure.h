@@ -19,6 +19,7 @@ struct cw_measure_options {
 struct cw_measurement {
     double seconds, first_batch_s; /* the latter from the first request */
     uint64_t batches, elements, bytes;
+    double taken;                    /* elements per second that were taken at most; 0: as many as came */
     double noise;                    /* by what part the rates of both halves lie beside their mean */
     uint64_t read_bytes, memory_peak, memory_limit;
     double busy_s;                   /* operators, reading, planning, copying */
@@ -33,5 +34,7 @@ struct cw_measurement {
  * elements are an error. *ret is to be deinited in any case. */
 int cw_measure(struct cw_local *l, const struct cw_measure_options *o, struct cw_measurement *ret, struct cw_error *err) _must_check_;
 void cw_measurement_deinit(struct cw_measurement *m);
+/* cw_iterator_next of l's iterator with the deadline and the interruption of o, for who takes batches beside measuring. */
+int cw_measure_next(struct cw_local *l, const struct cw_measure_options *o, struct cw_batch **ret, struct cw_error *err) _must_check_;
 static inline double cw_measurement_rate(const struct cw_measurement *m) { return m->seconds > 0 ? (double)m->elements / m->seconds : 0; }
 json_t *cw_measurement_json(const struct cw_measurement *m);

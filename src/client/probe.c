@@ -53,14 +53,26 @@ void cw_scratch_remove(const char *path) { nftw(path, remove_one, 16, FTW_DEPTH 
 
 /* ---- reading ---- */
 
-static int fill(struct cw_cache_set *set, size_t n, size_t bytes, struct cw_error *err)
+struct probe {
+    const char *dir;
+    const volatile int *interrupt;
+    size_t n, bytes; /* entries, and the size of each */
+};
+
+static int go_on(const struct probe *p, struct cw_error *err) { return p->interrupt && *p->interrupt ? cw_error_set(err, CW_E_INTERRUPTED, "interrupted") : 0; }
+
+static int fill(const struct probe *p, struct cw_cache_set *set, struct cw_error *err)
 {
+    size_t n = p->n, bytes = p->bytes;
     for (uint64_t row = 0; row < n; row++) {
         const struct cw_cache_key key = {.file_key = 1, .row = row};
         struct cw_cache_slot slot;
         void *to = cw_cache_reserve(set, &key, bytes, false, 1, &slot);
         if (!to)
             return cw_error_set(err, CW_E_IO, "a cache has no room for %zu bytes there", n * bytes);
+        int r = go_on(p, err);
+        if (r < 0)
+            return r;
         memset(to, (int)row, bytes);
         cw_cache_commit(&slot);
     }
@@ -68,10 +80,11 @@ static int fill(struct cw_cache_set *set, size_t n, size_t bytes, struct cw_erro
 }
 
 /* Seconds for an entry by a clock: all of it for a disk; of a thread's CPU for memory, since what others do on the CPUs is not the store's doing. */
-static int read_all(struct cw_cache_set *set, size_t n, size_t bytes, size_t stride, uint64_t (*clock_ns)(void), uint8_t *to, double *ret, struct cw_error *err)
+static int read_all(const struct probe *p, struct cw_cache_set *set, size_t stride, uint64_t (*clock_ns)(void), uint8_t *to, double *ret, struct cw_error *err)
 {
     struct cw_budget budget;
     struct cw_arena arena;
+    size_t n = p->n, bytes = p->bytes;
     uint64_t start = clock_ns();
     int r = 0;
     cw_budget_init(&budget, SCRATCH_BYTES);
@@ -90,7 +103,9 @@ static int read_all(struct cw_cache_set *set, size_t n, size_t bytes, size_t str
             gets[k] = (struct cw_cache_get){.key = keys[k], .place = places[k], .v = &v[k], .n_v = 1};
         }
         if (r == 0)
-            r = cw_cache_read(set, gets, AT_ONCE, &arena, false, err);
+            r = cw_cache_read(set, gets, AT_ONCE, &arena, CW_CACHE_FOREVER, err);
+        if (r == 0)
+            r = go_on(p, err);
         cw_arena_reset(&arena, SCRATCH_BYTES);
     }
     cw_arena_deinit(&arena);
@@ -99,25 +114,25 @@ static int read_all(struct cw_cache_set *set, size_t n, size_t bytes, size_t str
 }
 
 /* A cache of its own: read in steps of `first`, from the disk as far as it was written there, and then of `second`, from memory. */
-static int probe_size(const char *dir, size_t n, size_t bytes, size_t first, size_t second, double *ret_first, double *ret_second, struct cw_error *err)
+static int probe_size(const struct probe *p, size_t first, size_t second, double *ret_first, double *ret_second, struct cw_error *err)
 {
-    const struct cw_cache_options o = {.dir = dir};
+    const struct cw_cache_options o = {.dir = p->dir};
     struct cw_cache *c;
     struct cw_cache_set *set = NULL;
-    _cleanup_free_ uint8_t *to = malloc(AT_ONCE * bytes);
-    int r = to ? cw_cache_open(&o, &c, err) : cw_error_nomem(err, AT_ONCE * bytes, "a cache");
+    _cleanup_free_ uint8_t *to = malloc(AT_ONCE * p->bytes);
+    int r = to ? cw_cache_open(&o, &c, err) : cw_error_nomem(err, AT_ONCE * p->bytes, "a cache");
     if (r < 0)
         return r;
-    r = cw_cache_set_open(c, (struct cw_hash128){.lo = bytes, .hi = first}, "{}", &set, err);
+    r = cw_cache_set_open(c, (struct cw_hash128){.lo = p->bytes, .hi = first}, "{}", &set, err);
     if (r >= 0)
-        r = fill(set, n, bytes, err);
+        r = fill(p, set, err);
     if (r >= 0) {
-        memset(to, 0, AT_ONCE * bytes); /* its pages are there when the clock runs */
+        memset(to, 0, AT_ONCE * p->bytes); /* its pages are there when the clock runs */
         cw_cache_flush(c);
-        r = read_all(set, n, bytes, first, cw_now_ns, to, ret_first, err);
+        r = read_all(p, set, first, cw_now_ns, to, ret_first, err);
     }
     if (r >= 0)
-        r = read_all(set, n, bytes, second, cw_thread_cpu_ns, to, ret_second, err);
+        r = read_all(p, set, second, cw_thread_cpu_ns, to, ret_second, err);
     cw_cache_set_unref(set);
     cw_cache_close(c);
     return r;
@@ -129,7 +144,7 @@ static void line(double small, double large, double *ret_entry, double *ret_byte
     *ret_entry = CW_MAX(small - *ret_byte * (double)SMALL_BYTES, 0);
 }
 
-int cw_probe_cache(const char *dir, bool scattered, struct cw_cache_speed *ret, struct cw_error *err)
+int cw_probe_cache(const char *dir, bool scattered, const volatile int *interrupt, struct cw_cache_speed *ret, struct cw_error *err)
 {
     static const struct { size_t n, bytes; } sizes[] = {{N_SMALL, SMALL_BYTES}, {N_LARGE, LARGE_BYTES}};
     size_t step = scattered ? STRIDE : 1;
@@ -139,10 +154,11 @@ int cw_probe_cache(const char *dir, bool scattered, struct cw_cache_speed *ret, 
     if (r < 0)
         return r;
     for (size_t i = 0; i < 2 && r >= 0; i++) {
-        r = probe_size(path, sizes[i].n, sizes[i].bytes, step, step, &cold[i], &warm[i], err);
+        const struct probe p = {.dir = path, .interrupt = interrupt, .n = sizes[i].n, .bytes = sizes[i].bytes};
+        r = probe_size(&p, step, step, &cold[i], &warm[i], err);
         /* An epoch is scattered over some seconds; the system has read ahead by then, in large pages, which are quicker than those of single entries. */
         if (r >= 0 && scattered)
-            r = probe_size(path, sizes[i].n, sizes[i].bytes, 1, step, &other, &warm[i], err);
+            r = probe_size(&p, 1, step, &other, &warm[i], err);
     }
     cw_scratch_remove(path);
     if (r < 0)

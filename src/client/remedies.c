@@ -97,6 +97,20 @@ static void find_storage(struct finding *f)
     offer(f, r);
 }
 
+/* What there would be for a quicker training, or for a second one. */
+static void find_consumer(struct finding *f)
+{
+    struct cw_costs then = *f->c;
+    then.consumer_s = then.taken = 0;
+    double rate = cw_costs_predict(f->c, &then);
+    struct cw_remedy r = {.kind = "consumer", .here = f->c->taken > 0, .rate = rate, .low = rate, .high = rate, .change = option("limit-rate", 0)};
+    if (f->c->taken > 0)
+        snprintf(r.what, sizeof(r.what), "batches taken as they come, instead of %.0f elements/s", f->c->taken);
+    else
+        snprintf(r.what, sizeof(r.what), "batches taken as they come");
+    offer(f, r);
+}
+
 /* ---- a cache ---- */
 
 /* Elements that pass a place, per element of a batch. */
@@ -280,7 +294,7 @@ static int by_rate(const void *a, const void *b)
 int cw_remedies_find(const struct cw_costs *c, const struct cw_place *places, size_t n_places, const struct cw_move *moves, size_t n_moves,
                      const struct cw_remedy_options *o, struct cw_remedy **ret, size_t *ret_n, struct cw_error *err)
 {
-    struct finding f = {.c = c, .o = o, .list = calloc(n_places + n_moves + 4, sizeof(*f.list))};
+    struct finding f = {.c = c, .o = o, .list = calloc(n_places + n_moves + 5, sizeof(*f.list))};
     int r = f.list ? 0 : cw_error_nomem(err, 0, "remedies");
     if (r < 0)
         return r;
@@ -289,6 +303,7 @@ int cw_remedies_find(const struct cw_costs *c, const struct cw_place *places, si
         find_memory(&f);
     if (c->storage_bytes_per_s > 0)
         find_storage(&f);
+    find_consumer(&f);
     size_t caches_from = f.n;
     for (size_t i = 0; i < n_places && o->speed && r >= 0; i++)
         r = find_cache(&f, &places[i], err);

@@ -4,7 +4,7 @@
 #include "client/rewrite.h"
 
 struct cw_remedy {
-    const char *kind;     /* "threads", "cores", "cache", "order", "memory", "storage" */
+    const char *kind;     /* "threads", "cores", "cache", "order", "memory", "storage", "consumer" */
     char what[240];       /* what is to be done, for people */
     json_t *change;       /* {"option": name, "value": v}, {"insert": operator, "at": n} or {"move": n, "to": n}; NULL: nothing that a pipeline or an option says */
     bool here;            /* it can be tried on this machine */

@@ -208,8 +208,8 @@ static void remote_profile(struct cw_splits *base, struct cw_profile *ret)
     struct remote *r = remote_of(base);
     struct cw_op_profile *ops = ret->ops;
     unsigned n = base->compiled->pipeline->n_ops;
-    memset(ops, 0, n * sizeof(*ops));
     pthread_mutex_lock(&r->mutex);
+    memcpy(ops, r->ops, n * sizeof(*ops));
     *ret = (struct cw_profile){.ops = ops, .n_ops = n, .wait_ns = r->wait_ns, .run_ns = cw_now_ns() - r->started_ns}; /* no threads here compute */
     pthread_mutex_unlock(&r->mutex);
 }
@@ -223,10 +223,27 @@ uint64_t cw_remote_lost(const struct cw_splits *splits)
     return n;
 }
 
+uint64_t cw_remote_lost_joined(const struct cw_splits *splits)
+{
+    struct remote *r = ((const struct view *)splits)->remote;
+    pthread_mutex_lock(&r->mutex);
+    uint64_t n = r->n_lost_joined;
+    pthread_mutex_unlock(&r->mutex);
+    return n;
+}
+
 static void remote_fused(struct cw_splits *base, unsigned *ret)
 {
     for (unsigned i = 0; i < base->compiled->pipeline->n_ops; i++)
         ret[i] = i;
+}
+
+static void remote_tuned(struct cw_splits *base, struct cw_tuned_log *ret)
+{
+    struct remote *r = remote_of(base);
+    pthread_mutex_lock(&r->mutex);
+    cw_tuned_add_all(ret, &r->tuned);
+    pthread_mutex_unlock(&r->mutex);
 }
 
 static struct cw_splits *remote_free(struct cw_splits *base);
@@ -252,6 +269,7 @@ const struct cw_splits_ops cw_remote_ops = {
     .passed = remote_passed,
     .profile = remote_profile,
     .fused = remote_fused,
+    .tuned = remote_tuned,
 };
 
 /* ---- views: the iterator's, and those that repeat a batch ---- */

@@ -44,6 +44,8 @@ int cw_splits_remote(const struct cw_compiled *compiled, const struct cw_remote_
 bool cw_remote_is_paused(const struct cw_error *err);
 /* Splits of which something is lost to this rank (at-most-once). Any thread. */
 uint64_t cw_remote_lost(const struct cw_splits *splits);
+/* Elements of batches that were joined of what splits left over, and are left out since something of them was lost. Any thread. */
+uint64_t cw_remote_lost_joined(const struct cw_splits *splits);
 /* Workers that batches came from over connections that are there: [{"worker", "transport", "batches", "bytes", "wire_bytes", "note"?}, ...]. bytes are those of
  * payloads, wire_bytes what they were on their way: 0 where they were lent, fewer where they were compressed; note says why they were not lent. Any thread; new. */
 json_t *cw_remote_links(const struct cw_splits *splits);

@@ -193,13 +193,18 @@ struct remote {
     size_t n_outstanding;      /* slots that are ASKED or HERE */
     size_t batch_bytes;        /* of the largest that came */
     bool lent;                 /* it came as memory that a worker lends */
+    size_t window_told;        /* cw_remote_window, as tuned has it last */
+    struct cw_tuned_log tuned;
     uint64_t wait_ns;
+    struct cw_op_profile *ops; /* by position in the pipeline: operators on batches, of those that are joined */
     struct pace pace;
     bool waiting;              /* the consumer, at the moment */
     uint64_t waited_ns, note_ns; /* for what is taken next, so far; so long until somebody is told */
     uint64_t n_lost;           /* splits that were lost before all of their batches, and what they left over, were taken */
+    uint64_t n_lost_joined;    /* elements of joined batches that are left out, since something of them was lost */
     char lagging[160];         /* the rank that is farthest behind, as the dispatcher said when it was told so */
     char held[640];            /* what keeps the job, as the dispatcher said; "": nothing */
+    char took_over[240];       /* the client whose place this one took, when it attached first; "": nobody's */
     bool paused;               /* that is what keeps it, ... */
     uint64_t resumed_ns;       /* ... or was, until then */
     atomic_uint_fast64_t n_batches; /* handed out; the consumer's */
@@ -236,6 +241,7 @@ void cw_remote_hurry_parts(struct remote *r, uint64_t epoch, uint64_t split);
 /* NULL: there is none, or no memory to make one. */
 struct slot *cw_remote_slot(struct remote_split *s, uint64_t k, bool make);
 size_t cw_remote_window(const struct remote *r);
+void cw_remote_window_tell(struct remote *r); /* r->batch_bytes or r->lent may be another */
 /* Marks the next batches that will be wanted, as far as the window goes, and asks for what is to be asked for. Loop thread. */
 void cw_remote_pump(struct remote *r);
 /* What was asked of a worker is to be asked again: it is gone, or did not have the split when this was asked of it (and no other request). */
@@ -294,6 +300,8 @@ int cw_remote_wait(struct remote *r, uint64_t deadline_ns, const struct remote_s
 int cw_remote_wait_here(struct remote *r, uint64_t deadline_ns, const char *what, struct cw_error *err) _must_check_;
 /* What was waited for is there. Mutex held. */
 void cw_remote_waited(struct remote *r);
+/* Text of a peer for people: without what would make lines of its own in a terminal. */
+void cw_remote_text(char *buf, size_t size, const char *text);
 /* The job is paused, or goes on. Mutex held. */
 void cw_remote_hold(struct remote *r, const Cachew__Held *m);
 /* What the dispatcher said of that holds no longer: with the connection it is gone, and behind an Attach, which nothing follows where nothing keeps the job, it is said anew. As

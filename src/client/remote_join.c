@@ -54,7 +54,7 @@ int cw_remote_join(struct cw_splits *base, struct cw_assembly *dst, struct cw_sp
 /* ---- joined batches ---- */
 
 /* 1: something of it is lost. */
-static int fetch_parts(struct remote *r, struct remote_assembly *a, uint64_t deadline_ns, struct cw_error *err)
+static int fetch_parts(struct remote *r, const struct remote_assembly *a, uint64_t deadline_ns, struct cw_error *err)
 {
     bool lost = false;
     int status = 0;
@@ -76,6 +76,8 @@ static int fetch_parts(struct remote *r, struct remote_assembly *a, uint64_t dea
     }
     if (status >= 0)
         cw_remote_waited(r);
+    if (status >= 0 && lost)
+        r->n_lost_joined += a->a.n_assigned;
     pthread_mutex_unlock(&r->mutex);
     return status >= 0 && lost ? 1 : status;
 }
@@ -110,12 +112,14 @@ static void call_ended(void *arg)
     pthread_mutex_unlock(&r->mutex);
 }
 
-static int wait_call(struct remote *r, const struct cw_assembly *a, uint64_t deadline_ns, struct cw_error *err)
+static int wait_call(struct remote *r, struct cw_assembly *a, uint64_t deadline_ns, struct cw_error *err)
 {
     int status = 0;
     pthread_mutex_lock(&r->mutex);
     while (status == 0 && !cw_batch_call_over(a))
         status = cw_remote_wait_here(r, deadline_ns, "what map_batches makes of the next batch", err);
+    if (status == 0)
+        cw_batch_call_count(a, r->ops);
     pthread_mutex_unlock(&r->mutex);
     return status;
 }

@@ -102,6 +102,7 @@ static int on_batch(struct link *l, const Cachew__Batch *m, struct cw_slab *payl
         slot->quarantined = quarantined;
         r->batch_bytes = CW_MAX(r->batch_bytes, CW_MAX(size, memory[0].size + memory[1].size));
         r->lent = b->n_lent > 0;
+        cw_remote_window_tell(r);
         pthread_cond_broadcast(&r->changed);
     }
     pthread_mutex_unlock(&r->mutex);

@@ -106,6 +106,7 @@ static void send_progress(struct remote *r, uint64_t now)
     m.wait_ns = r->wait_ns;
     m.g = r->from.g;
     m.n_lost = r->n_lost;
+    m.n_lost_joined = r->n_lost_joined;
     m.waiting = r->waiting;
     pace.n = r->pace.n;
     pace.late = r->pace.late;
@@ -187,6 +188,8 @@ static int on_attached(struct remote *r, const Cachew__Attached *m, struct cw_er
     *plan = (struct cw_plan){.n_positions = p->n_positions, .split_size = p->split_size, .n_splits = p->n_splits, .snapshot = p->snapshot};
     memcpy(r->stream, m->stream.data, sizeof(r->stream));
     r->snapshot = p->snapshot;
+    if (!r->attached)
+        cw_remote_text(r->took_over, sizeof(r->took_over), m->took_over);
     r->attached = r->answered = true;
     cw_remote_wake_at(r, cw_now_ns()); /* the cursor may have moved meanwhile */
     pthread_cond_broadcast(&r->changed);

@@ -39,6 +39,7 @@ void cw_remote_deinit(struct remote *r)
     pthread_cond_destroy(&r->changed);
     pthread_mutex_destroy(&r->mutex);
     free(r->placements);
+    free(r->ops);
     free(r->service);
     free(r->job);
     free(r->token);
@@ -81,6 +82,8 @@ static int remote_init(struct remote *r, const struct cw_compiled *c, const stru
     r->pipeline = strdup(o->pipeline);
     if (status >= 0 && (!r->service || !r->job || !r->base_dir || !r->pipeline || (o->token && !r->token)))
         status = cw_error_nomem(err, 0, "a job");
+    if (status >= 0 && !(r->ops = calloc(c->pipeline->n_ops, sizeof(*r->ops))))
+        status = cw_error_nomem(err, 0, "a job");
     if (status >= 0)
         status = cw_layout_init(&r->layout, c, &r->budget, err);
     if (status >= 0 && state) {
@@ -90,6 +93,17 @@ static int remote_init(struct remote *r, const struct cw_compiled *c, const stru
         r->snapshot = strtoull(json_string_value(json_object_get(state, "snapshot")) ? json_string_value(json_object_get(state, "snapshot")) : "", NULL, 16);
     }
     return status < 0 ? status : cw_loop_new(&r->loop, err);
+}
+
+/* Two clients of one rank throw each other out: the first one is told so by its error, and the second, who may know nothing of the first, by this. */
+static void note_taken_over(const struct remote *r)
+{
+    char text[800];
+    if (!*r->took_over || !r->options.note)
+        return;
+    snprintf(text, sizeof(text), "rank %llu of job %s was held by %s: it is this one's now; if both are to run, one needs a job of another name", (unsigned long long)r->options.rank, r->job,
+             r->took_over);
+    r->options.note(r->options.note_arg, text);
 }
 
 /* Until the dispatcher answered. */
@@ -106,6 +120,10 @@ static int wait_attached(struct remote *r, const struct cw_remote_options *o, st
             status = cw_error_set(err, CW_E_INTERRUPTED, "interrupted");
         else if (status == CW_E_DEADLINE && !last)
             status = 0;
+        else if (status == CW_E_DEADLINE && cw_remote_is_paused(err)) { /* over a pause no deadline passes, here neither */
+            deadline_ns = cw_now_ns() + o->timeout_ns;
+            status = 0;
+        }
     }
     if (status == CW_E_DEADLINE && r->service_down.status)
         status = cw_error_set(err, CW_E_SERVICE, "the dispatcher at %s can't be reached: %.400s", r->service, r->service_down.message);
@@ -143,6 +161,8 @@ int cw_splits_remote(const struct cw_compiled *compiled, const struct cw_remote_
         status = cw_remote_start(r, err);
     if (status >= 0)
         status = wait_attached(r, o, err);
+    if (status >= 0)
+        note_taken_over(r);
     if (status < 0) {
         cw_remote_deinit(r);
         return status;

@@ -239,12 +239,31 @@ struct slot *cw_remote_slot(struct remote_split *s, uint64_t k, bool make)
 
 /* ---- what is asked ---- */
 
+static size_t window_bytes(const struct remote *r) { return r->lent ? WINDOW_LENT_BYTES : WINDOW_BYTES; }
+static size_t window_least(const struct remote *r) { return r->lent ? WINDOW_LENT_MIN : WINDOW_MIN; }
+
 size_t cw_remote_window(const struct remote *r)
 {
-    size_t bytes = r->lent ? WINDOW_LENT_BYTES : WINDOW_BYTES, least = r->lent ? WINDOW_LENT_MIN : WINDOW_MIN;
     if (r->options.credits)
         return r->options.credits;
-    return r->batch_bytes ? CW_MIN(CW_MAX(bytes / r->batch_bytes, least), WINDOW_MAX) : WINDOW_FIRST;
+    return r->batch_bytes ? CW_MIN(CW_MAX(window_bytes(r) / r->batch_bytes, window_least(r)), WINDOW_MAX) : WINDOW_FIRST;
+}
+
+void cw_remote_window_tell(struct remote *r)
+{
+    size_t now = cw_remote_window(r), by_bytes = r->batch_bytes ? window_bytes(r) / r->batch_bytes : WINDOW_MAX;
+    if (r->options.credits || now == r->window_told)
+        return;
+    r->window_told = now;
+    const struct cw_tuned t = {
+        .what = "credits",
+        .seen = {{"batch_bytes", (double)r->batch_bytes}, {"lent", r->lent}},
+        .others = {{"bytes", (double)by_bytes}, {"least", (double)window_least(r)}, {"most", WINDOW_MAX}},
+        .chosen = (double)now,
+        .why = now == by_bytes ? "so many batches fill the memory for what was asked for" : now == WINDOW_MAX ? "more would not keep a worker busier"
+               : "batches are large, and a worker needs the next request before a batch is taken",
+    };
+    cw_tuned_add(&r->tuned, &t);
 }
 
 static void want_ahead(struct remote *r)

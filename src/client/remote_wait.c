@@ -68,15 +68,20 @@ void cw_remote_waited(struct remote *r)
     r->waited_ns = 0;
 }
 
+void cw_remote_text(char *buf, size_t size, const char *text)
+{
+    snprintf(buf, size, "%s", text);
+    for (char *c = buf; *c; c++)
+        if ((unsigned char)*c < 0x20 || *c == 0x7f)
+            *c = ' ';
+}
+
 void cw_remote_hold(struct remote *r, const Cachew__Held *m)
 {
     if (r->paused && !m->paused)
         r->resumed_ns = cw_now_ns();
     r->paused = m->paused;
-    snprintf(r->held, sizeof(r->held), "%s", m->why);
-    for (char *c = r->held; *c; c++) /* a peer writes no lines of its own into terminals */
-        if ((unsigned char)*c < 0x20 || *c == 0x7f)
-            *c = ' ';
+    cw_remote_text(r->held, sizeof(r->held), m->why);
 }
 
 void cw_remote_unhold(struct remote *r)

@@ -60,19 +60,31 @@ static void divide(const struct cw_profile *p, const unsigned *into, struct shar
                 n++;
             }
         double part = n > 1 && sampled > 0 ? (double)p->ops[i].sampled_ns / sampled : into[i] == i;
-        shares[i].seconds = total * part * 1e-9;
+        shares[i].seconds = total * part * 1e-9 + (double)p->ops[i].call_ns * 1e-9;
         shares[i].rows = p->ops[i].rows ? p->ops[i].rows : p->ops[into[i]].rows;
         shares[i].fused_into = into[i];
     }
 }
 
+/* The operator whose calls on joined batches take most of the time of who waits for them; NULL: they don't. */
+static const char *called(const struct cw_profile *p, const struct share *shares)
+{
+    for (unsigned i = 0; i < p->n_ops; i++)
+        if ((double)p->ops[i].call_ns > 0.5 * (double)p->run_ns / CW_MAX(p->threads, 1u))
+            return shares[i].op;
+    return NULL;
+}
+
 /* Threads that mostly have nothing they may do: batches are not taken fast enough, or bytes don't come. */
 static const char *bottleneck(const struct cw_profile *p, const struct share *shares)
 {
-    const char *name = "unknown";
+    const char *name = called(p, shares);
     double most = 0;
-    if (!p->threads) /* nothing is computed here */
+    if (name)
+        return name;
+    if (!p->threads) /* nothing but that is computed here */
         return (double)p->wait_ns < 0.5 * (double)p->run_ns ? "the consumer" : "the service";
+    name = "unknown";
     if (p->run_ns && (double)p->idle_ns > 0.5 * (double)p->run_ns)
         return (double)p->wait_ns < 0.5 * (double)p->run_ns / CW_MAX(p->threads, 1u) ? "the consumer" : "reading";
     for (unsigned i = 0; i < p->n_ops; i++)

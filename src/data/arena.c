@@ -9,9 +9,13 @@
 #define CHUNK_MIN ((size_t)64 << 10)
 #define CHUNK_MAX ((size_t)1 << 20)
 
+/* Address space of the one chunk of an arena that is exact, at most. */
+#define SPAN_MAX ((size_t)1 << 40)
+
 struct cw_arena_chunk {
     struct cw_arena_chunk *next;
-    size_t size; /* usable bytes */
+    size_t size;   /* usable bytes, charged */
+    size_t mapped; /* address space; beyond size there are no pages yet */
     uint8_t *data;
 };
 
@@ -20,30 +24,53 @@ void cw_arena_init(struct cw_arena *a, struct cw_budget *budget) { *a = (struct 
 static void chunk_free(struct cw_arena *a, struct cw_arena_chunk *c)
 {
     cw_budget_give(a->budget, c->size);
-    munmap(c->data, c->size);
+    munmap(c->data, c->mapped);
     free(c);
+}
+
+/* Address space of size bytes, or where the system does not give as much, of `least`. NULL: not even that. */
+static void *map(size_t *size, size_t least)
+{
+    void *data = mmap(NULL, *size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | (*size > least ? MAP_NORESERVE : 0), -1, 0);
+    if (data == MAP_FAILED && *size > least)
+        data = mmap(NULL, *size = least, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    return data == MAP_FAILED ? NULL : data;
 }
 
 static struct cw_arena_chunk *chunk_new(struct cw_arena *a, size_t bytes, struct cw_error *err)
 {
     size_t size = a->current ? CW_MIN(a->current->size * 2, CHUNK_MAX) : CHUNK_MIN, least = CW_ALIGN_UP(bytes, 4096);
-    size = CW_MAX(CW_ALIGN_UP(size, 4096), least);
-    if (cw_budget_take(a->budget, size, "scratch memory", NULL) < 0) { /* no room to grow into: what is needed */
-        size = least;
-        if (cw_budget_take(a->budget, size, "scratch memory", err) < 0)
+    size = a->exact ? least : CW_MAX(CW_ALIGN_UP(size, 4096), least);
+    if (cw_budget_take(a->budget, size, "scratch memory", size > least ? NULL : err) < 0) { /* no room to grow into: what is needed */
+        if (size == least || cw_budget_take(a->budget, least, "scratch memory", err) < 0)
             return NULL;
+        size = least;
     }
     struct cw_arena_chunk *c = malloc(sizeof(*c));
     /* Straight from the system, so that giving back means giving back: malloc would keep it, uncounted. */
-    void *data = c ? mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0) : MAP_FAILED;
-    if (data == MAP_FAILED) {
+    size_t mapped = a->exact ? CW_MAX(CW_MIN(CW_ALIGN_UP(a->budget->limit, 4096), SPAN_MAX), size) : size;
+    void *data = c ? map(&mapped, size) : NULL;
+    if (!data) {
         free(c);
         cw_budget_give(a->budget, size);
         cw_error_nomem(err, size, "scratch memory");
         return NULL;
     }
-    *c = (struct cw_arena_chunk){.size = size, .data = data};
+    *c = (struct cw_arena_chunk){.size = size, .mapped = mapped, .data = data};
     return c;
+}
+
+/* An arena that is exact grows where it is, by what is asked of it. 1: it can't. */
+static int extend(struct cw_arena *a, size_t bytes, struct cw_error *err)
+{
+    struct cw_arena_chunk *c = a->current;
+    size_t size = CW_ALIGN_UP(a->used + bytes, 4096);
+    if (!a->exact || !c || c->next || size > c->mapped)
+        return 1;
+    int r = cw_budget_take(a->budget, size - c->size, "scratch memory", err);
+    if (r >= 0)
+        c->size = size;
+    return r;
 }
 
 void *cw_arena_alloc(struct cw_arena *a, size_t bytes, struct cw_error *err)
@@ -54,8 +81,11 @@ void *cw_arena_alloc(struct cw_arena *a, size_t bytes, struct cw_error *err)
     }
     bytes = CW_ALIGN_UP(CW_MAX(bytes, 1), 64);
     while (!a->current || a->used + bytes > a->current->size) {
+        int r = extend(a, bytes, err);
+        if (r == 0)
+            break;
         struct cw_arena_chunk **next = a->current ? &a->current->next : &a->first;
-        if (!*next && !(*next = chunk_new(a, bytes, err)))
+        if (r < 0 || (!*next && !(*next = chunk_new(a, bytes, err))))
             return NULL;
         a->current = *next; /* one that is too small is passed over: what follows was made because it was */
         a->used = 0;

@@ -1,5 +1,6 @@
 /* Bump allocation charged to a memory budget. One thread at a time. */
 #pragma once
+#include <stdbool.h>
 #include <stddef.h>
 
 #include "data/budget.h"
@@ -10,6 +11,7 @@ struct cw_arena {
     struct cw_arena_chunk *first, *current;
     size_t used;      /* in current */
     size_t reserved;  /* bytes charged by cw_arena_reserve */
+    bool exact;       /* it takes what is asked of it, rounded up to a page: no less would do, and no more if there is more */
 };
 void cw_arena_init(struct cw_arena *a, struct cw_budget *budget);
 void cw_arena_deinit(struct cw_arena *a);

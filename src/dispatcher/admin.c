@@ -111,8 +111,11 @@ static json_t *job_json(const struct cw_dispatcher *d, const struct job *j, bool
     if (d->scales)
         set(o, "scaling", job_scaling(d, j), failed);
     set(o, "digest_so_far", job_digest(j), failed);
-    if (j->guarantee == CACHEW__GUARANTEE__GUARANTEE_AT_MOST_ONCE)
-        set(o, "lost_splits", integer(cw_dp_job_lost(j)), failed);
+    if (j->guarantee == CACHEW__GUARANTEE__GUARANTEE_AT_MOST_ONCE) {
+        uint64_t n_joined, n_lost = cw_dp_job_lost(j, &n_joined);
+        set(o, "lost_splits", integer(n_lost), failed);
+        set(o, "lost_joined_elements", integer(n_joined), failed);
+    }
     if (j->stream)
         cw_dp_held_why(d, j, held, sizeof(held));
     if (*held)
@@ -123,6 +126,17 @@ static json_t *job_json(const struct cw_dispatcher *d, const struct job *j, bool
 }
 
 /* ---- workers ---- */
+
+static void worker_cache(json_t *o, const struct worker *w, bool *failed)
+{
+    set(o, "cache_used", integer(w->cache_used), failed);
+    set(o, "cache_quota", json_real(w->cache_bytes), failed);
+    set(o, "cache_bad", integer(w->cache_bad), failed);
+    set(o, "cache_refused", integer(w->cache_refused), failed);
+    set(o, "cache_skipped", integer(w->cache_skipped), failed);
+    set(o, "cache_hits_per_s", json_real(w->cache_hits_per_s), failed);
+    set(o, "cache_part", isnan(w->cache_part) ? json_null() : json_real(w->cache_part), failed);
+}
 
 static json_t *worker_json(const struct worker *w, bool *failed)
 {
@@ -148,6 +162,8 @@ static json_t *worker_json(const struct worker *w, bool *failed)
     set(o, "bytes_per_s", json_real(w->bytes_per_s), failed);
     set(o, "cache_hits", integer(w->cache_hits), failed);
     set(o, "cache_misses", integer(w->cache_misses), failed);
+    if (w->cache_bytes > 0)
+        worker_cache(o, w, failed);
     CW_LIST_EACH(at, &w->seats) {
         const struct seat *t = CW_CONTAINER(at, struct seat, by_worker);
         if (t->state != SEAT_UNFIT)
@@ -207,6 +223,7 @@ static json_t *stream_json(const struct stream *s, bool *failed)
     set(o, "completed", integer(s->n_completed), failed);
     set(o, "workers", integer(s->n_ready), failed);
     set(o, "computing", cw_computed_json(&s->computed), failed);
+    set(o, "caching", cw_dp_caching_json(s), failed);
     set(o, "jobs", jobs, failed);
     return o;
 }

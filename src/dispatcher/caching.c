@@ -92,6 +92,7 @@ struct known {
     double workers, saved_s, bytes, cached, written; /* sums; saved_s: by reading, where that is known: */
     double known, speed, read;                       /* workers; bytes of storage per second; workers that read from storage */
     double unread;                                   /* workers that use it, and compute all the same */
+    double computing, compute_s, reading, read_s, store_s; /* workers that know it, and sums of what a position takes them */
     bool was_read;
 };
 
@@ -105,6 +106,15 @@ static void add(struct known *k, const struct caching *c, const struct marker_wo
     if (compute_s > 0 && (m->was_read || m->read_s > 0)) {
         k->known++;
         k->saved_s += compute_s - m->read_s;
+    }
+    if (compute_s > 0) {
+        k->computing++;
+        k->compute_s += compute_s;
+    }
+    if (m->was_read) {
+        k->reading++;
+        k->read_s += m->read_s;
+        k->store_s += m->store_s;
     }
     k->was_read |= m->was_read;
     k->unread += m->unread;
@@ -172,6 +182,15 @@ bool cw_dp_caching_is(const struct stream *s, int marker)
     return !c || marker >= (int)c->n || (s->marker ? s->marker : c->marker) == number_of(c, marker);
 }
 
+int cw_dp_caching_in_use(const struct stream *s)
+{
+    const struct caching *c = first_of(s);
+    for (size_t i = 0; c && i < c->n; i++)
+        if (c->markers[i].marker == (s->marker ? s->marker : c->marker))
+            return (int)i;
+    return -1;
+}
+
 void cw_dp_caching_choose(struct cw_dispatcher *d, struct stream *s, int marker)
 {
     const struct caching *c = first_of(s);
@@ -183,4 +202,30 @@ void cw_dp_caching_choose(struct cw_dispatcher *d, struct stream *s, int marker)
         if (t->state == SEAT_READY && t->caching && t->worker->peer)
             say(d, t);
     }
+}
+
+/* ---- for people ---- */
+
+static json_t *mean_json(double sum, double n) { return n > 0 ? json_real(sum / n) : json_null(); }
+
+static json_t *marker_json(const struct stream *s, const struct marker_work *m, bool in_use)
+{
+    struct known k = know(s, m->marker);
+    return json_pack("{s:s, s:b, s:b, s:f, s:f, s:o, s:o, s:o}", "name", m->name, "in_use", in_use, "unread", in_use && k.unread >= k.workers / 2, "cached", k.cached / k.workers, "bytes",
+                     k.bytes / k.workers, "compute_s", mean_json(k.compute_s, k.computing), "read_s", mean_json(k.read_s, k.reading), "store_s", mean_json(k.store_s, k.reading));
+}
+
+json_t *cw_dp_caching_json(const struct stream *s)
+{
+    const struct caching *first = first_of(s);
+    if (!first)
+        return json_null();
+    int32_t in_use = s->marker ? s->marker : first->marker;
+    json_t *list = json_array();
+    for (size_t i = 0; i < first->n; i++)
+        if (json_array_append_new(list, marker_json(s, &first->markers[i], first->markers[i].marker == in_use)) < 0) {
+            json_decref(list);
+            return NULL;
+        }
+    return json_pack("{s:o}", "markers", list);
 }

@@ -136,11 +136,13 @@ void cw_dp_client_greet(struct cw_dispatcher *d, struct rank *r)
     Cachew__Envelope m = CACHEW__ENVELOPE__INIT;
     a.stream = (ProtobufCBinaryData){16, s->id};
     a.plan = s->data->plan;
+    a.took_over = r->took_over;
     m.re = r->attach_id;
     m.of_case = CACHEW__ENVELOPE__OF_ATTACHED;
     m.attached = &a;
     cw_dp_send(d, r->client, &m);
     r->attach_id = 0;
+    r->took_over[0] = '\0';
     r->greeted = true;
     cw_dp_tell_all(d, r);
 }
@@ -149,6 +151,9 @@ static void take_over(struct cw_dispatcher *d, struct rank *r, struct cw_peer *p
 {
     struct cw_error why = {0};
     if (r->client && r->client != p) {
+        if (memcmp(r->incarnation, p->incarnation, sizeof(r->incarnation)) != 0) /* else its own, by another connection */
+            snprintf(r->took_over, sizeof(r->took_over), "a client on %.100s, last heard of %.0f s ago", r->client->host && *r->client->host ? r->client->host : "a host that is not known",
+                     (double)(d->now_ns - r->heard_ns) / 1e9);
         cw_error_set(&why, CW_E_SERVICE, "rank %" PRIu32 " of job \"%s\" was taken over by another client", r->number, r->job->name);
         cw_dp_client_ended(d, r, &why);
     }
@@ -190,7 +195,7 @@ static int client_attach(struct cw_dispatcher *d, struct cw_peer *p, uint64_t id
     r->attach_id = id;
     r->from = from;
     r->snapshot = a->snapshot;
-    r->n_batches = r->n_lost = r->wait_ns = r->g = r->digest_lo = r->digest_hi = 0;
+    r->n_batches = r->n_lost = r->n_lost_joined = r->wait_ns = r->g = r->digest_lo = r->digest_hi = 0;
     r->pace = r->paced = r->looked = (struct pace){0};
     r->paces = r->waits = false;
     r->looked_batches = 0;
@@ -347,6 +352,7 @@ static int client_progress(struct cw_dispatcher *d, struct rank *r, const Cachew
     r->from.batch = m->from->batch;
     r->n_batches = m->n_batches;
     r->n_lost = m->n_lost;
+    r->n_lost_joined = m->n_lost_joined;
     r->wait_ns = m->wait_ns;
     r->g = m->g;
     r->digest_lo = m->digest_lo;

@@ -47,6 +47,8 @@ void cw_computed_add(struct computed *sum, struct computed_seen *seen, const Cac
     }
     sum->read_s += weight * more(m->read_ns, &seen->read_ns) / 1e9;
     sum->read_bytes += weight * more(m->read_bytes, &seen->read_bytes);
+    sum->positions += weight * more(m->positions, &seen->positions);
+    sum->cached_positions += weight * more(m->cached_positions, &seen->cached_positions);
 }
 
 void cw_computed_deinit(struct computed *sum)
@@ -67,5 +69,6 @@ json_t *cw_computed_json(const struct computed *sum)
             return NULL;
         }
     }
-    return json_pack("{s:o, s:f, s:f}", "operators", operators, "read_s", sum->read_s, "read_bytes", sum->read_bytes);
+    return json_pack("{s:o, s:f, s:f, s:f, s:f}", "operators", operators, "read_s", sum->read_s, "read_bytes", sum->read_bytes, "positions", sum->positions, "cached_positions",
+                     sum->cached_positions);
 }

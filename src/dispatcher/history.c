@@ -59,13 +59,26 @@ static void look_at_ranks(struct job *j, double seconds, struct point *p)
     p->waited_most = n_known > 0 ? (float)most : NAN;
 }
 
+/* What workers computed for its stream, and what they read instead. */
+static void look_at_computed(struct job *j, bool first, double seconds, struct point *p)
+{
+    static const struct computed nothing;
+    const struct computed *c = j->stream ? &j->stream->computed : &nothing;
+    double positions = c->positions - j->looked.positions, cached = c->cached_positions - j->looked.cached;
+    bool caches = c->cached_positions > 0 || (j->stream && cw_dp_caching_open(j->stream));
+    p->cpus = first ? NAN : (float)(CW_MAX(c->compute_s - j->looked.compute_s, 0) / seconds);
+    p->cached = first || !caches || !(positions > 0) ? NAN : (float)CW_MIN(CW_MAX(cached / positions, 0), 1);
+    j->looked.compute_s = c->compute_s;
+    j->looked.positions = c->positions;
+    j->looked.cached = c->cached_positions;
+}
+
 static void take_point(struct cw_dispatcher *d, struct job *j, double seconds)
 {
     struct point *p = &j->now;
-    double computed_s = j->stream ? j->stream->computed.compute_s : 0;
-    p->cpus = p->at_ns != 0 ? (float)(CW_MAX(computed_s - j->computed_s, 0) / seconds) : NAN;
-    j->computed_s = computed_s;
+    bool first = p->at_ns == 0;
     p->at_ns = d->now_ns;
+    look_at_computed(j, first, seconds, p);
     look_at_ranks(j, seconds, p);
     p->workers = !j->stream ? 0 : d->scales ? (float)cw_dp_crew_running(j->stream) : (float)j->stream->n_ready;
     p->wanted = d->scales ? (float)j->scaling.claim.want : NAN;
@@ -132,6 +145,7 @@ void cw_dp_history_rank_gone(struct cw_dispatcher *d, const struct rank *r) { ma
 static const struct { const char *name; size_t at; } columns[] = {
     {"rate", offsetof(struct point, rate)},     {"demand", offsetof(struct point, demand)}, {"waited", offsetof(struct point, waited)}, {"waited_most", offsetof(struct point, waited_most)},
     {"workers", offsetof(struct point, workers)}, {"wanted", offsetof(struct point, wanted)}, {"cpus", offsetof(struct point, cpus)},
+    {"cached", offsetof(struct point, cached)},
 };
 
 static json_t *value_of(const struct point *p, size_t column)

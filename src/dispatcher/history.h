@@ -24,6 +24,7 @@ struct point {
     float waited, waited_most;  /* part of the time that ranks waited: on average, and the one that waited most */
     float workers, wanted;      /* that compute; that the policy wants */
     float cpus;                 /* threads' time for its stream, per time */
+    float cached;               /* part of its stream's elements that was read from caches */
 };
 /* Something that happened to a job: a worker that served it, or a client that was attached, is gone without having said so. */
 struct mark {

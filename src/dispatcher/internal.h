@@ -99,10 +99,11 @@ struct worker {
     bool short_of_memory; /* one stream more did not fit beside those that it has */
     uint64_t memory;
     uint64_t cpu_ns, memory_bytes, n_batches, n_bytes; /* as its heartbeats say */
-    struct { uint64_t at_ns, cpu_ns, n_batches, n_bytes; } rated; /* one of them, and since then, per second: */
-    double cpus, batches_per_s, bytes_per_s;
-    uint64_t cache_hits, cache_misses;
-    double cache_read_bytes_per_s, cache_write_bytes_per_s, cache_bytes;
+    struct { uint64_t at_ns, cpu_ns, n_batches, n_bytes, cache_hits, cache_misses; } rated; /* one of them, and since then, per second: */
+    double cpus, batches_per_s, bytes_per_s, cache_hits_per_s;
+    double cache_part;    /* of the elements that it looked for in its cache since then, those that it read; NAN: there were none */
+    uint64_t cache_hits, cache_misses, cache_used, cache_bad, cache_refused, cache_skipped;
+    double cache_read_bytes_per_s, cache_write_bytes_per_s, cache_bytes; /* cache_bytes: its bound; 0: it has no cache */
     bool awaited;         /* known before a restart, and not back yet */
     bool ready;           /* told its id: it may be asked for things */
     bool kept;            /* another connection of a worker that was not lost: its Holdings tell what of its leases is left */
@@ -241,7 +242,7 @@ struct job {
     struct scaling scaling;
     struct point now;          /* the last one */
     struct history *history;   /* NULL: none yet, or there are too many */
-    double computed_s;         /* of its stream, at the last point */
+    struct { double compute_s, positions, cached; } looked; /* at its stream's `computed`, at the last point */
 };
 
 struct rank {
@@ -253,7 +254,7 @@ struct rank {
     uint64_t snapshot;         /* that its state had; 0: none */
     uint64_t pos;
     uint64_t next_report;
-    uint64_t n_batches, n_lost, wait_ns, g, digest_lo, digest_hi;
+    uint64_t n_batches, n_lost, n_lost_joined, wait_ns, g, digest_lo, digest_hi;
     struct pace pace, paced;   /* paced: when the policy was asked last */
     bool paces;                /* it said so since it attached: before, what its process did is not known */
     bool waits;                /* for something, when it said something last */
@@ -265,6 +266,7 @@ struct rank {
     uint8_t incarnation[16];   /* of the last client */
     bool began, finished, greeted;
     bool leaves;               /* it said so */
+    char took_over[200];       /* whose place it took, for its greeting; "": nobody's */
     uint64_t held;             /* hash of what it was told that keeps it; 0: nothing */
 };
 
@@ -317,6 +319,7 @@ struct cw_dispatcher {
     struct cw_link pools;
     uint64_t busy_ns;          /* when there was a job last */
     uint64_t n_decisions, claims_hash, claims_serial; /* serial: one more with each change of what shares follow from */
+    uint64_t n_cache_moves;    /* decisions by which something is cached elsewhere */
     uint64_t supply_serial;    /* one more whenever there may be more workers than before */
 };
 
@@ -438,7 +441,8 @@ void cw_dp_job_ready(struct cw_dispatcher *d, struct job *j);   /* its stream is
 void cw_dp_job_written(struct cw_dispatcher *d, struct job *j);
 void cw_dp_job_refused(struct cw_dispatcher *d, struct job *j, const Cachew__Failure *why); /* who waits for it is told; it is freed */
 const char *cw_dp_job_state(const struct job *j); /* for people */
-uint64_t cw_dp_job_lost(const struct job *j); /* splits of which a rank did not get all */
+/* Splits of which a rank did not get all; and elements of batches joined of several splits that were left out since one of these was lost. */
+uint64_t cw_dp_job_lost(const struct job *j, uint64_t *ret_joined);
 void cw_dp_job_over(struct cw_dispatcher *d, struct job *j, enum job_state state, const struct cw_error *why);
 void cw_dp_job_free(struct cw_dispatcher *d, struct job *j);
 struct job *cw_dp_job_unref(struct job *j);

@@ -368,11 +368,14 @@ static void remove_oldest_over(struct cw_dispatcher *d)
         cw_dp_job_free(d, oldest);
 }
 
-uint64_t cw_dp_job_lost(const struct job *j)
+uint64_t cw_dp_job_lost(const struct job *j, uint64_t *ret_joined)
 {
     uint64_t n = 0;
-    for (size_t i = 0; i < j->n_ranks; i++)
+    *ret_joined = 0;
+    for (size_t i = 0; i < j->n_ranks; i++) {
         n += j->ranks[i]->n_lost;
+        *ret_joined += j->ranks[i]->n_lost_joined;
+    }
     return n;
 }
 
@@ -381,10 +384,10 @@ void cw_dp_job_over(struct cw_dispatcher *d, struct job *j, enum job_state state
     if (d->n_over >= DP_JOBS_OVER)
         remove_oldest_over(d);
     j->state = state;
-    uint64_t n_lost = cw_dp_job_lost(j);
-    if (n_lost > 0)
-        cw_dp_log(d, true, "job \"%s\" is %s%s%s; %" PRIu64 " splits were lost with workers, and left out (at-most-once)", j->name, cw_dp_job_state(j), why ? ": " : "",
-                  why ? why->message : "", n_lost);
+    uint64_t n_joined, n_lost = cw_dp_job_lost(j, &n_joined);
+    if (n_lost > 0 || n_joined > 0)
+        cw_dp_log(d, true, "job \"%s\" is %s%s%s; %" PRIu64 " splits were lost with workers, and left out (at-most-once), and %" PRIu64 " elements of batches joined with "
+                  "something of them", j->name, cw_dp_job_state(j), why ? ": " : "", why ? why->message : "", n_lost, n_joined);
     else
         cw_dp_log(d, false, "job \"%s\" is %s%s%s", j->name, cw_dp_job_state(j), why ? ": " : "", why ? why->message : "");
     j->since_ns = d->now_ns;

@@ -59,7 +59,7 @@ static void jobs(const struct cw_dispatcher *d, struct cw_metrics *m)
     cw_metrics_gauge(m, "dispatcher_rank_waiting", "ratio", d->waited_most, "Part of the last two seconds that the rank which waited most has waited.");
 }
 
-/* Without a policy all is 0. */
+/* Without a policy all but the decisions is 0. */
 static void scaling(const struct cw_dispatcher *d, struct cw_metrics *m)
 {
     uint64_t wanted = 0, serving = 0, pooled = 0, pools = 0, short_of = 0;
@@ -82,6 +82,7 @@ static void scaling(const struct cw_dispatcher *d, struct cw_metrics *m)
     cw_metrics_gauge(m, "dispatcher_pools", NULL, (double)pools, "Provisioners that are connected.");
     cw_metrics_gauge(m, "dispatcher_pools_short", NULL, (double)short_of, "Those of them that can't give what is wanted.");
     cw_metrics_counter(m, "dispatcher_decisions", NULL, (double)d->n_decisions, "Decisions of the policy, to stay included.");
+    cw_metrics_counter(m, "dispatcher_cache_moves", NULL, (double)d->n_cache_moves, "Of these, those by which a job is cached elsewhere, or not any more.");
 }
 
 static void streams(const struct cw_dispatcher *d, struct cw_metrics *m)

@@ -241,32 +241,20 @@ static bool measures(struct cw_dispatcher *d, struct job *j)
 
 /* ---- deciding ---- */
 
-static void log_decision(struct cw_dispatcher *d, const struct job *j, const struct cw_decision *decision, const struct cw_facts *f, bool moves)
-{
-    int before = j->scaling.claim.want, want = decision->workers[0];
-    if (d->scales && want != before)
-        cw_dp_log(d, false, "job \"%s\" gets %d worker%s: %s", j->name, want, want == 1 ? "" : "s", decision->why);
-    else if (moves)
-        cw_dp_log(d, false, "job \"%s\" is cached %s%s: %s", j->name, decision->marker < 0 ? "nowhere" : "after ", decision->marker < 0 ? "" : f->markers[decision->marker].name,
-                  decision->why);
-    else
-        cw_dp_log(d, false, "job \"%s\" stays with %d worker%s: %s", j->name, want, want == 1 ? "" : "s", decision->why);
-}
-
-/* moves: another marker is used from now on. */
-static void record(struct cw_dispatcher *d, struct job *j, const struct cw_decision *decision, const struct cw_facts *f, bool moves)
+static void record(struct cw_dispatcher *d, struct job *j, const struct cw_decision *decision, const struct cw_facts *f)
 {
     struct scaling *x = &j->scaling;
     struct decision *at = &x->decisions[x->n_decisions % DP_DECISIONS];
     json_t *json = cw_decision_json(decision, f);
+    const char *what = json_string_value(json_object_get(json, "what"));
     d->n_decisions++;
-    if (json) {
-        if (x->n_decisions >= DP_DECISIONS)
-            json_decref(at->record);
-        *at = (struct decision){(double)(d->now_ns - x->began_ns) / 1e9, d->now_ns, json};
-        x->n_decisions++;
-    }
-    log_decision(d, j, decision, f, moves);
+    cw_dp_log(d, false, "job \"%s\": %s: %s", j->name, what ? what : "decided", decision->why);
+    if (!json)
+        return;
+    if (x->n_decisions >= DP_DECISIONS)
+        json_decref(at->record);
+    *at = (struct decision){(double)(d->now_ns - x->began_ns) / 1e9, d->now_ns, json};
+    x->n_decisions++;
 }
 
 /* Of jobs that share a stream the first one decides where it is cached. */
@@ -285,7 +273,7 @@ static void ask(struct cw_dispatcher *d, struct job *j, const struct cw_client_f
     struct scaling *x = &j->scaling;
     struct cw_facts f = {.clients = clients, .n_clients = (int)j->world_size, .n_pools = 1, .marker = -1, .objective = cw_dp_scale_objective(d, j),
                          .client_price_per_h = cw_dp_scale_client_price(d, j)};
-    struct cw_decision decision = {.marker = -1};
+    struct cw_decision decision = {.marker = -1, .seen.marker = -1};
     struct cw_marker_facts markers[DP_MARKERS];
     const struct cw_policy *policy = d->scales ? &d->policy : &cw_policy_auto;
     double per_position = batches_per_position(j->stream);
@@ -301,9 +289,11 @@ static void ask(struct cw_dispatcher *d, struct job *j, const struct cw_client_f
     bool changes = d->scales && decision.workers[0] != x->claim.want, moves = f.n_markers > 0 && !cw_dp_caching_is(j->stream, decision.marker);
     if (moves && !*decision.why) /* workers did it already: nothing was to be decided */
         snprintf(decision.why, sizeof(decision.why), "what is there takes longer to read than to compute");
+    f.marker = cw_dp_caching_in_use(j->stream); /* for the record: what is in use was, though it was not read */
     if (changes || moves || (decision.concluded && x->n_decisions == 0))
-        record(d, j, &decision, &f, moves);
+        record(d, j, &decision, &f);
     if (moves) {
+        d->n_cache_moves++;
         cw_dp_caching_choose(d, j->stream, decision.marker);
         begin_phase(d, j, SCALE_STARTS); /* what is under way is as it was */
     }

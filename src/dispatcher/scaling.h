@@ -95,9 +95,11 @@ int cw_dp_crews_most(struct cw_dispatcher *d, struct job *j); /* so many workers
 /* caching.c: where streams are cached */
 void cw_dp_caching_heard(struct cw_dispatcher *d, struct seat *t, const Cachew__StreamWork *x);
 bool cw_dp_caching_open(const struct stream *s); /* there is something to decide about */
+json_t *cw_dp_caching_json(const struct stream *s); /* for people: its markers, what they hold and take; null: nothing is to be decided. New, or NULL: no memory */
 /* Fills in markers (DP_MARKERS of them), which f points to then, and storage. What they point to is good until something is heard. */
 void cw_dp_caching_facts(const struct stream *s, double per_batch, struct cw_facts *f, struct cw_marker_facts *markers);
 bool cw_dp_caching_is(const struct stream *s, int marker); /* that is what workers do, or were told */
+int cw_dp_caching_in_use(const struct stream *s); /* of these facts: what they do, or were told, also where they find computing quicker; -1: none */
 void cw_dp_caching_choose(struct cw_dispatcher *d, struct stream *s, int marker); /* of these facts; -1: none */
 
 /* scale.c: what policies decide */

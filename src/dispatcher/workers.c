@@ -30,6 +30,7 @@ static int worker_new(struct cw_dispatcher *d, uint64_t id, const uint8_t incarn
     if (!w)
         return cw_error_nomem(err, sizeof(*w), "a worker");
     w->id = id;
+    w->cache_part = NAN;
     memcpy(w->incarnation, incarnation, 16);
     cw_list_init(&w->seats);
     if (cw_map_add(&d->workers_by_id, &w->by_id, id) < 0) {
@@ -417,11 +418,16 @@ static void note_rates(const struct cw_dispatcher *d, struct worker *w, const Ca
         w->cpus = per_second(m->cpu_ns, w->rated.cpu_ns, 1e9 * seconds);
         w->batches_per_s = per_second(m->n_batches, w->rated.n_batches, seconds);
         w->bytes_per_s = per_second(m->n_bytes, w->rated.n_bytes, seconds);
+        w->cache_hits_per_s = per_second(m->cache_hits, w->rated.cache_hits, seconds);
+        double misses_per_s = per_second(m->cache_misses, w->rated.cache_misses, seconds), looked_per_s = w->cache_hits_per_s + misses_per_s;
+        w->cache_part = looked_per_s > 0 ? w->cache_hits_per_s / looked_per_s : NAN;
     }
     w->rated.at_ns = d->now_ns;
     w->rated.cpu_ns = m->cpu_ns;
     w->rated.n_batches = m->n_batches;
     w->rated.n_bytes = m->n_bytes;
+    w->rated.cache_hits = m->cache_hits;
+    w->rated.cache_misses = m->cache_misses;
 }
 
 /* What it has of a stream that was somebody else's to count, before this dispatcher or this connection was there, is not counted again. */
@@ -446,6 +452,10 @@ static int worker_heartbeat(struct cw_dispatcher *d, struct worker *w, const Cac
     w->cache_read_bytes_per_s = isfinite(m->cache_read_bytes_per_s) && m->cache_read_bytes_per_s > 0 ? m->cache_read_bytes_per_s : 0;
     w->cache_write_bytes_per_s = isfinite(m->cache_write_bytes_per_s) && m->cache_write_bytes_per_s > 0 ? m->cache_write_bytes_per_s : 0;
     w->cache_bytes = (double)m->cache_bytes;
+    w->cache_used = m->cache_used;
+    w->cache_bad = m->cache_bad;
+    w->cache_refused = m->cache_refused;
+    w->cache_skipped = m->cache_skipped;
     for (size_t i = 0; i < m->n_streams; i++) {
         const Cachew__StreamWork *x = m->streams[i];
         if (x->stream.len != 16)

@@ -4,6 +4,9 @@
 #include "engine/internal.h"
 
 #include "base/clock.h"
+#include "base/crash.h"
+
+bool cw_counted(void) { return !cw_mutated("uncounted"); }
 
 unsigned cw_value_index(const struct cw_compiled *c, unsigned leaf, unsigned value)
 {
@@ -38,16 +41,21 @@ void cw_runner_profile(struct cw_runner *r, struct cw_profile *ret)
         memcpy(values, r->profile.values, r->profile.n_values * sizeof(*values));
     ret->ops = ops;
     ret->values = values;
-    ret->run_ns = (cw_now_ns() - r->started_ns) * r->options.threads;
+    uint64_t now = cw_now_ns();
+    ret->run_ns = (now - r->started_ns) * r->options.threads;
+    ret->cold_wall_ns += r->n_reading ? now - r->reading_since_ns : 0; /* where storage is the limit that never ends */
     ret->memory_peak = atomic_load(&r->budget.peak);
     ret->threads = r->options.threads;
     ret->positions = r->n_positions_done;
+    ret->cached_positions = r->n_positions_cached;
     pthread_mutex_unlock(&r->mutex);
 }
 
 void cw_account(struct cw_runner *r, struct thread *t)
 {
     struct cw_profile *p = &r->profile;
+    if (!cw_counted())
+        return;
     for (unsigned k = 0; k < p->n_ops; k++) {
         p->ops[k].ns += t->ops[k].ns;
         p->ops[k].calls += t->ops[k].calls;
@@ -56,7 +64,7 @@ void cw_account(struct cw_runner *r, struct thread *t)
         p->ops[k].sampled_rows += t->ops[k].sampled_rows;
         p->ops[k].cpu_ns += t->ops[k].cpu_ns;
         p->ops[k].sampled_cpu_ns += t->ops[k].sampled_cpu_ns;
-        p->ops[k].live_rows += t->ops[k].live_rows;
+        p->ops[k].live_rows += t->ops[k].live_rows; /* call_ns is counted in the sums at once */
     }
     memset(t->ops, 0, p->n_ops * sizeof(*t->ops));
     for (unsigned k = 0; k < p->n_values; k++) {
@@ -79,7 +87,7 @@ static enum cw_idle idle_reason(const struct cw_runner *r)
 {
     const struct cw_split *s = r->splits;
     const struct cw_assembly *a = s ? s->head : NULL;
-    if (r->alone || r->starved || r->consumer_short || r->plan_short)
+    if (r->alone || r->starved || r->consumer_short || r->plan_short || r->frugal)
         return CW_IDLE_MEMORY;
     if (r->n_reading)
         return CW_IDLE_READING;
@@ -103,6 +111,8 @@ void cw_idle(struct cw_runner *r)
 struct turn cw_turn_begin(const struct thread *t, const struct cw_block *c)
 {
     struct turn turn = {.n_live = c->n};
+    if (!cw_counted())
+        return turn;
     if (t->r->options.detail) {
         for (size_t i = 0; i < c->n && !c->all_ok; i++)
             turn.n_live -= c->status[i] != CW_ROW_OK;
@@ -128,6 +138,8 @@ static void count_values(struct thread *t, const struct block *b, const struct c
 void cw_turn_end(struct thread *t, const struct block *b, const struct cw_op *op, const struct cw_block *c, const struct turn *turn)
 {
     struct cw_op_profile *p = &t->ops[op->index];
+    if (!cw_counted())
+        return;
     uint64_t ns = cw_now_ns() - turn->start_ns, cpu_ns = t->r->options.detail ? cw_thread_cpu_ns() - turn->cpu_ns : 0;
     p->ns += ns;
     p->cpu_ns += cpu_ns;

@@ -4,6 +4,8 @@
 #include "engine/batch_ops.h"
 #include "engine/internal.h"
 
+#include "base/clock.h"
+
 enum ahead_state { AHEAD_QUEUED, AHEAD_RUNNING, AHEAD_DONE };
 
 struct cw_ahead {
@@ -44,6 +46,20 @@ static struct cw_ahead *take_at(struct cw_runner *r, struct cw_ahead **at)
     return j;
 }
 
+/* What is made ahead again would be dropped again, and its function called in vain. */
+static void give_up(struct cw_runner *r)
+{
+    const struct cw_tuned t = {
+        .what = "joined_ahead",
+        .seen = {{"memory_bytes", (double)r->budget.limit}, {"threads", r->options.threads}},
+        .others = {{"threads", r->options.threads * AHEAD_PER_THREAD}, {"memory", 0}},
+        .why = "memory was short, and what was made was dropped for it",
+    };
+    if (!r->no_ahead)
+        cw_tuned_add(&r->tuned, &t);
+    r->no_ahead = true;
+}
+
 bool cw_ahead_drop(struct cw_runner *r)
 {
     bool any = false;
@@ -55,7 +71,8 @@ bool cw_ahead_drop(struct cw_runner *r)
         let_go(take_at(r, at));
         any = true;
     }
-    r->no_ahead |= any; /* what is made ahead again would be dropped again, and its function called in vain */
+    if (any)
+        give_up(r);
     return any;
 }
 
@@ -94,15 +111,18 @@ static int ahead_stopped(void *arg)
 
 static int get_slab(size_t size, struct cw_slab **ret, void *slabs, struct cw_error *err) { return cw_slab_get(slabs, size, ret, err); }
 
-void cw_ahead_run(struct cw_runner *r, struct cw_ahead *j)
+void cw_ahead_run(struct cw_runner *r, struct thread *t, struct cw_ahead *j)
 {
     struct cw_error err = {0};
     j->state = AHEAD_RUNNING;
     pthread_mutex_unlock(&r->mutex);
+    uint64_t start = cw_now_ns();
     int status = cw_assembly_finish(j->a, &r->slabs, &err);
+    t->emit_ns += cw_now_ns() - start;
     if (status >= 0)
-        status = cw_batch_apply(r->compiled, j->a, j->seed, j->name.epoch, ahead_stopped, j, get_slab, &r->slabs, &err);
+        status = cw_batch_apply(r->compiled, j->a, j->seed, j->name.epoch, t->ops, ahead_stopped, j, get_slab, &r->slabs, &err);
     pthread_mutex_lock(&r->mutex);
+    cw_account(r, t);
     if (status < 0 && status != CW_E_BUDGET && status != CW_E_INTERRUPTED) /* else the consumer goes on from where it is */
         cw_assembly_poison(j->a, &err, 0);
     j->state = AHEAD_DONE;
@@ -159,7 +179,7 @@ static struct cw_assembly *join_parts(struct cw_runner *r, unsigned key, const s
 /* Whether one more may be begun. Not while a block runs alone: all memory there is may be taken for it, though something runs. Mutex held. */
 static bool has_room(struct cw_runner *r)
 {
-    return !r->no_ahead && !r->fatal.status && !r->starved && !r->alone && !r->consumer_short && r->n_ahead < r->options.threads * AHEAD_PER_THREAD &&
+    return !r->no_ahead && !r->frugal && !r->fatal.status && !r->starved && !r->alone && !r->consumer_short && r->n_ahead < r->options.threads * AHEAD_PER_THREAD &&
            atomic_load(&r->budget.used) < AHEAD_SHARE(r->budget.limit);
 }
 

@@ -154,15 +154,15 @@ size_t cw_staged_bytes(const struct cw_tensor *value) { return CW_ALIGN_UP(value
 int cw_staged_chunk_new(struct cw_budget *budget, size_t bytes, struct cw_staged_chunk **ret, uint8_t **ret_data, struct cw_error *err)
 {
     size_t head = CW_ALIGN_UP(sizeof(struct cw_staged_chunk), 64);
-    int r = cw_budget_take(budget, head + bytes, "elements that wait for their batch", err);
+    int r = cw_budget_take(budget, bytes, "elements that wait for their batch", err); /* without the head: how many there are is a matter of chance */
     if (r < 0)
         return r;
     struct cw_staged_chunk *c = malloc(head + bytes);
     if (!c) {
-        cw_budget_give(budget, head + bytes);
+        cw_budget_give(budget, bytes);
         return cw_error_nomem(err, head + bytes, "elements that wait for their batch");
     }
-    *c = (struct cw_staged_chunk){.size = head + bytes, .budget = budget};
+    *c = (struct cw_staged_chunk){.size = bytes, .budget = budget};
     *ret = c;
     *ret_data = (uint8_t *)c + head;
     return 0;

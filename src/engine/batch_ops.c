@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/clock.h"
 #include "base/hash.h"
 #include "base/thread.h"
 #include "pipeline/sequence.h"
@@ -111,21 +112,40 @@ static int put_result(const struct cw_batch_op *o, struct cw_assembly *a, const 
     return 0;
 }
 
-int cw_batch_apply(const struct cw_compiled *c, struct cw_assembly *a, uint64_t seed, uint64_t epoch, int (*stopped)(void *arg), void *stop_arg,
-                   cw_slab_getter get, void *get_arg, struct cw_error *err)
+static void count(struct cw_op_profile *p, const struct cw_batch *b)
+{
+    p->calls++;
+    p->rows += b->n;
+    p->live_rows += b->n;
+}
+
+static int apply_next(const struct cw_compiled *c, struct cw_assembly *a, uint64_t seed, uint64_t epoch, int (*stopped)(void *arg), void *stop_arg,
+                      cw_slab_getter get, void *get_arg, struct cw_error *err)
+{
+    const struct cw_batch_op *o = &c->batch_ops[a->n_applied];
+    struct cw_batch_result result;
+    uint64_t key[2];
+    int status = batch_key(c, o->op, a->batch, seed, epoch, key, err);
+    if (status >= 0)
+        status = o->op->desc->batch(o->op, a->batch, key, stopped, stop_arg, &result, err);
+    if (status < 0)
+        return status;
+    status = put_result(o, a, &result, get, get_arg, err);
+    o->op->desc->batch_release(&result);
+    return status;
+}
+
+int cw_batch_apply(const struct cw_compiled *c, struct cw_assembly *a, uint64_t seed, uint64_t epoch, struct cw_op_profile *ops, int (*stopped)(void *arg),
+                   void *stop_arg, cw_slab_getter get, void *get_arg, struct cw_error *err)
 {
     int status = 0;
     while (status >= 0 && a->n_applied < c->n_batch_ops) {
-        const struct cw_batch_op *o = &c->batch_ops[a->n_applied];
-        struct cw_batch_result result;
-        uint64_t key[2];
-        status = batch_key(c, o->op, a->batch, seed, epoch, key, err);
-        if (status >= 0)
-            status = o->op->desc->batch(o->op, a->batch, key, stopped, stop_arg, &result, err);
-        if (status < 0)
-            break;
-        status = put_result(o, a, &result, get, get_arg, err);
-        o->op->desc->batch_release(&result);
+        struct cw_op_profile *p = &ops[c->batch_ops[a->n_applied].op->index];
+        uint64_t start_ns = cw_now_ns(), start_cpu_ns = cw_thread_cpu_ns();
+        count(p, a->batch);
+        status = apply_next(c, a, seed, epoch, stopped, stop_arg, get, get_arg, err);
+        p->ns += cw_now_ns() - start_ns;
+        p->cpu_ns += cw_thread_cpu_ns() - start_cpu_ns;
     }
     return status;
 }
@@ -139,9 +159,10 @@ struct cw_batch_call {
     void (*ended)(void *arg);
     void *arg;
     pthread_t thread;
-    bool joined;
+    bool joined, counted;
     _Atomic bool over, unwanted;
-    /* the thread's, until it is joined: */
+    /* the thread's, until it is over: */
+    uint64_t took_ns;
     int status;
     struct cw_error err;
     struct cw_batch_result result;
@@ -156,7 +177,9 @@ static int call_stopped(void *arg)
 static void *call_main(void *arg)
 {
     struct cw_batch_call *call = arg;
+    uint64_t start_ns = cw_now_ns();
     call->status = call->op->desc->batch(call->op, call->in, call->key, call_stopped, call, &call->result, &call->err);
+    call->took_ns = cw_now_ns() - start_ns;
     atomic_store(&call->over, true);
     call->ended(call->arg);
     return NULL;
@@ -181,6 +204,16 @@ int cw_batch_call_begin(const struct cw_compiled *c, struct cw_assembly *a, uint
 }
 
 bool cw_batch_call_over(const struct cw_assembly *a) { return atomic_load(&a->call->over); }
+
+void cw_batch_call_count(struct cw_assembly *a, struct cw_op_profile *ops)
+{
+    struct cw_batch_call *call = a->call;
+    if (call->counted)
+        return;
+    call->counted = true;
+    count(&ops[call->op->index], call->in);
+    ops[call->op->index].call_ns += call->took_ns;
+}
 
 static void call_join(struct cw_batch_call *call)
 {

@@ -101,8 +101,8 @@ static int read_varying(const struct cached *c, struct block *b, size_t row, uin
     return 0;
 }
 
-/* Reads rows that are all there. 0; 1: would block; 2: not to be had after all. */
-static int fetch(const struct cw_runner *r, struct block *b, struct cw_cache_get *gets, bool nowait, struct cw_error *err)
+/* Reads rows that are all there. 0; 1: would block; 2: not to be had after all; 3: not in time. */
+static int fetch(const struct cw_runner *r, struct block *b, struct cw_cache_get *gets, struct cw_error *err)
 {
     const struct cached *c = b->way->cached;
     size_t n = b->b.n;
@@ -117,7 +117,7 @@ static int fetch(const struct cw_runner *r, struct block *b, struct cw_cache_get
         return err->status;
     for (size_t i = 0; i < n; i++)
         lengths[i] = gets[i].place.length;
-    status = cw_cache_read(b->set, gets, n, &b->arena, nowait, err);
+    status = cw_cache_read(b->set, gets, n, &b->arena, b->patience_ns, err);
     for (size_t i = 0; i < n && status == 0 && c->n_varying; i++)
         if (tails[i] && read_varying(c, b, i, tails[i], lengths[i] - c->fixed_bytes) != 0)
             status = 2;
@@ -132,7 +132,7 @@ void cw_block_forget(struct block *b)
     b->hit_status = b->kept = NULL;
 }
 
-int cw_block_fetch(struct cw_runner *r, struct block *b, bool nowait, struct cw_error *err)
+int cw_block_fetch(struct cw_runner *r, struct block *b, struct cw_error *err)
 {
     unsigned leaf = b->program->leaf;
     size_t n = b->b.n;
@@ -156,7 +156,8 @@ int cw_block_fetch(struct cw_runner *r, struct block *b, bool nowait, struct cw_
         kept[i] = places[i].segment != NULL;
         gets[i] = (struct cw_cache_get){.key = keys[i], .place = places[i]};
     }
-    int status = found == n && !b->unread ? fetch(r, b, gets, nowait, err) : 2;
+    uint64_t start = cw_now_ns();
+    int status = found == n && !b->unread ? fetch(r, b, gets, err) : 2;
     if (status == 0) {
         b->hit = true;
         for (size_t i = 0; i < n; i++)
@@ -171,6 +172,8 @@ int cw_block_fetch(struct cw_runner *r, struct block *b, bool nowait, struct cw_
     }
     if (status < 0)
         return status;
+    if (status == 3)
+        b->late_ns = cw_now_ns() - start;
     if (found == n && !b->unread) /* what was wrong is forgotten: it is looked for again, to be kept anew */
         cw_cache_find(b->set, keys, n, places);
     for (size_t i = 0; i < n; i++)

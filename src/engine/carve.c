@@ -5,10 +5,6 @@
 
 #include "base/clock.h"
 
-/* A block should take about this long: long against the cost of scheduling it (microseconds), short against a batch. */
-#define BLOCK_NS UINT64_C(500000)
-/* Rows from the cache are only read, so that a block of them need not fit in a core's cache. */
-#define FEW_HITS 8
 /* Spare blocks: more than are in flight with the usual number of threads. */
 #define IDLE_MAX 64
 
@@ -63,6 +59,7 @@ static struct piece *piece_new(struct cw_runner *r, struct cw_split *s)
     if (r->compiled->counted && p->begin == s->begin)
         p->carved = CW_MIN(p->n, s->first_batch * r->compiled->batch_size);
     cw_arena_init(&p->arena, &r->budget);
+    p->arena.exact = r->frugal > 0;
     if (s->last)
         s->last->next = p;
     else
@@ -92,9 +89,11 @@ struct piece *cw_piece_to_plan(struct cw_runner *r, struct cw_split **ret_split)
     if (r->planning)
         return NULL;
     for (struct cw_split *s = r->splits; s; s = s->next) {
+        if (r->frugal && (s != r->splits || r->n_blocks > 0))
+            return NULL;
         if (s->over || s->closed)
             continue;
-        for (struct piece *p = s->first; ahead < 2; p = p->next) {
+        for (struct piece *p = s->first; ahead < (r->frugal ? 1 : 2); p = p->next) {
             if (!p && s->position < s->end && !(p = piece_new(r, s)))
                 return NULL;
             if (!p)
@@ -115,7 +114,7 @@ struct piece *cw_piece_to_plan(struct cw_runner *r, struct cw_split **ret_split)
     return NULL;
 }
 
-static int load_piece(struct cw_runner *r, struct piece *p, struct cw_error *err)
+int cw_piece_load(struct cw_runner *r, struct piece *p, struct cw_error *err)
 {
     const struct cw_compiled *c = r->compiled;
     p->raw = calloc(p->n, sizeof(*p->raw));
@@ -197,12 +196,10 @@ int cw_piece_plan(struct cw_runner *r, struct thread *t, struct cw_split *s, str
     if (status >= 0)
         status = cw_epoch_refs(&s->epoch->epoch, p->begin, p->n, p->refs, err);
     if (status >= 0 && r->sequence->needs_load)
-        status = r->sequence->stream ? pull_piece(r, s, p, err) : load_piece(r, p, err);
+        status = r->sequence->stream ? pull_piece(r, s, p, err) : cw_piece_load(r, p, err);
     if (status >= 0)
         cw_piece_look_up(r, s, p);
     t->plan_ns += cw_now_ns() - start;
-    if (status < 0)
-        cw_piece_unplan(p);
     return status;
 }
 
@@ -222,7 +219,7 @@ void cw_block_reset(struct cw_runner *r, struct block *b)
     cw_arena_reset(&b->arena, 0);
     b->b = (struct cw_block){.n = b->n_refs};
     b->origin = b->element = NULL;
-    b->spent_ns = b->prefix_ns = b->cold_ns = 0;
+    b->spent_ns = b->prefix_ns = b->cold_ns = b->late_ns = 0;
     b->n_looked = b->n_found = b->n_kept = b->content_rows = b->content_bytes = 0;
     b->shape = 0;
     b->point = r->compiled->counted ? r->n_points : 0;
@@ -292,11 +289,11 @@ static uint64_t block_rows(const struct cw_runner *r, const struct block *b, con
     const struct cw_ref *first = &p->refs[at];
     const uint8_t *kept = b->choice == p->choice || b->uncached ? p->kept : NULL;
     bool hit = kept && kept[at] && !b->uncached;
-    uint64_t ns = r->row_ns[2 * first->leaf + hit], most = ns ? CW_MAX(BLOCK_NS / ns, 1) : 1, n = 1;
-    most = CW_MIN(most, CW_MIN(hit ? CW_MAX(r->max_rows, FEW_HITS) : r->max_rows, p->n - at));
+    uint64_t most = CW_MIN(cw_rows_most(r, first->leaf, hit), p->n - at), n = 1;
     while (kept && n < most && kept[at + n] == kept[at])
         n++;
     most = kept ? n : most;
+    most = r->frugal ? CW_MIN(most, r->frugal) : most;
     if (r->compiled->n_programs == 1 && !r->compiled->n_limits)
         return most;
     n = 1;
@@ -316,10 +313,10 @@ static int counted_batch(struct cw_runner *r, struct cw_split *s, struct cw_asse
     cw_evict(r); /* nobody else gives anything back */
     while ((status = cw_assembly_take(r, s, 0, ret, err)) == CW_E_BUDGET && cw_reclaim(r, s))
         ;
-    if (status == CW_E_BUDGET)
-        (void)cw_error_set(err, CW_E_BUDGET, "--memory %zu is too small: a batch does not fit beside the plan of its split; expected at least %zu",
-                           r->budget.limit, atomic_load(&r->budget.wanted));
-    return status;
+    if (status != CW_E_BUDGET || (!r->frugal && cw_frugal_begin(r)))
+        return status == CW_E_BUDGET ? 1 : status;
+    const struct cw_place at = cw_place_of(s, s->begin);
+    return cw_lack_of_memory(r, &at, "a batch does not fit beside the plan of its split", err);
 }
 
 /* Slots of a block in a counted pipeline follow from its position. 1: no batch to be had now. */
@@ -354,11 +351,9 @@ static int counted_slots(struct cw_runner *r, struct cw_split *s, struct piece *
 
 struct block *cw_carve(struct cw_runner *r)
 {
-    /* Enough to keep every thread busy while some blocks wait for their turn or for bytes. */
-    unsigned most = r->options.threads * 4 + (r->cold ? READ_DEPTH : 0);
     /* Those of later splits may all wait for batches that only the first one's progress sets free; then it gets one beyond the limit. */
-    bool full = r->n_blocks >= most, first_has_none = r->splits && r->splits->n_blocks == 0;
-    if ((full && !first_has_none) || r->starved || r->consumer_short || r->fatal.status)
+    bool full = r->n_blocks >= cw_blocks_most(r), first_has_none = r->splits && r->splits->n_blocks == 0;
+    if ((full && !first_has_none) || r->starved || r->consumer_short || r->fatal.status || (r->frugal && cw_frugal_waits(r)))
         return NULL;
     for (struct cw_split *s = r->splits; s; s = s->next) {
         struct piece *p = s->first;
@@ -371,13 +366,14 @@ struct block *cw_carve(struct cw_runner *r)
             cw_done(r);
             continue;
         }
-        if (!p || !p->planned || (full && s != r->splits))
+        if (!p || !p->planned || ((full || r->frugal) && s != r->splits))
             return NULL; /* in order: nothing is taken from later splits before */
         struct block *b = block_new(r);
         if (!b)
             return NULL;
         r->n_blocks++;
         b->split = s;
+        b->arena.exact = r->frugal > 0;
         cw_block_choose(r, b, p);
         uint64_t n = block_rows(r, b, p, p->carved);
         if (r->compiled->counted && counted_slots(r, s, p, &n, b) != 0) {
@@ -473,10 +469,11 @@ void cw_split_restart(struct cw_runner *r, struct cw_split *s)
     split_drop(r, s);
     free(CW_STEAL(s->failed));
     s->position = s->begin;
+    s->end = cw_split_end(r, s->index); /* a stream may have ended before, or failed: that is found again */
     s->next_seq = 0;
     memset(s->passed, 0, r->n_points * sizeof(*s->passed));
     memset(s->limits, 0, r->compiled->n_limits * sizeof(*s->limits));
-    s->over = s->poisoned = false;
+    s->over = s->poisoned = s->ended = false;
     if (r->compiled->counted)
         s->first_batch = s->n_taken;
     else

@@ -1,6 +1,7 @@
 /*
  * What can be done about markers: the choice that a block is carved under, and what each choice takes. With options.adaptive a small part of the time goes to choices
- * that are not in use (probes), so that it is known what they would give when conditions change; and what takes longer to read than to compute is computed.
+ * that are not in use (probes), so that it is known what they would give when conditions change; and what takes longer to read than to compute is computed, as is what
+ * storage is too far behind to read.
  */
 #include <math.h>
 
@@ -14,14 +15,17 @@
 #define WINDOW_ROWS 8192.0
 /* Probes may take so small a part of the time, but for each choice's first one. */
 #define PROBE_PART 64.0
-/* In a row, so that storage meets the load that it would have; of a store that is known to be slow, as many as take it so long, but one for each read thread. */
+/* In a row, so that storage meets the load that it would have; of a store whose speed is known, no more than that part of the time so far, but one for each read thread. */
 #define PROBE_BLOCKS READ_DEPTH
-#define PROBE_NS 1e8
 /* Reading that takes so many times as long as computing does not pay. */
 #define SLOWER 1.25
 /* Positions of an epoch that tell how much of it is cached; and how many of the last ones do. */
 #define KNOWN_LOOKS 256.0
 #define WINDOW_LOOKS 2048.0
+/* Storage that takes so many times as long as computing, but no less than a busy disk may and no more than is felt, has a hitch or is gone: the block is computed. */
+#define PATIENCE 32
+#define PATIENCE_LEAST_NS UINT64_C(100000000)
+#define PATIENCE_MOST_NS UINT64_C(1000000000)
 /* Of a byte that is read: copied, and summed up. Until it is measured. */
 #define COPY_NS 0.3
 
@@ -163,10 +167,10 @@ static bool next_probe(const struct cw_runner *r, unsigned in_use, bool fresh, u
     return false;
 }
 
-static unsigned probe_blocks(const struct choice *c)
+static unsigned probe_blocks(const struct cw_runner *r, const struct choice *c)
 {
     double ns = c->hit.rows > 0 ? (c->hit.ns + c->hit.cold_ns) / c->hit.rows : 0; /* blocks of what is slow have one row */
-    return ns > 0 ? (unsigned)fmin(fmax(PROBE_NS / ns, READ_THREADS), PROBE_BLOCKS) : PROBE_BLOCKS;
+    return ns > 0 ? (unsigned)fmin(fmax(r->spent_ns / PROBE_PART / ns, READ_THREADS), PROBE_BLOCKS) : PROBE_BLOCKS;
 }
 
 static void begin_probe(struct cw_runner *r, unsigned in_use)
@@ -178,12 +182,29 @@ static void begin_probe(struct cw_runner *r, unsigned in_use)
     r->choices[k].probed_reading = r->choices[k].found >= CW_CHOICE_KNOWN_ROWS;
     r->choices[k].stale = true;
     r->probing = k;
-    r->probe_left = probe_blocks(&r->choices[k]);
+    r->probe_left = probe_blocks(r, &r->choices[k]);
+}
+
+uint64_t cw_block_patience(const struct cw_runner *r, const struct block *b)
+{
+    uint64_t row_ns = r->rows[2 * b->program->leaf].ns;
+    return row_ns ? CW_MIN(CW_MAX(PATIENCE * row_ns * b->n_refs, PATIENCE_LEAST_NS), PATIENCE_MOST_NS) : PATIENCE_MOST_NS;
+}
+
+/* Storage has as much to read as it can be at; while little is known of it, as many as there are read threads. More would only wait, and threads have nothing to do. */
+static bool is_behind(const struct cw_runner *r, const struct choice *c)
+{
+    return r->n_reading >= (c->hit.rows >= CW_CHOICE_KNOWN_ROWS ? READ_DEPTH : READ_THREADS);
 }
 
 void cw_block_choose(struct cw_runner *r, struct block *b, const struct piece *p)
 {
     b->choice = p->choice;
+    if (r->frugal) { /* with the memory that it takes to compute them, whatever there is to be read */
+        b->choice = 0;
+        b->way = cw_way(r, 0, p->refs[p->carved].leaf);
+        return;
+    }
     if (cw_mutated("marker"))
         b->choice = (unsigned)(b->split->next_seq * UINT64_C(0x9e3779b97f4a7c15) >> 32) % r->n_choices;
     if (r->options.adaptive && r->probe_left == 0)
@@ -192,7 +213,7 @@ void cw_block_choose(struct cw_runner *r, struct block *b, const struct piece *p
         r->probe_left--;
         b->probe = true;
         b->choice = r->probing;
-    } else if (r->options.adaptive && p->choice && is_slow(r, &r->choices[p->choice])) {
+    } else if (r->options.adaptive && p->choice && (is_slow(r, &r->choices[p->choice]) || is_behind(r, &r->choices[p->choice]))) {
         b->unread = true;
         b->uncached = p->kept && p->kept[p->carved]; /* so it is not to be kept again either: as if there were no marker */
         b->choice = b->uncached ? 0 : p->choice;
@@ -210,14 +231,23 @@ static void pace_scale(struct pace *p, double by)
     p->prefix_ns *= by;
 }
 
-static void pace_add(struct pace *p, const struct block *b)
+static void pace_add(struct pace *p, const struct block *b, uint64_t spent_ns, uint64_t cold_ns)
 {
     p->rows += (double)b->n_refs;
-    p->ns += (double)b->spent_ns;
-    p->cold_ns += (double)b->cold_ns;
-    p->prefix_ns += (double)CW_MIN(b->prefix_ns, b->spent_ns);
+    p->ns += (double)spent_ns;
+    p->cold_ns += (double)cold_ns;
+    p->prefix_ns += (double)CW_MIN(b->prefix_ns, spent_ns);
     if (p->ns + p->cold_ns > WINDOW_NS)
         pace_scale(p, 0.5);
+}
+
+/* What was read, or computed; or, where it was waited for in vain, took at least so long to read, and was then computed. */
+static void pace_measured(struct choice *c, const struct block *b)
+{
+    uint64_t late_ns = CW_MIN(b->late_ns, b->cold_ns); /* of storage, as far as it was this block that it was for */
+    if (late_ns)
+        pace_add(&c->hit, b, 0, late_ns);
+    pace_add(b->hit ? &c->hit : &c->computed, b, b->spent_ns, b->cold_ns - late_ns);
 }
 
 /* What was known before a probe gives way to what it finds: all of it, or so much that it is still known that reading does not pay. */
@@ -233,6 +263,7 @@ void cw_block_measured(struct cw_runner *r, const struct block *b)
     struct choice *c = &r->choices[b->choice];
     double spent_ns = (double)(b->spent_ns + b->cold_ns);
     r->n_positions_done += b->n_refs;
+    r->n_positions_cached += b->hit ? b->n_refs : 0;
     r->spent_ns += spent_ns;
     r->probe_ns += b->probe ? spent_ns : 0;
     r->busy_ns += b->spent_ns;
@@ -249,12 +280,12 @@ void cw_block_measured(struct cw_runner *r, const struct block *b)
     c->n_kept += b->split->epoch->epoch.epoch == c->epoch ? b->n_kept : 0;
     if (b->plain) /* a sample takes longer */
         return;
-    struct pace *p = b->hit ? &c->hit : &c->computed;
+    struct pace *p = b->hit || b->late_ns ? &c->hit : &c->computed;
     if (b->probe && c->stale) {
         c->stale = false;
         pace_forget(p, b->choice == atomic_load(&r->choice));
     }
-    pace_add(p, b);
+    pace_measured(c, b);
 }
 
 void cw_choice_looked(struct choice *c, uint64_t epoch, uint64_t looked, uint64_t found)

@@ -13,6 +13,7 @@
 void cw_released(struct cw_runner *r)
 {
     r->starving = r->plan_short = r->poll_short = false;
+    r->n_released++;
     cw_wake_parked(r);
     cw_work(r);
     if (r->consumer_short) /* another thread than the consumer released it */
@@ -63,21 +64,33 @@ static int with_memory_behind(struct cw_runner *r, int (*attempt)(struct cw_runn
     return status == CW_E_BUDGET ? 2 : status;
 }
 
+/* Nothing runs, and there is not enough for the consumer: who has something gives it up, the last split first. Mutex held, but it may be released meanwhile. */
+static int with_all_memory(struct cw_runner *r, int (*attempt)(struct cw_runner *r, void *arg, struct cw_error *err), void *arg, bool of_first, struct cw_error *err)
+{
+    const struct cw_place at = r->splits ? cw_place_of(r->splits, r->splits->begin) : (struct cw_place){0};
+    int status;
+    cw_evict(r);
+    while ((status = attempt(r, arg, err)) == CW_E_BUDGET && cw_reclaim(r, r->splits))
+        ;
+    if (status == CW_E_BUDGET && of_first && !r->frugal && cw_frugal_begin(r))
+        return 2; /* what it was for comes again */
+    if (status == CW_E_BUDGET && !of_first && cw_give_up_first(r))
+        status = attempt(r, arg, err);
+    return status == CW_E_BUDGET ? cw_lack_of_memory(r, &at, "a batch does not fit", err) : status;
+}
+
 /* Something that needs memory, in the consumer: while it lacks, nothing new is begun, and when nothing runs any more everything else gives way.
- * Mutex held. */
-static int with_memory(struct cw_runner *r, int (*attempt)(struct cw_runner *r, void *arg, struct cw_error *err), void *arg, uint64_t deadline_ns,
+ * of_first: what it is for is the first split's, and goes with what that has; 2: that is gone, or, at once, it is not there now. Mutex held. */
+static int with_memory(struct cw_runner *r, int (*attempt)(struct cw_runner *r, void *arg, struct cw_error *err), void *arg, bool of_first, uint64_t deadline_ns,
                        struct cw_error *err)
 {
     int status;
     while ((status = attempt(r, arg, err)) == CW_E_BUDGET) {
         r->consumer_short = true;
         if (r->n_running == 0 && r->n_reading == 0) {
-            cw_evict(r);
-            while ((status = attempt(r, arg, err)) == CW_E_BUDGET && cw_reclaim(r, r->splits))
-                ;
-            if (status == CW_E_BUDGET)
-                (void)cw_error_set(err, CW_E_BUDGET, "--memory %zu is too small for a batch of this pipeline; expected at least %zu", r->budget.limit,
-                                   atomic_load(&r->budget.wanted));
+            status = with_all_memory(r, attempt, arg, of_first, err);
+            if (status == 1)
+                continue;
             break;
         }
         bool more = cw_ahead_unqueue(r);
@@ -100,7 +113,13 @@ static int with_memory(struct cw_runner *r, int (*attempt)(struct cw_runner *r, 
 int cw_with_memory_for(struct cw_runner *r, int (*attempt)(struct cw_runner *r, void *arg, struct cw_error *err), void *arg,
                        const struct cw_split *s, uint64_t deadline_ns, struct cw_error *err)
 {
-    return !s || s == r->splits ? with_memory(r, attempt, arg, deadline_ns, err) : with_memory_behind(r, attempt, arg, s, err);
+    return !s || s == r->splits ? with_memory(r, attempt, arg, false, deadline_ns, err) : with_memory_behind(r, attempt, arg, s, err);
+}
+
+/* The final form of the first batch of a split. Mutex held. */
+static int finish_head(struct cw_runner *r, struct cw_split *s, uint64_t deadline_ns, struct cw_error *err)
+{
+    return s == r->splits ? with_memory(r, cw_try_finish, s->head, true, deadline_ns, err) : with_memory_behind(r, cw_try_finish, s->head, s, err);
 }
 
 int cw_try_finish(struct cw_runner *r, void *batch, struct cw_error *err) { return cw_assembly_finish(batch, &r->slabs, err); }
@@ -156,7 +175,7 @@ static int take_head(struct cw_runner *r, struct cw_split *s, uint64_t deadline_
                 return a->error->status;
             }
             if (!s->discard && !a->batch) {
-                status = cw_with_memory_for(r, cw_try_finish, a, s, deadline_ns, err);
+                status = finish_head(r, s, deadline_ns, err);
                 if (status != 0)
                     return status;
             }
@@ -191,6 +210,7 @@ static int take_head(struct cw_runner *r, struct cw_split *s, uint64_t deadline_
         }
         if (remnant)
             s->head = s->tail = NULL; /* it stays in s->open */
+        s->ended = true;
         forget_remnants(r, s);
         return 1;
     }
@@ -200,8 +220,12 @@ int cw_runner_next(struct cw_runner *r, struct cw_split *s, uint64_t deadline_ns
 {
     pthread_mutex_lock(&r->mutex);
     int status = take_head(r, s, deadline_ns, ret, err);
+    r->awaited = status == 2;
+    if (status == 2 && r->frugal) /* what it had may be begun without */
+        cw_work(r);
     while (status == 2 && (status = cw_wait_change(r, deadline_ns, "the next batch", err)) == 0)
         status = take_head(r, s, deadline_ns, ret, err);
+    r->awaited = false;
     pthread_mutex_unlock(&r->mutex);
     return status;
 }
@@ -312,7 +336,7 @@ int cw_runner_join_new(struct cw_runner *r, unsigned bucket, uint64_t deadline_n
 {
     struct join_request j = {.bucket = bucket};
     pthread_mutex_lock(&r->mutex);
-    int status = with_memory(r, try_join_new, &j, deadline_ns, err);
+    int status = with_memory(r, try_join_new, &j, false, deadline_ns, err);
     if (status >= 0) {
         r->n_assemblies++;
         *ret = j.assembly;
@@ -343,7 +367,7 @@ int cw_runner_join(struct cw_runner *r, struct cw_assembly *dst, struct cw_split
     int status = try_join(r, &j, err); /* both are the consumer's: copied without the mutex, if there is memory */
     if (status == CW_E_BUDGET) {
         pthread_mutex_lock(&r->mutex);
-        status = with_memory(r, try_join, &j, deadline_ns, err);
+        status = with_memory(r, try_join, &j, false, deadline_ns, err);
         pthread_mutex_unlock(&r->mutex);
     }
     if (status >= 0 && from + n == src->n_assigned)

@@ -7,6 +7,7 @@
 #include "base/clock.h"
 #include "base/philox.h"
 #include "storage/file.h"
+#include "storage/throttle.h"
 
 #define REPLACE_ATTEMPTS 64
 
@@ -28,6 +29,15 @@ struct reader { /* one read of neighbouring records */
     struct cw_extent extent;
     size_t first, n;
 };
+
+/* 1: would block. */
+static int read_extent(const struct cw_extent *e, uint8_t *data, bool nowait, struct cw_error *err)
+{
+    if (nowait && cw_throttled(CW_THROTTLE_FILES))
+        return 1;
+    cw_throttle_read(CW_THROTTLE_FILES, e->length);
+    return cw_file_read(e->file, e->offset, data, e->length, nowait, err);
+}
 
 static int read_block(struct cw_runner *r, struct thread *t, struct block *b, bool nowait, struct cw_error *err)
 {
@@ -69,7 +79,7 @@ static int read_block(struct cw_runner *r, struct thread *t, struct block *b, bo
         uint8_t *data = cw_arena_alloc(&b->arena, reads[k].extent.length, err);
         if (!data)
             return err->status;
-        int status = cw_file_read(reads[k].extent.file, reads[k].extent.offset, data, reads[k].extent.length, nowait, err);
+        int status = read_extent(&reads[k].extent, data, nowait, err);
         if (status != 0) {
             if (status > 0)
                 cw_arena_reset(&b->arena, cw_scratch_keep(r));
@@ -93,7 +103,7 @@ int cw_block_read(struct cw_runner *r, struct thread *t, struct block *b, bool n
 {
     if (!b->have_raw && !b->uncached && b->way->cached) {
         uint64_t start = cw_now_ns();
-        int fetched = cw_block_fetch(r, b, nowait, err);
+        int fetched = cw_block_fetch(r, b, err);
         t->fetch_ns += cw_now_ns() - start;
         if (fetched != 0)
             return fetched;
@@ -256,7 +266,7 @@ int cw_block_start(struct cw_runner *r, struct thread *t, struct block *b, struc
     const struct cw_source *source = r->sequence->sources[b->program->leaf];
     const struct cw_op *op = b->program->ops[0];
     int status = block_prepare(r, b, err);
-    if (status >= 0 && r->compiled->counted)
+    if (status >= 0 && r->compiled->counted && b->segments)
         status = cw_block_set_slots(r, b, &b->b, &b->segments[0], err);
     if (status < 0)
         return status;

@@ -57,12 +57,14 @@ static int begin_call(struct cw_runner *r, struct cw_assembly *a, uint64_t seed,
 }
 
 /* 2, at once: it is not over yet. */
-static int wait_call(struct cw_runner *r, const struct cw_assembly *a, uint64_t deadline_ns, struct cw_error *err)
+static int wait_call(struct cw_runner *r, struct cw_assembly *a, uint64_t deadline_ns, struct cw_error *err)
 {
     int status = 0;
     pthread_mutex_lock(&r->mutex);
     while (status == 0 && !cw_batch_call_over(a))
         status = deadline_ns == CW_AT_ONCE ? 2 : cw_wait_change(r, deadline_ns, "what map_batches makes of the next batch", err);
+    if (status == 0)
+        cw_batch_call_count(a, r->profile.ops);
     pthread_mutex_unlock(&r->mutex);
     return status;
 }

@@ -58,6 +58,7 @@ struct cw_split {
     bool without_remnants;       /* they are not wanted (any more) */
     bool over;                   /* nothing more is carved: positions used up, a full `take`, an error */
     bool poisoned;
+    bool ended;                  /* the consumer knows that there are no more batches, and takes what is left over */
     bool closed;                 /* by the consumer */
     _Atomic bool cancelled;      /* closed, and what still runs for it takes long */
 };
@@ -128,6 +129,8 @@ struct block {
     unsigned n_segments, segment_capacity;
     uint64_t started_ns;
     uint64_t spent_ns, prefix_ns, cold_ns; /* of compute threads, in all and up to the marker; of read threads (choices.c) */
+    uint64_t patience_ns;        /* for the cache's storage; CW_CACHE_AT_ONCE: for read threads */
+    uint64_t late_ns;            /* of cold_ns: it was waited for, and then computed; 0: it was not */
 };
 
 struct thread {
@@ -142,6 +145,11 @@ struct thread {
 /* Cold reads in flight at most, and the threads that do them: enough for the queue of a disk. */
 #define READ_THREADS 4
 #define READ_DEPTH 16
+
+struct row_pace {
+    uint64_t ns;   /* mean time of one, lately */
+    uint64_t told; /* so many for a block, as was told last */
+};
 
 struct cached; /* cached.c */
 
@@ -180,6 +188,7 @@ struct cw_runner {
     unsigned probing, probe_left;     /* blocks that are still to be carved under another choice */
     double probe_ns, spent_ns;        /* of compute threads and storage: by probes, and by all blocks */
     uint64_t busy_ns, n_positions_done; /* by blocks that are done, of compute threads alone */
+    uint64_t n_positions_cached;      /* of these, read from the cache */
     uint64_t cold_ns, at_store_ns;    /* read threads were at it, any of them: in all; accounted for up to here */
     unsigned n_at_store;              /* of them */
     struct cw_layout layout;
@@ -210,12 +219,17 @@ struct cw_runner {
     bool plan_short;                  /* a piece could not be planned: not tried again before something ends or is released */
     bool alone;                       /* a starved block runs: nobody else begins anything */
     bool starving;                    /* a starved block got all there is, and it was not enough: until something is released */
+    atomic_uint frugal;               /* rows of a block at most: the first split alone is worked on, block by block, batch by batch (frugal.c); 0: as usual */
+    unsigned frugal_left, frugal_term;/* splits until it is as usual again; after how many it was, the last time */
+    bool awaited;                     /* the consumer waits for a batch: what it has it won't release before */
+    uint64_t n_released;              /* how often something was released, or a split closed */
     unsigned n_handed;                /* assemblies and batches that the consumer has, and will release */
     bool poll_short;                  /* a batch of a split that is not the first could not be finished */
     bool settled;                     /* a thread found nothing to do, and nothing was done by others */
     bool cold;                        /* reads go to the read threads first */
-    uint64_t max_rows;
-    uint64_t *row_ns;                 /* by leaf: mean time of a row that is computed, and of one from the cache */
+    uint64_t max_rows;                /* of a block, so that it stays in a core's cache; set once */
+    struct row_pace *rows;                /* by leaf: of those that are computed, and of those from the cache (rows.c) */
+    struct cw_tuned_log tuned;
     struct cw_ahead *ahead;           /* joined batches made ahead (ahead.c), in order */
     unsigned n_ahead;
     bool no_ahead;                    /* memory was short: none are begun any more */
@@ -230,11 +244,20 @@ struct cw_runner {
     _Atomic unsigned n_calls;         /* of operators on the consumer's batches, that are under way */
 };
 
+/* rows.c: mutex held, but for the first */
+int cw_rows_new(struct cw_runner *r, struct cw_error *err);
+uint64_t cw_rows_most(const struct cw_runner *r, unsigned leaf, bool hit);
+void cw_rows_timed(struct cw_runner *r, unsigned leaf, bool hit, uint64_t ns); /* a row of a block that is done took so long */
+unsigned cw_blocks_most(const struct cw_runner *r); /* that may be in flight; */
+void cw_blocks_tell(struct cw_runner *r);           /* it is another number now */
+
 /* carve.c: mutex held */
 struct block *cw_carve(struct cw_runner *r);
 struct piece *cw_piece_to_plan(struct cw_runner *r, struct cw_split **ret_split);
-int cw_piece_plan(struct cw_runner *r, struct thread *t, struct cw_split *s, struct piece *p, struct cw_error *err); /* mutex not held */
+/* Mutex not held. Where it fails, p is to be unplanned. */
+int cw_piece_plan(struct cw_runner *r, struct thread *t, struct cw_split *s, struct piece *p, struct cw_error *err);
 void cw_piece_unplan(struct piece *p);
+int cw_piece_load(struct cw_runner *r, struct piece *p, struct cw_error *err); /* raw bytes, where sources can't be entered at a record; mutex not held */
 size_t cw_plan_bytes(const struct cw_sequence *s, uint64_t n); /* of n positions */
 void cw_block_recycle(struct cw_runner *r, struct block *b); /* done with; kept for another use */
 void cw_block_free(struct cw_runner *r, struct block *b);
@@ -246,6 +269,11 @@ void cw_split_free(struct cw_runner *r, struct cw_split *s);
 static inline bool cw_split_before(const struct cw_split *a, const struct cw_split *b)
 {
     return a->epoch->epoch.epoch != b->epoch->epoch.epoch ? a->epoch->epoch.epoch < b->epoch->epoch.epoch : a->index < b->index;
+}
+static inline uint64_t cw_split_end(const struct cw_runner *r, uint64_t index)
+{
+    const struct cw_sequence *q = r->sequence;
+    return r->compiled->whole_epoch ? q->n_positions : CW_MIN((index + 1) * q->split_size, q->n_positions);
 }
 void cw_split_restart(struct cw_runner *r, struct cw_split *s); /* no block of it is in flight */
 void cw_split_append(struct cw_split *s, struct cw_assembly *a); /* at the end of the batches to deliver */
@@ -294,8 +322,8 @@ char *cw_cached_profile(const struct cached *c);
 void cw_cached_put_profile(struct cached *c, const char *text);
 /* Which positions of a piece the cache has. Where there is no memory for the answer it is left open. */
 void cw_piece_look_up(struct cw_runner *r, const struct cw_split *s, struct piece *p);
-/* Reads what stands at the marker, if the cache has it for every row: b->hit. 1: would block. */
-int cw_block_fetch(struct cw_runner *r, struct block *b, bool nowait, struct cw_error *err);
+/* Reads what stands at the marker, if the cache has it for every row and gives it within b->patience_ns: b->hit. 1: would block. */
+int cw_block_fetch(struct cw_runner *r, struct block *b, struct cw_error *err);
 /* Columns and statuses of a block that was fetched, in place of what the source and the operators before the marker make. */
 void cw_block_put_hits(struct block *b);
 /* Rows of c that were computed up to the marker are kept. Row i of c is row map[i] of b (map NULL: i). */
@@ -305,6 +333,7 @@ void cw_block_keep_dropped(struct cw_runner *r, struct block *b);
 void cw_block_forget(struct block *b); /* what was fetched or looked up */
 
 /* account.c */
+bool cw_counted(void); /* but where a test measures what counting takes (base/crash.h: uncounted) */
 int cw_account_new(struct cw_runner *r, struct cw_error *err);  /* room to count in: each thread's, and that of the sums */
 void cw_account(struct cw_runner *r, struct thread *t);         /* adds what a thread counted since last time. Mutex held */
 void cw_idle(struct cw_runner *r);                              /* waits for something to do, and counts why there was nothing. Mutex held */
@@ -321,6 +350,8 @@ void cw_choices_free(struct cw_runner *r); /* and keeps what was measured for la
 /* choice_profile.c: at the start, and at the end */
 void cw_choices_load(struct cw_runner *r);
 void cw_choice_save(const struct choice *none, const struct choice *c, struct cached *to);
+/* How long it is worth waiting for what the cache has of a block. Mutex held. */
+uint64_t cw_block_patience(const struct cw_runner *r, const struct block *b);
 /* What is done about markers in a block that begins at p->refs[p->carved]. Mutex held. */
 void cw_block_choose(struct cw_runner *r, struct block *b, const struct piece *p);
 /* Positions of an epoch were looked for under a choice. Mutex held. */
@@ -365,7 +396,7 @@ static inline void cw_done(struct cw_runner *r)
 
 /* ahead.c: mutex held */
 struct cw_ahead *cw_ahead_next(struct cw_runner *r);             /* to be made next; NULL: none */
-void cw_ahead_run(struct cw_runner *r, struct cw_ahead *j);      /* releases the mutex meanwhile */
+void cw_ahead_run(struct cw_runner *r, struct thread *t, struct cw_ahead *j); /* releases the mutex meanwhile */
 bool cw_ahead_drop(struct cw_runner *r);                         /* those that nobody is at, for their memory, for good; false: there are none */
 /* Those that nobody began: copies of elements and nothing more, had again when there is memory. False: there are none. */
 bool cw_ahead_unqueue(struct cw_runner *r);
@@ -373,6 +404,27 @@ void cw_ahead_free_all(struct cw_runner *r);
 bool cw_ahead_runs(const struct cw_assembly *a);                 /* what was claimed for it is being made */
 void cw_ahead_take(struct cw_assembly *a);                       /* what is there of it; nothing, where nothing was claimed */
 void cw_ahead_forget(struct cw_assembly *a);
+
+/* frugal.c; mutex held, and nothing runs */
+/* All but what the consumer has is given up, to be computed again with less at a time. False: there is no less. */
+bool cw_frugal_begin(struct cw_runner *r);
+/* What the first split has is given up, unless what it left over is being taken. False: there is nothing. */
+bool cw_give_up_first(struct cw_runner *r);
+void cw_frugal_closed(struct cw_runner *r); /* a split was closed */
+bool cw_frugal_waits(const struct cw_runner *r); /* nothing more is begun before the consumer has taken, and released, what is there */
+
+/* need.c */
+struct cw_place { uint64_t seed, epoch, position; }; /* of an element */
+static inline struct cw_place cw_place_of(const struct cw_split *s, uint64_t position)
+{
+    return (struct cw_place){s->epoch->epoch.seed, s->epoch->epoch.epoch, position};
+}
+/* Memory with which an element there, its batch and all that is like them can be computed. least: what is known to be needed. Mutex not held. */
+size_t cw_memory_needed(struct cw_runner *r, const struct cw_place *at, size_t least);
+/* CW_E_BUDGET: the budget is too small for something; expected is at least `needed`, the runner's. */
+int cw_too_small(const struct cw_runner *r, size_t needed, const char *what, struct cw_error *err);
+/* The same, where the last refusal was the reason. Mutex held, but released meanwhile. 1: what was the matter is over, it is to be tried again. */
+int cw_lack_of_memory(struct cw_runner *r, const struct cw_place *at, const char *what, struct cw_error *err);
 
 /* pool.c */
 int cw_pool_start(struct cw_runner *r, struct cw_error *err);
@@ -383,6 +435,8 @@ void cw_wake_parked(struct cw_runner *r);            /* mutex held: blocks whose
 void cw_trim(struct cw_runner *r);                   /* mutex held */
 /* Takes everything from the last split behind `s` that holds something; it will be computed again. False: there is none. Nothing must be running. */
 bool cw_reclaim(struct cw_runner *r, const struct cw_split *s); /* mutex held */
+void cw_give_up(struct cw_runner *r, struct cw_split *s); /* the same with this one. Mutex held */
+bool cw_holds_anything(const struct cw_runner *r, const struct cw_split *s); /* mutex held */
 bool cw_can_reclaim(const struct cw_runner *r, const struct cw_split *s); /* mutex held: it would take something */
 /* Whether the consumer has, or can take, something that it will release. */
 bool cw_may_be_released(const struct cw_runner *r);   /* mutex held */

@@ -47,6 +47,23 @@ static void tell_passed(const struct cw_iterator *it)
         it->splits->ops->passed(it->splits, &it->round);
 }
 
+/* How many splits are open ahead of the one whose batches are handed out: in order any it is iterator_any.c that says so. */
+static void set_ahead(struct cw_iterator *it)
+{
+    uint64_t by_positions = AHEAD_POSITIONS / it->plan.split_size;
+    it->ahead = (unsigned)CW_MIN(CW_MAX(by_positions, AHEAD_MIN), AHEAD_MAX);
+    const struct cw_tuned t = {
+        .what = "splits_ahead",
+        .seen = {{"split_size", (double)it->plan.split_size}},
+        .others = {{"elements", (double)by_positions}, {"least", AHEAD_MIN}, {"most", AHEAD_MAX}},
+        .chosen = it->ahead,
+        .why = by_positions < AHEAD_MIN ? "splits are large: enough of them that one ends while others run"
+               : by_positions > AHEAD_MAX ? "splits are small: more of them would only take longer to look at" : "so many elements keep the threads busy",
+    };
+    if (!cw_any_order(it->compiled, &it->options))
+        cw_tuned_add(&it->tuned, &t);
+}
+
 int cw_iterator_over(struct cw_splits *splits, const struct cw_iterator_options *o, const json_t *state, struct cw_iterator **ret, struct cw_error *err)
 {
     const struct cw_compiled *c = splits->compiled;
@@ -67,7 +84,7 @@ int cw_iterator_over(struct cw_splits *splits, const struct cw_iterator_options 
     it->round_unused = calloc(it->n_keys + 1, sizeof(*it->round_unused));
     it->joining = calloc(it->n_keys + 1, sizeof(*it->joining));
     int r = it->unused && it->round_unused && it->joining ? 0 : cw_error_nomem(err, 0, "an iterator");
-    it->ahead = (unsigned)CW_MIN(CW_MAX(AHEAD_POSITIONS / it->plan.split_size, AHEAD_MIN), AHEAD_MAX);
+    set_ahead(it);
     if (r >= 0)
         r = cw_iterator_check(c, o, err);
     if (r >= 0)
@@ -436,4 +453,10 @@ void cw_iterator_leave(struct cw_iterator *it)
 }
 
 void cw_iterator_profile(struct cw_iterator *it, struct cw_profile *ret) { it->splits->ops->profile(it->splits, ret); }
+void cw_iterator_tuned(const struct cw_iterator *it, struct cw_tuned_log *ret)
+{
+    cw_tuned_add_all(ret, &it->tuned);
+    it->splits->ops->tuned(it->splits, ret);
+}
+
 void cw_iterator_fused(const struct cw_iterator *it, unsigned *ret) { it->splits->ops->fused(it->splits, ret); }

@@ -1,6 +1,6 @@
 /*
  * The batches of a pipeline, epoch after epoch, as a training job takes them: opens splits ahead, joins remnants, numbers batches, keeps the
- * position. One thread (the consumer) uses it; only cw_iterator_release, _interrupt and _profile may come from others.
+ * position. One thread (the consumer) uses it; only cw_iterator_release, _interrupt, _profile and _tuned may come from others.
  */
 #pragma once
 #include <jansson.h>
@@ -49,3 +49,5 @@ void cw_iterator_profile(struct cw_iterator *it, struct cw_profile *ret);
 struct cw_runner *cw_iterator_runner(struct cw_iterator *it); /* its own; NULL: none, the splits are a service's */
 /* By operator position: the operator under which its time is counted (itself, unless fused). ret has room for all operators. */
 void cw_iterator_fused(const struct cw_iterator *it, unsigned *ret);
+/* Adds what it, and where its splits are from, set by itself: the last decisions, those that were made at the start first. Any thread. */
+void cw_iterator_tuned(const struct cw_iterator *it, struct cw_tuned_log *ret);

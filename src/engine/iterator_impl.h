@@ -57,6 +57,7 @@ struct cw_iterator {
 
     struct cw_quarantined *quarantined, **quarantined_tail;
     uint64_t n_skipped, n_replaced, n_listed;
+    struct cw_tuned_log tuned;        /* immutable once it is made */
 };
 
 static inline struct cw_cursor cw_cursor_least(const struct cw_cursor *at, const struct unused *unused, unsigned n_keys)

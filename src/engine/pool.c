@@ -6,6 +6,7 @@
 
 #include "base/clock.h"
 #include "base/thread.h"
+#include "cache/cache.h"
 
 /* One run in 256 is unfused: it tells how the time of fused operators divides. A photograph takes half as long again that way, so more of them would
  * be felt. The first one comes early, for the sake of short epochs. */
@@ -131,18 +132,10 @@ static int finish_batch(struct cw_runner *r, struct thread *t, struct cw_split *
     const struct cw_epoch *e = &s->epoch->epoch;
     uint64_t start = cw_now_ns();
     int status = cw_assembly_finish(a, &r->slabs, err);
-    uint64_t finished = cw_now_ns(), cpu_ns = r->options.detail ? cw_thread_cpu_ns() : 0;
-    t->emit_ns += finished - start;
-    if (status < 0 || !r->compiled->n_batch_ops)
+    t->emit_ns += cw_now_ns() - start;
+    if (status < 0)
         return status;
-    struct cw_op_profile *p = &t->ops[r->compiled->batch_ops[0].op->index]; /* there are seldom several: the first one stands for all */
-    status = cw_batch_apply(r->compiled, a, e->seed, e->epoch, cw_split_stopped, s, slab_now, &r->slabs, err);
-    p->ns += cw_now_ns() - finished;
-    p->cpu_ns += r->options.detail ? cw_thread_cpu_ns() - cpu_ns : 0;
-    p->calls++;
-    p->rows += a->batch ? a->batch->n : 0;
-    p->live_rows += a->batch ? a->batch->n : 0;
-    return status;
+    return cw_batch_apply(r->compiled, a, e->seed, e->epoch, t->ops, cw_split_stopped, s, slab_now, &r->slabs, err);
 }
 
 /* Batches that this block completed are finished by its thread: bytes of varying size need memory and work, so without the mutex. */
@@ -188,13 +181,17 @@ static void advance(struct cw_runner *r, struct thread *t, struct block *b)
             goto pass;
         }
         bool nowait = !r->alone; /* who runs alone is done with when this returns */
+        b->patience_ns = nowait ? CW_CACHE_AT_ONCE : cw_block_patience(r, b);
         pthread_mutex_unlock(&r->mutex);
         status = b->have_raw ? 0 : cw_block_read(r, t, b, nowait, &err);
         if (status == 0)
             status = b->point < r->n_points ? cw_block_stage(r, t, b, &err) : cw_block_emit(r, t, b, &err);
         pthread_mutex_lock(&r->mutex);
         if (status == 1) { /* the bytes are not in memory */
-            r->cold = true;
+            if (!r->cold) {
+                r->cold = true;
+                cw_blocks_tell(r);
+            }
             b->state = BLOCK_READING;
             b->spent_ns += cw_now_ns() - b->started_ns;
             b->next = NULL;
@@ -209,9 +206,7 @@ static void advance(struct cw_runner *r, struct thread *t, struct block *b)
         if (status < 0)
             break;
         if (b->point == r->n_points) {
-            uint64_t *mean = &r->row_ns[2 * b->program->leaf + b->hit], ns = (cw_now_ns() - b->started_ns + (b->hit ? b->cold_ns : 0)) / b->n_refs;
-            *mean = *mean ? (*mean * 7 + ns) / 8 : ns;
-            *mean = CW_MAX(*mean, 1);
+            cw_rows_timed(r, b->program->leaf, b->hit, (cw_now_ns() - b->started_ns + (b->hit ? b->cold_ns : 0)) / b->n_refs);
             b->spent_ns += cw_now_ns() - b->started_ns;
             cw_block_measured(r, b);
             cw_block_settle(r, b);
@@ -274,7 +269,7 @@ bool cw_may_be_released(const struct cw_runner *r)
     return r->n_handed > 0 || (a && a->closed && a->n_done == a->n_assigned) || (first && first->over && first->n_blocks == 0);
 }
 
-static bool holds_anything(const struct cw_runner *r, const struct cw_split *s)
+bool cw_holds_anything(const struct cw_runner *r, const struct cw_split *s)
 {
     bool any = s->first || s->head;
     for (unsigned k = 0; k < CW_MAX(r->compiled->n_buckets, 1); k++)
@@ -286,31 +281,47 @@ static struct cw_split *reclaimable(const struct cw_runner *r, const struct cw_s
 {
     struct cw_split *last = NULL;
     for (struct cw_split *later = s ? s->next : NULL; later; later = later->next)
-        if (holds_anything(r, later))
+        if (cw_holds_anything(r, later))
             last = later;
     return last;
 }
 
 bool cw_can_reclaim(const struct cw_runner *r, const struct cw_split *s) { return reclaimable(r, s) != NULL; }
 
-bool cw_reclaim(struct cw_runner *r, const struct cw_split *s)
+void cw_give_up(struct cw_runner *r, struct cw_split *s)
 {
-    struct cw_split *last = reclaimable(r, s);
-    if (!last)
-        return false;
     for (struct block **at = &r->starved; *at;) {
         struct block *b = *at;
-        if (b->split != last) {
+        if (b->split != s) {
             at = &b->next;
             continue;
         }
         *at = b->next;
-        last->n_blocks--;
+        s->n_blocks--;
         cw_block_recycle(r, b);
     }
-    cw_split_restart(r, last);
+    cw_split_restart(r, s);
     cw_trim(r);
-    return true;
+}
+
+bool cw_reclaim(struct cw_runner *r, const struct cw_split *s)
+{
+    struct cw_split *last = reclaimable(r, s);
+    if (last)
+        cw_give_up(r, last);
+    return last != NULL;
+}
+
+/* A block of one element that is alone with its batch does not fit: that ends the run. False: something was released meanwhile. Mutex held, but released
+ * meanwhile. */
+static bool block_lacks(struct cw_runner *r, const struct block *b)
+{
+    struct cw_error err = {0};
+    const struct cw_place at = cw_place_of(b->split, b->piece->begin + b->at);
+    int status = cw_lack_of_memory(r, &at, "an element does not fit beside the batch that it belongs to", &err);
+    if (status < 0 && !r->fatal.status)
+        r->fatal = err;
+    return status < 0;
 }
 
 /* Nothing runs and somebody lacks memory: the earliest block gets all there is, if need be what later splits have already. */
@@ -329,11 +340,11 @@ static void run_starved(struct cw_runner *r, struct thread *t)
             break; /* it was enough */
         if (cw_slab_trim(&r->slabs) > 0 || cw_reclaim(r, s)) /* slabs: the consumer released some meanwhile */
             continue;
+        if (!cw_may_be_released(r) && !r->fatal.status) {
+            if (cw_frugal_begin(r) || !block_lacks(r, b))
+                break;
+        }
         r->starving = true; /* until something is released */
-        if (!cw_may_be_released(r) && !r->fatal.status)
-            (void)cw_error_set(&r->fatal, CW_E_BUDGET,
-                               "--memory %zu is too small: a run of %zu elements does not fit beside the batches that wait for it; expected at least %zu",
-                               r->budget.limit, b->n_refs, atomic_load(&r->budget.wanted));
         break;
     }
     r->alone = false;
@@ -344,6 +355,17 @@ static void run_starved(struct cw_runner *r, struct thread *t)
     }
     cw_work(r);
     cw_done(r);
+}
+
+/* Nothing else is under way, and there is no memory for the plan of a piece. Mutex held, but released meanwhile. */
+static void plan_lacks(struct cw_runner *r, const struct cw_split *s, const struct piece *p)
+{
+    const struct cw_place at = cw_place_of(s, p->begin);
+    struct cw_error err = {0};
+    if (!r->frugal && cw_frugal_begin(r))
+        return;
+    if (cw_lack_of_memory(r, &at, "the plan of a split does not fit", &err) < 0 && !r->fatal.status)
+        r->fatal = err;
 }
 
 static void plan_piece(struct cw_runner *r, struct thread *t, struct cw_split *s, struct piece *p)
@@ -357,6 +379,8 @@ static void plan_piece(struct cw_runner *r, struct thread *t, struct cw_split *s
     pthread_mutex_unlock(&r->mutex);
     int status = cw_piece_plan(r, t, s, p, &err);
     pthread_mutex_lock(&r->mutex);
+    if (status < 0)
+        cw_piece_unplan(p); /* others look whether it is planned */
     leave(r, &r->n_running);
     cw_account(r, t);
     r->planning = false;
@@ -378,11 +402,10 @@ static void plan_piece(struct cw_runner *r, struct thread *t, struct cw_split *s
     } else if (status == CW_E_BUDGET && (r->n_blocks || r->n_running || !r->plan_short || cw_ahead_drop(r) || cw_reclaim(r, s) || cw_may_be_released(r))) {
         r->plan_short = true; /* tried again when something is released, or when nothing else is under way */
         cw_trim(r);
+    } else if (!r->fatal.status && status == CW_E_BUDGET) {
+        plan_lacks(r, s, p);
     } else if (!r->fatal.status) {
         r->fatal = err;
-        if (status == CW_E_BUDGET)
-            (void)cw_error_set(&r->fatal, CW_E_BUDGET, "--memory %zu is too small: %s; expected at least %zu", r->budget.limit, err.message,
-                               atomic_load(&r->budget.wanted));
     }
     cw_work(r);
     cw_done(r);
@@ -405,7 +428,7 @@ static void *compute_main(void *arg)
         if (!r->fatal.status && !r->starved && !r->consumer_short && (j = cw_ahead_next(r))) {
             r->settled = false;
             r->n_running++;
-            cw_ahead_run(r, j);
+            cw_ahead_run(r, t, j);
             leave(r, &r->n_running);
             cw_work(r); /* who starved waits for the last one that runs */
             cw_done(r);
@@ -425,7 +448,7 @@ static void *compute_main(void *arg)
             continue;
         }
         if (!r->fatal.status && (b = cw_carve(r))) {
-            b->plain = r->options.detail ? t->n_run++ % SAMPLE_DETAIL == SAMPLE_DETAIL_FIRST : t->n_run++ % SAMPLE_EVERY == SAMPLE_FIRST;
+            b->plain = !r->frugal && (r->options.detail ? t->n_run++ % SAMPLE_DETAIL == SAMPLE_DETAIL_FIRST : t->n_run++ % SAMPLE_EVERY == SAMPLE_FIRST && cw_counted());
             run_block(r, t, b);
             continue;
         }
@@ -453,6 +476,7 @@ static void *read_main(void *arg)
         r->reading = b->next;
         if (!r->reading)
             r->reading_tail = &r->reading;
+        b->patience_ns = cw_block_patience(r, b);
         cw_store_enter(r);
         pthread_mutex_unlock(&r->mutex);
         struct cw_error err = {0};

@@ -8,7 +8,8 @@ struct cw_op_profile {
     uint64_t calls;      /* blocks, or batches */
     uint64_t rows;       /* elements that went in */
     uint64_t sampled_ns, sampled_rows; /* in blocks that ran unfused: how a fused run's time divides */
-    /* Counted only where a runner's options say `detail`: */
+    uint64_t call_ns;    /* beside ns: calls on batches that who takes these waited for, each on a thread of its own */
+    /* Of operators on elements counted only where a runner's options say `detail`: */
     uint64_t cpu_ns, sampled_cpu_ns; /* of ns: on a CPU; the rest of it was waiting */
     uint64_t live_rows;  /* of rows: neither dropped nor failed before */
 };
@@ -38,6 +39,7 @@ struct cw_profile {
     uint64_t cold_wall_ns;     /* time in which at least one of them read */
     uint64_t fetch_ns;         /* compute threads read the cache, or looked what it has */
     uint64_t positions;        /* of the sequence, that were computed or read */
+    uint64_t cached_positions; /* of these, read from the cache */
     uint64_t idle_ns;          /* threads had nothing they were allowed to do */
     uint64_t idle_for_ns[CW_N_IDLE]; /* that, by reason */
     uint64_t wait_ns;          /* the consumer waited for a batch */

@@ -13,25 +13,6 @@
 #define SLAB_AHEAD ((size_t)64 << 20)
 /* What runs for a split that is closed may end by itself for so long; then it is cancelled, which costs a Python function its process. */
 #define CLOSE_NS UINT64_C(100000000)
-/* A block's columns should stay in a core's cache. */
-#define BLOCK_BYTES ((uint64_t)256 << 10)
-
-/* Rows of a block so that its columns of known size, and its source bytes, fit in cache. */
-static uint64_t max_rows(const struct cw_sequence *s)
-{
-    const struct cw_compiled *c = s->compiled;
-    uint64_t widest = 1;
-    for (unsigned i = 0; i < c->n_programs; i++) {
-        const struct cw_program *g = &c->programs[i];
-        uint64_t bytes = s->sources[i]->n_records ? s->sources[i]->source_bytes / s->sources[i]->n_records : 0;
-        for (unsigned k = 0; k < g->n_ops; k++)
-            for (unsigned o = 0; o < g->ops[k]->n_out; o++)
-                if (cw_type_fixed(&g->ops[k]->out[o].type))
-                    bytes += cw_type_bytes(&g->ops[k]->out[o].type);
-        widest = CW_MAX(widest, bytes);
-    }
-    return CW_MIN(CW_MAX(BLOCK_BYTES / widest, 1), 4096);
-}
 
 /* How many batches may be under way with the memory there is. */
 static void set_assemblies(struct cw_runner *r, size_t memory)
@@ -39,14 +20,25 @@ static void set_assemblies(struct cw_runner *r, size_t memory)
     size_t slab = r->layout.slab_bytes ? cw_slab_charge(r->layout.slab_bytes) : 0;
     size_t batch = slab + cw_assembly_bytes(&r->layout, r->compiled->batch_size), plan = cw_plan_bytes(r->sequence, r->sequence->split_size);
     size_t by_memory = SLAB_SHARE(memory - plan) / batch;
-    size_t wanted = slab ? SLAB_AHEAD / slab : 4096;
-    wanted = CW_MAX(wanted, r->options.threads * 2 + 2);
+    size_t by_output = slab ? SLAB_AHEAD / slab : 4096, by_threads = r->options.threads * 2 + 2, wanted = CW_MAX(by_output, by_threads);
+    unsigned before = r->max_assemblies;
     r->few_assemblies = by_memory < wanted;
     wanted = CW_MIN(wanted, by_memory);
     r->max_assemblies = (unsigned)CW_MIN(CW_MAX(wanted, r->compiled->counted ? 1u : 3u), 4096u);
     if (r->compiled->batcher == CW_BATCHER_BUCKET)
         r->max_assemblies += 2 * r->compiled->n_buckets * (unsigned)CW_MIN(r->options.threads + 2, 16u);
+    const struct cw_tuned t = {
+        .what = "batches_under_way",
+        .seen = {{"batch_bytes", (double)batch}, {"memory_bytes", (double)memory}, {"threads", r->options.threads}, {"buckets", r->compiled->n_buckets}},
+        .others = {{"threads", (double)by_threads}, {"output", (double)by_output}, {"memory", (double)by_memory}},
+        .chosen = r->max_assemblies,
+        .why = r->few_assemblies ? "batches may take so much of the memory budget" : by_output > by_threads ? "so much output may lie ready" : "two for each thread, and two",
+    };
+    if (r->max_assemblies != before)
+        cw_tuned_add(&r->tuned, &t);
 }
+
+static size_t runners_memory(const struct cw_runner_options *o, size_t memory) { return o->kept_part ? memory - memory / o->kept_part : memory; }
 
 static int check_budget(struct cw_runner *r, struct cw_error *err)
 {
@@ -56,12 +48,9 @@ static int check_budget(struct cw_runner *r, struct cw_error *err)
     size_t least = batch * (r->compiled->counted ? 1 : 2) + plan + ((size_t)1 << 20);
     r->least = least;
     if (memory < least) {
-        char value[32], expected[64];
-        snprintf(value, sizeof(value), "%zu", memory);
-        snprintf(expected, sizeof(expected), "at least %zu bytes", least);
-        cw_error_attribute(err, "memory", value, expected);
-        return cw_error_set(err, CW_E_BUDGET, "--memory %zu is too small: a batch of %llu takes %zu bytes, the plan of a split %zu; the smallest budget is %zu",
-                            memory, (unsigned long long)r->compiled->batch_size, batch, plan, least);
+        char what[160];
+        snprintf(what, sizeof(what), "a batch of %llu takes %zu bytes, the plan of a split %zu", (unsigned long long)r->compiled->batch_size, batch, plan);
+        return cw_too_small(r, cw_memory_needed(r, &(struct cw_place){0}, least), what, err);
     }
     set_assemblies(r, memory);
     return 0;
@@ -69,7 +58,7 @@ static int check_budget(struct cw_runner *r, struct cw_error *err)
 
 size_t cw_runner_set_memory(struct cw_runner *r, size_t memory)
 {
-    memory = CW_MAX(memory, r->least);
+    memory = CW_MAX(runners_memory(&r->options, memory), r->least);
     pthread_mutex_lock(&r->mutex);
     atomic_store(&r->budget.limit, memory);
     set_assemblies(r, memory);
@@ -95,7 +84,6 @@ int cw_runner_new(const struct cw_sequence *s, const struct cw_runner_options *o
     r->n_points = c->n_limits + 1;
     r->reading_tail = &r->reading;
     r->started_ns = cw_now_ns();
-    r->max_rows = max_rows(s);
     pthread_condattr_t monotonic;
     pthread_condattr_init(&monotonic);
     pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
@@ -104,12 +92,13 @@ int cw_runner_new(const struct cw_sequence *s, const struct cw_runner_options *o
     pthread_cond_init(&r->done, &monotonic);
     pthread_cond_init(&r->reads, NULL);
     pthread_condattr_destroy(&monotonic);
-    cw_budget_init(&r->budget, o->memory);
+    cw_budget_init(&r->budget, runners_memory(o, o->memory));
     int status = cw_slab_pool_init(&r->slabs, &r->budget, err);
     r->threads = calloc(o->threads, sizeof(*r->threads));
-    r->row_ns = calloc(2 * c->n_programs, sizeof(*r->row_ns));
-    if (!r->threads || !r->row_ns)
+    if (!r->threads)
         status = cw_error_nomem(err, 0, "the engine");
+    if (status >= 0)
+        status = cw_rows_new(r, err);
     if (status >= 0)
         status = cw_account_new(r, err);
     r->needs_eids = c->pipeline->on_error == CW_ON_ERROR_REPLACE;
@@ -122,6 +111,7 @@ int cw_runner_new(const struct cw_sequence *s, const struct cw_runner_options *o
         status = cw_layout_init(&r->layout, c, &r->budget, err);
     if (status >= 0)
         status = check_budget(r, err);
+    cw_blocks_tell(r);
     if (status >= 0)
         status = cw_pool_start(r, err);
     if (status < 0) {
@@ -166,7 +156,7 @@ struct cw_runner *cw_runner_free(struct cw_runner *r)
     }
     free(r->threads);
     free(r->spare_refs);
-    free(r->row_ns);
+    free(r->rows);
     free(r->profile.ops);
     free(r->profile.values);
     cw_layout_deinit(&r->layout);
@@ -217,7 +207,7 @@ int cw_runner_open(struct cw_runner *r, uint64_t seed, uint64_t epoch, uint64_t 
     s->first_batch = s->n_taken = first_batch;
     s->discard = r->compiled->counted ? 0 : first_batch;
     s->begin = s->position = r->compiled->whole_epoch ? 0 : index * q->split_size;
-    s->end = r->compiled->whole_epoch ? q->n_positions : CW_MIN(s->position + q->split_size, q->n_positions);
+    s->end = cw_split_end(r, index);
     s->passed = calloc(r->n_points, sizeof(*s->passed));
     s->limits = calloc(r->compiled->n_limits + 1, sizeof(*s->limits));
     s->open = calloc(CW_MAX(r->compiled->n_buckets, 1), sizeof(*s->open));
@@ -277,8 +267,16 @@ void cw_runner_close(struct cw_runner *r, struct cw_split *s)
             break;
         }
     cw_split_free(r, s);
+    cw_frugal_closed(r);
     r->consumer_short = false; /* what it was for may have gone with the split; if not, it is said again */
     cw_released(r); /* and another split is the first now */
+    pthread_mutex_unlock(&r->mutex);
+}
+
+void cw_runner_tuned(struct cw_runner *r, struct cw_tuned_log *ret)
+{
+    pthread_mutex_lock(&r->mutex);
+    cw_tuned_add_all(ret, &r->tuned);
     pthread_mutex_unlock(&r->mutex);
 }
 

@@ -2,10 +2,11 @@
  * Runs splits: a pool of compute threads that takes splits in the order they were opened and turns each into batches and
  * remnants. Knows nothing of ranks, numbers of batches (g) or epochs following one another: that is the iterator's.
  *
- * Threads: cw_runner_* are called by one thread, the consumer's, but for cw_runner_release, _interrupt, _profile and _memory_used, which any may call;
+ * Threads: cw_runner_* are called by one thread, the consumer's, but for cw_runner_release, _interrupt, _profile, _tuned and _memory_used, which any may call;
  * everything else happens on the runner's own.
  */
 #pragma once
+#include "base/tuned.h"
 #include "engine/assembly.h"
 #include "engine/profile.h"
 #include "pipeline/sequence.h"
@@ -14,6 +15,7 @@ struct cw_cache;
 struct cw_runner_options {
     unsigned threads;
     size_t memory;            /* bytes: slabs, read buffers, scratch, orders of shuffles */
+    unsigned kept_part;       /* one part in so many of these bytes is kept by who opens it, for something else; 0: nothing */
     bool batches_are_users;   /* a batch that was handed out leaves the budget */
     bool optimize;            /* fuse operators */
     bool detail;              /* count more, for who explains (profile.h): it costs a few percent */
@@ -52,7 +54,7 @@ bool cw_runner_stuck(struct cw_runner *r);
 void cw_runner_relent(struct cw_runner *r);
 /* The error that ended the runner as a whole, and not just a split; 0: it goes on. */
 int cw_runner_fatal(struct cw_runner *r, struct cw_error *err);
-/* Another limit of memory, at least what one batch needs; less than what is in use is waited for. Returns the limit. */
+/* Another limit of memory (with the part that is kept), at least what one batch needs; less than what is in use is waited for. Returns the runner's limit. */
 size_t cw_runner_set_memory(struct cw_runner *r, size_t memory);
 size_t cw_runner_memory_used(struct cw_runner *r);
 unsigned cw_runner_threads(const struct cw_runner *r);
@@ -110,4 +112,6 @@ bool cw_runner_set_marker(struct cw_runner *r, int64_t marker);
 int64_t cw_runner_marker(const struct cw_runner *r);
 /* ret->ops must have room for an entry per operator of the pipeline; ret->values for all values, or be NULL. */
 void cw_runner_profile(struct cw_runner *r, struct cw_profile *ret);
+/* Adds what it set by itself: how many rows a block has, blocks and batches that are under way, and whether joined batches are made ahead (docs/explain.md). */
+void cw_runner_tuned(struct cw_runner *r, struct cw_tuned_log *ret);
 void cw_runner_fused(const struct cw_runner *r, unsigned *ret);

@@ -81,6 +81,8 @@ static void local_interrupt(struct cw_splits *s, bool on) { cw_runner_interrupt(
 static void local_profile(struct cw_splits *s, struct cw_profile *ret) { cw_runner_profile(runner_of(s), ret); }
 static void local_fused(struct cw_splits *s, unsigned *ret) { cw_runner_fused(runner_of(s), ret); }
 
+static void local_tuned(struct cw_splits *s, struct cw_tuned_log *ret) { cw_runner_tuned(runner_of(s), ret); }
+
 static const struct cw_splits_ops local_ops = {
     .free = local_free,
     .again = local_again,
@@ -101,6 +103,7 @@ static const struct cw_splits_ops local_ops = {
     .interrupt = local_interrupt,
     .profile = local_profile,
     .fused = local_fused,
+    .tuned = local_tuned,
 };
 
 struct cw_runner *cw_splits_runner(struct cw_splits *s) { return s->ops == &local_ops ? runner_of(s) : NULL; }

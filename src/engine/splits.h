@@ -5,6 +5,7 @@
  * Waits end at deadline_ns (CLOCK_MONOTONIC; 0: never) with CW_E_DEADLINE, or with CW_E_INTERRUPTED; everything is as it was then, and the call may be made again.
  */
 #pragma once
+#include "base/tuned.h"
 #include "engine/assembly.h"
 #include "engine/profile.h"
 #include "pipeline/sequence.h"
@@ -63,6 +64,7 @@ struct cw_splits_ops {
     void (*passed)(struct cw_splits *s, const struct cw_cursor *from);
     void (*profile)(struct cw_splits *s, struct cw_profile *ret);         /* any thread; ret as for cw_runner_profile */
     void (*fused)(struct cw_splits *s, unsigned *ret);
+    void (*tuned)(struct cw_splits *s, struct cw_tuned_log *ret);         /* any thread; adds what was set by itself */
 };
 
 /* Splits that a runner of its own computes. Takes nothing over. */

@@ -307,6 +307,7 @@ int cw_conn_new(struct cw_loop *l, struct cw_conn_setup *setup, const struct cw_
 
 bool cw_conn_is_local(const struct cw_conn *c) { return c->local; }
 void cw_conn_traffic(const struct cw_conn *c, struct cw_conn_traffic *ret) { *ret = c->traffic; }
+const struct cw_tuned *cw_conn_tuned(const struct cw_conn *c) { return &c->out.policy.told; }
 int cw_conn_peer_process(const struct cw_conn *c) { return cw_socket_peer_process(c->fd); }
 const char *cw_conn_peer(const struct cw_conn *c) { return c->peer; }
 

@@ -7,6 +7,7 @@
 #include <stddef.h>
 #include <sys/uio.h>
 
+#include "base/tuned.h"
 #include "net/loop.h"
 #include "proto/cachew.pb-c.h"
 
@@ -81,6 +82,7 @@ struct cw_conn_traffic {
     uint64_t in, in_wire, out, out_wire;
 };
 void cw_conn_traffic(const struct cw_conn *c, struct cw_conn_traffic *ret);
+const struct cw_tuned *cw_conn_tuned(const struct cw_conn *c); /* whether payloads are compressed, as it was decided last; what NULL: they never were, nor tried to be */
 bool cw_conn_has(const struct cw_conn *c, const char *capability); /* both sides have it */
 /* Over a Unix socket: a descriptor (the caller's) that is readable when the process that connected has ended; -1: there is none. */
 int cw_conn_peer_process(const struct cw_conn *c);

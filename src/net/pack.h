@@ -8,6 +8,7 @@
 #include <stdint.h>
 
 #include "base/error.h"
+#include "base/tuned.h"
 
 #define CW_PACK_CAPABILITY "zstd"
 /* Bytes of a payload that are compressed at a time: what a level-1 window reaches, and in a cache. */
@@ -52,6 +53,7 @@ struct cw_pack_policy {
     double plain;               /* raw bytes a second that went through without */
     uint64_t not_before_ns, patience_ns; /* it did not pay: not tried again before; and how long that was */
     uint64_t look_again_ns;     /* on: then a window without */
+    struct cw_tuned told;       /* what was decided last; told.what NULL: nothing was */
 };
 /* How things are from now on. */
 void cw_pack_state(struct cw_pack_policy *p, uint64_t now_ns, bool busy, bool blocked);

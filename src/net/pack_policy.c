@@ -13,6 +13,19 @@ static double per_second(uint64_t bytes, uint64_t ns) { return ns ? (double)byte
 
 static void begin_window(struct cw_pack_policy *p) { p->busy_ns = p->blocked_ns = p->raw = 0; }
 
+/* packed: bytes of payloads a second that get through compressed, or would. */
+static void tell(struct cw_pack_policy *p, uint64_t now_ns, bool on, double packed, const char *why)
+{
+    p->told = (struct cw_tuned){
+        .at_ns = now_ns,
+        .what = "compress",
+        .seen = {{"bytes_per_s", p->plain}},
+        .others = {{"as_it_is", p->plain}, {"compressed", packed}},
+        .chosen = on,
+        .why = why,
+    };
+}
+
 static void give_up(struct cw_pack_policy *p, uint64_t now_ns)
 {
     p->on = false;
@@ -43,12 +56,14 @@ bool cw_pack_begin(struct cw_pack_policy *p, uint64_t now_ns)
     bool bottleneck = (double)p->blocked_ns > BOTTLENECK * (double)p->busy_ns;
     begin_window(p);
     if (p->on) {
-        if (rate < WORTH * p->plain)
+        if (rate < WORTH * p->plain) {
+            tell(p, now_ns, false, rate, "compressed payloads get through no sooner");
             give_up(p, now_ns);
-        else if (now_ns >= p->look_again_ns)
+        } else if (now_ns >= p->look_again_ns) {
             p->on = false; /* for a window */
-        else
+        } else {
             p->patience_ns = 0;
+        }
         return false;
     }
     p->plain = rate;
@@ -58,10 +73,14 @@ bool cw_pack_begin(struct cw_pack_policy *p, uint64_t now_ns)
 void cw_pack_sampled(struct cw_pack_policy *p, uint64_t now_ns, size_t raw, size_t packed, uint64_t took_ns)
 {
     double compressing = (double)took_ns / (double)raw, sending = (double)packed / (double)raw * 1e9 / p->plain, now = 1e9 / p->plain; /* ns of a byte */
-    if (CW_MAX(compressing, sending) * WORTH > now) {
+    double packed_ns = CW_MAX(compressing, sending);
+    if (packed_ns * WORTH > now) {
+        tell(p, now_ns, false, 1e9 / packed_ns, "the link is the bottleneck, but a sample would get through no sooner compressed");
         give_up(p, now_ns);
         return;
     }
     p->on = true;
+    if (!(p->told.chosen > 0)) /* else it was off for a window */
+        tell(p, now_ns, true, 1e9 / packed_ns, "the link is the bottleneck, and payloads get through sooner compressed");
     p->look_again_ns = now_ns + LOOK_AGAIN_NS;
 }

@@ -65,6 +65,40 @@ static void write_request(const struct cw_function_call *base, uint8_t *to)
     cw_exchange_pull_write(c->first, c->n, to);
 }
 
+/* Where elements of an answer are copied to: taken at once, so that who has no memory for it learns how much it is. */
+struct room {
+    uint8_t *at;
+    size_t left;
+};
+
+/* NULL: the answer has become larger since room was made for it, which a host could do that means ill. */
+static void *room_take(struct room *r, size_t bytes)
+{
+    uint8_t *at = r->at;
+    size_t whole = CW_ALIGN_UP(bytes, 64);
+    if (whole > r->left)
+        return NULL;
+    r->at += whole;
+    r->left -= whole;
+    return at;
+}
+
+static size_t element_bytes(const struct iterable *s) { return sizeof(struct element) + s->op->n_out * sizeof(struct cw_tensor); }
+
+static int room_for(const struct iterable *s, const struct cw_exchange_answer *a, struct cw_arena *arena, struct room *ret, struct cw_error *err)
+{
+    size_t element = element_bytes(s), bytes = 0;
+    struct cw_tensor t;
+    for (size_t i = 0; i < a->n; i++) {
+        bytes += CW_ALIGN_UP(element, 64);
+        for (unsigned k = 0; k < s->op->n_out; k++)
+            if (s->op->out[k].live && cw_exchange_row(a, k, &s->op->out[k].type, i, &t))
+                bytes += CW_ALIGN_UP(t.size, 64);
+    }
+    *ret = (struct room){.at = cw_arena_alloc(arena, bytes, err), .left = bytes};
+    return ret->at ? 0 : err->status;
+}
+
 /* Copies what the host wrote into the arena. Elements before something that the iterable raised are given out first. */
 static int take_answer(struct cw_function_call *base, const uint8_t *data, size_t size, struct cw_error *err)
 {
@@ -79,12 +113,15 @@ static int take_answer(struct cw_function_call *base, const uint8_t *data, size_
     const char *why;
     if (!cw_exchange_read(data, size, n_wanted, n_out, true, &a, &why) || a.n > n_wanted)
         return cw_error_set(err, CW_E_BUG, "iterable: %s: the host process sent a malformed answer: %s", f->name, why);
+    struct room room;
+    int r = room_for(s, &a, arena, &room, err);
+    if (r < 0)
+        return r;
     for (size_t i = 0; i < a.n; i++) {
-        size_t bytes = sizeof(struct element) + n_out * sizeof(struct cw_tensor);
-        struct element *e = cw_arena_alloc(arena, bytes, err);
+        struct element *e = room_take(&room, element_bytes(s));
         if (!e)
-            return err->status;
-        memset(e, 0, bytes);
+            return cw_error_set(err, CW_E_BUG, "iterable: %s: the host process changed its answer while it was read", f->name);
+        memset(e, 0, element_bytes(s));
         if (a.status[i] == CW_EXCHANGE_FAILED)
             e->error = "failed";
         for (unsigned k = 0; k < n_out && !e->error; k++) {
@@ -93,9 +130,9 @@ static int take_answer(struct cw_function_call *base, const uint8_t *data, size_
             struct cw_tensor *t = &e->values[k];
             if (!cw_exchange_row(&a, k, &s->op->out[k].type, i, t))
                 return cw_error_set(err, CW_E_BUG, "iterable: %s: the host process sent a malformed answer: a component's type or place", f->name);
-            void *copy = cw_arena_alloc(arena, t->size, err);
+            void *copy = room_take(&room, t->size);
             if (!copy)
-                return err->status;
+                return cw_error_set(err, CW_E_BUG, "iterable: %s: the host process changed its answer while it was read", f->name);
             if (t->size)
                 memcpy(copy, t->data, t->size);
             t->data = copy;
@@ -105,7 +142,7 @@ static int take_answer(struct cw_function_call *base, const uint8_t *data, size_
     *c->ret_n = a.n;
     size_t i;
     json_t *errors, *entry;
-    int r = cw_function_errors(f, &a, &errors, err);
+    r = cw_function_errors(f, &a, &errors, err);
     json_array_foreach(errors, i, entry)
     {
         json_int_t row = json_integer_value(json_array_get(entry, 0));

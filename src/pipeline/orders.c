@@ -1,5 +1,7 @@
 #include "pipeline/orders.h"
 
+#include <string.h>
+
 #include "base/philox.h"
 
 /* Shares of the budget: what may be kept, and how much may be in use for anything new to be kept. */
@@ -104,6 +106,30 @@ static void sweep(struct cw_epoch *e, uint64_t before)
 }
 
 void cw_epoch_trim(struct cw_epoch *e) { sweep(e, UINT64_MAX); }
+
+void cw_epoch_forget(struct cw_epoch *e)
+{
+    memset(e->orders->latest, 0, (e->sequence->n_shuffles + 1) * sizeof(*e->orders->latest));
+    cw_epoch_trim(e);
+}
+
+/* Of a node and those below it: what all of their orders take that are kept whatever happens, and the largest window. */
+static void orders_bytes(const struct cw_sequence *q, const struct cw_seq *s, size_t *chunks, size_t *window)
+{
+    for (size_t i = 0; i < s->n_children; i++)
+        orders_bytes(q, s->children[i], chunks, window);
+    if (s->kind != SEQ_SHUFFLE)
+        return;
+    *chunks += sizeof(struct cw_order) + s->n_chunks * (sizeof(uint32_t) + (s->uniform != 1 ? sizeof(uint64_t) : 0));
+    *window += sizeof(struct cw_order) + CW_MIN(q->split_size, s->n) * (sizeof(uint32_t) + sizeof(struct cw_ref));
+}
+
+size_t cw_orders_bytes(const struct cw_sequence *s)
+{
+    size_t chunks = 0, window = 0;
+    orders_bytes(s, s->root, &chunks, &window);
+    return chunks + window;
+}
 
 /* Room in the table for one more. */
 static bool grow(struct cw_orders *all)

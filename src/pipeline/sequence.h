@@ -63,6 +63,10 @@ void cw_epoch_deinit(struct cw_epoch *e);
 int cw_epoch_refs(struct cw_epoch *e, uint64_t begin, uint64_t n, struct cw_ref *ret, struct cw_error *err) _must_check_;
 /* Gives back the memory of permutations that can be made again. */
 void cw_epoch_trim(struct cw_epoch *e);
+/* The memory of all of them: none is in use. */
+void cw_epoch_forget(struct cw_epoch *e);
+/* What permutations of an epoch take at a time, when memory is short. */
+size_t cw_orders_bytes(const struct cw_sequence *s);
 
 /* Permutes what was pulled of a window of a stream, n elements: order[i] is what comes i-th. */
 void cw_epoch_stream_order(const struct cw_epoch *e, uint64_t window, uint32_t *order, size_t n);

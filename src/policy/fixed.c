@@ -13,7 +13,7 @@ static void fixed_decide(const struct cw_policy *policy, struct cw_policy_memory
     d->workers[0] = (int)CW_MIN(policy->parameter, facts->pools[0].maximum);
     d->concluded = !m->decided;
     m->decided = 1;
-    snprintf(d->why, sizeof(d->why), "%d were asked for", d->workers[0]);
+    snprintf(d->why, sizeof(d->why), "%d %s asked for", d->workers[0], d->workers[0] == 1 ? "was" : "were");
 }
 
 static const struct cw_field fields[] = {CW_FIELD(struct fixed, decided), {0}};

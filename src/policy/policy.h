@@ -100,7 +100,7 @@ struct cw_decision {
     char why[256];
 };
 
-/* {"seen", "alternatives", "chosen", "why"}; markers by name. New, or NULL without memory. */
+/* {"what", "seen", "alternatives", "before", "chosen", "why"}; markers by name. "what" is before and chosen in words. New, or NULL without memory. */
 json_t *cw_decision_json(const struct cw_decision *d, const struct cw_facts *facts);
 
 /* ---- a policy ---- */

@@ -1,4 +1,5 @@
 /* A decision as JSON: what the command line, the log and the dashboard show. */
+#include "base/text.h"
 #include "policy/policy.h"
 
 const char *cw_bottleneck_name(enum cw_bottleneck limit)
@@ -10,21 +11,61 @@ const char *cw_bottleneck_name(enum cw_bottleneck limit)
     return names[limit];
 }
 
-static json_t *marker_json(const struct cw_facts *facts, int marker) { return marker >= 0 && marker < facts->n_markers ? json_string(facts->markers[marker].name) : json_null(); }
+static const char *marker_name(const struct cw_facts *facts, int marker) { return marker >= 0 && marker < facts->n_markers ? facts->markers[marker].name : NULL; }
+
+static json_t *marker_json(const struct cw_facts *facts, int marker)
+{
+    const char *name = marker_name(facts, marker);
+    return name ? json_string(name) : json_null();
+}
+
+static int workers_before(const struct cw_facts *facts, int pool) { return facts->pools[pool].running + facts->pools[pool].starting; }
+
+static void put_place(struct cw_text *t, const char *name) { cw_text_add(t, "%s%s", name ? "after " : "nowhere", name ? name : ""); }
+
+/* In words: all who tell of a decision say the same. */
+static json_t *what_json(const struct cw_decision *d, const struct cw_facts *facts)
+{
+    struct cw_text t = {0};
+    int n = 0, before = 0;
+    for (int i = 0; i < facts->n_pools; i++) {
+        n += d->workers[i];
+        before += workers_before(facts, i);
+    }
+    cw_text_add(&t, "%d worker%s", n, n == 1 ? "" : "s");
+    if (n == before)
+        cw_text_add(&t, ", as before");
+    else if (before > 0)
+        cw_text_add(&t, ", %d before", before);
+    if (facts->n_markers > 0) {
+        cw_text_add(&t, "; cached ");
+        put_place(&t, marker_name(facts, d->marker));
+    }
+    if (facts->n_markers > 0 && d->marker != facts->marker) {
+        cw_text_add(&t, ", ");
+        put_place(&t, marker_name(facts, facts->marker));
+        cw_text_add(&t, " before");
+    }
+    json_t *what = t.failed ? NULL : json_string(t.data);
+    cw_text_deinit(&t);
+    return what;
+}
 
 json_t *cw_decision_json(const struct cw_decision *d, const struct cw_facts *facts)
 {
-    json_t *alternatives = json_array(), *workers = json_object();
+    json_t *alternatives = json_array(), *workers = json_object(), *before = json_object();
     for (int i = 0; i < d->n_alternatives; i++) {
         const struct cw_alternative *a = &d->alternatives[i];
         json_array_append_new(alternatives, json_pack("{s:i, s:o, s:f, s:f, s:f}", "workers", a->workers, "cache", marker_json(facts, a->marker), "batch_s", a->batch_s,
                                                       "time_s", a->time_s, "cost", a->cost));
     }
-    for (int i = 0; i < facts->n_pools; i++)
+    for (int i = 0; i < facts->n_pools; i++) {
+        json_object_set_new(before, facts->pools[i].name, json_integer(workers_before(facts, i)));
         json_object_set_new(workers, facts->pools[i].name, json_integer(d->workers[i]));
+    }
     const struct cw_seen *s = &d->seen;
-    return json_pack("{s:{s:f, s:f, s:f, s:f, s:f, s:f, s:i, s:o, s:f, s:s}, s:o, s:{s:o, s:o}, s:s}", "seen", "step_s", s->step_s, "wait_s", s->wait_s, "interval_s",
-                     s->interval_s, "compute_s", s->compute_s, "busy", s->busy, "error", s->error, "workers", s->workers, "cache", marker_json(facts, s->marker), "cached",
-                     s->cached, "limit", cw_bottleneck_name(s->limit), "alternatives", alternatives, "chosen", "workers", workers, "cache",
-                     marker_json(facts, d->marker), "why", d->why);
+    return json_pack("{s:o, s:{s:f, s:f, s:f, s:f, s:f, s:f, s:i, s:o, s:f, s:s}, s:o, s:{s:o, s:o}, s:{s:o, s:o}, s:s}", "what", what_json(d, facts), "seen", "step_s", s->step_s,
+                     "wait_s", s->wait_s, "interval_s", s->interval_s, "compute_s", s->compute_s, "busy", s->busy, "error", s->error, "workers", s->workers, "cache",
+                     marker_json(facts, s->marker), "cached", s->cached, "limit", cw_bottleneck_name(s->limit), "alternatives", alternatives, "before", "workers", before,
+                     "cache", marker_json(facts, facts->marker), "chosen", "workers", workers, "cache", marker_json(facts, d->marker), "why", d->why);
 }

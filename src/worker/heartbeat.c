@@ -62,6 +62,10 @@ static void cache_work(struct cw_worker *w, Cachew__Heartbeat *m)
     m->cache_read_bytes_per_s = f.probe_ns ? (double)f.probe_bytes * 1e9 / (double)f.probe_ns : 0;
     m->cache_write_bytes_per_s = w->write_bytes_per_s;
     m->cache_bytes = cw_cache_quota(w->cache);
+    m->cache_used = f.used;
+    m->cache_bad = f.bad + f.gone;
+    m->cache_refused = f.refused;
+    m->cache_skipped = f.skipped;
 }
 
 static void stream_work(struct beat *b, size_t i, const struct worker_stream *s)
@@ -73,6 +77,7 @@ static void stream_work(struct beat *b, size_t i, const struct worker_stream *s)
     m->stream = (ProtobufCBinaryData){.data = s->stream->name, .len = sizeof(s->stream->name)};
     m->compute_ns = work.compute_ns / s->w->options.threads;
     m->positions = work.positions;
+    m->cached_positions = work.cached_positions;
     m->read_ns = work.read_ns;
     m->read_bytes = work.read_bytes;
     m->operators = b->operator_lists[i];
@@ -107,6 +112,7 @@ static void on_heartbeat(void *arg)
     m.of_case = CACHEW__ENVELOPE__OF_HEARTBEAT;
     m.heartbeat = &beat;
     cw_control_say(w, &m);
+    cw_tuning_log(w);
     cw_worker_changed(w);
 }
 

@@ -34,9 +34,12 @@ static void cached(const struct cw_worker *w, struct cw_metrics *m)
     struct cw_cache_facts f = {0};
     if (w->cache)
         cw_cache_facts(w->cache, &f);
+    cw_metrics_gauge(m, "worker_cache_used", "bytes", (double)f.used, "Bytes of all files in the cache directory, as it saw them last.");
+    cw_metrics_gauge(m, "worker_cache_limit", "bytes", w->cache ? (double)cw_cache_quota(w->cache) : 0, "That may lie there.");
     cw_metrics_counter(m, "worker_cache_hits", NULL, (double)f.hits, "Elements read from the cache.");
     cw_metrics_counter(m, "worker_cache_misses", NULL, (double)f.misses, "Elements that it did not have, and that were computed.");
     cw_metrics_counter(m, "worker_cache_bad", NULL, (double)(f.bad + f.gone), "Entries that were damaged, or gone when they were read.");
+    cw_metrics_counter(m, "worker_cache_late", NULL, (double)f.late, "Elements that it had, and storage did not give in time.");
     cw_metrics_counter(m, "worker_cache_refused", NULL, (double)f.refused, "Elements not kept: no room, or the disk failed.");
     cw_metrics_counter(m, "worker_cache_skipped", NULL, (double)f.skipped, "Elements not kept: the disk was too slow.");
     cw_metrics_counter(m, "worker_cache_read", "bytes", (double)f.bytes_read, "Bytes read from the cache.");
@@ -73,6 +76,19 @@ static void metrics(struct cw_worker *w, struct cw_text *text)
 
 /* ---- pages ---- */
 
+/* Takes o over; NULL: out of memory. */
+static void put_json(struct cw_http_reply *reply, json_t *o)
+{
+    _cleanup_free_ char *text = o ? json_dumps(o, JSON_COMPACT) : NULL;
+    json_decref(o);
+    if (!text) {
+        reply->status = 503;
+        return;
+    }
+    reply->type = "application/json";
+    cw_text_add(&reply->body, "%s\n", text);
+}
+
 static void status(struct cw_worker *w, struct cw_http_reply *reply)
 {
     struct cw_worker_status s;
@@ -84,14 +100,7 @@ static void status(struct cw_worker *w, struct cw_http_reply *reply)
                           (json_int_t)s.n_reports, "memory_in_use", (json_int_t)s.memory_used, "memory", (json_int_t)w->options.memory, "batches",
                           (json_int_t)s.n_batches, "bytes", (json_int_t)s.n_bytes, "cpu_s", (double)cw_control_cpu_ns() / 1e9, "uptime_s",
                           (double)(cw_now_ns() - w->started_ns) / 1e9);
-    _cleanup_free_ char *text = o ? json_dumps(o, JSON_COMPACT) : NULL;
-    json_decref(o);
-    if (!text) {
-        reply->status = 503;
-        return;
-    }
-    reply->type = "application/json";
-    cw_text_add(&reply->body, "%s\n", text);
+    put_json(reply, o);
 }
 
 void cw_worker_page(void *user, const char *path, const char *query CW_UNUSED, struct cw_http_reply *reply)
@@ -108,8 +117,10 @@ void cw_worker_page(void *user, const char *path, const char *query CW_UNUSED, s
         cw_text_add(&reply->body, "%s\n", w->draining ? "draining" : w->registered ? "ready" : "the dispatcher has not answered");
     } else if (strcmp(path, "/api/v1/status") == 0) {
         status(w, reply);
+    } else if (strcmp(path, "/api/v1/tuning") == 0) {
+        put_json(reply, cw_tuning_status(w));
     } else {
         reply->status = 404;
-        cw_text_add(&reply->body, "expected /metrics, /healthz, /readyz or /api/v1/status\n");
+        cw_text_add(&reply->body, "expected /metrics, /healthz, /readyz, /api/v1/status or /api/v1/tuning\n");
     }
 }

@@ -60,7 +60,7 @@ static struct kept *take_kept(struct cw_lease *l, uint64_t batch)
 /* Those that are asked for last are given up first. */
 static void give_up_kept(struct cw_stream *s)
 {
-    while (s->kept_bytes > s->memory / 8) {
+    while (s->kept_bytes > s->memory / CW_KEPT_PART) {
         struct kept **last = NULL;
         for (struct cw_lease *l = s->leases; l; l = l->next)
             for (struct kept **at = &l->kept; *at; at = &(*at)->next)

@@ -8,9 +8,6 @@
 #include "ops/table.h"
 #include "worker/admit.h"
 
-/* Of a stream's memory, for batches that were taken for one rank while another asked for those behind them. */
-#define KEPT_SHARE(memory) ((memory) / 8)
-
 void cw_request_free(struct cw_request *r)
 {
     if (!r)
@@ -104,6 +101,15 @@ unsigned cw_stream_choices(struct cw_stream *s, struct cw_choice ret[CW_CHOICES_
         return 0;
     *ret_marker = cw_stream_marker(cw_runner_marker(r));
     return cw_runner_choices(r, ret);
+}
+
+void cw_stream_tuned(struct cw_stream *s, struct cw_tuned_log *ret)
+{
+    pthread_mutex_lock(&s->mutex);
+    struct cw_runner *r = s->runner;
+    pthread_mutex_unlock(&s->mutex);
+    if (r && !s->end_said)
+        cw_runner_tuned(r, ret);
 }
 
 void cw_stream_do(struct cw_stream *s, struct cw_command *c)
@@ -223,7 +229,7 @@ static int open_stream(struct cw_stream *s, struct cw_error *err)
         r = cw_local_open(l, s->options->index_dir, s->options->threads, err);
     if (r < 0)
         return r;
-    struct cw_runner_options o = {.threads = s->options->threads, .memory = s->memory - KEPT_SHARE(s->memory), .batches_are_users = true, .optimize = true,
+    struct cw_runner_options o = {.threads = s->options->threads, .memory = s->memory, .kept_part = CW_KEPT_PART, .batches_are_users = true, .optimize = true,
                                   .notify = on_notify, .notify_arg = s, .cache = s->options->cache, .marker = CW_MARKER_AUTO,
                                   .adaptive = s->options->cache && cw_caching_open_to(l->compiled)};
     struct cw_runner *runner;
@@ -242,11 +248,10 @@ static int open_stream(struct cw_stream *s, struct cw_error *err)
 
 static void set_memory(struct cw_stream *s, size_t memory)
 {
-    size_t runners = memory - KEPT_SHARE(memory);
     s->memory = memory;
-    if (cw_runner_memory_used(s->runner) > runners) /* what one split has already may be more than it can have now */
+    if (cw_runner_memory_used(s->runner) > memory - memory / CW_KEPT_PART) /* what one split has already may be more than it can have now */
         cw_leases_set_aside(s);
-    cw_runner_set_memory(s->runner, runners);
+    cw_runner_set_memory(s->runner, memory);
 }
 
 static void handle(struct cw_stream *s, struct cw_command *c)

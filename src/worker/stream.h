@@ -12,6 +12,9 @@
 #include "worker/peer.h"
 #include "worker/work.h"
 
+/* Of a stream's memory one part in so many is for batches that were taken for one rank while another asked for those behind them. */
+#define CW_KEPT_PART 8
+
 /* What a client asked for: batches at .. end - 1 of a split, or so many elements of what is left over under a key. */
 struct cw_request {
     struct cw_request *next;
@@ -141,6 +144,8 @@ void cw_stream_set_marker(struct cw_stream *s, int32_t marker);
 /* What there is to decide about markers, and which one is in use; 0: nothing. The loop's thread. */
 unsigned cw_stream_choices(struct cw_stream *s, struct cw_choice ret[CW_CHOICES_MAX], int32_t *ret_marker);
 int32_t cw_stream_marker(int64_t number); /* as in Prepare */
+/* cw_runner_tuned of its runner, if it has one. The loop's thread. */
+void cw_stream_tuned(struct cw_stream *s, struct cw_tuned_log *ret);
 /* Adds what it has computed so far. */
 void cw_stream_work(struct cw_stream *s, struct cw_work *sum);
 

@@ -27,8 +27,8 @@ static void add_chain(struct cw_work *w, const struct cw_chain *chain, const str
             add_chain(w, &node->inputs[k], ops);
         const struct cw_op_profile *op = &ops[node->position];
         if (op->calls)
-            add_op(w, node->desc->name, op->ns, op->rows);
-        w->compute_ns += op->ns;
+            add_op(w, node->desc->name, op->ns + op->call_ns, op->rows);
+        w->compute_ns += op->ns + op->call_ns;
     }
 }
 
@@ -37,6 +37,7 @@ void cw_work_add(struct cw_work *w, const struct cw_pipeline *p, const struct cw
     add_chain(w, &p->chain, profile->ops);
     w->compute_ns += profile->plan_ns + profile->emit_ns + profile->fetch_ns;
     w->positions += profile->positions;
+    w->cached_positions += profile->cached_positions;
     w->read_ns += profile->read_ns;
     w->read_bytes += profile->read_bytes;
 }
@@ -47,6 +48,7 @@ void cw_work_add_all(struct cw_work *w, const struct cw_work *other)
         add_op(w, other->ops[i].name, other->ops[i].ns, other->ops[i].rows);
     w->compute_ns += other->compute_ns;
     w->positions += other->positions;
+    w->cached_positions += other->cached_positions;
     w->read_ns += other->read_ns;
     w->read_bytes += other->read_bytes;
 }

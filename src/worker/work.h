@@ -11,6 +11,7 @@ struct cw_work {
     size_t n;
     uint64_t compute_ns; /* of threads: operators, planning, putting batches together, reading the cache */
     uint64_t positions;  /* of the sequence, computed or read from the cache */
+    uint64_t cached_positions; /* of these, read from the cache */
     uint64_t read_ns, read_bytes;
 };
 /* Adds what a runner of this pipeline has counted. Without memory, operators that are new are left out. */

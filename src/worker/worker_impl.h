@@ -23,6 +23,7 @@ struct worker_stream {
     struct cw_command *end;   /* to be said once, which must not fail for want of memory */
     struct lease *leases;     /* granted and not revoked, as the dispatcher will be told */
     size_t n_leases;
+    uint64_t n_logged[CW_TUNED_KEPT]; /* by what its runner sets by itself: how often it had been set when the log was told */
 };
 
 struct lease {
@@ -146,6 +147,10 @@ void cw_control_say(struct cw_worker *w, const Cachew__Envelope *m);
 /* ---- heartbeat.c ---- */
 int cw_heartbeat_init(struct cw_worker *w, struct cw_error *err) _must_check_;
 void cw_heartbeat_start(struct cw_worker *w);
+
+/* ---- tuning.c ---- */
+void cw_tuning_log(struct cw_worker *w); /* what is new */
+json_t *cw_tuning_status(const struct cw_worker *w); /* {"streams": [{"stream", "tuning"}], "clients": [{"client", "tuning"}]}; NULL: out of memory */
 
 /* ---- facts.c ---- */
 /* What a stream that is ready says: *m and *plan, and what they point to, until the result is freed. NULL: out of memory, and its files are not named. */

@@ -271,7 +271,10 @@ def test_explain(tmp_path, command):
     want = subprocess.run([command, "explain", tmp_path / "p.json", "--run", "0"], check=True, capture_output=True, text=True).stdout
     assert ds.explain().split("\n")[1:] == want.split("\n")[1:] and "fused into" in want
     text = ds.explain(0.2, threads=1)
-    assert text.startswith(ds.explain()) and "ran 0." in text and "bottleneck: " in text
+    assert text.startswith(ds.explain()) and "ran 0." in text and "bottleneck: " in text and "set by itself:" in text
+    with ds.iterator(threads=1) as it:
+        tuned = {row["what"]: row["record"] for row in it.profile()["tuning"]}
+    assert "threads" not in tuned and tuned["memory_bytes"]["chosen"]["memory_bytes"] > 0 and tuned["splits_ahead"]["why"]
     with pytest.raises(cachew.OptionError, match="run_s"):
         ds.explain(-1)
     with pytest.raises(cachew.DataError, match="no batches"):

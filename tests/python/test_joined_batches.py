@@ -134,6 +134,23 @@ def test_joined_batches_are_the_same_whoever_makes_them(name):
                 assert after["twice"].tolist() == (before["value"] * 2).tolist() and after.records == before.records
 
 
+@pytest.mark.parametrize("where", ["here", "service"])
+def test_what_a_function_of_joined_batches_takes_is_counted(where):
+    """Whoever calls it: compute threads, who takes the batches, or, with a service, workers for theirs and the client for those that it joins."""
+    def slow(batch):
+        time.sleep(0.002)
+        return batch
+
+    ds = numbers().map_batches(slow, outputs={"value": "int64"})
+    with ds.distribute("local", workers=1) if where == "service" else ds.iterator(threads=2) as it:
+        batches = [b["value"].tolist() for b in it]
+        counted = next(e for e in it.profile()["operators"] if e["op"] == "map_batches")
+    joined = [values for values in batches if is_joined(values)] or [batches[-1]]
+    assert sum(map(len, joined)) <= counted["elements"] <= sum(map(len, batches))
+    assert counted["elements"] == sum(map(len, batches)) if where == "here" else counted["elements"] < sum(map(len, batches))
+    assert counted["seconds"] >= 0.002 * counted["elements"] / SIZE
+
+
 def wide(batch):
     return {"value": batch["value"], "wide": np.repeat(batch["value"][:, None], 3000, 1)}
 

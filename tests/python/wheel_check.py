@@ -6,6 +6,7 @@ import os
 import struct
 import subprocess
 import sys
+import urllib.request
 import zlib
 from importlib.metadata import distribution, requires
 from pathlib import Path
@@ -37,6 +38,12 @@ def main():
         ran = subprocess.run([*words, "run", "pipeline.json", "--seed", "1", "--digest", "--json"], check=True, capture_output=True, text=True)
         assert json.loads(ran.stdout)["digest"] == f"{want:032x}"
     assert subprocess.run([command, "run", "none.json"], check=False, capture_output=True).returncode == 2
+
+    # The dashboard is in the program.
+    with subprocess.Popen([command, "dispatcher", "--listen", "127.0.0.1:0", "--http", "127.0.0.1:0"], stdout=subprocess.PIPE, text=True) as dispatcher:
+        with urllib.request.urlopen(f"http://{json.loads(dispatcher.stdout.readline())['ready']['http']}/app.js", timeout=60) as page:
+            assert b"JobView" in page.read()
+        dispatcher.terminate()
 
     package = Path(cachew.__file__).parent
     assert (package / "py.typed").exists() and (package / "_methods.pyi").exists()

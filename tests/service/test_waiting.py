@@ -56,6 +56,18 @@ def test_a_paused_job_is_not_late(bench):
     bench.judge(SLOW, (1, None, [r]))
 
 
+def test_a_job_that_is_paused_before_there_is_a_worker_is_not_late(bench):
+    bench.cluster.start_dispatcher()
+    r = bench.cluster.rank(bench.pipeline(SLOW), "job", words=["--wait", "4"]).start()
+    bench.cluster.until("jobs", lambda jobs: jobs, "the job to be there")
+    assert bench.cluster.ask("jobs", "--pause", "job")[0] == 0
+    until_said(r.process, "the job is paused")  # after 5 s, when it would have been too late
+    bench.cluster.start_worker()
+    assert bench.cluster.ask("jobs", "--resume", "job")[0] == 0
+    r.finish()
+    bench.judge(SLOW, (1, None, [r]))
+
+
 def test_a_pause_is_over_with_its_dispatcher(bench):
     bench.cluster.start(1)
     r = bench.ranks(SLOW, words=["--wait", "1"])[0]
@@ -117,7 +129,7 @@ def test_what_was_lost_is_said(bench):
     assert lost > 0
     assert any(re.search(r"\d+ splits? w(as|ere) lost with workers", r.process.said()) for r in ranks)
     job = bench.cluster.until("jobs", lambda jobs: jobs[0]["state"] == "done", "the job to be done")[0]
-    assert job["lost_splits"] == lost
+    assert job["lost_splits"] == lost and job["lost_joined_elements"] == 0  # counted: there are no remnants to join
     until_said(bench.cluster.dispatcher, f'job "job" is done; {lost} splits were lost')
     assert [rank["batches"] for rank in job["ranks"]] == [result["batches"] for result in results]
 

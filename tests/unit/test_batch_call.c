@@ -195,6 +195,20 @@ static void expect_short_batch(struct cw_iterator *it, int64_t first)
 
 /* ---- tests ---- */
 
+/* Each operator was called once on the five elements, on a thread of its own. */
+static void expect_counted(struct cw_iterator *it, unsigned first, unsigned n)
+{
+    struct cw_op_profile ops[8] = {0};
+    struct cw_profile p = {.ops = ops, .n_ops = 8};
+    cw_iterator_profile(it, &p);
+    for (unsigned i = first; i < first + n; i++) {
+        assert_int_equal(ops[i].calls, 1);
+        assert_int_equal(ops[i].rows, 5);
+        assert_true(ops[i].call_ns > 0);
+        assert_int_equal(ops[i].ns, 0);
+    }
+}
+
 static void a_deadline_ends_the_wait_and_not_the_call(void **state)
 {
     (void)state;
@@ -211,6 +225,7 @@ static void a_deadline_ends_the_wait_and_not_the_call(void **state)
     let(1);
     expect_short_batch(it, 1);
     assert_int_equal(gate.n_calls, 1);
+    expect_counted(it, 3, 1);
     cw_local_deinit(&local);
 }
 
@@ -224,6 +239,7 @@ static void each_of_several_operators_is_called_once(void **state)
     }
     expect_short_batch(it, 3);
     assert_int_equal(gate.n_calls, 3);
+    expect_counted(it, 3, 3);
     cw_local_deinit(&local);
 }
 
@@ -316,7 +332,7 @@ static void lack_of_memory_calls_nobody_again(void **state)
     let(1);
     for (int i = 0; i < 2; i++) {
         assert_int_equal(cw_runner_finish(r, a, 1, 0, 0, &err), CW_E_BUDGET);
-        assert_contains(err.message, "is too small for a batch");
+        assert_contains(err.message, "is too small: a batch does not fit");
     }
     cw_runner_set_memory(r, LARGE);
     assert_int_equal(cw_runner_finish(r, a, 1, 0, 0, &err), 0);

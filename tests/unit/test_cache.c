@@ -17,6 +17,7 @@
 
 #include "cache/admin.h"
 #include "cache/cache.h"
+#include "storage/throttle.h"
 #include "data/budget.h"
 
 static const struct cw_hash128 KEY = {.lo = 1, .hi = 2};
@@ -80,7 +81,7 @@ static bool put(struct cw_cache_set *s, uint64_t row, size_t bytes, uint64_t cos
 }
 
 /* 0: it is there, and right; else what cw_cache_read said, or -1: it is not there. */
-static int get(struct cw_cache_set *s, uint64_t row, size_t bytes)
+static int get_within(struct cw_cache_set *s, uint64_t row, size_t bytes, uint64_t patience_ns)
 {
     struct cw_cache_get g = {.key = {.file_key = 9, .row = row}};
     struct cw_budget budget;
@@ -95,13 +96,15 @@ static int get(struct cw_cache_set *s, uint64_t row, size_t bytes)
     g.n_v = 2;
     cw_budget_init(&budget, 1 << 20);
     cw_arena_init(&arena, &budget);
-    int r = cw_cache_read(s, &g, 1, &arena, false, &err);
+    int r = cw_cache_read(s, &g, 1, &arena, patience_ns, &err);
     for (size_t i = 0; r == 0 && i < bytes; i++)
         assert_int_equal(data[i], byte_of(row, i));
     cw_arena_deinit(&arena);
     free(data);
     return r;
 }
+
+static int get(struct cw_cache_set *s, uint64_t row, size_t bytes) { return get_within(s, row, bytes, CW_CACHE_FOREVER); }
 
 static void entries_come_back(void **state)
 {
@@ -324,6 +327,123 @@ static void many_threads(void **state)
     cw_cache_close(c);
 }
 
+static size_t n_sets(void)
+{
+    struct cw_cache_list l;
+    struct cw_error err = {0};
+    assert_int_equal(cw_cache_list(dir, NULL, &l, &err), 0);
+    size_t n = l.n;
+    cw_cache_list_deinit(&l);
+    return n;
+}
+
+/* Without entries, after a month: unless it is pinned, or used. */
+static void what_nobody_uses_goes(void **state)
+{
+    (void)state;
+    struct cw_cache_list l;
+    struct cw_error err = {0};
+    char used[128];
+    struct cw_cache *c = open_cache(0, 0);
+    cw_cache_set_unref(open_set(c));
+    cw_cache_close(c);
+    assert_int_equal(cw_cache_list(dir, NULL, &l, &err), 0);
+    snprintf(used, sizeof(used), "%s/used", l.sets[0].path);
+    const struct timespec times[2] = {{.tv_sec = time(NULL) - 31 * 86400}, {.tv_sec = time(NULL) - 31 * 86400}};
+    cw_cache_close(open_cache(0, 0));
+    assert_int_equal(n_sets(), 1);
+    assert_int_equal(cw_cache_pin(&l.sets[0], true, &err), 0);
+    assert_int_equal(utimensat(AT_FDCWD, used, times, 0), 0);
+    cw_cache_close(open_cache(0, 0));
+    assert_int_equal(n_sets(), 1);
+    assert_int_equal(cw_cache_pin(&l.sets[0], false, &err), 0);
+    c = open_cache(0, 0);
+    struct cw_cache_set *s = open_set(c);
+    assert_int_equal(utimensat(AT_FDCWD, used, times, 0), 0);
+    cw_cache_close(open_cache(0, 0));
+    assert_int_equal(n_sets(), 1);
+    cw_cache_set_unref(s);
+    cw_cache_close(c);
+    assert_int_equal(utimensat(AT_FDCWD, used, times, 0), 0);
+    cw_cache_close(open_cache(0, 0));
+    assert_int_equal(n_sets(), 0);
+    cw_cache_list_deinit(&l);
+}
+
+/* ---- storage that does not answer ---- */
+
+#define SECOND_NS UINT64_C(1000000000)
+#define SOON_NS (SECOND_NS / 20)
+#define LARGE ((size_t)3000000) /* read in several pieces */
+
+static void set_speed(const char *path, const char *speeds)
+{
+    FILE *f = fopen(path, "w");
+    assert_non_null(f);
+    assert_true(fputs(speeds, f) >= 0);
+    assert_int_equal(fclose(f), 0);
+}
+
+static uint64_t late(const struct cw_cache *c)
+{
+    struct cw_cache_facts f;
+    cw_cache_facts(c, &f);
+    return f.late;
+}
+
+static bool in_use(void)
+{
+    struct cw_cache_list l;
+    struct cw_error err = {0};
+    assert_int_equal(cw_cache_list(dir, NULL, &l, &err), 0);
+    bool used = l.sets[0].used;
+    cw_cache_list_deinit(&l);
+    return used;
+}
+
+/* Who asked goes away, and what comes late is not written to its memory; when it has come, reading goes on. A cache can be closed meanwhile. */
+static void storage_that_hangs_is_left(void **state)
+{
+    (void)state;
+    char speed[64];
+    snprintf(speed, sizeof(speed), "%s.speed", dir);
+    set_speed(speed, "-1 0");
+    assert_int_equal(setenv("CACHEW_STORE", speed, 1), 0);
+    if (!cw_throttled(CW_THROTTLE_STORE)) { /* only test builds have such storage */
+        (void)unlink(speed);
+        struct cw_cache *c = open_cache(0, 0);
+        cw_cache_set_unref(open_set(c));
+        cw_cache_close(c);
+        skip();
+    }
+    set_speed(speed, "0 0");
+    struct cw_cache *c = open_cache(0, 0);
+    struct cw_cache_set *s = open_set(c);
+    for (uint64_t i = 0; i < 2; i++)
+        assert_true(put(s, i, LARGE, 0));
+    cw_cache_flush(c);
+    assert_int_equal(get_within(s, 0, LARGE, 60 * SECOND_NS), 0);
+    set_speed(speed, "-1 0");
+    assert_int_equal(get_within(s, 0, LARGE, CW_CACHE_AT_ONCE), 1);
+    assert_int_equal(get_within(s, 0, LARGE, SOON_NS), 3);
+    assert_int_equal(get_within(s, 1, LARGE, 60 * SECOND_NS), 3); /* nobody else waits */
+    assert_int_equal(get_within(s, 1, LARGE, CW_CACHE_AT_ONCE), 3);
+    assert_int_equal(late(c), 3);
+    set_speed(speed, "0 0");
+    while (get_within(s, 0, LARGE, 60 * SECOND_NS) != 0)
+        ;
+    set_speed(speed, "-1 0");
+    assert_int_equal(get_within(s, 1, LARGE, SOON_NS), 3);
+    cw_cache_set_unref(s);
+    cw_cache_close(c);
+    assert_true(in_use());
+    set_speed(speed, "0 0");
+    while (in_use())
+        ;
+    (void)unsetenv("CACHEW_STORE");
+    (void)unlink(speed);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -334,6 +454,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(who_is_behind_keeps_less, make_dir, remove_dir),
         cmocka_unit_test_setup_teardown(the_quota_holds, make_dir, remove_dir),
         cmocka_unit_test_setup_teardown(many_threads, make_dir, remove_dir),
+        cmocka_unit_test_setup_teardown(what_nobody_uses_goes, make_dir, remove_dir),
+        cmocka_unit_test_setup_teardown(storage_that_hangs_is_left, make_dir, remove_dir),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

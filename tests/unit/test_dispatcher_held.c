@@ -252,13 +252,14 @@ static void test_lost_splits_are_counted(void **state)
     run_worker(u, 8);
     Cachew__Place end = CACHEW__PLACE__INIT;
     end.epoch = 1;
-    RUN_SAY(c, Progress, PROGRESS, false, RUN_BASE(progress), .from = &end, .n_lost = 4, .n_batches = 4);
+    RUN_SAY(c, Progress, PROGRESS, false, RUN_BASE(progress), .from = &end, .n_lost = 4, .n_lost_joined = 7, .n_batches = 4);
     run_detach(c, true);
     run_settle(u);
     assert_non_null(strstr(u->log, "job \"job\" is done; 4 splits were lost"));
     char *jobs;
     assert_int_equal(cw_dispatcher_query(u->d, "jobs", u->now_ns, &jobs, NULL), 0);
     assert_non_null(strstr(jobs, "\"lost_splits\":4"));
+    assert_non_null(strstr(jobs, "\"lost_joined_elements\":7"));
     assert_non_null(strstr(jobs, "\"batches\":4"));
     free(jobs);
     run_free(u);

@@ -277,6 +277,82 @@ static void test_computing_time_is_counted_once(void **state)
     run_free(u);
 }
 
+/* ---- caches ---- */
+
+static void beat_cached(struct run_peer *w, const uint8_t stream[16], uint64_t positions, uint64_t cached)
+{
+    Cachew__StreamWork work = CACHEW__STREAM_WORK__INIT, *list[] = {&work};
+    work.stream = (ProtobufCBinaryData){16, (uint8_t *)(uintptr_t)stream};
+    work.positions = positions;
+    work.cached_positions = cached;
+    RUN_SAY(w, Heartbeat, HEARTBEAT, false, RUN_BASE(heartbeat), .streams = list, .n_streams = 1);
+}
+
+static void test_what_was_read_from_caches(void **state)
+{
+    (void)state;
+    struct run *u = run_new(100);
+    struct run_peer *a = run_worker(u, 4), *b = run_worker(u, 4);
+    struct run_peer *c = run_client(u, "job", 0, 1, 0);
+    const uint8_t *stream = c->streams[0].id;
+    point(u);
+    beat_cached(a, stream, 100, 0);
+    point(u);
+    assert_true(isnan(last(u, "cached"))); /* nobody says that there is a cache */
+    beat_cached(a, stream, 200, 80);
+    beat_cached(b, stream, 300, 20);
+    point(u);
+    assert_near(last(u, "cached"), 0.25);
+    beat_cached(a, stream, 250, 130);
+    point(u);
+    assert_near(last(u, "cached"), 1);
+    point(u);
+    assert_true(isnan(last(u, "cached"))); /* nothing came */
+    beat_cached(a, stream, 251, UINT64_MAX); /* nonsense */
+    point(u);
+    assert_near(last(u, "cached"), 1);
+    run_free(u);
+}
+
+static void beat_store(struct run_peer *w, uint64_t hits, uint64_t misses, uint64_t quota)
+{
+    RUN_SAY(w, Heartbeat, HEARTBEAT, false, RUN_BASE(heartbeat), .cache_hits = hits, .cache_misses = misses, .cache_bytes = quota, .cache_used = 500, .cache_refused = 7, .cache_skipped = 8,
+            .cache_bad = 9);
+}
+
+/* A number of the only worker; NAN: null, or there is none. */
+static double of_worker(struct run *u, const char *name)
+{
+    json_t *workers = ask(u, "workers"), *value = json_object_get(json_array_get(workers, 0), name);
+    double v = json_is_number(value) ? json_number_value(value) : NAN;
+    json_decref(workers);
+    return v;
+}
+
+static void test_caches_of_workers(void **state)
+{
+    (void)state;
+    struct run *u = run_new(100);
+    struct run_peer *w = run_worker(u, 4);
+    beat_store(w, 0, 0, 0);
+    assert_near(of_worker(u, "cache_hits"), 0);
+    assert_true(isnan(of_worker(u, "cache_quota"))); /* it has none */
+    run_pass(u, 1000);
+    beat_store(w, 30, 10, 1000);
+    assert_near(of_worker(u, "cache_quota"), 1000);
+    assert_near(of_worker(u, "cache_used"), 500);
+    assert_near(of_worker(u, "cache_refused"), 7);
+    assert_near(of_worker(u, "cache_skipped"), 8);
+    assert_near(of_worker(u, "cache_bad"), 9);
+    assert_near(of_worker(u, "cache_hits_per_s"), 30);
+    assert_near(of_worker(u, "cache_part"), 0.75);
+    run_pass(u, 1000);
+    beat_store(w, 30, 10, 1000);
+    assert_near(of_worker(u, "cache_hits_per_s"), 0);
+    assert_true(isnan(of_worker(u, "cache_part")));
+    run_free(u);
+}
+
 static void test_questions(void **state)
 {
     (void)state;
@@ -302,6 +378,8 @@ int main(void)
         cmocka_unit_test(test_losses),
         cmocka_unit_test(test_computing_time),
         cmocka_unit_test(test_computing_time_is_counted_once),
+        cmocka_unit_test(test_what_was_read_from_caches),
+        cmocka_unit_test(test_caches_of_workers),
         cmocka_unit_test(test_questions),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

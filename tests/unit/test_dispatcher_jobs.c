@@ -50,7 +50,17 @@ static void test_attach_differs(void **state)
     run_free(u);
 }
 
-/* A second client of a rank takes its place. */
+/* What the client was told when it was attached: whose place it took. */
+static const char *took_over(const struct run_peer *p)
+{
+    const char *text = NULL;
+    for (size_t i = 0; i < p->n_in; i++)
+        if (p->in[i]->of_case == CACHEW__ENVELOPE__OF_ATTACHED)
+            text = p->in[i]->attached->took_over;
+    return text;
+}
+
+/* A second client of a rank takes its place, and both are told. */
 static void test_take_over(void **state)
 {
     (void)state;
@@ -59,6 +69,8 @@ static void test_take_over(void **state)
     struct run_peer *old = run_client(u, "job", 0, 1, 0), *new = run_client(u, "job", 0, 1, 0);
     assert_true(old->ended && new->attached && !new->ended);
     assert_non_null(strstr(old->failure, "taken over"));
+    assert_string_equal(took_over(old), "");
+    assert_non_null(strstr(took_over(new), "a client on "));
     assert_int_equal(run_progress(old, 4, 0), 0); /* was on its way: no harm */
     run_settle(u);
     assert_int_equal(new->placed[0] > 0, 1);

@@ -7,6 +7,7 @@
 #include <jansson.h>
 #include <math.h>
 
+#include "base/text.h"
 #include "dispatcher_run.h"
 
 static struct cw_policy policy;
@@ -530,6 +531,53 @@ static void test_a_job_with_an_objective_of_its_own(void **state)
     end(u);
 }
 
+/* The markers of the only stream, as its workers told of them; those that are in use. */
+static int markers_in_use(struct run *u, const struct world *x)
+{
+    json_t *streams = ask(u, "streams");
+    const json_t *list = json_object_get(json_object_get(json_array_get(streams, 0), "caching"), "markers"), *m;
+    size_t i;
+    int in_use = 0;
+    assert_int_equal(json_array_size(list), 2);
+    json_array_foreach(list, i, m) {
+        assert_string_equal(json_string_value(json_object_get(m, "name")), i == 0 ? "good" : "bad");
+        assert_true(json_number_value(json_object_get(m, "cached")) == (i == 0));
+        assert_true(json_number_value(json_object_get(m, "bytes")) == 1000);
+        assert_true(fabs(json_number_value(json_object_get(m, "compute_s")) - x->work_s / 5) < 1e-6);
+        assert_true(fabs(json_number_value(json_object_get(m, "read_s")) - (i == 0 ? x->read_s : x->work_s) / 5) < 1e-6);
+        in_use += json_is_true(json_object_get(m, "in_use")) ? 1 << i : 0;
+    }
+    json_decref(streams);
+    return in_use;
+}
+
+static double counter(struct run *u, const char *line)
+{
+    struct cw_text t = {0};
+    cw_dispatcher_metrics(u->d, u->now_ns, &t);
+    const char *at = strstr(t.data, line);
+    assert_non_null(at);
+    double v = strtod(at + strlen(line), NULL);
+    cw_text_deinit(&t);
+    return v;
+}
+
+/* Each decision stands in the log as its record has it. */
+static void logged(struct run *u, const json_t *decisions)
+{
+    size_t i;
+    const json_t *d;
+    const char *at = u->log;
+    json_array_foreach(decisions, i, d) {
+        char line[600];
+        const json_t *record = json_object_get(d, "record");
+        snprintf(line, sizeof(line), "job \"job\": %s: %s", json_string_value(json_object_get(record, "what")), json_string_value(json_object_get(record, "why")));
+        at = strstr(at, line);
+        assert_non_null(at);
+        at += strlen(line);
+    }
+}
+
 /* Two workers that need longer than the client: where it is cached follows what reading takes, and they are told until they do it. */
 static void where_it_is_cached(struct run *u)
 {
@@ -544,7 +592,13 @@ static void where_it_is_cached(struct run *u)
     const json_t *last = json_object_get(json_array_get(decisions, json_array_size(decisions) - 1), "record");
     assert_true(json_is_null(json_object_get(json_object_get(last, "chosen"), "cache")));
     assert_string_equal(json_string_value(json_object_get(json_object_get(last, "seen"), "cache")), "good");
+    assert_non_null(strstr(json_string_value(json_object_get(last, "what")), "; cached nowhere, after good before"));
+    logged(u, decisions);
     json_decref(decisions);
+    second(u, c, &x);
+    assert_int_equal(markers_in_use(u, &x), 0);
+    double moves = counter(u, "\ncachew_dispatcher_cache_moves_total ");
+    assert_true(moves >= 1);
     x.read_s = 0.02;
     x.deaf = true;
     for (int i = 0; i < 40; i++)
@@ -555,7 +609,11 @@ static void where_it_is_cached(struct run *u)
     assert_int_equal(x.uses, 1);
     decisions = ask(u, "jobs/job/decisions");
     assert_in_range(json_array_size(decisions), 2, 6);
+    logged(u, decisions);
     json_decref(decisions);
+    second(u, c, &x);
+    assert_int_equal(markers_in_use(u, &x), 1);
+    assert_true(counter(u, "\ncachew_dispatcher_cache_moves_total ") > moves);
 }
 
 static void test_where_it_is_cached(void **state)

@@ -220,7 +220,7 @@ static void cpus_that_others_use_are_not_to_be_had(void **state)
     end(m, &f);
 }
 
-static void nothing_helps_who_takes_the_batches(void **state)
+static void nothing_but_a_quicker_consumer_helps_who_takes_the_batches(void **state)
 {
     (void)state;
     struct made *m = make();
@@ -229,8 +229,42 @@ static void nothing_helps_who_takes_the_batches(void **state)
     m->c.consumer_s = 5 * MS;
     m->c.idle_s[CW_IDLE_CONSUMER] = 9 * MS;
     struct found f = find(m, &place, 1, NULL, 0);
-    assert_int_equal(f.n, 0);
+    assert_int_equal(f.n, 1);
+    assert_string_equal(f.list[0].kind, "consumer");
+    assert_false(f.list[0].here); /* nobody limited the rate */
+    near(f.list[0].rate, 2000);
     end(m, &f);
+}
+
+static void no_more_comes_than_is_taken(void **state)
+{
+    (void)state;
+    struct made *m = make();
+    costs(m, 1, 1 * MS, 1 * MS);
+    m->c.consumer_s = 0.1 * MS; /* it waits most of the time all the same */
+    m->c.taken = 1500;
+    struct found f = find(m, NULL, 0, NULL, 0);
+    near(m->c.rate, 1500);
+    assert_string_equal(cw_costs_bottleneck(&m->c).kind, "consumer");
+    assert_int_equal(f.n, 1);
+    assert_string_equal(f.list[0].kind, "consumer");
+    assert_true(f.list[0].here);
+    near(f.list[0].rate, 2000);
+    end(m, &f);
+}
+
+static void calls_that_are_waited_for_come_one_after_the_other(void **state)
+{
+    (void)state;
+    struct made *m = make();
+    costs(m, 1, 1 * MS, 1 * MS);
+    m->ops[2].function = true;
+    m->ops[2].call_s = m->c.calls_s = 4 * MS;
+    m->c.consumer_s = 1 * MS;
+    measured(m);
+    near(m->c.rate, 200);
+    near(cw_costs_bottleneck(&m->c).share, 0.8);
+    limited_by(m, "calls", "second");
 }
 
 static void memory_and_storage(void **state)
@@ -476,10 +510,10 @@ static void the_speed_of_a_cache_is_measured(void **state)
     struct cw_cache_speed speed;
     struct cw_error err = {0};
     for (int scattered = 0; scattered < 2; scattered++) {
-        assert_int_equal(cw_probe_cache(NULL, scattered, &speed, &err), 0);
+        assert_int_equal(cw_probe_cache(NULL, scattered, NULL, &speed, &err), 0);
         assert_true(speed.entry_s + 1e5 * speed.byte_s > 0 && speed.cold_entry_s + 1e5 * speed.cold_byte_s > 0);
     }
-    assert_int_equal(cw_probe_cache("/nowhere/at/all", true, &speed, &err), CW_E_OPTION);
+    assert_int_equal(cw_probe_cache("/nowhere/at/all", true, NULL, &speed, &err), CW_E_OPTION);
     assert_non_null(strstr(err.message, "/nowhere/at/all"));
 }
 
@@ -492,7 +526,9 @@ int main(void)
         cmocka_unit_test(what_is_not_shared_among_threads_makes_the_range_wider),
         cmocka_unit_test(threads_that_wait_want_more_threads),
         cmocka_unit_test(cpus_that_others_use_are_not_to_be_had),
-        cmocka_unit_test(nothing_helps_who_takes_the_batches),
+        cmocka_unit_test(nothing_but_a_quicker_consumer_helps_who_takes_the_batches),
+        cmocka_unit_test(no_more_comes_than_is_taken),
+        cmocka_unit_test(calls_that_are_waited_for_come_one_after_the_other),
         cmocka_unit_test(memory_and_storage),
         cmocka_unit_test(a_cache_saves_what_stands_before_it),
         cmocka_unit_test(a_cache_larger_than_memory_is_read_from_the_disk),

@@ -105,13 +105,23 @@ static double play(struct cw_pack_policy *p, struct world *w, double seconds)
     return sent * 1e9 / (double)(w->now_ns - begin);
 }
 
+/* What it says of itself is what it does, and names the better. */
+static void assert_told(const struct cw_pack_policy *p, bool on)
+{
+    assert_true(p->on == on);
+    assert_string_equal(p->told.what, "compress");
+    assert_true(p->told.chosen == on);
+    assert_string_equal(p->told.others[1].name, "compressed");
+    assert_true((p->told.others[1].value > p->told.others[0].value * 1.1) == on);
+}
+
 static void test_a_slow_link_is_helped(void **state)
 {
     (void)state;
     struct cw_pack_policy p = {0};
     struct world w = {.link = 117e6, .ratio = 0.5, .cpu = 500e6};
     double rate = play(&p, &w, 60);
-    assert_true(p.on);
+    assert_told(&p, true);
     assert_true(rate > 1.85 * w.link); /* of 2 */
     assert_true(w.n_samples <= 8);     /* once, and once more when the link is looked at again */
 }
@@ -132,7 +142,7 @@ static void test_what_does_not_shrink_is_left_alone(void **state)
     struct cw_pack_policy p = {0};
     struct world w = {.link = 100e6, .ratio = 0.95, .cpu = 1000e6};
     assert_true(play(&p, &w, 60) > 0.99 * w.link);
-    assert_false(p.on);
+    assert_told(&p, false);
 }
 
 static void test_it_goes_back_when_things_change(void **state)
@@ -150,7 +160,7 @@ static void test_it_goes_back_when_things_change(void **state)
     assert_true(p.on);
     w.link = 2e9; /* and the link not what it was */
     play(&p, &w, 30);
-    assert_false(p.on);
+    assert_told(&p, false);
     assert_true(play(&p, &w, 30) > 0.98 * w.link);
     w.link = 100e6;
     play(&p, &w, 70);

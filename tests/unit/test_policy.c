@@ -437,6 +437,38 @@ static void test_record(void **state)
     json_decref(json);
 }
 
+static void check_what(const struct cw_decision *d, const struct cw_facts *f, const char *expected)
+{
+    json_t *json = cw_decision_json(d, f);
+    assert_string_equal(json_string_value(json_object_get(json, "what")), expected);
+    json_decref(json);
+}
+
+/* The line that the log, the command and the dashboard have of a decision. */
+static void test_what_is_decided_in_words(void **state)
+{
+    (void)state;
+    const struct cw_marker_facts markers[] = {{.name = "decode"}, {.name = "resize"}};
+    struct cw_facts f = {.n_pools = 2, .pools = {{.name = "near", .running = 2}, {.name = "far", .starting = 1}}, .marker = -1};
+    struct cw_decision d = {.workers = {4, 1}, .marker = -1};
+    check_what(&d, &f, "5 workers, 3 before");
+    d.workers[0] = 2;
+    check_what(&d, &f, "3 workers, as before");
+    f.markers = markers;
+    f.n_markers = 2;
+    check_what(&d, &f, "3 workers, as before; cached nowhere");
+    d.marker = 1;
+    check_what(&d, &f, "3 workers, as before; cached after resize, nowhere before");
+    f.marker = 0;
+    check_what(&d, &f, "3 workers, as before; cached after resize, after decode before");
+    d.marker = -1;
+    check_what(&d, &f, "3 workers, as before; cached nowhere, after decode before");
+    f = (struct cw_facts){.n_pools = 1, .marker = -1};
+    f.pools[0].name = "near";
+    d.workers[0] = 1;
+    check_what(&d, &f, "1 worker"); /* the first one */
+}
+
 /* ---- what they share ---- */
 
 static void check_shares(struct cw_claim *claims, int n, int workers, const int *expected)
@@ -536,6 +568,7 @@ int main(void)
         cmocka_unit_test(test_auto_looks_again_when_the_objective_changes),
         cmocka_unit_test(test_memory_survives),
         cmocka_unit_test(test_record),
+        cmocka_unit_test(test_what_is_decided_in_words),
         cmocka_unit_test(test_shares),
         cmocka_unit_test(test_means),
         cmocka_unit_test(test_curves),

@@ -64,8 +64,14 @@ const JOB_COLUMNS = [
   { title: "Batches/s", numeric: true, show: (cell, j) => say(cell, number(j.now?.rate)) },
   { title: "Demand/s", numeric: true, show: (cell, j) => say(cell, number(j.now?.demand)) },
   { title: "Ranks waited", numeric: true, show: (cell, j) => showPart(cell, j.now?.waited, percent(j.now?.waited)) },
+  { title: "Read from caches", numeric: true, show: (cell, j) => showPart(cell, j.now?.cached, percent(j.now?.cached)) },
   { title: "Workers", numeric: true, show: (cell, j) => say(cell, OVER.has(j.state) ? NONE : workersOf(j)) },
 ];
+
+function found(worker) {
+  const looked = worker.cache_hits + worker.cache_misses;
+  return looked > 0 ? worker.cache_hits / looked : null;
+}
 
 const WORKER_COLUMNS = [
   { title: "Worker", show: (cell, w) => say(cell, String(w.id)) },
@@ -79,6 +85,19 @@ const WORKER_COLUMNS = [
   { title: "Sends", numeric: true, show: (cell, w) => say(cell, `${bytes(w.bytes_per_s)}/s`) },
   { title: "Pool", show: (cell, w) => say(cell, w.pool) },
   { title: "Can't serve", show: (cell, w) => say(cell, w.unfit.map((u) => u.why).join("; ")) },
+];
+
+const CACHE_COLUMNS = [
+  { title: "Worker", show: (cell, w) => say(cell, String(w.id)) },
+  { title: "Name", show: (cell, w) => say(cell, w.name) },
+  { title: "In its directory", numeric: true, show: (cell, w) => showPart(cell, w.cache_used / w.cache_quota, `${bytes(w.cache_used)} of ${bytes(w.cache_quota)}`) },
+  { title: "Found, last 1 s", numeric: true, show: (cell, w) => showPart(cell, w.cache_part, percent(w.cache_part)) },
+  { title: "Found, in all", numeric: true, show: (cell, w) => say(cell, percent(found(w))) },
+  { title: "Reads/s", numeric: true, show: (cell, w) => say(cell, number(w.cache_hits_per_s)) },
+  { title: "Read in all", numeric: true, show: (cell, w) => say(cell, number(w.cache_hits)) },
+  { title: "No room for", numeric: true, show: (cell, w) => say(cell, number(w.cache_refused)) },
+  { title: "Too slow for", numeric: true, show: (cell, w) => say(cell, number(w.cache_skipped)) },
+  { title: "Damaged", numeric: true, show: (cell, w) => say(cell, number(w.cache_bad)) },
 ];
 
 const POOL_COLUMNS = [
@@ -129,6 +148,7 @@ const tables = {
   jobs: new Table(byId("jobs"), { caption: "Jobs", columns: JOB_COLUMNS, key: (j) => j.name, text: (j) => `${j.name} ${j.state}`, none: "There are no jobs." }),
   workers: new Table(byId("workers"), { caption: "Workers", columns: WORKER_COLUMNS, key: (w) => w.id, text: (w) => `${w.id} ${w.name} ${w.address} ${w.state} ${w.pool}`,
     none: "There are no workers." }),
+  caches: new Table(byId("caches"), { caption: "Caches of workers", columns: CACHE_COLUMNS, key: (w) => w.id, text: (w) => `${w.id} ${w.name}`, none: "There are none." }),
   pools: new Table(byId("pools"), { caption: "Provisioners", columns: POOL_COLUMNS, key: (p) => p.name, text: (p) => p.name, none: "There are none." }),
 };
 const view = new JobView();
@@ -141,6 +161,9 @@ function answered(all) {
   showFacts(all);
   tables.jobs.update(all.jobs.toSorted(byState));
   tables.workers.update(all.workers.toSorted(byTrouble));
+  const caching = all.workers.filter((w) => w.cache_quota > 0 && w.state !== "gone");
+  tables.caches.update(caching);
+  byId("caches").hidden = caching.length === 0;
   tables.pools.update(all.pools);
   byId("pools").hidden = all.pools.length === 0;
   view.update(all);

@@ -41,13 +41,18 @@ const tops = {
   },
 };
 
-// Each line differs by its dashes as well as by its colour.
+// Each line differs by its dashes as well as by its colour. A plot with `where` is shown where that column has values.
 export const PLOTS = [
   { title: "Batches per second", top: tops.rate, scale: tick, lines: [{ key: "rate", name: "handed out", style: "main" }, { key: "demand", name: "demanded", style: "other" }] },
   { title: "Part of the time that ranks waited", top: tops.part, scale: (v) => `${Math.round(100 * v)} %`,
     lines: [{ key: "waited", name: "on average", style: "main" }, { key: "waited_most", name: "the one that waited most", style: "other" }] },
+  { title: "Part of the elements read from caches", top: tops.part, scale: (v) => `${Math.round(100 * v)} %`, where: "cached", lines: [{ key: "cached", name: "read", style: "main" }] },
   { title: "Workers", top: tops.count, scale: tick, steps: true, lines: [{ key: "workers", name: "computing", style: "main" }, { key: "wanted", name: "wanted", style: "other" }] },
 ];
+
+export function isKnown(column) {
+  return column.some((v) => v !== null);
+}
 
 /** A short line in the style of a plot's, for a legend. */
 export function sample(style) {
@@ -83,14 +88,14 @@ export class TimeLine {
     this.begin = end - this.span;
     this.drawn = this.box.clientWidth;
     this.width = Math.max(this.drawn, 280);
-    const seen = marks.filter((m) => m.t >= this.begin);
+    const seen = marks.filter((m) => m.t >= this.begin), plots = PLOTS.filter((p) => !p.where || isKnown(history[p.where]));
     const lanes = this.lanes(seen), top = 4 + LANE * Math.max(1, ...lanes.map((l) => l + 1));
-    const height = top + PLOTS.length * (TITLE + BODY + GAP) + AXIS;
+    const height = top + plots.length * (TITLE + BODY + GAP) + AXIS;
     set(this.svg, "viewBox", `0 0 ${this.width} ${height}`);
     set(this.svg, "height", height);
     set(this.svg, "aria-label", label);
     this.svg.replaceChildren(
-      ...PLOTS.map((plot, i) => this.plot(plot, history, top + i * (TITLE + BODY + GAP) + TITLE)),
+      ...plots.map((plot, i) => this.plot(plot, history, top + i * (TITLE + BODY + GAP) + TITLE)),
       this.axis(height - AXIS),
       ...seen.map((m, i) => this.mark(m, 4 + LANE * lanes[i] + MARK, height - AXIS)),
       ...(moment === null || moment < this.begin ? [] : [shape("path", { class: "moment", d: `M${this.x(moment).toFixed(1)} ${top}V${height - AXIS}` })]),
@@ -145,10 +150,15 @@ export class TimeLine {
     return shape("g", {}, ...texts);
   }
 
-  /** A circle is a decision, a square on its corner a loss. */
+  /** A circle is a decision about workers, a square one about caches alone, a square on its corner a loss. */
   mark({ t, kind, number: n }, y, bottom) {
     const x = this.x(t).toFixed(1), r = MARK;
-    const sign = kind === "decision" ? shape("circle", { cx: x, cy: y, r }) : shape("path", { d: `M${x} ${y - r - 2}l${r + 2} ${r + 2}l${-r - 2} ${r + 2}l${-r - 2} ${-r - 2}Z` });
+    const signs = {
+      decision: () => shape("circle", { cx: x, cy: y, r }),
+      cache: () => shape("path", { d: `M${x - r} ${y - r}h${2 * r}v${2 * r}h${-2 * r}Z` }),
+      loss: () => shape("path", { d: `M${x} ${y - r - 2}l${r + 2} ${r + 2}l${-r - 2} ${r + 2}l${-r - 2} ${-r - 2}Z` }),
+    };
+    const sign = signs[kind]();
     return shape("g", { class: `mark ${kind}` }, shape("path", { class: "stem", d: `M${x} ${y}V${bottom}` }), sign, shape("text", { x, y: y + 4, "text-anchor": "middle" }, String(n)));
   }
 }

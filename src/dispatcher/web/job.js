@@ -1,6 +1,6 @@
 // The job that is looked at: its time line, what was decided and lost, what its ranks waited, where its computing time went.
 
-import { PLOTS, TimeLine, sample } from "./chart.js";
+import { PLOTS, TimeLine, isKnown, sample } from "./chart.js";
 import { NONE, byId, bytes, clock, duration, element, number, percent, plural, say, seconds, set, showPart, showState } from "./page.js";
 import { Table } from "./table.js";
 
@@ -26,19 +26,28 @@ const OPERATOR_COLUMNS = [
   { title: "Per element", numeric: true, show: (cell, o) => say(cell, o.elements > 0 ? seconds(o.compute_s / o.elements) : NONE) },
 ];
 
+const MARKER_COLUMNS = [
+  { title: "Cached after", show: (cell, m) => say(cell, m.name) },
+  { title: "State", show: (cell, m) => showState(cell, !m.in_use ? "not used" : m.unread ? "not read" : "in use") },
+  { title: "Of an epoch", numeric: true, show: (cell, m) => showPart(cell, m.cached, percent(m.cached)) },
+  { title: "Bytes", numeric: true, show: (cell, m) => say(cell, m.all === null ? `${bytes(m.bytes)} per element` : `${bytes(m.cached * m.all)} of ${bytes(m.all)}`) },
+  { title: "Computing an element", numeric: true, show: (cell, m) => say(cell, seconds(m.compute_s)) },
+  { title: "Reading it", numeric: true, show: (cell, m) => say(cell, seconds(m.read_s)) },
+  { title: "Storage meanwhile", numeric: true, show: (cell, m) => say(cell, seconds(m.store_s)) },
+];
+
 const SEEN = [["step_s", "Step of the client", seconds], ["wait_s", "Waited per batch", seconds], ["compute_s", "Computing per batch", seconds], ["busy", "Workers busy", percent],
-  ["error", "Uncertainty", percent], ["limit", "Limit", (v) => v]];
+  ["cache", "Cached after", (v) => v ?? "nothing"], ["cached", "Cached of the epoch", percent], ["error", "Uncertainty", percent], ["limit", "Limit", (v) => v]];
 const ALTERNATIVES = [["workers", "Workers", number], ["cache", "Cached after", (v) => v ?? "nothing"], ["batch_s", "Per batch", seconds], ["time_s", "Rest of the job", duration],
   ["cost", "Its cost", number]];
 
 // ---- what happened ----
 
 function ofDecision(decision, uptime) {
-  const { seen, chosen, why } = decision.record;
-  const n = Object.values(chosen.workers).reduce((sum, x) => sum + x, 0), before = seen.workers;
-  const change = before > 0 && before !== n ? `, ${before} before` : before === n ? ", as before" : "";
-  return { key: `decision ${decision.t}`, t: uptime - decision.ago_s, kind: "decision", record: decision.record, why,
-    what: `${plural(n, "worker")}${change}${chosen.cache ? `, cached after ${chosen.cache}` : ""}` };
+  const { what, why, before, chosen } = decision.record;
+  const sum = (workers) => Object.values(workers).reduce((s, x) => s + x, 0);
+  const caches = before.cache !== chosen.cache && sum(before.workers) === sum(chosen.workers);
+  return { key: `decision ${decision.t}`, t: uptime - decision.ago_s, kind: caches ? "cache" : "decision", record: decision.record, what, why };
 }
 
 function ofLoss(event) {
@@ -55,7 +64,7 @@ function happened(decisions, history) {
 }
 
 function details(record) {
-  if (record.alternatives.length === 0) return [];
+  if (record.alternatives.length === 0 && !(record.seen.interval_s > 0)) return [];
   const rows = record.alternatives.map((a) => element("tr", {}, ...ALTERNATIVES.map(([key, , format]) => element("td", { class: "numeric" }, format(a[key])))));
   return [element("details", {},
     element("summary", {}, "What was seen, and what else could be done"),
@@ -75,6 +84,7 @@ export class JobView {
     this.ranks = new Table(byId("ranks"), { caption: "Ranks", columns: RANK_COLUMNS, key: (r) => r.rank, text: (r) => `${r.rank} ${rankState(r)}`, none: "No rank was ever attached." });
     this.operators = new Table(byId("operators"), { caption: "Operators", columns: OPERATOR_COLUMNS, key: (o) => o.name, text: (o) => o.name,
       none: "Workers have not told of any yet, or the job's data is not ready any more." });
+    this.markers = new Table(byId("markers"), { caption: "Markers", columns: MARKER_COLUMNS, key: (m) => m.name, text: (m) => m.name, none: "" });
     this.values = PLOTS.flatMap((plot) => this.legend(plot));
     this.name = null;
   }
@@ -103,10 +113,23 @@ export class JobView {
     this.follow();
     this.list();
     this.ranks.update(job.ranks);
-    this.operators.update(operators(all.streams.find((s) => s.stream === job.stream)));
-    for (const { item, key } of this.values) item.hidden = history[key].every((v) => v === null);
+    const stream = all.streams.find((s) => s.stream === job.stream);
+    this.operators.update(operators(stream));
+    this.showMarkers(stream);
+    for (const { item, key } of this.values) item.hidden = !isKnown(history[key]);
+    for (const plot of byId("legend").children) plot.hidden = [...plot.children].every((item) => item.hidden);
     const uptime = all.status.uptime_s;
     say(byId("timeline-note"), uptime < 600 ? `The dispatcher was started at ${clock(all.at - 1000 * uptime)}. What was before is not known.` : "");
+  }
+
+  /** Where its elements may be cached. */
+  showMarkers(stream) {
+    const markers = stream?.caching?.markers ?? [];
+    byId("markers").hidden = markers.length === 0;
+    this.markers.update(markers.map((m) => ({ ...m, all: stream.positions === null ? null : m.bytes * stream.positions })));
+    if (!stream || markers.length === 0) return;
+    const { positions, cached_positions: read } = stream.computing;
+    say(byId("markers-note"), positions > 0 ? `In all, ${percent(read / positions)} of its elements were read from caches.` : "");
   }
 
   begin(name) {
@@ -165,7 +188,8 @@ export class JobView {
     const h = this.history, ago = h.uptime_s - h.t[i];
     const when = `${clock(this.at - 1000 * ago)}${ago >= 4 ? `, ${duration(ago)} ago` : ""}`;
     return `${when}: ${number(h.rate[i])} batches per second of ${number(h.demand[i])} demanded; ranks waited ${percent(h.waited[i])} of the time, at most ${percent(h.waited_most[i])}; ` +
-      `${plural(h.workers[i] ?? 0, "worker")}${h.wanted[i] === null ? "" : ` of ${number(h.wanted[i])} wanted`}.`;
+      `${plural(h.workers[i] ?? 0, "worker")}${h.wanted[i] === null ? "" : ` of ${number(h.wanted[i])} wanted`}` +
+      `${h.cached[i] === null ? "" : `; ${percent(h.cached[i])} of the elements read from caches`}.`;
   }
 
   // ---- the list ----

@@ -86,8 +86,9 @@ export function plural(n, one, many = `${one}s`) {
 }
 
 // A state has a sign and a word beside its colour.
-const SIGNS = { ready: "●", running: "●", waiting: "◌", draining: "◐", unattended: "◌", paused: "‖", done: "✓", cancelled: "✕", failed: "✕", gone: "✕" };
-const KINDS = { ready: "good", running: "good", done: "plain", failed: "bad", gone: "bad" };
+const SIGNS = { ready: "●", running: "●", waiting: "◌", draining: "◐", unattended: "◌", paused: "‖", done: "✓", cancelled: "✕", failed: "✕", gone: "✕",
+  "in use": "●", "not used": "○", "not read": "◐" };
+const KINDS = { ready: "good", running: "good", "in use": "good", done: "plain", "not used": "plain", failed: "bad", gone: "bad" };
 
 /** A cell that shows a state. */
 export function showState(cell, state) {

@@ -1,0 +1,61 @@
+/*
+ * What happens when memory does not suffice although all that later splits have was given up: the split before everything else has more under way than it needs,
+ * since threads work ahead. It begins again with its next batch, and from then on alone, block by block and batch by batch, so that what it takes follows from the
+ * pipeline and its data, and not from threads, time, or how much memory there is. What is not enough for that is too little; and what is enough once is enough
+ * again. After that split others may be tried together once more; each time it comes to this, for twice as many splits it stays like this.
+ */
+#include "engine/internal.h"
+
+/* Rows of a block: first so many, and each time that was too much an eighth of them. One row in memory for one row is what counts in the end. */
+#define ROWS_FIRST 32
+#define ROWS_SHARE 8
+#define TERM_MOST (1u << 20)
+
+bool cw_give_up_first(struct cw_runner *r)
+{
+    struct cw_split *s = r->splits;
+    if (!s || s->ended || !cw_holds_anything(r, s))
+        return false;
+    cw_give_up(r, s);
+    return true;
+}
+
+/* The permutations of epochs that come later are made again. */
+static void forget_later_epochs(struct cw_runner *r)
+{
+    const struct epoch_ref *first = r->splits ? r->splits->epoch : NULL;
+    for (struct cw_split *s = r->splits; s; s = s->next)
+        if (s->epoch != first)
+            cw_epoch_forget(&s->epoch->epoch);
+    if (r->epoch && r->epoch != first)
+        cw_epoch_forget(&r->epoch->epoch);
+}
+
+bool cw_frugal_begin(struct cw_runner *r)
+{
+    if (r->frugal == 1)
+        return false;
+    if (!r->frugal)
+        r->frugal_left = r->frugal_term = CW_MIN(CW_MAX(2 * r->frugal_term, 1), TERM_MOST);
+    r->frugal = r->frugal ? CW_MAX(r->frugal / ROWS_SHARE, 1) : (unsigned)CW_MIN(r->max_rows, ROWS_FIRST);
+    cw_evict(r);
+    while (cw_reclaim(r, r->splits))
+        ;
+    cw_give_up_first(r);
+    forget_later_epochs(r);
+    r->starving = r->plan_short = r->poll_short = false;
+    cw_work(r);
+    return true;
+}
+
+void cw_frugal_closed(struct cw_runner *r)
+{
+    if (r->frugal && --r->frugal_left == 0)
+        r->frugal = 0;
+}
+
+bool cw_frugal_waits(const struct cw_runner *r)
+{
+    const struct cw_split *s = r->splits;
+    return r->n_blocks > 0 || (r->n_handed > 0 && !r->awaited) || (s && s->head && s->head->closed && s->head->n_done == s->head->n_assigned);
+}

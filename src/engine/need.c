@@ -1,0 +1,228 @@
+/*
+ * How much memory a pipeline needs: what an error names when there is too little. It has to be enough the next time, for any number of threads and whatever happens
+ * when, so it is no sum of what was in use when somebody was refused. It is what the runner takes when it is as frugal as it can be (frugal.c): the plan of one split, one
+ * batch (two, where what splits leave over is joined), and what one element takes on its way. Of that the last is known by trying: some elements are computed once more,
+ * in memory of their own beyond the budget, for the run is over. What varies from element to element may still be more for a later one.
+ */
+#include <stdio.h>
+#include <string.h>
+
+#include "engine/internal.h"
+
+#include "base/clock.h"
+#include "base/machine.h"
+
+/* Elements that are tried, and for how long: where they differ, the largest of a batch says more than the first. */
+#define SAMPLES_MOST 64
+#define SAMPLES_NS UINT64_C(300000000)
+/* What they may take of the machine's memory, lest an error make others fail. */
+#define SAMPLE_SHARE(memory) ((memory) / 4)
+/* Room for elements that take more than those tried: draws decide how large a crop is, and records differ. */
+#define ROOM(bytes) ((bytes) + (bytes) / 2 + ((size_t)64 << 10))
+#define ROOM_STAGED(bytes) ((bytes) + (bytes) / 4)
+
+struct sample { /* the most that an element took */
+    size_t scratch;  /* on its way */
+    size_t staged;   /* that a row of it waits with for its batch */
+    size_t rows;     /* that flat_map made of it; 1 without */
+    size_t raw;      /* bytes of a piece that is loaded as a whole */
+};
+
+/* ---- trying ---- */
+
+struct trial {
+    struct cw_runner *r;
+    struct cw_budget budget;
+    struct thread thread;
+    struct epoch_ref epoch;
+    struct cw_split split;
+    struct piece piece;
+};
+
+static int run_all(struct trial *t, struct block *b, struct cw_error *err)
+{
+    unsigned from, to, stage;
+    int status = cw_block_read(t->r, &t->thread, b, false, err);
+    if (status >= 0)
+        status = cw_block_start(t->r, &t->thread, b, err);
+    for (stage = 0; stage <= t->r->n_points && status >= 0; stage++) {
+        cw_block_stage_range(b, stage, &from, &to);
+        status = cw_block_run_ops(t->r, &t->thread, b, &b->b, NULL, from, to, err);
+    }
+    return status;
+}
+
+/* What the rows of a block that was run wait with. */
+static void note_staged(const struct trial *t, const struct block *b, struct sample *s)
+{
+    s->rows = CW_MAX(s->rows, b->b.n);
+    for (size_t i = 0; i < b->b.n; i++) {
+        size_t bytes = 0;
+        for (unsigned k = 0; k < t->r->layout.n && b->b.status[i] == CW_ROW_OK; k++)
+            if (t->r->layout.offset[k] == SIZE_MAX) {
+                struct cw_tensor value = cw_block_row(&b->b, b->program->outputs[k].value, i);
+                bytes += cw_staged_bytes(&value);
+            }
+        s->staged = CW_MAX(s->staged, bytes);
+    }
+}
+
+/* An element that fails has taken what it took until then. */
+static int try_element(struct trial *t, uint64_t at, struct sample *s, struct cw_error *err)
+{
+    const unsigned leaf = t->piece.refs[at].leaf;
+    struct block *b = calloc(1, sizeof(*b));
+    if (!b)
+        return cw_error_nomem(err, sizeof(*b), "a block");
+    *b = (struct block){.split = &t->split, .piece = &t->piece, .program = &t->r->compiled->programs[leaf], .way = cw_way(t->r, 0, leaf), .at = at, .n_refs = 1, .b.n = 1};
+    cw_arena_init(&b->arena, &t->budget);
+    b->arena.exact = true;
+    size_t before = atomic_load(&t->budget.used);
+    atomic_store(&t->budget.peak, before);
+    int status = run_all(t, b, err);
+    s->scratch = CW_MAX(s->scratch, atomic_load(&t->budget.peak) - before);
+    if (status == CW_E_BUDGET) /* as much as that it would have taken at least */
+        s->scratch = CW_MAX(s->scratch, atomic_load(&t->budget.wanted) - before);
+    if (status >= 0)
+        note_staged(t, b, s);
+    cw_block_free(t->r, b);
+    return status;
+}
+
+/* Records of the positions from t->piece.begin on, and what is loaded of them. */
+static int plan(struct trial *t, struct sample *s, struct cw_error *err)
+{
+    struct piece *p = &t->piece;
+    struct cw_runner *r = t->r;
+    if (!(p->refs = calloc(CW_MAX(p->n, 1), sizeof(*p->refs))))
+        return cw_error_nomem(err, p->n * sizeof(*p->refs), "the plan of a split");
+    int status = cw_epoch_refs(&t->epoch.epoch, p->begin, p->n, p->refs, err);
+    if (status >= 0 && r->sequence->needs_load) {
+        size_t before = atomic_load(&t->budget.used);
+        status = cw_piece_load(r, p, err);
+        s->raw = (status == CW_E_BUDGET ? atomic_load(&t->budget.wanted) : atomic_load(&t->budget.used)) - before;
+    }
+    return status;
+}
+
+static void try_elements(struct trial *t, struct sample *s)
+{
+    struct cw_error err = {0};
+    uint64_t n = CW_MIN(CW_MIN(t->piece.n, t->r->compiled->batch_size), SAMPLES_MOST), until_ns = cw_now_ns() + SAMPLES_NS;
+    int status = plan(t, s, &err);
+    for (uint64_t i = 0; i < n && status >= 0 && (i == 0 || cw_now_ns() < until_ns); i++)
+        status = try_element(t, i, s, &err);
+}
+
+/* Elements of a stream can't be tried: to have one again it would be begun again. Of those of fixed size it is known what a piece of them takes. */
+static size_t stream_bytes(const struct cw_sequence *q)
+{
+    const struct cw_op *op = q->compiled->programs[0].ops[0];
+    size_t element = sizeof(struct cw_tensor) * (op->n_out + 1) + 128; /* with what else is noted of it */
+    for (unsigned k = 0; k < op->n_out; k++)
+        element += cw_type_fixed(&op->out[k].type) ? CW_ALIGN_UP(cw_type_bytes(&op->out[k].type), (size_t)64) : 0;
+    return element * q->split_size;
+}
+
+/* Elements from a place on. */
+static void sample(struct cw_runner *r, const struct cw_place *at, struct sample *ret)
+{
+    const struct cw_sequence *q = r->sequence;
+    *ret = (struct sample){.rows = 1, .raw = q->stream ? stream_bytes(q) : 0};
+    if (q->stream || at->position >= q->n_positions)
+        return;
+    struct trial *t = calloc(1, sizeof(*t));
+    if (!t)
+        return;
+    uint64_t most = q->needs_load ? q->split_size : CW_MIN(r->compiled->batch_size, SAMPLES_MOST);
+    *t = (struct trial){.r = r, .thread = {.r = r, .ops = calloc(r->compiled->pipeline->n_ops, sizeof(*t->thread.ops))},
+                        .split = {.runner = r, .epoch = &t->epoch}, .piece = {.begin = at->position, .n = CW_MIN(most, q->n_positions - at->position), .planned = true}};
+    cw_budget_init(&t->budget, (size_t)SAMPLE_SHARE(cw_memory_total()));
+    cw_arena_init(&t->piece.arena, &t->budget);
+    t->piece.arena.exact = true;
+    if (t->thread.ops && cw_epoch_init(&t->epoch.epoch, q, at->seed, at->epoch, &t->budget, NULL) >= 0) {
+        t->epoch.epoch.stopped = cw_stopped;
+        t->epoch.epoch.stop_arg = r;
+        try_elements(t, ret);
+        cw_epoch_deinit(&t->epoch.epoch);
+    }
+    cw_piece_unplan(&t->piece);
+    free(t->thread.ops);
+    free(t);
+}
+
+/* ---- adding up ---- */
+
+/* A batch of n elements, and (ret_final) the form it is handed out in, which it takes beside that where values vary in size. */
+static size_t batch_bytes(const struct cw_runner *r, uint64_t n, size_t staged, size_t *ret_final)
+{
+    const struct cw_layout *l = &r->layout;
+    size_t lengths = CW_ALIGN_UP(n * sizeof(uint64_t), (size_t)64) + 128; /* of strings; and where components begin */
+    *ret_final = CW_MAX(*ret_final, l->n_staged ? cw_slab_charge(n * staged + l->n_staged * lengths) : 0);
+    return (l->slab_bytes ? cw_slab_charge(l->slab_bytes) : 0) + cw_assembly_bytes(l, n) + n * staged;
+}
+
+static size_t add_up(const struct cw_runner *r, const struct sample *s)
+{
+    const struct cw_compiled *c = r->compiled;
+    size_t staged = ROOM_STAGED(s->staged), final = 0, batches = 0, largest = 0;
+    for (unsigned k = 0; k < CW_MAX(c->n_buckets, 1); k++) {
+        size_t batch = batch_bytes(r, c->n_buckets ? c->bucket_sizes[k] : 1, staged, &final);
+        batches += batch;
+        largest = CW_MAX(largest, batch);
+    }
+    if (!c->counted) /* one is filled, of each kind, and one joined */
+        batches *= 2;
+    batches += (s->rows - 1) / CW_MAX(c->batch_size, 1) * largest; /* all of what one element became is computed at once */
+    size_t copies = s->rows > 1 ? 2 : 1; /* of columns, where rows are in several batches */
+    return cw_plan_bytes(r->sequence, r->sequence->split_size) + cw_orders_bytes(r->sequence) + ROOM_STAGED(s->raw) + batches + CW_MAX(ROOM(copies * s->scratch), final);
+}
+
+size_t cw_memory_needed(struct cw_runner *r, const struct cw_place *at, size_t least)
+{
+    struct sample s;
+    sample(r, at, &s);
+    size_t needed = CW_MAX(least, add_up(r, &s));
+    if (r->sequence->stream) /* what an element takes was not tried */
+        needed = CW_MAX(needed, least + least / 2);
+    return CW_ALIGN_UP(needed, (size_t)4096);
+}
+
+/* ---- errors ---- */
+
+/* With what the caller keeps for itself. */
+static size_t callers_memory(const struct cw_runner *r, size_t needed)
+{
+    unsigned part = r->options.kept_part;
+    return part ? needed + needed / (part - 1) + 1 : needed;
+}
+
+int cw_too_small(const struct cw_runner *r, size_t needed, const char *what, struct cw_error *err)
+{
+    char value[32], expected[64];
+    size_t limit = r->budget.limit, given = r->options.kept_part ? callers_memory(r, limit) : limit, smallest = callers_memory(r, needed);
+    snprintf(value, sizeof(value), "%zu", given);
+    snprintf(expected, sizeof(expected), "at least %zu bytes", smallest);
+    if (err)
+        *err = (struct cw_error){0};
+    cw_error_attribute(err, "memory", value, expected);
+    return cw_error_set(err, CW_E_BUDGET, "--memory %zu is too small: %s; expected at least %zu", given, what, smallest);
+}
+
+int cw_lack_of_memory(struct cw_runner *r, const struct cw_place *at, const char *what, struct cw_error *err)
+{
+    size_t wanted = atomic_load(&r->budget.wanted), used = atomic_load(&r->budget.used);
+    uint64_t n_released = r->n_released;
+    r->n_running++;
+    pthread_mutex_unlock(&r->mutex);
+    size_t needed = cw_memory_needed(r, at, wanted);
+    if (r->compiled->n_batch_ops && wanted > used) /* it may be what a function gave, beside what there would be otherwise */
+        needed += wanted - used;
+    pthread_mutex_lock(&r->mutex);
+    r->n_running--;
+    cw_work(r);
+    cw_done(r);
+    if (r->n_released != n_released)
+        return 1;
+    return cw_too_small(r, needed, what, err);
+}

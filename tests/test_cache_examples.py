@@ -1,0 +1,114 @@
+"""Every example with markers in it: batches are those of the example without, whatever there is of a cache, whatever is wrong with it, whatever is decided meanwhile."""
+
+import json
+import os
+import random
+
+import pytest
+from caches import cachew, content, crash_points, run, same, segments
+from example_data import EXAMPLES, FEWER
+
+RANDOM = {"random_flip", "random_crop", "random_resized_crop"}
+BATCHERS = {"batch", "bucket_by_length"}
+GIVEN = ("--epochs", 2, "--seed", 3, "--threads", 3)
+# Beside what is fewer in tests anyway, for an example is run a dozen times here.
+STILL_FEWER = {"synthetic": ["0.count=3000"], "cheap": ["0.stop=20000"]}
+
+
+def places(chain):
+    """The first and the last place where a marker can be used: behind the source, before what draws and before the batcher."""
+    last = next(at for at, op in enumerate(chain) if op["op"] in RANDOM | BATCHERS)
+    return 1, last
+
+
+def with_operators(chain, at, *operators):
+    return [*chain[:at], *operators, *chain[at:]]
+
+
+def moved(setting, place):
+    """A setting of a pipeline with one more operator at a place."""
+    first, _, rest = setting.partition(".")
+    return f"{int(first) + (int(first) >= place)}.{rest}"
+
+
+def damage(directory, rng):
+    """A bit, the end, or all of some segments; at least one loses a bit."""
+    for k, path in enumerate(segments(directory)):
+        data = bytearray(path.read_bytes())
+        kind = "flip" if k == 0 else rng.choice(["", "flip", "cut", "gone"])
+        if kind == "flip":
+            data[rng.randrange(32, len(data))] ^= 1 << rng.randrange(8)
+            path.write_bytes(data)
+        elif kind == "cut":
+            path.write_bytes(data[: rng.randrange(len(data))])
+        elif kind == "gone":
+            path.unlink()
+
+
+class Example:
+    """An example with two markers, beside itself, for the sake of its relative paths."""
+
+    def __init__(self, directory, name):
+        original = json.loads((directory / f"{name}.json").read_text())
+        self.chain, self.more = original.pop("pipeline"), original
+        self.first, self.last = places(self.chain)
+        self.settings = [*FEWER.get(name, []), *STILL_FEWER.get(name, [])]
+        self.original = directory / f"{name}.json"
+        self.marked = directory / f"marked-{os.getpid()}-{name}.json"
+        both = with_operators(with_operators(self.chain, self.last, {"op": "autocache"}), self.first, {"op": "autocache"})
+        self.write(both)
+
+    def write(self, chain):
+        self.marked.write_text(json.dumps({**self.more, "pipeline": chain}))
+
+    def set_in_original(self):
+        return [word for setting in self.settings for word in ("--set", setting)]
+
+    def set_in_marked(self, *more_places):
+        """more_places: of further operators, in the order in which they went in."""
+        settings = self.settings
+        for place in (self.last, self.first, *more_places):
+            settings = [moved(s, place) for s in settings]
+        return [word for setting in settings for word in ("--set", setting)]
+
+    def fill_half(self, marker, directory, elements):
+        """Keeps what the first `elements` of an epoch leave at a marker."""
+        both = json.loads(self.marked.read_text())["pipeline"]
+        behind = (self.first, self.last + 1)[marker] + 1
+        self.write(with_operators(both, behind, {"op": "take", "count": elements}))
+        cachew("cache", "warm", self.marked, *self.set_in_marked(behind), "--seed", 3, "--cache-dir", directory, "--cache", marker)
+        self.write(both)
+
+
+def entries(directory):
+    return cachew("cache", "stat", directory)[0]["entries"]
+
+
+@pytest.mark.parametrize("name", EXAMPLES)
+def test_examples_give_the_same_whatever_the_cache(examples, tmp_path, name):
+    example, rng = Example(examples, name), random.Random(name)
+    try:
+        original = run(example.original, *example.set_in_original(), *GIVEN)
+        wanted, marked = content(original), [example.marked, *example.set_in_marked(), *GIVEN]
+        assert same(*marked) == wanted, "no cache"
+        for marker in (0, 1):
+            at, half = [*marked, "--cache", marker, "--cache-dir"], tmp_path / f"half-{marker}"
+            assert same(*at, tmp_path / f"c-{marker}") == wanted, "empty"
+            cachew("cache", "warm", example.marked, *example.set_in_marked(), "--seed", 3, "--cache", marker, "--cache-dir", tmp_path / f"c-{marker}")
+            full = run(*at, tmp_path / f"c-{marker}")
+            assert content(full) == wanted, "full"
+            assert (full["cache"]["misses"], full["cache"]["hits"] > 0) == (0, True)
+            example.fill_half(marker, half, original["elements"] // 4)
+            assert 0 < entries(half) < entries(tmp_path / f"c-{marker}")
+            assert same(*at, half) == wanted, "half filled"
+            damage(tmp_path / f"c-{marker}", rng)
+            assert same(*at, tmp_path / f"c-{marker}") == wanted, "damaged"
+            assert same(*at, tmp_path / f"c-{marker}") == wanted, "mended"
+        if crash_points():  # else the build can't: which marker is used, if any, changes from block to block
+            for _ in range(2):
+                got = run(*marked, "--cache-dir", tmp_path / "flipped", env={"CACHEW_MUTATE": "marker"})
+                assert content(got) == wanted, "the choice changes"
+                assert got["cache"]["hits"] + got["cache"]["misses"] > 0
+                damage(tmp_path / "flipped", rng)
+    finally:
+        example.marked.unlink()
