@@ -65,7 +65,8 @@ def main():
     parser.add_argument("--json", help="write all results")
     args = parser.parse_args()
     sets = {"published": workloads.published(), "modelled": workloads.modelled(),
-            "random": {f"random {i}": workloads.random_workload(i) for i in range(args.seed, args.seed + args.random)}}
+            "random": {f"random {i}": workloads.random_workload(i) for i in range(args.seed, args.seed + args.random)},
+            "jobs": {f"job {i}": workloads.random_job(i) for i in range(args.seed, args.seed + args.random)}}
     print(f"{'policy, workloads':34} {'n':>5} {'median %':>8} {'90 %':>8} {'99 %':>8} {'worst':>8} {'<= 15 %':>8} {'<= 3':>6} {'most':>5} {'turns':>5}")
     kept = {}
     with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(2) as pool:
@@ -78,7 +79,7 @@ def main():
                 kept.setdefault(policy, {}).update(rows)
                 row(f"{policy}, {kind}", list(rows.values()))
                 shown = sorted(rows.items(), key=lambda item: -item[1]["regret"])[: args.worst]
-                if args.each and kind != "random":
+                if args.each and kind in ("published", "modelled"):
                     shown = rows.items()
                 for name, r in shown:
                     print(f"    {name:28} {r['objective']:4} {100 * r['regret']:7.1f} %  (time {100 * r['time']:6.1f}, cost {100 * r['cost']:6.1f})  "

@@ -127,6 +127,12 @@ def test_two_jobs_share_by_weight(daemons, pipeline):
         wait(lambda: [scaling(service.address, name)["running"] for name in jobs] == [4, 2])
         assert said("jobs", "--service", service.address, "--json", "--share", "b", "--priority", 1, "--quota", 5)
         wait(lambda: [scaling(service.address, name)["running"] for name in jobs] == [1, 5])
+        assert scaling(service.address, "a")["objective"] == "time"
+        assert said("jobs", "--service", service.address, "--json", "--aim", "a", "--objective", "cost", "--price-client", 8.8)
+        assert [scaling(service.address, name)["objective"] for name in jobs] == ["cost", "time"]
+        assert scaling(service.address, "a")["client_price_per_h"] == 8.8
+        assert "one of time, cost" in refused("jobs", "--service", service.address, "--aim", "a", "--objective", "speed")
+        assert "expected" in refused("jobs", "--service", service.address, "--aim", "a", "--price-client", -1)
     finally:
         for job in jobs.values():
             job.kill()

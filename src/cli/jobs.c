@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "cli/asked.h"
+#include "cli/scaling.h"
 
 static void print_jobs(const json_t *rows)
 {
@@ -106,7 +107,8 @@ int cli_jobs(int argc, char **argv)
 {
     struct cli_asked a = {0};
     struct cw_error err = {0};
-    const char *cancel = NULL, *pause = NULL, *resume = NULL, *share = NULL;
+    const char *cancel = NULL, *pause = NULL, *resume = NULL, *share = NULL, *aim = NULL, *objective = NULL;
+    double price = 0;
     struct cw_claim_options claim = {0};
     uint64_t quota = 0, priority = 0;
     const struct cli_option options[] = {
@@ -117,6 +119,9 @@ int cli_jobs(int argc, char **argv)
         {"weight", CLI_NUMBER, &claim.weight, "W", "of --share, among jobs of the same priority (default: as it is, at first 1)", 0, 0, NULL, NULL},
         {"priority", CLI_COUNT, &priority, "P", "of --share: jobs with a higher one come first (default 0)", 0, 1000000, NULL, NULL},
         {"quota", CLI_COUNT, &quota, "N", "of --share: never more workers (default: none)", 0, 10000, NULL, NULL},
+        {"aim", CLI_TEXT, &aim, "NAME", "what a job's policy is to look for: with the two below", 0, 0, NULL, NULL},
+        {"objective", CLI_TEXT, &objective, "O", "of --aim: time, or cost (default: as it is, at first the dispatcher's)", 0, 0, cli_objectives, NULL},
+        {"price-client", CLI_NUMBER, &price, "P", "of --aim: of the job's ranks together, per hour (default: as it is, at first the dispatcher's)", 0, 0, NULL, NULL},
         CLI_ASKED_OPTIONS(&a),
         {0},
     };
@@ -131,6 +136,8 @@ int cli_jobs(int argc, char **argv)
     claim.quota = (unsigned)quota;
     if (r == 0 && share)
         r = cw_share_job(&a.o, share, &claim, &err);
+    if (r == 0 && aim)
+        r = cw_aim_job(&a.o, aim, objective, price, &err);
     const char *asked = r == 0 && a.n_args == 2 ? argv[2] : NULL;
     if (r == 0 && (a.n_args == 1 || (asked && strcmp(argv[1], "explain") != 0)))
         r = cw_error_set(&err, CW_E_OPTION, "cachew jobs %s: expected nothing, or explain NAME", argv[1]);

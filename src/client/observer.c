@@ -148,3 +148,13 @@ int cw_share_job(const struct cw_observer_options *o, const char *name, const st
     m.quota = claim->quota;
     return steer(o, &m, err);
 }
+
+int cw_aim_job(const struct cw_observer_options *o, const char *name, const char *objective, double client_price_per_h, struct cw_error *err)
+{
+    Cachew__Steer m = CACHEW__STEER__INIT;
+    m.verb = (char *)(uintptr_t)"aim-job";
+    m.name = (char *)(uintptr_t)name;
+    m.objective = (char *)(uintptr_t)(objective ? objective : "");
+    m.client_price_per_h = client_price_per_h;
+    return steer(o, &m, err);
+}

@@ -84,12 +84,13 @@ static json_t *job_digest(const struct job *j)
     return json_string(t);
 }
 
-static json_t *job_scaling(const struct job *j)
+static json_t *job_scaling(const struct cw_dispatcher *d, const struct job *j)
 {
     static const char *const phases[] = {[SCALE_MEASURES] = "measuring", [SCALE_STARTS] = "starting", [SCALE_PASSES] = "settling", [SCALE_DRAWS_OFF] = "settling"};
     const struct scaling *x = &j->scaling;
-    return json_pack("{s:i, s:i, s:i, s:s, s:f, s:i, s:i}", "wanted", x->claim.want, "granted", x->claim.share, "running", j->stream ? cw_dp_crew_running(j->stream) : 0, "phase",
-                     phases[x->phase], "weight", x->claim.weight, "priority", x->claim.priority, "quota", x->claim.quota);
+    return json_pack("{s:i, s:i, s:i, s:s, s:f, s:i, s:i, s:s, s:f}", "wanted", x->claim.want, "granted", x->claim.share, "running",
+                     j->stream ? cw_dp_crew_running(j->stream) : 0, "phase", phases[x->phase], "weight", x->claim.weight, "priority", x->claim.priority, "quota", x->claim.quota,
+                     "objective", cw_dp_scale_objective(d, j) == CW_OBJECTIVE_COST ? "cost" : "time", "client_price_per_h", cw_dp_scale_client_price(d, j));
 }
 
 static json_t *job_json(const struct cw_dispatcher *d, const struct job *j, bool *failed)
@@ -108,7 +109,7 @@ static json_t *job_json(const struct cw_dispatcher *d, const struct job *j, bool
     set(o, "workers", integer(j->stream ? j->stream->n_ready : 0), failed);
     set(o, "now", cw_dp_history_now(j), failed);
     if (d->scales)
-        set(o, "scaling", job_scaling(j), failed);
+        set(o, "scaling", job_scaling(d, j), failed);
     set(o, "digest_so_far", job_digest(j), failed);
     if (j->guarantee == CACHEW__GUARANTEE__GUARANTEE_AT_MOST_ONCE) {
         uint64_t n_joined, n_lost = cw_dp_job_lost(j, &n_joined);
@@ -397,6 +398,28 @@ static int share_job(struct cw_dispatcher *d, struct job *j, const Cachew__Steer
     return r;
 }
 
+/* What the policy is to look for; what was not said stays as it is. */
+static int aim_job(struct cw_dispatcher *d, struct job *j, const Cachew__Steer *m, struct cw_error *err)
+{
+    struct scaling *x = &j->scaling;
+    int objective = x->objective;
+    double price = x->client_price_per_h;
+    bool time = strcmp(m->objective, "time") == 0, cost = strcmp(m->objective, "cost") == 0;
+    if (!(m->client_price_per_h >= 0 && m->client_price_per_h <= 1e6) || !(time || cost || !*m->objective))
+        return cw_error_set(err, CW_E_OPTION, "job \"%s\": objective \"%.64s\" and price %g: expected time or cost, and a price per hour from 0 to 1e6", j->name, m->objective,
+                            m->client_price_per_h);
+    if (*m->objective)
+        x->objective = 1 + (cost ? CW_OBJECTIVE_COST : CW_OBJECTIVE_TIME);
+    if (m->client_price_per_h > 0)
+        x->client_price_per_h = m->client_price_per_h;
+    int r = j->durable || j->writing > 0 ? cw_dp_journal_job(d, j, NULL, err) : 0;
+    if (r < 0) {
+        x->objective = objective;
+        x->client_price_per_h = price;
+    }
+    return r;
+}
+
 static int steer(struct cw_dispatcher *d, struct cw_peer *p, uint64_t id, const Cachew__Steer *m, struct cw_error *err)
 {
     struct action then = {.kind = ACTION_DONE, .peer = p, .re = id};
@@ -407,11 +430,14 @@ static int steer(struct cw_dispatcher *d, struct cw_peer *p, uint64_t id, const 
         struct job *j = cw_dp_job_find(d, m->name);
         r = j && j->state < JOB_DONE ? steer_job(d, j, m->verb, err)
                                      : cw_error_set(err, CW_E_OPTION, "there is no job \"%.255s\" that runs", m->name);
-    } else if (strcmp(m->verb, "share-job") == 0) {
+    } else if (strcmp(m->verb, "share-job") == 0 || strcmp(m->verb, "aim-job") == 0) {
         struct job *j = cw_dp_job_find(d, m->name);
-        r = j && j->state < JOB_DONE ? share_job(d, j, m, err) : cw_error_set(err, CW_E_OPTION, "there is no job \"%.255s\" that runs", m->name);
+        if (!j || j->state >= JOB_DONE)
+            r = cw_error_set(err, CW_E_OPTION, "there is no job \"%.255s\" that runs", m->name);
+        else
+            r = *m->verb == 's' ? share_job(d, j, m, err) : aim_job(d, j, m, err);
     } else {
-        r = cw_error_set(err, CW_E_OPTION, "there is no verb \"%.64s\": expected drain-worker, cancel-job, pause-job, resume-job or share-job", m->verb);
+        r = cw_error_set(err, CW_E_OPTION, "there is no verb \"%.64s\": expected drain-worker, cancel-job, pause-job, resume-job, share-job or aim-job", m->verb);
     }
     return r < 0 ? r : cw_dp_journal_then(d, &then, err);
 }

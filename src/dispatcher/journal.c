@@ -228,6 +228,8 @@ int cw_dp_journal_job(struct cw_dispatcher *d, const struct job *j, const struct
     m.workers = (uint32_t)j->scaling.claim.want;
     m.policy = memory ? (char *)(uintptr_t)d->policy.name : "";
     m.memory = memory ? memory : "";
+    m.objective = (uint32_t)j->scaling.objective;
+    m.client_price_per_h = j->scaling.client_price_per_h;
     return entry_put(d, &k, &m.base, then, err);
 }
 

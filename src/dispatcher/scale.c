@@ -18,6 +18,16 @@
 
 bool cw_dp_scale_active(const struct job *j) { return j->state < JOB_DONE && !j->paused && j->stream && !j->stream->parked && !j->stream->dead; }
 
+enum cw_objective cw_dp_scale_objective(const struct cw_dispatcher *d, const struct job *j)
+{
+    return j->scaling.objective ? (enum cw_objective)(j->scaling.objective - 1) : d->objective;
+}
+
+double cw_dp_scale_client_price(const struct cw_dispatcher *d, const struct job *j)
+{
+    return j->scaling.client_price_per_h > 0 ? j->scaling.client_price_per_h : d->client_price_per_h;
+}
+
 void cw_dp_scale_begin(struct cw_dispatcher *d, struct job *j)
 {
     struct scaling *x = &j->scaling;
@@ -57,6 +67,8 @@ void cw_dp_scale_restore(struct cw_dispatcher *d, struct job *j, const Cachew__J
     claim->priority = row->priority;
     claim->quota = (int)CW_MIN(row->quota, (uint32_t)DP_WORKERS);
     claim->want = claim->share = (int)CW_MIN(row->workers, (uint32_t)DP_WORKERS);
+    j->scaling.objective = row->objective <= 1 + CW_OBJECTIVE_COST ? (int)row->objective : 0;
+    j->scaling.client_price_per_h = row->client_price_per_h > 0 && row->client_price_per_h < 1e9 ? row->client_price_per_h : 0;
     if (d->scales && strcmp(row->policy, d->policy.name) == 0) {
         json_t *saved = json_loads(row->memory, 0, NULL);
         if (saved)
@@ -259,7 +271,8 @@ static bool caches(const struct job *j, const struct cw_facts *f)
 static void ask(struct cw_dispatcher *d, struct job *j, const struct cw_client_facts *clients)
 {
     struct scaling *x = &j->scaling;
-    struct cw_facts f = {.clients = clients, .n_clients = (int)j->world_size, .n_pools = 1, .marker = -1, .objective = d->objective, .client_price_per_h = d->client_price_per_h};
+    struct cw_facts f = {.clients = clients, .n_clients = (int)j->world_size, .n_pools = 1, .marker = -1, .objective = cw_dp_scale_objective(d, j),
+                         .client_price_per_h = cw_dp_scale_client_price(d, j)};
     struct cw_decision decision = {.marker = -1, .seen.marker = -1};
     struct cw_marker_facts markers[DP_MARKERS];
     const struct cw_policy *policy = d->scales ? &d->policy : &cw_policy_auto;

@@ -60,6 +60,8 @@ struct scaling {
     uint64_t most_serial;              /* ... by claims as they were then; most 0: not known yet */
     int cap;                           /* so many were there after waiting for more (0: all came), ... */
     uint64_t cap_serial;               /* ... at this state of the supply */
+    int objective;                     /* 1 + enum cw_objective; 0: the dispatcher's */
+    double client_price_per_h;         /* 0: the dispatcher's */
     uint64_t began_ns, next_ns;        /* when it was asked first, and will be */
     enum { SCALE_MEASURES, SCALE_STARTS, SCALE_PASSES, SCALE_DRAWS_OFF } phase; /* starts: workers are missing; passes, draws off: as above */
     uint64_t phase_ns, until_pos, until_ns;
@@ -108,6 +110,8 @@ void cw_dp_scale_end(struct job *j);
 char *cw_dp_scale_memory(const struct cw_dispatcher *d, const struct job *j);
 void cw_dp_scale_restore(struct cw_dispatcher *d, struct job *j, const Cachew__Journal__Job *row);
 bool cw_dp_scale_active(const struct job *j); /* it needs workers */
+enum cw_objective cw_dp_scale_objective(const struct cw_dispatcher *d, const struct job *j); /* the job's own, or the dispatcher's */
+double cw_dp_scale_client_price(const struct cw_dispatcher *d, const struct job *j);
 void cw_dp_scale_tick(struct cw_dispatcher *d);
 json_t *cw_dp_scale_decisions(const struct cw_dispatcher *d, const struct job *j); /* new, or NULL */
 

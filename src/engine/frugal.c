@@ -33,11 +33,11 @@ static void forget_later_epochs(struct cw_runner *r)
 
 static void tell(struct cw_runner *r)
 {
-    unsigned rows = r->frugal ? r->frugal : (unsigned)r->max_rows;
+    double usual = (double)cw_rows_most(r, 0, false), rows = r->frugal ? r->frugal : usual;
     const struct cw_tuned t = {
         .what = "frugal_rows",
         .seen = {{"memory_bytes", (double)r->budget.limit}, {"splits", r->frugal_left}},
-        .others = {{"as_usual", (double)r->max_rows}, {"memory", rows}},
+        .others = {{"as_usual", usual}, {"memory", rows}},
         .chosen = rows,
         .why = r->frugal ? "memory does not suffice for more: one split alone, block by block" : "the splits are over for which memory did not suffice",
     };
@@ -50,7 +50,7 @@ bool cw_frugal_begin(struct cw_runner *r)
         return false;
     if (!r->frugal)
         r->frugal_left = r->frugal_term = CW_MIN(CW_MAX(2 * r->frugal_term, 1), TERM_MOST);
-    r->frugal = r->frugal ? CW_MAX(r->frugal / ROWS_SHARE, 1) : (unsigned)CW_MIN(r->max_rows, ROWS_FIRST);
+    r->frugal = r->frugal ? CW_MAX(r->frugal / ROWS_SHARE, 1) : ROWS_FIRST;
     tell(r);
     cw_evict(r);
     while (cw_reclaim(r, r->splits))

@@ -147,8 +147,9 @@ struct thread {
 #define READ_DEPTH 16
 
 struct row_pace {
-    uint64_t ns;   /* mean time of one, lately */
-    uint64_t told; /* so many for a block, as was told last */
+    uint64_t aim_ns, most; /* a block takes about so long, and has no more; set once */
+    uint64_t ns;           /* mean time of one, lately */
+    uint64_t told;         /* so many for a block, as was told last */
 };
 
 struct cached; /* cached.c */
@@ -229,8 +230,7 @@ struct cw_runner {
     bool poll_short;                  /* a batch of a split that is not the first could not be finished */
     bool settled;                     /* a thread found nothing to do, and nothing was done by others */
     bool cold;                        /* reads go to the read threads first */
-    uint64_t max_rows;                /* of a block, so that it stays in a core's cache; set once */
-    struct row_pace *rows;                /* by leaf: of those that are computed, and of those from the cache (rows.c) */
+    struct row_pace *rows;            /* by leaf: of those that are computed, and of those from the cache (rows.c) */
     struct cw_tuned_log tuned;
     struct cw_ahead *ahead;           /* joined batches made ahead (ahead.c), in order */
     unsigned n_ahead;

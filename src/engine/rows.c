@@ -4,8 +4,11 @@
 
 /* A block should take about this long: long against the cost of scheduling it (microseconds), short against a batch. */
 #define BLOCK_NS UINT64_C(500000)
-/* A block's columns should stay in a core's cache. */
+/* Where functions are called it has to be long against waking a host process and its answer (tenths of a millisecond on some machines). */
+#define CALL_NS UINT64_C(8000000)
+/* A block's columns should stay in a core's cache; what goes to a host process and back leaves it anyway. */
 #define BLOCK_BYTES ((uint64_t)256 << 10)
+#define CALL_BYTES ((uint64_t)4 << 20)
 #define MOST_ROWS 4096
 /* Rows from the cache are only read, so that a block of them need not fit in a core's cache. */
 #define FEW_HITS 8
@@ -26,26 +29,41 @@ static uint64_t row_bytes(const struct cw_sequence *s, unsigned leaf)
     return bytes;
 }
 
+static bool calls_functions(const struct cw_program *g)
+{
+    bool any = false;
+    for (unsigned k = 0; k < g->n_ops; k++)
+        any |= g->ops[k]->desc->function;
+    return any;
+}
+
 int cw_rows_new(struct cw_runner *r, struct cw_error *err)
 {
     unsigned n = r->compiled->n_programs;
-    uint64_t widest = 1;
-    for (unsigned i = 0; i < n; i++)
-        widest = CW_MAX(widest, row_bytes(r->sequence, i));
-    r->max_rows = CW_MIN(CW_MAX(BLOCK_BYTES / widest, 1), MOST_ROWS);
     r->rows = calloc(2 * n, sizeof(*r->rows));
-    return r->rows ? 0 : cw_error_nomem(err, 0, "the engine");
+    if (!r->rows)
+        return cw_error_nomem(err, 0, "the engine");
+    for (unsigned i = 0; i < n; i++) {
+        bool calls = calls_functions(&r->compiled->programs[i]);
+        uint64_t most = CW_MIN(CW_MAX((calls ? CALL_BYTES : BLOCK_BYTES) / CW_MAX(row_bytes(r->sequence, i), 1), 1), MOST_ROWS);
+        r->rows[2 * i] = (struct row_pace){.aim_ns = calls ? CALL_NS : BLOCK_NS, .most = most};
+        r->rows[2 * i + 1] = (struct row_pace){.aim_ns = BLOCK_NS, .most = CW_MAX(most, FEW_HITS)};
+    }
+    return 0;
 }
 
-static uint64_t by_time(uint64_t ns) { return ns ? CW_MAX(BLOCK_NS / ns, 1) : 1; }
-static uint64_t by_cache(const struct cw_runner *r, bool hit) { return hit ? CW_MAX(r->max_rows, FEW_HITS) : r->max_rows; }
+static uint64_t by_time(const struct row_pace *p) { return p->ns ? CW_MAX(p->aim_ns / p->ns, 1) : 1; }
 
-uint64_t cw_rows_most(const struct cw_runner *r, unsigned leaf, bool hit) { return CW_MIN(by_time(r->rows[2 * leaf + hit].ns), by_cache(r, hit)); }
+uint64_t cw_rows_most(const struct cw_runner *r, unsigned leaf, bool hit)
+{
+    const struct row_pace *p = &r->rows[2 * leaf + hit];
+    return CW_MIN(by_time(p), p->most);
+}
 
 static void tell(struct cw_runner *r, unsigned leaf, bool hit)
 {
     struct row_pace *rows = &r->rows[2 * leaf + hit];
-    uint64_t now = cw_rows_most(r, leaf, hit), time = by_time(rows->ns), cache = by_cache(r, hit);
+    uint64_t now = cw_rows_most(r, leaf, hit), time = by_time(rows);
     if (now < TOLD_FACTOR * rows->told && now * TOLD_FACTOR > rows->told)
         return;
     rows->told = now;
@@ -53,9 +71,9 @@ static void tell(struct cw_runner *r, unsigned leaf, bool hit)
         .what = hit ? "block_rows_cached" : "block_rows",
         .of = r->compiled->programs[leaf].ops[0]->desc->name,
         .seen = {{"row_s", (double)rows->ns * 1e-9}, {"row_bytes", (double)row_bytes(r->sequence, leaf)}},
-        .others = {{"time", (double)time}, {"core_cache", (double)cache}},
+        .others = {{"time", (double)time}, {"core_cache", (double)rows->most}},
         .chosen = (double)now,
-        .why = time <= cache ? "so many take about half a millisecond: long against scheduling, short against a batch" : "the columns of more would not stay in a core's cache",
+        .why = time > rows->most ? "the columns of more would not stay in a core's cache" : rows->aim_ns == CALL_NS ? "so many take some milliseconds: long against waking a host process, short against a batch" : "so many take about half a millisecond: long against scheduling, short against a batch",
     };
     cw_tuned_add(&r->tuned, &t);
 }

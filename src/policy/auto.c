@@ -18,15 +18,20 @@
 #define LATE_GAIN 0.15
 #define FINE_ERROR 0.03     /* decisions after the first are made with less, or with this part of the gain */
 #define FINE_PART 0.2
+#define SHORT_PART 0.1      /* a start delay that is more than that of the rest is long */
+#define BOLD_PART 0.1       /* of the rest, measured: then it does what seems better */
+#define ROUGH_PER_PART 10.0 /* error with which it may, by that part */
 #define LEAST_GAIN 0.015
 #define EXACT 0.005         /* the standard error with which it rests */
 #define CHANGED 0.05        /* of step or interval, beyond SURE_CHANGE standard errors: conditions are others now */
-#define SURE_CHANGE 4.0
+#define SURE_CHANGE 5.0     /* it is asked at each report, thousands of times */
+#define CHANGED_BATCHES 8   /* that say so: a single one may take several times as long, and tails are long */
 #define KNOWN_BATCHES 30    /* before so many nothing can change: it is not known what it was */
 #define LOOK_AGAIN 1.15     /* times the batches of the last look */
 #define MARKER_GAIN 0.05    /* another marker than the one chosen must give more by so much */
 #define STORE_CHANGED 0.2   /* of the cache's speed */
-#define GREW 0.02           /* of the epoch, more or less of it cached */
+#define GREW 0.02           /* of what was not cached, more or less of it */
+#define GREW_LEAST 0.001    /* of the epoch */
 #define TRIAL_SURER 3       /* than a first guess: what is left behind is not measured again */
 #define MISSING 0.05        /* of the workers: what is measured then still counts */
 
@@ -53,6 +58,13 @@ static void measure_anew(struct cw_auto *m, double now_s)
     m->since_s = now_s;
 }
 
+/* Conditions are others: of what was decided before no more than `decisions` count. */
+static void begin_anew(struct cw_auto *m, double decisions)
+{
+    m->decisions = CW_MIN(m->decisions, decisions);
+    m->resting = m->past_s = m->past_cost = 0;
+}
+
 /* What markers save is measured by those who do not use them too. */
 static double saved_s(const struct cw_facts *f)
 {
@@ -71,9 +83,11 @@ static void note_cache(struct cw_auto *m, const struct cw_facts *f)
 
 static void take(struct cw_auto *m, const struct cw_facts *f, const struct cw_alternative *chosen, double now_s)
 {
-    double cached = chosen->marker >= 0 ? f->markers[chosen->marker].cached : 0, full = m->compute.mean + m->cached * cw_auto_prefix_s(f, (int)m->marker);
+    double cached = chosen->marker >= 0 ? f->markers[chosen->marker].cached : 0, full = cw_auto_all_s(m, f);
     bool reads = chosen->marker != (int)m->marker && (cached > GREW || (chosen->marker < 0 && m->cached > GREW)); /* what is there, from now on; or no more */
     bool other = chosen->workers != (int)m->target || reads;
+    if (chosen->workers != (int)m->target)
+        m->asked_s = now_s;
     m->target = chosen->workers;
     m->marker = chosen->marker;
     note_cache(m, f);
@@ -85,12 +99,29 @@ static void take(struct cw_auto *m, const struct cw_facts *f, const struct cw_al
         m->compute = (struct cw_mean){0, CW_MAX(full - cached * cw_auto_prefix_s(f, chosen->marker), 0), 0}; /* thought, like that of workers */
 }
 
-static bool pays(const struct cw_auto *m, double gain, double error)
+/* Whether a change pays. What it gains must be more than an error of what was measured with these workers; the longer that took beside what is left, the bolder. */
+static bool pays(const struct cw_auto *m, const struct cw_outlook *o, const struct cw_alternative *best, const struct cw_alternative *stay, double decisions, double error, double now_s)
 {
-    double needed = m->decisions < DECISIONS ? LEAST_GAIN * (1 + m->decisions / 2) : LATE_GAIN;
+    double gain = cw_outlook_gain(o, best, stay, m->decisions >= decisions), rest = gain * (1 + o->past_time_s / CW_MAX(stay->time_s, 1e-9));
+    double needed = m->decisions < decisions ? LEAST_GAIN * (1 + m->decisions / 2) : LATE_GAIN;
     if (m->decisions == 0)
         return gain > needed;
-    return gain > needed + CW_AUTO_SURE * error && error < CW_MAX(FINE_ERROR, FINE_PART * gain);
+    bool objective = cw_outlook_gain(o, best, stay, true) > needed; /* nothing is risked for the other measure */
+    double part = objective ? (now_s - m->since_s) / CW_MAX(best->time_s, 1e-9) : 0, sure = CW_AUTO_SURE * CW_MAX(1 - part / BOLD_PART, 0);
+    return gain > needed && rest > needed + sure * error && error < CW_MAX(CW_MAX(FINE_ERROR, FINE_PART * rest), ROUGH_PER_PART * part);
+}
+
+/*
+ * Where only time counts workers should do even if they are slower than they seem, by a standard error: what is missing comes a start delay later. That matters as far as
+ * the job is short beside it.
+ */
+static double doubt(const struct cw_auto *m, const struct cw_outlook *o)
+{
+    double delay_s = o->facts->pools[0].start_delay_s;
+    if (o->facts->objective != CW_OBJECTIVE_TIME || !(delay_s > 0))
+        return 0;
+    struct cw_alternative best = cw_outlook_best(o, 0);
+    return cw_auto_error(m) * CW_MIN(delay_s / (SHORT_PART * CW_MAX(best.time_s, 1e-9)), 1);
 }
 
 /* The best plan as far as is known, held back. `predicted`: conditions changed in a known way, so it rests on the curve alone. */
@@ -101,14 +132,18 @@ static void look(struct cw_auto *m, const struct cw_facts *f, double now_s, bool
     if (!predicted)
         cw_auto_learn(m, f);
     cw_auto_outlook(m, f, &o);
-    struct cw_alternative best = cw_outlook_best(&o, first ? 0 : MARKER_GAIN), stay = cw_outlook_rest(&o, (int)m->target, f->marker);
-    double gain = cw_alternative_gain(f->objective, &best, &stay, m->decisions >= DECISIONS), error = predicted ? 0 : cw_auto_error(m);
+    o.doubt = predicted ? 0 : doubt(m, &o);
+    struct cw_alternative best = cw_outlook_best(&o, first ? 0 : MARKER_GAIN);
+    struct cw_alternative stay = (predicted ? cw_outlook_keep : cw_outlook_rest)(&o, (int)m->target, f->marker);
+    double decisions = cw_outlook_fills(&o, best.marker) ? DECISIONS - 1 : DECISIONS; /* one is kept for when it is full */
+    double error = predicted ? 0 : cw_auto_error(m);
     double trial = predicted ? 0 : cw_auto_explore(m, &o, &stay, error), n = trial > 0 ? trial : cw_auto_restrain(m, f, &best);
     if (n != best.workers)
         best = cw_outlook_rest(&o, (int)CW_MIN(n, f->pools[0].maximum), best.marker);
     bool other = best.workers != (int)m->target || best.marker != f->marker;
-    bool worth = trial > 0 ? error < cw_auto_tolerated_error(m, f, &best, now_s) / TRIAL_SURER : pays(m, gain, error);
-    if (other && worth && m->decisions < DECISIONS_AT_MOST) {
+    bool worth = trial > 0 ? error < cw_auto_tolerated_error(m, f, &best, now_s) / TRIAL_SURER : pays(m, &o, &best, &stay, decisions, error, now_s);
+    double most = predicted && cw_outlook_fills(&o, best.marker) ? DECISIONS : DECISIONS_AT_MOST; /* it will be fuller still */
+    if (other && worth && m->decisions < most) {
         cw_auto_record(m, f, &o, &best, predicted ? "more of the epoch is cached now" : first ? "measured" : "measured again", d);
         take(m, f, &best, now_s);
     } else if (!predicted) {
@@ -125,7 +160,7 @@ static void look(struct cw_auto *m, const struct cw_facts *f, double now_s, bool
 static bool differs(const struct cw_mean *recent, const struct cw_mean *before)
 {
     double known = cw_mean_error(before); /* the scatter of one batch is taken from there too: a few batches don't know theirs */
-    return recent->n > 0 && before->n >= KNOWN_BATCHES && fabs(recent->mean / before->mean - 1) > CHANGED + SURE_CHANGE * known * sqrt(1 + before->n / recent->n);
+    return recent->n >= CHANGED_BATCHES && before->n >= KNOWN_BATCHES && fabs(recent->mean / before->mean - 1) > CHANGED + SURE_CHANGE * known * sqrt(1 + before->n / recent->n);
 }
 
 static void absorb_recent(struct cw_auto *m)
@@ -155,13 +190,13 @@ static bool store_changed(double now, double before) { return now > 0 && (!(befo
 /* What is known of the cache's storage, or of what markers save, is something else by now: that is to be looked at; what was measured of all else still holds. */
 static void watch_cache(struct cw_auto *m, const struct cw_facts *f)
 {
-    double full = m->compute.mean + m->cached * cw_auto_prefix_s(f, (int)m->marker);
+    double full = cw_auto_all_s(m, f);
     bool store = store_changed(f->storage.read_bytes_per_s, m->read_bytes_per_s) || store_changed(f->storage.write_bytes_per_s, m->write_bytes_per_s);
     if (f->n_markers == 0 || !(store || fabs(saved_s(f) - m->saved_s) > STORE_CHANGED * full))
         return;
     note_cache(m, f);
-    m->resting = m->looked_n = 0;
-    m->decisions = CW_MIN(m->decisions, 1);
+    begin_anew(m, 1);
+    m->looked_n = 0;
 }
 
 /*
@@ -177,7 +212,7 @@ static bool changed(struct cw_auto *m, const struct cw_facts *f, double now_s)
             absorb_recent(m);
         return false;
     }
-    m->resting = m->decisions = 0;
+    begin_anew(m, 0);
     measure_anew(m, now_s);
     m->step = (struct cw_mean){0};
     if (!step) /* the input changed, so what was known of it is void */
@@ -189,13 +224,15 @@ static bool changed(struct cw_auto *m, const struct cw_facts *f, double now_s)
 static bool cache_grew(struct cw_auto *m, const struct cw_facts *f, double now_s)
 {
     double cached = f->marker >= 0 ? f->markers[f->marker].cached : 0;
-    bool grew = f->marker == (int)m->marker && fabs(cached - m->cached) > GREW;
+    double least = CW_MAX(GREW * (1 - CW_MIN(cached, m->cached)), GREW_LEAST);
+    bool grew = f->marker == (int)m->marker && fabs(cached - m->cached) > least;
     if (!grew)
         return false;
-    double full = m->compute.mean + m->cached * cw_auto_prefix_s(f, f->marker);
+    double full = cw_auto_all_s(m, f);
+    if (f->objective == CW_OBJECTIVE_TIME) /* what is left is a difference: workers that go for too small a one take a start delay to come back */
+        full *= 1 + cw_auto_supply_error(m);
     m->cached = cached;
     m->resting = 0;
-    m->decisions = CW_MIN(m->decisions, 1);
     measure_anew(m, now_s);
     m->compute = (struct cw_mean){0, CW_MAX(full - cached * cw_auto_prefix_s(f, f->marker), 0), 0}; /* thought, not measured: weighs nothing */
     return m->n_points > 0;
@@ -207,7 +244,9 @@ static void start(struct cw_auto *m, const struct cw_facts *f, double now_s)
     m->running = f->pools[0].running;
     m->marker = f->marker;
     m->markers = f->n_markers;
-    m->since_s = now_s;
+    m->objective = f->objective;
+    m->client_price_per_h = f->client_price_per_h;
+    m->since_s = m->last_s = now_s;
     note_cache(m, f);
 }
 
@@ -219,16 +258,27 @@ static void fit_markers(struct cw_auto *m, const struct cw_facts *f)
     m->markers = f->n_markers;
     m->marker = f->marker;
     m->cached = f->marker >= 0 ? f->markers[f->marker].cached : 0;
-    m->decisions = CW_MIN(m->decisions, 1);
-    m->resting = m->looked_n = 0;
+    begin_anew(m, 1);
+    m->looked_n = 0;
     note_cache(m, f);
+}
+
+/* Something else is looked for: what was measured holds, what was decided does not. */
+static void fit_objective(struct cw_auto *m, const struct cw_facts *f)
+{
+    if (m->objective == f->objective && m->client_price_per_h == f->client_price_per_h)
+        return;
+    m->objective = f->objective;
+    m->client_price_per_h = f->client_price_per_h;
+    begin_anew(m, 1);
+    m->looked_n = 0;
 }
 
 /* The pool has become smaller than what was wanted; or larger, where all of it was taken: then it looks again. */
 static void fit_maximum(struct cw_auto *m, const struct cw_facts *f, double now_s, struct cw_decision *d)
 {
     if (m->maximum > 0 && m->target >= m->maximum && f->pools[0].maximum > m->maximum)
-        m->resting = m->decisions = 0;
+        begin_anew(m, 0);
     m->maximum = f->pools[0].maximum;
     if (m->target <= f->pools[0].maximum)
         return;
@@ -252,6 +302,15 @@ static void observe(struct cw_auto *m, const struct cw_facts *f, const struct cw
         look(m, f, now_s, false, d);
 }
 
+static void spend(struct cw_auto *m, const struct cw_facts *f, double now_s)
+{
+    const struct cw_pool_facts *pool = &f->pools[0];
+    double seconds = CW_MAX(now_s - m->last_s, 0);
+    m->past_s += seconds;
+    m->past_cost += seconds / 3600 * (f->client_price_per_h + (pool->running + pool->starting) * pool->price_per_h);
+    m->last_s = now_s;
+}
+
 /* Of many workers one may be missing, and be on its way again. */
 static bool about(double workers, double of) { return fabs(workers - of) <= MISSING * of; }
 
@@ -261,9 +320,11 @@ static void auto_decide(const struct cw_policy *policy, struct cw_policy_memory 
     struct cw_demand now = cw_demand(f);
     if (m->target < 1)
         start(m, f, now_s);
+    spend(m, f, now_s);
     bool same = about(f->pools[0].running, m->running) && about(f->pools[0].running, m->target);
     fit_maximum(m, f, now_s, d);
     fit_markers(m, f);
+    fit_objective(m, f);
     m->running = f->pools[0].running;
     if (cache_grew(m, f, now_s))
         look(m, f, now_s, true, d);
@@ -278,7 +339,7 @@ static void auto_decide(const struct cw_policy *policy, struct cw_policy_memory 
 static const struct cw_field fields[] = {
     CW_FIELD(struct cw_auto, target), CW_FIELD(struct cw_auto, marker), CW_FIELD(struct cw_auto, decisions), CW_FIELD(struct cw_auto, resting), CW_FIELD(struct cw_auto, maximum),
     CW_FIELD(struct cw_auto, running), CW_FIELD(struct cw_auto, cached), CW_FIELD(struct cw_auto, markers), CW_FIELD(struct cw_auto, since_s),
-    CW_FIELD(struct cw_auto, looked_n), CW_FIELD(struct cw_auto, busiest), CW_FIELD(struct cw_auto, source_bytes_per_s), CW_FIELD(struct cw_auto, floor_s),
+    CW_FIELD(struct cw_auto, looked_n), CW_FIELD(struct cw_auto, objective), CW_FIELD(struct cw_auto, client_price_per_h), CW_FIELD(struct cw_auto, last_s), CW_FIELD(struct cw_auto, asked_s), CW_FIELD(struct cw_auto, past_s), CW_FIELD(struct cw_auto, past_cost), CW_FIELD(struct cw_auto, busiest), CW_FIELD(struct cw_auto, source_bytes_per_s), CW_FIELD(struct cw_auto, floor_s),
     CW_FIELD(struct cw_auto, read_bytes_per_s), CW_FIELD(struct cw_auto, write_bytes_per_s), CW_FIELD(struct cw_auto, saved_s), CW_FIELD(struct cw_auto, step), CW_FIELD(struct cw_auto, interval),
     CW_FIELD(struct cw_auto, compute), CW_FIELD(struct cw_auto, busy), CW_FIELD(struct cw_auto, recent_step), CW_FIELD(struct cw_auto, recent_interval),
     CW_FIELD(struct cw_auto, recent_compute), CW_FIELD(struct cw_auto, recent_busy),

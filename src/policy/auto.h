@@ -11,6 +11,8 @@ struct cw_auto {
     double running, cached;                    /* at the last report */
     double markers;                            /* that facts told of: who measures them may need a while, or be new */
     double since_s, looked_n;                  /* measuring at this number of workers since; batches at the last look */
+    double objective, client_price_per_h;      /* at the last report */
+    double last_s, asked_s, past_s, past_cost; /* the last report; when these workers were decided on; what the job took since conditions were others */
     double busiest, source_bytes_per_s, floor_s;
     double read_bytes_per_s, write_bytes_per_s; /* the cache's, as a decision was made with; what changed since is looked at once */
     double saved_s;                            /* of a batch by all markers together, likewise */
@@ -25,10 +27,14 @@ _Static_assert(sizeof(struct cw_auto) <= sizeof(struct cw_policy_memory), "the m
 
 /* What a batch's prefix takes at a marker; -1: nothing. */
 double cw_auto_prefix_s(const struct cw_facts *f, int marker);
+/* What a worker computes for a batch, nothing cached: at least what any prefix takes, since few batches may say less. */
+double cw_auto_all_s(const struct cw_auto *m, const struct cw_facts *f);
 /* The interval with all the workers that there may be, if they are alike: a step much shorter than that makes no difference. */
 double cw_auto_fastest(const struct cw_auto *m);
 /* The relative standard error of what was measured with these workers. */
 double cw_auto_error(const struct cw_auto *m);
+/* The standard error of what is known of the input side, at the number of workers for which most is known. */
+double cw_auto_supply_error(const struct cw_auto *m);
 /* What was seen with these workers becomes a point of the curve, or a limit. */
 void cw_auto_learn(struct cw_auto *m, const struct cw_facts *f);
 /* All that is believed. There must be a point. */

@@ -6,15 +6,13 @@
 
 /* A first guess may be rough, the more so the longer it takes: it is corrected. Relative standard errors, and errors per part of the job that has passed. */
 #define ROUGH_ERROR 0.06
-#define ROUGH_MOST 0.7
+#define ROUGH_MOST 1.0
 #define ROUGH_PER_PART 15.0
 #define STALLED 0.85        /* workers this much less busy than at their busiest, while the client waits: something else is the limit */
 #define LEAST_LEFT 0.1      /* where the cache leaves less to compute than this part, nothing is learned of computing */
 #define SUBLINEAR 1.3       /* times the work per batch: workers get in each other's way, or at a limit */
 #define SUDDEN 10.0         /* the power of a shape with a sudden limit (curve.h) */
-#define ANYTHING 4.0        /* times the work per batch: so far off that the curve may be of any shape */
-#define UNCLEAR 2.0         /* times: so far off that more workers may give more than they seem to, where only time counts */
-#define FAR 8               /* times the workers: what lies between was never seen */
+#define UNCLEAR 1.7         /* times: so far off that more workers may give more than they seem to, where only time counts */
 #define FARTHER 4           /* times the workers to try then */
 #define EXPLORE_GAIN 0.06
 #define EXPLORE_PART 5      /* trials that a job must be long for one more */
@@ -27,11 +25,22 @@
 
 double cw_auto_prefix_s(const struct cw_facts *f, int marker) { return marker >= 0 ? f->markers[marker].prefix_s : 0; }
 
-/* What of the work is left with what is cached now. */
-static double work_left(const struct cw_auto *m, const struct cw_facts *f)
+double cw_auto_all_s(const struct cw_auto *m, const struct cw_facts *f)
 {
     double all = m->compute.mean + m->cached * cw_auto_prefix_s(f, (int)m->marker);
-    return all > 0 ? m->compute.mean / all : 1;
+    for (int i = 0; i < f->n_markers; i++)
+        all = CW_MAX(all, f->markers[i].prefix_s);
+    return all;
+}
+
+/* Workers that are seldom busy even when they are the limit wait for the source. */
+static double waiting(const struct cw_auto *m) { return m->busiest > 0 && m->busiest < STALLED ? 1 - m->busiest : 0; }
+
+/* What of a worker's time is left with what is cached now. */
+static double work_left(const struct cw_auto *m, const struct cw_facts *f)
+{
+    struct cw_outlook o = {.facts = f, .compute_s = cw_auto_all_s(m, f), .waiting = waiting(m)};
+    return cw_outlook_left(&o, (int)m->marker, m->cached);
 }
 
 double cw_auto_fastest(const struct cw_auto *m) { return m->maximum > 0 ? m->interval.mean * m->running / m->maximum : 0; }
@@ -52,7 +61,23 @@ static bool stalled(const struct cw_auto *m, double workers)
     return cw_auto_waits(m) && m->n_points > 0 && workers > m->points[0].workers && m->busy < STALLED * m->busiest;
 }
 
-static void add_point(struct cw_auto *m, double workers, double s, double error)
+/* What batches scatter is about the same with any number of workers, so what is known of it by now tells how well points are known that few batches gave. */
+static void judge_points(struct cw_auto *m)
+{
+    struct cw_mean all = {0, 1, 0};
+    for (size_t i = 0; i < (size_t)m->n_points; i++) {
+        all.n += CW_MAX(m->points[i].n - 1, 0);
+        all.m2 += m->points[i].m2;
+    }
+    all.n += 1;
+    double of_one = cw_mean_error(&all) * sqrt(all.n);
+    for (size_t i = 0; i < (size_t)m->n_points; i++)
+        if (m->points[i].n > 0)
+            m->points[i].error = CW_MIN(of_one / sqrt(m->points[i].n), 1);
+}
+
+/* `of`: the mean that s is made from. */
+static void add_point(struct cw_auto *m, double workers, double s, const struct cw_mean *of)
 {
     size_t n = (size_t)m->n_points, at = 0;
     while (at < n && m->points[at].workers < workers)
@@ -64,7 +89,16 @@ static void add_point(struct cw_auto *m, double workers, double s, double error)
             m->points[i] = m->points[i - 1];
         m->n_points++;
     }
-    m->points[at] = (struct cw_point){workers, s, error};
+    m->points[at] = (struct cw_point){workers, s, ROUGH_ERROR, of->n, of->mean > 0 ? of->m2 / (of->mean * of->mean) : 0};
+    judge_points(m);
+}
+
+double cw_auto_supply_error(const struct cw_auto *m)
+{
+    double least = m->n_points > 0 ? m->points[0].error : 0;
+    for (size_t i = 1; i < (size_t)m->n_points; i++)
+        least = CW_MIN(least, m->points[i].error);
+    return least;
 }
 
 /* What the cache's storage takes for a batch, at the part of it that is read. */
@@ -81,7 +115,7 @@ void cw_auto_learn(struct cw_auto *m, const struct cw_facts *f)
     double source = (m->marker >= 0 ? 1 - m->cached : 1) * f->storage.source_bytes;
     if (left < LEAST_LEFT || cache_s(m, f) > STALLED * m->interval.mean) { /* what was seen is the cache's speed; of computing it is known what it took before */
         if (m->n_points == 0)
-            add_point(m, workers, (m->compute.mean + m->cached * cw_auto_prefix_s(f, (int)m->marker)) / workers, ROUGH_ERROR);
+            add_point(m, workers, cw_auto_all_s(m, f) / workers, &(struct cw_mean){0});
         return;
     }
     if (stalled(m, workers)) {
@@ -98,16 +132,21 @@ void cw_auto_learn(struct cw_auto *m, const struct cw_facts *f)
     bool limits = cw_auto_waits(m) && !stalled(m, workers); /* workers do */
     m->busiest = CW_MAX(m->busiest, m->busy);
     if (limits)
-        add_point(m, workers, m->interval.mean / left, cw_mean_error(&m->interval));
+        add_point(m, workers, m->interval.mean / left, &m->interval);
     else if (m->compute.mean > 0)
-        add_point(m, workers, m->compute.mean / (workers * (m->busiest > 0 ? m->busiest : 1)) / left, cw_mean_error(&m->compute));
+        add_point(m, workers, m->compute.mean / (workers * (m->busiest > 0 ? m->busiest : 1)) / left, &m->compute);
 }
 
 void cw_auto_outlook(const struct cw_auto *m, const struct cw_facts *f, struct cw_outlook *o)
 {
     const struct cw_pool_facts *pool = &f->pools[0];
     *o = (struct cw_outlook){.facts = f, .step_s = m->step.mean, .source_bytes_per_s = m->source_bytes_per_s, .floor_s = m->floor_s, .worker_price_per_h = pool->price_per_h};
-    o->compute_s = m->compute.mean + m->cached * cw_auto_prefix_s(f, (int)m->marker);
+    o->compute_s = cw_auto_all_s(m, f);
+    o->waiting = waiting(m);
+    o->asked = m->target;
+    o->asked_delay_s = CW_MAX(m->asked_s + pool->start_delay_s - m->last_s, 0);
+    o->past_time_s = m->past_s;
+    o->past_cost = m->past_cost;
     if (!(o->worker_price_per_h > 0))
         o->worker_price_per_h = (f->objective == CW_OBJECTIVE_TIME ? UNPRICED : UNPRICED_COST) * (f->client_price_per_h > 0 ? f->client_price_per_h : 1);
     cw_curve_fit(m->points, (size_t)m->n_points, 0, &o->curve);
@@ -151,9 +190,9 @@ double cw_auto_restrain(const struct cw_auto *m, const struct cw_facts *f, const
 }
 
 /*
- * Two points don't tell a part that can't be divided from a limit that is hit all of a sudden. The curve takes the first, which asks for many workers; here the
- * second is tried, if it would pay and the job is long beside the trial. Where many workers gain much less than they should, the truth may be anything: if it is time
- * that counts, more of them are tried (too many cost money only, and where they get in each other's way three points show it); else the middle is. 0: none.
+ * Two points tell little. Where workers gain much less than they should and time counts, more of them are tried: too many cost money only, and where they get in each
+ * other's way three points show it. Else they may have hit a limit all of a sudden, so that fewer do as much: that is tried if it would pay and the job is long
+ * beside the trial. 0: none.
  */
 double cw_auto_explore(const struct cw_auto *m, const struct cw_outlook *believed, const struct cw_alternative *stay, double error)
 {
@@ -163,17 +202,14 @@ double cw_auto_explore(const struct cw_auto *m, const struct cw_outlook *believe
     if (m->n_points != 2 || m->decisions > 1 || !cw_auto_waits(m) || m->target != b->workers || stay->time_s < EXPLORE_PART * trial_s)
         return 0;
     double work = b->s * b->workers / (a->s * a->workers);
-    bool far = b->workers >= FAR * a->workers;
-    if (work >= UNCLEAR && far && f->objective == CW_OBJECTIVE_TIME && f->pools[0].maximum > b->workers * FARTHER / 2)
+    if (work >= UNCLEAR && f->objective == CW_OBJECTIVE_TIME && f->pools[0].maximum > b->workers * FARTHER / 2)
         return CW_MIN(FARTHER * b->workers, f->pools[0].maximum);
-    if (work >= ANYTHING && far)
-        return floor(sqrt(a->workers * b->workers) + 0.5);
     if (work < SUBLINEAR || stay->time_s < EXPLORE_LONG * trial_s)
         return 0;
     struct cw_outlook sudden = *believed;
     cw_curve_fit(m->points, 2, SUDDEN, &sudden.curve);
     struct cw_alternative best = cw_outlook_best(&sudden, 1), same = cw_outlook_rest(&sudden, (int)m->target, f->marker);
-    double gain = cw_alternative_gain(f->objective, &best, &same, false);
+    double gain = cw_outlook_gain(&sudden, &best, &same, false);
     if (best.workers >= m->target || gain <= EXPLORE_GAIN + CW_AUTO_SURE * error)
         return 0;
     if (m->target < 2.5 * best.workers)

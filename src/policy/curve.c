@@ -7,6 +7,7 @@
 
 #define ROUGH 0.015 /* real curves are not smooth: shapes that miss points by so much are as good as others */
 #define RISE 0.02          /* more than that, and than noise, is a valley */
+#define VALLEY_BEFORE 0.15
 #define VALLEY_MISFIT 25.0 /* squared errors that the points besides the three may be off */
 
 static double power(double x, double p) { return p == 1 ? x : p == 2 ? x * x : cw_pow(x, p); }
@@ -15,6 +16,17 @@ static double root(double x, double p) { return p == 1 ? x : p == 2 ? sqrt(x) : 
 static double shape_s(const struct cw_shape *c, double n) { return root(c->a / power(n, c->p) + c->b, c->p) + c->g * n; }
 
 static double variance(const struct cw_point *p) { return p->error * p->error + ROUGH * ROUGH; }
+
+/* In logarithms: a hundredth of what was seen is further off than its double, however badly that is known. */
+static double misfit(const struct cw_shape *c, const struct cw_point *points, size_t n)
+{
+    double sum = 0;
+    for (size_t i = 0; i < n; i++) {
+        double s = shape_s(c, points[i].workers), off = s > 0 ? cw_log(s / points[i].s) : 1e9;
+        sum += off * off / variance(&points[i]);
+    }
+    return sum;
+}
 
 /* Least squares of s^p = a n^-p + b with relative errors, a and b at least 0. */
 static struct cw_shape fit_power(const struct cw_point *points, size_t n, double p)
@@ -38,20 +50,18 @@ static struct cw_shape fit_power(const struct cw_point *points, size_t n, double
         c.a = xy / xx;
     }
     if (c.a < 0) {
-        c.a = 0;
-        c.b = y / w;
+        struct cw_shape flat = {.b = y / w, .p = p}, linear = {.a = xy / xx, .p = p};
+        c = misfit(&flat, points, n) <= misfit(&linear, points, n) ? flat : linear;
     }
     return c;
 }
 
-static double misfit(const struct cw_shape *c, const struct cw_point *points, size_t n)
+/* a/n + g n through two points. False: no such curve with a, g > 0. */
+static bool fit_pure_valley(const struct cw_point *p, struct cw_shape *c)
 {
-    double sum = 0;
-    for (size_t i = 0; i < n; i++) {
-        double off = shape_s(c, points[i].workers) / points[i].s - 1;
-        sum += off * off / variance(&points[i]);
-    }
-    return sum;
+    double x = p[0].workers, y = p[1].workers, g = (p[1].s * y - p[0].s * x) / (y * y - x * x), a = p[0].s * x - g * x * x;
+    *c = (struct cw_shape){.a = a, .p = 1, .g = g};
+    return a > 0 && g > 0;
 }
 
 /* a/n + b + g n through three points. False: no such curve with a, g > 0. */
@@ -66,13 +76,19 @@ static bool fit_valley(const struct cw_point *p, struct cw_shape *c)
     return a > 0 && g > 0 && c->b + 2 * sqrt(a * g) > 0;
 }
 
-/* If it got slower again behind the fastest point: a valley through that and its neighbours. */
-static bool try_valley(const struct cw_point *points, size_t n, struct cw_shape *c)
+static size_t fastest(const struct cw_point *points, size_t n)
 {
     size_t low = 0;
     for (size_t i = 1; i < n; i++)
         if (points[i].s < points[low].s)
             low = i;
+    return low;
+}
+
+/* If it got slower again behind the fastest point: a valley through that and its neighbours. */
+static bool try_valley(const struct cw_point *points, size_t n, struct cw_shape *c)
+{
+    size_t low = fastest(points, n);
     if (n < 3 || low + 1 >= n || points[low + 1].s < points[low].s * (1 + RISE + 2 * sqrt(variance(&points[low]) + variance(&points[low + 1]))))
         return false;
     return fit_valley(points + (low > 0 ? low - 1 : 0), c) && misfit(c, points, n) < VALLEY_MISFIT;
@@ -96,10 +112,16 @@ static bool try_linear(const struct cw_point *points, size_t n, struct cw_shape 
 static void fit_shapes(const struct cw_point *points, size_t n, struct cw_curve *c)
 {
     static const double powers[] = {1, 1.4, 2, 3, 5, 10}, before[] = {0.4, 0.1, 0.1, 0.1, 0.15, 0.15}; /* what is thought of them before anything was seen */
-    for (size_t i = 0; i < (n > 2 ? CW_COUNT_OF(powers) : 1); i++) {
+    for (size_t i = 0; i < CW_COUNT_OF(powers); i++) {
         struct cw_shape at = fit_power(points, n, powers[i]);
         at.weight = before[i] * cw_exp(-0.5 * misfit(&at, points, n));
         c->shapes[c->n_shapes++] = at;
+    }
+    struct cw_shape valley;
+    struct cw_point three[] = {points[0], points[CW_MIN(CW_MAX(fastest(points, n), 1), n - 2)], points[n - 1]};
+    if (n == 2 ? fit_pure_valley(points, &valley) : fit_valley(three, &valley)) {
+        valley.weight = VALLEY_BEFORE * cw_exp(-0.5 * misfit(&valley, points, n));
+        c->shapes[c->n_shapes++] = valley;
     }
     double sum = 0;
     for (size_t i = 0; i < c->n_shapes; i++)
@@ -110,7 +132,7 @@ static void fit_shapes(const struct cw_point *points, size_t n, struct cw_curve 
 
 void cw_curve_fit(const struct cw_point *points, size_t n, double p, struct cw_curve *ret)
 {
-    struct cw_curve c = {0};
+    struct cw_curve c = {.reach = 1e300};
     if (p > 0)
         c.shapes[c.n_shapes++] = fit_power(points, n, p);
     else if (try_linear(points, n, &c.shapes[0]) || try_valley(points, n, &c.shapes[0]))
@@ -121,6 +143,7 @@ void cw_curve_fit(const struct cw_point *points, size_t n, double p, struct cw_c
         c.shapes[0].weight = 1;
     *ret = c;
     ret->n = n;
+    ret->reach = n == 2 ? points[1].workers : 1e300;
     for (size_t i = 0; i < n; i++) { /* c has no points yet: the shapes alone */
         double off = points[i].s / cw_curve_s(&c, points[i].workers), trust = ROUGH * ROUGH / variance(&points[i]);
         ret->points[i] = (struct cw_point){points[i].workers, 1 + (off - 1) * trust, points[i].error};
@@ -147,5 +170,7 @@ double cw_curve_s(const struct cw_curve *c, double workers)
     for (size_t i = 0; i < c->n_shapes; i++)
         if (c->shapes[i].weight > 1e-6)
             s += c->shapes[i].weight * shape_s(&c->shapes[i], workers);
+    if (workers > c->reach)
+        s = shape_s(&c->shapes[0], workers);
     return s * left(c, workers);
 }

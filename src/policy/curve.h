@@ -4,9 +4,12 @@
 #include <stddef.h>
 
 #define CW_CURVE_POINTS 8
-#define CW_CURVE_SHAPES 7
+#define CW_CURVE_SHAPES 8
 
-struct cw_point { double workers, s, error; }; /* s: per batch, of the input side alone; error: its standard error, relative */
+struct cw_point {
+    double workers, s, error; /* s: per batch, of the input side alone; error: its standard error, relative */
+    double n, m2;             /* of how many batches it is the mean, and their squared distances from it, relative; 0: it is none */
+};
 
 /*
  * A shape is  s(n) = (a n^-p + b)^(1/p) + g n:  p = 1 has a part that can't be divided (Amdahl), a large p a floor that is hit all of a sudden
@@ -19,6 +22,7 @@ struct cw_curve {
     size_t n_shapes;
     struct cw_point points[CW_CURVE_POINTS]; /* s: what the shapes leave, a factor */
     size_t n;
+    double reach; /* with more workers than that only the first shape counts */
 };
 
 /* points: ascending by workers, at least 1. p: only this shape; 0: all of them, as above. */

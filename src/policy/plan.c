@@ -9,16 +9,24 @@
 #define MARKER_TOLERANCE 0.02 /* a cache that gains less is not worth the trouble */
 #define WEIGHT 3              /* of the objective against the other measure, where one is given up for the other */
 #define TAIL_EPOCHS 8         /* of a cache that fills slowly, one by one; the rest as the last one */
+#define FULL 0.02             /* of an epoch less is as good as full */
 #define HELD_DELAYS 4         /* workers that were asked for are kept for so many start delays, however short the epochs are */
 
 static double least(double a, double b) { return a < b ? a : b; }
+
+double cw_outlook_left(const struct cw_outlook *o, int marker, double cached)
+{
+    if (marker < 0 || !(o->compute_s > 0))
+        return 1;
+    double computed = 1 - cached * o->facts->markers[marker].prefix_s / o->compute_s;
+    return CW_MAX((1 - o->waiting) * computed + o->waiting * (1 - cached), 1e-6);
+}
 
 double cw_outlook_batch_s(const struct cw_outlook *o, double workers, int marker, double cached)
 {
     const struct cw_storage_facts *st = &o->facts->storage;
     const struct cw_marker_facts *m = marker >= 0 ? &o->facts->markers[marker] : NULL;
-    double left = m && o->compute_s > 0 ? CW_MAX(1 - cached * m->prefix_s / o->compute_s, 1e-6) : 1;
-    double s = CW_MAX(o->step_s, left * cw_curve_s(&o->curve, workers));
+    double s = CW_MAX(o->step_s, (1 + o->doubt) * cw_outlook_left(o, marker, cached) * cw_curve_s(&o->curve, workers));
     double source = (m ? 1 - cached : 1) * st->source_bytes, ceiling = st->source_bytes_per_s > 0 ? st->source_bytes_per_s : o->source_bytes_per_s;
     if (ceiling > 0)
         s = CW_MAX(s, source / ceiling);
@@ -109,7 +117,12 @@ static void add_tail(const struct cw_outlook *o, int marker, double cached, stru
 /* Whether the cache will never have more than now: it is full, or has no room. */
 static bool is_full(const struct cw_outlook *o, const struct cw_marker_facts *m)
 {
-    return m->cached >= room(o, m) - 1e-3;
+    return m->cached >= room(o, m) - FULL;
+}
+
+bool cw_outlook_fills(const struct cw_outlook *o, int marker)
+{
+    return marker >= 0 && o->facts->epoch + 1 < o->facts->epochs && !is_full(o, &o->facts->markers[marker]);
 }
 
 /* For how many epochs after this one workers stay that are decided on now. */
@@ -131,15 +144,24 @@ static void spend(const struct cw_outlook *o, struct cw_alternative *a, const st
     a->cost += seconds * (price_s(o, a->workers) + gb * o->facts->storage.price_per_gb_h / 3600);
 }
 
+/* The same with the workers that are decided on; until they have started (*delay_s) it goes on with those that run. */
+static void pass(const struct cw_outlook *o, struct cw_alternative *a, const struct cw_marker_facts *m, double batches, double cached, double kept, double *delay_s)
+{
+    double now_s = cw_outlook_batch_s(o, CW_MAX(o->facts->pools[0].running, 1), a->marker, cached), before = least(*delay_s / now_s, batches);
+    *delay_s -= before * now_s;
+    spend(o, a, m, before, now_s, kept);
+    spend(o, a, m, batches - before, cw_outlook_batch_s(o, a->workers, a->marker, cached), kept);
+}
+
 /* Epochs with the workers that are decided on now, while a cache fills; returns what is cached behind them. */
-static double hold(const struct cw_outlook *o, struct cw_alternative *a, const struct cw_marker_facts *m, double cached, double epochs)
+static double hold(const struct cw_outlook *o, struct cw_alternative *a, const struct cw_marker_facts *m, double cached, double epochs, double delay_s)
 {
     double most = CW_MAX(room(o, m), cached);
     for (int i = 0; epochs > 0 && i < TAIL_EPOCHS; i++) {
         double batch_s = cw_outlook_batch_s(o, a->workers, a->marker, cached);
         double more = least(cached + (1 - cached) * write_part(o, m, cached, batch_s), most);
         double n = more - cached < 1e-3 || i == TAIL_EPOCHS - 1 ? epochs : 1;
-        spend(o, a, m, n * o->facts->batches_per_epoch, batch_s, more);
+        pass(o, a, m, n * o->facts->batches_per_epoch, cached, more, &delay_s);
         epochs -= n;
         cached = more;
     }
@@ -153,19 +175,13 @@ static struct cw_alternative rest(const struct cw_outlook *o, int workers, int m
     const struct cw_pool_facts *pool = &f->pools[0];
     const struct cw_marker_facts *m = marker >= 0 ? &f->markers[marker] : NULL;
     double all = f->epochs * f->batches_per_epoch - f->batches_done, here = CW_MAX(least(all, (f->epoch + 1) * f->batches_per_epoch - f->batches_done), 0);
-    double cached = m ? m->cached : 0, now_s = cw_outlook_batch_s(o, CW_MAX(pool->running, 1), marker, cached), left = m && !is_full(o, m) ? here : all;
+    double cached = m ? m->cached : 0, left = m && !is_full(o, m) ? here : all;
+    double delay_s = workers <= pool->running ? 0 : workers <= o->asked ? o->asked_delay_s : pool->start_delay_s;
     struct cw_alternative a = {.workers = workers, .marker = marker, .batch_s = cw_outlook_batch_s(o, workers, marker, cached)};
     double written = m ? m->written + left / f->batches_per_epoch * (1 - cached) * write_part(o, m, cached, a.batch_s) : 0;
-    if (workers > pool->running && pool->start_delay_s > 0) { /* until they have started it goes on as it does now */
-        double batches = least(pool->start_delay_s / now_s, left);
-        spend(o, &a, m, batches, now_s, cached + written);
-        left -= batches;
-    }
-    spend(o, &a, m, left, a.batch_s, cached + written);
+    pass(o, &a, m, left, cached, cached + written, &delay_s);
     if (m && !is_full(o, m))
-        cached = hold(o, &a, m, least(least(cached + written, CW_MAX(room(o, m), cached)), 1), tail->held);
-    a.here_time_s = a.time_s;
-    a.here_cost = a.cost;
+        cached = hold(o, &a, m, least(least(cached + written, CW_MAX(room(o, m), cached)), 1), tail->held, delay_s);
     if (m && !is_full(o, m))
         add_tail(o, marker, cached, tail, &a);
     return a;
@@ -177,15 +193,19 @@ struct cw_alternative cw_outlook_rest(const struct cw_outlook *o, int workers, i
     return rest(o, workers, marker, &tail);
 }
 
-/* The marker decides on the whole rest; the workers only on what comes until they are decided on anew. */
-static double part(double a, double b, double of) { return of > 0 ? (b - a) / of : 0; }
-
-double cw_alternative_gain(enum cw_objective objective, const struct cw_alternative *a, const struct cw_alternative *b, bool only)
+struct cw_alternative cw_outlook_keep(const struct cw_outlook *o, int workers, int marker)
 {
-    bool same = a->marker == b->marker;
-    double time = part(a->time_s, b->time_s, same ? b->here_time_s : b->time_s), cost = part(a->cost, b->cost, same ? b->here_cost : b->cost);
-    double first = objective == CW_OBJECTIVE_TIME ? time : cost, second = objective == CW_OBJECTIVE_TIME ? cost : time;
-    double tolerance = objective == CW_OBJECTIVE_TIME ? TIME_TOLERANCE : COST_TOLERANCE;
+    struct tail tail = {.held = CW_MAX(o->facts->epochs - o->facts->epoch - 1, 0)};
+    return rest(o, workers, marker, &tail);
+}
+
+static double part(double a, double b, double past) { return past + b > 0 ? (b - a) / (past + b) : 0; }
+
+double cw_outlook_gain(const struct cw_outlook *o, const struct cw_alternative *a, const struct cw_alternative *b, bool only)
+{
+    bool by_time = o->facts->objective == CW_OBJECTIVE_TIME;
+    double time = part(a->time_s, b->time_s, o->past_time_s), cost = part(a->cost, b->cost, o->past_cost);
+    double first = by_time ? time : cost, second = by_time ? cost : time, tolerance = by_time ? TIME_TOLERANCE : COST_TOLERANCE;
     if (only || first > tolerance || first < -tolerance)
         return first;
     return CW_MAX(first, first < 0 ? second + WEIGHT * first : second);
@@ -220,7 +240,7 @@ struct cw_alternative cw_outlook_best(const struct cw_outlook *o, double marker_
         if (m == o->facts->marker)
             continue;
         struct cw_alternative a = best_of(o, m);
-        if (cw_alternative_gain(o->facts->objective, &a, &best, false) > CW_MAX(marker_gain, MARKER_TOLERANCE))
+        if (cw_outlook_gain(o, &a, &best, false) > CW_MAX(marker_gain, MARKER_TOLERANCE))
             best = a;
     }
     return best;

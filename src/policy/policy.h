@@ -79,7 +79,6 @@ const char *cw_bottleneck_name(enum cw_bottleneck limit);
 struct cw_alternative { /* what else could be done, and what it was thought to give for the rest of the job */
     int workers, marker;
     double batch_s, time_s, cost;
-    double here_time_s, here_cost; /* of that until conditions change: until the epoch ends where a cache fills, else all */
 };
 
 struct cw_seen { /* what the decision rests on */

@@ -146,3 +146,37 @@ def random_model(r, log, step, need, epochs):
         model["store"] = {"read_bytes_per_s": round(read), "write_bytes_per_s": round(read * log(0.1, 1))}
         model["cache_markers"] = r.sample(names, r.randint(1, min(2, len(names))))
     return model
+
+
+def random_job(seed):
+    """What random_workload leaves out: a few batches or many, batches that take minutes on one worker, several markers behind filters, prices of every kind."""
+    r = random.Random(seed)
+
+    def log(low, high):
+        return low * (high / low) ** r.random()
+
+    kind = r.choice(("compute", "client", "storage", "filter", "cache", "slow", "table"))
+    most = int(log(2, 1000.9)) if kind != "slow" else r.choice((64, 200, 1000))
+    step = log(0.02, 0.8)
+    fields = {"seed": seed, "objective": r.choice(("time", "cost")), "noise": round(r.uniform(0, 0.3), 3), "start_delay_s": r.choice((0, 1, 5, 10, 30, 60, 120)),
+              "max_workers": most, "epochs": r.choice((1, 1, 3, 5, 10, 30)), "batches_per_epoch": int(log(100, 3000)), "client_step_s": round(step, 4)}
+    if r.random() < 0.3:
+        fields["price_per_h"] = {"client": round(log(0.3, 40), 3), "worker": round(log(0.02, 2), 3)}
+    if kind == "table":
+        one = step * log(0.3, 3 * most) * fields["batches_per_epoch"]
+        counts = r.choice((range(1, min(most, 40) + 1), [2**i for i in range(10) if 2**i <= most]))
+        shape = r.choice(("linear", "amdahl", "hinge", "valley", "power"))
+        floor, power = one * log(0.005, 0.5), r.uniform(0.5, 1)
+        curve = {n: one / n**power if shape == "power" else v for n, v in
+                 amdahl(one, 0 if shape == "linear" else floor, counts, floor / most if shape == "valley" else 0, 30 if shape == "hinge" else 1).items()}
+        return table(curve, fields.pop("batches_per_epoch"), **fields)
+    cpu = step * {"compute": log(1, 3 * most), "client": r.uniform(0.05, 0.9), "slow": log(30, 1000)}.get(kind, log(0.2, 2 * most))
+    keep = r.choice((0.05, 0.1, 0.5)) if kind == "filter" else 1
+    parts = {"read": 0.1 * keep, "filter": 0.05 * keep, "decode": 0.6, "augment": 0.25}
+    stages = [{"name": name, "cpu_s": round(cpu * part, 6)} for name, part in parts.items()]
+    stages[1]["keep"], stages[2]["size_factor"], stages[3]["size_factor"] = keep, r.choice((1, 3, 8)), r.choice((0.25, 1))
+    model = {"stages": stages, "source_bytes_per_s": round(33554432 / step / keep * (log(0.1, 1) if kind == "storage" else log(2, 100)))}
+    if kind == "cache" or r.random() < 0.4:
+        model["store"] = {"read_bytes_per_s": r.choice((1e8, 5e8, 2e9, 8e9)), "write_bytes_per_s": r.choice((1e8, 5e8, 2e9))}
+        model["cache_markers"] = r.choice((["read"], ["decode"], ["decode", "augment"], list(parts)))
+    return workload(**fields, model=model)
