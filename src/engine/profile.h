@@ -8,7 +8,7 @@ struct cw_op_profile {
     uint64_t calls;      /* blocks, or batches */
     uint64_t rows;       /* elements that went in */
     uint64_t sampled_ns, sampled_rows; /* in blocks that ran unfused: how a fused run's time divides */
-    uint64_t call_ns;    /* beside ns: calls on batches that who takes these waited for, each on a thread of its own */
+    uint64_t call_ns;    /* beside ns: calls on batches for who takes these, each on a thread of its own; a service's client may have several at a time */
     /* Of operators on elements counted only where a runner's options say `detail`: */
     uint64_t cpu_ns, sampled_cpu_ns; /* of ns: on a CPU; the rest of it was waiting */
     uint64_t live_rows;  /* of rows: neither dropped nor failed before */
