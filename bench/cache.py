@@ -4,20 +4,25 @@
     bench/cache.py read    reading them, beside plain reads of the same bytes from the page cache (raw_read.c)
     bench/cache.py write   an epoch that keeps all it computes, beside one that computes the same and keeps nothing
 
-Elements are photographs, decoded and resized to 224x224x3 uint8 with their label; the marker stands behind that. The two kinds of runs alternate, and the best of each counts, for
-a machine is only ever slowed down. The cache lies below --dir."""
+Elements are photographs, decoded and resized to 224x224x3 uint8 with their label; the marker stands behind that. Each run stands between two of the other kind, and is
+compared with their mean; the median of the rounds counts. The cache lies below --dir.
+
+Plain reads go round memory of as many batches as a run has under way (ratio); and, where all of it stays in the processor's cache, round one batch for each thread
+(ratio_one)."""
 
 import argparse
 import json
 import os
 import shutil
+import statistics
 import subprocess
 import tempfile
 from pathlib import Path
 
 BATCH = 64
 ROW = 224 * 224 * 3 + 8
-EPOCHS = 8  # of reading: all of them are the same, and a second is enough to measure
+IN_FLIGHT = 5  # batches: filled, done, and with who takes them
+EPOCHS = 32  # of reading: some seconds, so that what the first one takes besides does not count
 
 
 def pipeline(directory, photos):
@@ -38,28 +43,46 @@ def run(arguments, path, *words):
     return said(arguments.cachew, "run", path, "--json", "--threads", arguments.threads, *words)
 
 
+def between(rounds, other, one):
+    """Medians of what `one` gives by the mean of `other` before and after it, of `one`, and of `other`."""
+    others, ones = [other()], []
+    for _ in range(rounds):
+        ones.append(one())
+        others.append(other())
+    ratios = [x / statistics.mean(o) for x, o in zip(ones, zip(others, others[1:]))]
+    return statistics.median(ratios), statistics.median(ones), statistics.median(others)
+
+
 def read(arguments, directory, path):
     cache = directory / "cache"
     said(arguments.cachew, "cache", "warm", path, "--cache-dir", cache, "--json")
     files = sorted(cache.glob("*/*.cws"))
-    cached, raw = [], []
-    for _ in range(arguments.rounds):
-        raw.append(said(arguments.build / "bench" / "raw_read", arguments.threads, EPOCHS, ROW, BATCH, *files)["bytes_per_s"])
+
+    def raw(batches):
+        ring = BATCH * batches // arguments.threads
+        return said(arguments.build / "bench" / "raw_read", arguments.threads, EPOCHS, ROW, max(ring, 1), *files)["bytes_per_s"]
+
+    def cached():
         ran = run(arguments, path, "--epochs", EPOCHS, "--cache-dir", cache, "--cache", 0)
         assert ran["cache"]["misses"] == 0
-        cached.append(ran["bytes"] / ran["seconds"])
-    return {"ratio": max(cached) / max(raw), "bytes_per_s": max(cached), "raw_bytes_per_s": max(raw)}
+        return ran["bytes"] / ran["seconds"]
+
+    ratio, rate, plain = between(arguments.rounds, lambda: raw(IN_FLIGHT), cached)
+    one, _, plain_one = between(arguments.rounds, lambda: raw(arguments.threads), cached)
+    return {"ratio": ratio, "ratio_one": one, "bytes_per_s": rate, "raw_bytes_per_s": plain, "raw_one_bytes_per_s": plain_one}
 
 
 def write(arguments, directory, path):
-    plain, first, kept = [], [], []
-    for _ in range(arguments.rounds):
-        plain.append(run(arguments, path)["seconds"])
+    kept = []
+
+    def first():
         ran = run(arguments, path, "--cache-dir", directory / "first", "--cache", 0)
-        first.append(ran["seconds"])
-        kept.append(ran["cache"]["kept"] / ran["cache"]["misses"])
         shutil.rmtree(directory / "first")
-    return {"percent": 100 * (min(first) / min(plain) - 1), "seconds": min(first), "plain_seconds": min(plain), "kept": min(kept)}
+        kept.append(ran["cache"]["kept"] / ran["cache"]["misses"])
+        return ran["seconds"]
+
+    ratio, seconds, plain = between(arguments.rounds, lambda: run(arguments, path)["seconds"], first)
+    return {"percent": 100 * (ratio - 1), "seconds": seconds, "plain_seconds": plain, "kept": min(kept)}
 
 
 MEASUREMENTS = {"read": read, "write": write}

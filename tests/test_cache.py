@@ -165,11 +165,12 @@ def test_a_store_that_is_too_slow_is_not_used(dear, tmp_path):
     assert ran["digest"] == run(dear, "--epochs", 20, "--set", "1.us=0")["digest"]
     assert ran["cache"]["marker"] is None
     assert "cachew: cache: none: " in said
-    assert ran["cache"]["hits"] < 1500
+    assert ran["cache"]["hits"] < 300
     # the next one knows before it begins
     again = run(dear, "--cache-dir", tmp_path / "c", "--epochs", 2, "--threads", 2, **slow)
     assert chosen(again)[0] is None
     assert "an earlier run" in again["cache"]["decisions"][0]["record"]["why"]
+    assert again["cache"]["hits"] < 50
 
 
 def test_it_changes_its_mind_when_the_store_changes(tmp_path):

@@ -12,7 +12,7 @@ RANDOM = {"random_flip", "random_crop", "random_resized_crop"}
 BATCHERS = {"batch", "bucket_by_length"}
 GIVEN = ("--epochs", 2, "--seed", 3, "--threads", 3)
 # Beside what is fewer in tests anyway, for an example is run a dozen times here.
-STILL_FEWER = {"synthetic": ["0.count=3000"], "cheap": ["0.stop=20000"]}
+STILL_FEWER = {"synthetic": ["0.count=6000"], "cheap": ["0.stop=20000"]}
 
 
 def places(chain):

@@ -389,7 +389,7 @@ def enlarge(real, jobs, workers, ranks):
     answers = dict(real)
     answers["jobs"] = [{**one, "name": f"job-{i:04}", "state": "done" if i % 4 == 3 else "running"} for i in range(jobs)]
     answers["jobs"][0]["ranks"] = [{**one["ranks"][0], "rank": r, "waited": r / ranks} for r in range(ranks)]
-    cache = {"cache_used": 5e9, "cache_quota": 1e11, "cache_hits": 900, "cache_misses": 100, "cache_bad": 0, "cache_refused": 0, "cache_skipped": 3,
+    cache = {"cache_used": 5e9, "cache_quota": 1e11, "cache_hits": 900, "cache_misses": 100, "cache_bad": 0, "cache_late": 0, "cache_refused": 0, "cache_skipped": 3,
              "cache_hits_per_s": 40.0, "cache_part": 1.0}
     states = [("ready", "gone", "draining")[i % 10 % 3 if i % 10 < 3 else 0] for i in range(workers)]
     answers["workers"] = [{**worker, **cache, "id": i + 1, "name": f"worker-{i + 1}", "state": state} for i, state in enumerate(states)]

@@ -111,8 +111,9 @@ def test_names_who_takes_the_batches(tmp_path):
     (remedy,) = told["remedies"]
     assert remedy["kind"] == "consumer" and remedy["here"] and remedy["change"] == {"option": "limit-rate", "value": 0}
     near(remedy["elements_per_s"], predict(told["costs"], {**told["costs"], "consumer_s": 0, "taken_per_s": None}))
-    unchanged, tried = told["checks"]
+    unchanged, tried, after = told["checks"]
     near(unchanged["measured"], 2000, 0.15)
+    near(after["measured"], 2000, 0.15)
     assert tried["kind"] == "consumer" and tried["measured"] > 10 * unchanged["measured"]
 
 
@@ -273,7 +274,11 @@ def test_tries_what_can_be_tried(tmp_path):
     told = explained(tmp_path, chain, "--check", "--seconds", 0.3, "--threads", 1, "--cache-dir", tmp_path)
     checks = told["checks"]
     tried = [r for r in told["remedies"] if r["here"]]
-    assert [c["what"] for c in checks] == ["once more as it is", *[r["what"] for r in tried]]
+    assert [c["what"] for c in checks] == ["once more as it is", *[r["what"] for r in tried], "once more as it is"]
+    as_it_is = (checks[0]["measured"] + checks[-1]["measured"]) / 2
+    for check, remedy in zip(checks[1:-1], tried, strict=True):
+        near(1 + check["gain"], check["measured"] / as_it_is)
+        near(1 + check["predicted_gain"], 1 + remedy["gain"])
     assert {"threads", "cache", "order"} <= {c["kind"] for c in checks}
     for check in checks:
         assert "failed" not in check and check["measured"] > 0 and check["predicted"] > 0
@@ -328,8 +333,8 @@ STAGE = {"op": str, "position": int, "elements_per_s": float, "rows": float, "cp
 REMEDY = {"kind": str, "what": str, "here": bool, "elements_per_s": float, "gain": float, "low": float, "high": float, "change": dict}
 BOTTLENECK = {"kind": str, "share": float, "says": str, "op": str, "position": int}
 CHECK = {"kind": str, "what": str, "seconds": float, "predicted": float, "measured": float, "error": float}
-COSTS = {"elements_per_s": float, "threads": int, "cpus": float, "thread_s": float, "cpu_s": float, "delay_s": float, "consumer_s": float, "calls_s": float, "taken_per_s": (float, type(None)),
-         "stages": list, "parts": dict, "storage": dict, "limits": dict, "limit": str}
+COSTS = {"elements_per_s": float, "threads": int, "cpus": float, "thread_s": float, "cpu_s": float, "delay_s": float, "consumer_s": float, "calls_s": float,
+         "taken_per_s": (float, type(None)), "stages": list, "parts": dict, "storage": dict, "limits": dict, "limit": str}
 
 
 def has(o, schema, *more):
@@ -351,7 +356,7 @@ def test_the_schema(tmp_path):
         has(remedy, REMEDY, "bytes")
     has(told["bottleneck"], BOTTLENECK)
     for check in told["checks"]:
-        has(check, CHECK, "hits")
+        has(check, CHECK, "hits", "gain", "predicted_gain")
 
 
 def test_the_text(tmp_path):

@@ -22,7 +22,7 @@ struct cw_explain_options {
 int cw_explain_pipeline(const struct cw_local *l, const struct cw_explain_options *o, json_t *facts, struct cw_error *err) _must_check_;
 /* Runs it and adds `run`, `tuning`, `costs`, `bottleneck` and `remedies`. */
 int cw_explain_run(struct cw_local *l, const struct cw_explain_options *o, json_t *facts, struct cw_error *err) _must_check_;
-/* Tries those of the remedies that can be tried here, each for o->seconds, and adds `checks`. */
+/* Tries those of the remedies that can be tried here, each for o->seconds, and the pipeline as it is before and after them, and adds `checks`. */
 int cw_explain_check(const struct cw_local *l, const struct cw_explain_options *o, json_t *facts, struct cw_error *err) _must_check_;
 /* Each for people; NULL or an object without what they tell: nothing. */
 void cw_explain_pipeline_text(const json_t *facts, struct cw_text *t);

@@ -202,6 +202,10 @@ void cw_explain_check_text(const json_t *facts, struct cw_text *t)
         if (json_object_get(o, "failed"))
             cw_text_add(t, "  %10.0f %10s %7s  %s: %s\n", get(o, "predicted"), "-", "-", get_text(o, "what"), get_text(o, "failed"));
         else
-            cw_text_add(t, "  %10.0f %10.0f %+6.1f%%  %s\n", get(o, "predicted"), get(o, "measured"), get(o, "error") * 100, get_text(o, "what"));
+            cw_text_add(t, "  %10.0f %10.0f %+6.1f%%  %s", get(o, "predicted"), get(o, "measured"), get(o, "error") * 100, get_text(o, "what"));
+        if (json_object_get(o, "gain"))
+            cw_text_add(t, "; %.2f times as fast, predicted %.2f", 1 + get(o, "gain"), 1 + get(o, "predicted_gain"));
+        if (!json_object_get(o, "failed"))
+            cw_text_add(t, "\n");
     }
 }

@@ -67,6 +67,7 @@ static int remote_next(struct cw_splits *base, struct cw_split *split, uint64_t 
             }
             if (status == 2 && (status = cw_remote_wait(r, deadline_ns, s, "a batch", err)) == 0)
                 status = 2;
+            cw_remote_meanwhile(r);
         }
     }
     if (status == 0) {
@@ -160,6 +161,7 @@ static void remote_passed(struct cw_splits *base, const struct cw_cursor *from)
     struct remote *r = remote_of(base);
     if (!view_of(base)->main)
         return;
+    cw_remote_ahead_drop(r, from->epoch);
     pthread_mutex_lock(&r->mutex);
     bool moved = from->epoch != r->from.epoch || from->split != r->from.split;
     r->from = *from;
@@ -183,6 +185,7 @@ static void remote_leave(struct cw_splits *base)
 {
     struct remote *r = remote_of(base);
     struct slot *slots = NULL;
+    cw_remote_ahead_drop(r, UINT64_MAX);
     pthread_mutex_lock(&r->mutex);
     for (struct view *v = &r->view; v; v = v->next)
         for (struct remote_split *s = v->splits; s; s = s->next)
@@ -260,6 +263,9 @@ const struct cw_splits_ops cw_remote_ops = {
     .drop_remnant = remote_drop_remnant,
     .join_new = cw_remote_join_new,
     .join = cw_remote_join,
+    .remnants = cw_remote_remnants,
+    .join_ahead = cw_remote_join_ahead,
+    .claim = cw_remote_claim,
     .finish = cw_remote_finish,
     .take = cw_remote_take,
     .drop = cw_remote_drop,
@@ -296,6 +302,7 @@ static struct cw_splits *remote_free(struct cw_splits *base)
     while (v->splits)
         remote_close(base, (struct cw_split *)v->splits);
     if (v->main) {
+        cw_remote_ahead_drop(r, UINT64_MAX);
         cw_remote_deinit(r);
         return NULL;
     }

@@ -55,7 +55,7 @@ struct remote_split {
 
 /* Elements of a remnant, on their way into a batch that is joined. */
 struct part {
-    struct part *next;          /* in its batch */
+    struct part *next;          /* in its batch, or in r->early */
     struct part *next_known;    /* in r->parts */
     uint64_t epoch, split, from, n;
     unsigned key;
@@ -207,7 +207,10 @@ struct remote {
     char took_over[240];       /* the client whose place this one took, when it attached first; "": nobody's */
     bool paused;               /* that is what keeps it, ... */
     uint64_t resumed_ns;       /* ... or was, until then */
-    atomic_uint_fast64_t n_batches; /* handed out; the consumer's */
+    atomic_uint_fast64_t n_batches; /* handed out; the consumer's, like the next two */
+    struct remote_ahead *ahead;     /* joined batches before their turn (remote_ahead.c), in order */
+    struct part *early;             /* parts of them that no batch was joined of yet */
+    unsigned n_cpus;                /* immutable */
 
     /* loop thread only: */
     Cachew__Hello *hello;
@@ -321,3 +324,20 @@ int cw_remote_join(struct cw_splits *base, struct cw_assembly *dst, struct cw_sp
 int cw_remote_finish(struct cw_splits *base, struct cw_assembly *assembly, bool wanted, uint64_t epoch, uint64_t deadline_ns, struct cw_error *err);
 struct cw_batch *cw_remote_take(struct cw_splits *base, struct cw_assembly *assembly);
 void cw_remote_drop(struct cw_splits *base, struct cw_assembly *assembly);
+void cw_remote_part_free(struct remote *r, struct part *p); /* mutex not held */
+/* A batch of parts that are here. */
+int cw_remote_put_together(struct remote *r, unsigned key, struct part *const *parts, unsigned n, struct cw_assembly **ret, struct cw_error *err);
+/* The next operator on a batch: a call on a thread of its own, and what it gave, once it is over (engine/batch_ops.h). */
+int cw_remote_call_begin(struct remote *r, struct cw_assembly *whole, uint64_t epoch, struct cw_error *err);
+int cw_remote_call_end(struct remote *r, struct cw_assembly *whole, struct cw_error *err);
+
+/* remote_ahead.c: struct cw_splits_ops; the consumer's thread, mutex not held but where it says so */
+bool cw_remote_remnants(struct cw_splits *base, struct cw_split *split, uint64_t *ret_sizes);
+bool cw_remote_join_ahead(struct cw_splits *base, const struct cw_joined_name *name, const struct cw_joined_part *parts, unsigned n_parts);
+void cw_remote_claim(struct cw_splits *base, const struct cw_joined_name *name, struct cw_assembly *a);
+/* Begins what can be begun by now: whenever something may have come, or ended. */
+void cw_remote_ahead_go_on(struct remote *r);
+void cw_remote_meanwhile(struct remote *r); /* the same; mutex held, but released meanwhile */
+/* A part that was asked for before its batch was joined: the caller's now. NULL: it was not. Mutex held. */
+struct part *cw_remote_early(struct remote *r, uint64_t epoch, uint64_t split, unsigned key, uint64_t from, uint64_t n);
+void cw_remote_ahead_drop(struct remote *r, uint64_t before_epoch); /* what was begun of earlier epochs, and is not wanted */

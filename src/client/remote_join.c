@@ -32,23 +32,23 @@ int cw_remote_join(struct cw_splits *base, struct cw_assembly *dst, struct cw_sp
     struct remote *r = ((struct view *)base)->remote;
     struct remote_assembly *a = (struct remote_assembly *)dst;
     struct remote_split *s = (struct remote_split *)split;
-    struct part *p = calloc(1, sizeof(*p));
-    if (!p)
-        return cw_error_nomem(err, sizeof(*p), "a remnant");
-    *p = (struct part){.epoch = s->epoch, .split = s->index, .from = from, .n = n, .key = key};
     pthread_mutex_lock(&r->mutex);
-    *a->last = p;
-    a->last = &p->next;
-    dst->n_assigned += n;
-    p->lost = s->lost;
-    s->n_joined += p->lost ? 0 : n;
-    p->next_known = r->parts;
-    r->parts = p;
-    p->wanted = ((struct view *)base)->world_size == 1 || !((struct view *)base)->main; /* it will be: it may come while others are waited for */
-    if (p->wanted)
-        cw_remote_wake(r);
+    struct part *p = cw_remote_early(r, s->epoch, s->index, key, from, n);
+    if (!p && (p = calloc(1, sizeof(*p)))) {
+        *p = (struct part){.next_known = r->parts, .epoch = s->epoch, .split = s->index, .from = from, .n = n, .key = key, .lost = s->lost};
+        r->parts = p;
+        p->wanted = ((struct view *)base)->world_size == 1 || !((struct view *)base)->main; /* it will be: it may come while others are waited for */
+        if (p->wanted)
+            cw_remote_wake(r);
+    }
+    if (p) {
+        *a->last = p;
+        a->last = &p->next;
+        dst->n_assigned += n;
+        s->n_joined += p->lost ? 0 : n;
+    }
     pthread_mutex_unlock(&r->mutex);
-    return 0;
+    return p ? 0 : cw_error_nomem(err, sizeof(*p), "a remnant");
 }
 
 /* ---- joined batches ---- */
@@ -65,8 +65,10 @@ static int fetch_parts(struct remote *r, const struct remote_assembly *a, uint64
             cw_remote_wake(r);
         }
     for (struct part *p = a->parts; p && status >= 0; p = p->next) {
-        while (p->state != HERE && !p->lost && status >= 0)
+        while (p->state != HERE && !p->lost && status >= 0) {
             status = cw_remote_wait(r, deadline_ns, NULL, "what is left over of a split", err);
+            cw_remote_meanwhile(r);
+        }
         if (status >= 0 && p->lost)
             lost = true;
         if (status >= 0 && p->failed) {
@@ -84,24 +86,39 @@ static int fetch_parts(struct remote *r, const struct remote_assembly *a, uint64
 
 static int get_slab(size_t size, struct cw_slab **ret, void *arg, struct cw_error *err) { return cw_slab_get(arg, size, ret, err); }
 
-/* Puts together what is all here: a->whole. */
-static int join_parts(struct remote *r, struct remote_assembly *a, struct cw_error *err)
+int cw_remote_put_together(struct remote *r, unsigned key, struct part *const *parts, unsigned n, struct cw_assembly **ret, struct cw_error *err)
 {
     struct cw_assembly *whole;
-    int status = cw_assembly_new(&r->layout, &r->slabs, a->a.capacity, a->a.bucket, &whole, err);
+    int status = cw_assembly_new(&r->layout, &r->slabs, r->compiled->bucket_sizes[key], key, &whole, err);
     if (status < 0)
         return status;
-    for (struct part *p = a->parts; p && status >= 0; p = p->next) {
-        status = cw_remnant_join(whole, &p->here, err);
-        cw_quarantined_move(&p->here.quarantined, &whole->quarantined);
-    }
+    for (unsigned i = 0; i < n && status >= 0; i++)
+        status = cw_remnant_join(whole, &parts[i]->here, err);
     if (status >= 0)
         status = cw_assembly_finish(whole, &r->slabs, err);
-    if (status >= 0)
-        a->whole = whole;
-    else
+    if (status < 0) {
         cw_assembly_free(whole);
-    return status;
+        return status;
+    }
+    for (unsigned i = 0; i < n; i++)
+        cw_quarantined_move(&parts[i]->here.quarantined, &whole->quarantined);
+    *ret = whole;
+    return 0;
+}
+
+/* What is all here: a->whole. */
+static int join_parts(struct remote *r, struct remote_assembly *a, struct cw_error *err)
+{
+    unsigned n = 0;
+    for (const struct part *p = a->parts; p; p = p->next)
+        n++;
+    _cleanup_free_ struct part **parts = malloc((n + 1) * sizeof(*parts));
+    if (!parts)
+        return cw_error_nomem(err, n * sizeof(*parts), "a batch");
+    n = 0;
+    for (struct part *p = a->parts; p; p = p->next)
+        parts[n++] = p;
+    return cw_remote_put_together(r, a->a.bucket, parts, n, &a->whole, err);
 }
 
 static void call_ended(void *arg)
@@ -112,12 +129,24 @@ static void call_ended(void *arg)
     pthread_mutex_unlock(&r->mutex);
 }
 
+int cw_remote_call_begin(struct remote *r, struct cw_assembly *whole, uint64_t epoch, struct cw_error *err)
+{
+    return cw_batch_call_begin(r->compiled, whole, r->options.seed, epoch, call_ended, r, err);
+}
+
+int cw_remote_call_end(struct remote *r, struct cw_assembly *whole, struct cw_error *err)
+{
+    return cw_batch_call_end(r->compiled, whole, get_slab, &r->slabs, err);
+}
+
 static int wait_call(struct remote *r, struct cw_assembly *a, uint64_t deadline_ns, struct cw_error *err)
 {
     int status = 0;
     pthread_mutex_lock(&r->mutex);
-    while (status == 0 && !cw_batch_call_over(a))
+    while (status == 0 && !cw_batch_call_over(a)) {
         status = cw_remote_wait_here(r, deadline_ns, "what map_batches makes of the next batch", err);
+        cw_remote_meanwhile(r);
+    }
     if (status == 0)
         cw_batch_call_count(a, r->ops);
     pthread_mutex_unlock(&r->mutex);
@@ -128,13 +157,17 @@ static int wait_call(struct remote *r, struct cw_assembly *a, uint64_t deadline_
 static int apply(struct remote *r, struct cw_assembly *a, uint64_t epoch, uint64_t deadline_ns, struct cw_error *err)
 {
     int status = 0;
+    if (a->error) { /* made before its turn */
+        *err = *a->error;
+        return err->status;
+    }
     while (status == 0 && a->n_applied < r->compiled->n_batch_ops) {
         if (!a->call)
-            status = cw_batch_call_begin(r->compiled, a, r->options.seed, epoch, call_ended, r, err);
+            status = cw_remote_call_begin(r, a, epoch, err);
         if (status == 0)
             status = wait_call(r, a, deadline_ns, err);
         if (status == 0)
-            status = cw_batch_call_end(r->compiled, a, get_slab, &r->slabs, err);
+            status = cw_remote_call_end(r, a, err);
     }
     return status;
 }
@@ -174,21 +207,26 @@ int cw_remote_finish(struct cw_splits *base, struct cw_assembly *assembly, bool 
     return status == 0 ? take_whole(r, a, err) : status;
 }
 
+void cw_remote_part_free(struct remote *r, struct part *p)
+{
+    pthread_mutex_lock(&r->mutex);
+    for (struct part **at = &r->parts; *at; at = &(*at)->next_known)
+        if (*at == p) {
+            *at = p->next_known;
+            break;
+        }
+    pthread_mutex_unlock(&r->mutex);
+    cw_remnant_deinit(&p->here);
+    free(p->failed);
+    free(p);
+}
+
 static void free_parts(struct remote *r, struct remote_assembly *a)
 {
     while (a->parts) {
         struct part *p = a->parts;
         a->parts = p->next;
-        pthread_mutex_lock(&r->mutex);
-        for (struct part **at = &r->parts; *at; at = &(*at)->next_known)
-            if (*at == p) {
-                *at = p->next_known;
-                break;
-            }
-        pthread_mutex_unlock(&r->mutex);
-        cw_remnant_deinit(&p->here);
-        free(p->failed);
-        free(p);
+        cw_remote_part_free(r, p);
     }
 }
 

@@ -7,6 +7,7 @@
 #include <sys/random.h>
 
 #include "base/clock.h"
+#include "base/machine.h"
 #include "net/address.h"
 #include "net/limits.h"
 
@@ -67,6 +68,7 @@ static int remote_init(struct remote *r, const struct cw_compiled *c, const stru
     }
     r->compiled = c;
     r->n_keys = cw_n_keys(c);
+    r->n_cpus = cw_cpu_budget();
     r->options = *o;
     r->options.tls = o->tls ? cw_tls_ref(o->tls) : NULL;
     r->from.epoch = o->first_epoch;

@@ -62,7 +62,7 @@ json_t *cw_tuning_json(const struct cw_local *l)
 
 void cw_tuned_line(const struct cw_tuned *t, struct cw_text *to)
 {
-    cw_text_add(to, "%s%s%s is %.9g: %s", t->what, t->of ? " of " : "", t->of ? t->of : "", t->chosen, t->why);
+    cw_text_add(to, "%s%s%s is %.12g: %s", t->what, t->of ? " of " : "", t->of ? t->of : "", t->chosen, t->why);
     for (int i = 0; i < CW_TUNED_NUMBERS && t->seen[i].name; i++)
         cw_text_add(to, "%s%s %.4g", i ? ", " : " (", t->seen[i].name, t->seen[i].value);
     if (t->seen[0].name)
@@ -91,7 +91,7 @@ void cw_tuning_text(const json_t *list, struct cw_text *t)
         json_int_t times = json_integer_value(json_object_get(row, "times"));
         const json_t *record = json_object_get(row, "record");
         const char *what = json_string_value(json_object_get(row, "what")), *of = json_string_value(json_object_get(row, "of"));
-        cw_text_add(t, "  %7.2f s  %s%s%s is %.9g: %s\n", json_number_value(json_object_get(row, "t")), what, of ? " of " : "", of ? of : "",
+        cw_text_add(t, "  %7.2f s  %s%s%s is %.12g: %s\n", json_number_value(json_object_get(row, "t")), what, of ? " of " : "", of ? of : "",
                     json_number_value(json_object_get(json_object_get(record, "chosen"), what)), json_string_value(json_object_get(record, "why")));
         add_numbers(t, json_object_get(record, "seen"), "             seen: ");
         json_array_foreach(json_object_get(record, "alternatives"), k, alternative)

@@ -132,6 +132,7 @@ static void worker_cache(json_t *o, const struct worker *w, bool *failed)
     set(o, "cache_used", integer(w->cache_used), failed);
     set(o, "cache_quota", json_real(w->cache_bytes), failed);
     set(o, "cache_bad", integer(w->cache_bad), failed);
+    set(o, "cache_late", integer(w->cache_late), failed);
     set(o, "cache_refused", integer(w->cache_refused), failed);
     set(o, "cache_skipped", integer(w->cache_skipped), failed);
     set(o, "cache_hits_per_s", json_real(w->cache_hits_per_s), failed);

@@ -25,6 +25,20 @@ static void say(struct cw_dispatcher *d, const struct seat *t)
 /* A peer may say anything. */
 static double sane(double x) { return isfinite(x) && x > 0 ? x : 0; }
 
+void cw_dp_caching_store(struct worker *w, const Cachew__Heartbeat *m)
+{
+    w->cache_hits = m->cache_hits;
+    w->cache_misses = m->cache_misses;
+    w->cache_read_bytes_per_s = sane(m->cache_read_bytes_per_s);
+    w->cache_write_bytes_per_s = sane(m->cache_write_bytes_per_s);
+    w->cache_bytes = (double)m->cache_bytes;
+    w->cache_used = m->cache_used;
+    w->cache_bad = m->cache_bad;
+    w->cache_late = m->cache_late;
+    w->cache_refused = m->cache_refused;
+    w->cache_skipped = m->cache_skipped;
+}
+
 static void take_name(const Cachew__MarkerWork *m, char *ret, size_t size)
 {
     size_t n = 0;

@@ -102,7 +102,7 @@ struct worker {
     struct { uint64_t at_ns, cpu_ns, n_batches, n_bytes, cache_hits, cache_misses; } rated; /* one of them, and since then, per second: */
     double cpus, batches_per_s, bytes_per_s, cache_hits_per_s;
     double cache_part;    /* of the elements that it looked for in its cache since then, those that it read; NAN: there were none */
-    uint64_t cache_hits, cache_misses, cache_used, cache_bad, cache_refused, cache_skipped;
+    uint64_t cache_hits, cache_misses, cache_used, cache_bad, cache_late, cache_refused, cache_skipped;
     double cache_read_bytes_per_s, cache_write_bytes_per_s, cache_bytes; /* cache_bytes: its bound; 0: it has no cache */
     bool awaited;         /* known before a restart, and not back yet */
     bool ready;           /* told its id: it may be asked for things */

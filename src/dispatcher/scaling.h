@@ -93,6 +93,7 @@ bool cw_dp_crews_spare(struct cw_dispatcher *d, const struct stream *s); /* anot
 int cw_dp_crews_most(struct cw_dispatcher *d, struct job *j); /* so many workers it could have, whatever it wants */
 
 /* caching.c: where streams are cached */
+void cw_dp_caching_store(struct worker *w, const Cachew__Heartbeat *m); /* what the worker says of its cache as a whole */
 void cw_dp_caching_heard(struct cw_dispatcher *d, struct seat *t, const Cachew__StreamWork *x);
 bool cw_dp_caching_open(const struct stream *s); /* there is something to decide about */
 json_t *cw_dp_caching_json(const struct stream *s); /* for people: its markers, what they hold and take; null: nothing is to be decided. New, or NULL: no memory */

@@ -447,15 +447,7 @@ static int worker_heartbeat(struct cw_dispatcher *d, struct worker *w, const Cac
     w->memory_bytes = m->memory_bytes;
     w->n_batches = m->n_batches;
     w->n_bytes = m->n_bytes;
-    w->cache_hits = m->cache_hits;
-    w->cache_misses = m->cache_misses;
-    w->cache_read_bytes_per_s = isfinite(m->cache_read_bytes_per_s) && m->cache_read_bytes_per_s > 0 ? m->cache_read_bytes_per_s : 0;
-    w->cache_write_bytes_per_s = isfinite(m->cache_write_bytes_per_s) && m->cache_write_bytes_per_s > 0 ? m->cache_write_bytes_per_s : 0;
-    w->cache_bytes = (double)m->cache_bytes;
-    w->cache_used = m->cache_used;
-    w->cache_bad = m->cache_bad;
-    w->cache_refused = m->cache_refused;
-    w->cache_skipped = m->cache_skipped;
+    cw_dp_caching_store(w, m);
     for (size_t i = 0; i < m->n_streams; i++) {
         const Cachew__StreamWork *x = m->streams[i];
         if (x->stream.len != 16)

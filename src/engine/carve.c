@@ -254,6 +254,7 @@ void cw_block_free(struct cw_runner *r, struct block *b)
 void cw_block_recycle(struct cw_runner *r, struct block *b)
 {
     r->n_blocks--;
+    r->n_probes -= b->probe;
     if (r->n_idle == IDLE_MAX) {
         cw_block_free(r, b);
         return;

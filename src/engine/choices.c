@@ -19,6 +19,9 @@
 #define PROBE_BLOCKS READ_DEPTH
 /* Reading that takes so many times as long as computing does not pay. */
 #define SLOWER 1.25
+/* Where it takes so many times as long, fewer positions tell: those that read threads begin with. */
+#define MUCH_SLOWER 4.0
+#define MUCH_SLOWER_ROWS ((double)READ_THREADS)
 /* Positions of an epoch that tell how much of it is cached; and how many of the last ones do. */
 #define KNOWN_LOOKS 256.0
 #define WINDOW_LOOKS 2048.0
@@ -148,7 +151,9 @@ static double row_ns(const struct cw_runner *r, const struct pace *p) { return f
 static bool is_slow(const struct cw_runner *r, const struct choice *c)
 {
     const struct pace *computed = r->choices[0].computed.rows >= CW_CHOICE_KNOWN_ROWS ? &r->choices[0].computed : &c->computed;
-    return c->hit.rows >= CW_CHOICE_KNOWN_ROWS && computed->rows >= CW_CHOICE_KNOWN_ROWS && row_ns(r, &c->hit) > SLOWER * row_ns(r, computed);
+    if (c->hit.rows < MUCH_SLOWER_ROWS || computed->rows < CW_CHOICE_KNOWN_ROWS)
+        return false;
+    return row_ns(r, &c->hit) > (c->hit.rows >= CW_CHOICE_KNOWN_ROWS ? SLOWER : MUCH_SLOWER) * row_ns(r, computed);
 }
 
 /* Nothing is known yet of a choice, or of reading there. */
@@ -176,6 +181,8 @@ static unsigned probe_blocks(const struct cw_runner *r, const struct choice *c)
 static void begin_probe(struct cw_runner *r, unsigned in_use)
 {
     unsigned k;
+    if (r->n_probes > 0) /* what the last one tells is not known yet */
+        return;
     if (!next_probe(r, in_use, true, &k) && (r->probe_ns * PROBE_PART > r->spent_ns || !next_probe(r, in_use, false, &k)))
         return;
     r->choices[k].probed = true;
@@ -211,6 +218,7 @@ void cw_block_choose(struct cw_runner *r, struct block *b, const struct piece *p
         begin_probe(r, p->choice);
     if (r->probe_left > 0) {
         r->probe_left--;
+        r->n_probes++;
         b->probe = true;
         b->choice = r->probing;
     } else if (r->options.adaptive && p->choice && (is_slow(r, &r->choices[p->choice]) || is_behind(r, &r->choices[p->choice]))) {

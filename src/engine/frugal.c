@@ -31,6 +31,19 @@ static void forget_later_epochs(struct cw_runner *r)
         cw_epoch_forget(&r->epoch->epoch);
 }
 
+static void tell(struct cw_runner *r)
+{
+    unsigned rows = r->frugal ? r->frugal : (unsigned)r->max_rows;
+    const struct cw_tuned t = {
+        .what = "frugal_rows",
+        .seen = {{"memory_bytes", (double)r->budget.limit}, {"splits", r->frugal_left}},
+        .others = {{"as_usual", (double)r->max_rows}, {"memory", rows}},
+        .chosen = rows,
+        .why = r->frugal ? "memory does not suffice for more: one split alone, block by block" : "the splits are over for which memory did not suffice",
+    };
+    cw_tuned_add(&r->tuned, &t);
+}
+
 bool cw_frugal_begin(struct cw_runner *r)
 {
     if (r->frugal == 1)
@@ -38,6 +51,7 @@ bool cw_frugal_begin(struct cw_runner *r)
     if (!r->frugal)
         r->frugal_left = r->frugal_term = CW_MIN(CW_MAX(2 * r->frugal_term, 1), TERM_MOST);
     r->frugal = r->frugal ? CW_MAX(r->frugal / ROWS_SHARE, 1) : (unsigned)CW_MIN(r->max_rows, ROWS_FIRST);
+    tell(r);
     cw_evict(r);
     while (cw_reclaim(r, r->splits))
         ;
@@ -50,8 +64,10 @@ bool cw_frugal_begin(struct cw_runner *r)
 
 void cw_frugal_closed(struct cw_runner *r)
 {
-    if (r->frugal && --r->frugal_left == 0)
-        r->frugal = 0;
+    if (!r->frugal || --r->frugal_left > 0)
+        return;
+    r->frugal = 0;
+    tell(r);
 }
 
 bool cw_frugal_waits(const struct cw_runner *r)

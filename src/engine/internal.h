@@ -186,6 +186,7 @@ struct cw_runner {
     unsigned n_choices;
     atomic_uint choice;               /* in use, for pieces that are planned from now on */
     unsigned probing, probe_left;     /* blocks that are still to be carved under another choice */
+    unsigned n_probes;                /* that are carved, and not done with */
     double probe_ns, spent_ns;        /* of compute threads and storage: by probes, and by all blocks */
     uint64_t busy_ns, n_positions_done; /* by blocks that are done, of compute threads alone */
     uint64_t n_positions_cached;      /* of these, read from the cache */
@@ -212,6 +213,7 @@ struct cw_runner {
     bool few_assemblies;              /* there would be more of them with more memory */
     uint64_t reading_since_ns;        /* where n_reading is not 0 */
     size_t least;                     /* memory; set once */
+    size_t given;                     /* memory, with the part that who opened it keeps */
     bool planning, stop;
     bool interrupted;
     /* Short of memory (docs/engine.md): */
@@ -405,6 +407,15 @@ bool cw_ahead_runs(const struct cw_assembly *a);                 /* what was cla
 void cw_ahead_take(struct cw_assembly *a);                       /* what is there of it; nothing, where nothing was claimed */
 void cw_ahead_forget(struct cw_assembly *a);
 
+/* reclaim.c */
+/* Takes everything from the last split behind `s` that holds something; it will be computed again. False: there is none. Nothing must be running. */
+bool cw_reclaim(struct cw_runner *r, const struct cw_split *s); /* mutex held */
+void cw_give_up(struct cw_runner *r, struct cw_split *s); /* the same with this one. Mutex held */
+bool cw_holds_anything(const struct cw_runner *r, const struct cw_split *s); /* mutex held */
+bool cw_can_reclaim(const struct cw_runner *r, const struct cw_split *s); /* mutex held: it would take something */
+/* Whether the consumer has, or can take, something that it will release. */
+bool cw_may_be_released(const struct cw_runner *r);   /* mutex held */
+
 /* frugal.c; mutex held, and nothing runs */
 /* All but what the consumer has is given up, to be computed again with less at a time. False: there is no less. */
 bool cw_frugal_begin(struct cw_runner *r);
@@ -433,12 +444,5 @@ void cw_ready(struct cw_runner *r, struct block *b); /* mutex held */
 void cw_wake_parked(struct cw_runner *r);            /* mutex held: blocks whose turn it is try again */
 /* Gives back what can be had again: free slabs, idle arenas. */
 void cw_trim(struct cw_runner *r);                   /* mutex held */
-/* Takes everything from the last split behind `s` that holds something; it will be computed again. False: there is none. Nothing must be running. */
-bool cw_reclaim(struct cw_runner *r, const struct cw_split *s); /* mutex held */
-void cw_give_up(struct cw_runner *r, struct cw_split *s); /* the same with this one. Mutex held */
-bool cw_holds_anything(const struct cw_runner *r, const struct cw_split *s); /* mutex held */
-bool cw_can_reclaim(const struct cw_runner *r, const struct cw_split *s); /* mutex held: it would take something */
-/* Whether the consumer has, or can take, something that it will release. */
-bool cw_may_be_released(const struct cw_runner *r);   /* mutex held */
 /* Everything that can be computed again gives its memory back; nothing must be running. */
 void cw_evict(struct cw_runner *r);                  /* mutex held */

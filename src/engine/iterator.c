@@ -371,6 +371,7 @@ static int next_until(struct cw_iterator *it, uint64_t deadline_ns, struct cw_ba
             round_done(it);
         } else {
             bool mine = ahead(it) == 0;
+            cw_join_ahead(it); /* before it is waited for what is made of this one */
             if ((r = cw_iterator_finish(it, a, mine, deadline_ns, err)) < 0) {
                 it->pending = a; /* nothing is lost, and nobody gets past a failure */
                 return r;

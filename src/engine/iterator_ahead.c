@@ -29,12 +29,20 @@ void cw_join_ahead_free(struct cw_iterator *it)
     free(it->remnant_sizes);
 }
 
+/* The first element of what a split leaves over under a key that is in no batch yet, nor waits for one. The first split's may be joined just now, key by key. */
+static uint64_t first_unused(const struct cw_iterator *it, const struct open_split *s, unsigned key, uint64_t size)
+{
+    const struct unused *u = &it->unused[key];
+    if (s == &it->open[it->first_open] && it->phase == PHASE_JOIN && key <= it->key && (key < it->key || it->in_remnant))
+        return key < it->key ? size : CW_MIN(it->remnant_at, size);
+    return s->index < u->from ? size : s->index == u->from ? CW_MIN(u->skip, size) : 0;
+}
+
 /* Adds what a split leaves over under a key to what waits there, and begins the batches that fills. False: no more can be begun. */
 static bool add_remnant(struct cw_iterator *it, const struct open_split *s, unsigned key, uint64_t size)
 {
-    const struct unused *u = &it->unused[key];
     struct joining_ahead *j = &it->joining_ahead[key];
-    uint64_t capacity = it->compiled->bucket_sizes[key], at = s->index < u->from ? size : s->index == u->from ? CW_MIN(u->skip, size) : 0;
+    uint64_t capacity = it->compiled->bucket_sizes[key], at = first_unused(it, s, key, size);
     while (at < size) {
         uint64_t n = CW_MIN(capacity - j->n, size - at);
         j->parts[j->n_parts++] = (struct cw_joined_part){.split = s->split, .from = at, .n = n};
@@ -52,7 +60,7 @@ static bool add_remnant(struct cw_iterator *it, const struct open_split *s, unsi
 
 void cw_join_ahead(struct cw_iterator *it)
 {
-    if (!it->joining_ahead)
+    if (!it->joining_ahead || it->phase == PHASE_FLUSH)
         return;
     for (unsigned k = 0; k < it->n_keys; k++) {
         const struct cw_assembly *waiting = it->joining[k];

@@ -84,7 +84,7 @@ int cw_iterator_next_until(struct cw_iterator *it, uint64_t deadline_ns, struct 
 /* iterator_ahead.c */
 int cw_join_ahead_new(struct cw_iterator *it, struct cw_error *err) _must_check_;
 void cw_join_ahead_free(struct cw_iterator *it);
-/* Has batches begun that will be joined of what splits left over that are computed. Between two splits or batches of one. */
+/* Has batches begun that will be joined of what splits left over that are computed. */
 void cw_join_ahead(struct cw_iterator *it);
 /* `a` was joined: what was begun of it is used. */
 void cw_join_claim(struct cw_iterator *it, struct cw_assembly *a, uint64_t split);

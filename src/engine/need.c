@@ -200,13 +200,13 @@ static size_t callers_memory(const struct cw_runner *r, size_t needed)
 int cw_too_small(const struct cw_runner *r, size_t needed, const char *what, struct cw_error *err)
 {
     char value[32], expected[64];
-    size_t limit = r->budget.limit, given = r->options.kept_part ? callers_memory(r, limit) : limit, smallest = callers_memory(r, needed);
-    snprintf(value, sizeof(value), "%zu", given);
+    size_t smallest = callers_memory(r, needed);
+    snprintf(value, sizeof(value), "%zu", r->given);
     snprintf(expected, sizeof(expected), "at least %zu bytes", smallest);
     if (err)
         *err = (struct cw_error){0};
     cw_error_attribute(err, "memory", value, expected);
-    return cw_error_set(err, CW_E_BUDGET, "--memory %zu is too small: %s; expected at least %zu", given, what, smallest);
+    return cw_error_set(err, CW_E_BUDGET, "--memory %zu is too small: %s; expected at least %zu", r->given, what, smallest);
 }
 
 int cw_lack_of_memory(struct cw_runner *r, const struct cw_place *at, const char *what, struct cw_error *err)

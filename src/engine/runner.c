@@ -29,7 +29,8 @@ static void set_assemblies(struct cw_runner *r, size_t memory)
         r->max_assemblies += 2 * r->compiled->n_buckets * (unsigned)CW_MIN(r->options.threads + 2, 16u);
     const struct cw_tuned t = {
         .what = "batches_under_way",
-        .seen = {{"batch_bytes", (double)batch}, {"memory_bytes", (double)memory}, {"threads", r->options.threads}, {"buckets", r->compiled->n_buckets}},
+        .seen = {{"batch_bytes", (double)batch}, {"memory_bytes", (double)memory}, {"threads", r->options.threads},
+                 {r->compiled->batcher == CW_BATCHER_BUCKET ? "buckets" : NULL, r->compiled->n_buckets}},
         .others = {{"threads", (double)by_threads}, {"output", (double)by_output}, {"memory", (double)by_memory}},
         .chosen = r->max_assemblies,
         .why = r->few_assemblies ? "batches may take so much of the memory budget" : by_output > by_threads ? "so much output may lie ready" : "two for each thread, and two",
@@ -56,10 +57,11 @@ static int check_budget(struct cw_runner *r, struct cw_error *err)
     return 0;
 }
 
-size_t cw_runner_set_memory(struct cw_runner *r, size_t memory)
+size_t cw_runner_set_memory(struct cw_runner *r, size_t given)
 {
-    memory = CW_MAX(runners_memory(&r->options, memory), r->least);
+    size_t memory = CW_MAX(runners_memory(&r->options, given), r->least);
     pthread_mutex_lock(&r->mutex);
+    r->given = given;
     atomic_store(&r->budget.limit, memory);
     set_assemblies(r, memory);
     if (atomic_load(&r->budget.used) > memory)
@@ -92,6 +94,7 @@ int cw_runner_new(const struct cw_sequence *s, const struct cw_runner_options *o
     pthread_cond_init(&r->done, &monotonic);
     pthread_cond_init(&r->reads, NULL);
     pthread_condattr_destroy(&monotonic);
+    r->given = o->memory;
     cw_budget_init(&r->budget, runners_memory(o, o->memory));
     int status = cw_slab_pool_init(&r->slabs, &r->budget, err);
     r->threads = calloc(o->threads, sizeof(*r->threads));

@@ -55,7 +55,7 @@ void cw_runner_relent(struct cw_runner *r);
 /* The error that ended the runner as a whole, and not just a split; 0: it goes on. */
 int cw_runner_fatal(struct cw_runner *r, struct cw_error *err);
 /* Another limit of memory (with the part that is kept), at least what one batch needs; less than what is in use is waited for. Returns the runner's limit. */
-size_t cw_runner_set_memory(struct cw_runner *r, size_t memory);
+size_t cw_runner_set_memory(struct cw_runner *r, size_t given);
 size_t cw_runner_memory_used(struct cw_runner *r);
 unsigned cw_runner_threads(const struct cw_runner *r);
 /* What is left over of a split at its end, by bucket: so many elements. A record that was skipped has its place among them. */

@@ -66,6 +66,7 @@ static void cache_work(struct cw_worker *w, Cachew__Heartbeat *m)
     m->cache_bad = f.bad + f.gone;
     m->cache_refused = f.refused;
     m->cache_skipped = f.skipped;
+    m->cache_late = f.late;
 }
 
 static void stream_work(struct beat *b, size_t i, const struct worker_stream *s)

@@ -190,3 +190,75 @@ def test_what_differs_and_what_was_skipped_is_listed_for_joined_batches():
         for _ in it:
             pass
     assert {entry["action"] for entry in it.quarantine()} == {"differs"}
+
+
+# ---- of a service: the client joins them, and calls the function ----
+
+@pytest.mark.parametrize("name", PIPELINES)
+def test_joined_batches_of_a_service_are_the_same(service, name):
+    for function in (doubled, shuffled):
+        ds = PIPELINES[name].map_batches(function)
+        alone = [(b.epoch, b.g, b.records, b.hash()) for b in ds.iterator(epochs=2, seed=5)]
+        assert [(b.epoch, b.g, b.records, b.hash()) for b in ds.distribute(service.address, epochs=2, seed=5, timeout_s=60)] == alone
+        it = ds.distribute(service.address, epochs=2, seed=5, timeout_s=60)
+        part = [it.next() for _ in range(len(alone) // 3)]
+        state = it.state_dict()
+        it.close()
+        rest = ds.distribute(service.address, epochs=2, seed=5, state=state, timeout_s=60)
+        assert [(b.epoch, b.g, b.records, b.hash()) for b in [*part, *rest]] == alone
+
+
+def all_joined():
+    """Splits of 16 batches' positions, of which a filter leaves half a batch."""
+    return Dataset.range(4096).filter("value % 32 == 0").batch(16)
+
+
+def test_several_joined_batches_of_a_service_are_under_way_at_a_time(service, tmp_path):
+    def meets_another(batch):
+        """Only when one more is called while this one waits. The first may be called before it is known what others will be joined of."""
+        import tempfile
+        import time
+
+        if batch["value"][0] == 0:
+            return batch
+        with tempfile.NamedTemporaryFile(dir=tmp_path, delete=False):
+            end = time.monotonic() + 30
+            while len(os.listdir(tmp_path)) < 2 and time.monotonic() < end:
+                time.sleep(0.01)
+            if time.monotonic() >= end:
+                raise RuntimeError("there was no other call")
+        return batch
+
+    want = [b["value"].tolist() for b in all_joined().iterator()]
+    assert all(is_joined(values) for values in want)
+    got = all_joined().map_batches(meets_another, outputs={"value": "int64"}).distribute(service.address, timeout_s=60)
+    assert [b["value"].tolist() for b in got] == want
+
+
+def test_what_a_joined_batch_of_a_service_fails_with_comes_in_its_place(service):
+    def fails(batch):
+        if batch["value"][0] >= 2048:
+            raise ValueError("no more")
+        return batch
+
+    it = all_joined().map_batches(fails, outputs={"value": "int64"}).distribute(service.address, timeout_s=60)
+    for _ in range(4):
+        it.next()
+    for _ in range(2):
+        with pytest.raises(cachew.Error, match="no more"):
+            it.next()
+
+
+def test_who_leaves_a_service_leaves_no_call_behind(service, tmp_path):
+    def forever(batch):
+        (tmp_path / str(int(batch["value"][0]))).touch()
+        time.sleep(600)
+        return batch
+
+    threads = len(os.listdir("/proc/self/task"))
+    it = all_joined().map_batches(forever, outputs={"value": "int64"}).distribute(service.address, timeout_s=60)
+    while len(os.listdir(tmp_path)) < 2:
+        with pytest.raises(cachew.DeadlineError):
+            it.next(timeout_s=0.2)
+    it.close()
+    comes_to(lambda: len(os.listdir("/proc/self/task")) <= threads)

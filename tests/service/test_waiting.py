@@ -100,6 +100,18 @@ def test_a_rank_that_never_comes_is_named_early_and_at_the_end(bench):
     assert missing in r.finish(code=4)["error"]["message"]
 
 
+def test_who_takes_the_place_of_another_client_is_told(bench):
+    bench.cluster.start(1)
+    first, second = (bench.cluster.rank(bench.pipeline(SLOW), "job") for _ in range(2))
+    first.start()
+    bench.cluster.wait_lines(first, 3)
+    assert "held by" not in first.process.said()
+    second.start()
+    until_said(second.process, "rank 0 of job job was held by a client on ")
+    assert "taken over by another client" in first.finish(code=3)["error"]["message"]
+    second.finish()
+
+
 def test_more_jobs_than_streams_have_their_turn(bench):
     bench.cluster.start_dispatcher()
     bench.cluster.start_worker("w0", "--max-streams", "2")

@@ -317,7 +317,7 @@ static void test_what_was_read_from_caches(void **state)
 static void beat_store(struct run_peer *w, uint64_t hits, uint64_t misses, uint64_t quota)
 {
     RUN_SAY(w, Heartbeat, HEARTBEAT, false, RUN_BASE(heartbeat), .cache_hits = hits, .cache_misses = misses, .cache_bytes = quota, .cache_used = 500, .cache_refused = 7, .cache_skipped = 8,
-            .cache_bad = 9);
+            .cache_bad = 9, .cache_late = 6);
 }
 
 /* A number of the only worker; NAN: null, or there is none. */
@@ -344,6 +344,7 @@ static void test_caches_of_workers(void **state)
     assert_near(of_worker(u, "cache_refused"), 7);
     assert_near(of_worker(u, "cache_skipped"), 8);
     assert_near(of_worker(u, "cache_bad"), 9);
+    assert_near(of_worker(u, "cache_late"), 6);
     assert_near(of_worker(u, "cache_hits_per_s"), 30);
     assert_near(of_worker(u, "cache_part"), 0.75);
     run_pass(u, 1000);

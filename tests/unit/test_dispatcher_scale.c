@@ -490,47 +490,6 @@ static void test_demand_that_falls(void **state)
     end(u);
 }
 
-static const char *aimed_at(struct run *u, double *ret_price)
-{
-    json_t *jobs = ask(u, "jobs");
-    const json_t *scaling = json_object_get(json_array_get(jobs, 0), "scaling");
-    *ret_price = json_number_value(json_object_get(scaling, "client_price_per_h"));
-    const char *objective = strcmp(json_string_value(json_object_get(scaling, "objective")), "cost") == 0 ? "cost" : "time";
-    json_decref(jobs);
-    return objective;
-}
-
-/* A job whose clients cost little is to be cheap: the worker that is not wholly needed goes, and a restart does not change that. */
-static void test_a_job_with_an_objective_of_its_own(void **state)
-{
-    (void)state;
-    struct run *u = begin("auto", 4000);
-    for (int i = 0; i < 12; i++)
-        run_worker(u, 4);
-    struct run_peer *c = run_client(u, "job", 0, 1, 0), *o = run_connect(u, CACHEW__ROLE__ROLE_OBSERVER);
-    struct world x = {.step_s = 0.1, .work_s = 0.75};
-    double price;
-    for (int i = 0; i < 60; i++)
-        second(u, c, &x);
-    assert_int_equal(scaling(u, "job", "wanted"), 8);
-    assert_string_equal(aimed_at(u, &price), "time");
-    RUN_SAY(o, Steer, STEER, true, RUN_BASE(steer), .verb = (char *)"aim-job", .name = (char *)"job", .objective = (char *)"speed");
-    run_settle(u);
-    assert_non_null(strstr(o->failure, "expected time or cost"));
-    RUN_SAY(o, Steer, STEER, true, RUN_BASE(steer), .verb = (char *)"aim-job", .name = (char *)"job", .objective = (char *)"cost", .client_price_per_h = 0.75);
-    run_settle(u);
-    assert_string_equal(aimed_at(u, &price), "cost");
-    assert_true(price == 0.75);
-    for (int i = 0; i < 60; i++)
-        second(u, c, &x);
-    assert_int_equal(scaling(u, "job", "wanted"), 7);
-    run_kill(u);
-    run_start(u);
-    assert_string_equal(aimed_at(u, &price), "cost");
-    assert_true(price == 0.75);
-    end(u);
-}
-
 /* The markers of the only stream, as its workers told of them; those that are in use. */
 static int markers_in_use(struct run *u, const struct world *x)
 {
@@ -576,6 +535,47 @@ static void logged(struct run *u, const json_t *decisions)
         assert_non_null(at);
         at += strlen(line);
     }
+}
+
+static const char *aimed_at(struct run *u, double *ret_price)
+{
+    json_t *jobs = ask(u, "jobs");
+    const json_t *scaling = json_object_get(json_array_get(jobs, 0), "scaling");
+    *ret_price = json_number_value(json_object_get(scaling, "client_price_per_h"));
+    const char *objective = strcmp(json_string_value(json_object_get(scaling, "objective")), "cost") == 0 ? "cost" : "time";
+    json_decref(jobs);
+    return objective;
+}
+
+/* A job whose clients cost little is to be cheap: the worker that is not wholly needed goes, and a restart does not change that. */
+static void test_a_job_with_an_objective_of_its_own(void **state)
+{
+    (void)state;
+    struct run *u = begin("auto", 4000);
+    for (int i = 0; i < 12; i++)
+        run_worker(u, 4);
+    struct run_peer *c = run_client(u, "job", 0, 1, 0), *o = run_connect(u, CACHEW__ROLE__ROLE_OBSERVER);
+    struct world x = {.step_s = 0.1, .work_s = 0.75};
+    double price;
+    for (int i = 0; i < 60; i++)
+        second(u, c, &x);
+    assert_int_equal(scaling(u, "job", "wanted"), 8);
+    assert_string_equal(aimed_at(u, &price), "time");
+    RUN_SAY(o, Steer, STEER, true, RUN_BASE(steer), .verb = (char *)"aim-job", .name = (char *)"job", .objective = (char *)"speed");
+    run_settle(u);
+    assert_non_null(strstr(o->failure, "expected time or cost"));
+    RUN_SAY(o, Steer, STEER, true, RUN_BASE(steer), .verb = (char *)"aim-job", .name = (char *)"job", .objective = (char *)"cost", .client_price_per_h = 0.75);
+    run_settle(u);
+    assert_string_equal(aimed_at(u, &price), "cost");
+    assert_true(price == 0.75);
+    for (int i = 0; i < 60; i++)
+        second(u, c, &x);
+    assert_int_equal(scaling(u, "job", "wanted"), 7);
+    run_kill(u);
+    run_start(u);
+    assert_string_equal(aimed_at(u, &price), "cost");
+    assert_true(price == 0.75);
+    end(u);
 }
 
 /* Two workers that need longer than the client: where it is cached follows what reading takes, and they are told until they do it. */

@@ -140,6 +140,7 @@ struct ran {
 };
 
 static struct cw_local local;
+static unsigned n_frugal; /* runs in which memory was that short, as they said of themselves */
 
 static void load(const char *chain)
 {
@@ -148,6 +149,23 @@ static void load(const char *chain)
     snprintf(text, sizeof(text), "{\"cachew\": 1, \"pipeline\": [%s]}", chain);
     if (cw_local_parse(&local, text, strlen(text), temp_dir, &err) < 0 || cw_local_open(&local, temp_dir, 1, &err) < 0)
         fail_msg("%s", err.message);
+}
+
+/* What a run set by itself because memory was short: rows of a block, fewer than usual, or again as many. */
+static void look_at_frugality(const struct cw_iterator *it, size_t memory)
+{
+    struct cw_tuned_log log = {0};
+    cw_iterator_tuned(it, &log);
+    for (unsigned i = 0; i < log.n; i++) {
+        const struct cw_tuned *t = &log.last[i];
+        if (strcmp(t->what, "frugal_rows") != 0)
+            continue;
+        n_frugal++;
+        assert_string_equal(t->seen[0].name, "memory_bytes");
+        assert_true(t->seen[0].value == (double)memory);
+        assert_true(t->chosen >= 1 && t->chosen <= t->others[0].value); /* as usual */
+        assert_true((t->seen[1].value > 0) == (strstr(t->why, "block by block") != NULL)); /* splits that it will be so for */
+    }
 }
 
 static struct ran run(uint64_t seed, unsigned threads, size_t memory)
@@ -163,6 +181,7 @@ static struct ran run(uint64_t seed, unsigned threads, size_t memory)
         ran.n++;
         cw_iterator_release(it, b);
     }
+    look_at_frugality(it, memory);
     cw_iterator_free(it);
     return ran;
 }
@@ -239,6 +258,7 @@ static void what_is_named_is_enough(void **state)
         }
         cw_local_deinit(&local);
     }
+    assert_true(n_frugal > 0);
 }
 
 /* Runs with what the last one named, until that is enough: that it is so at once is for those of fixed size. The number grows each time. */

@@ -97,6 +97,7 @@ const CACHE_COLUMNS = [
   { title: "Read in all", numeric: true, show: (cell, w) => say(cell, number(w.cache_hits)) },
   { title: "No room for", numeric: true, show: (cell, w) => say(cell, number(w.cache_refused)) },
   { title: "Too slow for", numeric: true, show: (cell, w) => say(cell, number(w.cache_skipped)) },
+  { title: "Late", numeric: true, show: (cell, w) => say(cell, number(w.cache_late)) },
   { title: "Damaged", numeric: true, show: (cell, w) => say(cell, number(w.cache_bad)) },
 ];
 
