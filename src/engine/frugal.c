@@ -31,9 +31,18 @@ static void forget_later_epochs(struct cw_runner *r)
         cw_epoch_forget(&r->epoch->epoch);
 }
 
+/* Rows that a block has at most otherwise. */
+static uint64_t rows_as_usual(const struct cw_runner *r)
+{
+    uint64_t most = 1;
+    for (unsigned i = 0; i < r->compiled->n_programs; i++)
+        most = CW_MAX(most, r->rows[2 * i].most);
+    return most;
+}
+
 static void tell(struct cw_runner *r)
 {
-    double usual = (double)cw_rows_most(r, 0, false), rows = r->frugal ? r->frugal : usual;
+    double usual = (double)rows_as_usual(r), rows = r->frugal ? r->frugal : usual;
     const struct cw_tuned t = {
         .what = "frugal_rows",
         .seen = {{"memory_bytes", (double)r->budget.limit}, {"splits", r->frugal_left}},
@@ -50,7 +59,7 @@ bool cw_frugal_begin(struct cw_runner *r)
         return false;
     if (!r->frugal)
         r->frugal_left = r->frugal_term = CW_MIN(CW_MAX(2 * r->frugal_term, 1), TERM_MOST);
-    r->frugal = r->frugal ? CW_MAX(r->frugal / ROWS_SHARE, 1) : ROWS_FIRST;
+    r->frugal = r->frugal ? CW_MAX(r->frugal / ROWS_SHARE, 1) : (unsigned)CW_MIN(rows_as_usual(r), ROWS_FIRST);
     tell(r);
     cw_evict(r);
     while (cw_reclaim(r, r->splits))
