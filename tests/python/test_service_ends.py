@@ -170,6 +170,7 @@ def test_a_local_service_that_does_not_start(tmp_path, monkeypatch):
         return error_of(lambda: Dataset.range(9).distribute("local"))
 
     monkeypatch.setattr(_service, "READY_S", 0.2)
+    monkeypatch.setattr(_service, "_service", None)  # another test's may be there
     assert "no place here" in str(starts("echo no place here >&2; exit 1")) and isinstance(starts("exit 1"), cachew.ServiceError)
     assert isinstance(starts("cat >/dev/null"), cachew.DeadlineError)
     assert "says this" in str(starts("echo says this; cat >/dev/null"))
@@ -179,6 +180,7 @@ def test_a_local_service_that_does_not_start(tmp_path, monkeypatch):
 def test_the_command_is_missing(tmp_path, monkeypatch):
     from cachew import _service
 
+    monkeypatch.setattr(_service, "_service", None)
     monkeypatch.setattr(_service, "__file__", str(tmp_path / "_service.py"))
     monkeypatch.setattr(sys, "executable", str(tmp_path / "python"))
     monkeypatch.setenv("PATH", str(tmp_path))
