@@ -33,7 +33,7 @@ def test_parts_add_up_to_the_whole(tmp_path, records, kind):
     want = [(line["epoch"], line["g"], line["hash"]) for line in read_log(tmp_path / "whole.log")]
     assert whole["batches"] == len(want) > 20
     draw = random.Random(kind)
-    for stop in [0, 1, len(want) - 1, len(want), len(want) + 5, *(draw.randrange(2, len(want) - 1) for _ in range(15))]:
+    for stop in [0, 1, len(want) - 1, len(want), len(want) + 5, *(draw.randrange(2, len(want) - 1) for _ in range(25))]:
         state, log = tmp_path / f"{stop}.state", tmp_path / f"{stop}.log"
         for old in (state, log):
             old.unlink(missing_ok=True)
