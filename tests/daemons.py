@@ -1,4 +1,5 @@
-"""Dispatchers and workers as processes, for tests: started on port 0, waited for by the line that says that they are ready, ended with the test."""
+"""Dispatchers and workers as processes, for tests: started on port 0, waited for by the line that says that they are ready, ended with the test.
+And what tests do with them: ask, run jobs, wait."""
 
 import json
 import os
@@ -88,3 +89,28 @@ class Daemons:
             except subprocess.TimeoutExpired as e:
                 late.append(e.cmd)
         assert not late, late
+
+
+def said(*words):
+    """What a command with --json printed."""
+    ran = subprocess.run([CACHEW, *map(str, words)], check=False, capture_output=True, text=True, timeout=TIMEOUT_S)
+    assert ran.returncode == 0, (words, ran)
+    return json.loads(ran.stdout)
+
+
+def run(pipeline, *words):
+    """A job, under way: digest() waits for its end."""
+    return subprocess.Popen([CACHEW, "run", pipeline, "--digest", "--json", *map(str, words)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
+def digest(process):
+    out, err = process.communicate(timeout=TIMEOUT_S)
+    assert process.returncode == 0, err
+    return json.loads(out.splitlines()[-1])["digest"]
+
+
+def wait(what):
+    """Asked again and again until it is true: the daemons' own limits end what does not become so."""
+    while not (found := what()):
+        pass
+    return found

@@ -11,14 +11,8 @@ import pytest
 
 HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE))
-from daemons import TIMEOUT_S, Daemons  # noqa: E402
+from daemons import TIMEOUT_S, Daemons, digest, run, said, wait  # noqa: E402
 from example_data import CACHEW  # noqa: E402
-
-
-def said(*words):
-    ran = subprocess.run([CACHEW, *map(str, words)], check=False, capture_output=True, text=True, timeout=TIMEOUT_S)
-    assert ran.returncode == 0, (words, ran)
-    return json.loads(ran.stdout)
 
 
 @pytest.fixture
@@ -39,25 +33,8 @@ def prefix(count, us):
     return [{"op": "synthetic", "count": count, "shape": [32, 32, 3], "dtype": "uint8"}, {"op": "delay", "us": us}, {"op": "autocache"}]
 
 
-def run(pipeline, *words):
-    return subprocess.Popen([CACHEW, "run", pipeline, "--digest", "--json", *map(str, words)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-
-
-def digest(process):
-    out, err = process.communicate(timeout=TIMEOUT_S)
-    assert process.returncode == 0, err
-    return json.loads(out.splitlines()[-1])["digest"]
-
-
 def counted(address, what):
     return sum(w[what] for w in said("workers", "--service", address, "--json"))
-
-
-def wait(what):
-    """Asked again and again until it is true: the daemons' own limits end what does not become so."""
-    while not (found := what()):
-        pass
-    return found
 
 
 def service(daemons, tmp_path, *words, workers=2, **options):

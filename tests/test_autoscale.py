@@ -14,18 +14,12 @@ import pytest
 
 HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE))
-from daemons import TIMEOUT_S, Daemons  # noqa: E402
+from daemons import TIMEOUT_S, Daemons, digest, run, said, wait  # noqa: E402
 from example_data import CACHEW  # noqa: E402
 
 
 def cachew(*words):
     return subprocess.run([CACHEW, *map(str, words)], check=False, capture_output=True, text=True, timeout=TIMEOUT_S)
-
-
-def said(*words):
-    ran = cachew(*words)
-    assert ran.returncode == 0, (words, ran)
-    return json.loads(ran.stdout)
 
 
 def refused(*words, code=2):
@@ -50,29 +44,12 @@ def pipeline(tmp_path):
     return path
 
 
-def run(pipeline, *words):
-    return subprocess.Popen([CACHEW, "run", pipeline, "--digest", "--json", *map(str, words)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-
-
-def digest(process):
-    out, err = process.communicate(timeout=TIMEOUT_S)
-    assert process.returncode == 0, err
-    return json.loads(out.splitlines()[-1])["digest"]
-
-
 def scaling(address, job):
     return next((j["scaling"] for j in said("jobs", "--service", address, "--json") if j["name"] == job and j["state"] not in ("done", "cancelled", "failed")), None)
 
 
 def serving(address):
     return [w for w in said("workers", "--service", address, "--json") if w["state"] == "ready" and w["serves"]]
-
-
-def wait(what):
-    """Asked again and again until it is true: the daemons' own limits end what does not become so."""
-    while not (found := what()):
-        pass
-    return found
 
 
 def up(daemons, *words):

@@ -18,7 +18,7 @@ import pytest
 HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE))
 from browser import PROGRAM, Browser  # noqa: E402
-from daemons import TIMEOUT_S  # noqa: E402
+from daemons import TIMEOUT_S, said  # noqa: E402
 from example_data import CACHEW  # noqa: E402
 
 pytestmark = pytest.mark.skipif(not PROGRAM, reason="no browser is there (package chromium-headless-shell)")
@@ -98,6 +98,15 @@ def test_a_job_its_decision_and_a_lost_worker(daemons, pipeline, page):
         assert rank[0] == "0" and "running" in rank[1] and rank[2].endswith("%")
         (row,) = rows(page, "jobs")
         assert row[0] == "one" and "running" in row[1] and float(row[4].replace(",", "")) > 0 and row[8] == "3 of 3"
+
+
+def test_what_a_job_is_to_gain(daemons, pipeline, page):
+    service = up(daemons, "--autoscale", "--workers", 1, "--policy", "fixed:1", "--objective", "cost", "--price-client", 8.8)
+    with job(pipeline, service, "one"):
+        page.open(url(service))
+        page.until("document.querySelector('#job-state').textContent.includes('; objective: cost, its ranks at 8.80 per hour; ')")
+        said("jobs", "--service", service.address, "--json", "--aim", "one", "--objective", "time", "--price-client", 32)
+        page.until("document.querySelector('#job-state').textContent.includes('; objective: time, its ranks at 32 per hour; ')")
 
 
 def test_what_was_before_the_page_was_opened(daemons, pipeline, browser, page):

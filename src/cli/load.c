@@ -5,18 +5,13 @@
  */
 #include "cli/load.h"
 
-#include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
-#include <sys/random.h>
-#include <unistd.h>
 
 #include "base/clock.h"
 
 #define RUN_IN_NS UINT64_C(1000000000) /* until it is as it stays: leases deep enough, memory there */
 #define WINDOW ((uint64_t)1 << 20)     /* as far as acknowledgements are remembered behind the first that is missing */
 #define LEASED 4                       /* splits that a worker has, for each that is under way: others wait to be begun, or to be passed */
-#define ENDLESS ((uint64_t)1 << 62)
 
 /* A completion that was said. */
 struct said {
@@ -35,9 +30,9 @@ struct load {
     struct swarm swarm;
     struct hand *hands;        /* by worker */
     size_t room;               /* of the rings, a power of two */
-    struct cw_conn *client;
+    struct swarm_client client;
     uint8_t stream[16];
-    bool attached, measuring;
+    bool measuring;
     uint8_t *acknowledged;     /* of WINDOW splits, a byte each */
     uint64_t from, told;       /* the client's cursor; as the dispatcher knows it */
     struct cw_timer *timer;
@@ -77,26 +72,6 @@ static int complete_more(struct load *l, struct swarm_worker *w, struct cw_error
         r = send_completed(l, w, split, err);
     }
     return r;
-}
-
-static int on_prepare(struct load *l, struct swarm_worker *w, uint64_t id, const Cachew__Prepare *p, struct cw_error *err)
-{
-    Cachew__Prepared m = CACHEW__PREPARED__INIT;
-    Cachew__Plan plan = CACHEW__PLAN__INIT;
-    Cachew__Envelope e = CACHEW__ENVELOPE__INIT;
-    plan.n_positions = plan.n_splits = ENDLESS;
-    plan.split_size = 1;
-    plan.snapshot = 1;
-    m.stream = p->stream;
-    m.plan = &plan;
-    m.capacity = l->swarm.o->in_flight * LEASED;
-    e.re = id;
-    e.of_case = CACHEW__ENVELOPE__OF_PREPARED;
-    e.prepared = &m;
-    if (p->stream.len != sizeof(l->stream))
-        return cw_error_set(err, CW_E_SERVICE, "Prepare names a stream by %zu bytes, expected 16", p->stream.len);
-    memcpy(l->stream, p->stream.data, sizeof(l->stream));
-    return cw_conn_send(w->conn, &e, NULL, 0, NULL, NULL, NULL, 0, err);
 }
 
 static int on_leases(struct load *l, struct swarm_worker *w, const Cachew__Leases *m, struct cw_error *err)
@@ -145,7 +120,7 @@ static int on_message(void *user, struct swarm_worker *w, const Cachew__Envelope
     struct load *l = user;
     switch (m->of_case) {
     case CACHEW__ENVELOPE__OF_PREPARE:
-        return on_prepare(l, w, m->id, m->prepare, err);
+        return cli_swarm_prepared(w, m->id, m->prepare, 1, l->swarm.o->in_flight * LEASED, l->stream, err);
     case CACHEW__ENVELOPE__OF_LEASES:
         return on_leases(l, w, m->leases, err);
     case CACHEW__ENVELOPE__OF_REVOKE:
@@ -166,88 +141,27 @@ static int on_message(void *user, struct swarm_worker *w, const Cachew__Envelope
 static void on_turn(void *user)
 {
     struct load *l = user;
-    Cachew__Progress m = CACHEW__PROGRESS__INIT;
-    Cachew__Place place = CACHEW__PLACE__INIT;
-    Cachew__Envelope e = CACHEW__ENVELOPE__INIT;
     struct cw_error err = {0};
     while (l->acknowledged[l->from % WINDOW])
         l->acknowledged[l->from++ % WINDOW] = 0;
-    if (l->from == l->told || !l->attached || l->swarm.closing)
+    if (l->from == l->told || !l->client.attached || l->swarm.closing)
         return;
-    place.split = l->told = l->from;
-    m.from = &place;
-    e.of_case = CACHEW__ENVELOPE__OF_PROGRESS;
-    e.progress = &m;
-    if (cw_conn_send(l->client, &e, NULL, 0, NULL, NULL, NULL, 0, &err) < 0)
+    l->told = l->from;
+    if (cli_swarm_progress(&l->client, l->from, NULL, &err) < 0)
         cli_swarm_fail(&l->swarm, &err);
 }
 
-static int client_open(void *user CW_UNUSED, struct cw_conn *c, const Cachew__Envelope *peer CW_UNUSED, struct cw_error *err)
-{
-    Cachew__Attach m = CACHEW__ATTACH__INIT;
-    Cachew__Envelope e = CACHEW__ENVELOPE__INIT;
-    uint8_t fingerprint[16]; /* no other pipeline has it */
-    char job[64];
-    if (getrandom(fingerprint, sizeof(fingerprint), 0) != sizeof(fingerprint))
-        return cw_error_set(err, CW_E_IO, "the system has no random bytes");
-    snprintf(job, sizeof(job), "load-%d", (int)getpid());
-    m.job = job;
-    m.world_size = 1;
-    m.epochs = 1;
-    m.fingerprint = (ProtobufCBinaryData){.data = fingerprint, .len = sizeof(fingerprint)};
-    m.pipeline = (char *)(uintptr_t)"{}";
-    m.base_dir = (char *)(uintptr_t)"/";
-    e.id = 1;
-    e.of_case = CACHEW__ENVELOPE__OF_ATTACH;
-    e.attach = &m;
-    return cw_conn_send(c, &e, NULL, 0, NULL, NULL, NULL, 0, err);
-}
-
-static int client_message(void *user, struct cw_conn *c CW_UNUSED, const Cachew__Envelope *m, void *payload CW_UNUSED, size_t size CW_UNUSED,
-                          const int *fds CW_UNUSED, size_t n_fds CW_UNUSED, struct cw_error *err)
+static void on_attached(void *user)
 {
     struct load *l = user;
-    if (m->of_case == CACHEW__ENVELOPE__OF_FAILURE)
-        return cw_failure_error(m->failure, err);
-    if (m->of_case == CACHEW__ENVELOPE__OF_ENDED && !l->swarm.closing)
-        return cw_error_set(err, CW_E_SERVICE, "the job was ended");
-    if (m->of_case == CACHEW__ENVELOPE__OF_ATTACHED) {
-        l->attached = true;
-        cw_timer_start(l->timer, RUN_IN_NS, 0);
-        on_turn(l);
-    }
-    return 0;
+    cw_timer_start(l->timer, RUN_IN_NS, 0);
+    on_turn(l);
 }
-
-static void client_closed(void *user, struct cw_conn *c CW_UNUSED, const struct cw_error *why)
-{
-    struct load *l = user;
-    l->client = NULL;
-    cli_swarm_closed(&l->swarm, why);
-}
-
-static const struct cw_conn_ops client_ops = {.open = client_open, .message = client_message, .closed = client_closed};
 
 static void on_ready(void *user)
 {
     struct load *l = user;
-    struct cw_error err = {0};
-    if (cli_swarm_connect(&l->swarm, CACHEW__ROLE__ROLE_CLIENT, &client_ops, l, &l->client, &err) < 0)
-        cli_swarm_fail(&l->swarm, &err);
-}
-
-/* The job is over, for good. */
-static void goodbye(struct load *l)
-{
-    Cachew__Detach m = CACHEW__DETACH__INIT;
-    Cachew__Envelope e = CACHEW__ENVELOPE__INIT;
-    m.finished = true;
-    e.of_case = CACHEW__ENVELOPE__OF_DETACH;
-    e.detach = &m;
-    if (l->client && l->attached && cw_conn_send(l->client, &e, NULL, 0, NULL, NULL, NULL, 0, NULL) < 0)
-        return; /* it is over already */
-    if (l->client)
-        cw_conn_close(l->client, NULL);
+    cli_swarm_attach(&l->client);
 }
 
 /* ---- the run ---- */
@@ -301,6 +215,7 @@ int cli_load_completions(const struct cli_load_options *o, struct cli_load_times
     if (!l)
         return cw_error_nomem(err, sizeof(*l), "a load");
     l->swarm = (struct swarm){.o = o, .user = l, .ready = on_ready, .message = on_message};
+    l->client = (struct swarm_client){.swarm = &l->swarm, .job = "load", .begin = on_attached};
     l->turn = (struct cw_post){.fn = on_turn, .arg = l};
     int r = hands_new(l, err);
     if (r >= 0)
@@ -316,7 +231,7 @@ int cli_load_completions(const struct cli_load_options *o, struct cli_load_times
     }
     if (l->timer)
         cw_timer_stop(l->timer);
-    goodbye(l);
+    cli_swarm_detach(&l->client);
     if (l->swarm.loop)
         cli_swarm_end(&l->swarm);
     if (r >= 0 && l->swarm.failed.status) {

@@ -1,7 +1,7 @@
 /*
  * Load for a dispatcher, made by this process: simulated workers and a client that speak the real protocol, each over a connection of its own, and compute
- * nothing. One thread with a loop. load_swarm.c: workers that are connected and registered; load.c: splits that they complete; load_heartbeats.c: that they
- * are alive; load_scaling.c: what they compute.
+ * nothing. One thread with a loop. load_swarm.c: workers that are connected and registered; load_client.c: the client of a job; load.c: splits that are
+ * completed; load_heartbeats.c: that workers are alive; load_scaling.c: what they compute.
  */
 #pragma once
 #include "net/conn.h"
@@ -64,7 +64,27 @@ int cli_swarm_start(struct swarm *s, struct cw_error *err) _must_check_;
 /* A connection of another role, which counts among those that are open: its `closed` must call cli_swarm_closed. */
 int cli_swarm_connect(struct swarm *s, Cachew__Role role, const struct cw_conn_ops *ops, void *user, struct cw_conn **ret, struct cw_error *err) _must_check_;
 void cli_swarm_closed(struct swarm *s, const struct cw_error *why);
+/* The answer to Prepare: an endless stream, of splits of so many positions, of which the worker wants as many at a time; ret_stream is its id. */
+int cli_swarm_prepared(struct swarm_worker *w, uint64_t re, const Cachew__Prepare *p, uint64_t split_size, uint32_t capacity, uint8_t ret_stream[16],
+                       struct cw_error *err) _must_check_;
 /* The run ends with this. */
 void cli_swarm_fail(struct swarm *s, const struct cw_error *why);
 /* Closes the workers' connections, waits until all are over (the others must be closing), and frees what is its own. The loop does not run. */
 void cli_swarm_end(struct swarm *s);
+
+/* A job over all workers of a swarm. */
+struct swarm_client {
+    /* by who makes it */
+    struct swarm *swarm;
+    const char *job;             /* its name, to which the process id is added */
+    void (*begin)(void *user);   /* it is attached; user: the swarm's */
+    /* its own */
+    struct cw_conn *conn;        /* NULL: none yet, or over */
+    bool attached;
+};
+/* Connects and attaches. */
+void cli_swarm_attach(struct swarm_client *c);
+/* All before this split is passed; pace NULL: it says nothing of that. Without a connection nothing is said. */
+int cli_swarm_progress(struct swarm_client *c, uint64_t split, Cachew__Pace *pace, struct cw_error *err) _must_check_;
+/* The job is over, for good. Before cli_swarm_end. */
+void cli_swarm_detach(struct swarm_client *c);

@@ -2,10 +2,7 @@
  * What deciding costs a dispatcher: that many workers serve one job and say each second what they have computed, by operator, and what their caches have and would give; a
  * client says how fast it goes. Little is completed: what that costs load.c measures.
  */
-#include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
 
 #include "base/clock.h"
 #include "cli/load.h"
@@ -26,10 +23,9 @@ struct hand { uint64_t leased[CAPACITY + 2]; size_t n; };
 struct scaling {
     struct swarm swarm;
     struct hand *hands;
-    struct cw_conn *client;
+    struct swarm_client client;
     struct cw_timer *timer;
     uint8_t stream[16];
-    bool attached;
     int32_t marker;           /* that workers use, as in Prepare: what they were told last */
     uint64_t began_ns, beats, progress_ns, cursor;
 };
@@ -37,26 +33,6 @@ struct scaling {
 static int send(struct cw_conn *c, const Cachew__Envelope *e, struct cw_error *err) { return c ? cw_conn_send(c, e, NULL, 0, NULL, NULL, NULL, 0, err) : 0; }
 
 /* ---- workers ---- */
-
-static int on_prepare(struct scaling *x, struct swarm_worker *w, uint64_t id, const Cachew__Prepare *p, struct cw_error *err)
-{
-    Cachew__Prepared m = CACHEW__PREPARED__INIT;
-    Cachew__Plan plan = CACHEW__PLAN__INIT;
-    Cachew__Envelope e = CACHEW__ENVELOPE__INIT;
-    plan.n_positions = plan.n_splits = (uint64_t)1 << 62;
-    plan.split_size = SPLIT_SIZE;
-    plan.snapshot = 1;
-    m.stream = p->stream;
-    m.plan = &plan;
-    m.capacity = CAPACITY;
-    e.re = id;
-    e.of_case = CACHEW__ENVELOPE__OF_PREPARED;
-    e.prepared = &m;
-    if (p->stream.len != sizeof(x->stream))
-        return cw_error_set(err, CW_E_SERVICE, "Prepare names a stream by %zu bytes, expected 16", p->stream.len);
-    memcpy(x->stream, p->stream.data, sizeof(x->stream));
-    return send(w->conn, &e, err);
-}
 
 static void drop(struct hand *h, uint64_t first, uint64_t count)
 {
@@ -72,7 +48,7 @@ static int on_message(void *user, struct swarm_worker *w, const Cachew__Envelope
     struct scaling *x = user;
     struct hand *h = &x->hands[w->index];
     if (m->of_case == CACHEW__ENVELOPE__OF_PREPARE)
-        return on_prepare(x, w, m->id, m->prepare, err);
+        return cli_swarm_prepared(w, m->id, m->prepare, SPLIT_SIZE, CAPACITY, x->stream, err);
     if (m->of_case == CACHEW__ENVELOPE__OF_CACHING)
         x->marker = m->caching->marker;
     for (size_t i = 0; m->of_case == CACHEW__ENVELOPE__OF_LEASES && i < m->leases->n_splits && h->n < CW_COUNT_OF(h->leased); i++)
@@ -164,74 +140,29 @@ static int beat(struct scaling *x, struct swarm_worker *w, uint64_t now, struct 
 
 static int progress(struct scaling *x, uint64_t now, struct cw_error *err)
 {
-    Cachew__Progress m = CACHEW__PROGRESS__INIT;
-    Cachew__Place place = CACHEW__PLACE__INIT;
     Cachew__Pace pace = CACHEW__PACE__INIT;
-    Cachew__Envelope e = CACHEW__ENVELOPE__INIT;
     double batches = (double)(now - x->began_ns) * 1e-9 * SPLITS_PER_S * SPLIT_SIZE;
     x->cursor = (uint64_t)(batches / SPLIT_SIZE);
-    place.split = x->cursor;
     pace.n = (uint64_t)batches;
     pace.step_s = (double)(now - x->began_ns) * 1e-9;
     pace.step_sq = pace.step_s / (SPLITS_PER_S * SPLIT_SIZE);
-    m.from = &place;
-    m.pace = &pace;
-    e.of_case = CACHEW__ENVELOPE__OF_PROGRESS;
-    e.progress = &m;
-    return send(x->client, &e, err);
+    return cli_swarm_progress(&x->client, x->cursor, &pace, err);
 }
 
-static int client_open(void *user CW_UNUSED, struct cw_conn *c, const Cachew__Envelope *peer CW_UNUSED, struct cw_error *err)
-{
-    Cachew__Attach m = CACHEW__ATTACH__INIT;
-    Cachew__Envelope e = CACHEW__ENVELOPE__INIT;
-    uint8_t fingerprint[16] = {1};
-    char job[64];
-    snprintf(job, sizeof(job), "scaling-%d", (int)getpid());
-    m.job = job;
-    m.world_size = 1;
-    m.epochs = 1;
-    m.fingerprint = (ProtobufCBinaryData){.data = fingerprint, .len = sizeof(fingerprint)};
-    m.pipeline = (char *)(uintptr_t)"{}";
-    m.base_dir = (char *)(uintptr_t)"/";
-    e.id = 1;
-    e.of_case = CACHEW__ENVELOPE__OF_ATTACH;
-    e.attach = &m;
-    return send(c, &e, err);
-}
-
-static int client_message(void *user, struct cw_conn *c CW_UNUSED, const Cachew__Envelope *m, void *payload CW_UNUSED, size_t size CW_UNUSED, const int *fds CW_UNUSED,
-                          size_t n_fds CW_UNUSED, struct cw_error *err)
+static void on_attached(void *user)
 {
     struct scaling *x = user;
-    if (m->of_case == CACHEW__ENVELOPE__OF_FAILURE)
-        return cw_failure_error(m->failure, err);
-    if (m->of_case == CACHEW__ENVELOPE__OF_ATTACHED && !x->attached) {
-        x->attached = true;
-        x->began_ns = x->progress_ns = cw_now_ns();
-        cw_timer_start(x->timer, TICK_NS, TICK_NS);
-    }
-    return 0;
+    x->began_ns = x->progress_ns = cw_now_ns();
+    cw_timer_start(x->timer, TICK_NS, TICK_NS);
 }
-
-static void client_closed(void *user, struct cw_conn *c CW_UNUSED, const struct cw_error *why)
-{
-    struct scaling *x = user;
-    x->client = NULL;
-    cli_swarm_closed(&x->swarm, why);
-}
-
-static const struct cw_conn_ops client_ops = {.open = client_open, .message = client_message, .closed = client_closed};
-
-/* ---- the run ---- */
 
 static void on_ready(void *user)
 {
     struct scaling *x = user;
-    struct cw_error err = {0};
-    if (cli_swarm_connect(&x->swarm, CACHEW__ROLE__ROLE_CLIENT, &client_ops, x, &x->client, &err) < 0)
-        cli_swarm_fail(&x->swarm, &err);
+    cli_swarm_attach(&x->client);
 }
+
+/* ---- the run ---- */
 
 static void on_tick(void *user)
 {
@@ -265,6 +196,7 @@ int cli_load_scaling(const struct cli_load_options *o, uint64_t *ret_sent, doubl
         return cw_error_nomem(err, sizeof(*x), "a load");
     }
     x->swarm = (struct swarm){.o = o, .user = x, .ready = on_ready, .message = on_message};
+    x->client = (struct swarm_client){.swarm = &x->swarm, .job = "scaling", .begin = on_attached};
     x->marker = MARKERS;
     int r = cw_loop_new(&x->swarm.loop, err);
     if (r >= 0)
@@ -278,8 +210,7 @@ int cli_load_scaling(const struct cli_load_options *o, uint64_t *ret_sent, doubl
     }
     if (x->timer)
         cw_timer_stop(x->timer);
-    if (x->client)
-        cw_conn_close(x->client, NULL);
+    cli_swarm_detach(&x->client);
     if (x->swarm.loop)
         cli_swarm_end(&x->swarm);
     if (r >= 0 && x->swarm.failed.status) {

@@ -8,6 +8,7 @@
 
 /* Connections on their way at a time: fewer than a listener lets shake hands. */
 #define WAVE 256
+#define ENDLESS ((uint64_t)1 << 62)
 
 /* ---- times ---- */
 
@@ -138,6 +139,27 @@ int cli_swarm_start(struct swarm *s, struct cw_error *err)
 {
     s->workers = calloc(s->o->n_workers, sizeof(*s->workers));
     return s->workers ? connect_more(s, err) : cw_error_nomem(err, s->o->n_workers * sizeof(*s->workers), "workers");
+}
+
+int cli_swarm_prepared(struct swarm_worker *w, uint64_t re, const Cachew__Prepare *p, uint64_t split_size, uint32_t capacity, uint8_t ret_stream[16],
+                       struct cw_error *err)
+{
+    Cachew__Prepared m = CACHEW__PREPARED__INIT;
+    Cachew__Plan plan = CACHEW__PLAN__INIT;
+    Cachew__Envelope e = CACHEW__ENVELOPE__INIT;
+    plan.n_positions = plan.n_splits = ENDLESS;
+    plan.split_size = split_size;
+    plan.snapshot = 1;
+    m.stream = p->stream;
+    m.plan = &plan;
+    m.capacity = capacity;
+    e.re = re;
+    e.of_case = CACHEW__ENVELOPE__OF_PREPARED;
+    e.prepared = &m;
+    if (p->stream.len != 16)
+        return cw_error_set(err, CW_E_SERVICE, "Prepare names a stream by %zu bytes, expected 16", p->stream.len);
+    memcpy(ret_stream, p->stream.data, 16);
+    return cw_conn_send(w->conn, &e, NULL, 0, NULL, NULL, NULL, 0, err);
 }
 
 void cli_swarm_end(struct swarm *s)

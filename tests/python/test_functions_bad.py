@@ -54,7 +54,7 @@ def test_hosts_killed_at_random_change_nothing():
     def killer():
         nonlocal killed
         dice = random.Random(5)
-        while killed < 12 and not stop.wait(dice.uniform(0.1, 0.5)):  # fewer than make a host give up
+        while killed < 9 and not stop.wait(dice.uniform(0.1, 0.5)):  # fewer than make one give up, were all of them while it starts
             for pid in hosts()[:1]:
                 try:
                     os.kill(pid, signal.SIGKILL)

@@ -67,8 +67,8 @@ def test_examples_are_typed_for_pyright(tmp_path):
 
 def test_the_package_is_typed(tmp_path):
     """All but the program of the hosts."""
-    ran = subprocess.run([sys.executable, "-m", "mypy", "--strict", "--cache-dir", tmp_path, "--exclude", "_host.py", ROOT / "python" / "cachew"], check=False, capture_output=True,
-                         text=True, cwd=tmp_path)
+    ran = subprocess.run([sys.executable, "-m", "mypy", "--strict", "--cache-dir", tmp_path, "--exclude", r"/_host(_\w+)?\.py$", ROOT / "python" / "cachew"],
+                         check=False, capture_output=True, text=True, cwd=tmp_path)
     assert ran.returncode == 0, ran.stdout
 
 

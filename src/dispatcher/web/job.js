@@ -143,7 +143,11 @@ export class JobView {
 
   state(job) {
     const words = [`${job.state[0].toUpperCase()}${job.state.slice(1)}`, `epoch ${number(job.epoch + 1)} of ${number(job.epochs)}`, `order ${job.order}`, job.guarantee];
-    if (job.scaling) words.push(`policy: ${job.scaling.phase}`, `weight ${number(job.scaling.weight)}, priority ${job.scaling.priority}, ${job.scaling.quota ? `quota ${job.scaling.quota}` : "no quota"}`);
+    if (job.scaling) {
+      const { phase, objective, client_price_per_h: price, weight, priority, quota } = job.scaling;
+      words.push(`policy: ${phase}`, `objective: ${objective}, its ranks at ${number(price)} per hour`);
+      words.push(`weight ${number(weight)}, priority ${priority}, ${quota ? `quota ${quota}` : "no quota"}`);
+    }
     if (Number.isFinite(job.now?.cpus)) words.push(`${number(job.now.cpus)} threads busy for it`);
     return `${words.join("; ")}.`;
   }

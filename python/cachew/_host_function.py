@@ -1,0 +1,245 @@
+"""A function of a host: calls it for the rows of a request, takes down what each gave, and computes some twice to compare."""
+
+import base64
+import os
+import pickle
+import sys
+
+import numpy as np
+from _host_rows import COLUMN, DENSE, HEAD, Answer, Rows, read_batch, read_columns
+from _host_values import Component, Wrong, describe, printable, text_of
+
+OK, DROPPED, FAILED, DIFFERS = 0, 1, 2, 3  # of a row
+PROGRESS = 15
+SECOND = 1 << 63  # of the progress word: the row is computed again, to compare
+END = object()
+DIFFERENT = "gave two different results for one record; if that is meant, say deterministic=False"
+
+is_copy = False
+"""Of a host, made by a function that forks. It ends where the function comes back in it, before it writes to the memory that it shares with the host."""
+
+
+def become_copy():
+    global is_copy
+    is_copy = True
+
+
+def copied(element):
+    def copy(value):
+        if isinstance(value, np.ndarray):
+            return value.copy()
+        return type(value)(value.data.copy(), value.offsets.copy()) if hasattr(value, "offsets") else value
+
+    return {name: copy(value) for name, value in element.items()}
+
+
+def same(a, b):
+    """Whether two results that were kept are equal, bit by bit where they are numbers."""
+    if isinstance(a, (list, tuple)):
+        return isinstance(b, (list, tuple)) and len(a) == len(b) and all(same(x, y) for x, y in zip(a, b))
+    if isinstance(a, bytes):
+        return a == b
+    a, b = np.asarray(a), np.asarray(b)
+    return a.dtype == b.dtype and a.shape == b.shape and a.tobytes() == b.tobytes()
+
+
+class Function:
+    def __init__(self, spec):
+        for place in reversed(spec["path"] or []):
+            if place not in sys.path:
+                sys.path.insert(0, place)
+        self.function = pickle.loads(base64.b64decode(spec["payload"]))
+        self.kind, self.rng = spec["kind"], spec["rng"]
+        self.inputs = [Component(c) for c in spec["inputs"]]
+        self.outputs = [Component(c) for c in spec["outputs"]]
+        self.names = tuple(c.name for c in self.inputs)
+        self.declared = tuple(c.name for c in self.outputs)
+        self.iterator, self.position, self.given = None, 0, None  # of an iterable: given is what was pulled last, and from where
+
+    def apply(self, element, key):
+        try:
+            if self.rng:
+                return self.function(element, rng=np.random.Generator(np.random.Philox(key=key)))
+            return self.function(element)
+        finally:
+            if is_copy:
+                os._exit(0)
+
+    def values_of(self, result):
+        """The values of a dict of exactly the declared components, in their order."""
+        if type(result) is not dict:
+            if not hasattr(result, "keys"):
+                raise Wrong(f"returned {describe(result)}, expected a dict of {', '.join(sorted(self.declared))}")
+            result = dict(result)
+        if len(result) != len(self.declared) or any(name not in result for name in self.declared):
+            have, declared = set(result), set(self.declared)
+            odd = sorted(map(str, have - declared)) or sorted(declared - have)
+            raise Wrong(f'{"returned" if have - declared else "did not return"} "{odd[0]}"; its outputs are {", ".join(sorted(declared))}')
+        return [result[name] for name in self.declared]
+
+    def kept(self, result):
+        """What a call gave, as nobody else can change it."""
+        if self.kind == "filter":
+            return bool(result)
+        if self.kind == "flat_map":
+            elements = [[c.keep(v) for c, v in zip(self.outputs, self.values_of(e))] for e in result]
+            if is_copy:  # made by a generator, which runs here
+                os._exit(0)
+            return elements
+        return [c.keep(v) for c, v in zip(self.outputs, self.values_of(result))]
+
+    def twice(self, element, key, progress):
+        """What a call gave, and whether a second one gives the same."""
+        again = copied(element)
+        first = self.kept(self.apply(element, key))
+        progress[PROGRESS] |= SECOND
+        return first, same(first, self.kept(self.apply(again, key)))
+
+    def run(self, memory, size, answer_memory):
+        words = np.frombuffer(memory.cover(size), np.uint64, HEAD + COLUMN * len(self.inputs)).tolist()
+        progress = memoryview(memory.map).cast("B")[: HEAD * 8].cast("Q")
+        answer = Answer(answer_memory, len(self.outputs))
+        run = {"iterate": self.pull, "map_batches": self.run_batch, "filter": self.run_filter}.get(self.kind, self.run_rows)
+        return run(memory, words, progress, answer)
+
+    def pull(self, memory, words, progress, answer):
+        """Up to n elements of the iterable from a place on; going back starts it anew."""
+        n, start = words[0], words[4]
+        if self.given is None or self.given[:2] != (start, n):
+            self.given = (start, n, *self.elements(start, n, progress))
+        rows = Rows(self, answer)
+        if is_copy:
+            os._exit(0)
+        _, _, elements, errors = self.given
+        status, said = bytearray(n), [] if errors is None else [[n, errors]]
+        for i, element in enumerate(elements):
+            if isinstance(element, str):  # why it is none
+                status[i] = FAILED
+                said.append([i, element])
+                rows.miss()
+            else:
+                rows.add_kept(i, element)
+        return rows.finish(status, said, [1] * n)
+
+    def elements(self, start, n, progress):
+        """(elements as they are kept, or why one is none; what the iterable raised, or None)."""
+        elements = []
+        try:
+            if self.iterator is None or start < self.position:
+                self.position = 0
+                try:
+                    self.iterator = iter(self.function())
+                except StopIteration as error:
+                    raise RuntimeError("the function raised StopIteration") from error
+            while self.position < start + n:
+                if is_copy:  # made by the iterable, or by its last step
+                    os._exit(0)
+                progress[PROGRESS] = self.position + 1
+                value = next(self.iterator, END)
+                if value is END:
+                    break
+                if self.position >= start:
+                    try:
+                        elements.append(self.kept(value))
+                    except BaseException as error:
+                        elements.append(text_of(error))
+                self.position += 1
+        except BaseException as error:
+            self.iterator = None
+            return elements, printable(f"{text_of(error)}, after {self.position} elements")
+        return elements, None
+
+    def run_batch(self, memory, words, progress, answer):
+        n, status, errors = words[0], bytearray(words[0]), []
+        batch, key = read_batch(memory, self.inputs, words, n), memory.array(np.uint64, 2, words[2])
+        try:
+            again = copied(batch) if n and memory.map[words[3]] else None
+            self.write_batch(answer, self.apply(batch, key), n)
+            if again is not None and not self.same_batch(answer, self.apply(again, key)):
+                status[0] = DIFFERS
+                errors.append([0, DIFFERENT])
+        except BaseException as error:
+            errors, status = [[0, text_of(error)]], bytearray(n)
+            answer.columns = [(DENSE, 0, 0, 0)] * len(self.outputs)
+        return answer.finish(n, status, errors)
+
+    def write_batch(self, answer, result, n):
+        for c, value in zip(self.outputs, self.values_of(result)):
+            answer.whole(c, value, n)
+
+    def same_batch(self, answer, result):
+        """Whether a second result is what the first one left in the answer."""
+        for c, value, (_, at, _, _) in zip(self.outputs, self.values_of(result), answer.columns):
+            data = b"".join(map(bytes, value)) if c.bytes else np.ascontiguousarray(value).tobytes()
+            if answer.memory.map[at : at + len(data)] != data:
+                return False
+        return True
+
+    def elements_of(self, memory, words):
+        """Per row its element, the key of its generator, and whether it is to be computed twice."""
+        n, names = words[0], self.names
+        keys = memory.array(np.uint64, 2 * n, words[2]).reshape(n, 2) if words[2] else [None] * n
+        check = memory.map[words[3] : words[3] + n] if words[3] else bytes(n)
+        columns = read_columns(memory, self.inputs, words, n)
+        if len(names) == 1:
+            one = names[0]
+            elements = ({one: value} for value in columns[0])
+        else:
+            elements = (dict(zip(names, row)) for row in (zip(*columns) if columns else [()] * n))
+        return zip(elements, keys, check)
+
+    def run_filter(self, memory, words, progress, answer):
+        status, errors = bytearray(words[0]), []
+        for i, (element, key, check) in enumerate(self.elements_of(memory, words)):
+            progress[PROGRESS] = i + 1
+            try:
+                keep, equal = self.twice(element, key, progress) if check else (bool(self.apply(element, key)), True)
+                status[i] = OK if keep else DROPPED
+                if keep and not equal:
+                    status[i] = DIFFERS
+                    errors.append([i, DIFFERENT])
+            except BaseException as error:  # SystemExit too: it is the record's
+                if is_copy:
+                    os._exit(0)
+                status[i] = FAILED
+                errors.append([i, text_of(error)])
+        return answer.finish(words[0], status, errors)
+
+    def run_rows(self, memory, words, progress, answer):
+        n, status, errors, flat = words[0], bytearray(words[0]), [], self.kind == "flat_map"
+        rows, counts = Rows(self, answer, None if flat else n), [] if flat else None
+        plain = None if self.rng or flat else self.function
+        scalar = self.outputs[0] if len(self.outputs) == 1 and self.outputs[0].scalar_types else None
+        for i, (element, key, check) in enumerate(self.elements_of(memory, words)):
+            progress[PROGRESS] = i + 1
+            try:
+                if check:
+                    kept, equal = self.twice(element, key, progress)
+                    if not equal:
+                        status[i] = DIFFERS
+                        errors.append([i, DIFFERENT])
+                elif flat:
+                    kept = self.kept(self.apply(element, key))
+                else:
+                    result = plain(element) if plain is not None else self.apply(element, key)
+                    if is_copy:
+                        os._exit(0)
+                    if scalar is not None and type(result) is dict and len(result) == 1 and type(value := result.get(scalar.name)) in scalar.scalar_types:
+                        rows.lists[0].append(value)  # the cheapest functions, without detours
+                    else:
+                        rows.add(i, result)
+                    continue
+                for one in kept if flat else (kept,):
+                    rows.add_kept(i, one)
+                if flat:
+                    counts.append(len(kept))
+            except BaseException as error:  # SystemExit too: it is the record's
+                if is_copy:
+                    os._exit(0)
+                status[i] = FAILED
+                errors.append([i, text_of(error)])
+                if flat:
+                    counts.append(0)
+                else:
+                    rows.miss()
+        return rows.finish(status, errors, counts)

@@ -1,0 +1,117 @@
+"""What a host's functions take and give: the declared type of a component, how a value of it is checked and kept, and what is said where it is wrong."""
+
+import os
+import traceback
+
+import numpy as np
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+
+
+def numpy_dtype(name):
+    if name == "bfloat16":
+        try:
+            import ml_dtypes
+
+            return np.dtype(ml_dtypes.bfloat16)
+        except ImportError:
+            return np.dtype(np.uint16)
+    return np.dtype(name)
+
+
+class Wrong(Exception):
+    """A function returned something else than it declares."""
+
+
+def refuse_mask(name, value):
+    """What is masked would come out as if it were not."""
+    if isinstance(value, np.ndarray) and type(value) is not np.ndarray and isinstance(value, np.ma.MaskedArray):
+        raise Wrong(f'returned a masked array as "{name}", and components have no masks: fill it, or return the mask as a component of its own')
+
+
+def describe(value):
+    if isinstance(value, np.ndarray):
+        return f"{value.dtype}{list(value.shape)}"
+    if isinstance(value, np.generic):
+        return str(value.dtype)
+    return type(value).__name__
+
+
+def text_of(error):
+    """One line: what was raised, and where in the user's code."""
+    if isinstance(error, Wrong):
+        return printable(str(error))
+    said = "".join(traceback.format_exception_only(type(error), error)).strip().replace("\n", " ")
+    frames = [f for f in traceback.extract_tb(error.__traceback__) if not f.filename.startswith(HERE)]
+    if frames:
+        said += f" ({os.path.basename(frames[-1].filename)}:{frames[-1].lineno} in {frames[-1].name})"
+    return printable(said)
+
+
+def printable(text):
+    """What JSON can hold, in one line."""
+    clean = text.encode("utf-8", "backslashreplace").decode()
+    return "".join(c if c.isprintable() else "\\x%02x" % ord(c) if ord(c) < 256 else "?" for c in clean)[:390]
+
+
+class Component:
+    """What the spec says about a component, and how to check and write values of it."""
+
+    def __init__(self, spec):
+        self.name, self.dtype_name, self.shape = spec["name"], spec["dtype"], spec["shape"]
+        self.bytes = self.dtype_name == "bytes"
+        self.dtype = None if self.bytes else numpy_dtype(self.dtype_name)
+        self.fixed = not self.bytes and self.shape is not None and None not in self.shape
+        self.scalar_types = None
+        if self.fixed and not self.shape:
+            self.scalar_types = {self.dtype.type} | ({bool} if self.dtype == bool else set())
+        self.nothing = self.dtype.type(0) if self.scalar_types else None  # in place of a value that is not there
+        self.python_types = (bool,) if self.dtype == bool else (int,) if self.dtype is not None and self.dtype.kind in "iu" else (int, float)
+
+    def declared(self):
+        if self.bytes:
+            return "bytes"
+        return f"{self.dtype_name}[{'...' if self.shape is None else ', '.join('?' if d is None else str(d) for d in self.shape)}]"
+
+    def wrong(self, value):
+        return Wrong(f'returned {describe(value)} as "{self.name}", expected {self.declared()}')
+
+    def convert(self, value):
+        """The value as an array of the declared type, or bytes."""
+        if self.bytes:
+            if isinstance(value, str):
+                return value.encode()
+            if isinstance(value, (bytes, bytearray, memoryview)):
+                return value
+            raise self.wrong(value)
+        if isinstance(value, (bool, int, float)) and not isinstance(value, np.generic):
+            if type(value) not in self.python_types:
+                raise self.wrong(value)
+            try:
+                array = np.array(value, self.dtype)
+            except OverflowError:
+                raise Wrong(f'returned {value} as "{self.name}", which is no {self.dtype_name}') from None
+            if self.dtype.kind in "iu" and int(array) != value:
+                raise Wrong(f'returned {value} as "{self.name}", which is no {self.dtype_name}')
+        else:
+            array = value if isinstance(value, np.ndarray) else np.asarray(value)
+            if array.dtype == object:
+                raise self.wrong(value)
+            refuse_mask(self.name, array)
+        if array.dtype != self.dtype or (self.shape is not None and not self.fits(array.shape)):
+            raise self.wrong(array)
+        if array.ndim > 6:
+            raise Wrong(f'returned "{self.name}" with {array.ndim} dimensions, expected at most 6')
+        return array
+
+    def keep(self, value):
+        """The value, converted, where nobody else can change it: functions may use their arrays again for the next record."""
+        if self.scalar_types is not None:
+            return value if type(value) in self.scalar_types else self.convert(value)[()]
+        value = self.convert(value)
+        if self.bytes:
+            return value if type(value) is bytes else bytes(value)
+        return value.copy()
+
+    def fits(self, shape):
+        return len(shape) == len(self.shape) and all(d is None or d == n for d, n in zip(self.shape, shape))
