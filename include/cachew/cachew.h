@@ -248,6 +248,10 @@ CACHEW_API int cachew_pipeline_explain(const struct cachew_pipeline *p, const st
  * timeout_s seconds (negative: without limit), then fails with CACHEW_E_DEADLINE; after that, and after CACHEW_E_INTERRUPTED, it may be
  * called again and nothing is lost. (A deadline of which attribute is "job" and value "paused" passed because somebody paused the service's job.) After other errors there are no more batches: they fail again. */
 CACHEW_API int cachew_iterator_next(struct cachew_iterator *it, double timeout_s, struct cachew_batch **ret, struct cachew_error **err) CACHEW_CHECKED;
+/* The same, for who may yet lose what he is given, as an interpreter does in which a signal raises an exception: the position stays before the batch until it is accepted.
+ * To ask for another one is to accept it. */
+CACHEW_API int cachew_iterator_offer(struct cachew_iterator *it, double timeout_s, struct cachew_batch **ret, struct cachew_error **err) CACHEW_CHECKED;
+CACHEW_API void cachew_iterator_accept(struct cachew_iterator *it);
 /* Returns new the position after the batch handed out last, as JSON of at most 1 KB, for options.state (the world size may differ then, in order "exact"; in order "any"
  * each rank goes on from a state of its own); NULL: no memory. */
 CACHEW_API char *cachew_iterator_state(const struct cachew_iterator *it);

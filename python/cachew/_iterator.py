@@ -45,16 +45,25 @@ class DatasetIterator:
         return self
 
     def __next__(self) -> Batch:
-        slab = self._core.next(self._timeout_s)
+        core = self._core
+        slab = core.next(self._timeout_s)
         if slab is None:
             self._warn()
             raise StopIteration
-        return Batch._over(slab, self._batched)
+        batch = Batch._over(slab, self._batched)
+        # What a signal raises before this line leaves the batch to the next call. Between it and what follows `in` of a `for` Python looks for no signals.
+        core.accepted = slab
+        return batch
 
     def next(self, timeout_s: float | None = None) -> Batch | None:
         """The next batch, or None at the end. `DeadlineError` if none comes within timeout_s; nothing is lost then."""
-        slab = self._core.next(seconds("timeout_s", timeout_s))
-        return None if slab is None else Batch._over(slab, self._batched)
+        core = self._core
+        slab = core.next(seconds("timeout_s", timeout_s))
+        if slab is None:
+            return None
+        batch = Batch._over(slab, self._batched)
+        core.accepted = slab  # see __next__
+        return batch
 
     def state_dict(self) -> dict[str, Any]:
         """The position after the batch that was handed out last: at most 1 KB, plain values. Any number of threads and ranks may go on from it."""

@@ -6,10 +6,10 @@ the next epoch's first batches are computed while the last one's are used.
 
 from __future__ import annotations
 
+import collections
 import json
 import math
 import os
-import queue
 import threading
 import weakref
 from collections.abc import Callable
@@ -36,18 +36,29 @@ class Item(NamedTuple):
 
 
 class Stream:
-    """Items of an iterator, made when they are asked for."""
+    """Items of an iterator, made when they are asked for.
+
+    Who asks for an item takes it off `items` once the user has it: what a signal raises before leaves it there for the next call. Here as there, no
+    signal is looked for between assignments.
+    """
 
     def __init__(self, iterator: DatasetIterator, convert: Callable[[Batch], Any]) -> None:
+        self.items: list[Item] = []
         self._iterator = iterator
         self._convert = convert
+        self._batch: Batch | None = None  # of the item that is being made
 
     def get(self) -> Item | None:
-        """The next item; None at the end."""
-        batch = next(self._iterator, None)
-        if batch is None:
-            return None
-        return Item(self._convert(batch), batch.epoch, batch.g, batch.is_padding, self._iterator._core.state())
+        """The next item, the same until it is taken off; None at the end."""
+        if not self.items:
+            for self._batch in self._iterator if self._batch is None else ():
+                break
+            batch = self._batch
+            if batch is None:
+                return None
+            item = Item(self._convert(batch), batch.epoch, batch.g, batch.is_padding, self._iterator._core.state())
+            self._batch, self.items = None, [item]
+        return self.items[0]
 
     def profile(self) -> dict[str, Any]:
         return self._iterator.profile()
@@ -59,17 +70,60 @@ class Stream:
         self._iterator.close()
 
 
+class _Ahead:
+    """What an AheadStream and its thread share. Items wait in `items`, up to `limit`, and behind them why there are no more.
+
+    The two wake each other by a lock that the one who waits takes and the other one opens: a call that a signal ends leaves nothing counted wrong.
+    """
+
+    def __init__(self, stream: Stream, limit: int) -> None:
+        self.stream = stream
+        self.limit = limit
+        self.items: collections.deque[Item] = collections.deque()
+        self.late: DeadlineError | None = None  # nothing came in time: told once, behind the items
+        self.failed: BaseException | None = None
+        self.over = self.stopping = False
+        self.using = threading.Lock()  # the stream: one thread at a time
+        self.news, self.room = threading.Lock(), threading.Lock()
+
+    def run(self) -> None:
+        try:
+            while not self.stopping:
+                try:
+                    with self.using:
+                        item = self.stream.get()
+                        if item is None:
+                            break
+                        self.stream.items.clear()
+                    self.items.append(item)
+                except DeadlineError as late:  # not the end: what was waited for may come yet
+                    self.late = late.with_traceback(None)
+                _wake(self.news)
+                while (len(self.items) >= self.limit or self.late) and not self.stopping:
+                    self.room.acquire()
+        except BaseException as error:
+            if not self.stopping:  # one that comes of closing is dropped: its traceback would keep this frame, and so all there is here
+                self.failed = error
+        self.over = True
+        _wake(self.news)
+
+
+def _wake(lock: threading.Lock) -> None:
+    """Who waits for it, or will, goes on once."""
+    try:
+        lock.release()
+    except RuntimeError:  # it is open already
+        pass
+
+
 class AheadStream:
     """The same on a thread of its own, up to `ahead` items before they are asked for."""
 
     def __init__(self, stream: Stream, ahead: int) -> None:
-        self._items: queue.SimpleQueue[Item | None | BaseException | _Closed] = queue.SimpleQueue()
-        self._room = threading.Semaphore(ahead)  # in _items, whose last entry needs none: so who ends it never waits
-        self._stop = threading.Event()
-        self._using = threading.Lock()  # the stream: one thread at a time
-        self._stream = stream
+        self._shared = _Ahead(stream, ahead)
+        self.items = self._shared.items
         self._owner = os.getpid()
-        self._thread = threading.Thread(target=_run, args=(stream, self._items, self._room, self._stop, self._using), name="cachew-loader", daemon=True)
+        self._thread = threading.Thread(target=self._shared.run, name="cachew-loader", daemon=True)
         self._thread.start()
 
     def _check_owner(self) -> None:
@@ -78,64 +132,42 @@ class AheadStream:
 
     def get(self) -> Item | None:
         self._check_owner()
-        item = self._items.get()
-        if isinstance(item, (Item, DeadlineError)):
-            self._room.release()
-            if isinstance(item, DeadlineError):
-                raise item
-            return item
-        self._items.put(item)  # for whoever asks again
-        if isinstance(item, _Closed):
-            raise UsageError("the loader was closed while a batch was waited for")
-        if isinstance(item, BaseException):
-            raise item
-        return None
+        shared = self._shared
+        while True:
+            _wake(shared.room)  # for what was taken off since
+            over, late = shared.over, shared.late
+            if self.items:
+                return self.items[0]
+            if late is not None:
+                shared.late = None
+                _wake(shared.room)
+                raise late
+            if over and shared.stopping:
+                raise UsageError("the loader was closed while a batch was waited for")
+            if shared.failed is not None:
+                raise shared.failed
+            if over:
+                return None
+            shared.news.acquire()
 
     def profile(self) -> dict[str, Any]:
         self._check_owner()
-        with self._using:
-            return self._stream.profile()
+        with self._shared.using:
+            return self._shared.stream.profile()
 
     def quarantine(self) -> list[dict[str, Any]]:
         self._check_owner()
-        with self._using:
-            return self._stream.quarantine()
+        with self._shared.using:
+            return self._shared.stream.quarantine()
 
     def close(self) -> None:
         if self._owner != os.getpid():
             return
-        self._stop.set()
-        self._stream.close()
-        self._room.release()  # it may wait for that
+        self._shared.stopping = True
+        self._shared.stream.close()
+        _wake(self._shared.room)  # it may wait for that
         if self._thread is not threading.current_thread():  # which may be the one that collects what is no longer used
             self._thread.join()
-
-
-class _Closed:
-    """The last entry of a stream that was closed."""
-
-
-def _run(stream: Stream, items: queue.SimpleQueue[Item | None | BaseException | _Closed], room: threading.Semaphore, stop: threading.Event,
-         using: threading.Lock) -> None:
-    while True:
-        item: Item | None | DeadlineError
-        try:
-            with using:
-                item = stream.get()
-        except DeadlineError as late:  # not the end: what was waited for may come yet
-            item = late.with_traceback(None)
-        except BaseException as error:
-            # An error that comes of closing is dropped. (Kept, it would keep this frame by its traceback, and so all there is here.)
-            items.put(_Closed() if stop.is_set() else error)
-            return
-        if item is None:
-            items.put(None)
-            return
-        room.acquire()
-        if stop.is_set():
-            items.put(_Closed())
-            return
-        items.put(item)
 
 
 class Epoch(Generic[T]):
@@ -172,7 +204,6 @@ class Loader(Generic[T]):
         with_sharding(self._options, sharding)  # that it is one; what it makes of ranks depends on them
         self._stream: Stream | AheadStream | None = None
         self._finalizer: weakref.finalize[Any, Any] | None = None
-        self._pending: Item | None = None  # the first of the next epoch
         self._state: str | None = None  # after the batch that was handed out last, or as loaded
         self._loaded = False  # the stream to be opened goes on from _state
         self._inside = False  # an epoch has begun and is not over
@@ -200,17 +231,17 @@ class Loader(Generic[T]):
     def _next(self, epoch: Epoch[T]) -> T:
         if epoch.turn != self._turn or self._stream is None:
             raise StopIteration
-        item = self._pending or self._stream.get()
+        stream = self._stream
+        item = stream.get()
         if item is None or (self._inside and item.epoch != self.epoch):
-            self._pending = item
             self._end_epoch()
             raise StopIteration
-        self._pending = None
+        value, last = self._hand_over(item.value), item.g == epoch.last_g
+        # What a signal raises before this line leaves the item to the next call. From here to what follows `in` of a `for` Python looks for no signals.
         self._state, self.epoch, self.is_padding = item.state, item.epoch, item.is_padding
-        self._inside = True
-        if item.g == epoch.last_g:
-            self._end_epoch()
-        return self._hand_over(item.value)
+        self._inside, self._turn = not last, self._turn + last
+        del stream.items[0]
+        return value
 
     def _end_epoch(self) -> None:
         self._inside = False
@@ -233,7 +264,7 @@ class Loader(Generic[T]):
     def _close_stream(self) -> None:
         if self._finalizer is not None:
             self._finalizer()
-        self._stream = self._finalizer = self._pending = None
+        self._stream = self._finalizer = None
 
     def close(self) -> None:
         """Ends its threads. The next `for batch in loader` begins the next epoch."""

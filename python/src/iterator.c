@@ -1,8 +1,10 @@
 /*
  * Iterator: a running pipeline. Waits are cut into slices, so that signals are seen soon; the interpreter's lock is not held meanwhile.
  *
- * One thread at a time may be inside (`busy`, guarded by the interpreter's lock); close() from another thread ends its wait. In a forked
- * child nothing of the engine is touched: its threads are not there.
+ * One thread at a time may be inside (`busy`, guarded by the interpreter's lock); close() from another thread ends its wait. While a handler of a
+ * signal runs nobody is: it may ask for the state, or close. In a forked child nothing of the engine is touched: its threads are not there.
+ *
+ * A batch is offered until it is accepted: what a handler raises meanwhile, in here or in Python, loses nothing. The next call gives it again.
  */
 #include "core.h"
 
@@ -17,6 +19,7 @@ struct iterator {
     struct cachew_iterator *it; /* NULL: closed */
     pid_t owner;
     bool busy, closing;
+    PyObject *offered; /* the slab that was given last, until it is accepted; else NULL */
 };
 
 static double now_s(void)
@@ -92,6 +95,7 @@ static void end(struct iterator *self)
 {
     struct cachew_iterator *it = self->it;
     self->it = NULL;
+    Py_CLEAR(self->offered);
     Py_BEGIN_ALLOW_THREADS
     cachew_iterator_free(it);
     Py_END_ALLOW_THREADS
@@ -111,52 +115,70 @@ static bool is_paused(const struct cachew_error *e)
     return attribute && value && strcmp(attribute, "job") == 0 && strcmp(value, "paused") == 0;
 }
 
-/* One slice after the other: 0 with a batch, 1 at the end, negative with an exception set. */
-static int wait_for_batch(struct iterator *self, double timeout_s, struct cachew_batch **ret)
+/* The last slice of a wait ended with e, which is freed. Whether there is to be another one; else an exception is set. */
+static bool goes_on(const struct iterator *self, int status, struct cachew_error *e, double timeout_s, bool late)
+{
+    const struct core_state *st = core_state_of((PyObject *)(uintptr_t)self);
+    if (status != CACHEW_E_DEADLINE && status != CACHEW_E_INTERRUPTED) {
+        core_raise(st, e);
+        return false;
+    }
+    if (status == CACHEW_E_INTERRUPTED)
+        core_raise_kind(st, "usage", "this iterator was closed by another thread");
+    else if (late)
+        core_raise_kind(st, "deadline", "no batch came within %g s: %s", timeout_s, cachew_error_message(e));
+    cachew_error_free(e);
+    return status == CACHEW_E_DEADLINE && !late && Py_MakePendingCalls() >= 0; /* signals, and what came of one within a note */
+}
+
+/* What is offered, a new reference, waiting for it in slices: NULL with an exception set. */
+static PyObject *wait_for_batch(struct iterator *self, double timeout_s)
 {
     double deadline = timeout_s < 0 ? -1 : now_s() + timeout_s;
-    for (;;) {
+    while (enter(self)) {
         struct cachew_error *e;
+        struct cachew_batch *b;
         double start = now_s(), left = deadline < 0 ? SLICE_S : deadline - start, slice = left < SLICE_S ? left : SLICE_S;
-        int r;
-        Py_BEGIN_ALLOW_THREADS
-        r = cachew_iterator_next(self->it, slice > 0 ? slice : 0, ret, &e);
-        Py_END_ALLOW_THREADS
+        int r = 0;
+        if (!self->offered) {
+            Py_BEGIN_ALLOW_THREADS
+            r = cachew_iterator_offer(self->it, slice > 0 ? slice : 0, &b, &e);
+            Py_END_ALLOW_THREADS
+            if (r == 0)
+                self->offered = core_slab_new(core_state_of((PyObject *)self), b);
+        }
+        PyObject *given = r == 0 ? Py_XNewRef(self->offered) : r > 0 ? Py_NewRef(Py_None) : NULL;
+        leave(self);
         if (r >= 0)
-            return r;
+            return given;
         if (r == CACHEW_E_DEADLINE && deadline >= 0 && is_paused(e)) /* the time does not count */
             deadline += now_s() - start;
-        if (r == CACHEW_E_DEADLINE && (deadline < 0 || now_s() < deadline)) {
-            cachew_error_free(e);
-            if (Py_MakePendingCalls() < 0) /* signals, and what came of one within a note */
-                return -1;
-        } else if (r == CACHEW_E_INTERRUPTED) {
-            cachew_error_free(e);
-            core_raise_kind(core_state_of((PyObject *)self), "usage", "this iterator was closed by another thread");
-            return -1;
-        } else if (r == CACHEW_E_DEADLINE) {
-            core_raise_kind(core_state_of((PyObject *)self), "deadline", "no batch came within %g s: %s", timeout_s, cachew_error_message(e));
-            cachew_error_free(e);
-            return -1;
-        } else {
-            core_raise(core_state_of((PyObject *)self), e);
-            return -1;
-        }
+        if (!goes_on(self, r, e, timeout_s, deadline >= 0 && now_s() >= deadline))
+            return NULL;
     }
+    return NULL;
 }
 
 static PyObject *iterator_next(PyObject *o, PyObject *args)
 {
-    struct iterator *self = (struct iterator *)o;
-    struct cachew_batch *b;
     double timeout_s = -1;
-    if (!PyArg_ParseTuple(args, "|d", &timeout_s) || !enter(self))
-        return NULL;
-    int r = wait_for_batch(self, timeout_s, &b);
-    leave(self);
-    if (r == 0)
-        return core_slab_new(core_state_of(o), b);
-    return r > 0 ? Py_NewRef(Py_None) : NULL;
+    return PyArg_ParseTuple(args, "|d", &timeout_s) ? wait_for_batch((struct iterator *)o, timeout_s) : NULL;
+}
+
+/* An attribute that is set, not a method: after a call Python looks for signals, and the batch may be lost. One that is closed needs to know no more. */
+static int iterator_accept(PyObject *o, PyObject *slab, void *unused)
+{
+    struct iterator *self = (struct iterator *)o;
+    if (!self->it)
+        return 0;
+    if (self->busy || !slab || slab != self->offered) {
+        core_raise_kind(core_state_of(o), "usage", "this batch was given to another thread, which asked this iterator at the same time; make one per thread, or hand the "
+                        "batches on");
+        return -1;
+    }
+    cachew_iterator_accept(self->it);
+    Py_CLEAR(self->offered);
+    return 0;
 }
 
 static PyObject *iterator_state(PyObject *o, PyObject *unused)
@@ -223,13 +245,19 @@ static void iterator_dealloc(PyObject *o)
     struct iterator *self = (struct iterator *)o;
     if (self->it && self->owner == getpid())
         end(self);
+    Py_CLEAR(self->offered);
     free_object(o);
     Py_DECREF(type);
 }
 
+static PyGetSetDef attributes[] = {
+    {"accepted", NULL, iterator_accept, "set to the slab that next() gave: the position moves behind it", NULL},
+    {0},
+};
+
 static PyMethodDef methods[] = {
-    {"next", iterator_next, METH_VARARGS, "next(timeout_s=-1) -> Slab, or None at the end"},
-    {"state", iterator_state, METH_NOARGS, "the position after the last batch, as JSON"},
+    {"next", iterator_next, METH_VARARGS, "next(timeout_s=-1) -> Slab, the same until it is accepted; None at the end"},
+    {"state", iterator_state, METH_NOARGS, "the position after the last batch that was accepted, as JSON"},
     {"profile", iterator_profile, METH_NOARGS, "where the time goes, as JSON"},
     {"quarantine", iterator_quarantine, METH_NOARGS, "(skipped, replaced, JSON list of records)"},
     {"held", iterator_held, METH_NOARGS, "batches handed out and not given back"},
@@ -241,6 +269,7 @@ static PyType_Slot slots[] = {
     {Py_tp_doc, "A running pipeline"},
     {Py_tp_dealloc, iterator_dealloc},
     {Py_tp_methods, methods},
+    {Py_tp_getset, attributes},
     {0},
 };
 

@@ -240,13 +240,14 @@ static uint64_t timeout_ns(double seconds)
     return CW_MAX((uint64_t)(seconds * 1e9), 1);
 }
 
-int cachew_iterator_next(struct cachew_iterator *it, double timeout_s, struct cachew_batch **ret, struct cachew_error **err)
+int cachew_iterator_offer(struct cachew_iterator *it, double timeout_s, struct cachew_batch **ret, struct cachew_error **err)
 {
     struct cw_error e = {0};
     struct cw_batch *b;
     if (it->failed.status)
         return cw_api_fail(it->failed.status, &it->failed, err);
-    int r = cw_local_next(&it->engine->local, timeout_ns(timeout_s), &b, &e);
+    cachew_iterator_accept(it);
+    int r = cw_local_offer(&it->engine->local, timeout_ns(timeout_s), &b, &e);
     if (r == 1)
         return 1;
     if (r == 0 && (r = cw_expected_check(&it->expected, b, &e)) < 0)
@@ -260,6 +261,16 @@ int cachew_iterator_next(struct cachew_iterator *it, double timeout_s, struct ca
         it->failed.status = r;
     }
     return cw_api_fail(r, &e, err);
+}
+
+void cachew_iterator_accept(struct cachew_iterator *it) { cw_iterator_accept(it->engine->local.iterator); }
+
+int cachew_iterator_next(struct cachew_iterator *it, double timeout_s, struct cachew_batch **ret, struct cachew_error **err)
+{
+    int r = cachew_iterator_offer(it, timeout_s, ret, err);
+    if (r == 0)
+        cachew_iterator_accept(it);
+    return r;
 }
 
 static char *dump(json_t *value)

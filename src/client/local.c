@@ -207,13 +207,21 @@ int cw_local_iterate(struct cw_local *l, const struct cw_iterator_options *o, co
     return r;
 }
 
-int cw_local_next(struct cw_local *l, uint64_t timeout_ns, struct cw_batch **ret, struct cw_error *err)
+int cw_local_offer(struct cw_local *l, uint64_t timeout_ns, struct cw_batch **ret, struct cw_error *err)
 {
     if (l->autocache)
         cw_autocache_asked(l->autocache);
-    int r = cw_iterator_next(l->iterator, timeout_ns, ret, err);
+    int r = cw_iterator_offer(l->iterator, timeout_ns, ret, err);
     if (r == 0 && l->autocache)
         cw_autocache_got(l->autocache, *ret);
+    return r;
+}
+
+int cw_local_next(struct cw_local *l, uint64_t timeout_ns, struct cw_batch **ret, struct cw_error *err)
+{
+    int r = cw_local_offer(l, timeout_ns, ret, err);
+    if (r == 0)
+        cw_iterator_accept(l->iterator);
     return r;
 }
 

@@ -29,7 +29,8 @@ int cw_local_compile(struct cw_local *l, const json_t *root, const char *base_di
 int cw_local_open(struct cw_local *l, const char *index_dir, unsigned threads, struct cw_error *err) _must_check_;
 /* Makes the iterator, over the opened sequence, and who decides about its markers, if they are to be decided about. */
 int cw_local_iterate(struct cw_local *l, const struct cw_iterator_options *o, const json_t *state, struct cw_error *err) _must_check_;
-/* cw_iterator_next, for who takes batches as a training job does. */
+/* cw_iterator_offer and cw_iterator_next, for who takes batches as a training job does. */
+int cw_local_offer(struct cw_local *l, uint64_t timeout_ns, struct cw_batch **ret, struct cw_error *err) _must_check_;
 int cw_local_next(struct cw_local *l, uint64_t timeout_ns, struct cw_batch **ret, struct cw_error *err) _must_check_;
 void cw_local_deinit(struct cw_local *l);
 

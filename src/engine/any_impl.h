@@ -20,7 +20,7 @@ struct own {
 
 struct joined {
     struct joined *next;
-    struct cw_assembly *a;
+    struct cw_assembly *a; /* NULL: offered */
     unsigned key;
     struct unused before; /* of its key */
     uint64_t split, index;
@@ -34,7 +34,7 @@ struct any {
     struct joined *joined;       /* in order */
     unsigned n_joined;
     struct cw_assembly *pending; /* of pending_own, or the first joined: pulled, and not handed out yet */
-    struct own *pending_own;
+    struct own *pending_own;     /* pending is NULL when that was offered, until it is accepted */
     uint64_t repeated;           /* batches that the iterator for padding gave */
     /* of the state that is gone on from: splits of epoch resumed_epoch before `resumed` gave all their batches, those from there on the numbers in taken */
     uint64_t resumed_epoch, resumed;

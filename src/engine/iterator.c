@@ -349,7 +349,7 @@ static int padding(struct cw_iterator *it, uint64_t epoch, uint64_t g, uint64_t 
     return r;
 }
 
-static int next_until(struct cw_iterator *it, uint64_t deadline_ns, struct cw_batch **ret, struct cw_error *err)
+static int offer_until(struct cw_iterator *it, uint64_t deadline_ns, struct cw_batch **ret, struct cw_error *err)
 {
     uint64_t ranks = it->options.world_size;
     while (it->at.epoch < it->options.epochs) {
@@ -368,7 +368,6 @@ static int next_until(struct cw_iterator *it, uint64_t deadline_ns, struct cw_ba
                 return r;
             if (total == 0 && it->options.epochs >= INT64_MAX) /* nor will the next one have a batch: without end would be for ever */
                 it->at.epoch = it->options.epochs;
-            round_done(it);
         } else {
             bool mine = ahead(it) == 0;
             cw_join_ahead(it); /* before it is waited for what is made of this one */
@@ -396,27 +395,47 @@ static int next_until(struct cw_iterator *it, uint64_t deadline_ns, struct cw_ba
             }
             it->at.g++;
             it->at.batch++;
-            if ((it->at.g - it->rounds_from) % ranks == 0)
-                round_done(it);
-            else
+            if ((it->at.g - it->rounds_from) % ranks)
                 continue;
         }
         if (it->mine) {
             *ret = CW_STEAL(it->mine);
             return 0;
         }
+        round_done(it);
     }
     return 1;
 }
 
-int cw_iterator_next_until(struct cw_iterator *it, uint64_t deadline_ns, struct cw_batch **ret, struct cw_error *err)
+int cw_iterator_offer_until(struct cw_iterator *it, uint64_t deadline_ns, struct cw_batch **ret, struct cw_error *err)
 {
-    return it->any ? cw_any_next(it, deadline_ns, ret, err) : next_until(it, deadline_ns, ret, err);
+    int r = it->any ? cw_any_offer(it, deadline_ns, ret, err) : offer_until(it, deadline_ns, ret, err);
+    it->offered = r == 0;
+    return r;
+}
+
+int cw_iterator_offer(struct cw_iterator *it, uint64_t timeout_ns, struct cw_batch **ret, struct cw_error *err)
+{
+    return cw_iterator_offer_until(it, timeout_ns ? cw_now_ns() + timeout_ns : 0, ret, err);
+}
+
+void cw_iterator_accept(struct cw_iterator *it)
+{
+    if (!it->offered)
+        return;
+    it->offered = false;
+    if (it->any)
+        cw_any_accept(it);
+    else
+        round_done(it);
 }
 
 int cw_iterator_next(struct cw_iterator *it, uint64_t timeout_ns, struct cw_batch **ret, struct cw_error *err)
 {
-    return cw_iterator_next_until(it, timeout_ns ? cw_now_ns() + timeout_ns : 0, ret, err);
+    int r = cw_iterator_offer(it, timeout_ns, ret, err);
+    if (r == 0)
+        cw_iterator_accept(it);
+    return r;
 }
 
 void cw_iterator_release(struct cw_iterator *it, struct cw_batch *b)

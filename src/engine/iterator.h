@@ -31,7 +31,11 @@ int cw_iterator_over(struct cw_splits *splits, const struct cw_iterator_options 
 int cw_iterator_new(const struct cw_sequence *s, const struct cw_iterator_options *o, const json_t *state, struct cw_iterator **ret,
                     struct cw_error *err) _must_check_;
 struct cw_iterator *cw_iterator_free(struct cw_iterator *it);
-/* The next batch of this rank (caller gives it back with cw_iterator_release before asking for the next, or holds on to it); 1: the last epoch is over. */
+/* The next batch of this rank (caller gives it back with cw_iterator_release before asking for the next, or holds on to it); 1: the last epoch is over. The position stays
+ * before it until it is accepted, which has to be before the next one is asked for. */
+int cw_iterator_offer(struct cw_iterator *it, uint64_t timeout_ns, struct cw_batch **ret, struct cw_error *err) _must_check_;
+void cw_iterator_accept(struct cw_iterator *it);
+/* Both. */
 int cw_iterator_next(struct cw_iterator *it, uint64_t timeout_ns, struct cw_batch **ret, struct cw_error *err) _must_check_;
 void cw_iterator_release(struct cw_iterator *it, struct cw_batch *b);
 /* There will be no calls but cw_iterator_release, for batches that are held, and cw_iterator_free: what others keep ready for it they need not any more, and a function
@@ -40,7 +44,7 @@ void cw_iterator_leave(struct cw_iterator *it);
 /* The first place that an iterator may ask for which goes on from a state (g is that of the next batch): earlier than the state's where remnants are unused.
  * CW_E_STATE where it does not fit the pipeline, the seed or the options' order and rank. */
 int cw_state_begin(const struct cw_compiled *c, uint64_t seed, const struct cw_iterator_options *o, const json_t *state, struct cw_cursor *ret, struct cw_error *err) _must_check_;
-/* The position after the batch handed out last: at most 1 KB as text. New reference; NULL: out of memory. */
+/* The position after the batch accepted last: at most 1 KB as text. New reference; NULL: out of memory. */
 json_t *cw_iterator_state(const struct cw_iterator *it);
 /* Records that were skipped or replaced in batches handed out so far; the oldest first. Owned by the iterator. */
 const struct cw_quarantined *cw_iterator_quarantined(const struct cw_iterator *it, uint64_t *ret_skipped, uint64_t *ret_replaced);

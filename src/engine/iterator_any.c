@@ -190,21 +190,32 @@ static void drop_first_joined(struct any *a)
     free(j);
 }
 
-/* What is pending becomes the user's. */
+/* What is pending becomes the user's; where it came from stays as it is until it is accepted. */
 static struct cw_batch *hand_out(struct cw_iterator *it)
 {
     struct any *a = it->any;
-    struct own *o = CW_STEAL(a->pending_own);
+    const struct own *o = a->pending_own;
     cw_iterator_note_quarantined(it, a->pending);
     struct cw_batch *b = it->splits->ops->take(it->splits, CW_STEAL(a->pending));
     b->epoch = it->at.epoch;
-    b->g = it->options.rank + a->handed++ * it->options.world_size;
+    b->g = it->options.rank + a->handed * it->options.world_size;
     b->split = o ? o->index : a->joined->split;
-    b->index = o ? o->taken++ : a->joined->index;
+    b->index = o ? o->taken : a->joined->index;
     if (!o)
-        drop_first_joined(a);
-    tell_passed(it);
+        a->joined->a = NULL;
     return b;
+}
+
+void cw_any_accept(struct cw_iterator *it)
+{
+    struct any *a = it->any;
+    struct own *o = CW_STEAL(a->pending_own);
+    if (o)
+        o->taken++;
+    else if (a->joined && !a->joined->a)
+        drop_first_joined(a);
+    a->handed++;
+    tell_passed(it);
 }
 
 /* With splits that are not run again, it is dropped what was joined with something of one that is lost. */
@@ -251,8 +262,6 @@ static int padding(struct cw_iterator *it, uint64_t deadline_ns, struct cw_batch
     }
     if (r < 0)
         return r;
-    a->handed++;
-    tell_passed(it);
     *ret = b;
     return 0;
 }
@@ -274,7 +283,7 @@ static int epoch_over(struct cw_iterator *it, struct cw_error *err)
     return r;
 }
 
-int cw_any_next(struct cw_iterator *it, uint64_t deadline_ns, struct cw_batch **ret, struct cw_error *err)
+int cw_any_offer(struct cw_iterator *it, uint64_t deadline_ns, struct cw_batch **ret, struct cw_error *err)
 {
     struct any *a = it->any;
     int r;
@@ -344,10 +353,11 @@ void cw_any_free(struct cw_iterator *it)
     struct any *a = it->any;
     if (!a)
         return;
-    if (a->pending_own)
+    if (a->pending_own && a->pending)
         it->splits->ops->drop(it->splits, a->pending);
     while (a->joined) {
-        it->splits->ops->drop(it->splits, a->joined->a);
+        if (a->joined->a)
+            it->splits->ops->drop(it->splits, a->joined->a);
         drop_first_joined(a);
     }
     free(a);

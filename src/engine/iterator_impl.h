@@ -49,6 +49,7 @@ struct cw_iterator {
     struct cw_cursor round;               /* the state: the round after the one handed out last */
     struct unused *round_unused;
     struct cw_batch *mine;            /* of the present round */
+    bool offered;                     /* the caller has it, and the position is still the one before it */
     struct cw_assembly *pending;      /* pulled, but a wait ended before it was finished, or it failed: the next call meets it again */
 
     pthread_mutex_t mutex;
@@ -78,8 +79,8 @@ void cw_iterator_note_quarantined(struct cw_iterator *it, struct cw_assembly *a)
  * may be more; 0: all is in. */
 int cw_iterator_join(struct cw_iterator *it, struct cw_split *s, uint64_t index, uint64_t deadline_ns, struct cw_error *err) _must_check_;
 void cw_iterator_drop_joining(struct cw_iterator *it);
-/* cw_iterator_next until deadline_ns; 0: without limit. */
-int cw_iterator_next_until(struct cw_iterator *it, uint64_t deadline_ns, struct cw_batch **ret, struct cw_error *err) _must_check_;
+/* cw_iterator_offer until deadline_ns; 0: without limit. */
+int cw_iterator_offer_until(struct cw_iterator *it, uint64_t deadline_ns, struct cw_batch **ret, struct cw_error *err) _must_check_;
 
 /* iterator_ahead.c */
 int cw_join_ahead_new(struct cw_iterator *it, struct cw_error *err) _must_check_;
@@ -93,7 +94,8 @@ void cw_join_claim(struct cw_iterator *it, struct cw_assembly *a, uint64_t split
 int cw_any_new(struct cw_iterator *it, struct cw_error *err) _must_check_;
 int cw_any_begin(struct cw_iterator *it, struct cw_error *err) _must_check_; /* once the place is known */
 void cw_any_free(struct cw_iterator *it);
-int cw_any_next(struct cw_iterator *it, uint64_t deadline_ns, struct cw_batch **ret, struct cw_error *err) _must_check_;
+int cw_any_offer(struct cw_iterator *it, uint64_t deadline_ns, struct cw_batch **ret, struct cw_error *err) _must_check_;
+void cw_any_accept(struct cw_iterator *it);
 /* any_state.c */
 /* The position after the batch handed out last, and what is unused then, by key. */
 void cw_any_place(const struct cw_iterator *it, struct cw_cursor *ret, struct unused *ret_unused);

@@ -196,7 +196,7 @@ def test_close_from_another_thread_ends_the_wait_for_a_batch(make):
 def test_close_while_the_thread_waits_for_room():
     loader = ahead(known())
     next(iter(loader))
-    comes_to(lambda: loader._stream._items.qsize() == 2)
+    comes_to(lambda: len(loader._stream.items) == 2)
     thread = loader._stream._thread
     loader.close()
     assert not thread.is_alive()

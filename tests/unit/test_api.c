@@ -610,6 +610,58 @@ static void padding_comes_after_short_waits(void **state)
     cachew_pipeline_free(p);
 }
 
+#define JOINED "{\"cachew\": 1, \"pipeline\": [{\"op\": \"range\", \"stop\": 9000}, {\"op\": \"shuffle\"}, {\"op\": \"filter\", \"where\": \"value % 3 != 0\"}, " \
+               "{\"op\": \"batch\", \"size\": 700}]}"
+
+/* Who lost a batch that was offered goes on from the state that there is, and gets it. */
+static void a_batch_that_is_offered_moves_nothing(void **state)
+{
+    (void)state;
+    static const struct { const char *pipeline, *order; unsigned rank, world_size; } cases[] = {
+        {SMALL, "exact", 0, 1}, {SMALL, "any", 0, 1}, {SMALL, "exact", 2, 3},    {SMALL, "any", 2, 3},
+        {JOINED, "exact", 0, 1}, {JOINED, "any", 0, 1}, {JOINED, "exact", 4, 5}, {SMALL, "exact", 39, 40},
+    };
+    for (size_t i = 0; i < COUNT_OF(cases); i++) {
+        struct cachew_pipeline *p = parse(cases[i].pipeline);
+        struct cachew_options o = CACHEW_OPTIONS_INIT;
+        struct cachew_batch *b, *again;
+        o.epochs = 2;
+        o.order = cases[i].order;
+        o.rank = cases[i].rank;
+        o.world_size = cases[i].world_size;
+        struct cachew_iterator *it = open_iterator(p, &o);
+        struct cachew_hash offered = {0, 0}, taken = digest(p, &o);
+        while (cachew_iterator_offer(it, 60, &b, NULL) == 0) {
+            char *before = cachew_iterator_state(it);
+            o.state = before;
+            struct cachew_iterator *resumed = open_iterator(p, &o);
+            o.state = NULL;
+            assert_int_equal(cachew_iterator_next(resumed, 60, &again, NULL), 0);
+            assert_int_equal(cachew_batch_g(again), cachew_batch_g(b));
+            assert_int_equal(cachew_batch_hash(again).low, cachew_batch_hash(b).low);
+            cachew_batch_release(again);
+            cachew_iterator_free(resumed);
+            if (!(cachew_batch_flags(b) & CACHEW_PADDING))
+                offered = cachew_hash_add(offered, cachew_batch_hash(b));
+            cachew_batch_release(b);
+            cachew_iterator_accept(it);
+            cachew_iterator_accept(it); /* it is accepted once */
+            char *after = cachew_iterator_state(it);
+            assert_string_not_equal(before, after);
+            cachew_free(before);
+            cachew_free(after);
+        }
+        assert_int_equal(offered.low, taken.low);
+        assert_int_equal(offered.high, taken.high);
+        cachew_iterator_free(it);
+        it = open_iterator(p, &o); /* one that is offered when it ends */
+        assert_int_equal(cachew_iterator_offer(it, 60, &b, NULL), 0);
+        cachew_iterator_free(it);
+        cachew_batch_release(b);
+        cachew_pipeline_free(p);
+    }
+}
+
 #define FAILING "{\"cachew\": 1, \"pipeline\": [{\"op\": \"range\", \"stop\": 40}, {\"op\": \"fail\", \"where\": \"value % 10 == 3\"}, {\"op\": \"batch\", \"size\": 8}]}"
 
 static void records_that_fail(void **state)
@@ -746,6 +798,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(short_waits_lose_nothing),
         cmocka_unit_test(orders_and_guarantees),
         cmocka_unit_test(padding_comes_after_short_waits),
+        cmocka_unit_test(a_batch_that_is_offered_moves_nothing),
         cmocka_unit_test(records_that_fail),
         cmocka_unit_test(reads_bytes),
         cmocka_unit_test(loads_a_plugin),
