@@ -242,6 +242,7 @@ struct cw_batch *cw_remote_take(struct cw_splits *base, struct cw_assembly *asse
     free_parts(r, a);
     cw_quarantined_free(a->a.quarantined);
     free(a);
+    cw_batch_disown(b);
     return b;
 }
 

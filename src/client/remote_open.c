@@ -74,7 +74,7 @@ static int remote_init(struct remote *r, const struct cw_compiled *c, const stru
     r->from.epoch = o->first_epoch;
     r->finished = o->first_epoch >= o->epochs;
     cw_budget_init(&r->budget, SIZE_MAX / 2); /* what is asked for is what limits it */
-    int status = cw_slab_pool_init(&r->slabs, &r->budget, err);
+    int status = cw_slab_pool_init(&r->slabs, false, &r->budget, err);
     if (status >= 0 && getrandom(r->incarnation, sizeof(r->incarnation), 0) != sizeof(r->incarnation))
         status = cw_error_errno(err, CW_E_IO, errno, "can't get random bytes");
     r->service = strdup(o->service);

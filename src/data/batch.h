@@ -26,6 +26,8 @@ struct cw_batch {
     void *memory;              /* of a copy */
 };
 void cw_batch_free(struct cw_batch *b);
+/* It is a user's from now on (cw_slab_disown). */
+void cw_batch_disown(struct cw_batch *b);
 /* A copy in memory of its own, without slabs. */
 int cw_batch_copy(const struct cw_batch *b, struct cw_batch **ret, struct cw_error *err) _must_check_;
 

@@ -41,11 +41,15 @@ size_t cw_slab_charge(size_t size)
     return rounded;
 }
 
-int cw_slab_pool_init(struct cw_slab_pool *p, struct cw_budget *budget, struct cw_error *err)
+int cw_slab_pool_init(struct cw_slab_pool *p, bool shared, struct cw_budget *budget, struct cw_error *err)
 {
-    *p = (struct cw_slab_pool){.budget = budget};
+    *p = (struct cw_slab_pool){.shared = shared, .budget = budget};
     int r = pthread_mutex_init(&p->mutex, NULL);
-    return r ? cw_error_errno(err, CW_E_MEMORY, r, "can't make a mutex") : 0;
+    if (r)
+        return cw_error_errno(err, CW_E_MEMORY, r, "can't make a mutex");
+    if (!shared)
+        cw_slab_fork_add(p);
+    return 0;
 }
 
 static void free_list(struct cw_slab *s, struct cw_budget *budget)
@@ -61,6 +65,8 @@ static void free_list(struct cw_slab *s, struct cw_budget *budget)
 
 void cw_slab_pool_deinit(struct cw_slab_pool *p)
 {
+    if (!p->shared)
+        cw_slab_fork_remove(p);
     for (size_t i = 0; i < CW_COUNT_OF(p->backed); i++) {
         free_list(p->backed[i], p->budget);
         free_list(p->punched[i], p->budget);
@@ -110,23 +116,29 @@ static const char *why_no_memfd(int errnum)
     }
 }
 
-/* Maps size bytes, of a memfd, or (shared false) of memory that only this process and its children see: the same but for its name. -errno. */
-static int map_region(struct cw_slab_region *region, size_t size, bool shared)
+/* Maps size bytes, of a memfd or not. -errno. */
+static int map_region(struct cw_slab_region *region, size_t size, bool memfd)
 {
     region->size = size;
-    region->fd = shared ? make_memfd(size) : -1;
-    if (shared && region->fd < 0)
+    region->fd = memfd ? make_memfd(size) : -1;
+    if (memfd && region->fd < 0)
         return region->fd;
-    region->data = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE | (shared ? 0 : MAP_ANONYMOUS), region->fd, 0);
+    region->data = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_NORESERVE | (memfd ? MAP_SHARED : MAP_PRIVATE | MAP_ANONYMOUS), region->fd, 0);
     if (region->data != MAP_FAILED)
         return 0;
     int e = errno;
-    if (shared)
+    if (memfd)
         close(region->fd);
     return -e;
 }
 
-/* A memfd where there can be one, and as large as it may be; else private memory, and why. mutex held */
+/* Pages that are not needed go back to the system, and are zeros when they are. */
+static void punch(const struct cw_slab *s)
+{
+    (void)madvise(s->data, s->size, s->fd >= 0 ? MADV_REMOVE : MADV_DONTNEED);
+}
+
+/* In a shared pool a memfd where there can be one, and as large as it may be; else other memory, and why. mutex held */
 static int region_new(struct cw_slab_pool *p, size_t size, struct cw_error *err)
 {
     const size_t sizes[] = {CW_MAX(size, REGION_SIZE), CW_MAX(size, REGION_SIZE_SMALL)};
@@ -134,7 +146,7 @@ static int region_new(struct cw_slab_pool *p, size_t size, struct cw_error *err)
     int r = -ENOMEM, first = 0;
     if (!region)
         return cw_error_nomem(err, sizeof(*region), "slabs");
-    for (size_t i = 0; i < 2 * CW_COUNT_OF(sizes) && r < 0; i++) {
+    for (size_t i = p->shared ? 0 : CW_COUNT_OF(sizes); i < 2 * CW_COUNT_OF(sizes) && r < 0; i++) {
         r = map_region(region, sizes[i % 2], i < CW_COUNT_OF(sizes));
         if (i == 1)
             first = -r;
@@ -146,6 +158,8 @@ static int region_new(struct cw_slab_pool *p, size_t size, struct cw_error *err)
     }
     if (first && !p->why_private.status)
         cw_error_errno(&p->why_private, CW_E_MEMORY, first, "%s", why_no_memfd(first));
+    if (!p->shared)
+        (void)madvise(region->data, region->size, MADV_DONTFORK); /* else a child has more than it needs */
     region->next = p->regions;
     p->regions = region;
     return 0;
@@ -163,7 +177,8 @@ static int slab_new(struct cw_slab_pool *p, size_t size, unsigned class, struct 
     if (!s)
         return cw_error_nomem(err, sizeof(*s), "a slab");
     struct cw_slab_region *region = p->regions;
-    *s = (struct cw_slab){.pool = p, .data = region->data + region->used, .size = size, .fd = region->fd, .offset = region->used, .size_class = class};
+    *s = (struct cw_slab){.pool = p, .data = region->data + region->used, .size = size, .fd = region->fd, .offset = region->used, .size_class = class, .made = p->made};
+    p->made = s;
     region->used += size;
     *ret = s;
     return 0;
@@ -210,7 +225,8 @@ void cw_slab_put(struct cw_slab *s)
         s->charged = 1;
     struct cw_slab **list = s->retired ? &p->retired : s->charged ? &p->backed[s->size_class] : &p->punched[s->size_class];
     if (!s->charged && !s->retired)
-        madvise(s->data, s->size, MADV_REMOVE);
+        punch(s);
+    s->users = false;
     s->next = *list;
     *list = s;
     p->n_out--;
@@ -233,6 +249,7 @@ void cw_slab_disown(struct cw_slab *s)
     if (s->charged)
         cw_budget_give(s->pool->budget, s->size);
     s->charged = 0;
+    s->users = true;
     pthread_mutex_unlock(&s->pool->mutex);
 }
 
@@ -251,7 +268,7 @@ size_t cw_slab_trim(struct cw_slab_pool *p)
         while (p->backed[i]) {
             struct cw_slab *s = p->backed[i];
             p->backed[i] = s->next;
-            madvise(s->data, s->size, MADV_REMOVE);
+            punch(s);
             s->charged = 0;
             cw_budget_give(p->budget, s->size);
             given += s->size;

@@ -381,9 +381,7 @@ struct cw_batch *cw_runner_take_batch(struct cw_runner *r, struct cw_assembly *a
     pthread_mutex_lock(&r->mutex);
     cw_assembly_free(a);
     if (r->options.batches_are_users) {
-        for (size_t i = 0; i < CW_COUNT_OF(b->slabs); i++)
-            if (b->slabs[i])
-                cw_slab_disown(b->slabs[i]);
+        cw_batch_disown(b);
         r->n_assemblies--;
         r->n_handed--;
         cw_released(r);

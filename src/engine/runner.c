@@ -96,7 +96,7 @@ int cw_runner_new(const struct cw_sequence *s, const struct cw_runner_options *o
     pthread_condattr_destroy(&monotonic);
     r->given = o->memory;
     cw_budget_init(&r->budget, runners_memory(o, o->memory));
-    int status = cw_slab_pool_init(&r->slabs, &r->budget, err);
+    int status = cw_slab_pool_init(&r->slabs, o->lends, &r->budget, err);
     r->threads = calloc(o->threads, sizeof(*r->threads));
     if (!r->threads)
         status = cw_error_nomem(err, 0, "the engine");

@@ -17,6 +17,7 @@ struct cw_runner_options {
     size_t memory;            /* bytes: slabs, read buffers, scratch, orders of shuffles */
     unsigned kept_part;       /* one part in so many of these bytes is kept by who opens it, for something else; 0: nothing */
     bool batches_are_users;   /* a batch that was handed out leaves the budget */
+    bool lends;               /* other processes may be given the memory of batches */
     bool optimize;            /* fuse operators */
     bool detail;              /* count more, for who explains (profile.h): it costs a few percent */
     struct cw_cache *cache;   /* borrowed; NULL: none */

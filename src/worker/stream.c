@@ -229,7 +229,7 @@ static int open_stream(struct cw_stream *s, struct cw_error *err)
         r = cw_local_open(l, s->options->index_dir, s->options->threads, err);
     if (r < 0)
         return r;
-    struct cw_runner_options o = {.threads = s->options->threads, .memory = s->memory, .kept_part = CW_KEPT_PART, .batches_are_users = true, .optimize = true,
+    struct cw_runner_options o = {.threads = s->options->threads, .memory = s->memory, .kept_part = CW_KEPT_PART, .batches_are_users = true, .lends = true, .optimize = true,
                                   .notify = on_notify, .notify_arg = s, .cache = s->options->cache, .marker = CW_MARKER_AUTO,
                                   .adaptive = s->options->cache && cw_caching_open_to(l->compiled)};
     struct cw_runner *runner;

@@ -416,6 +416,32 @@ def test_a_forked_child(script):
     assert ran.stdout.strip() == f"0 {list(range(1, 10))}", (ran.stdout, ran.stderr)
 
 
+def test_batches_of_a_forked_child_stay_as_they_were(script):
+    """The parent gives them back, and their memory is used again; the child has copies."""
+    ran = script("""
+import os
+import cachew
+it = cachew.Dataset.range(1_000_000).batch(1000).iterator(threads=1, memory="64M")
+held = [next(it), next(it)]
+begin, go = os.pipe()
+pid = os.fork()
+if pid == 0:
+    os.read(begin, 1)
+    held[1]["value"][0] += 1
+    good = held[0]["value"].tolist() == list(range(1000)) and held[1]["value"].tolist() == [1001, *range(1001, 2000)]
+    second = os.fork()  # a child's child has them too
+    if second == 0:
+        os._exit(0 if good and held[0]["value"].tolist() == list(range(1000)) else 1)
+    os._exit(os.waitstatus_to_exitcode(os.waitpid(second, 0)[1]))
+kept = held.pop()
+held.clear()
+rest = sum(1 for batch in it)
+os.write(go, b"x")
+print(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]), rest, kept["value"][0])
+""")
+    assert ran.stdout == "0 998 1000\n", (ran.stdout, ran.stderr)
+
+
 def test_multiprocessing(script):
     ran = script("""
 import multiprocessing, cachew

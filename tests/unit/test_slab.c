@@ -12,6 +12,7 @@
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "base/macro.h"
@@ -27,7 +28,7 @@ static int setup(void **state)
     struct cw_error err;
     cw_budget_init(&f.budget, 64 * MIB);
     *state = &f;
-    return cw_slab_pool_init(&f.pool, &f.budget, &err);
+    return cw_slab_pool_init(&f.pool, true, &f.budget, &err);
 }
 
 static int teardown(void **state)
@@ -227,6 +228,53 @@ static void test_without_memfds(void **state)
     cw_slab_put(s[0]);
 }
 
+/* A child may have what users had at the fork, whatever becomes of it here, and nothing else. */
+static void test_a_child_keeps_what_users_had(void **state)
+{
+    struct fixture *f = *state;
+    struct cw_slab_pool pool;
+    struct cw_slab *users, *own, *later;
+    unsigned char there;
+    int go[2], status;
+    char c;
+    assert_int_equal(cw_slab_pool_init(&pool, false, &f->budget, NULL), 0);
+    assert_int_equal(cw_slab_get(&pool, MIB, &own, NULL), 0);
+    assert_int_equal(cw_slab_get(&pool, MIB, &users, NULL), 0);
+    assert_true(cw_slab_is_private(users, &(struct cw_error){0}));
+    memset(own->data, 1, MIB);
+    memset(users->data, 2, MIB);
+    cw_slab_disown(users);
+    assert_int_equal(pipe(go), 0);
+    pid_t child = fork();
+    if (child == 0) {
+        bool good = read(go[0], &c, 1) == 1 && mincore(own->data, 4096, &there) < 0 && errno == ENOMEM;
+        for (size_t i = 0; i < MIB; i++)
+            good &= users->data[i] == 2;
+        memset(users->data, 4, MIB);
+        if (cw_slab_pool_init(&pool, false, &f->budget, NULL) < 0 || cw_slab_get(&pool, MIB, &later, NULL) < 0) /* it may have pools of its own */
+            good = false;
+        _exit(good ? 0 : 1);
+    }
+    cw_slab_put(users);
+    assert_int_equal(cw_slab_get(&pool, MIB, &later, NULL), 0);
+    assert_ptr_equal(later, users);
+    memset(later->data, 3, MIB);
+    assert_int_equal(write(go[1], "x", 1), 1);
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+    assert_int_equal(later->data[MIB - 1], 3);
+    assert_int_equal(own->data[0], 1);
+    close(go[0]);
+    close(go[1]);
+    cw_slab_put(later);
+    cw_slab_put(own);
+    assert_int_equal(cw_slab_trim(&pool), 2 * MIB);
+    assert_int_equal(cw_slab_get(&pool, MIB, &later, NULL), 0);
+    assert_int_equal(later->data[0], 0); /* its pages were given back */
+    cw_slab_put(later);
+    cw_slab_pool_deinit(&pool);
+}
+
 static void *churn(void *arg)
 {
     struct fixture *f = arg;
@@ -273,6 +321,7 @@ int main(void)
         TEST(test_retired_slabs_are_left_alone),
         TEST(test_memfds_are_sealed_and_few),
         TEST(test_without_memfds),
+        TEST(test_a_child_keeps_what_users_had),
         TEST(test_threads),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

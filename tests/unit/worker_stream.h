@@ -53,7 +53,7 @@ static void reference_init(struct reference *r, const char *chain, uint64_t seed
     uint64_t replaced;
     cw_iterator_quarantined(r->local.iterator, &r->n_skipped, &replaced);
     cw_budget_init(&r->budget, (size_t)1 << 30);
-    assert_int_equal(cw_slab_pool_init(&r->slabs, &r->budget, &err), 0);
+    assert_int_equal(cw_slab_pool_init(&r->slabs, true, &r->budget, &err), 0);
     assert_int_equal(cw_layout_init(&r->layout, r->local.compiled, &r->budget, &err), 0);
 }
 

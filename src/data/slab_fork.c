@@ -1,0 +1,69 @@
+/*
+ * What becomes of private slabs when the process forks: the child gets those that users have, copied when written to, so that nothing that happens here later is seen
+ * there. Of the rest, which may be most of the memory, it gets nothing. The thread that forks runs this; it holds no lock of the engine but, perhaps, a runner's.
+ */
+#include "data/slab.h"
+
+#include <sys/mman.h>
+
+static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER; /* taken before that of a pool */
+static struct cw_slab_pool *pools; /* guarded by mutex */
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+
+static void each_users(int advice)
+{
+    for (struct cw_slab_pool *p = pools; p; p = p->next)
+        for (struct cw_slab *s = p->made; s; s = s->made)
+            if (s->users)
+                (void)madvise(s->data, s->size, advice); /* refused for more than 65,530 pieces of address space (vm.max_map_count) */
+}
+
+static void unlock_all(void)
+{
+    for (struct cw_slab_pool *p = pools; p; p = p->next)
+        pthread_mutex_unlock(&p->mutex);
+    pthread_mutex_unlock(&mutex);
+}
+
+static void before(void)
+{
+    pthread_mutex_lock(&mutex);
+    for (struct cw_slab_pool *p = pools; p; p = p->next)
+        pthread_mutex_lock(&p->mutex);
+    each_users(MADV_DOFORK);
+}
+
+static void in_parent(void)
+{
+    each_users(MADV_DONTFORK);
+    unlock_all();
+}
+
+/* The parent's pools are no pools here: nothing of the engine runs, and nothing is given back. */
+static void in_child(void)
+{
+    unlock_all();
+    pools = NULL;
+}
+
+static void install(void) { (void)pthread_atfork(before, in_parent, in_child); /* fails without memory: then a child has no batches */ }
+
+void cw_slab_fork_add(struct cw_slab_pool *p)
+{
+    pthread_once(&once, install);
+    pthread_mutex_lock(&mutex);
+    p->next = pools;
+    pools = p;
+    pthread_mutex_unlock(&mutex);
+}
+
+void cw_slab_fork_remove(struct cw_slab_pool *p)
+{
+    pthread_mutex_lock(&mutex);
+    struct cw_slab_pool **at = &pools;
+    while (*at && *at != p) /* one of before a fork is in no list */
+        at = &(*at)->next;
+    if (*at)
+        *at = p->next;
+    pthread_mutex_unlock(&mutex);
+}
