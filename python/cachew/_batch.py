@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any, cast, overload
+from typing import TYPE_CHECKING, Any, NoReturn, cast, overload
 
 import numpy as np
 import numpy.typing as npt
@@ -33,6 +34,9 @@ def numpy_dtype(name: str) -> np.dtype[Any]:
     return found
 
 
+_NO_ARRAY = "of varying length are no array: take .data (uint8) and .offsets, one by its number, or .tolist(); batch.arrow() has them as large_binary"
+
+
 class Bytes(Sequence[memoryview]):
     """Byte strings of varying length, one after the other in one array. `b[i]` is a memoryview of string i, without a copy; `bytes(b[i])` copies it.
 
@@ -60,6 +64,10 @@ class Bytes(Sequence[memoryview]):
                 raise ValueError(f"a slice of Bytes has step {step}: expected 1 (or use [b[i] for i in ...])")
             return Bytes(self.data, self.offsets[start : max(start, stop) + 1])
         n = len(self)
+        try:
+            i = operator.index(i)
+        except TypeError:
+            raise TypeError(f"strings have numbers, and {i!r:.60} is a {type(i).__name__}: expected an integer or a slice (or use [b[i] for i in ...])") from None
         if not -n <= i < n:
             raise IndexError(f"string {i} of {n}")
         i %= n
@@ -69,6 +77,16 @@ class Bytes(Sequence[memoryview]):
         offsets = self.offsets.tolist()
         for start, stop in zip(offsets, offsets[1:]):
             yield self._view[start:stop]
+
+    def __array__(self, dtype: object = None, copy: object = None) -> NoReturn:
+        """Each would be an array of its own, or none at all."""
+        raise TypeError(f"byte strings {_NO_ARRAY}")
+
+    def __dlpack_device__(self) -> NoReturn:
+        raise BufferError(f"byte strings {_NO_ARRAY}")
+
+    def __dlpack__(self, **_: object) -> NoReturn:
+        raise BufferError(f"byte strings {_NO_ARRAY}")
 
     def tolist(self) -> list[bytes]:
         """Copies of all strings."""

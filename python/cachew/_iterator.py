@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from cachew import _core
 from cachew._batch import Batch
 from cachew._calls import checked_methods
+from cachew._errors import StateError
 from cachew._options import Options, State, seconds, state_text
 
 if TYPE_CHECKING:
@@ -72,7 +73,10 @@ class DatasetIterator:
 
     def load_state_dict(self, state: State | str) -> None:
         """Goes on from a state of the same pipeline, data and seed, as if nothing had come between. A state that does not fit changes nothing."""
-        fresh = self._open(self._options._replace(state=state_text(state)))
+        text = state_text(state)
+        if text is None:
+            raise StateError("state is None: expected what state_dict() gave, or its JSON")
+        fresh = self._open(self._options._replace(state=text))
         self._core.close()
         self._core = fresh
 

@@ -19,7 +19,8 @@ from cachew._batch import Batch
 from cachew._calls import checked_methods
 from cachew._errors import DeadlineError, Error, StateError, UsageError
 from cachew._iterator import DatasetIterator
-from cachew._options import LoaderOptions, Options, ServiceOptions, State, make_options, state_text, with_cache, with_service, with_sharding, wrong
+from cachew._options import (LoaderOptions, Options, ServiceOptions, State, check_ranks, make_options, seconds, state_text, with_cache, with_service,
+                             with_sharding, wrong)
 from cachew.dataset import Dataset
 
 T = TypeVar("T")
@@ -197,6 +198,7 @@ class Loader(Generic[T]):
         self._ahead = ahead
         self._ranks = ranks
         self._timeout_s = options.get("timeout_s")
+        seconds("timeout_s", self._timeout_s)
         self._sharding = sharding
         self._options = _options(options)
         if sharding is not None and self._options.service is None:
@@ -315,7 +317,8 @@ class Loader(Generic[T]):
         """Goes on from a state: the next `for batch in loader` gives the rest of its epoch (the next epoch, if that is over)."""
         state = state_dict.get("cachew") if isinstance(state_dict, dict) else None
         if not isinstance(state, dict):
-            raise StateError(f"state is {state_dict!r:.60}: expected what state_dict() of a loader gave")
+            what = "that of an iterator" if isinstance(state_dict, dict) and "cachew_state" in state_dict else f"{state_dict!r:.60}"
+            raise StateError(f"state is {what}: expected what state_dict() of a loader gave")
         text = state_text(state)
         with DatasetIterator(self.dataset, self._first()._replace(state=text), None):
             pass  # it fits
@@ -327,6 +330,7 @@ class Loader(Generic[T]):
     def _first(self) -> Options:
         """Options of the first iterator, for the ranks that there are now."""
         rank, world_size = self._ranks()
+        check_ranks(rank, world_size)
         return with_sharding(self._options._replace(rank=rank, world_size=world_size), self._sharding)
 
     # ---- what it does ----

@@ -60,9 +60,9 @@ def make_options(*, seed: int | None = None, epochs: float | None = None, first_
         integer("first_epoch", first_epoch, 0, ENDLESS),
         0 if threads is None else integer("threads", threads, 1, 1024),
         0 if memory is None else byte_count("memory", memory),
-        integer("rank", rank, 0, world_size - 1),
+        _rank(rank, world_size),
         world_size,
-        _truth("optimize", optimize),
+        truth("optimize", optimize),
         state_text(state),
         _directory("index_dir", index_dir),
     )
@@ -70,12 +70,10 @@ def make_options(*, seed: int | None = None, epochs: float | None = None, first_
 
 def with_cache(options: Options, cache_dir: Path | None, cache: str | int | None, cache_bytes: int | str | None) -> Options:
     """The same, with a directory where elements are kept that pass a marker; None: without."""
-    if cache is None or isinstance(cache, str):
-        where = cache
-    else:
-        where = str(integer("cache", cache, 0, 4096))
-    if where is not None and not is_text(where):
-        raise wrong("cache", cache, '"auto", "off", or the number of a marker')
+    where = cache
+    if cache is not None and not (isinstance(cache, str) and cache in ("auto", "off")):
+        number = int(cache) if isinstance(cache, str) and cache.isdecimal() else cache
+        where = str(integer("cache", number, 0, 4096, '"auto", "off", or the number of a marker, from 0 to 4096'))
     size = 0 if cache_bytes is None else byte_count("cache_bytes", cache_bytes)
     return options._replace(cache_dir=_directory("cache_dir", cache_dir), cache=where, cache_bytes=size)
 
@@ -126,7 +124,8 @@ def with_service(options: Options, service: str | None, **given: Unpack[ServiceO
             raise wrong(name, path, "None with the service 'local', which is of this machine and this user alone")
     for name, text in (("service", service), ("job", given.get("job")), ("token", given.get("token"))):
         if text is not None and (not isinstance(text, str) or not text or not is_text(text)):
-            raise wrong(name, f"a {type(text).__name__}" if name == "token" else text, "a text")  # nobody reads tokens in logs
+            shown = _Shown(f"a {type(text).__name__}" if not isinstance(text, str) else "empty, or has a NUL") if name == "token" else text
+            raise wrong(name, shown, "a text, not empty, without NUL")  # nobody reads tokens in logs
     workers = given.get("workers")
     if workers is not None and service != "local":
         raise wrong("workers", workers, f'None with the service {service!r}: workers are started by "local" only')
@@ -163,8 +162,15 @@ def wrong(option: str, value: object, expected: str) -> OptionError:
     return error
 
 
-def integer(option: str, value: Any, low: int, high: int) -> int:
-    expected = f"an integer from {low} to {high}"
+class _Shown(str):
+    """What is said of a value that is not shown."""
+
+    def __repr__(self) -> str:
+        return str(self)
+
+
+def integer(option: str, value: Any, low: int, high: int, expected: str | None = None) -> int:
+    expected = expected or f"an integer from {low} to {high}"
     try:
         number = operator.index(value)
     except TypeError:
@@ -176,10 +182,21 @@ def integer(option: str, value: Any, low: int, high: int) -> int:
     return number
 
 
-def _truth(option: str, value: Any) -> bool:
+def truth(option: str, value: Any) -> bool:
     if not isinstance(value, (bool, np.bool_)):
         raise wrong(option, value, "True or False")
     return bool(value)
+
+
+def check_ranks(rank: int | None, world_size: int | None) -> None:
+    """What a loader is given of them; the other one is known when it runs."""
+    most = 2**20 if world_size is None else integer("world_size", world_size, 1, 2**20)
+    if rank is not None:
+        _rank(rank, most)
+
+
+def _rank(rank: int, world_size: int) -> int:
+    return integer("rank", rank, 0, world_size - 1, f"an integer from 0, less than world_size, {world_size}")
 
 
 def _directory(option: str, value: Path | None) -> Path | None:
@@ -211,15 +228,18 @@ def _path(option: str, value: Path | None) -> str | None:
 def _epochs(epochs: float | None) -> int:
     if epochs is None:
         return -1
-    return ENDLESS if epochs == math.inf else integer("epochs", epochs, 0, ENDLESS)
+    if isinstance(epochs, float) and epochs == math.inf:
+        return ENDLESS
+    return integer("epochs", epochs, 0, ENDLESS, f"an integer from 0 to {ENDLESS}, or math.inf for no end")
 
 
 def byte_count(option: str, value: int | str) -> int:
     """Bytes, from a number or a text as "256M"."""
+    expected = 'bytes, at least 1, as 268435456, "256M" or "1.5G"'
     number = bytes_of(value) if isinstance(value, str) else value
     if number is None:
-        raise wrong(option, value, 'bytes, as 268435456, "256M" or "1.5G"')
-    return integer(option, number, 1, 2**62)
+        raise wrong(option, value, expected)
+    return integer(option, number, 1, 2**62, expected)
 
 
 def seconds(option: str, value: float | None) -> float:
@@ -244,6 +264,8 @@ def state_text(state: State | str | None) -> str | None:
         return state
     if not isinstance(state, Mapping):
         raise StateError(f"state is a {type(state).__name__}: expected what state_dict() gave, or its JSON")
+    if "cachew" in state:
+        raise StateError('state is that of a loader: expected what state_dict() of an iterator gave, which is state["cachew"] here')
     try:
         return json.dumps(dict(state))
     except (TypeError, ValueError) as problem:

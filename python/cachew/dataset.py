@@ -17,7 +17,7 @@ from cachew._iterator import DatasetIterator
 from cachew._memory import InMemory, data_of, restored
 from cachew._methods import Operators, read_table
 from cachew._operators import TABLE, Operator, value_of
-from cachew._options import Path, ServiceOptions, State, make_options, seconds, with_cache, with_service, with_sharding
+from cachew._options import Path, ServiceOptions, State, make_options, seconds, with_cache, with_service, with_sharding, wrong
 
 
 class Field(NamedTuple):
@@ -244,6 +244,8 @@ class Dataset(Functions, InMemory, Operators):
         sharding: as the tf.data service names it: "dynamic" (default): the ranks share an epoch; "off": each rank gets all of it, in a job of its own
         rank, world_size, seed, epochs, state, timeout_s, first_epoch: as for `iterator`
         """
+        if service is None:
+            raise wrong("service", service, 'HOST:PORT of its dispatcher, or "local"; without a service, iterator() runs the pipeline')
         run = make_options(seed=seed, epochs=epochs, first_epoch=first_epoch, rank=rank, world_size=world_size, state=state)
         return DatasetIterator(self, with_sharding(with_service(run, service, **options), sharding), timeout_s)
 

@@ -19,7 +19,7 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec, Sharding
 from cachew._batch import Batch
 from cachew._calls import checked
 from cachew._loader import Loader
-from cachew._options import LoaderOptions, integer, wrong
+from cachew._options import LoaderOptions, check_ranks, integer, wrong
 from cachew.dataset import Dataset
 
 __all__ = ["JaxLoader", "loader"]
@@ -54,6 +54,9 @@ def loader(dataset: Dataset, *, sharding: Sharding | str | None = None, prefetch
     """
     if not isinstance(dataset, Dataset):
         raise TypeError(f"loader() takes a cachew.Dataset, not a {type(dataset).__name__}")
+    if sharding is not None and not isinstance(sharding, (str, Sharding)):
+        raise wrong("sharding", sharding, 'a jax.sharding.Sharding, or of a service "dynamic" or "off"')
+    check_ranks(rank, world_size)
     return JaxLoader(dataset, sharding=sharding, prefetch=integer("prefetch", prefetch, 1, 1024), rank=rank, world_size=world_size, **options)
 
 

@@ -17,7 +17,7 @@ import torch
 from cachew._batch import Batch
 from cachew._calls import checked
 from cachew._loader import Loader
-from cachew._options import LoaderOptions, integer
+from cachew._options import LoaderOptions, check_ranks, integer, truth, wrong
 from cachew.dataset import Dataset
 
 __all__ = ["TorchLoader", "loader"]
@@ -68,12 +68,24 @@ def loader(dataset: Dataset, *, device: str | torch.device | None = None, pin_me
     """
     if not isinstance(dataset, Dataset):
         raise TypeError(f"loader() takes a cachew.Dataset, not a {type(dataset).__name__}")
-    target = None if device is None else torch.device(device)
-    if target is not None and target.type == "cpu":
-        target = None
-    pin = (target is not None and target.type == "cuda") if pin_memory is None else bool(pin_memory)
+    check_ranks(rank, world_size)
+    target = _device(device)
+    pin = (target is not None and target.type == "cuda") if pin_memory is None else truth("pin_memory", pin_memory)
+    if pin and not getattr(torch, "accelerator", torch.cuda).is_available():  # torch before 2.6 pins for CUDA alone
+        raise wrong("pin_memory", pin_memory, "False: torch finds no device here that memory could be pinned for")
     return TorchLoader(dataset, device=target, pin_memory=pin, prefetch=integer("prefetch", prefetch, 1, 1024), rank=rank, world_size=world_size,
                        sharding=sharding, **options)
+
+
+def _device(device: Any) -> torch.device | None:
+    """None: the CPU."""
+    try:
+        found = None if device is None else torch.device(device)
+    except (RuntimeError, TypeError) as problem:
+        raise wrong("device", device, f'None, a torch.device or its name, as "cuda:1" ({str(problem).splitlines()[0]})') from None
+    if found is not None and found.type == "cuda" and not torch.cuda.is_available():
+        raise wrong("device", device, "a device that torch finds here: it finds no CUDA")
+    return None if found is not None and found.type == "cpu" else found
 
 
 def _ranks(rank: int | None, world_size: int | None) -> tuple[int, int]:

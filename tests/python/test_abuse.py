@@ -121,3 +121,78 @@ def test_the_copy_of_a_host_writes_nothing():
     ds = Dataset.range(2000).map(fork, outputs={"value": "int64"}).batch(10)
     for _ in range(12):
         assert [v for b in ds.iterator(threads=1) for v in b["value"].tolist()] == list(range(2000))
+
+
+def loaders():
+    pytest.importorskip("torch"), pytest.importorskip("jax")
+    import cachew.jax
+    import cachew.torch
+
+    return cachew.torch.loader, cachew.jax.loader
+
+
+@pytest.mark.parametrize(("option", "value", "expected"), [
+    ("rank", "x", "an integer from 0, less than world_size"), ("rank", -1, "an integer"), ("rank", 1.0, "an integer"), ("world_size", 0, "an integer from 1"),
+    ("timeout_s", "x", "seconds"), ("memory", 1.5, "bytes"), ("cache", "x", '"auto", "off"'), ("cache", 1.5, '"auto", "off"')])
+def test_loaders_refuse_wrong_options_when_they_are_made(option, value, expected):
+    """Not at the first batch."""
+    for loader in loaders():
+        with pytest.raises(cachew.OptionError, match=f"option {option} is .*: expected {expected}"):
+            loader(Dataset.range(4).batch(2), **{option: value})
+
+
+def test_devices_that_are_not_there_are_refused_when_a_loader_is_made():
+    loader, jax_loader = loaders()
+    import torch
+
+    ds = Dataset.range(4).batch(2)
+    with pytest.raises(cachew.OptionError, match="option device is 'gpu': expected .*cuda"):
+        loader(ds, device="gpu")
+    with pytest.raises(cachew.OptionError, match="option pin_memory is 'x': expected True or False"):
+        loader(ds, pin_memory="x")
+    with pytest.raises(cachew.OptionError, match="option sharding is 3: expected a jax.sharding.Sharding"):
+        jax_loader(ds, sharding=3)
+    if not torch.cuda.is_available():
+        with pytest.raises(cachew.OptionError, match="option device is 'cuda': expected a device that torch finds"):
+            loader(ds, device="cuda")
+    if not torch.accelerator.is_available():
+        with pytest.raises(cachew.OptionError, match="option pin_memory is True: expected False"):
+            loader(ds, pin_memory=True)
+
+
+def test_states_of_something_else_say_of_what():
+    loader = loaders()[0](Dataset.range(4).batch(2))
+    it = Dataset.range(4).batch(2).iterator()
+    with pytest.raises(cachew.StateError, match=r'that of a loader: .* state\["cachew"\]'):
+        it.load_state_dict(loader.state_dict())
+    with pytest.raises(cachew.StateError, match="that of an iterator: expected .* of a loader"):
+        loader.load_state_dict(it.state_dict())
+    with pytest.raises(cachew.StateError, match="state is None"):  # it began anew, without a word
+        it.load_state_dict(None)
+    it.load_state_dict(loader.state_dict()["cachew"])
+    assert next(it).g == 0
+
+
+def test_no_service_is_no_way_to_run_here():
+    with pytest.raises(cachew.OptionError, match="option service is None: expected HOST:PORT .* iterator"):
+        Dataset.range(4).batch(2).distribute(None)
+
+
+@pytest.mark.parametrize("token", [3, "", "sec\0ret"])
+def test_a_wrong_token_is_not_shown(token):
+    with pytest.raises(cachew.OptionError, match="option token is (a int|empty, or has a NUL): expected a text, not empty") as error:
+        Dataset.range(4).batch(2).distribute("127.0.0.1:1", token=token)
+    assert "sec" not in str(error.value) + error.value.value
+
+
+def test_byte_strings_say_that_they_are_no_array():
+    strings = Dataset.arrays({"s": ["a", "bcd"]}).batch(2).peek()["s"]
+    for take in (np.asarray, np.array):
+        with pytest.raises(TypeError, match="byte strings of varying length are no array: take .data"):
+            take(strings)
+    with pytest.raises(BufferError, match="byte strings of varying length are no array"):
+        np.from_dlpack(strings)
+    for i in (1.0, "a", [0, 1], None):
+        with pytest.raises(TypeError, match="expected an integer or a slice"):
+            strings[i]
+    assert bytes(strings[np.int64(-1)]) == b"bcd"
