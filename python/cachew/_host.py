@@ -70,7 +70,10 @@ def main():
                 functions[key] = Function(json.loads(receive(connection, size)))
                 reply = FRAME.pack(DONE, VERSION, key, 0, call)
             else:
-                reply = FRAME.pack(DONE, VERSION, key, functions[key].run(requests, size, answers), call)
+                used = functions[key].run(requests, size, answers, lambda used, key=key, call=call: connection.sendall(FRAME.pack(DONE, VERSION, key, used, call)))
+                if used is None:  # it was answered on the way
+                    continue
+                reply = FRAME.pack(DONE, VERSION, key, used, call)
         except Exception as error:
             text = text_of(error).encode()
             reply = FRAME.pack(ERROR, VERSION, key, len(text), call) + text

@@ -1,9 +1,12 @@
 """A function of a host: calls it for the rows of a request, takes down what each gave, and computes some twice to compare."""
 
 import base64
+import contextlib
 import os
 import pickle
 import sys
+import threading
+import time
 
 import numpy as np
 from _host_rows import COLUMN, DENSE, HEAD, Answer, Rows, read_batch, read_columns
@@ -43,6 +46,46 @@ def same(a, b):
     return a.dtype == b.dtype and a.shape == b.shape and a.tobytes() == b.tobytes()
 
 
+class Slow:
+    """Answers for an iterable that keeps the engine waiting, with what it gave so far: from a thread, while its `next` goes on."""
+
+    PATIENCE_S = 0.02  # without an element: nothing beside what a person notices, and much beside what an answer costs
+
+    def __init__(self):
+        self.reply = self.elements = self.write = self.thread = None
+        self.answered, self.calls, self.least, self.multiple = False, 0, 0, 1
+        self.lock, self.begun = threading.Lock(), threading.Event()
+
+    @contextlib.contextmanager
+    def call(self, elements, least, multiple, write):
+        """While in it, `elements` grows. Afterwards `answered` says whether nothing is left to be said."""
+        with self.lock:
+            self.answered, self.elements, self.least, self.multiple, self.write = False, elements, least, multiple, write
+            self.calls += 1
+            self.begun.set()
+        if self.thread is None:
+            self.thread = threading.Thread(target=self.watch, daemon=True)
+            self.thread.start()
+        yield
+        with self.lock:
+            self.elements = None
+
+    def watch(self):
+        while self.begun.wait():
+            elements = self.elements
+            seen = self.calls, elements is not None and len(elements)
+            time.sleep(self.PATIENCE_S)
+            with self.lock:
+                if self.elements is None:  # the next call sets it
+                    self.begun.clear()
+                elif seen == (self.calls, len(self.elements)) and not self.answered:
+                    count = len(self.elements) // self.multiple * self.multiple
+                    if count >= self.least:
+                        used = self.write(count)
+                        self.answered = True
+                        self.reply(used)
+
+
 class Function:
     def __init__(self, spec):
         for place in reversed(spec["path"] or []):
@@ -54,7 +97,9 @@ class Function:
         self.outputs = [Component(c) for c in spec["outputs"]]
         self.names = tuple(c.name for c in self.inputs)
         self.declared = tuple(c.name for c in self.outputs)
-        self.iterator, self.position, self.given = None, 0, None  # of an iterable: given is what was pulled last, and from where
+        # Of an iterable: elements that were taken and not passed by a later call, the first one's place, and what it raised.
+        self.iterator, self.kept_elements, self.first, self.failed = None, [], 0, None
+        self.slow = Slow()
 
     def apply(self, element, key):
         try:
@@ -95,7 +140,9 @@ class Function:
         progress[PROGRESS] |= SECOND
         return first, same(first, self.kept(self.apply(again, key)))
 
-    def run(self, memory, size, answer_memory):
+    def run(self, memory, size, answer_memory, reply):
+        """The bytes of the answer; None: reply was called with them already."""
+        self.slow.reply = reply
         words = np.frombuffer(memory.cover(size), np.uint64, HEAD + COLUMN * len(self.inputs)).tolist()
         progress = memoryview(memory.map).cast("B")[: HEAD * 8].cast("Q")
         answer = Answer(answer_memory, len(self.outputs))
@@ -103,16 +150,21 @@ class Function:
         return run(memory, words, progress, answer)
 
     def pull(self, memory, words, progress, answer):
-        """Up to n elements of the iterable from a place on; going back starts it anew."""
-        n, start = words[0], words[4]
-        if self.given is None or self.given[:2] != (start, n):
-            self.given = (start, n, *self.elements(start, n, progress))
+        """Up to n elements of the iterable from a place on; going back starts it anew. None: it was slow, and what there was is answered already."""
+        n, start, least, multiple = words[0], words[4], words[5], words[6]
+        if (self.iterator is None and self.failed is None) or start < self.first:
+            self.iterator, self.failed, self.first, self.kept_elements = None, None, 0, []
+        passed = min(start - self.first, len(self.kept_elements))
+        del self.kept_elements[:passed]
+        self.first += passed
+        with self.slow.call(self.kept_elements, least, multiple, lambda count: self.answer_pull(answer, n, count, None)):
+            self.advance(start, n, progress)
+        return None if self.slow.answered else self.answer_pull(answer, n, min(n, len(self.kept_elements)), self.failed)
+
+    def answer_pull(self, answer, n, count, failed):
         rows = Rows(self, answer)
-        if is_copy:
-            os._exit(0)
-        _, _, elements, errors = self.given
-        status, said = bytearray(n), [] if errors is None else [[n, errors]]
-        for i, element in enumerate(elements):
+        status, said = bytearray(n), [] if failed is None else [[n, failed]]
+        for i, element in enumerate(self.kept_elements[:count]):
             if isinstance(element, str):  # why it is none
                 status[i] = FAILED
                 said.append([i, element])
@@ -121,33 +173,34 @@ class Function:
                 rows.add_kept(i, element)
         return rows.finish(status, said, [1] * n)
 
-    def elements(self, start, n, progress):
-        """(elements as they are kept, or why one is none; what the iterable raised, or None)."""
-        elements = []
+    def advance(self, start, n, progress):
+        """Takes elements as they are kept, or why one is none, until there are those that were asked for, or the iterable is over, raises, or was slow."""
+        elements, position, slow = self.kept_elements, self.first + len(self.kept_elements), self.slow
         try:
-            if self.iterator is None or start < self.position:
-                self.position = 0
+            if self.iterator is None and self.failed is None:
                 try:
                     self.iterator = iter(self.function())
                 except StopIteration as error:
                     raise RuntimeError("the function raised StopIteration") from error
-            while self.position < start + n:
+            while position < start + n and self.failed is None and not slow.answered:
                 if is_copy:  # made by the iterable, or by its last step
                     os._exit(0)
-                progress[PROGRESS] = self.position + 1
+                progress[PROGRESS] = position + 1
                 value = next(self.iterator, END)
                 if value is END:
                     break
-                if self.position >= start:
-                    try:
-                        elements.append(self.kept(value))
-                    except BaseException as error:
-                        elements.append(text_of(error))
-                self.position += 1
+                position += 1
+                if position <= start:
+                    self.first = position
+                    continue
+                try:
+                    elements.append(self.kept(value))
+                except BaseException as error:
+                    elements.append(text_of(error))
         except BaseException as error:
-            self.iterator = None
-            return elements, printable(f"{text_of(error)}, after {self.position} elements")
-        return elements, None
+            self.iterator, self.failed = None, printable(f"{text_of(error)}, after {position} elements")
+        if is_copy:
+            os._exit(0)
 
     def run_batch(self, memory, words, progress, answer):
         n, status, errors = words[0], bytearray(words[0]), []

@@ -143,6 +143,17 @@ int cw_piece_load(struct cw_runner *r, struct piece *p, struct cw_error *err)
     return status;
 }
 
+/* How many elements of a stream are enough for now, if more are slow to come. Not fewer than the piece had, once there are others behind it, nor than are skipped; and
+ * a shuffle is one of all. */
+static size_t least_of(struct cw_runner *r, const struct piece *p)
+{
+    pthread_mutex_lock(&r->mutex);
+    bool all = r->sequence->stream_salt || p->next;
+    size_t least = all ? p->n : CW_MAX(p->carved, 1);
+    pthread_mutex_unlock(&r->mutex);
+    return least;
+}
+
 /* The next elements of a stream, in the order of the piece. */
 static int pull_piece(struct cw_runner *r, const struct cw_split *s, struct piece *p, struct cw_error *err)
 {
@@ -153,7 +164,7 @@ static int pull_piece(struct cw_runner *r, const struct cw_split *s, struct piec
     uint32_t *order = malloc(n * sizeof(*order));
     int status = p->raw && raw && order ? 0 : cw_error_nomem(err, n * sizeof(*raw), "elements of a stream");
     if (status >= 0)
-        status = source->ops->pull(source, p->begin, n, cw_stopped, r, &p->arena, raw, &n, err);
+        status = source->ops->pull(source, p->begin, n, least_of(r, p), r->compiled->counted ? r->compiled->batch_size : 1, cw_stopped, r, &p->arena, raw, &n, err);
     if (status >= 0) {
         pthread_mutex_lock(&r->mutex); /* others look how much of it is carved, planned or not */
         p->cut = n < p->n;

@@ -8,7 +8,7 @@
 #define ALIGN 64
 #define TABLE_ROW 8 /* of a ragged column: offset, ndim, dims */
 
-enum request_word { REQUEST_ROWS, REQUEST_COLUMNS, REQUEST_KEYS, REQUEST_CHECK, REQUEST_FROM, REQUEST_PROGRESS = 15 };
+enum request_word { REQUEST_ROWS, REQUEST_COLUMNS, REQUEST_KEYS, REQUEST_CHECK, REQUEST_FROM, REQUEST_LEAST, REQUEST_MULTIPLE, REQUEST_PROGRESS = 15 };
 enum answer_word { ANSWER_ROWS, ANSWER_STATUS, ANSWER_COUNTS, ANSWER_ERRORS, ANSWER_ERRORS_SIZE, ANSWER_COLUMNS };
 enum column_word { COLUMN_KIND, COLUMN_DATA, COLUMN_TABLE, COLUMN_ITEM };
 enum column_kind { KIND_DENSE, KIND_RAGGED, KIND_BYTES, KIND_WHOLE };
@@ -152,12 +152,14 @@ void cw_exchange_whole_write(const struct cw_exchange_whole *columns, unsigned n
 
 size_t cw_exchange_pull_size(void) { return HEAD * sizeof(uint64_t); }
 
-void cw_exchange_pull_write(uint64_t from, uint64_t n, uint8_t *to)
+void cw_exchange_pull_write(const struct cw_exchange_pull *q, uint8_t *to)
 {
     uint64_t *head = (uint64_t *)(void *)to;
     memset(head, 0, HEAD * sizeof(*head));
-    head[REQUEST_ROWS] = n;
-    head[REQUEST_FROM] = from;
+    head[REQUEST_ROWS] = q->n;
+    head[REQUEST_FROM] = q->from;
+    head[REQUEST_LEAST] = q->least;
+    head[REQUEST_MULTIPLE] = q->multiple;
 }
 
 /* ---- answers ---- */

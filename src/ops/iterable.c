@@ -53,7 +53,7 @@ struct call { /* for n elements from `first` on */
     struct cw_function_call base;
     struct iterable *s;
     uint64_t first;
-    size_t n;
+    size_t n, least, multiple;
     struct cw_arena *arena;
     struct cw_tensor *raw;
     size_t *ret_n;
@@ -62,7 +62,7 @@ struct call { /* for n elements from `first` on */
 static void write_request(const struct cw_function_call *base, uint8_t *to)
 {
     const struct call *c = (const struct call *)base;
-    cw_exchange_pull_write(c->first, c->n, to);
+    cw_exchange_pull_write(&(struct cw_exchange_pull){.from = c->first, .n = c->n, .least = c->least, .multiple = c->multiple}, to);
 }
 
 /* Where elements of an answer are copied to: taken at once, so that who has no memory for it learns how much it is. */
@@ -162,13 +162,13 @@ static int take_answer(struct cw_function_call *base, const uint8_t *data, size_
     return r;
 }
 
-static int iterable_pull(struct cw_source *base, uint64_t row, size_t n, int (*cancelled)(void *), void *cancel_arg, struct cw_arena *arena,
-                         struct cw_tensor *raw, size_t *ret_n, struct cw_error *err)
+static int iterable_pull(struct cw_source *base, uint64_t row, size_t n, size_t least, size_t multiple, int (*cancelled)(void *), void *cancel_arg,
+                         struct cw_arena *arena, struct cw_tensor *raw, size_t *ret_n, struct cw_error *err)
 {
     struct iterable *s = (struct iterable *)base;
     const struct cw_function *f = s->op->state;
     struct call c = {.base = {.host = f->host, .size = cw_exchange_pull_size(), .write = write_request, .take = take_answer},
-                     .s = s, .first = row, .n = n, .arena = arena, .raw = raw, .ret_n = ret_n};
+                     .s = s, .first = row, .n = n, .least = least, .multiple = multiple, .arena = arena, .raw = raw, .ret_n = ret_n};
     struct cw_host_tries tries = {0};
     char why[500];
     int r;

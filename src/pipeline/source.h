@@ -33,9 +33,9 @@ struct cw_source_ops {
     /* Formats that can't be entered at a record (gzip): fetches the bytes of n rows (any order) into the arena. raw[i] for rows[i]. */
     int (*load)(const struct cw_source *s, const uint64_t *rows, size_t n, struct cw_arena *arena, struct cw_tensor *raw,
                 struct cw_error *err);
-    /* Streams: the elements `row` and up to n - 1 following ones; none: there are no more. Called in the order of rows, mostly: going back
-     * starts it anew. May take long; stops soon when cancelled. */
-    int (*pull)(struct cw_source *s, uint64_t row, size_t n, int (*cancelled)(void *), void *cancel_arg, struct cw_arena *arena, struct cw_tensor *raw,
+    /* Streams: the elements `row` and up to n - 1 following ones; none: there are no more. Where they are slow to come, `least` (at least 1) of them or more, in
+     * multiples of `multiple`. Called in the order of rows, mostly: going back starts it anew. May take long; stops soon when cancelled. */
+    int (*pull)(struct cw_source *s, uint64_t row, size_t n, size_t least, size_t multiple, int (*cancelled)(void *), void *cancel_arg, struct cw_arena *arena, struct cw_tensor *raw,
                 size_t *ret_n, struct cw_error *err);
     /* Makes the output columns that are live from block->raw or block->rows. */
     int (*produce)(const struct cw_source *s, const struct cw_op *op, struct cw_block *b, struct cw_error *err);

@@ -80,3 +80,64 @@ def test_sequence_is_random_access():
     ds = Dataset.sequence(items).shuffle().batch(10)
     assert len(ds) == 10
     assert sorted(values(ds)) == [i * i for i in range(100)]
+
+
+# ---- iterables that keep one waiting ----
+
+
+class Held:
+    """Ten elements, and ten more once a file is there; each time."""
+
+    def __init__(self, file):
+        self.file = str(file)
+
+    def __call__(self):
+        import os
+        import time
+
+        for i in range(20):
+            while i == 10 and not os.path.exists(self.file):
+                time.sleep(0.01)
+            yield {"x": i}
+
+
+def held(tmp_path):
+    return Dataset.iterable(Held(tmp_path / "go"), outputs={"x": "int64"})
+
+
+@pytest.mark.parametrize(("make", "prompt"), [
+    (lambda ds: ds.batch(2), 5), (lambda ds: ds.batch(3), 3), (lambda ds: ds.filter("x % 2 == 0").batch(2), 2), (lambda ds: ds.assign(y="x + 1"), 10),
+    (lambda ds: ds.map(lambda e: {"x": e["x"]}, outputs={"x": "int64"}).batch(5), 2)], ids=["two", "three", "filter", "elements", "map"])
+@pytest.mark.parametrize("resumed", [False, True])
+def test_what_an_iterable_gave_before_it_blocks_is_handed_out(tmp_path, make, prompt, resumed):
+    """The rest of its split was waited for."""
+    ds = make(held(tmp_path))
+    it = ds.iterator()
+    got = []
+    for i in range(prompt):
+        if resumed and i == 2:
+            it = ds.iterator(state=it.state_dict())
+        got.append(it.next(timeout_s=60))
+    (tmp_path / "go").touch()
+    got += it
+    want = [b.hash() for b in ds.iterator()]
+    assert [b.hash() for b in got] == want and len(want) > prompt
+
+
+def test_a_host_that_dies_while_its_iterable_blocks_goes_on_behind_what_was_handed_out(tmp_path):
+    it = held(tmp_path).batch(2).iterator()
+    got = [it.next(timeout_s=60)["x"].tolist() for _ in range(5)]
+    for pid in hosts():
+        os.kill(pid, signal.SIGKILL)
+    (tmp_path / "go").touch()
+    got += [b["x"].tolist() for b in it]
+    assert got == [[i, i + 1] for i in range(0, 20, 2)]
+
+
+def test_a_shuffle_of_an_iterable_that_blocks_is_the_same(tmp_path):
+    """It is one of all that a split has, which it waits for."""
+    ds = held(tmp_path).shuffle().batch(2)
+    with pytest.raises(cachew.DeadlineError):
+        ds.iterator().next(timeout_s=0.2)
+    (tmp_path / "go").touch()
+    assert [b["x"].tolist() for b in ds] == [b["x"].tolist() for b in Dataset.iterable(Held(tmp_path), outputs={"x": "int64"}).shuffle().batch(2)]
