@@ -52,8 +52,10 @@ class Stream:
     def get(self) -> Item | None:
         """The next item, the same until it is taken off; None at the end."""
         if not self.items:
-            for self._batch in self._iterator if self._batch is None else ():
-                break
+            if self._batch is None:
+                for batch in self._iterator:
+                    self._batch = batch
+                    break
             batch = self._batch
             if batch is None:
                 return None
