@@ -23,9 +23,6 @@
 /* A segment is published after a second, and as the set gets older less often: so that little waits for long, and long runs leave no thousands of files. */
 #define PUBLISH_NS (1000 * MS)
 #define PUBLISH_SHARE 16
-/* After trouble with the disk it is left alone for so long, doubled each time. */
-#define BACKOFF_NS (1000 * MS)
-#define BACKOFF_MOST_NS (60000 * MS)
 /* What is still to be written when the run ends may take so long. */
 #define CLOSE_NS (5000 * MS)
 #define TOUCH_NS (60000 * MS)
@@ -63,29 +60,19 @@ static void give_up(struct cw_cache_set *s)
     close(w->segment->fd);
     w->segment->fd = -1;
     pthread_rwlock_unlock(&w->segment->lock);
-    (void)unlink(w->temporary);
+    (void)unlinkat(s->dir_fd, w->temporary, 0);
     free(CW_STEAL(w->temporary));
     w->segment = NULL;
-}
-
-static void trouble(struct cw_cache_set *s, int e)
-{
-    struct cw_cache *c = s->cache;
-    s->backoff_ns = s->backoff_ns ? CW_MIN(2 * s->backoff_ns, BACKOFF_MOST_NS) : BACKOFF_NS;
-    s->paused_until_ns = cw_now_ns() + s->backoff_ns;
-    if (e && !c->warned)
-        fprintf(stderr, "cachew: cache %s: %s; going on without writing to it for a while\n", c->dir, strerror(e));
-    c->warned |= e != 0;
 }
 
 /* A segment to write to. 0, 1: there is no room; a negative errno. */
 static int begin(struct cw_cache_set *s, uint64_t bytes, uint64_t value)
 {
     struct writing *w = &s->w;
-    const struct cw_cache_header h = {.magic = CW_CACHE_MAGIC, .version = 1, .set = s->key};
+    const struct cw_cache_header h = {.magic = CW_CACHE_MAGIC, .version = CW_CACHE_VERSION, .set = s->key};
     struct cw_error err = {0};
-    uint64_t reserve = CW_MAX(s->cache->segment_bytes, CW_CACHE_BLOCK + bytes);
-    int fd = -1, r = cw_cache_room(s->cache, s->dir, reserve, value, &w->temporary, &fd);
+    uint64_t reserve = CW_MAX((uint64_t)atomic_load(&s->cache->segment_bytes), CW_CACHE_BLOCK + bytes);
+    int fd = -1, r = cw_cache_room(s, reserve, value, &w->temporary, &fd);
     if (r != 0)
         return r;
     struct cw_cache_segment *g = cw_cache_segment_new();
@@ -100,12 +87,12 @@ static int begin(struct cw_cache_set *s, uint64_t bytes, uint64_t value)
         if (fd >= 0)
             close(fd);
         cw_cache_segment_free(g);
-        (void)unlink(w->temporary);
+        (void)unlinkat(s->dir_fd, w->temporary, 0);
         free(CW_STEAL(w->temporary));
         return r;
     }
     w->segment = s->segments[w->number];
-    w->direct_fd = open(w->temporary, O_WRONLY | O_DIRECT | O_CLOEXEC);
+    w->direct_fd = cw_cache_open_file(s->dir_fd, w->temporary, O_WRONLY | O_DIRECT);
     w->size = CW_CACHE_BLOCK;
     w->reserved = reserve;
     w->n = 0;
@@ -115,13 +102,13 @@ static int begin(struct cw_cache_set *s, uint64_t bytes, uint64_t value)
 }
 
 /* 0 or a negative errno. */
-static int name_it(const struct cw_cache *c, const char *temporary, const char *path)
+static int name_it(const struct cw_cache_set *s, const char *name)
 {
-    int r = cw_cache_lock(c);
+    int r = cw_cache_lock(s->cache);
     if (r < 0)
         return r;
-    r = rename(temporary, path) < 0 ? -errno : 0;
-    cw_cache_unlock(c);
+    r = renameat(s->dir_fd, s->w.temporary, s->dir_fd, name) < 0 ? -errno : 0;
+    cw_cache_unlock(s->cache);
     return r;
 }
 
@@ -148,12 +135,12 @@ static void publish(struct cw_cache_set *s)
     bool ok = end >= 0 && path && fstat(w->segment->fd, &st) == 0 &&
               cw_file_new(path, (uint64_t)st.st_size, (int64_t)st.st_mtim.tv_sec * 1000000000 + st.st_mtim.tv_nsec, &file, &err) == 0;
     cw_crash_point("cache-rename");
-    if (ok && (end = name_it(c, w->temporary, path)) < 0)
+    if (ok && (end = name_it(s, name)) < 0)
         ok = false;
     if (!ok) {
         cw_file_free(file);
         if (end < 0 && end != -ENODATA)
-            trouble(s, (int)-end);
+            cw_cache_trouble(c, &s->backoff, NULL, (int)-end);
         give_up(s);
         return;
     }
@@ -167,12 +154,11 @@ static void publish(struct cw_cache_set *s)
     cw_cache_segment_named(s, w->segment);
     atomic_fetch_add(&c->published, 1);
     free(CW_STEAL(w->temporary));
-    w->segment = NULL;
-    cw_cache_probe(c, path);
+    cw_cache_probe(s, CW_STEAL(w->segment)->name);
 }
 
 /* What some file systems only say when it is tried: that they can't write past the page cache. */
-static int write_blocks(struct writing *w, const uint8_t *data, size_t bytes)
+static int write_now(struct writing *w, const uint8_t *data, size_t bytes)
 {
     cw_throttle_write(CW_THROTTLE_STORE, bytes);
     int r = w->direct_fd >= 0 ? cw_cache_write_at(w->direct_fd, w->size, data, bytes) : -EINVAL;
@@ -180,6 +166,15 @@ static int write_blocks(struct writing *w, const uint8_t *data, size_t bytes)
         return r;
     close_direct(w);
     return cw_cache_write_at(w->segment->fd, w->size, data, bytes);
+}
+
+static int write_blocks(struct cw_cache *c, struct writing *w, const uint8_t *data, size_t bytes)
+{
+    uint64_t start = cw_now_ns();
+    int r = write_now(w, data, bytes);
+    if (r == 0)
+        cw_cache_speed_add(&c->written, bytes, cw_now_ns() - start);
+    return r;
 }
 
 /* Adds the entries of a chunk to what is being written. */
@@ -200,15 +195,15 @@ static int write_chunk(struct cw_cache_set *s, struct cw_cache_chunk *k, size_t 
         return -ENOMEM;
     cw_crash_point("cache-write");
     memset(k->data + k->used, 0, bytes - k->used);
-    r = write_blocks(w, k->data, bytes);
+    r = write_blocks(s->cache, w, k->data, bytes);
     if (r < 0)
         return r;
     size_t first = w->n;
     for (size_t at = 0; at < k->used;) {
         struct cw_cache_entry e;
         memcpy(&e, k->data + at, sizeof(e));
-        w->rows[w->n++] = (struct cw_cache_row){.key = e.key, .offset = w->size + at, .length = e.length, .flags = e.flags};
-        at += cw_cache_entry_bytes(e.length);
+        w->rows[w->n++] = (struct cw_cache_row){.key = e.key, .offset = w->size + at, .length = e.length, .stored = e.stored, .flags = e.flags};
+        at += cw_cache_entry_bytes(e.stored);
     }
     w->size += bytes;
     w->filled += k->used;
@@ -217,42 +212,66 @@ static int write_chunk(struct cw_cache_set *s, struct cw_cache_chunk *k, size_t 
     return 0;
 }
 
-static size_t entries_of(const struct cw_cache_chunk *k)
+/* How many entries a chunk has, and what they took. */
+static size_t entries_of(const struct cw_cache_chunk *k, uint64_t *ret_cost_us)
 {
     size_t n = 0;
+    *ret_cost_us = 0;
     for (size_t at = 0; at < k->used; n++) {
         struct cw_cache_entry e;
         memcpy(&e, k->data + at, sizeof(e));
-        at += cw_cache_entry_bytes(e.length);
+        *ret_cost_us += e.cost_us;
+        at += cw_cache_entry_bytes(e.stored);
     }
     return n;
+}
+
+/* Opens a set that is not open yet, at the first time or when trouble was long enough ago. */
+static bool ready(struct cw_cache_set *s, uint64_t now)
+{
+    struct cw_cache *c = s->cache;
+    char name[33];
+    if (s->dir || now < s->backoff.until_ns || c->dir_fd < 0)
+        return s->dir;
+    cw_cache_doing(c, "opening a set");
+    int r = cw_cache_set_enter(s);
+    cw_cache_doing(c, NULL);
+    cw_hash128_print(s->key, name);
+    if (r < 0)
+        cw_cache_trouble(c, &s->backoff, name, -r);
+    else
+        s->backoff.ns = 0;
+    return r == 0;
 }
 
 static void take_chunk(struct cw_cache *c, struct cw_cache_chunk *k)
 {
     struct cw_cache_set *s = k->set;
     uint64_t start = cw_now_ns(), cost_us = 0;
-    size_t n = 0;
-    for (size_t at = 0; at < k->used; n++) {
-        struct cw_cache_entry e;
-        memcpy(&e, k->data + at, sizeof(e));
-        cost_us += e.cost_us;
-        at += cw_cache_entry_bytes(e.length);
+    size_t n = entries_of(k, &cost_us);
+    bool paused = !ready(s, start) || start < s->backoff.until_ns;
+    int r = 1;
+    if (!paused) {
+        cw_cache_doing(c, "writing entries");
+        struct cw_cache_chunk *packed = cw_cache_pack(s, k);
+        r = write_chunk(s, packed, n, cost_us);
+        cw_cache_doing(c, NULL);
+        if (r == 0)
+            atomic_fetch_add(&c->bytes_stored, packed->used);
     }
-    int r = start < s->paused_until_ns ? 1 : write_chunk(s, k, n, cost_us);
     if (r == 0) {
-        s->backoff_ns = 0;
+        s->backoff.ns = 0;
         atomic_fetch_add(&c->kept, n);
         atomic_fetch_add(&c->bytes_written, k->used);
         atomic_fetch_add(&c->write_ns, cw_now_ns() - start);
         return;
     }
     atomic_fetch_add(&c->refused, n);
-    if (start < s->paused_until_ns)
+    if (paused)
         return;
     if (r < 0)
         publish(s); /* what got there is good */
-    trouble(s, r < 0 ? -r : 0);
+    cw_cache_trouble(c, &s->backoff, NULL, r < 0 ? -r : 0);
 }
 
 /* The first full chunk that is filled in. Mutex held. */
@@ -287,17 +306,94 @@ static void seal_old(struct cw_cache *c, struct cw_cache_set *s, uint64_t now)
     c->queue_tail = &k->next;
 }
 
+static void put_profile(struct cw_cache_set *s)
+{
+    pthread_mutex_lock(&s->cache->mutex);
+    char *text = s->profiled ? CW_STEAL(s->profile) : NULL;
+    s->profiled = false;
+    pthread_mutex_unlock(&s->cache->mutex);
+    if (text)
+        (void)!cw_cache_put_text(s->dir_fd, CW_CACHE_PROFILE, text); /* a full disk: those that come later measure themselves */
+    free(text);
+}
+
 /* What is to be done for a set now and then. Mutex not held. */
 static void look_after(struct cw_cache_set *s, uint64_t now, bool flush, bool last)
 {
+    struct cw_cache *c = s->cache;
+    if (!s->dir)
+        return;
+    cw_cache_doing(c, "publishing a segment");
     if (s->w.segment && (flush || last || now - s->w.since_ns > CW_MAX(PUBLISH_NS, (s->w.since_ns - s->opened_ns) / PUBLISH_SHARE)))
         publish(s);
-    if (last || now - s->touched_ns > TOUCH_NS) {
+    if (s->used_fd >= 0 && (last || now - s->touched_ns > TOUCH_NS)) {
         (void)futimens(s->used_fd, NULL);
         s->touched_ns = now;
     }
-    if (!last)
+    cw_cache_doing(c, "listing a set");
+    if (last)
+        put_profile(s);
+    else
         cw_cache_set_scan(s, false);
+    cw_cache_doing(c, NULL);
+}
+
+/* Trouble that may pass. Anything else is wrong with the directory's name. */
+static bool passes(int e)
+{
+    static const int list[] = {ENOSPC, EDQUOT, EIO, ESTALE, ETIMEDOUT, EHOSTDOWN, EMFILE, ENFILE, ENOMEM};
+    for (size_t i = 0; i < CW_COUNT_OF(list); i++)
+        if (e == list[i])
+            return true;
+    return false;
+}
+
+/* Opens the directory. Mutex not held. */
+static void open_dir(struct cw_cache *c)
+{
+    struct cw_error err = {0};
+    if (c->dir_fd >= 0 || c->failed.status || cw_now_ns() < c->backoff.until_ns)
+        return;
+    cw_cache_doing(c, "opening the directory");
+    int r = cw_cache_dir_open(c, &err);
+    cw_cache_doing(c, NULL);
+    if (r < 0 && passes(-r))
+        cw_cache_trouble(c, &c->backoff, NULL, -r);
+    pthread_mutex_lock(&c->mutex);
+    if (r < 0 && !passes(-r) && !c->tried)
+        c->failed = err;
+    c->tried = true;
+    pthread_cond_broadcast(&c->told);
+    pthread_mutex_unlock(&c->mutex);
+}
+
+/* Opens what is to be opened; who waits for it is told. Called and left with the mutex held. */
+static void open_all(struct cw_cache *c, uint64_t now)
+{
+    if (c->stop)
+        return;
+    pthread_mutex_unlock(&c->mutex);
+    open_dir(c);
+    pthread_mutex_lock(&c->mutex);
+    for (struct cw_link *at = c->sets.next; at != &c->sets; at = at->next) { /* only this thread takes any out */
+        struct cw_cache_set *s = CW_CONTAINER(at, struct cw_cache_set, link);
+        pthread_mutex_unlock(&c->mutex);
+        (void)ready(s, now);
+        pthread_mutex_lock(&c->mutex);
+        if (!s->tried) {
+            s->tried = true;
+            pthread_cond_broadcast(&c->told);
+        }
+    }
+}
+
+/* One came while the mutex was not held. */
+static bool any_new(const struct cw_cache *c)
+{
+    CW_LIST_EACH(at, &c->sets)
+        if (!CW_CONTAINER(at, struct cw_cache_set, link)->tried)
+            return true;
+    return false;
 }
 
 /* Sets one after the other; those that nobody has any more are closed. Called and left with the mutex held. */
@@ -329,15 +425,17 @@ void *cw_cache_main(void *arg)
         uint64_t now = cw_now_ns();
         if (c->stop && !closing)
             closing = now;
+        open_all(c, now);
         bool flush = c->flush; /* what is asked for from here on waits for another round */
         CW_LIST_EACH(at, &c->sets)
             seal_old(c, CW_CONTAINER(at, struct cw_cache_set, link), now);
         struct cw_cache_chunk *k = next_chunk(c);
         if (k) {
             bool late = closing && now - closing > CLOSE_NS;
+            uint64_t cost_us;
             pthread_mutex_unlock(&c->mutex);
             if (late)
-                atomic_fetch_add(&c->skipped, entries_of(k));
+                atomic_fetch_add(&c->skipped, entries_of(k, &cost_us));
             else
                 take_chunk(c, k);
             pthread_mutex_lock(&c->mutex);
@@ -351,11 +449,11 @@ void *cw_cache_main(void *arg)
             tended = cw_now_ns();
         if (flush && written && !c->queue) {
             c->flush = false;
-            pthread_cond_broadcast(&c->flushed);
+            pthread_cond_broadcast(&c->told);
         }
         if (c->stop && !c->queue && cw_list_empty(&c->sets))
             break;
-        if (k)
+        if (k || (!c->stop && any_new(c)))
             continue;
         struct timespec until;
         clock_gettime(CLOCK_MONOTONIC, &until);
@@ -365,7 +463,7 @@ void *cw_cache_main(void *arg)
         (void)pthread_cond_timedwait(&c->work, &c->mutex, &until);
     }
     c->ended = true;
-    pthread_cond_broadcast(&c->flushed);
+    pthread_cond_broadcast(&c->told);
     pthread_mutex_unlock(&c->mutex);
     cw_cache_release(c);
     return NULL;

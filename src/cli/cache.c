@@ -168,7 +168,8 @@ static int warm(struct cache *x, struct cw_error *err)
     for (int pass = 0; pass < WARM_PASSES && r >= 0; pass++) {
         before = now;
         r = warm_once(x, &o, err);
-        cw_cache_flush(l->cache);
+        if (r >= 0)
+            r = cw_cache_flush(l->cache, err);
         cw_cache_facts(l->cache, &now);
         if (now.skipped == before.skipped)
             break;

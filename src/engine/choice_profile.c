@@ -30,11 +30,11 @@ static void read_pace(const json_t *profile, const char *key, struct pace *ret)
     *ret = (struct pace){.rows = rows, .ns = rows * v[0], .cold_ns = rows * v[1], .prefix_ns = rows * fmin(v[2], v[0])};
 }
 
-static const struct cached *cached_of(const struct cw_runner *r, const struct choice *c)
+static char *profile_of(struct cw_runner *r, const struct choice *c)
 {
     for (unsigned i = 0; i < r->compiled->n_programs; i++)
         if (c->ways[i].cached)
-            return c->ways[i].cached;
+            return cw_cached_profile(r, i, c->ways[i].cached);
     return NULL;
 }
 
@@ -42,7 +42,7 @@ void cw_choices_load(struct cw_runner *r)
 {
     for (unsigned k = 1; k < r->n_choices; k++) {
         struct choice *c = &r->choices[k];
-        _cleanup_free_ char *text = cw_cached_profile(cached_of(r, c));
+        _cleanup_free_ char *text = profile_of(r, c);
         json_t *profile = text ? json_loads(text, 0, NULL) : NULL;
         double bytes;
         read_pace(profile, "none", &r->choices[0].computed);

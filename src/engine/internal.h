@@ -320,7 +320,7 @@ const struct cw_op *cw_cached_marker(const struct cached *c); /* NULL: of NULL *
 /* An unusable directory is to be known at the start. */
 int cw_cached_check(struct cw_runner *r, unsigned leaf, struct cached *c, struct cw_error *err);
 /* What runs before this one measured, as JSON, the caller's; NULL: nothing is known. And for those after it. */
-char *cw_cached_profile(const struct cached *c);
+char *cw_cached_profile(struct cw_runner *r, unsigned leaf, struct cached *c);
 void cw_cached_put_profile(struct cached *c, const char *text);
 /* Which positions of a piece the cache has. Where there is no memory for the answer it is left open. */
 void cw_piece_look_up(struct cw_runner *r, const struct cw_split *s, struct piece *p);
