@@ -38,22 +38,27 @@ static char *profile_of(struct cw_runner *r, const struct choice *c)
     return NULL;
 }
 
+void cw_choice_recall(struct choice *none, struct choice *c, const char *text)
+{
+    json_t *profile = json_loads(text, 0, NULL);
+    double bytes;
+    read_pace(profile, "none", &none->computed);
+    read_pace(profile, "computed", &c->computed);
+    read_pace(profile, "read", &c->hit);
+    c->stored = c->computed.rows > 0 || c->hit.rows > 0;
+    if (read_numbers(profile, "bytes", &bytes, 1)) {
+        c->content_rows = 1;
+        c->content_bytes = bytes;
+    }
+    json_decref(profile);
+}
+
 void cw_choices_load(struct cw_runner *r)
 {
     for (unsigned k = 1; k < r->n_choices; k++) {
-        struct choice *c = &r->choices[k];
-        _cleanup_free_ char *text = profile_of(r, c);
-        json_t *profile = text ? json_loads(text, 0, NULL) : NULL;
-        double bytes;
-        read_pace(profile, "none", &r->choices[0].computed);
-        read_pace(profile, "computed", &c->computed);
-        read_pace(profile, "read", &c->hit);
-        c->stored = c->computed.rows > 0 || c->hit.rows > 0;
-        if (read_numbers(profile, "bytes", &bytes, 1)) {
-            c->content_rows = 1;
-            c->content_bytes = bytes;
-        }
-        json_decref(profile);
+        _cleanup_free_ char *text = profile_of(r, &r->choices[k]);
+        if (text)
+            cw_choice_recall(&r->choices[0], &r->choices[k], text);
     }
 }
 

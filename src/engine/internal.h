@@ -351,6 +351,7 @@ void cw_choices_free(struct cw_runner *r); /* and keeps what was measured for la
 #define CW_CHOICE_KNOWN_ROWS 16.0 /* positions, before which nothing is concluded of a pace */
 /* choice_profile.c: at the start, and at the end */
 void cw_choices_load(struct cw_runner *r);
+void cw_choice_recall(struct choice *none, struct choice *c, const char *text);
 void cw_choice_save(const struct choice *none, const struct choice *c, struct cached *to);
 /* How long it is worth waiting for what the cache has of a block. Mutex held. */
 uint64_t cw_block_patience(const struct cw_runner *r, const struct block *b);
