@@ -98,7 +98,7 @@ def messages():
             return varint(int(number) << 3 | 2) + varint(len(data)) + data
         if kind in ("fixed64", "double"):
             return varint(int(number) << 3 | 1) + bytes(range(8))
-        assert kind in enums or kind in ("uint32", "uint64", "int64", "bool"), kind
+        assert kind in enums or kind in ("uint32", "uint64", "sint32", "sint64", "int32", "int64", "bool"), kind
         return varint(int(number) << 3) + varint(1 if kind in enums or kind == "bool" else 300 + int(number))
 
     for _, kind, number in fields["Envelope"]:

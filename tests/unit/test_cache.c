@@ -20,6 +20,8 @@
 #include "storage/throttle.h"
 #include "data/budget.h"
 
+#define BLOCK 4096 /* entries begin there */
+
 static const struct cw_hash128 KEY = {.lo = 1, .hi = 2};
 static char *dir;
 
@@ -57,13 +59,15 @@ static struct cw_cache *open_cache(uint64_t quota, size_t queue)
     return c;
 }
 
-static struct cw_cache_set *open_set(struct cw_cache *c)
+static struct cw_cache_set *open_other(struct cw_cache *c, struct cw_hash128 key)
 {
     struct cw_cache_set *s = NULL;
     struct cw_error err = {0};
-    assert_int_equal(cw_cache_set_open(c, KEY, "{}", &s, &err), 0);
+    assert_int_equal(cw_cache_set_open(c, key, "{}", &s, &err), 0);
     return s;
 }
+
+static struct cw_cache_set *open_set(struct cw_cache *c) { return open_other(c, KEY); }
 
 static void flush(struct cw_cache *c)
 {
@@ -236,6 +240,67 @@ static void torn_segments_are_none(void **state)
         cw_cache_set_unref(s);
         cw_cache_close(c);
     }
+    free(path);
+}
+
+/* A machine went down: the name and the table are there, and not what was written before them. */
+static void what_never_reached_the_disk_is_computed(void **state)
+{
+    (void)state;
+    char *path = segment_of_four();
+    struct stat st;
+    struct cw_cache_facts f;
+    const uint8_t zeros[256] = {0};
+    assert_int_equal(stat(path, &st), 0);
+    int fd = open(path, O_RDWR);
+    for (off_t at = BLOCK; at < 2 * BLOCK; at += (off_t)sizeof(zeros))
+        assert_int_equal(pwrite(fd, zeros, sizeof(zeros), at), sizeof(zeros));
+    close(fd);
+    struct cw_cache *c = open_cache(0, 0);
+    struct cw_cache_set *s = open_set(c);
+    for (uint64_t i = 0; i < 4; i++)
+        assert_int_equal(get(s, i, 40), 2);
+    cw_cache_facts(c, &f);
+    assert_int_equal(f.bad, 4);
+    assert_true(put(s, 0, 40, 0)); /* and kept anew */
+    flush(c);
+    assert_int_equal(get(s, 0, 40), 0);
+    cw_cache_set_unref(s);
+    cw_cache_close(c);
+    free(path);
+}
+
+/* A file that has no name any more, and is open here. */
+static bool any_open_without_name(void)
+{
+    bool any = false;
+    DIR *d = opendir("/proc/self/fd");
+    assert_non_null(d);
+    for (struct dirent *e; (e = readdir(d));) {
+        char target[512];
+        ssize_t n = readlinkat(dirfd(d), e->d_name, target, sizeof(target) - 1);
+        target[n > 0 ? n : 0] = '\0';
+        any |= strstr(target, ".cws (deleted)") != NULL;
+    }
+    closedir(d);
+    return any;
+}
+
+/* Else the disk is fuller than the quota says, for as long as somebody who read it runs. */
+static void what_gave_way_is_let_go(void **state)
+{
+    (void)state;
+    char *path = segment_of_four();
+    struct cw_cache *c = open_cache(0, 0);
+    struct cw_cache_set *s = open_set(c);
+    assert_int_equal(get(s, 0, 40), 0);
+    assert_int_equal(unlink(path), 0);
+    assert_true(any_open_without_name());
+    while (any_open_without_name()) /* for half a second; the test's own limit ends it else */
+        flush(c);
+    assert_int_equal(get(s, 0, 40), -1);
+    cw_cache_set_unref(s);
+    cw_cache_close(c);
     free(path);
 }
 
@@ -455,9 +520,98 @@ static void storage_that_hangs_is_left(void **state)
     (void)unlink(speed);
 }
 
+/* ---- what is compressed ---- */
+
+#define TEXT_BYTES ((size_t)20000)
+
+static bool put_text(struct cw_cache_set *s, uint64_t row)
+{
+    const struct cw_cache_key key = {.file_key = 9, .row = row};
+    struct cw_cache_slot slot;
+    char *to = cw_cache_reserve(s, &key, TEXT_BYTES, false, 1000, &slot);
+    if (!to)
+        return false;
+    for (size_t i = 0; i < TEXT_BYTES; i++)
+        to[i] = "much the same "[(i + row) % 14];
+    cw_cache_commit(&slot);
+    return true;
+}
+
+static int get_text(struct cw_cache_set *s, uint64_t row, uint32_t *ret_stored)
+{
+    struct cw_cache_get g = {.key = {.file_key = 9, .row = row}};
+    struct cw_budget budget;
+    struct cw_arena arena;
+    struct cw_error err = {0};
+    char text[TEXT_BYTES];
+    struct iovec v[3] = {{text, 1}, {text + 1, 7000}, {text + 7001, TEXT_BYTES - 7001}};
+    if (cw_cache_find(s, &g.key, 1, &g.place) == 0)
+        return -1;
+    *ret_stored = g.place.stored;
+    g.v = v;
+    g.n_v = 3;
+    cw_budget_init(&budget, 1 << 20);
+    cw_arena_init(&arena, &budget);
+    int r = cw_cache_read(s, &g, 1, &arena, CW_CACHE_FOREVER, &err);
+    for (size_t i = 0; r == 0 && i < TEXT_BYTES; i++)
+        assert_int_equal(text[i], "much the same "[(i + row) % 14]);
+    cw_arena_deinit(&arena);
+    return r;
+}
+
+/* On a store of 20 MB/s, where it pays, once the store is known; of noise nothing is compressed there either. */
+static void what_is_compressed_comes_back(void **state)
+{
+    (void)state;
+    char speed[64];
+    struct cw_cache_facts f;
+    struct cw_cache_list l;
+    struct cw_error err = {0};
+    uint64_t n = 0;
+    uint32_t stored = 0;
+    snprintf(speed, sizeof(speed), "%s.speed", dir);
+    set_speed(speed, "20000000 20000000");
+    assert_int_equal(setenv("CACHEW_STORE", speed, 1), 0);
+    bool slow = cw_throttled(CW_THROTTLE_STORE); /* only in test builds */
+    struct cw_cache *c = open_cache(0, 0);
+    struct cw_cache_set *s = open_set(c), *noise = open_other(c, (struct cw_hash128){.lo = 3});
+    do {
+        assert_true(put_text(s, n++));
+        assert_true(put(noise, n, 20000, 1000));
+        flush(c);
+        cw_cache_facts(c, &f);
+    } while (slow && f.bytes_stored == f.bytes_written);
+    cw_cache_set_unref(s);
+    cw_cache_set_unref(noise);
+    cw_cache_close(c);
+    (void)unsetenv("CACHEW_STORE");
+    (void)unlink(speed);
+    c = open_cache(0, 0);
+    s = open_set(c);
+    for (uint64_t i = 0; i < n; i++)
+        assert_int_equal(get_text(s, i, &stored), 0);
+    assert_true(!slow || stored < TEXT_BYTES / 20); /* of the last one */
+    cw_cache_set_unref(s);
+    cw_cache_close(c);
+    assert_int_equal(cw_cache_list(dir, NULL, &l, &err), 0);
+    assert_int_equal(l.n, 2);
+    assert_int_equal(l.sets[0].stored, l.sets[0].content);
+    assert_true(!slow || l.sets[1].stored < l.sets[1].content);
+    for (size_t i = 0; i < l.n; i++) {
+        struct cw_cache_verified v = {0};
+        assert_int_equal(cw_cache_verify(&l.sets[i], false, &v, &err), 0);
+        assert_int_equal(v.bad_segments, 0);
+        assert_int_equal(v.entries, n);
+    }
+    cw_cache_list_deinit(&l);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(what_is_compressed_comes_back, make_dir, remove_dir),
+        cmocka_unit_test_setup_teardown(what_never_reached_the_disk_is_computed, make_dir, remove_dir),
+        cmocka_unit_test_setup_teardown(what_gave_way_is_let_go, make_dir, remove_dir),
         cmocka_unit_test_setup_teardown(entries_come_back, make_dir, remove_dir),
         cmocka_unit_test_setup_teardown(what_others_publish_is_seen, make_dir, remove_dir),
         cmocka_unit_test_setup_teardown(no_changed_byte_gets_through, make_dir, remove_dir),
