@@ -115,10 +115,12 @@ static void read_all(struct cw_cache_set *s, const uint8_t *file, size_t size)
     struct cw_budget budget;
     struct cw_arena arena;
     struct cw_cache_trailer t;
+    if (!s->n_used) /* nothing is said to be there */
+        return;
     cw_budget_init(&budget, BUDGET);
     cw_arena_init(&arena, &budget);
     memcpy(&t, file + size - sizeof(t), sizeof(t));
-    for (uint64_t i = 0; s->n_used && i < t.n; i++) {
+    for (uint64_t i = 0; i < t.n; i++) {
         struct cw_cache_row row;
         struct cw_cache_get g;
         memcpy(&row, file + t.table_offset + i * sizeof(row), sizeof(row));
