@@ -117,7 +117,7 @@ def segments(cachew):
         subprocess.run([cachew, "run", path, "--epochs", "3", "--cache-dir", cache], check=True, capture_output=True)
         for found in [*cache.glob("*/*.cws"), *cache.glob("*/profile.json")]:
             data = found.read_bytes()
-            yield found.suffix, b"\3" + data if found.suffix == ".json" else b"\0" + data
+            yield "found" + found.suffix, b"\3" + data if found.suffix == ".json" else b"\0" + data
     key = struct.pack("<QQQ", 1, 2, 3)
     frame = bytes.fromhex("28b52ffd60f4004d00001000000100ef2ac002")
     for stored, length in ((frame, 500), (b"some content", 12)):
