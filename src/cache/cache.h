@@ -47,7 +47,7 @@ void cw_cache_set_unref(struct cw_cache_set *s);
 
 /* What earlier runs measured of a set and left for later ones: text, the caller's, of at most 4 KiB, which may be nonsense; NULL: none. */
 char *cw_cache_set_profile(struct cw_cache_set *s);
-void cw_cache_set_put_profile(struct cw_cache_set *s, const char *text); /* written when nobody uses the set any more */
+void cw_cache_set_put_profile(struct cw_cache_set *s, const char *text); /* written soon */
 
 struct cw_cache_key { uint64_t file_key, row, variant; };
 struct cw_cache_place {

@@ -181,10 +181,10 @@ void cw_cache_doing(struct cw_cache *c, const char *what); /* the store's thread
 struct cw_cache_chunk *cw_cache_pack(struct cw_cache_set *s, struct cw_cache_chunk *k);
 struct cw_cache_packer *cw_cache_packer_free(struct cw_cache_packer *p);
 
-/* unpack.c: any thread. 0; 1: that is no frame of as many bytes. A negative result: no memory. */
+/* unpack.c: any thread. */
 struct cw_cache_unpacker *cw_cache_unpacker_get(struct cw_cache *c, struct cw_error *err);
 void cw_cache_unpacker_put(struct cw_cache *c, struct cw_cache_unpacker *u); /* NULL is fine */
-int cw_cache_unpack(struct cw_cache_unpacker *u, const void *from, size_t stored, void *to, size_t length);
+int cw_cache_unpack(struct cw_cache_unpacker *u, const void *from, size_t stored, void *to, size_t length); /* 0; 1: that is no frame of so many bytes */
 struct cw_cache_unpacker *cw_cache_unpacker_free(struct cw_cache_unpacker *u); /* all of a list */
 
 /* read.c: 0, 1: not in memory, 2: can't be read. */
@@ -199,8 +199,13 @@ void cw_cache_readers_stop(struct cw_cache *c); /* waits for all but those that 
 void cw_cache_probe(struct cw_cache_set *s, const char *name);
 void cw_cache_speed_add(struct cw_cache_speed *s, size_t bytes, uint64_t ns);
 
-/* writer.c */
+/* thread.c */
 void *cw_cache_main(void *cache);
+
+/* writer.c: the store's thread */
+void cw_cache_write(struct cw_cache *c, struct cw_cache_chunk *k); /* adds its entries to what is being written */
+void cw_cache_publish(struct cw_cache_set *s);                     /* what is being written, if anything is */
+size_t cw_cache_entries(const struct cw_cache_chunk *k, uint64_t *ret_cost_us); /* how many it has, and what they took */
 
 /* room.c: the directory's lock. What gets another name needs it: who lists a directory meanwhile may see neither, and counts too little. 0 or a negative errno. */
 int cw_cache_lock(struct cw_cache *c) _must_check_;
