@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Makes the seed corpora of the fuzzers that tests/make_data.py does not, and a dictionary of the pipeline language.
 
-usage: make_seeds.py DIR CACHEW      gives DIR/expr, DIR/frame, DIR/host, DIR/image, DIR/pipeline, DIR/state, DIR/workload and DIR/pipeline.dict
+usage: make_seeds.py DIR CACHEW      gives DIR/cache, DIR/expr, DIR/frame, DIR/host, DIR/image, DIR/pipeline, DIR/state, DIR/workload and DIR/pipeline.dict
 """
 
 import io
@@ -96,9 +96,9 @@ def messages():
         if kind in fields or kind in ("string", "bytes"):
             data = b"".join(value(k, n) * (2 if repeated else 1) for repeated, k, n in fields[kind]) if kind in fields else b"some text"
             return varint(int(number) << 3 | 2) + varint(len(data)) + data
-        if kind == "fixed64":
+        if kind in ("fixed64", "double"):
             return varint(int(number) << 3 | 1) + bytes(range(8))
-        assert kind in enums or kind in ("uint32", "uint64", "int64", "bool"), kind
+        assert kind in enums or kind in ("uint32", "uint64", "sint32", "sint64", "int32", "int64", "bool"), kind
         return varint(int(number) << 3) + varint(1 if kind in enums or kind == "bool" else 300 + int(number))
 
     for _, kind, number in fields["Envelope"]:
@@ -106,6 +106,24 @@ def messages():
             message = value("uint64", 1) + value("uint64", 2) + value(kind, number)
             check = xxhash.xxh3_64_intdigest(struct.pack("<QI", 5, len(message))) >> 48
             yield kind, b"CWF1" + struct.pack("<IQ", len(message), 5 | check << 48) + bytes(16) + message + b"12345"
+
+
+def segments(cachew):
+    """Segments of a cache: small elements, some that a filter dropped, and what runs measured. Without what fills blocks up: the table stands behind the header."""
+    with tempfile.TemporaryDirectory() as directory:
+        path, cache = Path(directory) / "p.json", Path(directory) / "c"
+        chain = [{"op": "range", "stop": 5}, {"op": "filter", "where": "value != 3"}, {"op": "autocache"}, {"op": "batch", "size": 2}]
+        path.write_text(json.dumps({"cachew": 1, "pipeline": chain}))
+        subprocess.run([cachew, "run", path, "--epochs", "3", "--cache-dir", cache], check=True, capture_output=True)
+        for found in [*cache.glob("*/*.cws"), *cache.glob("*/profile.json")]:
+            data = found.read_bytes()
+            yield "found" + found.suffix, b"\3" + data if found.suffix == ".json" else b"\0" + data
+    key = struct.pack("<QQQ", 1, 2, 3)
+    frame = bytes.fromhex("28b52ffd60f4004d00001000000100ef2ac002")
+    for stored, length in ((frame, 500), (b"some content", 12)):
+        entry = struct.pack("<QHHI24sII", 0, 0x4543, 0, 5, key, length, len(stored)) + stored + bytes(-len(stored) % 8)
+        row, trailer = struct.pack("<24sQIIII", key, 0, length, len(stored), 0, 0), struct.pack("<QQQQQQ", 1, 0, 5, 0, 0, 0)
+        yield f"entry of {len(stored)}", b"\2" + bytes(32) + entry + row + trailer
 
 
 def main():
@@ -116,6 +134,8 @@ def main():
     frames["compressed block"] = packed + (19).to_bytes(4, "little") + bytes.fromhex("28b52ffd60f4004d00001000000100ef2ac002")
     for name, data in [*frames.items(), ("all", b"".join(frames.values())), ("pings", frames["Ping"] * 5)]:
         put(out / "frame" / name, data)
+    for name, data in segments(cachew):
+        put(out / "cache" / name, data)
     for name, data in answers():
         put(out / "host" / name, data)
     for i, text in enumerate(EXPRESSIONS):

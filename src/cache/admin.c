@@ -14,81 +14,96 @@
 
 #define META_BYTES ((size_t)1 << 20) /* ours are a few KiB */
 
-static bool is_key(const char *name) { return strlen(name) == 32 && strspn(name, "0123456789abcdef") == 32; }
-
-static bool is_segment(const char *name)
-{
-    size_t n = strlen(name), suffix = strlen(CW_CACHE_SUFFIX);
-    return n > suffix && strcmp(name + n - suffix, CW_CACHE_SUFFIX) == 0;
-}
-
 static bool parse_key(const char *name, struct cw_hash128 *ret)
 {
     unsigned long long hi, lo;
-    if (!is_key(name) || sscanf(name, "%16llx%16llx", &hi, &lo) != 2)
+    if (!cw_cache_is_set(name) || sscanf(name, "%16llx%16llx", &hi, &lo) != 2)
         return false;
     *ret = (struct cw_hash128){.hi = hi, .lo = lo};
     return true;
 }
 
-static char *join(const char *dir, const char *name)
+static int open_root(const char *dir, struct cw_error *err)
 {
-    char *path;
-    return asprintf(&path, "%s/%s", dir, name) < 0 ? NULL : path;
-}
-
-static char *read_meta(const char *dir)
-{
-    _cleanup_free_ char *path = join(dir, "meta.json");
-    FILE *f = path ? fopen(path, "re") : NULL;
-    char *text = f ? malloc(META_BYTES) : NULL;
-    if (text)
-        text[fread(text, 1, META_BYTES - 1, f)] = '\0';
-    if (f)
-        fclose(f);
-    return text;
-}
-
-static bool locked_by_others(const char *path)
-{
-    int fd = open(path, O_RDWR | O_CLOEXEC);
-    bool locked = fd >= 0 && flock(fd, LOCK_EX | LOCK_NB) < 0 && errno == EWOULDBLOCK;
+    struct stat st;
+    int fd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC), e = fd < 0 ? errno : 0;
+    if (fd >= 0 && fstatat(fd, CW_CACHE_LOCK, &st, AT_SYMLINK_NOFOLLOW) == 0)
+        return fd;
     if (fd >= 0)
         close(fd);
-    return locked;
+    cw_error_file(err, dir);
+    return e && e != ENOENT && e != ENOTDIR ? cw_error_errno(err, CW_E_IO, e, "%s: can't be opened", dir)
+                                            : cw_error_set(err, CW_E_OPTION, "%s is no cache: expected a directory that --cache-dir named", dir);
 }
 
-/* Everything that segments say of themselves. */
-static int look(struct cw_cache_listed *s, struct cw_error *err)
+/* The names in a directory, sorted. */
+static int names_of(int at, struct cw_paths *ret, struct cw_error *err)
+{
+    char path[32];
+    snprintf(path, sizeof(path), "/proc/self/fd/%d", at);
+    return cw_list(path, ret, err);
+}
+
+/* What a segment says of itself. */
+static void look_at_segment(struct cw_cache_listed *s, int set, const char *name)
+{
+    struct cw_cache_row *rows = NULL;
+    struct cw_cache_trailer t;
+    struct cw_hash128 key;
+    size_t n = 0;
+    int fd = cw_cache_open_file(set, name, O_RDONLY);
+    s->segments++;
+    if (fd >= 0 && parse_key(s->key, &key) && cw_cache_table_read(fd, key, &rows, &n, &t) == 0) {
+        s->entries += n;
+        s->cost_us += t.cost_us;
+        for (size_t i = 0; i < n; i++) {
+            s->content += rows[i].length;
+            s->stored += rows[i].stored;
+        }
+        free(rows);
+    }
+    if (fd >= 0)
+        close(fd);
+}
+
+static int look(struct cw_cache_listed *s, int set, struct cw_error *err)
 {
     struct cw_paths names = {0};
-    struct cw_hash128 key;
     struct stat st;
-    int r = cw_list(s->path, &names, err);
+    int r = names_of(set, &names, err);
     for (size_t i = 0; r == 0 && i < names.n; i++) {
-        _cleanup_free_ char *path = join(s->path, names.paths[i]);
-        struct cw_cache_row *rows = NULL;
-        struct cw_cache_trailer t;
-        size_t n;
-        if (!path || stat(path, &st) < 0)
+        const char *name = names.paths[i];
+        if (fstatat(set, name, &st, AT_SYMLINK_NOFOLLOW) < 0)
             continue;
-        s->bytes += (uint64_t)st.st_size;
-        s->unfinished += strncmp(names.paths[i], CW_CACHE_TEMPORARY, strlen(CW_CACHE_TEMPORARY)) == 0;
-        s->pinned |= strcmp(names.paths[i], "pin") == 0;
-        if (strcmp(names.paths[i], "used") == 0) {
+        s->bytes += S_ISREG(st.st_mode) ? (uint64_t)st.st_size : 0;
+        s->unfinished += cw_cache_name(name) == CW_CACHE_NAME_WRITTEN;
+        s->pinned |= strcmp(name, CW_CACHE_PIN) == 0;
+        if (strcmp(name, CW_CACHE_USED) == 0) {
             s->used_at_s = (int64_t)st.st_mtime;
-            s->used = locked_by_others(path);
+            s->used = cw_cache_locked(set, name);
         }
-        if (!is_segment(names.paths[i]))
-            continue;
-        s->segments++;
-        if (parse_key(s->key, &key) && cw_cache_table_read(path, key, &rows, &n, &t, NULL) == 0) {
-            s->entries += n;
-            s->cost_us += t.cost_us;
-            free(rows);
-        }
+        if (cw_cache_name(name) == CW_CACHE_NAME_SEGMENT)
+            look_at_segment(s, set, name);
     }
     cw_paths_deinit(&names);
+    s->meta = cw_cache_read_text(set, CW_CACHE_META, META_BYTES);
+    return r;
+}
+
+static int list_set(const char *dir, int root, const char *key, struct cw_cache_list *ret, struct cw_error *err)
+{
+    struct cw_cache_listed *s = &ret->sets[ret->n];
+    int set = cw_cache_open_dir(root, key);
+    if (set < 0) /* a link, or a file: none of ours */
+        return 0;
+    ret->n++;
+    memcpy(s->key, key, sizeof(s->key));
+    int r = look(s, set, err);
+    close(set);
+    if (asprintf(&s->path, "%s/%s", dir, key) < 0) {
+        s->path = NULL;
+        return cw_error_nomem(err, 0, "a path");
+    }
     return r;
 }
 
@@ -96,29 +111,17 @@ int cw_cache_list(const char *dir, const char *key, struct cw_cache_list *ret, s
 {
     struct cw_paths names = {0};
     *ret = (struct cw_cache_list){0};
-    _cleanup_free_ char *lock = join(dir, "lock");
-    if (!lock)
-        return cw_error_nomem(err, 0, "a path");
-    if (access(lock, F_OK) < 0) {
-        cw_error_file(err, dir);
-        return cw_error_set(err, CW_E_OPTION, "%s is no cache: expected a directory that --cache-dir named", dir);
-    }
-    int r = cw_list(dir, &names, err);
+    int root = open_root(dir, err);
+    if (root < 0)
+        return root;
+    int r = names_of(root, &names, err);
     if (r == 0 && !(ret->sets = calloc(names.n + 1, sizeof(*ret->sets))))
         r = cw_error_nomem(err, names.n * sizeof(*ret->sets), "a list");
-    for (size_t i = 0; r == 0 && i < names.n; i++) {
-        struct cw_cache_listed *s = &ret->sets[ret->n];
-        if (!is_key(names.paths[i]) || (key && strncmp(names.paths[i], key, strlen(key)) != 0))
-            continue;
-        memcpy(s->key, names.paths[i], sizeof(s->key));
-        ret->n++;
-        if (!(s->path = join(dir, s->key)))
-            r = cw_error_nomem(err, 0, "a path");
-        else
-            r = look(s, err);
-        s->meta = s->path ? read_meta(s->path) : NULL;
-    }
+    for (size_t i = 0; r == 0 && i < names.n; i++)
+        if (cw_cache_is_set(names.paths[i]) && (!key || strncmp(names.paths[i], key, strlen(key)) == 0))
+            r = list_set(dir, root, names.paths[i], ret, err);
     cw_paths_deinit(&names);
+    close(root);
     if (r < 0)
         cw_cache_list_deinit(ret);
     return r;
@@ -136,12 +139,12 @@ void cw_cache_list_deinit(struct cw_cache_list *l)
 
 /* ---- verify ---- */
 
-/* How many entries of a segment are not what their checksums say. -1: it can't be read. */
+/* How many entries of a segment are not what their checksums say. -1: no memory. */
 static int64_t bad_entries(int fd, const struct cw_cache_row *rows, size_t n)
 {
     int64_t bad = 0;
     for (size_t i = 0; i < n; i++) {
-        size_t bytes = sizeof(struct cw_cache_entry) + rows[i].length;
+        size_t bytes = sizeof(struct cw_cache_entry) + rows[i].stored;
         _cleanup_free_ uint8_t *data = malloc(bytes);
         struct cw_cache_entry e;
         if (!data)
@@ -151,34 +154,36 @@ static int64_t bad_entries(int fd, const struct cw_cache_row *rows, size_t n)
             continue;
         }
         memcpy(&e, data, sizeof(e));
-        struct iovec v = {.iov_base = data + sizeof(e), .iov_len = rows[i].length};
-        bad += e.length != rows[i].length || !cw_cache_entry_sound(&e, &rows[i].key, &v, 1);
+        struct iovec v = {.iov_base = data + sizeof(e), .iov_len = rows[i].stored};
+        bad += e.length != rows[i].length || e.stored != rows[i].stored || !cw_cache_entry_sound(&e, &rows[i].key, &v, 1);
     }
     return bad;
 }
 
-static int verify_segment(const char *path, struct cw_hash128 key, bool repair, struct cw_cache_verified *ret, struct cw_error *err)
+static int verify_segment(int set, const char *name, struct cw_hash128 key, bool repair, struct cw_cache_verified *ret, struct cw_error *err)
 {
     struct cw_cache_row *rows = NULL;
     struct cw_cache_trailer t;
     struct stat st = {0};
     size_t n = 0;
-    int fd = open(path, O_RDONLY | O_CLOEXEC), r = fd < 0 ? -1 : cw_cache_table_read(path, key, &rows, &n, &t, err);
-    if (fd < 0)
-        return errno == ENOENT ? 0 : cw_error_errno(err, CW_E_IO, errno, "%s: can't be opened", path);
+    int fd = cw_cache_open_file(set, name, O_RDONLY), r = fd == -CW_CACHE_NO_FILE ? 1 : fd < 0 ? fd : cw_cache_table_read(fd, key, &rows, &n, &t);
+    if (r == -ENOENT) /* it gave way meanwhile */
+        return 0;
     int64_t bad = r == 0 ? bad_entries(fd, rows, n) : 0;
-    (void)fstat(fd, &st);
-    close(fd);
+    if (fd >= 0) {
+        (void)fstat(fd, &st);
+        close(fd);
+    }
     free(rows);
     if (r < 0)
-        return r;
+        return cw_error_errno(err, CW_E_IO, -r, "%s: can't be read", name);
     if (bad < 0)
         return cw_error_nomem(err, 0, "an entry");
     if (r == 1 || bad) {
         ret->bad_segments++;
         ret->bad_entries += (uint64_t)bad;
-        if (repair && unlink(path) < 0 && errno != ENOENT)
-            return cw_error_errno(err, CW_E_IO, errno, "%s: can't be removed", path);
+        if (repair && unlinkat(set, name, 0) < 0 && errno != ENOENT)
+            return cw_error_errno(err, CW_E_IO, errno, "%s: can't be removed", name);
         return 0;
     }
     ret->segments++;
@@ -187,73 +192,86 @@ static int verify_segment(const char *path, struct cw_hash128 key, bool repair, 
     return 0;
 }
 
+/* A set that was listed. *ret < 0: it is gone by now. */
+static int open_set(const struct cw_cache_listed *s, int *ret, struct cw_error *err)
+{
+    *ret = cw_cache_open_dir(AT_FDCWD, s->path);
+    return *ret >= 0 || *ret == -ENOENT ? 0 : cw_error_set(err, CW_E_IO, "%s: can't be opened: %s", s->path, cw_cache_why(-*ret));
+}
+
 int cw_cache_verify(const struct cw_cache_listed *s, bool repair, struct cw_cache_verified *ret, struct cw_error *err)
 {
     struct cw_paths names = {0};
     struct cw_hash128 key = {0};
-    int r = cw_list(s->path, &names, err);
+    int set, r = open_set(s, &set, err);
+    if (r < 0 || set < 0)
+        return r;
+    r = names_of(set, &names, err);
     (void)parse_key(s->key, &key);
-    for (size_t i = 0; r == 0 && i < names.n; i++) {
-        _cleanup_free_ char *path = join(s->path, names.paths[i]);
-        if (is_segment(names.paths[i]))
-            r = path ? verify_segment(path, key, repair, ret, err) : cw_error_nomem(err, 0, "a path");
-    }
+    for (size_t i = 0; r == 0 && i < names.n; i++)
+        if (cw_cache_name(names.paths[i]) == CW_CACHE_NAME_SEGMENT)
+            r = verify_segment(set, names.paths[i], key, repair, ret, err);
     cw_paths_deinit(&names);
+    close(set);
     return r;
 }
 
 /* ---- what changes the directory ---- */
 
-/* Files first, then what says that they are a set. */
-static int empty(const char *dir, struct cw_error *err)
+/* Only what is ours, by its name; whatever that is, for a link goes itself and not what it leads to. A directory that holds something else stays, and says so. */
+static int empty(int set, const char *key, struct cw_error *err)
 {
     struct cw_paths names = {0};
-    int r = cw_list(dir, &names, err);
-    for (size_t i = 0; r == 0 && i < names.n; i++) {
-        _cleanup_free_ char *path = join(dir, names.paths[i]);
-        if (!path || (unlink(path) < 0 && errno != ENOENT))
-            r = cw_error_errno(err, CW_E_IO, errno, "%s/%s: can't be removed", dir, names.paths[i]);
-    }
+    int r = names_of(set, &names, err);
+    for (size_t i = 0; r == 0 && i < names.n; i++)
+        if (cw_cache_name(names.paths[i]) == CW_CACHE_NAME_FOREIGN)
+            r = cw_error_set(err, CW_E_IO, "%s/%s: expected segments and what belongs to them; nothing of this set was removed", key, names.paths[i]);
+    for (size_t i = 0; r == 0 && i < names.n; i++)
+        if (unlinkat(set, names.paths[i], 0) < 0 && errno != ENOENT)
+            r = cw_error_errno(err, CW_E_IO, errno, "%s/%s: can't be removed", key, names.paths[i]);
     cw_paths_deinit(&names);
-    return r == 0 && rmdir(dir) < 0 && errno != ENOENT ? cw_error_errno(err, CW_E_IO, errno, "%s: can't be removed", dir) : r;
+    return r;
 }
 
-int cw_cache_set_remove(const char *dir, struct cw_error *err)
+int cw_cache_set_remove(int at, const char *key, struct cw_error *err)
 {
-    _cleanup_free_ char *used = join(dir, "used");
-    if (!used)
-        return cw_error_nomem(err, 0, "a path");
-    int fd = open(used, O_RDWR | O_CLOEXEC);
-    int r = fd >= 0 && flock(fd, LOCK_EX | LOCK_NB) < 0 ? 1 : empty(dir, err);
+    int set = cw_cache_open_dir(at, key), fd = -1;
+    if (set < 0)
+        return set == -ENOENT ? 0 : cw_error_set(err, CW_E_IO, "%s: can't be opened: %s", key, cw_cache_why(-set));
+    int r = cw_cache_try_lock(set, CW_CACHE_USED, &fd);
+    if (r <= 0) /* nobody uses it, whatever stands in the place of that file */
+        r = empty(set, key, err);
+    if (r == 0 && unlinkat(at, key, AT_REMOVEDIR) < 0 && errno != ENOENT)
+        r = cw_error_errno(err, CW_E_IO, errno, "%s: can't be removed", key);
     if (fd >= 0)
         close(fd);
+    close(set);
     return r;
 }
 
 int cw_cache_remove(const char *dir, const struct cw_cache_listed *s, struct cw_error *err)
 {
-    _cleanup_free_ char *lock = join(dir, "lock");
-    if (!lock)
-        return cw_error_nomem(err, 0, "a path");
-    int lock_fd = open(lock, O_RDWR | O_CLOEXEC), r = 0;
-    if (lock_fd < 0 || flock(lock_fd, LOCK_EX) < 0)
-        r = cw_error_errno(err, CW_E_IO, errno, "%s: can't be locked", lock);
-    if (r == 0)
-        r = cw_cache_set_remove(s->path, err);
-    if (lock_fd >= 0)
-        close(lock_fd);
+    int root = open_root(dir, err);
+    if (root < 0)
+        return root;
+    int lock = cw_cache_open_file(root, CW_CACHE_LOCK, O_RDWR), r = lock < 0 ? lock : flock(lock, LOCK_EX) < 0 ? -errno : 0;
+    r = r < 0 ? cw_error_set(err, CW_E_IO, "%s/" CW_CACHE_LOCK ": can't be locked: %s", dir, cw_cache_why(-r)) : cw_cache_set_remove(root, s->key, err);
+    if (lock >= 0)
+        close(lock);
+    close(root);
     return r;
 }
 
 int cw_cache_pin(const struct cw_cache_listed *s, bool on, struct cw_error *err)
 {
-    _cleanup_free_ char *path = join(s->path, "pin");
-    if (!path)
-        return cw_error_nomem(err, 0, "a path");
-    int fd = on ? open(path, O_WRONLY | O_CREAT | O_CLOEXEC, 0666) : -1;
-    if (on ? fd < 0 : unlink(path) < 0 && errno != ENOENT)
-        return cw_error_errno(err, CW_E_IO, errno, "%s: can't be %s", path, on ? "made" : "removed");
+    int set, r = open_set(s, &set, err);
+    if (r < 0 || set < 0)
+        return r;
+    int fd = on ? cw_cache_open_file(set, CW_CACHE_PIN, O_WRONLY | O_CREAT) : -1;
+    if (on ? fd < 0 : unlinkat(set, CW_CACHE_PIN, 0) < 0 && errno != ENOENT)
+        r = cw_error_set(err, CW_E_IO, "%s/" CW_CACHE_PIN ": can't be %s: %s", s->path, on ? "made" : "removed", cw_cache_why(on ? -fd : errno));
     if (fd >= 0)
         close(fd);
-    return 0;
+    close(set);
+    return r;
 }

@@ -8,6 +8,7 @@ struct cw_cache_listed {
     char key[33];
     char *path, *meta;          /* meta: JSON text; NULL: none that can be read */
     uint64_t bytes, segments, entries;
+    uint64_t content, stored;   /* bytes of entries, and what is stored of them */
     uint64_t cost_us;           /* what it took to compute */
     uint64_t unfinished;        /* segments that are being written */
     bool used, pinned;          /* a run uses it now; it never gives way to others */

@@ -12,9 +12,9 @@
 #define SLOW_NS UINT64_C(100000000)
 #define PROBE_NS UINT64_C(1000000000) /* at most one in this time */
 
-static ssize_t read_some(const char *path, int flags, void *to, off_t at)
+static ssize_t read_some(int dir_fd, const char *name, int flags, void *to, off_t at)
 {
-    int fd = open(path, O_RDONLY | O_CLOEXEC | flags);
+    int fd = cw_cache_open_file(dir_fd, name, O_RDONLY | flags);
     ssize_t n = fd >= 0 ? pread(fd, to, PROBE_BYTES, at) : -1;
     if (fd >= 0)
         close(fd);
@@ -22,12 +22,12 @@ static ssize_t read_some(const char *path, int flags, void *to, off_t at)
 }
 
 /* Bytes that were read, and how long that took; 0: none were. */
-static size_t probe(const char *path, void *to, off_t at, uint64_t *ret_ns)
+static size_t probe(int dir_fd, const char *name, void *to, off_t at, uint64_t *ret_ns)
 {
     uint64_t start = cw_now_ns();
-    ssize_t n = read_some(path, O_DIRECT, to, at);
+    ssize_t n = read_some(dir_fd, name, O_DIRECT, to, at);
     if (n < 0)
-        n = read_some(path, 0, to, at);
+        n = read_some(dir_fd, name, 0, to, at);
     if (n <= 0)
         return 0;
     cw_throttle_read(CW_THROTTLE_STORE, (size_t)n);
@@ -35,14 +35,21 @@ static size_t probe(const char *path, void *to, off_t at, uint64_t *ret_ns)
     return (size_t)n;
 }
 
-void cw_cache_probe(struct cw_cache *c, const char *path)
+void cw_cache_speed_add(struct cw_cache_speed *s, size_t bytes, uint64_t ns)
 {
+    s->bytes = s->bytes / 2 + (double)bytes;
+    s->ns = s->ns / 2 + (double)ns;
+}
+
+void cw_cache_probe(struct cw_cache_set *s, const char *name)
+{
+    struct cw_cache *c = s->cache;
     uint64_t start = cw_now_ns(), best_ns = 0, ns = 0;
     size_t best = 0, n;
     if (start - c->probed_ns < PROBE_NS)
         return;
     _cleanup_free_ void *to = aligned_alloc(CW_CACHE_BLOCK, PROBE_BYTES);
-    for (int i = 0; to && i < PROBES && cw_now_ns() - start < SLOW_NS && (n = probe(path, to, (off_t)(PROBE_BYTES * (size_t)i), &ns)) > 0; i++)
+    for (int i = 0; to && i < PROBES && cw_now_ns() - start < SLOW_NS && (n = probe(s->dir_fd, name, to, (off_t)(PROBE_BYTES * (size_t)i), &ns)) > 0; i++)
         if (!best || (double)n / (double)ns > (double)best / (double)best_ns) {
             best = n;
             best_ns = ns;
@@ -50,6 +57,8 @@ void cw_cache_probe(struct cw_cache *c, const char *path)
     c->probed_ns = cw_now_ns();
     if (!best)
         return;
-    atomic_store(&c->probe_bytes, atomic_load(&c->probe_bytes) / 2 + best); /* those before count half, and half of that */
-    atomic_store(&c->probe_ns, atomic_load(&c->probe_ns) / 2 + best_ns);
+    cw_cache_speed_add(&c->probed, best, best_ns);
+    double unpacked = (double)CW_MAX(atomic_load(&c->bytes_written), 1) / (double)CW_MAX(atomic_load(&c->bytes_stored), 1);
+    atomic_store(&c->probe_bytes, (uint64_t)(c->probed.bytes * unpacked));
+    atomic_store(&c->probe_ns, (uint64_t)c->probed.ns);
 }

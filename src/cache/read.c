@@ -39,6 +39,15 @@ static int read_bytes(struct cw_cache_set *s, struct cw_cache_segment *g, uint64
     return here ? cw_cache_segment_read(g, offset, v, n_v, bytes, deadline_ns == CW_CACHE_AT_ONCE) : cw_cache_read_until(s, g, offset, v, bytes, deadline_ns);
 }
 
+/* A call of cw_cache_read. */
+struct reading {
+    struct cw_cache_set *set;
+    struct cw_arena *arena;
+    uint64_t deadline_ns;
+    struct cw_cache_unpacker *unpacker; /* once it is needed */
+    struct cw_error *err;
+};
+
 static int lost(struct cw_cache_set *s, const struct cw_cache_get *get, bool damaged)
 {
     cw_cache_set_forget(s, get);
@@ -46,7 +55,50 @@ static int lost(struct cw_cache_set *s, const struct cw_cache_get *get, bool dam
     return 2;
 }
 
-static int read_one(struct cw_cache_set *s, struct cw_cache_get *get, uint64_t deadline_ns)
+static bool packed(const struct cw_cache_get *get) { return get->place.stored < get->place.length; }
+
+static bool fits(const struct cw_cache_entry *e, const struct cw_cache_get *get) { return e->length == get->place.length && e->stored == get->place.stored; }
+
+static void scatter(const struct cw_cache_get *get, const uint8_t *from)
+{
+    for (int i = 0; i < get->n_v; i++) {
+        if (get->v[i].iov_len)
+            memcpy(get->v[i].iov_base, from, get->v[i].iov_len);
+        from += get->v[i].iov_len;
+    }
+}
+
+static int unpack(struct reading *x, const struct cw_cache_get *get, const uint8_t *from)
+{
+    size_t length = get->place.length;
+    struct cw_arena_mark mark = cw_arena_mark(x->arena);
+    uint8_t *to = get->n_v == 1 ? get->v[0].iov_base : cw_arena_alloc(x->arena, length, x->err);
+    if (!to || (!x->unpacker && !(x->unpacker = cw_cache_unpacker_get(x->set->cache, x->err))))
+        return x->err->status;
+    int r = cw_cache_unpack(x->unpacker, from, get->place.stored, to, length) == 0 ? 0 : lost(x->set, get, true);
+    if (r == 0 && get->n_v != 1)
+        scatter(get, to);
+    cw_arena_release(x->arena, mark);
+    return r;
+}
+
+/* An entry as it is stored, in memory. */
+static int take(struct reading *x, const struct cw_cache_get *get, const uint8_t *from)
+{
+    struct cw_cache_entry e;
+    memcpy(&e, from, sizeof(e));
+    from += sizeof(e);
+    struct iovec whole = {.iov_base = (void *)(uintptr_t)from, .iov_len = get->place.stored};
+    if (!fits(&e, get) || !cw_cache_entry_sound(&e, &get->key, &whole, 1))
+        return lost(x->set, get, true);
+    if (packed(get))
+        return unpack(x, get, from);
+    scatter(get, from);
+    return 0;
+}
+
+/* Straight to where it goes. */
+static int read_plain(struct reading *x, const struct cw_cache_get *get)
 {
     struct cw_cache_entry e;
     struct iovec v[CW_CACHE_PARTS + 2];
@@ -55,27 +107,10 @@ static int read_one(struct cw_cache_set *s, struct cw_cache_get *get, uint64_t d
     v[0] = (struct iovec){.iov_base = &e, .iov_len = sizeof(e)};
     memcpy(v + 1, get->v, (size_t)get->n_v * sizeof(*v));
     v[get->n_v + 1] = (struct iovec){.iov_base = pad, .iov_len = bytes - sizeof(e) - get->place.length};
-    int r = read_bytes(s, get->place.segment, get->place.offset, v, get->n_v + 2, bytes, deadline_ns);
-    if (r == 0 && (e.length != get->place.length || !cw_cache_entry_sound(&e, &get->key, get->v, get->n_v)))
-        return lost(s, get, true);
-    return r == 2 ? lost(s, get, false) : r;
-}
-
-/* An entry of bytes that were read with its neighbours'. */
-static int take(struct cw_cache_set *s, const struct cw_cache_get *get, const uint8_t *from)
-{
-    struct cw_cache_entry e;
-    memcpy(&e, from, sizeof(e));
-    from += sizeof(e);
-    struct iovec whole = {.iov_base = (void *)(uintptr_t)from, .iov_len = get->place.length};
-    if (e.length != get->place.length || !cw_cache_entry_sound(&e, &get->key, &whole, 1))
-        return lost(s, get, true);
-    for (int i = 0; i < get->n_v; i++) {
-        if (get->v[i].iov_len)
-            memcpy(get->v[i].iov_base, from, get->v[i].iov_len);
-        from += get->v[i].iov_len;
-    }
-    return 0;
+    int r = read_bytes(x->set, get->place.segment, get->place.offset, v, get->n_v + 2, bytes, x->deadline_ns);
+    if (r == 0 && (!fits(&e, get) || !cw_cache_entry_sound(&e, &get->key, get->v, get->n_v)))
+        return lost(x->set, get, true);
+    return r == 2 ? lost(x->set, get, false) : r;
 }
 
 static int by_place(const void *a, const void *b)
@@ -86,24 +121,23 @@ static int by_place(const void *a, const void *b)
     return x->offset < y->offset ? -1 : x->offset > y->offset;
 }
 
-static uint64_t end_of(const struct cw_cache_get *g) { return g->place.offset + cw_cache_entry_bytes(g->place.length); }
+static uint64_t end_of(const struct cw_cache_get *g) { return g->place.offset + cw_cache_entry_bytes(g->place.stored); }
 
-/* Entries get[0 .. n) lie near each other in one segment. */
-static int read_run(struct cw_cache_set *s, struct cw_cache_get *gets, size_t n, struct cw_arena *arena, uint64_t deadline_ns,
-                    struct cw_error *err)
+/* Entries get[0 .. n) lie near each other in one segment, or there is but one. */
+static int read_run(struct reading *x, const struct cw_cache_get *gets, size_t n)
 {
     uint64_t from = gets[0].place.offset, bytes = end_of(&gets[n - 1]) - from;
-    struct cw_arena_mark mark = cw_arena_mark(arena);
-    uint8_t *data = cw_arena_alloc(arena, bytes, err);
+    struct cw_arena_mark mark = cw_arena_mark(x->arena);
+    uint8_t *data = cw_arena_alloc(x->arena, bytes, x->err);
     if (!data)
-        return err->status;
+        return x->err->status;
     struct iovec v = {.iov_base = data, .iov_len = bytes};
-    int r = read_bytes(s, gets[0].place.segment, from, &v, 1, bytes, deadline_ns);
+    int r = read_bytes(x->set, gets[0].place.segment, from, &v, 1, bytes, x->deadline_ns);
     if (r == 2)
-        r = lost(s, &gets[0], false);
+        r = lost(x->set, &gets[0], false);
     for (size_t i = 0; i < n && r == 0; i++)
-        r = take(s, &gets[i], data + (gets[i].place.offset - from));
-    cw_arena_release(arena, mark);
+        r = take(x, &gets[i], data + (gets[i].place.offset - from));
+    cw_arena_release(x->arena, mark);
     return r;
 }
 
@@ -112,20 +146,22 @@ int cw_cache_read(struct cw_cache_set *s, struct cw_cache_get *gets, size_t n, s
     uint64_t start = cw_now_ns(), bytes = 0, deadline_ns = patience_ns;
     if (patience_ns != CW_CACHE_AT_ONCE && patience_ns != CW_CACHE_FOREVER)
         deadline_ns += start;
+    struct reading x = {.set = s, .arena = arena, .deadline_ns = deadline_ns, .err = err};
     int r = patience_ns != CW_CACHE_FOREVER && atomic_load(&s->cache->readers.stuck) ? 3 : 0;
     if (n > 1)
         qsort(gets, n, sizeof(*gets), by_place);
     for (size_t i = 0, next; i < n && r == 0; i = next) {
-        for (next = i + 1; next < n && gets[next].place.segment == gets[i].place.segment && gets[next].place.length <= SMALL_BYTES &&
+        for (next = i + 1; next < n && gets[next].place.segment == gets[i].place.segment && gets[next].place.stored <= SMALL_BYTES &&
                            gets[next].place.offset <= end_of(&gets[next - 1]) + GAP_BYTES && end_of(&gets[next]) - gets[i].place.offset <= RUN_BYTES;
              next++)
             ;
-        if (gets[i].place.length > SMALL_BYTES)
+        if (gets[i].place.stored > SMALL_BYTES)
             next = i + 1;
-        r = next == i + 1 ? read_one(s, &gets[i], deadline_ns) : read_run(s, gets + i, next - i, arena, deadline_ns, err);
+        r = next == i + 1 && !packed(&gets[i]) ? read_plain(&x, &gets[i]) : read_run(&x, gets + i, next - i);
         for (size_t k = i; k < next; k++)
             bytes += gets[k].place.length;
     }
+    cw_cache_unpacker_put(s->cache, x.unpacker);
     if (r == 0) {
         atomic_fetch_add_explicit(&s->cache->hits, n, memory_order_relaxed);
         atomic_fetch_add_explicit(&s->cache->bytes_read, bytes, memory_order_relaxed);

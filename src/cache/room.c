@@ -26,146 +26,138 @@
 #define EMPTY_S (30 * 86400.0)
 
 struct found { /* a file of a set */
-    char *path;
+    char *set, *name;
     uint64_t bytes;
     double value; /* microseconds of computing saved per MiB, by how likely it is */
-    bool temporary;
 };
 struct look {
-    struct found *files;
+    struct found *files; /* segments that may give way */
     size_t n, capacity;
     uint64_t used;
 };
 
-static bool ends_with(const char *text, const char *end)
-{
-    size_t n = strlen(text), m = strlen(end);
-    return n >= m && strcmp(text + n - m, end) == 0;
-}
-
 /* Nobody holds its lock: who wrote it is dead. */
-static bool orphaned(const char *path)
+static bool orphaned(int set, const char *name)
 {
-    int fd = open(path, O_RDWR | O_CLOEXEC);
-    if (fd < 0)
-        return false;
-    bool free_ = flock(fd, LOCK_EX | LOCK_NB) == 0;
-    close(fd);
-    return free_;
+    int fd = -1, r = cw_cache_try_lock(set, name, &fd);
+    if (fd >= 0)
+        close(fd);
+    return r == 0;
 }
 
 /* Removes a file that only a run which uses the set would need: those that want to use it wait meanwhile. False: somebody does. */
-static bool unlink_unused(const char *dir, const char *path)
+static bool unlink_unused(int set, const char *name)
 {
-    _cleanup_free_ char *used = NULL;
-    if (asprintf(&used, "%s/used", dir) < 0) {
-        used = NULL;
-        return false;
-    }
-    int fd = open(used, O_RDWR | O_CLOEXEC);
-    bool ours = fd >= 0 && flock(fd, LOCK_EX | LOCK_NB) == 0;
-    if (ours)
-        (void)unlink(path);
+    int fd = -1, r = cw_cache_try_lock(set, CW_CACHE_USED, &fd);
+    if (r == 0)
+        (void)unlinkat(set, name, 0);
     if (fd >= 0)
         close(fd);
-    return ours;
+    return r == 0;
 }
 
+static int stat_at(int set, const char *name, struct stat *ret) { return fstatat(set, name, ret, AT_SYMLINK_NOFOLLOW); }
+
 /* How likely a set is to be read again, beside one in use. Negative: it is pinned. */
-static double likely(const char *dir)
+static double likely(int set)
 {
-    _cleanup_free_ char *used = NULL, *pin = NULL;
     struct stat st;
-    if (asprintf(&used, "%s/used", dir) < 0 || asprintf(&pin, "%s/pin", dir) < 0)
+    if (stat_at(set, CW_CACHE_PIN, &st) == 0)
         return -1;
-    if (access(pin, F_OK) == 0)
-        return -1;
-    if (stat(used, &st) < 0)
+    if (stat_at(set, CW_CACHE_USED, &st) < 0)
         return 0;
-    if (!orphaned(used))
+    if (cw_cache_locked(set, CW_CACHE_USED))
         return 1;
     double age_s = difftime(time(NULL), st.st_mtime);
     return UNUSED_SHARE * exp2(-CW_MAX(age_s, 0.0) / HALF_LIFE_S);
 }
 
-static void add(struct look *l, char *path, uint64_t bytes, double value, bool temporary)
+/* Without memory it counts, but can't give way. */
+static void add(struct look *l, const char *set, const char *name, uint64_t bytes, double value)
 {
-    l->used += bytes;
     if (l->n == l->capacity) {
         size_t capacity = l->capacity ? 2 * l->capacity : 256;
         struct found *grown = realloc(l->files, capacity * sizeof(*grown));
-        if (!grown) { /* it counts, but can't give way */
-            free(path);
+        if (!grown)
             return;
-        }
         l->files = grown;
         l->capacity = capacity;
     }
-    l->files[l->n++] = (struct found){.path = path, .bytes = bytes, .value = value, .temporary = temporary};
+    struct found f = {.set = strdup(set), .name = strdup(name), .bytes = bytes, .value = value};
+    if (f.set && f.name) {
+        l->files[l->n++] = f;
+        return;
+    }
+    free(f.set);
+    free(f.name);
 }
 
-static void look_at_set(struct look *l, const char *dir)
+/* A file of a set: whether it stays. */
+static bool look_at_file(int set, const char *name, struct stat *ret)
 {
-    DIR *d = opendir(dir);
-    double share = d ? likely(dir) : 0;
+    enum cw_cache_name kind = cw_cache_name(name);
+    if (stat_at(set, name, ret) < 0 || !S_ISREG(ret->st_mode))
+        return false;
+    if (kind == CW_CACHE_NAME_WRITTEN && orphaned(set, name))
+        return unlinkat(set, name, 0) < 0;
+    if (kind != CW_CACHE_NAME_PUT)
+        return true;
+    return difftime(time(NULL), ret->st_mtime) > META_S ? unlinkat(set, name, 0) < 0 : !unlink_unused(set, name);
+}
+
+static void look_at_set(struct look *l, int root, const char *key)
+{
+    int set = cw_cache_open_dir(root, key), fd = set >= 0 ? dup(set) : -1;
+    DIR *d = fd >= 0 ? fdopendir(fd) : NULL;
+    double share = d ? likely(set) : 0;
     for (struct dirent *e; d && (e = readdir(d));) {
-        char *path;
         struct stat st;
-        if (e->d_name[0] == '.' || asprintf(&path, "%s/%s", dir, e->d_name) < 0)
-            continue;
-        bool temporary = strncmp(e->d_name, CW_CACHE_TEMPORARY, strlen(CW_CACHE_TEMPORARY)) == 0;
         const char *worth = strchr(e->d_name, '-');
-        bool meta = strstr(e->d_name, ".json.tmp-") != NULL;
-        if (stat(path, &st) < 0) {
-            free(path);
-        } else if ((temporary && orphaned(path)) || (meta && difftime(time(NULL), st.st_mtime) > META_S)) {
-            (void)unlink(path);
-            free(path);
-        } else if (meta && unlink_unused(dir, path)) {
-            free(path);
-        } else {
-            bool segment = ends_with(path, CW_CACHE_SUFFIX) && worth;
-            add(l, path, (uint64_t)st.st_size, !segment || share < 0 ? INFINITY : (double)strtoull(worth + 1, NULL, 10) * share, temporary);
-        }
+        if (e->d_name[0] == '.' || !look_at_file(set, e->d_name, &st))
+            continue;
+        l->used += (uint64_t)st.st_size;
+        if (cw_cache_name(e->d_name) == CW_CACHE_NAME_SEGMENT && worth && share >= 0)
+            add(l, key, e->d_name, (uint64_t)st.st_size, (double)strtoull(worth + 1, NULL, 10) * share);
     }
     if (d)
         closedir(d);
+    else if (fd >= 0)
+        close(fd);
+    if (set >= 0)
+        close(set);
 }
 
 /* Nobody has used a set for long, and nothing is kept in it. */
-static bool is_forsaken(const char *dir)
+static bool is_forsaken(int root, const char *key)
 {
-    _cleanup_free_ char *used = NULL;
     struct stat st;
     bool any = false;
-    if (asprintf(&used, "%s/used", dir) < 0) {
-        used = NULL;
+    int fd = cw_cache_open_dir(root, key);
+    if (fd < 0)
+        return false;
+    DIR *d = stat_at(fd, CW_CACHE_USED, &st) == 0 && difftime(time(NULL), st.st_mtime) >= EMPTY_S ? fdopendir(fd) : NULL;
+    if (!d) {
+        close(fd);
         return false;
     }
-    if (stat(used, &st) < 0 || difftime(time(NULL), st.st_mtime) < EMPTY_S)
-        return false;
-    DIR *d = opendir(dir);
-    for (struct dirent *e; d && !any && (e = readdir(d));)
-        any = ends_with(e->d_name, CW_CACHE_SUFFIX) || strcmp(e->d_name, "pin") == 0;
-    if (d)
-        closedir(d);
-    return d && !any;
+    for (struct dirent *e; !any && (e = readdir(d));)
+        any = cw_cache_name(e->d_name) == CW_CACHE_NAME_SEGMENT || strcmp(e->d_name, CW_CACHE_PIN) == 0;
+    closedir(d);
+    return !any;
 }
 
 /* sweep: what is forsaken goes. */
-static void look(const char *dir, struct look *l, bool sweep)
+static void look(int root, struct look *l, bool sweep)
 {
-    DIR *d = opendir(dir);
+    int fd = cw_cache_open_dir(root, "."); /* a position of its own */
+    DIR *d = fd >= 0 ? fdopendir(fd) : NULL;
     *l = (struct look){0};
+    if (!d && fd >= 0)
+        close(fd);
     for (struct dirent *e; d && (e = readdir(d));) {
-        _cleanup_free_ char *set = NULL;
         struct cw_error ignored = {0}; /* then it stays, and counts */
-        if (strlen(e->d_name) != 32 || strspn(e->d_name, "0123456789abcdef") != 32)
-            continue;
-        if (asprintf(&set, "%s/%s", dir, e->d_name) < 0)
-            set = NULL;
-        else if (!sweep || !is_forsaken(set) || cw_cache_set_remove(set, &ignored) != 0)
-            look_at_set(l, set);
+        if (cw_cache_is_set(e->d_name) && (!sweep || !is_forsaken(root, e->d_name) || cw_cache_set_remove(root, e->d_name, &ignored) != 0))
+            look_at_set(l, root, e->d_name);
     }
     if (d)
         closedir(d);
@@ -173,17 +165,28 @@ static void look(const char *dir, struct look *l, bool sweep)
 
 static void look_deinit(struct look *l)
 {
-    for (size_t i = 0; i < l->n; i++)
-        free(l->files[i].path);
+    for (size_t i = 0; i < l->n; i++) {
+        free(l->files[i].set);
+        free(l->files[i].name);
+    }
     free(l->files);
 }
 
-int cw_cache_lock(const struct cw_cache *c)
+/* The file is opened when it is first needed: a directory that can only be read is read. */
+int cw_cache_lock(struct cw_cache *c)
 {
-    while (flock(c->lock_fd, LOCK_EX) < 0)
-        if (errno != EINTR)
-            return -errno;
-    return 0;
+    if (c->lock_fd < 0 && (c->lock_fd = cw_cache_open_file(c->dir_fd, CW_CACHE_LOCK, O_RDWR | O_CREAT)) < 0)
+        return c->lock_fd;
+    if (flock(c->lock_fd, LOCK_EX | LOCK_NB) == 0)
+        return 0;
+    const char *was = c->doing.what;
+    int r;
+    cw_cache_doing(c, "waiting for its lock");
+    do {
+        r = flock(c->lock_fd, LOCK_EX) < 0 ? -errno : 0;
+    } while (r == -EINTR);
+    cw_cache_doing(c, was);
+    return r;
 }
 
 void cw_cache_unlock(const struct cw_cache *c) { (void)flock(c->lock_fd, LOCK_UN); }
@@ -193,7 +196,7 @@ uint64_t cw_cache_sweep(struct cw_cache *c)
     struct look l;
     if (cw_cache_lock(c) < 0)
         return 0;
-    look(c->dir, &l, true);
+    look(c->dir_fd, &l, true);
     cw_cache_unlock(c);
     look_deinit(&l);
     atomic_store(&c->used, l.used);
@@ -206,61 +209,68 @@ static int by_value(const void *a, const void *b)
     return x < y ? -1 : x > y;
 }
 
+static void evict(struct cw_cache *c, const struct found *f)
+{
+    cw_crash_point("cache-evict");
+    int set = cw_cache_open_dir(c->dir_fd, f->set);
+    if (set < 0)
+        return;
+    if (unlinkat(set, f->name, 0) == 0)
+        atomic_fetch_add(&c->evicted, 1);
+    close(set);
+}
+
 /* Makes room for `bytes` more. 0; 1: there is none, and nothing was done. Directory locked. */
 static int make_room(struct cw_cache *c, uint64_t bytes, uint64_t value)
 {
     struct look l;
     uint64_t left, n = 0;
-    if (bytes > c->quota)
+    if (bytes > atomic_load(&c->quota))
         return 1;
-    look(c->dir, &l, false);
+    look(c->dir_fd, &l, false);
     qsort(l.files, l.n, sizeof(*l.files), by_value);
-    for (left = l.used; left + bytes > c->quota && n < l.n && l.files[n].value < CLEARLY * (double)value; n++)
+    for (left = l.used; left + bytes > atomic_load(&c->quota) && n < l.n && l.files[n].value < CLEARLY * (double)value; n++)
         left -= l.files[n].bytes;
-    int r = left + bytes > c->quota;
-    for (uint64_t i = 0; i < n && r == 0; i++) {
-        cw_crash_point("cache-evict");
-        if (unlink(l.files[i].path) == 0)
-            atomic_fetch_add(&c->evicted, 1);
-    }
+    int r = left + bytes > atomic_load(&c->quota);
+    for (uint64_t i = 0; i < n && r == 0; i++)
+        evict(c, &l.files[i]);
     atomic_store(&c->used, r == 0 ? left + bytes : l.used);
     look_deinit(&l);
     return r;
 }
 
-static int create(const char *dir, uint64_t size, char **ret_path, int *ret_fd)
+static int create(int set, uint64_t size, char **ret_name, int *ret_fd)
 {
     uint64_t id = 0;
-    struct stat st;
-    char *path;
+    char *name;
     (void)!getrandom(&id, sizeof(id), 0);
-    if (asprintf(&path, "%s/" CW_CACHE_TEMPORARY "%016" PRIx64, dir, id) < 0)
+    if (asprintf(&name, CW_CACHE_TEMPORARY "%016" PRIx64, id) < 0)
         return -ENOMEM;
-    int fd = open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0666), e = fd < 0 ? errno : 0;
+    int fd = cw_cache_open_file(set, name, O_RDWR | O_CREAT | O_EXCL), e = fd < 0 ? -fd : 0;
     /* The lock says that somebody writes; the directory's lock is held, so nobody takes it for an orphan before. Its size is what it may grow to. */
-    if (fd >= 0 && (flock(fd, LOCK_EX | LOCK_NB) < 0 || ftruncate(fd, (off_t)size) < 0 || fstat(fd, &st) < 0))
+    if (fd >= 0 && (flock(fd, LOCK_EX | LOCK_NB) < 0 || ftruncate(fd, (off_t)size) < 0))
         e = errno;
     if (e) {
         if (fd >= 0) {
-            (void)unlink(path);
+            (void)unlinkat(set, name, 0);
             close(fd);
         }
-        free(path);
+        free(name);
         return -e;
     }
-    *ret_path = path;
+    *ret_name = name;
     *ret_fd = fd;
     return 0;
 }
 
-int cw_cache_room(struct cw_cache *c, const char *dir, uint64_t size, uint64_t value, char **ret_path, int *ret_fd)
+int cw_cache_room(struct cw_cache_set *s, uint64_t size, uint64_t value, char **ret_name, int *ret_fd)
 {
-    int r = cw_cache_lock(c);
+    int r = cw_cache_lock(s->cache);
     if (r < 0)
         return r;
-    r = make_room(c, size, value);
+    r = make_room(s->cache, size, value);
     if (r == 0)
-        r = create(dir, size, ret_path, ret_fd);
-    cw_cache_unlock(c);
+        r = create(s->dir_fd, size, ret_name, ret_fd);
+    cw_cache_unlock(s->cache);
     return r;
 }

@@ -1,12 +1,12 @@
 /* Segments on disk: the table at their end, and what makes an entry sound. */
 #include <errno.h>
-#include <fcntl.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include "cache/internal.h"
 #include "cache/sum.h"
+#include "storage/throttle.h"
 
 /* More would be no table of ours: a segment's entries are at least this large. */
 #define MAX_ROWS(size) ((size) / sizeof(struct cw_cache_entry))
@@ -48,7 +48,7 @@ int cw_cache_write_at(int fd, uint64_t offset, const void *data, size_t size)
 }
 
 /* Every number is checked before it is used. */
-static int read_table(int fd, struct cw_hash128 set, struct cw_cache_row **ret, size_t *ret_n, struct cw_cache_trailer *t)
+int cw_cache_table_read(int fd, struct cw_hash128 set, struct cw_cache_row **ret, size_t *ret_n, struct cw_cache_trailer *t)
 {
     struct cw_cache_header h;
     struct stat st;
@@ -57,12 +57,13 @@ static int read_table(int fd, struct cw_hash128 set, struct cw_cache_row **ret, 
     uint64_t size = (uint64_t)st.st_size;
     if (size < sizeof(h) + sizeof(*t))
         return 1;
+    cw_throttle_read(CW_THROTTLE_STORE_DIR, 0);
     int r = cw_cache_read_at(fd, 0, &h, sizeof(h));
     if (r == 0)
         r = cw_cache_read_at(fd, size - sizeof(*t), t, sizeof(*t));
     if (r != 0)
         return r;
-    if (h.magic != CW_CACHE_MAGIC || h.version != 1 || h.set.lo != set.lo || h.set.hi != set.hi || t->magic != CW_CACHE_TRAILER_MAGIC ||
+    if (h.magic != CW_CACHE_MAGIC || h.version != CW_CACHE_VERSION || h.set.lo != set.lo || h.set.hi != set.hi || t->magic != CW_CACHE_TRAILER_MAGIC ||
         t->hash != cw_hash64(t, offsetof(struct cw_cache_trailer, hash)) || t->n > MAX_ROWS(size) || t->table_offset < sizeof(h) ||
         t->table_offset != size - sizeof(*t) - t->n * sizeof(**ret))
         return 1;
@@ -73,7 +74,8 @@ static int read_table(int fd, struct cw_hash128 set, struct cw_cache_row **ret, 
     if (r == 0 && cw_hash64(rows, t->n * sizeof(*rows)) != t->table_hash)
         r = 1;
     for (size_t i = 0; i < t->n && r == 0; i++)
-        if (rows[i].offset < sizeof(h) || rows[i].offset > t->table_offset || cw_cache_entry_bytes(rows[i].length) > t->table_offset - rows[i].offset)
+        if (rows[i].offset < sizeof(h) || rows[i].offset > t->table_offset || rows[i].stored > rows[i].length ||
+            cw_cache_entry_bytes(rows[i].stored) > t->table_offset - rows[i].offset)
             r = 1;
     if (r != 0) {
         free(rows);
@@ -82,15 +84,6 @@ static int read_table(int fd, struct cw_hash128 set, struct cw_cache_row **ret, 
     *ret = rows;
     *ret_n = t->n;
     return 0;
-}
-
-int cw_cache_table_read(const char *path, struct cw_hash128 set, struct cw_cache_row **ret, size_t *ret_n, struct cw_cache_trailer *ret_trailer, struct cw_error *err)
-{
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
-    int r = fd < 0 ? -errno : read_table(fd, set, ret, ret_n, ret_trailer);
-    if (fd >= 0)
-        close(fd);
-    return r < 0 ? cw_error_errno(err, CW_E_IO, -r, "%s: can't be read", path) : r;
 }
 
 int64_t cw_cache_table_write(int fd, uint64_t offset, const struct cw_cache_row *rows, size_t n, uint64_t cost_us)

@@ -1,19 +1,10 @@
-/* A set: which entries there are and where they lie. */
-#include <dirent.h>
-#include <errno.h>
-#include <fcntl.h>
-#include <stdio.h>
+/* A set in memory: which entries there are and where they lie. */
 #include <string.h>
-#include <sys/file.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/clock.h"
 #include "cache/internal.h"
 #include "storage/file.h"
-
-/* A directory's modification time is no finer than this on some file systems: what changed so shortly before a scan may have been missed. */
-#define MTIME_GRAIN_NS ((int64_t)2000000000)
 
 /* ---- segments ---- */
 
@@ -110,7 +101,7 @@ int cw_cache_set_insert(struct cw_cache_set *s, uint32_t segment, const struct c
         if (alive(s, slot))
             continue; /* somebody else computed it too */
         s->n_used += !slot->segment;
-        *slot = (struct cw_cache_index_slot){.hash = hash, .segment = segment + 1, .length = rows[i].length, .offset = rows[i].offset,
+        *slot = (struct cw_cache_index_slot){.hash = hash, .segment = segment + 1, .length = rows[i].length, .stored = rows[i].stored, .offset = rows[i].offset,
                                              .dropped = rows[i].flags & CW_CACHE_DROPPED};
     }
     pthread_rwlock_unlock(&s->lock);
@@ -128,7 +119,7 @@ size_t cw_cache_find(struct cw_cache_set *s, const struct cw_cache_key *keys, si
         const struct cw_cache_index_slot *slot = slot_of(s->slots, s->n_slots, cw_hash64(&keys[i], sizeof(keys[i])));
         if (!alive(s, slot))
             continue;
-        ret[i] = (struct cw_cache_place){.segment = s->segments[slot->segment - 1], .offset = slot->offset, .length = slot->length, .dropped = slot->dropped};
+        ret[i] = (struct cw_cache_place){.segment = s->segments[slot->segment - 1], .offset = slot->offset, .length = slot->length, .stored = slot->stored, .dropped = slot->dropped};
         found++;
     }
     pthread_rwlock_unlock(&s->lock);
@@ -144,129 +135,7 @@ void cw_cache_set_forget(struct cw_cache_set *s, const struct cw_cache_get *get)
     pthread_rwlock_unlock(&s->lock);
 }
 
-/* ---- the directory ---- */
-
-static void kill_segment(struct cw_cache_segment *g) { atomic_store(&g->dead, true); }
-
-void cw_cache_segment_named(struct cw_cache_set *s, struct cw_cache_segment *g)
-{
-    (void)cw_map_add(&s->names, &g->node, cw_hash64(g->name, strlen(g->name))); /* without memory: it is taken for another's, whose entries are known */
-}
-
-static struct cw_cache_segment *segment_named(const struct cw_cache_set *s, const char *name)
-{
-    uint64_t hash = cw_hash64(name, strlen(name));
-    for (struct cw_map_node *at = cw_map_find(&s->names, hash, NULL); at; at = cw_map_find(&s->names, hash, at)) {
-        struct cw_cache_segment *g = CW_CONTAINER(at, struct cw_cache_segment, node);
-        if (strcmp(g->name, name) == 0)
-            return g;
-    }
-    return NULL;
-}
-
-static void load_segment(struct cw_cache_set *s, const char *name, const char *path, const struct stat *st)
-{
-    struct cw_cache_row *rows = NULL;
-    struct cw_cache_trailer trailer;
-    struct cw_error err = {0};
-    size_t n = 0;
-    uint32_t number;
-    struct cw_cache_segment *g = cw_cache_segment_new();
-    if (!g)
-        return;
-    int r = cw_cache_table_read(path, s->key, &rows, &n, &trailer, &err);
-    if (r == 1)
-        atomic_fetch_add(&s->cache->bad, 1);
-    g->seen = true;
-    g->name = strdup(name);
-    if (!g->name || cw_file_new(path, (uint64_t)st->st_size, (int64_t)st->st_mtim.tv_sec * 1000000000 + st->st_mtim.tv_nsec, &g->file, &err) < 0) {
-        free(rows);
-        cw_cache_segment_free(g);
-        return;
-    }
-    if (r != 0)
-        kill_segment(g); /* known, so that it is not looked at again */
-    if (cw_cache_set_add_segment(s, g, &number, &err) < 0) {
-        free(rows);
-        return;
-    }
-    cw_cache_segment_named(s, g);
-    if (r == 0)
-        (void)cw_cache_set_insert(s, number, rows, n, &err); /* no memory for the index: they are computed */
-    free(rows);
-}
-
-void cw_cache_set_scan(struct cw_cache_set *s, bool always)
-{
-    struct stat st;
-    int64_t now = (int64_t)cw_now_ns();
-    struct timespec wall;
-    clock_gettime(CLOCK_REALTIME, &wall);
-    if (stat(s->dir, &st) < 0)
-        return;
-    int64_t mtime = (int64_t)st.st_mtim.tv_sec * 1000000000 + st.st_mtim.tv_nsec, wall_ns = (int64_t)wall.tv_sec * 1000000000 + wall.tv_nsec;
-    if (!always && mtime == s->scanned_mtime_ns && wall_ns - mtime > MTIME_GRAIN_NS)
-        return;
-    DIR *d = opendir(s->dir);
-    if (!d)
-        return;
-    for (uint32_t i = 0; i < s->n_segments; i++)
-        s->segments[i]->seen = s->segments[i]->fd >= 0;
-    for (struct dirent *e; (e = readdir(d));) {
-        size_t n = strlen(e->d_name), suffix = strlen(CW_CACHE_SUFFIX);
-        _cleanup_free_ char *path = NULL;
-        if (n <= suffix || strcmp(e->d_name + n - suffix, CW_CACHE_SUFFIX) != 0)
-            continue;
-        struct cw_cache_segment *g = segment_named(s, e->d_name);
-        if (g)
-            g->seen = true;
-        else if (asprintf(&path, "%s/%s", s->dir, e->d_name) >= 0 && stat(path, &st) == 0)
-            load_segment(s, e->d_name, path, &st);
-    }
-    closedir(d);
-    for (uint32_t i = 0; i < s->n_segments; i++)
-        if (!s->segments[i]->seen)
-            kill_segment(s->segments[i]);
-    s->scanned_mtime_ns = mtime;
-    s->scanned_at_ns = now;
-}
-
-/* Locks the file that says the set is in use. Who removes a set holds it alone meanwhile: then both are made anew. */
-static int use(struct cw_cache_set *s, struct cw_error *err)
-{
-    _cleanup_free_ char *path = NULL;
-    if (asprintf(&path, "%s/used", s->dir) < 0) {
-        path = NULL;
-        return cw_error_nomem(err, 0, "a path");
-    }
-    for (;;) {
-        struct stat ours, there;
-        int r = cw_make_dirs(s->dir, err);
-        if (r < 0)
-            return r;
-        s->used_fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
-        if (s->used_fd < 0 && errno == ENOENT)
-            continue;
-        if (s->used_fd < 0)
-            return cw_error_errno(err, CW_E_IO, errno, "%s: can't be written", path);
-        if (flock(s->used_fd, LOCK_SH) == 0 && fstat(s->used_fd, &ours) == 0 && stat(path, &there) == 0 && ours.st_ino == there.st_ino) {
-            (void)futimens(s->used_fd, NULL);
-            return 0;
-        }
-        close(s->used_fd);
-        s->used_fd = -1;
-    }
-}
-
-static int put_meta(const struct cw_cache_set *s, const char *meta, struct cw_error *err)
-{
-    _cleanup_free_ char *path = NULL;
-    if (asprintf(&path, "%s/meta.json", s->dir) < 0) {
-        path = NULL;
-        return cw_error_nomem(err, 0, "a path");
-    }
-    return access(path, F_OK) == 0 ? 0 : cw_put(path, meta, strlen(meta), err);
-}
+/* ---- from the start to the end ---- */
 
 void cw_cache_set_free(struct cw_cache_set *s)
 {
@@ -274,6 +143,8 @@ void cw_cache_set_free(struct cw_cache_set *s)
         cw_cache_segment_free(s->segments[i]);
     if (s->used_fd >= 0)
         close(s->used_fd);
+    if (s->dir_fd >= 0)
+        close(s->dir_fd);
     pthread_rwlock_destroy(&s->lock);
     free(s->segments);
     free(s->slots);
@@ -281,35 +152,24 @@ void cw_cache_set_free(struct cw_cache_set *s)
     free(s->w.rows);
     free(s->w.temporary);
     free(s->dir);
+    free(s->meta);
+    free(s->profile);
     free(s);
 }
 
 struct cw_cache_set *cw_cache_set_new(struct cw_cache *c, struct cw_hash128 key, const char *meta, struct cw_error *err)
 {
     struct cw_cache_set *s = calloc(1, sizeof(*s));
-    char name[33];
-    if (!s) {
+    if (!s || !(s->meta = strdup(meta))) {
+        free(s);
         cw_error_nomem(err, sizeof(*s), "a cache");
         return NULL;
     }
-    cw_hash128_print(key, name);
     s->cache = c;
     s->key = key;
     s->refs = 1;
-    s->used_fd = s->w.direct_fd = -1;
+    s->dir_fd = s->used_fd = s->w.direct_fd = -1;
     s->opened_ns = s->touched_ns = cw_now_ns();
     pthread_rwlock_init(&s->lock, NULL);
-    int r = asprintf(&s->dir, "%s/%s", c->dir, name) < 0 ? cw_error_nomem(err, 0, "a path") : 0;
-    if (r < 0)
-        s->dir = NULL;
-    if (r == 0)
-        r = use(s, err);
-    if (r == 0)
-        r = put_meta(s, meta, err);
-    if (r < 0) {
-        cw_cache_set_free(s);
-        return NULL;
-    }
-    cw_cache_set_scan(s, true);
     return s;
 }

@@ -1,44 +1,94 @@
 /* The store as a whole: opening, closing, its sets, and what is put into it. */
 #include <errno.h>
-#include <fcntl.h>
+#include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/statvfs.h>
 #include <unistd.h>
 
 #include "base/clock.h"
 #include "base/thread.h"
 #include "cache/internal.h"
 #include "cache/sum.h"
-#include "storage/file.h"
 
 #define SEGMENT_BYTES ((size_t)16 << 20)
 #define QUEUE_BYTES ((size_t)32 << 20)
 /* Written at a time: a large page, which storage takes in one go. In small ones a write costs the kernel several times the CPU, and that is most of what keeping costs. */
 #define CHUNK_BYTES ((size_t)2 << 20)
 /* What is to be written at the end may take some seconds (writer.c), and the last of it as long again; where storage is known not to answer, hardly any. */
-#define END_S 20
-#define STUCK_S 1
+#define END_NS UINT64_C(20000000000)
+#define STUCK_NS UINT64_C(1000000000)
+/* A step of what is to be flushed: 2 MiB on a store of 100 KB/s. */
+#define FLUSH_NS UINT64_C(20000000000)
+/* Directories are opened within milliseconds, large ones on the other side of a network within a second. What takes longer is not waited for: it can be computed meanwhile. */
+#define OPEN_NS UINT64_C(2000000000)
+/* After trouble storage is left alone for so long, doubled each time. */
+#define BACKOFF_NS UINT64_C(1000000000)
+#define BACKOFF_MOST_NS UINT64_C(60000000000)
 
-static uint64_t default_quota(const char *dir, uint64_t used)
+/* ---- the store's thread, from outside ---- */
+
+void cw_cache_doing(struct cw_cache *c, const char *what)
 {
-    struct statvfs v;
-    return statvfs(dir, &v) < 0 ? UINT64_MAX : used + (uint64_t)v.f_bavail * v.f_frsize / 2;
+    pthread_mutex_lock(&c->mutex);
+    c->doing = (struct cw_cache_doing){.what = what, .since_ns = cw_now_ns()};
+    pthread_mutex_unlock(&c->mutex);
 }
 
-int cw_cache_open(const struct cw_cache_options *o, struct cw_cache **ret, struct cw_error *err)
+/* Waits for word of the store's thread. False: it is later than deadline_ns. Mutex held. */
+static bool wait_until(struct cw_cache *c, uint64_t deadline_ns)
+{
+    const struct timespec at = {.tv_sec = (time_t)(deadline_ns / 1000000000u), .tv_nsec = (long)(deadline_ns % 1000000000u)};
+    return pthread_cond_timedwait(&c->told, &c->mutex, &at) != ETIMEDOUT;
+}
+
+/* What it is at has taken so long already. Mutex held. */
+static bool stuck(const struct cw_cache *c) { return c->doing.what && cw_now_ns() - c->doing.since_ns > OPEN_NS; }
+
+static const char *at_what(const struct cw_cache *c) { return c->doing.what ? c->doing.what : "waiting for a CPU"; }
+
+/* Waits until something was opened, or could not be; not where the thread does not get there. Mutex held. */
+static void wait_opened(struct cw_cache *c, const bool *tried)
+{
+    uint64_t deadline_ns = cw_now_ns() + OPEN_NS;
+    while (!*tried && !stuck(c) && wait_until(c, deadline_ns))
+        ;
+    if (!*tried && !c->said_slow) {
+        fprintf(stderr, "cachew: cache %s: %s takes longer than %.0f s; going on without it until then\n", c->dir, at_what(c), (double)OPEN_NS * 1e-9);
+        c->said_slow = true;
+    }
+}
+
+void cw_cache_trouble(struct cw_cache *c, struct cw_cache_backoff *b, const char *what, int e)
+{
+    if (b) {
+        b->ns = b->ns ? CW_MIN(2 * b->ns, BACKOFF_MOST_NS) : BACKOFF_NS;
+        b->until_ns = cw_now_ns() + b->ns;
+    }
+    pthread_mutex_lock(&c->mutex);
+    bool *said = what ? &c->said_file : &c->said_disk;
+    if (e && !*said)
+        fprintf(stderr, "cachew: cache %s%s%s: %s; going on without %s\n", c->dir, what ? "/" : "", what ? what : "", cw_cache_why(e),
+                what ? "it" : "writing to it for a while");
+    *said |= e != 0;
+    pthread_mutex_unlock(&c->mutex);
+}
+
+/* ---- opening and closing ---- */
+
+static int cache_new(const struct cw_cache_options *o, struct cw_cache **ret, struct cw_error *err)
 {
     struct cw_cache *c = calloc(1, sizeof(*c));
-    _cleanup_free_ char *lock = NULL;
-    if (!c)
+    if (!c || !(c->dir = strdup(o->dir))) {
+        free(c);
         return cw_error_nomem(err, sizeof(*c), "a cache");
-    pthread_mutex_init(&c->mutex, NULL);
+    }
     pthread_condattr_t monotonic;
+    pthread_mutex_init(&c->mutex, NULL);
     pthread_condattr_init(&monotonic);
     pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
     pthread_cond_init(&c->work, &monotonic);
-    pthread_cond_init(&c->flushed, &monotonic);
+    pthread_cond_init(&c->told, &monotonic);
     pthread_condattr_destroy(&monotonic);
     pthread_mutex_init(&c->readers.mutex, NULL);
     pthread_cond_init(&c->readers.gone, NULL);
@@ -46,22 +96,33 @@ int cw_cache_open(const struct cw_cache_options *o, struct cw_cache **ret, struc
     cw_list_init(&c->sets);
     c->queue_tail = &c->queue;
     c->queue_bytes = o->queue_bytes ? o->queue_bytes : QUEUE_BYTES;
-    c->lock_fd = -1;
-    int r = cw_make_dirs(o->dir, err);
-    if (r >= 0 && (asprintf(&lock, "%s/lock", o->dir) < 0 || !(c->dir = strdup(o->dir))))
-        r = cw_error_nomem(err, 0, "a path");
-    if (r >= 0 && (c->lock_fd = open(lock, O_RDWR | O_CREAT | O_CLOEXEC, 0666)) < 0)
-        r = cw_error_errno(err, CW_E_IO, errno, "%s: can't be written", lock);
+    c->plain = o->plain;
+    c->wanted_quota = o->quota;
+    atomic_init(&c->quota, o->quota);
+    atomic_init(&c->segment_bytes, o->segment_bytes ? o->segment_bytes : SEGMENT_BYTES);
+    c->dir_fd = c->lock_fd = -1;
+    *ret = c;
+    return 0;
+}
+
+int cw_cache_open(const struct cw_cache_options *o, struct cw_cache **ret, struct cw_error *err)
+{
+    struct cw_cache *c = NULL;
+    int r = cache_new(o, &c, err);
+    if (r < 0)
+        return r;
+    atomic_fetch_add(&c->holders, 1);
+    r = cw_thread_start(&c->thread, cw_cache_main, c, err);
+    c->started = r >= 0;
+    if (r < 0)
+        atomic_fetch_sub(&c->holders, 1);
     if (r >= 0) {
-        uint64_t used = cw_cache_sweep(c);
-        c->quota = o->quota ? o->quota : default_quota(c->dir, used);
-        /* a small quota is not to be filled by one segment that nothing has been published of */
-        c->segment_bytes = CW_MIN(o->segment_bytes ? o->segment_bytes : SEGMENT_BYTES, CW_MAX(c->quota / 8, (uint64_t)64 << 10));
-        atomic_fetch_add(&c->holders, 1);
-        r = cw_thread_start(&c->thread, cw_cache_main, c, err);
-        c->started = r >= 0;
-        if (r < 0)
-            atomic_fetch_sub(&c->holders, 1);
+        pthread_mutex_lock(&c->mutex);
+        wait_opened(c, &c->tried);
+        r = c->failed.status;
+        if (r < 0 && err)
+            *err = c->failed;
+        pthread_mutex_unlock(&c->mutex);
     }
     if (r < 0) {
         cw_error_file(err, o->dir);
@@ -72,7 +133,7 @@ int cw_cache_open(const struct cw_cache_options *o, struct cw_cache **ret, struc
     return 0;
 }
 
-uint64_t cw_cache_quota(const struct cw_cache *c) { return c->quota; }
+uint64_t cw_cache_quota(const struct cw_cache *c) { return atomic_load(&c->quota); }
 
 struct cw_cache *cw_cache_close(struct cw_cache *c)
 {
@@ -83,19 +144,16 @@ struct cw_cache *cw_cache_close(struct cw_cache *c)
 /* Waits for the store's thread, unless it is at storage that does not answer: then it goes on by itself. */
 static void end_thread(struct cw_cache *c)
 {
-    struct timespec until;
-    int r = 0;
     pthread_mutex_lock(&c->mutex);
     c->stop = true;
     pthread_cond_broadcast(&c->work);
-    clock_gettime(CLOCK_MONOTONIC, &until);
-    until.tv_sec += atomic_load(&c->readers.stuck) ? STUCK_S : END_S;
-    while (!c->ended && r != ETIMEDOUT)
-        r = pthread_cond_timedwait(&c->flushed, &c->mutex, &until);
+    uint64_t patience_ns = atomic_load(&c->readers.stuck) || stuck(c) ? STUCK_NS : END_NS, deadline_ns = cw_now_ns() + patience_ns;
+    while (!c->ended && wait_until(c, deadline_ns))
+        ;
     bool ended = c->ended;
-    pthread_mutex_unlock(&c->mutex);
     if (!ended)
-        fprintf(stderr, "cachew: cache %s: storage does not answer; what was not written yet is lost\n", c->dir);
+        fprintf(stderr, "cachew: cache %s: %s does not end; what was not written yet is lost\n", c->dir, at_what(c));
+    pthread_mutex_unlock(&c->mutex);
     (void)(ended ? pthread_join(c->thread, NULL) : pthread_detach(c->thread));
 }
 
@@ -117,13 +175,17 @@ void cw_cache_release(struct cw_cache *c)
         return;
     if (c->lock_fd >= 0)
         close(c->lock_fd);
+    if (c->dir_fd >= 0)
+        close(c->dir_fd);
+    cw_cache_packer_free(c->packer);
+    cw_cache_unpacker_free(c->unpackers);
     while (c->spare) {
         struct cw_cache_chunk *k = c->spare;
         c->spare = k->next;
         cw_cache_chunk_free(k);
     }
     pthread_cond_destroy(&c->work);
-    pthread_cond_destroy(&c->flushed);
+    pthread_cond_destroy(&c->told);
     pthread_mutex_destroy(&c->mutex);
     pthread_cond_destroy(&c->readers.gone);
     pthread_mutex_destroy(&c->readers.mutex);
@@ -141,12 +203,15 @@ int cw_cache_set_open(struct cw_cache *c, struct cw_hash128 key, const char *met
         if (have->key.lo == key.lo && have->key.hi == key.hi)
             s = have;
     }
-    if (s)
+    if (s) {
         s->refs++;
-    else if ((s = cw_cache_set_new(c, key, meta, err))) { /* with the mutex: others who want it wait for it */
+    } else if ((s = cw_cache_set_new(c, key, meta, err))) {
         s->refs++; /* the store's thread has one for as long as there are others */
         cw_list_add(&c->sets, &s->link);
+        pthread_cond_signal(&c->work);
     }
+    if (s)
+        wait_opened(c, &s->tried);
     pthread_mutex_unlock(&c->mutex);
     if (!s)
         return err->status;
@@ -171,6 +236,26 @@ void cw_cache_set_unref(struct cw_cache_set *s)
     if (--s->refs == 1) /* the store's thread sees to the rest */
         pthread_cond_signal(&c->work);
     pthread_mutex_unlock(&c->mutex);
+}
+
+char *cw_cache_set_profile(struct cw_cache_set *s)
+{
+    pthread_mutex_lock(&s->cache->mutex);
+    char *text = s->profile ? strdup(s->profile) : NULL;
+    pthread_mutex_unlock(&s->cache->mutex);
+    return text;
+}
+
+void cw_cache_set_put_profile(struct cw_cache_set *s, const char *text)
+{
+    char *copy = strdup(text);
+    if (!copy) /* those that come later measure themselves */
+        return;
+    pthread_mutex_lock(&s->cache->mutex);
+    free(s->profile);
+    s->profile = copy;
+    s->profiled = true;
+    pthread_mutex_unlock(&s->cache->mutex);
 }
 
 /* ---- putting ---- */
@@ -212,7 +297,7 @@ static struct cw_cache_chunk *chunk_alloc(size_t capacity)
 static struct cw_cache_chunk *chunk_new(struct cw_cache_set *s, size_t bytes)
 {
     struct cw_cache *c = s->cache;
-    size_t capacity = CW_ALIGN_UP(CW_MAX(bytes, CW_MIN(CHUNK_BYTES, CW_MIN(c->segment_bytes / 2, c->queue_bytes))), CW_CACHE_BLOCK);
+    size_t capacity = CW_ALIGN_UP(CW_MAX(bytes, CW_MIN(CHUNK_BYTES, CW_MIN(atomic_load(&c->segment_bytes) / 2, c->queue_bytes))), CW_CACHE_BLOCK);
     struct cw_cache_chunk *k = NULL;
     while (c->spare && !k) {
         k = c->spare;
@@ -259,7 +344,7 @@ void *cw_cache_reserve(struct cw_cache_set *s, const struct cw_cache_key *key, s
         atomic_fetch_add_explicit(&c->skipped, 1, memory_order_relaxed);
         return NULL;
     }
-    const struct cw_cache_entry e = {.magic = CW_CACHE_ENTRY_MAGIC, .flags = dropped ? CW_CACHE_DROPPED : 0, .key = *key, .length = (uint32_t)length,
+    const struct cw_cache_entry e = {.magic = CW_CACHE_ENTRY_MAGIC, .flags = dropped ? CW_CACHE_DROPPED : 0, .key = *key, .length = (uint32_t)length, .stored = (uint32_t)length,
                                      .cost_us = (uint32_t)CW_MIN(cost_ns / 1000, (uint64_t)UINT32_MAX)};
     memcpy(at, &e, sizeof(e));
     memset(at + sizeof(e) + length, 0, bytes - sizeof(e) - length);
@@ -282,21 +367,28 @@ void cw_cache_commit(const struct cw_cache_slot *slot)
 
 void cw_cache_missed(struct cw_cache_set *s, size_t n) { atomic_fetch_add_explicit(&s->cache->misses, n, memory_order_relaxed); }
 
-void cw_cache_flush(struct cw_cache *c)
+int cw_cache_flush(struct cw_cache *c, struct cw_error *err)
 {
+    int r = 0;
     pthread_mutex_lock(&c->mutex);
     c->flush = true;
     pthread_cond_signal(&c->work);
-    while (c->flush)
-        pthread_cond_wait(&c->flushed, &c->mutex);
+    for (uint64_t began = cw_now_ns(); c->flush && r == 0;) {
+        uint64_t since = c->doing.what ? CW_MAX(c->doing.since_ns, began) : cw_now_ns();
+        if (cw_now_ns() - since >= FLUSH_NS)
+            r = cw_error_set(err, CW_E_DEADLINE, "cache %s: %s takes longer than %.0f s", c->dir, at_what(c), (double)FLUSH_NS * 1e-9);
+        else
+            (void)wait_until(c, since + FLUSH_NS);
+    }
     pthread_mutex_unlock(&c->mutex);
+    return r;
 }
 
 void cw_cache_facts(const struct cw_cache *c, struct cw_cache_facts *ret)
 {
 #define FACT(name) .name = atomic_load_explicit(&c->name, memory_order_relaxed)
     *ret = (struct cw_cache_facts){FACT(hits), FACT(misses), FACT(bad), FACT(gone), FACT(late), FACT(kept), FACT(skipped), FACT(refused), FACT(bytes_read), FACT(read_ns),
-                                   FACT(bytes_written), FACT(write_ns), FACT(published), FACT(evicted), FACT(probe_bytes),
+                                   FACT(bytes_written), FACT(bytes_stored), FACT(write_ns), FACT(published), FACT(evicted), FACT(probe_bytes),
                                    FACT(probe_ns), FACT(used)};
 #undef FACT
 }

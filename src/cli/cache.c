@@ -21,8 +21,8 @@ struct cache {
 
 static json_t *to_json(const struct cw_cache_listed *s)
 {
-    json_t *o = json_pack("{s:s, s:s, s:I, s:I, s:I, s:I, s:f, s:b, s:b, s:I}", "set", s->key, "path", s->path, "bytes", (json_int_t)s->bytes, "segments",
-                          (json_int_t)s->segments, "entries", (json_int_t)s->entries, "unfinished", (json_int_t)s->unfinished, "compute_s",
+    json_t *o = json_pack("{s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:f, s:b, s:b, s:I}", "set", s->key, "path", s->path, "bytes", (json_int_t)s->bytes, "segments",
+                          (json_int_t)s->segments, "entries", (json_int_t)s->entries, "content_bytes", (json_int_t)s->content, "stored_bytes", (json_int_t)s->stored, "unfinished", (json_int_t)s->unfinished, "compute_s",
                           (double)s->cost_us * 1e-6, "in_use", s->used, "pinned", s->pinned, "last_used", (json_int_t)s->used_at_s);
     json_t *meta = s->meta ? json_loads(s->meta, 0, NULL) : NULL;
     if (o && meta)
@@ -30,6 +30,9 @@ static json_t *to_json(const struct cw_cache_listed *s)
     json_decref(meta);
     return o;
 }
+
+/* Of what entries are, and what is stored of them. */
+static double ratio(uint64_t content, uint64_t stored) { return stored ? (double)content / (double)stored : 1; }
 
 /* "tfrecord, parse_example, decode_image" */
 static void print_operators(const struct cw_cache_listed *s)
@@ -55,7 +58,7 @@ static int list(const struct cache *x, const struct cw_cache_list *l)
             json_array_append_new(sets, to_json(&l->sets[i]));
         return cli_print(sets);
     }
-    printf("%-32s %10s %9s  %-16s %s\n", "set", "MiB", "entries", "last used", "");
+    printf("%-32s %10s %9s %6s  %-16s %s\n", "set", "MiB", "entries", "ratio", "last used", "");
     for (size_t i = 0; i < l->n; i++) {
         const struct cw_cache_listed *s = &l->sets[i];
         time_t at = (time_t)s->used_at_s;
@@ -63,7 +66,7 @@ static int list(const struct cache *x, const struct cw_cache_list *l)
         char when[32] = "";
         if (at)
             strftime(when, sizeof(when), "%Y-%m-%d %H:%M", localtime_r(&at, &local));
-        printf("%s %10.1f %9" PRIu64 "  %-16s %s%s\n", s->key, (double)s->bytes / (1 << 20), s->entries, when, s->used ? "in use " : "", s->pinned ? "pinned" : "");
+        printf("%s %10.1f %9" PRIu64 " %6.2f  %-16s %s%s\n", s->key, (double)s->bytes / (1 << 20), s->entries, ratio(s->content, s->stored), when, s->used ? "in use " : "", s->pinned ? "pinned" : "");
         print_operators(s);
     }
     return 0;
@@ -71,20 +74,22 @@ static int list(const struct cache *x, const struct cw_cache_list *l)
 
 static int stat_all(const struct cache *x, const struct cw_cache_list *l)
 {
-    uint64_t bytes = 0, segments = 0, entries = 0, used = 0, pinned = 0, cost_us = 0;
+    uint64_t bytes = 0, segments = 0, entries = 0, content = 0, stored = 0, used = 0, pinned = 0, cost_us = 0;
     for (size_t i = 0; i < l->n; i++) {
         bytes += l->sets[i].bytes;
         segments += l->sets[i].segments;
         entries += l->sets[i].entries;
+        content += l->sets[i].content;
+        stored += l->sets[i].stored;
         cost_us += l->sets[i].cost_us;
         used += l->sets[i].used;
         pinned += l->sets[i].pinned;
     }
     if (x->common.json)
-        return cli_print(json_pack("{s:I, s:I, s:I, s:I, s:I, s:I, s:f}", "sets", (json_int_t)l->n, "bytes", (json_int_t)bytes, "segments", (json_int_t)segments,
-                                   "entries", (json_int_t)entries, "in_use", (json_int_t)used, "pinned", (json_int_t)pinned, "compute_s", (double)cost_us * 1e-6));
-    printf("%zu sets (%" PRIu64 " in use, %" PRIu64 " pinned), %.1f MiB in %" PRIu64 " segments, %" PRIu64 " entries that took %.1f s to compute\n", l->n, used, pinned,
-           (double)bytes / (1 << 20), segments, entries, (double)cost_us * 1e-6);
+        return cli_print(json_pack("{s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:f}", "sets", (json_int_t)l->n, "bytes", (json_int_t)bytes, "segments", (json_int_t)segments,
+                                   "entries", (json_int_t)entries, "content_bytes", (json_int_t)content, "stored_bytes", (json_int_t)stored, "in_use", (json_int_t)used, "pinned", (json_int_t)pinned, "compute_s", (double)cost_us * 1e-6));
+    printf("%zu sets (%" PRIu64 " in use, %" PRIu64 " pinned), %.1f MiB in %" PRIu64 " segments, %" PRIu64 " entries (compressed %.2f times) that took %.1f s to compute\n", l->n, used, pinned,
+           (double)bytes / (1 << 20), segments, entries, ratio(content, stored), (double)cost_us * 1e-6);
     return 0;
 }
 
@@ -168,7 +173,8 @@ static int warm(struct cache *x, struct cw_error *err)
     for (int pass = 0; pass < WARM_PASSES && r >= 0; pass++) {
         before = now;
         r = warm_once(x, &o, err);
-        cw_cache_flush(l->cache);
+        if (r >= 0)
+            r = cw_cache_flush(l->cache, err);
         cw_cache_facts(l->cache, &now);
         if (now.skipped == before.skipped)
             break;

@@ -113,9 +113,9 @@ json_t *cw_caching_report(const struct cw_local *l)
     if (!l->cache)
         return NULL;
     cw_cache_facts(l->cache, &f);
-    json_t *o = json_pack("{s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:f, s:I, s:f, s:I, s:I}", "hits", (json_int_t)f.hits, "misses", (json_int_t)f.misses, "bad",
+    json_t *o = json_pack("{s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:f, s:I, s:I, s:f, s:I, s:I}", "hits", (json_int_t)f.hits, "misses", (json_int_t)f.misses, "bad",
                      (json_int_t)f.bad, "gone", (json_int_t)f.gone, "late", (json_int_t)f.late, "kept", (json_int_t)f.kept, "skipped", (json_int_t)f.skipped, "refused", (json_int_t)f.refused,
-                     "bytes_read", (json_int_t)f.bytes_read, "read_s", (double)f.read_ns * 1e-9, "bytes_written", (json_int_t)f.bytes_written, "write_s",
+                     "bytes_read", (json_int_t)f.bytes_read, "read_s", (double)f.read_ns * 1e-9, "bytes_written", (json_int_t)f.bytes_written, "bytes_stored", (json_int_t)f.bytes_stored, "write_s",
                      (double)f.write_ns * 1e-9, "published", (json_int_t)f.published, "evicted", (json_int_t)f.evicted);
     if (o && l->autocache)
         cw_autocache_report(l->autocache, o);

@@ -18,6 +18,6 @@ int cw_caching_open(struct cw_local *l, const struct cw_caching *c, struct cw_ru
 void cw_caching_warn(const struct cw_compiled *c, void (*note)(void *arg, const char *text), void *arg);
 /* The markers as JSON: [{number, op, position, draws, inert?}]. New reference, NULL: out of memory. */
 json_t *cw_caching_markers(const struct cw_compiled *c);
-/* {hits, misses, bad, gone, kept, skipped, refused, bytes_read, read_s, bytes_written, write_s, published, evicted} so far. New reference, NULL: out of memory, or
+/* {hits, misses, bad, gone, kept, skipped, refused, bytes_read, read_s, bytes_written, bytes_stored, write_s, published, evicted} so far. New reference, NULL: out of memory, or
  * there is no cache. Where markers are decided about, what cw_autocache_report adds too. */
 json_t *cw_caching_report(const struct cw_local *l);

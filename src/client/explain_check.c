@@ -137,8 +137,7 @@ static int pass(struct trial *t, struct cw_error *err)
         cw_iterator_release(l->iterator, b);
     }
     l->iterator = cw_iterator_free(l->iterator);
-    cw_cache_flush(l->cache);
-    return r < 0 ? r : 0;
+    return r < 0 ? r : cw_cache_flush(l->cache, err);
 }
 
 /* Segments are written past the page cache: what is measured is how it is from the third epoch on, so they are read once before. */

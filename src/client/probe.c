@@ -116,7 +116,7 @@ static int read_all(const struct probe *p, struct cw_cache_set *set, size_t stri
 /* A cache of its own: read in steps of `first`, from the disk as far as it was written there, and then of `second`, from memory. */
 static int probe_size(const struct probe *p, size_t first, size_t second, double *ret_first, double *ret_second, struct cw_error *err)
 {
-    const struct cw_cache_options o = {.dir = p->dir};
+    const struct cw_cache_options o = {.dir = p->dir, .plain = true}; /* what is put there is all of one byte */
     struct cw_cache *c;
     struct cw_cache_set *set = NULL;
     _cleanup_free_ uint8_t *to = malloc(AT_ONCE * p->bytes);
@@ -128,9 +128,10 @@ static int probe_size(const struct probe *p, size_t first, size_t second, double
         r = fill(p, set, err);
     if (r >= 0) {
         memset(to, 0, AT_ONCE * p->bytes); /* its pages are there when the clock runs */
-        cw_cache_flush(c);
-        r = read_all(p, set, first, cw_now_ns, to, ret_first, err);
+        r = cw_cache_flush(c, err);
     }
+    if (r >= 0)
+        r = read_all(p, set, first, cw_now_ns, to, ret_first, err);
     if (r >= 0)
         r = read_all(p, set, second, cw_thread_cpu_ns, to, ret_second, err);
     cw_cache_set_unref(set);

@@ -110,7 +110,14 @@ int cw_cached_check(struct cw_runner *r, unsigned leaf, struct cached *c, struct
     return set ? 0 : err->status;
 }
 
-char *cw_cached_profile(const struct cached *c) { return c->m->draws ? NULL : cw_cache_profile(c->cache, c->identity); }
+char *cw_cached_profile(struct cw_runner *r, unsigned leaf, struct cached *c)
+{
+    struct cw_error ignored = {0};
+    struct cw_cache_set *set = c->m->draws ? NULL : cw_cached_set(r, leaf, c, NULL, &ignored);
+    char *text = set ? cw_cache_set_profile(set) : NULL;
+    cw_cache_set_unref(set);
+    return text;
+}
 
 void cw_cached_put_profile(struct cached *c, const char *text)
 {

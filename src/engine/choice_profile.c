@@ -30,30 +30,35 @@ static void read_pace(const json_t *profile, const char *key, struct pace *ret)
     *ret = (struct pace){.rows = rows, .ns = rows * v[0], .cold_ns = rows * v[1], .prefix_ns = rows * fmin(v[2], v[0])};
 }
 
-static const struct cached *cached_of(const struct cw_runner *r, const struct choice *c)
+static char *profile_of(struct cw_runner *r, const struct choice *c)
 {
     for (unsigned i = 0; i < r->compiled->n_programs; i++)
         if (c->ways[i].cached)
-            return c->ways[i].cached;
+            return cw_cached_profile(r, i, c->ways[i].cached);
     return NULL;
+}
+
+void cw_choice_recall(struct choice *none, struct choice *c, const char *text)
+{
+    json_t *profile = json_loads(text, 0, NULL);
+    double bytes;
+    read_pace(profile, "none", &none->computed);
+    read_pace(profile, "computed", &c->computed);
+    read_pace(profile, "read", &c->hit);
+    c->stored = c->computed.rows > 0 || c->hit.rows > 0;
+    if (read_numbers(profile, "bytes", &bytes, 1)) {
+        c->content_rows = 1;
+        c->content_bytes = bytes;
+    }
+    json_decref(profile);
 }
 
 void cw_choices_load(struct cw_runner *r)
 {
     for (unsigned k = 1; k < r->n_choices; k++) {
-        struct choice *c = &r->choices[k];
-        _cleanup_free_ char *text = cw_cached_profile(cached_of(r, c));
-        json_t *profile = text ? json_loads(text, 0, NULL) : NULL;
-        double bytes;
-        read_pace(profile, "none", &r->choices[0].computed);
-        read_pace(profile, "computed", &c->computed);
-        read_pace(profile, "read", &c->hit);
-        c->stored = c->computed.rows > 0 || c->hit.rows > 0;
-        if (read_numbers(profile, "bytes", &bytes, 1)) {
-            c->content_rows = 1;
-            c->content_bytes = bytes;
-        }
-        json_decref(profile);
+        _cleanup_free_ char *text = profile_of(r, &r->choices[k]);
+        if (text)
+            cw_choice_recall(&r->choices[0], &r->choices[k], text);
     }
 }
 

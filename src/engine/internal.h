@@ -320,7 +320,7 @@ const struct cw_op *cw_cached_marker(const struct cached *c); /* NULL: of NULL *
 /* An unusable directory is to be known at the start. */
 int cw_cached_check(struct cw_runner *r, unsigned leaf, struct cached *c, struct cw_error *err);
 /* What runs before this one measured, as JSON, the caller's; NULL: nothing is known. And for those after it. */
-char *cw_cached_profile(const struct cached *c);
+char *cw_cached_profile(struct cw_runner *r, unsigned leaf, struct cached *c);
 void cw_cached_put_profile(struct cached *c, const char *text);
 /* Which positions of a piece the cache has. Where there is no memory for the answer it is left open. */
 void cw_piece_look_up(struct cw_runner *r, const struct cw_split *s, struct piece *p);
@@ -351,6 +351,7 @@ void cw_choices_free(struct cw_runner *r); /* and keeps what was measured for la
 #define CW_CHOICE_KNOWN_ROWS 16.0 /* positions, before which nothing is concluded of a pace */
 /* choice_profile.c: at the start, and at the end */
 void cw_choices_load(struct cw_runner *r);
+void cw_choice_recall(struct choice *none, struct choice *c, const char *text);
 void cw_choice_save(const struct choice *none, const struct choice *c, struct cached *to);
 /* How long it is worth waiting for what the cache has of a block. Mutex held. */
 uint64_t cw_block_patience(const struct cw_runner *r, const struct block *b);

@@ -122,16 +122,16 @@ static bool table_make_room(void)
     return fd >= 0;
 }
 
-/* With nowait only what the kernel's name cache answers at once; EAGAIN else. */
+/* With nowait only what the kernel's name cache answers at once; EAGAIN else. Not blocking: what took the place of a file may be a pipe. */
 static int open_path(const char *path, bool nowait)
 {
     if (nowait) {
-        struct open_how how = {.flags = O_RDONLY | O_CLOEXEC, .resolve = RESOLVE_CACHED};
+        struct open_how how = {.flags = O_RDONLY | O_NONBLOCK | O_CLOEXEC, .resolve = RESOLVE_CACHED};
         int fd = (int)syscall(SYS_openat2, AT_FDCWD, path, &how, sizeof(how));
         if (fd >= 0 || (errno != ENOSYS && errno != EINVAL && errno != EPERM && errno != EOPNOTSUPP))
             return fd;
     }
-    return open(path, O_RDONLY | O_CLOEXEC);
+    return open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
 }
 
 static int64_t mtime_of(const struct stat *s) { return (int64_t)s->st_mtim.tv_sec * 1000000000 + s->st_mtim.tv_nsec; }

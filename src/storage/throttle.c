@@ -18,7 +18,7 @@ static uint64_t free_ns[CW_N_THROTTLES][2]; /* guarded by mutex: when what was a
 
 static const char *speeds(enum cw_throttle of)
 {
-    static const char *const names[] = {[CW_THROTTLE_STORE] = "CACHEW_STORE", [CW_THROTTLE_FILES] = "CACHEW_FILES"};
+    static const char *const names[] = {[CW_THROTTLE_STORE] = "CACHEW_STORE", [CW_THROTTLE_STORE_DIR] = "CACHEW_STORE_DIR", [CW_THROTTLE_FILES] = "CACHEW_FILES"};
     return getenv(names[of]);
 }
 

@@ -1,13 +1,13 @@
 /*
- * Test builds (-Dcrash_points=true): storage as slow as a file says, which an environment variable names: CACHEW_STORE for caches, CACHEW_FILES for what sources read. The
- * file holds two numbers: bytes per second that can be read, and written; 0: as many as there are; negative: none, until it says something else. All readers together get no more, and
- * nothing is in memory already. It is looked at again at each access. Elsewhere nothing of it is there.
+ * Test builds (-Dcrash_points=true): storage as slow as a file says, which an environment variable names: CACHEW_STORE for entries of caches, CACHEW_STORE_DIR for opening
+ * and listing them, CACHEW_FILES for what sources read. The file holds two numbers: bytes per second that can be read, and written; 0: as many as there are; negative: none,
+ * until it says something else. All readers together get no more, and nothing is in memory already. It is looked at again at each access. Elsewhere nothing of it is there.
  */
 #pragma once
 #include <stdbool.h>
 #include <stddef.h>
 
-enum cw_throttle { CW_THROTTLE_STORE, CW_THROTTLE_FILES, CW_N_THROTTLES };
+enum cw_throttle { CW_THROTTLE_STORE, CW_THROTTLE_STORE_DIR, CW_THROTTLE_FILES, CW_N_THROTTLES };
 
 #ifdef CW_CRASH_POINTS
 bool cw_throttled(enum cw_throttle of);

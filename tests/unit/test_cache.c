@@ -20,6 +20,8 @@
 #include "storage/throttle.h"
 #include "data/budget.h"
 
+#define BLOCK 4096 /* entries begin there */
+
 static const struct cw_hash128 KEY = {.lo = 1, .hi = 2};
 static char *dir;
 
@@ -57,15 +59,28 @@ static struct cw_cache *open_cache(uint64_t quota, size_t queue)
     return c;
 }
 
-static struct cw_cache_set *open_set(struct cw_cache *c)
+static struct cw_cache_set *open_other(struct cw_cache *c, struct cw_hash128 key)
 {
     struct cw_cache_set *s = NULL;
     struct cw_error err = {0};
-    assert_int_equal(cw_cache_set_open(c, KEY, "{}", &s, &err), 0);
+    assert_int_equal(cw_cache_set_open(c, key, "{}", &s, &err), 0);
     return s;
 }
 
-static uint8_t byte_of(uint64_t row, size_t i) { return (uint8_t)(row * 31 + i * 7); }
+static struct cw_cache_set *open_set(struct cw_cache *c) { return open_other(c, KEY); }
+
+static void flush(struct cw_cache *c)
+{
+    struct cw_error err = {0};
+    assert_int_equal(cw_cache_flush(c, &err), 0);
+}
+
+/* Nothing that can be compressed. */
+static uint8_t byte_of(uint64_t row, size_t i)
+{
+    uint64_t x = (row << 32 | i) * UINT64_C(0xff51afd7ed558ccd);
+    return (uint8_t)((x ^ x >> 33) * UINT64_C(0xc4ceb9fe1a85ec53) >> 56);
+}
 
 static bool put(struct cw_cache_set *s, uint64_t row, size_t bytes, uint64_t cost_ns)
 {
@@ -119,7 +134,7 @@ static void entries_come_back(void **state)
     struct cw_cache_place place;
     assert_non_null(cw_cache_reserve(s, &gone, 0, true, 0, &slot));
     cw_cache_commit(&slot);
-    cw_cache_flush(c);
+    flush(c);
     for (uint64_t i = 0; i < 6; i++)
         assert_int_equal(get(s, i, sizes[i]), 0);
     assert_int_equal(get(s, 6, 0), -1);
@@ -141,9 +156,9 @@ static void what_others_publish_is_seen(void **state)
     struct cw_cache *a = open_cache(0, 0), *b = open_cache(0, 0);
     struct cw_cache_set *x = open_set(a), *y = open_set(b);
     assert_true(put(x, 5, 100, 0));
-    cw_cache_flush(a);
+    flush(a);
     while (get(y, 5, 100) != 0) /* within half a second; the test's own limit ends it else */
-        cw_cache_flush(b);
+        flush(b);
     cw_cache_set_unref(x);
     cw_cache_set_unref(y);
     cw_cache_close(a);
@@ -173,7 +188,7 @@ static char *segment_of_four(void)
     struct cw_cache_set *s = open_set(c);
     for (uint64_t i = 0; i < 4; i++)
         assert_true(put(s, i, 40, 0));
-    cw_cache_flush(c);
+    flush(c);
     cw_cache_set_unref(s);
     cw_cache_close(c);
     return only_segment();
@@ -228,6 +243,67 @@ static void torn_segments_are_none(void **state)
     free(path);
 }
 
+/* A machine went down: the name and the table are there, and not what was written before them. */
+static void what_never_reached_the_disk_is_computed(void **state)
+{
+    (void)state;
+    char *path = segment_of_four();
+    struct stat st;
+    struct cw_cache_facts f;
+    const uint8_t zeros[256] = {0};
+    assert_int_equal(stat(path, &st), 0);
+    int fd = open(path, O_RDWR);
+    for (off_t at = BLOCK; at < 2 * BLOCK; at += (off_t)sizeof(zeros))
+        assert_int_equal(pwrite(fd, zeros, sizeof(zeros), at), sizeof(zeros));
+    close(fd);
+    struct cw_cache *c = open_cache(0, 0);
+    struct cw_cache_set *s = open_set(c);
+    for (uint64_t i = 0; i < 4; i++)
+        assert_int_equal(get(s, i, 40), 2);
+    cw_cache_facts(c, &f);
+    assert_int_equal(f.bad, 4);
+    assert_true(put(s, 0, 40, 0)); /* and kept anew */
+    flush(c);
+    assert_int_equal(get(s, 0, 40), 0);
+    cw_cache_set_unref(s);
+    cw_cache_close(c);
+    free(path);
+}
+
+/* A file that has no name any more, and is open here. */
+static bool any_open_without_name(void)
+{
+    bool any = false;
+    DIR *d = opendir("/proc/self/fd");
+    assert_non_null(d);
+    for (struct dirent *e; (e = readdir(d));) {
+        char target[512];
+        ssize_t n = readlinkat(dirfd(d), e->d_name, target, sizeof(target) - 1);
+        target[n > 0 ? n : 0] = '\0';
+        any |= strstr(target, ".cws (deleted)") != NULL;
+    }
+    closedir(d);
+    return any;
+}
+
+/* Else the disk is fuller than the quota says, for as long as somebody who read it runs. */
+static void what_gave_way_is_let_go(void **state)
+{
+    (void)state;
+    char *path = segment_of_four();
+    struct cw_cache *c = open_cache(0, 0);
+    struct cw_cache_set *s = open_set(c);
+    assert_int_equal(get(s, 0, 40), 0);
+    assert_int_equal(unlink(path), 0);
+    assert_true(any_open_without_name());
+    while (any_open_without_name()) /* for half a second; the test's own limit ends it else */
+        flush(c);
+    assert_int_equal(get(s, 0, 40), -1);
+    cw_cache_set_unref(s);
+    cw_cache_close(c);
+    free(path);
+}
+
 static void who_is_behind_keeps_less(void **state)
 {
     (void)state;
@@ -245,7 +321,7 @@ static void who_is_behind_keeps_less(void **state)
     assert_int_equal(f.skipped, 64 - n);
     for (unsigned i = 0; i < n; i++)
         cw_cache_commit(&slots[i]);
-    cw_cache_flush(c);
+    flush(c);
     assert_true(put(s, 99, 1000, 0)); /* there is room again */
     assert_null(cw_cache_reserve(s, &(struct cw_cache_key){0}, 2 << 20, false, 0, slots)); /* larger than the queue */
     cw_cache_set_unref(s);
@@ -273,10 +349,10 @@ static void the_quota_holds(void **state)
     for (uint64_t i = 0; i < 300; i++) {
         (void)put(s, i, 10000, 1000000); /* all of one value: the first ones stay */
         if (i % 50 == 0)
-            cw_cache_flush(c);
+            flush(c);
         assert_true(bytes_there() <= 1 << 20);
     }
-    cw_cache_flush(c);
+    flush(c);
     cw_cache_facts(c, &f);
     assert_int_equal(f.evicted, 0);
     assert_true(f.refused > 0);
@@ -286,7 +362,7 @@ static void the_quota_holds(void **state)
     c = open_cache(1 << 20, 0);
     s = open_set(c);
     (void)put(s, 1000, 10000, 10000000); /* dearer: it pushes one of them out */
-    cw_cache_flush(c);
+    flush(c);
     cw_cache_facts(c, &f);
     assert_true(f.evicted > 0);
     assert_int_equal(get(s, 1000, 10000), 0);
@@ -320,7 +396,7 @@ static void many_threads(void **state)
     }
     for (unsigned i = 0; i < 4; i++)
         pthread_join(threads[i], NULL);
-    cw_cache_flush(c);
+    flush(c);
     for (uint64_t i = 0; i < 450; i++)
         assert_int_equal(get(s, i, 3000), 0);
     cw_cache_set_unref(s);
@@ -421,7 +497,7 @@ static void storage_that_hangs_is_left(void **state)
     struct cw_cache_set *s = open_set(c);
     for (uint64_t i = 0; i < 2; i++)
         assert_true(put(s, i, LARGE, 0));
-    cw_cache_flush(c);
+    flush(c);
     assert_int_equal(get_within(s, 0, LARGE, 60 * SECOND_NS), 0);
     set_speed(speed, "-1 0");
     assert_int_equal(get_within(s, 0, LARGE, CW_CACHE_AT_ONCE), 1);
@@ -444,9 +520,98 @@ static void storage_that_hangs_is_left(void **state)
     (void)unlink(speed);
 }
 
+/* ---- what is compressed ---- */
+
+#define TEXT_BYTES ((size_t)20000)
+
+static bool put_text(struct cw_cache_set *s, uint64_t row)
+{
+    const struct cw_cache_key key = {.file_key = 9, .row = row};
+    struct cw_cache_slot slot;
+    char *to = cw_cache_reserve(s, &key, TEXT_BYTES, false, 1000, &slot);
+    if (!to)
+        return false;
+    for (size_t i = 0; i < TEXT_BYTES; i++)
+        to[i] = "much the same "[(i + row) % 14];
+    cw_cache_commit(&slot);
+    return true;
+}
+
+static int get_text(struct cw_cache_set *s, uint64_t row, uint32_t *ret_stored)
+{
+    struct cw_cache_get g = {.key = {.file_key = 9, .row = row}};
+    struct cw_budget budget;
+    struct cw_arena arena;
+    struct cw_error err = {0};
+    char text[TEXT_BYTES];
+    struct iovec v[3] = {{text, 1}, {text + 1, 7000}, {text + 7001, TEXT_BYTES - 7001}};
+    if (cw_cache_find(s, &g.key, 1, &g.place) == 0)
+        return -1;
+    *ret_stored = g.place.stored;
+    g.v = v;
+    g.n_v = 3;
+    cw_budget_init(&budget, 1 << 20);
+    cw_arena_init(&arena, &budget);
+    int r = cw_cache_read(s, &g, 1, &arena, CW_CACHE_FOREVER, &err);
+    for (size_t i = 0; r == 0 && i < TEXT_BYTES; i++)
+        assert_int_equal(text[i], "much the same "[(i + row) % 14]);
+    cw_arena_deinit(&arena);
+    return r;
+}
+
+/* On a store of 20 MB/s, where it pays, once the store is known; of noise nothing is compressed there either. */
+static void what_is_compressed_comes_back(void **state)
+{
+    (void)state;
+    char speed[64];
+    struct cw_cache_facts f;
+    struct cw_cache_list l;
+    struct cw_error err = {0};
+    uint64_t n = 0;
+    uint32_t stored = 0;
+    snprintf(speed, sizeof(speed), "%s.speed", dir);
+    set_speed(speed, "20000000 20000000");
+    assert_int_equal(setenv("CACHEW_STORE", speed, 1), 0);
+    bool slow = cw_throttled(CW_THROTTLE_STORE); /* only in test builds */
+    struct cw_cache *c = open_cache(0, 0);
+    struct cw_cache_set *s = open_set(c), *noise = open_other(c, (struct cw_hash128){.lo = 3});
+    do {
+        assert_true(put_text(s, n++));
+        assert_true(put(noise, n, 20000, 1000));
+        flush(c);
+        cw_cache_facts(c, &f);
+    } while (slow && f.bytes_stored == f.bytes_written);
+    cw_cache_set_unref(s);
+    cw_cache_set_unref(noise);
+    cw_cache_close(c);
+    (void)unsetenv("CACHEW_STORE");
+    (void)unlink(speed);
+    c = open_cache(0, 0);
+    s = open_set(c);
+    for (uint64_t i = 0; i < n; i++)
+        assert_int_equal(get_text(s, i, &stored), 0);
+    assert_true(!slow || stored < TEXT_BYTES / 20); /* of the last one */
+    cw_cache_set_unref(s);
+    cw_cache_close(c);
+    assert_int_equal(cw_cache_list(dir, NULL, &l, &err), 0);
+    assert_int_equal(l.n, 2);
+    assert_int_equal(l.sets[0].stored, l.sets[0].content);
+    assert_true(!slow || l.sets[1].stored < l.sets[1].content);
+    for (size_t i = 0; i < l.n; i++) {
+        struct cw_cache_verified v = {0};
+        assert_int_equal(cw_cache_verify(&l.sets[i], false, &v, &err), 0);
+        assert_int_equal(v.bad_segments, 0);
+        assert_int_equal(v.entries, n);
+    }
+    cw_cache_list_deinit(&l);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(what_is_compressed_comes_back, make_dir, remove_dir),
+        cmocka_unit_test_setup_teardown(what_never_reached_the_disk_is_computed, make_dir, remove_dir),
+        cmocka_unit_test_setup_teardown(what_gave_way_is_let_go, make_dir, remove_dir),
         cmocka_unit_test_setup_teardown(entries_come_back, make_dir, remove_dir),
         cmocka_unit_test_setup_teardown(what_others_publish_is_seen, make_dir, remove_dir),
         cmocka_unit_test_setup_teardown(no_changed_byte_gets_through, make_dir, remove_dir),
