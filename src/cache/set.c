@@ -179,7 +179,7 @@ static void load_segment(struct cw_cache_set *s, const char *name, const char *p
         atomic_fetch_add(&s->cache->bad, 1);
     g->seen = true;
     g->name = strdup(name);
-    if (!g->name || cw_file_new(path, (uint64_t)st->st_size, (int64_t)st->st_mtim.tv_sec * 1000000000 + st->st_mtim.tv_nsec, &g->file, &err) < 0) {
+    if (!g->name || cw_cache_file_new(path, st, &g->file, &err) < 0) {
         free(rows);
         cw_cache_segment_free(g);
         return;
