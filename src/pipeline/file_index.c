@@ -138,6 +138,7 @@ static int file_key(const char *path, const char *relative, const struct cw_stat
     r = cw_file_read(file, 0, buffer, first, false, err);
     if (r == 0 && n > first)
         r = cw_file_read(file, st->size - CW_KEY_EDGE_BYTES, buffer + first, n - first, false, err);
+    r = cw_file_verdict(file, r, err);
     cw_file_free(file);
     if (r < 0)
         return r;

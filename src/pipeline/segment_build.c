@@ -264,6 +264,8 @@ int cw_segment_build(const struct cw_segment_input *in, struct cw_segment *ret, 
     } else if (r == 0) {
         r = inflate_file(b, in, file, codec, err);
     }
+    if (file && r != CW_E_INTERRUPTED)
+        r = cw_file_verdict(file, r, err);
     if (r == 0)
         r = assemble(b, in, codec, ret, err);
     cw_file_free(file);

@@ -18,6 +18,7 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "base/hash.h"
 
 /* Enough for the files that reads in flight touch at one time; far under the usual soft limit of 1,024. */
@@ -30,6 +31,7 @@ enum { CLOSED = -1 };
 struct cw_file {
     struct cw_stat was;    /* when it was indexed */
     atomic_uint_least64_t looked_at; /* the turn in which it was unchanged, and 1; 0: none */
+    atomic_uint_least64_t checked_ns; /* by cw_now_ns: it was unchanged after that */
     atomic_int pins;       /* CLOSED, or how many reads use fd now */
     int fd;                /* valid while pins >= 0 */
     atomic_uchar recent;   /* used since the clock's hand passed */
@@ -52,6 +54,7 @@ int cw_file_new(const char *path, const struct cw_stat *was, struct cw_file **re
     f->was = *was;
     f->fd = -1;
     atomic_init(&f->looked_at, 0);
+    atomic_init(&f->checked_ns, 0);
     atomic_init(&f->pins, CLOSED);
     atomic_init(&f->recent, 0);
     atomic_init(&f->no_nowait, 0);
@@ -303,6 +306,14 @@ static int read_wait(struct cw_file *f, int fd, uint64_t offset, const struct io
     return 0;
 }
 
+static void release(struct cw_file *f, int fd, bool own)
+{
+    if (own)
+        close(fd);
+    else
+        atomic_fetch_sub(&f->pins, 1);
+}
+
 int cw_file_read(struct cw_file *f, uint64_t offset, void *buffer, size_t length, bool nowait, struct cw_error *err)
 {
     const struct iovec v = {.iov_base = buffer, .iov_len = length};
@@ -327,11 +338,32 @@ int cw_file_readv(struct cw_file *f, uint64_t offset, const struct iovec *v, int
     if (r != 0)
         return r;
     r = nowait ? read_nowait(f, fd, offset, v, n_v, length) : read_wait(f, fd, offset, v, n_v, length, err);
-    if (r == 0 && f->was.ctime_ns != CW_ANY_TIME)
-        r = check(f, fd, err); /* after reading: who writes moves the times first */
-    if (own)
-        close(fd);
-    else
-        atomic_fetch_sub(&f->pins, 1);
+    release(f, fd, own);
     return r;
+}
+
+int cw_file_check(struct cw_file *f, uint64_t since_ns, bool nowait, struct cw_error *err)
+{
+    uint64_t now = cw_now_ns();
+    int fd;
+    bool own;
+    if (atomic_load_explicit(&f->checked_ns, memory_order_relaxed) >= since_ns)
+        return 0;
+    int r = acquire(f, nowait, &fd, &own, err);
+    if (r != 0)
+        return r;
+    r = check(f, fd, err);
+    release(f, fd, own);
+    if (r == 0)
+        atomic_store_explicit(&f->checked_ns, now, memory_order_relaxed);
+    return r;
+}
+
+int cw_file_verdict(struct cw_file *f, int r, struct cw_error *err)
+{
+    struct cw_error changed = {0};
+    int status = cw_file_check(f, cw_now_ns(), false, &changed);
+    if (status < 0 && err)
+        *err = changed;
+    return status < 0 ? status : r;
 }

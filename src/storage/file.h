@@ -13,12 +13,16 @@ struct cw_file;
 struct cw_stat { uint64_t size; int64_t mtime_ns, ctime_ns; bool is_dir; };
 #define CW_ANY_TIME INT64_MIN /* as ctime_ns: never compared, for files whose content is checked by itself */
 
-/* was: as it was when indexed. A file that differs when it is opened, or after something was read, is an error (CW_E_DATA) that says in what: what was read may be
- * the new content. Opens nothing yet. */
+/* was: as it was when indexed. A file that differs when it is opened, or checked, is an error (CW_E_DATA) that says in what. Opens nothing yet. */
 int cw_file_new(const char *path, const struct cw_stat *was, struct cw_file **ret, struct cw_error *err) _must_check_;
 struct cw_file *cw_file_free(struct cw_file *f);
 const char *cw_file_path(const struct cw_file *f);
 uint64_t cw_file_size(const struct cw_file *f);
+/* To be called when something was read, before it counts: it may be of a content that is being written. Looks at an open file if that was not done at since_ns
+ * (cw_now_ns) or later, so that many reads need one look. nowait as above. */
+int cw_file_check(struct cw_file *f, uint64_t since_ns, bool nowait, struct cw_error *err) _must_check_;
+/* The status of reading and taking apart what was read, r: where the file was changed meanwhile that is the error, whatever came of it. */
+int cw_file_verdict(struct cw_file *f, int r, struct cw_error *err) _must_check_;
 /* A hash of the times: of a file whose content was changed in place it is another, though size and mtime were restored. */
 uint64_t cw_file_stamp(const struct cw_file *f);
 /* Whether what has the file's name now is as it was; without reading. Looked at once for each turn. */
