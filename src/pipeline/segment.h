@@ -5,7 +5,7 @@
  * header, then columns, each at a multiple of 8 bytes, so that the file can be mapped:
  *     offsets u64[n], lengths u64[n], crcs u32[n] (TFRecord) or content u64 (others), chunk_ends u64[chunks], struct cw_restart[restarts],
  *     their windows, relative path.
- * A segment is good for a file of the same size and modification time. Its checksum covers everything; beyond that every number is
+ * A segment is good for a file of the same size and times. Its checksum covers everything; beyond that every number is
  * checked against the others and the file's size before it is used, so that a forged one can mislead but not harm.
  */
 #pragma once
