@@ -50,10 +50,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     if (cw_stat(path, &st, NULL) < 0)
         abort();
     struct cw_segment_input in = {
-        .path = path, .relative_path = "fuzz", .file_size = st.size, .mtime_ns = st.mtime_ns, .codec = (enum cw_codec)(data[0] % 4),
+        .path = path, .relative_path = "fuzz", .file = st, .codec = (enum cw_codec)(data[0] % 4),
     };
     if (cw_segment_build(&in, &s, &err) == 0) {
-        if (cw_segment_attach(s.base, s.size, &again) < 0 || cw_file_new(path, st.size, st.mtime_ns, &file, NULL) < 0)
+        if (cw_segment_attach(s.base, s.size, &again) < 0 || cw_file_new(path, &st, &file, NULL) < 0)
             abort();
         read_back(&s, file);
         cw_file_free(file);

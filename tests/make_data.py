@@ -192,7 +192,7 @@ def seeds(directory):
         offsets = [sum(lengths[:i]) + 16 * i for i in range(len(lengths))]
         stream = sum(lengths) + 16 * len(lengths)
         size = stream if codec == 1 else 100
-        body = struct.pack("<QqQQQQQQQQ", size, 7, 99, codec, stream, len(lengths), 1 if lengths else 0, len(restarts), len(windows), 2)
+        body = struct.pack("<QqqQQQQQQQQ", size, 7, 8, 99, codec, stream, len(lengths), 1 if lengths else 0, len(restarts), len(windows), 2)
         body += column("Q", offsets) + column("Q", lengths) + column("I", [5] * len(lengths)) + column("Q", [len(lengths)][:len(lengths)])
         base = 32 + len(body) + 32 * len(restarts)
         for out, into, bits, window, at in restarts:
@@ -200,7 +200,7 @@ def seeds(directory):
         return body + column("B", windows) + b"a\0" + bytes(6)
 
     def text_segment(offsets, lengths, stream):
-        body = struct.pack("<QqQQQQQQQQ", stream, 7, 99, 1, stream, len(lengths), 1 if lengths else 0, 0, 0, 2)
+        body = struct.pack("<QqqQQQQQQQQ", stream, 7, 8, 99, 1, stream, len(lengths), 1 if lengths else 0, 0, 0, 2)
         body += column("Q", offsets) + column("Q", lengths) + column("Q", [77]) + column("Q", [len(lengths)][:len(lengths)])
         return body + b"a\0" + bytes(6)
 
@@ -211,7 +211,7 @@ def seeds(directory):
     put("index", "segment-empty", b"\0" + segment(1, [], [], b""))
     put("index", "segment-gzip", b"\0" + segment(2, [30, 40], [(20, 10, 0, 8, 0), (50, 20, 3, 12, 8)], bytes(20)))
     names = b"/r/a.jpg\0/r/b.jpg\0"
-    files = struct.pack("<QQ", 2, len(names)) + column("Q", [10, 20, 1, 2, 77, 78, 0, 9, 3, 3]) + names
+    files = struct.pack("<QQ", 2, len(names)) + column("Q", [10, 20, 1, 2, 3, 4, 77, 78, 0, 9, 3, 3]) + names
     put("index", "files", b"\1" + files)
     put("index", "files-unsealed", b"\x15" + files)
 

@@ -168,6 +168,10 @@ int cw_cache_table_read(int fd, struct cw_hash128 set, struct cw_cache_row **ret
 int64_t cw_cache_table_write(int fd, uint64_t offset, const struct cw_cache_row *rows, size_t n, uint64_t cost_us);
 int cw_cache_write_at(int fd, uint64_t offset, const void *data, size_t size); /* 0 or a negative errno */
 int cw_cache_read_at(int fd, uint64_t offset, void *to, size_t size);          /* the same; 1: it ends before */
+/* A segment, to be read. */
+struct stat;
+struct cw_file;
+int cw_cache_file_new(const char *path, const struct stat *st, struct cw_file **ret, struct cw_error *err);
 bool cw_cache_entry_sound(const struct cw_cache_entry *e, const struct cw_cache_key *key, const struct iovec *v, int n_v);
 
 /* store.c */

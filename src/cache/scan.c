@@ -52,7 +52,7 @@ static void load_segment(struct cw_cache_set *s, const char *name)
         cw_cache_trouble(s->cache, NULL, name, CW_CACHE_NO_FILE);
     struct cw_cache_segment *g = cw_cache_segment_new();
     bool ok = g && (g->name = strdup(name)) && (r != 0 || (asprintf(&path, "%s/%s", s->dir, name) >= 0 &&
-                                                           cw_file_new(path, (uint64_t)st.st_size, ns_of(&st.st_mtim), &g->file, &err) == 0));
+                                                           cw_cache_file_new(path, &st, &g->file, &err) == 0));
     if (!ok || r < 0) {
         cw_cache_segment_free(g);
         free(rows);

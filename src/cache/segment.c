@@ -6,6 +6,7 @@
 
 #include "cache/internal.h"
 #include "cache/sum.h"
+#include "storage/file.h"
 #include "storage/throttle.h"
 
 /* More would be no table of ours: a segment's entries are at least this large. */
@@ -21,6 +22,13 @@ bool cw_cache_entry_sound(const struct cw_cache_entry *e, const struct cw_cache_
     for (int i = 0; i < n_v; i++)
         cw_sum_update(&state, v[i].iov_base, v[i].iov_len);
     return XXH3_64bits_digest(&state) == e->hash;
+}
+
+int cw_cache_file_new(const char *path, const struct stat *st, struct cw_file **ret, struct cw_error *err)
+{
+    /* A segment is removed while others read it, which moves its change time; entries have their checksums. */
+    const struct cw_stat was = {.size = (uint64_t)st->st_size, .mtime_ns = (int64_t)st->st_mtim.tv_sec * 1000000000 + st->st_mtim.tv_nsec, .ctime_ns = CW_ANY_TIME};
+    return cw_file_new(path, &was, ret, err);
 }
 
 int cw_cache_read_at(int fd, uint64_t offset, void *to, size_t size)

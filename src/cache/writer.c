@@ -120,7 +120,7 @@ void cw_cache_publish(struct cw_cache_set *s)
     if (name && asprintf(&path, "%s/%s", s->dir, name) < 0)
         path = NULL;
     bool ok = end >= 0 && path && fstat(w->segment->fd, &st) == 0 &&
-              cw_file_new(path, (uint64_t)st.st_size, (int64_t)st.st_mtim.tv_sec * 1000000000 + st.st_mtim.tv_nsec, &file, &err) == 0;
+              cw_cache_file_new(path, &st, &file, &err) == 0;
     cw_crash_point("cache-rename");
     if (ok && (end = name_it(s, name)) < 0)
         ok = false;

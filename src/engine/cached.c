@@ -7,6 +7,7 @@
 #include <time.h>
 
 #include "engine/cached.h"
+#include "storage/file.h"
 
 /* Positions looked up at a time: on the stack. */
 #define LOOK_UP 256
@@ -127,6 +128,19 @@ void cw_cached_put_profile(struct cached *c, const char *text)
 
 /* ---- looking up ---- */
 
+/* What names the content of a row's file: its key where that covers all of it, else the file's times too. */
+static uint64_t content_of(const struct cw_source *source, uint64_t row, uint64_t file_key)
+{
+    bool partial = false;
+    const struct cw_file *file = source->ops->file ? source->ops->file(source, row, &partial) : NULL;
+    if (!partial)
+        return file_key;
+    struct cw_key k = {0};
+    cw_key_u64(&k, file_key);
+    cw_key_u64(&k, cw_file_stamp(file));
+    return cw_key_hash(&k);
+}
+
 void cw_cached_keys(const struct cw_runner *r, unsigned leaf, const struct cached *c, const struct cw_ref *refs, size_t n, uint64_t *rows, struct cw_record_id *ids,
                     struct cw_cache_key *ret)
 {
@@ -138,20 +152,34 @@ void cw_cached_keys(const struct cw_runner *r, unsigned leaf, const struct cache
     for (size_t i = 0; i < n; i++) {
         ids[i].pass = refs[i].pass;
         ids[i].element = 0;
-        ret[i] = (struct cw_cache_key){.file_key = ids[i].file_key, .row = ids[i].row,
+        ret[i] = (struct cw_cache_key){.file_key = content_of(source, rows[i], ids[i].file_key), .row = ids[i].row,
                                        .variant = draws ? cw_element_id(&r->compiled->programs[leaf], &ids[i]) : 0};
     }
 }
 
+size_t cw_cached_find(const struct cw_runner *r, unsigned leaf, struct cw_cache_set *set, const struct cw_epoch *e, const uint64_t *rows, const struct cw_cache_key *keys,
+                      size_t n, struct cw_cache_place *ret)
+{
+    const struct cw_source *source = r->sequence->sources[leaf];
+    size_t found = cw_cache_find(set, keys, n, ret);
+    bool partial;
+    for (size_t i = 0; i < n && source->ops->file; i++)
+        if (ret[i].segment && !cw_file_unchanged(source->ops->file(source, rows[i], &partial), e->epoch)) {
+            ret[i].segment = NULL;
+            found--;
+        }
+    return found;
+}
+
 /* Which of n positions of one source, at most LOOK_UP, are there under a choice; found may be NULL. Returns how many. */
-static size_t look_up(const struct cw_runner *r, const struct cached *c, struct cw_cache_set *set, const struct cw_ref *refs, size_t n, uint8_t *found)
+static size_t look_up(const struct cw_runner *r, const struct cached *c, struct cw_cache_set *set, const struct cw_epoch *e, const struct cw_ref *refs, size_t n, uint8_t *found)
 {
     uint64_t rows[LOOK_UP];
     struct cw_record_id ids[LOOK_UP];
     struct cw_cache_key keys[LOOK_UP];
     struct cw_cache_place places[LOOK_UP];
     cw_cached_keys(r, refs->leaf, c, refs, n, rows, ids, keys);
-    size_t there = cw_cache_find(set, keys, n, places);
+    size_t there = cw_cached_find(r, refs->leaf, set, e, rows, keys, n, places);
     for (size_t k = 0; found && k < n; k++)
         found[k] = places[k].segment != NULL;
     return there;
@@ -191,7 +219,7 @@ static size_t look_at(struct looking *l, const struct piece *p, uint64_t at, uin
 {
     unsigned leaf = p->refs[at].leaf;
     struct cw_cache_set *set = set_of(l, leaf);
-    return set ? look_up(l->r, l->choice->ways[leaf].cached, set, p->refs + at, n, found) : 0;
+    return set ? look_up(l->r, l->choice->ways[leaf].cached, set, l->epoch, p->refs + at, n, found) : 0;
 }
 
 /* Of the choices that are not in use it is enough to know about how much the cache has. */

@@ -149,7 +149,7 @@ int cw_block_fetch(struct cw_runner *r, struct block *b, struct cw_error *err)
     if (!rows || !ids || !keys || !places || !gets || !kept)
         return err->status;
     cw_cached_keys(r, leaf, b->way->cached, b->piece->refs + b->at, n, rows, ids, keys);
-    size_t found = cw_cache_find(b->set, keys, n, places);
+    size_t found = cw_cached_find(r, leaf, b->set, &b->split->epoch->epoch, rows, keys, n, places);
     b->n_looked = n;
     b->n_found = found;
     for (size_t i = 0; i < n; i++) {
@@ -175,7 +175,7 @@ int cw_block_fetch(struct cw_runner *r, struct block *b, struct cw_error *err)
     if (status == 3)
         b->late_ns = cw_now_ns() - start;
     if (found == n && !b->unread) /* what was wrong is forgotten: it is looked for again, to be kept anew */
-        cw_cache_find(b->set, keys, n, places);
+        cw_cached_find(r, leaf, b->set, &b->split->epoch->epoch, rows, keys, n, places);
     for (size_t i = 0; i < n; i++)
         kept[i] = places[i].segment != NULL;
     b->kept = kept;

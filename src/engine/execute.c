@@ -90,6 +90,14 @@ static int read_block(struct cw_runner *r, struct thread *t, struct block *b, bo
             data += raw[i].size;
         }
     }
+    uint64_t read_ns = cw_now_ns();
+    for (size_t k = 0; k < n_reads; k++) {
+        int status = cw_file_check(reads[k].extent.file, read_ns, nowait, err);
+        if (status > 0)
+            cw_arena_reset(&b->arena, cw_scratch_keep(r));
+        if (status != 0)
+            return status;
+    }
     b->b.raw = raw;
     b->have_raw = true;
     t->read_bytes += total;

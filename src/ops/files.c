@@ -25,6 +25,7 @@ static const struct cw_source_ops files_ops = {
     .ids = cw_record_files_ids,
     .locate = cw_record_files_locate,
     .produce = files_produce,
+    .file = cw_record_files_file,
     .path = cw_record_files_path,
 };
 

@@ -52,6 +52,7 @@ static const struct cw_source_ops image_folder_ops = {
     .ids = cw_record_files_ids,
     .locate = cw_record_files_locate,
     .produce = image_folder_produce,
+    .file = cw_record_files_file,
     .path = cw_record_files_path,
 };
 

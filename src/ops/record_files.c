@@ -33,8 +33,10 @@ int cw_record_files_init(struct cw_record_files *f, const struct cw_source_files
     f->files = calloc(n + 1, sizeof(*f->files));
     if (!f->files)
         return cw_error_nomem(err, n * sizeof(*f->files), "a source");
-    for (size_t i = 0; r == 0 && i < n; i++)
-        r = cw_file_new(cw_file_index_path(&f->index, i), f->index.sizes[i], f->index.mtimes_ns[i], &f->files[i], err);
+    for (size_t i = 0; r == 0 && i < n; i++) {
+        struct cw_stat was = cw_file_index_stat(&f->index, i);
+        r = cw_file_new(cw_file_index_path(&f->index, i), &was, &f->files[i], err);
+    }
     XXH3_state_t *snapshot = XXH3_createState();
     if (r == 0 && !snapshot)
         r = cw_error_nomem(err, 576, "a hash");
@@ -76,6 +78,13 @@ int cw_record_files_locate(const struct cw_source *s, uint64_t row, struct cw_ex
     const struct cw_record_files *f = (const struct cw_record_files *)s;
     *ret = (struct cw_extent){.file = f->files[row], .length = f->index.sizes[row]};
     return 0;
+}
+
+struct cw_file *cw_record_files_file(const struct cw_source *s, uint64_t row, bool *ret_partial)
+{
+    const struct cw_record_files *f = (const struct cw_record_files *)s;
+    *ret_partial = f->index.sizes[row] > 2 * CW_KEY_EDGE_BYTES;
+    return f->files[row];
 }
 
 const char *cw_record_files_path(const struct cw_source *s, uint64_t row)

@@ -17,6 +17,7 @@ void cw_record_files_deinit(struct cw_record_files *f);
 /* For struct cw_source_ops; the struct starts with a struct cw_record_files. */
 void cw_record_files_ids(const struct cw_source *s, const uint64_t *rows, size_t n, struct cw_record_id *out);
 int cw_record_files_locate(const struct cw_source *s, uint64_t row, struct cw_extent *ret, struct cw_error *err);
+struct cw_file *cw_record_files_file(const struct cw_source *s, uint64_t row, bool *ret_partial);
 const char *cw_record_files_path(const struct cw_source *s, uint64_t row);
 /* Columns of the files' bytes and of their relative paths, where live. */
 int cw_record_files_produce_data(struct cw_block *b, const struct cw_port *port, struct cw_error *err) _must_check_;

@@ -54,6 +54,13 @@ static const char *streams_path(const struct cw_source *s, uint64_t row)
     return cw_file_path(f->files[file_of(f, row)]);
 }
 
+static struct cw_file *streams_file(const struct cw_source *s, uint64_t row, bool *ret_partial)
+{
+    const struct cw_record_streams *f = (const struct cw_record_streams *)s;
+    *ret_partial = f->partial_keys;
+    return f->files[file_of(f, row)];
+}
+
 static int streams_locate(const struct cw_source *s, uint64_t row, struct cw_extent *ret, struct cw_error *err CW_UNUSED)
 {
     const struct cw_record_streams *f = (const struct cw_record_streams *)s;
@@ -160,7 +167,7 @@ static int sum_up(struct cw_record_streams *f, char *const *paths, struct cw_err
             f->chunk_ends[chunk++] = f->first[i] + g->chunk_ends[c];
         f->first[i + 1] = f->first[i] + g->n_records;
         compressed |= g->codec != CW_CODEC_PLAIN;
-        r = cw_file_new(paths[i], g->file_size, g->mtime_ns, &f->files[i], err);
+        r = cw_file_new(paths[i], &g->file, &f->files[i], err);
     }
     /* Plain files are read at any record; where one file is compressed, all go through load. */
     f->ops.locate = compressed ? NULL : streams_locate;
@@ -193,6 +200,7 @@ int cw_record_streams_init(struct cw_record_streams *f, const struct cw_op *op, 
     };
     f->ops.ids = streams_ids;
     f->ops.path = streams_path;
+    f->ops.file = streams_file;
     int r = cw_source_files(op, "files", env, &files, err);
     if (r == 0)
         r = cw_index_open(files.paths, files.prefixes, files.n, &options, &f->index, err);

@@ -11,6 +11,7 @@ struct cw_record_streams {
     struct cw_file **files; /* index.n */
     uint64_t *first;        /* index.n + 1: first row of each file, then the number of records */
     uint64_t *chunk_ends;
+    bool partial_keys;      /* file keys cover a part of the content only */
     uint64_t max_length;    /* longer records are not read: their raw bytes are empty. 0: no limit */
 };
 
@@ -20,7 +21,7 @@ struct cw_record_streams {
     {.name = "compression", .kind = CW_ATTR_STRING, .def = "\"auto\"", .choices = cw_record_stream_codecs, .doc = "of the files; auto: by content"}
 extern const char *const cw_record_stream_codecs[];
 
-/* Opens the files and their indexes. f is zeroed but for ops.free, ops.produce and max_length, which are the caller's; in case of error too it
+/* Opens the files and their indexes. f is zeroed but for ops.free, ops.produce, partial_keys and max_length, which are the caller's; in case of error too it
  * is to be deinited. */
 int cw_record_streams_init(struct cw_record_streams *f, const struct cw_op *op, enum cw_record_format format, const struct cw_source_env *env,
                            struct cw_error *err) _must_check_;

@@ -68,6 +68,7 @@ static int tfrecord_open(const struct cw_op *op, const struct cw_source_env *env
     t->streams.ops.free = tfrecord_free;
     t->streams.ops.produce = tfrecord_produce;
     t->verify = cw_attr_bool(op, "verify");
+    t->streams.partial_keys = !t->verify; /* checksums name the content where they are checked */
     int r = cw_record_streams_init(&t->streams, op, CW_FORMAT_TFRECORD, env, err);
     if (r < 0) {
         tfrecord_free(&t->streams.base);

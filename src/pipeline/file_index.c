@@ -10,7 +10,6 @@
 #include "pipeline/index.h"
 #include "storage/file.h"
 
-#define EDGE_BYTES ((size_t)64 << 10) /* docs/semantics.md section 1: so much of either end goes into the key */
 #define MAX_THREADS 64
 #define BATCH 16 /* files a thread takes at a time */
 
@@ -18,7 +17,7 @@ struct body {
     uint64_t n, names_size;
 };
 #define HEAD (sizeof(struct cw_index_header) + sizeof(struct body))
-#define ROW_BYTES 40
+#define ROW_BYTES 48
 
 void cw_file_index_deinit(struct cw_file_index *x)
 {
@@ -39,10 +38,11 @@ int cw_file_index_attach(const uint8_t *base, size_t size, struct cw_file_index 
         .n = b.n,
         .sizes = columns,
         .mtimes_ns = (const int64_t *)(columns + b.n),
-        .keys = columns + 2 * b.n,
-        .name_at = columns + 3 * b.n,
-        .prefixes = columns + 4 * b.n,
-        .names = (const char *)(columns + 5 * b.n),
+        .ctimes_ns = (const int64_t *)(columns + 2 * b.n),
+        .keys = columns + 3 * b.n,
+        .name_at = columns + 4 * b.n,
+        .prefixes = columns + 5 * b.n,
+        .names = (const char *)(columns + 6 * b.n),
         .base = base,
         .size = size,
     };
@@ -116,7 +116,8 @@ static bool known_key(const struct known *k, const char *path, size_t prefix, co
         if (strcmp(cw_file_index_path(&k->index, i), path) != 0 || k->index.prefixes[i] != prefix)
             continue;
         *ret = k->index.keys[i];
-        return k->index.sizes[i] == st->size && k->index.mtimes_ns[i] == st->mtime_ns;
+        struct cw_stat was = cw_file_index_stat(&k->index, i);
+        return cw_stat_same(&was, st);
     }
     return false;
 }
@@ -128,15 +129,16 @@ static int file_key(const char *path, const char *relative, const struct cw_stat
                     struct cw_error *err)
 {
     struct cw_file *file;
-    size_t n = (size_t)CW_MIN(st->size, (uint64_t)(2 * EDGE_BYTES)), first = CW_MIN(n, EDGE_BYTES);
-    int r = cw_file_new(path, st->size, st->mtime_ns, &file, err);
+    size_t n = (size_t)CW_MIN(st->size, (uint64_t)(2 * CW_KEY_EDGE_BYTES)), first = CW_MIN(n, CW_KEY_EDGE_BYTES);
+    int r = cw_file_new(path, st, &file, err);
     if (r < 0)
         return r;
-    if (st->size <= 2 * EDGE_BYTES)
+    if (st->size <= 2 * CW_KEY_EDGE_BYTES)
         first = n;
     r = cw_file_read(file, 0, buffer, first, false, err);
     if (r == 0 && n > first)
-        r = cw_file_read(file, st->size - EDGE_BYTES, buffer + first, n - first, false, err);
+        r = cw_file_read(file, st->size - CW_KEY_EDGE_BYTES, buffer + first, n - first, false, err);
+    r = cw_file_verdict(file, r, err);
     cw_file_free(file);
     if (r < 0)
         return r;
@@ -157,7 +159,7 @@ struct hashing {
     const struct cw_file_index_options *options;
     const struct known *known;
     uint64_t *sizes, *keys;
-    int64_t *mtimes;
+    int64_t *mtimes, *ctimes;
     atomic_size_t next, reused, failed; /* failed: lowest file that failed, n: none */
     pthread_mutex_t mutex;
     struct cw_error error; /* guarded by mutex */
@@ -168,11 +170,12 @@ static int hash_one(struct hashing *h, size_t i, uint8_t *buffer, XXH3_state_t *
 {
     struct cw_stat st;
     const char *path = h->paths[i];
-    int r = cw_stat(path, &st, err);
+    int r = cw_stat_settled(path, &st, err);
     if (r < 0)
         return r;
     h->sizes[i] = st.size;
     h->mtimes[i] = st.mtime_ns;
+    h->ctimes[i] = st.ctime_ns;
     if (known_key(h->known, path, h->prefixes[i], &st, &h->keys[i])) {
         atomic_fetch_add(&h->reused, 1);
         return 0;
@@ -186,14 +189,14 @@ static void *hash_files(void *arg)
 {
     struct hashing *h = arg;
     XXH3_state_t *x = XXH3_createState();
-    uint8_t *buffer = malloc(2 * EDGE_BYTES);
+    uint8_t *buffer = malloc(2 * CW_KEY_EDGE_BYTES);
     for (;;) {
         size_t begin = atomic_fetch_add(&h->next, BATCH), end = CW_MIN(begin + BATCH, h->n);
         if (begin >= h->n || begin > atomic_load(&h->failed))
             break;
         for (size_t i = begin; i < end; i++) {
             struct cw_error error = {0};
-            int r = x && buffer ? hash_one(h, i, buffer, x, &error) : cw_error_nomem(&error, 2 * EDGE_BYTES, "a read buffer");
+            int r = x && buffer ? hash_one(h, i, buffer, x, &error) : cw_error_nomem(&error, 2 * CW_KEY_EDGE_BYTES, "a read buffer");
             if (r == 0)
                 continue;
             pthread_mutex_lock(&h->mutex);
@@ -223,12 +226,12 @@ int cw_file_index_open(char *const *paths, const size_t *prefixes, size_t n, con
         return cw_error_nomem(err, size, "an index");
     memcpy(base + sizeof(struct cw_index_header), &body, sizeof(body));
     uint64_t *columns = (void *)(base + HEAD);
-    char *names = (char *)(columns + 5 * n);
+    char *names = (char *)(columns + 6 * n);
     for (size_t i = 0, at = 0; i < n; i++) {
         size_t length = strlen(paths[i]) + 1;
         memcpy(names + at, paths[i], length);
-        columns[3 * n + i] = at;
-        columns[4 * n + i] = prefixes[i];
+        columns[4 * n + i] = at;
+        columns[5 * n + i] = prefixes[i];
         at += length;
     }
     struct known known = {0};
@@ -242,7 +245,8 @@ int cw_file_index_open(char *const *paths, const size_t *prefixes, size_t n, con
         .known = &known,
         .sizes = columns,
         .mtimes = (int64_t *)(columns + n),
-        .keys = columns + 2 * n,
+        .ctimes = (int64_t *)(columns + 2 * n),
+        .keys = columns + 3 * n,
         .mutex = PTHREAD_MUTEX_INITIALIZER,
     };
     atomic_init(&h.failed, n);

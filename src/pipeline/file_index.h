@@ -1,8 +1,8 @@
 /*
- * The index of a data set with one file per record: name, size, modification time and key of each file, in one index file for the whole
- * list. Files whose size and time are as they were keep their keys; only the others are read (their first and last 64 KiB). Immutable.
+ * The index of a data set with one file per record: name, size, times and key of each file, in one index file for the whole
+ * list. Files whose size and times are as they were keep their keys; only the others are read (their first and last 64 KiB). Immutable.
  *
- * On disk: struct cw_index_header, u64 n, u64 bytes of names; columns sizes u64[n], mtimes i64[n], keys u64[n], name_at u64[n] (where in the
+ * On disk: struct cw_index_header, u64 n, u64 bytes of names; columns sizes u64[n], mtimes i64[n], ctimes i64[n], keys u64[n], name_at u64[n] (where in the
  * names its path starts), prefixes u64[n]; the names, each ending with a NUL.
  */
 #pragma once
@@ -12,11 +12,12 @@
 
 #include "base/error.h"
 #include "base/macro.h"
+#include "storage/file.h"
 
 struct cw_file_index {
     size_t n, n_reused;
     const uint64_t *sizes;
-    const int64_t *mtimes_ns;
+    const int64_t *mtimes_ns, *ctimes_ns;
     const uint64_t *keys;     /* docs/semantics.md section 1 */
     const uint64_t *name_at, *prefixes;
     const char *names;        /* path of file i: names + name_at[i]; its relative path starts prefixes[i] bytes later */
@@ -29,7 +30,14 @@ static inline const char *cw_file_index_relative(const struct cw_file_index *x, 
 {
     return x->names + x->name_at[i] + x->prefixes[i];
 }
+/* File i as it was when it was indexed. */
+static inline struct cw_stat cw_file_index_stat(const struct cw_file_index *x, size_t i)
+{
+    return (struct cw_stat){.size = x->sizes[i], .mtime_ns = x->mtimes_ns[i], .ctime_ns = x->ctimes_ns[i]};
+}
 void cw_file_index_deinit(struct cw_file_index *x);
+
+#define CW_KEY_EDGE_BYTES ((size_t)64 << 10) /* docs/semantics.md section 1: so much of either end goes into the key */
 
 struct cw_file_index_options {
     const char *index_path; /* index file to look at and to renew; NULL: none */

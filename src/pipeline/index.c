@@ -68,7 +68,7 @@ static bool load(const char *index_path, const struct cw_stat *st, const struct 
     if (!cw_index_map(index_path, &base, &size))
         return false;
     struct cw_segment s;
-    if (cw_segment_attach(base, size, &s) < 0 || s.file_size != st->size || s.mtime_ns != st->mtime_ns ||
+    if (cw_segment_attach(base, size, &s) < 0 || !cw_stat_same(&s.file, st) ||
         s.format != o->format || (o->codec != CW_CODEC_AUTO && o->codec != s.codec)) {
         munmap((void *)base, size);
         return false;
@@ -85,7 +85,7 @@ static int open_segment(const char *path, size_t prefix, const struct cw_index_o
     static const char *const kinds[] = {"tfrecord", "lines", "tar"};
     struct cw_stat st;
     const char *relative = path + prefix;
-    int r = cw_stat(path, &st, err);
+    int r = cw_stat_settled(path, &st, err);
     if (r < 0)
         return r;
     if (st.is_dir) {
@@ -110,8 +110,7 @@ static int open_segment(const char *path, size_t prefix, const struct cw_index_o
         .format = o->format,
         .path = path,
         .relative_path = relative,
-        .file_size = st.size,
-        .mtime_ns = st.mtime_ns,
+        .file = st,
         .codec = o->codec,
         .cancelled = o->cancelled,
         .cancel_arg = o->cancel_arg,
@@ -201,7 +200,7 @@ int cw_index_open(char *const *paths, const size_t *prefixes, size_t n, const st
     for (size_t i = 0; i < n; i++) {
         x.report.n_records += x.segments[i].n_records;
         x.report.data_bytes += x.segments[i].data_bytes;
-        x.report.file_bytes += x.segments[i].file_size;
+        x.report.file_bytes += x.segments[i].file.size;
     }
     x.report.seconds = now_s() - start;
     *ret = x;

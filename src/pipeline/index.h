@@ -1,7 +1,7 @@
 /*
  * The index of a data set of files of records (TFRecord, text, tar): a segment per file. Each is taken from `<file>.cwx` beside the file, else
  * from the index directory, else made by reading the file, by several threads; what was made is kept in the index directory. An index file
- * that is damaged, foreign, or of another size or modification time than the file is treated as absent.
+ * that is damaged, foreign, or made of the file when its size or times (mtime, ctime) were others is treated as absent.
  */
 #pragma once
 #include <stdbool.h>

@@ -8,7 +8,7 @@
 #include "formats/tfrecord.h"
 
 #define MAGIC 0x317865646e497743u /* "CwIndex1" */
-#define VERSION 1
+#define VERSION 2
 
 enum cw_index_kind cw_index_kind_of(enum cw_record_format format)
 {
@@ -72,7 +72,7 @@ int cw_segment_file_key(const struct cw_segment *s, const char *relative_path, u
     XXH3_64bits_reset(x);
     XXH3_64bits_update(x, relative_path, strlen(relative_path) + 1);
     struct cw_key k = {0};
-    cw_key_u64(&k, s->file_size);
+    cw_key_u64(&k, s->file.size);
     if (s->format != CW_FORMAT_TFRECORD)
         cw_key_u64(&k, s->content);
     XXH3_64bits_update(x, k.bytes, k.size);
@@ -143,7 +143,7 @@ static bool restarts_fit(const struct cw_segment *s, uint64_t windows, uint64_t 
 {
     for (uint64_t i = 0; i < s->n_restarts; i++) {
         const struct cw_restart *r = &s->restarts[i];
-        if (r->out > s->stream_size || r->in > s->file_size || r->bits > 7 || (r->bits && r->in == 0) ||
+        if (r->out > s->stream_size || r->in > s->file.size || r->bits > 7 || (r->bits && r->in == 0) ||
             (i && r->out <= s->restarts[i - 1].out) || r->window_size > CW_INFLATE_WINDOW || r->window < windows ||
             r->window > windows + windows_size || r->window_size > windows + windows_size - r->window)
             return false;
@@ -174,8 +174,7 @@ int cw_segment_attach(const uint8_t *base, size_t size, struct cw_segment *ret)
     s = (struct cw_segment){
         .format = s.format,
         .file_key = b.file_key,
-        .file_size = b.file_size,
-        .mtime_ns = b.mtime_ns,
+        .file = {.size = b.file_size, .mtime_ns = b.mtime_ns, .ctime_ns = b.ctime_ns},
         .codec = (enum cw_codec)b.codec,
         .stream_size = b.stream_size,
         .n_records = b.n_records,

@@ -5,7 +5,7 @@
  * header, then columns, each at a multiple of 8 bytes, so that the file can be mapped:
  *     offsets u64[n], lengths u64[n], crcs u32[n] (TFRecord) or content u64 (others), chunk_ends u64[chunks], struct cw_restart[restarts],
  *     their windows, relative path.
- * A segment is good for a file of the same size and modification time. Its checksum covers everything; beyond that every number is
+ * A segment is good for a file of the same size and times. Its checksum covers everything; beyond that every number is
  * checked against the others and the file's size before it is used, so that a forged one can mislead but not harm.
  */
 #pragma once
@@ -17,8 +17,7 @@
 #include "base/macro.h"
 #include "formats/inflate.h"
 #include "formats/walk.h"
-
-struct cw_file;
+#include "storage/file.h"
 
 #define CW_CHUNK_BYTES ((uint64_t)4 << 20) /* docs/semantics.md section 1; never to be changed */
 #define CW_CHUNK_RECORDS 1024
@@ -26,8 +25,7 @@ struct cw_file;
 struct cw_segment {
     enum cw_record_format format;
     uint64_t file_key;
-    uint64_t file_size;
-    int64_t mtime_ns;
+    struct cw_stat file;       /* as it was when it was indexed */
     enum cw_codec codec;       /* never CW_CODEC_AUTO */
     uint64_t stream_size;      /* plain: the file size */
     uint64_t data_bytes;       /* sum of lengths */
@@ -55,12 +53,11 @@ uint64_t cw_chunk_end(const uint64_t *lengths, uint64_t first, uint64_t n);
 /* File key of docs/semantics.md section 1, from the segment's columns. 0 with *ret, or CW_E_MEMORY. */
 int cw_segment_file_key(const struct cw_segment *s, const char *relative_path, uint64_t *ret, struct cw_error *err) _must_check_;
 
-/* Reads a file (size and mtime as given) and makes its segment. codec CW_CODEC_AUTO: by content. */
+/* Reads a file and makes its segment. codec CW_CODEC_AUTO: by content. */
 struct cw_segment_input {
     enum cw_record_format format;
     const char *path, *relative_path;
-    uint64_t file_size;
-    int64_t mtime_ns;
+    struct cw_stat file;    /* a file that is otherwise is an error */
     enum cw_codec codec;
     int (*cancelled)(void *); /* may be NULL */
     void *cancel_arg;
@@ -69,7 +66,7 @@ int cw_segment_build(const struct cw_segment_input *in, struct cw_segment *ret, 
 
 struct cw_segment_body { /* on disk, after struct cw_index_header */
     uint64_t file_size;
-    int64_t mtime_ns;
+    int64_t mtime_ns, ctime_ns;
     uint64_t file_key, codec, stream_size, n_records, n_chunks, n_restarts;
     uint64_t windows_size, path_size; /* path_size counts the NUL */
 };

@@ -153,7 +153,7 @@ static int inflate_file(struct building *b, const struct cw_segment_input *in, s
 static int choose_codec(const struct cw_segment_input *in, struct cw_file *file, enum cw_codec *ret, struct cw_error *err)
 {
     uint8_t head[CW_TFRECORD_HEADER];
-    size_t n = (size_t)CW_MIN(in->file_size, (uint64_t)sizeof(head));
+    size_t n = (size_t)CW_MIN(in->file.size, (uint64_t)sizeof(head));
     *ret = in->codec;
     if (in->codec != CW_CODEC_AUTO)
         return 0;
@@ -180,8 +180,9 @@ static int assemble(struct building *b, const struct cw_segment_input *in, enum 
 {
     const struct cw_record_list *l = &b->walk.base.list;
     struct cw_segment_body body = {
-        .file_size = in->file_size,
-        .mtime_ns = in->mtime_ns,
+        .file_size = in->file.size,
+        .mtime_ns = in->file.mtime_ns,
+        .ctime_ns = in->file.ctime_ns,
         .codec = (uint64_t)codec,
         .stream_size = b->walk.base.stream_size,
         .n_records = l->n,
@@ -191,7 +192,7 @@ static int assemble(struct building *b, const struct cw_segment_input *in, enum 
     };
     struct cw_segment found = { /* what the key is made of */
         .format = in->format,
-        .file_size = in->file_size,
+        .file = in->file,
         .n_records = l->n,
         .lengths = l->lengths,
         .crcs = l->crcs,
@@ -254,15 +255,17 @@ int cw_segment_build(const struct cw_segment_input *in, struct cw_segment *ret, 
     b->before->there = b->latest->there = false;
     int r = start_walk(b, in, err);
     if (r == 0)
-        r = cw_file_new(in->path, in->file_size, in->mtime_ns, &file, err);
+        r = cw_file_new(in->path, &in->file, &file, err);
     if (r == 0)
         r = choose_codec(in, file, &codec, err);
     if (r == 0 && codec == CW_CODEC_PLAIN) {
-        b->walk.base.stream_size = in->file_size;
+        b->walk.base.stream_size = in->file.size;
         r = cw_walk_scan(&b->walk.base, file, in->cancelled, in->cancel_arg, err);
     } else if (r == 0) {
         r = inflate_file(b, in, file, codec, err);
     }
+    if (file && r != CW_E_INTERRUPTED)
+        r = cw_file_verdict(file, r, err);
     if (r == 0)
         r = assemble(b, in, codec, ret, err);
     cw_file_free(file);

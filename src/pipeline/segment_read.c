@@ -63,7 +63,7 @@ int cw_segment_read(const struct cw_segment *s, struct cw_file *file, const uint
     if (s->codec == CW_CODEC_PLAIN) {
         for (size_t i = 0; r == 0 && i < n; i++)
             r = read_plain(file, cw_segment_span(s, records[i]), into[i], err);
-        return r;
+        return cw_file_verdict(file, r, err);
     }
     struct cw_inflate *z = NULL;
     uint8_t *skip = malloc(SKIP_BYTES);
@@ -80,5 +80,5 @@ int cw_segment_read(const struct cw_segment *s, struct cw_file *file, const uint
     }
     cw_inflate_free(z);
     free(skip);
-    return r;
+    return cw_file_verdict(file, r, err);
 }

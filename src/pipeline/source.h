@@ -39,6 +39,8 @@ struct cw_source_ops {
                 size_t *ret_n, struct cw_error *err);
     /* Makes the output columns that are live from block->raw or block->rows. */
     int (*produce)(const struct cw_source *s, const struct cw_op *op, struct cw_block *b, struct cw_error *err);
+    /* The file that holds a row. *ret_partial: the file key covers a part of its content only. NULL: there are no files. */
+    struct cw_file *(*file)(const struct cw_source *s, uint64_t row, bool *ret_partial);
     /* Path of the file that holds a row, for messages; NULL where there is none. */
     const char *(*path)(const struct cw_source *s, uint64_t row);
 };

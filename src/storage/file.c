@@ -18,6 +18,9 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
+#include "base/clock.h"
+#include "base/hash.h"
+
 /* Enough for the files that reads in flight touch at one time; far under the usual soft limit of 1,024. */
 #define MAX_OPEN 256
 /* Beyond the kernel's usual read-ahead window (128 KiB) a read is announced as a whole. */
@@ -26,8 +29,9 @@
 enum { CLOSED = -1 };
 
 struct cw_file {
-    uint64_t size;
-    int64_t mtime_ns;
+    struct cw_stat was;    /* when it was indexed */
+    atomic_uint_least64_t looked_at; /* the turn in which it was unchanged, and 1; 0: none */
+    atomic_uint_least64_t checked_ns; /* by cw_now_ns: it was unchanged after that */
     atomic_int pins;       /* CLOSED, or how many reads use fd now */
     int fd;                /* valid while pins >= 0 */
     atomic_uchar recent;   /* used since the clock's hand passed */
@@ -41,15 +45,16 @@ static struct {
     unsigned n, hand, limit;        /* guarded by mutex; limit 0: not yet known */
 } table = {.mutex = PTHREAD_MUTEX_INITIALIZER};
 
-int cw_file_new(const char *path, uint64_t size, int64_t mtime_ns, struct cw_file **ret, struct cw_error *err)
+int cw_file_new(const char *path, const struct cw_stat *was, struct cw_file **ret, struct cw_error *err)
 {
     size_t length = strlen(path) + 1;
     struct cw_file *f = malloc(sizeof(*f) + length);
     if (!f)
         return cw_error_nomem(err, sizeof(*f) + length, "a file");
-    f->size = size;
-    f->mtime_ns = mtime_ns;
+    f->was = *was;
     f->fd = -1;
+    atomic_init(&f->looked_at, 0);
+    atomic_init(&f->checked_ns, 0);
     atomic_init(&f->pins, CLOSED);
     atomic_init(&f->recent, 0);
     atomic_init(&f->no_nowait, 0);
@@ -59,7 +64,26 @@ int cw_file_new(const char *path, uint64_t size, int64_t mtime_ns, struct cw_fil
 }
 
 const char *cw_file_path(const struct cw_file *f) { return f->path; }
-uint64_t cw_file_size(const struct cw_file *f) { return f->size; }
+uint64_t cw_file_size(const struct cw_file *f) { return f->was.size; }
+
+uint64_t cw_file_stamp(const struct cw_file *f)
+{
+    struct cw_key k = {0};
+    cw_key_u64(&k, (uint64_t)f->was.mtime_ns);
+    cw_key_u64(&k, (uint64_t)f->was.ctime_ns);
+    return cw_key_hash(&k);
+}
+
+bool cw_file_unchanged(struct cw_file *f, uint64_t turn)
+{
+    struct cw_stat now;
+    if (atomic_load_explicit(&f->looked_at, memory_order_relaxed) == turn + 1)
+        return true;
+    if (cw_stat(f->path, &now, NULL) < 0 || !cw_stat_same(&now, &f->was))
+        return false;
+    atomic_store_explicit(&f->looked_at, turn + 1, memory_order_relaxed);
+    return true;
+}
 
 struct cw_file *cw_file_free(struct cw_file *f)
 {
@@ -134,7 +158,35 @@ static int open_path(const char *path, bool nowait)
     return open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
 }
 
-static int64_t mtime_of(const struct stat *s) { return (int64_t)s->st_mtim.tv_sec * 1000000000 + s->st_mtim.tv_nsec; }
+static int64_t ns_of(const struct timespec *t) { return (int64_t)t->tv_sec * 1000000000 + t->tv_nsec; }
+
+static int other_time(const struct cw_file *f, const char *what, int64_t was_ns, const struct timespec *is, struct cw_error *err)
+{
+    return cw_error_set(err, CW_E_DATA, "%s: changed since it was indexed: its %s was %" PRId64 ".%09d and is %" PRId64 ".%09d", f->path, what,
+                        was_ns / 1000000000, (int)(was_ns % 1000000000), (int64_t)is->tv_sec, (int)is->tv_nsec);
+}
+
+/* Whether an open file still is what was indexed. */
+static int check(const struct cw_file *f, int fd, struct cw_error *err)
+{
+    struct stat s;
+    int r = 0;
+    if (fstat(fd, &s) < 0)
+        r = cw_error_errno(err, CW_E_IO, errno, "%s: fstat", f->path);
+    else if (!S_ISREG(s.st_mode))
+        r = cw_error_set(err, CW_E_DATA, "%s: changed since it was indexed: is no longer a file", f->path);
+    else if ((uint64_t)s.st_size != f->was.size)
+        r = cw_error_set(err, CW_E_DATA, "%s: changed since it was indexed: its size was %" PRIu64 " and is %" PRIu64, f->path, f->was.size,
+                         (uint64_t)s.st_size);
+    else if (ns_of(&s.st_mtim) != f->was.mtime_ns)
+        r = other_time(f, "modification time", f->was.mtime_ns, &s.st_mtim, err);
+    else if (f->was.ctime_ns != CW_ANY_TIME && ns_of(&s.st_ctim) != f->was.ctime_ns)
+        r = s.st_nlink == 0 ? cw_error_set(err, CW_E_DATA, "%s: was deleted since it was indexed, or another file has its place", f->path)
+                            : other_time(f, "change time (ctime: of content, name or permissions)", f->was.ctime_ns, &s.st_ctim, err);
+    if (r < 0)
+        cw_error_file(err, f->path);
+    return r;
+}
 
 /* Opens and checks that this still is the file that was indexed. 1: would wait. */
 static int file_open(struct cw_file *f, bool nowait, int *ret_fd, struct cw_error *err)
@@ -152,21 +204,8 @@ static int file_open(struct cw_file *f, bool nowait, int *ret_fd, struct cw_erro
             return cw_error_set(err, CW_E_DATA, "%s: was deleted since it was indexed", f->path);
         return cw_error_errno(err, CW_E_IO, e, "%s: can't be opened", f->path);
     }
-    struct stat s;
-    int r = 0;
-    if (fstat(fd, &s) < 0)
-        r = cw_error_errno(err, CW_E_IO, errno, "%s: fstat", f->path);
-    else if (!S_ISREG(s.st_mode))
-        r = cw_error_set(err, CW_E_DATA, "%s: changed since it was indexed: is no longer a file", f->path);
-    else if ((uint64_t)s.st_size != f->size)
-        r = cw_error_set(err, CW_E_DATA, "%s: changed since it was indexed: its size was %" PRIu64 " and is %" PRIu64, f->path, f->size,
-                         (uint64_t)s.st_size);
-    else if (mtime_of(&s) != f->mtime_ns)
-        r = cw_error_set(err, CW_E_DATA, "%s: changed since it was indexed: its modification time was %" PRId64 ".%09d and is %" PRId64
-                         ".%09d", f->path, f->mtime_ns / 1000000000, (int)(f->mtime_ns % 1000000000), (int64_t)s.st_mtim.tv_sec,
-                         (int)s.st_mtim.tv_nsec);
+    int r = check(f, fd, err);
     if (r < 0) {
-        cw_error_file(err, f->path);
         close(fd);
         return r;
     }
@@ -257,7 +296,7 @@ static int read_wait(struct cw_file *f, int fd, uint64_t offset, const struct io
         } else if (n == 0) {
             cw_error_file(err, f->path);
             return cw_error_set(err, CW_E_DATA, "%s: changed since it was indexed: it ends at byte %" PRIu64 ", its size was %" PRIu64,
-                                f->path, offset + done, f->size);
+                                f->path, offset + done, f->was.size);
         } else if (errno != EINTR) {
             int e = errno;
             cw_error_file(err, f->path);
@@ -265,6 +304,14 @@ static int read_wait(struct cw_file *f, int fd, uint64_t offset, const struct io
         }
     }
     return 0;
+}
+
+static void release(struct cw_file *f, int fd, bool own)
+{
+    if (own)
+        close(fd);
+    else
+        atomic_fetch_sub(&f->pins, 1);
 }
 
 int cw_file_read(struct cw_file *f, uint64_t offset, void *buffer, size_t length, bool nowait, struct cw_error *err)
@@ -278,10 +325,10 @@ int cw_file_readv(struct cw_file *f, uint64_t offset, const struct iovec *v, int
     size_t length = 0;
     for (int i = 0; i < n_v; i++)
         length += v[i].iov_len;
-    if (offset > f->size || length > f->size - offset) {
+    if (offset > f->was.size || length > f->was.size - offset) {
         cw_error_file(err, f->path);
         return cw_error_set(err, CW_E_DATA, "%s: %zu bytes at %" PRIu64 " are past its end (%" PRIu64 " bytes)", f->path, length, offset,
-                            f->size);
+                            f->was.size);
     }
     if (nowait && atomic_load_explicit(&f->no_nowait, memory_order_relaxed))
         return 1;
@@ -291,9 +338,32 @@ int cw_file_readv(struct cw_file *f, uint64_t offset, const struct iovec *v, int
     if (r != 0)
         return r;
     r = nowait ? read_nowait(f, fd, offset, v, n_v, length) : read_wait(f, fd, offset, v, n_v, length, err);
-    if (own)
-        close(fd);
-    else
-        atomic_fetch_sub(&f->pins, 1);
+    release(f, fd, own);
     return r;
+}
+
+int cw_file_check(struct cw_file *f, uint64_t since_ns, bool nowait, struct cw_error *err)
+{
+    uint64_t now = cw_now_ns();
+    int fd;
+    bool own;
+    if (atomic_load_explicit(&f->checked_ns, memory_order_relaxed) >= since_ns)
+        return 0;
+    int r = acquire(f, nowait, &fd, &own, err);
+    if (r != 0)
+        return r;
+    r = check(f, fd, err);
+    release(f, fd, own);
+    if (r == 0)
+        atomic_store_explicit(&f->checked_ns, now, memory_order_relaxed);
+    return r;
+}
+
+int cw_file_verdict(struct cw_file *f, int r, struct cw_error *err)
+{
+    struct cw_error changed = {0};
+    int status = cw_file_check(f, cw_now_ns(), false, &changed);
+    if (status < 0 && err)
+        *err = changed;
+    return status < 0 ? status : r;
 }

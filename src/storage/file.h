@@ -9,19 +9,37 @@
 
 struct cw_file;
 
-/* size and mtime as they were when indexed: a file that differs when it is opened is an error that says so. Opens nothing yet. */
-int cw_file_new(const char *path, uint64_t size, int64_t mtime_ns, struct cw_file **ret, struct cw_error *err) _must_check_;
+/* Size and times of a file. Users can set mtime as they like; ctime is the kernel's, and later after any change of the content. */
+struct cw_stat { uint64_t size; int64_t mtime_ns, ctime_ns; bool is_dir; };
+#define CW_ANY_TIME INT64_MIN /* as ctime_ns: never compared, for files whose content is checked by itself */
+
+/* was: as it was when indexed. A file that differs when it is opened, or checked, is an error (CW_E_DATA) that says in what. Opens nothing yet. */
+int cw_file_new(const char *path, const struct cw_stat *was, struct cw_file **ret, struct cw_error *err) _must_check_;
 struct cw_file *cw_file_free(struct cw_file *f);
 const char *cw_file_path(const struct cw_file *f);
 uint64_t cw_file_size(const struct cw_file *f);
+/* To be called when something was read, before it counts: it may be of a content that is being written. Looks at an open file if that was not done at since_ns
+ * (cw_now_ns) or later, so that many reads need one look. nowait as above. */
+int cw_file_check(struct cw_file *f, uint64_t since_ns, bool nowait, struct cw_error *err) _must_check_;
+/* The status of reading and taking apart what was read, r: where the file was changed meanwhile that is the error, whatever came of it. */
+int cw_file_verdict(struct cw_file *f, int r, struct cw_error *err) _must_check_;
+/* A hash of the times: of a file whose content was changed in place it is another, though size and mtime were restored. */
+uint64_t cw_file_stamp(const struct cw_file *f);
+/* Whether what has the file's name now is as it was; without reading. Looked at once for each turn. */
+bool cw_file_unchanged(struct cw_file *f, uint64_t turn);
 /* Reads exactly length bytes at offset. Thread-safe. nowait: returns 1, nothing read, when the bytes are not in memory already.
  * Descriptors are kept open for a bounded number of files. */
 int cw_file_read(struct cw_file *f, uint64_t offset, void *buffer, size_t length, bool nowait, struct cw_error *err) _must_check_;
 /* The same into several places, one after the other; at most IOV_MAX of them. */
 int cw_file_readv(struct cw_file *f, uint64_t offset, const struct iovec *v, int n_v, bool nowait, struct cw_error *err) _must_check_;
 
-struct cw_stat { uint64_t size; int64_t mtime_ns; bool is_dir; };
+static inline bool cw_stat_same(const struct cw_stat *a, const struct cw_stat *b)
+{
+    return a->size == b->size && a->mtime_ns == b->mtime_ns && a->ctime_ns == b->ctime_ns && a->is_dir == b->is_dir;
+}
 int cw_stat(const char *path, struct cw_stat *ret, struct cw_error *err) _must_check_;
+/* The same of a file that is read next. Of one that has just been changed it waits (20 ms at most) until another change would have another time. */
+int cw_stat_settled(const char *path, struct cw_stat *ret, struct cw_error *err) _must_check_;
 /* Files that match a pattern (glob(7)), sorted by bytes, relative patterns below base_dir. No match: CW_E_PIPELINE naming the pattern.
  * Directories that a wildcard matches are left out; CW_E_PIPELINE for what else is no file, CW_E_IO for links that lead nowhere and what can't be looked at.
  * ret_prefix: length of the directory prefix free of wildcards, to be cut from each path to get the relative path. */

@@ -7,9 +7,13 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "storage/file.h"
+
+/* Linux stamps changes with the time of its last tick, which are 10 ms apart at most (CONFIG_HZ=100): so much, and as much for a tick that is late. */
+#define SETTLED_NS 20000000
 
 int cw_stat(const char *path, struct cw_stat *ret, struct cw_error *err)
 {
@@ -22,9 +26,24 @@ int cw_stat(const char *path, struct cw_stat *ret, struct cw_error *err)
     *ret = (struct cw_stat){
         .size = (uint64_t)s.st_size,
         .mtime_ns = (int64_t)s.st_mtim.tv_sec * 1000000000 + s.st_mtim.tv_nsec,
+        .ctime_ns = (int64_t)s.st_ctim.tv_sec * 1000000000 + s.st_ctim.tv_nsec,
         .is_dir = S_ISDIR(s.st_mode),
     };
     return 0;
+}
+
+int cw_stat_settled(const char *path, struct cw_stat *ret, struct cw_error *err)
+{
+    struct timespec now;
+    int r = cw_stat(path, ret, err);
+    if (r < 0 || ret->is_dir)
+        return r;
+    clock_gettime(CLOCK_REALTIME, &now);
+    int64_t age = (int64_t)now.tv_sec * 1000000000 + now.tv_nsec - ret->ctime_ns;
+    if (age < 0 || age >= SETTLED_NS) /* of the future: another machine's clock, waiting would not help */
+        return 0;
+    nanosleep(&(struct timespec){.tv_nsec = SETTLED_NS - age}, NULL);
+    return cw_stat(path, ret, err);
 }
 
 void cw_paths_deinit(struct cw_paths *p)

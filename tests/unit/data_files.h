@@ -141,7 +141,7 @@ static inline struct cw_file *open_file(const char *path)
     struct cw_stat st;
     struct cw_file *f;
     assert_int_equal(cw_stat(path, &st, NULL), 0);
-    assert_int_equal(cw_file_new(path, st.size, st.mtime_ns, &f, NULL), 0);
+    assert_int_equal(cw_file_new(path, &st, &f, NULL), 0);
     return f;
 }
 

@@ -11,6 +11,7 @@
 #include <sys/resource.h>
 #include <time.h>
 
+#include "base/clock.h"
 #include "data_files.h"
 
 static void reads_ranges(void **state)
@@ -67,6 +68,72 @@ static void notices_changes(void **state)
     assert_int_equal(cw_file_read(f, 0, buffer, 4, false, &err), CW_E_DATA);
     assert_contains(err.message, "ends at byte 2");
     cw_file_free(f);
+}
+
+/* Writes over a file's first bytes and restores its modification time. */
+static void change_in_place(const char *path, const char *text, const struct cw_stat *was)
+{
+    int fd = open(path, O_WRONLY);
+    assert_int_equal(pwrite(fd, text, strlen(text), 0), strlen(text));
+    struct timespec times[2] = {{.tv_nsec = UTIME_OMIT}, {.tv_sec = was->mtime_ns / 1000000000, .tv_nsec = was->mtime_ns % 1000000000}};
+    assert_int_equal(futimens(fd, times), 0);
+    close(fd);
+}
+
+static void notices_what_is_written_in_place(void **state)
+{
+    (void)state;
+    char buffer[16];
+    struct cw_error err = {0};
+    struct cw_stat was, now;
+    struct cw_file *f;
+    const char *path = temp_file("same", "0123", 4);
+    assert_int_equal(cw_stat_settled(path, &was, NULL), 0);
+    assert_int_equal(cw_file_new(path, &was, &f, NULL), 0);
+    uint64_t stamp = cw_file_stamp(f);
+    assert_int_equal(cw_file_read(f, 0, buffer, 4, false, NULL), 0);
+    assert_int_equal(cw_file_check(f, cw_now_ns(), false, NULL), 0);
+    assert_true(cw_file_unchanged(f, 7));
+    change_in_place(path, "4567", &was);
+    assert_true(cw_file_unchanged(f, 7)); /* looked at before in this turn */
+    assert_false(cw_file_unchanged(f, 8));
+    assert_int_equal(cw_file_read(f, 0, buffer, 4, false, NULL), 0); /* it is open */
+    assert_int_equal(cw_file_check(f, 0, false, NULL), 0); /* looked at since then */
+    assert_int_equal(cw_file_check(f, cw_now_ns(), false, &err), CW_E_DATA);
+    assert_contains(err.message, "changed since it was indexed: its change time");
+    assert_contains(err.file, "/same");
+    assert_int_equal(cw_file_verdict(f, CW_E_IO, &err), CW_E_DATA); /* whatever came of reading it */
+    cw_file_free(f);
+
+    assert_int_equal(cw_stat_settled(path, &now, NULL), 0);
+    assert_int_equal(now.mtime_ns, was.mtime_ns);
+    assert_int_equal(cw_file_new(path, &now, &f, NULL), 0);
+    assert_int_not_equal(cw_file_stamp(f), stamp);
+    assert_int_equal(cw_file_read(f, 0, buffer, 4, false, NULL), 0);
+    temp_file("new", "89ab", 4);
+    assert_int_equal(rename(temp_path("new"), path), 0);
+    assert_int_equal(cw_file_check(f, cw_now_ns(), false, &err), CW_E_DATA);
+    assert_contains(err.message, "another file has its place");
+    assert_int_equal(cw_file_verdict(f, 0, NULL), CW_E_DATA);
+    cw_file_free(f);
+}
+
+/* The kernel's change times have the grain of its tick: two changes within one look alike. */
+static void a_file_just_written_is_waited_for(void **state)
+{
+    (void)state;
+    for (int i = 0; i < 5; i++) {
+        struct cw_stat first, second;
+        const char *path = temp_file("young", "0123", 4);
+        assert_int_equal(cw_stat_settled(path, &first, NULL), 0);
+        change_in_place(path, "4567", &first);
+        assert_int_equal(cw_stat(path, &second, NULL), 0);
+        assert_int_not_equal(first.ctime_ns, second.ctime_ns);
+        assert_false(cw_stat_same(&first, &second));
+    }
+    struct cw_error err = {0};
+    struct cw_stat st;
+    assert_int_equal(cw_stat_settled(temp_path("absent"), &st, &err), CW_E_IO);
 }
 
 #define MANY 600
@@ -207,7 +274,8 @@ static void writes_whole_files(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(reads_ranges),      cmocka_unit_test(notices_changes),   cmocka_unit_test(bounds_descriptors),
+        cmocka_unit_test(reads_ranges),      cmocka_unit_test(notices_what_is_written_in_place), cmocka_unit_test(a_file_just_written_is_waited_for),
+        cmocka_unit_test(notices_changes),   cmocka_unit_test(bounds_descriptors),
         cmocka_unit_test(matches_patterns),  cmocka_unit_test(lists_directories), cmocka_unit_test(writes_whole_files),
     };
     return cmocka_run_group_tests_name("file", tests, temp_make, temp_remove);

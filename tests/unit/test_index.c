@@ -126,6 +126,36 @@ static void keeps_and_renews(void **state)
     bytes_free(&b);
 }
 
+/* As cp -p, rsync -t and touch -r may leave a file: only its change time tells. */
+static void another_content_of_the_same_size_and_time_is_indexed_anew(void **state)
+{
+    (void)state;
+    struct bytes b[2] = {{0}};
+    bytes_add_numbered(&b[0], 1, 20);
+    bytes_add_numbered(&b[1], 2, 20);
+    struct cw_index_options o = {.threads = 1, .index_dir = temp_path("again")};
+    struct cw_file_index_options list = {.threads = 1, .index_dir = temp_path("again"), .index_path = temp_path("again/list.cwx")};
+    uint64_t keys[2][2];
+    for (size_t turn = 0; turn < 2; turn++) {
+        struct cw_index x;
+        struct cw_file_index y;
+        char *path = (char *)temp_file("again.tfrecord", b[turn].data, b[0].size);
+        size_t prefix = strlen(temp_dir) + 1;
+        touch(path, 1000);
+        assert_int_equal(open_one(path, &o, &x, NULL), 0);
+        assert_int_equal(cw_file_index_open(&path, &prefix, 1, &list, &y, NULL), 0);
+        assert_int_equal(x.report.n_reused + y.n_reused, 0);
+        keys[turn][0] = x.segments[0].file_key;
+        keys[turn][1] = y.keys[0];
+        cw_index_deinit(&x);
+        cw_file_index_deinit(&y);
+    }
+    assert_int_not_equal(keys[0][0], keys[1][0]);
+    assert_int_not_equal(keys[0][1], keys[1][1]);
+    bytes_free(&b[0]);
+    bytes_free(&b[1]);
+}
+
 /* Whatever is in the index file, the result is the same. */
 static void ignores_damaged_index_files(void **state)
 {
@@ -331,6 +361,7 @@ int main(void)
         cmocka_unit_test(keeps_and_renews),      cmocka_unit_test(ignores_damaged_index_files),
         cmocka_unit_test(reads_compressed),      cmocka_unit_test(tells_plain_from_gzip),
         cmocka_unit_test(reports_the_first_of_many), cmocka_unit_test(indexes_whole_files),
+        cmocka_unit_test(another_content_of_the_same_size_and_time_is_indexed_anew),
     };
     return cmocka_run_group_tests_name("index", tests, temp_make, temp_remove);
 }

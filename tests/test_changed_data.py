@@ -1,0 +1,198 @@
+"""Source files that change, between runs and under a run, in ways that keep size and modification time: what was indexed and what was kept is never taken for the new content,
+and no run mixes old and new."""
+
+import gzip
+import io
+import json
+import os
+import shutil
+import subprocess
+import tarfile
+
+import make_data
+import pytest
+from caches import TIMEOUT_S, run, same, words, write
+from command import wait_for
+
+N = 5  # records of a file; of files and image_folder it is one
+BATCH = {"op": "batch", "size": 2}
+
+
+def tfrecords(version, n):
+    return b"".join(make_data.record(b"%03d:%c" % (i, version) * 50) for i in range(n))
+
+
+def damaged_tfrecords(version, n):
+    """The data are others, their checksums are not: what `verify` would find."""
+    return tfrecords(ord("a"), n).replace(b":a", b":%c" % version)
+
+
+def lines(version, n):
+    return b"".join(b'{"x": "%03d:%c"}\n' % (i, version) for i in range(n))
+
+
+def tar(size):
+    def make(version, n):
+        out = io.BytesIO()
+        with tarfile.open(fileobj=out, mode="w") as archive:
+            for i in range(n):
+                member = tarfile.TarInfo(f"{i}.bin")
+                member.size = size
+                archive.addfile(member, io.BytesIO(bytes(size - 1) + b"%c" % version))  # the index reads the first 512 bytes of it, if that
+        return out.getvalue()
+    return make
+
+
+def large(version, n):
+    """The file key covers the first and the last 64 KiB."""
+    return bytes(100_000) + b"%c" % version + bytes(100_000) + bytes(n)
+
+
+def packed(make):
+    """Compressed so that the size stays the same."""
+    return lambda version, n: gzip.compress(make(version, n), 0, mtime=0)
+
+
+TAR = {"op": "tar", "files": "*.data", "components": {"bin": "bytes"}}
+SOURCES = {
+    "tfrecord": ({"op": "tfrecord", "files": "*.data"}, tfrecords),
+    "tfrecord-gzip": ({"op": "tfrecord", "files": "*.data"}, packed(tfrecords)),
+    "tfrecord-unverified": ({"op": "tfrecord", "files": "*.data", "verify": False}, damaged_tfrecords),
+    "tfrecord-gzip-unverified": ({"op": "tfrecord", "files": "*.data", "verify": False}, packed(damaged_tfrecords)),
+    "text": ({"op": "text", "files": "*.data"}, lines),
+    "text-gzip": ({"op": "text", "files": "*.data"}, packed(lines)),
+    "jsonl": ({"op": "jsonl", "files": "*.data", "features": {"x": "bytes"}}, lines),
+    "tar": (TAR, tar(3000)),
+    "tar-of-large-members": (TAR, tar(100_000)),
+    "tar-gzip": (TAR, packed(tar(3000))),
+    "files": ({"op": "files", "files": "*.data"}, large),
+    "image_folder": ({"op": "image_folder", "root": "images"}, large),
+}
+
+
+def restore(path, was):
+    os.utime(path, ns=(was.st_atime_ns, was.st_mtime_ns))
+
+
+def in_place(path, make):
+    data, was = make(ord("b"), N), path.stat()
+    assert len(data) == was.st_size
+    with path.open("r+b") as f:
+        f.write(data)
+    restore(path, was)
+
+
+def by_another(path, make):
+    new, was = path.with_name("new"), path.stat()
+    new.write_bytes(make(ord("b"), N))
+    restore(new, was)
+    new.replace(path)
+
+
+def appended(path, make):
+    """And what was there is changed, too."""
+    was = path.stat()
+    with path.open("r+b") as f:
+        f.write(make(ord("b"), N + 1))
+    restore(path, was)
+
+
+def cut(path, make):
+    was, data = path.stat(), make(ord("b"), N - 1)
+    with path.open("r+b") as f:
+        f.write(data)
+        f.truncate()
+    restore(path, was)
+
+
+CHANGES = [in_place, by_another, appended, cut]
+
+
+class Data:
+    """A data set of two files, of which the second is the one that changes."""
+
+    def __init__(self, directory, name):
+        self.op, self.make = SOURCES[name]
+        self.dir = directory
+        folder = name == "image_folder"
+        self.names = [directory / "images" / c / "0.png" for c in ("cat", "dog")] if folder else [directory / f"{i}.data" for i in range(2)]
+        for path in self.names:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(self.make(ord("a"), N))
+        self.pipeline = write(directory / "p.json", [self.op, {"op": "cache"}, BATCH])
+        self.slow = write(directory / "slow.json", [self.op, {"op": "cache"}, {"op": "delay", "us": 2000}, BATCH])
+
+    def words(self, cached):
+        return ["--index-dir", self.dir / "index", *(["--cache-dir", self.dir / "cache"] if cached else [])]
+
+
+@pytest.fixture
+def data(tmp_path, request):
+    return Data(tmp_path, request.param)
+
+
+every_source = pytest.mark.parametrize("data", SOURCES, indirect=True)
+every_change = pytest.mark.parametrize("change", CHANGES)
+with_and_without_a_cache = pytest.mark.parametrize("cached", [False, True], ids=["index", "cache"])
+
+
+@every_source
+@every_change
+@with_and_without_a_cache
+def test_nothing_of_the_old_content_is_read_after_a_change(data, change, cached, tmp_path):
+    before = same(data.pipeline, *data.words(cached))
+    again = run(data.pipeline, *data.words(cached))
+    assert not cached or again["cache"]["hits"] == again["elements"]
+    change(data.names[1], data.make)
+    wanted = same(data.pipeline, "--index-dir", tmp_path / "fresh")
+    assert wanted != before
+    for _ in range(2):
+        assert same(data.pipeline, *data.words(cached)) == wanted
+
+
+@every_source
+@every_change
+@with_and_without_a_cache
+def test_a_run_does_not_mix_old_and_new_content(data, change, cached, tmp_path):
+    epochs, log, expected = 400, tmp_path / "log", tmp_path / "expected"
+    run(data.pipeline, "--log", expected, "--epochs", epochs, *data.words(cached))
+    wanted = [json.loads(line) for line in expected.read_text().splitlines()]
+    per_epoch = len(wanted) // epochs
+    command = words("run", data.slow, "--json", "--log", log, "--epochs", epochs, *data.words(cached))
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as running:
+        wait_for(lambda: log.exists() and log.read_text().count("\n") > per_epoch)
+        change(data.names[1], data.make)
+        out, _ = running.communicate(timeout=TIMEOUT_S)
+    error = json.loads(out)["error"]
+    assert (running.returncode, error["kind"], error["file"]) == (1, "data", str(data.names[1]))
+    assert "since it was indexed" in error["message"]
+    got = [json.loads(line) for line in log.read_text().splitlines()]
+    assert [(b["epoch"], b["g"], b["hash"]) for b in got] == [(b["epoch"], b["g"], b["hash"]) for b in wanted[:len(got)]]
+
+
+@pytest.mark.parametrize(("data", "shared"), [("tfrecord", True), ("text-gzip", True), ("tar", False), ("files", False), ("tfrecord-unverified", False)], indirect=["data"])
+def test_a_copy_shares_what_was_kept_where_the_file_key_covers_all(data, shared, tmp_path):
+    ran = run(data.pipeline, *data.words(True))
+    for path in [data.pipeline, *data.names]:
+        (tmp_path / "copy").mkdir(exist_ok=True)
+        shutil.copy2(path, tmp_path / "copy")
+    copied = run(tmp_path / "copy" / "p.json", *data.words(True))
+    assert copied["digest"] == ran["digest"]  # keys and order do not depend on times
+    assert copied["cache"]["hits"] == (ran["elements"] if shared else 0)
+
+
+@pytest.mark.parametrize("data", ["tfrecord", "text", "jsonl"], indirect=True)
+def test_an_index_beside_a_copy_is_not_believed(data, tmp_path):
+    """A copy with another content, and with the size and the modification time of the one that was indexed, as rsync -t and cp -p may leave it."""
+    subprocess.run(words("index", *data.names, "--format", data.op["op"], "--sidecar"), check=True, capture_output=True)
+    sidecar = data.names[1].with_suffix(".data.cwx")
+    assert sidecar.exists()
+    in_place(data.names[1], data.make)
+
+    def records(name):
+        run(data.pipeline, "--log", tmp_path / name, "--index-dir", tmp_path / f"{name}.index")
+        return [json.loads(line)["records"] for line in (tmp_path / name).read_text().splitlines()]
+
+    believed = records("first")
+    sidecar.unlink()
+    assert believed == records("second")
