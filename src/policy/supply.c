@@ -6,6 +6,7 @@
 #include "base/macro.h"
 
 #define FINE 16 /* workers of a pool from which on a part of one makes no difference */
+#define UNPRICED 0.1 /* of the least price, beside pools that have one */
 
 static void sort(int *order, int n, const double *first, const double *second)
 {
@@ -25,6 +26,9 @@ void cw_supply_init(struct cw_supply *s, const struct cw_facts *f, const double 
 {
     double dear[CW_POLICY_POOLS], delay_s[CW_POLICY_POOLS];
     *s = (struct cw_supply){.n = f->n_pools};
+    for (int i = 0; i < s->n; i++) /* who has no price is cheaper than who has one */
+        if (f->pools[i].price_per_h > 0)
+            no_price = CW_MIN(no_price, UNPRICED * f->pools[i].price_per_h);
     for (int i = 0; i < s->n; i++) {
         const struct cw_pool_facts *p = &f->pools[i];
         bool told = p->cpu_share > 0 && f->pools[0].cpu_share > 0;

@@ -12,6 +12,7 @@
 #define EQUAL 1e-4
 #define ALL_COUNTS 2000 /* up to so many workers each count is tried, beyond in steps of a thousandth */
 #define ALL_VECTORS 4000 /* of several pools; of more a grid with at most so many */
+#define ROUNDS 8        /* with steps of a size: what is better by the other measure, among equals, may go on in a circle */
 #define SWEEPS 3        /* over the phases: each is chosen with the others as they are */
 
 struct search {
@@ -131,11 +132,12 @@ static int refine(struct range *r, struct cw_error *err)
         step[k] = CW_MAX(r->best.workers[k] / 2, 1);
         largest = CW_MAX(largest, step[k]);
     }
-    while (e == 0) {
+    for (int round = 0; e == 0;) {
         bool any = false;
         e = try_neighbours(r, r->best, step, 0, &any, err);
-        if (any)
+        if (any && ++round < ROUNDS)
             continue;
+        round = 0;
         if (largest == 1)
             break;
         largest /= 2;
