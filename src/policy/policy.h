@@ -11,7 +11,7 @@
 
 #include "policy/mean.h"
 
-#define CW_POLICY_POOLS 4
+#define CW_POLICY_POOLS 5 /* four provisioners, and workers that belong to none */
 #define CW_POLICY_MARKERS 16
 #define CW_POLICY_ALTERNATIVES 6
 

@@ -97,7 +97,14 @@ int cw_sim_table_parse(const json_t *object, const char *where, struct cw_worklo
         return cw_sim_expected(where, "table_unit", unit, "\"epoch_s\" or \"batch_s\"", err);
     snprintf(path, sizeof(path), "%stable", where);
     const struct reader r = {.w = w, .divide = batch ? 1 : job->batches_per_epoch, .err = err};
-    return parse_named(&r, table, path, 0, &job->table);
+    int e = parse_named(&r, table, path, 0, &job->table);
+    for (size_t i = 0; e == 0 && i < w->n_pools; i++) {
+        double alone[CW_POLICY_POOLS] = {0};
+        alone[i] = 1;
+        if (cw_sim_table_s(job->table, alone) >= CW_SIM_NEVER_S)
+            return cw_sim_expected("", path, table, "what workers of each pool do without the others, too: points of 0 for these", err);
+    }
+    return e;
 }
 
 static double point_s(const struct cw_sim_point *p, const double *speed) { return p->next ? cw_sim_table_s(p->next, speed) : p->s; }

@@ -304,8 +304,8 @@ WRONG = [
     ({"stragglers": {"part": 2, "slowdown": 2}}, "stragglers.part", "at most 1"),
     ({"failures": {}}, "failures.mtbf_s", "a value"),
     ({"jobs": []}, "jobs", "1 to 64 jobs"),
-    ({"pools": []}, "pools", "1 to 4 pools"),
-    ({"pools": {"name": "a"}}, "pools", "1 to 4 pools"),
+    ({"pools": []}, "pools", "1 to 5 pools"),
+    ({"pools": {"name": "a"}}, "pools", "1 to 5 pools"),
     ({"pools": [{"price_per_h": 1}]}, "pools[0].name", "a value"),
     ({"pools": [{"name": ""}]}, "pools[0].name", "not empty"),
     ({"pools": [{"name": "a"}, {"name": "a"}]}, "pools[1].name", "no other pool"),
@@ -316,6 +316,7 @@ WRONG = [
     ({"pools": [{"name": "remote"}, {"name": "b"}]}, "table.remote.1", "axis of one more of the pools"),
     ({"pools": [{"name": "a"}, {"name": "b"}], "table": {"a": {"0": {"c": {"1": 2}}}}}, "table.a.0", "axis of one more of the pools"),
     ({"pools": [{"name": "a"}, {"name": "b"}], "table": {"a": {"0": {"b": {"1": -2}}}}}, "table.a.0.b.1", "more than 0"),
+    ({"pools": [{"name": "a"}, {"name": "b"}], "table": {"a": {"1": {"b": {"0": 5, "1": 2}}}}}, "table", "without the others"),
     ({"pools": [{"name": "a"}, {"name": "b"}], "table": {"a": {"0": {"a": {"1": 2}}}}}, "table.a.0", "axis of one more of the pools"),
     ({"jobs": [{"name": "a"}]}, "epochs", 'inside each of "jobs"'),
 ]
