@@ -2,7 +2,7 @@
 """
 Policies beside one another in the simulator: regret against the oracle, decisions, on published curves, modelled workloads and random ones.
 
-usage: policies.py [--cachew COMMAND] [--random N] [--seed S] [--policies P,...] [--worst N] [--json FILE]
+usage: policies.py [--cachew COMMAND] [--random N] [--seed S] [--policies P,...] [--sets S,...] [--worst N] [--json FILE]
 """
 
 import argparse
@@ -28,8 +28,8 @@ def simulate(command, folder, name, workload, policy):
 
 
 def turns(result):
-    """How often the number of workers goes back to where it came from: A, B, A, B."""
-    counts = [1] + [d["workers"] for d in result["decisions"]]
+    """How often the workers go back to what they were: A, B, A, B."""
+    counts = [1] + [d["record"]["chosen"]["workers"] for d in result["decisions"]]
     counts = [n for i, n in enumerate(counts) if i == 0 or n != counts[i - 1]]
     return sum(counts[i] == counts[i + 2] and counts[i + 1] == counts[i + 3] for i in range(len(counts) - 3))
 
@@ -39,7 +39,7 @@ def judge(workload, result):
     objective = workload["objective"]
     return {"objective": objective, "regret": result["regret"][objective], "time": result["regret"]["time"], "cost": result["regret"]["cost"],
             "decisions": len(result["decisions"]), "turns": turns(result), "settled_at_s": result["settled_at_s"], "time_s": result["time_s"],
-            "path": " ".join(f"{d['workers']}{'+' + d['cache'] if d['cache'] else ''}" for d in result["decisions"][:12])}
+            "path": " ".join(f"{'/'.join(str(n) for n in d['record']['chosen']['workers'].values())}{'+' + d['cache'] if d['cache'] else ''}" for d in result["decisions"][:12])}
 
 
 def quantile(values, q):
@@ -60,13 +60,17 @@ def main():
     parser.add_argument("--random", type=int, default=500)
     parser.add_argument("--seed", type=int, default=1000000, help="of the first random workload")
     parser.add_argument("--policies", default="auto,cachew-atc22,cachew-atc22-code,hpa")
+    parser.add_argument("--sets", help="only these: published, modelled, random, jobs, pools")
     parser.add_argument("--worst", type=int, default=0, help="list the N worst of each")
     parser.add_argument("--each", action="store_true", help="list all of the published and modelled ones")
     parser.add_argument("--json", help="write all results")
     args = parser.parse_args()
     sets = {"published": workloads.published(), "modelled": workloads.modelled(),
             "random": {f"random {i}": workloads.random_workload(i) for i in range(args.seed, args.seed + args.random)},
-            "jobs": {f"job {i}": workloads.random_job(i) for i in range(args.seed, args.seed + args.random)}}
+            "jobs": {f"job {i}": workloads.random_job(i) for i in range(args.seed, args.seed + args.random)},
+            "pools": {f"pools {i}": workloads.random_pools(i) for i in range(args.seed, args.seed + args.random)}}
+    if args.sets:
+        sets = {kind: sets[kind] for kind in args.sets.split(",")}
     print(f"{'policy, workloads':34} {'n':>5} {'median %':>8} {'90 %':>8} {'99 %':>8} {'worst':>8} {'<= 15 %':>8} {'<= 3':>6} {'most':>5} {'turns':>5}")
     kept = {}
     with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(2) as pool:

@@ -119,7 +119,7 @@ int cli_simulate(int argc, char **argv)
         code = cli_fail(&err, s->json, NULL);
     for (size_t i = 0; i < CW_SIM_MAX_JOBS; i++) {
         cw_sim_outcome_deinit(&s->outcomes[i]);
-        free(s->plans[i].workers);
+        free(s->plans[i].phases);
     }
     cw_workload_deinit(&s->w);
     return code;

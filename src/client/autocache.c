@@ -224,9 +224,11 @@ static void recall(struct cw_autocache *a)
     if (!t.stored || !(t.compute_s > 0))
         return;
     const struct cw_point point = {1, t.compute_s, 1};
-    struct cw_outlook o = {.facts = &t.facts, .compute_s = t.compute_s, .worker_price_per_h = 1};
+    struct cw_outlook o = {.facts = &t.facts, .compute_s = t.compute_s};
+    const int here[CW_POLICY_POOLS] = {1};
+    cw_supply_init(&o.supply, &t.facts, NULL, 1);
     cw_curve_fit(&point, 1, 0, &o.curve);
-    struct cw_alternative best = cw_outlook_best(&o, 0), stay = cw_outlook_rest(&o, 1, t.facts.marker);
+    struct cw_alternative best = cw_outlook_best(&o, 0), stay = cw_outlook_rest(&o, here, t.facts.marker);
     struct cw_decision d = {.workers = {1}, .marker = best.marker, .concluded = true, .alternatives = {best, stay}, .n_alternatives = best.marker == stay.marker ? 1 : 2};
     d.seen = (struct cw_seen){.compute_s = t.compute_s, .error = 1, .workers = 1, .marker = t.facts.marker};
     if (best.marker >= 0)

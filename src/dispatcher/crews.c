@@ -2,6 +2,8 @@
  * Crews: with a policy, a stream is computed by as many workers as its job got of the pool, and a worker serves one stream where there are enough of them. Who is in a
  * crew stays there as long as possible: another worker has to open the data first.
  */
+#include <string.h>
+
 #include "base/hash.h"
 #include "dispatcher/internal.h"
 
@@ -19,6 +21,15 @@ int cw_dp_crew_running(const struct stream *s)
         n += serves(t) && t->state == SEAT_READY;
     }
     return n;
+}
+
+void cw_dp_crew_running_of(const struct stream *s, int *ret)
+{
+    memset(ret, 0, DP_SLOTS * sizeof(*ret));
+    CW_LIST_EACH(at, &s->seats) {
+        const struct seat *t = CW_CONTAINER(at, struct seat, by_stream);
+        ret[t->worker->slot] += serves(t) && t->state == SEAT_READY;
+    }
 }
 
 bool cw_dp_crew_comes(const struct cw_dispatcher *d, const struct stream *s)
@@ -41,58 +52,102 @@ static size_t n_active(const struct cw_dispatcher *d)
     return n;
 }
 
+/* A job that needs workers, and what it has been given so far. */
+struct party { struct job *job; int share[DP_SLOTS], sum; };
+
 /* Whether anything changed that shares follow from: a hash of it all. */
-static void note_claims(struct cw_dispatcher *d, const struct cw_claim *claims, size_t n, int most)
+static void note_claims(struct cw_dispatcher *d, const struct party *parties, size_t n, const int *most)
 {
-    uint64_t hash = cw_hash64(&most, sizeof(most));
+    uint64_t hash = cw_hash64(most, DP_SLOTS * sizeof(*most));
     for (size_t i = 0; i < n; i++) {
-        const struct { double weight; int want, priority, quota, none; } what = {claims[i].weight, claims[i].want, claims[i].priority, claims[i].quota, 0};
+        const struct scaling *x = &parties[i].job->scaling;
+        const struct { double weight; int want, priority, quota, none; } what = {x->claim.weight, x->claim.want, x->claim.priority, x->claim.quota, 0};
         hash = hash * 31 + cw_hash64(&what, sizeof(what));
+        hash = hash * 31 + cw_hash64(x->want, sizeof(x->want));
     }
-    d->claims_serial += hash != d->claims_hash;
+    d->claims_serial += hash != d->claims_hash || d->claims_serial == 0;
     d->claims_hash = hash;
 }
 
-/* What each job that needs workers gets of them. `whole` gets what it could get if it wanted all: its share is returned, and no other one changes. */
-static int divide(struct cw_dispatcher *d, const struct job *whole)
+static int sum_of(const int *workers)
 {
-    size_t n = n_active(d), i = 0;
-    int most = cw_dp_pools_most(d), of_whole = 1;
-    _cleanup_free_ struct cw_claim *claims = calloc(n + 1, sizeof(*claims));
-    if (!claims)
-        return 1; /* shares stay as they are */
-    CW_LIST_EACH(at, &d->jobs) {
-        const struct job *j = CW_CONTAINER(at, struct job, link);
-        if (!cw_dp_scale_active(j))
-            continue;
-        claims[i] = j->scaling.claim;
-        if (j == whole)
-            claims[i].want = CW_MAX(most, 1);
-        i++;
-    }
-    if (!whole)
-        note_claims(d, claims, n, most);
-    cw_share(claims, (int)n, most);
-    i = 0;
-    CW_LIST_EACH(at, &d->jobs) {
-        struct job *j = CW_CONTAINER(at, struct job, link);
-        if (!cw_dp_scale_active(j))
-            continue;
-        int share = CW_MAX(claims[i].share, 1); /* where there are fewer workers than jobs, they have one together */
-        i++;
-        if (!whole)
-            j->scaling.claim.share = share;
-        else if (j == whole)
-            of_whole = share;
-    }
-    return of_whole;
+    int n = 0;
+    for (int i = 0; i < DP_SLOTS; i++)
+        n += workers[i];
+    return n;
 }
 
-int cw_dp_crews_most(struct cw_dispatcher *d, struct job *j)
+/* Of a slot, what a job wants: as its policy said; then, of any, what it could not get so. A quota counts over all of them. */
+static int want_of(const struct party *p, const struct job *whole, int slot, int left, bool of_any)
+{
+    const struct scaling *x = &p->job->scaling;
+    int want = p->job == whole ? left : of_any ? x->claim.want - p->sum : x->want[slot];
+    return CW_MAX(x->claim.quota > 0 ? CW_MIN(want, x->claim.quota - p->sum) : want, 0);
+}
+
+static void divide_slot(struct party *parties, size_t n, struct cw_claim *claims, const struct job *whole, int slot, int *left, bool of_any)
+{
+    for (size_t i = 0; i < n; i++) {
+        claims[i] = parties[i].job->scaling.claim;
+        claims[i].want = want_of(&parties[i], whole, slot, *left, of_any);
+        claims[i].quota = 0;
+    }
+    cw_share(claims, (int)n, *left);
+    for (size_t i = 0; i < n; i++) {
+        parties[i].share[slot] += claims[i].share;
+        parties[i].sum += claims[i].share;
+        *left -= claims[i].share;
+    }
+}
+
+/* What each job that needs workers gets of them. `whole` gets what it could get if it wanted all. */
+static void divide(const struct cw_dispatcher *d, struct party *parties, size_t n, struct cw_claim *claims, const struct job *whole)
+{
+    int left[DP_SLOTS];
+    cw_dp_pools_most(d, left);
+    for (int any = 0; any <= 1; any++)
+        for (int slot = 0; slot < DP_SLOTS; slot++)
+            divide_slot(parties, n, claims, whole, slot, &left[slot], any);
+    for (size_t i = 0; i < n; i++)
+        if (parties[i].sum == 0) { /* where there are fewer workers than jobs, they have one together */
+            int slot = 0;
+            while (slot + 1 < DP_SLOTS && parties[i].job->scaling.want[slot] == 0)
+                slot++;
+            parties[i].share[slot] = parties[i].sum = 1;
+        }
+}
+
+/* Shares of all jobs; or, with `whole`, only what that one could have. */
+static void share(struct cw_dispatcher *d, struct job *whole)
+{
+    size_t n = n_active(d), i = 0;
+    int most[DP_SLOTS];
+    _cleanup_free_ struct cw_claim *claims = calloc(n + 1, sizeof(*claims));
+    _cleanup_free_ struct party *parties = calloc(n + 1, sizeof(*parties));
+    if (!claims || !parties)
+        return; /* shares stay as they are */
+    CW_LIST_EACH(at, &d->jobs)
+        if (cw_dp_scale_active(CW_CONTAINER(at, struct job, link)))
+            parties[i++].job = CW_CONTAINER(at, struct job, link);
+    divide(d, parties, n, claims, whole);
+    for (i = 0; i < n; i++) {
+        struct scaling *x = &parties[i].job->scaling;
+        if (!whole) {
+            memcpy(x->share, parties[i].share, sizeof(x->share));
+            x->claim.share = parties[i].sum;
+        } else if (parties[i].job == whole)
+            memcpy(x->most, parties[i].share, sizeof(x->most));
+    }
+    cw_dp_pools_most(d, most);
+    if (!whole)
+        note_claims(d, parties, n, most);
+}
+
+const int *cw_dp_crews_most(struct cw_dispatcher *d, struct job *j)
 {
     struct scaling *x = &j->scaling;
-    if (x->most == 0 || x->most_serial != d->claims_serial) { /* each job asks each second, and mostly nothing changed */
-        x->most = divide(d, j);
+    if (x->most_serial == 0 || x->most_serial != d->claims_serial) { /* each job asks each second, and mostly nothing changed */
+        share(d, j);
         x->most_serial = d->claims_serial;
     }
     return x->most;
@@ -127,31 +182,43 @@ static bool goes_before(const struct seat *a, const struct seat *b)
     return a->n_held != b->n_held ? a->n_held < b->n_held : a->worker->id > b->worker->id;
 }
 
-/* Returns how many there are then. Who is still opening the data takes nobody's place: one more may be there meanwhile. */
-static int shrink(struct cw_dispatcher *d, struct stream *s, int target)
+static void count_serving(const struct stream *s, int *ret)
 {
-    int n = 0;
+    memset(ret, 0, DP_SLOTS * sizeof(*ret));
+    CW_LIST_EACH(at, &s->seats) {
+        const struct seat *t = CW_CONTAINER(at, struct seat, by_stream);
+        ret[t->worker->slot] += serves(t);
+    }
+}
+
+/*
+ * Who is still opening the data takes nobody's place: one more may be there meanwhile. So those that are too many of a slot stay until those of another one are there.
+ * Returns how many serve then, of each slot.
+ */
+static void shrink(struct cw_dispatcher *d, struct stream *s, const int *target, int *n)
+{
     CW_LIST_EACH(at, &s->seats) {
         struct seat *t = CW_CONTAINER(at, struct seat, by_stream);
         if (t->granted && !able(t->worker)) /* who drains hands back what it has by itself */
             leave(d, t);
-        n += serves(t);
     }
-    for (int ready = cw_dp_crew_running(s); target > 0 ? ready > target : n > 0; n--) {
+    count_serving(s, n);
+    int all = sum_of(target);
+    for (int ready = cw_dp_crew_running(s); all > 0 ? ready > all : sum_of(n) > 0;) {
         struct seat *first = NULL;
         CW_LIST_EACH(at, &s->seats) {
             struct seat *t = CW_CONTAINER(at, struct seat, by_stream);
-            if (serves(t) && (!first || goes_before(t, first)))
+            if (serves(t) && n[t->worker->slot] > target[t->worker->slot] && (!first || goes_before(t, first)))
                 first = t;
         }
         ready -= first->state == SEAT_READY;
+        n[first->worker->slot]--;
         dismiss(d, first);
     }
-    return n;
 }
 
-/* Who serves nobody comes first; then who still has something of the stream, and who was there before others. */
-static struct worker *next_worker(struct cw_dispatcher *d, const struct stream *s, bool shared)
+/* Of a slot, or of any (-1). Who serves nobody comes first; then who still has something of the stream, and who was there before others. */
+static struct worker *next_worker(struct cw_dispatcher *d, const struct stream *s, int slot, bool shared)
 {
     struct worker *best = NULL;
     const struct seat *best_seat = NULL;
@@ -161,7 +228,7 @@ static struct worker *next_worker(struct cw_dispatcher *d, const struct stream *
         struct worker *w = CW_CONTAINER(at, struct worker, link);
         const struct seat *t = w->here;
         w->here = NULL;
-        if (!able(w) || (t && (t->granted || t->state == SEAT_UNFIT || t->shunned_until != 0)) || (w->n_crews > 0 && !shared))
+        if (!able(w) || (slot >= 0 && w->slot != slot) || (t && (t->granted || t->state == SEAT_UNFIT || t->shunned_until != 0)) || (w->n_crews > 0 && !shared))
             continue;
         if (!best || w->n_crews < best->n_crews || (w->n_crews == best->n_crews && (t != NULL) > (best_seat != NULL))) {
             best = w;
@@ -171,7 +238,7 @@ static struct worker *next_worker(struct cw_dispatcher *d, const struct stream *
     return best;
 }
 
-bool cw_dp_crews_spare(struct cw_dispatcher *d, const struct stream *s) { return d->scales && next_worker(d, s, true); }
+bool cw_dp_crews_spare(struct cw_dispatcher *d, const struct stream *s) { return d->scales && next_worker(d, s, -1, true); }
 
 static bool join(struct cw_dispatcher *d, struct stream *s, struct worker *w)
 {
@@ -188,48 +255,56 @@ static bool join(struct cw_dispatcher *d, struct stream *s, struct worker *w)
 
 static bool shares(const struct seat *t) { return serves(t) && t->worker->n_crews > 1; }
 
-/* Up to the target; better a part of one than none. Who only has a part of one gets one of its own once somebody is free. */
-static void grow(struct cw_dispatcher *d, struct stream *s, int n, int target)
+/* Up to the target; better a part of one than none, and one of another slot than none. Who only has a part of one gets one of its own once somebody is free. */
+static void grow(struct cw_dispatcher *d, struct stream *s, int *n, const int *target)
 {
     bool any = false;
-    for (; n < target && join(d, s, next_worker(d, s, n == 0)); n++)
-        any = true;
-    CW_LIST_EACH(at, &s->seats)
-        if (n == target && shares(CW_CONTAINER(at, struct seat, by_stream)) && join(d, s, next_worker(d, s, false))) {
+    for (int slot = 0; slot < DP_SLOTS; slot++)
+        for (; n[slot] < target[slot] && join(d, s, next_worker(d, s, slot, false)); n[slot]++)
             any = true;
-            n++; /* the one that is shared leaves when this one is ready */
-        }
+    if (sum_of(n) == 0 && sum_of(target) > 0 && join(d, s, next_worker(d, s, -1, true))) {
+        any = true;
+        count_serving(s, n);
+    }
+    bool complete = memcmp(n, target, DP_SLOTS * sizeof(*n)) == 0;
+    CW_LIST_EACH(at, &s->seats) {
+        const struct seat *t = CW_CONTAINER(at, struct seat, by_stream);
+        if (complete && shares(t) && join(d, s, next_worker(d, s, t->worker->slot, false)))
+            any = true, complete = false; /* the one that is shared leaves when this one is ready */
+    }
     if (any)
         cw_dp_seat_ask(d, s);
 }
 
 /* As large as the largest share of its jobs: mostly there is one. */
-static int target_of(const struct stream *s)
+static void target_of(const struct stream *s, int *ret)
 {
-    int target = 0;
+    memset(ret, 0, DP_SLOTS * sizeof(*ret));
     CW_LIST_EACH(at, &s->jobs) {
         const struct job *j = CW_CONTAINER(at, struct job, by_stream);
-        if (cw_dp_scale_active(j))
-            target = CW_MAX(target, j->scaling.claim.share);
+        for (int slot = 0; cw_dp_scale_active(j) && slot < DP_SLOTS; slot++)
+            ret[slot] = CW_MAX(ret[slot], j->scaling.share[slot]);
     }
-    return target;
 }
 
 void cw_dp_crews(struct cw_dispatcher *d)
 {
-    int needed = 0;
+    int needed[DP_SLOTS] = {0}, target[DP_SLOTS], n[DP_SLOTS];
     d->crews_due = false;
-    divide(d, NULL);
+    cw_dp_pools_place(d);
+    share(d, NULL);
     CW_LIST_EACH(at, &d->streams) { /* who has too many lets go first */
         struct stream *s = CW_CONTAINER(at, struct stream, link);
-        int target = target_of(s);
-        shrink(d, s, target);
-        needed += target;
+        target_of(s, target);
+        shrink(d, s, target, n);
+        for (int slot = 0; slot < DP_SLOTS; slot++)
+            needed[slot] += target[slot];
     }
     CW_LIST_EACH(at, &d->streams) {
         struct stream *s = CW_CONTAINER(at, struct stream, link);
-        int target = target_of(s);
-        grow(d, s, shrink(d, s, target), target);
+        target_of(s, target);
+        shrink(d, s, target, n);
+        grow(d, s, n, target);
     }
     cw_dp_pools_want(d, needed);
     d->crews_due = false; /* what the above changed is taken care of */

@@ -113,6 +113,7 @@ struct worker {
     struct seat *here;    /* while a stream's workers are gone through: its seat */
     struct cw_link seats;
     size_t n_held, n_crews; /* n_crews: streams that it serves */
+    int slot;             /* of its pool (scaling.h) */
 };
 
 enum seat_state { SEAT_IDLE, SEAT_ASKED, SEAT_READY, SEAT_UNFIT };

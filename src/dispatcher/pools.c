@@ -13,6 +13,14 @@
 #define WHY_BYTES 1000
 #define DELAY_WEIGHT 0.3 /* of the last start among those before */
 
+const struct pool *cw_dp_pool_at(const struct cw_dispatcher *d, int slot)
+{
+    CW_LIST_EACH(at, &d->pools)
+        if (CW_CONTAINER(at, struct pool, link)->slot == slot)
+            return CW_CONTAINER(at, struct pool, link);
+    return NULL;
+}
+
 static struct pool *pool_find(struct cw_dispatcher *d, const char *name)
 {
     CW_LIST_EACH(at, &d->pools)
@@ -80,6 +88,8 @@ static int pool_new(struct cw_dispatcher *d, struct cw_peer *peer, const char *n
         return cw_error_nomem(err, sizeof(*p), "a pool");
     }
     p->peer = peer;
+    for (p->slot = 1; cw_dp_pool_at(d, p->slot);) /* there is one left: at most DP_POOLS pools are let in */
+        p->slot++;
     peer->pool = p;
     *ret = p;
     return 0;
@@ -150,26 +160,28 @@ void cw_dp_pool_released(struct cw_dispatcher *d, const struct worker *w)
 
 /* ---- what is wanted of them ---- */
 
-/* Workers that are there and stay: of no pool, or of one whose provisioner is away. */
-static int n_others(const struct cw_dispatcher *d)
+void cw_dp_pools_place(struct cw_dispatcher *d)
 {
-    int n = 0;
     CW_LIST_EACH(at, &d->workers) {
-        const struct worker *w = CW_CONTAINER(at, struct worker, link);
-        bool of_pool = false;
+        struct worker *w = CW_CONTAINER(at, struct worker, link);
+        w->slot = 0; /* of no pool, or of one whose provisioner is away: it is there, and stays */
         CW_LIST_EACH(at_pool, &d->pools)
-            of_pool |= is_of(w, CW_CONTAINER(at_pool, struct pool, link));
-        n += w->ready && !w->draining && !of_pool;
+            if (is_of(w, CW_CONTAINER(at_pool, struct pool, link)))
+                w->slot = CW_CONTAINER(at_pool, struct pool, link)->slot;
     }
-    return n;
 }
 
-int cw_dp_pools_most(const struct cw_dispatcher *d)
+void cw_dp_pools_most(const struct cw_dispatcher *d, int *ret)
 {
-    int64_t n = n_others(d);
-    CW_LIST_EACH(at, &d->pools)
-        n += CW_CONTAINER(at, struct pool, link)->maximum;
-    return (int)CW_MIN(n, (int64_t)DP_WORKERS);
+    memset(ret, 0, DP_SLOTS * sizeof(*ret));
+    CW_LIST_EACH(at, &d->workers) {
+        const struct worker *w = CW_CONTAINER(at, struct worker, link);
+        ret[0] += w->ready && !w->draining && w->slot == 0;
+    }
+    CW_LIST_EACH(at, &d->pools) {
+        const struct pool *p = CW_CONTAINER(at, struct pool, link);
+        ret[p->slot] = (int)CW_MIN(p->maximum, (uint32_t)DP_WORKERS);
+    }
 }
 
 /* It serves nobody; and what it has for somebody to fetch is not lost with it. */
@@ -220,15 +232,17 @@ static void say(struct cw_dispatcher *d, struct pool *p)
     cw_dp_send(d, p->peer, &e);
 }
 
-void cw_dp_pools_want(struct cw_dispatcher *d, int n_workers)
+void cw_dp_pools_want(struct cw_dispatcher *d, const int *needed)
 {
-    int64_t needed = (int64_t)n_workers - n_others(d);
+    int n_workers = 0;
+    for (int i = 0; i < DP_SLOTS; i++)
+        n_workers += needed[i];
     if (n_workers > 0)
         d->busy_ns = d->now_ns;
     bool keep = d->grace_until_ns != 0 || d->now_ns - d->busy_ns < DP_WARM; /* the next job may come soon, or be found again */
     CW_LIST_EACH(at, &d->pools) {
         struct pool *p = CW_CONTAINER(at, struct pool, link);
-        uint32_t n = (uint32_t)CW_MAX(CW_MIN(needed, (int64_t)p->maximum), (int64_t)p->minimum);
+        uint32_t n = (uint32_t)CW_MAX(CW_MIN((int64_t)needed[p->slot], (int64_t)p->maximum), (int64_t)p->minimum);
         if (n_workers == 0 && keep)
             n = CW_MIN(CW_MAX(n, p->wanted), p->maximum);
         if (n > p->wanted)
@@ -237,7 +251,6 @@ void cw_dp_pools_want(struct cw_dispatcher *d, int n_workers)
             p->n_asked = n > p->units ? n - p->units : 0;
         p->due |= n != p->wanted;
         p->wanted = n;
-        needed -= n;
         drain_surplus(d, p);
         if (p->due)
             say(d, p);

@@ -66,7 +66,7 @@ void cw_dp_scale_restore(struct cw_dispatcher *d, struct job *j, const Cachew__J
     claim->weight = row->weight > 0 && row->weight < 1e9 ? row->weight : 1;
     claim->priority = row->priority;
     claim->quota = (int)CW_MIN(row->quota, (uint32_t)DP_WORKERS);
-    claim->want = claim->share = (int)CW_MIN(row->workers, (uint32_t)DP_WORKERS);
+    claim->want = claim->share = (int)CW_MIN(row->workers, (uint32_t)DP_WORKERS); /* of which pools is decided anew: until then as there are some */
     j->scaling.objective = row->objective <= 1 + CW_OBJECTIVE_COST ? (int)row->objective : 0;
     j->scaling.client_price_per_h = row->client_price_per_h > 0 && row->client_price_per_h < 1e9 ? row->client_price_per_h : 0;
     if (d->scales && strcmp(row->policy, d->policy.name) == 0) {
@@ -102,24 +102,27 @@ static double batches_per_position(const struct stream *s)
     return s->n_completed > 0 ? (double)s->n_batches / ((double)s->n_completed * (double)s->data->plan->split_size) : 0;
 }
 
-/* What the crew computed: of each worker a mean, and what sets them apart is the scatter. */
-static void supply_facts(const struct stream *s, struct cw_pool_facts *pool, double *ret_source_bytes)
+/* What the crew computed: of each worker a mean, and what sets them apart is the scatter. facts_of: by slot, its place in f. */
+static void supply_facts(const struct stream *s, const int *facts_of, struct cw_facts *f)
 {
-    double per_position = batches_per_position(s), busy_s = 0, span_s = 0, bytes = 0;
+    double per_position = batches_per_position(s), bytes = 0, n_all = 0, busy_s[DP_SLOTS] = {0}, span_s[DP_SLOTS] = {0};
     CW_LIST_EACH(at, &s->seats) {
         const struct seat *t = CW_CONTAINER(at, struct seat, by_stream);
         const struct work *a = &t->worked, *b = &t->work;
         double n = (b->positions - a->positions) * per_position, seconds = b->compute_s - a->compute_s;
-        if (!t->granted || a->at_ns == 0 || b->at_ns <= a->at_ns || b->compute_s < a->compute_s || b->positions < a->positions) /* not said yet; or begun anew */
+        int i = facts_of[t->worker->slot];
+        if (!t->granted || i < 0 || a->at_ns == 0 || b->at_ns <= a->at_ns || b->compute_s < a->compute_s || b->positions < a->positions) /* not said yet; or begun anew */
             continue;
         struct cw_mean mean = mean_of(n, seconds, n > 0 ? seconds * seconds / n : 0);
-        cw_mean_merge(&pool->compute, &mean);
-        busy_s += seconds;
+        cw_mean_merge(&f->pools[i].compute, &mean);
+        n_all += n;
         bytes += b->read_bytes - a->read_bytes;
-        span_s += (double)(b->at_ns - a->at_ns) / 1e9;
+        busy_s[i] += seconds;
+        span_s[i] += (double)(b->at_ns - a->at_ns) / 1e9;
     }
-    pool->busy = span_s > 0 ? CW_MIN(busy_s / span_s, 1) : 0;
-    *ret_source_bytes = pool->compute.n > 0 ? bytes / pool->compute.n : 0;
+    for (int i = 0; i < f->n_pools; i++)
+        f->pools[i].busy = span_s[i] > 0 ? CW_MIN(busy_s[i] / span_s[i], 1) : 0;
+    f->storage.source_bytes = n_all > 0 ? bytes / n_all : 0;
 }
 
 static void measure_anew(struct job *j)
@@ -145,25 +148,50 @@ static void epoch_facts(struct job *j, struct cw_facts *f)
 }
 
 /* So many can be had, as far as is known: more did not come. */
-static int cap_of(const struct cw_dispatcher *d, const struct job *j)
+static int cap_of(const struct cw_dispatcher *d, const struct job *j, int slot)
 {
-    return j->scaling.cap > 0 && j->scaling.cap_serial == d->supply_serial ? j->scaling.cap : DP_WORKERS;
+    const struct scaling *x = &j->scaling;
+    return x->cap_serial != 0 && x->cap_serial == d->supply_serial && x->cap[slot] >= 0 ? x->cap[slot] : DP_WORKERS;
 }
 
-static const struct pool *cheapest_pool(const struct cw_dispatcher *d) { return cw_list_empty(&d->pools) ? NULL : CW_CONTAINER(d->pools.next, struct pool, link); }
-static double start_delay_s(const struct cw_dispatcher *d) { return cheapest_pool(d) ? cheapest_pool(d)->start_delay_s : 0; }
-
-static void pool_facts(struct cw_dispatcher *d, struct job *j, struct cw_pool_facts *f)
+static double start_delay_s(const struct cw_dispatcher *d)
 {
-    const struct pool *cheapest = cheapest_pool(d);
-    f->name = cheapest ? cheapest->name : "workers";
-    f->place = CW_PLACE_REMOTE;
-    f->running = cw_dp_crew_running(j->stream);
-    f->starting = CW_MAX(j->scaling.claim.share - f->running, 0);
-    f->maximum = d->scales ? CW_MIN(cw_dp_crews_most(d, j), cap_of(d, j)) : f->running;
-    f->price_per_h = cheapest && cheapest->price_per_h > 0 ? cheapest->price_per_h : d->worker_price_per_h;
-    f->start_delay_s = start_delay_s(d);
-    f->cpu_share = cheapest ? cheapest->cpu_share : 0;
+    double most = 0;
+    CW_LIST_EACH(at, &d->pools)
+        most = CW_MAX(most, CW_CONTAINER(at, struct pool, link)->start_delay_s);
+    return most;
+}
+
+/* Workers of no pool are there, and are never ended: beside pools, whose workers are paid for when they are wanted, they cost nothing. */
+static struct cw_pool_facts facts_of_slot(const struct cw_dispatcher *d, const struct job *j, int slot, int running, int most)
+{
+    const struct pool *p = cw_dp_pool_at(d, slot);
+    struct cw_pool_facts f = {.name = p ? p->name : "static", .place = CW_PLACE_REMOTE, .running = running, .maximum = CW_MIN(most, cap_of(d, j, slot))};
+    f.starting = CW_MAX(j->scaling.share[slot] - running, 0);
+    f.price_per_h = p && p->price_per_h > 0 ? p->price_per_h : p || cw_list_empty(&d->pools) ? d->worker_price_per_h : 0;
+    f.start_delay_s = p ? p->start_delay_s : 0;
+    f.cpu_share = p ? p->cpu_share : 0;
+    return f;
+}
+
+/* A pool for each slot that has some; without a policy for all workers together. facts_of: by slot, its place among them, or -1. */
+static void pool_facts(struct cw_dispatcher *d, struct job *j, struct cw_facts *f, int *facts_of)
+{
+    int running[DP_SLOTS];
+    memset(facts_of, 0, DP_SLOTS * sizeof(*facts_of));
+    cw_dp_crew_running_of(j->stream, running);
+    if (!d->scales) {
+        int n = cw_dp_crew_running(j->stream);
+        f->pools[f->n_pools++] = (struct cw_pool_facts){.name = "static", .running = n, .maximum = n, .price_per_h = d->worker_price_per_h};
+        return;
+    }
+    const int *most = cw_dp_crews_most(d, j);
+    for (int slot = 0; slot < DP_SLOTS; slot++) {
+        bool any = most[slot] > 0 || running[slot] > 0 || cw_dp_pool_at(d, slot) || (slot == 0 && cw_list_empty(&d->pools));
+        facts_of[slot] = any ? f->n_pools : -1;
+        if (any)
+            f->pools[f->n_pools++] = facts_of_slot(d, j, slot, running[slot], most[slot]);
+    }
 }
 
 /* ---- when it counts ---- */
@@ -188,19 +216,27 @@ static void begin_phase(struct cw_dispatcher *d, struct job *j, int phase)
 /* Of many workers one may be missing, and be on its way again: as policies have it. */
 static bool is_complete(const struct cw_dispatcher *d, const struct job *j)
 {
-    int share = CW_MIN(j->scaling.claim.share, cap_of(d, j));
-    return cw_dp_crew_running(j->stream) >= share - share / MISSING;
+    int running[DP_SLOTS], missing = 0, share = 0;
+    cw_dp_crew_running_of(j->stream, running);
+    for (int slot = 0; slot < DP_SLOTS; slot++) {
+        int n = CW_MIN(j->scaling.share[slot], cap_of(d, j, slot));
+        share += n;
+        missing += CW_MAX(n - running[slot], 0);
+    }
+    return missing <= share / MISSING;
 }
 
 /* Whether to wait for those that are missing. If not, there are no more until another one comes. */
 static bool is_awaited(struct cw_dispatcher *d, struct job *j)
 {
     struct scaling *x = &j->scaling;
+    int running[DP_SLOTS];
     double patience_s = PATIENCE_S + PATIENCE_STARTS * start_delay_s(d);
-    int running = cw_dp_crew_running(j->stream);
-    if (running == 0 || (double)(d->now_ns - x->phase_ns) < patience_s * 1e9)
+    if (cw_dp_crew_running(j->stream) == 0 || (double)(d->now_ns - x->phase_ns) < patience_s * 1e9)
         return true;
-    x->cap = running;
+    cw_dp_crew_running_of(j->stream, running);
+    for (int slot = 0; slot < DP_SLOTS; slot++)
+        x->cap[slot] = running[slot] < x->share[slot] ? running[slot] : -1;
     x->cap_serial = d->supply_serial;
     return false;
 }
@@ -268,25 +304,39 @@ static bool caches(const struct job *j, const struct cw_facts *f)
     return false;
 }
 
+/* What can't be is not decided: no more than there are of each pool, and a worker at least. Returns how many that is. */
+static int bound(const struct cw_dispatcher *d, const struct cw_facts *f, struct cw_decision *decision)
+{
+    int n = 0;
+    for (int i = 0; i < f->n_pools; i++)
+        n += decision->workers[i] = d->scales ? CW_MAX(CW_MIN(decision->workers[i], f->pools[i].maximum), 0) : f->pools[i].running;
+    if (n == 0 && d->scales)
+        n = decision->workers[0] = 1;
+    return n;
+}
+
 static void ask(struct cw_dispatcher *d, struct job *j, const struct cw_client_facts *clients)
 {
     struct scaling *x = &j->scaling;
-    struct cw_facts f = {.clients = clients, .n_clients = (int)j->world_size, .n_pools = 1, .marker = -1, .objective = cw_dp_scale_objective(d, j),
+    struct cw_facts f = {.clients = clients, .n_clients = (int)j->world_size, .marker = -1, .objective = cw_dp_scale_objective(d, j),
                          .client_price_per_h = cw_dp_scale_client_price(d, j)};
     struct cw_decision decision = {.marker = -1, .seen.marker = -1};
     struct cw_marker_facts markers[DP_MARKERS];
     const struct cw_policy *policy = d->scales ? &d->policy : &cw_policy_auto;
     double per_position = batches_per_position(j->stream);
+    int facts_of[DP_SLOTS], want[DP_SLOTS];
     epoch_facts(j, &f);
-    pool_facts(d, j, &f.pools[0]);
-    supply_facts(j->stream, &f.pools[0], &f.storage.source_bytes);
+    pool_facts(d, j, &f, facts_of);
+    supply_facts(j->stream, facts_of, &f);
     if (per_position > 0)
         cw_dp_caching_facts(j->stream, 1 / per_position, &f, markers);
     policy->decide(policy, &x->memory, &f, (double)d->now_ns / 1e9, &decision);
-    decision.workers[0] = d->scales ? CW_MAX(CW_MIN(decision.workers[0], f.pools[0].maximum), 1) : f.pools[0].running;
+    int n = bound(d, &f, &decision);
+    for (int slot = 0; slot < DP_SLOTS; slot++)
+        want[slot] = facts_of[slot] >= 0 ? decision.workers[facts_of[slot]] : 0;
     if (!policy->caches || !caches(j, &f) || decision.marker >= f.n_markers)
         decision.marker = f.marker;
-    bool changes = d->scales && decision.workers[0] != x->claim.want, moves = f.n_markers > 0 && !cw_dp_caching_is(j->stream, decision.marker);
+    bool changes = d->scales && (n != x->claim.want || memcmp(want, x->want, sizeof(want)) != 0), moves = f.n_markers > 0 && !cw_dp_caching_is(j->stream, decision.marker);
     if (moves && !*decision.why) /* workers did it already: nothing was to be decided */
         snprintf(decision.why, sizeof(decision.why), "what is there takes longer to read than to compute");
     f.marker = cw_dp_caching_in_use(j->stream); /* for the record: what is in use was, though it was not read */
@@ -300,7 +350,8 @@ static void ask(struct cw_dispatcher *d, struct job *j, const struct cw_client_f
     measure_anew(j);
     if (!changes)
         return;
-    x->claim.want = decision.workers[0];
+    x->claim.want = n;
+    memcpy(x->want, want, sizeof(want));
     begin_phase(d, j, SCALE_STARTS);
     cw_dp_crews_later(d);
     if (j->durable || j->writing > 0)

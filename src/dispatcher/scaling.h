@@ -19,7 +19,8 @@ struct stream;
 struct job;
 struct seat;
 
-#define DP_POOLS CW_POLICY_POOLS
+#define DP_SLOTS CW_POLICY_POOLS       /* kinds of workers: slot 0 has those that belong to no pool, ... */
+#define DP_POOLS (DP_SLOTS - 1)        /* ... and a pool has one of the others as long as it is there */
 #define DP_DECISIONS 32                /* of a job that are kept */
 #define DP_POLICY_BYTES ((size_t)64 << 10) /* of what a policy remembers, in the journal */
 #define DP_REPORT UINT64_C(1000000000)  /* policies are asked so often: as workers say what they have computed */
@@ -55,11 +56,13 @@ struct decision { double t; uint64_t at_ns; json_t *record; };
  */
 struct scaling {
     struct cw_policy_memory memory;
-    struct cw_claim claim;             /* want: what the policy asks for, at least 1; share: how many the stream's crew is to have */
-    int most;                          /* that it could have, whatever it wants, ... */
-    uint64_t most_serial;              /* ... by claims as they were then; most 0: not known yet */
-    int cap;                           /* so many were there after waiting for more (0: all came), ... */
-    uint64_t cap_serial;               /* ... at this state of the supply */
+    struct cw_claim claim;             /* want: what the policy asks for, at least 1; share: how many the stream's crew is to have. Of all slots together */
+    int want[DP_SLOTS];                /* of each; what is missing in the sum, or can't be had there, is taken where there is some left */
+    int share[DP_SLOTS];
+    int most[DP_SLOTS];                /* that it could have, whatever it wants, ... */
+    uint64_t most_serial;              /* ... by claims as they were then; 0: not known yet */
+    int cap[DP_SLOTS];                 /* so many were there after waiting for more (-1: all came), ... */
+    uint64_t cap_serial;               /* ... at this state of the supply; 0: there is none */
     int objective;                     /* 1 + enum cw_objective; 0: the dispatcher's */
     double client_price_per_h;         /* 0: the dispatcher's */
     uint64_t began_ns, next_ns;        /* when it was asked first, and will be */
@@ -74,6 +77,7 @@ struct pool {
     struct cw_link link;       /* the cheapest first */
     struct cw_peer *peer;
     char *name, *why;
+    int slot;                  /* from 1 */
     uint32_t minimum, maximum, units;
     double price_per_h, cpu_share;
     double start_delay_s;      /* as measured; 0: not yet */
@@ -88,9 +92,10 @@ void cw_dp_crews(struct cw_dispatcher *d);       /* makes crews as large as jobs
 void cw_dp_crews_later(struct cw_dispatcher *d); /* in the next turn: something changed that they depend on */
 void cw_dp_crews_tick(struct cw_dispatcher *d);  /* seats that are not of the crew any more, and have nothing, go */
 int cw_dp_crew_running(const struct stream *s);  /* of its crew, those that compute */
+void cw_dp_crew_running_of(const struct stream *s, int *ret); /* of each slot */
 bool cw_dp_crew_comes(const struct cw_dispatcher *d, const struct stream *s); /* somebody of its crew opens the data */
 bool cw_dp_crews_spare(struct cw_dispatcher *d, const struct stream *s); /* another worker could take the place of one */
-int cw_dp_crews_most(struct cw_dispatcher *d, struct job *j); /* so many workers it could have, whatever it wants */
+const int *cw_dp_crews_most(struct cw_dispatcher *d, struct job *j); /* so many workers of each slot it could have, whatever it wants */
 
 /* caching.c: where streams are cached */
 void cw_dp_caching_store(struct worker *w, const Cachew__Heartbeat *m); /* what the worker says of its cache as a whole */
@@ -120,6 +125,8 @@ int cw_dp_pool_message(struct cw_dispatcher *d, struct cw_peer *p, const Cachew_
 void cw_dp_pool_lost(struct cw_dispatcher *d, struct pool *p);
 void cw_dp_pool_started(struct cw_dispatcher *d, const struct worker *w); /* it is there */
 void cw_dp_pool_released(struct cw_dispatcher *d, const struct worker *w); /* it was told to drain: its provisioner may end it */
-int cw_dp_pools_most(const struct cw_dispatcher *d);          /* workers that there could be */
-void cw_dp_pools_want(struct cw_dispatcher *d, int n_workers); /* so many are needed */
+const struct pool *cw_dp_pool_at(const struct cw_dispatcher *d, int slot); /* NULL: there is none */
+void cw_dp_pools_place(struct cw_dispatcher *d);               /* tells workers their slot */
+void cw_dp_pools_most(const struct cw_dispatcher *d, int *ret); /* workers of each slot that there could be */
+void cw_dp_pools_want(struct cw_dispatcher *d, const int *needed); /* so many of each slot are needed */
 json_t *cw_dp_pools_json(const struct cw_dispatcher *d);

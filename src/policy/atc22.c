@@ -160,7 +160,8 @@ static void turn_epoch(struct atc22 *m, const struct cw_facts *f)
 /* True: the profile is complete, and what to cache was chosen. */
 static bool profile(struct atc22 *m, const struct cw_facts *f, struct cw_decision *d)
 {
-    const struct cw_mean *compute = &f->pools[0].compute;
+    const struct cw_pool_facts all = cw_pools_together(f);
+    const struct cw_mean *compute = &all.compute;
     m->profile_batches += compute->n;
     m->profile_time += compute->n * compute->mean;
     if (m->profile_batches < PROFILE_BATCHES)
@@ -174,7 +175,8 @@ static bool profile(struct atc22 *m, const struct cw_facts *f, struct cw_decisio
 static bool measure(const struct rule *rule, struct atc22 *m, const struct cw_facts *f, struct cw_decision *d)
 {
     struct cw_demand now = cw_demand(f);
-    if (f->pools[0].running != (int)m->workers || !(now.interval.n > 0))
+    struct cw_pool_facts all = cw_pools_together(f);
+    if (all.running != (int)m->workers || !(now.interval.n > 0))
         return false;
     double n = now.interval.n, dropped = CW_MIN(m->drop, n);
     m->drop -= dropped;
@@ -185,7 +187,7 @@ static bool measure(const struct rule *rule, struct atc22 *m, const struct cw_fa
         return false;
     double s = m->time / m->batches, queue = m->queue / m->batches;
     m->batches = m->time = m->queue = 0;
-    return report(rule, m, s, queue, f->pools[0].maximum, d);
+    return report(rule, m, s, queue, all.maximum, d);
 }
 
 static void atc22_decide(const struct cw_policy *policy, struct cw_policy_memory *memory, const struct cw_facts *f, double now_s, struct cw_decision *d)
@@ -201,8 +203,8 @@ static void atc22_decide(const struct cw_policy *policy, struct cw_policy_memory
     if (m->workers != before)
         snprintf(d->why, sizeof(d->why), "another mode: from one worker on");
     bool decided = m->mode == PROFILE ? profile(m, f, d) : measure(&rules[(int)policy->parameter], m, f, d);
-    m->workers = CW_MIN(m->workers, f->pools[0].maximum);
-    d->workers[0] = (int)m->workers;
+    m->workers = CW_MIN(m->workers, cw_pools_together(f).maximum);
+    cw_pools_fill(f, m->workers, d);
     d->marker = m->mode == PUT || m->mode == GET ? (int)m->marker : -1;
     d->write_waits = m->mode == PUT;
     d->concluded = decided || m->workers != before;

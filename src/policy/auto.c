@@ -85,10 +85,8 @@ static void take(struct cw_auto *m, const struct cw_facts *f, const struct cw_al
 {
     double cached = chosen->marker >= 0 ? f->markers[chosen->marker].cached : 0, full = cw_auto_all_s(m, f);
     bool reads = chosen->marker != (int)m->marker && (cached > GREW || (chosen->marker < 0 && m->cached > GREW)); /* what is there, from now on; or no more */
-    bool other = chosen->workers != (int)m->target || reads;
-    if (chosen->workers != (int)m->target)
-        m->asked_s = now_s;
-    m->target = chosen->workers;
+    bool other = !cw_auto_is_target(m, chosen->pools) || reads;
+    cw_auto_ask(m, chosen->pools, now_s);
     m->marker = chosen->marker;
     note_cache(m, f);
     m->cached = cached;
@@ -117,7 +115,7 @@ static bool pays(const struct cw_auto *m, const struct cw_outlook *o, const stru
  */
 static double doubt(const struct cw_auto *m, const struct cw_outlook *o)
 {
-    double delay_s = o->facts->pools[0].start_delay_s;
+    double delay_s = cw_auto_start_delay(o->facts);
     if (o->facts->objective != CW_OBJECTIVE_TIME || !(delay_s > 0))
         return 0;
     struct cw_alternative best = cw_outlook_best(o, 0);
@@ -128,19 +126,21 @@ static double doubt(const struct cw_auto *m, const struct cw_outlook *o)
 static void look(struct cw_auto *m, const struct cw_facts *f, double now_s, bool predicted, struct cw_decision *d)
 {
     struct cw_outlook o;
+    int target[CW_POLICY_POOLS];
     bool first = m->decisions == 0;
     if (!predicted)
         cw_auto_learn(m, f);
     cw_auto_outlook(m, f, &o);
     o.doubt = predicted ? 0 : doubt(m, &o);
     struct cw_alternative best = cw_outlook_best(&o, first ? 0 : MARKER_GAIN);
-    struct cw_alternative stay = (predicted ? cw_outlook_keep : cw_outlook_rest)(&o, (int)m->target, f->marker);
+    cw_auto_target(m, target);
+    struct cw_alternative stay = (predicted ? cw_outlook_keep : cw_outlook_rest)(&o, target, f->marker);
     double decisions = cw_outlook_fills(&o, best.marker) ? DECISIONS - 1 : DECISIONS; /* one is kept for when it is full */
     double error = predicted ? 0 : cw_auto_error(m);
     double trial = predicted ? 0 : cw_auto_explore(m, &o, &stay, error), n = trial > 0 ? trial : cw_auto_restrain(m, f, &best);
-    if (n != best.workers)
-        best = cw_outlook_rest(&o, (int)CW_MIN(n, f->pools[0].maximum), best.marker);
-    bool other = best.workers != (int)m->target || best.marker != f->marker;
+    if (n != best.capacity)
+        best = cw_outlook_like(&o, &best, n, best.marker);
+    bool other = !cw_auto_is_target(m, best.pools) || best.marker != f->marker;
     bool worth = trial > 0 ? error < cw_auto_tolerated_error(m, f, &best, now_s) / TRIAL_SURER : pays(m, &o, &best, &stay, decisions, error, now_s);
     double most = predicted && cw_outlook_fills(&o, best.marker) ? DECISIONS : DECISIONS_AT_MOST; /* it will be fuller still */
     if (other && worth && m->decisions < most) {
@@ -176,12 +176,12 @@ static void absorb_recent(struct cw_auto *m)
 
 static void absorb(struct cw_auto *m, const struct cw_facts *f, const struct cw_demand *now)
 {
-    const struct cw_pool_facts *pool = &f->pools[0];
+    struct cw_auto_work work = cw_auto_work(m, f);
     double n = m->recent_interval.n + now->interval.n;
     if (n > 0)
-        m->recent_busy += (pool->busy - m->recent_busy) * now->interval.n / n;
+        m->recent_busy += (work.busy - m->recent_busy) * now->interval.n / n;
     cw_mean_merge(&m->recent_interval, &now->interval);
-    cw_mean_merge(&m->recent_compute, &pool->compute);
+    cw_mean_merge(&m->recent_compute, &work.compute);
     cw_mean_merge(&m->recent_step, &now->step);
 }
 
@@ -240,8 +240,15 @@ static bool cache_grew(struct cw_auto *m, const struct cw_facts *f, double now_s
 
 static void start(struct cw_auto *m, const struct cw_facts *f, double now_s)
 {
-    m->target = CW_MAX(f->pools[0].running, 1);
-    m->running = f->pools[0].running;
+    struct cw_supply s;
+    int workers[CW_POLICY_POOLS] = {0};
+    cw_auto_supply(m, f, &s);
+    for (int i = 0; i < f->n_pools; i++)
+        workers[i] = f->pools[i].running;
+    m->running = cw_supply_capacity(&s, workers);
+    if (!(m->running > 0))
+        cw_supply_fill(&s, 0, 1, workers);
+    cw_auto_set_target(m, workers);
     m->marker = f->marker;
     m->markers = f->n_markers;
     m->objective = f->objective;
@@ -274,19 +281,31 @@ static void fit_objective(struct cw_auto *m, const struct cw_facts *f)
     m->looked_n = 0;
 }
 
-/* The pool has become smaller than what was wanted; or larger, where all of it was taken: then it looks again. */
+/* A pool has become smaller than what was wanted of it; or there is more, where all of it was taken: then it looks again. */
 static void fit_maximum(struct cw_auto *m, const struct cw_facts *f, double now_s, struct cw_decision *d)
 {
-    if (m->maximum > 0 && m->target >= m->maximum && f->pools[0].maximum > m->maximum)
+    struct cw_supply s;
+    int workers[CW_POLICY_POOLS];
+    cw_auto_supply(m, f, &s);
+    double most = cw_supply_most(&s);
+    if (m->maximum > 0 && m->target >= m->maximum && most > m->maximum)
         begin_anew(m, 0);
-    m->maximum = f->pools[0].maximum;
-    if (m->target <= f->pools[0].maximum)
+    m->maximum = most;
+    cw_auto_target(m, workers);
+    for (int i = 0; i < f->n_pools; i++)
+        if (workers[i] > f->pools[i].maximum) {
+            workers[i] = f->pools[i].maximum;
+            d->concluded = true;
+            snprintf(d->why, sizeof(d->why), "%s has no more than %d for this job", f->n_pools > 1 ? f->pools[i].name : "the pool", f->pools[i].maximum);
+        }
+    if (!d->concluded)
         return;
-    m->target = CW_MAX(f->pools[0].maximum, 1);
+    double left = cw_supply_capacity(&s, workers);
+    if (!(left > 0))
+        cw_supply_fill(&s, 0, 1, workers);
+    cw_auto_set_target(m, workers);
     m->resting = 0;
     measure_anew(m, now_s);
-    d->concluded = true;
-    snprintf(d->why, sizeof(d->why), "the pool has no more than %d for this job", f->pools[0].maximum);
 }
 
 /* A report with the workers that were decided on. Looks again whenever there is some more to look at, until it rests. */
@@ -304,10 +323,9 @@ static void observe(struct cw_auto *m, const struct cw_facts *f, const struct cw
 
 static void spend(struct cw_auto *m, const struct cw_facts *f, double now_s)
 {
-    const struct cw_pool_facts *pool = &f->pools[0];
     double seconds = CW_MAX(now_s - m->last_s, 0);
     m->past_s += seconds;
-    m->past_cost += seconds / 3600 * (f->client_price_per_h + (pool->running + pool->starting) * pool->price_per_h);
+    m->past_cost += seconds / 3600 * (f->client_price_per_h + cw_auto_price(m, f, false));
     m->last_s = now_s;
 }
 
@@ -318,28 +336,31 @@ static void auto_decide(const struct cw_policy *policy, struct cw_policy_memory 
 {
     struct cw_auto *m = (struct cw_auto *)memory->values;
     struct cw_demand now = cw_demand(f);
-    if (m->target < 1)
+    cw_auto_fit_pools(m, f);
+    if (!(m->target > 0))
         start(m, f, now_s);
+    cw_auto_learn_speeds(m, f);
+    double running = cw_auto_running(m, f);
     spend(m, f, now_s);
-    bool same = about(f->pools[0].running, m->running) && about(f->pools[0].running, m->target);
+    bool same = about(running, m->running) && about(running, m->target);
     fit_maximum(m, f, now_s, d);
     fit_markers(m, f);
     fit_objective(m, f);
-    m->running = f->pools[0].running;
+    m->running = running;
     if (cache_grew(m, f, now_s))
         look(m, f, now_s, true, d);
     else if (!same)
         cw_mean_merge(&m->step, &now.step);
     else if (now.interval.n > 0)
         observe(m, f, &now, now_s, d);
-    d->workers[0] = (int)m->target;
+    cw_auto_target(m, d->workers);
     d->marker = (int)m->marker;
 }
 
 static const struct cw_field fields[] = {
     CW_FIELD(struct cw_auto, target), CW_FIELD(struct cw_auto, marker), CW_FIELD(struct cw_auto, decisions), CW_FIELD(struct cw_auto, resting), CW_FIELD(struct cw_auto, maximum),
     CW_FIELD(struct cw_auto, running), CW_FIELD(struct cw_auto, cached), CW_FIELD(struct cw_auto, markers), CW_FIELD(struct cw_auto, since_s),
-    CW_FIELD(struct cw_auto, looked_n), CW_FIELD(struct cw_auto, objective), CW_FIELD(struct cw_auto, client_price_per_h), CW_FIELD(struct cw_auto, last_s), CW_FIELD(struct cw_auto, asked_s), CW_FIELD(struct cw_auto, past_s), CW_FIELD(struct cw_auto, past_cost), CW_FIELD(struct cw_auto, busiest), CW_FIELD(struct cw_auto, source_bytes_per_s), CW_FIELD(struct cw_auto, floor_s),
+    CW_FIELD(struct cw_auto, looked_n), CW_FIELD(struct cw_auto, objective), CW_FIELD(struct cw_auto, client_price_per_h), CW_FIELD(struct cw_auto, last_s), CW_FIELD(struct cw_auto, pools), CW_FIELD(struct cw_auto, past_s), CW_FIELD(struct cw_auto, past_cost), CW_FIELD(struct cw_auto, busiest), CW_FIELD(struct cw_auto, source_bytes_per_s), CW_FIELD(struct cw_auto, floor_s),
     CW_FIELD(struct cw_auto, read_bytes_per_s), CW_FIELD(struct cw_auto, write_bytes_per_s), CW_FIELD(struct cw_auto, saved_s), CW_FIELD(struct cw_auto, step), CW_FIELD(struct cw_auto, interval),
     CW_FIELD(struct cw_auto, compute), CW_FIELD(struct cw_auto, busy), CW_FIELD(struct cw_auto, recent_step), CW_FIELD(struct cw_auto, recent_interval),
     CW_FIELD(struct cw_auto, recent_compute), CW_FIELD(struct cw_auto, recent_busy),

@@ -6,13 +6,23 @@
 #define CW_AUTO_WAITING 0.01 /* part of the interval below which the client counts as served */
 #define CW_AUTO_SURE 2.0     /* standard errors that a gain must exceed */
 
+struct cw_auto_pool { /* of facts, in their order; auto_pools.c */
+    double id;               /* its name, hashed; 0: there is none here */
+    double target;           /* workers that were decided on, ... */
+    double asked_s;          /* ... when */
+    double speed;            /* of a worker, of one of the first pool that there was */
+    struct cw_mean compute;  /* of a worker per batch, as far as it was measured beside others; n 0: cpu_share says what its speed is */
+};
+
+/* Workers are counted by what they are worth: `target`, `running` and `maximum` are capacities (supply.h). With one pool that is their number. */
 struct cw_auto {
     double target, marker, decisions, resting, maximum;
     double running, cached;                    /* at the last report */
+    struct cw_auto_pool pools[CW_POLICY_POOLS];
     double markers;                            /* that facts told of: who measures them may need a while, or be new */
     double since_s, looked_n;                  /* measuring at this number of workers since; batches at the last look */
     double objective, client_price_per_h;      /* at the last report */
-    double last_s, asked_s, past_s, past_cost; /* the last report; when these workers were decided on; what the job took since conditions were others */
+    double last_s, past_s, past_cost;          /* the last report; what the job took since conditions were others */
     double busiest, source_bytes_per_s, floor_s;
     double read_bytes_per_s, write_bytes_per_s; /* the cache's, as a decision was made with; what changed since is looked at once */
     double saved_s;                            /* of a batch by all markers together, likewise */
@@ -24,6 +34,23 @@ struct cw_auto {
     struct cw_point points[CW_CURVE_POINTS];
 };
 _Static_assert(sizeof(struct cw_auto) <= sizeof(struct cw_policy_memory), "the memory of a policy is too small");
+
+/* Pools come and go, and their order in facts may change: what is known of each stays with it. */
+void cw_auto_fit_pools(struct cw_auto *m, const struct cw_facts *f);
+/* What workers of each pool are worth beside one another, from what they measured in the same report. */
+void cw_auto_learn_speeds(struct cw_auto *m, const struct cw_facts *f);
+void cw_auto_supply(const struct cw_auto *m, const struct cw_facts *f, struct cw_supply *ret);
+struct cw_auto_work { struct cw_mean compute; double busy; }; /* of a worker of the first pool, as if all were such */
+struct cw_auto_work cw_auto_work(const struct cw_auto *m, const struct cw_facts *f);
+double cw_auto_running(const struct cw_auto *m, const struct cw_facts *f);
+/* Of all workers that run or start, per hour; and of those that were decided on. */
+double cw_auto_price(const struct cw_auto *m, const struct cw_facts *f, bool decided);
+/* Until workers of every pool have started. */
+double cw_auto_start_delay(const struct cw_facts *f);
+void cw_auto_target(const struct cw_auto *m, int *ret);
+bool cw_auto_is_target(const struct cw_auto *m, const int *workers);
+void cw_auto_set_target(struct cw_auto *m, const int *workers);
+void cw_auto_ask(struct cw_auto *m, const int *workers, double now_s); /* the same, and they come a start delay later */
 
 /* What a batch's prefix takes at a marker; -1: nothing. */
 double cw_auto_prefix_s(const struct cw_facts *f, int marker);
@@ -41,9 +68,9 @@ void cw_auto_learn(struct cw_auto *m, const struct cw_facts *f);
 void cw_auto_outlook(const struct cw_auto *m, const struct cw_facts *f, struct cw_outlook *o);
 /* The standard error with which a decision may be made now, if the rest of the job can be done so. */
 double cw_auto_tolerated_error(const struct cw_auto *m, const struct cw_facts *f, const struct cw_alternative *rest, double now_s);
-/* How many of best's workers to try at once: more than were ever seen are a guess. */
+/* How much of best's capacity to try at once: more than were ever seen are a guess. */
 double cw_auto_restrain(const struct cw_auto *m, const struct cw_facts *f, const struct cw_alternative *best);
-/* Workers to try because what was seen leaves open what the curve is like; 0: none. */
+/* A capacity to try because what was seen leaves open what the curve is like; 0: none. */
 double cw_auto_explore(const struct cw_auto *m, const struct cw_outlook *believed, const struct cw_alternative *stay, double error);
 /* Fills in the record of a decision. */
 void cw_auto_record(const struct cw_auto *m, const struct cw_facts *f, const struct cw_outlook *o, const struct cw_alternative *chosen, const char *reason, struct cw_decision *d);

@@ -111,7 +111,7 @@ static double cache_s(const struct cw_auto *m, const struct cw_facts *f)
 /* What was seen with these workers becomes a point of the curve, or a limit. */
 void cw_auto_learn(struct cw_auto *m, const struct cw_facts *f)
 {
-    double workers = f->pools[0].running, left = work_left(m, f);
+    double workers = cw_auto_running(m, f), left = work_left(m, f);
     double source = (m->marker >= 0 ? 1 - m->cached : 1) * f->storage.source_bytes;
     if (left < LEAST_LEFT || cache_s(m, f) > STALLED * m->interval.mean) { /* what was seen is the cache's speed; of computing it is known what it took before */
         if (m->n_points == 0)
@@ -139,16 +139,18 @@ void cw_auto_learn(struct cw_auto *m, const struct cw_facts *f)
 
 void cw_auto_outlook(const struct cw_auto *m, const struct cw_facts *f, struct cw_outlook *o)
 {
-    const struct cw_pool_facts *pool = &f->pools[0];
-    *o = (struct cw_outlook){.facts = f, .step_s = m->step.mean, .source_bytes_per_s = m->source_bytes_per_s, .floor_s = m->floor_s, .worker_price_per_h = pool->price_per_h};
+    double speed[CW_POLICY_POOLS] = {0}, client = f->client_price_per_h > 0 ? f->client_price_per_h : 1;
+    *o = (struct cw_outlook){.facts = f, .step_s = m->step.mean, .source_bytes_per_s = m->source_bytes_per_s, .floor_s = m->floor_s};
     o->compute_s = cw_auto_all_s(m, f);
     o->waiting = waiting(m);
-    o->asked = m->target;
-    o->asked_delay_s = CW_MAX(m->asked_s + pool->start_delay_s - m->last_s, 0);
+    for (int i = 0; i < f->n_pools; i++) {
+        speed[i] = m->pools[i].speed;
+        o->asked[i] = m->pools[i].target;
+        o->asked_delay_s[i] = CW_MAX(m->pools[i].asked_s + f->pools[i].start_delay_s - m->last_s, 0);
+    }
     o->past_time_s = m->past_s;
     o->past_cost = m->past_cost;
-    if (!(o->worker_price_per_h > 0))
-        o->worker_price_per_h = (f->objective == CW_OBJECTIVE_TIME ? UNPRICED : UNPRICED_COST) * (f->client_price_per_h > 0 ? f->client_price_per_h : 1);
+    cw_supply_init(&o->supply, f, speed, (f->objective == CW_OBJECTIVE_TIME ? UNPRICED : UNPRICED_COST) * client);
     cw_curve_fit(m->points, (size_t)m->n_points, 0, &o->curve);
 }
 
@@ -157,7 +159,7 @@ void cw_auto_outlook(const struct cw_auto *m, const struct cw_facts *f, struct c
  */
 double cw_auto_tolerated_error(const struct cw_auto *m, const struct cw_facts *f, const struct cw_alternative *rest, double now_s)
 {
-    double spent_s = now_s - m->since_s, spent = spent_s / 3600 * (f->client_price_per_h + m->target * f->pools[0].price_per_h);
+    double spent_s = now_s - m->since_s, spent = spent_s / 3600 * (f->client_price_per_h + cw_auto_price(m, f, true));
     double part = CW_MAX(spent_s / CW_MAX(rest->time_s, 1e-9), spent / CW_MAX(rest->cost, 1e-12));
     return CW_MIN(CW_MAX(ROUGH_ERROR, ROUGH_PER_PART * part), ROUGH_MOST);
 }
@@ -165,17 +167,25 @@ double cw_auto_tolerated_error(const struct cw_auto *m, const struct cw_facts *f
 /* The largest count that was measured, and the one before it. */
 static double seen_most(const struct cw_auto *m) { return m->points[(size_t)m->n_points - 1].workers; }
 
+/* Of an alternative, for what a worker of the first pool computes. */
+static double price_of_one(const struct cw_facts *f, const struct cw_alternative *a)
+{
+    double sum = 0;
+    for (int i = 0; i < f->n_pools; i++)
+        sum += a->pools[i] / a->capacity * f->pools[i].price_per_h;
+    return sum;
+}
+
 /*
  * More workers than were ever seen are a guess. A wrong one costs what they cost until that is noticed; a step between costs the time until that one was measured. With
  * what was seen so far the risk is taken that is smaller.
  */
 double cw_auto_restrain(const struct cw_auto *m, const struct cw_facts *f, const struct cw_alternative *best)
 {
-    const struct cw_pool_facts *pool = &f->pools[0];
-    double seen = seen_most(m), n = best->workers, trial_s = pool->start_delay_s + MEASURING_S;
+    double seen = seen_most(m), n = best->capacity, trial_s = cw_auto_start_delay(f) + MEASURING_S;
     if (n <= CW_MAX(seen, FEW))
         return n;
-    double exposed = (n - seen) * pool->price_per_h * trial_s / 3600 / CW_MAX(best->cost, 1e-12), slow = trial_s / CW_MAX(best->time_s, 1e-9);
+    double exposed = (n - seen) * price_of_one(f, best) * trial_s / 3600 / CW_MAX(best->cost, 1e-12), slow = trial_s / CW_MAX(best->time_s, 1e-9);
     if (m->n_points < 2) {
         if (m->busy < STALLED && m->interval.mean > m->step.mean) /* something else holds this one up already */
             return FEW;
@@ -198,21 +208,21 @@ double cw_auto_explore(const struct cw_auto *m, const struct cw_outlook *believe
 {
     const struct cw_facts *f = believed->facts;
     const struct cw_point *a = &m->points[0], *b = &m->points[1];
-    double trial_s = f->pools[0].start_delay_s + MEASURING_S;
+    double trial_s = cw_auto_start_delay(f) + MEASURING_S, most = cw_supply_most(&believed->supply);
     if (m->n_points != 2 || m->decisions > 1 || !cw_auto_waits(m) || m->target != b->workers || stay->time_s < EXPLORE_PART * trial_s)
         return 0;
     double work = b->s * b->workers / (a->s * a->workers);
-    if (work >= UNCLEAR && f->objective == CW_OBJECTIVE_TIME && f->pools[0].maximum > b->workers * FARTHER / 2)
-        return CW_MIN(FARTHER * b->workers, f->pools[0].maximum);
+    if (work >= UNCLEAR && f->objective == CW_OBJECTIVE_TIME && most > b->workers * FARTHER / 2)
+        return CW_MIN(FARTHER * b->workers, most);
     if (work < SUBLINEAR || stay->time_s < EXPLORE_LONG * trial_s)
         return 0;
     struct cw_outlook sudden = *believed;
     cw_curve_fit(m->points, 2, SUDDEN, &sudden.curve);
-    struct cw_alternative best = cw_outlook_best(&sudden, 1), same = cw_outlook_rest(&sudden, (int)m->target, f->marker);
+    struct cw_alternative best = cw_outlook_best(&sudden, 1), same = cw_outlook_rest(&sudden, stay->pools, f->marker);
     double gain = cw_outlook_gain(&sudden, &best, &same, false);
-    if (best.workers >= m->target || gain <= EXPLORE_GAIN + CW_AUTO_SURE * error)
+    if (best.capacity >= m->target || gain <= EXPLORE_GAIN + CW_AUTO_SURE * error)
         return 0;
-    if (m->target < 2.5 * best.workers)
-        return best.workers;
-    return ceil(sqrt(best.workers * m->target)); /* half-way: with a curve of yet another shape there is still something to win */
+    if (m->target < 2.5 * best.capacity)
+        return best.capacity;
+    return ceil(sqrt(best.capacity * m->target)); /* half-way: with a curve of yet another shape there is still something to win */
 }

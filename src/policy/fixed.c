@@ -10,10 +10,11 @@ static void fixed_decide(const struct cw_policy *policy, struct cw_policy_memory
 {
     struct fixed *m = (struct fixed *)memory->values;
     d->marker = -1;
-    d->workers[0] = (int)CW_MIN(policy->parameter, facts->pools[0].maximum);
+    int n = (int)CW_MIN(policy->parameter, cw_pools_together(facts).maximum);
+    cw_pools_fill(facts, n, d);
     d->concluded = !m->decided;
     m->decided = 1;
-    snprintf(d->why, sizeof(d->why), "%d %s asked for", d->workers[0], d->workers[0] == 1 ? "was" : "were");
+    snprintf(d->why, sizeof(d->why), "%d %s asked for", n, n == 1 ? "was" : "were");
 }
 
 static const struct cw_field fields[] = {CW_FIELD(struct fixed, decided), {0}};

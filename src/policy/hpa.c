@@ -50,7 +50,7 @@ static void sync(struct hpa *m, const struct cw_pool_facts *pool)
 static void hpa_decide(const struct cw_policy *policy, struct cw_policy_memory *memory, const struct cw_facts *facts, double now_s, struct cw_decision *d)
 {
     struct hpa *m = (struct hpa *)memory->values;
-    const struct cw_pool_facts *pool = &facts->pools[0];
+    const struct cw_pool_facts all = cw_pools_together(facts), *pool = &all;
     if (m->workers < 1) {
         m->workers = pool->running + pool->starting;
         m->next_s = now_s + SYNC_S;
@@ -68,7 +68,7 @@ static void hpa_decide(const struct cw_policy *policy, struct cw_policy_memory *
         m->next_s = now_s + SYNC_S;
         m->busy_s = m->span_s = 0;
     }
-    d->workers[0] = (int)m->workers;
+    cw_pools_fill(facts, m->workers, d);
 }
 
 static const struct cw_field fields[] = {

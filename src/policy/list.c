@@ -3,7 +3,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/macro.h"
 #include "policy/policies.h"
+#include "policy/supply.h"
 
 const struct cw_policy *const cw_policies[] = {
     &cw_policy_auto,
@@ -88,4 +90,27 @@ struct cw_demand cw_demand(const struct cw_facts *facts)
     }
     d.wait_s = d.interval.mean - d.step.mean;
     return d;
+}
+
+struct cw_pool_facts cw_pools_together(const struct cw_facts *facts)
+{
+    struct cw_pool_facts all = facts->pools[0];
+    for (int i = 1; i < facts->n_pools; i++) {
+        const struct cw_pool_facts *p = &facts->pools[i];
+        if (p->running > 0)
+            all.busy += (p->busy - all.busy) * p->running / (all.running + p->running);
+        all.running += p->running;
+        all.starting += p->starting;
+        all.draining += p->draining;
+        all.maximum += p->maximum;
+        cw_mean_merge(&all.compute, &p->compute);
+    }
+    return all;
+}
+
+void cw_pools_fill(const struct cw_facts *facts, double workers, struct cw_decision *d)
+{
+    struct cw_supply s;
+    cw_supply_init(&s, facts, NULL, 0);
+    cw_supply_count(&s, (int)workers, d->workers);
 }

@@ -22,11 +22,11 @@ double cw_outlook_left(const struct cw_outlook *o, int marker, double cached)
     return CW_MAX((1 - o->waiting) * computed + o->waiting * (1 - cached), 1e-6);
 }
 
-double cw_outlook_batch_s(const struct cw_outlook *o, double workers, int marker, double cached)
+double cw_outlook_batch_s(const struct cw_outlook *o, double capacity, int marker, double cached)
 {
     const struct cw_storage_facts *st = &o->facts->storage;
     const struct cw_marker_facts *m = marker >= 0 ? &o->facts->markers[marker] : NULL;
-    double s = CW_MAX(o->step_s, (1 + o->doubt) * cw_outlook_left(o, marker, cached) * cw_curve_s(&o->curve, workers));
+    double s = CW_MAX(o->step_s, (1 + o->doubt) * cw_outlook_left(o, marker, cached) * cw_curve_s(&o->curve, capacity));
     double source = (m ? 1 - cached : 1) * st->source_bytes, ceiling = st->source_bytes_per_s > 0 ? st->source_bytes_per_s : o->source_bytes_per_s;
     if (ceiling > 0)
         s = CW_MAX(s, source / ceiling);
@@ -35,30 +35,26 @@ double cw_outlook_batch_s(const struct cw_outlook *o, double workers, int marker
     return CW_MAX(s, o->floor_s);
 }
 
-/* Every count that makes a difference: all small ones, then in steps of a 64th. */
-static int next_count(int n) { return n < 64 ? n + 1 : n + n / 64; }
+struct steady { double batch_s, batch_cost; };
 
-struct steady { int workers; double batch_s, batch_cost; };
+static double price_s(const struct cw_outlook *o, const int *workers) { return (o->facts->client_price_per_h + cw_supply_price(&o->supply, workers)) / 3600; }
 
-static double price_s(const struct cw_outlook *o, double workers) { return (o->facts->client_price_per_h + workers * o->worker_price_per_h) / 3600; }
-
-/* The best number of workers for a long time of the same. */
+/* The best workers for a long time of the same: when they start makes no difference. */
 static struct steady best_steady(const struct cw_outlook *o, int marker, double cached)
 {
-    int maximum = o->facts->pools[0].maximum;
     bool time = o->facts->objective == CW_OBJECTIVE_TIME;
     double best = 1e300;
     struct steady ret = {0};
-    for (int n = 1; n <= maximum; n = next_count(n)) {
-        double s = cw_outlook_batch_s(o, n, marker, cached);
-        best = least(best, time ? s : s * price_s(o, n));
+    for (struct cw_rung n = {0}; cw_supply_next(&o->supply, 1, &n);) {
+        double s = cw_outlook_batch_s(o, cw_supply_capacity(&o->supply, n.workers), marker, cached);
+        best = least(best, time ? s : s * price_s(o, n.workers));
     }
-    for (int n = 1; n <= maximum; n = next_count(n)) {
-        double s = cw_outlook_batch_s(o, n, marker, cached), cost = s * price_s(o, n);
+    for (struct cw_rung n = {0}; cw_supply_next(&o->supply, 1, &n);) {
+        double s = cw_outlook_batch_s(o, cw_supply_capacity(&o->supply, n.workers), marker, cached), cost = s * price_s(o, n.workers);
         if ((time ? s : cost) > best * (1 + (time ? TIME_TOLERANCE : COST_TOLERANCE)))
             continue;
-        if (!ret.workers || (time ? cost < ret.batch_cost : s < ret.batch_s))
-            ret = (struct steady){n, s, cost};
+        if (!(ret.batch_s > 0) || (time ? cost < ret.batch_cost : s < ret.batch_s))
+            ret = (struct steady){s, cost};
     }
     return ret;
 }
@@ -125,6 +121,15 @@ bool cw_outlook_fills(const struct cw_outlook *o, int marker)
     return marker >= 0 && o->facts->epoch + 1 < o->facts->epochs && !is_full(o, &o->facts->markers[marker]);
 }
 
+/* Until workers of every pool have started. */
+static double start_delay_s(const struct cw_facts *f)
+{
+    double most = 0;
+    for (int i = 0; i < f->n_pools; i++)
+        most = CW_MAX(most, f->pools[i].maximum > 0 ? f->pools[i].start_delay_s : 0);
+    return most;
+}
+
 /* For how many epochs after this one workers stay that are decided on now. */
 static double held_epochs(const struct cw_outlook *o, int marker)
 {
@@ -133,7 +138,7 @@ static double held_epochs(const struct cw_outlook *o, int marker)
     if (marker < 0 || epochs <= 0 || is_full(o, &f->markers[marker]))
         return CW_MAX(epochs, 0);
     double epoch_s = f->batches_per_epoch * best_steady(o, marker, 1).batch_s;
-    return epoch_s > 0 ? least(epochs, floor(HELD_DELAYS * f->pools[0].start_delay_s / epoch_s)) : epochs;
+    return epoch_s > 0 ? least(epochs, floor(HELD_DELAYS * start_delay_s(f) / epoch_s)) : epochs;
 }
 
 /* So many batches, with the part `cached` of them cached. */
@@ -141,27 +146,63 @@ static void spend(const struct cw_outlook *o, struct cw_alternative *a, const st
 {
     double seconds = batches * batch_s, gb = m ? 1e-9 * kept * m->bytes * o->facts->batches_per_epoch : 0;
     a->time_s += seconds;
-    a->cost += seconds * (price_s(o, a->workers) + gb * o->facts->storage.price_per_gb_h / 3600);
+    a->cost += seconds * (price_s(o, a->pools) + gb * o->facts->storage.price_per_gb_h / 3600);
 }
 
-/* The same with the workers that are decided on; until they have started (*delay_s) it goes on with those that run. */
-static void pass(const struct cw_outlook *o, struct cw_alternative *a, const struct cw_marker_facts *m, double batches, double cached, double kept, double *delay_s)
+/* What there is until all workers have started that are decided on: the pools whose delay is over come first, and those that are to go stay until then. */
+struct starting {
+    int n;
+    double left_s[CW_POLICY_POOLS], capacity[CW_POLICY_POOLS];
+};
+
+static double delay_of(const struct cw_outlook *o, const int *workers, int pool)
 {
-    double now_s = cw_outlook_batch_s(o, CW_MAX(o->facts->pools[0].running, 1), a->marker, cached), before = least(*delay_s / now_s, batches);
-    *delay_s -= before * now_s;
-    spend(o, a, m, before, now_s, kept);
-    spend(o, a, m, batches - before, cw_outlook_batch_s(o, a->workers, a->marker, cached), kept);
+    const struct cw_pool_facts *p = &o->facts->pools[pool];
+    return workers[pool] <= p->running ? 0 : workers[pool] <= o->asked[pool] ? o->asked_delay_s[pool] : p->start_delay_s;
+}
+
+static struct starting starting_of(const struct cw_outlook *o, const int *workers)
+{
+    const struct cw_facts *f = o->facts;
+    struct starting ret = {0};
+    for (double now_s = 0, next_s;; now_s = next_s) {
+        int there[CW_POLICY_POOLS] = {0}, any = 0;
+        next_s = 1e300;
+        for (int i = 0; i < f->n_pools; i++) {
+            double delay_s = delay_of(o, workers, i);
+            there[i] = delay_s <= now_s ? CW_MAX(workers[i], f->pools[i].running) : f->pools[i].running;
+            any |= there[i];
+            if (delay_s > now_s)
+                next_s = least(next_s, delay_s);
+        }
+        if (next_s == 1e300)
+            return ret;
+        ret.left_s[ret.n] = next_s - now_s;
+        ret.capacity[ret.n++] = any ? cw_supply_capacity(&o->supply, there) : 1;
+    }
+}
+
+/* The same with the workers that are decided on; until they have started it goes on with those that run. */
+static void pass(const struct cw_outlook *o, struct cw_alternative *a, const struct cw_marker_facts *m, double batches, double cached, double kept, struct starting *until)
+{
+    for (int i = 0; i < until->n; i++) {
+        double now_s = cw_outlook_batch_s(o, until->capacity[i], a->marker, cached), before = least(until->left_s[i] / now_s, batches);
+        until->left_s[i] -= before * now_s;
+        spend(o, a, m, before, now_s, kept);
+        batches -= before;
+    }
+    spend(o, a, m, batches, cw_outlook_batch_s(o, a->capacity, a->marker, cached), kept);
 }
 
 /* Epochs with the workers that are decided on now, while a cache fills; returns what is cached behind them. */
-static double hold(const struct cw_outlook *o, struct cw_alternative *a, const struct cw_marker_facts *m, double cached, double epochs, double delay_s)
+static double hold(const struct cw_outlook *o, struct cw_alternative *a, const struct cw_marker_facts *m, double cached, double epochs, struct starting *until)
 {
     double most = CW_MAX(room(o, m), cached);
     for (int i = 0; epochs > 0 && i < TAIL_EPOCHS; i++) {
-        double batch_s = cw_outlook_batch_s(o, a->workers, a->marker, cached);
+        double batch_s = cw_outlook_batch_s(o, a->capacity, a->marker, cached);
         double more = least(cached + (1 - cached) * write_part(o, m, cached, batch_s), most);
         double n = more - cached < 1e-3 || i == TAIL_EPOCHS - 1 ? epochs : 1;
-        pass(o, a, m, n * o->facts->batches_per_epoch, cached, more, &delay_s);
+        pass(o, a, m, n * o->facts->batches_per_epoch, cached, more, until);
         epochs -= n;
         cached = more;
     }
@@ -169,34 +210,45 @@ static double hold(const struct cw_outlook *o, struct cw_alternative *a, const s
 }
 
 /* Until workers are decided on anew, and what follows. */
-static struct cw_alternative rest(const struct cw_outlook *o, int workers, int marker, struct tail *tail)
+static struct cw_alternative rest(const struct cw_outlook *o, const int *workers, int marker, struct tail *tail)
 {
     const struct cw_facts *f = o->facts;
-    const struct cw_pool_facts *pool = &f->pools[0];
     const struct cw_marker_facts *m = marker >= 0 ? &f->markers[marker] : NULL;
     double all = f->epochs * f->batches_per_epoch - f->batches_done, here = CW_MAX(least(all, (f->epoch + 1) * f->batches_per_epoch - f->batches_done), 0);
     double cached = m ? m->cached : 0, left = m && !is_full(o, m) ? here : all;
-    double delay_s = workers <= pool->running ? 0 : workers <= o->asked ? o->asked_delay_s : pool->start_delay_s;
-    struct cw_alternative a = {.workers = workers, .marker = marker, .batch_s = cw_outlook_batch_s(o, workers, marker, cached)};
+    struct starting until = starting_of(o, workers);
+    struct cw_alternative a = {.capacity = cw_supply_capacity(&o->supply, workers), .marker = marker};
+    for (int i = 0; i < f->n_pools; i++)
+        a.workers += a.pools[i] = workers[i];
+    a.batch_s = cw_outlook_batch_s(o, a.capacity, marker, cached);
     double written = m ? m->written + left / f->batches_per_epoch * (1 - cached) * write_part(o, m, cached, a.batch_s) : 0;
-    pass(o, &a, m, left, cached, cached + written, &delay_s);
+    pass(o, &a, m, left, cached, cached + written, &until);
     if (m && !is_full(o, m))
-        cached = hold(o, &a, m, least(least(cached + written, CW_MAX(room(o, m), cached)), 1), tail->held, delay_s);
+        cached = hold(o, &a, m, least(least(cached + written, CW_MAX(room(o, m), cached)), 1), tail->held, &until);
     if (m && !is_full(o, m))
         add_tail(o, marker, cached, tail, &a);
     return a;
 }
 
-struct cw_alternative cw_outlook_rest(const struct cw_outlook *o, int workers, int marker)
+struct cw_alternative cw_outlook_rest(const struct cw_outlook *o, const int *workers, int marker)
 {
     struct tail tail = {.held = held_epochs(o, marker)};
     return rest(o, workers, marker, &tail);
 }
 
-struct cw_alternative cw_outlook_keep(const struct cw_outlook *o, int workers, int marker)
+struct cw_alternative cw_outlook_keep(const struct cw_outlook *o, const int *workers, int marker)
 {
     struct tail tail = {.held = CW_MAX(o->facts->epochs - o->facts->epoch - 1, 0)};
     return rest(o, workers, marker, &tail);
+}
+
+struct cw_alternative cw_outlook_like(const struct cw_outlook *o, const struct cw_alternative *like, double capacity, int marker)
+{
+    int workers[CW_POLICY_POOLS];
+    cw_supply_fill(&o->supply, like->order, capacity, workers);
+    struct cw_alternative a = cw_outlook_rest(o, workers, marker);
+    a.order = like->order;
+    return a;
 }
 
 static double part(double a, double b, double past) { return past + b > 0 ? (b - a) / (past + b) : 0; }
@@ -211,20 +263,20 @@ double cw_outlook_gain(const struct cw_outlook *o, const struct cw_alternative *
     return CW_MAX(first, first < 0 ? second + WEIGHT * first : second);
 }
 
-/* The best number of workers with a marker. */
+/* The best workers with a marker. */
 static struct cw_alternative best_of(const struct cw_outlook *o, int marker)
 {
-    int maximum = o->facts->pools[0].maximum;
     bool time = o->facts->objective == CW_OBJECTIVE_TIME;
     double best = 1e300;
     struct cw_alternative ret = {0};
     struct tail tail = {.held = held_epochs(o, marker)};
-    for (int n = 1; n <= maximum; n = next_count(n)) {
-        struct cw_alternative a = rest(o, n, marker, &tail);
+    for (struct cw_rung n = {0}; cw_supply_next(&o->supply, CW_SUPPLY_ORDERS, &n);) {
+        struct cw_alternative a = rest(o, n.workers, marker, &tail);
         best = least(best, time ? a.time_s : a.cost);
     }
-    for (int n = 1; n <= maximum; n = next_count(n)) {
-        struct cw_alternative a = rest(o, n, marker, &tail);
+    for (struct cw_rung n = {0}; cw_supply_next(&o->supply, CW_SUPPLY_ORDERS, &n);) {
+        struct cw_alternative a = rest(o, n.workers, marker, &tail);
+        a.order = n.order;
         if ((time ? a.time_s : a.cost) > best * (1 + (time ? TIME_TOLERANCE : COST_TOLERANCE)))
             continue;
         if (!ret.workers || (time ? a.cost < ret.cost : a.time_s < ret.time_s))

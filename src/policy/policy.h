@@ -11,7 +11,7 @@
 
 #include "policy/mean.h"
 
-#define CW_POLICY_POOLS 4
+#define CW_POLICY_POOLS 5 /* four provisioners, and workers that belong to none */
 #define CW_POLICY_MARKERS 16
 #define CW_POLICY_ALTERNATIVES 6
 
@@ -77,7 +77,10 @@ enum cw_bottleneck { CW_BOTTLENECK_UNKNOWN, CW_BOTTLENECK_WORKERS, CW_BOTTLENECK
 const char *cw_bottleneck_name(enum cw_bottleneck limit);
 
 struct cw_alternative { /* what else could be done, and what it was thought to give for the rest of the job */
-    int workers, marker;
+    int pools[CW_POLICY_POOLS], workers; /* of each pool; of all */
+    double capacity;                     /* what these are together, in workers of the first pool */
+    int order;                           /* in which pools were filled: supply.h */
+    int marker;
     double batch_s, time_s, cost;
 };
 
@@ -97,7 +100,7 @@ struct cw_decision {
     struct cw_seen seen;
     struct cw_alternative alternatives[CW_POLICY_ALTERNATIVES];
     int n_alternatives;
-    char why[256];
+    char why[512];
 };
 
 /* {"what", "seen", "alternatives", "before", "chosen", "why"}; markers by name. "what" is before and chosen in words. New, or NULL without memory. */
@@ -142,3 +145,7 @@ void cw_policy_load(const struct cw_policy *policy, const json_t *saved, struct 
  */
 struct cw_demand { struct cw_mean step, interval; double wait_s; };
 struct cw_demand cw_demand(const struct cw_facts *facts);
+/* All pools as if they were one, of workers alike: for rules that know of one only. */
+struct cw_pool_facts cw_pools_together(const struct cw_facts *facts);
+/* So many workers, of the cheapest pool first. */
+void cw_pools_fill(const struct cw_facts *facts, double workers, struct cw_decision *d);

@@ -51,21 +51,34 @@ static json_t *what_json(const struct cw_decision *d, const struct cw_facts *fac
     return what;
 }
 
+/* Workers by pool. */
+static json_t *pools_json(const struct cw_facts *facts, const int *workers)
+{
+    json_t *pools = json_object();
+    for (int i = 0; i < facts->n_pools; i++)
+        json_object_set_new(pools, facts->pools[i].name, json_integer(workers[i]));
+    return pools;
+}
+
+static json_t *alternative_json(const struct cw_facts *facts, const struct cw_alternative *a)
+{
+    json_t *o = json_pack("{s:i, s:o, s:f, s:f, s:f}", "workers", a->workers, "cache", marker_json(facts, a->marker), "batch_s", a->batch_s, "time_s", a->time_s, "cost", a->cost);
+    if (facts->n_pools > 1)
+        json_object_set_new(o, "pools", pools_json(facts, a->pools));
+    return o;
+}
+
 json_t *cw_decision_json(const struct cw_decision *d, const struct cw_facts *facts)
 {
-    json_t *alternatives = json_array(), *workers = json_object(), *before = json_object();
-    for (int i = 0; i < d->n_alternatives; i++) {
-        const struct cw_alternative *a = &d->alternatives[i];
-        json_array_append_new(alternatives, json_pack("{s:i, s:o, s:f, s:f, s:f}", "workers", a->workers, "cache", marker_json(facts, a->marker), "batch_s", a->batch_s,
-                                                      "time_s", a->time_s, "cost", a->cost));
-    }
-    for (int i = 0; i < facts->n_pools; i++) {
-        json_object_set_new(before, facts->pools[i].name, json_integer(workers_before(facts, i)));
-        json_object_set_new(workers, facts->pools[i].name, json_integer(d->workers[i]));
-    }
+    json_t *alternatives = json_array();
+    int before[CW_POLICY_POOLS] = {0};
+    for (int i = 0; i < d->n_alternatives; i++)
+        json_array_append_new(alternatives, alternative_json(facts, &d->alternatives[i]));
+    for (int i = 0; i < facts->n_pools; i++)
+        before[i] = workers_before(facts, i);
     const struct cw_seen *s = &d->seen;
     return json_pack("{s:o, s:{s:f, s:f, s:f, s:f, s:f, s:f, s:i, s:o, s:f, s:s}, s:o, s:{s:o, s:o}, s:{s:o, s:o}, s:s}", "what", what_json(d, facts), "seen", "step_s", s->step_s,
                      "wait_s", s->wait_s, "interval_s", s->interval_s, "compute_s", s->compute_s, "busy", s->busy, "error", s->error, "workers", s->workers, "cache",
-                     marker_json(facts, s->marker), "cached", s->cached, "limit", cw_bottleneck_name(s->limit), "alternatives", alternatives, "before", "workers", before,
-                     "cache", marker_json(facts, facts->marker), "chosen", "workers", workers, "cache", marker_json(facts, d->marker), "why", d->why);
+                     marker_json(facts, s->marker), "cached", s->cached, "limit", cw_bottleneck_name(s->limit), "alternatives", alternatives, "before", "workers", pools_json(facts, before),
+                     "cache", marker_json(facts, facts->marker), "chosen", "workers", pools_json(facts, d->workers), "cache", marker_json(facts, d->marker), "why", d->why);
 }

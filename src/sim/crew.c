@@ -1,4 +1,4 @@
-/* A job's workers: they start after a delay, some are slow, some fail and are replaced. */
+/* A job's workers of a pool: they start after a delay, some are slow, some fail and are replaced. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -44,8 +44,8 @@ static int start(struct cw_sim_crew *crew, double at, int n)
 int cw_sim_crew_set(struct cw_sim_crew *crew, const struct cw_workload *w, double now, int target)
 {
     int more = target - crew->running - crew->starting, r = 0;
-    if (more > 0 && w->start_delay_s > 0)
-        r = start(crew, now + w->start_delay_s, more);
+    if (more > 0 && crew->start_delay_s > 0)
+        r = start(crew, now + crew->start_delay_s, more);
     else if (more > 0)
         come(crew, w, more);
     for (; more < 0 && crew->n_starts > 0;) { /* the last ones asked for are the furthest from being useful */
@@ -79,7 +79,7 @@ int cw_sim_crew_step(struct cw_sim_crew *crew, const struct cw_workload *w, doub
     if (crew->fails_at <= now && crew->running > 0) {
         leave(crew, w, 1);
         any = 1;
-        if (start(crew, now + w->start_delay_s, 1) < 0)
+        if (start(crew, now + crew->start_delay_s, 1) < 0)
             return CW_E_MEMORY;
     }
     if (any)

@@ -8,7 +8,8 @@
 
 struct cw_sim_start { double at; int n; };
 
-struct cw_sim_crew { /* a job's workers */
+struct cw_sim_crew { /* a job's workers of a pool */
+    double start_delay_s;
     int running, slow;  /* slow: stragglers among them */
     int starting;
     struct cw_sim_start *starts; /* in order of time */
@@ -31,11 +32,11 @@ struct cw_sim_played {
     const struct cw_sim_plan *plan;
     struct cw_sim_costs costs;
     struct cw_policy_memory memory;
-    struct cw_sim_crew crew;
+    struct cw_sim_crew crews[CW_POLICY_POOLS];
     struct cw_draw draw;
     bool expected, active, over, failed;
     bool decided;             /* the first record was made */
-    int want, granted;        /* workers: the policy's wish, the pool's answer */
+    int want[CW_POLICY_POOLS]; /* workers: the policy's wish */
     int marker;
     bool write_waits;
     double now, done;         /* batches of all epochs */
@@ -44,11 +45,13 @@ struct cw_sim_played {
     double cached[CW_POLICY_MARKERS], written[CW_POLICY_MARKERS]; /* parts of an epoch: readable now; added in this one */
     double factor, step_factor, left; /* of the batch under way, where batches are drawn one by one; left: of it */
     /* since the last report */
-    struct cw_mean step, interval, compute;
+    struct cw_mean step, interval, compute[CW_POLICY_POOLS];
     double busy_s, since, late, queue;
     double next_report, report_s, changed_s;
     struct cw_sim_outcome *out;
 };
+
+int cw_sim_running(const struct cw_sim_played *p); /* workers of all pools */
 
 /* Goes on to `until`, or to the end of the job. True: only to the beginning of a phase, of a job that has a plan for it. */
 bool cw_sim_job_advance(struct cw_sim_played *p, double until);

@@ -12,17 +12,35 @@ struct piece { /* a stretch of time in which nothing changes */
     double batches, interval_s, step_s, compute_s;
 };
 
-static struct cw_sim_conditions conditions(const struct cw_sim_played *p)
+static struct cw_sim_workers workers_of(const struct cw_sim_played *p, size_t pool)
 {
     const struct cw_workload *w = p->w;
-    double running = p->crew.running, speed = running - p->crew.slow + p->crew.slow / w->slowdown;
+    const struct cw_sim_crew *crew = &p->crews[pool];
+    struct cw_sim_workers ret = {.running = crew->running};
+    ret.speed = ret.running - crew->slow + crew->slow / w->slowdown;
     if (p->expected) {
-        speed = running * (1 - w->stragglers + w->stragglers / w->slowdown);
+        ret.speed = ret.running * (1 - w->stragglers + w->stragglers / w->slowdown);
         if (w->mtbf_s > 0)
-            speed *= w->mtbf_s / (w->mtbf_s + w->start_delay_s);
+            ret.speed *= w->mtbf_s / (w->mtbf_s + crew->start_delay_s);
     }
+    return ret;
+}
+
+static struct cw_sim_conditions conditions(const struct cw_sim_played *p)
+{
+    struct cw_sim_workers workers[CW_POLICY_POOLS];
+    for (size_t i = 0; i < p->w->n_pools; i++)
+        workers[i] = workers_of(p, i);
     double cached = p->marker >= 0 ? p->cached[p->marker] : 0;
-    return cw_sim_conditions(w, p->job, &p->costs, &p->job->phases[p->phase], running, speed, p->marker, cached, p->write_waits);
+    return cw_sim_conditions(p->w, p->job, &p->costs, &p->job->phases[p->phase], workers, p->marker, cached, p->write_waits);
+}
+
+int cw_sim_running(const struct cw_sim_played *p)
+{
+    int n = 0;
+    for (size_t i = 0; i < p->w->n_pools; i++)
+        n += p->crews[i].running;
+    return n;
 }
 
 /* The batch at which something changes by itself: epoch, phase, or the end. */
@@ -40,10 +58,13 @@ static void measure(struct cw_sim_played *p, const struct cw_sim_conditions *c, 
     double n = piece->batches, within = n > 1 ? n - 1 : 0, noise = p->job->noise * p->job->noise;
     struct cw_mean interval = {n, piece->interval_s, within * noise * piece->interval_s * piece->interval_s};
     struct cw_mean step = {n, piece->step_s, within * noise * piece->step_s * piece->step_s};
-    struct cw_mean compute = {n, piece->compute_s, within * noise * piece->compute_s * piece->compute_s};
     cw_mean_merge(&p->interval, &interval);
     cw_mean_merge(&p->step, &step);
-    cw_mean_merge(&p->compute, &compute);
+    for (size_t i = 0; i < p->w->n_pools; i++) {
+        double of_pool = n * c->part[i], s = piece->compute_s * c->slower[i];
+        struct cw_mean compute = {of_pool, s, (of_pool > 1 ? of_pool - 1 : 0) * noise * s * s};
+        cw_mean_merge(&p->compute[i], &compute);
+    }
     p->busy_s += seconds * c->busy;
     p->late += c->supplied ? n : 0;
     p->queue += seconds * (c->supplied ? 0 : READ_AHEAD * (1 - c->busy));
@@ -52,11 +73,15 @@ static void measure(struct cw_sim_played *p, const struct cw_sim_conditions *c, 
 
 static void pay(struct cw_sim_played *p, double seconds)
 {
-    double gigabytes = 0, workers = p->crew.running + p->crew.starting;
+    double gigabytes = 0, price_per_h = 0;
     for (size_t i = 0; i < p->job->n_markers; i++)
         gigabytes += 1e-9 * (p->cached[i] + p->written[i]) * p->job->batches_per_epoch * p->costs.bytes[i];
-    p->out->worker_s += seconds * workers;
-    p->out->cost += seconds / 3600 * (p->job->client_price_per_h + workers * p->w->worker_price_per_h + gigabytes * p->job->store_price_per_gb_h);
+    for (size_t i = 0; i < p->w->n_pools; i++) {
+        double workers = p->crews[i].running + p->crews[i].starting;
+        p->out->worker_s[i] += seconds * workers;
+        price_per_h += workers * p->w->pools[i].price_per_h;
+    }
+    p->out->cost += seconds / 3600 * (p->job->client_price_per_h + price_per_h + gigabytes * p->job->store_price_per_gb_h);
 }
 
 /* What was computed up to the marker goes to the cache, as far as it can be written and there is room. */

@@ -4,25 +4,11 @@
 
 /* Nothing takes no time: a batch of nothing still has to be handed over. */
 #define LEAST_S 1e-9
-#define NEVER_S 1e18
 
-/* The table: linear between its points, constant beyond the last, and before the first as if workers were alike. */
-static double table_s(const struct cw_sim_job *job, double workers)
+double cw_sim_speed(const struct cw_workload *w, size_t pool)
 {
-    const struct cw_sim_point *p = job->table;
-    size_t low = 0, high = job->n_table - 1;
-    if (workers >= p[high].workers)
-        return p[high].s;
-    if (workers < p[0].workers)
-        return p[0].s * p[0].workers / workers;
-    while (high - low > 1) {
-        size_t mid = (low + high) / 2;
-        if (p[mid].workers <= workers)
-            low = mid;
-        else
-            high = mid;
-    }
-    return p[low].s + (p[high].s - p[low].s) * (workers - p[low].workers) / (p[high].workers - p[low].workers);
+    const struct cw_sim_pool *p = &w->pools[pool], *first = &w->pools[0];
+    return p->worker_cpus / first->worker_cpus * (first->slowdown / p->slowdown);
 }
 
 /* A stage keeps a part of its elements, so for a batch at the end more than a batch passes what is before it. */
@@ -49,25 +35,50 @@ struct cw_sim_costs cw_sim_costs(const struct cw_sim_job *job)
 
 static double transfer_s(double bytes, double bytes_per_s) { return bytes_per_s > 0 ? bytes / bytes_per_s : 0; }
 
+/* All pools together, in workers of the first one; and by pool, for the table. */
+static struct cw_sim_workers together(const struct cw_workload *w, const struct cw_sim_workers *workers, double *ret_speeds)
+{
+    struct cw_sim_workers all = {0};
+    for (size_t i = 0; i < w->n_pools; i++) {
+        ret_speeds[i] = workers[i].speed;
+        all.running += workers[i].running;
+        all.speed += workers[i].speed * cw_sim_speed(w, i);
+    }
+    return all;
+}
+
+/* Batches go to workers as fast as they take them. */
+static void divide(const struct cw_workload *w, const struct cw_sim_workers *workers, const struct cw_sim_workers *all, struct cw_sim_conditions *c)
+{
+    for (size_t i = 0; i < w->n_pools; i++) {
+        double speed = workers[i].speed * cw_sim_speed(w, i);
+        if (!(speed > 0))
+            continue;
+        c->part[i] = speed / all->speed;
+        c->slower[i] = all->speed / all->running / (speed / workers[i].running);
+    }
+}
+
 struct cw_sim_conditions cw_sim_conditions(const struct cw_workload *w, const struct cw_sim_job *job, const struct cw_sim_costs *costs, const struct cw_sim_change *phase,
-                                           double workers, double speed, int marker, double cached, bool write_waits)
+                                           const struct cw_sim_workers *workers, int marker, double cached, bool write_waits)
 {
     struct cw_sim_conditions c = {.step_s = phase->client_step_s};
-    double supply, cpu_s; /* cpu_s: of a worker of the usual speed */
-    double to_write = marker >= 0 ? (1 - cached) * costs->bytes[marker] : 0;
-    if (!(speed > 0)) {
-        c.interval_s = NEVER_S;
+    double supply, cpu_s, speeds[CW_POLICY_POOLS]; /* cpu_s: of a worker of the first pool, of the usual speed */
+    double to_write = marker >= 0 ? (1 - cached) * costs->bytes[marker] : 0, slow = phase->worker_slowdown * w->pools[0].slowdown, cpus = w->pools[0].worker_cpus;
+    const struct cw_sim_workers all = together(w, workers, speeds);
+    if (!(all.speed > 0)) {
+        c.interval_s = CW_SIM_NEVER_S;
         c.supplied = true;
         return c;
     }
-    if (job->n_table > 0) {
-        supply = table_s(job, speed) * phase->worker_slowdown;
-        cpu_s = (job->worker_cpu_s > 0 ? job->worker_cpu_s : supply * speed);
+    if (job->table) {
+        supply = CW_MIN(cw_sim_table_s(job->table, speeds) * phase->worker_slowdown, CW_SIM_NEVER_S);
+        cpu_s = (job->worker_cpu_s > 0 ? job->worker_cpu_s : supply * all.speed);
     } else {
-        cpu_s = costs->cpu_s * phase->worker_slowdown / w->worker_cpus;
+        cpu_s = costs->cpu_s * slow / cpus;
         if (marker >= 0)
-            cpu_s -= cached * costs->prefix_s[marker] * phase->worker_slowdown / w->worker_cpus;
-        supply = CW_MAX(cpu_s / speed, transfer_s((marker >= 0 ? 1 - cached : 1) * costs->source_bytes, phase->source_bytes_per_s));
+            cpu_s -= cached * costs->prefix_s[marker] * slow / cpus;
+        supply = CW_MAX(cpu_s / all.speed, transfer_s((marker >= 0 ? 1 - cached : 1) * costs->source_bytes, phase->source_bytes_per_s));
         if (marker >= 0)
             supply = CW_MAX(supply, transfer_s(cached * costs->bytes[marker], phase->read_bytes_per_s));
         if (write_waits)
@@ -75,8 +86,9 @@ struct cw_sim_conditions cw_sim_conditions(const struct cw_workload *w, const st
     }
     c.supplied = supply > c.step_s;
     c.interval_s = CW_MAX(CW_MAX(supply, c.step_s), LEAST_S);
-    c.compute_s = cpu_s * workers / speed;
-    c.busy = CW_MIN(1, c.compute_s / (workers * c.interval_s));
+    c.compute_s = cpu_s * all.running / all.speed;
+    c.busy = CW_MIN(1, c.compute_s / (all.running * c.interval_s));
+    divide(w, workers, &all, &c);
     double write_s = transfer_s(to_write, phase->write_bytes_per_s);
     c.written = write_s > c.interval_s ? c.interval_s / write_s : 1;
     return c;

@@ -1,4 +1,7 @@
-/* The oracle: tries all plans of a job in the simulator itself, without noise. It knows the file, and pays for starting workers like everybody. */
+/*
+ * The oracle: tries plans of a job in the simulator itself, without noise. It knows the file, and pays for starting workers like everybody. Of one pool it tries all
+ * counts; of several all vectors where there are few, else those of a grid, and from the best of them on their neighbours, in ever smaller steps.
+ */
 #include <stdlib.h>
 #include <string.h>
 
@@ -8,6 +11,8 @@
 /* Plans that are as good as the best one but for this much count as equal: then the other measure decides. */
 #define EQUAL 1e-4
 #define ALL_COUNTS 2000 /* up to so many workers each count is tried, beyond in steps of a thousandth */
+#define ALL_VECTORS 4000 /* of several pools; of more a grid with at most so many */
+#define ROUNDS 8        /* with steps of a size: what is better by the other measure, among equals, may go on in a circle */
 #define SWEEPS 3        /* over the phases: each is chosen with the others as they are */
 
 struct search {
@@ -42,64 +47,171 @@ static int try_plan(struct search *s, bool *ret, struct cw_error *err)
 
 static int next_count(int n) { return n < ALL_COUNTS ? n + 1 : n + n / 1000; }
 
-/* The best count for the phases from `first` to `last`, which get the same. */
-static int search_count(struct search *s, size_t first, size_t last, struct cw_error *err)
+static int most_of(const struct search *s, size_t pool)
 {
     const struct cw_sim_job *job = &s->w->jobs[s->job];
-    int best = s->plan->workers[first], most = (int)s->w->max_workers;
-    if (job->quota > 0)
-        most = CW_MIN(most, (int)job->quota);
-    for (int n = 1; n <= most; n = next_count(n)) {
-        bool found;
-        for (size_t i = first; i <= last; i++)
-            s->plan->workers[i] = n;
-        int r = try_plan(s, &found, err);
-        if (r < 0)
-            return r;
-        if (found)
-            best = n;
+    int most = (int)s->w->pools[pool].max_workers;
+    return job->quota > 0 ? CW_MIN(most, (int)job->quota) : most;
+}
+
+/* What is tried goes for the phases from `first` to `last`, which get the same; `best` is the best that was found. */
+struct range {
+    struct search *s;
+    size_t first, last;
+    struct cw_sim_vector best;
+};
+
+static int try_vector(struct range *r, const struct cw_sim_vector *v, bool *ret, struct cw_error *err)
+{
+    const struct cw_sim_job *job = &r->s->w->jobs[r->s->job];
+    int sum = 0, e = 0;
+    for (size_t k = 0; k < r->s->w->n_pools; k++)
+        sum += v->workers[k];
+    *ret = false;
+    if (sum == 0 || (job->quota > 0 && sum > (int)job->quota))
+        return 0;
+    for (size_t i = r->first; i <= r->last; i++)
+        r->s->plan->phases[i] = *v;
+    e = try_plan(r->s, ret, err);
+    if (*ret)
+        r->best = *v;
+    return e;
+}
+
+/* Counts of a pool from 0 on: all of them, or those that are about `ratio` apart; and all that there are. */
+static int next_of_grid(int n, double ratio, int most) { return n == most ? most + 1 : CW_MIN(CW_MAX(n + 1, (int)(n * ratio)), most); }
+
+static double n_vectors(const struct search *s, double ratio)
+{
+    double all = 1;
+    for (size_t k = 0; k < s->w->n_pools; k++) {
+        double n = 0;
+        for (int i = 0, most = most_of(s, k); i <= most; i = next_of_grid(i, ratio, most))
+            n++;
+        all *= n;
     }
+    return all;
+}
+
+static int try_grid(struct range *r, double ratio, size_t pool, struct cw_sim_vector *v, struct cw_error *err)
+{
+    bool found;
+    int e = 0, most = pool < r->s->w->n_pools ? most_of(r->s, pool) : 0;
+    if (pool == r->s->w->n_pools)
+        return try_vector(r, v, &found, err);
+    for (int n = 0; e == 0 && n <= most; n = next_of_grid(n, ratio, most)) {
+        v->workers[pool] = n;
+        e = try_grid(r, ratio, pool + 1, v, err);
+    }
+    v->workers[pool] = 0;
+    return e;
+}
+
+/* All neighbours of a vector: `step` less, the same, or `step` more of each pool. */
+static int try_neighbours(struct range *r, struct cw_sim_vector at, const int *step, size_t pool, bool *any, struct cw_error *err)
+{
+    bool found;
+    if (pool == r->s->w->n_pools) {
+        int e = try_vector(r, &at, &found, err);
+        *any |= found;
+        return e;
+    }
+    int n = at.workers[pool], e = 0;
+    for (int way = -1; e == 0 && way <= 1; way++) {
+        at.workers[pool] = n + way * step[pool];
+        if (at.workers[pool] >= 0 && at.workers[pool] <= most_of(r->s, pool))
+            e = try_neighbours(r, at, step, pool + 1, any, err);
+    }
+    return e;
+}
+
+static int refine(struct range *r, struct cw_error *err)
+{
+    int step[CW_POLICY_POOLS], largest = 1, e = 0;
+    for (size_t k = 0; k < r->s->w->n_pools; k++) {
+        step[k] = CW_MAX(r->best.workers[k] / 2, 1);
+        largest = CW_MAX(largest, step[k]);
+    }
+    for (int round = 0; e == 0;) {
+        bool any = false;
+        e = try_neighbours(r, r->best, step, 0, &any, err);
+        if (any && ++round < ROUNDS)
+            continue;
+        round = 0;
+        if (largest == 1)
+            break;
+        largest /= 2;
+        for (size_t k = 0; k < r->s->w->n_pools; k++)
+            step[k] = CW_MAX(step[k] / 2, 1);
+    }
+    return e;
+}
+
+static int search_vectors(struct range *r, struct cw_error *err)
+{
+    double ratio = 1;
+    struct cw_sim_vector v = {0};
+    while (n_vectors(r->s, ratio) > ALL_VECTORS)
+        ratio *= 1.25;
+    int e = try_grid(r, ratio, 0, &v, err);
+    return e == 0 && ratio > 1 ? refine(r, err) : e;
+}
+
+static int search_counts(struct range *r, struct cw_error *err)
+{
+    bool found;
+    int e = 0;
+    for (int n = 1, most = most_of(r->s, 0); e == 0 && n <= most; n = next_count(n))
+        e = try_vector(r, &(struct cw_sim_vector){{n}}, &found, err);
+    return e;
+}
+
+static int search_range(struct search *s, size_t first, size_t last, struct cw_error *err)
+{
+    struct range r = {.s = s, .first = first, .last = last, .best = s->plan->phases[first]};
+    int e = s->w->n_pools > 1 ? search_vectors(&r, err) : search_counts(&r, err);
     for (size_t i = first; i <= last; i++)
-        s->plan->workers[i] = best;
-    return 0;
+        s->plan->phases[i] = r.best;
+    return e;
 }
 
 static int search_all(struct search *s, struct cw_error *err)
 {
     const struct cw_sim_job *job = &s->w->jobs[s->job];
-    int best_marker = -1, *best = calloc(job->n_phases, sizeof(*best)), r = best ? 0 : cw_error_nomem(err, 0, "a plan");
+    struct cw_sim_vector *best = calloc(job->n_phases, sizeof(*best));
+    int best_marker = -1, r = best ? 0 : cw_error_nomem(err, 0, "a plan");
     for (int m = -1; r == 0 && m < (int)job->n_markers; m++) {
         struct cw_sim_outcome before = s->best;
         bool had = s->any;
         s->plan->marker = m;
-        r = search_count(s, 0, job->n_phases - 1, err);
+        r = search_range(s, 0, job->n_phases - 1, err);
         if (r == 0 && (!had || better(job->objective, &s->best, &before))) {
             best_marker = m;
-            memcpy(best, s->plan->workers, job->n_phases * sizeof(*best));
+            memcpy(best, s->plan->phases, job->n_phases * sizeof(*best));
         }
     }
     if (r == 0) {
         s->plan->marker = best_marker;
-        memcpy(s->plan->workers, best, job->n_phases * sizeof(*best));
+        memcpy(s->plan->phases, best, job->n_phases * sizeof(*best));
     }
     for (int sweep = 0; r == 0 && job->n_phases > 1 && sweep < SWEEPS; sweep++)
         for (size_t i = 0; r == 0 && i < job->n_phases; i++)
-            r = search_count(s, i, i, err);
+            r = search_range(s, i, i, err);
     free(best);
     return r;
 }
 
 int cw_sim_oracle(const struct cw_workload *w, int job, struct cw_sim_plan *ret, struct cw_sim_outcome *outcome, struct cw_error *err)
 {
-    *ret = (struct cw_sim_plan){.marker = -1, .workers = calloc(w->jobs[job].n_phases, sizeof(int))};
-    if (!ret->workers)
+    *ret = (struct cw_sim_plan){.marker = -1, .phases = calloc(w->jobs[job].n_phases, sizeof(struct cw_sim_vector))};
+    if (!ret->phases)
         return cw_error_nomem(err, 0, "a plan");
     struct search s = {.w = w, .job = job, .plan = ret};
-    ret->workers[0] = 1;
+    ret->phases[0].workers[0] = 1;
     int r = search_all(&s, err);
     if (r < 0) {
-        free(ret->workers);
-        ret->workers = NULL;
+        free(ret->phases);
+        ret->phases = NULL;
         return r;
     }
     *outcome = s.best;

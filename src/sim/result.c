@@ -25,19 +25,44 @@ static json_t *regret_json(double time_s, double cost, const struct cw_sim_outco
     return json_pack("{s:f, s:f}", "time", best > 0 ? time_s / best - 1 : 0, "cost", oracle->cost > 0 ? cost / oracle->cost - 1 : 0);
 }
 
-static json_t *job_json(const struct cw_sim_job *job, const struct cw_sim_outcome *o, const struct cw_sim_outcome *oracle)
+static double worker_s(const struct cw_sim_outcome *o)
+{
+    double sum = 0;
+    for (int i = 0; i < CW_POLICY_POOLS; i++)
+        sum += o->worker_s[i];
+    return sum;
+}
+
+/* What each pool's workers took; only where there are several. */
+static void put_pools(json_t *result, const struct cw_workload *w, const struct cw_sim_outcome *outcomes, size_t n)
+{
+    json_t *pools = json_object();
+    for (size_t k = 0; k < w->n_pools; k++) {
+        double hours = 0;
+        for (size_t i = 0; i < n; i++)
+            hours += outcomes[i].worker_s[k] / 3600;
+        json_object_set_new(pools, w->pools[k].name, json_pack("{s:f, s:f}", "worker_hours", hours, "cost", hours * w->pools[k].price_per_h));
+    }
+    if (w->n_pools > 1)
+        json_object_set(result, "pools", pools);
+    json_decref(pools);
+}
+
+static json_t *job_json(const struct cw_workload *w, const struct cw_sim_job *job, const struct cw_sim_outcome *o, const struct cw_sim_outcome *oracle)
 {
     json_t *decisions = json_array();
     double time_s = o->ended_s - o->began_s;
     decisions_json(job, o, false, decisions);
-    return json_pack("{s:s, s:f, s:f, s:f, s:f, s:f, s:o, s:f, s:o, s:f, s:f}", "name", job->name, "arrived_s", o->began_s, "time_s", time_s, "cost", o->cost, "oracle_time_s",
+    json_t *result = json_pack("{s:s, s:f, s:f, s:f, s:f, s:f, s:o, s:f, s:o, s:f, s:f}", "name", job->name, "arrived_s", o->began_s, "time_s", time_s, "cost", o->cost, "oracle_time_s",
                      oracle->ended_s - oracle->began_s, "oracle_cost", oracle->cost, "regret", regret_json(time_s, o->cost, oracle), "settled_at_s", settled(o), "decisions", decisions,
-                     "waiting", time_s > 0 ? o->waited_s / time_s : 0, "worker_hours", o->worker_s / 3600);
+                     "waiting", time_s > 0 ? o->waited_s / time_s : 0, "worker_hours", worker_s(o) / 3600);
+    put_pools(result, w, o, 1);
+    return result;
 }
 
 json_t *cw_sim_result(const struct cw_workload *w, const char *policy, const struct cw_sim_outcome *outcomes, const struct cw_sim_outcome *oracles)
 {
-    double ended = 0, began = outcomes[0].began_s, cost = 0, oracle_time = 0, oracle_cost = 0, settled_at = 0, waited = 0, lasted = 0, worker_s = 0;
+    double ended = 0, began = outcomes[0].began_s, cost = 0, oracle_time = 0, oracle_cost = 0, settled_at = 0, waited = 0, lasted = 0, all_s = 0;
     json_t *decisions = json_array(), *jobs = json_array();
     for (size_t i = 0; i < w->n_jobs; i++) {
         const struct cw_sim_outcome *o = &outcomes[i];
@@ -49,15 +74,16 @@ json_t *cw_sim_result(const struct cw_workload *w, const char *policy, const str
         settled_at = CW_MAX(settled_at, settled(o));
         waited += o->waited_s;
         lasted += o->ended_s - o->began_s;
-        worker_s += o->worker_s;
+        all_s += worker_s(o);
         decisions_json(&w->jobs[i], o, w->several, decisions);
-        json_array_append_new(jobs, job_json(&w->jobs[i], o, &oracles[i]));
+        json_array_append_new(jobs, job_json(w, &w->jobs[i], o, &oracles[i]));
     }
     oracle_time -= began;
     struct cw_sim_outcome together = {.ended_s = oracle_time, .cost = oracle_cost};
     json_t *result = json_pack("{s:s, s:f, s:f, s:f, s:f, s:o, s:f, s:o, s:f, s:f}", "policy", policy, "time_s", ended - began, "cost", cost, "oracle_time_s", oracle_time, "oracle_cost",
                                oracle_cost, "regret", regret_json(ended - began, cost, &together), "settled_at_s", settled_at, "decisions", decisions, "waiting",
-                               lasted > 0 ? waited / lasted : 0, "worker_hours", worker_s / 3600);
+                               lasted > 0 ? waited / lasted : 0, "worker_hours", all_s / 3600);
+    put_pools(result, w, outcomes, w->n_jobs);
     if (w->several)
         json_object_set_new(result, "jobs", jobs);
     else

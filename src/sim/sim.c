@@ -3,6 +3,7 @@
 
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/macro.h"
 #include "policy/share.h"
@@ -43,39 +44,47 @@ static void facts(const struct cw_sim_played *p, struct cw_client_facts *client,
     client->wait.mean = p->interval.mean - p->step.mean;
     client->wait.m2 = CW_MAX(p->interval.m2 - p->step.m2, 0);
     *f = (struct cw_facts){
-        .clients = client, .n_clients = 1, .n_pools = 1, .markers = markers, .n_markers = (int)job->n_markers, .marker = p->marker, .epoch = p->epoch, .epochs = job->epochs,
+        .clients = client, .n_clients = 1, .n_pools = (int)p->w->n_pools, .markers = markers, .n_markers = (int)job->n_markers, .marker = p->marker, .epoch = p->epoch, .epochs = job->epochs,
         .batches_per_epoch = job->batches_per_epoch, .batches_done = p->done, .objective = job->objective, .client_price_per_h = job->client_price_per_h,
     };
-    f->pools[0] = (struct cw_pool_facts){
-        .name = p->w->pool, .place = CW_PLACE_REMOTE, .running = p->crew.running, .starting = p->crew.starting, .maximum = (int)p->w->max_workers,
-        .price_per_h = p->w->worker_price_per_h, .start_delay_s = p->w->start_delay_s, .cpu_share = p->w->worker_cpus, .compute = p->compute,
-        .busy = spent > 0 ? p->busy_s / spent : 0,
-    };
+    for (size_t i = 0; i < p->w->n_pools; i++) {
+        const struct cw_sim_pool *pool = &p->w->pools[i];
+        f->pools[i] = (struct cw_pool_facts){
+            .name = pool->name, .place = pool->place, .running = p->crews[i].running, .starting = p->crews[i].starting, .maximum = (int)pool->max_workers,
+            .price_per_h = pool->price_per_h, .start_delay_s = pool->start_delay_s, .cpu_share = pool->worker_cpus, .compute = p->compute[i],
+            .busy = spent > 0 ? p->busy_s / spent : 0,
+        };
+    }
     for (size_t i = 0; i < job->n_markers; i++)
-        markers[i] = (struct cw_marker_facts){.name = job->stages[job->markers[i]].name, .prefix_s = p->costs.prefix_s[i] * phase->worker_slowdown / p->w->worker_cpus,
+        markers[i] = (struct cw_marker_facts){.name = job->stages[job->markers[i]].name, .prefix_s = p->costs.prefix_s[i] * (phase->worker_slowdown * p->w->pools[0].slowdown) / p->w->pools[0].worker_cpus,
                                               .bytes = p->costs.bytes[i], .cached = p->cached[i], .written = p->written[i]};
     f->storage = (struct cw_storage_facts){.source_bytes = job->n_stages ? p->costs.source_bytes : 0, .read_bytes_per_s = phase->read_bytes_per_s,
                                            .write_bytes_per_s = phase->write_bytes_per_s, .cache_bytes = job->store_bytes, .price_per_gb_h = job->store_price_per_gb_h};
 }
 
-/* What each job wants of the pool, and gets. `whole`: this job as if it wanted everything, for what it could get. */
-static int share_of(const struct sim *s, const struct cw_sim_played *whole, int *shares)
+/*
+ * What each job wants of the pools, and gets, into shares[job]. `whole`: this job as if it wanted everything, for what it could get; NULL: as it is. A quota is of all
+ * pools together: what a job has of the first ones counts.
+ */
+static void share_of(const struct sim *s, const struct cw_sim_played *whole, struct cw_sim_vector *shares)
 {
     struct cw_claim claims[CW_SIM_MAX_JOBS];
-    int of_whole = 0;
-    for (size_t i = 0; i < s->n; i++) {
-        const struct cw_sim_played *p = &s->jobs[i];
-        int want = p->active && !p->over ? p->want : 0;
-        claims[i] = (struct cw_claim){.want = p == whole ? (int)s->w->max_workers : want, .weight = p->job->weight, .priority = (int)p->job->priority, .quota = (int)p->job->quota};
+    int had[CW_SIM_MAX_JOBS] = {0};
+    for (size_t k = 0; k < s->w->n_pools; k++) {
+        int most = (int)s->w->pools[k].max_workers;
+        for (size_t i = 0; i < s->n; i++) {
+            const struct cw_sim_played *p = &s->jobs[i];
+            int want = p->active && !p->over ? p->want[k] : 0, quota = (int)p->job->quota;
+            if (p == whole)
+                want = most;
+            else if (quota > 0)
+                want = CW_MIN(want, quota - had[i]);
+            claims[i] = (struct cw_claim){.want = want, .weight = p->job->weight, .priority = (int)p->job->priority, .quota = quota};
+        }
+        cw_share(claims, (int)s->n, most);
+        for (size_t i = 0; i < s->n; i++)
+            had[i] += shares[i].workers[k] = claims[i].share;
     }
-    cw_share(claims, (int)s->n, (int)s->w->max_workers);
-    for (size_t i = 0; i < s->n; i++) {
-        if (&s->jobs[i] == whole)
-            of_whole = claims[i].share;
-        if (shares)
-            shares[i] = claims[i].share;
-    }
-    return of_whole;
 }
 
 static void report_soon(struct cw_sim_played *p, double now)
@@ -87,32 +96,69 @@ static void report_soon(struct cw_sim_played *p, double now)
 
 static void begin_window(struct cw_sim_played *p)
 {
-    p->step = p->interval = p->compute = (struct cw_mean){0};
+    p->step = p->interval = (struct cw_mean){0};
+    memset(p->compute, 0, sizeof(p->compute));
     p->busy_s = p->late = p->queue = 0;
     p->since = p->now;
+}
+
+/* Workers that are to come to the other pools; as long as there are any, who is to go stays, so that the job is not left without. */
+static bool others_start(const struct cw_sim_played *p, size_t pool)
+{
+    bool any = false;
+    for (size_t i = 0; i < p->w->n_pools; i++)
+        any |= i != pool && p->crews[i].starting > 0;
+    return any;
+}
+
+/* A job's share of each pool. 1: something changed. */
+static int grant(struct cw_sim_played *p, const struct cw_sim_vector *share, double now)
+{
+    bool changed = false;
+    for (int more = 1; more >= 0; more--) /* who comes first, then who goes */
+        for (size_t i = 0; i < p->w->n_pools; i++) {
+            struct cw_sim_crew *crew = &p->crews[i];
+            int target = share->workers[i], n = crew->running + crew->starting;
+            if (n > target && others_start(p, i))
+                target = CW_MAX(target, crew->running);
+            if (n == target || (n < target) != more)
+                continue;
+            if (cw_sim_crew_set(crew, p->w, now, target) < 0)
+                return CW_E_MEMORY;
+            changed = true;
+        }
+    return changed;
 }
 
 /* Gives all jobs their shares. */
 static int regrant(struct sim *s, double now)
 {
-    int shares[CW_SIM_MAX_JOBS];
+    struct cw_sim_vector shares[CW_SIM_MAX_JOBS];
     share_of(s, NULL, shares);
     for (size_t i = 0; i < s->n; i++) {
-        struct cw_sim_played *p = &s->jobs[i];
-        if (!p->active || p->crew.running + p->crew.starting == shares[i])
-            continue;
-        if (cw_sim_crew_set(&p->crew, s->w, now, shares[i]) < 0)
-            return CW_E_MEMORY;
-        report_soon(p, now);
+        int r = s->jobs[i].active ? grant(&s->jobs[i], &shares[i], now) : 0;
+        if (r < 0)
+            return r;
+        if (r > 0)
+            report_soon(&s->jobs[i], now);
     }
     return 0;
+}
+
+static bool changes(const struct cw_sim_played *p, const struct cw_decision *d) { return memcmp(d->workers, p->want, sizeof(p->want)) != 0 || d->marker != p->marker; }
+
+static int sum(const int *workers)
+{
+    int n = 0;
+    for (int i = 0; i < CW_POLICY_POOLS; i++)
+        n += workers[i];
+    return n;
 }
 
 static int record(struct cw_sim_played *p, const struct cw_decision *d, const struct cw_facts *f)
 {
     struct cw_sim_outcome *out = p->out;
-    bool changes = d->workers[0] != p->want || d->marker != p->marker;
-    if (p->expected || !(changes || (d->concluded && !p->decided)))
+    if (p->expected || !(changes(p, d) || (d->concluded && !p->decided)))
         return 0;
     p->decided = true;
     if (grow((void **)&out->decisions, out->n_decisions, sizeof(*out->decisions)) < 0)
@@ -120,19 +166,19 @@ static int record(struct cw_sim_played *p, const struct cw_decision *d, const st
     json_t *json = cw_decision_json(d, f);
     if (!json)
         return CW_E_MEMORY;
-    out->decisions[out->n_decisions++] = (struct cw_sim_decision){.t = p->now, .workers = d->workers[0], .marker = d->marker, .record = json};
+    out->decisions[out->n_decisions++] = (struct cw_sim_decision){.t = p->now, .workers = sum(d->workers), .marker = d->marker, .record = json};
     return 0;
 }
 
 static int apply(struct sim *s, struct cw_sim_played *p, const struct cw_decision *d)
 {
-    bool changes = d->workers[0] != p->want || d->marker != p->marker;
-    p->want = d->workers[0];
+    bool other = changes(p, d);
+    memcpy(p->want, d->workers, sizeof(p->want));
     if (d->marker != p->marker || d->write_waits != p->write_waits)
         report_soon(p, p->now);
     p->marker = d->marker;
     p->write_waits = d->write_waits;
-    return changes ? regrant(s, p->now) : 0;
+    return other ? regrant(s, p->now) : 0;
 }
 
 static int sample(struct cw_sim_played *p)
@@ -142,7 +188,7 @@ static int sample(struct cw_sim_played *p)
         return 0;
     if (grow((void **)&out->samples, out->n_samples, sizeof(*out->samples)) < 0)
         return CW_E_MEMORY;
-    out->samples[out->n_samples++] = (struct cw_sim_sample){p->now, p->crew.running, p->want, 1 - p->step.mean / p->interval.mean};
+    out->samples[out->n_samples++] = (struct cw_sim_sample){p->now, cw_sim_running(p), sum(p->want), 1 - p->step.mean / p->interval.mean};
     return 0;
 }
 
@@ -150,7 +196,7 @@ static int sample(struct cw_sim_played *p)
 static void follow_plan(const struct cw_sim_played *p, struct cw_decision *d)
 {
     *d = (struct cw_decision){.marker = p->plan->marker, .concluded = true, .why = "the best plan, found by trying all"};
-    d->workers[0] = p->plan->workers[p->phase];
+    memcpy(d->workers, p->plan->phases[p->phase].workers, sizeof(d->workers));
 }
 
 /* Asks who decides. */
@@ -160,13 +206,19 @@ static int ask(struct sim *s, struct cw_sim_played *p)
     struct cw_marker_facts markers[CW_POLICY_MARKERS];
     struct cw_facts f;
     struct cw_decision d = {0};
+    struct cw_sim_vector shares[CW_SIM_MAX_JOBS];
     facts(p, &client, markers, &f);
-    f.pools[0].maximum = share_of(s, p, NULL);
+    share_of(s, p, shares);
+    for (int i = 0; i < f.n_pools; i++)
+        f.pools[i].maximum = shares[p - s->jobs].workers[i];
     if (p->plan)
         follow_plan(p, &d);
     else
         s->o->policy->decide(s->o->policy, &p->memory, &f, p->now, &d);
-    d.workers[0] = CW_MAX(CW_MIN(d.workers[0], (int)s->w->max_workers), 1);
+    for (size_t i = 0; i < s->w->n_pools; i++)
+        d.workers[i] = CW_MAX(CW_MIN(d.workers[i], (int)s->w->pools[i].max_workers), 0);
+    if (sum(d.workers) == 0)
+        d.workers[0] = 1;
     int r = record(p, &d, &f);
     return r < 0 ? r : apply(s, p, &d);
 }
@@ -186,14 +238,15 @@ static int arrive(struct sim *s, struct cw_sim_played *p, double now)
 {
     p->active = true;
     p->now = p->since = p->out->began_s = now;
-    p->want = 1;
-    p->crew.fails_at = CW_SIM_NEVER;
+    p->want[0] = 1;
+    for (size_t i = 0; i < s->w->n_pools; i++)
+        p->crews[i].fails_at = CW_SIM_NEVER;
     p->out->ended_s = now;
     report_soon(p, now);
-    /* the first worker of all is there already, and a job alone begins with it */
+    /* the first worker of the first pool is there already, and a job alone begins with it */
     if (s->n == 1 || s->o->alone >= 0) {
-        p->crew.running = 1;
-        if (cw_sim_crew_set(&p->crew, s->w, now, 1) < 0)
+        p->crews[0].running = 1;
+        if (cw_sim_crew_set(&p->crews[0], s->w, now, 1) < 0)
             return CW_E_MEMORY;
     } else if (regrant(s, now) < 0)
         return CW_E_MEMORY;
@@ -210,9 +263,32 @@ static double next_event(const struct sim *s)
         if (!p->active)
             at = CW_MIN(at, p->job->arrive_s);
         else
-            at = CW_MIN(at, CW_MIN(cw_sim_crew_next(&p->crew), p->expected ? END_S : p->next_report));
+            at = CW_MIN(at, p->expected ? END_S : p->next_report);
+        for (size_t k = 0; p->active && k < s->w->n_pools; k++)
+            at = CW_MIN(at, cw_sim_crew_next(&p->crews[k]));
     }
     return at;
+}
+
+static int end(struct cw_sim_played *p, double at)
+{
+    int r = 0;
+    for (size_t i = 0; r == 0 && i < p->w->n_pools; i++)
+        r = cw_sim_crew_set(&p->crews[i], p->w, at, 0);
+    return r;
+}
+
+/* Who comes takes the place of who stayed until then. */
+static int crews_step(struct sim *s, struct cw_sim_played *p, double at)
+{
+    bool any = false;
+    for (size_t i = 0; i < s->w->n_pools; i++) {
+        int r = cw_sim_crew_step(&p->crews[i], s->w, at);
+        if (r < 0)
+            return r;
+        any |= r > 0;
+    }
+    return any && s->w->n_pools > 1 && regrant(s, at) < 0 ? CW_E_MEMORY : any;
 }
 
 /* One job at the time of an event. 0, or negative. */
@@ -223,8 +299,8 @@ static int at_event(struct sim *s, struct cw_sim_played *p, double at)
     if (cw_sim_job_advance(p, at))
         return ask(s, p);
     if (p->over)
-        return cw_sim_crew_set(&p->crew, s->w, at, 0) < 0 ? CW_E_MEMORY : regrant(s, at);
-    int r = cw_sim_crew_step(&p->crew, s->w, at);
+        return end(p, at) < 0 ? CW_E_MEMORY : regrant(s, at);
+    int r = crews_step(s, p, at);
     if (r > 0)
         report_soon(p, at);
     return r >= 0 && !p->expected && p->next_report <= at ? report(s, p) : CW_MIN(r, 0);
@@ -254,16 +330,21 @@ int cw_sim_run(const struct cw_workload *w, const struct cw_sim_options *o, stru
         p->job = &w->jobs[o->alone >= 0 ? (size_t)o->alone : i];
         p->plan = o->plans ? &o->plans[i] : NULL;
         p->costs = cw_sim_costs(p->job);
-        p->expected = p->crew.reliable = o->expected;
+        p->expected = o->expected;
         p->marker = -1;
         p->draw = cw_draw_new(w->seed + i, "batches");
-        p->crew.draw = cw_draw_new(w->seed + i, "workers");
+        for (size_t k = 0; k < w->n_pools; k++) {
+            p->crews[k].start_delay_s = w->pools[k].start_delay_s;
+            p->crews[k].reliable = o->expected;
+            p->crews[k].draw = cw_draw_new(w->seed + i, k == 0 ? "workers" : w->pools[k].name);
+        }
         p->out = &outcomes[i];
         outcomes[i] = (struct cw_sim_outcome){0};
     }
     int r = play(&s, err);
     for (size_t i = 0; i < s.n; i++)
-        free(s.jobs[i].crew.starts);
+        for (size_t k = 0; k < w->n_pools; k++)
+            free(s.jobs[i].crews[k].starts);
     free(s.jobs);
     return r;
 }

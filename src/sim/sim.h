@@ -13,17 +13,19 @@ struct cw_sim_decision {
 struct cw_sim_sample { double t, running, target, waiting; };
 
 struct cw_sim_outcome { /* of one job */
-    double began_s, ended_s, cost, waited_s, worker_s;
+    double began_s, ended_s, cost, waited_s;
+    double worker_s[CW_POLICY_POOLS]; /* by pool */
     struct cw_sim_decision *decisions;
     size_t n_decisions;
     struct cw_sim_sample *samples; /* a report each */
     size_t n_samples;
 };
 
-/* What is done without being asked for: a count of workers per phase of the job, and a marker. */
+/* What is done without being asked for: workers of each pool per phase of the job, and a marker. */
+struct cw_sim_vector { int workers[CW_POLICY_POOLS]; };
 struct cw_sim_plan {
     int marker;
-    int *workers;
+    struct cw_sim_vector *phases;
 };
 
 struct cw_sim_options {
@@ -37,7 +39,7 @@ struct cw_sim_options {
 int cw_sim_run(const struct cw_workload *w, const struct cw_sim_options *o, struct cw_sim_outcome *outcomes, struct cw_error *err) _must_check_;
 void cw_sim_outcome_deinit(struct cw_sim_outcome *o);
 
-/* The best plan of a job that has the pool for itself, by trying all: counts of workers, markers, and phases after one another. */
+/* The best plan of a job that has the pools for itself, by trying: counts of workers of each pool, markers, and phases after one another. */
 int cw_sim_oracle(const struct cw_workload *w, int job, struct cw_sim_plan *ret, struct cw_sim_outcome *outcome, struct cw_error *err) _must_check_;
 
 /* The result as JSON, and as a picture (SVG) in a file. */

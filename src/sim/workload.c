@@ -1,6 +1,5 @@
 #include "sim/workload.h"
 
-#include <errno.h>
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -12,9 +11,7 @@
 #define WORKER_PRICE 0.427319
 #define BATCH_BYTES (256 * 131072.0)
 #define MAX_WORKERS 100
-#define MOST 1e15      /* of any number: sums of such stay exact enough */
-#define MOST_WORKERS 100000
-#define MOST_POINTS 10000
+#define MOST CW_SIM_MOST
 
 static void *items_new(size_t n, size_t size, struct cw_error *err, int *r)
 {
@@ -22,58 +19,6 @@ static void *items_new(size_t n, size_t size, struct cw_error *err, int *r)
     if (!items)
         *r = cw_error_nomem(err, n * size, "a workload");
     return items;
-}
-
-static int by_workers(const void *a, const void *b)
-{
-    const struct cw_sim_point *x = a, *y = b;
-    return (x->workers > y->workers) - (x->workers < y->workers);
-}
-
-static int parse_axis(const json_t *axis, const char *where, double divide, struct cw_sim_job *job, struct cw_error *err)
-{
-    const char *key;
-    json_t *value;
-    int r = 0;
-    size_t n = json_object_size(axis);
-    if (!json_is_object(axis) || n == 0 || n > MOST_POINTS)
-        return cw_sim_expected("", where, axis, "an object of 1 to 10000 counts of workers and their seconds, as {\"1\": 120, \"2\": 63}", err);
-    job->table = items_new(n, sizeof(*job->table), err, &r);
-    json_object_foreach((json_t *)axis, key, value)
-    {
-        char *end;
-        char dotted[256];
-        snprintf(dotted, sizeof(dotted), "%s.", where);
-        errno = 0;
-        long workers = strtol(key, &end, 10);
-        if (r < 0)
-            return r;
-        if (errno || key[0] < '0' || key[0] > '9' || *end || workers < 1 || workers > MOST_WORKERS)
-            return cw_sim_expected(dotted, key, value, "a count of workers from 1 to 100000 as key", err);
-        if (!json_is_number(value) || !(json_number_value(value) > 0) || json_number_value(value) > MOST)
-            return cw_sim_expected(dotted, key, value, "a number of more than 0, in seconds", err);
-        job->table[job->n_table++] = (struct cw_sim_point){(double)workers, json_number_value(value) / divide};
-    }
-    qsort(job->table, job->n_table, sizeof(*job->table), by_workers);
-    for (size_t i = 1; i < job->n_table; i++)
-        if (job->table[i].workers == job->table[i - 1].workers)
-            return cw_sim_expected("", where, axis, "each count of workers once", err);
-    return r;
-}
-
-static int parse_table(const json_t *object, const char *where, struct cw_workload *w, struct cw_sim_job *job, struct cw_error *err)
-{
-    char path[128];
-    const json_t *table = json_object_get(object, "table"), *unit = json_object_get(object, "table_unit");
-    if (!json_is_object(table) || json_object_size(table) != 1)
-        return cw_sim_expected(where, "table", table, "an object with one pool, as {\"remote\": {\"1\": 120, \"2\": 63}}", err);
-    bool batch = unit && json_is_string(unit) && strcmp(json_string_value(unit), "batch_s") == 0;
-    if (unit && !batch && !(json_is_string(unit) && strcmp(json_string_value(unit), "epoch_s") == 0))
-        return cw_sim_expected(where, "table_unit", unit, "\"epoch_s\" or \"batch_s\"", err);
-    void *at = json_object_iter((json_t *)table);
-    w->pool = json_object_iter_key(at);
-    snprintf(path, sizeof(path), "%stable.%.60s", where, w->pool);
-    return parse_axis(json_object_iter_value(at), path, batch ? 1 : job->batches_per_epoch, job, err);
 }
 
 static int parse_stage(const json_t *value, const char *where, size_t i, struct cw_sim_stage *stage, struct cw_error *err)
@@ -223,7 +168,7 @@ static int parse_job(const json_t *object, const char *where, struct cw_workload
         return r;
     if (table == model)
         return cw_sim_expected(where, "table", json_object_get(object, "table"), table ? "no table beside a model" : "a table, or a model", err);
-    r = table ? parse_table(object, where, w, job, err) : parse_model(object, where, job, err);
+    r = table ? cw_sim_table_parse(object, where, w, job, err) : parse_model(object, where, job, err);
     return r < 0 ? r : parse_changes(json_object_get(object, "changes"), where, job, err);
 }
 
@@ -239,7 +184,7 @@ static int parse_named_job(const json_t *object, size_t i, struct cw_workload *w
     snprintf(price, sizeof(price), "jobs[%zu].price_per_h.", i);
     const struct cw_sim_field fields[] = {
         {"name", NULL, 0, 0, CW_SIM_ANY, true}, {"arrive_s", &job->arrive_s, 0, MOST, CW_SIM_ANY, false}, {"weight", &job->weight, 0, 1e6, CW_SIM_MORE, false},
-        {"priority", &job->priority, -1e6, 1e6, CW_SIM_WHOLE, false}, {"quota", &job->quota, 1, MOST_WORKERS, CW_SIM_WHOLE, false},
+        {"priority", &job->priority, -1e6, 1e6, CW_SIM_WHOLE, false}, {"quota", &job->quota, 1, CW_SIM_MOST_WORKERS, CW_SIM_WHOLE, false},
         {"price_per_h", NULL, 0, 0, CW_SIM_ANY, false}, JOB_FIELDS(job), {0},
     };
     const struct cw_sim_field of_price[] = {{"client", &job->client_price_per_h, 0, MOST, CW_SIM_ANY, false}, {0}};
@@ -278,6 +223,7 @@ static int parse_root(const json_t *root, struct cw_workload *w, struct cw_error
     double version = 0, seed = 0, client = CLIENT_PRICE;
     const json_t *jobs = json_object_get(root, "jobs");
     struct cw_sim_job *job = &w->jobs[0], unused = {0};
+    struct cw_sim_pool *pool = &w->pools[0];
     struct cw_sim_change nothing = {0};
     unused.phases = &nothing;
     int r = jobs ? 0 : job_init(root, job, err);
@@ -288,15 +234,15 @@ static int parse_root(const json_t *root, struct cw_workload *w, struct cw_error
         job = &unused;
     const struct cw_sim_field fields[] = {
         {"workload", &version, 1, 1, CW_SIM_WHOLE, true}, {"seed", &seed, 0, 9007199254740992.0, CW_SIM_WHOLE, false}, {"jobs", NULL, 0, 0, CW_SIM_ANY, false},
-        {"price_per_h", NULL, 0, 0, CW_SIM_ANY, false}, {"max_workers", &w->max_workers, 1, MOST_WORKERS, CW_SIM_WHOLE, false},
-        {"start_delay_s", &w->start_delay_s, 0, 1e6, CW_SIM_ANY, false}, {"worker_cpus", &w->worker_cpus, 0, 1e6, CW_SIM_MORE, false},
+        {"price_per_h", NULL, 0, 0, CW_SIM_ANY, false}, {"pools", NULL, 0, 0, CW_SIM_ANY, false}, {"max_workers", &pool->max_workers, 1, CW_SIM_MOST_WORKERS, CW_SIM_WHOLE, false},
+        {"start_delay_s", &pool->start_delay_s, 0, 1e6, CW_SIM_ANY, false}, {"worker_cpus", &pool->worker_cpus, 0, 1e6, CW_SIM_MORE, false},
         {"stragglers", NULL, 0, 0, CW_SIM_ANY, false}, {"failures", NULL, 0, 0, CW_SIM_ANY, false}, JOB_FIELDS(job), {0},
     };
     struct cw_sim_field mine[CW_COUNT_OF(fields)];
     memcpy(mine, fields, sizeof(fields));
     for (size_t i = 0; jobs && mine[i].name; i++)
         mine[i].required = strcmp(mine[i].name, "workload") == 0;
-    const struct cw_sim_field of_price[] = {{"client", &client, 0, MOST, CW_SIM_ANY, false}, {"worker", &w->worker_price_per_h, 0, MOST, CW_SIM_ANY, false}, {0}};
+    const struct cw_sim_field of_price[] = {{"client", &client, 0, MOST, CW_SIM_ANY, false}, {"worker", &pool->price_per_h, 0, MOST, CW_SIM_ANY, false}, {0}};
     const struct cw_sim_field of_stragglers[] = {{"part", &w->stragglers, 0, 1, CW_SIM_ANY, true}, {"slowdown", &w->slowdown, 1, 1e6, CW_SIM_ANY, true}, {0}};
     const struct cw_sim_field of_failures[] = {{"mtbf_s", &w->mtbf_s, 0, MOST, CW_SIM_MORE, true}, {0}};
     r = cw_sim_fields(root, "", mine, err);
@@ -306,6 +252,8 @@ static int parse_root(const json_t *root, struct cw_workload *w, struct cw_error
         r = cw_sim_fields(json_object_get(root, "stragglers"), "stragglers.", of_stragglers, err);
     if (r == 0 && json_object_get(root, "failures"))
         r = cw_sim_fields(json_object_get(root, "failures"), "failures.", of_failures, err);
+    if (r == 0 && json_object_get(root, "pools"))
+        r = cw_sim_pools_parse(root, w, err);
     if (r < 0)
         return r;
     w->seed = (uint64_t)seed;
@@ -320,7 +268,8 @@ int cw_workload_parse(const char *text, size_t size, struct cw_workload *ret, st
 {
     json_error_t je;
     int r = 0;
-    *ret = (struct cw_workload){.worker_price_per_h = WORKER_PRICE, .worker_cpus = 1, .slowdown = 1, .pool = "remote"};
+    *ret = (struct cw_workload){.slowdown = 1, .n_pools = 1};
+    ret->pools[0] = (struct cw_sim_pool){.name = "remote", .price_per_h = WORKER_PRICE, .worker_cpus = 1, .slowdown = 1};
     ret->text = json_loadb(text, size, JSON_REJECT_DUPLICATES, &je);
     if (!ret->text)
         return cw_error_set(err, CW_E_PIPELINE, "the workload is not valid JSON: line %d, column %d: %s", je.line, je.column, je.text);
@@ -329,18 +278,21 @@ int cw_workload_parse(const char *text, size_t size, struct cw_workload *ret, st
         r = parse_root(ret->text, ret, err);
     if (r < 0)
         return r;
-    for (size_t i = 0; i < ret->n_jobs && ret->max_workers == 0; i++)
-        if (ret->jobs[i].n_table > 0 && ret->n_jobs == 1)
-            ret->max_workers = ret->jobs[i].table[ret->jobs[i].n_table - 1].workers;
-    if (ret->max_workers == 0)
-        ret->max_workers = MAX_WORKERS;
+    for (size_t i = 0; i < ret->n_pools; i++) {
+        struct cw_sim_pool *p = &ret->pools[i];
+        const struct cw_sim_axis *axis = ret->jobs[0].table;
+        while (ret->n_jobs == 1 && axis && axis->pool != i)
+            axis = axis->points[axis->n - 1].next;
+        if (p->max_workers == 0)
+            p->max_workers = ret->n_jobs == 1 && axis ? CW_MAX(axis->points[axis->n - 1].workers, 1) : MAX_WORKERS;
+    }
     return 0;
 }
 
 void cw_workload_deinit(struct cw_workload *w)
 {
     for (size_t i = 0; w->jobs && i < w->n_jobs; i++) {
-        free(w->jobs[i].table);
+        cw_sim_table_free(w->jobs[i].table);
         free(w->jobs[i].stages);
         free(w->jobs[i].phases);
     }

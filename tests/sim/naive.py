@@ -1,5 +1,7 @@
 """The simulator's model written down naively, without noise: what a job takes with a fixed number of workers and marker. Shares no code with it."""
 
+import itertools
+
 
 def epoch_seconds(table, n):
     """Linear between points, constant beyond the last, proportional before the first."""
@@ -68,3 +70,71 @@ def best(w):
     markers = [None, *w.get("model", {}).get("cache_markers", [])]
     most = w.get("max_workers") or max(int(k) for k in next(iter(w["table"].values())))
     return min((play(w, n, m) for n in range(1, most + 1) for m in markers), key=lambda tc: tc[0] if w["objective"] == "time" else tc[1])
+
+
+# ---- several pools: n is a count per pool ----
+
+
+def worth(w, counts):
+    """In workers of the first pool."""
+    speed = [p.get("worker_cpus", 1) / p.get("slowdown", 1) for p in w["pools"]]
+    return sum(n * s for n, s in zip(counts, speed)) / speed[0]
+
+
+def nested_seconds(w, table, counts):
+    """Linear between points of each axis, constant beyond the last; where nobody is at the one before, proportional."""
+    if not isinstance(table, dict):
+        return table
+    (name, axis), = table.items()
+    n = counts[[p["name"] for p in w["pools"]].index(name)]
+    points = sorted((int(k), nested_seconds(w, v, counts)) for k, v in axis.items())
+    if n >= points[-1][0]:
+        return points[-1][1]
+    low = max((p for p in points if p[0] <= n), default=(0, float("inf")))
+    high = min(p for p in points if p[0] > n)
+    if low[1] == float("inf"):
+        return high[1] * high[0] / n if n else float("inf")
+    return low[1] + (high[1] - low[1]) * (n - low[0]) / (high[0] - low[0])
+
+
+def batch_seconds_of_pools(w, counts, marker, cached):
+    if "table" in w:
+        return max(w.get("client_step_s", 0), nested_seconds(w, w["table"], counts) / w["batches_per_epoch"])
+    first = w["pools"][0]
+    like = {**w, "worker_cpus": first.get("worker_cpus", 1) / first.get("slowdown", 1)}
+    return batch_seconds(like, worth(w, counts), marker, cached)
+
+
+def play_pools(w, counts, marker=None):
+    """(time, cost): a worker of the first pool is there, each other one after its pool's delay; who is to go stays until all are there."""
+    pools, batches = w["pools"], w["batches_per_epoch"]
+    first = [1] + [0] * (len(pools) - 1)
+    delays = [p.get("start_delay_s", 0) if n > f else 0 for p, n, f in zip(pools, counts, first)]
+    price = 4.96 if "price_per_h" not in w else w["price_per_h"].get("client", 4.96)
+    now = cached = cost = 0.0
+    for _ in range(w.get("epochs", 1)):
+        left, written = float(batches), 0.0
+        while left > 1e-9:
+            there = [n if now >= d else f for n, f, d in zip(counts, first, delays)]
+            if now < max(delays):
+                there = [max(t, f) for t, f in zip(there, first)]
+            until = min((d for d in delays if d > now), default=float("inf"))
+            s = batch_seconds_of_pools(w, there, marker, cached)
+            count = min(left, (until - now) / s)
+            part = 1.0
+            if marker and w["model"].get("store", {}).get("write_bytes_per_s") and cached < 1:
+                part = min(1.0, w["model"]["store"]["write_bytes_per_s"] * s / ((1 - cached) * stage_costs(w["model"])[2][marker][1]))
+            written += count * (1 - cached) * part / batches
+            to = until if count < left else now + count * s
+            paid = [max(n, t) for n, t in zip(counts, there)]
+            cost += (to - now) / 3600 * (price + sum(n * p["price_per_h"] for n, p in zip(paid, pools)))
+            now, left = to, left - count
+        cached = min(1.0, cached + written) if marker else 0.0
+    return now, cost
+
+
+def best_of_pools(w):
+    """The best (time, cost) of all vectors and markers."""
+    markers = [None, *w.get("model", {}).get("cache_markers", [])]
+    vectors = itertools.product(*(range(p["max_workers"] + 1) for p in w["pools"]))
+    return min((play_pools(w, v, m) for v in vectors if sum(v) for m in markers), key=lambda tc: tc[0] if w["objective"] == "time" else tc[1])

@@ -2,6 +2,7 @@
 
 import copy
 import json
+import math
 import random
 import subprocess
 import sys
@@ -77,6 +78,127 @@ def test_random_workloads_against_the_naive_oracle(tmp_path):
         assert result[key] == pytest.approx(value, rel=1e-3), seed
         checked += 1
     assert checked > 10
+
+
+# ---- several pools ----
+
+POOLS = {"workload": 1, "epochs": 3, "batches_per_epoch": 300, "client_step_s": 0.1, "objective": "cost", "price_per_h": {"client": 5},
+         "pools": [{"name": "remote", "price_per_h": 0.4, "max_workers": 6, "start_delay_s": 20}, {"name": "large", "price_per_h": 1, "max_workers": 4, "start_delay_s": 3, "worker_cpus": 3},
+                   {"name": "training", "place": "training", "price_per_h": 0, "max_workers": 2, "worker_cpus": 0.5, "slowdown": 1.5}],
+         "model": {"stages": [{"name": "read", "cpu_s": 0.2}, {"name": "decode", "cpu_s": 0.8}]}}
+NESTED = {"workload": 1, "epochs": 2, "batches_per_epoch": 100, "objective": "time", "price_per_h": {"client": 5},
+          "pools": [{"name": "remote", "price_per_h": 0.4, "max_workers": 5}, {"name": "training", "price_per_h": 0, "max_workers": 3, "start_delay_s": 40}],
+          "table": {"remote": {"0": {"training": {"1": 300, "2": 200}}, "1": {"training": {"0": 200, "2": 90}}, "4": {"training": {"0": 60, "3": 35}}}}}
+
+
+def pools_like(workload, counts):
+    """The same with these counts as the only ones that there are: what `fixed` takes then is known."""
+    return {**workload, "pools": [{**p, "max_workers": n} for p, n in zip(workload["pools"], counts)]}
+
+
+@pytest.mark.parametrize("counts", [(1, 1, 1), (6, 4, 2), (3, 1, 2)])
+def test_fixed_fills_all_pools(tmp_path, counts):
+    workload = pools_like(POOLS, counts)
+    result = simulate(tmp_path, workload, f"fixed:{sum(counts)}")
+    time_s, cost = naive.play_pools(workload, counts)
+    assert result["time_s"] == pytest.approx(time_s, rel=1e-6)
+    assert result["cost"] == pytest.approx(cost, rel=1e-6)
+    assert result["decisions"][0]["record"]["chosen"]["workers"] == dict(zip(("remote", "large", "training"), counts))
+    assert sum(p["cost"] for p in result["pools"].values()) == pytest.approx(cost - time_s / 3600 * 5)
+
+
+@pytest.mark.parametrize("n", [1, 2, 3, 4, 8])
+def test_fixed_fills_the_cheapest_pool_first(tmp_path, n):
+    """Per unit of work: training costs nothing, large a third of a dollar, remote 0.4."""
+    chosen = simulate(tmp_path, POOLS, f"fixed:{n}")["decisions"][0]["record"]["chosen"]["workers"]
+    assert chosen == {"training": min(n, 2), "large": max(0, min(n - 2, 4)), "remote": max(0, n - 6)}
+
+
+@pytest.mark.parametrize("counts", [(1, 1), (2, 1), (4, 3), (5, 2)])
+def test_nested_table(tmp_path, counts):
+    workload = pools_like(NESTED, counts)
+    result = simulate(tmp_path, workload, f"fixed:{sum(counts)}")
+    assert result["time_s"] == pytest.approx(naive.play_pools(workload, counts)[0], rel=1e-6)
+
+
+@pytest.mark.parametrize("workload", [POOLS, {**POOLS, "objective": "time"}, NESTED, {**NESTED, "objective": "cost"}], ids=["cost", "time", "table", "table cost"])
+def test_the_oracle_is_the_best_of_all_vectors(tmp_path, workload):
+    result = simulate(tmp_path, workload, "oracle")
+    time_s, cost = naive.best_of_pools(workload)
+    key, value = ("oracle_time_s", time_s) if workload["objective"] == "time" else ("oracle_cost", cost)
+    assert result[key] == pytest.approx(value, rel=2e-4)
+
+
+def test_random_pools_against_the_naive_oracle(tmp_path):
+    """All vectors where there are few; where there are more the oracle's search is bounded, and misses little."""
+    checked = 0
+    for seed in range(400, 470):
+        workload = workloads.random_pools(seed)
+        if math.prod(p["max_workers"] + 1 for p in workload["pools"]) * workload["epochs"] > 12000:
+            continue
+        result = simulate(tmp_path, workload, "fixed:1")
+        time_s, cost = naive.best_of_pools(workload)
+        key, value = ("oracle_time_s", time_s) if workload["objective"] == "time" else ("oracle_cost", cost)
+        assert value * (1 - 1e-3) < result[key] < value * 1.005, seed
+        checked += 1
+    assert checked > 20
+
+
+def test_one_pool_is_as_without_pools(tmp_path):
+    """A list of one pool says the same as the fields of the file."""
+    workload = {key: value for key, value in MODEL.items() if key not in ("max_workers", "start_delay_s")}
+    listed = {**workload, "pools": [{"name": "remote", "max_workers": 20, "start_delay_s": 5}]}
+    assert run(tmp_path, listed, "--json").stdout == run(tmp_path, MODEL, "--json").stdout
+
+
+def test_a_cheap_pool_is_filled_first_and_a_dear_one_if_needed(tmp_path):
+    def chosen(need, **more):
+        pools = [{"name": "dear", "price_per_h": 2, "max_workers": 50, "start_delay_s": 5}, {"name": "cheap", "price_per_h": 0.2, "max_workers": 10, "start_delay_s": 5}]
+        workload = {"workload": 1, "epochs": 5, "batches_per_epoch": 5000, "client_step_s": 0.1, "price_per_h": {"client": 100}, "pools": pools,
+                    "model": {"stages": [{"name": "decode", "cpu_s": 0.1 * need}]}, **more}
+        last = simulate(tmp_path, workload)["decisions"][-1]
+        return last["record"]["chosen"]["workers"], last["why"]
+
+    for objective in ("time", "cost"):
+        assert chosen(7, objective=objective)[0] == {"dear": 0, "cheap": 7}
+        workers, why = chosen(16, objective=objective)
+        assert workers == {"dear": 6, "cheap": 10}
+        assert "6 of dear, 10 of cheap" in why and "cheap first: what it computes costs least" in why
+
+
+def test_what_is_there_soon_serves_a_short_job(tmp_path):
+    """Where only time counts and the cheap pool's workers would come when the job is nearly over."""
+    pools = [{"name": "slow", "price_per_h": 0.2, "max_workers": 50, "start_delay_s": 120}, {"name": "soon", "price_per_h": 1, "max_workers": 50, "start_delay_s": 1}]
+    workload = {"workload": 1, "batches_per_epoch": 1500, "client_step_s": 0.1, "pools": pools, "model": {"stages": [{"name": "decode", "cpu_s": 1}]}}
+    result = simulate(tmp_path, workload)
+    chosen = result["decisions"][0]["record"]["chosen"]["workers"]
+    assert chosen["slow"] == 0 and 10 <= chosen["soon"] <= 12
+    assert "it is there soonest" in result["decisions"][0]["why"]
+    long = simulate(tmp_path, {**workload, "batches_per_epoch": 150000})
+    assert long["decisions"][-1]["record"]["chosen"]["workers"] == {"slow": 10, "soon": 0}
+
+
+def test_what_workers_are_worth_is_measured(tmp_path):
+    """Both pools say that they give a CPU, but on one something else takes half of it."""
+    pools = [{"name": "a", "price_per_h": 0.5, "max_workers": 4}, {"name": "b", "price_per_h": 0.6, "max_workers": 60, "slowdown": 2}]
+    workload = {"workload": 1, "epochs": 5, "batches_per_epoch": 5000, "client_step_s": 0.1, "noise": 0.05, "pools": pools, "model": {"stages": [{"name": "decode", "cpu_s": 1.4}]}}
+    result = simulate(tmp_path, workload)
+    assert result["regret"]["time"] < 0.02
+    assert result["decisions"][-1]["record"]["chosen"]["workers"]["a"] == 4
+    assert 19 <= result["decisions"][-1]["record"]["chosen"]["workers"]["b"] <= 22
+    assert len(result["decisions"]) <= 3
+
+
+def test_two_jobs_share_each_pool(tmp_path):
+    job = {"batches_per_epoch": 5000, "client_step_s": 0.01, "model": {"stages": [{"name": "decode", "cpu_s": 1}]}}
+    workload = {"workload": 1, "pools": [{"name": "a", "max_workers": 12}, {"name": "b", "max_workers": 18}],
+                "jobs": [{"name": "two", "weight": 2, **job}, {"name": "one", "weight": 1, **job}]}
+    two, one = simulate(tmp_path, workload, "fixed:30")["jobs"]
+    assert two["time_s"] == pytest.approx(250, rel=0.01)
+    assert one["time_s"] == pytest.approx(250 + 2500 / 30, rel=0.02)
+    workload["jobs"][0]["quota"] = 5  # of both pools together
+    two, one = simulate(tmp_path, workload, "fixed:30")["jobs"]
+    assert two["pools"]["a"]["worker_hours"] + two["pools"]["b"]["worker_hours"] == pytest.approx(5 * two["time_s"] / 3600, rel=0.01)
 
 
 def test_noise_leaves_the_mean(tmp_path):
@@ -182,6 +304,20 @@ WRONG = [
     ({"stragglers": {"part": 2, "slowdown": 2}}, "stragglers.part", "at most 1"),
     ({"failures": {}}, "failures.mtbf_s", "a value"),
     ({"jobs": []}, "jobs", "1 to 64 jobs"),
+    ({"pools": []}, "pools", "1 to 5 pools"),
+    ({"pools": {"name": "a"}}, "pools", "1 to 5 pools"),
+    ({"pools": [{"price_per_h": 1}]}, "pools[0].name", "a value"),
+    ({"pools": [{"name": ""}]}, "pools[0].name", "not empty"),
+    ({"pools": [{"name": "a"}, {"name": "a"}]}, "pools[1].name", "no other pool"),
+    ({"pools": [{"name": "a", "place": "moon"}]}, "pools[0].place", '"training"'),
+    ({"pools": [{"name": "a"}, {"name": "b", "max_workers": 0}]}, "pools[1].max_workers", "at least 1"),
+    ({"pools": [{"name": "a", "worker_cpu": 2}]}, "pools[0].worker_cpu", "worker_cpus"),
+    ({"pools": [{"name": "a"}]}, "table", "one pool"),
+    ({"pools": [{"name": "remote"}, {"name": "b"}]}, "table.remote.1", "axis of one more of the pools"),
+    ({"pools": [{"name": "a"}, {"name": "b"}], "table": {"a": {"0": {"c": {"1": 2}}}}}, "table.a.0", "axis of one more of the pools"),
+    ({"pools": [{"name": "a"}, {"name": "b"}], "table": {"a": {"0": {"b": {"1": -2}}}}}, "table.a.0.b.1", "more than 0"),
+    ({"pools": [{"name": "a"}, {"name": "b"}], "table": {"a": {"1": {"b": {"0": 5, "1": 2}}}}}, "table", "without the others"),
+    ({"pools": [{"name": "a"}, {"name": "b"}], "table": {"a": {"0": {"a": {"1": 2}}}}}, "table.a.0", "axis of one more of the pools"),
     ({"jobs": [{"name": "a"}]}, "epochs", 'inside each of "jobs"'),
 ]
 
@@ -209,11 +345,11 @@ def test_other_errors(tmp_path):
 
 def test_broken_files_end_in_errors(tmp_path):
     """Bytes changed at random: a result or an error that says what is wrong, never anything else."""
-    text = json.dumps({**MODEL, "epochs": 1})
+    texts = [json.dumps({**MODEL, "epochs": 1}), json.dumps(POOLS), json.dumps(NESTED)]
     draw = random.Random(1)
     codes = set()
-    for _ in range(60):
-        broken = list(text)
+    for i in range(90):
+        broken = list(texts[i % 3])
         for _ in range(draw.randint(1, 3)):
             broken[draw.randrange(len(broken))] = draw.choice('0129-.eE{}[]",:x')
         done = run(tmp_path, "".join(broken), "--json")
@@ -340,6 +476,13 @@ def test_close_to_the_oracle_on_jobs_of_every_length(tmp_path):
     assert median(r for r, _ in regrets) < 0.05
     assert sum(r < 0.15 for r, _ in regrets) >= 77, sorted(regrets)[-5:]
     assert sum(n <= 3 for n, _ in decisions) >= 78, sorted(decisions)[-8:]
+
+
+def test_close_to_the_oracle_with_several_pools(tmp_path):
+    regrets, decisions = judge(tmp_path, {seed: workloads.random_pools(seed) for seed in range(9000, 9060)})
+    assert median(r for r, _ in regrets) < 0.05
+    assert max(regrets)[0] < 0.15, sorted(regrets)[-5:]
+    assert max(decisions)[0] <= 3, sorted(decisions)[-8:]
 
 
 def test_better_than_what_was_published(tmp_path):

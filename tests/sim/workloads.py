@@ -180,3 +180,42 @@ def random_job(seed):
         model["store"] = {"read_bytes_per_s": r.choice((1e8, 5e8, 2e9, 8e9)), "write_bytes_per_s": r.choice((1e8, 5e8, 2e9))}
         model["cache_markers"] = r.choice((["read"], ["decode"], ["decode", "augment"], list(parts)))
     return workload(**fields, model=model)
+
+
+def random_pools(seed):
+    """Two or three pools that differ in price, number, start delay and speed: a model, or a table over both."""
+    r = random.Random(f"pools {seed}")
+
+    def log(low, high):
+        return low * (high / low) ** r.random()
+
+    step, n = log(0.02, 0.8), r.choice((2, 2, 3))
+    need = log(1, r.choice((8, 40, 150)))  # workers of the first pool that serve the client
+    names = r.sample(("remote", "training", "spot", "large"), n)
+    pools = []
+    for i, name in enumerate(names):
+        most = max(1, int(need * log(0.15, 3))) if i else max(1, int(need * log(0.3, 3)))
+        cpus = 1 if i == 0 else r.choice((0.25, 0.5, 1, 1, 2, 4))
+        price = 0 if name == "training" else round(0.427319 * cpus * log(0.25, 3), 4)
+        pools.append({"name": name, "place": "training" if name == "training" else "remote", "price_per_h": price, "max_workers": most,
+                      "start_delay_s": r.choice((0, 1, 5, 10, 30, 60, 120)), "worker_cpus": cpus, "slowdown": round(log(0.7, 1.4), 3) if r.random() < 0.3 else 1})
+    batches, epochs = int(max(200, log(600, 20000) / step)), r.choice((1, 1, 3, 5, 10))
+    fields = {"seed": seed, "objective": r.choice(("time", "cost")), "noise": r.choice((0, 0.02, 0.05, 0.1, 0.2, 0.3)), "epochs": epochs,
+              "batches_per_epoch": max(10, batches // epochs), "client_step_s": round(step, 6), "pools": pools}
+    if n == 2 and r.random() < 0.25:
+        return workload(**fields, **table_of_two(r, step * need * fields["batches_per_epoch"], need, pools))
+    return workload(**fields, model=random_model(r, log, step, need, epochs))
+
+
+def table_of_two(r, one, need, pools):
+    """Seconds of an epoch over counts of both: what they do together, up to a limit."""
+    floor, p = one / need * r.uniform(0.2, 1.2), r.choice((1, 3, 12))
+    for pool in pools:
+        pool["slowdown"] = 1
+    counts = [sorted({0, 1, pool["max_workers"]} | {n for n in POWERS if n <= pool["max_workers"]}) for pool in pools]
+    speed = pools[1]["worker_cpus"]
+
+    def inner(n):
+        return {str(m): round(((one / (n + m * speed)) ** p + floor**p) ** (1 / p), 6) for m in counts[1] if n + m > 0}
+
+    return {"table": {pools[0]["name"]: {str(n): {pools[1]["name"]: inner(n)} for n in counts[0]}}}

@@ -1,0 +1,139 @@
+#include "policy/supply.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "base/macro.h"
+
+#define FINE 16 /* workers of a pool from which on a part of one makes no difference */
+#define UNPRICED 0.1 /* of the least price, beside pools that have one */
+
+static void sort(int *order, int n, const double *first, const double *second)
+{
+    for (int i = 0; i < n; i++)
+        order[i] = i;
+    for (int i = 1; i < n; i++)
+        for (int k = i; k > 0; k--) {
+            int a = order[k - 1], b = order[k];
+            if (first[a] < first[b] || (first[a] == first[b] && second[a] <= second[b]))
+                break;
+            order[k - 1] = b;
+            order[k] = a;
+        }
+}
+
+void cw_supply_init(struct cw_supply *s, const struct cw_facts *f, const double *speed, double no_price)
+{
+    double dear[CW_POLICY_POOLS], delay_s[CW_POLICY_POOLS];
+    *s = (struct cw_supply){.n = f->n_pools};
+    for (int i = 0; i < s->n; i++) /* who has no price is cheaper than who has one */
+        if (f->pools[i].price_per_h > 0)
+            no_price = CW_MIN(no_price, UNPRICED * f->pools[i].price_per_h);
+    for (int i = 0; i < s->n; i++) {
+        const struct cw_pool_facts *p = &f->pools[i];
+        bool told = p->cpu_share > 0 && f->pools[0].cpu_share > 0;
+        s->speed[i] = speed ? speed[i] : told ? p->cpu_share / f->pools[0].cpu_share : 1;
+        s->price_per_h[i] = p->price_per_h > 0 ? p->price_per_h : no_price;
+        s->maximum[i] = CW_MAX(p->maximum, 0);
+        dear[i] = s->price_per_h[i] / s->speed[i];
+        delay_s[i] = p->start_delay_s;
+    }
+    sort(s->order[0], s->n, dear, delay_s);
+    sort(s->order[1], s->n, delay_s, dear);
+    s->n_orders = memcmp(s->order[0], s->order[1], sizeof(s->order[0])) == 0 ? 1 : 2;
+}
+
+double cw_supply_capacity(const struct cw_supply *s, const int *workers)
+{
+    double sum = 0;
+    for (int i = 0; i < s->n; i++)
+        sum += workers[i] * s->speed[i];
+    return sum;
+}
+
+double cw_supply_price(const struct cw_supply *s, const int *workers)
+{
+    double sum = 0;
+    for (int i = 0; i < s->n; i++)
+        sum += workers[i] * s->price_per_h[i];
+    return sum;
+}
+
+double cw_supply_most(const struct cw_supply *s) { return cw_supply_capacity(s, s->maximum); }
+
+/* Every count that makes a difference: all small ones, then in steps of a 64th. */
+static int next_count(int n) { return n < 64 ? n + 1 : n + n / 64; }
+
+/* Where workers of the pool that is filled are large, smaller ones may be enough in the place of the next one. */
+static bool next_instead(const struct cw_supply *s, struct cw_rung *r)
+{
+    int filled = s->order[r->order][r->place];
+    if (s->n == 1 || r->base >= FINE || r->base >= s->maximum[filled])
+        return false;
+    if (!r->instead)
+        r->instead = 1;
+    for (; r->instead <= s->n; r->instead++, r->more = 0) {
+        int pool = r->instead - 1;
+        bool smaller = (r->more + 1) * s->speed[pool] < s->speed[filled];
+        if (pool != filled && smaller && r->workers[pool] < s->maximum[pool]) {
+            r->workers[pool]++;
+            r->more++;
+            return true;
+        }
+        r->workers[pool] -= r->more;
+    }
+    return false;
+}
+
+bool cw_supply_next(const struct cw_supply *s, int orders, struct cw_rung *r)
+{
+    if (next_instead(s, r))
+        return true;
+    r->instead = r->more = 0;
+    for (; r->order < CW_MIN(orders, s->n_orders); r->order++, r->place = r->base = 0) {
+        for (; r->place < s->n; r->place++, r->base = 0) {
+            int pool = s->order[r->order][r->place], n = next_count(r->base);
+            if (n <= s->maximum[pool]) {
+                r->base = r->workers[pool] = n;
+                return true;
+            }
+            r->workers[pool] = s->maximum[pool];
+        }
+        memset(r->workers, 0, sizeof(r->workers));
+    }
+    return false;
+}
+
+static void at_least_one(const struct cw_supply *s, int order, int *ret)
+{
+    int first = s->order[order][0];
+    for (int i = s->n - 1; i >= 0; i--) {
+        if (ret[i] > 0)
+            return;
+        if (s->maximum[s->order[order][i]] > 0)
+            first = s->order[order][i];
+    }
+    ret[first] = 1;
+}
+
+void cw_supply_fill(const struct cw_supply *s, int order, double capacity, int *ret)
+{
+    memset(ret, 0, sizeof(int) * CW_POLICY_POOLS);
+    for (int i = 0; i < s->n; i++) {
+        int pool = s->order[order][i];
+        ret[pool] = (int)CW_MAX(CW_MIN(floor(capacity / s->speed[pool]), s->maximum[pool]), 0);
+        capacity -= ret[pool] * s->speed[pool];
+    }
+    at_least_one(s, order, ret);
+}
+
+void cw_supply_count(const struct cw_supply *s, int n, int *ret)
+{
+    memset(ret, 0, sizeof(int) * CW_POLICY_POOLS);
+    for (int i = 0; i < s->n; i++) {
+        int pool = s->order[0][i];
+        ret[pool] = CW_MIN(n, s->maximum[pool]);
+        n -= ret[pool];
+    }
+    ret[s->order[0][0]] += n;
+}

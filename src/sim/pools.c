@@ -1,0 +1,68 @@
+/* "pools" of a workload: several kinds of workers, each with a price, a start delay and a speed of its own. */
+#include <stdio.h>
+#include <string.h>
+
+#include "base/macro.h"
+#include "sim/fields.h"
+#include "sim/workload.h"
+
+static int parse_place(const json_t *value, const char *where, enum cw_place *ret, struct cw_error *err)
+{
+    static const char *const names[] = {[CW_PLACE_REMOTE] = "remote", [CW_PLACE_TRAINING] = "training", [CW_PLACE_DISPATCHER] = "dispatcher"};
+    const char *said = json_string_value(value);
+    if (!value)
+        return 0;
+    for (size_t i = 0; said && i < CW_COUNT_OF(names); i++)
+        if (strcmp(said, names[i]) == 0) {
+            *ret = (enum cw_place)i;
+            return 0;
+        }
+    return cw_sim_expected(where, "place", value, "\"remote\", \"training\" or \"dispatcher\"", err);
+}
+
+static int parse_pool(const json_t *object, size_t i, struct cw_workload *w, struct cw_error *err)
+{
+    char where[64];
+    struct cw_sim_pool *p = &w->pools[i];
+    snprintf(where, sizeof(where), "pools[%zu].", i);
+    const struct cw_sim_field fields[] = {
+        {"name", NULL, 0, 0, CW_SIM_ANY, true},
+        {"place", NULL, 0, 0, CW_SIM_ANY, false},
+        {"price_per_h", &p->price_per_h, 0, CW_SIM_MOST, CW_SIM_ANY, false},
+        {"max_workers", &p->max_workers, 1, CW_SIM_MOST_WORKERS, CW_SIM_WHOLE, false},
+        {"start_delay_s", &p->start_delay_s, 0, 1e6, CW_SIM_ANY, false},
+        {"worker_cpus", &p->worker_cpus, 0, 1e6, CW_SIM_MORE, false},
+        {"slowdown", &p->slowdown, 0, 1e6, CW_SIM_MORE, false},
+        {0},
+    };
+    int r = cw_sim_fields(object, where, fields, err);
+    if (r < 0)
+        return r;
+    p->name = json_string_value(json_object_get(object, "name"));
+    if (!p->name || !*p->name)
+        return cw_sim_expected(where, "name", json_object_get(object, "name"), "a string that is not empty", err);
+    for (size_t k = 0; k < i; k++)
+        if (strcmp(w->pools[k].name, p->name) == 0)
+            return cw_sim_expected(where, "name", json_object_get(object, "name"), "a name that no other pool has", err);
+    return parse_place(json_object_get(object, "place"), where, &p->place, err);
+}
+
+int cw_sim_pools_parse(const json_t *root, struct cw_workload *w, struct cw_error *err)
+{
+    size_t i;
+    const json_t *list = json_object_get(root, "pools"), *value;
+    const struct cw_sim_pool said = w->pools[0];
+    char expected[64];
+    snprintf(expected, sizeof(expected), "a list of 1 to %d pools", CW_POLICY_POOLS);
+    if (!json_is_array(list) || json_array_size(list) == 0 || json_array_size(list) > CW_POLICY_POOLS)
+        return cw_sim_expected("", "pools", list, expected, err);
+    w->n_pools = json_array_size(list);
+    json_array_foreach(list, i, value)
+    {
+        w->pools[i] = said;
+        int r = parse_pool(value, i, w, err);
+        if (r < 0)
+            return r;
+    }
+    return 0;
+}
