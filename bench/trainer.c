@@ -3,8 +3,8 @@
  *
  * usage: trainer SERVICE PIPELINE JOB STEP_S:SECONDS...
  *
- * Steps of so many seconds, for so long; then of another length. Once a second, and at the end, prints a line of JSON: where it is, how many batches it took since the last
- * line, and how long it waited for them. The first batch does not count: it has to wait for a worker that opens the data.
+ * Steps of so many seconds, for so long; then of another length. Prints lines of JSON: that steps of another length begin; and once a second, and at the end, where it is,
+ * how many batches it took since the last line, and how long it waited for them. The first batch does not count: it has to wait for a worker that opens the data.
  */
 #include <cachew/cachew.h>
 #include <stdint.h>
@@ -95,6 +95,8 @@ int main(int argc, char **argv)
     for (int i = 4; i < argc; i++) {
         if (sscanf(argv[i], "%lf:%lf", &step, &seconds) != 2 || step < 0 || seconds <= 0)
             die(argv[i], "expected STEP_S:SECONDS");
+        printf("{\"phase\": %d}\n", i - 4);
+        fflush(stdout);
         if (train(it, step, seconds, since) != 0)
             break;
     }
