@@ -124,17 +124,18 @@ class _Call:
         self.host_memory = 0 if host_memory is None else byte_count("host_memory", host_memory)
         self.name = _name(function)
         self.rng = _takes_rng(function)
-        self.identity = version if version is not None else self._identity()
+        self._identify()
 
-    def _identity(self) -> str:
-        from cachew._identity import Unidentified, identity_of  # not at import of cachew: it brings much with it, and most pipelines need none
+    def _identify(self) -> None:
+        from cachew._identity import Identity, Unidentified  # not at import of cachew: it brings much with it, and most pipelines need none
+        from cachew._places import gathered
 
-        try:
-            return identity_of(self.function)
-        except Unidentified as problem:
-            raise PipelineError(f"{self.op}: {self.name} refers to {problem}, which has no hash that is the same in every process: give version=") from None
-        except RecursionError:
-            raise PipelineError(f"{self.op}: {self.name} refers to too much to hash: give version=") from None
+        found = Identity(self.function)
+        if self.version is None and found.problem is not None:
+            what = f"{found.problem}, which has no hash that is the same in every process" if isinstance(found.problem, Unidentified) else "too much to hash"
+            raise PipelineError(f"{self.op}: {self.name} refers to {what}: give version=")
+        self.identity = found.hash if self.version is None else self.version
+        self.modules = gathered(found.places, found.late, self.version is not None) if found.places or found.late else ""
 
     def attributes(self, function: Any = None) -> dict[str, Any]:
         """As JSON; function: in place of the user's."""
@@ -146,9 +147,10 @@ class _Call:
             payload = cloudpickle.dumps(self.function if function is None else function)
         except Exception as problem:
             raise PipelineError(f"{self.op}: {self.name} can't be pickled: {problem}") from None
+        modules = {"modules": self.modules} if self.modules else {}
         effort = {"timeout_s": (self.timeout_s, 300), "host_memory": (self.host_memory, 0), "deterministic": (self.deterministic and function is None, True)}
         return {
-            "function": {"name": self.name, "identity": self.identity if function is None else "first", "payload": base64.b64encode(payload).decode(),
+            "function": {"name": self.name, "identity": self.identity, "payload": base64.b64encode(payload).decode(), **modules,
                          "path": [os.path.abspath(p) for p in sys.path if not p.endswith(".zip")], "rng": self.rng},
             **{name: value for name, (value, default) in effort.items() if value != default},
         }

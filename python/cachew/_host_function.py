@@ -48,6 +48,10 @@ class Function:
         for place in reversed(spec["path"] or []):
             if place not in sys.path:
                 sys.path.insert(0, place)
+        if spec["modules"]:
+            from cachew._places import adopt  # only functions of the user's modules need it
+
+            adopt(spec["modules"])
         self.function = pickle.loads(base64.b64decode(spec["payload"]))
         self.kind, self.rng = spec["kind"], spec["rng"]
         self.inputs = [Component(c) for c in spec["inputs"]]
