@@ -4,15 +4,17 @@ import base64
 import os
 import pickle
 import sys
+import types
 
 import numpy as np
 from _host_rows import COLUMN, DENSE, HEAD, Answer, Rows, read_batch, read_columns
-from _host_values import Component, Wrong, describe, printable, text_of
+from _host_values import Component, Wrong, array_of, describe, in_order, printable, text_of
 
 OK, DROPPED, FAILED, DIFFERS = 0, 1, 2, 3  # of a row
 PROGRESS = 15
 SECOND = 1 << 63  # of the progress word: the row is computed again, to compare
 END = object()
+LATER = (types.GeneratorType, types.CoroutineType, types.AsyncGeneratorType)
 DIFFERENT = "gave two different results for one record; if that is meant, say deterministic=False"
 
 is_copy = False
@@ -41,6 +43,13 @@ def same(a, b):
         return a == b
     a, b = np.asarray(a), np.asarray(b)
     return a.dtype == b.dtype and a.shape == b.shape and a.tobytes() == b.tobytes()
+
+
+def truth(value):
+    """What a filter says of an element. What has not run yet is true always, and nobody means that."""
+    if isinstance(value, LATER):
+        raise Wrong(f"returned {describe(value)}, expected something true, or false")
+    return bool(value)
 
 
 class Function:
@@ -84,8 +93,10 @@ class Function:
     def kept(self, result):
         """What a call gave, as nobody else can change it."""
         if self.kind == "filter":
-            return bool(result)
+            return truth(result)
         if self.kind == "flat_map":
+            if result is None or hasattr(result, "keys"):
+                raise Wrong(f"returned {describe(result)}, expected a list of dicts, or a generator of them")
             elements = [[c.keep(v) for c, v in zip(self.outputs, self.values_of(e))] for e in result]
             if is_copy:  # made by a generator, which runs here
                 os._exit(0)
@@ -174,7 +185,7 @@ class Function:
     def same_batch(self, answer, result):
         """Whether a second result is what the first one left in the answer."""
         for c, value, (_, at, _, _) in zip(self.outputs, self.values_of(result), answer.columns):
-            data = b"".join(map(bytes, value)) if c.bytes else np.ascontiguousarray(value).tobytes()
+            data = b"".join(map(bytes, value)) if c.bytes else np.ascontiguousarray(in_order(array_of(c.name, value), c.dtype)).tobytes()
             if answer.memory.map[at : at + len(data)] != data:
                 return False
         return True
@@ -197,7 +208,7 @@ class Function:
         for i, (element, key, check) in enumerate(self.elements_of(memory, words)):
             progress[PROGRESS] = i + 1
             try:
-                keep, equal = self.twice(element, key, progress) if check else (bool(self.apply(element, key)), True)
+                keep, equal = self.twice(element, key, progress) if check else (truth(self.apply(element, key)), True)
                 status[i] = OK if keep else DROPPED
                 if keep and not equal:
                     status[i] = DIFFERS

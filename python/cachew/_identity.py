@@ -10,6 +10,8 @@ from __future__ import annotations
 import copyreg
 import functools
 import hashlib
+import io
+import logging
 import random
 import sys
 import types
@@ -136,6 +138,10 @@ class _Walk:
             self.text("array", value.dtype.str, value.shape, np.ascontiguousarray(value).tobytes())
         elif isinstance(value, (np.generic, np.dtype)):
             self.text(type(value).__name__, repr(value))
+        elif isinstance(value, (logging.Logger, logging.LoggerAdapter)):  # what is logged is no result
+            self.text("logger")
+        elif isinstance(value, io.IOBase) and not isinstance(value, (io.BytesIO, io.StringIO)):
+            raise Unidentified(f"an open file ({getattr(value, 'name', type(value).__name__)})")
         elif isinstance(value, _RANDOM):
             self.text("random", type(value).__qualname__)
         elif isinstance(value, types.CellType):
