@@ -97,7 +97,8 @@ class _Walk:
 
     def add(self, value: Any) -> None:
         if value is None or value is Ellipsis or value is NotImplemented or isinstance(value, (bool, int, float, complex, str, bytes, bytearray)):
-            self.text(type(value).__name__, value if isinstance(value, (bytes, bytearray)) else repr(value))
+            plain = isinstance(value, (bytes, bytearray)) or (type(value) is int and value.bit_length() > 10000)  # Python writes no int of 4,300 digits
+            self.text(type(value).__name__, repr(value) if not plain else hex(value) if isinstance(value, int) else value)
             return
         if id(value) in self.seen:
             self.text("seen", self.seen[id(value)])
