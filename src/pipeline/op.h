@@ -20,7 +20,7 @@ enum cw_attr_kind {
     CW_ATTR_INTS, CW_ATTR_FLOATS, CW_ATTR_STRINGS, /* JSON lists; min/max bound each value, len_min/len_max the length */
     CW_ATTR_OBJECT,      /* JSON object, checked by the operator's bind */
     CW_ATTR_CHAINS,      /* concat's inputs */
-    CW_ATTR_FUNCTION,    /* a Python function: {name, identity, payload, path, rng}; the last but one are not part of a pipeline's fingerprint */
+    CW_ATTR_FUNCTION,    /* a Python function: {name, identity, payload, modules, path, rng}; payload, modules and path are not part of a pipeline's fingerprint */
 };
 
 #define CW_OP_MAX_PORTS 64

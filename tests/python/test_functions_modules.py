@@ -235,3 +235,14 @@ for k in range(12):
     assert next(iter(cachew.Dataset.range(stop=3).map(make(k), outputs={"y": "int64"}).batch(3).iterator(threads=1)))["y"].tolist() == [k] * 3
 assert children() <= len(os.sched_getaffinity(0)) + 1, children()
 """)
+
+
+def test_workers_of_a_service_compute_with_the_modules_that_the_program_has(program):
+    program("""
+if __name__ == "__main__":
+    for scale, expected in (3, [1, 4, 7]), (5, [1, 6, 11]):
+        helper.SCALE = scale
+        ds = cachew.Dataset.range(stop=3).map(helper.f).batch(3).distribute("local")
+        with ds.iterator(epochs=1) as batches:
+            assert next(batches)["y"].tolist() == expected
+""")
