@@ -17,7 +17,7 @@ from cachew._batch import Bytes
 from cachew._calls import checked_methods
 from cachew._errors import PipelineError
 from cachew._options import byte_count
-from cachew._values import plain
+from cachew._values import is_text, plain
 
 if TYPE_CHECKING:
     from typing import Self
@@ -124,17 +124,18 @@ class _Call:
         self.host_memory = 0 if host_memory is None else byte_count("host_memory", host_memory)
         self.name = _name(function)
         self.rng = _takes_rng(function)
-        self.identity = version if version is not None else self._identity()
+        self._identify()
 
-    def _identity(self) -> str:
-        from cachew._identity import Unidentified, identity_of  # not at import of cachew: it brings much with it, and most pipelines need none
+    def _identify(self) -> None:
+        from cachew._identity import Identity, Unidentified  # not at import of cachew: it brings much with it, and most pipelines need none
+        from cachew._places import gathered
 
-        try:
-            return identity_of(self.function)
-        except Unidentified as problem:
-            raise PipelineError(f"{self.op}: {self.name} refers to {problem}, which has no hash that is the same in every process: give version=") from None
-        except RecursionError:
-            raise PipelineError(f"{self.op}: {self.name} refers to too much to hash: give version=") from None
+        found = Identity(self.function)
+        if self.version is None and found.problem is not None:
+            what = f"{found.problem}, which has no hash that is the same in every process" if isinstance(found.problem, Unidentified) else "too much to hash"
+            raise PipelineError(f"{self.op}: {self.name} refers to {what}: give version=")
+        self.identity = found.hash if self.version is None else self.version
+        self.modules = gathered(found.places, found.late, self.version is not None) if found.places or found.late else ""
 
     def attributes(self, function: Any = None) -> dict[str, Any]:
         """As JSON; function: in place of the user's."""
@@ -146,9 +147,10 @@ class _Call:
             payload = cloudpickle.dumps(self.function if function is None else function)
         except Exception as problem:
             raise PipelineError(f"{self.op}: {self.name} can't be pickled: {problem}") from None
+        modules = {"modules": self.modules} if self.modules else {}
         effort = {"timeout_s": (self.timeout_s, 300), "host_memory": (self.host_memory, 0), "deterministic": (self.deterministic and function is None, True)}
         return {
-            "function": {"name": self.name, "identity": self.identity if function is None else "first", "payload": base64.b64encode(payload).decode(),
+            "function": {"name": self.name, "identity": self.identity, "payload": base64.b64encode(payload).decode(), **modules,
                          "path": [os.path.abspath(p) for p in sys.path if not p.endswith(".zip")], "rng": self.rng},
             **{name: value for name, (value, default) in effort.items() if value != default},
         }
@@ -206,9 +208,13 @@ def _first_types(ds: Any, call: _Call) -> dict[str, Any]:
 def _types_of(value: Any, rows: int | None = None) -> str:
     if not hasattr(value, "keys"):
         raise TypeError(f"returned a {type(value).__name__}, expected a dict of components")
+    if not value.keys():
+        raise TypeError("returned a dict without components, expected at least one")
     for name in value.keys():
         if not isinstance(name, str):
             raise TypeError(f"returned a component of the name {name!r}, a {type(name).__name__}: expected a text")
+        if not is_text(name) or not 0 < len(name.encode()) < 256:
+            raise TypeError(f"returned a component of the name {name!r:.80}: expected a text of 1 to 255 bytes in UTF-8")
     return json.dumps({name: _type_of(name, value[name], rows) for name in value.keys()})
 
 
@@ -218,11 +224,16 @@ def _type_of(name: str, value: Any, rows: int | None) -> dict[str, Any]:
         return {"dtype": "bytes", "shape": []}
     if isinstance(value, np.ma.MaskedArray):
         raise TypeError(f'returned a masked array as "{name}", and components have no masks: fill it, or return the mask as a component of its own')
-    array = np.asarray(value)
-    if array.dtype.kind not in "biuf" and array.dtype.name != "bfloat16":
+    try:
+        array = np.asarray(value)
+    except Exception as problem:
+        raise TypeError(f'returned a {type(value).__name__} as "{name}", which NumPy makes no array of ({type(problem).__name__}: {problem})') from None
+    if (array.dtype.kind not in "biuf" or array.dtype.itemsize > 8) and array.dtype.name != "bfloat16":
         raise TypeError(f'returned "{name}" of dtype {array.dtype} ({type(value).__name__}), which is no dtype of a component')
     if rows is not None and (array.ndim == 0 or array.shape[0] != rows):
         raise TypeError(f'returned "{name}" of shape {array.shape}, expected {rows} rows')
+    if array.ndim > 6 + (rows is not None):
+        raise TypeError(f'returned "{name}" of shape {array.shape}, expected at most 6 dimensions')
     return {"dtype": array.dtype.name, "shape": list(array.shape if rows is None else array.shape[1:])}
 
 
@@ -238,7 +249,10 @@ class _First:
 
 class _FirstOfList(_First):
     def __call__(self, element: Element, **rng: Any) -> Element:
-        for value in self.function(element, **rng):
+        values = self.function(element, **rng)
+        if values is None or hasattr(values, "keys"):
+            raise TypeError(f"returned a {type(values).__name__}, expected a list of dicts, or a generator of them")
+        for value in values:
             return {"types": _types_of(value)}
         return {"types": "null"}
 

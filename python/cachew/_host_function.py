@@ -7,15 +7,17 @@ import pickle
 import sys
 import threading
 import time
+import types
 
 import numpy as np
 from _host_rows import COLUMN, DENSE, HEAD, Answer, Rows, read_batch, read_columns
-from _host_values import Component, Wrong, describe, printable, text_of
+from _host_values import Component, Wrong, array_of, describe, in_order, printable, text_of
 
 OK, DROPPED, FAILED, DIFFERS = 0, 1, 2, 3  # of a row
 PROGRESS = 15
 SECOND = 1 << 63  # of the progress word: the row is computed again, to compare
 END = object()
+LATER = (types.GeneratorType, types.CoroutineType, types.AsyncGeneratorType)
 DIFFERENT = "gave two different results for one record; if that is meant, say deterministic=False"
 
 is_copy = False
@@ -86,11 +88,22 @@ class Slow:
                         self.reply(used)
 
 
+def truth(value):
+    """What a filter says of an element. What has not run yet is true always, and nobody means that."""
+    if isinstance(value, LATER):
+        raise Wrong(f"returned {describe(value)}, expected something true, or false")
+    return bool(value)
+
+
 class Function:
     def __init__(self, spec):
         for place in reversed(spec["path"] or []):
             if place not in sys.path:
                 sys.path.insert(0, place)
+        if spec["modules"]:
+            from cachew._places import adopt  # only functions of the user's modules need it
+
+            adopt(spec["modules"])
         self.function = pickle.loads(base64.b64decode(spec["payload"]))
         self.kind, self.rng = spec["kind"], spec["rng"]
         self.inputs = [Component(c) for c in spec["inputs"]]
@@ -125,8 +138,10 @@ class Function:
     def kept(self, result):
         """What a call gave, as nobody else can change it."""
         if self.kind == "filter":
-            return bool(result)
+            return truth(result)
         if self.kind == "flat_map":
+            if result is None or hasattr(result, "keys"):
+                raise Wrong(f"returned {describe(result)}, expected a list of dicts, or a generator of them")
             elements = [[c.keep(v) for c, v in zip(self.outputs, self.values_of(e))] for e in result]
             if is_copy:  # made by a generator, which runs here
                 os._exit(0)
@@ -223,7 +238,7 @@ class Function:
     def same_batch(self, answer, result):
         """Whether a second result is what the first one left in the answer."""
         for c, value, (_, at, _, _) in zip(self.outputs, self.values_of(result), answer.columns):
-            data = b"".join(map(bytes, value)) if c.bytes else np.ascontiguousarray(value).tobytes()
+            data = b"".join(map(bytes, value)) if c.bytes else np.ascontiguousarray(in_order(array_of(c.name, value), c.dtype)).tobytes()
             if answer.memory.map[at : at + len(data)] != data:
                 return False
         return True
@@ -246,7 +261,7 @@ class Function:
         for i, (element, key, check) in enumerate(self.elements_of(memory, words)):
             progress[PROGRESS] = i + 1
             try:
-                keep, equal = self.twice(element, key, progress) if check else (bool(self.apply(element, key)), True)
+                keep, equal = self.twice(element, key, progress) if check else (truth(self.apply(element, key)), True)
                 status[i] = OK if keep else DROPPED
                 if keep and not equal:
                     status[i] = DIFFERS

@@ -5,7 +5,7 @@ import mmap
 import os
 
 import numpy as np
-from _host_values import Wrong, describe, refuse_mask
+from _host_values import Wrong, array_of, describe, in_order, refuse_mask
 
 HEAD, COLUMN, ALIGN, TABLE_ROW = 16, 4, 64, 8
 DENSE, RAGGED, BYTES, WHOLE = 0, 1, 2, 3
@@ -110,7 +110,7 @@ class Answer:
                 raise Wrong(f'returned {len(strings)} strings as "{c.name}", expected {n}, one a row')
             return self.column(c, [bytes(v) for v in strings])
         refuse_mask(c.name, value)
-        array = np.asarray(value)
+        array = in_order(array_of(c.name, value), c.dtype)
         if array.dtype != c.dtype or array.ndim < 1 or array.shape[0] != n or (c.shape is not None and not c.fits(array.shape[1:])) or array.ndim > 7:
             raise Wrong(f'returned {describe(array)} as "{c.name}", expected {c.declared()} for each of {n} rows')
         table = np.zeros(TABLE_ROW, np.uint64)

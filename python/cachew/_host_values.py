@@ -1,5 +1,6 @@
 """What a host's functions take and give: the declared type of a component, how a value of it is checked and kept, and what is said where it is wrong."""
 
+import math
 import os
 import traceback
 
@@ -35,6 +36,29 @@ def describe(value):
     if isinstance(value, np.generic):
         return str(value.dtype)
     return type(value).__name__
+
+
+def array_of(name, value):
+    """As NumPy sees it; what makes it fail is said with the component's name."""
+    try:
+        return np.asarray(value)
+    except Exception as error:
+        said = " ".join(str(error).split())
+        raise Wrong(f'returned {describe(value)} as "{name}", which NumPy makes no array of ({type(error).__name__}: {said})') from None
+
+
+def in_order(array, dtype):
+    """The array in the machine's byte order, if that is all that keeps it from the dtype."""
+    return array.astype(dtype) if array.dtype != dtype and array.dtype.newbyteorder("=") == dtype else array
+
+
+def short(number):
+    """Python refuses to print the longest of them."""
+    try:
+        text = repr(number)
+    except ValueError:
+        return f"an int of {number.bit_length()} bits"
+    return text if len(text) <= 60 else text[:40] + "..."
 
 
 def text_of(error):
@@ -80,7 +104,10 @@ class Component:
         """The value as an array of the declared type, or bytes."""
         if self.bytes:
             if isinstance(value, str):
-                return value.encode()
+                try:
+                    return value.encode()
+                except UnicodeEncodeError as error:
+                    raise Wrong(f'returned a str as "{self.name}" that has no UTF-8 ({error}), expected bytes or a text') from None
             if isinstance(value, (bytes, bytearray, memoryview)):
                 return value
             raise self.wrong(value)
@@ -88,16 +115,19 @@ class Component:
             if type(value) not in self.python_types:
                 raise self.wrong(value)
             try:
-                array = np.array(value, self.dtype)
+                with np.errstate(over="ignore"):
+                    array = np.array(value, self.dtype)
+                fits = int(array) == value if self.dtype.kind in "iu" else np.isfinite(array) or not math.isfinite(value)
             except OverflowError:
-                raise Wrong(f'returned {value} as "{self.name}", which is no {self.dtype_name}') from None
-            if self.dtype.kind in "iu" and int(array) != value:
-                raise Wrong(f'returned {value} as "{self.name}", which is no {self.dtype_name}')
+                fits = False
+            if not fits:
+                raise Wrong(f'returned {short(value)} as "{self.name}", which is out of range for {self.dtype_name}')
         else:
-            array = value if isinstance(value, np.ndarray) else np.asarray(value)
+            array = value if isinstance(value, np.ndarray) else array_of(self.name, value)
             if array.dtype == object:
                 raise self.wrong(value)
             refuse_mask(self.name, array)
+            array = in_order(array, self.dtype)
         if array.dtype != self.dtype or (self.shape is not None and not self.fits(array.shape)):
             raise self.wrong(array)
         if array.ndim > 6:

@@ -10,6 +10,8 @@ from __future__ import annotations
 import copyreg
 import functools
 import hashlib
+import io
+import logging
 import random
 import sys
 import types
@@ -33,12 +35,47 @@ class Unidentified(TypeError):
     """A part of a function has no identity that other processes would find too."""
 
 
+class Identity:
+    """Of a function: a hash, and what it uses of the user's modules that hosts import by name."""
+
+    def __init__(self, function: Any) -> None:
+        """`problem`, if there is one, names the part that has no identity; what was found before it counts."""
+        walk = _Walk()
+        self.problem: Unidentified | RecursionError | None = None
+        try:
+            walk.add(("python", sys.version_info[:2]))  # its bytecode differs from release to release
+            walk.add(function)
+        except (Unidentified, RecursionError) as problem:
+            self.problem = problem
+        self.hash = walk.hash.hexdigest()
+        """32 hexadecimal digits."""
+        self.places = walk.places
+        """(module, name of an attribute, or "Class.name")."""
+        self.late = walk.late
+        """Modules that are imported when it runs."""
+
+
 def identity_of(function: Any) -> str:
-    """32 hexadecimal digits. `Unidentified` names the part that has no identity."""
+    """The hash. `Unidentified` names the part that has none."""
+    identity = Identity(function)
+    if identity.problem is not None:
+        raise identity.problem
+    return identity.hash
+
+
+def digest_of(*values: Any) -> str:
+    """Of values, as identities see them."""
+    return _alone(values).hex()
+
+
+def files_of(module: str) -> str:
+    """A hash of the user's files that are run when a module is imported; "": it has none, or they can't be read."""
     walk = _Walk()
-    walk.add(("python", sys.version_info[:2]))  # its bytecode differs from release to release
-    walk.add(function)
-    return walk.hash.hexdigest()
+    try:
+        walk.source(module)
+    except Unidentified:
+        return ""
+    return digest_of(sorted(walk.files.values())) if walk.files else ""
 
 
 class _Walk:
@@ -49,7 +86,9 @@ class _Walk:
         self.seen: dict[int, int] = {}
         self.kept: list[Any] = []  # ids must not be used again
         self.followed: set[tuple[int, str]] = set()  # attributes of modules
-        self.files: set[str] = set()
+        self.files: dict[str, tuple[str, bytes]] = {}  # path -> name of the module, hash of the text
+        self.places: set[tuple[str, str]] = set()
+        self.late: set[str] = set()
 
     def text(self, *parts: object) -> None:
         for part in parts:
@@ -58,7 +97,8 @@ class _Walk:
 
     def add(self, value: Any) -> None:
         if value is None or value is Ellipsis or value is NotImplemented or isinstance(value, (bool, int, float, complex, str, bytes, bytearray)):
-            self.text(type(value).__name__, value if isinstance(value, (bytes, bytearray)) else repr(value))
+            plain = isinstance(value, (bytes, bytearray)) or (type(value) is int and value.bit_length() > 10000)  # Python writes no int of 4,300 digits
+            self.text(type(value).__name__, repr(value) if not plain else hex(value) if isinstance(value, int) else value)
             return
         if id(value) in self.seen:
             self.text("seen", self.seen[id(value)])
@@ -99,6 +139,10 @@ class _Walk:
             self.text("array", value.dtype.str, value.shape, np.ascontiguousarray(value).tobytes())
         elif isinstance(value, (np.generic, np.dtype)):
             self.text(type(value).__name__, repr(value))
+        elif isinstance(value, (logging.Logger, logging.LoggerAdapter)):  # what is logged is no result
+            self.text("logger")
+        elif isinstance(value, io.IOBase) and not isinstance(value, (io.BytesIO, io.StringIO)):
+            raise Unidentified(f"an open file ({getattr(value, 'name', type(value).__name__)})")
         elif isinstance(value, _RANDOM):
             self.text("random", type(value).__qualname__)
         elif isinstance(value, types.CellType):
@@ -136,12 +180,27 @@ class _Walk:
         self.text("closure", len(function.__closure__ or ()))
         for cell in function.__closure__ or ():
             self.used(*_contents(cell), names=names)
+        self.place(function.__module__, function.__qualname__)
+        module = function.__globals__.get("__name__")
+        own = module in sys.modules and vars(sys.modules[module]) is function.__globals__
         for name in sorted(global_names(function.__code__)):
             if name in function.__globals__:
                 self.text("global", name)
+                if own:
+                    self.place(module, name)
                 self.used(function.__globals__[name], names=names)
         for name in sorted(imports(function.__code__, function.__globals__.get("__package__") or "")):
+            self.late.add(name)
             self.source(name)
+
+    def place(self, module: str | None, name: str) -> None:
+        """Something that lies in a module; only what hosts will look for there is kept."""
+        if module in sys.modules and module not in ("__main__", "__mp_main__") and not installed(module) and "<locals>" not in name:
+            value: Any = sys.modules[module]
+            for part in name.split("."):
+                value = getattr(value, "__dict__", {}).get(part, self)
+            if value is not self:
+                self.places.add((module, name))
 
     def used(self, *values: Any, names: list[str]) -> None:
         """Values that code with these names refers to. Of a module of the user's it is what the module has by these names that counts."""
@@ -156,6 +215,7 @@ class _Walk:
                 if name in vars(value) and (id(value), name) not in self.followed:
                     self.followed.add((id(value), name))
                     self.text("attribute", name)
+                    self.place(value.__name__, name)
                     self.used(vars(value)[name], names=names)
 
     def module(self, module: types.ModuleType) -> None:
@@ -163,6 +223,7 @@ class _Walk:
         if installed(module.__name__):
             self.text("module", module.__name__, version(module.__name__))
         else:
+            self.late.add(module.__name__)
             self.source(module.__name__)
 
     def source(self, name: str) -> None:
@@ -171,11 +232,11 @@ class _Walk:
         self.text("import", name, "" if files else distribution(name))
         for file in files or ():
             if file.path not in self.files:
-                self.files.add(file.path)
                 try:
                     text = Path(file.path).read_bytes()
                 except OSError as error:
                     raise Unidentified(f"the module {file.name} ({error})") from None
+                self.files[file.path] = file.name, hashlib.blake2b(text, digest_size=16).digest()
                 self.text("file", file.name, text)
                 for found in sorted(imports_of(file, text)):
                     self.source(found)
@@ -189,6 +250,7 @@ class _Walk:
         for name, member in sorted(vars(cls).items()):
             if name not in _NOT_OF_A_CLASS:
                 self.text(name)
+                self.place(cls.__module__, f"{cls.__qualname__}.{name}")
                 self.add(member)
 
     def object(self, value: Any) -> None:

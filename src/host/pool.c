@@ -5,6 +5,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/machine.h"
 #include "host/process.h"
 
 #define ATTEMPTS 3
@@ -76,41 +77,86 @@ static void forget_after_fork(void)
     owner = getpid();
 }
 
-/* An idle host, one that knows the function if there is one; NULL: none. */
-static struct cw_host *take_idle(uint64_t id)
+/* An idle host of the function's group, one that knows it if there is one; NULL: none that can load it. */
+static struct cw_host *take_idle(const struct cw_host_function *f)
 {
     pthread_mutex_lock(&mutex);
     forget_after_fork();
-    struct cw_host **best = &idle;
-    for (struct cw_host **at = &idle; *at; at = &(*at)->next)
-        for (unsigned i = 0; i < (*at)->n_functions; i++)
-            if ((*at)->functions[i] == id)
-                best = at;
-    struct cw_host *h = *best;
+    struct cw_host **known = NULL, **other = NULL;
+    for (struct cw_host **at = &idle; *at && !known; at = &(*at)->next) {
+        int i = (*at)->group == f->group ? cw_host_find(*at, f->id) : -1;
+        if (i >= 0 && !(*at)->refused[i])
+            known = at;
+        else if (i < 0 && (*at)->group == f->group && !other)
+            other = at;
+    }
+    struct cw_host **best = known ? known : other, *h = best ? *best : NULL;
     if (h)
         *best = h->next;
     pthread_mutex_unlock(&mutex);
     return h;
 }
 
+static void free_list(struct cw_host *list)
+{
+    while (list) {
+        struct cw_host *h = list;
+        list = h->next;
+        cw_host_free(h);
+    }
+}
+
+/* Ends the hosts of other groups that have been idle for longest: as many are kept as run at a time, for pipelines that take turns. */
+static void trim(uint64_t group)
+{
+    struct cw_host *old = NULL;
+    unsigned keep = cw_cpu_budget();
+    pthread_mutex_lock(&mutex);
+    forget_after_fork();
+    for (struct cw_host **at = &idle; *at;) {
+        struct cw_host *h = *at;
+        if (h->group == group || keep > 0) {
+            keep -= h->group != group;
+            at = &h->next;
+            continue;
+        }
+        *at = h->next;
+        h->next = old;
+        old = h;
+    }
+    pthread_mutex_unlock(&mutex);
+    free_list(old);
+}
+
 int cw_host_acquire(const struct cw_host_function *f, struct cw_host **ret, struct cw_error *err)
 {
+    struct cw_error why = {0}; /* what a used host says counts only where it is the last word */
     struct cw_host_death death;
     struct cw_host_tries tries = {0};
+    bool refused = false;
     for (;;) {
-        struct cw_host *h = take_idle(f->id);
+        struct cw_host *h = refused ? NULL : take_idle(f);
         bool fresh = !h;
         if (fresh) {
+            trim(f->group);
             int r = start(&h, err);
             if (r < 0)
                 return r;
+            h->group = f->group;
         }
-        int r = cw_host_define(h, f, &death, err);
+        int r = cw_host_define(h, f, &death, &why);
         if (r == 0) {
             *ret = h;
             return 0;
         }
+        if (r == CW_E_PIPELINE && !fresh) { /* what it has loaded or run may be why */
+            cw_host_release(h);
+            refused = true;
+            continue;
+        }
         cw_host_free(h);
+        if (r < 0 && err)
+            *err = why;
         if (r < 0)
             return r;
         if (fresh && cw_host_give_up(&tries, &death)) /* else it died while idle, or of age */
@@ -143,9 +189,5 @@ void cw_host_shutdown(void)
     struct cw_host *list = idle;
     idle = NULL;
     pthread_mutex_unlock(&mutex);
-    while (list) {
-        struct cw_host *h = list;
-        list = h->next;
-        cw_host_free(h);
-    }
+    free_list(list);
 }

@@ -424,12 +424,12 @@ static int receive(struct cw_host *h, const struct cw_host_function *f, uint64_t
     return r;
 }
 
-static bool knows(const struct cw_host *h, uint64_t id)
+int cw_host_find(const struct cw_host *h, uint64_t id)
 {
     for (unsigned i = 0; i < h->n_functions; i++)
         if (h->functions[i] == id)
-            return true;
-    return false;
+            return (int)i;
+    return -1;
 }
 
 int cw_host_define(struct cw_host *h, const struct cw_host_function *f, struct cw_host_death *death, struct cw_error *err)
@@ -439,7 +439,7 @@ int cw_host_define(struct cw_host *h, const struct cw_host_function *f, struct c
     struct frame frame = {.kind = FRAME_DEFINE, .version = VERSION, .id = f->id, .size = strlen(f->spec), .call = ++h->n_calls};
     loading.timeout_ns = LOAD_NS;
     h->running = f->name;
-    if (knows(h, f->id))
+    if (cw_host_find(h, f->id) >= 0)
         return 0;
     if (h->n_functions == CW_HOST_MAX_FUNCTIONS)
         return died(h, "knew too many functions", false, death);
@@ -453,10 +453,9 @@ int cw_host_define(struct cw_host *h, const struct cw_host_function *f, struct c
     while (r == 0 && frame.kind == FRAME_READY); /* it has started */
     if (r != 0)
         return r;
-    if (text)
-        return cw_error_set(err, CW_E_PIPELINE, "the function %s can't be loaded in a host process: %s", f->name, text);
+    h->refused[h->n_functions] = text != NULL;
     h->functions[h->n_functions++] = f->id;
-    return 0;
+    return text ? cw_error_set(err, CW_E_PIPELINE, "the function %s can't be loaded in a host process: %s", f->name, text) : 0;
 }
 
 int cw_host_input(struct cw_host *h, size_t size, uint8_t **ret, struct cw_error *err)

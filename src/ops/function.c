@@ -90,7 +90,7 @@ int cw_function_outputs(struct cw_bind *b, struct cw_op *op, struct cw_error *er
 static int make_spec(const struct cw_op *op, struct cw_function *f, const json_t *inputs, struct cw_error *err)
 {
     const json_t *function = cw_attr_json(op, "function"), *outputs = cw_attr_json(op, "outputs"), *value;
-    json_t *list = json_array(), *path = json_object_get(function, "path");
+    json_t *list = json_array(), *path = json_object_get(function, "path"), *modules = json_object_get(function, "modules");
     const char *name;
     json_object_foreach((json_t *)outputs, name, value)
     {
@@ -100,8 +100,8 @@ static int make_spec(const struct cw_op *op, struct cw_function *f, const json_t
             (void)parse_shape(json_object_get(value, "shape"), &type);
         json_array_append_new(list, component_json(name, &type));
     }
-    json_t *spec = json_pack("{s:s, s:s, s:O, s:O, s:b, s:O, s:o}", "kind", kind_names[f->kind], "name", f->name, "payload",
-                             json_object_get(function, "payload"), "path", path ? path : json_null(), "rng", f->rng, "inputs", inputs, "outputs", list);
+    json_t *spec = json_pack("{s:s, s:s, s:O, s:O, s:O, s:b, s:O, s:o}", "kind", kind_names[f->kind], "name", f->name, "payload",
+                             json_object_get(function, "payload"), "modules", modules ? modules : json_null(), "path", path ? path : json_null(), "rng", f->rng, "inputs", inputs, "outputs", list);
     f->host.spec = spec ? json_dumps(spec, JSON_COMPACT) : NULL;
     json_decref(spec);
     if (!f->host.spec)
@@ -120,7 +120,7 @@ int cw_function_bind(struct cw_bind *b, struct cw_op *op, enum cw_function_kind 
     f->name = json_string_value(json_object_get(function, "name"));
     f->rng = json_is_true(json_object_get(function, "rng"));
     f->deterministic = cw_attr_bool(op, "deterministic");
-    f->host = (struct cw_host_function){.name = f->name, .timeout_ns = (uint64_t)(cw_attr_float(op, "timeout_s") * 1e9),
+    f->host = (struct cw_host_function){.name = f->name, .group = cw_bind_functions(b), .timeout_ns = (uint64_t)(cw_attr_float(op, "timeout_s") * 1e9),
                                         .memory = (uint64_t)cw_attr_int(op, "host_memory")};
     f->in = calloc(cw_bind_count(b) + 1, sizeof(*f->in));
     json_t *inputs = json_array();

@@ -20,7 +20,7 @@ struct cw_function {
 
 /* Attributes that all of them have; to be followed by their own and a {0}. */
 #define CW_FUNCTION_ATTRS                                                                                                                            \
-    {.name = "function", .kind = CW_ATTR_FUNCTION, .doc = "what to call: {name, identity, payload, path, rng}, as the Python package writes it"},      \
+    {.name = "function", .kind = CW_ATTR_FUNCTION, .doc = "what to call: {name, identity, payload, modules, path, rng}, as the Python package writes it"},      \
     {.name = "timeout_s", .kind = CW_ATTR_FLOAT, .def = "300", .min = 0.001, .max = 1e6, .effort = true,                                              \
      .doc = "time that one call may take, in seconds; then its host process is ended and the call made again"},                                       \
     {.name = "host_memory", .kind = CW_ATTR_INT, .def = "0", .min = 0, .max = 0x1p62, .effort = true,                                                  \

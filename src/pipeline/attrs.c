@@ -28,7 +28,7 @@ const char *cw_attr_allowed(const struct cw_attr_def *a, char buf[256])
         [CW_ATTR_DTYPE] = "a dtype", [CW_ATTR_EXPR] = "an expression (a string)", [CW_ATTR_COMPONENT] = "the name of a component",
         [CW_ATTR_INTS] = "a list of integers", [CW_ATTR_FLOATS] = "a list of numbers", [CW_ATTR_STRINGS] = "a list of strings",
         [CW_ATTR_OBJECT] = "an object", [CW_ATTR_CHAINS] = "a list of chains",
-        [CW_ATTR_FUNCTION] = "a function: an object of name, identity and payload (strings), and possibly path and rng",
+        [CW_ATTR_FUNCTION] = "a function: an object of name, identity and payload (strings), and possibly modules, path and rng",
     };
     size_t at = (size_t)snprintf(buf, 256, "%s", nouns[a->kind]);
     if (a->scalar_too)
@@ -239,6 +239,7 @@ json_t *cw_attrs_identity(const struct cw_op_desc *desc, const json_t *attrs)
             continue;
         json_t *function = json_copy(json_object_get(attrs, a->name));
         json_object_del(function, "payload"); /* pickles of one function differ from process to process */
+        json_object_del(function, "modules");
         json_object_del(function, "path");
         json_object_set_new(identity, a->name, function);
     }

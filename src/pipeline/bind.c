@@ -154,6 +154,8 @@ int cw_bind_rename(struct cw_bind *b, const char *old_name, const char *new_name
     return cw_bind_put(b, new_name, copy.value, &copy.type, err);
 }
 
+uint64_t cw_bind_functions(const struct cw_bind *b) { return b->functions; }
+
 size_t cw_bind_count(const struct cw_bind *b) { return b->n; }
 
 const char *cw_bind_name(const struct cw_bind *b, size_t i, struct cw_type *ret_type)

@@ -20,7 +20,7 @@ enum cw_attr_kind {
     CW_ATTR_INTS, CW_ATTR_FLOATS, CW_ATTR_STRINGS, /* JSON lists; min/max bound each value, len_min/len_max the length */
     CW_ATTR_OBJECT,      /* JSON object, checked by the operator's bind */
     CW_ATTR_CHAINS,      /* concat's inputs */
-    CW_ATTR_FUNCTION,    /* a Python function: {name, identity, payload, path, rng}; the last but one are not part of a pipeline's fingerprint */
+    CW_ATTR_FUNCTION,    /* a Python function: {name, identity, payload, modules, path, rng}; payload, modules and path are not part of a pipeline's fingerprint */
 };
 
 #define CW_OP_MAX_PORTS 64
@@ -114,6 +114,8 @@ int cw_bind_rename(struct cw_bind *b, const char *old_name, const char *new_name
 /* Components present, in byte order of their names. */
 size_t cw_bind_count(const struct cw_bind *b);
 const char *cw_bind_name(const struct cw_bind *b, size_t i, struct cw_type *ret_type);
+/* Which Python functions the whole pipeline has (cw_pipeline.functions). */
+uint64_t cw_bind_functions(const struct cw_bind *b);
 /* Rows needed by a crop that directly follows as written (decode_image): the bound op after this one in the chain, or NULL. It is bound
  * later: only desc and attrs may be used. */
 const struct cw_op *cw_bind_next(const struct cw_bind *b);

@@ -21,6 +21,7 @@ struct parse {
     const struct cw_op_table *table;
     unsigned *seen; /* by table index: occurrences so far */
     unsigned position;
+    uint64_t functions;
     struct cw_error *err;
 };
 
@@ -50,6 +51,13 @@ static int unknown_op(const struct parse *p, const char *name)
                         near ? "; did you mean \"" : "", near ? near : "", near ? "\"?" : "");
 }
 
+/* A number for the Python function of an operator; 0: it has none. */
+static uint64_t functions_of(const struct cw_node *node)
+{
+    const char *identity = json_string_value(json_object_get(json_object_get(node->attrs, "function"), "identity"));
+    return identity ? cw_hash64(identity, strlen(identity)) : 0;
+}
+
 static int parse_chain(struct parse *p, const json_t *list, int depth, struct cw_chain *ret);
 
 static int parse_node(struct parse *p, const json_t *object, int depth, struct cw_node *node)
@@ -67,6 +75,7 @@ static int parse_node(struct parse *p, const json_t *object, int depth, struct c
     int r = cw_attrs_check(node->desc, object, &node->attrs, p->err);
     if (r < 0)
         return r;
+    p->functions += functions_of(node);
     const json_t *inputs = json_object_get(object, "inputs");
     if (inputs) {
         size_t n = json_array_size(inputs);
@@ -212,6 +221,7 @@ static int parse_root(const struct cw_op_table *table, const json_t *root, struc
     if (r < 0)
         return r;
     p->n_ops = parse.position;
+    p->functions = parse.functions;
     r = 0;
     p->fingerprint = chain_fingerprint(&p->chain, err, &r);
     p->fingerprint.lo += p->on_error;

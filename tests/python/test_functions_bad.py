@@ -108,7 +108,7 @@ def test_a_function_that_allocates_without_end():
     (lambda e: {"value": e["value"]} if e["value"] != 50 else {"other": 1}, 'returned "other"; its outputs are value'),
     (lambda e: {"value": e["value"]} if e["value"] != 50 else {}, 'did not return "value"'),
     (lambda e: {"value": e["value"]} if e["value"] != 50 else sys.exit(3), "SystemExit: 3"),
-    (lambda e: {"value": e["value"]} if e["value"] != 50 else {"value": 1 << 70}, "which is no int64"),
+    (lambda e: {"value": e["value"]} if e["value"] != 50 else {"value": 1 << 70}, "which is out of range for int64"),
     (lambda e: {"value": e["value"]} if e["value"] != 50 else {"value": "text"}, 'returned .* as "value", expected int64'),
 ])
 def test_what_fails_by_itself_is_one_records(function, message):
