@@ -53,8 +53,8 @@ class Stream:
         """The next item, the same until it is taken off; None at the end."""
         if not self.items:
             if self._batch is None:
-                for batch in self._iterator:
-                    self._batch = batch
+                for got in self._iterator:
+                    self._batch = got
                     break
             batch = self._batch
             if batch is None:

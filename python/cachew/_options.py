@@ -70,8 +70,9 @@ def make_options(*, seed: int | None = None, epochs: float | None = None, first_
 
 def with_cache(options: Options, cache_dir: Path | None, cache: str | int | None, cache_bytes: int | str | None) -> Options:
     """The same, with a directory where elements are kept that pass a marker; None: without."""
-    where = cache
-    if cache is not None and not (isinstance(cache, str) and cache in ("auto", "off")):
+    if cache is None or (isinstance(cache, str) and cache in ("auto", "off")):
+        where = cache
+    else:
         number = int(cache) if isinstance(cache, str) and cache.isdecimal() else cache
         where = str(integer("cache", number, 0, 4096, '"auto", "off", or the number of a marker, from 0 to 4096'))
     size = 0 if cache_bytes is None else byte_count("cache_bytes", cache_bytes)
