@@ -32,7 +32,7 @@ def kept(pipeline, tmp_path):
 
 
 def the_set(cache):
-    return next(cache.glob("?" * 32))
+    return next(p for p in cache.glob("?" * 32) if not p.is_symlink())
 
 
 # ---- a directory that does not answer ----
@@ -208,12 +208,8 @@ def outside(kept, tmp_path):
     directory = tmp_path / "outside"
     shutil.copytree(the_set(cache), directory)
     (cache / ("0" * 32)).symlink_to(directory)
-    (the_set_of_ours(cache) / "0-0.cws").symlink_to(next(directory.glob("*.cws")))
+    (the_set(cache) / "0-0.cws").symlink_to(next(directory.glob("*.cws")))
     return directory
-
-
-def the_set_of_ours(cache):
-    return next(p for p in cache.glob("?" * 32) if not p.is_symlink())
 
 
 def content(directory):
@@ -223,7 +219,7 @@ def content(directory):
 def test_removing_follows_no_links(kept, outside):
     cache, _ = kept
     before = content(outside)
-    assert [s["set"] for s in cachew("cache", "ls", cache)[0]] == [the_set_of_ours(cache).name]
+    assert [s["set"] for s in cachew("cache", "ls", cache)[0]] == [the_set(cache).name]
     subprocess.run(words("cache", "pin", cache, "--all"), check=True)
     assert "has no set" in cachew("cache", "rm", cache, "000", code=2)[0]["error"]["message"]
     assert cachew("cache", "rm", cache, "--all")[0]["removed"] == 1

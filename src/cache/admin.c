@@ -160,7 +160,7 @@ static int64_t bad_entries(int fd, const struct cw_cache_row *rows, size_t n)
     return bad;
 }
 
-static int verify_segment(int set, const char *name, struct cw_hash128 key, bool repair, struct cw_cache_verified *ret, struct cw_error *err)
+static int verify_segment(const char *dir, int set, const char *name, struct cw_hash128 key, bool repair, struct cw_cache_verified *ret, struct cw_error *err)
 {
     struct cw_cache_row *rows = NULL;
     struct cw_cache_trailer t;
@@ -176,14 +176,14 @@ static int verify_segment(int set, const char *name, struct cw_hash128 key, bool
     }
     free(rows);
     if (r < 0)
-        return cw_error_errno(err, CW_E_IO, -r, "%s: can't be read", name);
+        return cw_error_errno(err, CW_E_IO, -r, "%s/%s: can't be read", dir, name);
     if (bad < 0)
         return cw_error_nomem(err, 0, "an entry");
     if (r == 1 || bad) {
         ret->bad_segments++;
         ret->bad_entries += (uint64_t)bad;
         if (repair && unlinkat(set, name, 0) < 0 && errno != ENOENT)
-            return cw_error_errno(err, CW_E_IO, errno, "%s: can't be removed", name);
+            return cw_error_errno(err, CW_E_IO, errno, "%s/%s: can't be removed", dir, name);
         return 0;
     }
     ret->segments++;
@@ -210,7 +210,7 @@ int cw_cache_verify(const struct cw_cache_listed *s, bool repair, struct cw_cach
     (void)parse_key(s->key, &key);
     for (size_t i = 0; r == 0 && i < names.n; i++)
         if (cw_cache_name(names.paths[i]) == CW_CACHE_NAME_SEGMENT)
-            r = verify_segment(set, names.paths[i], key, repair, ret, err);
+            r = verify_segment(s->path, set, names.paths[i], key, repair, ret, err);
     cw_paths_deinit(&names);
     close(set);
     return r;

@@ -90,16 +90,17 @@ int cw_cache_set_enter(struct cw_cache_set *s)
     char *dir;
     struct stat st;
     cw_hash128_print(s->key, name);
+    if (asprintf(&dir, "%s/%s", c->dir, name) < 0)
+        return -ENOMEM;
     cw_throttle_read(CW_THROTTLE_STORE_DIR, 0);
     int r = enter(s, name);
     if (r < 0) {
         if (s->dir_fd >= 0)
             close(s->dir_fd);
         s->dir_fd = -1;
+        free(dir);
         return r;
     }
-    if (asprintf(&dir, "%s/%s", c->dir, name) < 0)
-        return -ENOMEM;
     if (fstatat(s->dir_fd, CW_CACHE_META, &st, AT_SYMLINK_NOFOLLOW) < 0)
         (void)!cw_cache_put_text(s->dir_fd, CW_CACHE_META, s->meta); /* for people only */
     char *profile = cw_cache_read_text(s->dir_fd, CW_CACHE_PROFILE, CW_CACHE_PROFILE_BYTES);

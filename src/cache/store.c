@@ -45,7 +45,8 @@ static bool wait_until(struct cw_cache *c, uint64_t deadline_ns)
 /* What it is at has taken so long already. Mutex held. */
 static bool stuck(const struct cw_cache *c) { return c->doing.what && cw_now_ns() - c->doing.since_ns > OPEN_NS; }
 
-static const char *at_what(const struct cw_cache *c) { return c->doing.what ? c->doing.what : "waiting for a CPU"; }
+/* Mutex held. */
+static const char *at_what(const struct cw_cache *c) { return c->doing.what ? c->doing.what : atomic_load(&c->readers.stuck) ? "a read" : "waiting for a CPU"; }
 
 /* Waits until something was opened, or could not be; not where the thread does not get there. Mutex held. */
 static void wait_opened(struct cw_cache *c, const bool *tried)
