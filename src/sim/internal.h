@@ -49,9 +49,10 @@ struct cw_sim_played {
     double busy_s, since, late, queue;
     double next_report, report_s, changed_s;
     struct cw_sim_outcome *out;
+    uint64_t *steps;
 };
 
 int cw_sim_running(const struct cw_sim_played *p); /* workers of all pools */
 
-/* Goes on to `until`, or to the end of the job. True: only to the beginning of a phase, of a job that has a plan for it. */
+/* Goes on to `until`, or to the end of the job, as long as there are steps. True: only to the beginning of a phase, of a job that has a plan for it. */
 bool cw_sim_job_advance(struct cw_sim_played *p, double until);

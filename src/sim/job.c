@@ -139,7 +139,7 @@ static struct piece draw(struct cw_sim_played *p, const struct cw_sim_conditions
 bool cw_sim_job_advance(struct cw_sim_played *p, double until)
 {
     size_t phase = p->phase;
-    while (p->now < until && !p->over) {
+    while (p->now < until && !p->over && ++*p->steps <= CW_SIM_MAX_STEPS) {
         struct cw_sim_conditions c = conditions(p);
         struct piece piece = draw(p, &c, until - p->now);
         double room = boundary(p) - p->done, seconds = until - p->now;

@@ -21,6 +21,7 @@ struct search {
     struct cw_sim_plan *plan;
     struct cw_sim_outcome best;
     bool any;
+    uint64_t steps;
 };
 
 static bool better(enum cw_objective objective, const struct cw_sim_outcome *a, const struct cw_sim_outcome *b)
@@ -35,7 +36,7 @@ static bool better(enum cw_objective objective, const struct cw_sim_outcome *a, 
 static int try_plan(struct search *s, bool *ret, struct cw_error *err)
 {
     struct cw_sim_outcome outcome;
-    struct cw_sim_options o = {.plans = s->plan, .expected = true, .alone = s->job};
+    struct cw_sim_options o = {.plans = s->plan, .expected = true, .alone = s->job, .steps = &s->steps};
     int r = cw_sim_run(s->w, &o, &outcome, err);
     *ret = r == 0 && (!s->any || better(s->w->jobs[s->job].objective, &outcome, &s->best));
     if (*ret)
@@ -206,7 +207,7 @@ int cw_sim_oracle(const struct cw_workload *w, int job, struct cw_sim_plan *ret,
     *ret = (struct cw_sim_plan){.marker = -1, .phases = calloc(w->jobs[job].n_phases, sizeof(struct cw_sim_vector))};
     if (!ret->phases)
         return cw_error_nomem(err, 0, "a plan");
-    struct search s = {.w = w, .job = job, .plan = ret};
+    struct search s = {.w = w, .job = job, .plan = ret, .steps = CW_SIM_MAX_STEPS - CW_SIM_MAX_STEPS / w->n_jobs}; /* each job has its part */
     ret->phases[0].workers[0] = 1;
     int r = search_all(&s, err);
     if (r < 0) {

@@ -1,7 +1,9 @@
 /* The loop: goes from event to event, asks policies at reports, shares the pool. */
 #include "sim/sim.h"
 
+#include <inttypes.h>
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -14,14 +16,16 @@
 #define FIRST_REPORT_S 0.125
 #define REPORT_S 1.0
 #define REPORT_PART 1e-3
-#define MAX_EVENTS 20000000
+#define ASK_STEPS 10  /* asking a policy takes as long as 2 to 20 steps */
+#define STAGES_STEP 8 /* summing up so many stages as long as one */
 #define END_S 1e200 /* when all is over, for those that are not asked on the way */
 
 struct sim {
     const struct cw_workload *w;
     const struct cw_sim_options *o;
     struct cw_sim_played *jobs;
-    size_t n, events;
+    size_t n;
+    uint64_t *steps, own_steps;
 };
 
 static int grow(void **items, size_t n, size_t size)
@@ -211,6 +215,7 @@ static int ask(struct sim *s, struct cw_sim_played *p)
     share_of(s, p, shares);
     for (int i = 0; i < f.n_pools; i++)
         f.pools[i].maximum = shares[p - s->jobs].workers[i];
+    *s->steps += p->plan ? 1 : ASK_STEPS;
     if (p->plan)
         follow_plan(p, &d);
     else
@@ -306,14 +311,42 @@ static int at_event(struct sim *s, struct cw_sim_played *p, double at)
     return r >= 0 && !p->expected && p->next_report <= at ? report(s, p) : CW_MIN(r, 0);
 }
 
+struct cause { const char *field; double value, times; };
+
+/* The field that multiplies the steps most. The oracle, who has plans, plays alike epochs at once, and each of many plans; a run sees each failure. */
+static int too_long(const struct sim *s, double at, struct cw_error *err)
+{
+    const struct cw_workload *w = s->w;
+    struct cause worst = {0};
+    for (size_t i = 0; i < s->n; i++) {
+        const struct cw_sim_job *job = s->jobs[i].job;
+        bool search = s->jobs[i].expected;
+        const struct cause causes[] = {
+            {"epochs", job->epochs, job->epochs},
+            {"failures.mtbf_s", w->mtbf_s, !search && w->mtbf_s > 0 ? at / w->mtbf_s * s->jobs[i].want : 0},
+            {"max_workers", w->max_workers, search ? w->max_workers : 0},
+            {"changes", (double)job->n_phases - 1, search ? (double)(job->n_phases * job->n_phases) : 0},
+        };
+        for (size_t k = 0; k < CW_COUNT_OF(causes); k++)
+            if (causes[k].times > worst.times)
+                worst = causes[k];
+    }
+    bool more = strcmp(worst.field, "failures.mtbf_s") == 0;
+    char value[32];
+    snprintf(value, sizeof(value), "%.6g", worst.value);
+    cw_error_attribute(err, worst.field, value, more ? "more" : "less");
+    return cw_error_set(err, CW_E_PIPELINE, "%s is %s: expected %s: the workload takes more than %" PRIu64 " steps to play", worst.field, value, more ? "more" : "less",
+                        CW_SIM_MAX_STEPS);
+}
+
 static int play(struct sim *s, struct cw_error *err)
 {
     for (double at; (at = next_event(s)) < CW_SIM_NEVER;) {
         for (size_t i = 0; i < s->n; i++)
             if (!s->jobs[i].over && at_event(s, &s->jobs[i], at) < 0)
                 return cw_error_nomem(err, 0, "a simulation");
-        if (++s->events > MAX_EVENTS)
-            return cw_error_set(err, CW_E_PIPELINE, "the workload takes more than %d events: expected one that ends before, but at %.3g s it has not", MAX_EVENTS, at);
+        if (++*s->steps > CW_SIM_MAX_STEPS)
+            return too_long(s, at, err);
     }
     return 0;
 }
@@ -321,6 +354,7 @@ static int play(struct sim *s, struct cw_error *err)
 int cw_sim_run(const struct cw_workload *w, const struct cw_sim_options *o, struct cw_sim_outcome *outcomes, struct cw_error *err)
 {
     struct sim s = {.w = w, .o = o, .n = o->alone >= 0 ? 1 : w->n_jobs};
+    s.steps = o->steps ? o->steps : &s.own_steps;
     s.jobs = calloc(s.n, sizeof(*s.jobs));
     if (!s.jobs)
         return cw_error_nomem(err, 0, "a simulation");
@@ -330,6 +364,8 @@ int cw_sim_run(const struct cw_workload *w, const struct cw_sim_options *o, stru
         p->job = &w->jobs[o->alone >= 0 ? (size_t)o->alone : i];
         p->plan = o->plans ? &o->plans[i] : NULL;
         p->costs = cw_sim_costs(p->job);
+        p->steps = s.steps;
+        *s.steps += p->job->n_stages / STAGES_STEP;
         p->expected = o->expected;
         p->marker = -1;
         p->draw = cw_draw_new(w->seed + i, "batches");

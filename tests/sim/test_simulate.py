@@ -332,6 +332,19 @@ def test_errors_name_the_field(tmp_path, change, attribute, expected):
     assert expected in error["message"], error
 
 
+@pytest.mark.parametrize(("change", "attribute", "expected"), [
+    ({"epochs": 1000000, "max_workers": 100}, "epochs", "less"),
+    ({"failures": {"mtbf_s": 0.001}, "batches_per_epoch": 1e9}, "failures.mtbf_s", "more"),
+    ({"epochs": 1000, "max_workers": 100000, "changes": [{"at_batch": i + 1, "client_step_s": 1} for i in range(100)]}, "max_workers", "less"),
+    ({"epochs": 1000, "max_workers": 1000, "changes": [{"at_batch": i + 1, "client_step_s": 1} for i in range(100)]}, "changes", "less"),
+])
+def test_a_workload_that_would_take_minutes_is_refused(tmp_path, change, attribute, expected):
+    """Each of its fields is allowed."""
+    done = run(tmp_path, {**MODEL, **change}, "--json")
+    error = json.loads(done.stdout)["error"]
+    assert (done.returncode, error["kind"], error["attribute"], error["expected"]) == (2, "pipeline", attribute, expected)
+
+
 def test_other_errors(tmp_path):
     assert run(tmp_path, "{").returncode == 2
     assert run(tmp_path, "[]").returncode == 2
