@@ -318,13 +318,16 @@ static int too_long(const struct sim *s, double at, struct cw_error *err)
 {
     const struct cw_workload *w = s->w;
     struct cause worst = {0};
+    double most = 0;
+    for (size_t k = 0; k < w->n_pools; k++)
+        most = CW_MAX(most, w->pools[k].max_workers);
     for (size_t i = 0; i < s->n; i++) {
         const struct cw_sim_job *job = s->jobs[i].job;
         bool search = s->jobs[i].expected;
         const struct cause causes[] = {
             {"epochs", job->epochs, job->epochs},
-            {"failures.mtbf_s", w->mtbf_s, !search && w->mtbf_s > 0 ? at / w->mtbf_s * s->jobs[i].want : 0},
-            {"max_workers", w->max_workers, search ? w->max_workers : 0},
+            {"failures.mtbf_s", w->mtbf_s, !search && w->mtbf_s > 0 ? at / w->mtbf_s * cw_sim_running(&s->jobs[i]) : 0},
+            {"max_workers", most, search ? most : 0},
             {"changes", (double)job->n_phases - 1, search ? (double)(job->n_phases * job->n_phases) : 0},
         };
         for (size_t k = 0; k < CW_COUNT_OF(causes); k++)
