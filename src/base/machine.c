@@ -145,6 +145,13 @@ uint64_t cw_run_delay_ns(void)
     return sum;
 }
 
+uint64_t cw_thread_delay_ns(void)
+{
+    char line[128];
+    uint64_t delay_ns;
+    return read_line("/proc/thread-self/schedstat", line, sizeof(line)) == 0 && sscanf(line, "%*u %" SCNu64, &delay_ns) == 1 ? delay_ns : 0;
+}
+
 double cw_process_age(void)
 {
     char line[2048];

@@ -10,6 +10,7 @@
 
 #include "base/clock.h"
 #include "base/crash.h"
+#include "base/machine.h"
 #include "cache/internal.h"
 #include "storage/file.h"
 #include "storage/throttle.h"
@@ -157,10 +158,12 @@ static int write_now(struct writing *w, const uint8_t *data, size_t bytes)
 
 static int write_blocks(struct cw_cache *c, struct writing *w, const uint8_t *data, size_t bytes)
 {
-    uint64_t start = cw_now_ns();
+    uint64_t start = cw_now_ns(), delay_ns = cw_thread_delay_ns();
     int r = write_now(w, data, bytes);
+    uint64_t passed_ns = cw_now_ns() - start;
+    delay_ns = cw_thread_delay_ns() - delay_ns; /* waiting for a CPU is not the store's doing */
     if (r == 0)
-        cw_cache_speed_add(&c->written, bytes, cw_now_ns() - start);
+        cw_cache_speed_add(&c->written, bytes, passed_ns - CW_MIN(delay_ns, passed_ns));
     return r;
 }
 
