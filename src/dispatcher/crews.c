@@ -52,8 +52,8 @@ static size_t n_active(const struct cw_dispatcher *d)
     return n;
 }
 
-/* A job that needs workers, and what it has been given so far. */
-struct party { struct job *job; int share[DP_SLOTS], sum; };
+/* A job that needs workers: how many of each slot, what it has been given so far, and the sum of that. */
+struct party { struct job *job; int want[DP_SLOTS], share[DP_SLOTS], sum; };
 
 /* Whether anything changed that shares follow from: a hash of it all. */
 static void note_claims(struct cw_dispatcher *d, const struct party *parties, size_t n, const int *most)
@@ -77,11 +77,25 @@ static int sum_of(const int *workers)
     return n;
 }
 
-/* Of a slot, what a job wants: as its policy said; then, of any, what it could not get so. A quota counts over all of them. */
+/* As its policy said, as far as there are so many; the rest, and where it has not said so yet, of the first slots that have some. */
+static void take_wants(struct party *p, const int *most)
+{
+    const struct scaling *x = &p->job->scaling;
+    int missing = x->claim.want;
+    for (int slot = 0; slot < DP_SLOTS; slot++)
+        missing -= p->want[slot] = CW_MIN(x->want[slot], most[slot]);
+    for (int slot = 0; slot < DP_SLOTS; slot++) {
+        int more = CW_MAX(CW_MIN(missing, most[slot] - p->want[slot]), 0);
+        p->want[slot] += more;
+        missing -= more;
+    }
+}
+
+/* Of a slot, what a job wants; then, of any, what others have taken of that. A quota counts over all of them. */
 static int want_of(const struct party *p, const struct job *whole, int slot, int left, bool of_any)
 {
     const struct scaling *x = &p->job->scaling;
-    int want = p->job == whole ? left : of_any ? x->claim.want - p->sum : x->want[slot];
+    int want = p->job == whole ? left : of_any ? x->claim.want - p->sum : p->want[slot];
     return CW_MAX(x->claim.quota > 0 ? CW_MIN(want, x->claim.quota - p->sum) : want, 0);
 }
 
@@ -105,6 +119,8 @@ static void divide(const struct cw_dispatcher *d, struct party *parties, size_t 
 {
     int left[DP_SLOTS];
     cw_dp_pools_most(d, left);
+    for (size_t i = 0; i < n; i++)
+        take_wants(&parties[i], left);
     for (int any = 0; any <= 1; any++)
         for (int slot = 0; slot < DP_SLOTS; slot++)
             divide_slot(parties, n, claims, whole, slot, &left[slot], any);

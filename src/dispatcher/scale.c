@@ -315,6 +315,15 @@ static int bound(const struct cw_dispatcher *d, const struct cw_facts *f, struct
     return n;
 }
 
+/* The policy said of which pools its workers are to be; not yet since the job began, or the dispatcher. */
+static bool is_placed(const struct scaling *x)
+{
+    bool any = false;
+    for (int slot = 0; slot < DP_SLOTS; slot++)
+        any |= x->want[slot] > 0;
+    return any;
+}
+
 static void ask(struct cw_dispatcher *d, struct job *j, const struct cw_client_facts *clients)
 {
     struct scaling *x = &j->scaling;
@@ -336,7 +345,7 @@ static void ask(struct cw_dispatcher *d, struct job *j, const struct cw_client_f
         want[slot] = facts_of[slot] >= 0 ? decision.workers[facts_of[slot]] : 0;
     if (!policy->caches || !caches(j, &f) || decision.marker >= f.n_markers)
         decision.marker = f.marker;
-    bool changes = d->scales && (n != x->claim.want || memcmp(want, x->want, sizeof(want)) != 0), moves = f.n_markers > 0 && !cw_dp_caching_is(j->stream, decision.marker);
+    bool changes = d->scales && (n != x->claim.want || (is_placed(x) && memcmp(want, x->want, sizeof(want)) != 0)), moves = f.n_markers > 0 && !cw_dp_caching_is(j->stream, decision.marker);
     if (moves && !*decision.why) /* workers did it already: nothing was to be decided */
         snprintf(decision.why, sizeof(decision.why), "what is there takes longer to read than to compute");
     f.marker = cw_dp_caching_in_use(j->stream); /* for the record: what is in use was, though it was not read */
@@ -348,10 +357,12 @@ static void ask(struct cw_dispatcher *d, struct job *j, const struct cw_client_f
         begin_phase(d, j, SCALE_STARTS); /* what is under way is as it was */
     }
     measure_anew(j);
+    if (memcmp(want, x->want, sizeof(want)) != 0)
+        cw_dp_crews_later(d);
+    memcpy(x->want, want, sizeof(want));
     if (!changes)
         return;
     x->claim.want = n;
-    memcpy(x->want, want, sizeof(want));
     begin_phase(d, j, SCALE_STARTS);
     cw_dp_crews_later(d);
     if (j->durable || j->writing > 0)

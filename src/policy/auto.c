@@ -281,8 +281,11 @@ static void fit_objective(struct cw_auto *m, const struct cw_facts *f)
     m->looked_n = 0;
 }
 
-/* A pool has become smaller than what was wanted of it; or there is more, where all of it was taken: then it looks again. */
-static void fit_maximum(struct cw_auto *m, const struct cw_facts *f, double now_s, struct cw_decision *d)
+/*
+ * A pool has become smaller than what was wanted of it, or is gone (`lost`): others give as much, if they can. Or there is more, where all of it was taken: then it looks
+ * again.
+ */
+static void fit_maximum(struct cw_auto *m, const struct cw_facts *f, double lost, double now_s, struct cw_decision *d)
 {
     struct cw_supply s;
     int workers[CW_POLICY_POOLS];
@@ -292,17 +295,20 @@ static void fit_maximum(struct cw_auto *m, const struct cw_facts *f, double now_
         begin_anew(m, 0);
     m->maximum = most;
     cw_auto_target(m, workers);
+    if (lost > 0) {
+        d->concluded = true;
+        snprintf(d->why, sizeof(d->why), "a pool is gone, others give what they can");
+    }
     for (int i = 0; i < f->n_pools; i++)
         if (workers[i] > f->pools[i].maximum) {
+            lost += (workers[i] - f->pools[i].maximum) * s.speed[i];
             workers[i] = f->pools[i].maximum;
             d->concluded = true;
             snprintf(d->why, sizeof(d->why), "%s has no more than %d for this job", f->n_pools > 1 ? f->pools[i].name : "the pool", f->pools[i].maximum);
         }
     if (!d->concluded)
         return;
-    double left = cw_supply_capacity(&s, workers);
-    if (!(left > 0))
-        cw_supply_fill(&s, 0, 1, workers);
+    cw_supply_add(&s, lost, workers);
     cw_auto_set_target(m, workers);
     m->resting = 0;
     measure_anew(m, now_s);
@@ -336,14 +342,14 @@ static void auto_decide(const struct cw_policy *policy, struct cw_policy_memory 
 {
     struct cw_auto *m = (struct cw_auto *)memory->values;
     struct cw_demand now = cw_demand(f);
-    cw_auto_fit_pools(m, f);
+    double lost = cw_auto_fit_pools(m, f);
     if (!(m->target > 0))
         start(m, f, now_s);
     cw_auto_learn_speeds(m, f);
     double running = cw_auto_running(m, f);
     spend(m, f, now_s);
     bool same = about(running, m->running) && about(running, m->target);
-    fit_maximum(m, f, now_s, d);
+    fit_maximum(m, f, lost, now_s, d);
     fit_markers(m, f);
     fit_objective(m, f);
     m->running = running;

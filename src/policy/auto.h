@@ -35,8 +35,8 @@ struct cw_auto {
 };
 _Static_assert(sizeof(struct cw_auto) <= sizeof(struct cw_policy_memory), "the memory of a policy is too small");
 
-/* Pools come and go, and their order in facts may change: what is known of each stays with it. */
-void cw_auto_fit_pools(struct cw_auto *m, const struct cw_facts *f);
+/* Pools come and go, and their order in facts may change: what is known of each stays with it. Returns what was decided on of those that are gone. */
+double cw_auto_fit_pools(struct cw_auto *m, const struct cw_facts *f);
 /* What workers of each pool are worth beside one another, from what they measured in the same report. */
 void cw_auto_learn_speeds(struct cw_auto *m, const struct cw_facts *f);
 void cw_auto_supply(const struct cw_auto *m, const struct cw_facts *f, struct cw_supply *ret);

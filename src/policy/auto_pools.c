@@ -19,7 +19,15 @@ static double thought_speed(const struct cw_auto *m, const struct cw_facts *f, i
     return 1;
 }
 
-void cw_auto_fit_pools(struct cw_auto *m, const struct cw_facts *f)
+static double decided(const struct cw_auto *m)
+{
+    double sum = 0;
+    for (int i = 0; i < CW_POLICY_POOLS; i++)
+        sum += m->pools[i].target * m->pools[i].speed;
+    return sum;
+}
+
+double cw_auto_fit_pools(struct cw_auto *m, const struct cw_facts *f)
 {
     struct cw_auto_pool before[CW_POLICY_POOLS];
     memcpy(before, m->pools, sizeof(before));
@@ -31,12 +39,7 @@ void cw_auto_fit_pools(struct cw_auto *m, const struct cw_facts *f)
     for (int i = 0; i < f->n_pools; i++)
         if (!(m->pools[i].id > 0))
             m->pools[i] = (struct cw_auto_pool){.id = id_of(&f->pools[i]), .speed = thought_speed(m, f, i)};
-    int workers[CW_POLICY_POOLS];
-    struct cw_supply s;
-    cw_auto_supply(m, f, &s);
-    cw_auto_target(m, workers);
-    if (m->target > 0)
-        m->target = cw_supply_capacity(&s, workers);
+    return CW_MAX(m->target - decided(m), 0);
 }
 
 /* What a worker of the first pool computes, as the other pools have it that ran in this report. */
@@ -63,6 +66,7 @@ void cw_auto_learn_speeds(struct cw_auto *m, const struct cw_facts *f)
         cw_mean_fade(&m->pools[i].compute, SPEED_BATCHES);
         m->pools[i].speed = 1 / m->pools[i].compute.mean;
     }
+    m->target = decided(m);
 }
 
 void cw_auto_supply(const struct cw_auto *m, const struct cw_facts *f, struct cw_supply *ret)
@@ -131,12 +135,9 @@ bool cw_auto_is_target(const struct cw_auto *m, const int *workers)
 
 void cw_auto_set_target(struct cw_auto *m, const int *workers)
 {
-    m->target = 0;
-    for (int i = 0; i < CW_POLICY_POOLS; i++) {
-        struct cw_auto_pool *p = &m->pools[i];
-        p->target = workers[i];
-        m->target += workers[i] * p->speed;
-    }
+    for (int i = 0; i < CW_POLICY_POOLS; i++)
+        m->pools[i].target = workers[i];
+    m->target = decided(m);
 }
 
 void cw_auto_ask(struct cw_auto *m, const int *workers, double now_s)

@@ -116,16 +116,23 @@ static void at_least_one(const struct cw_supply *s, int order, int *ret)
     ret[first] = 1;
 }
 
+static void add(const struct cw_supply *s, int order, double capacity, int *workers)
+{
+    for (int i = 0; i < s->n; i++) {
+        int pool = s->order[order][i], more = (int)CW_MAX(CW_MIN(floor(capacity / s->speed[pool]), s->maximum[pool] - workers[pool]), 0);
+        workers[pool] += more;
+        capacity -= more * s->speed[pool];
+    }
+    at_least_one(s, order, workers);
+}
+
 void cw_supply_fill(const struct cw_supply *s, int order, double capacity, int *ret)
 {
     memset(ret, 0, sizeof(int) * CW_POLICY_POOLS);
-    for (int i = 0; i < s->n; i++) {
-        int pool = s->order[order][i];
-        ret[pool] = (int)CW_MAX(CW_MIN(floor(capacity / s->speed[pool]), s->maximum[pool]), 0);
-        capacity -= ret[pool] * s->speed[pool];
-    }
-    at_least_one(s, order, ret);
+    add(s, order, capacity, ret);
 }
+
+void cw_supply_add(const struct cw_supply *s, double capacity, int *workers) { add(s, 0, capacity, workers); }
 
 void cw_supply_count(const struct cw_supply *s, int n, int *ret)
 {

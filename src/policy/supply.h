@@ -34,5 +34,7 @@ double cw_supply_most(const struct cw_supply *s);
 bool cw_supply_next(const struct cw_supply *s, int orders, struct cw_rung *r);
 /* As much as fits into this capacity, at least a worker. */
 void cw_supply_fill(const struct cw_supply *s, int order, double capacity, int *ret);
+/* As much more, as far as there is: the cheapest first. At least a worker is there then. */
+void cw_supply_add(const struct cw_supply *s, double capacity, int *workers);
 /* n workers, whatever they compute, the cheapest first; what is more than there are, of the cheapest. */
 void cw_supply_count(const struct cw_supply *s, int n, int *ret);

@@ -83,7 +83,8 @@ def test_random_workloads_against_the_naive_oracle(tmp_path):
 # ---- several pools ----
 
 POOLS = {"workload": 1, "epochs": 3, "batches_per_epoch": 300, "client_step_s": 0.1, "objective": "cost", "price_per_h": {"client": 5},
-         "pools": [{"name": "remote", "price_per_h": 0.4, "max_workers": 6, "start_delay_s": 20}, {"name": "large", "price_per_h": 1, "max_workers": 4, "start_delay_s": 3, "worker_cpus": 3},
+         "pools": [{"name": "remote", "price_per_h": 0.4, "max_workers": 6, "start_delay_s": 20},
+                   {"name": "large", "price_per_h": 1, "max_workers": 4, "start_delay_s": 3, "worker_cpus": 3},
                    {"name": "training", "place": "training", "price_per_h": 0, "max_workers": 2, "worker_cpus": 0.5, "slowdown": 1.5}],
          "model": {"stages": [{"name": "read", "cpu_s": 0.2}, {"name": "decode", "cpu_s": 0.8}]}}
 NESTED = {"workload": 1, "epochs": 2, "batches_per_epoch": 100, "objective": "time", "price_per_h": {"client": 5},

@@ -242,7 +242,7 @@ static const Cachew__Want *last_want(const struct run_peer *p)
     return NULL;
 }
 
-static struct run_peer *run_unit(struct run *u, const char *name)
+static struct run_peer *run_unit_of(struct run *u, const char *pool, const char *name)
 {
     struct run_peer *p = u->peers;
     while (p->used)
@@ -250,13 +250,21 @@ static struct run_peer *run_unit(struct run *u, const char *name)
     p = run_connect(u, CACHEW__ROLE__ROLE_WORKER);
     run_lose(p); /* its name belongs in its Hello */
     p->name = name;
-    p->pool = "local";
+    p->pool = pool;
     p->capacity = 2;
     p->snapshot = 11;
     run_connect_as(u, p, CACHEW__ROLE__ROLE_WORKER);
     run_register(p);
     run_settle(u);
     return p;
+}
+
+static struct run_peer *run_unit(struct run *u, const char *name) { return run_unit_of(u, "local", name); }
+
+static void say_pool_of(struct run_peer *p, const char *name, uint32_t minimum, uint32_t maximum, double price_per_h)
+{
+    RUN_SAY(p, Pool, POOL, false, RUN_BASE(pool), .name = (char *)name, .minimum = minimum, .maximum = maximum, .price_per_h = price_per_h, .why = (char *)"");
+    run_settle(p->run);
 }
 
 static void say_pool(struct run_peer *p, uint32_t minimum, uint32_t maximum, uint32_t units)
@@ -314,6 +322,98 @@ static void test_workers_of_no_pool(void **state)
     run_settle(u);
     run_pass(u, 2000);
     assert_int_equal(scaling(u, "job", "granted"), 1); /* there are no more now */
+    end(u);
+}
+
+/* What was chosen last, by pool; -1: nothing of it. */
+static int chosen(struct run *u, const char *job, const char *pool)
+{
+    char what[64];
+    snprintf(what, sizeof(what), "jobs/%s/decisions", job);
+    json_t *decisions = ask(u, what), *last = json_object_get(json_array_get(decisions, json_array_size(decisions) - 1), "record");
+    const json_t *n = json_object_get(json_object_get(json_object_get(last, "chosen"), "workers"), pool);
+    int ret = n ? (int)json_integer_value(n) : -1;
+    json_decref(decisions);
+    return ret;
+}
+
+/* Each provisioner is asked for what was decided of its pool: the cheapest first, then the next one. Workers of no pool cost nothing more. */
+static void test_a_decision_over_two_pools(void **state)
+{
+    (void)state;
+    struct run *u = begin("fixed:4", 100);
+    struct run_peer *dear = run_connect(u, CACHEW__ROLE__ROLE_PROVISIONER), *cheap = run_connect(u, CACHEW__ROLE__ROLE_PROVISIONER);
+    say_pool_of(dear, "dear", 0, 9, 2);
+    say_pool_of(cheap, "cheap", 0, 2, 0.1);
+    run_worker(u, 2);
+    struct run_peer *c = run_client(u, "job", 0, 1, 0);
+    run_pass(u, 3000);
+    assert_int_equal(last_want(cheap)->workers, 2);
+    assert_int_equal(last_want(dear)->workers, 1);
+    assert_int_equal(chosen(u, "job", "static"), 1);
+    assert_int_equal(chosen(u, "job", "cheap"), 2);
+    assert_int_equal(chosen(u, "job", "dear"), 1);
+    run_unit_of(u, "cheap", "cheap-1");
+    run_unit_of(u, "cheap", "cheap-2");
+    run_unit_of(u, "dear", "dear-1");
+    run_pass(u, 1000);
+    assert_int_equal(serving(u, c->streams[0].id), 4);
+    assert_int_equal(scaling(u, "job", "running"), 4);
+    end(u);
+}
+
+/* A provisioner that is away for a while leaves its workers: a job keeps as many as it had, then and when it is back. */
+static void test_a_provisioner_that_comes_back_takes_nobody_away(void **state)
+{
+    (void)state;
+    struct run *u = begin("fixed:3", 100);
+    struct run_peer *p = run_connect(u, CACHEW__ROLE__ROLE_PROVISIONER);
+    say_pool(p, 3, 5, 0);
+    run_unit(u, "local-1");
+    struct run_peer *c = run_client(u, "job", 0, 1, 0);
+    run_pass(u, 3000);
+    run_unit(u, "local-2");
+    run_unit(u, "local-3");
+    run_pass(u, 1000);
+    assert_int_equal(serving(u, c->streams[0].id), 3);
+    run_lose(p);
+    run_settle(u);
+    assert_int_equal(serving(u, c->streams[0].id), 3);
+    run_pass(u, 3000);
+    assert_int_equal(serving(u, c->streams[0].id), 3);
+    p = run_connect(u, CACHEW__ROLE__ROLE_PROVISIONER);
+    say_pool(p, 3, 5, 3);
+    assert_int_equal(serving(u, c->streams[0].id), 3);
+    run_pass(u, 3000);
+    assert_int_equal(serving(u, c->streams[0].id), 3);
+    assert_int_equal(last_want(p)->workers, 3);
+    end(u);
+}
+
+/* A pool that is dearer takes over from one that is gone; until its workers are there, those of the other one stay. */
+static void test_who_is_to_go_stays_until_others_are_there(void **state)
+{
+    (void)state;
+    struct run *u = begin("fixed:2", 100);
+    struct run_peer *dear = run_connect(u, CACHEW__ROLE__ROLE_PROVISIONER), *cheap = run_connect(u, CACHEW__ROLE__ROLE_PROVISIONER);
+    say_pool_of(dear, "dear", 2, 2, 2);
+    run_unit_of(u, "dear", "dear-1");
+    struct run_peer *c = run_client(u, "job", 0, 1, 0);
+    run_pass(u, 3000);
+    run_unit_of(u, "dear", "dear-2");
+    run_pass(u, 1000);
+    assert_int_equal(serving(u, c->streams[0].id), 2);
+    say_pool_of(cheap, "cheap", 0, 2, 0.1);
+    run_progress(c, 8, 0); /* what was under way is passed: it is measured again */
+    run_pass(u, 5000);
+    assert_int_equal(last_want(cheap)->workers, 2);
+    assert_int_equal(serving(u, c->streams[0].id), 2);
+    run_unit_of(u, "cheap", "cheap-1");
+    run_unit_of(u, "cheap", "cheap-2");
+    run_pass(u, 3000);
+    assert_int_equal(chosen(u, "job", "cheap"), 2);
+    assert_int_equal(chosen(u, "job", "dear"), 0);
+    assert_int_equal(scaling(u, "job", "running"), 2);
     end(u);
 }
 
@@ -694,6 +794,9 @@ int main(void)
         cmocka_unit_test(test_out_of_reach),
         cmocka_unit_test(test_a_pool_grows_and_shrinks),
         cmocka_unit_test(test_workers_of_no_pool),
+        cmocka_unit_test(test_a_decision_over_two_pools),
+        cmocka_unit_test(test_a_provisioner_that_comes_back_takes_nobody_away),
+        cmocka_unit_test(test_who_is_to_go_stays_until_others_are_there),
         cmocka_unit_test(test_who_drains_is_released_once),
         cmocka_unit_test(test_nonsense_of_provisioners),
         cmocka_unit_test(test_measured_and_decided),

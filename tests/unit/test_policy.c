@@ -521,6 +521,120 @@ static void test_means(void **state)
     assert_float_equal(d.wait_s, 0.05, 1e-12);
 }
 
+/* ---- several pools ---- */
+
+static struct cw_facts three_pools(void)
+{
+    struct cw_facts f = {.n_pools = 3, .marker = -1, .client_price_per_h = 5};
+    f.pools[0] = (struct cw_pool_facts){.name = "far", .maximum = 4, .price_per_h = 0.4, .start_delay_s = 10, .cpu_share = 1};
+    f.pools[1] = (struct cw_pool_facts){.name = "large", .maximum = 2, .price_per_h = 1.2, .start_delay_s = 60, .cpu_share = 4};
+    f.pools[2] = (struct cw_pool_facts){.name = "here", .maximum = 3, .start_delay_s = 1, .cpu_share = 0.5};
+    return f;
+}
+
+/* What it has no price for is cheapest; then what computes most for its price. */
+static void test_pools_are_filled_in_order(void **state)
+{
+    (void)state;
+    const struct cw_facts f = three_pools();
+    struct cw_supply s;
+    cw_supply_init(&s, &f, NULL, 1);
+    assert_memory_equal(s.order[0], ((int[]){2, 1, 0}), 3 * sizeof(int));
+    assert_memory_equal(s.order[1], ((int[]){2, 0, 1}), 3 * sizeof(int));
+    assert_int_equal(s.n_orders, 2);
+    assert_float_equal(cw_supply_most(&s), 4 + 8 + 1.5, 1e-12);
+    int workers[CW_POLICY_POOLS];
+    cw_supply_fill(&s, 0, 7, workers); /* what fits: three here, one large one, and one more */
+    assert_memory_equal(workers, ((int[CW_POLICY_POOLS]){1, 1, 3}), sizeof(workers));
+    cw_supply_fill(&s, 0, 0.1, workers);
+    assert_memory_equal(workers, ((int[CW_POLICY_POOLS]){0, 0, 1}), sizeof(workers));
+    cw_supply_count(&s, 4, workers);
+    assert_memory_equal(workers, ((int[CW_POLICY_POOLS]){0, 1, 3}), sizeof(workers));
+}
+
+/* Each rung is one that there can be, all are different, and in each order all that there are is the last one. */
+static void test_rungs(void **state)
+{
+    (void)state;
+    const struct cw_facts f = three_pools();
+    struct cw_supply s;
+    struct cw_rung seen[200] = {0}, r = {0};
+    int n = 0, full = 0;
+    cw_supply_init(&s, &f, NULL, 1);
+    while (cw_supply_next(&s, CW_SUPPLY_ORDERS, &r)) {
+        assert_true(cw_supply_capacity(&s, r.workers) > 0);
+        for (int i = 0; i < s.n; i++)
+            assert_in_range(r.workers[i], 0, s.maximum[i]);
+        for (int i = 0; i < n; i++)
+            assert_true(seen[i].order != r.order || memcmp(seen[i].workers, r.workers, sizeof(r.workers)) != 0);
+        assert_true(n < 200);
+        seen[n++] = r;
+        full += memcmp(r.workers, s.maximum, sizeof(r.workers)) == 0;
+    }
+    assert_int_equal(full, 2);
+    bool instead = false; /* three here and two far ones, rather than another large one */
+    for (int i = 0; i < n; i++)
+        instead |= seen[i].order == 0 && memcmp(seen[i].workers, (int[CW_POLICY_POOLS]){2, 1, 3}, sizeof(r.workers)) == 0;
+    assert_true(instead);
+    struct cw_facts one = {.n_pools = 1};
+    one.pools[0].maximum = 500;
+    cw_supply_init(&s, &one, NULL, 1);
+    r = (struct cw_rung){0};
+    for (int expected = 1; cw_supply_next(&s, CW_SUPPLY_ORDERS, &r); expected += expected < 64 ? 1 : expected / 64)
+        assert_int_equal(r.workers[0], expected);
+}
+
+/* Asks auto of a job that two pools serve, of workers alike. */
+static void ask_two(struct cw_policy_memory *memory, const char *first, const char *second, int running0, int running1, int most0, int most1, double now_s, struct cw_decision *d)
+{
+    struct cw_policy policy;
+    assert_true(cw_policy_find("auto", &policy));
+    double n = running0 + running1, interval = CW_MAX(1 / n, 0.1);
+    struct cw_client_facts client = {.step = exactly(10, 0.1), .wait = exactly(10, interval - 0.1)};
+    struct cw_facts f = {.clients = &client, .n_clients = 1, .n_pools = 2, .marker = -1, .epochs = 10, .batches_per_epoch = 10000, .batches_done = now_s, .client_price_per_h = 5};
+    f.pools[0] = (struct cw_pool_facts){.name = first, .running = running0, .maximum = most0, .price_per_h = 0.1, .compute = exactly(running0 * 5, 1), .busy = 1};
+    f.pools[1] = (struct cw_pool_facts){.name = second, .running = running1, .maximum = most1, .price_per_h = 1, .compute = exactly(running1 * 5, 1), .busy = 1};
+    *d = (struct cw_decision){0};
+    policy.decide(&policy, memory, &f, now_s, d);
+}
+
+/* A pool that is gone, has less, or has another place in facts: others give what it gave, and nobody is forgotten. */
+static void test_auto_keeps_what_it_decided_when_pools_change(void **state)
+{
+    (void)state;
+    struct cw_policy_memory memory = {0};
+    struct cw_decision d;
+    for (int t = 1; t < 20; t++)
+        ask_two(&memory, "cheap", "dear", t > 10 ? 6 : 1, t > 10 ? 4 : 0, 6, 20, t, &d);
+    assert_int_equal(d.workers[0], 6);
+    assert_int_equal(d.workers[1], 4);
+    ask_two(&memory, "dear", "cheap", 4, 6, 20, 6, 20, &d);
+    assert_int_equal(d.workers[0], 4);
+    assert_int_equal(d.workers[1], 6);
+    ask_two(&memory, "dear", "static", 4, 6, 20, 6, 21, &d); /* its provisioner is away, its workers are there */
+    assert_int_equal(d.workers[0] + d.workers[1], 10);
+    assert_non_null(strstr(d.why, "gone"));
+    ask_two(&memory, "dear", "static", 4, 6, 3, 6, 22, &d);
+    assert_int_equal(d.workers[0], 3);
+    assert_int_equal(d.workers[1], 6);
+}
+
+static void test_pools_in_a_record(void **state)
+{
+    (void)state;
+    struct cw_policy_memory memory = {0};
+    struct cw_decision d = {0};
+    double t = 0;
+    while (d.workers[0] < 2 && t < 20)
+        ask_two(&memory, "cheap", "dear", 1, 0, 6, 20, ++t, &d);
+    assert_non_null(strstr(d.why, "10 (6 of cheap, 4 of dear; cheap first: what it computes costs least)"));
+    struct cw_facts f = {.n_pools = 2, .pools = {{.name = "cheap"}, {.name = "dear"}}, .marker = -1};
+    json_t *json = cw_decision_json(&d, &f), *first = json_object_get(json_array_get(json_object_get(json, "alternatives"), 0), "pools");
+    assert_int_equal(json_integer_value(json_object_get(first, "cheap")), 6);
+    assert_int_equal(json_integer_value(json_object_get(first, "dear")), 4);
+    json_decref(json);
+}
+
 static void check_curve(double (*truth)(double n), const double *at, size_t n, double tolerance)
 {
     struct cw_point points[CW_CURVE_POINTS];
@@ -571,6 +685,10 @@ int main(void)
         cmocka_unit_test(test_what_is_decided_in_words),
         cmocka_unit_test(test_shares),
         cmocka_unit_test(test_means),
+        cmocka_unit_test(test_pools_are_filled_in_order),
+        cmocka_unit_test(test_rungs),
+        cmocka_unit_test(test_auto_keeps_what_it_decided_when_pools_change),
+        cmocka_unit_test(test_pools_in_a_record),
         cmocka_unit_test(test_curves),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
