@@ -118,7 +118,7 @@ static int add_path(struct compile *x, const struct cw_node *node)
         x->capacity = capacity;
     }
     struct path *p = &x->paths[x->n_paths];
-    *p = (struct path){.program.leaf = x->n_paths, .bind.functions = x->c->pipeline->functions};
+    *p = (struct path){.program.leaf = x->n_paths, .bind.pipeline = x->c->pipeline};
     p->limit_at = calloc(x->c->pipeline->n_ops + 1, sizeof(*p->limit_at));
     p->limit_here = calloc(x->c->pipeline->n_ops + 1, sizeof(*p->limit_here));
     p->limit_passes = calloc(x->c->pipeline->n_ops + 1, sizeof(*p->limit_passes));
