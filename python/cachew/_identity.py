@@ -146,7 +146,7 @@ class _Walk:
         elif isinstance(value, _RANDOM):
             self.text("random", type(value).__qualname__)
         elif isinstance(value, types.CellType):
-            self.all("cell", *_contents(value))
+            self.all("cell", *contents(value))
         elif isinstance(value, (classmethod, staticmethod)):
             self.all(type(value).__name__, value.__func__)
         elif isinstance(value, property):
@@ -179,7 +179,7 @@ class _Walk:
         names = sorted(set(_names(function.__code__)))
         self.text("closure", len(function.__closure__ or ()))
         for cell in function.__closure__ or ():
-            self.used(*_contents(cell), names=names)
+            self.used(*contents(cell), names=names)
         self.place(function.__module__, function.__qualname__)
         module = function.__globals__.get("__name__")
         own = module in sys.modules and vars(sys.modules[module]) is function.__globals__
@@ -295,7 +295,7 @@ def _alone(value: Any) -> bytes:
     return walk.hash.digest()
 
 
-def _contents(cell: types.CellType) -> tuple[Any, ...]:
+def contents(cell: types.CellType) -> tuple[Any, ...]:
     try:
         return (cell.cell_contents,)
     except ValueError:

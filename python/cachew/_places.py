@@ -19,7 +19,7 @@ import types
 from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
-from cachew._identity import Unidentified, digest_of, files_of
+from cachew._identity import contents, digest_of, files_of
 
 LARGE = 1 << 20
 """Bytes of a pickle that do not travel with each function: a table that the module itself makes is rather found there."""
@@ -54,7 +54,7 @@ def gathered(places: Iterable[tuple[str, str]], late: Iterable[str], all_travel:
             continue  # no host could import it; or it travels whole
         try:
             place = _place(module, name, cloudpickle.dumps)
-        except (Unidentified, RecursionError):
+        except Exception:  # it has no identity, or raises whatever a class of somebody's raises when it is looked at
             continue
         if place.content is not None or not all_travel:
             found.append(place)
@@ -103,8 +103,7 @@ def _functions(value: Any, seen: set[int]) -> Iterator[types.FunctionType]:
     parts: list[Any] = []
     if isinstance(value, types.FunctionType):
         yield value
-        parts = [c.cell_contents for c in value.__closure__ or () if _filled(c)]
-        parts = [p for p in parts if isinstance(p, (types.FunctionType, functools.partial))]
+        parts = [p for c in value.__closure__ or () for p in contents(c) if isinstance(p, (types.FunctionType, functools.partial))]
     elif isinstance(value, property):
         parts = [value.fget, value.fset, value.fdel]
     elif isinstance(value, (classmethod, staticmethod)):
@@ -112,17 +111,9 @@ def _functions(value: Any, seen: set[int]) -> Iterator[types.FunctionType]:
     elif isinstance(value, (functools.partialmethod, functools.partial)):
         parts = [value.func]
     elif not isinstance(value, type):
-        parts = [getattr(type(value), "__call__", None) and getattr(value, "__dict__", {}).get("__wrapped__")]  # functools.cache
+        parts = [getattr(value, "__dict__", {}).get("__wrapped__")]  # functools.cache
     for part in parts:
         yield from _functions(part, seen)
-
-
-def _filled(cell: types.CellType) -> bool:
-    try:
-        cell.cell_contents
-    except ValueError:
-        return False
-    return True
 
 
 def _code_digest(functions: Iterable[types.FunctionType]) -> str:
@@ -171,7 +162,7 @@ def _digest_at(place: Place) -> str | None:
         if bool(functions) != (place.kind == CODE):
             return None
         return _code_digest(functions) if functions else _data_digest(value)
-    except (KeyError, TypeError, Unidentified, RecursionError):
+    except Exception:  # nothing is there, or it has no identity here
         return None
 
 

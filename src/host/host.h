@@ -1,7 +1,7 @@
 /*
  * Host processes: Python interpreters beside this one that run the user's functions. A host is told once what a function is (its spec, JSON)
  * and is then called with rows in shared memory; docs/hosts.md describes both. Hosts are kept for the next call, of any pipeline of this
- * process that has the same functions; how many there are is how many calls run at a time, which is the number of compute threads.
+ * process that has the functions that they ran; how many there are is how many calls run at a time, which is the number of compute threads.
  *
  * Threads: a host belongs to who acquired it, one thread at a time, until cw_host_release; everything else here is thread-safe.
  */
@@ -17,7 +17,9 @@ struct cw_host;
 /* What is to run. Immutable once used. */
 struct cw_host_function {
     uint64_t id;              /* a hash of the spec: hosts know functions by it */
-    uint64_t group;           /* of the pipelines that have the same functions: a host runs those of one group, so that none finds what others left */
+    uint64_t identity;        /* a hash of what the function is known by, */
+    const uint64_t *pipeline; /* and of those of its pipeline, n_pipeline: where others have run it does not run, so that it finds nothing that they left */
+    unsigned n_pipeline;
     const char *name;         /* for messages */
     const char *spec;         /* docs/hosts.md; compact JSON */
     uint64_t timeout_ns;      /* for one record */
@@ -42,7 +44,7 @@ struct cw_host_tries {
 bool cw_host_give_up(struct cw_host_tries *t, const struct cw_host_death *death);
 static inline unsigned cw_host_tried(const struct cw_host_tries *t) { return t->hung + t->killed + t->died; }
 
-/* A host that knows the function: an idle one of its group, or a new process. CW_E_PIPELINE: the function can't be loaded in a new one; CW_E_IO: there is no such host. */
+/* A host that knows the function: an idle one that ran functions of its pipeline only, or a new process. CW_E_PIPELINE: the function can't be loaded in a new one; CW_E_IO: there is no such host. */
 int cw_host_acquire(const struct cw_host_function *f, struct cw_host **ret, struct cw_error *err) _must_check_;
 /* Memory for a request of size bytes, valid until the next cw_host_input of this host; aligned to a page, contents undefined. */
 int cw_host_input(struct cw_host *h, size_t size, uint8_t **ret, struct cw_error *err) _must_check_;

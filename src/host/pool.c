@@ -77,17 +77,32 @@ static void forget_after_fork(void)
     owner = getpid();
 }
 
-/* An idle host of the function's group, one that knows it if there is one; NULL: none that can load it. */
+/* Whether it has run functions of the pipeline only. */
+static bool suits(const struct cw_host *h, const struct cw_host_function *f)
+{
+    for (unsigned i = 0; i < h->n_functions; i++) {
+        unsigned k = 0;
+        while (k < f->n_pipeline && f->pipeline[k] != h->identities[i])
+            k++;
+        if (k == f->n_pipeline)
+            return false;
+    }
+    return true;
+}
+
+/* An idle host that suits the function, one that knows it if there is one; NULL: none that can load it. */
 static struct cw_host *take_idle(const struct cw_host_function *f)
 {
     pthread_mutex_lock(&mutex);
     forget_after_fork();
     struct cw_host **known = NULL, **other = NULL;
     for (struct cw_host **at = &idle; *at && !known; at = &(*at)->next) {
-        int i = (*at)->group == f->group ? cw_host_find(*at, f->id) : -1;
+        int i = cw_host_find(*at, f->id);
+        if (!suits(*at, f))
+            continue;
         if (i >= 0 && !(*at)->refused[i])
             known = at;
-        else if (i < 0 && (*at)->group == f->group && !other)
+        else if (i < 0 && !other)
             other = at;
     }
     struct cw_host **best = known ? known : other, *h = best ? *best : NULL;
@@ -106,8 +121,8 @@ static void free_list(struct cw_host *list)
     }
 }
 
-/* Ends the hosts of other groups that have been idle for longest: as many are kept as run at a time, for pipelines that take turns. */
-static void trim(uint64_t group)
+/* Ends the hosts of other pipelines that have been idle for longest: as many are kept as run at a time, for pipelines that take turns. */
+static void trim(const struct cw_host_function *f)
 {
     struct cw_host *old = NULL;
     unsigned keep = cw_cpu_budget();
@@ -115,8 +130,9 @@ static void trim(uint64_t group)
     forget_after_fork();
     for (struct cw_host **at = &idle; *at;) {
         struct cw_host *h = *at;
-        if (h->group == group || keep > 0) {
-            keep -= h->group != group;
+        bool ours = suits(h, f);
+        if (ours || keep > 0) {
+            keep -= !ours;
             at = &h->next;
             continue;
         }
@@ -138,11 +154,10 @@ int cw_host_acquire(const struct cw_host_function *f, struct cw_host **ret, stru
         struct cw_host *h = refused ? NULL : take_idle(f);
         bool fresh = !h;
         if (fresh) {
-            trim(f->group);
+            trim(f);
             int r = start(&h, err);
             if (r < 0)
                 return r;
-            h->group = f->group;
         }
         int r = cw_host_define(h, f, &death, &why);
         if (r == 0) {

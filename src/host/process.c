@@ -454,6 +454,7 @@ int cw_host_define(struct cw_host *h, const struct cw_host_function *f, struct c
     if (r != 0)
         return r;
     h->refused[h->n_functions] = text != NULL;
+    h->identities[h->n_functions] = f->identity;
     h->functions[h->n_functions++] = f->id;
     return text ? cw_error_set(err, CW_E_PIPELINE, "the function %s can't be loaded in a host process: %s", f->name, text) : 0;
 }

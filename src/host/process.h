@@ -18,8 +18,8 @@ struct cw_host {
     bool dead;
     uint64_t n_calls;
     uint64_t share;             /* of the machine's memory: what it may have where nothing is said; finding out takes many system calls */
-    uint64_t group;             /* of functions, that it runs */
     uint64_t functions[CW_HOST_MAX_FUNCTIONS]; /* that it was told */
+    uint64_t identities[CW_HOST_MAX_FUNCTIONS];
     bool refused[CW_HOST_MAX_FUNCTIONS];       /* and that could not be loaded, among what it has loaded */
     unsigned n_functions;
     const char *running;        /* name of the function, for what it prints */

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/hash.h"
+#include "pipeline/pipeline.h"
 
 
 /* ---- binding ---- */
@@ -107,6 +108,8 @@ static int make_spec(const struct cw_op *op, struct cw_function *f, const json_t
     if (!f->host.spec)
         return cw_error_nomem(err, 0, "a function");
     f->host.id = cw_hash64(f->host.spec, strlen(f->host.spec));
+    const char *identity = json_string_value(json_object_get(function, "identity"));
+    f->host.identity = cw_hash64(identity, strlen(identity));
     return 0;
 }
 
@@ -120,8 +123,10 @@ int cw_function_bind(struct cw_bind *b, struct cw_op *op, enum cw_function_kind 
     f->name = json_string_value(json_object_get(function, "name"));
     f->rng = json_is_true(json_object_get(function, "rng"));
     f->deterministic = cw_attr_bool(op, "deterministic");
-    f->host = (struct cw_host_function){.name = f->name, .group = cw_bind_functions(b), .timeout_ns = (uint64_t)(cw_attr_float(op, "timeout_s") * 1e9),
+    f->host = (struct cw_host_function){.name = f->name, .timeout_ns = (uint64_t)(cw_attr_float(op, "timeout_s") * 1e9),
                                         .memory = (uint64_t)cw_attr_int(op, "host_memory")};
+    f->host.pipeline = cw_bind_pipeline(b)->functions;
+    f->host.n_pipeline = cw_bind_pipeline(b)->n_functions;
     f->in = calloc(cw_bind_count(b) + 1, sizeof(*f->in));
     json_t *inputs = json_array();
     int r = f->in && inputs ? 0 : cw_error_nomem(err, 0, "a function");

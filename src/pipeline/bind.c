@@ -154,7 +154,7 @@ int cw_bind_rename(struct cw_bind *b, const char *old_name, const char *new_name
     return cw_bind_put(b, new_name, copy.value, &copy.type, err);
 }
 
-uint64_t cw_bind_functions(const struct cw_bind *b) { return b->functions; }
+const struct cw_pipeline *cw_bind_pipeline(const struct cw_bind *b) { return b->pipeline; }
 
 size_t cw_bind_count(const struct cw_bind *b) { return b->n; }
 

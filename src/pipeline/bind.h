@@ -8,7 +8,7 @@ struct cw_bind {
     unsigned next_value;
     struct cw_op *op;             /* being bound */
     const struct cw_op *next;     /* the one after it in the chain, unbound, or NULL */
-    uint64_t functions;           /* of the pipeline */
+    const struct cw_pipeline *pipeline;
 };
 
 void cw_bind_deinit(struct cw_bind *b);

@@ -114,8 +114,8 @@ int cw_bind_rename(struct cw_bind *b, const char *old_name, const char *new_name
 /* Components present, in byte order of their names. */
 size_t cw_bind_count(const struct cw_bind *b);
 const char *cw_bind_name(const struct cw_bind *b, size_t i, struct cw_type *ret_type);
-/* Which Python functions the whole pipeline has (cw_pipeline.functions). */
-uint64_t cw_bind_functions(const struct cw_bind *b);
+/* The pipeline: it lives as long as the operator. */
+const struct cw_pipeline *cw_bind_pipeline(const struct cw_bind *b);
 /* Rows needed by a crop that directly follows as written (decode_image): the bound op after this one in the chain, or NULL. It is bound
  * later: only desc and attrs may be used. */
 const struct cw_op *cw_bind_next(const struct cw_bind *b);

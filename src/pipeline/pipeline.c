@@ -21,7 +21,7 @@ struct parse {
     const struct cw_op_table *table;
     unsigned *seen; /* by table index: occurrences so far */
     unsigned position;
-    uint64_t functions;
+    struct cw_pipeline *pipeline; /* that it is of */
     struct cw_error *err;
 };
 
@@ -51,11 +51,18 @@ static int unknown_op(const struct parse *p, const char *name)
                         near ? "; did you mean \"" : "", near ? near : "", near ? "\"?" : "");
 }
 
-/* A number for the Python function of an operator; 0: it has none. */
-static uint64_t functions_of(const struct cw_node *node)
+static int add_function(struct parse *p, const json_t *function)
 {
-    const char *identity = json_string_value(json_object_get(json_object_get(node->attrs, "function"), "identity"));
-    return identity ? cw_hash64(identity, strlen(identity)) : 0;
+    const char *identity = json_string_value(json_object_get(function, "identity"));
+    struct cw_pipeline *to = p->pipeline;
+    if (!identity)
+        return 0;
+    uint64_t *grown = realloc(to->functions, (to->n_functions + 1) * sizeof(*grown));
+    if (!grown)
+        return cw_error_nomem(p->err, (to->n_functions + 1) * sizeof(*grown), "functions");
+    to->functions = grown;
+    to->functions[to->n_functions++] = cw_hash64(identity, strlen(identity));
+    return 0;
 }
 
 static int parse_chain(struct parse *p, const json_t *list, int depth, struct cw_chain *ret);
@@ -73,9 +80,10 @@ static int parse_node(struct parse *p, const json_t *object, int depth, struct c
     if (!node->desc)
         return unknown_op(p, json_string_value(name));
     int r = cw_attrs_check(node->desc, object, &node->attrs, p->err);
+    if (r >= 0)
+        r = add_function(p, json_object_get(node->attrs, "function"));
     if (r < 0)
         return r;
-    p->functions += functions_of(node);
     const json_t *inputs = json_object_get(object, "inputs");
     if (inputs) {
         size_t n = json_array_size(inputs);
@@ -216,12 +224,11 @@ static int parse_root(const struct cw_op_table *table, const json_t *root, struc
     _cleanup_free_ unsigned *seen = calloc(table->n + 1, sizeof(*seen));
     if (!seen)
         return cw_error_nomem(err, 0, "a pipeline");
-    struct parse parse = {.table = table, .seen = seen, .err = err};
+    struct parse parse = {.table = table, .seen = seen, .pipeline = p, .err = err};
     r = parse_chain(&parse, json_object_get(root, "pipeline"), 0, &p->chain);
     if (r < 0)
         return r;
     p->n_ops = parse.position;
-    p->functions = parse.functions;
     r = 0;
     p->fingerprint = chain_fingerprint(&p->chain, err, &r);
     p->fingerprint.lo += p->on_error;
@@ -268,7 +275,8 @@ struct cw_pipeline *cw_pipeline_unref(struct cw_pipeline *p)
 {
     if (p && __atomic_sub_fetch(&p->refs, 1, __ATOMIC_ACQ_REL) == 0) {
         chain_deinit(&p->chain);
-        free(p->base_dir);
+        free(p->functions);
+    free(p->base_dir);
         free(p);
     }
     return NULL;

@@ -40,7 +40,8 @@ struct cw_pipeline {
     enum cw_on_error on_error;
     int64_t default_seed, default_epochs; /* -1: not given */
     struct cw_hash128 fingerprint;        /* Merkle hash of the canonical bytes of operators and their inputs, and on_error */
-    uint64_t functions;                   /* which Python functions it has: the sum of hashes of their identities; 0: none */
+    uint64_t *functions;                  /* which Python functions it has: hashes of their identities */
+    unsigned n_functions;
     char *base_dir;                       /* relative paths are relative to it */
 };
 

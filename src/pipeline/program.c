@@ -80,6 +80,7 @@ static int bind_op(struct compile *x, struct path *p, const struct cw_node *node
         cw_op_free(op);
         return CW_E_MEMORY;
     }
+    p->bind.pipeline = x->c->pipeline;
     p->bind.op = op;
     p->bind.next = ahead;
     int r = op->desc->bind ? op->desc->bind(&p->bind, op, x->err) : 0;
@@ -118,7 +119,7 @@ static int add_path(struct compile *x, const struct cw_node *node)
         x->capacity = capacity;
     }
     struct path *p = &x->paths[x->n_paths];
-    *p = (struct path){.program.leaf = x->n_paths, .bind.functions = x->c->pipeline->functions};
+    *p = (struct path){.program.leaf = x->n_paths};
     p->limit_at = calloc(x->c->pipeline->n_ops + 1, sizeof(*p->limit_at));
     p->limit_here = calloc(x->c->pipeline->n_ops + 1, sizeof(*p->limit_here));
     p->limit_passes = calloc(x->c->pipeline->n_ops + 1, sizeof(*p->limit_passes));

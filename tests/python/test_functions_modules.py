@@ -225,6 +225,21 @@ assert list(map(int, children)) == list(first), children
 """)
 
 
+def test_the_functions_of_a_chain_are_tried_in_one_host(program):
+    """What they import would be imported once for each, before the first batch comes."""
+    program("""
+import os
+def f(e): return {"f": os.getpid()}
+def g(e): return {**e, "g": os.getpid()}
+def h(e): return {**e, "h": os.getpid()}
+ds = cachew.Dataset.range(stop=9).map(f).map(g).map(h).batch(3)
+batch = next(iter(ds.iterator(epochs=1, threads=1)))
+assert len({*batch["f"].tolist(), *batch["g"].tolist(), *batch["h"].tolist()}) == 1, batch
+children = Path(f"/proc/{os.getpid()}/task/{os.getpid()}/children").read_text().split()
+assert list(map(int, children)) == batch["f"][:1].tolist(), children
+""")
+
+
 def test_hosts_of_pipelines_that_are_over_do_not_pile_up(program):
     program("""
 import os
@@ -242,7 +257,7 @@ def test_workers_of_a_service_compute_with_the_modules_that_the_program_has(prog
 if __name__ == "__main__":
     for scale, expected in (3, [1, 4, 7]), (5, [1, 6, 11]):
         helper.SCALE = scale
-        ds = cachew.Dataset.range(stop=3).map(helper.f).batch(3).distribute("local")
-        with ds.iterator(epochs=1) as batches:
+        ds = cachew.Dataset.range(stop=3).map(helper.f).batch(3)
+        with ds.distribute("local", epochs=1) as batches:
             assert next(batches)["y"].tolist() == expected
 """)
