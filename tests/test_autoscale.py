@@ -110,6 +110,13 @@ def test_two_jobs_share_by_weight(daemons, pipeline):
         assert scaling(service.address, "a")["client_price_per_h"] == 8.8
         assert "one of time, cost" in refused("jobs", "--service", service.address, "--aim", "a", "--objective", "speed")
         assert "expected" in refused("jobs", "--service", service.address, "--aim", "a", "--price-client", -1)
+        assert said("jobs", "--service", service.address, "--json", "--share", "b", "--weight", 3)
+        assert [scaling(service.address, "b")[key] for key in ("weight", "priority", "quota")] == [3, 1, 5]  # what was not given is as it was
+        assert "says nothing of it: expected --weight" in refused("jobs", "--service", service.address, "--share", "a")
+        assert "--share is missing" in refused("jobs", "--service", service.address, "--weight", 2)
+        assert "--aim is missing" in refused("jobs", "--service", service.address, "--objective", "time")
+        assert 'no job "c" that runs' in refused("jobs", "--service", service.address, "--share", "c", "--weight", 2)
+        assert "weight 0: expected" in refused("jobs", "--service", service.address, "--share", "a", "--weight", 0)
     finally:
         for job in jobs.values():
             job.kill()

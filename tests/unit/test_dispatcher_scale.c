@@ -139,23 +139,70 @@ static void test_weights_priorities_and_quotas(void **state)
     run_pass(u, 3000);
     assert_int_equal(serving(u, a->streams[0].id), 3);
     assert_int_equal(serving(u, b->streams[0].id), 3);
-    RUN_SAY(o, Steer, STEER, true, RUN_BASE(steer), .verb = (char *)"share-job", .name = (char *)"a", .weight = 2);
+    RUN_SAY(o, Steer, STEER, true, RUN_BASE(steer), .verb = (char *)"share-job", .name = (char *)"a", .has_weight_case = CACHEW__STEER__HAS_WEIGHT_WEIGHT, .weight = 2);
     run_pass(u, 2000);
     run_progress(a, 20, 0); /* what they had before is passed */
     run_progress(b, 20, 0);
     run_pass(u, 2000);
     assert_int_equal(serving(u, a->streams[0].id), 4);
     assert_int_equal(serving(u, b->streams[0].id), 2);
-    RUN_SAY(o, Steer, STEER, true, RUN_BASE(steer), .verb = (char *)"share-job", .name = (char *)"b", .priority = 1, .quota = 3);
+    RUN_SAY(o, Steer, STEER, true, RUN_BASE(steer), .verb = (char *)"share-job", .name = (char *)"b", .has_priority_case = CACHEW__STEER__HAS_PRIORITY_PRIORITY, .priority = 1,
+            .has_quota_case = CACHEW__STEER__HAS_QUOTA_QUOTA, .quota = 3);
     run_pass(u, 2000);
     run_progress(a, 40, 0);
     run_progress(b, 40, 0);
     run_pass(u, 2000);
     assert_int_equal(serving(u, b->streams[0].id), 3);
     assert_int_equal(serving(u, a->streams[0].id), 3);
-    RUN_SAY(o, Steer, STEER, true, RUN_BASE(steer), .verb = (char *)"share-job", .name = (char *)"b", .weight = -1);
+    RUN_SAY(o, Steer, STEER, true, RUN_BASE(steer), .verb = (char *)"share-job", .name = (char *)"b", .has_weight_case = CACHEW__STEER__HAS_WEIGHT_WEIGHT, .weight = -1);
     run_settle(u);
-    assert_non_null(strstr(o->failure, "expected a weight from 0"));
+    assert_non_null(strstr(o->failure, "weight -1: expected 1e-06 to 1e+06"));
+    end(u);
+}
+
+static double claimed(struct run *u, const char *job, const char *what)
+{
+    json_t *jobs = ask(u, "jobs"), *j;
+    size_t i;
+    double value = -1;
+    json_array_foreach(jobs, i, j) {
+        if (strcmp(json_string_value(json_object_get(j, "name")), job) == 0)
+            value = json_number_value(json_object_get(json_object_get(j, "scaling"), what));
+    }
+    json_decref(jobs);
+    return value;
+}
+
+/* A weight alone set the priority back to 0, and took the quota away. */
+static void test_what_is_not_said_of_a_share_stays(void **state)
+{
+    (void)state;
+    struct run *u = begin("fixed:2", 1000);
+    run_worker(u, 2);
+    run_client(u, "a", 0, 1, 0);
+    struct run_peer *o = run_connect(u, CACHEW__ROLE__ROLE_OBSERVER);
+    run_pass(u, 3000);
+    RUN_SAY(o, Steer, STEER, true, RUN_BASE(steer), .verb = (char *)"share-job", .name = (char *)"a", .has_priority_case = CACHEW__STEER__HAS_PRIORITY_PRIORITY, .priority = 7,
+            .has_quota_case = CACHEW__STEER__HAS_QUOTA_QUOTA, .quota = 3);
+    run_settle(u);
+    RUN_SAY(o, Steer, STEER, true, RUN_BASE(steer), .verb = (char *)"share-job", .name = (char *)"a", .has_weight_case = CACHEW__STEER__HAS_WEIGHT_WEIGHT, .weight = 2);
+    run_settle(u);
+    assert_true(claimed(u, "a", "weight") == 2);
+    assert_true(claimed(u, "a", "priority") == 7);
+    assert_true(claimed(u, "a", "quota") == 3);
+    RUN_SAY(o, Steer, STEER, true, RUN_BASE(steer), .verb = (char *)"share-job", .name = (char *)"a", .has_priority_case = CACHEW__STEER__HAS_PRIORITY_PRIORITY, .priority = 0);
+    run_settle(u);
+    assert_true(claimed(u, "a", "priority") == 0); /* said, though it is nothing */
+    assert_true(claimed(u, "a", "quota") == 3);
+    RUN_SAY(o, Steer, STEER, true, RUN_BASE(steer), .verb = (char *)"share-job", .name = (char *)"a", .has_quota_case = CACHEW__STEER__HAS_QUOTA_QUOTA, .quota = 10001);
+    run_settle(u);
+    assert_non_null(strstr(o->failure, "quota 10001: expected 1 to 10000"));
+    RUN_SAY(o, Steer, STEER, true, RUN_BASE(steer), .verb = (char *)"aim-job", .name = (char *)"a", .has_price_case = CACHEW__STEER__HAS_PRICE_CLIENT_PRICE_PER_H, .client_price_per_h = 0);
+    run_settle(u);
+    assert_non_null(strstr(o->failure, "price 0: expected more than 0"));
+    RUN_SAY(o, Steer, STEER, true, RUN_BASE(steer), .verb = (char *)"share-job", .name = (char *)"b", .has_weight_case = CACHEW__STEER__HAS_WEIGHT_WEIGHT, .weight = 2);
+    run_settle(u);
+    assert_non_null(strstr(o->failure, "there is no job \"b\" that runs"));
     end(u);
 }
 
@@ -517,7 +564,8 @@ static void test_a_job_with_an_objective_of_its_own(void **state)
     RUN_SAY(o, Steer, STEER, true, RUN_BASE(steer), .verb = (char *)"aim-job", .name = (char *)"job", .objective = (char *)"speed");
     run_settle(u);
     assert_non_null(strstr(o->failure, "expected time or cost"));
-    RUN_SAY(o, Steer, STEER, true, RUN_BASE(steer), .verb = (char *)"aim-job", .name = (char *)"job", .objective = (char *)"cost", .client_price_per_h = 0.75);
+    RUN_SAY(o, Steer, STEER, true, RUN_BASE(steer), .verb = (char *)"aim-job", .name = (char *)"job", .objective = (char *)"cost",
+            .has_price_case = CACHEW__STEER__HAS_PRICE_CLIENT_PRICE_PER_H, .client_price_per_h = 0.75);
     run_settle(u);
     assert_string_equal(aimed_at(u, &price), "cost");
     assert_true(price == 0.75);
@@ -689,6 +737,7 @@ int main(void)
         cmocka_unit_test(test_a_job_gets_as_many_as_are_wanted),
         cmocka_unit_test(test_who_leaves_a_crew),
         cmocka_unit_test(test_weights_priorities_and_quotas),
+        cmocka_unit_test(test_what_is_not_said_of_a_share_stays),
         cmocka_unit_test(test_more_jobs_than_workers),
         cmocka_unit_test(test_unfit_workers_are_replaced),
         cmocka_unit_test(test_out_of_reach),
