@@ -8,22 +8,7 @@
 #include <math.h>
 
 #include "base/text.h"
-#include "dispatcher_run.h"
-
-static struct cw_policy policy;
-
-static struct run *begin(const char *name, uint64_t n_splits)
-{
-    assert_true(cw_policy_find(name, &policy));
-    run_policy = &policy;
-    return run_new(n_splits);
-}
-
-static void end(struct run *u)
-{
-    run_free(u);
-    run_policy = NULL;
-}
+#include "dispatcher_policy.h"
 
 static bool has(const struct run_peer *p, const uint8_t stream[16])
 {
@@ -31,46 +16,6 @@ static bool has(const struct run_peer *p, const uint8_t stream[16])
         if (p->streams[i].used && memcmp(p->streams[i].id, stream, 16) == 0)
             return true;
     return false;
-}
-
-/* How many workers have something of a stream. */
-static int serving(struct run *u, const uint8_t stream[16])
-{
-    int n = 0;
-    for (struct run_peer *p = u->peers; p < u->peers + RUN_PEERS; p++)
-        for (size_t i = 0; p->used && p->role == CACHEW__ROLE__ROLE_WORKER && i < RUN_STREAMS; i++)
-            for (uint64_t pos = 0; p->streams[i].used && memcmp(p->streams[i].id, stream, 16) == 0 && pos < RUN_SPLITS; pos++)
-                if (p->streams[i].held[pos]) {
-                    n++;
-                    break;
-                }
-    return n;
-}
-
-static json_t *ask(struct run *u, const char *what)
-{
-    struct cw_error err = {0};
-    char *text = NULL;
-    if (cw_dispatcher_query(u->d, what, u->now_ns, &text, &err) < 0)
-        fail_msg("%s", err.message);
-    json_t *answer = json_loads(text, 0, NULL);
-    free(text);
-    assert_non_null(answer);
-    return answer;
-}
-
-/* "wanted", "granted" or "running". */
-static int scaling(struct run *u, const char *job, const char *what)
-{
-    json_t *jobs = ask(u, "jobs"), *j;
-    size_t i;
-    int n = -1;
-    json_array_foreach(jobs, i, j) {
-        if (strcmp(json_string_value(json_object_get(j, "name")), job) == 0)
-            n = (int)json_integer_value(json_object_get(json_object_get(j, "scaling"), what));
-    }
-    json_decref(jobs);
-    return n;
 }
 
 /* ---- crews ---- */
@@ -277,135 +222,6 @@ static void test_out_of_reach(void **state)
     run_pass(u, 1000);
     assert_int_equal(run_held(other), 2);
     end(u);
-}
-
-/* ---- pools ---- */
-
-static const Cachew__Want *last_want(const struct run_peer *p)
-{
-    for (size_t i = p->n_in; i-- > 0;)
-        if (p->in[i]->of_case == CACHEW__ENVELOPE__OF_WANT)
-            return p->in[i]->want;
-    return NULL;
-}
-
-static struct run_peer *run_unit(struct run *u, const char *name)
-{
-    struct run_peer *p = u->peers;
-    while (p->used)
-        p++;
-    p = run_connect(u, CACHEW__ROLE__ROLE_WORKER);
-    run_lose(p); /* its name belongs in its Hello */
-    p->name = name;
-    p->pool = "local";
-    p->capacity = 2;
-    p->snapshot = 11;
-    run_connect_as(u, p, CACHEW__ROLE__ROLE_WORKER);
-    run_register(p);
-    run_settle(u);
-    return p;
-}
-
-static void say_pool(struct run_peer *p, uint32_t minimum, uint32_t maximum, uint32_t units)
-{
-    RUN_SAY(p, Pool, POOL, false, RUN_BASE(pool), .name = (char *)"local", .minimum = minimum, .maximum = maximum, .units = units, .price_per_h = 0.1, .why = (char *)"");
-    run_settle(p->run);
-}
-
-static void test_a_pool_grows_and_shrinks(void **state)
-{
-    (void)state;
-    struct run *u = begin("fixed:3", 100);
-    struct run_peer *p = run_connect(u, CACHEW__ROLE__ROLE_PROVISIONER);
-    say_pool(p, 1, 5, 0);
-    assert_int_equal(last_want(p)->workers, 1);
-    struct run_peer *first = run_unit(u, "local-1"), *c = run_client(u, "job", 0, 1, 0);
-    assert_true(c->attached);
-    run_pass(u, 3000);
-    assert_int_equal(last_want(p)->workers, 3);
-    assert_int_equal(scaling(u, "job", "wanted"), 3);
-    run_unit(u, "local-2");
-    run_unit(u, "local-3");
-    run_pass(u, 1000);
-    assert_int_equal(serving(u, c->streams[0].id), 3);
-    /* The job is over: they stay for a while, for the next one; then all but one go. */
-    run_detach(c, true);
-    run_pass(u, 20000);
-    assert_int_equal(last_want(p)->workers, 3);
-    run_pass(u, 15000);
-    assert_int_equal(last_want(p)->workers, 1);
-    assert_int_equal(last_want(p)->n_release, 2);
-    int drained = 0;
-    for (struct run_peer *w = u->peers; w < u->peers + RUN_PEERS; w++)
-        drained += w->used && w->drain;
-    assert_int_equal(drained, 2);
-    assert_false(first->closed);
-    json_t *pools = ask(u, "pools");
-    assert_int_equal(json_integer_value(json_object_get(json_array_get(pools, 0), "wanted")), 1);
-    json_decref(pools);
-    end(u);
-}
-
-/* A worker that nobody provisioned counts, and is never ended. */
-static void test_workers_of_no_pool(void **state)
-{
-    (void)state;
-    struct run *u = begin("fixed:3", 100);
-    run_worker(u, 2);
-    struct run_peer *p = run_connect(u, CACHEW__ROLE__ROLE_PROVISIONER);
-    say_pool(p, 0, 5, 0);
-    run_client(u, "job", 0, 1, 0);
-    run_pass(u, 3000);
-    assert_int_equal(last_want(p)->workers, 2);
-    run_lose(p);
-    run_settle(u);
-    run_pass(u, 2000);
-    assert_int_equal(scaling(u, "job", "granted"), 1); /* there are no more now */
-    end(u);
-}
-
-/* Told to go by somebody, a worker of a pool is ended by its provisioner; if it goes by itself it is not told twice. */
-static void test_who_drains_is_released_once(void **state)
-{
-    (void)state;
-    struct run *u = begin("fixed:2", 100);
-    struct run_peer *p = run_connect(u, CACHEW__ROLE__ROLE_PROVISIONER), *o = run_connect(u, CACHEW__ROLE__ROLE_OBSERVER);
-    say_pool(p, 2, 5, 2);
-    struct run_peer *a = run_unit(u, "local-1"), *b = run_unit(u, "local-2");
-    RUN_SAY(b, Draining, DRAINING, false, RUN_BASE(draining)); /* SIGTERM of somebody */
-    run_pass(u, 1000);
-    assert_int_equal(last_want(p)->n_release, 0);
-    char id[32];
-    snprintf(id, sizeof(id), "%" PRIu64, a->worker);
-    RUN_SAY(o, Steer, STEER, true, RUN_BASE(steer), .verb = (char *)"drain-worker", .name = id);
-    run_pass(u, 1000);
-    assert_int_equal(last_want(p)->workers, 2);
-    assert_int_equal(last_want(p)->n_release, 1);
-    assert_string_equal(last_want(p)->release[0], "local-1");
-    end(u);
-}
-
-static void test_nonsense_of_provisioners(void **state)
-{
-    (void)state;
-    struct run *u = begin("fixed:3", 100);
-    struct run_peer *p = run_connect(u, CACHEW__ROLE__ROLE_PROVISIONER);
-    say_pool(p, 5, 1, 0);
-    assert_non_null(strstr(p->why, "expected at most"));
-    p = run_connect(u, CACHEW__ROLE__ROLE_PROVISIONER);
-    RUN_SAY(p, Pool, POOL, false, RUN_BASE(pool), .name = (char *)"", .why = (char *)"");
-    assert_non_null(strstr(p->why, "a pool's name"));
-    p = run_connect(u, CACHEW__ROLE__ROLE_PROVISIONER);
-    say_pool(p, 0, 3, 0);
-    struct run_peer *again = run_connect(u, CACHEW__ROLE__ROLE_PROVISIONER); /* it connected anew, and its old connection is not noticed to be dead */
-    say_pool(again, 0, 4, 0);
-    assert_true(p->closed && !again->closed);
-    end(u);
-    u = run_new(10); /* without a policy */
-    p = run_connect(u, CACHEW__ROLE__ROLE_PROVISIONER);
-    say_pool(p, 0, 1, 0);
-    assert_non_null(strstr(p->why, "--policy"));
-    run_free(u);
 }
 
 /* ---- deciding ---- */
@@ -741,10 +557,6 @@ int main(void)
         cmocka_unit_test(test_more_jobs_than_workers),
         cmocka_unit_test(test_unfit_workers_are_replaced),
         cmocka_unit_test(test_out_of_reach),
-        cmocka_unit_test(test_a_pool_grows_and_shrinks),
-        cmocka_unit_test(test_workers_of_no_pool),
-        cmocka_unit_test(test_who_drains_is_released_once),
-        cmocka_unit_test(test_nonsense_of_provisioners),
         cmocka_unit_test(test_measured_and_decided),
         cmocka_unit_test(test_demand_that_falls),
         cmocka_unit_test(test_a_job_with_an_objective_of_its_own),
