@@ -95,6 +95,69 @@ def test_a_provisioner_that_dies_takes_its_workers_along_and_the_next_one_starts
     assert digest(job) == digest(run(pipeline, "--epochs", 8))
 
 
+def is_there(pid):
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+def pool(dispatcher, name="local"):
+    return next((p for p in dispatcher.json("/api/v1/pools") if p["name"] == name), None)
+
+
+def ready(dispatcher):
+    return [w for w in dispatcher.json("/api/v1/workers") if w["state"] == "ready"]
+
+
+def provisioned(daemons, dispatcher, n, *words):
+    """A provisioner, and its workers once all of them are there."""
+    provisioner = daemons.start("provision", "--dispatcher", dispatcher.address, "--min-workers", n, "--max-workers", n, *words, "--", "--memory", "64M")
+    return provisioner, wait(lambda: len(found := ready(dispatcher)) == n and found)
+
+
+@pytest.fixture
+def dispatcher(daemons):
+    return daemons.start("dispatcher", "--listen", "127.0.0.1:0", "--http", "127.0.0.1:0", "--policy", "auto")
+
+
+def test_a_worker_that_hangs_is_killed_and_another_one_takes_its_place(daemons, dispatcher):
+    """It stayed where it was, and the pool one short."""
+    provisioner, workers = provisioned(daemons, dispatcher, 2)
+    hung, other = (w["pid"] for w in workers)
+    os.kill(hung, signal.SIGSTOP)
+    wait(lambda: not is_there(hung))
+    wait(lambda: len(found := ready(dispatcher)) == 2 and other in [w["pid"] for w in found])
+    assert "the dispatcher has heard nothing of it for 15 s; it is killed" in provisioner.err
+
+
+def test_a_second_provisioner_of_a_pool_ends_and_says_why(daemons, dispatcher):
+    """They took the pool from each other for ever."""
+    first, workers = provisioned(daemons, dispatcher, 1)
+    second = daemons.start("provision", "--dispatcher", dispatcher.address)
+    assert second.process.wait(TIMEOUT_S) == 3
+    assert 'another provisioner has pool "local": expected a name of its own for each (--pool)' in second.err
+    assert [w["pid"] for w in ready(dispatcher)] == [w["pid"] for w in workers]
+    assert "connection ended" not in first.err
+
+
+def test_a_provisioner_in_the_place_of_one_that_was_killed_counts_the_workers_that_are_left(daemons, dispatcher):
+    """It started as many as it may beside them."""
+    first, workers = provisioned(daemons, dispatcher, 2)
+    left = workers[0]["pid"]
+    os.kill(left, signal.SIGSTOP)  # so that it does not end with its provisioner, and is a worker still for the dispatcher while its connection lasts
+    first.end(signal.SIGKILL)
+    second = daemons.start("provision", "--dispatcher", dispatcher.address, "--min-workers", 2, "--max-workers", 2, "--", "--memory", "64M")
+    try:
+        wait(lambda: (p := pool(dispatcher)) and p["workers"] + len([w for w in ready(dispatcher) if w["pid"] == left]) == 2)
+        wait(lambda: len(found := ready(dispatcher)) == 2 and not {w["pid"] for w in workers} & {w["pid"] for w in found})
+        assert pool(dispatcher)["workers"] == 2
+    finally:
+        os.kill(left, signal.SIGKILL)
+    assert second.end() == 0
+
+
 def test_two_jobs_share_by_weight(daemons, pipeline):
     service = up(daemons, "--workers", 6, "--policy", "fixed:6")
     jobs = {name: run(pipeline, "--service", service.address, "--job", name, "--epochs", 1000000) for name in ("a", "b")}
@@ -110,6 +173,13 @@ def test_two_jobs_share_by_weight(daemons, pipeline):
         assert scaling(service.address, "a")["client_price_per_h"] == 8.8
         assert "one of time, cost" in refused("jobs", "--service", service.address, "--aim", "a", "--objective", "speed")
         assert "expected" in refused("jobs", "--service", service.address, "--aim", "a", "--price-client", -1)
+        assert said("jobs", "--service", service.address, "--json", "--share", "b", "--weight", 3)
+        assert [scaling(service.address, "b")[key] for key in ("weight", "priority", "quota")] == [3, 1, 5]  # what was not given is as it was
+        assert "says nothing of it: expected --weight" in refused("jobs", "--service", service.address, "--share", "a")
+        assert "--share is missing" in refused("jobs", "--service", service.address, "--weight", 2)
+        assert "--aim is missing" in refused("jobs", "--service", service.address, "--objective", "time")
+        assert 'no job "c" that runs' in refused("jobs", "--service", service.address, "--share", "c", "--weight", 2)
+        assert "weight 0: expected" in refused("jobs", "--service", service.address, "--share", "a", "--weight", 0)
     finally:
         for job in jobs.values():
             job.kill()

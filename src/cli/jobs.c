@@ -103,12 +103,23 @@ static int explain(const struct cli_asked *a, const char *name, struct cw_error 
     return show(a, what, print_decisions, err);
 }
 
+/* An option that names a job means nothing without those that say what of it, and they nothing without it. */
+static int check_pair(const char *option, const char *job, bool said, const char *others, struct cw_error *err)
+{
+    if (!job == !said)
+        return 0;
+    cw_error_attribute(err, option, job ? job : "missing", others);
+    return job ? cw_error_set(err, CW_E_OPTION, "--%s %s says nothing of it: expected %s beside it", option, job, others)
+               : cw_error_set(err, CW_E_OPTION, "--%s is missing: %s means a job, expected --%s NAME beside it", option, others, option);
+}
+
 int cli_jobs(int argc, char **argv)
 {
     struct cli_asked a = {0};
     struct cw_error err = {0};
     const char *cancel = NULL, *pause = NULL, *resume = NULL, *share = NULL, *aim = NULL, *objective = NULL;
     double price = 0;
+    bool priced = false;
     struct cw_claim_options claim = {0};
     uint64_t quota = 0, priority = 0;
     const struct cli_option options[] = {
@@ -116,16 +127,23 @@ int cli_jobs(int argc, char **argv)
         {"pause", CLI_TEXT, &pause, "NAME", "compute nothing more for a job", 0, 0, NULL, NULL},
         {"resume", CLI_TEXT, &resume, "NAME", "go on with a job that was paused", 0, 0, NULL, NULL},
         {"share", CLI_TEXT, &share, "NAME", "what a job may have of the workers, where there are too few for all: with the three below", 0, 0, NULL, NULL},
-        {"weight", CLI_NUMBER, &claim.weight, "W", "of --share, among jobs of the same priority (default: as it is, at first 1)", 0, 0, NULL, NULL},
-        {"priority", CLI_COUNT, &priority, "P", "of --share: jobs with a higher one come first (default 0)", 0, 1000000, NULL, NULL},
-        {"quota", CLI_COUNT, &quota, "N", "of --share: never more workers (default: none)", 0, 10000, NULL, NULL},
+        {"weight", CLI_NUMBER, &claim.weight, "W", "of --share, among jobs of the same priority (default: as it is, at first 1)", 0, 0, NULL, &claim.has_weight},
+        {"priority", CLI_COUNT, &priority, "P", "of --share: jobs with a higher one come first (default: as it is, at first 0)", 0, 1000000, NULL, &claim.has_priority},
+        {"quota", CLI_COUNT, &quota, "N", "of --share: never more workers; 0: no bound (default: as it is, at first none)", 0, 10000, NULL, &claim.has_quota},
         {"aim", CLI_TEXT, &aim, "NAME", "what a job's policy is to look for: with the two below", 0, 0, NULL, NULL},
         {"objective", CLI_TEXT, &objective, "O", "of --aim: time, or cost (default: as it is, at first the dispatcher's)", 0, 0, cli_objectives, NULL},
-        {"price-client", CLI_NUMBER, &price, "P", "of --aim: of the job's ranks together, per hour (default: as it is, at first the dispatcher's)", 0, 0, NULL, NULL},
+        {"price-client", CLI_NUMBER, &price, "P", "of --aim: of the job's ranks together, per hour (default: as it is, at first the dispatcher's)", 0, 0, NULL, &priced},
         CLI_ASKED_OPTIONS(&a),
         {0},
     };
     int r = cli_asked_parse(&a, "jobs", options, argc, argv, &err);
+    const char *asked = r == 0 && a.n_args == 2 ? argv[2] : NULL;
+    if (r == 0 && (a.n_args == 1 || (asked && strcmp(argv[1], "explain") != 0)))
+        r = cw_error_set(&err, CW_E_OPTION, "cachew jobs %s: expected nothing, or explain NAME", argv[1]);
+    if (r == 0)
+        r = check_pair("share", share, claim.has_weight || claim.has_priority || claim.has_quota, "--weight, --priority or --quota", &err);
+    if (r == 0)
+        r = check_pair("aim", aim, objective || priced, "--objective or --price-client", &err);
     if (r == 0 && cancel)
         r = cw_steer(&a.o, "cancel-job", cancel, &err);
     if (r == 0 && pause)
@@ -137,10 +155,7 @@ int cli_jobs(int argc, char **argv)
     if (r == 0 && share)
         r = cw_share_job(&a.o, share, &claim, &err);
     if (r == 0 && aim)
-        r = cw_aim_job(&a.o, aim, objective, price, &err);
-    const char *asked = r == 0 && a.n_args == 2 ? argv[2] : NULL;
-    if (r == 0 && (a.n_args == 1 || (asked && strcmp(argv[1], "explain") != 0)))
-        r = cw_error_set(&err, CW_E_OPTION, "cachew jobs %s: expected nothing, or explain NAME", argv[1]);
+        r = cw_aim_job(&a.o, aim, objective, priced ? &price : NULL, &err);
     if (r == 0)
         r = asked ? explain(&a, asked, &err) : show(&a, "jobs", print_jobs, &err);
     cli_asked_deinit(&a);

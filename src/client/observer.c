@@ -143,18 +143,30 @@ int cw_share_job(const struct cw_observer_options *o, const char *name, const st
     Cachew__Steer m = CACHEW__STEER__INIT;
     m.verb = (char *)(uintptr_t)"share-job";
     m.name = (char *)(uintptr_t)name;
-    m.weight = claim->weight;
-    m.priority = claim->priority;
-    m.quota = claim->quota;
+    if (claim->has_weight) {
+        m.has_weight_case = CACHEW__STEER__HAS_WEIGHT_WEIGHT;
+        m.weight = claim->weight;
+    }
+    if (claim->has_priority) {
+        m.has_priority_case = CACHEW__STEER__HAS_PRIORITY_PRIORITY;
+        m.priority = claim->priority;
+    }
+    if (claim->has_quota) {
+        m.has_quota_case = CACHEW__STEER__HAS_QUOTA_QUOTA;
+        m.quota = claim->quota;
+    }
     return steer(o, &m, err);
 }
 
-int cw_aim_job(const struct cw_observer_options *o, const char *name, const char *objective, double client_price_per_h, struct cw_error *err)
+int cw_aim_job(const struct cw_observer_options *o, const char *name, const char *objective, const double *client_price_per_h, struct cw_error *err)
 {
     Cachew__Steer m = CACHEW__STEER__INIT;
     m.verb = (char *)(uintptr_t)"aim-job";
     m.name = (char *)(uintptr_t)name;
     m.objective = (char *)(uintptr_t)(objective ? objective : "");
-    m.client_price_per_h = client_price_per_h;
+    if (client_price_per_h) {
+        m.has_price_case = CACHEW__STEER__HAS_PRICE_CLIENT_PRICE_PER_H;
+        m.client_price_per_h = *client_price_per_h;
+    }
     return steer(o, &m, err);
 }

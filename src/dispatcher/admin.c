@@ -383,14 +383,26 @@ static int steer_job(struct cw_dispatcher *d, struct job *j, const char *verb, s
     return r;
 }
 
+/* Of what a job may have, or costs: what is beyond is a slip of the pen. */
+#define LEAST_WEIGHT 1e-6
+#define MOST_WEIGHT 1e6
+#define MOST_PRICE 1e6
+
+/* What a job may have of the workers; what was not said stays as it is. */
 static int share_job(struct cw_dispatcher *d, struct job *j, const Cachew__Steer *m, struct cw_error *err)
 {
     struct cw_claim *claim = &j->scaling.claim, before = *claim;
-    if (!(m->weight >= 0 && m->weight <= 1e6) || m->quota > DP_WORKERS)
-        return cw_error_set(err, CW_E_OPTION, "job \"%s\": weight %g and quota %u: expected a weight from 0 to 1e6, and at most %d workers", j->name, m->weight, m->quota, DP_WORKERS);
-    claim->weight = m->weight > 0 ? m->weight : claim->weight;
-    claim->priority = m->priority;
-    claim->quota = (int)m->quota;
+    bool weight = m->has_weight_case != CACHEW__STEER__HAS_WEIGHT__NOT_SET, quota = m->has_quota_case != CACHEW__STEER__HAS_QUOTA__NOT_SET;
+    if (weight && !(m->weight >= LEAST_WEIGHT && m->weight <= MOST_WEIGHT))
+        return cw_error_set(err, CW_E_OPTION, "job \"%s\": weight %g: expected %g to %g", j->name, m->weight, LEAST_WEIGHT, MOST_WEIGHT);
+    if (quota && m->quota > DP_WORKERS)
+        return cw_error_set(err, CW_E_OPTION, "job \"%s\": quota %u: expected 1 to %d workers, or 0 for none", j->name, m->quota, DP_WORKERS);
+    if (weight)
+        claim->weight = m->weight;
+    if (m->has_priority_case != CACHEW__STEER__HAS_PRIORITY__NOT_SET)
+        claim->priority = m->priority;
+    if (quota)
+        claim->quota = (int)m->quota;
     int r = j->durable || j->writing > 0 ? cw_dp_journal_job(d, j, NULL, err) : 0;
     if (r < 0)
         *claim = before;
@@ -404,13 +416,14 @@ static int aim_job(struct cw_dispatcher *d, struct job *j, const Cachew__Steer *
     struct scaling *x = &j->scaling;
     int objective = x->objective;
     double price = x->client_price_per_h;
-    bool time = strcmp(m->objective, "time") == 0, cost = strcmp(m->objective, "cost") == 0;
-    if (!(m->client_price_per_h >= 0 && m->client_price_per_h <= 1e6) || !(time || cost || !*m->objective))
-        return cw_error_set(err, CW_E_OPTION, "job \"%s\": objective \"%.64s\" and price %g: expected time or cost, and a price per hour from 0 to 1e6", j->name, m->objective,
-                            m->client_price_per_h);
+    bool time = strcmp(m->objective, "time") == 0, cost = strcmp(m->objective, "cost") == 0, priced = m->has_price_case != CACHEW__STEER__HAS_PRICE__NOT_SET;
+    if (!(time || cost || !*m->objective))
+        return cw_error_set(err, CW_E_OPTION, "job \"%s\": objective \"%.64s\": expected time or cost", j->name, m->objective);
+    if (priced && !(m->client_price_per_h > 0 && m->client_price_per_h <= MOST_PRICE))
+        return cw_error_set(err, CW_E_OPTION, "job \"%s\": price %g: expected more than 0 and at most %g, per hour", j->name, m->client_price_per_h, MOST_PRICE);
     if (*m->objective)
         x->objective = 1 + (cost ? CW_OBJECTIVE_COST : CW_OBJECTIVE_TIME);
-    if (m->client_price_per_h > 0)
+    if (priced)
         x->client_price_per_h = m->client_price_per_h;
     int r = j->durable || j->writing > 0 ? cw_dp_journal_job(d, j, NULL, err) : 0;
     if (r < 0) {

@@ -1,6 +1,7 @@
 /* The dispatcher as a whole: its peers, where messages go, what a turn and a tick do. */
 #include "dispatcher/core.h"
 
+#include <inttypes.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -164,9 +165,27 @@ void cw_dispatcher_turn(struct cw_dispatcher *d, uint64_t now_ns)
     cw_dp_journal_commit(d);
 }
 
+#define NAMED_GONE 8 /* of those that did not come back: there may be thousands */
+
+/* Nobody knows more of them than their numbers: the rest they would have said. */
+static void say_gone(struct cw_dispatcher *d)
+{
+    char ids[NAMED_GONE * 22 + 8] = "";
+    size_t n = 0, size = 0;
+    CW_LIST_EACH(at, &d->workers) {
+        const struct worker *w = CW_CONTAINER(at, struct worker, link);
+        if (w->awaited && !w->peer && n++ < NAMED_GONE)
+            size += (size_t)snprintf(ids + size, sizeof(ids) - size, "%s%" PRIu64, n > 1 ? ", " : "", w->id);
+    }
+    if (n > 0)
+        cw_dp_log(d, true, "of the workers that were there before the restart, %zu did not come back within %d s (%s%s): what they had goes to others", n, (int)(DP_GRACE / DP_S), ids,
+                  n > NAMED_GONE ? " ..." : "");
+}
+
 static void grace_over(struct cw_dispatcher *d)
 {
     d->grace_until_ns = 0;
+    say_gone(d);
     CW_LIST_EACH(at, &d->streams) {
         struct stream *s = CW_CONTAINER(at, struct stream, link);
         for (uint64_t pos = s->base; s->restored && s->at_most_once && pos < s->end; pos++) {

@@ -5,7 +5,7 @@
 #include <string.h>
 #include <zstd.h>
 
-#define LEVEL 1 /* docs/adr/0012 has what others cost and give */
+#define LEVEL 1 /* docs/adr/0013 has what others cost and give */
 
 /* ---- packing ---- */
 

@@ -1,5 +1,5 @@
 /*
- * Payloads that are compressed on their way, block by block, and when that pays (docs/protocol.md, "Compressed payloads"; docs/adr/0012). Nothing here does I/O
+ * Payloads that are compressed on their way, block by block, and when that pays (docs/protocol.md, "Compressed payloads"; docs/adr/0013). Nothing here does I/O
  * or looks at a clock.
  */
 #pragma once

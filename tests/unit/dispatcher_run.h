@@ -656,7 +656,7 @@ CW_UNUSED static int run_detach_as(struct run_peer *p, const char *job, uint32_t
     return RUN_SAY(p, Detach, DETACH, true, RUN_BASE(detach), .finished = true, .job = (char *)job, .rank = rank);
 }
 
-static int run_detach(struct run_peer *p, bool finished)
+CW_UNUSED static int run_detach(struct run_peer *p, bool finished)
 {
     return RUN_SAY(p, Detach, DETACH, true, RUN_BASE(detach), .finished = finished, .job = (char *)"");
 }

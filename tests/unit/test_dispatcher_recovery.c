@@ -375,8 +375,10 @@ static void test_restart_grace(void **state)
     assert_true(c->attached);
     run_pass(u, 1800);
     assert_int_equal(run_held(b), 0);
+    assert_null(strstr(u->log, "did not come back"));
     run_pass(u, 300);
     assert_int_equal(run_held(b), 2);
+    assert_non_null(strstr(u->log, "of the workers that were there before the restart, 1 did not come back within 2 s (1)")); /* it went without a word */
     /* A new job waits for no grace. */
     run_kill(u);
     b->used = c->used = false;

@@ -8,22 +8,7 @@
 #include <math.h>
 
 #include "base/text.h"
-#include "dispatcher_run.h"
-
-static struct cw_policy policy;
-
-static struct run *begin(const char *name, uint64_t n_splits)
-{
-    assert_true(cw_policy_find(name, &policy));
-    run_policy = &policy;
-    return run_new(n_splits);
-}
-
-static void end(struct run *u)
-{
-    run_free(u);
-    run_policy = NULL;
-}
+#include "dispatcher_policy.h"
 
 static bool has(const struct run_peer *p, const uint8_t stream[16])
 {
@@ -31,46 +16,6 @@ static bool has(const struct run_peer *p, const uint8_t stream[16])
         if (p->streams[i].used && memcmp(p->streams[i].id, stream, 16) == 0)
             return true;
     return false;
-}
-
-/* How many workers have something of a stream. */
-static int serving(struct run *u, const uint8_t stream[16])
-{
-    int n = 0;
-    for (struct run_peer *p = u->peers; p < u->peers + RUN_PEERS; p++)
-        for (size_t i = 0; p->used && p->role == CACHEW__ROLE__ROLE_WORKER && i < RUN_STREAMS; i++)
-            for (uint64_t pos = 0; p->streams[i].used && memcmp(p->streams[i].id, stream, 16) == 0 && pos < RUN_SPLITS; pos++)
-                if (p->streams[i].held[pos]) {
-                    n++;
-                    break;
-                }
-    return n;
-}
-
-static json_t *ask(struct run *u, const char *what)
-{
-    struct cw_error err = {0};
-    char *text = NULL;
-    if (cw_dispatcher_query(u->d, what, u->now_ns, &text, &err) < 0)
-        fail_msg("%s", err.message);
-    json_t *answer = json_loads(text, 0, NULL);
-    free(text);
-    assert_non_null(answer);
-    return answer;
-}
-
-/* "wanted", "granted" or "running". */
-static int scaling(struct run *u, const char *job, const char *what)
-{
-    json_t *jobs = ask(u, "jobs"), *j;
-    size_t i;
-    int n = -1;
-    json_array_foreach(jobs, i, j) {
-        if (strcmp(json_string_value(json_object_get(j, "name")), job) == 0)
-            n = (int)json_integer_value(json_object_get(json_object_get(j, "scaling"), what));
-    }
-    json_decref(jobs);
-    return n;
 }
 
 /* ---- crews ---- */
@@ -139,23 +84,70 @@ static void test_weights_priorities_and_quotas(void **state)
     run_pass(u, 3000);
     assert_int_equal(serving(u, a->streams[0].id), 3);
     assert_int_equal(serving(u, b->streams[0].id), 3);
-    RUN_SAY(o, Steer, STEER, true, RUN_BASE(steer), .verb = (char *)"share-job", .name = (char *)"a", .weight = 2);
+    RUN_SAY(o, Steer, STEER, true, RUN_BASE(steer), .verb = (char *)"share-job", .name = (char *)"a", .has_weight_case = CACHEW__STEER__HAS_WEIGHT_WEIGHT, .weight = 2);
     run_pass(u, 2000);
     run_progress(a, 20, 0); /* what they had before is passed */
     run_progress(b, 20, 0);
     run_pass(u, 2000);
     assert_int_equal(serving(u, a->streams[0].id), 4);
     assert_int_equal(serving(u, b->streams[0].id), 2);
-    RUN_SAY(o, Steer, STEER, true, RUN_BASE(steer), .verb = (char *)"share-job", .name = (char *)"b", .priority = 1, .quota = 3);
+    RUN_SAY(o, Steer, STEER, true, RUN_BASE(steer), .verb = (char *)"share-job", .name = (char *)"b", .has_priority_case = CACHEW__STEER__HAS_PRIORITY_PRIORITY, .priority = 1,
+            .has_quota_case = CACHEW__STEER__HAS_QUOTA_QUOTA, .quota = 3);
     run_pass(u, 2000);
     run_progress(a, 40, 0);
     run_progress(b, 40, 0);
     run_pass(u, 2000);
     assert_int_equal(serving(u, b->streams[0].id), 3);
     assert_int_equal(serving(u, a->streams[0].id), 3);
-    RUN_SAY(o, Steer, STEER, true, RUN_BASE(steer), .verb = (char *)"share-job", .name = (char *)"b", .weight = -1);
+    RUN_SAY(o, Steer, STEER, true, RUN_BASE(steer), .verb = (char *)"share-job", .name = (char *)"b", .has_weight_case = CACHEW__STEER__HAS_WEIGHT_WEIGHT, .weight = -1);
     run_settle(u);
-    assert_non_null(strstr(o->failure, "expected a weight from 0"));
+    assert_non_null(strstr(o->failure, "weight -1: expected 1e-06 to 1e+06"));
+    end(u);
+}
+
+static double claimed(struct run *u, const char *job, const char *what)
+{
+    json_t *jobs = ask(u, "jobs"), *j;
+    size_t i;
+    double value = -1;
+    json_array_foreach(jobs, i, j) {
+        if (strcmp(json_string_value(json_object_get(j, "name")), job) == 0)
+            value = json_number_value(json_object_get(json_object_get(j, "scaling"), what));
+    }
+    json_decref(jobs);
+    return value;
+}
+
+/* A weight alone set the priority back to 0, and took the quota away. */
+static void test_what_is_not_said_of_a_share_stays(void **state)
+{
+    (void)state;
+    struct run *u = begin("fixed:2", 1000);
+    run_worker(u, 2);
+    run_client(u, "a", 0, 1, 0);
+    struct run_peer *o = run_connect(u, CACHEW__ROLE__ROLE_OBSERVER);
+    run_pass(u, 3000);
+    RUN_SAY(o, Steer, STEER, true, RUN_BASE(steer), .verb = (char *)"share-job", .name = (char *)"a", .has_priority_case = CACHEW__STEER__HAS_PRIORITY_PRIORITY, .priority = 7,
+            .has_quota_case = CACHEW__STEER__HAS_QUOTA_QUOTA, .quota = 3);
+    run_settle(u);
+    RUN_SAY(o, Steer, STEER, true, RUN_BASE(steer), .verb = (char *)"share-job", .name = (char *)"a", .has_weight_case = CACHEW__STEER__HAS_WEIGHT_WEIGHT, .weight = 2);
+    run_settle(u);
+    assert_true(claimed(u, "a", "weight") == 2);
+    assert_true(claimed(u, "a", "priority") == 7);
+    assert_true(claimed(u, "a", "quota") == 3);
+    RUN_SAY(o, Steer, STEER, true, RUN_BASE(steer), .verb = (char *)"share-job", .name = (char *)"a", .has_priority_case = CACHEW__STEER__HAS_PRIORITY_PRIORITY, .priority = 0);
+    run_settle(u);
+    assert_true(claimed(u, "a", "priority") == 0); /* said, though it is nothing */
+    assert_true(claimed(u, "a", "quota") == 3);
+    RUN_SAY(o, Steer, STEER, true, RUN_BASE(steer), .verb = (char *)"share-job", .name = (char *)"a", .has_quota_case = CACHEW__STEER__HAS_QUOTA_QUOTA, .quota = 10001);
+    run_settle(u);
+    assert_non_null(strstr(o->failure, "quota 10001: expected 1 to 10000"));
+    RUN_SAY(o, Steer, STEER, true, RUN_BASE(steer), .verb = (char *)"aim-job", .name = (char *)"a", .has_price_case = CACHEW__STEER__HAS_PRICE_CLIENT_PRICE_PER_H, .client_price_per_h = 0);
+    run_settle(u);
+    assert_non_null(strstr(o->failure, "price 0: expected more than 0"));
+    RUN_SAY(o, Steer, STEER, true, RUN_BASE(steer), .verb = (char *)"share-job", .name = (char *)"b", .has_weight_case = CACHEW__STEER__HAS_WEIGHT_WEIGHT, .weight = 2);
+    run_settle(u);
+    assert_non_null(strstr(o->failure, "there is no job \"b\" that runs"));
     end(u);
 }
 
@@ -230,235 +222,6 @@ static void test_out_of_reach(void **state)
     run_pass(u, 1000);
     assert_int_equal(run_held(other), 2);
     end(u);
-}
-
-/* ---- pools ---- */
-
-static const Cachew__Want *last_want(const struct run_peer *p)
-{
-    for (size_t i = p->n_in; i-- > 0;)
-        if (p->in[i]->of_case == CACHEW__ENVELOPE__OF_WANT)
-            return p->in[i]->want;
-    return NULL;
-}
-
-static struct run_peer *run_unit_of(struct run *u, const char *pool, const char *name)
-{
-    struct run_peer *p = u->peers;
-    while (p->used)
-        p++;
-    p = run_connect(u, CACHEW__ROLE__ROLE_WORKER);
-    run_lose(p); /* its name belongs in its Hello */
-    p->name = name;
-    p->pool = pool;
-    p->capacity = 2;
-    p->snapshot = 11;
-    run_connect_as(u, p, CACHEW__ROLE__ROLE_WORKER);
-    run_register(p);
-    run_settle(u);
-    return p;
-}
-
-static struct run_peer *run_unit(struct run *u, const char *name) { return run_unit_of(u, "local", name); }
-
-static void say_pool_of(struct run_peer *p, const char *name, uint32_t minimum, uint32_t maximum, double price_per_h)
-{
-    RUN_SAY(p, Pool, POOL, false, RUN_BASE(pool), .name = (char *)name, .minimum = minimum, .maximum = maximum, .price_per_h = price_per_h, .why = (char *)"");
-    run_settle(p->run);
-}
-
-static void say_pool(struct run_peer *p, uint32_t minimum, uint32_t maximum, uint32_t units)
-{
-    RUN_SAY(p, Pool, POOL, false, RUN_BASE(pool), .name = (char *)"local", .minimum = minimum, .maximum = maximum, .units = units, .price_per_h = 0.1, .why = (char *)"");
-    run_settle(p->run);
-}
-
-static void test_a_pool_grows_and_shrinks(void **state)
-{
-    (void)state;
-    struct run *u = begin("fixed:3", 100);
-    struct run_peer *p = run_connect(u, CACHEW__ROLE__ROLE_PROVISIONER);
-    say_pool(p, 1, 5, 0);
-    assert_int_equal(last_want(p)->workers, 1);
-    struct run_peer *first = run_unit(u, "local-1"), *c = run_client(u, "job", 0, 1, 0);
-    assert_true(c->attached);
-    run_pass(u, 3000);
-    assert_int_equal(last_want(p)->workers, 3);
-    assert_int_equal(scaling(u, "job", "wanted"), 3);
-    run_unit(u, "local-2");
-    run_unit(u, "local-3");
-    run_pass(u, 1000);
-    assert_int_equal(serving(u, c->streams[0].id), 3);
-    /* The job is over: they stay for a while, for the next one; then all but one go. */
-    run_detach(c, true);
-    run_pass(u, 20000);
-    assert_int_equal(last_want(p)->workers, 3);
-    run_pass(u, 15000);
-    assert_int_equal(last_want(p)->workers, 1);
-    assert_int_equal(last_want(p)->n_release, 2);
-    int drained = 0;
-    for (struct run_peer *w = u->peers; w < u->peers + RUN_PEERS; w++)
-        drained += w->used && w->drain;
-    assert_int_equal(drained, 2);
-    assert_false(first->closed);
-    json_t *pools = ask(u, "pools");
-    assert_int_equal(json_integer_value(json_object_get(json_array_get(pools, 0), "wanted")), 1);
-    json_decref(pools);
-    end(u);
-}
-
-/* A worker that nobody provisioned counts, and is never ended. */
-static void test_workers_of_no_pool(void **state)
-{
-    (void)state;
-    struct run *u = begin("fixed:3", 100);
-    run_worker(u, 2);
-    struct run_peer *p = run_connect(u, CACHEW__ROLE__ROLE_PROVISIONER);
-    say_pool(p, 0, 5, 0);
-    run_client(u, "job", 0, 1, 0);
-    run_pass(u, 3000);
-    assert_int_equal(last_want(p)->workers, 2);
-    run_lose(p);
-    run_settle(u);
-    run_pass(u, 2000);
-    assert_int_equal(scaling(u, "job", "granted"), 1); /* there are no more now */
-    end(u);
-}
-
-/* What was chosen last, by pool; -1: nothing of it. */
-static int chosen(struct run *u, const char *job, const char *pool)
-{
-    char what[64];
-    snprintf(what, sizeof(what), "jobs/%s/decisions", job);
-    json_t *decisions = ask(u, what), *last = json_object_get(json_array_get(decisions, json_array_size(decisions) - 1), "record");
-    const json_t *n = json_object_get(json_object_get(json_object_get(last, "chosen"), "workers"), pool);
-    int ret = n ? (int)json_integer_value(n) : -1;
-    json_decref(decisions);
-    return ret;
-}
-
-/* Each provisioner is asked for what was decided of its pool: the cheapest first, then the next one. Workers of no pool cost nothing more. */
-static void test_a_decision_over_two_pools(void **state)
-{
-    (void)state;
-    struct run *u = begin("fixed:4", 100);
-    struct run_peer *dear = run_connect(u, CACHEW__ROLE__ROLE_PROVISIONER), *cheap = run_connect(u, CACHEW__ROLE__ROLE_PROVISIONER);
-    say_pool_of(dear, "dear", 0, 9, 2);
-    say_pool_of(cheap, "cheap", 0, 2, 0.1);
-    run_worker(u, 2);
-    struct run_peer *c = run_client(u, "job", 0, 1, 0);
-    run_pass(u, 3000);
-    assert_int_equal(last_want(cheap)->workers, 2);
-    assert_int_equal(last_want(dear)->workers, 1);
-    assert_int_equal(chosen(u, "job", "static"), 1);
-    assert_int_equal(chosen(u, "job", "cheap"), 2);
-    assert_int_equal(chosen(u, "job", "dear"), 1);
-    run_unit_of(u, "cheap", "cheap-1");
-    run_unit_of(u, "cheap", "cheap-2");
-    run_unit_of(u, "dear", "dear-1");
-    run_pass(u, 1000);
-    assert_int_equal(serving(u, c->streams[0].id), 4);
-    assert_int_equal(scaling(u, "job", "running"), 4);
-    end(u);
-}
-
-/* A provisioner that is away for a while leaves its workers: a job keeps as many as it had, then and when it is back. */
-static void test_a_provisioner_that_comes_back_takes_nobody_away(void **state)
-{
-    (void)state;
-    struct run *u = begin("fixed:3", 100);
-    struct run_peer *p = run_connect(u, CACHEW__ROLE__ROLE_PROVISIONER);
-    say_pool(p, 3, 5, 0);
-    run_unit(u, "local-1");
-    struct run_peer *c = run_client(u, "job", 0, 1, 0);
-    run_pass(u, 3000);
-    run_unit(u, "local-2");
-    run_unit(u, "local-3");
-    run_pass(u, 1000);
-    assert_int_equal(serving(u, c->streams[0].id), 3);
-    run_lose(p);
-    run_settle(u);
-    assert_int_equal(serving(u, c->streams[0].id), 3);
-    run_pass(u, 3000);
-    assert_int_equal(serving(u, c->streams[0].id), 3);
-    p = run_connect(u, CACHEW__ROLE__ROLE_PROVISIONER);
-    say_pool(p, 3, 5, 3);
-    assert_int_equal(serving(u, c->streams[0].id), 3);
-    run_pass(u, 3000);
-    assert_int_equal(serving(u, c->streams[0].id), 3);
-    assert_int_equal(last_want(p)->workers, 3);
-    end(u);
-}
-
-/* A pool that is dearer takes over from one that is gone; until its workers are there, those of the other one stay. */
-static void test_who_is_to_go_stays_until_others_are_there(void **state)
-{
-    (void)state;
-    struct run *u = begin("fixed:2", 100);
-    struct run_peer *dear = run_connect(u, CACHEW__ROLE__ROLE_PROVISIONER), *cheap = run_connect(u, CACHEW__ROLE__ROLE_PROVISIONER);
-    say_pool_of(dear, "dear", 2, 2, 2);
-    run_unit_of(u, "dear", "dear-1");
-    struct run_peer *c = run_client(u, "job", 0, 1, 0);
-    run_pass(u, 3000);
-    run_unit_of(u, "dear", "dear-2");
-    run_pass(u, 1000);
-    assert_int_equal(serving(u, c->streams[0].id), 2);
-    say_pool_of(cheap, "cheap", 0, 2, 0.1);
-    run_progress(c, 8, 0); /* what was under way is passed: it is measured again */
-    run_pass(u, 5000);
-    assert_int_equal(last_want(cheap)->workers, 2);
-    assert_int_equal(serving(u, c->streams[0].id), 2);
-    run_unit_of(u, "cheap", "cheap-1");
-    run_unit_of(u, "cheap", "cheap-2");
-    run_pass(u, 3000);
-    assert_int_equal(chosen(u, "job", "cheap"), 2);
-    assert_int_equal(chosen(u, "job", "dear"), 0);
-    assert_int_equal(scaling(u, "job", "running"), 2);
-    end(u);
-}
-
-/* Told to go by somebody, a worker of a pool is ended by its provisioner; if it goes by itself it is not told twice. */
-static void test_who_drains_is_released_once(void **state)
-{
-    (void)state;
-    struct run *u = begin("fixed:2", 100);
-    struct run_peer *p = run_connect(u, CACHEW__ROLE__ROLE_PROVISIONER), *o = run_connect(u, CACHEW__ROLE__ROLE_OBSERVER);
-    say_pool(p, 2, 5, 2);
-    struct run_peer *a = run_unit(u, "local-1"), *b = run_unit(u, "local-2");
-    RUN_SAY(b, Draining, DRAINING, false, RUN_BASE(draining)); /* SIGTERM of somebody */
-    run_pass(u, 1000);
-    assert_int_equal(last_want(p)->n_release, 0);
-    char id[32];
-    snprintf(id, sizeof(id), "%" PRIu64, a->worker);
-    RUN_SAY(o, Steer, STEER, true, RUN_BASE(steer), .verb = (char *)"drain-worker", .name = id);
-    run_pass(u, 1000);
-    assert_int_equal(last_want(p)->workers, 2);
-    assert_int_equal(last_want(p)->n_release, 1);
-    assert_string_equal(last_want(p)->release[0], "local-1");
-    end(u);
-}
-
-static void test_nonsense_of_provisioners(void **state)
-{
-    (void)state;
-    struct run *u = begin("fixed:3", 100);
-    struct run_peer *p = run_connect(u, CACHEW__ROLE__ROLE_PROVISIONER);
-    say_pool(p, 5, 1, 0);
-    assert_non_null(strstr(p->why, "expected at most"));
-    p = run_connect(u, CACHEW__ROLE__ROLE_PROVISIONER);
-    RUN_SAY(p, Pool, POOL, false, RUN_BASE(pool), .name = (char *)"", .why = (char *)"");
-    assert_non_null(strstr(p->why, "a pool's name"));
-    p = run_connect(u, CACHEW__ROLE__ROLE_PROVISIONER);
-    say_pool(p, 0, 3, 0);
-    struct run_peer *again = run_connect(u, CACHEW__ROLE__ROLE_PROVISIONER); /* it connected anew, and its old connection is not noticed to be dead */
-    say_pool(again, 0, 4, 0);
-    assert_true(p->closed && !again->closed);
-    end(u);
-    u = run_new(10); /* without a policy */
-    p = run_connect(u, CACHEW__ROLE__ROLE_PROVISIONER);
-    say_pool(p, 0, 1, 0);
-    assert_non_null(strstr(p->why, "--policy"));
-    run_free(u);
 }
 
 /* ---- deciding ---- */
@@ -617,7 +380,8 @@ static void test_a_job_with_an_objective_of_its_own(void **state)
     RUN_SAY(o, Steer, STEER, true, RUN_BASE(steer), .verb = (char *)"aim-job", .name = (char *)"job", .objective = (char *)"speed");
     run_settle(u);
     assert_non_null(strstr(o->failure, "expected time or cost"));
-    RUN_SAY(o, Steer, STEER, true, RUN_BASE(steer), .verb = (char *)"aim-job", .name = (char *)"job", .objective = (char *)"cost", .client_price_per_h = 0.75);
+    RUN_SAY(o, Steer, STEER, true, RUN_BASE(steer), .verb = (char *)"aim-job", .name = (char *)"job", .objective = (char *)"cost",
+            .has_price_case = CACHEW__STEER__HAS_PRICE_CLIENT_PRICE_PER_H, .client_price_per_h = 0.75);
     run_settle(u);
     assert_string_equal(aimed_at(u, &price), "cost");
     assert_true(price == 0.75);
@@ -789,16 +553,10 @@ int main(void)
         cmocka_unit_test(test_a_job_gets_as_many_as_are_wanted),
         cmocka_unit_test(test_who_leaves_a_crew),
         cmocka_unit_test(test_weights_priorities_and_quotas),
+        cmocka_unit_test(test_what_is_not_said_of_a_share_stays),
         cmocka_unit_test(test_more_jobs_than_workers),
         cmocka_unit_test(test_unfit_workers_are_replaced),
         cmocka_unit_test(test_out_of_reach),
-        cmocka_unit_test(test_a_pool_grows_and_shrinks),
-        cmocka_unit_test(test_workers_of_no_pool),
-        cmocka_unit_test(test_a_decision_over_two_pools),
-        cmocka_unit_test(test_a_provisioner_that_comes_back_takes_nobody_away),
-        cmocka_unit_test(test_who_is_to_go_stays_until_others_are_there),
-        cmocka_unit_test(test_who_drains_is_released_once),
-        cmocka_unit_test(test_nonsense_of_provisioners),
         cmocka_unit_test(test_measured_and_decided),
         cmocka_unit_test(test_demand_that_falls),
         cmocka_unit_test(test_a_job_with_an_objective_of_its_own),
