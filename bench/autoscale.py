@@ -220,7 +220,7 @@ def scale(args, steps):
             before = path[-1]
             waiting = Waiting()
             waiting.add(trainer.windows(i, waited, args.settle_s / 2))
-            result["phases"].append({"step_s": step, "workers": before, "path": path, "settled_after_s": next(at for at, wanted, running in seen if (wanted, running) == seen[-1][1:]),
+            result["phases"].append({"step_s": step, "workers": before, "path": path, "settled_after_s": seen[-1][0],
                                      "waiting": waiting.mean, "waiting_error": waiting.error})
             print(f"    step {step} s: {' -> '.join(map(str, path))}, settled after {result['phases'][-1]['settled_after_s']} s; then it waits {waiting}", flush=True)
         result["killed"] = kill_one(service, before)

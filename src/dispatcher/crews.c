@@ -265,6 +265,7 @@ static bool join(struct cw_dispatcher *d, struct stream *s, struct worker *w)
         return false;
     t->granted = true;
     w->n_crews++;
+    s->n_joined++;
     cw_dp_seat_usable(d, t);
     return true;
 }

@@ -191,6 +191,7 @@ struct stream {
     unsigned refs;
     struct cw_link jobs, seats;
     size_t n_seats, n_ready;
+    uint64_t n_joined;         /* crew members that there ever were */
     struct seat **heap;        /* those that may get leases, most room first */
     size_t n_heap, heap_capacity;
     size_t n_shunned;

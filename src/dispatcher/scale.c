@@ -213,6 +213,9 @@ static void begin_phase(struct cw_dispatcher *d, struct job *j, int phase)
     j->scaling.phase_ns = d->now_ns;
 }
 
+/* Others have taken the place of some, perhaps so soon that nobody was seen to be missing: what these had begun is computed once more, and the client waits for it. */
+static bool is_another(const struct job *j) { return j->stream->n_joined - j->scaling.n_joined > (uint64_t)(j->scaling.claim.share / MISSING); }
+
 /* Of many workers one may be missing, and be on its way again: as policies have it. */
 static bool is_complete(const struct cw_dispatcher *d, const struct job *j)
 {
@@ -246,13 +249,14 @@ static bool measures(struct cw_dispatcher *d, struct job *j)
 {
     struct scaling *x = &j->scaling;
     bool complete = is_complete(d, j);
-    if (!complete && x->phase != SCALE_STARTS)
+    if ((!complete || is_another(j)) && x->phase != SCALE_STARTS)
         begin_phase(d, j, SCALE_STARTS);
     switch (x->phase) {
     case SCALE_STARTS:
         if (!complete && is_awaited(d, j))
             return false;
         x->until_pos = behind_unfinished(j->stream);
+        x->n_joined = j->stream->n_joined;
         begin_phase(d, j, x->n_decisions == 0 ? SCALE_MEASURES : SCALE_PASSES); /* before the first decision nothing was under way */
         measure_anew(j);
         return false;

@@ -68,6 +68,7 @@ struct scaling {
     uint64_t began_ns, next_ns;        /* when it was asked first, and will be */
     enum { SCALE_MEASURES, SCALE_STARTS, SCALE_PASSES, SCALE_DRAWS_OFF } phase; /* starts: workers are missing; passes, draws off: as above */
     uint64_t phase_ns, until_pos, until_ns;
+    uint64_t n_joined;                 /* of its stream, when the crew was complete */
     struct decision decisions[DP_DECISIONS];
     size_t n_decisions;                /* all that were made; the last ones are kept */
 };

@@ -40,7 +40,7 @@ static bool rough_enough(const struct cw_auto *m, const struct cw_facts *f, doub
     struct cw_outlook o;
     cw_auto_outlook(m, f, &o);
     struct cw_alternative best = cw_outlook_best(&o, 0);
-    return cw_auto_error(m) <= cw_auto_tolerated_error(m, f, &best, now_s);
+    return cw_auto_rough_error(m) <= cw_auto_tolerated_error(m, f, &best, now_s);
 }
 
 static void forget_recent(struct cw_auto *m)
@@ -348,8 +348,8 @@ static void auto_decide(const struct cw_policy *policy, struct cw_policy_memory 
     cw_auto_learn_speeds(m, f);
     double running = cw_auto_running(m, f);
     spend(m, f, now_s);
+    fit_maximum(m, f, lost, now_s, d); /* first: what was measured with more than there may be now is not of these */
     bool same = about(running, m->running) && about(running, m->target);
-    fit_maximum(m, f, lost, now_s, d);
     fit_markers(m, f);
     fit_objective(m, f);
     m->running = running;

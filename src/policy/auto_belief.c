@@ -9,6 +9,7 @@
 #define ROUGH_MOST 1.0
 #define ROUGH_PER_PART 15.0
 #define STALLED 0.85        /* workers this much less busy than at their busiest, while the client waits: something else is the limit */
+#define ALL_BUSY 0.9        /* of their time: what they compute gives the interval, and more evenly than batches come, a split at a time */
 #define LEAST_LEFT 0.1      /* where the cache leaves less to compute than this part, nothing is learned of computing */
 #define SUBLINEAR 1.3       /* times the work per batch: workers get in each other's way, or at a limit */
 #define SUDDEN 10.0         /* the power of a shape with a sudden limit (curve.h) */
@@ -45,12 +46,21 @@ static double work_left(const struct cw_auto *m, const struct cw_facts *f)
 
 double cw_auto_fastest(const struct cw_auto *m) { return m->maximum > 0 ? m->interval.mean * m->running / m->maximum : 0; }
 
-double cw_auto_error(const struct cw_auto *m)
+static double error_of(const struct cw_auto *m, double interval)
 {
-    double interval = cw_mean_error(&m->interval), step = 0; /* a client that takes no time is known; so is one that all the workers there may be can't serve */
+    double step = 0; /* a client that takes no time is known; so is one that all the workers there may be can't serve */
     if (m->step.mean > 0)
         step = cw_mean_error(&m->step) * m->step.mean / CW_MAX(m->step.mean, cw_auto_fastest(m));
     return sqrt(interval * interval + step * step);
+}
+
+double cw_auto_error(const struct cw_auto *m) { return error_of(m, cw_mean_error(&m->interval)); }
+
+double cw_auto_rough_error(const struct cw_auto *m)
+{
+    double interval = cw_mean_error(&m->interval);
+    bool evenly = m->busy >= ALL_BUSY && m->compute.n > 0;
+    return error_of(m, evenly ? CW_MIN(interval, cw_mean_error(&m->compute)) : interval);
 }
 
 static bool cw_auto_waits(const struct cw_auto *m) { return m->interval.mean > m->step.mean * (1 + CW_AUTO_WAITING + CW_AUTO_SURE * cw_auto_error(m)); }

@@ -324,9 +324,12 @@ static int too_long(const struct sim *s, double at, struct cw_error *err)
     for (size_t i = 0; i < s->n; i++) {
         const struct cw_sim_job *job = s->jobs[i].job;
         bool search = s->jobs[i].expected;
+        int want = 0;
+        for (size_t k = 0; k < w->n_pools; k++)
+            want += s->jobs[i].want[k];
         const struct cause causes[] = {
             {"epochs", job->epochs, job->epochs},
-            {"failures.mtbf_s", w->mtbf_s, !search && w->mtbf_s > 0 ? at / w->mtbf_s * cw_sim_running(&s->jobs[i]) : 0},
+            {"failures.mtbf_s", w->mtbf_s, !search && w->mtbf_s > 0 ? at / w->mtbf_s * want : 0},
             {"max_workers", most, search ? most : 0},
             {"changes", (double)job->n_phases - 1, search ? (double)(job->n_phases * job->n_phases) : 0},
         };

@@ -353,6 +353,34 @@ static void test_demand_that_falls(void **state)
     end(u);
 }
 
+/* Another worker takes a dead one's place at once; what that one had begun is computed again, and the client waits meanwhile. That says nothing of the crew. */
+static void test_a_worker_that_is_replaced_at_once_is_no_other_condition(void **state)
+{
+    (void)state;
+    struct run *u = begin("auto", 4000);
+    for (int i = 0; i < 12; i++)
+        run_worker(u, 4);
+    struct run_peer *c = run_client(u, "job", 0, 1, 0), *w = u->peers;
+    struct world x = {.step_s = 0.1, .work_s = 0.56};
+    for (int i = 0; i < 60; i++)
+        second(u, c, &x);
+    assert_int_equal(scaling(u, "job", "wanted"), 6);
+    while (!w->used || w->role != CACHEW__ROLE__ROLE_WORKER || run_held(w) == 0)
+        w++;
+    run_lose(w);
+    run_settle(u);
+    assert_int_equal(scaling(u, "job", "running"), 6);
+    x.work_s *= 2;
+    for (int i = 0; i < 4; i++)
+        second(u, c, &x);
+    x.work_s /= 2;
+    for (int i = 0; i < 30; i++) {
+        second(u, c, &x);
+        assert_int_equal(scaling(u, "job", "wanted"), 6);
+    }
+    end(u);
+}
+
 static const char *aimed_at(struct run *u, double *ret_price)
 {
     json_t *jobs = ask(u, "jobs");
@@ -559,6 +587,7 @@ int main(void)
         cmocka_unit_test(test_out_of_reach),
         cmocka_unit_test(test_measured_and_decided),
         cmocka_unit_test(test_demand_that_falls),
+        cmocka_unit_test(test_a_worker_that_is_replaced_at_once_is_no_other_condition),
         cmocka_unit_test(test_a_job_with_an_objective_of_its_own),
         cmocka_unit_test(test_where_it_is_cached),
         cmocka_unit_test(test_where_it_is_cached_without_a_policy),
