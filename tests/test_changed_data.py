@@ -70,6 +70,10 @@ SOURCES = {
 }
 
 
+# What the file key, and so a comparison with the index under a run, covers only a part of.
+PARTIAL = {"tfrecord-unverified", "tfrecord-gzip-unverified", "tar", "tar-of-large-members", "tar-gzip", "files", "image_folder"}
+
+
 def restore(path, was):
     os.utime(path, ns=(was.st_atime_ns, was.st_mtime_ns))
 
@@ -80,6 +84,14 @@ def in_place(path, make):
     with path.open("r+b") as f:
         f.write(data)
     restore(path, was)
+
+
+def openly(path, make):
+    """As programs do it: the modification time is another."""
+    was = path.stat()
+    with path.open("r+b") as f:
+        f.write(make(ord("b"), N))
+    wait_for(lambda: os.utime(path) or path.stat().st_mtime_ns != was.st_mtime_ns)
 
 
 def by_another(path, make):
@@ -105,7 +117,11 @@ def cut(path, make):
     restore(path, was)
 
 
-CHANGES = [in_place, by_another, appended, cut]
+CHANGES = [in_place, openly, by_another, appended, cut]
+
+
+# Where size, modification time and what the file key covers are the same, the next run notices.
+NOTICED_AT_ONCE = [(source, change) for source in SOURCES for change in CHANGES if source not in PARTIAL or change not in (in_place, by_another)]
 
 
 class Data:
@@ -150,24 +166,86 @@ def test_nothing_of_the_old_content_is_read_after_a_change(data, change, cached,
         assert same(data.pipeline, *data.words(cached)) == wanted
 
 
-@every_source
-@every_change
+class Running:
+    """A slow run of many epochs, which is disturbed once its first epoch is over."""
+
+    EPOCHS = 400
+
+    def __init__(self, data, cached, directory, kept=True):
+        """kept: the cache, if any, has all from the start, so that no file is open."""
+        expected, self.log = directory / "expected", directory / "log"
+        self.undisturbed = run(data.pipeline, "--log", expected, "--epochs", self.EPOCHS, *data.words(cached and kept))
+        self.wanted = self.batches(expected)
+        self.words = words("run", data.slow, "--json", "--digest", "--log", self.log, "--epochs", self.EPOCHS, *data.words(cached))
+
+    def __enter__(self):
+        self.process = subprocess.Popen(self.words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        self.wait_for_an_epoch()
+        return self
+
+    def __exit__(self, *_):
+        self.process.kill()
+        self.process.communicate()
+
+    @staticmethod
+    def batches(log):
+        return [(b["epoch"], b["g"], b["hash"]) for b in map(json.loads, log.read_text().splitlines())]
+
+    def wait_for_an_epoch(self):
+        lines = len(self.wanted) // self.EPOCHS + 1 + (self.log.read_text().count("\n") if self.log.exists() else 0)
+        wait_for(lambda: self.log.exists() and self.log.read_text().count("\n") > min(lines, len(self.wanted) - 1))
+
+    def end(self):
+        """Exit code and what was printed; all that was handed out was as if nobody had touched the files."""
+        out, _ = self.process.communicate(timeout=TIMEOUT_S)
+        got = self.batches(self.log)
+        assert got == self.wanted[:len(got)]
+        return self.process.returncode, json.loads(out)
+
+
+@pytest.mark.parametrize(("data", "change"), NOTICED_AT_ONCE, indirect=["data"])
 @with_and_without_a_cache
 def test_a_run_does_not_mix_old_and_new_content(data, change, cached, tmp_path):
-    epochs, log, expected = 400, tmp_path / "log", tmp_path / "expected"
-    run(data.pipeline, "--log", expected, "--epochs", epochs, *data.words(cached))
-    wanted = [json.loads(line) for line in expected.read_text().splitlines()]
-    per_epoch = len(wanted) // epochs
-    command = words("run", data.slow, "--json", "--log", log, "--epochs", epochs, *data.words(cached))
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as running:
-        wait_for(lambda: log.exists() and log.read_text().count("\n") > per_epoch)
+    with Running(data, cached, tmp_path) as running:
         change(data.names[1], data.make)
-        out, _ = running.communicate(timeout=TIMEOUT_S)
-    error = json.loads(out)["error"]
-    assert (running.returncode, error["kind"], error["file"]) == (1, "data", str(data.names[1]))
-    assert "since it was indexed" in error["message"]
-    got = [json.loads(line) for line in log.read_text().splitlines()]
-    assert [(b["epoch"], b["g"], b["hash"]) for b in got] == [(b["epoch"], b["g"], b["hash"]) for b in wanted[:len(got)]]
+        code, out = running.end()
+    if change is by_another and code == 0:  # the file that was replaced was open all the time
+        assert out["digest"] == running.undisturbed["digest"]
+        return
+    assert (code, out["error"]["kind"], out["error"]["file"]) == (1, "data", str(data.names[1]))
+    assert "since it was indexed" in out["error"]["message"]
+
+
+@every_source
+@with_and_without_a_cache
+def test_a_run_goes_on_after_chmod_a_new_link_and_renaming(data, cached, tmp_path):
+    path = data.names[1]
+    with Running(data, cached, tmp_path, kept=False) as running:
+        path.chmod(0o400)
+        running.wait_for_an_epoch()
+        os.link(path, tmp_path / "link")
+        running.wait_for_an_epoch()
+        path.rename(tmp_path / "aside")
+        (tmp_path / "aside").rename(path)
+        running.wait_for_an_epoch()
+        copy = tmp_path / "copy"
+        shutil.copy2(path, copy)
+        copy.replace(path)
+        code, out = running.end()
+    assert (code, out["digest"]) == (0, running.undisturbed["digest"])
+
+
+@every_source
+@with_and_without_a_cache
+def test_a_file_that_is_deleted_under_a_run_is_read_on_or_missed_by_name(data, cached, tmp_path):
+    with Running(data, cached, tmp_path) as running:
+        data.names[1].unlink()
+        code, out = running.end()
+    if code != 0:  # it had not been opened, or had to be opened again
+        assert (code, out["error"]["kind"], out["error"]["file"]) == (1, "data", str(data.names[1]))
+        assert "was deleted since it was indexed" in out["error"]["message"]
+    else:
+        assert out["digest"] == running.undisturbed["digest"]
 
 
 @pytest.mark.parametrize(("data", "shared"), [("tfrecord", True), ("text-gzip", True), ("tar", False), ("files", False), ("tfrecord-unverified", False)], indirect=["data"])

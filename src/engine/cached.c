@@ -163,11 +163,13 @@ size_t cw_cached_find(const struct cw_runner *r, unsigned leaf, struct cw_cache_
     const struct cw_source *source = r->sequence->sources[leaf];
     size_t found = cw_cache_find(set, keys, n, ret);
     bool partial;
-    for (size_t i = 0; i < n && source->ops->file; i++)
-        if (ret[i].segment && !cw_file_unchanged(source->ops->file(source, rows[i], &partial), e->epoch)) {
+    for (size_t i = 0; i < n && source->ops->file; i++) {
+        struct cw_file *file = ret[i].segment ? source->ops->file(source, rows[i], &partial) : NULL;
+        if (file && !cw_file_unchanged(file, e->epoch, partial)) {
             ret[i].segment = NULL;
             found--;
         }
+    }
     return found;
 }
 

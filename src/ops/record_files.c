@@ -36,6 +36,8 @@ int cw_record_files_init(struct cw_record_files *f, const struct cw_source_files
     for (size_t i = 0; r == 0 && i < n; i++) {
         struct cw_stat was = cw_file_index_stat(&f->index, i);
         r = cw_file_new(cw_file_index_path(&f->index, i), &was, &f->files[i], err);
+        if (r == 0)
+            cw_file_compare_by(f->files[i], cw_file_index_same, &f->index, i);
     }
     XXH3_state_t *snapshot = XXH3_createState();
     if (r == 0 && !snapshot)

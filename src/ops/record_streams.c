@@ -168,6 +168,8 @@ static int sum_up(struct cw_record_streams *f, char *const *paths, struct cw_err
         f->first[i + 1] = f->first[i] + g->n_records;
         compressed |= g->codec != CW_CODEC_PLAIN;
         r = cw_file_new(paths[i], &g->file, &f->files[i], err);
+        if (r == 0)
+            cw_file_compare_by(f->files[i], cw_segment_same, f->index.segments, i);
     }
     /* Plain files are read at any record; where one file is compressed, all go through load. */
     f->ops.locate = compressed ? NULL : streams_locate;

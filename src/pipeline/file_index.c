@@ -125,31 +125,37 @@ static bool known_key(const struct known *k, const char *path, size_t prefix, co
 /* ---- reading ---- */
 
 /* Hashes (relative path, 0, size, content's ends); buffer has room for all that is read. */
-static int file_key(const char *path, const char *relative, const struct cw_stat *st, uint8_t *buffer, XXH3_state_t *x, uint64_t *ret,
-                    struct cw_error *err)
+static int file_key(struct cw_file *file, const char *relative, uint8_t *buffer, XXH3_state_t *x, uint64_t *ret, struct cw_error *err)
 {
-    struct cw_file *file;
-    size_t n = (size_t)CW_MIN(st->size, (uint64_t)(2 * CW_KEY_EDGE_BYTES)), first = CW_MIN(n, CW_KEY_EDGE_BYTES);
-    int r = cw_file_new(path, st, &file, err);
-    if (r < 0)
-        return r;
-    if (st->size <= 2 * CW_KEY_EDGE_BYTES)
-        first = n;
-    r = cw_file_read(file, 0, buffer, first, false, err);
+    uint64_t all = cw_file_size(file);
+    size_t n = (size_t)CW_MIN(all, (uint64_t)(2 * CW_KEY_EDGE_BYTES)), first = n < 2 * CW_KEY_EDGE_BYTES ? n : CW_KEY_EDGE_BYTES;
+    int r = cw_file_read(file, 0, buffer, first, false, err);
     if (r == 0 && n > first)
-        r = cw_file_read(file, st->size - CW_KEY_EDGE_BYTES, buffer + first, n - first, false, err);
+        r = cw_file_read(file, all - CW_KEY_EDGE_BYTES, buffer + first, n - first, false, err);
     r = cw_file_verdict(file, r, err);
-    cw_file_free(file);
     if (r < 0)
         return r;
     struct cw_key size = {0};
-    cw_key_u64(&size, st->size);
+    cw_key_u64(&size, all);
     XXH3_64bits_reset(x);
     XXH3_64bits_update(x, relative, strlen(relative) + 1);
     XXH3_64bits_update(x, size.bytes, size.size);
     XXH3_64bits_update(x, buffer, n);
     *ret = XXH3_64bits_digest(x);
     return 0;
+}
+
+int cw_file_index_same(const void *index, size_t i, struct cw_file *file, bool *ret, struct cw_error *err)
+{
+    const struct cw_file_index *was = index;
+    uint64_t key = 0;
+    XXH3_state_t *x = XXH3_createState();
+    uint8_t *buffer = malloc(2 * CW_KEY_EDGE_BYTES);
+    int r = x && buffer ? file_key(file, cw_file_index_relative(was, i), buffer, x, &key, err) : cw_error_nomem(err, 2 * CW_KEY_EDGE_BYTES, "a read buffer");
+    XXH3_freeState(x);
+    free(buffer);
+    *ret = r == 0 && key == was->keys[i];
+    return r;
 }
 
 struct hashing {
@@ -169,6 +175,7 @@ struct hashing {
 static int hash_one(struct hashing *h, size_t i, uint8_t *buffer, XXH3_state_t *x, struct cw_error *err)
 {
     struct cw_stat st;
+    struct cw_file *file;
     const char *path = h->paths[i];
     int r = cw_stat_settled(path, &st, err);
     if (r < 0)
@@ -182,7 +189,12 @@ static int hash_one(struct hashing *h, size_t i, uint8_t *buffer, XXH3_state_t *
     }
     if (h->options->cancelled && h->options->cancelled(h->options->cancel_arg))
         return cw_error_set(err, CW_E_INTERRUPTED, "interrupted");
-    return file_key(path, path + h->prefixes[i], &st, buffer, x, &h->keys[i], err);
+    r = cw_file_new(path, &st, &file, err);
+    if (r < 0)
+        return r;
+    r = file_key(file, path + h->prefixes[i], buffer, x, &h->keys[i], err);
+    cw_file_free(file);
+    return r;
 }
 
 static void *hash_files(void *arg)

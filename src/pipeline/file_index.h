@@ -51,5 +51,8 @@ struct cw_file_index_options {
 int cw_file_index_open(char *const *paths, const size_t *prefixes, size_t n, const struct cw_file_index_options *options,
                        struct cw_file_index *ret, struct cw_error *err) _must_check_;
 
+/* Makes the key of file i again and compares it (cw_file_same): index is a struct cw_file_index. */
+int cw_file_index_same(const void *index, size_t i, struct cw_file *file, bool *ret, struct cw_error *err) _must_check_;
+
 /* Looks at bytes (8-byte aligned, borrowed) as such an index: 0, or -1 when they are none or damaged. */
 int cw_file_index_attach(const uint8_t *base, size_t size, struct cw_file_index *ret) _must_check_;

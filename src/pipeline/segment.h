@@ -58,11 +58,14 @@ struct cw_segment_input {
     enum cw_record_format format;
     const char *path, *relative_path;
     struct cw_stat file;    /* a file that is otherwise is an error */
+    struct cw_file *opened; /* the file, open; NULL: path is opened */
     enum cw_codec codec;
     int (*cancelled)(void *); /* may be NULL */
     void *cancel_arg;
 };
 int cw_segment_build(const struct cw_segment_input *in, struct cw_segment *ret, struct cw_error *err) _must_check_;
+/* Makes the segment again and compares it, byte for byte (cw_file_same): index is an array of segments. */
+int cw_segment_same(const void *index, size_t i, struct cw_file *file, bool *ret, struct cw_error *err) _must_check_;
 
 struct cw_segment_body { /* on disk, after struct cw_index_header */
     uint64_t file_size;

@@ -244,7 +244,7 @@ static int start_walk(struct building *b, const struct cw_segment_input *in, str
 
 int cw_segment_build(const struct cw_segment_input *in, struct cw_segment *ret, struct cw_error *err)
 {
-    struct cw_file *file = NULL;
+    struct cw_file *file = in->opened;
     enum cw_codec codec = CW_CODEC_PLAIN;
     struct building *b = malloc(sizeof(*b));
     if (!b)
@@ -254,7 +254,7 @@ int cw_segment_build(const struct cw_segment_input *in, struct cw_segment *ret, 
     b->latest = &b->places[1];
     b->before->there = b->latest->there = false;
     int r = start_walk(b, in, err);
-    if (r == 0)
+    if (r == 0 && !file)
         r = cw_file_new(in->path, &in->file, &file, err);
     if (r == 0)
         r = choose_codec(in, file, &codec, err);
@@ -268,10 +268,31 @@ int cw_segment_build(const struct cw_segment_input *in, struct cw_segment *ret, 
         r = cw_file_verdict(file, r, err);
     if (r == 0)
         r = assemble(b, in, codec, ret, err);
-    cw_file_free(file);
+    if (!in->opened)
+        cw_file_free(file);
     cw_walk_deinit(&b->walk.base);
     free(b->restarts.points);
     free(b->restarts.windows);
     free(b);
     return r;
+}
+
+int cw_segment_same(const void *index, size_t i, struct cw_file *file, bool *ret, struct cw_error *err)
+{
+    const struct cw_segment *was = (const struct cw_segment *)index + i;
+    struct cw_segment now;
+    struct cw_segment_input in = {
+        .format = was->format,
+        .path = cw_file_path(file),
+        .relative_path = was->relative_path,
+        .file = was->file,
+        .opened = file,
+        .codec = was->codec,
+    };
+    int r = cw_segment_build(&in, &now, err);
+    if (r < 0)
+        return r;
+    *ret = now.size == was->size && memcmp(now.base, was->base, now.size) == 0;
+    cw_segment_deinit(&now);
+    return 0;
 }

@@ -30,6 +30,10 @@ enum { CLOSED = -1 };
 
 struct cw_file {
     struct cw_stat was;    /* when it was indexed */
+    atomic_int_least64_t ctime_ns; /* the last that its content was the same with */
+    cw_file_same *same;    /* NULL: nothing to compare with */
+    const void *index;
+    size_t number;         /* in index */
     atomic_uint_least64_t looked_at; /* the turn in which it was unchanged, and 1; 0: none */
     atomic_uint_least64_t checked_ns; /* by cw_now_ns: it was unchanged after that */
     atomic_int pins;       /* CLOSED, or how many reads use fd now */
@@ -53,6 +57,8 @@ int cw_file_new(const char *path, const struct cw_stat *was, struct cw_file **re
         return cw_error_nomem(err, sizeof(*f) + length, "a file");
     f->was = *was;
     f->fd = -1;
+    f->same = NULL;
+    atomic_init(&f->ctime_ns, was->ctime_ns);
     atomic_init(&f->looked_at, 0);
     atomic_init(&f->checked_ns, 0);
     atomic_init(&f->pins, CLOSED);
@@ -61,6 +67,13 @@ int cw_file_new(const char *path, const struct cw_stat *was, struct cw_file **re
     memcpy(f->path, path, length);
     *ret = f;
     return 0;
+}
+
+void cw_file_compare_by(struct cw_file *f, cw_file_same *same, const void *index, size_t i)
+{
+    f->same = same;
+    f->index = index;
+    f->number = i;
 }
 
 const char *cw_file_path(const struct cw_file *f) { return f->path; }
@@ -74,12 +87,14 @@ uint64_t cw_file_stamp(const struct cw_file *f)
     return cw_key_hash(&k);
 }
 
-bool cw_file_unchanged(struct cw_file *f, uint64_t turn)
+bool cw_file_unchanged(struct cw_file *f, uint64_t turn, bool strictly)
 {
-    struct cw_stat now;
+    struct cw_stat now, was = f->was;
+    if (!strictly)
+        was.ctime_ns = atomic_load_explicit(&f->ctime_ns, memory_order_relaxed);
     if (atomic_load_explicit(&f->looked_at, memory_order_relaxed) == turn + 1)
         return true;
-    if (cw_stat(f->path, &now, NULL) < 0 || !cw_stat_same(&now, &f->was))
+    if (cw_stat(f->path, &now, NULL) < 0 || !cw_stat_same(&now, &was))
         return false;
     atomic_store_explicit(&f->looked_at, turn + 1, memory_order_relaxed);
     return true;
@@ -166,8 +181,50 @@ static int other_time(const struct cw_file *f, const char *what, int64_t was_ns,
                         was_ns / 1000000000, (int)(was_ns % 1000000000), (int64_t)is->tv_sec, (int)is->tv_nsec);
 }
 
-/* Whether an open file still is what was indexed. */
-static int check(const struct cw_file *f, int fd, struct cw_error *err)
+/* Another handle of an open file, for comparing: whatever has its name now, and at whatever change time. Not in the table. */
+static int duplicate(const struct cw_file *f, int fd, struct cw_file **ret, struct cw_error *err)
+{
+    struct cw_stat any = f->was;
+    any.ctime_ns = CW_ANY_TIME;
+    int r = cw_file_new(f->path, &any, ret, err);
+    if (r < 0)
+        return r;
+    (*ret)->fd = fcntl(fd, F_DUPFD_CLOEXEC, 0);
+    atomic_store(&(*ret)->pins, 1);
+    return (*ret)->fd < 0 ? cw_error_errno(err, CW_E_IO, errno, "%s: dup", f->path) : 0;
+}
+
+/* A file with another change time. One thread at a time: who waits for it wants the same file to be read, mostly. */
+static int compare(struct cw_file *f, int fd, struct cw_error *err)
+{
+    static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
+    struct cw_file *again = NULL;
+    struct cw_error why = {0};
+    struct stat s;
+    bool same = false;
+    pthread_mutex_lock(&mutex);
+    int r = fstat(fd, &s);
+    if (r == 0 && cw_settle(ns_of(&s.st_ctim)))
+        r = fstat(fd, &s);
+    if (r < 0)
+        r = cw_error_errno(&why, CW_E_IO, errno, "%s: fstat", f->path);
+    else if (ns_of(&s.st_ctim) == atomic_load(&f->ctime_ns))
+        same = true; /* another thread has done it */
+    else if ((r = duplicate(f, fd, &again, &why)) == 0)
+        r = f->same(f->index, f->number, again, &same, &why);
+    if (r == 0 && same)
+        atomic_store(&f->ctime_ns, ns_of(&s.st_ctim));
+    pthread_mutex_unlock(&mutex);
+    cw_file_free(again);
+    if (r == CW_E_DATA || (r == 0 && !same)) /* in what way it is damaged does not matter: it was not when it was indexed */
+        return cw_error_set(err, CW_E_DATA, "%s: changed since it was indexed: its content is another, though its size and modification time are not", f->path);
+    if (r < 0 && err)
+        *err = why;
+    return r;
+}
+
+/* Whether an open file still is what was indexed. 1: that takes reading. */
+static int check(struct cw_file *f, int fd, bool nowait, struct cw_error *err)
 {
     struct stat s;
     int r = 0;
@@ -180,9 +237,9 @@ static int check(const struct cw_file *f, int fd, struct cw_error *err)
                          (uint64_t)s.st_size);
     else if (ns_of(&s.st_mtim) != f->was.mtime_ns)
         r = other_time(f, "modification time", f->was.mtime_ns, &s.st_mtim, err);
-    else if (f->was.ctime_ns != CW_ANY_TIME && ns_of(&s.st_ctim) != f->was.ctime_ns)
-        r = s.st_nlink == 0 ? cw_error_set(err, CW_E_DATA, "%s: was deleted since it was indexed, or another file has its place", f->path)
-                            : other_time(f, "change time (ctime: of content, name or permissions)", f->was.ctime_ns, &s.st_ctim, err);
+    else if (f->was.ctime_ns != CW_ANY_TIME && ns_of(&s.st_ctim) != atomic_load_explicit(&f->ctime_ns, memory_order_relaxed))
+        r = !f->same ? other_time(f, "change time (ctime: of content, name or permissions)", f->was.ctime_ns, &s.st_ctim, err)
+            : nowait ? 1 : compare(f, fd, err);
     if (r < 0)
         cw_error_file(err, f->path);
     return r;
@@ -204,8 +261,8 @@ static int file_open(struct cw_file *f, bool nowait, int *ret_fd, struct cw_erro
             return cw_error_set(err, CW_E_DATA, "%s: was deleted since it was indexed", f->path);
         return cw_error_errno(err, CW_E_IO, e, "%s: can't be opened", f->path);
     }
-    int r = check(f, fd, err);
-    if (r < 0) {
+    int r = check(f, fd, nowait, err);
+    if (r != 0) {
         close(fd);
         return r;
     }
@@ -352,7 +409,7 @@ int cw_file_check(struct cw_file *f, uint64_t since_ns, bool nowait, struct cw_e
     int r = acquire(f, nowait, &fd, &own, err);
     if (r != 0)
         return r;
-    r = check(f, fd, err);
+    r = check(f, fd, nowait, err);
     release(f, fd, own);
     if (r == 0)
         atomic_store_explicit(&f->checked_ns, now, memory_order_relaxed);

@@ -15,6 +15,12 @@ struct cw_stat { uint64_t size; int64_t mtime_ns, ctime_ns; bool is_dir; };
 
 /* was: as it was when indexed. A file that differs when it is opened, or checked, is an error (CW_E_DATA) that says in what. Opens nothing yet. */
 int cw_file_new(const char *path, const struct cw_stat *was, struct cw_file **ret, struct cw_error *err) _must_check_;
+/* Whether the content of a file is what file i of an index was made of, as far as the index tells; by reading it. *ret is left false where it is not;
+ * CW_E_DATA, of a file that is damaged now, says so too. */
+typedef int cw_file_same(const void *index, size_t i, struct cw_file *f, bool *ret, struct cw_error *err);
+/* From now on a file whose change time alone is another is compared with its index, which must outlive it. What is the same is as it was: chmod, new links,
+ * renaming and deleting move that time too. Before it is used by several threads. */
+void cw_file_compare_by(struct cw_file *f, cw_file_same *same, const void *index, size_t i);
 struct cw_file *cw_file_free(struct cw_file *f);
 const char *cw_file_path(const struct cw_file *f);
 uint64_t cw_file_size(const struct cw_file *f);
@@ -25,8 +31,8 @@ int cw_file_check(struct cw_file *f, uint64_t since_ns, bool nowait, struct cw_e
 int cw_file_verdict(struct cw_file *f, int r, struct cw_error *err) _must_check_;
 /* A hash of the times: of a file whose content was changed in place it is another, though size and mtime were restored. */
 uint64_t cw_file_stamp(const struct cw_file *f);
-/* Whether what has the file's name now is as it was; without reading. Looked at once for each turn. */
-bool cw_file_unchanged(struct cw_file *f, uint64_t turn);
+/* Whether what has the file's name now is as it was, or (not strictly) as it was when it was last compared; without reading. Looked at once for each turn. */
+bool cw_file_unchanged(struct cw_file *f, uint64_t turn, bool strictly);
 /* Reads exactly length bytes at offset. Thread-safe. nowait: returns 1, nothing read, when the bytes are not in memory already.
  * Descriptors are kept open for a bounded number of files. */
 int cw_file_read(struct cw_file *f, uint64_t offset, void *buffer, size_t length, bool nowait, struct cw_error *err) _must_check_;
@@ -40,6 +46,8 @@ static inline bool cw_stat_same(const struct cw_stat *a, const struct cw_stat *b
 int cw_stat(const char *path, struct cw_stat *ret, struct cw_error *err) _must_check_;
 /* The same of a file that is read next. Of one that has just been changed it waits (20 ms at most) until another change would have another time. */
 int cw_stat_settled(const char *path, struct cw_stat *ret, struct cw_error *err) _must_check_;
+/* Waits likewise. False: there was nothing to wait for. */
+bool cw_settle(int64_t ctime_ns);
 /* Files that match a pattern (glob(7)), sorted by bytes, relative patterns below base_dir. No match: CW_E_PIPELINE naming the pattern.
  * Directories that a wildcard matches are left out; CW_E_PIPELINE for what else is no file, CW_E_IO for links that lead nowhere and what can't be looked at.
  * ret_prefix: length of the directory prefix free of wildcards, to be cut from each path to get the relative path. */

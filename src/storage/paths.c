@@ -32,18 +32,21 @@ int cw_stat(const char *path, struct cw_stat *ret, struct cw_error *err)
     return 0;
 }
 
-int cw_stat_settled(const char *path, struct cw_stat *ret, struct cw_error *err)
+bool cw_settle(int64_t ctime_ns)
 {
     struct timespec now;
-    int r = cw_stat(path, ret, err);
-    if (r < 0 || ret->is_dir)
-        return r;
     clock_gettime(CLOCK_REALTIME, &now);
-    int64_t age = (int64_t)now.tv_sec * 1000000000 + now.tv_nsec - ret->ctime_ns;
+    int64_t age = (int64_t)now.tv_sec * 1000000000 + now.tv_nsec - ctime_ns;
     if (age < 0 || age >= SETTLED_NS) /* of the future: another machine's clock, waiting would not help */
-        return 0;
+        return false;
     nanosleep(&(struct timespec){.tv_nsec = SETTLED_NS - age}, NULL);
-    return cw_stat(path, ret, err);
+    return true;
+}
+
+int cw_stat_settled(const char *path, struct cw_stat *ret, struct cw_error *err)
+{
+    int r = cw_stat(path, ret, err);
+    return r == 0 && !ret->is_dir && cw_settle(ret->ctime_ns) ? cw_stat(path, ret, err) : r;
 }
 
 void cw_paths_deinit(struct cw_paths *p)

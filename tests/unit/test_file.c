@@ -8,6 +8,7 @@
 #include <dirent.h>
 #include <fcntl.h>
 #include <pthread.h>
+#include <stdatomic.h>
 #include <sys/resource.h>
 #include <time.h>
 
@@ -93,10 +94,10 @@ static void notices_what_is_written_in_place(void **state)
     uint64_t stamp = cw_file_stamp(f);
     assert_int_equal(cw_file_read(f, 0, buffer, 4, false, NULL), 0);
     assert_int_equal(cw_file_check(f, cw_now_ns(), false, NULL), 0);
-    assert_true(cw_file_unchanged(f, 7));
+    assert_true(cw_file_unchanged(f, 7, true));
     change_in_place(path, "4567", &was);
-    assert_true(cw_file_unchanged(f, 7)); /* looked at before in this turn */
-    assert_false(cw_file_unchanged(f, 8));
+    assert_true(cw_file_unchanged(f, 7, true)); /* looked at before in this turn */
+    assert_false(cw_file_unchanged(f, 8, true));
     assert_int_equal(cw_file_read(f, 0, buffer, 4, false, NULL), 0); /* it is open */
     assert_int_equal(cw_file_check(f, 0, false, NULL), 0); /* looked at since then */
     assert_int_equal(cw_file_check(f, cw_now_ns(), false, &err), CW_E_DATA);
@@ -113,8 +114,81 @@ static void notices_what_is_written_in_place(void **state)
     temp_file("new", "89ab", 4);
     assert_int_equal(rename(temp_path("new"), path), 0);
     assert_int_equal(cw_file_check(f, cw_now_ns(), false, &err), CW_E_DATA);
-    assert_contains(err.message, "another file has its place");
+    assert_contains(err.message, "its change time");
     assert_int_equal(cw_file_verdict(f, 0, NULL), CW_E_DATA);
+    cw_file_free(f);
+}
+
+/* An index that knows of each file its first byte. */
+struct firsts { char bytes[3]; atomic_int compared; };
+
+static int same_first(const void *index, size_t i, struct cw_file *f, bool *ret, struct cw_error *err)
+{
+    struct firsts *x = (struct firsts *)index;
+    char byte;
+    atomic_fetch_add(&x->compared, 1);
+    int r = cw_file_read(f, 0, &byte, 1, false, err);
+    *ret = r == 0 && byte == x->bytes[i];
+    return cw_file_verdict(f, r, err);
+}
+
+static struct cw_file *compared_file(const char *path, const struct firsts *x)
+{
+    struct cw_stat was;
+    struct cw_file *f;
+    char buffer[4];
+    assert_int_equal(cw_stat_settled(path, &was, NULL), 0);
+    assert_int_equal(cw_file_new(path, &was, &f, NULL), 0);
+    cw_file_compare_by(f, same_first, x, 1);
+    assert_int_equal(cw_file_read(f, 0, buffer, 4, false, NULL), 0);
+    return f;
+}
+
+static void *check_now(void *f) { return cw_file_check(f, cw_now_ns(), false, NULL) == 0 ? NULL : f; }
+
+static void what_moved_its_change_time_alone_is_compared_once(void **state)
+{
+    (void)state;
+    struct firsts x = {.bytes = "-0"};
+    const char *path = temp_file("mode", "0123", 4);
+    struct cw_file *f = compared_file(path, &x);
+    assert_int_equal(chmod(path, 0400), 0);
+    assert_int_equal(cw_file_check(f, cw_now_ns(), true, NULL), 1); /* takes reading */
+    assert_int_equal(atomic_load(&x.compared), 0);
+    assert_false(cw_file_unchanged(f, 1, false));
+    pthread_t threads[4];
+    for (int i = 0; i < 4; i++)
+        assert_int_equal(pthread_create(&threads[i], NULL, check_now, f), 0);
+    for (int i = 0; i < 4; i++) {
+        void *failed;
+        pthread_join(threads[i], &failed);
+        assert_null(failed);
+    }
+    assert_int_equal(atomic_load(&x.compared), 1);
+    assert_true(cw_file_unchanged(f, 1, false));
+    assert_false(cw_file_unchanged(f, 2, true));
+    assert_int_equal(unlink(path), 0); /* it stays open */
+    assert_int_equal(cw_file_check(f, cw_now_ns(), false, NULL), 0);
+    assert_int_equal(atomic_load(&x.compared), 2);
+    cw_file_free(f);
+}
+
+static void what_was_written_in_place_is_compared_and_is_another(void **state)
+{
+    (void)state;
+    struct firsts x = {.bytes = "-0"};
+    struct cw_error err = {0};
+    struct cw_stat was;
+    const char *path = temp_file("rewritten", "0123", 4);
+    struct cw_file *f = compared_file(path, &x);
+    assert_int_equal(cw_stat(path, &was, NULL), 0);
+    change_in_place(path, "4567", &was);
+    for (int i = 0; i < 2; i++)
+        assert_int_equal(cw_file_check(f, cw_now_ns(), false, &err), CW_E_DATA);
+    assert_contains(err.message, "changed since it was indexed: its content is another");
+    assert_contains(err.file, "/rewritten");
+    change_in_place(path, "0", &was); /* and back */
+    assert_int_equal(cw_file_check(f, cw_now_ns(), false, NULL), 0);
     cw_file_free(f);
 }
 
@@ -276,6 +350,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(reads_ranges),      cmocka_unit_test(notices_what_is_written_in_place), cmocka_unit_test(a_file_just_written_is_waited_for),
         cmocka_unit_test(notices_changes),   cmocka_unit_test(bounds_descriptors),
+        cmocka_unit_test(what_moved_its_change_time_alone_is_compared_once), cmocka_unit_test(what_was_written_in_place_is_compared_and_is_another),
         cmocka_unit_test(matches_patterns),  cmocka_unit_test(lists_directories), cmocka_unit_test(writes_whole_files),
     };
     return cmocka_run_group_tests_name("file", tests, temp_make, temp_remove);
