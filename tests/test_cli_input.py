@@ -223,3 +223,10 @@ def test_no_permission_and_no_space(tmp_path):
         assert ran.code == 2 and ran.error["kind"] == "option" and str(words[1]) in ran.error["message"] and ran.json["batches"] == 0, (words, ran.out)
     assert failed(pipeline, 1, "--log", "/dev/full")["kind"] == "io"
     assert "image" in failed(pipeline, 2, "--save", tmp_path / "sheets")["message"]
+
+
+def test_a_pipeline_file_that_is_too_large_is_named_with_its_size_and_the_limit(tmp_path):
+    path = tmp_path / "large.json"
+    path.write_bytes(b" " * (16 << 20) + b"{}")
+    error = failed(path, 2)
+    assert f"{path} has 16777218 bytes: expected at most 16777216" in error["message"]

@@ -24,25 +24,47 @@ struct provision {
     char *token;
     struct cw_fleet *fleet;
     struct cw_timer *deadline;
+    struct cw_error refused; /* why it ends, if the dispatcher will have none of it */
     bool ending;
 };
 
+/* Workers end by themselves within their own --drain-timeout, whose default is ours: only those that do not are killed. */
+#define DRAIN_MORE_S 5
+
 static const char *const kinds[] = {"local", NULL};
 
-static void on_log(void *log, bool warning, const char *text) { cli_log(log, warning, "%s", text); }
+static void on_log(void *arg, bool warning, const char *text)
+{
+    const struct provision *x = arg;
+    cli_log(&x->log, warning, "%s", text);
+}
 static void on_empty(void *loop) { cw_loop_stop(loop); }
 
 static void end(struct provision *x, bool now) { cw_fleet_end(x->fleet, now, on_empty, x->o.loop); }
 static void on_deadline(void *arg) { end(arg, true); }
+
+static void end_in_order(struct provision *x)
+{
+    end(x, x->ending);
+    x->ending = true;
+    cw_timer_start(x->deadline, (uint64_t)(x->drain * 1e9), 0);
+}
+
+static void on_refused(void *arg, const struct cw_error *why)
+{
+    struct provision *x = arg;
+    if (x->ending)
+        return;
+    x->refused = *why;
+    end_in_order(x);
+}
 
 /* The first one lets workers finish, a second one does not. */
 static void on_signal(void *arg, int signal)
 {
     struct provision *x = arg;
     cli_log(&x->log, false, "%s: %s", signal == SIGINT ? "SIGINT" : "SIGTERM", x->ending ? "workers are killed" : "workers finish what they have");
-    end(x, x->ending);
-    x->ending = true;
-    cw_timer_start(x->deadline, (uint64_t)(x->drain * 1e9), 0);
+    end_in_order(x);
 }
 
 static int print_ready(const struct provision *x)
@@ -62,6 +84,8 @@ static int run(struct provision *x, struct cw_error *err)
     if (r >= 0) {
         print_ready(x);
         cw_loop_run(x->o.loop);
+        if (x->refused.status < 0)
+            r = cw_error_set(err, x->refused.status, "the dispatcher at %s refuses: %.600s", x->o.dispatcher, x->refused.message);
     } else
         x->o.provisioner->ops->free(x->o.provisioner);
     x->fleet = cw_fleet_free(x->fleet);
@@ -101,7 +125,7 @@ static int serve(struct provision *x, char **words, size_t n_words, struct cw_er
 
 int cli_provision(int argc, char **argv)
 {
-    struct provision x = {.o = {.pool = "local", .price_per_h = CLI_PRICE_WORKER, .log = on_log, .log_arg = &x.log}, .minimum = 1, .maximum = 1, .kind = "local", .drain = 20,
+    struct provision x = {.o = {.pool = "local", .price_per_h = CLI_PRICE_WORKER, .log = on_log, .log_arg = &x, .refused = on_refused}, .minimum = 1, .maximum = 1, .kind = "local", .drain = 20,
                           .log = {.role = "provisioner"}};
     struct cw_error err = {0};
     int n_args = 0;
@@ -135,6 +159,7 @@ int cli_provision(int argc, char **argv)
     x.o.token = x.token;
     x.o.minimum = (uint32_t)x.minimum;
     x.o.maximum = (uint32_t)x.maximum;
+    x.o.drain_ns = (uint64_t)((x.drain + DRAIN_MORE_S) * 1e9);
     cli_raise_limits();
     if (r >= 0)
         r = serve(&x, argv + 1, (size_t)n_args, &err);

@@ -5,11 +5,21 @@
 #include <libgen.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "base/text.h"
 #include "cache/cache.h"
 #include "client/autocache.h"
 #include "ops/table.h"
+
+static int too_large(FILE *f, const char *path, size_t limit, struct cw_error *err)
+{
+    struct stat st;
+    cw_error_file(err, path);
+    if (fstat(fileno(f), &st) == 0 && S_ISREG(st.st_mode))
+        return cw_error_set(err, CW_E_OPTION, "%s has %lld bytes: expected at most %zu", path, (long long)st.st_size, limit);
+    return cw_error_set(err, CW_E_OPTION, "%s does not end: expected at most %zu bytes", path, limit);
+}
 
 int cw_read_file(const char *path, size_t limit, char **ret, size_t *ret_size, struct cw_error *err)
 {
@@ -26,7 +36,7 @@ int cw_read_file(const char *path, size_t limit, char **ret, size_t *ret_size, s
         if (size < capacity)
             break;
         if (capacity >= limit) {
-            r = cw_error_set(err, CW_E_OPTION, "%s is larger than %zu bytes", path, limit);
+            r = too_large(f, path, limit, err);
             break;
         }
         capacity *= 2;

@@ -12,6 +12,7 @@
 #define NAME_BYTES 64
 #define WHY_BYTES 1000
 #define DELAY_WEIGHT 0.3 /* of the last start among those before */
+#define PRESENT_NS DP_S  /* all names each time: not for each of a thousand workers that come one by one */
 
 static struct pool *pool_find(struct cw_dispatcher *d, const char *name)
 {
@@ -21,7 +22,23 @@ static struct pool *pool_find(struct cw_dispatcher *d, const char *name)
     return NULL;
 }
 
-static bool is_of(const struct worker *w, const struct pool *p) { return w->pool && strcmp(w->pool, p->name) == 0; } /* NULL: known from the journal only */
+/* NULL: known from the journal only. */
+static bool says(const struct worker *w, const struct pool *p) { return w->pool && strcmp(w->pool, p->name) == 0; }
+
+/* Its provisioner's own. Those of one before it are as workers that somebody else started: they serve while they are there, and are nobody's to end. */
+static bool is_of(const struct worker *w, const struct pool *p) { return says(w, p) && strncmp(w->name, p->prefix, strlen(p->prefix)) == 0; }
+
+static uint32_t count_left(const struct cw_dispatcher *d, const struct pool *p)
+{
+    uint32_t n = 0;
+    CW_LIST_EACH(at, &d->workers) {
+        const struct worker *w = CW_CONTAINER(at, struct worker, link);
+        n += w->peer && says(w, p) && !is_of(w, p);
+    }
+    return n;
+}
+
+static uint32_t most_of(const struct pool *p) { return p->maximum - CW_MIN(p->n_left, p->maximum); }
 
 static size_t n_pools(const struct cw_dispatcher *d)
 {
@@ -38,6 +55,8 @@ static int pool_check(const struct cw_dispatcher *d, const Cachew__Pool *m, bool
     size_t size = strlen(m->name);
     if (size == 0 || size > NAME_BYTES || !cw_text_utf8(m->name, size))
         return cw_error_set(err, CW_E_OPTION, "a pool's name has 1 to %d bytes of UTF-8, not %zu", NAME_BYTES, size);
+    if (strlen(m->prefix) > DP_NAME)
+        return cw_error_set(err, CW_E_OPTION, "pool \"%s\": names of its workers begin with %zu bytes: expected at most %d", m->name, strlen(m->prefix), DP_NAME);
     if (strlen(m->why) > WHY_BYTES)
         return cw_error_set(err, CW_E_OPTION, "pool \"%s\" says why in %zu bytes: expected at most %d", m->name, strlen(m->why), WHY_BYTES);
     if (m->maximum > MAX_UNITS || m->minimum > m->maximum || m->units > MAX_UNITS || !(m->price_per_h >= 0 && m->price_per_h < 1e9) || !(m->cpu_share >= 0 && m->cpu_share < 1e6))
@@ -58,24 +77,31 @@ static void insert(struct cw_dispatcher *d, struct pool *p)
     cw_list_add(before, &p->link); /* adding to the end of a ring that begins there is adding before it */
 }
 
-/* A provisioner that connects again takes its pool over, before its old connection was noticed to be dead. */
-static void take_over(struct cw_dispatcher *d, struct pool *p, struct cw_peer *by)
+/* A provisioner that connects again takes its pool over, before its old connection was noticed to be dead. Another one is refused: who has a pool keeps it. */
+static int take_over(struct cw_dispatcher *d, struct pool *p, struct cw_peer *by, struct cw_error *err)
 {
     struct cw_error why = {0};
     struct cw_peer *old = p->peer;
     if (old == by)
-        return;
-    cw_error_set(&why, CW_E_SERVICE, "another provisioner has pool \"%s\"", p->name);
+        return 0;
+    if (memcmp(old->incarnation, by->incarnation, sizeof(by->incarnation)) != 0) {
+        cw_error_attribute(err, "pool", p->name, "a name of its own for each provisioner");
+        return cw_error_set(err, CW_E_SERVICE, "another provisioner has pool \"%s\": expected a name of its own for each (--pool)", p->name);
+    }
+    cw_error_set(&why, CW_E_SERVICE, "the provisioner has another connection");
     old->pool = NULL;
     cw_dp_close(d, old, &why);
     p->peer = by;
     by->pool = p;
+    return 0;
 }
 
 static int pool_new(struct cw_dispatcher *d, struct cw_peer *peer, const char *name, struct pool **ret, struct cw_error *err)
 {
     struct pool *p = calloc(1, sizeof(*p));
-    if (!p || !(p->name = strdup(name))) {
+    if (!p || !(p->name = strdup(name)) || !(p->prefix = strdup(""))) {
+        if (p)
+            free(p->name);
         free(p);
         return cw_error_nomem(err, sizeof(*p), "a pool");
     }
@@ -97,11 +123,17 @@ int cw_dp_pool_message(struct cw_dispatcher *d, struct cw_peer *peer, const Cach
     if (r == 0 && peer->pool && peer->pool != p)
         r = cw_error_set(err, CW_E_SERVICE, "this connection is that of pool \"%s\"", peer->pool->name);
     bool is_new = !p;
+    if (r == 0 && p)
+        r = take_over(d, p, peer, err);
     if (r == 0 && is_new)
         r = pool_new(d, peer, m->name, &p, err);
     if (r < 0)
         return r;
-    take_over(d, p, peer);
+    char *prefix = strdup(m->prefix);
+    if (!prefix)
+        return cw_error_nomem(err, strlen(m->prefix), "a pool");
+    free(p->prefix);
+    p->prefix = prefix;
     if (is_new)
         p->wanted = CW_MAX(m->units, m->minimum); /* what is there stays, until it is known what is needed */
     if (*m->why && (!p->why || strcmp(p->why, m->why) != 0))
@@ -126,6 +158,7 @@ void cw_dp_pool_lost(struct cw_dispatcher *d, struct pool *p)
     cw_link_out(&p->link);
     free(p->name);
     free(p->why);
+    free(p->prefix);
     free(p);
     cw_dp_crews_later(d);
 }
@@ -134,11 +167,20 @@ void cw_dp_pool_started(struct cw_dispatcher *d, const struct worker *w)
 {
     d->supply_serial++;
     struct pool *p = *w->pool ? pool_find(d, w->pool) : NULL;
-    if (!p || p->n_asked == 0) /* in the place of one that died: nobody knows since when */
+    if (p)
+        p->changed = true;
+    if (!p || p->n_asked == 0 || !is_of(w, p)) /* in the place of one that died: nobody knows since when */
         return;
     p->n_asked--;
     double delay = (double)(d->now_ns - p->asked_ns) / 1e9;
     p->start_delay_s = p->start_delay_s > 0 ? p->start_delay_s + DELAY_WEIGHT * (delay - p->start_delay_s) : delay;
+}
+
+void cw_dp_pool_missed(struct cw_dispatcher *d, const struct worker *w)
+{
+    struct pool *p = *w->pool ? pool_find(d, w->pool) : NULL;
+    if (p)
+        p->changed = true;
 }
 
 void cw_dp_pool_released(struct cw_dispatcher *d, const struct worker *w)
@@ -150,7 +192,7 @@ void cw_dp_pool_released(struct cw_dispatcher *d, const struct worker *w)
 
 /* ---- what is wanted of them ---- */
 
-/* Workers that are there and stay: of no pool, or of one whose provisioner is away. */
+/* Workers that are there and stay: of no pool, or of a provisioner that is away, or was there before the one that has the pool now. */
 static int n_others(const struct cw_dispatcher *d)
 {
     int n = 0;
@@ -168,7 +210,7 @@ int cw_dp_pools_most(const struct cw_dispatcher *d)
 {
     int64_t n = n_others(d);
     CW_LIST_EACH(at, &d->pools)
-        n += CW_CONTAINER(at, struct pool, link)->maximum;
+        n += most_of(CW_CONTAINER(at, struct pool, link));
     return (int)CW_MIN(n, (int64_t)DP_WORKERS);
 }
 
@@ -204,16 +246,24 @@ static void say(struct cw_dispatcher *d, struct pool *p)
 {
     Cachew__Want m = CACHEW__WANT__INIT;
     Cachew__Envelope e = CACHEW__ENVELOPE__INIT;
-    _cleanup_free_ char **names = calloc(d->n_workers + 1, sizeof(char *));
+    Cachew__Present present = CACHEW__PRESENT__INIT;
+    _cleanup_free_ char **names = calloc(2 * d->n_workers + 1, sizeof(char *));
     p->due = !names; /* without memory: later */
     if (!names)
         return;
+    p->changed = false;
+    p->said_ns = d->now_ns;
     m.workers = p->wanted;
     m.release = names;
+    m.present = &present;
+    present.names = names + d->n_workers;
     CW_LIST_EACH(at, &d->workers) {
         struct worker *w = CW_CONTAINER(at, struct worker, link);
-        if (w->peer && w->released && is_of(w, p))
-            names[m.n_release++] = w->name;
+        if (!w->peer || !is_of(w, p))
+            continue;
+        present.names[present.n_names++] = w->name;
+        if (w->released)
+            m.release[m.n_release++] = w->name;
     }
     e.of_case = CACHEW__ENVELOPE__OF_WANT;
     e.want = &m;
@@ -228,14 +278,15 @@ void cw_dp_pools_want(struct cw_dispatcher *d, int n_workers)
     bool keep = d->grace_until_ns != 0 || d->now_ns - d->busy_ns < DP_WARM; /* the next job may come soon, or be found again */
     CW_LIST_EACH(at, &d->pools) {
         struct pool *p = CW_CONTAINER(at, struct pool, link);
-        uint32_t n = (uint32_t)CW_MAX(CW_MIN(needed, (int64_t)p->maximum), (int64_t)p->minimum);
+        p->n_left = count_left(d, p);
+        uint32_t most = most_of(p), n = (uint32_t)CW_MIN(CW_MAX(needed, (int64_t)p->minimum), (int64_t)most);
         if (n_workers == 0 && keep)
-            n = CW_MIN(CW_MAX(n, p->wanted), p->maximum);
+            n = CW_MIN(CW_MAX(n, p->wanted), most);
         if (n > p->wanted)
             p->asked_ns = d->now_ns;
         if (n != p->wanted)
             p->n_asked = n > p->units ? n - p->units : 0;
-        p->due |= n != p->wanted;
+        p->due |= n != p->wanted || (p->changed && d->now_ns - p->said_ns >= PRESENT_NS);
         p->wanted = n;
         needed -= n;
         drain_surplus(d, p);

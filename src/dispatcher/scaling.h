@@ -73,12 +73,15 @@ struct scaling {
 struct pool {
     struct cw_link link;       /* the cheapest first */
     struct cw_peer *peer;
-    char *name, *why;
+    char *name, *why, *prefix;
     uint32_t minimum, maximum, units;
+    uint32_t n_left;           /* workers of a provisioner before this one that are connected still: they count */
     double price_per_h, cpu_share;
     double start_delay_s;      /* as measured; 0: not yet */
     uint32_t wanted;
     bool due;                  /* it is to be told what is wanted */
+    bool changed;              /* others of its workers are connected: it is told, once a second at most */
+    uint64_t said_ns;          /* when it was told last */
     uint64_t asked_ns;         /* for more */
     uint32_t n_asked;          /* of these, not there yet */
 };
@@ -119,6 +122,7 @@ json_t *cw_dp_scale_decisions(const struct cw_dispatcher *d, const struct job *j
 int cw_dp_pool_message(struct cw_dispatcher *d, struct cw_peer *p, const Cachew__Envelope *m, struct cw_error *err) _must_check_;
 void cw_dp_pool_lost(struct cw_dispatcher *d, struct pool *p);
 void cw_dp_pool_started(struct cw_dispatcher *d, const struct worker *w); /* it is there */
+void cw_dp_pool_missed(struct cw_dispatcher *d, const struct worker *w);  /* its connection ended */
 void cw_dp_pool_released(struct cw_dispatcher *d, const struct worker *w); /* it was told to drain: its provisioner may end it */
 int cw_dp_pools_most(const struct cw_dispatcher *d);          /* workers that there could be */
 void cw_dp_pools_want(struct cw_dispatcher *d, int n_workers); /* so many are needed */

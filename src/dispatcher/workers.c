@@ -333,6 +333,7 @@ void cw_dp_worker_lost(struct cw_dispatcher *d, struct worker *w)
     if (!w->draining)
         cw_dp_history_worker_gone(d, w);
     cw_dp_tell_gone(d, w);
+    cw_dp_pool_missed(d, w);
     w->peer->worker = NULL;
     w->peer = NULL;
     w->ready = false;

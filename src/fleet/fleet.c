@@ -1,11 +1,11 @@
 #include "fleet/fleet.h"
 
+#include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
-#include <unistd.h>
 
 #include "base/clock.h"
 #include "base/list.h"
@@ -18,20 +18,31 @@
 #define FIRST_RETRY_NS UINT64_C(200000000)
 #define LAST_RETRY_NS UINT64_C(30000000000)
 #define HOPELESS 3                            /* so many failures in a row: there are no more than those that are there */
+#define MISSING_NS UINT64_C(15000000000)      /* a worker that lost its dispatcher tries again each second: who does not come back within this hangs ... */
+#define STARTING_NS UINT64_C(120000000000)    /* ... and so does who never came. One that is not let in ends by itself before that */
+#define TAKEN_NS UINT64_C(10000000000)        /* a pool whose provisioner died is free once its connection is noticed to be dead: 3 s */
+#define LOOK_NS UINT64_C(1000000000)          /* how often is looked who is late, while somebody is */
 
 struct unit {
     struct cw_link link;
     struct cw_fleet *fleet;
-    char name[96];
+    char name[112];
     void *handle;
     uint64_t started_ns;
-    bool ending;
+    uint64_t missing_ns;          /* since when the dispatcher has no connection with it; 0: it has, or that is not known */
+    uint64_t kill_ns;             /* ending: when it is killed; 0: it was */
+    bool ending, came;            /* came: the dispatcher has had a connection with it */
 };
 
 struct cw_fleet {
     struct cw_fleet_options o;
     struct cw_conn *conn;
+    uint8_t incarnation[16];
+    char prefix[80];              /* of the names of units: what comes after it is a number */
     bool open, ending;
+    bool told;                    /* who is present: not every dispatcher says so */
+    uint64_t open_ns;             /* since when */
+    uint64_t taken_ns;            /* since when it is refused, as another one has the pool; 0: it is not */
     struct cw_timer *reconnect, *retry;
     struct cw_post post;          /* to look what is to be done */
     struct cw_link units;
@@ -57,6 +68,15 @@ static void fleet_log(struct cw_fleet *f, bool warning, const char *format, ...)
         f->o.log(f->o.log_arg, warning, text);
 }
 
+static uint32_t n_all(const struct cw_fleet *f)
+{
+    uint32_t n = 0;
+    CW_LIST_EACH(at, &f->units)
+        n++;
+    return n;
+}
+
+/* Those that are to stay. */
 static uint32_t n_units(const struct cw_fleet *f)
 {
     uint32_t n = 0;
@@ -81,6 +101,7 @@ static void say(struct cw_fleet *f)
     m.price_per_h = f->o.price_per_h;
     m.cpu_share = f->o.cpu_share;
     m.units = units;
+    m.prefix = f->prefix;
     m.why = f->failures ? f->why : (char *)(uintptr_t)"";
     e.of_case = CACHEW__ENVELOPE__OF_POOL;
     e.pool = &m;
@@ -125,7 +146,8 @@ static int start_one(struct cw_fleet *f, struct cw_error *err)
         return cw_error_nomem(err, sizeof(*u), "a worker");
     u->fleet = f;
     u->started_ns = cw_now_ns();
-    snprintf(u->name, sizeof(u->name), "%.64s-%d-%llu", f->o.pool, (int)getpid(), (unsigned long long)++f->n_started);
+    u->missing_ns = u->started_ns;
+    snprintf(u->name, sizeof(u->name), "%s%llu", f->prefix, (unsigned long long)++f->n_started);
     int r = f->o.provisioner->ops->start(f->o.provisioner, u->name, u, &u->handle, err);
     if (r < 0) {
         free(u);
@@ -145,6 +167,38 @@ static void forgive(struct cw_fleet *f, uint64_t now)
     }
 }
 
+static void end_unit(struct cw_fleet *f, struct unit *u, bool now)
+{
+    u->ending = true;
+    u->kill_ns = now ? 0 : cw_now_ns() + f->o.drain_ns;
+    f->o.provisioner->ops->end(f->o.provisioner, u->handle, now);
+}
+
+/* Whether the dispatcher has waited in vain for it, as long as it could be asked. */
+static bool hangs(const struct cw_fleet *f, const struct unit *u, uint64_t now)
+{
+    return f->told && u->missing_ns && now >= CW_MAX(u->missing_ns, f->open_ns) + (u->came ? MISSING_NS : STARTING_NS);
+}
+
+/* Kills who hangs, and who does not end. Returns whether to look again soon: somebody is missing, or ending. */
+static bool end_late(struct cw_fleet *f, uint64_t now)
+{
+    bool late = false;
+    CW_LIST_EACH(at, &f->units) {
+        struct unit *u = CW_CONTAINER(at, struct unit, link);
+        bool hung = !u->ending && hangs(f, u, now), slow = u->ending && u->kill_ns && now >= u->kill_ns;
+        if (hung)
+            fleet_log(f, true, "worker %s: the dispatcher has heard nothing of it for %llu s; it is killed, and another one takes its place", u->name,
+                      (unsigned long long)((u->came ? MISSING_NS : STARTING_NS) / 1000000000));
+        if (slow)
+            fleet_log(f, true, "worker %s was to end %llu s ago; it is killed", u->name, (unsigned long long)(f->o.drain_ns / 1000000000));
+        if (hung || slow)
+            end_unit(f, u, true);
+        late |= u->ending ? u->kill_ns != 0 : u->missing_ns != 0;
+    }
+    return late;
+}
+
 static void look(void *arg)
 {
     struct cw_fleet *f = arg;
@@ -155,7 +209,8 @@ static void look(void *arg)
         return;
     }
     forgive(f, now);
-    while (n_units(f) < CW_MAX(f->wanted, f->hoped) && now >= f->next_start_ns) {
+    bool late = end_late(f, now);
+    while (n_units(f) < CW_MAX(f->wanted, f->hoped) && n_all(f) < f->o.maximum && now >= f->next_start_ns) {
         struct cw_error err = {0};
         if (start_one(f, &err) < 0) {
             fleet_log(f, true, "%s", err.message);
@@ -163,25 +218,53 @@ static void look(void *arg)
         } else if (f->failures) /* one by one, until one serves */
             f->next_start_ns = now + AGE_NS;
     }
-    if (f->failures)
+    if (late)
+        cw_timer_start(f->retry, LOOK_NS, 0);
+    else if (f->failures)
         cw_timer_start(f->retry, CW_MAX(f->next_start_ns, now + AGE_NS) - now, 0);
     say(f);
 }
 
 /* ---- the dispatcher ---- */
 
+static struct unit *find_unit(struct cw_fleet *f, const char *name)
+{
+    CW_LIST_EACH(at, &f->units)
+        if (strcmp(CW_CONTAINER(at, struct unit, link)->name, name) == 0)
+            return CW_CONTAINER(at, struct unit, link);
+    return NULL;
+}
+
+/* All that the dispatcher has connections with: since when the others are missing. */
+static void on_present(struct cw_fleet *f, const Cachew__Present *m)
+{
+    uint64_t now = cw_now_ns();
+    f->told = true;
+    for (size_t i = 0; i < m->n_names; i++) {
+        struct unit *u = find_unit(f, m->names[i]);
+        if (u) {
+            u->came = true;
+            u->missing_ns = UINT64_MAX; /* marked */
+        }
+    }
+    CW_LIST_EACH(at, &f->units) {
+        struct unit *u = CW_CONTAINER(at, struct unit, link);
+        u->missing_ns = u->missing_ns == UINT64_MAX ? 0 : u->missing_ns ? u->missing_ns : now;
+    }
+}
+
 static void on_want(struct cw_fleet *f, const Cachew__Want *m)
 {
     f->wanted = CW_MIN(m->workers, f->o.maximum);
     f->backoff_ns = RECONNECT_FIRST_NS;
-    for (size_t i = 0; i < m->n_release; i++)
-        CW_LIST_EACH(at, &f->units) {
-            struct unit *u = CW_CONTAINER(at, struct unit, link);
-            if (!u->ending && strcmp(u->name, m->release[i]) == 0) {
-                u->ending = true;
-                f->o.provisioner->ops->end(f->o.provisioner, u->handle, false);
-            }
-        }
+    f->taken_ns = 0;
+    for (size_t i = 0; i < m->n_release; i++) {
+        struct unit *u = find_unit(f, m->release[i]);
+        if (u && !u->ending)
+            end_unit(f, u, false);
+    }
+    if (m->present)
+        on_present(f, m->present);
     cw_loop_post(f->o.loop, &f->post);
 }
 
@@ -202,6 +285,7 @@ static int on_open(void *user, struct cw_conn *c, const Cachew__Envelope *peer, 
     if (!peer->welcome || peer->welcome->role != CACHEW__ROLE__ROLE_DISPATCHER)
         return cw_error_set(err, CW_E_SERVICE, "%s is no dispatcher", cw_conn_peer(c));
     f->open = true;
+    f->open_ns = cw_now_ns();
     f->said = false;
     say(f);
     return 0;
@@ -213,17 +297,33 @@ static void connect_later(struct cw_fleet *f)
     f->backoff_ns = CW_MIN(2 * f->backoff_ns, RECONNECT_LAST_NS);
 }
 
+/* For good: what was wrong stays so until somebody changes it. Who was accepted before waits for that. */
+static bool is_refused(struct cw_fleet *f, const struct cw_error *why)
+{
+    uint64_t now = cw_now_ns();
+    if (strcmp(why->attribute, "pool") != 0)
+        return cw_failure_is_final(why) && !f->open_ns;
+    if (!f->taken_ns)
+        f->taken_ns = now;
+    f->backoff_ns = RECONNECT_FIRST_NS; /* it may be free any moment */
+    return now - f->taken_ns >= TAKEN_NS;
+}
+
 static void on_closed(void *user, struct cw_conn *c CW_UNUSED, const struct cw_error *why)
 {
     struct cw_fleet *f = user;
     if (f->open && !f->ending)
         fleet_log(f, false, "the dispatcher's connection ended: %s", why->status ? why->message : "it closed it");
     f->conn = NULL;
-    f->open = false;
-    if (f->ending)
+    f->open = f->told = false;
+    if (f->ending) {
         cw_loop_post(f->o.loop, &f->post);
-    else
-        connect_later(f);
+        return;
+    }
+    bool refused = is_refused(f, why);
+    connect_later(f);
+    if (refused && f->o.refused)
+        f->o.refused(f->o.log_arg, why);
 }
 
 static const struct cw_conn_ops conn_ops = {.open = on_open, .message = on_message, .closed = on_closed};
@@ -233,12 +333,11 @@ static void connect_now(void *arg)
     struct cw_fleet *f = arg;
     struct cw_error err = {0};
     Cachew__Hello hello;
-    uint8_t incarnation[16];
     char host[80];
-    if (f->ending || getrandom(incarnation, sizeof(incarnation), 0) != sizeof(incarnation))
+    if (f->ending)
         return;
     cw_host_identity(host);
-    cw_hello_init(&hello, CACHEW__ROLE__ROLE_PROVISIONER, f->o.pool, incarnation, host);
+    cw_hello_init(&hello, CACHEW__ROLE__ROLE_PROVISIONER, f->o.pool, f->incarnation, host);
     struct cw_conn_options o = {.hello = &hello, .limits = CW_LIMITS_PROVISIONER, .token = f->o.token, .tls = f->o.tls};
     if (cw_conn_connect(f->o.loop, f->o.dispatcher, &o, &conn_ops, f, &f->conn, &err) < 0) {
         fleet_log(f, true, "the dispatcher can't be reached: %s", err.message);
@@ -254,7 +353,11 @@ int cw_fleet_new(const struct cw_fleet_options *o, struct cw_fleet **ret, struct
     if (!f)
         return cw_error_nomem(err, sizeof(*f), "a fleet");
     f->o = *o;
-    f->wanted = o->minimum;
+    if (getrandom(f->incarnation, sizeof(f->incarnation), 0) != sizeof(f->incarnation)) {
+        free(f);
+        return cw_error_errno(err, CW_E_IO, errno, "no random bytes");
+    }
+    snprintf(f->prefix, sizeof(f->prefix), "%.64s-%02x%02x%02x%02x-", o->pool, f->incarnation[0], f->incarnation[1], f->incarnation[2], f->incarnation[3]);
     f->backoff_ns = RECONNECT_FIRST_NS;
     f->post = (struct cw_post){.fn = look, .arg = f};
     cw_list_init(&f->units);
@@ -268,7 +371,6 @@ int cw_fleet_new(const struct cw_fleet_options *o, struct cw_fleet **ret, struct
         free(f);
         return r;
     }
-    look(f);
     connect_now(f);
     *ret = f;
     return 0;
