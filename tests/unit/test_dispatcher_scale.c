@@ -385,6 +385,20 @@ static void test_who_drains_is_released_once(void **state)
     end(u);
 }
 
+/* Two took the pool from each other, again and again. */
+static void test_a_pool_stays_with_the_provisioner_that_has_it(void **state)
+{
+    (void)state;
+    struct run *u = begin("fixed:3", 100);
+    struct run_peer *first = run_connect(u, CACHEW__ROLE__ROLE_PROVISIONER), *second = run_connect(u, CACHEW__ROLE__ROLE_PROVISIONER);
+    say_pool(first, 0, 3, 0);
+    say_pool(second, 0, 4, 0);
+    assert_false(first->closed);
+    assert_true(second->closed);
+    assert_non_null(strstr(second->why, "another provisioner has pool \"local\""));
+    end(u);
+}
+
 static void test_nonsense_of_provisioners(void **state)
 {
     (void)state;
@@ -398,6 +412,9 @@ static void test_nonsense_of_provisioners(void **state)
     p = run_connect(u, CACHEW__ROLE__ROLE_PROVISIONER);
     say_pool(p, 0, 3, 0);
     struct run_peer *again = run_connect(u, CACHEW__ROLE__ROLE_PROVISIONER); /* it connected anew, and its old connection is not noticed to be dead */
+    run_lose(again);
+    memcpy(again->incarnation, p->incarnation, 16);
+    run_connect_as(u, again, CACHEW__ROLE__ROLE_PROVISIONER);
     say_pool(again, 0, 4, 0);
     assert_true(p->closed && !again->closed);
     end(u);
@@ -744,6 +761,7 @@ int main(void)
         cmocka_unit_test(test_a_pool_grows_and_shrinks),
         cmocka_unit_test(test_workers_of_no_pool),
         cmocka_unit_test(test_who_drains_is_released_once),
+        cmocka_unit_test(test_a_pool_stays_with_the_provisioner_that_has_it),
         cmocka_unit_test(test_nonsense_of_provisioners),
         cmocka_unit_test(test_measured_and_decided),
         cmocka_unit_test(test_demand_that_falls),
