@@ -162,3 +162,27 @@ def test_words_that_mean_nothing(daemons):
     dispatcher = daemons.start("dispatcher", "--listen", "127.0.0.1:0")
     provisioner = daemons.start("provision", "--dispatcher", dispatcher.address, "--min-workers", 0)
     wait(lambda: "expected one with --policy" in provisioner.err)
+
+
+def test_a_worker_that_hangs_is_ended_and_another_one_takes_its_place(daemons):
+    """Its process lived on, so that the provisioner counted it for ever."""
+    dispatcher = daemons.start("dispatcher", "--listen", "127.0.0.1:0", "--policy", "fixed:2")
+    provisioner = daemons.start("provision", "--dispatcher", dispatcher.address, "--min-workers", 2, "--max-workers", 2, "--", "--memory", "64M")
+
+    def ready():
+        return [w for w in said("workers", "--service", dispatcher.address, "--json") if w["state"] == "ready"]
+    hung = wait(lambda: len(found := ready()) == 2 and found)[0]
+    os.kill(hung["pid"], signal.SIGSTOP)
+    wait(lambda: len(found := ready()) == 2 and hung["id"] not in [w["id"] for w in found])
+    with pytest.raises(ProcessLookupError):
+        os.kill(hung["pid"], 0)
+    assert "it is killed, and another one takes its place" in provisioner.err
+    assert provisioner.end() == 0
+
+
+def test_a_second_provisioner_of_a_pool_ends_and_the_first_stays(daemons):
+    dispatcher = daemons.start("dispatcher", "--listen", "127.0.0.1:0", "--http", "127.0.0.1:0", "--policy", "fixed:1")
+    daemons.start("provision", "--dispatcher", dispatcher.address, "--min-workers", 0, "--max-workers", 3)
+    wait(lambda: dispatcher.json("/api/v1/pools"))
+    assert 'another provisioner has pool "local"' in refused("provision", "--dispatcher", dispatcher.address, "--min-workers", 0, "--max-workers", 4, code=3)
+    assert [p["maximum"] for p in dispatcher.json("/api/v1/pools")] == [3]
