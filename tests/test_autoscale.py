@@ -224,11 +224,26 @@ def test_decisions_are_told(daemons, pipeline):
         assert told in cachew("jobs", "explain", "one", "--service", service.address).stdout
         assert service.json("/api/v1/pools")[0]["maximum"] == 2
         wait(lambda: f'job "one": {told}' in service.err)
-        assert "of a job that there is" in refused("jobs", "explain", "two", "--service", service.address)
+        assert 'there is no job "two"' in refused("jobs", "explain", "two", "--service", service.address)
         assert "explain NAME" in refused("jobs", "list", "--service", service.address)
     finally:
         job.kill()
         job.communicate()
+
+
+def test_explain_of_a_dispatcher_without_a_policy_says_so(daemons, pipeline):
+    """It seemed to be about to decide something."""
+    dispatcher, _ = daemons.service()
+    digest(run(pipeline, "--service", dispatcher.address, "--job", "one"))
+    assert "nothing was decided: the dispatcher has no policy" in cachew("jobs", "explain", "one", "--service", dispatcher.address).stdout
+    assert said("jobs", "explain", "one", "--service", dispatcher.address, "--json") == []
+
+
+def test_a_provisioner_says_what_it_waits_for(daemons):
+    """It waited for its dispatcher without a word."""
+    provisioner = daemons.start("provision", "--dispatcher", "127.0.0.1:1")
+    wait(lambda: "waiting for the dispatcher at 127.0.0.1:1: " in provisioner.err)
+    assert provisioner.end() == 0
 
 
 def test_a_worker_that_can_not_start_is_no_end(daemons, tmp_path):
