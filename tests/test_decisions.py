@@ -53,8 +53,8 @@ def test_all_tell_the_same(daemons, page, tmp_path):
     if not json.loads(said("doctor", "--crash-points", "--json"))["crash_points"]:
         pytest.skip("this build has no slow stores")
     speed = tmp_path / "speed"
-    # Storage takes 100 ms for an element that takes 10 to compute, later 2. All of it is slept: what a busy machine adds to that, and to the client's steps, which take next to nothing, is little beside it.
-    # Were it much quicker, the few elements that are read to know what reading takes would be most of those of an epoch, and batches come in bursts.
+    # Storage takes 100 ms for an element that takes 10 to compute, later 2. All of it is slept: what a busy machine adds to that, and to the client's steps,
+    # is little beside it. Were it much quicker, the elements that are read to know what reading takes would be most of an epoch, and batches come in bursts.
     speed.write_text("30000 0")
     pipeline = tmp_path / "pipeline.json"
     chain = [{"op": "synthetic", "count": 160, "shape": [32, 32, 3], "dtype": "uint8"}, {"op": "delay", "us": 10000}, {"op": "autocache"},
