@@ -158,6 +158,31 @@ def test_a_provisioner_in_the_place_of_one_that_was_killed_counts_the_workers_th
     assert second.end() == 0
 
 
+def test_no_control_group_is_left_of_a_provisioner_that_was_killed(daemons, dispatcher):
+    """Each left as many as it had workers, for ever."""
+    words = ["provision", "--dispatcher", dispatcher.address, "--min-workers", 2, "--max-workers", 2, "--worker-cpus", 0.5, "--", "--memory", "64M"]
+    try:
+        first = daemons.start(*words)
+    except AssertionError as e:
+        if "CPU time can't be limited here" not in str(e):
+            raise
+        pytest.skip("no control groups can be made here")
+    workers = wait(lambda: len(found := ready(dispatcher)) == 2 and found)
+    lines = [line.split(":", 2) for line in Path(f"/proc/{workers[0]['pid']}/cgroup").read_text().splitlines()]
+    (controllers, group), = ((c, g) for _, c, g in lines if f"cachew-{first.process.pid}-" in g)
+    kinds = [line.split()[1:4] for line in Path("/proc/self/mounts").read_text().splitlines()]
+    mount = next(path for path, kind, options in kinds if (kind == "cgroup2" if not controllers else kind == "cgroup" and "cpu" in options.split(",")))
+    parent = Path(mount + group).parent
+    assert Path(mount + group).is_dir()
+    first.end(signal.SIGKILL)
+    wait(lambda: not any(is_there(w["pid"]) for w in workers))
+    second = daemons.start(*words)
+    wait(lambda: len(ready(dispatcher)) == 2)
+    assert not list(parent.glob(f"cachew-{first.process.pid}-*"))
+    assert second.end() == 0
+    assert not list(parent.glob(f"cachew-{second.process.pid}-*"))
+
+
 def test_two_jobs_share_by_weight(daemons, pipeline):
     service = up(daemons, "--workers", 6, "--policy", "fixed:6")
     jobs = {name: run(pipeline, "--service", service.address, "--job", name, "--epochs", 1000000) for name in ("a", "b")}
@@ -199,11 +224,26 @@ def test_decisions_are_told(daemons, pipeline):
         assert told in cachew("jobs", "explain", "one", "--service", service.address).stdout
         assert service.json("/api/v1/pools")[0]["maximum"] == 2
         wait(lambda: f'job "one": {told}' in service.err)
-        assert "of a job that there is" in refused("jobs", "explain", "two", "--service", service.address)
+        assert 'there is no job "two"' in refused("jobs", "explain", "two", "--service", service.address)
         assert "explain NAME" in refused("jobs", "list", "--service", service.address)
     finally:
         job.kill()
         job.communicate()
+
+
+def test_explain_of_a_dispatcher_without_a_policy_says_so(daemons, pipeline):
+    """It seemed to be about to decide something."""
+    dispatcher, _ = daemons.service()
+    digest(run(pipeline, "--service", dispatcher.address, "--job", "one"))
+    assert "nothing was decided: the dispatcher has no policy" in cachew("jobs", "explain", "one", "--service", dispatcher.address).stdout
+    assert said("jobs", "explain", "one", "--service", dispatcher.address, "--json") == []
+
+
+def test_a_provisioner_says_what_it_waits_for(daemons):
+    """It waited for its dispatcher without a word."""
+    provisioner = daemons.start("provision", "--dispatcher", "127.0.0.1:1")
+    wait(lambda: "waiting for the dispatcher at 127.0.0.1:1: " in provisioner.err)
+    assert provisioner.end() == 0
 
 
 def test_a_worker_that_can_not_start_is_no_end(daemons, tmp_path):

@@ -100,7 +100,19 @@ static int explain(const struct cli_asked *a, const char *name, struct cw_error 
         what = NULL;
         return cw_error_nomem(err, 0, "a question");
     }
-    return show(a, what, print_decisions, err);
+    json_t *rows, *status = NULL;
+    int r = cli_ask(a, what, &rows, err);
+    if (r < 0)
+        return r;
+    if (a->json)
+        return cli_print(rows);
+    if (json_array_size(rows) == 0 && cli_ask(a, "status", &status, err) == 0 && !json_is_string(json_object_get(status, "policy")))
+        printf("nothing was decided: the dispatcher has no policy, so that all workers serve all jobs\n");
+    else
+        print_decisions(rows);
+    json_decref(status);
+    json_decref(rows);
+    return 0;
 }
 
 /* An option that names a job means nothing without those that say what of it, and they nothing without it. */

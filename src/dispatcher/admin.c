@@ -316,6 +316,14 @@ static json_t *answer_to(struct cw_dispatcher *d, const char *what, bool *failed
     return list;
 }
 
+static int no_such_question(const char *what, struct cw_error *err)
+{
+    const char *behind = strncmp(what, "jobs/", 5) == 0 ? strrchr(what, '/') : NULL;
+    if (behind && behind > what + 4 && (strcmp(behind, DECISIONS) == 0 || strcmp(behind, HISTORY) == 0))
+        return cw_error_set(err, CW_E_OPTION, "there is no job \"%.*s\": expected one that is there, or was lately", (int)CW_MIN(behind - (what + 5), DP_NAME), what + 5);
+    return cw_error_set(err, CW_E_OPTION, "there is no question \"%.64s\": expected jobs, workers, streams, pools, status, targets, or jobs/NAME/decisions or jobs/NAME/history", what);
+}
+
 int cw_dispatcher_query(struct cw_dispatcher *d, const char *what, uint64_t now_ns, char **ret, struct cw_error *err)
 {
     static const char *const known[] = {"jobs", "workers", "streams", "pools", "status", "targets"};
@@ -324,8 +332,7 @@ int cw_dispatcher_query(struct cw_dispatcher *d, const char *what, uint64_t now_
     for (size_t i = 0; i < CW_COUNT_OF(known); i++)
         found |= strcmp(what, known[i]) == 0;
     if (!found && !job_of_question(d, what, DECISIONS) && !job_of_question(d, what, HISTORY))
-        return cw_error_set(err, CW_E_OPTION, "there is no question \"%.64s\": expected jobs, workers, streams, pools, status, targets, or jobs/NAME/decisions or jobs/NAME/history of a job "
-                            "that there is", what);
+        return no_such_question(what, err);
     json_t *answer = answer_to(d, what, &failed);
     char *text = answer && !failed ? json_dumps(answer, JSON_COMPACT | JSON_REAL_PRECISION(PRECISION)) : NULL;
     json_decref(answer);

@@ -21,6 +21,7 @@
 #define MISSING_NS UINT64_C(15000000000)      /* a worker that lost its dispatcher tries again each second: who does not come back within this hangs ... */
 #define STARTING_NS UINT64_C(120000000000)    /* ... and so does who never came. One that is not let in ends by itself before that */
 #define TAKEN_NS UINT64_C(10000000000)        /* a pool whose provisioner died is free once its connection is noticed to be dead: 3 s */
+#define AWAY_NS UINT64_C(60000000000)         /* how often is said that the dispatcher can't be reached */
 #define LOOK_NS UINT64_C(1000000000)          /* how often is looked who is late, while somebody is */
 
 struct unit {
@@ -42,6 +43,7 @@ struct cw_fleet {
     bool open, ending;
     bool told;                    /* who is present: not every dispatcher says so */
     uint64_t open_ns;             /* since when */
+    uint64_t away_ns;             /* when it was said last that it can't be reached; 0: not since it was there */
     uint64_t taken_ns;            /* since when it is refused, as another one has the pool; 0: it is not */
     struct cw_timer *reconnect, *retry;
     struct cw_post post;          /* to look what is to be done */
@@ -286,6 +288,7 @@ static int on_open(void *user, struct cw_conn *c, const Cachew__Envelope *peer, 
         return cw_error_set(err, CW_E_SERVICE, "%s is no dispatcher", cw_conn_peer(c));
     f->open = true;
     f->open_ns = cw_now_ns();
+    f->away_ns = 0;
     f->said = false;
     say(f);
     return 0;
@@ -309,11 +312,22 @@ static bool is_refused(struct cw_fleet *f, const struct cw_error *why)
     return now - f->taken_ns >= TAKEN_NS;
 }
 
+static void say_away(struct cw_fleet *f, const char *why)
+{
+    uint64_t now = cw_now_ns();
+    if (f->away_ns && now - f->away_ns < AWAY_NS)
+        return;
+    f->away_ns = now;
+    fleet_log(f, true, "waiting for the dispatcher at %s: %s", f->o.dispatcher, why);
+}
+
 static void on_closed(void *user, struct cw_conn *c CW_UNUSED, const struct cw_error *why)
 {
     struct cw_fleet *f = user;
     if (f->open && !f->ending)
         fleet_log(f, false, "the dispatcher's connection ended: %s", why->status ? why->message : "it closed it");
+    if (!f->open && !f->ending)
+        say_away(f, why->status ? why->message : "it closed the connection");
     f->conn = NULL;
     f->open = f->told = false;
     if (f->ending) {
@@ -340,7 +354,7 @@ static void connect_now(void *arg)
     cw_hello_init(&hello, CACHEW__ROLE__ROLE_PROVISIONER, f->o.pool, f->incarnation, host);
     struct cw_conn_options o = {.hello = &hello, .limits = CW_LIMITS_PROVISIONER, .token = f->o.token, .tls = f->o.tls};
     if (cw_conn_connect(f->o.loop, f->o.dispatcher, &o, &conn_ops, f, &f->conn, &err) < 0) {
-        fleet_log(f, true, "the dispatcher can't be reached: %s", err.message);
+        say_away(f, err.message);
         connect_later(f);
     }
 }

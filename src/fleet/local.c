@@ -15,6 +15,9 @@
 #include "fleet/provisioner.h"
 #include "net/loop.h"
 
+/* Groups are named GROUP-PID-NAME. */
+#define GROUP "cachew"
+
 struct local {
     struct cw_provisioner base; /* first */
     struct cw_loop *loop;
@@ -105,7 +108,7 @@ static int local_start(struct cw_provisioner *p, const char *name, void *unit, v
     if (!x)
         return cw_error_nomem(err, sizeof(*x), "a worker");
     *x = (struct process){.local = l, .unit = unit, .pidfd = -1};
-    snprintf(group, sizeof(group), "cachew-%d-%.120s", (int)getpid(), name);
+    snprintf(group, sizeof(group), GROUP "-%d-%.120s", (int)getpid(), name);
     int r = l->cpu_share > 0 ? cw_cgroup_new(group, l->cpu_share, &x->cgroup, err) : 0;
     if (r >= 0)
         r = spawn(x, name, err);
@@ -133,6 +136,8 @@ static void local_end(struct cw_provisioner *p CW_UNUSED, void *unit, bool now)
 static void local_free(struct cw_provisioner *p)
 {
     struct local *l = (struct local *)p;
+    if (l->cpu_share > 0)
+        cw_cgroup_sweep(GROUP); /* who was killed left some, and so did processes of workers that ended after those */
     free(l->argv);
     free(l->pool);
     free(l);
@@ -144,11 +149,13 @@ int cw_local_new(const struct cw_local_options *o, struct cw_provisioner **ret, 
 {
     struct cw_cgroup *trial = NULL;
     char name[64];
-    snprintf(name, sizeof(name), "cachew-%d-trial", (int)getpid());
+    snprintf(name, sizeof(name), GROUP "-%d-trial", (int)getpid());
     int r = o->cpu_share > 0 ? cw_cgroup_new(name, o->cpu_share, &trial, err) : 0;
     if (r < 0)
         return r;
     cw_cgroup_free(trial);
+    if (o->cpu_share > 0)
+        cw_cgroup_sweep(GROUP);
     struct local *l = calloc(1, sizeof(*l));
     if (!l || !(l->argv = calloc(o->n + 5, sizeof(*l->argv))) || !(l->pool = strdup(o->pool))) {
         if (l)

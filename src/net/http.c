@@ -1,10 +1,12 @@
 /* libmicrohttpd without threads: its epoll descriptor is watched by our loop, its timeouts are a timer of ours. */
 #include "net/http.h"
 
+#include <arpa/inet.h>
 #include <errno.h>
 #include <microhttpd.h>
 #include <stdio.h>
 #include <string.h>
+#include <strings.h>
 #include <unistd.h>
 
 #include "net/address.h"
@@ -23,6 +25,7 @@ struct cw_http {
     struct cw_watch *watch;
     struct cw_timer *timer;
     char address[320];
+    bool loopback;             /* it listens for this machine alone */
 };
 
 /* ---- running ---- */
@@ -94,6 +97,36 @@ static enum MHD_Result send_reply(struct MHD_Connection *c, struct cw_http_reply
     return result;
 }
 
+static bool is_number(const char *host)
+{
+    struct in6_addr a;
+    return inet_pton(AF_INET, host, &a) == 1 || inet_pton(AF_INET6, host, &a) == 1;
+}
+
+static bool is_local_name(const char *host) { return strcasecmp(host, "localhost") == 0; }
+
+/* Whether it means this machine, for itself. */
+static bool is_loopback(const char *host) { return is_local_name(host) || strcmp(host, "::1") == 0 || (strncmp(host, "127.", 4) == 0 && is_number(host)); }
+
+/*
+ * What is for this machine alone is not for pages of others: their name may be made to mean 127.0.0.1 for the browser that shows them, but it stands in Host still. A
+ * number can't be made to mean anything else, so that those of tunnels do.
+ */
+static bool may_ask(const struct cw_http *h, const char *host)
+{
+    struct cw_address given;
+    struct cw_error err = {0};
+    char with_port[300];
+    if (!h->loopback || !host)
+        return true;
+    size_t size = strlen(host);
+    if (size == 0 || size > 255)
+        return false;
+    const char *port = host[size - 1] == ']' ? NULL : strrchr(host, ':');
+    snprintf(with_port, sizeof(with_port), "%s%s", host, port ? "" : ":80");
+    return cw_address_parse(with_port, &given, &err) == 0 && !given.local && (is_local_name(given.host) || is_number(given.host));
+}
+
 static enum MHD_Result answer(void *arg, struct MHD_Connection *c, const char *path, const char *method, const char *version, const char *data, size_t *data_size,
                               void **request)
 {
@@ -106,6 +139,9 @@ static enum MHD_Result answer(void *arg, struct MHD_Connection *c, const char *p
         return MHD_NO; /* no memory for the query */
     if (path[0] != '/') { /* such as "*" */
         reply.status = MHD_HTTP_BAD_REQUEST;
+    } else if (!may_ask(h, MHD_lookup_connection_value(c, MHD_HEADER_KIND, MHD_HTTP_HEADER_HOST))) {
+        reply.status = MHD_HTTP_FORBIDDEN;
+        cw_text_add(&reply.body, "this is for its own machine alone: expected localhost, or an address, as the host\n");
     } else if (strcmp(method, MHD_HTTP_METHOD_GET) == 0 || strcmp(method, MHD_HTTP_METHOD_HEAD) == 0) {
         h->handler(h->user, path, *request, &reply);
     } else {
@@ -159,6 +195,7 @@ int cw_http_new(struct cw_loop *l, const char *address, cw_http_handler handler,
     }
     h->handler = handler;
     h->user = user;
+    h->loopback = is_loopback(a.host);
     cw_address_print(a.host, port, h->address, sizeof(h->address));
     r = start(h, l, fd, err);
     if (r < 0) {

@@ -139,10 +139,10 @@ static void assert_answer(const char *request, const char *first_line, const cha
 static void test_answers(void **state)
 {
     (void)state;
-    assert_answer("GET /json?a=b%20c&d HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n", "HTTP/1.1 200 OK\r\n", "Content-Type: application/json\r\n", "{}");
+    assert_answer("GET /json?a=b%20c&d HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n", "HTTP/1.1 200 OK\r\n", "Content-Type: application/json\r\n", "{}");
     assert_string_equal(path_seen, "/json");
     assert_string_equal(query_seen, "a=b%20c&d");
-    assert_answer("HEAD /json HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n", "HTTP/1.1 200 OK\r\n", "Content-Length: 2\r\n", "");
+    assert_answer("HEAD /json HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n", "HTTP/1.1 200 OK\r\n", "Content-Length: 2\r\n", "");
     assert_answer("GET /empty HTTP/1.0\r\n\r\n", "HTTP/1.1 200 OK\r\n", "Content-Length: 0\r\n", "");
     assert_answer("GET /empty HTTP/1.0\r\n\r\n", "HTTP/1.1 200 OK\r\n", "Content-Security-Policy: default-src 'none'; script-src 'self';", "");
     assert_string_equal(query_seen, "");
@@ -150,9 +150,28 @@ static void test_answers(void **state)
     assert_string_equal(path_seen, "/nowhere");
     assert_answer("GET /full HTTP/1.0\r\n\r\n", "HTTP/1.1 503 ", "no-store", "");
     assert_int_equal(n_handled, 6);
-    assert_answer("POST /json HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Length: 3\r\n\r\nabc", "HTTP/1.1 405 ", "Allow: GET, HEAD\r\n", "GET or HEAD is expected\n");
+    assert_answer("POST /json HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Length: 3\r\n\r\nabc", "HTTP/1.1 405 ", "Allow: GET, HEAD\r\n", "GET or HEAD is expected\n");
     assert_answer("DELETE / HTTP/1.0\r\n\r\n", "HTTP/1.1 405 ", "Allow", "GET or HEAD is expected\n");
     assert_int_equal(n_handled, 6);
+}
+
+/* A page of somebody else, whose name had come to mean 127.0.0.1, could read everything. */
+static void test_another_name_for_this_machine_is_refused(void **state)
+{
+    (void)state;
+    static const struct { const char *host; bool may; } cases[] = {
+        {"localhost", true}, {"LocalHost:8080", true}, {"127.0.0.1:1", true}, {"[::1]:8080", true}, {"[::1]", true}, {"10.1.2.3", true},
+        {"evil.example", false}, {"evil.example:5051", false}, {"127.0.0.1.evil.example", false}, {"localhost.evil.example:80", false}, {"[evil]", false}, {"unix:/x", false}, {":80", false},
+    };
+    for (size_t i = 0; i < CW_COUNT_OF(cases); i++) {
+        char request[200];
+        snprintf(request, sizeof(request), "GET /json HTTP/1.1\r\nHost: %s\r\nConnection: close\r\n\r\n", cases[i].host);
+        const char *answer = get(request);
+        if ((strncmp(answer, "HTTP/1.1 200 ", 13) == 0) != cases[i].may)
+            fail_msg("%s: \"%s\"", cases[i].host, answer);
+    }
+    assert_answer("GET /json HTTP/1.1\r\nHost: evil.example\r\nConnection: close\r\n\r\n", "HTTP/1.1 403 ", "no-store",
+                  "this is for its own machine alone: expected localhost, or an address, as the host\n");
 }
 
 static void test_large_answer(void **state)
@@ -211,7 +230,8 @@ int main(void)
 {
 #define WITH_SERVER(f) cmocka_unit_test_setup_teardown(f, http_setup, http_teardown)
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_metrics), WITH_SERVER(test_answers), WITH_SERVER(test_large_answer), WITH_SERVER(test_nonsense), WITH_SERVER(test_crowd), WITH_SERVER(test_addresses),
+        cmocka_unit_test(test_metrics), WITH_SERVER(test_answers), WITH_SERVER(test_another_name_for_this_machine_is_refused),
+        WITH_SERVER(test_large_answer), WITH_SERVER(test_nonsense), WITH_SERVER(test_crowd), WITH_SERVER(test_addresses),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
