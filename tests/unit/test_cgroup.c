@@ -30,7 +30,7 @@ static bool write_text(const char *folder, const char *name, const char *text)
 /* A process of its own that tries to be in a group. */
 static bool may_enter(const char *folder)
 {
-    int status;
+    int status = 0;
     pid_t pid = fork();
     if (pid == 0)
         _exit(write_text(folder, "cgroup.procs", "0") ? 0 : 1);
