@@ -228,7 +228,8 @@ static int make_room(struct cw_cache *c, uint64_t bytes, uint64_t value)
     if (bytes > atomic_load(&c->quota))
         return 1;
     look(c->dir_fd, &l, false);
-    qsort(l.files, l.n, sizeof(*l.files), by_value);
+    if (l.n > 1)
+        qsort(l.files, l.n, sizeof(*l.files), by_value);
     for (left = l.used; left + bytes > atomic_load(&c->quota) && n < l.n && l.files[n].value < CLEARLY * (double)value; n++)
         left -= l.files[n].bytes;
     int r = left + bytes > atomic_load(&c->quota);
