@@ -7,7 +7,6 @@ the next epoch's first batches are computed while the last one's are used.
 from __future__ import annotations
 
 import collections
-import contextlib
 import json
 import math
 import os
@@ -127,7 +126,8 @@ class AheadStream:
         self._shared = _Ahead(stream, ahead)
         self.items = self._shared.items
         self._owner = os.getpid()
-        self._thread = threading.Thread(target=self._shared.run, name="cachew-loader", daemon=True)  # begins with the first item: then somebody will close it
+        self._thread = threading.Thread(target=self._shared.run, name="cachew-loader", daemon=True)
+        self._thread.start()
 
     def _check_owner(self) -> None:
         if self._owner != os.getpid():
@@ -136,9 +136,6 @@ class AheadStream:
     def get(self) -> Item | None:
         self._check_owner()
         shared = self._shared
-        if self._thread.ident is None:
-            with contextlib.suppress(RuntimeError):  # a signal ended an earlier call when it had just begun
-                self._thread.start()
         while True:
             _wake(shared.room)  # for what was taken off since
             over, late = shared.over, shared.late
@@ -172,7 +169,7 @@ class AheadStream:
         self._shared.stopping = True
         self._shared.stream.close()
         _wake(self._shared.room)  # it may wait for that
-        if self._thread.ident is not None and self._thread is not threading.current_thread():  # which may be the one that collects what is no longer used
+        if self._thread is not threading.current_thread():  # which may be the one that collects what is no longer used
             self._thread.join()
 
 
