@@ -321,6 +321,18 @@ def test_what_is_pinned_stays(tmp_path):
 # ---- cachew cache ----
 
 
+def test_a_name_that_fits_several_sets_or_none_removes_nothing(tmp_path):
+    cache = tmp_path / "c"
+    for end in "12":
+        (cache / ("ab" + "0" * 29 + end)).mkdir(parents=True)
+    (cache / "lock").touch()
+    assert "expected the first characters" in cachew("cache", "rm", cache, "", code=2)[0]["error"]["message"]
+    for verb in ("rm", "pin", "unpin"):
+        assert '2 sets of' in cachew("cache", verb, cache, "ab", code=2)[0]["error"]["message"]
+    assert len(list(cache.iterdir())) == 2
+    assert cachew("cache", "rm", cache, "ab" + "0" * 29 + "1")[0]["removed"] == 1
+
+
 def test_the_command(synthetic, tmp_path):
     cache = tmp_path / "c"
     warmed, _ = cachew("cache", "warm", synthetic, "--cache-dir", cache)

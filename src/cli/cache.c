@@ -206,11 +206,13 @@ static int dispatch(struct cache *x, const char *verb, const char *what, const c
         return warm(x, err);
     }
     bool narrow = v == 2 || v >= 5;
-    if (narrow && !key && !x->all)
+    if (narrow && (!key || !*key) && !x->all)
         return cw_error_set(err, CW_E_OPTION, "cachew cache %s %s: expected the first characters of a set, as `cachew cache ls` shows it, or --all", verb, what);
     int r = cw_cache_list(what, key, &l, err);
     if (r >= 0 && key && !l.n)
         r = cw_error_set(err, CW_E_OPTION, "%s has no set that begins with \"%.40s\"", what, key);
+    if (r >= 0 && narrow && key && l.n > 1)
+        r = cw_error_set(err, CW_E_OPTION, "%zu sets of %s begin with \"%.40s\": expected enough of one's name, or --all", l.n, what, key);
     if (r >= 0)
         r = v == 0   ? list(x, &l)
             : v == 1 ? stat_all(x, &l)

@@ -23,8 +23,8 @@ def test_iterators_read_what_others_kept(tmp_path):
     assert (found, facts) == (wanted, None)
 
 
-@pytest.mark.parametrize(("given", "message"), [({"cache": 3}, "auto, off, or the number of a marker: 0 to 0"), ({"cache": -1}, "an integer from 0"),
-                                                ({"cache_bytes": "lots"}, "bytes, as"), ({"cache": "first"}, "auto, off")])
+@pytest.mark.parametrize(("given", "message"), [({"cache": 3}, "auto, off, or the number of a marker: 0 to 0"), ({"cache": -1}, "the number of a marker, from 0"),
+                                                ({"cache_bytes": "lots"}, "bytes, at least 1, as"), ({"cache": "first"}, '"auto", "off"')])
 def test_wrong_options(tmp_path, given, message):
     with pytest.raises(cachew.OptionError, match=message):
         DATA.iterator(cache_dir=tmp_path, **given)
