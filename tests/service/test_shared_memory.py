@@ -103,10 +103,14 @@ def test_what_a_killed_client_was_lent_is_free(daemons, pipeline):
     """It had batches, held up by a slow disk: they are the worker's again when its process is gone, and not before."""
     address, worker = service(daemons, "--drain-timeout", "1")
     with subprocess.Popen([CACHEW, "run", str(pipeline), "--service", address, "--job", "killed", "--log", "/dev/stdout"], stdout=subprocess.PIPE) as client:
-        client.stdout.readline()
-        client.send_signal(signal.SIGSTOP)
-        assert worker.json("/api/v1/status")["batches_out"] > 0
-        client.kill()
+        try:
+            client.send_signal(signal.SIGSTOP)
+            while worker.json("/api/v1/status")["batches_out"] == 0:  # stopped between two of them
+                client.send_signal(signal.SIGCONT)
+                assert client.stdout.readline()
+                client.send_signal(signal.SIGSTOP)
+        finally:
+            client.kill()
     until = time.monotonic() + TIMEOUT_S
     while worker.json("/api/v1/status")["batches_out"]:  # it is told by the kernel, not by a timer
         assert time.monotonic() < until
