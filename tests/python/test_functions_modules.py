@@ -174,7 +174,7 @@ else:
 
 @pytest.mark.parametrize(("leave", "look"), [
     ("np.seterr(all='raise')", "np.geterr()['divide'] == 'raise'"),
-    ("os.chdir('/')", "os.getcwd() == '/'"),
+    ("os.chdir('/proc/self')", "os.getcwd().startswith('/proc')"),
     ("os.environ.update(LEFT='1')", "'LEFT' in os.environ"),
     ("random.seed(1)", "random.random() == 0.13436424411240122"),
     ("decimal.getcontext().__setattr__('prec', 3)", "decimal.getcontext().prec == 3"),
