@@ -22,7 +22,7 @@ from pathlib import Path
 BATCH = 64
 ROW = 224 * 224 * 3 + 8
 IN_FLIGHT = 5  # batches: filled, done, and with who takes them
-EPOCHS = 32  # of reading: some seconds, so that what the first one takes besides does not count
+EPOCHS = 96  # of reading: some seconds, so that what the first one takes besides (pages of batches that are touched for the first time) does not count
 
 
 def pipeline(directory, photos):
