@@ -255,18 +255,28 @@ void cw_blocks_tell(struct cw_runner *r);           /* it is another number now 
 
 /* carve.c: mutex held */
 struct block *cw_carve(struct cw_runner *r);
+int cw_assembly_take(struct cw_runner *r, struct cw_split *s, unsigned bucket, struct cw_assembly **ret, struct cw_error *err);
+/* Memory that the system does not give ends the run: there is nobody to wait for. */
+void cw_out_of_memory(struct cw_runner *r, const char *what);
+
+/* pieces.c: mutex held, where nothing else is said */
 struct piece *cw_piece_to_plan(struct cw_runner *r, struct cw_split **ret_split);
 /* Mutex not held. Where it fails, p is to be unplanned. */
 int cw_piece_plan(struct cw_runner *r, struct thread *t, struct cw_split *s, struct piece *p, struct cw_error *err);
 void cw_piece_unplan(struct piece *p);
 int cw_piece_load(struct cw_runner *r, struct piece *p, struct cw_error *err); /* raw bytes, where sources can't be entered at a record; mutex not held */
 size_t cw_plan_bytes(const struct cw_sequence *s, uint64_t n); /* of n positions */
+
+/* block.c: mutex held, where nothing else is said */
+struct block *cw_block_new(struct cw_runner *r); /* NULL: the run ends */
 void cw_block_recycle(struct cw_runner *r, struct block *b); /* done with; kept for another use */
 void cw_block_free(struct cw_runner *r, struct block *b);
 /* How much of a block's scratch is kept for what comes next (a photograph's takes a few MiB), lest the kernel zeroes pages for each: nothing when memory
  * is getting short. Mutex need not be held. */
 size_t cw_scratch_keep(struct cw_runner *r);
 void cw_block_reset(struct cw_runner *r, struct block *b); /* back to the start, memory given back; mutex need not be held */
+
+/* split.c: mutex held */
 void cw_split_free(struct cw_runner *r, struct cw_split *s);
 static inline bool cw_split_before(const struct cw_split *a, const struct cw_split *b)
 {
@@ -281,7 +291,6 @@ void cw_split_restart(struct cw_runner *r, struct cw_split *s); /* no block of i
 void cw_split_append(struct cw_split *s, struct cw_assembly *a); /* at the end of the batches to deliver */
 void cw_epoch_unref(struct epoch_ref *e); /* may be NULL */
 void cw_split_collect(struct cw_runner *r, struct cw_split *s); /* frees what is used up */
-int cw_assembly_take(struct cw_runner *r, struct cw_split *s, unsigned bucket, struct cw_assembly **ret, struct cw_error *err);
 
 static inline const struct cw_ref *cw_block_ref(const struct block *b, size_t row)
 {

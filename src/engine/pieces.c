@@ -1,0 +1,172 @@
+/* Pieces of splits: which is planned next, and its plan. */
+#include "engine/internal.h"
+
+#include "base/clock.h"
+
+static struct piece *piece_new(struct cw_runner *r, struct cw_split *s)
+{
+    struct piece *p = calloc(1, sizeof(*p));
+    if (!p) {
+        cw_out_of_memory(r, "a split");
+        return NULL;
+    }
+    p->begin = s->position;
+    p->n = CW_MIN(r->sequence->split_size, s->end - s->position);
+    s->position += p->n;
+    if (r->compiled->counted && p->begin == s->begin)
+        p->carved = CW_MIN(p->n, s->first_batch * r->compiled->batch_size);
+    cw_arena_init(&p->arena, &r->budget);
+    p->arena.exact = r->frugal > 0;
+    if (s->last)
+        s->last->next = p;
+    else
+        s->first = p;
+    s->last = p;
+    return p;
+}
+
+void cw_piece_unplan(struct piece *p)
+{
+    if (p->charged)
+        cw_budget_give(p->arena.budget, p->charged);
+    p->charged = 0;
+    cw_arena_deinit(&p->arena);
+    free(p->refs);
+    free(p->raw);
+    free(CW_STEAL(p->kept));
+    p->refs = NULL;
+    p->raw = NULL;
+    p->planned = false;
+}
+
+/* The next piece that somebody should plan: the one that blocks are carved from, and one beyond. */
+struct piece *cw_piece_to_plan(struct cw_runner *r, struct cw_split **ret_split)
+{
+    unsigned ahead = 0;
+    if (r->planning)
+        return NULL;
+    for (struct cw_split *s = r->splits; s; s = s->next) {
+        if (r->frugal && (s != r->splits || r->n_blocks > 0))
+            return NULL;
+        if (s->over || s->closed)
+            continue;
+        for (struct piece *p = s->first; ahead < (r->frugal ? 1 : 2); p = p->next) {
+            if (!p && s->position < s->end && !(p = piece_new(r, s)))
+                return NULL;
+            if (!p)
+                break;
+            if (p->carved == p->n) /* used up, or nothing of it is wanted */
+                continue;
+            if (!p->planned) {
+                if (r->plan_short && (ahead > 0 || r->n_blocks > 0 || r->n_running > 0 || cw_may_be_released(r)))
+                    return NULL;
+                *ret_split = s;
+                return p;
+            }
+            ahead++;
+        }
+        if (ahead >= 2)
+            return NULL;
+    }
+    return NULL;
+}
+
+int cw_piece_load(struct cw_runner *r, struct piece *p, struct cw_error *err)
+{
+    const struct cw_compiled *c = r->compiled;
+    p->raw = calloc(p->n, sizeof(*p->raw));
+    uint64_t *rows = malloc(p->n * sizeof(*rows)), *at = malloc(p->n * sizeof(*at));
+    struct cw_tensor *raw = malloc(p->n * sizeof(*raw));
+    int status = p->raw && rows && at && raw ? 0 : cw_error_nomem(err, p->n * sizeof(*p->raw), "records of a split");
+    for (unsigned leaf = 0; leaf < c->n_programs && status >= 0; leaf++) {
+        const struct cw_source *source = r->sequence->sources[leaf];
+        size_t n = 0;
+        if (!source->ops->load)
+            continue;
+        for (uint64_t i = 0; i < p->n; i++)
+            if (p->refs[i].leaf == leaf) {
+                rows[n] = p->refs[i].row;
+                at[n++] = i;
+            }
+        status = n ? source->ops->load(source, rows, n, &p->arena, raw, err) : 0;
+        if (status < 0 && status != CW_E_BUDGET)
+            cw_error_op(err, c->programs[leaf].ops[0]->desc->name);
+        for (size_t i = 0; i < n && status >= 0; i++)
+            p->raw[at[i]] = raw[i];
+    }
+    free(rows);
+    free(at);
+    free(raw);
+    return status;
+}
+
+/* How many elements of a stream are enough for now, if more are slow to come. Not fewer than the piece had, once there are others behind it, nor than are skipped; and
+ * a shuffle is one of all. */
+static size_t least_of(struct cw_runner *r, const struct piece *p)
+{
+    pthread_mutex_lock(&r->mutex);
+    bool all = r->sequence->stream_salt || p->next;
+    size_t least = all ? p->n : CW_MAX(p->carved, 1);
+    pthread_mutex_unlock(&r->mutex);
+    return least;
+}
+
+/* The next elements of a stream, in the order of the piece. */
+static int pull_piece(struct cw_runner *r, const struct cw_split *s, struct piece *p, struct cw_error *err)
+{
+    struct cw_source *source = r->sequence->stream;
+    size_t n = p->n;
+    p->raw = calloc(n, sizeof(*p->raw));
+    struct cw_tensor *raw = malloc(n * sizeof(*raw));
+    uint32_t *order = malloc(n * sizeof(*order));
+    int status = p->raw && raw && order ? 0 : cw_error_nomem(err, n * sizeof(*raw), "elements of a stream");
+    if (status >= 0)
+        status = source->ops->pull(source, p->begin, n, least_of(r, p), r->compiled->counted ? r->compiled->batch_size : 1, cw_stopped, r, &p->arena, raw, &n, err);
+    if (status >= 0) {
+        pthread_mutex_lock(&r->mutex); /* others look how much of it is carved, planned or not */
+        p->cut = n < p->n;
+        p->n = n;
+        pthread_mutex_unlock(&r->mutex);
+        cw_epoch_stream_order(&s->epoch->epoch, p->begin / r->sequence->split_size, order, n);
+        for (size_t i = 0; i < n; i++) {
+            p->refs[i].row = p->begin + order[i];
+            p->raw[i] = raw[order[i]];
+        }
+    }
+    free(raw);
+    free(order);
+    return status;
+}
+
+size_t cw_plan_bytes(const struct cw_sequence *s, uint64_t n)
+{
+    const struct piece *p = NULL;
+    return CW_MIN(n, s->n_positions) * (sizeof(*p->refs) + (s->needs_load ? sizeof(*p->raw) : 0));
+}
+
+int cw_piece_plan(struct cw_runner *r, struct thread *t, struct cw_split *s, struct piece *p, struct cw_error *err)
+{
+    uint64_t start = cw_now_ns();
+    size_t bytes = cw_plan_bytes(r->sequence, p->n);
+    int status = cw_budget_take(&r->budget, bytes, "the plan of a split", err);
+    if (status < 0)
+        return status;
+    p->charged = bytes;
+    pthread_mutex_lock(&r->mutex);
+    p->refs = CW_STEAL(r->spare_refs); /* all pieces are of one size: saves the kernel from zeroing pages for each */
+    pthread_mutex_unlock(&r->mutex);
+    if (!p->refs)
+        p->refs = malloc(CW_MIN(r->sequence->split_size, r->sequence->n_positions) * sizeof(*p->refs));
+    if (!p->refs)
+        status = cw_error_nomem(err, bytes, "the plan of a split");
+    s->epoch->epoch.stopped = cw_stopped;
+    s->epoch->epoch.stop_arg = r;
+    if (status >= 0)
+        status = cw_epoch_refs(&s->epoch->epoch, p->begin, p->n, p->refs, err);
+    if (status >= 0 && r->sequence->needs_load)
+        status = r->sequence->stream ? pull_piece(r, s, p, err) : cw_piece_load(r, p, err);
+    if (status >= 0)
+        cw_piece_look_up(r, s, p);
+    t->plan_ns += cw_now_ns() - start;
+    return status;
+}

@@ -1,0 +1,304 @@
+/* From a pipeline's chain to programs: what each kind of operator may stand behind, and what it makes of the chain. */
+#include <stdio.h>
+#include <string.h>
+
+#include "pipeline/compile.h"
+
+/* What is known of the elements at a place of a chain. */
+struct flow {
+    bool counted;
+    bool limited;   /* a limit stands before */
+};
+
+static int refuse(struct cw_compile *x, const struct cw_node *node, const char *why)
+{
+    cw_error_op(x->err, node->desc->name);
+    return cw_error_set(x->err, CW_E_PIPELINE, "%s: %s", node->desc->name, why);
+}
+
+static bool named(const struct cw_node *node, const char *name) { return strcmp(node->desc->name, name) == 0; }
+
+static int add_limit(struct cw_compile *x, const struct cw_node *node, unsigned first, bool top)
+{
+    struct cw_compiled *c = x->c;
+    unsigned k = c->n_limits++;
+    c->limits[k] = (struct cw_limit){
+        .take = named(node, "take"),
+        .ends_epoch = top && named(node, "take"),
+        .count = (uint64_t)json_integer_value(json_object_get(node->attrs, "count")),
+    };
+    c->is_limit[node->position] = true;
+    c->whole_epoch = true;
+    for (unsigned i = first; i < x->n_paths; i++) {
+        struct cw_compile_path *p = &x->paths[i];
+        p->limit_here[k] = true;
+        p->limit_at[k] = p->program.n_ops;
+        p->limit_passes[k] = 1;
+        for (unsigned j = 0; j < p->program.n_repeats; j++)
+            if (__builtin_mul_overflow(p->limit_passes[k], (uint64_t)CW_MAX(p->program.repeat_counts[j], 0), &p->limit_passes[k]))
+                p->limit_passes[k] = UINT64_MAX; /* refused when the sequence is made */
+    }
+    return 0;
+}
+
+static int compile_batcher(struct cw_compile *x, const struct cw_node *node, unsigned first, bool top)
+{
+    struct cw_compiled *c = x->c;
+    if (!top)
+        return refuse(x, node, "stands inside an input of concat: batch after concat");
+    if (c->batcher != CW_BATCHER_NONE)
+        return refuse(x, node, "the elements are batched already");
+    const json_t *sizes = json_object_get(node->attrs, "sizes");
+    if (sizes) {
+        c->batcher = CW_BATCHER_BUCKET;
+        c->n_buckets = (unsigned)json_array_size(sizes);
+        c->bucket_sizes = calloc(c->n_buckets + 1, sizeof(*c->bucket_sizes));
+        if (!c->bucket_sizes)
+            return cw_error_nomem(x->err, 0, "buckets");
+        for (unsigned i = 0; i < c->n_buckets; i++) {
+            c->bucket_sizes[i] = (uint64_t)json_integer_value(json_array_get(sizes, i));
+            c->batch_size = CW_MAX(c->batch_size, c->bucket_sizes[i]);
+        }
+        c->bucket_pad = json_object_get(node->attrs, "pad");
+        for (unsigned i = first; i < x->n_paths; i++) {
+            struct cw_op *op;
+            int r = cw_path_bind(x, &x->paths[i], node, NULL, &op);
+            if (r < 0)
+                return r;
+            x->paths[i].program.bucket_value = op->out[0].value;
+            op->out[0].live = true;
+        }
+    } else {
+        c->batcher = CW_BATCHER_BATCH;
+        c->batch_size = (uint64_t)json_integer_value(json_object_get(node->attrs, "size"));
+        c->drop_remainder = json_is_true(json_object_get(node->attrs, "drop_remainder"));
+        c->n_buckets = 1;
+        c->bucket_sizes = calloc(1, sizeof(*c->bucket_sizes));
+        if (!c->bucket_sizes)
+            return cw_error_nomem(x->err, 0, "buckets");
+        c->bucket_sizes[0] = c->batch_size;
+    }
+    return 0;
+}
+
+/* What stands after a batcher. */
+static int compile_after_batch(struct cw_compile *x, const struct cw_node *node, const struct flow *flow)
+{
+    struct cw_compiled *c = x->c;
+    bool take = named(node, "take"), skip = named(node, "skip");
+    if (node->desc->kind == CW_OP_FILTER && !node->desc->function)
+        return refuse(x, node, "stands after a batcher: it drops elements, so write it before");
+    if (c->n_batch_ops && node->desc->kind == CW_OP_MAP)
+        return refuse(x, node, "stands after map_batches: write it before");
+    if (node->desc->function && node->desc->kind != CW_OP_BATCH_MAP)
+        return refuse(x, node, "stands after a batcher: write it before, or use map_batches, whose function gets whole batches");
+    if (node->desc->kind == CW_OP_INDEX && !take && !skip && !(named(node, "repeat") && c->batcher == CW_BATCHER_BATCH && flow->counted))
+        return refuse(x, node, "stands after a batcher: write it before (to repeat the data set, --epochs does it too)");
+    if (c->batcher == CW_BATCHER_BUCKET && node->desc->kind == CW_OP_MAP && !node->desc->after_bucket)
+        return refuse(x, node, "stands after bucket_by_length: write it before");
+    if ((take || skip) && (!flow->counted || c->batcher == CW_BATCHER_BUCKET)) { /* counts batches of an epoch that is one split */
+        uint64_t n = (uint64_t)json_integer_value(json_object_get(node->attrs, "count"));
+        c->is_limit[node->position] = true;
+        c->whole_epoch = true;
+        if (skip)
+            c->batch_from = n > c->batch_to - c->batch_from ? c->batch_to : c->batch_from + n;
+        else
+            c->batch_to = n < c->batch_to - c->batch_from ? c->batch_from + n : c->batch_to;
+    }
+    return 0;
+}
+
+/* What stands at the marker just added. */
+static int marker_components(struct cw_compile *x, struct cw_compile_path *p)
+{
+    struct cw_marker *m = &p->program.markers[p->program.n_markers - 1];
+    return cw_copy_outputs(&p->bind, &m->components, &m->n, x->err);
+}
+
+/* An operator on batches: its input are the components of a batch, in byte order of their names. */
+static int compile_batch_op(struct cw_compile *x, const struct cw_node *node)
+{
+    struct cw_compiled *c = x->c;
+    if (c->batcher == CW_BATCHER_NONE)
+        return refuse(x, node, "stands before a batcher: its function gets whole batches; write batch before it, or use map");
+    struct cw_batch_op *grown = realloc(c->batch_ops, (c->n_batch_ops + 1) * sizeof(*grown)), *o;
+    if (!grown)
+        return cw_error_nomem(x->err, sizeof(*grown), "operators");
+    c->batch_ops = grown;
+    const struct cw_batch_op *last = c->n_batch_ops ? &c->batch_ops[c->n_batch_ops - 1] : NULL;
+    const struct cw_component *in = last ? last->outputs : x->paths[0].bind.components;
+    unsigned n_in = last ? last->n_outputs : x->paths[0].bind.n;
+    struct cw_compile_path p = {0};
+    int r = 0;
+    for (unsigned i = 0; i < n_in && r >= 0; i++)
+        r = cw_bind_put(&p.bind, in[i].name, i, &in[i].type, x->err);
+    p.bind.next_value = n_in;
+    if (r >= 0)
+        r = cw_path_bind_op(x, &p, node, NULL, &p.bind.op);
+    if (r >= 0) {
+        o = &c->batch_ops[c->n_batch_ops];
+        *o = (struct cw_batch_op){.op = CW_STEAL(p.bind.op)};
+        c->n_batch_ops++;
+        r = cw_copy_outputs(&p.bind, &o->outputs, &o->n_outputs, x->err);
+    }
+    cw_bind_deinit(&p.bind);
+    return r;
+}
+
+static int compile_chain(struct cw_compile *x, const struct cw_chain *chain, bool top, struct flow *flow)
+{
+    struct cw_compiled *c = x->c;
+    unsigned first = x->n_paths;
+    int r;
+    *flow = (struct flow){.counted = true};
+    for (size_t i = 0; i < chain->n; i++) {
+        const struct cw_node *node = &chain->nodes[i], *next = i + 1 < chain->n ? &chain->nodes[i + 1] : NULL;
+        if (i == 0) {
+            r = node->n_inputs == 0 ? cw_path_add(x, node) : 0;
+            if (node->desc->stream) { /* batches wait for its end like those behind a filter */
+                flow->counted = false;
+                c->whole_epoch = true;
+            }
+            for (size_t k = 0; k < node->n_inputs && r >= 0; k++) {
+                struct flow in;
+                r = compile_chain(x, &node->inputs[k], false, &in);
+                flow->counted &= in.counted;
+                flow->limited |= in.limited;
+            }
+            if (r >= 0 && node->n_inputs)
+                r = cw_paths_merge(x, node, first);
+            if (r < 0)
+                return r;
+            continue;
+        }
+        if (c->batcher != CW_BATCHER_NONE && top && node->desc->kind != CW_OP_BATCHER) {
+            r = compile_after_batch(x, node, flow);
+            if (r < 0)
+                return r;
+            if (c->is_limit[node->position])
+                continue;
+        }
+        switch (node->desc->kind) {
+        case CW_OP_BATCHER:
+            r = compile_batcher(x, node, first, top);
+            break;
+        case CW_OP_BATCH_MAP:
+            r = compile_batch_op(x, node);
+            break;
+        case CW_OP_FLAT_MAP:
+            if (c->pipeline->on_error == CW_ON_ERROR_REPLACE)
+                return refuse(x, node, "can't be used with on_error \"replace\": a record that gives several elements can't stand in for one; use \"skip\"");
+            __attribute__((fallthrough));
+        case CW_OP_FILTER:
+        case CW_OP_MAP:
+            r = 0;
+            for (unsigned k = first; k < x->n_paths && r >= 0; k++) {
+                r = cw_path_bind(x, &x->paths[k], node, next, NULL);
+                if (r >= 0 && node->desc->marker)
+                    r = cw_marker_add(c, &x->paths[k].program, x->paths[k].program.ops[x->paths[k].program.n_ops - 1], flow->limited, x->err);
+                if (r >= 0 && node->desc->marker)
+                    r = marker_components(x, &x->paths[k]);
+                if (node->desc->kind != CW_OP_MAP)
+                    x->paths[k].last_filter = x->paths[k].program.n_ops;
+            }
+            if (node->desc->kind != CW_OP_MAP)
+                flow->counted = false;
+            c->n_markers += node->desc->marker;
+            break;
+        case CW_OP_INDEX:
+            r = 0;
+            if (named(node, "shuffle") && flow->limited)
+                r = refuse(x, node, "stands after a take or skip whose input has no known count: write shuffle before it");
+            else if ((named(node, "take") || named(node, "skip")) && !flow->counted) {
+                r = add_limit(x, node, first, top);
+                flow->limited = true;
+            } else if (named(node, "repeat")) {
+                for (unsigned k = 0; k < c->n_limits; k++) /* those before it start anew in each pass */
+                    c->limits[k].ends_epoch = false;
+                for (unsigned k = first; k < x->n_paths; k++) {
+                    struct cw_program *g = &x->paths[k].program;
+                    g->repeat_counts[g->n_repeats++] = json_integer_value(json_object_get(node->attrs, "count"));
+                }
+            }
+            break;
+        default:
+            r = refuse(x, node, "can only stand first in a chain");
+        }
+        if (r < 0)
+            return r;
+    }
+    return 0;
+}
+
+static int make_salts(struct cw_compiled *c, const struct cw_chain *chain, struct cw_error *err)
+{
+    for (size_t i = 0; i < chain->n; i++) {
+        const struct cw_node *node = &chain->nodes[i];
+        for (size_t k = 0; k < node->n_inputs; k++) {
+            int r = make_salts(c, &node->inputs[k], err);
+            if (r < 0)
+                return r;
+        }
+        if (asprintf(&c->salts[node->position], "%s/%u", node->desc->name, node->occurrence) < 0) {
+            c->salts[node->position] = NULL;
+            return cw_error_nomem(err, 0, "a salt");
+        }
+    }
+    return 0;
+}
+
+static int compile(struct cw_compile *x)
+{
+    struct cw_compiled *c = x->c;
+    unsigned n = c->pipeline->n_ops;
+    struct flow flow;
+    c->batch_size = 1;
+    c->batch_to = UINT64_MAX;
+    c->n_keys = n + 1;
+    c->salts = calloc(c->n_keys, sizeof(*c->salts));
+    c->is_limit = calloc(n + 1, sizeof(*c->is_limit));
+    c->limits = calloc(n + 1, sizeof(*c->limits));
+    c->freeze = calloc(n + 1, sizeof(*c->freeze));
+    if (!c->salts || !c->freeze || !c->is_limit || !c->limits || !(c->salts[n] = strdup("replace/0")))
+        return cw_error_nomem(x->err, 0, "a pipeline");
+    int r = make_salts(c, &c->pipeline->chain, x->err);
+    if (r >= 0)
+        r = compile_chain(x, &c->pipeline->chain, true, &flow);
+    if (r < 0)
+        return r;
+    c->counted = flow.counted && c->batcher != CW_BATCHER_BUCKET;
+    c->programs = calloc(x->n_paths, sizeof(*c->programs));
+    if (!c->programs)
+        return cw_error_nomem(x->err, 0, "programs");
+    for (unsigned i = 0; i < x->n_paths; i++) {
+        r = cw_path_finish(x, &x->paths[i]);
+        c->programs[i] = x->paths[i].program; /* moved, whatever r is */
+        x->paths[i].program = (struct cw_program){0};
+        c->n_programs = i + 1;
+        if (r < 0)
+            return r;
+    }
+    r = cw_copy_outputs(&x->paths[0].bind, &c->outputs, &c->n_outputs, x->err);
+    if (r >= 0 && c->n_outputs == 0)
+        return cw_error_set(x->err, CW_E_PIPELINE, "no component is left at the end of the pipeline: expected at least one");
+    return r;
+}
+
+int cw_compile(struct cw_pipeline *p, struct cw_compiled **ret, struct cw_error *err)
+{
+    struct cw_compiled *c = calloc(1, sizeof(*c));
+    if (!c)
+        return cw_error_nomem(err, sizeof(*c), "a pipeline");
+    c->pipeline = cw_pipeline_ref(p);
+    struct cw_compile x = {.c = c, .err = err};
+    int r = compile(&x);
+    for (unsigned i = 0; i < x.n_paths; i++)
+        cw_path_deinit(&x.paths[i]);
+    free(x.paths);
+    if (r < 0) {
+        cw_compiled_free(c);
+        return r;
+    }
+    *ret = c;
+    return 0;
+}

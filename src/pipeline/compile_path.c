@@ -1,0 +1,193 @@
+/* The program of one path: operators bound one after the other, merged at concat, cut into stages. */
+#include <string.h>
+
+#include "pipeline/compile.h"
+
+int cw_copy_outputs(const struct cw_bind *b, struct cw_component **ret, unsigned *ret_n, struct cw_error *err)
+{
+    *ret = calloc(b->n + 1, sizeof(**ret));
+    if (!*ret)
+        return cw_error_nomem(err, 0, "components");
+    for (unsigned i = 0; i < b->n; i++) {
+        (*ret)[i] = b->components[i];
+        (*ret)[i].name = strdup(b->components[i].name);
+        if (!(*ret)[i].name)
+            return cw_error_nomem(err, 0, "components");
+        *ret_n = i + 1;
+    }
+    return 0;
+}
+
+static int program_add(struct cw_compile *x, struct cw_compile_path *p, struct cw_op *op)
+{
+    struct cw_program *g = &p->program;
+    if (g->n_ops == p->capacity) {
+        unsigned capacity = p->capacity ? p->capacity * 2 : 16;
+        struct cw_op **grown = realloc(g->ops, capacity * sizeof(*grown));
+        if (!grown) {
+            cw_op_free(op);
+            return cw_error_nomem(x->err, capacity * sizeof(*grown), "operators");
+        }
+        g->ops = grown;
+        p->capacity = capacity;
+    }
+    g->ops[g->n_ops++] = op;
+    return 0;
+}
+
+int cw_path_bind_op(struct cw_compile *x, struct cw_compile_path *p, const struct cw_node *node, const struct cw_node *next, struct cw_op **ret)
+{
+    struct cw_op *op = cw_op_new(node, x->err), *ahead = NULL;
+    if (!op)
+        return CW_E_MEMORY;
+    if (next && !(ahead = cw_op_new(next, x->err))) {
+        cw_op_free(op);
+        return CW_E_MEMORY;
+    }
+    p->bind.pipeline = x->c->pipeline;
+    p->bind.op = op;
+    p->bind.next = ahead;
+    int r = op->desc->bind ? op->desc->bind(&p->bind, op, x->err) : 0;
+    cw_op_free(ahead);
+    p->bind.op = NULL;
+    p->bind.next = NULL;
+    if (r < 0) {
+        cw_error_op(x->err, node->desc->name);
+        cw_op_free(op);
+        return r;
+    }
+    *ret = op;
+    return 0;
+}
+
+int cw_path_bind(struct cw_compile *x, struct cw_compile_path *p, const struct cw_node *node, const struct cw_node *next, struct cw_op **ret)
+{
+    struct cw_op *op;
+    int r = cw_path_bind_op(x, p, node, next, &op);
+    if (r < 0)
+        return r;
+    if (ret)
+        *ret = op;
+    return program_add(x, p, op);
+}
+
+int cw_path_add(struct cw_compile *x, const struct cw_node *node)
+{
+    if (x->n_paths == x->capacity) {
+        unsigned capacity = x->capacity ? x->capacity * 2 : 4;
+        struct cw_compile_path *grown = realloc(x->paths, capacity * sizeof(*grown));
+        if (!grown)
+            return cw_error_nomem(x->err, capacity * sizeof(*grown), "programs");
+        x->paths = grown;
+        x->capacity = capacity;
+    }
+    struct cw_compile_path *p = &x->paths[x->n_paths];
+    *p = (struct cw_compile_path){.program.leaf = x->n_paths};
+    p->limit_at = calloc(x->c->pipeline->n_ops + 1, sizeof(*p->limit_at));
+    p->limit_here = calloc(x->c->pipeline->n_ops + 1, sizeof(*p->limit_here));
+    p->limit_passes = calloc(x->c->pipeline->n_ops + 1, sizeof(*p->limit_passes));
+    p->program.repeat_counts = calloc(x->c->pipeline->n_ops + 1, sizeof(*p->program.repeat_counts));
+    x->n_paths++;
+    if (!p->limit_at || !p->limit_here || !p->limit_passes || !p->program.repeat_counts)
+        return cw_error_nomem(x->err, 0, "a program");
+    return cw_path_bind(x, p, node, NULL, NULL);
+}
+
+/* The type that holds elements of both. 0, or -1 when there is none. */
+static int merge_types(struct cw_type *a, const struct cw_type *b)
+{
+    if (a->dtype != b->dtype)
+        return -1;
+    if (a->ndim != b->ndim) {
+        a->ndim = -1;
+        return 0;
+    }
+    for (int i = 0; i < a->ndim; i++)
+        if (a->dims[i] != b->dims[i])
+            a->dims[i] = CW_VARIES;
+    return 0;
+}
+
+int cw_paths_merge(struct cw_compile *x, const struct cw_node *node, unsigned first)
+{
+    struct cw_bind *b0 = &x->paths[first].bind;
+    for (unsigned i = first + 1; i < x->n_paths; i++) {
+        struct cw_bind *b = &x->paths[i].bind;
+        for (unsigned k = 0; k < CW_MAX(b->n, b0->n); k++) {
+            struct cw_component *u = k < b0->n ? &b0->components[k] : NULL, *v = k < b->n ? &b->components[k] : NULL;
+            char left[160], right[160];
+            if (!u || !v || strcmp(u->name, v->name) != 0) {
+                const char *odd = !u ? v->name : !v ? u->name : strcmp(u->name, v->name) < 0 ? u->name : v->name;
+                cw_error_op(x->err, node->desc->name);
+                return cw_error_set(x->err, CW_E_PIPELINE, "concat: component \"%s\" is not in all inputs: expected the same components in each", odd);
+            }
+            if (merge_types(&u->type, &v->type) < 0) {
+                cw_error_op(x->err, node->desc->name);
+                return cw_error_set(x->err, CW_E_PIPELINE, "concat: component \"%s\" is %s in one input and %s in another: expected one dtype", u->name,
+                                    cw_type_print(&u->type, left), cw_type_print(&v->type, right));
+            }
+        }
+    }
+    for (unsigned i = first + 1; i < x->n_paths; i++)
+        for (unsigned k = 0; k < b0->n; k++)
+            x->paths[i].bind.components[k].type = b0->components[k].type;
+    return 0;
+}
+
+static void need(struct cw_program *g, unsigned value)
+{
+    for (unsigned i = 0; i < g->n_ops; i++)
+        for (unsigned o = 0; o < g->ops[i]->n_out; o++)
+            g->ops[i]->out[o].live |= g->ops[i]->out[o].value == value;
+}
+
+/* A value that nothing needs is not computed, and can't make a record fail. */
+static void mark_live(struct cw_program *g)
+{
+    for (unsigned k = 0; k < g->n_outputs; k++)
+        need(g, g->outputs[k].value);
+    for (unsigned i = g->n_ops; i-- > 0;) {
+        struct cw_op *op = g->ops[i];
+        op->live = op->n_out == 0 || op->desc->kind == CW_OP_FILTER || op->desc->kind == CW_OP_FLAT_MAP || op->desc->kind == CW_OP_BATCHER;
+        for (unsigned o = 0; o < op->n_out; o++)
+            op->live |= op->out[o].live;
+        for (unsigned p = 0; p < op->n_in && op->live; p++)
+            need(g, op->in[p].value);
+    }
+}
+
+int cw_path_finish(struct cw_compile *x, struct cw_compile_path *p)
+{
+    struct cw_compiled *c = x->c;
+    struct cw_program *g = &p->program;
+    g->n_values = p->bind.next_value;
+    g->stage = calloc(c->n_limits + 3, sizeof(*g->stage));
+    g->has_limit = calloc(c->n_limits + 1, sizeof(*g->has_limit));
+    g->limit_passes = CW_STEAL(p->limit_passes);
+    if (!g->stage || !g->has_limit)
+        return cw_error_nomem(x->err, 0, "a program");
+    unsigned at = 1;
+    for (unsigned k = 0; k < c->n_limits; k++) {
+        g->has_limit[k] = p->limit_here[k];
+        if (p->limit_here[k])
+            at = CW_MAX(p->limit_at[k], at);
+        g->stage[k + 1] = at;
+    }
+    /* The slot in the batch is given out after the last operator that can drop; with buckets after all operators. */
+    unsigned slot = c->batcher == CW_BATCHER_BUCKET ? g->n_ops : CW_MAX(p->last_filter, at);
+    g->stage[0] = 1;
+    g->stage[c->n_limits + 1] = slot;
+    g->stage[c->n_limits + 2] = g->n_ops;
+    int r = cw_copy_outputs(&p->bind, &g->outputs, &g->n_outputs, x->err);
+    mark_live(g);
+    return r < 0 ? r : cw_markers_finish(g, x->err);
+}
+
+void cw_path_deinit(struct cw_compile_path *p)
+{
+    cw_program_deinit(&p->program);
+    cw_bind_deinit(&p->bind);
+    free(p->limit_at);
+    free(p->limit_here);
+    free(p->limit_passes);
+}
