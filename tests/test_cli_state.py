@@ -146,6 +146,18 @@ def test_state_that_is_cut_off_or_damaged(tmp_path):
     assert failed(pipeline, 2, "--state", state)["kind"] == "state"
 
 
+@pytest.mark.parametrize(("change", "attribute", "value"), [({"g": 10**9}, "g", "1000000000"), ({"g": 2}, "g", "2"), ({"batch": 10**9}, "batch", "1000000000"),
+                                                            ({"epoch": 2**70}, "epoch", "1.1805916207174113e+21"), ({"seed": -2**64}, "seed", "-1.8446744073709552e+19")])
+def test_a_number_in_a_state_that_can_not_be_is_named(tmp_path, change, attribute, value):
+    """A g behind the data was taken as it is, and numbers of more than 64 bits were "not valid JSON"."""
+    pipeline = write(tmp_path / "p.json", range_chain(100, BATCH))
+    state = state_of(tmp_path, pipeline)
+    state.write_text(json.dumps({**json.loads(state.read_text()), **change}))
+    error = failed(pipeline, 2, "--state", state)
+    assert (error["kind"], error["attribute"], error["value"]) == ("state", attribute, value)
+    assert f"{attribute} is {value}: expected" in error["message"]
+
+
 def test_state_of_a_later_version(tmp_path):
     pipeline = write(tmp_path / "p.json", range_chain(100, BATCH))
     state = state_of(tmp_path, pipeline)

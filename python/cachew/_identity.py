@@ -2,7 +2,7 @@
 pickle is not: that of one function can differ from process to process.
 
 Functions and classes of installed packages are known by name and version; what lies in the user's own files is looked into. Of a module of the user's that
-the code refers to it is what the code names of it; of one that is imported when the code runs, its text.
+the code refers to, or imports when it runs, it is what the code names of it; of one that the program has not imported yet, its text.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from typing import Any
 
 import numpy as np
 
-from cachew._modules import distribution, global_names, imports, imports_of, installed, sources, version
+from cachew._modules import code_of, distribution, global_names, imports, installed, loaded, sources, version
 
 # What differs from process to process and does not say what a function does.
 _RANDOM = (random.Random, np.random.Generator, np.random.RandomState, np.random.BitGenerator, np.random.SeedSequence)
@@ -39,20 +39,20 @@ class Identity:
     """Of a function: a hash, and what it uses of the user's modules that hosts import by name."""
 
     def __init__(self, function: Any) -> None:
-        """`problem`, if there is one, names the part that has no identity; what was found before it counts."""
         walk = _Walk()
-        self.problem: Unidentified | RecursionError | None = None
         try:
             walk.add(("python", sys.version_info[:2]))  # its bytecode differs from release to release
             walk.add(function)
-        except (Unidentified, RecursionError) as problem:
-            self.problem = problem
+        except RecursionError as problem:
+            walk.problem = problem
+        self.problem = walk.problem
+        """Names the first part that has no identity, if there is one."""
         self.hash = walk.hash.hexdigest()
         """32 hexadecimal digits."""
         self.places = walk.places
         """(module, name of an attribute, or "Class.name")."""
-        self.late = walk.late
-        """Modules that are imported when it runs."""
+        self.files = walk.files
+        """Modules that are imported when it runs, and that the program has not imported; and what their files are known by."""
 
 
 def identity_of(function: Any) -> str:
@@ -68,14 +68,8 @@ def digest_of(*values: Any) -> str:
     return _alone(values).hex()
 
 
-def files_of(module: str) -> str:
-    """A hash of the user's files that are run when a module is imported; "": it has none, or they can't be read."""
-    walk = _Walk()
-    try:
-        walk.source(module)
-    except Unidentified:
-        return ""
-    return digest_of(sorted(walk.files.values())) if walk.files else ""
+def text_digest(text: bytes) -> str:
+    return hashlib.blake2b(text, digest_size=16).hexdigest()
 
 
 class _Walk:
@@ -86,9 +80,9 @@ class _Walk:
         self.seen: dict[int, int] = {}
         self.kept: list[Any] = []  # ids must not be used again
         self.followed: set[tuple[int, str]] = set()  # attributes of modules
-        self.files: dict[str, tuple[str, bytes]] = {}  # path -> name of the module, hash of the text
+        self.files: dict[str, str] = {}  # of modules, by name: hashes of the texts
         self.places: set[tuple[str, str]] = set()
-        self.late: set[str] = set()
+        self.problem: Unidentified | RecursionError | None = None  # the first one: what comes behind it is used by the function, too
 
     def text(self, *parts: object) -> None:
         for part in parts:
@@ -105,7 +99,10 @@ class _Walk:
             return
         self.seen[id(value)] = len(self.seen)
         self.kept.append(value)
-        self.compound(value)
+        try:
+            self.compound(value)
+        except Unidentified as problem:
+            self.problem = self.problem or problem
 
     def compound(self, value: Any) -> None:
         if isinstance(value, types.ModuleType):
@@ -189,9 +186,7 @@ class _Walk:
                 if own:
                     self.place(module, name)
                 self.used(function.__globals__[name], names=names)
-        for name in sorted(imports(function.__code__, function.__globals__.get("__package__") or "")):
-            self.late.add(name)
-            self.source(name)
+        self.imported(function.__code__, function.__globals__.get("__package__") or "")
 
     def place(self, module: str | None, name: str) -> None:
         """Something that lies in a module; only what hosts will look for there is kept."""
@@ -223,23 +218,33 @@ class _Walk:
         if installed(module.__name__):
             self.text("module", module.__name__, version(module.__name__))
         else:
-            self.late.add(module.__name__)
             self.source(module.__name__)
+
+    def imported(self, code: types.CodeType, package: str) -> None:
+        """What code imports when it runs. What the program has of it is as good as a global; one of which nothing is named is imported for what its file does."""
+        names = sorted(set(_names(code)))
+        for name in sorted(imports(code, package)):
+            module, (parent, _, last) = loaded(name), name.rpartition(".")
+            if module is not None and any(n in vars(module) for n in names):
+                self.used(module, names=names)
+            elif module is not None or last not in getattr(loaded(parent), "__dict__", {}):  # else it is no module
+                self.source(name)
 
     def source(self, name: str) -> None:
         """A module that need not be imported yet: the text of its files and of what they import in turn."""
         files = sources(name)
         self.text("import", name, "" if files else distribution(name))
         for file in files or ():
-            if file.path not in self.files:
+            if file.name not in self.files:
                 try:
                     text = Path(file.path).read_bytes()
                 except OSError as error:
                     raise Unidentified(f"the module {file.name} ({error})") from None
-                self.files[file.path] = file.name, hashlib.blake2b(text, digest_size=16).digest()
+                self.files[file.name] = text_digest(text)
                 self.text("file", file.name, text)
-                for found in sorted(imports_of(file, text)):
-                    self.source(found)
+                code = code_of(file, text)
+                if code is not None:
+                    self.imported(code, file.package)
 
     def type(self, cls: type) -> None:
         self.text("class", cls.__qualname__)
@@ -292,6 +297,8 @@ class _Walk:
 def _alone(value: Any) -> bytes:
     walk = _Walk()
     walk.add(value)
+    if walk.problem is not None:
+        raise walk.problem
     return walk.hash.digest()
 
 

@@ -90,8 +90,16 @@ def _specs(name: str) -> Iterator[importlib.machinery.ModuleSpec]:
         spec = importlib.machinery.PathFinder.find_spec(f"{spec.name}.{rest.pop(0)}", spec.submodule_search_locations)
 
 
+def loaded(name: str) -> types.ModuleType | None:
+    """A module of the user's, if the program has it. One that is being imported does not have all that it will have."""
+    module = sys.modules.get(name)
+    if not isinstance(module, types.ModuleType) or installed(name) or getattr(module.__spec__, "_initializing", False):
+        return None
+    return module
+
+
 def imports(code: types.CodeType, package: str) -> set[str]:
-    """What the code, and the code inside it, imports. `from a import b` may mean a module a.b, so it is named too."""
+    """What the code, and the code inside it, imports, with the packages that this lies in. `from a import b` may mean a module a.b, so it is named too."""
     found: set[str] = set()
     before: list[object] = [0, None]  # what IMPORT_NAME takes: the level and the names
     for instruction in dis.get_instructions(code):
@@ -99,7 +107,9 @@ def imports(code: types.CodeType, package: str) -> set[str]:
             level, names = before[-2:]
             base = _absolute(str(instruction.argval), level if isinstance(level, int) else 0, package)
             if base:
-                found |= {base, *(f"{base}.{name}" for name in (names if isinstance(names, tuple) else ()) if name != "*")}
+                parts = base.split(".")
+                found |= {".".join(parts[: i + 1]) for i in range(len(parts))}
+                found |= {f"{base}.{name}" for name in (names if isinstance(names, tuple) else ()) if name != "*"}
         if instruction.opname != "EXTENDED_ARG":
             before = [before[-1], instruction.argval]
     for constant in code.co_consts:
@@ -123,11 +133,11 @@ def _absolute(name: str, level: int, package: str) -> str | None:
         return None
 
 
-def imports_of(source: Source, text: bytes) -> set[str]:
-    """What a file imports, if it is one of Python."""
+def code_of(source: Source, text: bytes) -> types.CodeType | None:
+    """Of a file, if it is one of Python."""
     if not source.path.endswith(".py"):
-        return set()
+        return None
     try:
-        return imports(compile(text, source.path, "exec", dont_inherit=True), source.package)
+        return compile(text, source.path, "exec", dont_inherit=True)
     except (SyntaxError, ValueError):  # who imports it will hear of it
-        return set()
+        return None

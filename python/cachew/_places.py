@@ -16,15 +16,17 @@ import marshal
 import pickle
 import sys
 import types
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
 from typing import Any, NamedTuple
 
-from cachew._identity import contents, digest_of, files_of
+from cachew._identity import contents, digest_of, text_digest
+from cachew._modules import sources
 
 LARGE = 1 << 20
 """Bytes of a pickle that do not travel with each function: a table that the module itself makes is rather found there."""
 
-CODE, DATA, FILES = "code", "data", "files"
+CODE, DATA, FILE = "code", "data", "file"
 
 
 class Place(NamedTuple):
@@ -35,6 +37,8 @@ class Place(NamedTuple):
     digest: str
     content: bytes | None
     """Pickled; None: it can't travel."""
+    file: str | None
+    """That the program has the module from."""
 
 
 class Differs(Exception):
@@ -43,8 +47,8 @@ class Differs(Exception):
 
 # ---- in the program ----
 
-def gathered(places: Iterable[tuple[str, str]], late: Iterable[str], all_travel: bool) -> str:
-    """As text for `adopt`; "": none. late: modules that are imported when the function runs. all_travel: what can't is left out."""
+def gathered(places: Iterable[tuple[str, str]], files: Mapping[str, str], all_travel: bool) -> str:
+    """As text for `adopt`; "": none. files: as an identity has them. all_travel: what can't is left out."""
     import cloudpickle  # type: ignore[import-untyped]
 
     by_value = cloudpickle.list_registry_pickle_by_value()
@@ -58,22 +62,21 @@ def gathered(places: Iterable[tuple[str, str]], late: Iterable[str], all_travel:
             continue
         if place.content is not None or not all_travel:
             found.append(place)
-    for module in sorted(late):
-        if files := files_of(module):
-            found.append(Place(module, "", FILES, files, None))
+    found += (Place(module, "", FILE, digest, None, None) for module, digest in sorted(files.items()))
     return base64.b64encode(pickle.dumps([tuple(p) for p in found])).decode() if found else ""
 
 
 def _place(module: str, name: str, dumps: Any) -> Place:
-    value = _at(module, name)
+    value, file = _at(module, name), getattr(sys.modules[module], "__file__", None)
     functions = _functions_at(value, module, name)
     if functions:
-        return Place(module, name, CODE, _code_digest(functions), dumps([(marshal.dumps(f.__code__), f.__defaults__, f.__kwdefaults__) for f in functions]))
+        content = dumps([(marshal.dumps(f.__code__), f.__defaults__, f.__kwdefaults__) for f in functions])
+        return Place(module, name, CODE, _code_digest(functions), content, file)
     try:
         content = dumps(value)
     except Exception:  # whatever a class of somebody's raises when it is pickled
         content = b""
-    return Place(module, name, DATA, _data_digest(value), content if 0 < len(content) <= LARGE else None)
+    return Place(module, name, DATA, _data_digest(value), content if 0 < len(content) <= LARGE else None, file)
 
 
 # ---- in either ----
@@ -135,24 +138,39 @@ _adopted: dict[tuple[str, str], str] = {}
 
 def adopt(text: str) -> None:
     """Makes the places what the function that is to be loaded expects. Raises Differs, and what importing a module raises."""
-    for place in (Place(*p) for p in pickle.loads(base64.b64decode(text))):
+    places = [Place(*p) for p in pickle.loads(base64.b64decode(text))]
+    for place in places:
+        if place.kind != FILE:
+            _import(place)
+    for place in places:
         key = place.module, place.name
         if key not in _adopted:
-            if place.kind == FILES:
-                _compare_files(place)
-            else:
-                importlib.import_module(place.module)
-                if _digest_at(place) != place.digest:
-                    _put(place)
+            if place.kind == FILE:
+                _compare_file(place)
+            elif _digest_at(place) != place.digest:
+                _put(place)
             _adopted[key] = place.digest
         elif _adopted[key] != place.digest:
             raise Differs(f"it expects another {place.module}.{place.name} than a function that this host has loaded")
 
 
-def _compare_files(place: Place) -> None:
-    if files_of(place.module) != place.digest:
-        raise Differs(f"the module {place.module}, which it imports when it runs, or one that this imports, has another text here than where the dataset was "
-                      "made: was a file edited since? Make the dataset anew")
+def _compare_file(place: Place) -> None:
+    try:
+        here = {file.name: file.path for file in sources(place.module) or ()}
+        text = text_digest(Path(here[place.module]).read_bytes())
+    except (KeyError, OSError):
+        text = None
+    if text != place.digest:
+        raise Differs(f"the module {place.module}, which is imported when it runs, has {'no' if text is None else 'another'} file here than where the dataset was "
+                      f"made: was it {'deleted' if text is None else 'edited'} since? Make the dataset anew")
+
+
+def _import(place: Place) -> None:
+    try:
+        importlib.import_module(place.module)
+    except ModuleNotFoundError as error:
+        raise Differs(f"it uses {place.module}.{place.name}, and importing {place.module} here, which the program has from {place.file}, fails: {error}: "
+                      "was a file deleted or moved since?") from None
 
 
 def _digest_at(place: Place) -> str | None:

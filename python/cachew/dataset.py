@@ -213,7 +213,7 @@ class Dataset(Functions, InMemory, Operators):
         rank, world_size: this iterator gets batch g where g modulo world_size is rank; in the epoch of a state, g counts from the state's on
         state: go on from here: what state_dict() gave
         timeout_s: raise DeadlineError when a batch takes longer
-        first_epoch: without a state, the epoch to begin with; `epochs` is the one to end before
+        first_epoch: without a state, the epoch to begin with, less than `epochs`, which is the one to end before
         optimize: False runs the operators as written; the results are the same
         index_dir: where indexes of data sets are kept (default: $CACHEW_INDEX_DIR, else ~/.cache/cachew/index)
         cache_dir: where elements are kept that pass `autocache` or `cache`, for later epochs and other runs; the results are the same

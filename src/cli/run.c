@@ -118,7 +118,7 @@ static int write_state(const struct run *x, struct cw_error *err)
 static int read_state(const char *path, json_t **ret, struct cw_error *err)
 {
     struct cw_stat st;
-    json_error_t je;
+    char name[320];
     size_t size;
     _cleanup_free_ char *text = NULL;
     if (access(path, F_OK) != 0 && errno == ENOENT)
@@ -128,9 +128,9 @@ static int read_state(const char *path, json_t **ret, struct cw_error *err)
         r = cw_read_file(path, 1 << 20, &text, &size, err);
     if (r < 0)
         return r;
-    *ret = json_loadb(text, size, JSON_REJECT_DUPLICATES, &je);
     cw_error_file(err, path);
-    return *ret ? 0 : cw_error_set(err, CW_E_STATE, "state %s is not valid JSON: line %d: %s (is it cut off?)", path, je.line, je.text);
+    snprintf(name, sizeof(name), "state %.300s", path);
+    return cw_state_parse(name, text, size, ret, err);
 }
 
 static const char *bottleneck(const json_t *profile)

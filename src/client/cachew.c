@@ -67,11 +67,14 @@ int cw_api_read_options(const struct cachew_options *given, struct cachew_option
     return r;
 }
 
-static int load_state(const char *text, json_t **ret, struct cw_error *err)
+/* Later ones than there are is a mistake; a state behind them is the end of a run. */
+static int check_first_epoch(int64_t first, uint64_t epochs, struct cw_error *err)
 {
-    json_error_t je;
-    *ret = json_loads(text, JSON_REJECT_DUPLICATES, &je);
-    return *ret ? 0 : cw_error_set(err, CW_E_STATE, "state is not valid JSON: line %d: %s (is it cut off?)", je.line, je.text);
+    char expected[64];
+    if (first == 0 || (uint64_t)first < epochs)
+        return 0;
+    snprintf(expected, sizeof(expected), "less than epochs, %" PRIu64, epochs);
+    return check_option("first_epoch", first, false, expected, err);
 }
 
 int cw_api_open(const struct cachew_pipeline *p, const struct cachew_options *o, struct cw_local *l, unsigned *ret_threads, struct cw_error *err)
@@ -179,7 +182,7 @@ static int open_engine(const struct cachew_pipeline *p, const struct cachew_opti
 {
     unsigned threads = 0;
     json_t *state = NULL;
-    int r = o->state ? load_state(o->state, &state, err) : 0;
+    int r = o->state ? cw_state_parse("state", o->state, strlen(o->state), &state, err) : 0;
     if (r >= 0)
         r = o->service ? cw_api_compile(p, l, err) : cw_api_open(p, o, l, &threads, err);
     if (r >= 0 && o->service && o->cache_dir) {
@@ -197,6 +200,8 @@ static int open_engine(const struct cachew_pipeline *p, const struct cachew_opti
             .runner = {.threads = threads, .memory = o->memory ? o->memory : cw_memory_total() / 2, .batches_are_users = true, .optimize = o->optimize != 0},
         };
         r = parse_delivery(o, &options, err);
+        if (r >= 0 && !o->state)
+            r = check_first_epoch(o->first_epoch, options.epochs, err);
         const struct cw_caching caching = {.dir = o->cache_dir, .where = o->cache, .quota = o->cache_bytes};
         if (r >= 0 && !o->service)
             r = cw_caching_open(l, &caching, &options.runner, err);

@@ -41,6 +41,8 @@ void cw_iterator_release(struct cw_iterator *it, struct cw_batch *b);
 /* There will be no calls but cw_iterator_release, for batches that are held, and cw_iterator_free: what others keep ready for it they need not any more, and a function
  * that was waited for ends. */
 void cw_iterator_leave(struct cw_iterator *it);
+/* A saved state from its text; name: what errors call it. ret: new. */
+int cw_state_parse(const char *name, const char *text, size_t size, json_t **ret, struct cw_error *err) _must_check_;
 /* The first place that an iterator may ask for which goes on from a state (g is that of the next batch): earlier than the state's where remnants are unused.
  * CW_E_STATE where it does not fit the pipeline, the seed or the options' order and rank. */
 int cw_state_begin(const struct cw_compiled *c, uint64_t seed, const struct cw_iterator_options *o, const json_t *state, struct cw_cursor *ret, struct cw_error *err) _must_check_;

@@ -206,7 +206,7 @@ int cw_too_small(const struct cw_runner *r, size_t needed, const char *what, str
     if (err)
         *err = (struct cw_error){0};
     cw_error_attribute(err, "memory", value, expected);
-    return cw_error_set(err, CW_E_BUDGET, "--memory %zu is too small: %s; expected at least %zu", r->given, what, smallest);
+    return cw_error_set(err, CW_E_BUDGET, "option memory %zu is too small: %s; expected at least %zu", r->given, what, smallest);
 }
 
 int cw_lack_of_memory(struct cw_runner *r, const struct cw_place *at, const char *what, struct cw_error *err)

@@ -44,6 +44,36 @@ json_t *cw_iterator_state(const struct cw_iterator *it)
     return state;
 }
 
+/* The text of a number is right, and no 64 bits hold it: says of which field. */
+static int state_overflow(const char *name, const char *text, size_t size, const json_error_t *je, struct cw_error *err)
+{
+    json_t *wide = json_loadb(text, size, JSON_DECODE_INT_AS_REAL, NULL), *v;
+    const char *key;
+    char shown[64] = "";
+    json_object_foreach(wide, key, v) {
+        double value = json_is_real(v) ? json_real_value(v) : 0;
+        if (value < -0x1p63 || value >= 0x1p63) {
+            snprintf(shown, sizeof(shown), "%.17g", value);
+            cw_error_attribute(err, key, shown, "an integer, at least 0 and less than 2^63");
+            (void)cw_error_set(err, CW_E_STATE, "%.300s: %.60s is %s: expected an integer of at least 0, less than 2^63", name, key, shown);
+            break;
+        }
+    }
+    json_decref(wide);
+    return *shown ? CW_E_STATE : cw_error_set(err, CW_E_STATE, "%.300s is not valid JSON: line %d: %s", name, je->line, je->text);
+}
+
+int cw_state_parse(const char *name, const char *text, size_t size, json_t **ret, struct cw_error *err)
+{
+    json_error_t je;
+    *ret = json_loadb(text, size, JSON_REJECT_DUPLICATES, &je);
+    if (*ret)
+        return 0;
+    if (json_error_code(&je) == json_error_numeric_overflow)
+        return state_overflow(name, text, size, &je, err);
+    return cw_error_set(err, CW_E_STATE, "%.300s is not valid JSON: line %d: %s (is it cut off?)", name, je.line, je.text);
+}
+
 int cw_state_u64(const json_t *state, const char *key, uint64_t *ret, struct cw_error *err)
 {
     const json_t *v = json_object_get(state, key);
@@ -148,6 +178,26 @@ int cw_state_begin(const struct cw_compiled *c, uint64_t seed, const struct cw_i
     return 0;
 }
 
+/* Where the length of an epoch is known, a place in it has one number. */
+static int state_number(const struct cw_iterator *it, struct cw_error *err)
+{
+    const struct cw_compiled *c = it->compiled;
+    uint64_t each = it->plan.split_size / c->batch_size, last = cw_split_batches(c, &it->plan, it->at.split), g = it->at.split * each + it->at.batch;
+    char have[32], expected[64];
+    if (it->at.batch > last) {
+        snprintf(have, sizeof(have), "%" PRIu64, it->at.batch);
+        snprintf(expected, sizeof(expected), "at most %" PRIu64, last);
+        cw_error_attribute(err, "batch", have, expected);
+        return cw_error_set(err, CW_E_STATE, "state: batch is %s: expected %s, which split %" PRIu64 " has", have, expected, it->at.split);
+    }
+    if (it->at.g == g)
+        return 0;
+    snprintf(have, sizeof(have), "%" PRIu64, it->at.g);
+    snprintf(expected, sizeof(expected), "%" PRIu64, g);
+    cw_error_attribute(err, "g", have, expected);
+    return cw_error_set(err, CW_E_STATE, "state: g is %s: expected %s, the number of batches before batch %" PRIu64 " of split %" PRIu64, have, expected, it->at.batch, it->at.split);
+}
+
 int cw_iterator_load_state(struct cw_iterator *it, const json_t *state, struct cw_error *err)
 {
     char snapshot[17];
@@ -163,5 +213,7 @@ int cw_iterator_load_state(struct cw_iterator *it, const json_t *state, struct c
     if (it->at.split >= n_splits + (it->any != NULL)) /* there it is one past the last where that gave all its batches */
         return cw_error_set(err, CW_E_STATE, "state: split is %" PRIu64 ": expected less than %" PRIu64, it->at.split, n_splits + (it->any != NULL));
     r = state_remnants(state, it->at.split, it->n_keys, it->unused, err);
-    return r < 0 || !it->any ? r : cw_any_load(it, state, err);
+    if (r >= 0 && it->any)
+        return cw_any_load(it, state, err);
+    return r >= 0 && it->compiled->counted && !it->n_keys ? state_number(it, err) : r;
 }

@@ -509,3 +509,17 @@ def test_profile():
     list(it)
     profile = it.profile()
     assert {o["op"] for o in profile["operators"] if "op" in o} == {"range", "assign", "batch"} and profile["batches_held"] == 0
+
+
+@pytest.mark.parametrize("options", [{"first_epoch": 1}, {"first_epoch": 3, "epochs": 3}, {"first_epoch": 5, "epochs": 3}])
+def test_a_first_epoch_behind_the_last_one_is_an_error(options):
+    """There were no batches, and no word."""
+    with pytest.raises(cachew.OptionError, match=f"first_epoch is {options['first_epoch']}: expected less than epochs, {options.get('epochs', 1)}"):
+        Dataset.range(10).iterator(**options)
+
+
+def test_a_memory_that_is_too_small_is_named_as_python_has_it():
+    """It was called --memory, as on the command line."""
+    with pytest.raises(cachew.MemoryBudgetError, match="^option memory 1000 is too small: ") as raised:
+        Dataset.range(10).batch(10).iterator(memory=1000)
+    assert raised.value.attribute == "memory" and raised.value.value == "1000"
