@@ -150,7 +150,7 @@ struct cachew_array {
  * Immutable: any thread may use it. */
 struct cachew_arrays; /* opaque */
 
-/* data and offsets stay where they are and must not change; names and dims are copied. release(arg), which may be NULL, is called once nobody
+/* data and offsets stay where they are and must not change (with a cache, data that did end the iteration: CACHEW_E_DATA); names and dims are copied. release(arg), which may be NULL, is called once nobody
  * uses them any more, by the thread that gave them back last; it is not called when the result is negative. All data are read once, for the id. */
 CACHEW_API int cachew_arrays_new(const struct cachew_array *arrays, size_t n_arrays, uint64_t n_elements, void (*release)(void *arg), void *arg,
                                  struct cachew_arrays **ret, struct cachew_error **err) CACHEW_CHECKED;
