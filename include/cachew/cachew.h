@@ -238,6 +238,9 @@ CACHEW_API int cachew_iterator_open(const struct cachew_pipeline *p, const struc
  * a filter, or with bucket_by_length). Of the options, epochs and state do not matter. */
 CACHEW_API int cachew_pipeline_batches(const struct cachew_pipeline *p, const struct cachew_options *options, uint64_t *ret,
                                        struct cachew_error **err) CACHEW_CHECKED;
+/* What cachew_iterator_state gives of an iterator with these options before its first batch: the beginning, or options.state, where that fits. Opens the sources and computes
+ * nothing. CACHEW_E_OPTION with a service, which knows the data: there it takes an iterator. */
+CACHEW_API int cachew_pipeline_state(const struct cachew_pipeline *p, const struct cachew_options *options, char **ret, struct cachew_error **err) CACHEW_CHECKED;
 /* Opens the sources and, where seconds is not 0, runs the pipeline for so long. *ret is a new text that says what was fused, how the data divide,
  * where the time goes, what limits the rate and what would help: the one that `cachew explain` prints, as JSON or for people. With seconds up to 40 MB are
  * written to a directory that is removed, in options.cache_dir or else $TMPDIR, to see how fast a cache would be there. Of the options, epochs, rank,

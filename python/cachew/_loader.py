@@ -258,7 +258,7 @@ class Loader(Generic[T]):
     def _open(self, epoch: int) -> None:
         options = self._first()._replace(first_epoch=epoch, state=self._state if self._loaded else None)
         iterator = DatasetIterator(self.dataset, options, self._timeout_s)
-        if self._state is None:  # asked for later, another iterator would take over this one's job
+        if not self._loaded and self.epoch < 0:  # asked for later, another iterator would take over this one's job
             self._state = iterator._core.state()
         stream = Stream(iterator, self._convert)
         self._stream = AheadStream(stream, self._ahead) if self._ahead else stream
@@ -310,10 +310,7 @@ class Loader(Generic[T]):
 
     def state_dict(self) -> dict[str, Any]:
         """The position after the batch that was handed out last; not what was prepared ahead. Good for any number of ranks and threads."""
-        if self._state is not None:
-            return {"cachew": json.loads(self._state)}
-        with DatasetIterator(self.dataset, self._first(), None) as iterator:
-            return {"cachew": iterator.state_dict()}
+        return {"cachew": json.loads(self._begins(None) if self._state is None else self._state)}
 
     def load_state_dict(self, state_dict: State) -> None:
         """Goes on from a state: the next `for batch in loader` gives the rest of its epoch (the next epoch, if that is over)."""
@@ -322,12 +319,19 @@ class Loader(Generic[T]):
             what = "that of an iterator" if isinstance(state_dict, dict) and "cachew_state" in state_dict else f"{state_dict!r:.60}"
             raise StateError(f"state is {what}: expected what state_dict() of a loader gave")
         text = state_text(state)
-        with DatasetIterator(self.dataset, self._first()._replace(state=text), None):
-            pass  # it fits
+        self._begins(text)  # it fits
         self._close_stream()
         self._end_epoch()
         self._state, self._loaded = text, True
         self.epoch = int(state["epoch"]) - 1 if state.get("g") == 0 else int(state["epoch"])
+
+    def _begins(self, state: str | None) -> str:
+        """The state of the first iterator before its first batch: without its threads and processes, for a handler of a signal may ask again and again."""
+        options = self._first()._replace(state=state)
+        if options.service is None:
+            return self.dataset._runnable().state(options)
+        with DatasetIterator(self.dataset, options, None) as iterator:  # the data are where the workers are
+            return iterator._core.state()
 
     def _first(self) -> Options:
         """Options of the first iterator, for the ranks that there are now."""

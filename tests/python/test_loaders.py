@@ -5,6 +5,7 @@ import json
 import os
 import random
 import threading
+from unittest import mock
 
 import cachew
 import numpy as np
@@ -383,3 +384,62 @@ except cachew.OptionError as error:
     print(error.attribute, "drop_remainder" in str(error))
 """)
     assert ran.stdout.split("\n") == ["[4, 5, 6, 7] 4", "16", "batch_size True", ""], (ran.stdout, ran.stderr)
+
+
+# ---- the state before the first batch ----
+
+
+@pytest.mark.parametrize("ds", [known(), unknown(), known().take(3), Dataset.range(50)], ids=["known", "unknown", "take", "elements"])
+def test_the_state_before_the_first_batch_is_that_of_an_iterator(ds):
+    with ds.iterator(seed=4) as it:
+        want = it.state_dict()
+        next(it)
+        later = it.state_dict()
+    for loader in loaders(ds, seed=4):
+        assert loader.state_dict() == {"cachew": want}
+        iter(loader)
+        assert loader.state_dict() == {"cachew": want}
+        loader.load_state_dict({"cachew": later})
+        assert loader.state_dict() == {"cachew": later}
+        loader.close()
+
+
+def test_the_state_before_the_first_batch_starts_no_threads_and_processes():
+    """An iterator was opened each time it was asked for: handlers of a timer, one within the other, came to hundreds of host processes."""
+    ds = Dataset.range(100).map(lambda e: {"value": e["value"] + 1}, outputs={"value": "int64"}).batch(10)
+    state = ds.iterator(seed=1).state_dict()
+    for loader in loaders(ds, seed=1):
+        opened = []
+        with mock.patch("cachew._core.open", side_effect=lambda *given: opened.append(given)):
+            assert loader.state_dict() == {"cachew": state}
+            loader.load_state_dict({"cachew": state})
+        assert not opened
+
+
+def test_a_timer_that_asks_for_the_state_before_the_first_batch(script):
+    ran = script("""
+import os, signal
+import cachew, cachew.torch
+def add(element):
+    return {"value": element["value"] + 1}
+ds = cachew.Dataset.range(100).map(add, outputs={"value": "int64"}).batch(10)
+loader = cachew.torch.loader(ds, seed=1)
+states, most = [], 0
+def hosts():
+    return len(open(f"/proc/self/task/{os.getpid()}/children").read().split())
+def ask(number, frame):
+    global most
+    states.append(loader.state_dict())
+    most = max(most, hosts())
+signal.signal(signal.SIGALRM, ask)
+signal.setitimer(signal.ITIMER_REAL, 0.003, 0.003)
+while len(states) < 300:
+    signal.pause()
+assert most == 0, most
+first = next(iter(loader))
+signal.setitimer(signal.ITIMER_REAL, 0)
+later = loader.state_dict()
+assert all(state == states[0] or state == later for state in states) and states[0]["cachew"]["g"] == 0 and later["cachew"]["g"] == 1
+print(first["value"].tolist(), most <= 2 * os.cpu_count())
+""")
+    assert ran.stdout == "[1, 2, 3, 4, 5, 6, 7, 8, 9, 10] True\n", (ran.stdout, ran.stderr)
