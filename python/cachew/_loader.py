@@ -119,14 +119,29 @@ def _wake(lock: threading.Lock) -> None:
         pass
 
 
+def _end(shared: _Ahead, thread: threading.Thread, owner: int) -> None:
+    """Ends what was started, and waits for that. One that a signal met as it started may not know yet that it runs: it ends by itself."""
+    if owner != os.getpid():
+        return
+    shared.stopping = True
+    shared.stream.close()
+    _wake(shared.room)  # it may wait for that
+    if thread.is_alive() and thread is not threading.current_thread():  # which may be the one that collects what is no longer used
+        thread.join()
+
+
 class AheadStream:
-    """The same on a thread of its own, up to `ahead` items before they are asked for."""
+    """The same on a thread of its own, up to `ahead` items before they are asked for.
+
+    The thread does not have this object, and ends with it: also with one that a signal left unfinished, when the thread may run already.
+    """
 
     def __init__(self, stream: Stream, ahead: int) -> None:
         self._shared = _Ahead(stream, ahead)
         self.items = self._shared.items
         self._owner = os.getpid()
         self._thread = threading.Thread(target=self._shared.run, name="cachew-loader", daemon=True)
+        self.close = weakref.finalize(self, _end, self._shared, self._thread, self._owner)
         self._thread.start()
 
     def _check_owner(self) -> None:
@@ -163,15 +178,6 @@ class AheadStream:
         with self._shared.using:
             return self._shared.stream.quarantine()
 
-    def close(self) -> None:
-        if self._owner != os.getpid():
-            return
-        self._shared.stopping = True
-        self._shared.stream.close()
-        _wake(self._shared.room)  # it may wait for that
-        if self._thread is not threading.current_thread():  # which may be the one that collects what is no longer used
-            self._thread.join()
-
 
 class Epoch(Generic[T]):
     """The batches of one epoch of a loader."""
@@ -207,7 +213,6 @@ class Loader(Generic[T]):
             raise wrong("sharding", sharding, 'a service too: HOST:PORT of its dispatcher, or "local"')
         with_sharding(self._options, sharding)  # that it is one; what it makes of ranks depends on them
         self._stream: Stream | AheadStream | None = None
-        self._finalizer: weakref.finalize[Any, Any] | None = None
         self._state: str | None = None  # after the batch that was handed out last, or as loaded
         self._loaded = False  # the stream to be opened goes on from _state
         self._inside = False  # an epoch has begun and is not over
@@ -263,12 +268,11 @@ class Loader(Generic[T]):
         stream = Stream(iterator, self._convert)
         self._stream = AheadStream(stream, self._ahead) if self._ahead else stream
         self._loaded = False
-        self._finalizer = weakref.finalize(self, self._stream.close)
 
     def _close_stream(self) -> None:
-        if self._finalizer is not None:
-            self._finalizer()
-        self._stream = self._finalizer = None
+        stream, self._stream = self._stream, None
+        if stream is not None:
+            stream.close()
 
     def close(self) -> None:
         """Ends its threads. The next `for batch in loader` begins the next epoch."""

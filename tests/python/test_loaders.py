@@ -4,6 +4,7 @@ import gc
 import json
 import os
 import random
+import sys
 import threading
 from unittest import mock
 
@@ -246,6 +247,55 @@ def test_a_jax_loader_that_is_dropped_leaves_nothing():
     for _ in range(10):
         next(iter(cachew.jax.loader(ds)))
     comes_to(lambda: (jax.block_until_ready(jax.device_put(1)), running() <= before)[1])
+
+
+def tasks():
+    return len(os.listdir("/proc/self/task"))
+
+
+def test_a_ctrl_c_as_the_thread_has_started_ends_it():
+    """It was left running, with the iterator and its hosts."""
+    start = threading.Thread.start
+
+    def interrupted(thread):
+        start(thread)
+        raise KeyboardInterrupt
+
+    before, loader = tasks(), ahead(known())
+    for _ in range(3):
+        with mock.patch.object(threading.Thread, "start", interrupted), pytest.raises(KeyboardInterrupt):
+            iter(loader)
+        comes_to(lambda: tasks() <= before)
+    assert values(loader) == expected(known(), 1)[0]
+
+
+def test_a_ctrl_c_at_any_line_of_opening_leaves_nothing():
+    before, at, left = tasks(), 0, 0
+
+    def trace(frame, event, arg):
+        nonlocal left
+        if frame.f_code.co_filename != cachew._loader.__file__:
+            return None
+        if event == "line":
+            left -= 1
+            if left == 0:
+                raise KeyboardInterrupt
+        return trace
+
+    while left <= 0:  # until there are fewer lines
+        at += 1
+        left, loader = at, ahead(known())
+        sys.settrace(trace)
+        try:
+            iter(loader)
+        except KeyboardInterrupt:
+            pass
+        finally:
+            sys.settrace(None)
+        assert values(loader) == expected(known(), 1)[0]
+        del loader
+        comes_to(lambda: tasks() <= before)
+    assert at > 30, at
 
 
 @pytest.mark.parametrize("kind", ["torch", "jax"])
