@@ -150,7 +150,7 @@ struct cachew_array {
  * Immutable: any thread may use it. */
 struct cachew_arrays; /* opaque */
 
-/* data and offsets stay where they are and must not change; names and dims are copied. release(arg), which may be NULL, is called once nobody
+/* data and offsets stay where they are and must not change (with a cache, data that did end the iteration: CACHEW_E_DATA); names and dims are copied. release(arg), which may be NULL, is called once nobody
  * uses them any more, by the thread that gave them back last; it is not called when the result is negative. All data are read once, for the id. */
 CACHEW_API int cachew_arrays_new(const struct cachew_array *arrays, size_t n_arrays, uint64_t n_elements, void (*release)(void *arg), void *arg,
                                  struct cachew_arrays **ret, struct cachew_error **err) CACHEW_CHECKED;
@@ -238,6 +238,9 @@ CACHEW_API int cachew_iterator_open(const struct cachew_pipeline *p, const struc
  * a filter, or with bucket_by_length). Of the options, epochs and state do not matter. */
 CACHEW_API int cachew_pipeline_batches(const struct cachew_pipeline *p, const struct cachew_options *options, uint64_t *ret,
                                        struct cachew_error **err) CACHEW_CHECKED;
+/* What cachew_iterator_state gives of an iterator with these options before its first batch: the beginning, or options.state, where that fits. Opens the sources and computes
+ * nothing. CACHEW_E_OPTION with a service, which knows the data: there it takes an iterator. */
+CACHEW_API int cachew_pipeline_state(const struct cachew_pipeline *p, const struct cachew_options *options, char **ret, struct cachew_error **err) CACHEW_CHECKED;
 /* Opens the sources and, where seconds is not 0, runs the pipeline for so long. *ret is a new text that says what was fused, how the data divide,
  * where the time goes, what limits the rate and what would help: the one that `cachew explain` prints, as JSON or for people. With seconds up to 40 MB are
  * written to a directory that is removed, in options.cache_dir or else $TMPDIR, to see how fast a cache would be there. Of the options, epochs, rank,

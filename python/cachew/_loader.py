@@ -119,14 +119,29 @@ def _wake(lock: threading.Lock) -> None:
         pass
 
 
+def _end(shared: _Ahead, thread: threading.Thread, owner: int) -> None:
+    """Ends what was started, and waits for that. One that a signal met as it started may not know yet that it runs: it ends by itself."""
+    if owner != os.getpid():
+        return
+    shared.stopping = True
+    shared.stream.close()
+    _wake(shared.room)  # it may wait for that
+    if thread.is_alive() and thread is not threading.current_thread():  # which may be the one that collects what is no longer used
+        thread.join()
+
+
 class AheadStream:
-    """The same on a thread of its own, up to `ahead` items before they are asked for."""
+    """The same on a thread of its own, up to `ahead` items before they are asked for.
+
+    The thread does not have this object, and ends with it: also with one that a signal left unfinished, when the thread may run already.
+    """
 
     def __init__(self, stream: Stream, ahead: int) -> None:
         self._shared = _Ahead(stream, ahead)
         self.items = self._shared.items
         self._owner = os.getpid()
         self._thread = threading.Thread(target=self._shared.run, name="cachew-loader", daemon=True)
+        self.close = weakref.finalize(self, _end, self._shared, self._thread, self._owner)
         self._thread.start()
 
     def _check_owner(self) -> None:
@@ -163,15 +178,6 @@ class AheadStream:
         with self._shared.using:
             return self._shared.stream.quarantine()
 
-    def close(self) -> None:
-        if self._owner != os.getpid():
-            return
-        self._shared.stopping = True
-        self._shared.stream.close()
-        _wake(self._shared.room)  # it may wait for that
-        if self._thread is not threading.current_thread():  # which may be the one that collects what is no longer used
-            self._thread.join()
-
 
 class Epoch(Generic[T]):
     """The batches of one epoch of a loader."""
@@ -207,7 +213,6 @@ class Loader(Generic[T]):
             raise wrong("sharding", sharding, 'a service too: HOST:PORT of its dispatcher, or "local"')
         with_sharding(self._options, sharding)  # that it is one; what it makes of ranks depends on them
         self._stream: Stream | AheadStream | None = None
-        self._finalizer: weakref.finalize[Any, Any] | None = None
         self._state: str | None = None  # after the batch that was handed out last, or as loaded
         self._loaded = False  # the stream to be opened goes on from _state
         self._inside = False  # an epoch has begun and is not over
@@ -258,17 +263,16 @@ class Loader(Generic[T]):
     def _open(self, epoch: int) -> None:
         options = self._first()._replace(first_epoch=epoch, state=self._state if self._loaded else None)
         iterator = DatasetIterator(self.dataset, options, self._timeout_s)
-        if self._state is None:  # asked for later, another iterator would take over this one's job
+        if not self._loaded and self.epoch < 0:  # asked for later, another iterator would take over this one's job
             self._state = iterator._core.state()
         stream = Stream(iterator, self._convert)
         self._stream = AheadStream(stream, self._ahead) if self._ahead else stream
         self._loaded = False
-        self._finalizer = weakref.finalize(self, self._stream.close)
 
     def _close_stream(self) -> None:
-        if self._finalizer is not None:
-            self._finalizer()
-        self._stream = self._finalizer = None
+        stream, self._stream = self._stream, None
+        if stream is not None:
+            stream.close()
 
     def close(self) -> None:
         """Ends its threads. The next `for batch in loader` begins the next epoch."""
@@ -310,10 +314,7 @@ class Loader(Generic[T]):
 
     def state_dict(self) -> dict[str, Any]:
         """The position after the batch that was handed out last; not what was prepared ahead. Good for any number of ranks and threads."""
-        if self._state is not None:
-            return {"cachew": json.loads(self._state)}
-        with DatasetIterator(self.dataset, self._first(), None) as iterator:
-            return {"cachew": iterator.state_dict()}
+        return {"cachew": json.loads(self._begins(None) if self._state is None else self._state)}
 
     def load_state_dict(self, state_dict: State) -> None:
         """Goes on from a state: the next `for batch in loader` gives the rest of its epoch (the next epoch, if that is over)."""
@@ -322,12 +323,19 @@ class Loader(Generic[T]):
             what = "that of an iterator" if isinstance(state_dict, dict) and "cachew_state" in state_dict else f"{state_dict!r:.60}"
             raise StateError(f"state is {what}: expected what state_dict() of a loader gave")
         text = state_text(state)
-        with DatasetIterator(self.dataset, self._first()._replace(state=text), None):
-            pass  # it fits
+        self._begins(text)  # it fits
         self._close_stream()
         self._end_epoch()
         self._state, self._loaded = text, True
         self.epoch = int(state["epoch"]) - 1 if state.get("g") == 0 else int(state["epoch"])
+
+    def _begins(self, state: str | None) -> str:
+        """The state of the first iterator before its first batch: without its threads and processes, for a handler of a signal may ask again and again."""
+        options = self._first()._replace(state=state)
+        if options.service is None:
+            return self.dataset._runnable().state(options)
+        with DatasetIterator(self.dataset, options, None) as iterator:  # the data are where the workers are
+            return iterator._core.state()
 
     def _first(self) -> Options:
         """Options of the first iterator, for the ranks that there are now."""

@@ -52,8 +52,8 @@ class InMemory:
         """NumPy arrays, one per component, all with the same first dimension: element i is what stands at place i of each.
 
         components: name -> array (or what numpy.asarray makes one of); lists of bytes or texts are components of bytes. Contiguous arrays are used where
-            they lie, not copied: do not change them while the dataset is in use. Their content is hashed once, so that a state of other data is
-            refused. JSON has the hash only: it means something in this process alone, but pickles hold the arrays.
+            they lie, not copied: do not change them while the dataset is in use (a cache finds out: DataError). Their content is hashed once, so that a state of
+            other data is refused. JSON has the hash only: it means something in this process alone, but pickles hold the arrays.
         """
         return cls._make_function_source("arrays", {"data": _from_arrays(components)})
 

@@ -123,6 +123,39 @@ static PyObject *pipeline_batches(PyObject *self, PyObject *options)
     return x.r == 1 ? Py_NewRef(Py_None) : PyLong_FromLongLong(x.n == UINT64_MAX ? -1 : (long long)x.n);
 }
 
+struct placing {
+    const struct cachew_pipeline *p;
+    struct cachew_options options;
+    char *text;
+    struct cachew_error *error;
+    int r;
+};
+
+static void place(void *arg)
+{
+    struct placing *x = arg;
+    x->r = cachew_pipeline_state(x->p, &x->options, &x->text, &x->error);
+}
+
+static PyObject *pipeline_state(PyObject *self, PyObject *options)
+{
+    struct placing x = {.p = get(self)};
+    struct core_paths paths;
+    volatile int interrupt = 0;
+    if (!core_options(options, &x.options, &paths))
+        return NULL;
+    x.options.interrupt = &interrupt;
+    bool good = core_call_interruptibly(place, &x, &interrupt);
+    core_paths_release(&paths);
+    if (good)
+        return x.r < 0 ? core_raise(core_state_of(self), x.error) : core_text(x.text);
+    if (x.r < 0)
+        cachew_error_free(x.error);
+    else
+        cachew_free(x.text);
+    return NULL;
+}
+
 struct explaining {
     const struct cachew_pipeline *p;
     struct cachew_options options;
@@ -162,6 +195,7 @@ static PyObject *pipeline_explain(PyObject *self, PyObject *args)
 static PyMethodDef methods[] = {
     {"explain", pipeline_explain, METH_VARARGS, "explain(options, seconds, json) -> what `cachew explain` prints"},
     {"batches", pipeline_batches, METH_O, "batches(options) -> of an epoch, for each rank; -1: endless; None: not known beforehand"},
+    {"state", pipeline_state, METH_O, "state(options) -> that of an iterator before its first batch; nothing is computed"},
     {"json", pipeline_json, METH_NOARGS, "the pipeline as JSON, with what is not a default"},
     {"schema", pipeline_schema, METH_NOARGS, "([(name, dtype, shape), ...], batch size or 0), of elements"},
     {0},

@@ -177,6 +177,21 @@ static int open_service(const struct cachew_options *o, const struct cw_iterator
     return r;
 }
 
+/* What is asked of an iterator over a pipeline that was read. */
+static int iterator_options(const struct cachew_options *o, const struct cw_pipeline *written, unsigned threads, struct cw_iterator_options *ret, struct cw_error *err)
+{
+    *ret = (struct cw_iterator_options){
+        .seed = (uint64_t)(o->seed >= 0 ? o->seed : CW_MAX(written->default_seed, 0)),
+        .epochs = (uint64_t)(o->epochs >= 0 ? o->epochs : written->default_epochs >= 0 ? written->default_epochs : 1),
+        .rank = o->rank,
+        .world_size = o->world_size,
+        .first_epoch = (uint64_t)o->first_epoch,
+        .runner = {.threads = threads, .memory = o->memory ? o->memory : cw_memory_total() / 2, .batches_are_users = true, .optimize = o->optimize != 0},
+    };
+    int r = parse_delivery(o, ret, err);
+    return r < 0 || o->state ? r : check_first_epoch(o->first_epoch, ret->epochs, err);
+}
+
 static int open_engine(const struct cachew_pipeline *p, const struct cachew_options *o, struct cw_local *l, struct cachew_iterator *it,
                        struct cw_error *err)
 {
@@ -190,18 +205,8 @@ static int open_engine(const struct cachew_pipeline *p, const struct cachew_opti
         r = cw_error_set(err, CW_E_OPTION, "option cache_dir is \"%.200s\": workers have caches, clients of a service have none", o->cache_dir);
     }
     if (r >= 0) {
-        const struct cw_pipeline *written = l->pipeline;
-        struct cw_iterator_options options = {
-            .seed = (uint64_t)(o->seed >= 0 ? o->seed : CW_MAX(written->default_seed, 0)),
-            .epochs = (uint64_t)(o->epochs >= 0 ? o->epochs : written->default_epochs >= 0 ? written->default_epochs : 1),
-            .rank = o->rank,
-            .world_size = o->world_size,
-            .first_epoch = (uint64_t)o->first_epoch,
-            .runner = {.threads = threads, .memory = o->memory ? o->memory : cw_memory_total() / 2, .batches_are_users = true, .optimize = o->optimize != 0},
-        };
-        r = parse_delivery(o, &options, err);
-        if (r >= 0 && !o->state)
-            r = check_first_epoch(o->first_epoch, options.epochs, err);
+        struct cw_iterator_options options;
+        r = iterator_options(o, l->pipeline, threads, &options, err);
         const struct cw_caching caching = {.dir = o->cache_dir, .where = o->cache, .quota = o->cache_bytes};
         if (r >= 0 && !o->service)
             r = cw_caching_open(l, &caching, &options.runner, err);
@@ -283,6 +288,44 @@ static char *dump(json_t *value)
     char *text = value ? json_dumps(value, JSON_COMPACT | JSON_REAL_PRECISION(9)) : NULL;
     json_decref(value);
     return text;
+}
+
+/* Over splits that nobody computes. */
+static int open_position(const struct cachew_pipeline *p, const struct cachew_options *o, struct cw_local *l, struct cw_error *err)
+{
+    unsigned threads;
+    struct cw_splits *splits;
+    struct cw_iterator_options options;
+    json_t *state = NULL;
+    int r = o->state ? load_state(o->state, &state, err) : 0;
+    if (r >= 0 && o->service) {
+        cw_error_attribute(err, "service", o->service, "none");
+        r = cw_error_set(err, CW_E_OPTION, "option service is \"%.200s\": its data are where the workers are, so where an iterator begins is known once it is open", o->service);
+    }
+    if (r >= 0)
+        r = cw_api_open(p, o, l, &threads, err);
+    if (r >= 0)
+        r = iterator_options(o, l->pipeline, threads, &options, err);
+    if (r >= 0)
+        r = cw_splits_none(l->sequence, options.seed, &splits, err);
+    if (r >= 0)
+        r = cw_iterator_over(splits, &options, state, &l->iterator, err);
+    json_decref(state);
+    return r;
+}
+
+int cachew_pipeline_state(const struct cachew_pipeline *p, const struct cachew_options *options, char **ret, struct cachew_error **err)
+{
+    struct cw_error e = {0};
+    struct cw_local l = {0};
+    struct cachew_options o = CACHEW_OPTIONS_INIT;
+    int r = cw_api_read_options(options, &o, &e);
+    if (r >= 0)
+        r = open_position(p, &o, &l, &e);
+    if (r >= 0 && !(*ret = dump(cw_iterator_state(l.iterator))))
+        r = cw_error_nomem(&e, 0, "a state");
+    cw_local_deinit(&l);
+    return r < 0 ? cw_api_fail(r, &e, err) : 0;
 }
 
 char *cachew_iterator_state(const struct cachew_iterator *it) { return dump(cw_iterator_state(it->engine->local.iterator)); }

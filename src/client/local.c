@@ -208,9 +208,24 @@ int cw_expected_check(struct cw_expected *e, const struct cw_batch *b, struct cw
     return 0;
 }
 
+/* What a cache is used for is kept under the identity of its source's data. */
+static int hold_sources(const struct cw_local *l, struct cw_error *err)
+{
+    int r = 0;
+    for (unsigned i = 0; i < l->compiled->n_programs && r >= 0; i++) {
+        const struct cw_program *g = &l->compiled->programs[i];
+        struct cw_source *s = l->sequence->sources[g->leaf];
+        if (cw_marker_choose(g, CW_MARKER_AUTO) && s->ops->hold)
+            r = s->ops->hold(s, g->ops[0], err);
+    }
+    return r;
+}
+
 int cw_local_iterate(struct cw_local *l, const struct cw_iterator_options *o, const json_t *state, struct cw_error *err)
 {
-    int r = cw_iterator_new(l->sequence, o, state, &l->iterator, err);
+    int r = o->runner.cache ? hold_sources(l, err) : 0;
+    if (r >= 0)
+        r = cw_iterator_new(l->sequence, o, state, &l->iterator, err);
     struct cw_choice choices[CW_CHOICES_MAX];
     if (r >= 0 && o->runner.adaptive && cw_runner_choices(cw_iterator_runner(l->iterator), choices) > 0)
         l->autocache = cw_autocache_new(l, o);

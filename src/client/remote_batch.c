@@ -19,6 +19,7 @@ void cw_remote_batch_release(struct remote_batch *b)
         cw_batch_free(&b->b);
         return;
     }
+    cw_remote_users_remove(b);
     pthread_mutex_lock(&r->mutex);
     b->next = r->returned;
     r->returned = b;

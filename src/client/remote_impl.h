@@ -10,6 +10,7 @@
 #include "engine/iterator.h"
 #include "engine/remnant.h"
 #include "net/conn.h"
+#include "net/wire.h"
 
 /* Batches asked for and not yet taken: so many bytes of them, but within these numbers. What a worker lends is no memory of ours, and costs the same whatever
  * its size: there it takes more than two to keep client and worker from waiting for each other. */
@@ -82,7 +83,11 @@ struct remote_batch {
     struct mapping *mapping;   /* memory of a worker; NULL: ours */
     struct remote_batch *lent_next, *lent_prev; /* in mapping->batches */
     uint64_t lent[2];          /* what to give back */
+    struct cw_memory memory[2];/* where that is */
     unsigned n_lent;
+    bool users;                /* the consumer has it, */
+    struct remote_batch *users_next, *users_prev; /* so it is in a list, and */
+    uint8_t *copies[2];        /* a child gets these: during a fork; guarded as remote_fork.c says */
     struct remote_batch *next; /* in r->returned */
 };
 
@@ -295,6 +300,10 @@ void cw_remote_note_pace(struct remote *r); /* a batch is handed out */
 struct remote_batch *cw_remote_batch_new(struct remote *r);
 void cw_remote_batch_release(struct remote_batch *b); /* mutex not held */
 void cw_slot_free(struct slot *s);                    /* mutex not held */
+
+/* remote_fork.c: between these two a batch is the user's, and a forked child gets a copy of what is lent of it. */
+void cw_remote_users_add(struct remote_batch *b);
+void cw_remote_users_remove(struct remote_batch *b);
 
 /* remote_wait.c: waits for something to change. Mutex held, but not while somebody is told what is waited for. 0: something may have. s: for what split, or NULL; what: for the
  * error. */

@@ -243,6 +243,7 @@ struct cw_batch *cw_remote_take(struct cw_splits *base, struct cw_assembly *asse
     cw_quarantined_free(a->a.quarantined);
     free(a);
     cw_batch_disown(b);
+    cw_remote_users_add((struct remote_batch *)b);
     return b;
 }
 

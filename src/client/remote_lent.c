@@ -73,6 +73,7 @@ static int map_region(struct link *l, const Cachew__Region *m, const int *fds, s
         cw_error_errno(err, CW_E_SERVICE, errno, "%" PRIu64 " bytes of it can't be mapped (ulimit -v limits the address space)", m->size);
         return 1;
     }
+    (void)madvise(data, m->size, MADV_DONTFORK); /* a child must not write to it, and has copies of what it may read (remote_fork.c) */
     *ret = (struct region){.id = m->region, .data = data, .size = m->size};
     return 0;
 }

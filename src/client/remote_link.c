@@ -80,6 +80,7 @@ static int on_batch(struct link *l, const Cachew__Batch *m, struct cw_slab *payl
             break;
         }
         memory[i] = (struct cw_memory){.data = region->data + m->slabs[i]->offset, .size = m->slabs[i]->size};
+        b->memory[b->n_lent] = memory[i];
         b->lent[b->n_lent++] = m->slabs[i]->slab;
     }
     if (status >= 0)

@@ -201,18 +201,44 @@ static void hash_column(XXH3_state_t *x, const struct cw_arrays *a, const struct
     }
 }
 
-static int compute_id(struct cw_arrays *a, struct cw_error *err)
+static void hash_begin(XXH3_state_t *x, const struct cw_arrays *a)
 {
-    XXH3_state_t *x = XXH3_createState();
-    if (!x)
-        return cw_error_nomem(err, sizeof(*x), "a hash");
     XXH3_128bits_reset(x);
     XXH3_128bits_update(x, &a->n_elements, sizeof(a->n_elements));
-    for (size_t i = 0; i < a->n_columns; i++)
-        hash_column(x, a, &a->columns[i]);
+}
+
+/* Of all columns up to this one; those before it are in x already. */
+static struct cw_hash128 hash_next(XXH3_state_t *x, const struct cw_arrays *a, const struct cw_array_column *c)
+{
+    hash_column(x, a, c);
     XXH128_hash_t d = XXH3_128bits_digest(x);
-    XXH3_freeState(x);
-    cw_hash128_print((struct cw_hash128){.lo = d.low64, .hi = d.high64}, a->id);
+    return (struct cw_hash128){.lo = d.low64, .hi = d.high64};
+}
+
+static void compute_id(struct cw_arrays *a)
+{
+    XXH3_state_t x;
+    hash_begin(&x, a);
+    for (size_t i = 0; i < a->n_columns; i++)
+        a->columns[i].hash = hash_next(&x, a, &a->columns[i]);
+    cw_hash128_print(a->columns[a->n_columns - 1].hash, a->id);
+}
+
+int cw_arrays_changed(const struct cw_array_column *c, struct cw_error *err)
+{
+    return cw_error_set(err, CW_E_DATA,
+                        "the array \"%.60s\" was written to after the data set was made: a cache would keep it for what it was; make the data set anew", c->name);
+}
+
+int cw_arrays_check(const struct cw_arrays *a, struct cw_error *err)
+{
+    XXH3_state_t x;
+    hash_begin(&x, a);
+    for (size_t i = 0; i < a->n_columns; i++) {
+        struct cw_hash128 now = hash_next(&x, a, &a->columns[i]);
+        if (now.lo != a->columns[i].hash.lo || now.hi != a->columns[i].hash.hi)
+            return cw_arrays_changed(&a->columns[i], err);
+    }
     return 0;
 }
 
@@ -228,10 +254,9 @@ int cw_arrays_register(struct cw_arrays *a, struct cw_error *err)
     for (size_t i = 0; r == 0 && i < a->n_columns; i++)
         for (size_t k = 0; r == 0 && k < a->n_pieces; k++)
             r = check_piece(&a->columns[i], &a->columns[i].pieces[k], a->first[k + 1] - a->first[k], &a->total_bytes, err);
-    if (r == 0)
-        r = compute_id(a, err);
     if (r < 0)
         return r;
+    compute_id(a);
     pthread_mutex_lock(&registry.mutex);
     a->refs = 1;
     a->next = registry.first;

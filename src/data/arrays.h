@@ -9,6 +9,7 @@
 #include <stdint.h>
 
 #include "base/error.h"
+#include "base/hash.h"
 #include "data/type.h"
 
 #define CW_ARRAYS_ID 33 /* 32 hexadecimal digits and a NUL */
@@ -33,6 +34,7 @@ struct cw_array_column {
     struct cw_type type;  /* the first dimension may vary */
     size_t item;          /* bytes: of an element; of one step along the dimension that varies; 1 for bytes with offsets */
     struct cw_array_piece *pieces;
+    struct cw_hash128 hash; /* of the number of elements, and of what all columns up to this one were when they were registered: the last one's is the id */
 };
 struct cw_arrays {
     char id[CW_ARRAYS_ID];
@@ -65,6 +67,10 @@ struct cw_arrays *cw_arrays_ref(struct cw_arrays *a);
 /* The last one frees, on the calling thread. NULL is fine. */
 void cw_arrays_unref(struct cw_arrays *a);
 
+/* Whether the content is still that of the id: it is somebody else's memory. Reads all of it. CW_E_DATA names the first column that is another. */
+int cw_arrays_check(const struct cw_arrays *a, struct cw_error *err) _must_check_;
+/* The error for a column that is another. */
+int cw_arrays_changed(const struct cw_array_column *c, struct cw_error *err);
 /* Element i of a column. dims as in the type, with the one that varies filled in. */
 struct cw_tensor cw_arrays_get(const struct cw_arrays *a, const struct cw_array_column *c, uint64_t i);
 

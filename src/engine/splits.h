@@ -71,6 +71,8 @@ struct cw_splits_ops {
 struct cw_runner_options;
 int cw_splits_local(const struct cw_sequence *s, uint64_t seed, const struct cw_runner_options *o, struct cw_splits **ret,
                     struct cw_error *err) _must_check_;
+/* Splits with nothing in them, and without threads: an iterator over them has a position, and must not be asked for a batch. Takes nothing over. */
+int cw_splits_none(const struct cw_sequence *s, uint64_t seed, struct cw_splits **ret, struct cw_error *err) _must_check_;
 struct cw_runner *cw_splits_runner(struct cw_splits *s); /* NULL: they are the service's */
 /* Batches of a split of a pipeline whose count is known, those of a dropped remainder not counted. */
 static inline uint64_t cw_split_batches(const struct cw_compiled *c, const struct cw_plan *p, uint64_t index)

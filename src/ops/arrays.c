@@ -12,12 +12,40 @@ struct arrays {
     struct cw_source base;
     struct cw_arrays *arrays;
     uint64_t file_key;
+    uint64_t **sums; /* where they are held: of each element, by column; NULL for what nobody needs */
 };
 
 static void arrays_free(struct cw_source *s)
 {
-    cw_arrays_unref(((struct arrays *)s)->arrays);
-    free(s);
+    struct arrays *x = (struct arrays *)s;
+    for (size_t i = 0; x->sums && i < x->arrays->n_columns; i++)
+        free(x->sums[i]);
+    free(x->sums);
+    cw_arrays_unref(x->arrays);
+    free(x);
+}
+
+/* The whole is looked at behind its elements: so their sums are of what the id says, whenever somebody writes. */
+static int arrays_hold(struct cw_source *s, const struct cw_op *op, struct cw_error *err)
+{
+    struct arrays *x = (struct arrays *)s;
+    const struct cw_arrays *a = x->arrays;
+    if (!(x->sums = calloc(a->n_columns, sizeof(*x->sums))))
+        return cw_error_nomem(err, a->n_columns * sizeof(*x->sums), "sums of arrays");
+    for (size_t k = 0; k < a->n_columns; k++) {
+        if (!op->out[k].live)
+            continue;
+        if (!(x->sums[k] = calloc(a->n_elements + 1, sizeof(**x->sums))))
+            return cw_error_nomem(err, a->n_elements * sizeof(**x->sums), "sums of arrays");
+        for (uint64_t i = 0; i < a->n_elements; i++) {
+            struct cw_tensor t = cw_arrays_get(a, &a->columns[k], i);
+            x->sums[k][i] = cw_hash64(t.data, t.size);
+        }
+    }
+    int r = cw_arrays_check(a, err);
+    if (r < 0)
+        cw_error_op(err, op->desc->name);
+    return r;
 }
 
 static void arrays_ids(const struct cw_source *s, const uint64_t *rows, size_t n, struct cw_record_id *out)
@@ -29,8 +57,8 @@ static void arrays_ids(const struct cw_source *s, const uint64_t *rows, size_t n
 }
 
 /* Elements of one size are copied to where the column wants them; of others views are given, but where they lie so that their values can't be
- * read as such. */
-static int produce_column(const struct cw_arrays *a, const struct cw_array_column *c, const struct cw_port *port, struct cw_block *b,
+ * read as such, or where they are held: nobody writes to a copy, and its sum says whether somebody had written before. */
+static int produce_column(const struct cw_arrays *a, const struct cw_array_column *c, const uint64_t *sums, const struct cw_port *port, struct cw_block *b,
                           struct cw_error *err)
 {
     bool fixed = cw_type_fixed(&port->type);
@@ -41,32 +69,33 @@ static int produce_column(const struct cw_arrays *a, const struct cw_array_colum
     size_t value = CW_MAX(cw_dtype_size(c->type.dtype), (size_t)1);
     for (size_t i = 0; i < b->n; i++) {
         struct cw_tensor t = cw_arrays_get(a, c, b->rows[i]);
-        if (fixed) {
-            memcpy(column->data + i * column->stride, t.data, t.size);
-        } else if ((uintptr_t)t.data % value == 0) {
-            column->rows[i] = t;
-        } else {
-            void *copy = cw_block_alloc(b, t.size, err);
+        if (fixed || sums || (uintptr_t)t.data % value != 0) {
+            void *copy = fixed ? column->data + i * column->stride : cw_block_alloc(b, CW_MAX(t.size, (size_t)1), err);
             if (!copy)
                 return err ? err->status : CW_E_MEMORY;
-            column->rows[i] = t;
-            column->rows[i].data = memcpy(copy, t.data, t.size);
+            if (t.size)
+                memcpy(copy, t.data, t.size);
+            t.data = copy;
         }
+        if (sums && cw_hash64(t.data, t.size) != sums[b->rows[i]])
+            return cw_arrays_changed(c, err);
+        if (!fixed)
+            column->rows[i] = t;
     }
     return 0;
 }
 
 static int arrays_produce(const struct cw_source *s, const struct cw_op *op, struct cw_block *b, struct cw_error *err)
 {
-    const struct cw_arrays *a = ((const struct arrays *)s)->arrays;
+    const struct arrays *x = (const struct arrays *)s;
     int r = 0;
     for (unsigned i = 0; r == 0 && i < op->n_out; i++)
         if (op->out[i].live)
-            r = produce_column(a, &a->columns[i], &op->out[i], b, err);
+            r = produce_column(x->arrays, &x->arrays->columns[i], x->sums ? x->sums[i] : NULL, &op->out[i], b, err);
     return r;
 }
 
-static const struct cw_source_ops arrays_ops = {.free = arrays_free, .ids = arrays_ids, .produce = arrays_produce};
+static const struct cw_source_ops arrays_ops = {.free = arrays_free, .hold = arrays_hold, .ids = arrays_ids, .produce = arrays_produce};
 
 static int arrays_open(const struct cw_op *op, const struct cw_source_env *env CW_UNUSED, struct cw_source **ret, struct cw_error *err)
 {

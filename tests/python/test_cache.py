@@ -1,6 +1,8 @@
 """cache_dir of iterators and loaders: the same batches, from where they were kept."""
 
 import cachew
+import numpy as np
+import pyarrow as pa
 import pytest
 
 DATA = cachew.Dataset.range(200).assign(square="value * value").cache().shuffle().batch(10)
@@ -62,3 +64,58 @@ def test_what_was_decided_stands_in_the_profile(tmp_path):
         assert values == [2 * v for v in range(3000)] * 2
         assert ("decisions" in cache) == decided
         assert not decided or [c["marker"] for c in cache["choices"]] == [None, 0]
+
+
+# ---- arrays that are written to ----
+
+N = 20_000
+WIDE = 400
+
+
+def binary(data):
+    """Strings of WIDE bytes, where they lie in the memory of an array."""
+    offsets = pa.py_buffer(np.arange(0, len(data) * WIDE + 1, WIDE, dtype=np.int64))
+    return pa.table({"x": pa.Array.from_buffers(pa.large_binary(), len(data), [None, offsets, pa.py_buffer(data)])})
+
+
+@pytest.fixture(params=["arrays", "arrow"])
+def memory(request):
+    """(a dataset over the memory of an array, and what it gives of a batch)"""
+    if request.param == "arrays":
+        return lambda data: cachew.Dataset.arrays({"y": np.zeros(len(data)), "x": data}), lambda batch: batch["x"]
+    return lambda data: cachew.Dataset.arrow(binary(data)), lambda batch: np.frombuffer(batch["x"].data, np.uint8).reshape(-1, WIDE)
+
+
+def test_a_cache_over_arrays_that_were_written_to_says_so(memory, tmp_path):
+    """What was computed of the new values was kept for the old ones, for good."""
+    make, _ = memory
+    data = np.ones((100, WIDE), np.uint8)
+    ds = make(data).cache().batch(10)
+    data[7, 3] = 2
+    with pytest.raises(cachew.DataError, match='"x" was written to after the data set was made.*anew'):
+        ds.iterator(cache_dir=tmp_path / "cache")
+    assert sum(len(b["x"]) for b in ds) == 100  # without a cache values are those that are there
+    assert sum(len(b["x"]) for b in ds.iterator(cache_dir=tmp_path / "cache", cache="off")) == 100
+    assert sum(len(b["x"]) for b in make(data).cache().batch(10).iterator(cache_dir=tmp_path / "cache")) == 100
+
+
+def test_arrays_that_are_written_to_while_they_are_kept(memory, tmp_path):
+    """Nothing of the new values is kept, whenever they come; and who would get them learns of it."""
+    make, values = memory
+    data = np.ones((N, WIDE), np.uint8)
+    chain = make(data).cache().batch(100)
+    with pytest.raises(cachew.DataError, match='"x" was written to'), chain.iterator(cache_dir=tmp_path, memory="2MiB", threads=2) as batches:
+        for batch in batches:  # not many are computed ahead: there is no memory for more
+            assert values(batch).max() == 1
+            data[:] = 2
+    found = [values(b) for b in make(np.ones((N, WIDE), np.uint8)).cache().batch(100).iterator(cache_dir=tmp_path)]
+    assert len(found) == N // 100
+    assert all(x.min() == x.max() == 1 for x in found)
+
+
+def test_arrays_that_are_written_to_without_a_place_to_keep_them(tmp_path):
+    """A cache directory alone is no reason to look."""
+    data = np.arange(100)
+    ds = cachew.Dataset.arrays({"x": data}).batch(100)
+    data += 1
+    assert next(iter(ds.iterator(cache_dir=tmp_path)))["x"].tolist() == list(range(1, 101))

@@ -4,7 +4,9 @@ import gc
 import json
 import os
 import random
+import sys
 import threading
+from unittest import mock
 
 import cachew
 import numpy as np
@@ -247,6 +249,55 @@ def test_a_jax_loader_that_is_dropped_leaves_nothing():
     comes_to(lambda: (jax.block_until_ready(jax.device_put(1)), running() <= before)[1])
 
 
+def tasks():
+    return len(os.listdir("/proc/self/task"))
+
+
+def test_a_ctrl_c_as_the_thread_has_started_ends_it():
+    """It was left running, with the iterator and its hosts."""
+    start = threading.Thread.start
+
+    def interrupted(thread):
+        start(thread)
+        raise KeyboardInterrupt
+
+    before, loader = tasks(), ahead(known())
+    for _ in range(3):
+        with mock.patch.object(threading.Thread, "start", interrupted), pytest.raises(KeyboardInterrupt):
+            iter(loader)
+        comes_to(lambda: tasks() <= before)
+    assert values(loader) == expected(known(), 1)[0]
+
+
+def test_a_ctrl_c_at_any_line_of_opening_leaves_nothing():
+    before, at, left = tasks(), 0, 0
+
+    def trace(frame, event, arg):
+        nonlocal left
+        if frame.f_code.co_filename != cachew._loader.__file__:
+            return None
+        if event == "line":
+            left -= 1
+            if left == 0:
+                raise KeyboardInterrupt
+        return trace
+
+    while left <= 0:  # until there are fewer lines
+        at += 1
+        left, loader = at, ahead(known())
+        sys.settrace(trace)
+        try:
+            iter(loader)
+        except KeyboardInterrupt:
+            pass
+        finally:
+            sys.settrace(None)
+        assert values(loader) == expected(known(), 1)[0]
+        del loader
+        comes_to(lambda: tasks() <= before)
+    assert at > 30, at
+
+
 @pytest.mark.parametrize("kind", ["torch", "jax"])
 def test_the_process_ends_with_live_loaders(script, kind):
     ran = script(f"""
@@ -383,3 +434,61 @@ except cachew.OptionError as error:
     print(error.attribute, "drop_remainder" in str(error))
 """)
     assert ran.stdout.split("\n") == ["[4, 5, 6, 7] 4", "16", "batch_size True", ""], (ran.stdout, ran.stderr)
+
+
+# ---- the state before the first batch ----
+
+
+@pytest.mark.parametrize("ds", [known(), unknown(), known().take(3), Dataset.range(50)], ids=["known", "unknown", "take", "elements"])
+def test_the_state_before_the_first_batch_is_that_of_an_iterator(ds):
+    with ds.iterator(seed=4) as it:
+        want = it.state_dict()
+        next(it)
+        later = it.state_dict()
+    for loader in loaders(ds, seed=4):
+        assert loader.state_dict() == {"cachew": want}
+        iter(loader)
+        assert loader.state_dict() == {"cachew": want}
+        loader.load_state_dict({"cachew": later})
+        assert loader.state_dict() == {"cachew": later}
+        loader.close()
+
+
+def test_the_state_before_the_first_batch_starts_no_threads_and_processes():
+    """An iterator was opened each time it was asked for: handlers of a timer, one within the other, came to hundreds of host processes."""
+    ds = Dataset.range(100).map(lambda e: {"value": e["value"] + 1}, outputs={"value": "int64"}).batch(10)
+    state = ds.iterator(seed=1).state_dict()
+    for loader in loaders(ds, seed=1):
+        with mock.patch("cachew._core.open") as opened:
+            assert loader.state_dict() == {"cachew": state}
+            loader.load_state_dict({"cachew": state})
+        assert not opened.called
+
+
+def test_a_timer_that_asks_for_the_state_before_the_first_batch(script):
+    ran = script("""
+import os, signal
+import cachew, cachew.torch
+def add(element):
+    return {"value": element["value"] + 1}
+ds = cachew.Dataset.range(100).map(add, outputs={"value": "int64"}).batch(10)
+loader = cachew.torch.loader(ds, seed=1)
+states, most = [], 0
+def hosts():
+    return len(open(f"/proc/self/task/{os.getpid()}/children").read().split())
+def ask(number, frame):
+    global most
+    states.append(loader.state_dict())
+    most = max(most, hosts())
+signal.signal(signal.SIGALRM, ask)
+signal.setitimer(signal.ITIMER_REAL, 0.003, 0.003)
+while len(states) < 300:
+    signal.pause()
+assert most == 0, most
+first = next(iter(loader))
+signal.setitimer(signal.ITIMER_REAL, 0)
+later = loader.state_dict()
+assert all(state == states[0] or state == later for state in states) and states[0]["cachew"]["g"] == 0 and later["cachew"]["g"] == 1
+print(first["value"].tolist(), most <= 2 * os.cpu_count())
+""")
+    assert ran.stdout == "[1, 2, 3, 4, 5, 6, 7, 8, 9, 10] True\n", (ran.stdout, ran.stderr)

@@ -67,6 +67,65 @@ print(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]), [b.g for b in it])
     assert ran.stdout.strip() == f"0 {list(range(1, 10))}", (ran.stdout, ran.stderr)
 
 
+def test_lent_batches_of_a_forked_child_stay_as_they_were(service, script):
+    """A worker lent their memory: the parent gives them back and it is used again, and what the child wrote there the parent saw. The child has copies."""
+    ran = script("""
+import os, sys
+import cachew
+it = cachew.Dataset.range(1_000_000).batch(1000).distribute(sys.argv[1], transport="shm")
+held = [next(it), next(it)]
+begin, go = os.pipe()
+back, done = os.pipe()
+pid = os.fork()
+if pid == 0:
+    held[1]["value"][0] += 1
+    os.write(done, b"x")
+    os.read(begin, 1)
+    good = held[0]["value"].tolist() == list(range(1000)) and held[1]["value"].tolist() == [1001, *range(1001, 2000)]
+    second = os.fork()  # a child's child has them too
+    if second == 0:
+        os._exit(0 if good and held[0]["value"].tolist() == list(range(1000)) else 1)
+    os._exit(os.waitstatus_to_exitcode(os.waitpid(second, 0)[1]))
+os.read(back, 1)
+kept = held.pop()
+held.clear()
+rest = sum(1 for batch in it)
+os.write(go, b"x")
+print(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]), rest, kept["value"][0], {link["transport"] for link in it.profile()["links"]})
+""", service.address)
+    assert ran.stdout == "0 998 1000 {'shm'}\n", (ran.stdout, ran.stderr)
+
+
+def test_forks_while_other_threads_take_and_drop_lent_batches(service, script):
+    """Each child sees the batches that are held when it is made, whole."""
+    ran = script("""
+import os, sys, threading
+import numpy as np
+import cachew
+it = cachew.Dataset.range(4_000_000).batch(1000).distribute(sys.argv[1], transport="shm")
+held, over = [next(it)], False
+def take():
+    global over
+    for batch in it:
+        held.append(batch)
+        if len(held) > 3:
+            del held[0]
+    over = True
+thread = threading.Thread(target=take)
+thread.start()
+codes, n = set(), 0
+while not over or n == 0:
+    n += 1
+    pid = os.fork()
+    if pid == 0:
+        os._exit(0 if all((b["value"] == np.arange(b["value"][0], b["value"][0] + 1000)).all() and b["value"][0] == 1000 * b.g for b in held) else 1)
+    codes.add(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
+thread.join()
+print(codes)
+""", service.address)
+    assert ran.stdout == "{0}\n", (ran.stdout, ran.stderr)
+
+
 # ---- "local" ----
 
 def test_a_local_service(script):

@@ -206,6 +206,44 @@ static void begins_at_an_epoch(void **state)
     cachew_pipeline_free(p);
 }
 
+/* In both orders, from the beginning and from the middle; and a state that does not fit is found out. */
+static void the_place_of_an_iterator_is_known_without_one(void **state)
+{
+    (void)state;
+    struct cachew_pipeline *p = parse(SMALL), *other = parse("{\"cachew\": 1, \"pipeline\": [{\"op\": \"range\", \"stop\": 9}]}");
+    struct cachew_error *err = NULL;
+    char *text;
+    for (int order = 0; order < 2; order++) {
+        struct cachew_options o = CACHEW_OPTIONS_INIT;
+        char *begin, *later;
+        o.first_epoch = 2;
+        o.epochs = 5;
+        o.order = order ? "any" : "exact";
+        struct cachew_iterator *it = open_iterator(p, &o);
+        struct cachew_hash sum = {0};
+        begin = cachew_iterator_state(it);
+        assert_int_equal(pull(it, 1, &sum), 1);
+        later = cachew_iterator_state(it);
+        cachew_iterator_free(it);
+        assert_int_equal(cachew_pipeline_state(p, &o, &text, NULL), 0);
+        assert_string_equal(text, begin);
+        cachew_free(text);
+        o.state = later;
+        assert_int_equal(cachew_pipeline_state(p, &o, &text, NULL), 0);
+        assert_string_equal(text, later);
+        cachew_free(text);
+        assert_int_equal(cachew_pipeline_state(other, &o, &text, NULL), CACHEW_E_STATE);
+        o.service = "127.0.0.1:1";
+        assert_int_equal(cachew_pipeline_state(p, &o, &text, &err), CACHEW_E_OPTION);
+        assert_string_equal(cachew_error_attribute(err), "service");
+        cachew_error_free(err);
+        cachew_free(begin);
+        cachew_free(later);
+    }
+    cachew_pipeline_free(p);
+    cachew_pipeline_free(other);
+}
+
 /* Without end, but not for ever where nothing comes. */
 static void an_empty_epoch_ends_it(void **state)
 {
@@ -786,6 +824,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(builds_the_same_as_text),
         cmocka_unit_test(counts_batches),
         cmocka_unit_test(begins_at_an_epoch),
+        cmocka_unit_test(the_place_of_an_iterator_is_known_without_one),
         cmocka_unit_test(an_empty_epoch_ends_it),
         cmocka_unit_test(explains),
         cmocka_unit_test(joins_inputs),
