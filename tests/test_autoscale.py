@@ -234,7 +234,8 @@ def test_two_jobs_share_by_weight(daemons, pipeline):
         assert "--share is missing" in refused("jobs", "--service", service.address, "--weight", 2)
         assert "--aim is missing" in refused("jobs", "--service", service.address, "--objective", "time")
         assert 'no job "c" that runs' in refused("jobs", "--service", service.address, "--share", "c", "--weight", 2)
-        assert "weight 0: expected" in refused("jobs", "--service", service.address, "--share", "a", "--weight", 0)
+        for weight in (0, -1, 1e-7, 1e7, "nan"):  # which the command took, up to 1e9, and the dispatcher refused with other bounds
+            assert "a number from 1e-06 to 1e+06" in refused("jobs", "--service", service.address, "--share", "a", "--weight", weight)
     finally:
         for job in jobs.values():
             job.kill()
@@ -281,9 +282,25 @@ def test_a_worker_that_can_not_start_is_no_end(daemons, tmp_path):
     dispatcher = daemons.start("dispatcher", "--listen", "127.0.0.1:0", "--http", "127.0.0.1:0", "--policy", "auto")
     provisioner = daemons.start("provision", "--dispatcher", dispatcher.address, "--min-workers", 2, "--max-workers", 5, "--", "--memory", "1")
     wait(lambda: any(p["maximum"] == 0 and "ended with 2" in (p["why"] or "") for p in dispatcher.json("/api/v1/pools")))
+    assert "3 workers in a row died at once, and said why above" in provisioner.err and provisioner.err.count("at least 16 MiB of memory") >= 3
     metrics = dispatcher.get("/metrics")[1].splitlines()
     assert "cachew_dispatcher_pools 1" in metrics and "cachew_dispatcher_pools_short 1" in metrics
     assert provisioner.end() == 0
+
+
+@pytest.mark.parametrize("words, why", [
+    (["--bogus"], "workers would refuse their command line: unknown option --bogus"), (["--threads", 0], "--threads 0"),
+    (["--listen", "0.0.0.0:0"], "--listen 0.0.0.0:0 is no loopback address"), (["--data-root", "/nowhere"], "expected a directory that pipelines may read")])
+def test_words_that_every_worker_would_refuse_are_refused_before_one_is_started(words, why):
+    """They were tried for ever."""
+    assert why in refused("provision", "--dispatcher", "127.0.0.1:1", "--", *words)
+
+
+def test_pools_without_a_name_of_their_own_are_refused():
+    """Decisions took a pool called static for the workers that belong to none."""
+    assert 'pool "static" has the workers that no provisioner started' in refused("provision", "--dispatcher", "127.0.0.1:1", "--pool", "static")
+    assert "a pool's name has 1 to 64 bytes of UTF-8, not 0" in refused("provision", "--dispatcher", "127.0.0.1:1", "--pool", "")
+    assert 'the address "nonsense": expected HOST:PORT' in refused("provision", "--dispatcher", "nonsense")
 
 
 def test_words_that_mean_nothing(daemons):
