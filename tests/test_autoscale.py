@@ -135,6 +135,19 @@ def test_a_worker_that_hangs_is_killed_and_another_one_takes_its_place(daemons, 
     assert "the dispatcher has heard nothing of it for 15 s; it is killed" in provisioner.err
 
 
+def test_a_provisioner_that_hangs_is_killed_and_another_one_takes_its_place(daemons):
+    """Nobody noticed, and the number of workers stayed as it was."""
+    service = up(daemons, "--workers", 2, "--min-workers", 2, "--http", "127.0.0.1:0")
+    workers = wait(lambda: len(found := ready(service)) == 2 and found)
+    hung = service.ready["workers"][0]["pid"]
+    os.kill(hung, signal.SIGSTOP)
+    wait(lambda: not is_there(hung))
+    wait(lambda: pool(service) and len(found := ready(service)) == 2 and not {w["pid"] for w in workers} & {w["pid"] for w in found})
+    assert f"the provisioner (pid {hung}): the dispatcher has heard nothing of it for 15 s; it is killed" in service.err
+    assert 'pool "local" is away' in service.err
+    assert service.end() == 0
+
+
 def test_a_second_provisioner_of_a_pool_ends_and_says_why(daemons, dispatcher):
     """They took the pool from each other for ever."""
     first, workers = provisioned(daemons, dispatcher, 1)

@@ -144,6 +144,8 @@ int cw_dp_pool_message(struct cw_dispatcher *d, struct cw_peer *peer, const Cach
     free(p->prefix);
     p->prefix = prefix;
     if (is_new)
+        cw_dp_log(d, false, "pool \"%s\" is there, with %u workers of %u to %u", p->name, m->units, m->minimum, m->maximum);
+    if (is_new)
         p->wanted = CW_MAX(m->units, m->minimum); /* what is there stays, until it is known what is needed */
     if (*m->why && (!p->why || strcmp(p->why, m->why) != 0))
         cw_dp_log(d, true, "pool \"%s\" has %u workers, %u are wanted: %s", p->name, m->units, p->wanted, m->why);
