@@ -189,6 +189,49 @@ def test_pages(daemons, pipeline):
     assert dispatcher.get("/api/v1/nothing")[0] == 404 and worker.get("/api/v1/jobs")[0] == 404
 
 
+@pytest.fixture
+def many_descriptors():
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if hard < 2048:
+        pytest.skip(f"this process may open {hard} files only")
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    yield
+    resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+def asking(daemon, said):
+    """A connection on which so much was said."""
+    host, port = daemon.ready["http"].rsplit(":", 1)
+    s = socket.create_connection((host, int(port)), timeout=TIMEOUT_S)
+    with contextlib.suppress(ConnectionError):  # it was sent off already
+        s.sendall(said)
+    return s
+
+
+HALF = b"GET /healthz HTTP/1.1\r\nHost: local"
+
+
+def test_health_is_told_beside_1200_connections_with_half_a_request(daemons, many_descriptors):
+    """Each 64 of them kept all others out for ten seconds."""
+    dispatcher = daemons.start("dispatcher", "--listen", "127.0.0.1:0", "--http", "127.0.0.1:0")
+    with contextlib.ExitStack() as crowd:
+        halves = [crowd.enter_context(asking(dispatcher, HALF)) for _ in range(1200)]
+        assert dispatcher.get("/healthz") == (200, "ok\n")
+        ended = select.poll()
+        for s in halves:
+            ended.register(s, select.POLLIN)
+        assert len(halves) - len(ended.poll(0)) < 128
+
+
+def test_a_request_that_comes_byte_by_byte_has_a_deadline(daemons):
+    """Whoever said a byte now and then could stay for ever."""
+    dispatcher = daemons.start("dispatcher", "--listen", "127.0.0.1:0", "--http", "127.0.0.1:0")
+    with asking(dispatcher, HALF) as s:
+        assert any(select.select([s], [], [], 0.2)[0] or s.sendall(b"l") for _ in range(5 * TIMEOUT_S))
+        with contextlib.suppress(ConnectionResetError):
+            assert s.recv(1000) == b""
+
+
 def test_worker_is_not_ready_without_its_dispatcher(daemons):
     dispatcher, (worker,) = daemons.service(http=True)
     dispatcher.end(signal.SIGKILL)

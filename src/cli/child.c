@@ -8,10 +8,10 @@
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "base/child.h"
 #include "base/clock.h"
 
 /* What does not say that it is ready within this has failed. */
@@ -26,16 +26,10 @@ static bool told_to_end(void)
     return sigpending(&pending) == 0 && (sigismember(&pending, SIGINT) || sigismember(&pending, SIGTERM));
 }
 
-/* In the child: ours, but for its output, its CPU, and that signals are not blocked. */
+/* In the child: ours, but for its input and output, and its CPU. */
 static void prepare(const struct cli_child_options *o, pid_t parent, const int out[2])
 {
-    sigset_t none;
-    sigemptyset(&none);
-    sigprocmask(SIG_SETMASK, &none, NULL);
-    setpgid(0, 0); /* Ctrl-C is for us, who end it in order */
-    prctl(PR_SET_PDEATHSIG, SIGTERM);
-    if (getppid() != parent)
-        _exit(1);
+    cw_child_begin(parent);
     int null = open("/dev/null", O_RDONLY);
     if (null > 0) { /* stdin is ours */
         dup2(null, 0);

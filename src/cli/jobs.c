@@ -6,6 +6,7 @@
 
 #include "cli/asked.h"
 #include "cli/scaling.h"
+#include "policy/share.h"
 
 static void print_jobs(const json_t *rows)
 {
@@ -139,7 +140,7 @@ int cli_jobs(int argc, char **argv)
         {"pause", CLI_TEXT, &pause, "NAME", "compute nothing more for a job", 0, 0, NULL, NULL},
         {"resume", CLI_TEXT, &resume, "NAME", "go on with a job that was paused", 0, 0, NULL, NULL},
         {"share", CLI_TEXT, &share, "NAME", "what a job may have of the workers, where there are too few for all: with the three below", 0, 0, NULL, NULL},
-        {"weight", CLI_NUMBER, &claim.weight, "W", "of --share, among jobs of the same priority (default: as it is, at first 1)", 0, 0, NULL, &claim.has_weight},
+        {"weight", CLI_NUMBER, &claim.weight, "W", "of --share, among jobs of the same priority (default: as it is, at first 1)", 0, 0, NULL, &claim.has_weight, CW_WEIGHT_LEAST, CW_WEIGHT_MOST},
         {"priority", CLI_COUNT, &priority, "P", "of --share: jobs with a higher one come first (default: as it is, at first 0)", 0, 1000000, NULL, &claim.has_priority},
         {"quota", CLI_COUNT, &quota, "N", "of --share: never more workers; 0: no bound (default: as it is, at first none)", 0, 10000, NULL, &claim.has_quota},
         {"aim", CLI_TEXT, &aim, "NAME", "what a job's policy is to look for: with the two below", 0, 0, NULL, NULL},

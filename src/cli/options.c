@@ -78,10 +78,12 @@ static int parse_seconds(const struct cli_option *o, const char *value, struct c
 
 static int parse_number(const struct cli_option *o, const char *value, struct cw_error *err)
 {
-    char *end;
-    double v = strtod(value, &end);
-    if (!is_decimal(value) || *end || !(v <= MAX_SECONDS))
-        return bad_value(o, value, "a number from 0 to 1e9", err);
+    char *end, expected[80];
+    double v = strtod(value, &end), most = o->most > 0 ? o->most : MAX_SECONDS;
+    if (!is_decimal(value) || *end || !(v >= o->least && v <= most)) {
+        snprintf(expected, sizeof(expected), "a number from %g to %g", o->least, most);
+        return bad_value(o, value, expected, err);
+    }
     *(double *)o->to = v;
     return 0;
 }

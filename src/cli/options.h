@@ -12,7 +12,7 @@ enum cli_kind {
     CLI_COUNT,  /* uint64_t; with min and max */
     CLI_BYTES,  /* uint64_t: 256M, 1.5G, 4096 */
     CLI_SECONDS,/* double */
-    CLI_NUMBER, /* double, at least 0 */
+    CLI_NUMBER, /* double; from least to most */
     CLI_TEXTS,  /* struct cli_texts: may be given several times */
 };
 
@@ -30,6 +30,7 @@ struct cli_option {
     uint64_t min, max;     /* CLI_COUNT; max 0: no bound */
     const char *const *choices; /* CLI_TEXT */
     bool *given;           /* set when the option was there; may be NULL */
+    double least, most;    /* CLI_NUMBER; most 0: 0 to 1e9 */
 };
 
 struct cli_verb {

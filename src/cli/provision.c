@@ -11,8 +11,11 @@
 #include "cli/daemon.h"
 #include "cli/scaling.h"
 #include "cli/tls.h"
+#include "cli/worker.h"
 #include "fleet/fleet.h"
+#include "net/address.h"
 #include "net/loop.h"
+#include "policy/policy.h"
 
 struct provision {
     struct cw_fleet_options o;
@@ -94,6 +97,21 @@ static int run(struct provision *x, struct cw_error *err)
     return r;
 }
 
+/* What every worker would refuse is found before any is started. */
+static int check_words(const char *const *argv, size_t n, struct cw_error *err)
+{
+    struct cw_error why = {0};
+    _cleanup_free_ char **words = calloc(n + 1, sizeof(*words)); /* they are moved about */
+    if (!words)
+        return cw_error_nomem(err, n * sizeof(*words), "a command line");
+    memcpy(words, argv, n * sizeof(*words));
+    int r = cli_worker_check((int)n, words, &why);
+    if (r >= 0)
+        return r;
+    *err = why;
+    return cw_error_set(err, why.status, "workers would refuse their command line: %.800s", why.message);
+}
+
 /* words: of the workers' command line, behind what this one gives on. */
 static int serve(struct provision *x, char **words, size_t n_words, struct cw_error *err)
 {
@@ -112,7 +130,10 @@ static int serve(struct provision *x, char **words, size_t n_words, struct cw_er
         }
     for (size_t i = 0; i < n_words; i++)
         argv[n++] = words[i];
-    int r = cw_loop_new(&x->o.loop, err);
+    int r = check_words(argv + 1, n - 1, err);
+    if (r != 0)
+        return r;
+    r = cw_loop_new(&x->o.loop, err);
     if (r < 0)
         return r;
     struct cw_local_options local = {.loop = x->o.loop, .argv = argv, .n = n, .pool = x->o.pool, .cpu_share = x->o.cpu_share};
@@ -150,6 +171,11 @@ int cli_provision(int argc, char **argv)
         cw_error_attribute(&err, "dispatcher", "missing", "HOST:PORT of a dispatcher");
         r = cw_error_set(&err, CW_E_OPTION, "--dispatcher is missing: expected HOST:PORT of a dispatcher");
     }
+    struct cw_address address;
+    if (r >= 0)
+        r = cw_address_parse(x.o.dispatcher, &address, &err);
+    if (r >= 0)
+        r = cw_pool_name_check(x.o.pool, &err);
     if (r >= 0 && x.minimum > x.maximum)
         r = cw_error_set(&err, CW_E_OPTION, "--min-workers %llu is more than --max-workers %llu", (unsigned long long)x.minimum, (unsigned long long)x.maximum);
     if (r >= 0)

@@ -20,10 +20,12 @@
 #include "cli/child.h"
 #include "cli/common.h"
 #include "cli/daemon.h"
+#include "cli/pool_watch.h"
 #include "cli/scaling.h"
 #include "cli/tls.h"
 
 #define MAX_WORKERS 256
+#define POOL "local" /* of the provisioner */
 /* What dies younger than this is started again only after as long. */
 #define AGE_NS UINT64_C(1000000000)
 /* Who waits longer than this for the end is told what for. */
@@ -50,6 +52,7 @@ struct up {
     /* while it runs */
     size_t n_started;         /* of workers: daemons that are ours. With a policy the first one, a provisioner, has them */
     struct daemon dispatcher, workers[MAX_WORKERS];
+    struct cli_pool_watch watch; /* of the provisioner */
     char *address, *http_address; /* the dispatcher's */
 };
 
@@ -153,6 +156,7 @@ static int start_provisioner(struct up *u, struct cw_error *err)
     snprintf(price, sizeof(price), "%g", u->scaling.price_worker);
     snprintf(drain, sizeof(drain), "%g", u->drain);
     add(&c, "--dispatcher", u->address);
+    add(&c, "--pool", POOL);
     add(&c, "--min-workers", minimum);
     add(&c, "--max-workers", maximum);
     add(&c, "--worker-cpus", cpus);
@@ -167,6 +171,7 @@ static int start_provisioner(struct up *u, struct cw_error *err)
     if (u->tls.mutual)
         c.argv[c.n++] = "--tls-mutual";
     add_worker(&c, u, &parts);
+    cli_pool_watch_again(&u->watch);
     return start(&u->workers[0], &c, err);
 }
 
@@ -268,6 +273,20 @@ static uint64_t mend(struct up *u)
     return next;
 }
 
+/* Kills a provisioner that hangs, as it does with workers. Returns after how long to look again, in ms; 0: nobody is watched. */
+static uint64_t watch_provisioner(struct up *u)
+{
+    pid_t pid = u->workers[0].pid;
+    if (!u->scaling.policy || u->no_restart)
+        return 0;
+    if (pid && cli_pool_watch_missing(&u->watch)) {
+        cli_log(&u->log, true, "the provisioner (pid %d): the dispatcher has heard nothing of it for %d s; it is killed, and its workers end", (int)pid, CLI_POOL_MISSING_S);
+        cli_pool_watch_again(&u->watch);
+        kill(pid, SIGKILL);
+    }
+    return CLI_POOL_LOOK_NS / 1000000;
+}
+
 static bool running(const struct up *u, bool dispatcher)
 {
     bool any = dispatcher && u->dispatcher.pid;
@@ -331,22 +350,27 @@ static int serve(struct up *u, const sigset_t *signals, struct cw_error *err)
         return cw_error_errno(err, CW_E_MEMORY, e, "can't start a thread");
     u->n_started = u->scaling.policy ? 1 : u->n_workers;
     r = start_dispatcher(u, err);
+    if (r >= 0 && u->scaling.policy)
+        r = cli_pool_watch_init(&u->watch, u->address, POOL, u->token_file, &u->tls, err);
     for (size_t i = 0; i < u->n_started && r >= 0; i++)
         r = start_worker(u, i, err);
     if (r >= 0)
         print_ready(u);
     uint64_t again_ms = 0;
     while (r >= 0 && !ended_by) {
-        struct timespec wait = {.tv_sec = again_ms ? 0 : 3600, .tv_nsec = (long)again_ms * 1000000};
+        struct timespec wait = {.tv_sec = again_ms ? (time_t)(again_ms / 1000) : 3600, .tv_nsec = (long)(again_ms % 1000) * 1000000};
         int s = sigtimedwait(signals, NULL, &wait);
         if (s == SIGINT || s == SIGTERM) {
             ended_by = s;
             break;
         }
         reap(u, true);
+        uint64_t watch_ms = watch_provisioner(u);
         again_ms = u->no_restart ? 0 : mend(u);
+        again_ms = again_ms ? again_ms : watch_ms;
     }
     drain(u, signals);
+    cli_pool_watch_deinit(&u->watch);
     return r;
 }
 

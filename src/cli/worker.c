@@ -12,7 +12,9 @@
 #include "cli/common.h"
 #include "cli/daemon.h"
 #include "cli/tls.h"
+#include "cli/worker.h"
 #include "host/host.h"
+#include "net/address.h"
 #include "worker/worker.h"
 
 struct worker_run {
@@ -100,82 +102,110 @@ static int serve(struct worker_run *x, const sigset_t *signals, struct cw_error 
     return r;
 }
 
-int cli_worker(int argc, char **argv)
+static int parse(struct worker_run *x, int argc, char **argv, struct cw_error *err)
 {
-    struct worker_run x = {.o = {.listen = "127.0.0.1:0", .log = on_log, .log_arg = &x.log}, .log = {.role = "worker"}, .threads = cw_cpu_budget(), .memory = cw_memory_total() / 2,
-                           .max_streams = MAX_STREAMS, .drain = 20};
-    struct cw_error err = {0}, late = {0};
     int n_args;
     const struct cli_option options[] = {
-        {"dispatcher", CLI_TEXT, &x.o.dispatcher, "HOST:PORT", "whose worker it is", 0, 0, NULL, NULL},
-        {"listen", CLI_TEXT, &x.o.listen, "HOST:PORT", "where clients come over TCP (default 127.0.0.1:0; port 0: any)", 0, 0, NULL, NULL},
-        {"advertise", CLI_TEXTS, &x.advertise, "HOST:PORT", "under which clients get there, if it is not where it listens; several times", 0, 0, NULL, NULL},
-        {"unix-socket", CLI_TEXT, &x.o.unix_path, "PATH", "where clients of this machine come (default: in a directory of its own)", 0, 0, NULL, NULL},
-        {"http", CLI_TEXT, &x.o.http, "HOST:PORT", "where it answers over HTTP (/metrics, /healthz, /readyz, /api/v1/status); port 0: any", 0, 0, NULL, NULL},
-        {"name", CLI_TEXT, &x.o.name, "NAME", "for people", 0, 0, NULL, NULL},
-        {"pool", CLI_TEXT, &x.o.pool, "NAME", "of the provisioner that starts it, and may end it (default: none)", 0, 0, NULL, NULL},
-        {"threads", CLI_COUNT, &x.threads, "N", "compute threads of each stream (default: the CPUs this process may use)", 1, 1024, NULL, NULL},
-        {"memory", CLI_BYTES, &x.memory, "BYTES", "memory for batches and what they are made from (default: half of what there is)", 0, 0, NULL, NULL},
-        {"max-streams", CLI_COUNT, &x.max_streams, "N", "pipelines that it has at a time, of all jobs (default 64); more wait for their turn", 1, 10000, NULL, NULL},
-        {"data-root", CLI_TEXTS, &x.data_roots, "DIR", "pipelines may read below it only; several times (default: everywhere)", 0, 0, NULL, NULL},
-        {"allow-python", CLI_FLAG, &x.o.allow_python, NULL, "run the Python functions of pipelines: their authors' code, with this process's rights", 0, 0, NULL, NULL},
-        {"index-dir", CLI_TEXT, &x.o.index_dir, "DIR", "where indexes are kept (default ~/.cache/cachew/index)", 0, 0, NULL, NULL},
-        {"cache-dir", CLI_TEXT, &x.o.cache_dir, "DIR", "keep elements there where pipelines have autocache or cache; workers may share it", 0, 0, NULL, NULL},
-        {"cache-bytes", CLI_BYTES, &x.o.cache_bytes, "BYTES", "what may lie in the directory (default: half of what is free)", 1, 0, NULL, NULL},
-        {"drain-timeout", CLI_SECONDS, &x.drain, "S", "at SIGTERM, for finishing what is under way (default 20; a second signal ends it at once)", 0, 0, NULL, NULL},
-        {"insecure", CLI_FLAG, &x.insecure, NULL, "listen at addresses that are not loopback, without TLS and token", 0, 0, NULL, NULL},
-        CLI_TOKEN_OPTION(&x.token_file),
-        CLI_TLS_LISTEN_OPTIONS(&x.tls_files),
-        CLI_LOG_OPTION(&x.log),
-        {"trace", CLI_TEXT, &x.trace, "FILE", "write when splits were leased and computed, batches asked for and sent (Chrome's trace format)", 0, 0, NULL, NULL},
-        CLI_PLUGIN_OPTION(&x.plugins),
+        {"dispatcher", CLI_TEXT, &x->o.dispatcher, "HOST:PORT", "whose worker it is", 0, 0, NULL, NULL},
+        {"listen", CLI_TEXT, &x->o.listen, "HOST:PORT", "where clients come over TCP (default 127.0.0.1:0; port 0: any)", 0, 0, NULL, NULL},
+        {"advertise", CLI_TEXTS, &x->advertise, "HOST:PORT", "under which clients get there, if it is not where it listens; several times", 0, 0, NULL, NULL},
+        {"unix-socket", CLI_TEXT, &x->o.unix_path, "PATH", "where clients of this machine come (default: in a directory of its own)", 0, 0, NULL, NULL},
+        {"http", CLI_TEXT, &x->o.http, "HOST:PORT", "where it answers over HTTP (/metrics, /healthz, /readyz, /api/v1/status); port 0: any", 0, 0, NULL, NULL},
+        {"name", CLI_TEXT, &x->o.name, "NAME", "for people", 0, 0, NULL, NULL},
+        {"pool", CLI_TEXT, &x->o.pool, "NAME", "of the provisioner that starts it, and may end it (default: none)", 0, 0, NULL, NULL},
+        {"threads", CLI_COUNT, &x->threads, "N", "compute threads of each stream (default: the CPUs this process may use)", 1, 1024, NULL, NULL},
+        {"memory", CLI_BYTES, &x->memory, "BYTES", "memory for batches and what they are made from (default: half of what there is)", 0, 0, NULL, NULL},
+        {"max-streams", CLI_COUNT, &x->max_streams, "N", "pipelines that it has at a time, of all jobs (default 64); more wait for their turn", 1, 10000, NULL, NULL},
+        {"data-root", CLI_TEXTS, &x->data_roots, "DIR", "pipelines may read below it only; several times (default: everywhere)", 0, 0, NULL, NULL},
+        {"allow-python", CLI_FLAG, &x->o.allow_python, NULL, "run the Python functions of pipelines: their authors' code, with this process's rights", 0, 0, NULL, NULL},
+        {"index-dir", CLI_TEXT, &x->o.index_dir, "DIR", "where indexes are kept (default ~/.cache/cachew/index)", 0, 0, NULL, NULL},
+        {"cache-dir", CLI_TEXT, &x->o.cache_dir, "DIR", "keep elements there where pipelines have autocache or cache; workers may share it", 0, 0, NULL, NULL},
+        {"cache-bytes", CLI_BYTES, &x->o.cache_bytes, "BYTES", "what may lie in the directory (default: half of what is free)", 1, 0, NULL, NULL},
+        {"drain-timeout", CLI_SECONDS, &x->drain, "S", "at SIGTERM, for finishing what is under way (default 20; a second signal ends it at once)", 0, 0, NULL, NULL},
+        {"insecure", CLI_FLAG, &x->insecure, NULL, "listen at addresses that are not loopback, without TLS and token", 0, 0, NULL, NULL},
+        CLI_TOKEN_OPTION(&x->token_file),
+        CLI_TLS_LISTEN_OPTIONS(&x->tls_files),
+        CLI_LOG_OPTION(&x->log),
+        {"trace", CLI_TEXT, &x->trace, "FILE", "write when splits were leased and computed, batches asked for and sent (Chrome's trace format)", 0, 0, NULL, NULL},
+        CLI_PLUGIN_OPTION(&x->plugins),
         {0},
     };
-    int r = cli_parse(cli_find("worker"), options, argc, argv, &n_args, &err);
-    if (r == 1)
-        return 0;
-    if (r >= 0 && !x.o.dispatcher) {
-        cw_error_attribute(&err, "dispatcher", "missing", "HOST:PORT of a dispatcher");
-        r = cw_error_set(&err, CW_E_OPTION, "--dispatcher is missing: expected HOST:PORT of a dispatcher");
+    return cli_parse(cli_find("worker"), options, argc, argv, &n_args, err);
+}
+
+/* All that may be wrong with the command line is found here, but for plug-ins; 1: help was printed. */
+static int prepare(struct worker_run *x, int argc, char **argv, struct cw_error *err)
+{
+    struct cw_address address;
+    *x = (struct worker_run){.o = {.listen = "127.0.0.1:0", .log = on_log, .log_arg = &x->log}, .log = {.role = "worker"}, .threads = cw_cpu_budget(), .memory = cw_memory_total() / 2,
+                             .max_streams = MAX_STREAMS, .drain = 20};
+    int r = parse(x, argc, argv, err);
+    x->log.name = x->o.name;
+    if (r != 0)
+        return r;
+    if (!x->o.dispatcher) {
+        cw_error_attribute(err, "dispatcher", "missing", "HOST:PORT of a dispatcher");
+        return cw_error_set(err, CW_E_OPTION, "--dispatcher is missing: expected HOST:PORT of a dispatcher");
     }
+    r = cw_address_parse(x->o.dispatcher, &address, err);
     if (r >= 0)
-        r = cli_token(x.token_file, &x.token, &err);
+        r = cli_token(x->token_file, &x->token, err);
     if (r >= 0)
-        r = cli_tls_listening(&x.tls_files, &x.o.tls, &err);
+        r = cli_tls_listening(&x->tls_files, &x->o.tls, err);
     if (r >= 0)
-        r = cli_tls_connecting(&x.tls_files, &x.o.dispatcher_tls, &err);
+        r = cli_tls_connecting(&x->tls_files, &x->o.dispatcher_tls, err);
     if (r >= 0)
-        r = cli_check_listen(x.o.listen, x.o.tls != NULL, x.token != NULL, x.insecure, &err);
+        r = cli_check_listen(x->o.listen, x->o.tls != NULL, x->token != NULL, x->insecure, err);
     if (r >= 0)
-        r = cli_check_roots(&x.data_roots, &err);
+        r = cli_check_roots(&x->data_roots, err);
     if (r >= 0)
-        r = cli_check_http(x.o.http, x.insecure, &err);
-    if (r >= 0)
+        r = cli_check_http(x->o.http, x->insecure, err);
+    x->o.threads = (unsigned)x->threads;
+    x->o.memory = x->memory;
+    x->o.max_streams = (uint32_t)x->max_streams;
+    x->o.token = x->token;
+    x->o.advertise = x->advertise.items;
+    x->o.n_advertise = x->advertise.n;
+    x->o.data_roots = x->data_roots.items;
+    x->o.n_data_roots = x->data_roots.n;
+    return r;
+}
+
+static void deinit(struct worker_run *x)
+{
+    cw_tls_unref(x->o.tls);
+    cw_tls_unref(x->o.dispatcher_tls);
+    free(x->token);
+    cli_texts_deinit(&x->advertise);
+    cli_texts_deinit(&x->data_roots);
+    cli_texts_deinit(&x->plugins);
+}
+
+int cli_worker_check(int argc, char **argv, struct cw_error *err)
+{
+    struct worker_run x;
+    int r = prepare(&x, argc, argv, err);
+    deinit(&x);
+    return r;
+}
+
+int cli_worker(int argc, char **argv)
+{
+    struct worker_run x;
+    struct cw_error err = {0}, late = {0};
+    int r = prepare(&x, argc, argv, &err);
+    if (r == 0)
         r = cli_load_plugins(&x.plugins, &err);
-    x.log.name = x.o.name;
-    x.o.threads = (unsigned)x.threads;
-    x.o.memory = x.memory;
-    x.o.max_streams = (uint32_t)x.max_streams;
-    x.o.token = x.token;
-    x.o.advertise = x.advertise.items;
-    x.o.n_advertise = x.advertise.n;
-    x.o.data_roots = x.data_roots.items;
-    x.o.n_data_roots = x.data_roots.n;
-    if (r >= 0 && x.trace)
+    if (r == 0 && x.trace)
         r = cw_trace_open(x.trace, "cachew worker", CW_TRACE_BYTES, &x.o.trace, &err);
     sigset_t signals;
     cli_raise_limits();
     cli_block_signals(&signals);
-    if (r >= 0)
+    if (r == 0)
         r = serve(&x, &signals, &err);
     cw_host_shutdown();
     if (cw_trace_close(x.o.trace, &late) < 0)
         cli_log(&x.log, true, "%s", late.message);
-    cw_tls_unref(x.o.tls);
-    cw_tls_unref(x.o.dispatcher_tls);
-    free(x.token);
-    cli_texts_deinit(&x.advertise);
-    cli_texts_deinit(&x.data_roots);
-    cli_texts_deinit(&x.plugins);
+    deinit(&x);
     return r < 0 ? cli_log_end(&x.log, &err) : 0;
 }

@@ -390,18 +390,15 @@ static int steer_job(struct cw_dispatcher *d, struct job *j, const char *verb, s
     return r;
 }
 
-/* Of what a job may have, or costs: what is beyond is a slip of the pen. */
-#define LEAST_WEIGHT 1e-6
-#define MOST_WEIGHT 1e6
-#define MOST_PRICE 1e6
+#define MOST_PRICE 1e6 /* what is beyond is a slip of the pen */
 
 /* What a job may have of the workers; what was not said stays as it is. */
 static int share_job(struct cw_dispatcher *d, struct job *j, const Cachew__Steer *m, struct cw_error *err)
 {
     struct cw_claim *claim = &j->scaling.claim, before = *claim;
     bool weight = m->has_weight_case != CACHEW__STEER__HAS_WEIGHT__NOT_SET, quota = m->has_quota_case != CACHEW__STEER__HAS_QUOTA__NOT_SET;
-    if (weight && !(m->weight >= LEAST_WEIGHT && m->weight <= MOST_WEIGHT))
-        return cw_error_set(err, CW_E_OPTION, "job \"%s\": weight %g: expected %g to %g", j->name, m->weight, LEAST_WEIGHT, MOST_WEIGHT);
+    if (weight && !(m->weight >= CW_WEIGHT_LEAST && m->weight <= CW_WEIGHT_MOST))
+        return cw_error_set(err, CW_E_OPTION, "job \"%s\": weight %g: expected %g to %g", j->name, m->weight, CW_WEIGHT_LEAST, CW_WEIGHT_MOST);
     if (quota && m->quota > DP_WORKERS)
         return cw_error_set(err, CW_E_OPTION, "job \"%s\": quota %u: expected 1 to %d workers, or 0 for none", j->name, m->quota, DP_WORKERS);
     if (weight)

@@ -119,8 +119,10 @@ void cw_dispatcher_lost(struct cw_dispatcher *d, struct cw_peer *p, uint64_t now
         cw_dp_history_rank_gone(d, p->rank);
     if (p->rank)
         cw_dp_client_lost(d, p->rank);
-    if (p->pool)
+    if (p->pool) {
+        cw_dp_log(d, false, "pool \"%s\" is away, with %u workers: nobody of it is started or ended until its provisioner is back", p->pool->name, p->pool->units);
         cw_dp_pool_lost(d, p->pool);
+    }
     cw_dp_client_forget_waiting(d, p);
     cw_link_out(&p->link);
     d->n_peers--;

@@ -9,7 +9,6 @@
 #include "dispatcher/internal.h"
 
 #define MAX_UNITS 100000
-#define NAME_BYTES 64
 #define WHY_BYTES 1000
 #define DELAY_WEIGHT 0.3 /* of the last start among those before */
 #define PRESENT_NS DP_S  /* all names each time: not for each of a thousand workers that come one by one */
@@ -60,9 +59,9 @@ static size_t n_pools(const struct cw_dispatcher *d)
 
 static int pool_check(const struct cw_dispatcher *d, const Cachew__Pool *m, bool known, struct cw_error *err)
 {
-    size_t size = strlen(m->name);
-    if (size == 0 || size > NAME_BYTES || !cw_text_utf8(m->name, size))
-        return cw_error_set(err, CW_E_OPTION, "a pool's name has 1 to %d bytes of UTF-8, not %zu", NAME_BYTES, size);
+    int r = cw_pool_name_check(m->name, err);
+    if (r < 0)
+        return r;
     if (strlen(m->prefix) > DP_NAME)
         return cw_error_set(err, CW_E_OPTION, "pool \"%s\": names of its workers begin with %zu bytes: expected at most %d", m->name, strlen(m->prefix), DP_NAME);
     if (strlen(m->why) > WHY_BYTES)
@@ -144,6 +143,8 @@ int cw_dp_pool_message(struct cw_dispatcher *d, struct cw_peer *peer, const Cach
         return cw_error_nomem(err, strlen(m->prefix), "a pool");
     free(p->prefix);
     p->prefix = prefix;
+    if (is_new)
+        cw_dp_log(d, false, "pool \"%s\" is there, with %u workers of %u to %u", p->name, m->units, m->minimum, m->maximum);
     if (is_new)
         p->wanted = CW_MAX(m->units, m->minimum); /* what is there stays, until it is known what is needed */
     if (*m->why && (!p->why || strcmp(p->why, m->why) != 0))

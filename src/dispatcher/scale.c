@@ -63,7 +63,7 @@ char *cw_dp_scale_memory(const struct cw_dispatcher *d, const struct job *j)
 void cw_dp_scale_restore(struct cw_dispatcher *d, struct job *j, const Cachew__Journal__Job *row)
 {
     struct cw_claim *claim = &j->scaling.claim;
-    claim->weight = row->weight > 0 && row->weight < 1e9 ? row->weight : 1;
+    claim->weight = row->weight >= CW_WEIGHT_LEAST && row->weight <= CW_WEIGHT_MOST ? row->weight : 1;
     claim->priority = row->priority;
     claim->quota = (int)CW_MIN(row->quota, (uint32_t)DP_WORKERS);
     claim->want = claim->share = (int)CW_MIN(row->workers, (uint32_t)DP_WORKERS); /* of which pools is decided anew: until then as there are some */
@@ -166,7 +166,7 @@ static double start_delay_s(const struct cw_dispatcher *d)
 static struct cw_pool_facts facts_of_slot(const struct cw_dispatcher *d, const struct job *j, int slot, int running, int most)
 {
     const struct pool *p = cw_dp_pool_at(d, slot);
-    struct cw_pool_facts f = {.name = p ? p->name : "static", .place = CW_PLACE_REMOTE, .running = running, .maximum = CW_MIN(most, cap_of(d, j, slot))};
+    struct cw_pool_facts f = {.name = p ? p->name : CW_POOL_STATIC, .place = CW_PLACE_REMOTE, .running = running, .maximum = CW_MIN(most, cap_of(d, j, slot))};
     f.starting = CW_MAX(j->scaling.share[slot] - running, 0);
     f.price_per_h = p && p->price_per_h > 0 ? p->price_per_h : p || cw_list_empty(&d->pools) ? d->worker_price_per_h : 0;
     f.start_delay_s = p ? p->start_delay_s : 0;
@@ -182,7 +182,7 @@ static void pool_facts(struct cw_dispatcher *d, struct job *j, struct cw_facts *
     cw_dp_crew_running_of(j->stream, running);
     if (!d->scales) {
         int n = cw_dp_crew_running(j->stream);
-        f->pools[f->n_pools++] = (struct cw_pool_facts){.name = "static", .running = n, .maximum = n, .price_per_h = d->worker_price_per_h};
+        f->pools[f->n_pools++] = (struct cw_pool_facts){.name = CW_POOL_STATIC, .running = n, .maximum = n, .price_per_h = d->worker_price_per_h};
         return;
     }
     const int *most = cw_dp_crews_most(d, j);

@@ -125,6 +125,8 @@ static void failed(struct cw_fleet *f, const char *why)
     snprintf(f->why, sizeof(f->why), "%s", why);
     f->failed_ns = cw_now_ns();
     f->next_start_ns = f->failed_ns + CW_MIN(wait, LAST_RETRY_NS);
+    if (f->failures == HOPELESS)
+        fleet_log(f, true, "%d workers in a row died at once, and said why above: the dispatcher is told that there are no more, and they are tried at longer and longer intervals, until one serves", HOPELESS);
 }
 
 static void on_ended(void *arg, const char *why)

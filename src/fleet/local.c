@@ -5,11 +5,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "base/child.h"
 #include "base/macro.h"
 #include "fleet/cgroup.h"
 #include "fleet/provisioner.h"
@@ -36,16 +36,10 @@ struct process {
     struct cw_cgroup *cgroup;
 };
 
-/* In the child: signals as they are by default, an end when the parent ends, nothing to read. Only what may be called between fork and exec. */
+/* In the child: nothing to read. Only what may be called between fork and exec. */
 static void become(const struct process *x, const char *const *argv, pid_t parent)
 {
-    sigset_t none;
-    sigemptyset(&none);
-    sigprocmask(SIG_SETMASK, &none, NULL);
-    setpgid(0, 0); /* Ctrl-C is for the parent, which ends it in order */
-    prctl(PR_SET_PDEATHSIG, SIGTERM);
-    if (getppid() != parent)
-        _exit(1);
+    cw_child_begin(parent);
     int null = open("/dev/null", O_RDWR | O_CLOEXEC);
     if (null < 0 || dup2(null, 0) < 0 || dup2(null, 1) < 0) /* the line that says that it serves is for who waits for it */
         _exit(1);

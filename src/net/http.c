@@ -1,4 +1,4 @@
-/* libmicrohttpd without threads: its epoll descriptor is watched by our loop, its timeouts are a timer of ours. */
+/* libmicrohttpd without threads: its epoll descriptor is watched by our loop; who may stay connected for how long is ours to say. */
 #include "net/http.h"
 
 #include <arpa/inet.h>
@@ -7,14 +7,18 @@
 #include <stdio.h>
 #include <string.h>
 #include <strings.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
+#include "base/clock.h"
+#include "base/list.h"
 #include "net/address.h"
 #include "net/socket.h"
 
-#define MAX_CONNECTIONS 64
-#define TIMEOUT_S 10
+#define PLACES 128                            /* connections: a browser has six, Prometheus one; each costs a descriptor, and up to REQUEST_BYTES */
 #define REQUEST_BYTES ((size_t)16 << 10)
+#define MOST_NS UINT64_C(10000000000)         /* for a request and its answer: Prometheus, too, gives up after as long */
+#define LEAST_NS UINT64_C(100000000)          /* who has a place keeps it so long in any crowd: what asks at once has asked by then, from far away, too */
 /* A page may use what comes from where it came from, and nothing else: no scripts or styles within it, no frames around it. */
 #define PAGE_POLICY "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 
@@ -24,9 +28,66 @@ struct cw_http {
     struct MHD_Daemon *daemon;
     struct cw_watch *watch;
     struct cw_timer *timer;
+    struct cw_link guests;     /* the oldest first */
+    unsigned n_guests;
     char address[320];
     bool loopback;             /* it listens for this machine alone */
 };
+
+/* ---- who may stay ---- */
+
+/* A connection: one request and its answer, which have a deadline however much is said meanwhile. */
+struct guest {
+    struct cw_link link;
+    struct cw_http *http;
+    int fd;
+    uint64_t since_ns;
+};
+
+static void forget(struct guest *g)
+{
+    if (cw_link_in(&g->link)) /* else it was sent off */
+        g->http->n_guests--;
+    cw_link_out(&g->link);
+}
+
+static void on_connection(void *arg, struct MHD_Connection *c, void **guest, enum MHD_ConnectionNotificationCode what)
+{
+    struct cw_http *h = arg;
+    if (what == MHD_CONNECTION_NOTIFY_CLOSED) {
+        if (*guest)
+            forget(*guest);
+        free(*guest);
+        return;
+    }
+    int fd = MHD_get_connection_info(c, MHD_CONNECTION_INFO_CONNECTION_FD)->connect_fd;
+    struct guest *g = *guest = calloc(1, sizeof(*g));
+    if (!g) {
+        (void)shutdown(fd, SHUT_RDWR);
+        return;
+    }
+    *g = (struct guest){.http = h, .fd = fd, .since_ns = cw_now_ns()};
+    cw_list_add(&h->guests, &g->link);
+    h->n_guests++;
+}
+
+/*
+ * Ends those that are late and, with all places taken, the oldest. Returns after how long the next one is due; 0: nobody is there. The end of the socket is an event for libmicrohttpd, which
+ * runs then, and closes it.
+ */
+static uint64_t send_off(struct cw_http *h)
+{
+    uint64_t now = cw_now_ns();
+    while (!cw_list_empty(&h->guests)) {
+        struct guest *g = CW_CONTAINER(h->guests.next, struct guest, link);
+        uint64_t age = now - g->since_ns, most = h->n_guests < PLACES ? MOST_NS : LEAST_NS;
+        if (age < most)
+            return most - age;
+        (void)shutdown(g->fd, SHUT_RDWR);
+        forget(g);
+    }
+    return 0;
+}
 
 /* ---- running ---- */
 
@@ -37,11 +98,12 @@ static void run(struct cw_http *h)
     MHD_UNSIGNED_LONG_LONG ms;
     unsigned n = n_connections(h);
     MHD_run(h->daemon);
+    uint64_t due_ns = send_off(h);
     /* With all places taken it listens no more, and begins again only in the run after one became free. */
-    if (n_connections(h) < n)
+    if (n_connections(h) < n || (MHD_get_timeout(h->daemon, &ms) == MHD_YES && ms == 0))
         cw_timer_start(h->timer, 0, 0);
-    else if (MHD_get_timeout(h->daemon, &ms) == MHD_YES)
-        cw_timer_start(h->timer, (uint64_t)ms * 1000000, 0);
+    else if (due_ns)
+        cw_timer_start(h->timer, due_ns, 0);
     else
         cw_timer_stop(h->timer);
 }
@@ -56,13 +118,24 @@ static void on_timer(void *arg) { run(arg); }
 
 /* ---- answering ---- */
 
-/* libmicrohttpd takes the query apart; this sees it before. What it returns is *request of the rest. */
+struct request {
+    bool cut;     /* its path has a zero byte: what would be looked up is only what stands before */
+    char query[];
+};
+
+/* libmicrohttpd takes percent signs and the query apart; this sees them before. What it returns is *request of the rest. */
 static void *keep_query(void *arg, const char *uri, struct MHD_Connection *c)
 {
-    const char *query = strchr(uri, '?');
+    size_t path = strcspn(uri, "?");
+    const char *query = uri[path] ? uri + path + 1 : "", *zero = strstr(uri, "%00");
+    struct request *r = malloc(sizeof(*r) + strlen(query) + 1);
     (void)arg;
     (void)c;
-    return strdup(query ? query + 1 : "");
+    if (!r)
+        return NULL;
+    r->cut = zero && zero < uri + path;
+    memcpy(r->query, query, strlen(query) + 1);
+    return r;
 }
 
 static void forget_query(void *arg, struct MHD_Connection *c, void **request, enum MHD_RequestTerminationCode how)
@@ -86,6 +159,7 @@ static enum MHD_Result send_reply(struct MHD_Connection *c, struct cw_http_reply
         return MHD_NO; /* the connection ends */
     MHD_add_response_header(r, MHD_HTTP_HEADER_CONTENT_TYPE, reply->type);
     MHD_add_response_header(r, MHD_HTTP_HEADER_CACHE_CONTROL, "no-store");
+    MHD_add_response_header(r, MHD_HTTP_HEADER_CONNECTION, "close"); /* the deadline is that of one request */
     MHD_add_response_header(r, "X-Content-Type-Options", "nosniff");
     MHD_add_response_header(r, "Content-Security-Policy", PAGE_POLICY);
     MHD_add_response_header(r, "Cross-Origin-Resource-Policy", "same-origin");
@@ -132,18 +206,22 @@ static enum MHD_Result answer(void *arg, struct MHD_Connection *c, const char *p
 {
     struct cw_http *h = arg;
     struct cw_http_reply reply = {.status = MHD_HTTP_OK, .type = "text/plain; charset=utf-8"};
+    const struct request *r = *request;
     (void)version;
     (void)data;
     *data_size = 0;
-    if (!*request)
+    if (!r)
         return MHD_NO; /* no memory for the query */
     if (path[0] != '/') { /* such as "*" */
         reply.status = MHD_HTTP_BAD_REQUEST;
+    } else if (r->cut) {
+        reply.status = MHD_HTTP_BAD_REQUEST;
+        cw_text_add(&reply.body, "the path has %%00, which no name has\n");
     } else if (!may_ask(h, MHD_lookup_connection_value(c, MHD_HEADER_KIND, MHD_HTTP_HEADER_HOST))) {
         reply.status = MHD_HTTP_FORBIDDEN;
         cw_text_add(&reply.body, "this is for its own machine alone: expected localhost, or an address, as the host\n");
     } else if (strcmp(method, MHD_HTTP_METHOD_GET) == 0 || strcmp(method, MHD_HTTP_METHOD_HEAD) == 0) {
-        h->handler(h->user, path, *request, &reply);
+        h->handler(h->user, path, r->query, &reply);
     } else {
         reply.status = MHD_HTTP_METHOD_NOT_ALLOWED;
         cw_text_add(&reply.body, "GET or HEAD is expected\n");
@@ -155,9 +233,9 @@ static enum MHD_Result answer(void *arg, struct MHD_Connection *c, const char *p
 
 static int start(struct cw_http *h, struct cw_loop *l, int fd, struct cw_error *err)
 {
-    h->daemon = MHD_start_daemon(MHD_USE_EPOLL, 0, NULL, NULL, answer, h, MHD_OPTION_LISTEN_SOCKET, fd, MHD_OPTION_CONNECTION_LIMIT, (unsigned)MAX_CONNECTIONS,
-                                 MHD_OPTION_CONNECTION_TIMEOUT, (unsigned)TIMEOUT_S, MHD_OPTION_CONNECTION_MEMORY_LIMIT, REQUEST_BYTES,
-                                 MHD_OPTION_STRICT_FOR_CLIENT, 1, MHD_OPTION_URI_LOG_CALLBACK, keep_query, NULL, MHD_OPTION_NOTIFY_COMPLETED, forget_query, NULL, MHD_OPTION_END);
+    h->daemon = MHD_start_daemon(MHD_USE_EPOLL, 0, NULL, NULL, answer, h, MHD_OPTION_LISTEN_SOCKET, fd, MHD_OPTION_CONNECTION_LIMIT, (unsigned)PLACES,
+                                 MHD_OPTION_CONNECTION_MEMORY_LIMIT, REQUEST_BYTES, MHD_OPTION_STRICT_FOR_CLIENT, 1, MHD_OPTION_URI_LOG_CALLBACK, keep_query, NULL,
+                                 MHD_OPTION_NOTIFY_CONNECTION, on_connection, h, MHD_OPTION_NOTIFY_COMPLETED, forget_query, NULL, MHD_OPTION_END);
     if (!h->daemon) {
         close(fd);
         return cw_error_set(err, CW_E_IO, "no HTTP server at %s", h->address);
@@ -193,6 +271,7 @@ int cw_http_new(struct cw_loop *l, const char *address, cw_http_handler handler,
         close(fd);
         return cw_error_nomem(err, sizeof(*h), "an HTTP server");
     }
+    cw_list_init(&h->guests);
     h->handler = handler;
     h->user = user;
     h->loopback = is_loopback(a.host);

@@ -16,7 +16,8 @@ struct cw_http_reply {
 typedef void (*cw_http_handler)(void *user, const char *path, const char *query, struct cw_http_reply *reply);
 
 struct cw_http;
-/* "HOST:PORT" (port 0: any that is free) or "[IPV6]:PORT". At most 64 connections, 10 s without a word, 16 KiB of request each. */
+/* "HOST:PORT" (port 0: any that is free) or "[IPV6]:PORT". A connection is for one request of at most 16 KiB and its answer, and has 10 s for both. With 128 of them the oldest is ended:
+ * who asks finds a place. */
 int cw_http_new(struct cw_loop *l, const char *address, cw_http_handler handler, void *user, struct cw_http **ret, struct cw_error *err) _must_check_;
 const char *cw_http_address(const struct cw_http *h); /* with the real port */
 struct cw_http *cw_http_free(struct cw_http *h);

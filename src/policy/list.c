@@ -4,8 +4,11 @@
 #include <string.h>
 
 #include "base/macro.h"
+#include "base/text.h"
 #include "policy/policies.h"
 #include "policy/supply.h"
+
+#define POOL_NAME_BYTES 64 /* names of its workers begin with it, and stand in one line of a log */
 
 const struct cw_policy *const cw_policies[] = {
     &cw_policy_auto,
@@ -113,4 +116,15 @@ void cw_pools_fill(const struct cw_facts *facts, double workers, struct cw_decis
     struct cw_supply s;
     cw_supply_init(&s, facts, NULL, 0);
     cw_supply_count(&s, (int)workers, d->workers);
+}
+
+int cw_pool_name_check(const char *name, struct cw_error *err)
+{
+    size_t size = strlen(name);
+    bool is_static = strcmp(name, CW_POOL_STATIC) == 0;
+    if (size > 0 && size <= POOL_NAME_BYTES && cw_text_utf8(name, size) && !is_static)
+        return 0;
+    cw_error_attribute(err, "pool", name, "a name of its own");
+    return is_static ? cw_error_set(err, CW_E_OPTION, "pool \"%s\" has the workers that no provisioner started: expected another name", name)
+                     : cw_error_set(err, CW_E_OPTION, "a pool's name has 1 to %d bytes of UTF-8, not %zu", POOL_NAME_BYTES, size);
 }

@@ -9,11 +9,17 @@
 #include <stdbool.h>
 #include <stddef.h>
 
+#include "base/error.h"
 #include "policy/mean.h"
 
 #define CW_POLICY_POOLS 5 /* four provisioners, and workers that belong to none */
 #define CW_POLICY_MARKERS 16
 #define CW_POLICY_ALTERNATIVES 6
+
+/* The pool of workers that belong to none. */
+#define CW_POOL_STATIC "static"
+/* Whether a pool may be called so: 1 to 64 bytes of UTF-8, and not as that one, since decisions tell pools by their names. CW_E_OPTION. */
+int cw_pool_name_check(const char *name, struct cw_error *err) _must_check_;
 
 enum cw_objective { CW_OBJECTIVE_TIME, CW_OBJECTIVE_COST };
 enum cw_place { CW_PLACE_REMOTE, CW_PLACE_TRAINING, CW_PLACE_DISPATCHER };

@@ -3,7 +3,9 @@
 
 struct cw_claim {
     int want;      /* workers that its policy asks for */
-    double weight; /* more than 0 */
+    double weight; /* within these: what is beyond is a slip of the pen */
+#define CW_WEIGHT_LEAST 1e-6
+#define CW_WEIGHT_MOST 1e6
     int priority;  /* higher ones first: a lower one gets what they leave, beyond a worker each */
     int quota;     /* never more than that; 0: none */
     int share;     /* out */

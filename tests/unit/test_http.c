@@ -214,6 +214,16 @@ static void test_crowd(void **state)
     assert_answer("GET /json HTTP/1.0\r\n\r\n", "HTTP/1.1 200 OK\r\n", "", "{}");
 }
 
+/* A name that ends at its zero byte is another one. */
+static void test_a_path_with_a_zero_byte_is_refused(void **state)
+{
+    (void)state;
+    assert_answer("GET /json%00b HTTP/1.0\r\n\r\n", "HTTP/1.1 400 ", "no-store", "the path has %00, which no name has\n");
+    assert_int_equal(n_handled, 0);
+    assert_answer("GET /json?a%00b HTTP/1.0\r\n\r\n", "HTTP/1.1 200 OK\r\n", "no-store", "{}");
+    assert_string_equal(query_seen, "a%00b");
+}
+
 static void test_addresses(void **state)
 {
     (void)state;
@@ -231,7 +241,8 @@ int main(void)
 #define WITH_SERVER(f) cmocka_unit_test_setup_teardown(f, http_setup, http_teardown)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_metrics), WITH_SERVER(test_answers), WITH_SERVER(test_another_name_for_this_machine_is_refused),
-        WITH_SERVER(test_large_answer), WITH_SERVER(test_nonsense), WITH_SERVER(test_crowd), WITH_SERVER(test_addresses),
+        WITH_SERVER(test_large_answer), WITH_SERVER(test_nonsense), WITH_SERVER(test_crowd),
+        WITH_SERVER(test_a_path_with_a_zero_byte_is_refused), WITH_SERVER(test_addresses),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
