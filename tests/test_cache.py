@@ -156,6 +156,12 @@ def test_a_cache_that_pays_is_used(dear, tmp_path):
     assert (ran["cache"]["choices"][0]["marker"], ran["cache"]["choices"][1]["bytes"]) == (None, 64 * 64 * 3)
 
 
+def test_it_is_decided_by_the_third_batch_however_long_batches_take(dear, tmp_path):
+    """Of a job that is long beside them."""
+    ran = run(dear, "--cache-dir", tmp_path / "c", "--set", "0.count=100000", "--set", "1.us=10000", "--set", "4.size=512", "--threads", 8, "--epochs", 1000, "--batches", 3)
+    assert chosen(ran)[0] == "autocache (operator 2)"
+
+
 def test_a_store_that_is_too_slow_is_not_used(dear, tmp_path):
     if not crash_points():
         pytest.skip("this build has no slow stores")

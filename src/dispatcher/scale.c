@@ -151,6 +151,7 @@ static void epoch_facts(struct job *j, double per_position, struct cw_facts *f)
     const Cachew__Plan *p = j->stream->data->plan;
     double splits = (double)CW_MIN(p->n_splits, DP_ENDLESS), mark = (double)CW_MIN(cw_dp_job_mark(j), DP_ENDLESS);
     double per_split = per_position > 0 ? CW_MAX(per_position * (double)p->split_size, 1e-6) : 1; /* a split has at least a batch, unless there is a filter */
+    f->positions_per_batch = per_position > 0 ? 1 / per_position : 0;
     f->epochs = (double)j->epochs;
     f->batches_per_epoch = CW_MAX(splits * per_split, 1);
     f->batches_done = CW_MIN(mark * per_split, f->epochs * f->batches_per_epoch);
