@@ -28,6 +28,12 @@ def test_nothing_is_computed_that_is_there(synthetic, tmp_path):
     assert delayed["elements"] == 0
 
 
+def test_segments_that_are_published_at_the_end_are_counted(synthetic, tmp_path):
+    ran = run(synthetic, "--cache-dir", tmp_path / "c")
+    assert ran["cache"]["published"] == len(segments(tmp_path / "c")) > 0
+    assert ran["cache"]["kept"] == 400
+
+
 def test_the_second_epoch_reads_what_the_first_one_writes(synthetic, tmp_path):
     ran = run(synthetic, "--cache-dir", tmp_path / "c", "--epochs", 4)
     assert ran["cache"]["hits"] >= 800
