@@ -28,6 +28,12 @@ def test_nothing_is_computed_that_is_there(synthetic, tmp_path):
     assert delayed["elements"] == 0
 
 
+def test_segments_that_are_published_at_the_end_are_counted(synthetic, tmp_path):
+    ran = run(synthetic, "--cache-dir", tmp_path / "c")
+    assert ran["cache"]["published"] == len(segments(tmp_path / "c")) > 0
+    assert ran["cache"]["kept"] == 400
+
+
 def test_the_second_epoch_reads_what_the_first_one_writes(synthetic, tmp_path):
     ran = run(synthetic, "--cache-dir", tmp_path / "c", "--epochs", 4)
     assert ran["cache"]["hits"] >= 800
@@ -154,6 +160,12 @@ def test_a_cache_that_pays_is_used(dear, tmp_path):
     assert ran["cache"]["hits"] > 45000
     assert chosen(ran)[-1] == "autocache (operator 2)"
     assert (ran["cache"]["choices"][0]["marker"], ran["cache"]["choices"][1]["bytes"]) == (None, 64 * 64 * 3)
+
+
+def test_it_is_decided_by_the_third_batch_however_long_batches_take(dear, tmp_path):
+    """Of a job that is long beside them."""
+    ran = run(dear, "--cache-dir", tmp_path / "c", "--set", "0.count=100000", "--set", "1.us=10000", "--set", "4.size=512", "--threads", 8, "--epochs", 1000, "--batches", 3)
+    assert chosen(ran)[0] == "autocache (operator 2)"
 
 
 def test_a_store_that_is_too_slow_is_not_used(dear, tmp_path):

@@ -117,6 +117,22 @@ def test_a_disk_that_is_full_from_the_start_is_said_once_and_gone_without(pipeli
     assert said.count("No space left on device") == 1
 
 
+def test_a_disk_that_was_full_from_the_start_is_used_once_there_is_room(small_disk, tmp_path):
+    """Without --cache-bytes: the bound was half of what was free when the run began, for ever."""
+    endless = [*chain(us=1000)[:3], {"op": "repeat", "count": -1}, *chain()[3:]]
+    pipeline, cache, log = write(tmp_path / "p.json", endless), small_disk / "c", tmp_path / "log"
+    cache.mkdir()
+    (cache / "lock").touch()
+    fill_up(small_disk)
+    with subprocess.Popen(words("run", pipeline, "--batches", 5000, "--cache-dir", cache, "--log", log), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as ran:
+        while not log.exists() or not log.read_text():
+            assert ran.poll() is None
+        (small_disk / "filler").unlink()
+        while not segments(cache):
+            assert ran.poll() is None
+        ran.terminate()
+
+
 def test_a_directory_that_can_only_be_read_is_read(pipeline, small_disk, tmp_path):
     run(pipeline, "--cache-dir", small_disk / "c", "--cache-bytes", "1G")
     subprocess.run(["mount", "-o", "remount,ro", small_disk], check=True)

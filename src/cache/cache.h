@@ -24,7 +24,7 @@ struct cw_cache_segment;
 
 struct cw_cache_options {
     const char *dir;      /* made if need be */
-    uint64_t quota;       /* bytes of all files below dir; 0: what is there, and half of what is free */
+    uint64_t quota;       /* bytes of all files below dir; 0: what is there, and half of what is free, as that changes */
     size_t segment_bytes; /* a segment is published when it is so large; 0: 16 MiB */
     bool plain;           /* nothing is compressed */
     size_t queue_bytes;   /* entries that wait to be written; 0: 32 MiB. Outside any budget */

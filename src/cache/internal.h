@@ -95,6 +95,8 @@ struct cw_cache {
     char *dir;
     bool plain;               /* nothing is compressed */
     uint64_t wanted_quota;    /* 0: what follows from the disk */
+    size_t wanted_segment;    /* bytes; fewer where the quota is small */
+    uint64_t first_used;      /* bytes that were there at first; the store's thread only */
     atomic_uint_fast64_t quota; /* 0: not known yet */
     size_t queue_bytes;
     atomic_size_t segment_bytes;
@@ -214,6 +216,8 @@ size_t cw_cache_entries(const struct cw_cache_chunk *k, uint64_t *ret_cost_us); 
 /* room.c: the directory's lock. What gets another name needs it: who lists a directory meanwhile may see neither, and counts too little. 0 or a negative errno. */
 int cw_cache_lock(struct cw_cache *c) _must_check_;
 void cw_cache_unlock(const struct cw_cache *c);
+/* How much may lie there, where `used` bytes do: as the disk is now, where nobody said. */
+void cw_cache_bound(struct cw_cache *c, uint64_t used);
 /* Those that follow take it. */
 /* Makes a file with a temporary name in a set, locked as being written, of `size` bytes for the quota. value: microseconds of computing per MiB that will lie
  * in it; less valuable segments give way. 0; 1: there is no room. Else a negative errno. */

@@ -5,19 +5,12 @@
 #include <string.h>
 #include <sys/file.h>
 #include <sys/stat.h>
-#include <sys/statvfs.h>
 #include <unistd.h>
 
 #include "base/clock.h"
 #include "cache/internal.h"
 #include "storage/file.h"
 #include "storage/throttle.h"
-
-static uint64_t default_quota(int dir_fd, uint64_t used)
-{
-    struct statvfs v;
-    return fstatvfs(dir_fd, &v) < 0 ? UINT64_MAX : used + (uint64_t)v.f_bavail * v.f_frsize / 2;
-}
 
 int cw_cache_dir_open(struct cw_cache *c, struct cw_error *err)
 {
@@ -30,10 +23,8 @@ int cw_cache_dir_open(struct cw_cache *c, struct cw_error *err)
         cw_error_errno(err, CW_E_IO, e, "%s: can't be opened", c->dir);
         return -e;
     }
-    uint64_t used = cw_cache_sweep(c), quota = c->wanted_quota ? c->wanted_quota : default_quota(c->dir_fd, used);
-    /* a small quota is not to be filled by one segment that nothing has been published of */
-    atomic_store(&c->segment_bytes, CW_MIN(atomic_load(&c->segment_bytes), CW_MAX(quota / 8, (uint64_t)64 << 10)));
-    atomic_store(&c->quota, quota);
+    c->first_used = cw_cache_sweep(c);
+    cw_cache_bound(c, c->first_used);
     return 0;
 }
 

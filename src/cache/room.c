@@ -9,6 +9,7 @@
 #include <sys/file.h>
 #include <sys/random.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -24,6 +25,10 @@
 #define META_S 60.0
 /* A set that has no segments any more, but says of itself what it took: for so long. */
 #define EMPTY_S (30 * 86400.0)
+
+/* Segments that a quota has room for; and the least that they have of bytes. */
+#define QUOTA_SEGMENTS 8
+#define LEAST_SEGMENT ((uint64_t)64 << 10)
 
 struct found { /* a file of a set */
     char *set, *name;
@@ -220,14 +225,28 @@ static void evict(struct cw_cache *c, const struct found *f)
     close(set);
 }
 
+/* Half of what is free besides what was there at first. What is written here changes nothing of that; what others free or fill does. */
+static uint64_t quota_of_disk(const struct cw_cache *c, uint64_t used)
+{
+    struct statvfs v;
+    return fstatvfs(c->dir_fd, &v) < 0 ? UINT64_MAX : (c->first_used + used + (uint64_t)v.f_bavail * v.f_frsize) / 2;
+}
+
+void cw_cache_bound(struct cw_cache *c, uint64_t used)
+{
+    uint64_t quota = c->wanted_quota ? c->wanted_quota : quota_of_disk(c, used);
+    /* a small quota is not to be filled by one segment that nothing has been published of */
+    atomic_store(&c->segment_bytes, CW_MIN(c->wanted_segment, CW_MAX(quota / QUOTA_SEGMENTS, LEAST_SEGMENT)));
+    atomic_store(&c->quota, quota);
+}
+
 /* Makes room for `bytes` more. 0; 1: there is none, and nothing was done. Directory locked. */
 static int make_room(struct cw_cache *c, uint64_t bytes, uint64_t value)
 {
     struct look l;
     uint64_t left, n = 0;
-    if (bytes > atomic_load(&c->quota))
-        return 1;
     look(c->dir_fd, &l, false);
+    cw_cache_bound(c, l.used);
     if (l.n > 1)
         qsort(l.files, l.n, sizeof(*l.files), by_value);
     for (left = l.used; left + bytes > atomic_load(&c->quota) && n < l.n && l.files[n].value < CLEARLY * (double)value; n++)

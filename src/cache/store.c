@@ -100,7 +100,8 @@ static int cache_new(const struct cw_cache_options *o, struct cw_cache **ret, st
     c->plain = o->plain;
     c->wanted_quota = o->quota;
     atomic_init(&c->quota, o->quota);
-    atomic_init(&c->segment_bytes, o->segment_bytes ? o->segment_bytes : SEGMENT_BYTES);
+    c->wanted_segment = o->segment_bytes ? o->segment_bytes : SEGMENT_BYTES;
+    atomic_init(&c->segment_bytes, c->wanted_segment);
     c->dir_fd = c->lock_fd = -1;
     *ret = c;
     return 0;

@@ -105,6 +105,14 @@ static json_t *counts(const struct run *x)
     return o;
 }
 
+/* At the end: nothing is computed any more. */
+static json_t *last_counts(struct run *x)
+{
+    json_t *o = counts(x);
+    cw_caching_end(&x->common.local, json_object_get(o, "cache"));
+    return o;
+}
+
 static int write_state(const struct run *x, struct cw_error *err)
 {
     json_t *state = cw_iterator_state(x->common.local.iterator);
@@ -477,15 +485,15 @@ int cli_run(int argc, char **argv)
     if (ended_by)
         fprintf(stderr, "cachew: ended by %s%s\n", cli_signal_name(ended_by), x.state_written ? "; the state is written" : "");
     if (r < 0) {
-        json_t *c = counts(&x);
+        json_t *c = last_counts(&x);
         code = cli_fail(&err, x.common.json, c);
         json_decref(c);
     } else if (ended_by) {
         code = 128 + ended_by;
         if (x.common.json)
-            cli_print(counts(&x));
+            cli_print(last_counts(&x));
     } else if (x.common.json) {
-        code = cli_print(counts(&x));
+        code = cli_print(last_counts(&x));
     } else {
         report(&x);
     }

@@ -81,6 +81,7 @@ static void tell_epochs(const struct cw_autocache *a, double per_batch, struct c
 {
     uint64_t n = a->local->sequence->n_positions;
     f->batches_per_epoch = n >= CW_ENDLESS ? ENDLESS : CW_MAX((double)n / per_batch, 1);
+    f->positions_per_batch = per_batch;
     f->epochs = CW_MAX(a->epochs, a->epoch + 1);
     f->epoch = a->epoch;
     f->batches_done = a->epoch * f->batches_per_epoch + CW_MIN(a->done, f->batches_per_epoch);

@@ -107,17 +107,35 @@ void cw_caching_warn(const struct cw_compiled *c, void (*note)(void *arg, const 
     json_decref(list);
 }
 
+static json_t *counted(const struct cw_cache_facts *f)
+{
+    return json_pack("{s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:f, s:I, s:I, s:f, s:I, s:I}", "hits", (json_int_t)f->hits, "misses", (json_int_t)f->misses, "bad",
+                     (json_int_t)f->bad, "gone", (json_int_t)f->gone, "late", (json_int_t)f->late, "kept", (json_int_t)f->kept, "skipped", (json_int_t)f->skipped, "refused", (json_int_t)f->refused,
+                     "bytes_read", (json_int_t)f->bytes_read, "read_s", (double)f->read_ns * 1e-9, "bytes_written", (json_int_t)f->bytes_written, "bytes_stored", (json_int_t)f->bytes_stored,
+                     "write_s", (double)f->write_ns * 1e-9, "published", (json_int_t)f->published, "evicted", (json_int_t)f->evicted);
+}
+
 json_t *cw_caching_report(const struct cw_local *l)
 {
     struct cw_cache_facts f;
     if (!l->cache)
         return NULL;
     cw_cache_facts(l->cache, &f);
-    json_t *o = json_pack("{s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:f, s:I, s:I, s:f, s:I, s:I}", "hits", (json_int_t)f.hits, "misses", (json_int_t)f.misses, "bad",
-                     (json_int_t)f.bad, "gone", (json_int_t)f.gone, "late", (json_int_t)f.late, "kept", (json_int_t)f.kept, "skipped", (json_int_t)f.skipped, "refused", (json_int_t)f.refused,
-                     "bytes_read", (json_int_t)f.bytes_read, "read_s", (double)f.read_ns * 1e-9, "bytes_written", (json_int_t)f.bytes_written, "bytes_stored", (json_int_t)f.bytes_stored, "write_s",
-                     (double)f.write_ns * 1e-9, "published", (json_int_t)f.published, "evicted", (json_int_t)f.evicted);
+    json_t *o = counted(&f);
     if (o && l->autocache)
         cw_autocache_report(l->autocache, o);
     return o;
+}
+
+void cw_caching_end(struct cw_local *l, json_t *report)
+{
+    struct cw_cache_facts f;
+    if (!l->cache)
+        return;
+    l->autocache = cw_autocache_free(l->autocache);
+    l->iterator = cw_iterator_free(l->iterator);
+    l->cache = cw_cache_close_facts(l->cache, &f);
+    json_t *all = counted(&f);
+    json_object_update(report, all);
+    json_decref(all);
 }

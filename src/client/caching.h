@@ -21,3 +21,5 @@ json_t *cw_caching_markers(const struct cw_compiled *c);
 /* {hits, misses, bad, gone, kept, skipped, refused, bytes_read, read_s, bytes_written, bytes_stored, write_s, published, evicted} so far. New reference, NULL: out of memory, or
  * there is no cache. Where markers are decided about, what cw_autocache_report adds too. */
 json_t *cw_caching_report(const struct cw_local *l);
+/* Ends the iterator and closes the cache, if there is one: what was still to be written is then counted in the report too, which was made before. */
+void cw_caching_end(struct cw_local *l, json_t *report);

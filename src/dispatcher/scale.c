@@ -4,6 +4,7 @@
  * that there are.
  */
 #include <jansson.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -96,16 +97,26 @@ static struct cw_client_facts client_facts(const struct rank *r)
                                     .late = b->late - a->late, .queue = n > 0 ? (b->ready - a->ready) / n : 0};
 }
 
-/* Batches that a position gives, as far as splits that were completed tell; 0: none was. */
+/* Batches that a position gives, as splits tell that were completed; before one is, which may take minutes, as workers say. 0: it is not known yet. */
 static double batches_per_position(const struct stream *s)
 {
-    return s->n_completed > 0 ? (double)s->n_batches / ((double)s->n_completed * (double)s->data->plan->split_size) : 0;
+    double positions = 0, batches = 0;
+    if (s->n_completed > 0)
+        return (double)s->n_batches / ((double)s->n_completed * (double)s->data->plan->split_size);
+    CW_LIST_EACH(at, &s->seats) {
+        const struct work *w = &CW_CONTAINER(at, struct seat, by_stream)->work;
+        if (!(isfinite(w->batches) && w->batches > 0)) /* a peer may say anything */
+            continue;
+        positions += w->positions;
+        batches += w->batches;
+    }
+    return positions > 0 ? batches / positions : 0;
 }
 
 /* What the crew computed: of each worker a mean, and what sets them apart is the scatter. facts_of: by slot, its place in f. */
-static void supply_facts(const struct stream *s, const int *facts_of, struct cw_facts *f)
+static void supply_facts(const struct stream *s, double per_position, const int *facts_of, struct cw_facts *f)
 {
-    double per_position = batches_per_position(s), bytes = 0, n_all = 0, busy_s[DP_SLOTS] = {0}, span_s[DP_SLOTS] = {0};
+    double bytes = 0, n_all = 0, busy_s[DP_SLOTS] = {0}, span_s[DP_SLOTS] = {0};
     CW_LIST_EACH(at, &s->seats) {
         const struct seat *t = CW_CONTAINER(at, struct seat, by_stream);
         const struct work *a = &t->worked, *b = &t->work;
@@ -135,12 +146,12 @@ static void measure_anew(struct job *j)
     }
 }
 
-static void epoch_facts(struct job *j, struct cw_facts *f)
+static void epoch_facts(struct job *j, double per_position, struct cw_facts *f)
 {
-    const struct stream *s = j->stream;
-    const Cachew__Plan *p = s->data->plan;
+    const Cachew__Plan *p = j->stream->data->plan;
     double splits = (double)CW_MIN(p->n_splits, DP_ENDLESS), mark = (double)CW_MIN(cw_dp_job_mark(j), DP_ENDLESS);
-    double per_split = s->n_completed > 0 ? CW_MAX(batches_per_position(s) * (double)p->split_size, 1e-6) : 1; /* a split has at least a batch, unless there is a filter */
+    double per_split = per_position > 0 ? CW_MAX(per_position * (double)p->split_size, 1e-6) : 1; /* a split has at least a batch, unless there is a filter */
+    f->positions_per_batch = per_position > 0 ? 1 / per_position : 0;
     f->epochs = (double)j->epochs;
     f->batches_per_epoch = CW_MAX(splits * per_split, 1);
     f->batches_done = CW_MIN(mark * per_split, f->epochs * f->batches_per_epoch);
@@ -338,9 +349,11 @@ static void ask(struct cw_dispatcher *d, struct job *j, const struct cw_client_f
     const struct cw_policy *policy = d->scales ? &d->policy : &cw_policy_auto;
     double per_position = batches_per_position(j->stream);
     int facts_of[DP_SLOTS], want[DP_SLOTS];
-    epoch_facts(j, &f);
+    if (!(per_position > 0) && cw_dp_caching_open(j->stream)) /* what markers give is known in a moment: until then nothing is decided without */
+        return;
+    epoch_facts(j, per_position, &f);
     pool_facts(d, j, &f, facts_of);
-    supply_facts(j->stream, facts_of, &f);
+    supply_facts(j->stream, per_position, facts_of, &f);
     if (per_position > 0)
         cw_dp_caching_facts(j->stream, 1 / per_position, &f, markers);
     policy->decide(policy, &x->memory, &f, (double)d->now_ns / 1e9, &decision);

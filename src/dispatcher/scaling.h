@@ -42,7 +42,7 @@ struct caching {
 };
 
 /* What a worker has computed of a stream, as its heartbeats say: sums. */
-struct work { double compute_s, positions, read_bytes; uint64_t at_ns; };
+struct work { double compute_s, positions, batches, read_bytes; uint64_t at_ns; };
 
 /* How fast a client goes: sums, as message Pace. */
 struct pace { double n, step_s, step_sq, wait_s, wait_sq, late, ready; };

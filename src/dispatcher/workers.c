@@ -435,7 +435,7 @@ static void note_rates(const struct cw_dispatcher *d, struct worker *w, const Ca
 static void note_work(struct cw_dispatcher *d, struct seat *t, const Cachew__StreamWork *m)
 {
     bool known = t->computed || !t->named;
-    t->work = (struct work){.compute_s = (double)m->compute_ns / 1e9, .positions = (double)m->positions, .read_bytes = (double)m->read_bytes, .at_ns = d->now_ns};
+    t->work = (struct work){.compute_s = (double)m->compute_ns / 1e9, .positions = (double)m->positions, .batches = m->batches, .read_bytes = (double)m->read_bytes, .at_ns = d->now_ns};
     if (!t->computed && !(t->computed = calloc(1, sizeof(*t->computed))))
         return;
     cw_computed_add(&t->stream->computed, t->computed, m, known);

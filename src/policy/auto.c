@@ -40,7 +40,7 @@ static bool rough_enough(const struct cw_auto *m, const struct cw_facts *f, doub
     struct cw_outlook o;
     cw_auto_outlook(m, f, &o);
     struct cw_alternative best = cw_outlook_best(&o, 0);
-    return cw_auto_rough_error(m) <= cw_auto_tolerated_error(m, f, &best, now_s);
+    return cw_auto_rough_error(m, f) <= cw_auto_tolerated_error(m, f, &best, now_s);
 }
 
 static void forget_recent(struct cw_auto *m)

@@ -56,11 +56,14 @@ static double error_of(const struct cw_auto *m, double interval)
 
 double cw_auto_error(const struct cw_auto *m) { return error_of(m, cw_mean_error(&m->interval)); }
 
-double cw_auto_rough_error(const struct cw_auto *m)
+/* Elements that scatter by all of what one takes, each by itself, give a batch that scatters the less the more there are of them. */
+static double deviation_of_compute(const struct cw_facts *f) { return f->positions_per_batch > 0 ? CW_MIN(CW_MEAN_DEVIATION, 1 / sqrt(f->positions_per_batch)) : CW_MEAN_DEVIATION; }
+
+double cw_auto_rough_error(const struct cw_auto *m, const struct cw_facts *f)
 {
     double interval = cw_mean_error(&m->interval);
     bool evenly = m->busy >= ALL_BUSY && m->compute.n > 0;
-    return error_of(m, evenly ? CW_MIN(interval, cw_mean_error(&m->compute)) : interval);
+    return error_of(m, evenly ? CW_MIN(interval, cw_mean_error_thought(&m->compute, deviation_of_compute(f))) : interval);
 }
 
 static bool cw_auto_waits(const struct cw_auto *m) { return m->interval.mean > m->step.mean * (1 + CW_AUTO_WAITING + CW_AUTO_SURE * cw_auto_error(m)); }

@@ -4,7 +4,6 @@
 
 /* What is thought of the scatter before anything was seen: so many batches, with this relative deviation. Input pipelines are mostly steadier. */
 #define PRIOR_BATCHES 2.0
-#define PRIOR_DEVIATION 0.2
 
 void cw_mean_merge(struct cw_mean *into, const struct cw_mean *more)
 {
@@ -25,11 +24,13 @@ void cw_mean_fade(struct cw_mean *s, double n)
     s->n = n;
 }
 
-double cw_mean_error(const struct cw_mean *s)
+double cw_mean_error(const struct cw_mean *s) { return cw_mean_error_thought(s, CW_MEAN_DEVIATION); }
+
+double cw_mean_error_thought(const struct cw_mean *s, double deviation)
 {
     if (!(s->n > 0) || !(s->mean > 0))
         return 1;
-    double thought = PRIOR_DEVIATION * s->mean;
+    double thought = deviation * s->mean;
     double seen = s->n > 1 ? s->n - 1 : 0;
     double variance = (s->m2 + PRIOR_BATCHES * thought * thought) / (seen + PRIOR_BATCHES);
     double error = sqrt(variance / s->n) / s->mean;

@@ -10,6 +10,8 @@ struct cw_mean {
     double m2;   /* sum of squared distances from the mean */
 };
 
+#define CW_MEAN_DEVIATION 0.2 /* thought of a batch's time, as a part of it */
+
 /* Both together, as if they had been measured as one. */
 void cw_mean_merge(struct cw_mean *into, const struct cw_mean *more);
 /* Forgets the oldest, so that no more than n batches are remembered: mean and variance stay. */
@@ -19,3 +21,5 @@ void cw_mean_fade(struct cw_mean *s, double n);
  * them (an inverse gamma prior): a first pair that happens to agree is not believed to the last digit. 1 where nothing is known.
  */
 double cw_mean_error(const struct cw_mean *s);
+/* The same with another deviation thought of. */
+double cw_mean_error_thought(const struct cw_mean *s, double deviation);

@@ -72,6 +72,7 @@ struct cw_facts {
     struct cw_storage_facts storage;
     double epoch, epochs;      /* the one at hand, from 0; how many there are */
     double batches_per_epoch;
+    double positions_per_batch; /* of the sequence; 0: not known */
     double batches_done;       /* of all epochs */
     enum cw_objective objective;
     double client_price_per_h; /* of all ranks together */

@@ -79,6 +79,7 @@ static void stream_work(struct beat *b, size_t i, const struct worker_stream *s)
     m->compute_ns = work.compute_ns / s->w->options.threads;
     m->positions = work.positions;
     m->cached_positions = work.cached_positions;
+    m->batches = work.batches;
     m->read_ns = work.read_ns;
     m->read_bytes = work.read_bytes;
     m->operators = b->operator_lists[i];

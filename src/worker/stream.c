@@ -58,12 +58,12 @@ void cw_stream_wake(struct cw_stream *s)
 }
 
 /* The runner notifies us with its mutex held, and on_notify takes ours: so never with ours held. */
-static void add_work(const struct cw_pipeline *p, struct cw_runner *r, struct cw_work *sum)
+static void add_work(const struct cw_compiled *c, struct cw_runner *r, struct cw_work *sum)
 {
-    struct cw_profile profile = {.ops = calloc(p->n_ops, sizeof(*profile.ops))};
+    struct cw_profile profile = {.ops = calloc(c->pipeline->n_ops, sizeof(*profile.ops))};
     if (profile.ops) {
         cw_runner_profile(r, &profile);
-        cw_work_add(sum, p, &profile);
+        cw_work_add(sum, c, &profile);
     }
     free(profile.ops);
 }
@@ -77,7 +77,7 @@ static void look_at_work(struct cw_stream *s)
     if (s->end_said || !r)
         return;
     cw_work_deinit(&s->seen);
-    add_work(s->local.pipeline, r, &s->seen);
+    add_work(s->local.compiled, r, &s->seen);
 }
 
 int32_t cw_stream_marker(int64_t number) { return number == CW_MARKER_NONE ? -1 : number < 0 ? 0 : (int32_t)number + 1; }
@@ -339,7 +339,7 @@ static void *stream_main(void *arg)
     struct cw_runner *runner = s->runner;
     struct cw_work work = {0};
     if (runner)
-        add_work(s->local.pipeline, runner, &work);
+        add_work(s->local.compiled, runner, &work);
     pthread_mutex_lock(&s->mutex);
     s->work = work;
     s->over = true;

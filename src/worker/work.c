@@ -32,12 +32,13 @@ static void add_chain(struct cw_work *w, const struct cw_chain *chain, const str
     }
 }
 
-void cw_work_add(struct cw_work *w, const struct cw_pipeline *p, const struct cw_profile *profile)
+void cw_work_add(struct cw_work *w, const struct cw_compiled *c, const struct cw_profile *profile)
 {
-    add_chain(w, &p->chain, profile->ops);
+    add_chain(w, &c->pipeline->chain, profile->ops);
     w->compute_ns += profile->plan_ns + profile->emit_ns + profile->fetch_ns;
     w->positions += profile->positions;
     w->cached_positions += profile->cached_positions;
+    w->batches += (double)(c->counted ? profile->positions : profile->emit_rows) / (double)c->batch_size;
     w->read_ns += profile->read_ns;
     w->read_bytes += profile->read_bytes;
 }
@@ -49,6 +50,7 @@ void cw_work_add_all(struct cw_work *w, const struct cw_work *other)
     w->compute_ns += other->compute_ns;
     w->positions += other->positions;
     w->cached_positions += other->cached_positions;
+    w->batches += other->batches;
     w->read_ns += other->read_ns;
     w->read_bytes += other->read_bytes;
 }

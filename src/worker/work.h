@@ -1,7 +1,7 @@
 /* What a worker's streams have computed, summed by operator: of those that run and those that are over, so that it never becomes less. */
 #pragma once
 #include "engine/profile.h"
-#include "pipeline/pipeline.h"
+#include "pipeline/program.h"
 
 struct cw_work {
     struct cw_work_op {
@@ -12,9 +12,10 @@ struct cw_work {
     uint64_t compute_ns; /* of threads: operators, planning, putting batches together, reading the cache */
     uint64_t positions;  /* of the sequence, computed or read from the cache */
     uint64_t cached_positions; /* of these, read from the cache */
+    double batches;      /* that these positions give; where that does not follow from the pipeline, as many as elements were put into batches for */
     uint64_t read_ns, read_bytes;
 };
 /* Adds what a runner of this pipeline has counted. Without memory, operators that are new are left out. */
-void cw_work_add(struct cw_work *w, const struct cw_pipeline *p, const struct cw_profile *profile);
+void cw_work_add(struct cw_work *w, const struct cw_compiled *c, const struct cw_profile *profile);
 void cw_work_add_all(struct cw_work *w, const struct cw_work *other);
 void cw_work_deinit(struct cw_work *w);

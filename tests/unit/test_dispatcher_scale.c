@@ -234,6 +234,7 @@ struct world { /* a client and its workers, as a formula has it */
     double read_s;         /* 0: there is no cache; else what a batch takes that is read, all of it is there */
     int32_t uses;          /* of its two markers, as in Prepare; the second is as good as none */
     bool deaf;             /* what workers are told of it is lost */
+    bool endless;          /* no split is completed */
 };
 
 /* What a worker computes for a batch. */
@@ -268,6 +269,7 @@ static void beat(struct run_peer *w, const uint8_t stream[16], double compute_s,
     work.stream = (ProtobufCBinaryData){16, (uint8_t *)(uintptr_t)stream};
     work.compute_ns = (uint64_t)(compute_s * 1e9);
     work.positions = (uint64_t)positions;
+    work.batches = positions / 5;
     RUN_SAY(w, Heartbeat, HEARTBEAT, false, RUN_BASE(heartbeat), .streams = list, .n_streams = 1);
 }
 
@@ -291,7 +293,7 @@ static void second(struct run *u, struct run_peer *c, struct world *x)
         x->positions[k] += batches * 5 / n; /* splits are of ten positions */
         beat(busy[i], c->streams[0].id, x->computed[k], x->positions[k], x);
     }
-    for (; x->splits < (uint64_t)(x->taken / 2); x->splits++)
+    for (; !x->endless && x->splits < (uint64_t)(x->taken / 2); x->splits++)
         for (int i = 0; i < n; i++)
             if (busy[i]->streams[0].held[x->splits])
                 run_completed(busy[i], &busy[i]->streams[0], x->splits, 2);
@@ -524,6 +526,26 @@ static void test_where_it_is_cached_without_a_policy(void **state)
     run_free(u);
 }
 
+/* A split may take minutes: nothing was decided about the cache until one was completed. */
+static void test_where_it_is_cached_is_decided_before_a_split_is_completed(void **state)
+{
+    (void)state;
+    struct run *u = run_new(4000);
+    run_worker(u, 4);
+    run_worker(u, 4);
+    struct run_peer *c = run_client(u, "job", 0, 1, 0);
+    struct world x = {.step_s = 0.01, .work_s = 0.12, .read_s = 0.02, .uses = 2, .endless = true};
+    for (int i = 0; i < 10; i++)
+        second(u, c, &x);
+    json_t *decisions = ask(u, "jobs/job/decisions");
+    const char *first = json_string_value(json_object_get(json_object_get(json_object_get(json_array_get(decisions, 0), "record"), "chosen"), "cache"));
+    assert_non_null(first);
+    assert_string_equal(first, "good");
+    json_decref(decisions);
+    assert_int_equal(x.uses, 1);
+    run_free(u);
+}
+
 /* Measurements that are none. */
 static void test_nonsense_of_markers(void **state)
 {
@@ -591,6 +613,7 @@ int main(void)
         cmocka_unit_test(test_a_job_with_an_objective_of_its_own),
         cmocka_unit_test(test_where_it_is_cached),
         cmocka_unit_test(test_where_it_is_cached_without_a_policy),
+        cmocka_unit_test(test_where_it_is_cached_is_decided_before_a_split_is_completed),
         cmocka_unit_test(test_nonsense_of_markers),
         cmocka_unit_test(test_a_client_that_takes_all),
     };

@@ -24,7 +24,7 @@ struct world {
     struct cw_marker_facts markers[2];
     int n_markers;
     struct cw_storage_facts storage;
-    double epochs, batches;
+    double epochs, batches, positions; /* positions: of a batch; 0: not told */
     enum cw_objective objective;
     int decisions, marker;
     struct cw_policy policy;
@@ -59,7 +59,7 @@ static void pass(struct world *w, double seconds)
     client.wait.m2 = n * w->uneven * interval * interval;
     double compute = w->curve ? s * w->running : w->work_s - (w->marker >= 0 ? w->markers[w->marker].cached * w->markers[w->marker].prefix_s : 0);
     struct cw_facts f = {.clients = &client, .n_clients = 1, .n_pools = 1, .markers = w->markers, .n_markers = w->n_markers, .marker = w->marker, .storage = w->storage,
-                         .epochs = w->epochs, .batches_per_epoch = w->batches, .objective = w->objective, .client_price_per_h = 5};
+                         .epochs = w->epochs, .batches_per_epoch = w->batches, .positions_per_batch = w->positions, .objective = w->objective, .client_price_per_h = 5};
     w->now_s += seconds;
     w->done += n;
     f.batches_done = w->done;
@@ -366,6 +366,31 @@ static void test_auto_looks_again_when_the_cache_changes(void **state)
     int decisions = w.decisions;
     pass_until(&w, 1000, 1);
     assert_int_equal(w.decisions, decisions);
+}
+
+/* Of batches that take ten seconds there were to be five before anything was decided, however many elements each has. */
+static void test_auto_decides_by_one_batch_of_many_elements(void **state)
+{
+    (void)state;
+    struct world w = world_new("auto");
+    with_marker(&w, 1e9);
+    w.maximum = 1;
+    w.step_s = 1e-5;
+    w.work_s = 10;
+    w.markers[0].prefix_s = 9;
+    w.positions = 1024;
+    pass(&w, 10);
+    assert_true(w.last.concluded);
+    assert_int_equal(w.marker, 0);
+
+    w = world_new("auto");
+    with_marker(&w, 1e9);
+    w.maximum = 1;
+    w.step_s = 1e-5;
+    w.work_s = 10;
+    w.positions = 1; /* one element says little of the others */
+    pass(&w, 10);
+    assert_false(w.last.concluded);
 }
 
 /* Who measures markers may need a while, or go away. */
@@ -693,6 +718,7 @@ int main(void)
         cmocka_unit_test(test_auto_decides_soon_though_batches_come_in_bursts),
         cmocka_unit_test(test_auto_caches_what_pays),
         cmocka_unit_test(test_auto_looks_again_when_the_cache_changes),
+        cmocka_unit_test(test_auto_decides_by_one_batch_of_many_elements),
         cmocka_unit_test(test_auto_with_markers_that_come_and_go),
         cmocka_unit_test(test_auto_looks_again_when_the_objective_changes),
         cmocka_unit_test(test_memory_survives),
