@@ -8,12 +8,18 @@
 #define ROUGH 0.015 /* real curves are not smooth: shapes that miss points by so much are as good as others */
 #define RISE 0.02          /* more than that, and than noise, is a valley */
 #define VALLEY_BEFORE 0.15
+#define CHORD_BEFORE 0.05
 #define VALLEY_MISFIT 25.0 /* squared errors that the points besides the three may be off */
 
 static double power(double x, double p) { return p == 1 ? x : p == 2 ? x * x : cw_pow(x, p); }
 static double root(double x, double p) { return p == 1 ? x : p == 2 ? sqrt(x) : cw_pow(x, 1 / p); }
 
-static double shape_s(const struct cw_shape *c, double n) { return root(c->a / power(n, c->p) + c->b, c->p) + c->g * n; }
+static double shape_s(const struct cw_shape *c, double n)
+{
+    if (c->alike > 0 && n > c->alike)
+        return shape_s(c, c->alike) * c->alike / n;
+    return root(c->a / power(n, c->p) + c->b, c->p) + c->g * n;
+}
 
 static double variance(const struct cw_point *p) { return p->error * p->error + ROUGH * ROUGH; }
 
@@ -76,6 +82,23 @@ static bool fit_valley(const struct cw_point *p, struct cw_shape *c)
     return a > 0 && g > 0 && c->b + 2 * sqrt(a * g) > 0;
 }
 
+/* b - g n: what lies far apart in a table is joined by a straight line, on which the last workers gain the most. False: no such line with b, g > 0. */
+static bool fit_chord(const struct cw_point *points, size_t n, struct cw_shape *c)
+{
+    double w = 0, x = 0, y = 0, xx = 0, xy = 0;
+    for (size_t i = 0; i < n; i++) {
+        double xi = points[i].workers, yi = points[i].s, wi = 1 / (yi * yi * variance(&points[i]));
+        w += wi;
+        x += wi * xi;
+        y += wi * yi;
+        xx += wi * xi * xi;
+        xy += wi * xi * yi;
+    }
+    double det = w * xx - x * x, g = det > 0 ? (w * xy - x * y) / det : 0, b = (y - g * x) / w;
+    *c = (struct cw_shape){.b = b, .p = 1, .g = g, .alike = points[n - 1].workers};
+    return g < 0 && b + g * c->alike > 0;
+}
+
 static size_t fastest(const struct cw_point *points, size_t n)
 {
     size_t low = 0;
@@ -117,7 +140,11 @@ static void fit_shapes(const struct cw_point *points, size_t n, struct cw_curve 
         at.weight = before[i] * cw_exp(-0.5 * misfit(&at, points, n));
         c->shapes[c->n_shapes++] = at;
     }
-    struct cw_shape valley;
+    struct cw_shape valley, chord;
+    if (n > 2 && fit_chord(points, n, &chord)) {
+        chord.weight = CHORD_BEFORE * cw_exp(-0.5 * misfit(&chord, points, n));
+        c->shapes[c->n_shapes++] = chord;
+    }
     struct cw_point three[] = {points[0], points[CW_MIN(CW_MAX(fastest(points, n), 1), n - 2)], points[n - 1]};
     if (n == 2 ? fit_pure_valley(points, &valley) : fit_valley(three, &valley)) {
         valley.weight = VALLEY_BEFORE * cw_exp(-0.5 * misfit(&valley, points, n));

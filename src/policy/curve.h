@@ -16,7 +16,7 @@ struct cw_point {
  * (bandwidth), g is what more workers cost each other. Few points don't tell shapes apart, so the curve is the mean of all of them, weighted by how well they
  * fit (two points: p = 1, which expects the most of more workers: trying them is how shapes are told apart); and what that leaves to a point counts around it, the more the better the point is known.
  */
-struct cw_shape { double a, b, p, g, weight; };
+struct cw_shape { double a, b, p, g, alike, weight; }; /* alike: beyond so many workers, as if they were; 0: nowhere */
 struct cw_curve {
     struct cw_shape shapes[CW_CURVE_SHAPES];
     size_t n_shapes;
