@@ -6,6 +6,7 @@
 #include "base/math.h"
 
 #define ROUGH 0.015 /* real curves are not smooth: shapes that miss points by so much are as good as others */
+#define SURE 2.0     /* errors that a point is off: then it is the shapes that miss it */
 #define RISE 0.02          /* more than that, and than noise, is a valley */
 #define VALLEY_BEFORE 0.15
 #define CHORD_BEFORE 0.05
@@ -172,7 +173,8 @@ void cw_curve_fit(const struct cw_point *points, size_t n, double p, struct cw_c
     ret->n = n;
     ret->reach = n == 2 ? points[1].workers : 1e300;
     for (size_t i = 0; i < n; i++) { /* c has no points yet: the shapes alone */
-        double off = points[i].s / cw_curve_s(&c, points[i].workers), trust = ROUGH * ROUGH / variance(&points[i]);
+        double off = points[i].s / cw_curve_s(&c, points[i].workers), error = points[i].error, by = fabs(cw_log(off));
+        double rough = by > SURE * error ? CW_MAX(by * by - SURE * SURE * error * error, ROUGH * ROUGH) : ROUGH * ROUGH, trust = rough / (rough + error * error);
         ret->points[i] = (struct cw_point){points[i].workers, 1 + (off - 1) * trust, points[i].error};
     }
 }
