@@ -10,6 +10,7 @@
 #define RISE 0.02          /* more than that, and than noise, is a valley */
 #define VALLEY_BEFORE 0.15
 #define CHORD_BEFORE 0.05
+#define TAIL_BEFORE 0.001
 #define VALLEY_MISFIT 25.0 /* squared errors that the points besides the three may be off */
 
 static double power(double x, double p) { return p == 1 ? x : p == 2 ? x * x : cw_pow(x, p); }
@@ -71,8 +72,8 @@ static bool fit_pure_valley(const struct cw_point *p, struct cw_shape *c)
     return a > 0 && g > 0;
 }
 
-/* a/n + b + g n through three points. False: no such curve with a, g > 0. */
-static bool fit_valley(const struct cw_point *p, struct cw_shape *c)
+/* a/n + b + g n through three points. */
+static void fit_three(const struct cw_point *p, struct cw_shape *c)
 {
     double x[3];
     for (int i = 0; i < 3; i++)
@@ -80,7 +81,21 @@ static bool fit_valley(const struct cw_point *p, struct cw_shape *c)
     double d1 = (p[1].s - p[0].s) / (x[1] - x[0]), d2 = (p[2].s - p[1].s) / (x[2] - x[1]); /* of n: 1; of 1/n: -1/(x0 x1) */
     double a = (d2 - d1) / (1 / (x[0] * x[1]) - 1 / (x[1] * x[2])), g = d1 + a / (x[0] * x[1]);
     *c = (struct cw_shape){.a = a, .b = p[0].s - a / x[0] - g * x[0], .p = 1, .g = g};
-    return a > 0 && g > 0 && c->b + 2 * sqrt(a * g) > 0;
+}
+
+/* False: no such curve with a, g > 0. */
+static bool fit_valley(const struct cw_point *p, struct cw_shape *c)
+{
+    fit_three(p, c);
+    return c->a > 0 && c->g > 0 && c->b + 2 * sqrt(c->a * c->g) > 0;
+}
+
+/* The same where more workers still gain more than any part that can't be divided would leave: a straight line behind the first ones. */
+static bool fit_tail(const struct cw_point *points, size_t n, struct cw_shape *c)
+{
+    fit_three(points + n - 3, c);
+    c->alike = points[n - 1].workers;
+    return c->a > 0 && c->g < 0;
 }
 
 /* b - g n: what lies far apart in a table is joined by a straight line, on which the last workers gain the most. False: no such line with b, g > 0. */
@@ -141,7 +156,11 @@ static void fit_shapes(const struct cw_point *points, size_t n, struct cw_curve 
         at.weight = before[i] * cw_exp(-0.5 * misfit(&at, points, n));
         c->shapes[c->n_shapes++] = at;
     }
-    struct cw_shape valley, chord;
+    struct cw_shape valley, chord, tail;
+    if (n > 2 && fit_tail(points, n, &tail)) {
+        tail.weight = TAIL_BEFORE * cw_exp(-0.5 * misfit(&tail, points, n));
+        c->shapes[c->n_shapes++] = tail;
+    }
     if (n > 2 && fit_chord(points, n, &chord)) {
         chord.weight = CHORD_BEFORE * cw_exp(-0.5 * misfit(&chord, points, n));
         c->shapes[c->n_shapes++] = chord;

@@ -4,7 +4,7 @@
 #include <stddef.h>
 
 #define CW_CURVE_POINTS 8
-#define CW_CURVE_SHAPES 8
+#define CW_CURVE_SHAPES 9
 
 struct cw_point {
     double workers, s, error; /* s: per batch, of the input side alone; error: its standard error, relative */
