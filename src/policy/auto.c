@@ -157,9 +157,10 @@ static void look(struct cw_auto *m, const struct cw_facts *f, double now_s, bool
 
 /* ---- what is measured ---- */
 
-static bool differs(const struct cw_mean *recent, const struct cw_mean *before)
+/* `scatter`: of a batch, as far as that is known besides: a few batches don't know theirs, and may happen to be alike. */
+static bool differs(const struct cw_mean *recent, const struct cw_mean *before, double scatter)
 {
-    double known = cw_mean_error(before); /* the scatter of one batch is taken from there too: a few batches don't know theirs */
+    double known = CW_MAX(cw_mean_error(before), scatter / sqrt(CW_MAX(before->n, 1)));
     return recent->n >= CHANGED_BATCHES && before->n >= KNOWN_BATCHES && fabs(recent->mean / before->mean - 1) > CHANGED + SURE_CHANGE * known * sqrt(1 + before->n / recent->n);
 }
 
@@ -205,7 +206,7 @@ static void watch_cache(struct cw_auto *m, const struct cw_facts *f)
  */
 static bool changed(struct cw_auto *m, const struct cw_facts *f, double now_s)
 {
-    bool step = differs(&m->recent_step, &m->step) && fabs(m->recent_step.mean - m->step.mean) > CHANGED * cw_auto_fastest(m), interval = differs(&m->recent_interval, &m->interval);
+    bool step = differs(&m->recent_step, &m->step, 0) && fabs(m->recent_step.mean - m->step.mean) > CHANGED * cw_auto_fastest(m), interval = differs(&m->recent_interval, &m->interval, cw_auto_scatter(m));
     watch_cache(m, f);
     if (!step && !interval) {
         if (m->interval.n < KNOWN_BATCHES || m->recent_interval.n > m->interval.n || cw_mean_error(&m->recent_interval) * SURE_CHANGE < CHANGED)

@@ -62,6 +62,8 @@ double cw_auto_fastest(const struct cw_auto *m);
 double cw_auto_error(const struct cw_auto *m);
 /* The same for a first guess, to be corrected: of workers that are all busy it is known by what they compute, though batches come a split at a time. */
 double cw_auto_rough_error(const struct cw_auto *m);
+/* What a batch scatters, relative: about the same with any number of workers, so all points tell it. 0: not known. */
+double cw_auto_scatter(const struct cw_auto *m);
 /* The standard error of what is known of the input side, at the number of workers for which most is known. */
 double cw_auto_supply_error(const struct cw_auto *m);
 /* What was seen with these workers becomes a point of the curve, or a limit. */

@@ -72,8 +72,7 @@ static bool stalled(const struct cw_auto *m, double workers)
     return cw_auto_waits(m) && m->n_points > 0 && workers > m->points[0].workers && m->busy < STALLED * m->busiest;
 }
 
-/* What batches scatter is about the same with any number of workers, so what is known of it by now tells how well points are known that few batches gave. */
-static void judge_points(struct cw_auto *m)
+double cw_auto_scatter(const struct cw_auto *m)
 {
     struct cw_mean all = {0, 1, 0};
     for (size_t i = 0; i < (size_t)m->n_points; i++) {
@@ -81,7 +80,13 @@ static void judge_points(struct cw_auto *m)
         all.m2 += m->points[i].m2;
     }
     all.n += 1;
-    double of_one = cw_mean_error(&all) * sqrt(all.n);
+    return cw_mean_error(&all) * sqrt(all.n);
+}
+
+/* That tells how well points are known that few batches gave. */
+static void judge_points(struct cw_auto *m)
+{
+    double of_one = cw_auto_scatter(m);
     for (size_t i = 0; i < (size_t)m->n_points; i++)
         if (m->points[i].n > 0)
             m->points[i].error = CW_MIN(of_one / sqrt(m->points[i].n), 1);
