@@ -282,6 +282,19 @@ static void fit_objective(struct cw_auto *m, const struct cw_facts *f)
     m->looked_n = 0;
 }
 
+/* There are more of a pool, where all of every pool was taken. In workers: what these are worth is known better with each report, and that is no other maximum. */
+static bool more_than_all(struct cw_auto *m, const struct cw_facts *f)
+{
+    bool all = true, more = false;
+    for (int i = 0; i < f->n_pools; i++) {
+        struct cw_auto_pool *p = &m->pools[i];
+        all &= p->target >= p->maximum;
+        more |= f->pools[i].maximum > p->maximum;
+        p->maximum = f->pools[i].maximum;
+    }
+    return all && more;
+}
+
 /*
  * A pool has become smaller than what was wanted of it, or is gone (`lost`): others give as much, if they can. Or there is more, where all of it was taken: then it looks
  * again.
@@ -291,10 +304,9 @@ static void fit_maximum(struct cw_auto *m, const struct cw_facts *f, double lost
     struct cw_supply s;
     int workers[CW_POLICY_POOLS];
     cw_auto_supply(m, f, &s);
-    double most = cw_supply_most(&s);
-    if (m->maximum > 0 && m->target >= m->maximum && most > m->maximum)
+    if (more_than_all(m, f) && m->maximum > 0)
         begin_anew(m, 0);
-    m->maximum = most;
+    m->maximum = cw_supply_most(&s);
     cw_auto_target(m, workers);
     if (lost > 0) {
         d->concluded = true;

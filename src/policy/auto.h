@@ -10,6 +10,7 @@ struct cw_auto_pool { /* of facts, in their order; auto_pools.c */
     double id;               /* its name, hashed; 0: there is none here */
     double target;           /* workers that were decided on, ... */
     double asked_s;          /* ... when */
+    double maximum;          /* workers that there might be, at the last report */
     double speed;            /* of a worker, of one of the first pool that there was */
     struct cw_mean compute;  /* of a worker per batch, as far as it was measured beside others; n 0: cpu_share says what its speed is */
 };
