@@ -60,7 +60,7 @@ def main():
     parser.add_argument("--random", type=int, default=500)
     parser.add_argument("--seed", type=int, default=1000000, help="of the first random workload")
     parser.add_argument("--policies", default="auto,cachew-atc22,cachew-atc22-code,hpa")
-    parser.add_argument("--sets", help="only these: published, modelled, random, jobs, pools")
+    parser.add_argument("--sets", help="only these: published, modelled, random, jobs, curves, pools")
     parser.add_argument("--worst", type=int, default=0, help="list the N worst of each")
     parser.add_argument("--each", action="store_true", help="list all of the published and modelled ones")
     parser.add_argument("--json", help="write all results")
@@ -68,6 +68,7 @@ def main():
     sets = {"published": workloads.published(), "modelled": workloads.modelled(),
             "random": {f"random {i}": workloads.random_workload(i) for i in range(args.seed, args.seed + args.random)},
             "jobs": {f"job {i}": workloads.random_job(i) for i in range(args.seed, args.seed + args.random)},
+            "curves": {f"curve {i}": workloads.random_curve(i) for i in range(args.seed, args.seed + args.random)},
             "pools": {f"pools {i}": workloads.random_pools(i) for i in range(args.seed, args.seed + args.random)}}
     if args.sets:
         sets = {kind: sets[kind] for kind in args.sets.split(",")}

@@ -117,6 +117,15 @@ def test_names_who_takes_the_batches(tmp_path):
     assert tried["kind"] == "consumer" and tried["measured"] > 10 * unchanged["measured"]
 
 
+def test_a_rate_that_a_batch_would_take_years_for_is_refused(tmp_path):
+    """It did not end: the first batch was waited for as long as its elements take."""
+    path = write(tmp_path / "p.json", range_chain(1000, BATCH))
+    for rate in ("1e-9", "1"):
+        error = explain(path, "--limit-rate", rate, run_s=0.5, code=2)["error"]
+        assert (error["kind"], error["attribute"], float(error["value"])) == ("option", "limit-rate", float(rate))
+        assert "at least" in error["expected"] and "batch of" in error["expected"]
+
+
 def test_names_the_memory_budget(tmp_path):
     chain = [{"op": "synthetic", "count": 4000, "shape": [1 << 18], "dtype": "uint8", "fill": "none"}, {"op": "delay", "us": 20000}, BATCH]
     path = write(tmp_path / "p.json", chain)

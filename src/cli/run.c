@@ -331,8 +331,8 @@ static int execute(struct run *x, struct cw_error *err)
 {
     json_t *state = NULL;
     int r = cli_common_load(&x->common, err);
-    if (r >= 0 && x->state && (r = cw_put_check(x->state, err)) < 0)
-        return err->status = CW_E_OPTION; /* so far it is but an argument */
+    if (r >= 0 && x->state)
+        r = cw_put_check(x->state, err);
     if (r >= 0 && x->state)
         r = read_state(x->state, &state, err);
     if (r < 0)

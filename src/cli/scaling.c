@@ -1,19 +1,33 @@
 #include "cli/scaling.h"
 
+#include <string.h>
+
 #include "base/text.h"
 
 const char *const cli_objectives[] = {"time", "cost", NULL};
 
-int cli_scaling_find(struct cli_scaling *x, struct cw_error *err)
+int cli_policy_unknown(const char *said, const char *more, struct cw_error *err)
 {
     const char *names[16];
     size_t n = 0;
-    if (!x->policy || cw_policy_find(x->policy, &x->found))
-        return 0;
-    for (; cw_policies[n]; n++)
-        names[n] = cw_policies[n]->name;
-    const char *near = cw_nearest(x->policy, names, n);
-    cw_error_attribute(err, "policy", x->policy, "auto, cachew-atc22, cachew-atc22-code, hpa or fixed:N");
-    return cw_error_set(err, CW_E_OPTION, "--policy %s: there is no such policy%s%s; expected auto, cachew-atc22, cachew-atc22-code, hpa or fixed:N", x->policy,
-                        near ? "; did you mean " : "", near ? near : "");
+    struct cw_text all = {0};
+    for (const struct cw_policy *const *p = cw_policies; *p; p++) {
+        bool takes_number = (*p)->name[strlen((*p)->name) - 1] == ':';
+        if (takes_number)
+            cw_text_add(&all, "%s%sN (N from 1 to %d)", all.data ? ", " : "", (*p)->name, CW_POLICY_MOST);
+        else
+            cw_text_add(&all, "%s%s", all.data ? ", " : "", names[n++] = (*p)->name);
+    }
+    if (more)
+        cw_text_add(&all, ", %s", names[n++] = more);
+    const char *near = cw_nearest(said, names, n), *expected = all.data ? all.data : "";
+    cw_error_attribute(err, "policy", said, expected);
+    int r = cw_error_set(err, CW_E_OPTION, "--policy %.100s: expected one of %s%s%s%s", said, expected, near ? "; did you mean " : "", near ? near : "", near ? "?" : "");
+    cw_text_deinit(&all);
+    return r;
+}
+
+int cli_scaling_find(struct cli_scaling *x, struct cw_error *err)
+{
+    return !x->policy || cw_policy_find(x->policy, &x->found) ? 0 : cli_policy_unknown(x->policy, NULL, err);
 }

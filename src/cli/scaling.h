@@ -18,5 +18,7 @@ extern const char *const cli_objectives[];
 #define CLI_PRICE_CLIENT 4.96
 #define CLI_PRICE_WORKER 0.427319
 
+/* The error where there is no such policy. `more`: one more name that counts here, or NULL. */
+int cli_policy_unknown(const char *said, const char *more, struct cw_error *err) _must_check_;
 /* Finds the policy, if there is one. CW_E_OPTION: there is none of this name, or it belongs to the simulator. */
 int cli_scaling_find(struct cli_scaling *x, struct cw_error *err) _must_check_;

@@ -2,8 +2,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "base/text.h"
-#include "cli/options.h"
+#include "cli/scaling.h"
 #include "client/local.h"
 #include "sim/sim.h"
 #include "storage/file.h"
@@ -21,23 +20,7 @@ struct simulate {
 
 static int find_policy(struct simulate *s, struct cw_error *err)
 {
-    const char *names[16];
-    size_t n = 0;
-    struct cw_text all = {0};
-    if (strcmp(s->policy, "oracle") == 0 || cw_policy_find(s->policy, &s->chosen))
-        return 0;
-    for (const struct cw_policy *const *p = cw_policies; *p; p++) {
-        cw_text_add(&all, "%s%s, ", (*p)->name, (*p)->name[strlen((*p)->name) - 1] == ':' ? "N" : "");
-        names[n++] = (*p)->name;
-    }
-    names[n++] = "oracle";
-    cw_text_add(&all, "oracle");
-    const char *near = cw_nearest(s->policy, names, n);
-    cw_error_attribute(err, "policy", s->policy, all.data ? all.data : "");
-    int r = cw_error_set(err, CW_E_OPTION, "--policy %.100s: expected one of %s%s%s%s", s->policy, all.data ? all.data : "", near ? "; did you mean " : "", near ? near : "",
-                         near ? "?" : "");
-    cw_text_deinit(&all);
-    return r;
+    return strcmp(s->policy, "oracle") == 0 || cw_policy_find(s->policy, &s->chosen) ? 0 : cli_policy_unknown(s->policy, "oracle", err);
 }
 
 static int load(const char *path, struct cw_workload *w, struct cw_error *err)

@@ -91,6 +91,18 @@ static void subtract(struct cw_profile *p, const struct cw_profile *before)
     p->run_ns -= before->run_ns;
 }
 
+/* Waits until it is time for the next batch, after one of n elements. So long that it would outlast what is measured is an error: such a rate can't be seen there. */
+static int keep_rate(const struct cw_measure_options *o, uint64_t start, const struct cw_measurement *m, unsigned n, struct cw_error *err)
+{
+    char value[32], expected[96];
+    if (n <= o->rate * o->seconds)
+        return pause_until(start + (uint64_t)((double)m->elements / o->rate * 1e9), o->interrupt, err);
+    snprintf(value, sizeof(value), "%g", o->rate);
+    snprintf(expected, sizeof(expected), "at least %g, for a batch of %u in the %g s that are measured", n / o->seconds, n, o->seconds);
+    cw_error_attribute(err, "limit-rate", value, expected);
+    return cw_error_set(err, CW_E_OPTION, "a rate of %s elements per second: expected %s", value, expected);
+}
+
 /* Takes batches until the first one after `seconds`, and counts. */
 static int take(struct cw_local *l, const struct cw_measure_options *o, double seconds, struct cw_measurement *m, struct cw_error *err)
 {
@@ -108,12 +120,13 @@ static int take(struct cw_local *l, const struct cw_measure_options *o, double s
         if (m->first_batch_s == 0)
             m->first_batch_s = (double)(last - start) * 1e-9;
         m->batches++;
-        m->elements += b->n;
+        unsigned n = b->n;
+        m->elements += n;
         for (unsigned k = 0; k < b->n_components; k++)
             m->bytes += b->components[k].size;
         cw_iterator_release(l->iterator, b);
         if (o->rate > 0) {
-            r = pause_until(start + (uint64_t)((double)m->elements / o->rate * 1e9), o->interrupt, err);
+            r = keep_rate(o, start, m, n, err);
             last = cw_now_ns();
         }
         if (half_s == 0 && (double)(last - start) * 2e-9 >= seconds) {

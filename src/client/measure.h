@@ -11,7 +11,7 @@ struct cw_measure_options {
     int64_t marker;  /* of the cache in l->cache, where there is one */
     double seconds;  /* until the first batch after these */
     double settle;   /* not measured: so long before that, until a batch comes; 0: from the first request on */
-    double rate;     /* elements per second that are taken at most; 0: as many as come */
+    double rate;     /* elements per second that are taken at most; 0: as many as come; a batch must not take longer than `seconds` then */
     double wait;     /* deadline for a batch; 0: none */
     const volatile int *interrupt; /* set by another thread: it ends with CW_E_INTERRUPTED; may be NULL */
 };

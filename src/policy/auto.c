@@ -157,9 +157,10 @@ static void look(struct cw_auto *m, const struct cw_facts *f, double now_s, bool
 
 /* ---- what is measured ---- */
 
-static bool differs(const struct cw_mean *recent, const struct cw_mean *before)
+/* `scatter`: of a batch, as far as that is known besides: a few batches don't know theirs, and may happen to be alike. */
+static bool differs(const struct cw_mean *recent, const struct cw_mean *before, double scatter)
 {
-    double known = cw_mean_error(before); /* the scatter of one batch is taken from there too: a few batches don't know theirs */
+    double known = CW_MAX(cw_mean_error(before), scatter / sqrt(CW_MAX(before->n, 1)));
     return recent->n >= CHANGED_BATCHES && before->n >= KNOWN_BATCHES && fabs(recent->mean / before->mean - 1) > CHANGED + SURE_CHANGE * known * sqrt(1 + before->n / recent->n);
 }
 
@@ -205,7 +206,7 @@ static void watch_cache(struct cw_auto *m, const struct cw_facts *f)
  */
 static bool changed(struct cw_auto *m, const struct cw_facts *f, double now_s)
 {
-    bool step = differs(&m->recent_step, &m->step) && fabs(m->recent_step.mean - m->step.mean) > CHANGED * cw_auto_fastest(m), interval = differs(&m->recent_interval, &m->interval);
+    bool step = differs(&m->recent_step, &m->step, 0) && fabs(m->recent_step.mean - m->step.mean) > CHANGED * cw_auto_fastest(m), interval = differs(&m->recent_interval, &m->interval, cw_auto_scatter(m));
     watch_cache(m, f);
     if (!step && !interval) {
         if (m->interval.n < KNOWN_BATCHES || m->recent_interval.n > m->interval.n || cw_mean_error(&m->recent_interval) * SURE_CHANGE < CHANGED)
@@ -281,6 +282,19 @@ static void fit_objective(struct cw_auto *m, const struct cw_facts *f)
     m->looked_n = 0;
 }
 
+/* There are more of a pool, where all of every pool was taken. In workers: what these are worth is known better with each report, and that is no other maximum. */
+static bool more_than_all(struct cw_auto *m, const struct cw_facts *f)
+{
+    bool all = true, more = false;
+    for (int i = 0; i < f->n_pools; i++) {
+        struct cw_auto_pool *p = &m->pools[i];
+        all &= p->target >= p->maximum;
+        more |= f->pools[i].maximum > p->maximum;
+        p->maximum = f->pools[i].maximum;
+    }
+    return all && more;
+}
+
 /*
  * A pool has become smaller than what was wanted of it, or is gone (`lost`): others give as much, if they can. Or there is more, where all of it was taken: then it looks
  * again.
@@ -290,10 +304,9 @@ static void fit_maximum(struct cw_auto *m, const struct cw_facts *f, double lost
     struct cw_supply s;
     int workers[CW_POLICY_POOLS];
     cw_auto_supply(m, f, &s);
-    double most = cw_supply_most(&s);
-    if (m->maximum > 0 && m->target >= m->maximum && most > m->maximum)
+    if (more_than_all(m, f) && m->maximum > 0)
         begin_anew(m, 0);
-    m->maximum = most;
+    m->maximum = cw_supply_most(&s);
     cw_auto_target(m, workers);
     if (lost > 0) {
         d->concluded = true;

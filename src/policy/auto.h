@@ -10,6 +10,7 @@ struct cw_auto_pool { /* of facts, in their order; auto_pools.c */
     double id;               /* its name, hashed; 0: there is none here */
     double target;           /* workers that were decided on, ... */
     double asked_s;          /* ... when */
+    double maximum;          /* workers that there might be, at the last report */
     double speed;            /* of a worker, of one of the first pool that there was */
     struct cw_mean compute;  /* of a worker per batch, as far as it was measured beside others; n 0: cpu_share says what its speed is */
 };
@@ -62,6 +63,8 @@ double cw_auto_fastest(const struct cw_auto *m);
 double cw_auto_error(const struct cw_auto *m);
 /* The same for a first guess, to be corrected: of workers that are all busy it is known by what they compute, though batches come a split at a time. */
 double cw_auto_rough_error(const struct cw_auto *m, const struct cw_facts *f);
+/* What a batch scatters, relative: about the same with any number of workers, so all points tell it. 0: not known. */
+double cw_auto_scatter(const struct cw_auto *m);
 /* The standard error of what is known of the input side, at the number of workers for which most is known. */
 double cw_auto_supply_error(const struct cw_auto *m);
 /* What was seen with these workers becomes a point of the curve, or a limit. */

@@ -15,6 +15,7 @@
 #define SUDDEN 10.0         /* the power of a shape with a sudden limit (curve.h) */
 #define UNCLEAR 1.7         /* times: so far off that more workers may give more than they seem to, where only time counts */
 #define FARTHER 4           /* times the workers to try then */
+#define WORTH 1.3           /* ... if there are so many times as many */
 #define EXPLORE_GAIN 0.06
 #define EXPLORE_PART 5      /* trials that a job must be long for one more */
 #define EXPLORE_LONG 20     /* where less is to be won */
@@ -74,8 +75,7 @@ static bool stalled(const struct cw_auto *m, double workers)
     return cw_auto_waits(m) && m->n_points > 0 && workers > m->points[0].workers && m->busy < STALLED * m->busiest;
 }
 
-/* What batches scatter is about the same with any number of workers, so what is known of it by now tells how well points are known that few batches gave. */
-static void judge_points(struct cw_auto *m)
+double cw_auto_scatter(const struct cw_auto *m)
 {
     struct cw_mean all = {0, 1, 0};
     for (size_t i = 0; i < (size_t)m->n_points; i++) {
@@ -83,7 +83,13 @@ static void judge_points(struct cw_auto *m)
         all.m2 += m->points[i].m2;
     }
     all.n += 1;
-    double of_one = cw_mean_error(&all) * sqrt(all.n);
+    return cw_mean_error(&all) * sqrt(all.n);
+}
+
+/* That tells how well points are known that few batches gave. */
+static void judge_points(struct cw_auto *m)
+{
+    double of_one = cw_auto_scatter(m);
     for (size_t i = 0; i < (size_t)m->n_points; i++)
         if (m->points[i].n > 0)
             m->points[i].error = CW_MIN(of_one / sqrt(m->points[i].n), 1);
@@ -225,7 +231,7 @@ double cw_auto_explore(const struct cw_auto *m, const struct cw_outlook *believe
     if (m->n_points != 2 || m->decisions > 1 || !cw_auto_waits(m) || m->target != b->workers || stay->time_s < EXPLORE_PART * trial_s)
         return 0;
     double work = b->s * b->workers / (a->s * a->workers);
-    if (work >= UNCLEAR && f->objective == CW_OBJECTIVE_TIME && most > b->workers * FARTHER / 2)
+    if (work >= UNCLEAR && f->objective == CW_OBJECTIVE_TIME && most >= WORTH * b->workers)
         return CW_MIN(FARTHER * b->workers, most);
     if (work < SUBLINEAR || stay->time_s < EXPLORE_LONG * trial_s)
         return 0;

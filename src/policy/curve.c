@@ -6,14 +6,22 @@
 #include "base/math.h"
 
 #define ROUGH 0.015 /* real curves are not smooth: shapes that miss points by so much are as good as others */
+#define SURE 2.0     /* errors that a point is off: then it is the shapes that miss it */
 #define RISE 0.02          /* more than that, and than noise, is a valley */
 #define VALLEY_BEFORE 0.15
+#define CHORD_BEFORE 0.05
+#define TAIL_BEFORE 0.001
 #define VALLEY_MISFIT 25.0 /* squared errors that the points besides the three may be off */
 
 static double power(double x, double p) { return p == 1 ? x : p == 2 ? x * x : cw_pow(x, p); }
 static double root(double x, double p) { return p == 1 ? x : p == 2 ? sqrt(x) : cw_pow(x, 1 / p); }
 
-static double shape_s(const struct cw_shape *c, double n) { return root(c->a / power(n, c->p) + c->b, c->p) + c->g * n; }
+static double shape_s(const struct cw_shape *c, double n)
+{
+    if (c->alike > 0 && n > c->alike)
+        return shape_s(c, c->alike) * c->alike / n;
+    return root(c->a / power(n, c->p) + c->b, c->p) + c->g * n;
+}
 
 static double variance(const struct cw_point *p) { return p->error * p->error + ROUGH * ROUGH; }
 
@@ -64,8 +72,8 @@ static bool fit_pure_valley(const struct cw_point *p, struct cw_shape *c)
     return a > 0 && g > 0;
 }
 
-/* a/n + b + g n through three points. False: no such curve with a, g > 0. */
-static bool fit_valley(const struct cw_point *p, struct cw_shape *c)
+/* a/n + b + g n through three points. */
+static void fit_three(const struct cw_point *p, struct cw_shape *c)
 {
     double x[3];
     for (int i = 0; i < 3; i++)
@@ -73,7 +81,38 @@ static bool fit_valley(const struct cw_point *p, struct cw_shape *c)
     double d1 = (p[1].s - p[0].s) / (x[1] - x[0]), d2 = (p[2].s - p[1].s) / (x[2] - x[1]); /* of n: 1; of 1/n: -1/(x0 x1) */
     double a = (d2 - d1) / (1 / (x[0] * x[1]) - 1 / (x[1] * x[2])), g = d1 + a / (x[0] * x[1]);
     *c = (struct cw_shape){.a = a, .b = p[0].s - a / x[0] - g * x[0], .p = 1, .g = g};
-    return a > 0 && g > 0 && c->b + 2 * sqrt(a * g) > 0;
+}
+
+/* False: no such curve with a, g > 0. */
+static bool fit_valley(const struct cw_point *p, struct cw_shape *c)
+{
+    fit_three(p, c);
+    return c->a > 0 && c->g > 0 && c->b + 2 * sqrt(c->a * c->g) > 0;
+}
+
+/* The same where more workers still gain more than any part that can't be divided would leave: a straight line behind the first ones. */
+static bool fit_tail(const struct cw_point *points, size_t n, struct cw_shape *c)
+{
+    fit_three(points + n - 3, c);
+    c->alike = points[n - 1].workers;
+    return c->a > 0 && c->g < 0;
+}
+
+/* b - g n: what lies far apart in a table is joined by a straight line, on which the last workers gain the most. False: no such line with b, g > 0. */
+static bool fit_chord(const struct cw_point *points, size_t n, struct cw_shape *c)
+{
+    double w = 0, x = 0, y = 0, xx = 0, xy = 0;
+    for (size_t i = 0; i < n; i++) {
+        double xi = points[i].workers, yi = points[i].s, wi = 1 / (yi * yi * variance(&points[i]));
+        w += wi;
+        x += wi * xi;
+        y += wi * yi;
+        xx += wi * xi * xi;
+        xy += wi * xi * yi;
+    }
+    double det = w * xx - x * x, g = det > 0 ? (w * xy - x * y) / det : 0, b = (y - g * x) / w;
+    *c = (struct cw_shape){.b = b, .p = 1, .g = g, .alike = points[n - 1].workers};
+    return g < 0 && b + g * c->alike > 0;
 }
 
 static size_t fastest(const struct cw_point *points, size_t n)
@@ -117,7 +156,15 @@ static void fit_shapes(const struct cw_point *points, size_t n, struct cw_curve 
         at.weight = before[i] * cw_exp(-0.5 * misfit(&at, points, n));
         c->shapes[c->n_shapes++] = at;
     }
-    struct cw_shape valley;
+    struct cw_shape valley, chord, tail;
+    if (n > 2 && fit_tail(points, n, &tail)) {
+        tail.weight = TAIL_BEFORE * cw_exp(-0.5 * misfit(&tail, points, n));
+        c->shapes[c->n_shapes++] = tail;
+    }
+    if (n > 2 && fit_chord(points, n, &chord)) {
+        chord.weight = CHORD_BEFORE * cw_exp(-0.5 * misfit(&chord, points, n));
+        c->shapes[c->n_shapes++] = chord;
+    }
     struct cw_point three[] = {points[0], points[CW_MIN(CW_MAX(fastest(points, n), 1), n - 2)], points[n - 1]};
     if (n == 2 ? fit_pure_valley(points, &valley) : fit_valley(three, &valley)) {
         valley.weight = VALLEY_BEFORE * cw_exp(-0.5 * misfit(&valley, points, n));
@@ -145,7 +192,8 @@ void cw_curve_fit(const struct cw_point *points, size_t n, double p, struct cw_c
     ret->n = n;
     ret->reach = n == 2 ? points[1].workers : 1e300;
     for (size_t i = 0; i < n; i++) { /* c has no points yet: the shapes alone */
-        double off = points[i].s / cw_curve_s(&c, points[i].workers), trust = ROUGH * ROUGH / variance(&points[i]);
+        double off = points[i].s / cw_curve_s(&c, points[i].workers), error = points[i].error, by = fabs(cw_log(off));
+        double rough = by > SURE * error ? CW_MAX(by * by - SURE * SURE * error * error, ROUGH * ROUGH) : ROUGH * ROUGH, trust = rough / (rough + error * error);
         ret->points[i] = (struct cw_point){points[i].workers, 1 + (off - 1) * trust, points[i].error};
     }
 }

@@ -4,7 +4,7 @@
 #include <stddef.h>
 
 #define CW_CURVE_POINTS 8
-#define CW_CURVE_SHAPES 8
+#define CW_CURVE_SHAPES 9
 
 struct cw_point {
     double workers, s, error; /* s: per batch, of the input side alone; error: its standard error, relative */
@@ -16,7 +16,7 @@ struct cw_point {
  * (bandwidth), g is what more workers cost each other. Few points don't tell shapes apart, so the curve is the mean of all of them, weighted by how well they
  * fit (two points: p = 1, which expects the most of more workers: trying them is how shapes are told apart); and what that leaves to a point counts around it, the more the better the point is known.
  */
-struct cw_shape { double a, b, p, g, weight; };
+struct cw_shape { double a, b, p, g, alike, weight; }; /* alike: beyond so many workers, as if they were; 0: nowhere */
 struct cw_curve {
     struct cw_shape shapes[CW_CURVE_SHAPES];
     size_t n_shapes;

@@ -32,7 +32,7 @@ bool cw_policy_find(const char *name, struct cw_policy *ret)
         if (takes_number) {
             char *end;
             long number = strtol(name + size, &end, 10);
-            if (name[size] < '0' || name[size] > '9' || *end || number < 1 || number > 1000000)
+            if (name[size] < '0' || name[size] > '9' || *end || number < 1 || number > CW_POLICY_MOST)
                 return false;
             ret->parameter = (double)number;
         }

@@ -138,6 +138,7 @@ struct cw_policy {
 
 /* The policies there are, ends with NULL. */
 extern const struct cw_policy *const cw_policies[];
+#define CW_POLICY_MOST 1000000 /* of what may stand behind a ":", from 1 on */
 /* By name, "fixed:8" too: a copy, so that the number is in it. "cachew" is another word for "auto". False: there is none of this name. */
 bool cw_policy_find(const char *name, struct cw_policy *ret);
 

@@ -4,7 +4,9 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/macro.h"
 #include "base/text.h"
+#include "sim/workload.h"
 
 int cw_sim_expected(const char *where, const char *name, const json_t *value, const char *expected, struct cw_error *err)
 {
@@ -39,13 +41,14 @@ static int unknown_key(const char *where, const char *key, const json_t *value, 
 static int number(const char *where, const struct cw_sim_field *f, const json_t *value, struct cw_error *err)
 {
     char expected[128];
-    double v = json_number_value(value);
-    if (json_is_number(value) && (f->kind == CW_SIM_MORE ? v > f->least : v >= f->least) && v <= f->most && (f->kind != CW_SIM_WHOLE || v == floor(v))) {
+    bool more = f->kind == CW_SIM_MORE && f->least >= CW_SIM_LEAST;
+    double v = json_number_value(value), least = f->kind == CW_SIM_MORE ? CW_MAX(f->least, CW_SIM_LEAST) : f->least;
+    if (json_is_number(value) && (more ? v > least : v >= least) && v <= f->most && (f->kind != CW_SIM_WHOLE || v == floor(v))) {
         *f->to = v;
         return 0;
     }
-    snprintf(expected, sizeof(expected), "%s %s %.15g and at most %.15g", f->kind == CW_SIM_WHOLE ? "a whole number of" : "a number of",
-             f->kind == CW_SIM_MORE ? "more than" : "at least", f->least, f->most);
+    snprintf(expected, sizeof(expected), "%s %s %.15g and at most %.15g", f->kind == CW_SIM_WHOLE ? "a whole number of" : "a number of", more ? "more than" : "at least", least,
+             f->most);
     return cw_sim_expected(where, f->name, value, expected, err);
 }
 

@@ -9,7 +9,7 @@ struct cw_sim_field {
     const char *name; /* NULL: the end */
     double *to;       /* a number; NULL: something else, that who reads the object looks at himself */
     double least, most;
-    enum { CW_SIM_ANY, CW_SIM_MORE, CW_SIM_WHOLE } kind; /* any number; more than `least`; a whole number */
+    enum { CW_SIM_ANY, CW_SIM_MORE, CW_SIM_WHOLE } kind; /* any number; more than `least`, and CW_SIM_LEAST; a whole number */
     bool required;
 };
 

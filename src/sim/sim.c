@@ -328,6 +328,7 @@ static int too_long(const struct sim *s, double at, struct cw_error *err)
         for (size_t k = 0; k < w->n_pools; k++)
             want += s->jobs[i].want[k];
         const struct cause causes[] = {
+            {"batches_per_epoch", job->batches_per_epoch, 1}, /* if nothing else does */
             {"epochs", job->epochs, job->epochs},
             {"failures.mtbf_s", w->mtbf_s, !search && w->mtbf_s > 0 ? at / w->mtbf_s * want : 0},
             {"max_workers", most, search ? most : 0},

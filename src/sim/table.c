@@ -40,8 +40,8 @@ static int parse_point(const struct reader *r, const char *key, const json_t *va
         snprintf(path, sizeof(path), "%.180s%.40s", dotted, key);
         return parse_named(r, value, path, taken, &point->next);
     }
-    if (!json_is_number(value) || !(json_number_value(value) > 0) || json_number_value(value) > CW_SIM_MOST)
-        return cw_sim_expected(dotted, key, value, "a number of more than 0, in seconds", r->err);
+    if (!json_is_number(value) || !(json_number_value(value) >= CW_SIM_LEAST) || json_number_value(value) > CW_SIM_MOST)
+        return cw_sim_expected(dotted, key, value, "a number of at least 1e-15 and at most 1e15, in seconds", r->err);
     point->s = json_number_value(value) / r->divide;
     return 0;
 }

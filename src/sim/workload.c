@@ -12,6 +12,7 @@
 #define BATCH_BYTES (256 * 131072.0)
 #define MAX_WORKERS 100
 #define MOST CW_SIM_MOST
+#define LEAST_KEPT 1e-9 /* of its elements, by all filters together: one in a billion */
 
 static void *items_new(size_t n, size_t size, struct cw_error *err, int *r)
 {
@@ -30,7 +31,7 @@ static int parse_stage(const json_t *value, const char *where, size_t i, struct 
         {"name", NULL, 0, 0, CW_SIM_ANY, true},
         {"cpu_s", &stage->cpu_s, 0, MOST, CW_SIM_ANY, false},
         {"size_factor", &stage->size_factor, 0, 1e6, CW_SIM_ANY, false},
-        {"keep", &stage->keep, 0, 1, CW_SIM_MORE, false},
+        {"keep", &stage->keep, LEAST_KEPT, 1, CW_SIM_ANY, false},
         {0},
     };
     int r = cw_sim_fields(value, path, fields, err);
@@ -38,6 +39,32 @@ static int parse_stage(const json_t *value, const char *where, size_t i, struct 
         return r;
     stage->name = json_string_value(json_object_get(value, "name"));
     return stage->name ? 0 : cw_sim_expected(path, "name", json_object_get(value, "name"), "a string", err);
+}
+
+/* Each number may be in its bounds and their product out of all. `i`: the stage at which that shows; `field` of it is named. */
+static int too_much(const json_t *stages, const char *where, size_t i, const char *field, const char *expected, struct cw_error *err)
+{
+    char path[128];
+    snprintf(path, sizeof(path), "%smodel.stages[%zu].", where, i);
+    return cw_sim_expected(path, field, json_object_get(json_array_get(stages, i), field), expected, err);
+}
+
+/* What a batch passes, takes and weighs, all stages together. */
+static int check_stages(const json_t *stages, const char *where, const struct cw_sim_job *job, struct cw_error *err)
+{
+    double kept = 1, cpu_s = 0, size = job->source_batch_bytes;
+    for (size_t i = job->n_stages; i-- > 0;)
+        if ((kept *= job->stages[i].keep) < LEAST_KEPT)
+            return too_much(stages, where, i, "keep", "so much that from there on at least 1e-09 of the elements are kept", err);
+    for (size_t i = 0; i < job->n_stages; i++) {
+        const struct cw_sim_stage *stage = &job->stages[i];
+        if ((cpu_s += stage->cpu_s / kept) > MOST)
+            return too_much(stages, where, i, "cpu_s", "so little that a batch takes at most 1e15 s up to there, what filters leave out included", err);
+        kept /= stage->keep;
+        if ((size *= stage->size_factor) > MOST)
+            return too_much(stages, where, i, "size_factor", "so little that as many elements as are in a batch have at most 1e15 bytes there", err);
+    }
+    return 0;
 }
 
 static int parse_markers(const json_t *list, const char *where, struct cw_sim_job *job, struct cw_error *err)
@@ -95,6 +122,8 @@ static int parse_model(const json_t *object, const char *where, struct cw_sim_jo
     json_array_foreach(stages, i, value)
         if (r == 0 && (r = parse_stage(value, where, i, &job->stages[i], err)) == 0)
             job->n_stages++;
+    if (r == 0)
+        r = check_stages(stages, where, job, err);
     return r < 0 ? r : parse_markers(json_object_get(model, "cache_markers"), where, job, err);
 }
 
@@ -141,7 +170,7 @@ static int parse_objective(const json_t *object, const char *where, struct cw_si
 /* What belongs to a job: it stands in the file itself, or in each of its "jobs". */
 static const char *const of_job[] = {"epochs", "batches_per_epoch", "client_step_s", "objective", "noise", "table", "table_unit", "worker_cpu_s", "model", "changes", NULL};
 #define JOB_FIELDS(job) \
-    {"epochs", &(job)->epochs, 1, 1e6, CW_SIM_WHOLE, false}, {"batches_per_epoch", &(job)->batches_per_epoch, 0, 1e12, CW_SIM_MORE, true}, \
+    {"epochs", &(job)->epochs, 1, 1e6, CW_SIM_WHOLE, false}, {"batches_per_epoch", &(job)->batches_per_epoch, 0.01, 1e12, CW_SIM_ANY, true}, \
         {"client_step_s", &(job)->phases[0].client_step_s, 0, MOST, CW_SIM_ANY, false}, {"objective", NULL, 0, 0, CW_SIM_ANY, false}, \
         {"noise", &(job)->noise, 0, 10, CW_SIM_ANY, false}, {"table", NULL, 0, 0, CW_SIM_ANY, false}, {"table_unit", NULL, 0, 0, CW_SIM_ANY, false}, \
         {"worker_cpu_s", &(job)->worker_cpu_s, 0, MOST, CW_SIM_ANY, false}, {"model", NULL, 0, 0, CW_SIM_ANY, false}, {"changes", NULL, 0, 0, CW_SIM_ANY, false}

@@ -9,6 +9,7 @@
 #define CW_SIM_MAX_JOBS 64
 #define CW_SIM_NEVER_S 1e18 /* a batch where there is no worker */
 #define CW_SIM_MOST 1e15    /* of any number: sums of such stay exact enough */
+#define CW_SIM_LEAST 1e-15  /* of what is divided by: what comes of that stays finite */
 #define CW_SIM_MOST_WORKERS 100000
 
 struct cw_sim_axis;

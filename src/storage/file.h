@@ -63,7 +63,7 @@ int cw_path_check(const char *path, const char *const *roots, size_t n_roots, st
 char *cw_glob_dir(const char *base_dir, const char *pattern);
 /* Writes a file so that readers see the old or the new one, never a part (temporary file, fsync, rename). */
 int cw_put(const char *path, const void *data, size_t size, struct cw_error *err) _must_check_;
-/* Whether cw_put could write there, as far as that can be told without writing. */
+/* Whether cw_put could write there, as far as that can be told without writing. If not, it is CW_E_OPTION: so far it is but an argument. */
 int cw_put_check(const char *path, struct cw_error *err) _must_check_;
 /* Makes a directory and those above it. */
 int cw_make_dirs(const char *path, struct cw_error *err) _must_check_;

@@ -321,9 +321,11 @@ int cw_put_check(const char *path, struct cw_error *err)
     _cleanup_free_ char *temporary = NULL;
     if (stat(path, &st) == 0 && !S_ISREG(st.st_mode)) {
         cw_error_file(err, path);
-        return cw_error_set(err, CW_E_IO, "%s is %s: expected a file", path, kind_of(st.st_mode));
+        return cw_error_set(err, CW_E_OPTION, "%s is %s: expected a file", path, kind_of(st.st_mode));
     }
     int fd = open_temporary(path, &temporary, err);
+    if (fd == CW_E_IO)
+        return err->status = CW_E_OPTION;
     if (fd < 0)
         return fd;
     close(fd);

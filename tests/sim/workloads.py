@@ -182,6 +182,41 @@ def random_job(seed):
     return workload(**fields, model=model)
 
 
+def random_curve(seed):
+    """A table as somebody may have measured it: few points far apart or many, flat, with a knee, worse with more workers, or not smooth at all."""
+    r = random.Random(f"curve {seed}")
+
+    def log(low, high):
+        return low * (high / low) ** r.random()
+
+    most = int(log(2, 1000.9))
+    spread = r.choice(("few", "few", "powers", "dense", "start"))
+    if spread == "few":
+        counts = {1, most} | {int(log(1, most + 0.9)) for _ in range(r.randint(0, 4))}
+    elif spread == "powers":
+        base = r.choice((2, 3, 4, 10))
+        counts = {1, most} | {base**i for i in range(10) if base**i < most}
+    elif spread == "dense":
+        counts = set(range(1, min(most, 64) + 1)) | {most}
+    else:  # the first ones one by one, then nothing up to the last
+        counts = set(range(1, min(most, r.randint(2, 8)) + 1)) | {most}
+    shape, batches, step = r.choice(("linear", "linear", "amdahl", "knee", "flat", "worse", "worse from the start", "power")), int(log(200, 50000)), log(0.01, 0.8)
+    one = step * log(0.3, 3 * most)
+    knee, share, g, p = log(1, most), r.uniform(0.005, 0.5), log(0.003, 0.3), r.uniform(0.5, 1)
+    curves = {
+        "linear": lambda n: one / n, "amdahl": lambda n: one * (share + (1 - share) / n), "knee": lambda n: one / min(n, knee),
+        "flat": lambda n: one, "worse": lambda n: one / min(n, knee) * (1 + g * max(n / knee - 1, 0)),
+        "worse from the start": lambda n: one * (1 + g * (n - 1)), "power": lambda n: one / n**p,
+    }
+    bumps = r.choice((0, 0, 0, 0.02, 0.05))
+    seconds = {str(n): curves[shape](n) * r.uniform(1 - bumps, 1 + bumps) * batches for n in sorted(counts)}
+    fields = {"seed": seed, "objective": r.choice(("time", "cost")), "noise": round(r.uniform(0, 0.3), 3), "start_delay_s": r.choice((0, 1, 5, 10, 30, 60, 120)),
+              "max_workers": most, "epochs": r.choice((1, 1, 3, 5, 10, 30)), "batches_per_epoch": batches, "client_step_s": round(step, 4)}
+    if r.random() < 0.3:
+        fields["price_per_h"] = {"client": round(log(0.3, 40), 3), "worker": round(log(0.02, 2), 3)}
+    return workload(**fields, table={"remote": {n: round(s, 6) for n, s in seconds.items()}})
+
+
 def random_pools(seed):
     """Two or three pools that differ in price, number, start delay and speed: a model, or a table over both."""
     r = random.Random(f"pools {seed}")
