@@ -188,11 +188,21 @@ static void absorb(struct cw_auto *m, const struct cw_facts *f, const struct cw_
 
 static bool store_changed(double now, double before) { return now > 0 && (!(before > 0) || fabs(now / before - 1) > STORE_CHANGED); }
 
+/* The cache's storage took a part of what computing takes, and is as quick as memory now: no speed is told of that. */
+static bool store_is_no_limit_now(const struct cw_auto *m, const struct cw_facts *f, double full)
+{
+    double bytes = 0;
+    for (int i = 0; i < f->n_markers; i++)
+        bytes = CW_MAX(bytes, f->markers[i].bytes);
+    return !(f->storage.read_bytes_per_s > 0) && m->read_bytes_per_s > 0 && bytes / m->read_bytes_per_s > STORE_CHANGED * full;
+}
+
 /* What is known of the cache's storage, or of what markers save, is something else by now: that is to be looked at; what was measured of all else still holds. */
 static void watch_cache(struct cw_auto *m, const struct cw_facts *f)
 {
     double full = cw_auto_all_s(m, f);
-    bool store = store_changed(f->storage.read_bytes_per_s, m->read_bytes_per_s) || store_changed(f->storage.write_bytes_per_s, m->write_bytes_per_s);
+    bool store = store_changed(f->storage.read_bytes_per_s, m->read_bytes_per_s) || store_changed(f->storage.write_bytes_per_s, m->write_bytes_per_s) ||
+                 store_is_no_limit_now(m, f, full);
     if (f->n_markers == 0 || !(store || fabs(saved_s(f) - m->saved_s) > STORE_CHANGED * full))
         return;
     note_cache(m, f);

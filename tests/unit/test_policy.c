@@ -393,6 +393,26 @@ static void test_auto_decides_by_one_batch_of_many_elements(void **state)
     assert_false(w.last.concluded);
 }
 
+/* A store that became as quick as memory was no change: no speed is told of that, and so it went on without for minutes. */
+static void test_auto_looks_at_once_when_the_store_is_no_limit_any_more(void **state)
+{
+    (void)state;
+    struct world w = world_new("auto");
+    with_marker(&w, 1e6); /* ten seconds to read a batch */
+    w.objective = CW_OBJECTIVE_TIME;
+    w.maximum = 1;
+    w.marker = 0;
+    w.markers[0].cached = 1;
+    w.uneven = 1;
+    while (w.now_s < 2000)
+        pass(&w, 10);
+    assert_int_equal(w.marker, -1);
+    w.storage.read_bytes_per_s = 0;
+    pass(&w, 10);
+    pass(&w, 10);
+    assert_int_equal(w.marker, 0);
+}
+
 /* Who measures markers may need a while, or go away. */
 static void test_auto_with_markers_that_come_and_go(void **state)
 {
@@ -719,6 +739,7 @@ int main(void)
         cmocka_unit_test(test_auto_caches_what_pays),
         cmocka_unit_test(test_auto_looks_again_when_the_cache_changes),
         cmocka_unit_test(test_auto_decides_by_one_batch_of_many_elements),
+        cmocka_unit_test(test_auto_looks_at_once_when_the_store_is_no_limit_any_more),
         cmocka_unit_test(test_auto_with_markers_that_come_and_go),
         cmocka_unit_test(test_auto_looks_again_when_the_objective_changes),
         cmocka_unit_test(test_memory_survives),
