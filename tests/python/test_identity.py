@@ -63,14 +63,23 @@ def test_what_is_used_of_a_module_counts_and_nothing_else(identity, code, change
     assert identity(code) == identity(code) == identity(code, **other) != identity(code, **change)
 
 
+@pytest.mark.parametrize(("code", "change", "other"), [
+    ("def f(e):\n  import helper\n  return helper.g(e)", {"helper": ("g(x): return x + 1", "g(x): return x + 2")}, {"helper": ("unused = 5", "unused = 6")}),
+    ("def f(e):\n  from helper import h\n  return h(e)", {"tools": ("* 2", "* 3")}, {"helper": ("unused = 5", "unused = 6")}),
+    ("def f(e):\n  import pack.inner as p\n  return p.g(e)", {"pack_leaf": ("+ 1", "+ 2")}, {"pack_leaf": ("def g", "# nothing\ndef g")}),
+    ("def f(e):\n  from pack import inner\n  return inner.g(e)", {"pack_inner": ("leaf.g(x)", "leaf.g(x) + 1")}, {"pack_inner": ("def g", "# nothing\ndef g")}),
+])
+def test_of_a_module_that_is_imported_when_the_function_runs_what_is_used_counts_or_all_of_it(identity, code, change, other):
+    """What is used, of one that the program has imported."""
+    assert identity(code) == identity(code) != identity(code, **change)
+    assert identity(code) != identity(code, **other)
+    assert identity(code, "first") == identity(code, "first") == identity(code, "first", **other) != identity(code, "first", **change)
+
+
 @pytest.mark.parametrize(("code", "change"), [
-    ("def f(e):\n  import helper\n  return helper.g(e)", {"helper": ("x + 1", "x + 2")}),
-    ("def f(e):\n  from helper import h\n  return h(e)", {"tools": ("* 2", "* 3")}),
-    ("def f(e):\n  import pack.inner as p\n  return p.g(e)", {"pack_leaf": ("+ 1", "+ 2")}),
-    ("def f(e):\n  from pack import inner\n  return inner.g(e)", {"pack_inner": ("leaf.g(x)", "leaf.g(x) + 1")}),
     ("import helper\nclass Keeps:\n  def __init__(s): s.m = helper\n  def __call__(s, e): return s.m.g(e)\nf = Keeps()", {"helper": ("x + 1", "x + 2")}),
 ])
-def test_a_module_that_is_imported_when_the_function_runs_counts_whole(identity, code, change):
+def test_a_module_of_which_it_is_not_known_what_is_used_counts_whole(identity, code, change):
     """Whether or not it is imported already."""
     assert identity(code) == identity(code, "first") != identity(code, **change)
 
