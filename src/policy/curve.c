@@ -9,8 +9,8 @@
 #define SURE 2.0     /* errors that a point is off: then it is the shapes that miss it */
 #define RISE 0.02          /* more than that, and than noise, is a valley */
 #define VALLEY_BEFORE 0.15
-#define CHORD_BEFORE 0.05
-#define TAIL_BEFORE 0.001
+#define CHORD_BEFORE 0.05  /* seldom: where counts are far apart in a table */
+#define TAIL_BEFORE 0.001  /* it goes through any three points: only if the others miss them by far */
 #define VALLEY_MISFIT 25.0 /* squared errors that the points besides the three may be off */
 
 static double power(double x, double p) { return p == 1 ? x : p == 2 ? x * x : cw_pow(x, p); }

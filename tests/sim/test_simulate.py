@@ -379,7 +379,8 @@ def test_a_picture_that_cannot_be_written_is_an_argument_that_is_wrong(tmp_path)
         assert (done.returncode, error["kind"]) == (2, "option") and error["file"] == str(path)
 
 
-EXTREMES = {"batches_per_epoch": [0.01, 1e12], "epochs": [1, 1e6], "client_step_s": [0, 1e15], "noise": [0, 10], "start_delay_s": [0, 1e6], "max_workers": [1, 100], "worker_cpus": [1e-15, 1e6]}
+EXTREMES = {"batches_per_epoch": [0.01, 1e12], "epochs": [1, 1e6], "client_step_s": [0, 1e15], "noise": [0, 10], "start_delay_s": [0, 1e6],
+            "max_workers": [1, 100], "worker_cpus": [1e-15, 1e6]}
 EXTREME_STAGES = {"cpu_s": [0, 1e-15, 1e15], "size_factor": [0, 1e6], "keep": [1e-9, 1]}
 EXTREME_MODEL = {"source_bytes_per_s": [1e-15, 1e15], "source_batch_bytes": [0, 1e15]}
 
