@@ -112,7 +112,8 @@ for step in "${steps[@]}"; do
         ;;
     cli)
         run 'command line' env CACHEW="$(realpath "$plain")/cachew" MAKE_PHOTOS="$(realpath "$plain")/tools/make_photos" \
-            "$venv/bin/python" -m pytest -q -p no:cacheprovider -n "$jobs" tests/test_cli*.py tests/test_cache*.py tests/test_autocache.py tests/test_explain.py tests/test_regressions.py tests/test_plugins.py tests/test_sources.py
+            "$venv/bin/python" -m pytest -q -p no:cacheprovider -n "$jobs" tests/test_*.py --ignore=tests/test_dashboard.py --ignore=tests/test_decisions.py \
+            --ignore=tests/test_monitoring.py --ignore=tests/test_autoscale.py --ignore=tests/test_pixels.py # which have lines of their own
         run 'dashboard, monitoring' env CACHEW="$(realpath "$plain")/cachew" "$venv/bin/python" -m pytest -q -p no:cacheprovider -n "$jobs" tests/test_dashboard.py \
             tests/test_decisions.py tests/test_monitoring.py
         run 'simulator, policies' env CACHEW="$(realpath "$plain")/cachew" "$venv/bin/python" -m pytest -q -p no:cacheprovider -n "$jobs" tests/sim

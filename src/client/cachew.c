@@ -297,7 +297,7 @@ static int open_position(const struct cachew_pipeline *p, const struct cachew_op
     struct cw_splits *splits;
     struct cw_iterator_options options;
     json_t *state = NULL;
-    int r = o->state ? load_state(o->state, &state, err) : 0;
+    int r = o->state ? cw_state_parse("state", o->state, strlen(o->state), &state, err) : 0;
     if (r >= 0 && o->service) {
         cw_error_attribute(err, "service", o->service, "none");
         r = cw_error_set(err, CW_E_OPTION, "option service is \"%.200s\": its data are where the workers are, so where an iterator begins is known once it is open", o->service);
