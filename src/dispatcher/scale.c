@@ -4,7 +4,6 @@
  * that there are.
  */
 #include <jansson.h>
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -97,16 +96,15 @@ static struct cw_client_facts client_facts(const struct rank *r)
                                     .late = b->late - a->late, .queue = n > 0 ? (b->ready - a->ready) / n : 0};
 }
 
-/* Batches that a position gives, as splits tell that were completed; before one is, which may take minutes, as workers say. 0: it is not known yet. */
+/* Batches that a position gives, as splits tell that were completed. Before one is, which may take minutes, and where splits give no whole batch, as workers say.
+ * 0: it is not known yet. */
 static double batches_per_position(const struct stream *s)
 {
     double positions = 0, batches = 0;
-    if (s->n_completed > 0)
+    if (s->n_batches > 0)
         return (double)s->n_batches / ((double)s->n_completed * (double)s->data->plan->split_size);
     CW_LIST_EACH(at, &s->seats) {
         const struct work *w = &CW_CONTAINER(at, struct seat, by_stream)->work;
-        if (!(isfinite(w->batches) && w->batches > 0)) /* a peer may say anything */
-            continue;
         positions += w->positions;
         batches += w->batches;
     }
@@ -349,7 +347,7 @@ static void ask(struct cw_dispatcher *d, struct job *j, const struct cw_client_f
     const struct cw_policy *policy = d->scales ? &d->policy : &cw_policy_auto;
     double per_position = batches_per_position(j->stream);
     int facts_of[DP_SLOTS], want[DP_SLOTS];
-    if (!(per_position > 0) && cw_dp_caching_open(j->stream)) /* what markers give is known in a moment: until then nothing is decided without */
+    if (!(per_position > 0) && j->stream->n_completed == 0 && cw_dp_caching_open(j->stream)) /* what markers give is known in a moment: until then nothing is decided without */
         return;
     epoch_facts(j, per_position, &f);
     pool_facts(d, j, &f, facts_of);

@@ -6,6 +6,7 @@
 #include "base/hash.h"
 #include "dispatcher/internal.h"
 
+#define MOST_BATCHES 1e18 /* that a worker computed; with so many, products are numbers still */
 #define RATED_S 0.5 /* rates are over at least this: workers say once a second what they did */
 
 struct worker *cw_dp_worker_find(struct cw_dispatcher *d, uint64_t id)
@@ -435,7 +436,8 @@ static void note_rates(const struct cw_dispatcher *d, struct worker *w, const Ca
 static void note_work(struct cw_dispatcher *d, struct seat *t, const Cachew__StreamWork *m)
 {
     bool known = t->computed || !t->named;
-    t->work = (struct work){.compute_s = (double)m->compute_ns / 1e9, .positions = (double)m->positions, .batches = m->batches, .read_bytes = (double)m->read_bytes, .at_ns = d->now_ns};
+    double batches = m->batches > 0 && m->batches < MOST_BATCHES ? m->batches : 0; /* a peer may say anything */
+    t->work = (struct work){.compute_s = (double)m->compute_ns / 1e9, .positions = (double)m->positions, .batches = batches, .read_bytes = (double)m->read_bytes, .at_ns = d->now_ns};
     if (!t->computed && !(t->computed = calloc(1, sizeof(*t->computed))))
         return;
     cw_computed_add(&t->stream->computed, t->computed, m, known);

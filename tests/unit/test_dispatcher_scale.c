@@ -235,6 +235,7 @@ struct world { /* a client and its workers, as a formula has it */
     int32_t uses;          /* of its two markers, as in Prepare; the second is as good as none */
     bool deaf;             /* what workers are told of it is lost */
     bool endless;          /* no split is completed */
+    bool crumbs;           /* no split has a batch of its own */
 };
 
 /* What a worker computes for a batch. */
@@ -296,7 +297,7 @@ static void second(struct run *u, struct run_peer *c, struct world *x)
     for (; !x->endless && x->splits < (uint64_t)(x->taken / 2); x->splits++)
         for (int i = 0; i < n; i++)
             if (busy[i]->streams[0].held[x->splits])
-                run_completed(busy[i], &busy[i]->streams[0], x->splits, 2);
+                run_completed(busy[i], &busy[i]->streams[0], x->splits, x->crumbs ? 0 : 2);
     Cachew__Place place = CACHEW__PLACE__INIT;
     Cachew__Pace pace = CACHEW__PACE__INIT;
     place.split = x->splits;
@@ -526,15 +527,12 @@ static void test_where_it_is_cached_without_a_policy(void **state)
     run_free(u);
 }
 
-/* A split may take minutes: nothing was decided about the cache until one was completed. */
-static void test_where_it_is_cached_is_decided_before_a_split_is_completed(void **state)
+static void decides_to_read(struct world x)
 {
-    (void)state;
     struct run *u = run_new(4000);
     run_worker(u, 4);
     run_worker(u, 4);
     struct run_peer *c = run_client(u, "job", 0, 1, 0);
-    struct world x = {.step_s = 0.01, .work_s = 0.12, .read_s = 0.02, .uses = 2, .endless = true};
     for (int i = 0; i < 10; i++)
         second(u, c, &x);
     json_t *decisions = ask(u, "jobs/job/decisions");
@@ -544,6 +542,20 @@ static void test_where_it_is_cached_is_decided_before_a_split_is_completed(void 
     json_decref(decisions);
     assert_int_equal(x.uses, 1);
     run_free(u);
+}
+
+/* A split may take minutes: nothing was decided about the cache until one was completed. */
+static void test_where_it_is_cached_is_decided_before_a_split_is_completed(void **state)
+{
+    (void)state;
+    decides_to_read((struct world){.step_s = 0.01, .work_s = 0.12, .read_s = 0.02, .uses = 2, .endless = true});
+}
+
+/* Behind a filter a split may leave less than a batch: nothing was decided at all where all of them did. */
+static void test_where_it_is_cached_is_decided_where_no_split_gives_a_whole_batch(void **state)
+{
+    (void)state;
+    decides_to_read((struct world){.step_s = 0.01, .work_s = 0.12, .read_s = 0.02, .uses = 2, .crumbs = true});
 }
 
 /* Measurements that are none. */
@@ -614,6 +626,7 @@ int main(void)
         cmocka_unit_test(test_where_it_is_cached),
         cmocka_unit_test(test_where_it_is_cached_without_a_policy),
         cmocka_unit_test(test_where_it_is_cached_is_decided_before_a_split_is_completed),
+        cmocka_unit_test(test_where_it_is_cached_is_decided_where_no_split_gives_a_whole_batch),
         cmocka_unit_test(test_nonsense_of_markers),
         cmocka_unit_test(test_a_client_that_takes_all),
     };
