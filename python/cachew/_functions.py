@@ -135,7 +135,7 @@ class _Call:
             what = f"{found.problem}, which has no hash that is the same in every process" if isinstance(found.problem, Unidentified) else "too much to hash"
             raise PipelineError(f"{self.op}: {self.name} refers to {what}: give version=")
         self.identity = found.hash if self.version is None else self.version
-        self.modules = gathered(found.places, found.files, self.version is not None) if found.places or found.files else ""
+        self.modules = gathered(found.places, found.late, self.version is not None) if found.places or found.late else ""
 
     def attributes(self, function: Any = None) -> dict[str, Any]:
         """As JSON; function: in place of the user's."""

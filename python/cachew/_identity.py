@@ -2,7 +2,7 @@
 pickle is not: that of one function can differ from process to process.
 
 Functions and classes of installed packages are known by name and version; what lies in the user's own files is looked into. Of a module of the user's that
-the code refers to, or imports when it runs, it is what the code names of it; of one that the program has not imported yet, its text.
+the code refers to it is what the code names of it; of one that is imported when the code runs, its text.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from typing import Any
 
 import numpy as np
 
-from cachew._modules import code_of, distribution, global_names, imports, installed, loaded, sources, version
+from cachew._modules import distribution, global_names, imports, imports_of, installed, sources, taken_whole, version
 
 # What differs from process to process and does not say what a function does.
 _RANDOM = (random.Random, np.random.Generator, np.random.RandomState, np.random.BitGenerator, np.random.SeedSequence)
@@ -44,15 +44,15 @@ class Identity:
             walk.add(("python", sys.version_info[:2]))  # its bytecode differs from release to release
             walk.add(function)
         except RecursionError as problem:
-            walk.problem = problem
+            walk.problem = walk.problem or problem
         self.problem = walk.problem
         """Names the first part that has no identity, if there is one."""
         self.hash = walk.hash.hexdigest()
         """32 hexadecimal digits."""
         self.places = walk.places
         """(module, name of an attribute, or "Class.name")."""
-        self.files = walk.files
-        """Modules that are imported when it runs, and that the program has not imported; and what their files are known by."""
+        self.late = walk.late
+        """Modules that are imported when it runs."""
 
 
 def identity_of(function: Any) -> str:
@@ -68,8 +68,14 @@ def digest_of(*values: Any) -> str:
     return _alone(values).hex()
 
 
-def text_digest(text: bytes) -> str:
-    return hashlib.blake2b(text, digest_size=16).hexdigest()
+def files_of(module: str) -> str:
+    """A hash of the user's files that are run when a module is imported; "": it has none, or they can't be read."""
+    walk = _Walk()
+    try:
+        walk.source(module)
+    except Unidentified:
+        return ""
+    return digest_of(sorted(walk.files.values())) if walk.files else ""
 
 
 class _Walk:
@@ -79,10 +85,11 @@ class _Walk:
         self.hash = hashlib.blake2b(digest_size=16)
         self.seen: dict[int, int] = {}
         self.kept: list[Any] = []  # ids must not be used again
-        self.followed: set[tuple[int, str]] = set()  # attributes of modules
-        self.files: dict[str, str] = {}  # of modules, by name: hashes of the texts
+        self.followed: set[tuple[int, tuple[str, ...]]] = set()  # modules, for these names
+        self.files: dict[str, tuple[str, bytes]] = {}  # path -> name of the module, hash of the text
         self.places: set[tuple[str, str]] = set()
-        self.problem: Unidentified | RecursionError | None = None  # the first one: what comes behind it is used by the function, too
+        self.late: set[str] = set()
+        self.problem: Unidentified | RecursionError | None = None  # the first one: the function uses what comes behind it, too
 
     def text(self, *parts: object) -> None:
         for part in parts:
@@ -103,6 +110,10 @@ class _Walk:
             self.compound(value)
         except Unidentified as problem:
             self.problem = self.problem or problem
+        except RecursionError:
+            raise
+        except Exception as problem:  # whatever somebody's object raises that is looked into
+            self.problem = self.problem or Unidentified(f"a {type(value).__qualname__} ({type(problem).__name__}: {problem})")
 
     def compound(self, value: Any) -> None:
         if isinstance(value, types.ModuleType):
@@ -173,10 +184,10 @@ class _Walk:
             self.text("function", function.__module__, function.__qualname__, version(function.__module__))
             return
         self.all("function", function.__code__, function.__defaults__, function.__kwdefaults__)
-        names = sorted(set(_names(function.__code__)))
+        names, whole = tuple(sorted(set(_names(function.__code__)))), taken_whole(function.__code__)
         self.text("closure", len(function.__closure__ or ()))
-        for cell in function.__closure__ or ():
-            self.used(*contents(cell), names=names)
+        for name, cell in zip(function.__code__.co_freevars, function.__closure__ or ()):
+            self.used(*contents(cell), names=names, whole=name in whole)
         self.place(function.__module__, function.__qualname__)
         module = function.__globals__.get("__name__")
         own = module in sys.modules and vars(sys.modules[module]) is function.__globals__
@@ -185,8 +196,10 @@ class _Walk:
                 self.text("global", name)
                 if own:
                     self.place(module, name)
-                self.used(function.__globals__[name], names=names)
-        self.imported(function.__code__, function.__globals__.get("__package__") or "")
+                self.used(function.__globals__[name], names=names, whole=name in whole)
+        for name in sorted(imports(function.__code__, function.__globals__.get("__package__") or "")):
+            self.late.add(name)
+            self.source(name)
 
     def place(self, module: str | None, name: str) -> None:
         """Something that lies in a module; only what hosts will look for there is kept."""
@@ -197,8 +210,9 @@ class _Walk:
             if value is not self:
                 self.places.add((module, name))
 
-    def used(self, *values: Any, names: list[str]) -> None:
-        """Values that code with these names refers to. Of a module of the user's it is what the module has by these names that counts."""
+    def used(self, *values: Any, names: tuple[str, ...], whole: bool = False) -> None:
+        """Values that code with these names refers to. Of a module of the user's it is what the module has by these names that counts; and its text, where the code
+        does more with it than that (`whole`)."""
         self.text("used", len(values))
         for value in values:
             if not isinstance(value, types.ModuleType) or installed(value.__name__):
@@ -206,9 +220,13 @@ class _Walk:
                 continue
             self.kept.append(value)
             self.text("module", value.__name__)
+            if whole:
+                self.module(value)
+            if (id(value), names) in self.followed:
+                continue
+            self.followed.add((id(value), names))
             for name in names:
-                if name in vars(value) and (id(value), name) not in self.followed:
-                    self.followed.add((id(value), name))
+                if name in vars(value):
                     self.text("attribute", name)
                     self.place(value.__name__, name)
                     self.used(vars(value)[name], names=names)
@@ -218,33 +236,23 @@ class _Walk:
         if installed(module.__name__):
             self.text("module", module.__name__, version(module.__name__))
         else:
+            self.late.add(module.__name__)
             self.source(module.__name__)
-
-    def imported(self, code: types.CodeType, package: str) -> None:
-        """What code imports when it runs. What the program has of it is as good as a global; one of which nothing is named is imported for what its file does."""
-        names = sorted(set(_names(code)))
-        for name in sorted(imports(code, package)):
-            module, (parent, _, last) = loaded(name), name.rpartition(".")
-            if module is not None and any(n in vars(module) for n in names):
-                self.used(module, names=names)
-            elif module is not None or last not in getattr(loaded(parent), "__dict__", {}):  # else it is no module
-                self.source(name)
 
     def source(self, name: str) -> None:
         """A module that need not be imported yet: the text of its files and of what they import in turn."""
         files = sources(name)
         self.text("import", name, "" if files else distribution(name))
         for file in files or ():
-            if file.name not in self.files:
+            if file.path not in self.files:
                 try:
                     text = Path(file.path).read_bytes()
                 except OSError as error:
                     raise Unidentified(f"the module {file.name} ({error})") from None
-                self.files[file.name] = text_digest(text)
+                self.files[file.path] = file.name, hashlib.blake2b(text, digest_size=16).digest()
                 self.text("file", file.name, text)
-                code = code_of(file, text)
-                if code is not None:
-                    self.imported(code, file.package)
+                for found in sorted(imports_of(file, text)):
+                    self.source(found)
 
     def type(self, cls: type) -> None:
         self.text("class", cls.__qualname__)

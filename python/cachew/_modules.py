@@ -8,14 +8,18 @@ import functools
 import importlib.machinery
 import importlib.metadata
 import importlib.util
+import itertools
 import os
 import sys
 import sysconfig
 import types
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 _INSTALLED = tuple({sysconfig.get_path(name) + os.sep for name in ("stdlib", "platstdlib", "purelib", "platlib")})
+
+_LOADS = ("LOAD_GLOBAL", "LOAD_NAME", "LOAD_DEREF", "LOAD_CLASSDEREF", "LOAD_FROM_DICT_OR_GLOBALS", "LOAD_FROM_DICT_OR_DEREF")
+_ATTRIBUTES = ("LOAD_ATTR", "LOAD_METHOD", "STORE_ATTR", "DELETE_ATTR")
 
 _LIBRARIES = tuple(f"{os.sep}{name}{os.sep}" for name in ("site-packages", "dist-packages"))  # the user's own, Debian's, those of an environment below this one
 
@@ -48,10 +52,19 @@ def version(module: str) -> str:
 def distribution(module: str) -> str:
     """The version of an installed package, imported or not."""
     top = module.partition(".")[0]
-    try:
-        return "None" if top in sys.stdlib_module_names else importlib.metadata.version(top)
-    except importlib.metadata.PackageNotFoundError:
+    if top in sys.stdlib_module_names:
         return "None"
+    for name in (top, *_distributions().get(top, ())):  # cv2 comes with opencv-python
+        try:
+            return importlib.metadata.version(name)
+        except importlib.metadata.PackageNotFoundError:
+            pass
+    return "None"
+
+
+@functools.cache
+def _distributions() -> Mapping[str, list[str]]:
+    return importlib.metadata.packages_distributions()
 
 
 class Source(NamedTuple):
@@ -90,16 +103,18 @@ def _specs(name: str) -> Iterator[importlib.machinery.ModuleSpec]:
         spec = importlib.machinery.PathFinder.find_spec(f"{spec.name}.{rest.pop(0)}", spec.submodule_search_locations)
 
 
-def loaded(name: str) -> types.ModuleType | None:
-    """A module of the user's, if the program has it. One that is being imported does not have all that it will have."""
-    module = sys.modules.get(name)
-    if not isinstance(module, types.ModuleType) or installed(name) or getattr(module.__spec__, "_initializing", False):
-        return None
-    return module
+def taken_whole(code: types.CodeType) -> set[str]:
+    """Names of globals and of variables around the code, of which it, or the code inside it, takes more than attributes: `run(helper)`, `getattr(helper, name)`."""
+    found: set[str] = set()
+    instructions = [i for i in dis.get_instructions(code) if i.opname != "EXTENDED_ARG"]
+    for this, following in itertools.zip_longest(instructions, instructions[1:]):
+        if this.opname in _LOADS and (following is None or following.opname not in _ATTRIBUTES):
+            found.add(str(this.argval))
+    return found.union(*(taken_whole(constant) for constant in code.co_consts if isinstance(constant, types.CodeType)))
 
 
 def imports(code: types.CodeType, package: str) -> set[str]:
-    """What the code, and the code inside it, imports, with the packages that this lies in. `from a import b` may mean a module a.b, so it is named too."""
+    """What the code, and the code inside it, imports. `from a import b` may mean a module a.b, so it is named too."""
     found: set[str] = set()
     before: list[object] = [0, None]  # what IMPORT_NAME takes: the level and the names
     for instruction in dis.get_instructions(code):
@@ -107,9 +122,7 @@ def imports(code: types.CodeType, package: str) -> set[str]:
             level, names = before[-2:]
             base = _absolute(str(instruction.argval), level if isinstance(level, int) else 0, package)
             if base:
-                parts = base.split(".")
-                found |= {".".join(parts[: i + 1]) for i in range(len(parts))}
-                found |= {f"{base}.{name}" for name in (names if isinstance(names, tuple) else ()) if name != "*"}
+                found |= {base, *(f"{base}.{name}" for name in (names if isinstance(names, tuple) else ()) if name != "*")}
         if instruction.opname != "EXTENDED_ARG":
             before = [before[-1], instruction.argval]
     for constant in code.co_consts:
@@ -133,11 +146,11 @@ def _absolute(name: str, level: int, package: str) -> str | None:
         return None
 
 
-def code_of(source: Source, text: bytes) -> types.CodeType | None:
-    """Of a file, if it is one of Python."""
+def imports_of(source: Source, text: bytes) -> set[str]:
+    """What a file imports, if it is one of Python."""
     if not source.path.endswith(".py"):
-        return None
+        return set()
     try:
-        return compile(text, source.path, "exec", dont_inherit=True)
+        return imports(compile(text, source.path, "exec", dont_inherit=True), source.package)
     except (SyntaxError, ValueError):  # who imports it will hear of it
-        return None
+        return set()

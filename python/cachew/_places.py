@@ -16,17 +16,15 @@ import marshal
 import pickle
 import sys
 import types
-from collections.abc import Iterable, Iterator, Mapping
-from pathlib import Path
+from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
-from cachew._identity import contents, digest_of, text_digest
-from cachew._modules import sources
+from cachew._identity import contents, digest_of, files_of
 
 LARGE = 1 << 20
 """Bytes of a pickle that do not travel with each function: a table that the module itself makes is rather found there."""
 
-CODE, DATA, FILE = "code", "data", "file"
+CODE, DATA, FILES = "code", "data", "files"
 
 
 class Place(NamedTuple):
@@ -37,8 +35,6 @@ class Place(NamedTuple):
     digest: str
     content: bytes | None
     """Pickled; None: it can't travel."""
-    file: str | None
-    """That the program has the module from."""
 
 
 class Differs(Exception):
@@ -47,13 +43,15 @@ class Differs(Exception):
 
 # ---- in the program ----
 
-def gathered(places: Iterable[tuple[str, str]], files: Mapping[str, str], all_travel: bool) -> str:
-    """As text for `adopt`; "": none. files: as an identity has them. all_travel: what can't is left out."""
+def gathered(places: Iterable[tuple[str, str]], late: Iterable[str], all_travel: bool) -> str:
+    """As text for `adopt`; "": none. late: modules that are imported when the function runs. all_travel: what can't is left out."""
     import cloudpickle  # type: ignore[import-untyped]
 
     by_value = cloudpickle.list_registry_pickle_by_value()
     found = []
-    for module, name in sorted(places):
+    # Modules that import each other may allow one order only. They stand there in the order in which they were done, so those that the program asked for come last.
+    done = {name: i for i, name in enumerate(sys.modules)}
+    for module, name in sorted(places, key=lambda place: (-done[place[0]], place[1])):
         if sys.modules[module].__spec__ is None or any(module == m or module.startswith(m + ".") for m in by_value):
             continue  # no host could import it; or it travels whole
         try:
@@ -62,21 +60,22 @@ def gathered(places: Iterable[tuple[str, str]], files: Mapping[str, str], all_tr
             continue
         if place.content is not None or not all_travel:
             found.append(place)
-    found += (Place(module, "", FILE, digest, None, None) for module, digest in sorted(files.items()))
+    for module in sorted(late):
+        if files := files_of(module):
+            found.append(Place(module, "", FILES, files, None))
     return base64.b64encode(pickle.dumps([tuple(p) for p in found])).decode() if found else ""
 
 
 def _place(module: str, name: str, dumps: Any) -> Place:
-    value, file = _at(module, name), getattr(sys.modules[module], "__file__", None)
+    value = _at(module, name)
     functions = _functions_at(value, module, name)
     if functions:
-        content = dumps([(marshal.dumps(f.__code__), f.__defaults__, f.__kwdefaults__) for f in functions])
-        return Place(module, name, CODE, _code_digest(functions), content, file)
+        return Place(module, name, CODE, _code_digest(functions), dumps([(marshal.dumps(f.__code__), f.__defaults__, f.__kwdefaults__) for f in functions]))
     try:
         content = dumps(value)
     except Exception:  # whatever a class of somebody's raises when it is pickled
         content = b""
-    return Place(module, name, DATA, _data_digest(value), content if 0 < len(content) <= LARGE else None, file)
+    return Place(module, name, DATA, _data_digest(value), content if 0 < len(content) <= LARGE else None)
 
 
 # ---- in either ----
@@ -138,39 +137,32 @@ _adopted: dict[tuple[str, str], str] = {}
 
 def adopt(text: str) -> None:
     """Makes the places what the function that is to be loaded expects. Raises Differs, and what importing a module raises."""
-    places = [Place(*p) for p in pickle.loads(base64.b64decode(text))]
-    for place in places:
-        if place.kind != FILE:
-            _import(place)
-    for place in places:
+    for place in (Place(*p) for p in pickle.loads(base64.b64decode(text))):
         key = place.module, place.name
         if key not in _adopted:
-            if place.kind == FILE:
-                _compare_file(place)
-            elif _digest_at(place) != place.digest:
-                _put(place)
+            if place.kind == FILES:
+                _compare_files(place)
+            else:
+                _import(place)
+                if _digest_at(place) != place.digest:
+                    _put(place)
             _adopted[key] = place.digest
         elif _adopted[key] != place.digest:
             raise Differs(f"it expects another {place.module}.{place.name} than a function that this host has loaded")
 
 
-def _compare_file(place: Place) -> None:
-    try:
-        here = {file.name: file.path for file in sources(place.module) or ()}
-        text = text_digest(Path(here[place.module]).read_bytes())
-    except (KeyError, OSError):
-        text = None
-    if text != place.digest:
-        raise Differs(f"the module {place.module}, which is imported when it runs, has {'no' if text is None else 'another'} file here than where the dataset was "
-                      f"made: was it {'deleted' if text is None else 'edited'} since? Make the dataset anew")
+def _compare_files(place: Place) -> None:
+    if files_of(place.module) != place.digest:
+        raise Differs(f"the module {place.module}, which it imports when it runs, or one that this imports, has another text here than where the dataset was "
+                      "made: was a file edited since? Make the dataset anew")
 
 
 def _import(place: Place) -> None:
     try:
         importlib.import_module(place.module)
     except ModuleNotFoundError as error:
-        raise Differs(f"it uses {place.module}.{place.name}, and importing {place.module} here, which the program has from {place.file}, fails: {error}: "
-                      "was a file deleted or moved since?") from None
+        raise Differs(f"it uses {place.module}.{place.name}, and importing {place.module} here fails: {error}: was a file deleted or moved since the program "
+                      "imported it?") from None
 
 
 def _digest_at(place: Place) -> str | None:
