@@ -202,7 +202,7 @@ struct cachew_options {
     const char *state;      /* go on from here: a text from cachew_iterator_state; NULL: from the start */
     const char *index_dir;  /* where indexes of data sets are kept; NULL: $CACHEW_INDEX_DIR, else ~/.cache/cachew/index */
     int64_t first_epoch;    /* without a state: the epoch to begin with, 0 or less than epochs, which is the one to end before */
-    const volatile int *interrupt; /* opening sources ends soon, with CACHEW_E_INTERRUPTED, when another thread has set it; NULL: none does */
+    const volatile int *interrupt; /* opening ends soon, with CACHEW_E_INTERRUPTED, when another thread has set it; NULL: none does */
     const char *service;    /* "HOST:PORT" of a dispatcher: workers of that service compute; NULL: this process does.
                              * ("local", a service that is started on demand, is the Python package's: here it is an error) */
     const char *job;        /* its name in the service, the same for all ranks; NULL: one that nobody else has, for a world_size of 1 */

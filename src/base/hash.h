@@ -8,6 +8,8 @@
 struct cw_hash128 { uint64_t lo, hi; };
 
 static inline uint64_t cw_hash64(const void *data, size_t size) { return XXH3_64bits(data, size); }
+/* Of several: each goes on from the hash of those before it, the first from 0. */
+static inline uint64_t cw_hash64_next(uint64_t before, const void *data, size_t size) { return XXH3_64bits_withSeed(data, size, before); }
 
 /* Small keys made of a few fields: append, then finish. Longer input goes through struct cw_hasher. */
 struct cw_key {

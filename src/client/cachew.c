@@ -88,9 +88,7 @@ int cw_api_open(const struct cachew_pipeline *p, const struct cachew_options *o,
     if (r < 0)
         return r;
     l->interrupt = o->interrupt;
-    r = cw_local_open(l, o->index_dir, *ret_threads, err);
-    l->interrupt = NULL; /* the caller's, for this call only */
-    return r;
+    return cw_local_open(l, o->index_dir, *ret_threads, err);
 }
 
 static int parse_transport(const char *name, enum cw_transport *ret, struct cw_error *err)
@@ -218,6 +216,7 @@ static int open_engine(const struct cachew_pipeline *p, const struct cachew_opti
     if (r >= 0)
         cw_expected_init(&it->expected, state, o->rank, o->world_size, (uint64_t)o->first_epoch);
     json_decref(state);
+    l->interrupt = NULL; /* the caller's, for this call only */
     return r;
 }
 

@@ -16,7 +16,7 @@ struct cw_local {
     struct cw_splits *remote;  /* the iterator's, where they are the service's; else NULL */
     const char *const *data_roots; /* directories that files must lie below; none: anywhere */
     size_t n_data_roots;
-    const volatile int *interrupt; /* set by another thread: opening sources ends with CW_E_INTERRUPTED; may be NULL */
+    const volatile int *interrupt; /* set by another thread: opening sources and making the iterator end with CW_E_INTERRUPTED; may be NULL */
     struct cw_tuned_log tuned; /* what was set by itself before it ran (tuning.h) */
 };
 /* Reads and compiles a pipeline file; settings are "PATH=VALUE" (`2.size=64`), VALUE JSON or else a string. Touches no data. */

@@ -14,7 +14,7 @@ static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER; /* taken alone; held d
 static struct remote_batch *users;                        /* guarded by mutex: what users have of all remotes */
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 
-/* The pages that lent memory lies in: no others' does. */
+/* The pages that lent memory lies in. Where pages are larger than the pieces that memory is lent in (64 KiB), others' may lie there too. */
 static size_t pages(const struct cw_memory *m, uint8_t **ret)
 {
     size_t page = (size_t)sysconf(_SC_PAGESIZE), before = (uintptr_t)m->data % page;
@@ -29,7 +29,7 @@ static void copy(struct cw_memory *m, uint8_t **ret)
     uint8_t *to = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     *ret = to == MAP_FAILED ? NULL : to; /* without memory the child has no such batch */
     if (*ret)
-        memcpy(to + (m->data - at), m->data, m->size);
+        memcpy(to, at, size); /* whole pages: the copy of another batch may come to the same place, and must have what users have of this one */
 }
 
 static void before(void)

@@ -174,8 +174,48 @@ static int check_piece(const struct cw_array_column *c, const struct cw_array_pi
     return 0;
 }
 
+/* What is read between two looks: some ms. A row counts for what finding it takes, too. */
+#define LOOK_BYTES (UINT64_C(16) << 20)
+#define ROW_BYTES 64
+
+int cw_arrays_look(struct cw_arrays_look *look, size_t bytes, struct cw_error *err)
+{
+    uint64_t cost = (uint64_t)bytes + ROW_BYTES;
+    if (look->bytes >= cost) {
+        look->bytes -= cost;
+        return 0;
+    }
+    look->bytes = LOOK_BYTES;
+    return look->cancelled && look->cancelled(look->cancel_arg) ? cw_error_set(err, CW_E_INTERRUPTED, "interrupted") : 0;
+}
+
+static int hash_items(XXH3_state_t *x, const uint8_t *data, uint64_t size, struct cw_arrays_look *look, struct cw_error *err)
+{
+    int r = 0;
+    for (uint64_t at = 0; r == 0 && at < size; at += LOOK_BYTES) {
+        size_t n = CW_MIN(size - at, LOOK_BYTES);
+        r = cw_arrays_look(look, n, err);
+        if (r == 0)
+            XXH3_128bits_update(x, data + at, n);
+    }
+    return r;
+}
+
+/* Sizes come first: they say where elements begin. */
+static int hash_rows(XXH3_state_t *x, const struct cw_arrays *a, const struct cw_array_column *c, size_t piece, struct cw_arrays_look *look, struct cw_error *err)
+{
+    int r = 0;
+    for (uint64_t i = a->first[piece]; r == 0 && i < a->first[piece + 1]; i++) {
+        struct cw_tensor t = cw_arrays_get(a, c, i);
+        uint64_t size = t.size;
+        XXH3_128bits_update(x, &size, sizeof(size));
+        r = hash_items(x, t.data, size, look, err);
+    }
+    return r;
+}
+
 /* Into the hash: what the column's elements are, however they are cut into pieces. */
-static void hash_column(XXH3_state_t *x, const struct cw_arrays *a, const struct cw_array_column *c)
+static int hash_column(XXH3_state_t *x, const struct cw_arrays *a, const struct cw_array_column *c, struct cw_arrays_look *look, struct cw_error *err)
 {
     struct cw_key k = {0};
     XXH3_128bits_update(x, c->name, strlen(c->name) + 1);
@@ -184,21 +224,13 @@ static void hash_column(XXH3_state_t *x, const struct cw_arrays *a, const struct
     for (int d = 0; d < c->type.ndim; d++)
         cw_key_u64(&k, (uint64_t)c->type.dims[d]);
     XXH3_128bits_update(x, k.bytes, k.size);
-    for (size_t at = 0; at < a->n_pieces; at++) {
+    int r = 0;
+    for (size_t at = 0; r == 0 && at < a->n_pieces; at++) {
         const struct cw_array_piece *p = &c->pieces[at];
-        uint64_t n = a->first[at + 1] - a->first[at];
-        if (c->type.dtype == CW_BYTES || p->offsets) { /* sizes first: they say where elements begin */
-            for (uint64_t i = 0; i < n; i++) {
-                struct cw_tensor t = cw_arrays_get(a, c, a->first[at] + i);
-                uint64_t size = t.size;
-                XXH3_128bits_update(x, &size, sizeof(size));
-                if (size)
-                    XXH3_128bits_update(x, t.data, size);
-            }
-        } else if (n) {
-            XXH3_128bits_update(x, p->data, n * c->item);
-        }
+        bool sizes = c->type.dtype == CW_BYTES || p->offsets;
+        r = sizes ? hash_rows(x, a, c, at, look, err) : hash_items(x, p->data, (a->first[at + 1] - a->first[at]) * c->item, look, err);
     }
+    return r;
 }
 
 static void hash_begin(XXH3_state_t *x, const struct cw_arrays *a)
@@ -208,38 +240,41 @@ static void hash_begin(XXH3_state_t *x, const struct cw_arrays *a)
 }
 
 /* Of all columns up to this one; those before it are in x already. */
-static struct cw_hash128 hash_next(XXH3_state_t *x, const struct cw_arrays *a, const struct cw_array_column *c)
+static int hash_next(XXH3_state_t *x, const struct cw_arrays *a, const struct cw_array_column *c, struct cw_arrays_look *look, struct cw_hash128 *ret,
+                     struct cw_error *err)
 {
-    hash_column(x, a, c);
+    int r = hash_column(x, a, c, look, err);
     XXH128_hash_t d = XXH3_128bits_digest(x);
-    return (struct cw_hash128){.lo = d.low64, .hi = d.high64};
+    *ret = (struct cw_hash128){.lo = d.low64, .hi = d.high64};
+    return r;
 }
 
-static void compute_id(struct cw_arrays *a)
+static int compute_id(struct cw_arrays *a, struct cw_error *err)
 {
     XXH3_state_t x;
+    struct cw_arrays_look look = {0};
+    int r = 0;
     hash_begin(&x, a);
-    for (size_t i = 0; i < a->n_columns; i++)
-        a->columns[i].hash = hash_next(&x, a, &a->columns[i]);
+    for (size_t i = 0; r == 0 && i < a->n_columns; i++)
+        r = hash_next(&x, a, &a->columns[i], &look, &a->columns[i].hash, err);
     cw_hash128_print(a->columns[a->n_columns - 1].hash, a->id);
+    return r;
 }
 
-int cw_arrays_changed(const struct cw_array_column *c, struct cw_error *err)
-{
-    return cw_error_set(err, CW_E_DATA,
-                        "the array \"%.60s\" was written to after the data set was made: a cache would keep it for what it was; make the data set anew", c->name);
-}
-
-int cw_arrays_check(const struct cw_arrays *a, struct cw_error *err)
+int cw_arrays_check(const struct cw_arrays *a, struct cw_arrays_look *look, struct cw_error *err)
 {
     XXH3_state_t x;
+    int r = 0;
     hash_begin(&x, a);
-    for (size_t i = 0; i < a->n_columns; i++) {
-        struct cw_hash128 now = hash_next(&x, a, &a->columns[i]);
-        if (now.lo != a->columns[i].hash.lo || now.hi != a->columns[i].hash.hi)
-            return cw_arrays_changed(&a->columns[i], err);
+    for (size_t i = 0; r == 0 && i < a->n_columns; i++) {
+        struct cw_hash128 now;
+        r = hash_next(&x, a, &a->columns[i], look, &now, err);
+        if (r == 0 && (now.lo != a->columns[i].hash.lo || now.hi != a->columns[i].hash.hi))
+            r = cw_error_set(err, CW_E_DATA,
+                             "the array \"%.60s\" was written to after the data set was made: a cache would keep it for what it was; make the data set anew",
+                             a->columns[i].name);
     }
-    return 0;
+    return r;
 }
 
 /* ---- the registry ---- */
@@ -256,7 +291,8 @@ int cw_arrays_register(struct cw_arrays *a, struct cw_error *err)
             r = check_piece(&a->columns[i], &a->columns[i].pieces[k], a->first[k + 1] - a->first[k], &a->total_bytes, err);
     if (r < 0)
         return r;
-    compute_id(a);
+    if ((r = compute_id(a, err)) < 0)
+        return r;
     pthread_mutex_lock(&registry.mutex);
     a->refs = 1;
     a->next = registry.first;

@@ -67,10 +67,16 @@ struct cw_arrays *cw_arrays_ref(struct cw_arrays *a);
 /* The last one frees, on the calling thread. NULL is fine. */
 void cw_arrays_unref(struct cw_arrays *a);
 
+/* Reading all of it takes long where it is much. Zero but for whom to ask: nobody may be asked. */
+struct cw_arrays_look {
+    int (*cancelled)(void *); /* may be NULL */
+    void *cancel_arg;
+    uint64_t bytes;           /* that may be read before the next look */
+};
+/* Before so many bytes more are read: CW_E_INTERRUPTED if it is cancelled. Looks at the first call, and then once in a while. */
+int cw_arrays_look(struct cw_arrays_look *look, size_t bytes, struct cw_error *err) _must_check_;
 /* Whether the content is still that of the id: it is somebody else's memory. Reads all of it. CW_E_DATA names the first column that is another. */
-int cw_arrays_check(const struct cw_arrays *a, struct cw_error *err) _must_check_;
-/* The error for a column that is another. */
-int cw_arrays_changed(const struct cw_array_column *c, struct cw_error *err);
+int cw_arrays_check(const struct cw_arrays *a, struct cw_arrays_look *look, struct cw_error *err) _must_check_;
 /* Element i of a column. dims as in the type, with the one that varies filled in. */
 struct cw_tensor cw_arrays_get(const struct cw_arrays *a, const struct cw_array_column *c, uint64_t i);
 

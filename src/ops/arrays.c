@@ -12,37 +12,37 @@ struct arrays {
     struct cw_source base;
     struct cw_arrays *arrays;
     uint64_t file_key;
-    uint64_t **sums; /* where they are held: of each element, by column; NULL for what nobody needs */
+    uint64_t *sums; /* where they are held: of each element, over the columns that are; else NULL */
+    bool held[CW_OP_MAX_PORTS];
 };
 
 static void arrays_free(struct cw_source *s)
 {
     struct arrays *x = (struct arrays *)s;
-    for (size_t i = 0; x->sums && i < x->arrays->n_columns; i++)
-        free(x->sums[i]);
     free(x->sums);
     cw_arrays_unref(x->arrays);
     free(x);
 }
 
 /* The whole is looked at behind its elements: so their sums are of what the id says, whenever somebody writes. */
-static int arrays_hold(struct cw_source *s, const struct cw_op *op, struct cw_error *err)
+static int arrays_hold(struct cw_source *s, const struct cw_op *op, int (*cancelled)(void *), void *cancel_arg, struct cw_error *err)
 {
     struct arrays *x = (struct arrays *)s;
     const struct cw_arrays *a = x->arrays;
-    if (!(x->sums = calloc(a->n_columns, sizeof(*x->sums))))
-        return cw_error_nomem(err, a->n_columns * sizeof(*x->sums), "sums of arrays");
+    struct cw_arrays_look look = {.cancelled = cancelled, .cancel_arg = cancel_arg};
+    int r = 0;
+    if (!(x->sums = calloc(a->n_elements + 1, sizeof(*x->sums))))
+        return cw_error_nomem(err, a->n_elements * sizeof(*x->sums), "sums of arrays");
     for (size_t k = 0; k < a->n_columns; k++) {
-        if (!op->out[k].live)
-            continue;
-        if (!(x->sums[k] = calloc(a->n_elements + 1, sizeof(**x->sums))))
-            return cw_error_nomem(err, a->n_elements * sizeof(**x->sums), "sums of arrays");
-        for (uint64_t i = 0; i < a->n_elements; i++) {
+        x->held[k] = op->out[k].live;
+        for (uint64_t i = 0; r == 0 && x->held[k] && i < a->n_elements; i++) {
             struct cw_tensor t = cw_arrays_get(a, &a->columns[k], i);
-            x->sums[k][i] = cw_hash64(t.data, t.size);
+            if ((r = cw_arrays_look(&look, t.size, err)) == 0)
+                x->sums[i] = cw_hash64_next(x->sums[i], t.data, t.size);
         }
     }
-    int r = cw_arrays_check(a, err);
+    if (r == 0)
+        r = cw_arrays_check(a, &look, err);
     if (r < 0)
         cw_error_op(err, op->desc->name);
     return r;
@@ -57,9 +57,8 @@ static void arrays_ids(const struct cw_source *s, const uint64_t *rows, size_t n
 }
 
 /* Elements of one size are copied to where the column wants them; of others views are given, but where they lie so that their values can't be
- * read as such, or where they are held: nobody writes to a copy, and its sum says whether somebody had written before. */
-static int produce_column(const struct cw_arrays *a, const struct cw_array_column *c, const uint64_t *sums, const struct cw_port *port, struct cw_block *b,
-                          struct cw_error *err)
+ * read as such, or where they are held (sums, of each row over the columns before this one, go on with it): nobody writes to a copy. */
+static int produce_column(const struct cw_arrays *a, const struct cw_array_column *c, uint64_t *sums, const struct cw_port *port, struct cw_block *b, struct cw_error *err)
 {
     bool fixed = cw_type_fixed(&port->type);
     int r = fixed ? cw_block_dense(b, port->value, &port->type, err) : cw_block_ragged(b, port->value, err);
@@ -77,21 +76,37 @@ static int produce_column(const struct cw_arrays *a, const struct cw_array_colum
                 memcpy(copy, t.data, t.size);
             t.data = copy;
         }
-        if (sums && cw_hash64(t.data, t.size) != sums[b->rows[i]])
-            return cw_arrays_changed(c, err);
+        if (sums)
+            sums[i] = cw_hash64_next(sums[i], t.data, t.size);
         if (!fixed)
             column->rows[i] = t;
     }
     return 0;
 }
 
+/* Which array it was, the whole says; or nothing, where somebody has written the old values again. */
+static int changed(const struct cw_arrays *a, const struct cw_block *b, struct cw_error *err)
+{
+    struct cw_arrays_look look = {.cancelled = b->cancelled, .cancel_arg = b->cancel_arg};
+    int r = cw_arrays_check(a, &look, err);
+    return r < 0 ? r : cw_error_set(err, CW_E_DATA, "an array was written to while it was read: a cache would keep it for what it was");
+}
+
 static int arrays_produce(const struct cw_source *s, const struct cw_op *op, struct cw_block *b, struct cw_error *err)
 {
     const struct arrays *x = (const struct arrays *)s;
+    uint64_t *sums = x->sums ? cw_block_alloc(b, CW_MAX(b->n, (size_t)1) * sizeof(*sums), err) : NULL;
     int r = 0;
+    if (x->sums && !sums)
+        return err ? err->status : CW_E_MEMORY;
+    for (size_t i = 0; sums && i < b->n; i++)
+        sums[i] = 0;
     for (unsigned i = 0; r == 0 && i < op->n_out; i++)
         if (op->out[i].live)
-            r = produce_column(x->arrays, &x->arrays->columns[i], x->sums ? x->sums[i] : NULL, &op->out[i], b, err);
+            r = produce_column(x->arrays, &x->arrays->columns[i], x->held[i] ? sums : NULL, &op->out[i], b, err);
+    for (size_t i = 0; r == 0 && sums && i < b->n; i++)
+        if (sums[i] != x->sums[b->rows[i]])
+            r = changed(x->arrays, b, err);
     return r;
 }
 

@@ -27,8 +27,8 @@ struct cw_extent {
 struct cw_source_ops {
     void (*free)(struct cw_source *s);
     /* What comes of its elements may be kept in a cache, under what the source was when it was opened: called before any is asked for. From here on produce gives what
-     * they were then, or fails. NULL: file_key and the file say what they are. */
-    int (*hold)(struct cw_source *s, const struct cw_op *op, struct cw_error *err);
+     * they were then, or fails. May take long; CW_E_INTERRUPTED soon after it is cancelled. NULL: file_key and the file say what they are. */
+    int (*hold)(struct cw_source *s, const struct cw_op *op, int (*cancelled)(void *), void *cancel_arg, struct cw_error *err);
     /* file_key and row in the file of each row (over all files); pass and flags are left alone. */
     void (*ids)(const struct cw_source *s, const uint64_t *rows, size_t n, struct cw_record_id *out);
     /* Where a record's bytes lie. NULL: rows are computed (range) or come from load. */

@@ -6,6 +6,7 @@
 #include <cmocka.h>
 
 #include "arrays_run.h"
+#include "data_files.h"
 
 static void count_release(void *arg) { (*(int *)arg)++; }
 
@@ -192,6 +193,29 @@ static void shuffle_and_state_know_the_data(void **state)
     cachew_arrays_free(other);
 }
 
+/* Opening forgot the caller's interrupt before it looked at what a cache keeps. */
+static void opening_with_a_cache_is_interrupted(void **state)
+{
+    (void)state;
+    const int now = 1;
+    struct cachew_options o = CACHEW_OPTIONS_INIT;
+    struct cachew_arrays *a;
+    struct cachew_pipeline *p;
+    struct cachew_iterator *it;
+    struct cachew_error *err = NULL;
+    char json[200];
+    assert_int_equal(cachew_arrays_new(three, 3, 3, NULL, NULL, &a, NULL), 0);
+    snprintf(json, sizeof(json), "{\"cachew\": 1, \"pipeline\": [{\"op\": \"arrays\", \"data\": \"%s\"}, {\"op\": \"cache\"}, {\"op\": \"batch\", \"size\": 3}]}",
+             cachew_arrays_id(a));
+    assert_int_equal(cachew_pipeline_parse(json, NULL, &p, NULL), 0);
+    o.cache_dir = temp_path("cache");
+    o.interrupt = &now;
+    assert_int_equal(cachew_iterator_open(p, &o, &it, &err), CACHEW_E_INTERRUPTED);
+    cachew_error_free(err);
+    cachew_pipeline_free(p);
+    cachew_arrays_free(a);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -201,6 +225,7 @@ int main(void)
         cmocka_unit_test(unaligned_data_are_read),
         cmocka_unit_test(bad_arrays_are_refused),
         cmocka_unit_test(shuffle_and_state_know_the_data),
+        cmocka_unit_test(opening_with_a_cache_is_interrupted),
     };
-    return cmocka_run_group_tests_name("arrays", tests, NULL, NULL);
+    return cmocka_run_group_tests_name("arrays", tests, temp_make, temp_remove);
 }

@@ -7,6 +7,7 @@
 
 #include "base/hash.h"
 #include "base/philox.h"
+#include "data/arrays.h"
 #include "data_files.h"
 #include "source_run.h"
 
@@ -277,13 +278,51 @@ static void parse_example_extracts(void **state)
                  CW_E_PIPELINE, "a component of bytes (it is int64)");
 }
 
+/* ---- arrays ---- */
+
+static int count_down(void *left) { return --*(int *)left == 0; }
+
+/* How often it is asked whether it is cancelled, where the answer is yes the given time. */
+static int held(const char *chain, int at, int expected)
+{
+    struct run r;
+    int left = at;
+    assert_int_equal(run_open(&r, chain), 0);
+    assert_int_equal(r.source->ops->hold(r.source, r.compiled->programs[0].ops[0], count_down, &left, &r.err), expected);
+    run_deinit(&r);
+    return at - left;
+}
+
+/* It had to be waited for until all was read, twice. */
+static void arrays_that_are_held_are_interrupted(void **state)
+{
+    (void)state;
+    enum { ROW = 1 << 20, ROWS = 48, NEVER = 1 << 30 };
+    static uint8_t data[ROWS][ROW];
+    struct cw_error err = {0};
+    struct cw_arrays *a = cw_arrays_new(1, 1);
+    assert_non_null(a);
+    assert_int_equal(cw_arrays_column(a, 0, "x", &(struct cw_type){.dtype = CW_UINT8, .ndim = 1, .dims = {ROW}}, &err), 0);
+    a->columns[0].pieces[0].data = data[0];
+    a->first[1] = ROWS;
+    assert_int_equal(cw_arrays_register(a, &err), 0);
+    char chain[200];
+    snprintf(chain, sizeof(chain), "{\"op\": \"arrays\", \"data\": \"%s\"}", a->id);
+    int looks = held(chain, NEVER, 0);
+    assert_in_range(looks, 6, 2 * ROWS); /* 16 MiB after the other, in the elements and then in the whole */
+    assert_int_equal(held(chain, 1, CW_E_INTERRUPTED), 1);
+    assert_int_equal(held(chain, 2, CW_E_INTERRUPTED), 2);
+    assert_int_equal(held(chain, looks, CW_E_INTERRUPTED), looks);
+    cw_arrays_unref(a);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(range_is_pythons),         cmocka_unit_test(synthetic_is_as_documented),
         cmocka_unit_test(image_folder_takes_images), cmocka_unit_test(files_keep_the_order_of_patterns),
         cmocka_unit_test(tfrecord_plain_and_compressed), cmocka_unit_test(tfrecord_verifies),
-        cmocka_unit_test(parse_example_extracts),
+        cmocka_unit_test(parse_example_extracts), cmocka_unit_test(arrays_that_are_held_are_interrupted),
     };
     return cmocka_run_group_tests_name("sources", tests, temp_make, temp_remove);
 }
