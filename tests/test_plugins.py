@@ -3,12 +3,13 @@
 import json
 import os
 import shutil
+import signal
 import subprocess
 
 import numpy as np
 import pytest
 from model import philox
-from command import cachew, failed, range_chain, run, write
+from command import CACHEW, cachew, failed, range_chain, run, wait_for, write
 from example_data import HERE, ROOT, once
 
 pytestmark = pytest.mark.usefixtures("own_index_dir")
@@ -188,6 +189,25 @@ def test_elements_that_fail(tmp_path, odd, how):
     assert len(digests) == 1
     out = column(dump(tmp_path, pipeline, "--set", "on_error=replace", *odd), "out")
     assert len(out) == 60 and all(a % 10 != 9 and b == -a for a, b in out)
+
+
+@pytest.mark.parametrize("end", ["deadline", "interrupted"])
+def test_what_ends_a_run_is_said_before_a_cache_waits_for_what_hangs(tmp_path, odd, end):
+    """No thread that computes comes back, and so the run can't end."""
+    pipeline = write(tmp_path / "p.json", range_chain(300, {"op": "odd_run", "how": "hang", "every": 200}, {"op": "cache"}, BATCH))
+    given = ["run", pipeline, "--json", "--cache-dir", tmp_path / "c", "--log", tmp_path / "log", *(["--wait", 1] if end == "deadline" else []), *odd]
+    with open(tmp_path / "out", "wb") as out, open(tmp_path / "err", "wb") as err, subprocess.Popen([CACHEW, *map(str, given)], stdout=out, stderr=err) as child:
+        try:
+            if end == "interrupted":
+                wait_for(lambda: (tmp_path / "log").exists() and (tmp_path / "log").read_text())
+                child.send_signal(signal.SIGTERM)
+            wait_for(lambda: (tmp_path / "out").read_text().endswith("\n"))
+            assert child.poll() is None
+        finally:
+            child.kill()
+    said = json.loads((tmp_path / "out").read_text())
+    assert said["cache"]["hits"] == 0
+    assert said["error"]["kind"] == "deadline" if end == "deadline" else "ended by SIGTERM" in (tmp_path / "err").read_text()
 
 
 def test_an_output_without_a_shape_has_the_declared_one(tmp_path, odd):

@@ -105,7 +105,7 @@ static json_t *counts(const struct run *x)
     return o;
 }
 
-/* At the end: nothing is computed any more. */
+/* Of a run that came to its end. What failed or was ended may wait for storage for long, when it is closed: that is told first. */
 static json_t *last_counts(struct run *x)
 {
     json_t *o = counts(x);
@@ -485,18 +485,19 @@ int cli_run(int argc, char **argv)
     if (ended_by)
         fprintf(stderr, "cachew: ended by %s%s\n", cli_signal_name(ended_by), x.state_written ? "; the state is written" : "");
     if (r < 0) {
-        json_t *c = last_counts(&x);
+        json_t *c = counts(&x);
         code = cli_fail(&err, x.common.json, c);
         json_decref(c);
     } else if (ended_by) {
         code = 128 + ended_by;
         if (x.common.json)
-            cli_print(last_counts(&x));
+            cli_print(counts(&x));
     } else if (x.common.json) {
         code = cli_print(last_counts(&x));
     } else {
         report(&x);
     }
+    fflush(stdout); /* closing waits for storage */
     cli_common_deinit(&x.common);
     struct cw_error late = {0};
     if (cw_trace_close(x.tracing, &late) < 0) {

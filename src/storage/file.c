@@ -245,7 +245,7 @@ static int check(struct cw_file *f, int fd, bool nowait, struct cw_error *err)
     return r;
 }
 
-/* Whatever has the name now: whether this still is the file that was indexed is looked at when something was read. 1: would wait. */
+/* Opens and checks that this still is the file that was indexed. 1: would wait. */
 static int file_open(struct cw_file *f, bool nowait, int *ret_fd, struct cw_error *err)
 {
     int fd;
@@ -260,6 +260,11 @@ static int file_open(struct cw_file *f, bool nowait, int *ret_fd, struct cw_erro
         if (e == ENOENT || e == ENOTDIR)
             return cw_error_set(err, CW_E_DATA, "%s: was deleted since it was indexed", f->path);
         return cw_error_errno(err, CW_E_IO, e, "%s: can't be opened", f->path);
+    }
+    int r = check(f, fd, nowait, err);
+    if (r != 0) {
+        close(fd);
+        return r;
     }
     *ret_fd = fd;
     return 0;
@@ -345,16 +350,12 @@ static int read_wait(struct cw_file *f, int fd, uint64_t offset, const struct io
         ssize_t n = done ? pread(fd, rest.iov_base, rest.iov_len, (off_t)(offset + done)) : preadv(fd, v, n_v, (off_t)offset);
         if (n > 0) {
             done += (size_t)n;
-            continue;
-        }
-        int e = n < 0 ? errno : 0, r = e == EINTR ? 0 : check(f, fd, false, err);
-        if (r < 0)
-            return r;
-        if (e == 0) {
+        } else if (n == 0) {
             cw_error_file(err, f->path);
             return cw_error_set(err, CW_E_DATA, "%s: changed since it was indexed: it ends at byte %" PRIu64 ", its size was %" PRIu64,
                                 f->path, offset + done, f->was.size);
-        } else if (e != EINTR) {
+        } else if (errno != EINTR) {
+            int e = errno;
             cw_error_file(err, f->path);
             return cw_error_errno(err, CW_E_IO, e, "%s: reading %zu bytes at %" PRIu64, f->path, length, offset);
         }

@@ -13,7 +13,7 @@ struct cw_file;
 struct cw_stat { uint64_t size; int64_t mtime_ns, ctime_ns; bool is_dir; };
 #define CW_ANY_TIME INT64_MIN /* as ctime_ns: never compared, for files whose content is checked by itself */
 
-/* was: as it was when indexed. A file that differs when it is checked is an error (CW_E_DATA) that says in what. Opens nothing yet. */
+/* was: as it was when indexed. A file that differs when it is opened, or checked, is an error (CW_E_DATA) that says in what. Opens nothing yet. */
 int cw_file_new(const char *path, const struct cw_stat *was, struct cw_file **ret, struct cw_error *err) _must_check_;
 /* Whether the content of a file is what file i of an index was made of, as far as the index tells; by reading it. *ret is left false where it is not;
  * CW_E_DATA, of a file that is damaged now, says so too. */
@@ -33,7 +33,7 @@ int cw_file_verdict(struct cw_file *f, int r, struct cw_error *err) _must_check_
 uint64_t cw_file_stamp(const struct cw_file *f);
 /* Whether what has the file's name now is as it was, or (not strictly) as it was when it was last compared; without reading. Looked at once for each turn. */
 bool cw_file_unchanged(struct cw_file *f, uint64_t turn, bool strictly);
-/* Reads exactly length bytes at offset, of whatever file has the name when it is opened: cw_file_check says whether they count. Thread-safe. nowait: returns 1, nothing read, when the bytes are not in memory already.
+/* Reads exactly length bytes at offset. Thread-safe. nowait: returns 1, nothing read, when the bytes are not in memory already.
  * Descriptors are kept open for a bounded number of files. */
 int cw_file_read(struct cw_file *f, uint64_t offset, void *buffer, size_t length, bool nowait, struct cw_error *err) _must_check_;
 /* The same into several places, one after the other; at most IOV_MAX of them. */

@@ -3,6 +3,7 @@
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 static const char *const binds[] = {"unknown attribute", "another kind", "past the end", "no component", "read late", "no reason", "no memory", "negative size",
                                     "no dtype", "much rank", "bytes of rank 1", "no name", "huge", "own words", "own state", "many", NULL};
@@ -58,7 +59,7 @@ static int nothing_run(const void *state, struct cachew_row *row)
 }
 
 static const char *const runs[] = {"good", "fail", "other shape", "other rank", "negative", "no shape", "not declared", "as bytes", "as an array", "not written",
-                                   "draw", "drop", "result", "too much", "no memory", NULL};
+                                   "draw", "drop", "result", "too much", "no memory", "hang", NULL};
 
 struct odd {
     const char *how;
@@ -101,6 +102,9 @@ static int odd_run(const void *state, struct cachew_row *row)
         return r;
     if (is(s->how, "fail"))
         return cachew_row_fail(row, "value %lld is\nbad \xff", (long long)value);
+    if (is(s->how, "hang")) /* whatever is asked of it */
+        for (;;)
+            pause();
     if (is(s->how, "other shape"))
         return cachew_row_output(row, 0, dims, 1) ? CACHEW_OK : CACHEW_E_MEMORY;
     if (is(s->how, "other rank"))

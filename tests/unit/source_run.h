@@ -1,6 +1,5 @@
 /* One block of rows of a source and the maps after it, computed without an engine. Include after cmocka.h. */
 #pragma once
-#include "base/clock.h"
 #include "data_files.h"
 #include "ops/table.h"
 #include "pipeline/program.h"
@@ -57,7 +56,6 @@ static inline int run_rows(struct run *r, const uint64_t *rows, size_t n)
         s = r->source->ops->locate(r->source, rows[i], &e, &r->err);
         raw[i] = (struct cw_tensor){.data = cw_arena_alloc(&r->arena, e.length, NULL), .size = e.length};
         s = s == 0 ? cw_file_read(e.file, e.offset, raw[i].data, e.length, false, &r->err) : s;
-        s = s == 0 ? cw_file_check(e.file, cw_now_ns(), false, &r->err) : s;
     }
     if (s == 0 && r->source->ops->load)
         s = r->source->ops->load(r->source, rows, n, &r->arena, raw, &r->err);
