@@ -39,7 +39,7 @@ struct cw_cache_index_slot {
 /* Whether what is written is compressed (pack.c). The store's thread only. */
 struct cw_cache_packing {
     bool on;
-    uint64_t left;            /* bytes until it is looked at again */
+    uint64_t every, left;     /* bytes between two looks; until the next one */
 };
 
 /* A segment under construction. The store's thread only. */

@@ -18,8 +18,9 @@
 #define PACK_MIN 64
 /* Enough to tell what the data are like, and about a thousandth of a segment's time. */
 #define SAMPLE_BYTES ((size_t)128 << 10)
-/* Between two samples: a segment. */
+/* Between two samples: a segment; while they say the same, twice as much each time, up to this. */
 #define SAMPLE_EVERY ((uint64_t)16 << 20)
+#define SAMPLE_RARELY (16 * SAMPLE_EVERY)
 /* A little is not worth what is not measured: another copy, caches of the processor, entries that are read one by one. */
 #define WORTH 1.5
 
@@ -164,8 +165,10 @@ struct cw_cache_chunk *cw_cache_pack(struct cw_cache_set *s, struct cw_cache_chu
     struct cw_cache_packing *p = &s->packing;
     struct sample sample;
     if (!c->plain && c->probed.ns > 0 && p->left < k->used) {
-        p->on = take_sample(c, k, &sample) && pays(c, &sample);
-        p->left = SAMPLE_EVERY;
+        bool on = take_sample(c, k, &sample) && pays(c, &sample);
+        p->every = on == p->on ? CW_MIN(CW_MAX(2 * p->every, SAMPLE_EVERY), SAMPLE_RARELY) : SAMPLE_EVERY;
+        p->on = on;
+        p->left = p->every;
     }
     p->left -= CW_MIN(p->left, k->used);
     return p->on && pack_chunk(c->packer, k) ? &c->packer->out : k;

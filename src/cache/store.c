@@ -262,17 +262,14 @@ void cw_cache_set_put_profile(struct cw_cache_set *s, const char *text)
 
 /* ---- putting ---- */
 
-/* A full chunk goes to the store's thread. Mutex held. */
-static void seal(struct cw_cache_set *s)
+/* A full chunk goes to the store's thread. Whether that is to be woken: once the mutex, which is held here, is not. */
+static bool seal(struct cw_cache_set *s)
 {
     struct cw_cache *c = s->cache;
     struct cw_cache_chunk *k = CW_STEAL(s->current);
-    if (!k)
-        return;
     *c->queue_tail = k;
     c->queue_tail = &k->next;
-    if (!k->pending)
-        pthread_cond_signal(&c->work);
+    return !k->pending;
 }
 
 void cw_cache_chunk_free(struct cw_cache_chunk *k)
@@ -328,11 +325,12 @@ void *cw_cache_reserve(struct cw_cache_set *s, const struct cw_cache_key *key, s
 {
     struct cw_cache *c = s->cache;
     size_t bytes = cw_cache_entry_bytes(length);
+    bool wake = false;
     if (length > UINT32_MAX / 2 || bytes > c->queue_bytes)
         return NULL;
     pthread_mutex_lock(&c->mutex);
     if (s->current && s->current->used + bytes > s->current->capacity)
-        seal(s);
+        wake = seal(s);
     if (!s->current)
         s->current = chunk_new(s, bytes);
     struct cw_cache_chunk *k = s->current;
@@ -342,6 +340,8 @@ void *cw_cache_reserve(struct cw_cache_set *s, const struct cw_cache_key *key, s
         k->pending++;
     }
     pthread_mutex_unlock(&c->mutex);
+    if (wake)
+        pthread_cond_signal(&c->work);
     if (!k) {
         atomic_fetch_add_explicit(&c->skipped, 1, memory_order_relaxed);
         return NULL;
@@ -362,9 +362,10 @@ void cw_cache_commit(const struct cw_cache_slot *slot)
     e.hash = cw_sum(slot->entry + sizeof(e.hash), sizeof(e) - sizeof(e.hash) + e.length);
     memcpy(slot->entry, &e, sizeof(e));
     pthread_mutex_lock(&c->mutex);
-    if (--slot->chunk->pending == 0 && slot->set->current != slot->chunk)
-        pthread_cond_signal(&c->work);
+    bool wake = --slot->chunk->pending == 0 && slot->set->current != slot->chunk;
     pthread_mutex_unlock(&c->mutex);
+    if (wake)
+        pthread_cond_signal(&c->work);
 }
 
 void cw_cache_missed(struct cw_cache_set *s, size_t n) { atomic_fetch_add_explicit(&s->cache->misses, n, memory_order_relaxed); }
