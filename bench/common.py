@@ -127,7 +127,11 @@ def _kib(path, key):
 
 def _descendants(pid):
     for task in Path(f"/proc/{pid}/task").glob("*/children"):
-        for child in task.read_text().split():
+        try:
+            children = task.read_text().split()
+        except OSError:
+            continue  # a thread that has just ended
+        for child in children:
             yield child
             yield from _descendants(child)
 

@@ -70,7 +70,7 @@ def digest_of(*values: Any) -> str:
 
 def files_of(module: str) -> str:
     """A hash of the user's files that are run when a module is imported; "": it has none, or they can't be read."""
-    walk = _Walk()
+    walk = _Walk(versions=False)
     try:
         walk.source(module)
     except Unidentified:
@@ -81,8 +81,9 @@ def files_of(module: str) -> str:
 class _Walk:
     """Feeds a value, and what it refers to, into a hash. What was seen before is a number, so that references may go in circles."""
 
-    def __init__(self) -> None:
+    def __init__(self, versions: bool = True) -> None:
         self.hash = hashlib.blake2b(digest_size=16)
+        self.versions = versions  # whether those of installed packages that are imported later count: finding them takes tens of milliseconds
         self.seen: dict[int, int] = {}
         self.kept: list[Any] = []  # ids must not be used again
         self.followed: set[tuple[int, tuple[str, ...]]] = set()  # modules, for these names
@@ -242,7 +243,7 @@ class _Walk:
     def source(self, name: str) -> None:
         """A module that need not be imported yet: the text of its files and of what they import in turn."""
         files = sources(name)
-        self.text("import", name, "" if files else distribution(name))
+        self.text("import", name, "" if files or not self.versions else distribution(name))
         for file in files or ():
             if file.path not in self.files:
                 try:

@@ -6,15 +6,18 @@ from __future__ import annotations
 import dis
 import functools
 import importlib.machinery
-import importlib.metadata
 import importlib.util
 import itertools
 import os
+import re
 import sys
 import sysconfig
 import types
-from collections.abc import Iterator, Mapping
-from typing import NamedTuple
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    import importlib.metadata
 
 _INSTALLED = tuple({sysconfig.get_path(name) + os.sep for name in ("stdlib", "platstdlib", "purelib", "platlib")})
 
@@ -49,22 +52,26 @@ def version(module: str) -> str:
     return str(found) if found is not None else distribution(module)
 
 
+@functools.cache
 def distribution(module: str) -> str:
     """The version of an installed package, imported or not."""
     top = module.partition(".")[0]
     if top in sys.stdlib_module_names:
         return "None"
-    for name in (top, *_distributions().get(top, ())):  # cv2 comes with opencv-python
-        try:
-            return importlib.metadata.version(name)
-        except importlib.metadata.PackageNotFoundError:
-            pass
-    return "None"
+    import importlib.metadata  # not at import: it brings much with it, and few functions need it
+
+    try:
+        return importlib.metadata.version(top)
+    except importlib.metadata.PackageNotFoundError:  # cv2 comes with opencv-python
+        return next((d.version for d in importlib.metadata.distributions() if _brings(d, top)), "None")
 
 
-@functools.cache
-def _distributions() -> Mapping[str, list[str]]:
-    return importlib.metadata.packages_distributions()
+def _brings(distribution: importlib.metadata.Distribution, top: str) -> bool:
+    """Whether a module is one of a distribution's. As importlib.metadata.packages_distributions() finds it, which reads all of all of them: 50 ms, and more with much installed."""
+    names = distribution.read_text("top_level.txt")
+    if names is not None:
+        return top in names.split()
+    return re.search(rf"(?m)^{re.escape(top)}(/|\.([^/,\n]+\.)?(py|so),)", distribution.read_text("RECORD") or "") is not None
 
 
 class Source(NamedTuple):

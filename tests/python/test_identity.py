@@ -91,3 +91,11 @@ def test_modules_that_are_not_there_or_installed_are_names(identity):
 def test_what_comes_in_a_package_of_another_name_has_that_one_s_version():
     """An upgrade of what `import PIL` in a function means left the identity as it was."""
     assert distribution("PIL") == importlib.metadata.version("pillow")
+
+
+def test_every_module_has_the_version_of_the_package_that_brings_it():
+    """As the library finds it, which reads everything that is installed."""
+    for module, packages in importlib.metadata.packages_distributions().items():
+        if module.isidentifier() and module not in sys.stdlib_module_names:
+            own = [p for p in packages if p == module]
+            assert distribution(module) == importlib.metadata.version((own or packages)[0]), module
