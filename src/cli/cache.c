@@ -236,7 +236,7 @@ int cli_cache(int argc, char **argv)
         {"repair", CLI_FLAG, &x.repair, NULL, "verify: remove what is damaged", 0, 0, NULL, NULL},
         {"cache-dir", CLI_TEXT, &x.caching.dir, "DIR", "warm: where to keep elements", 0, 0, NULL, NULL},
         {"cache", CLI_TEXT, &x.caching.where, "WHERE", "warm: auto (default), or the number of a marker, from 0", 0, 0, NULL, NULL},
-        {"cache-bytes", CLI_BYTES, &x.caching.quota, "BYTES", "warm: what may lie in the directory (default: half of what is free)", 1, 0, NULL, NULL},
+        {"cache-bytes", CLI_BYTES, &x.caching.quota, "BYTES", "warm: what may lie in the directory (default: what is there, and half of what is free)", 1, 0, NULL, NULL},
         CLI_COMMON_OPTIONS(&x.common, "warm: compute threads"),
         {0},
     };

@@ -13,8 +13,8 @@ const char cli_version[] = CACHEW_VERSION;
 
 const struct cli_verb cli_verbs[] = {
     {"run", "PIPELINE ", 1, 1, "pulls the batches of a pipeline as a training job would",
-     "Exit codes: 0 done; 1 the data or a record failed; 2 the pipeline, an option or a state file is wrong; 4 a deadline passed; 130 or 143\n"
-     "after SIGINT or SIGTERM, with the state written.",
+     "Exit codes: 0 done; 1 the data or a record failed; 2 the pipeline, an option or a state file is wrong; 3 the service can't be reached or\n"
+     "refused; 4 a deadline passed; 130 or 143 after SIGINT or SIGTERM, with the state written.",
      cli_run},
     {"explain", "PIPELINE ", 1, 1, "shows the compiled pipeline: its types, what is fused, where the time goes, what the bottleneck is", NULL, cli_explain},
     {"ops", "[NAME] ", 0, 1, "lists the operators, or describes one", NULL, cli_ops},

@@ -444,7 +444,7 @@ int cli_run(int argc, char **argv)
         {"cache-dir", CLI_TEXT, &x.caching.dir, "DIR", "keep elements there where the pipeline has autocache or cache", 0, 0, NULL, NULL},
         {"cache", CLI_TEXT, &x.caching.where, "WHERE", "auto (default: cache, else the autocache that pays, or none), off, or the number of a marker, from 0", 0, 0,
          NULL, NULL},
-        {"cache-bytes", CLI_BYTES, &x.caching.quota, "BYTES", "what may lie in the directory (default: half of what is free)", 1, 0, NULL, NULL},
+        {"cache-bytes", CLI_BYTES, &x.caching.quota, "BYTES", "what may lie in the directory (default: what is there, and half of what is free)", 1, 0, NULL, NULL},
         {"state", CLI_TEXT, &x.state, "FILE", "go on where FILE says, if it is there; replace it at the end", 0, 0, NULL, NULL},
         {"state-every", CLI_COUNT, &x.state_every, "K", "replace it every K batches too", 0, 0, NULL, NULL},
         {"digest", CLI_FLAG, &x.digest, NULL, "hash everything delivered", 0, 0, NULL, NULL},

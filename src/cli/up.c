@@ -412,7 +412,7 @@ int cli_up(int argc, char **argv)
         {"drain-timeout", CLI_SECONDS, &u.drain, "S", "at the end, for finishing what is under way (default 30)", 0, 0, NULL, NULL},
         {"index-dir", CLI_TEXT, &u.index_dir, "DIR", "where indexes are kept (default ~/.cache/cachew/index)", 0, 0, NULL, NULL},
         {"cache-dir", CLI_TEXT, &u.cache_dir, "DIR", "keep elements there where pipelines have autocache or cache", 0, 0, NULL, NULL},
-        {"cache-bytes", CLI_BYTES, &u.cache_bytes, "BYTES", "what may lie in the directory (default: half of what is free)", 1, 0, NULL, NULL},
+        {"cache-bytes", CLI_BYTES, &u.cache_bytes, "BYTES", "what may lie in the directory (default: what is there, and half of what is free)", 1, 0, NULL, NULL},
         CLI_TOKEN_OPTION(&u.token_file),
         CLI_TLS_LISTEN_OPTIONS(&u.tls),
         CLI_LOG_OPTION(&u.log),

@@ -1,5 +1,5 @@
 /*
- * What makes workers exist: local processes here, a cluster's scheduler elsewhere. A kind of provisioner is a table of four functions over units; a unit is one
+ * What makes workers exist: local processes here, a cluster's scheduler elsewhere. A kind of provisioner is a table of three functions over units; a unit is one
  * worker, known by a name that it says in its Hello. Nothing waits: what becomes of a unit is told by `ended`. Who wants how many is the fleet's affair (fleet.h).
  *
  * Kubernetes would make a pod per unit and delete it, Slurm a job per unit and cancel it; `ended` then comes from a watch, or from asking now and then.
