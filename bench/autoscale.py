@@ -314,7 +314,8 @@ def main():
     parser.add_argument("--policy", default="auto")
     parser.add_argument("--worker-cpus", type=float, default=0.1)
     parser.add_argument("--max", type=int, default=12)
-    parser.add_argument("--step", type=float, default=0.1)
+    # Not 0.1: 4 and 8 workers would be just as fast as the client then, and which number is right would be up to noise.
+    parser.add_argument("--step", type=float, default=0.105, help="of the client, s; half of it when demand doubles")
     parser.add_argument("--batch-cpu-ms", type=float, default=40)
     parser.add_argument("--sweep-s", type=float, default=30)
     parser.add_argument("--settle-s", type=float, default=60)
