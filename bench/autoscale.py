@@ -323,7 +323,8 @@ def main():
     args = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         args.pipeline = Path(folder) / "pipeline.json"
-        args.pipeline.write_text(json.dumps({"cachew": 1, "pipeline": [{"op": "synthetic", "count": 4096, "cost_us": args.batch_cpu_ms * 1000 / 8}, {"op": "batch", "size": 8}]}))
+        chain = [{"op": "synthetic", "count": 4096, "cost_us": args.batch_cpu_ms * 1000 / 8}, {"op": "batch", "size": 8}]
+        args.pipeline.write_text(json.dumps({"cachew": 1, "defaults": {"epochs": 1000}, "pipeline": chain}))
         result = shares(args) if args.shares else judge(args)
     if args.json:
         print(json.dumps(result))

@@ -25,10 +25,10 @@ __attribute__((noreturn)) static void die(const char *what, const char *why)
     exit(1);
 }
 
-static void check(int result, const char *what, struct cachew_error *err)
+static void check(int result, const char *what, struct cachew_error **err)
 {
     if (result < 0)
-        die(what, cachew_error_message(err));
+        die(what, cachew_error_message(*err));
 }
 
 static void sleep_until(double at)
@@ -60,7 +60,7 @@ static int train(struct cachew_iterator *it, double step, double seconds, double
     while (r == 0 && now() < end) {
         double asked = now();
         r = cachew_iterator_next(it, 120, &b, &err);
-        check(r, "a batch", err);
+        check(r, "a batch", &err);
         double came = now();
         if (r != 0)
             break;
@@ -84,12 +84,11 @@ int main(int argc, char **argv)
     struct cachew_options options = CACHEW_OPTIONS_INIT;
     if (argc < 5)
         die("usage", "trainer SERVICE PIPELINE JOB STEP_S:SECONDS...");
-    check(cachew_pipeline_load(argv[2], &p, &err), argv[2], err);
+    check(cachew_pipeline_load(argv[2], &p, &err), argv[2], &err);
     options.service = argv[1];
     options.job = argv[3];
-    options.epochs = 1000;
-    check(cachew_iterator_open(p, &options, &it, &err), argv[1], err);
-    check(cachew_iterator_next(it, 120, &b, &err), "the first batch", err);
+    check(cachew_iterator_open(p, &options, &it, &err), argv[1], &err);
+    check(cachew_iterator_next(it, 120, &b, &err), "the first batch", &err);
     cachew_batch_release(b);
     double since = now(), step, seconds;
     for (int i = 4; i < argc; i++) {

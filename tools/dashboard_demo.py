@@ -29,6 +29,7 @@ from service import daemon  # noqa: E402
 STEPS = [(0.15, 30), (0.075, 1000000)]  # of the client, and for how long: its demand doubles
 KILL_S = 45                             # after the start, in the first epoch
 END_S = 112                             # in the second
+EPOCHS = 90                             # of the job: what is saved in the first one counts
 COLOURS = 256                           # of a picture: it has few, and is small then
 # An epoch of 800 batches: of 40 ms an element, and so 0.32 s a batch.
 PIPELINE = [{"op": "synthetic", "count": 6400, "shape": [64]}, {"op": "delay", "us": 40000}, {"op": "autocache"}, {"op": "batch", "size": 8}]
@@ -83,7 +84,7 @@ def play(service, directory, args):
     began = time.monotonic()
     address = service.ready["address"]
     pipeline = directory / "pipeline.json"
-    pipeline.write_text(json.dumps({"cachew": 1, "pipeline": PIPELINE}))
+    pipeline.write_text(json.dumps({"cachew": 1, "defaults": {"epochs": EPOCHS}, "pipeline": PIPELINE}))
     say(began, f"the dashboard: {url(service)}")
     words = [args.build / "bench" / "trainer", address, pipeline, "resnet-7", *(f"{step}:{seconds}" for step, seconds in STEPS)]
     trainer = subprocess.Popen([str(w) for w in words], stdout=subprocess.DEVNULL)
@@ -115,6 +116,8 @@ def main():
     parser.add_argument("--pictures", type=Path, metavar="DIR")
     parser.add_argument("--stay", action="store_true")
     args = parser.parse_args()
+    if args.pictures:
+        args.pictures.mkdir(parents=True, exist_ok=True)
     subprocess.run(["ninja", "-C", args.build, "cachew", "bench/trainer"], check=True, stdout=subprocess.DEVNULL)
     with tempfile.TemporaryDirectory() as name:
         directory = Path(name)

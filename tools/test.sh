@@ -10,7 +10,8 @@
 #   service dispatcher, workers and clients as processes, with faults, judged by the delivery oracle; the oracle's and the fault proxy's own tests
 #   python  the Python package, installed into an environment of its own; random pipelines with Python functions through it, against the model
 #
-# A step's output is shown when it fails, or all of it with VERBOSE=1. BUILD names the prefix of the build directories.
+# Tests that wait much have more processes than there are CPUs. A step's output is shown when it fails, or all of it with VERBOSE=1. BUILD names the
+# prefix of the build directories.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -113,14 +114,14 @@ for step in "${steps[@]}"; do
     cli)
         mapfile -t files < <(printf '%s\n' tests/test_*.py | grep -vE 'dashboard|decisions|monitoring|autoscale|pixels') # all but those that have lines of their own
         run 'command line' env CACHEW="$(realpath "$plain")/cachew" MAKE_PHOTOS="$(realpath "$plain")/tools/make_photos" \
-            "$venv/bin/python" -m pytest -q -p no:cacheprovider -n "$jobs" "${files[@]}"
+            "$venv/bin/python" -m pytest -q -p no:cacheprovider -n $((jobs + 1)) --dist worksteal "${files[@]}"
         run 'dashboard, monitoring' env CACHEW="$(realpath "$plain")/cachew" "$venv/bin/python" -m pytest -q -p no:cacheprovider -n "$jobs" tests/test_dashboard.py \
             tests/test_decisions.py tests/test_monitoring.py
         run 'simulator, policies' env CACHEW="$(realpath "$plain")/cachew" "$venv/bin/python" -m pytest -q -p no:cacheprovider -n "$jobs" tests/sim
         ;;
     service)
         run 'autoscaling' env CACHEW="$(realpath "$plain")/cachew" "$venv/bin/python" -m pytest -q -p no:cacheprovider -n "$jobs" tests/test_autoscale.py
-        run 'service' env CACHEW="$(realpath "$plain")/cachew" "$venv/bin/python" -m pytest -q -p no:cacheprovider -n $((jobs + 1)) tests/service
+        run 'service' env CACHEW="$(realpath "$plain")/cachew" "$venv/bin/python" -m pytest -q -p no:cacheprovider -n $((2 * jobs)) --dist worksteal tests/service
         ;;
     python)
         run 'install the package' env PATH="$venv/bin:$PATH" "$venv/bin/pip" install --quiet --disable-pip-version-check --no-deps --no-build-isolation \
