@@ -29,7 +29,7 @@ from service import daemon  # noqa: E402
 STEPS = [(0.15, 30), (0.075, 1000000)]  # of the client, and for how long: its demand doubles
 KILL_S = 45                             # after the start, in the first epoch
 END_S = 112                             # in the second
-EPOCHS = 20                             # of the job: few enough that what the first one takes counts
+EPOCHS = 1000                           # of the job: the first one is a thousandth of it, and counts nevertheless
 COLOURS = 256                           # of a picture: it has few, and is small then
 # An epoch of 800 batches: of 40 ms an element, and so 0.32 s a batch.
 PIPELINE = [{"op": "synthetic", "count": 6400, "shape": [64]}, {"op": "delay", "us": 40000}, {"op": "autocache"}, {"op": "batch", "size": 8}]

@@ -22,6 +22,7 @@
 #define BOLD_PART 0.1       /* of the rest, measured: then it does what seems better */
 #define ROUGH_PER_PART 10.0 /* error with which it may, by that part */
 #define LEAST_GAIN 0.015
+#define NOW_GAIN 0.1        /* of a batch, or of what it costs, if that is no more of the whole job */
 #define EXACT 0.005         /* the standard error with which it rests */
 #define CHANGED 0.05        /* of step or interval, beyond SURE_CHANGE standard errors: conditions are others now */
 #define SURE_CHANGE 5.0     /* it is asked at each report, thousands of times */
@@ -97,13 +98,24 @@ static void take(struct cw_auto *m, const struct cw_facts *f, const struct cw_al
         m->compute = (struct cw_mean){0, CW_MAX(full - cached * cw_auto_prefix_s(f, chosen->marker), 0), 0}; /* thought, like that of workers */
 }
 
+/*
+ * No worse for the whole job, and better by more than a first guess's error as long as nothing else is decided: a job of many epochs gains next to nothing by its first
+ * one, but that may take hours.
+ */
+static bool better_now(const struct cw_outlook *o, const struct cw_alternative *best, const struct cw_alternative *stay)
+{
+    double now = (1 - NOW_GAIN) * stay->batch_s;
+    bool no_worse = best->time_s <= stay->time_s && best->cost <= stay->cost;
+    return no_worse && (best->batch_s < now || best->batch_s * cw_outlook_price_s(o, best) < now * cw_outlook_price_s(o, stay));
+}
+
 /* Whether a change pays. What it gains must be more than an error of what was measured with these workers; the longer that took beside what is left, the bolder. */
 static bool pays(const struct cw_auto *m, const struct cw_outlook *o, const struct cw_alternative *best, const struct cw_alternative *stay, double decisions, double error, double now_s)
 {
     double gain = cw_outlook_gain(o, best, stay, m->decisions >= decisions), rest = gain * (1 + o->past_time_s / CW_MAX(stay->time_s, 1e-9));
     double needed = m->decisions < decisions ? LEAST_GAIN * (1 + m->decisions / 2) : LATE_GAIN;
     if (m->decisions == 0)
-        return gain > needed;
+        return gain > needed || better_now(o, best, stay);
     bool objective = cw_outlook_gain(o, best, stay, true) > needed; /* nothing is risked for the other measure */
     double part = objective ? (now_s - m->since_s) / CW_MAX(best->time_s, 1e-9) : 0, sure = CW_AUTO_SURE * CW_MAX(1 - part / BOLD_PART, 0);
     return gain > needed && rest > needed + sure * error && error < CW_MAX(CW_MAX(FINE_ERROR, FINE_PART * rest), ROUGH_PER_PART * part);

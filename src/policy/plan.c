@@ -39,6 +39,8 @@ struct steady { double batch_s, batch_cost; };
 
 static double price_s(const struct cw_outlook *o, const int *workers) { return (o->facts->client_price_per_h + cw_supply_price(&o->supply, workers)) / 3600; }
 
+double cw_outlook_price_s(const struct cw_outlook *o, const struct cw_alternative *a) { return price_s(o, a->pools); }
+
 /* The best workers for a long time of the same: when they start makes no difference. */
 static struct steady best_steady(const struct cw_outlook *o, int marker, double cached)
 {

@@ -23,6 +23,9 @@ double cw_outlook_left(const struct cw_outlook *o, int marker, double cached);
 /* A batch with this capacity, reading the part `cached` of marker's chunks (marker -1: none). */
 double cw_outlook_batch_s(const struct cw_outlook *o, double capacity, int marker, double cached);
 
+/* What a second costs with the workers of an alternative, the client's with it. */
+double cw_outlook_price_s(const struct cw_outlook *o, const struct cw_alternative *a);
+
 /* The rest of the job with so many workers of each pool from now on (from when they have started) and marker; where the cache fills, with the best number afterwards. */
 struct cw_alternative cw_outlook_rest(const struct cw_outlook *o, const int *workers, int marker);
 /* The same, but nothing is decided any more, however full the cache becomes. */

@@ -346,6 +346,29 @@ static void test_auto_caches_what_pays(void **state)
 
 /* A journal's memory goes on as the one that was never written down. */
 /* A marker that is not used: what is known of it changes, and nothing else does. One worker, as in a process by itself. */
+/* Of a thousand epochs the first one is next to nothing, and may take hours: what is better in it and no worse for the job is done. */
+static void test_auto_counts_the_first_epoch_of_many(void **state)
+{
+    (void)state;
+    struct world w = world_new("auto");
+    w.n_markers = 1;
+    w.marker = 0;
+    w.markers[0] = (struct cw_marker_facts){.name = "decode", .prefix_s = 0.32, .bytes = 1 << 20};
+    w.step_s = 0.1;
+    w.work_s = 0.32;
+    w.epochs = 1000;
+    pass_until(&w, 60, 1);
+    assert_int_equal(w.running, 4);
+    w.step_s = 0.05;
+    pass_until(&w, 120, 1);
+    assert_int_equal(w.running, 7);
+    w.step_s = 0.1; /* no sooner, but cheaper */
+    pass_until(&w, 180, 1);
+    assert_int_equal(w.running, 4);
+    assert_int_equal(w.marker, 0);
+    assert_int_equal(w.decisions, 3);
+}
+
 static void test_auto_looks_again_when_the_cache_changes(void **state)
 {
     (void)state;
@@ -737,6 +760,7 @@ int main(void)
         cmocka_unit_test(test_auto_keeps_to_the_pool),
         cmocka_unit_test(test_auto_decides_soon_though_batches_come_in_bursts),
         cmocka_unit_test(test_auto_caches_what_pays),
+        cmocka_unit_test(test_auto_counts_the_first_epoch_of_many),
         cmocka_unit_test(test_auto_looks_again_when_the_cache_changes),
         cmocka_unit_test(test_auto_decides_by_one_batch_of_many_elements),
         cmocka_unit_test(test_auto_looks_at_once_when_the_store_is_no_limit_any_more),
