@@ -7,8 +7,7 @@
 Elements are photographs, decoded and resized to 224x224x3 uint8 with their label; the marker stands behind that. Each run stands between two of the other kind, and is
 compared with their mean; the median of the rounds counts. The cache lies below --dir.
 
-Plain reads go round memory of as many batches as a run has under way (ratio); and, where all of it stays in the processor's cache, round one batch for each thread
-(ratio_one)."""
+Plain reads go round memory of as many batches as a run has under way, in the order in which a job reads: one that shuffles (ratio), and one that does not (ratio_stored)."""
 
 import argparse
 import json
@@ -25,11 +24,11 @@ IN_FLIGHT = 5  # batches: filled, done, and with who takes them
 EPOCHS = 96  # of reading: some seconds, so that what the first one takes besides (pages of batches that are touched for the first time) does not count
 
 
-def pipeline(directory, photos):
+def pipeline(directory, photos, shuffled=True):
     chain = [{"op": "tfrecord", "files": f"{photos}/photos-*.tfrecord"}, {"op": "parse_example", "features": {"image": "bytes", "label": "int64"}},
-             {"op": "decode_image", "component": "image"}, {"op": "resize", "component": "image", "size": [224, 224]}, {"op": "autocache"}, {"op": "shuffle"},
+             {"op": "decode_image", "component": "image"}, {"op": "resize", "component": "image", "size": [224, 224]}, {"op": "autocache"}, *[{"op": "shuffle"}] * shuffled,
              {"op": "batch", "size": BATCH}]
-    path = directory / "photos.json"
+    path = directory / ("shuffled.json" if shuffled else "stored.json")
     path.write_text(json.dumps({"cachew": 1, "pipeline": chain}))
     return path
 
@@ -53,26 +52,30 @@ def between(rounds, other, one):
     return statistics.median(ratios), statistics.median(ones), statistics.median(others)
 
 
-def read(arguments, directory, path):
+def read(arguments, directory, photos):
     cache = directory / "cache"
-    said(arguments.cachew, "cache", "warm", path, "--cache-dir", cache, "--json")
+    paths = {"shuffled": pipeline(directory, photos), "stored": pipeline(directory, photos, shuffled=False)}
+    said(arguments.cachew, "cache", "warm", paths["shuffled"], "--cache-dir", cache, "--json")
     files = sorted(cache.glob("*/*.cws"))
 
-    def raw(batches):
-        ring = BATCH * batches // arguments.threads
-        return said(arguments.build / "bench" / "raw_read", arguments.threads, EPOCHS, ROW, max(ring, 1), *files)["bytes_per_s"]
+    def raw(order):
+        ring = max(BATCH * IN_FLIGHT // arguments.threads, 1)
+        return said(arguments.build / "bench" / "raw_read", arguments.threads, EPOCHS, ROW, ring, order, *files)["bytes_per_s"]
 
-    def cached():
-        ran = run(arguments, path, "--epochs", EPOCHS, "--cache-dir", cache, "--cache", 0)
+    def cached(order):
+        ran = run(arguments, paths[order], "--epochs", EPOCHS, "--cache-dir", cache, "--cache", 0)
         assert ran["cache"]["misses"] == 0
         return ran["bytes"] / ran["seconds"]
 
-    ratio, rate, plain = between(arguments.rounds, lambda: raw(IN_FLIGHT), cached)
-    one, _, plain_one = between(arguments.rounds, lambda: raw(arguments.threads), cached)
-    return {"ratio": ratio, "ratio_one": one, "bytes_per_s": rate, "raw_bytes_per_s": plain, "raw_one_bytes_per_s": plain_one}
+    found = {}
+    for order, suffix in (("shuffled", ""), ("stored", "_stored")):
+        names = (f"{name}{suffix}" for name in ("ratio", "bytes_per_s", "raw_bytes_per_s"))
+        found |= zip(names, between(arguments.rounds, lambda order=order: raw(order), lambda order=order: cached(order)))
+    return found
 
 
-def write(arguments, directory, path):
+def write(arguments, directory, photos):
+    path = pipeline(directory, photos)
     kept = []
 
     def first():
@@ -99,7 +102,7 @@ def main():
     arguments = parser.parse_args()
     arguments.build = arguments.cachew.parent
     with tempfile.TemporaryDirectory(dir=arguments.dir) as directory:
-        found = MEASUREMENTS[arguments.what](arguments, Path(directory), pipeline(Path(directory), arguments.photos.resolve()))
+        found = MEASUREMENTS[arguments.what](arguments, Path(directory), arguments.photos.resolve())
     print(json.dumps({**found, "threads": arguments.threads, "load": os.getloadavg()[0]}))
 
 

@@ -1,11 +1,14 @@
 """The cache: what it keeps and reads; several runs on one directory; stores that are slow, hang or are full; the quota; its command. The examples with it:
 test_cache_examples.py; runs that are killed: test_cache_kills.py."""
 
+import contextlib
 import json
 import os
+import random
 import shutil
 import signal
 import subprocess
+import time
 
 import pytest
 from caches import TIMEOUT_S, cachew, crash_points, left_over, run, same, segments, used_bytes, words, write
@@ -273,6 +276,34 @@ def test_storage_that_hangs_is_left_and_said(dear, tmp_path):
     assert found["cache"]["late"] > 0
     assert found["cache"]["hits"] > 0
     assert cachew("cache", "verify", cache)[0]["bad_segments"] == 0
+
+
+def test_what_is_cut_short_or_written_over_while_it_is_read_is_computed(tmp_path):
+    """Again and again, of segments that are copied from memory all the time: nothing ends the process, and nothing of it is delivered."""
+    chain = [{"op": "synthetic", "count": 400, "shape": [160, 160, 3], "dtype": "uint8"}, {"op": "cache"}, {"op": "shuffle"}, {"op": "batch", "size": 8}]
+    pipeline, cache, rng = write(tmp_path / "p.json", chain), tmp_path / "c", random.Random(1)
+    wanted = run(pipeline, "--epochs", 100)["digest"]
+    run(pipeline, "--cache-dir", cache)
+    given = words("run", pipeline, "--digest", "--json", "--epochs", 100, "--cache-dir", cache)
+    damaged = 0
+    with subprocess.Popen(given, stdout=subprocess.PIPE, text=True) as ran:
+        while ran.poll() is None:
+            path = rng.choice(segments(cache) or [None])
+            with contextlib.suppress(OSError, TypeError), open(path, "r+b") as file:
+                size = path.stat().st_size
+                if rng.random() < 0.5:
+                    file.truncate(rng.randrange(size // 2 + 1))
+                else:
+                    file.seek(rng.randrange(size + 1))
+                    file.write(bytes(100000))
+                damaged += 1
+            time.sleep(0.02)
+        found = json.loads(ran.stdout.read().splitlines()[-1])
+        assert ran.returncode == 0
+    assert found["digest"] == wanted
+    assert damaged > 3
+    assert found["cache"]["bad"] + found["cache"]["gone"] > 0
+    assert found["cache"]["hits"] > 1000
 
 
 @pytest.fixture

@@ -13,6 +13,8 @@
 /* What lies between two entries is read too, if it is no more than this. */
 #define GAP_BYTES ((uint64_t)4 << 10)
 #define RUN_BYTES ((uint64_t)1 << 20)
+/* From here on it pays to copy from a mapped file: what is copied has a checksum. */
+#define MAPPED_BYTES ((size_t)32 << 10)
 
 int cw_cache_segment_read(struct cw_cache_segment *g, uint64_t offset, struct iovec *v, int n_v, size_t bytes, bool nowait)
 {
@@ -26,7 +28,8 @@ int cw_cache_segment_read(struct cw_cache_segment *g, uint64_t offset, struct io
         r = n >= 0 && (size_t)n == bytes ? 0 : nowait ? 1 : 2;
     } else if (g->file) {
         struct cw_error err = {0};
-        r = cw_file_readv(g->file, offset, v, n_v, nowait, &err);
+        bool copied = nowait && bytes >= MAPPED_BYTES && cw_file_copy(g->file, offset, v, n_v, bytes);
+        r = copied ? 0 : cw_file_readv(g->file, offset, v, n_v, nowait, &err);
         r = r < 0 ? 2 : r;
     }
     pthread_rwlock_unlock(&g->lock);

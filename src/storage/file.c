@@ -20,6 +20,7 @@
 
 #include "base/clock.h"
 #include "base/hash.h"
+#include "storage/mapped.h"
 
 /* Enough for the files that reads in flight touch at one time; far under the usual soft limit of 1,024. */
 #define MAX_OPEN 256
@@ -40,6 +41,8 @@ struct cw_file {
     int fd;                /* valid while pins >= 0 */
     atomic_uchar recent;   /* used since the clock's hand passed */
     atomic_uchar no_nowait;/* the file system does not know RWF_NOWAIT */
+    atomic_uchar no_map;   /* nor can it be mapped */
+    _Atomic(struct cw_mapped *) mapped; /* NULL: not yet */
     char path[];
 };
 
@@ -64,6 +67,8 @@ int cw_file_new(const char *path, const struct cw_stat *was, struct cw_file **re
     atomic_init(&f->pins, CLOSED);
     atomic_init(&f->recent, 0);
     atomic_init(&f->no_nowait, 0);
+    atomic_init(&f->no_map, 0);
+    atomic_init(&f->mapped, NULL);
     memcpy(f->path, path, length);
     *ret = f;
     return 0;
@@ -117,6 +122,7 @@ struct cw_file *cw_file_free(struct cw_file *f)
     pthread_mutex_unlock(&table.mutex);
     if (fd >= 0)
         close(fd);
+    cw_mapped_free(atomic_load(&f->mapped));
     free(f);
     return NULL;
 }
@@ -423,4 +429,27 @@ int cw_file_verdict(struct cw_file *f, int r, struct cw_error *err)
     if (status < 0 && err)
         *err = changed;
     return status < 0 ? status : r;
+}
+
+/* Of a file that is open. Several threads may try at a time: one of them wins. */
+static struct cw_mapped *map(struct cw_file *f)
+{
+    struct cw_mapped *other = NULL;
+    if (atomic_load_explicit(&f->no_map, memory_order_relaxed) || !pin(f))
+        return NULL;
+    struct cw_mapped *m = cw_mapped_new(f->fd, f->was.size);
+    atomic_fetch_sub(&f->pins, 1);
+    if (!m)
+        atomic_store_explicit(&f->no_map, 1, memory_order_relaxed);
+    else if (!atomic_compare_exchange_strong(&f->mapped, &other, m)) {
+        cw_mapped_free(m);
+        m = other;
+    }
+    return m;
+}
+
+bool cw_file_copy(struct cw_file *f, uint64_t offset, const struct iovec *v, int n_v, size_t length)
+{
+    struct cw_mapped *m = atomic_load_explicit(&f->mapped, memory_order_acquire);
+    return (m || (m = map(f))) && cw_mapped_copy(m, offset, v, n_v, length);
 }

@@ -1,0 +1,147 @@
+/*
+ * A page of a mapped file that can't be had is a SIGBUS, which would end the process. Here it ends with a page of zeros instead, and the file is not read so any more.
+ * The handler finds files in a table without locks; what is not in it goes to the handler that was there before.
+ */
+#include "storage/mapped.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/macro.h"
+
+#define MAX_FILES 4096      /* mapped at a time; others are read */
+#define MAX_PAGES 4096      /* copied at a time: on the stack, a byte of each */
+#define CLAIMED ((uintptr_t)1)
+
+struct cw_mapped { /* an entry of the table */
+    atomic_uintptr_t from;  /* 0: free; CLAIMED: not valid yet */
+    atomic_size_t size;
+    atomic_bool failed;     /* zeros are in it */
+};
+
+static struct cw_mapped table[MAX_FILES];
+static struct sigaction before;
+static size_t page_bytes;
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+
+/* One of the files? Then the page that is missing is one of zeros from now on. Async-signal-safe. */
+static bool put_zeros(uintptr_t at)
+{
+    for (size_t i = 0; i < MAX_FILES; i++) {
+        uintptr_t from = atomic_load(&table[i].from);
+        if (from <= CLAIMED || at < from || at - from >= atomic_load(&table[i].size))
+            continue;
+        atomic_store(&table[i].failed, true);
+        void *page = (void *)(at - (at - from) % page_bytes); /* NOLINT(performance-no-int-to-ptr): the kernel gave us the address */
+        return mmap(page, page_bytes, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) != MAP_FAILED;
+    }
+    return false;
+}
+
+/* As if there was no handler of ours. */
+static void pass_on(int signal, siginfo_t *info, void *context)
+{
+    bool sent = info->si_code <= 0; /* by a process; else it comes again as soon as this returns */
+    if (before.sa_flags & SA_SIGINFO) {
+        before.sa_sigaction(signal, info, context);
+    } else if (before.sa_handler != SIG_DFL && before.sa_handler != SIG_IGN) {
+        before.sa_handler(signal);
+    } else if (before.sa_handler == SIG_DFL || !sent) {
+        (void)sigaction(signal, &before, NULL);
+        if (sent)
+            (void)raise(signal);
+    }
+}
+
+static void on_bus_error(int signal, siginfo_t *info, void *context)
+{
+    int e = errno;
+    if (info->si_code <= 0 || !put_zeros((uintptr_t)info->si_addr))
+        pass_on(signal, info, context);
+    errno = e;
+}
+
+static void install(void)
+{
+    struct sigaction a = {.sa_sigaction = on_bus_error, .sa_flags = SA_SIGINFO | SA_ONSTACK | SA_RESTART};
+    page_bytes = (size_t)sysconf(_SC_PAGESIZE);
+    sigemptyset(&a.sa_mask);
+    (void)sigaction(SIGBUS, &a, &before);
+}
+
+/* The program, or another library, may have put another one in its place since. */
+static bool guarded(void)
+{
+    struct sigaction a;
+    return sigaction(SIGBUS, NULL, &a) == 0 && (a.sa_flags & SA_SIGINFO) && a.sa_sigaction == on_bus_error;
+}
+
+static struct cw_mapped *claim(void)
+{
+    for (size_t i = 0; i < MAX_FILES; i++) {
+        uintptr_t free_one = 0;
+        if (atomic_load(&table[i].from) == 0 && atomic_compare_exchange_strong(&table[i].from, &free_one, CLAIMED))
+            return &table[i];
+    }
+    return NULL;
+}
+
+struct cw_mapped *cw_mapped_new(int fd, uint64_t size)
+{
+    struct stat st;
+    pthread_once(&once, install);
+    /* Of files of others mincore(2) says that all of them is in memory. */
+    if (size == 0 || fstat(fd, &st) < 0 || st.st_uid != geteuid() || (uint64_t)st.st_size != size)
+        return NULL;
+    struct cw_mapped *m = claim();
+    if (!m)
+        return NULL;
+    void *at = mmap(NULL, size, PROT_READ, MAP_SHARED, fd, 0);
+    atomic_store(&m->size, size);
+    atomic_store(&m->failed, false);
+    atomic_store(&m->from, at == MAP_FAILED ? 0 : (uintptr_t)at);
+    return at == MAP_FAILED ? NULL : m;
+}
+
+struct cw_mapped *cw_mapped_free(struct cw_mapped *m)
+{
+    if (m) {
+        void *at = (void *)atomic_load(&m->from); /* NOLINT(performance-no-int-to-ptr): it is one */
+        (void)munmap(at, atomic_load(&m->size));
+        atomic_store(&m->from, 0);
+    }
+    return NULL;
+}
+
+static bool in_memory(uintptr_t at, size_t length)
+{
+    unsigned char there[MAX_PAGES], all = 1;
+    size_t before_it = at % page_bytes, pages = (before_it + length + page_bytes - 1) / page_bytes;
+    void *first = (void *)(at - before_it); /* NOLINT(performance-no-int-to-ptr): within a mapping */
+    if (pages > MAX_PAGES || mincore(first, pages * page_bytes, there) < 0)
+        return false;
+    for (size_t i = 0; i < pages; i++)
+        all &= there[i];
+    return all & 1;
+}
+
+bool cw_mapped_copy(struct cw_mapped *m, uint64_t offset, const struct iovec *v, int n_v, size_t length)
+{
+    size_t size = atomic_load_explicit(&m->size, memory_order_relaxed);
+    uintptr_t from = atomic_load_explicit(&m->from, memory_order_relaxed);
+    if (atomic_load_explicit(&m->failed, memory_order_relaxed) || offset > size || length > size - offset || !guarded() || !in_memory(from + offset, length))
+        return false;
+    const uint8_t *at = (const uint8_t *)from + offset; /* NOLINT(performance-no-int-to-ptr): it is one */
+    for (int i = 0; i < n_v; i++) {
+        if (v[i].iov_len)
+            memcpy(v[i].iov_base, at, v[i].iov_len);
+        at += v[i].iov_len;
+    }
+    return true;
+}

@@ -1,0 +1,263 @@
+/* storage/mapped.h: what is in memory is copied, and what can't be had ends no process. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <sys/mman.h>
+
+#include "base/clock.h"
+#include "data_files.h"
+#include "storage/mapped.h"
+
+#define BYTES ((size_t)8 << 20)
+
+/* A program has its own handler: it comes first, and goes on being asked. */
+static atomic_int n_asked;
+static sigjmp_buf out;
+static volatile sig_atomic_t jumps;
+
+static void own_handler(int signal, siginfo_t *info, void *context)
+{
+    (void)signal, (void)info, (void)context;
+    atomic_fetch_add(&n_asked, 1);
+    if (jumps)
+        siglongjmp(out, 1);
+}
+
+static void put_handler(void (*handler)(int, siginfo_t *, void *))
+{
+    struct sigaction a = {.sa_sigaction = handler, .sa_flags = SA_SIGINFO};
+    assert_int_equal(sigaction(SIGBUS, &a, NULL), 0);
+}
+
+/* The test library puts in handlers of its own before each test. */
+static struct sigaction ours;
+
+static void guard(void) { assert_int_equal(sigaction(SIGBUS, &ours, NULL), 0); }
+
+static uint8_t *letters(size_t n)
+{
+    uint8_t *data = malloc(n);
+    assert_non_null(data);
+    for (size_t i = 0; i < n; i++)
+        data[i] = (uint8_t)(1 + i % 251); /* no zeros */
+    return data;
+}
+
+static struct cw_mapped *map(const char *path, size_t size, int *ret_fd)
+{
+    int fd = open(path, O_RDWR | O_CLOEXEC);
+    assert_true(fd >= 0);
+    struct cw_mapped *m = cw_mapped_new(fd, size);
+    assert_non_null(m);
+    if (ret_fd)
+        *ret_fd = fd;
+    else
+        close(fd);
+    return m;
+}
+
+static void copies_what_is_in_memory(void **state)
+{
+    (void)state;
+    guard();
+    uint8_t *data = letters(100000), *to = calloc(1, 100000);
+    struct cw_mapped *m = map(temp_file("a", (const char *)data, 100000), 100000, NULL);
+    const size_t at[][2] = {{0, 100000}, {0, 1}, {99999, 1}, {100000, 0}, {4095, 2}, {1, 99998}, {50000, 0}};
+    for (size_t i = 0; i < sizeof(at) / sizeof(*at); i++) {
+        size_t offset = at[i][0], n = at[i][1];
+        const struct iovec v[] = {{to, n / 3}, {NULL, 0}, {to + n / 3, n - n / 3}};
+        memset(to, 0, 100000);
+        assert_true(cw_mapped_copy(m, offset, v, 3, n));
+        assert_memory_equal(to, data + offset, n);
+    }
+    const struct iovec v = {to, 2};
+    assert_false(cw_mapped_copy(m, 99999, &v, 1, 2)); /* past its end */
+    assert_false(cw_mapped_copy(m, UINT64_MAX, &v, 1, 2));
+    assert_null(cw_mapped_free(m));
+    assert_null(cw_mapped_free(NULL));
+    free(data);
+    free(to);
+}
+
+static void what_is_not_in_memory_is_not_waited_for(void **state)
+{
+    (void)state;
+    guard();
+    uint8_t *data = letters(BYTES), byte = 0;
+    int fd;
+    struct cw_mapped *m = map(temp_file("b", (const char *)data, BYTES), BYTES, &fd);
+    const struct iovec v = {&byte, 1};
+    assert_int_equal(fsync(fd), 0);
+    assert_int_equal(posix_fadvise(fd, 0, 0, POSIX_FADV_DONTNEED), 0);
+    if (!cw_mapped_copy(m, BYTES / 2, &v, 1, 1)) { /* where the file system has its files in memory for good, it can */
+        assert_int_equal(byte, 0);
+        assert_int_equal(pread(fd, &byte, 1, (off_t)BYTES / 2), 1);
+        assert_true(cw_mapped_copy(m, BYTES / 2, &v, 1, 1));
+    }
+    assert_int_equal(byte, data[BYTES / 2]);
+    cw_mapped_free(m);
+    close(fd);
+    free(data);
+}
+
+static void what_cannot_be_mapped(void **state)
+{
+    (void)state;
+    guard();
+    int fd = open(temp_file("c", "0123", 4), O_RDONLY | O_CLOEXEC), ends[2];
+    assert_null(cw_mapped_new(fd, 0));
+    assert_null(cw_mapped_new(fd, 5)); /* it is another file by now */
+    close(fd);
+    assert_int_equal(pipe(ends), 0);
+    assert_null(cw_mapped_new(ends[0], 4));
+    close(ends[0]);
+    close(ends[1]);
+    if (geteuid() != 0)
+        return;
+    fd = open(temp_path("c"), O_RDONLY | O_CLOEXEC);
+    assert_int_equal(fchown(fd, 12345, (gid_t)-1), 0);
+    assert_null(cw_mapped_new(fd, 4)); /* of it the kernel would say that all is in memory */
+    close(fd);
+}
+
+struct cutting { int fd; const uint8_t *data; atomic_bool stop; };
+
+static void *cut(void *arg)
+{
+    struct cutting *c = arg;
+    while (!atomic_load(&c->stop)) {
+        if (ftruncate(c->fd, 4096) < 0 || pwrite(c->fd, c->data, BYTES, 0) != (ssize_t)BYTES)
+            abort();
+    }
+    return NULL;
+}
+
+/* Until a page was missing in the middle of copying. */
+static void what_goes_away_meanwhile_is_zeros(void **state)
+{
+    (void)state;
+    guard();
+    uint8_t *data = letters(BYTES), *to = malloc(BYTES);
+    struct cutting c = {.data = data};
+    pthread_t thread;
+    struct cw_mapped *m = map(temp_file("d", (const char *)data, BYTES), BYTES, &c.fd);
+    const struct iovec v = {to, BYTES};
+    uint64_t end_ns = cw_now_ns() + 60000000000U;
+    int asked = atomic_load(&n_asked);
+    bool zeros = false;
+    assert_int_equal(pthread_create(&thread, NULL, cut, &c), 0);
+    while (!zeros && cw_now_ns() < end_ns) {
+        if (!cw_mapped_copy(m, 0, &v, 1, BYTES))
+            continue;
+        for (size_t i = 0; i < BYTES; i++) {
+            if (to[i] != 0 && to[i] != data[i])
+                fail_msg("byte %zu is %d, which is neither 0 nor %d", i, to[i], data[i]);
+            zeros |= to[i] == 0;
+        }
+    }
+    atomic_store(&c.stop, true);
+    pthread_join(thread, NULL);
+    assert_true(zeros);
+    assert_int_equal(atomic_load(&n_asked), asked); /* it was ours */
+    cw_mapped_free(m);
+    close(c.fd);
+    free(data);
+    free(to);
+}
+
+/* The kernel may keep a page behind the new end as a part of a larger one, say that it is there, and fault when it is read. */
+static void what_was_cut_off_is_not_read(void **state)
+{
+    (void)state;
+    guard();
+    uint8_t *data = letters(BYTES), byte = 1;
+    int fd;
+    struct cw_mapped *m = map(temp_file("e", (const char *)data, BYTES), BYTES, &fd);
+    const struct iovec v = {&byte, 1};
+    assert_true(cw_mapped_copy(m, 3 * 4096, &v, 1, 1));
+    assert_int_equal(ftruncate(fd, 4096), 0);
+    bool copied = cw_mapped_copy(m, 3 * 4096, &v, 1, 1);
+    assert_true(!copied || byte == 0);
+    assert_int_equal(cw_mapped_copy(m, 0, &v, 1, 1), !copied); /* what was zeros once is not trusted any more; else the rest is there still */
+    cw_mapped_free(m);
+    close(fd);
+    free(data);
+}
+
+static void another_s_fault_is_another_s(void **state)
+{
+    (void)state;
+    guard();
+    int fd, asked = atomic_load(&n_asked);
+    uint8_t *data = letters(8192), byte = 0;
+    struct cw_mapped *m = map(temp_file("f", (const char *)data, 8192), 8192, &fd);
+    volatile uint8_t *own = mmap(NULL, 8192, PROT_READ, MAP_SHARED, fd, 0);
+    const struct iovec v = {&byte, 1};
+    assert_true(own != MAP_FAILED);
+    assert_int_equal(raise(SIGBUS), 0); /* sent by a process */
+    assert_int_equal(atomic_load(&n_asked), asked + 1);
+    assert_int_equal(ftruncate(fd, 4096), 0);
+    jumps = 1;
+    if (sigsetjmp(out, 1) == 0) {
+        (void)own[4096];
+        fail_msg("there is no page, and it was read");
+    }
+    jumps = 0;
+    assert_int_equal(atomic_load(&n_asked), asked + 2);
+
+    put_handler(own_handler); /* somebody takes its place: nothing guards what is copied */
+    assert_false(cw_mapped_copy(m, 0, &v, 1, 1));
+    guard();
+    assert_true(cw_mapped_copy(m, 0, &v, 1, 1));
+    assert_int_equal(munmap((void *)own, 8192), 0);
+    cw_mapped_free(m);
+    close(fd);
+    free(data);
+}
+
+static void many_come_and_go(void **state)
+{
+    (void)state;
+    guard();
+    uint8_t *data = letters(4096), byte;
+    const struct iovec v = {&byte, 1};
+    static struct cw_mapped *m[5000];
+    int fd = open(temp_file("g", (const char *)data, 4096), O_RDONLY | O_CLOEXEC), n = 0;
+    for (int round = 0; round < 2; round++) {
+        n = 0;
+        while (n < 5000 && (m[n] = cw_mapped_new(fd, 4096)))
+            n++;
+        assert_int_equal(n, 4096); /* there is an end to it */
+        assert_true(cw_mapped_copy(m[4095], 7, &v, 1, 1) && byte == data[7]);
+        for (int i = 0; i < n; i++)
+            cw_mapped_free(m[i]);
+    }
+    close(fd);
+    free(data);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(copies_what_is_in_memory), cmocka_unit_test(what_is_not_in_memory_is_not_waited_for), cmocka_unit_test(what_cannot_be_mapped),
+        cmocka_unit_test(what_goes_away_meanwhile_is_zeros), cmocka_unit_test(what_was_cut_off_is_not_read), cmocka_unit_test(another_s_fault_is_another_s),
+        cmocka_unit_test(many_come_and_go),
+    };
+    int fd = open(program_invocation_name, O_RDONLY | O_CLOEXEC);
+    struct stat st;
+    put_handler(own_handler);
+    if (fd < 0 || fstat(fd, &st) < 0)
+        return 1;
+    cw_mapped_free(cw_mapped_new(fd, (uint64_t)st.st_size)); /* puts it in */
+    close(fd);
+    (void)sigaction(SIGBUS, NULL, &ours);
+    return cmocka_run_group_tests_name("mapped", tests, temp_make, temp_remove);
+}
