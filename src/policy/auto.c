@@ -23,7 +23,6 @@
 #define ROUGH_PER_PART 10.0 /* error with which it may, by that part */
 #define LEAST_GAIN 0.015
 #define NOW_GAIN 0.1        /* of a batch, or of what it costs, if that is no more of the whole job */
-#define EXACT 0.005         /* the standard error with which it rests */
 #define CHANGED 0.05        /* of step or interval, beyond SURE_CHANGE standard errors: conditions are others now */
 #define SURE_CHANGE 5.0     /* it is asked at each report, thousands of times */
 #define CHANGED_BATCHES 8   /* that say so: a single one may take several times as long, and tails are long */
@@ -63,7 +62,7 @@ static void measure_anew(struct cw_auto *m, double now_s)
 static void begin_anew(struct cw_auto *m, double decisions)
 {
     m->decisions = CW_MIN(m->decisions, decisions);
-    m->resting = m->past_s = m->past_cost = 0;
+    m->resting = m->tried = m->past_s = m->past_cost = 0;
 }
 
 /* What markers save is measured by those who do not use them too. */
@@ -92,6 +91,7 @@ static void take(struct cw_auto *m, const struct cw_facts *f, const struct cw_al
     note_cache(m, f);
     m->cached = cached;
     m->decisions++;
+    m->tried = CW_MIN(m->tried, 0);
     if (other)
         measure_anew(m, now_s);
     if (reads)
@@ -134,6 +134,30 @@ static double doubt(const struct cw_auto *m, const struct cw_outlook *o)
     return cw_auto_error(m) * CW_MIN(delay_s / (SHORT_PART * CW_MAX(best.time_s, 1e-9)), 1);
 }
 
+static void try_fewer(struct cw_auto *m, const struct cw_facts *f, const struct cw_outlook *o, const struct cw_alternative *stay, double fewer, double now_s, struct cw_decision *d)
+{
+    struct cw_alternative less = cw_outlook_like(o, stay, fewer, stay->marker);
+    double before = m->target;
+    cw_auto_record(m, f, o, &less, "fewer may do", d);
+    take(m, f, &less, now_s);
+    m->tried = before;
+}
+
+/* Whether they do, as plans have it; else those come back that were there before. True: it is known, or not yet. */
+static bool judge_fewer(struct cw_auto *m, const struct cw_facts *f, const struct cw_outlook *o, const struct cw_alternative *stay, double now_s, struct cw_decision *d)
+{
+    double error = cw_auto_error(m), late = m->interval.mean / m->step.mean - 1 - CW_OUTLOOK_TIME_TOLERANCE;
+    if (error >= CW_AUTO_EXACT && late < CW_AUTO_SURE * error)
+        return true;
+    if (late > 0) {
+        struct cw_alternative back = cw_outlook_like(o, stay, m->tried, stay->marker);
+        cw_auto_record(m, f, o, &back, "fewer don't do", d);
+        take(m, f, &back, now_s);
+    }
+    m->tried = -1;
+    return late > 0;
+}
+
 /* The best plan as far as is known, held back. `predicted`: conditions changed in a known way, so it rests on the curve alone. */
 static void look(struct cw_auto *m, const struct cw_facts *f, double now_s, bool predicted, struct cw_decision *d)
 {
@@ -147,6 +171,8 @@ static void look(struct cw_auto *m, const struct cw_facts *f, double now_s, bool
     struct cw_alternative best = cw_outlook_best(&o, first ? 0 : MARKER_GAIN);
     cw_auto_target(m, target);
     struct cw_alternative stay = (predicted ? cw_outlook_keep : cw_outlook_rest)(&o, target, f->marker);
+    if (m->tried > 0 && !predicted && judge_fewer(m, f, &o, &stay, now_s, d))
+        return;
     double decisions = cw_outlook_fills(&o, best.marker) ? DECISIONS - 1 : DECISIONS; /* one is kept for when it is full */
     double error = predicted ? 0 : cw_auto_error(m);
     double trial = predicted ? 0 : cw_auto_explore(m, &o, &stay, error), n = trial > 0 ? trial : cw_auto_restrain(m, f, &best);
@@ -163,7 +189,10 @@ static void look(struct cw_auto *m, const struct cw_facts *f, double now_s, bool
             cw_auto_record(m, f, &o, &stay, "measured", d);
             m->decisions = 1;
         }
-        m->resting = error < EXACT;
+        double fewer = cw_auto_fewer(m, &o, &stay, error);
+        m->resting = error < CW_AUTO_EXACT && fewer == 0;
+        if (fewer > 0 && !first)
+            try_fewer(m, f, &o, &stay, fewer, now_s, d);
     }
 }
 
@@ -399,7 +428,7 @@ static void auto_decide(const struct cw_policy *policy, struct cw_policy_memory 
 }
 
 static const struct cw_field fields[] = {
-    CW_FIELD(struct cw_auto, target), CW_FIELD(struct cw_auto, marker), CW_FIELD(struct cw_auto, decisions), CW_FIELD(struct cw_auto, resting), CW_FIELD(struct cw_auto, maximum),
+    CW_FIELD(struct cw_auto, target), CW_FIELD(struct cw_auto, marker), CW_FIELD(struct cw_auto, decisions), CW_FIELD(struct cw_auto, resting), CW_FIELD(struct cw_auto, tried), CW_FIELD(struct cw_auto, maximum),
     CW_FIELD(struct cw_auto, running), CW_FIELD(struct cw_auto, cached), CW_FIELD(struct cw_auto, markers), CW_FIELD(struct cw_auto, since_s),
     CW_FIELD(struct cw_auto, looked_n), CW_FIELD(struct cw_auto, objective), CW_FIELD(struct cw_auto, client_price_per_h), CW_FIELD(struct cw_auto, last_s), CW_FIELD(struct cw_auto, pools), CW_FIELD(struct cw_auto, past_s), CW_FIELD(struct cw_auto, past_cost), CW_FIELD(struct cw_auto, busiest), CW_FIELD(struct cw_auto, source_bytes_per_s), CW_FIELD(struct cw_auto, floor_s),
     CW_FIELD(struct cw_auto, read_bytes_per_s), CW_FIELD(struct cw_auto, write_bytes_per_s), CW_FIELD(struct cw_auto, saved_s), CW_FIELD(struct cw_auto, step), CW_FIELD(struct cw_auto, interval),

@@ -5,6 +5,7 @@
 
 #define CW_AUTO_WAITING 0.01 /* part of the interval below which the client counts as served */
 #define CW_AUTO_SURE 2.0     /* standard errors that a gain must exceed */
+#define CW_AUTO_EXACT 0.005  /* the standard error with which it rests */
 
 struct cw_auto_pool { /* of facts, in their order; auto_pools.c */
     double id;               /* its name, hashed; 0: there is none here */
@@ -18,6 +19,7 @@ struct cw_auto_pool { /* of facts, in their order; auto_pools.c */
 /* Workers are counted by what they are worth: `target`, `running` and `maximum` are capacities (supply.h). With one pool that is their number. */
 struct cw_auto {
     double target, marker, decisions, resting, maximum;
+    double tried;                              /* fewer than so many, which do, are tried out; -1: that was tried under these conditions */
     double running, cached;                    /* at the last report */
     struct cw_auto_pool pools[CW_POLICY_POOLS];
     double markers;                            /* that facts told of: who measures them may need a while, or be new */
@@ -77,5 +79,7 @@ double cw_auto_tolerated_error(const struct cw_auto *m, const struct cw_facts *f
 double cw_auto_restrain(const struct cw_auto *m, const struct cw_facts *f, const struct cw_alternative *best);
 /* A capacity to try because what was seen leaves open what the curve is like; 0: none. */
 double cw_auto_explore(const struct cw_auto *m, const struct cw_outlook *believed, const struct cw_alternative *stay, double error);
+/* The same, one worker fewer than do, which may do, too. */
+double cw_auto_fewer(const struct cw_auto *m, const struct cw_outlook *o, const struct cw_alternative *stay, double error);
 /* Fills in the record of a decision. */
 void cw_auto_record(const struct cw_auto *m, const struct cw_facts *f, const struct cw_outlook *o, const struct cw_alternative *chosen, const char *reason, struct cw_decision *d);

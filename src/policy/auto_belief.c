@@ -19,6 +19,8 @@
 #define EXPLORE_GAIN 0.06
 #define EXPLORE_PART 5      /* trials that a job must be long for one more */
 #define EXPLORE_LONG 20     /* where less is to be won */
+#define NEARLY 0.04         /* workers that are too slow by less may do after all */
+#define FEWER_GAIN 0.03     /* of the cost, for one that is not needed */
 #define FEW 4               /* workers that may always be tried at once */
 #define MEASURING_S 3.0     /* about what it takes to see what a decision gave, once workers have started */
 /* Of the client's price, for workers without one: where it is as fast fewer are better still; but what is to be as cheap as possible is not to pay for that. */
@@ -244,4 +246,20 @@ double cw_auto_explore(const struct cw_auto *m, const struct cw_outlook *believe
     if (m->target < 2.5 * best.capacity)
         return best.capacity;
     return ceil(sqrt(best.capacity * m->target)); /* half-way: with a curve of yet another shape there is still something to win */
+}
+
+/*
+ * The client is served, and with one worker fewer it would have to wait a little, as far as is known: by less than what measuring may be wrong by, since workers beside
+ * others are not what one is alone. It is tried where the job is long beside the trial, the start of who has to come back with it.
+ */
+double cw_auto_fewer(const struct cw_auto *m, const struct cw_outlook *o, const struct cw_alternative *stay, double error)
+{
+    const struct cw_facts *f = o->facts;
+    double batches = cw_auto_scatter(m) / CW_AUTO_EXACT, trial_s = cw_auto_start_delay(f) + MEASURING_S + batches * batches * m->step.mean;
+    if (f->objective != CW_OBJECTIVE_TIME || m->decisions != 1 || m->tried != 0 || m->target < 2 || error >= CW_AUTO_EXACT || cw_auto_waits(m) || stay->time_s < EXPLORE_LONG * trial_s ||
+        cw_outlook_fills(o, stay->marker))
+        return 0;
+    struct cw_alternative less = cw_outlook_like(o, stay, m->target - 1, stay->marker);
+    bool dear = cw_outlook_price_s(o, stay) * (1 - FEWER_GAIN) > cw_outlook_price_s(o, &less);
+    return dear && less.capacity > 0 && less.batch_s <= (1 + NEARLY) * m->step.mean ? less.capacity : 0;
 }

@@ -4,7 +4,6 @@
 
 #include "base/macro.h"
 
-#define TIME_TOLERANCE 0.015
 #define COST_TOLERANCE 0.005
 #define MARKER_TOLERANCE 0.02 /* a cache that gains less is not worth the trouble */
 #define WEIGHT 3              /* of the objective against the other measure, where one is given up for the other */
@@ -53,7 +52,7 @@ static struct steady best_steady(const struct cw_outlook *o, int marker, double 
     }
     for (struct cw_rung n = {0}; cw_supply_next(&o->supply, 1, &n);) {
         double s = cw_outlook_batch_s(o, cw_supply_capacity(&o->supply, n.workers), marker, cached), cost = s * price_s(o, n.workers);
-        if ((time ? s : cost) > best * (1 + (time ? TIME_TOLERANCE : COST_TOLERANCE)))
+        if ((time ? s : cost) > best * (1 + (time ? CW_OUTLOOK_TIME_TOLERANCE : COST_TOLERANCE)))
             continue;
         if (!(ret.batch_s > 0) || (time ? cost < ret.batch_cost : s < ret.batch_s))
             ret = (struct steady){s, cost};
@@ -259,7 +258,7 @@ double cw_outlook_gain(const struct cw_outlook *o, const struct cw_alternative *
 {
     bool by_time = o->facts->objective == CW_OBJECTIVE_TIME;
     double time = part(a->time_s, b->time_s, o->past_time_s), cost = part(a->cost, b->cost, o->past_cost);
-    double first = by_time ? time : cost, second = by_time ? cost : time, tolerance = by_time ? TIME_TOLERANCE : COST_TOLERANCE;
+    double first = by_time ? time : cost, second = by_time ? cost : time, tolerance = by_time ? CW_OUTLOOK_TIME_TOLERANCE : COST_TOLERANCE;
     if (only || first > tolerance || first < -tolerance)
         return first;
     return CW_MAX(first, first < 0 ? second + WEIGHT * first : second);
@@ -279,7 +278,7 @@ static struct cw_alternative best_of(const struct cw_outlook *o, int marker)
     for (struct cw_rung n = {0}; cw_supply_next(&o->supply, CW_SUPPLY_ORDERS, &n);) {
         struct cw_alternative a = rest(o, n.workers, marker, &tail);
         a.order = n.order;
-        if ((time ? a.time_s : a.cost) > best * (1 + (time ? TIME_TOLERANCE : COST_TOLERANCE)))
+        if ((time ? a.time_s : a.cost) > best * (1 + (time ? CW_OUTLOOK_TIME_TOLERANCE : COST_TOLERANCE)))
             continue;
         if (!ret.workers || (time ? a.cost < ret.cost : a.time_s < ret.time_s))
             ret = a;

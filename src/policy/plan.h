@@ -3,6 +3,8 @@
 #include "policy/curve.h"
 #include "policy/supply.h"
 
+#define CW_OUTLOOK_TIME_TOLERANCE 0.015 /* a plan that takes so much longer is as fast */
+
 struct cw_outlook { /* what is believed */
     const struct cw_facts *facts;
     double step_s;             /* the client's own */

@@ -20,7 +20,7 @@
 #define CLAIMED ((uintptr_t)1)
 
 struct cw_mapped { /* an entry of the table */
-    atomic_uintptr_t from;  /* 0: free; CLAIMED: not valid yet */
+    atomic_uintptr_t from;  /* 0: free; CLAIMED: not valid */
     atomic_size_t size;
     atomic_bool failed;     /* zeros are in it */
 };
@@ -113,6 +113,7 @@ struct cw_mapped *cw_mapped_free(struct cw_mapped *m)
 {
     if (m) {
         void *at = (void *)atomic_load(&m->from); /* NOLINT(performance-no-int-to-ptr): it is one */
+        atomic_store(&m->from, CLAIMED); /* from here on others may be mapped there */
         (void)munmap(at, atomic_load(&m->size));
         atomic_store(&m->from, 0);
     }
