@@ -22,7 +22,7 @@
 #define BOLD_PART 0.1       /* of the rest, measured: then it does what seems better */
 #define ROUGH_PER_PART 10.0 /* error with which it may, by that part */
 #define LEAST_GAIN 0.015
-#define NOW_GAIN 0.1        /* of a batch, or of what it costs, if that is no more of the whole job */
+#define NOW_GAIN 0.1        /* of the time, or the cost, as long as the workers stay */
 #define CHANGED 0.05        /* of step or interval, beyond SURE_CHANGE standard errors: conditions are others now */
 #define SURE_CHANGE 5.0     /* it is asked at each report, thousands of times */
 #define CHANGED_BATCHES 8   /* that say so: a single one may take several times as long, and tails are long */
@@ -62,7 +62,8 @@ static void measure_anew(struct cw_auto *m, double now_s)
 static void begin_anew(struct cw_auto *m, double decisions)
 {
     m->decisions = CW_MIN(m->decisions, decisions);
-    m->resting = m->tried = m->past_s = m->past_cost = 0;
+    m->tried = decisions > 0 ? -1 : 0;
+    m->resting = m->past_s = m->past_cost = 0;
 }
 
 /* What markers save is measured by those who do not use them too. */
@@ -99,14 +100,16 @@ static void take(struct cw_auto *m, const struct cw_facts *f, const struct cw_al
 }
 
 /*
- * No worse for the whole job, and better by more than a first guess's error as long as nothing else is decided: a job of many epochs gains next to nothing by its first
- * one, but that may take hours.
+ * No worse for the whole job, and better by more than a first guess's error as long as the workers stay: a job of many epochs gains next to nothing by its first one, but
+ * that may take hours.
  */
 static bool better_now(const struct cw_outlook *o, const struct cw_alternative *best, const struct cw_alternative *stay)
 {
-    double now = (1 - NOW_GAIN) * stay->batch_s;
-    bool no_worse = best->time_s <= stay->time_s && best->cost <= stay->cost;
-    return no_worse && (best->batch_s < now || best->batch_s * cw_outlook_price_s(o, best) < now * cw_outlook_price_s(o, stay));
+    bool by_time = o->facts->objective == CW_OBJECTIVE_TIME, no_slower = best->time_s <= stay->time_s, no_dearer = best->cost <= stay->cost;
+    bool sooner = best->held_s < (1 - NOW_GAIN) * stay->held_s, cheaper = best->held_cost < (1 - NOW_GAIN) * stay->held_cost;
+    if (by_time ? no_slower && sooner : no_dearer && cheaper)
+        return true;
+    return no_slower && no_dearer && (sooner || cheaper);
 }
 
 /* Whether a change pays. What it gains must be more than an error of what was measured with these workers; the longer that took beside what is left, the bolder. */

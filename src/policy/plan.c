@@ -226,6 +226,8 @@ static struct cw_alternative rest(const struct cw_outlook *o, const int *workers
     pass(o, &a, m, left, cached, cached + written, &until);
     if (m && !is_full(o, m))
         cached = hold(o, &a, m, least(least(cached + written, CW_MAX(room(o, m), cached)), 1), tail->held, &until);
+    a.held_s = a.time_s;
+    a.held_cost = a.cost;
     if (m && !is_full(o, m))
         add_tail(o, marker, cached, tail, &a);
     return a;
@@ -264,23 +266,31 @@ double cw_outlook_gain(const struct cw_outlook *o, const struct cw_alternative *
     return CW_MAX(first, first < 0 ? second + WEIGHT * first : second);
 }
 
+static double objective_of(const struct cw_outlook *o, const struct cw_alternative *a) { return o->facts->objective == CW_OBJECTIVE_TIME ? a->time_s : a->cost; }
+
+/* As good as the best one: in all, and as long as the workers stay, though that may be next to nothing of it all. */
+static bool as_good(const struct cw_outlook *o, const struct cw_alternative *a, const struct cw_alternative *best)
+{
+    if (o->facts->objective == CW_OBJECTIVE_TIME)
+        return a->time_s <= best->time_s * (1 + CW_OUTLOOK_TIME_TOLERANCE) && a->held_s <= best->held_s * (1 + CW_OUTLOOK_TIME_TOLERANCE);
+    return a->cost <= best->cost * (1 + COST_TOLERANCE) && a->held_cost <= best->held_cost * (1 + COST_TOLERANCE);
+}
+
 /* The best workers with a marker. */
 static struct cw_alternative best_of(const struct cw_outlook *o, int marker)
 {
     bool time = o->facts->objective == CW_OBJECTIVE_TIME;
-    double best = 1e300;
-    struct cw_alternative ret = {0};
+    struct cw_alternative best = {0}, ret = {0};
     struct tail tail = {.held = held_epochs(o, marker)};
     for (struct cw_rung n = {0}; cw_supply_next(&o->supply, CW_SUPPLY_ORDERS, &n);) {
         struct cw_alternative a = rest(o, n.workers, marker, &tail);
-        best = least(best, time ? a.time_s : a.cost);
+        if (!best.workers || objective_of(o, &a) < objective_of(o, &best))
+            best = a;
     }
     for (struct cw_rung n = {0}; cw_supply_next(&o->supply, CW_SUPPLY_ORDERS, &n);) {
         struct cw_alternative a = rest(o, n.workers, marker, &tail);
         a.order = n.order;
-        if ((time ? a.time_s : a.cost) > best * (1 + (time ? CW_OUTLOOK_TIME_TOLERANCE : COST_TOLERANCE)))
-            continue;
-        if (!ret.workers || (time ? a.cost < ret.cost : a.time_s < ret.time_s))
+        if (as_good(o, &a, &best) && (!ret.workers || (time ? a.cost < ret.cost : a.time_s < ret.time_s)))
             ret = a;
     }
     return ret;

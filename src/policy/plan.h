@@ -40,7 +40,7 @@ bool cw_outlook_fills(const struct cw_outlook *o, int marker);
 
 /*
  * The best there is. For objective `time` the cheapest of those that take at most 1.5 % longer than the fastest: so waiting stays below 2 %. For `cost` the fastest of
- * those that cost at most 0.5 % more than the cheapest. Another marker than the one in use must gain more than marker_gain, and 2 %.
+ * those that cost at most 0.5 % more than the cheapest. Both in all, and as long as the workers stay. Another marker than the one in use must gain more than marker_gain, and 2 %.
  */
 struct cw_alternative cw_outlook_best(const struct cw_outlook *o, double marker_gain);
 /*

@@ -89,6 +89,7 @@ struct cw_alternative { /* what else could be done, and what it was thought to g
     int order;                           /* in which pools were filled: supply.h */
     int marker;
     double batch_s, time_s, cost;
+    double held_s, held_cost;            /* of these the part for which the workers stay: until a cache is full there is another best number */
 };
 
 struct cw_seen { /* what the decision rests on */

@@ -392,6 +392,17 @@ static void test_auto_counts_the_first_epoch_of_many(void **state)
     assert_int_equal(w.running, 4);
     assert_int_equal(w.marker, 0);
     assert_int_equal(w.decisions, 3);
+
+    w = world_new("auto"); /* four are cheaper, and the client waits 5 % of the time: of the whole job that is nothing */
+    w.n_markers = 1;
+    w.marker = 0;
+    w.markers[0] = (struct cw_marker_facts){.name = "decode", .prefix_s = 0.42, .bytes = 1 << 20};
+    w.step_s = 0.1;
+    w.work_s = 0.42;
+    w.epochs = 1000;
+    pass_until(&w, 600, 1);
+    assert_int_equal(w.running, 5);
+    assert_int_equal(w.decisions, 1);
 }
 
 static void test_auto_looks_again_when_the_cache_changes(void **state)
