@@ -405,6 +405,37 @@ static void test_auto_counts_the_first_epoch_of_many(void **state)
     assert_int_equal(w.decisions, 1);
 }
 
+/* Workers come to know one after the other that an epoch is cached. */
+static void test_auto_follows_a_cache_that_is_known_bit_by_bit(void **state)
+{
+    (void)state;
+    for (int steps = 1; steps <= 5; steps++) {
+        struct world w = world_new("auto");
+        w.n_markers = 1;
+        w.marker = 0;
+        w.markers[0] = (struct cw_marker_facts){.name = "decode", .prefix_s = 0.32, .bytes = 1 << 20};
+        w.step_s = 0.15;
+        w.work_s = 0.33;
+        w.epochs = 1000;
+        w.batches = 800;
+        pass_until(&w, 30, 0.5);
+        assert_int_equal(w.running, 3);
+        w.step_s = 0.075;
+        pass_until(&w, 60, 0.5);
+        assert_int_equal(w.running, 5);
+        while (w.done < 801)
+            pass(&w, 0.5);
+        for (int i = 1; i <= steps; i++) {
+            w.markers[0].cached = (double)i / steps;
+            pass(&w, 0.5);
+            pass(&w, 0.5);
+        }
+        pass_until(&w, 100, 0.5);
+        assert_int_equal(w.running, 1);
+        assert_int_equal(w.marker, 0);
+    }
+}
+
 static void test_auto_looks_again_when_the_cache_changes(void **state)
 {
     (void)state;
@@ -798,6 +829,7 @@ int main(void)
         cmocka_unit_test(test_auto_decides_soon_though_batches_come_in_bursts),
         cmocka_unit_test(test_auto_caches_what_pays),
         cmocka_unit_test(test_auto_counts_the_first_epoch_of_many),
+        cmocka_unit_test(test_auto_follows_a_cache_that_is_known_bit_by_bit),
         cmocka_unit_test(test_auto_looks_again_when_the_cache_changes),
         cmocka_unit_test(test_auto_decides_by_one_batch_of_many_elements),
         cmocka_unit_test(test_auto_looks_at_once_when_the_store_is_no_limit_any_more),
