@@ -99,7 +99,7 @@ static void take(struct cw_auto *m, const struct cw_facts *f, const struct cw_al
 }
 
 /*
- * No worse for the whole job, and better by more than a first guess's error as long as nothing else is decided: a job of many epochs gains next to nothing by its first
+ * No worse for the whole job, and its batches are better by more than a first guess's error. For the first decision: a job of many epochs gains next to nothing by its first
  * one, but that may take hours.
  */
 static bool better_now(const struct cw_outlook *o, const struct cw_alternative *best, const struct cw_alternative *stay)
