@@ -100,8 +100,8 @@ static void take(struct cw_auto *m, const struct cw_facts *f, const struct cw_al
 }
 
 /*
- * No worse for the whole job, and better by more than a first guess's error as long as the workers stay: a job of many epochs gains next to nothing by its first one, but
- * that may take hours.
+ * No worse for the whole job, and better by more than a first guess's error as long as the workers stay. For the first decision: a job of many epochs gains next to nothing
+ * by its first one, but that may take hours.
  */
 static bool better_now(const struct cw_outlook *o, const struct cw_alternative *best, const struct cw_alternative *stay)
 {
@@ -137,28 +137,41 @@ static double doubt(const struct cw_auto *m, const struct cw_outlook *o)
     return cw_auto_error(m) * CW_MIN(delay_s / (SHORT_PART * CW_MAX(best.time_s, 1e-9)), 1);
 }
 
-static void try_fewer(struct cw_auto *m, const struct cw_facts *f, const struct cw_outlook *o, const struct cw_alternative *stay, double fewer, double now_s, struct cw_decision *d)
+static void choose(struct cw_auto *m, const struct cw_outlook *o, const struct cw_alternative *chosen, const char *reason, double now_s, struct cw_decision *d)
 {
-    struct cw_alternative less = cw_outlook_like(o, stay, fewer, stay->marker);
-    double before = m->target;
-    cw_auto_record(m, f, o, &less, "fewer may do", d);
-    take(m, f, &less, now_s);
-    m->tried = before;
+    cw_auto_record(m, o->facts, o, chosen, reason, d);
+    take(m, o->facts, chosen, now_s);
 }
 
-/* Whether they do, as plans have it; else those come back that were there before. True: it is known, or not yet. */
-static bool judge_fewer(struct cw_auto *m, const struct cw_facts *f, const struct cw_outlook *o, const struct cw_alternative *stay, double now_s, struct cw_decision *d)
+/* Fewer workers are tried out: whether they do, as plans have it; else those come back that were there before. True: there is nothing else to decide now. */
+static bool judge_fewer(struct cw_auto *m, const struct cw_outlook *o, const struct cw_alternative *stay, double now_s, struct cw_decision *d)
 {
     double error = cw_auto_error(m), late = m->interval.mean / m->step.mean - 1 - CW_OUTLOOK_TIME_TOLERANCE;
     if (error >= CW_AUTO_EXACT && late < CW_AUTO_SURE * error)
-        return true;
+        return true; /* not known yet */
     if (late > 0) {
         struct cw_alternative back = cw_outlook_like(o, stay, m->tried, stay->marker);
-        cw_auto_record(m, f, o, &back, "fewer don't do", d);
-        take(m, f, &back, now_s);
+        choose(m, o, &back, "fewer don't do", now_s, d);
     }
     m->tried = -1;
     return late > 0;
+}
+
+/* What there is stays: it rests once that is known well, unless one worker fewer may do, too. */
+static void settle(struct cw_auto *m, const struct cw_outlook *o, const struct cw_alternative *stay, double error, double now_s, struct cw_decision *d)
+{
+    bool first = m->decisions == 0;
+    if (first) {
+        cw_auto_record(m, o->facts, o, stay, "measured", d);
+        m->decisions = 1;
+    }
+    double fewer = cw_auto_fewer(m, o, stay, error), before = m->target;
+    m->resting = error < CW_AUTO_EXACT && fewer == 0;
+    if (fewer > 0 && !first) { /* one decision a report: the next time, then */
+        struct cw_alternative less = cw_outlook_like(o, stay, fewer, stay->marker);
+        choose(m, o, &less, "fewer may do", now_s, d);
+        m->tried = before;
+    }
 }
 
 /* The best plan as far as is known, held back. `predicted`: conditions changed in a known way, so it rests on the curve alone. */
@@ -171,32 +184,23 @@ static void look(struct cw_auto *m, const struct cw_facts *f, double now_s, bool
         cw_auto_learn(m, f);
     cw_auto_outlook(m, f, &o);
     o.doubt = predicted ? 0 : doubt(m, &o);
-    struct cw_alternative best = cw_outlook_best(&o, first ? 0 : MARKER_GAIN);
     cw_auto_target(m, target);
     struct cw_alternative stay = (predicted ? cw_outlook_keep : cw_outlook_rest)(&o, target, f->marker);
-    if (m->tried > 0 && !predicted && judge_fewer(m, f, &o, &stay, now_s, d))
+    if (m->tried > 0 && !predicted && judge_fewer(m, &o, &stay, now_s, d))
         return;
-    double decisions = cw_outlook_fills(&o, best.marker) ? DECISIONS - 1 : DECISIONS; /* one is kept for when it is full */
-    double error = predicted ? 0 : cw_auto_error(m);
-    double trial = predicted ? 0 : cw_auto_explore(m, &o, &stay, error), n = trial > 0 ? trial : cw_auto_restrain(m, f, &best);
+    struct cw_alternative best = cw_outlook_best(&o, first ? 0 : MARKER_GAIN);
+    bool fills = cw_outlook_fills(&o, best.marker);
+    double decisions = fills ? DECISIONS - 1 : DECISIONS; /* one is kept for when it is full */
+    double most = predicted && fills ? DECISIONS : DECISIONS_AT_MOST; /* it will be fuller still */
+    double error = predicted ? 0 : cw_auto_error(m), trial = predicted ? 0 : cw_auto_explore(m, &o, &stay, error), n = trial > 0 ? trial : cw_auto_restrain(m, f, &best);
     if (n != best.capacity)
         best = cw_outlook_like(&o, &best, n, best.marker);
     bool other = !cw_auto_is_target(m, best.pools) || best.marker != f->marker;
     bool worth = trial > 0 ? error < cw_auto_tolerated_error(m, f, &best, now_s) / TRIAL_SURER : pays(m, &o, &best, &stay, decisions, error, now_s);
-    double most = predicted && cw_outlook_fills(&o, best.marker) ? DECISIONS : DECISIONS_AT_MOST; /* it will be fuller still */
-    if (other && worth && m->decisions < most) {
-        cw_auto_record(m, f, &o, &best, predicted ? "more of the epoch is cached now" : first ? "measured" : "measured again", d);
-        take(m, f, &best, now_s);
-    } else if (!predicted) {
-        if (first) {
-            cw_auto_record(m, f, &o, &stay, "measured", d);
-            m->decisions = 1;
-        }
-        double fewer = cw_auto_fewer(m, &o, &stay, error);
-        m->resting = error < CW_AUTO_EXACT && fewer == 0;
-        if (fewer > 0 && !first)
-            try_fewer(m, f, &o, &stay, fewer, now_s, d);
-    }
+    if (other && worth && m->decisions < most)
+        choose(m, &o, &best, predicted ? "more of the epoch is cached now" : first ? "measured" : "measured again", now_s, d);
+    else if (!predicted)
+        settle(m, &o, &stay, error, now_s, d);
 }
 
 /* ---- what is measured ---- */

@@ -1,5 +1,5 @@
 /*
- * A page of a mapped file that can't be had is a SIGBUS, which would end the process. Here it ends with a page of zeros instead, and the file is not read so any more.
+ * A page of a mapped file that can't be had is a SIGBUS, which would end the process. Here it ends with zeros instead, and the file is not read so any more.
  * The handler finds files in a table without locks; what is not in it goes to the handler that was there before.
  */
 #include "storage/mapped.h"
@@ -30,16 +30,19 @@ static struct sigaction before;
 static size_t page_bytes;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 
-/* One of the files? Then the page that is missing is one of zeros from now on. Async-signal-safe. */
+/*
+ * One of the files? Then there are zeros in its place from now on: of all of it, so that there are no more mappings than before, whose number has a limit.
+ * Async-signal-safe.
+ */
 static bool put_zeros(uintptr_t at)
 {
     for (size_t i = 0; i < MAX_FILES; i++) {
         uintptr_t from = atomic_load(&table[i].from);
-        if (from <= CLAIMED || at < from || at - from >= atomic_load(&table[i].size))
+        size_t size = atomic_load(&table[i].size);
+        if (from <= CLAIMED || at < from || at - from >= size || atomic_load(&table[i].from) != from) /* if not, the size may be another file's */
             continue;
         atomic_store(&table[i].failed, true);
-        void *page = (void *)(at - (at - from) % page_bytes); /* NOLINT(performance-no-int-to-ptr): the kernel gave us the address */
-        return mmap(page, page_bytes, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) != MAP_FAILED;
+        return mmap((void *)from, size, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) != MAP_FAILED; /* NOLINT(performance-no-int-to-ptr): it is one */
     }
     return false;
 }

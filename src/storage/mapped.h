@@ -9,10 +9,12 @@ struct cw_mapped;
 
 /* Of an open file of so many bytes, which are not written to any more. NULL: it can't be mapped, or the kernel would not tell us what of it is in memory. */
 struct cw_mapped *cw_mapped_new(int fd, uint64_t size);
+/* Nobody copies from it any more. */
 struct cw_mapped *cw_mapped_free(struct cw_mapped *m);
 
 /*
- * Copies `length` bytes at offset to v if all of them are in memory. False: they are not, and v is as it was; or this file is not to be read so any more. Does not wait.
- * Where a page goes away meanwhile and can't be read again (storage fails, the file is cut short) zeros are copied instead. Any thread.
+ * Copies `length` bytes at offset to v if all of them are in memory. False: they are not, and v is as it was; or this file is not to be read so any more. Waits only where
+ * a page goes away in the instant between the two, and is read again. Where that can't be done (storage fails, the file is cut short) zeros are copied instead, in all
+ * copies of this file that are under way. Any thread that does not block SIGBUS.
  */
 bool cw_mapped_copy(struct cw_mapped *m, uint64_t offset, const struct iovec *v, int n_v, size_t length);

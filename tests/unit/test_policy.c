@@ -369,8 +369,6 @@ static void test_auto_caches_what_pays(void **state)
     assert_int_equal(w.marker, -1);
 }
 
-/* A journal's memory goes on as the one that was never written down. */
-/* A marker that is not used: what is known of it changes, and nothing else does. One worker, as in a process by itself. */
 /* Of a thousand epochs the first one is next to nothing, and may take hours: what is better in it and no worse for the job is done. */
 static void test_auto_counts_the_first_epoch_of_many(void **state)
 {
@@ -436,6 +434,7 @@ static void test_auto_follows_a_cache_that_is_known_bit_by_bit(void **state)
     }
 }
 
+/* A marker that is not used: what is known of it changes, and nothing else does. One worker, as in a process by itself. */
 static void test_auto_looks_again_when_the_cache_changes(void **state)
 {
     (void)state;
@@ -544,6 +543,7 @@ static void test_auto_looks_again_when_the_objective_changes(void **state)
     assert_in_range(w.running, 8, 16); /* the square root of 4 x 5 / (0.4 x 0.4): 11 */
 }
 
+/* A journal's memory goes on as the one that was never written down. */
 static void test_memory_survives(void **state)
 {
     (void)state;
