@@ -32,6 +32,7 @@
 #define STORE_CHANGED 0.2   /* of the cache's speed */
 #define GREW 0.02           /* of what was not cached, more or less of it */
 #define GREW_LEAST 0.001    /* of the epoch */
+#define STILL_GROWS 0.25    /* of what it grew by, since the last report */
 #define TRIAL_SURER 3       /* than a first guess: what is left behind is not measured again */
 #define MISSING 0.05        /* of the workers: what is measured then still counts */
 
@@ -279,7 +280,15 @@ static bool changed(struct cw_auto *m, const struct cw_facts *f, double now_s)
     return true;
 }
 
-/* The epoch turned and more is cached: what that changes is known, so it need not be measured first. */
+/* The epoch turned, and workers come to know one after the other what is cached of it: it is waited for until they agree about. */
+static bool cache_grows(struct cw_auto *m, const struct cw_facts *f)
+{
+    double cached = f->marker >= 0 ? f->markers[f->marker].cached : 0, more = fabs(cached - m->cached), now = fabs(cached - m->cached_seen);
+    m->cached_seen = cached;
+    return f->marker == (int)m->marker && more > GREW && now > STILL_GROWS * more;
+}
+
+/* More is cached: what that changes is known, so it need not be measured first. */
 static bool cache_grew(struct cw_auto *m, const struct cw_facts *f, double now_s)
 {
     double cached = f->marker >= 0 ? f->markers[f->marker].cached : 0;
@@ -424,9 +433,10 @@ static void auto_decide(const struct cw_policy *policy, struct cw_policy_memory 
     fit_markers(m, f);
     fit_objective(m, f);
     m->running = running;
-    if (cache_grew(m, f, now_s))
+    bool grows = cache_grows(m, f);
+    if (!grows && cache_grew(m, f, now_s))
         look(m, f, now_s, true, d);
-    else if (!same)
+    else if (!same || grows)
         cw_mean_merge(&m->step, &now.step);
     else if (now.interval.n > 0)
         observe(m, f, &now, now_s, d);
@@ -436,7 +446,7 @@ static void auto_decide(const struct cw_policy *policy, struct cw_policy_memory 
 
 static const struct cw_field fields[] = {
     CW_FIELD(struct cw_auto, target), CW_FIELD(struct cw_auto, marker), CW_FIELD(struct cw_auto, decisions), CW_FIELD(struct cw_auto, resting), CW_FIELD(struct cw_auto, tried), CW_FIELD(struct cw_auto, maximum),
-    CW_FIELD(struct cw_auto, running), CW_FIELD(struct cw_auto, cached), CW_FIELD(struct cw_auto, markers), CW_FIELD(struct cw_auto, since_s),
+    CW_FIELD(struct cw_auto, running), CW_FIELD(struct cw_auto, cached), CW_FIELD(struct cw_auto, cached_seen), CW_FIELD(struct cw_auto, markers), CW_FIELD(struct cw_auto, since_s),
     CW_FIELD(struct cw_auto, looked_n), CW_FIELD(struct cw_auto, objective), CW_FIELD(struct cw_auto, client_price_per_h), CW_FIELD(struct cw_auto, last_s), CW_FIELD(struct cw_auto, pools), CW_FIELD(struct cw_auto, past_s), CW_FIELD(struct cw_auto, past_cost), CW_FIELD(struct cw_auto, busiest), CW_FIELD(struct cw_auto, source_bytes_per_s), CW_FIELD(struct cw_auto, floor_s),
     CW_FIELD(struct cw_auto, read_bytes_per_s), CW_FIELD(struct cw_auto, write_bytes_per_s), CW_FIELD(struct cw_auto, saved_s), CW_FIELD(struct cw_auto, step), CW_FIELD(struct cw_auto, interval),
     CW_FIELD(struct cw_auto, compute), CW_FIELD(struct cw_auto, busy), CW_FIELD(struct cw_auto, recent_step), CW_FIELD(struct cw_auto, recent_interval),

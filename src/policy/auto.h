@@ -20,7 +20,7 @@ struct cw_auto_pool { /* of facts, in their order; auto_pools.c */
 struct cw_auto {
     double target, marker, decisions, resting, maximum;
     double tried;                              /* fewer than so many, which do, are tried out; -1: that was tried under these conditions */
-    double running, cached;                    /* at the last report */
+    double running, cached, cached_seen;       /* at the last report; of what is cached the part that was decided with, and that there was then */
     struct cw_auto_pool pools[CW_POLICY_POOLS];
     double markers;                            /* that facts told of: who measures them may need a while, or be new */
     double since_s, looked_n;                  /* measuring at this number of workers since; batches at the last look */

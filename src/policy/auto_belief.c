@@ -256,7 +256,7 @@ double cw_auto_fewer(const struct cw_auto *m, const struct cw_outlook *o, const 
 {
     const struct cw_facts *f = o->facts;
     double batches = cw_auto_scatter(m) / CW_AUTO_EXACT, trial_s = cw_auto_start_delay(f) + MEASURING_S + batches * batches * m->step.mean;
-    if (f->objective != CW_OBJECTIVE_TIME || m->decisions != 1 || m->tried != 0 || m->target < 2 || error >= CW_AUTO_EXACT || cw_auto_waits(m) || stay->time_s < EXPLORE_LONG * trial_s ||
+    if (f->objective != CW_OBJECTIVE_TIME || f->n_pools != 1 || m->decisions != 1 || m->tried != 0 || m->target < 2 || error >= CW_AUTO_EXACT || cw_auto_waits(m) || stay->time_s < EXPLORE_LONG * trial_s ||
         cw_outlook_fills(o, stay->marker))
         return 0;
     struct cw_alternative less = cw_outlook_like(o, stay, m->target - 1, stay->marker);

@@ -352,7 +352,9 @@ static void test_auto_caches_what_pays(void **state)
     assert_int_equal(w.running, 10);
     while (w.done < 10001)
         pass(&w, 1);
-    w.markers[0].cached = 1; /* the epoch turned: what that saves is known without measuring */
+    w.markers[0].cached = 1; /* the epoch turned: what that saves is known without measuring, once it does not grow any more */
+    pass(&w, 1);
+    assert_int_equal(w.wanted, 10);
     pass(&w, 1);
     assert_int_equal(w.wanted, 1);
     assert_true(w.last.concluded);
@@ -423,14 +425,15 @@ static void test_auto_follows_a_cache_that_is_known_bit_by_bit(void **state)
         assert_int_equal(w.running, 5);
         while (w.done < 801)
             pass(&w, 0.5);
+        int decisions = w.decisions;
         for (int i = 1; i <= steps; i++) {
             w.markers[0].cached = (double)i / steps;
-            pass(&w, 0.5);
             pass(&w, 0.5);
         }
         pass_until(&w, 100, 0.5);
         assert_int_equal(w.running, 1);
         assert_int_equal(w.marker, 0);
+        assert_int_equal(w.decisions, decisions + 1);
     }
 }
 
