@@ -10,6 +10,7 @@
 #include <stdatomic.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -92,12 +93,19 @@ static struct cw_mapped *claim(void)
     return NULL;
 }
 
+/* Else memory for batches would find no room beside the files: of a cache as large as the limit nothing would be left. */
+static bool address_space_is_free(void)
+{
+    struct rlimit r;
+    return getrlimit(RLIMIT_AS, &r) == 0 && r.rlim_cur == RLIM_INFINITY;
+}
+
 struct cw_mapped *cw_mapped_new(int fd, uint64_t size)
 {
     struct stat st;
     pthread_once(&once, install);
     /* Of files of others mincore(2) says that all of them is in memory. */
-    if (size == 0 || fstat(fd, &st) < 0 || st.st_uid != geteuid() || (uint64_t)st.st_size != size)
+    if (size == 0 || fstat(fd, &st) < 0 || st.st_uid != geteuid() || (uint64_t)st.st_size != size || !address_space_is_free())
         return NULL;
     struct cw_mapped *m = claim();
     if (!m)

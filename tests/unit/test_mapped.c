@@ -11,8 +11,10 @@
 #include <signal.h>
 #include <stdatomic.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 
 #include "base/clock.h"
+#include "base/macro.h"
 #include "data_files.h"
 #include "storage/mapped.h"
 
@@ -125,6 +127,26 @@ static void what_cannot_be_mapped(void **state)
     fd = open(temp_path("c"), O_RDONLY | O_CLOEXEC);
     assert_int_equal(fchown(fd, 12345, (gid_t)-1), 0);
     assert_null(cw_mapped_new(fd, 4)); /* of it the kernel would say that all is in memory */
+    close(fd);
+}
+
+/* A cache of 750 MB took all of ulimit -v 600000, and memory for batches could not be had any more: the run ended. */
+static void limited_address_space_is_left_to_batches(void **state)
+{
+    (void)state;
+    guard();
+    struct rlimit was, limited;
+    int fd = open(temp_file("h", "0123", 4), O_RDONLY | O_CLOEXEC);
+    assert_int_equal(getrlimit(RLIMIT_AS, &was), 0);
+    limited = was;
+    limited.rlim_cur = CW_MIN((rlim_t)1 << 46, was.rlim_max); /* more than any process has */
+    assert_int_equal(setrlimit(RLIMIT_AS, &limited), 0);
+    struct cw_mapped *m = cw_mapped_new(fd, 4);
+    assert_int_equal(setrlimit(RLIMIT_AS, &was), 0);
+    assert_null(m);
+    m = cw_mapped_new(fd, 4);
+    assert_true(m || was.rlim_cur != RLIM_INFINITY);
+    cw_mapped_free(m);
     close(fd);
 }
 
@@ -249,7 +271,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(copies_what_is_in_memory), cmocka_unit_test(what_is_not_in_memory_is_not_waited_for), cmocka_unit_test(what_cannot_be_mapped),
         cmocka_unit_test(what_goes_away_meanwhile_is_zeros), cmocka_unit_test(what_was_cut_off_is_not_read), cmocka_unit_test(another_s_fault_is_another_s),
-        cmocka_unit_test(many_come_and_go),
+        cmocka_unit_test(many_come_and_go), cmocka_unit_test(limited_address_space_is_left_to_batches),
     };
     int fd = open(program_invocation_name, O_RDONLY | O_CLOEXEC);
     struct stat st;
