@@ -58,11 +58,13 @@ static void measure_anew(struct cw_auto *m, double now_s)
     m->since_s = now_s;
 }
 
-/* Conditions are others: of what was decided before no more than `decisions` count. */
+/* Conditions are others: of what was decided before no more than `decisions` count. With some that do workers do what they did: whether fewer do is known, or being tried. */
 static void begin_anew(struct cw_auto *m, double decisions)
 {
     m->decisions = CW_MIN(m->decisions, decisions);
-    m->resting = m->tried = m->past_s = m->past_cost = 0;
+    m->resting = m->past_s = m->past_cost = 0;
+    if (decisions == 0)
+        m->tried = 0;
 }
 
 /* What markers save is measured by those who do not use them too. */
@@ -330,7 +332,7 @@ static void fit_objective(struct cw_auto *m, const struct cw_facts *f)
     m->objective = f->objective;
     m->client_price_per_h = f->client_price_per_h;
     begin_anew(m, 1);
-    m->looked_n = 0;
+    m->looked_n = m->tried = 0;
 }
 
 /* There are more of a pool, where all of every pool was taken. In workers: what these are worth is known better with each report, and that is no other maximum. */
