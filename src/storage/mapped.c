@@ -68,12 +68,20 @@ static void on_bus_error(int signal, siginfo_t *info, void *context)
     errno = e;
 }
 
+/* What was mapped is not there, and other things may come to lie in its place. Nobody copies any more: the engine's threads are not there either. */
+static void in_child(void)
+{
+    for (size_t i = 0; i < MAX_FILES; i++)
+        atomic_store(&table[i].from, 0);
+}
+
 static void install(void)
 {
     struct sigaction a = {.sa_sigaction = on_bus_error, .sa_flags = SA_SIGINFO | SA_ONSTACK | SA_RESTART};
     page_bytes = (size_t)sysconf(_SC_PAGESIZE);
     sigemptyset(&a.sa_mask);
     (void)sigaction(SIGBUS, &a, &before);
+    (void)pthread_atfork(NULL, NULL, in_child); /* fails without memory: then a child's table stays as it is, and what it maps itself has less room in it */
 }
 
 /* The program, or another library, may have put another one in its place since. */
@@ -111,6 +119,8 @@ struct cw_mapped *cw_mapped_new(int fd, uint64_t size)
     if (!m)
         return NULL;
     void *at = mmap(NULL, size, PROT_READ, MAP_SHARED, fd, 0);
+    if (at != MAP_FAILED)
+        (void)madvise(at, size, MADV_DONTFORK); /* a child would hold the space of files that are removed, for as long as it lives */
     atomic_store(&m->size, size);
     atomic_store(&m->failed, false);
     atomic_store(&m->from, at == MAP_FAILED ? 0 : (uintptr_t)at);

@@ -12,6 +12,8 @@
 #include <stdatomic.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include "base/clock.h"
 #include "base/macro.h"
@@ -150,6 +152,39 @@ static void limited_address_space_is_left_to_batches(void **state)
     close(fd);
 }
 
+/* 0: all is as it should be in a forked child. */
+static int look_around(uintptr_t page, int fd)
+{
+    unsigned char there;
+    if (mincore((void *)page, 1, &there) == 0 || errno != ENOMEM) /* NOLINT(performance-no-int-to-ptr): nothing is there */
+        return 1;
+    int n = 0;
+    while (n < 4096 && cw_mapped_new(fd, 4))
+        n++;
+    return n == 4096 ? 0 : 2;
+}
+
+/* A child of a fork held the space of all files that were mapped, removed since or not, for as long as it lived; and its own found no room in the table. */
+static void a_forked_child_has_none_of_it(void **state)
+{
+    (void)state;
+    guard();
+    int fd = open(temp_file("i", "0123", 4), O_RDONLY | O_CLOEXEC), status;
+    uint8_t data[4];
+    const struct iovec v = {data, 4};
+    struct cw_mapped *m = cw_mapped_new(fd, 4);
+    assert_non_null(m);
+    uintptr_t page = *(const uintptr_t *)(const void *)m; /* its first member: where it lies */
+    pid_t child = fork();
+    if (child == 0)
+        _exit(look_around(page, fd));
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_int_equal(status, 0);
+    assert_true(cw_mapped_copy(m, 0, &v, 1, 4)); /* here it is as it was */
+    cw_mapped_free(m);
+    close(fd);
+}
+
 struct cutting { int fd; const uint8_t *data; atomic_bool stop; };
 
 static void *cut(void *arg)
@@ -271,7 +306,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(copies_what_is_in_memory), cmocka_unit_test(what_is_not_in_memory_is_not_waited_for), cmocka_unit_test(what_cannot_be_mapped),
         cmocka_unit_test(what_goes_away_meanwhile_is_zeros), cmocka_unit_test(what_was_cut_off_is_not_read), cmocka_unit_test(another_s_fault_is_another_s),
-        cmocka_unit_test(many_come_and_go), cmocka_unit_test(limited_address_space_is_left_to_batches),
+        cmocka_unit_test(many_come_and_go), cmocka_unit_test(limited_address_space_is_left_to_batches), cmocka_unit_test(a_forked_child_has_none_of_it),
     };
     int fd = open(program_invocation_name, O_RDONLY | O_CLOEXEC);
     struct stat st;
