@@ -58,13 +58,11 @@ static void measure_anew(struct cw_auto *m, double now_s)
     m->since_s = now_s;
 }
 
-/* Conditions are others: of what was decided before no more than `decisions` count. With some that do workers do what they did: whether fewer do is known, or being tried. */
+/* Conditions are others: of what was decided before no more than `decisions` count. Whether fewer do (`tried`) may be known all the same, or being tried. */
 static void begin_anew(struct cw_auto *m, double decisions)
 {
     m->decisions = CW_MIN(m->decisions, decisions);
     m->resting = m->past_s = m->past_cost = 0;
-    if (decisions == 0)
-        m->tried = 0;
 }
 
 /* What markers save is measured by those who do not use them too. */
@@ -151,13 +149,14 @@ static bool judge_fewer(struct cw_auto *m, const struct cw_facts *f, const struc
     double error = cw_auto_error(m), late = m->interval.mean / m->step.mean - 1 - CW_OUTLOOK_TIME_TOLERANCE;
     if (error >= CW_AUTO_EXACT && late < CW_AUTO_SURE * error)
         return true;
-    if (late > 0) {
-        struct cw_alternative back = cw_outlook_like(o, stay, m->tried, stay->marker);
+    struct cw_alternative back = cw_outlook_like(o, stay, m->tried, stay->marker);
+    bool go_back = late > 0 && !cw_auto_is_target(m, back.pools); /* the pool may have become smaller meanwhile */
+    if (go_back) {
         cw_auto_record(m, f, o, &back, "fewer don't do", d);
         take(m, f, &back, now_s);
     }
     m->tried = -1;
-    return late > 0;
+    return go_back;
 }
 
 /* The best plan as far as is known, held back. `predicted`: conditions changed in a known way, so it rests on the curve alone. */
@@ -268,6 +267,7 @@ static bool changed(struct cw_auto *m, const struct cw_facts *f, double now_s)
     }
     begin_anew(m, 0);
     measure_anew(m, now_s);
+    m->tried = 0;
     m->step = (struct cw_mean){0};
     if (!step) /* the input changed, so what was known of it is void */
         m->n_points = m->floor_s = m->source_bytes_per_s = m->busiest = 0;
