@@ -59,11 +59,10 @@ static void measure_anew(struct cw_auto *m, double now_s)
     m->since_s = now_s;
 }
 
-/* Conditions are others: of what was decided before no more than `decisions` count. */
+/* Conditions are others: of what was decided before no more than `decisions` count. Whether fewer do (`tried`) may be known all the same, or being tried. */
 static void begin_anew(struct cw_auto *m, double decisions)
 {
     m->decisions = CW_MIN(m->decisions, decisions);
-    m->tried = decisions > 0 ? -1 : 0;
     m->resting = m->past_s = m->past_cost = 0;
 }
 
@@ -150,12 +149,12 @@ static bool judge_fewer(struct cw_auto *m, const struct cw_outlook *o, const str
     double error = cw_auto_error(m), late = m->interval.mean / m->step.mean - 1 - CW_OUTLOOK_TIME_TOLERANCE;
     if (error >= CW_AUTO_EXACT && late < CW_AUTO_SURE * error)
         return true; /* not known yet */
-    if (late > 0) {
-        struct cw_alternative back = cw_outlook_like(o, stay, m->tried, stay->marker);
+    struct cw_alternative back = cw_outlook_like(o, stay, m->tried, stay->marker);
+    bool go_back = late > 0 && !cw_auto_is_target(m, back.pools); /* the pool may have become smaller meanwhile */
+    if (go_back)
         choose(m, o, &back, "fewer don't do", now_s, d);
-    }
     m->tried = -1;
-    return late > 0;
+    return go_back;
 }
 
 /* What there is stays: it rests once that is known well, unless one worker fewer may do, too. */
@@ -274,6 +273,7 @@ static bool changed(struct cw_auto *m, const struct cw_facts *f, double now_s)
     }
     begin_anew(m, 0);
     measure_anew(m, now_s);
+    m->tried = 0;
     m->step = (struct cw_mean){0};
     if (!step) /* the input changed, so what was known of it is void */
         m->n_points = m->floor_s = m->source_bytes_per_s = m->busiest = 0;
@@ -346,7 +346,7 @@ static void fit_objective(struct cw_auto *m, const struct cw_facts *f)
     m->objective = f->objective;
     m->client_price_per_h = f->client_price_per_h;
     begin_anew(m, 1);
-    m->looked_n = 0;
+    m->looked_n = m->tried = 0;
 }
 
 /* There are more of a pool, where all of every pool was taken. In workers: what these are worth is known better with each report, and that is no other maximum. */

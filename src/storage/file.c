@@ -127,11 +127,30 @@ struct cw_file *cw_file_free(struct cw_file *f)
     return NULL;
 }
 
+static void before_fork(void) { pthread_mutex_lock(&table.mutex); }
+static void in_parent(void) { pthread_mutex_unlock(&table.mutex); }
+
+/* A child would hold the space of files that are removed for as long as it lives. What it reads itself is opened again. */
+static void in_child(void)
+{
+    for (unsigned i = 0; i < MAX_OPEN; i++) {
+        struct cw_file *f = table.open[i];
+        if (!f)
+            continue;
+        close(f->fd);
+        atomic_store(&f->pins, CLOSED); /* who had it pinned is not there */
+        table.open[i] = NULL;
+    }
+    table.n = 0;
+    pthread_mutex_unlock(&table.mutex);
+}
+
 /* A quarter of what the process may open, so that sockets and memfds have room. Under table.mutex. */
 static unsigned table_limit(void)
 {
     if (!table.limit) {
         struct rlimit r;
+        (void)pthread_atfork(before_fork, in_parent, in_child); /* fails without memory: then a child has what it had */
         table.limit = MAX_OPEN;
         if (getrlimit(RLIMIT_NOFILE, &r) == 0 && r.rlim_cur != RLIM_INFINITY)
             table.limit = (unsigned)CW_MIN((rlim_t)MAX_OPEN, CW_MAX(r.rlim_cur / 4, (rlim_t)4));

@@ -10,6 +10,7 @@
 #include <stdatomic.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -70,12 +71,21 @@ static void on_bus_error(int signal, siginfo_t *info, void *context)
     errno = e;
 }
 
+/* What was mapped is not there, and other things may come to lie in its place. Entries stay taken: who had them may free them still, and that is to free nothing. */
+static void in_child(void)
+{
+    for (size_t i = 0; i < MAX_FILES; i++)
+        if (atomic_load(&table[i].from) != 0)
+            atomic_store(&table[i].from, CLAIMED);
+}
+
 static void install(void)
 {
     struct sigaction a = {.sa_sigaction = on_bus_error, .sa_flags = SA_SIGINFO | SA_ONSTACK | SA_RESTART};
     page_bytes = (size_t)sysconf(_SC_PAGESIZE);
     sigemptyset(&a.sa_mask);
     (void)sigaction(SIGBUS, &a, &before);
+    (void)pthread_atfork(NULL, NULL, in_child); /* fails without memory: then a child's table stays as it is */
 }
 
 /* The program, or another library, may have put another one in its place since. */
@@ -95,17 +105,26 @@ static struct cw_mapped *claim(void)
     return NULL;
 }
 
+/* Else memory for batches would find no room beside the files: of a cache as large as the limit nothing would be left. */
+static bool address_space_is_free(void)
+{
+    struct rlimit r;
+    return getrlimit(RLIMIT_AS, &r) == 0 && r.rlim_cur == RLIM_INFINITY;
+}
+
 struct cw_mapped *cw_mapped_new(int fd, uint64_t size)
 {
     struct stat st;
     pthread_once(&once, install);
     /* Of files of others mincore(2) says that all of them is in memory. */
-    if (size == 0 || fstat(fd, &st) < 0 || st.st_uid != geteuid() || (uint64_t)st.st_size != size)
+    if (size == 0 || fstat(fd, &st) < 0 || st.st_uid != geteuid() || (uint64_t)st.st_size != size || !address_space_is_free())
         return NULL;
     struct cw_mapped *m = claim();
     if (!m)
         return NULL;
     void *at = mmap(NULL, size, PROT_READ, MAP_SHARED, fd, 0);
+    if (at != MAP_FAILED)
+        (void)madvise(at, size, MADV_DONTFORK); /* a child would hold the space of files that are removed, for as long as it lives */
     atomic_store(&m->size, size);
     atomic_store(&m->failed, false);
     atomic_store(&m->from, at == MAP_FAILED ? 0 : (uintptr_t)at);
@@ -114,10 +133,10 @@ struct cw_mapped *cw_mapped_new(int fd, uint64_t size)
 
 struct cw_mapped *cw_mapped_free(struct cw_mapped *m)
 {
-    if (m) {
-        void *at = (void *)atomic_load(&m->from); /* NOLINT(performance-no-int-to-ptr): it is one */
+    uintptr_t from = m ? atomic_load(&m->from) : 0;
+    if (from > CLAIMED) {
         atomic_store(&m->from, CLAIMED); /* from here on others may be mapped there */
-        (void)munmap(at, atomic_load(&m->size));
+        (void)munmap((void *)from, atomic_load(&m->size)); /* NOLINT(performance-no-int-to-ptr): it is one */
         atomic_store(&m->from, 0);
     }
     return NULL;
@@ -139,7 +158,7 @@ bool cw_mapped_copy(struct cw_mapped *m, uint64_t offset, const struct iovec *v,
 {
     size_t size = atomic_load_explicit(&m->size, memory_order_relaxed);
     uintptr_t from = atomic_load_explicit(&m->from, memory_order_relaxed);
-    if (atomic_load_explicit(&m->failed, memory_order_relaxed) || offset > size || length > size - offset || !guarded() || !in_memory(from + offset, length))
+    if (from <= CLAIMED || atomic_load_explicit(&m->failed, memory_order_relaxed) || offset > size || length > size - offset || !guarded() || !in_memory(from + offset, length))
         return false;
     const uint8_t *at = (const uint8_t *)from + offset; /* NOLINT(performance-no-int-to-ptr): it is one */
     for (int i = 0; i < n_v; i++) {

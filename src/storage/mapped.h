@@ -7,7 +7,7 @@
 
 struct cw_mapped;
 
-/* Of an open file of so many bytes, which are not written to any more. NULL: it can't be mapped, or the kernel would not tell us what of it is in memory. */
+/* Of an open file of so many bytes, which are not written to any more. NULL: it can't be mapped, address space is limited (ulimit -v), or the kernel would not tell us what of it is in memory. */
 struct cw_mapped *cw_mapped_new(int fd, uint64_t size);
 /* Nobody copies from it any more. */
 struct cw_mapped *cw_mapped_free(struct cw_mapped *m);

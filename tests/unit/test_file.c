@@ -10,6 +10,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 #include <sys/resource.h>
+#include <sys/wait.h>
 #include <time.h>
 
 #include "base/clock.h"
@@ -272,6 +273,39 @@ static void link_name(const char *to)
 }
 
 /* Before it is looked at after reading, its descriptor is closed, for those of others: the look would be at what has the name by then. */
+/* 0: all is as it should be in a forked child. */
+static int look_around(struct cw_file *f)
+{
+    char name[64], path[4096], byte;
+    for (int fd = 3; fd < 1024; fd++) {
+        snprintf(name, sizeof(name), "/proc/self/fd/%d", fd);
+        ssize_t n = readlink(name, path, sizeof(path) - 1);
+        path[CW_MAX(n, 0)] = 0;
+        if (strcmp(path, temp_path("inherited")) == 0)
+            return 1;
+    }
+    return cw_file_read(f, 1, &byte, 1, false, NULL) == 0 && byte == '1' ? 0 : 2;
+}
+
+/* It held the space of files that were removed since, for as long as it lived. */
+static void a_forked_child_has_no_files_open(void **state)
+{
+    (void)state;
+    struct cw_file *f = open_file(temp_file("inherited", "0123", 4));
+    char byte;
+    int status;
+    assert_int_equal(cw_file_read(f, 0, &byte, 1, false, NULL), 0);
+    pid_t child = fork();
+    if (child == 0)
+        _exit(look_around(f));
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_int_equal(status, 0);
+    assert_int_equal(unlink(temp_path("inherited")), 0);
+    assert_int_equal(cw_file_read(f, 2, &byte, 1, false, NULL), 0); /* here it is open still */
+    assert_int_equal(byte, '2');
+    cw_file_free(f);
+}
+
 static void what_has_its_name_for_a_moment_is_not_read(void **state)
 {
     (void)state;
@@ -389,6 +423,7 @@ int main(void)
         cmocka_unit_test(notices_changes),   cmocka_unit_test(bounds_descriptors), cmocka_unit_test(what_has_its_name_for_a_moment_is_not_read),
         cmocka_unit_test(what_moved_its_change_time_alone_is_compared_once), cmocka_unit_test(what_was_written_in_place_is_compared_and_is_another),
         cmocka_unit_test(matches_patterns),  cmocka_unit_test(lists_directories), cmocka_unit_test(writes_whole_files),
+        cmocka_unit_test(a_forked_child_has_no_files_open),
     };
     return cmocka_run_group_tests_name("file", tests, temp_make, temp_remove);
 }

@@ -12,8 +12,12 @@
 #include <signal.h>
 #include <stdatomic.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include "base/clock.h"
+#include "base/macro.h"
 #include "data_files.h"
 #include "storage/mapped.h"
 
@@ -127,6 +131,61 @@ static void what_cannot_be_mapped(void **state)
     fd = open(temp_path("c"), O_RDONLY | O_CLOEXEC);
     assert_int_equal(fchown(fd, 12345, (gid_t)-1), 0);
     assert_null(cw_mapped_new(fd, 4)); /* of it the kernel would say that all is in memory */
+    close(fd);
+}
+
+/* A cache of 750 MB took all of ulimit -v 600000, and memory for batches could not be had any more: the run ended. */
+static void limited_address_space_is_left_to_batches(void **state)
+{
+    (void)state;
+    guard();
+    struct rlimit was, limited;
+    int fd = open(temp_file("h", "0123", 4), O_RDONLY | O_CLOEXEC);
+    assert_int_equal(getrlimit(RLIMIT_AS, &was), 0);
+    limited = was;
+    limited.rlim_cur = CW_MIN((rlim_t)1 << 46, was.rlim_max); /* more than any process has */
+    assert_int_equal(setrlimit(RLIMIT_AS, &limited), 0);
+    struct cw_mapped *m = cw_mapped_new(fd, 4);
+    assert_int_equal(setrlimit(RLIMIT_AS, &was), 0);
+    assert_null(m);
+    m = cw_mapped_new(fd, 4);
+    assert_true(m || was.rlim_cur != RLIM_INFINITY);
+    cw_mapped_free(m);
+    close(fd);
+}
+
+/* 0: all is as it should be in a forked child. */
+static int look_around(struct cw_mapped *m, uintptr_t page, int fd)
+{
+    unsigned char there, data[4];
+    const struct iovec v = {data, 4};
+    if (mincore((void *)page, 1, &there) == 0 || errno != ENOMEM) /* NOLINT(performance-no-int-to-ptr): nothing is there */
+        return 1;
+    struct cw_mapped *own = cw_mapped_new(fd, 4);
+    if (cw_mapped_copy(m, 0, &v, 1, 4))
+        return 2;
+    cw_mapped_free(m); /* frees nothing: neither what the parent has there, nor the child's own */
+    return own && own != m && cw_mapped_copy(own, 0, &v, 1, 4) && memcmp(data, "0123", 4) == 0 ? 0 : 3;
+}
+
+/* A child of a fork held the space of all files that were mapped, removed since or not, for as long as it lived. */
+static void a_forked_child_has_none_of_it(void **state)
+{
+    (void)state;
+    guard();
+    int fd = open(temp_file("i", "0123", 4), O_RDONLY | O_CLOEXEC), status;
+    uint8_t data[4];
+    const struct iovec v = {data, 4};
+    struct cw_mapped *m = cw_mapped_new(fd, 4);
+    assert_non_null(m);
+    uintptr_t page = *(const uintptr_t *)(const void *)m; /* its first member: where it lies */
+    pid_t child = fork();
+    if (child == 0)
+        _exit(look_around(m, page, fd));
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_int_equal(status, 0);
+    assert_true(cw_mapped_copy(m, 0, &v, 1, 4)); /* here it is as it was */
+    cw_mapped_free(m);
     close(fd);
 }
 
@@ -318,6 +377,7 @@ int main(void)
         cmocka_unit_test(copies_what_is_in_memory), cmocka_unit_test(what_is_not_in_memory_is_not_waited_for), cmocka_unit_test(what_cannot_be_mapped),
         cmocka_unit_test(what_goes_away_meanwhile_is_zeros), cmocka_unit_test(what_was_cut_off_is_not_read),
         cmocka_unit_test(what_goes_away_is_zeros_where_nothing_more_can_be_mapped), cmocka_unit_test(another_s_fault_is_another_s), cmocka_unit_test(many_come_and_go),
+        cmocka_unit_test(limited_address_space_is_left_to_batches), cmocka_unit_test(a_forked_child_has_none_of_it),
     };
     int fd = open(program_invocation_name, O_RDONLY | O_CLOEXEC);
     struct stat st;

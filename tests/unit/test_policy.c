@@ -264,6 +264,63 @@ static void test_auto_tries_fewer(void **state)
     }
 }
 
+/* A store that nobody reads was measured anew, a little quicker or slower: each time fewer were tried again. */
+static void test_auto_tries_fewer_once_whatever_the_store_does(void **state)
+{
+    (void)state;
+    double curve[16];
+    for (int i = 0; i < 16; i++)
+        curve[i] = 0.41 / (i + 1);
+    struct world w = world_new("auto");
+    w.step_s = 0.1;
+    w.curve = curve;
+    w.n_curve = 16;
+    w.n_markers = 1;
+    w.marker = -1;
+    w.markers[0] = (struct cw_marker_facts){.name = "decode", .prefix_s = 0.3, .bytes = 1e9};
+    for (int i = 0; i < 20; i++) {
+        w.storage.read_bytes_per_s = w.storage.write_bytes_per_s = i % 2 ? 1e8 : 1.5e8;
+        pass_until(&w, i == 0 ? 8 : 100.0 * i, 1);
+        assert_int_equal(w.marker, -1);
+    }
+    assert_int_equal(w.running, 5);
+    assert_int_equal(w.decisions, 3);
+}
+
+/* What other jobs take of a pool goes up and down. Each time that all was taken and there was more, fewer were tried again; where there was less, they did not do. */
+static void test_auto_tries_fewer_once_whatever_the_pool_does(void **state)
+{
+    (void)state;
+    double curve[16];
+    for (int i = 0; i < 16; i++)
+        curve[i] = 0.41 / (i + 1);
+    struct world w = world_new("auto");
+    w.step_s = 0.1;
+    w.curve = curve;
+    w.n_curve = 16;
+    w.epochs = 1000;
+    for (int i = 0; i < 20; i++) {
+        w.maximum = i % 2 ? 6 : 5;
+        pass_until(&w, 1000.0 * (i + 1), 1);
+    }
+    assert_int_equal(w.running, 5);
+    assert_int_equal(w.decisions, 3);
+
+    w.memory = (struct cw_policy_memory){0};
+    w.running = w.wanted = 1;
+    w.maximum = 64;
+    while (w.wanted != 5)
+        pass(&w, 1);
+    while (w.wanted != 4)
+        pass(&w, 1);
+    w.maximum = 4;
+    for (int i = 0; i < 1000; i++) {
+        pass(&w, 1);
+        assert_false(w.last.concluded);
+    }
+    assert_int_equal(w.running, 4);
+}
+
 static void test_auto_follows_demand(void **state)
 {
     (void)state;
@@ -826,6 +883,8 @@ int main(void)
         cmocka_unit_test(test_auto_stays_with_a_client_that_is_the_limit),
         cmocka_unit_test(test_auto_jumps),
         cmocka_unit_test(test_auto_tries_fewer),
+        cmocka_unit_test(test_auto_tries_fewer_once_whatever_the_pool_does),
+        cmocka_unit_test(test_auto_tries_fewer_once_whatever_the_store_does),
         cmocka_unit_test(test_auto_follows_demand),
         cmocka_unit_test(test_auto_names_storage),
         cmocka_unit_test(test_auto_keeps_to_the_pool),
