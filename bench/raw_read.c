@@ -108,6 +108,8 @@ int main(int argc, char **argv)
     find_runs(argv + 6, argc - 6, shuffled);
     if (shuffled)
         shuffle();
+    if (n_runs == 0)
+        die("no file has a piece", "arguments");
     n_jobs = passes * n_runs;
     const double begin = now_s();
     for (long i = 0; i < n_threads; i++)

@@ -216,7 +216,8 @@ struct cachew_options {
     const char *tls_cert;   /* ours, where the service asks for one (PEM); then tls_key, too, is needed. With it and without tls_ca: the system's authorities */
     const char *tls_key;    /* its key (PEM) */
     unsigned credits;       /* batches of a service that are asked for before they are wanted, at most 4096; 0: as many as take 64 MiB (256 MiB where they are lent), 2 to 64 */
-    const char *cache_dir;  /* where elements are kept that pass autocache or cache, for later epochs and others; NULL: nowhere. Not with a service */
+    const char *cache_dir;  /* where elements are kept that pass autocache or cache, for later epochs and others; NULL: nowhere. Not with a service.
+                             * Reading it puts in a handler of SIGBUS, which asks the one there was before for what is none of its files (docs/caching.md) */
     const char *cache;      /* which of these: "auto" (NULL), "off", or the number of one, from 0 */
     uint64_t cache_bytes;   /* what may lie in cache_dir; 0: what does, and half of what is free */
     void (*note)(void *arg, const char *text); /* told which markers can't be used, where there is a cache; of a service, what is waited for when that takes long (after 5 s,
