@@ -207,7 +207,7 @@ def test_what_caches_hold_and_give(daemons, cached, page, tmp_path):
         page.until("document.querySelector('#caches tbody').rows.length === 2")
         page.until("[...document.querySelectorAll('#caches td:nth-child(4)')].every((c) => parseFloat(c.textContent) > 90)")
         for row in rows(page, "caches"):
-            assert " of " in row[2] and int(row[6].replace(",", "").split()[0]) > 0 and row[7] == "0"
+            assert " of " in row[2] and float(row[6].replace(",", "").split()[0]) > 0 and row[7] == "0"
         assert any(0 < w["cache_used"] < w["cache_quota"] for w in service.json("/api/v1/workers"))  # who only reads saw it when it began
         page.until("parseFloat(document.querySelector('#jobs tbody tr').cells[7].textContent) > 90")
         assert max(v for v in service.json("/api/v1/jobs/one/history")["cached"] if v is not None) > 0.9
