@@ -13,6 +13,7 @@ import argparse
 import json
 import os
 import subprocess
+import sys
 import tempfile
 from pathlib import Path
 
@@ -65,6 +66,9 @@ def main():
     parser.add_argument("--epochs", type=int, default=8)
     parser.add_argument("--rounds", type=int, default=2)
     arguments = parser.parse_args()
+    asked = subprocess.run([arguments.cachew, "doctor", "--crash-points", "--json"], check=True, capture_output=True, text=True).stdout
+    if not json.loads(asked.splitlines()[-1])["crash_points"]:
+        sys.exit(f"cache_policy: {arguments.cachew} can't throttle a store: expected a test build (tools/setup.sh build-test -Dcrash_points=true)")
     with tempfile.TemporaryDirectory(dir="/var/tmp") as temporary:
         directory = Path(temporary)
         path, cache, speed = pipeline(directory, arguments.photos.resolve()), directory / "cache", directory / "speed"
