@@ -428,17 +428,23 @@ static void test_auto_caches_what_pays(void **state)
     assert_int_equal(w.marker, -1);
 }
 
+/* A marker in use, and a thousand epochs. */
+static void decodes_into_a_cache(struct world *w, double prefix_s)
+{
+    w->n_markers = 1;
+    w->marker = 0;
+    w->markers[0] = (struct cw_marker_facts){.name = "decode", .prefix_s = prefix_s, .bytes = 1 << 20};
+    w->epochs = 1000;
+}
+
 /* Of a thousand epochs the first one is next to nothing, and may take hours: what is better in it and no worse for the job is done. */
 static void test_auto_counts_the_first_epoch_of_many(void **state)
 {
     (void)state;
     struct world w = world_new("auto");
-    w.n_markers = 1;
-    w.marker = 0;
-    w.markers[0] = (struct cw_marker_facts){.name = "decode", .prefix_s = 0.32, .bytes = 1 << 20};
+    decodes_into_a_cache(&w, 0.32);
     w.step_s = 0.1;
     w.work_s = 0.32;
-    w.epochs = 1000;
     pass_until(&w, 60, 1);
     assert_int_equal(w.running, 4);
     w.step_s = 0.05;
@@ -451,12 +457,9 @@ static void test_auto_counts_the_first_epoch_of_many(void **state)
     assert_int_equal(w.decisions, 3);
 
     w = world_new("auto"); /* four are cheaper, and the client waits 5 % of the time: of the whole job that is nothing */
-    w.n_markers = 1;
-    w.marker = 0;
-    w.markers[0] = (struct cw_marker_facts){.name = "decode", .prefix_s = 0.42, .bytes = 1 << 20};
+    decodes_into_a_cache(&w, 0.42);
     w.step_s = 0.1;
     w.work_s = 0.42;
-    w.epochs = 1000;
     pass_until(&w, 600, 1);
     assert_int_equal(w.running, 5);
     assert_int_equal(w.decisions, 1);
@@ -468,13 +471,10 @@ static void test_auto_follows_a_cache_that_is_known_bit_by_bit(void **state)
     (void)state;
     for (int steps = 1; steps <= 5; steps++) {
         struct world w = world_new("auto");
-        w.n_markers = 1;
-        w.marker = 0;
-        w.markers[0] = (struct cw_marker_facts){.name = "decode", .prefix_s = 0.32, .bytes = 1 << 20};
+        decodes_into_a_cache(&w, 0.32);
         w.step_s = 0.15;
         w.work_s = 0.33;
-        w.epochs = 1000;
-        w.batches = 800;
+            w.batches = 800;
         pass_until(&w, 30, 0.5);
         assert_int_equal(w.running, 3);
         w.step_s = 0.075;
