@@ -53,17 +53,17 @@ def between(rounds, other, one):
 
 
 def read(arguments, directory, photos):
-    cache = directory / "cache"
     paths = {"shuffled": pipeline(directory, photos), "stored": pipeline(directory, photos, shuffled=False)}
-    said(arguments.cachew, "cache", "warm", paths["shuffled"], "--cache-dir", cache, "--json")
-    files = sorted(cache.glob("*/*.cws"))
+    for order, path in paths.items():  # each as its own job leaves it: elements lie in the order in which they were computed
+        said(arguments.cachew, "cache", "warm", path, "--cache-dir", directory / order, "--json")
 
     def raw(order):
         ring = max(BATCH * IN_FLIGHT // arguments.threads, 1)
+        files = sorted((directory / order).glob("*/*.cws"))
         return said(arguments.build / "bench" / "raw_read", arguments.threads, EPOCHS, ROW, ring, order, *files)["bytes_per_s"]
 
     def cached(order):
-        ran = run(arguments, paths[order], "--epochs", EPOCHS, "--cache-dir", cache, "--cache", 0)
+        ran = run(arguments, paths[order], "--epochs", EPOCHS, "--cache-dir", directory / order, "--cache", 0)
         assert ran["cache"]["misses"] == 0
         return ran["bytes"] / ran["seconds"]
 

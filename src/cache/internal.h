@@ -39,6 +39,7 @@ struct cw_cache_index_slot {
 /* Whether what is written is compressed (pack.c). The store's thread only. */
 struct cw_cache_packing {
     bool on;
+    uint64_t said_ns;         /* when the store was probed that it pays for the first time; 0: it does not */
     uint64_t every, left;     /* bytes between two looks; until the next one */
 };
 
@@ -105,6 +106,7 @@ struct cw_cache {
     struct cw_cache_backoff backoff; /* of opening the directory */
     struct cw_cache_packer *packer;
     struct cw_cache_speed written, probed; /* past the page cache: how fast it was lately */
+    struct cw_cache_speed probe; /* the last one by itself */
     uint64_t probed_ns;
 
     pthread_mutex_t mutex;
@@ -193,8 +195,10 @@ void cw_cache_unpacker_put(struct cw_cache *c, struct cw_cache_unpacker *u); /* 
 int cw_cache_unpack(struct cw_cache_unpacker *u, const void *from, size_t stored, void *to, size_t length); /* 0; 1: that is no frame of so many bytes */
 struct cw_cache_unpacker *cw_cache_unpacker_free(struct cw_cache_unpacker *u); /* all of a list */
 
-/* read.c: 0, 1: not in memory, 2: can't be read. */
-int cw_cache_segment_read(struct cw_cache_segment *g, uint64_t offset, struct iovec *v, int n_v, size_t bytes, bool nowait);
+/* read.c */
+enum cw_cache_way { CW_CACHE_WAIT, CW_CACHE_NOWAIT, CW_CACHE_COPY /* nor wait; it has just been found in memory */ };
+/* 0; 1: not in memory; 2: can't be read. */
+int cw_cache_segment_read(struct cw_cache_segment *g, uint64_t offset, struct iovec *v, int n_v, size_t bytes, enum cw_cache_way way);
 
 /* readers.c */
 /* Reads what may take long. 0; 2: can't be read; 3: not in time, and nothing is written to v later on. The caller has the set. */

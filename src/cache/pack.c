@@ -119,7 +119,7 @@ static double ns_per_byte(double bytes, double ns) { return bytes > 0 ? ns / byt
 /* Of plain bytes that are read: as quick as storage is, or memory, where that has them already. */
 static double read_ns(const struct cw_cache *c)
 {
-    double probed = ns_per_byte(c->probed.bytes, c->probed.ns), seen = ns_per_byte((double)atomic_load(&c->bytes_read), (double)atomic_load(&c->read_ns));
+    double probed = ns_per_byte(c->probe.bytes, c->probe.ns), seen = ns_per_byte((double)atomic_load(&c->bytes_read), (double)atomic_load(&c->read_ns));
     return seen > 0 ? CW_MIN(probed, seen) : probed;
 }
 
@@ -159,17 +159,23 @@ static bool pack_chunk(struct cw_cache_packer *p, const struct cw_cache_chunk *k
     return true;
 }
 
+/* A disk that is disturbed for a moment seems slow: it has to pay by two probes in a row. */
+static void decide(struct cw_cache *c, struct cw_cache_packing *p, const struct cw_cache_chunk *k)
+{
+    struct sample sample;
+    bool now = take_sample(c, k, &sample) && pays(c, &sample), on = now && (p->on || (p->said_ns && p->said_ns != c->probed_ns));
+    p->said_ns = !now ? 0 : p->said_ns ? p->said_ns : c->probed_ns;
+    p->every = now == p->on ? CW_MIN(CW_MAX(2 * p->every, SAMPLE_EVERY), SAMPLE_RARELY) : SAMPLE_EVERY;
+    p->on = on;
+    p->left = p->every;
+}
+
 struct cw_cache_chunk *cw_cache_pack(struct cw_cache_set *s, struct cw_cache_chunk *k)
 {
     struct cw_cache *c = s->cache;
     struct cw_cache_packing *p = &s->packing;
-    struct sample sample;
-    if (!c->plain && c->probed.ns > 0 && p->left < k->used) {
-        bool on = take_sample(c, k, &sample) && pays(c, &sample);
-        p->every = on == p->on ? CW_MIN(CW_MAX(2 * p->every, SAMPLE_EVERY), SAMPLE_RARELY) : SAMPLE_EVERY;
-        p->on = on;
-        p->left = p->every;
-    }
+    if (!c->plain && c->probe.ns > 0 && p->left < k->used)
+        decide(c, p, k);
     p->left -= CW_MIN(p->left, k->used);
     return p->on && pack_chunk(c->packer, k) ? &c->packer->out : k;
 }

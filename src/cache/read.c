@@ -15,10 +15,13 @@
 #define RUN_BYTES ((uint64_t)1 << 20)
 /* From here on it pays to copy from a mapped file: what is copied has a checksum. */
 #define MAPPED_BYTES ((size_t)32 << 10)
+/* Looked at together before they are copied. What goes away meanwhile is waited for, so these are a fraction of a millisecond. */
+#define LOOK_BYTES ((uint64_t)4 << 20)
 
-int cw_cache_segment_read(struct cw_cache_segment *g, uint64_t offset, struct iovec *v, int n_v, size_t bytes, bool nowait)
+int cw_cache_segment_read(struct cw_cache_segment *g, uint64_t offset, struct iovec *v, int n_v, size_t bytes, enum cw_cache_way way)
 {
     int r = 2;
+    bool nowait = way != CW_CACHE_WAIT;
     if (nowait && cw_throttled(CW_THROTTLE_STORE))
         return 1;
     cw_throttle_read(CW_THROTTLE_STORE, bytes);
@@ -28,18 +31,12 @@ int cw_cache_segment_read(struct cw_cache_segment *g, uint64_t offset, struct io
         r = n >= 0 && (size_t)n == bytes ? 0 : nowait ? 1 : 2;
     } else if (g->file) {
         struct cw_error err = {0};
-        bool copied = nowait && bytes >= MAPPED_BYTES && cw_file_copy(g->file, offset, v, n_v, bytes);
+        bool copied = way == CW_CACHE_COPY && bytes >= MAPPED_BYTES && cw_file_copy(g->file, offset, v, n_v, bytes);
         r = copied ? 0 : cw_file_readv(g->file, offset, v, n_v, nowait, &err);
         r = r < 0 ? 2 : r;
     }
     pthread_rwlock_unlock(&g->lock);
     return r;
-}
-
-static int read_bytes(struct cw_cache_set *s, struct cw_cache_segment *g, uint64_t offset, struct iovec *v, int n_v, size_t bytes, uint64_t deadline_ns)
-{
-    bool here = deadline_ns == CW_CACHE_AT_ONCE || deadline_ns == CW_CACHE_FOREVER;
-    return here ? cw_cache_segment_read(g, offset, v, n_v, bytes, deadline_ns == CW_CACHE_AT_ONCE) : cw_cache_read_until(s, g, offset, v, bytes, deadline_ns);
 }
 
 /* A call of cw_cache_read. */
@@ -48,8 +45,16 @@ struct reading {
     struct cw_arena *arena;
     uint64_t deadline_ns;
     struct cw_cache_unpacker *unpacker; /* once it is needed */
+    struct { struct cw_cache_segment *segment; uint64_t end; bool resident; } looked; /* what was looked at last, from where is read next on */
     struct cw_error *err;
 };
+
+static int read_bytes(struct reading *x, struct cw_cache_segment *g, uint64_t offset, struct iovec *v, int n_v, size_t bytes)
+{
+    if (x->deadline_ns != CW_CACHE_AT_ONCE && x->deadline_ns != CW_CACHE_FOREVER)
+        return cw_cache_read_until(x->set, g, offset, v, bytes, x->deadline_ns);
+    return cw_cache_segment_read(g, offset, v, n_v, bytes, x->deadline_ns == CW_CACHE_FOREVER ? CW_CACHE_WAIT : x->looked.resident ? CW_CACHE_COPY : CW_CACHE_NOWAIT);
+}
 
 static int lost(struct cw_cache_set *s, const struct cw_cache_get *get, bool damaged)
 {
@@ -110,7 +115,7 @@ static int read_plain(struct reading *x, const struct cw_cache_get *get)
     v[0] = (struct iovec){.iov_base = &e, .iov_len = sizeof(e)};
     memcpy(v + 1, get->v, (size_t)get->n_v * sizeof(*v));
     v[get->n_v + 1] = (struct iovec){.iov_base = pad, .iov_len = bytes - sizeof(e) - get->place.length};
-    int r = read_bytes(x->set, get->place.segment, get->place.offset, v, get->n_v + 2, bytes, x->deadline_ns);
+    int r = read_bytes(x, get->place.segment, get->place.offset, v, get->n_v + 2, bytes);
     if (r == 0 && (!fits(&e, get) || !cw_cache_entry_sound(&e, &get->key, get->v, get->n_v)))
         return lost(x->set, get, true);
     return r == 2 ? lost(x->set, get, false) : r;
@@ -126,6 +131,28 @@ static int by_place(const void *a, const void *b)
 
 static uint64_t end_of(const struct cw_cache_get *g) { return g->place.offset + cw_cache_entry_bytes(g->place.stored); }
 
+static bool near(const struct cw_cache_get *g, const struct cw_cache_get *next)
+{
+    return next->place.segment == g->place.segment && next->place.offset <= end_of(g) + GAP_BYTES;
+}
+
+/* Whether gets[0 .. n) are in memory: asked once for all that lies together with them, of so many in all. */
+static void look(struct reading *x, const struct cw_cache_get *gets, size_t n, size_t n_all)
+{
+    struct cw_cache_segment *g = gets[0].place.segment;
+    uint64_t from = gets[0].place.offset, end = end_of(&gets[n - 1]);
+    if (x->deadline_ns != CW_CACHE_AT_ONCE || (g == x->looked.segment && end <= x->looked.end))
+        return;
+    for (size_t i = n; i < n_all && near(&gets[i - 1], &gets[i]) && end_of(&gets[i]) - from <= LOOK_BYTES; i++)
+        end = end_of(&gets[i]);
+    pthread_rwlock_rdlock(&g->lock);
+    bool resident = end - from >= MAPPED_BYTES && g->fd < 0 && g->file && cw_file_resident(g->file, from, end - from);
+    pthread_rwlock_unlock(&g->lock);
+    x->looked.segment = g;
+    x->looked.end = end;
+    x->looked.resident = resident;
+}
+
 /* Entries get[0 .. n) lie near each other in one segment, or there is but one. */
 static int read_run(struct reading *x, const struct cw_cache_get *gets, size_t n)
 {
@@ -135,7 +162,7 @@ static int read_run(struct reading *x, const struct cw_cache_get *gets, size_t n
     if (!data)
         return x->err->status;
     struct iovec v = {.iov_base = data, .iov_len = bytes};
-    int r = read_bytes(x->set, gets[0].place.segment, from, &v, 1, bytes, x->deadline_ns);
+    int r = read_bytes(x, gets[0].place.segment, from, &v, 1, bytes);
     if (r == 2)
         r = lost(x->set, &gets[0], false);
     for (size_t i = 0; i < n && r == 0; i++)
@@ -154,12 +181,11 @@ int cw_cache_read(struct cw_cache_set *s, struct cw_cache_get *gets, size_t n, s
     if (n > 1)
         qsort(gets, n, sizeof(*gets), by_place);
     for (size_t i = 0, next; i < n && r == 0; i = next) {
-        for (next = i + 1; next < n && gets[next].place.segment == gets[i].place.segment && gets[next].place.stored <= SMALL_BYTES &&
-                           gets[next].place.offset <= end_of(&gets[next - 1]) + GAP_BYTES && end_of(&gets[next]) - gets[i].place.offset <= RUN_BYTES;
-             next++)
-            ;
-        if (gets[i].place.stored > SMALL_BYTES)
-            next = i + 1;
+        next = i + 1;
+        while (gets[i].place.stored <= SMALL_BYTES && next < n && gets[next].place.stored <= SMALL_BYTES && near(&gets[next - 1], &gets[next]) &&
+               end_of(&gets[next]) - gets[i].place.offset <= RUN_BYTES)
+            next++;
+        look(&x, gets + i, next - i, n - i);
         r = next == i + 1 && !packed(&gets[i]) ? read_plain(&x, &gets[i]) : read_run(&x, gets + i, next - i);
         for (size_t k = i; k < next; k++)
             bytes += gets[k].place.length;

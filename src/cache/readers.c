@@ -70,7 +70,7 @@ static void *reader_main(void *arg)
             break;
         struct iovec v = {.iov_base = t->data, .iov_len = t->bytes};
         pthread_mutex_unlock(&c->readers.mutex);
-        int r = cw_cache_segment_read(t->segment, t->offset, &v, 1, t->bytes, false);
+        int r = cw_cache_segment_read(t->segment, t->offset, &v, 1, t->bytes, CW_CACHE_WAIT);
         pthread_mutex_lock(&c->readers.mutex);
         t->asked = false;
         if (t->left) {

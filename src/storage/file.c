@@ -467,8 +467,14 @@ static struct cw_mapped *map(struct cw_file *f)
     return m;
 }
 
+bool cw_file_resident(struct cw_file *f, uint64_t offset, size_t length)
+{
+    struct cw_mapped *m = atomic_load_explicit(&f->mapped, memory_order_acquire);
+    return (m || (m = map(f))) && cw_mapped_resident(m, offset, length);
+}
+
 bool cw_file_copy(struct cw_file *f, uint64_t offset, const struct iovec *v, int n_v, size_t length)
 {
     struct cw_mapped *m = atomic_load_explicit(&f->mapped, memory_order_acquire);
-    return (m || (m = map(f))) && cw_mapped_copy(m, offset, v, n_v, length);
+    return m && cw_mapped_copy(m, offset, v, n_v, length);
 }

@@ -38,8 +38,10 @@ bool cw_file_unchanged(struct cw_file *f, uint64_t turn, bool strictly);
 int cw_file_read(struct cw_file *f, uint64_t offset, void *buffer, size_t length, bool nowait, struct cw_error *err) _must_check_;
 /* The same into several places, one after the other; at most IOV_MAX of them. */
 int cw_file_readv(struct cw_file *f, uint64_t offset, const struct iovec *v, int n_v, bool nowait, struct cw_error *err) _must_check_;
-/* The same if it can be done at once and without the kernel (mapped.h); false: v is as it was. For a file that is not written to any more, and of content with a checksum,
+/* Whether these bytes, 16 MiB at most, can be copied at once and without the kernel (mapped.h). For a file that is not written to any more, and of content with a checksum,
  * as zeros are read where storage fails meanwhile. What was read before can be copied, if it is in memory still. */
+bool cw_file_resident(struct cw_file *f, uint64_t offset, size_t length);
+/* Copies some of what has just been found resident. False: v is as it was. */
 bool cw_file_copy(struct cw_file *f, uint64_t offset, const struct iovec *v, int n_v, size_t length);
 
 static inline bool cw_stat_same(const struct cw_stat *a, const struct cw_stat *b)

@@ -154,17 +154,26 @@ static bool in_memory(uintptr_t at, size_t length)
     return all & 1;
 }
 
-bool cw_mapped_copy(struct cw_mapped *m, uint64_t offset, const struct iovec *v, int n_v, size_t length)
+/* Where it is, or 0. */
+static uintptr_t at(struct cw_mapped *m, uint64_t offset, size_t length)
 {
     size_t size = atomic_load_explicit(&m->size, memory_order_relaxed);
     uintptr_t from = atomic_load_explicit(&m->from, memory_order_relaxed);
-    if (from <= CLAIMED || atomic_load_explicit(&m->failed, memory_order_relaxed) || offset > size || length > size - offset || !guarded() || !in_memory(from + offset, length))
-        return false;
-    const uint8_t *at = (const uint8_t *)from + offset; /* NOLINT(performance-no-int-to-ptr): it is one */
-    for (int i = 0; i < n_v; i++) {
+    bool sound = from > CLAIMED && !atomic_load_explicit(&m->failed, memory_order_relaxed) && offset <= size && length <= size - offset;
+    return sound ? from + offset : 0;
+}
+
+bool cw_mapped_resident(struct cw_mapped *m, uint64_t offset, size_t length)
+{
+    uintptr_t first = at(m, offset, length);
+    return first && guarded() && in_memory(first, length);
+}
+
+bool cw_mapped_copy(struct cw_mapped *m, uint64_t offset, const struct iovec *v, int n_v, size_t length)
+{
+    const uint8_t *from = (const uint8_t *)at(m, offset, length); /* NOLINT(performance-no-int-to-ptr): it is one */
+    for (int i = 0; i < n_v && from; from += v[i++].iov_len)
         if (v[i].iov_len)
-            memcpy(v[i].iov_base, at, v[i].iov_len);
-        at += v[i].iov_len;
-    }
-    return true;
+            memcpy(v[i].iov_base, from, v[i].iov_len);
+    return from;
 }

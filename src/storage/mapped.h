@@ -12,9 +12,11 @@ struct cw_mapped *cw_mapped_new(int fd, uint64_t size);
 /* Nobody copies from it any more. */
 struct cw_mapped *cw_mapped_free(struct cw_mapped *m);
 
+/* Whether all of these bytes are in memory, and may be copied now. Of 16 MiB at most. */
+bool cw_mapped_resident(struct cw_mapped *m, uint64_t offset, size_t length);
 /*
- * Copies `length` bytes at offset to v if all of them are in memory. False: they are not, and v is as it was; or this file is not to be read so any more. Waits only where
- * a page goes away in the instant between the two, and is read again. Where that can't be done (storage fails, the file is cut short) zeros are copied instead, in all
- * copies of this file that are under way. Any thread that does not block SIGBUS.
+ * Copies `length` bytes at offset to v, of which cw_mapped_resident() has just said that they are in memory. False: this file is not to be read so any more, and v is as it
+ * was. Waits only where a page went away since, and is read again. Where that can't be done (storage fails, the file is cut short) zeros are copied instead, in all copies
+ * of this file that are under way. Any thread that does not block SIGBUS.
  */
 bool cw_mapped_copy(struct cw_mapped *m, uint64_t offset, const struct iovec *v, int n_v, size_t length);

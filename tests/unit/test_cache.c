@@ -150,6 +150,76 @@ static void entries_come_back(void **state)
     cw_cache_close(c);
 }
 
+#define MANY 400
+
+static size_t size_of(uint64_t row)
+{
+    static const size_t sizes[] = {40000, 0, 10, 100, 3000, 9000, 150528, 33000, 8192, 100000};
+    return sizes[(row / 5 + row % 3) % 10]; /* alike, for a while, and then others */
+}
+
+/* Rows, each of which may be there several times, in any order. */
+static int get_many(struct cw_cache_set *s, const uint64_t *rows, size_t n, uint64_t patience_ns)
+{
+    struct cw_cache_get gets[MANY];
+    struct iovec v[MANY];
+    struct cw_budget budget;
+    struct cw_arena arena;
+    struct cw_error err = {0};
+    uint8_t *to[MANY];
+    for (size_t i = 0; i < n; i++) {
+        to[i] = calloc(1, size_of(rows[i]) + 1);
+        v[i] = (struct iovec){to[i], size_of(rows[i])};
+        gets[i] = (struct cw_cache_get){.key = {.file_key = 9, .row = rows[i]}, .v = &v[i], .n_v = 1};
+        assert_int_equal(cw_cache_find(s, &gets[i].key, 1, &gets[i].place), 1);
+    }
+    cw_budget_init(&budget, 64 << 20);
+    cw_arena_init(&arena, &budget);
+    int r = cw_cache_read(s, gets, n, &arena, patience_ns, &err);
+    for (size_t i = 0; i < n; i++) {
+        for (size_t k = 0; r == 0 && k < size_of(rows[i]); k++)
+            if (to[i][k] != byte_of(rows[i], k))
+                fail_msg("row %llu, byte %zu of %zu: %d instead of %d", (unsigned long long)rows[i], k, size_of(rows[i]), to[i][k], byte_of(rows[i], k));
+        free(to[i]);
+    }
+    cw_arena_deinit(&arena);
+    return r;
+}
+
+/* Large and small ones, near each other and not, of several segments, in memory and not: what lies together is looked at together. */
+static void any_of_them_come_back_together(void **state)
+{
+    (void)state;
+    struct cw_cache *c = NULL;
+    struct cw_cache_set *s = NULL;
+    uint64_t rows[MANY], random = 1;
+    for (uint64_t i = 0; i < MANY; i++) {
+        if (i % (MANY / 4) == 0) { /* a segment of its own */
+            cw_cache_set_unref(s);
+            cw_cache_close(c);
+            c = open_cache(0, 0);
+            s = open_set(c);
+        }
+        assert_true(put(s, i, size_of(i), 0));
+        flush(c);
+    }
+    for (int round = 0; round < 50; round++) {
+        size_t n = 0, wanted = 1 + (size_t)round * 7;
+        while (n < wanted) {
+            random = random * UINT64_C(6364136223846793005) + 1442695040888963407U;
+            uint64_t first = (random >> 33) % MANY;
+            for (uint64_t k = 0; n < wanted && k < 1 + (random >> 60) * 4; k += 1 + (random >> 59 & 1)) /* some that lie one behind the other, or with gaps */
+                rows[n++] = (first + k) % MANY;
+        }
+        int r = get_many(s, rows, n, CW_CACHE_AT_ONCE);
+        assert_in_range(r, 0, 1);
+        if (r == 1)
+            assert_int_equal(get_many(s, rows, n, CW_CACHE_FOREVER), 0);
+    }
+    cw_cache_set_unref(s);
+    cw_cache_close(c);
+}
+
 static void what_others_publish_is_seen(void **state)
 {
     (void)state;
@@ -613,6 +683,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(what_never_reached_the_disk_is_computed, make_dir, remove_dir),
         cmocka_unit_test_setup_teardown(what_gave_way_is_let_go, make_dir, remove_dir),
         cmocka_unit_test_setup_teardown(entries_come_back, make_dir, remove_dir),
+        cmocka_unit_test_setup_teardown(any_of_them_come_back_together, make_dir, remove_dir),
         cmocka_unit_test_setup_teardown(what_others_publish_is_seen, make_dir, remove_dir),
         cmocka_unit_test_setup_teardown(no_changed_byte_gets_through, make_dir, remove_dir),
         cmocka_unit_test_setup_teardown(torn_segments_are_none, make_dir, remove_dir),

@@ -70,6 +70,11 @@ static struct cw_mapped *map(const char *path, size_t size, int *ret_fd)
     return m;
 }
 
+static bool copied(struct cw_mapped *m, uint64_t offset, const struct iovec *v, int n_v, size_t length)
+{
+    return cw_mapped_resident(m, offset, length) && cw_mapped_copy(m, offset, v, n_v, length);
+}
+
 static void copies_what_is_in_memory(void **state)
 {
     (void)state;
@@ -81,12 +86,12 @@ static void copies_what_is_in_memory(void **state)
         size_t offset = at[i][0], n = at[i][1];
         const struct iovec v[] = {{to, n / 3}, {NULL, 0}, {to + n / 3, n - n / 3}};
         memset(to, 0, 100000);
-        assert_true(cw_mapped_copy(m, offset, v, 3, n));
+        assert_true(copied(m, offset, v, 3, n));
         assert_memory_equal(to, data + offset, n);
     }
     const struct iovec v = {to, 2};
-    assert_false(cw_mapped_copy(m, 99999, &v, 1, 2)); /* past its end */
-    assert_false(cw_mapped_copy(m, UINT64_MAX, &v, 1, 2));
+    assert_false(copied(m, 99999, &v, 1, 2)); /* past its end */
+    assert_false(copied(m, UINT64_MAX, &v, 1, 2));
     assert_null(cw_mapped_free(m));
     assert_null(cw_mapped_free(NULL));
     free(data);
@@ -103,10 +108,10 @@ static void what_is_not_in_memory_is_not_waited_for(void **state)
     const struct iovec v = {&byte, 1};
     assert_int_equal(fsync(fd), 0);
     assert_int_equal(posix_fadvise(fd, 0, 0, POSIX_FADV_DONTNEED), 0);
-    if (!cw_mapped_copy(m, BYTES / 2, &v, 1, 1)) { /* where the file system has its files in memory for good, it can */
+    if (!copied(m, BYTES / 2, &v, 1, 1)) { /* where the file system has its files in memory for good, it can */
         assert_int_equal(byte, 0);
         assert_int_equal(pread(fd, &byte, 1, (off_t)BYTES / 2), 1);
-        assert_true(cw_mapped_copy(m, BYTES / 2, &v, 1, 1));
+        assert_true(copied(m, BYTES / 2, &v, 1, 1));
     }
     assert_int_equal(byte, data[BYTES / 2]);
     cw_mapped_free(m);
@@ -162,10 +167,10 @@ static int look_around(struct cw_mapped *m, uintptr_t page, int fd)
     if (mincore((void *)page, 1, &there) == 0 || errno != ENOMEM) /* NOLINT(performance-no-int-to-ptr): nothing is there */
         return 1;
     struct cw_mapped *own = cw_mapped_new(fd, 4);
-    if (cw_mapped_copy(m, 0, &v, 1, 4))
+    if (copied(m, 0, &v, 1, 4))
         return 2;
     cw_mapped_free(m); /* frees nothing: neither what the parent has there, nor the child's own */
-    return own && own != m && cw_mapped_copy(own, 0, &v, 1, 4) && memcmp(data, "0123", 4) == 0 ? 0 : 3;
+    return own && own != m && copied(own, 0, &v, 1, 4) && memcmp(data, "0123", 4) == 0 ? 0 : 3;
 }
 
 /* A child of a fork held the space of all files that were mapped, removed since or not, for as long as it lived. */
@@ -184,7 +189,7 @@ static void a_forked_child_has_none_of_it(void **state)
         _exit(look_around(m, page, fd));
     assert_int_equal(waitpid(child, &status, 0), child);
     assert_int_equal(status, 0);
-    assert_true(cw_mapped_copy(m, 0, &v, 1, 4)); /* here it is as it was */
+    assert_true(copied(m, 0, &v, 1, 4)); /* here it is as it was */
     cw_mapped_free(m);
     close(fd);
 }
@@ -216,7 +221,7 @@ static void what_goes_away_meanwhile_is_zeros(void **state)
     bool zeros = false;
     assert_int_equal(pthread_create(&thread, NULL, cut, &c), 0);
     while (!zeros && cw_now_ns() < end_ns) {
-        if (!cw_mapped_copy(m, 0, &v, 1, BYTES))
+        if (!copied(m, 0, &v, 1, BYTES))
             continue;
         for (size_t i = 0; i < BYTES; i++) {
             if (to[i] != 0 && to[i] != data[i])
@@ -243,11 +248,11 @@ static void what_was_cut_off_is_not_read(void **state)
     int fd;
     struct cw_mapped *m = map(temp_file("e", (const char *)data, BYTES), BYTES, &fd);
     const struct iovec v = {&byte, 1};
-    assert_true(cw_mapped_copy(m, 3 * PAGE, &v, 1, 1));
+    assert_true(copied(m, 3 * PAGE, &v, 1, 1));
     assert_int_equal(ftruncate(fd, PAGE), 0);
-    bool copied = cw_mapped_copy(m, 3 * PAGE, &v, 1, 1);
-    assert_true(!copied || byte == 0);
-    assert_int_equal(cw_mapped_copy(m, 0, &v, 1, 1), !copied); /* what was zeros once is not trusted any more; else the rest is there still */
+    bool zero = copied(m, 3 * PAGE, &v, 1, 1);
+    assert_true(!zero || byte == 0);
+    assert_int_equal(copied(m, 0, &v, 1, 1), !zero); /* what was zeros once is not trusted any more; else the rest is there still */
     cw_mapped_free(m);
     close(fd);
     free(data);
@@ -327,7 +332,7 @@ static void what_goes_away_is_zeros_where_nothing_more_can_be_mapped(void **stat
         munmap(pieces, bytes);
     assert_int_equal(atomic_load(&n_asked), asked);
     assert_int_equal(byte, 0);
-    assert_false(cw_mapped_copy(m, 0, &v, 1, 1)); /* it is not trusted any more */
+    assert_false(copied(m, 0, &v, 1, 1)); /* it is not trusted any more */
     cw_mapped_free(m);
     close(fd);
     free(data);
@@ -350,9 +355,9 @@ static void another_s_fault_is_another_s(void **state)
     assert_int_equal(atomic_load(&n_asked), asked + 2);
 
     put_handler(own_handler); /* somebody takes its place: nothing guards what is copied */
-    assert_false(cw_mapped_copy(m, 0, &v, 1, 1));
+    assert_false(copied(m, 0, &v, 1, 1));
     guard();
-    assert_true(cw_mapped_copy(m, 0, &v, 1, 1));
+    assert_true(copied(m, 0, &v, 1, 1));
     assert_int_equal(munmap((void *)own, 2 * PAGE), 0);
     cw_mapped_free(m);
     close(fd);
@@ -372,7 +377,7 @@ static void many_come_and_go(void **state)
         while (n < 5000 && (m[n] = cw_mapped_new(fd, 4096)))
             n++;
         assert_int_equal(n, 4096); /* there is an end to it */
-        assert_true(cw_mapped_copy(m[4095], 7, &v, 1, 1) && byte == data[7]);
+        assert_true(copied(m[4095], 7, &v, 1, 1) && byte == data[7]);
         for (int i = 0; i < n; i++)
             cw_mapped_free(m[i]);
     }
