@@ -106,8 +106,8 @@ struct cw_cache {
     struct cw_cache_backoff backoff; /* of opening the directory */
     struct cw_cache_packer *packer;
     struct cw_cache_speed written, probed; /* past the page cache: how fast it was lately */
-    struct cw_cache_speed probe; /* the last one by itself */
-    uint64_t probed_ns;
+    struct cw_cache_speed last_probe; /* by itself; ns 0: nothing could be read yet */
+    uint64_t probed_ns;       /* when that was */
 
     pthread_mutex_t mutex;
     pthread_cond_t work, told;/* told: what somebody may wait for of the store's thread */

@@ -58,10 +58,10 @@ void cw_cache_probe(struct cw_cache_set *s, const char *name)
             best = n;
             best_ns = ns;
         }
-    c->probed_ns = cw_now_ns();
     if (!best)
         return;
-    c->probe = (struct cw_cache_speed){.bytes = (double)best, .ns = (double)best_ns};
+    c->probed_ns = cw_now_ns();
+    c->last_probe = (struct cw_cache_speed){.bytes = (double)best, .ns = (double)best_ns};
     cw_cache_speed_add(&c->probed, best, best_ns);
     double unpacked = (double)CW_MAX(atomic_load(&c->bytes_written), 1) / (double)CW_MAX(atomic_load(&c->bytes_stored), 1);
     atomic_store(&c->probe_bytes, (uint64_t)(c->probed.bytes * unpacked));
