@@ -39,7 +39,7 @@ struct cw_cache_index_slot {
 /* Whether what is written is compressed (pack.c). The store's thread only. */
 struct cw_cache_packing {
     bool on;
-    uint64_t said_ns;         /* when the store was probed that it pays for the first time; 0: it does not */
+    uint64_t unsure_ns;       /* when the store was probed that says that it pays, if that is the only time so far, else 0 */
     uint64_t every, left;     /* bytes between two looks; until the next one */
 };
 

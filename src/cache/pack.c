@@ -159,12 +159,12 @@ static bool pack_chunk(struct cw_cache_packer *p, const struct cw_cache_chunk *k
     return true;
 }
 
-/* A disk that is disturbed for a moment seems slow: it has to pay by two probes in a row. */
+/* A disk that is disturbed for a moment seems slow: it has to pay by two probes in a row. Where the first one said so, this is for the next. */
 static void decide(struct cw_cache *c, struct cw_cache_packing *p, const struct cw_cache_chunk *k)
 {
     struct sample sample;
-    bool now = take_sample(c, k, &sample) && pays(c, &sample), on = now && (p->on || (p->said_ns && p->said_ns != c->probed_ns));
-    p->said_ns = !now ? 0 : p->said_ns ? p->said_ns : c->probed_ns;
+    bool now = take_sample(c, k, &sample) && pays(c, &sample), on = now && (p->on || p->unsure_ns);
+    p->unsure_ns = now && !on ? c->probed_ns : 0;
     p->every = now == p->on ? CW_MIN(CW_MAX(2 * p->every, SAMPLE_EVERY), SAMPLE_RARELY) : SAMPLE_EVERY;
     p->on = on;
     p->left = p->every;
@@ -174,7 +174,7 @@ struct cw_cache_chunk *cw_cache_pack(struct cw_cache_set *s, struct cw_cache_chu
 {
     struct cw_cache *c = s->cache;
     struct cw_cache_packing *p = &s->packing;
-    if (!c->plain && c->last_probe.ns > 0 && p->left < k->used)
+    if (!c->plain && c->last_probe.ns > 0 && (p->unsure_ns ? p->unsure_ns != c->probed_ns : p->left < k->used))
         decide(c, p, k);
     p->left -= CW_MIN(p->left, k->used);
     return p->on && pack_chunk(c->packer, k) ? &c->packer->out : k;

@@ -49,8 +49,7 @@ void cw_cache_probe(struct cw_cache_set *s, const char *name)
     struct cw_cache *c = s->cache;
     uint64_t start = cw_now_ns(), best_ns = 0, ns = 0;
     size_t best = 0, n;
-    bool unsure = s->packing.said_ns && !s->packing.on;
-    if (start - c->probed_ns < PROBE_NS && !unsure)
+    if (start - c->probed_ns < PROBE_NS && !s->packing.unsure_ns)
         return;
     _cleanup_free_ void *to = aligned_alloc(CW_CACHE_BLOCK, PROBE_BYTES);
     for (int i = 0; to && i < PROBES && cw_now_ns() - start < SLOW_NS && (n = probe(s->dir_fd, name, to, (off_t)(PROBE_BYTES * (size_t)i), &ns)) > 0; i++)

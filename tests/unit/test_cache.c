@@ -643,7 +643,7 @@ static void a_probe_that_reads_nothing_is_none(void **state)
     uint64_t probed_ns = c.probed_ns;
     assert_true(probed_ns > 0 && c.last_probe.bytes == sizeof(name));
     unlink(name);
-    s.packing.said_ns = probed_ns; /* it is to be looked at again */
+    s.packing.unsure_ns = probed_ns; /* it is to be looked at again */
     cw_cache_probe(&s, name);
     assert_true(c.probed_ns == probed_ns);
 }
