@@ -240,15 +240,15 @@ def test_two_jobs_share_by_weight(daemons, pipeline):
         assert [scaling(service.address, name)["objective"] for name in jobs] == ["cost", "time"]
         assert scaling(service.address, "a")["client_price_per_h"] == 8.8
         assert "one of time, cost" in refused("jobs", "--service", service.address, "--aim", "a", "--objective", "speed")
-        assert "expected" in refused("jobs", "--service", service.address, "--aim", "a", "--price-client", -1)
         assert said("jobs", "--service", service.address, "--json", "--share", "b", "--weight", 3)
         assert [scaling(service.address, "b")[key] for key in ("weight", "priority", "quota")] == [3, 1, 5]  # what was not given is as it was
         assert "says nothing of it: expected --weight" in refused("jobs", "--service", service.address, "--share", "a")
         assert "--share is missing" in refused("jobs", "--service", service.address, "--weight", 2)
         assert "--aim is missing" in refused("jobs", "--service", service.address, "--objective", "time")
         assert 'no job "c" that runs' in refused("jobs", "--service", service.address, "--share", "c", "--weight", 2)
-        for weight in (0, -1, 1e-7, 1e7, "nan"):  # which the command took, up to 1e9, and the dispatcher refused with other bounds
-            assert "a number from 1e-06 to 1e+06" in refused("jobs", "--service", service.address, "--share", "a", "--weight", weight)
+        for number in (0, -1, 1e-7, 1e7, "nan"):  # which the command took, up to 1e9, and the dispatcher refused with other bounds
+            assert "a number from 1e-06 to 1e+06" in refused("jobs", "--service", service.address, "--share", "a", "--weight", number)
+            assert "a number from 1e-06 to 1e+06" in refused("jobs", "--service", service.address, "--aim", "a", "--price-client", number)
     finally:
         for job in jobs.values():
             job.kill()

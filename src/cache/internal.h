@@ -39,7 +39,7 @@ struct cw_cache_index_slot {
 /* Whether what is written is compressed (pack.c). The store's thread only. */
 struct cw_cache_packing {
     bool on;
-    uint64_t said_ns;         /* when the store was probed that it pays for the first time; 0: it does not */
+    uint64_t unsure_ns;       /* when the store was probed that says that it pays, if that is the only time so far, else 0 */
     uint64_t every, left;     /* bytes between two looks; until the next one */
 };
 
@@ -106,8 +106,8 @@ struct cw_cache {
     struct cw_cache_backoff backoff; /* of opening the directory */
     struct cw_cache_packer *packer;
     struct cw_cache_speed written, probed; /* past the page cache: how fast it was lately */
-    struct cw_cache_speed probe; /* the last one by itself */
-    uint64_t probed_ns;
+    struct cw_cache_speed last_probe; /* by itself; ns 0: nothing could be read yet */
+    uint64_t probed_ns;       /* when that was */
 
     pthread_mutex_t mutex;
     pthread_cond_t work, told;/* told: what somebody may wait for of the store's thread */

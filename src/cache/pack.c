@@ -119,11 +119,11 @@ static double ns_per_byte(double bytes, double ns) { return bytes > 0 ? ns / byt
 /* Of plain bytes that are read: as quick as storage is, or memory, where that has them already. */
 static double read_ns(const struct cw_cache *c)
 {
-    double probed = ns_per_byte(c->probe.bytes, c->probe.ns), seen = ns_per_byte((double)atomic_load(&c->bytes_read), (double)atomic_load(&c->read_ns));
+    double probed = ns_per_byte(c->last_probe.bytes, c->last_probe.ns), seen = ns_per_byte((double)atomic_load(&c->bytes_read), (double)atomic_load(&c->read_ns));
     return seen > 0 ? CW_MIN(probed, seen) : probed;
 }
 
-/* It is to pay for who reads it ever again, and for who reads it once. Before anything is known of the store it does not. */
+/* It is to pay for who reads it ever again, and for who reads it once. */
 static bool pays(const struct cw_cache *c, const struct sample *s)
 {
     double saved = 1 - s->packed / s->raw, cpus = cw_cpu_budget(), read = read_ns(c), write = ns_per_byte(c->written.bytes, c->written.ns);
@@ -159,12 +159,12 @@ static bool pack_chunk(struct cw_cache_packer *p, const struct cw_cache_chunk *k
     return true;
 }
 
-/* A disk that is disturbed for a moment seems slow: it has to pay by two probes in a row. */
+/* A disk that is disturbed for a moment seems slow: it has to pay by two probes in a row. Where the first one said so, this is for the next. */
 static void decide(struct cw_cache *c, struct cw_cache_packing *p, const struct cw_cache_chunk *k)
 {
     struct sample sample;
-    bool now = take_sample(c, k, &sample) && pays(c, &sample), on = now && (p->on || (p->said_ns && p->said_ns != c->probed_ns));
-    p->said_ns = !now ? 0 : p->said_ns ? p->said_ns : c->probed_ns;
+    bool now = take_sample(c, k, &sample) && pays(c, &sample), on = now && (p->on || p->unsure_ns);
+    p->unsure_ns = now && !on ? c->probed_ns : 0;
     p->every = now == p->on ? CW_MIN(CW_MAX(2 * p->every, SAMPLE_EVERY), SAMPLE_RARELY) : SAMPLE_EVERY;
     p->on = on;
     p->left = p->every;
@@ -174,7 +174,7 @@ struct cw_cache_chunk *cw_cache_pack(struct cw_cache_set *s, struct cw_cache_chu
 {
     struct cw_cache *c = s->cache;
     struct cw_cache_packing *p = &s->packing;
-    if (!c->plain && c->probe.ns > 0 && p->left < k->used)
+    if (!c->plain && c->last_probe.ns > 0 && (p->unsure_ns ? p->unsure_ns != c->probed_ns : p->left < k->used))
         decide(c, p, k);
     p->left -= CW_MIN(p->left, k->used);
     return p->on && pack_chunk(c->packer, k) ? &c->packer->out : k;

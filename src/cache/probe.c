@@ -49,8 +49,7 @@ void cw_cache_probe(struct cw_cache_set *s, const char *name)
     struct cw_cache *c = s->cache;
     uint64_t start = cw_now_ns(), best_ns = 0, ns = 0;
     size_t best = 0, n;
-    bool unsure = s->packing.said_ns && !s->packing.on;
-    if (start - c->probed_ns < PROBE_NS && !unsure)
+    if (start - c->probed_ns < PROBE_NS && !s->packing.unsure_ns)
         return;
     _cleanup_free_ void *to = aligned_alloc(CW_CACHE_BLOCK, PROBE_BYTES);
     for (int i = 0; to && i < PROBES && cw_now_ns() - start < SLOW_NS && (n = probe(s->dir_fd, name, to, (off_t)(PROBE_BYTES * (size_t)i), &ns)) > 0; i++)
@@ -58,10 +57,10 @@ void cw_cache_probe(struct cw_cache_set *s, const char *name)
             best = n;
             best_ns = ns;
         }
-    c->probed_ns = cw_now_ns();
     if (!best)
         return;
-    c->probe = (struct cw_cache_speed){.bytes = (double)best, .ns = (double)best_ns};
+    c->probed_ns = cw_now_ns();
+    c->last_probe = (struct cw_cache_speed){.bytes = (double)best, .ns = (double)best_ns};
     cw_cache_speed_add(&c->probed, best, best_ns);
     double unpacked = (double)CW_MAX(atomic_load(&c->bytes_written), 1) / (double)CW_MAX(atomic_load(&c->bytes_stored), 1);
     atomic_store(&c->probe_bytes, (uint64_t)(c->probed.bytes * unpacked));

@@ -145,7 +145,7 @@ int cli_jobs(int argc, char **argv)
         {"quota", CLI_COUNT, &quota, "N", "of --share: never more workers; 0: no bound (default: as it is, at first none)", 0, 10000, NULL, &claim.has_quota},
         {"aim", CLI_TEXT, &aim, "NAME", "what a job's policy is to look for: with the two below", 0, 0, NULL, NULL},
         {"objective", CLI_TEXT, &objective, "O", "of --aim: time, or cost (default: as it is, at first the dispatcher's)", 0, 0, cli_objectives, NULL},
-        {"price-client", CLI_NUMBER, &price, "P", "of --aim: of the job's ranks together, per hour (default: as it is, at first the dispatcher's)", 0, 0, NULL, &priced},
+        {"price-client", CLI_NUMBER, &price, "P", "of --aim: of the job's ranks together, per hour (default: as it is, at first the dispatcher's)", 0, 0, NULL, &priced, CW_CLIENT_PRICE_LEAST, CW_CLIENT_PRICE_MOST},
         CLI_ASKED_OPTIONS(&a),
         {0},
     };

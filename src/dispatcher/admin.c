@@ -390,8 +390,6 @@ static int steer_job(struct cw_dispatcher *d, struct job *j, const char *verb, s
     return r;
 }
 
-#define MOST_PRICE 1e6 /* what is beyond is a slip of the pen */
-
 /* What a job may have of the workers; what was not said stays as it is. */
 static int share_job(struct cw_dispatcher *d, struct job *j, const Cachew__Steer *m, struct cw_error *err)
 {
@@ -423,8 +421,8 @@ static int aim_job(struct cw_dispatcher *d, struct job *j, const Cachew__Steer *
     bool time = strcmp(m->objective, "time") == 0, cost = strcmp(m->objective, "cost") == 0, priced = m->has_price_case != CACHEW__STEER__HAS_PRICE__NOT_SET;
     if (!(time || cost || !*m->objective))
         return cw_error_set(err, CW_E_OPTION, "job \"%s\": objective \"%.64s\": expected time or cost", j->name, m->objective);
-    if (priced && !(m->client_price_per_h > 0 && m->client_price_per_h <= MOST_PRICE))
-        return cw_error_set(err, CW_E_OPTION, "job \"%s\": price %g: expected more than 0 and at most %g, per hour", j->name, m->client_price_per_h, MOST_PRICE);
+    if (priced && !(m->client_price_per_h >= CW_CLIENT_PRICE_LEAST && m->client_price_per_h <= CW_CLIENT_PRICE_MOST))
+        return cw_error_set(err, CW_E_OPTION, "job \"%s\": price %g: expected %g to %g, per hour", j->name, m->client_price_per_h, CW_CLIENT_PRICE_LEAST, CW_CLIENT_PRICE_MOST);
     if (*m->objective)
         x->objective = 1 + (cost ? CW_OBJECTIVE_COST : CW_OBJECTIVE_TIME);
     if (priced)

@@ -68,7 +68,7 @@ void cw_dp_scale_restore(struct cw_dispatcher *d, struct job *j, const Cachew__J
     claim->quota = (int)CW_MIN(row->quota, (uint32_t)DP_WORKERS);
     claim->want = claim->share = (int)CW_MIN(row->workers, (uint32_t)DP_WORKERS); /* of which pools is decided anew: until then as there are some */
     j->scaling.objective = row->objective <= 1 + CW_OBJECTIVE_COST ? (int)row->objective : 0;
-    j->scaling.client_price_per_h = row->client_price_per_h > 0 && row->client_price_per_h < 1e9 ? row->client_price_per_h : 0;
+    j->scaling.client_price_per_h = row->client_price_per_h >= CW_CLIENT_PRICE_LEAST && row->client_price_per_h <= CW_CLIENT_PRICE_MOST ? row->client_price_per_h : 0;
     if (d->scales && strcmp(row->policy, d->policy.name) == 0) {
         json_t *saved = json_loads(row->memory, 0, NULL);
         if (saved)

@@ -23,16 +23,8 @@
 #define ROUGH_PER_PART 10.0 /* error with which it may, by that part */
 #define LEAST_GAIN 0.015
 #define NOW_GAIN 0.1        /* of the time, or the cost, as long as the workers stay */
-#define CHANGED 0.05        /* of step or interval, beyond SURE_CHANGE standard errors: conditions are others now */
-#define SURE_CHANGE 5.0     /* it is asked at each report, thousands of times */
-#define CHANGED_BATCHES 8   /* that say so: a single one may take several times as long, and tails are long */
-#define KNOWN_BATCHES 30    /* before so many nothing can change: it is not known what it was */
 #define LOOK_AGAIN 1.15     /* times the batches of the last look */
 #define MARKER_GAIN 0.05    /* another marker than the one chosen must give more by so much */
-#define STORE_CHANGED 0.2   /* of the cache's speed */
-#define GREW 0.02           /* of what was not cached, more or less of it */
-#define GREW_LEAST 0.001    /* of the epoch */
-#define STILL_GROWS 0.25    /* of what it grew by, since the last report */
 #define TRIAL_SURER 3       /* than a first guess: what is left behind is not measured again */
 #define MISSING 0.05        /* of the workers: what is measured then still counts */
 
@@ -44,57 +36,19 @@ static bool rough_enough(const struct cw_auto *m, const struct cw_facts *f, doub
     return cw_auto_rough_error(m, f) <= cw_auto_tolerated_error(m, f, &best, now_s);
 }
 
-static void forget_recent(struct cw_auto *m)
-{
-    m->recent_step = m->recent_interval = m->recent_compute = (struct cw_mean){0};
-    m->recent_busy = 0;
-}
-
-static void measure_anew(struct cw_auto *m, double now_s)
-{
-    forget_recent(m);
-    m->interval = (struct cw_mean){0};
-    m->compute = (struct cw_mean){0, m->compute.mean, 0}; /* thought, until it was measured */
-    m->busy = m->looked_n = 0;
-    m->since_s = now_s;
-}
-
-/* Conditions are others: of what was decided before no more than `decisions` count. Whether fewer do (`tried`) may be known all the same, or being tried. */
-static void begin_anew(struct cw_auto *m, double decisions)
-{
-    m->decisions = CW_MIN(m->decisions, decisions);
-    m->resting = m->past_s = m->past_cost = 0;
-}
-
-/* What markers save is measured by those who do not use them too. */
-static double saved_s(const struct cw_facts *f)
-{
-    double sum = 0;
-    for (int i = 0; i < f->n_markers; i++)
-        sum += f->markers[i].prefix_s;
-    return sum;
-}
-
-static void note_cache(struct cw_auto *m, const struct cw_facts *f)
-{
-    m->read_bytes_per_s = f->storage.read_bytes_per_s;
-    m->write_bytes_per_s = f->storage.write_bytes_per_s;
-    m->saved_s = saved_s(f);
-}
-
 static void take(struct cw_auto *m, const struct cw_facts *f, const struct cw_alternative *chosen, double now_s)
 {
     double cached = chosen->marker >= 0 ? f->markers[chosen->marker].cached : 0, full = cw_auto_all_s(m, f);
-    bool reads = chosen->marker != (int)m->marker && (cached > GREW || (chosen->marker < 0 && m->cached > GREW)); /* what is there, from now on; or no more */
+    bool reads = chosen->marker != (int)m->marker && (cached > CW_AUTO_GREW || (chosen->marker < 0 && m->cached > CW_AUTO_GREW)); /* what is there, from now on; or no more */
     bool other = !cw_auto_is_target(m, chosen->pools) || reads;
     cw_auto_ask(m, chosen->pools, now_s);
     m->marker = chosen->marker;
-    note_cache(m, f);
+    cw_auto_note_cache(m, f);
     m->cached = cached;
     m->decisions++;
     m->tried = CW_MIN(m->tried, 0);
     if (other)
-        measure_anew(m, now_s);
+        cw_auto_measure_anew(m, now_s);
     if (reads)
         m->compute = (struct cw_mean){0, CW_MAX(full - cached * cw_auto_prefix_s(f, chosen->marker), 0), 0}; /* thought, like that of workers */
 }
@@ -203,109 +157,6 @@ static void look(struct cw_auto *m, const struct cw_facts *f, double now_s, bool
         settle(m, &o, &stay, error, now_s, d);
 }
 
-/* ---- what is measured ---- */
-
-/* `scatter`: of a batch, as far as that is known besides: a few batches don't know theirs, and may happen to be alike. */
-static bool differs(const struct cw_mean *recent, const struct cw_mean *before, double scatter)
-{
-    double known = CW_MAX(cw_mean_error(before), scatter / sqrt(CW_MAX(before->n, 1)));
-    return recent->n >= CHANGED_BATCHES && before->n >= KNOWN_BATCHES && fabs(recent->mean / before->mean - 1) > CHANGED + SURE_CHANGE * known * sqrt(1 + before->n / recent->n);
-}
-
-static void absorb_recent(struct cw_auto *m)
-{
-    double n = m->interval.n + m->recent_interval.n;
-    if (n > 0)
-        m->busy += (m->recent_busy - m->busy) * m->recent_interval.n / n;
-    cw_mean_merge(&m->interval, &m->recent_interval);
-    cw_mean_merge(&m->compute, &m->recent_compute);
-    cw_mean_merge(&m->step, &m->recent_step);
-    forget_recent(m);
-}
-
-static void absorb(struct cw_auto *m, const struct cw_facts *f, const struct cw_demand *now)
-{
-    struct cw_auto_work work = cw_auto_work(m, f);
-    double n = m->recent_interval.n + now->interval.n;
-    if (n > 0)
-        m->recent_busy += (work.busy - m->recent_busy) * now->interval.n / n;
-    cw_mean_merge(&m->recent_interval, &now->interval);
-    cw_mean_merge(&m->recent_compute, &work.compute);
-    cw_mean_merge(&m->recent_step, &now->step);
-}
-
-static bool store_changed(double now, double before) { return now > 0 && (!(before > 0) || fabs(now / before - 1) > STORE_CHANGED); }
-
-/* The cache's storage took a part of what computing takes, and is as quick as memory now: no speed is told of that. */
-static bool store_is_no_limit_now(const struct cw_auto *m, const struct cw_facts *f, double full)
-{
-    double bytes = 0;
-    for (int i = 0; i < f->n_markers; i++)
-        bytes = CW_MAX(bytes, f->markers[i].bytes);
-    return !(f->storage.read_bytes_per_s > 0) && m->read_bytes_per_s > 0 && bytes / m->read_bytes_per_s > STORE_CHANGED * full;
-}
-
-/* What is known of the cache's storage, or of what markers save, is something else by now: that is to be looked at; what was measured of all else still holds. */
-static void watch_cache(struct cw_auto *m, const struct cw_facts *f)
-{
-    double full = cw_auto_all_s(m, f);
-    bool store = store_changed(f->storage.read_bytes_per_s, m->read_bytes_per_s) || store_changed(f->storage.write_bytes_per_s, m->write_bytes_per_s) ||
-                 store_is_no_limit_now(m, f, full);
-    if (f->n_markers == 0 || !(store || fabs(saved_s(f) - m->saved_s) > STORE_CHANGED * full))
-        return;
-    note_cache(m, f);
-    begin_anew(m, 1);
-    m->looked_n = 0;
-}
-
-/*
- * True if conditions changed: all begins anew with what is seen now. What comes in is absorbed once a change would have shown in it: at once as long as nothing much is
- * known.
- */
-static bool changed(struct cw_auto *m, const struct cw_facts *f, double now_s)
-{
-    bool step = differs(&m->recent_step, &m->step, 0) && fabs(m->recent_step.mean - m->step.mean) > CHANGED * cw_auto_fastest(m), interval = differs(&m->recent_interval, &m->interval, cw_auto_scatter(m));
-    watch_cache(m, f);
-    if (!step && !interval) {
-        if (m->interval.n < KNOWN_BATCHES || m->recent_interval.n > m->interval.n || cw_mean_error(&m->recent_interval) * SURE_CHANGE < CHANGED)
-            absorb_recent(m);
-        return false;
-    }
-    begin_anew(m, 0);
-    measure_anew(m, now_s);
-    m->tried = 0;
-    m->step = (struct cw_mean){0};
-    if (!step) /* the input changed, so what was known of it is void */
-        m->n_points = m->floor_s = m->source_bytes_per_s = m->busiest = 0;
-    return true;
-}
-
-/* The epoch turned, and workers come to know one after the other what is cached of it: it is waited for until they agree about. */
-static bool cache_grows(struct cw_auto *m, const struct cw_facts *f)
-{
-    double cached = f->marker >= 0 ? f->markers[f->marker].cached : 0, more = fabs(cached - m->cached), now = fabs(cached - m->cached_seen);
-    m->cached_seen = cached;
-    return f->marker == (int)m->marker && more > GREW && now > STILL_GROWS * more;
-}
-
-/* More is cached: what that changes is known, so it need not be measured first. */
-static bool cache_grew(struct cw_auto *m, const struct cw_facts *f, double now_s)
-{
-    double cached = f->marker >= 0 ? f->markers[f->marker].cached : 0;
-    double least = CW_MAX(GREW * (1 - CW_MIN(cached, m->cached)), GREW_LEAST);
-    bool grew = f->marker == (int)m->marker && fabs(cached - m->cached) > least;
-    if (!grew)
-        return false;
-    double full = cw_auto_all_s(m, f);
-    if (f->objective == CW_OBJECTIVE_TIME) /* what is left is a difference: workers that go for too small a one take a start delay to come back */
-        full *= 1 + cw_auto_supply_error(m);
-    m->cached = cached;
-    m->resting = 0;
-    measure_anew(m, now_s);
-    m->compute = (struct cw_mean){0, CW_MAX(full - cached * cw_auto_prefix_s(f, f->marker), 0), 0}; /* thought, not measured: weighs nothing */
-    return m->n_points > 0;
-}
-
 static void start(struct cw_auto *m, const struct cw_facts *f, double now_s)
 {
     struct cw_supply s;
@@ -322,7 +173,7 @@ static void start(struct cw_auto *m, const struct cw_facts *f, double now_s)
     m->objective = f->objective;
     m->client_price_per_h = f->client_price_per_h;
     m->since_s = m->last_s = now_s;
-    note_cache(m, f);
+    cw_auto_note_cache(m, f);
 }
 
 /* Markers came to be known, or are not known any more; or what was decided on is not done. It looks at what can be done now, from what is. */
@@ -333,9 +184,9 @@ static void fit_markers(struct cw_auto *m, const struct cw_facts *f)
     m->markers = f->n_markers;
     m->marker = f->marker;
     m->cached = f->marker >= 0 ? f->markers[f->marker].cached : 0;
-    begin_anew(m, 1);
+    cw_auto_begin_anew(m, 1);
     m->looked_n = 0;
-    note_cache(m, f);
+    cw_auto_note_cache(m, f);
 }
 
 /* Something else is looked for: what was measured holds, what was decided does not. */
@@ -345,7 +196,7 @@ static void fit_objective(struct cw_auto *m, const struct cw_facts *f)
         return;
     m->objective = f->objective;
     m->client_price_per_h = f->client_price_per_h;
-    begin_anew(m, 1);
+    cw_auto_begin_anew(m, 1);
     m->looked_n = m->tried = 0;
 }
 
@@ -372,7 +223,7 @@ static void fit_maximum(struct cw_auto *m, const struct cw_facts *f, double lost
     int workers[CW_POLICY_POOLS];
     cw_auto_supply(m, f, &s);
     if (more_than_all(m, f) && m->maximum > 0)
-        begin_anew(m, 0);
+        cw_auto_begin_anew(m, 0);
     m->maximum = cw_supply_most(&s);
     cw_auto_target(m, workers);
     if (lost > 0) {
@@ -391,14 +242,13 @@ static void fit_maximum(struct cw_auto *m, const struct cw_facts *f, double lost
     cw_supply_add(&s, lost, workers);
     cw_auto_set_target(m, workers);
     m->resting = 0;
-    measure_anew(m, now_s);
+    cw_auto_measure_anew(m, now_s);
 }
 
 /* A report with the workers that were decided on. Looks again whenever there is some more to look at, until it rests. */
 static void observe(struct cw_auto *m, const struct cw_facts *f, const struct cw_demand *now, double now_s, struct cw_decision *d)
 {
-    absorb(m, f, now);
-    if (changed(m, f, now_s) || m->resting || m->interval.n < LOOK_AGAIN * m->looked_n || !(m->interval.n > 0))
+    if (cw_auto_changed(m, f, now, now_s) || m->resting || m->interval.n < LOOK_AGAIN * m->looked_n || !(m->interval.n > 0))
         return;
     m->looked_n = m->interval.n;
     if (m->n_points == 0)
@@ -433,8 +283,8 @@ static void auto_decide(const struct cw_policy *policy, struct cw_policy_memory 
     fit_markers(m, f);
     fit_objective(m, f);
     m->running = running;
-    bool grows = cache_grows(m, f);
-    if (!grows && cache_grew(m, f, now_s))
+    bool grows = cw_auto_cache_grows(m, f);
+    if (!grows && cw_auto_cache_grew(m, f, now_s))
         look(m, f, now_s, true, d);
     else if (!same || grows)
         cw_mean_merge(&m->step, &now.step);

@@ -1,4 +1,4 @@
-/* auto's memory and the parts that it is made of: what is believed (auto_belief.c), how that is told (auto_record.c), when what is done (auto.c). */
+/* auto's memory and the parts that it is made of: what is measured and whether that says that conditions changed (auto_watch.c), what is believed (auto_belief.c), how that is told (auto_record.c), when what is done (auto.c). */
 #pragma once
 #include "policy/plan.h"
 #include "policy/policies.h"
@@ -6,6 +6,7 @@
 #define CW_AUTO_WAITING 0.01 /* part of the interval below which the client counts as served */
 #define CW_AUTO_SURE 2.0     /* standard errors that a gain must exceed */
 #define CW_AUTO_EXACT 0.005  /* the standard error with which it rests */
+#define CW_AUTO_GREW 0.02    /* of what was not cached, more or less of it: that matters */
 
 struct cw_auto_pool { /* of facts, in their order; auto_pools.c */
     double id;               /* its name, hashed; 0: there is none here */
@@ -54,6 +55,22 @@ void cw_auto_target(const struct cw_auto *m, int *ret);
 bool cw_auto_is_target(const struct cw_auto *m, const int *workers);
 void cw_auto_set_target(struct cw_auto *m, const int *workers);
 void cw_auto_ask(struct cw_auto *m, const int *workers, double now_s); /* the same, and they come a start delay later */
+
+/* With these workers nothing was measured yet. */
+void cw_auto_measure_anew(struct cw_auto *m, double now_s);
+/* Conditions are others: of what was decided before no more than `decisions` count. Whether fewer do (`tried`) may be known all the same, or being tried. */
+void cw_auto_begin_anew(struct cw_auto *m, double decisions);
+/* The cache is as a decision is made with now. */
+void cw_auto_note_cache(struct cw_auto *m, const struct cw_facts *f);
+/*
+ * Takes in what was measured. True if conditions changed: all begins anew with what is seen now. What comes in counts once a change would have shown in it: at once as long
+ * as nothing much is known.
+ */
+bool cw_auto_changed(struct cw_auto *m, const struct cw_facts *f, const struct cw_demand *now, double now_s);
+/* The epoch turned, and workers come to know one after the other what is cached of it: it is waited for until they agree about. */
+bool cw_auto_cache_grows(struct cw_auto *m, const struct cw_facts *f);
+/* More is cached, or less: what that changes is known, so it need not be measured first. */
+bool cw_auto_cache_grew(struct cw_auto *m, const struct cw_facts *f, double now_s);
 
 /* What a batch's prefix takes at a marker; -1: nothing. */
 double cw_auto_prefix_s(const struct cw_facts *f, int marker);

@@ -75,7 +75,9 @@ struct cw_facts {
     double positions_per_batch; /* of the sequence; 0: not known */
     double batches_done;       /* of all epochs */
     enum cw_objective objective;
-    double client_price_per_h; /* of all ranks together */
+    double client_price_per_h; /* of all ranks together; said of a job, within these: what is beyond is a slip of the pen */
+#define CW_CLIENT_PRICE_LEAST 1e-6
+#define CW_CLIENT_PRICE_MOST 1e6
 };
 
 /* ---- decision ---- */

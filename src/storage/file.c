@@ -3,23 +3,19 @@
  * table of the process; when it is full, the one not used for longest (by the clock algorithm) is closed. Any thread may read; a read
  * of an open file takes no lock.
  */
-#include "storage/file.h"
+#include "storage/internal.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
 #include <linux/openat2.h>
 #include <pthread.h>
-#include <stdatomic.h>
 #include <string.h>
 #include <sys/resource.h>
-#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/uio.h>
 #include <unistd.h>
 
-#include "base/clock.h"
-#include "base/hash.h"
 #include "storage/mapped.h"
 
 /* Enough for the files that reads in flight touch at one time; far under the usual soft limit of 1,024. */
@@ -28,23 +24,6 @@
 #define ADVISE_BYTES ((size_t)256 << 10)
 
 enum { CLOSED = -1 };
-
-struct cw_file {
-    struct cw_stat was;    /* when it was indexed */
-    atomic_int_least64_t ctime_ns; /* the last that its content was the same with */
-    cw_file_same *same;    /* NULL: nothing to compare with */
-    const void *index;
-    size_t number;         /* in index */
-    atomic_uint_least64_t looked_at; /* the turn in which it was unchanged, and 1; 0: none */
-    atomic_uint_least64_t checked_ns; /* by cw_now_ns: it was unchanged after that */
-    atomic_int pins;       /* CLOSED, or how many reads use fd now */
-    int fd;                /* valid while pins >= 0 */
-    atomic_uchar recent;   /* used since the clock's hand passed */
-    atomic_uchar no_nowait;/* the file system does not know RWF_NOWAIT */
-    atomic_uchar no_map;   /* nor can it be mapped */
-    _Atomic(struct cw_mapped *) mapped; /* NULL: not yet */
-    char path[];
-};
 
 static struct {
     pthread_mutex_t mutex;
@@ -74,36 +53,8 @@ int cw_file_new(const char *path, const struct cw_stat *was, struct cw_file **re
     return 0;
 }
 
-void cw_file_compare_by(struct cw_file *f, cw_file_same *same, const void *index, size_t i)
-{
-    f->same = same;
-    f->index = index;
-    f->number = i;
-}
-
 const char *cw_file_path(const struct cw_file *f) { return f->path; }
 uint64_t cw_file_size(const struct cw_file *f) { return f->was.size; }
-
-uint64_t cw_file_stamp(const struct cw_file *f)
-{
-    struct cw_key k = {0};
-    cw_key_u64(&k, (uint64_t)f->was.mtime_ns);
-    cw_key_u64(&k, (uint64_t)f->was.ctime_ns);
-    return cw_key_hash(&k);
-}
-
-bool cw_file_unchanged(struct cw_file *f, uint64_t turn, bool strictly)
-{
-    struct cw_stat now, was = f->was;
-    if (!strictly)
-        was.ctime_ns = atomic_load_explicit(&f->ctime_ns, memory_order_relaxed);
-    if (atomic_load_explicit(&f->looked_at, memory_order_relaxed) == turn + 1)
-        return true;
-    if (cw_stat(f->path, &now, NULL) < 0 || !cw_stat_same(&now, &was))
-        return false;
-    atomic_store_explicit(&f->looked_at, turn + 1, memory_order_relaxed);
-    return true;
-}
 
 struct cw_file *cw_file_free(struct cw_file *f)
 {
@@ -198,16 +149,7 @@ static int open_path(const char *path, bool nowait)
     return open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
 }
 
-static int64_t ns_of(const struct timespec *t) { return (int64_t)t->tv_sec * 1000000000 + t->tv_nsec; }
-
-static int other_time(const struct cw_file *f, const char *what, int64_t was_ns, const struct timespec *is, struct cw_error *err)
-{
-    return cw_error_set(err, CW_E_DATA, "%s: changed since it was indexed: its %s was %" PRId64 ".%09d and is %" PRId64 ".%09d", f->path, what,
-                        was_ns / 1000000000, (int)(was_ns % 1000000000), (int64_t)is->tv_sec, (int)is->tv_nsec);
-}
-
-/* Another handle of an open file, for comparing: whatever has its name now, and at whatever change time. Not in the table. */
-static int duplicate(const struct cw_file *f, int fd, struct cw_file **ret, struct cw_error *err)
+int cw_file_duplicate(const struct cw_file *f, int fd, struct cw_file **ret, struct cw_error *err)
 {
     struct cw_stat any = f->was;
     any.ctime_ns = CW_ANY_TIME;
@@ -217,57 +159,6 @@ static int duplicate(const struct cw_file *f, int fd, struct cw_file **ret, stru
     (*ret)->fd = fcntl(fd, F_DUPFD_CLOEXEC, 0);
     atomic_store(&(*ret)->pins, 1);
     return (*ret)->fd < 0 ? cw_error_errno(err, CW_E_IO, errno, "%s: dup", f->path) : 0;
-}
-
-/* A file with another change time. One thread at a time: who waits for it wants the same file to be read, mostly. */
-static int compare(struct cw_file *f, int fd, struct cw_error *err)
-{
-    static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
-    struct cw_file *again = NULL;
-    struct cw_error why = {0};
-    struct stat s;
-    bool same = false;
-    pthread_mutex_lock(&mutex);
-    int r = fstat(fd, &s);
-    if (r == 0 && cw_settle(ns_of(&s.st_ctim)))
-        r = fstat(fd, &s);
-    if (r < 0)
-        r = cw_error_errno(&why, CW_E_IO, errno, "%s: fstat", f->path);
-    else if (ns_of(&s.st_ctim) == atomic_load(&f->ctime_ns))
-        same = true; /* another thread has done it */
-    else if ((r = duplicate(f, fd, &again, &why)) == 0)
-        r = f->same(f->index, f->number, again, &same, &why);
-    if (r == 0 && same)
-        atomic_store(&f->ctime_ns, ns_of(&s.st_ctim));
-    pthread_mutex_unlock(&mutex);
-    cw_file_free(again);
-    if (r == CW_E_DATA || (r == 0 && !same)) /* in what way it is damaged does not matter: it was not when it was indexed */
-        return cw_error_set(err, CW_E_DATA, "%s: changed since it was indexed: its content is another, though its size and modification time are not", f->path);
-    if (r < 0 && err)
-        *err = why;
-    return r;
-}
-
-/* Whether an open file still is what was indexed. 1: that takes reading. */
-static int check(struct cw_file *f, int fd, bool nowait, struct cw_error *err)
-{
-    struct stat s;
-    int r = 0;
-    if (fstat(fd, &s) < 0)
-        r = cw_error_errno(err, CW_E_IO, errno, "%s: fstat", f->path);
-    else if (!S_ISREG(s.st_mode))
-        r = cw_error_set(err, CW_E_DATA, "%s: changed since it was indexed: is no longer a file", f->path);
-    else if ((uint64_t)s.st_size != f->was.size)
-        r = cw_error_set(err, CW_E_DATA, "%s: changed since it was indexed: its size was %" PRIu64 " and is %" PRIu64, f->path, f->was.size,
-                         (uint64_t)s.st_size);
-    else if (ns_of(&s.st_mtim) != f->was.mtime_ns)
-        r = other_time(f, "modification time", f->was.mtime_ns, &s.st_mtim, err);
-    else if (f->was.ctime_ns != CW_ANY_TIME && ns_of(&s.st_ctim) != atomic_load_explicit(&f->ctime_ns, memory_order_relaxed))
-        r = !f->same ? other_time(f, "change time (ctime: of content, name or permissions)", f->was.ctime_ns, &s.st_ctim, err)
-            : nowait ? 1 : compare(f, fd, err);
-    if (r < 0)
-        cw_error_file(err, f->path);
-    return r;
 }
 
 /* Opens and checks that this still is the file that was indexed. 1: would wait. */
@@ -286,7 +177,7 @@ static int file_open(struct cw_file *f, bool nowait, int *ret_fd, struct cw_erro
             return cw_error_set(err, CW_E_DATA, "%s: was deleted since it was indexed", f->path);
         return cw_error_errno(err, CW_E_IO, e, "%s: can't be opened", f->path);
     }
-    int r = check(f, fd, nowait, err);
+    int r = cw_file_check_fd(f, fd, nowait, err);
     if (r != 0) {
         close(fd);
         return r;
@@ -307,8 +198,7 @@ static bool pin(struct cw_file *f)
     return false;
 }
 
-/* A descriptor to read from; *ret_own: the caller closes it (the table is full of files in use), else unpins. */
-static int acquire(struct cw_file *f, bool nowait, int *ret_fd, bool *ret_own, struct cw_error *err)
+int cw_file_acquire(struct cw_file *f, bool nowait, int *ret_fd, bool *ret_own, struct cw_error *err)
 {
     *ret_own = false;
     if (pin(f)) {
@@ -388,7 +278,7 @@ static int read_wait(struct cw_file *f, int fd, uint64_t offset, const struct io
     return 0;
 }
 
-static void release(struct cw_file *f, int fd, bool own)
+void cw_file_release(struct cw_file *f, int fd, bool own)
 {
     if (own)
         close(fd);
@@ -416,38 +306,12 @@ int cw_file_readv(struct cw_file *f, uint64_t offset, const struct iovec *v, int
         return 1;
     int fd;
     bool own;
-    int r = acquire(f, nowait, &fd, &own, err);
+    int r = cw_file_acquire(f, nowait, &fd, &own, err);
     if (r != 0)
         return r;
     r = nowait ? read_nowait(f, fd, offset, v, n_v, length) : read_wait(f, fd, offset, v, n_v, length, err);
-    release(f, fd, own);
+    cw_file_release(f, fd, own);
     return r;
-}
-
-int cw_file_check(struct cw_file *f, uint64_t since_ns, bool nowait, struct cw_error *err)
-{
-    uint64_t now = cw_now_ns();
-    int fd;
-    bool own;
-    if (atomic_load_explicit(&f->checked_ns, memory_order_relaxed) >= since_ns)
-        return 0;
-    int r = acquire(f, nowait, &fd, &own, err);
-    if (r != 0)
-        return r;
-    r = check(f, fd, nowait, err);
-    release(f, fd, own);
-    if (r == 0)
-        atomic_store_explicit(&f->checked_ns, now, memory_order_relaxed);
-    return r;
-}
-
-int cw_file_verdict(struct cw_file *f, int r, struct cw_error *err)
-{
-    struct cw_error changed = {0};
-    int status = cw_file_check(f, cw_now_ns(), false, &changed);
-    if (status < 0 && err)
-        *err = changed;
-    return status < 0 ? status : r;
 }
 
 /* Of a file that is open. Several threads may try at a time: one of them wins. */

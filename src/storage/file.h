@@ -25,7 +25,7 @@ struct cw_file *cw_file_free(struct cw_file *f);
 const char *cw_file_path(const struct cw_file *f);
 uint64_t cw_file_size(const struct cw_file *f);
 /* To be called when something was read, before it counts: it may be of a content that is being written. Looks at an open file if that was not done at since_ns
- * (cw_now_ns) or later, so that many reads need one look. nowait as above. */
+ * (cw_now_ns) or later, so that many reads need one look. nowait: returns 1 where it would wait to open the file, or has to read it. */
 int cw_file_check(struct cw_file *f, uint64_t since_ns, bool nowait, struct cw_error *err) _must_check_;
 /* The status of reading and taking apart what was read, r: where the file was changed meanwhile that is the error, whatever came of it. */
 int cw_file_verdict(struct cw_file *f, int r, struct cw_error *err) _must_check_;

@@ -17,7 +17,7 @@
 #include "base/macro.h"
 
 #define MAX_FILES 4096      /* mapped at a time; others are read */
-#define MAX_PAGES 4096      /* copied at a time: on the stack, a byte of each */
+#define MAX_PAGES 4096      /* looked at together: on the stack, a byte of each */
 #define CLAIMED ((uintptr_t)1)
 
 struct cw_mapped { /* an entry of the table */
@@ -48,18 +48,22 @@ static bool put_zeros(uintptr_t at)
     return false;
 }
 
-/* As if there was no handler of ours. */
+/* As if there was no handler of ours. What the other one wants blocked is blocked (install). */
 static void pass_on(int signal, siginfo_t *info, void *context)
 {
+    static const struct sigaction none = {.sa_handler = SIG_DFL};
     bool sent = info->si_code <= 0; /* by a process; else it comes again as soon as this returns */
-    if (before.sa_flags & SA_SIGINFO) {
-        before.sa_sigaction(signal, info, context);
-    } else if (before.sa_handler != SIG_DFL && before.sa_handler != SIG_IGN) {
-        before.sa_handler(signal);
-    } else if (before.sa_handler == SIG_DFL || !sent) {
-        (void)sigaction(signal, &before, NULL);
+    if (before.sa_handler == SIG_DFL || (before.sa_handler == SIG_IGN && !sent)) {
+        (void)sigaction(signal, &none, NULL);
         if (sent)
             (void)raise(signal);
+    } else if (before.sa_handler != SIG_IGN) {
+        if (before.sa_flags & SA_RESETHAND) /* it may return for the process to end when it comes again */
+            (void)sigaction(signal, &none, NULL);
+        if (before.sa_flags & SA_SIGINFO)
+            before.sa_sigaction(signal, info, context);
+        else
+            before.sa_handler(signal);
     }
 }
 
@@ -81,10 +85,10 @@ static void in_child(void)
 
 static void install(void)
 {
-    struct sigaction a = {.sa_sigaction = on_bus_error, .sa_flags = SA_SIGINFO | SA_ONSTACK | SA_RESTART};
     page_bytes = (size_t)sysconf(_SC_PAGESIZE);
-    sigemptyset(&a.sa_mask);
-    (void)sigaction(SIGBUS, &a, &before);
+    (void)sigaction(SIGBUS, NULL, &before);
+    struct sigaction a = {.sa_sigaction = on_bus_error, .sa_mask = before.sa_mask, .sa_flags = SA_SIGINFO | SA_ONSTACK | SA_RESTART | (before.sa_flags & SA_NODEFER)};
+    (void)sigaction(SIGBUS, &a, NULL);
     (void)pthread_atfork(NULL, NULL, in_child); /* fails without memory: then a child's table stays as it is */
 }
 

@@ -16,7 +16,7 @@
 #include <unistd.h>
 
 #include "cache/admin.h"
-#include "cache/cache.h"
+#include "cache/internal.h"
 #include "storage/throttle.h"
 #include "data/budget.h"
 
@@ -629,6 +629,25 @@ static int get_text(struct cw_cache_set *s, uint64_t row, uint32_t *ret_stored)
     return r;
 }
 
+/* One that could not read anything counted as the second that said so, with the speed of the first. */
+static void a_probe_that_reads_nothing_is_none(void **state)
+{
+    (void)state;
+    struct cw_cache c = {0};
+    struct cw_cache_set s = {.cache = &c, .dir_fd = AT_FDCWD};
+    char name[] = "/tmp/cachew-test-XXXXXX";
+    int fd = mkstemp(name);
+    assert_int_equal(write(fd, name, sizeof(name)), sizeof(name));
+    close(fd);
+    cw_cache_probe(&s, name);
+    uint64_t probed_ns = c.probed_ns;
+    assert_true(probed_ns > 0 && c.last_probe.bytes == sizeof(name));
+    unlink(name);
+    s.packing.unsure_ns = probed_ns; /* it is to be looked at again */
+    cw_cache_probe(&s, name);
+    assert_true(c.probed_ns == probed_ns);
+}
+
 /* On a store of 20 MB/s, where it pays, once the store is known; of noise nothing is compressed there either. */
 static void what_is_compressed_comes_back(void **state)
 {
@@ -679,6 +698,7 @@ static void what_is_compressed_comes_back(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_probe_that_reads_nothing_is_none),
         cmocka_unit_test_setup_teardown(what_is_compressed_comes_back, make_dir, remove_dir),
         cmocka_unit_test_setup_teardown(what_never_reached_the_disk_is_computed, make_dir, remove_dir),
         cmocka_unit_test_setup_teardown(what_gave_way_is_let_go, make_dir, remove_dir),

@@ -144,7 +144,7 @@ static void test_what_is_not_said_of_a_share_stays(void **state)
     assert_non_null(strstr(o->failure, "quota 10001: expected 1 to 10000"));
     RUN_SAY(o, Steer, STEER, true, RUN_BASE(steer), .verb = (char *)"aim-job", .name = (char *)"a", .has_price_case = CACHEW__STEER__HAS_PRICE_CLIENT_PRICE_PER_H, .client_price_per_h = 0);
     run_settle(u);
-    assert_non_null(strstr(o->failure, "price 0: expected more than 0"));
+    assert_non_null(strstr(o->failure, "price 0: expected 1e-06 to 1e+06, per hour"));
     RUN_SAY(o, Steer, STEER, true, RUN_BASE(steer), .verb = (char *)"share-job", .name = (char *)"b", .has_weight_case = CACHEW__STEER__HAS_WEIGHT_WEIGHT, .weight = 2);
     run_settle(u);
     assert_non_null(strstr(o->failure, "there is no job \"b\" that runs"));

@@ -1,88 +1,15 @@
-/* Policies with facts made up by hand: each rule's steps, what is remembered, shares, curves. */
+/* Policies with facts made up by hand: the published rules' steps, what is remembered and told, shares, pools, curves. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
-#include <stdlib.h>
 #include <string.h>
 #include <cmocka.h>
 
-#include "base/macro.h"
 #include "policy/plan.h"
-#include "policy/policies.h"
 #include "policy/share.h"
-
-/* ---- a job that does what a formula says ---- */
-
-struct world {
-    double step_s, work_s, floor_s; /* the client's; a worker's per batch; of storage */
-    const double *curve;            /* instead: seconds per batch with 1, 2, ... workers */
-    int n_curve, maximum, running;
-    double now_s, done, delay_s, ready_s;
-    int wanted;
-    struct cw_marker_facts markers[2];
-    int n_markers;
-    struct cw_storage_facts storage;
-    double epochs, batches, positions; /* positions: of a batch; 0: not told */
-    enum cw_objective objective;
-    int decisions, marker;
-    struct cw_policy policy;
-    struct cw_policy_memory memory;
-    struct cw_decision last;
-    double uneven; /* variance of waits, relative to the square of the interval: batches come a split at a time */
-};
-
-static struct world world_new(const char *policy)
-{
-    struct world w = {.maximum = 64, .running = 1, .wanted = 1, .epochs = 10, .batches = 10000, .marker = -1};
-    assert_true(cw_policy_find(policy, &w.policy));
-    return w;
-}
-
-static double supply(const struct world *w)
-{
-    if (w->curve)
-        return w->curve[CW_MIN(w->running, w->n_curve) - 1];
-    double cached = w->marker >= 0 ? w->markers[w->marker].cached * w->markers[w->marker].prefix_s : 0;
-    double read = w->marker >= 0 && w->storage.read_bytes_per_s > 0 ? w->markers[w->marker].cached * w->markers[w->marker].bytes / w->storage.read_bytes_per_s : 0;
-    return CW_MAX(CW_MAX((w->work_s - cached) / w->running, read), w->floor_s);
-}
-
-static struct cw_mean exactly(double n, double mean) { return (struct cw_mean){n, mean, 0}; }
-
-/* Seconds go by, then the policy is asked, once. */
-static void pass(struct world *w, double seconds)
-{
-    double s = supply(w), interval = CW_MAX(s, w->step_s), n = seconds / interval;
-    struct cw_client_facts client = {.step = exactly(n, w->step_s), .wait = exactly(n, interval - w->step_s), .queue = s < w->step_s ? 16 : 0};
-    client.wait.m2 = n * w->uneven * interval * interval;
-    double compute = w->curve ? s * w->running : w->work_s - (w->marker >= 0 ? w->markers[w->marker].cached * w->markers[w->marker].prefix_s : 0);
-    struct cw_facts f = {.clients = &client, .n_clients = 1, .n_pools = 1, .markers = w->markers, .n_markers = w->n_markers, .marker = w->marker, .storage = w->storage,
-                         .epochs = w->epochs, .batches_per_epoch = w->batches, .positions_per_batch = w->positions, .objective = w->objective, .client_price_per_h = 5};
-    w->now_s += seconds;
-    w->done += n;
-    f.batches_done = w->done;
-    f.epoch = floor(w->done / w->batches);
-    f.pools[0] = (struct cw_pool_facts){.name = "remote", .running = w->running, .starting = w->wanted - w->running, .maximum = w->maximum, .price_per_h = 0.4,
-                                        .start_delay_s = w->delay_s, .compute = exactly(n, compute), .busy = compute / w->running / interval};
-    w->last = (struct cw_decision){0};
-    w->policy.decide(&w->policy, &w->memory, &f, w->now_s, &w->last);
-    if (w->last.workers[0] != w->wanted || w->last.marker != w->marker)
-        w->decisions++;
-    if (w->last.workers[0] > w->wanted)
-        w->ready_s = w->now_s + w->delay_s;
-    w->wanted = w->last.workers[0];
-    w->marker = w->last.marker;
-    if (w->now_s >= w->ready_s || w->wanted < w->running)
-        w->running = w->wanted;
-}
-
-static void pass_until(struct world *w, double until_s, double step_s)
-{
-    while (w->now_s < until_s)
-        pass(w, step_s);
-}
+#include "policy_world.h"
 
 /* ---- the published rules ---- */
 
@@ -207,401 +134,7 @@ static void test_names(void **state)
     assert_false(w.last.concluded);
 }
 
-/* ---- auto ---- */
-
-static void test_auto_stays_with_a_client_that_is_the_limit(void **state)
-{
-    (void)state;
-    struct world w = world_new("auto");
-    w.step_s = 1;
-    w.work_s = 0.3;
-    int records = 0;
-    for (int i = 0; i < 3000; i++) {
-        pass(&w, 1);
-        records += w.last.concluded;
-    }
-    assert_int_equal(w.wanted, 1);
-    assert_int_equal(w.decisions, 0);
-    assert_int_equal(records, 1); /* staying is a decision too */
-}
-
-static void test_auto_jumps(void **state)
-{
-    (void)state;
-    struct world w = world_new("auto");
-    w.step_s = 0.1;
-    w.work_s = 1.95;
-    w.delay_s = 10;
-    pass_until(&w, 300, 0.5);
-    assert_int_equal(w.running, 20);
-    assert_in_range(w.decisions, 1, 3);
-    pass_until(&w, 5000, 1);
-    assert_int_equal(w.running, 20);
-}
-
-/* One worker by itself takes a little longer for a batch than one of several does: fewer than it takes to be sure may do. They are tried once, and stay if they do. */
-static void test_auto_tries_fewer(void **state)
-{
-    (void)state;
-    for (int they_do = 0; they_do <= 1; they_do++) {
-        double curve[16];
-        for (int i = 0; i < 16; i++)
-            curve[i] = (i > 0 && they_do ? 0.401 : 0.41) / (i + 1);
-        struct world w = world_new("auto");
-        w.step_s = 0.1;
-        w.curve = curve;
-        w.n_curve = 16;
-        pass_until(&w, 60, 1);
-        assert_int_equal(w.running, they_do ? 4 : 5);
-        assert_int_equal(w.decisions, they_do ? 2 : 3);
-        pass_until(&w, 5000, 1);
-        assert_int_equal(w.decisions, they_do ? 2 : 3);
-        w.step_s = 0.05; /* other conditions */
-        pass_until(&w, 5060, 1);
-        assert_int_equal(w.running, they_do ? 8 : 9);
-        pass_until(&w, 10000, 1);
-        assert_in_range(w.decisions, 3, 6);
-    }
-}
-
-/* A store that nobody reads was measured anew, a little quicker or slower: each time fewer were tried again. */
-static void test_auto_tries_fewer_once_whatever_the_store_does(void **state)
-{
-    (void)state;
-    double curve[16];
-    for (int i = 0; i < 16; i++)
-        curve[i] = 0.41 / (i + 1);
-    struct world w = world_new("auto");
-    w.step_s = 0.1;
-    w.curve = curve;
-    w.n_curve = 16;
-    w.n_markers = 1;
-    w.marker = -1;
-    w.markers[0] = (struct cw_marker_facts){.name = "decode", .prefix_s = 0.3, .bytes = 1e9};
-    for (int i = 0; i < 20; i++) {
-        w.storage.read_bytes_per_s = w.storage.write_bytes_per_s = i % 2 ? 1e8 : 1.5e8;
-        pass_until(&w, i == 0 ? 8 : 100.0 * i, 1);
-        assert_int_equal(w.marker, -1);
-    }
-    assert_int_equal(w.running, 5);
-    assert_int_equal(w.decisions, 3);
-}
-
-/* What other jobs take of a pool goes up and down. Each time that all was taken and there was more, fewer were tried again; where there was less, they did not do. */
-static void test_auto_tries_fewer_once_whatever_the_pool_does(void **state)
-{
-    (void)state;
-    double curve[16];
-    for (int i = 0; i < 16; i++)
-        curve[i] = 0.41 / (i + 1);
-    struct world w = world_new("auto");
-    w.step_s = 0.1;
-    w.curve = curve;
-    w.n_curve = 16;
-    w.epochs = 1000;
-    for (int i = 0; i < 20; i++) {
-        w.maximum = i % 2 ? 6 : 5;
-        pass_until(&w, 1000.0 * (i + 1), 1);
-    }
-    assert_int_equal(w.running, 5);
-    assert_int_equal(w.decisions, 3);
-
-    w.memory = (struct cw_policy_memory){0};
-    w.running = w.wanted = 1;
-    w.maximum = 64;
-    while (w.wanted != 5)
-        pass(&w, 1);
-    while (w.wanted != 4)
-        pass(&w, 1);
-    w.maximum = 4;
-    for (int i = 0; i < 1000; i++) {
-        pass(&w, 1);
-        assert_false(w.last.concluded);
-    }
-    assert_int_equal(w.running, 4);
-}
-
-static void test_auto_follows_demand(void **state)
-{
-    (void)state;
-    struct world w = world_new("auto");
-    w.step_s = 0.2;
-    w.work_s = 1.5;
-    pass_until(&w, 200, 1);
-    assert_int_equal(w.running, 8);
-    w.step_s = 0.1; /* twice the demand */
-    w.decisions = 0;
-    pass_until(&w, 260, 1);
-    assert_int_equal(w.running, 15);
-    assert_in_range(w.decisions, 1, 3);
-    w.step_s = 0.2;
-    w.decisions = 0;
-    pass_until(&w, 320, 1);
-    assert_int_equal(w.running, 8);
-    assert_in_range(w.decisions, 1, 3);
-}
-
-static void test_auto_names_storage(void **state)
-{
-    (void)state;
-    struct world w = world_new("auto");
-    w.step_s = 0.05;
-    w.work_s = 1;
-    w.floor_s = 0.2;
-    w.storage.source_bytes = 1e8;
-    bool named = false;
-    while (w.now_s < 600) {
-        pass(&w, 1);
-        named |= w.last.concluded && w.last.seen.limit == CW_BOTTLENECK_STORAGE;
-    }
-    assert_in_range(w.running, 5, 6);
-    assert_in_range(w.decisions, 1, 3);
-    assert_true(named);
-}
-
-/* Their waits scatter, but what busy workers compute does not: no need to wait until the mean of them is known. */
-static void test_auto_decides_soon_though_batches_come_in_bursts(void **state)
-{
-    (void)state;
-    struct world w = world_new("auto");
-    w.step_s = 0.05;
-    w.work_s = 0.4;
-    w.uneven = 2;
-    pass_until(&w, 8, 1);
-    assert_int_equal(w.wanted, 8);
-}
-
-static void test_auto_keeps_to_the_pool(void **state)
-{
-    (void)state;
-    struct world w = world_new("auto");
-    w.step_s = 0.1;
-    w.work_s = 2;
-    w.maximum = 8;
-    pass_until(&w, 100, 1);
-    assert_int_equal(w.wanted, 8);
-    w.maximum = 3;
-    pass(&w, 1);
-    assert_int_equal(w.wanted, 3);
-    assert_non_null(strstr(w.last.why, "no more than 3"));
-    w.maximum = 64;
-    pass_until(&w, 200, 1);
-    assert_int_equal(w.wanted, 20);
-}
-
-static void with_marker(struct world *w, double read_bytes_per_s)
-{
-    w->step_s = 0.1;
-    w->work_s = 1;
-    w->n_markers = 1;
-    w->objective = CW_OBJECTIVE_COST;
-    w->markers[0] = (struct cw_marker_facts){.name = "decode", .prefix_s = 0.9, .bytes = 1e7};
-    w->storage = (struct cw_storage_facts){.read_bytes_per_s = read_bytes_per_s, .write_bytes_per_s = read_bytes_per_s};
-}
-
-static void test_auto_caches_what_pays(void **state)
-{
-    (void)state;
-    struct world w = world_new("auto");
-    with_marker(&w, 1e9);
-    pass_until(&w, 60, 1);
-    assert_int_equal(w.marker, 0);
-    assert_int_equal(w.running, 10);
-    while (w.done < 10001)
-        pass(&w, 1);
-    w.markers[0].cached = 1; /* the epoch turned: what that saves is known without measuring, once it does not grow any more */
-    pass(&w, 1);
-    assert_int_equal(w.wanted, 10);
-    pass(&w, 1);
-    assert_int_equal(w.wanted, 1);
-    assert_true(w.last.concluded);
-
-    w = world_new("auto");
-    with_marker(&w, 2e7); /* half a second to read a batch */
-    pass_until(&w, 60, 1);
-    assert_int_equal(w.marker, -1);
-
-    w = world_new("auto");
-    with_marker(&w, 1e9);
-    w.epochs = 1; /* nobody will read it */
-    pass_until(&w, 60, 1);
-    assert_int_equal(w.marker, -1);
-}
-
-/* A marker in use, and a thousand epochs. */
-static void decodes_into_a_cache(struct world *w, double prefix_s)
-{
-    w->n_markers = 1;
-    w->marker = 0;
-    w->markers[0] = (struct cw_marker_facts){.name = "decode", .prefix_s = prefix_s, .bytes = 1 << 20};
-    w->epochs = 1000;
-}
-
-/* Of a thousand epochs the first one is next to nothing, and may take hours: what is better in it and no worse for the job is done. */
-static void test_auto_counts_the_first_epoch_of_many(void **state)
-{
-    (void)state;
-    struct world w = world_new("auto");
-    decodes_into_a_cache(&w, 0.32);
-    w.step_s = 0.1;
-    w.work_s = 0.32;
-    pass_until(&w, 60, 1);
-    assert_int_equal(w.running, 4);
-    w.step_s = 0.05;
-    pass_until(&w, 120, 1);
-    assert_int_equal(w.running, 7);
-    w.step_s = 0.1; /* no sooner, but cheaper */
-    pass_until(&w, 180, 1);
-    assert_int_equal(w.running, 4);
-    assert_int_equal(w.marker, 0);
-    assert_int_equal(w.decisions, 3);
-
-    w = world_new("auto"); /* four are cheaper, and the client waits 5 % of the time: of the whole job that is nothing */
-    decodes_into_a_cache(&w, 0.42);
-    w.step_s = 0.1;
-    w.work_s = 0.42;
-    pass_until(&w, 600, 1);
-    assert_int_equal(w.running, 5);
-    assert_int_equal(w.decisions, 1);
-}
-
-/* Workers come to know one after the other that an epoch is cached. */
-static void test_auto_follows_a_cache_that_is_known_bit_by_bit(void **state)
-{
-    (void)state;
-    for (int steps = 1; steps <= 5; steps++) {
-        struct world w = world_new("auto");
-        decodes_into_a_cache(&w, 0.32);
-        w.step_s = 0.15;
-        w.work_s = 0.33;
-            w.batches = 800;
-        pass_until(&w, 30, 0.5);
-        assert_int_equal(w.running, 3);
-        w.step_s = 0.075;
-        pass_until(&w, 60, 0.5);
-        assert_int_equal(w.running, 5);
-        while (w.done < 801)
-            pass(&w, 0.5);
-        int decisions = w.decisions;
-        for (int i = 1; i <= steps; i++) {
-            w.markers[0].cached = (double)i / steps;
-            pass(&w, 0.5);
-        }
-        pass_until(&w, 100, 0.5);
-        assert_int_equal(w.running, 1);
-        assert_int_equal(w.marker, 0);
-        assert_int_equal(w.decisions, decisions + 1);
-    }
-}
-
-/* A marker that is not used: what is known of it changes, and nothing else does. One worker, as in a process by itself. */
-static void test_auto_looks_again_when_the_cache_changes(void **state)
-{
-    (void)state;
-    struct world w = world_new("auto");
-    with_marker(&w, 2e6); /* five times as long as computing */
-    w.objective = CW_OBJECTIVE_TIME;
-    w.maximum = 1;
-    w.markers[0].cached = 1;
-    w.marker = 0;
-    pass_until(&w, 400, 1);
-    assert_int_equal(w.marker, -1);
-    w.storage.read_bytes_per_s = 1e9;
-    pass_until(&w, 500, 1);
-    assert_int_equal(w.marker, 0);
-    w.markers[0].prefix_s = -0.3; /* reading takes longer than computing */
-    pass_until(&w, 600, 1);
-    assert_int_equal(w.marker, -1);
-    int decisions = w.decisions;
-    pass_until(&w, 1000, 1);
-    assert_int_equal(w.decisions, decisions);
-}
-
-/* Of batches that take ten seconds there were to be five before anything was decided, however many elements each has. */
-static void test_auto_decides_by_one_batch_of_many_elements(void **state)
-{
-    (void)state;
-    struct world w = world_new("auto");
-    with_marker(&w, 1e9);
-    w.maximum = 1;
-    w.step_s = 1e-5;
-    w.work_s = 10;
-    w.markers[0].prefix_s = 9;
-    w.positions = 1024;
-    pass(&w, 10);
-    assert_true(w.last.concluded);
-    assert_int_equal(w.marker, 0);
-
-    w = world_new("auto");
-    with_marker(&w, 1e9);
-    w.maximum = 1;
-    w.step_s = 1e-5;
-    w.work_s = 10;
-    w.positions = 1; /* one element says little of the others */
-    pass(&w, 10);
-    assert_false(w.last.concluded);
-}
-
-/* A store that became as quick as memory was no change: no speed is told of that, and so it went on without for minutes. */
-static void test_auto_looks_at_once_when_the_store_is_no_limit_any_more(void **state)
-{
-    (void)state;
-    struct world w = world_new("auto");
-    with_marker(&w, 1e6); /* ten seconds to read a batch */
-    w.objective = CW_OBJECTIVE_TIME;
-    w.maximum = 1;
-    w.marker = 0;
-    w.markers[0].cached = 1;
-    w.uneven = 1;
-    while (w.now_s < 2000)
-        pass(&w, 10);
-    assert_int_equal(w.marker, -1);
-    w.storage.read_bytes_per_s = 0;
-    pass(&w, 10);
-    pass(&w, 10);
-    assert_int_equal(w.marker, 0);
-}
-
-/* Who measures markers may need a while, or go away. */
-static void test_auto_with_markers_that_come_and_go(void **state)
-{
-    (void)state;
-    struct world w = world_new("auto");
-    with_marker(&w, 1e9);
-    w.objective = CW_OBJECTIVE_TIME;
-    w.maximum = 1;
-    w.n_markers = 0;
-    pass_until(&w, 100, 1);
-    assert_int_equal(w.marker, -1);
-    w.n_markers = 1;
-    w.markers[0].cached = 1;
-    pass_until(&w, 200, 1);
-    assert_int_equal(w.marker, 0);
-    w.n_markers = 0;
-    w.marker = -1;
-    pass_until(&w, 300, 1);
-    assert_int_equal(w.marker, -1);
-    w.n_markers = 1;
-    pass_until(&w, 400, 1);
-    assert_int_equal(w.marker, 0);
-}
-
-/* What was measured holds for another objective, too. */
-static void test_auto_looks_again_when_the_objective_changes(void **state)
-{
-    (void)state;
-    double curve[64];
-    struct world w = world_new("auto");
-    for (int i = 0; i < 64; i++)
-        curve[i] = 4.0 / (i + 1) + 0.4;
-    w.curve = curve;
-    w.n_curve = 64;
-    pass_until(&w, 300, 1);
-    assert_in_range(w.running, 40, 64);
-    w.objective = CW_OBJECTIVE_COST;
-    pass_until(&w, 600, 1);
-    assert_in_range(w.running, 8, 16); /* the square root of 4 x 5 / (0.4 x 0.4): 11 */
-}
+/* ---- what is remembered, and told ---- */
 
 /* A journal's memory goes on as the one that was never written down. */
 static void test_memory_survives(void **state)
@@ -730,6 +263,33 @@ static void test_means(void **state)
     assert_float_equal(d.wait_s, 0.05, 1e-12);
 }
 
+static void check_curve(double (*truth)(double n), const double *at, size_t n, double tolerance)
+{
+    struct cw_point points[CW_CURVE_POINTS];
+    struct cw_curve c;
+    for (size_t i = 0; i < n; i++)
+        points[i] = (struct cw_point){at[i], truth(at[i]), 0.005};
+    cw_curve_fit(points, n, 0, &c);
+    for (double w = 1; w <= 1.3 * at[n - 1]; w++)
+        assert_float_equal(cw_curve_s(&c, w) / truth(w), 1, tolerance);
+}
+
+static double linear(double n) { return 7 / n; }
+static double amdahl(double n) { return 5 / n + 0.2; }
+static double hinge(double n) { return fmax(4 / n, 0.25); }
+static double valley(double n) { return 3 / n + 0.1 + 0.01 * n; }
+
+static void test_curves(void **state)
+{
+    (void)state;
+    check_curve(linear, (double[]){1}, 1, 1e-9);
+    check_curve(linear, (double[]){1, 6}, 2, 1e-9);
+    check_curve(amdahl, (double[]){1, 8}, 2, 0.1); /* between two points it may be otherwise, beyond them not */
+    check_curve(amdahl, (double[]){1, 4, 30}, 3, 0.03);
+    check_curve(hinge, (double[]){1, 12, 40}, 3, 0.1);
+    check_curve(valley, (double[]){1, 12, 60}, 3, 0.01);
+}
+
 /* ---- several pools ---- */
 
 static struct cw_facts three_pools(void)
@@ -793,84 +353,6 @@ static void test_rungs(void **state)
         assert_int_equal(r.workers[0], expected);
 }
 
-/* Asks auto of a job that two pools serve, of workers alike. */
-static void ask_two(struct cw_policy_memory *memory, const char *first, const char *second, int running0, int running1, int most0, int most1, double now_s, struct cw_decision *d)
-{
-    struct cw_policy policy;
-    assert_true(cw_policy_find("auto", &policy));
-    double n = running0 + running1, interval = CW_MAX(1 / n, 0.1);
-    struct cw_client_facts client = {.step = exactly(10, 0.1), .wait = exactly(10, interval - 0.1)};
-    struct cw_facts f = {.clients = &client, .n_clients = 1, .n_pools = 2, .marker = -1, .epochs = 10, .batches_per_epoch = 10000, .batches_done = now_s, .client_price_per_h = 5};
-    f.pools[0] = (struct cw_pool_facts){.name = first, .running = running0, .maximum = most0, .price_per_h = 0.1, .compute = exactly(running0 * 5, 1), .busy = 1};
-    f.pools[1] = (struct cw_pool_facts){.name = second, .running = running1, .maximum = most1, .price_per_h = 1, .compute = exactly(running1 * 5, 1), .busy = 1};
-    *d = (struct cw_decision){0};
-    policy.decide(&policy, memory, &f, now_s, d);
-}
-
-/* A pool that is gone, has less, or has another place in facts: others give what it gave, and nobody is forgotten. */
-static void test_auto_keeps_what_it_decided_when_pools_change(void **state)
-{
-    (void)state;
-    struct cw_policy_memory memory = {0};
-    struct cw_decision d;
-    for (int t = 1; t < 20; t++)
-        ask_two(&memory, "cheap", "dear", t > 10 ? 6 : 1, t > 10 ? 4 : 0, 6, 20, t, &d);
-    assert_int_equal(d.workers[0], 6);
-    assert_int_equal(d.workers[1], 4);
-    ask_two(&memory, "dear", "cheap", 4, 6, 20, 6, 20, &d);
-    assert_int_equal(d.workers[0], 4);
-    assert_int_equal(d.workers[1], 6);
-    ask_two(&memory, "dear", "static", 4, 6, 20, 6, 21, &d); /* its provisioner is away, its workers are there */
-    assert_int_equal(d.workers[0] + d.workers[1], 10);
-    assert_non_null(strstr(d.why, "gone"));
-    ask_two(&memory, "dear", "static", 4, 6, 3, 6, 22, &d);
-    assert_int_equal(d.workers[0], 3);
-    assert_int_equal(d.workers[1], 6);
-}
-
-static void test_pools_in_a_record(void **state)
-{
-    (void)state;
-    struct cw_policy_memory memory = {0};
-    struct cw_decision d = {0};
-    double t = 0;
-    while (d.workers[0] < 2 && t < 20)
-        ask_two(&memory, "cheap", "dear", 1, 0, 6, 20, ++t, &d);
-    assert_non_null(strstr(d.why, "10 (6 of cheap, 4 of dear; cheap first: what it computes costs least)"));
-    struct cw_facts f = {.n_pools = 2, .pools = {{.name = "cheap"}, {.name = "dear"}}, .marker = -1};
-    json_t *json = cw_decision_json(&d, &f), *first = json_object_get(json_array_get(json_object_get(json, "alternatives"), 0), "pools");
-    assert_int_equal(json_integer_value(json_object_get(first, "cheap")), 6);
-    assert_int_equal(json_integer_value(json_object_get(first, "dear")), 4);
-    json_decref(json);
-}
-
-static void check_curve(double (*truth)(double n), const double *at, size_t n, double tolerance)
-{
-    struct cw_point points[CW_CURVE_POINTS];
-    struct cw_curve c;
-    for (size_t i = 0; i < n; i++)
-        points[i] = (struct cw_point){at[i], truth(at[i]), 0.005};
-    cw_curve_fit(points, n, 0, &c);
-    for (double w = 1; w <= 1.3 * at[n - 1]; w++)
-        assert_float_equal(cw_curve_s(&c, w) / truth(w), 1, tolerance);
-}
-
-static double linear(double n) { return 7 / n; }
-static double amdahl(double n) { return 5 / n + 0.2; }
-static double hinge(double n) { return fmax(4 / n, 0.25); }
-static double valley(double n) { return 3 / n + 0.1 + 0.01 * n; }
-
-static void test_curves(void **state)
-{
-    (void)state;
-    check_curve(linear, (double[]){1}, 1, 1e-9);
-    check_curve(linear, (double[]){1, 6}, 2, 1e-9);
-    check_curve(amdahl, (double[]){1, 8}, 2, 0.1); /* between two points it may be otherwise, beyond them not */
-    check_curve(amdahl, (double[]){1, 4, 30}, 3, 0.03);
-    check_curve(hinge, (double[]){1, 12, 40}, 3, 0.1);
-    check_curve(valley, (double[]){1, 12, 60}, 3, 0.01);
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -880,33 +362,14 @@ int main(void)
         cmocka_unit_test(test_hpa_rule),
         cmocka_unit_test(test_hpa_counts_starting_workers_as_idle),
         cmocka_unit_test(test_names),
-        cmocka_unit_test(test_auto_stays_with_a_client_that_is_the_limit),
-        cmocka_unit_test(test_auto_jumps),
-        cmocka_unit_test(test_auto_tries_fewer),
-        cmocka_unit_test(test_auto_tries_fewer_once_whatever_the_pool_does),
-        cmocka_unit_test(test_auto_tries_fewer_once_whatever_the_store_does),
-        cmocka_unit_test(test_auto_follows_demand),
-        cmocka_unit_test(test_auto_names_storage),
-        cmocka_unit_test(test_auto_keeps_to_the_pool),
-        cmocka_unit_test(test_auto_decides_soon_though_batches_come_in_bursts),
-        cmocka_unit_test(test_auto_caches_what_pays),
-        cmocka_unit_test(test_auto_counts_the_first_epoch_of_many),
-        cmocka_unit_test(test_auto_follows_a_cache_that_is_known_bit_by_bit),
-        cmocka_unit_test(test_auto_looks_again_when_the_cache_changes),
-        cmocka_unit_test(test_auto_decides_by_one_batch_of_many_elements),
-        cmocka_unit_test(test_auto_looks_at_once_when_the_store_is_no_limit_any_more),
-        cmocka_unit_test(test_auto_with_markers_that_come_and_go),
-        cmocka_unit_test(test_auto_looks_again_when_the_objective_changes),
         cmocka_unit_test(test_memory_survives),
         cmocka_unit_test(test_record),
         cmocka_unit_test(test_what_is_decided_in_words),
         cmocka_unit_test(test_shares),
         cmocka_unit_test(test_means),
+        cmocka_unit_test(test_curves),
         cmocka_unit_test(test_pools_are_filled_in_order),
         cmocka_unit_test(test_rungs),
-        cmocka_unit_test(test_auto_keeps_what_it_decided_when_pools_change),
-        cmocka_unit_test(test_pools_in_a_record),
-        cmocka_unit_test(test_curves),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
