@@ -221,6 +221,24 @@ static void any_of_them_come_back_together(void **state)
     cw_cache_close(c);
 }
 
+/* All that was published was gone where the directory's name was a relative one. */
+static void a_program_that_changes_its_directory_keeps_its_cache(void **state)
+{
+    (void)state;
+    _cleanup_free_ char *was = getcwd(NULL, 0), *whole = dir;
+    assert_int_equal(chdir(whole), 0);
+    dir = (char[]){"."};
+    struct cw_cache *c = open_cache(0, 0);
+    struct cw_cache_set *s = open_set(c);
+    assert_true(put(s, 0, 40, 0));
+    flush(c);
+    assert_int_equal(chdir(was), 0);
+    dir = strdup(whole);
+    assert_int_equal(get(s, 0, 40), 0);
+    cw_cache_set_unref(s);
+    cw_cache_close(c);
+}
+
 static void what_others_publish_is_seen(void **state)
 {
     (void)state;
@@ -716,6 +734,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(what_gave_way_is_let_go, make_dir, remove_dir),
         cmocka_unit_test_setup_teardown(entries_come_back, make_dir, remove_dir),
         cmocka_unit_test_setup_teardown(any_of_them_come_back_together, make_dir, remove_dir),
+        cmocka_unit_test_setup_teardown(a_program_that_changes_its_directory_keeps_its_cache, make_dir, remove_dir),
         cmocka_unit_test_setup_teardown(what_others_publish_is_seen, make_dir, remove_dir),
         cmocka_unit_test_setup_teardown(no_changed_byte_gets_through, make_dir, remove_dir),
         cmocka_unit_test_setup_teardown(a_table_of_entries_that_overlap_is_none, make_dir, remove_dir),
