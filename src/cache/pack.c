@@ -174,7 +174,8 @@ struct cw_cache_chunk *cw_cache_pack(struct cw_cache_set *s, struct cw_cache_chu
 {
     struct cw_cache *c = s->cache;
     struct cw_cache_packing *p = &s->packing;
-    if (!c->plain && c->probe.ns > 0 && p->left < k->used)
+    bool probed_again = !p->on && p->said_ns && p->said_ns != c->probed_ns; /* what was to be waited for */
+    if (!c->plain && c->probe.ns > 0 && (p->left < k->used || probed_again))
         decide(c, p, k);
     p->left -= CW_MIN(p->left, k->used);
     return p->on && pack_chunk(c->packer, k) ? &c->packer->out : k;
