@@ -81,10 +81,13 @@ int cw_cache_table_read(int fd, struct cw_hash128 set, struct cw_cache_row **ret
     r = cw_cache_read_at(fd, t->table_offset, rows, t->n * sizeof(*rows));
     if (r == 0 && cw_hash64(rows, t->n * sizeof(*rows)) != t->table_hash)
         r = 1;
-    for (size_t i = 0; i < t->n && r == 0; i++)
-        if (rows[i].offset < sizeof(h) || rows[i].offset > t->table_offset || rows[i].stored > rows[i].length ||
+    uint64_t end = sizeof(h); /* one behind the other: those that are read together are as long as from the first to the end of the last */
+    for (size_t i = 0; i < t->n && r == 0; i++) {
+        if (rows[i].offset < end || rows[i].offset > t->table_offset || rows[i].stored > rows[i].length ||
             cw_cache_entry_bytes(rows[i].stored) > t->table_offset - rows[i].offset)
             r = 1;
+        end = rows[i].offset + cw_cache_entry_bytes(rows[i].stored);
+    }
     if (r != 0) {
         free(rows);
         return r;

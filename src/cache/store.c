@@ -10,6 +10,7 @@
 #include "base/thread.h"
 #include "cache/internal.h"
 #include "cache/sum.h"
+#include "storage/file.h"
 
 #define SEGMENT_BYTES ((size_t)16 << 20)
 #define QUEUE_BYTES ((size_t)32 << 20)
@@ -80,7 +81,7 @@ void cw_cache_trouble(struct cw_cache *c, struct cw_cache_backoff *b, const char
 static int cache_new(const struct cw_cache_options *o, struct cw_cache **ret, struct cw_error *err)
 {
     struct cw_cache *c = calloc(1, sizeof(*c));
-    if (!c || !(c->dir = strdup(o->dir))) {
+    if (!c || !(c->dir = cw_absolute(o->dir))) { /* segments are opened by name, whenever they are needed */
         free(c);
         return cw_error_nomem(err, sizeof(*c), "a cache");
     }

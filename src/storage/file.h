@@ -70,5 +70,7 @@ char *cw_glob_dir(const char *base_dir, const char *pattern);
 int cw_put(const char *path, const void *data, size_t size, struct cw_error *err) _must_check_;
 /* Whether cw_put could write there, as far as that can be told without writing. If not, it is CW_E_OPTION: so far it is but an argument. */
 int cw_put_check(const char *path, struct cw_error *err) _must_check_;
+/* A name that leads, wherever the program goes, to where this one leads now. No name stays none. New; NULL: out of memory. */
+char *cw_absolute(const char *path);
 /* Makes a directory and those above it. */
 int cw_make_dirs(const char *path, struct cw_error *err) _must_check_;

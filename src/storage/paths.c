@@ -353,6 +353,15 @@ int cw_put(const char *path, const void *data, size_t size, struct cw_error *err
     return 0;
 }
 
+char *cw_absolute(const char *path)
+{
+    _cleanup_free_ char *here = *path == '/' || !*path ? NULL : getcwd(NULL, 0);
+    char *ret = NULL;
+    if (!here) /* or the directory is gone, and with it all that a relative name could lead to */
+        return strdup(path);
+    return asprintf(&ret, "%s/%s", here, path) < 0 ? NULL : ret;
+}
+
 int cw_make_dirs(const char *path, struct cw_error *err)
 {
     _cleanup_free_ char *copy = strdup(path);
