@@ -136,14 +136,14 @@ static bool near(const struct cw_cache_get *g, const struct cw_cache_get *next)
     return next->place.segment == g->place.segment && next->place.offset <= end_of(g) + GAP_BYTES;
 }
 
-/* Whether gets[0 .. n) are in memory: asked once for all that lies together with them, of so many in all. */
+/* Whether gets[0 .. n) are in memory: asked once for all that lies together with them, of so many in all, and is copied without taking time in between. */
 static void look(struct reading *x, const struct cw_cache_get *gets, size_t n, size_t n_all)
 {
     struct cw_cache_segment *g = gets[0].place.segment;
     uint64_t from = gets[0].place.offset, end = end_of(&gets[n - 1]);
     if (x->deadline_ns != CW_CACHE_AT_ONCE || (g == x->looked.segment && end <= x->looked.end))
         return;
-    for (size_t i = n; i < n_all && near(&gets[i - 1], &gets[i]) && end_of(&gets[i]) - from <= LOOK_BYTES; i++)
+    for (size_t i = n; i < n_all && near(&gets[i - 1], &gets[i]) && !packed(&gets[i]) && end_of(&gets[i]) - from <= LOOK_BYTES; i++)
         end = end_of(&gets[i]);
     pthread_rwlock_rdlock(&g->lock);
     bool resident = end - from >= MAPPED_BYTES && g->fd < 0 && g->file && cw_file_resident(g->file, from, end - from);

@@ -1,5 +1,6 @@
 /* A set's directory: which segments there are, those of others too. The store's thread. */
 #include <dirent.h>
+#include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
@@ -80,9 +81,10 @@ static void let_go(struct cw_cache_segment *g)
     pthread_rwlock_unlock(&g->lock);
 }
 
-static void read_names(struct cw_cache_set *s, DIR *d)
+/* False: not all of them could be read. */
+static bool read_names(struct cw_cache_set *s, DIR *d)
 {
-    for (struct dirent *e; (e = readdir(d));) {
+    for (struct dirent *e; errno = 0, (e = readdir(d));) {
         if (cw_cache_name(e->d_name) != CW_CACHE_NAME_SEGMENT)
             continue;
         struct cw_cache_segment *g = segment_named(s, e->d_name);
@@ -91,6 +93,7 @@ static void read_names(struct cw_cache_set *s, DIR *d)
         else
             load_segment(s, e->d_name);
     }
+    return errno == 0;
 }
 
 static void look(struct cw_cache_set *s)
@@ -104,9 +107,9 @@ static void look(struct cw_cache_set *s)
     }
     for (uint32_t i = 0; i < s->n_segments; i++)
         s->segments[i]->seen = s->segments[i]->fd >= 0;
-    read_names(s, d);
+    bool all = read_names(s, d);
     closedir(d);
-    for (uint32_t i = 0; i < s->n_segments; i++)
+    for (uint32_t i = 0; i < s->n_segments && all; i++)
         if (!s->segments[i]->seen)
             atomic_store(&s->segments[i]->dead, true);
 }
