@@ -300,6 +300,7 @@ static void refused_blocks(bool knows, uint64_t payload, const void *blocks, siz
     cw_frame_write(&f, frame);
     raw_send(fd, frame, n);
     free(frame);
+    shutdown(fd, SHUT_WR); /* else it is waited for until it has read why */
     run_until(theirs_closed);
     if (!strstr(theirs.why.message, reason))
         fail_msg("\"%s\", expected \"%s\"", theirs.why.message, reason);
