@@ -115,7 +115,7 @@ def test_metrics_count_what_happened(daemons, pipeline):
     assert d["cachew_dispatcher_journal_commits_total"][""] > 0 and d["cachew_dispatcher_journal_ok"][""] == 1
     w = [samples(worker.get("/metrics")[1])[0] for worker in workers]
     assert sum(x["cachew_worker_sent_batches_total"][""] for x in w) >= 125
-    assert sum(x["cachew_worker_operator_elements_total"].get('operator="assign"', 0) for x in w) >= 4000
+    assert sum(x.get("cachew_worker_operator_elements_total", {}).get('operator="assign"', 0) for x in w) >= 4000  # one of them may have had nothing to do
     assert all(x["cachew_worker_registered"][""] == 1 and x["cachew_worker_memory_limit_bytes"][""] == 256 << 20 and x["cachew_worker_cpu_seconds_total"][""] > 0 for x in w)
 
 
