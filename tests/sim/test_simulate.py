@@ -336,6 +336,7 @@ WRONG = [
     ({"table": None}, "table", "a table, or a model"),
     ({"changes": [{"client_step_s": 1}]}, "changes[0].at_batch", "is missing: expected a number of at least 1e-15"),
     ({"changes": [{"at_batch": 9, "client_step_s": 1}, {"at_batch": 5, "client_step_s": 2}]}, "changes[1].at_batch", "more than 9"),
+    ({"changes": [{"at_batch": 1e15, "client_step_s": 1}, {"at_batch": 1e15, "client_step_s": 2}]}, "changes[1].at_batch", "a number of more than 1e+15"),
     ({"stragglers": {"part": 2, "slowdown": 2}}, "stragglers.part", "at most 1"),
     ({"failures": {}}, "failures.mtbf_s", "is missing: expected a number of"),
     ({"jobs": []}, "jobs", "1 to 64 jobs"),
