@@ -36,7 +36,7 @@ static int load(const char *path, struct cw_workload *w, struct cw_error *err)
 }
 
 /* The oracle's plans are always found: regret needs them. */
-static int play(struct simulate *s, struct cw_error *err)
+static int play(const char *path, struct simulate *s, struct cw_error *err)
 {
     bool oracle = strcmp(s->policy, "oracle") == 0;
     int r = s->plot ? cw_put_check(s->plot, err) : 0;
@@ -45,6 +45,8 @@ static int play(struct simulate *s, struct cw_error *err)
     struct cw_sim_options o = {.policy = oracle ? NULL : &s->chosen, .plans = oracle ? s->plans : NULL, .alone = -1};
     if (r == 0)
         r = cw_sim_run(&s->w, &o, s->outcomes, err);
+    if (r == CW_E_PIPELINE) /* too long to play */
+        cw_error_file(err, path);
     return r == 0 && s->plot ? cw_sim_plot(s->plot, &s->w, s->policy, s->outcomes, err) : r;
 }
 
@@ -89,7 +91,7 @@ int cli_simulate(int argc, char **argv)
     if (r == 0)
         r = load(argv[1], &s->w, &err);
     if (r == 0)
-        r = play(s, &err);
+        r = play(argv[1], s, &err);
     if (r == 0) {
         json_t *result = cw_sim_result(&s->w, s->policy, s->outcomes, s->oracles);
         if (s->json)

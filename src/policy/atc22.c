@@ -119,7 +119,7 @@ static bool report(const struct rule *rule, struct atc22 *m, double s, double qu
             settle(m, m->workers, s, queue);
         return true;
     }
-    snprintf(d->why, sizeof(d->why), "%.0f instead of %.0f workers: %.1f %% less time a batch", m->workers, m->before_workers, 100 * gain);
+    snprintf(d->why, sizeof(d->why), "%.0f instead of %.0f workers: %.1f %% %s time a batch", m->workers, m->before_workers, 100 * fabs(gain), gain < 0 ? "more" : "less");
     bool go_on = m->state == UP ? gain > rule->up && m->workers < maximum : gain > -rule->down && m->workers > 1;
     bool keep = m->state == UP && gain > rule->up;
     if (!go_on) {

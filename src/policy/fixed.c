@@ -10,11 +10,13 @@ static void fixed_decide(const struct cw_policy *policy, struct cw_policy_memory
 {
     struct fixed *m = (struct fixed *)memory->values;
     d->marker = -1;
-    int n = (int)CW_MIN(policy->parameter, cw_pools_together(facts).maximum);
+    int asked = (int)policy->parameter, n = CW_MIN(asked, cw_pools_together(facts).maximum);
     cw_pools_fill(facts, n, d);
     d->concluded = !m->decided;
     m->decided = 1;
-    snprintf(d->why, sizeof(d->why), "%d %s asked for", n, n == 1 ? "was" : "were");
+    int size = snprintf(d->why, sizeof(d->why), "%d %s asked for", asked, asked == 1 ? "was" : "were");
+    if (n < asked)
+        snprintf(d->why + size, sizeof(d->why) - (size_t)size, ", this job may have %d now", n);
 }
 
 static const struct cw_field fields[] = {CW_FIELD(struct fixed, decided), {0}};

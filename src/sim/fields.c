@@ -2,19 +2,33 @@
 
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/macro.h"
 #include "base/text.h"
 #include "sim/workload.h"
 
+#define NUMBER_BYTES 32
+
+/* The fewest digits that give the number again: 0.1, and not 0.10000000000000001. */
+static const char *shortest(double value, char ret[NUMBER_BYTES])
+{
+    int digits = 15;
+    do
+        snprintf(ret, NUMBER_BYTES, "%.*g", digits, value);
+    while (strtod(ret, NULL) != value && ++digits <= 17);
+    return ret;
+}
+
 int cw_sim_expected(const char *where, const char *name, const json_t *value, const char *expected, struct cw_error *err)
 {
-    char path[256];
-    _cleanup_free_ char *shown = value ? json_dumps(value, JSON_COMPACT | JSON_ENCODE_ANY) : NULL;
+    char path[256], number[NUMBER_BYTES];
+    _cleanup_free_ char *text = value ? json_dumps(value, JSON_COMPACT | JSON_ENCODE_ANY | JSON_REAL_PRECISION(15)) : NULL;
+    const char *shown = json_is_real(value) ? shortest(json_real_value(value), number) : text ? text : "missing";
     snprintf(path, sizeof(path), "%s%s", where, name);
-    cw_error_attribute(err, path, shown ? shown : "missing", expected);
-    return cw_error_set(err, CW_E_PIPELINE, "%s is %.80s: expected %s", path, shown ? shown : "missing", expected);
+    cw_error_attribute(err, path, shown, expected);
+    return cw_error_set(err, CW_E_PIPELINE, "%s is %.80s: expected %s", path, shown, expected);
 }
 
 static int unknown_key(const char *where, const char *key, const json_t *value, const struct cw_sim_field *fields, struct cw_error *err)
@@ -40,15 +54,17 @@ static int unknown_key(const char *where, const char *key, const json_t *value, 
 
 static int number(const char *where, const struct cw_sim_field *f, const json_t *value, struct cw_error *err)
 {
-    char expected[128];
+    char expected[128], low[NUMBER_BYTES], high[NUMBER_BYTES];
     bool more = f->kind == CW_SIM_MORE && f->least >= CW_SIM_LEAST;
     double v = json_number_value(value), least = f->kind == CW_SIM_MORE ? CW_MAX(f->least, CW_SIM_LEAST) : f->least;
     if (json_is_number(value) && (more ? v > least : v >= least) && v <= f->most && (f->kind != CW_SIM_WHOLE || v == floor(v))) {
         *f->to = v;
         return 0;
     }
-    snprintf(expected, sizeof(expected), "%s %s %.15g and at most %.15g", f->kind == CW_SIM_WHOLE ? "a whole number of" : "a number of", more ? "more than" : "at least", least,
-             f->most);
+    if (least == f->most && !more)
+        return cw_sim_expected(where, f->name, value, shortest(least, low), err);
+    snprintf(expected, sizeof(expected), "%s %s %s and at most %s", f->kind == CW_SIM_WHOLE ? "a whole number of" : "a number of", more ? "more than" : "at least",
+             shortest(least, low), shortest(f->most, high));
     return cw_sim_expected(where, f->name, value, expected, err);
 }
 
@@ -74,6 +90,6 @@ int cw_sim_fields(const json_t *object, const char *where, const struct cw_sim_f
     }
     for (const struct cw_sim_field *f = fields; f->name; f++)
         if (f->required && !json_object_get(object, f->name))
-            return cw_sim_expected(where, f->name, NULL, "a value", err);
+            return number(where, f, NULL, err);
     return 0;
 }

@@ -26,7 +26,7 @@ static int parse_pool(const json_t *object, size_t i, struct cw_workload *w, str
     struct cw_sim_pool *p = &w->pools[i];
     snprintf(where, sizeof(where), "pools[%zu].", i);
     const struct cw_sim_field fields[] = {
-        {"name", NULL, 0, 0, CW_SIM_ANY, true},
+        {"name", NULL, 0, 0, CW_SIM_ANY, false},
         {"place", NULL, 0, 0, CW_SIM_ANY, false},
         {"price_per_h", &p->price_per_h, 0, CW_SIM_MOST, CW_SIM_ANY, false},
         {"max_workers", &p->max_workers, 1, CW_SIM_MOST_WORKERS, CW_SIM_WHOLE, false},

@@ -33,7 +33,7 @@ static double worker_s(const struct cw_sim_outcome *o)
     return sum;
 }
 
-/* What each pool's workers took; only where there are several. */
+/* What each pool's workers took. */
 static void put_pools(json_t *result, const struct cw_workload *w, const struct cw_sim_outcome *outcomes, size_t n)
 {
     json_t *pools = json_object();
@@ -43,9 +43,7 @@ static void put_pools(json_t *result, const struct cw_workload *w, const struct 
             hours += outcomes[i].worker_s[k] / 3600;
         json_object_set_new(pools, w->pools[k].name, json_pack("{s:f, s:f}", "worker_hours", hours, "cost", hours * w->pools[k].price_per_h));
     }
-    if (w->n_pools > 1)
-        json_object_set(result, "pools", pools);
-    json_decref(pools);
+    json_object_set_new(result, "pools", pools);
 }
 
 static json_t *job_json(const struct cw_workload *w, const struct cw_sim_job *job, const struct cw_sim_outcome *o, const struct cw_sim_outcome *oracle)

@@ -28,7 +28,7 @@ static int parse_stage(const json_t *value, const char *where, size_t i, struct 
     snprintf(path, sizeof(path), "%smodel.stages[%zu].", where, i);
     *stage = (struct cw_sim_stage){.size_factor = 1, .keep = 1};
     const struct cw_sim_field fields[] = {
-        {"name", NULL, 0, 0, CW_SIM_ANY, true},
+        {"name", NULL, 0, 0, CW_SIM_ANY, false},
         {"cpu_s", &stage->cpu_s, 0, MOST, CW_SIM_ANY, false},
         {"size_factor", &stage->size_factor, 0, 1e6, CW_SIM_ANY, false},
         {"keep", &stage->keep, LEAST_KEPT, 1, CW_SIM_ANY, false},
@@ -67,6 +67,50 @@ static int check_stages(const json_t *stages, const char *where, const struct cw
     return 0;
 }
 
+/* What belongs to another form of a job, or elsewhere, would say nothing here. */
+static int none_of(const json_t *object, const char *where, const char *const *names, const char *expected, struct cw_error *err)
+{
+    for (; *names; names++)
+        if (json_object_get(object, *names))
+            return cw_sim_expected(where, *names, json_object_get(object, *names), expected, err);
+    return 0;
+}
+
+/* The error for a marker that is not one stage. */
+static int not_a_stage(const char *path, const json_t *value, const struct cw_sim_job *job, struct cw_error *err)
+{
+    char names[160], expected[256];
+    for (size_t i = 0, used = 0; i < job->n_stages; i++) {
+        const char *comma = i ? ", " : "", *name = job->stages[i].name;
+        bool fits = used + strlen(name) + sizeof(", \"\", ...") <= sizeof(names);
+        used += (size_t)snprintf(names + used, sizeof(names) - used, fits ? "%s\"%s\"" : "%s...", comma, name);
+        if (!fits)
+            break;
+    }
+    snprintf(expected, sizeof(expected), "the name of one stage, of %s, or its number from 0 to %zu", names, job->n_stages - 1);
+    return cw_sim_expected("", path, value, expected, err);
+}
+
+/* Which stage: by its number, or by its name, which only one may have then. */
+static int parse_marker(const json_t *value, const char *path, const struct cw_sim_job *job, size_t *ret, struct cw_error *err)
+{
+    const char *name = json_string_value(value);
+    double number = json_number_value(value);
+    size_t found = 0;
+    if (json_is_number(value) && number >= 0 && number < (double)job->n_stages && number == floor(number)) {
+        *ret = (size_t)number;
+        return 0;
+    }
+    for (size_t i = 0; name && i < job->n_stages; i++)
+        if (strcmp(name, job->stages[i].name) == 0) {
+            *ret = i;
+            found++;
+        }
+    if (found > 1)
+        return cw_sim_expected("", path, value, "the number of the stage, from 0: several have this name", err);
+    return found == 1 ? 0 : not_a_stage(path, value, job, err);
+}
+
 static int parse_markers(const json_t *list, const char *where, struct cw_sim_job *job, struct cw_error *err)
 {
     size_t i;
@@ -75,14 +119,15 @@ static int parse_markers(const json_t *list, const char *where, struct cw_sim_jo
         return cw_sim_expected(where, "model.cache_markers", list, "a list of at most 16 names of stages", err);
     json_array_foreach(list, i, value)
     {
-        size_t k = 0;
-        while (k < job->n_stages && !(json_is_string(value) && strcmp(json_string_value(value), job->stages[k].name) == 0))
-            k++;
-        if (json_is_integer(value) && json_integer_value(value) >= 0 && json_integer_value(value) < (json_int_t)job->n_stages)
-            k = (size_t)json_integer_value(value);
-        if (k == job->n_stages)
-            return cw_sim_expected(where, "model.cache_markers", value, "the name of a stage, or its number from 0", err);
-        job->markers[job->n_markers++] = k;
+        char path[128];
+        snprintf(path, sizeof(path), "%smodel.cache_markers[%zu]", where, i);
+        int r = parse_marker(value, path, job, &job->markers[i], err);
+        if (r < 0)
+            return r;
+        for (size_t k = 0; k < i; k++)
+            if (job->markers[k] == job->markers[i])
+                return cw_sim_expected("", path, value, "each stage once", err);
+        job->n_markers++;
     }
     return 0;
 }
@@ -97,7 +142,7 @@ static int parse_model(const json_t *object, const char *where, struct cw_sim_jo
     snprintf(store, sizeof(store), "%smodel.store.", where);
     struct cw_sim_change *start = &job->phases[0];
     const struct cw_sim_field fields[] = {
-        {"stages", NULL, 0, 0, CW_SIM_ANY, true},
+        {"stages", NULL, 0, 0, CW_SIM_ANY, false},
         {"source_bytes_per_s", &start->source_bytes_per_s, 0, MOST, CW_SIM_MORE, false},
         {"source_batch_bytes", &job->source_batch_bytes, 0, MOST, CW_SIM_ANY, false},
         {"store", NULL, 0, 0, CW_SIM_ANY, false},
@@ -127,6 +172,8 @@ static int parse_model(const json_t *object, const char *where, struct cw_sim_jo
     return r < 0 ? r : parse_markers(json_object_get(model, "cache_markers"), where, job, err);
 }
 
+static const char *const of_model[] = {"source_bytes_per_s", "read_bytes_per_s", "write_bytes_per_s", NULL}; /* in a change */
+
 /* A change keeps what it does not name. */
 static int parse_changes(const json_t *list, const char *where, struct cw_sim_job *job, struct cw_error *err)
 {
@@ -136,10 +183,11 @@ static int parse_changes(const json_t *list, const char *where, struct cw_sim_jo
         return cw_sim_expected(where, "changes", list, "a list of at most 100 changes", err);
     json_array_foreach(list, i, value)
     {
-        char path[128];
+        char item[128], path[sizeof(item) + 1];
         struct cw_sim_change *c = &job->phases[i + 1];
         *c = job->phases[i];
-        snprintf(path, sizeof(path), "%schanges[%zu].", where, i);
+        snprintf(item, sizeof(item), "%schanges[%zu]", where, i);
+        snprintf(path, sizeof(path), "%s.", item);
         const struct cw_sim_field fields[] = {
             {"at_batch", &c->at_batch, job->phases[i].at_batch, MOST, CW_SIM_MORE, true},
             {"client_step_s", &c->client_step_s, 0, MOST, CW_SIM_ANY, false},
@@ -150,6 +198,10 @@ static int parse_changes(const json_t *list, const char *where, struct cw_sim_jo
             {0},
         };
         int r = cw_sim_fields(value, path, fields, err);
+        if (r == 0 && job->table)
+            r = none_of(value, path, of_model, "it in a job with a model, not with a table", err);
+        if (r == 0 && json_object_size(value) == 1)
+            r = cw_sim_expected("", item, value, "at least one field beside at_batch: what changes", err);
         if (r < 0)
             return r;
         job->n_phases++;
@@ -188,6 +240,8 @@ static int job_init(const json_t *object, struct cw_sim_job *job, struct cw_erro
     return 0;
 }
 
+static const char *const of_table[] = {"table_unit", "worker_cpu_s", NULL};
+
 /* What a job's object holds besides numbers. */
 static int parse_job(const json_t *object, const char *where, struct cw_workload *w, struct cw_sim_job *job, struct cw_error *err)
 {
@@ -197,7 +251,10 @@ static int parse_job(const json_t *object, const char *where, struct cw_workload
         return r;
     if (table == model)
         return cw_sim_expected(where, "table", json_object_get(object, "table"), table ? "no table beside a model" : "a table, or a model", err);
-    r = table ? cw_sim_table_parse(object, where, w, job, err) : parse_model(object, where, job, err);
+    if (model)
+        r = none_of(object, where, of_table, "it beside a table, not beside a model", err);
+    if (r == 0)
+        r = table ? cw_sim_table_parse(object, where, w, job, err) : parse_model(object, where, job, err);
     return r < 0 ? r : parse_changes(json_object_get(object, "changes"), where, job, err);
 }
 
@@ -212,7 +269,7 @@ static int parse_named_job(const json_t *object, size_t i, struct cw_workload *w
     snprintf(where, sizeof(where), "jobs[%zu].", i);
     snprintf(price, sizeof(price), "jobs[%zu].price_per_h.", i);
     const struct cw_sim_field fields[] = {
-        {"name", NULL, 0, 0, CW_SIM_ANY, true}, {"arrive_s", &job->arrive_s, 0, MOST, CW_SIM_ANY, false}, {"weight", &job->weight, 0, 1e6, CW_SIM_MORE, false},
+        {"name", NULL, 0, 0, CW_SIM_ANY, false}, {"arrive_s", &job->arrive_s, 0, MOST, CW_SIM_ANY, false}, {"weight", &job->weight, 0, 1e6, CW_SIM_MORE, false},
         {"priority", &job->priority, -1e6, 1e6, CW_SIM_WHOLE, false}, {"quota", &job->quota, 1, CW_SIM_MOST_WORKERS, CW_SIM_WHOLE, false},
         {"price_per_h", NULL, 0, 0, CW_SIM_ANY, false}, JOB_FIELDS(job), {0},
     };
@@ -225,6 +282,9 @@ static int parse_named_job(const json_t *object, size_t i, struct cw_workload *w
     job->name = json_string_value(json_object_get(object, "name"));
     if (!job->name)
         return cw_sim_expected(where, "name", json_object_get(object, "name"), "a string", err);
+    for (size_t k = 0; k < i; k++)
+        if (strcmp(w->jobs[k].name, job->name) == 0)
+            return cw_sim_expected(where, "name", json_object_get(object, "name"), "a name that no other job has", err);
     return parse_job(object, where, w, job, err);
 }
 
@@ -234,16 +294,11 @@ static int parse_jobs(const json_t *list, const json_t *root, struct cw_workload
     const json_t *value;
     if (!json_is_array(list) || json_array_size(list) == 0 || json_array_size(list) > CW_SIM_MAX_JOBS)
         return cw_sim_expected("", "jobs", list, "a list of 1 to 64 jobs", err);
-    for (const char *const *name = of_job; *name; name++)
-        if (json_object_get(root, *name))
-            return cw_sim_expected("", *name, json_object_get(root, *name), "it inside each of \"jobs\"", err);
+    int r = none_of(root, "", of_job, "it inside each of \"jobs\"", err);
     json_array_foreach(list, i, value)
-    {
-        int r = parse_named_job(value, i, w, err);
-        if (r < 0)
-            return r;
-    }
-    return 0;
+        if (r == 0)
+            r = parse_named_job(value, i, w, err);
+    return r;
 }
 
 /* The job that the file itself describes; thrown away again where there are "jobs". */
@@ -300,8 +355,11 @@ int cw_workload_parse(const char *text, size_t size, struct cw_workload *ret, st
     *ret = (struct cw_workload){.slowdown = 1, .n_pools = 1};
     ret->pools[0] = (struct cw_sim_pool){.name = "remote", .price_per_h = WORKER_PRICE, .worker_cpus = 1, .slowdown = 1};
     ret->text = json_loadb(text, size, JSON_REJECT_DUPLICATES, &je);
+    bool overflow = !ret->text && json_error_code(&je) == json_error_numeric_overflow;
+    if (overflow) /* an integer that no 64 bits hold: its field refuses it, by name */
+        ret->text = json_loadb(text, size, JSON_REJECT_DUPLICATES | JSON_DECODE_INT_AS_REAL, &je);
     if (!ret->text)
-        return cw_error_set(err, CW_E_PIPELINE, "the workload is not valid JSON: line %d, column %d: %s", je.line, je.column, je.text);
+        return cw_error_set(err, CW_E_PIPELINE, "the workload %s: line %d, column %d: %s", overflow ? "has a number out of range" : "is not valid JSON", je.line, je.column, je.text);
     ret->jobs = items_new(CW_SIM_MAX_JOBS, sizeof(*ret->jobs), err, &r);
     if (r == 0)
         r = parse_root(ret->text, ret, err);

@@ -23,6 +23,7 @@ TABLE = {"workload": 1, "seed": 7, "epochs": 3, "batches_per_epoch": 100, "clien
 MODEL = {"workload": 1, "epochs": 4, "batches_per_epoch": 200, "client_step_s": 0.1, "objective": "cost", "max_workers": 20, "start_delay_s": 5,
          "model": {"stages": [{"name": "read", "cpu_s": 0.1}, {"name": "decode", "cpu_s": 0.8, "size_factor": 2, "keep": 0.5}, {"name": "augment", "cpu_s": 0.2}],
                    "source_bytes_per_s": 1e9, "store": {"read_bytes_per_s": 2e9, "write_bytes_per_s": 1e8}, "cache_markers": ["decode"]}}
+JOB = {"batches_per_epoch": 100, "model": {"stages": [{"name": "decode", "cpu_s": 1}]}}  # one of several
 
 
 def run(folder, workload, *options):
@@ -249,7 +250,7 @@ def test_two_jobs_share_by_weight(tmp_path):
 
 def test_output(tmp_path):
     result = simulate(tmp_path, MODEL)
-    assert {"time_s", "cost", "oracle_time_s", "oracle_cost", "decisions", "settled_at_s"} <= set(result)
+    assert set(result) == {"policy", "time_s", "cost", "oracle_time_s", "oracle_cost", "regret", "settled_at_s", "decisions", "waiting", "worker_hours", "pools"}
     assert result["decisions"]
     for decision in result["decisions"]:
         assert {"t", "workers", "cache", "why"} <= set(decision)
@@ -259,6 +260,28 @@ def test_output(tmp_path):
         assert record["why"] == decision["why"]
         assert all(a["time_s"] > 0 and a["cost"] > 0 for a in record["alternatives"])
     assert result["settled_at_s"] == result["decisions"][-1]["t"]
+
+
+def test_the_only_pool_is_in_the_result(tmp_path):
+    """What docs/simulator.md lists was there with several pools only."""
+    for workload, name in ((MODEL, "remote"), ({**TABLE, "table": {"here": TABLE["table"]["remote"]}}, "here")):
+        result = simulate(tmp_path, workload)
+        price = workload.get("price_per_h", {}).get("worker", workloads.WORKER)
+        assert result["pools"] == {name: {"worker_hours": pytest.approx(result["worker_hours"]), "cost": pytest.approx(result["worker_hours"] * price)}}
+    jobs = simulate(tmp_path, {"workload": 1, "jobs": [{"name": "a", **JOB}, {"name": "b", **JOB}]})["jobs"]
+    assert [set(job["pools"]) for job in jobs] == [{"remote"}] * 2
+
+
+def test_fixed_says_what_was_asked_for(tmp_path):
+    """It said that so many were asked for as there are, or as were this job's share."""
+    def why(workload, policy):
+        return [d["why"] for d in simulate(tmp_path, workload, policy)["decisions"]]
+
+    assert why({**TABLE, "max_workers": 16}, "fixed:500") == ["500 were asked for, this job may have 16 now"]
+    assert why({**TABLE, "max_workers": 16}, "fixed:16") == ["16 were asked for"]
+    assert why(TABLE, "fixed:1") == ["1 was asked for"]
+    jobs = [{"name": "two", "weight": 2, **JOB}, {"name": "one", **JOB}]
+    assert {f"9 were asked for, this job may have {n} now" for n in (6, 3)} <= set(why({"workload": 1, "max_workers": 9, "jobs": jobs}, "fixed:9"))
 
 
 def test_text_and_picture(tmp_path):
@@ -274,11 +297,15 @@ def test_text_and_picture(tmp_path):
 
 
 WRONG = [
-    ({"workload": 2}, "workload", "1"),
+    ({"workload": 2}, "workload", "workload is 2: expected 1"),
+    ({"workload": None}, "workload", "is missing: expected 1"),
+    ({"batches_per_epoch": None}, "batches_per_epoch", "is missing: expected a number of at least 0.01"),
+    ({"seed": 2**70}, "seed", "seed is 1.1805916207174113e+21: expected a whole number of at least 0 and at most 9007199254740992"),
+    ({"table": None, "model": {"stages": [{"name": "a"}], "cache_markers": [0]}, "changes": [{"at_batch": 2**70}]}, "changes[0].at_batch", "at most 1e+15"),
     ({"batches_per_epoch": 0}, "batches_per_epoch", "at least 0.01"),
     ({"batches_per_epoch": "many"}, "batches_per_epoch", "a number"),
     ({"epochs": 1.5}, "epochs", "whole number"),
-    ({"noise": -0.1}, "noise", "at least 0"),
+    ({"noise": -0.1}, "noise", "noise is -0.1: expected a number of at least 0"),
     ({"objective": "speed"}, "objective", '"time" or "cost"'),
     ({"max_workers": 0}, "max_workers", "at least 1"),
     ({"max_worker": 3}, "max_worker", "max_workers"),
@@ -296,7 +323,7 @@ WRONG = [
     ({"table_unit": "hours"}, "table_unit", "batch_s"),
     ({"model": {"stages": []}}, "table", "no table beside a model"),
     ({"table": None, "model": {"stages": []}}, "model.stages", "1 to 1000 stages"),
-    ({"table": None, "model": {"stages": [{"cpu_s": 1}]}}, "model.stages[0].name", "a value"),
+    ({"table": None, "model": {"stages": [{"cpu_s": 1}]}}, "model.stages[0].name", "is missing: expected a string"),
     ({"table": None, "model": {"stages": [{"name": "a", "keep": 0}]}}, "model.stages[0].keep", "at least 1e-09"),
     ({"table": None, "model": {"stages": [{"name": "a", "keep": 1e-300}]}}, "model.stages[0].keep", "at least 1e-09 and at most 1"),
     ({"table": None, "model": {"stages": [{"name": "a", "keep": 1e-5}, {"name": "b"}, {"name": "c", "keep": 1e-6}]}}, "model.stages[0].keep", "1e-09 of the elements"),
@@ -304,17 +331,18 @@ WRONG = [
     ({"table": None, "model": {"stages": [{"name": "a", "size_factor": 1e6}, {"name": "b", "size_factor": 1e6}]}}, "model.stages[1].size_factor", "at most 1e15 bytes"),
     ({"table": None, "model": {"stages": [{"name": "a"}], "source_bytes_per_s": 1e-300}}, "model.source_bytes_per_s", "at least 1e-15"),
     ({"worker_cpus": 1e-300}, "worker_cpus", "at least 1e-15"),
-    ({"table": None, "model": {"stages": [{"name": "a"}], "cache_markers": ["b"]}}, "model.cache_markers", "the name of a stage"),
+    ({"table": None, "model": {"stages": [{"name": "a"}], "cache_markers": ["b"]}}, "model.cache_markers[0]", 'the name of one stage, of "a", or its number from 0 to 0'),
     ({"table": None, "model": {"stages": [{"name": "a"}], "store": {"read_bytes_per_s": 0}}}, "model.store.read_bytes_per_s", "at least 1e-15"),
     ({"table": None}, "table", "a table, or a model"),
-    ({"changes": [{"client_step_s": 1}]}, "changes[0].at_batch", "a value"),
-    ({"changes": [{"at_batch": 9}, {"at_batch": 5}]}, "changes[1].at_batch", "more than 9"),
+    ({"changes": [{"client_step_s": 1}]}, "changes[0].at_batch", "is missing: expected a number of at least 1e-15"),
+    ({"changes": [{"at_batch": 9, "client_step_s": 1}, {"at_batch": 5, "client_step_s": 2}]}, "changes[1].at_batch", "more than 9"),
+    ({"changes": [{"at_batch": 1e15, "client_step_s": 1}, {"at_batch": 1e15, "client_step_s": 2}]}, "changes[1].at_batch", "a number of more than 1e+15"),
     ({"stragglers": {"part": 2, "slowdown": 2}}, "stragglers.part", "at most 1"),
-    ({"failures": {}}, "failures.mtbf_s", "a value"),
+    ({"failures": {}}, "failures.mtbf_s", "is missing: expected a number of"),
     ({"jobs": []}, "jobs", "1 to 64 jobs"),
     ({"pools": []}, "pools", "1 to 5 pools"),
     ({"pools": {"name": "a"}}, "pools", "1 to 5 pools"),
-    ({"pools": [{"price_per_h": 1}]}, "pools[0].name", "a value"),
+    ({"pools": [{"price_per_h": 1}]}, "pools[0].name", "is missing: expected a string that is not empty"),
     ({"pools": [{"name": ""}]}, "pools[0].name", "not empty"),
     ({"pools": [{"name": "a"}, {"name": "a"}]}, "pools[1].name", "no other pool"),
     ({"pools": [{"name": "a", "place": "moon"}]}, "pools[0].place", '"training"'),
@@ -327,6 +355,17 @@ WRONG = [
     ({"pools": [{"name": "a"}, {"name": "b"}], "table": {"a": {"1": {"b": {"0": 5, "1": 2}}}}}, "table", "without the others"),
     ({"pools": [{"name": "a"}, {"name": "b"}], "table": {"a": {"0": {"a": {"1": 2}}}}}, "table.a.0", "axis of one more of the pools"),
     ({"jobs": [{"name": "a"}]}, "epochs", 'inside each of "jobs"'),
+]
+TWICE = [{"name": "a"}, {"name": "b"}, {"name": "b"}]
+WRONG += [  # all of this was taken, and said nothing
+    ({"table": None, "model": {"stages": TWICE, "cache_markers": ["a", "a"]}}, "model.cache_markers[1]", "each stage once"),
+    ({"table": None, "model": {"stages": TWICE, "cache_markers": [1, 0, 1]}}, "model.cache_markers[2]", "each stage once"),
+    ({"table": None, "model": {"stages": TWICE, "cache_markers": ["a", "b"]}}, "model.cache_markers[1]", "the number of the stage, from 0: several have this name"),
+    ({"table": None, "model": {"stages": TWICE}, "table_unit": "batch_s"}, "table_unit", "beside a table"),
+    ({"table": None, "model": {"stages": TWICE}, "worker_cpu_s": 1}, "worker_cpu_s", "beside a table"),
+    ({"changes": [{"at_batch": 5, "client_step_s": 1}, {"at_batch": 6}]}, "changes[1]", "at least one field beside at_batch"),
+    ({"changes": [{"at_batch": 5, "read_bytes_per_s": 1}]}, "changes[0].read_bytes_per_s", "a job with a model"),
+    ({**dict.fromkeys(TABLE), "workload": 1, "jobs": [{"name": "a", **JOB}, {"name": "b", **JOB}, {"name": "a", **JOB}]}, "jobs[2].name", "a name that no other job has"),
 ]
 
 
@@ -351,6 +390,27 @@ def test_a_workload_that_would_take_minutes_is_refused(tmp_path, change, attribu
     done = run(tmp_path, {**MODEL, **change}, "--json")
     error = json.loads(done.stdout)["error"]
     assert (done.returncode, error["kind"], error["attribute"], error["expected"]) == (2, "pipeline", attribute, expected)
+
+
+def test_a_workload_that_would_take_minutes_names_its_file(tmp_path):
+    """It named the field alone."""
+    done = run(tmp_path, {**TABLE, "failures": {"mtbf_s": 0.001}, "batches_per_epoch": 1e9})
+    assert done.returncode == 2 and f"(file {tmp_path / 'workload.json'})" in done.stderr
+
+
+def test_a_number_out_of_range_is_valid_json(tmp_path):
+    """It was said to be none."""
+    done = run(tmp_path, json.dumps(TABLE).replace('"seed": 7', '"seed": 1e400'))
+    assert done.returncode == 2 and "a number out of range: line 1, column" in done.stderr
+
+
+def test_what_is_odd_but_means_something_is_taken(tmp_path):
+    """Two stages of one name where no marker names them, a marker by number, a change beyond the job's end, changes of a model without a cache."""
+    two = {**MODEL, "model": {"stages": [{"name": "map", "cpu_s": 0.1}, {"name": "map", "cpu_s": 0.2}]}}
+    plain = simulate(tmp_path, two)
+    assert simulate(tmp_path, {**two, "changes": [{"at_batch": 800, "client_step_s": 9, "read_bytes_per_s": 5}]})["time_s"] == plain["time_s"]
+    for marker in (1, 1.0):
+        assert simulate(tmp_path, {**two, "model": {**two["model"], "cache_markers": [marker]}})["decisions"]
 
 
 def test_other_errors(tmp_path):

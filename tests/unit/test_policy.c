@@ -130,8 +130,23 @@ static void test_names(void **state)
     pass(&w, 0);
     assert_int_equal(w.wanted, 64); /* as many as there are */
     assert_true(w.last.concluded);
+    assert_string_equal(w.last.why, "80 were asked for, this job may have 64 now");
     pass(&w, 1);
     assert_false(w.last.concluded);
+}
+
+/* It said "-1.5 % less time a batch". */
+static void test_atc22_says_when_a_batch_takes_more_time(void **state)
+{
+    (void)state;
+    static const double curve[] = {1, 1.015};
+    struct world w = world_new("cachew-atc22");
+    w.curve = curve;
+    w.n_curve = 2;
+    w.step_s = 0.1;
+    for (int i = 0; i < 5000 && w.decisions < 2; i++)
+        pass(&w, 1);
+    assert_string_equal(w.last.why, "2 instead of 1 workers: 1.5 % more time a batch");
 }
 
 /* ---- what is remembered, and told ---- */
@@ -359,6 +374,7 @@ int main(void)
         cmocka_unit_test(test_atc22_on_figure_6a),
         cmocka_unit_test(test_atc22_adds_one_at_a_time),
         cmocka_unit_test(test_atc22_writes_in_an_epoch_of_its_own),
+        cmocka_unit_test(test_atc22_says_when_a_batch_takes_more_time),
         cmocka_unit_test(test_hpa_rule),
         cmocka_unit_test(test_hpa_counts_starting_workers_as_idle),
         cmocka_unit_test(test_names),
