@@ -70,5 +70,5 @@ char *cw_glob_dir(const char *base_dir, const char *pattern);
 int cw_put(const char *path, const void *data, size_t size, struct cw_error *err) _must_check_;
 /* Whether cw_put could write there, as far as that can be told without writing. If not, it is CW_E_OPTION: so far it is but an argument. */
 int cw_put_check(const char *path, struct cw_error *err) _must_check_;
-/* Makes a directory and those above it. */
+/* Makes a directory and those above it. CW_E_IO, with errno set, where something else is there or it can't be made. */
 int cw_make_dirs(const char *path, struct cw_error *err) _must_check_;
