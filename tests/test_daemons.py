@@ -611,12 +611,14 @@ def test_top_shows_no_rank_that_waited_more_than_all_of_the_time(daemons, tmp_pa
     pipeline.write_text(json.dumps({"cachew": 1, "pipeline": [{"op": "range", "stop": 100000}, {"op": "delay", "us": 300000}, {"op": "batch", "size": 1}]}))
     dispatcher, _ = daemons.service("--http", "127.0.0.1:0")
     with subprocess.Popen([CACHEW, "run", pipeline, "--service", dispatcher.address, "--job", "slow"], stdout=subprocess.DEVNULL) as job:
-        wait(lambda: any(j["ranks"][0]["step_s"] is not None and (j["now"] or {}).get("waited") for j in dispatcher.json("/api/v1/jobs") if j["ranks"]))
-        for _ in range(6):
-            shown = cachew("top", "--service", dispatcher.address, "--once", "--interval", "0.5").stdout
-            (part,) = [line.split()[6] for line in shown.splitlines() if line.startswith("slow ")]
-            assert 0 < float(part) <= 100, shown
-        job.kill()
+        try:
+            wait(lambda: any(j["ranks"][0]["step_s"] is not None and (j["now"] or {}).get("waited") for j in dispatcher.json("/api/v1/jobs") if j["ranks"]))
+            for _ in range(6):
+                shown = cachew("top", "--service", dispatcher.address, "--once", "--interval", "0.5").stdout
+                (part,) = [line.split()[6] for line in shown.splitlines() if line.startswith("slow ")]
+                assert 0 < float(part) <= 100, shown
+        finally:
+            job.kill()
 
 
 def test_top_in_a_pipe_goes_on_until_it_is_ended(daemons):
