@@ -316,10 +316,31 @@ def test_pools_without_a_name_of_their_own_are_refused():
     assert 'the address "nonsense": expected HOST:PORT' in refused("provision", "--dispatcher", "nonsense")
 
 
+@pytest.mark.parametrize(("option", "value"), [("policy", "auto"), ("min-workers", 3), ("worker-cpus", 0.1), ("objective", "cost"), ("price-client", 3), ("price-worker", 3)])
+def test_an_option_that_means_nothing_without_autoscale_is_refused(option, value):
+    """All but the policy were passed over."""
+    assert f"--{option} without --autoscale: expected both" in refused("up", f"--{option}", value)
+    if option in ("objective", "price-client", "price-worker"):
+        assert f"--{option} without --policy: expected both" in refused("dispatcher", f"--{option}", value)
+
+
+def test_a_fixed_number_of_workers_that_can_not_be_is_refused():
+    """It started, and had fewer."""
+    assert "--policy fixed:20 is more than --workers 2: expected" in refused("up", "--autoscale", "--policy", "fixed:20", "--workers", 2)
+
+
+def test_prices_have_the_same_bounds_wherever_they_are_said():
+    """Where a service began they were taken from 0 to 1e9, and then refused for a job."""
+    for verb in (["up", "--autoscale"], ["dispatcher", "--policy", "auto"]):
+        for price in (0, 1e-7, 1e8, "nan"):
+            assert "a number from 1e-06 to 1e+06" in refused(*verb, "--price-client", price)
+        assert "a number from 0 to 1e+06" in refused(*verb, "--price-worker", 1e8)
+    assert "a number from 0 to 1e+06" in refused("provision", "--dispatcher", "127.0.0.1:1", "--price-worker", 1e8)
+
+
 def test_words_that_mean_nothing(daemons):
     assert "did you mean hpa" in refused("dispatcher", "--policy", "hpaa")
-    assert "--autoscale" in refused("up", "--policy", "auto")
-    assert "--min-workers 3 is more than --workers 2" in refused("up", "--autoscale", "--min-workers", 3, "--workers", 2)
+    assert "--min-workers 3 is more than --workers 2: expected" in refused("up", "--autoscale", "--min-workers", 3, "--workers", 2)
     assert "--dispatcher is missing" in refused("provision")
     assert "--min-workers 3 is more" in refused("provision", "--dispatcher", "127.0.0.1:1", "--min-workers", 3)
     dispatcher = daemons.start("dispatcher", "--listen", "127.0.0.1:0")

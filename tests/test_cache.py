@@ -117,6 +117,7 @@ def test_a_marker_behind_draws_is_not_used_and_says_so(tmp_path):
     (["--cache-dir", "{c}", "--cache", "1"], "--cache 1: expected auto, off, or the number of a marker: 0 to 0"),
     (["--cache", "auto"], "expected --cache-dir DIR"),
     (["--cache-dir", "/proc/nowhere"], "can't make directory"),
+    (["--cache-dir", "/etc/passwd"], "/etc/passwd: expected a directory"),
 ])
 def test_wrong_options(synthetic, tmp_path, given, message):
     error, _ = cachew("run", synthetic, *[w.format(c=tmp_path / "c") for w in given], code=2)
@@ -398,6 +399,34 @@ def test_the_command(synthetic, tmp_path):
     assert "expected ls, stat" in cachew("cache", "dir", cache, code=2)[0]["error"]["message"]
 
 
+def test_removing_all_sets_leaves_pinned_ones_and_says_so(synthetic, tmp_path):
+    """They went without a word."""
+    cache = tmp_path / "c"
+    cachew("cache", "warm", synthetic, "--cache-dir", cache)
+    (key,) = [s["set"] for s in cachew("cache", "ls", cache)[0]]
+    other = cache / ("0" * 32)
+    other.mkdir()
+    subprocess.run(words("cache", "pin", cache, key), check=True)
+    removed, _ = cachew("cache", "rm", cache, "--all")
+    assert (removed["removed"], removed["pinned"]) == (1, 1)
+    assert not other.exists()
+    said = subprocess.run(words("cache", "rm", cache, "--all"), check=True, capture_output=True, text=True).stdout
+    assert said == "removed 0 sets, 0.0 MiB; 1 pinned set stays\n"
+    assert cachew("cache", "rm", cache, key)[0]["removed"] == 1
+    assert cachew("cache", "ls", cache)[0] == []
+
+
+def test_what_warming_wrote_itself_was_not_there_before(tmp_path):
+    """Its second pass, over what the queue had no room for, found what the first one wrote."""
+    if not crash_points():
+        pytest.skip("this build has no slow stores")
+    (tmp_path / "speed").write_text("0 10000000")  # 4 s for all of it, of which 3 s fill the queue
+    chain = [{"op": "synthetic", "count": 3400, "shape": [64, 64, 3], "dtype": "uint8"}, {"op": "cache"}, {"op": "batch", "size": 8}]
+    given = ["cache", "warm", write(tmp_path / "p.json", chain), "--cache-dir", tmp_path / "c", "--cache-bytes", "1G"]
+    assert cachew(*given, env={"CACHEW_STORE": str(tmp_path / "speed")})[0]["there"] == 0
+    assert cachew(*given)[0]["there"] == 3400
+
+
 def test_what_is_in_use_is_not_removed(tmp_path):
     chain = [{"op": "synthetic", "count": 50, "shape": [8], "dtype": "uint8"}, {"op": "autocache"}, {"op": "repeat", "count": -1}, {"op": "delay", "us": 100},
              {"op": "batch", "size": 8}]
@@ -406,7 +435,7 @@ def test_what_is_in_use_is_not_removed(tmp_path):
     with subprocess.Popen(words("run", pipeline, "--cache-dir", cache, "--log", log), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as ran:
         while not log.exists() or not log.read_text():
             assert ran.poll() is None
-        assert cachew("cache", "rm", cache, "--all")[0] == {"removed": 0, "bytes": 0, "in_use": 1}
+        assert cachew("cache", "rm", cache, "--all")[0] == {"removed": 0, "bytes": 0, "in_use": 1, "pinned": 0}
         ran.terminate()
     assert cachew("cache", "rm", cache, "--all")[0]["removed"] == 1
     shutil.rmtree(cache)

@@ -26,7 +26,7 @@ HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE))
 from certificates import sign  # noqa: E402
 from command import wait_for  # noqa: E402
-from daemons import TIMEOUT_S  # noqa: E402
+from daemons import TIMEOUT_S, wait  # noqa: E402
 from example_data import CACHEW  # noqa: E402
 
 
@@ -603,6 +603,22 @@ def test_top_once(daemons, pipeline):
     assert shown[:4] == ["1", worker.address, "ready", "0"]
     told = json.loads(cachew("top", "--service", dispatcher.address, "--once", "--json").stdout)
     assert set(told) == {"status", "jobs", "workers"} and told["status"]["workers"] == 1
+
+
+def test_top_shows_no_rank_that_waited_more_than_all_of_the_time(daemons, tmp_path):
+    """A rank tells what it waited once a second: in half of one there was none of it, or twice as much as fits."""
+    pipeline = tmp_path / "slow.json"
+    pipeline.write_text(json.dumps({"cachew": 1, "pipeline": [{"op": "range", "stop": 100000}, {"op": "delay", "us": 300000}, {"op": "batch", "size": 1}]}))
+    dispatcher, _ = daemons.service("--http", "127.0.0.1:0")
+    with subprocess.Popen([CACHEW, "run", pipeline, "--service", dispatcher.address, "--job", "slow"], stdout=subprocess.DEVNULL) as job:
+        try:
+            wait(lambda: any(j["ranks"][0]["step_s"] is not None and (j["now"] or {}).get("waited") for j in dispatcher.json("/api/v1/jobs") if j["ranks"]))
+            for _ in range(6):
+                shown = cachew("top", "--service", dispatcher.address, "--once", "--interval", "0.5").stdout
+                (part,) = [line.split()[6] for line in shown.splitlines() if line.startswith("slow ")]
+                assert 0 < float(part) <= 100, shown
+        finally:
+            job.kill()
 
 
 def test_top_in_a_pipe_goes_on_until_it_is_ended(daemons):

@@ -137,7 +137,7 @@ def test_names_are_as_prometheus_wants_them(service):
 def prometheus(directory, up):
     """A real one, configured as in monitoring/, but more often; gives a function that asks it."""
     for name in ("prometheus.yml", "cachew-alerts.yml"):
-        text = (MONITORING / name).read_text().replace("127.0.0.1:9090", up.ready["http"]).replace("15s", "1s")
+        text = (MONITORING / name).read_text().replace("127.0.0.1:9190", up.ready["http"]).replace("15s", "1s")
         (directory / name).write_text(text)
     log = directory / "prometheus.log"
     with log.open("w") as err:

@@ -111,10 +111,15 @@ static int verify(const struct cache *x, const struct cw_cache_list *l, int *ret
     return 0;
 }
 
-static int remove_sets(const struct cache *x, const char *dir, const struct cw_cache_list *l, struct cw_error *err)
+/* all: whoever means all of them does not mean those that were told to stay. */
+static int remove_sets(const struct cache *x, const char *dir, const struct cw_cache_list *l, bool all, struct cw_error *err)
 {
-    uint64_t removed = 0, bytes = 0, used = 0;
+    uint64_t removed = 0, bytes = 0, used = 0, pinned = 0;
     for (size_t i = 0; i < l->n; i++) {
+        if (all && l->sets[i].pinned) {
+            pinned++;
+            continue;
+        }
         int r = cw_cache_remove(dir, &l->sets[i], err);
         if (r < 0)
             return r;
@@ -123,8 +128,13 @@ static int remove_sets(const struct cache *x, const char *dir, const struct cw_c
         bytes += r == 0 ? l->sets[i].bytes : 0;
     }
     if (x->common.json)
-        return cli_print(json_pack("{s:I, s:I, s:I}", "removed", (json_int_t)removed, "bytes", (json_int_t)bytes, "in_use", (json_int_t)used));
-    printf("removed %" PRIu64 " sets, %.1f MiB; %" PRIu64 " are in use and stay\n", removed, (double)bytes / (1 << 20), used);
+        return cli_print(json_pack("{s:I, s:I, s:I, s:I}", "removed", (json_int_t)removed, "bytes", (json_int_t)bytes, "in_use", (json_int_t)used, "pinned", (json_int_t)pinned));
+    printf("removed %" PRIu64 " %s, %.1f MiB", removed, removed == 1 ? "set" : "sets", (double)bytes / (1 << 20));
+    if (used)
+        printf("; %" PRIu64 " in use %s", used, used == 1 ? "stays" : "stay");
+    if (pinned)
+        printf("; %" PRIu64 " pinned %s", pinned, pinned == 1 ? "set stays" : "sets stay");
+    printf("\n");
     return 0;
 }
 
@@ -157,6 +167,7 @@ static int warm(struct cache *x, struct cw_error *err)
         .runner = {.threads = (unsigned)x->common.threads, .memory = x->common.memory, .optimize = !x->common.no_optimize},
     };
     struct cw_cache_facts before = {0}, now = {0};
+    uint64_t there = 0;
     if (!x->caching.dir) {
         cw_error_attribute(err, "cache-dir", "", "a directory");
         return cw_error_set(err, CW_E_OPTION, "cachew cache warm PIPELINE: expected --cache-dir DIR");
@@ -176,6 +187,8 @@ static int warm(struct cache *x, struct cw_error *err)
         if (r >= 0)
             r = cw_cache_flush(l->cache, err);
         cw_cache_facts(l->cache, &now);
+        if (pass == 0) /* later ones find what this one wrote */
+            there = now.hits;
         if (now.skipped == before.skipped)
             break;
     }
@@ -183,10 +196,10 @@ static int warm(struct cache *x, struct cw_error *err)
         return r;
     l->cache = cw_cache_close_facts(l->cache, &now);
     if (x->common.json)
-        return cli_print(json_pack("{s:I, s:I, s:I, s:I}", "kept", (json_int_t)now.kept, "there", (json_int_t)now.hits, "refused", (json_int_t)now.refused, "bytes",
+        return cli_print(json_pack("{s:I, s:I, s:I, s:I}", "kept", (json_int_t)now.kept, "there", (json_int_t)there, "refused", (json_int_t)(now.refused - before.refused), "bytes",
                                    (json_int_t)now.bytes_written));
-    printf("%" PRIu64 " entries kept, %.1f MiB; %" PRIu64 " were there; for %" PRIu64 " there was no room\n", now.kept, (double)now.bytes_written / (1 << 20), now.hits,
-           now.refused);
+    printf("%" PRIu64 " entries kept, %.1f MiB; %" PRIu64 " were there; for %" PRIu64 " there was no room\n", now.kept, (double)now.bytes_written / (1 << 20), there,
+           now.refused - before.refused);
     return 0;
 }
 
@@ -216,7 +229,7 @@ static int dispatch(struct cache *x, const char *verb, const char *what, const c
     if (r >= 0)
         r = v == 0   ? list(x, &l)
             : v == 1 ? stat_all(x, &l)
-            : v == 2 ? remove_sets(x, what, &l, err)
+            : v == 2 ? remove_sets(x, what, &l, !key || !*key, err)
             : v == 3 ? verify(x, &l, ret_code, err)
                      : pin(&l, v == 5, err);
     cw_cache_list_deinit(&l);
@@ -232,7 +245,7 @@ int cli_cache(int argc, char **argv)
     for (int i = 1; i < argc; i++)
         x.common.json |= strcmp(argv[i], "--json") == 0;
     const struct cli_option options[] = {
-        {"all", CLI_FLAG, &x.all, NULL, "rm, pin, unpin: all sets", 0, 0, NULL, NULL},
+        {"all", CLI_FLAG, &x.all, NULL, "rm, pin, unpin: all sets; rm: but pinned ones", 0, 0, NULL, NULL},
         {"repair", CLI_FLAG, &x.repair, NULL, "verify: remove what is damaged", 0, 0, NULL, NULL},
         {"cache-dir", CLI_TEXT, &x.caching.dir, "DIR", "warm: where to keep elements", 0, 0, NULL, NULL},
         {"cache", CLI_TEXT, &x.caching.where, "WHERE", "warm: auto (default), or the number of a marker, from 0", 0, 0, NULL, NULL},

@@ -89,7 +89,7 @@ int cli_dispatcher(int argc, char **argv)
     if (r == 1)
         return 0;
     if (r >= 0)
-        r = cli_scaling_find(&x.scaling, &err);
+        r = cli_scaling_find(&x.scaling, "policy", &err);
     if (r >= 0)
         r = cli_token(x.token_file, &x.token, &err);
     if (r >= 0)

@@ -157,7 +157,7 @@ int cli_provision(int argc, char **argv)
         {"min-workers", CLI_COUNT, &x.minimum, "N", "there in any case (default 1)", 0, 10000, NULL, NULL},
         {"max-workers", CLI_COUNT, &x.maximum, "N", "never more (default 1)", 1, 10000, NULL, NULL},
         {"worker-cpus", CLI_NUMBER, &x.o.cpu_share, "N", "CPUs that each may use, by a control group (default: not limited)", 0, 0, NULL, NULL},
-        {"price-worker", CLI_NUMBER, &x.o.price_per_h, "P", "of each, per hour (default 0.427)", 0, 0, NULL, NULL},
+        {"price-worker", CLI_NUMBER, &x.o.price_per_h, "P", "of each, per hour (default 0.427; 0: the dispatcher's)", 0, 0, NULL, NULL, 0, CW_WORKER_PRICE_MOST},
         {"drain-timeout", CLI_SECONDS, &x.drain, "S", "at SIGTERM, for finishing what is under way (default 20; a second signal ends it at once)", 0, 0, NULL, NULL},
         CLI_TOKEN_OPTION(&x.token_file),
         CLI_TLS_OPTIONS(&x.tls_files),
@@ -177,7 +177,7 @@ int cli_provision(int argc, char **argv)
     if (r >= 0)
         r = cw_pool_name_check(x.o.pool, &err);
     if (r >= 0 && x.minimum > x.maximum)
-        r = cw_error_set(&err, CW_E_OPTION, "--min-workers %llu is more than --max-workers %llu", (unsigned long long)x.minimum, (unsigned long long)x.maximum);
+        r = cw_error_set(&err, CW_E_OPTION, "--min-workers %llu is more than --max-workers %llu: expected at most as many", (unsigned long long)x.minimum, (unsigned long long)x.maximum);
     if (r >= 0)
         r = cli_token(x.token_file, &x.token, &err);
     if (r >= 0)

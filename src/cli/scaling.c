@@ -27,7 +27,20 @@ int cli_policy_unknown(const char *said, const char *more, struct cw_error *err)
     return r;
 }
 
-int cli_scaling_find(struct cli_scaling *x, struct cw_error *err)
+int cli_needs(const char *option, bool given, const char *needed, struct cw_error *err)
 {
-    return !x->policy || cw_policy_find(x->policy, &x->found) ? 0 : cli_policy_unknown(x->policy, NULL, err);
+    if (!given)
+        return 0;
+    cw_error_attribute(err, option, "", needed);
+    return cw_error_set(err, CW_E_OPTION, "--%s without --%s: expected both, as it means nothing alone", option, needed);
+}
+
+int cli_scaling_find(struct cli_scaling *x, const char *needed, struct cw_error *err)
+{
+    int r = x->policy ? 0 : cli_needs("objective", x->objective, needed, err);
+    if (r == 0 && !x->policy)
+        r = cli_needs("price-client", x->client_priced, needed, err);
+    if (r == 0 && !x->policy)
+        r = cli_needs("price-worker", x->worker_priced, needed, err);
+    return r < 0 ? r : !x->policy || cw_policy_find(x->policy, &x->found) ? 0 : cli_policy_unknown(x->policy, NULL, err);
 }

@@ -1,4 +1,5 @@
-/* cachew top: jobs and workers of a service, again and again. Rates are differences between two answers of the dispatcher. */
+/* cachew top: jobs and workers of a service, again and again. Rates are differences between two answers of the dispatcher; what ranks waited it says itself, for it
+ * knows which time their sums are of: each told its own up to a second ago. */
 #include <errno.h>
 #include <inttypes.h>
 #include <poll.h>
@@ -82,6 +83,16 @@ static double sum_ranks(const json_t *job, const char *key)
     return sum;
 }
 
+/* In percent, of the last two seconds; "-": it is not known. */
+static const char *waited(const json_t *job, cell ret)
+{
+    const json_t *part = json_object_get(json_object_get(job, "now"), "waited");
+    snprintf(ret, sizeof(cell), "-");
+    if (json_is_number(part))
+        snprintf(ret, sizeof(cell), "%.0f", 100 * json_number_value(part));
+    return ret;
+}
+
 static unsigned attached(const json_t *job)
 {
     size_t i;
@@ -109,13 +120,11 @@ static void add_job(struct cw_text *t, const json_t *job, const json_t *before, 
 {
     char name[CLI_TEXT_SIZE], state[CLI_TEXT_SIZE];
     cell batches, wait, ranks;
-    unsigned n = attached(job);
-    double n_before = sum_ranks(before, "batches"), wait_before = sum_ranks(before, "wait_s");
-    snprintf(ranks, sizeof(ranks), "%u/%" PRIi64, n, cli_row_number(job, "world_size"));
+    double n_before = sum_ranks(before, "batches");
+    snprintf(ranks, sizeof(ranks), "%u/%" PRIi64, attached(job), cli_row_number(job, "world_size"));
     cw_text_add(t, "%-24.24s %-10.10s %6" PRIi64 " %7s %12.0f %10s %6s\n", cli_row_text(job, "name", name), cli_row_text(job, "state", state),
                 cli_row_number(job, "epoch"), ranks, sum_ranks(job, "batches"),
-                rate(sum_ranks(job, "batches"), before ? &n_before : NULL, seconds, "%.1f", batches),
-                rate(100 * sum_ranks(job, "wait_s") / CW_MAX(n, 1u), before && n ? &(double){100 * wait_before / CW_MAX(n, 1u)} : NULL, seconds, "%.0f", wait));
+                rate(sum_ranks(job, "batches"), before ? &n_before : NULL, seconds, "%.1f", batches), waited(job, wait));
 }
 
 /* Those that run first: the others need not fit on a screen. */

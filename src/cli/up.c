@@ -375,15 +375,24 @@ static int serve(struct up *u, const sigset_t *signals, struct cw_error *err)
 }
 
 /* Options that stand beside --autoscale mean nothing without it. */
-static int check_scaling(struct up *u, struct cw_error *err)
+static int check_scaling(struct up *u, bool minimum_given, bool cpus_given, struct cw_error *err)
 {
+    int r = u->autoscale ? 0 : cli_needs("policy", u->scaling.policy, "autoscale", err);
+    if (r == 0 && !u->autoscale)
+        r = cli_needs("min-workers", minimum_given, "autoscale", err);
+    if (r == 0 && !u->autoscale)
+        r = cli_needs("worker-cpus", cpus_given, "autoscale", err);
     if (u->autoscale && !u->scaling.policy)
         u->scaling.policy = "auto";
-    if (u->scaling.policy && !u->autoscale)
-        return cw_error_set(err, CW_E_OPTION, "--policy %s without --autoscale: expected both, as the number of workers is fixed otherwise", u->scaling.policy);
-    if (u->autoscale && u->minimum > u->n_workers)
-        return cw_error_set(err, CW_E_OPTION, "--min-workers %" PRIu64 " is more than --workers %" PRIu64, u->minimum, u->n_workers);
-    return cli_scaling_find(&u->scaling, err);
+    if (r == 0)
+        r = cli_scaling_find(&u->scaling, "autoscale", err);
+    if (r < 0 || !u->autoscale)
+        return r;
+    if (u->minimum > u->n_workers)
+        return cw_error_set(err, CW_E_OPTION, "--min-workers %" PRIu64 " is more than --workers %" PRIu64 ": expected at most as many", u->minimum, u->n_workers);
+    if (strchr(u->scaling.policy, ':') && u->scaling.found.parameter > (double)u->n_workers)
+        return cw_error_set(err, CW_E_OPTION, "--policy %s is more than --workers %" PRIu64 ": expected at most as many", u->scaling.policy, u->n_workers);
+    return 0;
 }
 
 int cli_up(int argc, char **argv)
@@ -392,14 +401,14 @@ int cli_up(int argc, char **argv)
                    .scaling = {.price_client = CLI_PRICE_CLIENT, .price_worker = CLI_PRICE_WORKER}};
     struct cw_error err = {0};
     int n_args;
-    bool workers_given = false;
+    bool workers_given = false, minimum_given = false, cpus_given = false;
     const struct cli_option options[] = {
         {"workers", CLI_COUNT, &u.n_workers, "N", "workers (default 1, with all CPUs)", 1, MAX_WORKERS, NULL, &workers_given},
         {"autoscale", CLI_FLAG, &u.autoscale, NULL, "as many workers as jobs need, from --min-workers to --workers (default then: one for each CPU)", 0, 0, NULL, NULL},
-        {"min-workers", CLI_COUNT, &u.minimum, "N", "with --autoscale: there in any case (default 1)", 0, MAX_WORKERS, NULL, NULL},
+        {"min-workers", CLI_COUNT, &u.minimum, "N", "with --autoscale: there in any case (default 1)", 0, MAX_WORKERS, NULL, &minimum_given},
         {"policy", CLI_TEXT, &u.scaling.policy, "P", "with --autoscale: auto (default), cachew-atc22, cachew-atc22-code, hpa, fixed:N", 0, 0, NULL, NULL},
         CLI_SCALING_OPTIONS(&u.scaling),
-        {"worker-cpus", CLI_NUMBER, &u.worker_cpus, "N", "with --autoscale: CPUs that each may use, by a control group (default: not limited)", 0, 0, NULL, NULL},
+        {"worker-cpus", CLI_NUMBER, &u.worker_cpus, "N", "with --autoscale: CPUs that each may use, by a control group (default: not limited)", 0, 0, NULL, &cpus_given},
         {"listen", CLI_TEXT, &u.listen, "HOST:PORT", "where the dispatcher listens (default 127.0.0.1:5050; port 0: any)", 0, 0, NULL, NULL},
         {"http", CLI_TEXT, &u.http, "HOST:PORT", "where it answers over HTTP (the dashboard, /metrics, /healthz, /readyz, /api/v1); workers do, too", 0, 0, NULL, NULL},
         {"state-dir", CLI_TEXT, &u.state_dir, "DIR", "where its journal is (default: none, it remembers nothing)", 0, 0, NULL, NULL},
@@ -427,7 +436,7 @@ int cli_up(int argc, char **argv)
     if (r >= 0 && u.autoscale && !workers_given)
         u.n_workers = CW_MIN(cw_cpu_budget(), (unsigned)MAX_WORKERS);
     if (r >= 0)
-        r = check_scaling(&u, &err);
+        r = check_scaling(&u, minimum_given, cpus_given, &err);
     if (r >= 0)
         r = cli_check_roots(&u.data_roots, &err);
     sigset_t signals;

@@ -66,9 +66,9 @@ static int pool_check(const struct cw_dispatcher *d, const Cachew__Pool *m, bool
         return cw_error_set(err, CW_E_OPTION, "pool \"%s\": names of its workers begin with %zu bytes: expected at most %d", m->name, strlen(m->prefix), DP_NAME);
     if (strlen(m->why) > WHY_BYTES)
         return cw_error_set(err, CW_E_OPTION, "pool \"%s\" says why in %zu bytes: expected at most %d", m->name, strlen(m->why), WHY_BYTES);
-    if (m->maximum > MAX_UNITS || m->minimum > m->maximum || m->units > MAX_UNITS || !(m->price_per_h >= 0 && m->price_per_h < 1e9) || !(m->cpu_share >= 0 && m->cpu_share < 1e6))
-        return cw_error_set(err, CW_E_OPTION, "pool \"%s\": %u to %u workers, %u there, for %g an hour with %g CPUs: expected at most %d, and numbers that are not negative", m->name,
-                            m->minimum, m->maximum, m->units, m->price_per_h, m->cpu_share, MAX_UNITS);
+    if (m->maximum > MAX_UNITS || m->minimum > m->maximum || m->units > MAX_UNITS || !(m->price_per_h >= 0 && m->price_per_h <= CW_WORKER_PRICE_MOST) || !(m->cpu_share >= 0 && m->cpu_share < 1e6))
+        return cw_error_set(err, CW_E_OPTION, "pool \"%s\": %u to %u workers, %u there, for %g an hour with %g CPUs: expected at most %d, a price from 0 to %g, and numbers that are not negative", m->name,
+                            m->minimum, m->maximum, m->units, m->price_per_h, m->cpu_share, MAX_UNITS, CW_WORKER_PRICE_MOST);
     if (!known && n_pools(d) >= DP_POOLS)
         return cw_error_set(err, CW_E_SERVICE, "there are %d pools already", DP_POOLS);
     return 0;

@@ -38,7 +38,8 @@ struct cw_pool_facts {
     enum cw_place place;
     int running, starting, draining;
     int maximum;            /* this job may have so many now: the pool's size, its share and its quota; what the provisioner gives, if that is less */
-    double price_per_h;     /* of a worker, from the moment it is asked for */
+    double price_per_h;     /* of a worker, from the moment it is asked for; 0: none */
+#define CW_WORKER_PRICE_MOST 1e6 /* as of clients below */
     double start_delay_s;   /* from then until it computes */
     double cpu_share;       /* of a CPU that a worker gets, all its threads together; 0: not limited */
     struct cw_mean compute; /* time of a worker per batch, without waiting for storage or for somebody to take the batch */

@@ -72,5 +72,5 @@ int cw_put(const char *path, const void *data, size_t size, struct cw_error *err
 int cw_put_check(const char *path, struct cw_error *err) _must_check_;
 /* A name that leads, wherever the program goes, to where this one leads now. No name stays none. New; NULL: out of memory. */
 char *cw_absolute(const char *path);
-/* Makes a directory and those above it. */
+/* Makes a directory and those above it. CW_E_IO, with errno set, where something else is there or it can't be made. */
 int cw_make_dirs(const char *path, struct cw_error *err) _must_check_;

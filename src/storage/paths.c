@@ -374,7 +374,12 @@ int cw_make_dirs(const char *path, struct cw_error *err)
         *slash = '/';
     }
     struct stat st;
-    if (mkdir(path, 0777) < 0 && (errno != EEXIST || stat(path, &st) < 0 || !S_ISDIR(st.st_mode)))
-        return cw_error_errno(err, CW_E_IO, errno, "can't make directory %s", path);
-    return 0;
+    int e = mkdir(path, 0777) < 0 ? errno : 0;
+    if (e == EEXIST)
+        e = stat(path, &st) < 0 ? errno : S_ISDIR(st.st_mode) ? 0 : ENOTDIR;
+    if (e == 0)
+        return 0;
+    int r = e == ENOTDIR ? cw_error_set(err, CW_E_IO, "%s: expected a directory that is there or can be made", path) : cw_error_errno(err, CW_E_IO, e, "can't make directory %s", path);
+    errno = e;
+    return r;
 }

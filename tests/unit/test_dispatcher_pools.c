@@ -307,6 +307,9 @@ static void test_nonsense_of_provisioners(void **state)
     say_pool(p, 5, 1, 0);
     assert_non_null(strstr(p->why, "expected at most"));
     p = run_connect(u, CACHEW__ROLE__ROLE_PROVISIONER);
+    say_priced(p, "dear", 0, 1, 1e7); /* up to 1e9 it was taken, of which no command says so much */
+    assert_non_null(strstr(p->why, "a price from 0 to 1e+06"));
+    p = run_connect(u, CACHEW__ROLE__ROLE_PROVISIONER);
     RUN_SAY(p, Pool, POOL, false, RUN_BASE(pool), .name = (char *)"", .why = (char *)"", .prefix = (char *)"");
     assert_non_null(strstr(p->why, "a pool's name"));
     p = run_connect(u, CACHEW__ROLE__ROLE_PROVISIONER);
