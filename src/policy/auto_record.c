@@ -6,6 +6,7 @@
 #include "policy/auto.h"
 
 #define LEAST_DOUBT 0.01 /* less can't be seen in what is told */
+#define AHEAD 0.02       /* batches that were computed ahead come quicker than workers compute: by so much it is noticed */
 
 static enum cw_bottleneck limit_of(const struct cw_auto *m, const struct cw_facts *f, const struct cw_outlook *o, double capacity, int marker)
 {
@@ -94,6 +95,21 @@ static void put_more(char *to, size_t size, const struct cw_outlook *o, const st
         snprintf(to + n, size - n, "take %.2g %% less time and cost %.2g %% more%s", 100 * less, 100 * dearer, better ? " as long as they stay" : "");
 }
 
+/* Another marker is to gain a little, so one that gains less is left alone. */
+static void put_other_place(char *to, size_t size, const struct cw_outlook *o, const struct cw_alternative *chosen)
+{
+    char cache[80];
+    size_t n = strlen(to);
+    for (int i = -1; i < o->facts->n_markers; i++) {
+        struct cw_alternative a = cw_outlook_rest(o, chosen->pools, i);
+        if (i == chosen->marker || a.time_s >= chosen->time_s || a.cost >= chosen->cost)
+            continue;
+        put_place(cache, o->facts, i);
+        snprintf(to + n, size - n, "; %s would gain too little", cache);
+        return;
+    }
+}
+
 /* What follows a decision's numbers: the limit, or why no more workers; and what seems better, but is not done. */
 static void put_limit(char *to, size_t size, const struct cw_auto *m, const struct cw_outlook *o, const struct cw_alternative *chosen, const struct cw_auto_reason *reason)
 {
@@ -108,8 +124,10 @@ static void put_limit(char *to, size_t size, const struct cw_auto *m, const stru
         put_more(to, size, o, chosen);
     else if (!more)
         snprintf(to, size, "%s", limit_text(limit));
-    if (!other)
+    if (!other) {
+        put_other_place(to, size, o, chosen);
         return;
+    }
     n = more ? 0 : strlen(to);
     n += (size_t)snprintf(to + n, size - n, "%s", more ? "" : "; ");
     n += put_count(to + n, size - n, f, better);
@@ -121,17 +139,22 @@ static void put_limit(char *to, size_t size, const struct cw_auto *m, const stru
 static void put_why(char *to, size_t size, const struct cw_auto *m, const struct cw_outlook *o, const struct cw_alternative *chosen, const struct cw_auto_reason *reason,
                     const struct cw_seen *seen)
 {
-    char measured[128] = "", workers[200], limit[200], place[80] = "";
+    char measured[160] = "", workers[200], limit[200], place[80] = "";
     size_t n = 0;
+    struct cw_outlook sure = *o;
+    sure.doubt = 0;
     put_workers(workers, sizeof(workers), o, chosen);
     put_limit(limit, sizeof(limit), m, o, chosen, reason);
     if (m->interval.n > 0)
         n = (size_t)snprintf(measured, sizeof(measured), ": %.4g s a batch with %d (step %.4g s)", m->interval.mean, seen->workers, m->step.mean);
+    double computed_s = cw_outlook_batch_s(&sure, cw_auto_running(m, o->facts), (int)m->marker, m->cached);
+    if (m->interval.n > 0 && computed_s > (1 + AHEAD) * m->interval.mean)
+        n += (size_t)snprintf(measured + n, sizeof(measured) - n, ", though by what they compute it is %.4g s", computed_s);
     if (seen->doubt >= LEAST_DOUBT)
         snprintf(measured + n, sizeof(measured) - n, ", which may be %.0f %% more", 100 * seen->doubt);
     if (chosen->marker >= 0)
         put_place(place, o->facts, chosen->marker);
-    snprintf(to, size, "%s%s; %s%s%s give %.4g s: %s", reason->why, measured, workers, *place ? ", " : "", place, chosen->batch_s, limit);
+    snprintf(to, size, "%s%s; %s%s%s%s %s %.4g s: %s", reason->why, measured, workers, *place ? ", " : "", place, *place ? "," : "", chosen->workers == 1 ? "gives" : "give", chosen->batch_s, limit);
 }
 
 /* Per batch, over the rest of the job. */
