@@ -46,15 +46,17 @@ static double number(const json_t *o, const char *key) { return json_number_valu
 static void print_seen(const json_t *seen)
 {
     char limit[CLI_TEXT_SIZE], cache[CLI_TEXT_SIZE];
-    if (!(json_number_value(json_object_get(seen, "interval_s")) > 0))
+    if (!(number(seen, "interval_s") > 0))
         return;
-    printf("            seen: step %.4g s, waiting %.4g s a batch with %" PRIi64 " workers, which computed %.4g s for each and were %.0f %% busy; ",
-           json_number_value(json_object_get(seen, "step_s")), json_number_value(json_object_get(seen, "wait_s")), cli_row_number(seen, "workers"),
-           json_number_value(json_object_get(seen, "compute_s")), 100 * json_number_value(json_object_get(seen, "busy")));
+    printf("            seen: step %.4g s, waiting %.4g s a batch with %" PRIi64 " workers, ", number(seen, "step_s"), number(seen, "wait_s"), cli_row_number(seen, "workers"));
+    if (number(seen, "compute_s") > 0)
+        printf("which computed %.4g s for each and were %.0f %% busy; ", number(seen, "compute_s"), 100 * number(seen, "busy"));
+    else
+        printf("which have not said yet what they computed; ");
     if (number(seen, "doubt") >= 0.01) /* else it can't be seen in what follows */
         printf("as few batches tell that, workers are taken to be %.0f %% slower in what follows; ", 100 * number(seen, "doubt"));
     if (place(seen, cache))
-        printf("%.0f %% of the epoch were cached after %s; ", 100 * json_number_value(json_object_get(seen, "cached")), cache);
+        printf("%.0f %% of the epoch were cached after %s; ", 100 * number(seen, "cached"), cache);
     printf("the limit: %s\n", cli_row_text(seen, "limit", limit));
 }
 

@@ -1,4 +1,5 @@
 /* The record of a decision of auto: what was seen, what else could be done, why. */
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -6,6 +7,7 @@
 #include "policy/auto.h"
 
 #define LEAST_DOUBT 0.01 /* less can't be seen in what is told */
+#define SAME 0.0005      /* of a time: four digits don't tell these apart */
 #define AHEAD 0.02       /* batches that were computed ahead come quicker than workers compute: by so much it is noticed */
 
 static enum cw_bottleneck limit_of(const struct cw_auto *m, const struct cw_facts *f, const struct cw_outlook *o, double capacity, int marker)
@@ -180,7 +182,8 @@ static void put_cache_why(char *to, size_t size, const struct cw_auto *m, const 
         snprintf(measured, sizeof(measured), ": %.4g s a batch (step %.4g s)", m->interval.mean, m->step.mean);
     if (other.time_s >= 0) {
         put_place(place, f, other.marker);
-        snprintf(otherwise, sizeof(otherwise), ", %s %.4g s%s", place, rest_s(f, &other), other.time_s < chosen->time_s ? ", which is too little a gain" : "");
+        bool same = fabs(other.time_s - chosen->time_s) <= SAME * chosen->time_s;
+        snprintf(otherwise, sizeof(otherwise), ", %s %.4g s%s", place, rest_s(f, &other), same ? ", too" : other.time_s < chosen->time_s ? ", which is too little a gain" : "");
     }
     put_place(place, f, chosen->marker);
     snprintf(to, size, "%s%s; %s the rest of the job takes %.4g s a batch%s", reason->why, measured, place, rest_s(f, chosen), otherwise);
