@@ -275,6 +275,23 @@ def test_decisions_are_told(daemons, pipeline):
         job.communicate()
 
 
+def test_alternatives_of_several_pools_say_of_which(daemons, pipeline):
+    """Two that differed in nothing but that looked alike. What costs are in was said nowhere."""
+    service = up(daemons, "--workers", 2)
+    provisioned(daemons, service, 1, "--pool", "far", "--price-worker", 3)
+    job = run(pipeline, "--service", service.address, "--job", "one", "--epochs", 1000000)
+    try:
+        record = wait(lambda: next((d["record"] for d in said("jobs", "explain", "one", "--service", service.address, "--json") if d["record"]["alternatives"]), None))
+        told = cachew("jobs", "explain", "one", "--service", service.address).stdout
+        for a in record["alternatives"]:
+            of = ", ".join(f"{n} of {name}" for name, n in a["pools"].items() if n)
+            assert f"{a['workers']} worker{'s' * (a['workers'] != 1)} ({of})" in told
+        assert "in the unit of --price-client and --price-worker" in told
+    finally:
+        job.kill()
+        job.communicate()
+
+
 def test_explain_of_a_dispatcher_without_a_policy_says_so(daemons, pipeline):
     """It seemed to be about to decide something."""
     dispatcher, _ = daemons.service()
