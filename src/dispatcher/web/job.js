@@ -66,7 +66,7 @@ function happened(decisions, history) {
 
 function details(record) {
   if (record.alternatives.length === 0 && !(record.seen.interval_s > 0)) return [];
-  const rows = record.alternatives.map((a) => element("tr", {}, ...ALTERNATIVES.map(([key, , format]) => element("td", { class: "numeric" }, format(a[key])))));
+  const rows = record.alternatives.map((a) => element("tr", {}, ...ALTERNATIVES.map(([key, , format]) => element("td", { class: "numeric" }, format(a[key], a)))));
   return [element("details", {},
     element("summary", {}, "What was seen, and what else could be done"),
     element("dl", { class: "seen" }, ...SEEN.map(([key, title, format]) => element("div", {}, element("dt", {}, title), element("dd", {}, format(record.seen[key]))))),
