@@ -132,6 +132,8 @@ static void put_limit(char *to, size_t size, const struct cw_auto *m, const stru
     }
     n = more ? 0 : strlen(to);
     n += (size_t)snprintf(to + n, size - n, "%s", more ? "" : "; ");
+    if (n >= size)
+        return;
     n += put_count(to + n, size - n, f, better);
     if (better->marker != chosen->marker)
         put_place(cache, f, better->marker);
@@ -141,7 +143,7 @@ static void put_limit(char *to, size_t size, const struct cw_auto *m, const stru
 static void put_why(char *to, size_t size, const struct cw_auto *m, const struct cw_outlook *o, const struct cw_alternative *chosen, const struct cw_auto_reason *reason,
                     const struct cw_seen *seen)
 {
-    char measured[160] = "", workers[200], limit[200], place[80] = "";
+    char measured[160] = "", workers[200], limit[240], place[80] = "";
     size_t n = 0;
     struct cw_outlook sure = *o;
     sure.doubt = 0;
