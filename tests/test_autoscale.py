@@ -275,6 +275,26 @@ def test_decisions_are_told(daemons, pipeline):
         job.communicate()
 
 
+def test_alternatives_of_several_pools_say_of_which(daemons, dispatcher, pipeline):
+    """Two that differed in nothing but that looked alike. What costs are in was said nowhere."""
+    provisioned(daemons, dispatcher, 1)
+    daemons.start("provision", "--dispatcher", dispatcher.address, "--pool", "far", "--price-worker", 3, "--", "--memory", "64M")
+    wait(lambda: len(ready(dispatcher)) == 2)
+    job = run(pipeline, "--service", dispatcher.address, "--job", "one", "--epochs", 1000000)
+    try:
+        decisions = wait(lambda: scaling(dispatcher.address, "one") and dispatcher.json("/api/v1/jobs/one/decisions"))
+        record = decisions[0]["record"]
+        assert record["alternatives"]
+        told = cachew("jobs", "explain", "one", "--service", dispatcher.address).stdout
+        for a in record["alternatives"]:
+            of = ", ".join(f"{n} of {name}" for name, n in a["pools"].items() if n)
+            assert f"{a['workers']} worker{'s' * (a['workers'] != 1)} ({of})" in told
+        assert "in the unit of --price-client and --price-worker" in told
+    finally:
+        job.kill()
+        job.communicate()
+
+
 def test_explain_of_a_dispatcher_without_a_policy_says_so(daemons, pipeline):
     """It seemed to be about to decide something."""
     dispatcher, _ = daemons.service()

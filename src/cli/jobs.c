@@ -41,17 +41,39 @@ static const char *place(const json_t *o, char buffer[CLI_TEXT_SIZE])
     return json_is_string(json_object_get(o, "cache")) ? cli_row_text(o, "cache", buffer) : NULL;
 }
 
+static double number(const json_t *o, const char *key) { return json_number_value(json_object_get(o, key)); }
+
 static void print_seen(const json_t *seen)
 {
     char limit[CLI_TEXT_SIZE], cache[CLI_TEXT_SIZE];
-    if (!(json_number_value(json_object_get(seen, "interval_s")) > 0))
+    if (!(number(seen, "interval_s") > 0))
         return;
-    printf("            seen: step %.4g s, waiting %.4g s a batch with %" PRIi64 " workers, which computed %.4g s for each and were %.0f %% busy; ",
-           json_number_value(json_object_get(seen, "step_s")), json_number_value(json_object_get(seen, "wait_s")), cli_row_number(seen, "workers"),
-           json_number_value(json_object_get(seen, "compute_s")), 100 * json_number_value(json_object_get(seen, "busy")));
+    printf("            seen: step %.4g s, waiting %.4g s a batch with %" PRIi64 " workers, ", number(seen, "step_s"), number(seen, "wait_s"), cli_row_number(seen, "workers"));
+    if (number(seen, "compute_s") > 0)
+        printf("which computed %.4g s for each and were %.0f %% busy; ", number(seen, "compute_s"), 100 * number(seen, "busy"));
+    else
+        printf("which have not said yet what they computed; ");
+    if (number(seen, "doubt") >= 0.01) /* else it can't be seen in what follows */
+        printf("as few batches tell that, workers are taken to be %.0f %% slower in what follows; ", 100 * number(seen, "doubt"));
     if (place(seen, cache))
-        printf("%.0f %% of the epoch were cached after %s; ", 100 * json_number_value(json_object_get(seen, "cached")), cache);
+        printf("%.0f %% of the epoch were cached after %s; ", 100 * number(seen, "cached"), cache);
     printf("the limit: %s\n", cli_row_text(seen, "limit", limit));
+}
+
+/* " (4 of near, 1 of far)", where there are several pools. */
+static void print_pools(const json_t *a)
+{
+    const char *between = " (";
+    json_t *pools = json_object_get(a, "pools"), *n;
+    const char *name;
+    json_object_foreach(pools, name, n) {
+        if (json_integer_value(n) > 0) {
+            printf("%s%" PRIi64 " of %s", between, (int64_t)json_integer_value(n), name);
+            between = ", ";
+        }
+    }
+    if (json_object_size(pools) > 0)
+        printf(")");
 }
 
 static void print_alternatives(const json_t *record)
@@ -59,16 +81,22 @@ static void print_alternatives(const json_t *record)
     size_t i;
     const json_t *a;
     char cache[CLI_TEXT_SIZE];
-    json_array_foreach(json_object_get(record, "alternatives"), i, a)
-        printf("            %5" PRIi64 " workers%s%s: %.4g s a batch, the rest of the job %.4g s for %.4g\n", cli_row_number(a, "workers"),
-               place(a, cache) ? ", cached after " : "", place(a, cache) ? cache : "", json_number_value(json_object_get(a, "batch_s")),
-               json_number_value(json_object_get(a, "time_s")), json_number_value(json_object_get(a, "cost")));
+    json_array_foreach(json_object_get(record, "alternatives"), i, a) {
+        int64_t workers = cli_row_number(a, "workers");
+        printf("            %5" PRIi64 " worker%s", workers, workers == 1 ? "" : "s");
+        print_pools(a);
+        printf("%s%s: %.4g s a batch, the rest of the job %.4g s for %.4g", place(a, cache) ? ", cached after " : "", place(a, cache) ? cache : "", number(a, "batch_s"),
+               number(a, "time_s"), number(a, "cost"));
+        if (number(a, "held_s") < number(a, "time_s")) /* later, with the cache full, there are others */
+            printf("; as long as they stay %.4g s for %.4g", number(a, "held_s"), number(a, "held_cost"));
+        printf("\n");
+    }
 }
 
 /* cachew jobs explain NAME: what was decided on the way, and why. */
 static void print_decisions(const json_t *rows)
 {
-    size_t i;
+    size_t i, n = 0;
     const json_t *row;
     char what[CLI_TEXT_SIZE], why[CLI_TEXT_SIZE];
     if (json_array_size(rows) == 0)
@@ -78,7 +106,10 @@ static void print_decisions(const json_t *rows)
         printf("%8.1f s  %s: %s\n", json_number_value(json_object_get(row, "t")), cli_row_text(record, "what", what), cli_row_text(record, "why", why));
         print_seen(json_object_get(record, "seen"));
         print_alternatives(record);
+        n += json_array_size(json_object_get(record, "alternatives"));
     }
+    if (n > 0)
+        printf("%12s\"for\": what the job's clients and workers cost together, in the unit of --price-client and --price-worker\n", "");
 }
 
 static int show(const struct cli_asked *a, const char *what, void (*print)(const json_t *rows), struct cw_error *err)

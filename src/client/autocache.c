@@ -156,7 +156,7 @@ static void tell(struct cw_autocache *a, uint64_t now, struct told *t)
     const struct sums *s = &a->sums;
     struct cw_effort e;
     struct cw_cache_facts store;
-    *t = (struct told){.facts = {.n_clients = 1, .n_pools = 1}};
+    *t = (struct told){.facts = {.n_clients = 1, .n_pools = 1, .fixed = true}};
     t->facts.clients = &t->client;
     t->client = (struct cw_client_facts){.step = mean_of(s->n, s->step_s, s->step_sq), .wait = mean_of(s->n, s->wait_s, s->wait_sq)};
     cw_runner_effort(a->runner, &e);

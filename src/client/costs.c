@@ -6,6 +6,7 @@
 #include "base/machine.h"
 
 /* An operator that is on a CPU for less than this part of its time waits. */
+#define BETWEEN 0.4 /* of the threads' time, between operators: much for them */
 #define WAITS 0.5
 
 const char *const cw_resource_names[] = {
@@ -269,6 +270,16 @@ struct cw_bottleneck cw_costs_bottleneck(const struct cw_costs *c)
     occupied -= c->late_s;
     b.share = occupied > 0 ? most / occupied : 0;
     return b;
+}
+
+bool cw_costs_wants_larger_batches(const struct cw_costs *c)
+{
+    double limits[CW_N_RESOURCES], operators = 0;
+    enum cw_resource least = cw_costs_limits(c, limits);
+    for (unsigned i = 0; i < c->n_ops; i++)
+        operators += c->ops[i].busy_s;
+    bool own = least == CW_RESOURCE_THREADS || least == CW_RESOURCE_CPUS || least == CW_RESOURCE_PLANNING; /* else threads wait for others, whatever they do between */
+    return own && c->other_s + c->plan_s > CW_MAX(operators, BETWEEN * cw_costs_occupied(c));
 }
 
 /* ---- as JSON ---- */

@@ -64,5 +64,8 @@ struct cw_bottleneck {
 };
 struct cw_bottleneck cw_costs_bottleneck(const struct cw_costs *c);
 
+/* Larger batches would raise the rate: the threads are the limit, and what they do between operators, once for a batch or a piece of one, takes most of their time beside them. */
+bool cw_costs_wants_larger_batches(const struct cw_costs *c);
+
 /* {stages, parts, limits, storage, ...}: docs/explain.md tells the keys. New reference; NULL: out of memory. */
 json_t *cw_costs_json(const struct cw_costs *c);

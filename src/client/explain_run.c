@@ -70,7 +70,7 @@ static json_t *hints(const struct cw_local *l, const struct cw_measurement *m, c
 {
     json_t *list = json_array();
     double occupied = cw_costs_occupied(c);
-    if (c->other_s + c->plan_s > 0.4 * occupied)
+    if (cw_costs_wants_larger_batches(c))
         json_array_append_new(list, json_sprintf("batches of %.0f elements are small for operators as cheap as these: larger ones would raise the rate",
                                                  (double)m->elements / (double)CW_MAX(m->batches, 1)));
     if (c->emit_s > 0.2 * occupied && json_array_size(json_object_get(json_object_get(facts, "batch"), "varying")))

@@ -191,6 +191,7 @@ static void pool_facts(struct cw_dispatcher *d, struct job *j, struct cw_facts *
     cw_dp_crew_running_of(j->stream, running);
     if (!d->scales) {
         int n = cw_dp_crew_running(j->stream);
+        f->fixed = true;
         f->pools[f->n_pools++] = (struct cw_pool_facts){.name = CW_POOL_STATIC, .running = n, .maximum = n, .price_per_h = d->worker_price_per_h};
         return;
     }

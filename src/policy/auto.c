@@ -91,9 +91,9 @@ static double doubt(const struct cw_auto *m, const struct cw_outlook *o)
     return cw_auto_error(m) * CW_MIN(delay_s / (SHORT_PART * CW_MAX(best.time_s, 1e-9)), 1);
 }
 
-static void choose(struct cw_auto *m, const struct cw_outlook *o, const struct cw_alternative *chosen, const char *reason, double now_s, struct cw_decision *d)
+static void choose(struct cw_auto *m, const struct cw_outlook *o, const struct cw_alternative *chosen, const struct cw_auto_reason *reason, double now_s, struct cw_decision *d)
 {
-    cw_auto_record(m, o->facts, o, chosen, reason, d);
+    cw_auto_record(m, o, chosen, reason, d);
     take(m, o->facts, chosen, now_s);
 }
 
@@ -106,24 +106,24 @@ static bool judge_fewer(struct cw_auto *m, const struct cw_outlook *o, const str
     struct cw_alternative back = cw_outlook_like(o, stay, m->tried, stay->marker);
     bool go_back = late > 0 && !cw_auto_is_target(m, back.pools); /* the pool may have become smaller meanwhile */
     if (go_back)
-        choose(m, o, &back, "fewer don't do", now_s, d);
+        choose(m, o, &back, &(struct cw_auto_reason){.why = "fewer don't do"}, now_s, d);
     m->tried = -1;
     return go_back;
 }
 
-/* What there is stays: it rests once that is known well, unless one worker fewer may do, too. */
-static void settle(struct cw_auto *m, const struct cw_outlook *o, const struct cw_alternative *stay, double error, double now_s, struct cw_decision *d)
+/* What there is stays, whatever `reason` has that is better: it rests once that is known well, unless one worker fewer may do, too. */
+static void settle(struct cw_auto *m, const struct cw_outlook *o, const struct cw_alternative *stay, const struct cw_auto_reason *reason, double error, double now_s, struct cw_decision *d)
 {
     bool first = m->decisions == 0;
     if (first) {
-        cw_auto_record(m, o->facts, o, stay, "measured", d);
+        cw_auto_record(m, o, stay, reason, d);
         m->decisions = 1;
     }
     double fewer = cw_auto_fewer(m, o, stay, error), before = m->target;
     m->resting = error < CW_AUTO_EXACT && fewer == 0;
     if (fewer > 0 && !first) { /* one decision a report: the next time, then */
         struct cw_alternative less = cw_outlook_like(o, stay, fewer, stay->marker);
-        choose(m, o, &less, "fewer may do", now_s, d);
+        choose(m, o, &less, &(struct cw_auto_reason){.why = "fewer may do"}, now_s, d);
         m->tried = before;
     }
 }
@@ -142,7 +142,7 @@ static void look(struct cw_auto *m, const struct cw_facts *f, double now_s, bool
     struct cw_alternative stay = (predicted ? cw_outlook_keep : cw_outlook_rest)(&o, target, f->marker);
     if (m->tried > 0 && !predicted && judge_fewer(m, &o, &stay, now_s, d))
         return;
-    struct cw_alternative best = cw_outlook_best(&o, first ? 0 : MARKER_GAIN);
+    struct cw_alternative best = cw_outlook_best(&o, first ? 0 : MARKER_GAIN), seems = best;
     bool fills = cw_outlook_fills(&o, best.marker);
     double decisions = fills ? DECISIONS - 1 : DECISIONS; /* one is kept for when it is full */
     double most = predicted && fills ? DECISIONS : DECISIONS_AT_MOST; /* it will be fuller still */
@@ -151,10 +151,11 @@ static void look(struct cw_auto *m, const struct cw_facts *f, double now_s, bool
         best = cw_outlook_like(&o, &best, n, best.marker);
     bool other = !cw_auto_is_target(m, best.pools) || best.marker != f->marker;
     bool worth = trial > 0 ? error < cw_auto_tolerated_error(m, f, &best, now_s) / TRIAL_SURER : pays(m, &o, &best, &stay, decisions, error, now_s);
+    const char *why = predicted ? "more of the epoch is cached now" : first ? "measured" : "measured again";
     if (other && worth && m->decisions < most)
-        choose(m, &o, &best, predicted ? "more of the epoch is cached now" : first ? "measured" : "measured again", now_s, d);
+        choose(m, &o, &best, &(struct cw_auto_reason){why, &seems, trial > 0 ? "what these give is to be known first" : "so many more than were ever measured are a guess"}, now_s, d);
     else if (!predicted)
-        settle(m, &o, &stay, error, now_s, d);
+        settle(m, &o, &stay, &(struct cw_auto_reason){why, &best, trial > 0 ? "that is not known well enough yet" : "would gain too little"}, error, now_s, d);
 }
 
 static void start(struct cw_auto *m, const struct cw_facts *f, double now_s)

@@ -98,5 +98,11 @@ double cw_auto_restrain(const struct cw_auto *m, const struct cw_facts *f, const
 double cw_auto_explore(const struct cw_auto *m, const struct cw_outlook *believed, const struct cw_alternative *stay, double error);
 /* The same, one worker fewer than do, which may do, too. */
 double cw_auto_fewer(const struct cw_auto *m, const struct cw_outlook *o, const struct cw_alternative *stay, double error);
+/* What a record tells beside what is chosen. */
+struct cw_auto_reason {
+    const char *why;                     /* it is decided now */
+    const struct cw_alternative *better; /* what seems better, as far as is known; NULL, or what is chosen: nothing does */
+    const char *but;                     /* why it is not chosen */
+};
 /* Fills in the record of a decision. */
-void cw_auto_record(const struct cw_auto *m, const struct cw_facts *f, const struct cw_outlook *o, const struct cw_alternative *chosen, const char *reason, struct cw_decision *d);
+void cw_auto_record(const struct cw_auto *m, const struct cw_outlook *o, const struct cw_alternative *chosen, const struct cw_auto_reason *reason, struct cw_decision *d);

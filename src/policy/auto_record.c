@@ -1,16 +1,21 @@
 /* The record of a decision of auto: what was seen, what else could be done, why. */
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "base/macro.h"
 #include "policy/auto.h"
 
+#define LEAST_DOUBT 0.01 /* less can't be seen in what is told */
+#define SAME 0.0005      /* of a time: four digits don't tell these apart */
+#define AHEAD 0.02       /* batches that were computed ahead come quicker than workers compute: by so much it is noticed */
+
 static enum cw_bottleneck limit_of(const struct cw_auto *m, const struct cw_facts *f, const struct cw_outlook *o, double capacity, int marker)
 {
     double cached = marker >= 0 && marker == (int)m->marker ? m->cached : 0, s = cw_outlook_batch_s(o, capacity, marker, cached);
     if (s <= o->step_s * (1 + 2 * CW_AUTO_WAITING))
         return CW_BOTTLENECK_CLIENT;
-    if (capacity >= cw_supply_most(&o->supply))
+    if (capacity >= cw_supply_most(&o->supply) && !f->fixed)
         return CW_BOTTLENECK_MAXIMUM;
     double bigger = cw_outlook_batch_s(o, 2 * capacity, marker, cached);
     if (bigger < 0.9 * s)
@@ -23,9 +28,9 @@ static enum cw_bottleneck limit_of(const struct cw_auto *m, const struct cw_fact
 static const char *limit_text(enum cw_bottleneck limit)
 {
     static const char *const texts[] = {
-        [CW_BOTTLENECK_UNKNOWN] = "", [CW_BOTTLENECK_WORKERS] = "more would be faster but not worth it", [CW_BOTTLENECK_CLIENT] = "the client itself is the limit then",
+        [CW_BOTTLENECK_UNKNOWN] = "", [CW_BOTTLENECK_WORKERS] = "computing is the limit then", [CW_BOTTLENECK_CLIENT] = "the client itself is the limit then",
         [CW_BOTTLENECK_STORAGE] = "reading the source is the limit then", [CW_BOTTLENECK_CACHE] = "reading the cache is the limit then",
-        [CW_BOTTLENECK_SCALING] = "more workers hardly help", [CW_BOTTLENECK_MAXIMUM] = "there are no more",
+        [CW_BOTTLENECK_SCALING] = "more workers hardly help", [CW_BOTTLENECK_MAXIMUM] = "there are no more workers",
     };
     return texts[limit];
 }
@@ -45,50 +50,179 @@ static void add_like(struct cw_decision *d, const struct cw_outlook *o, const st
     add_alternative(d, &a);
 }
 
-/* "5", or "5 (4 of near, 1 of far; ...)": of several pools, which and why these. */
-static void put_workers(char *to, size_t size, const struct cw_facts *f, const struct cw_outlook *o, const struct cw_alternative *a)
+/* "5", or "5 (4 of near, 1 of far": who calls it closes the bracket. */
+static size_t put_count(char *to, size_t size, const struct cw_facts *f, const struct cw_alternative *a)
 {
     const char *between = " (";
     size_t n = (size_t)snprintf(to, size, "%d", a->workers);
-    if (f->n_pools < 2)
-        return;
-    for (int i = 0; i < f->n_pools && n < size; i++)
+    for (int i = 0; f->n_pools > 1 && i < f->n_pools && n < size; i++)
         if (a->pools[i] > 0) {
             n += (size_t)snprintf(to + n, size - n, "%s%d of %.20s", between, a->pools[i], f->pools[i].name);
             between = ", ";
         }
-    if (n < size)
+    return CW_MIN(n, size - 1);
+}
+
+/* The same, and why these: "5 (4 of near, 1 of far; ...)". */
+static void put_workers(char *to, size_t size, const struct cw_outlook *o, const struct cw_alternative *a)
+{
+    const struct cw_facts *f = o->facts;
+    size_t n = put_count(to, size, f, a);
+    if (f->n_pools > 1)
         snprintf(to + n, size - n, "; %.20s first: %s)", f->pools[o->supply.order[a->order][0]].name, a->order ? "it is there soonest" : "what it computes costs least");
 }
 
-void cw_auto_record(const struct cw_auto *m, const struct cw_facts *f, const struct cw_outlook *o, const struct cw_alternative *chosen, const char *reason,
-                         struct cw_decision *d)
+/* "cached after decode", "cached nowhere". */
+static void put_place(char to[80], const struct cw_facts *f, int marker)
 {
+    snprintf(to, 80, "cached %s%.60s", marker >= 0 ? "after " : "nowhere", marker >= 0 ? f->markers[marker].name : "");
+}
+
+/* Why not twice as many, though they would be faster: by the rest of the job, or, where that does not tell, by the time for which the workers stay. */
+static void put_more(char *to, size_t size, const struct cw_outlook *o, const struct cw_alternative *chosen)
+{
+    struct cw_alternative more = cw_outlook_like(o, chosen, 2 * chosen->capacity, chosen->marker);
+    bool better = more.time_s <= chosen->time_s && more.cost <= chosen->cost;
+    double less = 1 - (better ? more.held_s / CW_MAX(chosen->held_s, 1e-9) : more.time_s / CW_MAX(chosen->time_s, 1e-9));
+    double dearer = (better ? more.held_cost / CW_MAX(chosen->held_cost, 1e-12) : more.cost / CW_MAX(chosen->cost, 1e-12)) - 1;
+    size_t n = put_count(to, size, o->facts, &more);
+    n += (size_t)snprintf(to + n, size - n, "%s would ", o->facts->n_pools > 1 ? ")" : "");
+    if (n >= size)
+        return;
+    if (less <= 0)
+        snprintf(to + n, size - n, "start too late to gain anything");
+    else if (dearer <= 0)
+        snprintf(to + n, size - n, "hardly gain anything");
+    else
+        snprintf(to + n, size - n, "take %.2g %% less time and cost %.2g %% more%s", 100 * less, 100 * dearer, better ? " as long as they stay" : "");
+}
+
+/* Another marker is to gain a little, so one that gains less is left alone. */
+static void put_other_place(char *to, size_t size, const struct cw_outlook *o, const struct cw_alternative *chosen)
+{
+    char cache[80];
+    size_t n = strlen(to);
+    for (int i = -1; i < o->facts->n_markers; i++) {
+        struct cw_alternative a = cw_outlook_rest(o, chosen->pools, i);
+        if (i == chosen->marker || a.time_s >= chosen->time_s || a.cost >= chosen->cost)
+            continue;
+        put_place(cache, o->facts, i);
+        snprintf(to + n, size - n, "; %s would gain too little", cache);
+        return;
+    }
+}
+
+/* What follows a decision's numbers: the limit, or why no more workers; and what seems better, but is not done. */
+static void put_limit(char *to, size_t size, const struct cw_auto *m, const struct cw_outlook *o, const struct cw_alternative *chosen, const struct cw_auto_reason *reason)
+{
+    const struct cw_facts *f = o->facts;
+    const struct cw_alternative *better = reason->better;
+    enum cw_bottleneck limit = limit_of(m, f, o, chosen->capacity, chosen->marker);
+    char cache[80] = "";
+    size_t n = 0;
+    bool other = better && (memcmp(better->pools, chosen->pools, sizeof(better->pools)) != 0 || better->marker != chosen->marker);
+    bool more = other && better->capacity > chosen->capacity;
+    if (limit == CW_BOTTLENECK_WORKERS && !more)
+        put_more(to, size, o, chosen);
+    else if (!more)
+        snprintf(to, size, "%s", limit_text(limit));
+    if (!other) {
+        put_other_place(to, size, o, chosen);
+        return;
+    }
+    n = more ? 0 : strlen(to);
+    n += (size_t)snprintf(to + n, size - n, "%s", more ? "" : "; ");
+    if (n >= size)
+        return;
+    n += put_count(to + n, size - n, f, better);
+    if (better->marker != chosen->marker)
+        put_place(cache, f, better->marker);
+    snprintf(to + n, size - n, "%s%s%s would seem better, but %s", f->n_pools > 1 ? ")" : "", *cache ? ", " : "", cache, reason->but);
+}
+
+static void put_why(char *to, size_t size, const struct cw_auto *m, const struct cw_outlook *o, const struct cw_alternative *chosen, const struct cw_auto_reason *reason,
+                    const struct cw_seen *seen)
+{
+    char measured[160] = "", workers[200], limit[240], place[80] = "";
+    size_t n = 0;
+    struct cw_outlook sure = *o;
+    sure.doubt = 0;
+    put_workers(workers, sizeof(workers), o, chosen);
+    put_limit(limit, sizeof(limit), m, o, chosen, reason);
+    if (m->interval.n > 0)
+        n = (size_t)snprintf(measured, sizeof(measured), ": %.4g s a batch with %d (step %.4g s)", m->interval.mean, seen->workers, m->step.mean);
+    double computed_s = cw_outlook_batch_s(&sure, cw_auto_running(m, o->facts), (int)m->marker, m->cached);
+    if (m->interval.n > 0 && computed_s > (1 + AHEAD) * m->interval.mean)
+        n += (size_t)snprintf(measured + n, sizeof(measured) - n, ", though by what they compute it is %.4g s", computed_s);
+    if (seen->doubt >= LEAST_DOUBT)
+        snprintf(measured + n, sizeof(measured) - n, ", which may be %.0f %% more", 100 * seen->doubt);
+    if (chosen->marker >= 0)
+        put_place(place, o->facts, chosen->marker);
+    snprintf(to, size, "%s%s; %s%s%s%s %s %.4g s: %s", reason->why, measured, workers, *place ? ", " : "", place, *place ? "," : "", chosen->workers == 1 ? "gives" : "give", chosen->batch_s, limit);
+}
+
+/* Per batch, over the rest of the job. */
+static double rest_s(const struct cw_facts *f, const struct cw_alternative *a)
+{
+    double batches = f->epochs * f->batches_per_epoch - f->batches_done;
+    return batches > 0 ? a->time_s / batches : a->batch_s;
+}
+
+/* The same where only the cache is a question: what was compared is the rest of the job, as nothing of a cache that fills can be seen at once. */
+static void put_cache_why(char *to, size_t size, const struct cw_auto *m, const struct cw_outlook *o, const struct cw_alternative *chosen, const int *running,
+                          const struct cw_auto_reason *reason)
+{
+    const struct cw_facts *f = o->facts;
+    struct cw_alternative other = {.time_s = -1};
+    char measured[96] = "", place[80], otherwise[200] = "";
+    for (int i = -1; i < f->n_markers; i++) {
+        struct cw_alternative a = cw_outlook_rest(o, running, i);
+        if (i != chosen->marker && (other.time_s < 0 || a.time_s < other.time_s))
+            other = a;
+    }
+    if (m->interval.n > 0)
+        snprintf(measured, sizeof(measured), ": %.4g s a batch (step %.4g s)", m->interval.mean, m->step.mean);
+    if (other.time_s >= 0) {
+        put_place(place, f, other.marker);
+        bool same = fabs(other.time_s - chosen->time_s) <= SAME * chosen->time_s;
+        snprintf(otherwise, sizeof(otherwise), ", %s %.4g s%s", place, rest_s(f, &other), same ? ", too" : other.time_s < chosen->time_s ? ", which is too little a gain" : "");
+    }
+    put_place(place, f, chosen->marker);
+    snprintf(to, size, "%s%s; %s the rest of the job takes %.4g s a batch%s", reason->why, measured, place, rest_s(f, chosen), otherwise);
+}
+
+static void add_markers(struct cw_decision *d, const struct cw_outlook *o, const struct cw_alternative *chosen, const int *workers)
+{
+    for (int i = -1; i < o->facts->n_markers && i < 2; i++) {
+        struct cw_alternative other = cw_outlook_rest(o, workers, i);
+        if (i != chosen->marker)
+            add_alternative(d, &other);
+    }
+}
+
+void cw_auto_record(const struct cw_auto *m, const struct cw_outlook *o, const struct cw_alternative *chosen, const struct cw_auto_reason *reason, struct cw_decision *d)
+{
+    const struct cw_facts *f = o->facts;
     int running[CW_POLICY_POOLS] = {0}, n_running = 0;
     for (int i = 0; i < f->n_pools; i++)
         n_running += running[i] = f->pools[i].running;
     if (n_running == 0)
         cw_supply_fill(&o->supply, 0, 1, running);
-    double capacity = cw_auto_running(m, f);
     d->concluded = true;
     d->seen = (struct cw_seen){.step_s = m->step.mean, .wait_s = CW_MAX(m->interval.mean - m->step.mean, 0), .interval_s = m->interval.mean, .compute_s = m->compute.mean,
-                               .busy = m->busy, .error = cw_auto_error(m), .workers = n_running, .marker = (int)m->marker, .cached = m->cached,
-                               .limit = limit_of(m, f, o, capacity, (int)m->marker)};
-    add_alternative(d, chosen);
-    struct cw_alternative other = cw_outlook_rest(o, running, f->marker);
-    add_alternative(d, &other);
-    for (int i = -1; i < f->n_markers && i < 2; i++) {
-        other = cw_outlook_rest(o, chosen->pools, i);
-        if (i != chosen->marker)
-            add_alternative(d, &other);
+                               .busy = m->busy, .error = cw_auto_error(m), .doubt = o->doubt, .workers = n_running, .marker = (int)m->marker, .cached = m->cached,
+                               .limit = limit_of(m, f, o, cw_auto_running(m, f), (int)m->marker)};
+    struct cw_alternative now = cw_outlook_rest(o, running, f->marker), as_is = cw_outlook_rest(o, running, chosen->marker);
+    add_alternative(d, f->fixed ? &as_is : chosen);
+    add_alternative(d, &now);
+    add_markers(d, o, chosen, f->fixed ? running : chosen->pools);
+    if (f->fixed) {
+        put_cache_why(d->why, sizeof(d->why), m, o, &as_is, running, reason);
+        return;
     }
+    if (reason->better)
+        add_alternative(d, reason->better);
     add_like(d, o, chosen, 2 * chosen->capacity);
     add_like(d, o, chosen, chosen->capacity / 2);
-    const char *cache = chosen->marker >= 0 ? f->markers[chosen->marker].name : NULL;
-    char seen[96] = "", workers[200];
-    put_workers(workers, sizeof(workers), f, o, chosen);
-    if (m->interval.n > 0)
-        snprintf(seen, sizeof(seen), ": %.4g s a batch with %d (step %.4g s)", m->interval.mean, n_running, m->step.mean);
-    snprintf(d->why, sizeof(d->why), "%s%s; %s%s%.40s give %.4g s: %s", reason, seen, workers, cache ? ", cached after " : "", cache ? cache : "", chosen->batch_s,
-             limit_text(limit_of(m, f, o, chosen->capacity, chosen->marker)));
+    put_why(d->why, sizeof(d->why), m, o, chosen, reason, &d->seen);
 }

@@ -14,7 +14,7 @@
 
 #define CW_POLICY_POOLS 5 /* four provisioners, and workers that belong to none */
 #define CW_POLICY_MARKERS 16
-#define CW_POLICY_ALTERNATIVES 6
+#define CW_POLICY_ALTERNATIVES 8
 
 /* The pool of workers that belong to none. */
 #define CW_POOL_STATIC "static"
@@ -67,6 +67,7 @@ struct cw_facts {
     int n_clients;
     struct cw_pool_facts pools[CW_POLICY_POOLS];
     int n_pools;
+    bool fixed; /* the workers are those that run, whatever is decided: only where to cache is a question */
     const struct cw_marker_facts *markers; /* at most CW_POLICY_MARKERS, in the pipeline's order */
     int n_markers;
     int marker; /* in use; -1: none */
@@ -98,6 +99,7 @@ struct cw_alternative { /* what else could be done, and what it was thought to g
 struct cw_seen { /* what the decision rests on */
     double step_s, wait_s, interval_s, compute_s, busy; /* per batch */
     double error;                                       /* standard error of the interval, relative */
+    double doubt;                                       /* by this part workers are taken to be slower than measured, in all alternatives */
     int workers, marker;
     double cached;
     enum cw_bottleneck limit;

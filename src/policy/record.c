@@ -32,13 +32,14 @@ static json_t *what_json(const struct cw_decision *d, const struct cw_facts *fac
         n += d->workers[i];
         before += workers_before(facts, i);
     }
-    cw_text_add(&t, "%d worker%s", n, n == 1 ? "" : "s");
-    if (n == before)
+    if (!facts->fixed)
+        cw_text_add(&t, "%d worker%s", n, n == 1 ? "" : "s");
+    if (!facts->fixed && n == before)
         cw_text_add(&t, ", as before");
-    else if (before > 0)
+    else if (!facts->fixed && before > 0)
         cw_text_add(&t, ", %d before", before);
-    if (facts->n_markers > 0) {
-        cw_text_add(&t, "; cached ");
+    if (facts->n_markers > 0 || facts->fixed) {
+        cw_text_add(&t, facts->fixed ? "cached " : "; cached ");
         put_place(&t, marker_name(facts, d->marker));
     }
     if (facts->n_markers > 0 && d->marker != facts->marker) {
@@ -62,7 +63,8 @@ static json_t *pools_json(const struct cw_facts *facts, const int *workers)
 
 static json_t *alternative_json(const struct cw_facts *facts, const struct cw_alternative *a)
 {
-    json_t *o = json_pack("{s:i, s:o, s:f, s:f, s:f}", "workers", a->workers, "cache", marker_json(facts, a->marker), "batch_s", a->batch_s, "time_s", a->time_s, "cost", a->cost);
+    json_t *o = json_pack("{s:i, s:o, s:f, s:f, s:f, s:f, s:f}", "workers", a->workers, "cache", marker_json(facts, a->marker), "batch_s", a->batch_s, "time_s", a->time_s,
+                          "cost", a->cost, "held_s", a->held_s, "held_cost", a->held_cost);
     if (facts->n_pools > 1)
         json_object_set_new(o, "pools", pools_json(facts, a->pools));
     return o;
@@ -77,8 +79,8 @@ json_t *cw_decision_json(const struct cw_decision *d, const struct cw_facts *fac
     for (int i = 0; i < facts->n_pools; i++)
         before[i] = workers_before(facts, i);
     const struct cw_seen *s = &d->seen;
-    return json_pack("{s:o, s:{s:f, s:f, s:f, s:f, s:f, s:f, s:i, s:o, s:f, s:s}, s:o, s:{s:o, s:o}, s:{s:o, s:o}, s:s}", "what", what_json(d, facts), "seen", "step_s", s->step_s,
-                     "wait_s", s->wait_s, "interval_s", s->interval_s, "compute_s", s->compute_s, "busy", s->busy, "error", s->error, "workers", s->workers, "cache",
+    return json_pack("{s:o, s:{s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:i, s:o, s:f, s:s}, s:o, s:{s:o, s:o}, s:{s:o, s:o}, s:s}", "what", what_json(d, facts), "seen", "step_s", s->step_s,
+                     "wait_s", s->wait_s, "interval_s", s->interval_s, "compute_s", s->compute_s, "busy", s->busy, "error", s->error, "doubt", s->doubt, "workers", s->workers, "cache",
                      marker_json(facts, s->marker), "cached", s->cached, "limit", cw_bottleneck_name(s->limit), "alternatives", alternatives, "before", "workers", pools_json(facts, before),
                      "cache", marker_json(facts, facts->marker), "chosen", "workers", pools_json(facts, d->workers), "cache", marker_json(facts, d->marker), "why", d->why);
 }

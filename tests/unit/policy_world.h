@@ -20,6 +20,8 @@ struct world {
     struct cw_policy policy;
     struct cw_policy_memory memory;
     struct cw_decision last;
+    double idle;   /* the part of a worker's time that it waits */
+    bool fixed;
     double uneven; /* variance of waits, relative to the square of the interval: batches come a split at a time */
 };
 
@@ -55,7 +57,8 @@ static inline void pass(struct world *w, double seconds)
     f.batches_done = w->done;
     f.epoch = floor(w->done / w->batches);
     f.pools[0] = (struct cw_pool_facts){.name = "remote", .running = w->running, .starting = w->wanted - w->running, .maximum = w->maximum, .price_per_h = 0.4,
-                                        .start_delay_s = w->delay_s, .compute = exactly(n, compute), .busy = compute / w->running / interval};
+                                        .start_delay_s = w->delay_s, .compute = exactly(n, compute), .busy = (1 - w->idle) * compute / w->running / interval};
+    f.fixed = w->fixed;
     w->last = (struct cw_decision){0};
     w->policy.decide(&w->policy, &w->memory, &f, w->now_s, &w->last);
     if (w->last.workers[0] != w->wanted || w->last.marker != w->marker)

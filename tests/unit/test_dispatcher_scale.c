@@ -487,7 +487,7 @@ static void where_it_is_cached(struct run *u)
     const json_t *last = json_object_get(json_array_get(decisions, json_array_size(decisions) - 1), "record");
     assert_true(json_is_null(json_object_get(json_object_get(last, "chosen"), "cache")));
     assert_string_equal(json_string_value(json_object_get(json_object_get(last, "seen"), "cache")), "good");
-    assert_non_null(strstr(json_string_value(json_object_get(last, "what")), "; cached nowhere, after good before"));
+    assert_non_null(strstr(json_string_value(json_object_get(last, "what")), "cached nowhere, after good before"));
     logged(u, decisions);
     json_decref(decisions);
     second(u, c, &x);

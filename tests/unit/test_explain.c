@@ -96,6 +96,28 @@ static void limited_by(struct made *m, const char *kind, const char *op)
     free(m);
 }
 
+/* It was said of any run that spent time between operators: of one that waited for who takes the batches, with operators that are dear, too. */
+static void larger_batches_are_advised_where_they_would_help(void **state)
+{
+    (void)state;
+    struct made *m = make();
+    costs(m, 1, 1 * US, 1 * US);
+    m->c.other_s = 2 * US;
+    m->c.cpu_s += 2 * US;
+    assert_true(cw_costs_wants_larger_batches(&m->c));
+    m->c.taken = 200; /* nobody wants more */
+    assert_false(cw_costs_wants_larger_batches(&m->c));
+    m->c.taken = 0;
+    m->c.consumer_s = 1 * MS;
+    assert_false(cw_costs_wants_larger_batches(&m->c));
+    m->c.consumer_s = 0;
+    costs(m, 2, 444 * US, 444 * US); /* an operator that is dear */
+    assert_false(cw_costs_wants_larger_batches(&m->c));
+    m->c.other_s = 400 * US; /* nearly as much */
+    assert_false(cw_costs_wants_larger_batches(&m->c));
+    free(m);
+}
+
 static void names_what_limits(void **state)
 {
     (void)state;
@@ -538,6 +560,7 @@ int main(void)
         cmocka_unit_test(small_gains_are_left_out),
         cmocka_unit_test(finds_operators_that_could_stand_elsewhere),
         cmocka_unit_test(finds_crops_that_could_be_earlier),
+        cmocka_unit_test(larger_batches_are_advised_where_they_would_help),
         cmocka_unit_test(finds_places_for_a_cache),
         cmocka_unit_test(applies_changes),
         cmocka_unit_test(the_speed_of_a_cache_is_measured),

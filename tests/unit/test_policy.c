@@ -224,6 +224,8 @@ static void test_what_is_decided_in_words(void **state)
     f.pools[0].name = "near";
     d.workers[0] = 1;
     check_what(&d, &f, "1 worker"); /* the first one */
+    f.fixed = true; /* nobody decides about workers */
+    check_what(&d, &f, "cached nowhere");
 }
 
 /* ---- what they share ---- */

@@ -188,6 +188,82 @@ static void test_auto_keeps_to_the_pool(void **state)
     assert_int_equal(w.wanted, 20);
 }
 
+/* It said that more would not be worth it, and beside it stood more that were faster and cheaper: they were not tried at once, as they were a guess. */
+static void test_auto_says_what_it_holds_back(void **state)
+{
+    (void)state;
+    struct world w = world_new("auto");
+    w.step_s = 0.01;
+    w.curve = (const double[]){0.4, 0.2, 0.14, 0.1, 0.08, 0.07};
+    w.n_curve = w.maximum = 6;
+    w.idle = 0.5; /* something else is waited for: what more workers give is not known */
+    while (!w.last.concluded)
+        pass(&w, 1);
+    assert_int_equal(w.wanted, 4);
+    const struct cw_alternative *chosen = &w.last.alternatives[0];
+    bool better = false;
+    for (int i = 1; i < w.last.n_alternatives; i++)
+        better |= w.last.alternatives[i].workers == 6 && w.last.alternatives[i].time_s < chosen->time_s && w.last.alternatives[i].cost < chosen->cost;
+    assert_true(better);
+    assert_non_null(strstr(w.last.why, ": 6 would seem better, but so many more than were ever measured are a guess"));
+}
+
+/* Twice as many are dearer: that is said with the numbers that stand beside it. */
+static void test_auto_says_what_more_would_cost(void **state)
+{
+    (void)state;
+    double curve[64];
+    struct world w = world_new("auto");
+    for (int i = 0; i < 64; i++)
+        curve[i] = 4.0 / (i + 1) + 0.4;
+    w.curve = curve;
+    w.n_curve = 64;
+    w.objective = CW_OBJECTIVE_COST;
+    char last[sizeof(w.last.why)] = "";
+    while (w.now_s < 600) {
+        pass(&w, 1);
+        if (w.last.concluded)
+            memcpy(last, w.last.why, sizeof(last));
+    }
+    assert_non_null(strstr(last, "% less time and cost "));
+}
+
+/* A job that is short beside the start of workers: they are taken to be slower than measured, and it was told as if that was measured. */
+static void test_auto_says_what_it_doubts(void **state)
+{
+    (void)state;
+    struct world w = world_new("auto");
+    w.step_s = 0.1;
+    w.work_s = 0.4;
+    w.delay_s = 30;
+    w.batches = 100;
+    w.uneven = 1;
+    while (!w.last.concluded)
+        pass(&w, 1);
+    assert_true(w.last.seen.doubt > 0.02);
+    const struct cw_alternative *now = &w.last.alternatives[1];
+    assert_int_equal(now->workers, 1);
+    assert_true(fabs(now->batch_s / (0.4 * (1 + w.last.seen.doubt)) - 1) < 0.01);
+    assert_non_null(strstr(w.last.why, "which may be "));
+}
+
+/* Of a service without a policy, and of a process by itself, workers are none of what is decided: it named as many as would do. */
+static void test_auto_speaks_of_the_cache_alone_where_workers_are_given(void **state)
+{
+    (void)state;
+    struct world w = world_new("auto");
+    with_marker(&w, 1e12);
+    w.running = w.wanted = w.maximum = 2;
+    w.fixed = true;
+    while (!w.last.concluded)
+        pass(&w, 1);
+    assert_true(w.last.marker >= 0);
+    assert_non_null(strstr(w.last.why, "; cached after decode the rest of the job takes "));
+    assert_non_null(strstr(w.last.why, ", cached nowhere 0.5 s"));
+    for (int i = 0; i < w.last.n_alternatives; i++)
+        assert_int_equal(w.last.alternatives[i].workers, 2);
+}
+
 static void test_auto_looks_again_when_the_objective_changes(void **state)
 {
     (void)state;
@@ -267,6 +343,10 @@ int main(void)
         cmocka_unit_test(test_auto_names_storage),
         cmocka_unit_test(test_auto_decides_soon_though_batches_come_in_bursts),
         cmocka_unit_test(test_auto_keeps_to_the_pool),
+        cmocka_unit_test(test_auto_says_what_it_holds_back),
+        cmocka_unit_test(test_auto_says_what_more_would_cost),
+        cmocka_unit_test(test_auto_says_what_it_doubts),
+        cmocka_unit_test(test_auto_speaks_of_the_cache_alone_where_workers_are_given),
         cmocka_unit_test(test_auto_looks_again_when_the_objective_changes),
         cmocka_unit_test(test_auto_keeps_what_it_decided_when_pools_change),
         cmocka_unit_test(test_pools_in_a_record),

@@ -37,9 +37,10 @@ const MARKER_COLUMNS = [
 ];
 
 const SEEN = [["step_s", "Step of the client", seconds], ["wait_s", "Waited per batch", seconds], ["compute_s", "Computing per batch", seconds], ["busy", "Workers busy", percent],
-  ["cache", "Cached after", (v) => v ?? "nothing"], ["cached", "Cached of the epoch", percent], ["error", "Uncertainty", percent], ["limit", "Limit", (v) => v]];
-const ALTERNATIVES = [["workers", "Workers", number], ["cache", "Cached after", (v) => v ?? "nothing"], ["batch_s", "Per batch", seconds], ["time_s", "Rest of the job", duration],
-  ["cost", "Its cost", number]];
+  ["cache", "Cached after", (v) => v ?? "nothing"], ["cached", "Cached of the epoch", percent], ["error", "Uncertainty", percent], ["doubt", "Taken to be slower by", percent], ["limit", "Limit", (v) => v]];
+const OF_POOLS = (n, { pools }) => (pools ? `${number(n)} (${Object.entries(pools).filter(([, k]) => k > 0).map(([name, k]) => `${number(k)} of ${name}`).join(", ")})` : number(n));
+const ALTERNATIVES = [["workers", "Workers", OF_POOLS], ["cache", "Cached after", (v) => v ?? "nothing"], ["batch_s", "Per batch", seconds], ["time_s", "Rest of the job", duration],
+  ["cost", "Its cost", number], ["held_s", "As long as they stay", duration], ["held_cost", "Its cost", number]];
 
 // ---- what happened ----
 
@@ -65,7 +66,7 @@ function happened(decisions, history) {
 
 function details(record) {
   if (record.alternatives.length === 0 && !(record.seen.interval_s > 0)) return [];
-  const rows = record.alternatives.map((a) => element("tr", {}, ...ALTERNATIVES.map(([key, , format]) => element("td", { class: "numeric" }, format(a[key])))));
+  const rows = record.alternatives.map((a) => element("tr", {}, ...ALTERNATIVES.map(([key, , format]) => element("td", { class: "numeric" }, format(a[key], a)))));
   return [element("details", {},
     element("summary", {}, "What was seen, and what else could be done"),
     element("dl", { class: "seen" }, ...SEEN.map(([key, title, format]) => element("div", {}, element("dt", {}, title), element("dd", {}, format(record.seen[key]))))),
