@@ -32,6 +32,15 @@ static inline struct world world_new(const char *policy)
     return w;
 }
 
+/* A client that takes so long for a step, and workers that compute so long for a batch. */
+static inline struct world world_of(const char *policy, double step_s, double work_s)
+{
+    struct world w = world_new(policy);
+    w.step_s = step_s;
+    w.work_s = work_s;
+    return w;
+}
+
 static inline double supply(const struct world *w)
 {
     if (w->curve)

@@ -11,9 +11,7 @@
 static void test_auto_stays_with_a_client_that_is_the_limit(void **state)
 {
     (void)state;
-    struct world w = world_new("auto");
-    w.step_s = 1;
-    w.work_s = 0.3;
+    struct world w = world_of("auto", 1, 0.3);
     int records = 0;
     for (int i = 0; i < 3000; i++) {
         pass(&w, 1);
@@ -27,9 +25,7 @@ static void test_auto_stays_with_a_client_that_is_the_limit(void **state)
 static void test_auto_jumps(void **state)
 {
     (void)state;
-    struct world w = world_new("auto");
-    w.step_s = 0.1;
-    w.work_s = 1.95;
+    struct world w = world_of("auto", 0.1, 1.95);
     w.delay_s = 10;
     pass_until(&w, 300, 0.5);
     assert_int_equal(w.running, 20);
@@ -63,17 +59,24 @@ static void test_auto_tries_fewer(void **state)
     }
 }
 
-/* A store that nobody reads was measured anew, a little quicker or slower: each time fewer were tried again. */
-static void test_auto_tries_fewer_once_whatever_the_store_does(void **state)
+/* Five workers, where four nearly do. */
+static struct world five_do(void)
 {
-    (void)state;
-    double curve[16];
+    static double curve[16];
     for (int i = 0; i < 16; i++)
         curve[i] = 0.41 / (i + 1);
     struct world w = world_new("auto");
     w.step_s = 0.1;
     w.curve = curve;
     w.n_curve = 16;
+    return w;
+}
+
+/* A store that nobody reads was measured anew, a little quicker or slower: each time fewer were tried again. */
+static void test_auto_tries_fewer_once_whatever_the_store_does(void **state)
+{
+    (void)state;
+    struct world w = five_do();
     w.n_markers = 1;
     w.marker = -1;
     w.markers[0] = (struct cw_marker_facts){.name = "decode", .prefix_s = 0.3, .bytes = 1e9};
@@ -90,13 +93,7 @@ static void test_auto_tries_fewer_once_whatever_the_store_does(void **state)
 static void test_auto_tries_fewer_once_whatever_the_pool_does(void **state)
 {
     (void)state;
-    double curve[16];
-    for (int i = 0; i < 16; i++)
-        curve[i] = 0.41 / (i + 1);
-    struct world w = world_new("auto");
-    w.step_s = 0.1;
-    w.curve = curve;
-    w.n_curve = 16;
+    struct world w = five_do();
     w.epochs = 1000;
     for (int i = 0; i < 20; i++) {
         w.maximum = i % 2 ? 6 : 5;
@@ -123,9 +120,7 @@ static void test_auto_tries_fewer_once_whatever_the_pool_does(void **state)
 static void test_auto_follows_demand(void **state)
 {
     (void)state;
-    struct world w = world_new("auto");
-    w.step_s = 0.2;
-    w.work_s = 1.5;
+    struct world w = world_of("auto", 0.2, 1.5);
     pass_until(&w, 200, 1);
     assert_int_equal(w.running, 8);
     w.step_s = 0.1; /* twice the demand */
@@ -143,9 +138,7 @@ static void test_auto_follows_demand(void **state)
 static void test_auto_names_storage(void **state)
 {
     (void)state;
-    struct world w = world_new("auto");
-    w.step_s = 0.05;
-    w.work_s = 1;
+    struct world w = world_of("auto", 0.05, 1);
     w.floor_s = 0.2;
     w.storage.source_bytes = 1e8;
     bool named = false;
@@ -162,9 +155,7 @@ static void test_auto_names_storage(void **state)
 static void test_auto_decides_soon_though_batches_come_in_bursts(void **state)
 {
     (void)state;
-    struct world w = world_new("auto");
-    w.step_s = 0.05;
-    w.work_s = 0.4;
+    struct world w = world_of("auto", 0.05, 0.4);
     w.uneven = 2;
     pass_until(&w, 8, 1);
     assert_int_equal(w.wanted, 8);
@@ -173,9 +164,7 @@ static void test_auto_decides_soon_though_batches_come_in_bursts(void **state)
 static void test_auto_keeps_to_the_pool(void **state)
 {
     (void)state;
-    struct world w = world_new("auto");
-    w.step_s = 0.1;
-    w.work_s = 2;
+    struct world w = world_of("auto", 0.1, 2);
     w.maximum = 8;
     pass_until(&w, 100, 1);
     assert_int_equal(w.wanted, 8);
@@ -232,9 +221,7 @@ static void test_auto_says_what_more_would_cost(void **state)
 static void test_auto_says_what_it_doubts(void **state)
 {
     (void)state;
-    struct world w = world_new("auto");
-    w.step_s = 0.1;
-    w.work_s = 0.4;
+    struct world w = world_of("auto", 0.1, 0.4);
     w.delay_s = 30;
     w.batches = 100;
     w.uneven = 1;

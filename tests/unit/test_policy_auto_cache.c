@@ -49,10 +49,8 @@ static void decodes_into_a_cache(struct world *w, double prefix_s)
 static void test_auto_counts_the_first_epoch_of_many(void **state)
 {
     (void)state;
-    struct world w = world_new("auto");
+    struct world w = world_of("auto", 0.1, 0.32);
     decodes_into_a_cache(&w, 0.32);
-    w.step_s = 0.1;
-    w.work_s = 0.32;
     pass_until(&w, 60, 1);
     assert_int_equal(w.running, 4);
     w.step_s = 0.05;
@@ -64,10 +62,8 @@ static void test_auto_counts_the_first_epoch_of_many(void **state)
     assert_int_equal(w.marker, 0);
     assert_int_equal(w.decisions, 3);
 
-    w = world_new("auto"); /* four are cheaper, and the client waits 5 % of the time: of the whole job that is nothing */
+    w = world_of("auto", 0.1, 0.42); /* four are cheaper, and the client waits 5 % of the time: of the whole job that is nothing */
     decodes_into_a_cache(&w, 0.42);
-    w.step_s = 0.1;
-    w.work_s = 0.42;
     pass_until(&w, 600, 1);
     assert_int_equal(w.running, 5);
     assert_int_equal(w.decisions, 1);
@@ -78,10 +74,8 @@ static void test_auto_follows_a_cache_that_is_known_bit_by_bit(void **state)
 {
     (void)state;
     for (int steps = 1; steps <= 5; steps++) {
-        struct world w = world_new("auto");
+        struct world w = world_of("auto", 0.15, 0.33);
         decodes_into_a_cache(&w, 0.32);
-        w.step_s = 0.15;
-        w.work_s = 0.33;
             w.batches = 800;
         pass_until(&w, 30, 0.5);
         assert_int_equal(w.running, 3);
