@@ -30,7 +30,7 @@ class Photos(Dataset):
 def collate(samples):
     pixels = torch.empty((len(samples), SIZE, SIZE, 3), dtype=torch.uint8)
     rows = pixels.numpy()
-    for row, (image, _) in zip(rows, samples, strict=True):
+    for row, (image, _) in zip(rows, samples):
         row[:] = image
     return pixels, torch.tensor([label for _, label in samples])
 

@@ -190,6 +190,7 @@ def commands(args, python, files, paths):
         result["python_photographs"] = [*script, "photographs", shards, *threads, *epochs]
         result["python_photographs_first"] = [*script, "photographs", shards, *threads, "--batch", "32", "--batches", "1"]
         result["raw_function"] = [python, BENCH / "raw_function.py", shards, *threads, *epochs]
+        result["python_import"] = [*script, "import", "cachew"]
         result["python_numbers"] = [*script, "numbers", str(args.elements // 10), *threads]
     else:
         say(f"{args.cachew} is missing: only the peers are measured")

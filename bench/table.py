@@ -42,6 +42,7 @@ NAMES = {
     "pause_drain": "a worker is drained",
     "service_job": "first batch of a job",
     "service_start": "cachew up is ready",
+    "python_import": "import cachew",
     "service_idle": "the busiest process",
     "overhead_auto": "policy auto",
     "overhead_all": "all serve a job",
@@ -144,6 +145,7 @@ SECTIONS = [
     ("Workers in order: 3,000 records in splits of one batch", "batches/s", 1, batches, "service_records_six", ["service_records_six", "service_records_one"]),
     ("The longest wait for a batch, beyond that without faults", "s", 3, seconds, "pause_worker", ["pause_worker", "pause_dispatcher", "pause_drain"]),
     ("First batch of 32 from a warm service, since process start", "s", 3, first, "service_job", ["service_job"]),
+    ("Importing the package, beyond NumPy", "s", 4, seconds, "python_import", ["python_import"]),
     ("Start of a service", "s", 3, seconds, "service_start", ["service_start"]),
     ("CPU while a job is held", "% of a core", 3, percent, "service_idle", ["service_idle"]),
     (

@@ -1,4 +1,4 @@
-"""Photographs as NumPy batches, augmented and shuffled. After `make demo`:
+"""Photographs as NumPy batches, augmented and shuffled. After `./demo`:
 
     python examples/first_batches.py build/photos
 """

@@ -1,4 +1,4 @@
-"""Trains a small network on the photographs of `make demo`: from which photograph was this picture cut? train_jax.py does the same with JAX.
+"""Trains a small network on the photographs of `./demo`: from which photograph was this picture cut? train_jax.py does the same with JAX.
 
     python examples/train_torch.py --photos build/photos
     python examples/train_torch.py --photos build/photos --stop-after 200    # ends in the middle, as an interrupted job does

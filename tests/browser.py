@@ -10,7 +10,8 @@ import shutil
 import subprocess
 import time
 
-TIMEOUT_S = 60
+from deadlines import HANG_S
+
 PROGRAM = shutil.which("chromium-headless-shell") or shutil.which("chromium")
 KEYS = {"Tab": (9, ""), "Enter": (13, "\r"), "ArrowLeft": (37, ""), "ArrowRight": (39, ""), "Home": (36, ""), "End": (35, ""), "Space": (32, " ")}
 
@@ -21,6 +22,10 @@ UNTIL = """new Promise((done) => {
     watch.observe(document, {subtree: true, childList: true, characterData: true, attributes: true});
     look();
 })"""
+
+
+# A page gives up an answer after a time. Here it waits until there is one, or the connection ends.
+NO_DEADLINES = "AbortSignal.timeout = () => new AbortController().signal"
 
 
 class Gone(Exception):
@@ -35,8 +40,21 @@ class Browser:
         self.back, home = os.pipe()
         # The protocol is spoken over 3 and 4, which may be taken here.
         theirs = [fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, 10) for fd in (away, home)]
-        words = [PROGRAM, "--headless", "--remote-debugging-pipe", f"--user-data-dir={directory}", "--no-first-run", "--disable-gpu", "--disable-dev-shm-usage",
-                 "--disable-background-networking", "--disable-component-update", "--force-color-profile=srgb", "about:blank"]
+        words = [
+            PROGRAM,
+            "--headless",
+            "--remote-debugging-pipe",
+            f"--user-data-dir={directory}",
+            "--no-first-run",
+            "--disable-gpu",
+            "--disable-dev-shm-usage",
+            "--disable-background-networking",
+            "--disable-component-update",
+            "--disable-hang-monitor",
+            "--disable-gpu-watchdog",
+            "--force-color-profile=srgb",
+            "about:blank",
+        ]
         if os.geteuid() == 0:  # its sandbox is for others than root
             words.insert(1, "--no-sandbox")
         self.process = subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, close_fds=False,
@@ -54,7 +72,7 @@ class Browser:
         """The result of a command. What happens meanwhile goes to the pages."""
         number = next(self.ids)
         os.write(self.out, json.dumps({"id": number, "method": method, "params": params, **({"sessionId": session} if session else {})}).encode() + b"\0")
-        until = time.monotonic() + TIMEOUT_S
+        until = time.monotonic() + HANG_S
         while True:
             message = self.read(until, method, params)
             if message.get("id") == number:
@@ -80,7 +98,7 @@ class Browser:
         with contextlib.suppress(Gone, TimeoutError, BrokenPipeError, AssertionError):
             self.call("Browser.close")
         try:
-            self.process.wait(TIMEOUT_S)
+            self.process.wait(HANG_S)
         finally:
             self.process.kill()
             self.process.wait()
@@ -97,6 +115,7 @@ class Page:
         browser.pages[session] = self
         for domain in ("Page", "Runtime", "Log", "Network", "Accessibility"):
             self.call(f"{domain}.enable")
+        self.call("Page.addScriptToEvaluateOnNewDocument", source=NO_DEADLINES)
         self.size(width, height)
 
     def call(self, method, **params):
@@ -118,7 +137,7 @@ class Page:
         loaded = self.loaded
         answer = self.call("Page.navigate", url=url)
         assert "errorText" not in answer, (url, answer)
-        until = time.monotonic() + TIMEOUT_S
+        until = time.monotonic() + HANG_S
         while self.loaded == loaded and "loaderId" in answer:  # else it is another place of the same page
             self.browser.read(until, "load", url)
 
@@ -137,7 +156,7 @@ class Page:
 
     def until_asked(self, n):
         """It has asked for something so many times."""
-        until = time.monotonic() + TIMEOUT_S
+        until = time.monotonic() + HANG_S
         while len(self.asked) < n:
             self.browser.read(until, "asked", n)
 

@@ -25,8 +25,9 @@ from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE))
-from caches import TIMEOUT_S, cachew, left_over, run, used_bytes, words, write  # noqa: E402
+from caches import SLEEPING, cachew, environment, left_over, run, used_bytes, words, write  # noqa: E402
 from daemons import Daemons  # noqa: E402
+from deadlines import HANG_S  # noqa: E402
 
 QUOTA = 2 << 20           # of the 4.9 MB that an epoch is
 SMALL_FILES = 4 << 10     # a set's, that are not segments: they are written whether or not there is room
@@ -93,10 +94,10 @@ class Life:
 
     def start(self, *given, crash=None):
         return subprocess.Popen(words("run", self.pipeline, "--digest", "--json", *given), stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
-                                env={**os.environ, **({"CACHEW_CRASH": crash} if crash else {})})
+                                env=environment(SLEEPING, {"CACHEW_CRASH": crash} if crash else {}))
 
     def delivered(self, process):
-        out, _ = process.communicate(timeout=TIMEOUT_S)
+        out, _ = process.communicate(timeout=HANG_S)
         assert process.returncode == 0, (process.returncode, out[-2000:])
         assert json.loads(out.splitlines()[-1])["digest"] == self.wanted, out
 
@@ -104,7 +105,7 @@ class Life:
         """Whether it died. At times another one has the directory, too: it goes on."""
         other = self.start(*setting, *self.caching()) if self.draw.random() < 0.3 else None
         one = self.start(*setting, *self.caching(), crash=at if isinstance(at, str) else None)
-        first_end([one], TIMEOUT_S if isinstance(at, str) else at)
+        first_end([one], HANG_S if isinstance(at, str) else at)
         one.kill()
         one.communicate()
         if other:
@@ -121,7 +122,7 @@ class Life:
             return daemons.start("dispatcher", "--listen", address, "--state-dir", logs, env=env)
 
         def worker(env=None):
-            return daemons.start("worker", "--dispatcher", address, "--memory", "256M", "--threads", 1, *self.caching(), env=env)
+            return daemons.start("worker", "--dispatcher", address, "--memory", "256M", "--threads", 1, *self.caching(), env={**SLEEPING, **(env or {})})
 
         try:
             victim = dispatcher("127.0.0.1:0")
@@ -133,7 +134,7 @@ class Life:
                 victim.end()
                 victim = dispatcher(address, crash)
             job = self.start(*setting, "--service", address, "--job", "one")
-            first_end([victim.process, job], TIMEOUT_S if isinstance(at, str) else at)
+            first_end([victim.process, job], HANG_S if isinstance(at, str) else at)
             died = victim.process.poll() is not None or not isinstance(at, str)
             if died:
                 victim.end(signal.SIGKILL)

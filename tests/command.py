@@ -2,16 +2,18 @@
 
 CACHEW names it (default build/cachew)."""
 
+import functools
 import json
 import os
 import subprocess
-import time
 
+from deadlines import HANG_S, PATIENT
 from example_data import CACHEW
 
 SANITIZED = bool(os.environ.get("CACHEW_SANITIZED"))
 MASK128 = (1 << 128) - 1
-TIMEOUT_S = 120
+# Verbs that take `--wait`, the deadline for a batch or an answer.
+WAITING_VERBS = (["run"], ["explain"], ["cache", "warm"], ["jobs"], ["workers"], ["top"])
 
 
 class Ran:
@@ -27,10 +29,26 @@ class Ran:
         return self.json["error"]
 
 
-def cachew(*words, env=None, timeout=TIMEOUT_S, cwd=None):
-    done = subprocess.run([CACHEW, *map(str, words)], check=False, capture_output=True, text=True, timeout=timeout, cwd=cwd,
-                          env={**os.environ, **(env or {})})
+def patient(words):
+    """Returns the words of a command line, with `--wait HANG_S` unless they set a deadline."""
+    words = [*map(str, words)]
+    for verb in WAITING_VERBS:
+        if words[:len(verb)] == verb and not any(word.startswith("--wait") for word in words):
+            return [*verb, "--wait", str(HANG_S), *words[len(verb):]]
+    return words
+
+
+def cachew(*words, env=None, timeout=HANG_S, cwd=None):
+    done = subprocess.run([CACHEW, *patient(words)], check=False, capture_output=True, text=True, timeout=timeout, cwd=cwd,
+                          env={**os.environ, **PATIENT, **(env or {})})
     return Ran(done.returncode, done.stdout, done.stderr)
+
+
+@functools.cache
+def need_test_build():
+    """For tests that need modelled costs, slow storage or the policy `script`."""
+    told = subprocess.run([CACHEW, "doctor", "--crash-points", "--json"], check=True, capture_output=True, text=True).stdout
+    assert json.loads(told)["crash_points"], f"{CACHEW} is not a test build (meson setup -Dcrash_points=true)"
 
 
 def run(pipeline, *words, code=0, **options):
@@ -63,10 +81,3 @@ SHUFFLE = {"op": "shuffle"}
 
 def read_log(path):
     return [json.loads(line) for line in path.read_text().splitlines()]
-
-
-def wait_for(condition, timeout_s=30):
-    end = time.monotonic() + timeout_s
-    while not condition():
-        assert time.monotonic() < end
-        time.sleep(0.01)

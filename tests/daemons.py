@@ -1,6 +1,7 @@
-"""Dispatchers and workers as processes, for tests: started on port 0, waited for by the line that says that they are ready, ended with the test.
-And what tests do with them: ask, run jobs, wait."""
+"""Dispatchers, workers and jobs as processes, for tests. Daemons listen on port 0, are waited for by the line that says
+that they are ready, and end with the test. No process is given up because it is slow, unless a test asks for it."""
 
+import contextlib
 import json
 import os
 import signal
@@ -8,9 +9,9 @@ import subprocess
 import urllib.error
 import urllib.request
 
+from command import cachew, patient
+from deadlines import HANG_S, PATIENT
 from example_data import CACHEW
-
-TIMEOUT_S = 120
 
 
 class Daemon:
@@ -19,11 +20,11 @@ class Daemon:
     def __init__(self, directory, verb, *words, env=None, preexec_fn=None):
         self.err_path = directory / f"{verb}-{len(list(directory.iterdir()))}.err"
         with self.err_path.open("w") as err:
-            self.process = subprocess.Popen([CACHEW, verb, *map(str, words)], stdout=subprocess.PIPE, stderr=err, text=True, env={**os.environ, **(env or {})},
-                                            preexec_fn=preexec_fn)
+            self.process = subprocess.Popen([CACHEW, verb, *map(str, words)], stdout=subprocess.PIPE, stderr=err, text=True,
+                                            env={**os.environ, **PATIENT, **(env or {})}, preexec_fn=preexec_fn)
         line = self.process.stdout.readline()
         if not line:
-            self.process.wait(TIMEOUT_S)
+            self.process.wait(HANG_S)
             self.process.stdout.close()
             raise AssertionError((verb, words, self.process.returncode, self.err))
         self.ready = json.loads(line)["ready"]
@@ -39,7 +40,7 @@ class Daemon:
     def get(self, path):
         """(status, body) of its page."""
         try:
-            with urllib.request.urlopen(f"http://{self.ready['http']}{path}", timeout=TIMEOUT_S) as answer:
+            with urllib.request.urlopen(f"http://{self.ready['http']}{path}", timeout=HANG_S) as answer:
                 return answer.status, answer.read().decode()
         except urllib.error.HTTPError as e:
             return e.code, e.read().decode()
@@ -54,7 +55,7 @@ class Daemon:
         if self.process.poll() is None:
             self.process.send_signal(how)
         try:
-            code = self.process.wait(TIMEOUT_S)
+            code = self.process.wait(HANG_S)
         except subprocess.TimeoutExpired:
             self.process.kill()
             raise
@@ -91,26 +92,26 @@ class Daemons:
         assert not late, late
 
 
-def said(*words):
-    """What a command with --json printed."""
-    ran = subprocess.run([CACHEW, *map(str, words)], check=False, capture_output=True, text=True, timeout=TIMEOUT_S)
-    assert ran.returncode == 0, (words, ran)
-    return json.loads(ran.stdout)
+def answer(*words):
+    """Returns what a command with --json printed."""
+    ran = cachew(*words, "--json")
+    assert ran.code == 0, (words, ran.out, ran.err)
+    return ran.json
 
 
-def run(pipeline, *words):
-    """A job, under way: digest() waits for its end."""
-    return subprocess.Popen([CACHEW, "run", pipeline, "--digest", "--json", *map(str, words)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+def start_job(pipeline, *words, stdout=subprocess.PIPE):
+    """Starts `cachew run`; returns its process."""
+    words = patient(["run", pipeline, *words])
+    return subprocess.Popen([CACHEW, *words], stdout=stdout, stderr=subprocess.PIPE, text=True, env={**os.environ, **PATIENT})
 
 
-def digest(process):
-    out, err = process.communicate(timeout=TIMEOUT_S)
-    assert process.returncode == 0, err
-    return json.loads(out.splitlines()[-1])["digest"]
-
-
-def wait(what):
-    """Asked again and again until it is true: the daemons' own limits end what does not become so."""
-    while not (found := what()):
-        pass
-    return found
+@contextlib.contextmanager
+def endless_job(pipeline, service, name):
+    """A job of a service, a Daemon, that runs until the block ends. Gives its process."""
+    words = ["--service", service.address, "--job", name, "--epochs", 1000000]
+    with start_job(pipeline, *words, stdout=subprocess.DEVNULL) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
+            process.communicate()

@@ -60,7 +60,8 @@ def load(path: Path) -> tuple[list[int], list[list[Component]], list[Component],
                 joined = data.tobytes()
                 batch.append((name, "bytes", (len(lengths),) if leading else (), le64(*lengths) + joined))
                 at = 0
-                for row, length in zip(rows, lengths, strict=True):
+                assert len(lengths) == len(rows)
+                for row, length in zip(rows, lengths):
                     row.append((name, "bytes", (), le64(length) + joined[at : at + length]))
                     at += length
                 continue

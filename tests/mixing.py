@@ -52,8 +52,8 @@ def run(cachew, directory, pipeline, seed):
     file, log = directory / "pipeline.json", directory / "log"
     file.write_text(json.dumps({"cachew": 1, "pipeline": pipeline}))
     log.unlink(missing_ok=True)
-    subprocess.run([cachew, "run", file, "--seed", str(seed), "--log", log, "--index-dir", directory / "index"], check=True,
-                   stdout=subprocess.DEVNULL)
+    subprocess.run([cachew, "run", file, "--seed", str(seed), "--log", log, "--index-dir", directory / "index", "--wait", "3600"],
+                   check=True, stdout=subprocess.DEVNULL)
     with open(log) as lines:
         return [record.split(":") for line in lines for record in json.loads(line)["records"]]
 

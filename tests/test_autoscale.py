@@ -7,95 +7,101 @@ import json
 import os
 import random
 import signal
-import subprocess
-import sys
 import time
 from pathlib import Path
 
 import pytest
 
-HERE = Path(__file__).resolve().parent
-sys.path.insert(0, str(HERE))
-from command import wait_for  # noqa: E402
-from daemons import TIMEOUT_S, Daemons, digest, run, said, wait  # noqa: E402
-from example_data import CACHEW  # noqa: E402
+from command import cachew, need_test_build
+from daemons import answer, endless_job
+from deadlines import HANG_S, wait_for
+from held_run import HeldRun
 
 
-def cachew(*words):
-    return subprocess.run([CACHEW, *map(str, words)], check=False, capture_output=True, text=True, timeout=TIMEOUT_S)
+def jobs(*words):
+    return cachew("jobs", *words).out
 
 
 def refused(*words, code=2):
     ran = cachew(*words)
-    assert ran.returncode == code, (words, ran)
-    return ran.stderr
+    assert ran.code == code, (words, ran.out, ran.err)
+    return ran.err
 
 
-@pytest.fixture
-def daemons(tmp_path):
-    directory = tmp_path / "daemons"
-    directory.mkdir()
-    all_of_them = Daemons(directory)
-    yield all_of_them
-    all_of_them.end()
+def held_job(directory, pipeline, service, epochs):
+    return HeldRun(directory, pipeline, "--service", service.address, "--job", "one", "--epochs", epochs)
+
+
+def local_digest(pipeline, epochs):
+    return answer("run", pipeline, "--digest", "--epochs", epochs)["digest"]
 
 
 @pytest.fixture
 def pipeline(tmp_path):
     path = tmp_path / "pipeline.json"
-    path.write_text(json.dumps({"cachew": 1, "pipeline": [{"op": "synthetic", "count": 4096, "shape": [16]}, {"op": "delay", "us": 300}, {"op": "batch", "size": 8}]}))
+    chain = [{"op": "synthetic", "count": 4096, "shape": [16]}, {"op": "delay", "us": 100}, {"op": "batch", "size": 8}]
+    path.write_text(json.dumps({"cachew": 1, "pipeline": chain}))
     return path
 
 
 def scaling(address, job):
-    return next((j["scaling"] for j in said("jobs", "--service", address, "--json") if j["name"] == job and j["state"] not in ("done", "cancelled", "failed")), None)
+    return next(
+        (
+            j["scaling"]
+            for j in answer("jobs", "--service", address)
+            if j["name"] == job and j["state"] not in ("done", "cancelled", "failed")
+        ),
+        None,
+    )
 
 
 def serving(address):
-    return [w for w in said("workers", "--service", address, "--json") if w["state"] == "ready" and w["serves"]]
+    return [w for w in answer("workers", "--service", address) if w["state"] == "ready" and w["serves"]]
 
 
-def up(daemons, *words):
-    return daemons.start("up", "--listen", "127.0.0.1:0", "--autoscale", "--memory", "256M", *words)
+def up(daemons, *words, **options):
+    return daemons.start("up", "--listen", "127.0.0.1:0", "--autoscale", "--memory", "256M", *words, **options)
 
 
-def test_up_starts_as_many_as_are_wanted_and_makes_up_for_the_dead(daemons, pipeline):
+def test_up_starts_as_many_as_are_wanted_and_makes_up_for_the_dead(daemons, pipeline, tmp_path):
     service = up(daemons, "--workers", 3, "--policy", "fixed:3")
-    job = run(pipeline, "--service", service.address, "--job", "one", "--epochs", 4)
-    workers = wait(lambda: len(found := serving(service.address)) == 3 and found)
-    assert {w["pool"] for w in workers} == {"local"}
-    os.kill(workers[0]["pid"], signal.SIGKILL)
-    again = wait(lambda: job.poll() is not None or ((found := serving(service.address)) and workers[0]["id"] not in [w["id"] for w in found] and len(found) == 3))
-    assert again is True, "the job was over before"
-    assert digest(job) == digest(run(pipeline, "--epochs", 4))
+    with held_job(tmp_path, pipeline, service, 4) as job:
+        workers = wait_for(lambda: len(found := serving(service.address)) == 3 and found)
+        assert {w["pool"] for w in workers} == {"local"}
+        os.kill(workers[0]["pid"], signal.SIGKILL)
+        gone = workers[0]["id"]
+        wait_for(lambda: len(found := serving(service.address)) == 3 and gone not in [w["id"] for w in found])
+        assert job.end(code=0)["digest"] == local_digest(pipeline, 4)
     assert service.end() == 0
 
 
 def test_a_dispatcher_that_comes_back_goes_on_with_as_many(daemons, pipeline, tmp_path):
     service = up(daemons, "--workers", 3, "--policy", "fixed:3", "--state-dir", tmp_path / "state")
-    job = run(pipeline, "--service", service.address, "--job", "one", "--epochs", 6)
-    workers = wait(lambda: len(found := serving(service.address)) == 3 and found)
-    os.kill(service.ready["pid"], signal.SIGKILL)
 
     def back():
-        with contextlib.suppress(AssertionError):  # it is not there yet
-            return len(found := serving(service.address)) == 3 and found
-    after = wait(lambda: job.poll() is not None or back())
-    assert after is not True, "the job was over before"
-    assert {w["pid"] for w in after} == {w["pid"] for w in workers}  # nobody was ended, or started anew
-    assert scaling(service.address, "one")["wanted"] == 3
-    assert digest(job) == digest(run(pipeline, "--epochs", 6))
+        with contextlib.suppress(AssertionError):  # the dispatcher does not answer yet
+            restarted = service.err.count("the dispatcher (pid") == 1
+            return restarted and len(found := serving(service.address)) == 3 and found
+
+    with held_job(tmp_path, pipeline, service, 6) as job:
+        workers = wait_for(lambda: len(found := serving(service.address)) == 3 and found)
+        os.kill(service.ready["pid"], signal.SIGKILL)
+        after = wait_for(back)
+        assert {w["pid"] for w in after} == {w["pid"] for w in workers}  # none was ended, none started
+        wait_for(lambda: (s := scaling(service.address, "one")) and s["wanted"] == 3)
+        assert job.end(code=0)["digest"] == local_digest(pipeline, 6)
 
 
-def test_a_provisioner_that_dies_takes_its_workers_along_and_the_next_one_starts_others(daemons, pipeline):
+def test_a_provisioner_that_dies_takes_its_workers_along_and_the_next_one_starts_others(
+    daemons, pipeline, tmp_path
+):
     service = up(daemons, "--workers", 2, "--policy", "fixed:2")
-    job = run(pipeline, "--service", service.address, "--job", "one", "--epochs", 8)
-    workers = wait(lambda: len(found := serving(service.address)) == 2 and found)
-    before = {w["id"] for w in workers}
-    os.kill(service.ready["workers"][0]["pid"], signal.SIGKILL)
-    after = wait(lambda: job.poll() is not None or (len(found := serving(service.address)) == 2 and not before & {w["id"] for w in found}))
-    assert after is True and job.poll() is None, "the job was over before"
-    assert digest(job) == digest(run(pipeline, "--epochs", 8))
+    with held_job(tmp_path, pipeline, service, 8) as job:
+        workers = wait_for(lambda: len(found := serving(service.address)) == 2 and found)
+        before = {w["id"] for w in workers}
+        os.kill(service.ready["workers"][0]["pid"], signal.SIGKILL)
+        wait_for(lambda: len(found := serving(service.address)) == 2 and not before & {w["id"] for w in found})
+        assert job.end(code=0)["digest"] == local_digest(pipeline, 8)
 
 
 def is_there(pid):
@@ -114,36 +120,53 @@ def ready(dispatcher):
     return [w for w in dispatcher.json("/api/v1/workers") if w["state"] == "ready"]
 
 
-def provisioned(daemons, dispatcher, n, *words):
-    """A provisioner, and its workers once all of them are there."""
-    provisioner = daemons.start("provision", "--dispatcher", dispatcher.address, "--min-workers", n, "--max-workers", n, *words, "--", "--memory", "64M")
-    return provisioner, wait(lambda: len(found := ready(dispatcher)) == n and found)
+def provision(daemons, dispatcher, *words, least=1, most=None, memory="64M", env=None):
+    """Starts a provisioner of `least` to `most` workers."""
+    numbers = ["--min-workers", least, "--max-workers", most or least]
+    return daemons.start("provision", "--dispatcher", dispatcher.address, *numbers, *words, "--", "--memory", memory, env=env)
+
+
+def provisioned(daemons, dispatcher, n, env=None):
+    """Returns a provisioner and its n workers, once all of them are ready."""
+    provisioner = provision(daemons, dispatcher, least=n, env=env)
+    return provisioner, wait_for(lambda: len(found := ready(dispatcher)) == n and found)
+
+
+def serve(daemons, policy="auto", env=None):
+    return daemons.start("dispatcher", "--listen", "127.0.0.1:0", "--http", "127.0.0.1:0", "--policy", policy, env=env)
 
 
 @pytest.fixture
 def dispatcher(daemons):
-    return daemons.start("dispatcher", "--listen", "127.0.0.1:0", "--http", "127.0.0.1:0", "--policy", "auto")
+    return serve(daemons)
 
 
-def test_a_worker_that_hangs_is_killed_and_another_one_takes_its_place(daemons, dispatcher):
+def test_a_worker_that_hangs_is_killed_and_another_one_takes_its_place(daemons):
     """It stayed where it was, and the pool one short."""
-    provisioner, workers = provisioned(daemons, dispatcher, 2)
-    hung, other = (w["pid"] for w in workers)
+    impatient = {"CACHEW_SILENCE_S": "10"}  # on a starved machine other workers may be replaced, too
+    dispatcher = serve(daemons, env=impatient)
+    provisioner, workers = provisioned(daemons, dispatcher, 2, env=impatient)
+    hung = workers[0]["pid"]
     os.kill(hung, signal.SIGSTOP)
-    wait(lambda: not is_there(hung))
-    wait(lambda: len(found := ready(dispatcher)) == 2 and other in [w["pid"] for w in found])
-    assert "the dispatcher has heard nothing of it for 15 s; it is killed" in provisioner.err
+    wait_for(lambda: not is_there(hung))
+    wait_for(lambda: len(found := ready(dispatcher)) == 2 and hung not in [w["pid"] for w in found])
+    silent = f"worker {workers[0]['name']}: the dispatcher has heard nothing of it for 15 s"
+    assert f"{silent}; it is killed" in provisioner.err
 
 
+@pytest.mark.large
 def test_a_provisioner_that_hangs_is_killed_and_another_one_takes_its_place(daemons):
     """Nobody noticed, and the number of workers stayed as it was."""
-    service = up(daemons, "--workers", 2, "--min-workers", 2, "--http", "127.0.0.1:0")
-    workers = wait(lambda: len(found := ready(service)) == 2 and found)
+    # Long enough that a starved provisioner which starts is not taken for one that hangs.
+    env = {"CACHEW_SILENCE_S": "10", "CACHEW_START_S": "30"}
+    service = up(daemons, "--workers", 2, "--min-workers", 2, "--http", "127.0.0.1:0", env=env)
+    workers = wait_for(lambda: len(found := ready(service)) == 2 and found)
     hung = service.ready["workers"][0]["pid"]
     os.kill(hung, signal.SIGSTOP)
-    wait(lambda: not is_there(hung))
-    wait(lambda: pool(service) and len(found := ready(service)) == 2 and not {w["pid"] for w in workers} & {w["pid"] for w in found})
-    assert f"the provisioner (pid {hung}): the dispatcher has heard nothing of it for 15 s; it is killed" in service.err
+    wait_for(lambda: not is_there(hung))
+    before = {w["pid"] for w in workers}
+    wait_for(lambda: pool(service) and len(found := ready(service)) == 2 and not before & {w["pid"] for w in found})
+    assert f"the provisioner (pid {hung}): the dispatcher has heard nothing of it for 30 s; it is killed" in service.err
     assert 'pool "local" is away' in service.err
     assert service.end() == 0
 
@@ -152,7 +175,7 @@ def test_a_second_provisioner_of_a_pool_ends_and_says_why(daemons, dispatcher):
     """They took the pool from each other for ever."""
     first, workers = provisioned(daemons, dispatcher, 1)
     second = daemons.start("provision", "--dispatcher", dispatcher.address)
-    assert second.process.wait(TIMEOUT_S) == 3
+    assert second.process.wait(HANG_S) == 3
     assert 'another provisioner has pool "local": expected a name of its own for each (--pool)' in second.err
     assert [w["pid"] for w in ready(dispatcher)] == [w["pid"] for w in workers]
     assert "connection ended" not in first.err
@@ -160,30 +183,35 @@ def test_a_second_provisioner_of_a_pool_ends_and_says_why(daemons, dispatcher):
 
 def test_a_provisioner_in_the_place_of_one_that_was_killed_counts_the_workers_that_are_left(daemons, dispatcher):
     """It started as many as it may beside them."""
-    first, workers = provisioned(daemons, dispatcher, 2)
-    left = workers[0]["pid"]
-    os.kill(left, signal.SIGSTOP)  # so that it does not end with its provisioner, and is a worker still for the dispatcher while its connection lasts
-    first.end(signal.SIGKILL)
-    second = daemons.start("provision", "--dispatcher", dispatcher.address, "--min-workers", 2, "--max-workers", 2, "--", "--memory", "64M")
+    words = ["--dispatcher", dispatcher.address, "--memory", "64M", "--pool", "local", "--name", "local-before-1"]
+    left = daemons.start("worker", *words)  # as a provisioner starts one, which then was killed
+    provisioner = provision(daemons, dispatcher, least=2)
+
+    def others():
+        return [w for w in ready(dispatcher) if w["name"] != "local-before-1"]
+    wait_for(others)
+    assert wait_for(lambda: pool(dispatcher)["workers"]) == 1  # it says how many it started, all at once
+    left.end(signal.SIGKILL)
+    wait_for(lambda: len(others()) == 2 and pool(dispatcher)["workers"] == 2)
+    assert provisioner.end() == 0
+
+
+def limited(daemons, dispatcher, *words, least):
+    """A provisioner of workers with limited CPU time; None where that needs control groups that can't be made."""
     try:
-        wait(lambda: (p := pool(dispatcher)) and p["workers"] + len([w for w in ready(dispatcher) if w["pid"] == left]) == 2)
-        wait(lambda: len(found := ready(dispatcher)) == 2 and not {w["pid"] for w in workers} & {w["pid"] for w in found})
-        assert pool(dispatcher)["workers"] == 2
-    finally:
-        os.kill(left, signal.SIGKILL)
-    assert second.end() == 0
+        return provision(daemons, dispatcher, "--worker-cpus", 0.5, *words, least=least)
+    except AssertionError as e:
+        if "CPU time can't be limited here" not in str(e):
+            raise
+        return None
 
 
 def test_no_control_group_is_left_of_a_provisioner_that_was_killed(daemons, dispatcher):
     """Each left as many as it had workers, for ever."""
-    words = ["provision", "--dispatcher", dispatcher.address, "--min-workers", 2, "--max-workers", 2, "--worker-cpus", 0.5, "--", "--memory", "64M"]
-    try:
-        first = daemons.start(*words)
-    except AssertionError as e:
-        if "CPU time can't be limited here" not in str(e):
-            raise
+    first = limited(daemons, dispatcher, least=2)
+    if not first:
         pytest.skip("no control groups can be made here")
-    workers = wait(lambda: len(found := ready(dispatcher)) == 2 and found)
+    workers = wait_for(lambda: len(found := ready(dispatcher)) == 2 and found)
     lines = [line.split(":", 2) for line in Path(f"/proc/{workers[0]['pid']}/cgroup").read_text().splitlines()]
     (controllers, group), = ((c, g) for _, c, g in lines if f"cachew-{first.process.pid}-" in g)
     kinds = [line.split()[1:4] for line in Path("/proc/self/mounts").read_text().splitlines()]
@@ -191,9 +219,9 @@ def test_no_control_group_is_left_of_a_provisioner_that_was_killed(daemons, disp
     parent = Path(mount + group).parent
     assert Path(mount + group).is_dir()
     first.end(signal.SIGKILL)
-    wait(lambda: not any(is_there(w["pid"]) for w in workers))
-    second = daemons.start(*words)
-    wait(lambda: len(ready(dispatcher)) == 2)
+    wait_for(lambda: not any(is_there(w["pid"]) for w in workers))
+    second = limited(daemons, dispatcher, least=2)
+    wait_for(lambda: len(ready(dispatcher)) == 2)
     assert not list(parent.glob(f"cachew-{first.process.pid}-*"))
     assert second.end() == 0
     assert not list(parent.glob(f"cachew-{second.process.pid}-*"))
@@ -210,37 +238,38 @@ def of_pool(name):
 
 def test_nothing_is_left_of_provisioners_that_are_killed_soon_after_their_start(daemons, dispatcher, tmp_path):
     """Some children missed that their provisioner was dead, and served for ever: those that just entered a control group, which takes long, nearly always."""
-    moments, limits = random.Random(1), ["--worker-cpus", 0.5]
+    moments, start = random.Random(1), limited
     for i in range(30):
-        words = ["--dispatcher", dispatcher.address, "--pool", name := f"{tmp_path.name}-{os.getpid()}-{i}", "--min-workers", 3, "--max-workers", 3]
-        try:
-            provisioner = daemons.start("provision", *words, *limits, "--", "--memory", "64M")
-        except AssertionError as e:
-            if "CPU time can't be limited here" not in str(e):
-                raise
-            limits = []
-            provisioner = daemons.start("provision", *words, "--", "--memory", "64M")
-        time.sleep(moments.random() / 20)
+        name = f"{tmp_path.name}-{os.getpid()}-{i}"
+        provisioner = start(daemons, dispatcher, "--pool", name, least=3)
+        if not provisioner:
+            start = provision
+            provisioner = start(daemons, dispatcher, "--pool", name, least=3)
+        time.sleep(moments.random() / 20)  # any moment may be the wrong one
         provisioner.end(signal.SIGKILL)
         daemons.all.remove(provisioner)
-        wait_for(lambda name=name: not of_pool(name), TIMEOUT_S)
+        wait_for(lambda name=name: not of_pool(name))
 
 
+@pytest.mark.large
 def test_two_jobs_share_by_weight(daemons, pipeline):
     service = up(daemons, "--workers", 6, "--policy", "fixed:6")
-    jobs = {name: run(pipeline, "--service", service.address, "--job", name, "--epochs", 1000000) for name in ("a", "b")}
-    try:
-        wait(lambda: [(scaling(service.address, name) or {}).get("running") for name in jobs] == [3, 3])
-        assert said("jobs", "--service", service.address, "--json", "--share", "a", "--weight", 2)
-        wait(lambda: [scaling(service.address, name)["running"] for name in jobs] == [4, 2])
-        assert said("jobs", "--service", service.address, "--json", "--share", "b", "--priority", 1, "--quota", 5)
-        wait(lambda: [scaling(service.address, name)["running"] for name in jobs] == [1, 5])
+    names = ("a", "b")
+
+    def running():
+        return [(scaling(service.address, name) or {}).get("running") for name in names]
+    with endless_job(pipeline, service, "a"), endless_job(pipeline, service, "b"):
+        wait_for(lambda: running() == [3, 3])
+        assert answer("jobs", "--service", service.address, "--share", "a", "--weight", 2)
+        wait_for(lambda: running() == [4, 2])
+        assert answer("jobs", "--service", service.address, "--share", "b", "--priority", 1, "--quota", 5)
+        wait_for(lambda: running() == [1, 5])
         assert scaling(service.address, "a")["objective"] == "time"
-        assert said("jobs", "--service", service.address, "--json", "--aim", "a", "--objective", "cost", "--price-client", 8.8)
-        assert [scaling(service.address, name)["objective"] for name in jobs] == ["cost", "time"]
+        assert answer("jobs", "--service", service.address, "--aim", "a", "--objective", "cost", "--price-client", 8.8)
+        assert [scaling(service.address, name)["objective"] for name in names] == ["cost", "time"]
         assert scaling(service.address, "a")["client_price_per_h"] == 8.8
         assert "one of time, cost" in refused("jobs", "--service", service.address, "--aim", "a", "--objective", "speed")
-        assert said("jobs", "--service", service.address, "--json", "--share", "b", "--weight", 3)
+        assert answer("jobs", "--service", service.address, "--share", "b", "--weight", 3)
         assert [scaling(service.address, "b")[key] for key in ("weight", "priority", "quota")] == [3, 1, 5]  # what was not given is as it was
         assert "says nothing of it: expected --weight" in refused("jobs", "--service", service.address, "--share", "a")
         assert "--share is missing" in refused("jobs", "--service", service.address, "--weight", 2)
@@ -249,75 +278,68 @@ def test_two_jobs_share_by_weight(daemons, pipeline):
         for number in (0, -1, 1e-7, 1e7, "nan"):  # which the command took, up to 1e9, and the dispatcher refused with other bounds
             assert "a number from 1e-06 to 1e+06" in refused("jobs", "--service", service.address, "--share", "a", "--weight", number)
             assert "a number from 1e-06 to 1e+06" in refused("jobs", "--service", service.address, "--aim", "a", "--price-client", number)
-    finally:
-        for job in jobs.values():
-            job.kill()
-            job.communicate()
 
 
 def test_decisions_are_told(daemons, pipeline):
     service = up(daemons, "--workers", 2, "--policy", "fixed:2", "--http", "127.0.0.1:0")
-    job = run(pipeline, "--service", service.address, "--job", "one", "--epochs", 1000000)
-    try:
-        page = wait(lambda: scaling(service.address, "one") and service.json("/api/v1/jobs/one/decisions"))
+    with endless_job(pipeline, service, "one"):
+        page = wait_for(lambda: scaling(service.address, "one") and service.json("/api/v1/jobs/one/decisions"))
         assert page[0]["record"]["chosen"]["workers"] == {"local": 2}
         assert page[0]["record"]["why"] == "2 were asked for"
-        assert said("jobs", "explain", "one", "--service", service.address, "--json")[0]["record"] == page[0]["record"]
+        assert answer("jobs", "explain", "one", "--service", service.address)[0]["record"] == page[0]["record"]
         told = f"{page[0]['record']['what']}: 2 were asked for"
         assert told.startswith("2 workers")
-        assert told in cachew("jobs", "explain", "one", "--service", service.address).stdout
+        assert told in jobs("explain", "one", "--service", service.address)
         assert service.json("/api/v1/pools")[0]["maximum"] == 2
-        wait(lambda: f'job "one": {told}' in service.err)
+        wait_for(lambda: f'job "one": {told}' in service.err)
         assert 'there is no job "two"' in refused("jobs", "explain", "two", "--service", service.address)
         assert "explain NAME" in refused("jobs", "list", "--service", service.address)
-    finally:
-        job.kill()
-        job.communicate()
 
 
-def test_alternatives_of_several_pools_say_of_which(daemons, dispatcher, pipeline):
+def test_alternatives_of_several_pools_say_of_which(daemons, pipeline):
     """Two that differed in nothing but that looked alike. What costs are in was said nowhere."""
+    need_test_build()
+    dispatcher = serve(daemons, "script")
     provisioned(daemons, dispatcher, 1)
-    daemons.start("provision", "--dispatcher", dispatcher.address, "--pool", "far", "--price-worker", 3, "--", "--memory", "64M")
-    wait(lambda: len(ready(dispatcher)) == 2)
-    job = run(pipeline, "--service", dispatcher.address, "--job", "one", "--epochs", 1000000)
-    try:
-        decisions = wait(lambda: scaling(dispatcher.address, "one") and dispatcher.json("/api/v1/jobs/one/decisions"))
-        record = decisions[0]["record"]
-        assert record["alternatives"]
-        told = cachew("jobs", "explain", "one", "--service", dispatcher.address).stdout
-        for a in record["alternatives"]:
+    provision(daemons, dispatcher, "--pool", "far", "--price-worker", 3)
+    wait_for(lambda: len(ready(dispatcher)) == 2)
+    with endless_job(pipeline, dispatcher, "one"):
+        decisions = wait_for(lambda: scaling(dispatcher.address, "one") and dispatcher.json("/api/v1/jobs/one/decisions"))
+        alternatives = decisions[0]["record"]["alternatives"]
+        assert [a["pools"] for a in alternatives] == [{"local": 1, "far": 0}, {"local": 0, "far": 1}]
+        told = jobs("explain", "one", "--service", dispatcher.address)
+        for a in alternatives:
             of = ", ".join(f"{n} of {name}" for name, n in a["pools"].items() if n)
             assert f"{a['workers']} worker{'s' * (a['workers'] != 1)} ({of})" in told
         assert "in the unit of --price-client and --price-worker" in told
-    finally:
-        job.kill()
-        job.communicate()
 
 
 def test_explain_of_a_dispatcher_without_a_policy_says_so(daemons, pipeline):
     """It seemed to be about to decide something."""
     dispatcher, _ = daemons.service()
-    digest(run(pipeline, "--service", dispatcher.address, "--job", "one"))
-    assert "nothing was decided: the dispatcher has no policy" in cachew("jobs", "explain", "one", "--service", dispatcher.address).stdout
-    assert said("jobs", "explain", "one", "--service", dispatcher.address, "--json") == []
+    with endless_job(pipeline, dispatcher, "one"):
+        wait_for(lambda: any(j["name"] == "one" for j in answer("jobs", "--service", dispatcher.address)))
+        told = jobs("explain", "one", "--service", dispatcher.address)
+        assert "nothing was decided: the dispatcher has no policy" in told
+        assert answer("jobs", "explain", "one", "--service", dispatcher.address) == []
 
 
 def test_a_provisioner_says_what_it_waits_for(daemons):
     """It waited for its dispatcher without a word."""
     provisioner = daemons.start("provision", "--dispatcher", "127.0.0.1:1")
-    wait(lambda: "waiting for the dispatcher at 127.0.0.1:1: " in provisioner.err)
+    wait_for(lambda: "waiting for the dispatcher at 127.0.0.1:1: " in provisioner.err)
     assert provisioner.end() == 0
 
 
-def test_a_worker_that_can_not_start_is_no_end(daemons, tmp_path):
-    """Units that die at once are tried again at longer and longer intervals, and the dispatcher learns that there are no more."""
-    dispatcher = daemons.start("dispatcher", "--listen", "127.0.0.1:0", "--http", "127.0.0.1:0", "--policy", "auto")
-    provisioner = daemons.start("provision", "--dispatcher", dispatcher.address, "--min-workers", 2, "--max-workers", 5, "--", "--memory", "1")
-    wait(lambda: any(p["maximum"] == 0 and "ended with 2" in (p["why"] or "") for p in dispatcher.json("/api/v1/pools")))
-    assert "3 workers in a row died at once, and said why above" in provisioner.err and provisioner.err.count("at least 16 MiB of memory") >= 3
-    metrics = dispatcher.get("/metrics")[1].splitlines()
-    assert "cachew_dispatcher_pools 1" in metrics and "cachew_dispatcher_pools_short 1" in metrics
+def test_a_worker_that_can_not_start_is_no_end(daemons, dispatcher):
+    """Workers that end before they served are tried again at longer and longer intervals, however long they took to
+    end, and the dispatcher learns that there are no more."""
+    provisioner = provision(daemons, dispatcher, least=2, most=5, memory="1")
+    wait_for(lambda: any(p["maximum"] == 0 and "ended with 2" in (p["why"] or "") for p in dispatcher.json("/api/v1/pools")))
+    assert "3 workers in a row ended before they served, and said why above" in provisioner.err
+    assert provisioner.err.count("at least 16 MiB of memory") >= 3
+    short = {"cachew_dispatcher_pools 1", "cachew_dispatcher_pools_short 1"}
+    wait_for(lambda: short <= set(dispatcher.get("/metrics")[1].splitlines()))
     assert provisioner.end() == 0
 
 
@@ -365,4 +387,4 @@ def test_words_that_mean_nothing(daemons):
     assert "--min-workers 3 is more" in refused("provision", "--dispatcher", "127.0.0.1:1", "--min-workers", 3)
     dispatcher = daemons.start("dispatcher", "--listen", "127.0.0.1:0")
     provisioner = daemons.start("provision", "--dispatcher", dispatcher.address, "--min-workers", 0)
-    wait(lambda: "expected one with --policy" in provisioner.err)
+    wait_for(lambda: "expected one with --policy" in provisioner.err)

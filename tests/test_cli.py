@@ -15,7 +15,9 @@ from pathlib import Path
 import digest as hashes
 import numpy as np
 import pytest
-from command import BATCH, MASK128, SANITIZED, SHUFFLE, cachew, failed, range_chain, read_log, run, wait_for, write
+from command import BATCH, MASK128, SANITIZED, SHUFFLE, cachew, failed, patient, range_chain
+from command import read_log, run, write
+from deadlines import HANG_S, wait_for
 from example_data import CACHEW, EXAMPLES, FEWER
 
 pytestmark = pytest.mark.usefixtures("own_index_dir")
@@ -27,6 +29,7 @@ def example_words(name):
 
 # ---- digests ----
 
+@pytest.mark.large
 @pytest.mark.parametrize("name", EXAMPLES)
 def test_digest_of_example_depends_on_the_seed_alone(examples, name):
     pipeline, words = examples / f"{name}.json", [*example_words(name), "--digest", "--seed", "5"]
@@ -109,10 +112,12 @@ def test_dump_is_what_the_digest_says(tmp_path, records):
 
 
 def test_json_fields(tmp_path):
+    begin = time.monotonic()
     ran = run(write(tmp_path / "p.json", range_chain(1000, BATCH)), "--digest", "--threads", "3")
+    taken = time.monotonic() - begin
     assert ran["batches"] == 125 and ran["elements"] == 1000 and ran["bytes"] == 8000 and ran["threads"] == 3 and ran["seed"] == 0
     assert ran["elements_per_s"] == pytest.approx(1000 / ran["seconds"], rel=1e-3)
-    assert 0 < ran["first_batch_s"] < 30 and ran["cpu_s"] >= 0 and ran["peak_rss_bytes"] > 1 << 20
+    assert 0 < ran["first_batch_s"] < taken and ran["cpu_s"] >= 0 and ran["peak_rss_bytes"] > 1 << 20
     assert re.fullmatch("[0-9a-f]{32}", ran["digest"]) and re.fullmatch("[0-9a-f]{32}", ran["set_digest"])
     assert "digest" not in run(tmp_path / "p.json")
 
@@ -208,32 +213,37 @@ def test_pipeline_nested_as_deep_as_a_cycle(tmp_path, depth):
 
 # ---- signals, deadlines, crashes ----
 
+def endless(pipeline, *words):
+    """`cachew run --json` of more epochs than any test waits for, as a process that only a signal ends."""
+    words = patient(["run", pipeline, "--json", "--threads", 1, "--epochs", 10**12, *words])
+    return subprocess.Popen([CACHEW, *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_signal_writes_the_state(tmp_path, number):
     pipeline = write(tmp_path / "p.json", range_chain(4000, {"op": "delay", "us": 1000}, BATCH))
-    words = [CACHEW, "run", str(pipeline), "--json", "--digest", "--threads", "1", "--state", str(tmp_path / "state"), "--log", str(tmp_path / "log")]
-    child = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    child = endless(pipeline, "--digest", "--state", tmp_path / "state", "--log", tmp_path / "log")
     wait_for(lambda: (tmp_path / "log").exists() and (tmp_path / "log").read_text().count("\n") >= 3)
     child.send_signal(number)
-    out, _ = child.communicate(timeout=30)
+    out, _ = child.communicate(timeout=HANG_S)
     assert child.returncode == 128 + number
     first = json.loads(out.splitlines()[-1])
     state = json.loads((tmp_path / "state").read_text())
-    assert state["g"] == first["batches"] == len(read_log(tmp_path / "log"))
-    rest = run(pipeline, "--digest", "--state", tmp_path / "state", "--threads", "8")
-    assert first["elements"] + rest["elements"] == 4000
+    assert state["epoch"] * 500 + state["g"] == first["batches"] == len(read_log(tmp_path / "log"))
+    epochs = state["epoch"] + 1
+    rest = run(pipeline, "--digest", "--state", tmp_path / "state", "--threads", "8", "--epochs", epochs)
+    assert first["elements"] + rest["elements"] == epochs * 4000
 
 
 def test_a_signal_without_a_state_does_not_claim_one(tmp_path):
     """The state can't be written: that is the error, and nothing says otherwise."""
     pipeline = write(tmp_path / "p.json", range_chain(4000, {"op": "delay", "us": 1000}, BATCH))
-    words = [CACHEW, "run", str(pipeline), "--json", "--threads", "1", "--state", str(tmp_path / "none" / "state"), "--log", str(tmp_path / "log")]
     (tmp_path / "none").mkdir()
-    child = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    child = endless(pipeline, "--state", tmp_path / "none" / "state", "--log", tmp_path / "log")
     wait_for(lambda: (tmp_path / "log").exists() and (tmp_path / "log").read_text().count("\n") >= 1)
     shutil.rmtree(tmp_path / "none")
     child.send_signal(signal.SIGINT)
-    out, err = child.communicate(timeout=30)
+    out, err = child.communicate(timeout=HANG_S)
     assert child.returncode == 1 and "SIGINT" in err and "is written" not in err
     assert str(tmp_path / "none" / "state") in json.loads(out.splitlines()[-1])["error"]["message"]
 
@@ -246,7 +256,7 @@ def test_a_signal_before_the_first_batch_ends_the_run(tmp_path):
     wait_for(lambda: int(re.search(r"SigBlk:\s*(\w+)", Path(f"/proc/{child.pid}/status").read_text())[1], 16) & waits_for_signals)
     child.send_signal(signal.SIGTERM)
     try:
-        _, err = child.communicate(timeout=30)
+        _, err = child.communicate(timeout=HANG_S)
     finally:
         child.kill()
     assert child.returncode == 128 + signal.SIGTERM and "SIGTERM" in err
@@ -255,9 +265,9 @@ def test_a_signal_before_the_first_batch_ends_the_run(tmp_path):
 def test_hang_ends_at_the_deadline(tmp_path):
     pipeline = write(tmp_path / "p.json", range_chain(100, {"op": "fail", "kind": "hang", "where": "value == 50"}, {"op": "batch", "size": 5}))
     begin = time.monotonic()
-    ran = cachew("run", pipeline, "--json", "--wait", "2", "--state", tmp_path / "state", timeout=30)
+    ran = cachew("run", pipeline, "--json", "--wait", "2", "--state", tmp_path / "state")
     assert ran.code == 4 and ran.error["kind"] == "deadline"
-    assert 1.9 < time.monotonic() - begin < 10
+    assert time.monotonic() - begin >= 2  # not before the deadline
     assert ran.json["batches"] <= 10
 
 
@@ -271,8 +281,8 @@ def test_killed_run_goes_on_from_its_state(tmp_path):
     chain = range_chain(800, SHUFFLE, BATCH)
     pipeline, state = write(tmp_path / "p.json", chain), tmp_path / "state"
     run(pipeline, "--log", tmp_path / "whole.log")
-    slow = [CACHEW, "run", str(write(tmp_path / "p.json", chain)), "--state", str(state), "--state-every", "1", "--log", str(tmp_path / "log")]
-    child = subprocess.Popen(slow, stdout=subprocess.DEVNULL)
+    slow = patient(["run", write(tmp_path / "p.json", chain), "--state", state, "--state-every", "1", "--log", tmp_path / "log"])
+    child = subprocess.Popen([CACHEW, *slow], stdout=subprocess.DEVNULL)
     wait_for(lambda: (tmp_path / "log").exists() and (tmp_path / "log").stat().st_size > 0)
     child.kill()
     child.wait()
@@ -339,10 +349,14 @@ def test_doctor_and_bench(tmp_path):
 
 
 def test_bench_dispatcher(tmp_path):
-    few = ["--connections", 3, "--in-flight", 2, "--heartbeats", 100, "--seconds", 3, "--json"]
-    ran = cachew("bench", "dispatcher", "--state-dir", tmp_path / "state", *few)
-    assert ran.code == 0 and ran.json["durable"] and ran.json["completions"] > 0 and 0 < ran.json["p50_s"] <= ran.json["p99_s"] <= ran.json["max_s"]
-    assert ran.json["heartbeats_per_s"] > 0 and ran.json["question_p99_s"] > 0
+    few = ["--connections", 3, "--in-flight", 2, "--heartbeats", 100, "--json"]
+    for n in range(12):  # longer, until something of each kind came within the time
+        ran = cachew("bench", "dispatcher", "--state-dir", tmp_path / "state", "--seconds", 2**n, *few)
+        measured = ("completions", "p50_s", "heartbeats_per_s", "question_p99_s")
+        if ran.code == 0 and all(ran.json[name] > 0 for name in measured):
+            break
+    assert ran.code == 0 and ran.json["durable"]
+    assert 0 < ran.json["p50_s"] <= ran.json["p99_s"] <= ran.json["max_s"]
     assert (tmp_path / "state" / "journal.db").stat().st_size > 0
     ran = cachew("bench", "dispatcher", "--service", "127.0.0.1:1", *few)  # nobody listens there
     assert ran.code == 3 and "127.0.0.1:1" in ran.error["message"]

@@ -25,6 +25,7 @@ def resume_pipelines(records):
     }
 
 
+@pytest.mark.large
 @pytest.mark.parametrize("kind", ["counted", "filtered", "bucketed", "take-after-filter"])
 def test_parts_add_up_to_the_whole(tmp_path, records, kind):
     pipeline = write(tmp_path / "p.json", resume_pipelines(records)[kind])
@@ -66,6 +67,7 @@ def test_state_of_one_world_size_resumes_with_another(tmp_path):
     assert f"{total & MASK128:032x}" == want
 
 
+@pytest.mark.large(keep=0)
 @pytest.mark.parametrize("kind", ["counted", "filtered", "bucketed"])
 def test_parts_with_changing_world_sizes_add_up_to_the_whole(tmp_path, records, kind):
     """Wherever a part ends: g of its state need not be a multiple of the next world size."""
@@ -237,6 +239,7 @@ def test_ranks_in_any_order_get_all_elements_once(tmp_path, kind):
             assert len({r["batches"] for r in ranks}) == 1  # equally many, where that is known beforehand
 
 
+@pytest.mark.large
 @pytest.mark.parametrize("kind", any_pipelines())
 def test_parts_in_any_order_add_up_to_the_whole(tmp_path, kind):
     """After each batch, those that fill up and those that are joined at an epoch's end among them."""

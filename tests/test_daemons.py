@@ -2,7 +2,10 @@
 
 CACHEW names the command (default build/cachew)."""
 
+import collections
 import contextlib
+import http.client
+import itertools
 import json
 import os
 import pty
@@ -17,6 +20,7 @@ import stat
 import subprocess
 import sys
 import time
+import urllib.error
 import urllib.request
 from pathlib import Path
 
@@ -25,13 +29,16 @@ import pytest
 HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE))
 from certificates import sign  # noqa: E402
-from command import wait_for  # noqa: E402
-from daemons import TIMEOUT_S, wait  # noqa: E402
+from command import patient  # noqa: E402
+from deadlines import HANG_S, wait_for  # noqa: E402
 from example_data import CACHEW  # noqa: E402
 
 
+pytestmark = pytest.mark.usefixtures("patience")
+
+
 def cachew(*words, env=None, **options):
-    return subprocess.run([CACHEW, *map(str, words)], check=False, capture_output=True, text=True, timeout=TIMEOUT_S, env={**os.environ, **(env or {})}, **options)
+    return subprocess.run([CACHEW, *patient(words)], check=False, capture_output=True, text=True, timeout=HANG_S, env={**os.environ, **(env or {})}, **options)
 
 
 def refused(*words, code=2):
@@ -120,7 +127,7 @@ def test_metrics_count_what_happened(daemons, pipeline):
 
 
 def test_records_that_can_not_be_computed_are_counted(daemons, tmp_path):
-    dispatcher, workers = daemons.service(workers=2, http=True)
+    dispatcher, workers = daemons.service(http=True)  # of several, another might run again what takes one of them long
     fails = {"op": "fail", "where": "value % 100 == 7", "kind": "error"}
     for action, expected in (("skip", {'action="skipped"': 40, 'action="replaced"': 0}), ("replace", {'action="skipped"': 40, 'action="replaced"': 40})):
         path = tmp_path / f"{action}.json"
@@ -133,8 +140,11 @@ def test_records_that_can_not_be_computed_are_counted(daemons, tmp_path):
 def test_counters_never_fall_and_nobody_hangs_while_they_are_read(daemons, pipeline):
     """A worker that is asked while it computes, and while its streams end: reading what the runner counted once waited for a thread that waited for it."""
     dispatcher, (worker,) = daemons.service(http=True)
-    for seed in range(3):
-        words = ["run", pipeline, "--service", dispatcher.address, "--job", f"job{seed}", "--seed", seed, "--set", "0.stop=200000"]
+    compared = 0
+    for seed in itertools.count():
+        if seed >= 3 and compared > 10:
+            break
+        words = ["run", pipeline, "--service", dispatcher.address, "--job", f"job{seed}", "--seed", seed, "--set", "0.stop=200000", "--wait", HANG_S]
         with subprocess.Popen([CACHEW, *map(str, words)], stdout=subprocess.DEVNULL) as job:
             before = {}
             while job.poll() is None:
@@ -142,6 +152,7 @@ def test_counters_never_fall_and_nobody_hangs_while_they_are_read(daemons, pipel
                 for name, values in before.items():
                     for labels, value in values.items():
                         assert types[name] == "gauge" or now[name][labels] >= value, (name, labels)
+                compared += bool(before)
                 before = now
             assert job.returncode == 0
     assert worker.end() == 0
@@ -150,7 +161,7 @@ def test_counters_never_fall_and_nobody_hangs_while_they_are_read(daemons, pipel
 def test_a_worker_says_what_it_set_by_itself(daemons, pipeline):
     """While a job runs, for who asks; and in its log."""
     dispatcher, (worker,) = daemons.service(http=True)
-    words = ["run", pipeline, "--service", dispatcher.address, "--job", "one", "--set", "0.stop=100000000", "--json"]
+    words = ["run", pipeline, "--service", dispatcher.address, "--job", "one", "--epochs", 1000000, "--set", "0.stop=100000000", "--json", "--wait", HANG_S]
     with subprocess.Popen([CACHEW, *map(str, words)], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as job:
         def tuned():
             return [row for stream in worker.json("/api/v1/tuning")["streams"] for row in stream["tuning"]]
@@ -176,7 +187,7 @@ def test_pages(daemons, pipeline):
         assert [set(row) for row in page] == [set(row) for row in asked] and len(page) == 1
     assert [job["name"] for job in dispatcher.json("/api/v1/jobs")] == ["one"]
     assert dispatcher.json("/api/v1/workers")[0]["http"] == worker.ready["http"]
-    words = ["run", pipeline, "--service", dispatcher.address, "--job", "two", "--epochs", "1000000"]
+    words = ["run", pipeline, "--service", dispatcher.address, "--job", "two", "--epochs", "1000000", "--wait", str(HANG_S)]
     with subprocess.Popen([CACHEW, *words], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as job:
         while not any(s["completed"] > 0 and s["jobs"] == ["two"] for s in dispatcher.json("/api/v1/streams")):  # that of a job that is over soon goes
             assert job.poll() is None
@@ -202,7 +213,7 @@ def many_descriptors():
 def asking(daemon, said):
     """A connection on which so much was said."""
     host, port = daemon.ready["http"].rsplit(":", 1)
-    s = socket.create_connection((host, int(port)), timeout=TIMEOUT_S)
+    s = socket.create_connection((host, int(port)), timeout=HANG_S)
     with contextlib.suppress(ConnectionError):  # it was sent off already
         s.sendall(said)
     return s
@@ -216,19 +227,25 @@ def test_health_is_told_beside_1200_connections_with_half_a_request(daemons, man
     dispatcher = daemons.start("dispatcher", "--listen", "127.0.0.1:0", "--http", "127.0.0.1:0")
     with contextlib.ExitStack() as crowd:
         halves = [crowd.enter_context(asking(dispatcher, HALF)) for _ in range(1200)]
-        assert dispatcher.get("/healthz") == (200, "ok\n")
+
+        def healthy():
+            with contextlib.suppress(urllib.error.URLError, http.client.HTTPException, ConnectionError):  # in a crowd a tenth of a second is left to ask in
+                return dispatcher.get("/healthz") == (200, "ok\n")
+            return False
+        wait_for(healthy)
         ended = select.poll()
         for s in halves:
             ended.register(s, select.POLLIN)
         assert len(halves) - len(ended.poll(0)) < 128
 
 
+@pytest.mark.large
 def test_a_request_that_comes_byte_by_byte_has_a_deadline(daemons):
     """Whoever said a byte now and then could stay for ever."""
-    dispatcher = daemons.start("dispatcher", "--listen", "127.0.0.1:0", "--http", "127.0.0.1:0")
+    dispatcher = daemons.start("dispatcher", "--listen", "127.0.0.1:0", "--http", "127.0.0.1:0", env={"CACHEW_SILENCE_S": "3"})
     with asking(dispatcher, HALF) as s:
-        assert any(select.select([s], [], [], 0.2)[0] or s.sendall(b"l") for _ in range(5 * TIMEOUT_S))
-        with contextlib.suppress(ConnectionResetError):
+        with contextlib.suppress(ConnectionError):  # it was sent off meanwhile
+            assert any(select.select([s], [], [], 0.2)[0] or s.sendall(b"l") for _ in range(5 * HANG_S))
             assert s.recv(1000) == b""
 
 
@@ -281,8 +298,9 @@ def test_worker_ends_at_once_where_nobody_wants_to_wait(daemons, tmp_path, how):
     pipeline = tmp_path / "slow.json"
     pipeline.write_text(json.dumps({"cachew": 1, "pipeline": [{"op": "range", "stop": 4000}, {"op": "delay", "us": 20_000_000}, {"op": "batch", "size": 32}]}))
     dispatcher = daemons.start("dispatcher", "--listen", "127.0.0.1:0", "--http", "127.0.0.1:0")
-    worker = daemons.start("worker", "--dispatcher", dispatcher.address, "--memory", "64M", "--drain-timeout", "0" if how == "no time" else "100")
-    with subprocess.Popen([CACHEW, "run", pipeline, "--service", dispatcher.address, "--job", "slow"], stdout=subprocess.PIPE, stderr=subprocess.PIPE) as client:
+    worker = daemons.start("worker", "--dispatcher", dispatcher.address, "--memory", "64M", "--drain-timeout", "0" if how == "no time" else "1000000")
+    words = [CACHEW, "run", pipeline, "--service", dispatcher.address, "--job", "slow", "--wait", str(HANG_S)]
+    with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as client:
         try:
             while not any(w["leases"] for w in dispatcher.json("/api/v1/workers")):
                 pass
@@ -291,7 +309,7 @@ def test_worker_ends_at_once_where_nobody_wants_to_wait(daemons, tmp_path, how):
                 while "finishing" not in worker.err:
                     pass
                 worker.process.send_signal(signal.SIGTERM)
-            assert worker.process.wait(20) == 0
+            assert worker.process.wait(HANG_S) == 0
             if how == "second signal":
                 assert "a second signal: the worker still has" in worker.err
         finally:
@@ -307,7 +325,7 @@ def test_up_ends_while_a_worker_is_started_in_vain(daemons):
         while "it is started again" not in up.err:
             pass
         up.process.send_signal(signal.SIGINT)
-        up.process.wait(10)
+        up.process.wait(HANG_S)
     finally:
         with contextlib.suppress(ProcessLookupError):
             os.kill(dispatcher, signal.SIGCONT)
@@ -320,15 +338,15 @@ def test_up_takes_no_more_words_than_it_can_give_on():
 # ---- traces ----
 
 def spans(text):
-    """{(name, id): (from, to)} of a trace, whose spans all end."""
-    begun, found = {}, {}
+    """{(name, id): [(from, to), ...]} of a trace, whose spans all end. There are several where a split was run again."""
+    begun, found = {}, collections.defaultdict(list)
     for event in json.loads(text):
         key = (event["name"], event.get("id"), event["pid"])
         if event["ph"] == "b":
             assert key not in begun
             begun[key] = event["ts"]
         elif event["ph"] == "e":
-            found[key[:2]] = (begun.pop(key), event["ts"])
+            found[key[:2]].append((begun.pop(key), event["ts"]))
     assert not begun
     return found
 
@@ -350,13 +368,13 @@ def test_traces_show_the_life_of_each_batch(daemons, pipeline, tmp_path):
     assert together.returncode == 0 and len(json.loads(together.stdout)) == sum(map(len, alone))
     found = spans(together.stdout)
     batches = [key for name, key in found if name == "batch"]
-    assert len(batches) == 125 and len(set(batches)) == 125
+    assert len(batches) == 125
     for key in batches:
-        asked, handed_out = found["batch", key]
-        assert asked <= found["answer", key][0] <= found["answer", key][1] <= handed_out
-        assert found["fetch", key][0] == asked and found["fetch", key][1] <= handed_out
-        leased, computed = found["split", key.rsplit("/", 1)[0]]
-        assert leased <= computed and leased <= found["answer", key][1]
+        (asked, handed_out), = found["batch", key]
+        answers, splits = found["answer", key], found["split", key.rsplit("/", 1)[0]]
+        assert any(asked <= begun <= ended <= handed_out for begun, ended in answers)
+        assert any(begun == asked and ended <= handed_out for begun, ended in found["fetch", key])
+        assert all(leased <= computed for leased, computed in splits) and any(leased <= answered for leased, _ in splits for _, answered in answers)
 
 
 def test_trace_of_a_worker_that_was_killed_can_be_read(daemons, pipeline, tmp_path):
@@ -450,7 +468,7 @@ def test_service_over_tls(daemons, pipeline, keys, mutual):
     assert cachew("top", "--service", dispatcher.address, "--once", "--interval", "0", *client).returncode == 0
     port = int(workers[0].address.rsplit(":", 1)[1])
     context = ssl.create_default_context(cafile=keys / "ca.pem")
-    with socket.create_connection(("127.0.0.1", port), TIMEOUT_S) as plain, context.wrap_socket(plain, server_hostname="127.0.0.1") as s:
+    with socket.create_connection(("127.0.0.1", port), HANG_S) as plain, context.wrap_socket(plain, server_hostname="127.0.0.1") as s:
         assert s.version() == "TLSv1.3" # the workers' port too
     if mutual:
         assert "certificate" in refused("jobs", "--service", dispatcher.address, *client_words(keys), code=3)
@@ -482,7 +500,7 @@ def test_new_certificates_are_used_without_a_restart(daemons, keys, tmp_path):
     """An expired one is replaced; while certificate and key do not fit together, the old ones are used."""
     old, new = sign(keys, tmp_path, "old", -1), sign(keys, tmp_path, "new", 1)
     used = [tmp_path / "used.pem", tmp_path / "used-key.pem"]
-    for source, target in zip(old, used, strict=True):
+    for source, target in zip(old, used):
         shutil.copy(source, target)
     dispatcher = daemons.start("dispatcher", "--listen", "127.0.0.1:0", "--tls-cert", used[0], "--tls-key", used[1], "--token-file", keys / "token")
     ask = ["jobs", "--service", dispatcher.address, *client_words(keys)]
@@ -492,7 +510,7 @@ def test_new_certificates_are_used_without_a_restart(daemons, keys, tmp_path):
     while time.monotonic() < until:  # the files are looked at once a second
         assert "certificate has expired" in refused(*ask, code=3)
     shutil.copy(new[1], used[1])
-    until = time.monotonic() + TIMEOUT_S
+    until = time.monotonic() + HANG_S
     while cachew(*ask).returncode != 0:
         assert time.monotonic() < until
 
@@ -501,12 +519,14 @@ def test_a_log_is_not_flooded_by_who_is_refused(daemons, keys):
     dispatcher, (worker,) = daemons.service("--token-file", keys / "token")
     for daemon in (dispatcher, worker):
         host, port = daemon.address.rsplit(":", 1)
+        began = time.monotonic()
         for _ in range(200):
-            with socket.create_connection((host, int(port)), TIMEOUT_S) as s:
+            with socket.create_connection((host, int(port)), HANG_S) as s:
                 s.sendall(b"GET / HTTP/1.0\r\n\r\n")
                 while s.recv(4096):
                     pass
-        assert 1 <= daemon.err.count("not Cachew's protocol") <= 20
+        windows = 2 + (time.monotonic() - began) // 10
+        assert 1 <= daemon.err.count("not Cachew's protocol") <= 10 * windows  # ten in ten seconds: tests/unit/test_net.c
 
 
 def test_certificate_of_another_authority_is_refused(daemons, keys, tmp_path):
@@ -579,7 +599,7 @@ def test_addresses_beyond_this_machine(daemons, keys, words):
     assert dispatcher.address.startswith("0.0.0.0:")
     if words == "insecure":
         port = dispatcher.ready["http"].rsplit(":", 1)[1]
-        with urllib.request.urlopen(f"http://127.0.0.1:{port}/healthz", timeout=TIMEOUT_S) as answer:
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/healthz", timeout=HANG_S) as answer:
             assert answer.read() == b"ok\n"
 
 
@@ -605,25 +625,26 @@ def test_top_once(daemons, pipeline):
     assert set(told) == {"status", "jobs", "workers"} and told["status"]["workers"] == 1
 
 
+@pytest.mark.large
 def test_top_shows_no_rank_that_waited_more_than_all_of_the_time(daemons, tmp_path):
     """A rank tells what it waited once a second: in half of one there was none of it, or twice as much as fits."""
     pipeline = tmp_path / "slow.json"
     pipeline.write_text(json.dumps({"cachew": 1, "pipeline": [{"op": "range", "stop": 100000}, {"op": "delay", "us": 300000}, {"op": "batch", "size": 1}]}))
     dispatcher, _ = daemons.service("--http", "127.0.0.1:0")
-    with subprocess.Popen([CACHEW, "run", pipeline, "--service", dispatcher.address, "--job", "slow"], stdout=subprocess.DEVNULL) as job:
+    with subprocess.Popen([CACHEW, "run", pipeline, "--service", dispatcher.address, "--job", "slow", "--wait", str(HANG_S)], stdout=subprocess.DEVNULL) as job:
         try:
-            wait(lambda: any(j["ranks"][0]["step_s"] is not None and (j["now"] or {}).get("waited") for j in dispatcher.json("/api/v1/jobs") if j["ranks"]))
+            wait_for(lambda: any(j["ranks"][0]["step_s"] is not None and (j["now"] or {}).get("waited") for j in dispatcher.json("/api/v1/jobs") if j["ranks"]))
             for _ in range(6):
                 shown = cachew("top", "--service", dispatcher.address, "--once", "--interval", "0.5").stdout
                 (part,) = [line.split()[6] for line in shown.splitlines() if line.startswith("slow ")]
-                assert 0 < float(part) <= 100, shown
+                assert part == "-" or 0 <= float(part) <= 100, shown  # none: it was not heard of
         finally:
             job.kill()
 
 
 def test_top_in_a_pipe_goes_on_until_it_is_ended(daemons):
     dispatcher, _ = daemons.service()
-    with subprocess.Popen([CACHEW, "top", "--service", dispatcher.address, "--interval", "0.1"], stdout=subprocess.PIPE, text=True) as top:
+    with subprocess.Popen([CACHEW, "top", "--service", dispatcher.address, "--wait", str(HANG_S), "--interval", "0.1"], stdout=subprocess.PIPE, text=True) as top:
         tables = 0
         while tables < 3:
             line = top.stdout.readline()
@@ -631,23 +652,23 @@ def test_top_in_a_pipe_goes_on_until_it_is_ended(daemons):
             tables += line.split()[:1] == ["WORKER"]
         top.send_signal(signal.SIGINT)
         top.stdout.read()
-        assert top.wait(TIMEOUT_S) == 0
+        assert top.wait(HANG_S) == 0
 
 
 def test_top_on_a_terminal_ends_with_q(daemons):
     dispatcher, _ = daemons.service()
     main, side = pty.openpty()
-    with subprocess.Popen([CACHEW, "top", "--service", dispatcher.address, "--interval", "60"], stdin=side, stdout=side, stderr=side) as top:
+    with subprocess.Popen([CACHEW, "top", "--service", dispatcher.address, "--wait", str(HANG_S), "--interval", "60"], stdin=side, stdout=side, stderr=side) as top:
         os.close(side)
         seen = b""
         while b"WORKER" not in seen:
-            assert select.select([main], [], [], TIMEOUT_S)[0]
+            assert select.select([main], [], [], HANG_S)[0]
             seen += os.read(main, 65536)
         os.write(main, b"q")
         while b"\x1b[?1049l" not in seen:
-            assert select.select([main], [], [], TIMEOUT_S)[0]
+            assert select.select([main], [], [], HANG_S)[0]
             seen += os.read(main, 65536)
-        assert seen.startswith(b"\x1b[?1049h") and top.wait(TIMEOUT_S) == 0
+        assert seen.startswith(b"\x1b[?1049h") and top.wait(HANG_S) == 0
     os.close(main)
 
 

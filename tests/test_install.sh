@@ -3,13 +3,13 @@
 #
 # usage: tests/test_install.sh BUILD_DIR   (a build directory that meson has set up)
 set -eu
-source=$(cd "$(dirname "$0")/.." && pwd)
+source=$(CDPATH= cd "$(dirname "$0")/.." && pwd)
 build=$(cd "${1:?usage: $0 BUILD_DIR}" && pwd)
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 fail() { echo "test_install: $*" >&2; exit 1; }
 
-DESTDIR="$work/root" meson install -C "$build" --quiet >"$work/log" 2>&1 || { cat "$work/log" >&2; fail "meson install failed"; }
+DESTDIR="$work/root" "${MESON:-meson}" install -C "$build" --quiet >"$work/log" 2>&1 || { cat "$work/log" >&2; fail "meson install failed"; }
 prefix=$(find "$work/root" -path '*/include/cachew/cachew.h' | sed 's,/include/cachew/cachew.h$,,')
 [ -n "$prefix" ] || fail "the header is not installed"
 for file in include/cachew/plugin.h bin/cachew share/man/man1/cachew.1 share/bash-completion/completions/cachew; do
@@ -35,7 +35,7 @@ fi
 cat >"$work/p.json" <<'JSON'
 {"cachew": 1, "pipeline": [{"op": "range", "stop": 1000}, {"op": "assign", "set": {"half": "value * 0.5"}}, {"op": "shuffle"}, {"op": "batch", "size": 32}]}
 JSON
-want=$("$prefix/bin/cachew" run "$work/p.json" --digest | grep '^digest ')
+want=$("$prefix/bin/cachew" run --wait 900 "$work/p.json" --digest | grep '^digest ')
 for arguments in "" "$work/p.json 1" "$work/p.json 3"; do
     have=$("$work/example/pull" $arguments | grep '^digest ') || fail "the example fails"
     [ "$have" = "$want" ] || fail "the example gives $have, cachew run gives $want"
@@ -51,8 +51,8 @@ make --silent -C "$work/plugin" CFLAGS="-O1 -Wall -Wextra -Werror" || fail "the 
 plugin=$work/plugin/solarize.so
 sed 's/{"op": "solarize".*/{"op": "assign", "set": {"data": "where(data < 100, data, 255 - data)"}},/' "$work/plugin/solarize.json" >"$work/plugin/assign.json"
 grep -q assign "$work/plugin/assign.json" || fail "solarize.json has no solarize to replace"
-solarized=$("$prefix/bin/cachew" run "$work/plugin/assign.json" --digest | grep '^digest ')
-have=$("$prefix/bin/cachew" run "$work/plugin/solarize.json" --digest --plugin "$plugin" | grep '^digest ') || fail "cachew run fails with the plug-in"
+solarized=$("$prefix/bin/cachew" run --wait 900 "$work/plugin/assign.json" --digest | grep '^digest ')
+have=$("$prefix/bin/cachew" run --wait 900 "$work/plugin/solarize.json" --digest --plugin "$plugin" | grep '^digest ') || fail "cachew run fails with the plug-in"
 [ "$have" = "$solarized" ] || fail "the plug-in gives $have, the expression gives $solarized"
 have=$(CACHEW_PLUGIN="$plugin" "$work/example/pull" "$work/plugin/solarize.json" | grep '^digest ') || fail "the example fails with the plug-in"
 [ "$have" = "$solarized" ] || fail "with the library the plug-in gives $have, the expression gives $solarized"

@@ -46,7 +46,7 @@ def check(pipeline, *words):
     for n in range(REPEATS):
         memory = enough + enough * n // 32
         for threads in THREADS:
-            ran = cachew("run", pipeline, "--json", "--digest", "--memory", memory, "--threads", threads, "--wait", 60, *words)
+            ran = cachew("run", pipeline, "--json", "--digest", "--memory", memory, "--threads", threads, *words)
             assert outcome(ran) == want, (memory, enough, threads, ran.out[-1000:], ran.err[-1000:])
 
 

@@ -7,19 +7,16 @@ import json
 import re
 import shutil
 import subprocess
-import sys
 import urllib.parse
 import urllib.request
 from pathlib import Path
 
 import pytest
+from command import run, write
+from deadlines import HANG_S, wait_for
+from test_daemons import label_names, samples
 
 HERE = Path(__file__).resolve().parent
-sys.path.insert(0, str(HERE))
-from daemons import TIMEOUT_S  # noqa: E402
-from example_data import CACHEW  # noqa: E402
-from test_daemons import label_names, samples  # noqa: E402
-
 MONITORING = HERE.parent / "monitoring"
 BOARD = json.loads((MONITORING / "grafana-dashboard.json").read_text())
 ALERTS = (MONITORING / "cachew-alerts.yml").read_text()
@@ -29,20 +26,22 @@ with_prometheus = pytest.mark.skipif(not shutil.which("prometheus"), reason="pro
 
 @pytest.fixture
 def service(daemons, tmp_path):
-    """One that has done something."""
-    pipeline = tmp_path / "pipeline.json"
-    pipeline.write_text(json.dumps({"cachew": 1, "pipeline": [{"op": "range", "stop": 4000}, {"op": "batch", "size": 8}]}))
-    up = daemons.start("up", "--listen", "127.0.0.1:0", "--http", "127.0.0.1:0", "--memory", "256M", "--autoscale", "--workers", 2, "--min-workers", 2, "--policy", "fixed:2")
-    subprocess.run([CACHEW, "run", pipeline, "--service", up.address, "--job", "one"], check=True, capture_output=True, timeout=TIMEOUT_S)
-    while len(ready := [w for w in up.json("/api/v1/workers") if w["state"] == "ready"]) < 2:
-        pass
-    return up, ready
+    """A service, a Daemon, after a job; and its workers."""
+    pipeline = write(tmp_path / "pipeline.json", [{"op": "range", "stop": 4000}, {"op": "batch", "size": 8}])
+    words = ["--memory", "256M", "--autoscale", "--workers", 2, "--min-workers", 2, "--policy", "fixed:2"]
+    up = daemons.start("up", "--listen", "127.0.0.1:0", "--http", "127.0.0.1:0", *words)
+    run(pipeline, "--service", up.address, "--job", "one")
+
+    def ready():
+        found = [w for w in up.json("/api/v1/workers") if w["state"] == "ready"]
+        return found if len(found) == 2 else None
+    return up, wait_for(ready)
 
 
 def pages(service):
     up, workers = service
     yield up.get("/metrics")[1]
-    with urllib.request.urlopen(f"http://{workers[0]['http']}/metrics", timeout=TIMEOUT_S) as answer:
+    with urllib.request.urlopen(f"http://{workers[0]['http']}/metrics", timeout=HANG_S) as answer:
         yield answer.read().decode()
 
 
@@ -115,7 +114,7 @@ def test_targets(service):
 
 
 def promtool(*words, **options):
-    ran = subprocess.run(["promtool", *map(str, words)], check=False, capture_output=True, text=True, timeout=TIMEOUT_S, **options)
+    ran = subprocess.run(["promtool", *map(str, words)], check=False, capture_output=True, text=True, timeout=HANG_S, **options)
     assert ran.returncode == 0, (words, ran.stdout, ran.stderr)
     return ran.stdout + ran.stderr
 
@@ -144,36 +143,44 @@ def prometheus(directory, up):
         process = subprocess.Popen(["prometheus", f"--config.file={directory}/prometheus.yml", f"--storage.tsdb.path={directory}/tsdb", "--web.listen-address=127.0.0.1:0"],
                                    stdout=subprocess.DEVNULL, stderr=err)
     try:
-        while "ready to receive web requests" not in (said := log.read_text()):
-            assert process.poll() is None, said
-        found = re.search(r"Listening on\" address=([\d.:]+)", said)
+        def is_ready():
+            assert process.poll() is None, log.read_text()
+            return "ready to receive web requests" in log.read_text()
+        wait_for(is_ready)
+        found = re.search(r"Listening on\" address=([\d.:]+)", log.read_text())
 
         def ask(what, **query):
-            with urllib.request.urlopen(f"http://{found.group(1)}/api/v1/{what}?{urllib.parse.urlencode(query)}", timeout=TIMEOUT_S) as answer:
+            url = f"http://{found.group(1)}/api/v1/{what}?{urllib.parse.urlencode(query)}"
+            with urllib.request.urlopen(url, timeout=HANG_S) as answer:
                 return json.load(answer)["data"]
         yield ask
     finally:
         process.terminate()
-        process.wait(TIMEOUT_S)
+        process.wait(HANG_S)
 
 
 @with_prometheus
 def test_prometheus_scrapes_a_service(service, tmp_path):
+    """Each target answers at least once: on a busy machine some scrapes come too late."""
     up, workers = service
     directory = tmp_path / "prometheus"
     directory.mkdir()
     with prometheus(directory, up) as ask:
-        while len(ask("query", query="up == 1")["result"]) < 3:
-            pass
+        def result(expression):
+            return ask("query", query=expression)["result"]
+        wait_for(lambda: len(result("max_over_time(up[1d]) == 1")) == 3)
         targets = ask("targets")["activeTargets"]
-        assert {t["labels"]["job"] for t in targets} == {"cachew-dispatcher", "cachew-worker"} and {t["health"] for t in targets} == {"up"}, targets
-        (completed,) = ask("query", query="cachew_dispatcher_splits_completed_total")["result"]
+        assert {t["labels"]["job"] for t in targets} == {"cachew-dispatcher", "cachew-worker"}, targets
+        (completed,) = wait_for(lambda: result("last_over_time(cachew_dispatcher_splits_completed_total[1d])"))
         assert float(completed["value"][1]) > 0
-        assert {r["metric"]["worker"] for r in ask("query", query="cachew_worker_registered")["result"]} == {str(w["id"]) for w in workers}
+        registered = "last_over_time(cachew_worker_registered[1d])"
+        wait_for(lambda: {r["metric"]["worker"] for r in result(registered)} == {str(w["id"]) for w in workers})
         for _, expression in expressions():
             if "label_values" not in expression:
                 ask("query", query=expression.replace("$__rate_interval", "1m").replace("$dispatcher", ".*"))
-        (group,) = ask("rules")["groups"]
-        while any(rule["health"] == "unknown" for rule in group["rules"]):
+
+        def evaluated():
             (group,) = ask("rules")["groups"]
+            return group if all(rule["health"] != "unknown" for rule in group["rules"]) else None
+        group = wait_for(evaluated)
         assert {rule["health"] for rule in group["rules"]} == {"ok"}, group

@@ -9,7 +9,8 @@ import subprocess
 import numpy as np
 import pytest
 from model import philox
-from command import CACHEW, cachew, failed, range_chain, run, wait_for, write
+from command import CACHEW, cachew, failed, range_chain, run, write
+from deadlines import HANG_S, wait_for
 from example_data import HERE, ROOT, once
 
 pytestmark = pytest.mark.usefixtures("own_index_dir")
@@ -93,7 +94,8 @@ def test_draws_are_those_of_the_model(tmp_path, solarize, seed, probability):
     hits = 0
     for b in batches:
         epoch = int(b["__meta__"][0])
-        for record, first, second in zip(b["__records__"], b["once"], b["data"], strict=True):
+        assert len(b["__records__"]) == len(b["once"]) == len(b["data"])
+        for record, first, second in zip(b["__records__"], b["once"], b["data"]):
             key, row = record.decode().split(":")
             element = philox.element_id(int(key, 16), int(row), ())
             drawn = [philox.uniform(philox.Draw(philox.draw_key(seed, epoch, f"random_solarize/{i}"), element).word(0)) < probability for i in range(2)]
@@ -195,7 +197,9 @@ def test_elements_that_fail(tmp_path, odd, how):
 def test_what_ends_a_run_is_said_before_a_cache_waits_for_what_hangs(tmp_path, odd, end):
     """No thread that computes comes back, and so the run can't end."""
     pipeline = write(tmp_path / "p.json", range_chain(300, {"op": "odd_run", "how": "hang", "every": 200}, {"op": "cache"}, BATCH))
-    given = ["run", pipeline, "--json", "--cache-dir", tmp_path / "c", "--log", tmp_path / "log", *(["--wait", 1] if end == "deadline" else []), *odd]
+    wait_s = 1 if end == "deadline" else HANG_S
+    given = ["--cache-dir", tmp_path / "c", "--log", tmp_path / "log", "--wait", wait_s]
+    given = ["run", pipeline, "--json", *given, *odd]
     with open(tmp_path / "out", "wb") as out, open(tmp_path / "err", "wb") as err, subprocess.Popen([CACHEW, *map(str, given)], stdout=out, stderr=err) as child:
         try:
             if end == "interrupted":

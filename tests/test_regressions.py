@@ -10,7 +10,8 @@ import subprocess
 import make_data
 import pytest
 import xxhash
-from command import SHUFFLE, cachew, failed, range_chain, read_log, run, wait_for, write
+from command import SHUFFLE, cachew, failed, range_chain, read_log, run, write
+from deadlines import HANG_S, wait_for
 from example_data import CACHEW
 
 BATCH = {"op": "batch", "size": 8}
@@ -21,7 +22,7 @@ def same_everywhere(pipeline, *words, memories=("1G",), threads=(1, 2, 8)):
     want = run(pipeline, "--digest", *words)["digest"]
     for memory in memories:
         for n in threads:
-            assert run(pipeline, "--digest", "--threads", n, "--memory", memory, "--wait", 30, *words)["digest"] == want, (memory, n)
+            assert run(pipeline, "--digest", "--threads", n, "--memory", memory, *words)["digest"] == want, (memory, n)
     return want
 
 
@@ -62,12 +63,14 @@ def test_a_block_whose_rows_alternate_between_buckets(tmp_path):
         same_everywhere(pipeline)
 
 
+@pytest.mark.large
 def test_scratch_that_does_not_fit_is_tried_again(tmp_path):
     chain = [{"op": "synthetic", "count": 100, "shape": [512, 512, 3], "dtype": "uint8"}, {"op": "resize", "component": "data", "size": [224, 224]},
              {"op": "shuffle"}, {"op": "normalize", "component": "data", "mean": [1, 2, 3], "std": [4, 5, 6]}, BATCH]  # fmt: skip
     same_everywhere(write(tmp_path / "p.json", chain), memories=("4G", "32M", "12M"))
 
 
+@pytest.mark.large
 def test_later_splits_give_way_to_the_first(tmp_path):
     chain = [{"op": "synthetic", "count": 2000, "shape": [64, 64, 3], "dtype": "uint8"}, {"op": "assign", "set": {"m": "max(data)"}},
              {"op": "filter", "where": "m > 100"}, {"op": "shuffle"}, {"op": "random_crop", "component": "data", "size": [48, 48]},
@@ -75,6 +78,7 @@ def test_later_splits_give_way_to_the_first(tmp_path):
     same_everywhere(write(tmp_path / "p.json", chain), memories=("4G", "16M", "8M"))
 
 
+@pytest.mark.large(keep=0)
 @pytest.mark.parametrize("batcher", [
     [{"op": "filter", "where": "id * 7919 % 101 < 60"}, BATCH],
     [{"op": "bucket_by_length", "length": "length(text)", "boundaries": [10000, 20000, 30000], "sizes": [16, 16, 16, 16]}]])  # fmt: skip
@@ -86,6 +90,7 @@ def test_a_budget_of_some_batches_is_enough(tmp_path, batcher):
     same_everywhere(pipeline, memories=("4M", "6M", "8M"), threads=(2, 3, 4, 8))
 
 
+@pytest.mark.large
 def test_elements_without_a_batcher_never_use_up_all_batches(tmp_path):
     """Later splits hold as many elements as there may be under way, and then one of them becomes the first."""
     draw = random.Random(2)
@@ -105,13 +110,14 @@ def test_the_remainder_that_is_dropped_cannot_fail(tmp_path):
     assert run(write(tmp_path / "p.json", chain))["elements"] == 8
 
 
+@pytest.mark.large(keep=0)
 @pytest.mark.parametrize("count", [0, 1, 7])
 def test_a_take_of_batches_ends_every_epoch(tmp_path, count):
     chain = range_chain(100, {"op": "filter", "where": "value >= 0"}, {"op": "repeat", "count": -1}, {"op": "batch", "size": 3}, {"op": "take", "count": count})
     pipeline = write(tmp_path / "p.json", chain)
     for threads in (1, 2, 3, 8):
         for _ in range(5):
-            assert run(pipeline, "--epochs", 30, "--threads", threads, "--wait", 30)["batches"] == 30 * count
+            assert run(pipeline, "--epochs", 30, "--threads", threads)["batches"] == 30 * count
 
 
 def test_a_filter_that_fails_removes_the_element(tmp_path):
@@ -151,9 +157,9 @@ def test_the_plan_of_a_split_counts(tmp_path):
     """There was memory for the plan or for a batch, but not for both: nothing ran, and nobody said why."""
     pipeline = write(tmp_path / "p.json", range_chain(100_000_000, {"op": "batch", "size": 130_000}))
     for memory in ("3M", "6500K", "8M", "12M"):
-        error = failed(pipeline, 2, "--memory", memory, "--batches", 20, "--wait", 30)
+        error = failed(pipeline, 2, "--memory", memory, "--batches", 20)
         assert error["kind"] == "budget"
-    assert run(pipeline, "--memory", error["expected"].split()[2], "--batches", 20, "--wait", 30)["batches"] == 20
+    assert run(pipeline, "--memory", error["expected"].split()[2], "--batches", 20)["batches"] == 20
 
 
 def test_a_read_that_fails_names_its_operator(tmp_path):
@@ -161,12 +167,12 @@ def test_a_read_that_fails_names_its_operator(tmp_path):
     (tmp_path / "data").mkdir()
     for i in range(300):
         (tmp_path / "data" / f"{i:03}").write_bytes(b"x")
-    pipeline = write(tmp_path / "p.json", [{"op": "files", "files": "data/*"}, {"op": "delay", "us": 5000}, BATCH])
-    words = [CACHEW, "run", str(pipeline), "--json", "--threads", "1", "--log", str(tmp_path / "log")]
+    pipeline = write(tmp_path / "p.json", [{"op": "files", "files": "data/*"}, {"op": "repeat", "count": -1}, BATCH])
+    words = [CACHEW, "run", str(pipeline), "--json", "--threads", "1", "--log", str(tmp_path / "log"), "--wait", str(HANG_S)]
     child = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
-    wait_for(lambda: (tmp_path / "log").exists() and (tmp_path / "log").read_text())
+    wait_for(lambda: (tmp_path / "log").exists() and (tmp_path / "log").stat().st_size > 0)
     (tmp_path / "data" / "299").unlink()
-    out, _ = child.communicate(timeout=60)
+    out, _ = child.communicate(timeout=HANG_S)
     error = json.loads(out.splitlines()[-1])["error"]
     assert child.returncode == 1 and error["operator"] == "files" and error["file"].endswith("data/299")
 
@@ -179,7 +185,7 @@ def test_a_list_of_skipped_records_that_is_cut_off(tmp_path):
 
 def test_shuffles_of_shuffles_are_planned_at_once(tmp_path):
     """Each of them once took some 38 times as long as the one before it."""
-    assert run(write(tmp_path / "p.json", range_chain(10_000_000, *[SHUFFLE] * 5, BATCH)), "--batches", 1, "--wait", 60)["batches"] == 1
+    assert run(write(tmp_path / "p.json", range_chain(10_000_000, *[SHUFFLE] * 5, BATCH)), "--batches", 1)["batches"] == 1
 
 
 TFRECORDS = [{"op": "tfrecord", "files": "data/*.tfrecord"}, {"op": "batch", "size": 4}]

@@ -1,7 +1,7 @@
 #!/bin/bash
 # Which lines and branches of src/ the unit tests and random pipelines reach: a summary, and build-coverage/report/index.html.
 set -euo pipefail
-cd "$(dirname "$0")/.."
+CDPATH= cd "$(dirname "$0")/.."
 build=${BUILD:-build}-coverage
 meson=${MESON:-meson}
 venv=${VENV:-$(tools/venv.sh)}

@@ -1,49 +1,313 @@
-#!/bin/bash
-# Installs the Debian packages that are missing. usage: tools/deps.sh GROUP...   (build, demo, test, lint, python, coverage)
-set -euo pipefail
+#!/bin/sh
+# Installs missing packages on Debian and Ubuntu, as root or with sudo. Elsewhere it lists what is missing.
+#
+# usage: tools/deps.sh [--list | --no-install] GROUP...    (build, demo, test, test-all, lint, python, coverage)
+#   --list        print each package and whether it is missing; install nothing
+#   --no-install  install nothing; if a required package is missing, list the missing ones and exit with 1
+#
+# A need is met by its package, or by anything else that does the same: a program on PATH, a library that pkg-config
+# finds. Package names differ between releases: the first of a need's packages that apt-get knows is installed.
+# An optional need that cannot be met is reported and is no failure: the tests that need it are not run.
+set -eu
+export LC_ALL=C
 
-declare -A groups=(
-    # libc6-dev comes with gcc as a recommendation only, which is not installed here
-    [build]='gcc libc6-dev meson ninja-build pkg-config python3 libjansson-dev libxxhash-dev zlib1g-dev libjpeg62-turbo-dev libspng-dev libwebp-dev
-        libuv1-dev libprotobuf-c-dev protobuf-c-compiler libsqlite3-dev libssl-dev libmicrohttpd-dev libzstd-dev'
-    # the photographs
-    [demo]='mate-backgrounds ukui-wallpapers lomiri-wallpapers-16.04'
-    # llvm: the sanitizers' reports with names instead of addresses; g++: the header is compiled as C++; strace, iproute2, nftables: what is synced, networks that fail
-    # chromium-headless-shell, fonts-dejavu-core: the dashboard is looked at
-    [test]='libcmocka-dev clang g++ libclang-rt-14-dev llvm python3-venv ca-certificates strace iproute2 nftables chromium-headless-shell fonts-dejavu-core'
-    [lint]='groff-base python3-venv ca-certificates'
-    [python]='python3-dev python3-venv ca-certificates'
-    [coverage]='gcovr'
-)
+# A need is a line: groups (with a ? if it is optional)|what is needed|arguments for `found`|packages, the best first.
+# NN stands for the version of the package clang.
+needs() {
+    cat <<'END'
+build|gcc 10 or later|program gcc|gcc
+build|the headers of the C library|header stdio.h|libc6-dev
+build|bash|program bash|bash
+build|Meson 0.56 or later|meson 0.56|meson
+build|Ninja|program ninja|ninja-build
+build|pkg-config|program pkg-config|pkg-config pkgconf
+build|Python 3.9 or later|python 3.9|python3
+build|jansson 2.13|library jansson 2.13|libjansson-dev
+build|xxHash 0.8|library libxxhash 0.8|libxxhash-dev
+build|zlib|library zlib 1.2.11|zlib1g-dev
+build|libjpeg-turbo 2.0|library libjpeg 2.0|libjpeg-dev
+build|libspng 0.7 or libpng 1.6|png|libspng-dev libpng-dev
+build|libwebp 0.6|library libwebp 0.6|libwebp-dev
+build|libuv 1.40|library libuv 1.40|libuv1-dev
+build|protobuf-c 1.3|library libprotobuf-c 1.3|libprotobuf-c-dev
+build|protoc-c|program protoc-c|protobuf-c-compiler
+build|SQLite 3.34|library sqlite3 3.34|libsqlite3-dev
+build|OpenSSL 1.1.1|library openssl 1.1.1|libssl-dev
+build|libmicrohttpd 0.9.72|library libmicrohttpd 0.9.72|libmicrohttpd-dev
+build|zstd 1.4|library libzstd 1.4|libzstd-dev
+demo|12 photographs below /usr/share/backgrounds|photographs 12|mate-backgrounds
+demo?|more photographs|photographs 30|ukui-wallpapers
+demo?|more photographs|photographs 30|lomiri-wallpapers-16.04
+test|cmocka 1.1.5|library cmocka 1.1.5|libcmocka-dev
+test-all|clang 11 or later|program clang|clang
+test-all|libpng 1.6|library libpng 1.6|libpng-dev
+test-all|the sanitizers of clang|sanitizers|libclang-rt-NN-dev libclang-common-NN-dev
+test lint python|venv and ensurepip for Python|modules venv ensurepip|python3-venv
+test lint python|certificates of authorities|certificates|ca-certificates
+test|make|program make|make
+test|the command openssl|program openssl|openssl
+test?|the dashboard in a browser|program chromium-headless-shell chromium|chromium-headless-shell chromium
+test?|what is synced to disk|program strace|strace
+test?|networks that fail|program ip|iproute2
+test?|networks that lose packets|program nft|nftables
+test-all?|names in the sanitizers' reports|program llvm-symbolizer|llvm
+test-all?|the header as C++|program g++|g++
+lint|groff|program groff|groff-base
+python|the headers of Python|modules sysconfig:Python.h|python3-dev
+coverage|gcovr|program gcovr|gcovr
+END
+}
 
-wanted=()
-for group in "$@"; do
-    [ -n "${groups[$group]:-}" ] || { echo "deps: there is no group $group (${!groups[*]})" >&2; exit 2; }
-    wanted+=(${groups[$group]})
+all_groups='build demo test test-all lint python coverage'
+mode=install groups=
+for word in "$@"; do
+    case $word in
+    --list) mode=list ;;
+    --no-install) mode=no-install ;;
+    *)
+        case " $all_groups " in
+        *" $word "*) groups="$groups $word" ;;
+        *)
+            echo "deps: unknown group $word: expected one of $all_groups" >&2
+            exit 2
+            ;;
+        esac
+        ;;
+    esac
 done
+if [ -z "$groups" ]; then
+    echo "usage: tools/deps.sh [--list | --no-install] GROUP...   ($all_groups)" >&2
+    exit 2
+fi
 
-if ! command -v dpkg-query >/dev/null; then
-    echo "deps: not a Debian system; expected to be there: ${wanted[*]}" >&2
+# has WORD LIST...: whether LIST contains WORD.
+has() {
+    word=$1
+    shift
+    case " $* " in *" $word "*) return 0 ;; esac
+    return 1
+}
+
+meson=${MESON:-meson} python=${PYTHON:-python3}
+there() { command -v "$1" >/dev/null 2>&1; }
+not_older() { [ "$(printf '%s\n' "$2" "$1" | sort -V | head -n 1)" = "$2" ]; } # HAVE WANTED
+compiler() { for compiler in gcc cc clang; do there $compiler && return; done; return 1; }
+
+# found KIND [ARGUMENT...]: whether this machine has what is needed, wherever it comes from.
+found() {
+    kind=$1
+    shift
+    case $kind in
+    program)
+        for program in "$@"; do
+            if there "$program"; then return 0; fi
+        done
+        return 1
+        ;;
+    library) there pkg-config && pkg-config --exists "$1 >= $2" ;;
+    png) found library spng 0.7 || found library libpng 1.6 ;;
+    header) compiler && echo "#include <$1>" | "$compiler" -E -x c - >/dev/null 2>&1 ;;
+    meson) there "$meson" && not_older "$("$meson" --version 2>/dev/null)" "$1" ;;
+    python) there "$python" && not_older "$("$python" -c 'import platform; print(platform.python_version())')" "$1" ;;
+    modules)
+        there "$python" && "$python" - "$@" <<'END' 2>/dev/null
+import importlib, os, sys
+for name in sys.argv[1:]:
+    module, _, header = name.partition(":")
+    module = importlib.import_module(module)
+    if header and not os.path.exists(os.path.join(module.get_paths()["include"], header)):
+        sys.exit(1)
+END
+        ;;
+    sanitizers)
+        there clang || return 1
+        for library in "$(clang -print-resource-dir)"/lib/*/libclang_rt.asan*; do
+            if [ -e "$library" ]; then return 0; fi
+        done
+        return 1
+        ;;
+    certificates)
+        [ -e "${SSL_CERT_FILE:-/etc/ssl/certs/ca-certificates.crt}" ] || [ -e /etc/pki/tls/certs/ca-bundle.crt ] ||
+            [ -e /etc/ssl/cert.pem ]
+        ;;
+    photographs)
+        photographs=$(find "${BACKGROUNDS:-/usr/share/backgrounds}" -type f \
+            \( -name '*.jpg' -o -name '*.jpeg' -o -name '*.png' \) 2>/dev/null | wc -l)
+        [ "$photographs" -ge "$1" ]
+        ;;
+    esac
+}
+
+release=$(sed -n 's/^VERSION_CODENAME=//p' "${OS_RELEASE:-/etc/os-release}" 2>/dev/null || true)
+
+# Prints the version of the installed clang, else that of the package clang; without package lists, the release's.
+clang_version() {
+    version=
+    if there clang; then
+        version=$(clang -dumpversion | cut -d . -f 1)
+    elif there apt-cache; then
+        version=$(apt-cache depends clang 2>/dev/null | sed -n 's/^ *Depends: clang-\([0-9]*\)$/\1/p' | head -n 1)
+    fi
+    if [ -z "$version" ]; then
+        case $release in
+        bullseye) version=11 ;;
+        bookworm | jammy) version=14 ;;
+        noble) version=18 ;;
+        *) version=19 ;;
+        esac
+    fi
+    echo "$version"
+}
+
+# guess PACKAGES: prints the package to name where there are no package lists. The oldest releases have the last one.
+guess() {
+    case $release in
+    bullseye | jammy) echo "${1##* }" ;;
+    *) echo "${1%% *}" ;;
+    esac
+}
+
+installed=
+if there dpkg-query; then
+    installed=$(dpkg-query -W -f '${Package} ${db:Status-Status}\n' 2>/dev/null | sed -n 's/ installed$//p' | tr '\n' ' ')
+fi
+
+# Prints a line for each need of the groups: STATE|WHAT|PACKAGES.
+# STATE is = (met), ! (missing) or ? (missing, optional).
+collect() {
+    version=
+    needs | while IFS='|' read -r need_groups what how packages; do
+        state='!' wanted=
+        case $need_groups in *\?) state='?' need_groups=${need_groups%\?} ;; esac
+        for group in $need_groups; do
+            if has "$group" $groups; then wanted=yes; fi
+        done
+        [ -n "$wanted" ] || continue
+        case $packages in
+        *NN*)
+            [ -n "$version" ] || version=$(clang_version)
+            packages=$(echo "$packages" | sed "s/NN/$version/g")
+            ;;
+        esac
+        # Only the first package is known to contain what is needed; another one may be installed without it.
+        if has "${packages%% *}" $installed || found $how; then state='='; fi
+        echo "$state|$what|$packages"
+    done
+}
+
+# candidates LINES: prints the packages in lines of `collect` that apt-get can install.
+candidates() {
+    there apt-cache || return 0
+    apt-cache policy $(echo "$1" | cut -d '|' -f 3) 2>/dev/null |
+        awk '/^[^ ]/ { name = $1; sub(/:$/, "", name) } $1 == "Candidate:" && $2 != "(none)" { print name }' | tr '\n' ' '
+}
+
+# choose PACKAGES LIST: prints the first of the packages that LIST contains; nothing if there is none.
+choose() {
+    for package in $1; do
+        if has "$package" $2; then
+            echo "$package"
+            return
+        fi
+    done
+}
+
+joined() { sort -u | paste -s -d , - | sed 's/,/, /g'; }
+
+collected=$(collect)
+if [ "$mode" = list ]; then
+    known=$(candidates "$collected")
+    echo "$collected" | while IFS='|' read -r state what packages; do
+        chosen=$(choose "$packages" "$installed $known")
+        case $state in
+        =) status=present ;;
+        !) status=missing ;;
+        *) status='missing, optional' ;;
+        esac
+        printf '%-28s %s (%s)\n' "${chosen:-$(guess "$packages")}" "$status" "$what"
+    done
     exit 0
 fi
+lacking=$(echo "$collected" | grep -v '^=' || true)
+required=$(echo "$lacking" | grep '^!' || true)
+[ -n "$lacking" ] || exit 0
 
-installed=$(dpkg-query -W -f '${Package} ${db:Status-Status}\n' | sed -n 's/ installed$//p')
-missing=()
-for package in "${wanted[@]}"; do
-    grep -qxF "$package" <<<"$installed" || missing+=("$package")
-done
-[ ${#missing[@]} -gt 0 ] || exit 0
+# Sets `packages` to the packages to install for required needs and `extra` to those for optional needs; `unknown`
+# to the required packages that apt-get does not know, and `absent` to the optional needs without a known package.
+resolve() {
+    packages='' extra='' unknown='' absent=''
+    known=$(candidates "$lacking")
+    while IFS='|' read -r state what names; do
+        chosen=$(choose "$names" "$known")
+        case $state$chosen in
+        !) unknown="$unknown $(guess "$names")" ;;
+        !*) has "$chosen" $packages || packages="$packages $chosen" ;;
+        \?) absent="$absent$what
+" ;;
+        *) extra="$extra $chosen" ;;
+        esac
+    done <<END
+$lacking
+END
+}
+tell_absent() { [ -z "$1" ] || echo "deps: optional and missing: $(printf %s "$1" | joined)" >&2; }
 
-echo "deps: installing ${missing[*]}"
-as_root=()
+# stop REASON: ends without installing. That is a failure only where something required is missing.
+stop() {
+    tell_absent "$(echo "$lacking" | sed -n 's/^?|\([^|]*\)|.*/\1/p')"
+    [ -n "$required" ] || exit 0
+    if there apt-get; then
+        echo "deps: packages are missing, and $1. Install them as root:" >&2
+        echo "    apt-get update && apt-get install --no-install-recommends$packages$unknown" >&2
+    else
+        echo "deps: $1. Install what is missing: $(echo "$required" | cut -d '|' -f 2 | joined)" >&2
+    fi
+    exit 1
+}
+
+there apt-get || stop 'this system has no apt-get'
+resolve
+[ "$mode" = install ] || stop '--no-install forbids to install them'
+as_root=
 if [ "$(id -u)" -ne 0 ]; then
-    command -v sudo >/dev/null || { echo "deps: neither root nor sudo: apt-get install ${missing[*]}" >&2; exit 1; }
-    as_root=(sudo)
+    as_root=sudo
+    there sudo || stop 'this user is not root, and there is no sudo'
+    [ -z "$packages$extra$unknown" ] || sudo true || stop 'sudo does not let this user install them'
 fi
-apt() { "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get -qq -o Dpkg::Use-Pty=0 -o Acquire::Retries=3 "$@"; }
-# Lists that are absent, or too old to know where the packages are now, are fetched, and then it is tried once more.
-if ! apt install -y --no-install-recommends "${missing[@]}" >/dev/null 2>&1; then
+
+apt() {
+    $as_root env DEBIAN_FRONTEND=noninteractive NEEDRESTART_SUSPEND=1 \
+        apt-get -qq -o Dpkg::Use-Pty=0 -o Acquire::Retries=3 -o DPkg::Lock::Timeout=300 "$@"
+}
+updated=
+update() {
     echo "deps: apt-get update"
-    apt update
-    apt install -y --no-install-recommends "${missing[@]}" >/dev/null
+    apt update || echo "deps: apt-get update failed; the package lists stay as they are" >&2
+    updated=yes
+    resolve
+}
+install() { # prints what is installed and how long it took; sets `errors` to what apt-get wrote to stderr
+    began=$(date +%s)
+    (as_root= && apt install --no-install-recommends --print-uris $packages $extra) 2>/dev/null |
+        awk -v names="$packages$extra" '/^\047/ { n++; bytes += $3 } END {
+            printf "deps: installing%s (%d packages with dependencies, %.0f MB to fetch)\n", names, n, bytes / 1e6 }'
+    errors=$(apt install -y --no-install-recommends $packages $extra 2>&1 >/dev/null) || return 1
+    echo "deps: installed in $(($(date +%s) - began)) s"
+}
+
+# Fetches the package lists where a package is unknown, or could not be installed: it may have a new address.
+[ -z "$unknown" ] || update
+[ -z "$unknown" ] || stop "apt-get does not know$unknown (the package sources may lack a component: universe on Ubuntu)"
+tell_absent "$absent"
+[ -n "$packages$extra" ] || exit 0
+if install; then exit 0; fi
+if [ -z "$updated" ]; then
+    update
+    if install; then exit 0; fi
 fi
+printf '%s\n' "$errors" >&2
+if [ -n "$packages" ] && [ -n "$extra" ]; then # an optional package may be the one that fails
+    extra=''
+    if install; then required=''; fi
+fi
+stop 'apt-get failed'

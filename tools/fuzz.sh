@@ -2,7 +2,7 @@
 # Runs every fuzz target FUZZ_RUNS times (default 1,000,000) under ASan and UBSan, as many at once as there are CPUs. What was found worth keeping
 # stays in build-fuzz/corpus and is where the next run goes on. usage: tools/fuzz.sh [TARGET...]
 set -euo pipefail
-cd "$(dirname "$0")/.."
+CDPATH= cd "$(dirname "$0")/.."
 runs=${FUZZ_RUNS:-1000000}
 build=${BUILD:-build}-fuzz
 venv=${VENV:-$(tools/venv.sh)}

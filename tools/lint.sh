@@ -1,7 +1,7 @@
 #!/bin/bash
-# What reading the sources can tell. The compilers' warnings are errors in tools/test.sh.
+# What reading the sources can tell. The compilers' warnings are errors in tools/test.py.
 set -euo pipefail
-cd "$(dirname "$0")/.."
+CDPATH= cd "$(dirname "$0")/.."
 venv=${VENV:-$(tools/venv.sh)}
 failed=0
 step() {
@@ -10,13 +10,17 @@ step() {
     "$@" || { echo "lint: $name failed"; failed=1; }
 }
 
-scripts() {
+scripts() { # each by the shell that its first line names: ./demo and ./test must not need bash
     local bad=0 n=0 script
     while IFS= read -r script; do
         n=$((n + 1))
-        bash -n "$script" || bad=1
-    done < <(find . \( -name .git -o -name 'build*' -o -name shared \) -prune -o -type f -print | xargs grep -lE '^#!/bin/(ba)?sh' --)
+        case $(head -n 1 "$script") in
+        '#!/bin/sh') sh -n "$script" || bad=1 ;;
+        *) bash -n "$script" || bad=1 ;;
+        esac
+    done < <(find . \( -name .git -o -name 'build*' -o -name shared \) -prune -o -type f -exec grep -lE '^#!/bin/(ba)?sh' {} +)
     bash -n data/cachew.bash || bad=1
+    [ $n -gt 0 ] || { echo "no script was found"; bad=1; }
     echo "scripts: $n parsed"
     return $bad
 }
@@ -47,8 +51,8 @@ exports() { # if the library has been built
 
 tables() { # pages and stubs that the operator table gives, and the man page, if the command has been built
     local command
-    for command in build/cachew build-gcc/cachew; do
-        [ -x "$command" ] || continue
+    for command in ${CACHEW:-build/cachew build-gcc/cachew}; do
+        [ -x "$command" ] || { [ -z "${CACHEW:-}" ] && continue; }
         "$venv/bin/python" tools/make_operator_pages.py --check --cachew "$command" && "$venv/bin/python" tools/make_stubs.py --check --cachew "$command" &&
             "$venv/bin/python" tools/check_man.py "$command" || return 1
         echo "operator pages and stubs: ok"

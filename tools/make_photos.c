@@ -34,7 +34,6 @@
 #include <spng.h>
 
 #define DEFAULT_SOURCE "/usr/share/backgrounds"
-#define PACKAGES "mate-backgrounds ukui-wallpapers lomiri-wallpapers-16.04"
 
 enum {
     MAX_COUNT = 10000000,
@@ -78,6 +77,8 @@ struct maker {
     int spill;                    /* encoded cuts, until their order is known: memory does not grow with the count */
     atomic_uint_fast64_t spill_size;
     struct output records, folder;
+    bool progress;
+    atomic_uint_fast64_t n_made;  /* cuts so far, of `count` */
 };
 
 static atomic_int stop_signal;    /* set by the signal handler */
@@ -205,10 +206,10 @@ static void shrink(const struct pixels *in, int x0, int y0, int width, int heigh
         const uint32_t top = (uint32_t)y * step_y, bottom = top + step_y;
         memset(sums, 0, (size_t)width * 3 * sizeof *sums);
         for (uint32_t r = top >> 8; r << 8 < bottom; r++) {
-            const uint32_t weight = MIN((r + 1) << 8, bottom) - MAX(r << 8, top);
+            const uint16_t weight = (uint16_t)(MIN((r + 1) << 8, bottom) - MAX(r << 8, top)); /* at most 256: a product fits 16 bits */
             const uint8_t *row = in->rgb + ((size_t)(y0 + (int)r) * (size_t)in->width + (size_t)x0) * 3;
             for (int i = 0; i < width * 3; i++)
-                sums[i] += weight * row[i];
+                sums[i] += (uint16_t)(weight * row[i]);
         }
         uint8_t *to = out->rgb + (size_t)y * (size_t)out->width * 3;
         for (uint32_t left = 0; left < (uint32_t)out->width * step_x; left += step_x) {
@@ -268,6 +269,15 @@ static int encode_jpeg(const struct pixels *p, int quality, unsigned char **buff
 
 /* ---- cutting ---- */
 
+static void report_progress(struct maker *m)
+{
+    const uint64_t n = atomic_fetch_add(&m->n_made, 1) + 1, every = MAX(m->count / 100, 1);
+    if (m->progress && n % every == 0) {
+        printf("%" PRIu64 " of %" PRIu64 " pictures\n", n, m->count);
+        fflush(stdout);
+    }
+}
+
 /* 1: a cut was added; 0: this try gave none; -1: printed. */
 static int cut_one(struct maker *m, int number, const struct pixels *in)
 {
@@ -313,6 +323,8 @@ static int cut_one(struct maker *m, int number, const struct pixels *in)
         }
         photo->cuts[photo->n_cuts] = (struct cut){offset, (uint32_t)size, out.width, out.height, number, photo->n_cuts};
         photo->n_cuts += r > 0;
+        if (r > 0)
+            report_progress(m);
     }
     free(jpeg);
     free(out.rgb);
@@ -715,7 +727,7 @@ static int find_photos(struct maker *m)
         free(where);
         where = more;
     }
-    complain("no photographs (JPEG, PNG) in %s; Debian has some: apt-get install %s", where, PACKAGES);
+    complain("no photographs (JPEG, PNG) in %s; tools/deps.sh demo installs some", where);
     free(where);
     return -1;
 }
@@ -724,6 +736,7 @@ static int find_photos(struct maker *m)
 
 static const char usage[] =
     "usage: make_photos --out DIR [--folder DIR] [--count 3000] [--shards 8] [--seed 0] [--source DIR]... [--threads N]\n"
+    "                   [--progress]\n"
     "\n"
     "Cuts an ImageNet-like data set out of real photographs (JPEG, PNG).\n"
     "  --out DIR     TFRecord shards, DIR/photos-00000-of-00008.tfrecord and so on: tf.train.Example with\n"
@@ -734,6 +747,7 @@ static const char usage[] =
     "  --seed N      another seed, other pictures; the same one, the same bytes\n"
     "  --source DIR  where photographs are looked for, and below it; may be given again (" DEFAULT_SOURCE ")\n"
     "  --threads N   (the CPUs this process may use)\n"
+    "  --progress    print how many pictures are made, a hundred times in all\n"
     "A directory that already holds a set made with the same arguments is left as it is.\n"
     "Exit: 0 done; 1 no photographs, or not writable; 2 an option is wrong; 130, 143 interrupted, nothing half-made.\n";
 
@@ -752,7 +766,7 @@ static void parse_options(struct maker *m, int argc, char **argv)
 {
     static const struct option options[] = {
         {"out", 1, 0, 'o'}, {"folder", 1, 0, 'f'}, {"count", 1, 0, 'c'}, {"shards", 1, 0, 's'}, {"seed", 1, 0, 'r'},
-        {"source", 1, 0, 'd'}, {"threads", 1, 0, 't'}, {"help", 0, 0, 'h'}, {0, 0, 0, 0},
+        {"source", 1, 0, 'd'}, {"threads", 1, 0, 't'}, {"progress", 0, 0, 'p'}, {"help", 0, 0, 'h'}, {0, 0, 0, 0},
     };
     for (int c; (c = getopt_long(argc, argv, "", options, NULL)) >= 0;)
         switch (c) {
@@ -762,6 +776,7 @@ static void parse_options(struct maker *m, int argc, char **argv)
         case 's': m->shards = parse_number("shards", optarg, 1, MAX_SHARDS); break;
         case 'r': m->seed = parse_number("seed", optarg, 0, UINT64_MAX); break;
         case 't': m->threads = parse_number("threads", optarg, 1, MAX_THREADS); break;
+        case 'p': m->progress = true; break;
         case 'd':
             if (m->n_dirs == MAX_SOURCES) {
                 complain("--source: at most %d", MAX_SOURCES);

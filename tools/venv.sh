@@ -1,15 +1,20 @@
 #!/bin/bash
-# Makes a Python environment, once, and prints its directory. Made again when its requirements change.
+# Makes a Python environment and prints its directory. It is kept until its requirements change, or its Python is gone.
 # usage: tools/venv.sh [NAME REQUIREMENTS]     (default: the environment of the tests)
 set -euo pipefail
-cd "$(dirname "$0")/.."
+CDPATH= cd "$(dirname "$0")/.."
 requirements=${2:-tests/requirements.txt}
 venv=build/venv${1:+-$1}
 stamp=$venv/requirements.stamp
-if ! cmp -s "$requirements" "$stamp"; then
-    echo "venv: installing $(grep -c '==' "$requirements") Python packages into $venv" >&2
-    [ -x "$venv/bin/python" ] || "${PYTHON:-python3}" -m venv "$venv"
-    "$venv/bin/pip" install --quiet --disable-pip-version-check -r "$requirements" >&2
-    cp "$requirements" "$stamp"
+# A file of requirements may begin with another one.
+included=$(sed -n "s,^-r ,$(dirname "$requirements")/,p" "$requirements")
+wanted=$(cat $included "$requirements")
+works() { "$venv/bin/python" -c 'import pip' 2>/dev/null; } # not after an upgrade of the system to another Python
+if [ "$wanted" != "$(cat "$stamp" 2>/dev/null)" ] || ! works; then
+    echo "venv: installing $(grep '==' <<<"$wanted" | cut -d = -f 1 | sort -u | wc -l) Python packages into $venv" >&2
+    works || "${PYTHON:-python3}" -m venv --clear "$venv"
+    "$venv/bin/pip" install --quiet --disable-pip-version-check --no-compile -r "$requirements" >&2
+    "$venv/bin/python" -m compileall -q -j 0 "$venv/lib" >&2 || true # on all CPUs; a package may have files for other versions of Python
+    echo "$wanted" >"$stamp"
 fi
 echo "$venv"

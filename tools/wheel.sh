@@ -1,7 +1,7 @@
 #!/bin/bash
 # Makes dist/cachew-*.whl, which holds the native libraries and the command, and tries it in an environment that has nothing else.
 set -euo pipefail
-cd "$(dirname "$0")/.."
+CDPATH= cd "$(dirname "$0")/.."
 python=${PYTHON:-python3}
 venv=$PWD/$(tools/venv.sh wheel tools/wheel-requirements.txt)
 work=$(mktemp -d)

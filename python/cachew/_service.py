@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import atexit
 import json
+import logging
 import os
 import selectors
 import shutil
@@ -21,8 +22,10 @@ from typing import IO
 from cachew._errors import DeadlineError, ServiceError
 from cachew._options import integer, wrong
 
-READY_S = 60.0
-"""What does not say within this that it is ready has failed: `cachew up` gives each of its processes 20 s."""
+READY_S = 1800.0
+"""A service that does not say within this that it is ready hangs: `cachew up` itself ends when a process of it does not get ready."""
+SLOW_S = 60.0
+"""After this it is said that the service is waited for."""
 END_S = 5.0
 """What does not end within this, at the end of the process, is killed."""
 MAX_WORKERS = 256
@@ -52,12 +55,17 @@ class Service:
 
     def _read_ready(self) -> str:
         assert self._process.stdout is not None
-        line, until = b"", time.monotonic() + READY_S
+        line, began, limit = b"", time.monotonic(), min(SLOW_S, READY_S)
         with self._process.stdout as out, selectors.DefaultSelector() as selector:
             selector.register(out, selectors.EVENT_READ)
             while not line.endswith(b"\n"):
-                if not selector.select(max(until - time.monotonic(), 0)):
-                    raise DeadlineError(f"the local service did not say within {READY_S:g} s that it is ready{self._said()}")
+                if not selector.select(max(began + limit - time.monotonic(), 0)):
+                    what = f"the local service did not say within {limit:g} s that it is ready"
+                    if limit == READY_S:
+                        raise DeadlineError(f"{what}{self._said()}")
+                    logging.getLogger("cachew").warning("%s; waiting for it%s", what, self._said())
+                    limit = READY_S
+                    continue
                 part = out.read(4096)
                 if not part:
                     raise ServiceError(f"the local service ended before it was ready{self._said()}")

@@ -10,6 +10,8 @@ const struct cw_crash_point *cw_crash_points(size_t *ret_n)
 
 #else
 
+#include <fcntl.h>
+#include <poll.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>
@@ -86,6 +88,34 @@ void cw_crash_point(const char *name)
         if (wanted[i].stop)
             dprintf(STDERR_FILENO, "crash point %s\n", name);
         kill(getpid(), wanted[i].stop ? SIGSTOP : SIGKILL);
+    }
+}
+
+#define TURN_LOOK_MS 20 /* at whether it is over */
+
+static struct {
+    pthread_once_t once;
+    int fd; /* negative: all are taken */
+} turns = {.once = PTHREAD_ONCE_INIT};
+
+static void turns_open(void)
+{
+    const char *path = getenv("CACHEW_TURNS");
+    turns.fd = path ? open(path, O_RDWR | O_NONBLOCK | O_CLOEXEC) : -1;
+}
+
+void cw_crash_turn(const atomic_int *over)
+{
+    pthread_once(&turns.once, turns_open);
+    while (turns.fd >= 0 && !atomic_load(over)) {
+        struct pollfd p = {.fd = turns.fd, .events = POLLIN};
+        char turn;
+        if (poll(&p, 1, TURN_LOOK_MS) <= 0 || read(turns.fd, &turn, 1) != 1)
+            continue;
+        if (turn == '.')
+            return;
+        close(turns.fd);
+        turns.fd = -1;
     }
 }
 

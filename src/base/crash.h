@@ -4,6 +4,7 @@
  * separated by commas. Elsewhere they are nothing. Any thread.
  */
 #pragma once
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
 
@@ -21,15 +22,22 @@ const struct cw_crash_point *cw_crash_points(size_t *ret_n);
  *   remnant  client: the cursor passes what is left over of splits and has not come yet
  *   sync     dispatcher: what is to be durable is acknowledged, and only written down at the end
  *
- * and one that nobody must notice:
+ * and some that change no result, so that the oracle must not notice them:
  *
  *   marker   engine: which marker is used, if any, changes from block to block
+ *   packed   connections: payloads that may be compressed are, where they become smaller, however fast the link is
  *   uncounted engine: what is always counted is not, for who measures what that takes (bench/counting.py)
+ */
+/*
+ * Turns: with CACHEW_TURNS=PATH a run takes a batch for each byte "." that it reads from this pipe, which the test writes, and from a byte "g" on all of them. So a test holds a
+ * job where it wants it, on a machine of any speed, while all of its connections stay alive. cw_crash_turn waits for the next turn, or until *over is not 0.
  */
 #ifdef CW_CRASH_POINTS
 void cw_crash_point(const char *name);
 bool cw_mutated(const char *name);
+void cw_crash_turn(const atomic_int *over);
 #else
+static inline void cw_crash_turn(const atomic_int *over) { (void)over; }
 static inline void cw_crash_point(const char *name) { (void)name; }
 static inline bool cw_mutated(const char *name)
 {

@@ -28,6 +28,7 @@ struct cw_cache_options {
     size_t segment_bytes; /* a segment is published when it is so large; 0: 16 MiB */
     bool plain;           /* nothing is compressed */
     size_t queue_bytes;   /* entries that wait to be written; 0: 32 MiB. Outside any budget */
+    bool waits;           /* who puts an entry waits for room in the queue: nothing is skipped but entries larger than it, unless storage does not answer for 20 seconds */
 };
 /* A failure is that of an argument: what is no directory, and can't be made one. A disk that is full or does not answer within two seconds is said, and the cache is
  * without content until it is better. */
@@ -87,7 +88,7 @@ struct cw_cache_facts {
     uint64_t hits, misses;         /* of entries that were asked for */
     uint64_t bad, gone;            /* that were found, and then were damaged, or evicted meanwhile */
     uint64_t late;                 /* that were there, and storage did not give them in time */
-    uint64_t kept, skipped;        /* entries put; not kept, because the store was behind */
+    uint64_t kept, skipped;        /* entries put; not kept, because the store was behind or the entry is larger than its queue */
     uint64_t refused;              /* not kept: no room, or the disk failed */
     uint64_t bytes_read, read_ns, bytes_written, write_ns;
     uint64_t bytes_stored;         /* of bytes_written, as they lie on the disk: fewer where it pays to compress them */

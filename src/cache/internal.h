@@ -100,6 +100,7 @@ struct cw_cache {
     uint64_t first_used;      /* bytes that were there at first; the store's thread only */
     atomic_uint_fast64_t quota; /* 0: not known yet */
     size_t queue_bytes;
+    bool waits;               /* for room in the queue */
     atomic_size_t segment_bytes;
     /* the store's thread only: */
     int dir_fd, lock_fd;      /* lock: who publishes or evicts locks it; -1: not open yet */

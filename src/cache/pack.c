@@ -4,11 +4,9 @@
  * and costs. The store's thread.
  */
 #include <string.h>
-#include <time.h>
 #include <zstd.h>
 
-#include "base/clock.h"
-#include "base/machine.h"
+#include "base/cost_clock.h"
 #include "cache/internal.h"
 #include "cache/sum.h"
 
@@ -58,13 +56,6 @@ static struct cw_cache_packer *packer(struct cw_cache *c)
     return p->context ? p : NULL;
 }
 
-static double cpu_ns(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
-    return (double)t.tv_sec * 1e9 + (double)t.tv_nsec;
-}
-
 /* Bytes that it became; 0: not fewer. */
 static size_t pack(struct cw_cache_packer *p, void *to, const void *from, size_t n)
 {
@@ -99,15 +90,15 @@ static bool take_sample(struct cw_cache *c, const struct cw_cache_chunk *k, stru
         size_t n = CW_MIN((size_t)e.length, SAMPLE_BYTES);
         if (!(ok = room(&p->out.data, &p->out.capacity, n) && room(&p->back, &p->back_capacity, n)))
             break;
-        double start = cpu_ns();
+        uint64_t start = cw_cost_cpu_ns();
         size_t size = pack(p, p->out.data, k->data + at + sizeof(e), n);
-        s->pack_ns += cpu_ns() - start;
+        s->pack_ns += (double)(cw_cost_cpu_ns() - start);
         s->raw += (double)n;
         s->packed += (double)(size ? size : n);
-        start = cpu_ns();
+        start = cw_cost_cpu_ns();
         if (size)
             (void)cw_cache_unpack(u, p->out.data, size, p->back, n);
-        s->unpack_ns += cpu_ns() - start;
+        s->unpack_ns += (double)(cw_cost_cpu_ns() - start);
         at += cw_cache_entry_bytes(e.stored);
     }
     cw_cache_unpacker_put(c, u);

@@ -2,8 +2,7 @@
 #include <fcntl.h>
 #include <unistd.h>
 
-#include "base/clock.h"
-#include "base/machine.h"
+#include "base/cost_clock.h"
 #include "cache/internal.h"
 #include "storage/throttle.h"
 
@@ -25,15 +24,15 @@ static ssize_t read_some(int dir_fd, const char *name, int flags, void *to, off_
 /* Bytes that were read, and how long that took; 0: none were. */
 static size_t probe(int dir_fd, const char *name, void *to, off_t at, uint64_t *ret_ns)
 {
-    uint64_t start = cw_now_ns(), delay_ns = cw_thread_delay_ns();
+    uint64_t start = cw_cost_now_ns(), delay_ns = cw_cost_delay_ns();
     ssize_t n = read_some(dir_fd, name, O_DIRECT, to, at);
     if (n < 0)
         n = read_some(dir_fd, name, 0, to, at);
     if (n <= 0)
         return 0;
     cw_throttle_read(CW_THROTTLE_STORE, (size_t)n);
-    uint64_t passed_ns = cw_now_ns() - start;
-    delay_ns = cw_thread_delay_ns() - delay_ns;
+    uint64_t passed_ns = cw_cost_now_ns() - start;
+    delay_ns = cw_cost_delay_ns() - delay_ns;
     *ret_ns = CW_MAX(passed_ns - CW_MIN(delay_ns, passed_ns), (uint64_t)1);
     return (size_t)n;
 }

@@ -3,7 +3,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "base/clock.h"
+#include "base/cost_clock.h"
 #include "cache/internal.h"
 #include "storage/file.h"
 #include "storage/throttle.h"
@@ -173,9 +173,9 @@ static int read_run(struct reading *x, const struct cw_cache_get *gets, size_t n
 
 int cw_cache_read(struct cw_cache_set *s, struct cw_cache_get *gets, size_t n, struct cw_arena *arena, uint64_t patience_ns, struct cw_error *err)
 {
-    uint64_t start = cw_now_ns(), bytes = 0, deadline_ns = patience_ns;
+    uint64_t start = cw_cost_now_ns(), bytes = 0, deadline_ns = patience_ns;
     if (patience_ns != CW_CACHE_AT_ONCE && patience_ns != CW_CACHE_FOREVER)
-        deadline_ns += start;
+        deadline_ns += cw_now_ns();
     struct reading x = {.set = s, .arena = arena, .deadline_ns = deadline_ns, .err = err};
     int r = patience_ns != CW_CACHE_FOREVER && atomic_load(&s->cache->readers.stuck) ? 3 : 0;
     if (n > 1)
@@ -191,10 +191,11 @@ int cw_cache_read(struct cw_cache_set *s, struct cw_cache_get *gets, size_t n, s
             bytes += gets[k].place.length;
     }
     cw_cache_unpacker_put(s->cache, x.unpacker);
+    cw_cost_operator("cache", n);
     if (r == 0) {
         atomic_fetch_add_explicit(&s->cache->hits, n, memory_order_relaxed);
         atomic_fetch_add_explicit(&s->cache->bytes_read, bytes, memory_order_relaxed);
-        atomic_fetch_add_explicit(&s->cache->read_ns, cw_now_ns() - start, memory_order_relaxed);
+        atomic_fetch_add_explicit(&s->cache->read_ns, cw_cost_now_ns() - start, memory_order_relaxed);
     }
     if (r == 3)
         atomic_fetch_add_explicit(&s->cache->late, n, memory_order_relaxed);

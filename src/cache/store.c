@@ -6,7 +6,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "base/clock.h"
+#include "base/cost_clock.h"
 #include "base/thread.h"
 #include "cache/internal.h"
 #include "cache/sum.h"
@@ -44,7 +44,7 @@ static bool wait_until(struct cw_cache *c, uint64_t deadline_ns)
 }
 
 /* What it is at has taken so long already. Mutex held. */
-static bool stuck(const struct cw_cache *c) { return c->doing.what && cw_now_ns() - c->doing.since_ns > OPEN_NS; }
+static bool stuck(const struct cw_cache *c) { return c->doing.what && cw_now_ns() - c->doing.since_ns > cw_cost_patience_ns(OPEN_NS); }
 
 /* Mutex held. */
 static const char *at_what(const struct cw_cache *c) { return c->doing.what ? c->doing.what : atomic_load(&c->readers.stuck) ? "a read" : "waiting for a CPU"; }
@@ -52,7 +52,7 @@ static const char *at_what(const struct cw_cache *c) { return c->doing.what ? c-
 /* Waits until something was opened, or could not be; not where the thread does not get there. Mutex held. */
 static void wait_opened(struct cw_cache *c, const bool *tried)
 {
-    uint64_t deadline_ns = cw_now_ns() + OPEN_NS;
+    uint64_t deadline_ns = cw_now_ns() + cw_cost_patience_ns(OPEN_NS);
     while (!*tried && !stuck(c) && wait_until(c, deadline_ns))
         ;
     if (!*tried && !c->said_slow) {
@@ -98,6 +98,7 @@ static int cache_new(const struct cw_cache_options *o, struct cw_cache **ret, st
     cw_list_init(&c->sets);
     c->queue_tail = &c->queue;
     c->queue_bytes = o->queue_bytes ? o->queue_bytes : QUEUE_BYTES;
+    c->waits = o->waits;
     c->plain = o->plain;
     c->wanted_quota = o->quota;
     atomic_init(&c->quota, o->quota);
@@ -150,7 +151,8 @@ static void end_thread(struct cw_cache *c)
     pthread_mutex_lock(&c->mutex);
     c->stop = true;
     pthread_cond_broadcast(&c->work);
-    uint64_t patience_ns = atomic_load(&c->readers.stuck) || stuck(c) ? STUCK_NS : END_NS, deadline_ns = cw_now_ns() + patience_ns;
+    uint64_t patience_ns = atomic_load(&c->readers.stuck) || stuck(c) ? STUCK_NS : END_NS;
+    uint64_t deadline_ns = cw_now_ns() + cw_cost_patience_ns(patience_ns);
     while (!c->ended && wait_until(c, deadline_ns))
         ;
     bool ended = c->ended;
@@ -294,9 +296,11 @@ static struct cw_cache_chunk *chunk_alloc(size_t capacity)
     return k;
 }
 
-static struct cw_cache_chunk *chunk_new(struct cw_cache_set *s, size_t bytes)
+/* NULL: the queue is full, or there is no memory. Mutex held. */
+static struct cw_cache_chunk *chunk_new(struct cw_cache_set *s, size_t bytes, bool *ret_full)
 {
     struct cw_cache *c = s->cache;
+    *ret_full = false;
     size_t capacity = CW_ALIGN_UP(CW_MAX(bytes, CW_MIN(CHUNK_BYTES, CW_MIN(atomic_load(&c->segment_bytes) / 2, c->queue_bytes))), CW_CACHE_BLOCK);
     struct cw_cache_chunk *k = NULL;
     while (c->spare && !k) {
@@ -308,7 +312,8 @@ static struct cw_cache_chunk *chunk_new(struct cw_cache_set *s, size_t bytes)
         cw_cache_chunk_free(CW_STEAL(k));
     }
     if (!k) {
-        if (c->chunk_bytes + capacity > c->queue_bytes || !(k = chunk_alloc(capacity)))
+        *ret_full = c->chunk_bytes + capacity > c->queue_bytes;
+        if (*ret_full || !(k = chunk_alloc(capacity)))
             return NULL;
         k->capacity = capacity;
         c->chunk_bytes += capacity;
@@ -322,27 +327,47 @@ static struct cw_cache_chunk *chunk_new(struct cw_cache_set *s, size_t bytes)
     return k;
 }
 
+/* When the wait for the store's thread is too long: its step, or the wait if `began` is later, takes FLUSH_NS. Mutex held. */
+static uint64_t deadline_of(const struct cw_cache *c, uint64_t began)
+{
+    uint64_t since = c->doing.what ? CW_MAX(c->doing.since_ns, began) : cw_now_ns();
+    return since + cw_cost_patience_ns(FLUSH_NS);
+}
+
+/* Returns the set's chunk with room for so many bytes; NULL: the queue is full, or there is no memory. A cache that waits gives up only on storage that does not answer:
+ * once the store's thread has been at one step for FLUSH_NS, no call waits until that step ends. Mutex held, but while it waits. */
+static struct cw_cache_chunk *chunk_with_room(struct cw_cache_set *s, size_t bytes)
+{
+    struct cw_cache *c = s->cache;
+    for (;;) {
+        bool full = false;
+        if (s->current && s->current->used + bytes > s->current->capacity && seal(s))
+            pthread_cond_signal(&c->work);
+        if (!s->current)
+            s->current = chunk_new(s, bytes, &full);
+        uint64_t deadline_ns = deadline_of(c, 0);
+        if (!full || !c->waits || cw_now_ns() >= deadline_ns)
+            return s->current;
+        (void)wait_until(c, deadline_ns);
+    }
+}
+
 void *cw_cache_reserve(struct cw_cache_set *s, const struct cw_cache_key *key, size_t length, bool dropped, uint64_t cost_ns, struct cw_cache_slot *ret)
 {
     struct cw_cache *c = s->cache;
     size_t bytes = cw_cache_entry_bytes(length);
-    bool wake = false;
-    if (length > UINT32_MAX / 2 || bytes > c->queue_bytes)
+    if (length > UINT32_MAX / 2 || bytes > c->queue_bytes) {
+        atomic_fetch_add_explicit(&c->skipped, 1, memory_order_relaxed);
         return NULL;
+    }
     pthread_mutex_lock(&c->mutex);
-    if (s->current && s->current->used + bytes > s->current->capacity)
-        wake = seal(s);
-    if (!s->current)
-        s->current = chunk_new(s, bytes);
-    struct cw_cache_chunk *k = s->current;
+    struct cw_cache_chunk *k = chunk_with_room(s, bytes);
     uint8_t *at = k ? k->data + k->used : NULL;
     if (k) {
         k->used += bytes;
         k->pending++;
     }
     pthread_mutex_unlock(&c->mutex);
-    if (wake)
-        pthread_cond_signal(&c->work);
     if (!k) {
         atomic_fetch_add_explicit(&c->skipped, 1, memory_order_relaxed);
         return NULL;
@@ -378,11 +403,11 @@ int cw_cache_flush(struct cw_cache *c, struct cw_error *err)
     c->flush = true;
     pthread_cond_signal(&c->work);
     for (uint64_t began = cw_now_ns(); c->flush && r == 0;) {
-        uint64_t since = c->doing.what ? CW_MAX(c->doing.since_ns, began) : cw_now_ns();
-        if (cw_now_ns() - since >= FLUSH_NS)
+        uint64_t deadline_ns = deadline_of(c, began);
+        if (cw_now_ns() >= deadline_ns)
             r = cw_error_set(err, CW_E_DEADLINE, "cache %s: %s takes longer than %.0f s", c->dir, at_what(c), (double)FLUSH_NS * 1e-9);
         else
-            (void)wait_until(c, since + FLUSH_NS);
+            (void)wait_until(c, deadline_ns);
     }
     pthread_mutex_unlock(&c->mutex);
     return r;

@@ -4,7 +4,7 @@
 #include <sys/stat.h>
 #include <time.h>
 
-#include "base/clock.h"
+#include "base/cost_clock.h"
 #include "cache/internal.h"
 
 #define MS UINT64_C(1000000)
@@ -56,6 +56,7 @@ static void chunk_done(struct cw_cache *c, struct cw_cache_chunk *k)
     k->set->refs--;
     k->next = c->spare;
     c->spare = k;
+    pthread_cond_broadcast(&c->told);
 }
 
 static void seal_old(struct cw_cache *c, struct cw_cache_set *s, uint64_t now)
@@ -192,7 +193,7 @@ void *cw_cache_main(void *arg)
             seal_old(c, CW_CONTAINER(at, struct cw_cache_set, link), now);
         struct cw_cache_chunk *k = next_chunk(c);
         if (k) {
-            bool late = closing && now - closing > CLOSE_NS;
+            bool late = closing && now - closing > cw_cost_patience_ns(CLOSE_NS);
             uint64_t cost_us;
             pthread_mutex_unlock(&c->mutex);
             if (late)

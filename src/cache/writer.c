@@ -8,9 +8,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "base/clock.h"
+#include "base/cost_clock.h"
 #include "base/crash.h"
-#include "base/machine.h"
 #include "cache/internal.h"
 #include "storage/file.h"
 #include "storage/throttle.h"
@@ -36,12 +35,14 @@ static void close_direct(struct writing *w)
     w->direct_fd = -1;
 }
 
-/* What was written is lost: its place is not complete, and won't be. */
+/* Drops the segment that is being written: its entries, which were counted as kept, are lost. */
 static void give_up(struct cw_cache_set *s)
 {
     struct writing *w = &s->w;
     if (!w->segment)
         return;
+    atomic_fetch_sub(&s->cache->kept, w->n);
+    atomic_fetch_add(&s->cache->refused, w->n);
     close_direct(w);
     atomic_store(&w->segment->dead, true);
     pthread_rwlock_wrlock(&w->segment->lock);
@@ -158,10 +159,10 @@ static int write_now(struct writing *w, const uint8_t *data, size_t bytes)
 
 static int write_blocks(struct cw_cache *c, struct writing *w, const uint8_t *data, size_t bytes)
 {
-    uint64_t start = cw_now_ns(), delay_ns = cw_thread_delay_ns();
+    uint64_t start = cw_cost_now_ns(), delay_ns = cw_cost_delay_ns();
     int r = write_now(w, data, bytes);
-    uint64_t passed_ns = cw_now_ns() - start;
-    delay_ns = cw_thread_delay_ns() - delay_ns; /* waiting for a CPU is not the store's doing */
+    uint64_t passed_ns = cw_cost_now_ns() - start;
+    delay_ns = cw_cost_delay_ns() - delay_ns; /* waiting for a CPU is not the store's doing */
     if (r == 0)
         cw_cache_speed_add(&c->written, bytes, passed_ns - CW_MIN(delay_ns, passed_ns));
     return r;
@@ -218,9 +219,9 @@ size_t cw_cache_entries(const struct cw_cache_chunk *k, uint64_t *ret_cost_us)
 void cw_cache_write(struct cw_cache *c, struct cw_cache_chunk *k)
 {
     struct cw_cache_set *s = k->set;
-    uint64_t start = cw_now_ns(), cost_us = 0;
+    uint64_t now = cw_now_ns(), start = cw_cost_now_ns(), cost_us = 0;
     size_t n = cw_cache_entries(k, &cost_us);
-    bool paused = !s->dir || start < s->backoff.until_ns;
+    bool paused = !s->dir || now < s->backoff.until_ns;
     int r = 1;
     if (!paused) {
         cw_cache_doing(c, "writing entries");
@@ -234,7 +235,7 @@ void cw_cache_write(struct cw_cache *c, struct cw_cache_chunk *k)
         s->backoff.ns = 0;
         atomic_fetch_add(&c->kept, n);
         atomic_fetch_add(&c->bytes_written, k->used);
-        atomic_fetch_add(&c->write_ns, cw_now_ns() - start);
+        atomic_fetch_add(&c->write_ns, cw_cost_now_ns() - start);
         return;
     }
     atomic_fetch_add(&c->refused, n);

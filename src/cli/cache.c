@@ -10,9 +10,6 @@
 #include "cli/common.h"
 #include "client/caching.h"
 
-/* What a full queue made the store skip is kept in another pass over the data. */
-#define WARM_PASSES 8
-
 struct cache {
     struct cli_common common;
     struct cw_caching caching;
@@ -146,14 +143,28 @@ static int pin(const struct cw_cache_list *l, bool on, struct cw_error *err)
     return r;
 }
 
-/* One pass over the pipeline. */
-static int warm_once(struct cache *x, struct cw_iterator_options *o, struct cw_error *err)
+/* Entries that the store's thread is done with, kept or not. */
+static uint64_t n_written(const struct cw_cache *c)
+{
+    struct cw_cache_facts f;
+    cw_cache_facts(c, &f);
+    return f.kept + f.refused;
+}
+
+/* Takes the batches of one epoch. A batch that waits for room in the cache's queue may take longer than --wait: that is no failure while entries are being written. */
+static int warm_epoch(struct cache *x, struct cw_iterator_options *o, struct cw_error *err)
 {
     struct cw_local *l = &x->common.local;
     struct cw_batch *b;
     int r = cw_iterator_new(l->sequence, o, NULL, &l->iterator, err);
-    while (r == 0 && (r = cw_iterator_next(l->iterator, (uint64_t)(x->common.wait * 1e9), &b, err)) == 0)
-        cw_iterator_release(l->iterator, b);
+    while (r == 0) {
+        uint64_t before = n_written(l->cache);
+        r = cw_iterator_next(l->iterator, (uint64_t)(x->common.wait * 1e9), &b, err);
+        if (r == 0)
+            cw_iterator_release(l->iterator, b);
+        else if (r == CW_E_DEADLINE && n_written(l->cache) != before)
+            r = 0;
+    }
     l->iterator = cw_iterator_free(l->iterator);
     return r < 0 ? r : 0;
 }
@@ -166,8 +177,7 @@ static int warm(struct cache *x, struct cw_error *err)
         .world_size = 1,
         .runner = {.threads = (unsigned)x->common.threads, .memory = x->common.memory, .optimize = !x->common.no_optimize},
     };
-    struct cw_cache_facts before = {0}, now = {0};
-    uint64_t there = 0;
+    struct cw_cache_facts facts = {0};
     if (!x->caching.dir) {
         cw_error_attribute(err, "cache-dir", "", "a directory");
         return cw_error_set(err, CW_E_OPTION, "cachew cache warm PIPELINE: expected --cache-dir DIR");
@@ -176,30 +186,33 @@ static int warm(struct cache *x, struct cw_error *err)
     o.seed = x->common.seed;
     if (r >= 0 && !l->compiled->n_markers)
         r = cw_error_set(err, CW_E_OPTION, "%s has neither autocache nor cache: there is nothing to keep", x->common.file);
+    x->caching.waits = true;
     if (r >= 0)
         r = cw_caching_open(l, &x->caching, &o.runner, err);
+    if (r >= 0 && !l->cache) {
+        cw_error_attribute(err, "cache", x->caching.where, "auto, or the number of a marker");
+        r = cw_error_set(err, CW_E_OPTION, "--cache %s keeps nothing: expected auto, or the number of a marker", x->caching.where);
+    }
     o.runner.adaptive = false; /* all of it is to be kept */
     if (r >= 0)
         r = cli_common_open(&x->common, err);
-    for (int pass = 0; pass < WARM_PASSES && r >= 0; pass++) {
-        before = now;
-        r = warm_once(x, &o, err);
-        if (r >= 0)
-            r = cw_cache_flush(l->cache, err);
-        cw_cache_facts(l->cache, &now);
-        if (pass == 0) /* later ones find what this one wrote */
-            there = now.hits;
-        if (now.skipped == before.skipped)
-            break;
+    if (r >= 0) {
+        l->compiled->drop_remainder = false; /* what this epoch would leave out other epochs deliver */
+        r = warm_epoch(x, &o, err);
     }
+    if (r >= 0)
+        r = cw_cache_flush(l->cache, err);
     if (r < 0)
         return r;
-    l->cache = cw_cache_close_facts(l->cache, &now);
+    l->cache = cw_cache_close_facts(l->cache, &facts);
+    uint64_t no_room = facts.refused + facts.skipped;
     if (x->common.json)
-        return cli_print(json_pack("{s:I, s:I, s:I, s:I}", "kept", (json_int_t)now.kept, "there", (json_int_t)there, "refused", (json_int_t)(now.refused - before.refused), "bytes",
-                                   (json_int_t)now.bytes_written));
-    printf("%" PRIu64 " entries kept, %.1f MiB; %" PRIu64 " were there; for %" PRIu64 " there was no room\n", now.kept, (double)now.bytes_written / (1 << 20), there,
-           now.refused - before.refused);
+        return cli_print(json_pack("{s:I, s:I, s:I, s:I, s:I}", "kept", (json_int_t)facts.kept, "there", (json_int_t)facts.hits, "refused", (json_int_t)no_room, "evicted",
+                                   (json_int_t)facts.evicted, "bytes", (json_int_t)facts.bytes_written));
+    printf("%" PRIu64 " entries kept, %.1f MiB; %" PRIu64 " were there; for %" PRIu64 " there was no room", facts.kept, (double)facts.bytes_written / (1 << 20), facts.hits, no_room);
+    if (facts.evicted)
+        printf("; %" PRIu64 " segments, which may hold some of these, were removed to make room", facts.evicted);
+    printf("\n");
     return 0;
 }
 

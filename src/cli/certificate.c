@@ -2,9 +2,10 @@
 
 #include <openssl/bn.h>
 #include <openssl/pem.h>
-#include <openssl/x509v3.h>
 #include <stdlib.h>
 #include <string.h>
+
+#include "net/openssl.h"
 
 #define HOUR 3600L
 #define DAY (24 * HOUR)

@@ -13,9 +13,13 @@
 
 #include "base/child.h"
 #include "base/clock.h"
+#include "base/patience.h"
+#include "cli/daemon.h"
 
-/* What does not say that it is ready within this has failed. */
-#define READY_NS UINT64_C(20000000000)
+/* A daemon that is not ready so long after it would itself say what it waits for is slow: that is said. */
+#define SLOW_NS UINT64_C(5000000000)
+/* A daemon that is not ready after this (longer if CACHEW_START_S asks for it) hangs, however slow the machine is: it is killed. */
+#define HANGS_NS UINT64_C(600000000000)
 
 /* How often is looked whether the user wants to end instead: signals that this process waits for are blocked. */
 #define LOOK_MS 100
@@ -76,16 +80,23 @@ static int spawn(const struct cli_child_options *o, pid_t *ret, int *ret_out, st
 }
 
 /* The line that says that a daemon serves. */
-static int read_ready(int out, const char *what, json_t **ret, struct cw_error *err)
+static int read_ready(int out, const struct cli_child_options *o, json_t **ret, struct cw_error *err)
 {
+    const char *what = o->argv[1];
     char line[4096];
     size_t n = 0;
-    uint64_t until = cw_now_ns() + READY_NS;
+    uint64_t slow_ns = cw_patience_start_ns() + SLOW_NS, hangs_ns = CW_MAX(slow_ns, HANGS_NS), began = cw_now_ns();
+    bool said = false;
     while (n + 1 < sizeof(line) && !memchr(line, '\n', n)) {
-        uint64_t now = cw_now_ns();
+        uint64_t waited_ns = cw_now_ns() - began;
         struct pollfd p = {.fd = out, .events = POLLIN};
-        if (now >= until)
-            return cw_error_set(err, CW_E_DEADLINE, "cachew %s did not say that it is ready within 20 s", what);
+        if (waited_ns >= hangs_ns)
+            return cw_error_set(err, CW_E_DEADLINE, "cachew %s did not say that it is ready within %g s", what, (double)hangs_ns / 1e9);
+        if (waited_ns >= slow_ns && !said) {
+            said = true;
+            if (o->slow)
+                cli_log(o->slow, true, "cachew %s did not say within %g s that it is ready; waiting for it", what, (double)slow_ns / 1e9);
+        }
         if (told_to_end())
             return cw_error_set(err, CW_E_INTERRUPTED, "cachew %s was starting, and is not waited for", what);
         if (poll(&p, 1, LOOK_MS) < 0 && errno != EINTR)
@@ -108,7 +119,7 @@ int cli_child_start(const struct cli_child_options *o, pid_t *ret, json_t **ret_
     int r = spawn(o, &pid, &out, err);
     if (r < 0)
         return r;
-    r = read_ready(out, o->argv[1], ret_ready, err);
+    r = read_ready(out, o, ret_ready, err);
     close(out);
     if (r < 0) {
         kill(pid, SIGKILL);

@@ -4,9 +4,6 @@
 
 #include "cli/options.h"
 
-/* A daemon that can't say after this that it is ready ends. */
-#define CLI_READY_NS UINT64_C(15000000000)
-
 /* SIGINT and SIGTERM are waited for, from now on, in all threads. */
 void cli_block_signals(sigset_t *ret);
 /* Returns which one came. */

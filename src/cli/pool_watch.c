@@ -3,6 +3,8 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/macro.h"
+#include "base/patience.h"
 
 #define ANSWER_NS UINT64_C(1000000000) /* nobody else is looked after meanwhile */
 
@@ -33,6 +35,11 @@ static bool is_there(const json_t *pools, const char *name)
     return false;
 }
 
+uint64_t cli_pool_watch_missing_s(void)
+{
+    return CW_MAX((uint64_t)CLI_POOL_MISSING_S, cw_patience_start_ns() / 1000000000);
+}
+
 bool cli_pool_watch_missing(struct cli_pool_watch *w)
 {
     struct cw_error err = {0};
@@ -41,13 +48,11 @@ bool cli_pool_watch_missing(struct cli_pool_watch *w)
     if (now < w->next_ns)
         return false;
     w->next_ns = now + CLI_POOL_LOOK_NS;
-    if (cli_ask(&w->asked, "pools", &pools, &err) < 0) {
-        w->missed = 0;
+    if (cli_ask(&w->asked, "pools", &pools, &err) < 0)
         return false;
-    }
     w->missed = is_there(pools, w->pool) ? 0 : w->missed + 1;
     json_decref(pools);
-    return w->missed > CLI_POOL_MISSING_S * UINT64_C(1000000000) / CLI_POOL_LOOK_NS;
+    return w->missed > cli_pool_watch_missing_s() * UINT64_C(1000000000) / CLI_POOL_LOOK_NS;
 }
 
 void cli_pool_watch_deinit(struct cli_pool_watch *w) { cli_asked_deinit(&w->asked); }

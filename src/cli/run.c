@@ -9,7 +9,9 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/crash.h"
 #include "base/machine.h"
+#include "base/patience.h"
 #include "base/text.h"
 #include "cli/common.h"
 #include "cli/output.h"
@@ -206,6 +208,9 @@ static int loop(struct run *x, const json_t *state, struct cw_error *err)
     x->start_ns = cw_now_ns();
     while (!x->batches_given || x->n_batches < x->batches) {
         struct cw_batch *b;
+        cw_crash_turn(&x->watch.seen);
+        if (atomic_load(&x->watch.seen))
+            break;
         r = cw_local_next(&x->common.local, (uint64_t)(x->common.wait * 1e9), &b, err);
         if (r < 0 && cw_remote_is_paused(err)) { /* somebody wants it so: no batch is late */
             *err = (struct cw_error){0};
@@ -315,7 +320,7 @@ static int open_service(struct run *x, const json_t *state, struct cw_error *err
         .token = token,
         .trace = x->tracing,
         .timeout_ns = (uint64_t)(x->common.wait * 1e9),
-        .absent_ns = CW_ABSENT_NS,
+        .absent_ns = cw_patience_start_ns(),
         .note = on_note,
     };
     if (!x->order) /* what is lost leaves gaps in the exact one */

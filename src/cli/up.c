@@ -85,10 +85,10 @@ static void add_common(struct command *c, const struct up *u)
         c->argv[c->n++] = "--tls-mutual";
 }
 
-static int start(struct daemon *d, const struct command *c, struct cw_error *err)
+static int start(const struct up *u, struct daemon *d, const struct command *c, struct cw_error *err)
 {
     json_t *ready;
-    int r = cli_child_start(&(struct cli_child_options){.argv = c->argv, .cpu = -1}, &d->pid, &ready, err);
+    int r = cli_child_start(&(struct cli_child_options){.argv = c->argv, .cpu = -1, .slow = &u->log}, &d->pid, &ready, err);
     if (r < 0)
         return r;
     d->started_ns = cw_now_ns();
@@ -113,7 +113,7 @@ static int start_dispatcher(struct up *u, struct cw_error *err)
         add(&c, "--price-worker", worker);
     }
     add_common(&c, u);
-    int r = start(&u->dispatcher, &c, err);
+    int r = start(u, &u->dispatcher, &c, err);
     const char *address = r < 0 ? NULL : json_string_value(json_object_get(u->dispatcher.ready, "address"));
     if (r >= 0 && !u->address && !(u->address = strdup(address ? address : "")))
         r = cw_error_nomem(err, 0, "an address");
@@ -172,7 +172,7 @@ static int start_provisioner(struct up *u, struct cw_error *err)
         c.argv[c.n++] = "--tls-mutual";
     add_worker(&c, u, &parts);
     cli_pool_watch_again(&u->watch);
-    return start(&u->workers[0], &c, err);
+    return start(u, &u->workers[0], &c, err);
 }
 
 static int start_worker(struct up *u, size_t i, struct cw_error *err)
@@ -187,7 +187,7 @@ static int start_worker(struct up *u, size_t i, struct cw_error *err)
     add(&c, "--name", name);
     add_common(&c, u);
     add_worker(&c, u, &parts);
-    return start(&u->workers[i], &c, err);
+    return start(u, &u->workers[i], &c, err);
 }
 
 /* ---- while it runs ---- */
@@ -280,7 +280,10 @@ static uint64_t watch_provisioner(struct up *u)
     if (!u->scaling.policy || u->no_restart)
         return 0;
     if (pid && cli_pool_watch_missing(&u->watch)) {
-        cli_log(&u->log, true, "the provisioner (pid %d): the dispatcher has heard nothing of it for %d s; it is killed, and its workers end", (int)pid, CLI_POOL_MISSING_S);
+        cli_log(&u->log, true,
+                "the provisioner (pid %d): the dispatcher has heard nothing of it for %" PRIu64
+                " s; it is killed, and its workers end",
+                (int)pid, cli_pool_watch_missing_s());
         cli_pool_watch_again(&u->watch);
         kill(pid, SIGKILL);
     }

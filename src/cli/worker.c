@@ -8,6 +8,7 @@
 
 #include "base/clock.h"
 #include "base/machine.h"
+#include "base/patience.h"
 #include "base/trace.h"
 #include "cli/common.h"
 #include "cli/daemon.h"
@@ -38,7 +39,7 @@ static void on_log(void *log, const char *text) { cli_log(log, false, "%s", text
 static int wait_registered(struct cw_worker *w, const struct worker_run *x, const sigset_t *signals, int *ret_signal, struct cw_error *err)
 {
     struct cw_worker_status s = {0};
-    uint64_t until = cw_now_ns() + CLI_READY_NS;
+    uint64_t ready_ns = cw_patience_start_ns(), until = cw_now_ns() + ready_ns;
     *ret_signal = 0;
     for (;;) {
         struct timespec wait = {.tv_nsec = 2000000};
@@ -48,7 +49,7 @@ static int wait_registered(struct cw_worker *w, const struct worker_run *x, cons
         if (s.refused)
             return cw_error_set(err, CW_E_SERVICE, "the dispatcher at %s refuses: %s", x->o.dispatcher, s.why);
         if (cw_now_ns() >= until)
-            return cw_error_set(err, CW_E_SERVICE, "the dispatcher at %s did not answer within 15 s%s%s", x->o.dispatcher, *s.why ? ": " : "", s.why);
+            return cw_error_set(err, CW_E_SERVICE, "the dispatcher at %s did not answer within %g s%s%s", x->o.dispatcher, (double)ready_ns / 1e9, *s.why ? ": " : "", s.why);
         int got = sigtimedwait(signals, NULL, &wait);
         if (got == SIGINT || got == SIGTERM) {
             *ret_signal = got;

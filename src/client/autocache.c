@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "base/clock.h"
+#include "base/cost_clock.h"
 #include "cache/cache.h"
 #include "client/caching.h"
 #include "policy/plan.h"
@@ -23,6 +23,7 @@
 #define ENDLESS 1e12
 
 struct sums { double n, step_s, step_sq, wait_s, wait_sq; };
+struct modelled { uint64_t ns; struct cw_effort effort; }; /* as now_ns had them last, where costs are modelled */
 
 struct cw_autocache {
     /* immutable */
@@ -39,6 +40,7 @@ struct cw_autocache {
     double batches, epoch, done; /* taken; epoch at hand, and batches of all epochs that are behind, from the first one of the pipeline on */
     double known_steps, known_step_s;
     struct cw_effort effort;    /* at the last report */
+    struct modelled modelled;
     uint64_t bytes_written, write_ns;
     double write_bytes_per_s;
 
@@ -75,6 +77,32 @@ static double positions_per_batch(const struct cw_autocache *a, const struct cw_
     if (c->counted || !(a->batches > 0))
         return (double)c->batch_size * a->world_size;
     return CW_MAX((double)e->positions / a->batches, 1);
+}
+
+/*
+ * Returns the time by the clock of the consumer's waits, and sets *ret (may be NULL) to what was done so far. Where costs
+ * are modelled (base/cost_clock.h) both are of the batches that were taken: their part of what was computed, which is more.
+ */
+static uint64_t now_ns(struct cw_autocache *a, struct cw_effort *ret)
+{
+    struct modelled *m = &a->modelled;
+    uint64_t now = cw_runner_now_ns(a->runner);
+    struct cw_effort e;
+    if (ret || cw_cost_modelled())
+        cw_runner_effort(a->runner, &e);
+    if (!cw_cost_modelled()) {
+        if (ret)
+            *ret = e;
+        return now;
+    }
+    double taken = a->batches * positions_per_batch(a, &e), part = CW_MIN(taken / (double)CW_MAX(e.positions, 1), 1);
+    m->ns = CW_MAX(m->ns, (uint64_t)((double)now * part));
+    m->effort.positions = CW_MAX(m->effort.positions, (uint64_t)((double)e.positions * part));
+    m->effort.busy_ns = CW_MAX(m->effort.busy_ns, (uint64_t)((double)e.busy_ns * part));
+    m->effort.cold_ns = CW_MAX(m->effort.cold_ns, (uint64_t)((double)e.cold_ns * part));
+    if (ret)
+        *ret = m->effort;
+    return m->ns;
 }
 
 static void tell_epochs(const struct cw_autocache *a, double per_batch, struct cw_facts *f)
@@ -142,7 +170,7 @@ static void tell_markers(const struct cw_autocache *a, double per_batch, const s
 static void tell_pool(struct cw_autocache *a, double per_batch, uint64_t now, struct cw_pool_facts *p)
 {
     struct cw_effort before = a->effort;
-    cw_runner_effort(a->runner, &a->effort);
+    (void)now_ns(a, &a->effort);
     double n = (double)(a->effort.positions - before.positions) / per_batch, wall_s = (double)(now - a->reported_ns) * 1e-9;
     double busy_s = (double)(a->effort.busy_ns - before.busy_ns) * 1e-9 / cw_runner_threads(a->runner), cold_s = (double)(a->effort.cold_ns - before.cold_ns) * 1e-9;
     *p = (struct cw_pool_facts){.name = "here", .place = CW_PLACE_TRAINING, .running = 1, .maximum = 1};
@@ -172,7 +200,7 @@ static void tell(struct cw_autocache *a, uint64_t now, struct told *t)
 
 static void record(struct cw_autocache *a, const struct cw_decision *d, const struct cw_facts *f)
 {
-    json_t *o = json_pack("{s:f, s:o}", "t", (double)(cw_now_ns() - a->began_ns) * 1e-9, "record", cw_decision_json(d, f));
+    json_t *o = json_pack("{s:f, s:o}", "t", (double)(now_ns(a, NULL) - a->began_ns) * 1e-9, "record", cw_decision_json(d, f));
     pthread_mutex_lock(&a->mutex);
     if (o && json_array_size(a->decisions) == DECISIONS) {
         json_array_remove(a->decisions, 0);
@@ -221,7 +249,7 @@ static void report(struct cw_autocache *a, uint64_t now)
 static void recall(struct cw_autocache *a)
 {
     struct told t;
-    tell(a, cw_now_ns(), &t);
+    tell(a, a->began_ns, &t);
     if (!t.stored || !(t.compute_s > 0))
         return;
     const struct cw_point point = {1, t.compute_s, 1};
@@ -251,7 +279,7 @@ static bool is_pause(struct cw_autocache *a, double step_s)
 void cw_autocache_asked(struct cw_autocache *a)
 {
     if (!a->asking) /* else a wait ended without a batch, and goes on */
-        a->asked_ns = cw_now_ns();
+        a->asked_ns = cw_cost_modelled() ? a->got_ns : cw_now_ns(); /* a modelled consumer takes no time */
     a->asking = true;
 }
 
@@ -271,16 +299,16 @@ static void count(struct cw_autocache *a, uint64_t now)
 
 void cw_autocache_got(struct cw_autocache *a, const struct cw_batch *b)
 {
-    uint64_t now = cw_now_ns();
     a->asking = false;
     a->batches++;
+    uint64_t now = now_ns(a, NULL);
     a->epoch = CW_MAX((double)b->epoch - a->first_epoch, 0);
     a->done = (double)b->g / a->world_size + 1;
     count(a, now);
     a->got_ns = now;
     if (now >= a->next_ns) {
         report(a, now);
-        a->got_ns = cw_now_ns(); /* that was no step of the user's */
+        a->got_ns = now_ns(a, NULL); /* that was no step of the user's */
     }
 }
 
@@ -290,7 +318,8 @@ struct cw_autocache *cw_autocache_new(const struct cw_local *l, const struct cw_
     if (!a)
         return NULL;
     *a = (struct cw_autocache){.local = l, .runner = cw_iterator_runner(l->iterator), .epochs = (double)CW_MIN(o->epochs, (uint64_t)ENDLESS),
-                               .first_epoch = (double)o->first_epoch, .world_size = o->world_size, .began_ns = cw_now_ns(), .decisions = json_array()};
+                               .first_epoch = (double)o->first_epoch, .world_size = o->world_size, .decisions = json_array()};
+    a->began_ns = cw_runner_now_ns(a->runner);
     a->reported_ns = a->began_ns;
     a->next_ns = a->began_ns + FIRST_NS;
     pthread_mutex_init(&a->mutex, NULL);

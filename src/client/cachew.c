@@ -13,6 +13,7 @@
 
 #include "base/clock.h"
 #include "base/machine.h"
+#include "base/patience.h"
 #include "client/caching.h"
 #include "client/remote.h"
 #include "client/tuning.h"
@@ -156,7 +157,7 @@ static int open_service(const struct cachew_options *o, const struct cw_iterator
         .at_most_once = io->at_most_once,
         .token = o->token ? o->token : own && *own ? own : NULL,
         .timeout_ns = o->open_timeout_s < 0 ? 0 : o->open_timeout_s > 0 ? (uint64_t)(CW_MIN(o->open_timeout_s, 1e9) * 1e9) : UINT64_C(60000000000),
-        .absent_ns = o->open_timeout_s == 0 ? CW_ABSENT_NS : 0,
+        .absent_ns = o->open_timeout_s == 0 ? cw_patience_start_ns() : 0,
         .note = o->note,
         .note_arg = o->note_arg,
         .interrupt = o->interrupt,

@@ -55,7 +55,7 @@ int cw_caching_open(struct cw_local *l, const struct cw_caching *c, struct cw_ru
         cw_error_attribute(err, "cache-dir", "", "a directory");
         return cw_error_set(err, CW_E_OPTION, "--cache and --cache-bytes say how a cache is used: expected --cache-dir DIR with them");
     }
-    const struct cw_cache_options options = {.dir = c->dir, .quota = c->quota};
+    const struct cw_cache_options options = {.dir = c->dir, .quota = c->quota, .waits = c->waits};
     r = cw_cache_open(&options, &l->cache, err);
     if (r < 0)
         return err->status = CW_E_OPTION; /* so far it is but an argument */

@@ -6,6 +6,7 @@ struct cw_caching {
     const char *dir;   /* NULL: none */
     const char *where; /* "auto", "off", or the number of a marker; NULL: auto */
     uint64_t quota;    /* bytes; 0: what is there, and half of what is free */
+    bool waits;        /* for storage that is slower than the run, which else is not kept up with */
 };
 /* Whether there is something to decide: markers that can be used, and none that is forced. */
 bool cw_caching_open_to(const struct cw_compiled *c);

@@ -4,11 +4,13 @@
 #include <string.h>
 #include <sys/resource.h>
 
-#include "base/clock.h"
+#include "base/cost_clock.h"
 #include "base/machine.h"
 
 /* How late an interruption may be noticed. */
 #define SLICE_NS UINT64_C(50000000)
+/* Where costs are modelled, this many are taken at least: enough that those that were under way before do not count. */
+#define MODELLED_BATCHES 32
 
 int cw_measure_next(struct cw_local *l, const struct cw_measure_options *o, struct cw_batch **ret, struct cw_error *err)
 {
@@ -80,6 +82,7 @@ static void subtract(struct cw_profile *p, const struct cw_profile *before)
     p->read_ns -= before->read_ns;
     p->read_bytes -= before->read_bytes;
     p->emit_ns -= before->emit_ns;
+    p->fetch_ns -= before->fetch_ns;
     p->emit_rows -= before->emit_rows;
     p->cold_ns -= before->cold_ns;
     p->cold_bytes -= before->cold_bytes;
@@ -91,12 +94,16 @@ static void subtract(struct cw_profile *p, const struct cw_profile *before)
     p->run_ns -= before->run_ns;
 }
 
-/* Waits until it is time for the next batch, after one of n elements. So long that it would outlast what is measured is an error: such a rate can't be seen there. */
-static int keep_rate(const struct cw_measure_options *o, uint64_t start, const struct cw_measurement *m, unsigned n, struct cw_error *err)
+/* Where costs are modelled, how long what was done so far takes, or until when the consumer paused. */
+static uint64_t now_ns(const struct cw_local *l, uint64_t paused_until_ns) { return CW_MAX(cw_runner_now_ns(cw_iterator_runner(l->iterator)), paused_until_ns); }
+
+/* Waits until it is time for the next batch, after one of n elements: *until_ns. So long that it would outlast what is measured is an error: such a rate can't be seen there. */
+static int keep_rate(const struct cw_measure_options *o, uint64_t start, const struct cw_measurement *m, unsigned n, uint64_t *until_ns, struct cw_error *err)
 {
     char value[32], expected[96];
+    *until_ns = start + (uint64_t)((double)m->elements / o->rate * 1e9);
     if (n <= o->rate * o->seconds)
-        return pause_until(start + (uint64_t)((double)m->elements / o->rate * 1e9), o->interrupt, err);
+        return cw_cost_modelled() ? 0 : pause_until(*until_ns, o->interrupt, err);
     snprintf(value, sizeof(value), "%g", o->rate);
     snprintf(expected, sizeof(expected), "at least %g, for a batch of %u in the %g s that are measured", n / o->seconds, n, o->seconds);
     cw_error_attribute(err, "limit-rate", value, expected);
@@ -106,17 +113,17 @@ static int keep_rate(const struct cw_measure_options *o, uint64_t start, const s
 /* Takes batches until the first one after `seconds`, and counts. */
 static int take(struct cw_local *l, const struct cw_measure_options *o, double seconds, struct cw_measurement *m, struct cw_error *err)
 {
-    uint64_t start = cw_now_ns(), last = start, end = start + (uint64_t)(seconds * 1e9), half_elements = 0;
+    uint64_t start = now_ns(l, 0), last = start, end = start + (uint64_t)(seconds * 1e9), paused_until = 0, half_elements = 0;
     double half_s = 0;
     int r = 0;
     m->batches = m->elements = m->bytes = 0;
     m->noise = 0;
-    while (r == 0 && last < end) {
+    while (r == 0 && (last < end || (cw_cost_modelled() && m->batches < MODELLED_BATCHES))) {
         struct cw_batch *b;
         r = cw_measure_next(l, o, &b, err);
         if (r != 0)
             break;
-        last = cw_now_ns();
+        last = now_ns(l, paused_until);
         if (m->first_batch_s == 0)
             m->first_batch_s = (double)(last - start) * 1e-9;
         m->batches++;
@@ -126,8 +133,8 @@ static int take(struct cw_local *l, const struct cw_measure_options *o, double s
             m->bytes += b->components[k].size;
         cw_iterator_release(l->iterator, b);
         if (o->rate > 0) {
-            r = keep_rate(o, start, m, n, err);
-            last = cw_now_ns();
+            r = keep_rate(o, start, m, n, &paused_until, err);
+            last = now_ns(l, paused_until);
         }
         if (half_s == 0 && (double)(last - start) * 2e-9 >= seconds) {
             half_s = (double)(last - start) * 1e-9;
@@ -142,6 +149,31 @@ static int take(struct cw_local *l, const struct cw_measure_options *o, double s
         m->noise = fabs(first - second) / (first + second);
     }
     return r;
+}
+
+/*
+ * Where costs are modelled (base/cost_clock.h), the rest follows from them: a run is as long as what was computed in it takes, or as the consumer made it, who takes no time of
+ * its own; a thread that has nothing to do is idle; and CPUs do what the model says. What is in the batches counts, taken or not: it is what was computed.
+ */
+static void model(const struct cw_measure_options *o, double runner_s, struct cw_measurement *m)
+{
+    struct cw_profile *p = &m->profile;
+    uint64_t busy_ns = p->plan_ns + p->read_ns - p->cold_ns + p->emit_ns + p->fetch_ns, cpu_ns = p->read_ns - p->cold_ns + p->fetch_ns;
+    bool paused = o->rate > 0 && (double)m->elements > o->rate * runner_s;
+    if (!paused)
+        m->elements = p->emit_rows;
+    m->seconds = paused ? (double)m->elements / o->rate : runner_s;
+    for (unsigned i = 0; i < p->n_ops; i++) {
+        busy_ns += p->ops[i].ns;
+        cpu_ns += p->ops[i].cpu_ns;
+    }
+    p->run_ns = (uint64_t)(m->seconds * 1e9) * p->threads;
+    p->idle_ns = p->run_ns - CW_MIN(busy_ns, p->run_ns);
+    memset(p->idle_for_ns, 0, sizeof(p->idle_for_ns));
+    p->wait_ns = paused ? 0 : (uint64_t)(m->seconds * 1e9);
+    p->cold_wall_ns = p->cold_ns;
+    m->cpu_s = (double)cpu_ns * 1e-9;
+    m->delay_s = m->noise = 0;
 }
 
 static void summarise(struct cw_measurement *m)
@@ -161,7 +193,7 @@ static void summarise(struct cw_measurement *m)
 static int measure(struct cw_local *l, const struct cw_measure_options *o, struct cw_measurement *m, struct cw_profile *before, struct cw_error *err)
 {
     double cpu_s = process_cpu_s();
-    uint64_t delay_ns = cw_run_delay_ns();
+    uint64_t delay_ns = cw_run_delay_ns(), start;
     int r = 0;
     if (o->settle > 0) {
         r = take(l, o, o->settle, m, err);
@@ -171,6 +203,7 @@ static int measure(struct cw_local *l, const struct cw_measure_options *o, struc
         cpu_s = process_cpu_s();
         delay_ns = cw_run_delay_ns();
     }
+    start = now_ns(l, 0);
     r = take(l, o, o->seconds, m, err);
     if (r < 0)
         return r;
@@ -178,6 +211,8 @@ static int measure(struct cw_local *l, const struct cw_measure_options *o, struc
     m->delay_s = (double)(cw_run_delay_ns() - delay_ns) * 1e-9;
     cw_iterator_profile(l->iterator, &m->profile);
     subtract(&m->profile, before);
+    if (cw_cost_modelled())
+        model(o, (double)(now_ns(l, 0) - start) * 1e-9, m);
     summarise(m);
     return 0;
 }

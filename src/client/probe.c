@@ -7,7 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "base/clock.h"
+#include "base/cost_clock.h"
 #include "base/text.h"
 #include "cache/cache.h"
 
@@ -131,9 +131,9 @@ static int probe_size(const struct probe *p, size_t first, size_t second, double
         r = cw_cache_flush(c, err);
     }
     if (r >= 0)
-        r = read_all(p, set, first, cw_now_ns, to, ret_first, err);
+        r = read_all(p, set, first, cw_cost_now_ns, to, ret_first, err);
     if (r >= 0)
-        r = read_all(p, set, second, cw_thread_cpu_ns, to, ret_second, err);
+        r = read_all(p, set, second, cw_cost_cpu_ns, to, ret_second, err);
     cw_cache_set_unref(set);
     cw_cache_close(c);
     return r;

@@ -11,9 +11,6 @@ enum cw_transport { CW_TRANSPORT_AUTO, CW_TRANSPORT_SHM, CW_TRANSPORT_UNIX, CW_T
 
 #define CW_MAX_CREDITS 4096 /* requests that a worker takes from a client at a time */
 
-/* absent_ns where the user says nothing: started together with the training a dispatcher comes, a mistyped address does not. */
-#define CW_ABSENT_NS UINT64_C(15000000000)
-
 struct cw_remote_options {
     const char *service;     /* address of the dispatcher */
     const char *job;         /* its name */

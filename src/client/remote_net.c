@@ -9,14 +9,15 @@
 
 #include "base/crash.h"
 #include "base/clock.h"
+#include "base/patience.h"
 
 #define RETRY_NS UINT64_C(100000000)
 /* The cursor within a split is said so often while it moves, ... */
 #define PROGRESS_NS UINT64_C(250000000)
 /* ... and so often when it does not: a job that is held wakes nobody more than its connections do. */
 #define STILL_NS UINT64_C(1000000000)
-/* What is said at the end has so long to get through. */
-#define GOODBYE_NS UINT64_C(1000000000)
+/* What is said at the end has this part of the time after which a silent peer is gone to get through: 1 s. */
+#define GOODBYE_PART 3
 
 static const char *const transports[] = {[CW_TRANSPORT_AUTO] = "auto", [CW_TRANSPORT_SHM] = "shm", [CW_TRANSPORT_UNIX] = "unix", [CW_TRANSPORT_TCP] = "tcp"};
 const char *cw_transport_name(enum cw_transport t) { return transports[t]; }
@@ -149,12 +150,14 @@ static void part(struct remote *r)
         cw_conn_close(r->dispatcher, NULL);
 }
 
+static uint64_t goodbye_ns(void) { return cw_patience_silence_ns() / GOODBYE_PART; }
+
 /* That this rank is finished is said until it was heard: else its job would wait for it. Of who leaves otherwise the end of the connection tells. */
 static void say_goodbye(struct remote *r)
 {
     Cachew__Detach m = CACHEW__DETACH__INIT;
     Cachew__Envelope e = CACHEW__ENVELOPE__INIT;
-    r->goodbye_ns = r->goodbye_ns ? r->goodbye_ns : cw_now_ns() + GOODBYE_NS;
+    r->goodbye_ns = r->goodbye_ns ? r->goodbye_ns : cw_now_ns() + goodbye_ns();
     if (r->parted || r->detach_id)
         return;
     if (r->dispatcher_open) {
@@ -457,7 +460,7 @@ static void goodbye(void *user)
     run(r); /* gives back what is to be given back */
     pthread_mutex_lock(&r->mutex);
     r->closing = true;
-    r->goodbye_ns = cw_now_ns() + GOODBYE_NS; /* whatever was said before: connections are to close within it */
+    r->goodbye_ns = cw_now_ns() + goodbye_ns(); /* whatever was said before: connections are to close within it */
     say_goodbye(r);
     for (struct link *l = r->links; l; l = l->next)
         cw_link_close(l);

@@ -160,7 +160,8 @@ int cw_remote_report(struct remote *r, const Cachew__Report *m, struct cw_error 
 void cw_remote_forget(struct remote *r)
 {
     size_t n = placement_at(r, r->told.epoch, r->told.split);
-    memmove(r->placements, r->placements + n, (r->n_placements -= n) * sizeof(*r->placements));
+    if (n > 0) /* placements may be NULL */
+        memmove(r->placements, r->placements + n, (r->n_placements -= n) * sizeof(*r->placements));
     for (struct report **at = &r->reports; *at;) {
         struct report *p = *at;
         bool used = false;

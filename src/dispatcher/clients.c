@@ -240,7 +240,8 @@ static int wait_later(struct cw_dispatcher *d, struct cw_peer *p, uint64_t id, c
     if (!p->waiting)
         return -1;
     p->waiting_id = id;
-    p->waiting_since_ns = d->now_ns;
+    p->waiting_since_ns = p->waited_at_ns = d->now_ns;
+    p->waited_ns = 0;
     p->waiting_bytes = size;
     d->waiting_bytes += size;
     return 0;
@@ -264,7 +265,9 @@ void cw_dp_client_tick(struct cw_dispatcher *d)
     CW_LIST_EACH(at, &d->peers) {
         struct cw_peer *p = CW_CONTAINER(at, struct cw_peer, link);
         struct cw_error refused = {0};
-        bool last = p->waiting && d->now_ns - p->waiting_since_ns >= DP_SILENT;
+        p->waited_ns += CW_MIN(d->now_ns - p->waited_at_ns, DP_S); /* what came while the dispatcher stood still is not read yet */
+        p->waited_at_ns = d->now_ns;
+        bool last = p->waiting && p->waited_ns >= DP_SILENT;
         int r = p->waiting ? client_attach(d, p, p->waiting_id, p->waiting, p->waiting_since_ns, &refused) : 1;
         if (r < 0 || (r > 0 && last))
             cw_dp_fail(d, p, p->waiting_id, &refused);

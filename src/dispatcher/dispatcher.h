@@ -20,7 +20,7 @@ struct cw_dispatcher_server_options {
     const char *token;             /* NULL: none is asked for */
     struct cw_tls *tls;            /* NULL: plain */
     const char *http;              /* "HOST:PORT" of its pages; NULL: none */
-    uint64_t timeout_ns;           /* 0: 3 s; who says nothing for so long is gone */
+    uint64_t timeout_ns;           /* 0: cw_patience_silence_ns(); who says nothing for so long is gone */
     bool share_streams;            /* cw_dispatcher_options */
     const struct cw_policy *policy; /* NULL: all workers serve all jobs */
     enum cw_objective objective;

@@ -14,6 +14,7 @@
 #include "base/clock.h"
 #include "base/list.h"
 #include "base/map.h"
+#include "base/patience.h"
 #include "dispatcher/computed.h"
 #include "dispatcher/core.h"
 #include "dispatcher/history.h"
@@ -59,7 +60,7 @@
 #define DP_ABANDONED (3600 * DP_S) /* a job without clients is collected */
 #define DP_LISTED (3600 * DP_S)    /* a job that is over is listed */
 #define DP_GONE (600 * DP_S)       /* a worker that is gone keeps its id, if it comes back */
-#define DP_SILENT (4 * DP_S)       /* a rank that is there says something each second, and one that is not is noticed within the timeout of its connection */
+#define DP_SILENT (cw_patience_silence_ns() + DP_S) /* a rank that is there says something each second, and one that is not is noticed within the timeout of its connection */
 #define DP_MISSING (5 * DP_S)      /* ranks that a dispatcher does not know of, of a job that is older than itself: they may have finished */
 #define DP_LATE DP_S               /* a lease is not late before that ... */
 #define DP_LATE_TIMES 3            /* ... nor before so many times the median */
@@ -80,6 +81,7 @@ struct cw_peer {
     struct pool *pool;
     Cachew__Attach *waiting;   /* it differs from a job whose ranks may be gone; NULL: none */
     uint64_t waiting_id, waiting_since_ns;
+    uint64_t waited_ns, waited_at_ns; /* how long it has waited until then; a step in which the dispatcher stood still counts as DP_S at most */
     size_t waiting_bytes;
 };
 

@@ -3,7 +3,7 @@
 
 #include "engine/internal.h"
 
-#include "base/clock.h"
+#include "base/cost_clock.h"
 #include "base/crash.h"
 
 bool cw_counted(void) { return !cw_mutated("uncounted"); }
@@ -49,6 +49,23 @@ void cw_runner_profile(struct cw_runner *r, struct cw_profile *ret)
     ret->positions = r->n_positions_done;
     ret->cached_positions = r->n_positions_cached;
     pthread_mutex_unlock(&r->mutex);
+}
+
+uint64_t cw_runner_now_ns(struct cw_runner *r)
+{
+    const struct cw_profile *p = &r->profile;
+    uint64_t busy_ns = 0, cpu_ns = 0;
+    if (!cw_cost_modelled())
+        return cw_now_ns();
+    pthread_mutex_lock(&r->mutex);
+    for (unsigned k = 0; k < p->n_ops; k++) {
+        busy_ns += p->ops[k].ns;
+        cpu_ns += p->ops[k].cpu_ns;
+    }
+    busy_ns += p->plan_ns + p->read_ns - p->cold_ns + p->emit_ns + p->fetch_ns;
+    uint64_t now = CW_MAX(CW_MAX(busy_ns / r->options.threads, cpu_ns / cw_cpu_budget()), r->cold_ns);
+    pthread_mutex_unlock(&r->mutex);
+    return now;
 }
 
 void cw_account(struct cw_runner *r, struct thread *t)
@@ -116,9 +133,9 @@ struct turn cw_turn_begin(const struct thread *t, const struct cw_block *c)
     if (t->r->options.detail) {
         for (size_t i = 0; i < c->n && !c->all_ok; i++)
             turn.n_live -= c->status[i] != CW_ROW_OK;
-        turn.cpu_ns = cw_thread_cpu_ns();
+        turn.cpu_ns = cw_cost_cpu_ns();
     }
-    turn.start_ns = cw_now_ns();
+    turn.start_ns = cw_cost_now_ns();
     return turn;
 }
 
@@ -140,7 +157,8 @@ void cw_turn_end(struct thread *t, const struct block *b, const struct cw_op *op
     struct cw_op_profile *p = &t->ops[op->index];
     if (!cw_counted())
         return;
-    uint64_t ns = cw_now_ns() - turn->start_ns, cpu_ns = t->r->options.detail ? cw_thread_cpu_ns() - turn->cpu_ns : 0;
+    cw_cost_operator(op->desc->name, c->n);
+    uint64_t ns = cw_cost_now_ns() - turn->start_ns, cpu_ns = t->r->options.detail ? cw_cost_cpu_ns() - turn->cpu_ns : 0;
     p->ns += ns;
     p->cpu_ns += cpu_ns;
     p->calls++;

@@ -4,7 +4,7 @@
 #include "engine/batch_ops.h"
 #include "engine/internal.h"
 
-#include "base/clock.h"
+#include "base/cost_clock.h"
 
 enum ahead_state { AHEAD_QUEUED, AHEAD_RUNNING, AHEAD_DONE };
 
@@ -116,9 +116,9 @@ void cw_ahead_run(struct cw_runner *r, struct thread *t, struct cw_ahead *j)
     struct cw_error err = {0};
     j->state = AHEAD_RUNNING;
     pthread_mutex_unlock(&r->mutex);
-    uint64_t start = cw_now_ns();
+    uint64_t start = cw_cost_now_ns();
     int status = cw_assembly_finish(j->a, &r->slabs, &err);
-    t->emit_ns += cw_now_ns() - start;
+    t->emit_ns += cw_cost_now_ns() - start;
     if (status >= 0)
         status = cw_batch_apply(r->compiled, j->a, j->seed, j->name.epoch, t->ops, ahead_stopped, j, get_slab, &r->slabs, &err);
     pthread_mutex_lock(&r->mutex);

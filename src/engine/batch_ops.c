@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "base/clock.h"
+#include "base/cost_clock.h"
 #include "base/hash.h"
 #include "base/thread.h"
 #include "pipeline/sequence.h"
@@ -140,12 +140,14 @@ int cw_batch_apply(const struct cw_compiled *c, struct cw_assembly *a, uint64_t 
 {
     int status = 0;
     while (status >= 0 && a->n_applied < c->n_batch_ops) {
-        struct cw_op_profile *p = &ops[c->batch_ops[a->n_applied].op->index];
-        uint64_t start_ns = cw_now_ns(), start_cpu_ns = cw_thread_cpu_ns();
+        const struct cw_op *op = c->batch_ops[a->n_applied].op;
+        struct cw_op_profile *p = &ops[op->index];
+        uint64_t start_ns = cw_cost_now_ns(), start_cpu_ns = cw_cost_cpu_ns();
         count(p, a->batch);
+        cw_cost_operator(op->desc->name, a->batch->n);
         status = apply_next(c, a, seed, epoch, stopped, stop_arg, get, get_arg, err);
-        p->ns += cw_now_ns() - start_ns;
-        p->cpu_ns += cw_thread_cpu_ns() - start_cpu_ns;
+        p->ns += cw_cost_now_ns() - start_ns;
+        p->cpu_ns += cw_cost_cpu_ns() - start_cpu_ns;
     }
     return status;
 }
@@ -177,9 +179,10 @@ static int call_stopped(void *arg)
 static void *call_main(void *arg)
 {
     struct cw_batch_call *call = arg;
-    uint64_t start_ns = cw_now_ns();
+    uint64_t start_ns = cw_cost_now_ns();
+    cw_cost_operator(call->op->desc->name, call->in->n);
     call->status = call->op->desc->batch(call->op, call->in, call->key, call_stopped, call, &call->result, &call->err);
-    call->took_ns = cw_now_ns() - start_ns;
+    call->took_ns = cw_cost_now_ns() - start_ns;
     atomic_store(&call->over, true);
     call->ended(call->arg);
     return NULL;

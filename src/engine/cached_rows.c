@@ -8,7 +8,7 @@
 
 #include "engine/cached.h"
 
-#include "base/clock.h"
+#include "base/cost_clock.h"
 
 #define VALUE_ALIGN 16 /* of varying values, and of what is in front of them */
 
@@ -156,7 +156,7 @@ int cw_block_fetch(struct cw_runner *r, struct block *b, struct cw_error *err)
         kept[i] = places[i].segment != NULL;
         gets[i] = (struct cw_cache_get){.key = keys[i], .place = places[i]};
     }
-    uint64_t start = cw_now_ns();
+    uint64_t start = cw_cost_now_ns();
     int status = found == n && !b->unread ? fetch(r, b, gets, err) : 2;
     if (status == 0) {
         b->hit = true;
@@ -173,7 +173,7 @@ int cw_block_fetch(struct cw_runner *r, struct block *b, struct cw_error *err)
     if (status < 0)
         return status;
     if (status == 3)
-        b->late_ns = cw_now_ns() - start;
+        b->late_ns = cw_cost_now_ns() - start;
     if (found == n && !b->unread) /* what was wrong is forgotten: it is looked for again, to be kept anew */
         cw_cached_find(r, leaf, b->set, &b->split->epoch->epoch, rows, keys, n, places);
     for (size_t i = 0; i < n; i++)
@@ -252,7 +252,7 @@ void cw_block_keep(struct cw_runner *r, struct block *b, const struct cw_block *
         return;
     if (c == &b->b) /* flat_map behind the marker may make other rows of these */
         cw_block_keep_dropped(r, b);
-    uint64_t cost_ns = (cw_now_ns() - b->started_ns) / CW_MAX(c->n, 1);
+    uint64_t cost_ns = (cw_cost_now_ns() - b->started_ns) / CW_MAX(c->n, 1);
     for (size_t i = 0; i < c->n; i++) {
         size_t row = map ? map[i] : i;
         struct cw_cache_slot slot;
@@ -280,7 +280,7 @@ void cw_block_keep_dropped(struct cw_runner *r, struct block *b)
     if (b->kept_dropped || b->way->cached->m->counts)
         return;
     b->kept_dropped = true;
-    uint64_t cost_ns = (cw_now_ns() - b->started_ns) / CW_MAX(b->b.n, 1);
+    uint64_t cost_ns = (cw_cost_now_ns() - b->started_ns) / CW_MAX(b->b.n, 1);
     for (size_t i = 0; i < b->b.n; i++) {
         struct cw_cache_slot slot;
         if (b->b.status[i] != CW_ROW_DROPPED || b->kept[i] || faulty(b, i))

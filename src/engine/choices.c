@@ -7,8 +7,9 @@
 
 #include "engine/internal.h"
 
-#include "base/clock.h"
+#include "base/cost_clock.h"
 #include "base/crash.h"
+#include "cache/cache.h"
 
 /* What is known is what was measured in about so long, of threads and storage; of sizes, of so many positions. */
 #define WINDOW_NS 2e9
@@ -195,6 +196,8 @@ static void begin_probe(struct cw_runner *r, unsigned in_use)
 uint64_t cw_block_patience(const struct cw_runner *r, const struct block *b)
 {
     uint64_t row_ns = r->rows[2 * b->program->leaf].ns;
+    if (cw_cost_modelled()) /* what a read takes is stated */
+        return CW_CACHE_FOREVER;
     return row_ns ? CW_MIN(CW_MAX(PATIENCE * row_ns * b->n_refs, PATIENCE_LEAST_NS), PATIENCE_MOST_NS) : PATIENCE_MOST_NS;
 }
 
@@ -312,15 +315,17 @@ void cw_choice_looked(struct choice *c, uint64_t epoch, uint64_t looked, uint64_
     }
 }
 
-void cw_store_enter(struct cw_runner *r)
+uint64_t cw_store_enter(struct cw_runner *r)
 {
+    uint64_t now = cw_cost_now_ns();
     if (r->n_at_store++ == 0)
-        r->at_store_ns = cw_now_ns();
+        r->at_store_ns = now;
+    return now;
 }
 
-uint64_t cw_store_leave(struct cw_runner *r)
+uint64_t cw_store_leave(struct cw_runner *r, uint64_t began_ns)
 {
-    uint64_t now = cw_now_ns(), ns = now - r->at_store_ns;
+    uint64_t now = cw_cost_now_ns(), ns = now - (cw_cost_modelled() ? began_ns : r->at_store_ns); /* in the model each thread has a clock of its own */
     r->at_store_ns = now;
     r->n_at_store--;
     r->cold_ns += ns;

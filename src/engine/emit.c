@@ -3,7 +3,7 @@
 
 #include "engine/internal.h"
 
-#include "base/clock.h"
+#include "base/cost_clock.h"
 
 /* Elements that wait for later batches leave this to the first one: a block of it can then run alone, and the batch can be finished. They can't be
  * made to give way, for their split may have delivered batches already. */
@@ -239,29 +239,29 @@ int cw_block_emit(struct cw_runner *r, struct thread *t, struct block *b, struct
             status = cw_block_set_slots(r, b, &b->b, &b->segments[0], err);
         if (status >= 0)
             status = cw_block_run_ops(r, t, b, &b->b, NULL, from, to, err);
-        uint64_t begin = cw_now_ns();
+        uint64_t begin = cw_cost_now_ns();
         if (status >= 0)
             status = put_rows(r, t, b, &b->b, &b->segments[0], NULL, false, err);
-        t->emit_ns += cw_now_ns() - begin;
+        t->emit_ns += cw_cost_now_ns() - begin;
         return status;
     }
     for (unsigned i = 0; i < b->n_segments && status >= 0; i++) {
         struct segment *s = &b->segments[i];
-        uint64_t begin = cw_now_ns();
+        uint64_t begin = cw_cost_now_ns();
         if (from == to) {
             status = put_rows(r, t, b, &b->b, s, b->idx + s->first, false, err);
-            t->emit_ns += cw_now_ns() - begin;
+            t->emit_ns += cw_cost_now_ns() - begin;
             continue;
         }
         struct cw_block c;
         status = segment_block(r, b, s, &c, err);
-        t->emit_ns += cw_now_ns() - begin;
+        t->emit_ns += cw_cost_now_ns() - begin;
         if (status >= 0)
             status = cw_block_run_ops(r, t, b, &c, b->idx + s->first, from, to, err);
-        begin = cw_now_ns();
+        begin = cw_cost_now_ns();
         if (status >= 0)
             status = put_rows(r, t, b, &c, s, b->idx + s->first, true, err);
-        t->emit_ns += cw_now_ns() - begin;
+        t->emit_ns += cw_cost_now_ns() - begin;
     }
     return status;
 }

@@ -4,7 +4,7 @@
 
 #include "engine/internal.h"
 
-#include "base/clock.h"
+#include "base/cost_clock.h"
 #include "base/philox.h"
 #include "storage/file.h"
 #include "storage/throttle.h"
@@ -42,7 +42,7 @@ static int read_extent(const struct cw_extent *e, uint8_t *data, bool nowait, st
 static int read_block(struct cw_runner *r, struct thread *t, struct block *b, bool nowait, struct cw_error *err)
 {
     const struct cw_source *source = r->sequence->sources[b->program->leaf];
-    uint64_t start = cw_now_ns();
+    uint64_t start = cw_cost_now_ns();
     size_t n = b->b.n, total = 0;
     if (b->have_raw)
         return 0;
@@ -101,18 +101,18 @@ static int read_block(struct cw_runner *r, struct thread *t, struct block *b, bo
     b->b.raw = raw;
     b->have_raw = true;
     t->read_bytes += total;
-    t->read_ns += cw_now_ns() - start;
+    t->read_ns += cw_cost_now_ns() - start;
     if (t->ops) /* else it is a read thread's time */
-        b->prefix_ns += cw_now_ns() - start;
+        b->prefix_ns += cw_cost_now_ns() - start;
     return 0;
 }
 
 int cw_block_read(struct cw_runner *r, struct thread *t, struct block *b, bool nowait, struct cw_error *err)
 {
     if (!b->have_raw && !b->uncached && b->way->cached) {
-        uint64_t start = cw_now_ns();
+        uint64_t start = cw_cost_now_ns();
         int fetched = cw_block_fetch(r, b, err);
-        t->fetch_ns += cw_now_ns() - start;
+        t->fetch_ns += cw_cost_now_ns() - start;
         if (fetched != 0)
             return fetched;
         b->have_raw = b->hit;
@@ -285,7 +285,7 @@ int cw_block_start(struct cw_runner *r, struct thread *t, struct block *b, struc
     struct turn turn = cw_turn_begin(t, &b->b);
     status = source->ops->produce(source, op, &b->b, err);
     cw_turn_end(t, b, op, &b->b, &turn);
-    b->prefix_ns += cw_now_ns() - turn.start_ns;
+    b->prefix_ns += cw_cost_now_ns() - turn.start_ns;
     if (status >= 0 && b->b.faults)
         status = settle_faults(r, t, b, &b->b, NULL, err);
     if (status < 0 && status != CW_E_BUDGET)

@@ -368,9 +368,10 @@ uint64_t cw_block_patience(const struct cw_runner *r, const struct block *b);
 void cw_block_choose(struct cw_runner *r, struct block *b, const struct piece *p);
 /* Positions of an epoch were looked for under a choice. Mutex held. */
 void cw_choice_looked(struct choice *c, uint64_t epoch, uint64_t looked, uint64_t found);
-/* A read thread begins or leaves off. It returns the time of storage that it stands for: with others together no more than has passed. Mutex held. */
-void cw_store_enter(struct cw_runner *r);
-uint64_t cw_store_leave(struct cw_runner *r);
+/* A read thread begins; returns when, by cw_cost_now_ns. Mutex held. */
+uint64_t cw_store_enter(struct cw_runner *r);
+/* The read thread that began then leaves off. Returns the time of storage that it stands for: with others together no more than has passed. Mutex held. */
+uint64_t cw_store_leave(struct cw_runner *r, uint64_t began_ns);
 /* What a block took that is done. Mutex held. */
 void cw_block_measured(struct cw_runner *r, const struct block *b);
 static inline const struct way *cw_way(const struct cw_runner *r, unsigned choice, unsigned leaf) { return &r->choices[choice].ways[leaf]; }

@@ -9,7 +9,7 @@
 
 #include "engine/internal.h"
 
-#include "base/clock.h"
+#include "base/cost_clock.h"
 #include "base/machine.h"
 
 /* Elements that are tried, and for how long: where they differ, the largest of a batch says more than the first. */
@@ -108,9 +108,9 @@ static int plan(struct trial *t, struct sample *s, struct cw_error *err)
 static void try_elements(struct trial *t, struct sample *s)
 {
     struct cw_error err = {0};
-    uint64_t n = CW_MIN(CW_MIN(t->piece.n, t->r->compiled->batch_size), SAMPLES_MOST), until_ns = cw_now_ns() + SAMPLES_NS;
+    uint64_t n = CW_MIN(CW_MIN(t->piece.n, t->r->compiled->batch_size), SAMPLES_MOST), until_ns = cw_cost_now_ns() + SAMPLES_NS;
     int status = plan(t, s, &err);
-    for (uint64_t i = 0; i < n && status >= 0 && (i == 0 || cw_now_ns() < until_ns); i++)
+    for (uint64_t i = 0; i < n && status >= 0 && (i == 0 || cw_cost_now_ns() < until_ns); i++)
         status = try_element(t, i, s, &err);
 }
 

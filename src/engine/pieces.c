@@ -1,7 +1,7 @@
 /* Pieces of splits: which is planned next, and its plan. */
 #include "engine/internal.h"
 
-#include "base/clock.h"
+#include "base/cost_clock.h"
 
 static struct piece *piece_new(struct cw_runner *r, struct cw_split *s)
 {
@@ -146,7 +146,7 @@ size_t cw_plan_bytes(const struct cw_sequence *s, uint64_t n)
 
 int cw_piece_plan(struct cw_runner *r, struct thread *t, struct cw_split *s, struct piece *p, struct cw_error *err)
 {
-    uint64_t start = cw_now_ns();
+    uint64_t start = cw_cost_now_ns();
     size_t bytes = cw_plan_bytes(r->sequence, p->n);
     int status = cw_budget_take(&r->budget, bytes, "the plan of a split", err);
     if (status < 0)
@@ -167,6 +167,6 @@ int cw_piece_plan(struct cw_runner *r, struct thread *t, struct cw_split *s, str
         status = r->sequence->stream ? pull_piece(r, s, p, err) : cw_piece_load(r, p, err);
     if (status >= 0)
         cw_piece_look_up(r, s, p);
-    t->plan_ns += cw_now_ns() - start;
+    t->plan_ns += cw_cost_now_ns() - start;
     return status;
 }

@@ -4,7 +4,7 @@
 #include "engine/batch_ops.h"
 #include "engine/internal.h"
 
-#include "base/clock.h"
+#include "base/cost_clock.h"
 #include "base/thread.h"
 #include "cache/cache.h"
 
@@ -50,7 +50,7 @@ static void leave(struct cw_runner *r, unsigned *count)
 static void park(struct block *b)
 {
     b->state = BLOCK_PARKED;
-    b->spent_ns += cw_now_ns() - b->started_ns;
+    b->spent_ns += cw_cost_now_ns() - b->started_ns;
     b->waited = true;
     insert_ordered(&b->split->parked, b);
 }
@@ -130,9 +130,9 @@ static int slab_now(size_t size, struct cw_slab **ret, void *slabs, struct cw_er
 static int finish_batch(struct cw_runner *r, struct thread *t, struct cw_split *s, struct cw_assembly *a, struct cw_error *err)
 {
     const struct cw_epoch *e = &s->epoch->epoch;
-    uint64_t start = cw_now_ns();
+    uint64_t start = cw_cost_now_ns();
     int status = cw_assembly_finish(a, &r->slabs, err);
-    t->emit_ns += cw_now_ns() - start;
+    t->emit_ns += cw_cost_now_ns() - start;
     if (status < 0)
         return status;
     return cw_batch_apply(r->compiled, a, e->seed, e->epoch, t->ops, cw_split_stopped, s, slab_now, &r->slabs, err);
@@ -172,7 +172,7 @@ static void advance(struct cw_runner *r, struct thread *t, struct block *b)
     struct cw_error err = {0};
     int status = 0;
     b->state = BLOCK_RUNNING;
-    b->started_ns = cw_now_ns();
+    b->started_ns = cw_cost_now_ns();
     r->settled = false;
     r->n_running++;
     while (!r->stop && !s->closed) {
@@ -193,7 +193,7 @@ static void advance(struct cw_runner *r, struct thread *t, struct block *b)
                 cw_blocks_tell(r);
             }
             b->state = BLOCK_READING;
-            b->spent_ns += cw_now_ns() - b->started_ns;
+            b->spent_ns += cw_cost_now_ns() - b->started_ns;
             b->next = NULL;
             *r->reading_tail = b;
             r->reading_tail = &b->next;
@@ -206,8 +206,8 @@ static void advance(struct cw_runner *r, struct thread *t, struct block *b)
         if (status < 0)
             break;
         if (b->point == r->n_points) {
-            cw_rows_timed(r, b->program->leaf, b->hit, (cw_now_ns() - b->started_ns + (b->hit ? b->cold_ns : 0)) / b->n_refs);
-            b->spent_ns += cw_now_ns() - b->started_ns;
+            cw_rows_timed(r, b->program->leaf, b->hit, (cw_cost_now_ns() - b->started_ns + (b->hit ? b->cold_ns : 0)) / b->n_refs);
+            b->spent_ns += cw_cost_now_ns() - b->started_ns;
             cw_block_measured(r, b);
             cw_block_settle(r, b);
             finish_batches(r, t, b);
@@ -427,12 +427,12 @@ static void *read_main(void *arg)
         if (!r->reading)
             r->reading_tail = &r->reading;
         b->patience_ns = cw_block_patience(r, b);
-        cw_store_enter(r);
+        uint64_t began_ns = cw_store_enter(r);
         pthread_mutex_unlock(&r->mutex);
         struct cw_error err = {0};
         int status = cw_block_read(r, &own, b, false, &err);
         pthread_mutex_lock(&r->mutex);
-        b->cold_ns += cw_store_leave(r);
+        b->cold_ns += cw_store_leave(r, began_ns);
         leave(r, &r->n_reading);
         if (r->n_reading == 0)
             r->profile.cold_wall_ns += cw_now_ns() - r->reading_since_ns;

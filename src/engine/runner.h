@@ -105,6 +105,8 @@ unsigned cw_runner_choices(struct cw_runner *r, struct cw_choice ret[CW_CHOICES_
 /* What was done so far: positions, threads' time, the time in which any read thread was at it. */
 struct cw_effort { uint64_t positions, busy_ns, cold_ns; };
 void cw_runner_effort(struct cw_runner *r, struct cw_effort *ret);
+/* The clock by which waits for its batches are measured: cw_now_ns; of modelled costs (base/cost_clock.h), how long what was done so far takes. */
+uint64_t cw_runner_now_ns(struct cw_runner *r);
 /*
  * Another marker, or CW_MARKER_NONE, for what is planned from now on. Batches, order, digest and state are what they are. False: there is no such choice, and it stays as
  * it is.

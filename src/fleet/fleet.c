@@ -9,12 +9,15 @@
 
 #include "base/clock.h"
 #include "base/list.h"
+#include "base/patience.h"
 #include "net/conn.h"
 #include "net/limits.h"
 
 #define RECONNECT_FIRST_NS UINT64_C(200000000)
 #define RECONNECT_LAST_NS UINT64_C(5000000000)
-#define AGE_NS UINT64_C(1000000000)           /* who dies younger has not served: more of the same are tried at longer and longer intervals */
+/* A worker that ends younger, or before the dispatcher knew it, has not served: others are tried at
+ * longer and longer intervals. */
+#define AGE_NS UINT64_C(1000000000)
 #define FIRST_RETRY_NS UINT64_C(200000000)
 #define LAST_RETRY_NS UINT64_C(30000000000)
 #define HOPELESS 3                            /* so many failures in a row: there are no more than those that are there */
@@ -126,14 +129,17 @@ static void failed(struct cw_fleet *f, const char *why)
     f->failed_ns = cw_now_ns();
     f->next_start_ns = f->failed_ns + CW_MIN(wait, LAST_RETRY_NS);
     if (f->failures == HOPELESS)
-        fleet_log(f, true, "%d workers in a row died at once, and said why above: the dispatcher is told that there are no more, and they are tried at longer and longer intervals, until one serves", HOPELESS);
+        fleet_log(f, true,
+                  "%d workers in a row ended before they served, and said why above: the dispatcher is told that "
+                  "there are no more, and they are tried at longer and longer intervals, until one serves",
+                  HOPELESS);
 }
 
 static void on_ended(void *arg, const char *why)
 {
     struct unit *u = arg;
     struct cw_fleet *f = u->fleet;
-    bool young = cw_now_ns() - u->started_ns < AGE_NS;
+    bool young = cw_now_ns() - u->started_ns < AGE_NS || (f->told && !u->came);
     if (!u->ending)
         fleet_log(f, true, "worker %s: %s%s", u->name, why, f->ending ? "" : "; another one takes its place");
     if (!u->ending && young)
@@ -161,12 +167,14 @@ static int start_one(struct cw_fleet *f, struct cw_error *err)
     return 0;
 }
 
-/* Whoever serves for long enough ends a row of failures. */
+/* A worker ends a row of failures if it is old enough and the dispatcher has had a connection with it.
+ * Where the dispatcher does not say that, its age decides alone. */
 static void forgive(struct cw_fleet *f, uint64_t now)
 {
     CW_LIST_EACH(at, &f->units) {
         const struct unit *u = CW_CONTAINER(at, struct unit, link);
-        if (f->failures && u->started_ns + AGE_NS <= now && u->started_ns > f->failed_ns)
+        bool served = u->started_ns + AGE_NS <= now && (u->came || !f->told);
+        if (f->failures && served && u->started_ns > f->failed_ns)
             f->failures = f->hoped = 0;
     }
 }
@@ -178,10 +186,17 @@ static void end_unit(struct cw_fleet *f, struct unit *u, bool now)
     f->o.provisioner->ops->end(f->o.provisioner, u->handle, now);
 }
 
+/* How long a worker may be missing. */
+static uint64_t may_miss_ns(const struct unit *u)
+{
+    return u->came ? CW_MAX(MISSING_NS, cw_patience_silence_ns())
+                   : CW_MAX(STARTING_NS, cw_patience_start_ns());
+}
+
 /* Whether the dispatcher has waited in vain for it, as long as it could be asked. */
 static bool hangs(const struct cw_fleet *f, const struct unit *u, uint64_t now)
 {
-    return f->told && u->missing_ns && now >= CW_MAX(u->missing_ns, f->open_ns) + (u->came ? MISSING_NS : STARTING_NS);
+    return f->told && u->missing_ns && now >= CW_MAX(u->missing_ns, f->open_ns) + may_miss_ns(u);
 }
 
 /* Kills who hangs, and who does not end. Returns whether to look again soon: somebody is missing, or ending. */
@@ -193,7 +208,7 @@ static bool end_late(struct cw_fleet *f, uint64_t now)
         bool hung = !u->ending && hangs(f, u, now), slow = u->ending && u->kill_ns && now >= u->kill_ns;
         if (hung)
             fleet_log(f, true, "worker %s: the dispatcher has heard nothing of it for %llu s; it is killed, and another one takes its place", u->name,
-                      (unsigned long long)((u->came ? MISSING_NS : STARTING_NS) / 1000000000));
+                      (unsigned long long)(may_miss_ns(u) / 1000000000));
         if (slow)
             fleet_log(f, true, "worker %s was to end %llu s ago; it is killed", u->name, (unsigned long long)(f->o.drain_ns / 1000000000));
         if (hung || slow)

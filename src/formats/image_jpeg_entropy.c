@@ -180,7 +180,9 @@ static INLINE struct bits decode_block(struct bits b, struct entropy *e, const s
     unsigned at = 0;
     for (;;) {
         b = refill(e, b);
+#if !defined(__clang__) || __clang_major__ >= 14 /* clang 11 does not know it */
 #pragma GCC unroll 2
+#endif
         for (int i = 0; i < 2; i++) { /* one refill is good for two coefficients, unless the code of one is long */
             entry = ac->look[b.bits >> (64 - LOOK)];
             if (CW_UNLIKELY(!entry)) {

@@ -15,6 +15,7 @@
 
 #include "base/clock.h"
 #include "base/machine.h"
+#include "host/closefrom.h"
 
 #define FIRST_FD 16            /* of ours while a host starts: apart from the numbers that it gets */
 #define HOST_SOCKET 3
@@ -23,6 +24,7 @@
 #define HOST_LIFE 6
 #define SLICE_MS 50            /* how often a waiting thread looks for cancellation, memory and progress */
 #define END_MS 500              /* between the end of a host's socket and its own */
+#define PROCESS_EXITING 0x4     /* PF_EXITING of the kernel, in the flags that /proc shows */
 #define CALLS_BETWEEN_LOOKS 64 /* at the memory of a host that answers quickly */
 #define PROGRESS_WORD 15       /* of a request: the row that is being computed, plus 1; the highest bit: for the second time */
 #define LOAD_NS (UINT64_C(300) * 1000000000) /* for a host to start and load a function, with all that it imports */
@@ -287,12 +289,33 @@ static int died(struct cw_host *h, const char *reason, bool hung, struct cw_host
     return 1;
 }
 
-/* The host closed its end of the socket: because it ends, or, alive, for reasons of its own. */
+/* Returns whether the kernel is ending the host's process: its descriptors are closed by then, but its pidfd does not
+ * say so yet. */
+static bool is_ending(const struct cw_host *h)
+{
+    char path[64];
+    unsigned flags = 0;
+    snprintf(path, sizeof(path), "/proc/%d/stat", (int)h->pid);
+    FILE *f = fopen(path, "re");
+    if (!f)
+        return false;
+    /* The fields behind the name, which is cut to 15 bytes: state, five ids, flags. */
+    if (fscanf(f, "%*d (%*15[^)]) %*c %*d %*d %*d %*d %*d %u", &flags) != 1)
+        flags = 0;
+    fclose(f);
+    return flags & PROCESS_EXITING;
+}
+
+/* The host closed its end of the socket: because it ends, or, alive, for reasons of its own. On a busy machine it may
+ * take long to end. */
 static int hung_up(struct cw_host *h, struct cw_host_death *death)
 {
     struct pollfd fd = {.fd = h->pidfd, .events = POLLIN};
-    bool ended = poll(&fd, 1, END_MS) > 0;
-    return died(h, ended ? NULL : "closed its connection to the engine", false, death);
+    int r;
+    do
+        r = poll(&fd, 1, END_MS);
+    while ((r < 0 && errno == EINTR) || (r == 0 && is_ending(h)));
+    return died(h, r > 0 ? NULL : "closed its connection to the engine", false, death);
 }
 
 /* What has gone on since somebody began to wait for a host. */

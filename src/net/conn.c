@@ -43,6 +43,8 @@ void cw_conn_drop(struct cw_conn *c)
 /* A peer that is patiently waited for while there is something to say is waited for no longer than this when all is said. */
 #define CLOSING_MS 3000
 
+static uint64_t closing_ms(const struct cw_conn *c) { return CW_MIN(c->setup->timeout_ms, (uint64_t)CLOSING_MS); }
+
 static void set_why(struct cw_conn *c, const struct cw_error *err)
 {
     if (!err || c->why.status)
@@ -80,11 +82,30 @@ static void begin_closing(struct cw_conn *c, const struct cw_error *said)
     }
     if (c->state == CONN_DEAD) /* the socket broke over it */
         return;
-    uint64_t timeout_ms = CW_MIN(c->setup->timeout_ms, CLOSING_MS);
     c->state = CONN_CLOSING;
-    c->deadline_ms = cw_loop_now_ms(c->loop) + timeout_ms;
-    cw_timer_start(c->timer, timeout_ms * 1000000, 0);
+    c->closing_since_ms = cw_loop_now_ms(c->loop);
+    c->deadline_ms = c->closing_since_ms + closing_ms(c);
+    cw_timer_start(c->timer, closing_ms(c) * 1000000, 0);
     cw_loop_defer(c->loop, &c->defer);
+}
+
+/* Called at the deadline of a closing connection. Returns whether it goes on: where this process stood still; and, until the connection's timeout, where
+ * the peer still takes what is sent. */
+static bool closing_goes_on(struct cw_conn *c)
+{
+    uint64_t now = cw_loop_now_ms(c->loop);
+    if (c->out.head)
+        cw_conn_flush(c); /* the peer may have made room while this process had no time */
+    if (c->state == CONN_DEAD)
+        return true;
+    uint64_t until_ms = CW_MIN(c->said_ms + closing_ms(c), c->closing_since_ms + c->setup->timeout_ms);
+    if (now >= c->deadline_ms + closing_ms(c) / 3)
+        until_ms = now + closing_ms(c);
+    if (until_ms <= now)
+        return false;
+    c->deadline_ms = until_ms;
+    cw_timer_start(c->timer, (until_ms - now) * 1000000, 0);
+    return true;
 }
 
 void cw_conn_cut(struct cw_conn *c, const struct cw_error *err)
@@ -163,9 +184,13 @@ void cw_conn_call_at(struct cw_conn *c, uint64_t ms)
 static void on_timer(void *arg)
 {
     struct cw_conn *c = arg;
+    if (c->state == CONN_SHAKING && cw_loop_now_ms(c->loop) >= c->deadline_ms)
+        cw_conn_receive(c); /* what came while this process had no time is there to be read */
     if (c->state == CONN_OPEN)
         keep_alive(c);
-    else if (cw_loop_now_ms(c->loop) >= c->deadline_ms)
+    else if (c->state == CONN_CLOSING && cw_loop_now_ms(c->loop) >= c->deadline_ms && closing_goes_on(c))
+        return;
+    else if (c->state < CONN_DEAD && cw_loop_now_ms(c->loop) >= c->deadline_ms)
         expire(c);
     else if (c->state == CONN_CONNECTING && (c->fd < 0 || c->next_address))
         cw_conn_next_address(c);

@@ -54,7 +54,7 @@ struct cw_conn_options {
     const Cachew__Hello *hello;    /* what we say of ourselves; at most 63 capabilities. Versions and token are filled in. Copied */
     struct cw_conn_limits limits;
     uint64_t timeout_ns;           /* nothing heard for so long: the peer is gone. A ping is sent after a third of it. Also for connecting and shaking hands.
-                                    * 0: 3 s */
+                                    * 0: cw_patience_silence_ns() */
     const char *token;             /* listening: what a Hello must have; connecting: what ours has; NULL: none. Copied */
     bool pack;                     /* not over Unix sockets: payloads may be compressed, where the peer knows how, and where it pays (pack.h) */
     struct cw_tls *tls;            /* net/tls.h; NULL: plain. Unix sockets always are. Counted */

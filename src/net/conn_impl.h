@@ -122,6 +122,7 @@ struct cw_conn {
     uint64_t since_ms;
 
     uint64_t deadline_ms;   /* for connecting, shaking hands and closing */
+    uint64_t closing_since_ms;
     uint64_t heard_ms, said_ms, pinged_ms;
     uint64_t due_ms;        /* open: when the timer is to call */
     uint64_t last_id;       /* of our own requests */

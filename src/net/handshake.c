@@ -1,9 +1,9 @@
 /* The first two messages of a connection: Hello, and Welcome or Failure. Versions, capabilities, the token. */
 #include <string.h>
 
+#include "base/patience.h"
 #include "net/conn_impl.h"
 
-#define TIMEOUT_MS 3000 /* docs/protocol.md, "Handshake" */
 #define MAX_CAPABILITIES 63 /* of the owner's: with the connection's own there is a bit for each */
 
 /* ---- what we say of ourselves ---- */
@@ -49,7 +49,7 @@ int cw_conn_setup_new(const struct cw_conn_options *o, bool connecting, struct c
         return cw_error_nomem(err, sizeof(*s), "a connection");
     s->refs = 1;
     s->limits = o->limits;
-    s->timeout_ms = o->timeout_ns ? CW_MAX(o->timeout_ns / 1000000, 1) : TIMEOUT_MS;
+    s->timeout_ms = CW_MAX((o->timeout_ns ? o->timeout_ns : cw_patience_silence_ns()) / 1000000, 1);
     s->tls = o->tls ? cw_tls_ref(o->tls) : NULL;
     s->pack = o->pack;
     s->hello = hello_copy(o->hello, connecting ? o->token : NULL, o->pack);

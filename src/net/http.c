@@ -12,12 +12,13 @@
 
 #include "base/clock.h"
 #include "base/list.h"
+#include "base/patience.h"
 #include "net/address.h"
 #include "net/socket.h"
 
 #define PLACES 128                            /* connections: a browser has six, Prometheus one; each costs a descriptor, and up to REQUEST_BYTES */
 #define REQUEST_BYTES ((size_t)16 << 10)
-#define MOST_NS UINT64_C(10000000000)         /* for a request and its answer: Prometheus, too, gives up after as long */
+#define MOST_NS CW_MAX(UINT64_C(10000000000), cw_patience_silence_ns()) /* for a request and its answer: Prometheus, too, gives up after 10 s */
 #define LEAST_NS UINT64_C(100000000)          /* who has a place keeps it so long in any crowd: what asks at once has asked by then, from far away, too */
 /* A page may use what comes from where it came from, and nothing else: no scripts or styles within it, no frames around it. */
 #define PAGE_POLICY "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"

@@ -1,6 +1,8 @@
 /* When compressing pays. */
 #include "net/pack.h"
 
+#include "base/crash.h"
+
 #define WINDOW_BYTES ((uint64_t)4 << 20)     /* of payloads, and */
 #define WINDOW_NS UINT64_C(50000000)         /* of time with something to be sent: enough to tell a link from a pause of the peer's */
 #define BOTTLENECK 0.5                       /* of that time the socket took nothing */
@@ -50,6 +52,8 @@ void cw_pack_sent(struct cw_pack_policy *p, size_t raw) { p->raw += raw; }
 bool cw_pack_begin(struct cw_pack_policy *p, uint64_t now_ns)
 {
     cw_pack_state(p, now_ns, p->busy, p->blocked);
+    if (cw_mutated("packed"))
+        return !p->on;
     if (p->raw < WINDOW_BYTES || p->busy_ns < WINDOW_NS)
         return false;
     double rate = per_second(p->raw, p->busy_ns);
@@ -72,6 +76,10 @@ bool cw_pack_begin(struct cw_pack_policy *p, uint64_t now_ns)
 
 void cw_pack_sampled(struct cw_pack_policy *p, uint64_t now_ns, size_t raw, size_t packed, uint64_t took_ns)
 {
+    if (cw_mutated("packed")) {
+        p->on = packed < raw;
+        return;
+    }
     double compressing = (double)took_ns / (double)raw, sending = (double)packed / (double)raw * 1e9 / p->plain, now = 1e9 / p->plain; /* ns of a byte */
     double packed_ns = CW_MAX(compressing, sending);
     if (packed_ns * WORTH > now) {

@@ -3,9 +3,6 @@
 
 #include <arpa/inet.h>
 #include <errno.h>
-#include <openssl/err.h>
-#include <openssl/ssl.h>
-#include <openssl/x509v3.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -15,6 +12,7 @@
 #include <sys/stat.h>
 
 #include "base/clock.h"
+#include "net/openssl.h"
 
 #define RECORD ((size_t)16 << 10) /* of TLS: small pieces are put together to so much, large ones are cut into it */
 
@@ -339,7 +337,7 @@ static ssize_t outcome(struct cw_tls_stream *s, int r, int waits_for, bool *othe
     if (error == SSL_ERROR_ZERO_RETURN)
         return 0;
     if (error == SSL_ERROR_SYSCALL && !ERR_peek_error())
-        return errnum ? -errnum : -ECONNRESET;
+        return errnum ? -errnum : CW_SSL_NO_ERRNO;
     explain(s);
     return -EPROTO;
 }

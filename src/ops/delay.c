@@ -1,3 +1,4 @@
+#include "base/cost_clock.h"
 #include "ops/expr.h"
 #include "ops/fault_wait.h"
 #include "pipeline/op.h"
@@ -20,8 +21,10 @@ static int delay_run(const struct cw_op *op, struct cw_block *block, struct cw_e
         return err && err->status < 0 ? err->status : CW_E_MEMORY;
     int r = cw_expr_eval_into(op->state, op->in, op->desc->name, block, slow, err);
     for (size_t i = 0; i < block->n && r == 0; i++)
-        if (block->status[i] == CW_ROW_OK && slow[i])
-            r = cw_fault_wait(block, ns, err);
+        if (block->status[i] == CW_ROW_OK && slow[i]) {
+            r = cw_cost_sleeps() ? cw_fault_wait(block, ns, err) : 0;
+            cw_cost_wait(ns);
+        }
     return r;
 }
 

@@ -142,7 +142,7 @@ static int open_path(const char *path, bool nowait)
 {
     if (nowait) {
         struct open_how how = {.flags = O_RDONLY | O_NONBLOCK | O_CLOEXEC, .resolve = RESOLVE_CACHED};
-        int fd = (int)syscall(SYS_openat2, AT_FDCWD, path, &how, sizeof(how));
+        int fd = (int)syscall(__NR_openat2, AT_FDCWD, path, &how, sizeof(how));
         if (fd >= 0 || (errno != ENOSYS && errno != EINVAL && errno != EPERM && errno != EOPNOTSUPP))
             return fd;
     }

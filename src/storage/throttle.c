@@ -8,10 +8,11 @@
 #include <stdlib.h>
 #include <time.h>
 
-#include "base/clock.h"
+#include "base/cost_clock.h"
 #include "base/macro.h"
 
 #define HANG_NS UINT64_C(10000000) /* between two looks at the file */
+#define MEMORY_NS UINT64_C(1)       /* a byte that is read of what is not slow, where costs are modelled */
 
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 static uint64_t free_ns[CW_N_THROTTLES][2]; /* guarded by mutex: when what was asked for so far is done; reading, writing */
@@ -46,10 +47,16 @@ static void throttle(enum cw_throttle of, int which, size_t bytes)
     double per_s;
     while ((per_s = speed(of, which)) < 0)
         wait_until(cw_now_ns() + HANG_NS);
-    if (!(per_s > 0))
+    if (!(per_s > 0)) {
+        cw_cost_compute(which == 0 ? bytes * MEMORY_NS : 0);
+        return;
+    }
+    uint64_t ns = (uint64_t)((double)bytes * 1e9 / per_s);
+    cw_cost_wait(ns);
+    if (!cw_cost_sleeps())
         return;
     pthread_mutex_lock(&mutex);
-    uint64_t until = free_ns[of][which] = CW_MAX(free_ns[of][which], cw_now_ns()) + (uint64_t)((double)bytes * 1e9 / per_s);
+    uint64_t until = free_ns[of][which] = CW_MAX(free_ns[of][which], cw_now_ns()) + ns;
     pthread_mutex_unlock(&mutex);
     wait_until(until);
 }

@@ -33,7 +33,7 @@ struct cw_worker_options {
     const char *token;              /* what clients must say, and what it says to the dispatcher; NULL: none */
     struct cw_tls *tls;             /* of who connects over TCP; NULL: plain. Stays the caller's */
     struct cw_tls *dispatcher_tls;  /* to the dispatcher, likewise */
-    uint64_t timeout_ns;            /* a dispatcher, or a client over TCP, that is silent for so long is gone; 0: 3 s */
+    uint64_t timeout_ns;            /* a dispatcher, or a client over TCP, that is silent for so long is gone; 0: cw_patience_silence_ns() */
     struct cw_trace *trace;         /* or NULL; stays the caller's */
     /* What happens, for logs; NULL: nobody wants to know. On the loop's thread. */
     void (*log)(void *arg, const char *message);

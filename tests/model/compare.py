@@ -5,6 +5,7 @@ The engine is run by the command, pipelines with markers three times: without a 
 With --package by the Python package, in the processes that compare, each with hosts of its own, and every pipeline
 is run a second time with a stop on the way.
 """
+from __future__ import annotations
 
 import argparse
 import json
@@ -23,6 +24,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 import digest as hashes
+from deadlines import HANG_S
 
 from model.dtypes import PlanError
 from model.generate import Case, Coverage, flat, generate, operator_table
@@ -31,7 +33,6 @@ from model.package import run as run_package
 from model.run import Result, deliver
 
 KEYS = ("epoch", "g", "split", "index", "n", "flags", "records", "hash")
-TIMEOUT_S = 60
 
 
 def start(case: Case) -> tuple[int, int]:
@@ -50,7 +51,8 @@ def run_model(case: Case) -> Result:
 
 
 def common(case: Case, binary: str) -> list[str]:
-    words = [binary, "run", str(case.path()), "--seed", str(case.run_seed), "--epochs", str(case.epochs)]
+    words = [binary, "run", str(case.path()), "--wait", str(HANG_S)]
+    words += ["--seed", str(case.run_seed), "--epochs", str(case.epochs)]
     return words + (["--state", str(case.directory / "state")] if case.before else [])
 
 
@@ -130,14 +132,14 @@ def damage(directory: Path, rng: random.Random) -> None:
     """Some of a cache's files lose their end, or a bit changes, or they are gone."""
     for path in sorted(directory.glob("*/*.cws")):
         data = bytearray(path.read_bytes())
-        match rng.choice(["", "", "", "flip", "flip", "cut", "remove"]):
-            case "flip":
-                data[rng.randrange(len(data))] ^= 1 << rng.randrange(8)
-                path.write_bytes(data)
-            case "cut":
-                path.write_bytes(data[: rng.randrange(len(data))])
-            case "remove":
-                path.unlink()
+        kind = rng.choice(["", "", "", "flip", "flip", "cut", "remove"])
+        if kind == "flip":
+            data[rng.randrange(len(data))] ^= 1 << rng.randrange(8)
+            path.write_bytes(data)
+        elif kind == "cut":
+            path.write_bytes(data[: rng.randrange(len(data))])
+        elif kind == "remove":
+            path.unlink()
 
 
 def ways(case: Case) -> Iterator[list[str]]:
@@ -163,7 +165,7 @@ def check(case: Case, binary: str, package: bool) -> tuple[Result, list[str]]:
     if package:
         return model, package_differences(model, run_package(case))
     if case.before:
-        before = subprocess.run(command_before(case, binary), check=False, capture_output=True, text=True, timeout=TIMEOUT_S)
+        before = subprocess.run(command_before(case, binary), check=False, capture_output=True, text=True, timeout=HANG_S)
         if before.returncode == 1:  # a record failed, in another rank's batch of that round, which is made too: there is nothing to go on from
             return model, []
         before.check_returncode()
@@ -174,7 +176,7 @@ def check(case: Case, binary: str, package: bool) -> tuple[Result, list[str]]:
             state.write_bytes(begun)
         (case.directory / "log.jsonl").unlink(missing_ok=True)
         shutil.rmtree(case.directory / "dump", ignore_errors=True)
-        done = subprocess.run([*command(case, binary), *options], check=False, capture_output=True, text=True, timeout=TIMEOUT_S)
+        done = subprocess.run([*command(case, binary), *options], check=False, capture_output=True, text=True, timeout=HANG_S)
         found = differences(case, model, done.returncode, done.stdout, read_log(case.directory / "log.jsonl"))
         if found:
             return model, [*found, " ".join(options), done.stdout[-2000:], done.stderr[-2000:]]
@@ -189,7 +191,7 @@ def one(arguments: tuple) -> tuple[int, Case | None, int, list[str]]:
         model, found = check(case, options.binary, options.package)
         failed = model.failed
     except subprocess.TimeoutExpired:
-        found = [f"no end after {TIMEOUT_S} s"]
+        found = [f"no end after {HANG_S} s"]
     except Exception:  # a fault of the model or the generator is one more result to show
         found = [traceback.format_exc()]
     if found:

@@ -1,4 +1,5 @@
 """Writes small random data sets: TFRecord files of Examples, image folders, plain files, texts, JSON lines, tar archives. Some records are damaged on request."""
+from __future__ import annotations
 
 import gzip
 import io
@@ -127,19 +128,18 @@ def random_json(rng: random.Random, number: int, damage: str | None) -> str:
         "text": "".join(rng.choices("abc \u00e9\u20ac\U0001f600\"\\\n\0", k=rng.randint(0, 9))),
         "more": {"a": [1, {"b": None}], "id": 7},
     }
-    match damage:
-        case "range":
-            members["label"] = rng.choice([256, -1, 10**30, 1e300])
-        case "fraction":
-            members["label"] = 1.5
-        case "kind":
-            members["id"] = rng.choice(["7", True, [7], {}])
-        case "missing":
-            del members["id"]
-        case "null":
-            members["id"] = None
-        case "shape":
-            members["grid"] = rng.choice([[[1, 2, 3]], [[1, 2, 3], [1, 2]], [1, 2], 3])
+    if damage == "range":
+        members["label"] = rng.choice([256, -1, 10**30, 1e300])
+    elif damage == "fraction":
+        members["label"] = 1.5
+    elif damage == "kind":
+        members["id"] = rng.choice(["7", True, [7], {}])
+    elif damage == "missing":
+        del members["id"]
+    elif damage == "null":
+        members["id"] = None
+    elif damage == "shape":
+        members["grid"] = rng.choice([[[1, 2, 3]], [[1, 2, 3], [1, 2]], [1, 2], 3])
     for name in ("label", "tokens"):
         if rng.random() < 0.1:
             members[name] = None
@@ -150,13 +150,12 @@ def random_json(rng: random.Random, number: int, damage: str | None) -> str:
     text = json.dumps(dict(items), ensure_ascii=rng.random() < 0.5, separators=rng.choice([(",", ":"), (", ", ": "), (" ,  ", "\t:")]))
     if rng.random() < 0.1:  # of a key that comes twice the last one counts
         text = '{"id": "first", ' + text[1:]
-    match damage:
-        case "syntax":
-            return rng.choice([text[:-1], text + "}", text.replace(":", "", 1), "{,}", '{"id": 01}', '{"id": nil}'])
-        case "empty":
-            return ""
-        case "list":
-            return f"[{text}]"
+    if damage == "syntax":
+        return rng.choice([text[:-1], text + "}", text.replace(":", "", 1), "{,}", '{"id": 01}', '{"id": nil}'])
+    elif damage == "empty":
+        return ""
+    elif damage == "list":
+        return f"[{text}]"
     return text
 
 
@@ -194,19 +193,18 @@ def random_sample(rng: random.Random, number: int, damage: str | None) -> list[t
     ]
     if rng.random() < 0.3:
         files.append(("rare", str(rng.randint(0, 5)).encode()))
-    match damage:
-        case "range":
-            files[1] = ("cls", rng.choice([b"256", b"-1", b"1.5"]))
-        case "word":
-            files[1] = ("cls", rng.choice([b"seven", b"", b"1 2"]))
-        case "missing":
-            del files[0]
-        case "twice":
-            files.append(("id.txt", b"0"))
-        case "numpy":
-            files[4] = ("v.npy", rng.choice([b"", b"no array", numpy_bytes(np.zeros((2, 3), ">i2")), numpy_bytes(np.zeros((3, 2), "<i2")), numpy_bytes(np.zeros((2, 3)))]))
-        case "few":
-            files[3] = ("box.txt", b"1 2 3")
+    if damage == "range":
+        files[1] = ("cls", rng.choice([b"256", b"-1", b"1.5"]))
+    elif damage == "word":
+        files[1] = ("cls", rng.choice([b"seven", b"", b"1 2"]))
+    elif damage == "missing":
+        del files[0]
+    elif damage == "twice":
+        files.append(("id.txt", b"0"))
+    elif damage == "numpy":
+        files[4] = ("v.npy", rng.choice([b"", b"no array", numpy_bytes(np.zeros((2, 3), ">i2")), numpy_bytes(np.zeros((3, 2), "<i2")), numpy_bytes(np.zeros((2, 3)))]))
+    elif damage == "few":
+        files[3] = ("box.txt", b"1 2 3")
     rng.shuffle(files)
     return files
 

@@ -1,6 +1,8 @@
 """Values, their types, and conversions between dtypes. bfloat16, which NumPy lacks, is kept as its 16 bits in a uint16 array."""
+from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Optional
 
 import numpy as np
 
@@ -8,7 +10,7 @@ INTEGERS = ("uint8", "uint16", "uint32", "uint64", "int8", "int16", "int32", "in
 FLOATS = ("float16", "bfloat16", "float32", "float64")
 DTYPES = ("bool", *INTEGERS, *FLOATS, "bytes")
 
-Dims = tuple[int | None, ...] | None  # None in place of a dimension: varies; None in place of all: not even the rank is known
+Dims = Optional[tuple[Optional[int], ...]]  # None in place of a dimension: varies; None in place of all: not even the rank is known
 
 
 @dataclass(frozen=True)

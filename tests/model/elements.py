@@ -1,4 +1,5 @@
 """One position's way through its operators, to none, one or several elements: docs/semantics.md, sections 3, 6 and 7."""
+from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -71,7 +72,7 @@ class Elements:
                 return found
         raise wrong
 
-    def of(self, position: Position, window: Window, epoch: int, counts: dict) -> "Iterator[Element | str]":
+    def of(self, position: Position, window: Window, epoch: int, counts: dict) -> Iterator[Element | str]:
         """What becomes of a position: Elements, and MISSING for each that leaves an empty place."""
         return Way(self, position, window, epoch, counts).elements()
 

@@ -3,6 +3,7 @@
 Example.features = 1; Features.feature = 1, a map of entries key = 1, value = 2; Feature is one of bytes_list = 1,
 float_list = 2, int64_list = 3; each list is `repeated value = 1`, numbers packed or not.
 """
+from __future__ import annotations
 
 import struct
 

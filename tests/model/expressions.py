@@ -1,4 +1,7 @@
 """Expressions: their type, and their value for one record, as docs/expressions.md has it. Literals are plain Python numbers until they meet a dtype."""
+from __future__ import annotations
+
+from typing import Union
 
 import numpy as np
 
@@ -6,7 +9,7 @@ from . import mathfn
 from .dtypes import DTYPES, FLOATS, INTEGERS, PlanError, RecordError, Type, Value, array, cast, float_value, to_numpy
 from .parser import Parser
 
-Operand = Value | int | float | bytes
+Operand = Union[Value, int, float, bytes]
 ARITHMETIC = {"+": np.add, "-": np.subtract, "*": np.multiply, "/": np.true_divide, "//": np.floor_divide, "%": np.remainder}
 BITS = {"&": np.bitwise_and, "|": np.bitwise_or, "^": np.bitwise_xor}
 COMPARE = {"==": np.equal, "!=": np.not_equal, "<": np.less, "<=": np.less_equal, ">": np.greater, ">=": np.greater_equal}
@@ -98,25 +101,27 @@ class Expression:
     # ---- shapes ----
 
     def dims(self, tree) -> tuple | None:
-        match tree:
-            case ("number", _) | ("string", _):
-                return ()
-            case ("name", name):
-                if name not in self.types:
-                    raise PlanError(f"expression: no component {name}")
-                return self.types[name].dims
-            case ("unary", _, a) | ("not", a):
-                return self.dims(a)
-            case ("binary" | "compare", _, a, b) | ("and" | "or", a, b):
-                return self.broadcast([self.dims(a), self.dims(b)])
-            case ("call", "length", [a]):
-                if self.dims(a) == () and a[0] == "name" and self.types[a[1]].dtype != "bytes":
-                    raise PlanError("expression: length of a scalar")
-                return ()
-            case ("call", "min" | "max", [_]):
-                return ()
-            case ("call", _, arguments):
-                return self.broadcast([self.dims(a) for a in arguments])
+        kind, *rest = tree
+        if kind in ("number", "string"):
+            return ()
+        if kind == "name":
+            (name,) = rest
+            if name not in self.types:
+                raise PlanError(f"expression: no component {name}")
+            return self.types[name].dims
+        if kind in ("unary", "not"):
+            return self.dims(rest[-1])
+        if kind in ("binary", "compare", "and", "or"):
+            return self.broadcast([self.dims(a) for a in rest[-2:]])
+        name, arguments = rest  # a call
+        if name == "length":
+            (a,) = arguments
+            if self.dims(a) == () and a[0] == "name" and self.types[a[1]].dtype != "bytes":
+                raise PlanError("expression: length of a scalar")
+            return ()
+        if name in ("min", "max") and len(arguments) == 1:
+            return ()
+        return self.broadcast([self.dims(a) for a in arguments])
 
     @staticmethod
     def broadcast(shapes: list) -> tuple | None:
@@ -134,27 +139,24 @@ class Expression:
     # ---- values ----
 
     def value(self, tree) -> Operand:
-        match tree:
-            case ("number", number):
-                return array("bool", number) if isinstance(number, bool) else number
-            case ("string", text):
-                return Value("bytes", text.encode())
-            case ("name", name):
-                return self.components[name]
-            case ("unary", op, a):
-                return self.unary(op, self.value(a))
-            case ("binary", op, a, b):
-                return self.binary(op, self.value(a), self.value(b))
-            case ("compare", op, a, b):
-                return self.compare(op, self.value(a), self.value(b))
-            case ("not", a):
-                return Value("bool", np.logical_not(self.truth(self.value(a))))
-            case ("and", a, b):
-                return self.apply(np.logical_and, "bool", self.truth(self.value(a)), self.truth(self.value(b)))
-            case ("or", a, b):
-                return self.apply(np.logical_or, "bool", self.truth(self.value(a)), self.truth(self.value(b)))
-            case ("call", name, arguments):
-                return self.call(name, [self.value(a) for a in arguments])
+        kind, *rest = tree
+        if kind == "number":
+            (number,) = rest
+            return array("bool", number) if isinstance(number, bool) else number
+        if kind == "string":
+            return Value("bytes", rest[0].encode())
+        if kind == "name":
+            return self.components[rest[0]]
+        if kind == "call":
+            name, arguments = rest
+            return self.call(name, [self.value(a) for a in arguments])
+        if kind == "not":
+            return Value("bool", np.logical_not(self.truth(self.value(rest[0]))))
+        if kind in ("and", "or"):
+            a, b = (self.truth(self.value(operand)) for operand in rest)
+            return self.apply(np.logical_and if kind == "and" else np.logical_or, "bool", a, b)
+        op, *operands = rest
+        return {"unary": self.unary, "binary": self.binary, "compare": self.compare}[kind](op, *map(self.value, operands))
 
     @staticmethod
     def truth(operand: Operand) -> np.ndarray:

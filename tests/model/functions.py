@@ -3,6 +3,7 @@
 Each is an object with `kind`, the operator that it is for; `of(rng, types)` makes one that applies to the components, or None; `outputs(types)` says what
 it gives.
 """
+from __future__ import annotations
 
 import random
 from dataclasses import dataclass

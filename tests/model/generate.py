@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
 """Random legal pipelines on random data sets, from the operator table of `cachew ops --json`. Run as a script it prints its coverage."""
+from __future__ import annotations
 
 import argparse
 import json
@@ -347,72 +348,71 @@ class Generator:
         images = [n for n, t in types.items() if t.dims and len(t.dims) == 3 and t.dims[2] != 0 and t.dtype != "bytes"]
         resizable = [n for n in images if types[n].dtype in ("uint8", "uint16", "float32", "float64")]
         endless = any(n.get("count") == -1 for n in flat(chain))
-        match kind:
-            case "filter":
-                return {"op": kind, "where": random_expr.sieve(rng, types)}
-            case "fail":
-                if self.case.damaged or rng.random() < 0.1:
-                    return self.finish(kind, {"where": random_expr.sieve(rng, types)})
-            case "shuffle" | "count":
+        if kind == "filter":
+            return {"op": kind, "where": random_expr.sieve(rng, types)}
+        elif kind == "fail":
+            if self.case.damaged or rng.random() < 0.1:
+                return self.finish(kind, {"where": random_expr.sieve(rng, types)})
+        elif kind in ("shuffle", "count"):
+            return {"op": kind}
+        elif kind in ("autocache", "cache"):
+            if rng.random() < 0.6:
                 return {"op": kind}
-            case "autocache" | "cache":
-                if rng.random() < 0.6:
-                    return {"op": kind}
-                return {"op": kind, "freeze": True} | ({"reuse": rng.randint(1, 2)} if rng.random() < 0.6 else {}) | (
-                    {"seed": rng.randint(0, 3)} if rng.random() < 0.3 else {}
-                )
-            case "delay":
+            return {"op": kind, "freeze": True} | ({"reuse": rng.randint(1, 2)} if rng.random() < 0.6 else {}) | (
+                {"seed": rng.randint(0, 3)} if rng.random() < 0.3 else {}
+            )
+        elif kind == "delay":
+            return self.finish(
+                kind, {"us": rng.randint(0, 30)} | ({"where": random_expr.sieve(rng, types)} if rng.random() < 0.5 else {})
+            )
+        elif kind in ("take", "skip"):
+            n = self.plan(chain).n
+            return {"op": kind, "count": rng.randint(0, int(min(n, 400)) + 1) if kind == "take" or n < 100 else rng.randint(0, 60)}
+        elif kind == "repeat":
+            if not endless:
+                return {"op": kind, "count": rng.choice([1, 2, 3, 3 if inside else -1])}
+        elif kind == "assign":
+            targets = rng.sample(["fresh", "other", "third", rng.choice(names)], rng.randint(1, 3))
+            return {"op": kind, "set": {target: random_expr.value(rng, types) for target in targets}}
+        elif kind == "cast":
+            numbers = [n for n, t in types.items() if t.dtype != "bytes"]
+            if numbers:
+                return {"op": kind, "component": rng.choice(numbers), "dtype": rng.choice(["bool", *INTEGERS, *FLOATS])}
+        elif kind == "normalize":
+            fitting = [n for n in images if types[n].dims[2]]
+            if fitting:
+                name = rng.choice(fitting)
+                channels = types[name].dims[2]
+                given = {
+                    "component": name,
+                    "mean": [rng.uniform(0, 200) for _ in range(channels)],
+                    "std": [rng.uniform(1, 90) for _ in range(channels)],
+                }
                 return self.finish(
-                    kind, {"us": rng.randint(0, 30)} | ({"where": random_expr.sieve(rng, types)} if rng.random() < 0.5 else {})
+                    kind, given | ({"dtype": rng.choice(["float16", "bfloat16", "float64"])} if rng.random() < 0.5 else {})
                 )
-            case "take" | "skip":
-                n = self.plan(chain).n
-                return {"op": kind, "count": rng.randint(0, int(min(n, 400)) + 1) if kind == "take" or n < 100 else rng.randint(0, 60)}
-            case "repeat":
-                if not endless:
-                    return {"op": kind, "count": rng.choice([1, 2, 3, 3 if inside else -1])}
-            case "assign":
-                targets = rng.sample(["fresh", "other", "third", rng.choice(names)], rng.randint(1, 3))
-                return {"op": kind, "set": {target: random_expr.value(rng, types) for target in targets}}
-            case "cast":
-                numbers = [n for n, t in types.items() if t.dtype != "bytes"]
-                if numbers:
-                    return {"op": kind, "component": rng.choice(numbers), "dtype": rng.choice(["bool", *INTEGERS, *FLOATS])}
-            case "normalize":
-                fitting = [n for n in images if types[n].dims[2]]
-                if fitting:
-                    name = rng.choice(fitting)
-                    channels = types[name].dims[2]
-                    given = {
-                        "component": name,
-                        "mean": [rng.uniform(0, 200) for _ in range(channels)],
-                        "std": [rng.uniform(1, 90) for _ in range(channels)],
-                    }
-                    return self.finish(
-                        kind, given | ({"dtype": rng.choice(["float16", "bfloat16", "float64"])} if rng.random() < 0.5 else {})
-                    )
-            case "resize" | "random_crop" | "center_crop" | "random_resized_crop":
-                if resizable:
-                    self.size = [rng.randint(1, 24), rng.randint(1, 24)]
-                    return self.image(kind, rng.choice(resizable))
-            case "random_flip":
-                if images:
-                    given = {"component": rng.choice(images)} | ({"horizontal": 0.2, "vertical": 0.6} if rng.random() < 0.5 else {})
-                    return self.finish(kind, given)
-            case "transpose_image":
-                if images:
-                    return self.finish(kind, {"component": rng.choice(images)})
-            case "select":
-                return {"op": kind, "components": rng.sample(names, rng.randint(1, len(names)))}
-            case "drop":
-                if len(names) > 1:
-                    return {"op": kind, "components": rng.sample(names, rng.randint(1, len(names) - 1))}
-            case "map" | "filter_function" | "flat_map" | "map_batches":
-                given = random_functions.of(rng, kind, types, rng.random() < (0.4 if self.case.damaged else 0.02))
-                if given:
-                    return self.finish(kind, given)
-            case "rename":
-                return {"op": kind, "names": {rng.choice(names): rng.choice(["renamed", "a/b", "x y"])}}
+        elif kind in ("resize", "random_crop", "center_crop", "random_resized_crop"):
+            if resizable:
+                self.size = [rng.randint(1, 24), rng.randint(1, 24)]
+                return self.image(kind, rng.choice(resizable))
+        elif kind == "random_flip":
+            if images:
+                given = {"component": rng.choice(images)} | ({"horizontal": 0.2, "vertical": 0.6} if rng.random() < 0.5 else {})
+                return self.finish(kind, given)
+        elif kind == "transpose_image":
+            if images:
+                return self.finish(kind, {"component": rng.choice(images)})
+        elif kind == "select":
+            return {"op": kind, "components": rng.sample(names, rng.randint(1, len(names)))}
+        elif kind == "drop":
+            if len(names) > 1:
+                return {"op": kind, "components": rng.sample(names, rng.randint(1, len(names) - 1))}
+        elif kind in ("map", "filter_function", "flat_map", "map_batches"):
+            given = random_functions.of(rng, kind, types, rng.random() < (0.4 if self.case.damaged else 0.02))
+            if given:
+                return self.finish(kind, given)
+        elif kind == "rename":
+            return {"op": kind, "names": {rng.choice(names): rng.choice(["renamed", "a/b", "x y"])}}
         return None
 
     # ---- batches ----

@@ -1,4 +1,5 @@
 """Operators that run Python functions: docs/semantics.md, section 9. The very functions are called, those that the pipeline carries for the hosts."""
+from __future__ import annotations
 
 import base64
 import pickle

@@ -4,7 +4,6 @@ import io
 import math
 import struct
 import zlib
-from itertools import pairwise
 
 import numpy as np
 from PIL import Image
@@ -201,7 +200,7 @@ def integer_weights(weights: list[float], plain: bool) -> tuple[list[int], int]:
         scaled = [w / sums[-1] * (1 << 22) for w in weights]
         return [int(v + 0.5) if v >= 0 else int(v - 0.5) for v in scaled], 22
     rounded = [math.floor(s / sums[-1] * (1 << 14) + 0.5) for s in sums]
-    return [right - left for left, right in pairwise(rounded)], 14
+    return [right - left for left, right in zip(rounded, rounded[1:])], 14
 
 
 def resize_uint8(pixels: np.ndarray, size: int, interpolation: str, antialias: bool) -> np.ndarray:

@@ -1,4 +1,5 @@
 """Maps and filters, one element at a time; attribute defaults of every operator."""
+from __future__ import annotations
 
 import math
 from collections.abc import Callable

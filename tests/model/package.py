@@ -1,4 +1,5 @@
 """Cases through the Python package: whole, and once more with a stop on the way."""
+from __future__ import annotations
 
 import json
 import os
@@ -8,11 +9,11 @@ from dataclasses import dataclass, field
 
 import digest as hashes
 import numpy as np
+from deadlines import HANG_S
 
 from .generate import Case
 from .hosted import function_of
 
-TIMEOUT_S = 60
 STATE_BYTES = 1024
 
 
@@ -81,7 +82,7 @@ def take(taken: Taken, iterator, schema, limit: float) -> None:
 
     while len(taken.lines) < limit:
         try:
-            batch = iterator.next(timeout_s=TIMEOUT_S)
+            batch = iterator.next(timeout_s=HANG_S)
         except cachew.Error as error:
             taken.error = f"{type(error).__name__}: {error}"
             return

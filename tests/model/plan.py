@@ -1,4 +1,5 @@
 """From a pipeline to its sequence of positions and its splits: docs/semantics.md, sections 2 to 5."""
+from __future__ import annotations
 
 import math
 from collections.abc import Iterator
@@ -40,10 +41,10 @@ class Node:
     name: str
     attrs: dict
     salt: str = ""
-    inputs: list["list[Node]"] = field(default_factory=list)
+    inputs: list[list[Node]] = field(default_factory=list)
     leaf: int = -1  # of a source
     counting: bool = False  # a take or skip that counts the elements that arrive
-    bound: "operators.Bound | None" = None  # of a map or filter
+    bound: operators.Bound | None = None  # of a map or filter
     freeze: dict | None = None  # attributes of the first freezing marker behind it
 
 
@@ -338,7 +339,7 @@ class Plan:
             split = max(split, min(16 * size, bytes_limit // size * size))
         return split
 
-    def splits(self, seed: int, epoch: int) -> "Iterator[Window]":
+    def splits(self, seed: int, epoch: int) -> Iterator[Window]:
         """The positions of each split in order; windows of an epoch that is one split."""
         positions = (p for chunk in self.chunks(self.chain, [], seed, epoch) for p in chunk)
         while (window := Window(positions, self.split_size)).reach(1):

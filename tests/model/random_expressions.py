@@ -1,4 +1,5 @@
 """Random expressions over typed components. Some are illegal (a literal that does not fit a dtype, say): Plan refuses them."""
+from __future__ import annotations
 
 import random
 
@@ -54,25 +55,25 @@ class Writer:
         choices += ["binary", "binary", "binary", "call", "call", "unary", "where", "cast", "bits"] if depth else []
         choices += ["length"] if measurable(self.types) else []
         choices += ["reduce"] if [n for n in arrays(self.types) if self.types[n].fixed()] else []
-        match rng.choice(choices):
-            case "literal":
-                return self.literal()
-            case "length":
-                return f"length({quoted(rng.choice(measurable(self.types)))})"
-            case "reduce":
-                return f"{rng.choice(['min', 'max'])}({quoted(rng.choice([n for n in arrays(self.types) if self.types[n].fixed()]))})"
-            case "unary":
-                return f"{rng.choice(['-', '-', '+', '~'])}{self.strong()}"
-            case "where":
-                return f"where({self.truth(depth - 1)}, {self.number(depth - 1)}, {self.strong()})"
-            case "cast":
-                return f"{rng.choice(CASTS)}({self.number(depth - 1)} {rng.choice('+*')} {self.strong()})"
-            case "call":
-                return self.call(depth)
-            case "bits":
-                return f"({self.number(depth - 1)} {rng.choice(['&', '|', '^', '<<', '>>'])} {self.strong()})"
-            case "binary":
-                return self.binary(depth)
+        kind = rng.choice(choices)
+        if kind == "literal":
+            return self.literal()
+        elif kind == "length":
+            return f"length({quoted(rng.choice(measurable(self.types)))})"
+        elif kind == "reduce":
+            return f"{rng.choice(['min', 'max'])}({quoted(rng.choice([n for n in arrays(self.types) if self.types[n].fixed()]))})"
+        elif kind == "unary":
+            return f"{rng.choice(['-', '-', '+', '~'])}{self.strong()}"
+        elif kind == "where":
+            return f"where({self.truth(depth - 1)}, {self.number(depth - 1)}, {self.strong()})"
+        elif kind == "cast":
+            return f"{rng.choice(CASTS)}({self.number(depth - 1)} {rng.choice('+*')} {self.strong()})"
+        elif kind == "call":
+            return self.call(depth)
+        elif kind == "bits":
+            return f"({self.number(depth - 1)} {rng.choice(['&', '|', '^', '<<', '>>'])} {self.strong()})"
+        elif kind == "binary":
+            return self.binary(depth)
         return self.strong()
 
     def binary(self, depth: int) -> str:

@@ -1,4 +1,5 @@
 """Random attributes of operators that run Python functions, with functions of functions.py. Only with these is the package needed."""
+from __future__ import annotations
 
 import random
 
@@ -12,7 +13,7 @@ def attributes(rng: random.Random, kind: str, function, outputs: Types | None) -
     """As the package's methods write them, for JSON. Whether the function is deterministic is left to chance elsewhere: all are."""
     from cachew._functions import _Call
 
-    timeout_s = rng.choice([300, 300, 100])
+    timeout_s = rng.choice([300, 300, 600])
     memory = rng.choice([None, None, "2G"])
     given = _Call(kind.removesuffix("_function"), function, timeout_s, memory, True, rng.choice([None, None, "1"])).attributes()
     if outputs is not None:

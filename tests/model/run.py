@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
 """From splits to batches, ranks and digests: docs/semantics.md, sections 6 to 8. Run as a script it is a small `cachew run`."""
+from __future__ import annotations
 
 import argparse
 import json

@@ -1,4 +1,5 @@
 """Sources: lists of records with ids, source bytes and the components they give."""
+from __future__ import annotations
 
 import glob
 import gzip

@@ -1,4 +1,5 @@
 """tar: samples of tar archives, read block by block."""
+from __future__ import annotations
 
 import io
 from dataclasses import dataclass

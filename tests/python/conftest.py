@@ -14,15 +14,18 @@ import pytest
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
 sys.path.insert(0, str(Path(__file__).parent))
+from deadlines import HANG_S, PATIENT  # noqa: E402
+from waiting import open_patiently  # noqa: E402
+
 COMMAND = str(Path(sys.executable).parent / "cachew")
 
 
 class Up:
     """`cachew up` with two workers."""
 
-    def __init__(self, *options):
+    def __init__(self, *options, env=None):
         self.process = subprocess.Popen([COMMAND, "up", "--workers", "2", "--listen", "127.0.0.1:0", "--end-with-stdin", "--drain-timeout", "5", *options],
-                                        stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+                                        stdin=subprocess.PIPE, stdout=subprocess.PIPE, env={**os.environ, **(env or {})})
         self.ready = json.loads(self.process.stdout.readline())["ready"]
         self.address = self.ready["address"]
 
@@ -30,7 +33,8 @@ class Up:
         return [self.ready["up"], self.ready["pid"], *(w["pid"] for w in self.ready["workers"])]
 
     def ask(self, what):
-        return json.loads(subprocess.run([COMMAND, what, "--service", self.address, "--json"], check=True, capture_output=True, timeout=30).stdout)
+        words = [COMMAND, what, "--service", self.address, "--wait", str(HANG_S), "--json"]
+        return json.loads(subprocess.run(words, check=True, capture_output=True, timeout=HANG_S).stdout)
 
     def job(self, name):
         return next((j for j in self.ask("jobs") if j["name"] == name), None)
@@ -38,7 +42,7 @@ class Up:
     def end(self):
         self.process.stdin.close()
         self.process.stdout.close()
-        return self.process.wait(30)
+        return self.process.wait(HANG_S)
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -46,11 +50,17 @@ def own_index_dir(tmp_path_factory):
     os.environ["CACHEW_INDEX_DIR"] = str(tmp_path_factory.mktemp("index"))
 
 
+@pytest.fixture(scope="session", autouse=True)
+def patient():
+    os.environ.update(PATIENT)
+    open_patiently()
+
+
 @pytest.fixture
 def script(tmp_path):
-    """Runs Python code in a process of its own; a run that takes long is killed and fails."""
+    """Runs Python code in a process of its own; a run that hangs is killed and fails."""
 
-    def run(code, *arguments, timeout=60, **options):
+    def run(code, *arguments, timeout=HANG_S, **options):
         file = tmp_path / "script.py"
         file.write_text(code)
         return subprocess.run([sys.executable, file, *map(str, arguments)], check=False, capture_output=True, text=True, timeout=timeout, **options)
@@ -78,3 +88,11 @@ def own_service():
     yield up
     if up.process.poll() is None:
         up.end()
+
+
+@pytest.fixture
+def impatient_service():
+    """One that soon takes for dead what stands still."""
+    up = Up(env={"CACHEW_SILENCE_S": "3"})
+    yield up
+    up.end()

@@ -3,10 +3,11 @@
 import os
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import numpy as np
+
+from deadlines import HANG_S
 
 
 MASK = (1 << 128) - 1
@@ -41,14 +42,7 @@ def hosts(parent=None):
 
 
 def run_python(code, *args, **options):
-    return subprocess.run([sys.executable, "-c", code, *args], capture_output=True, text=True, timeout=100, **options)
-
-
-def until(condition, seconds=30):
-    end = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < end, "it did not happen in time"
-        time.sleep(0.02)
+    return subprocess.run([sys.executable, "-c", code, *args], capture_output=True, text=True, timeout=HANG_S, **options)
 
 
 def plus(element):

@@ -21,13 +21,21 @@ import sys
 from pathlib import Path
 
 import pytest
+from deadlines import HANG_S
 
 ROOT = Path(__file__).resolve().parents[2]
 BLOCK = re.compile(r"(?:<!-- *(?P<kind>not run|needs|fails|file): *(?P<word>[^>]*?) *-->\n+)?^```python\n(?P<code>.*?)^```$", re.MULTILINE | re.DOTALL)
 PAGES = [p for p in [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))] if BLOCK.search(p.read_text())]
 
-# What the program begins with, on its first line: a print that compares.
-PRELUDE = """
+# What the program begins with, on its first line: opening a service may take HANG_S, and a print compares.
+PRELUDE = f"""
+import sys
+sys.path += [{str(Path(__file__).parent)!r}, {str(ROOT / "tests")!r}]
+import waiting
+waiting.open_patiently()
+del sys.path[-2:]
+del sys, waiting
+""" + """
 def compared(*values, _print=print, _lines=open(__file__).read().splitlines()):
     import sys
     text = " ".join(map(str, values))
@@ -71,12 +79,18 @@ def photos(tmp_path, examples):
     return tmp_path
 
 
+def environment(**more):
+    """Of the programs of a page. One that ends with a finished iterator waits a third of CACHEW_SILENCE_S for the service, which may have ended before it."""
+    return {**os.environ, "CACHEW_SILENCE_S": "30", **more}
+
+
+@pytest.mark.large(keep=0)
 @pytest.mark.parametrize("page", PAGES, ids=lambda p: p.relative_to(ROOT).as_posix())
 def test_the_python_of_a_page_runs(page, photos):
     code, left_out = program(page)
     script = photos / f"{page.stem}.py"
     script.write_text(code)
-    done = subprocess.run([sys.executable, script], check=False, capture_output=True, text=True, timeout=300, cwd=photos)
+    done = subprocess.run([sys.executable, script], check=False, capture_output=True, text=True, timeout=HANG_S, cwd=photos, env=environment())
     assert done.returncode == 0, f"{page.relative_to(ROOT)}: in the lines of {script}:\n{done.stderr[-3000:]}"
     if left_out:
         pytest.skip("all but: " + "; ".join(left_out))
@@ -90,10 +104,10 @@ def files(page):
 def test_the_files_of_a_page_pass_their_tests(page, photos, command):
     for name, code in files(page).items():
         (photos / name).write_text(code)
-    environment = {**os.environ, "PATH": f"{Path(command).parent}:{os.environ['PATH']}"}
+    path = f"{Path(command).parent}:{os.environ['PATH']}"
     tests = sorted(name for name in files(page) if name.startswith("test_"))
-    done = subprocess.run([sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *tests], check=False, capture_output=True, text=True, timeout=300,
-                          cwd=photos, env=environment)
+    done = subprocess.run([sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *tests], check=False, capture_output=True, text=True, timeout=HANG_S,
+                          cwd=photos, env=environment(PATH=path))
     assert done.returncode == 0 and f"{len(tests)} passed" in done.stdout, done.stdout[-3000:]
 
 
@@ -103,6 +117,6 @@ def test_what_a_page_promises_is_compared(tmp_path):
     page.write_text("# Title\n\n```python\nx = 2\nprint(x + 1)  # 3\n```\n\nText.\n\n```python\nprint(x)  # 3\n```\n")
     script = tmp_path / "page.py"
     script.write_text(program(page)[0])
-    done = subprocess.run([sys.executable, script], check=False, capture_output=True, text=True, timeout=60)
+    done = subprocess.run([sys.executable, script], check=False, capture_output=True, text=True, timeout=HANG_S)
     assert done.returncode == 1
     assert "line 11" in done.stderr and "printed '2', and the page says '3'" in done.stderr

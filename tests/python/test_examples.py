@@ -5,6 +5,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from deadlines import HANG_S
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 
@@ -13,11 +14,12 @@ def train(name, photos, checkpoint, *options):
     """Runs an example; what it says as {first word of a line: the rest}."""
     small = ["--batch-size", "16", "--checkpoint-every", "4"]
     done = subprocess.run([sys.executable, EXAMPLES / name, "--photos", photos, "--checkpoint", checkpoint, *small, *options],
-                          check=False, capture_output=True, text=True, timeout=300)
+                          check=False, capture_output=True, text=True, timeout=HANG_S)
     assert done.returncode == 0, done.stderr[-3000:]
     return dict(line.split(maxsplit=1) for line in done.stdout.splitlines())
 
 
+@pytest.mark.large(keep=0)
 @pytest.mark.parametrize("name, library", [("train_torch.py", "torch"), ("train_jax.py", "jax")])
 def test_learns_and_resumes_exactly(name, library, examples, tmp_path):
     pytest.importorskip(library)

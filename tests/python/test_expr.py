@@ -58,6 +58,7 @@ def pair(rng, depth):
     return f(x, y), f"({s} {SIGNS[f]} {t})"
 
 
+@pytest.mark.large
 def test_the_same_values_as_the_fully_parenthesised_text():
     rng = random.Random(7)
     base = Dataset.range(40).assign(a="int32(value % 11 - 3)", b="int32(value * 7 % 13)")

@@ -16,7 +16,8 @@ import pytest
 
 import cachew
 from cachew import Dataset
-from function_runs import digest, hosts, numbers, plus, run_python, until, values
+from deadlines import HANG_S, wait_for
+from function_runs import digest, hosts, numbers, plus, run_python, values
 
 
 # ---- misbehaviour ----
@@ -30,6 +31,7 @@ def killing(kind):
     return kill
 
 
+@pytest.mark.large
 @pytest.mark.parametrize("kind,said", [("signal", "signal 11"), ("exit", "exited with status 7")])
 def test_a_record_that_kills_its_host_each_time(kind, said):
     ds = Dataset.range(500).map(killing(kind)).batch(10)
@@ -65,32 +67,45 @@ def test_hosts_killed_at_random_change_nothing():
     thread = threading.Thread(target=killer)
     thread.start()
     try:
-        for run in range(60):
-            if run < 3 or killed <= 3:
-                assert digest(ds, threads=(1, 2, 4)[run % 3]) == expected
+        run = 0
+        while run < 3 or killed <= 3:
+            assert digest(ds, threads=(1, 2, 4)[run % 3]) == expected
+            run += 1
     finally:
         stop.set()
         thread.join()
-    assert killed > 3
+
+
+def assert_skips_what_hangs(ds, n, hanging):
+    """Of the records 0 to n - 1, the record `hanging` is skipped. On a busy machine other calls may take too
+    long as well: each record that is skipped is listed."""
+    with ds.on_error("skip").iterator() as batches:
+        got = [v for b in batches for v in b["value"].tolist()]
+        listed = [(int(q["record"].partition(":")[2]), q["reason"]) for q in batches.quarantine()]
+    assert hanging in dict(listed) and all("took longer than timeout_s" in reason for _, reason in listed)
+    assert got == [i for i in range(n) if i not in dict(listed)]
 
 
 def test_a_function_that_sleeps_for_ever():
     def sleep(e):
-        if e["value"] == 40:
-            time.sleep(10000)
+        while e["value"] == 40:
+            time.sleep(60)
         return {"value": e["value"]}
 
-    ds = Dataset.range(100).map(sleep, timeout_s=0.3).batch(10)
+    ds = Dataset.range(100).map(sleep, outputs={"value": "int64"}, timeout_s=0.3).batch(10)
     with pytest.raises(cachew.RecordError, match="took longer than timeout_s, 0.3 s"):
         values(ds)
-    assert values(ds.on_error("skip")) == [i for i in range(100) if i != 40]
+    assert_skips_what_hangs(ds, 100, 40)
 
 
+@pytest.mark.large
 def test_a_function_that_allocates_without_end():
     def hog(e):
         kept = []
         while e["value"] == 5:
-            kept.append(np.ones(1 << 20))
+            if len(kept) < 100:  # the engine has to see it before the machine is out of memory
+                kept.append(np.ones(1 << 20))
+            time.sleep(0.02)
         return {"value": e["value"]}
 
     ds = Dataset.range(10).map(hog, host_memory="300M").batch(5)
@@ -132,6 +147,7 @@ def test_flat_map_whose_element_is_wrong_fails_its_record():
         ds.on_error("replace")
 
 
+@pytest.mark.large
 @pytest.mark.parametrize("function,message", [
     (lambda b: {"value": b["value"][:-1]}, r"returned int64\[9\] as \"value\", expected int64\[\] for each of 10 rows"),
     (lambda b: {"value": b["value"].astype(np.int8)}, "returned int8"),
@@ -145,6 +161,7 @@ def test_map_batches_that_fails_raises(function, message):
             values(one)
 
 
+@pytest.mark.large
 def test_a_function_that_breaks_the_hosts_descriptors():
     def scribble(e):
         os.write(3, b"nonsense that is no frame of the protocol")
@@ -232,45 +249,45 @@ def test_prints_reach_the_user_with_their_origin():
 
 # ---- life of processes ----
 
-def test_interrupt_ends_a_wait_for_a_function_at_once():
+def test_interrupt_ends_a_wait_for_a_function_that_never_returns(tmp_path):
     code = """if 1:
         import cachew, time, sys
-        def sleep(e): time.sleep(1000); return e
+        called = sys.argv[1]
+        def sleep(e):
+            open(called, "w").close()
+            while True: time.sleep(60)
         ds = cachew.Dataset.range(5).map(sleep, outputs={"value": "int64"}).batch(1)
-        print("ready", flush=True)
         try:
             for b in ds: pass
         except KeyboardInterrupt:
             print("interrupted", flush=True)
     """
-    process = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True)
-    assert process.stdout.readline() == "ready\n"
-    until(lambda: hosts(process.pid))
+    words = [sys.executable, "-c", code, tmp_path / "called"]
+    pipe = subprocess.PIPE
+    process = subprocess.Popen(words, stdout=pipe, stderr=pipe, text=True, start_new_session=True)
+    wait_for((tmp_path / "called").exists)
     pids = hosts(process.pid)
-    time.sleep(0.3)
-    start = time.monotonic()
     process.send_signal(signal.SIGINT)
-    out, err = process.communicate(timeout=20)
+    out, err = process.communicate(timeout=HANG_S)
     assert (out, err) == ("interrupted\n", "")
-    assert time.monotonic() - start < 5
-    until(lambda: not any(os.path.exists(f"/proc/{pid}") for pid in pids))
+    wait_for(lambda: not any(os.path.exists(f"/proc/{pid}") for pid in pids))
 
 
-def test_hosts_do_not_outlive_a_process_that_is_killed():
+def test_hosts_do_not_outlive_a_process_that_is_killed(tmp_path):
     code = """if 1:
-        import cachew
+        import cachew, sys
+        called = sys.argv[1]
         def busy(e):
-            sum(range(10**11))
-            return e
+            open(called, "w").close()
+            while True: sum(range(10**11))
         for b in cachew.Dataset.range(5).map(busy, outputs={"value": "int64"}).batch(1): pass
     """
-    process = subprocess.Popen([sys.executable, "-c", code])
-    until(lambda: hosts(process.pid))
+    process = subprocess.Popen([sys.executable, "-c", code, tmp_path / "called"])
+    wait_for((tmp_path / "called").exists)
     pids = hosts(process.pid)
-    time.sleep(0.2)
     process.kill()
     process.wait()
-    until(lambda: not any(os.path.exists(f"/proc/{pid}") for pid in pids))
+    wait_for(lambda: not any(os.path.exists(f"/proc/{pid}") for pid in pids))
 
 
 def test_a_forked_child_has_hosts_of_its_own():
@@ -290,11 +307,12 @@ def test_the_garbage_collector_ends_what_break_leaves():
     for _ in range(20):
         for _batch in ds:
             break
-    assert len(hosts()) <= 40
+    wait_for(lambda: len(hosts()) <= 40)
 
 
 # ---- what was found by trying ----
 
+@pytest.mark.large
 def test_elements_of_no_bytes():
     empty = lambda e: {"x": np.zeros((0, 3))}  # noqa: E731
     for ds in (Dataset.range(20).map(empty), Dataset.range(20).flat_map(lambda e: [empty(e)]), Dataset.iterable(lambda: [empty(0)] * 20)):
@@ -302,6 +320,7 @@ def test_elements_of_no_bytes():
         assert [e["x"].shape for e in ds] == [(0, 3)] * 20
 
 
+@pytest.mark.large
 def test_functions_may_use_their_arrays_and_dicts_again():
     class Reuses:
         def __init__(self):
@@ -374,6 +393,7 @@ def test_an_iterable_that_forks_and_goes_on_twice(tmp_path):
         assert len(set(f)) == 1
 
 
+@pytest.mark.large
 @pytest.mark.parametrize("what", ["prints", "half"])
 def test_hanging_while_it_says_something(what):
     def talk(e):
@@ -387,22 +407,24 @@ def test_hanging_while_it_says_something(what):
                     time.sleep(1)
         return {"value": e["value"]}
 
-    ds = Dataset.range(10).map(talk, outputs={"value": "int64"}, timeout_s=0.3).on_error("skip").batch(10)
-    assert values(ds) == [0, 1, 2, 3, 4, 6, 7, 8, 9]
+    ds = Dataset.range(10).map(talk, outputs={"value": "int64"}, timeout_s=0.3).batch(10)
+    assert_skips_what_hangs(ds, 10, 5)
 
 
+@pytest.mark.large
 def test_a_payload_that_is_larger_than_a_socket_holds_while_the_host_starts():
     table = np.random.default_rng(1).integers(0, 1 << 30, 1 << 20)
     assert values(Dataset.range(5).map(lambda e: {"value": table[e["value"]]}).batch(5)) == table[:5].tolist()
 
 
+@pytest.mark.large
 def test_a_host_that_closes_its_connection_is_not_said_to_be_killed():
     def close(e):
         os.close(3)
-        time.sleep(30)
+        time.sleep(HANG_S)
 
     with pytest.raises(cachew.RecordError, match="3 attempts"):
-        values(Dataset.range(1).map(close, outputs={"value": "int64"}, timeout_s=10))
+        values(Dataset.range(1).map(close, outputs={"value": "int64"}, timeout_s=HANG_S))
 
 
 def test_lazy_mappings_that_raise_when_read():
@@ -432,6 +454,8 @@ def test_a_factory_that_raises_stopiteration_is_no_end():
 
 
 def test_the_time_limit_is_of_one_call_where_two_are_compared():
+    """Each of the two calls is within the limit, both together are not. On a busy machine one call may exceed the
+    limit by itself: then the test is repeated with more time."""
     import xxhash
 
     plain = Dataset.range(3000)
@@ -439,14 +463,24 @@ def test_the_time_limit_is_of_one_call_where_two_are_compared():
     compared = [row for row in range(3000) if xxhash.xxh3_64_intdigest(np.array([key, row], "<u8").tobytes()) % 1000 == 0]
     assert compared
 
-    def slow(e):
-        if e["value"] == compared[0]:
-            time.sleep(0.5)
-        return {"value": e["value"]}
+    def run(seconds):
+        def slow(e):
+            if e["value"] == compared[0]:
+                time.sleep(seconds)
+            return {"value": e["value"]}
 
-    assert values(plain.map(slow, outputs={"value": "int64"}, timeout_s=0.8).batch(100)) == list(range(3000))
+        return values(plain.map(slow, outputs={"value": "int64"}, timeout_s=1.6 * seconds).batch(100))
+
+    for seconds in (0.5, 4, 32):
+        try:
+            assert run(seconds) == list(range(3000))
+            return
+        except cachew.RecordError as error:
+            assert "took longer than timeout_s" in str(error)
+    raise AssertionError("the limit is of both calls together, or a call of 32 s took 51 s each time")
 
 
+@pytest.mark.skipif("CACHEW_SANITIZED" in os.environ, reason="AddressSanitizer keeps freed memory")
 def test_many_iterators_leave_one_copy_of_a_function():
     items = [{"value": i, "b": b"x" * 100000} for i in range(50)]
     ds = Dataset.sequence(items, outputs={"value": "int64", "b": "bytes"}).batch(10)

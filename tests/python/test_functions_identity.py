@@ -33,6 +33,7 @@ def test_state_goes_on_with_functions():
             assert head + [b.hash() for b in it] == batches
 
 
+@pytest.mark.large
 @pytest.mark.parametrize("after", [71, 130, 1000])
 def test_what_an_iterable_raises_behind_a_full_take_is_not_seen(after):
     def breaks():
@@ -86,11 +87,12 @@ if __name__ == "__main__":
         state = it.state_dict()
     process = multiprocessing.get_context(sys.argv[1]).Process(target=child, args=(state,))
     process.start()
-    process.join(60)
+    process.join()
     print(process.exitcode)
 """
 
 
+@pytest.mark.large
 @pytest.mark.parametrize("method", ["spawn", "forkserver"])
 def test_functions_of_the_script_work_in_processes_that_it_spawned(script, method):
     ran = script(SPAWNED, method)

@@ -240,6 +240,7 @@ assert list(map(int, children)) == batch["f"][:1].tolist(), children
 """)
 
 
+@pytest.mark.large
 def test_hosts_of_pipelines_that_are_over_do_not_pile_up(program):
     program("""
 import os
@@ -258,7 +259,7 @@ if __name__ == "__main__":
     for scale, expected in (3, [1, 4, 7]), (5, [1, 6, 11]):
         helper.SCALE = scale
         ds = cachew.Dataset.range(stop=3).map(helper.f).batch(3)
-        with ds.distribute("local", epochs=1) as batches:
+        with ds.distribute("local", epochs=1, open_timeout_s=None) as batches:
             assert next(batches)["y"].tolist() == expected
 """)
 

@@ -8,6 +8,7 @@ import sys
 import pytest
 
 from cachew._modules import distribution
+from deadlines import HANG_S
 
 HELPER = """
 import tools
@@ -44,7 +45,7 @@ def identity(tmp_path):
             old, new = changes.get(name.replace("/", "_"), ("", ""))
             assert old in text
             (tmp_path / f"{name}.py").write_text(text.replace(old, new) if old else text)
-        ran = subprocess.run([sys.executable, "-B", tmp_path / "program.py", *arguments], check=False, capture_output=True, text=True, timeout=60,
+        ran = subprocess.run([sys.executable, "-B", tmp_path / "program.py", *arguments], check=False, capture_output=True, text=True, timeout=HANG_S,
                              env={**os.environ, "PYTHONHASHSEED": "random"})
         assert ran.returncode == 0, ran.stderr
         return ran.stdout

@@ -8,6 +8,7 @@ import pytest
 
 import cachew
 from cachew import Dataset
+from deadlines import HANG_S
 from function_runs import digest, hosts, numbers, values
 
 
@@ -117,7 +118,7 @@ def test_what_an_iterable_gave_before_it_blocks_is_handed_out(tmp_path, make, pr
     for i in range(prompt):
         if resumed and i == 2:
             it = ds.iterator(state=it.state_dict())
-        got.append(it.next(timeout_s=60))
+        got.append(it.next(timeout_s=HANG_S))
     (tmp_path / "go").touch()
     got += it
     want = [b.hash() for b in ds.iterator()]
@@ -126,7 +127,7 @@ def test_what_an_iterable_gave_before_it_blocks_is_handed_out(tmp_path, make, pr
 
 def test_a_host_that_dies_while_its_iterable_blocks_goes_on_behind_what_was_handed_out(tmp_path):
     it = held(tmp_path).batch(2).iterator()
-    got = [it.next(timeout_s=60)["x"].tolist() for _ in range(5)]
+    got = [it.next(timeout_s=HANG_S)["x"].tolist() for _ in range(5)]
     for pid in hosts():
         os.kill(pid, signal.SIGKILL)
     (tmp_path / "go").touch()

@@ -10,7 +10,8 @@ import pytest
 import cachew
 from cachew import Dataset
 
-from waiting import comes_to, in_use
+from deadlines import HANG_S, wait_for
+from waiting import in_use
 
 SIZE = 8
 
@@ -35,11 +36,12 @@ def note(log, batch):
 
 
 def up_to_a_joined_batch(it, want, log):
-    """Takes all batches before the first that is joined. When the last of them is asked for, the splits that it is joined of have been computed for long."""
+    """Takes all batches before the first that is joined. When the last of them is asked for, the splits that it is joined of have been computed for long:
+    by one thread, which comes to later ones when it is done with these."""
     first = next(g for g, values in enumerate(want) if is_joined(values))
     for _ in range(first - 1):
         next(it)
-    comes_to(lambda: called(log) >= {values[0] for values in want[:first + 12] if not is_joined(values)})
+    wait_for(lambda: called(log) >= {values[0] for values in want[:first + 12] if not is_joined(values)})
     assert next(it)["value"].tolist() == want[first - 1]
     return first
 
@@ -52,9 +54,9 @@ def test_a_joined_batch_is_made_before_it_is_asked_for(tmp_path):
         return batch
 
     want = [b["value"].tolist() for b in numbers()]
-    with numbers().map_batches(function, outputs={"value": "int64"}).iterator(threads=2) as it:
+    with numbers().map_batches(function, outputs={"value": "int64"}).iterator(threads=1) as it:
         first = up_to_a_joined_batch(it, want, log)
-        comes_to(lambda: want[first][0] in called(log))  # and nobody is in next()
+        wait_for(lambda: want[first][0] in called(log))  # and nobody is in next()
         assert [b["value"].tolist() for b in it] == want[first:]
     assert sorted(called(log)) == sorted(values[0] for values in want)
 
@@ -69,33 +71,44 @@ def slow_where_joined(log, go_on):
     return function
 
 
+def up_to_a_joined_batch_that_is_made(it, want, log):
+    """Takes all batches before the first that is joined. The function is called with that one by then, and nobody is in next()."""
+    first = next(g for g, values in enumerate(want) if is_joined(values))
+    assert [next(it)["value"].tolist() for _ in range(first)] == want[:first]
+
+    def is_made():
+        with pytest.raises(cachew.DeadlineError):
+            it.next(timeout_s=0.1)
+        return want[first][0] in called(log)
+
+    wait_for(is_made)
+    return first
+
+
 def test_waiting_for_a_joined_batch_may_end_and_go_on(tmp_path):
     log, go_on = tmp_path / "calls", tmp_path / "go_on"
     want = [b["value"].tolist() for b in numbers()]
     with numbers().map_batches(slow_where_joined(log, go_on), outputs={"value": "int64"}).iterator(threads=2) as it:
-        first = up_to_a_joined_batch(it, want, log)
-        comes_to(lambda: want[first][0] in called(log))
-        with pytest.raises(cachew.DeadlineError):
-            it.next(timeout_s=0.1)
+        first = up_to_a_joined_batch_that_is_made(it, want, log)
         go_on.touch()
         assert [b["value"].tolist() for b in it] == want[first:]
 
 
+@pytest.mark.large
 @pytest.mark.parametrize("where", ["between", "inside"])
 def test_closing_while_joined_batches_are_made(tmp_path, where):
     log, threads = tmp_path / "calls", len(os.listdir("/proc/self/task"))
     want = [b["value"].tolist() for b in numbers()]
     it = numbers().map_batches(slow_where_joined(log, tmp_path / "never"), outputs={"value": "int64"}).iterator(threads=2)
-    first = up_to_a_joined_batch(it, want, log)
-    comes_to(lambda: want[first][0] in called(log))
+    up_to_a_joined_batch_that_is_made(it, want, log)
     if where == "inside":
         inside = threading.Thread(target=lambda: pytest.raises(cachew.UsageError, next, it))
         inside.start()
-        comes_to(lambda: in_use(it))
+        wait_for(lambda: in_use(it))
     it.close()
     if where == "inside":
         inside.join()
-    comes_to(lambda: len(os.listdir("/proc/self/task")) == threads)
+    wait_for(lambda: len(os.listdir("/proc/self/task")) == threads)
 
 
 def doubled(batch):
@@ -119,6 +132,7 @@ PIPELINES = {
 }
 
 
+@pytest.mark.large
 @pytest.mark.parametrize("name", PIPELINES)
 def test_joined_batches_are_the_same_whoever_makes_them(name):
     base = PIPELINES[name]
@@ -134,6 +148,7 @@ def test_joined_batches_are_the_same_whoever_makes_them(name):
                 assert after["twice"].tolist() == (before["value"] * 2).tolist() and after.records == before.records
 
 
+@pytest.mark.large
 @pytest.mark.parametrize("where", ["here", "service"])
 def test_what_a_function_of_joined_batches_takes_is_counted(where):
     """Whoever calls it: compute threads, who takes the batches, or, with a service, workers for theirs and the client for those that it joins."""
@@ -155,6 +170,7 @@ def wide(batch):
     return {"value": batch["value"], "wide": np.repeat(batch["value"][:, None], 3000, 1)}
 
 
+@pytest.mark.large
 def test_who_lacks_memory_for_a_batch_is_not_kept_waiting_by_blocks_that_lack_it_too():
     """They were run alone in turn, again and again, so that something always ran, and the consumer never got what there was."""
     ds = PIPELINES["filter"].map_batches(wide)
@@ -163,7 +179,7 @@ def test_who_lacks_memory_for_a_batch_is_not_kept_waiting_by_blocks_that_lack_it
         with ds.iterator(threads=threads, memory=1_115_016) as it:
             try:
                 got = []
-                while (b := it.next(timeout_s=30)) is not None:
+                while (b := it.next(timeout_s=HANG_S)) is not None:
                     got.append(b.hash())
                 assert got == want
             except cachew.MemoryBudgetError as error:
@@ -180,6 +196,7 @@ def test_a_state_behind_and_before_joined_batches():
         assert [b.hash() for b in ds.iterator(epochs=2, state=states[i], threads=2)] == hashes[i + 1:]
 
 
+@pytest.mark.large
 def test_what_differs_and_what_was_skipped_is_listed_for_joined_batches():
     def changing(batch):
         return {"value": batch["value"] + int.from_bytes(os.urandom(4), "little")}
@@ -194,17 +211,18 @@ def test_what_differs_and_what_was_skipped_is_listed_for_joined_batches():
 
 # ---- of a service: the client joins them, and calls the function ----
 
+@pytest.mark.large
 @pytest.mark.parametrize("name", PIPELINES)
 def test_joined_batches_of_a_service_are_the_same(service, name):
     for function in (doubled, shuffled):
         ds = PIPELINES[name].map_batches(function)
         alone = [(b.epoch, b.g, b.records, b.hash()) for b in ds.iterator(epochs=2, seed=5)]
-        assert [(b.epoch, b.g, b.records, b.hash()) for b in ds.distribute(service.address, epochs=2, seed=5, timeout_s=60)] == alone
-        it = ds.distribute(service.address, epochs=2, seed=5, timeout_s=60)
+        assert [(b.epoch, b.g, b.records, b.hash()) for b in ds.distribute(service.address, epochs=2, seed=5, timeout_s=HANG_S)] == alone
+        it = ds.distribute(service.address, epochs=2, seed=5, timeout_s=HANG_S)
         part = [it.next() for _ in range(len(alone) // 3)]
         state = it.state_dict()
         it.close()
-        rest = ds.distribute(service.address, epochs=2, seed=5, state=state, timeout_s=60)
+        rest = ds.distribute(service.address, epochs=2, seed=5, state=state, timeout_s=HANG_S)
         assert [(b.epoch, b.g, b.records, b.hash()) for b in [*part, *rest]] == alone
 
 
@@ -222,16 +240,16 @@ def test_several_joined_batches_of_a_service_are_under_way_at_a_time(service, tm
         if batch["value"][0] == 0:
             return batch
         with tempfile.NamedTemporaryFile(dir=tmp_path, delete=False):
-            end = time.monotonic() + 30
-            while len(os.listdir(tmp_path)) < 2 and time.monotonic() < end:
+            end = time.monotonic() + HANG_S
+            while len(os.listdir(tmp_path)) < 2:
+                if time.monotonic() >= end:
+                    raise RuntimeError("there was no other call")
                 time.sleep(0.01)
-            if time.monotonic() >= end:
-                raise RuntimeError("there was no other call")
         return batch
 
     want = [b["value"].tolist() for b in all_joined().iterator()]
     assert all(is_joined(values) for values in want)
-    got = all_joined().map_batches(meets_another, outputs={"value": "int64"}).distribute(service.address, timeout_s=60)
+    got = all_joined().map_batches(meets_another, outputs={"value": "int64"}).distribute(service.address, timeout_s=HANG_S)
     assert [b["value"].tolist() for b in got] == want
 
 
@@ -241,7 +259,7 @@ def test_what_a_joined_batch_of_a_service_fails_with_comes_in_its_place(service)
             raise ValueError("no more")
         return batch
 
-    it = all_joined().map_batches(fails, outputs={"value": "int64"}).distribute(service.address, timeout_s=60)
+    it = all_joined().map_batches(fails, outputs={"value": "int64"}).distribute(service.address, timeout_s=HANG_S)
     for _ in range(4):
         it.next()
     for _ in range(2):
@@ -249,16 +267,17 @@ def test_what_a_joined_batch_of_a_service_fails_with_comes_in_its_place(service)
             it.next()
 
 
+@pytest.mark.large
 def test_who_leaves_a_service_leaves_no_call_behind(service, tmp_path):
     def forever(batch):
         (tmp_path / str(int(batch["value"][0]))).touch()
-        time.sleep(600)
-        return batch
+        while True:
+            time.sleep(60)
 
     threads = len(os.listdir("/proc/self/task"))
-    it = all_joined().map_batches(forever, outputs={"value": "int64"}).distribute(service.address, timeout_s=60)
+    it = all_joined().map_batches(forever, outputs={"value": "int64"}).distribute(service.address)
     while len(os.listdir(tmp_path)) < 2:
         with pytest.raises(cachew.DeadlineError):
             it.next(timeout_s=0.2)
     it.close()
-    comes_to(lambda: len(os.listdir("/proc/self/task")) <= threads)
+    wait_for(lambda: len(os.listdir("/proc/self/task")) <= threads)

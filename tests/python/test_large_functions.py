@@ -30,6 +30,7 @@ def test_what_is_done_with_a_large_function_does_not_parse_it_again(monkeypatch)
     assert [n > 4_000_000 for n in parsed].count(True) == 2  # once for each of the two that ran
 
 
+@pytest.mark.large
 def test_a_dataset_with_a_large_function_is_the_same_elsewhere():
     ds = large_of().batch(4)
     digest = sum(b.hash() for b in ds)
@@ -39,6 +40,7 @@ def test_a_dataset_with_a_large_function_is_the_same_elsewhere():
     assert len(list(large_of().batch(4).iterator(state=state))) == 10
 
 
+@pytest.mark.large
 def test_a_function_that_is_too_large_for_a_service_is_refused_with_a_way_out():
     table = np.zeros(30_000_000, dtype=np.uint8)
     ds = Dataset.range(4).map(lambda e: {"value": e["value"] + int(table[0])}, outputs={"value": "int64"}, version="1")

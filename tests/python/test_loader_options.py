@@ -5,13 +5,9 @@ import pytest
 import cachew
 from cachew import Dataset
 from cachew._options import ServiceOptions
+from deadlines import HANG_S
+from loaders import LOADERS
 
-torch = pytest.importorskip("torch")
-jax = pytest.importorskip("jax")
-import cachew.jax  # noqa: E402
-import cachew.torch  # noqa: E402
-
-LOADERS = [cachew.torch.loader, cachew.jax.loader]
 ds = Dataset.range(96).shuffle().batch(8)
 
 WRONG = {"job": "", "transport": "pigeon", "token": 3, "open_timeout_s": "soon", "order": "some", "guarantee": "never", "tls_ca": "", "tls_cert": "", "tls_key": "",
@@ -37,7 +33,7 @@ def test_each_option_of_a_service_is_there_and_checked(loader):
 @pytest.mark.parametrize("loader", LOADERS)
 def test_a_loader_over_a_local_service(loader):
     want = [b["value"].tolist() for b in ds.iterator(seed=4)]
-    batches = loader(ds, seed=4, service="local", transport="tcp", job=f"options {loader.__module__}", open_timeout_s=50)
+    batches = loader(ds, seed=4, service="local", transport="tcp", job=f"options {loader.__module__}", open_timeout_s=HANG_S)
     assert [b["value"].tolist() for b in batches] == want
     assert {link["transport"] for link in batches.profile()["links"]} == {"tcp"}
     batches.close()

@@ -13,6 +13,7 @@ import pytest
 
 import cachew
 from cachew import Dataset
+from deadlines import HANG_S
 
 
 def hashes(ds, **options):
@@ -81,7 +82,7 @@ def test_a_pickle_holds_the_arrays():
     ds = Dataset.concat([Dataset.arrays({"a": np.arange(30)}), Dataset.arrow(pa.table({"a": list(range(9))}))]).shuffle().batch(4)
     assert hashes(pickle.loads(pickle.dumps(ds))) == hashes(ds)
     code = "import pickle, sys; print([b.hash() for b in pickle.load(sys.stdin.buffer)])"
-    done = subprocess.run([sys.executable, "-c", code], input=pickle.dumps(ds), capture_output=True, timeout=60, check=True)
+    done = subprocess.run([sys.executable, "-c", code], input=pickle.dumps(ds), capture_output=True, timeout=HANG_S, check=True)
     assert done.stdout.decode().strip() == str(hashes(ds))
 
 

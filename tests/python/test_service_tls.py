@@ -8,6 +8,7 @@ import pytest
 from cachew import Dataset
 from certificates import sign
 from conftest import COMMAND
+from deadlines import HANG_S
 
 DATA = Dataset.range(2000).assign(y="value * 3").shuffle().batch(32)
 
@@ -15,7 +16,7 @@ DATA = Dataset.range(2000).assign(y="value * 3").shuffle().batch(32)
 @pytest.fixture(scope="module")
 def keys(tmp_path_factory):
     directory = tmp_path_factory.mktemp("tls") / "keys"
-    subprocess.run([COMMAND, "keys", "init", directory], check=True, capture_output=True, timeout=60)
+    subprocess.run([COMMAND, "keys", "init", directory], check=True, capture_output=True, timeout=HANG_S)
     return directory
 
 
@@ -40,7 +41,7 @@ class Up:
     def __exit__(self, *error):
         self.process.stdin.close()
         self.process.stdout.close()
-        assert self.process.wait(30) == 0
+        assert self.process.wait(HANG_S) == 0
 
 
 @pytest.fixture(scope="module")
@@ -88,7 +89,7 @@ def test_mutual_tls(keys, token):
 
 
 def test_another_authority_is_refused(address, token, tmp_path):
-    subprocess.run([COMMAND, "keys", "init", tmp_path / "others"], check=True, capture_output=True, timeout=60)
+    subprocess.run([COMMAND, "keys", "init", tmp_path / "others"], check=True, capture_output=True, timeout=HANG_S)
     assert "certificate is not accepted" in refusal(address, tls_ca=tmp_path / "others" / "ca.pem", token=token)
 
 
@@ -101,7 +102,7 @@ def test_an_expired_certificate_is_refused(keys, token, tmp_path):
         address = json.loads(out.readline())["ready"]["address"]
         assert "certificate has expired" in refusal(address, tls_ca=keys / "ca.pem", token=token)
         process.terminate()
-        assert process.wait(30) == 0
+        assert process.wait(HANG_S) == 0
 
 
 def test_a_missing_or_wrong_token_is_refused(address, keys, token, monkeypatch):

@@ -12,6 +12,7 @@ import cachew
 import numpy as np
 import pytest
 from cachew import Dataset
+from deadlines import HANG_S
 
 EPOCHS = 2
 STOPS = 40  # of each of the five pipelines
@@ -90,11 +91,12 @@ with ds.iterator(**options, state=state) as batches:
 
 def rest_in_a_fresh_process(ds, options, state):
     given = pickle.dumps((ds, options, state))
-    ran = subprocess.run([sys.executable, "-c", IN_A_FRESH_PROCESS], input=given, capture_output=True, check=False, timeout=120)
+    ran = subprocess.run([sys.executable, "-c", IN_A_FRESH_PROCESS], input=given, capture_output=True, check=False, timeout=HANG_S)
     assert ran.returncode == 0, ran.stderr.decode()
     return [tuple(line) for line in json.loads(ran.stdout.replace(b"(", b"[").replace(b")", b"]"))]
 
 
+@pytest.mark.large
 @pytest.mark.parametrize("make", [shuffled, filtered, of_tar, of_functions, concatenated])
 def test_continued_is_uninterrupted(make, tmp_path):
     rng = random.Random(make.__name__)

@@ -14,6 +14,8 @@ from pathlib import Path
 import cachew
 from cachew import Dataset, col
 
+HANG_S = 3600  # only a hang takes so long
+
 
 def png(height, width):
     """A picture, made by hand."""
@@ -35,13 +37,14 @@ def main():
     want = sum(b.hash() for b in ds.iterator(seed=1)) % 2**128
     command = Path(sys.executable).parent / "cachew"
     for words in ([command], [sys.executable, "-I", "-m", "cachew"]):
-        ran = subprocess.run([*words, "run", "pipeline.json", "--seed", "1", "--digest", "--json"], check=True, capture_output=True, text=True)
+        ran = subprocess.run([*words, "run", "pipeline.json", "--seed", "1", "--digest", "--json", "--wait", str(HANG_S)], check=True, capture_output=True, text=True)
         assert json.loads(ran.stdout)["digest"] == f"{want:032x}"
     assert subprocess.run([command, "run", "none.json"], check=False, capture_output=True).returncode == 2
 
     # The dashboard is in the program.
-    with subprocess.Popen([command, "dispatcher", "--listen", "127.0.0.1:0", "--http", "127.0.0.1:0"], stdout=subprocess.PIPE, text=True) as dispatcher:
-        with urllib.request.urlopen(f"http://{json.loads(dispatcher.stdout.readline())['ready']['http']}/app.js", timeout=60) as page:
+    patient = {**os.environ, "CACHEW_SILENCE_S": str(HANG_S)}
+    with subprocess.Popen([command, "dispatcher", "--listen", "127.0.0.1:0", "--http", "127.0.0.1:0"], stdout=subprocess.PIPE, text=True, env=patient) as dispatcher:
+        with urllib.request.urlopen(f"http://{json.loads(dispatcher.stdout.readline())['ready']['http']}/app.js", timeout=HANG_S) as page:
             assert b"JobView" in page.read()
         dispatcher.terminate()
 

@@ -1,7 +1,10 @@
 """A service and its clients as processes of their own, for tests: everything on port 0, in a directory of its own, started and ended by this program alone.
 
 Nothing sleeps: daemons are waited for by the line that says that they are ready, clients by what they log (inotify) and by their end (pidfd), all of it
-up to a deadline that says what was waited for when it is missed."""
+up to a deadline that is there to end a hang and says what was waited for.
+
+No process is given up for being slow: the service's own limits on silence and on starting are long, too, unless a test is about silence (Cluster(silence_s=...)).
+What must happen in the middle of a job happens while its clients are held: Rank(held=N) takes N batches and no more until go()."""
 
 import ctypes
 import json
@@ -19,12 +22,10 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 import oracle  # noqa: E402
+from deadlines import HANG_S, PATIENT, PATIENT_S  # noqa: E402
 from proxy import Network  # noqa: E402
 
 CACHEW = os.path.abspath(os.environ.get("CACHEW", Path(__file__).resolve().parents[2] / "build" / "cachew"))
-SLOWER = float(os.environ.get("CACHEW_SLOWER", "1"))  # builds with a sanitizer take longer
-READY_S = 20 * SLOWER
-END_S = 30 * SLOWER
 PORT_TAKEN_TRIES = 3
 ANY_PORT = "127.0.0.1:0"
 
@@ -73,6 +74,7 @@ class Process:
         self.err_path = cluster.directory / f"{name}.err"
         self.expected_end = False
         self.stopped = False
+        self.pipes = []  # closed with it
         with open(self.err_path, "ab") as err:
             self.popen = subprocess.Popen([*cluster.prefix(name), cluster.command, *map(str, words)], stdin=subprocess.DEVNULL, stdout=stdout, stderr=err,
                                           env={**cluster.env, **(env or {})}, cwd=cluster.directory)
@@ -110,7 +112,7 @@ class Process:
     def kill9(self):
         self.expected_end = True
         self.send(signal.SIGKILL)
-        self.popen.wait(END_S)
+        self.popen.wait(HANG_S)
 
     def terminate(self):
         self.expected_end = True
@@ -118,7 +120,7 @@ class Process:
         if self.stopped:  # then it is the first that it sees
             self.cont()
 
-    def wait(self, seconds=END_S):
+    def wait(self, seconds=HANG_S):
         """The exit code."""
         try:
             return self.popen.wait(seconds)
@@ -133,12 +135,14 @@ class Process:
         if self.running:
             self.expected_end = True
             self.popen.kill()
-            self.popen.wait(END_S)
+            self.popen.wait(HANG_S)
         if self.pidfd >= 0:
             os.close(self.pidfd)
             self.pidfd = -1
         if self.popen.stdout:
             self.popen.stdout.close()
+        while self.pipes:
+            os.close(self.pipes.pop())
 
 
 class Daemon(Process):
@@ -150,7 +154,7 @@ class Daemon(Process):
         if wait:
             self.wait_ready()
 
-    def wait_ready(self, seconds=READY_S):
+    def wait_ready(self, seconds=HANG_S):
         deadline = Deadline(seconds)
         out = self.popen.stdout.fileno()
         while b"\n" not in self.text:
@@ -176,8 +180,19 @@ class Run:
     dump: Path
     start: tuple
     out: Path
+    turns: int = -1  # a pipe, of the process's: it takes a batch for each turn that is written to it; negative: as it likes
     seen: int = 0    # bytes of the log that were counted
     count: int = 0   # lines
+    given: int = 0   # turns
+
+    def give(self, n):
+        """It may take so many batches in all; None: as it likes, from now on."""
+        if self.turns >= 0 and n is None:
+            os.write(self.turns, b"g")
+            self.turns = -1
+        elif self.turns >= 0 and n > self.given:
+            os.write(self.turns, b"." * (n - self.given))
+            self.given = n
 
     def lines(self):
         """How many there are."""
@@ -203,12 +218,15 @@ class Run:
 
 
 class Rank:
-    """`cachew run --service` for one rank: started again from its state as often as it is killed."""
+    """`cachew run --service` for one rank: started again from its state as often as it is killed. held: after so many batches, of all its processes, it
+    takes no more until go(); None: never. (A build without named points is never held.)"""
 
-    def __init__(self, cluster, pipeline, job, rank=0, world_size=1, words=(), state_every=1, with_state=True, dump=False, start=None, service=None):
+    def __init__(self, cluster, pipeline, job, rank=0, world_size=1, words=(), state_every=1, with_state=True, dump=False, start=None, service=None,
+                 held=None):
         self.cluster, self.pipeline, self.job, self.rank, self.world_size = cluster, pipeline, job, rank, world_size
         self.words, self.state_every, self.with_state, self.with_dump = list(map(str, words)), state_every, with_state, dump
         self.service = service
+        self.held = held
         self.name = f"client-{job}-{cluster.number()}-{rank}"
         self.state = cluster.directory / f"{self.name}.state"
         self.runs = []
@@ -223,8 +241,14 @@ class Rank:
         n = len(self.runs)
         base = self.cluster.directory / "logs" / f"{self.name}.{n}"
         log, out, dump = base.with_suffix(f".{n}.log"), base.with_suffix(f".{n}.out"), base.with_suffix(f".{n}.dump") if self.with_dump else None
+        turns = -1
+        if self.held is not None:
+            pipe = base.with_suffix(f".{n}.turns")
+            os.mkfifo(pipe)
+            turns = os.open(pipe, os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)  # what is written before the process opens it stays
+            env = {**(env or {}), "CACHEW_TURNS": str(pipe)}
         words = ["run", self.pipeline, "--service", self.service or self.cluster.address, "--job", self.job, "--rank", self.rank, "--world-size", self.world_size,
-                 "--log", log, "--digest", "--json", *self.words]
+                 "--log", log, "--digest", "--json", "--wait", HANG_S, *self.words]
         if self.with_state:
             words += ["--state", self.state, "--state-every", self.state_every]
         if dump:
@@ -232,14 +256,30 @@ class Rank:
         start = oracle.read_state(self.state) if self.with_state else None
         with open(out, "wb") as stdout:
             process = Process(self.cluster, f"{self.name}.{n}", words, env, stdout)
-        self.runs.append(Run(process, log, dump, start, out))
+        process.pipes += [turns] * (turns >= 0)
+        self.runs.append(Run(process, log, dump, start, out, turns))
+        self.hold(self.held)
         return self
+
+    def hold(self, n):
+        """Of one that is held: after so many batches instead."""
+        self.held = n
+        run = self.runs[-1]
+        run.give(None if n is None else max(n - self.lines() + run.lines(), 0))
+        return self
+
+    def go(self):
+        """It is held no more."""
+        return self.hold(None)
 
     def lines(self):
         return sum(run.lines() for run in self.runs)
 
-    def finish(self, seconds=END_S, code=0):
-        """Waits for its end, which must be this; the result."""
+    def finish(self, seconds=HANG_S, code=0, alone=False):
+        """Waits for its end, which must be this; the result. No rank of its job is held any more; with `alone`, the other ranks stay held."""
+        for r in self.cluster.ranks:
+            if r.job == self.job and r.runs and (r is self or not alone):
+                r.go()
         got = self.process.wait(seconds)
         assert got == code, f"{self.name} ended with {got}, {code} expected: {self.process.said()}"
         return self.runs[-1].result()
@@ -251,7 +291,8 @@ class Rank:
 class Cluster:
     """A dispatcher, workers and clients. At its end everything that it started is gone."""
 
-    def __init__(self, command=None, keep=None, seed=0, proxies=False, tag="", env=None, dispatcher_words=(), worker_words=()):
+    def __init__(self, command=None, keep=None, seed=0, proxies=False, tag="", env=None, dispatcher_words=(), worker_words=(),
+                 silence_s=PATIENT_S):
         self.command = command or CACHEW
         # Paths of Unix sockets are short: not below pytest's directories.
         self.directory = Path(tempfile.mkdtemp(prefix=f"cachew-{tag or 'test'}-"))
@@ -259,9 +300,9 @@ class Cluster:
         (self.directory / "logs").mkdir()
         (self.directory / "run").mkdir(mode=0o700)
         self.env = {**os.environ, "CACHEW_INDEX_DIR": str(self.directory / "index"), "XDG_RUNTIME_DIR": str(self.directory / "run"),
-                    "TMPDIR": str(self.directory / "run"), **(env or {})}
+                    "TMPDIR": str(self.directory / "run"), **PATIENT, "CACHEW_SILENCE_S": str(silence_s), **(env or {})}
         self.dispatcher_words, self.worker_words = list(dispatcher_words), list(worker_words)
-        self.processes, self.helpers, self.workers, self.numbers = [], [], {}, 0
+        self.processes, self.helpers, self.ranks, self.workers, self.numbers = [], [], [], {}, 0
         self.dispatcher = None
         self.direct = ANY_PORT       # where the dispatcher listens; once known, the same after a restart
         self.growth = Growth(self.directory / "logs")
@@ -338,7 +379,8 @@ class Cluster:
 
     def rank(self, pipeline, job, *, start=None, **options):
         rank = options.get("rank", 0)
-        return Rank(self, pipeline, job, service=self.to_dispatcher(f"client-{job}-{rank}") if self.network else None, start=start, **options)
+        self.ranks.append(Rank(self, pipeline, job, service=self.to_dispatcher(f"client-{job}-{rank}") if self.network else None, start=start, **options))
+        return self.ranks[-1]
 
     def run(self, pipeline, job="job", **options):
         """One rank from its beginning to its end."""
@@ -347,7 +389,7 @@ class Cluster:
     # ---- asking ----
 
     def question(self, verb, words):
-        return [*self.prefix(verb), self.command, verb, "--service", self.direct, "--json", *map(str, words)]
+        return [*self.prefix(verb), self.command, verb, "--service", self.direct, "--json", "--wait", str(HANG_S), *map(str, words)]
 
     def asking(self, verb, *words):
         """The same as ask, which nobody waits for: its process."""
@@ -355,13 +397,13 @@ class Cluster:
         self.helpers.append(command)
         return command
 
-    def ask(self, verb, *words, seconds=END_S):
+    def ask(self, verb, *words, seconds=HANG_S):
         """`cachew jobs|workers --json`: (exit code, value, stderr)."""
         ran = subprocess.run(self.question(verb, words), check=False, capture_output=True, text=True, timeout=seconds, env=self.env, cwd=self.directory)
         lines = ran.stdout.splitlines()
         return ran.returncode, json.loads(lines[-1]) if lines else None, ran.stderr
 
-    def until(self, verb, condition, what, seconds=READY_S):
+    def until(self, verb, condition, what, seconds=HANG_S):
         """Asks until the answer is as wanted; each question is a process, so it is not asked all the time."""
         deadline = Deadline(seconds)
         while True:
@@ -371,6 +413,13 @@ class Cluster:
             deadline.left(f"{what}; `cachew {verb}` says {value} {err}")
 
     # ---- waiting ----
+
+    def wait_job(self, rank, condition):
+        """Until the dispatcher's answer about a rank's job is as wanted; an end of the rank before that fails."""
+        def there(jobs):
+            assert rank.process.running, f"{rank.name} ended with {rank.process.code}: {rank.process.said()}"
+            return condition([j for j in jobs if j["name"] == rank.job])
+        return self.until("jobs", there, f"{rank.job} to be there")
 
     def wait(self, condition, what, deadline):
         """Until a condition holds that logs, states or ends of processes make true."""
@@ -385,7 +434,7 @@ class Cluster:
             poll.poll(deadline.left(what() if callable(what) else what) * 1000)
             self.growth.seen()
 
-    def wait_lines(self, rank, n, seconds=END_S):
+    def wait_lines(self, rank, n, seconds=HANG_S):
         """Until a rank has logged n batches; an end before that fails."""
         def there():
             if rank.lines() >= n:
@@ -396,7 +445,7 @@ class Cluster:
 
     # ---- ending ----
 
-    def drain(self, seconds=END_S):
+    def drain(self, seconds=HANG_S):
         """Ends the daemons as a user would. What went wrong on the way, in words."""
         problems = []
         for role in [*self.workers.values(), self.dispatcher]:
@@ -425,7 +474,7 @@ class Cluster:
             p.close()
         for command in self.helpers:
             command.kill()
-            command.wait(END_S)
+            command.wait(HANG_S)
         if self.network:
             self.network.close()
         self.growth.close()
@@ -444,10 +493,10 @@ def local_run(command, pipeline, directory, words=(), dump=True):
     """The local run that everything is compared with."""
     directory = Path(directory)
     directory.mkdir(parents=True, exist_ok=True)
-    given = [command, "run", pipeline, "--digest", "--json", "--log", directory / "local.log", *words]
+    given = [command, "run", pipeline, "--digest", "--json", "--wait", HANG_S, "--log", directory / "local.log", *words]
     if dump:
         given += ["--dump", directory / "local.dump"]
-    ran = subprocess.run([str(w) for w in given], check=False, capture_output=True, text=True, timeout=END_S * 4)
+    ran = subprocess.run([str(w) for w in given], check=False, capture_output=True, text=True, timeout=HANG_S)
     if ran.returncode != 0:
         raise AssertionError(f"the local run ended with {ran.returncode}: {ran.stdout[-500:]} {ran.stderr[-1500:]}")
     result = json.loads(ran.stdout.splitlines()[-1])

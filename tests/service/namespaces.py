@@ -7,13 +7,14 @@ import shutil
 import subprocess
 
 from cluster import Cluster
+from deadlines import HANG_S, SILENCE_S
 
 SUBNET = "10.203.77"
 HUB = "hub"
 
 
 def run(*words):
-    done = subprocess.run([str(w) for w in words], check=False, capture_output=True, text=True, timeout=30)
+    done = subprocess.run([str(w) for w in words], check=False, capture_output=True, text=True, timeout=HANG_S)
     if done.returncode != 0:
         raise OSError(f"{' '.join(map(str, words))}: {done.stderr.strip()}")
     return done.stdout
@@ -101,7 +102,7 @@ class NetCluster(Cluster):
     """Dispatcher, workers and clients on hosts of their own: "d", the worker's key, "c"."""
 
     def __init__(self, hosts, **options):
-        super().__init__(dispatcher_words=["--insecure"], worker_words=["--insecure"], **options)
+        super().__init__(dispatcher_words=["--insecure"], worker_words=["--insecure"], silence_s=SILENCE_S, **options)
         self.hosts = hosts
         self.direct = f"{hosts.address('d')}:0"
 

@@ -146,7 +146,8 @@ def elements_of(dump, line):
     if dump is None:
         return [(record, 0) for record in line.records]
     _, rows, _, _ = hashes.load(dump_file(dump, line.epoch, line.g))
-    return [(record, hashes.element_hash(row)) for record, row in zip(line.records, rows, strict=True)]
+    assert len(rows) == len(line.records)
+    return [(record, hashes.element_hash(row)) for record, row in zip(line.records, rows)]
 
 
 # ---- what is expected ----

@@ -3,6 +3,7 @@
 import collections
 import heapq
 import json
+import math
 import random
 import re
 import select
@@ -15,11 +16,13 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 import oracle  # noqa: E402
-from cluster import END_S, SLOWER, Cluster, Deadline, Missed, local_run  # noqa: E402
+from cluster import Cluster, Deadline, Missed, local_run  # noqa: E402
+from deadlines import HANG_S, SILENCE_S  # noqa: E402
 from schedules import INSTANT, LINKS  # noqa: E402
 
-OVERALL_S = 60 * SLOWER      # a schedule that takes longer hangs
-CLIENT_WAIT_S = 45 * SLOWER  # of a client for a batch: less, so that the client says what is missing
+OVERALL_S = 2 * HANG_S       # a schedule that takes longer hangs: more than a client waits for a batch, so that the client says what is missing
+TIMED_BY = 0.8               # a fault that is to happen at a time happens before this share of the batches was taken
+RETRIES = 400                # while a fault looks for a target, clients are held so often
 STOP_LOOK_S = 0.01           # a process that stops itself is seen so soon: a pidfd does not tell
 AGAIN_S = 0.3                # a client that did not find the service is started again
 RETRY_S = 0.05               # of a fault whose target is not there at the moment
@@ -58,6 +61,7 @@ class Player:
         self.asked = []           # drains: the command, who goes on when it has ended, until when
         self.to_arm = [f for f in plan["faults"] if "point" in f["at"]]
         self.instants = [f for f in plan["faults"] if "point" not in f["at"]]
+        self.retried = 0          # a fault has no target yet: it has looked for one so often; 0: there is no such fault
         self.cluster = None
 
     # ---- the job ----
@@ -78,7 +82,7 @@ class Player:
     def start_rank(self, rank, world, start=None):
         p = self.plan
         r = self.cluster.rank(self.pipeline, "job", rank=rank, world_size=world, start=start, state_every=p["state_every"], with_state=p["with_state"],
-                              dump=p["order"] == "any", words=[*self.words(), "--transport", p["transport"], "--wait", CLIENT_WAIT_S])
+                              dump=p["order"] == "any", words=[*self.words(), "--transport", p["transport"]], held=0)
         r.done, r.down = False, False
         self.run_rank(r)
         return r
@@ -97,6 +101,32 @@ class Player:
         dropped = sum(op["size"] - 1 for op in self.plan["pipeline"]["pipeline"] if op.get("drop_remainder")) * self.plan["world_size"] if dropped_by_ranks(self.plan) else 0
         return oracle.Job(self.plan["order"], self.plan["guarantee"],
                           [oracle.Generation(world, at, [r.parts() for r in ranks]) for world, at, ranks in self.generations], self.plan["epochs"], dropped)
+
+    # ---- how far it may go ----
+
+    def taken(self):
+        """Batches, of all ranks and their processes."""
+        return sum(r.lines() for _, _, ranks in self.generations for r in ranks)
+
+    def due_at(self, f, total):
+        """The number of batches at which a fault happens, at the latest."""
+        return math.ceil(f["at"].get("share", TIMED_BY) * total)
+
+    def let_on(self, total):
+        """Up to the next fault: no job is over before, on however slow a machine this runs."""
+        looking = 0 < self.retried < RETRIES
+        if not self.instants and not looking:
+            for r in self.ranks:
+                r.go()
+            return
+        left = 0 if looking else min(self.due_at(f, total) for f in self.instants) - self.taken()
+        if left <= 0:
+            return
+        there = [r for r in self.ranks if not r.done and not r.down]
+        waiting = [r for r in there if r.lines() >= r.held]  # others may wait for these, whatever these took already
+        left -= sum(r.held - r.lines() for r in there if r not in waiting)
+        for r in waiting:
+            r.hold(r.lines() + max(1, left // len(waiting)))
 
     # ---- named points ----
 
@@ -159,7 +189,7 @@ class Player:
             function(*arguments)
 
     def when_ended(self, process, codes, then):
-        self.awaited.append((process, codes, then, Deadline(30 * SLOWER)))
+        self.awaited.append((process, codes, then, Deadline(HANG_S)))
 
     def look_for_ends(self):
         for entry in list(self.awaited):
@@ -268,7 +298,10 @@ class Player:
         elif target is not None:
             self.note(fault, self.inflict(fault, target), phase)
         else:
+            self.retried += 1
             self.after(RETRY_S, self.apply, fault)
+            return
+        self.retried = 0
 
     def links_of(self, role, number, process):
         """The connections between two roles: first the one that this process has, then the one of this number, then the others."""
@@ -406,10 +439,10 @@ class Player:
     def fire_instants(self, total):
         if self.over():
             return
-        share = sum(r.lines() for r in self.ranks) / total
+        taken = self.taken()
         t = time.monotonic() - self.began
         for f in list(self.instants):
-            if f["at"].get("share", 2) <= share or f["at"].get("time_s", 1e9) <= t:
+            if self.due_at(f, total) <= taken or f["at"].get("time_s", 1e9) <= t:
                 self.instants.remove(f)
                 self.apply(f)
 
@@ -421,6 +454,7 @@ class Player:
         self.look_for_ends()
         self.check_deaths()
         self.fire_instants(total)
+        self.let_on(total)
         left = deadline.left("the job: " + self.state_of_things() if deadline.at - time.monotonic() <= 0 else "the job")
         nearest = self.timers[0][0] - time.monotonic() if self.timers else 1.0
         wait = max(0.0, min(left, nearest, STOP_LOOK_S if self.asked or any(self.armed.values()) else 0.05))
@@ -431,7 +465,7 @@ class Player:
         c = self.cluster
         said = [f"rank {r.rank}: {r.lines()} batches, {'done' if r.done else 'down' if r.down else 'running' if r.process.running else 'ended'}: {r.process.said(400)}"
                 for r in self.ranks]
-        said += [f"jobs: {c.ask('jobs', seconds=10)}", f"workers: {c.ask('workers', seconds=10)}"] if "dispatcher" not in self.dead else ["no dispatcher"]
+        said += [f"jobs: {c.ask('jobs', '--wait', 30)}", f"workers: {c.ask('workers', '--wait', 30)}"] if "dispatcher" not in self.dead else ["no dispatcher"]
         said += [f"{p.name} (pid {p.pid}){' stopped' if p.stopped else ''}: {p.said(600)}" for p in [c.dispatcher, *c.workers.values()] if p]
         return "\n".join(said)
 
@@ -469,7 +503,7 @@ class Player:
             if faults:  # it could still stop itself, with nobody to see it
                 process.kill9()
         for command, *_ in self.asked:
-            command.wait(END_S)
+            command.wait(HANG_S)
         for process in c.processes:
             if process.running:
                 process.cont()
@@ -486,7 +520,8 @@ class Player:
         """{"seed", "ok", "problems", "faults", "seconds", ...}."""
         self.began, self.seconds = time.monotonic(), None
         self.directory.mkdir(parents=True, exist_ok=True)
-        self.cluster = Cluster(self.command, seed=self.plan["seed"], proxies=True, tag=f"soak{self.plan['seed']}", env={"CACHEW_INDEX_DIR": str(self.directory / "index")})
+        self.cluster = Cluster(self.command, seed=self.plan["seed"], proxies=True, tag=f"soak{self.plan['seed']}", silence_s=SILENCE_S,
+                               env={"CACHEW_INDEX_DIR": str(self.directory / "index")})
         try:
             problems = self.run()
         except (Missed, Failed) as e:
@@ -500,5 +535,6 @@ class Player:
             (self.cluster.keep / "plan.json").write_text(json.dumps(self.plan, indent=1))
             (self.cluster.keep / "problems.txt").write_text("\n".join(problems) + "\n" + json.dumps(self.happened, indent=1) + "\n")
             shutil.copytree(self.directory / "local", self.cluster.keep / "local", dirs_exist_ok=True)
-        return {"seed": self.plan["seed"], "ok": not problems, "problems": problems, "faults": self.happened, "unreached": len(self.plan["faults"]) - len(self.happened),
+        return {"seed": self.plan["seed"], "exact": self.plan["guarantee"] == "exactly-once", "ok": not problems, "problems": problems, "faults": self.happened,
+                "unreached": len(self.plan["faults"]) - len(self.happened),
                 "seconds": round(self.seconds if self.seconds is not None else time.monotonic() - self.began, 2)}

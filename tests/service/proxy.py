@@ -20,7 +20,7 @@ import threading
 
 UP, DOWN, BOTH = "up", "down", "both"  # from who connected to the target, and back
 CHUNK = 1 << 16
-CALL_S = 10  # the loop's thread answers at once, unless it is stuck
+CALL_S = 900  # the loop's thread answers at once, unless it is stuck, on however slow a machine
 
 
 class Connection:

@@ -73,7 +73,7 @@ def frames(stream):
     return found
 
 
-def connect(address, timeout_s=15):
+def connect(address, timeout_s=900):
     host, port = address.rsplit(":", 1)
     return socket.create_connection((host, int(port)), timeout_s)
 

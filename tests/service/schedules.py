@@ -4,6 +4,8 @@ A schedule is JSON throughout, so that one that failed can be printed, kept, cut
 
 import random
 
+from deadlines import SILENCE_S
+
 # What can be done to whom, and when: at random instants (a share of the job's batches, or a time), and in phases of a split's life. A phase is where a process of a
 # test build stands at one of its named points (`cachew doctor --crash-points`): it stops itself there, the fault happens, to it or to somebody else, and it goes on.
 PROCESS_KINDS = {
@@ -22,7 +24,6 @@ random.Random("cells").shuffle(CELLS)
 CELLS_EACH = 2
 
 MIN_FAULTS = 3  # that take place, of a schedule that counts
-TIMEOUT_S = 3.0  # of the service: a pause or a silence may be longer, and the other side notices
 
 
 def batch(draw, *sizes):
@@ -130,7 +131,7 @@ def slowed(out, draw, workers, threads, kind):
 def hold(draw, kind):
     """For how long: mostly short, now and then longer than the service's timeout."""
     if kind in ("pause", "stall", "black-hole") and draw.random() < 0.2:
-        return round(draw.uniform(TIMEOUT_S + 0.3, TIMEOUT_S + 1.5), 3)
+        return round(draw.uniform(SILENCE_S + 0.3, SILENCE_S + 1.5), 3)
     return round(draw.choice([0.0, draw.uniform(0.02, 0.3), draw.uniform(0.2, 1.2)]), 3)
 
 

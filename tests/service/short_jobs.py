@@ -24,7 +24,8 @@ from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE))
-from cluster import CACHEW, END_S, Cluster, Deadline, Missed  # noqa: E402
+from cluster import CACHEW, Cluster, Deadline, Missed  # noqa: E402
+from deadlines import HANG_S  # noqa: E402
 from soak import make_data  # noqa: E402
 
 TOOL = Path(CACHEW).parent / "tests" / "jobs_tool"
@@ -33,7 +34,7 @@ SEEDS = 7            # so many for each pipeline: some jobs find the stream of a
 LEFT_EVERY = 4       # such jobs are left after two batches
 LEFT_NAMES = 40      # of theirs: a job that was left is kept for an hour
 WARM_JOBS = 250      # until then all is there that is kept: streams that are ready, memory of threads, hosts
-IDLE_S = 45          # streams are kept for 30 s without a client
+IDLE_S = HANG_S      # streams are kept for 30 s without a client; what is not given up then never is
 
 # What may be more than before without being a leak: what comes and goes with the kinds of streams that are ready, in counts; memory in bytes per job, and what an
 # allocator may take once.
@@ -110,8 +111,8 @@ class Jobs:
     def local(self, name, seed):
         """(batches, digest) of all of it."""
         if (name, seed) not in self.expected:
-            ran = subprocess.run([self.cluster.command, "run", self.paths[name], "--seed", str(seed), "--digest", "--json"], check=True, capture_output=True, text=True,
-                                 timeout=END_S, env=self.cluster.env)
+            words = [self.cluster.command, "run", self.paths[name], "--seed", str(seed), "--digest", "--json", "--wait", str(HANG_S)]
+            ran = subprocess.run(words, check=True, capture_output=True, text=True, timeout=HANG_S, env=self.cluster.env)
             result = json.loads(ran.stdout.splitlines()[-1])
             self.expected[name, seed] = f"{result['batches']} {result['digest']}"
         return self.expected[name, seed]
@@ -139,6 +140,16 @@ class Jobs:
         found = {"dispatcher": look(self.cluster.dispatcher.pid, self.cluster.directory / "state"), "worker": look(self.worker.pid, run)}
         return found | {f"client {transport}": look(client.pid) for transport, client in self.clients.items()}
 
+    def settled(self, before, n):
+        """What grew and does not become less, in words."""
+        deadline = Deadline(HANG_S)
+        while problems := compare(before, self.look(), n):
+            try:
+                deadline.left("")
+            except Missed:
+                break
+        return problems
+
     def idle(self, seconds=IDLE_S):
         """Until the worker has no more threads and descriptors than at first; what it has then."""
         deadline = Deadline(seconds)
@@ -164,7 +175,7 @@ class Jobs:
         for transport, client in self.clients.items():
             client.stdin.close()
             client.stdout.close()
-            code = client.wait(END_S)
+            code = client.wait(HANG_S)
             if code != 0:
                 problems.append(f"client {transport} ended with {code}")
         return problems + self.cluster.drain()
@@ -207,7 +218,7 @@ def measure(n, warm=WARM_JOBS, command=CACHEW, idle=True, say=lambda text: None)
                 played += part
                 say(f"after {warm + played} jobs: {jobs.look()}")
             took = time.monotonic() - began
-            problems = compare(before, jobs.look(), n)
+            problems = jobs.settled(before, n)
             if idle:
                 now = jobs.idle()
                 say(f"the worker at first: {jobs.at_first}; at rest: {now}")

@@ -8,7 +8,7 @@ and what failed, with the seeds.
     tests/service/soak.py --only 17 --print              the schedule as JSON
 
 CACHEW names the command (default build/cachew); of a test build the named points are used too. A build with ThreadSanitizer ends at its first report, which fails the
-schedule (and CACHEW_SLOWER=3 gives it more time)."""
+schedule."""
 
 import argparse
 import collections
@@ -23,9 +23,10 @@ from concurrent.futures import ProcessPoolExecutor, as_completed
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
-sys.path.insert(0, str(HERE))
+sys.path[:0] = [str(HERE), str(HERE.parent)]
 import schedules  # noqa: E402
 from cluster import CACHEW  # noqa: E402
+from deadlines import HANG_S  # noqa: E402
 from play import Player  # noqa: E402
 
 TRIES = 3  # at a schedule, until enough of its faults took place
@@ -33,7 +34,7 @@ TRIES = 3  # at a schedule, until enough of its faults took place
 
 def crash_points(command):
     """The named points of a test build; none in another."""
-    ran = subprocess.run([command, "doctor", "--crash-points", "--json"], check=False, capture_output=True, text=True, timeout=60)
+    ran = subprocess.run([command, "doctor", "--crash-points", "--json"], check=False, capture_output=True, text=True, timeout=HANG_S)
     if ran.returncode != 0:
         return []
     return [p for p in json.loads(ran.stdout.splitlines()[-1])["crash_points"] if p["role"] in schedules.PROCESS_KINDS]
@@ -45,7 +46,7 @@ def make_data(directory):
 
 
 def play(plan, command, keep):
-    """Again, if the job was over before enough had happened to it: on another day it takes longer."""
+    """Again, if too little happened to it: a point may not be passed so often on another day."""
     for _ in range(TRIES):
         work = Path(tempfile.mkdtemp(prefix="cachew-soak-"))
         try:

@@ -8,7 +8,8 @@ import time
 
 import pytest
 import raw_peer
-from cluster import CACHEW, END_S, SLOWER
+from cluster import CACHEW
+from deadlines import HANG_S, SILENCE_S
 from raw_peer import CLIENT, FAILURE, GET, OBSERVER, PING, QUERY, WORKER
 from short_jobs import look
 from workbench import BATCH, SHUFFLE, numbers, slow
@@ -74,7 +75,7 @@ class Crowd:
 
     def __enter__(self):
         self.thread.start()
-        assert self.full.wait(60 * SLOWER), f"{self.came} of {self.n} connections"
+        assert self.full.wait(HANG_S), f"{self.came} of {self.n} connections"
         return self
 
     def __exit__(self, *_):
@@ -102,6 +103,7 @@ def test_two_thousand_connections_where_a_thousand_fit(bench, many_descriptors, 
     limited.write_text(f'#!/bin/sh\nulimit -n {DESCRIPTORS}\nexec "{CACHEW}" "$@"\n')
     limited.chmod(0o755)
     bench.cluster.command = str(limited)
+    bench.cluster.env["CACHEW_SILENCE_S"] = str(SILENCE_S)  # who has greeted and is silent makes room by that
     bench.cluster.start(2)
     before = bench.ranks(JOB, job="before", words=["--transport", "tcp"])[0]
     bench.cluster.wait_lines(before, 3)
@@ -124,9 +126,9 @@ def test_who_asks_and_never_reads_is_cut_off(bench, role, kind, asked):
     before = look(daemon.pid)["bytes"]
     # A Get of a stream that is not there, for one batch: it is answered at once.
     questions = raw_peer.frame(raw_peer.envelope(asked, raw_peer.number(5, 1) if asked == GET else b"", request=5)) * 2000
-    with raw_peer.connect(address_of(bench, role), END_S) as s:
+    with raw_peer.connect(address_of(bench, role), HANG_S) as s:
         s.sendall(raw_peer.hello(kind))
-        deadline = time.monotonic() + END_S
+        deadline = time.monotonic() + HANG_S
         with pytest.raises(ConnectionError):
             while time.monotonic() < deadline:
                 s.sendall(questions)

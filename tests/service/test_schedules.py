@@ -13,7 +13,8 @@ HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE))
 import schedules  # noqa: E402
 import soak  # noqa: E402
-from cluster import CACHEW, END_S, Process  # noqa: E402
+from cluster import CACHEW, Process  # noqa: E402
+from deadlines import HANG_S  # noqa: E402
 
 # Quick ones that have, all together, every pipeline, order and transport, 1 to 6 workers and 1 to 4 ranks, and all kinds of faults and phases.
 SEEDS = [1, 5, 7, 13, 16, 17, 22, 31, 34, 43, 44, 45, 49, 50, 56, 144]
@@ -37,7 +38,8 @@ def play(plan, tmp_path, how):
 @pytest.mark.parametrize("seed", SEEDS)
 def test_a_random_schedule(seed, records, points, tmp_path):
     result = play(schedules.make(seed, records, points), tmp_path, f"--only {seed}")
-    assert len(result["faults"]) >= schedules.MIN_FAULTS
+    if result["exact"]:  # its clients are held until the faults of its instants have happened; what is lost shortens a job
+        assert len(result["faults"]) >= schedules.MIN_FAULTS
 
 
 def test_random_schedules_have_all_that_there_is(points):
@@ -64,6 +66,6 @@ def test_a_schedule_that_failed(name, records, tmp_path):
 def test_a_process_that_ends_while_it_is_looked_at_has_not_stopped(bench):
     """That it has ended is not known before it is asked for."""
     process = Process(bench.cluster, "ends", ["--version"])
-    assert select.select([process.pidfd], [], [], END_S)[0]
+    assert select.select([process.pidfd], [], [], HANG_S)[0]
     assert not process.has_stopped()
     assert process.code == 0

@@ -3,12 +3,12 @@
 CACHEW names the command (default build/cachew). Schedules of random faults are in test_schedules.py."""
 
 import json
-import time
 from pathlib import Path
 
 import oracle
 import pytest
-from workbench import BATCH, FILTER, PIPELINES, SHUFFLE, SLOW, Bench, numbers, slow
+from deadlines import HANG_S
+from workbench import BATCH, FILTER, PIPELINES, SHUFFLE, SLOW, Bench, numbers, slow, until_said, with_more_time
 
 
 # ---- without faults ----
@@ -59,7 +59,7 @@ def test_a_slow_rank_stops_no_other_job(bench):
     """One client is stopped while it has batches; the other job runs to its end."""
     chain, other = numbers(4000, SHUFFLE, BATCH), numbers(900, FILTER, SHUFFLE, BATCH)
     bench.cluster.start(1)
-    slow_one = bench.ranks(chain, job="slow")[0]
+    slow_one = bench.ranks(chain, job="slow", held=3)[0]
     bench.cluster.wait_lines(slow_one, 3)
     slow_one.process.stop()
     quick = bench.ranks(other, job="quick")[0]
@@ -81,7 +81,7 @@ def test_a_record_that_fails_ends_the_run_as_it_does_locally(bench):
 
 def test_a_worker_is_killed_on_the_way(bench):
     bench.cluster.start(3)
-    r = bench.ranks(SLOW)[0]
+    r = bench.ranks(SLOW, held=20)[0]
     bench.cluster.wait_lines(r, 20)
     bench.cluster.workers["w0"].kill9()
     r.finish()
@@ -90,7 +90,7 @@ def test_a_worker_is_killed_on_the_way(bench):
 
 def test_the_only_worker_is_killed_and_another_comes(bench):
     bench.cluster.start(1)
-    r = bench.ranks(SLOW)[0]
+    r = bench.ranks(SLOW, held=20)[0]
     bench.cluster.wait_lines(r, 20)
     bench.cluster.workers["w0"].kill9()
     bench.cluster.start_worker("w1")
@@ -101,22 +101,25 @@ def test_the_only_worker_is_killed_and_another_comes(bench):
 def test_a_worker_joins_late(bench):
     """The client is there before any worker, and the second worker gets work."""
     bench.cluster.start_dispatcher()
-    r = bench.ranks(SLOW)[0]
+    chain = numbers(24000, FILTER, SHUFFLE, BATCH)  # far more than a worker has before anybody takes it
+    r = bench.ranks(chain, held=10)[0]
     bench.cluster.until("jobs", lambda jobs: len(jobs) == 1, "the job")
     bench.cluster.start_worker("w0")
     bench.cluster.wait_lines(r, 10)
     late = bench.cluster.start_worker("w1")
-    bench.cluster.until("workers", lambda ws: any(w["id"] == late.ready["id"] and w["batches"] > 0 for w in ws), "batches from the late worker")
+    bench.cluster.until("workers", lambda ws: any(w["id"] == late.ready["id"] and w["leases"] > 0 for w in ws), "leases of the late worker")
     r.finish()
-    bench.judge(SLOW, (1, None, [r]))
+    bench.cluster.until("workers", lambda ws: any(w["id"] == late.ready["id"] and w["batches"] > 0 for w in ws), "a heartbeat behind the late worker's batches")
+    bench.judge(chain, (1, None, [r]))
 
 
 def test_a_worker_is_drained(bench):
     bench.cluster.start(2)
-    r = bench.ranks(SLOW)[0]
+    r = bench.ranks(SLOW, held=20)[0]
     bench.cluster.wait_lines(r, 20)
     number = bench.cluster.workers["w0"].ready["id"]
     assert bench.cluster.ask("workers", "--drain", number)[0] == 0
+    r.go()  # what it has is still fetched
     bench.cluster.until("workers", lambda ws: all(w["leases"] == 0 for w in ws if w["id"] == number), "a worker without leases")
     bench.cluster.workers["w0"].terminate()
     assert bench.cluster.workers["w0"].wait() == 0
@@ -126,26 +129,27 @@ def test_a_worker_is_drained(bench):
 
 def test_sigterm_drains_a_worker(bench):
     bench.cluster.start(2)
-    r = bench.ranks(SLOW)[0]
+    r = bench.ranks(SLOW, held=20)[0]
     bench.cluster.wait_lines(r, 20)
     bench.cluster.workers["w0"].terminate()
+    r.go()
     assert bench.cluster.workers["w0"].wait() == 0
     r.finish()
     bench.judge(SLOW, (1, None, [r]))
     assert bench.cluster.drain() == []
 
 
-def test_a_worker_is_stopped_for_longer_than_the_timeout(bench):
+def test_a_worker_is_stopped_for_longer_than_the_timeout(impatient):
     """What it had goes to the other; when it goes on, nobody takes what it still says."""
-    bench.cluster.start(2)
-    r = bench.ranks(SLOW, words=["--transport", "tcp"])[0]
-    bench.cluster.wait_lines(r, 10)
-    stopped = bench.cluster.workers["w0"]
+    impatient.cluster.start(2)
+    r = impatient.ranks(SLOW, words=["--transport", "tcp"], held=10)[0]
+    impatient.cluster.wait_lines(r, 10)
+    stopped = impatient.cluster.workers["w0"]
     stopped.stop()
     r.finish()
     stopped.cont()
-    bench.judge(SLOW, (1, None, [r]))
-    bench.cluster.until("workers", lambda ws: any(w["pid"] == stopped.pid and w["state"] == "ready" for w in ws), "the worker to come back")
+    impatient.judge(SLOW, (1, None, [r]))
+    impatient.cluster.until("workers", lambda ws: any(w["pid"] == stopped.pid and w["state"] == "ready" for w in ws), "the worker to come back")
 
 
 @pytest.mark.parametrize("transport", ["shm", "tcp"])
@@ -155,10 +159,11 @@ def test_batches_of_a_worker_that_loses_the_dispatcher_stay_what_they_are(tmp_pa
     try:
         chain = numbers(3000, slow(300), SHUFFLE, BATCH)
         bench.cluster.start(2)
-        r = bench.ranks(chain, words=["--transport", transport], state_every=0)[0]
+        r = bench.ranks(chain, words=["--transport", transport], state_every=0, held=10)[0]
         for n in range(10, 200, 10):
             bench.cluster.wait_lines(r, n)
             bench.cluster.links[f"w{n // 10 % 2}-dispatcher"].drop()
+            r.hold(n + 10)
         r.finish()
         bench.judge(chain, (1, None, [r]))
     finally:
@@ -171,7 +176,7 @@ def test_batches_of_a_worker_that_loses_the_dispatcher_stay_what_they_are(tmp_pa
 def test_the_dispatcher_is_killed_and_restarted(bench, state_dir):
     """Without a journal too: clients and workers know the rest. Its workers get other numbers then."""
     bench.cluster.start(3, state_dir=state_dir)
-    ranks = bench.ranks(SLOW, world=2)
+    ranks = bench.ranks(SLOW, world=2, held=10)
     bench.cluster.wait_lines(ranks[0], 10)
     bench.cluster.dispatcher.kill9()
     bench.cluster.start_dispatcher(state_dir=state_dir)
@@ -182,7 +187,7 @@ def test_the_dispatcher_is_killed_and_restarted(bench, state_dir):
 
 def test_jobs_are_known_after_a_restart(bench):
     bench.cluster.start(1)
-    r = bench.ranks(SLOW)[0]
+    r = bench.ranks(SLOW, held=5)[0]
     bench.cluster.wait_lines(r, 5)
     r.process.kill9()
     bench.cluster.dispatcher.kill9()
@@ -197,7 +202,7 @@ def test_a_dispatcher_that_knows_nothing_is_told_what_workers_gave(bench):
     """What the worker holds is finished for the most part, and was acknowledged: the next dispatcher, which the clients reach first, has no other way to learn of it."""
     chain = numbers(9000, FILTER, SHUFFLE, {"op": "batch", "size": 2})
     bench.cluster.start(1, state_dir=False)
-    ranks = bench.ranks(chain, world=2)
+    ranks = bench.ranks(chain, world=2, held=10)
     for r in ranks:
         bench.cluster.wait_lines(r, 10)
     bench.cluster.workers["w0"].stop()
@@ -216,10 +221,12 @@ def test_what_was_asked_for_is_not_asked_for_twice(tmp_path):
     try:
         chain = numbers(600, slow(2000), SHUFFLE, FILTER, {"op": "take", "count": 380}, BATCH)
         bench.cluster.start(1)
-        ranks = bench.ranks(chain, world=4, words=["--transport", "shm"], with_state=False)
+        ranks = bench.ranks(chain, world=4, words=["--transport", "shm"], with_state=False, held=2)
         for n in (2, 4, 6):
             bench.cluster.wait_lines(ranks[0], n)
             bench.cluster.links["w0-dispatcher"].drop()
+            for r in ranks:
+                r.hold(n + 2)
         for r in ranks:
             r.finish()
         local = bench.judge(chain, (4, None, ranks))
@@ -235,7 +242,7 @@ def test_what_was_asked_for_is_not_asked_for_twice(tmp_path):
 @pytest.mark.parametrize("with_state", [True, False])
 def test_a_client_is_killed_and_started_again(bench, with_state):
     bench.cluster.start(2)
-    ranks = bench.ranks(SLOW, world=2, with_state=with_state, state_every=3)
+    ranks = bench.ranks(SLOW, world=2, with_state=with_state, state_every=3, held=10)
     bench.cluster.wait_lines(ranks[1], 10)
     ranks[1].process.kill9()
     ranks[1].start()
@@ -248,12 +255,14 @@ def test_a_client_is_killed_and_started_again(bench, with_state):
 def test_ranks_roll_back_one_after_the_other(bench, world, tmp_path):
     """They go on from an older state, while one is still there and goes on from the newer one, until it is started again too."""
     bench.cluster.start(2)
-    ranks = bench.ranks(SLOW, world=world)
+    ranks = bench.ranks(SLOW, world=world, held=5)
     for r in ranks:
         bench.cluster.wait_lines(r, 5)
     old = tmp_path / "old.state"
     at = min((oracle.read_state(r.state), str(r.state)) for r in ranks)
     old.write_bytes(Path(at[1]).read_bytes())
+    for r in ranks:
+        r.hold(15)
     for r in ranks:
         bench.cluster.wait_lines(r, 15)
     for r in ranks[1:]:
@@ -261,11 +270,13 @@ def test_ranks_roll_back_one_after_the_other(bench, world, tmp_path):
     lines = ranks[0].lines()
     for r in [*ranks[1:], ranks[0]]:
         if r is ranks[0]:
+            r.hold(lines + 3)
             bench.cluster.wait_lines(r, lines + 3)
             r.process.kill9()
         r.state.write_bytes(old.read_bytes())
+        r.held = r.lines() + 3
         r.start()
-        bench.cluster.wait(lambda r=r: r.runs[-1].lines() > 0, f"{r.name} to go on from its older state", 20)
+        bench.cluster.wait(lambda r=r: r.runs[-1].lines() > 0, f"{r.name} to go on from its older state", HANG_S)
     for r in ranks:
         r.finish()
     bench.judge(SLOW, (world, None, ranks))
@@ -275,13 +286,21 @@ def test_a_rank_that_is_missing_is_named(bench):
     bench.cluster.start(1)
     chain = numbers(6000, SHUFFLE, BATCH)
     path = bench.pipeline(chain)
-    ranks = [bench.cluster.rank(path, "job", rank=rank, world_size=3, words=["--wait", "4"]).start() for rank in (0, 2)]
-    for r in ranks:
-        error = r.finish(code=4)["error"]
-        assert error["kind"] == "deadline" and "rank 1 of 3 is behind, at split 0 of epoch 0, and not attached" in error["message"]
+    ranks = [bench.cluster.rank(path, "job", rank=rank, world_size=3) for rank in (0, 2)]
+
+    def attempt(wait_s):
+        for r in ranks:
+            r.words = ["--wait", wait_s]
+            r.start()
+        for error in [r.finish(code=4)["error"] for r in ranks]:
+            assert error["kind"] == "deadline" and "rank 1 of 3 is behind, at split 0 of epoch 0, and not attached" in error["message"]
+    with_more_time(attempt, 4)
     jobs = bench.cluster.until("jobs", lambda jobs: jobs[0]["state"] == "unattended", "the job to be without clients")
     assert [rank["rank"] for rank in jobs[0]["ranks"]] == [0, 2]
-    ranks = [r.start() for r in ranks] + [bench.cluster.rank(path, "job", rank=1, world_size=3).start()]
+    for r in ranks:
+        r.words = []
+        r.start()
+    ranks.append(bench.cluster.rank(path, "job", rank=1, world_size=3).start())
     for r in ranks:
         r.finish()
     bench.judge(chain, (3, None, [ranks[0], ranks[2], ranks[1]]))
@@ -290,7 +309,7 @@ def test_a_rank_that_is_missing_is_named(bench):
 def test_states_of_different_rounds_are_refused(bench, tmp_path):
     """Each rank would take what is another's."""
     bench.cluster.start(1)
-    ranks = bench.ranks(SLOW, world=2)
+    ranks = bench.ranks(SLOW, world=2, held=6)
     bench.cluster.wait_lines(ranks[0], 6)
     state = json.loads(ranks[1].state.read_text()) if ranks[1].state.exists() else json.loads(ranks[0].state.read_text())
     ranks[1].process.kill9()
@@ -301,26 +320,28 @@ def test_states_of_different_rounds_are_refused(bench, tmp_path):
     assert error["kind"] == "service" and "the first batch of a round" in error["message"]
 
 
-def test_a_client_ends_though_a_worker_is_stopped(bench):
+def test_a_client_ends_though_a_worker_is_stopped(impatient):
     """Over a Unix socket a stopped worker is waited for, but not by who has nothing to do with it any more."""
-    bench.cluster.start(2)
-    r = bench.ranks(SLOW, words=["--transport", "unix"])[0]
-    bench.cluster.wait_lines(r, 10)
-    bench.cluster.workers["w0"].stop()
+    impatient.cluster.start(2)
+    r = impatient.ranks(SLOW, words=["--transport", "unix"], held=10)[0]
+    impatient.cluster.wait_lines(r, 10)
+    impatient.cluster.workers["w0"].stop()
     r.finish()
-    bench.cluster.workers["w0"].cont()
-    bench.judge(SLOW, (1, None, [r]))
+    impatient.cluster.workers["w0"].cont()
+    impatient.judge(SLOW, (1, None, [r]))
 
 
+@pytest.mark.large
 def test_nothing_is_said_before_an_attachment_is_answered(bench):
     """The only worker stands still, so that a dispatcher without a journal can't answer: the client waits, and is not cut off for what it says meanwhile."""
     bench.cluster.start(1, state_dir=False)
-    r = bench.ranks(SLOW)[0]
+    r = bench.ranks(SLOW, held=10)[0]
     bench.cluster.wait_lines(r, 10)
     bench.cluster.workers["w0"].stop()
     bench.cluster.dispatcher.kill9()
     bench.cluster.start_dispatcher(state_dir=False)
-    time.sleep(2.5)
+    r.go()
+    until_said(r.process, "job job waits for ")  # after 5 s, in which it could have said something
     assert "before Attached" not in bench.cluster.dispatcher.err_path.read_text()
     bench.cluster.workers["w0"].cont()
     r.finish()
@@ -350,6 +371,7 @@ def test_a_job_sees_the_files_as_they_are_when_it_begins(bench, how):
         bench.judge(chain, (1, None, [r]))
 
 
+@pytest.mark.large
 @pytest.mark.parametrize("transport", ["shm", "tcp"])
 def test_the_largest_batches(bench, transport):
     """The ids of a batch of 2^20 elements are 32 MiB."""
@@ -363,7 +385,7 @@ def test_the_largest_batches(bench, transport):
 @pytest.mark.parametrize("worlds", [(2, 3), (3, 1)])
 def test_clients_go_on_in_another_world(bench, worlds, tmp_path):
     bench.cluster.start(2)
-    ranks = bench.ranks(SLOW, world=worlds[0])
+    ranks = bench.ranks(SLOW, world=worlds[0], held=8)
     for r in ranks:
         bench.cluster.wait_lines(r, 8)
     for r in ranks:
@@ -377,7 +399,7 @@ def test_clients_go_on_in_another_world(bench, worlds, tmp_path):
 
 def test_sigterm_ends_a_client_with_its_state(bench):
     bench.cluster.start(2)
-    r = bench.ranks(SLOW, state_every=0)[0]
+    r = bench.ranks(SLOW, state_every=0, held=10)[0]
     bench.cluster.wait_lines(r, 10)
     r.process.terminate()
     assert r.process.wait() == 143
@@ -386,22 +408,22 @@ def test_sigterm_ends_a_client_with_its_state(bench):
 
 
 def test_a_job_s_name_with_other_options_is_refused(bench):
-    long = numbers(60000, *SLOW[1:])  # each refusal may take a second: whether the job's clients are gone is found out first
+    """Each refusal may take a second: whether the job's clients are gone is found out first."""
     bench.cluster.start(1)
-    r = bench.ranks(long)[0]
+    r = bench.ranks(SLOW, held=3)[0]
     bench.cluster.wait_lines(r, 3)
     for words, what in ((["--seed", "9"], "seed"), (["--epochs", "3"], "epochs"), (["--order", "any"], "order"), (["--set", "4.size=7"], "pipeline")):
-        error = bench.ranks(long, words=words, with_state=False)[0].finish(code=3)["error"]
+        error = bench.ranks(SLOW, words=words, with_state=False)[0].finish(code=3, alone=True)["error"]
         assert error["kind"] == "service" and "job" in error["message"] and what in error["message"], error
-    error = bench.ranks(long, world=2, with_state=False)[1].finish(code=3)["error"]
+    error = bench.ranks(SLOW, world=2, with_state=False)[1].finish(code=3, alone=True)["error"]
     assert "world_size" in error["message"]
     r.process.kill9()
 
 
 def test_a_cancelled_job_ends_with_a_reason(bench):
-    bench.cluster.start(1)
     """And with a state: it may be run again."""
-    r = bench.ranks(SLOW, state_every=0)[0]
+    bench.cluster.start(1)
+    r = bench.ranks(SLOW, state_every=0, held=3)[0]
     bench.cluster.wait_lines(r, 3)
     assert bench.cluster.ask("jobs", "--cancel", "job")[0] == 0
     error = r.finish(code=3)["error"]
@@ -412,7 +434,7 @@ def test_a_cancelled_job_ends_with_a_reason(bench):
 
 def test_a_paused_job_goes_on(bench):
     bench.cluster.start(1)
-    r = bench.ranks(SLOW)[0]
+    r = bench.ranks(SLOW, held=3)[0]
     bench.cluster.wait_lines(r, 3)
     assert bench.cluster.ask("jobs", "--pause", "job")[0] == 0
     bench.cluster.until("jobs", lambda jobs: jobs[0]["state"] == "paused", "the job to be paused")

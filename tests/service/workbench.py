@@ -1,9 +1,13 @@
 """A cluster, a pipeline and what it gives locally: what tests of the service share."""
 
 import json
+import os
+import select
+import socket
 
 import oracle
-from cluster import CACHEW, Cluster, local_run
+from cluster import CACHEW, Cluster, Deadline, Growth, local_run
+from deadlines import HANG_S
 
 SHUFFLE, BATCH = {"op": "shuffle"}, {"op": "batch", "size": 8}
 FILTER = {"op": "filter", "where": "value % 3 != 0"}
@@ -15,6 +19,50 @@ def numbers(n, *ops):
 
 def slow(us):
     return {"op": "delay", "us": us}
+
+
+def hangs(where):
+    """An operator that never comes to an end for these elements. In comparisons it is left out."""
+    return {"op": "fail", "where": where, "kind": "hang"}
+
+
+def is_held_up(op):
+    return op["op"] == "delay" or op.get("kind") == "hang"
+
+
+def until_said(process, text):
+    """Until a process has said this on stderr."""
+    growth, deadline = Growth(process.err_path.parent), Deadline(HANG_S)
+    try:
+        while text not in process.said(100000):
+            assert process.running or text in process.said(100000), f"{process.name} ended with {process.code}: {process.said()}"
+            select.select([growth.fd], [], [], min(deadline.left(f"{process.name} to say {text!r}; it said {process.said()}"), 1))
+            growth.seen()
+    finally:
+        growth.close()
+
+
+LONGEST_ATTEMPT_S = 450
+
+
+def with_more_time(attempt, first_s=1):
+    """Runs attempt(deadline_s), a test of a deadline. On a slow machine the deadline may pass before the test is ready
+    for it: after a failure the deadline is four times as long, up to LONGEST_ATTEMPT_S."""
+    wait_s = first_s
+    while True:
+        try:
+            return attempt(wait_s)
+        except AssertionError:
+            if wait_s * 4 > LONGEST_ATTEMPT_S:
+                raise
+        wait_s *= 4
+
+
+def free_address():
+    """Of this machine, where nobody else listens: not 127.0.0.1, of which others take any port."""
+    pid = os.getpid()
+    with socket.create_server((f"127.{1 + pid // 250 % 250}.{1 + pid % 250}.1", 0)) as free:
+        return "%s:%d" % free.getsockname()
 
 
 class Bench:
@@ -31,15 +79,15 @@ class Bench:
         return path
 
     def local(self, chain, *words, **beside):
-        """Without its delays: they change nothing."""
+        """Without what only holds it up: that changes nothing."""
         self.locals += 1
         path = self.cluster.directory / f"local{self.locals}.json"
-        path.write_text(json.dumps({"cachew": 1, "pipeline": [op for op in chain if op["op"] != "delay"], **beside}))
+        path.write_text(json.dumps({"cachew": 1, "pipeline": [op for op in chain if not is_held_up(op)], **beside}))
         return local_run(CACHEW, path, self.tmp_path / f"local{self.locals}", words)[0]
 
     def ranks(self, chain, world=1, job="job", words=(), **options):
         path = self.pipeline(chain)
-        return [self.cluster.rank(path, job, rank=rank, world_size=world, words=["--wait", "30", *words], **options).start() for rank in range(world)]
+        return [self.cluster.rank(path, job, rank=rank, world_size=world, words=words, **options).start() for rank in range(world)]
 
     def judge_set(self, chain, ranks, guarantee="exactly-once", words=(), dropped=0):
         """In order any: which elements came, and what is in them, if the ranks dumped them."""

@@ -16,6 +16,7 @@ HERE = Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE), str(HERE.parent)]
 import naive  # noqa: E402
 import workloads  # noqa: E402
+from deadlines import HANG_S  # noqa: E402
 from example_data import CACHEW  # noqa: E402
 
 TABLE = {"workload": 1, "seed": 7, "epochs": 3, "batches_per_epoch": 100, "client_step_s": 0.5, "objective": "time", "price_per_h": {"client": 5, "worker": 0.4},
@@ -29,7 +30,9 @@ JOB = {"batches_per_epoch": 100, "model": {"stages": [{"name": "decode", "cpu_s"
 def run(folder, workload, *options):
     path = folder / "workload.json"
     path.write_text(workload if isinstance(workload, str) else json.dumps(workload))
-    return subprocess.run([CACHEW, "simulate", path, *options], capture_output=True, text=True, timeout=120)
+    return subprocess.run(
+        [CACHEW, "simulate", path, *options], capture_output=True, text=True, timeout=HANG_S
+    )
 
 
 def simulate(folder, workload, policy="auto", *options):
@@ -379,6 +382,7 @@ def test_errors_name_the_field(tmp_path, change, attribute, expected):
     assert expected in error["message"], error
 
 
+@pytest.mark.large(keep=0)
 @pytest.mark.parametrize(("change", "attribute", "expected"), [
     ({"epochs": 1000000, "max_workers": 100}, "epochs", "less"),
     ({"failures": {"mtbf_s": 0.001}, "batches_per_epoch": 1e9}, "failures.mtbf_s", "more"),
@@ -392,6 +396,7 @@ def test_a_workload_that_would_take_minutes_is_refused(tmp_path, change, attribu
     assert (done.returncode, error["kind"], error["attribute"], error["expected"]) == (2, "pipeline", attribute, expected)
 
 
+@pytest.mark.large
 def test_a_workload_that_would_take_minutes_names_its_file(tmp_path):
     """It named the field alone."""
     done = run(tmp_path, {**TABLE, "failures": {"mtbf_s": 0.001}, "batches_per_epoch": 1e9})
@@ -419,7 +424,9 @@ def test_other_errors(tmp_path):
     assert run(tmp_path, "").returncode == 2
     done = run(tmp_path, TABLE, "--policy", "hpaa")
     assert done.returncode == 2 and "did you mean hpa" in done.stderr
-    done = subprocess.run([CACHEW, "simulate", tmp_path / "absent.json"], capture_output=True, text=True, timeout=60)
+    done = subprocess.run(
+        [CACHEW, "simulate", tmp_path / "absent.json"], capture_output=True, text=True, timeout=HANG_S
+    )
     assert done.returncode == 2 and "absent.json" in done.stderr
 
 
@@ -427,8 +434,14 @@ def test_other_errors(tmp_path):
 def test_what_is_suggested_for_a_policy_is_one(tmp_path, policy):
     """It was `fixed:`, which needs a number that nothing told the range of."""
     for words in (["simulate", tmp_path / "absent.json"], ["dispatcher"]):
-        done = subprocess.run([CACHEW, *words, "--policy", policy], capture_output=True, text=True, timeout=60)
-        assert done.returncode == 2 and "fixed:N (N from 1 to 1000000)" in done.stderr and "did you mean" not in done.stderr
+        done = subprocess.run(
+            [CACHEW, *words, "--policy", policy], capture_output=True, text=True, timeout=HANG_S
+        )
+        assert (
+            done.returncode == 2
+            and "fixed:N (N from 1 to 1000000)" in done.stderr
+            and "did you mean" not in done.stderr
+        )
 
 
 def test_a_picture_that_cannot_be_written_is_an_argument_that_is_wrong(tmp_path):
@@ -445,6 +458,7 @@ EXTREME_STAGES = {"cpu_s": [0, 1e-15, 1e15], "size_factor": [0, 1e6], "keep": [1
 EXTREME_MODEL = {"source_bytes_per_s": [1e-15, 1e15], "source_batch_bytes": [0, 1e15]}
 
 
+@pytest.mark.large
 def test_numbers_at_their_bounds_give_a_result_or_name_the_field(tmp_path):
     """They gave "out of memory", where numbers that are none came of them."""
     for seed in range(40):
@@ -606,6 +620,7 @@ def test_close_to_the_oracle(tmp_path, kind):
     assert max(decisions)[0] <= 3, max(decisions)
 
 
+@pytest.mark.large
 def test_close_to_the_oracle_on_workloads_that_nobody_saw(tmp_path):
     """Of random workloads some can't be won: these are few. bench/policies.py prints the distribution."""
     regrets, decisions = judge(tmp_path, {seed: workloads.random_workload(seed) for seed in range(9000, 9080)})
@@ -614,6 +629,7 @@ def test_close_to_the_oracle_on_workloads_that_nobody_saw(tmp_path):
     assert sum(n <= 3 for n, _ in decisions) >= 74, sorted(decisions)[-8:]
 
 
+@pytest.mark.large
 def test_close_to_the_oracle_on_jobs_of_every_length(tmp_path):
     """As above. Where a job is over a few seconds after the first report nobody can win, so these don't count."""
     regrets, decisions = judge(tmp_path, {seed: workloads.random_job(seed) for seed in range(9000, 9080)})
@@ -622,6 +638,7 @@ def test_close_to_the_oracle_on_jobs_of_every_length(tmp_path):
     assert sum(n <= 3 for n, _ in decisions) >= 78, sorted(decisions)[-8:]
 
 
+@pytest.mark.large
 def test_close_to_the_oracle_on_tables_with_gaps_knees_and_steps_back(tmp_path):
     """What lies in a gap nobody can know from a few counts, so more of these can't be won: docs/policies.md has what they cost."""
     regrets, decisions = judge(tmp_path, {seed: workloads.random_curve(seed) for seed in range(9000, 9100)})
@@ -630,6 +647,7 @@ def test_close_to_the_oracle_on_tables_with_gaps_knees_and_steps_back(tmp_path):
     assert sum(n <= 3 for n, _ in decisions) >= 97, sorted(decisions)[-8:]
 
 
+@pytest.mark.large
 def test_close_to_the_oracle_with_several_pools(tmp_path):
     regrets, decisions = judge(tmp_path, {seed: workloads.random_pools(seed) for seed in range(9000, 9060)})
     assert median(r for r, _ in regrets) < 0.05

@@ -34,7 +34,7 @@ static inline struct cachew_batch *one_batch(struct cachew_iterator *it)
 {
     struct cachew_batch *b;
     struct cachew_error *err = NULL;
-    if (cachew_iterator_next(it, 60, &b, &err) != 0)
+    if (cachew_iterator_next(it, -1, &b, &err) != 0)
         fail_msg("%s", err ? cachew_error_message(err) : "no batch");
     return b;
 }

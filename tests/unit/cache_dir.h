@@ -5,6 +5,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/cost_clock.h"
 #include "cache/admin.h"
 #include "cache/internal.h"
 #include "data/budget.h"
@@ -17,6 +18,7 @@ static inline int make_dir(void **state)
     (void)state;
     char name[] = "/tmp/cachew-test-XXXXXX";
     dir = strdup(mkdtemp(name));
+    cw_cost_model("modelled"); /* storage is waited for, however slow it is */
     return 0;
 }
 
@@ -26,6 +28,7 @@ static inline int remove_dir(void **state)
     struct cw_cache_list l;
     struct cw_error err = {0};
     char lock[64];
+    cw_cost_model(NULL);
     assert_int_equal(cw_cache_list(dir, NULL, &l, &err), 0);
     for (size_t i = 0; i < l.n; i++)
         assert_int_equal(cw_cache_remove(dir, &l.sets[i], &err), 0);

@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define WAIT_S 60 /* for a batch */
+#define WAIT_S 3600 /* for a batch: only a hang takes so long */
 
 struct job {
     char name[256], pipeline[1024];
@@ -46,6 +46,7 @@ static void run(const char *service, const char *transport, const struct job *j)
     o.transport = transport;
     o.job = j->name;
     o.seed = j->seed;
+    o.open_timeout_s = WAIT_S;
     int r = cachew_pipeline_load(j->pipeline, &p, &err);
     if (r == 0)
         r = cachew_iterator_open(p, &o, &it, &err);

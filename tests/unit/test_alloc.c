@@ -167,7 +167,7 @@ static int whole_run(const json_t *root, unsigned threads, unsigned world, bool 
         r = cw_local_open(&l, temp_path("index"), 1, err);
     if (r >= 0)
         r = cw_iterator_new(l.sequence, &o, NULL, &l.iterator, err);
-    while (r >= 0 && (r = cw_iterator_next(l.iterator, UINT64_C(3000000000), &b, err)) == 0) {
+    while (r >= 0 && (r = cw_iterator_next(l.iterator, UINT64_C(900000000000), &b, err)) == 0) {
         if (!(b->flags & CW_RECORD_PADDING))
             out->digest = cw_hash128_add(out->digest, cw_batch_hash(b));
         out->batches++;

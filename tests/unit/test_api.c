@@ -46,7 +46,7 @@ static uint64_t pull(struct cachew_iterator *it, uint64_t n, struct cachew_hash 
     struct cachew_batch *b;
     uint64_t i = 0;
     for (; i < n; i++) {
-        int r = cachew_iterator_next(it, 60, &b, NULL);
+        int r = cachew_iterator_next(it, -1, &b, NULL);
         if (r == 1)
             break;
         assert_int_equal(r, 0);
@@ -253,8 +253,8 @@ static void an_empty_epoch_ends_it(void **state)
     o.epochs = INT64_MAX;
     struct cachew_iterator *it = open_iterator(p, &o);
     struct cachew_batch *b;
-    assert_int_equal(cachew_iterator_next(it, 60, &b, NULL), 1);
-    assert_int_equal(cachew_iterator_next(it, 60, &b, NULL), 1);
+    assert_int_equal(cachew_iterator_next(it, -1, &b, NULL), 1);
+    assert_int_equal(cachew_iterator_next(it, -1, &b, NULL), 1);
     cachew_iterator_free(it);
     cachew_pipeline_free(p);
 }
@@ -467,9 +467,9 @@ static void holds_many(void **state)
     o.threads = 2;
     struct cachew_iterator *it = open_iterator(p, &o);
     for (int i = 0; i < 100; i++)
-        assert_int_equal(cachew_iterator_next(it, 60, &held[i], NULL), 0);
+        assert_int_equal(cachew_iterator_next(it, -1, &held[i], NULL), 0);
     struct cachew_batch *none;
-    assert_int_equal(cachew_iterator_next(it, 60, &none, NULL), 1);
+    assert_int_equal(cachew_iterator_next(it, -1, &none, NULL), 1);
     assert_int_equal(cachew_iterator_held(it), 100);
     char *profile = cachew_iterator_profile(it);
     assert_non_null(strstr(profile, "\"batches_held\":100"));
@@ -496,18 +496,34 @@ static void *interrupt(void *arg)
     return NULL;
 }
 
-/* A batch that takes 20 s is not waited for; what comes after the interrupt is as if nothing had been. */
+/* Returns an iterator whose first wait was interrupted, with the interrupt still on. A batch that is there already
+ * is handed out all the same: then another iterator is opened. */
+static struct cachew_iterator *open_interrupted(const struct cachew_pipeline *p, const struct cachew_options *o)
+{
+    for (;;) {
+        struct cachew_batch *b;
+        struct cachew_iterator *it = open_iterator(p, o);
+        cachew_iterator_interrupt(it, 1);
+        int r = cachew_iterator_next(it, -1, &b, NULL);
+        if (r == CACHEW_E_INTERRUPTED)
+            return it;
+        assert_int_equal(r, 0);
+        cachew_batch_release(b);
+        cachew_iterator_free(it);
+    }
+}
+
+/* An interrupt ends the wait for a batch that never comes; what comes after it is as if nothing had been. */
 static void interrupts(void **state)
 {
     (void)state;
-    struct cachew_pipeline *p = parse("{\"cachew\": 1, \"pipeline\": [{\"op\": \"range\", \"stop\": 200}, {\"op\": \"delay\", \"us\": 100000}, {\"op\": \"batch\", \"size\": 200}]}"),
+    struct cachew_pipeline *p = parse("{\"cachew\": 1, \"pipeline\": [{\"op\": \"range\", \"stop\": 200}, "
+                                      "{\"op\": \"fail\", \"kind\": \"hang\"}, {\"op\": \"batch\", \"size\": 200}]}"),
                            *q = parse("{\"cachew\": 1, \"pipeline\": [{\"op\": \"range\", \"stop\": 10}, {\"op\": \"delay\", \"us\": 20000}, {\"op\": \"batch\", \"size\": 10}]}");
     struct cachew_options o = CACHEW_OPTIONS_INIT;
     struct cachew_batch *b;
     struct cachew_error *err = NULL;
-    struct timespec begin, end;
     o.threads = 1;
-    clock_gettime(CLOCK_MONOTONIC, &begin);
     struct cachew_iterator *it = open_iterator(p, &o);
     pthread_t thread;
     assert_int_equal(pthread_create(&thread, NULL, interrupt, it), 0);
@@ -519,12 +535,8 @@ static void interrupts(void **state)
     assert_int_equal(cachew_iterator_next(it, 0.01, &b, &err), CACHEW_E_DEADLINE);
     cachew_error_free(err);
     cachew_iterator_free(it);
-    clock_gettime(CLOCK_MONOTONIC, &end);
-    assert_true(end.tv_sec - begin.tv_sec < 15);
 
-    it = open_iterator(q, &o);
-    cachew_iterator_interrupt(it, 1);
-    assert_int_equal(cachew_iterator_next(it, -1, &b, NULL), CACHEW_E_INTERRUPTED);
+    it = open_interrupted(q, &o);
     cachew_iterator_interrupt(it, 0);
     assert_int_equal(cachew_iterator_next(it, -1, &b, NULL), 0);
     assert_int_equal(cachew_batch_records(b), 10);
@@ -553,14 +565,14 @@ static void short_waits_lose_nothing(void **state)
     struct cachew_hash whole = digest(p, &o);
     o.memory = (uint64_t)2 << 20;
     unsigned deadlines = 0;
-    for (unsigned timeout_us = 1; timeout_us <= 100; timeout_us *= 10)
+    for (unsigned us = 1; us <= 100; us = us == 100 && deadlines == 0 ? 1 : us * 10)
         for (o.threads = 1; o.threads <= 3; o.threads++) {
             struct cachew_hash sum = {0, 0};
             struct cachew_iterator *it = open_iterator(p, &o);
             for (;;) {
                 struct cachew_batch *b;
                 struct cachew_error *err = NULL;
-                int r = cachew_iterator_next(it, timeout_us * 1e-6, &b, &err);
+                int r = cachew_iterator_next(it, us * 1e-6, &b, &err);
                 if (r == 1)
                     break;
                 if (r == CACHEW_E_DEADLINE) {
@@ -569,7 +581,7 @@ static void short_waits_lose_nothing(void **state)
                     continue;
                 }
                 if (r < 0)
-                    fail_msg("%u us, %u threads: %s", timeout_us, o.threads, cachew_error_message(err));
+                    fail_msg("%u us, %u threads: %s", us, o.threads, cachew_error_message(err));
                 sum = cachew_hash_add(sum, cachew_batch_hash(b));
                 cachew_batch_release(b);
             }
@@ -594,7 +606,7 @@ static void orders_and_guarantees(void **state)
     o.order = "any";
     for (o.rank = 0; o.rank < 3; o.rank++) {
         it = open_iterator(p, &o);
-        for (uint64_t n = 0; cachew_iterator_next(it, 60, &b, NULL) == 0; n++) {
+        for (uint64_t n = 0; cachew_iterator_next(it, -1, &b, NULL) == 0; n++) {
             const int64_t *values = cachew_batch_component(b, 0)->data;
             assert_int_equal(cachew_batch_g(b), o.rank + 3 * n);
             for (uint32_t i = 0; i < cachew_batch_records(b) && !(cachew_batch_flags(b) & CACHEW_PADDING); i++) {
@@ -632,18 +644,16 @@ static void padding_comes_after_short_waits(void **state)
     o.threads = 1;
     o.world_size = 30;
     o.rank = 29; /* 15 batches: it gets the last one */
-    struct cachew_iterator *it = open_iterator(p, &o);
-    cachew_iterator_interrupt(it, 1);
-    assert_int_equal(cachew_iterator_next(it, 60, &b, NULL), CACHEW_E_INTERRUPTED);
+    struct cachew_iterator *it = open_interrupted(p, &o);
     cachew_iterator_interrupt(it, 0);
-    int r, waits = 0;
+    int r;
     while ((r = cachew_iterator_next(it, 0.01, &b, NULL)) == CACHEW_E_DEADLINE)
-        assert_true(++waits < 1000);
+        ; /* the test's time-out ends it if waits get no further */
     assert_int_equal(r, 0);
     assert_true(cachew_batch_flags(b) & CACHEW_PADDING);
     assert_int_equal(((int64_t *)cachew_batch_component(b, 0)->data)[0], 56);
     cachew_batch_release(b);
-    assert_int_equal(cachew_iterator_next(it, 60, &b, NULL), 1);
+    assert_int_equal(cachew_iterator_next(it, -1, &b, NULL), 1);
     cachew_iterator_free(it);
     cachew_pipeline_free(p);
 }
@@ -669,12 +679,12 @@ static void a_batch_that_is_offered_moves_nothing(void **state)
         o.world_size = cases[i].world_size;
         struct cachew_iterator *it = open_iterator(p, &o);
         struct cachew_hash offered = {0, 0}, taken = digest(p, &o);
-        while (cachew_iterator_offer(it, 60, &b, NULL) == 0) {
+        while (cachew_iterator_offer(it, -1, &b, NULL) == 0) {
             char *before = cachew_iterator_state(it);
             o.state = before;
             struct cachew_iterator *resumed = open_iterator(p, &o);
             o.state = NULL;
-            assert_int_equal(cachew_iterator_next(resumed, 60, &again, NULL), 0);
+            assert_int_equal(cachew_iterator_next(resumed, -1, &again, NULL), 0);
             assert_int_equal(cachew_batch_g(again), cachew_batch_g(b));
             assert_int_equal(cachew_batch_hash(again).low, cachew_batch_hash(b).low);
             cachew_batch_release(again);
@@ -693,7 +703,7 @@ static void a_batch_that_is_offered_moves_nothing(void **state)
         assert_int_equal(offered.high, taken.high);
         cachew_iterator_free(it);
         it = open_iterator(p, &o); /* one that is offered when it ends */
-        assert_int_equal(cachew_iterator_offer(it, 60, &b, NULL), 0);
+        assert_int_equal(cachew_iterator_offer(it, -1, &b, NULL), 0);
         cachew_iterator_free(it);
         cachew_batch_release(b);
         cachew_pipeline_free(p);
@@ -711,10 +721,10 @@ static void records_that_fail(void **state)
     struct cachew_batch *b;
     uint64_t skipped = 0, replaced = 0;
     struct cachew_iterator *it = open_iterator(p, NULL);
-    assert_int_equal(cachew_iterator_next(it, 60, &b, &err), CACHEW_E_RECORD);
+    assert_int_equal(cachew_iterator_next(it, -1, &b, &err), CACHEW_E_RECORD);
     assert_string_equal(cachew_error_operator(err), "fail");
     assert_non_null(strstr(cachew_error_record(err), ":3"));
-    assert_int_equal(cachew_iterator_next(it, 60, &b, &again), CACHEW_E_RECORD); /* it stays failed */
+    assert_int_equal(cachew_iterator_next(it, -1, &b, &again), CACHEW_E_RECORD); /* it stays failed */
     assert_string_equal(cachew_error_message(err), cachew_error_message(again));
     cachew_error_free(err);
     cachew_error_free(again);
@@ -734,7 +744,7 @@ static void records_that_fail(void **state)
     assert_int_equal(cachew_pipeline_set_on_error(p, "replace", NULL), 0);
     it = open_iterator(p, NULL);
     unsigned flagged = 0;
-    while (cachew_iterator_next(it, 60, &b, NULL) == 0) {
+    while (cachew_iterator_next(it, -1, &b, NULL) == 0) {
         assert_int_equal(cachew_batch_records(b), 8);
         for (uint32_t i = 0; i < 8; i++)
             flagged += cachew_batch_record_flags(b, i) == CACHEW_REPLACEMENT;
@@ -772,7 +782,7 @@ static void reads_bytes(void **state)
     struct cachew_options o = CACHEW_OPTIONS_INIT;
     o.index_dir = dir;
     struct cachew_iterator *it = open_iterator(p, &o);
-    assert_int_equal(cachew_iterator_next(it, 60, &b, NULL), 0);
+    assert_int_equal(cachew_iterator_next(it, -1, &b, NULL), 0);
     const struct cachew_component *c = cachew_batch_find(b, "data");
     assert_int_equal(c->dtype, CACHEW_BYTES);
     assert_int_equal(c->size, 3);
@@ -807,7 +817,7 @@ static void loads_a_plugin(void **unused)
                                            "\"dtype\": \"uint8\"}, {\"op\": \"solarize\", \"component\": \"value\"}, {\"op\": \"batch\", \"size\": 256}]}",
                                            NULL, &p, NULL), 0);
     assert_int_equal(cachew_iterator_open(p, NULL, &it, NULL), 0);
-    assert_int_equal(cachew_iterator_next(it, 60, &b, NULL), 0);
+    assert_int_equal(cachew_iterator_next(it, -1, &b, NULL), 0);
     const uint8_t *value = cachew_batch_find(b, "value")->data;
     for (int i = 0; i < 256; i++)
         assert_int_equal(value[i], i < 128 ? i : 255 - i);

@@ -13,6 +13,7 @@
 
 #include "alloc_fail.h"
 #include "dispatcher_run.h"
+#include "sample.h"
 
 #define JOBS 3
 #define RANKS 3
@@ -348,7 +349,7 @@ static uint64_t n_seeds = 150, first_seed = 1;
 static void test_random(void **state)
 {
     (void)state;
-    for (uint64_t seed = first_seed; seed < first_seed + n_seeds; seed++) {
+    for (uint64_t seed = first_seed; seed < first_seed + sample_size(n_seeds); seed++) {
         if (getenv("RUN_LOG") || n_seeds == 1)
             fprintf(stderr, "seed %" PRIu64 "\n", seed);
         run_seed(seed);
@@ -375,7 +376,7 @@ static void test_no_memory(void **state)
     bool more = true;
     for (fail_at = 1; more; fail_at += 1 + fail_at / 16) {
         more = false;
-        for (uint64_t seed = first_seed; seed < first_seed + 4; seed++) {
+        for (uint64_t seed = first_seed; seed < first_seed + sample_size(4); seed++) {
             calls_before = 0;
             alloc_fail_arm(UINT64_MAX);
             alloc_fail_disarm();

@@ -159,6 +159,13 @@ static void test_attach_waits_for_silent_ranks(void **state)
     assert_string_equal(other->failure, "");
     run_pass(u, 1000);
     assert_string_equal(other->attribute, "world_size");
+    /* A dispatcher that stood still has not read what the ranks said meanwhile: that counts as a second of silence. */
+    run_attach_as(other, &(struct run_attach){.job = "job", .world_size = 4}, 0);
+    u->now_ns += UINT64_C(60000000000);
+    run_pass(u, 2500);
+    assert_string_equal(other->failure, "");
+    run_pass(u, 1000);
+    assert_string_equal(other->attribute, "world_size");
     /* And one that goes while it waits. */
     u->now_ns += 100000000;
     other = run_client_with(u, &two, 0);

@@ -473,6 +473,23 @@ static void logged(struct run *u, const json_t *decisions)
     }
 }
 
+/* What a decision does, in words. */
+static const char *what_of(const json_t *decision)
+{
+    return json_string_value(json_object_get(json_object_get(decision, "record"), "what"));
+}
+
+/* Whether one of the decisions says this. */
+static bool decided(const json_t *decisions, const char *words)
+{
+    size_t i;
+    const json_t *d;
+    bool any = false;
+    json_array_foreach(decisions, i, d)
+        any |= strstr(what_of(d), words) != NULL;
+    return any;
+}
+
 /* Two workers that need longer than the client: where it is cached follows what reading takes, and they are told until they do it. */
 static void where_it_is_cached(struct run *u)
 {
@@ -504,6 +521,8 @@ static void where_it_is_cached(struct run *u)
     assert_int_equal(x.uses, 1);
     decisions = ask(u, "jobs/job/decisions");
     assert_in_range(json_array_size(decisions), 2, 6);
+    assert_true(decided(decisions, "cached after good, nowhere before"));
+    assert_int_equal(decided(decisions, "2 workers, 1 before"), run_policy != NULL);
     logged(u, decisions);
     json_decref(decisions);
     second(u, c, &x);
@@ -526,6 +545,41 @@ static void test_where_it_is_cached_without_a_policy(void **state)
     where_it_is_cached(u);
     run_free(u);
 }
+
+#ifdef CW_CRASH_POINTS
+/* The scripted policy of tests with processes: each of its decisions comes, in order, whatever the workers
+ * and the client report. */
+static void test_script(void **state)
+{
+    static const char *const whats[] = {"1 worker, as before; cached after good",
+                                        "2 workers, 1 before; cached after good",
+                                        "2 workers, as before; cached nowhere, after good before",
+                                        "2 workers, as before; cached after good, nowhere before"};
+    static const struct world worlds[] = {
+        {.step_s = 0.01, .work_s = 0.12, .read_s = 0.2, .uses = 1},
+        {.step_s = 3, .work_s = 0.001, .read_s = 1e-6, .uses = 1},
+        {.step_s = 1e-6, .work_s = 7, .read_s = 7, .uses = 1, .scatter = 30},
+    };
+    (void)state;
+    for (size_t k = 0; k < CW_COUNT_OF(worlds); k++) {
+        struct world x = worlds[k];
+        struct run *u = begin("script", 4000);
+        run_worker(u, 4);
+        run_worker(u, 4);
+        struct run_peer *c = run_client(u, "job", 0, 1, 0);
+        for (int i = 0; i < 300; i++)
+            second(u, c, &x);
+        json_t *decisions = ask(u, "jobs/job/decisions");
+        assert_int_equal(json_array_size(decisions), CW_COUNT_OF(whats));
+        for (size_t i = 0; i < CW_COUNT_OF(whats); i++)
+            assert_string_equal(what_of(json_array_get(decisions, i)), whats[i]);
+        logged(u, decisions);
+        json_decref(decisions);
+        assert_int_equal(x.uses, 1);
+        end(u);
+    }
+}
+#endif
 
 static void decides_to_read(struct world x)
 {
@@ -625,6 +679,9 @@ int main(void)
         cmocka_unit_test(test_a_job_with_an_objective_of_its_own),
         cmocka_unit_test(test_where_it_is_cached),
         cmocka_unit_test(test_where_it_is_cached_without_a_policy),
+#ifdef CW_CRASH_POINTS
+        cmocka_unit_test(test_script),
+#endif
         cmocka_unit_test(test_where_it_is_cached_is_decided_before_a_split_is_completed),
         cmocka_unit_test(test_where_it_is_cached_is_decided_where_no_split_gives_a_whole_batch),
         cmocka_unit_test(test_nonsense_of_markers),

@@ -13,6 +13,7 @@
 #include "ops/table.h"
 #include "pipeline/sequence.h"
 #include "pipeline/source.h"
+#include "sample.h"
 
 /* How often each budget is tried; CACHEW_REPEATS in the environment says otherwise. What ThreadSanitizer sees, it sees at once, and all of it takes long with it. */
 #define REPEATS 6
@@ -26,7 +27,7 @@
 #define BUDGETS 6
 #endif
 #endif
-#define WAIT_NS UINT64_C(60000000000)
+#define WAIT_NS UINT64_C(3600000000000) /* only ends a hang */
 
 /* ---- a stream: numbers, each so many times over ---- */
 
@@ -201,7 +202,7 @@ static struct ran run(uint64_t seed, unsigned threads, size_t memory)
 static unsigned n_repeats(void)
 {
     const char *text = getenv("CACHEW_REPEATS");
-    return text ? (unsigned)atoi(text) : REPEATS;
+    return text ? (unsigned)atoi(text) : (unsigned)sample_size(REPEATS);
 }
 
 static size_t named(const struct cw_error *err)
@@ -311,12 +312,13 @@ static void what_was_enough_is_enough(void **state)
 static void what_is_named_later_is_enough_too(void **state)
 {
     (void)state;
+    const unsigned budgets = (unsigned)sample_size(BUDGETS);
     for (size_t i = 0; i < CW_COUNT_OF(FIXED); i++) {
         load(FIXED[i]);
         struct ran want = run(1, 3, (size_t)1 << 30), little = run(1, 2, 1);
         size_t enough = named(&little.err);
-        for (unsigned k = 0; k < BUDGETS; k++) {
-            size_t memory = enough / BUDGETS * k + 1;
+        for (unsigned k = 0; k < budgets; k++) {
+            size_t memory = enough / budgets * k + 1;
             struct ran got;
             memory = until_enough(memory, 1 + k % 4, 1, 1, &got);
             expect_same(&got, &want, memory, 1 + k % 4);

@@ -5,7 +5,10 @@
 #include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>
+#include <stdlib.h>
 #include <sys/mman.h>
+
+#include "base/patience.h"
 
 /* ---- addresses ---- */
 
@@ -78,6 +81,42 @@ static void test_failures(void **state)
     }
     f.kind = (char[]){"from the future"};
     assert_int_equal(cw_failure_error(&f, NULL), CW_E_SERVICE);
+}
+
+/* Ten a window are written down, and with the first of the next one how many were not. */
+static void test_refusals_that_are_written_down(void **state)
+{
+    (void)state;
+    struct cw_refusals r = {0};
+    unsigned n = 0, unsaid = 0;
+    uint64_t now = UINT64_C(100000000000);
+    for (int i = 0; i < 200; i++)
+        n += cw_refusal_said(&r, now + (uint64_t)i * 40000000, &unsaid); /* 8 s */
+    assert_int_equal(n, 10);
+    assert_int_equal(unsaid, 0);
+    assert_true(cw_refusal_said(&r, now + UINT64_C(10000000000), &unsaid));
+    assert_int_equal(unsaid, 190);
+}
+
+/* ---- patience ---- */
+
+static void test_patience(void **state)
+{
+    (void)state;
+    static const struct { const char *text; uint64_t ns; } cases[] = {
+        {NULL, UINT64_C(3000000000)}, {"600", UINT64_C(600000000000)}, {"0.25", 250000000}, {"", UINT64_C(3000000000)}, {"5 s", UINT64_C(3000000000)},
+        {"0", UINT64_C(3000000000)}, {"-1", UINT64_C(3000000000)}, {"nan", UINT64_C(3000000000)},
+    };
+    for (size_t i = 0; i < CW_COUNT_OF(cases); i++) {
+        if (cases[i].text)
+            setenv("CACHEW_SILENCE_S", cases[i].text, 1);
+        else
+            unsetenv("CACHEW_SILENCE_S");
+        assert_int_equal(cw_patience_silence_ns(), cases[i].ns);
+    }
+    unsetenv("CACHEW_SILENCE_S");
+    unsetenv("CACHEW_START_S");
+    assert_int_equal(cw_patience_start_ns(), UINT64_C(15000000000));
 }
 
 /* ---- round trips ---- */
@@ -458,26 +497,57 @@ static void count_down(void *arg)
         cw_loop_stop(loop);
 }
 
-/* Many times the timeout without a word from the owners: both stay. */
-static void test_pings(void **state)
+static bool opened_or_closed(void) { return both_open() || ours.closed; }
+
+/* Returns whether both sides stay for twice the timeout without a word from the owners. */
+static bool both_stay(uint64_t timeout_ns)
 {
-    (void)state;
     struct cw_conn_options o = options();
     struct cw_error err = {0};
     struct cw_timer *t;
     unsigned ticks = 8;
-    o.timeout_ns = 1000000000;
+    o.timeout_ns = timeout_ns;
     struct cw_listener *l = listen_at(unix_address, &o);
     connect_to(unix_address, &o, &ours);
-    run_until(both_open);
+    run_until(opened_or_closed);
     assert_int_equal(cw_timer_new(loop, count_down, &ticks, &t, &err), 0);
     cw_timer_start(t, o.timeout_ns / 4, o.timeout_ns / 4);
-    while (ticks)
+    while (ticks && !ours.closed && !theirs.closed)
         cw_loop_run(loop);
     cw_timer_free(t);
-    assert_int_equal(ours.closed + theirs.closed, 0);
+    bool stay = both_open() && !ours.closed && !theirs.closed;
     assert_int_equal(ours.messages + theirs.messages, 0); /* pings are not told */
     cw_listener_free(l);
+    return stay;
+}
+
+/* On a machine that lets this process stand still again and again, with a longer timeout. */
+static void test_pings(void **state)
+{
+    uint64_t timeout_ns = UINT64_C(2000000000);
+    while (!both_stay(timeout_ns)) {
+        assert_int_equal(net_teardown(state), 0);
+        assert_int_equal(net_setup(state), 0);
+        timeout_ns *= 4;
+        assert_in_range(timeout_ns, 0, WAIT_NS / 4);
+    }
+}
+
+/* What is queued goes, although this process stood still for longer than closing may take. */
+static void test_closing_after_standing_still(void **state)
+{
+    (void)state;
+    static uint8_t data[3000000];
+    const struct iovec piece = {.iov_base = data, .iov_len = sizeof(data)};
+    struct cw_error why = {0};
+    pair_at(unix_address);
+    assert_int_equal(send_query(&ours, "the last one", &piece, 1), 0);
+    cw_error_set(&why, CW_E_OPTION, "enough");
+    cw_conn_close(ours.c, &why);
+    assert_int_equal(sleep(5), 0);
+    run_until(both_closed);
+    assert_int_equal(theirs.messages, 1);
+    assert_int_equal(theirs.why.status, CW_E_OPTION);
 }
 
 /* A request of the owner's own ping kind is answered; its answer comes to the owner. */
@@ -710,6 +780,8 @@ int main(void)
         cmocka_unit_test(test_loopback),
         cmocka_unit_test(test_identity),
         cmocka_unit_test(test_failures),
+        cmocka_unit_test(test_refusals_that_are_written_down),
+        cmocka_unit_test(test_patience),
         WITH_LOOP(test_unix),
         WITH_LOOP(test_ipv4),
         WITH_LOOP(test_names),
@@ -725,6 +797,7 @@ int main(void)
         WITH_LOOP(test_nobody_there),
         WITH_LOOP(test_listening_twice),
         WITH_LOOP(test_pings),
+        WITH_LOOP(test_closing_after_standing_still),
         WITH_LOOP(test_own_ping),
         WITH_LOOP(test_posts),
         WITH_LOOP(test_posts_at_the_end),

@@ -17,6 +17,7 @@
 #include "base/philox.h"
 #include "base/text.h"
 #include "pipeline/sequence.h"
+#include "sample.h"
 
 /* ---- made-up sources ---- */
 
@@ -395,7 +396,7 @@ static uint64_t random_chain(struct cw_text *t, int depth)
 static void test_random_chains(void **state)
 {
     (void)state;
-    for (uint64_t i = 0; i < 1500; i++) {
+    for (uint64_t i = 0; i < sample_size(1500); i++) {
         struct cw_text t = {0};
         rng = 1000 + i;
         cw_text_add(&t, "{\"cachew\":1,\"pipeline\":");

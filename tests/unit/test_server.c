@@ -14,6 +14,8 @@
 #include "dispatcher/dispatcher.h"
 #include "net/conn.h"
 
+#define LONG_NS UINT64_C(3600000000000) /* both sides are in one process, which may stand still */
+
 struct person {
     struct cw_loop *loop;
     struct cw_conn *conn;
@@ -67,7 +69,7 @@ static void person_connect(struct person *p, struct cw_loop *l, const struct cw_
     hello.role = role;
     hello.name = (char *)"test";
     hello.incarnation = (ProtobufCBinaryData){16, incarnation};
-    struct cw_conn_options o = {.hello = &hello, .limits = {1 << 20, 0, 1 << 20}, .timeout_ns = UINT64_C(10000000000)};
+    struct cw_conn_options o = {.hello = &hello, .limits = {1 << 20, 0, 1 << 20}, .timeout_ns = LONG_NS};
     struct cw_error err = {0};
     *p = (struct person){.loop = l};
     assert_int_equal(cw_conn_connect(l, cw_dispatcher_server_address(s, 0), &o, &ops, p, &p->conn, &err), 0);
@@ -112,7 +114,9 @@ static struct cw_dispatcher_server *serve(struct cw_loop *l, const char *dir)
     static const char *const listen[] = {"127.0.0.1:0"};
     struct cw_dispatcher_server *s = NULL;
     struct cw_error err = {0};
-    if (cw_dispatcher_server_start(&(struct cw_dispatcher_server_options){.loop = l, .listen = listen, .n_listen = 1, .state_dir = dir}, &s, &err) < 0)
+    const struct cw_dispatcher_server_options o = {
+        .loop = l, .listen = listen, .n_listen = 1, .state_dir = dir, .timeout_ns = LONG_NS};
+    if (cw_dispatcher_server_start(&o, &s, &err) < 0)
         fail_msg("%s", err.message);
     return s;
 }

@@ -1,0 +1,13 @@
+/*
+ * For how long this process waits for a silent peer before it gives the peer up. Two environment variables
+ * lengthen that where healthy processes stand still for seconds (an overloaded machine, a debugger), and
+ * shorten it in tests. Results never depend on them. Any thread.
+ */
+#pragma once
+#include <stdint.h>
+
+/* CACHEW_SILENCE_S, default 3 s: a peer that sends nothing for this long is given up. Also the limit for
+ * connecting and for the handshake. */
+uint64_t cw_patience_silence_ns(void);
+/* CACHEW_START_S, default 15 s: the limit for a daemon that is starting, or has not been reached yet. */
+uint64_t cw_patience_start_ns(void);

@@ -1,0 +1,180 @@
+#!/usr/bin/env python3
+"""The demo: the main job, as a newcomer meets it. `./demo` installs the packages that this needs and runs it
+(./demo --help).
+
+Builds the command, makes photographs, runs two epochs of examples/pipelines/photos.json in one process, and once more
+with a service of two workers, one of which is killed after 20 batches. Fails if the two runs deliver different batches.
+"""
+
+import argparse
+import json
+import os
+import re
+import shlex
+import shutil
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import steps
+
+ROOT = Path(__file__).resolve().parents[1]
+BUILD = ROOT / "build"
+OUT = BUILD / "demo"
+PIPELINE = "examples/pipelines/photos.json"
+CACHEW = str(BUILD / "cachew")
+EPOCHS, BATCHES = 2, 48   # 3,000 photographs in batches of 128: 24 batches an epoch
+KILL_AFTER = 20           # batches
+HANG_S = 600              # how long a run waits for a batch: only a hang takes so long
+N_STEPS = 6
+
+
+class Failed(Exception):
+    pass
+
+
+def step(number, what):
+    return steps.Line(f"[{number}/{N_STEPS}] {what:54}")
+
+
+def checked(command, line, kept, **options):
+    """Runs a command as a step, its output in the file `kept`. If it fails, prints the output and ends the demo."""
+    status = steps.run(command, line, kept, **options)
+    if status:
+        line.end("FAILED")
+        print(kept.read_text(errors="replace")[-4000:])
+        raise Failed(f"{' '.join(map(str, command))}: exit status {status}")
+
+
+def lines(path):
+    return path.read_bytes().count(b"\n") if path.exists() else 0
+
+
+def compile_command():
+    line = step(1, "compile")
+    meson = os.environ.get("MESON", "meson")
+    checked(["tools/setup.sh", "build"], line, OUT / "setup.txt")
+    checked([meson, "compile", "-C", "build"], line, OUT / "compile.txt")
+    line.end(f"{line.seconds():.0f} s: build/cachew")
+
+
+def make_photographs(photos):
+    line = step(2, "3,000 photographs, cut out of real ones")
+    checked([BUILD / "tools" / "make_photos", "--out", photos, "--progress"], line, OUT / "photos.txt")
+    line.end(f"{line.seconds():.0f} s: {os.path.relpath(photos)}")
+
+
+def first_batch(files):
+    line = step(3, "the first batch, as a picture")
+    checked([CACHEW, "run", PIPELINE, *files, "--batches", "1", "--save", OUT], line, OUT / "first.txt")
+    picture = next(OUT.glob("*.png"))
+    line.end(f"{line.seconds():.0f} s: {picture.relative_to(ROOT)}")
+    return picture.relative_to(ROOT)
+
+
+def job(name, *words):
+    """Returns the command of a run that writes a log, and a function that returns the part that is done, by that log."""
+    log = OUT / f"{name}.jsonl"
+    command = [CACHEW, "run", PIPELINE, *words, "--epochs", str(EPOCHS), "--digest", "--json", "--wait", str(HANG_S)]
+    return [*command, "--log", log], lambda: lines(log) / BATCHES
+
+
+def result(name):
+    return json.loads((OUT / f"{name}.txt").read_text().splitlines()[-1])
+
+
+def run_here(files):
+    line = step(4, "two epochs in one process")
+    command, part = job("local", *files)
+    checked(command, line, OUT / "local.txt", poll=part)
+    ran = result("local")
+    line.end(f"{line.seconds():.0f} s: {ran['elements_per_s']:,.0f} images/s")
+    return ran
+
+
+def run_with_service(files):
+    """Runs the same with two workers, and kills one of them after KILL_AFTER batches."""
+    line = step(5, "the same with a service, a worker killed on the way")
+    words = [CACHEW, "up", "--workers", "2", "--listen", "127.0.0.1:0"]
+    with open(OUT / "up.txt", "wb") as log:
+        up = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=log)
+    try:
+        ready = json.loads(up.stdout.readline() or "null")
+        if not ready:
+            raise Failed(f"cachew up ended: {(OUT / 'up.txt').read_text()}")
+        victim = ready["ready"]["workers"][1]["pid"]
+        command, part = job("service", *files, "--service", ready["ready"]["address"], "--job", "demo")
+
+        def part_and_kill():
+            nonlocal victim
+            if victim and lines(OUT / "service.jsonl") >= KILL_AFTER:
+                os.kill(victim, signal.SIGKILL)
+                victim = None
+            return part()
+
+        checked(command, line, OUT / "service.txt", poll=part_and_kill)
+    finally:
+        up.terminate()
+        up.wait()
+    ran = result("service")
+    killed = "all batches came" if victim else "a worker was killed, and all batches came"
+    line.end(f"{line.seconds():.0f} s: {ran['elements_per_s']:,.0f} images/s; {killed}")
+    return ran
+
+
+def costs(text):
+    """Returns a part of the output of `cachew explain`: what an element costs at each operator, and the bottleneck."""
+    found = re.search(r"^an element costs:.*?^bottleneck:.*?$", text, re.MULTILINE | re.DOTALL)
+    return found[0] + "\n" if found else text
+
+
+def explain(files):
+    line = step(6, "where the time goes")
+    checked([CACHEW, "explain", PIPELINE, *files, "--run", "2"], line, OUT / "explain.txt")
+    line.end(f"{line.seconds():.0f} s: all of it is in {(OUT / 'explain.txt').relative_to(ROOT)}")
+    print("\n" + costs((OUT / "explain.txt").read_text()))
+
+
+def demo(photos):
+    shutil.rmtree(OUT, ignore_errors=True)
+    OUT.mkdir(parents=True)
+    compile_command()
+    make_photographs(photos)
+    files = ["--set", f"0.files={photos}/photos-*.tfrecord"]
+    picture = first_batch(files)
+    local, service = run_here(files), run_with_service(files)
+    if local["digest"] != service["digest"]:
+        raise Failed(f"the digests differ: {local['digest']} in one process, {service['digest']} with the service")
+    explain(files)
+    print(f"""The first batch, decoded, cropped and flipped:  {picture}
+Rate, in one process:                           {local['elements_per_s']:,.0f} images/s
+Digest of all batches, in order:                {local['digest']}
+The run with the service has the same digest: no batch was lost, none came twice, all came in order.
+
+Try next:""")
+    data = "" if photos == BUILD / "photos" else f" {shlex.join(files)}"  # PIPELINE reads build/photos
+    for command, what in [(f"build/cachew run {PIPELINE}{data} --epochs 2 --digest --seed 1", "another seed, another order"),
+                          (f"build/cachew explain {PIPELINE}{data} --check", "what would make it faster"),
+                          ("./test", "all kinds of tests")]:
+        print(f"  {command:80} # {what}")
+
+
+def main():
+    os.chdir(ROOT)
+    parser = argparse.ArgumentParser(prog="./demo", usage="./demo [OPTION...]    (./demo --help lists them)", add_help=False)
+    parser.add_argument("--photos", type=Path, default=BUILD / "photos")
+    photos = parser.parse_args().photos.resolve()
+    try:
+        demo(photos)
+    except (Failed, OSError) as error:
+        print(f"demo: {error}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        return 130
+    return 0
+
+
+if __name__ == "__main__":
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # ends the running step, too
+    sys.exit(main())

@@ -1,0 +1,132 @@
+"""Runs the commands of a long job one after the other and shows how far each one is.
+
+`./demo` (demo.py) and `./test` (test.py) use it. On a terminal the line of the running step is kept up to date;
+elsewhere a line is printed every 30 s, so that a log shows progress.
+"""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+import threading
+import time
+
+# What commands print of their progress: ninja "[12/345]", meson test "12/59 ", make_photos "12 of 345", pytest "[ 45%]".
+COUNTED = re.compile(rb"^\[ *(\d+)/(\d+)\]|^ *(\d+)/(\d+) |(?:^|\s)([\d,]+) of ([\d,]+)\b")
+PERCENT = re.compile(rb"\[ *(\d+)%\]")
+SHOWN_AFTER_S = 2  # a shorter step shows no progress
+TERMINAL_EVERY_S = 0.5
+LOG_EVERY_S = 30
+
+
+def part_done(line):
+    """Returns the part of a command's work, 0 to 1, that is done according to a line of its output; None if the line
+    does not tell."""
+    found = PERCENT.findall(line)
+    if found:
+        return int(found[-1]) / 100
+    match = COUNTED.search(line)
+    if not match:
+        return None
+    done, total = (int(text.replace(b",", b"")) for text in match.groups() if text is not None)
+    return min(done / total, 1) if total else None
+
+
+def duration(seconds):
+    return f"{seconds:.0f} s" if seconds < 100 else f"{seconds / 60:.0f} min"
+
+
+class Line:
+    """The line of the running step: its head is printed at once, its progress and its result behind it."""
+
+    def __init__(self, head):
+        self.head, self.terminal = head, sys.stdout.isatty()
+        self.every_s = TERMINAL_EVERY_S if self.terminal else LOG_EVERY_S
+        self.began = self.shown = time.monotonic()
+        self.has_only_head = True
+        print(head, end=" ", flush=True)
+
+    def seconds(self):
+        return time.monotonic() - self.began
+
+    def progress(self, text):
+        now = time.monotonic()
+        if now - self.began < SHOWN_AFTER_S or now - self.shown < self.every_s:
+            return
+        self.shown = now
+        if self.terminal:
+            room = shutil.get_terminal_size().columns - len(text) - 2  # a line that wraps could not be overwritten
+            print(f"\r\033[K{self.head[:max(room, 0)]} {text}", end="", flush=True)
+        else:
+            print(("\n" if self.has_only_head else "") + f"    {text}", flush=True)
+            self.has_only_head = False
+
+    def end(self, text):
+        if self.terminal:
+            print(f"\r\033[K{self.head} {text}", flush=True)
+        else:
+            print(text if self.has_only_head else f"{self.head} {text}", flush=True)
+
+
+class Output:
+    """Writes what a command prints to a file; `part` is the part of its work that is done, None if unknown."""
+
+    def __init__(self, stream, path):
+        self.part, self.path, self.error = None, path, None
+        self.thread = threading.Thread(target=self.read_all, args=(stream,), daemon=True)
+        self.thread.start()
+        self.began = time.monotonic()
+
+    def read_all(self, stream):
+        try:
+            self.read(stream)
+        except OSError as error:  # the disk is full: the command would wait for ever for somebody who reads
+            self.error = OSError(error.errno, error.strerror, str(self.path))
+
+    def read(self, stream):
+        line = b""
+        with open(self.path, "wb") as kept:
+            while chunk := os.read(stream.fileno(), 1 << 16):
+                kept.write(chunk)
+                kept.flush()
+                *whole, line = re.split(rb"[\r\n]", line + chunk)
+                for text in [*whole, line]:
+                    part = part_done(text)
+                    self.part = self.part if part is None else part
+        stream.close()
+
+
+def run(command, line, kept, env=None, poll=None):
+    """Runs a command, writes its output to the file `kept`, and shows its progress on `line`. Returns its exit status.
+
+    poll: a function that returns the part that is done, for a command that does not print it. Where this program is
+    interrupted, the command gets SIGTERM and is waited for."""
+    process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                               env={**os.environ, **(env or {})})
+    output = Output(process.stdout, kept)
+    try:
+        while True:
+            try:
+                status = process.wait(0.2)
+                break
+            except subprocess.TimeoutExpired:
+                if output.error:
+                    raise output.error from None
+                line.progress(progress_text(line.seconds(), poll() if poll else output.part, time.monotonic() - output.began))
+    except BaseException:
+        process.terminate()
+        process.wait()
+        raise
+    output.thread.join(10)  # a child that outlives the command may hold the pipe open
+    if output.error:
+        raise output.error
+    return status
+
+
+def progress_text(seconds, part, taken):
+    """seconds: of the step; part: of its command, which has `taken` so many seconds."""
+    if not part:
+        return duration(seconds)
+    left = f", about {duration(taken / part - taken)} left" if part < 1 else ""
+    return f"{part:.0%}, {duration(seconds)}{left}"

@@ -1,0 +1,356 @@
+#!/usr/bin/env python3
+"""Runs the tests in one of two sizes. `./test` installs the packages that this needs and runs it (./test --help).
+
+The sample is what every change must pass: one build of all C code, with AddressSanitizer and UBSan; every kind of
+test; a sample of the large matrices. --all is everything: builds by gcc, by clang with AddressSanitizer and UBSan, and
+by clang with ThreadSanitizer; all of the matrices; the Python package as pip installs it.
+
+Environment: BUILD is the prefix of the build directories (build), JOBS the number of processes at once (the number of
+CPUs that this process may use), MESON and PYTHON the programs.
+"""
+
+import argparse
+import functools
+import os
+import re
+import shlex
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import steps
+
+ROOT = Path(__file__).resolve().parents[1]
+MESON = os.environ.get("MESON", "meson")
+BUILD = os.environ.get("BUILD", "build")
+JOBS = os.environ.get("JOBS") or len(os.sched_getaffinity(0))
+if not str(JOBS).isdigit() or int(JOBS) < 1:
+    sys.exit(f"./test: JOBS is {JOBS}: expected a number of processes, 1 or more")
+JOBS = int(JOBS)
+PACKAGE_PYTHON = (3, 11)  # the Python package needs this version or a later one
+FAILURE_LINES = 150       # lines of a failed step's output that are printed, the last ones
+PRIOR_S = 100             # weight of the expected speed in Clock.left: that of so many seconds of measured steps
+ENVIRONMENT = {
+    # A sanitizer's report ends the program.
+    "ASAN_OPTIONS": "abort_on_error=1:detect_leaks=1:strict_string_checks=1:detect_stack_use_after_return=1",
+    "UBSAN_OPTIONS": "halt_on_error=1:abort_on_error=1:print_stacktrace=1",
+    "TSAN_OPTIONS": "halt_on_error=1:second_deadlock_stack=1",
+    "PYTHONDONTWRITEBYTECODE": "1",
+}
+NO_LEAKS = ENVIRONMENT["ASAN_OPTIONS"].replace("detect_leaks=1", "detect_leaks=0")
+SANITIZED = {"CACHEW_SANITIZED": "1"}
+# Name of a build: compiler and options. In the sample gcc links AddressSanitizer as a shared library, which Python can
+# load. At -O1 compiling takes half the time, but warnings about text that snprintf may cut are wrong there. One build
+# reads PNG by libpng, as systems without libspng do.
+BUILDS = {
+    "sample": ("gcc", ["-Dpython=true", "-Db_sanitize=address,undefined", "-Db_lundef=false", "-Doptimization=1", "-Dc_args=-g1 -Wno-format-truncation"]),
+    "gcc": ("gcc", ["-Dpython=true"]),
+    "asan": ("clang", ["-Db_sanitize=address,undefined", "-Db_lundef=false", "-Dlibpng=true"]),
+    "tsan": ("clang", ["-Db_sanitize=thread", "-Db_lundef=false"]),
+}
+
+
+@dataclass
+class Step:
+    """Commands that run one after the other, and what the run prints about them."""
+
+    name: str
+    what: str
+    seconds: float  # expected on two idle cores
+    commands: list
+    env: dict = field(default_factory=dict)
+    narrow: object = None  # narrow(words): the last command, for these tests alone; None: the words are appended to it
+
+    def narrowed(self, words):
+        return [*self.commands[:-1], self.narrow(words) if self.narrow else [*self.commands[-1], *words]]
+
+
+# ---- kinds of steps ----
+
+
+def directory(build):
+    return ROOT / f"{BUILD}-{build}"
+
+
+def python(venv):
+    return str(ROOT / "build" / venv / "bin" / "python")
+
+
+def compiled(build, seconds):
+    compiler, options = BUILDS[build]
+    options = [o for o in options if has_package() or o != "-Dpython=true"]
+    there = str(directory(build))
+    return Step(f"compile-{build}", f"{compiler} {' '.join(o for o in options if 'sanitize' in o)}", seconds,
+                [["tools/setup.sh", there, "--werror", "-Dcrash_points=true", *options], [MESON, "compile", "-C", there], [MESON, "compile", "-C", there, "tests"]],
+                {"CC": compiler})
+
+
+def unit(build, name, seconds, *words):
+    command = [MESON, "test", "-C", str(directory(build)), "--no-rebuild", "--num-processes", str(JOBS + 1), "--print-errorlogs", *words]
+    return Step(name, "unit tests", seconds, [command], narrow=lambda names: [*command, *(re.sub("^test_", "", n) for n in names)])
+
+
+def pytest(build, venv, name, what, seconds, files, jobs=JOBS, words=(), env=None):
+    command = [python(venv), "-m", "pytest", "-q", "-p", "no:cacheprovider", "--durations", "25", "--durations-min", "2", "-n", str(jobs), "--dist", "worksteal", *words]
+    tools = directory(build)
+    of_build = {"CACHEW": str(tools / "cachew"), "MAKE_PHOTOS": str(tools / "tools" / "make_photos"), "CACHEW_PIXEL_TOOL": str(tools / "tests" / "pixel_tool")}
+    return Step(name, what, seconds, [[*command, *files]], {**of_build, **(env or {})}, lambda ids: [*command, *ids])
+
+
+def model(build, venv, name, seconds, n, first, seed, words=(), env=None):
+    command = [python(venv), "tests/model/compare.py", "--n", str(n), "--seed", str(first + 1000000 * (seed - 1)), "--jobs", str(JOBS),
+               "--binary", str(directory(build) / "cachew"), *words]
+    return Step(name, f"{n} random pipelines against the reference model", seconds, [command], env or {})
+
+
+def files(pattern, without=""):
+    return sorted(str(p.relative_to(ROOT)) for p in ROOT.glob(pattern) if not without or not re.search(without, p.name))
+
+
+DASHBOARD = ["tests/test_dashboard.py", "tests/test_decisions.py", "tests/test_monitoring.py"]
+OWN_STEP = "dashboard|decisions|monitoring|autoscale|pixels"  # command line tests that have a step of their own
+
+
+# ---- the two sizes ----
+
+
+def package_in_build(build):
+    """Makes a build's Python package importable, and its command callable, in the environment of the tests: what pip
+    does, without compiling again."""
+    there = directory(build)
+    root = there / "package"
+    subprocess.run([MESON, "install", "-C", str(there), "--no-rebuild", "--tags", "python-runtime", "--destdir", str(root), "--quiet"], check=True)
+    package = next(root.rglob("cachew/__init__.py")).parents[1]
+    interpreter = Path(python("venv"))
+    site = subprocess.run([interpreter, "-c", "import sysconfig; print(sysconfig.get_path('purelib'))"], check=True, stdout=subprocess.PIPE, text=True).stdout.strip()
+    Path(site, "cachew-build.pth").write_text(f"{package}\n")
+    command = interpreter.with_name("cachew")
+    command.write_text(f"#!{interpreter}\nfrom _cachew_command import main\nmain()\n")
+    command.chmod(0o755)
+
+
+@functools.cache
+def has_package():
+    """Whether PYTHON, which makes the environments of the tests, is new enough for the Python package."""
+    words = [os.environ.get("PYTHON", "python3"), "-c", "import sys; print(*sys.version_info[:2])"]
+    version = subprocess.run(words, check=True, stdout=subprocess.PIPE, text=True).stdout
+    return tuple(map(int, version.split())) >= PACKAGE_PYTHON
+
+
+def sample(seed):
+    size = {"CACHEW_TEST_SIZE": "sample", "CACHEW_TEST_SEED": str(seed)}
+    black_box = {**SANITIZED, **size}
+    preload = ""
+    if shutil.which("gcc"):  # --list needs none
+        preload = subprocess.run(["gcc", "-print-file-name=libasan.so"], check=True, stdout=subprocess.PIPE, text=True).stdout.strip()
+    # Python and the libraries it loads are not ours: what they leak is not reported, and their stacks are not watched, which takes time. Functions that crash
+    # their host do it as they do without a sanitizer.
+    in_python = {**black_box, "LD_PRELOAD": preload, "ASAN_OPTIONS": NO_LEAKS + ":detect_stack_use_after_return=0:handle_segv=0:handle_abort=0:handle_sigfpe=0:handle_sigbus=0"}
+    build, venv = "sample", "venv"
+    yield Step("environment", "Python packages for the tests", 32, [["tools/venv.sh"]])
+    yield compiled(build, 70)
+    yield Step("lint", "layers, words, Python, man page, scripts", 4, [["tools/lint.sh"]], {"CACHEW": str(directory(build) / "cachew")})
+    unit_tests = unit(build, "unit", 58)
+    unit_tests.env = size
+    yield unit_tests
+    yield pytest(build, venv, "model-itself", "tests of the reference model", 2, ["tests/model"], env=size)
+    yield model(build, venv, "model", 18, 100, 1, seed)
+    yield Step("expressions", "random expressions against NumPy", 1, [[python(venv), "tests/expr_numpy.py", str(directory(build) / "tests" / "expr_tool"), "--count", "1000"]])
+    # pixel_tool frees nothing.
+    yield pytest(build, venv, "pixels", "image kernels against Pillow and NumPy", 7, ["tests/test_pixels.py"], env={**size, "ASAN_OPTIONS": NO_LEAKS})
+    yield Step("installed", "the installed tree, the C example, the plug-in", 5, [["sh", "tests/test_install.sh", str(directory(build))]],
+               {"CC": "gcc -fsanitize=address,undefined"})
+    yield pytest(build, venv, "command-line", "the command, black box", 85, files("tests/test_*.py", OWN_STEP), JOBS + 1, env=black_box)
+    yield pytest(build, venv, "dashboard", "the dashboard in a browser, metrics", 36, DASHBOARD, 2 * JOBS, env=black_box)
+    yield pytest(build, venv, "simulator", "the simulator and its policies", 19, ["tests/sim"], env=black_box)
+    yield pytest(build, venv, "autoscaling", "autoscaling", 39, ["tests/test_autoscale.py"], 3 * JOBS, env=black_box)
+    yield pytest(build, venv, "service", "dispatcher, workers and clients, with faults", 62, ["tests/service"], 3 * JOBS, env=black_box)
+    if has_package():
+        yield Step("package", "the Python package of this build", 1, [[sys.executable, __file__, "--package-in", build]])
+        yield pytest(build, venv, "python", "the Python package", 108, ["tests/python"], JOBS + 1, env=in_python)
+        yield model(build, venv, "model-functions", 20, 40, 300001, seed, ["--functions", "--package"], in_python)
+
+
+def everything(seed):
+    size = {"CACHEW_TEST_SIZE": "all"}
+    build, venv = "gcc", "venv-all"
+    yield Step("environment", "Python packages for the tests", 90, [["tools/venv.sh", "all", "tests/requirements-all.txt"]])
+    yield compiled("gcc", 90)
+    yield compiled("asan", 150)
+    yield compiled("tsan", 120)
+    yield Step("lint", "layers, words, Python, man page, scripts", 8, [["tools/lint.sh"]], {"VENV": str(ROOT / "build" / venv)})
+    yield unit("gcc", "unit", 60)
+    yield Step("installed", "the installed tree, the C example, the plug-in", 15, [["sh", "tests/test_install.sh", str(directory(build))]])
+    yield unit("asan", "unit-asan", 120)
+    yield model("asan", venv, "model-asan", 60, 200, 100001, seed)
+    yield pytest("asan", venv, "command-line-asan", "the command, black box", 150, [*files("tests/test_cli*.py"), *(f"tests/test_{n}.py" for n in
+                 ("plugins", "sources", "daemons", "cache")), "tests/sim"], words=["-k", "not example and not parts_add_up"], env={**SANITIZED, **size})
+    yield unit("tsan", "unit-tsan", 120, "--suite", "threads")
+    yield model("tsan", venv, "model-tsan", 60, 100, 200001, seed)
+    yield pytest(build, venv, "model-itself", "tests of the reference model", 10, ["tests/model"], env=size)
+    yield model(build, venv, "model", 120, 500, 1, seed)
+    yield Step("expressions", "random expressions against NumPy", 30, [[python(venv), "tests/expr_numpy.py", str(directory(build) / "tests" / "expr_tool"), "--count", "6000"]])
+    yield pytest(build, venv, "pixels", "image kernels against Pillow and NumPy", 40, ["tests/test_pixels.py"], env=size)
+    yield pytest(build, venv, "command-line", "the command, black box", 180, files("tests/test_*.py", OWN_STEP), JOBS + 1, env=size)
+    yield pytest(build, venv, "dashboard", "the dashboard in a browser, metrics", 40, DASHBOARD, 2 * JOBS, env=size)
+    yield pytest(build, venv, "simulator", "the simulator and its policies", 30, ["tests/sim"], env=size)
+    yield pytest(build, venv, "autoscaling", "autoscaling", 30, ["tests/test_autoscale.py"], 2 * JOBS, env=size)
+    yield pytest(build, venv, "service", "dispatcher, workers and clients, with faults", 150, ["tests/service"], 2 * JOBS, env=size)
+    if has_package():
+        pip = [python(venv), "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-deps", "--no-build-isolation",
+               "--config-settings=build-dir=" + f"{BUILD}-python", "."]
+        yield Step("package", "the Python package, installed by pip", 90, [pip], {"PATH": f"{Path(python(venv)).parent}:{os.environ['PATH']}"})
+        yield pytest(build, venv, "python", "the Python package", 230, ["tests/python"], env=size)
+        yield model(build, venv, "model-functions", 60, 300, 300001, seed, ["--functions", "--package"])
+
+
+# ---- running them ----
+
+# Lines that say what failed: of sanitizers, cmocka, pytest.
+REPORT = re.compile(r"ERROR: (Address|Leak|Thread|Undefined)|WARNING: Thread|runtime error:|^SUMMARY: "
+                    r"|^\[  (ERROR|FAILED) |  LINE   \]|^(FAILED|ERROR) |^E   ")
+COUNTS = re.compile(r"(passed|failed|equal|agree)|^Ok:|test_install|lint: ok")
+
+
+def counts(output):
+    """The line in which a command counts its tests."""
+    found = [line.strip(" =") for line in output.splitlines() if COUNTS.search(line)]
+    return re.sub(r"^Ok: *(\d+).*", r"\1 programs passed", found[-1]) if found else ""
+
+
+def failed_tests(output):
+    """The words that narrow a step to the tests that failed, three at most."""
+    pipelines = re.findall(r"--only (\d+)\)", output)  # of compare.py
+    if pipelines:
+        return ["--", "--only", pipelines[0]]
+    failed = re.findall(r"^(?:FAILED|ERROR) (tests/\S+?::.*?)(?: - |$)", output, re.MULTILINE)  # of pytest
+    failed = failed or re.findall(r"^ *\d+/\d+ .*?:(\S+) +(?:FAIL|TIMEOUT|ERROR)", output, re.MULTILINE)  # of meson test
+    return list(dict.fromkeys(failed))[:3]
+
+
+def repeat_command(arguments, step, output):
+    """The command that runs the failed tests alone."""
+    words = ["./test", *["--all"] * arguments.all]
+    words += ["--seed", str(arguments.seed)] if arguments.seed != 1 else []
+    words += ["--step", step.name, *failed_tests(output)]
+    return " ".join(map(shlex.quote, words))
+
+
+def show_failure(arguments, step, status, output):
+    lines = output.splitlines()
+    print("\n".join(lines[-FAILURE_LINES:]))
+    reports = [line for line in lines if REPORT.search(line)][:30]
+    if reports:
+        print("\n--- what failed ---\n" + "\n".join(reports))
+    again = repeat_command(arguments, step, output)
+    print(f"\nFAILED: {step.name} (exit status {status}, seed {arguments.seed}). To repeat: {again}\n", flush=True)
+    return f"{step.name}: {again}"
+
+
+class Clock:
+    """Estimates how long the rest of the run takes: the steps so far tell how fast this machine is."""
+
+    def __init__(self, run):
+        self.began, self.run, self.expected = time.monotonic(), run, 0.0
+
+    def left(self, at):
+        rest = sum(step.seconds for step in self.run[at:])
+        taken = time.monotonic() - self.began
+        return rest * (taken + PRIOR_S) / (self.expected + PRIOR_S)
+
+
+def prepares(step):
+    """Whether later steps use what this one makes."""
+    return step.name.startswith(("environment", "compile", "package"))
+
+
+def chosen(run, names):
+    """The named steps, and the steps before them that prepare: what was changed is compiled before it is tested."""
+    last = max(number for number, step in enumerate(run) if step.name in names)
+    return [step for number, step in enumerate(run) if step.name in names or (number < last and prepares(step))]
+
+
+def run_all(arguments, run, work):
+    env = {**ENVIRONMENT, "CACHEW_INDEX_DIR": str(work / "index"), "CACHEW_TEST_DATA": str(work / "data")}
+    clock, failures, total = Clock(run), [], 0
+    for number, step in enumerate(run, 1):
+        line = steps.Line(f"[{number:2}/{len(run)}] {step.name:18} {step.what:48.48}")
+        status, output, kept = 0, "", work / "output"
+        narrow = arguments.words and step.name in arguments.step
+        for command in step.narrowed(arguments.words) if narrow else step.commands:
+            status = steps.run(command, line, kept, {**env, **step.env})
+            output += kept.read_text(errors="replace")
+            if status:
+                break
+        clock.expected += step.seconds
+        left = f"; about {steps.duration(clock.left(number))} left" if number < len(run) else ""
+        line.end(f"{'ok' if status == 0 else 'FAILED':6} {line.seconds():4.0f} s  {counts(output)}{left}")
+        if arguments.verbose:
+            print(output, end="")
+        if status:
+            failures.append(show_failure(arguments, step, status, output))
+            if prepares(step):
+                print(f"The steps after {step.name} were not run.")
+                break
+        total += sum(int(n) for n in re.findall(r"(\d+) (?:tests |programs )?(?:passed|expressions)", counts(output)))
+    return failures, total, time.monotonic() - clock.began
+
+
+def parse():
+    """`./test --help` explains the options."""
+    parser = argparse.ArgumentParser(prog="./test", usage="./test [OPTION...]    (./test --help lists them)", add_help=False)
+    parser.add_argument("--all", action="store_true")
+    parser.add_argument("--step", action="append", default=[])
+    parser.add_argument("--list", action="store_true")
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--verbose", action="store_true")
+    parser.add_argument("--package-in")  # a command of the step `package`
+    parser.add_argument("words", nargs="*")
+    return parser, parser.parse_args()
+
+
+def main():
+    os.chdir(ROOT)
+    parser, arguments = parse()
+    if arguments.package_in:
+        package_in_build(arguments.package_in)
+        return 0
+    run = list((everything if arguments.all else sample)(arguments.seed))
+    names = [step.name for step in run]
+    unknown = [name for name in arguments.step if name not in names]
+    if unknown:
+        parser.error(f"--step {unknown[0]}: expected one of {', '.join(names)}")
+    if arguments.words and len(arguments.step) != 1:
+        parser.error(f"{arguments.words[0]}: expected exactly one --step, which it narrows")
+    if arguments.list:
+        print("\n".join(f"{step.name:18} {step.what:48} {step.seconds:4.0f} s" for step in run))
+        return 0
+    if arguments.step:
+        run = chosen(run, arguments.step)
+    if not has_package():
+        print(f"The Python package needs Python {'.'.join(map(str, PACKAGE_PYTHON))}: its tests are not run here.")
+    with tempfile.TemporaryDirectory(prefix="cachew-test-") as work:
+        work = Path(work)
+        failures, total, seconds = run_all(arguments, run, work)
+    if failures:
+        print(f"{len(failures)} of {len(run)} steps failed, after {seconds:.0f} s:")
+        print("\n".join(f"  {failure}" for failure in failures))
+        return 1
+    print(f"All {len(run)} steps passed: {total} tests and comparisons, in {seconds:.0f} s.")
+    return 0
+
+
+if __name__ == "__main__":
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # ends the running step, too
+    try:
+        sys.exit(main())
+    except KeyboardInterrupt:
+        print("\ninterrupted", file=sys.stderr)
+        sys.exit(130)
+    except OSError as error:
+        sys.exit(f"\n./test: {error}")
