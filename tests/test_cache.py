@@ -240,6 +240,7 @@ def look(fifo, running):
     os.close(speed)
 
 
+@pytest.mark.large
 def test_two_runs_at_once_share_what_they_compute(tmp_path):
     """The second one begins when the first one has published something, and the first one goes on when the second one has
     published the rest; each in its own order."""

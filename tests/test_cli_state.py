@@ -239,7 +239,7 @@ def test_ranks_in_any_order_get_all_elements_once(tmp_path, kind):
             assert len({r["batches"] for r in ranks}) == 1  # equally many, where that is known beforehand
 
 
-@pytest.mark.large
+@pytest.mark.large(keep=0)
 @pytest.mark.parametrize("kind", any_pipelines())
 def test_parts_in_any_order_add_up_to_the_whole(tmp_path, kind):
     """After each batch, those that fill up and those that are joined at an epoch's end among them."""

@@ -292,6 +292,7 @@ def test_another_order_has_the_same_batches(tmp_path, name):
 
 # ---- trying it ----
 
+@pytest.mark.large
 def test_tries_what_can_be_tried(tmp_path):
     burn = {"op": "synthetic", "count": 3000, "cost_us": 200}
     chain = [burn, {"op": "delay", "us": 300}, {"op": "filter", "where": "data < 0.5"}, BATCH]
@@ -311,6 +312,7 @@ def test_tries_what_can_be_tried(tmp_path):
     assert {p.name for p in tmp_path.iterdir()} == {"p.json"}  # nothing is left of the caches
 
 
+@pytest.mark.large
 def test_a_marker_that_is_there_is_tried(tmp_path):
     chain = [{"op": "synthetic", "count": 2000, "shape": [8, 8, 3], "dtype": "uint8", "cost_us": 500}, SHUFFLE, {"op": "autocache"},
              {"op": "random_flip", "component": "data"}, {"op": "autocache"}, BATCH]
@@ -384,6 +386,7 @@ def has(o, schema, *more):
         assert isinstance(o[key], kind), (key, o[key])
 
 
+@pytest.mark.large
 def test_the_schema(tmp_path):
     told = explained(tmp_path, [{**SYNTHETIC, "cost_us": 500}, {"op": "delay", "us": 100}, BATCH], "--check", "--seconds", 0.2, "--threads", 1)
     assert {"run", "costs", "bottleneck", "remedies", "checks", "cache_speed", "tuning"} <= set(told)

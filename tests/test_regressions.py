@@ -147,6 +147,7 @@ def test_limits_after_repeats_of_many_passes(tmp_path):
     assert "2^32" in failed(write(tmp_path / "p.json", chain), 2)["message"]
 
 
+@pytest.mark.large
 def test_a_shuffle_of_too_many_chunks(tmp_path):
     chain = range_chain(1, {"op": "repeat", "count": (1 << 32) - 1}, {"op": "shuffle"}, BATCH)
     error = failed(write(tmp_path / "p.json", chain), 2)
@@ -183,6 +184,7 @@ def test_a_list_of_skipped_records_that_is_cut_off(tmp_path):
     assert failed(pipeline, 1, "--quarantine", "/dev/full")["kind"] == "io"
 
 
+@pytest.mark.large
 def test_shuffles_of_shuffles_are_planned_at_once(tmp_path):
     """Each of them once took some 38 times as long as the one before it."""
     assert run(write(tmp_path / "p.json", range_chain(10_000_000, *[SHUFFLE] * 5, BATCH)), "--batches", 1)["batches"] == 1

@@ -41,6 +41,7 @@ ENVIRONMENT = {
     "UBSAN_OPTIONS": "halt_on_error=1:abort_on_error=1:print_stacktrace=1",
     "TSAN_OPTIONS": "halt_on_error=1:second_deadlock_stack=1",
     "PYTHONDONTWRITEBYTECODE": "1",
+    "OPENBLAS_NUM_THREADS": "1",  # NumPy's threads wait by spinning
 }
 NO_LEAKS = ENVIRONMENT["ASAN_OPTIONS"].replace("detect_leaks=1", "detect_leaks=0")
 SANITIZED = {"CACHEW_SANITIZED": "1"}
@@ -159,7 +160,7 @@ def sample(seed):
     unit_tests.env = size
     yield unit_tests
     yield pytest(build, venv, "model-itself", "tests of the reference model", 2, ["tests/model"], env=size)
-    yield model(build, venv, "model", 18, 100, 1, seed)
+    yield model(build, venv, "model", 11, 60, 1, seed)
     yield Step("expressions", "random expressions against NumPy", 1, [[python(venv), "tests/expr_numpy.py", str(directory(build) / "tests" / "expr_tool"), "--count", "1000"]])
     # pixel_tool frees nothing.
     yield pytest(build, venv, "pixels", "image kernels against Pillow and NumPy", 7, ["tests/test_pixels.py"], env={**size, "ASAN_OPTIONS": NO_LEAKS})
@@ -169,11 +170,11 @@ def sample(seed):
     yield pytest(build, venv, "dashboard", "the dashboard in a browser, metrics", 36, DASHBOARD, 2 * JOBS, env=black_box)
     yield pytest(build, venv, "simulator", "the simulator and its policies", 19, ["tests/sim"], env=black_box)
     yield pytest(build, venv, "autoscaling", "autoscaling", 39, ["tests/test_autoscale.py"], 3 * JOBS, env=black_box)
-    yield pytest(build, venv, "service", "dispatcher, workers and clients, with faults", 62, ["tests/service"], 3 * JOBS, env=black_box)
+    yield pytest(build, venv, "service", "dispatcher, workers and clients, with faults", 62, ["tests/service"], 4 * JOBS, env=black_box)
     if has_package():
         yield Step("package", "the Python package of this build", 1, [[sys.executable, __file__, "--package-in", build]])
         yield pytest(build, venv, "python", "the Python package", 108, ["tests/python"], JOBS + 1, env=in_python)
-        yield model(build, venv, "model-functions", 20, 40, 300001, seed, ["--functions", "--package"], in_python)
+        yield model(build, venv, "model-functions", 12, 25, 300001, seed, ["--functions", "--package"], in_python)
 
 
 def everything(seed):

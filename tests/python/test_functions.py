@@ -100,6 +100,7 @@ def test_flat_maps_in_a_row_number_what_is_given_and_nothing_else():
     assert [q["record"].partition(":")[2] for q in it.quarantine()] == ["1.1"]
 
 
+@pytest.mark.large
 def test_flat_map_in_a_row_with_draws_and_shuffle_is_the_same_everywhere():
     def twice(e, rng):
         return [{"value": e["value"], "x": rng.random()} for _ in range(2)]

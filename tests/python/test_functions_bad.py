@@ -31,7 +31,7 @@ def killing(kind):
     return kill
 
 
-@pytest.mark.large
+@pytest.mark.large(keep=0)
 @pytest.mark.parametrize("kind,said", [("signal", "signal 11"), ("exit", "exited with status 7")])
 def test_a_record_that_kills_its_host_each_time(kind, said):
     ds = Dataset.range(500).map(killing(kind)).batch(10)
@@ -47,6 +47,7 @@ def test_a_record_that_kills_its_host_each_time(kind, said):
         assert listed["action"] == "replaced" and said in listed["reason"]
 
 
+@pytest.mark.large
 def test_hosts_killed_at_random_change_nothing():
     ds = Dataset.range(6000).shuffle().map(lambda e, rng: {"value": e["value"], "x": rng.random(10)}).flat_map(lambda e: [e] * 2).batch(40)
     expected = digest(ds)
@@ -86,6 +87,7 @@ def assert_skips_what_hangs(ds, n, hanging):
     assert got == [i for i in range(n) if i not in dict(listed)]
 
 
+@pytest.mark.large
 def test_a_function_that_sleeps_for_ever():
     def sleep(e):
         while e["value"] == 40:

@@ -47,6 +47,7 @@ def test_what_an_iterable_raises_behind_a_full_take_is_not_seen(after):
         list(Dataset.iterable(breaks).take(after + 1).batch(10))
 
 
+@pytest.mark.large
 def test_iterable_state_goes_on():
     ds = Dataset.iterable(numbers).shuffle().batch(30)
     batches = [b.hash() for b in ds]

@@ -49,6 +49,7 @@ def program(script, tmp_path):
     return run
 
 
+@pytest.mark.large
 @pytest.mark.parametrize("version", ["", ", version='1'"])
 @pytest.mark.parametrize(("change", "function", "before", "after"), [
     ("helper.SCALE = 3", "helper.f", [1, 3, 5], [1, 4, 7]),
@@ -71,6 +72,7 @@ def test_hosts_compute_with_the_modules_that_the_program_has(program, change, fu
     program(f"assert run({function}{version}) == {before}, run({function})\n{change}\nassert run({function}{version}) == {after}, run({function})\n")
 
 
+@pytest.mark.large
 def test_functions_of_one_pipeline_that_expect_different_globals(program):
     program("""
 def scaled(e): return {"y": int(e["y"]) * helper.SCALE}

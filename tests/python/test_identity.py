@@ -53,6 +53,7 @@ def identity(tmp_path):
     return of
 
 
+@pytest.mark.large
 @pytest.mark.parametrize(("code", "change", "other"), [
     ("import helper\ndef f(e): return helper.g(e)", {"helper": ("g(x): return x + 1", "g(x): return x + 2")}, {"helper": ("unused = 5", "unused = 6")}),
     ("import helper\ndef f(e): return helper.K", {"helper": ("K = 1", "K = 2")}, {"helper": ("g(x): return x + 1", "g(x): return x + 2")}),
@@ -72,6 +73,7 @@ def test_what_is_used_of_a_module_counts_and_nothing_else(identity, code, change
     assert identity(code) == identity(code) == identity(code, **other) != identity(code, **change)
 
 
+@pytest.mark.large
 @pytest.mark.parametrize(("code", "change"), [
     ("def f(e):\n  import helper\n  return helper.g(e)", {"helper": ("x + 1", "x + 2")}),
     ("def f(e):\n  from helper import h\n  return h(e)", {"tools": ("* 2", "* 3")}),

@@ -85,6 +85,7 @@ def up_to_a_joined_batch_that_is_made(it, want, log):
     return first
 
 
+@pytest.mark.large
 def test_waiting_for_a_joined_batch_may_end_and_go_on(tmp_path):
     log, go_on = tmp_path / "calls", tmp_path / "go_on"
     want = [b["value"].tolist() for b in numbers()]
@@ -132,7 +133,7 @@ PIPELINES = {
 }
 
 
-@pytest.mark.large
+@pytest.mark.large(keep=0)
 @pytest.mark.parametrize("name", PIPELINES)
 def test_joined_batches_are_the_same_whoever_makes_them(name):
     base = PIPELINES[name]

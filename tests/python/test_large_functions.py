@@ -16,6 +16,7 @@ def large_of(n=LARGE.size):
     return Dataset.range(40).map(lambda e: {"value": e["value"] + int(table[int(e["value"])])}, outputs={"value": "int64"})
 
 
+@pytest.mark.large
 def test_what_is_done_with_a_large_function_does_not_parse_it_again(monkeypatch):
     parsed = []
     made = cachew._core.Pipeline

@@ -279,6 +279,7 @@ def test_a_ctrl_c_as_the_thread_has_started_ends_it():
     assert values(loader) == expected(known(), 1)[0]
 
 
+@pytest.mark.large
 def test_a_ctrl_c_at_any_line_of_opening_leaves_nothing():
     before, at, left = tasks(), 0, 0
 

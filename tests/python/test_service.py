@@ -81,7 +81,7 @@ def test_photos(examples, service):
     assert all_of(ds.distribute(service.address, seed=1)) == all_of(ds.iterator(seed=1))
 
 
-@pytest.mark.large
+@pytest.mark.large(keep=0)
 @pytest.mark.parametrize("name", ["counted", "filter", "buckets", "rng"])
 @pytest.mark.parametrize("world_size", [2, 3])
 def test_ranks_in_threads(records, service, name, world_size):
@@ -111,7 +111,7 @@ def elements(batches):
     return sorted(v for b in batches if not b.is_padding for v in b["value"].tolist())
 
 
-@pytest.mark.large
+@pytest.mark.large(keep=0)
 @pytest.mark.parametrize("name", ["counted", "filter", "map"])
 @pytest.mark.parametrize("guarantee", [None, "at-most-once"])
 def test_ranks_in_any_order_share_the_elements(records, service, name, guarantee):
@@ -217,7 +217,7 @@ def test_a_state_fits_here_and_there(records, service, name):
         assert [(place(b), b.hash()) for b in [*begin, *rest]] == whole
 
 
-@pytest.mark.large
+@pytest.mark.large(keep=0)
 @pytest.mark.parametrize("name", ["counted", "filter"])
 def test_a_state_with_another_number_of_ranks(records, service, name):
     ds = pipelines(records)[name]

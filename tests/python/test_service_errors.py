@@ -188,6 +188,7 @@ class Deadly:
         return element
 
 
+@pytest.mark.large
 def test_a_stream_that_can_not_go_on_costs_no_worker(service):
     ds = Dataset.range(20).map(Deadly(), outputs={"value": "int64"}, version="1").batch(4)
     here, there = error_of(lambda: list(ds)), error_of(lambda: list(ds.distribute(service.address)))

@@ -117,6 +117,7 @@ def test_a_wait_for_a_function_may_end_and_go_on(opened, where, options):
     assert len(calls(log)) == 1
 
 
+@pytest.mark.large
 @pytest.mark.parametrize("where", WHERE)
 def test_every_batch_is_waited_for_in_little_pieces(opened, where):
     it, log, go_on = opened(where, 4100)

@@ -14,6 +14,7 @@ ANY_PIPELINES = {
 }
 
 
+@pytest.mark.large
 @pytest.mark.parametrize("transport", ["shm", "tcp"])
 @pytest.mark.parametrize("kind", ANY_PIPELINES)
 def test_ranks_in_any_order_get_all_elements_once(bench, kind, transport):
@@ -63,6 +64,7 @@ def test_a_stopped_worker_does_not_hold_up_order_any(bench):
     bench.judge_set(SLOW, [r])
 
 
+@pytest.mark.large
 @pytest.mark.parametrize("transport", ["shm", "tcp"])
 def test_workers_and_clients_are_killed_in_any_order(bench, transport):
     bench.cluster.start(3)
@@ -82,6 +84,7 @@ def test_workers_and_clients_are_killed_in_any_order(bench, transport):
     bench.judge_set(SLOW, ranks)
 
 
+@pytest.mark.large
 @pytest.mark.parametrize("kind", ["counted", "bucketed"])
 def test_any_order_goes_on_after_any_batch(bench, kind):
     chain = numbers(150, *PIPELINES[kind][1:])

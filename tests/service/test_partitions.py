@@ -60,6 +60,7 @@ def test_a_worker_is_cut_off_and_comes_back(bench):
     bench.judge(JOB, (1, None, [r]))
 
 
+@pytest.mark.large
 def test_the_dispatcher_is_cut_off(bench):
     bench.cluster.env["CACHEW_SILENCE_S"] = "20"  # only the dispatcher is given up
     r = begun(bench)
@@ -81,6 +82,7 @@ def test_the_client_is_cut_off(bench):
     bench.judge(JOB, (1, None, [r]))
 
 
+@pytest.mark.large
 def test_all_are_cut_off_from_each_other(bench):
     r = begun(bench)
     for name in ("c", "w0", "w1"):
@@ -92,6 +94,7 @@ def test_all_are_cut_off_from_each_other(bench):
     bench.judge(JOB, (1, None, [r]))
 
 
+@pytest.mark.large
 @pytest.mark.skipif(WHY_NO_LOSS is not None, reason=str(WHY_NO_LOSS))
 @pytest.mark.parametrize("between", [("c", "w0"), ("c", "d"), ("w0", "d")], ids="-".join)
 def test_a_fifth_of_the_packets_is_lost(bench, between):

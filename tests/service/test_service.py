@@ -371,7 +371,7 @@ def test_a_job_sees_the_files_as_they_are_when_it_begins(bench, how):
         bench.judge(chain, (1, None, [r]))
 
 
-@pytest.mark.large
+@pytest.mark.large(keep=0)
 @pytest.mark.parametrize("transport", ["shm", "tcp"])
 def test_the_largest_batches(bench, transport):
     """The ids of a batch of 2^20 elements are 32 MiB."""

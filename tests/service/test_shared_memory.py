@@ -67,6 +67,7 @@ def no_memfd_create():
         raise OSError(ctypes.get_errno(), "seccomp")
 
 
+@pytest.mark.large
 @pytest.mark.parametrize(("limit", "why"), [(small_files, "files may not be so large"), (no_memfd_create, "memfd_create is not allowed here")])
 def test_a_worker_without_memfds_sends_copies_and_says_why(daemons, pipeline, limit, why):
     local, _ = run(pipeline)

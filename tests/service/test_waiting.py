@@ -79,6 +79,7 @@ def test_a_job_that_is_paused_before_there_is_a_worker_is_not_late(bench):
     bench.judge(SLOW, (1, None, [with_more_time(attempt, 4)]))
 
 
+@pytest.mark.large
 def test_a_pause_is_over_with_its_dispatcher(bench):
     bench.cluster.start(1)
 
@@ -114,6 +115,7 @@ def test_a_pause_that_the_next_dispatcher_does_not_know_is_over(bench):
     with_more_time(attempt, 6)
 
 
+@pytest.mark.large
 def test_a_rank_that_never_comes_is_named_early_and_at_the_end(bench):
     bench.cluster.start(1)
     missing = "rank 1 of 2 is behind, at split 0 of epoch 0, and not attached"

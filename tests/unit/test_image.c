@@ -15,6 +15,7 @@
 
 #include "formats/image.h"
 #include "formats/image_write.h"
+#include "sample.h"
 
 static uint64_t seed = 0x2545F4914F6CDD1Du;
 
@@ -159,7 +160,7 @@ static void test_regions(void **state)
                 if (decode(file, bytes, &plain, NULL, NULL, &whole, NULL, &err) < 0)
                     fail_msg("sampling %zu kind %d: %s", s, kind, err.message);
                 size_t px = (size_t)samplings[s].components;
-                for (int k = 0; k < 24; k++, tried++) {
+                for (int k = 0; k < (int)sample_size(24); k++, tried++) {
                     struct cw_rect r = random_rect(h, w), any = random_rect(h, w);
                     assert_int_equal(decode(file, bytes, &plain, &r, draw(2) ? &any : NULL, &part, NULL, &err), 0);
                     for (int64_t y = 0; y < r.h; y++)
@@ -172,7 +173,7 @@ static void test_regions(void **state)
                 free(whole);
                 free(file);
             }
-    assert_true(tried > 15000);
+    assert_true(tried > sample_size(15000));
 }
 
 /* Rows that are converted on the way: other channels, 16 bits. */
@@ -257,6 +258,7 @@ static void test_exif(void **state)
 static void test_limits(void **state)
 {
     (void)state;
+    seed = 1; /* pixels whose last scan may come again */
     unsigned char *file;
     unsigned long bytes;
     struct cw_error err = {0};
