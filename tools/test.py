@@ -113,8 +113,9 @@ def files(pattern, without=""):
     return sorted(str(p.relative_to(ROOT)) for p in ROOT.glob(pattern) if not without or not re.search(without, p.name))
 
 
-DASHBOARD = ["tests/test_dashboard.py", "tests/test_decisions.py", "tests/test_monitoring.py"]
-OWN_STEP = "dashboard|decisions|monitoring|autoscale|pixels"  # command line tests that have a step of their own
+# Tests that wait more than they compute: many of them run at a time.
+SERVICE = ["tests/service", "tests/test_autoscale.py", "tests/test_dashboard.py", "tests/test_decisions.py", "tests/test_monitoring.py"]
+OWN_STEP = "dashboard|decisions|monitoring|autoscale|pixels"  # they have other steps
 
 
 # ---- the two sizes ----
@@ -167,10 +168,8 @@ def sample(seed):
     yield Step("installed", "the installed tree, the C example, the plug-in", 5, [["sh", "tests/test_install.sh", str(directory(build))]],
                {"CC": "gcc -fsanitize=address,undefined"})
     yield pytest(build, venv, "command-line", "the command, black box", 85, files("tests/test_*.py", OWN_STEP), JOBS + 1, env=black_box)
-    yield pytest(build, venv, "dashboard", "the dashboard in a browser, metrics", 36, DASHBOARD, 2 * JOBS, env=black_box)
     yield pytest(build, venv, "simulator", "the simulator and its policies", 19, ["tests/sim"], env=black_box)
-    yield pytest(build, venv, "autoscaling", "autoscaling", 39, ["tests/test_autoscale.py"], 3 * JOBS, env=black_box)
-    yield pytest(build, venv, "service", "dispatcher, workers and clients, with faults", 62, ["tests/service"], 4 * JOBS, env=black_box)
+    yield pytest(build, venv, "service", "dispatcher, workers, clients, with faults", 80, SERVICE, 4 * JOBS, env=black_box)
     if has_package():
         yield Step("package", "the Python package of this build", 1, [[sys.executable, __file__, "--package-in", build]])
         yield pytest(build, venv, "python", "the Python package", 108, ["tests/python"], JOBS + 1, env=in_python)
@@ -198,10 +197,8 @@ def everything(seed):
     yield Step("expressions", "random expressions against NumPy", 30, [[python(venv), "tests/expr_numpy.py", str(directory(build) / "tests" / "expr_tool"), "--count", "6000"]])
     yield pytest(build, venv, "pixels", "image kernels against Pillow and NumPy", 40, ["tests/test_pixels.py"], env=size)
     yield pytest(build, venv, "command-line", "the command, black box", 180, files("tests/test_*.py", OWN_STEP), JOBS + 1, env=size)
-    yield pytest(build, venv, "dashboard", "the dashboard in a browser, metrics", 40, DASHBOARD, 2 * JOBS, env=size)
     yield pytest(build, venv, "simulator", "the simulator and its policies", 30, ["tests/sim"], env=size)
-    yield pytest(build, venv, "autoscaling", "autoscaling", 30, ["tests/test_autoscale.py"], 2 * JOBS, env=size)
-    yield pytest(build, venv, "service", "dispatcher, workers and clients, with faults", 150, ["tests/service"], 2 * JOBS, env=size)
+    yield pytest(build, venv, "service", "dispatcher, workers, clients, with faults", 200, SERVICE, 3 * JOBS, env=size)
     if has_package():
         pip = [python(venv), "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-deps", "--no-build-isolation",
                "--config-settings=build-dir=" + f"{BUILD}-python", "."]
