@@ -123,6 +123,15 @@ def test_json_fields(tmp_path):
     assert "digest" not in run(tmp_path / "p.json")
 
 
+def test_seconds_in_the_environment_are_checked(tmp_path):
+    pipeline = write(tmp_path / "p.json", range_chain(10, BATCH))
+    for name in ("CACHEW_SILENCE_S", "CACHEW_START_S"):
+        for value in ("3s", "0", "-1", "inf"):
+            ran = cachew("run", pipeline, env={name: value})
+            assert ran.code == 2 and f'{name} is "{value}": expected seconds' in ran.err
+        assert cachew("run", pipeline, env={name: ""}).code == 0
+
+
 def test_json_is_the_last_line_and_stdout_holds_results_only(tmp_path):
     pipeline = write(tmp_path / "p.json", range_chain(1000, BATCH))
     ran = cachew("run", pipeline, "--json")

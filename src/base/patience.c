@@ -1,22 +1,50 @@
 #include "base/patience.h"
 
+#include <stdbool.h>
+#include <stdio.h>
 #include <stdlib.h>
 
+#include "base/macro.h"
+
+#define SILENCE "CACHEW_SILENCE_S"
+#define START "CACHEW_START_S"
 #define SILENCE_S 3.0 /* docs/protocol.md, "Handshake" */
 #define START_S 15.0  /* a dispatcher that is started together with the training is ready by then */
 #define LEAST_S 0.001
 #define MOST_S 1e6
 
+static bool seconds_in(const char *text, double *ret)
+{
+    char *end;
+    *ret = strtod(text, &end);
+    return end != text && !*end && *ret >= LEAST_S && *ret <= MOST_S;
+}
+
 /* Returns the default where the variable is unset, is no number, or is out of range. */
 static uint64_t seconds_of(const char *variable, double otherwise)
 {
     const char *text = getenv(variable);
-    char *end;
-    double s = text ? strtod(text, &end) : 0;
-    if (!text || end == text || *end || !(s >= LEAST_S && s <= MOST_S))
+    double s;
+    if (!text || !seconds_in(text, &s))
         s = otherwise;
     return (uint64_t)(s * 1e9);
 }
 
-uint64_t cw_patience_silence_ns(void) { return seconds_of("CACHEW_SILENCE_S", SILENCE_S); }
-uint64_t cw_patience_start_ns(void) { return seconds_of("CACHEW_START_S", START_S); }
+uint64_t cw_patience_silence_ns(void) { return seconds_of(SILENCE, SILENCE_S); }
+uint64_t cw_patience_start_ns(void) { return seconds_of(START, START_S); }
+
+int cw_patience_check(struct cw_error *err)
+{
+    static const char *const names[] = {SILENCE, START};
+    for (size_t i = 0; i < CW_COUNT_OF(names); i++) {
+        const char *text = getenv(names[i]);
+        double s;
+        if (!text || !*text || seconds_in(text, &s))
+            continue;
+        char expected[64];
+        snprintf(expected, sizeof(expected), "seconds, %g to %g", LEAST_S, MOST_S);
+        cw_error_attribute(err, names[i], text, expected);
+        return cw_error_set(err, CW_E_OPTION, "the environment's %s is \"%.40s\": expected %s", names[i], text, expected);
+    }
+    return 0;
+}

@@ -6,8 +6,12 @@
 #pragma once
 #include <stdint.h>
 
+#include "base/error.h"
+
 /* CACHEW_SILENCE_S, default 3 s: a peer that sends nothing for this long is given up. Also the limit for
  * connecting and for the handshake. */
 uint64_t cw_patience_silence_ns(void);
 /* CACHEW_START_S, default 15 s: the limit for a daemon that is starting, or has not been reached yet. */
 uint64_t cw_patience_start_ns(void);
+/* Says which of the two is set to something that is no such time. */
+int cw_patience_check(struct cw_error *err);

@@ -6,6 +6,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/patience.h"
 #include "base/text.h"
 #include "cli/options.h"
 
@@ -69,6 +70,9 @@ static int run_verb(int argc, char **argv)
         usage(stdout);
         return 0;
     }
+    struct cw_error err = {0};
+    if (cw_patience_check(&err) < 0)
+        return cli_fail(&err, false, NULL);
     const char *names[32];
     size_t n = 0;
     for (const struct cli_verb *v = cli_verbs; v->name; v++) {

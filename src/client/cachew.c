@@ -167,7 +167,9 @@ static int open_service(const struct cachew_options *o, const struct cw_iterator
         cw_error_attribute(err, "job", "NULL", "a name");
         return cw_error_set(err, CW_E_OPTION, "option job is missing: with a world_size of %u it is what the ranks have in common", o->world_size);
     }
-    int r = parse_transport(o->transport, &remote.transport, err);
+    int r = cw_patience_check(err);
+    if (r >= 0)
+        r = parse_transport(o->transport, &remote.transport, err);
     if (r >= 0)
         r = open_tls(o, &remote.tls, err);
     if (r >= 0)

@@ -103,9 +103,9 @@ static void test_refusals_that_are_written_down(void **state)
 static void test_patience(void **state)
 {
     (void)state;
-    static const struct { const char *text; uint64_t ns; } cases[] = {
-        {NULL, UINT64_C(3000000000)}, {"600", UINT64_C(600000000000)}, {"0.25", 250000000}, {"", UINT64_C(3000000000)}, {"5 s", UINT64_C(3000000000)},
-        {"0", UINT64_C(3000000000)}, {"-1", UINT64_C(3000000000)}, {"nan", UINT64_C(3000000000)},
+    static const struct { const char *text; uint64_t ns; bool bad; } cases[] = {
+        {NULL, UINT64_C(3000000000), false}, {"600", UINT64_C(600000000000), false}, {"0.25", 250000000, false}, {"", UINT64_C(3000000000), false},
+        {"5 s", UINT64_C(3000000000), true}, {"0", UINT64_C(3000000000), true}, {"-1", UINT64_C(3000000000), true}, {"nan", UINT64_C(3000000000), true},
     };
     for (size_t i = 0; i < CW_COUNT_OF(cases); i++) {
         if (cases[i].text)
@@ -113,6 +113,9 @@ static void test_patience(void **state)
         else
             unsetenv("CACHEW_SILENCE_S");
         assert_int_equal(cw_patience_silence_ns(), cases[i].ns);
+        struct cw_error err = {0};
+        assert_int_equal(cw_patience_check(&err), cases[i].bad ? CW_E_OPTION : 0);
+        assert_int_equal(strstr(err.message, "CACHEW_SILENCE_S") != NULL, cases[i].bad);
     }
     unsetenv("CACHEW_SILENCE_S");
     unsetenv("CACHEW_START_S");
