@@ -18,10 +18,11 @@ SOAK_KILLS ?= 500
 .PHONY: help deps build demo demo-dashboard test test-all lint bench fuzz soak coverage wheel install clean
 
 help:
-	@echo 'make demo       decode, crop and batch 3,000 photographs for two epochs; report and contact sheet'
-	@echo 'make demo-dashboard  a service with a dashboard, a job on it, a worker that is killed: what a person sees'
-	@echo 'make test       the tests, a sample of them: what every change must pass'
-	@echo 'make test-all   all tests, also by clang with ASan+UBSan and TSan'
+	@echo 'make demo       ./demo: decode, crop and batch 3,000 photographs for two epochs; report and contact sheet'
+	@echo 'make demo-dashboard'
+	@echo '                a service with a dashboard, a job on it, a worker that is killed: what a person sees'
+	@echo 'make test       ./test: the tests, a sample of them: what every change must pass'
+	@echo 'make test-all   ./test --all: all tests, also by clang with ASan+UBSan and TSan'
 	@echo 'make deps       the Debian packages that pip install . needs'
 	@echo 'make build      the command, at build/cachew'
 	@echo 'make bench      compare with tf.data, DataLoader, Grain (PEERS=none|tfdata|all)'

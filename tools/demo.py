@@ -43,7 +43,8 @@ def checked(command, line, kept, **options):
     status = steps.run(command, line, kept, **options)
     if status:
         line.end("FAILED")
-        print(kept.read_text(errors="replace")[-4000:])
+        said = kept.read_bytes().splitlines()
+        print(b"\n".join(text for text in said if steps.part_done(text) is None).decode(errors="replace")[-4000:])
         raise Failed(f"{' '.join(map(str, command))}: exit status {status}")
 
 
@@ -65,12 +66,12 @@ def make_photographs(photos):
     line.end(f"{line.seconds():.0f} s: {os.path.relpath(photos)}")
 
 
-def first_batch(files):
+def first_batch(files, where):
     line = step(3, "the first batch, as a picture")
     checked([CACHEW, "run", PIPELINE, *files, "--batches", "1", "--save", OUT], line, OUT / "first.txt")
     picture = next(OUT.glob("*.png"))
     line.end(f"{line.seconds():.0f} s: {picture.relative_to(ROOT)}")
-    return picture.relative_to(ROOT)
+    return os.path.relpath(picture, where)
 
 
 def job(name, *words):
@@ -102,6 +103,7 @@ def run_with_service(files):
     try:
         ready = json.loads(up.stdout.readline() or "null")
         if not ready:
+            line.end("FAILED")
             raise Failed(f"cachew up ended: {(OUT / 'up.txt').read_text()}")
         victim = ready["ready"]["workers"][1]["pid"]
         command, part = job("service", *files, "--service", ready["ready"]["address"], "--job", "demo")
@@ -136,13 +138,14 @@ def explain(files):
     print("\n" + costs((OUT / "explain.txt").read_text()))
 
 
-def demo(photos):
+def demo(photos, where):
+    """where: the directory in which the user is."""
     shutil.rmtree(OUT, ignore_errors=True)
     OUT.mkdir(parents=True)
     compile_command()
     make_photographs(photos)
     files = ["--set", f"0.files={photos}/photos-*.tfrecord"]
-    picture = first_batch(files)
+    picture = first_batch(files, where)
     local, service = run_here(files), run_with_service(files)
     if local["digest"] != service["digest"]:
         raise Failed(f"the digests differ: {local['digest']} in one process, {service['digest']} with the service")
@@ -152,7 +155,7 @@ Rate, in one process:                           {local['elements_per_s']:,.0f} i
 Digest of all batches, in order:                {local['digest']}
 The run with the service has the same digest: no batch was lost, none came twice, all came in order.
 
-Try next:""")
+Try next{'' if where == ROOT else f', in {ROOT}'}:""")
     data = "" if photos == BUILD / "photos" else f" {shlex.join(files)}"  # PIPELINE reads build/photos
     for command, what in [(f"build/cachew run {PIPELINE}{data} --epochs 2 --digest --seed 1", "another seed, another order"),
                           (f"build/cachew explain {PIPELINE}{data} --check", "what would make it faster"),
@@ -163,14 +166,17 @@ Try next:""")
 def main():
     os.chdir(ROOT)
     parser = argparse.ArgumentParser(prog="./demo", usage="./demo [OPTION...]    (./demo --help lists them)", add_help=False)
+    parser.add_argument("--from", type=Path, default=ROOT, dest="where")
     parser.add_argument("--photos", type=Path, default=BUILD / "photos")
-    photos = parser.parse_args().photos.resolve()
+    arguments = parser.parse_args()
+    where = arguments.where.resolve()
     try:
-        demo(photos)
+        demo((where / arguments.photos).resolve(), where)
     except (Failed, OSError) as error:
         print(f"demo: {error}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
+        print("\ninterrupted: ./demo goes on from here", file=sys.stderr)
         return 130
     return 0
 

@@ -318,7 +318,7 @@ static int cut_one(struct maker *m, int number, const struct pixels *in)
         for (size_t done = 0; done < size && r > 0;) {
             const ssize_t n = pwrite(m->spill, jpeg + done, size - done, (off_t)(offset + done));
             if (n < 0 && errno != EINTR)
-                r = complain("can't write a temporary file: %s", strerror(errno));
+                r = complain("can't write a temporary file in %s: %s", (m->records.final ? &m->records : &m->folder)->partial, strerror(errno));
             done += n > 0 ? (size_t)n : 0;
         }
         photo->cuts[photo->n_cuts] = (struct cut){offset, (uint32_t)size, out.width, out.height, number, photo->n_cuts};
@@ -532,7 +532,7 @@ static int write_shard(const struct maker *m, const struct cut *cuts, uint64_t s
         if (stopping())
             r = -1;
         else if (pread(m->spill, buffer, cuts[i].size, (off_t)cuts[i].offset) != (ssize_t)cuts[i].size)
-            r = complain("can't read a temporary file back: %s", strerror(errno));
+            r = complain("can't read a temporary file in %s back: %s", (m->records.final ? &m->records : &m->folder)->partial, strerror(errno));
         if (!r && m->folder.final)
             r = write_folder_file(m, &cuts[i], i, buffer);
         if (!r && f)

@@ -16,6 +16,7 @@ import time
 COUNTED = re.compile(rb"^\[ *(\d+)/(\d+)\]|^ *(\d+)/(\d+) |(?:^|\s)([\d,]+) of ([\d,]+)\b")
 PERCENT = re.compile(rb"\[ *(\d+)%\]")
 SHOWN_AFTER_S = 2  # a shorter step shows no progress
+SURE_PART = 0.05   # how long the rest takes is not told before
 TERMINAL_EVERY_S = 0.5
 LOG_EVERY_S = 30
 
@@ -34,7 +35,10 @@ def part_done(line):
 
 
 def duration(seconds):
-    return f"{seconds:.0f} s" if seconds < 100 else f"{seconds / 60:.0f} min"
+    if seconds < 100:
+        return f"{seconds:.0f} s"
+    minutes, tens = divmod(round(seconds / 10), 6)
+    return f"{minutes} min" + (f" {tens}0 s" if tens and minutes < 10 else "")
 
 
 class Line:
@@ -128,5 +132,5 @@ def progress_text(seconds, part, taken):
     """seconds: of the step; part: of its command, which has `taken` so many seconds."""
     if not part:
         return duration(seconds)
-    left = f", about {duration(taken / part - taken)} left" if part < 1 else ""
+    left = f", about {duration(taken / part - taken)} left in this step" if SURE_PART <= part < 1 else ""
     return f"{part:.0%}, {duration(seconds)}{left}"

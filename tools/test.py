@@ -87,7 +87,7 @@ def compiled(build, seconds):
     options = [o for o in options if has_package() or o != "-Dpython=true"]
     there = str(directory(build))
     return Step(f"compile-{build}", f"{compiler} {' '.join(o for o in options if 'sanitize' in o)}", seconds,
-                [["tools/setup.sh", there, "--werror", "-Dcrash_points=true", *options], [MESON, "compile", "-C", there], [MESON, "compile", "-C", there, "tests"]],
+                [["tools/setup.sh", there, "--werror", "-Dcrash_points=true", *options], ["ninja", "-C", there, "all", "tests"]],
                 {"CC": compiler})
 
 
@@ -212,6 +212,8 @@ def everything(seed):
 # Lines that say what failed: of sanitizers, cmocka, pytest.
 REPORT = re.compile(r"ERROR: (Address|Leak|Thread|Undefined)|WARNING: Thread|runtime error:|^SUMMARY: "
                     r"|^\[  (ERROR|FAILED) |  LINE   \]|^(FAILED|ERROR) |^E   ")
+NO_TEST = re.compile(r"^no tests ran|does not match any test", re.MULTILINE)  # of pytest, of meson test
+WORDS = "a unit test (test_memory) or a pytest node id (tests/test_cli.py::test_help)"
 COUNTS = re.compile(r"(passed|failed|equal|agree)|^Ok:|test_install|lint: ok")
 
 
@@ -232,14 +234,17 @@ def failed_tests(output):
 
 
 def repeat_command(arguments, step, output):
-    """The command that runs the failed tests alone."""
+    """The command that runs the failed tests alone; where it is not known which failed, what was asked for."""
     words = ["./test", *["--all"] * arguments.all]
     words += ["--seed", str(arguments.seed)] if arguments.seed != 1 else []
-    words += ["--step", step.name, *failed_tests(output)]
+    words += ["--step", step.name, *(failed_tests(output) or arguments.words)]
     return " ".join(map(shlex.quote, words))
 
 
 def show_failure(arguments, step, status, output):
+    if arguments.words and NO_TEST.search(output):
+        print(f"./test: {' '.join(arguments.words)}: the step {step.name} has no such test; expected {WORDS}", file=sys.stderr)
+        sys.exit(2)
     lines = output.splitlines()
     print("\n".join(lines[-FAILURE_LINES:]))
     reports = [line for line in lines if REPORT.search(line)][:30]
@@ -307,6 +312,7 @@ def parse():
     parser.add_argument("--list", action="store_true")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--verbose", action="store_true")
+    parser.add_argument("--check", action="store_true")  # look at the words and do nothing
     parser.add_argument("--package-in")  # a command of the step `package`
     parser.add_argument("words", nargs="*")
     return parser, parser.parse_args()
@@ -325,11 +331,13 @@ def main():
         parser.error(f"--step {unknown[0]}: expected one of {', '.join(names)}")
     if arguments.words and len(arguments.step) != 1:
         parser.error(f"{arguments.words[0]}: expected exactly one --step, which it narrows")
+    if arguments.step:
+        run = chosen(run, arguments.step)
+    if arguments.check:
+        return 0
     if arguments.list:
         print("\n".join(f"{step.name:18} {step.what:48} {step.seconds:4.0f} s" for step in run))
         return 0
-    if arguments.step:
-        run = chosen(run, arguments.step)
     if not has_package():
         print(f"The Python package needs Python {'.'.join(map(str, PACKAGE_PYTHON))}: its tests are not run here.")
     with tempfile.TemporaryDirectory(prefix="cachew-test-") as work:
@@ -339,7 +347,7 @@ def main():
         print(f"{len(failures)} of {len(run)} steps failed, after {seconds:.0f} s:")
         print("\n".join(f"  {failure}" for failure in failures))
         return 1
-    print(f"All {len(run)} steps passed: {total} tests and comparisons, in {seconds:.0f} s.")
+    print(f"All steps passed ({len(run)}): {total} tests and comparisons, in {seconds:.0f} s.")
     return 0
 
 

@@ -13,7 +13,10 @@ works() { "$venv/bin/python" -c 'import pip' 2>/dev/null; } # not after an upgra
 if [ "$wanted" != "$(cat "$stamp" 2>/dev/null)" ] || ! works; then
     echo "venv: installing $(grep '==' <<<"$wanted" | cut -d = -f 1 | sort -u | wc -l) Python packages into $venv" >&2
     works || "${PYTHON:-python3}" -m venv --clear "$venv"
-    "$venv/bin/pip" install --quiet --disable-pip-version-check --no-compile -r "$requirements" >&2
+    "$venv/bin/pip" install --quiet --disable-pip-version-check --no-compile -r "$requirements" >&2 || {
+        echo "venv: pip could not install these packages, for the reason above: it needs a network, or an index of its own (pip config)" >&2
+        exit 1
+    }
     "$venv/bin/python" -m compileall -q -j 0 "$venv/lib" >&2 || true # on all CPUs; a package may have files for other versions of Python
     echo "$wanted" >"$stamp"
 fi
