@@ -182,5 +182,5 @@ def main():
 
 
 if __name__ == "__main__":
-    signal.signal(signal.SIGTERM, signal.default_int_handler)  # ends the running step, too
+    steps.end_by_signals()
     sys.exit(main())

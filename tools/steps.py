@@ -7,6 +7,7 @@ elsewhere a line is printed every 30 s, so that a log shows progress.
 import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
 import threading
@@ -16,6 +17,7 @@ import time
 COUNTED = re.compile(rb"^\[ *(\d+)/(\d+)\]|^ *(\d+)/(\d+) |(?:^|\s)([\d,]+) of ([\d,]+)\b")
 PERCENT = re.compile(rb"\[ *(\d+)%\]")
 SHOWN_AFTER_S = 2  # a shorter step shows no progress
+END_S = 10         # so long a command that is interrupted may take to end
 SURE_PART = 0.05   # how long the rest takes is not told before
 TERMINAL_EVERY_S = 0.5
 LOG_EVERY_S = 30
@@ -101,13 +103,33 @@ class Output:
         stream.close()
 
 
+def end_group(process):
+    """Ends a process group: by SIGTERM, and what is left of it by SIGKILL."""
+    os.killpg(process.pid, signal.SIGTERM)
+    try:
+        process.wait(END_S)
+    except subprocess.TimeoutExpired:
+        pass
+    try:
+        os.killpg(process.pid, signal.SIGKILL)
+    except ProcessLookupError:
+        pass
+    process.wait()
+
+
+def end_by_signals():
+    """Signals that end this program end the running command, too."""
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.default_int_handler)
+
+
 def run(command, line, kept, env=None, poll=None):
     """Runs a command, writes its output to the file `kept`, and shows its progress on `line`. Returns its exit status.
 
     poll: a function that returns the part that is done, for a command that does not print it. Where this program is
-    interrupted, the command gets SIGTERM and is waited for."""
+    interrupted, the command and what it started end before this returns."""
     process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-                               env={**os.environ, **(env or {})})
+                               env={**os.environ, **(env or {})}, preexec_fn=os.setpgrp)
     output = Output(process.stdout, kept)
     try:
         while True:
@@ -119,8 +141,7 @@ def run(command, line, kept, env=None, poll=None):
                     raise output.error from None
                 line.progress(progress_text(line.seconds(), poll() if poll else output.part, time.monotonic() - output.began))
     except BaseException:
-        process.terminate()
-        process.wait()
+        end_group(process)
         raise
     output.thread.join(10)  # a child that outlives the command may hold the pipe open
     if output.error:
