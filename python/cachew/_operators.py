@@ -46,6 +46,7 @@ class Operator:
         self.kind: str = entry["kind"]
         self.summary: str = entry["summary"]
         self.doc: str = entry.get("doc", "")
+        self.hint: str = entry.get("hint", "")
         self.random: bool = entry["random"]
         self.attributes = {a.name: a for a in map(Attribute, entry["attributes"])}
         self.required = [a.name for a in self.attributes.values() if a.required]
@@ -71,7 +72,8 @@ class Operator:
             if name in given:
                 raise TypeError(f"{self.name}() got two values for {name}")
             if name not in self.attributes:
-                raise TypeError(f"{self.name}() has no argument {name}{did_you_mean(name, self.attributes)}")
+                hint = f"; {self.hint}" if self.hint else ""
+                raise TypeError(f"{self.name}() has no argument {name}{did_you_mean(name, self.attributes)}{hint}")
             given[name] = value
         missing = [name for name in self.required if name not in given]
         if missing:

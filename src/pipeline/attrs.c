@@ -151,6 +151,10 @@ int cw_attr_check(const struct cw_op_desc *desc, const struct cw_attr_def *a, co
             return 0;
     }
     snprintf(expected, sizeof(expected), "%.199s", cw_attr_allowed(a, allowed));
+    if (desc->hint && !(choices && json_is_string(v))) {
+        snprintf(allowed, sizeof(allowed), "%.120s; %.130s", expected, desc->hint);
+        return attr_error(desc->name, a->name, v, allowed, err);
+    }
     if (choices && json_is_string(v)) {
         size_t n = 0;
         while (choices[n])
@@ -184,8 +188,9 @@ static int unknown_attr(const struct cw_op_desc *desc, const char *key, const js
     _cleanup_free_ char *shown = json_dumps(value, JSON_COMPACT | JSON_ENCODE_ANY);
     cw_error_op(err, desc->name);
     cw_error_attribute(err, key, shown ? shown : "", list.data ? list.data : "no attributes");
-    cw_error_set(err, CW_E_PIPELINE, "%s: there is no attribute \"%.60s\"%s%s%s; it has: %s", desc->name, key,
-                 near ? "; did you mean \"" : "", near ? near : "", near ? "\"?" : "", list.data ? list.data : "none");
+    cw_error_set(err, CW_E_PIPELINE, "%s: there is no attribute \"%.60s\"%s%s%s; it has: %s%s%s", desc->name, key,
+                 near ? "; did you mean \"" : "", near ? near : "", near ? "\"?" : "", list.data ? list.data : "none", desc->hint ? "; " : "",
+                 desc->hint ? desc->hint : "");
     cw_text_deinit(&list);
     return CW_E_PIPELINE;
 }
@@ -310,6 +315,8 @@ json_t *cw_op_table_json(const struct cw_op_table *table)
         }
         json_t *op = json_pack("{s:s, s:s, s:s, s:s, s:b, s:o}", "name", d->name, "kind", op_kinds[d->kind], "summary", d->summary, "doc",
                                d->doc ? d->doc : "", "random", d->random, "attributes", attributes);
+        if (d->hint)
+            json_object_set_new(op, "hint", json_string(d->hint));
         if (d->plugin)
             json_object_set_new(op, "plugin", json_string(d->plugin));
         json_array_append_new(ops, op);

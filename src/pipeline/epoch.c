@@ -52,7 +52,7 @@ void cw_epoch_stream_order(const struct cw_epoch *e, uint64_t window, uint32_t *
     for (size_t i = 0; i < n; i++)
         order[i] = (uint32_t)i;
     if (salt)
-        cw_permute(cw_shuffle_key(e, salt, 0, 1, window), order, n, sizeof(*order));
+        cw_permute(cw_shuffle_key(e, salt, e->sequence->stream_reshuffle, 0, 1, window), order, n, sizeof(*order));
 }
 
 int cw_too_many_passes(uint64_t pass, struct cw_error *err)
@@ -67,7 +67,7 @@ static int chunk_refs(struct cw_epoch *e, const struct cw_seq *s, const struct c
                       struct cw_ref *out, struct cw_error *err)
 {
     const struct cw_seq *child = s->children[0];
-    if (s->uniform == 1 && child->kind == SEQ_SOURCE) {
+    if (s->shuffle == SHUFFLE_TABLE && child->kind == SEQ_SOURCE) {
         for (uint64_t i = 0; i < n; i++)
             out[i] = (struct cw_ref){.row = o->at[begin + i], .leaf = child->leaf, .pass = (uint32_t)pass};
         return 0;
@@ -120,7 +120,7 @@ static int window_refs(struct cw_epoch *e, const struct cw_seq *s, const struct 
     }
     r = chunk_refs(e, s, o, from, length, pass, window, err);
     if (r >= 0)
-        cw_permute(cw_shuffle_key(e, s->salt, pass, 1, w), window, length, sizeof(*window));
+        cw_permute(cw_shuffle_key(e, s->salt, s->reshuffle, pass, 1, w), window, length, sizeof(*window));
     if (!whole) {
         if (r >= 0)
             memcpy(out, window + (begin - from), n * sizeof(*out));
@@ -130,15 +130,33 @@ static int window_refs(struct cw_epoch *e, const struct cw_seq *s, const struct 
     return r;
 }
 
+/* Positions [begin, begin + n) of a shuffle whose positions are computed one by one. */
+static int network_refs(struct cw_epoch *e, const struct cw_seq *s, uint64_t begin, uint64_t n, uint64_t pass, struct cw_ref *out, struct cw_error *err)
+{
+    const struct cw_seq *child = s->children[0];
+    struct cw_permutation p;
+    uint64_t at[1024];
+    cw_shuffle_network(e, s, pass, &p);
+    for (uint64_t i = 0; i < n; i += CW_COUNT_OF(at)) {
+        uint64_t m = CW_MIN(n - i, CW_COUNT_OF(at));
+        cw_permutation_run(&p, begin + i, m, at);
+        for (uint64_t k = 0; k < m; k++)
+            out[i + k] = child->kind == SEQ_SOURCE ? (struct cw_ref){.row = at[k], .leaf = child->leaf, .pass = (uint32_t)pass} : cw_ref_at(at[k], pass);
+    }
+    return child->kind == SEQ_SOURCE ? 0 : cw_seq_lookup(e, child, out, n, err);
+}
+
 static int shuffle_refs(struct cw_epoch *e, const struct cw_seq *s, uint64_t begin, uint64_t n, uint64_t pass, struct cw_ref *out,
                         struct cw_error *err)
 {
     struct cw_order *o = NULL;
+    if (s->shuffle == SHUFFLE_NETWORK)
+        return network_refs(e, s, begin, n, pass, out, err);
     int r = cw_order_get(e, s, pass, CW_ORDER_CHUNKS, &o, err);
     if (r < 0)
         return r;
     uint64_t size = e->sequence->split_size;
-    if (s->uniform == 1) {
+    if (s->shuffle == SHUFFLE_TABLE) {
         r = chunk_refs(e, s, o, begin, n, pass, out, err);
         n = 0;
     }

@@ -18,8 +18,8 @@ struct lookup {
 /* Where a position of a shuffle lies: its window, numbered through all passes. */
 static uint64_t place(const struct cw_seq *s, uint64_t size, const struct cw_ref *r)
 {
-    uint64_t windows = s->uniform == 1 ? 1 : (s->n + size - 1) / size;
-    return cw_ref_pass(r) * windows + (s->uniform == 1 ? 0 : r->row / size);
+    uint64_t windows = s->shuffle == SHUFFLE_CHUNKS ? (s->n + size - 1) / size : 1;
+    return cw_ref_pass(r) * windows + (s->shuffle == SHUFFLE_CHUNKS ? r->row / size : 0);
 }
 
 /* Sorts the indices so that positions of one window are neighbours. With more windows than counts some share one: their positions mix, which
@@ -74,7 +74,23 @@ static int pass_window(struct lookup *l, const struct cw_seq *s, const struct cw
     return 0;
 }
 
-/* The same for positions of one pass, those of a window standing together. */
+/* Positions of a shuffle of kind SHUFFLE_NETWORK in one pass become those of its input. */
+static void pass_network(struct lookup *l, const struct cw_seq *s, uint64_t pass, const uint32_t *index, uint64_t n)
+{
+    struct cw_permutation p;
+    uint64_t at[256];
+    cw_shuffle_network(l->epoch, s, pass, &p);
+    for (uint64_t i = 0; i < n; i += CW_COUNT_OF(at)) {
+        uint64_t m = CW_MIN(n - i, CW_COUNT_OF(at));
+        for (uint64_t k = 0; k < m; k++)
+            at[k] = l->refs[index[i + k]].row;
+        cw_permutation_map(&p, at, m);
+        for (uint64_t k = 0; k < m; k++)
+            l->refs[index[i + k]].row = at[k];
+    }
+}
+
+/* Positions of one pass of a shuffle with an order, those of a window standing together, become those of its input. */
 static int pass_chunks(struct lookup *l, const struct cw_seq *s, uint64_t pass, const uint32_t *index, uint64_t n)
 {
     uint64_t size = l->epoch->sequence->split_size;
@@ -82,9 +98,9 @@ static int pass_chunks(struct lookup *l, const struct cw_seq *s, uint64_t pass, 
     int r = cw_order_get(l->epoch, s, pass, CW_ORDER_CHUNKS, &chunks, l->err);
     if (r < 0)
         return r;
-    for (uint64_t i = 0; s->uniform == 1 && i < n; i++)
+    for (uint64_t i = 0; s->shuffle == SHUFFLE_TABLE && i < n; i++)
         l->refs[index[i]].row = chunks->at[l->refs[index[i]].row];
-    for (uint64_t i = 0, end; s->uniform != 1 && i < n && r >= 0; i = end) {
+    for (uint64_t i = 0, end; s->shuffle == SHUFFLE_CHUNKS && i < n && r >= 0; i = end) {
         uint64_t window = l->refs[index[i]].row / size;
         for (end = i + 1; end < n && l->refs[index[end]].row / size == window; end++)
             ;
@@ -104,7 +120,10 @@ static int in_shuffle(struct lookup *l, const struct cw_seq *s, uint32_t *index,
         uint64_t pass = cw_ref_pass(&l->refs[index[i]]);
         for (end = i + 1; end < n && cw_ref_pass(&l->refs[index[end]]) == pass; end++)
             ;
-        r = pass_chunks(l, s, pass, index + i, end - i);
+        if (s->shuffle == SHUFFLE_NETWORK)
+            pass_network(l, s, pass, index + i, end - i);
+        else
+            r = pass_chunks(l, s, pass, index + i, end - i);
     }
     return r < 0 ? r : look_up(l, s->children[0], index, n);
 }

@@ -57,6 +57,7 @@ struct cw_op_desc {
     const char *name;
     const char *summary;      /* one line */
     const char *doc;          /* a paragraph, may be NULL */
+    const char *hint;         /* ends errors about its attributes: for users of libraries that call it differently; NULL: none */
     enum cw_op_kind kind;
     bool random;              /* draws: its results depend on (seed, epoch, element) */
     bool after_bucket;        /* may stand after bucket_by_length */

@@ -9,16 +9,21 @@
 #define FULL(limit) ((limit) / 4 * 3)
 #define FIRST_SLOTS 256
 
-uint64_t cw_shuffle_key(const struct cw_epoch *e, const char *salt, uint64_t pass, uint64_t level, uint64_t window)
+uint64_t cw_shuffle_key(const struct cw_epoch *e, const char *salt, bool reshuffle, uint64_t pass, uint64_t level, uint64_t window)
 {
     struct cw_key key = {0};
     cw_key_u64(&key, e->seed);
-    cw_key_u64(&key, e->epoch);
+    cw_key_u64(&key, reshuffle ? e->epoch : 0);
     cw_key_text(&key, salt);
     cw_key_u64(&key, pass);
     cw_key_u64(&key, level);
     cw_key_u64(&key, window);
     return cw_key_hash(&key);
+}
+
+void cw_shuffle_network(const struct cw_epoch *e, const struct cw_seq *node, uint64_t pass, struct cw_permutation *ret)
+{
+    cw_permutation_init(ret, cw_shuffle_key(e, node->salt, node->reshuffle, pass, 0, 0), node->n);
 }
 
 int cw_orders_new(const struct cw_sequence *s, struct cw_orders **ret, struct cw_error *err)
@@ -113,15 +118,16 @@ void cw_epoch_forget(struct cw_epoch *e)
     cw_epoch_trim(e);
 }
 
-/* Of a node and those below it: what all of their orders take that are kept whatever happens, and the largest window. */
+/* Of a node and those below it: what all of their orders take that are kept whatever happens, and their windows. */
 static void orders_bytes(const struct cw_sequence *q, const struct cw_seq *s, size_t *chunks, size_t *window)
 {
     for (size_t i = 0; i < s->n_children; i++)
         orders_bytes(q, s->children[i], chunks, window);
-    if (s->kind != SEQ_SHUFFLE)
+    if (s->kind != SEQ_SHUFFLE || s->shuffle == SHUFFLE_NETWORK)
         return;
-    *chunks += sizeof(struct cw_order) + s->n_chunks * (sizeof(uint32_t) + (s->uniform != 1 ? sizeof(uint64_t) : 0));
-    *window += sizeof(struct cw_order) + CW_MIN(q->split_size, s->n) * (sizeof(uint32_t) + sizeof(struct cw_ref));
+    *chunks += sizeof(struct cw_order) + s->n_chunks * (sizeof(uint32_t) + (s->shuffle == SHUFFLE_CHUNKS ? sizeof(uint64_t) : 0));
+    if (s->shuffle == SHUFFLE_CHUNKS)
+        *window += sizeof(struct cw_order) + CW_MIN(q->split_size, s->n) * (sizeof(uint32_t) + sizeof(struct cw_ref));
 }
 
 size_t cw_orders_bytes(const struct cw_sequence *s)
@@ -181,7 +187,7 @@ static int take(struct cw_epoch *e, size_t bytes, const char *what, struct cw_er
 
 static int make(struct cw_epoch *e, const struct cw_seq *s, uint64_t pass, uint64_t window, struct cw_order **ret, struct cw_error *err)
 {
-    bool chunks = window == CW_ORDER_CHUNKS, ends = chunks && s->uniform != 1;
+    bool chunks = window == CW_ORDER_CHUNKS, ends = chunks && s->shuffle == SHUFFLE_CHUNKS;
     uint64_t size = e->sequence->split_size, n = chunks ? s->n_chunks : CW_MIN(size, s->n - window * size);
     const char *what = chunks ? "the order of a shuffle" : "a window of shuffle";
     size_t bytes = sizeof(struct cw_order) + n * (sizeof(uint32_t) + (ends ? sizeof(uint64_t) : 0));
@@ -202,7 +208,7 @@ static int make(struct cw_epoch *e, const struct cw_seq *s, uint64_t pass, uint6
     }
     for (uint64_t k = 0; k < n; k++)
         o->at[k] = (uint32_t)k;
-    cw_permute(cw_shuffle_key(e, s->salt, pass, !chunks, chunks ? 0 : window), o->at, n, sizeof(*o->at));
+    cw_permute(cw_shuffle_key(e, s->salt, s->reshuffle, pass, !chunks, chunks ? 0 : window), o->at, n, sizeof(*o->at));
     for (uint64_t k = 0, end = 0; ends && k < n; k++)
         o->ends[k] = end += cw_chunk_end(s, o->at[k]) - cw_chunk_begin(s, o->at[k]);
     *ret = o;

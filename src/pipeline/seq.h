@@ -5,6 +5,13 @@
 
 enum seq_kind { SEQ_SOURCE, SEQ_CONCAT, SEQ_CUT, SEQ_REPEAT, SEQ_SHUFFLE };
 
+/* How a shuffle permutes (docs/semantics.md, section 4). */
+enum shuffle_kind {
+    SHUFFLE_TABLE,   /* all positions, by a table: an order of its pass, orders.c */
+    SHUFFLE_NETWORK, /* all positions, each computed by itself: base/permutation.h */
+    SHUFFLE_CHUNKS,  /* the chunks of its input, then the positions of each window */
+};
+
 struct cw_seq {
     enum seq_kind kind;
     uint64_t n;
@@ -18,7 +25,10 @@ struct cw_seq {
     uint64_t passes;        /* numbers of combined passes of the finite repeats from here down: below 2^32, as in a cw_ref */
     char *salt;             /* SHUFFLE */
     unsigned id;            /* SHUFFLE: names its orders */
-    /* SHUFFLE: chunks of the child. Either all of `uniform` positions (the last may be shorter), or by cumulative ends. */
+    enum shuffle_kind shuffle;
+    bool reshuffle;         /* SHUFFLE: another order each epoch; false: that of epoch 0 in all of them */
+    /* SHUFFLE_TABLE, SHUFFLE_CHUNKS: what is permuted first. Chunks of the child, either all of `uniform` positions (the last may be shorter), or by
+     * cumulative ends; of a table, single positions. */
     uint64_t uniform;
     uint64_t n_chunks;
     uint64_t *ends;

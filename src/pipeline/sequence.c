@@ -1,11 +1,11 @@
 /* From opened sources and index operators to a tree of maps over positions, and the size of splits. */
 #include "pipeline/seq.h"
 
+#include "base/permutation.h"
+
 #include <inttypes.h>
 #include <string.h>
 
-/* "Small random-access datasets are permuted record by record" */
-#define SMALL_RECORDS UINT64_C(65536)
 #define SPLIT_POSITIONS (UINT64_C(1) << 20)
 #define STREAM_POSITIONS UINT64_C(64) /* elements that are pulled at a time where nothing is shuffled */
 #define SPLIT_SOURCE_BYTES (UINT64_C(64) << 20)
@@ -42,6 +42,8 @@ static struct cw_seq *seq_new(enum seq_kind kind, size_t n_children)
 
 /* Chunks of unequal size, 8 bytes each: a shuffle after a repeat of many passes over a few records would take all memory. */
 #define MAX_CHUNKS (UINT64_C(1) << 26)
+/* Positions of a chunk where the input is permuted by record: as many as a source's chunk has at most. */
+#define SHUFFLED_CHUNK UINT64_C(1024)
 
 struct chunks {
     uint64_t *ends;
@@ -80,8 +82,9 @@ static void chunks_of(const struct cw_seq *s, uint64_t from, uint64_t to, struct
     switch (s->kind) {
     case SEQ_SOURCE:
     case SEQ_SHUFFLE: {
-        uint64_t uniform = s->kind == SEQ_SOURCE ? s->source->chunk_records : s->uniform;
-        uint64_t n = s->kind == SEQ_SOURCE ? s->source->n_chunks : s->n_chunks;
+        bool single = s->kind == SEQ_SHUFFLE && s->shuffle != SHUFFLE_CHUNKS;
+        uint64_t uniform = s->kind == SEQ_SOURCE ? s->source->chunk_records : single ? SHUFFLED_CHUNK : s->uniform;
+        uint64_t n = s->kind == SEQ_SOURCE ? s->source->n_chunks : single ? (s->n + uniform - 1) / uniform : s->n_chunks;
         const uint64_t *ends = s->kind == SEQ_SOURCE ? s->source->chunk_ends : s->ends;
         /* A shuffled child is cut as its chunks lie before permuting: sizes only matter, the order is permuted anyway. */
         for (uint64_t k = uniform ? from / uniform : 0; k < n; k++) {
@@ -128,14 +131,20 @@ static void survey(const struct cw_seq *s, bool *all_random, bool *all_single)
         survey(s->children[i], all_random, all_single);
 }
 
-static int shuffle_chunks(struct cw_seq *s, struct cw_error *err)
+/* By record where each record can be read by itself, unless chunks are asked for and have more than one record. */
+static int shuffle_choose(struct cw_seq *s, bool by_chunk, struct cw_error *err)
 {
     const struct cw_seq *child = s->children[0];
     bool all_random = true, all_single = true;
     survey(child, &all_random, &all_single);
-    if (all_single || (all_random && child->n < SMALL_RECORDS))
+    if (all_single || (all_random && !by_chunk)) {
+        s->shuffle = child->n <= CW_PERMUTATION_TABLE ? SHUFFLE_TABLE : SHUFFLE_NETWORK;
+        s->n_chunks = child->n;
         s->uniform = 1;
-    else if (child->kind == SEQ_SOURCE && child->source->chunk_records)
+        return 0;
+    }
+    s->shuffle = SHUFFLE_CHUNKS;
+    if (child->kind == SEQ_SOURCE && child->source->chunk_records)
         s->uniform = child->source->chunk_records;
     if (s->uniform) {
         s->n_chunks = (child->n + s->uniform - 1) / s->uniform;
@@ -179,7 +188,12 @@ static int wrap(struct build *b, struct cw_seq **at, enum seq_kind kind, struct 
 static int build_shuffle(struct build *b, const struct cw_node *node, struct cw_seq **at)
 {
     struct cw_seq *s;
+    bool by_chunk = strcmp(json_string_value(json_object_get(node->attrs, "by")), "chunk") == 0;
+    bool reshuffle = json_is_true(json_object_get(node->attrs, "reshuffle"));
     if (b->sequence->stream) {
+        if (by_chunk)
+            return cw_error_set(b->err, CW_E_PIPELINE, "shuffle: by is \"chunk\": expected \"record\", as a stream has no chunks");
+        b->sequence->stream_reshuffle = reshuffle;
         if (b->sequence->stream_salt)
             return cw_error_set(b->err, CW_E_PIPELINE, "shuffle: the stream is shuffled already: expected one shuffle");
         b->sequence->stream_salt = strdup(b->sequence->compiled->salts[node->position]);
@@ -194,10 +208,11 @@ static int build_shuffle(struct build *b, const struct cw_node *node, struct cw_
     if (r < 0)
         return r;
     s->id = b->sequence->n_shuffles++;
+    s->reshuffle = reshuffle;
     s->salt = strdup(b->sequence->compiled->salts[node->position]);
     if (!s->salt)
         return cw_error_nomem(b->err, 0, "a salt");
-    return shuffle_chunks(s, b->err);
+    return shuffle_choose(s, by_chunk, b->err);
 }
 
 static int build_index(struct build *b, const struct cw_node *node, bool batched, struct cw_seq **at)

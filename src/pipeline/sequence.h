@@ -33,6 +33,7 @@ struct cw_sequence {
     unsigned n_shuffles;
     struct cw_source *stream;     /* the only source, where it is one; borrowed */
     char *stream_salt;            /* of the shuffle of a stream, whose windows are permuted when they are there; NULL: none */
+    bool stream_reshuffle;        /* another order each epoch */
 };
 
 static inline struct cw_plan cw_sequence_plan(const struct cw_sequence *s)

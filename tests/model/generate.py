@@ -353,8 +353,10 @@ class Generator:
         elif kind == "fail":
             if self.case.damaged or rng.random() < 0.1:
                 return self.finish(kind, {"where": random_expr.sieve(rng, types)})
-        elif kind in ("shuffle", "count"):
+        elif kind == "count":
             return {"op": kind}
+        elif kind == "shuffle":
+            return {"op": kind} | ({"by": "chunk"} if rng.random() < 0.3 else {}) | ({"reshuffle": False} if rng.random() < 0.2 else {})
         elif kind in ("autocache", "cache"):
             if rng.random() < 0.6:
                 return {"op": kind}

@@ -35,7 +35,7 @@ DEFAULTS: dict[str, dict] = {
     "select": {},
     "drop": {},
     "rename": {},
-    "shuffle": {},
+    "shuffle": {"by": "record", "reshuffle": True},
     "batch": {"drop_remainder": False},
     "bucket_by_length": {"pad": {}},
     "repeat": {},

@@ -1,5 +1,7 @@
 """Random numbers as docs/randomness.md defines them: Philox4x32-10, keys, draws, permutations."""
 
+import math
+
 import xxhash
 
 MASK32 = 0xFFFFFFFF
@@ -59,7 +61,11 @@ class Draw:
         return self.block(k // 4)[k % 4]
 
 
-def permutation(key: int, n: int) -> list[int]:
+TABLE = 65536  # positions at most that are permuted by a table
+ROUNDS = 8
+
+
+def table(key: int, n: int) -> list[int]:
     a = list(range(n))
     words: tuple[int, ...] = ()
     for t in range(n - 1):
@@ -69,3 +75,43 @@ def permutation(key: int, n: int) -> list[int]:
         j = integer(words[t % 4], i + 1)
         a[i], a[j] = a[j], a[i]
     return a
+
+
+def round_hash(v: int, key0: int, key1: int) -> int:
+    v ^= key0
+    v = ((v ^ (v >> 16)) * 0x7FEB352D) & MASK32
+    v = (v ^ (v >> 15)) + key1 & MASK32
+    v = (v * 0x846CA68B) & MASK32
+    return v ^ (v >> 16)
+
+
+class Network:
+    """A permutation of n positions, each computed by itself: a Feistel network on rows and columns that walks cycles."""
+
+    def __init__(self, key: int, n: int):
+        self.n = n
+        self.rows = math.isqrt(n - 1) + 1
+        self.columns = -(-n // self.rows)
+        self.keys = [word for block in range(ROUNDS // 2) for word in philox(key, (block, 0, 0, 2))]
+
+    def once(self, position: int) -> int:
+        row, column = divmod(position, self.columns)
+        for k in range(0, ROUNDS, 2):
+            a, b, c, d = self.keys[2 * k : 2 * k + 4]
+            row = (row + integer(round_hash(column, a, b), self.rows)) % self.rows
+            column = (column + integer(round_hash(row, c, d), self.columns)) % self.columns
+        return row * self.columns + column
+
+    def __getitem__(self, position: int) -> int:
+        position = self.once(position)
+        while position >= self.n:
+            position = self.once(position)
+        return position
+
+
+def permutation(key: int, n: int) -> list[int]:
+    """Of all positions of a shuffle."""
+    if n <= TABLE:
+        return table(key, n)
+    network = Network(key, n)
+    return [network[i] for i in range(n)]

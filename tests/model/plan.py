@@ -14,6 +14,7 @@ from .sources import Source
 INDEX = ("take", "skip", "repeat", "shuffle", "concat")
 BATCHERS = ("batch", "bucket_by_length")
 FILTERS = ("filter", "filter_function", "flat_map")  # behind them the count is not known
+SHUFFLED_CHUNK = 1024  # positions of a chunk of what is shuffled by record
 STREAM_POSITIONS = 64  # elements of a stream that are asked for at a time
 MIB = 1 << 20
 SOURCES = {
@@ -172,6 +173,8 @@ class Plan:
     def mark_counting(self, nodes: list[Node]) -> None:
         if self.stream and (any(n.name in ("repeat", "concat") for n in nodes) or sum(n.name == "shuffle" for n in nodes) > 1):
             raise PlanError("repeat, concat or a second shuffle of a stream")
+        if self.stream and any(n.name == "shuffle" and n.attrs["by"] == "chunk" for n in nodes):
+            raise PlanError("shuffle by chunk of a stream")
         for i, node in enumerate(nodes):
             for chain in node.inputs:
                 self.mark_counting(chain)
@@ -285,22 +288,23 @@ class Plan:
         p = 0
         for ordinal, count in reversed(passes):
             p = ordinal + count * p
+        epoch_of_order = epoch if node.attrs["reshuffle"] else 0
         chunks = list(self.chunks(before, passes, seed, epoch))
-        single = self.record_by_record(before)
-        if single:
-            chunks = [[position] for chunk in chunks for position in chunk]
-        order = philox.permutation(philox.shuffle_key(seed, epoch, node.salt, p, 0, 0), len(chunks))
-        sizes = [len(chunk) for chunk in chunks]
-        chunks = [chunks[k] for k in order]
-        if single:
-            yield from chunks
+        key = philox.shuffle_key(seed, epoch_of_order, node.salt, p, 0, 0)
+        if self.record_by_record(node, before):
+            positions = [position for chunk in chunks for position in chunk]
+            positions = [positions[k] for k in philox.permutation(key, len(positions))]
+            for at in range(0, len(positions), SHUFFLED_CHUNK):
+                yield positions[at : at + SHUFFLED_CHUNK]
             return
-        positions = [position for chunk in chunks for position in chunk]
+        sizes = [len(chunk) for chunk in chunks]
+        order = philox.table(key, len(chunks))
+        positions = [position for k in order for position in chunks[k]]
         shuffled = []
         for w in range(0, len(positions), self.split_size):
             window = positions[w : w + self.split_size]
-            key = philox.shuffle_key(seed, epoch, node.salt, p, 1, w // self.split_size)
-            shuffled += [window[k] for k in philox.permutation(key, len(window))]
+            key = philox.shuffle_key(seed, epoch_of_order, node.salt, p, 1, w // self.split_size)
+            shuffled += [window[k] for k in philox.table(key, len(window))]
         at = 0
         for size in sizes:
             yield shuffled[at : at + size]
@@ -309,15 +313,17 @@ class Plan:
     def shuffled_stream(self, node: Node, before: list[Node], seed: int, epoch: int) -> Iterator[list[Position]]:
         """Just the windows: what is not there yet can't be permuted."""
         positions = [p for chunk in self.chunks(before, [], seed, epoch) for p in chunk]
+        epoch_of_order = epoch if node.attrs["reshuffle"] else 0
         for at in range(0, len(positions), self.split_size):
             window = positions[at : at + self.split_size]
-            yield [window[k] for k in philox.permutation(philox.shuffle_key(seed, epoch, node.salt, 0, 1, at // self.split_size), len(window))]
+            key = philox.shuffle_key(seed, epoch_of_order, node.salt, 0, 1, at // self.split_size)
+            yield [window[k] for k in philox.table(key, len(window))]
 
-    def record_by_record(self, before: list[Node]) -> bool:
+    def record_by_record(self, node: Node, before: list[Node]) -> bool:
         below = [self.sources[leaf] for leaf in self.leaves(before)]
         if all(s.one_file_per_record for s in below):
             return True
-        return all(s.random_access for s in below) and self.count(before) < 65536
+        return all(s.random_access for s in below) and node.attrs["by"] == "record"
 
     # ---- splits ----
 

@@ -48,7 +48,7 @@ def test_first_argument_is_the_component():
     (lambda d: d.batch(3, 4), "batch() takes 1 arguments without a name (size), 2 were given"),
     (lambda d: d.batch(3, size=4), "batch() got two values for size"),
     (lambda d: d.batch(size=3, drop_remander=True), "did you mean drop_remainder?"),
-    (lambda d: d.shuffle(buffer=100), "shuffle() has no argument buffer"),
+    (lambda d: d.shuffle(buffer=100), "shuffle() has no argument buffer (it has by, reshuffle); there is no buffer to size: shuffle() permutes all elements"),
     (lambda d: d.assign(), "assign() lacks an expression"),
     (lambda d: d.assign("x"), "assign() takes expressions by name"),
     (lambda d: Dataset.concat([d, 3]), "inputs[1] is a int"),
@@ -95,6 +95,12 @@ def test_errors_say_what_is_allowed():
     assert (caught.value.value, caught.value.expected) == ("0", "an integer, from 1 to 1048576")
     with pytest.raises(PipelineError, match='did you mean "image"|nearest|image'):
         photos().resize("imgae", (3, 3))
+
+
+@pytest.mark.parametrize("size", [10_000, 0.5, True])
+def test_shuffle_with_a_buffer_size_says_that_there_is_no_buffer(size):
+    with pytest.raises(PipelineError, match=r'one of "record", "chunk"; there is no buffer to size: shuffle\(\) permutes all elements'):
+        Dataset.range(10).shuffle(size)
 
 
 def test_unknown_methods_have_suggestions():

@@ -14,6 +14,7 @@
 
 #include "base/hash.h"
 #include "base/macro.h"
+#include "base/permutation.h"
 #include "base/philox.h"
 #include "base/text.h"
 #include "pipeline/sequence.h"
@@ -83,7 +84,7 @@ static const struct cw_op_table table = {ops, CW_COUNT_OF(ops)};
 
 /* ---- the naive computation ---- */
 
-#define MAX_LIST 20000
+#define MAX_LIST 200000
 struct list { struct cw_ref *refs; size_t n; };
 struct sizes { uint64_t *size; size_t n; };
 
@@ -130,7 +131,8 @@ static void all(const struct cw_chain *c, const char *what, bool *ret)
 static uint64_t key_of(const struct naive *x, const struct cw_node *node, uint64_t pass, uint64_t level, uint64_t window)
 {
     char salt[40];
-    uint64_t tail[3] = {pass, level, window}, head[2] = {x->seed, x->epoch};
+    bool reshuffle = json_is_true(json_object_get(node->attrs, "reshuffle"));
+    uint64_t tail[3] = {pass, level, window}, head[2] = {x->seed, reshuffle ? x->epoch : 0};
     uint8_t bytes[100];
     size_t n = (size_t)snprintf(salt, sizeof(salt), "shuffle/%u", node->occurrence);
     memcpy(bytes, head, 16);
@@ -144,6 +146,16 @@ static uint32_t *permutation(uint64_t key, size_t n)
     uint32_t *a = malloc((n + 1) * sizeof(*a));
     for (uint32_t i = 0; i < n; i++)
         a[i] = i;
+    if (n > CW_PERMUTATION_TABLE) {
+        struct cw_permutation p;
+        cw_permutation_init(&p, key, n);
+        for (uint32_t i = 0; i < n; i++) {
+            uint64_t at = i;
+            cw_permutation_map(&p, &at, 1);
+            a[i] = (uint32_t)at;
+        }
+        return a;
+    }
     for (size_t i = n; i-- > 1;) {
         size_t t = n - 1 - i;
         uint32_t w[4];
@@ -163,6 +175,15 @@ static uint64_t length(const struct naive *x, const struct cw_chain *c, size_t e
     struct list l = eval(x, c, end, leaf, 0);
     free(l.refs);
     return l.n;
+}
+
+/* Whether a shuffle of a chain permutes single records. */
+static bool by_record(const struct cw_chain *c, const struct cw_node *node)
+{
+    bool single = true, random = true;
+    all(c, "single", &single);
+    all(c, "random", &random);
+    return single || (random && strcmp(json_string_value(json_object_get(node->attrs, "by")), "record") == 0);
 }
 
 /* Chunks of what the first `end` operators of a chain give. */
@@ -191,14 +212,11 @@ static struct sizes chunks(const struct naive *x, const struct cw_chain *c, size
         return out;
     }
     struct sizes in = chunks(x, c, end - 1, leaf);
-    bool single = true, random = true;
     uint64_t n = length(x, c, end - 1, leaf);
     if (is(node, "shuffle")) {
-        all(c, "single", &single);
-        all(c, "random", &random);
-        if (single || (random && n < 65536)) {
-            for (uint64_t i = 0; i < n; i++)
-                sizes_add(&out, 1);
+        if (by_record(c, node)) {
+            for (uint64_t i = 0; i < n; i += 1024)
+                sizes_add(&out, CW_MIN(n - i, UINT64_C(1024)));
             free(in.size);
             return out;
         }
@@ -224,28 +242,33 @@ static struct list shuffle(const struct naive *x, const struct cw_chain *c, size
 {
     const struct cw_node *node = &c->nodes[end - 1];
     struct list in = eval(x, c, end - 1, leaf, pass), out = {0};
+    uint32_t *order;
+    if (by_record(c, node)) {
+        order = permutation(key_of(x, node, pass, 0, 0), in.n);
+        for (size_t i = 0; i < in.n; i++)
+            list_add(&out, in.refs[order[i]]);
+        free(order);
+        free(in.refs);
+        return out;
+    }
     struct sizes s = chunks(x, c, end, leaf); /* what it permutes */
-    bool single = true, random = true;
-    all(c, "single", &single);
-    all(c, "random", &random);
     uint64_t *begin = calloc(s.n + 1, sizeof(*begin));
     for (size_t k = 0; k < s.n; k++)
         begin[k + 1] = begin[k] + s.size[k];
     assert_int_equal(begin[s.n], in.n);
-    uint32_t *order = permutation(key_of(x, node, pass, 0, 0), s.n);
+    order = permutation(key_of(x, node, pass, 0, 0), s.n);
     for (size_t k = 0; k < s.n; k++)
         for (uint64_t i = begin[order[k]]; i < begin[order[k] + 1]; i++)
             list_add(&out, in.refs[i]);
     free(order);
-    if (!single && !(random && in.n < 65536))
-        for (uint64_t w = 0; w * x->window < out.n; w++) {
-            size_t from = w * x->window, n = CW_MIN(x->window, out.n - from);
-            order = permutation(key_of(x, node, pass, 1, w), n);
-            memcpy(in.refs, out.refs + from, n * sizeof(*in.refs));
-            for (size_t i = 0; i < n; i++)
-                out.refs[from + i] = in.refs[order[i]];
-            free(order);
-        }
+    for (uint64_t w = 0; w * x->window < out.n; w++) {
+        size_t from = w * x->window, n = CW_MIN(x->window, out.n - from);
+        order = permutation(key_of(x, node, pass, 1, w), n);
+        memcpy(in.refs, out.refs + from, n * sizeof(*in.refs));
+        for (size_t i = 0; i < n; i++)
+            out.refs[from + i] = in.refs[order[i]];
+        free(order);
+    }
     free(begin);
     free(s.size);
     free(in.refs);
@@ -374,7 +397,7 @@ static uint64_t random_chain(struct cw_text *t, int depth)
     for (uint64_t i = 0, count = roll(5); i < count; i++) {
         uint64_t kind = roll(5), k;
         if (kind < 2) {
-            cw_text_add(t, ",{\"op\":\"shuffle\"}");
+            cw_text_add(t, ",{\"op\":\"shuffle\",\"by\":\"%s\",\"reshuffle\":%s}", roll(2) ? "record" : "chunk", roll(4) ? "true" : "false");
         } else if (kind == 2) {
             k = roll(4);
             if (n * k > 2000)
@@ -418,15 +441,36 @@ static void test_by_hand(void **state)
             "[{\"op\":\"fake\",\"n\":9}]]},{\"op\":\"repeat\",\"count\":2},{\"op\":\"shuffle\"},{\"op\":\"repeat\",\"count\":2}]}", 3, 1);
 }
 
-/* From 65,536 records on, chunks are permuted though every record could be had by itself. */
-static void test_small_datasets_are_permuted_record_by_record(void **state)
+/* More positions than a table has, over sources, cuts, repeats and other shuffles. */
+static void test_large_shuffles(void **state)
+{
+    (void)state;
+    static const char *const chains[] = {
+        "{\"op\":\"fake\",\"n\":65536},{\"op\":\"shuffle\"}",
+        "{\"op\":\"fake\",\"n\":65537},{\"op\":\"shuffle\"}",
+        "{\"op\":\"fake\",\"n\":65700},{\"op\":\"shuffle\",\"reshuffle\":false},{\"op\":\"repeat\",\"count\":2}",
+        "{\"op\":\"fake\",\"n\":40000},{\"op\":\"shuffle\"},{\"op\":\"repeat\",\"count\":2},{\"op\":\"skip\",\"count\":9},{\"op\":\"shuffle\"}",
+        "{\"op\":\"fake\",\"n\":70000},{\"op\":\"shuffle\"},{\"op\":\"shuffle\"},{\"op\":\"take\",\"count\":66000},{\"op\":\"shuffle\",\"by\":\"chunk\"}",
+        "{\"op\":\"concat\",\"inputs\":[[{\"op\":\"fake\",\"n\":66000},{\"op\":\"shuffle\"}],[{\"op\":\"fake\",\"n\":900}]]},{\"op\":\"shuffle\"}",
+    };
+    for (size_t i = 0; i < CW_COUNT_OF(chains); i++) {
+        char text[400];
+        snprintf(text, sizeof(text), "{\"cachew\":1,\"pipeline\":[%s]}", chains[i]);
+        compare(text, 7, 3);
+    }
+}
+
+/* Sorted data once stayed sorted from 65,536 records on: neighbours of a chunk met in the same windows. Now only where chunks are asked for. */
+static void test_neighbours_are_separated_at_any_size(void **state)
 {
     (void)state;
     struct cw_error err = {0};
-    for (uint64_t n = 65535; n <= 65536; n++) {
+    uint64_t n = 66000;
+    for (int by_chunk = 0; by_chunk < 2; by_chunk++) {
         char text[200];
         struct opened o;
-        snprintf(text, sizeof(text), "{\"cachew\":1,\"pipeline\":[{\"op\":\"fake\",\"n\":%" PRIu64 "},{\"op\":\"shuffle\"}]}", n);
+        snprintf(text, sizeof(text), "{\"cachew\":1,\"pipeline\":[{\"op\":\"fake\",\"n\":%" PRIu64 "},{\"op\":\"shuffle\",\"by\":\"%s\"}]}", n,
+                 by_chunk ? "chunk" : "record");
         assert_int_equal(open_text(text, &o, &err), 0);
         struct cw_budget budget;
         struct cw_epoch e;
@@ -442,7 +486,7 @@ static void test_small_datasets_are_permuted_record_by_record(void **state)
             near += i % 256 && refs[i].row / 1024 == refs[i - 1].row / 1024;
         }
         /* Of the pairs of neighbours within a window, few stay in one chunk of 64 if all is permuted; all of them if a window is part of a chunk. */
-        if (n < 65536)
+        if (!by_chunk)
             assert_true(near < n / 32);
         else
             assert_true(near > n / 4);
@@ -611,7 +655,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_by_hand),
         cmocka_unit_test(test_random_chains),
-        cmocka_unit_test(test_small_datasets_are_permuted_record_by_record),
+        cmocka_unit_test(test_large_shuffles),
+        cmocka_unit_test(test_neighbours_are_separated_at_any_size),
         cmocka_unit_test(test_endless),
         cmocka_unit_test(test_split_size),
         cmocka_unit_test(test_refused),
