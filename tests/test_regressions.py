@@ -317,3 +317,23 @@ def test_what_is_wrong_in_a_batch_that_is_left_out_ends_the_run(tmp_path, bad, w
     skip = [] if words else [{"op": "skip", "count": 16}]
     error = failed(write(tmp_path / "p.json", range_chain(200, *ops, *skip)), 1, *words)
     assert error["record"].endswith(f":{bad}")
+
+
+def test_what_replaces_a_record_does_not_depend_on_the_batch(tmp_path):
+    """It once was a record of the same split, whose size followed from the batch's, from filters and from the size of elements."""
+    fails = {"op": "fail", "where": "value == 5000 or value == 9999"}
+    pipeline = write(tmp_path / "p.json", range_chain(10_000, fails, {"op": "batch", "size": 8}), on_error="replace")
+    found = set()
+    for size in (1, 8, 100, 5000):
+        words = ("--set", f"2.size={size}", "--log", tmp_path / f"{size}.log")
+        run(pipeline, *words)
+        replaced = [(at, record) for at, record in enumerate(record for line in read_log(words[-1]) for record in line["records"])
+                    if at in (5000, 9999)]  # fmt: skip
+        assert [4096 <= int(record.split(":")[1]) < 8192 for _, record in replaced] == [True, False]
+        assert 8192 <= int(replaced[1][1].split(":")[1]) < 9999
+        found.add(tuple(replaced))
+    assert len(found) == 1
+    with_filter = write(tmp_path / "f.json", range_chain(10_000, fails, {"op": "filter", "where": "value >= 4096"}, BATCH), on_error="replace")
+    run(with_filter, "--log", tmp_path / "f.log")
+    records = [record for line in read_log(tmp_path / "f.log") for record in line["records"]]
+    assert (records[5000 - 4096], records[9999 - 4096]) == tuple(record for _, record in found.pop())

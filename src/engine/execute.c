@@ -340,16 +340,31 @@ int cw_block_stage(struct cw_runner *r, struct thread *t, struct block *b, struc
 
 /* ---- replacement ---- */
 
-/* Runs one record through all operators. 0: ret is filled (memory of the block's arena); 1: it failed or was dropped. */
-static int run_single(struct cw_runner *r, struct thread *t, struct block *b, uint64_t position, struct replaced *ret, struct cw_error *err)
+/* The bytes of the record of a block with one row, which need not lie in its piece. */
+static int read_single(struct cw_runner *r, struct thread *t, struct block *one, struct cw_error *err)
 {
-    struct piece *p = b->piece;
-    const struct cw_program *g = &r->compiled->programs[p->refs[position].leaf];
+    const struct cw_source *source = r->sequence->sources[one->program->leaf];
+    if (!source->ops->load)
+        return cw_block_read(r, t, one, false, err);
+    struct cw_tensor *raw = cw_arena_alloc(&one->arena, sizeof(*raw), err);
+    int status = raw ? source->ops->load(source, &one->piece->refs[one->at].row, 1, &one->arena, raw, err) : err->status;
+    if (status < 0 && status != CW_E_BUDGET)
+        cw_error_op(err, one->program->ops[0]->desc->name);
+    one->b.raw = raw;
+    one->have_raw = true;
+    return status;
+}
+
+/* Runs the record of plan[at] through all operators. 0: ret is filled (memory of the block's arena); 1: it failed or was dropped. */
+static int run_single(struct cw_runner *r, struct thread *t, struct block *b, uint64_t at, struct replaced *ret, struct cw_error *err)
+{
+    struct piece plan = {.begin = b->piece->plan_begin, .refs = b->piece->plan};
+    const struct cw_program *g = &r->compiled->programs[plan.refs[at].leaf];
     const struct way *way = cw_way(r, 0, g->leaf);
-    struct block one = {.split = b->split, .piece = p, .program = g, .way = way, .at = position, .b.n = 1, .arena = b->arena, .plain = false, .uncached = true};
+    struct block one = {.split = b->split, .piece = &plan, .program = g, .way = way, .at = at, .b.n = 1, .arena = b->arena, .plain = false, .uncached = true};
     const struct cw_source *source = r->sequence->sources[g->leaf];
     const struct cw_optimized *o = way->optimized;
-    int status = cw_block_read(r, t, &one, false, err);
+    int status = read_single(r, t, &one, err);
     if (status >= 0)
         status = block_prepare(r, &one, err);
     if (status >= 0 && (status = source->ops->produce(source, g->ops[0], &one.b, err)) < 0 && status != CW_E_BUDGET)
@@ -386,11 +401,14 @@ static int replace_row(struct cw_runner *r, struct thread *t, struct block *b, s
             return err->status;
         memset(b->replaced, 0, b->b.n * sizeof(*b->replaced));
     }
+    const struct piece *p = b->piece;
+    uint64_t position = p->begin + b->at + own, window = position / CW_REPLACE_POSITIONS * CW_REPLACE_POSITIONS;
+    uint64_t n = CW_MIN(CW_REPLACE_POSITIONS, r->sequence->n_positions - window);
     for (uint32_t k = 0; k < REPLACE_ATTEMPTS; k++) {
         uint32_t words[4];
         cw_block_draw(c, r->compiled->n_keys - 1, row, k, words);
         struct cw_arena_mark mark = cw_arena_mark(&b->arena);
-        int status = run_single(r, t, b, cw_integer(words[0], b->piece->n), &b->replaced[own], err);
+        int status = run_single(r, t, b, window - p->plan_begin + cw_integer(words[0], n), &b->replaced[own], err);
         if (status <= 0)
             return status;
         cw_arena_release(&b->arena, mark);

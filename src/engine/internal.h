@@ -24,6 +24,8 @@ struct piece {
     uint8_t *kept;          /* by position: the cache has it; NULL: not looked up */
     bool cut;               /* the stream gave less than was asked for; nothing: it is over */
     struct cw_ref *refs;    /* n; immutable once planned */
+    struct cw_ref *plan;    /* owned: refs, and with on_error "replace" all of the windows of CW_REPLACE_POSITIONS that they lie in, from plan_begin on */
+    uint64_t plan_begin;    /* position of the sequence; begin, unless records are replaced */
     struct cw_tensor *raw;  /* n, where a source can't be entered at a record */
     struct cw_arena arena;  /* of raw */
     size_t charged;
@@ -208,7 +210,7 @@ struct cw_runner {
     struct block *reading, **reading_tail;
     struct block *idle;               /* spare ones, with an empty arena */
     struct epoch_ref *epoch;          /* of the split opened last */
-    struct cw_ref *spare_refs;        /* of a piece that is done, for the next one */
+    struct cw_ref *spare_plan;        /* of a piece that is done, for the next one */
     unsigned n_idle, n_blocks, n_running, n_reading;
     unsigned n_assemblies, max_assemblies;
     bool few_assemblies;              /* there would be more of them with more memory */
@@ -263,6 +265,8 @@ void cw_out_of_memory(struct cw_runner *r, const char *what);
 struct piece *cw_piece_to_plan(struct cw_runner *r, struct cw_split **ret_split);
 /* Mutex not held. Where it fails, p is to be unplanned. */
 int cw_piece_plan(struct cw_runner *r, struct thread *t, struct cw_split *s, struct piece *p, struct cw_error *err);
+/* The records of a piece's positions; where records are replaced, also of those that may take their place. Mutex not held; e: used by the caller alone. */
+int cw_piece_refs(const struct cw_sequence *s, struct cw_epoch *e, struct piece *p, struct cw_error *err);
 void cw_piece_unplan(struct piece *p);
 int cw_piece_load(struct cw_runner *r, struct piece *p, struct cw_error *err); /* raw bytes, where sources can't be entered at a record; mutex not held */
 size_t cw_plan_bytes(const struct cw_sequence *s, uint64_t n); /* of n positions */

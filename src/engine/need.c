@@ -94,9 +94,7 @@ static int plan(struct trial *t, struct sample *s, struct cw_error *err)
 {
     struct piece *p = &t->piece;
     struct cw_runner *r = t->r;
-    if (!(p->refs = calloc(CW_MAX(p->n, 1), sizeof(*p->refs))))
-        return cw_error_nomem(err, p->n * sizeof(*p->refs), "the plan of a split");
-    int status = cw_epoch_refs(&t->epoch.epoch, p->begin, p->n, p->refs, err);
+    int status = cw_piece_refs(r->sequence, &t->epoch.epoch, p, err);
     if (status >= 0 && r->sequence->needs_load) {
         size_t before = atomic_load(&t->budget.used);
         status = cw_piece_load(r, p, err);

@@ -31,10 +31,10 @@ void cw_piece_unplan(struct piece *p)
         cw_budget_give(p->arena.budget, p->charged);
     p->charged = 0;
     cw_arena_deinit(&p->arena);
-    free(p->refs);
+    free(p->plan);
     free(p->raw);
     free(CW_STEAL(p->kept));
-    p->refs = NULL;
+    p->plan = p->refs = NULL;
     p->raw = NULL;
     p->planned = false;
 }
@@ -138,10 +138,29 @@ static int pull_piece(struct cw_runner *r, const struct cw_split *s, struct piec
     return status;
 }
 
+static bool replaces(const struct cw_sequence *s) { return s->compiled->pipeline->on_error == CW_ON_ERROR_REPLACE; }
+
+/* Positions that the plan of n of them has at most. */
+static uint64_t planned_most(const struct cw_sequence *s, uint64_t n)
+{
+    return CW_MIN(n + (replaces(s) ? 2 * CW_REPLACE_POSITIONS : 0), s->n_positions);
+}
+
 size_t cw_plan_bytes(const struct cw_sequence *s, uint64_t n)
 {
     const struct piece *p = NULL;
-    return CW_MIN(n, s->n_positions) * (sizeof(*p->refs) + (s->needs_load ? sizeof(*p->raw) : 0));
+    return planned_most(s, n) * sizeof(*p->plan) + (s->needs_load ? CW_MIN(n, s->n_positions) * sizeof(*p->raw) : 0);
+}
+
+int cw_piece_refs(const struct cw_sequence *s, struct cw_epoch *e, struct piece *p, struct cw_error *err)
+{
+    uint64_t window = replaces(s) ? CW_REPLACE_POSITIONS : 1, end = p->begin + p->n;
+    if (!p->plan && !(p->plan = malloc(planned_most(s, CW_MAX(p->n, s->split_size)) * sizeof(*p->plan))))
+        return cw_error_nomem(err, cw_plan_bytes(s, p->n), "the plan of a split");
+    p->plan_begin = p->begin / window * window;
+    p->refs = p->plan + (p->begin - p->plan_begin);
+    end = CW_MIN((end + window - 1) / window * window, s->n_positions);
+    return cw_epoch_refs(e, p->plan_begin, end - p->plan_begin, p->plan, err);
 }
 
 int cw_piece_plan(struct cw_runner *r, struct thread *t, struct cw_split *s, struct piece *p, struct cw_error *err)
@@ -153,16 +172,11 @@ int cw_piece_plan(struct cw_runner *r, struct thread *t, struct cw_split *s, str
         return status;
     p->charged = bytes;
     pthread_mutex_lock(&r->mutex);
-    p->refs = CW_STEAL(r->spare_refs); /* all pieces are of one size: saves the kernel from zeroing pages for each */
+    p->plan = CW_STEAL(r->spare_plan); /* all pieces are of one size: saves the kernel from zeroing pages for each */
     pthread_mutex_unlock(&r->mutex);
-    if (!p->refs)
-        p->refs = malloc(CW_MIN(r->sequence->split_size, r->sequence->n_positions) * sizeof(*p->refs));
-    if (!p->refs)
-        status = cw_error_nomem(err, bytes, "the plan of a split");
     s->epoch->epoch.stopped = cw_stopped;
     s->epoch->epoch.stop_arg = r;
-    if (status >= 0)
-        status = cw_epoch_refs(&s->epoch->epoch, p->begin, p->n, p->refs, err);
+    status = cw_piece_refs(r->sequence, &s->epoch->epoch, p, err);
     if (status >= 0 && r->sequence->needs_load)
         status = r->sequence->stream ? pull_piece(r, s, p, err) : cw_piece_load(r, p, err);
     if (status >= 0)

@@ -158,7 +158,7 @@ struct cw_runner *cw_runner_free(struct cw_runner *r)
         free(r->threads[i].values);
     }
     free(r->threads);
-    free(r->spare_refs);
+    free(r->spare_plan);
     free(r->rows);
     free(r->profile.ops);
     free(r->profile.values);

@@ -12,8 +12,8 @@ void cw_split_collect(struct cw_runner *r, struct cw_split *s)
             *at = p->next;
             if (s->last == p)
                 s->last = before;
-            if (!r->spare_refs)
-                r->spare_refs = CW_STEAL(p->refs);
+            if (!r->spare_plan)
+                r->spare_plan = CW_STEAL(p->plan);
             cw_piece_unplan(p);
             free(p);
         } else {

@@ -155,6 +155,8 @@ static int compile_chain(struct cw_compile *x, const struct cw_chain *chain, boo
         const struct cw_node *node = &chain->nodes[i], *next = i + 1 < chain->n ? &chain->nodes[i + 1] : NULL;
         if (i == 0) {
             r = node->n_inputs == 0 ? cw_path_add(x, node) : 0;
+            if (node->desc->stream && c->pipeline->on_error == CW_ON_ERROR_REPLACE)
+                return refuse(x, node, "can't be used with on_error \"replace\": no other records are known that could replace one; use \"skip\"");
             if (node->desc->stream) { /* batches wait for its end like those behind a filter */
                 flow->counted = false;
                 c->whole_epoch = true;

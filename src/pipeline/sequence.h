@@ -8,6 +8,9 @@
 
 #define CW_ENDLESS (UINT64_C(1) << 62) /* the count of an endless sequence; finite ones are shorter */
 
+/* on_error "replace": another record of as many positions takes the place of one that failed (docs/semantics.md, section 7). */
+#define CW_REPLACE_POSITIONS UINT64_C(4096)
+
 /* A position's record: row of the source of a program, in which combined pass of the repeats (o1 + c1*(o2 + c2*...), innermost first). */
 struct cw_ref {
     uint64_t row;

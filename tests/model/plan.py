@@ -14,6 +14,7 @@ from .sources import Source
 INDEX = ("take", "skip", "repeat", "shuffle", "concat")
 BATCHERS = ("batch", "bucket_by_length")
 FILTERS = ("filter", "filter_function", "flat_map")  # behind them the count is not known
+REPLACE_POSITIONS = 4096  # a failed element is replaced by another of so many positions
 SHUFFLED_CHUNK = 1024  # positions of a chunk of what is shuffled by record
 STREAM_POSITIONS = 64  # elements of a stream that are asked for at a time
 MIB = 1 << 20
@@ -173,6 +174,8 @@ class Plan:
     def mark_counting(self, nodes: list[Node]) -> None:
         if self.stream and (any(n.name in ("repeat", "concat") for n in nodes) or sum(n.name == "shuffle" for n in nodes) > 1):
             raise PlanError("repeat, concat or a second shuffle of a stream")
+        if self.stream and self.on_error == "replace":
+            raise PlanError("a stream with on_error replace")
         if self.stream and any(n.name == "shuffle" and n.attrs["by"] == "chunk" for n in nodes):
             raise PlanError("shuffle by chunk of a stream")
         for i, node in enumerate(nodes):
@@ -347,37 +350,46 @@ class Plan:
 
     def splits(self, seed: int, epoch: int) -> Iterator[Window]:
         """The positions of each split in order; windows of an epoch that is one split."""
-        positions = (p for chunk in self.chunks(self.chain, [], seed, epoch) for p in chunk)
-        while (window := Window(positions, self.split_size)).reach(1):
-            yield window
-            window.reach(self.split_size)
+        sequence = Sequence(p for chunk in self.chunks(self.chain, [], seed, epoch) for p in chunk)
+        begin = 0
+        while sequence.reach(begin + 1) > begin:
+            yield Window(sequence, begin, self.split_size)
+            begin = sequence.reach(begin + self.split_size)
         for source in self.sources:
             if source.stream and source.broken:
                 raise source.broken
 
 
-class Window:
-    """A run of positions, taken from the sequence as they are asked for: an endless one need not be known far ahead."""
+class Sequence:
+    """The positions of an epoch, taken as they are asked for: an endless one need not be known far ahead."""
 
-    def __init__(self, positions: Iterator[Position], size: int):
-        self.positions = islice(positions, size)
-        self.size = size
+    def __init__(self, positions: Iterator[Position]):
+        self.positions = positions
         self.known: list[Position] = []
 
     def reach(self, n: int) -> int:
-        """Positions known, after having looked for n of them."""
+        """How many of the first n positions there are."""
         self.known += islice(self.positions, max(0, n - len(self.known)))
-        return len(self.known)
+        return min(n, len(self.known))
 
-    def __iter__(self) -> Iterator[Position]:
-        at = 0
-        while at < self.reach(at + 1):
-            yield self.known[at]
+
+class Window:
+    """Up to `size` positions of a sequence from `begin` on."""
+
+    def __init__(self, sequence: Sequence, begin: int, size: int):
+        self.sequence = sequence
+        self.begin = begin
+        self.size = size
+
+    def __iter__(self) -> Iterator[tuple[Position, Window]]:
+        """Each position, with the window from which it is replaced if it fails."""
+        at = self.begin
+        while at < self.begin + self.size and self.sequence.reach(at + 1) > at:
+            yield self.sequence.known[at], Window(self.sequence, at // REPLACE_POSITIONS * REPLACE_POSITIONS, REPLACE_POSITIONS)
             at += 1
 
     def __len__(self) -> int:
-        return self.reach(self.size)
+        return self.sequence.reach(self.begin + self.size) - self.begin
 
     def __getitem__(self, at: int) -> Position:
-        self.reach(at + 1)
-        return self.known[at]
+        return self.sequence.known[self.begin + at]

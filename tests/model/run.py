@@ -108,13 +108,13 @@ class Run:
         for number, window in enumerate(plan.splits(self.seed, epoch)):
             split = 0 if plan.one_split else number
             last = split
-            for position in window:
+            for position, replacements in window:
                 if plan.one_split and self.finished(counts):
                     break
                 idle += 1
                 if idle > PATIENCE and plan.n == math.inf:
                     raise Fruitless
-                for element in self.elements.of(position, window, epoch, counts):
+                for element in self.elements.of(position, replacements, epoch, counts):
                     key = 0 if element is MISSING else element.key
                     rows = remnants.setdefault(key, [])
                     rows.append(element)

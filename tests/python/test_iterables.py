@@ -74,6 +74,10 @@ def test_streams_refuse_what_needs_their_end():
         values(Dataset.iterable(numbers).repeat(2).batch(4))
     with pytest.raises(cachew.PipelineError, match="concat.*stream"):
         values(Dataset.concat([Dataset.iterable(numbers), Dataset.iterable(numbers)]).batch(4))
+    with pytest.raises(cachew.PipelineError, match='on_error "replace".*use "skip"'):
+        values(Dataset.iterable(numbers).on_error("replace").batch(4))
+    with pytest.raises(cachew.PipelineError, match='by is "chunk".*a stream has no chunks'):
+        values(Dataset.iterable(numbers).shuffle(by="chunk").batch(4))
 
 
 def test_sequence_is_random_access():
