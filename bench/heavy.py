@@ -1,0 +1,207 @@
+#!/usr/bin/env python3
+"""
+How the service scales with what an element costs: ten million elements of 1 us to 100 ms, in exact order, with one worker and with eight of one thread each.
+Elements sleep for their cost, so that a small machine has eight workers; what the service itself takes comes on top. Rates are of what the client was handed
+from 5 s after its first batch on, or from its second batch on where a batch takes longer on one worker. Further worlds: costs that are lognormal
+(sigma 1.5), a worker that is stopped for 20 s (SIGSTOP), and workers that are killed.
+
+It prints a line per world, compares with what is asked of the service (the last column), and fails only where batches are lost.
+
+usage: heavy.py [--cachew FILE] [--seconds S] [--workers N] [--kills N] [--only WORD] [--json]
+"""
+
+import argparse
+import contextlib
+import json
+import math
+import random
+import signal
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+N = 10_000_000
+COSTS_US = (1, 30, 3_000, 100_000)
+BATCHES = (64, 1024)
+WARM_S = 5
+STOPPED_S = 20
+SLEEP_US = 2_000  # a sleep takes some 60 us longer than was asked for: short costs are slept for by several elements together
+CLASSES = 16  # of lognormal costs: their quantiles
+SCALES, SCALES_LOGNORMAL, STOP_COSTS_S, KILL_COSTS_S = 7.2 / 8, 6.5 / 8, 1.5, 2.0
+
+
+def delays(cost_us, lognormal):
+    """Operators that sleep for cost_us on average."""
+    each = max(1, math.ceil(SLEEP_US / cost_us))
+    if not lognormal:
+        return [{"op": "delay", "us": cost_us * each, "where": f"value % {each} == 0"}]
+    normal = statistics.NormalDist(0, 1.5)
+    costs = [math.exp(normal.inv_cdf((k + 0.5) / CLASSES)) for k in range(CLASSES)]
+    mean = sum(costs) / CLASSES
+    return [{"op": "delay", "us": cost_us * each * c / mean, "where": f"value % {CLASSES * each} == {k * each}"} for k, c in enumerate(costs)]
+
+
+class World:
+    def __init__(self, cost_us, batch, keep=None, lognormal=False):
+        self.cost_us, self.batch, self.keep, self.lognormal = cost_us, batch, keep, lognormal
+
+    def __str__(self):
+        words = [f"{self.cost_us:,} us", f"batches of {self.batch}"]
+        words += ["a filter keeps a half"] if self.keep else []
+        words += ["lognormal"] if self.lognormal else []
+        return ", ".join(words)
+
+    def pipeline(self):
+        chain = [{"op": "range", "stop": N}, {"op": "shuffle"}, *delays(self.cost_us, self.lognormal)]
+        if self.keep:
+            chain.append({"op": "filter", "where": "value // 7 % 2 == 0"})
+        return {"cachew": 1, "pipeline": [*chain, {"op": "batch", "size": self.batch}]}
+
+    def batch_s(self):
+        """What a batch takes one worker."""
+        return self.cost_us * 1e-6 * self.batch * (2 if self.keep else 1)
+
+
+@contextlib.contextmanager
+def service(args, workers):
+    """A service of workers with one thread; its `ready`."""
+    command = [args.cachew, "up", "--workers", workers, "--threads", 1, "--memory", "256M", "--listen", "127.0.0.1:0"]
+    process = subprocess.Popen(list(map(str, command)), stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+    try:
+        line = process.stdout.readline()
+        if not line:
+            sys.exit("heavy: cachew up ended before it was ready")
+        yield json.loads(line)["ready"]
+    finally:
+        process.send_signal(signal.SIGTERM)
+        process.wait(120)
+        process.stdout.close()
+
+
+def deliveries(args, world, workers, seconds, disturb=None):
+    """[(seconds since the client was started, elements)] of each batch; `disturb(ready)` goes on beside it."""
+    with tempfile.TemporaryDirectory(prefix="cachew-heavy-") as name, service(args, workers) as ready:
+        folder = Path(name)
+        pipeline, log = folder / "pipeline.json", folder / "log"
+        pipeline.write_text(json.dumps(world.pipeline()))
+        command = [args.cachew, "run", pipeline, "--service", ready["address"], "--job", "heavy", "--wait", 600, "--log", log]
+        began = time.time()
+        client = subprocess.Popen(list(map(str, command)), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+        until = time.monotonic() + seconds
+        if disturb:
+            disturb(ready, until)
+        try:
+            client.wait(max(0, until - time.monotonic()))
+        except subprocess.TimeoutExpired:
+            client.send_signal(signal.SIGINT)
+        said = client.communicate()[1]
+        if client.returncode not in (0, 130):
+            sys.exit(f"heavy: {world}: the client ended with {client.returncode}: {said.strip()}")
+        lines = [json.loads(line) for line in log.read_text().splitlines()]
+        if [line["g"] for line in lines] != list(range(len(lines))):
+            sys.exit(f"heavy: {world}: batches were lost or came out of order")
+        offset = lines[0]["t"] - began if lines and lines[0]["t"] > 1e9 else 0
+        return [(line["t"] - lines[0]["t"] + offset if offset else line["t"], line["n"]) for line in lines]
+
+
+def rate(came, world):
+    """Elements per second once it runs."""
+    if len(came) < 3:
+        return math.nan
+    start = came[0][0] + max(WARM_S, 0) if world.batch_s() < WARM_S else came[1][0]
+    counted = [(t, n) for t, n in came if t > start]
+    return sum(n for _, n in counted) / (counted[-1][0] - start) if counted else math.nan
+
+
+def longest_pause(came):
+    return max((b[0] - a[0] for a, b in zip(came, came[1:])), default=math.nan)
+
+
+def seconds_for(args, world, workers):
+    """Long enough for some batches of each worker."""
+    return max(args.seconds, WARM_S + 4 * world.batch_s() * (1 if workers > 1 else 1.5) + 2)
+
+
+def scaling(args, world):
+    one = deliveries(args, world, 1, seconds_for(args, world, 1))
+    many = deliveries(args, world, args.workers, seconds_for(args, world, args.workers))
+    ratio = rate(many, world) / rate(one, world)
+    asked = (SCALES_LOGNORMAL if world.lognormal else SCALES) * args.workers
+    return {"world": str(world), "one_per_s": rate(one, world), "many_per_s": rate(many, world), "times": ratio, "asked": asked,
+            "first_batch_s": many[0][0] if many else math.nan, "batch_on_one_s": world.batch_s()}
+
+
+def stopped(args, world):
+    """What a worker that stands still for 20 s costs, in seconds of delivery."""
+
+    def stop(ready, until):
+        time.sleep(10)
+        pid = ready["workers"][-1]["pid"]
+        subprocess.run(["kill", "-STOP", str(pid)], check=True)
+        time.sleep(STOPPED_S)
+        subprocess.run(["kill", "-CONT", str(pid)], check=True)
+
+    seconds = 10 + STOPPED_S + max(10, 4 * world.batch_s())
+    calm = rate(deliveries(args, world, args.workers, args.seconds + 10), world)
+    came = deliveries(args, world, args.workers, seconds, stop)
+    # While it stands still one worker in `workers` is missing: that much is no fault of the service.
+    expected = calm * (came[-1][0] - came[0][0] - STOPPED_S / args.workers)
+    return {"world": f"{world}, one stopped for {STOPPED_S} s", "cost_s": (expected - sum(n for _, n in came[1:])) / calm, "longest_pause_s": longest_pause(came),
+            "asked": STOP_COSTS_S}
+
+
+def killed(args, world):
+    """The longest pause while workers are killed at random; `up` starts others."""
+    rng = random.Random(7)
+
+    def kill(ready, until):
+        time.sleep(5)
+        for _ in range(args.kills):
+            done = subprocess.run([args.cachew, "workers", "--service", ready["address"], "--json"], stdout=subprocess.PIPE, text=True)
+            workers = [w for w in json.loads(done.stdout or "[]") if w["state"] == "ready"]
+            if workers:
+                subprocess.run(["kill", "-KILL", str(rng.choice(workers)["pid"])])
+            time.sleep(3 + rng.random())
+
+    came = deliveries(args, world, args.workers, 5 + 4 * args.kills + 5, kill)
+    return {"world": f"{world}, {args.kills} killed", "longest_pause_s": longest_pause(came), "asked": KILL_COSTS_S + world.batch_s()}
+
+
+def number(value):
+    return "-" if value is None or math.isnan(value) else f"{value:,.2f}" if value < 100 else f"{value:,.0f}"
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--cachew", type=Path, default=ROOT / "build" / "cachew")
+    parser.add_argument("--seconds", type=float, default=20, help="of each run at least")
+    parser.add_argument("--workers", type=int, default=8)
+    parser.add_argument("--kills", type=int, default=5)
+    parser.add_argument("--only", default="", help="worlds whose description has this word")
+    parser.add_argument("--json", action="store_true")
+    args = parser.parse_args()
+    args.cachew = args.cachew.resolve()
+    jobs = [(scaling, World(cost, batch, keep)) for cost in COSTS_US for batch in BATCHES for keep in (None, 0.5)]
+    jobs += [(scaling, World(cost, 64, None, True)) for cost in (30, 3_000, 100_000)]
+    jobs += [(stopped, World(3_000, 64)), (stopped, World(3_000, 64, 0.5)), (killed, World(3_000, 64)), (killed, World(3_000, 64, 0.5))]
+    for measure, world in jobs:
+        if args.only not in f"{measure.__name__}: {world}":
+            continue
+        found = measure(args, world)
+        if args.json:
+            print(json.dumps(found), flush=True)
+        elif measure is scaling:
+            print(f"{found['world']}: one worker {number(found['one_per_s'])}/s, {args.workers} workers {number(found['many_per_s'])}/s: {number(found['times'])} times "
+                  f"(asked {number(found['asked'])}); first batch after {number(found['first_batch_s'])} s, on one worker a batch takes {number(found['batch_on_one_s'])} s",
+                  flush=True)
+        else:
+            cost = f"cost {number(found['cost_s'])} s, " if "cost_s" in found else ""
+            print(f"{found['world']}: {cost}longest pause {number(found['longest_pause_s'])} s (asked {number(found['asked'])})", flush=True)
+
+
+if __name__ == "__main__":
+    main()
