@@ -310,13 +310,14 @@ class Operators:
         components: names of the components to keep (a list of strings or a single one of length at least 1)
         """
 
-    def shuffle(self, by: Literal["record", "chunk"] = "record", *, reshuffle: bool = True) -> Dataset:
+    def shuffle(self, by: Literal["record", "chunk"] = "record", *, window: int = 0, reshuffle: bool = True) -> Dataset:
         """The elements in random order, another one each epoch.
 
         A pseudo-random permutation of all elements, however many there are, without a buffer: it moves indices, never data. Sources whose records
         can't be read one by one (compressed files) are shuffled by chunk, which mixes less well (docs/shuffling.md).
 
         by: record: a permutation of all elements; chunk: of runs of neighbours, for storage where random reads are slow (a string: one of "record", "chunk")
+        window: behind an iterable, whose end is not known: so many elements that follow each other are permuted among themselves; 0 elsewhere (an integer, from 0 to 1048576)
         reshuffle: another order each epoch; false: the same order in all of them (true or false)
         """
 

@@ -5,6 +5,8 @@ static const char *const units[] = {"record", "chunk", NULL};
 static const struct cw_attr_def attrs[] = {
     {.name = "by", .kind = CW_ATTR_STRING, .def = "\"record\"", .choices = units,
      .doc = "record: a permutation of all elements; chunk: of runs of neighbours, for storage where random reads are slow"},
+    {.name = "window", .kind = CW_ATTR_INT, .def = "0", .min = 0, .max = 1 << 20,
+     .doc = "behind an iterable, whose end is not known: so many elements that follow each other are permuted among themselves; 0 elsewhere"},
     {.name = "reshuffle", .kind = CW_ATTR_BOOL, .def = "true", .doc = "another order each epoch; false: the same order in all of them"},
     {0},
 };

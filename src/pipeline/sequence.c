@@ -4,6 +4,7 @@
 #include "base/permutation.h"
 
 #include <inttypes.h>
+#include <stdio.h>
 #include <string.h>
 
 #define SPLIT_POSITIONS (UINT64_C(1) << 20)
@@ -190,12 +191,22 @@ static int build_shuffle(struct build *b, const struct cw_node *node, struct cw_
     struct cw_seq *s;
     bool by_chunk = strcmp(json_string_value(json_object_get(node->attrs, "by")), "chunk") == 0;
     bool reshuffle = json_is_true(json_object_get(node->attrs, "reshuffle"));
+    uint64_t window = (uint64_t)json_integer_value(json_object_get(node->attrs, "window"));
+    char shown[24];
+    snprintf(shown, sizeof(shown), "%" PRIu64, window);
+    if (!window == !!b->sequence->stream) {
+        const char *expected = window ? "0, as the number of elements is known and all of them are permuted"
+                                      : "how many elements are permuted among themselves, as the stream's end is not known";
+        cw_error_attribute(b->err, "window", shown, expected);
+        return cw_error_set(b->err, CW_E_PIPELINE, "shuffle: window is %s: expected %s", shown, expected);
+    }
     if (b->sequence->stream) {
         if (by_chunk)
             return cw_error_set(b->err, CW_E_PIPELINE, "shuffle: by is \"chunk\": expected \"record\", as a stream has no chunks");
-        b->sequence->stream_reshuffle = reshuffle;
         if (b->sequence->stream_salt)
             return cw_error_set(b->err, CW_E_PIPELINE, "shuffle: the stream is shuffled already: expected one shuffle");
+        b->sequence->stream_reshuffle = reshuffle;
+        b->sequence->stream_window = window;
         b->sequence->stream_salt = strdup(b->sequence->compiled->salts[node->position]);
         return b->sequence->stream_salt ? 0 : cw_error_nomem(b->err, 0, "a salt");
     }
@@ -323,8 +334,8 @@ static uint64_t split_size(const struct cw_sequence *s)
 {
     const struct cw_compiled *c = s->compiled;
     uint64_t batch = c->batch_size, bytes = 0, records = 0, limit = SPLIT_POSITIONS;
-    if (s->stream && !s->stream_salt) /* no window to fill: what comes is passed on */
-        return CW_MAX(STREAM_POSITIONS / batch * batch, batch);
+    if (s->stream) /* without a window to fill, what comes is passed on */
+        return s->stream_salt ? s->stream_window : CW_MAX(STREAM_POSITIONS / batch * batch, batch);
     for (unsigned i = 0; i < c->n_programs; i++) {
         bytes += s->sources[i]->source_bytes;
         records += s->sources[i]->n_records;
@@ -343,8 +354,6 @@ static uint64_t split_size(const struct cw_sequence *s)
     uint64_t bytes_limit = limit;
     if (s->n_positions < CW_ENDLESS)
         limit = CW_MIN(limit, s->n_positions / 256);
-    else if (s->stream)
-        limit = 0; /* the first batch waits for a window */
     uint64_t size = CW_MAX(limit / batch * batch, batch);
     if (!c->counted || c->batcher == CW_BATCHER_BUCKET)
         size = CW_MAX(size, CW_MIN(16 * batch, bytes_limit / batch * batch));

@@ -37,6 +37,7 @@ struct cw_sequence {
     struct cw_source *stream;     /* the only source, where it is one; borrowed */
     char *stream_salt;            /* of the shuffle of a stream, whose windows are permuted when they are there; NULL: none */
     bool stream_reshuffle;        /* another order each epoch */
+    uint64_t stream_window;       /* elements that are permuted among themselves; 0: stream_salt is NULL */
 };
 
 static inline struct cw_plan cw_sequence_plan(const struct cw_sequence *s)

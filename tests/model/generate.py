@@ -70,6 +70,8 @@ class Generator:
         on_error = rng.choice(["skip", "replace", "skip", "replace", "raise"]) if case.damaged or rng.random() < 0.2 else "raise"
         self.on_error = on_error
         chain = self.head()
+        if chain[0]["op"] == "iterable" and on_error == "replace":  # refused
+            self.on_error = on_error = "skip"
         for _ in range(rng.randint(0, 6)):
             chain = self.extend(chain, self.operator_before)
         chain = self.batcher(chain)
@@ -356,7 +358,10 @@ class Generator:
         elif kind == "count":
             return {"op": kind}
         elif kind == "shuffle":
-            return {"op": kind} | ({"by": "chunk"} if rng.random() < 0.3 else {}) | ({"reshuffle": False} if rng.random() < 0.2 else {})
+            keeps = {"reshuffle": False} if rng.random() < 0.2 else {}
+            if chain[0]["op"] == "iterable":
+                return {"op": kind, "window": rng.randint(1, 50)} | keeps
+            return {"op": kind} | ({"by": "chunk"} if rng.random() < 0.3 else {}) | keeps
         elif kind in ("autocache", "cache"):
             if rng.random() < 0.6:
                 return {"op": kind}

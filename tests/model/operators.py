@@ -35,7 +35,7 @@ DEFAULTS: dict[str, dict] = {
     "select": {},
     "drop": {},
     "rename": {},
-    "shuffle": {"by": "record", "reshuffle": True},
+    "shuffle": {"by": "record", "window": 0, "reshuffle": True},
     "batch": {"drop_remainder": False},
     "bucket_by_length": {"pad": {}},
     "repeat": {},

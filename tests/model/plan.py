@@ -178,6 +178,8 @@ class Plan:
             raise PlanError("a stream with on_error replace")
         if self.stream and any(n.name == "shuffle" and n.attrs["by"] == "chunk" for n in nodes):
             raise PlanError("shuffle by chunk of a stream")
+        if any(n.name == "shuffle" and (n.attrs["window"] > 0) != self.stream for n in nodes):
+            raise PlanError("a window where the count is known, or none behind a stream")
         for i, node in enumerate(nodes):
             for chain in node.inputs:
                 self.mark_counting(chain)
@@ -332,8 +334,9 @@ class Plan:
 
     def compute_split_size(self) -> int:
         size = self.batch_size
-        if self.stream and not any(n.name == "shuffle" for n in self.chain):
-            return max(STREAM_POSITIONS // size * size, size)
+        if self.stream:
+            shuffle = next((n for n in self.chain if n.name == "shuffle"), None)
+            return shuffle.attrs["window"] if shuffle else max(STREAM_POSITIONS // size * size, size)
         total = sum(s.source_bytes() for s in self.sources)
         records = sum(len(s.records) for s in self.sources)
         limit = min(1 << 20, 64 * MIB // max(1, -(-total // max(1, records))))
@@ -342,7 +345,7 @@ class Plan:
             limit = min(limit, 128 * MIB // max(1, element))
         bytes_limit = limit
         if self.n != math.inf:
-            limit = min(limit, 0 if self.stream else self.n // 256)
+            limit = min(limit, self.n // 256)
         split = max(limit // size * size, size)
         if not self.known or self.batcher and self.batcher.name == "bucket_by_length":
             split = max(split, min(16 * size, bytes_limit // size * size))

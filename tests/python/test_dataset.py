@@ -48,7 +48,7 @@ def test_first_argument_is_the_component():
     (lambda d: d.batch(3, 4), "batch() takes 1 arguments without a name (size), 2 were given"),
     (lambda d: d.batch(3, size=4), "batch() got two values for size"),
     (lambda d: d.batch(size=3, drop_remander=True), "did you mean drop_remainder?"),
-    (lambda d: d.shuffle(buffer=100), "shuffle() has no argument buffer (it has by, reshuffle); there is no buffer to size: shuffle() permutes all elements"),
+    (lambda d: d.shuffle(buffer=100), "shuffle() has no argument buffer (it has by, window, reshuffle); there is no buffer to size: shuffle() permutes all elements"),
     (lambda d: d.assign(), "assign() lacks an expression"),
     (lambda d: d.assign("x"), "assign() takes expressions by name"),
     (lambda d: Dataset.concat([d, 3]), "inputs[1] is a int"),

@@ -49,7 +49,7 @@ def test_what_an_iterable_raises_behind_a_full_take_is_not_seen(after):
 
 @pytest.mark.large
 def test_iterable_state_goes_on():
-    ds = Dataset.iterable(numbers).shuffle().batch(30)
+    ds = Dataset.iterable(numbers).shuffle(window=100).batch(30)
     batches = [b.hash() for b in ds]
     for k in (0, 1, 17, 33):
         with ds.iterator() as it:

@@ -19,7 +19,7 @@ def test_iterable_gives_its_elements_in_order():
 
 
 def test_iterable_can_be_shuffled_filtered_and_limited():
-    shuffled = values(Dataset.iterable(numbers).shuffle().batch(10))
+    shuffled = values(Dataset.iterable(numbers).shuffle(window=64).batch(10))
     assert sorted(shuffled) == list(range(1000))
     assert shuffled != sorted(shuffled)
     assert values(Dataset.iterable(numbers).filter("value % 2 == 0").skip(5).take(7).batch(3)) == [10, 12, 14, 16, 18, 20, 22]
@@ -32,7 +32,7 @@ def test_endless_iterables_end_with_take():
             yield {"value": i}
             i += 1
 
-    assert values(Dataset.iterable(endless).shuffle().take(500).batch(50), seed=3) == values(Dataset.iterable(endless).shuffle().batch(50).take(10), seed=3)
+    assert values(Dataset.iterable(endless).shuffle(window=70).take(500).batch(50), seed=3) == values(Dataset.iterable(endless).shuffle(window=70).batch(50).take(10), seed=3)
 
 
 def test_iterable_of_an_object_that_can_be_iterated_again():
@@ -77,7 +77,11 @@ def test_streams_refuse_what_needs_their_end():
     with pytest.raises(cachew.PipelineError, match='on_error "replace".*use "skip"'):
         values(Dataset.iterable(numbers).on_error("replace").batch(4))
     with pytest.raises(cachew.PipelineError, match='by is "chunk".*a stream has no chunks'):
-        values(Dataset.iterable(numbers).shuffle(by="chunk").batch(4))
+        values(Dataset.iterable(numbers).shuffle(by="chunk", window=9).batch(4))
+    with pytest.raises(cachew.PipelineError, match="window is 0: expected how many elements are permuted among themselves"):
+        values(Dataset.iterable(numbers).shuffle().batch(4))
+    with pytest.raises(cachew.PipelineError, match="window is 9: expected 0, as the number of elements is known"):
+        values(Dataset.range(10).shuffle(window=9).batch(4))
 
 
 def test_sequence_is_random_access():
@@ -140,9 +144,9 @@ def test_a_host_that_dies_while_its_iterable_blocks_goes_on_behind_what_was_hand
 
 
 def test_a_shuffle_of_an_iterable_that_blocks_is_the_same(tmp_path):
-    """It is one of all that a split has, which it waits for."""
-    ds = held(tmp_path).shuffle().batch(2)
+    """It waits until a window is full, or the end."""
+    ds = held(tmp_path).shuffle(window=64).batch(2)
     with pytest.raises(cachew.DeadlineError):
         ds.iterator().next(timeout_s=0.2)
     (tmp_path / "go").touch()
-    assert [b["x"].tolist() for b in ds] == [b["x"].tolist() for b in Dataset.iterable(Held(tmp_path), outputs={"x": "int64"}).shuffle().batch(2)]
+    assert [b["x"].tolist() for b in ds] == [b["x"].tolist() for b in Dataset.iterable(Held(tmp_path), outputs={"x": "int64"}).shuffle(window=64).batch(2)]
