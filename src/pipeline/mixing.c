@@ -10,7 +10,7 @@
 /* Elements in a row that are judged where there are no batches. */
 #define ROW UINT64_C(256)
 
-/* Expected number of parts, of `parts` equal ones that n positions consist of, that `batch` of these positions come from. */
+/* n positions are `parts` equal parts: how many of these `batch` random positions come from, on average. */
 static double parts_met(double n, double parts, uint64_t batch)
 {
     double missed = 1;
@@ -29,18 +29,22 @@ static const char *find_compressed(const struct cw_seq *s)
 
 static void say(struct cw_mixing *m, bool batched)
 {
-    const char *slash = m->compressed ? strrchr(m->compressed, '/') : NULL, *name = slash ? slash + 1 : m->compressed;
+    const char *slash = m->compressed ? strrchr(m->compressed, '/') : NULL;
+    const char *name = slash ? slash + 1 : m->compressed;
     char why[300], batch[48];
     snprintf(why, sizeof(why), name ? "%.255s is compressed" : "by is \"chunk\"", name);
-    snprintf(batch, sizeof(batch), batched ? "a batch of %" PRIu64 " comes" : "%" PRIu64 " elements in a row come", m->batch);
+    snprintf(batch, sizeof(batch), "%s%" PRIu64 " %s", batched ? "a batch of " : "", m->batch,
+             batched ? "comes" : "elements in a row come");
     snprintf(m->says, sizeof(m->says),
-             "shuffle (operator %u) is by chunk, because %s: %s from about %.0f of %" PRIu64 " chunks of %.0f records, by record from %.0f; %s",
+             "shuffle (operator %u) is by chunk, because %s: %s from about %.0f of %" PRIu64 " chunks "
+             "of %.0f records, by record from %.0f; %s",
              m->position, why, batch, m->chunks_per_batch, m->chunks, m->chunk_records, m->chunks_by_record,
-             name ? "write the files uncompressed, or in random order" : "this is good enough where the files are in random order");
+             name ? "write the files uncompressed, or in random order"
+                  : "this is good enough where the files are in random order");
 }
 
-/* Whether the result of a shuffle by chunk is less than a permutation of all positions. Of several in a row each one multiplies the
- * number of chunks that a window's positions come from. */
+/* Whether the result of a shuffle by chunk is less than a permutation of all positions. Of several in a row
+ * each one multiplies the number of chunks that a window's positions come from. */
 static bool mixing_estimate(const struct cw_sequence *q, const struct cw_seq *shuffle, struct cw_mixing *ret)
 {
     const struct cw_compiled *c = q->compiled;
@@ -65,7 +69,7 @@ static bool mixing_estimate(const struct cw_sequence *q, const struct cw_seq *sh
     return true;
 }
 
-static void mixing_walk(const struct cw_sequence *q, const struct cw_seq *s, void (*found)(void *arg, const struct cw_mixing *m), void *arg)
+static void mixing_walk(const struct cw_sequence *q, const struct cw_seq *s, cw_mixing_found found, void *arg)
 {
     struct cw_mixing m;
     if (s->kind == SEQ_SHUFFLE && s->shuffle == SHUFFLE_CHUNKS && mixing_estimate(q, s, &m))
@@ -74,7 +78,7 @@ static void mixing_walk(const struct cw_sequence *q, const struct cw_seq *s, voi
         mixing_walk(q, s->children[i], found, arg);
 }
 
-void cw_mixing_each(const struct cw_sequence *q, void (*found)(void *arg, const struct cw_mixing *m), void *arg)
+void cw_mixing_each(const struct cw_sequence *q, cw_mixing_found found, void *arg)
 {
     mixing_walk(q, q->root, found, arg);
 }
