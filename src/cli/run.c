@@ -22,6 +22,7 @@
 #include "client/report.h"
 #include "client/tuning.h"
 #include "host/host.h"
+#include "pipeline/mixing.h"
 #include "storage/file.h"
 
 struct run {
@@ -253,6 +254,8 @@ static int open_outputs(struct run *x, bool resumed, struct cw_error *err)
 
 static void on_note(void *unused CW_UNUSED, const char *text) { fprintf(stderr, "cachew: %s\n", text); }
 
+static void on_mixing(void *unused, const struct cw_mixing *m) { on_note(unused, m->says); }
+
 static int open_local(struct run *x, const json_t *state, struct cw_error *err)
 {
     struct cw_iterator_options o = {
@@ -266,6 +269,8 @@ static int open_local(struct run *x, const json_t *state, struct cw_error *err)
     int r = cw_caching_open(&x->common.local, &x->caching, &o.runner, err);
     if (r >= 0)
         r = cli_common_open(&x->common, err);
+    if (r >= 0)
+        cw_mixing_each(x->common.local.sequence, on_mixing, NULL);
     if (r >= 0 && o.runner.cache)
         cw_caching_warn(x->common.local.compiled, on_note, NULL);
     return r < 0 ? r : cw_local_iterate(&x->common.local, &o, state, err);

@@ -18,6 +18,7 @@
 #include "client/remote.h"
 #include "client/tuning.h"
 #include "host/host.h"
+#include "pipeline/mixing.h"
 
 void cw_api_engine_unref(struct cw_api_engine *e)
 {
@@ -193,6 +194,12 @@ static int iterator_options(const struct cachew_options *o, const struct cw_pipe
     return r < 0 || o->state ? r : check_first_epoch(o->first_epoch, ret->epochs, err);
 }
 
+static void on_mixing(void *options, const struct cw_mixing *m)
+{
+    const struct cachew_options *o = options;
+    o->note(o->note_arg, m->says);
+}
+
 static int open_engine(const struct cachew_pipeline *p, const struct cachew_options *o, struct cw_local *l, struct cachew_iterator *it,
                        struct cw_error *err)
 {
@@ -213,6 +220,8 @@ static int open_engine(const struct cachew_pipeline *p, const struct cachew_opti
             r = cw_caching_open(l, &caching, &options.runner, err);
         if (r >= 0 && l->cache && o->note)
             cw_caching_warn(l->compiled, o->note, o->note_arg);
+        if (r >= 0 && !o->service && o->note && !state && o->first_epoch == 0) /* what goes on has been told */
+            cw_mixing_each(l->sequence, on_mixing, (void *)(uintptr_t)o);
         if (r >= 0)
             r = o->service ? open_service(o, &options, state, l, err) : cw_local_iterate(l, &options, state, err);
     }

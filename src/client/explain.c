@@ -5,6 +5,7 @@
 
 #include "client/caching.h"
 #include "optimize/optimize.h"
+#include "pipeline/mixing.h"
 
 /* ---- the pipeline as compiled ---- */
 
@@ -146,6 +147,17 @@ static json_t *fused_groups(const unsigned *into, unsigned n)
     return groups;
 }
 
+static void describe_mixing(void *list, const struct cw_mixing *m)
+{
+    json_t *o = json_pack("{s:i, s:s, s:I, s:f, s:I, s:f, s:f, s:s}", "position", (int)m->position, "because",
+                          m->compressed ? "compressed" : "by", "chunks", (json_int_t)m->chunks, "chunk_records", m->chunk_records,
+                          "batch", (json_int_t)m->batch, "chunks_per_batch", m->chunks_per_batch, "chunks_by_record", m->chunks_by_record,
+                          "says", m->says);
+    if (o && m->compressed)
+        json_object_set_new(o, "file", json_string(m->compressed));
+    json_array_append_new(list, o);
+}
+
 static json_t *count_or_null(uint64_t n) { return n >= CW_ENDLESS ? json_null() : json_integer((json_int_t)n); }
 
 /* What a batch takes: exact for components of fixed size; those that vary are counted when they are there. */
@@ -204,6 +216,9 @@ int cw_explain_pipeline(const struct cw_local *l, const struct cw_explain_option
                                                count_or_null(s->n_positions), "split_size",
                                                (json_int_t)(c->whole_epoch ? CW_MIN(s->n_positions, INT64_MAX) : s->split_size), "splits",
                                                count_or_null(s->n_splits)));
+    json_t *mixing = json_array();
+    cw_mixing_each(s, describe_mixing, mixing);
+    json_object_set_new(facts, "by_chunk", mixing);
     if (c->whole_epoch)
         json_object_set_new(facts, "one_split_because", one_split_reason(c));
     if (c->n_markers)

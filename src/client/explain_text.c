@@ -74,7 +74,7 @@ void cw_explain_pipeline_text(const json_t *f, struct cw_text *t)
 {
     char a[32], b[32], c[32];
     size_t i;
-    json_t *source, *name, *marker;
+    json_t *source, *name, *marker, *shuffle;
     cw_text_add(t, "%s, fingerprint %s\n\noperators (what each writes, per element):\n", get_text(f, "pipeline"), get_text(f, "fingerprint"));
     add_operators(t, json_object_get(f, "operators"), 0);
     json_array_foreach(json_object_get(f, "markers"), i, marker)
@@ -93,6 +93,8 @@ void cw_explain_pipeline_text(const json_t *f, struct cw_text *t)
                                                                 : "not counted: what is left over of a split joins that of the next ones");
     if (get_text(f, "one_split_because"))
         cw_text_add(t, "  the epoch is one split: %s\n", get_text(f, "one_split_because"));
+    json_array_foreach(json_object_get(f, "by_chunk"), i, shuffle)
+        cw_text_add(t, "  %s\n", get_text(shuffle, "says"));
     const json_t *batch = json_object_get(f, "batch");
     cw_text_add(t, "  batches of %.0f: %s of fixed size, in slabs of %s; memory budget %s\n", get(batch, "size"), bytes_text(batch, "bytes", a),
            bytes_text(batch, "slab_bytes", b), bytes_text(batch, "memory_budget_bytes", c));

@@ -145,7 +145,7 @@ static int sum_up(struct cw_record_streams *f, char *const *paths, struct cw_err
 {
     size_t n = f->index.n;
     uint64_t n_chunks = 0, chunk = 0;
-    bool compressed = false;
+    size_t compressed = n; /* the first compressed file; n: none is */
     for (size_t i = 0; i < n; i++)
         n_chunks += f->index.segments[i].n_chunks;
     f->files = calloc(n, sizeof(*f->files));
@@ -166,20 +166,21 @@ static int sum_up(struct cw_record_streams *f, char *const *paths, struct cw_err
         for (uint64_t c = 0; c < g->n_chunks; c++)
             f->chunk_ends[chunk++] = f->first[i] + g->chunk_ends[c];
         f->first[i + 1] = f->first[i] + g->n_records;
-        compressed |= g->codec != CW_CODEC_PLAIN;
+        compressed = g->codec != CW_CODEC_PLAIN ? CW_MIN(compressed, i) : compressed;
         r = cw_file_new(paths[i], &g->file, &f->files[i], err);
         if (r == 0)
             cw_file_compare_by(f->files[i], cw_segment_same, f->index.segments, i);
     }
     /* Plain files are read at any record; where one file is compressed, all go through load. */
-    f->ops.locate = compressed ? NULL : streams_locate;
-    f->ops.load = compressed ? streams_load : NULL;
+    f->ops.locate = compressed < n ? NULL : streams_locate;
+    f->ops.load = compressed < n ? streams_load : NULL;
     if (r == 0)
         f->base = (struct cw_source){
             .ops = &f->ops,
             .n_records = f->first[n],
             .source_bytes = f->index.report.data_bytes,
-            .random_access = !compressed,
+            .random_access = compressed == n,
+            .compressed = compressed < n ? cw_file_path(f->files[compressed]) : NULL,
             .n_chunks = n_chunks,
             .chunk_ends = f->chunk_ends,
             .snapshot = XXH3_64bits_digest(snapshot),

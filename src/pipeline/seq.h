@@ -25,6 +25,7 @@ struct cw_seq {
     uint64_t passes;        /* numbers of combined passes of the finite repeats from here down: below 2^32, as in a cw_ref */
     char *salt;             /* SHUFFLE */
     unsigned id;            /* SHUFFLE: names its orders */
+    unsigned position;      /* SHUFFLE: of the operator in the pipeline */
     enum shuffle_kind shuffle;
     bool reshuffle;         /* SHUFFLE: another order each epoch; false: that of epoch 0 in all of them */
     /* SHUFFLE_TABLE, SHUFFLE_CHUNKS: what is permuted first. Chunks of the child, either all of `uniform` positions (the last may be shorter), or by

@@ -219,6 +219,7 @@ static int build_shuffle(struct build *b, const struct cw_node *node, struct cw_
     if (r < 0)
         return r;
     s->id = b->sequence->n_shuffles++;
+    s->position = node->position;
     s->reshuffle = reshuffle;
     s->salt = strdup(b->sequence->compiled->salts[node->position]);
     if (!s->salt)

@@ -54,6 +54,7 @@ struct cw_source {
     uint64_t source_bytes;     /* of all records, docs/semantics.md section 1 */
     bool random_access;        /* every record can be read by itself */
     bool one_file_per_record;
+    const char *compressed;    /* path of the first file whose records can't be read by themselves; NULL: there is none */
     uint64_t n_chunks;
     uint64_t chunk_records;    /* all chunks have this many (the last may have fewer); 0: see chunk_ends */
     const uint64_t *chunk_ends;/* n_chunks, cumulative record counts; owned by the source */

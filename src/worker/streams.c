@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "host/host.h"
+#include "pipeline/mixing.h"
 #include "worker/worker_impl.h"
 
 /* Splits that are leased at a time: enough elements that requests and completions don't count, between this and that. */
@@ -121,12 +122,15 @@ static void exited(struct worker_stream *s)
     cw_worker_maybe_over(w);
 }
 
+static void log_mixing(void *worker, const struct cw_mixing *m) { cw_worker_log(worker, "%s", m->says); }
+
 static void opened(struct worker_stream *s)
 {
     if (s->state != STREAM_OPENING)
         return;
     s->state = STREAM_READY;
     s->plan = cw_sequence_plan(s->stream->local.sequence); /* immutable now */
+    cw_mixing_each(s->stream->local.sequence, log_mixing, s->w);
     struct cw_command *c = calloc(1, sizeof(*c));
     if (c) { /* others may have come or gone meanwhile */
         c->kind = CW_DO_MEMORY;

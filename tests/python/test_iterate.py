@@ -537,3 +537,25 @@ def test_a_memory_that_is_too_small_is_named_as_python_has_it():
     with pytest.raises(cachew.MemoryBudgetError, match="^option memory 1000 is too small: ") as raised:
         Dataset.range(10).batch(10).iterator(memory=1000)
     assert raised.value.attribute == "memory" and raised.value.value == "1000"
+
+
+# ---- what is said of a shuffle by chunk ----
+
+def test_a_shuffle_by_chunk_is_said_once(tmp_path, caplog):
+    """To the logger, where the first epoch begins; not again in later ones, from a state, or where the shuffle is a permutation of all."""
+    records = b"".join(make_data.record(make_data.example({"x": [i]})) for i in range(4000))
+    (tmp_path / "x.tfrecord.gz").write_bytes(gzip.compress(records, 1))
+    ds = Dataset.tfrecord(str(tmp_path / "x.tfrecord.gz")).parse_example({"x": "int64"}).shuffle().batch(10)
+    with ds.iterator(epochs=2) as it:
+        next(it)
+        state = it.state_dict()
+    (said,) = caplog.records
+    assert (said.name, said.levelname) == ("cachew", "WARNING")
+    assert said.getMessage().startswith("shuffle (operator 2) is by chunk, because x.tfrecord.gz is compressed: a batch of 10 comes from about ")
+    assert said.getMessage() in ds.explain()
+    for options in ({"state": state}, {"first_epoch": 1}):
+        with ds.iterator(epochs=2, **options) as it:
+            next(it)
+    with Dataset.range(4000).shuffle().batch(10).iterator() as it:
+        next(it)
+    assert len(caplog.records) == 1
