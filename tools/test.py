@@ -11,6 +11,7 @@ CPUs that this process may use), MESON and PYTHON the programs.
 
 import argparse
 import functools
+import json
 import os
 import re
 import shlex
@@ -65,6 +66,7 @@ class Step:
     commands: list
     env: dict = field(default_factory=dict)
     narrow: object = None  # narrow(words): the last command, for these tests alone; None: the words are appended to it
+    log: Path = None       # of meson test: what each program printed, whole
 
     def narrowed(self, words):
         return [*self.commands[:-1], self.narrow(words) if self.narrow else [*self.commands[-1], *words]]
@@ -92,7 +94,8 @@ def compiled(build, seconds):
 
 def unit(build, name, seconds, *words):
     command = [MESON, "test", "-C", str(directory(build)), "--no-rebuild", "--num-processes", str(JOBS + 1), "--print-errorlogs", *words]
-    return Step(name, "unit tests", seconds, [command], narrow=lambda names: [*command, *(re.sub("^test_", "", n) for n in names)])
+    return Step(name, "unit tests", seconds, [command], narrow=lambda names: [*command, *(re.sub("^test_", "", n) for n in names)],
+                log=directory(build) / "meson-logs" / "testlog.json")
 
 
 def pytest(build, venv, name, what, seconds, files, jobs=JOBS, words=(), env=None):
@@ -210,7 +213,7 @@ def everything(seed):
 
 # Lines that say what failed: of sanitizers, cmocka, pytest.
 REPORT = re.compile(r"ERROR: (Address|Leak|Thread|Undefined)|WARNING: Thread|runtime error:|^SUMMARY: "
-                    r"|^\[  (ERROR|FAILED) |  LINE   \]|^(FAILED|ERROR) |^E   ")
+                    r"|^\[  (ERROR|FAILED) |  LINE   \]|^(FAILED|ERROR):? |^E   ")
 NO_TEST = re.compile(r"^no tests ran|does not match any test", re.MULTILINE)  # of pytest, of meson test
 WORDS = "a unit test (test_memory) or a pytest node id (tests/test_cli.py::test_help)"
 COUNTS = re.compile(r"(passed|failed|equal|agree)|^Ok:|test_install|lint: ok")
@@ -240,13 +243,23 @@ def repeat_command(arguments, step, output):
     return " ".join(map(shlex.quote, words))
 
 
+def failed_programs_lines(step):
+    """Returns all that failed unit tests printed. Meson prints the end of it, which may be LeakSanitizer's report alone:
+    a test that fails leaks what it has."""
+    if not step.log or not step.log.exists():
+        return []
+    programs = [json.loads(line) for line in step.log.read_text().splitlines()]
+    failed = [program for program in programs if program["result"] not in ("OK", "SKIP")]
+    return [line for program in failed for name in ("stdout", "stderr") for line in program.get(name, "").splitlines()]
+
+
 def show_failure(arguments, step, status, output):
     if arguments.words and NO_TEST.search(output):
         print(f"./test: {' '.join(arguments.words)}: the step {step.name} has no such test; expected {WORDS}", file=sys.stderr)
         sys.exit(2)
     lines = output.splitlines()
     print("\n".join(lines[-FAILURE_LINES:]))
-    reports = [line for line in lines if REPORT.search(line)][:30]
+    reports = [line for line in failed_programs_lines(step) or lines if REPORT.search(line)][:30]
     if reports:
         print("\n--- what failed ---\n" + "\n".join(reports))
     again = repeat_command(arguments, step, output)
