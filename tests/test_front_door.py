@@ -85,6 +85,29 @@ def test_the_part_that_is_done(line, part):
     assert steps.part_done(line) == part
 
 
+INTERRUPTED = """
+tests/test_x.py::test_a[1-b c]
+tests/test_x.py::test_b
+[gw1] [ 33%] FAILED tests/test_x.py::test_a[1-b c]
+tests/test_x.py::test_hangs
+[gw0] [ 66%] PASSED tests/test_x.py::test_b
+"""
+
+
+def test_an_interrupted_step_tells_what_failed_and_what_was_running(tmp_path, capsys):
+    runner.show_interrupted(runner.Step("some", "", 1, []), INTERRUPTED)
+    assert capsys.readouterr().out == """
+some was interrupted
+  failed   tests/test_x.py::test_a[1-b c]
+  running  tests/test_x.py::test_hangs
+"""
+    (tmp_path / "said").write_text(INTERRUPTED)
+    output = steps.Output((tmp_path / "said").open("rb"), tmp_path / "output")
+    output.thread.join()
+    assert (output.n_failed, output.part) == (1, 0.66)
+    assert steps.progress_text(60, output.part, 60, output.n_failed) == "66%, 60 s, about 31 s left in this step, 1 failed"
+
+
 def test_an_interrupted_step_ends_all_that_it_started(tmp_path):
     pid = tmp_path / "pid"
 

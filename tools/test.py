@@ -99,7 +99,7 @@ def unit(build, name, seconds, *words):
 
 
 def pytest(build, venv, name, what, seconds, files, jobs=JOBS, words=(), env=None):
-    command = [python(venv), "-m", "pytest", "-q", "-p", "no:cacheprovider", "--durations", "25", "--durations-min", "2", "-n", str(jobs), "--dist", "worksteal", *words]
+    command = [python(venv), "-m", "pytest", "-v", "-p", "no:cacheprovider", "--durations", "25", "--durations-min", "2", "-n", str(jobs), "--dist", "worksteal", *words]
     tools = directory(build)
     of_build = {"CACHEW": str(tools / "cachew"), "MAKE_PHOTOS": str(tools / "tools" / "make_photos"), "CACHEW_PIXEL_TOOL": str(tools / "tests" / "pixel_tool")}
     return Step(name, what, seconds, [[*command, *files]], {**of_build, **(env or {})}, lambda ids: [*command, *ids])
@@ -214,7 +214,11 @@ def everything(seed):
 # Lines that say what failed: of sanitizers, cmocka, pytest.
 REPORT = re.compile(r"ERROR: (Address|Leak|Thread|Undefined)|WARNING: Thread|runtime error:|^SUMMARY: "
                     r"|^\[  (ERROR|FAILED) |  LINE   \]|^(FAILED|ERROR):? |^E   ")
-NO_TEST = re.compile(r"^no tests ran|does not match any test", re.MULTILINE)  # of pytest, of meson test
+# Lines of pytest -v with several processes, and of meson test.
+PYTEST_BEGUN = re.compile(r"^(tests/\S+?::.*?) *$", re.MULTILINE)
+PYTEST_ENDED = re.compile(r"^\[gw\d+\] \[ *\d+%\] (\w+) (tests/\S+?::.*?) *$", re.MULTILINE)
+MESON_FAILED = re.compile(r"^ *\d+/\d+ .*?:(\S+) +(?:FAIL|TIMEOUT|ERROR)", re.MULTILINE)
+NO_TEST = re.compile(r"^=* ?no tests ran|does not match any test", re.MULTILINE)  # of pytest, of meson test
 WORDS = "a unit test (test_memory) or a pytest node id (tests/test_cli.py::test_help)"
 COUNTS = re.compile(r"(passed|failed|equal|agree)|^Ok:|test_install|lint: ok")
 
@@ -231,8 +235,7 @@ def failed_tests(output):
     if pipelines:
         return ["--", "--only", pipelines[0]]
     failed = re.findall(r"^(?:FAILED|ERROR) (tests/\S+?::.*?)(?: - |$)", output, re.MULTILINE)  # of pytest
-    failed = failed or re.findall(r"^ *\d+/\d+ .*?:(\S+) +(?:FAIL|TIMEOUT|ERROR)", output, re.MULTILINE)  # of meson test
-    return list(dict.fromkeys(failed))[:3]
+    return list(dict.fromkeys(failed or MESON_FAILED.findall(output)))[:3]
 
 
 def repeat_command(arguments, step, output):
@@ -267,6 +270,15 @@ def show_failure(arguments, step, status, output):
     return f"{step.name}: {again}"
 
 
+def show_interrupted(step, output):
+    """Prints which tests of an interrupted step had failed and which were running: often one of them hangs."""
+    results = {name: result for result, name in PYTEST_ENDED.findall(output)}
+    failed = [name for name, result in results.items() if result in ("FAILED", "ERROR")] + MESON_FAILED.findall(output)
+    running = [name for name in PYTEST_BEGUN.findall(output) if name not in results]
+    print(f"\n{step.name} was interrupted")
+    print("".join([*(f"  failed   {name}\n" for name in failed), *(f"  running  {name}\n" for name in running)]), end="")
+
+
 class Clock:
     """Estimates how long the rest of the run takes: the steps so far tell how fast this machine is."""
 
@@ -298,7 +310,11 @@ def run_all(arguments, run, work):
         status, output, kept = 0, "", work / "output"
         narrow = arguments.words and step.name in arguments.step
         for command in step.narrowed(arguments.words) if narrow else step.commands:
-            status = steps.run(command, line, kept, {**env, **step.env})
+            try:
+                status = steps.run(command, line, kept, {**env, **step.env})
+            except KeyboardInterrupt:
+                show_interrupted(step, kept.read_text(errors="replace"))
+                raise
             output += kept.read_text(errors="replace")
             if status:
                 break
