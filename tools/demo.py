@@ -134,7 +134,7 @@ def costs(text):
 def explain(files):
     line = step(6, "where the time goes")
     checked([CACHEW, "explain", PIPELINE, *files, "--run", "2"], line, OUT / "explain.txt")
-    line.end(f"{line.seconds():.0f} s: all of it is in {(OUT / 'explain.txt').relative_to(ROOT)}")
+    line.end(f"{line.seconds():.0f} s: {(OUT / 'explain.txt').relative_to(ROOT)}")
     print("\n" + costs((OUT / "explain.txt").read_text()))
 
 
@@ -159,7 +159,7 @@ Try next{'' if where == ROOT else f', in {ROOT}'}:""")
     data = "" if photos == BUILD / "photos" else f" {shlex.join(files)}"  # PIPELINE reads build/photos
     for command, what in [(f"build/cachew run {PIPELINE}{data} --epochs 2 --digest --seed 1", "another seed, another order"),
                           (f"build/cachew explain {PIPELINE}{data} --check", "what would make it faster"),
-                          ("./test", "all kinds of tests")]:
+                          ("./test", "the tests, in nine minutes; installs what they need")]:
         print(f"  {command:80} # {what}")
 
 
@@ -173,7 +173,7 @@ def main():
     try:
         demo((where / arguments.photos).resolve(), where)
     except (Failed, OSError) as error:
-        print(f"demo: {error}", file=sys.stderr)
+        print(f"./demo: {error}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
         print("\ninterrupted: ./demo goes on from here", file=sys.stderr)

@@ -16,6 +16,7 @@ import time
 # What commands print of their progress: ninja "[12/345]", meson test "12/59 ", make_photos "12 of 345", pytest "[ 45%]".
 COUNTED = re.compile(rb"^\[ *(\d+)/(\d+)\]|^ *(\d+)/(\d+) |(?:^|\s)([\d,]+) of ([\d,]+)\b")
 PERCENT = re.compile(rb"\[ *(\d+)%\]")
+FAILED = re.compile(rb"^\[gw\d+\] \[ *\d+%\] (?:FAILED|ERROR) |^ *\d+/\d+ .*:\S+ +(?:FAIL|TIMEOUT|ERROR)\b")  # pytest, meson test
 SHOWN_AFTER_S = 2  # a shorter step shows no progress
 END_S = 10         # so long a command that is interrupted may take to end
 SURE_PART = 0.05   # how long the rest takes is not told before
@@ -76,10 +77,11 @@ class Line:
 
 
 class Output:
-    """Writes what a command prints to a file; `part` is the part of its work that is done, None if unknown."""
+    """Writes what a command prints to a file; `part` is the part of its work that is done, None if unknown; `n_failed`
+    is the number of tests that have failed."""
 
     def __init__(self, stream, path):
-        self.part, self.path, self.error = None, path, None
+        self.part, self.n_failed, self.path, self.error = None, 0, path, None
         self.thread = threading.Thread(target=self.read_all, args=(stream,), daemon=True)
         self.thread.start()
         self.began = time.monotonic()
@@ -97,6 +99,7 @@ class Output:
                 kept.write(chunk)
                 kept.flush()
                 *whole, line = re.split(rb"[\r\n]", line + chunk)
+                self.n_failed += sum(bool(FAILED.search(text)) for text in whole)
                 for text in [*whole, line]:
                     part = part_done(text)
                     self.part = self.part if part is None else part
@@ -139,7 +142,8 @@ def run(command, line, kept, env=None, poll=None):
             except subprocess.TimeoutExpired:
                 if output.error:
                     raise output.error from None
-                line.progress(progress_text(line.seconds(), poll() if poll else output.part, time.monotonic() - output.began))
+                part = poll() if poll else output.part
+                line.progress(progress_text(line.seconds(), part, time.monotonic() - output.began, output.n_failed))
     except BaseException:
         end_group(process)
         raise
@@ -149,9 +153,9 @@ def run(command, line, kept, env=None, poll=None):
     return status
 
 
-def progress_text(seconds, part, taken):
+def progress_text(seconds, part, taken, n_failed):
     """seconds: of the step; part: of its command, which has `taken` so many seconds."""
-    if not part:
-        return duration(seconds)
-    left = f", about {duration(taken / part - taken)} left in this step" if SURE_PART <= part < 1 else ""
-    return f"{part:.0%}, {duration(seconds)}{left}"
+    text = f"{part:.0%}, {duration(seconds)}" if part else duration(seconds)
+    if part and SURE_PART <= part < 1:
+        text += f", about {duration(taken / part - taken)} left in this step"
+    return f"{text}, {n_failed} failed" if n_failed else text

@@ -11,6 +11,7 @@ CPUs that this process may use), MESON and PYTHON the programs.
 
 import argparse
 import functools
+import json
 import os
 import re
 import shlex
@@ -65,6 +66,7 @@ class Step:
     commands: list
     env: dict = field(default_factory=dict)
     narrow: object = None  # narrow(words): the last command, for these tests alone; None: the words are appended to it
+    log: Path = None       # of meson test: what each program printed, whole
 
     def narrowed(self, words):
         return [*self.commands[:-1], self.narrow(words) if self.narrow else [*self.commands[-1], *words]]
@@ -92,11 +94,12 @@ def compiled(build, seconds):
 
 def unit(build, name, seconds, *words):
     command = [MESON, "test", "-C", str(directory(build)), "--no-rebuild", "--num-processes", str(JOBS + 1), "--print-errorlogs", *words]
-    return Step(name, "unit tests", seconds, [command], narrow=lambda names: [*command, *(re.sub("^test_", "", n) for n in names)])
+    return Step(name, "unit tests", seconds, [command], narrow=lambda names: [*command, *(re.sub("^test_", "", n) for n in names)],
+                log=directory(build) / "meson-logs" / "testlog.json")
 
 
 def pytest(build, venv, name, what, seconds, files, jobs=JOBS, words=(), env=None):
-    command = [python(venv), "-m", "pytest", "-q", "-p", "no:cacheprovider", "--durations", "25", "--durations-min", "2", "-n", str(jobs), "--dist", "worksteal", *words]
+    command = [python(venv), "-m", "pytest", "-v", "-p", "no:cacheprovider", "--durations", "25", "--durations-min", "2", "-n", str(jobs), "--dist", "worksteal", *words]
     tools = directory(build)
     of_build = {"CACHEW": str(tools / "cachew"), "MAKE_PHOTOS": str(tools / "tools" / "make_photos"), "CACHEW_PIXEL_TOOL": str(tools / "tests" / "pixel_tool")}
     return Step(name, what, seconds, [[*command, *files]], {**of_build, **(env or {})}, lambda ids: [*command, *ids])
@@ -210,8 +213,12 @@ def everything(seed):
 
 # Lines that say what failed: of sanitizers, cmocka, pytest.
 REPORT = re.compile(r"ERROR: (Address|Leak|Thread|Undefined)|WARNING: Thread|runtime error:|^SUMMARY: "
-                    r"|^\[  (ERROR|FAILED) |  LINE   \]|^(FAILED|ERROR) |^E   ")
-NO_TEST = re.compile(r"^no tests ran|does not match any test", re.MULTILINE)  # of pytest, of meson test
+                    r"|^\[  (ERROR|FAILED) |  LINE   \]|^(FAILED|ERROR):? |^E   ")
+# Lines of pytest -v with several processes, and of meson test.
+PYTEST_BEGUN = re.compile(r"^(tests/\S+?::.*?) *$", re.MULTILINE)
+PYTEST_ENDED = re.compile(r"^\[gw\d+\] \[ *\d+%\] (\w+) (tests/\S+?::.*?) *$", re.MULTILINE)
+MESON_FAILED = re.compile(r"^ *\d+/\d+ .*?:(\S+) +(?:FAIL|TIMEOUT|ERROR)", re.MULTILINE)
+NO_TEST = re.compile(r"^=* ?no tests ran|does not match any test", re.MULTILINE)  # of pytest, of meson test
 WORDS = "a unit test (test_memory) or a pytest node id (tests/test_cli.py::test_help)"
 COUNTS = re.compile(r"(passed|failed|equal|agree)|^Ok:|test_install|lint: ok")
 
@@ -228,8 +235,7 @@ def failed_tests(output):
     if pipelines:
         return ["--", "--only", pipelines[0]]
     failed = re.findall(r"^(?:FAILED|ERROR) (tests/\S+?::.*?)(?: - |$)", output, re.MULTILINE)  # of pytest
-    failed = failed or re.findall(r"^ *\d+/\d+ .*?:(\S+) +(?:FAIL|TIMEOUT|ERROR)", output, re.MULTILINE)  # of meson test
-    return list(dict.fromkeys(failed))[:3]
+    return list(dict.fromkeys(failed or MESON_FAILED.findall(output)))[:3]
 
 
 def repeat_command(arguments, step, output):
@@ -240,18 +246,37 @@ def repeat_command(arguments, step, output):
     return " ".join(map(shlex.quote, words))
 
 
+def failed_programs_lines(step):
+    """Returns all that failed unit tests printed. Meson prints the end of it, which may be LeakSanitizer's report alone:
+    a test that fails leaks what it has."""
+    if not step.log or not step.log.exists():
+        return []
+    programs = [json.loads(line) for line in step.log.read_text().splitlines()]
+    failed = [program for program in programs if program["result"] not in ("OK", "SKIP")]
+    return [line for program in failed for name in ("stdout", "stderr") for line in program.get(name, "").splitlines()]
+
+
 def show_failure(arguments, step, status, output):
     if arguments.words and NO_TEST.search(output):
         print(f"./test: {' '.join(arguments.words)}: the step {step.name} has no such test; expected {WORDS}", file=sys.stderr)
         sys.exit(2)
     lines = output.splitlines()
     print("\n".join(lines[-FAILURE_LINES:]))
-    reports = [line for line in lines if REPORT.search(line)][:30]
+    reports = [line for line in failed_programs_lines(step) or lines if REPORT.search(line)][:30]
     if reports:
         print("\n--- what failed ---\n" + "\n".join(reports))
     again = repeat_command(arguments, step, output)
     print(f"\nFAILED: {step.name} (exit status {status}, seed {arguments.seed}). To repeat: {again}\n", flush=True)
     return f"{step.name}: {again}"
+
+
+def show_interrupted(step, output):
+    """Prints which tests of an interrupted step had failed and which were running: often one of them hangs."""
+    results = {name: result for result, name in PYTEST_ENDED.findall(output)}
+    failed = [name for name, result in results.items() if result in ("FAILED", "ERROR")] + MESON_FAILED.findall(output)
+    running = [name for name in PYTEST_BEGUN.findall(output) if name not in results]
+    print(f"\n{step.name} was interrupted")
+    print("".join([*(f"  failed   {name}\n" for name in failed), *(f"  running  {name}\n" for name in running)]), end="")
 
 
 class Clock:
@@ -285,7 +310,11 @@ def run_all(arguments, run, work):
         status, output, kept = 0, "", work / "output"
         narrow = arguments.words and step.name in arguments.step
         for command in step.narrowed(arguments.words) if narrow else step.commands:
-            status = steps.run(command, line, kept, {**env, **step.env})
+            try:
+                status = steps.run(command, line, kept, {**env, **step.env})
+            except KeyboardInterrupt:
+                show_interrupted(step, kept.read_text(errors="replace"))
+                raise
             output += kept.read_text(errors="replace")
             if status:
                 break

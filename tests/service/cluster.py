@@ -479,7 +479,8 @@ class Cluster:
             self.network.close()
         self.growth.close()
         if self.keep:
-            shutil.copytree(self.directory, self.keep, dirs_exist_ok=True, ignore=shutil.ignore_patterns("run", "index"))
+            no_files = shutil.ignore_patterns("run", "index", "*.turns")  # sockets, pipes; or made again
+            shutil.copytree(self.directory, self.keep, dirs_exist_ok=True, ignore=no_files)
         shutil.rmtree(self.directory, ignore_errors=True)
 
     def __enter__(self):

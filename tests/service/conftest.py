@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
+pytest.register_assert_rewrite("workbench", "oracle")  # a failed assertion there has its values, as in tests
 import soak  # noqa: E402
 from deadlines import SILENCE_S  # noqa: E402
 from workbench import Bench  # noqa: E402

@@ -78,6 +78,17 @@ def connect(address, timeout_s=900):
     return socket.create_connection((host, int(port)), timeout_s)
 
 
+def read_frames(sock):
+    """Reads until an envelope is whole, or to the end. Returns what frames() makes of it."""
+    data = b""
+    try:
+        while not frames(data) and (more := sock.recv(1 << 16)):
+            data += more
+    except ConnectionError:
+        pass
+    return frames(data)
+
+
 def read_all(sock):
     """Until it is ended, by whatever."""
     data = b""

@@ -15,6 +15,7 @@ import schedules  # noqa: E402
 import soak  # noqa: E402
 from cluster import CACHEW, Process  # noqa: E402
 from deadlines import HANG_S  # noqa: E402
+from workbench import SLOW, Bench  # noqa: E402
 
 # Quick ones that have, all together, every pipeline, order and transport, 1 to 6 workers and 1 to 4 ranks, and all kinds of faults and phases.
 SEEDS = [1, 5, 7, 13, 16, 17, 22, 31, 34, 43, 44, 45, 49, 50, 56, 144]
@@ -61,6 +62,23 @@ def test_each_kind_of_fault_in_each_phase_has_its_schedule(points):
 def test_a_schedule_that_failed(name, records, tmp_path):
     path = HERE / "kept" / f"{name}.json"
     play(json.loads(path.read_text().replace("@DATA@", str(records))), tmp_path, f"--plan {path}")
+
+
+def test_what_a_held_client_left_is_kept(tmp_path):
+    """The pipe that holds it cannot be copied. A schedule that failed said that, in place of what was wrong."""
+    held = Bench(tmp_path)
+    held.cluster.keep = tmp_path / "kept"
+    try:
+        held.cluster.start(1)
+        held.ranks(SLOW, held=1)
+    finally:
+        held.cluster.close()
+    assert list((tmp_path / "kept").glob("*.err")) and not list((tmp_path / "kept").rglob("*.turns"))
+
+
+def test_what_is_wrong_with_a_job_is_said(bench):
+    with pytest.raises(AssertionError, match="ranks: "):
+        bench.judge(SLOW, (1, None, []))
 
 
 def test_a_process_that_ends_while_it_is_looked_at_has_not_stopped(bench):

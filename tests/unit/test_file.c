@@ -6,10 +6,12 @@
 #include <cmocka.h>
 
 #include <dirent.h>
+#include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <sys/resource.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <time.h>
 
@@ -416,6 +418,50 @@ static void writes_whole_files(void **state)
     cw_paths_deinit(&p);
 }
 
+/* ---- what is on the disk, and when: this program's fsync and rename are those below ---- */
+
+static struct { char text[96]; bool fails; } calls;
+
+int fsync(int fd)
+{
+    struct stat st;
+    bool directory = fstat(fd, &st) == 0 && S_ISDIR(st.st_mode);
+    strncat(calls.text, directory ? "fsync directory; " : "fsync file; ", sizeof(calls.text) - strlen(calls.text) - 1);
+    if (!calls.fails)
+        return (int)syscall(SYS_fsync, fd);
+    errno = EIO;
+    return -1;
+}
+
+int rename(const char *from, const char *to)
+{
+    strncat(calls.text, "rename; ", sizeof(calls.text) - strlen(calls.text) - 1);
+    return renameat(AT_FDCWD, from, AT_FDCWD, to);
+}
+
+static void a_file_is_on_disk_before_it_replaces_another(void **state)
+{
+    (void)state;
+    memset(&calls, 0, sizeof(calls));
+    assert_int_equal(cw_put(temp_path("synced"), "old", 3, NULL), 0);
+    assert_string_equal(calls.text, "fsync file; rename; fsync directory; ");
+}
+
+static void a_file_that_cannot_be_synced_does_not_replace_another(void **state)
+{
+    (void)state;
+    struct cw_error err = {0};
+    struct cw_stat st;
+    memset(&calls, 0, sizeof(calls));
+    calls.fails = true;
+    assert_int_equal(cw_put(temp_path("synced"), "the new one", 11, &err), CW_E_IO);
+    calls.fails = false;
+    assert_string_equal(calls.text, "fsync file; ");
+    assert_contains(err.message, "/synced: can't be written");
+    assert_int_equal(cw_stat(temp_path("synced"), &st, NULL), 0);
+    assert_int_equal(st.size, 3);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -423,6 +469,7 @@ int main(void)
         cmocka_unit_test(notices_changes),   cmocka_unit_test(bounds_descriptors), cmocka_unit_test(what_has_its_name_for_a_moment_is_not_read),
         cmocka_unit_test(what_moved_its_change_time_alone_is_compared_once), cmocka_unit_test(what_was_written_in_place_is_compared_and_is_another),
         cmocka_unit_test(matches_patterns),  cmocka_unit_test(lists_directories), cmocka_unit_test(writes_whole_files),
+        cmocka_unit_test(a_file_is_on_disk_before_it_replaces_another), cmocka_unit_test(a_file_that_cannot_be_synced_does_not_replace_another),
         cmocka_unit_test(a_forked_child_has_no_files_open),
     };
     return cmocka_run_group_tests_name("file", tests, temp_make, temp_remove);

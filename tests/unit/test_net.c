@@ -370,6 +370,8 @@ static void test_close_everywhere(void **state)
 
 /* ---- refusing ---- */
 
+static bool opened_or_closed(void) { return both_open() || ours.closed; }
+
 static void test_token(void **state)
 {
     (void)state;
@@ -382,9 +384,9 @@ static void test_token(void **state)
         refusals = 0;
         o.token = wrong[i];
         connect_to(cw_listener_address(l), &o, &ours);
-        run_until(ours_closed);
-        run_until(somebody_refused);
+        run_until(opened_or_closed);
         assert_int_equal(ours.opened + theirs.opened, 0);
+        run_until(somebody_refused);
         assert_int_equal(ours.why.status, CW_E_SERVICE);
         assert_non_null(strstr(ours.why.message, wrong[i] && wrong[i][0] ? "the token is not the one" : "a token is expected"));
         assert_null(strstr(ours.why.message, "secret"));
@@ -499,8 +501,6 @@ static void count_down(void *arg)
     if (--*n == 0)
         cw_loop_stop(loop);
 }
-
-static bool opened_or_closed(void) { return both_open() || ours.closed; }
 
 /* Returns whether both sides stay for twice the timeout without a word from the owners. */
 static bool both_stay(uint64_t timeout_ns)
