@@ -93,6 +93,7 @@ static void keep(struct cw_stream *s, struct cw_lease *l, struct cw_batch *b, st
     k->next = *at;
     *at = k;
     s->kept_bytes += k->bytes;
+    cw_runner_disown(s->runner, b);
     give_up_kept(s);
 }
 
@@ -131,6 +132,13 @@ static void answer_batch(struct cw_stream *s, struct cw_lease *l, struct cw_requ
     }
     *a = (struct cw_answer){.kind = CW_SAY_BATCH, .peer = cw_peer_ref(r->peer), .re = r->id, .epoch = l->epoch, .split = l->index, .at = b->index, .batch = b,
                             .quarantined = quarantined, .bytes = batch_bytes(b), .asked_ns = r->asked_ns};
+    a->handed_out = cw_budget_take(r->peer->handed_out, a->bytes, "a batch", NULL) == 0;
+    if (a->handed_out && !b->disowned)
+        cw_runner_disown(s->runner, b);
+    if (!a->handed_out && b->disowned) { /* it was kept, and makes room for others there */
+        atomic_fetch_add(&r->peer->handed_out->used, a->bytes);
+        a->handed_out = true;
+    }
     note_sent(l, b->index);
     cw_peer_take(r->peer, a->bytes);
     cw_stream_say(s, a);

@@ -212,6 +212,8 @@ void cw_stream_fail(struct cw_stream *s, const struct cw_error *why)
 
 static void on_notify(void *arg) { cw_stream_wake(arg); }
 
+static size_t runners_memory(const struct cw_stream *s) { return s->memory - s->memory / CW_KEPT_PART; }
+
 static int open_stream(struct cw_stream *s, struct cw_error *err)
 {
     struct cw_local *l = &s->local;
@@ -229,8 +231,8 @@ static int open_stream(struct cw_stream *s, struct cw_error *err)
         r = cw_local_open(l, s->options->index_dir, s->options->threads, err);
     if (r < 0)
         return r;
-    struct cw_runner_options o = {.threads = s->options->threads, .memory = s->memory, .kept_part = CW_KEPT_PART, .batches_are_users = true, .lends = true, .optimize = true,
-                                  .notify = on_notify, .notify_arg = s, .cache = s->options->cache, .marker = CW_MARKER_AUTO,
+    struct cw_runner_options o = {.threads = s->options->threads, .memory = runners_memory(s), .memory_name = "--memory", .memory_whole = s->options->memory,
+                                  .lends = true, .optimize = true, .notify = on_notify, .notify_arg = s, .cache = s->options->cache, .marker = CW_MARKER_AUTO,
                                   .adaptive = s->options->cache && cw_caching_open_to(l->compiled)};
     struct cw_runner *runner;
     r = cw_runner_new(l->sequence, &o, &runner, err);
@@ -249,9 +251,9 @@ static int open_stream(struct cw_stream *s, struct cw_error *err)
 static void set_memory(struct cw_stream *s, size_t memory)
 {
     s->memory = memory;
-    if (cw_runner_memory_used(s->runner) > memory - memory / CW_KEPT_PART) /* what one split has already may be more than it can have now */
+    if (cw_runner_memory_used(s->runner) > runners_memory(s)) /* what one split has already may be more than it can have now */
         cw_leases_set_aside(s);
-    cw_runner_set_memory(s->runner, memory);
+    cw_runner_set_memory(s->runner, runners_memory(s));
 }
 
 static void handle(struct cw_stream *s, struct cw_command *c)
@@ -310,11 +312,10 @@ static void serve(struct cw_stream *s)
     }
 }
 
-/* Clients may still read batches that they have: their memory is there, and as it is, until they give it back or are gone. */
+/* Clients may still read batches that they have: their memory is there, and as it is, until they give it back or are gone. Then it goes back to the system. */
 static void wait_returned(struct cw_stream *s)
 {
-    cw_runner_set_memory(s->runner, 0); /* what is free goes back to the system; */
-    cw_runner_set_memory(s->runner, SIZE_MAX / 2); /* what comes back later is not emptied, since somebody's arrays may still lie there */
+    cw_runner_set_memory(s->runner, 0);
     pthread_mutex_lock(&s->mutex);
     while (s->n_out)
         pthread_cond_wait(&s->wake, &s->mutex);

@@ -63,6 +63,7 @@ struct cw_answer {
     uint32_t key;
     bool remnant;                     /* SPLIT_FAILED: elements were asked for, no batch */
     size_t bytes;                     /* taken from the peer's room */
+    bool handed_out;                  /* BATCH: and from the worker's budget for what is handed out; else the runner's has it, or what was kept */
     struct cw_batch *batch;
     struct cw_quarantined *quarantined;
     struct cw_left *left;
@@ -76,6 +77,7 @@ struct cw_answer {
 /* What all streams of a worker have in common; immutable. */
 struct cw_stream_options {
     unsigned threads;
+    size_t memory; /* of the worker, of which the streams have parts */
     const char *index_dir;
     const char *const *data_roots; /* files elsewhere are refused; none: no file is */
     size_t n_data_roots;
@@ -118,7 +120,7 @@ struct cw_stream {
     /* the stream's thread only: */
     struct cw_local local;
     unsigned n_keys;
-    size_t memory, kept_bytes; /* batches that were taken though nobody asked for them yet: outside the runner's budget */
+    size_t memory, kept_bytes; /* batches that were taken though nobody asked for them yet: outside the runner's budget, whose limit allows for CW_KEPT_PART */
     struct cw_lease *leases;   /* in the order of (epoch, split) */
     struct cw_error *failed;   /* the runner is of no use any more */
     bool ending;

@@ -43,7 +43,7 @@ static void on_changed(void *arg)
 void cw_worker_look(struct cw_worker *w)
 {
     struct cw_worker_status s = {.registered = w->registered, .draining = w->draining, .id = w->id, .n_out = w->n_out, .n_batches = w->n_batches,
-                                 .n_bytes = w->n_bytes};
+                                 .n_bytes = w->n_bytes, .memory_used = atomic_load(&w->handed_out.used)};
     s.refused = w->refused;
     snprintf(s.why, sizeof(s.why), "%s", w->why);
     for (const struct worker_stream *t = w->streams; t; t = t->next) {
@@ -176,7 +176,8 @@ static int copy_options(struct cw_worker *w, const struct cw_worker_options *o, 
     c->token = copy(o->token, &failed);
     c->advertise = copy_list(o->advertise, o->n_advertise, &failed);
     c->data_roots = copy_list(o->data_roots, o->n_data_roots, &failed);
-    w->stream_options = (struct cw_stream_options){.threads = c->threads, .index_dir = c->index_dir, .data_roots = c->data_roots, .n_data_roots = c->n_data_roots,
+    cw_budget_init(&w->handed_out, c->memory / CW_HANDED_OUT_PART);
+    w->stream_options = (struct cw_stream_options){.threads = c->threads, .memory = c->memory, .index_dir = c->index_dir, .data_roots = c->data_roots, .n_data_roots = c->n_data_roots,
                                                    .allow_python = c->allow_python, .trace = c->trace};
     return failed ? cw_error_nomem(err, 0, "a worker") : 0;
 }

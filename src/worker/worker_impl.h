@@ -50,7 +50,8 @@ struct sent {
     struct cw_batch *batch;
     struct cw_left *left;
     size_t bytes;
-    uint64_t slabs[2];            /* lent: names under which they are to be returned; 0: returned */
+    bool handed_out, loan;        /* handed_out: its bytes are in that budget. loan: its client has them as shared memory */
+    uint64_t slabs[2];            /* loan: names under which they are to be returned; 0: returned */
 };
 
 struct region {
@@ -70,7 +71,8 @@ struct client {
     uint8_t incarnation[16];  /* of the client */
     int process;              /* it: readable when it ends; -1: can't be watched */
     struct cw_watch *process_watch; /* departed: of process */
-    struct sent *lent, *lent_last; /* oldest first */
+    struct sent *lent, *lent_last; /* oldest first: */
+    size_t n_loans, loan_bytes;
     struct region *regions;   /* said to it */
 };
 
@@ -98,6 +100,7 @@ struct cw_worker {
     uint32_t jitter;
     struct worker_stream *streams;
     size_t n_streams_using; /* that share the memory, as it was divided last */
+    struct cw_budget handed_out; /* one part in CW_HANDED_OUT_PART of the memory: for batches that clients have, or that are on their way to them */
     struct client *clients;
     struct client *departed;  /* without a connection, but with batches that their processes may still read */
     struct report *reports, **reports_tail;
@@ -115,6 +118,8 @@ struct cw_worker {
     pthread_cond_t changed;
     struct cw_worker_status status; /* guarded by mutex: as of the last change */
 };
+
+#define CW_HANDED_OUT_PART 4
 
 /* Ids of requests and slabs: not 0, and below 2^63. */
 static inline uint64_t next_number(uint64_t *n) { return ++*n; }
