@@ -26,7 +26,8 @@ int cw_budget_take(struct cw_budget *b, size_t bytes, const char *what, struct c
 
 size_t cw_budget_left(const struct cw_budget *b)
 {
-    size_t limit = atomic_load_explicit(&b->limit, memory_order_relaxed), used = atomic_load_explicit(&b->used, memory_order_relaxed);
+    size_t limit = atomic_load_explicit(&b->limit, memory_order_relaxed);
+    size_t used = atomic_load_explicit(&b->used, memory_order_relaxed);
     return limit > used ? limit - used : 0;
 }
 

@@ -190,23 +190,26 @@ size_t cw_memory_needed(struct cw_runner *r, const struct cw_place *at, size_t l
 
 /* ---- errors ---- */
 
-/* How large the option must be of which the runner has a part. */
+/* How large the option must be, of which the runner has a part, for the runner to have `needed` bytes. */
 static size_t whole_memory(const struct cw_runner *r, size_t needed)
 {
-    double parts = r->options.memory_whole && r->given ? (double)r->options.memory_whole / (double)r->given : 1;
+    size_t whole = r->options.memory_whole;
+    double parts = whole && r->given ? (double)whole / (double)r->given : 1;
     return parts > 1 ? CW_ALIGN_UP((size_t)((double)needed * parts) + 1, (size_t)4096) : needed;
 }
 
 int cw_too_small(const struct cw_runner *r, size_t needed, const char *what, struct cw_error *err)
 {
     char value[32], expected[64];
-    size_t given = r->options.memory_whole ? r->options.memory_whole : r->given, smallest = whole_memory(r, needed);
+    size_t smallest = whole_memory(r, needed), whole = r->options.memory_whole, given = whole ? whole : r->given;
     snprintf(value, sizeof(value), "%zu", given);
     snprintf(expected, sizeof(expected), "at least %zu bytes", smallest);
     if (err)
         *err = (struct cw_error){0};
-    cw_error_attribute(err, "memory", value, expected);
-    return cw_error_set(err, CW_E_BUDGET, "%s %zu is too small: %s; expected at least %zu", r->options.memory_name ? r->options.memory_name : "option memory", given, what, smallest);
+    const char *name = r->options.memory_name;
+    cw_error_attribute(err, name ? name : "memory", value, expected);
+    return cw_error_set(err, CW_E_BUDGET, "%s %zu is too small: %s; expected at least %zu",
+                        name ? name : "option memory", given, what, smallest);
 }
 
 int cw_lack_of_memory(struct cw_runner *r, const struct cw_place *at, const char *what, struct cw_error *err)

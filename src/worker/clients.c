@@ -38,8 +38,8 @@ static struct sent *sent_new(struct client *c, struct worker_stream *s, struct c
     struct sent *x = calloc(1, sizeof(*x));
     if (!x)
         return NULL;
-    *x = (struct sent){.client = c, .stream = s, .batch = CW_STEAL(a->batch), .left = CW_STEAL(a->left), .bytes = a->bytes,
-                       .handed_out = a->handed_out};
+    *x = (struct sent){.client = c, .stream = s, .batch = CW_STEAL(a->batch), .left = CW_STEAL(a->left),
+                       .bytes = a->bytes, .handed_out = a->handed_out};
     cw_peer_ref(&c->peer);
     c->w->n_out++;
     return x;

@@ -6,7 +6,7 @@
 #include <unistd.h>
 
 #define MAX_REGIONS 4096 /* that a client may name at once */
-/* Batches that a client may have as shm_loans: each costs some 500 bytes here, and is named when the client connects again. */
+/* shm_loans of a client: each costs some 500 bytes here, and is named when the client connects again. */
 #define MAX_LOANS 1024
 
 static const char shared_capability[] = "shm";
@@ -75,7 +75,8 @@ static int region_for(struct client *c, const struct worker_stream *s, const str
 
 bool cw_lent_room(const struct client *c, const struct sent *x)
 {
-    return atomic_load(&c->peer.shared) && x->handed_out && x->bytes && c->n_loans < MAX_LOANS && c->loan_bytes + x->bytes <= cw_budget_left(&c->w->handed_out);
+    return atomic_load(&c->peer.shared) && x->handed_out && x->bytes && c->n_loans < MAX_LOANS &&
+           c->loan_bytes + x->bytes <= cw_budget_left(&c->w->handed_out);
 }
 
 int cw_lend(struct client *c, const struct worker_stream *s, struct sent *x, Cachew__Slab slabs[2], struct cw_error *err)

@@ -2,8 +2,9 @@
  * Memory that clients on this host have: lent with a batch, and theirs until they return it or their process ends. A connection may end before: then
  * what was lent over it stays lent, and the client says over its next one what it still has. The loop's thread only.
  *
- * All shm_loans count in the worker's budget `handed_out`. A client may have as much as it leaves free there: one alone a half, two a third each, and so on. What
- * goes beyond is sent as a copy, into memory of the client's.
+ * All shm_loans count in the worker's budget `handed_out`. A client may have as much lent as it leaves free
+ * there: one client a half, a second one a quarter, and so on. What goes beyond is sent as a copy, into
+ * memory of the client.
  */
 #pragma once
 #include "worker/worker_impl.h"

@@ -1,8 +1,10 @@
 /*
  * A client that is connected to this worker, as its streams see it: how much is on its way to it. Referenced by its connection (peers.c) and by its requests.
  *
- * Memory of batches that were answered with belongs to one budget of the worker, `handed_out`, from the answer until the batch was sent or, if it is a shm_loan, until it
- * comes back. Any client may have one batch on its way, and as many more as there is room for in that budget; so a client that takes nothing leaves room for the others.
+ * The worker's budget `handed_out` has the memory of a batch from the answer until the batch was sent or, if
+ * it is a shm_loan, until it comes back. A client may always have one batch on its way, and more only while
+ * it has fewer bytes on their way than are free in that budget: so a client that stands still leaves room for
+ * the others.
  */
 #pragma once
 #include <stdatomic.h>
@@ -11,7 +13,8 @@
 
 #include "data/budget.h"
 
-/* Bytes that are queued for a client or under way, above which nothing more is taken for it. A link with 10 GB/s and 1 ms would be kept busy by 10 MB. */
+/* Bytes on their way to a client, above which no more batches are taken for it. 10 MB keep a link of 10 GB/s
+ * and 1 ms busy. */
 #define CW_PEER_WINDOW ((size_t)32 << 20)
 /* Requests that are not answered yet. A client asks for what it has memory for. */
 #define CW_PEER_REQUESTS 4096u

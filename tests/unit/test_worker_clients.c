@@ -467,7 +467,8 @@ static void forgotten_while_lent(void **state)
     end_all();
 }
 
-/* Asks for so many batches of a split after the other, and keeps them all. Returns how many came as shm_loans, the last ones as copies. */
+/* Asks for n batches, split after split, and keeps them all. Returns how many came as shm_loans, and not as
+ * copies. */
 static size_t keep_all(struct fake *f, struct got **kept, size_t n, uint64_t per_split)
 {
     size_t lent = 0;
@@ -491,7 +492,7 @@ static void kept_beyond_the_memory(void **state)
     start_with(LARGE, SHARED, (size_t)32 << 20);
     client_connect(&clients[1], SHARED);
     lease(0, 0, 0, 20, 0);
-    assert_int_equal(keep_all(&clients[0], kept[0], 320, 16), 32);  /* a half of the quarter that is handed out */
+    assert_int_equal(keep_all(&clients[0], kept[0], 320, 16), 32); /* a half of the quarter */
     assert_int_equal(keep_all(&clients[1], kept[1], 320, 16), 16); /* and of what is left of it */
     for (size_t i = 0; i < 320; i++) {
         check_batch(&reference, &clients[0], kept[0][i]); /* nothing was used twice */
@@ -519,7 +520,8 @@ static void kept_a_whole_epoch(void **state)
     reference_deinit(&reference);
     reference_limit = CW_COUNT_OF(kept);
     reference_init(&reference, RANGE, 5, 1);
-    uint64_t n_splits = prepared->m->prepared->plan->n_splits, per_split = prepared->m->prepared->plan->split_size / 8;
+    const Cachew__Plan *plan = prepared->m->prepared->plan;
+    uint64_t n_splits = plan->n_splits, per_split = plan->split_size / 8;
     lease(0, 0, 0, n_splits, 0);
     assert_true(keep_all(&clients[0], kept, CW_COUNT_OF(kept), per_split) < CW_COUNT_OF(kept));
     for (size_t i = 0; i < CW_COUNT_OF(kept); i++) {
@@ -570,7 +572,8 @@ int main(void)
         world_test(bytes_later_first), world_test(filtered_later_first), world_test(two_ends_at_once), world_test(nothing_here),
         world_test(revoked_in_the_middle), world_test(revoked_while_it_hangs), world_test(left_while_lent),
         world_test(kept_over_the_end_of_a_connection), world_test(kept_of_another), world_test(returned_twice), world_test(returned_invented),
-        world_test(returned_for_another), world_test(forgotten_while_lent), world_test(kept_beyond_the_memory), world_test(kept_a_whole_epoch), world_test(nonsense),
+        world_test(returned_for_another), world_test(forgotten_while_lent), world_test(kept_beyond_the_memory),
+        world_test(kept_a_whole_epoch), world_test(nonsense),
         world_test(counted_any_order),
         world_test(filtered_any_order), world_test(buckets_any_order), world_test(large_filtered_later_first), world_test(large_buckets_later_first),
     };
