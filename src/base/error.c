@@ -40,6 +40,8 @@ int cw_error_errno(struct cw_error *err, int status, int errnum, const char *fmt
 
 int cw_error_nomem(struct cw_error *err, size_t bytes, const char *what)
 {
+    if (!bytes)
+        return cw_error_set(err, CW_E_MEMORY, "out of memory: the system gave none for %s", what);
     return cw_error_set(err, CW_E_MEMORY, "out of memory: the system gave no %zu bytes for %s", bytes, what);
 }
 

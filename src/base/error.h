@@ -38,6 +38,7 @@ struct cw_error {
 int cw_error_set(struct cw_error *err, int status, const char *fmt, ...) _printf_(3, 4);
 /* The same with strerror(errnum) appended. */
 int cw_error_errno(struct cw_error *err, int status, int errnum, const char *fmt, ...) _printf_(4, 5);
+/* bytes: 0 where they are not known. */
 int cw_error_nomem(struct cw_error *err, size_t bytes, const char *what);
 /* Facts; each does nothing when err is NULL. They keep a fact that is already there. */
 void cw_error_op(struct cw_error *err, const char *op);

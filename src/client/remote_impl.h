@@ -119,7 +119,7 @@ struct link {
     struct cw_error copies;    /* why memory that it lends can't be mapped here; status 0: it can, as far as is known */
     struct cw_error why;       /* the last failure */
     /* guarded by the mutex, over all connections: */
-    enum cw_transport how;     /* the last batch came */
+    enum cw_transport how;     /* batches come: as shm_loans (and copies beyond), or else the last one */
     uint64_t n_batches, bytes, wire_bytes;
     struct cw_conn_traffic traffic; /* of this connection, as far as it counts in these */
 };
@@ -197,7 +197,7 @@ struct remote {
     struct remote_batch *returned;
     size_t n_outstanding;      /* slots that are ASKED or HERE */
     size_t batch_bytes;        /* of the largest that came */
-    bool lent;                 /* it came as memory that a worker lends */
+    bool lent;                 /* all that came are shm_loans: none is in memory of ours */
     size_t window_told;        /* cw_remote_window, as tuned has it last */
     struct cw_tuned_log tuned;
     uint64_t wait_ns;

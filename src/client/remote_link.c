@@ -59,7 +59,9 @@ static void count_traffic(struct link *l, size_t lent)
     l->bytes += now.in - l->traffic.in + lent;
     l->wire_bytes += now.in_wire - l->traffic.in_wire;
     l->traffic = now;
-    l->how = lent ? CW_TRANSPORT_SHM : cw_conn_is_local(l->conn) ? CW_TRANSPORT_UNIX : CW_TRANSPORT_TCP;
+    /* A worker that lends sends copies, too, beyond what it has memory for. */
+    if (lent || l->how != CW_TRANSPORT_SHM || l->copies.status)
+        l->how = lent ? CW_TRANSPORT_SHM : cw_conn_is_local(l->conn) ? CW_TRANSPORT_UNIX : CW_TRANSPORT_TCP;
     l->n_batches++;
 }
 
@@ -101,8 +103,8 @@ static int on_batch(struct link *l, const Cachew__Batch *m, struct cw_slab *payl
         slot->came_ns = r->options.trace ? cw_now_ns() : 0;
         slot->batch = b;
         slot->quarantined = quarantined;
+        r->lent = b->n_lent > 0 && (r->lent || !r->batch_bytes);
         r->batch_bytes = CW_MAX(r->batch_bytes, CW_MAX(size, memory[0].size + memory[1].size));
-        r->lent = b->n_lent > 0;
         cw_remote_window_tell(r);
         pthread_cond_broadcast(&r->changed);
     }

@@ -20,6 +20,7 @@ void cw_batch_disown(struct cw_batch *b)
     for (size_t i = 0; i < CW_COUNT_OF(b->slabs); i++)
         if (b->slabs[i])
             cw_slab_disown(b->slabs[i]);
+    b->disowned = true;
 }
 
 int cw_batch_copy(const struct cw_batch *b, struct cw_batch **ret, struct cw_error *err)

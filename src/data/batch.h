@@ -24,6 +24,7 @@ struct cw_batch {
     struct cw_record_id *ids;  /* n */
     struct cw_slab *slabs[2];
     void *memory;              /* of a copy */
+    bool disowned;             /* its slabs are not in the budget */
 };
 void cw_batch_free(struct cw_batch *b);
 /* It is a user's from now on (cw_slab_disown). */

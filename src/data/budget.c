@@ -24,6 +24,13 @@ int cw_budget_take(struct cw_budget *b, size_t bytes, const char *what, struct c
     return 0;
 }
 
+size_t cw_budget_left(const struct cw_budget *b)
+{
+    size_t limit = atomic_load_explicit(&b->limit, memory_order_relaxed);
+    size_t used = atomic_load_explicit(&b->used, memory_order_relaxed);
+    return limit > used ? limit - used : 0;
+}
+
 void cw_budget_give(struct cw_budget *b, size_t bytes)
 {
     atomic_fetch_sub_explicit(&b->used, bytes, memory_order_relaxed);

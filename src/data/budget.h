@@ -15,3 +15,5 @@ void cw_budget_init(struct cw_budget *b, size_t limit);
 /* 0, or CW_E_BUDGET when bytes more would pass the limit. Never waits: who is refused gives back and tries later. */
 int cw_budget_take(struct cw_budget *b, size_t bytes, const char *what, struct cw_error *err) _must_check_;
 void cw_budget_give(struct cw_budget *b, size_t bytes);
+/* Bytes that may still be taken. */
+size_t cw_budget_left(const struct cw_budget *b);

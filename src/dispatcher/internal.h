@@ -131,6 +131,7 @@ struct seat {
     uint32_t capacity, n_held, n_complete;
     size_t heap_at;          /* 0: not among those that get leases; else place + 1 */
     uint64_t shunned_until;  /* 0: not */
+    bool failed;             /* unfit: it was ready, and could not go on for a reason of its own */
     bool granted;            /* its worker is of the stream's crew: it may get leases. Without a policy all are */
     struct work work, worked; /* worked: when the policy was asked last */
     struct computed_seen *computed; /* NULL: it said nothing yet */
@@ -395,6 +396,10 @@ void cw_dp_stream_dirty(struct cw_dispatcher *d, struct stream *s);
 /* There may be reports that a rank was not told, since what it had to wait for came, was lost or is passed. */
 void cw_dp_stream_reports(struct cw_dispatcher *d, struct stream *s);
 int cw_dp_stream_ready(struct cw_dispatcher *d, struct stream *s, const Cachew__Prepared *p, struct cw_error *err) _must_check_;
+/* Fills *ret with the reasons of all workers that can't serve the stream. `why`: the last of them, which
+ * gives the kind. */
+void cw_dp_seat_reasons(const struct cw_dispatcher *d, const struct stream *s, const Cachew__Failure *why,
+                        struct cw_error *ret);
 /* A worker failed to prepare it: another is asked. If there is none that could, who waits is told why. */
 void cw_dp_stream_unfit(struct cw_dispatcher *d, struct stream *s, const Cachew__Failure *why);
 void cw_dp_stream_total(struct stream *s);

@@ -8,6 +8,7 @@
 
 #include "base/hash.h"
 #include "dispatcher/internal.h"
+#include "net/conn.h"
 
 /* ---- the heap ---- */
 
@@ -253,6 +254,56 @@ void cw_dp_seat_room(struct cw_dispatcher *d)
     }
 }
 
+void cw_dp_seat_reasons(const struct cw_dispatcher *d, const struct stream *s, const Cachew__Failure *why,
+                        struct cw_error *ret)
+{
+    size_t n = 0, n_left_out = 0, size = 0, room = sizeof(ret->message) - sizeof("; and 1000000 more");
+    cw_failure_error(why, ret);
+    CW_LIST_EACH(at, &s->seats)
+        n += CW_CONTAINER(at, struct seat, by_stream)->state == SEAT_UNFIT;
+    int longest = (int)CW_MAX(480 / CW_MAX(n, (size_t)1), (size_t)100); /* bytes of a reason */
+    CW_LIST_EACH(at, &d->workers) {
+        struct worker *w = CW_CONTAINER(at, struct worker, link);
+        const struct seat *t = cw_dp_seat_find(w, s);
+        char text[640];
+        if (!t || t->state != SEAT_UNFIT)
+            continue;
+        size_t k = (size_t)snprintf(text, sizeof(text), "%s worker %" PRIu64 " (%.60s): %.*s",
+                                    size ? ";" : "no worker can run it:", w->id, w->name, longest,
+                                    t->why ? t->why : "no reason was given");
+        if (size + k >= room) {
+            n_left_out++;
+            continue;
+        }
+        memcpy(ret->message + size, text, k + 1);
+        size += k;
+    }
+    if (n_left_out > 0)
+        snprintf(ret->message + size, sizeof(ret->message) - size, "; and %zu more", n_left_out);
+}
+
+/*
+ * Ends the jobs of a stream, with the reason of each worker, once all workers have failed at it or can't
+ * serve it. The stream may be gone after that.
+ */
+static void stream_give_up(struct cw_dispatcher *d, struct stream *s, const Cachew__Failure *why)
+{
+    struct cw_error err = {0};
+    bool failed = false;
+    CW_LIST_EACH(at, &d->workers) {
+        struct worker *w = CW_CONTAINER(at, struct worker, link);
+        const struct seat *t = cw_dp_seat_find(w, s);
+        if (w->ready && !w->draining && (!t || t->state != SEAT_UNFIT))
+            return;
+        failed |= t && t->failed;
+    }
+    if (!failed)
+        return;
+    cw_dp_seat_reasons(d, s, why, &err);
+    CW_LIST_EACH(at, &s->jobs)
+        cw_dp_job_over(d, CW_CONTAINER(at, struct job, by_stream), JOB_FAILED, &err);
+}
+
 static void seat_unfit(struct cw_dispatcher *d, struct seat *t, const char *why)
 {
     char hex[33];
@@ -314,6 +365,7 @@ int cw_dp_seat_prepared(struct cw_dispatcher *d, struct seat *t, const Cachew__P
     t->most = room;
     t->capacity = capacity;
     seat_state(d, t, SEAT_READY);
+    t->failed = false;
     cw_dp_seat_usable(d, t);
     cw_dp_stream_dirty(d, s);
     return 0;
@@ -339,10 +391,12 @@ int cw_dp_seat_answer(struct cw_dispatcher *d, struct worker *w, uint64_t re, co
         return 0;
     }
     seat_unfit(d, t, m->failure->message);
-    if (t->stream->data)
-        cw_dp_seat_shun(d, t); /* others can, so it may be able to later: a file was away, or memory */
-    else
+    if (!t->stream->data) {
         cw_dp_stream_unfit(d, t->stream, m->failure);
+        return 0;
+    }
+    cw_dp_seat_shun(d, t); /* others can, so it may be able to later: a file was away, or memory */
+    stream_give_up(d, t->stream, m->failure);
     return 0;
 }
 
@@ -358,10 +412,20 @@ int cw_dp_seat_failed(struct cw_dispatcher *d, struct worker *w, const Cachew__S
     cw_dp_log(d, true, "worker %" PRIu64 " (%s) can't go on with stream %s: its %zu splits go to others: %s", w->id, w->name, cw_dp_hex(s->id, hex), (size_t)t->n_held,
               m->why->message);
     cw_dp_lease_drop_from(d, t, 0, DROP_SILENTLY);
-    seat_state(d, t, SEAT_IDLE);
-    cw_dp_seat_shun(d, t); /* it is prepared anew, and gets something where nobody else can */
-    cw_dp_seat_ask(d, s);
     cw_dp_stream_dirty(d, s);
+    /* A worker that does not have the stream has not failed: it is prepared anew. It gets leases if no other
+     * can. */
+    if (strcmp(m->why->kind, cw_status_name(CW_E_SERVICE)) == 0) {
+        seat_state(d, t, SEAT_IDLE);
+        cw_dp_seat_shun(d, t);
+        cw_dp_seat_ask(d, s);
+        return 0;
+    }
+    say_forget(d, t); /* what it has of the stream is of no use, and takes memory */
+    seat_unfit(d, t, m->why->message);
+    t->failed = true;
+    cw_dp_seat_shun(d, t); /* then it is tried again */
+    stream_give_up(d, s, m->why);
     return 0;
 }
 

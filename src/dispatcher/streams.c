@@ -272,8 +272,13 @@ void cw_dp_stream_unfit(struct cw_dispatcher *d, struct stream *s, const Cachew_
         if (t->state != SEAT_UNFIT && !t->worker->draining)
             return; /* it may still be one that can */
     }
+    struct cw_error err = {0};
+    Cachew__Failure all = *why;
+    cw_dp_seat_reasons(d, s, why, &err);
+    if (err.status == CW_E_BUDGET || err.status == CW_E_MEMORY) /* faults of workers, not of the pipeline */
+        all.message = err.message;
     CW_LIST_EACH(at, &s->jobs)
-        cw_dp_job_refused(d, CW_CONTAINER(at, struct job, by_stream), why);
+        cw_dp_job_refused(d, CW_CONTAINER(at, struct job, by_stream), &all);
 }
 
 void cw_dp_stream_idle(struct cw_dispatcher *d, struct stream *s)

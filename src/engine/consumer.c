@@ -375,17 +375,29 @@ int cw_runner_join(struct cw_runner *r, struct cw_assembly *dst, struct cw_split
     return status;
 }
 
+/* Mutex held. */
+static void batch_disown(struct cw_runner *r, struct cw_batch *b)
+{
+    cw_batch_disown(b);
+    r->n_assemblies--;
+    r->n_handed--;
+    cw_released(r);
+}
+
+void cw_runner_disown(struct cw_runner *r, struct cw_batch *b)
+{
+    pthread_mutex_lock(&r->mutex);
+    batch_disown(r, b);
+    pthread_mutex_unlock(&r->mutex);
+}
+
 struct cw_batch *cw_runner_take_batch(struct cw_runner *r, struct cw_assembly *a)
 {
     struct cw_batch *b = CW_STEAL(a->batch);
     pthread_mutex_lock(&r->mutex);
     cw_assembly_free(a);
-    if (r->options.batches_are_users) {
-        cw_batch_disown(b);
-        r->n_assemblies--;
-        r->n_handed--;
-        cw_released(r);
-    }
+    if (r->options.batches_are_users)
+        batch_disown(r, b);
     pthread_mutex_unlock(&r->mutex);
     return b;
 }
@@ -393,11 +405,9 @@ struct cw_batch *cw_runner_take_batch(struct cw_runner *r, struct cw_assembly *a
 void cw_runner_release(struct cw_runner *r, struct cw_batch *b)
 {
     pthread_mutex_lock(&r->mutex);
+    r->n_assemblies -= !b->disowned;
+    r->n_handed -= !b->disowned;
     cw_batch_free(b);
-    if (!r->options.batches_are_users) {
-        r->n_assemblies--;
-        r->n_handed--;
-    }
     cw_released(r);
     pthread_mutex_unlock(&r->mutex);
 }

@@ -188,23 +188,26 @@ size_t cw_memory_needed(struct cw_runner *r, const struct cw_place *at, size_t l
 
 /* ---- errors ---- */
 
-/* With what the caller keeps for itself. */
-static size_t callers_memory(const struct cw_runner *r, size_t needed)
+/* How large the option must be, of which the runner has a part, for the runner to have `needed` bytes. */
+static size_t whole_memory(const struct cw_runner *r, size_t needed)
 {
-    unsigned part = r->options.kept_part;
-    return part ? needed + needed / (part - 1) + 1 : needed;
+    size_t whole = r->options.memory_whole;
+    double parts = whole && r->given ? (double)whole / (double)r->given : 1;
+    return parts > 1 ? CW_ALIGN_UP((size_t)((double)needed * parts) + 1, (size_t)4096) : needed;
 }
 
 int cw_too_small(const struct cw_runner *r, size_t needed, const char *what, struct cw_error *err)
 {
     char value[32], expected[64];
-    size_t smallest = callers_memory(r, needed);
-    snprintf(value, sizeof(value), "%zu", r->given);
+    size_t smallest = whole_memory(r, needed), whole = r->options.memory_whole, given = whole ? whole : r->given;
+    snprintf(value, sizeof(value), "%zu", given);
     snprintf(expected, sizeof(expected), "at least %zu bytes", smallest);
     if (err)
         *err = (struct cw_error){0};
-    cw_error_attribute(err, "memory", value, expected);
-    return cw_error_set(err, CW_E_BUDGET, "option memory %zu is too small: %s; expected at least %zu", r->given, what, smallest);
+    const char *name = r->options.memory_name;
+    cw_error_attribute(err, name ? name : "memory", value, expected);
+    return cw_error_set(err, CW_E_BUDGET, "%s %zu is too small: %s; expected at least %zu",
+                        name ? name : "option memory", given, what, smallest);
 }
 
 int cw_lack_of_memory(struct cw_runner *r, const struct cw_place *at, const char *what, struct cw_error *err)

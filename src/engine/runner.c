@@ -39,8 +39,6 @@ static void set_assemblies(struct cw_runner *r, size_t memory)
         cw_tuned_add(&r->tuned, &t);
 }
 
-static size_t runners_memory(const struct cw_runner_options *o, size_t memory) { return o->kept_part ? memory - memory / o->kept_part : memory; }
-
 static int check_budget(struct cw_runner *r, struct cw_error *err)
 {
     size_t slab = r->layout.slab_bytes ? cw_slab_charge(r->layout.slab_bytes) : 0, memory = r->budget.limit;
@@ -59,7 +57,7 @@ static int check_budget(struct cw_runner *r, struct cw_error *err)
 
 size_t cw_runner_set_memory(struct cw_runner *r, size_t given)
 {
-    size_t memory = CW_MAX(runners_memory(&r->options, given), r->least);
+    size_t memory = CW_MAX(given, r->least);
     pthread_mutex_lock(&r->mutex);
     r->given = given;
     atomic_store(&r->budget.limit, memory);
@@ -95,7 +93,7 @@ int cw_runner_new(const struct cw_sequence *s, const struct cw_runner_options *o
     pthread_cond_init(&r->reads, NULL);
     pthread_condattr_destroy(&monotonic);
     r->given = o->memory;
-    cw_budget_init(&r->budget, runners_memory(o, o->memory));
+    cw_budget_init(&r->budget, o->memory);
     int status = cw_slab_pool_init(&r->slabs, o->lends, &r->budget, err);
     r->threads = calloc(o->threads, sizeof(*r->threads));
     if (!r->threads)

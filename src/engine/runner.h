@@ -15,8 +15,9 @@ struct cw_cache;
 struct cw_runner_options {
     unsigned threads;
     size_t memory;            /* bytes: slabs, read buffers, scratch, orders of shuffles */
-    unsigned kept_part;       /* one part in so many of these bytes is kept by who opens it, for something else; 0: nothing */
-    bool batches_are_users;   /* a batch that was handed out leaves the budget */
+    const char *memory_name;  /* for errors: the option that `memory` is a part of; NULL: "option memory" */
+    size_t memory_whole;      /* bytes of that option; 0: `memory` is all of it */
+    bool batches_are_users;   /* a batch that was taken leaves the budget; else at cw_runner_disown or _release */
     bool lends;               /* other processes may be given the memory of batches */
     bool optimize;            /* fuse operators */
     bool detail;              /* count more, for who explains (profile.h): it costs a few percent */
@@ -55,7 +56,8 @@ bool cw_runner_stuck(struct cw_runner *r);
 void cw_runner_relent(struct cw_runner *r);
 /* The error that ended the runner as a whole, and not just a split; 0: it goes on. */
 int cw_runner_fatal(struct cw_runner *r, struct cw_error *err);
-/* Another limit of memory (with the part that is kept), at least what one batch needs; less than what is in use is waited for. Returns the runner's limit. */
+/* Another limit of memory, at least what one batch needs; less than what is in use is waited for. Returns the
+ * runner's limit. */
 size_t cw_runner_set_memory(struct cw_runner *r, size_t given);
 size_t cw_runner_memory_used(struct cw_runner *r);
 unsigned cw_runner_threads(const struct cw_runner *r);
@@ -79,6 +81,8 @@ int cw_runner_finish(struct cw_runner *r, struct cw_assembly *a, uint64_t seed, 
 int cw_runner_try_finish(struct cw_runner *r, struct cw_assembly *a, const struct cw_split *s, struct cw_error *err) _must_check_;
 /* Takes a batch out of a finished assembly and frees the rest. */
 struct cw_batch *cw_runner_take_batch(struct cw_runner *r, struct cw_assembly *a);
+/* A batch that was taken, and is still in the budget, leaves it: the caller has memory of its own for it. */
+void cw_runner_disown(struct cw_runner *r, struct cw_batch *b);
 void cw_runner_release(struct cw_runner *r, struct cw_batch *b);
 void cw_runner_drop(struct cw_runner *r, struct cw_assembly *a);
 

@@ -185,6 +185,9 @@ int cw_function_insist(struct cw_function_call *c, struct cw_host **host, struct
     int r;
     while ((r = cw_function_call(c, host, &death, err)) == 1)
         if (cw_host_give_up(tries, &death)) {
+            if (death.killed) /* from outside, which is no fault of the function */
+                return cw_error_set(err, CW_E_MEMORY, "%s: its host process %s (%u attempts): the kernel kills "
+                                    "processes when memory is short", c->host.name, death.reason, cw_host_tried(tries));
             snprintf(ret_why, 500, "its host process %s (%u attempts)", death.reason, cw_host_tried(tries));
             return 1;
         }

@@ -46,7 +46,8 @@ struct cw_function_call {
 /* Makes the call in *host, or where that is NULL in one that it gets and sets *host to. 1: the host died, *death says why, and *host is NULL. Else *host is
  * the caller's (after an error NULL, or one that lives): what was taken may lie in its memory until it is called again or released. */
 int cw_function_call(struct cw_function_call *c, struct cw_host **host, struct cw_host_death *death, struct cw_error *err) _must_check_;
-/* The same until it is answered, in a fresh host each time. 1: hosts died too often, tries counting those before; *ret_why is "its host process ... (n attempts)". */
+/* The same until it is answered, in a fresh host each time. 1: hosts died too often, tries counting those before;
+ * *ret_why is "its host process ... (n attempts)". CW_E_MEMORY: they were killed from outside too often. */
 int cw_function_insist(struct cw_function_call *c, struct cw_host **host, struct cw_host_tries *tries, char ret_why[500], struct cw_error *err) _must_check_;
 
 /* The list [[row, message], ...] that came with an answer; new reference, NULL where it is empty. */

@@ -24,7 +24,9 @@ void cw_sent_free(void *arg)
         cw_stream_release(x->stream->stream, x->batch);
     cw_left_unref(x->left);
     w->n_out--;
-    if (cw_peer_give(&c->peer, x->bytes))
+    if (x->handed_out)
+        cw_budget_give(&w->handed_out, x->bytes);
+    if (!x->loan && cw_peer_give(&c->peer, x->bytes))
         cw_streams_wake(w);
     cw_peer_unref(&c->peer);
     free(x);
@@ -36,7 +38,8 @@ static struct sent *sent_new(struct client *c, struct worker_stream *s, struct c
     struct sent *x = calloc(1, sizeof(*x));
     if (!x)
         return NULL;
-    *x = (struct sent){.client = c, .stream = s, .batch = CW_STEAL(a->batch), .left = CW_STEAL(a->left), .bytes = a->bytes};
+    *x = (struct sent){.client = c, .stream = s, .batch = CW_STEAL(a->batch), .left = CW_STEAL(a->left),
+                       .bytes = a->bytes, .handed_out = a->handed_out};
     cw_peer_ref(&c->peer);
     c->w->n_out++;
     return x;
@@ -47,6 +50,8 @@ static void drop_answer(struct worker_stream *s, struct cw_answer *a)
 {
     if (a->batch)
         cw_stream_release(s->stream, CW_STEAL(a->batch));
+    if (a->handed_out)
+        cw_budget_give(&s->w->handed_out, a->bytes);
     if ((a->kind == CW_SAY_BATCH || a->kind == CW_SAY_REMNANT) && cw_peer_give(a->peer, a->bytes))
         cw_streams_wake(s->w);
 }
@@ -97,6 +102,8 @@ static int send_lent(struct client *c, struct worker_stream *s, struct sent *x, 
     cw_lent_add(c, x);
     r = cw_client_send(c, m, NULL, 0, NULL, NULL, 0, err);
     cw_wire_batch_deinit(&wire);
+    free(CW_STEAL(x->batch->ids)); /* it may be out for long, and only its slabs are needed */
+    free(CW_STEAL(x->batch->components));
     return r;
 }
 
@@ -120,7 +127,7 @@ static int send_batch(struct client *c, struct worker_stream *s, struct cw_answe
     c->w->n_batches++;
     c->w->n_bytes += x->bytes;
     count_quarantined(c->w, a->quarantined);
-    if (atomic_load(&c->peer.shared) && (r = send_lent(c, s, x, a->quarantined, m, err)) <= 0)
+    if (cw_lent_room(c, x) && (r = send_lent(c, s, x, a->quarantined, m, err)) <= 0)
         return r;
     if ((r = cw_wire_batch_write(x->batch, a->quarantined, false, &wire, err)) < 0) {
         cw_sent_free(x);
@@ -330,7 +337,7 @@ static int client_open(void *user, struct cw_conn *conn, const Cachew__Envelope 
     struct client *c = calloc(1, sizeof(*c));
     if (!c)
         return cw_error_nomem(err, sizeof(*c), "a client");
-    *c = (struct client){.next = w->clients, .w = w, .conn = conn};
+    *c = (struct client){.next = w->clients, .w = w, .conn = conn, .peer.handed_out = &w->handed_out};
     atomic_init(&c->peer.refs, 1);
     cw_lent_open(c, hello);
     w->clients = c;

@@ -103,6 +103,7 @@ static void on_heartbeat(void *arg)
     _cleanup_free_ struct beat *b = w->streams ? malloc(sizeof(*b)) : NULL; /* without memory it says only that it is alive */
     beat.cpu_ns = cw_control_cpu_ns();
     beat.streams = b ? b->list : NULL;
+    beat.memory_bytes = atomic_load(&w->handed_out.used);
     for (const struct worker_stream *s = w->streams; s; s = s->next) {
         beat.memory_bytes += cw_stream_memory_used(s->stream);
         if (b && s->state == STREAM_READY && beat.n_streams < MAX_STREAMS)

@@ -42,8 +42,11 @@ void cw_kept_free(struct cw_stream *s, struct kept *k);
 void cw_lease_close(struct cw_stream *s, struct cw_lease *l);
 /* Begins it in the runner, from a batch on. The stream may fail, and the lease be gone. */
 void cw_lease_open(struct cw_stream *s, struct cw_lease *l, uint64_t first_batch);
-void cw_lease_reply_all(struct cw_stream *s, struct cw_request **list, const struct cw_error *why);
 void cw_lease_out_of_memory(struct cw_stream *s);
+
+/* ---- serve.c ---- */
+/* Whether an error is the same on every worker: of a record, of the data, of the pipeline. */
+bool cw_lease_lasting(int status);
 
 /* ---- left.c ---- */
 /* If all of it is computed now, the dispatcher is told. Returns whether it was news. If not, the stream may have failed, and the lease be gone. */

@@ -19,12 +19,12 @@ static void append(struct cw_request **list, struct cw_request *r)
     *list = r;
 }
 
-void cw_lease_reply_all(struct cw_stream *s, struct cw_request **list, const struct cw_error *why)
+static void turn_away(struct cw_stream *s, struct cw_request **list)
 {
     while (*list) {
         struct cw_request *r = *list;
         *list = r->next;
-        cw_stream_reply(s, r, why ? CW_SAY_SPLIT_FAILED : CW_SAY_NOT_HERE, why);
+        cw_stream_reply(s, r, CW_SAY_NOT_HERE, NULL);
     }
 }
 
@@ -71,11 +71,11 @@ void cw_lease_open(struct cw_stream *s, struct cw_lease *l, uint64_t first_batch
         cw_runner_drop_remnants(s->runner, l->split);
 }
 
-static void lease_clear(struct cw_stream *s, struct cw_lease *l, const struct cw_error *why)
+static void lease_clear(struct cw_stream *s, struct cw_lease *l)
 {
     cw_lease_close(s, l);
-    cw_lease_reply_all(s, &l->requests, why);
-    cw_lease_reply_all(s, &l->left_requests, why);
+    turn_away(s, &l->requests);
+    turn_away(s, &l->left_requests);
     while (l->kept) {
         struct kept *k = l->kept;
         l->kept = k->next;
@@ -89,12 +89,12 @@ static void lease_clear(struct cw_stream *s, struct cw_lease *l, const struct cw
     free(l);
 }
 
-void cw_leases_clear(struct cw_stream *s, const struct cw_error *why)
+void cw_leases_clear(struct cw_stream *s)
 {
     while (s->leases) {
         struct cw_lease *l = s->leases;
         s->leases = l->next;
-        lease_clear(s, l, why);
+        lease_clear(s, l);
     }
 }
 
@@ -121,7 +121,7 @@ void cw_leases_revoke(struct cw_stream *s, uint64_t epoch, uint64_t first, uint6
     while (*at && (*at)->epoch == epoch && (*at)->index - first < n) {
         struct cw_lease *l = *at;
         *at = l->next;
-        lease_clear(s, l, NULL);
+        lease_clear(s, l);
     }
 }
 

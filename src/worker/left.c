@@ -13,7 +13,7 @@ static int left_read(struct cw_stream *s, struct cw_lease *l, unsigned key, uint
     int r = cw_runner_remnant_read(s->runner, l->split, key, 0, n, rows, &why);
     if (r >= 0)
         return 0;
-    if (r == CW_E_MEMORY) {
+    if (!cw_lease_lasting(r)) {
         *err = why;
         return r;
     }

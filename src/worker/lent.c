@@ -6,6 +6,8 @@
 #include <unistd.h>
 
 #define MAX_REGIONS 4096 /* that a client may name at once */
+/* shm_loans of a client: each costs some 500 bytes here, and is named when the client connects again. */
+#define MAX_LOANS 1024
 
 static const char shared_capability[] = "shm";
 
@@ -13,6 +15,8 @@ static void unlink_lent(struct client *c, struct sent *x)
 {
     *(x->prev ? &x->prev->next : &c->lent) = x->next;
     *(x->next ? &x->next->prev : &c->lent_last) = x->prev;
+    c->n_loans--;
+    c->loan_bytes -= x->bytes;
 }
 
 static void append_lent(struct client *c, struct sent *x)
@@ -21,6 +25,8 @@ static void append_lent(struct client *c, struct sent *x)
     x->prev = c->lent_last;
     *(c->lent_last ? &c->lent_last->next : &c->lent) = x;
     c->lent_last = x;
+    c->n_loans++;
+    c->loan_bytes += x->bytes;
 }
 
 /* ---- lending ---- */
@@ -67,6 +73,12 @@ static int region_for(struct client *c, const struct worker_stream *s, const str
     return 0;
 }
 
+bool cw_lent_room(const struct client *c, const struct sent *x)
+{
+    return atomic_load(&c->peer.shared) && x->handed_out && x->bytes && c->n_loans < MAX_LOANS &&
+           c->loan_bytes + x->bytes <= cw_budget_left(&c->w->handed_out);
+}
+
 int cw_lend(struct client *c, const struct worker_stream *s, struct sent *x, Cachew__Slab slabs[2], struct cw_error *err)
 {
     const struct cw_batch *b = x->batch;
@@ -89,8 +101,9 @@ int cw_lend(struct client *c, const struct worker_stream *s, struct sent *x, Cac
 void cw_lent_add(struct client *c, struct sent *x)
 {
     append_lent(c, x);
-    cw_peer_arrived(&c->peer, x->bytes); /* it is nowhere on its way */
-    x->bytes = 0;
+    x->loan = true;
+    if (cw_peer_give(&c->peer, x->bytes)) /* it is nowhere on its way */
+        cw_streams_wake(c->w);
 }
 
 int cw_lent_return(struct client *c, uint64_t slab, struct cw_error *err)
@@ -213,9 +226,7 @@ static void take_over(struct client *c, struct client *from)
     while (from->lent) {
         struct sent *x = from->lent;
         unlink_lent(from, x);
-        cw_peer_take(&c->peer, 0);
         cw_peer_ref(&c->peer);
-        (void)cw_peer_give(&from->peer, 0); /* nobody waits for room there any more */
         cw_peer_unref(&from->peer);
         x->client = c;
         append_lent(c, x);

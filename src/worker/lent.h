@@ -1,12 +1,18 @@
 /*
  * Memory that clients on this host have: lent with a batch, and theirs until they return it or their process ends. A connection may end before: then
  * what was lent over it stays lent, and the client says over its next one what it still has. The loop's thread only.
+ *
+ * All shm_loans count in the worker's budget `handed_out`. A client may have as much lent as it leaves free
+ * there: one client a half, a second one a quarter, and so on. What goes beyond is sent as a copy, into
+ * memory of the client.
  */
 #pragma once
 #include "worker/worker_impl.h"
 
 /* A client that says the same host has connected: whether batches may be lent to it. */
 void cw_lent_open(struct client *c, const Cachew__Hello *hello);
+/* Whether x->batch may be lent to the client, or is to be copied. */
+bool cw_lent_room(const struct client *c, const struct sent *x);
 /* Names the slabs of x->batch to the client, with the memory that they lie in. Returns how many. CW_E_IO: they can't be given to another process. */
 int cw_lend(struct client *c, const struct worker_stream *s, struct sent *x, Cachew__Slab slabs[2], struct cw_error *err) _must_check_;
 /* x was sent: it is the client's. */

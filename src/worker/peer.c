@@ -4,7 +4,8 @@
 
 static bool room(const struct cw_peer *p)
 {
-    return atomic_load(&p->shared) ? atomic_load(&p->n_out) < CW_PEER_LENT : atomic_load(&p->out) < CW_PEER_WINDOW;
+    size_t out = atomic_load(&p->out);
+    return out == 0 || (out < CW_PEER_WINDOW && out < cw_budget_left(p->handed_out));
 }
 
 bool cw_peer_room(struct cw_peer *p)
@@ -15,18 +16,11 @@ bool cw_peer_room(struct cw_peer *p)
     return room(p); /* it may have been given between the two */
 }
 
-void cw_peer_take(struct cw_peer *p, size_t bytes)
-{
-    atomic_fetch_add(&p->out, bytes);
-    atomic_fetch_add(&p->n_out, 1);
-}
-
-void cw_peer_arrived(struct cw_peer *p, size_t bytes) { atomic_fetch_sub(&p->out, bytes); }
+void cw_peer_take(struct cw_peer *p, size_t bytes) { atomic_fetch_add(&p->out, bytes); }
 
 bool cw_peer_give(struct cw_peer *p, size_t bytes)
 {
     atomic_fetch_sub(&p->out, bytes);
-    atomic_fetch_sub(&p->n_out, 1);
     return room(p) && atomic_exchange(&p->blocked, false);
 }
 

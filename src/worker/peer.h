@@ -1,22 +1,28 @@
 /*
  * A client that is connected to this worker, as its streams see it: how much is on its way to it. Referenced by its connection (peers.c) and by its requests.
+ *
+ * The worker's budget `handed_out` has the memory of a batch from the answer until the batch was sent or, if
+ * it is a shm_loan, until it comes back. A client may always have one batch on its way, and more only while
+ * it has fewer bytes on their way than are free in that budget: so a client that stands still leaves room for
+ * the others.
  */
 #pragma once
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
 
-/* Over TCP: payloads that are queued or under way, above which nothing more is taken for a client. A link with 10 GB/s and 1 ms would be kept busy by 10 MB. */
+#include "data/budget.h"
+
+/* Bytes on their way to a client, above which no more batches are taken for it. 10 MB keep a link of 10 GB/s
+ * and 1 ms busy. */
 #define CW_PEER_WINDOW ((size_t)32 << 20)
-/* In shared memory: batches that a client has and did not give back. What a user holds on to is the user's; this is far more than any does. */
-#define CW_PEER_LENT 4096u
 /* Requests that are not answered yet. A client asks for what it has memory for. */
 #define CW_PEER_REQUESTS 4096u
 
 struct cw_peer {
     atomic_uint refs;
-    atomic_size_t out;       /* bytes of payloads that were answered with, and are not released */
-    atomic_uint n_out;       /* and how many */
+    struct cw_budget *handed_out; /* the worker's, immutable */
+    atomic_size_t out;       /* bytes that were answered with, and are neither sent nor lent */
     atomic_uint n_requests;  /* not yet answered */
     atomic_bool blocked;     /* a stream waits until there is room */
     atomic_bool shared;      /* batches by descriptor; from false it never becomes true */
@@ -25,9 +31,7 @@ struct cw_peer {
 /* Whether more may be sent. If not, its streams are woken once there is room. Any thread. */
 bool cw_peer_room(struct cw_peer *p);
 void cw_peer_take(struct cw_peer *p, size_t bytes);
-/* So much of what was taken is on its way no more, but not given back. */
-void cw_peer_arrived(struct cw_peer *p, size_t bytes);
-/* Returns whether a stream waits for this. */
+/* So much of what was taken is on its way no more. Returns whether a stream waits for this. */
 bool cw_peer_give(struct cw_peer *p, size_t bytes);
 struct cw_peer *cw_peer_ref(struct cw_peer *p);
 /* Frees it with free(): it must be the first member of what was allocated. */

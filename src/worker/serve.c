@@ -93,31 +93,28 @@ static void keep(struct cw_stream *s, struct cw_lease *l, struct cw_batch *b, st
     k->next = *at;
     *at = k;
     s->kept_bytes += k->bytes;
+    cw_runner_disown(s->runner, b);
     give_up_kept(s);
 }
 
 /* ---- batches ---- */
 
-static bool lasting(int status) { return status == CW_E_RECORD || status == CW_E_DATA || status == CW_E_PIPELINE; }
+bool cw_lease_lasting(int status) { return status == CW_E_RECORD || status == CW_E_DATA || status == CW_E_PIPELINE; }
 
-/* The split ends in an error, or the runner does. Errors of data are the same whenever it is run; others are told to who waits, and tried again by who asks
- * after that. */
+/* The split ends in an error, or the runner does. Errors of records and of the pipeline are the same on every
+ * worker: requests for the batch are answered with them. All others are this worker's own (memory,
+ * descriptors, disk, killed processes): then others run what it has of the stream. */
 static void split_failed(struct cw_stream *s, struct cw_lease *l, int status, const struct cw_error *why)
 {
     struct cw_error fatal;
-    if (cw_runner_fatal(s->runner, &fatal) < 0 || status == CW_E_BUDGET || status == CW_E_MEMORY) {
+    l->failed = cw_lease_lasting(status) && cw_runner_fatal(s->runner, &fatal) == 0 ? malloc(sizeof(*l->failed)) : NULL;
+    if (!l->failed) {
         cw_stream_fail(s, why);
         return;
     }
+    *l->failed = *why;
+    l->failed_at = l->next_batch;
     cw_lease_close(s, l);
-    if (lasting(status) && (l->failed = malloc(sizeof(*l->failed)))) {
-        *l->failed = *why;
-        l->failed_at = l->next_batch;
-        return;
-    }
-    l->set_aside = true;
-    cw_lease_reply_all(s, &l->requests, why);
-    cw_lease_reply_all(s, &l->left_requests, why);
 }
 
 static void answer_batch(struct cw_stream *s, struct cw_lease *l, struct cw_request *r, struct cw_batch *b, struct cw_quarantined *quarantined)
@@ -131,6 +128,13 @@ static void answer_batch(struct cw_stream *s, struct cw_lease *l, struct cw_requ
     }
     *a = (struct cw_answer){.kind = CW_SAY_BATCH, .peer = cw_peer_ref(r->peer), .re = r->id, .epoch = l->epoch, .split = l->index, .at = b->index, .batch = b,
                             .quarantined = quarantined, .bytes = batch_bytes(b), .asked_ns = r->asked_ns};
+    a->handed_out = cw_budget_take(r->peer->handed_out, a->bytes, "a batch", NULL) == 0;
+    if (a->handed_out && !b->disowned)
+        cw_runner_disown(s->runner, b);
+    if (!a->handed_out && b->disowned) { /* it was kept, and makes room for others there */
+        atomic_fetch_add(&r->peer->handed_out->used, a->bytes);
+        a->handed_out = true;
+    }
     note_sent(l, b->index);
     cw_peer_take(r->peer, a->bytes);
     cw_stream_say(s, a);

@@ -1,6 +1,7 @@
 /* The thread of a stream: opens the pipeline, takes commands, and is the consumer of the runner. Split by split: serve.c. */
 #include "worker/stream.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #include "base/thread.h"
@@ -175,11 +176,17 @@ void cw_stream_say(struct cw_stream *s, struct cw_answer *a)
     cw_loop_post(s->loop, &s->post);
 }
 
+/* A copy for readers elsewhere, with what to change here. NULL: out of memory. */
 static struct cw_error *error_copy(const struct cw_error *why)
 {
     struct cw_error *e = malloc(sizeof(*e));
-    if (e)
-        *e = *why;
+    if (!e)
+        return NULL;
+    *e = *why;
+    size_t n = strlen(e->message);
+    if (e->status == CW_E_MEMORY)
+        snprintf(e->message + n, sizeof(e->message) - n, "%s",
+                 "; give its machine or container more memory, or the worker a smaller --memory");
     return e;
 }
 
@@ -196,21 +203,20 @@ void cw_stream_reply(struct cw_stream *s, struct cw_request *r, enum cw_answer_k
 
 void cw_stream_fail(struct cw_stream *s, const struct cw_error *why)
 {
-    struct cw_answer *a = calloc(1, sizeof(*a));
-    if (s->failed || s->ending) {
-        free(a);
+    struct cw_answer *a = s->failed || s->ending ? NULL : calloc(1, sizeof(*a));
+    if (s->failed || s->ending)
         return;
-    }
-    if (!(s->failed = error_copy(why)) || !a) {
-        free(a);
+    s->failed = true;
+    cw_leases_clear(s);
+    if (!a)
         return; /* without memory for as much, the dispatcher takes the leases back when it sees no progress */
-    }
-    cw_leases_clear(s, why);
     *a = (struct cw_answer){.kind = CW_SAY_FAILED, .why = error_copy(why)};
     cw_stream_say(s, a);
 }
 
 static void on_notify(void *arg) { cw_stream_wake(arg); }
+
+static size_t runners_memory(const struct cw_stream *s) { return s->memory - s->memory / CW_KEPT_PART; }
 
 static int open_stream(struct cw_stream *s, struct cw_error *err)
 {
@@ -229,7 +235,8 @@ static int open_stream(struct cw_stream *s, struct cw_error *err)
         r = cw_local_open(l, s->options->index_dir, s->options->threads, err);
     if (r < 0)
         return r;
-    struct cw_runner_options o = {.threads = s->options->threads, .memory = s->memory, .kept_part = CW_KEPT_PART, .batches_are_users = true, .lends = true, .optimize = true,
+    struct cw_runner_options o = {.threads = s->options->threads, .memory = runners_memory(s), .memory_name = "--memory",
+                                  .memory_whole = s->options->memory, .lends = true, .optimize = true,
                                   .notify = on_notify, .notify_arg = s, .cache = s->options->cache, .marker = CW_MARKER_AUTO,
                                   .adaptive = s->options->cache && cw_caching_open_to(l->compiled)};
     struct cw_runner *runner;
@@ -249,9 +256,9 @@ static int open_stream(struct cw_stream *s, struct cw_error *err)
 static void set_memory(struct cw_stream *s, size_t memory)
 {
     s->memory = memory;
-    if (cw_runner_memory_used(s->runner) > memory - memory / CW_KEPT_PART) /* what one split has already may be more than it can have now */
+    if (cw_runner_memory_used(s->runner) > runners_memory(s)) /* one split may have more than all can have now */
         cw_leases_set_aside(s);
-    cw_runner_set_memory(s->runner, memory);
+    cw_runner_set_memory(s->runner, runners_memory(s));
 }
 
 static void handle(struct cw_stream *s, struct cw_command *c)
@@ -266,7 +273,7 @@ static void handle(struct cw_stream *s, struct cw_command *c)
         break;
     case CW_DO_GET:
         if (s->failed)
-            cw_stream_reply(s, CW_STEAL(c->request), CW_SAY_SPLIT_FAILED, s->failed);
+            cw_stream_reply(s, CW_STEAL(c->request), CW_SAY_NOT_HERE, NULL);
         else
             cw_leases_request(s, CW_STEAL(c->request));
         break;
@@ -310,11 +317,11 @@ static void serve(struct cw_stream *s)
     }
 }
 
-/* Clients may still read batches that they have: their memory is there, and as it is, until they give it back or are gone. */
+/* Clients may still read batches that they have: that memory stays as it is until they give it back or are
+ * gone. Then it goes back to the system. */
 static void wait_returned(struct cw_stream *s)
 {
-    cw_runner_set_memory(s->runner, 0); /* what is free goes back to the system; */
-    cw_runner_set_memory(s->runner, SIZE_MAX / 2); /* what comes back later is not emptied, since somebody's arrays may still lie there */
+    cw_runner_set_memory(s->runner, 0);
     pthread_mutex_lock(&s->mutex);
     while (s->n_out)
         pthread_cond_wait(&s->wake, &s->mutex);
@@ -333,7 +340,7 @@ static void *stream_main(void *arg)
     }
     if (r >= 0) {
         serve(s);
-        cw_leases_clear(s, NULL);
+        cw_leases_clear(s);
         wait_returned(s);
     }
     struct cw_runner *runner = s->runner;
@@ -372,7 +379,6 @@ static void stream_deinit(struct cw_stream *s)
     pthread_cond_destroy(&s->wake);
     cw_work_deinit(&s->work);
     cw_work_deinit(&s->seen);
-    free(s->failed);
     free(s->text);
     free(s->base_dir);
     free(s);

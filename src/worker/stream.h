@@ -63,6 +63,7 @@ struct cw_answer {
     uint32_t key;
     bool remnant;                     /* SPLIT_FAILED: elements were asked for, no batch */
     size_t bytes;                     /* taken from the peer's room */
+    bool handed_out;                  /* BATCH: the peer's budget of that name has them; else the runner's */
     struct cw_batch *batch;
     struct cw_quarantined *quarantined;
     struct cw_left *left;
@@ -76,6 +77,7 @@ struct cw_answer {
 /* What all streams of a worker have in common; immutable. */
 struct cw_stream_options {
     unsigned threads;
+    size_t memory; /* of the worker, of which the streams have parts */
     const char *index_dir;
     const char *const *data_roots; /* files elsewhere are refused; none: no file is */
     size_t n_data_roots;
@@ -118,9 +120,10 @@ struct cw_stream {
     /* the stream's thread only: */
     struct cw_local local;
     unsigned n_keys;
-    size_t memory, kept_bytes; /* batches that were taken though nobody asked for them yet: outside the runner's budget */
+    size_t memory;             /* of the stream; the runner has all but one part in CW_KEPT_PART, which is for: */
+    size_t kept_bytes;         /* batches that were taken though nobody asked for them yet */
     struct cw_lease *leases;   /* in the order of (epoch, split) */
-    struct cw_error *failed;   /* the runner is of no use any more */
+    bool failed;               /* the runner is of no use any more */
     bool ending;
 };
 
@@ -155,12 +158,13 @@ void cw_stream_work(struct cw_stream *s, struct cw_work *sum);
 void cw_stream_say(struct cw_stream *s, struct cw_answer *a);
 /* The same to a request that is done with, which it frees. */
 void cw_stream_reply(struct cw_stream *s, struct cw_request *r, enum cw_answer_kind kind, const struct cw_error *why);
+/* The worker can't go on with the stream, for a reason of its own: others run its splits. */
 void cw_stream_fail(struct cw_stream *s, const struct cw_error *why);
 
 void cw_leases_add(struct cw_stream *s, uint64_t epoch, uint64_t split, uint64_t first_batch);
 void cw_leases_revoke(struct cw_stream *s, uint64_t epoch, uint64_t first, uint64_t n);
-/* Everything goes; who asked is told that it is not here, or why. */
-void cw_leases_clear(struct cw_stream *s, const struct cw_error *why);
+/* Everything goes; who asked is told that it is not here. */
+void cw_leases_clear(struct cw_stream *s);
 void cw_leases_request(struct cw_stream *s, struct cw_request *r);
 void cw_leases_forget_peer(struct cw_stream *s, const struct cw_peer *p);
 /* Answers what can be answered. Returns whether it did anything: then there may be more. */

@@ -42,7 +42,11 @@ void cw_streams_wake(struct cw_worker *w)
         cw_stream_wake(s->stream);
 }
 
-static size_t share(const struct cw_worker *w, size_t n) { return w->options.memory / CW_MAX(n, (size_t)1); }
+/* Bytes of one of n streams. */
+static size_t share(const struct cw_worker *w, size_t n)
+{
+    return (w->options.memory - w->options.memory / CW_HANDED_OUT_PART) / CW_MAX(n, (size_t)1);
+}
 
 /* Those that compute, or will. */
 static size_t n_using(const struct cw_worker *w)

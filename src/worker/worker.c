@@ -14,6 +14,7 @@
 #include "base/machine.h"
 #include "base/thread.h"
 #include "worker/pages.h"
+#include "worker/socket_dir.h"
 
 /* Peers that do not close their side within this are cut off. */
 #define STOP_NS UINT64_C(1000000000)
@@ -43,7 +44,7 @@ static void on_changed(void *arg)
 void cw_worker_look(struct cw_worker *w)
 {
     struct cw_worker_status s = {.registered = w->registered, .draining = w->draining, .id = w->id, .n_out = w->n_out, .n_batches = w->n_batches,
-                                 .n_bytes = w->n_bytes};
+                                 .n_bytes = w->n_bytes, .memory_used = atomic_load(&w->handed_out.used)};
     s.refused = w->refused;
     snprintf(s.why, sizeof(s.why), "%s", w->why);
     for (const struct worker_stream *t = w->streams; t; t = t->next) {
@@ -176,7 +177,9 @@ static int copy_options(struct cw_worker *w, const struct cw_worker_options *o, 
     c->token = copy(o->token, &failed);
     c->advertise = copy_list(o->advertise, o->n_advertise, &failed);
     c->data_roots = copy_list(o->data_roots, o->n_data_roots, &failed);
-    w->stream_options = (struct cw_stream_options){.threads = c->threads, .index_dir = c->index_dir, .data_roots = c->data_roots, .n_data_roots = c->n_data_roots,
+    cw_budget_init(&w->handed_out, c->memory / CW_HANDED_OUT_PART);
+    w->stream_options = (struct cw_stream_options){.threads = c->threads, .memory = c->memory,
+                                                   .index_dir = c->index_dir, .data_roots = c->data_roots, .n_data_roots = c->n_data_roots,
                                                    .allow_python = c->allow_python, .trace = c->trace};
     return failed ? cw_error_nomem(err, 0, "a worker") : 0;
 }
@@ -190,26 +193,14 @@ static void free_options(struct cw_worker_options *c)
     free_list(c->data_roots, c->n_data_roots);
 }
 
-/* The socket's path: the one that was given, or in a new directory that nobody else may enter. */
+/* The socket's path: the one that was given, or in a directory of its own. */
 static int choose_path(struct cw_worker *w, struct cw_error *err)
 {
-    const char *runtime = getenv("XDG_RUNTIME_DIR");
-    if (w->options.unix_path) {
-        w->unix_path = strdup(w->options.unix_path);
-        return w->unix_path ? 0 : cw_error_nomem(err, 0, "a path");
-    }
-    char *dir = NULL;
-    for (int i = runtime && *runtime ? 0 : 1; i < 2 && !w->unix_dir; i++) {
-        if (asprintf(&dir, "%s/cachew-worker-XXXXXX", i ? "/tmp" : runtime) < 0)
-            return cw_error_nomem(err, 0, "a path");
-        if (strlen(dir) < 90 && mkdtemp(dir)) /* 0700; a socket's path has at most 107 bytes */
-            w->unix_dir = dir;
-        else
-            free(dir);
-    }
-    if (!w->unix_dir)
-        return cw_error_errno(err, CW_E_IO, errno, "can't make a directory for the worker's socket below %s or /tmp", runtime ? runtime : "$XDG_RUNTIME_DIR");
-    if (asprintf(&w->unix_path, "%s/socket", w->unix_dir) < 0) {
+    int r = w->options.unix_path ? 0 : cw_socket_dir_new(&w->unix_dir, &w->unix_dir_lock, err);
+    if (r < 0)
+        return r;
+    const char *dir = w->unix_dir;
+    if (asprintf(&w->unix_path, "%s%s", dir ? dir : w->options.unix_path, dir ? "/socket" : "") < 0) {
         w->unix_path = NULL;
         return cw_error_nomem(err, 0, "a path");
     }
@@ -231,9 +222,7 @@ static void worker_free(struct cw_worker *w)
     cw_control_deinit(w);
     w->stop_timer = w->stop_timer ? cw_timer_free(w->stop_timer) : NULL;
     cw_loop_free(w->loop);
-    if (w->unix_dir)
-        (void)rmdir(w->unix_dir);
-    free(w->unix_dir);
+    w->unix_dir = cw_socket_dir_free(w->unix_dir, w->unix_dir_lock);
     free(w->unix_path);
     cw_work_deinit(&w->work);
     cw_cache_close(w->cache);
@@ -285,6 +274,7 @@ int cw_worker_start(const struct cw_worker_options *o, struct cw_worker **ret, s
     struct cw_worker *w = calloc(1, sizeof(*w));
     if (!w)
         return cw_error_nomem(err, sizeof(*w), "a worker");
+    w->unix_dir_lock = -1;
     pthread_condattr_t monotonic;
     pthread_condattr_init(&monotonic);
     pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);

@@ -50,7 +50,9 @@ struct sent {
     struct cw_batch *batch;
     struct cw_left *left;
     size_t bytes;
-    uint64_t slabs[2];            /* lent: names under which they are to be returned; 0: returned */
+    bool handed_out;              /* its bytes are in the worker's budget of that name */
+    bool loan;                    /* its client has it as shared memory */
+    uint64_t slabs[2];            /* loan: names under which they are to be returned; 0: returned */
 };
 
 struct region {
@@ -70,7 +72,8 @@ struct client {
     uint8_t incarnation[16];  /* of the client */
     int process;              /* it: readable when it ends; -1: can't be watched */
     struct cw_watch *process_watch; /* departed: of process */
-    struct sent *lent, *lent_last; /* oldest first */
+    struct sent *lent, *lent_last; /* oldest first: */
+    size_t n_loans, loan_bytes;
     struct region *regions;   /* said to it */
 };
 
@@ -84,6 +87,7 @@ struct cw_worker {
     pthread_t thread;
     struct cw_listener *tcp, *local;
     char *unix_path, *unix_dir;       /* unix_dir: ours, to be removed; or NULL */
+    int unix_dir_lock;
     struct cw_post drain_post, stop_post, changed_post;
     struct cw_http *http;             /* or NULL */
     struct cw_cache *cache;           /* of all streams, or NULL */
@@ -98,6 +102,7 @@ struct cw_worker {
     uint32_t jitter;
     struct worker_stream *streams;
     size_t n_streams_using; /* that share the memory, as it was divided last */
+    struct cw_budget handed_out; /* of batches that clients have, or that are on their way to them */
     struct client *clients;
     struct client *departed;  /* without a connection, but with batches that their processes may still read */
     struct report *reports, **reports_tail;
@@ -115,6 +120,8 @@ struct cw_worker {
     pthread_cond_t changed;
     struct cw_worker_status status; /* guarded by mutex: as of the last change */
 };
+
+#define CW_HANDED_OUT_PART 4 /* one part in so many of the worker's memory is for `handed_out` */
 
 /* Ids of requests and slabs: not 0, and below 2^63. */
 static inline uint64_t next_number(uint64_t *n) { return ++*n; }

@@ -7,6 +7,16 @@
 
 #include "dispatcher_run.h"
 
+static int run_stream_fails(struct run_peer *p, const char *kind, const char *message)
+{
+    Cachew__Failure why = CACHEW__FAILURE__INIT;
+    why.kind = (char *)(uintptr_t)kind;
+    why.message = (char *)(uintptr_t)message;
+    memset(p->streams[0].held, 0, sizeof(p->streams[0].held));
+    return RUN_SAY(p, StreamFailed, STREAM_FAILED, false, RUN_BASE(stream_failed),
+                   .stream = {16, p->streams[0].id}, .why = &why);
+}
+
 /* A worker with room is not overlooked because one that is full finished more. */
 static void test_room_beside_a_full_worker(void **state)
 {
@@ -52,14 +62,8 @@ static void test_unfit_for_a_while(void **state)
     bad->snapshot = good->snapshot;
     run_pass(u, 31000);
     assert_int_equal(run_held(bad), 2);
-    /* The only one that is left fails, and comes back to it. */
-    run_lose(good);
-    run_settle(u);
-    Cachew__Failure away = CACHEW__FAILURE__INIT;
-    away.kind = (char *)"data";
-    away.message = (char *)"a file is away";
-    RUN_SAY(bad, StreamFailed, STREAM_FAILED, false, RUN_BASE(stream_failed), .stream = {16, bad->streams[0].id}, .why = &away);
-    memset(bad->streams[0].held, 0, sizeof(bad->streams[0].held));
+    /* One that fails comes back to it, while others go on. */
+    assert_int_equal(run_stream_fails(bad, "data", "a file is away"), 0);
     bad->fails = "a file is away";
     run_settle(u);
     assert_int_equal(run_held(bad), 0);
@@ -284,33 +288,61 @@ static void test_prepare_fails(void **state)
     run_free(u);
 }
 
-/* A worker that can't go on with a stream stays in the service: others run its splits, and where there are none it is prepared anew. */
+/* A worker that can't go on with a stream stays in the service: others run its splits until it is tried again. */
 static void test_stream_fails_at_a_worker(void **state)
 {
     (void)state;
     struct run *u = run_new(8);
     struct run_peer *a = run_worker(u, 4), *b = run_worker(u, 4), *c = run_client(u, "job", 0, 1, 0);
     struct run_peer *bad = a->streams[0].held[0] ? a : b, *good = bad == a ? b : a;
-    Cachew__StreamFailed failed = CACHEW__STREAM_FAILED__INIT;
-    Cachew__Failure why = CACHEW__FAILURE__INIT;
-    Cachew__Envelope m = CACHEW__ENVELOPE__INIT;
-    why.kind = (char *)(uintptr_t)"io";
-    why.message = (char *)(uintptr_t)"the disk is gone";
-    failed.stream = (ProtobufCBinaryData){16, bad->streams[0].id};
-    failed.why = &why;
-    m.of_case = CACHEW__ENVELOPE__OF_STREAM_FAILED;
-    m.stream_failed = &failed;
-    memset(bad->streams[0].held, 0, sizeof(bad->streams[0].held));
-    assert_int_equal(run_say(bad, &m), 0);
+    unsigned prepared = bad->n_prepares;
+    assert_int_equal(run_stream_fails(bad, "io", "the disk is gone"), 0);
     run_settle(u);
     assert_true(good->streams[0].held[0]);
-    assert_int_equal(run_held(bad), 0);
+    run_pass(u, 5000);
+    assert_int_equal(bad->n_prepares, prepared);
     run_lose(good);
-    run_pass(u, 4000);
+    run_pass(u, 31000);
     assert_true(bad->streams[0].held[0]);
     assert_string_equal(c->failure, "");
-    failed.stream.len = 3;
-    assert_true(run_say(bad, &m) < 0);
+    Cachew__Failure why = CACHEW__FAILURE__INIT;
+    assert_true(RUN_SAY(bad, StreamFailed, STREAM_FAILED, false, RUN_BASE(stream_failed),
+                        .stream = {3, bad->streams[0].id}, .why = &why) < 0);
+    run_free(u);
+}
+
+/* Only when all workers have failed does the job end, with the reason of each. A worker that is tried again
+ * has not failed. */
+static void test_stream_fails_at_every_worker(void **state)
+{
+    (void)state;
+    struct run *u = run_new(8);
+    struct run_peer *a = run_worker(u, 4), *b = run_worker(u, 4), *c = run_client(u, "job", 0, 1, 0);
+    assert_int_equal(run_stream_fails(a, "memory", "out of memory here"), 0);
+    run_pass(u, 31000);
+    assert_true(run_held(a) > 0); /* tried again */
+    assert_int_equal(run_stream_fails(b, "budget", "--memory 1000 is too small"), 0);
+    run_settle(u);
+    assert_true(a->streams[0].held[0] && !c->ended);
+    assert_int_equal(run_stream_fails(a, "io", "the disk is full"), 0);
+    run_settle(u);
+    assert_true(c->ended);
+    assert_non_null(strstr(c->failure, "worker 1 (fake): the disk is full"));
+    assert_non_null(strstr(c->failure, "worker 2 (fake): --memory 1000 is too small"));
+    run_free(u);
+}
+
+/* A worker that was given splits of a stream that it has not got did not fail: it gets it anew. */
+static void test_stream_is_not_there(void **state)
+{
+    (void)state;
+    struct run *u = run_new(8);
+    struct run_peer *w = run_worker(u, 4), *c = run_client(u, "job", 0, 1, 0);
+    unsigned prepared = w->n_prepares;
+    assert_int_equal(run_stream_fails(w, "service", "it is not prepared here"), 0);
+    run_pass(u, 1000);
+    assert_int_equal(w->n_prepares, prepared + 1);
+    assert_true(w->streams[0].held[0] && !c->ended);
     run_free(u);
 }
 
@@ -437,6 +469,8 @@ int main(void)
         cmocka_unit_test(test_other_data),
         cmocka_unit_test(test_prepare_fails),
         cmocka_unit_test(test_stream_fails_at_a_worker),
+        cmocka_unit_test(test_stream_fails_at_every_worker),
+        cmocka_unit_test(test_stream_is_not_there),
         cmocka_unit_test(test_late),
         cmocka_unit_test(test_late_median),
         cmocka_unit_test(test_drain),

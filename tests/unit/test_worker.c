@@ -5,7 +5,11 @@
 #include <stdint.h>
 #include <cmocka.h>
 
+#include <pthread.h>
+#include <sys/stat.h>
+
 #include "sample.h"
+#include "worker/socket_dir.h"
 #include "worker_stream.h"
 
 #define LENGTHS "{\"op\": \"text\", \"files\": \"lines.txt\"}, {\"op\": \"bucket_by_length\", \"length\": \"length(text)\", \"boundaries\": [10, 20, 30], \"sizes\": [8, 6, 4, 2]}"
@@ -188,11 +192,11 @@ static void failed_stream(void **state)
     assert_int_equal(truncate(path, 100), 0);
     say_lease(0, 0, 0, 4, 0);
     run_until(n_failed_streams == 1);
-    struct got *g = wait_got(&clients[0], is_answer, say_get(&clients[0], 0, 0, 0, 0, 1), 0);
-    assert_int_equal(g->m->of_case, CACHEW__ENVELOPE__OF_SPLIT_FAILED);
-    assert_contains(g->m->split_failed->why->message, "gone.txt");
+    struct got *g = wait_got(&dispatcher, is_kind, CACHEW__ENVELOPE__OF_STREAM_FAILED, 0);
+    assert_contains(g->m->stream_failed->why->message, "gone.txt");
     got_free(g);
-    expect_kind(&clients[0], say_get(&clients[0], 0, 0, 1, 0, 1), CACHEW__ENVELOPE__OF_SPLIT_FAILED);
+    /* Another worker may have it. */
+    expect_kind(&clients[0], say_get(&clients[0], 0, 0, 1, 0, 1), CACHEW__ENVELOPE__OF_NOT_HERE);
     run_until(status_now().n_leases == 0);
     struct got *again;
     prepare(0, RANGE, &again);
@@ -383,6 +387,48 @@ static void refuses(void **state)
     got_free(g);
 }
 
+/* ---- directories of sockets ---- */
+
+static void *make_dirs(void *arg CW_UNUSED)
+{
+    for (int i = 0; i < 100; i++) {
+        struct cw_error err = {0};
+        char *path, socket[200];
+        struct stat st;
+        int lock;
+        if (cw_socket_dir_new(&path, &lock, &err) < 0)
+            return strdup(err.message);
+        snprintf(socket, sizeof(socket), "%s/socket", path);
+        int fd = open(socket, O_CREAT | O_WRONLY, 0600);
+        sched_yield(); /* others start, and look */
+        if (fd < 0 || stat(socket, &st) < 0 || unlink(socket) < 0)
+            return strdup("a directory in use was removed");
+        close(fd);
+        cw_socket_dir_free(path, lock);
+    }
+    return NULL;
+}
+
+/* Workers that start at the same time take no directory of each other for one that was left. */
+static void socket_dirs_of_workers_that_start_at_once(void **state)
+{
+    (void)state;
+    pthread_t threads[4];
+    char *fault, left[200];
+    assert_int_equal(setenv("XDG_RUNTIME_DIR", temp_dir, 1), 0);
+    snprintf(left, sizeof(left), "%s/cachew-worker-killed", temp_dir);
+    assert_int_equal(mkdir(left, 0700), 0);
+    for (size_t i = 0; i < CW_COUNT_OF(threads); i++)
+        assert_int_equal(pthread_create(&threads[i], NULL, make_dirs, NULL), 0);
+    for (size_t i = 0; i < CW_COUNT_OF(threads); i++) {
+        pthread_join(threads[i], (void **)&fault);
+        if (fault)
+            fail_msg("%s", fault);
+    }
+    assert_int_equal(unsetenv("XDG_RUNTIME_DIR"), 0);
+    assert_int_equal(rmdir(left), -1); /* it was */
+}
+
 static void wrong_options(void **state)
 {
     (void)state;
@@ -406,7 +452,7 @@ int main(void)
         world_test(bytes_shared), world_test(bytes_tcp), world_test(buckets_shared), world_test(buckets_tcp), world_test(elements_shared),
         world_test(skipped_records), world_test(skipped_in_counted), world_test(failed_record), world_test(failed_stream),
         world_test(dispatcher_comes_back), world_test(prepared_again), world_test(lease_beyond_the_end), world_test(drains), world_test(two_streams), world_test(one_for_two),
-        world_test(refuses), world_test(wrong_options),
+        world_test(refuses), cmocka_unit_test(socket_dirs_of_workers_that_start_at_once), world_test(wrong_options),
     };
     return cmocka_run_group_tests(tests, make_lines, temp_remove);
 }

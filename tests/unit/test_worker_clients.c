@@ -467,6 +467,70 @@ static void forgotten_while_lent(void **state)
     end_all();
 }
 
+/* Asks for n batches, split after split, and keeps them all. Returns how many came as shm_loans, and not as
+ * copies. */
+static size_t keep_all(struct fake *f, struct got **kept, size_t n, uint64_t per_split)
+{
+    size_t lent = 0;
+    for (size_t i = 0; i < n; i += per_split) {
+        uint64_t id = say_get(f, 0, 0, i / per_split, 0, CW_MIN(per_split, n - i));
+        for (size_t k = i; k < CW_MIN(i + per_split, n); k++) {
+            kept[k] = wait_got(f, is_answer, id, 0);
+            check_batch(&reference, f, kept[k]);
+            lent += kept[k]->m->batch->n_slabs > 0;
+        }
+        assert_true(status_now().memory_used <= (size_t)32 << 20);
+    }
+    return lent;
+}
+
+/* What clients keep counts: each has its part of the worker's memory for it, and copies of all else. */
+static void kept_beyond_the_memory(void **state)
+{
+    (void)state;
+    static struct got *kept[2][320]; /* 40 MiB each, of a worker with 32 */
+    start_with(LARGE, SHARED, (size_t)32 << 20);
+    client_connect(&clients[1], SHARED);
+    lease(0, 0, 0, 20, 0);
+    assert_int_equal(keep_all(&clients[0], kept[0], 320, 16), 32); /* a half of the quarter */
+    assert_int_equal(keep_all(&clients[1], kept[1], 320, 16), 16); /* and of what is left of it */
+    for (size_t i = 0; i < 320; i++) {
+        check_batch(&reference, &clients[0], kept[0][i]); /* nothing was used twice */
+        give_back(&clients[0], kept[0][i]);
+        got_free(kept[0][i]);
+    }
+    run_until(status_now().n_out == 16);
+    struct got *g = wait_got(&clients[0], is_answer, say_get(&clients[0], 0, 0, 0, 0, 1), 0);
+    assert_int_equal(g->m->batch->n_slabs, 1); /* there is room again */
+    give_back(&clients[0], g);
+    got_free(g);
+    for (size_t i = 0; i < 320; i++) {
+        give_back(&clients[1], kept[1][i]);
+        got_free(kept[1][i]);
+    }
+    end_all();
+}
+
+/* As list(ds.distribute(...)) does: small batches, more than anybody lends to one client. */
+static void kept_a_whole_epoch(void **state)
+{
+    (void)state;
+    static struct got *kept[5000];
+    start_with(RANGE, SHARED, (size_t)32 << 20);
+    reference_deinit(&reference);
+    reference_limit = CW_COUNT_OF(kept);
+    reference_init(&reference, RANGE, 5, 1);
+    const Cachew__Plan *plan = prepared->m->prepared->plan;
+    uint64_t n_splits = plan->n_splits, per_split = plan->split_size / 8;
+    lease(0, 0, 0, n_splits, 0);
+    assert_true(keep_all(&clients[0], kept, CW_COUNT_OF(kept), per_split) < CW_COUNT_OF(kept));
+    for (size_t i = 0; i < CW_COUNT_OF(kept); i++) {
+        give_back(&clients[0], kept[i]);
+        got_free(kept[i]);
+    }
+    end_all();
+}
+
 static void nonsense(void **state)
 {
     (void)state;
@@ -508,7 +572,9 @@ int main(void)
         world_test(bytes_later_first), world_test(filtered_later_first), world_test(two_ends_at_once), world_test(nothing_here),
         world_test(revoked_in_the_middle), world_test(revoked_while_it_hangs), world_test(left_while_lent),
         world_test(kept_over_the_end_of_a_connection), world_test(kept_of_another), world_test(returned_twice), world_test(returned_invented),
-        world_test(returned_for_another), world_test(forgotten_while_lent), world_test(nonsense), world_test(counted_any_order),
+        world_test(returned_for_another), world_test(forgotten_while_lent), world_test(kept_beyond_the_memory),
+        world_test(kept_a_whole_epoch), world_test(nonsense),
+        world_test(counted_any_order),
         world_test(filtered_any_order), world_test(buckets_any_order), world_test(large_filtered_later_first), world_test(large_buckets_later_first),
     };
     return cmocka_run_group_tests(tests, setup, temp_remove);
