@@ -240,7 +240,7 @@ static const char *const FIXED[] = {
     NUMBERS(100) PAINT(640, 640) FILTER("max(data) != 17") SHUFFLE "{\"op\": \"random_crop\", \"component\": \"data\", \"size\": [200, 200]}, " BATCH(5),
     NUMBERS(60000) SHUFFLE FILTER("value % 3 != 1") BATCH(64),
     NUMBERS(80) PAINT(200, 200) FILTER("value % 5 != 1") "{\"op\": \"take\", \"count\": 50}, " BATCH(5),
-    "{\"op\": \"ticks\", \"stop\": 300, \"width\": 3000}, " SHUFFLE BATCH(4),
+    "{\"op\": \"ticks\", \"stop\": 300, \"width\": 3000}, " "{\"op\": \"shuffle\", \"window\": 64}, " BATCH(4),
 };
 /* Of differing size: elements that are larger than those before may need more. */
 static const char *const VARYING[] = {
@@ -331,7 +331,7 @@ static void what_is_named_later_is_enough_too(void **state)
 static void a_stream_is_the_same_for_any_number_of_threads(void **state)
 {
     (void)state;
-    load("{\"op\": \"ticks\", \"stop\": 5003}, {\"op\": \"shuffle\"}, {\"op\": \"batch\", \"size\": 8}");
+    load("{\"op\": \"ticks\", \"stop\": 5003}, {\"op\": \"shuffle\", \"window\": 128}, {\"op\": \"batch\", \"size\": 8}");
     struct ran want = run(3, 1, (size_t)64 << 20);
     assert_int_equal(want.status, 1);
     assert_int_equal(want.n, 2 * 626);
