@@ -460,7 +460,7 @@ def test_says_that_files_are_not_in_memory(tmp_path, throttled):
     (tmp_path / "lines.txt").write_bytes((b"x" * 1000 + b"\n") * 3000)
     throttled(1e7)
     told = run(write(tmp_path / "p.json", [{"op": "text", "files": "lines.txt"}, BATCH]), "--threads", 1)["tuning"]
-    assert tuned(told, "blocks_in_flight")["chosen"]["blocks_in_flight"] == 20
+    assert tuned(told, "blocks_in_flight")["chosen"]["blocks_in_flight"] == 68
     assert next(row["times"] for row in told if row["what"] == "blocks_in_flight") == 2
 
 

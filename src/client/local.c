@@ -223,9 +223,11 @@ static int hold_sources(const struct cw_local *l, struct cw_error *err)
 
 int cw_local_iterate(struct cw_local *l, const struct cw_iterator_options *o, const json_t *state, struct cw_error *err)
 {
+    struct cw_iterator_options own = *o;
+    own.runner.read_in = o->world_size == 1; /* else other ranks' processes read most of the records */
     int r = o->runner.cache ? hold_sources(l, err) : 0;
     if (r >= 0)
-        r = cw_iterator_new(l->sequence, o, state, &l->iterator, err);
+        r = cw_iterator_new(l->sequence, &own, state, &l->iterator, err);
     struct cw_choice choices[CW_CHOICES_MAX];
     if (r >= 0 && o->runner.adaptive && cw_runner_choices(cw_iterator_runner(l->iterator), choices) > 0)
         l->autocache = cw_autocache_new(l, o);

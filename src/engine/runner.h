@@ -21,6 +21,7 @@ struct cw_runner_options {
     bool optimize;            /* fuse operators */
     bool detail;              /* count more, for who explains (profile.h): it costs a few percent */
     struct cw_cache *cache;   /* borrowed; NULL: none */
+    bool read_in;             /* files that fit in memory may be read as a whole while single records are read: the run needs most of each epoch */
     int64_t marker;           /* where it is used, to begin with: the number of a marker, or CW_MARKER_AUTO */
     bool adaptive;            /* what each marker would give is measured, and somebody decides (cw_runner_set_marker); what is slower to read than to compute is computed */
     void (*notify)(void *arg);/* called whenever cw_runner_poll may have something new, from any thread and under the runner's mutex; NULL: nobody polls */

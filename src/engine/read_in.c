@@ -1,0 +1,375 @@
+/*
+ * Reading whole chunks of files into the page cache, by one thread of low priority that is started when it is needed. Two uses: where a shuffle permutes chunks, the
+ * chunks of a piece are read before its records; where it permutes single records, all files are read from front to back beside them, if they fit in memory and that
+ * takes less than half of the time that single reads would.
+ */
+#include <sys/resource.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "engine/internal.h"
+
+#include "base/cost_clock.h"
+#include "base/crash.h"
+#include "base/machine.h"
+#include "base/thread.h"
+
+/* Records of a piece that are looked at, and bytes of each: where they are in memory, so is the rest. */
+#define LOOKS 16
+#define LOOK_BYTES ((size_t)4096)
+/* Chunks of a piece are read where its records take at least 1/SPARSE of them, beside two that may lie in other pieces too. */
+#define SPARSE 2
+/* Reads of single records, with a full queue, that tell how long one takes. */
+#define KNOWN_READS (2 * READ_DEPTH)
+/* Reading in begins and goes on where it takes less than 1/GAIN of the time that is left for single reads, and that is more than LEAST_S. */
+#define GAIN 2.0
+#define LEAST_S 1.0
+#define NICE 10
+
+struct read_in { /* of a piece */
+    struct read_in *next;
+    struct piece *piece;  /* NULL: nobody waits for it any more. Guarded by the runner's mutex */
+    uint8_t *chunks;      /* a byte for each chunk of the sources, one source after the other; 1: to be read */
+    uint64_t n_chunks;
+};
+
+struct cursor { /* over the chunks of all sources */
+    unsigned leaf;
+    uint64_t chunk, n;       /* next one of the source; n: of chunks before it, of all sources */
+    const uint8_t *only;     /* by n: 1 for those that are wanted; NULL: all are */
+    struct cw_extent rest;   /* of neighbouring chunks; what was not given out */
+};
+
+/* ---- chunks ---- */
+
+/* A chunk is a run of neighbouring records of a file. */
+static int chunk_extent(const struct cw_source *s, uint64_t k, struct cw_extent *ret)
+{
+    struct cw_error err = {0};
+    struct cw_extent last;
+    uint64_t begin = k ? cw_source_chunk_end(s, k - 1) : 0, end = cw_source_chunk_end(s, k);
+    int status = begin < end ? s->ops->locate(s, begin, ret, &err) : CW_E_DATA;
+    if (status >= 0)
+        status = s->ops->locate(s, end - 1, &last, &err);
+    if (status >= 0 && (last.file != ret->file || last.offset < ret->offset))
+        return CW_E_DATA;
+    ret->length = status >= 0 ? last.offset + last.length - ret->offset : 0;
+    return status;
+}
+
+/* The next extent, of neighbouring chunks. False: there is none. */
+static bool cursor_next(const struct cw_sequence *q, struct cursor *c, struct cw_extent *ret)
+{
+    struct cw_extent e;
+    while (c->leaf < q->compiled->n_programs && c->rest.length < CW_EXTENT_MOST) {
+        const struct cw_source *s = q->sources[c->leaf];
+        if (!s->ops->locate || c->chunk == s->n_chunks) {
+            c->n += s->n_chunks - c->chunk; /* of a source without `locate` */
+            c->leaf++;
+            c->chunk = 0;
+        } else if ((!c->only || c->only[c->n]) && chunk_extent(s, c->chunk, &e) >= 0) {
+            if (c->rest.length > 0 && (c->rest.file != e.file || c->rest.offset + c->rest.length != e.offset))
+                break;
+            if (c->rest.length == 0)
+                c->rest = e;
+            else
+                c->rest.length += e.length;
+            c->chunk++;
+            c->n++;
+        } else {
+            c->chunk++;
+            c->n++;
+        }
+    }
+    *ret = c->rest;
+    ret->length = CW_MIN(c->rest.length, CW_EXTENT_MOST);
+    c->rest.offset += ret->length;
+    c->rest.length -= ret->length;
+    return ret->length > 0;
+}
+
+static uint64_t chunk_of(const struct cw_source *s, uint64_t row)
+{
+    uint64_t low = 0, high = s->n_chunks - 1;
+    if (s->chunk_records)
+        return row / s->chunk_records;
+    while (low < high) {
+        uint64_t middle = low + (high - low) / 2;
+        if (row < s->chunk_ends[middle])
+            high = middle;
+        else
+            low = middle + 1;
+    }
+    return low;
+}
+
+/* ---- for a piece ---- */
+
+static struct read_in *read_in_free(struct read_in *in)
+{
+    free(in->chunks);
+    free(in);
+    return NULL;
+}
+
+/* Whether some records of a piece are not in memory. Of those that are looked at the first bytes are read. */
+static bool is_absent(const struct cw_sequence *q, const struct piece *p)
+{
+    uint8_t scratch[LOOK_BYTES];
+    struct cw_error err = {0};
+    struct cw_extent e;
+    for (unsigned i = 0; i < LOOKS && p->n > 0; i++) {
+        const struct cw_ref *ref = &p->refs[i * p->n / LOOKS];
+        const struct cw_source *s = q->sources[ref->leaf];
+        if (!s->ops->locate || s->ops->locate(s, ref->row, &e, &err) < 0)
+            continue;
+        e.length = CW_MIN(e.length, LOOK_BYTES);
+        if (e.length > 0 && cw_extent_read(&e, scratch, true, &err) == 1)
+            return true;
+    }
+    return false;
+}
+
+/* The chunks that records of a piece lie in. False: the records are few for them. */
+static bool mark_chunks(const struct cw_sequence *q, const struct piece *p, struct read_in *in)
+{
+    uint64_t first = 0, n_marked = 0;
+    double least = 0; /* chunks that would hold as many records */
+    for (unsigned leaf = 0; leaf < q->compiled->n_programs; leaf++) {
+        const struct cw_source *s = q->sources[leaf];
+        for (uint64_t i = 0; i < p->n && s->ops->locate; i++) {
+            if (p->refs[i].leaf != leaf)
+                continue;
+            uint8_t *mark = &in->chunks[first + chunk_of(s, p->refs[i].row)];
+            n_marked += !*mark;
+            *mark = 1;
+            least += (double)s->n_chunks / (double)s->n_records;
+        }
+        first += s->n_chunks;
+    }
+    return n_marked > 0 && (double)n_marked <= SPARSE * least + 2;
+}
+
+struct read_in *cw_read_in_new(struct cw_runner *r, const struct piece *p)
+{
+    const struct cw_sequence *q = r->sequence;
+    if (!cw_sequence_reads_by_chunk(q) || r->frugal || !is_absent(q, p))
+        return NULL;
+    struct read_in *in = calloc(1, sizeof(*in));
+    for (unsigned leaf = 0; in && leaf < q->compiled->n_programs; leaf++)
+        in->n_chunks += q->sources[leaf]->n_chunks;
+    if (in && (in->chunks = calloc(in->n_chunks + 1, 1)) && mark_chunks(q, p, in))
+        return in;
+    return in ? read_in_free(in) : NULL; /* without memory for it single records are read */
+}
+
+void cw_read_in_cancel(struct piece *p)
+{
+    struct read_in *in = CW_STEAL(p->read_in);
+    if (in)
+        in->piece = NULL;
+}
+
+static void piece_read(struct cw_runner *r, struct read_in *in)
+{
+    if (in->piece) {
+        in->piece->read_in = NULL;
+        in->piece->planned = true;
+    }
+    cw_leave(r, &r->n_reading);
+    if (r->n_reading == 0)
+        r->profile.cold_wall_ns += cw_now_ns() - r->reading_since_ns;
+    read_in_free(in);
+    cw_work(r);
+    cw_done(r);
+}
+
+/* Mutex held, but released meanwhile. */
+static void read_piece(struct cw_runner *r, struct read_in *in, uint8_t *scratch)
+{
+    struct cursor c = {.only = in->chunks};
+    struct cw_extent e;
+    struct cw_error err = {0};
+    while (in->piece && !r->stop) {
+        uint64_t bytes = 0;
+        pthread_mutex_unlock(&r->mutex);
+        uint64_t start_ns = cw_cost_now_ns();
+        bool more = cursor_next(r->sequence, &c, &e);
+        if (more && (more = cw_extent_read_in(&e, scratch, true, &err) == 0 || cw_extent_read_in(&e, scratch, false, &err) == 0)) /* who reads the record finds the error */
+            bytes = e.length;
+        uint64_t ns = cw_cost_now_ns() - start_ns;
+        pthread_mutex_lock(&r->mutex);
+        r->profile.read_ns += ns;
+        r->profile.cold_ns += ns;
+        r->profile.read_bytes += bytes;
+        r->profile.cold_bytes += bytes;
+        r->cold_ns += cw_cost_modelled() ? ns : 0;
+        if (!more)
+            break;
+    }
+    piece_read(r, in);
+}
+
+/* ---- all files ---- */
+
+struct progress { /* of reading all files in */
+    uint64_t bytes, done, read, read_ns; /* there are; read or found in memory; read; in so long */
+    double records, single_s;            /* records that are still to be read one by one; each took so long before this began */
+};
+
+static uint64_t bytes_of(const struct cw_sequence *q)
+{
+    uint64_t bytes = 0;
+    for (unsigned i = 0; i < q->compiled->n_programs; i++)
+        bytes += q->sources[i]->ops->locate ? q->sources[i]->source_bytes : 0;
+    return bytes;
+}
+
+/* Mutex held. */
+static double records_left(const struct cw_runner *r)
+{
+    const struct cw_sequence *q = r->sequence;
+    uint64_t n = 0;
+    for (unsigned i = 0; i < q->compiled->n_programs; i++)
+        n += q->sources[i]->ops->locate ? q->sources[i]->n_records : 0;
+    n = CW_MIN(n, q->n_positions);
+    return (double)(n - CW_MIN(n, r->n_positions_done));
+}
+
+/* Both times are for what is not in memory yet: the same part of the bytes and of the records. */
+static bool is_worth_it(const struct cw_runner *r, struct progress *p)
+{
+    p->records = records_left(r);
+    double single_s = p->records * p->single_s, in_s = p->read ? (double)p->bytes / (double)p->read * (double)p->read_ns * 1e-9 : 0;
+    return single_s > LEAST_S && in_s * GAIN < single_s;
+}
+
+static void tell(struct cw_runner *r, const struct progress *p, uint64_t room, bool fits, bool worth)
+{
+    double speed = p->read_ns ? (double)p->read / (double)p->read_ns * 1e9 : 0, bytes = (double)p->bytes;
+    const struct cw_tuned t = {
+        .what = "read_in_bytes",
+        .seen = {{"memory_free_bytes", (double)room}, {"records", p->records}, {"record_s", p->single_s}, {"bytes_per_s", speed}},
+        .others = {{"memory", fits ? bytes : 0}, {"time", worth ? bytes : 0}},
+        .chosen = fits && worth ? bytes : (double)p->read,
+        .why = !fits ? "the files would not stay in memory"
+               : !worth ? "reading the files as a whole would not take less than half of the time that single reads of the remaining records take"
+                        : "the files fit in memory, and reading them as a whole takes less than half of the time that single reads take",
+    };
+    cw_tuned_add(&r->tuned, &t);
+}
+
+/* Where they are in memory already nothing is read. Mutex held, but released meanwhile. */
+static void read_files(struct cw_runner *r, uint8_t *scratch)
+{
+    struct progress p = {.bytes = bytes_of(r->sequence), .single_s = (double)r->cold_ns * 1e-9 / (double)r->n_cold_reads};
+    uint64_t room = cw_mutated("no_page_cache") ? 0 : cw_memory_available(), own = r->budget.limit - CW_MIN(r->budget.limit, atomic_load(&r->budget.used));
+    struct cursor c = {0};
+    struct cw_extent e;
+    struct cw_error err = {0};
+    room -= CW_MIN(room, own);
+    bool fits = p.bytes <= room, worth = is_worth_it(r, &p), more = true, told = false;
+    while (fits && worth && more && !r->stop) {
+        pthread_mutex_unlock(&r->mutex);
+        uint64_t start_ns = cw_cost_now_ns();
+        int status = 1;
+        more = cursor_next(r->sequence, &c, &e) && (status = cw_extent_read_in(&e, scratch, true, &err)) >= 0;
+        if (more && status == 1)
+            more = cw_extent_read_in(&e, scratch, false, &err) >= 0; /* who reads the record finds the error */
+        uint64_t ns = cw_cost_now_ns() - start_ns;
+        pthread_mutex_lock(&r->mutex);
+        if (!more)
+            break;
+        p.done += e.length;
+        p.read += status == 1 ? e.length : 0;
+        p.read_ns += status == 1 ? ns : 0;
+        worth = is_worth_it(r, &p);
+        if (!told && p.read > 0 && worth) {
+            tell(r, &p, room, fits, worth);
+            told = true;
+        }
+    }
+    if (!told || !worth)
+        tell(r, &p, room, fits, worth);
+}
+
+/* ---- the thread ---- */
+
+static void *read_in_main(void *arg)
+{
+    struct cw_runner *r = arg;
+    uint8_t *scratch = malloc(CW_EXTENT_SCRATCH);
+    (void)setpriority(PRIO_PROCESS, (id_t)syscall(SYS_gettid), NICE);
+    pthread_mutex_lock(&r->mutex);
+    while (!r->stop) {
+        struct read_in *in = r->read_ins;
+        if (in) {
+            r->read_ins = in->next;
+            if (scratch)
+                read_piece(r, in, scratch);
+            else
+                piece_read(r, in);
+        } else if (r->read_in_files && scratch && r->n_cold_reads >= KNOWN_READS) {
+            r->read_in_files = false;
+            read_files(r, scratch);
+        } else {
+            pthread_cond_wait(&r->read_in_work, &r->mutex);
+        }
+    }
+    pthread_mutex_unlock(&r->mutex);
+    free(scratch);
+    return NULL;
+}
+
+/* False: it can't be started, and nothing is read in. */
+static bool start(struct cw_runner *r)
+{
+    struct cw_error err = {0};
+    if (!r->has_read_in_thread)
+        r->has_read_in_thread = cw_thread_start(&r->read_in_thread, read_in_main, r, &err) >= 0;
+    pthread_cond_signal(&r->read_in_work);
+    return r->has_read_in_thread;
+}
+
+void cw_read_in_begin(struct cw_runner *r)
+{
+    r->read_in_files = r->options.read_in && cw_sequence_reads_randomly(r->sequence);
+    if (r->read_in_files)
+        (void)start(r);
+}
+
+bool cw_read_in_piece(struct cw_runner *r, struct piece *p, struct read_in *in)
+{
+    struct read_in **at = &r->read_ins;
+    if (!in)
+        return false;
+    if (!start(r)) {
+        read_in_free(in);
+        return false;
+    }
+    while (*at)
+        at = &(*at)->next;
+    *at = in;
+    in->piece = p;
+    p->read_in = in;
+    if (r->n_reading++ == 0)
+        r->reading_since_ns = cw_now_ns();
+    return true;
+}
+
+void cw_read_in_stop(struct cw_runner *r)
+{
+    pthread_mutex_lock(&r->mutex);
+    pthread_cond_signal(&r->read_in_work);
+    pthread_mutex_unlock(&r->mutex);
+    if (r->has_read_in_thread)
+        pthread_join(r->read_in_thread, NULL);
+    r->has_read_in_thread = false;
+    while (r->read_ins) {
+        struct read_in *in = r->read_ins;
+        r->read_ins = in->next;
+        if (in->piece)
+            in->piece->read_in = NULL;
+        read_in_free(in);
+    }
+}

@@ -1,0 +1,47 @@
+/* How the records of a sequence are read: in which order, and their bytes. Stateless; any thread. */
+#include "pipeline/seq.h"
+#include "storage/file.h"
+#include "storage/throttle.h"
+
+static int extent_readv(const struct cw_extent *e, const struct iovec *v, int n_v, bool nowait, struct cw_error *err)
+{
+    if (nowait && cw_throttle_absent(cw_file_path(e->file), e->offset, e->length))
+        return 1;
+    cw_throttle_range(cw_file_path(e->file), e->offset, e->length);
+    return cw_file_readv(e->file, e->offset, v, n_v, nowait, err);
+}
+
+int cw_extent_read(const struct cw_extent *e, void *data, bool nowait, struct cw_error *err)
+{
+    const struct iovec v = {.iov_base = data, .iov_len = e->length};
+    return extent_readv(e, &v, 1, nowait, err);
+}
+
+int cw_extent_read_in(const struct cw_extent *e, void *scratch, bool nowait, struct cw_error *err)
+{
+    struct iovec v[CW_EXTENT_MOST / CW_EXTENT_SCRATCH];
+    int n = 0;
+    for (size_t done = 0; done < e->length; done += v[n++].iov_len)
+        v[n] = (struct iovec){.iov_base = scratch, .iov_len = CW_MIN(CW_EXTENT_SCRATCH, e->length - done)};
+    return extent_readv(e, v, n, nowait, err);
+}
+
+/* Whether a shuffle below s permutes single records; `by_record` false: chunks of them. */
+static bool shuffles(const struct cw_seq *s, bool by_record)
+{
+    bool any = s->kind == SEQ_SHUFFLE && (s->uniform == 1) == by_record;
+    for (size_t i = 0; i < s->n_children && !any; i++)
+        any = shuffles(s->children[i], by_record);
+    return any;
+}
+
+static bool locates(const struct cw_sequence *s)
+{
+    bool any = false;
+    for (unsigned i = 0; i < s->compiled->n_programs; i++)
+        any |= s->sources[i]->ops->locate != NULL;
+    return any;
+}
+
+bool cw_sequence_reads_randomly(const struct cw_sequence *s) { return locates(s) && shuffles(s->root, true); }
+bool cw_sequence_reads_by_chunk(const struct cw_sequence *s) { return locates(s) && !shuffles(s->root, true) && shuffles(s->root, false); }
