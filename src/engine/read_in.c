@@ -10,8 +10,6 @@
 #include "engine/internal.h"
 
 #include "base/cost_clock.h"
-#include "base/crash.h"
-#include "base/machine.h"
 #include "base/thread.h"
 
 /* Records of a piece that are looked at, and bytes of each: where they are in memory, so is the rest. */
@@ -42,21 +40,6 @@ struct cursor { /* over the chunks of all sources */
 
 /* ---- chunks ---- */
 
-/* A chunk is a run of neighbouring records of a file. */
-static int chunk_extent(const struct cw_source *s, uint64_t k, struct cw_extent *ret)
-{
-    struct cw_error err = {0};
-    struct cw_extent last;
-    uint64_t begin = k ? cw_source_chunk_end(s, k - 1) : 0, end = cw_source_chunk_end(s, k);
-    int status = begin < end ? s->ops->locate(s, begin, ret, &err) : CW_E_DATA;
-    if (status >= 0)
-        status = s->ops->locate(s, end - 1, &last, &err);
-    if (status >= 0 && (last.file != ret->file || last.offset < ret->offset))
-        return CW_E_DATA;
-    ret->length = status >= 0 ? last.offset + last.length - ret->offset : 0;
-    return status;
-}
-
 /* The next extent, of neighbouring chunks. False: there is none. */
 static bool cursor_next(const struct cw_sequence *q, struct cursor *c, struct cw_extent *ret)
 {
@@ -67,7 +50,7 @@ static bool cursor_next(const struct cw_sequence *q, struct cursor *c, struct cw
             c->n += s->n_chunks - c->chunk; /* of a source without `locate` */
             c->leaf++;
             c->chunk = 0;
-        } else if ((!c->only || c->only[c->n]) && chunk_extent(s, c->chunk, &e) >= 0) {
+        } else if ((!c->only || c->only[c->n]) && cw_source_chunk_extent(s, c->chunk, &e) >= 0) {
             if (c->rest.length > 0 && (c->rest.file != e.file || c->rest.offset + c->rest.length != e.offset))
                 break;
             if (c->rest.length == 0)
@@ -86,21 +69,6 @@ static bool cursor_next(const struct cw_sequence *q, struct cursor *c, struct cw
     c->rest.offset += ret->length;
     c->rest.length -= ret->length;
     return ret->length > 0;
-}
-
-static uint64_t chunk_of(const struct cw_source *s, uint64_t row)
-{
-    uint64_t low = 0, high = s->n_chunks - 1;
-    if (s->chunk_records)
-        return row / s->chunk_records;
-    while (low < high) {
-        uint64_t middle = low + (high - low) / 2;
-        if (row < s->chunk_ends[middle])
-            high = middle;
-        else
-            low = middle + 1;
-    }
-    return low;
 }
 
 /* ---- for a piece ---- */
@@ -140,7 +108,7 @@ static bool mark_chunks(const struct cw_sequence *q, const struct piece *p, stru
         for (uint64_t i = 0; i < p->n && s->ops->locate; i++) {
             if (p->refs[i].leaf != leaf)
                 continue;
-            uint8_t *mark = &in->chunks[first + chunk_of(s, p->refs[i].row)];
+            uint8_t *mark = &in->chunks[first + cw_source_chunk_of(s, p->refs[i].row)];
             n_marked += !*mark;
             *mark = 1;
             least += (double)s->n_chunks / (double)s->n_records;
@@ -217,14 +185,6 @@ struct progress { /* of reading all files in */
     double records, single_s;            /* records that are still to be read one by one; each took so long before this began */
 };
 
-static uint64_t bytes_of(const struct cw_sequence *q)
-{
-    uint64_t bytes = 0;
-    for (unsigned i = 0; i < q->compiled->n_programs; i++)
-        bytes += q->sources[i]->ops->locate ? q->sources[i]->source_bytes : 0;
-    return bytes;
-}
-
 /* Mutex held. */
 static double records_left(const struct cw_runner *r)
 {
@@ -262,13 +222,12 @@ static void tell(struct cw_runner *r, const struct progress *p, uint64_t room, b
 /* Where they are in memory already nothing is read. Mutex held, but released meanwhile. */
 static void read_files(struct cw_runner *r, uint8_t *scratch)
 {
-    struct progress p = {.bytes = bytes_of(r->sequence), .single_s = (double)r->cold_ns * 1e-9 / (double)r->n_cold_reads};
-    uint64_t room = cw_mutated("no_page_cache") ? 0 : cw_memory_available(), own = r->budget.limit - CW_MIN(r->budget.limit, atomic_load(&r->budget.used));
+    struct progress p = {.bytes = cw_sequence_file_bytes(r->sequence), .single_s = (double)r->cold_ns * 1e-9 / (double)r->n_cold_reads};
+    uint64_t room, own = r->budget.limit - CW_MIN(r->budget.limit, atomic_load(&r->budget.used));
     struct cursor c = {0};
     struct cw_extent e;
     struct cw_error err = {0};
-    room -= CW_MIN(room, own);
-    bool fits = p.bytes <= room, worth = is_worth_it(r, &p), more = true, told = false;
+    bool fits = cw_sequence_fits_in_memory(r->sequence, own, &room), worth = is_worth_it(r, &p), more = true, told = false;
     while (fits && worth && more && !r->stop) {
         pthread_mutex_unlock(&r->mutex);
         uint64_t start_ns = cw_cost_now_ns();
@@ -276,6 +235,8 @@ static void read_files(struct cw_runner *r, uint8_t *scratch)
         more = cursor_next(r->sequence, &c, &e) && (status = cw_extent_read_in(&e, scratch, true, &err)) >= 0;
         if (more && status == 1)
             more = cw_extent_read_in(&e, scratch, false, &err) >= 0; /* who reads the record finds the error */
+        if (more && status == 1 && !p.read && cw_extent_read_in(&e, scratch, true, &err) == 1)
+            fits = false; /* the file system does not keep what is read, or others need the memory */
         uint64_t ns = cw_cost_now_ns() - start_ns;
         pthread_mutex_lock(&r->mutex);
         if (!more)
@@ -284,12 +245,12 @@ static void read_files(struct cw_runner *r, uint8_t *scratch)
         p.read += status == 1 ? e.length : 0;
         p.read_ns += status == 1 ? ns : 0;
         worth = is_worth_it(r, &p);
-        if (!told && p.read > 0 && worth) {
+        if (!told && p.read > 0 && worth && fits) {
             tell(r, &p, room, fits, worth);
             told = true;
         }
     }
-    if (!told || !worth)
+    if (!told || !worth || !fits)
         tell(r, &p, room, fits, worth);
 }
 

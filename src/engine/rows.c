@@ -109,3 +109,16 @@ void cw_blocks_tell(struct cw_runner *r)
     };
     cw_tuned_add(&r->tuned, &t);
 }
+
+double cw_runner_row_s(struct cw_runner *r)
+{
+    double ns = 0, n = 0;
+    pthread_mutex_lock(&r->mutex);
+    for (unsigned i = 0; i < r->compiled->n_programs; i++) {
+        double records = (double)r->sequence->sources[i]->n_records;
+        ns += (double)r->rows[2 * i].ns * records;
+        n += r->rows[2 * i].ns ? records : 0;
+    }
+    pthread_mutex_unlock(&r->mutex);
+    return n > 0 ? ns / n * 1e-9 : 0;
+}

@@ -106,6 +106,8 @@ unsigned cw_runner_choices(struct cw_runner *r, struct cw_choice ret[CW_CHOICES_
 /* What was done so far: positions, threads' time, the time in which any read thread was at it. */
 struct cw_effort { uint64_t positions, busy_ns, cold_ns; };
 void cw_runner_effort(struct cw_runner *r, struct cw_effort *ret);
+/* Seconds in which a thread computes an element, as it was lately; 0: none was computed yet. */
+double cw_runner_row_s(struct cw_runner *r);
 /* The clock by which waits for its batches are measured: cw_now_ns; of modelled costs (base/cost_clock.h), how long what was done so far takes. */
 uint64_t cw_runner_now_ns(struct cw_runner *r);
 /*

@@ -68,6 +68,10 @@ struct cw_source {
     uint64_t snapshot;         /* hash of file keys and row counts: what state files compare */
 };
 
+/* The chunk that a row lies in. */
+uint64_t cw_source_chunk_of(const struct cw_source *s, uint64_t row);
+/* Where a chunk lies, a run of neighbouring records of a file; of a source that has `locate`. CW_E_DATA: its records are no such run. */
+int cw_source_chunk_extent(const struct cw_source *s, uint64_t k, struct cw_extent *ret);
 /* Rows before the end of chunk k. */
 static inline uint64_t cw_source_chunk_end(const struct cw_source *s, uint64_t k)
 {
