@@ -35,7 +35,7 @@ int cw_local_iterate(struct cw_local *l, const struct cw_iterator_options *o, co
 /* cw_iterator_offer and cw_iterator_next, for who takes batches as a training job does. */
 int cw_local_offer(struct cw_local *l, uint64_t timeout_ns, struct cw_batch **ret, struct cw_error *err) _must_check_;
 int cw_local_next(struct cw_local *l, uint64_t timeout_ns, struct cw_batch **ret, struct cw_error *err) _must_check_;
-/* Finds l->reading, over the opened sequence, once; memory: the budget of the run. Takes up to 0.3 s where records are not in memory. */
+/* Finds l->reading, over the opened sequence, once; memory: the budget of the run. Takes up to 0.4 s where records are not in memory. */
 void cw_local_probe_reading(struct cw_local *l, uint64_t memory);
 void cw_local_deinit(struct cw_local *l);
 

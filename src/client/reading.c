@@ -22,7 +22,7 @@ static const unsigned rounds[] = {1, GROWTH, 16, MOST_READS};
 #define CHUNKS_NS UINT64_C(50000000)
 #define PART_BYTES ((size_t)1 << 20)
 /* What is waited for the result: probing, and a last read that takes long. */
-#define WAIT_NS UINT64_C(300000000)
+#define WAIT_NS UINT64_C(400000000)
 /* Reading such a record by itself takes about as long as reading it among its neighbours. */
 #define LARGE_RECORD ((double)(256 << 10))
 #define LEAST_GAIN 2.0
@@ -139,8 +139,8 @@ static uint64_t round_ns(struct round *round)
     return cw_cost_modelled() ? sum_ns : (round->ns[most - 1] + wall_ns) / 2 * n / most; /* in the model one read comes after the other */
 }
 
-/* Reads n samples, all at a time. Returns how long that took; 0: it failed. */
-static uint64_t read_round(struct cw_reading_probe *p, unsigned n)
+/* Reads n samples, all at a time. Returns how long that took; 0: it failed. *ret_median: of the reads. */
+static uint64_t read_round(struct cw_reading_probe *p, unsigned n, uint64_t *ret_median)
 {
     pthread_t threads[MOST_READS];
     struct cw_error err = {0};
@@ -155,7 +155,11 @@ static uint64_t read_round(struct cw_reading_probe *p, unsigned n)
     for (unsigned i = 0; i < n_threads; i++)
         pthread_join(threads[i], NULL);
     p->next += n;
-    return n_threads < n || round.failed ? 0 : CW_MAX(round_ns(&round), 1);
+    if (n_threads < n || round.failed)
+        return 0;
+    uint64_t ns = CW_MAX(round_ns(&round), 1);
+    *ret_median = CW_MAX(round.ns[(n - 1) / 2], 1);
+    return ns;
 }
 
 /* Seconds that a chunk takes, and whether it is in memory afterwards; 0: it failed. */
@@ -196,21 +200,22 @@ static double read_chunks(struct cw_reading_probe *p)
 /* Seconds of a single record with as many reads beside it as are of use; 0: it failed. */
 static double read_records(struct cw_reading_probe *p)
 {
-    uint64_t spent_ns = 0, before_ns = 0;
-    double s = 0, growth = 1; /* growth: of a round's time with the number of its reads; 1: they don't hinder one another */
+    uint64_t spent_ns = 0, before_ns = 0, median_ns = 0, median_before_ns;
+    double s = INFINITY, growth = 1; /* growth: of a round's time with the number of its reads; 1: they don't hinder one another */
     for (unsigned i = 0; i < CW_COUNT_OF(rounds) && p->n_samples - p->next >= rounds[i]; i++) {
         if ((double)spent_ns + (double)before_ns * growth > (double)RECORDS_NS && i > 1)
             break;
-        uint64_t ns = read_round(p, rounds[i]);
+        median_before_ns = median_ns;
+        uint64_t ns = read_round(p, rounds[i], &median_ns);
         if (ns == 0)
             return 0;
-        growth = before_ns ? fmin(fmax((double)ns / (double)before_ns, 1), GROWTH) : 1;
+        growth = median_before_ns ? fmin(fmax((double)median_ns / (double)median_before_ns, 1), GROWTH) : 1;
         before_ns = ns;
         spent_ns += ns;
-        s = (double)ns * 1e-9 / rounds[i];
+        s = fmin(s, (double)ns * 1e-9 / rounds[i]); /* more at a time are no slower: what looks so was late */
         p->found.read_s = i == 0 ? s : p->found.read_s;
     }
-    return s;
+    return isfinite(s) ? s : 0;
 }
 
 static void probe(struct cw_reading_probe *p)

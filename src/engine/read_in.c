@@ -181,7 +181,9 @@ static void read_piece(struct cw_runner *r, struct read_in *in, uint8_t *scratch
 /* ---- all files ---- */
 
 struct progress { /* of reading all files in */
-    uint64_t bytes, done, read, read_ns; /* there are; read or found in memory; read; in so long */
+    uint64_t bytes, read, read_ns; /* there are; read; in so long */
+    uint64_t room;                 /* memory that is free */
+    bool fits;
     double records, single_s;            /* records that are still to be read one by one; each took so long before this began */
 };
 
@@ -204,54 +206,62 @@ static bool is_worth_it(const struct cw_runner *r, struct progress *p)
     return single_s > LEAST_S && in_s * GAIN < single_s;
 }
 
-static void tell(struct cw_runner *r, const struct progress *p, uint64_t room, bool fits, bool worth)
+static bool fits(const struct cw_runner *r, struct progress *p)
+{
+    uint64_t limit = r->budget.limit, own = limit - CW_MIN(limit, atomic_load(&r->budget.used));
+    p->bytes = cw_sequence_file_bytes(r->sequence);
+    return cw_sequence_fits_in_memory(r->sequence, own, &p->room);
+}
+
+/* worth: whether it takes less time. */
+static void tell(struct cw_runner *r, const struct progress *p, bool worth)
 {
     double speed = p->read_ns ? (double)p->read / (double)p->read_ns * 1e9 : 0, bytes = (double)p->bytes;
     const struct cw_tuned t = {
         .what = "read_in_bytes",
-        .seen = {{"memory_free_bytes", (double)room}, {"records", p->records}, {"record_s", p->single_s}, {"bytes_per_s", speed}},
-        .others = {{"memory", fits ? bytes : 0}, {"time", worth ? bytes : 0}},
-        .chosen = fits && worth ? bytes : (double)p->read,
-        .why = !fits ? "the files would not stay in memory"
+        .seen = {{"memory_free_bytes", (double)p->room}, {"records", p->records}, {"record_s", p->single_s}, {"bytes_per_s", speed}},
+        .others = {{"memory", p->fits ? bytes : 0}, {"time", worth ? bytes : 0}},
+        .chosen = p->fits && worth ? bytes : (double)p->read,
+        .why = !p->fits ? "the files would not stay in memory"
                : !worth ? "reading the files as a whole would not take less than half of the time that single reads of the remaining records take"
                         : "the files fit in memory, and reading them as a whole takes less than half of the time that single reads take",
     };
     cw_tuned_add(&r->tuned, &t);
 }
 
-/* Where they are in memory already nothing is read. Mutex held, but released meanwhile. */
-static void read_files(struct cw_runner *r, uint8_t *scratch)
+/* Reads an extent, where it is not in memory. False: it can't be read; who reads its records finds the error. Mutex not held. */
+static bool read_extent(struct progress *p, const struct cw_extent *e, uint8_t *scratch)
 {
-    struct progress p = {.bytes = cw_sequence_file_bytes(r->sequence), .single_s = (double)r->cold_ns * 1e-9 / (double)r->n_cold_reads};
-    uint64_t room, own = r->budget.limit - CW_MIN(r->budget.limit, atomic_load(&r->budget.used));
+    struct cw_error err = {0};
+    uint64_t start_ns = cw_cost_now_ns();
+    int status = cw_extent_read_in(e, scratch, true, &err);
+    if (status == 1) {
+        status = cw_extent_read_in(e, scratch, false, &err);
+        p->read_ns += cw_cost_now_ns() - start_ns;
+        p->read += e->length;
+        if (p->read == e->length && status == 0) /* the first one: perhaps the file system keeps nothing in memory, or others need that */
+            p->fits = cw_extent_read_in(e, scratch, true, &err) == 0;
+    }
+    return status == 0;
+}
+
+/* Where they are in memory already nothing is read. Mutex held, but released meanwhile. */
+static void read_files(struct cw_runner *r, struct progress *p, uint8_t *scratch)
+{
     struct cursor c = {0};
     struct cw_extent e;
-    struct cw_error err = {0};
-    bool fits = cw_sequence_fits_in_memory(r->sequence, own, &room), worth = is_worth_it(r, &p), more = true, told = false;
-    while (fits && worth && more && !r->stop) {
+    bool worth = is_worth_it(r, p), more = true, told = false;
+    while (p->fits && worth && more && !r->stop) {
         pthread_mutex_unlock(&r->mutex);
-        uint64_t start_ns = cw_cost_now_ns();
-        int status = 1;
-        more = cursor_next(r->sequence, &c, &e) && (status = cw_extent_read_in(&e, scratch, true, &err)) >= 0;
-        if (more && status == 1)
-            more = cw_extent_read_in(&e, scratch, false, &err) >= 0; /* who reads the record finds the error */
-        if (more && status == 1 && !p.read && cw_extent_read_in(&e, scratch, true, &err) == 1)
-            fits = false; /* the file system does not keep what is read, or others need the memory */
-        uint64_t ns = cw_cost_now_ns() - start_ns;
+        more = cursor_next(r->sequence, &c, &e) && read_extent(p, &e, scratch);
         pthread_mutex_lock(&r->mutex);
-        if (!more)
-            break;
-        p.done += e.length;
-        p.read += status == 1 ? e.length : 0;
-        p.read_ns += status == 1 ? ns : 0;
-        worth = is_worth_it(r, &p);
-        if (!told && p.read > 0 && worth && fits) {
-            tell(r, &p, room, fits, worth);
-            told = true;
-        }
+        worth = is_worth_it(r, p);
+        if (!told && p->read > 0)
+            tell(r, p, worth);
+        told |= p->read > 0;
     }
-    if (!told || !worth || !fits)
-        tell(r, &p, room, fits, worth);
+    if (!told || !worth)
+        tell(r, p, worth);
 }
 
 /* ---- the thread ---- */
@@ -271,8 +281,10 @@ static void *read_in_main(void *arg)
             else
                 piece_read(r, in);
         } else if (r->read_in_files && scratch && r->n_cold_reads >= KNOWN_READS) {
+            struct progress p = {.single_s = (double)r->cold_ns * 1e-9 / (double)r->n_cold_reads};
             r->read_in_files = false;
-            read_files(r, scratch);
+            p.fits = fits(r, &p);
+            read_files(r, &p, scratch);
         } else {
             pthread_cond_wait(&r->read_in_work, &r->mutex);
         }
@@ -294,9 +306,13 @@ static bool start(struct cw_runner *r)
 
 void cw_read_in_begin(struct cw_runner *r)
 {
-    r->read_in_files = r->options.read_in && cw_sequence_reads_randomly(r->sequence);
-    if (r->read_in_files)
-        (void)start(r);
+    struct progress p = {0};
+    if (!r->options.read_in || !cw_sequence_reads_randomly(r->sequence))
+        return;
+    p.fits = fits(r, &p);
+    r->read_in_files = p.fits && start(r);
+    if (!p.fits)
+        tell(r, &p, true);
 }
 
 bool cw_read_in_piece(struct cw_runner *r, struct piece *p, struct read_in *in)
