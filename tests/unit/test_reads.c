@@ -391,7 +391,7 @@ static void test_chunks_are_read_before_their_records(void **state)
     struct cw_profile profile = {.ops = calloc(l.pipeline->n_ops, sizeof(*profile.ops))};
     cw_runner_profile(r, &profile);
     assert_true(profile.cold_bytes > 0);
-    assert_true(profile.cold_bytes % 1024 == 0 || profile.cold_bytes > 100000); /* whole chunks, of 1,024 records */
+    assert_true(profile.cold_bytes >= 1024 * 100); /* whole chunks */
     assert_true(profile.cold_ns < UINT64_C(1000000000)); /* each is a read of 1/150 s, of which there are few: not one for each of the records */
     free(profile.ops);
     cw_runner_free(r);
