@@ -231,7 +231,7 @@ struct cw_runner {
     size_t reading_bytes;             /* of sources, of blocks that are being read or wait for it */
     unsigned n_assemblies, max_assemblies;
     bool few_assemblies;              /* there would be more of them with more memory */
-    uint64_t reading_since_ns;        /* where n_reading is not 0 */
+    uint64_t reading_since_ns;        /* where n_reading or n_reading_in is not 0 */
     size_t least;                     /* memory; set once */
     size_t given;                     /* memory, with the part that who opened it keeps */
     bool planning, stop;
@@ -262,8 +262,10 @@ struct cw_runner {
     uint64_t n_cold_reads;            /* done by read threads */
     pthread_t read_in_thread;
     pthread_cond_t read_in_work;
-    bool has_read_in_thread, read_in_files; /* read_in_files: the thread reads all files in */
-    struct read_in *read_ins;         /* of pieces, in order */
+    bool has_read_in_thread, read_in_files; /* read_in_files: it is going to decide whether it reads all files in */
+    bool read_in_useless;             /* the page cache does not keep what is read */
+    struct read_in *read_ins;         /* of pieces, in order: those that were not begun */
+    unsigned n_reading_in;            /* of pieces, that one included which is being read. They hold no memory, so n_reading does not count them */
     struct cw_profile profile;
     uint64_t started_ns;
     _Atomic bool cancelled;
@@ -501,6 +503,9 @@ void cw_ready(struct cw_runner *r, struct block *b); /* mutex held */
 void cw_starve(struct cw_runner *r, struct block *b); /* mutex held: the budget refused it memory */
 /* A thread leaves off running or reading, of which so many were (n_running, n_reading). Mutex held. */
 void cw_leave(struct cw_runner *r, unsigned *count);
+/* Storage is busy for the runner, for blocks or pieces, which `count` counts; and not so any more. Mutex held. */
+void cw_reading_begin(struct cw_runner *r, unsigned *count);
+void cw_reading_end(struct cw_runner *r, unsigned *count);
 void cw_wake_parked(struct cw_runner *r);            /* mutex held: blocks whose turn it is try again */
 /* Gives back what can be had again: free slabs, idle arenas. */
 void cw_trim(struct cw_runner *r);                   /* mutex held */

@@ -59,7 +59,7 @@ struct piece *cw_piece_to_plan(struct cw_runner *r, struct cw_split **ret_split)
             if (p->carved == p->n) /* used up, or nothing of it is wanted */
                 continue;
             if (!p->planned && !p->read_in) {
-                if (r->plan_short && (ahead > 0 || r->n_blocks > 0 || r->n_running > 0 || r->n_reading > 0 || cw_may_be_released(r)))
+                if (r->plan_short && (ahead > 0 || r->n_blocks > 0 || r->n_running > 0 || r->n_reading_in > 0 || cw_may_be_released(r)))
                     return NULL;
                 *ret_split = s;
                 return p;

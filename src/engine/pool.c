@@ -351,7 +351,7 @@ static void plan_piece(struct cw_runner *r, struct thread *t, struct cw_split *s
         p->planned = true;
         p->n = 0;
         s->end = s->position = p->begin;
-    } else if (status == CW_E_BUDGET && (r->n_blocks || r->n_running || r->n_reading || !r->plan_short || cw_ahead_drop(r) || cw_reclaim(r, s) || cw_may_be_released(r))) {
+    } else if (status == CW_E_BUDGET && (r->n_blocks || r->n_running || r->n_reading_in || !r->plan_short || cw_ahead_drop(r) || cw_reclaim(r, s) || cw_may_be_released(r))) {
         r->plan_short = true; /* tried again when something is released, or when nothing else is under way */
         cw_trim(r);
     } else if (!r->fatal.status && status == CW_E_BUDGET) {
@@ -407,7 +407,7 @@ static void *compute_main(void *arg)
             run_carved(r, t, b);
             continue;
         }
-        if (r->options.notify && !r->settled && !r->n_running && !r->n_reading) { /* who polls may have to make room */
+        if (r->options.notify && !r->settled && !r->n_running && !r->n_reading && !r->n_reading_in) { /* who polls may have to make room */
             r->settled = true;
             cw_done(r);
         }

@@ -121,7 +121,7 @@ static bool mark_chunks(const struct cw_sequence *q, const struct piece *p, stru
 struct read_in *cw_read_in_new(struct cw_runner *r, const struct piece *p)
 {
     const struct cw_sequence *q = r->sequence;
-    if (!cw_sequence_reads_by_chunk(q) || r->frugal || !is_absent(q, p))
+    if (!cw_sequence_reads_by_chunk(q) || !is_absent(q, p))
         return NULL;
     struct read_in *in = calloc(1, sizeof(*in));
     for (unsigned leaf = 0; in && leaf < q->compiled->n_programs; leaf++)
@@ -144,9 +144,7 @@ static void piece_read(struct cw_runner *r, struct read_in *in)
         in->piece->read_in = NULL;
         in->piece->planned = true;
     }
-    cw_leave(r, &r->n_reading);
-    if (r->n_reading == 0)
-        r->profile.cold_wall_ns += cw_now_ns() - r->reading_since_ns;
+    cw_reading_end(r, &r->n_reading_in);
     read_in_free(in);
     cw_work(r);
     cw_done(r);
@@ -158,13 +156,18 @@ static void read_piece(struct cw_runner *r, struct read_in *in, uint8_t *scratch
     struct cursor c = {.only = in->chunks};
     struct cw_extent e;
     struct cw_error err = {0};
+    bool checked = false; /* whether the page cache keeps what is read */
     while (in->piece && !r->stop) {
         uint64_t bytes = 0;
         pthread_mutex_unlock(&r->mutex);
         uint64_t start_ns = cw_cost_now_ns();
-        bool more = cursor_next(r->sequence, &c, &e);
-        if (more && (more = cw_extent_read_in(&e, scratch, true, &err) == 0 || cw_extent_read_in(&e, scratch, false, &err) == 0)) /* who reads the record finds the error */
-            bytes = e.length;
+        bool kept = true, more = cursor_next(r->sequence, &c, &e);
+        if (more && cw_extent_read_in(&e, scratch, true, &err) != 0) {
+            more = cw_extent_read_in(&e, scratch, false, &err) == 0; /* who reads the record finds the error */
+            kept = checked || !more || cw_extent_read_in(&e, scratch, true, &err) == 0;
+            checked = true;
+            bytes = more ? e.length : 0;
+        }
         uint64_t ns = cw_cost_now_ns() - start_ns;
         pthread_mutex_lock(&r->mutex);
         r->profile.read_ns += ns;
@@ -172,7 +175,8 @@ static void read_piece(struct cw_runner *r, struct read_in *in, uint8_t *scratch
         r->profile.read_bytes += bytes;
         r->profile.cold_bytes += bytes;
         r->cold_ns += cw_cost_modelled() ? ns : 0;
-        if (!more)
+        r->read_in_useless |= !kept;
+        if (!more || !kept)
             break;
     }
     piece_read(r, in);
@@ -320,7 +324,7 @@ bool cw_read_in_piece(struct cw_runner *r, struct piece *p, struct read_in *in)
     struct read_in **at = &r->read_ins;
     if (!in)
         return false;
-    if (!start(r)) {
+    if (r->read_in_useless || r->frugal || !start(r)) {
         read_in_free(in);
         return false;
     }
@@ -329,8 +333,7 @@ bool cw_read_in_piece(struct cw_runner *r, struct piece *p, struct read_in *in)
     *at = in;
     in->piece = p;
     p->read_in = in;
-    if (r->n_reading++ == 0)
-        r->reading_since_ns = cw_now_ns();
+    cw_reading_begin(r, &r->n_reading_in);
     return true;
 }
 

@@ -64,11 +64,24 @@ static void dequeue(struct cw_runner *r, struct block *b)
         cw_work(r); /* there is room for the reads of another block */
 }
 
+void cw_reading_begin(struct cw_runner *r, unsigned *count)
+{
+    if (r->n_reading + r->n_reading_in == 0)
+        r->reading_since_ns = cw_now_ns();
+    ++*count;
+}
+
+void cw_reading_end(struct cw_runner *r, unsigned *count)
+{
+    cw_leave(r, count);
+    if (r->n_reading + r->n_reading_in == 0)
+        r->profile.cold_wall_ns += cw_now_ns() - r->reading_since_ns;
+}
+
 void cw_reads_add(struct cw_runner *r, struct block *b)
 {
     b->state = BLOCK_READING;
-    if (r->n_reading++ == 0)
-        r->reading_since_ns = cw_now_ns();
+    cw_reading_begin(r, &r->n_reading);
     enqueue(r, b, false);
     if (r->fatal.status)
         cw_done(r);
@@ -98,9 +111,7 @@ static void count(struct cw_runner *r, struct thread *own)
 static void done(struct cw_runner *r, struct block *b, int status, const struct cw_error *err)
 {
     r->reading_bytes -= b->read_bytes;
-    cw_leave(r, &r->n_reading);
-    if (r->n_reading == 0)
-        r->profile.cold_wall_ns += cw_now_ns() - r->reading_since_ns;
+    cw_reading_end(r, &r->n_reading);
     if (status == CW_E_BUDGET) {
         cw_starve(r, b);
         cw_work(r);

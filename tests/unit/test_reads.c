@@ -398,6 +398,29 @@ static void test_chunks_are_read_before_their_records(void **state)
     cw_local_deinit(&l);
 }
 
+/* Then chunks are read in vain: a first one, and no more. */
+static void test_chunks_are_not_read_where_nothing_is_kept(void **state)
+{
+    (void)state;
+    struct cw_local l = {0};
+    write_lines(80000, 100);
+    open_lines(&l, SHUFFLED);
+    storage("0 0");
+    struct cw_runner *r = runner_of(&l, 1, (size_t)64 << 20);
+    struct cw_hash128 expected = take_splits(r, 6);
+    cw_runner_free(r);
+    storage("0 0 150 0.005 0");
+    r = runner_of(&l, 1, (size_t)64 << 20);
+    struct cw_hash128 sum = take_splits(r, 6);
+    assert_memory_equal(&sum, &expected, sizeof(sum));
+    struct cw_profile profile = {.ops = calloc(l.pipeline->n_ops, sizeof(*profile.ops))};
+    cw_runner_profile(r, &profile);
+    assert_true(profile.cold_bytes < 6 * l.sequence->split_size * 99 + 2 * ((uint64_t)4 << 20));
+    free(profile.ops);
+    cw_runner_free(r);
+    cw_local_deinit(&l);
+}
+
 static void test_a_split_is_closed_while_its_chunks_are_read(void **state)
 {
     (void)state;
@@ -521,6 +544,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_files_are_not_read_in_where_nothing_is_kept, make, clear),
         cmocka_unit_test_setup_teardown(test_files_are_not_read_in_without_shuffle, make, clear),
         cmocka_unit_test_setup_teardown(test_chunks_are_read_before_their_records, make, clear),
+        cmocka_unit_test_setup_teardown(test_chunks_are_not_read_where_nothing_is_kept, make, clear),
         cmocka_unit_test_setup_teardown(test_a_split_is_closed_while_its_chunks_are_read, make, clear),
         cmocka_unit_test_setup_teardown(test_predicts_the_rates_of_storage, make, clear),
         cmocka_unit_test_setup_teardown(test_predicts_nothing_of_what_is_in_memory, make, clear),
