@@ -220,13 +220,13 @@ static void say_reading(struct run *x)
 static int next_batch(struct run *x, struct cw_batch **ret, struct cw_error *err)
 {
     uint64_t wait_ns = (uint64_t)(x->common.wait * 1e9), end_ns = wait_ns ? cw_now_ns() + wait_ns : UINT64_MAX, now;
-    if (!x->common.local.reading)
+    if (!x->common.local.reading || x->n_batches > 0)
         return cw_local_next(&x->common.local, wait_ns, ret, err);
     do {
         *err = (struct cw_error){0};
         now = cw_now_ns();
         int r = cw_local_next(&x->common.local, CW_MAX(CW_MIN(SAY_NS, end_ns - CW_MIN(end_ns, now)), 1), ret, err);
-        if (!x->reading_said && x->n_batches == 0)
+        if (!x->reading_said)
             say_reading(x);
         if (r != CW_E_DEADLINE)
             return r;

@@ -17,9 +17,9 @@
 #define GROWTH 4 /* from round to round */
 static const unsigned rounds[] = {1, GROWTH, 16, MOST_READS};
 #define RECORDS_NS UINT64_C(150000000)
-/* Then chunks, one after the other: so many, none begun after so long. Of a larger chunk it is this part. */
+/* Then a chunk, and if so many take less than this one after the other, so many at a time. Of a larger chunk the first part is read. */
 #define CHUNKS 4
-#define CHUNKS_NS UINT64_C(50000000)
+#define CHUNKS_NS UINT64_C(150000000)
 #define PART_BYTES ((size_t)1 << 20)
 /* What is waited for the result: probing, and a last read that takes long. */
 #define WAIT_NS UINT64_C(400000000)
@@ -37,7 +37,7 @@ struct cw_reading_probe {
     const struct cw_sequence *sequence;
     struct sample samples[LOOKS];
     unsigned n_samples, next;
-    double chunk_records; /* on average */
+    double chunk_records, chunk_bytes; /* on average */
     struct cw_reading found;
     pthread_t thread;
     pthread_mutex_t mutex;
@@ -86,35 +86,48 @@ static void look(struct cw_reading_probe *p, uint64_t n_records)
 /* ---- reading ---- */
 
 struct round {
-    struct cw_reading_probe *probe;
+    bool chunks;              /* of the samples' chunks, not of the samples */
     pthread_mutex_t mutex;
     pthread_cond_t began;
     bool go;                  /* guarded by mutex, like the next two */
-    bool failed;
+    bool failed, kept;        /* kept: the page cache has what was read of all chunks */
     uint64_t start_ns, ns[MOST_READS], end_ns[MOST_READS]; /* the first start; of each read: how long it took, and its end */
     unsigned n_ended;
     const struct sample *next;
 };
+
+/* What is read of the chunk of a record: the first part of a large one. */
+static int chunk_part(const struct sample *s, struct cw_extent *ret)
+{
+    int r = cw_source_chunk_extent(s->source, cw_source_chunk_of(s->source, s->row), ret);
+    ret->length = r < 0 ? 0 : CW_MIN(ret->length, PART_BYTES);
+    return r;
+}
 
 static void *round_main(void *arg)
 {
     struct round *round = arg;
     struct cw_error err = {0};
     pthread_mutex_lock(&round->mutex);
-    const struct cw_extent e = (round->next++)->extent;
+    const struct sample *sample = round->next++;
     while (!round->go)
         pthread_cond_wait(&round->began, &round->mutex);
     pthread_mutex_unlock(&round->mutex);
+    struct cw_extent e = sample->extent;
+    bool failed = round->chunks && chunk_part(sample, &e) < 0, kept = true;
+    uint8_t *data = malloc(round->chunks ? CW_EXTENT_SCRATCH : e.length);
     uint64_t start_ns = cw_cost_now_ns();
-    uint8_t *data = malloc(e.length);
-    bool failed = !data || cw_extent_read(&e, data, false, &err) < 0;
+    failed |= !data || (round->chunks ? cw_extent_read_in(&e, data, false, &err) : cw_extent_read(&e, data, false, &err)) < 0;
     uint64_t end_ns = cw_cost_now_ns();
+    if (round->chunks && !failed)
+        kept = cw_extent_read_in(&e, data, true, &err) == 0;
     free(data);
     pthread_mutex_lock(&round->mutex);
     round->start_ns = round->n_ended ? CW_MIN(round->start_ns, start_ns) : start_ns;
     round->ns[round->n_ended] = end_ns - start_ns;
     round->end_ns[round->n_ended++] = end_ns;
     round->failed |= failed;
+    round->kept &= kept;
     pthread_mutex_unlock(&round->mutex);
     return NULL;
 }
@@ -139,13 +152,13 @@ static uint64_t round_ns(struct round *round)
     return cw_cost_modelled() ? sum_ns : (round->ns[most - 1] + wall_ns) / 2 * n / most; /* in the model one read comes after the other */
 }
 
-/* Reads n samples, all at a time. Returns how long that took; 0: it failed. *ret_median: of the reads. */
-static uint64_t read_round(struct cw_reading_probe *p, unsigned n, uint64_t *ret_median)
+/* Reads n samples, or their chunks, all at a time. Returns how long that took; 0: it failed. *ret_median: of the reads; *ret_kept: as round.kept. */
+static uint64_t read_round(struct cw_reading_probe *p, unsigned n, bool chunks, uint64_t *ret_median, bool *ret_kept)
 {
     pthread_t threads[MOST_READS];
     struct cw_error err = {0};
     unsigned n_threads = 0;
-    struct round round = {.probe = p, .mutex = PTHREAD_MUTEX_INITIALIZER, .began = PTHREAD_COND_INITIALIZER, .next = &p->samples[p->next]};
+    struct round round = {.chunks = chunks, .kept = true, .mutex = PTHREAD_MUTEX_INITIALIZER, .began = PTHREAD_COND_INITIALIZER, .next = &p->samples[p->next]};
     while (n_threads < n && cw_thread_start(&threads[n_threads], round_main, &round, &err) >= 0)
         n_threads++;
     pthread_mutex_lock(&round.mutex);
@@ -159,42 +172,24 @@ static uint64_t read_round(struct cw_reading_probe *p, unsigned n, uint64_t *ret
         return 0;
     uint64_t ns = CW_MAX(round_ns(&round), 1);
     *ret_median = CW_MAX(round.ns[(n - 1) / 2], 1);
+    *ret_kept = round.kept;
     return ns;
 }
 
-/* Seconds that a chunk takes, and whether it is in memory afterwards; 0: it failed. */
-static double read_chunk(const struct sample *sample, bool *ret_kept, uint8_t *scratch)
-{
-    struct cw_error err = {0};
-    struct cw_extent e;
-    uint64_t start_ns = cw_cost_now_ns();
-    if (cw_source_chunk_extent(sample->source, cw_source_chunk_of(sample->source, sample->row), &e) < 0)
-        return 0;
-    size_t length = e.length;
-    e.length = CW_MIN(length, PART_BYTES);
-    if (cw_extent_read_in(&e, scratch, false, &err) < 0)
-        return 0;
-    uint64_t ns = CW_MAX(cw_cost_now_ns() - start_ns, 1);
-    *ret_kept = cw_extent_read_in(&e, scratch, true, &err) == 0;
-    return (double)ns * 1e-9 * (double)length / (double)e.length;
-}
-
-/* Seconds of a chunk, on average; 0: it failed, or is of no use as what was read is not kept in memory. */
+/* Seconds of a chunk, of several that are read at a time if there is time for that. 0: it failed, or the page cache does not keep what was read, so that it is of no
+ * use. */
 static double read_chunks(struct cw_reading_probe *p)
 {
-    uint64_t start_ns = cw_cost_now_ns();
-    _cleanup_free_ uint8_t *scratch = malloc(CW_EXTENT_SCRATCH);
-    double sum_s = 0;
-    unsigned n = 0;
-    bool kept = scratch != NULL;
-    while (kept && n < CHUNKS && p->next < p->n_samples && (n == 0 || cw_cost_now_ns() - start_ns < CHUNKS_NS)) {
-        double s = read_chunk(&p->samples[p->next++], &kept, scratch);
-        if (!(s > 0))
-            return 0;
-        sum_s += s;
-        n++;
-    }
-    return kept && n ? sum_s / n : 0;
+    uint64_t median_ns, ns = 0, several_ns = 0;
+    bool kept = true;
+    if (p->next < p->n_samples)
+        ns = read_round(p, 1, true, &median_ns, &kept);
+    if (ns && kept && ns * CHUNKS <= CHUNKS_NS && p->n_samples - p->next >= CHUNKS)
+        several_ns = read_round(p, CHUNKS, true, &median_ns, &kept);
+    double s = (double)ns * 1e-9;
+    if (several_ns)
+        s = fmin(s, (double)several_ns * 1e-9 / CHUNKS);
+    return kept ? s * fmax(p->chunk_bytes / (double)PART_BYTES, 1) : 0;
 }
 
 /* Seconds of a single record with as many reads beside it as are of use; 0: it failed. */
@@ -206,7 +201,8 @@ static double read_records(struct cw_reading_probe *p)
         if ((double)spent_ns + (double)before_ns * growth > (double)RECORDS_NS && i > 1)
             break;
         median_before_ns = median_ns;
-        uint64_t ns = read_round(p, rounds[i], &median_ns);
+        bool kept;
+        uint64_t ns = read_round(p, rounds[i], false, &median_ns, &kept);
         if (ns == 0)
             return 0;
         growth = median_before_ns ? fmin(fmax((double)median_ns / (double)median_before_ns, 1), GROWTH) : 1;
@@ -253,7 +249,8 @@ struct cw_reading_probe *cw_reading_probe_new(const struct cw_sequence *s, uint6
     struct cw_reading_probe *p = calloc(1, sizeof(*p));
     if (!p)
         return NULL;
-    *p = (struct cw_reading_probe){.sequence = s, .chunk_records = (double)n_records / (double)n_chunks, .failed = true};
+    *p = (struct cw_reading_probe){.sequence = s, .chunk_records = (double)n_records / (double)n_chunks,
+                                    .chunk_bytes = (double)cw_sequence_file_bytes(s) / (double)n_chunks, .failed = true};
     p->found.record_bytes = (double)cw_sequence_file_bytes(s) / (double)n_records;
     look(p, n_records);
     pthread_condattr_t monotonic;

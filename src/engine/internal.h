@@ -159,6 +159,8 @@ struct thread {
 /* Reads of sources in flight at most: what a solid-state disk or a network file system needs to give its full rate. Each has a thread, which is started when a
  * read is to be done and no thread is idle. As many reads may wait for a thread, so that storage never runs dry. */
 #define READ_DEPTH 64
+/* Threads that read chunks of files into the page cache: chunks are large, so that fewer at a time are enough. */
+#define READ_IN_THREADS 16
 /* Blocks that wait for the cache's storage at most, and the threads that read it for them: entries are large, and a cache is on a local disk. */
 #define STORE_THREADS 4
 #define STORE_DEPTH 16
@@ -260,12 +262,13 @@ struct cw_runner {
     pthread_t readers[READ_DEPTH];
     unsigned n_readers, n_readers_idle; /* read threads; those that wait for work */
     uint64_t n_cold_reads;            /* done by read threads */
-    pthread_t read_in_thread;
+    pthread_t read_in_threads[READ_IN_THREADS];
     pthread_cond_t read_in_work;
-    bool has_read_in_thread, read_in_files; /* read_in_files: it is going to decide whether it reads all files in */
+    unsigned n_read_in_threads, n_read_in_idle;
+    bool read_in_files;               /* a thread is going to decide whether it reads all files in */
     bool read_in_useless;             /* the page cache does not keep what is read */
-    struct read_in *read_ins;         /* of pieces, in order: those that were not begun */
-    unsigned n_reading_in;            /* of pieces, that one included which is being read. They hold no memory, so n_reading does not count them */
+    struct read_in *read_ins;         /* of pieces, in order */
+    unsigned n_reading_in;            /* of them there are. They hold no memory, so n_reading does not count them */
     struct cw_profile profile;
     uint64_t started_ns;
     _Atomic bool cancelled;

@@ -1,6 +1,6 @@
 /*
- * Reading whole chunks of files into the page cache, by one thread of low priority that is started when it is needed. Two uses: where a shuffle permutes chunks, the
- * chunks of a piece are read before its records; where it permutes single records, all files are read from front to back beside them, if they fit in memory and that
+ * Reading whole chunks of files into the page cache, by threads of low priority that are started when they are needed. Two uses: where a shuffle permutes chunks, the
+ * chunks of a piece are read before its records, several at a time; where it permutes single records, one thread reads all files from front to back, if they fit in memory and that
  * takes less than half of the time that single reads would.
  */
 #include <sys/resource.h>
@@ -24,18 +24,22 @@
 #define LEAST_S 1.0
 #define NICE 10
 
-struct read_in { /* of a piece */
-    struct read_in *next;
-    struct piece *piece;  /* NULL: nobody waits for it any more. Guarded by the runner's mutex */
-    uint8_t *chunks;      /* a byte for each chunk of the sources, one source after the other; 1: to be read */
-    uint64_t n_chunks;
-};
-
 struct cursor { /* over the chunks of all sources */
     unsigned leaf;
     uint64_t chunk, n;       /* next one of the source; n: of chunks before it, of all sources */
     const uint8_t *only;     /* by n: 1 for those that are wanted; NULL: all are */
     struct cw_extent rest;   /* of neighbouring chunks; what was not given out */
+};
+
+struct read_in { /* of a piece */
+    struct read_in *next;
+    struct piece *piece;  /* NULL: nobody waits for it any more. Guarded by the runner's mutex, like the next two */
+    unsigned n_threads;   /* at it */
+    bool over;            /* nothing of it is left that was not begun */
+    uint8_t *chunks;      /* a byte for each chunk of the sources, one source after the other; 1: to be read */
+    uint64_t n_chunks;
+    pthread_mutex_t mutex;/* of the cursor alone: the index may have to be read for it */
+    struct cursor cursor;
 };
 
 /* ---- chunks ---- */
@@ -75,6 +79,7 @@ static bool cursor_next(const struct cw_sequence *q, struct cursor *c, struct cw
 
 static struct read_in *read_in_free(struct read_in *in)
 {
+    pthread_mutex_destroy(&in->mutex);
     free(in->chunks);
     free(in);
     return NULL;
@@ -124,10 +129,14 @@ struct read_in *cw_read_in_new(struct cw_runner *r, const struct piece *p)
     if (!cw_sequence_reads_by_chunk(q) || !is_absent(q, p))
         return NULL;
     struct read_in *in = calloc(1, sizeof(*in));
+    if (in)
+        pthread_mutex_init(&in->mutex, NULL);
     for (unsigned leaf = 0; in && leaf < q->compiled->n_programs; leaf++)
         in->n_chunks += q->sources[leaf]->n_chunks;
-    if (in && (in->chunks = calloc(in->n_chunks + 1, 1)) && mark_chunks(q, p, in))
+    if (in && (in->chunks = calloc(in->n_chunks + 1, 1)) && mark_chunks(q, p, in)) {
+        in->cursor.only = in->chunks;
         return in;
+    }
     return in ? read_in_free(in) : NULL; /* without memory for it single records are read */
 }
 
@@ -138,8 +147,13 @@ void cw_read_in_cancel(struct piece *p)
         in->piece = NULL;
 }
 
+/* Everything was read, or nobody waits for it any more. */
 static void piece_read(struct cw_runner *r, struct read_in *in)
 {
+    struct read_in **at = &r->read_ins;
+    while (*at != in)
+        at = &(*at)->next;
+    *at = in->next;
     if (in->piece) {
         in->piece->read_in = NULL;
         in->piece->planned = true;
@@ -150,24 +164,33 @@ static void piece_read(struct cw_runner *r, struct read_in *in)
     cw_done(r);
 }
 
+/* Reads the next chunks of a piece. False: there are none, or reading them is of no use. *ret_bytes: read from storage. Mutex not held. */
+static bool read_chunk(const struct cw_runner *r, struct read_in *in, uint8_t *scratch, uint64_t *ret_bytes, bool *ret_kept)
+{
+    struct cw_extent e;
+    struct cw_error err = {0};
+    pthread_mutex_lock(&in->mutex);
+    bool first = in->cursor.n == 0, more = cursor_next(r->sequence, &in->cursor, &e);
+    pthread_mutex_unlock(&in->mutex);
+    if (!more || cw_extent_read_in(&e, scratch, true, &err) == 0)
+        return more;
+    if (cw_extent_read_in(&e, scratch, false, &err) < 0) /* who reads the record finds the error */
+        return false;
+    *ret_bytes = e.length;
+    *ret_kept = !first || cw_extent_read_in(&e, scratch, true, &err) == 0;
+    return *ret_kept;
+}
+
 /* Mutex held, but released meanwhile. */
 static void read_piece(struct cw_runner *r, struct read_in *in, uint8_t *scratch)
 {
-    struct cursor c = {.only = in->chunks};
-    struct cw_extent e;
-    struct cw_error err = {0};
-    bool checked = false; /* whether the page cache keeps what is read */
-    while (in->piece && !r->stop) {
+    in->n_threads++;
+    while (in->piece && !r->stop && !in->over) {
         uint64_t bytes = 0;
+        bool kept = true;
         pthread_mutex_unlock(&r->mutex);
         uint64_t start_ns = cw_cost_now_ns();
-        bool kept = true, more = cursor_next(r->sequence, &c, &e);
-        if (more && cw_extent_read_in(&e, scratch, true, &err) != 0) {
-            more = cw_extent_read_in(&e, scratch, false, &err) == 0; /* who reads the record finds the error */
-            kept = checked || !more || cw_extent_read_in(&e, scratch, true, &err) == 0;
-            checked = true;
-            bytes = more ? e.length : 0;
-        }
+        bool more = read_chunk(r, in, scratch, &bytes, &kept);
         uint64_t ns = cw_cost_now_ns() - start_ns;
         pthread_mutex_lock(&r->mutex);
         r->profile.read_ns += ns;
@@ -176,10 +199,11 @@ static void read_piece(struct cw_runner *r, struct read_in *in, uint8_t *scratch
         r->profile.cold_bytes += bytes;
         r->cold_ns += cw_cost_modelled() ? ns : 0;
         r->read_in_useless |= !kept;
-        if (!more || !kept)
-            break;
+        in->over |= !more;
     }
-    piece_read(r, in);
+    in->over = true;
+    if (--in->n_threads == 0)
+        piece_read(r, in);
 }
 
 /* ---- all files ---- */
@@ -270,42 +294,51 @@ static void read_files(struct cw_runner *r, struct progress *p, uint8_t *scratch
 
 /* ---- the thread ---- */
 
+static bool start(struct cw_runner *r);
+
+static struct read_in *next_read_in(const struct cw_runner *r)
+{
+    struct read_in *in = r->read_ins;
+    while (in && in->over)
+        in = in->next;
+    return in;
+}
+
 static void *read_in_main(void *arg)
 {
     struct cw_runner *r = arg;
-    uint8_t *scratch = malloc(CW_EXTENT_SCRATCH);
+    uint8_t scratch[CW_EXTENT_SCRATCH];
     (void)setpriority(PRIO_PROCESS, (id_t)syscall(SYS_gettid), NICE);
     pthread_mutex_lock(&r->mutex);
     while (!r->stop) {
-        struct read_in *in = r->read_ins;
+        struct read_in *in = next_read_in(r);
         if (in) {
-            r->read_ins = in->next;
-            if (scratch)
-                read_piece(r, in, scratch);
-            else
-                piece_read(r, in);
-        } else if (r->read_in_files && scratch && r->n_cold_reads >= KNOWN_READS) {
+            (void)start(r);
+            read_piece(r, in, scratch);
+        } else if (r->read_in_files && r->n_cold_reads >= KNOWN_READS) {
             struct progress p = {.single_s = (double)r->cold_ns * 1e-9 / (double)r->n_cold_reads};
             r->read_in_files = false;
             p.fits = fits(r, &p);
             read_files(r, &p, scratch);
         } else {
+            r->n_read_in_idle++;
             pthread_cond_wait(&r->read_in_work, &r->mutex);
+            r->n_read_in_idle--;
         }
     }
     pthread_mutex_unlock(&r->mutex);
-    free(scratch);
     return NULL;
 }
 
-/* False: it can't be started, and nothing is read in. */
+/* There is something for one more thread; each that begins with a piece calls it again. False: there is none, and nothing is read in. */
 static bool start(struct cw_runner *r)
 {
     struct cw_error err = {0};
-    if (!r->has_read_in_thread)
-        r->has_read_in_thread = cw_thread_start(&r->read_in_thread, read_in_main, r, &err) >= 0;
-    pthread_cond_signal(&r->read_in_work);
-    return r->has_read_in_thread;
+    if (r->n_read_in_idle > 0)
+        pthread_cond_signal(&r->read_in_work);
+    else if (r->n_read_in_threads < READ_IN_THREADS && cw_thread_start(&r->read_in_threads[r->n_read_in_threads], read_in_main, r, &err) >= 0)
+        r->n_read_in_threads++;
+    return r->n_read_in_threads > 0;
 }
 
 void cw_read_in_begin(struct cw_runner *r)
@@ -340,16 +373,11 @@ bool cw_read_in_piece(struct cw_runner *r, struct piece *p, struct read_in *in)
 void cw_read_in_stop(struct cw_runner *r)
 {
     pthread_mutex_lock(&r->mutex);
-    pthread_cond_signal(&r->read_in_work);
+    pthread_cond_broadcast(&r->read_in_work);
     pthread_mutex_unlock(&r->mutex);
-    if (r->has_read_in_thread)
-        pthread_join(r->read_in_thread, NULL);
-    r->has_read_in_thread = false;
-    while (r->read_ins) {
-        struct read_in *in = r->read_ins;
-        r->read_ins = in->next;
-        if (in->piece)
-            in->piece->read_in = NULL;
-        read_in_free(in);
-    }
+    for (unsigned i = 0; i < r->n_read_in_threads; i++)
+        pthread_join(r->read_in_threads[i], NULL);
+    r->n_read_in_threads = 0;
+    while (r->read_ins) /* not begun */
+        piece_read(r, r->read_ins);
 }
