@@ -7,9 +7,8 @@
 
 static int extent_readv(const struct cw_extent *e, const struct iovec *v, int n_v, bool nowait, struct cw_error *err)
 {
-    if (nowait && cw_throttle_absent(cw_file_path(e->file), e->offset, e->length))
+    if (!cw_throttle_range(cw_file_path(e->file), e->offset, e->length, nowait))
         return 1;
-    cw_throttle_range(cw_file_path(e->file), e->offset, e->length);
     return cw_file_readv(e->file, e->offset, v, n_v, nowait, err);
 }
 

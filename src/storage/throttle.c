@@ -136,18 +136,21 @@ bool cw_throttle_absent(const char *path, uint64_t offset, size_t length)
     return is_slow(&s, 0) && !(s.keeps > 0 && is_kept(path, offset, length));
 }
 
-void cw_throttle_range(const char *path, uint64_t offset, size_t length)
+bool cw_throttle_range(const char *path, uint64_t offset, size_t length, bool nowait)
 {
     const struct speed s = speed_of(CW_THROTTLE_FILES);
-    if (s.keeps > 0 && is_kept(path, offset, length)) {
+    if (!is_slow(&s, 0) || (s.keeps > 0 && is_kept(path, offset, length))) {
         cw_cost_compute(length * MEMORY_NS);
-        return;
+        return true;
     }
+    if (nowait)
+        return false;
     atomic_fetch_add(&n_waiting, 1);
     throttle(CW_THROTTLE_FILES, 0, length);
     atomic_fetch_sub(&n_waiting, 1);
     if (s.keeps > 0)
         keep(path, offset, length);
+    return true;
 }
 
 unsigned cw_throttle_waiting(void) { return atomic_load(&n_waiting); }

@@ -25,8 +25,8 @@ void cw_throttle_read(enum cw_throttle of, size_t bytes); /* waits */
 void cw_throttle_write(enum cw_throttle of, size_t bytes);
 /* Of CACHEW_FILES. Whether reading these bytes of a file would wait. */
 bool cw_throttle_absent(const char *path, uint64_t offset, size_t length);
-/* Waits as such a read does; the bytes may be in memory from then on. */
-void cw_throttle_range(const char *path, uint64_t offset, size_t length);
+/* Waits as such a read does; the bytes may be in memory from then on. nowait: returns false where it would wait. */
+bool cw_throttle_range(const char *path, uint64_t offset, size_t length, bool nowait);
 /* Reads that wait in cw_throttle_range now. */
 unsigned cw_throttle_waiting(void);
 #else
@@ -42,6 +42,10 @@ static inline bool cw_throttle_absent(const char *path, uint64_t offset, size_t 
     (void)path, (void)offset, (void)length;
     return false;
 }
-static inline void cw_throttle_range(const char *path, uint64_t offset, size_t length) { (void)path, (void)offset, (void)length; }
+static inline bool cw_throttle_range(const char *path, uint64_t offset, size_t length, bool nowait)
+{
+    (void)path, (void)offset, (void)length, (void)nowait;
+    return true;
+}
 static inline unsigned cw_throttle_waiting(void) { return 0; }
 #endif
