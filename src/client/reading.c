@@ -12,12 +12,14 @@
 /* Records that are looked at: for the largest round of reads, those before it, and chunks. */
 #define LOOKS 96
 #define LOOK_BYTES ((size_t)4096)
-/* Single records are read first, in rounds of so many reads at a time; a round that would end later than this is not begun. The engine has up to 64 reads in flight. */
+/* Single records are read first, in rounds of so many reads at a time; a round that would end later than
+ * this is not begun. The engine has up to 64 reads in flight. */
 #define MOST_READS 64
 #define GROWTH 4 /* from round to round */
 static const unsigned rounds[] = {1, GROWTH, 16, MOST_READS};
 #define RECORDS_NS UINT64_C(150000000)
-/* Then a chunk, and if so many take less than this one after the other, so many at a time. Of a larger chunk the first part is read. */
+/* Then a chunk, and if so many take less than this one after the other, so many at a time. Of a larger
+ * chunk the first part is read. */
 #define CHUNKS 4
 #define CHUNKS_NS UINT64_C(150000000)
 #define PART_BYTES ((size_t)1 << 20)
@@ -91,7 +93,8 @@ struct round {
     pthread_cond_t began;
     bool go;                  /* guarded by mutex, like the next two */
     bool failed, kept;        /* kept: the page cache has what was read of all chunks */
-    uint64_t start_ns, ns[MOST_READS], end_ns[MOST_READS]; /* the first start; of each read: how long it took, and its end */
+    uint64_t start_ns;        /* of the first read */
+    uint64_t ns[MOST_READS], end_ns[MOST_READS]; /* how long each read took, and its end */
     unsigned n_ended;
     const struct sample *next;
 };
@@ -117,7 +120,8 @@ static void *round_main(void *arg)
     bool failed = round->chunks && chunk_part(sample, &e) < 0, kept = true;
     uint8_t *data = malloc(round->chunks ? CW_EXTENT_SCRATCH : e.length);
     uint64_t start_ns = cw_cost_now_ns();
-    failed |= !data || (round->chunks ? cw_extent_read_in(&e, data, false, &err) : cw_extent_read(&e, data, false, &err)) < 0;
+    failed |= !data || (round->chunks ? cw_extent_read_in(&e, data, false, &err)
+                                      : cw_extent_read(&e, data, false, &err)) < 0;
     uint64_t end_ns = cw_cost_now_ns();
     if (round->chunks && !failed)
         kept = cw_extent_read_in(&e, data, true, &err) == 0;
@@ -138,8 +142,10 @@ static int by_size(const void *a, const void *b)
     return (*x > *y) - (*x < *y);
 }
 
-/* How long the reads took together. On a busy machine threads start late: counted from the first start that is too long, and the longest read alone is too short where
- * storage serves one read after the other. The truth lies between. The last tenth, at least one of four, is extrapolated, for a single read may have been late. */
+/* How long the reads took together. On a busy machine threads start late: counted from the first start
+ * that is too long, and the longest read alone is too short where storage serves one read after the other.
+ * The truth lies between. The last tenth, at least one of four, is extrapolated, for a single read may
+ * have been late. */
 static uint64_t round_ns(struct round *round)
 {
     unsigned n = round->n_ended, late = n < 4 ? 0 : CW_MAX(n / 10, 1), most = n - late;
@@ -149,16 +155,20 @@ static uint64_t round_ns(struct round *round)
     qsort(round->ns, n, sizeof(*round->ns), by_size);
     qsort(round->end_ns, n, sizeof(*round->end_ns), by_size);
     uint64_t wall_ns = round->end_ns[most - 1] - round->start_ns;
-    return cw_cost_modelled() ? sum_ns : (round->ns[most - 1] + wall_ns) / 2 * n / most; /* in the model one read comes after the other */
+    /* in the model one read comes after the other */
+    return cw_cost_modelled() ? sum_ns : (round->ns[most - 1] + wall_ns) / 2 * n / most;
 }
 
-/* Reads n samples, or their chunks, all at a time. Returns how long that took; 0: it failed. *ret_median: of the reads; *ret_kept: as round.kept. */
-static uint64_t read_round(struct cw_reading_probe *p, unsigned n, bool chunks, uint64_t *ret_median, bool *ret_kept)
+/* Reads n samples, or their chunks, all at a time. Returns how long that took; 0: it failed. *ret_median:
+ * of the reads; *ret_kept: as round.kept. */
+static uint64_t read_round(struct cw_reading_probe *p, unsigned n, bool chunks, uint64_t *ret_median,
+                           bool *ret_kept)
 {
     pthread_t threads[MOST_READS];
     struct cw_error err = {0};
     unsigned n_threads = 0;
-    struct round round = {.chunks = chunks, .kept = true, .mutex = PTHREAD_MUTEX_INITIALIZER, .began = PTHREAD_COND_INITIALIZER, .next = &p->samples[p->next]};
+    struct round round = {.chunks = chunks, .kept = true, .next = &p->samples[p->next],
+                          .mutex = PTHREAD_MUTEX_INITIALIZER, .began = PTHREAD_COND_INITIALIZER};
     while (n_threads < n && cw_thread_start(&threads[n_threads], round_main, &round, &err) >= 0)
         n_threads++;
     pthread_mutex_lock(&round.mutex);
@@ -176,8 +186,8 @@ static uint64_t read_round(struct cw_reading_probe *p, unsigned n, bool chunks, 
     return ns;
 }
 
-/* Seconds of a chunk, of several that are read at a time if there is time for that. 0: it failed, or the page cache does not keep what was read, so that it is of no
- * use. */
+/* Seconds of a chunk, of several that are read at a time if there is time for that. 0: it failed, or the
+ * page cache does not keep what was read, so that it is of no use. */
 static double read_chunks(struct cw_reading_probe *p)
 {
     uint64_t median_ns, ns = 0, several_ns = 0;
@@ -196,7 +206,7 @@ static double read_chunks(struct cw_reading_probe *p)
 static double read_records(struct cw_reading_probe *p)
 {
     uint64_t spent_ns = 0, before_ns = 0, median_ns = 0, median_before_ns;
-    double s = INFINITY, growth = 1; /* growth: of a round's time with the number of its reads; 1: they don't hinder one another */
+    double s = INFINITY, growth = 1; /* of a round's time with its reads; 1: they don't hinder one another */
     for (unsigned i = 0; i < CW_COUNT_OF(rounds) && p->n_samples - p->next >= rounds[i]; i++) {
         if ((double)spent_ns + (double)before_ns * growth > (double)RECORDS_NS && i > 1)
             break;
@@ -221,7 +231,9 @@ static void probe(struct cw_reading_probe *p)
         return;
     double chunk_s = read_chunks(p);
     p->found.records_per_s = 1 / record_s / p->found.absent;
-    p->found.chunked_per_s = chunk_s > 0 ? p->chunk_records / chunk_s / p->found.absent : p->found.records_per_s;
+    p->found.chunked_per_s = p->found.records_per_s;
+    if (chunk_s > 0)
+        p->found.chunked_per_s = p->chunk_records / chunk_s / p->found.absent;
     p->failed = false;
 }
 
@@ -244,7 +256,8 @@ struct cw_reading_probe *cw_reading_probe_new(const struct cw_sequence *s, uint6
         n_records += s->sources[i]->ops->locate ? s->sources[i]->n_records : 0;
         n_chunks += s->sources[i]->ops->locate ? s->sources[i]->n_chunks : 0;
     }
-    if (!cw_sequence_reads_randomly(s) || n_chunks == 0 || n_records < 2 * n_chunks || (double)cw_sequence_file_bytes(s) / (double)n_records >= LARGE_RECORD)
+    if (!cw_sequence_reads_randomly(s) || n_chunks == 0 || n_records < 2 * n_chunks ||
+        (double)cw_sequence_file_bytes(s) / (double)n_records >= LARGE_RECORD)
         return NULL;
     struct cw_reading_probe *p = calloc(1, sizeof(*p));
     if (!p)

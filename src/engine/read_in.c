@@ -1,7 +1,8 @@
 /*
- * Reading whole chunks of files into the page cache, by threads of low priority that are started when they are needed. Two uses: where a shuffle permutes chunks, the
- * chunks of a piece are read before its records, several at a time; where it permutes single records, one thread reads all files from front to back, if they fit in memory and that
- * takes less than half of the time that single reads would.
+ * Reading whole chunks of files into the page cache, by threads of low priority that are started when they
+ * are needed. Two uses: where a shuffle permutes chunks, the chunks of a piece are read before its records,
+ * several at a time; where it permutes single records, one thread reads all files from front to back, if they
+ * fit in memory and that takes less than half of the time that single reads would.
  */
 #include <sys/resource.h>
 #include <sys/syscall.h>
@@ -15,11 +16,13 @@
 /* Records of a piece that are looked at, and bytes of each: where they are in memory, so is the rest. */
 #define LOOKS 16
 #define LOOK_BYTES ((size_t)4096)
-/* Chunks of a piece are read where its records take at least 1/SPARSE of them, beside two that may lie in other pieces too. */
+/* Chunks of a piece are read where its records take at least 1/SPARSE of them, beside two that may lie in
+ * other pieces too. */
 #define SPARSE 2
 /* Reads of single records, with a full queue, that tell how long one takes. */
 #define KNOWN_READS (2 * READ_DEPTH)
-/* Reading in begins and goes on where it takes less than 1/GAIN of the time that is left for single reads, and that is more than LEAST_S. */
+/* Reading in begins and goes on where it takes less than 1/GAIN of the time that is left for single reads,
+ * and that is more than LEAST_S. */
 #define GAIN 2.0
 #define LEAST_S 1.0
 #define NICE 10
@@ -33,10 +36,10 @@ struct cursor { /* over the chunks of all sources */
 
 struct read_in { /* of a piece */
     struct read_in *next;
-    struct piece *piece;  /* NULL: nobody waits for it any more. Guarded by the runner's mutex, like the next two */
+    struct piece *piece;  /* NULL: nobody waits for it. Guarded by the runner's mutex, like the next two */
     unsigned n_threads;   /* at it */
     bool over;            /* nothing of it is left that was not begun */
-    uint8_t *chunks;      /* a byte for each chunk of the sources, one source after the other; 1: to be read */
+    uint8_t *chunks;      /* a byte for each chunk of all sources, in order; 1: to be read */
     uint64_t n_chunks;
     pthread_mutex_t mutex;/* of the cursor alone: the index may have to be read for it */
     struct cursor cursor;
@@ -164,8 +167,10 @@ static void piece_read(struct cw_runner *r, struct read_in *in)
     cw_done(r);
 }
 
-/* Reads the next chunks of a piece. False: there are none, or reading them is of no use. *ret_bytes: read from storage. Mutex not held. */
-static bool read_chunk(const struct cw_runner *r, struct read_in *in, uint8_t *scratch, uint64_t *ret_bytes, bool *ret_kept)
+/* Reads the next chunks of a piece. False: there are none, or reading them is of no use. *ret_bytes: read
+ * from storage. Mutex not held. */
+static bool read_chunk(const struct cw_runner *r, struct read_in *in, uint8_t *scratch, uint64_t *ret_bytes,
+                       bool *ret_kept)
 {
     struct cw_extent e;
     struct cw_error err = {0};
@@ -212,7 +217,7 @@ struct progress { /* of reading all files in */
     uint64_t bytes, read, read_ns; /* there are; read; in so long */
     uint64_t room;                 /* memory that is free */
     bool fits;
-    double records, single_s;            /* records that are still to be read one by one; each took so long before this began */
+    double records, single_s;      /* still to be read one by one; seconds of each, before this began */
 };
 
 /* Mutex held. */
@@ -230,7 +235,8 @@ static double records_left(const struct cw_runner *r)
 static bool is_worth_it(const struct cw_runner *r, struct progress *p)
 {
     p->records = records_left(r);
-    double single_s = p->records * p->single_s, in_s = p->read ? (double)p->bytes / (double)p->read * (double)p->read_ns * 1e-9 : 0;
+    double single_s = p->records * p->single_s;
+    double in_s = p->read ? (double)p->bytes / (double)p->read * (double)p->read_ns * 1e-9 : 0;
     return single_s > LEAST_S && in_s * GAIN < single_s;
 }
 
@@ -247,17 +253,21 @@ static void tell(struct cw_runner *r, const struct progress *p, bool worth)
     double speed = p->read_ns ? (double)p->read / (double)p->read_ns * 1e9 : 0, bytes = (double)p->bytes;
     const struct cw_tuned t = {
         .what = "read_in_bytes",
-        .seen = {{"memory_free_bytes", (double)p->room}, {"records", p->records}, {"record_s", p->single_s}, {"bytes_per_s", speed}},
+        .seen = {{"memory_free_bytes", (double)p->room}, {"records", p->records}, {"record_s", p->single_s},
+                 {"bytes_per_s", speed}},
         .others = {{"memory", p->fits ? bytes : 0}, {"time", worth ? bytes : 0}},
         .chosen = p->fits && worth ? bytes : (double)p->read,
         .why = !p->fits ? "the files would not stay in memory"
-               : !worth ? "reading the files as a whole would not take less than half of the time that single reads of the remaining records take"
-                        : "the files fit in memory, and reading them as a whole takes less than half of the time that single reads take",
+               : !worth ? "reading the files as a whole would not take less than half of the time that single reads of the "
+                          "remaining records take"
+                        : "the files fit in memory, and reading them as a whole takes less than half of the time that single "
+                          "reads take",
     };
     cw_tuned_add(&r->tuned, &t);
 }
 
-/* Reads an extent, where it is not in memory. False: it can't be read; who reads its records finds the error. Mutex not held. */
+/* Reads an extent, where it is not in memory. False: it can't be read; who reads its records finds the
+ * error. Mutex not held. */
 static bool read_extent(struct progress *p, const struct cw_extent *e, uint8_t *scratch)
 {
     struct cw_error err = {0};
@@ -267,7 +277,7 @@ static bool read_extent(struct progress *p, const struct cw_extent *e, uint8_t *
         status = cw_extent_read_in(e, scratch, false, &err);
         p->read_ns += cw_cost_now_ns() - start_ns;
         p->read += e->length;
-        if (p->read == e->length && status == 0) /* the first one: perhaps the file system keeps nothing in memory, or others need that */
+        if (p->read == e->length && status == 0) /* the first one: whether the page cache keeps it */
             p->fits = cw_extent_read_in(e, scratch, true, &err) == 0;
     }
     return status == 0;
@@ -330,13 +340,15 @@ static void *read_in_main(void *arg)
     return NULL;
 }
 
-/* There is something for one more thread; each that begins with a piece calls it again. False: there is none, and nothing is read in. */
+/* There is something for one more thread; each that begins with a piece calls it again. False: there is
+ * none, and nothing is read in. */
 static bool start(struct cw_runner *r)
 {
     struct cw_error err = {0};
     if (r->n_read_in_idle > 0)
         pthread_cond_signal(&r->read_in_work);
-    else if (r->n_read_in_threads < READ_IN_THREADS && cw_thread_start(&r->read_in_threads[r->n_read_in_threads], read_in_main, r, &err) >= 0)
+    else if (r->n_read_in_threads < READ_IN_THREADS &&
+             cw_thread_start(&r->read_in_threads[r->n_read_in_threads], read_in_main, r, &err) >= 0)
         r->n_read_in_threads++;
     return r->n_read_in_threads > 0;
 }

@@ -1,5 +1,6 @@
-/* Read threads: they read what is not in memory, for blocks that compute threads handed over, many reads at a time. The work item of a thread is a single read: all
- * threads read for the first block of the list, then for the next. */
+/* Read threads: they read what is not in memory, for blocks that compute threads handed over, many reads
+ * at a time. The work item of a thread is a single read: all threads read for the first block of the list,
+ * then for the next. */
 #include "engine/internal.h"
 
 #include "base/cost_clock.h"
@@ -21,7 +22,8 @@ size_t cw_reads_waiting(const struct cw_runner *r)
     return n;
 }
 
-/* There is a read for one more thread. Each thread that begins calls it again, so that there are soon as many as there are reads. */
+/* There is a read for one more thread. Each thread that begins calls it again, so that there are soon as
+ * many as there are reads. */
 static void wake_reader(struct cw_runner *r)
 {
     struct cw_error err = {0};

@@ -5,7 +5,8 @@
 #include "storage/file.h"
 #include "storage/throttle.h"
 
-static int extent_readv(const struct cw_extent *e, const struct iovec *v, int n_v, bool nowait, struct cw_error *err)
+static int extent_readv(const struct cw_extent *e, const struct iovec *v, int n_v, bool nowait,
+                        struct cw_error *err)
 {
     if (!cw_throttle_range(cw_file_path(e->file), e->offset, e->length, nowait))
         return 1;
@@ -74,7 +75,10 @@ static bool locates(const struct cw_sequence *s)
 }
 
 bool cw_sequence_reads_randomly(const struct cw_sequence *s) { return locates(s) && shuffles(s->root, true); }
-bool cw_sequence_reads_by_chunk(const struct cw_sequence *s) { return locates(s) && !shuffles(s->root, true) && shuffles(s->root, false); }
+bool cw_sequence_reads_by_chunk(const struct cw_sequence *s)
+{
+    return locates(s) && !shuffles(s->root, true) && shuffles(s->root, false);
+}
 
 uint64_t cw_sequence_file_bytes(const struct cw_sequence *s)
 {

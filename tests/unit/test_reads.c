@@ -1,6 +1,7 @@
 /*
- * Reading what is not in memory: how many reads are in flight, files that are read in, chunks that are read before their records, and what is predicted before the
- * first batch. Storage is the throttle's (storage/throttle.h), costs are modelled; no test depends on how fast anything is.
+ * Reading what is not in memory: how many reads are in flight, files that are read in, chunks that are read
+ * before their records, and what is predicted before the first batch. Storage is the throttle's
+ * (storage/throttle.h), costs are modelled; no test depends on how fast anything is.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -53,7 +54,8 @@ static int clear(void **state)
     return temp_remove(state);
 }
 
-/* n lines of `bytes` bytes with their ends, in a file that no other test has: the throttle knows what was read of it. */
+/* n lines of `bytes` bytes with their ends, in a file that no other test has: the throttle knows what was
+ * read of it. */
 static void write_lines(unsigned n, int bytes)
 {
     static unsigned number;
@@ -185,7 +187,8 @@ static void test_64_reads_are_in_flight(void **state)
     cw_local_deinit(&l);
 }
 
-/* A block of a cheap pipeline has many records. They are read at the same time, and not one after the other. */
+/* A block of a cheap pipeline has many records. They are read at the same time, and not one after the
+ * other. */
 static void test_reads_of_a_block_are_parallel(void **state)
 {
     (void)state;
