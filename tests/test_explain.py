@@ -460,8 +460,57 @@ def test_says_that_files_are_not_in_memory(tmp_path, throttled):
     (tmp_path / "lines.txt").write_bytes((b"x" * 1000 + b"\n") * 3000)
     throttled(1e7)
     told = run(write(tmp_path / "p.json", [{"op": "text", "files": "lines.txt"}, BATCH]), "--threads", 1)["tuning"]
-    assert tuned(told, "blocks_in_flight")["chosen"]["blocks_in_flight"] == 20
+    assert tuned(told, "blocks_in_flight")["chosen"]["blocks_in_flight"] == 68
     assert next(row["times"] for row in told if row["what"] == "blocks_in_flight") == 2
+
+
+# ---- records in random order ----
+
+SMALL = [{"op": "text", "files": "lines.txt"}, {"op": "shuffle"}, BATCH]
+
+
+@pytest.fixture
+def slow_disk(tmp_path, monkeypatch):
+    """40,000 records of 200 bytes on a disk with 150 reads/s of 5 ms; what was read is in memory afterwards."""
+    need_test_build()
+    monkeypatch.setenv("CACHEW_FILES", str(tmp_path / "speed"))
+    (tmp_path / "lines.txt").write_bytes((b"x" * 199 + b"\n") * 40000)
+    (tmp_path / "speed").write_text("4e6 0 150 0.005 1")
+    return write(tmp_path / "p.json", SMALL)
+
+
+def test_predicts_what_a_shuffle_by_chunk_gains(slow_disk, monkeypatch):
+    monkeypatch.setenv("CACHEW_MUTATE", "no_page_cache")
+    told = explain(slow_disk, run_s=0)["reading"]
+    assert told["absent"] == 1 and told["record_bytes"] == 199 and not told["fits_in_memory"]
+    near(told["records_per_s"], 149, 0.1)
+    near(told["chunked_records_per_s"], 1024 / (1 / 150 + 1024 * 200 / 4e6), 0.1)
+    assert re.fullmatch(r'shuffle by record reads 150 records/s here; by="chunk" would read about 1[5-9],000/s \(0.2 kB records, 6.7 ms a read\)', told["says"])
+    assert told["says"] in cachew("explain", slow_disk, "--run", 0, env=MODELLED).out
+
+
+def test_a_run_says_what_a_shuffle_by_chunk_gains(slow_disk, monkeypatch):
+    monkeypatch.setenv("CACHEW_MUTATE", "no_page_cache")
+    ran = cachew("run", slow_disk, "--batches", 1, env=MODELLED)
+    assert ran.err.count("shuffle by record reads ") == 1
+
+
+def test_says_nothing_of_files_that_are_read_in(slow_disk):
+    assert "says" not in explain(slow_disk, run_s=0)["reading"]
+    assert "shuffle by record reads " not in cachew("run", slow_disk, "--batches", 1, env=MODELLED).err
+
+
+def test_says_nothing_of_files_in_memory(tmp_path):
+    (tmp_path / "lines.txt").write_bytes((b"x" * 199 + b"\n") * 4000)
+    told = explain(write(tmp_path / "p.json", SMALL), run_s=0)
+    assert "reading" not in told or told["reading"]["absent"] > 0  # a file system may not tell what is in memory
+
+
+def test_says_why_files_are_not_read_in(slow_disk, monkeypatch):
+    monkeypatch.setenv("CACHEW_MUTATE", "no_page_cache")
+    told = tuned(run(slow_disk, "--batches", 1, env=MODELLED)["tuning"], "read_in_bytes")
+    assert told["chosen"]["read_in_bytes"] == 0 and told["why"] == "the files would not stay in memory"
+    assert {"by": "memory", "read_in_bytes": 0} in told["alternatives"]
 
 
 # ---- its page ----

@@ -26,6 +26,7 @@ const struct cw_crash_point *cw_crash_points(size_t *ret_n);
  *
  *   marker   engine: which marker is used, if any, changes from block to block
  *   packed   connections: payloads that may be compressed are, where they become smaller, however fast the link is
+ *   no_page_cache engine: there is no memory for the page cache
  *   uncounted engine: what is always counted is not, for who measures what that takes (bench/counting.py)
  */
 /*

@@ -117,6 +117,39 @@ uint64_t cw_memory_total(void)
     return CW_MIN(total, cgroup_least("/sys/fs/cgroup/memory", "memory", "memory.limit_in_bytes", parse_number));
 }
 
+/* A number behind a name in a file with lines "NAME NUMBER"; 0: it is not there. */
+static uint64_t number_of(const char *path, const char *name)
+{
+    char line[256];
+    uint64_t v = 0;
+    FILE *f = fopen(path, "re");
+    while (f && fgets(line, sizeof(line), f))
+        if (strncmp(line, name, strlen(name)) == 0 && sscanf(line + strlen(name), " %" SCNu64, &v) == 1)
+            break;
+    if (f)
+        fclose(f);
+    return v;
+}
+
+/* What a cgroup may still take, page cache included. file: of its limit. */
+static uint64_t parse_room(const char *dir, const char *file)
+{
+    bool v2 = strcmp(file, "memory.max") == 0;
+    uint64_t limit = parse_number(dir, file), used = parse_number(dir, v2 ? "memory.current" : "memory.usage_in_bytes");
+    char path[8500];
+    if (limit == UINT64_MAX || used == UINT64_MAX)
+        return UINT64_MAX;
+    snprintf(path, sizeof(path), "%s/memory.stat", dir);
+    return limit - CW_MIN(used, limit) + number_of(path, v2 ? "active_file " : "total_active_file ") + number_of(path, v2 ? "inactive_file " : "total_inactive_file ");
+}
+
+uint64_t cw_memory_available(void)
+{
+    uint64_t room = number_of("/proc/meminfo", "MemAvailable:") * 1024;
+    room = CW_MIN(room, cgroup_least("/sys/fs/cgroup", "", "memory.max", parse_room));
+    return CW_MIN(room, cgroup_least("/sys/fs/cgroup/memory", "memory", "memory.limit_in_bytes", parse_room));
+}
+
 uint64_t cw_peak_rss(void)
 {
     char line[256];

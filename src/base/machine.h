@@ -7,6 +7,8 @@
 unsigned cw_cpu_budget(void);
 /* Bytes that the cgroup or the machine has. */
 uint64_t cw_memory_total(void);
+/* Bytes that are free in the cgroup and the machine, those of the page cache included. */
+uint64_t cw_memory_available(void);
 /* VmHWM of this process in bytes (not ru_maxrss, which exec inherits); 0 when unknown. */
 uint64_t cw_peak_rss(void);
 /* Time in which threads of this process could have run and had no CPU, all of those that there are added up; 0 where the system does not tell. */

@@ -31,6 +31,8 @@ static int explain(struct cli_common *c, struct cw_explain_options *o, double ch
         r = cli_common_open(c, err);
     o->seed = c->seed;
     if (r >= 0)
+        cw_local_probe_reading(&c->local, c->memory);
+    if (r >= 0)
         r = cw_explain_pipeline(&c->local, o, facts, err);
     if (r >= 0 && !c->json)
         print(cw_explain_pipeline_text, facts);

@@ -25,6 +25,9 @@
 #include "pipeline/mixing.h"
 #include "storage/file.h"
 
+/* So often it is looked, before the first batch, what is known by then. */
+#define SAY_NS UINT64_C(20000000)
+
 struct run {
     /* options */
     struct cli_common common;
@@ -43,6 +46,7 @@ struct run {
     double first_batch_s;
     unsigned n_announced;
     bool state_written; /* at the end */
+    bool reading_said;
     struct cli_watch watch;
     _Atomic(struct cw_iterator *) iterator; /* NULL before the first batch is asked for: then there is nothing to keep, and a signal ends the process */
 };
@@ -201,6 +205,36 @@ static void announce(struct run *x)
     }
 }
 
+/* Says, before the first batch, what another shuffle would gain, as soon as it is known how quick elements are computed. */
+static void say_reading(struct run *x)
+{
+    struct cw_runner *runner = cw_iterator_runner(x->common.local.iterator);
+    double row_s = cw_runner_row_s(runner);
+    char *says = row_s > 0 ? cw_reading_says(x->common.local.reading, cw_runner_threads(runner) / row_s) : NULL;
+    if (!says)
+        return;
+    fprintf(stderr, "cachew: %s\n", says);
+    free(says);
+    x->reading_said = true;
+}
+
+static int next_batch(struct run *x, struct cw_batch **ret, struct cw_error *err)
+{
+    uint64_t wait_ns = (uint64_t)(x->common.wait * 1e9), end_ns = wait_ns ? cw_now_ns() + wait_ns : UINT64_MAX, now;
+    if (!x->common.local.reading || x->n_batches > 0)
+        return cw_local_next(&x->common.local, wait_ns, ret, err);
+    do {
+        *err = (struct cw_error){0};
+        now = cw_now_ns();
+        int r = cw_local_next(&x->common.local, CW_MAX(CW_MIN(SAY_NS, end_ns - CW_MIN(end_ns, now)), 1), ret, err);
+        if (!x->reading_said)
+            say_reading(x);
+        if (r != CW_E_DEADLINE)
+            return r;
+    } while (cw_now_ns() < end_ns);
+    return CW_E_DEADLINE;
+}
+
 static int loop(struct run *x, const json_t *state, struct cw_error *err)
 {
     struct cw_expected expected;
@@ -212,7 +246,7 @@ static int loop(struct run *x, const json_t *state, struct cw_error *err)
         cw_crash_turn(&x->watch.seen);
         if (atomic_load(&x->watch.seen))
             break;
-        r = cw_local_next(&x->common.local, (uint64_t)(x->common.wait * 1e9), &b, err);
+        r = next_batch(x, &b, err);
         if (r < 0 && cw_remote_is_paused(err)) { /* somebody wants it so: no batch is late */
             *err = (struct cw_error){0};
             continue;

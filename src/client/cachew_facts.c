@@ -68,6 +68,7 @@ int cachew_pipeline_explain(const struct cachew_pipeline *p, const struct cachew
         x.optimize = o.optimize != 0;
         x.interrupt = o.interrupt;
         x.cache_dir = o.cache_dir;
+        cw_local_probe_reading(&l, x.memory);
         r = cw_explain_pipeline(&l, &x, facts, &e);
     }
     if (r >= 0 && seconds > 0)

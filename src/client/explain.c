@@ -183,6 +183,16 @@ static int describe_batch(const struct cw_local *l, const struct cw_explain_opti
     return r;
 }
 
+/* Before anything was computed. */
+static json_t *describe_reading(const struct cw_reading *k)
+{
+    json_t *o = cw_reading_json(k);
+    _cleanup_free_ char *says = cw_reading_says(k, 0);
+    if (says)
+        json_object_set_new(o, "says", json_string(says));
+    return o;
+}
+
 int cw_explain_pipeline(const struct cw_local *l, const struct cw_explain_options *o, json_t *facts, struct cw_error *err)
 {
     const struct cw_compiled *c = l->compiled;
@@ -223,5 +233,7 @@ int cw_explain_pipeline(const struct cw_local *l, const struct cw_explain_option
         json_object_set_new(facts, "one_split_because", one_split_reason(c));
     if (c->n_markers)
         json_object_set_new(facts, "markers", cw_caching_markers(c));
+    if (l->reading)
+        json_object_set_new(facts, "reading", describe_reading(l->reading));
     return describe_batch(l, o, facts, err);
 }

@@ -95,6 +95,8 @@ void cw_explain_pipeline_text(const json_t *f, struct cw_text *t)
         cw_text_add(t, "  the epoch is one split: %s\n", get_text(f, "one_split_because"));
     json_array_foreach(json_object_get(f, "by_chunk"), i, shuffle)
         cw_text_add(t, "  %s\n", get_text(shuffle, "says"));
+    if (get_text(json_object_get(f, "reading"), "says"))
+        cw_text_add(t, "  %s\n", get_text(json_object_get(f, "reading"), "says"));
     const json_t *batch = json_object_get(f, "batch");
     cw_text_add(t, "  batches of %.0f: %s of fixed size, in slabs of %s; memory budget %s\n", get(batch, "size"), bytes_text(batch, "bytes", a),
            bytes_text(batch, "slab_bytes", b), bytes_text(batch, "memory_budget_bytes", c));

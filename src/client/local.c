@@ -221,11 +221,21 @@ static int hold_sources(const struct cw_local *l, struct cw_error *err)
     return r;
 }
 
+void cw_local_probe_reading(struct cw_local *l, uint64_t memory)
+{
+    if (!l->reading_probe && (l->reading_probe = cw_reading_probe_new(l->sequence, memory)))
+        l->reading = cw_reading_wait(l->reading_probe);
+}
+
 int cw_local_iterate(struct cw_local *l, const struct cw_iterator_options *o, const json_t *state, struct cw_error *err)
 {
+    struct cw_iterator_options own = *o;
+    own.runner.read_in = o->world_size == 1; /* else other ranks' processes read most of the records */
     int r = o->runner.cache ? hold_sources(l, err) : 0;
     if (r >= 0)
-        r = cw_iterator_new(l->sequence, o, state, &l->iterator, err);
+        cw_local_probe_reading(l, o->runner.memory);
+    if (r >= 0)
+        r = cw_iterator_new(l->sequence, &own, state, &l->iterator, err);
     struct cw_choice choices[CW_CHOICES_MAX];
     if (r >= 0 && o->runner.adaptive && cw_runner_choices(cw_iterator_runner(l->iterator), choices) > 0)
         l->autocache = cw_autocache_new(l, o);
@@ -255,6 +265,7 @@ void cw_local_deinit(struct cw_local *l)
     cw_autocache_free(l->autocache);
     cw_iterator_free(l->iterator);
     cw_cache_close(l->cache);
+    cw_reading_probe_free(l->reading_probe);
     cw_sequence_free(l->sequence);
     cw_compiled_free(l->compiled);
     cw_pipeline_unref(l->pipeline);

@@ -1,5 +1,6 @@
 /* A pipeline from its text to its batches, in this process. */
 #pragma once
+#include "client/reading.h"
 #include "engine/iterator.h"
 
 /* A pipeline is text that somebody wrote; more than this is something else. */
@@ -12,6 +13,8 @@ struct cw_local {
     struct cw_sequence *sequence;
     struct cw_iterator *iterator;
     struct cw_cache *cache;    /* NULL: none */
+    struct cw_reading_probe *reading_probe; /* NULL: there is none */
+    const struct cw_reading *reading; /* of the probe: how quick records are read; NULL: they are in memory, or it is not known */
     struct cw_autocache *autocache; /* who decides about markers; NULL: they stay as they are */
     struct cw_splits *remote;  /* the iterator's, where they are the service's; else NULL */
     const char *const *data_roots; /* directories that files must lie below; none: anywhere */
@@ -32,6 +35,8 @@ int cw_local_iterate(struct cw_local *l, const struct cw_iterator_options *o, co
 /* cw_iterator_offer and cw_iterator_next, for who takes batches as a training job does. */
 int cw_local_offer(struct cw_local *l, uint64_t timeout_ns, struct cw_batch **ret, struct cw_error *err) _must_check_;
 int cw_local_next(struct cw_local *l, uint64_t timeout_ns, struct cw_batch **ret, struct cw_error *err) _must_check_;
+/* Finds l->reading, over the opened sequence, once; memory: the budget of the run. Takes up to 0.4 s where records are not in memory. */
+void cw_local_probe_reading(struct cw_local *l, uint64_t memory);
 void cw_local_deinit(struct cw_local *l);
 
 /* Users count g themselves: a batch that carries another one than is expected was delivered out of order. From the state on that a run resumed

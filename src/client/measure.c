@@ -223,7 +223,7 @@ int cw_measure(struct cw_local *l, const struct cw_measure_options *o, struct cw
         .seed = o->seed,
         .epochs = INT64_MAX,
         .world_size = 1,
-        .runner = {.threads = o->threads, .memory = o->memory, .optimize = o->optimize, .detail = o->detail, .cache = l->cache, .marker = o->marker},
+        .runner = {.threads = o->threads, .memory = o->memory, .optimize = o->optimize, .detail = o->detail, .read_in = true, .cache = l->cache, .marker = o->marker},
     };
     struct cw_profile before = {0};
     *ret = (struct cw_measurement){.threads = o->threads, .memory_limit = o->memory, .taken = o->rate};

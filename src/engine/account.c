@@ -43,7 +43,7 @@ void cw_runner_profile(struct cw_runner *r, struct cw_profile *ret)
     ret->values = values;
     uint64_t now = cw_now_ns();
     ret->run_ns = (now - r->started_ns) * r->options.threads;
-    ret->cold_wall_ns += r->n_reading ? now - r->reading_since_ns : 0; /* where storage is the limit that never ends */
+    ret->cold_wall_ns += r->n_reading || r->n_reading_in ? now - r->reading_since_ns : 0; /* where storage is the limit that never ends */
     ret->memory_peak = atomic_load(&r->budget.peak);
     ret->threads = r->options.threads;
     ret->positions = r->n_positions_done;
@@ -106,7 +106,7 @@ static enum cw_idle idle_reason(const struct cw_runner *r)
     const struct cw_assembly *a = s ? s->head : NULL;
     if (r->alone || r->starved || r->consumer_short || r->plan_short || r->frugal)
         return CW_IDLE_MEMORY;
-    if (r->n_reading)
+    if (r->n_reading || r->n_reading_in)
         return CW_IDLE_READING;
     if (!s || (a && a->closed && a->n_done == a->n_assigned) || (s->over && s->n_blocks == 0))
         return CW_IDLE_CONSUMER;

@@ -25,6 +25,8 @@ void cw_block_reset(struct cw_runner *r, struct block *b)
     b->shape = 0;
     b->point = r->compiled->counted ? r->n_points : 0;
     b->have_raw = b->waited = false;
+    b->reads = NULL;
+    b->n_reads = b->read_bytes = 0;
     cw_block_forget(b);
     b->replaced = NULL;
     free_faults(b);

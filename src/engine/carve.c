@@ -103,7 +103,7 @@ static int counted_slots(struct cw_runner *r, struct cw_split *s, struct piece *
 struct block *cw_carve(struct cw_runner *r)
 {
     /* Those of later splits may all wait for batches that only the first one's progress sets free; then it gets one beyond the limit. */
-    bool full = r->n_blocks >= cw_blocks_most(r), first_has_none = r->splits && r->splits->n_blocks == 0;
+    bool full = cw_blocks_full(r), first_has_none = r->splits && r->splits->n_blocks == 0;
     if ((full && !first_has_none) || r->starved || r->consumer_short || r->fatal.status || (r->frugal && cw_frugal_waits(r)))
         return NULL;
     for (struct cw_split *s = r->splits; s; s = s->next) {

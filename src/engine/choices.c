@@ -17,12 +17,12 @@
 /* Probes may take so small a part of the time, but for each choice's first one. */
 #define PROBE_PART 64.0
 /* In a row, so that storage meets the load that it would have; of a store whose speed is known, no more than that part of the time so far, but one for each read thread. */
-#define PROBE_BLOCKS READ_DEPTH
+#define PROBE_BLOCKS STORE_DEPTH
 /* Reading that takes so many times as long as computing does not pay. */
 #define SLOWER 1.25
 /* Where it takes so many times as long, fewer positions tell: those that read threads begin with. */
 #define MUCH_SLOWER 4.0
-#define MUCH_SLOWER_ROWS ((double)READ_THREADS)
+#define MUCH_SLOWER_ROWS ((double)STORE_THREADS)
 /* Positions of an epoch that tell how much of it is cached; and how many of the last ones do. */
 #define KNOWN_LOOKS 256.0
 #define WINDOW_LOOKS 2048.0
@@ -176,7 +176,7 @@ static bool next_probe(const struct cw_runner *r, unsigned in_use, bool fresh, u
 static unsigned probe_blocks(const struct cw_runner *r, const struct choice *c)
 {
     double ns = c->hit.rows > 0 ? (c->hit.ns + c->hit.cold_ns) / c->hit.rows : 0; /* blocks of what is slow have one row */
-    return ns > 0 ? (unsigned)fmin(fmax(r->spent_ns / PROBE_PART / ns, READ_THREADS), PROBE_BLOCKS) : PROBE_BLOCKS;
+    return ns > 0 ? (unsigned)fmin(fmax(r->spent_ns / PROBE_PART / ns, STORE_THREADS), PROBE_BLOCKS) : PROBE_BLOCKS;
 }
 
 static void begin_probe(struct cw_runner *r, unsigned in_use)
@@ -204,7 +204,7 @@ uint64_t cw_block_patience(const struct cw_runner *r, const struct block *b)
 /* Storage has as much to read as it can be at; while little is known of it, as many as there are read threads. More would only wait, and threads have nothing to do. */
 static bool is_behind(const struct cw_runner *r, const struct choice *c)
 {
-    return r->n_reading >= (c->hit.rows >= CW_CHOICE_KNOWN_ROWS ? READ_DEPTH : READ_THREADS);
+    return r->n_fetching >= (c->hit.rows >= CW_CHOICE_KNOWN_ROWS ? STORE_DEPTH : STORE_THREADS);
 }
 
 void cw_block_choose(struct cw_runner *r, struct block *b, const struct piece *p)

@@ -260,7 +260,7 @@ bool cw_runner_stuck(struct cw_runner *r)
     bool more = false;
     for (const struct cw_split *s = r->splits; s && !more; s = s->next)
         more = !computed(s);
-    more = (r->poll_short || (more && r->settled && !r->n_running && !r->n_reading)) && !r->n_calls && !r->fatal.status;
+    more = (r->poll_short || (more && r->settled && !r->n_running && !r->n_reading && !r->n_reading_in)) && !r->n_calls && !r->fatal.status;
     pthread_mutex_unlock(&r->mutex);
     return more;
 }

@@ -7,7 +7,6 @@
 #include "base/cost_clock.h"
 #include "base/philox.h"
 #include "storage/file.h"
-#include "storage/throttle.h"
 
 #define REPLACE_ATTEMPTS 64
 
@@ -25,25 +24,67 @@ int cw_split_stopped(void *arg)
 
 /* ---- bytes ---- */
 
-struct reader { /* one read of neighbouring records */
-    struct cw_extent extent;
-    size_t first, n;
-};
-
-/* 1: would block. */
-static int read_extent(const struct cw_extent *e, uint8_t *data, bool nowait, struct cw_error *err)
+/* Which reads a block needs, neighbouring records in one, and memory for them. */
+static int plan_reads(const struct cw_source *source, struct block *b, struct cw_error *err)
 {
-    if (nowait && cw_throttled(CW_THROTTLE_FILES))
-        return 1;
-    cw_throttle_read(CW_THROTTLE_FILES, e->length);
-    return cw_file_read(e->file, e->offset, data, e->length, nowait, err);
+    size_t n = b->b.n, n_reads = 0;
+    struct cw_tensor *raw = cw_arena_alloc(&b->arena, n * sizeof(*raw), err);
+    struct block_read *reads = cw_arena_alloc(&b->arena, n * sizeof(*reads), err);
+    if (!raw || !reads)
+        return err->status;
+    for (size_t i = 0; i < n; i++) {
+        struct cw_extent e;
+        int status = source->ops->locate(source, b->piece->refs[b->at + i].row, &e, err);
+        if (status < 0)
+            return status;
+        struct block_read *last = n_reads ? &reads[n_reads - 1] : NULL;
+        if (last && last->extent.file == e.file && last->extent.offset + last->extent.length == e.offset) {
+            last->extent.length += e.length;
+            last->n++;
+        } else {
+            reads[n_reads++] = (struct block_read){.extent = e, .first = i, .n = 1};
+        }
+        raw[i] = (struct cw_tensor){.size = e.length};
+    }
+    size_t total = 0;
+    for (size_t k = 0; k < n_reads; k++) {
+        uint8_t *data = reads[k].data = cw_arena_alloc(&b->arena, reads[k].extent.length, err);
+        if (!data)
+            return err->status;
+        for (size_t i = reads[k].first; i < reads[k].first + reads[k].n; i++) {
+            raw[i].data = data;
+            data += raw[i].size;
+        }
+        total += reads[k].extent.length;
+    }
+    b->raw = raw;
+    b->reads = reads;
+    b->n_reads = n_reads;
+    b->read_bytes = total;
+    atomic_store(&b->next_read, 0);
+    return 0;
+}
+
+int cw_block_read_next(struct thread *t, struct block *b, bool nowait, struct cw_error *err)
+{
+    size_t k = atomic_fetch_add(&b->next_read, 1);
+    if (k >= b->n_reads)
+        return 2;
+    int status = cw_extent_read(&b->reads[k].extent, b->reads[k].data, nowait, err);
+    if (status > 0)
+        atomic_store(&b->next_read, k);
+    if (status == 0) {
+        t->n_reads++;
+        t->read_bytes += b->reads[k].extent.length;
+    }
+    return status;
 }
 
 static int read_block(struct cw_runner *r, struct thread *t, struct block *b, bool nowait, struct cw_error *err)
 {
     const struct cw_source *source = r->sequence->sources[b->program->leaf];
     uint64_t start = cw_cost_now_ns();
-    size_t n = b->b.n, total = 0;
+    int status = 0;
     if (b->have_raw)
         return 0;
     if (source->ops->load || source->ops->pull) {
@@ -55,52 +96,17 @@ static int read_block(struct cw_runner *r, struct thread *t, struct block *b, bo
         b->have_raw = true;
         return 0;
     }
-    struct cw_tensor *raw = cw_arena_alloc(&b->arena, n * sizeof(*raw), err);
-    struct reader *reads = cw_arena_alloc(&b->arena, n * sizeof(*reads), err);
-    if (!raw || !reads)
-        return err->status;
-    size_t n_reads = 0;
-    for (size_t i = 0; i < n; i++) {
-        struct cw_extent e;
-        int status = source->ops->locate(source, b->piece->refs[b->at + i].row, &e, err);
-        if (status < 0)
-            return status;
-        struct reader *last = n_reads ? &reads[n_reads - 1] : NULL;
-        if (last && last->extent.file == e.file && last->extent.offset + last->extent.length == e.offset) {
-            last->extent.length += e.length;
-            last->n++;
-        } else {
-            reads[n_reads++] = (struct reader){.extent = e, .first = i, .n = 1};
-        }
-        raw[i] = (struct cw_tensor){.size = e.length};
-        total += e.length;
-    }
-    for (size_t k = 0; k < n_reads; k++) {
-        uint8_t *data = cw_arena_alloc(&b->arena, reads[k].extent.length, err);
-        if (!data)
-            return err->status;
-        int status = read_extent(&reads[k].extent, data, nowait, err);
-        if (status != 0) {
-            if (status > 0)
-                cw_arena_reset(&b->arena, cw_scratch_keep(r));
-            return status;
-        }
-        for (size_t i = reads[k].first; i < reads[k].first + reads[k].n; i++) {
-            raw[i].data = data;
-            data += raw[i].size;
-        }
-    }
+    if (!b->reads)
+        status = plan_reads(source, b, err);
+    while (status == 0)
+        status = cw_block_read_next(t, b, nowait, err);
     uint64_t read_ns = cw_now_ns();
-    for (size_t k = 0; k < n_reads; k++) {
-        int status = cw_file_check(reads[k].extent.file, read_ns, nowait, err);
-        if (status > 0)
-            cw_arena_reset(&b->arena, cw_scratch_keep(r));
-        if (status != 0)
-            return status;
-    }
-    b->b.raw = raw;
+    for (size_t k = 0; k < b->n_reads && status == 2; k++)
+        status = cw_file_check(b->reads[k].extent.file, read_ns, nowait, err) ?: 2;
+    if (status < 2)
+        return status;
+    b->b.raw = b->raw;
     b->have_raw = true;
-    t->read_bytes += total;
     t->read_ns += cw_cost_now_ns() - start;
     if (t->ops) /* else it is a read thread's time */
         b->prefix_ns += cw_cost_now_ns() - start;
@@ -109,7 +115,7 @@ static int read_block(struct cw_runner *r, struct thread *t, struct block *b, bo
 
 int cw_block_read(struct cw_runner *r, struct thread *t, struct block *b, bool nowait, struct cw_error *err)
 {
-    if (!b->have_raw && !b->uncached && b->way->cached) {
+    if (!b->have_raw && !b->reads && !b->uncached && b->way->cached) {
         uint64_t start = cw_cost_now_ns();
         int fetched = cw_block_fetch(r, b, err);
         t->fetch_ns += cw_cost_now_ns() - start;

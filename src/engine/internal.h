@@ -31,6 +31,7 @@ struct piece {
     size_t charged;
     uint64_t carved;
     unsigned users;         /* blocks in flight */
+    struct read_in *read_in;/* chunks of files that are read before it is planned; NULL: none */
 };
 
 struct limit_state {
@@ -88,6 +89,12 @@ struct fault { /* a failed row, until its fate is known */
     bool note, replaced;
 };
 
+struct block_read { /* one read of neighbouring records: first .. first + n - 1 of the block */
+    struct cw_extent extent;
+    size_t first, n;
+    uint8_t *data;
+};
+
 enum block_state { BLOCK_READY, BLOCK_RUNNING, BLOCK_READING, BLOCK_PARKED, BLOCK_STARVED };
 
 struct block {
@@ -108,6 +115,13 @@ struct block {
     unsigned point;              /* stage that is to run */
     unsigned n_passed;           /* points passed, in an earlier attempt too */
     bool have_raw, plain;        /* bytes are there; runs unfused, as a sample */
+    struct cw_tensor *raw;       /* by row, in the arena: where the bytes are put that are being read */
+    struct block_read *reads;    /* in the arena; NULL: not planned */
+    size_t n_reads, read_bytes;
+    atomic_size_t next_read;     /* of reads: the first that was not begun; n_reads or more: there is none */
+    _Atomic bool reads_low;      /* fewer than READ_DEPTH are left: compute threads know that there is room */
+    unsigned n_readers;          /* read threads at it; like the next one guarded by the runner's mutex */
+    bool queued, read_failed;    /* it is in runner->reading; a read of it failed */
     bool uncached;               /* not to be had from the cache */
     bool unread;                 /* nor read, if it is there; what is not there is kept */
     bool hit;                    /* what stands at the marker came from the cache: */
@@ -141,12 +155,17 @@ struct thread {
     struct cw_op_profile *ops;   /* by operator position; since the last block, like the rest */
     struct cw_value_profile *values; /* with `detail`, else NULL */
     uint64_t plan_ns, read_ns, read_bytes, emit_ns, emit_rows, fetch_ns;
-    uint64_t n_run;
+    uint64_t n_run, n_reads;
 };
 
-/* Cold reads in flight at most, and the threads that do them: enough for the queue of a disk. */
-#define READ_THREADS 4
-#define READ_DEPTH 16
+/* Reads of sources in flight at most: what a solid-state disk or a network file system needs to give its full rate. Each has a thread, which is started when a
+ * read is to be done and no thread is idle. As many reads may wait for a thread, so that storage never runs dry. */
+#define READ_DEPTH 64
+/* Threads that read chunks of files into the page cache: chunks are large, so that fewer at a time are enough. */
+#define READ_IN_THREADS 16
+/* Blocks that wait for the cache's storage at most, and the threads that read it for them: entries are large, and a cache is on a local disk. */
+#define STORE_THREADS 4
+#define STORE_DEPTH 16
 
 struct row_pace {
     uint64_t aim_ns, most; /* a block takes about so long, and has no more; set once */
@@ -212,9 +231,11 @@ struct cw_runner {
     struct epoch_ref *epoch;          /* of the split opened last */
     struct cw_ref *spare_plan;        /* of a piece that is done, for the next one */
     unsigned n_idle, n_blocks, n_running, n_reading;
+    unsigned n_fetching, n_fetchers;  /* of n_reading: blocks that wait for the cache's storage; and read threads that read it */
+    size_t reading_bytes;             /* of sources, of blocks that are being read or wait for it */
     unsigned n_assemblies, max_assemblies;
     bool few_assemblies;              /* there would be more of them with more memory */
-    uint64_t reading_since_ns;        /* where n_reading is not 0 */
+    uint64_t reading_since_ns;        /* where n_reading or n_reading_in is not 0 */
     size_t least;                     /* memory; set once */
     size_t given;                     /* memory, with the part that who opened it keeps */
     bool planning, stop;
@@ -240,8 +261,16 @@ struct cw_runner {
     struct cw_error fatal;
     struct thread *threads;
     unsigned n_threads;
-    pthread_t readers[READ_THREADS];
-    unsigned n_readers;
+    pthread_t readers[READ_DEPTH];
+    unsigned n_readers, n_readers_idle; /* read threads; those that wait for work */
+    uint64_t n_cold_reads;            /* done by read threads */
+    pthread_t read_in_threads[READ_IN_THREADS];
+    pthread_cond_t read_in_work;
+    unsigned n_read_in_threads, n_read_in_idle;
+    bool read_in_files;               /* a thread is going to decide whether it reads all files in */
+    bool read_in_useless;             /* the page cache does not keep what is read */
+    struct read_in *read_ins;         /* of pieces, in order */
+    unsigned n_reading_in;            /* of them there are. They hold no memory, so n_reading does not count them */
     struct cw_profile profile;
     uint64_t started_ns;
     _Atomic bool cancelled;
@@ -252,7 +281,7 @@ struct cw_runner {
 int cw_rows_new(struct cw_runner *r, struct cw_error *err);
 uint64_t cw_rows_most(const struct cw_runner *r, unsigned leaf, bool hit);
 void cw_rows_timed(struct cw_runner *r, unsigned leaf, bool hit, uint64_t ns); /* a row of a block that is done took so long */
-unsigned cw_blocks_most(const struct cw_runner *r); /* that may be in flight; */
+bool cw_blocks_full(const struct cw_runner *r);     /* no more may be in flight now */
 void cw_blocks_tell(struct cw_runner *r);           /* it is another number now */
 
 /* carve.c: mutex held */
@@ -311,6 +340,9 @@ int cw_block_read(struct cw_runner *r, struct thread *t, struct block *b, bool n
 int cw_block_stage(struct cw_runner *r, struct thread *t, struct block *b, struct cw_error *err);
 void cw_fault_error(const struct cw_runner *r, const struct block *b, const struct fault *f, struct cw_error *ret);
 void cw_row_id(const struct cw_runner *r, const struct block *b, size_t row, struct cw_record_id *ret);
+
+/* Does the next read of a block that was not begun. 1: would block, and is the next one again; 2: all were begun. */
+int cw_block_read_next(struct thread *t, struct block *b, bool nowait, struct cw_error *err);
 
 /* Makes what is the same for all operators, and runs the source. */
 int cw_block_start(struct cw_runner *r, struct thread *t, struct block *b, struct cw_error *err);
@@ -452,10 +484,35 @@ int cw_too_small(const struct cw_runner *r, size_t needed, const char *what, str
 /* The same, where the last refusal was the reason. Mutex held, but released meanwhile. 1: what was the matter is over, it is to be tried again. */
 int cw_lack_of_memory(struct cw_runner *r, const struct cw_place *at, const char *what, struct cw_error *err);
 
+/* reads.c: read threads; mutex held, but for the last */
+/* The bytes of a block are not in memory: it is ready again when they are. */
+void cw_reads_add(struct cw_runner *r, struct block *b);
+/* Reads that wait for a thread; counting stops at READ_DEPTH. */
+size_t cw_reads_waiting(const struct cw_runner *r);
+/* Reads of blocks of a split are not begun any more. */
+void cw_reads_drop(struct cw_runner *r, const struct cw_split *s);
+void cw_reads_stop(struct cw_runner *r); /* after r->stop was set: waits for the threads */
+
+/* read_in.c: mutex held, where nothing else is said */
+/* The first read would have blocked: files may be worth reading in. */
+void cw_read_in_begin(struct cw_runner *r);
+void cw_read_in_stop(struct cw_runner *r); /* after r->stop was set: waits for the thread */
+/* Chunks that should be in memory before the records of a piece are read; NULL: none. Mutex not held. */
+struct read_in *cw_read_in_new(struct cw_runner *r, const struct piece *p);
+/* Has them read; then the piece counts as planned. False: it does already. */
+bool cw_read_in_piece(struct cw_runner *r, struct piece *p, struct read_in *in);
+void cw_read_in_cancel(struct piece *p); /* nobody waits for what is read in for it */
+
 /* pool.c */
 int cw_pool_start(struct cw_runner *r, struct cw_error *err);
 void cw_pool_stop(struct cw_runner *r);
 void cw_ready(struct cw_runner *r, struct block *b); /* mutex held */
+void cw_starve(struct cw_runner *r, struct block *b); /* mutex held: the budget refused it memory */
+/* A thread leaves off running or reading, of which so many were (n_running, n_reading). Mutex held. */
+void cw_leave(struct cw_runner *r, unsigned *count);
+/* Storage is busy for the runner, for blocks or pieces, which `count` counts; and not so any more. Mutex held. */
+void cw_reading_begin(struct cw_runner *r, unsigned *count);
+void cw_reading_end(struct cw_runner *r, unsigned *count);
 void cw_wake_parked(struct cw_runner *r);            /* mutex held: blocks whose turn it is try again */
 /* Gives back what can be had again: free slabs, idle arenas. */
 void cw_trim(struct cw_runner *r);                   /* mutex held */

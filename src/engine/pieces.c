@@ -31,6 +31,7 @@ void cw_piece_unplan(struct piece *p)
         cw_budget_give(p->arena.budget, p->charged);
     p->charged = 0;
     cw_arena_deinit(&p->arena);
+    cw_read_in_cancel(p);
     free(p->plan);
     free(p->raw);
     free(CW_STEAL(p->kept));
@@ -57,8 +58,8 @@ struct piece *cw_piece_to_plan(struct cw_runner *r, struct cw_split **ret_split)
                 break;
             if (p->carved == p->n) /* used up, or nothing of it is wanted */
                 continue;
-            if (!p->planned) {
-                if (r->plan_short && (ahead > 0 || r->n_blocks > 0 || r->n_running > 0 || cw_may_be_released(r)))
+            if (!p->planned && !p->read_in) {
+                if (r->plan_short && (ahead > 0 || r->n_blocks > 0 || r->n_running > 0 || r->n_reading_in > 0 || cw_may_be_released(r)))
                     return NULL;
                 *ret_split = s;
                 return p;

@@ -39,8 +39,8 @@ void cw_ready(struct cw_runner *r, struct block *b)
     pthread_cond_signal(&r->work);
 }
 
-/* A thread leaves off running or reading (`count`). The consumer that lacks memory waits for the last one, and then takes what there is. */
-static void leave(struct cw_runner *r, unsigned *count)
+/* The consumer that lacks memory waits for the last one, and then takes what there is. */
+void cw_leave(struct cw_runner *r, unsigned *count)
 {
     --*count;
     if (r->consumer_short && r->n_running == 0 && r->n_reading == 0)
@@ -55,7 +55,7 @@ static void park(struct block *b)
     insert_ordered(&b->split->parked, b);
 }
 
-static void starve(struct cw_runner *r, struct block *b)
+void cw_starve(struct cw_runner *r, struct block *b)
 {
     cw_block_reset(r, b);
     b->state = BLOCK_STARVED;
@@ -103,7 +103,7 @@ void cw_evict(struct cw_runner *r)
         while (s->parked) {
             struct block *b = s->parked;
             s->parked = b->next;
-            starve(r, b);
+            cw_starve(r, b);
         }
         bool first = s == r->splits;
         for (struct piece *p = s->first; p; p = p->next) {
@@ -117,7 +117,7 @@ void cw_evict(struct cw_runner *r)
     while (r->ready) {
         struct block *b = r->ready;
         r->ready = b->next;
-        starve(r, b);
+        cw_starve(r, b);
     }
     cw_trim(r);
 }
@@ -191,16 +191,11 @@ static void advance(struct cw_runner *r, struct thread *t, struct block *b)
             if (!r->cold) {
                 r->cold = true;
                 cw_blocks_tell(r);
+                cw_read_in_begin(r);
             }
-            b->state = BLOCK_READING;
             b->spent_ns += cw_cost_now_ns() - b->started_ns;
-            b->next = NULL;
-            *r->reading_tail = b;
-            r->reading_tail = &b->next;
-            if (r->n_reading++ == 0)
-                r->reading_since_ns = cw_now_ns();
-            leave(r, &r->n_running);
-            pthread_cond_signal(&r->reads);
+            cw_reads_add(r, b);
+            cw_leave(r, &r->n_running);
             return;
         }
         if (status < 0)
@@ -217,7 +212,7 @@ static void advance(struct cw_runner *r, struct thread *t, struct block *b)
             break;
         if (s->passed[b->point] != b->seq && b->n_passed == b->point) {
             park(b);
-            leave(r, &r->n_running);
+            cw_leave(r, &r->n_running);
             return;
         }
     pass:;
@@ -225,7 +220,7 @@ static void advance(struct cw_runner *r, struct thread *t, struct block *b)
         status = cw_block_pass(r, b, &err);
         if (status == 1) { /* no batch to be had until one is released */
             park(b);
-            leave(r, &r->n_running);
+            cw_leave(r, &r->n_running);
             cw_done(r);
             return;
         }
@@ -237,9 +232,9 @@ static void advance(struct cw_runner *r, struct thread *t, struct block *b)
         }
         b->point++;
     }
-    leave(r, &r->n_running);
+    cw_leave(r, &r->n_running);
     if (status == CW_E_BUDGET && !r->stop && !s->closed) {
-        starve(r, b);
+        cw_starve(r, b);
         cw_work(r);
         cw_done(r);
         return;
@@ -260,6 +255,12 @@ static void run_block(struct cw_runner *r, struct thread *t, struct block *b)
 {
     advance(r, t, b);
     cw_account(r, t);
+}
+
+static void run_carved(struct cw_runner *r, struct thread *t, struct block *b)
+{
+    b->plain = !r->frugal && (r->options.detail ? t->n_run++ % SAMPLE_DETAIL == SAMPLE_DETAIL_FIRST : t->n_run++ % SAMPLE_EVERY == SAMPLE_FIRST && cw_counted());
+    run_block(r, t, b);
 }
 
 /* A block of one element that is alone with its batch does not fit: that ends the run. False: something was released meanwhile. Mutex held, but released
@@ -328,16 +329,17 @@ static void plan_piece(struct cw_runner *r, struct thread *t, struct cw_split *s
     r->n_running++;
     pthread_mutex_unlock(&r->mutex);
     int status = cw_piece_plan(r, t, s, p, &err);
+    struct read_in *in = status >= 0 ? cw_read_in_new(r, p) : NULL;
     pthread_mutex_lock(&r->mutex);
     if (status < 0)
         cw_piece_unplan(p); /* others look whether it is planned */
-    leave(r, &r->n_running);
+    cw_leave(r, &r->n_running);
     cw_account(r, t);
     r->planning = false;
     p->users--;
     s->n_blocks--;
     if (status >= 0) {
-        p->planned = true;
+        p->planned = !cw_read_in_piece(r, p, in);
         if (p->cut)
             s->position = p->begin + p->n;
         if (p->cut && p->n == 0)
@@ -349,7 +351,7 @@ static void plan_piece(struct cw_runner *r, struct thread *t, struct cw_split *s
         p->planned = true;
         p->n = 0;
         s->end = s->position = p->begin;
-    } else if (status == CW_E_BUDGET && (r->n_blocks || r->n_running || !r->plan_short || cw_ahead_drop(r) || cw_reclaim(r, s) || cw_may_be_released(r))) {
+    } else if (status == CW_E_BUDGET && (r->n_blocks || r->n_running || r->n_reading_in || !r->plan_short || cw_ahead_drop(r) || cw_reclaim(r, s) || cw_may_be_released(r))) {
         r->plan_short = true; /* tried again when something is released, or when nothing else is under way */
         cw_trim(r);
     } else if (!r->fatal.status && status == CW_E_BUDGET) {
@@ -369,7 +371,7 @@ static void *compute_main(void *arg)
     while (!r->stop) {
         struct cw_split *s;
         struct piece *p;
-        struct block *b = r->ready;
+        struct block *b;
         struct cw_ahead *j;
         if (r->alone) {
             cw_idle(r);
@@ -379,12 +381,16 @@ static void *compute_main(void *arg)
             r->settled = false;
             r->n_running++;
             cw_ahead_run(r, t, j);
-            leave(r, &r->n_running);
+            cw_leave(r, &r->n_running);
             cw_work(r); /* who starved waits for the last one that runs */
             cw_done(r);
             continue;
         }
-        if (b && !r->fatal.status) {
+        if (!r->fatal.status && r->n_reading && cw_reads_waiting(r) < READ_DEPTH / 2 && (b = cw_carve(r))) { /* lest storage run dry while much is ready */
+            run_carved(r, t, b);
+            continue;
+        }
+        if ((b = r->ready) && !r->fatal.status) {
             r->ready = b->next;
             run_block(r, t, b);
             continue;
@@ -398,61 +404,14 @@ static void *compute_main(void *arg)
             continue;
         }
         if (!r->fatal.status && (b = cw_carve(r))) {
-            b->plain = !r->frugal && (r->options.detail ? t->n_run++ % SAMPLE_DETAIL == SAMPLE_DETAIL_FIRST : t->n_run++ % SAMPLE_EVERY == SAMPLE_FIRST && cw_counted());
-            run_block(r, t, b);
+            run_carved(r, t, b);
             continue;
         }
-        if (r->options.notify && !r->settled && !r->n_running && !r->n_reading) { /* who polls may have to make room */
+        if (r->options.notify && !r->settled && !r->n_running && !r->n_reading && !r->n_reading_in) { /* who polls may have to make room */
             r->settled = true;
             cw_done(r);
         }
         cw_idle(r);
-    }
-    pthread_mutex_unlock(&r->mutex);
-    return NULL;
-}
-
-static void *read_main(void *arg)
-{
-    struct cw_runner *r = arg;
-    struct thread own = {.r = r};
-    pthread_mutex_lock(&r->mutex);
-    while (!r->stop) {
-        struct block *b = r->reading;
-        if (!b) {
-            pthread_cond_wait(&r->reads, &r->mutex);
-            continue;
-        }
-        r->reading = b->next;
-        if (!r->reading)
-            r->reading_tail = &r->reading;
-        b->patience_ns = cw_block_patience(r, b);
-        uint64_t began_ns = cw_store_enter(r);
-        pthread_mutex_unlock(&r->mutex);
-        struct cw_error err = {0};
-        int status = cw_block_read(r, &own, b, false, &err);
-        pthread_mutex_lock(&r->mutex);
-        b->cold_ns += cw_store_leave(r, began_ns);
-        leave(r, &r->n_reading);
-        if (r->n_reading == 0)
-            r->profile.cold_wall_ns += cw_now_ns() - r->reading_since_ns;
-        r->profile.read_ns += own.read_ns;
-        r->profile.read_bytes += own.read_bytes;
-        r->profile.cold_ns += own.read_ns;
-        r->profile.cold_bytes += own.read_bytes;
-        own.read_ns = own.read_bytes = 0;
-        if (status == CW_E_BUDGET) {
-            starve(r, b);
-            cw_work(r);
-        } else {
-            if (status < 0 && !r->fatal.status) {
-                r->fatal = err;
-                cw_done(r);
-            }
-            cw_ready(r, b);
-        }
-        if (b->split->closed) /* the consumer waits for its blocks to end */
-            cw_done(r);
     }
     pthread_mutex_unlock(&r->mutex);
     return NULL;
@@ -466,10 +425,6 @@ int cw_pool_start(struct cw_runner *r, struct cw_error *err)
         status = cw_thread_start(&r->threads[i].id, compute_main, &r->threads[i], err);
         r->n_threads += status >= 0;
     }
-    for (unsigned i = 0; i < READ_THREADS && status >= 0; i++) {
-        status = cw_thread_start(&r->readers[i], read_main, r, err);
-        r->n_readers += status >= 0;
-    }
     return status;
 }
 
@@ -479,11 +434,10 @@ void cw_pool_stop(struct cw_runner *r)
     r->stop = true;
     atomic_store(&r->cancelled, true);
     cw_work(r);
-    pthread_cond_broadcast(&r->reads);
     pthread_mutex_unlock(&r->mutex);
     for (unsigned i = 0; i < r->n_threads; i++)
         pthread_join(r->threads[i].id, NULL);
-    for (unsigned i = 0; i < r->n_readers; i++)
-        pthread_join(r->readers[i], NULL);
-    r->n_threads = r->n_readers = 0;
+    r->n_threads = 0;
+    cw_reads_stop(r);
+    cw_read_in_stop(r);
 }

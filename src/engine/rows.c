@@ -16,6 +16,8 @@
 #define TOLD_FACTOR 2
 /* Enough to keep a thread busy while some blocks wait for their turn. */
 #define BLOCKS_PER_THREAD 4
+/* The part of the budget that bytes of sources may take that are being read, or wait for it. */
+#define READ_SHARE(memory) ((memory) / 8)
 
 /* Bytes of columns of known size, and of the source, for a row. */
 static uint64_t row_bytes(const struct cw_sequence *s, unsigned leaf)
@@ -85,17 +87,38 @@ void cw_rows_timed(struct cw_runner *r, unsigned leaf, bool hit, uint64_t ns)
     tell(r, leaf, hit);
 }
 
-unsigned cw_blocks_most(const struct cw_runner *r) { return r->options.threads * BLOCKS_PER_THREAD + (r->cold ? READ_DEPTH : 0); }
+static unsigned blocks_computing(const struct cw_runner *r) { return r->options.threads * BLOCKS_PER_THREAD; }
+
+/* Reads keep storage's queue filled, and no more: what is read is memory that nobody computes with yet. */
+bool cw_blocks_full(const struct cw_runner *r)
+{
+    if (r->n_blocks < blocks_computing(r))
+        return false;
+    return !r->n_reading || r->n_blocks >= blocks_computing(r) + READ_DEPTH || cw_reads_waiting(r) >= READ_DEPTH || r->reading_bytes >= READ_SHARE(r->budget.limit);
+}
 
 void cw_blocks_tell(struct cw_runner *r)
 {
-    unsigned computing = r->options.threads * BLOCKS_PER_THREAD;
+    unsigned computing = blocks_computing(r);
     const struct cw_tuned t = {
         .what = "blocks_in_flight",
         .seen = {{"threads", r->options.threads}, {"reads_wait", r->cold}},
         .others = {{"computing", computing}, {"computing_and_reading", computing + READ_DEPTH}},
-        .chosen = cw_blocks_most(r),
-        .why = r->cold ? "files are not in memory, and storage has a queue" : "some wait for their turn while each thread has one",
+        .chosen = computing + (r->cold ? READ_DEPTH : 0),
+        .why = r->cold ? "files are not in memory, and storage reads quickest with many reads in flight" : "some wait for their turn while each thread has one",
     };
     cw_tuned_add(&r->tuned, &t);
+}
+
+double cw_runner_row_s(struct cw_runner *r)
+{
+    double ns = 0, n = 0;
+    pthread_mutex_lock(&r->mutex);
+    for (unsigned i = 0; i < r->compiled->n_programs; i++) {
+        double records = (double)r->sequence->sources[i]->n_records;
+        ns += (double)r->rows[2 * i].ns * records;
+        n += r->rows[2 * i].ns ? records : 0;
+    }
+    pthread_mutex_unlock(&r->mutex);
+    return n > 0 ? ns / n * 1e-9 : 0;
 }

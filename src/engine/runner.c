@@ -91,6 +91,7 @@ int cw_runner_new(const struct cw_sequence *s, const struct cw_runner_options *o
     pthread_cond_init(&r->work, NULL);
     pthread_cond_init(&r->done, &monotonic);
     pthread_cond_init(&r->reads, NULL);
+    pthread_cond_init(&r->read_in_work, NULL);
     pthread_condattr_destroy(&monotonic);
     r->given = o->memory;
     cw_budget_init(&r->budget, o->memory);
@@ -165,6 +166,7 @@ struct cw_runner *cw_runner_free(struct cw_runner *r)
     pthread_cond_destroy(&r->work);
     pthread_cond_destroy(&r->done);
     pthread_cond_destroy(&r->reads);
+    pthread_cond_destroy(&r->read_in_work);
     pthread_mutex_destroy(&r->mutex);
     free(r);
     return NULL;
@@ -249,6 +251,7 @@ void cw_runner_close(struct cw_runner *r, struct cw_split *s)
 {
     pthread_mutex_lock(&r->mutex);
     s->closed = true;
+    cw_reads_drop(r, s);
     uint64_t until_ns = cw_now_ns() + CLOSE_NS;
     const struct timespec until = {.tv_sec = (time_t)(until_ns / 1000000000u), .tv_nsec = (long)(until_ns % 1000000000u)};
     for (;;) { /* blocks that run or read see `closed` and end */

@@ -22,6 +22,7 @@ struct cw_runner_options {
     bool optimize;            /* fuse operators */
     bool detail;              /* count more, for who explains (profile.h): it costs a few percent */
     struct cw_cache *cache;   /* borrowed; NULL: none */
+    bool read_in;             /* files that fit in memory may be read as a whole while single records are read: the run needs most of each epoch */
     int64_t marker;           /* where it is used, to begin with: the number of a marker, or CW_MARKER_AUTO */
     bool adaptive;            /* what each marker would give is measured, and somebody decides (cw_runner_set_marker); what is slower to read than to compute is computed */
     void (*notify)(void *arg);/* called whenever cw_runner_poll may have something new, from any thread and under the runner's mutex; NULL: nobody polls */
@@ -109,6 +110,8 @@ unsigned cw_runner_choices(struct cw_runner *r, struct cw_choice ret[CW_CHOICES_
 /* What was done so far: positions, threads' time, the time in which any read thread was at it. */
 struct cw_effort { uint64_t positions, busy_ns, cold_ns; };
 void cw_runner_effort(struct cw_runner *r, struct cw_effort *ret);
+/* Seconds in which a thread computes an element, as it was lately; 0: none was computed yet. */
+double cw_runner_row_s(struct cw_runner *r);
 /* The clock by which waits for its batches are measured: cw_now_ns; of modelled costs (base/cost_clock.h), how long what was done so far takes. */
 uint64_t cw_runner_now_ns(struct cw_runner *r);
 /*

@@ -82,3 +82,11 @@ uint64_t cw_epoch_key(uint64_t seed, uint64_t epoch, const char *salt);
 uint64_t cw_element_id(const struct cw_program *g, const struct cw_record_id *id);
 /* "filekey:row.ordinal...", as the log prints it. */
 void cw_record_print(const struct cw_program *g, const struct cw_record_id *id, char buf[128]);
+
+/* Whether records are read one by one in random order: a shuffle permutes single records of a source that has `locate`. */
+bool cw_sequence_reads_randomly(const struct cw_sequence *s);
+/* Whether a shuffle permutes chunks of neighbouring records of such a source, and the records within windows of some chunks. */
+bool cw_sequence_reads_by_chunk(const struct cw_sequence *s);
+/* Bytes of the records that are read from files; and whether all of them fit in the page cache, beside `own` bytes that the process is going to take. */
+uint64_t cw_sequence_file_bytes(const struct cw_sequence *s);
+bool cw_sequence_fits_in_memory(const struct cw_sequence *s, uint64_t own, uint64_t *ret_room);

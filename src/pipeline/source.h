@@ -23,6 +23,13 @@ struct cw_extent {
     uint64_t offset;
     size_t length;
 };
+/* Reads the bytes of an extent to data. nowait: returns 1, nothing read, where the bytes are not in memory. Any thread. */
+int cw_extent_read(const struct cw_extent *e, void *data, bool nowait, struct cw_error *err) _must_check_;
+/* The same without keeping the bytes: the page cache has them afterwards. scratch: CW_EXTENT_SCRATCH bytes, overwritten.
+ * An extent has at most CW_EXTENT_MOST bytes. */
+#define CW_EXTENT_SCRATCH ((size_t)64 << 10)
+#define CW_EXTENT_MOST ((size_t)4 << 20)
+int cw_extent_read_in(const struct cw_extent *e, void *scratch, bool nowait, struct cw_error *err) _must_check_;
 
 struct cw_source_ops {
     void (*free)(struct cw_source *s);
@@ -61,6 +68,16 @@ struct cw_source {
     uint64_t context;          /* hash of what a record's components depend on beside its bytes, file key and row; 0: nothing */
     uint64_t snapshot;         /* hash of file keys and row counts: what state files compare */
 };
+
+/* The chunk that a row lies in. */
+uint64_t cw_source_chunk_of(const struct cw_source *s, uint64_t row);
+/* Where a chunk lies, a run of neighbouring records of a file; of a source that has `locate`. CW_E_DATA: its records are no such run. */
+int cw_source_chunk_extent(const struct cw_source *s, uint64_t k, struct cw_extent *ret);
+/* Rows before the end of chunk k. */
+static inline uint64_t cw_source_chunk_end(const struct cw_source *s, uint64_t k)
+{
+    return s->chunk_records ? CW_MIN((k + 1) * s->chunk_records, s->n_records) : s->chunk_ends[k];
+}
 
 static inline void cw_source_free(struct cw_source *s)
 {

@@ -3,9 +3,10 @@
 #ifdef CW_CRASH_POINTS
 
 #include <pthread.h>
-#include <stdint.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <time.h>
 
 #include "base/cost_clock.h"
@@ -13,26 +14,35 @@
 
 #define HANG_NS UINT64_C(10000000) /* between two looks at the file */
 #define MEMORY_NS UINT64_C(1)       /* a byte that is read of what is not slow, where costs are modelled */
+#define PAGE_BYTES UINT64_C(4096)
+
+struct speed { /* as the file says it */
+    double bytes_per_s[2], reads_per_s, read_s, keeps; /* bytes: reading, writing */
+};
+
+struct kept { /* what was read of a file */
+    struct kept *next;
+    uint64_t n_pages;
+    uint8_t *pages; /* a byte for each page; 1: it is in memory */
+    char path[];
+};
 
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 static uint64_t free_ns[CW_N_THROTTLES][2]; /* guarded by mutex: when what was asked for so far is done; reading, writing */
+static struct kept *all_kept;               /* guarded by mutex */
+static atomic_uint n_waiting;
 
-static const char *speeds(enum cw_throttle of)
+static struct speed speed_of(enum cw_throttle of)
 {
     static const char *const names[] = {[CW_THROTTLE_STORE] = "CACHEW_STORE", [CW_THROTTLE_STORE_DIR] = "CACHEW_STORE_DIR", [CW_THROTTLE_FILES] = "CACHEW_FILES"};
-    return getenv(names[of]);
-}
-
-/* 0: not limited. */
-static double speed(enum cw_throttle of, int which)
-{
-    double v[2] = {0, 0};
-    FILE *f = speeds(of) ? fopen(speeds(of), "re") : NULL;
-    if (f && fscanf(f, "%lf %lf", &v[0], &v[1]) != 2)
-        v[0] = v[1] = 0;
+    const char *path = getenv(names[of]);
+    FILE *f = path ? fopen(path, "re") : NULL;
+    struct speed s = {0};
+    if (f && fscanf(f, "%lf %lf %lf %lf %lf", &s.bytes_per_s[0], &s.bytes_per_s[1], &s.reads_per_s, &s.read_s, &s.keeps) < 2)
+        s = (struct speed){0};
     if (f)
         fclose(f);
-    return v[which];
+    return s;
 }
 
 static void wait_until(uint64_t ns)
@@ -44,25 +54,105 @@ static void wait_until(uint64_t ns)
 
 static void throttle(enum cw_throttle of, int which, size_t bytes)
 {
-    double per_s;
-    while ((per_s = speed(of, which)) < 0)
+    struct speed s;
+    while ((s = speed_of(of)).bytes_per_s[which] < 0)
         wait_until(cw_now_ns() + HANG_NS);
-    if (!(per_s > 0)) {
+    double busy_s = s.bytes_per_s[which] > 0 ? (double)bytes / s.bytes_per_s[which] : 0, least_s = which == 0 ? s.read_s : 0;
+    busy_s += which == 0 && s.reads_per_s > 0 ? 1 / s.reads_per_s : 0;
+    if (!(busy_s > 0) && !(least_s > 0)) {
         cw_cost_compute(which == 0 ? bytes * MEMORY_NS : 0);
         return;
     }
-    uint64_t ns = (uint64_t)((double)bytes * 1e9 / per_s);
-    cw_cost_wait(ns);
+    cw_cost_wait((uint64_t)((busy_s > 0 ? busy_s : least_s) * 1e9));
     if (!cw_cost_sleeps())
         return;
     pthread_mutex_lock(&mutex);
-    uint64_t until = free_ns[of][which] = CW_MAX(free_ns[of][which], cw_now_ns()) + ns;
+    uint64_t now = cw_now_ns(), until = free_ns[of][which] = CW_MAX(free_ns[of][which], now) + (uint64_t)(busy_s * 1e9);
     pthread_mutex_unlock(&mutex);
-    wait_until(until);
+    wait_until(CW_MAX(until, now + (uint64_t)(least_s * 1e9)));
 }
 
-bool cw_throttled(enum cw_throttle of) { return speed(of, 0) != 0; }
+static bool is_slow(const struct speed *s, int which) { return s->bytes_per_s[which] != 0 || (which == 0 && (s->reads_per_s > 0 || s->read_s > 0)); }
+
+bool cw_throttled(enum cw_throttle of)
+{
+    const struct speed s = speed_of(of);
+    return is_slow(&s, 0);
+}
+
 void cw_throttle_read(enum cw_throttle of, size_t bytes) { throttle(of, 0, bytes); }
 void cw_throttle_write(enum cw_throttle of, size_t bytes) { throttle(of, 1, bytes); }
+
+/* ---- what was read of files ---- */
+
+/* The pages of a file up to `end`; NULL: out of memory, or put is false and none was read. Mutex held. */
+static struct kept *kept_of(const char *path, uint64_t end, bool put)
+{
+    struct kept *k = all_kept;
+    while (k && strcmp(k->path, path) != 0)
+        k = k->next;
+    if (!put)
+        return k;
+    if (!k && (k = calloc(1, sizeof(*k) + strlen(path) + 1))) {
+        memcpy(k->path, path, strlen(path) + 1);
+        k->next = all_kept;
+        all_kept = k;
+    }
+    uint64_t n = (end + PAGE_BYTES - 1) / PAGE_BYTES;
+    if (k && n > k->n_pages) {
+        uint8_t *larger = realloc(k->pages, 2 * n);
+        if (!larger)
+            return NULL;
+        memset(larger + k->n_pages, 0, 2 * n - k->n_pages);
+        k->pages = larger;
+        k->n_pages = 2 * n;
+    }
+    return k;
+}
+
+static bool is_kept(const char *path, uint64_t offset, size_t length)
+{
+    pthread_mutex_lock(&mutex);
+    const struct kept *k = kept_of(path, offset + length, false);
+    bool all = k != NULL;
+    for (uint64_t i = offset / PAGE_BYTES; all && i * PAGE_BYTES < offset + length; i++)
+        all = i < k->n_pages && k->pages[i];
+    pthread_mutex_unlock(&mutex);
+    return all;
+}
+
+static void keep(const char *path, uint64_t offset, size_t length)
+{
+    pthread_mutex_lock(&mutex);
+    struct kept *k = kept_of(path, offset + length, true);
+    for (uint64_t i = offset / PAGE_BYTES; k && i * PAGE_BYTES < offset + length; i++)
+        k->pages[i] = 1;
+    pthread_mutex_unlock(&mutex);
+}
+
+bool cw_throttle_absent(const char *path, uint64_t offset, size_t length)
+{
+    const struct speed s = speed_of(CW_THROTTLE_FILES);
+    return is_slow(&s, 0) && !(s.keeps > 0 && is_kept(path, offset, length));
+}
+
+bool cw_throttle_range(const char *path, uint64_t offset, size_t length, bool nowait)
+{
+    const struct speed s = speed_of(CW_THROTTLE_FILES);
+    if (!is_slow(&s, 0) || (s.keeps > 0 && is_kept(path, offset, length))) {
+        cw_cost_compute(length * MEMORY_NS);
+        return true;
+    }
+    if (nowait)
+        return false;
+    atomic_fetch_add(&n_waiting, 1);
+    throttle(CW_THROTTLE_FILES, 0, length);
+    atomic_fetch_sub(&n_waiting, 1);
+    if (s.keeps > 0)
+        keep(path, offset, length);
+    return true;
+}
+
+unsigned cw_throttle_waiting(void) { return atomic_load(&n_waiting); }
 
 #endif

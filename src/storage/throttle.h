@@ -1,14 +1,21 @@
 /*
- * Test builds (-Dcrash_points=true): storage as slow as a file says, which an environment variable names: CACHEW_STORE for entries of caches, CACHEW_STORE_DIR for opening
- * and listing them, CACHEW_FILES for what sources read. The file holds two numbers: bytes per second that can be read, and written; 0: as many as there are; negative: none,
- * until it says something else. All readers together get no more, and nothing is in memory already. It is looked at again at each access. Elsewhere nothing of it is there.
+ * Slow storage for test builds (-Dcrash_points=true). An environment variable names a file that says how slow: CACHEW_STORE for cache entries, CACHEW_STORE_DIR for opening
+ * and listing them, CACHEW_FILES for the records of sources. Other builds contain nothing of it. The file holds two to five numbers and is read again at each access:
  *
- * With CACHEW_CLOCK=modelled (base/cost_clock.h) what is read and written costs that much on the model's clock. Nothing is
- * waited for but a negative speed. So decisions follow from the speeds in the file alone.
+ *   1  bytes per second that can be read, by all readers together; 0: no limit; negative: none, until the file says otherwise
+ *   2  bytes per second that can be written, likewise
+ *   3  reads per second, of all readers together; 0: no limit
+ *   4  seconds that a read takes at least; reads of several threads overlap
+ *   5  1: what was read once is in memory (a page cache; CACHEW_FILES only); 0: nothing ever is
+ *
+ * A read occupies the storage for 1/reads per second + length/bytes per second; the storage serves one read after the other. With CACHEW_CLOCK=modelled
+ * (base/cost_clock.h) a read costs that much on the model's clock, or the seconds of number 4 where neither is limited, and only a negative speed is waited for.
+ * So decisions follow from the numbers in the file alone.
  */
 #pragma once
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
 enum cw_throttle { CW_THROTTLE_STORE, CW_THROTTLE_STORE_DIR, CW_THROTTLE_FILES, CW_N_THROTTLES };
 
@@ -16,6 +23,12 @@ enum cw_throttle { CW_THROTTLE_STORE, CW_THROTTLE_STORE_DIR, CW_THROTTLE_FILES, 
 bool cw_throttled(enum cw_throttle of);
 void cw_throttle_read(enum cw_throttle of, size_t bytes); /* waits */
 void cw_throttle_write(enum cw_throttle of, size_t bytes);
+/* Of CACHEW_FILES. Whether reading these bytes of a file would wait. */
+bool cw_throttle_absent(const char *path, uint64_t offset, size_t length);
+/* Waits as such a read does; the bytes may be in memory from then on. nowait: returns false where it would wait. */
+bool cw_throttle_range(const char *path, uint64_t offset, size_t length, bool nowait);
+/* Reads that wait in cw_throttle_range now. */
+unsigned cw_throttle_waiting(void);
 #else
 static inline bool cw_throttled(enum cw_throttle of)
 {
@@ -24,4 +37,15 @@ static inline bool cw_throttled(enum cw_throttle of)
 }
 static inline void cw_throttle_read(enum cw_throttle of, size_t bytes) { (void)of, (void)bytes; }
 static inline void cw_throttle_write(enum cw_throttle of, size_t bytes) { (void)of, (void)bytes; }
+static inline bool cw_throttle_absent(const char *path, uint64_t offset, size_t length)
+{
+    (void)path, (void)offset, (void)length;
+    return false;
+}
+static inline bool cw_throttle_range(const char *path, uint64_t offset, size_t length, bool nowait)
+{
+    (void)path, (void)offset, (void)length, (void)nowait;
+    return true;
+}
+static inline unsigned cw_throttle_waiting(void) { return 0; }
 #endif

@@ -1,0 +1,395 @@
+/*
+ * Reading whole chunks of files into the page cache, by threads of low priority that are started when they
+ * are needed. Two uses: where a shuffle permutes chunks, the chunks of a piece are read before its records,
+ * several at a time; where it permutes single records, one thread reads all files from front to back, if they
+ * fit in memory and that takes less than half of the time that single reads would.
+ */
+#include <sys/resource.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "engine/internal.h"
+
+#include "base/cost_clock.h"
+#include "base/thread.h"
+
+/* Records of a piece that are looked at, and bytes of each: where they are in memory, so is the rest. */
+#define LOOKS 16
+#define LOOK_BYTES ((size_t)4096)
+/* Chunks of a piece are read where its records take at least 1/SPARSE of them, beside two that may lie in
+ * other pieces too. */
+#define SPARSE 2
+/* Reads of single records, with a full queue, that tell how long one takes. */
+#define KNOWN_READS (2 * READ_DEPTH)
+/* Reading in begins and goes on where it takes less than 1/GAIN of the time that is left for single reads,
+ * and that is more than LEAST_S. */
+#define GAIN 2.0
+#define LEAST_S 1.0
+#define NICE 10
+
+struct cursor { /* over the chunks of all sources */
+    unsigned leaf;
+    uint64_t chunk, n;       /* next one of the source; n: of chunks before it, of all sources */
+    const uint8_t *only;     /* by n: 1 for those that are wanted; NULL: all are */
+    struct cw_extent rest;   /* of neighbouring chunks; what was not given out */
+};
+
+struct read_in { /* of a piece */
+    struct read_in *next;
+    struct piece *piece;  /* NULL: nobody waits for it. Guarded by the runner's mutex, like the next two */
+    unsigned n_threads;   /* at it */
+    bool over;            /* nothing of it is left that was not begun */
+    uint8_t *chunks;      /* a byte for each chunk of all sources, in order; 1: to be read */
+    uint64_t n_chunks;
+    pthread_mutex_t mutex;/* of the cursor alone: the index may have to be read for it */
+    struct cursor cursor;
+};
+
+/* ---- chunks ---- */
+
+/* The next extent, of neighbouring chunks. False: there is none. */
+static bool cursor_next(const struct cw_sequence *q, struct cursor *c, struct cw_extent *ret)
+{
+    struct cw_extent e;
+    while (c->leaf < q->compiled->n_programs && c->rest.length < CW_EXTENT_MOST) {
+        const struct cw_source *s = q->sources[c->leaf];
+        if (!s->ops->locate || c->chunk == s->n_chunks) {
+            c->n += s->n_chunks - c->chunk; /* of a source without `locate` */
+            c->leaf++;
+            c->chunk = 0;
+        } else if ((!c->only || c->only[c->n]) && cw_source_chunk_extent(s, c->chunk, &e) >= 0) {
+            if (c->rest.length > 0 && (c->rest.file != e.file || c->rest.offset + c->rest.length != e.offset))
+                break;
+            if (c->rest.length == 0)
+                c->rest = e;
+            else
+                c->rest.length += e.length;
+            c->chunk++;
+            c->n++;
+        } else {
+            c->chunk++;
+            c->n++;
+        }
+    }
+    *ret = c->rest;
+    ret->length = CW_MIN(c->rest.length, CW_EXTENT_MOST);
+    c->rest.offset += ret->length;
+    c->rest.length -= ret->length;
+    return ret->length > 0;
+}
+
+/* ---- for a piece ---- */
+
+static struct read_in *read_in_free(struct read_in *in)
+{
+    pthread_mutex_destroy(&in->mutex);
+    free(in->chunks);
+    free(in);
+    return NULL;
+}
+
+/* Whether some records of a piece are not in memory. Of those that are looked at the first bytes are read. */
+static bool is_absent(const struct cw_sequence *q, const struct piece *p)
+{
+    uint8_t scratch[LOOK_BYTES];
+    struct cw_error err = {0};
+    struct cw_extent e;
+    for (unsigned i = 0; i < LOOKS && p->n > 0; i++) {
+        const struct cw_ref *ref = &p->refs[i * p->n / LOOKS];
+        const struct cw_source *s = q->sources[ref->leaf];
+        if (!s->ops->locate || s->ops->locate(s, ref->row, &e, &err) < 0)
+            continue;
+        e.length = CW_MIN(e.length, LOOK_BYTES);
+        if (e.length > 0 && cw_extent_read(&e, scratch, true, &err) == 1)
+            return true;
+    }
+    return false;
+}
+
+/* The chunks that records of a piece lie in. False: the records are few for them. */
+static bool mark_chunks(const struct cw_sequence *q, const struct piece *p, struct read_in *in)
+{
+    uint64_t first = 0, n_marked = 0;
+    double least = 0; /* chunks that would hold as many records */
+    for (unsigned leaf = 0; leaf < q->compiled->n_programs; leaf++) {
+        const struct cw_source *s = q->sources[leaf];
+        for (uint64_t i = 0; i < p->n && s->ops->locate; i++) {
+            if (p->refs[i].leaf != leaf)
+                continue;
+            uint8_t *mark = &in->chunks[first + cw_source_chunk_of(s, p->refs[i].row)];
+            n_marked += !*mark;
+            *mark = 1;
+            least += (double)s->n_chunks / (double)s->n_records;
+        }
+        first += s->n_chunks;
+    }
+    return n_marked > 0 && (double)n_marked <= SPARSE * least + 2;
+}
+
+struct read_in *cw_read_in_new(struct cw_runner *r, const struct piece *p)
+{
+    const struct cw_sequence *q = r->sequence;
+    if (!cw_sequence_reads_by_chunk(q) || !is_absent(q, p))
+        return NULL;
+    struct read_in *in = calloc(1, sizeof(*in));
+    if (in)
+        pthread_mutex_init(&in->mutex, NULL);
+    for (unsigned leaf = 0; in && leaf < q->compiled->n_programs; leaf++)
+        in->n_chunks += q->sources[leaf]->n_chunks;
+    if (in && (in->chunks = calloc(in->n_chunks + 1, 1)) && mark_chunks(q, p, in)) {
+        in->cursor.only = in->chunks;
+        return in;
+    }
+    return in ? read_in_free(in) : NULL; /* without memory for it single records are read */
+}
+
+void cw_read_in_cancel(struct piece *p)
+{
+    struct read_in *in = CW_STEAL(p->read_in);
+    if (in)
+        in->piece = NULL;
+}
+
+/* Everything was read, or nobody waits for it any more. */
+static void piece_read(struct cw_runner *r, struct read_in *in)
+{
+    struct read_in **at = &r->read_ins;
+    while (*at != in)
+        at = &(*at)->next;
+    *at = in->next;
+    if (in->piece) {
+        in->piece->read_in = NULL;
+        in->piece->planned = true;
+    }
+    cw_reading_end(r, &r->n_reading_in);
+    read_in_free(in);
+    cw_work(r);
+    cw_done(r);
+}
+
+/* Reads the next chunks of a piece. False: there are none, or reading them is of no use. *ret_bytes: read
+ * from storage. Mutex not held. */
+static bool read_chunk(const struct cw_runner *r, struct read_in *in, uint8_t *scratch, uint64_t *ret_bytes,
+                       bool *ret_kept)
+{
+    struct cw_extent e;
+    struct cw_error err = {0};
+    pthread_mutex_lock(&in->mutex);
+    bool first = in->cursor.n == 0, more = cursor_next(r->sequence, &in->cursor, &e);
+    pthread_mutex_unlock(&in->mutex);
+    if (!more || cw_extent_read_in(&e, scratch, true, &err) == 0)
+        return more;
+    if (cw_extent_read_in(&e, scratch, false, &err) < 0) /* who reads the record finds the error */
+        return false;
+    *ret_bytes = e.length;
+    *ret_kept = !first || cw_extent_read_in(&e, scratch, true, &err) == 0;
+    return *ret_kept;
+}
+
+/* Mutex held, but released meanwhile. */
+static void read_piece(struct cw_runner *r, struct read_in *in, uint8_t *scratch)
+{
+    in->n_threads++;
+    while (in->piece && !r->stop && !in->over) {
+        uint64_t bytes = 0;
+        bool kept = true;
+        pthread_mutex_unlock(&r->mutex);
+        uint64_t start_ns = cw_cost_now_ns();
+        bool more = read_chunk(r, in, scratch, &bytes, &kept);
+        uint64_t ns = cw_cost_now_ns() - start_ns;
+        pthread_mutex_lock(&r->mutex);
+        r->profile.read_ns += ns;
+        r->profile.cold_ns += ns;
+        r->profile.read_bytes += bytes;
+        r->profile.cold_bytes += bytes;
+        r->cold_ns += cw_cost_modelled() ? ns : 0;
+        r->read_in_useless |= !kept;
+        in->over |= !more;
+    }
+    in->over = true;
+    if (--in->n_threads == 0)
+        piece_read(r, in);
+}
+
+/* ---- all files ---- */
+
+struct progress { /* of reading all files in */
+    uint64_t bytes, read, read_ns; /* there are; read; in so long */
+    uint64_t room;                 /* memory that is free */
+    bool fits;
+    double records, single_s;      /* still to be read one by one; seconds of each, before this began */
+};
+
+/* Mutex held. */
+static double records_left(const struct cw_runner *r)
+{
+    const struct cw_sequence *q = r->sequence;
+    uint64_t n = 0;
+    for (unsigned i = 0; i < q->compiled->n_programs; i++)
+        n += q->sources[i]->ops->locate ? q->sources[i]->n_records : 0;
+    n = CW_MIN(n, q->n_positions);
+    return (double)(n - CW_MIN(n, r->n_positions_done));
+}
+
+/* Both times are for what is not in memory yet: the same part of the bytes and of the records. */
+static bool is_worth_it(const struct cw_runner *r, struct progress *p)
+{
+    p->records = records_left(r);
+    double single_s = p->records * p->single_s;
+    double in_s = p->read ? (double)p->bytes / (double)p->read * (double)p->read_ns * 1e-9 : 0;
+    return single_s > LEAST_S && in_s * GAIN < single_s;
+}
+
+static bool fits(const struct cw_runner *r, struct progress *p)
+{
+    uint64_t limit = r->budget.limit, own = limit - CW_MIN(limit, atomic_load(&r->budget.used));
+    p->bytes = cw_sequence_file_bytes(r->sequence);
+    return cw_sequence_fits_in_memory(r->sequence, own, &p->room);
+}
+
+/* worth: whether it takes less time. */
+static void tell(struct cw_runner *r, const struct progress *p, bool worth)
+{
+    double speed = p->read_ns ? (double)p->read / (double)p->read_ns * 1e9 : 0, bytes = (double)p->bytes;
+    const struct cw_tuned t = {
+        .what = "read_in_bytes",
+        .seen = {{"memory_free_bytes", (double)p->room}, {"records", p->records}, {"record_s", p->single_s},
+                 {"bytes_per_s", speed}},
+        .others = {{"memory", p->fits ? bytes : 0}, {"time", worth ? bytes : 0}},
+        .chosen = p->fits && worth ? bytes : (double)p->read,
+        .why = !p->fits ? "the files would not stay in memory"
+               : !worth ? "reading the files as a whole would not take less than half of the time that single reads of the "
+                          "remaining records take"
+                        : "the files fit in memory, and reading them as a whole takes less than half of the time that single "
+                          "reads take",
+    };
+    cw_tuned_add(&r->tuned, &t);
+}
+
+/* Reads an extent, where it is not in memory. False: it can't be read; who reads its records finds the
+ * error. Mutex not held. */
+static bool read_extent(struct progress *p, const struct cw_extent *e, uint8_t *scratch)
+{
+    struct cw_error err = {0};
+    uint64_t start_ns = cw_cost_now_ns();
+    int status = cw_extent_read_in(e, scratch, true, &err);
+    if (status == 1) {
+        status = cw_extent_read_in(e, scratch, false, &err);
+        p->read_ns += cw_cost_now_ns() - start_ns;
+        p->read += e->length;
+        if (p->read == e->length && status == 0) /* the first one: whether the page cache keeps it */
+            p->fits = cw_extent_read_in(e, scratch, true, &err) == 0;
+    }
+    return status == 0;
+}
+
+/* Where they are in memory already nothing is read. Mutex held, but released meanwhile. */
+static void read_files(struct cw_runner *r, struct progress *p, uint8_t *scratch)
+{
+    struct cursor c = {0};
+    struct cw_extent e;
+    bool worth = is_worth_it(r, p), more = true, told = false;
+    while (p->fits && worth && more && !r->stop) {
+        pthread_mutex_unlock(&r->mutex);
+        more = cursor_next(r->sequence, &c, &e) && read_extent(p, &e, scratch);
+        pthread_mutex_lock(&r->mutex);
+        worth = is_worth_it(r, p);
+        if (!told && p->read > 0)
+            tell(r, p, worth);
+        told |= p->read > 0;
+    }
+    if (!told || !worth)
+        tell(r, p, worth);
+}
+
+/* ---- the thread ---- */
+
+static bool start(struct cw_runner *r);
+
+static struct read_in *next_read_in(const struct cw_runner *r)
+{
+    struct read_in *in = r->read_ins;
+    while (in && in->over)
+        in = in->next;
+    return in;
+}
+
+static void *read_in_main(void *arg)
+{
+    struct cw_runner *r = arg;
+    uint8_t scratch[CW_EXTENT_SCRATCH];
+    (void)setpriority(PRIO_PROCESS, (id_t)syscall(SYS_gettid), NICE);
+    pthread_mutex_lock(&r->mutex);
+    while (!r->stop) {
+        struct read_in *in = next_read_in(r);
+        if (in) {
+            (void)start(r);
+            read_piece(r, in, scratch);
+        } else if (r->read_in_files && r->n_cold_reads >= KNOWN_READS) {
+            struct progress p = {.single_s = (double)r->cold_ns * 1e-9 / (double)r->n_cold_reads};
+            r->read_in_files = false;
+            p.fits = fits(r, &p);
+            read_files(r, &p, scratch);
+        } else {
+            r->n_read_in_idle++;
+            pthread_cond_wait(&r->read_in_work, &r->mutex);
+            r->n_read_in_idle--;
+        }
+    }
+    pthread_mutex_unlock(&r->mutex);
+    return NULL;
+}
+
+/* There is something for one more thread; each that begins with a piece calls it again. False: there is
+ * none, and nothing is read in. */
+static bool start(struct cw_runner *r)
+{
+    struct cw_error err = {0};
+    if (r->n_read_in_idle > 0)
+        pthread_cond_signal(&r->read_in_work);
+    else if (r->n_read_in_threads < READ_IN_THREADS &&
+             cw_thread_start(&r->read_in_threads[r->n_read_in_threads], read_in_main, r, &err) >= 0)
+        r->n_read_in_threads++;
+    return r->n_read_in_threads > 0;
+}
+
+void cw_read_in_begin(struct cw_runner *r)
+{
+    struct progress p = {0};
+    if (!r->options.read_in || !cw_sequence_reads_randomly(r->sequence))
+        return;
+    p.fits = fits(r, &p);
+    r->read_in_files = p.fits && start(r);
+    if (!p.fits)
+        tell(r, &p, true);
+}
+
+bool cw_read_in_piece(struct cw_runner *r, struct piece *p, struct read_in *in)
+{
+    struct read_in **at = &r->read_ins;
+    if (!in)
+        return false;
+    if (r->read_in_useless || r->frugal || !start(r)) {
+        read_in_free(in);
+        return false;
+    }
+    while (*at)
+        at = &(*at)->next;
+    *at = in;
+    in->piece = p;
+    p->read_in = in;
+    cw_reading_begin(r, &r->n_reading_in);
+    return true;
+}
+
+void cw_read_in_stop(struct cw_runner *r)
+{
+    pthread_mutex_lock(&r->mutex);
+    pthread_cond_broadcast(&r->read_in_work);
+    pthread_mutex_unlock(&r->mutex);
+    for (unsigned i = 0; i < r->n_read_in_threads; i++)
+        pthread_join(r->read_in_threads[i], NULL);
+    r->n_read_in_threads = 0;
+    while (r->read_ins) /* not begun */
+        piece_read(r, r->read_ins);
+}
