@@ -13,10 +13,25 @@
 #define GREW_LEAST 0.001    /* of the epoch */
 #define STILL_GROWS 0.25    /* of what it grew by, since the last report */
 
+#define BROKEN_WAIT 0.05    /* of the step, where none was expected: the plan is not what it was thought to be */
+#define BROKEN_IN_A_ROW 8   /* reports that show it */
+
 static void forget_recent(struct cw_auto *m)
 {
     m->recent_step = m->recent_interval = m->recent_compute = (struct cw_mean){0};
     m->recent_busy = 0;
+}
+
+static void watch_anew(struct cw_auto *m)
+{
+    m->watched = 0;
+    m->watched_step = m->watched_interval = (struct cw_mean){0};
+}
+
+void cw_auto_forget_waiting(struct cw_auto *m)
+{
+    m->waited = 0;
+    m->waited_step = m->waited_interval = (struct cw_mean){0};
 }
 
 void cw_auto_measure_anew(struct cw_auto *m, double now_s)
@@ -24,8 +39,9 @@ void cw_auto_measure_anew(struct cw_auto *m, double now_s)
     forget_recent(m);
     m->interval = (struct cw_mean){0};
     m->compute = (struct cw_mean){0, m->compute.mean, 0}; /* thought, until it was measured */
-    m->busy = m->looked_n = 0;
+    m->busy = m->looked_n = m->waits = 0;
     m->since_s = now_s;
+    watch_anew(m);
 }
 
 void cw_auto_begin_anew(struct cw_auto *m, double decisions)
@@ -122,6 +138,49 @@ bool cw_auto_changed(struct cw_auto *m, const struct cw_facts *f, const struct c
     if (!step) /* the input changed, so what was known of it is void */
         m->n_points = m->floor_s = m->source_bytes_per_s = m->busiest = 0;
     return true;
+}
+
+static bool shows_waiting(const struct cw_mean *interval, const struct cw_mean *step) { return interval->mean > (1 + BROKEN_WAIT) * step->mean; }
+
+bool cw_auto_broken(struct cw_auto *m, const struct cw_demand *now)
+{
+    double report = CW_MIN(now->interval.n, 1);
+    cw_mean_merge(&m->watched_step, &now->step);
+    cw_mean_merge(&m->watched_interval, &now->interval);
+    m->watched += report;
+    if (shows_waiting(&now->interval, &now->step)) {
+        m->waited += report;
+        cw_mean_merge(&m->waited_step, &now->step);
+        cw_mean_merge(&m->waited_interval, &now->interval);
+    } else {
+        cw_auto_forget_waiting(m);
+    }
+    bool full = m->watched >= CW_AUTO_REPORTS, waits = m->waited >= BROKEN_IN_A_ROW || (full && shows_waiting(&m->watched_interval, &m->watched_step));
+    bool broken = waits && (m->promises || m->decisions == 0);
+    if (full && !broken)
+        watch_anew(m);
+    return broken;
+}
+
+void cw_auto_believe_waiting(struct cw_auto *m, const struct cw_facts *f, double now_s)
+{
+    bool in_a_row = m->waited >= BROKEN_IN_A_ROW;
+    struct cw_mean interval = in_a_row ? m->waited_interval : m->watched_interval, step = in_a_row ? m->waited_step : m->watched_step, compute = m->compute;
+    double busy = m->busy, running = cw_auto_running(m, f);
+    size_t n = 0;
+    cw_mean_merge(&compute, &m->recent_compute);
+    cw_auto_begin_anew(m, 0);
+    cw_auto_measure_anew(m, now_s);
+    m->interval = interval;
+    m->step = step;
+    m->compute = compute;
+    m->busy = busy;
+    m->waits = 1;
+    for (size_t i = 0; i < (size_t)m->n_points; i++)
+        if (m->points[i].workers > running || m->points[i].s > (1 + BROKEN_WAIT) * interval.mean)
+            m->points[n++] = m->points[i];
+    m->n_points = (double)n;
+    m->floor_s = m->source_bytes_per_s = 0;
 }
 
 bool cw_auto_cache_grows(struct cw_auto *m, const struct cw_facts *f)
