@@ -25,13 +25,13 @@ static void forget_recent(struct cw_auto *m)
 static void watch_anew(struct cw_auto *m)
 {
     m->watched = 0;
-    m->watched_step = m->watched_interval = (struct cw_mean){0};
+    m->watched_together = (struct cw_auto_seen){0};
 }
 
 void cw_auto_forget_waiting(struct cw_auto *m)
 {
     m->waited = 0;
-    m->waited_step = m->waited_interval = (struct cw_mean){0};
+    m->waited_together = (struct cw_auto_seen){0};
 }
 
 void cw_auto_measure_anew(struct cw_auto *m, double now_s)
@@ -142,45 +142,45 @@ bool cw_auto_changed(struct cw_auto *m, const struct cw_facts *f, const struct c
 
 static bool shows_waiting(const struct cw_mean *interval, const struct cw_mean *step) { return interval->mean > (1 + BROKEN_WAIT) * step->mean; }
 
-bool cw_auto_broken(struct cw_auto *m, const struct cw_demand *now)
+static void see(struct cw_auto_seen *s, const struct cw_demand *now, const struct cw_auto_work *work)
+{
+    cw_mean_merge(&s->step, &now->step);
+    cw_mean_merge(&s->interval, &now->interval);
+    cw_mean_merge(&s->compute, &work->compute);
+    if (s->interval.n > 0)
+        s->busy += (work->busy - s->busy) * now->interval.n / s->interval.n;
+}
+
+bool cw_auto_broken(struct cw_auto *m, const struct cw_facts *f, const struct cw_demand *now)
 {
     double report = CW_MIN(now->interval.n, 1);
-    cw_mean_merge(&m->watched_step, &now->step);
-    cw_mean_merge(&m->watched_interval, &now->interval);
+    struct cw_auto_work work = cw_auto_work(m, f);
+    see(&m->watched_together, now, &work);
     m->watched += report;
     if (shows_waiting(&now->interval, &now->step)) {
+        see(&m->waited_together, now, &work);
         m->waited += report;
-        cw_mean_merge(&m->waited_step, &now->step);
-        cw_mean_merge(&m->waited_interval, &now->interval);
     } else {
         cw_auto_forget_waiting(m);
     }
-    bool full = m->watched >= CW_AUTO_REPORTS, waits = m->waited >= BROKEN_IN_A_ROW || (full && shows_waiting(&m->watched_interval, &m->watched_step));
+    bool full = m->watched >= CW_AUTO_REPORTS, waits = m->waited >= BROKEN_IN_A_ROW || (full && shows_waiting(&m->watched_together.interval, &m->watched_together.step));
     bool broken = waits && (m->promises || m->decisions == 0);
     if (full && !broken)
         watch_anew(m);
     return broken;
 }
 
-void cw_auto_believe_waiting(struct cw_auto *m, const struct cw_facts *f, double now_s)
+void cw_auto_believe_waiting(struct cw_auto *m, double decisions, double now_s)
 {
-    bool in_a_row = m->waited >= BROKEN_IN_A_ROW;
-    struct cw_mean interval = in_a_row ? m->waited_interval : m->watched_interval, step = in_a_row ? m->waited_step : m->watched_step, compute = m->compute;
-    double busy = m->busy, running = cw_auto_running(m, f);
-    size_t n = 0;
-    cw_mean_merge(&compute, &m->recent_compute);
-    cw_auto_begin_anew(m, 0);
+    struct cw_auto_seen seen = m->waited >= BROKEN_IN_A_ROW ? m->waited_together : m->watched_together;
+    cw_auto_begin_anew(m, decisions);
     cw_auto_measure_anew(m, now_s);
-    m->interval = interval;
-    m->step = step;
-    m->compute = compute;
-    m->busy = busy;
+    m->interval = seen.interval;
+    m->step = seen.step;
+    m->busy = seen.busy;
+    if (seen.compute.n > 0)
+        m->compute = seen.compute;
     m->waits = 1;
-    for (size_t i = 0; i < (size_t)m->n_points; i++)
-        if (m->points[i].workers > running || m->points[i].s > (1 + BROKEN_WAIT) * interval.mean)
-            m->points[n++] = m->points[i];
-    m->n_points = (double)n;
-    m->floor_s = m->source_bytes_per_s = 0;
 }
 
 bool cw_auto_cache_grows(struct cw_auto *m, const struct cw_facts *f)
