@@ -75,6 +75,8 @@ static bool pays(const struct cw_auto *m, const struct cw_outlook *o, const stru
         return gain > needed || better_now(o, best, stay);
     bool objective = cw_outlook_gain(o, best, stay, true) > needed; /* nothing is risked for the other measure */
     double part = objective ? (now_s - m->since_s) / CW_MAX(best->time_s, 1e-9) : 0, sure = CW_AUTO_SURE * CW_MAX(1 - part / BOLD_PART, 0);
+    if (m->waits > 0 && gain > LATE_GAIN) /* that there is something to gain was seen, if not how much */
+        return true;
     return gain > needed && rest > needed + sure * error && error < CW_MAX(CW_MAX(FINE_ERROR, FINE_PART * rest), ROUGH_PER_PART * part);
 }
 

@@ -73,15 +73,32 @@ static bool differs(const struct cw_mean *recent, const struct cw_mean *before, 
     return recent->n >= CHANGED_BATCHES && before->n >= KNOWN_BATCHES && fabs(recent->mean / before->mean - 1) > CHANGED + SURE_CHANGE * known * sqrt(1 + before->n / recent->n);
 }
 
+/* All that was measured with these workers. */
+static struct cw_auto_seen seen_in_all(const struct cw_auto *m)
+{
+    struct cw_auto_seen all = {m->step, m->interval, m->compute, m->busy};
+    double n = m->compute.n + m->recent_compute.n;
+    if (n > 0)
+        all.busy += (m->recent_busy - m->busy) * m->recent_compute.n / n;
+    cw_mean_merge(&all.interval, &m->recent_interval);
+    cw_mean_merge(&all.compute, &m->recent_compute);
+    cw_mean_merge(&all.step, &m->recent_step);
+    return all;
+}
+
+static void know(struct cw_auto *m, const struct cw_auto_seen *seen)
+{
+    m->step = seen->step;
+    m->interval = seen->interval;
+    m->compute = seen->compute;
+    m->busy = seen->busy;
+}
+
 /* No change has shown in it. */
 static void absorb_recent(struct cw_auto *m)
 {
-    double n = m->interval.n + m->recent_interval.n;
-    if (n > 0)
-        m->busy += (m->recent_busy - m->busy) * m->recent_interval.n / n;
-    cw_mean_merge(&m->interval, &m->recent_interval);
-    cw_mean_merge(&m->compute, &m->recent_compute);
-    cw_mean_merge(&m->step, &m->recent_step);
+    struct cw_auto_seen all = seen_in_all(m);
+    know(m, &all);
     forget_recent(m);
 }
 
@@ -89,9 +106,9 @@ static void absorb_recent(struct cw_auto *m)
 static void take_in(struct cw_auto *m, const struct cw_facts *f, const struct cw_demand *now)
 {
     struct cw_auto_work work = cw_auto_work(m, f);
-    double n = m->recent_interval.n + now->interval.n;
+    double n = m->recent_compute.n + work.compute.n; /* what is not told yet says nothing of how busy workers are */
     if (n > 0)
-        m->recent_busy += (work.busy - m->recent_busy) * now->interval.n / n;
+        m->recent_busy += (work.busy - m->recent_busy) * work.compute.n / n;
     cw_mean_merge(&m->recent_interval, &now->interval);
     cw_mean_merge(&m->recent_compute, &work.compute);
     cw_mean_merge(&m->recent_step, &now->step);
@@ -147,8 +164,8 @@ static void see(struct cw_auto_seen *s, const struct cw_demand *now, const struc
     cw_mean_merge(&s->step, &now->step);
     cw_mean_merge(&s->interval, &now->interval);
     cw_mean_merge(&s->compute, &work->compute);
-    if (s->interval.n > 0)
-        s->busy += (work->busy - s->busy) * now->interval.n / s->interval.n;
+    if (s->compute.n > 0)
+        s->busy += (work->busy - s->busy) * work->compute.n / s->compute.n;
 }
 
 bool cw_auto_broken(struct cw_auto *m, const struct cw_facts *f, const struct cw_demand *now)
@@ -172,14 +189,16 @@ bool cw_auto_broken(struct cw_auto *m, const struct cw_facts *f, const struct cw
 
 void cw_auto_believe_waiting(struct cw_auto *m, double decisions, double now_s)
 {
-    struct cw_auto_seen seen = m->waited >= BROKEN_IN_A_ROW ? m->waited_together : m->watched_together;
+    struct cw_auto_seen seen = m->watched_together, all = seen_in_all(m);
+    if (m->waited >= BROKEN_IN_A_ROW)
+        seen = m->waited_together;
+    else if (shows_waiting(&all.interval, &all.step)) /* batches come in lumps: only all of them together tell how long one takes */
+        seen = all;
     cw_auto_begin_anew(m, decisions);
     cw_auto_measure_anew(m, now_s);
-    m->interval = seen.interval;
-    m->step = seen.step;
-    m->busy = seen.busy;
-    if (seen.compute.n > 0)
-        m->compute = seen.compute;
+    if (!(seen.compute.n > 0))
+        seen.compute = m->compute;
+    know(m, &seen);
     m->waits = 1;
 }
 
