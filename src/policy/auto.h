@@ -71,7 +71,7 @@ void cw_auto_note_cache(struct cw_auto *m, const struct cw_facts *f);
  * as nothing much is known.
  */
 bool cw_auto_changed(struct cw_auto *m, const struct cw_facts *f, const struct cw_demand *now, double now_s);
-/* Takes note of whether the client waits. True, within CW_AUTO_REPORTS of them: it does, and by the last record it would not; or nothing was decided yet. */
+/* Takes note of whether the client waits. True, within CW_AUTO_REPORTS of them: it does, and by the last record it would not. */
 #define CW_AUTO_REPORTS 10
 bool cw_auto_broken(struct cw_auto *m, const struct cw_facts *f, const struct cw_demand *now);
 /* There is another plan: whether the client waits with that is to be seen. */

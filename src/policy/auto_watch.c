@@ -181,7 +181,7 @@ bool cw_auto_broken(struct cw_auto *m, const struct cw_facts *f, const struct cw
         cw_auto_forget_waiting(m);
     }
     bool full = m->watched >= CW_AUTO_REPORTS, waits = m->waited >= BROKEN_IN_A_ROW || (full && shows_waiting(&m->watched_together.interval, &m->watched_together.step));
-    bool broken = waits && (m->promises || m->decisions == 0);
+    bool broken = waits && m->promises;
     if (full && !broken)
         watch_anew(m);
     return broken;

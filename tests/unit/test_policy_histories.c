@@ -50,7 +50,7 @@ static bool chance(struct history *h, double part) { return cw_draw_uniform(&h->
 
 static struct history history_new(uint64_t seed)
 {
-    struct history h = {.draw = cw_draw_new(seed, "histories"), .running = 1, .wanted = 1, .promises = true};
+    struct history h = {.draw = cw_draw_new(seed, "histories"), .running = 1, .wanted = 1};
     h.step_s = times(&h, 0.02, 2);
     h.work_s = h.step_s * times(&h, 0.2, 12);
     h.power = chance(&h, 0.15) ? between(&h, 0.6, 0.9) : 1;
