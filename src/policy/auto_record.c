@@ -3,7 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "base/text.h"
+#include "base/macro.h"
 #include "policy/auto.h"
 
 #define LEAST_DOUBT 0.01 /* less can't be seen in what is told */
@@ -231,7 +231,6 @@ void cw_auto_record(const struct cw_auto *m, const struct cw_outlook *o, const s
     add_markers(d, o, chosen, f->fixed ? running : chosen->pools);
     if (f->fixed) {
         put_cache_why(d->why, sizeof(d->why), m, o, &as_is, running, reason);
-        cw_text_clean(d->why, sizeof(d->why));
         return;
     }
     if (reason->better)
@@ -239,5 +238,4 @@ void cw_auto_record(const struct cw_auto *m, const struct cw_outlook *o, const s
     add_like(d, o, chosen, 2 * chosen->capacity);
     add_like(d, o, chosen, chosen->capacity / 2);
     put_why(d->why, sizeof(d->why), m, o, chosen, reason, &d->seen);
-    cw_text_clean(d->why, sizeof(d->why));
 }
