@@ -49,7 +49,8 @@ const char *cw_nearest(const char *name, const char *const *candidates, size_t n
 
 enum { CHARACTER_BAD = 0, CHARACTER_CUT = -1 };
 
-/* Bytes of the character that a text of size > 0 begins with, and its code point; or CHARACTER_CUT: the text, or what is UTF-8 of it, ends within it. */
+/* Bytes of the character that a text of size > 0 begins with, and its code point; or CHARACTER_CUT: the
+ * text, or what is UTF-8 of it, ends within it. */
 static int character(const char *text, size_t size, uint32_t *ret)
 {
     static const struct { unsigned char from, to, low, high; int more; } leads[] = { /* first byte, range of the second, bytes after the first */
@@ -82,7 +83,8 @@ bool cw_text_utf8(const char *text, size_t size)
     return true;
 }
 
-/* Control characters; what joins or separates without a width; what changes the direction; ends of lines; tags. */
+/* Control characters; what joins or separates without a width; what changes the direction; ends of lines;
+ * tags. */
 static bool is_hidden(uint32_t c)
 {
     static const struct { uint32_t from, to; } hidden[] = {

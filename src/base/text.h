@@ -11,11 +11,14 @@ unsigned cw_edit_distance(const char *a, const char *b);
 const char *cw_nearest(const char *name, const char *const *candidates, size_t n);
 
 /*
- * Names and messages of others, as people may see them: characters that move the cursor, change the direction of text or have no width are written as escapes (\\n, \\u202e),
- * bytes that are no UTF-8 as \\xff, and a character that was cut is left out. What does not fit is cut between characters.
+ * Names and messages of others, as people may see them: characters that move the cursor, change the
+ * direction of text or have no width are written as escapes (\\n, \\u202e),
+ * bytes that are no UTF-8 as \\xff, and a character that was cut is left out. What does not fit is cut
+ * between characters.
  */
 void cw_text_show(char *to, size_t size, const char *text);
-/* The same in place, in a buffer of so many bytes; of a text longer than CW_TEXT_SHOWN - 1 bytes what follows is cut. */
+/* The same in place, in a buffer of so many bytes; of a text longer than CW_TEXT_SHOWN - 1 bytes what
+ * follows is cut. */
 #define CW_TEXT_SHOWN 2048
 char *cw_text_clean(char *text, size_t size);
 /* How many of the first `most` bytes of a text are whole characters. */

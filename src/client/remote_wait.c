@@ -17,7 +17,8 @@
 
 static bool split_held(const struct remote *r, const struct remote_split *s) { return r->paused || (*r->held && (!s || !s->worker)); }
 
-/* Writes what keeps a split (NULL: the job) from answering, for people; of a split that a worker has, also what keeps the job. Returns whether the worker just takes long. Mutex held. */
+/* Writes what keeps a split (NULL: the job) from answering, for people; of a split that a worker has, also
+ * what keeps the job. Returns whether the worker just takes long. Mutex held. */
 static bool describe(const struct remote *r, const struct remote_split *s, char *buf, size_t size)
 {
     const struct link *l = s && s->worker ? cw_remote_link((struct remote *)(uintptr_t)r, s->worker) : NULL;

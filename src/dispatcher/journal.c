@@ -11,7 +11,8 @@
  *   f name                       Job
  *   g incarnation                Worker
  *
- * Behind each value stands a checksum of its key and of the value (8 bytes). An entry that does not fit its checksum costs what it is about: load_damaged.
+ * Behind each value stands a checksum of its key and of the value (8 bytes). An entry that does not fit its
+ * checksum costs what it is about: load_damaged.
  */
 #include <endian.h>
 #include <inttypes.h>
@@ -434,15 +435,18 @@ static void key_text(const void *key, size_t size, char *buf, size_t buf_size)
 {
     const uint8_t *bytes = key;
     if (size > 1 && bytes[0] == 'f')
-        snprintf(buf, buf_size, "\"%.*s\"", (int)(size - 1), (const char *)bytes + 1); /* as err->message is, it is shown escaped */
+        /* as err->message is, it is shown escaped */
+        snprintf(buf, buf_size, "\"%.*s\"", (int)(size - 1), (const char *)bytes + 1);
     else
         for (size_t i = 1, at = 0; i < size && at + 3 < buf_size; i++, at += 2)
             snprintf(buf + at, buf_size - at, "%02x", bytes[i]);
 }
 
 /*
- * Leaves a damaged entry out: it is deleted with the next commit. What rests on it is found damaged when it is read: streams on their pipeline, jobs on their stream.
- * Which splits were given out must be known of a stream with at-most-once; where the damaged entry may be of any stream, of none of them is.
+ * Leaves a damaged entry out: it is deleted with the next commit. What rests on it is found damaged when it
+ * is read: streams on their pipeline, jobs on their stream.
+ * Which splits were given out must be known of a stream with at-most-once; where the damaged entry may be of
+ * any stream, of none of them is.
  * CW_E_DATA: err names the entry and what it costs; the dispatcher can serve all else.
  */
 static int load_damaged(struct cw_dispatcher *d, const void *key, size_t key_size, const struct kind *kind, const char *why, struct cw_error *err)

@@ -130,7 +130,8 @@ static void settle(struct cw_auto *m, const struct cw_outlook *o, const struct c
     }
 }
 
-/* The best plan as far as is known, held back. `predicted`: conditions changed in a known way, so it rests on the curve alone. `cause`: of this look; NULL: measurements. */
+/* The best plan as far as is known, held back. `predicted`: conditions changed in a known way, so it rests
+ * on the curve alone. `cause`: of this look; NULL: measurements. */
 static void look(struct cw_auto *m, const struct cw_facts *f, double now_s, bool predicted, const char *cause, struct cw_decision *d)
 {
     struct cw_outlook o;
@@ -249,7 +250,8 @@ static void fit_maximum(struct cw_auto *m, const struct cw_facts *f, double lost
     cw_auto_measure_anew(m, now_s);
 }
 
-/* The client waits, which was not expected: whatever was decided before, and whether it rests or not, what is seen now is the beginning of another plan. */
+/* The client waits, which was not expected: whatever was decided before, and whether it rests or not, what
+ * is seen now is the beginning of another plan. */
 static void replan(struct cw_auto *m, const struct cw_facts *f, double now_s, struct cw_decision *d)
 {
     bool first = m->decisions == 0;

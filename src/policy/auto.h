@@ -28,8 +28,11 @@ struct cw_auto {
     double objective, client_price_per_h;      /* at the last report */
     double last_s, past_s, past_cost;          /* the last report; what the job took since conditions were others */
     double promises;                           /* by the last record the client does not wait */
-    double waits;                              /* though it does: what was measured says so, however it scatters */
-    double watched, waited;                    /* reports that are watched together, and those that showed waiting, one after the other; one without a whole batch counts as that part */
+    /* though it does: what was measured says so, however it scatters */
+    double waits;
+    /* reports that are watched together, and those that showed waiting, one after the other; one without a
+     * whole batch counts as that part */
+    double watched, waited;
     struct cw_auto_seen { struct cw_mean step, interval, compute; double busy; } watched_together, waited_together; /* of these */
     double busiest, source_bytes_per_s, floor_s;
     double read_bytes_per_s, write_bytes_per_s; /* the cache's, as a decision was made with; what changed since is looked at once */
@@ -71,12 +74,14 @@ void cw_auto_note_cache(struct cw_auto *m, const struct cw_facts *f);
  * as nothing much is known.
  */
 bool cw_auto_changed(struct cw_auto *m, const struct cw_facts *f, const struct cw_demand *now, double now_s);
-/* Takes note of whether the client waits. True, within CW_AUTO_REPORTS of them: it does, and by the last record it would not. */
+/* Takes note of whether the client waits. True, within CW_AUTO_REPORTS of them: it does, and by the last
+ * record it would not. */
 #define CW_AUTO_REPORTS 10
 bool cw_auto_broken(struct cw_auto *m, const struct cw_facts *f, const struct cw_demand *now);
 /* There is another plan: whether the client waits with that is to be seen. */
 void cw_auto_forget_waiting(struct cw_auto *m);
-/* What was seen of waiting is what is known of these workers, however it scatters; of what was decided before no more than `decisions` count. */
+/* What was seen of waiting is what is known of these workers, however it scatters; of what was decided
+ * before no more than `decisions` count. */
 void cw_auto_believe_waiting(struct cw_auto *m, double decisions, double now_s);
 /* The epoch turned, and workers come to know one after the other what is cached of it: it is waited for until they agree about. */
 bool cw_auto_cache_grows(struct cw_auto *m, const struct cw_facts *f);

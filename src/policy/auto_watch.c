@@ -106,7 +106,8 @@ static void absorb_recent(struct cw_auto *m)
 static void take_in(struct cw_auto *m, const struct cw_facts *f, const struct cw_demand *now)
 {
     struct cw_auto_work work = cw_auto_work(m, f);
-    double n = m->recent_compute.n + work.compute.n; /* what is not told yet says nothing of how busy workers are */
+    /* what is not told yet says nothing of how busy workers are */
+    double n = m->recent_compute.n + work.compute.n;
     if (n > 0)
         m->recent_busy += (work.busy - m->recent_busy) * work.compute.n / n;
     cw_mean_merge(&m->recent_interval, &now->interval);

@@ -42,7 +42,8 @@ static int grow(void **items, size_t n, size_t size)
 /* Whether what workers did since the last lump is reported now. */
 static bool lump_is_due(const struct cw_sim_played *p) { return p->now - p->lump_at >= p->job->lump_s; }
 
-/* The batches of a lump come together, so that the client waits for the first one of the next lump for as long as it waits for all of them. */
+/* The batches of a lump come together, so that the client waits for the first one of the next lump for as
+ * long as it waits for all of them. */
 static void wait_in_lumps(struct cw_sim_played *p, struct cw_client_facts *client)
 {
     double n = client->wait.n;

@@ -12,7 +12,8 @@
 #define LOSSY 8
 #define N_SPLITS 40
 
-/* Two jobs, one of each guarantee, in the middle of their epoch: two workers hold splits of both, and completed one of each. */
+/* Two jobs, one of each guarantee, in the middle of their epoch: two workers hold splits of both, and
+ * completed one of each. */
 struct world {
     struct run *u;
     struct run_peer *stays, *goes, *exact, *lossy;
@@ -108,7 +109,8 @@ static void assert_given_once(const struct world *x)
         fail_msg("%s", x->lossy->failure);
 }
 
-/* Any byte of any entry: the dispatcher starts, serves the job with exactly-once, and gives nothing of the other one a second time. */
+/* Any byte of any entry: the dispatcher starts, serves the job with exactly-once, and gives nothing of the
+ * other one a second time. */
 static void test_any_damaged_byte_costs_at_most_its_job(void **state)
 {
     (void)state;
@@ -166,7 +168,8 @@ static void test_damaged_entries_are_named_with_their_cost(void **state)
     }
 }
 
-/* A stream's entry costs the jobs of that stream: they are listed as failed, with the reason, until they begin anew. */
+/* A stream's entry costs the jobs of that stream: they are listed as failed, with the reason, until they
+ * begin anew. */
 static void test_a_damaged_stream_costs_its_job_and_no_other(void **state)
 {
     (void)state;
@@ -195,7 +198,8 @@ static void test_a_damaged_stream_costs_its_job_and_no_other(void **state)
     run_free(x.u);
 }
 
-/* A client that waits is told that the journal can't be written, which file, and why; and when it can again. */
+/* A client that waits is told that the journal can't be written, which file, and why; and when it can again.
+ * */
 static void test_waiting_clients_are_told_that_the_journal_cant_be_written(void **state)
 {
     (void)state;
@@ -204,7 +208,8 @@ static void test_waiting_clients_are_told_that_the_journal_cant_be_written(void 
     assert_string_equal(first->held_by, "");
     u->full = true;
     run_completed(w, &w->streams[0], 0, 5);
-    struct run_peer *second = run_client(u, "second", 0, 1, 0); /* one that waits for its first answer, and one that waits for what a split gave */
+    /* one that waits for its first answer, and one that waits for what a split gave */
+    struct run_peer *second = run_client(u, "second", 0, 1, 0);
     run_pass(u, 2500);
     assert_false(second->attached);
     for (int i = 0; i < 2; i++) {

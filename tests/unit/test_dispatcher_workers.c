@@ -399,7 +399,8 @@ static void test_drain(void **state)
     run_free(u);
 }
 
-/* A name that is longer than is kept ends with a whole character, so that it is shown; and one that would move the cursor is escaped in the log. */
+/* A name that is longer than is kept ends with a whole character, so that it is shown; and one that would
+ * move the cursor is escaped in the log. */
 static void test_names_of_workers_are_cut_between_characters(void **state)
 {
     (void)state;

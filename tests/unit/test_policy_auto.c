@@ -318,7 +318,8 @@ static void test_pools_in_a_record(void **state)
     json_decref(json);
 }
 
-/* Names of 64 bytes, which were cut within a character: the record was lost, as JSON has none of these. And what turns text round is shown escaped. */
+/* Names of 64 bytes, which were cut within a character: the record was lost, as JSON has none of these. And
+ * what turns text round is shown escaped. */
 static void test_long_names_of_pools_are_cut_between_characters(void **state)
 {
     (void)state;

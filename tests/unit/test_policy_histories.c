@@ -1,6 +1,8 @@
 /*
- * What auto decides in random histories: demand and costs that change, noise, work that is reported late and in lumps, workers that come late. A record never names a limit that
- * its own figures refute, and waiting that persists though it was not expected leads to another record within ten reports.
+ * What auto decides in random histories: demand and costs that change, noise, work that is reported late and
+ * in lumps, workers that come late. A record never names a limit that
+ * its own figures refute, and waiting that persists though it was not expected leads to another record
+ * within ten reports.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -25,7 +27,8 @@
 #define BLOCKS 3
 #define BLOCK_WAITS 0.15
 
-enum lumps { LUMPS_NONE, LUMPS_COMPUTE, LUMPS_BUSY, LUMPS_BATCHES, LUMPS_KINDS }; /* what comes in lumps: computing as it is told; how busy workers are, too; batches */
+/* what comes in lumps: computing as it is told; how busy workers are, too; batches */
+enum lumps { LUMPS_NONE, LUMPS_COMPUTE, LUMPS_BUSY, LUMPS_BATCHES, LUMPS_KINDS };
 
 struct history {
     struct cw_draw draw;
@@ -93,7 +96,8 @@ static void client_evenly(struct history *h, struct cw_client_facts *c)
     c->wait = (struct cw_mean){n, supply > h->step_s ? CW_MAX(all - step, 0) : 0, spread * interval * interval * (supply > h->step_s)};
 }
 
-/* Batches of a range come together, when it is finished: the client takes them, and waits for those of the next one. */
+/* Batches of a range come together, when it is finished: the client takes them, and waits for those of the
+ * next one. */
 static void client_in_lumps(struct history *h, struct cw_client_facts *c)
 {
     double left = REPORT_S, n = 0, wait = 0, wait_sq = 0;

@@ -210,7 +210,8 @@ static void test_not_ours(void **state)
     assert_non_null(strstr(err.message, "/proc/nothing/here"));
 }
 
-/* A file that is cut, or in which a page is not what it was, is an error, and never read as if something had been deleted. */
+/* A file that is cut, or in which a page is not what it was, is an error, and never read as if something had
+ * been deleted. */
 static void test_damaged_files_are_errors(void **state)
 {
     (void)state;

@@ -144,7 +144,8 @@ static void test_utf8(void **state)
     assert_true(cw_text_utf8("a\0b", 3));
 }
 
-/* What people see of names: nothing that moves the cursor, turns text round or has no width, and nothing of a character that was cut. */
+/* What people see of names: nothing that moves the cursor, turns text round or has no width, and nothing of
+ * a character that was cut. */
 static void test_names_are_shown_escaped(void **state)
 {
     (void)state;
