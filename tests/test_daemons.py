@@ -615,9 +615,9 @@ def test_top_once(daemons, pipeline):
     digest(pipeline, "--service", dispatcher.address, "--job", "one\x1b[31mtwo")
     ran = cachew("top", "--service", dispatcher.address, "--once", "--interval", "0.2")
     assert ran.returncode == 0 and "\x1b" not in ran.stdout and "\x1b" not in dispatcher.err
-    assert 'job "one?[31mtwo" is done' in dispatcher.err
+    assert 'job "one\\u001b[31mtwo" is done' in dispatcher.err
     rows = [line.split() for line in ran.stdout.splitlines()]
-    (job,) = [row for row in rows if row and row[0] == "one?[31mtwo"]
+    (job,) = [row for row in rows if row and row[0] == "one\\u001b[31mtwo"]
     assert job[1:5] == ["done", "0", "0/1", "125"] and float(job[5]) >= 0 # since the last answer
     (shown,) = [row for row in rows if worker.address in row]
     assert shown[:4] == ["1", worker.address, "ready", "0"]

@@ -4,10 +4,15 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/text.h"
+
 static void fill_once(char *dst, size_t size, const char *text)
 {
-    if (dst[0] == '\0' && text)
-        snprintf(dst, size, "%s", text);
+    if (dst[0] == '\0' && text) {
+        size_t n = cw_text_whole(text, size - 1);
+        memcpy(dst, text, n);
+        dst[n] = '\0';
+    }
 }
 
 int cw_error_set(struct cw_error *err, int status, const char *fmt, ...)
@@ -18,6 +23,7 @@ int cw_error_set(struct cw_error *err, int status, const char *fmt, ...)
         err->status = status;
         vsnprintf(err->message, sizeof(err->message), fmt, ap);
         va_end(ap);
+        cw_text_clean(err->message, sizeof(err->message));
     }
     return status;
 }
@@ -34,6 +40,7 @@ int cw_error_errno(struct cw_error *err, int status, int errnum, const char *fmt
             char text[128];
             snprintf(err->message + n, sizeof(err->message) - (size_t)n, ": %s", strerror_r(errnum, text, sizeof(text)));
         }
+        cw_text_clean(err->message, sizeof(err->message));
     }
     return status;
 }

@@ -25,7 +25,7 @@ enum cw_status {
 
 struct cw_error {
     int status;             /* enum cw_status; 0: nothing filled in */
-    char message[600];
+    char message[600];      /* as cw_text_show writes it */
     char op[64];            /* operator name */
     char attribute[64];
     char value[128];

@@ -1,6 +1,7 @@
 #include "base/text.h"
 
 #include <stdarg.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -46,28 +47,114 @@ const char *cw_nearest(const char *name, const char *const *candidates, size_t n
     return best;
 }
 
-bool cw_text_utf8(const char *text, size_t size)
+enum { CHARACTER_BAD = 0, CHARACTER_CUT = -1 };
+
+/* Bytes of the character that a text of size > 0 begins with, and its code point; or CHARACTER_CUT: the
+ * text, or what is UTF-8 of it, ends within it. */
+static int character(const char *text, size_t size, uint32_t *ret)
 {
-    static const struct { unsigned char from, to, low, high, more; } leads[] = { /* first byte, range of the second, bytes after the first */
+    static const struct { unsigned char from, to, low, high; int more; } leads[] = { /* first byte, range of the second, bytes after the first */
         {0x00, 0x7f, 0, 0, 0},       {0xc2, 0xdf, 0x80, 0xbf, 1}, {0xe0, 0xe0, 0xa0, 0xbf, 2}, {0xe1, 0xec, 0x80, 0xbf, 2}, {0xed, 0xed, 0x80, 0x9f, 2},
         {0xee, 0xef, 0x80, 0xbf, 2}, {0xf0, 0xf0, 0x90, 0xbf, 3}, {0xf1, 0xf3, 0x80, 0xbf, 3}, {0xf4, 0xf4, 0x80, 0x8f, 3},
     };
     const unsigned char *s = (const unsigned char *)text;
-    for (size_t i = 0; i < size;) {
-        size_t k = 0;
-        while (k < CW_COUNT_OF(leads) && (s[i] < leads[k].from || s[i] > leads[k].to))
-            k++;
-        if (k == CW_COUNT_OF(leads) || leads[k].more >= size - i)
-            return false;
-        if (leads[k].more && (s[i + 1] < leads[k].low || s[i + 1] > leads[k].high))
-            return false;
-        for (size_t j = 2; j <= leads[k].more; j++)
-            if ((s[i + j] & 0xc0) != 0x80)
-                return false;
-        i += 1 + leads[k].more;
+    size_t k = 0;
+    while (k < CW_COUNT_OF(leads) && (s[0] < leads[k].from || s[0] > leads[k].to))
+        k++;
+    if (k == CW_COUNT_OF(leads))
+        return CHARACTER_BAD;
+    *ret = leads[k].more > 0 ? s[0] & (0x3fu >> leads[k].more) : s[0];
+    for (int i = 1; i <= leads[k].more; i++) {
+        if ((size_t)i >= size || (s[i] & 0xc0) != 0x80)
+            return CHARACTER_CUT;
+        if (i == 1 && (s[1] < leads[k].low || s[1] > leads[k].high))
+            return CHARACTER_BAD;
+        *ret = *ret << 6 | (s[i] & 0x3f);
     }
+    return 1 + leads[k].more;
+}
+
+bool cw_text_utf8(const char *text, size_t size)
+{
+    uint32_t c;
+    for (int n; size > 0; text += n, size -= (size_t)n)
+        if ((n = character(text, size, &c)) <= 0)
+            return false;
     return true;
 }
+
+/* Control characters; what joins or separates without a width; what changes the direction; ends of lines;
+ * tags. */
+static bool is_hidden(uint32_t c)
+{
+    static const struct { uint32_t from, to; } hidden[] = {
+        {0, 0x1f}, {0x7f, 0x9f}, {0xad, 0xad}, {0x61c, 0x61c}, {0x180e, 0x180e}, {0x200b, 0x200f}, {0x2028, 0x202e}, {0x2060, 0x206f}, {0xfeff, 0xfeff}, {0xfff9, 0xfffb}, {0xe0000, 0xe007f},
+    };
+    for (size_t i = 0; i < CW_COUNT_OF(hidden); i++)
+        if (c >= hidden[i].from && c <= hidden[i].to)
+            return true;
+    return false;
+}
+
+static size_t show_escape(char to[16], uint32_t c)
+{
+    const char *letter = c == '\n' ? "n" : c == '\t' ? "t" : c == '\r' ? "r" : NULL;
+    return (size_t)(letter ? snprintf(to, 16, "\\%s", letter) : snprintf(to, 16, c > 0xffff ? "\\U%08x" : "\\u%04x", c));
+}
+
+void cw_text_show(char *to, size_t size, const char *text)
+{
+    size_t left = strlen(text), at = 0;
+    while (left > 0) {
+        char shown[16];
+        uint32_t c;
+        int n = character(text, left, &c);
+        size_t used = n > 0 ? (size_t)n : 1, length = used;
+        if (n == CHARACTER_CUT) {
+            length = 0;
+            while (used < left && ((unsigned char)text[used] & 0xc0) == 0x80)
+                used++;
+        } else if (n == CHARACTER_BAD) {
+            length = (size_t)snprintf(shown, sizeof(shown), "\\x%02x", (unsigned char)*text);
+        } else if (is_hidden(c)) {
+            length = show_escape(shown, c);
+        } else {
+            memcpy(shown, text, used);
+        }
+        if (at + length >= size)
+            break;
+        memcpy(to + at, shown, length);
+        at += length;
+        text += used;
+        left -= used;
+    }
+    to[at] = '\0';
+}
+
+char *cw_text_clean(char *text, size_t size)
+{
+    char copy[CW_TEXT_SHOWN];
+    const char *c = text;
+    while (*c >= 0x20 && *c < 0x7f)
+        c++;
+    if (*c) {
+        snprintf(copy, sizeof(copy), "%s", text);
+        cw_text_show(text, size, copy);
+    }
+    return text;
+}
+
+size_t cw_text_whole(const char *text, size_t most)
+{
+    size_t n = strnlen(text, most);
+    uint32_t c;
+    for (size_t back = 1; back <= 3 && back <= n; back++)
+        if (character(text + n - back, back, &c) == CHARACTER_CUT)
+            return n - back;
+    return n;
+}
+
+char *cw_text_dup(const char *text, size_t most) { return strndup(text, cw_text_whole(text, most)); }
 
 void cw_text_add(struct cw_text *t, const char *fmt, ...)
 {

@@ -10,6 +10,22 @@ unsigned cw_edit_distance(const char *a, const char *b);
 /* The candidate nearest to name if it is near enough to be meant (a third of its length, at least 1), else NULL. */
 const char *cw_nearest(const char *name, const char *const *candidates, size_t n);
 
+/*
+ * Names and messages of others, as people may see them: characters that move the cursor, change the
+ * direction of text or have no width are written as escapes (\\n, \\u202e),
+ * bytes that are no UTF-8 as \\xff, and a character that was cut is left out. What does not fit is cut
+ * between characters.
+ */
+void cw_text_show(char *to, size_t size, const char *text);
+/* The same in place, in a buffer of so many bytes; of a text longer than CW_TEXT_SHOWN - 1 bytes what
+ * follows is cut. */
+#define CW_TEXT_SHOWN 2048
+char *cw_text_clean(char *text, size_t size);
+/* How many of the first `most` bytes of a text are whole characters. */
+size_t cw_text_whole(const char *text, size_t most);
+/* A copy of at most so many bytes, cut between characters. NULL: out of memory. */
+char *cw_text_dup(const char *text, size_t most);
+
 /* Whether these bytes are UTF-8: no overlong forms, surrogates, or code points past U+10FFFF; JSON takes no others. */
 bool cw_text_utf8(const char *text, size_t size);
 

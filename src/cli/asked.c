@@ -3,6 +3,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/text.h"
+
 int cli_asked_parse(struct cli_asked *a, const char *verb, const struct cli_option *options, int argc, char **argv, struct cw_error *err)
 {
     for (int i = 1; i < argc; i++)
@@ -43,8 +45,21 @@ void cli_asked_deinit(struct cli_asked *a)
 const char *cli_row_text(const json_t *row, const char *key, char buffer[CLI_TEXT_SIZE])
 {
     const char *text = json_string_value(json_object_get(row, key));
-    snprintf(buffer, CLI_TEXT_SIZE, "%s", text ? text : "");
-    return cli_clean(buffer);
+    cw_text_show(buffer, CLI_TEXT_SIZE, text ? text : "");
+    return buffer;
+}
+
+const char *cli_row_column(const json_t *row, const char *key, size_t width, char buffer[CLI_TEXT_SIZE])
+{
+    size_t at = 0, n = 0;
+    cli_row_text(row, key, buffer);
+    for (; buffer[at]; at++)
+        if (((unsigned char)buffer[at] & 0xc0) != 0x80 && ++n > width)
+            break;
+    for (; n < width && at < CLI_TEXT_SIZE - 1; n++)
+        buffer[at++] = ' ';
+    buffer[at] = '\0';
+    return buffer;
 }
 
 int64_t cli_row_number(const json_t *row, const char *key) { return (int64_t)json_integer_value(json_object_get(row, key)); }

@@ -29,7 +29,9 @@ int cli_asked_parse(struct cli_asked *a, const char *verb, const struct cli_opti
 int cli_ask(const struct cli_asked *a, const char *what, json_t **ret, struct cw_error *err) _must_check_;
 void cli_asked_deinit(struct cli_asked *a);
 
-/* Of a row of an answer; texts as cli_clean leaves them. */
+/* Of a row of an answer; texts as cw_text_show writes them. */
 #define CLI_TEXT_SIZE 512 /* as long as a policy's reason may be */
 const char *cli_row_text(const json_t *row, const char *key, char buffer[CLI_TEXT_SIZE]);
+/* The same, cut to and filled up to so many characters, less than CLI_TEXT_SIZE / 4. */
+const char *cli_row_column(const json_t *row, const char *key, size_t width, char buffer[CLI_TEXT_SIZE]);
 int64_t cli_row_number(const json_t *row, const char *key);

@@ -5,6 +5,7 @@
 #include <time.h>
 
 #include "base/clock.h"
+#include "base/text.h"
 #include "cache/admin.h"
 #include "cache/cache.h"
 #include "cli/common.h"
@@ -40,8 +41,9 @@ static void print_operators(const struct cw_cache_listed *s)
     json_array_foreach(json_object_get(meta, "operators"), i, op)
     {
         const char *name = json_string_value(json_object_get(op, "op"));
-        _cleanup_free_ char *shown = strdup(name ? name : "?");
-        printf("%s%s", i ? ", " : "  ", shown ? cli_clean(shown) : "?");
+        char shown[CW_TEXT_SHOWN];
+        cw_text_show(shown, sizeof(shown), name ? name : "?");
+        printf("%s%s", i ? ", " : "  ", shown);
     }
     printf("\n");
     json_decref(meta);

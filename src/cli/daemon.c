@@ -9,6 +9,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/text.h"
 #include "client/report.h"
 #include "net/address.h"
 
@@ -64,7 +65,7 @@ void cli_log(const struct cli_log *log, bool warning, const char *format, ...)
     va_start(args, format);
     vsnprintf(message, sizeof(message), format, args);
     va_end(args);
-    log_line(log, warning ? "warning" : "info", log->format && strcmp(log->format, "json") == 0 ? message : cli_clean(message)); /* JSON has escapes */
+    log_line(log, warning ? "warning" : "info", cw_text_clean(message, sizeof(message)));
 }
 
 int cli_log_end(const struct cli_log *log, const struct cw_error *err)

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/text.h"
 #include "cli/asked.h"
 #include "cli/scaling.h"
 #include "policy/share.h"
@@ -68,7 +69,9 @@ static void print_pools(const json_t *a)
     const char *name;
     json_object_foreach(pools, name, n) {
         if (json_integer_value(n) > 0) {
-            printf("%s%" PRIi64 " of %s", between, (int64_t)json_integer_value(n), name);
+            char shown[CLI_TEXT_SIZE];
+            cw_text_show(shown, sizeof(shown), name);
+            printf("%s%" PRIi64 " of %s", between, (int64_t)json_integer_value(n), shown);
             between = ", ";
         }
     }

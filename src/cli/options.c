@@ -209,17 +209,6 @@ int cli_parse(const struct cli_verb *verb, const struct cli_option *options, int
     return 0;
 }
 
-char *cli_clean(char *text)
-{
-    for (unsigned char *c = (unsigned char *)text; *c; c++) {
-        if (*c < 0x20 || *c == 0x7f)
-            *c = '?';
-        if (c[0] == 0xc2 && c[1] >= 0x80 && c[1] < 0xa0) /* U+0080 to U+009F */
-            c[0] = c[1] = '?';
-    }
-    return text;
-}
-
 int cli_print(json_t *value)
 {
     _cleanup_free_ char *text = value ? json_dumps(value, JSON_COMPACT | JSON_REAL_PRECISION(9)) : NULL;

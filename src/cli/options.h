@@ -56,8 +56,6 @@ extern const char cli_version[];
  * the exit code. */
 #include <jansson.h>
 int cli_fail(const struct cw_error *err, bool json, json_t *counts);
-/* Other people's words for a terminal: control characters become "?". Returns text. */
-char *cli_clean(char *text);
 /* Prints a value as one line and releases it. 0, or 1 when there is no memory. That stdout can't be written main finds. */
 int cli_print(json_t *value);
 

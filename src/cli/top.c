@@ -122,7 +122,7 @@ static void add_job(struct cw_text *t, const json_t *job, const json_t *before, 
     cell batches, wait, ranks;
     double n_before = sum_ranks(before, "batches");
     snprintf(ranks, sizeof(ranks), "%u/%" PRIi64, attached(job), cli_row_number(job, "world_size"));
-    cw_text_add(t, "%-24.24s %-10.10s %6" PRIi64 " %7s %12.0f %10s %6s\n", cli_row_text(job, "name", name), cli_row_text(job, "state", state),
+    cw_text_add(t, "%s %-10.10s %6" PRIi64 " %7s %12.0f %10s %6s\n", cli_row_column(job, "name", 24, name), cli_row_text(job, "state", state),
                 cli_row_number(job, "epoch"), ranks, sum_ranks(job, "batches"),
                 rate(sum_ranks(job, "batches"), before ? &n_before : NULL, seconds, "%.1f", batches), waited(job, wait));
 }
@@ -153,7 +153,7 @@ static void add_workers(struct cw_text *t, const struct sample *s, const struct 
         cell cpu, batches, bytes;
         const json_t *b = row_before(before->workers, w, "id");
         double cpu_before = real(b, "cpu_s"), batches_before = real(b, "batches"), bytes_before = real(b, "bytes") / 1e6;
-        cw_text_add(t, "%6" PRIi64 " %-28.28s %-10.10s %7" PRIi64 " %6" PRIi64 " %6s %10.1f %10s %10s\n", cli_row_number(w, "id"), cli_row_text(w, "address", address),
+        cw_text_add(t, "%6" PRIi64 " %s %-10.10s %7" PRIi64 " %6" PRIi64 " %6s %10.1f %10s %10s\n", cli_row_number(w, "id"), cli_row_column(w, "address", 28, address),
                     cli_row_text(w, "state", state), cli_row_number(w, "leases"), cli_row_number(w, "cpu_budget"),
                     rate(real(w, "cpu_s"), b ? &cpu_before : NULL, seconds, "%.2f", cpu), real(w, "memory_in_use") / 1e6,
                     rate(real(w, "batches"), b ? &batches_before : NULL, seconds, "%.1f", batches),

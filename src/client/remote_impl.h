@@ -312,8 +312,6 @@ int cw_remote_wait(struct remote *r, uint64_t deadline_ns, const struct remote_s
 int cw_remote_wait_here(struct remote *r, uint64_t deadline_ns, const char *what, struct cw_error *err) _must_check_;
 /* What was waited for is there. Mutex held. */
 void cw_remote_waited(struct remote *r);
-/* Text of a peer for people: without what would make lines of its own in a terminal. */
-void cw_remote_text(char *buf, size_t size, const char *text);
 /* The job is paused, or goes on. Mutex held. */
 void cw_remote_hold(struct remote *r, const Cachew__Held *m);
 /* What the dispatcher said of that holds no longer: with the connection it is gone, and behind an Attach, which nothing follows where nothing keeps the job, it is said anew. As

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/text.h"
 #include "client/remote_impl.h"
 #include "net/conn_impl.h"
 #include "net/limits.h"
@@ -192,7 +193,7 @@ static int on_attached(struct remote *r, const Cachew__Attached *m, struct cw_er
     memcpy(r->stream, m->stream.data, sizeof(r->stream));
     r->snapshot = p->snapshot;
     if (!r->attached)
-        cw_remote_text(r->took_over, sizeof(r->took_over), m->took_over);
+        cw_text_show(r->took_over, sizeof(r->took_over), m->took_over);
     r->attached = r->answered = true;
     cw_remote_wake_at(r, cw_now_ns()); /* the cursor may have moved meanwhile */
     pthread_cond_broadcast(&r->changed);
@@ -204,7 +205,7 @@ static void say_where(struct cw_error *why)
 {
     struct cw_error said = *why;
     if (why->file[0])
-        snprintf(why->message, sizeof(why->message), "on a worker of the service: %.*s", (int)sizeof(why->message) - 40, said.message);
+        (void)cw_error_set(why, why->status, "on a worker of the service: %s", said.message);
 }
 
 static int on_dispatcher(struct remote *r, const Cachew__Envelope *m, struct cw_error *err)

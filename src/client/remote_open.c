@@ -130,7 +130,7 @@ static int wait_attached(struct remote *r, const struct cw_remote_options *o, st
     if (status == CW_E_DEADLINE && r->service_down.status)
         status = cw_error_set(err, CW_E_SERVICE, "the dispatcher at %s can't be reached: %.400s", r->service, r->service_down.message);
     else if (status == CW_E_DEADLINE)
-        status = cw_error_set(err, CW_E_DEADLINE, "job %s: no worker of the service at %s has seen the data before the deadline%s%s", r->job, r->service,
+        status = cw_error_set(err, CW_E_DEADLINE, "job %s: the service at %s did not open the data before the deadline%s%s", r->job, r->service,
                               *r->held ? ": " : ": are there workers (`cachew workers`)?", r->held);
     else if (status >= 0)
         cw_remote_waited(r);

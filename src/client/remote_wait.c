@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/text.h"
 #include "client/remote_impl.h"
 
 /* Somebody is told what is waited for after so long, and then after twice as long each time; a worker that computes is no reason to worry for longer. */
@@ -14,13 +15,16 @@
 /* A job that goes on again has so long for what it did not compute while it was paused, whatever the deadline was. */
 #define RESUMED_NS UINT64_C(5000000000)
 
-/* What keeps a split (NULL: the job) from answering, for people. Returns whether there is no more to it than that it takes long. Mutex held. */
+static bool split_held(const struct remote *r, const struct remote_split *s) { return r->paused || (*r->held && (!s || !s->worker)); }
+
+/* Writes what keeps a split (NULL: the job) from answering, for people; of a split that a worker has, also
+ * what keeps the job. Returns whether the worker just takes long. Mutex held. */
 static bool describe(const struct remote *r, const struct remote_split *s, char *buf, size_t size)
 {
     const struct link *l = s && s->worker ? cw_remote_link((struct remote *)(uintptr_t)r, s->worker) : NULL;
     if (r->service_down.status)
         snprintf(buf, size, "the dispatcher at %s is not there (%.200s)", r->service, r->service_down.message);
-    else if (r->paused || (*r->held && (!s || !s->worker)))
+    else if (split_held(r, s))
         snprintf(buf, size, "%s", r->held);
     else if (!s)
         snprintf(buf, size, "nobody has answered yet");
@@ -32,7 +36,9 @@ static bool describe(const struct remote *r, const struct remote_split *s, char 
         snprintf(buf, size, "worker %" PRIu64 " has it, which can't be reached (%.200s)", s->worker, l->why.message);
     else
         snprintf(buf, size, "worker %" PRIu64 " computes it", s->worker);
-    return s && l && !l->why.status && !r->service_down.status && !r->paused;
+    if (*r->held && !r->service_down.status && !split_held(r, s))
+        snprintf(buf + strlen(buf), size - strlen(buf), "; %s", r->held);
+    return s && l && !l->why.status && !r->service_down.status && !*r->held;
 }
 
 static void what_of(const struct remote_split *s, const char *what, char *buf, size_t size)
@@ -46,7 +52,7 @@ static void what_of(const struct remote_split *s, const char *what, char *buf, s
 /* The mutex is given up meanwhile. */
 static void note(struct remote *r, const struct remote_split *s, const char *what)
 {
-    char text[1200], why[800], of[160];
+    char text[1400], why[1000], of[160];
     bool computes = describe(r, s, why, sizeof(why));
     uint64_t waited_ns = r->waited_ns;
     if (computes && waited_ns < NOTE_COMPUTES_NS) {
@@ -68,20 +74,12 @@ void cw_remote_waited(struct remote *r)
     r->waited_ns = 0;
 }
 
-void cw_remote_text(char *buf, size_t size, const char *text)
-{
-    snprintf(buf, size, "%s", text);
-    for (char *c = buf; *c; c++)
-        if ((unsigned char)*c < 0x20 || *c == 0x7f)
-            *c = ' ';
-}
-
 void cw_remote_hold(struct remote *r, const Cachew__Held *m)
 {
     if (r->paused && !m->paused)
         r->resumed_ns = cw_now_ns();
     r->paused = m->paused;
-    cw_remote_text(r->held, sizeof(r->held), m->why);
+    cw_text_show(r->held, sizeof(r->held), m->why);
 }
 
 void cw_remote_unhold(struct remote *r)
@@ -99,7 +97,7 @@ bool cw_remote_is_paused(const struct cw_error *err)
 
 static int missed(const struct remote *r, const struct remote_split *s, const char *what, struct cw_error *err)
 {
-    char why[800], of[160];
+    char why[1000], of[160];
     describe(r, s, why, sizeof(why));
     what_of(s, what, of, sizeof(of));
     *err = (struct cw_error){0};

@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/text.h"
 #include "dispatcher/internal.h"
 #include "net/conn.h"
 
@@ -57,7 +58,7 @@ void cw_dp_log(struct cw_dispatcher *d, bool warning, const char *fmt, ...)
     va_start(args, fmt);
     vsnprintf(text, sizeof(text), fmt, args);
     va_end(args);
-    d->io.log(d->io.user, warning, text);
+    d->io.log(d->io.user, warning, cw_text_clean(text, sizeof(text)));
 }
 
 char *cw_dp_hex(const uint8_t id[16], char ret[33])
@@ -92,7 +93,7 @@ int cw_dispatcher_connected(struct cw_dispatcher *d, void *user, const Cachew__H
     if (d->n_peers >= DP_PEERS)
         return cw_error_set(err, CW_E_SERVICE, "there are %d connections already", DP_PEERS);
     struct cw_peer *p = calloc(1, sizeof(*p));
-    if (!p || !(p->name = strndup(hello->name, DP_NAME)) || !(p->host = strndup(hello->host, DP_ADDRESS))) {
+    if (!p || !(p->name = cw_text_dup(hello->name, DP_NAME)) || !(p->host = cw_text_dup(hello->host, DP_ADDRESS))) {
         if (p)
             free(p->name);
         free(p);
@@ -265,6 +266,7 @@ void cw_dispatcher_start(struct cw_dispatcher *d, uint64_t now_ns)
     d->now_ns = d->start_ns = d->looked_ns = now_ns;
     d->started = true;
     cw_dp_pipelines_loaded(d);
+    cw_dp_journal_loaded(d);
     CW_LIST_EACH(at, &d->streams)
         CW_CONTAINER(at, struct stream, link)->idle_ns = now_ns;
     CW_LIST_EACH(at, &d->jobs)

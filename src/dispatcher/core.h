@@ -46,7 +46,8 @@ struct cw_dispatcher_options {
 int cw_dispatcher_new(const struct cw_dispatcher_options *o, const struct cw_dispatcher_io *io, struct cw_dispatcher **ret, struct cw_error *err) _must_check_;
 struct cw_dispatcher *cw_dispatcher_free(struct cw_dispatcher *d);
 
-/* What the store has, row by row in the order of keys; then the start. CW_E_STATE: a row can't be understood. */
+/* What the store has, row by row in the order of keys; then the start. CW_E_DATA: the row, which err names, is damaged or rests on one that is; it is left out, and
+ * all else can be served. CW_E_STATE: a row that is not damaged can't be understood. */
 int cw_dispatcher_load(struct cw_dispatcher *d, const void *key, size_t key_size, const void *value, size_t value_size, struct cw_error *err) _must_check_;
 void cw_dispatcher_start(struct cw_dispatcher *d, uint64_t now_ns);
 

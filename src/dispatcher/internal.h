@@ -186,6 +186,7 @@ struct stream {
     Cachew__Prepared *data;    /* as the first worker saw it; NULL: none has yet */
     bool at_most_once, journalled, dead;
     bool restored;             /* from the journal: no leases within the grace */
+    bool damaged;              /* at-most-once: the journal does not know any more what was given out */
     int32_t marker;            /* that was decided on, as in Prepare; 0: none was */
     bool parked;               /* its jobs were left: no worker has anything of it until a client comes back */
     uint64_t asked_ns;         /* when the last worker was asked first */
@@ -309,6 +310,9 @@ struct cw_dispatcher {
     uint64_t slow_tick_ns;     /* when what may wait a second was looked after last */
     uint64_t retry_ns;         /* when what could not be written is tried again; 0: all is well */
     struct cw_error journal_error;
+    bool damaged;              /* entries of the journal were left out when it was read; among them ... */
+    bool splits_lost;          /* ... perhaps those of any stream's splits, ... */
+    bool numbers_lost;         /* ... or the numbers that were given last */
     uint64_t n_leased, n_completed, n_late, n_moved, n_lost;
     uint64_t commit_began_ns, commit_ns, n_commits, n_commit_failures;
     uint64_t n_workers_lost;   /* without having said that they leave */
@@ -353,6 +357,7 @@ int cw_dp_journal_then(struct cw_dispatcher *d, const struct action *then, struc
 /* For entries whose lack does no harm: after a restart, what they say is found out again. */
 void cw_dp_journal_tried(struct cw_dispatcher *d, int result);
 void cw_dp_journal_commit(struct cw_dispatcher *d);
+void cw_dp_journal_loaded(struct cw_dispatcher *d); /* all of it was read */
 void cw_dp_journal_deinit(struct cw_dispatcher *d);
 
 /* workers.c */

@@ -236,6 +236,9 @@ int cw_dp_job_get(struct cw_dispatcher *d, const Cachew__Attach *a, uint64_t sin
             return heard_since(j, since_ns) ? r : 1;
         }
     }
+    if (d->damaged && a->again && a->guarantee == CACHEW__GUARANTEE__GUARANTEE_AT_MOST_ONCE && (!j || j->state == JOB_FAILED))
+        return cw_error_set(err, CW_E_SERVICE, "job \"%s\" can't go on with at-most-once: %s; start it again", a->job,
+                            j && j->why ? j->why : "the dispatcher's journal was damaged, and does not know the job");
     if (j) /* over, or left by all: it begins anew */
         cw_dp_job_free(d, j);
     struct stream *s = NULL;
@@ -265,9 +268,13 @@ int cw_dp_job_restore(struct cw_dispatcher *d, const Cachew__Journal__Job *row, 
 {
     struct job *j;
     struct stream *s = row->stream.len == 16 ? cw_dp_stream_find(d, row->stream.data) : NULL;
-    bool over = row->state >= JOB_DONE;
-    if (row->fingerprint.len != 16 || row->world_size == 0 || row->state > JOB_FAILED || (!over && !s))
-        return cw_error_set(err, CW_E_STATE, "the journal's job \"%s\" is damaged, or its stream is not there", row->name);
+    bool lost = row->state < JOB_DONE && (!s || s->damaged || (s->at_most_once && d->splits_lost)), over = lost || row->state >= JOB_DONE;
+    const char *why = lost ? "the dispatcher's journal was damaged: what was computed of the job, or given out, is not known any more" : row->why;
+    if (row->fingerprint.len != 16 || row->world_size == 0 || row->state > JOB_FAILED)
+        return cw_error_set(err, CW_E_STATE, "it has no fingerprint of 16 bytes, no ranks, or state %" PRIu32, row->state);
+    for (size_t i = 0; i < row->n_finished; i++)
+        if (row->finished[i] >= row->world_size)
+            return cw_error_set(err, CW_E_STATE, "it has a rank %" PRIu32 " of %" PRIu32, row->finished[i], row->world_size);
     int r = job_new(d, row->name, &j, err);
     if (r < 0)
         return r;
@@ -278,7 +285,7 @@ int cw_dp_job_restore(struct cw_dispatcher *d, const Cachew__Journal__Job *row, 
     j->world_size = row->world_size;
     j->order = row->order;
     j->guarantee = row->guarantee;
-    j->state = (enum job_state)row->state;
+    j->state = lost ? JOB_FAILED : (enum job_state)row->state;
     j->paused = row->paused;
     j->durable = true;
     d->n_over += over;
@@ -288,14 +295,19 @@ int cw_dp_job_restore(struct cw_dispatcher *d, const Cachew__Journal__Job *row, 
     }
     for (size_t i = 0; !over && i < row->n_finished; i++) {
         struct rank *rank;
-        if (row->finished[i] >= j->world_size || (r = cw_dp_rank_get(d, j, row->finished[i], &rank, err)) < 0)
-            return r < 0 ? r : cw_error_set(err, CW_E_STATE, "the journal's job \"%s\" has a rank %" PRIu32 " of %" PRIu32, row->name, row->finished[i], row->world_size);
+        r = cw_dp_rank_get(d, j, row->finished[i], &rank, err);
+        if (r < 0)
+            return r;
         j->n_finished += !rank->finished;
         rank->finished = true;
     }
-    if (*row->why && !(j->why = strdup(row->why)))
-        return cw_error_nomem(err, strlen(row->why), "a job");
-    return 0;
+    if (*why && !(j->why = strdup(why)))
+        return cw_error_nomem(err, strlen(why), "a job");
+    if (!lost)
+        return 0;
+    d->damaged = true;
+    cw_dp_log(d, true, "job \"%s\" is failed: %s", j->name, j->why);
+    return cw_dp_journal_job(d, j, NULL, err);
 }
 
 /* ---- running ---- */

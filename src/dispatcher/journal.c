@@ -10,12 +10,19 @@
  *   e stream, position (be64)    Split
  *   f name                       Job
  *   g incarnation                Worker
+ *
+ * Behind each value stands a checksum of its key and of the value (8 bytes). An entry that does not fit its
+ * checksum costs what it is about: load_damaged.
  */
 #include <endian.h>
 #include <inttypes.h>
 #include <string.h>
 
+#include "base/hash.h"
 #include "dispatcher/internal.h"
+
+#define SUM_SIZE 8 /* bytes of the checksum behind each value */
+#define NUMBERS_SKIPPED 1000000 /* numbers of workers and streams that are not given, where the last ones given are not known */
 
 struct key {
     uint8_t bytes[1 + DP_NAME + 8];
@@ -30,6 +37,11 @@ static struct key key_make(char letter, const void *data, size_t size)
     return k;
 }
 
+static uint64_t entry_sum(const void *key, size_t key_size, const void *value, size_t value_size)
+{
+    return htole64(cw_hash64_next(cw_hash64(key, key_size), value, value_size));
+}
+
 static struct key key_split(const struct stream *s, uint64_t pos)
 {
     struct key k = key_make('e', s->id, 16);
@@ -41,10 +53,12 @@ static struct key key_split(const struct stream *s, uint64_t pos)
 
 /* ---- entries ---- */
 
-static int action_room(struct entries *e, struct cw_error *err)
+static int action_room(struct cw_dispatcher *d, struct cw_error *err)
 {
+    struct entries *e = &d->pending;
     if (e->n >= DP_PENDING || e->batch.size >= DP_PENDING_BYTES)
-        return cw_error_set(err, CW_E_SERVICE, "%zu entries wait for the journal, which does not take them: no more are taken", e->n);
+        return cw_error_set(err, CW_E_SERVICE, "%zu entries wait for the dispatcher's journal, and no more are taken: %.500s", e->n,
+                            d->retry_ns != 0 ? d->journal_error.message : "its disk is slow");
     if (e->n < e->capacity)
         return 0;
     size_t capacity = e->capacity > 0 ? 2 * e->capacity : 64;
@@ -79,14 +93,16 @@ static int entry_put(struct cw_dispatcher *d, const struct key *k, const Protobu
     uint8_t small[512];
     _cleanup_free_ uint8_t *large = NULL;
     size_t size = protobuf_c_message_get_packed_size(m);
-    uint8_t *packed = size <= sizeof(small) ? small : (large = malloc(size));
+    uint8_t *packed = size + SUM_SIZE <= sizeof(small) ? small : (large = malloc(size + SUM_SIZE));
     if (!packed)
         return cw_error_nomem(err, size, "an entry of the journal");
     protobuf_c_message_pack(m, packed);
-    int r = action_room(&d->pending, err);
+    uint64_t sum = entry_sum(k->bytes, k->size, packed, size);
+    memcpy(packed + size, &sum, SUM_SIZE);
+    int r = action_room(d, err);
     if (r == 0)
         r = cw_store_batch_add(&d->pending.batch,
-                               &(struct cw_store_op){.kind = CW_STORE_PUT, .key = k->bytes, .key_size = k->size, .value = packed, .value_size = size}, err);
+                               &(struct cw_store_op){.kind = CW_STORE_PUT, .key = k->bytes, .key_size = k->size, .value = packed, .value_size = size + SUM_SIZE}, err);
     if (r == 0 && then)
         action_add(&d->pending, then);
     return r;
@@ -99,7 +115,7 @@ static int entry_delete(struct cw_dispatcher *d, const struct key *k, struct cw_
 
 int cw_dp_journal_then(struct cw_dispatcher *d, const struct action *then, struct cw_error *err)
 {
-    int r = action_room(&d->pending, err);
+    int r = action_room(d, err);
     if (r == 0)
         action_add(&d->pending, then);
     return r;
@@ -353,9 +369,11 @@ static int load_split(struct cw_dispatcher *d, struct stream *s, uint64_t pos, c
         return cw_error_nomem(err, 0, "a table of splits");
     if (pos - s->base >= DP_WINDOW && !row->given)
         return 0; /* of a job that begins anew far behind: it is found out again */
+    if (pos - s->base >= DP_WINDOW)
+        return cw_error_set(err, CW_E_STATE, "it is too far from its stream's first split");
     struct split *x = cw_dp_split_make(s, pos);
     if (!x || (row->reported && cw_dp_split_report(x, row->remnants, row->n_remnants, row->n_batches) < 0))
-        return cw_error_set(err, CW_E_STATE, "the journal's split %" PRIu64 " is too far from its stream's first, or there is no memory", pos);
+        return cw_error_nomem(err, sizeof(*x), "a split");
     x->reporter = row->reporter;
     if (row->reported)
         x->flags |= SPLIT_DURABLE;
@@ -388,11 +406,11 @@ static int load_row(struct cw_dispatcher *d, const struct key *k, const Protobuf
         s = cw_dp_stream_find(d, id);
         if (s && cw_dp_split_rebase(d, s, ((const Cachew__Journal__Floor *)m)->position) < 0)
             return cw_error_nomem(err, 0, "a table of splits");
-        return 0;
+        return s ? 0 : entry_delete(d, k, err);
     case 'e':
         s = cw_dp_stream_find(d, id);
         memcpy(&order, id + 16, 8);
-        return s ? load_split(d, s, be64toh(order), (const Cachew__Journal__Split *)m, err) : 0;
+        return s ? load_split(d, s, be64toh(order), (const Cachew__Journal__Split *)m, err) : entry_delete(d, k, err);
     case 'f':
         return cw_dp_job_restore(d, (const Cachew__Journal__Job *)m, err);
     default:
@@ -400,22 +418,87 @@ static int load_row(struct cw_dispatcher *d, const struct key *k, const Protobuf
     }
 }
 
+/* What an entry is about, by its letter, and what it costs that it is left out. */
+struct kind { const ProtobufCMessageDescriptor *type; size_t min, max; const char *name, *cost; };
+static const struct kind kinds[] = {
+    {&cachew__journal__counters__descriptor, 1, 1, "counters", "new workers and streams get numbers that are a million higher"},
+    {&cachew__journal__pipeline__descriptor, 17, 17, "pipeline", "jobs that run it begin anew"},
+    {&cachew__journal__stream__descriptor, 17, 17, "stream", "its jobs begin anew"},
+    {&cachew__journal__floor__descriptor, 17, 17, "first split of stream", "its jobs end"},
+    {&cachew__journal__split__descriptor, 25, 25, "split", "the split is computed again"},
+    {&cachew__journal__job__descriptor, 2, 1 + DP_NAME, "job", "the job begins anew"},
+    {&cachew__journal__worker__descriptor, 17, 17, "worker", "the worker gets another number"},
+};
+
+/* The subject of an entry as text: a job by its name, all else by its bytes. */
+static void key_text(const void *key, size_t size, char *buf, size_t buf_size)
+{
+    const uint8_t *bytes = key;
+    if (size > 1 && bytes[0] == 'f')
+        /* as err->message is, it is shown escaped */
+        snprintf(buf, buf_size, "\"%.*s\"", (int)(size - 1), (const char *)bytes + 1);
+    else
+        for (size_t i = 1, at = 0; i < size && at + 3 < buf_size; i++, at += 2)
+            snprintf(buf + at, buf_size - at, "%02x", bytes[i]);
+}
+
+/*
+ * Leaves a damaged entry out: it is deleted with the next commit. What rests on it is found damaged when it
+ * is read: streams on their pipeline, jobs on their stream.
+ * Which splits were given out must be known of a stream with at-most-once; where the damaged entry may be of
+ * any stream, of none of them is.
+ * CW_E_DATA: err names the entry and what it costs; the dispatcher can serve all else.
+ */
+static int load_damaged(struct cw_dispatcher *d, const void *key, size_t key_size, const struct kind *kind, const char *why, struct cw_error *err)
+{
+    char text[2 * DP_NAME + 20] = "";
+    const uint8_t *letter = key;
+    struct stream *s = kind && key_size > 16 ? cw_dp_stream_find(d, letter + 1) : NULL;
+    if (key_size <= CW_STORE_KEY_MAX) {
+        int r = cw_store_batch_add(&d->pending.batch, &(struct cw_store_op){.kind = CW_STORE_DELETE, .key = key, .key_size = key_size}, err);
+        if (r < 0)
+            return r;
+    }
+    d->numbers_lost |= kind == &kinds[0];
+    d->damaged = true;
+    if (s)
+        s->damaged = s->at_most_once;
+    else
+        d->splits_lost |= !kind || *letter == 'd' || *letter == 'e';
+    key_text(key, key_size, text, sizeof(text));
+    return cw_error_set(err, CW_E_DATA, "the entry of %s%s%.600s is left out (%.300s): %s", kind ? kind->name : "unknown kind", *text ? " " : "", text, why,
+                        !kind || (s && s->damaged) ? "jobs with at-most-once end" : kind->cost);
+}
+
 int cw_dispatcher_load(struct cw_dispatcher *d, const void *key, size_t key_size, const void *value, size_t value_size, struct cw_error *err)
 {
-    static const struct { const ProtobufCMessageDescriptor *type; size_t min, max; } kinds[] = {
-        {&cachew__journal__counters__descriptor, 1, 1}, {&cachew__journal__pipeline__descriptor, 17, 17}, {&cachew__journal__stream__descriptor, 17, 17},
-        {&cachew__journal__floor__descriptor, 17, 17},  {&cachew__journal__split__descriptor, 25, 25},    {&cachew__journal__job__descriptor, 2, 1 + DP_NAME},
-        {&cachew__journal__worker__descriptor, 17, 17},
-    };
     const uint8_t *letter = key;
-    size_t kind = key_size > 0 ? (size_t)(*letter - 'a') : SIZE_MAX;
-    if (kind >= CW_COUNT_OF(kinds) || key_size < kinds[kind].min || key_size > kinds[kind].max)
+    size_t i = key_size > 0 ? (size_t)(*letter - 'a') : SIZE_MAX, size = value_size - SUM_SIZE;
+    const struct kind *kind = i < CW_COUNT_OF(kinds) && key_size >= kinds[i].min && key_size <= kinds[i].max ? &kinds[i] : NULL;
+    uint64_t sum = value_size >= SUM_SIZE ? entry_sum(key, key_size, value, size) : 0;
+    if (value_size < SUM_SIZE || memcmp(&sum, (const uint8_t *)value + size, SUM_SIZE) != 0)
+        return load_damaged(d, key, key_size, kind, "its checksum does not fit", err);
+    if (!kind)
         return cw_error_set(err, CW_E_STATE, "the journal has an entry of a kind that this version does not know (%zu bytes of key)", key_size);
-    ProtobufCMessage *m = protobuf_c_message_unpack(kinds[kind].type, NULL, value_size, value);
+    ProtobufCMessage *m = protobuf_c_message_unpack(kind->type, NULL, size, value);
     if (!m)
-        return cw_error_set(err, CW_E_STATE, "the journal has an entry of kind '%c' that can't be read, or there is no memory for it (%zu bytes)", *letter, value_size);
+        return cw_error_set(err, CW_E_STATE, "the journal has an entry of kind '%c' that can't be read, or there is no memory for it (%zu bytes)", *letter, size);
     struct key k = key_make((char)*letter, letter + 1, key_size - 1);
-    int r = load_row(d, &k, m, err);
+    struct cw_error why = {0};
+    int r = load_row(d, &k, m, &why);
     protobuf_c_message_free_unpacked(m, NULL);
+    if (r == CW_E_STATE)
+        return load_damaged(d, key, key_size, kind, why.message, err);
+    if (r < 0 && err)
+        *err = why;
     return r;
+}
+
+void cw_dp_journal_loaded(struct cw_dispatcher *d)
+{
+    if (!d->numbers_lost)
+        return;
+    d->worker_ids += NUMBERS_SKIPPED;
+    d->stream_numbers += NUMBERS_SKIPPED;
+    cw_dp_journal_tried(d, cw_dp_journal_counters(d, NULL));
 }

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/hash.h"
+#include "base/text.h"
 #include "dispatcher/internal.h"
 #include "net/conn.h"
 
@@ -311,7 +312,7 @@ static void seat_unfit(struct cw_dispatcher *d, struct seat *t, const char *why)
     cw_dp_seat_usable(d, t);
     cw_dp_crews_later(d); /* somebody else takes its place */
     free(t->why);
-    t->why = strndup(why, 1000);
+    t->why = cw_text_dup(why, 1000);
     cw_dp_log(d, true, "worker %" PRIu64 " (%s) can't serve stream %s: %s", t->worker->id, t->worker->name, cw_dp_hex(t->stream->id, hex), why);
 }
 

@@ -17,6 +17,8 @@
 #include "net/conn.h"
 #include "net/limits.h"
 
+#define DAMAGED_NAMED 8 /* damaged entries of the journal that are logged one by one */
+
 struct cw_dispatcher_server {
     struct cw_loop *loop;
     struct cw_dispatcher *core;
@@ -28,6 +30,7 @@ struct cw_dispatcher_server {
     struct cw_post turn;
     struct cw_link peers;
     bool closed;
+    size_t n_damaged; /* entries of the journal that were left out */
     struct cw_refusals refusals;
     void (*log)(void *arg, bool warning, const char *text);
     void *log_arg;
@@ -176,7 +179,27 @@ static const struct cw_conn_ops listen_ops = {.open = on_open, .refused = on_ref
 
 static int on_row(void *user, const void *key, size_t key_size, const void *value, size_t value_size, struct cw_error *err)
 {
-    return cw_dispatcher_load(user, key, key_size, value, value_size, err);
+    struct cw_dispatcher_server *s = user;
+    char text[1300];
+    int r = cw_dispatcher_load(s->core, key, key_size, value, value_size, err);
+    if (r != CW_E_DATA)
+        return r;
+    snprintf(text, sizeof(text), "%s: %s", cw_store_path(s->store), err->message);
+    if (s->n_damaged++ < DAMAGED_NAMED)
+        io_log(s, true, text);
+    return 0;
+}
+
+static int server_load(struct cw_dispatcher_server *s, struct cw_error *err)
+{
+    char text[1300];
+    int r = cw_store_read(s->store, on_row, s, err);
+    if (r < 0 || s->n_damaged == 0)
+        return r;
+    snprintf(text, sizeof(text), "%s: %zu damaged entries were left out. A job that begins anew goes on where its clients are, as soon as they come back; start a job with "
+             "at-most-once that ended again. Or stop the dispatcher and restore the file from a copy", cw_store_path(s->store), s->n_damaged);
+    io_log(s, true, text);
+    return 0;
 }
 
 static int server_listen(struct cw_dispatcher_server *s, const struct cw_dispatcher_server_options *o, struct cw_error *err)
@@ -211,7 +234,7 @@ static int server_start(struct cw_dispatcher_server *s, const struct cw_dispatch
     if (r == 0)
         r = cw_store_open(o->state_dir, s->loop, &s->store, err);
     if (r == 0)
-        r = cw_store_read(s->store, on_row, s->core, err);
+        r = server_load(s, err);
     if (r == 0)
         r = cw_timer_new(s->loop, on_timer, s, &s->timer, err);
     if (r == 0)

@@ -92,6 +92,8 @@ int cw_store_read(struct cw_store *s, int (*row)(void *user, const void *key, si
     return s->file ? cw_store_file_read(s->file, row, user, err) : 0;
 }
 
+const char *cw_store_path(const struct cw_store *s) { return s->file ? cw_store_file_path(s->file) : ""; }
+
 void cw_store_commit(struct cw_store *s, const struct cw_store_batch *b, void (*done)(void *arg, const struct cw_error *why), void *arg)
 {
     s->done = done;

@@ -46,6 +46,9 @@ int cw_store_open(const char *dir, struct cw_loop *l, struct cw_store **ret, str
 int cw_store_read(struct cw_store *s, int (*row)(void *user, const void *key, size_t key_size, const void *value, size_t value_size, struct cw_error *err),
                   void *user, struct cw_error *err) _must_check_;
 
+/* The file, for people; "": nothing is written. */
+const char *cw_store_path(const struct cw_store *s);
+
 /* Makes a batch durable, all of it or nothing. Then done(arg, why), on the loop's thread: why is NULL, or says why it did not happen. From the loop's
  * thread, and not again before done was called; until then the batch stays as it is. */
 void cw_store_commit(struct cw_store *s, const struct cw_store_batch *b, void (*done)(void *arg, const struct cw_error *why), void *arg);
@@ -57,6 +60,7 @@ struct cw_store_file;
 int cw_store_file_open(const char *dir, struct cw_store_file **ret, struct cw_error *err) _must_check_;
 int cw_store_file_read(struct cw_store_file *f, int (*row)(void *user, const void *key, size_t key_size, const void *value, size_t value_size, struct cw_error *err),
                        void *user, struct cw_error *err) _must_check_;
+const char *cw_store_file_path(const struct cw_store_file *f);
 /* All of it in one transaction, durable when this returns; or nothing of it. */
 int cw_store_file_apply(struct cw_store_file *f, const struct cw_store_batch *b, struct cw_error *err) _must_check_;
 struct cw_store_file *cw_store_file_close(struct cw_store_file *f);

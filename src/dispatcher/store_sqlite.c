@@ -14,7 +14,7 @@
 #include "dispatcher/store.h"
 
 #define APPLICATION 0x43575354 /* "CWST", in the header of the file */
-#define VERSION 1
+#define VERSION 2
 #define CHECKPOINT_PAGES 4000  /* 16 MiB of log before it is put into the file: seldom enough that few transactions wait for it */
 
 enum { SQL_BEGIN, SQL_COMMIT, SQL_ROLLBACK, SQL_PUT, SQL_DELETE, SQL_DELETE_RANGE, SQL_READ, SQL_COUNT };
@@ -29,11 +29,23 @@ struct cw_store_file {
     sqlite3_stmt *statements[SQL_COUNT];
 };
 
+static int file_damaged(struct cw_store_file *f, const char *how, struct cw_error *err)
+{
+    cw_error_set(err, CW_E_DATA, "%s: the dispatcher's journal is damaged (%s): restore the file from a copy; or move it and %s-wal away, then the dispatcher starts without jobs, "
+                 "and jobs with exactly-once go on where their clients are", f->path, how, f->path);
+    cw_error_file(err, f->path);
+    return CW_E_DATA;
+}
+
 static int file_error(struct cw_store_file *f, struct cw_error *err)
 {
     int code = sqlite3_errcode(f->db) & 0xff, system = sqlite3_system_errno(f->db);
-    int status = code == SQLITE_BUSY ? CW_E_SERVICE : code == SQLITE_NOTADB || code == SQLITE_CORRUPT ? CW_E_DATA : code == SQLITE_NOMEM ? CW_E_MEMORY : CW_E_IO;
-    bool tell = system != 0 && (code == SQLITE_IOERR || code == SQLITE_CANTOPEN || code == SQLITE_FULL);
+    int status = code == SQLITE_BUSY ? CW_E_SERVICE : code == SQLITE_NOMEM ? CW_E_MEMORY : CW_E_IO;
+    if (code == SQLITE_NOTADB || code == SQLITE_CORRUPT)
+        return file_damaged(f, sqlite3_errmsg(f->db), err);
+    if (code == SQLITE_FULL && system == 0) /* SQLite keeps that one to itself */
+        system = ENOSPC;
+    bool tell = system != 0 && (code == SQLITE_IOERR || code == SQLITE_CANTOPEN || code == SQLITE_FULL || code == SQLITE_READONLY);
     cw_error_set(err, status, "%s: %s%s%s%s", f->path, code == SQLITE_BUSY ? "another process uses it" : sqlite3_errmsg(f->db), tell ? " (" : "",
                  tell ? strerror(system) : "", tell ? ")" : "");
     cw_error_file(err, f->path);
@@ -102,7 +114,7 @@ static int file_claim(struct cw_store_file *f, struct cw_error *err)
         return file_exec(f, text, err);
     }
     if (application != APPLICATION || version != VERSION) {
-        cw_error_set(err, CW_E_DATA, "%s: a database that is not a dispatcher's, or of another version (application %x, version %d; expected %x, %d)", f->path,
+        cw_error_set(err, CW_E_DATA, "%s: a database that is not a dispatcher's, or of another version (application %x, version %d; expected %x, %d): move it away, or name another state directory", f->path,
                      (unsigned)application, version, APPLICATION, VERSION);
         cw_error_file(err, f->path);
         return CW_E_DATA;
@@ -160,11 +172,24 @@ int cw_store_file_open(const char *dir, struct cw_store_file **ret, struct cw_er
     return 0;
 }
 
+/* That the pages are as they must be, so that no entry is missing without a word. */
+static int file_check(struct cw_store_file *f, struct cw_error *err)
+{
+    sqlite3_stmt *q = NULL;
+    int r = 0;
+    if (sqlite3_prepare_v2(f->db, "PRAGMA quick_check(1)", -1, &q, NULL) != SQLITE_OK || sqlite3_step(q) != SQLITE_ROW)
+        r = file_error(f, err);
+    else if (strcmp((const char *)sqlite3_column_text(q, 0), "ok") != 0)
+        r = file_damaged(f, (const char *)sqlite3_column_text(q, 0), err);
+    sqlite3_finalize(q);
+    return r;
+}
+
 int cw_store_file_read(struct cw_store_file *f, int (*row)(void *user, const void *key, size_t key_size, const void *value, size_t value_size, struct cw_error *err),
                        void *user, struct cw_error *err)
 {
     sqlite3_stmt *q = f->statements[SQL_READ];
-    int r = 0, step;
+    int r = file_check(f, err), step;
     while (r == 0 && (step = sqlite3_step(q)) != SQLITE_DONE) {
         if (step != SQLITE_ROW) {
             r = file_error(f, err);
@@ -176,6 +201,8 @@ int cw_store_file_read(struct cw_store_file *f, int (*row)(void *user, const voi
     sqlite3_reset(q);
     return r;
 }
+
+const char *cw_store_file_path(const struct cw_store_file *f) { return f->path; }
 
 int cw_store_file_apply(struct cw_store_file *f, const struct cw_store_batch *b, struct cw_error *err)
 {

@@ -179,12 +179,14 @@ int cw_dp_stream_restore(struct cw_dispatcher *d, const uint8_t id[16], const Ca
 {
     struct stream *s;
     if (row->fingerprint.len != 16 || !row->data || !row->data->plan)
-        return cw_error_set(err, CW_E_STATE, "the journal's stream %" PRIu64 " has no fingerprint of 16 bytes, or no plan", row->number);
+        return cw_error_set(err, CW_E_STATE, "it has no fingerprint of 16 bytes, or no plan");
     int r = stream_new(d, id, row->fingerprint.data, "", row->seed, row->base_dir, &s, err);
     if (r < 0)
         return r;
-    if (s->pipeline->size == 0)
-        return cw_error_set(err, CW_E_STATE, "the journal's stream %" PRIu64 " has no pipeline", row->number);
+    if (s->pipeline->size == 0) {
+        cw_dp_stream_free(d, s);
+        return cw_error_set(err, CW_E_STATE, "its pipeline is not there");
+    }
     s->number = row->number;
     s->at_most_once = row->at_most_once;
     s->journalled = s->restored = s->pipeline->journalled = true;

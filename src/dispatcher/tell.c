@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/hash.h"
+#include "base/text.h"
 #include "dispatcher/internal.h"
 
 #define PER_MESSAGE 512 /* so that what is sent at a time fits the stack, and one frame */
@@ -190,12 +191,16 @@ static void held_by_workers(const struct cw_dispatcher *d, char *buf, size_t siz
     }
 }
 
-void cw_dp_held_why(const struct cw_dispatcher *d, const struct job *j, char *buf, size_t size)
+static void held_find(const struct cw_dispatcher *d, const struct job *j, char *buf, size_t size)
 {
     const struct stream *s = j->stream;
     const struct seat *unfit = NULL;
     size_t n_asked = 0;
     *buf = '\0';
+    if (d->retry_ns != 0) {
+        snprintf(buf, size, "the dispatcher can't write its journal, and nothing is acknowledged until it can: %.600s", d->journal_error.message);
+        return;
+    }
     if (j->paused) {
         snprintf(buf, size, "the job is paused (`cachew jobs --resume` lets it go on)");
         return;
@@ -216,6 +221,12 @@ void cw_dp_held_why(const struct cw_dispatcher *d, const struct job *j, char *bu
         snprintf(buf, size, "worker %" PRIu64 " can't serve it: %.600s", unfit->worker->id, unfit->why ? unfit->why : "out of memory");
     else
         held_by_workers(d, buf, size);
+}
+
+void cw_dp_held_why(const struct cw_dispatcher *d, const struct job *j, char *buf, size_t size)
+{
+    held_find(d, j, buf, size);
+    cw_text_clean(buf, size);
 }
 
 void cw_dp_tell_held(struct cw_dispatcher *d, struct job *j)

@@ -84,7 +84,7 @@ int cw_dp_worker_restore(struct cw_dispatcher *d, const Cachew__Journal__Worker 
 {
     struct worker *w;
     if (row->incarnation.len != 16 || row->id == 0 || cw_dp_worker_find(d, row->id) || find_incarnation(d, row->incarnation.data))
-        return cw_error_set(err, CW_E_STATE, "the journal's worker %" PRIu64 " has no identity of 16 bytes, or stands there twice", row->id);
+        return cw_error_set(err, CW_E_STATE, "worker %" PRIu64 " has no identity of 16 bytes, or is there twice", row->id);
     int r = worker_new(d, row->id, row->incarnation.data, &w, err);
     if (r < 0)
         return r;

@@ -50,7 +50,7 @@ static void set_why(struct cw_conn *c, const struct cw_error *err)
     if (!err || c->why.status)
         return;
     c->why = *err;
-    snprintf(c->why.message, sizeof(c->why.message), "%s: %.*s", c->peer, (int)(sizeof(c->why.message) - strlen(c->peer) - 3), err->message);
+    (void)cw_error_set(&c->why, err->status, "%s: %s", c->peer, err->message);
 }
 
 void cw_conn_die(struct cw_conn *c, const struct cw_error *err)

@@ -2,6 +2,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/text.h"
 #include "net/conn.h"
 
 void cw_failure_init(Cachew__Failure *ret, const struct cw_error *err)
@@ -59,15 +60,8 @@ static int status_of(const char *kind)
     return CW_E_SERVICE; /* a kind from a later version */
 }
 
-/* What does not fit is cut; a peer writes no lines of its own into logs and terminals. */
-static void copy(char *to, size_t size, const char *from)
-{
-    snprintf(to, size, "%s", from);
-    for (; *to; to++)
-        if ((unsigned char)*to < 0x20 || *to == 0x7f)
-            *to = ' ';
-}
-#define COPY(fact) copy(err->fact, sizeof(err->fact), f->fact)
+/* A peer writes no lines of its own into logs and terminals. */
+#define COPY(fact) cw_text_show(err->fact, sizeof(err->fact), f->fact)
 
 int cw_failure_error(const Cachew__Failure *f, struct cw_error *err)
 {

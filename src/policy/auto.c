@@ -75,6 +75,8 @@ static bool pays(const struct cw_auto *m, const struct cw_outlook *o, const stru
         return gain > needed || better_now(o, best, stay);
     bool objective = cw_outlook_gain(o, best, stay, true) > needed; /* nothing is risked for the other measure */
     double part = objective ? (now_s - m->since_s) / CW_MAX(best->time_s, 1e-9) : 0, sure = CW_AUTO_SURE * CW_MAX(1 - part / BOLD_PART, 0);
+    if (m->waits > 0 && gain > LATE_GAIN) /* that there is something to gain was seen, if not how much */
+        return true;
     return gain > needed && rest > needed + sure * error && error < CW_MAX(CW_MAX(FINE_ERROR, FINE_PART * rest), ROUGH_PER_PART * part);
 }
 
@@ -101,7 +103,7 @@ static void choose(struct cw_auto *m, const struct cw_outlook *o, const struct c
 static bool judge_fewer(struct cw_auto *m, const struct cw_outlook *o, const struct cw_alternative *stay, double now_s, struct cw_decision *d)
 {
     double error = cw_auto_error(m), late = m->interval.mean / m->step.mean - 1 - CW_OUTLOOK_TIME_TOLERANCE;
-    if (error >= CW_AUTO_EXACT && late < CW_AUTO_SURE * error)
+    if (!(m->waits > 0) && error >= CW_AUTO_EXACT && late < CW_AUTO_SURE * error)
         return true; /* not known yet */
     struct cw_alternative back = cw_outlook_like(o, stay, m->tried, stay->marker);
     bool go_back = late > 0 && !cw_auto_is_target(m, back.pools); /* the pool may have become smaller meanwhile */
@@ -115,21 +117,22 @@ static bool judge_fewer(struct cw_auto *m, const struct cw_outlook *o, const str
 static void settle(struct cw_auto *m, const struct cw_outlook *o, const struct cw_alternative *stay, const struct cw_auto_reason *reason, double error, double now_s, struct cw_decision *d)
 {
     bool first = m->decisions == 0;
-    if (first) {
+    if (first || reason->told)
         cw_auto_record(m, o, stay, reason, d);
-        m->decisions = 1;
-    }
+    m->decisions = CW_MAX(m->decisions, 1);
     double fewer = cw_auto_fewer(m, o, stay, error), before = m->target;
     m->resting = error < CW_AUTO_EXACT && fewer == 0;
-    if (fewer > 0 && !first) { /* one decision a report: the next time, then */
+    if (fewer > 0 && !d->concluded) { /* one decision a report: the next time, then */
         struct cw_alternative less = cw_outlook_like(o, stay, fewer, stay->marker);
         choose(m, o, &less, &(struct cw_auto_reason){.why = "fewer may do"}, now_s, d);
         m->tried = before;
+        d->promises = true; /* if it is not kept, those that were there come back */
     }
 }
 
-/* The best plan as far as is known, held back. `predicted`: conditions changed in a known way, so it rests on the curve alone. */
-static void look(struct cw_auto *m, const struct cw_facts *f, double now_s, bool predicted, struct cw_decision *d)
+/* The best plan as far as is known, held back. `predicted`: conditions changed in a known way, so it rests
+ * on the curve alone. `cause`: of this look; NULL: measurements. */
+static void look(struct cw_auto *m, const struct cw_facts *f, double now_s, bool predicted, const char *cause, struct cw_decision *d)
 {
     struct cw_outlook o;
     int target[CW_POLICY_POOLS];
@@ -151,11 +154,11 @@ static void look(struct cw_auto *m, const struct cw_facts *f, double now_s, bool
         best = cw_outlook_like(&o, &best, n, best.marker);
     bool other = !cw_auto_is_target(m, best.pools) || best.marker != f->marker;
     bool worth = trial > 0 ? error < cw_auto_tolerated_error(m, f, &best, now_s) / TRIAL_SURER : pays(m, &o, &best, &stay, decisions, error, now_s);
-    const char *why = predicted ? "more of the epoch is cached now" : first ? "measured" : "measured again";
+    const char *why = cause ? cause : first ? "measured" : "measured again";
     if (other && worth && m->decisions < most)
         choose(m, &o, &best, &(struct cw_auto_reason){why, &seems, trial > 0 ? "what these give is to be known first" : "so many more than were ever measured are a guess"}, now_s, d);
     else if (!predicted)
-        settle(m, &o, &stay, &(struct cw_auto_reason){why, &best, trial > 0 ? "that is not known well enough yet" : "would gain too little"}, error, now_s, d);
+        settle(m, &o, &stay, &(struct cw_auto_reason){why, &best, trial > 0 ? "that is not known well enough yet" : "would gain too little", cause && !predicted}, error, now_s, d);
 }
 
 static void start(struct cw_auto *m, const struct cw_facts *f, double now_s)
@@ -240,22 +243,39 @@ static void fit_maximum(struct cw_auto *m, const struct cw_facts *f, double lost
         }
     if (!d->concluded)
         return;
+    d->promises = true; /* until it is looked at what those give that are left */
     cw_supply_add(&s, lost, workers);
     cw_auto_set_target(m, workers);
     m->resting = 0;
     cw_auto_measure_anew(m, now_s);
 }
 
+/* The client waits, which was not expected: whatever was decided before, and whether it rests or not, what
+ * is seen now is the beginning of another plan. */
+static void replan(struct cw_auto *m, const struct cw_facts *f, double now_s, struct cw_decision *d)
+{
+    bool first = m->decisions == 0;
+    cw_auto_believe_waiting(m, DECISIONS - 1, now_s);
+    if (!first && !(m->tried > 0)) /* fewer will not do, if these don't */
+        m->tried = -1;
+    look(m, f, now_s, false, first ? NULL : "the client waits, which was not expected", d);
+    m->looked_n = m->interval.n;
+}
+
 /* A report with the workers that were decided on. Looks again whenever there is some more to look at, until it rests. */
 static void observe(struct cw_auto *m, const struct cw_facts *f, const struct cw_demand *now, double now_s, struct cw_decision *d)
 {
+    if (cw_auto_broken(m, f, now)) {
+        replan(m, f, now_s, d);
+        return;
+    }
     if (cw_auto_changed(m, f, now, now_s) || m->resting || m->interval.n < LOOK_AGAIN * m->looked_n || !(m->interval.n > 0))
         return;
     m->looked_n = m->interval.n;
     if (m->n_points == 0)
         cw_auto_learn(m, f);
     if (m->decisions > 0 || rough_enough(m, f, now_s))
-        look(m, f, now_s, false, d);
+        look(m, f, now_s, false, NULL, d);
 }
 
 static void spend(struct cw_auto *m, const struct cw_facts *f, double now_s)
@@ -285,20 +305,27 @@ static void auto_decide(const struct cw_policy *policy, struct cw_policy_memory 
     fit_objective(m, f);
     m->running = running;
     bool grows = cw_auto_cache_grows(m, f);
-    if (!grows && cw_auto_cache_grew(m, f, now_s))
-        look(m, f, now_s, true, d);
+    if (!(m->maximum > 0)) /* nothing can be had */
+        cw_mean_merge(&m->step, &now.step);
+    else if (!grows && cw_auto_cache_grew(m, f, now_s))
+        look(m, f, now_s, true, "more of the epoch is cached now", d);
     else if (!same || grows)
         cw_mean_merge(&m->step, &now.step);
     else if (now.interval.n > 0)
         observe(m, f, &now, now_s, d);
     cw_auto_target(m, d->workers);
     d->marker = (int)m->marker;
+    if (d->concluded) {
+        m->promises = d->promises;
+        cw_auto_forget_waiting(m);
+    }
 }
 
 static const struct cw_field fields[] = {
     CW_FIELD(struct cw_auto, target), CW_FIELD(struct cw_auto, marker), CW_FIELD(struct cw_auto, decisions), CW_FIELD(struct cw_auto, resting), CW_FIELD(struct cw_auto, tried), CW_FIELD(struct cw_auto, maximum),
     CW_FIELD(struct cw_auto, running), CW_FIELD(struct cw_auto, cached), CW_FIELD(struct cw_auto, cached_seen), CW_FIELD(struct cw_auto, markers), CW_FIELD(struct cw_auto, since_s),
-    CW_FIELD(struct cw_auto, looked_n), CW_FIELD(struct cw_auto, objective), CW_FIELD(struct cw_auto, client_price_per_h), CW_FIELD(struct cw_auto, last_s), CW_FIELD(struct cw_auto, pools), CW_FIELD(struct cw_auto, past_s), CW_FIELD(struct cw_auto, past_cost), CW_FIELD(struct cw_auto, busiest), CW_FIELD(struct cw_auto, source_bytes_per_s), CW_FIELD(struct cw_auto, floor_s),
+    CW_FIELD(struct cw_auto, looked_n), CW_FIELD(struct cw_auto, objective), CW_FIELD(struct cw_auto, client_price_per_h), CW_FIELD(struct cw_auto, last_s), CW_FIELD(struct cw_auto, pools), CW_FIELD(struct cw_auto, past_s), CW_FIELD(struct cw_auto, past_cost), CW_FIELD(struct cw_auto, promises), CW_FIELD(struct cw_auto, waits), CW_FIELD(struct cw_auto, watched),
+    CW_FIELD(struct cw_auto, waited), CW_FIELD(struct cw_auto, watched_together), CW_FIELD(struct cw_auto, waited_together), CW_FIELD(struct cw_auto, busiest), CW_FIELD(struct cw_auto, source_bytes_per_s), CW_FIELD(struct cw_auto, floor_s),
     CW_FIELD(struct cw_auto, read_bytes_per_s), CW_FIELD(struct cw_auto, write_bytes_per_s), CW_FIELD(struct cw_auto, saved_s), CW_FIELD(struct cw_auto, step), CW_FIELD(struct cw_auto, interval),
     CW_FIELD(struct cw_auto, compute), CW_FIELD(struct cw_auto, busy), CW_FIELD(struct cw_auto, recent_step), CW_FIELD(struct cw_auto, recent_interval),
     CW_FIELD(struct cw_auto, recent_compute), CW_FIELD(struct cw_auto, recent_busy),

@@ -27,6 +27,13 @@ struct cw_auto {
     double since_s, looked_n;                  /* measuring at this number of workers since; batches at the last look */
     double objective, client_price_per_h;      /* at the last report */
     double last_s, past_s, past_cost;          /* the last report; what the job took since conditions were others */
+    double promises;                           /* by the last record the client does not wait */
+    /* though it does: what was measured says so, however it scatters */
+    double waits;
+    /* reports that are watched together, and those that showed waiting, one after the other; one without a
+     * whole batch counts as that part */
+    double watched, waited;
+    struct cw_auto_seen { struct cw_mean step, interval, compute; double busy; } watched_together, waited_together; /* of these */
     double busiest, source_bytes_per_s, floor_s;
     double read_bytes_per_s, write_bytes_per_s; /* the cache's, as a decision was made with; what changed since is looked at once */
     double saved_s;                            /* of a batch by all markers together, likewise */
@@ -67,6 +74,15 @@ void cw_auto_note_cache(struct cw_auto *m, const struct cw_facts *f);
  * as nothing much is known.
  */
 bool cw_auto_changed(struct cw_auto *m, const struct cw_facts *f, const struct cw_demand *now, double now_s);
+/* Takes note of whether the client waits. True, within CW_AUTO_REPORTS of them: it does, and by the last
+ * record it would not. */
+#define CW_AUTO_REPORTS 10
+bool cw_auto_broken(struct cw_auto *m, const struct cw_facts *f, const struct cw_demand *now);
+/* There is another plan: whether the client waits with that is to be seen. */
+void cw_auto_forget_waiting(struct cw_auto *m);
+/* What was seen of waiting is what is known of these workers, however it scatters; of what was decided
+ * before no more than `decisions` count. */
+void cw_auto_believe_waiting(struct cw_auto *m, double decisions, double now_s);
 /* The epoch turned, and workers come to know one after the other what is cached of it: it is waited for until they agree about. */
 bool cw_auto_cache_grows(struct cw_auto *m, const struct cw_facts *f);
 /* More is cached, or less: what that changes is known, so it need not be measured first. */
@@ -103,6 +119,7 @@ struct cw_auto_reason {
     const char *why;                     /* it is decided now */
     const struct cw_alternative *better; /* what seems better, as far as is known; NULL, or what is chosen: nothing does */
     const char *but;                     /* why it is not chosen */
+    bool told;                           /* that nothing else is done is a record, too */
 };
 /* Fills in the record of a decision. */
 void cw_auto_record(const struct cw_auto *m, const struct cw_outlook *o, const struct cw_alternative *chosen, const struct cw_auto_reason *reason, struct cw_decision *d);

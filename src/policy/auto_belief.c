@@ -69,12 +69,12 @@ double cw_auto_rough_error(const struct cw_auto *m, const struct cw_facts *f)
     return error_of(m, evenly ? CW_MIN(interval, cw_mean_error_thought(&m->compute, deviation_of_compute(f))) : interval);
 }
 
-static bool cw_auto_waits(const struct cw_auto *m) { return m->interval.mean > m->step.mean * (1 + CW_AUTO_WAITING + CW_AUTO_SURE * cw_auto_error(m)); }
+static bool cw_auto_waits(const struct cw_auto *m) { return m->waits > 0 || m->interval.mean > m->step.mean * (1 + CW_AUTO_WAITING + CW_AUTO_SURE * cw_auto_error(m)); }
 
 /* Workers are idle though the client waits: more of them would not help. */
 static bool stalled(const struct cw_auto *m, double workers)
 {
-    return cw_auto_waits(m) && m->n_points > 0 && workers > m->points[0].workers && m->busy < STALLED * m->busiest;
+    return cw_auto_waits(m) && m->n_points > 0 && m->compute.n > 0 && workers > m->points[0].workers && m->busy < STALLED * m->busiest;
 }
 
 double cw_auto_scatter(const struct cw_auto *m)
@@ -152,9 +152,9 @@ void cw_auto_learn(struct cw_auto *m, const struct cw_facts *f)
     }
     bool limits = cw_auto_waits(m) && !stalled(m, workers); /* workers do */
     m->busiest = CW_MAX(m->busiest, m->busy);
-    if (limits)
+    if (limits || !(m->compute.mean > 0)) /* or nobody has said yet what is computed: no less than the client takes */
         add_point(m, workers, m->interval.mean / left, &m->interval);
-    else if (m->compute.mean > 0)
+    else
         add_point(m, workers, m->compute.mean / (workers * (m->busiest > 0 ? m->busiest : 1)) / left, &m->compute);
 }
 

@@ -10,15 +10,27 @@
 #define SAME 0.0005      /* of a time: four digits don't tell these apart */
 #define AHEAD 0.02       /* batches that were computed ahead come quicker than workers compute: by so much it is noticed */
 
-static enum cw_bottleneck limit_of(const struct cw_auto *m, const struct cw_facts *f, const struct cw_outlook *o, double capacity, int marker)
+/* What a batch takes: as it was measured with these workers, if the limit is that of now; else as it is thought to be. Fewer workers than those with which the client waits, that
+ * are not thought to give more than they do, let it wait, too. */
+static double expected_s(const struct cw_auto *m, const struct cw_facts *f, const struct cw_outlook *o, double capacity, int marker, bool now)
 {
-    double cached = marker >= 0 && marker == (int)m->marker ? m->cached : 0, s = cw_outlook_batch_s(o, capacity, marker, cached);
+    double cached = marker >= 0 && marker == (int)m->marker ? m->cached : 0, s = cw_outlook_batch_s(o, capacity, marker, cached), running = cw_auto_running(m, f);
+    bool measured = m->interval.n > 0 && marker == (int)m->marker && running > 0;
+    if (measured && now)
+        return m->interval.mean;
+    return measured && capacity <= running && s >= cw_outlook_batch_s(o, running, marker, cached) ? CW_MAX(s, m->interval.mean) : s;
+}
+
+/* `now`: of these workers, which are those that run; else of a plan. */
+static enum cw_bottleneck limit_of(const struct cw_auto *m, const struct cw_facts *f, const struct cw_outlook *o, double capacity, int marker, bool now)
+{
+    double cached = marker >= 0 && marker == (int)m->marker ? m->cached : 0, s = expected_s(m, f, o, capacity, marker, now);
     if (s <= o->step_s * (1 + 2 * CW_AUTO_WAITING))
         return CW_BOTTLENECK_CLIENT;
     if (capacity >= cw_supply_most(&o->supply) && !f->fixed)
         return CW_BOTTLENECK_MAXIMUM;
     double bigger = cw_outlook_batch_s(o, 2 * capacity, marker, cached);
-    if (bigger < 0.9 * s)
+    if (bigger < 0.9 * s || bigger <= o->step_s * (1 + 2 * CW_AUTO_WAITING))
         return CW_BOTTLENECK_WORKERS;
     if (marker >= 0 && f->storage.read_bytes_per_s > 0 && cached * f->markers[marker].bytes / f->storage.read_bytes_per_s >= 0.99 * s)
         return CW_BOTTLENECK_CACHE;
@@ -117,7 +129,7 @@ static void put_limit(char *to, size_t size, const struct cw_auto *m, const stru
 {
     const struct cw_facts *f = o->facts;
     const struct cw_alternative *better = reason->better;
-    enum cw_bottleneck limit = limit_of(m, f, o, chosen->capacity, chosen->marker);
+    enum cw_bottleneck limit = limit_of(m, f, o, chosen->capacity, chosen->marker, false);
     char cache[80] = "";
     size_t n = 0;
     bool other = better && (memcmp(better->pools, chosen->pools, sizeof(better->pools)) != 0 || better->marker != chosen->marker);
@@ -209,9 +221,10 @@ void cw_auto_record(const struct cw_auto *m, const struct cw_outlook *o, const s
     if (n_running == 0)
         cw_supply_fill(&o->supply, 0, 1, running);
     d->concluded = true;
+    d->promises = chosen->batch_s <= (1 + 2 * CW_AUTO_WAITING) * o->step_s;
     d->seen = (struct cw_seen){.step_s = m->step.mean, .wait_s = CW_MAX(m->interval.mean - m->step.mean, 0), .interval_s = m->interval.mean, .compute_s = m->compute.mean,
                                .busy = m->busy, .error = cw_auto_error(m), .doubt = o->doubt, .workers = n_running, .marker = (int)m->marker, .cached = m->cached,
-                               .limit = limit_of(m, f, o, cw_auto_running(m, f), (int)m->marker)};
+                               .limit = limit_of(m, f, o, cw_auto_running(m, f), (int)m->marker, true)};
     struct cw_alternative now = cw_outlook_rest(o, running, f->marker), as_is = cw_outlook_rest(o, running, chosen->marker);
     add_alternative(d, f->fixed ? &as_is : chosen);
     add_alternative(d, &now);

@@ -13,10 +13,25 @@
 #define GREW_LEAST 0.001    /* of the epoch */
 #define STILL_GROWS 0.25    /* of what it grew by, since the last report */
 
+#define BROKEN_WAIT 0.05    /* of the step, where none was expected: the plan is not what it was thought to be */
+#define BROKEN_IN_A_ROW 8   /* reports that show it */
+
 static void forget_recent(struct cw_auto *m)
 {
     m->recent_step = m->recent_interval = m->recent_compute = (struct cw_mean){0};
     m->recent_busy = 0;
+}
+
+static void watch_anew(struct cw_auto *m)
+{
+    m->watched = 0;
+    m->watched_together = (struct cw_auto_seen){0};
+}
+
+void cw_auto_forget_waiting(struct cw_auto *m)
+{
+    m->waited = 0;
+    m->waited_together = (struct cw_auto_seen){0};
 }
 
 void cw_auto_measure_anew(struct cw_auto *m, double now_s)
@@ -24,8 +39,9 @@ void cw_auto_measure_anew(struct cw_auto *m, double now_s)
     forget_recent(m);
     m->interval = (struct cw_mean){0};
     m->compute = (struct cw_mean){0, m->compute.mean, 0}; /* thought, until it was measured */
-    m->busy = m->looked_n = 0;
+    m->busy = m->looked_n = m->waits = 0;
     m->since_s = now_s;
+    watch_anew(m);
 }
 
 void cw_auto_begin_anew(struct cw_auto *m, double decisions)
@@ -57,15 +73,32 @@ static bool differs(const struct cw_mean *recent, const struct cw_mean *before, 
     return recent->n >= CHANGED_BATCHES && before->n >= KNOWN_BATCHES && fabs(recent->mean / before->mean - 1) > CHANGED + SURE_CHANGE * known * sqrt(1 + before->n / recent->n);
 }
 
+/* All that was measured with these workers. */
+static struct cw_auto_seen seen_in_all(const struct cw_auto *m)
+{
+    struct cw_auto_seen all = {m->step, m->interval, m->compute, m->busy};
+    double n = m->compute.n + m->recent_compute.n;
+    if (n > 0)
+        all.busy += (m->recent_busy - m->busy) * m->recent_compute.n / n;
+    cw_mean_merge(&all.interval, &m->recent_interval);
+    cw_mean_merge(&all.compute, &m->recent_compute);
+    cw_mean_merge(&all.step, &m->recent_step);
+    return all;
+}
+
+static void know(struct cw_auto *m, const struct cw_auto_seen *seen)
+{
+    m->step = seen->step;
+    m->interval = seen->interval;
+    m->compute = seen->compute;
+    m->busy = seen->busy;
+}
+
 /* No change has shown in it. */
 static void absorb_recent(struct cw_auto *m)
 {
-    double n = m->interval.n + m->recent_interval.n;
-    if (n > 0)
-        m->busy += (m->recent_busy - m->busy) * m->recent_interval.n / n;
-    cw_mean_merge(&m->interval, &m->recent_interval);
-    cw_mean_merge(&m->compute, &m->recent_compute);
-    cw_mean_merge(&m->step, &m->recent_step);
+    struct cw_auto_seen all = seen_in_all(m);
+    know(m, &all);
     forget_recent(m);
 }
 
@@ -73,9 +106,10 @@ static void absorb_recent(struct cw_auto *m)
 static void take_in(struct cw_auto *m, const struct cw_facts *f, const struct cw_demand *now)
 {
     struct cw_auto_work work = cw_auto_work(m, f);
-    double n = m->recent_interval.n + now->interval.n;
+    /* what is not told yet says nothing of how busy workers are */
+    double n = m->recent_compute.n + work.compute.n;
     if (n > 0)
-        m->recent_busy += (work.busy - m->recent_busy) * now->interval.n / n;
+        m->recent_busy += (work.busy - m->recent_busy) * work.compute.n / n;
     cw_mean_merge(&m->recent_interval, &now->interval);
     cw_mean_merge(&m->recent_compute, &work.compute);
     cw_mean_merge(&m->recent_step, &now->step);
@@ -122,6 +156,51 @@ bool cw_auto_changed(struct cw_auto *m, const struct cw_facts *f, const struct c
     if (!step) /* the input changed, so what was known of it is void */
         m->n_points = m->floor_s = m->source_bytes_per_s = m->busiest = 0;
     return true;
+}
+
+static bool shows_waiting(const struct cw_mean *interval, const struct cw_mean *step) { return interval->mean > (1 + BROKEN_WAIT) * step->mean; }
+
+static void see(struct cw_auto_seen *s, const struct cw_demand *now, const struct cw_auto_work *work)
+{
+    cw_mean_merge(&s->step, &now->step);
+    cw_mean_merge(&s->interval, &now->interval);
+    cw_mean_merge(&s->compute, &work->compute);
+    if (s->compute.n > 0)
+        s->busy += (work->busy - s->busy) * work->compute.n / s->compute.n;
+}
+
+bool cw_auto_broken(struct cw_auto *m, const struct cw_facts *f, const struct cw_demand *now)
+{
+    double report = CW_MIN(now->interval.n, 1);
+    struct cw_auto_work work = cw_auto_work(m, f);
+    see(&m->watched_together, now, &work);
+    m->watched += report;
+    if (shows_waiting(&now->interval, &now->step)) {
+        see(&m->waited_together, now, &work);
+        m->waited += report;
+    } else {
+        cw_auto_forget_waiting(m);
+    }
+    bool full = m->watched >= CW_AUTO_REPORTS, waits = m->waited >= BROKEN_IN_A_ROW || (full && shows_waiting(&m->watched_together.interval, &m->watched_together.step));
+    bool broken = waits && m->promises;
+    if (full && !broken)
+        watch_anew(m);
+    return broken;
+}
+
+void cw_auto_believe_waiting(struct cw_auto *m, double decisions, double now_s)
+{
+    struct cw_auto_seen seen = m->watched_together, all = seen_in_all(m);
+    if (m->waited >= BROKEN_IN_A_ROW)
+        seen = m->waited_together;
+    else if (shows_waiting(&all.interval, &all.step)) /* batches come in lumps: only all of them together tell how long one takes */
+        seen = all;
+    cw_auto_begin_anew(m, decisions);
+    cw_auto_measure_anew(m, now_s);
+    if (!(seen.compute.n > 0))
+        seen.compute = m->compute;
+    know(m, &seen);
+    m->waits = 1;
 }
 
 bool cw_auto_cache_grows(struct cw_auto *m, const struct cw_facts *f)

@@ -72,7 +72,9 @@ static json_t *alternative_json(const struct cw_facts *facts, const struct cw_al
 
 json_t *cw_decision_json(const struct cw_decision *d, const struct cw_facts *facts)
 {
+    char why[sizeof(d->why)];
     json_t *alternatives = json_array();
+    cw_text_show(why, sizeof(why), d->why); /* names of pools stand in it, perhaps cut */
     int before[CW_POLICY_POOLS] = {0};
     for (int i = 0; i < d->n_alternatives; i++)
         json_array_append_new(alternatives, alternative_json(facts, &d->alternatives[i]));
@@ -82,5 +84,5 @@ json_t *cw_decision_json(const struct cw_decision *d, const struct cw_facts *fac
     return json_pack("{s:o, s:{s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:i, s:o, s:f, s:s}, s:o, s:{s:o, s:o}, s:{s:o, s:o}, s:s}", "what", what_json(d, facts), "seen", "step_s", s->step_s,
                      "wait_s", s->wait_s, "interval_s", s->interval_s, "compute_s", s->compute_s, "busy", s->busy, "error", s->error, "doubt", s->doubt, "workers", s->workers, "cache",
                      marker_json(facts, s->marker), "cached", s->cached, "limit", cw_bottleneck_name(s->limit), "alternatives", alternatives, "before", "workers", pools_json(facts, before),
-                     "cache", marker_json(facts, facts->marker), "chosen", "workers", pools_json(facts, d->workers), "cache", marker_json(facts, d->marker), "why", d->why);
+                     "cache", marker_json(facts, facts->marker), "chosen", "workers", pools_json(facts, d->workers), "cache", marker_json(facts, d->marker), "why", why);
 }

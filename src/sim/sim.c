@@ -39,6 +39,22 @@ static int grow(void **items, size_t n, size_t size)
     return 0;
 }
 
+/* Whether what workers did since the last lump is reported now. */
+static bool lump_is_due(const struct cw_sim_played *p) { return p->now - p->lump_at >= p->job->lump_s; }
+
+/* The batches of a lump come together, so that the client waits for the first one of the next lump for as
+ * long as it waits for all of them. */
+static void wait_in_lumps(struct cw_sim_played *p, struct cw_client_facts *client)
+{
+    double n = client->wait.n;
+    if (!(p->job->lump_s > 0) || !(n > 0))
+        return;
+    p->lump_wait_s += n * client->wait.mean;
+    double wait_s = lump_is_due(p) ? p->lump_wait_s : 0;
+    client->wait = (struct cw_mean){n, wait_s / n, n > 1 ? wait_s * wait_s * (1 - 1 / n) : 0};
+    p->lump_wait_s -= wait_s;
+}
+
 static void facts(const struct cw_sim_played *p, struct cw_client_facts *client, struct cw_marker_facts *markers, struct cw_facts *f)
 {
     const struct cw_sim_job *job = p->job;
@@ -55,9 +71,12 @@ static void facts(const struct cw_sim_played *p, struct cw_client_facts *client,
         const struct cw_sim_pool *pool = &p->w->pools[i];
         f->pools[i] = (struct cw_pool_facts){
             .name = pool->name, .place = pool->place, .running = p->crews[i].running, .starting = p->crews[i].starting, .maximum = (int)pool->max_workers,
-            .price_per_h = pool->price_per_h, .start_delay_s = pool->start_delay_s, .cpu_share = pool->worker_cpus, .compute = p->compute[i],
-            .busy = spent > 0 ? p->busy_s / spent : 0,
+            .price_per_h = pool->price_per_h, .start_delay_s = pool->start_delay_s, .cpu_share = pool->worker_cpus,
         };
+        if (lump_is_due(p)) {
+            f->pools[i].compute = p->compute[i];
+            f->pools[i].busy = p->now > p->lump_at ? p->busy_s / (p->now - p->lump_at) : 0;
+        }
     }
     for (size_t i = 0; i < job->n_markers; i++)
         markers[i] = (struct cw_marker_facts){.name = job->stages[job->markers[i]].name, .prefix_s = p->costs.prefix_s[i] * (phase->worker_slowdown * p->w->pools[0].slowdown) / p->w->pools[0].worker_cpus,
@@ -101,9 +120,13 @@ static void report_soon(struct cw_sim_played *p, double now)
 static void begin_window(struct cw_sim_played *p)
 {
     p->step = p->interval = (struct cw_mean){0};
-    memset(p->compute, 0, sizeof(p->compute));
-    p->busy_s = p->late = p->queue = 0;
+    p->late = p->queue = 0;
     p->since = p->now;
+    if (!lump_is_due(p))
+        return;
+    memset(p->compute, 0, sizeof(p->compute));
+    p->busy_s = 0;
+    p->lump_at = p->now;
 }
 
 /* Workers that are to come to the other pools; as long as there are any, who is to go stays, so that the job is not left without. */
@@ -212,6 +235,7 @@ static int ask(struct sim *s, struct cw_sim_played *p)
     struct cw_decision d = {0};
     struct cw_sim_vector shares[CW_SIM_MAX_JOBS];
     facts(p, &client, markers, &f);
+    wait_in_lumps(p, &client);
     share_of(s, p, shares);
     for (int i = 0; i < f.n_pools; i++)
         f.pools[i].maximum = shares[p - s->jobs].workers[i];
@@ -242,7 +266,7 @@ static int report(struct sim *s, struct cw_sim_played *p)
 static int arrive(struct sim *s, struct cw_sim_played *p, double now)
 {
     p->active = true;
-    p->now = p->since = p->out->began_s = now;
+    p->now = p->since = p->lump_at = p->out->began_s = now;
     p->want[0] = 1;
     for (size_t i = 0; i < s->w->n_pools; i++)
         p->crews[i].fails_at = CW_SIM_NEVER;

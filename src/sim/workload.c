@@ -220,11 +220,11 @@ static int parse_objective(const json_t *object, const char *where, struct cw_si
 }
 
 /* What belongs to a job: it stands in the file itself, or in each of its "jobs". */
-static const char *const of_job[] = {"epochs", "batches_per_epoch", "client_step_s", "objective", "noise", "table", "table_unit", "worker_cpu_s", "model", "changes", NULL};
+static const char *const of_job[] = {"epochs", "batches_per_epoch", "client_step_s", "objective", "noise", "lump_s", "table", "table_unit", "worker_cpu_s", "model", "changes", NULL};
 #define JOB_FIELDS(job) \
     {"epochs", &(job)->epochs, 1, 1e6, CW_SIM_WHOLE, false}, {"batches_per_epoch", &(job)->batches_per_epoch, 0.01, 1e12, CW_SIM_ANY, true}, \
         {"client_step_s", &(job)->phases[0].client_step_s, 0, MOST, CW_SIM_ANY, false}, {"objective", NULL, 0, 0, CW_SIM_ANY, false}, \
-        {"noise", &(job)->noise, 0, 10, CW_SIM_ANY, false}, {"table", NULL, 0, 0, CW_SIM_ANY, false}, {"table_unit", NULL, 0, 0, CW_SIM_ANY, false}, \
+        {"noise", &(job)->noise, 0, 10, CW_SIM_ANY, false}, {"lump_s", &(job)->lump_s, 0, 1e6, CW_SIM_ANY, false}, {"table", NULL, 0, 0, CW_SIM_ANY, false}, {"table_unit", NULL, 0, 0, CW_SIM_ANY, false}, \
         {"worker_cpu_s", &(job)->worker_cpu_s, 0, MOST, CW_SIM_ANY, false}, {"model", NULL, 0, 0, CW_SIM_ANY, false}, {"changes", NULL, 0, 0, CW_SIM_ANY, false}
 
 static int job_init(const json_t *object, struct cw_sim_job *job, struct cw_error *err)

@@ -23,6 +23,8 @@ struct cw_sim_change { /* from batch `at_batch` on; what was not said stays as i
 struct cw_sim_job { /* as written; strings live as long as the workload */
     const char *name;
     double arrive_s, epochs, batches_per_epoch, noise;
+    /* work is finished, handed over and reported together, every so many seconds; 0: at once */
+    double lump_s;
     double weight, priority, quota;
     enum cw_objective objective;
     double client_price_per_h;

@@ -7,6 +7,7 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include "base/text.h"
 #include "net/conn_impl.h"
 #include "net/limits.h"
 #include "worker/worker_impl.h"
@@ -250,7 +251,7 @@ static void on_closed(void *user, struct cw_conn *c CW_UNUSED, const struct cw_e
     for (struct worker_stream *s = w->streams; s; s = s->next)
         s->prepare_id = 0;
     if (!w->stopping) {
-        snprintf(w->why, sizeof(w->why), "%.399s", why->status ? why->message : "it closed the connection");
+        cw_text_show(w->why, sizeof(w->why), why->status ? why->message : "it closed the connection");
         w->refused = cw_failure_is_final(why);
         if (w->backoff_ns == BACKOFF_FIRST_NS || why->status != CW_E_SERVICE)
             cw_worker_log(w, "the dispatcher's connection ended: %s", why->status ? why->message : "it closed it");

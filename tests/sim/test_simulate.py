@@ -308,6 +308,7 @@ WRONG = [
     ({"batches_per_epoch": 0}, "batches_per_epoch", "at least 0.01"),
     ({"batches_per_epoch": "many"}, "batches_per_epoch", "a number"),
     ({"epochs": 1.5}, "epochs", "whole number"),
+    ({"lump_s": -1}, "lump_s", "lump_s is -1: expected a number of at least 0"),
     ({"noise": -0.1}, "noise", "noise is -0.1: expected a number of at least 0"),
     ({"objective": "speed"}, "objective", '"time" or "cost"'),
     ({"max_workers": 0}, "max_workers", "at least 1"),
@@ -452,7 +453,7 @@ def test_a_picture_that_cannot_be_written_is_an_argument_that_is_wrong(tmp_path)
         assert (done.returncode, error["kind"]) == (2, "option") and error["file"] == str(path)
 
 
-EXTREMES = {"batches_per_epoch": [0.01, 1e12], "epochs": [1, 1e6], "client_step_s": [0, 1e15], "noise": [0, 10], "start_delay_s": [0, 1e6],
+EXTREMES = {"batches_per_epoch": [0.01, 1e12], "epochs": [1, 1e6], "client_step_s": [0, 1e15], "noise": [0, 10], "lump_s": [0, 1e6], "start_delay_s": [0, 1e6],
             "max_workers": [1, 100], "worker_cpus": [1e-15, 1e6]}
 EXTREME_STAGES = {"cpu_s": [0, 1e-15, 1e15], "size_factor": [0, 1e6], "keep": [1e-9, 1]}
 EXTREME_MODEL = {"source_bytes_per_s": [1e-15, 1e15], "source_batch_bytes": [0, 1e15]}
@@ -579,6 +580,18 @@ def test_noise_is_no_change(tmp_path):
     for seed in (12340558, 0, 1, 2, 3):
         workload = workloads.table(curve, 2953, epochs=5, seed=seed, client_step_s=0.6269, objective="cost", noise=0.233, start_delay_s=30, max_workers=68)
         assert len(simulate(tmp_path, workload)["decisions"]) <= 3, seed
+
+
+def test_work_in_lumps_is_no_reason_to_stay(tmp_path):
+    """Work of two minutes at a time: until then the client seems to be the limit, and is served no longer. What was decided by that was final, while it waited most of the time."""
+    workload = {"workload": 1, "epochs": 1, "batches_per_epoch": 40000, "client_step_s": 0.1, "noise": 0.1, "lump_s": 120, "max_workers": 32, "start_delay_s": 5,
+                "model": {"stages": [{"name": "tokenize", "cpu_s": 0.4}]}, "changes": [{"at_batch": 15000, "client_step_s": 0.05}]}
+    result = simulate(tmp_path, workload)
+    assert result["waiting"] < 0.1 and result["decisions"][-1]["workers"] >= 8
+    assert any(d["why"].startswith("the client waits, which was not expected") for d in result["decisions"])
+    for d in result["decisions"]:
+        seen = d["record"]["seen"]
+        assert seen["limit"] != "client" or seen["wait_s"] <= 0.021 * seen["step_s"], d
 
 
 def test_a_few_batches_that_happen_to_be_alike_are_no_measure(tmp_path):

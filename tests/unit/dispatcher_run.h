@@ -202,8 +202,13 @@ static void run_start_shared(struct run *u, bool share)
     do { /* again only where memory was refused */
         u->d = cw_dispatcher_free(u->d);
         r = RUN_CALL(cw_dispatcher_new(&o, &io, &u->d, &err));
-        for (size_t i = 0; r == 0 && i < u->n_rows; i++)
+        for (size_t i = 0; r == 0 && i < u->n_rows; i++) {
             r = RUN_CALL(cw_dispatcher_load(u->d, u->rows[i].key, u->rows[i].key_size, u->rows[i].value, u->rows[i].value_size, &err));
+            if (r == CW_E_DATA) { /* the entry is left out, as the server does */
+                run_log(u, true, err.message);
+                r = 0;
+            }
+        }
     } while (r < 0 && run_inside);
     if (r < 0)
         fail_msg("%s", err.message);

@@ -382,8 +382,9 @@ static void test_nonsense(void **state)
     Cachew__Hello hello = CACHEW__HELLO__INIT;
     hello.role = CACHEW__ROLE__ROLE_DISPATCHER;
     assert_int_equal(cw_dispatcher_connected(u->d, NULL, &hello, &peer, &err), CW_E_SERVICE);
-    assert_int_equal(cw_dispatcher_load(u->d, "z", 1, "", 0, &err), CW_E_STATE);
-    assert_int_equal(cw_dispatcher_load(u->d, "a", 1, "\xff", 1, &err), CW_E_STATE);
+    assert_int_equal(cw_dispatcher_load(u->d, "z", 1, "", 0, &err), CW_E_DATA);
+    assert_int_equal(cw_dispatcher_load(u->d, "a", 1, "\xff", 1, &err), CW_E_DATA);
+    assert_int_equal(cw_dispatcher_load(u->d, "", 0, "", 0, &err), CW_E_DATA);
     assert_int_equal(run_held(w), 2);
     assert_false(c->closed || c->ended);
     run_free(u);

@@ -5,6 +5,8 @@
 #include <stdint.h>
 #include <cmocka.h>
 
+#include <jansson.h>
+
 #include "dispatcher_run.h"
 
 static int run_stream_fails(struct run_peer *p, const char *kind, const char *message)
@@ -429,6 +431,36 @@ static void test_drain(void **state)
     run_free(u);
 }
 
+/* A name that is longer than is kept ends with a whole character, so that it is shown; and one that would
+ * move the cursor is escaped in the log. */
+static void test_names_of_workers_are_cut_between_characters(void **state)
+{
+    (void)state;
+    char name[400] = "", *workers;
+    for (int i = 0; i < 100; i++)
+        strcat(name, "\xe2\x82\xac");
+    strcpy(name + 240, "\x1b[2J\xe2\x82\xac\xe2\x82\xac\xe2\x82\xac\xe2\x82\xac\xe2\x82\xac");
+    struct run *u = run_new(8);
+    struct run_peer *w = run_connect(u, CACHEW__ROLE__ROLE_WORKER);
+    run_lose(w);
+    w->name = name;
+    w->capacity = 2;
+    w->fails = "bad \xe2\x80\xae" "data\n";
+    run_connect_as(u, w, CACHEW__ROLE__ROLE_WORKER);
+    run_register(w);
+    run_client(u, "job", 0, 1, 0);
+    run_settle(u);
+    assert_int_equal(cw_dispatcher_query(u->d, "workers", u->now_ns, &workers, NULL), 0);
+    json_t *list = json_loads(workers, 0, NULL);
+    const char *shown = json_string_value(json_object_get(json_array_get(list, 0), "name"));
+    assert_true(strlen(shown) == 253 && memcmp(shown, name, 253) == 0);
+    assert_non_null(strstr(u->log, "\\u001b[2J"));
+    assert_non_null(strstr(u->log, "bad \\u202edata\\n"));
+    json_decref(list);
+    free(workers);
+    run_free(u);
+}
+
 /* A worker that a client does not reach: what it needs moves, if there is another. */
 static void test_unreachable(void **state)
 {
@@ -475,6 +507,7 @@ int main(void)
         cmocka_unit_test(test_late_median),
         cmocka_unit_test(test_drain),
         cmocka_unit_test(test_unreachable),
+        cmocka_unit_test(test_names_of_workers_are_cut_between_characters),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -75,7 +75,7 @@ static void test_failures(void **state)
         cw_error_record(&err, "record");
         cw_failure_init(&f, &err);
         assert_int_equal(cw_failure_error(&f, &back), status);
-        assert_string_equal(back.message, "a message  [31mwith colours");
+        assert_string_equal(back.message, "a message\\n\\u001b[31mwith colours");
         snprintf(err.message, sizeof(err.message), "%s", back.message);
         assert_memory_equal(&back, &err, sizeof(err));
     }

@@ -204,9 +204,54 @@ static void test_not_ours(void **state)
     err = (struct cw_error){0};
     assert_int_equal(cw_store_file_open(dir, &f, &err), CW_E_DATA);
     assert_non_null(strstr(err.message, path));
+    assert_non_null(strstr(err.message, "the dispatcher's journal is damaged (file is not a database): restore the file from a copy; or move it"));
     err = (struct cw_error){0};
     assert_int_equal(cw_store_file_open("/proc/nothing/here", &f, &err), CW_E_IO);
     assert_non_null(strstr(err.message, "/proc/nothing/here"));
+}
+
+/* A file that is cut, or in which a page is not what it was, is an error, and never read as if something had
+ * been deleted. */
+static void test_damaged_files_are_errors(void **state)
+{
+    (void)state;
+    struct cw_store_batch b = {0};
+    struct cw_store_file *f = NULL;
+    struct cw_error err = {0};
+    char path[100];
+    static uint8_t value[300];
+    snprintf(path, sizeof(path), "%s/journal.db", dir);
+    assert_int_equal(cw_store_file_open(dir, &f, &err), 0);
+    for (int i = 0; i < 200; i++) {
+        char key[16];
+        snprintf(key, sizeof(key), "%04d", i);
+        put(&b, key, value, sizeof(value));
+    }
+    assert_int_equal(cw_store_file_apply(f, &b, &err), 0);
+    cw_store_file_close(f);
+    cw_store_batch_deinit(&b);
+    int fd = open(path, O_RDWR);
+    off_t size = lseek(fd, 0, SEEK_END);
+    uint8_t *whole = malloc((size_t)size);
+    assert_int_equal(pread(fd, whole, (size_t)size, 0), size);
+    for (off_t cut = 4096; cut <= size; cut += 4096) { /* of the last round the whole file, with a page that has one entry less */
+        assert_int_equal(pwrite(fd, whole, (size_t)size, 0), size);
+        if (cut == size)
+            assert_int_equal(pwrite(fd, "\0\1", 2, size - 4096 + 3), 2);
+        else
+            assert_int_equal(ftruncate(fd, cut), 0);
+        struct rows r = {0};
+        err = (struct cw_error){0};
+        f = NULL;
+        int result = cw_store_file_open(dir, &f, &err);
+        if (result == 0)
+            result = cw_store_file_read(f, on_row, &r, &err);
+        assert_int_equal(result, CW_E_DATA);
+        assert_non_null(strstr(err.message, "journal.db: the dispatcher's journal is damaged"));
+        cw_store_file_close(f);
+    }
+    close(fd);
+    free(whole);
 }
 
 /* One after the other, with a file and in memory alike. */
@@ -400,6 +445,7 @@ int main(void)
         cmocka_unit_test(test_batches),
         cmocka_unit_test_setup_teardown(test_rows, setup, teardown),
         cmocka_unit_test_setup_teardown(test_not_ours, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_damaged_files_are_errors, setup, teardown),
         cmocka_unit_test_setup_teardown(test_commits, setup, teardown),
         cmocka_unit_test_setup_teardown(test_close_writes, setup, teardown),
         cmocka_unit_test_setup_teardown(test_kill, setup, teardown),

@@ -144,6 +144,57 @@ static void test_utf8(void **state)
     assert_true(cw_text_utf8("a\0b", 3));
 }
 
+/* What people see of names: nothing that moves the cursor, turns text round or has no width, and nothing of
+ * a character that was cut. */
+static void test_names_are_shown_escaped(void **state)
+{
+    (void)state;
+    static const struct { const char *text, *shown; } cases[] = {
+        {"resnet-\xc3\xa9t\xc3\xa9", "resnet-\xc3\xa9t\xc3\xa9"}, {"a\x1b[31mb", "a\\u001b[31mb"}, {"line\none\r\ttwo\x7f", "line\\none\\r\\ttwo\\u007f"},
+        {"a\xe2\x80\xae" "b", "a\\u202eb"}, {"\xe2\x80\x8b", "\\u200b"}, {"\xe2\x81\xa6x\xe2\x81\xa9", "\\u2066x\\u2069"}, {"\xef\xbb\xbf", "\\ufeff"}, {"\xc2\x9b", "\\u009b"},
+        {"\xf3\xa0\x81\x81", "\\U000e0041"}, {"cut \xe2\x82", "cut "}, {"cut \xe2\x82 within \xf0\x90\x80", "cut  within "}, {"bad \xff\xc0\x80", "bad \\xff\\xc0\\x80"},
+        {"\xf0\x9f\x98\x80", "\xf0\x9f\x98\x80"},
+    };
+    char buf[64], all[400] = "";
+    for (size_t i = 0; i < CW_COUNT_OF(cases); i++) {
+        cw_text_show(buf, sizeof(buf), cases[i].text);
+        assert_string_equal(buf, cases[i].shown);
+        assert_string_equal(cw_text_clean(buf, sizeof(buf)), cases[i].shown); /* once is enough */
+        strcat(all, cases[i].text);
+    }
+    for (size_t size = 1; size < sizeof(all); size++) {
+        char small[400];
+        cw_text_show(small, size, all);
+        assert_true(strlen(small) < size && cw_text_utf8(small, strlen(small)));
+        const char *last = strrchr(small, '\\');
+        assert_true(!last || strlen(last) >= 2); /* no half escape: the shortest has a letter */
+    }
+}
+
+static void test_text_is_cut_between_characters(void **state)
+{
+    (void)state;
+    const char *text = "a\xc3\xa9\xe2\x82\xac\xf0\x9f\x98\x80";
+    static const size_t whole[] = {0, 1, 1, 3, 3, 3, 6, 6, 6, 6, 10, 10};
+    for (size_t most = 0; most < CW_COUNT_OF(whole); most++) {
+        char *copy = cw_text_dup(text, most);
+        assert_int_equal(cw_text_whole(text, most), whole[most]);
+        assert_int_equal(strlen(copy), whole[most]);
+        free(copy);
+    }
+    struct cw_error err = {0};
+    char name[400];
+    for (size_t i = 0; i + 1 < sizeof(name); i++)
+        name[i] = "\xe2\x82\xac"[i % 3];
+    name[399] = '\0';
+    for (int most = 30; most < 36; most++) {
+        (void)cw_error_set(&err, CW_E_OPTION, "there is no job \"%.*s\"", most, name);
+        assert_true(cw_text_utf8(err.message, strlen(err.message)));
+    }
+    cw_error_attribute(&err, "job", name, "x");
+    assert_true(cw_text_utf8(err.value, strlen(err.value)) && strlen(err.value) == 126);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -153,6 +204,8 @@ int main(void)
         cmocka_unit_test(test_nearest),
         cmocka_unit_test(test_growing_text),
         cmocka_unit_test(test_utf8),
+        cmocka_unit_test(test_names_are_shown_escaped),
+        cmocka_unit_test(test_text_is_cut_between_characters),
         cmocka_unit_test(test_errors_keep_the_first_facts),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -2,12 +2,25 @@
 
 const SVG = "http://www.w3.org/2000/svg";
 
+// What moves, hides or turns characters: the same as the command shows as escapes (src/base/text.c).
+const HIDDEN = /[\u0000-\u001f\u007f-\u009f\u00ad\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb\u{e0000}-\u{e007f}]/gu;
+const LETTERS = { "\n": "\\n", "\t": "\\t", "\r": "\\r" };
+
+function escape(c) {
+  const code = c.codePointAt(0);
+  return LETTERS[c] ?? (code > 0xffff ? `\\U${code.toString(16).padStart(8, "0")}` : `\\u${code.toString(16).padStart(4, "0")}`);
+}
+
+function shown(child) {
+  return typeof child === "string" ? child.replace(HIDDEN, escape) : child;
+}
+
 function fill(node, attributes, children) {
   for (const [name, value] of Object.entries(attributes)) {
     if (value === true) node.setAttribute(name, "");
     else if (value !== false && value !== null) node.setAttribute(name, value);
   }
-  node.append(...children);
+  node.append(...children.map(shown));
   return node;
 }
 
@@ -26,7 +39,8 @@ export function byId(id) {
 
 /** Sets the text of a node if it is another one: what stays the same is not announced, and stays selected. */
 export function say(node, text) {
-  if (node.textContent !== text) node.textContent = text;
+  const now = shown(text);
+  if (node.textContent !== now) node.textContent = now;
 }
 
 /** The same for attributes; null: without it. */
