@@ -101,3 +101,20 @@ def daemons(tmp_path):
     started = Daemons(directory)
     yield started
     started.end()
+
+
+@pytest.fixture
+def disk_size():
+    """Of small_disk: a test file may have a fixture of its own."""
+    return "1m"
+
+
+@pytest.fixture
+def small_disk(tmp_path, disk_size):
+    """A file system of `disk_size`."""
+    directory = tmp_path / "small"
+    directory.mkdir()
+    if subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={disk_size}", "none", directory], check=False, capture_output=True).returncode != 0:
+        pytest.skip("file systems can't be mounted here")
+    yield directory
+    subprocess.run(["umount", directory], check=True)

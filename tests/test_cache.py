@@ -331,17 +331,6 @@ def test_what_is_cut_short_or_written_over_while_it_is_read_is_computed(tmp_path
     assert found["cache"]["hits"] > 0
 
 
-@pytest.fixture
-def small_disk(tmp_path):
-    """A file system of 1 MiB."""
-    directory = tmp_path / "small"
-    directory.mkdir()
-    if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1m", "none", directory], check=False, capture_output=True).returncode != 0:
-        pytest.skip("file systems can't be mounted here")
-    yield directory
-    subprocess.run(["umount", directory], check=True)
-
-
 def test_a_full_disk_is_said_once_and_the_run_goes_on(synthetic, small_disk):
     wanted = same(synthetic)
     for _ in range(2):

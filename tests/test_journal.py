@@ -32,17 +32,6 @@ def pipeline(tmp_path):
     return path
 
 
-@pytest.fixture
-def small_disk(tmp_path):
-    """A file system of 1 MiB."""
-    directory = tmp_path / "small"
-    directory.mkdir()
-    if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1m", "none", directory], check=False, capture_output=True).returncode != 0:
-        pytest.skip("file systems can't be mounted here")
-    yield directory
-    subprocess.run(["umount", directory], check=True)
-
-
 def journal_error(state):
     """What `cachew dispatcher` says that can't begin with this journal."""
     ran = subprocess.run([CACHEW, "dispatcher", "--listen", "127.0.0.1:0", "--state-dir", state], capture_output=True, text=True, timeout=HANG_S, check=False)
