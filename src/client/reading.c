@@ -8,6 +8,7 @@
 #include "base/hash.h"
 #include "base/text.h"
 #include "base/thread.h"
+#include "storage/file.h"
 
 /* Records that are looked at: for the largest round of reads, those before it, and chunks. */
 #define LOOKS 96
@@ -80,7 +81,7 @@ static void look(struct cw_reading_probe *p, uint64_t n_records)
         struct cw_extent first = one->extent;
         first.length = CW_MIN(first.length, LOOK_BYTES);
         n++;
-        p->n_samples += cw_extent_read(&first, scratch, true, &err) == 1;
+        p->n_samples += cw_extent_read(&first, scratch, true, &err) == 1 && cw_file_tells_residency(first.file);
     }
     p->found.absent = n ? (double)p->n_samples / n : 0;
 }
@@ -328,7 +329,8 @@ char *cw_reading_says(const struct cw_reading *k, double computed_per_s)
     add_number(&t, k->records_per_s);
     cw_text_add(&t, " records/s here; by=\"chunk\" would read about ");
     add_number(&t, k->chunked_per_s);
-    cw_text_add(&t, "/s (%.2g kB records, %.2g ms a read)", k->record_bytes * 1e-3, k->read_s * 1e3);
+    double kb = k->record_bytes * 1e-3, ms = k->read_s * 1e3;
+    cw_text_add(&t, "/s (%.*f kB records, %.*f ms a read)", kb < 10, kb, ms < 10, ms);
     return t.data;
 }
 

@@ -163,8 +163,9 @@ struct thread {
 #define READ_DEPTH 64
 /* Threads that read chunks of files into the page cache: chunks are large, so that fewer at a time are enough. */
 #define READ_IN_THREADS 16
-/* Blocks that wait for the cache's storage at most, and the threads that read it for them: entries are large, and a cache is on a local disk. */
+/* Threads that read the cache's storage: entries are large, and a cache is on a local disk. */
 #define STORE_THREADS 4
+/* Where more blocks wait for the cache's storage, it is behind: others are computed instead (choices.c). */
 #define STORE_DEPTH 16
 
 struct row_pace {

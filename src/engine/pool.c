@@ -108,7 +108,7 @@ void cw_evict(struct cw_runner *r)
         bool first = s == r->splits;
         for (struct piece *p = s->first; p; p = p->next) {
             bool needed = p->users > 0 || (first && p->carved < p->n);
-            if (!needed && p->planned && p->carved < p->n)
+            if (!needed && (p->planned || p->read_in) && p->carved < p->n)
                 cw_piece_unplan(p);
             if (p->carved < p->n)
                 first = false;
@@ -187,6 +187,8 @@ static void advance(struct cw_runner *r, struct thread *t, struct block *b)
         if (status == 0)
             status = b->point < r->n_points ? cw_block_stage(r, t, b, &err) : cw_block_emit(r, t, b, &err);
         pthread_mutex_lock(&r->mutex);
+        if (status == 1 && (r->stop || s->closed))
+            break;
         if (status == 1) { /* the bytes are not in memory */
             if (!r->cold) {
                 r->cold = true;

@@ -12,6 +12,7 @@
 
 #include "base/cost_clock.h"
 #include "base/thread.h"
+#include "storage/file.h"
 
 /* Records of a piece that are looked at, and bytes of each: where they are in memory, so is the rest. */
 #define LOOKS 16
@@ -182,7 +183,7 @@ static bool read_chunk(const struct cw_runner *r, struct read_in *in, uint8_t *s
     if (cw_extent_read_in(&e, scratch, false, &err) < 0) /* who reads the record finds the error */
         return false;
     *ret_bytes = e.length;
-    *ret_kept = !first || cw_extent_read_in(&e, scratch, true, &err) == 0;
+    *ret_kept = !first || cw_extent_read_in(&e, scratch, true, &err) == 0 || !cw_file_tells_residency(e.file);
     return *ret_kept;
 }
 
@@ -278,7 +279,7 @@ static bool read_extent(struct progress *p, const struct cw_extent *e, uint8_t *
         p->read_ns += cw_cost_now_ns() - start_ns;
         p->read += e->length;
         if (p->read == e->length && status == 0) /* the first one: whether the page cache keeps it */
-            p->fits = cw_extent_read_in(e, scratch, true, &err) == 0;
+            p->fits = cw_extent_read_in(e, scratch, true, &err) == 0 || !cw_file_tells_residency(e->file);
     }
     return status == 0;
 }

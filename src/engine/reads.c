@@ -89,13 +89,6 @@ void cw_reads_add(struct cw_runner *r, struct block *b)
         cw_done(r);
 }
 
-void cw_reads_drop(struct cw_runner *r, const struct cw_split *s)
-{
-    for (struct block *b = r->reading; b; b = b->next)
-        if (b->split == s)
-            atomic_store(&b->next_read, b->n_reads);
-}
-
 /* A thread is done with a read, or several: what it counted. */
 static void count(struct cw_runner *r, struct thread *own)
 {
@@ -128,6 +121,21 @@ static void done(struct cw_runner *r, struct block *b, int status, const struct 
         cw_done(r);
 }
 
+void cw_reads_drop(struct cw_runner *r, const struct cw_split *s)
+{
+    for (struct block *b = r->reading, *next; b; b = next) {
+        next = b->next;
+        if (b->split != s)
+            continue;
+        atomic_store(&b->next_read, b->n_reads);
+        if (b->n_readers == 0) { /* no thread is at it: it need not wait for one */
+            dequeue(r, b);
+            r->n_fetching -= !b->reads;
+            done(r, b, 0, NULL);
+        }
+    }
+}
+
 /* Looks into the cache, and waits for it. What is to be had of the source instead is read by all threads. */
 static void fetch(struct cw_runner *r, struct thread *own, struct block *b)
 {
@@ -143,10 +151,12 @@ static void fetch(struct cw_runner *r, struct thread *own, struct block *b)
     count(r, own);
     r->n_fetchers--;
     r->n_fetching--;
-    if (status == 1 && !b->split->closed)
+    if (status == 1 && !b->split->closed) {
         enqueue(r, b, true);
-    else
+    } else {
+        r->reading_bytes += b->read_bytes; /* which done() takes off: the reads were planned here, and need no thread */
         done(r, b, status, &err);
+    }
 }
 
 /* Reads of the block until all were begun. */

@@ -88,7 +88,7 @@ static void chunks_of(const struct cw_seq *s, uint64_t from, uint64_t to, struct
         uint64_t n = s->kind == SEQ_SOURCE ? s->source->n_chunks : single ? (s->n + uniform - 1) / uniform : s->n_chunks;
         const uint64_t *ends = s->kind == SEQ_SOURCE ? s->source->chunk_ends : s->ends;
         /* A shuffled child is cut as its chunks lie before permuting: sizes only matter, the order is permuted anyway. */
-        for (uint64_t k = uniform ? from / uniform : 0; k < n; k++) {
+        for (uint64_t k = uniform ? from / uniform : 0; k < n && !out->failed; k++) {
             uint64_t begin = uniform ? k * uniform : k ? ends[k - 1] : 0, end = uniform ? CW_MIN(begin + uniform, s->n) : ends[k];
             if (begin >= to)
                 break;
@@ -147,6 +147,8 @@ static int shuffle_choose(struct cw_seq *s, bool by_chunk, struct cw_error *err)
     s->shuffle = SHUFFLE_CHUNKS;
     if (child->kind == SEQ_SOURCE && child->source->chunk_records)
         s->uniform = child->source->chunk_records;
+    else if (child->kind == SEQ_SHUFFLE && child->shuffle != SHUFFLE_CHUNKS)
+        s->uniform = SHUFFLED_CHUNK;
     if (s->uniform) {
         s->n_chunks = (child->n + s->uniform - 1) / s->uniform;
     } else {
@@ -155,7 +157,7 @@ static int shuffle_choose(struct cw_seq *s, bool by_chunk, struct cw_error *err)
         s->ends = c.ends;
         s->n_chunks = c.n;
         if (c.too_many)
-            return cw_error_set(err, CW_E_PIPELINE, "shuffle: what stands before it has more than %" PRIu64 " chunks: expected shuffle before repeat", MAX_CHUNKS);
+            return cw_error_set(err, CW_E_PIPELINE, "shuffle: what stands before it has more than %" PRIu64 " chunks: expected fewer elements, or by \"record\"", MAX_CHUNKS);
         if (c.failed)
             return cw_error_nomem(err, 0, "the chunks of a shuffle");
     }

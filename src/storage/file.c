@@ -314,6 +314,8 @@ int cw_file_readv(struct cw_file *f, uint64_t offset, const struct iovec *v, int
     return r;
 }
 
+bool cw_file_tells_residency(const struct cw_file *f) { return !atomic_load_explicit(&f->no_nowait, memory_order_relaxed); }
+
 /* Of a file that is open. Several threads may try at a time: one of them wins. */
 static struct cw_mapped *map(struct cw_file *f)
 {

@@ -33,6 +33,8 @@ int cw_file_verdict(struct cw_file *f, int r, struct cw_error *err) _must_check_
 uint64_t cw_file_stamp(const struct cw_file *f);
 /* Whether what has the file's name now is as it was, or (not strictly) as it was when it was last compared; without reading. Looked at once for each turn. */
 bool cw_file_unchanged(struct cw_file *f, uint64_t turn, bool strictly);
+/* Whether a read with nowait finds out what is in memory; false: the file system can't tell, and each such read returns 1. Known after the first one. */
+bool cw_file_tells_residency(const struct cw_file *f);
 /* Reads exactly length bytes at offset. Thread-safe. nowait: returns 1, nothing read, when the bytes are not in memory already.
  * Descriptors are kept open for a bounded number of files. */
 int cw_file_read(struct cw_file *f, uint64_t offset, void *buffer, size_t length, bool nowait, struct cw_error *err) _must_check_;

@@ -523,12 +523,17 @@ static void test_says_what_another_shuffle_would_gain(void **state)
     (void)state;
     struct cw_reading k = {.absent = 1, .record_bytes = 200, .read_s = 0.005, .records_per_s = 149.7, .chunked_per_s = 19655};
     char *says = cw_reading_says(&k, 0);
-    assert_string_equal(says, "shuffle by record reads 150 records/s here; by=\"chunk\" would read about 20,000/s (0.2 kB records, 5 ms a read)");
+    assert_string_equal(says, "shuffle by record reads 150 records/s here; by=\"chunk\" would read about 20,000/s (0.2 kB records, 5.0 ms a read)");
     free(says);
     says = cw_reading_says(&k, 400); /* computing is the limit then, and still more than twice as fast */
     assert_non_null(says);
     free(says);
     assert_null(cw_reading_says(&k, 200)); /* less than twice */
+    k.record_bytes = 120000;
+    k.read_s = 0.15;
+    says = cw_reading_says(&k, 0); /* once "1.2e+02 kB" */
+    assert_non_null(strstr(says, "(120 kB records, 150 ms a read)"));
+    free(says);
     k.chunked_per_s = 250;
     assert_null(cw_reading_says(&k, 0));
     k.chunked_per_s = 19655;

@@ -560,6 +560,8 @@ static void test_refused(void **state)
         {"{\"op\":\"concat\",\"inputs\":[[{\"op\":\"fake\",\"n\":5},{\"op\":\"repeat\",\"count\":-1}],[{\"op\":\"fake\",\"n\":5}]]}", "endless"},
         {"{\"op\":\"fake\",\"n\":7},{\"op\":\"batch\",\"size\":3},{\"op\":\"repeat\",\"count\":2}", "short batch"},
         {"{\"op\":\"fake\",\"n\":7},{\"op\":\"repeat\",\"count\":4294967296}", "2^32"},
+        {"{\"op\":\"fake\",\"n\":72057594037927936},{\"op\":\"shuffle\"},{\"op\":\"shuffle\",\"by\":\"chunk\"}", "chunks are more than"},
+        {"{\"op\":\"fake\",\"n\":72057594037927936},{\"op\":\"shuffle\"},{\"op\":\"skip\",\"count\":1},{\"op\":\"shuffle\",\"by\":\"chunk\"}", "by \"record\""},
     };
     for (size_t i = 0; i < CW_COUNT_OF(cases); i++) {
         char text[300];
