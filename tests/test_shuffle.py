@@ -205,9 +205,9 @@ def test_names_the_file_that_is_compressed(tmp_path):
 def test_says_that_chunks_were_asked_for(tmp_path):
     path = write(tmp_path / "p.json", [*RANGE, BY_CHUNK, BATCH])
     wanted = (
-        r'cachew: shuffle \(operator 2\) is by chunk, because by is "chunk": a batch of 256 comes from about '
+        r'cachew: shuffle \(operator 2\) is by chunk, as by="chunk" asks for: a batch of 256 comes from about '
         r"\d of 69 chunks of 1014 records, by record "
-        r"from 67; this is good enough where the files are in random order\n"
+        r"from 67; this is good enough where neighbours have nothing in common\n"
     )
     ran = cachew("run", path, "--batches", 3)
     assert ran.code == 0 and re.fullmatch(wanted, ran.err), ran.err

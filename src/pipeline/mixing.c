@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/text.h"
 #include "pipeline/seq.h"
 
 /* Elements in a row that are judged where there are no batches. */
@@ -32,15 +33,16 @@ static void say(struct cw_mixing *m, bool batched)
     const char *slash = m->compressed ? strrchr(m->compressed, '/') : NULL;
     const char *name = slash ? slash + 1 : m->compressed;
     char why[300], batch[48];
-    snprintf(why, sizeof(why), name ? "%.255s is compressed" : "by is \"chunk\"", name);
+    snprintf(why, sizeof(why), name ? "because %.255s is compressed" : "as by=\"chunk\" asks for", name);
     snprintf(batch, sizeof(batch), "%s%" PRIu64 " %s", batched ? "a batch of " : "", m->batch,
              batched ? "comes" : "elements in a row come");
     snprintf(m->says, sizeof(m->says),
-             "shuffle (operator %u) is by chunk, because %s: %s from about %.0f of %" PRIu64 " chunks "
+             "shuffle (operator %u) is by chunk, %s: %s from about %.0f of %" PRIu64 " chunks "
              "of %.0f records, by record from %.0f; %s",
              m->position, why, batch, m->chunks_per_batch, m->chunks, m->chunk_records, m->chunks_by_record,
              name ? "write the files uncompressed, or in random order"
-                  : "this is good enough where the files are in random order");
+                  : "this is good enough where neighbours have nothing in common");
+    cw_text_clean(m->says, sizeof(m->says)); /* a file may have any name */
 }
 
 /* Whether the result of a shuffle by chunk is less than a permutation of all positions. Of several in a row
