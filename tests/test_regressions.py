@@ -149,9 +149,11 @@ def test_limits_after_repeats_of_many_passes(tmp_path):
 
 @pytest.mark.large
 def test_a_shuffle_of_too_many_chunks(tmp_path):
-    chain = range_chain(1, {"op": "repeat", "count": (1 << 32) - 1}, {"op": "shuffle"}, BATCH)
-    error = failed(write(tmp_path / "p.json", chain), 2)
-    assert error["operator"] == "shuffle" and "before repeat" in error["message"]
+    """By record there are no chunks, and nothing grows with the number of elements."""
+    pipeline = write(tmp_path / "p.json", range_chain(1, {"op": "repeat", "count": (1 << 32) - 1}, {"op": "shuffle"}, BATCH))
+    error = failed(pipeline, 2, "--set", "2.by=chunk")
+    assert error["operator"] == "shuffle" and 'or by "record"' in error["message"]
+    assert run(pipeline, "--memory", "64M", "--batches", 3)["batches"] == 3
 
 
 def test_the_plan_of_a_split_counts(tmp_path):
