@@ -49,7 +49,8 @@ const char *cli_row_text(const json_t *row, const char *key, char buffer[CLI_TEX
     return buffer;
 }
 
-static const char *row_column(const json_t *row, const char *key, size_t width, bool cut, char buffer[CLI_TEXT_SIZE])
+static const char *row_column(const json_t *row, const char *key, size_t width, bool cut,
+                              char buffer[CLI_TEXT_SIZE])
 {
     size_t at = 0, n = 0;
     cli_row_text(row, key, buffer);

@@ -317,7 +317,8 @@ int cw_dp_job_restore(struct cw_dispatcher *d, const Cachew__Journal__Job *row, 
 /* A damaged entry may sort behind those of jobs: so this is decided when all of them were read. */
 void cw_dp_jobs_loaded(struct cw_dispatcher *d)
 {
-    static const char why[] = "the dispatcher's journal was damaged: what was computed of the job, or given out, is not known any more";
+    static const char why[] = "the dispatcher's journal was damaged: what was computed of the job, or given out, "
+                              "is not known any more";
     CW_LIST_EACH(at, &d->jobs) {
         struct job *j = CW_CONTAINER(at, struct job, link);
         const struct stream *s = j->stream;
@@ -472,7 +473,8 @@ const char *cw_dp_job_state(const struct job *j)
 
 void cw_dp_job_tick(struct cw_dispatcher *d)
 {
-    if (d->damaged && d->now_ns - d->start_ns >= DP_LISTED) { /* what was left out would have been collected by now */
+    /* A job that was left out would have been collected by now. */
+    if (d->damaged && d->now_ns - d->start_ns >= DP_LISTED) {
         d->damaged = false;
         cw_dp_journal_tried(d, cw_dp_journal_counters(d, NULL));
     }

@@ -434,7 +434,8 @@ static const struct kind kinds[] = {
     {&cachew__journal__worker__descriptor, 17, 17, "worker", "the worker gets another number"},
 };
 
-/* The subject of an entry as text: a job by its name, all else by its bytes; of an unknown kind, with the first. */
+/* The subject of an entry as text: a job by its name, all else by its bytes without the letter; an entry of an
+ * unknown kind (NULL) by all bytes of its key. */
 static void key_text(const void *key, size_t size, const struct kind *kind, char *buf, size_t buf_size)
 {
     const uint8_t *bytes = key;

@@ -185,7 +185,7 @@ static int sum(const int *workers)
 static int record(struct cw_sim_played *p, const struct cw_decision *d, const struct cw_facts *f)
 {
     struct cw_sim_outcome *out = p->out;
-    if (p->expected || !(changes(p, d) || (d->concluded && !p->decided) || d->replanned))
+    if (p->expected || !(changes(p, d) || (d->concluded && !p->decided)))
         return 0;
     p->decided = true;
     if (grow((void **)&out->decisions, out->n_decisions, sizeof(*out->decisions)) < 0)
