@@ -72,6 +72,18 @@ def test_damaged_entries_are_logged_with_the_file_and_what_to_do(daemons, pipeli
     assert cachew("run", pipeline, "--service", dispatcher.address, "--job", "one", "--json").code == 0
 
 
+def test_jobs_are_listed_in_columns_of_characters_with_whole_names(daemons, pipeline):
+    dispatcher = daemons.start("dispatcher", "--listen", "127.0.0.1:0")
+    daemons.start("worker", "--dispatcher", dispatcher.address, "--memory", "256M")
+    names = ["plain", "€" * 10, "€" * 30]
+    for name in names:
+        assert cachew("run", pipeline, "--service", dispatcher.address, "--job", name, "--json").code == 0
+    lines = cachew("jobs", "--service", dispatcher.address).out.splitlines()
+    for name in names:
+        line = next(x for x in lines if x.startswith(f"{name} "))
+        assert line.index("done") == max(len(name), 24) + 1, lines
+
+
 @pytest.mark.parametrize("damage", ["garbage", "half", "page"])
 def test_a_damaged_file_is_named_with_what_to_do(daemons, pipeline, tmp_path, damage):
     words = ["--listen", "127.0.0.1:0", "--state-dir", tmp_path / "state"]

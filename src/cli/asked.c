@@ -49,17 +49,28 @@ const char *cli_row_text(const json_t *row, const char *key, char buffer[CLI_TEX
     return buffer;
 }
 
-const char *cli_row_column(const json_t *row, const char *key, size_t width, char buffer[CLI_TEXT_SIZE])
+static const char *row_column(const json_t *row, const char *key, size_t width, bool cut,
+                              char buffer[CLI_TEXT_SIZE])
 {
     size_t at = 0, n = 0;
     cli_row_text(row, key, buffer);
     for (; buffer[at]; at++)
-        if (((unsigned char)buffer[at] & 0xc0) != 0x80 && ++n > width)
+        if (((unsigned char)buffer[at] & 0xc0) != 0x80 && ++n > width && cut)
             break;
     for (; n < width && at < CLI_TEXT_SIZE - 1; n++)
         buffer[at++] = ' ';
     buffer[at] = '\0';
     return buffer;
+}
+
+const char *cli_row_column(const json_t *row, const char *key, size_t width, char buffer[CLI_TEXT_SIZE])
+{
+    return row_column(row, key, width, true, buffer);
+}
+
+const char *cli_row_padded(const json_t *row, const char *key, size_t width, char buffer[CLI_TEXT_SIZE])
+{
+    return row_column(row, key, width, false, buffer);
 }
 
 int64_t cli_row_number(const json_t *row, const char *key) { return (int64_t)json_integer_value(json_object_get(row, key)); }

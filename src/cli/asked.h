@@ -34,4 +34,6 @@ void cli_asked_deinit(struct cli_asked *a);
 const char *cli_row_text(const json_t *row, const char *key, char buffer[CLI_TEXT_SIZE]);
 /* The same, cut to and filled up to so many characters, less than CLI_TEXT_SIZE / 4. */
 const char *cli_row_column(const json_t *row, const char *key, size_t width, char buffer[CLI_TEXT_SIZE]);
+/* The same, but a longer text is not cut. */
+const char *cli_row_padded(const json_t *row, const char *key, size_t width, char buffer[CLI_TEXT_SIZE]);
 int64_t cli_row_number(const json_t *row, const char *key);

@@ -16,7 +16,7 @@ static void print_jobs(const json_t *rows)
     char name[CLI_TEXT_SIZE], state[CLI_TEXT_SIZE];
     printf("%-24s %-10s %8s %8s  %s\n", "JOB", "STATE", "EPOCH", "WORKERS", "RANKS");
     json_array_foreach(rows, i, row) {
-        printf("%-24s %-10s %8" PRIi64 " %8" PRIi64 " ", cli_row_text(row, "name", name), cli_row_text(row, "state", state), cli_row_number(row, "epoch"),
+        printf("%s %-10s %8" PRIi64 " %8" PRIi64 " ", cli_row_padded(row, "name", 24, name), cli_row_text(row, "state", state), cli_row_number(row, "epoch"),
                cli_row_number(row, "workers"));
         json_array_foreach(json_object_get(row, "ranks"), k, rank)
             printf(" %" PRIi64 ":%" PRIi64 "%s", cli_row_number(rank, "rank"), cli_row_number(rank, "g"),
@@ -32,8 +32,8 @@ static void print_workers(const json_t *rows)
     char address[CLI_TEXT_SIZE], state[CLI_TEXT_SIZE];
     printf("%4s %8s %-28s %-10s %7s %5s\n", "ID", "PID", "ADDRESS", "STATE", "LEASES", "CPUS");
     json_array_foreach(rows, i, row)
-        printf("%4" PRIi64 " %8" PRIi64 " %-28s %-10s %7" PRIi64 " %5" PRIi64 "\n", cli_row_number(row, "id"), cli_row_number(row, "pid"),
-               cli_row_text(row, "address", address), cli_row_text(row, "state", state), cli_row_number(row, "leases"), cli_row_number(row, "cpu_budget"));
+        printf("%4" PRIi64 " %8" PRIi64 " %s %-10s %7" PRIi64 " %5" PRIi64 "\n", cli_row_number(row, "id"), cli_row_number(row, "pid"),
+               cli_row_padded(row, "address", 28, address), cli_row_text(row, "state", state), cli_row_number(row, "leases"), cli_row_number(row, "cpu_budget"));
 }
 
 /* Where elements are cached: what a record says under "cache". */

@@ -227,7 +227,7 @@ static void carry_out(struct cw_autocache *a, struct cw_decision *d, const struc
         snprintf(d->why, sizeof(d->why), "what is there takes longer to read than to compute");
     if (changes)
         cw_runner_set_marker(a->runner, number);
-    if (changes || (d->concluded && none_yet(a)))
+    if (changes || (d->concluded && none_yet(a)) || d->replanned)
         record(a, d, &t->facts);
 }
 

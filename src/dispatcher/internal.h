@@ -232,6 +232,7 @@ struct job {
     enum job_state state;
     char *why;
     bool paused, durable, dead;
+    bool lost;                 /* failed since the journal was damaged: with at-most-once it can't go on */
     bool left;                 /* its last client said that it goes; else the connection was lost */
     unsigned refs, writing;    /* journal entries of it under way */
     struct rank **ranks;       /* those ever attached, by number */
@@ -310,9 +311,11 @@ struct cw_dispatcher {
     uint64_t slow_tick_ns;     /* when what may wait a second was looked after last */
     uint64_t retry_ns;         /* when what could not be written is tried again; 0: all is well */
     struct cw_error journal_error;
-    bool damaged;              /* entries of the journal were left out when it was read; among them ... */
-    bool splits_lost;          /* ... perhaps those of any stream's splits, ... */
-    bool numbers_lost;         /* ... or the numbers that were given last */
+    /* Entries of the journal were left out when it was read, in this or an earlier start: until DP_LISTED after
+     * the start, a job that is not known may be one of them. */
+    bool damaged;
+    bool splits_lost;          /* in this start, entries of splits or floors of any stream */
+    bool numbers_lost;         /* in this start, the numbers that were given last */
     uint64_t n_leased, n_completed, n_late, n_moved, n_lost;
     uint64_t commit_began_ns, commit_ns, n_commits, n_commit_failures;
     uint64_t n_workers_lost;   /* without having said that they leave */
@@ -451,6 +454,7 @@ struct job *cw_dp_job_find(struct cw_dispatcher *d, const char *name);
 /* 1: it differs (err says how), and none of the job's ranks was heard of since: perhaps they are gone. */
 int cw_dp_job_get(struct cw_dispatcher *d, const Cachew__Attach *a, uint64_t since_ns, struct job **ret, struct cw_error *err) _must_check_;
 int cw_dp_job_restore(struct cw_dispatcher *d, const Cachew__Journal__Job *row, struct cw_error *err) _must_check_;
+void cw_dp_jobs_loaded(struct cw_dispatcher *d); /* ends the jobs that a damaged entry of the journal costs */
 void cw_dp_job_ready(struct cw_dispatcher *d, struct job *j);   /* its stream is */
 void cw_dp_job_written(struct cw_dispatcher *d, struct job *j);
 void cw_dp_job_refused(struct cw_dispatcher *d, struct job *j, const Cachew__Failure *why); /* who waits for it is told; it is freed */

@@ -216,6 +216,14 @@ static bool heard_since(const struct job *j, uint64_t since_ns)
     return false;
 }
 
+/* The client goes on from a saved state, or was attached before. */
+static bool goes_on(const Cachew__Attach *a)
+{
+    const Cachew__Place *from = a->from, *round = a->round;
+    return a->again || a->snapshot != 0 || (from && (from->epoch | from->split | from->batch)) ||
+           (round && (round->epoch | round->batch));
+}
+
 int cw_dp_job_get(struct cw_dispatcher *d, const Cachew__Attach *a, uint64_t since_ns, struct job **ret, struct cw_error *err)
 {
     int r = attach_check(a, err);
@@ -236,7 +244,7 @@ int cw_dp_job_get(struct cw_dispatcher *d, const Cachew__Attach *a, uint64_t sin
             return heard_since(j, since_ns) ? r : 1;
         }
     }
-    if (d->damaged && a->again && a->guarantee == CACHEW__GUARANTEE__GUARANTEE_AT_MOST_ONCE && (!j || j->state == JOB_FAILED))
+    if (a->guarantee == CACHEW__GUARANTEE__GUARANTEE_AT_MOST_ONCE && (j ? j->lost : d->damaged) && goes_on(a))
         return cw_error_set(err, CW_E_SERVICE, "job \"%s\" can't go on with at-most-once: %s; start it again", a->job,
                             j && j->why ? j->why : "the dispatcher's journal was damaged, and does not know the job");
     if (j) /* over, or left by all: it begins anew */
@@ -268,8 +276,7 @@ int cw_dp_job_restore(struct cw_dispatcher *d, const Cachew__Journal__Job *row, 
 {
     struct job *j;
     struct stream *s = row->stream.len == 16 ? cw_dp_stream_find(d, row->stream.data) : NULL;
-    bool lost = row->state < JOB_DONE && (!s || s->damaged || (s->at_most_once && d->splits_lost)), over = lost || row->state >= JOB_DONE;
-    const char *why = lost ? "the dispatcher's journal was damaged: what was computed of the job, or given out, is not known any more" : row->why;
+    bool over = row->state >= JOB_DONE;
     if (row->fingerprint.len != 16 || row->world_size == 0 || row->state > JOB_FAILED)
         return cw_error_set(err, CW_E_STATE, "it has no fingerprint of 16 bytes, no ranks, or state %" PRIu32, row->state);
     for (size_t i = 0; i < row->n_finished; i++)
@@ -285,15 +292,16 @@ int cw_dp_job_restore(struct cw_dispatcher *d, const Cachew__Journal__Job *row, 
     j->world_size = row->world_size;
     j->order = row->order;
     j->guarantee = row->guarantee;
-    j->state = lost ? JOB_FAILED : (enum job_state)row->state;
+    j->state = (enum job_state)row->state;
     j->paused = row->paused;
+    j->lost = row->lost;
     j->durable = true;
     d->n_over += over;
-    if (!over) {
+    if (!over && s) {
         join_stream(j, s);
         cw_dp_scale_restore(d, j, row);
     }
-    for (size_t i = 0; !over && i < row->n_finished; i++) {
+    for (size_t i = 0; j->stream && i < row->n_finished; i++) {
         struct rank *rank;
         r = cw_dp_rank_get(d, j, row->finished[i], &rank, err);
         if (r < 0)
@@ -301,13 +309,30 @@ int cw_dp_job_restore(struct cw_dispatcher *d, const Cachew__Journal__Job *row, 
         j->n_finished += !rank->finished;
         rank->finished = true;
     }
-    if (*why && !(j->why = strdup(why)))
-        return cw_error_nomem(err, strlen(why), "a job");
-    if (!lost)
-        return 0;
-    d->damaged = true;
-    cw_dp_log(d, true, "job \"%s\" is failed: %s", j->name, j->why);
-    return cw_dp_journal_job(d, j, NULL, err);
+    if (*row->why && !(j->why = strdup(row->why)))
+        return cw_error_nomem(err, strlen(row->why), "a job");
+    return 0;
+}
+
+/* A damaged entry may sort behind those of jobs: so this is decided when all of them were read. */
+void cw_dp_jobs_loaded(struct cw_dispatcher *d)
+{
+    static const char why[] = "the dispatcher's journal was damaged: what was computed of the job, or given out, "
+                              "is not known any more";
+    CW_LIST_EACH(at, &d->jobs) {
+        struct job *j = CW_CONTAINER(at, struct job, link);
+        const struct stream *s = j->stream;
+        if (j->state >= JOB_DONE || (s && !s->damaged && !(s->at_most_once && d->splits_lost)))
+            continue;
+        j->state = JOB_FAILED;
+        j->lost = d->damaged = true;
+        free(j->why);
+        j->why = strdup(why);
+        d->n_over++;
+        cw_dp_log(d, true, "job \"%s\" is failed: %s", j->name, why);
+        cw_dp_journal_tried(d, cw_dp_journal_job(d, j, NULL, NULL));
+        leave_stream(d, j);
+    }
 }
 
 /* ---- running ---- */
@@ -448,6 +473,11 @@ const char *cw_dp_job_state(const struct job *j)
 
 void cw_dp_job_tick(struct cw_dispatcher *d)
 {
+    /* A job that was left out would have been collected by now. */
+    if (d->damaged && d->now_ns - d->start_ns >= DP_LISTED) {
+        d->damaged = false;
+        cw_dp_journal_tried(d, cw_dp_journal_counters(d, NULL));
+    }
     CW_LIST_EACH(at, &d->jobs) {
         struct job *j = CW_CONTAINER(at, struct job, link);
         uint64_t age = d->now_ns - j->since_ns;

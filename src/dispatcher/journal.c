@@ -19,6 +19,7 @@
 #include <string.h>
 
 #include "base/hash.h"
+#include "base/text.h"
 #include "dispatcher/internal.h"
 
 #define SUM_SIZE 8 /* bytes of the checksum behind each value */
@@ -133,6 +134,7 @@ int cw_dp_journal_counters(struct cw_dispatcher *d, struct cw_error *err)
     Cachew__Journal__Counters m = CACHEW__JOURNAL__COUNTERS__INIT;
     m.workers = d->worker_ids;
     m.streams = d->stream_numbers;
+    m.damaged = d->damaged;
     return entry_put(d, &k, &m.base, NULL, err);
 }
 
@@ -232,6 +234,7 @@ int cw_dp_journal_job(struct cw_dispatcher *d, const struct job *j, const struct
     m.fingerprint = (ProtobufCBinaryData){16, (uint8_t *)j->fingerprint};
     m.seed = j->seed;
     m.paused = j->paused;
+    m.lost = j->lost;
     _cleanup_free_ uint32_t *finished = j->n_finished > 0 && j->n_finished <= DP_FINISHED ? malloc(j->n_finished * sizeof(*finished)) : NULL;
     for (size_t i = 0; finished && i < j->n_ranks; i++)
         if (j->ranks[i]->finished)
@@ -394,6 +397,7 @@ static int load_row(struct cw_dispatcher *d, const struct key *k, const Protobuf
     case 'a':
         d->worker_ids = ((const Cachew__Journal__Counters *)m)->workers;
         d->stream_numbers = ((const Cachew__Journal__Counters *)m)->streams;
+        d->damaged |= ((const Cachew__Journal__Counters *)m)->damaged;
         return 0;
     case 'b':
         r = cw_dp_pipeline_get(d, id, ((const Cachew__Journal__Pipeline *)m)->json, &p, err);
@@ -422,23 +426,24 @@ static int load_row(struct cw_dispatcher *d, const struct key *k, const Protobuf
 struct kind { const ProtobufCMessageDescriptor *type; size_t min, max; const char *name, *cost; };
 static const struct kind kinds[] = {
     {&cachew__journal__counters__descriptor, 1, 1, "counters", "new workers and streams get numbers that are a million higher"},
-    {&cachew__journal__pipeline__descriptor, 17, 17, "pipeline", "jobs that run it begin anew"},
-    {&cachew__journal__stream__descriptor, 17, 17, "stream", "its jobs begin anew"},
-    {&cachew__journal__floor__descriptor, 17, 17, "first split of stream", "its jobs end"},
+    {&cachew__journal__pipeline__descriptor, 17, 17, "pipeline", "jobs that run it begin anew, or end if they are at-most-once"},
+    {&cachew__journal__stream__descriptor, 17, 17, "stream", "its jobs begin anew, or end if they are at-most-once"},
+    {&cachew__journal__floor__descriptor, 17, 17, "first split of stream", "jobs with at-most-once end"},
     {&cachew__journal__split__descriptor, 25, 25, "split", "the split is computed again"},
-    {&cachew__journal__job__descriptor, 2, 1 + DP_NAME, "job", "the job begins anew"},
+    {&cachew__journal__job__descriptor, 2, 1 + DP_NAME, "job", "the job begins anew, or ends if it is at-most-once"},
     {&cachew__journal__worker__descriptor, 17, 17, "worker", "the worker gets another number"},
 };
 
-/* The subject of an entry as text: a job by its name, all else by its bytes. */
-static void key_text(const void *key, size_t size, char *buf, size_t buf_size)
+/* The subject of an entry as text: a job by its name, all else by its bytes without the letter; an entry of an
+ * unknown kind (NULL) by all bytes of its key. */
+static void key_text(const void *key, size_t size, const struct kind *kind, char *buf, size_t buf_size)
 {
     const uint8_t *bytes = key;
-    if (size > 1 && bytes[0] == 'f')
+    if (kind && bytes[0] == 'f')
         /* as err->message is, it is shown escaped */
         snprintf(buf, buf_size, "\"%.*s\"", (int)(size - 1), (const char *)bytes + 1);
     else
-        for (size_t i = 1, at = 0; i < size && at + 3 < buf_size; i++, at += 2)
+        for (size_t i = kind ? 1 : 0, at = 0; i < size && at + 3 < buf_size; i++, at += 2)
             snprintf(buf + at, buf_size - at, "%02x", bytes[i]);
 }
 
@@ -446,13 +451,16 @@ static void key_text(const void *key, size_t size, char *buf, size_t buf_size)
  * Leaves a damaged entry out: it is deleted with the next commit. What rests on it is found damaged when it
  * is read: streams on their pipeline, jobs on their stream.
  * Which splits were given out must be known of a stream with at-most-once; where the damaged entry may be of
- * any stream, of none of them is.
+ * any stream, of none of them is. The key may be what is damaged: a job whose name is not UTF-8 is none.
  * CW_E_DATA: err names the entry and what it costs; the dispatcher can serve all else.
  */
 static int load_damaged(struct cw_dispatcher *d, const void *key, size_t key_size, const struct kind *kind, const char *why, struct cw_error *err)
 {
     char text[2 * DP_NAME + 20] = "";
     const uint8_t *letter = key;
+    if (kind && *letter == 'f' && !cw_text_utf8((const char *)key + 1, key_size - 1))
+        kind = NULL;
+    bool of_splits = !kind || *letter == 'd' || *letter == 'e';
     struct stream *s = kind && key_size > 16 ? cw_dp_stream_find(d, letter + 1) : NULL;
     if (key_size <= CW_STORE_KEY_MAX) {
         int r = cw_store_batch_add(&d->pending.batch, &(struct cw_store_op){.kind = CW_STORE_DELETE, .key = key, .key_size = key_size}, err);
@@ -464,10 +472,10 @@ static int load_damaged(struct cw_dispatcher *d, const void *key, size_t key_siz
     if (s)
         s->damaged = s->at_most_once;
     else
-        d->splits_lost |= !kind || *letter == 'd' || *letter == 'e';
-    key_text(key, key_size, text, sizeof(text));
+        d->splits_lost |= of_splits;
+    key_text(key, key_size, kind, text, sizeof(text));
     return cw_error_set(err, CW_E_DATA, "the entry of %s%s%.600s is left out (%.300s): %s", kind ? kind->name : "unknown kind", *text ? " " : "", text, why,
-                        !kind || (s && s->damaged) ? "jobs with at-most-once end" : kind->cost);
+                        (s ? s->damaged : of_splits) ? "jobs with at-most-once end" : kind->cost);
 }
 
 int cw_dispatcher_load(struct cw_dispatcher *d, const void *key, size_t key_size, const void *value, size_t value_size, struct cw_error *err)
@@ -496,9 +504,11 @@ int cw_dispatcher_load(struct cw_dispatcher *d, const void *key, size_t key_size
 
 void cw_dp_journal_loaded(struct cw_dispatcher *d)
 {
-    if (!d->numbers_lost)
-        return;
-    d->worker_ids += NUMBERS_SKIPPED;
-    d->stream_numbers += NUMBERS_SKIPPED;
-    cw_dp_journal_tried(d, cw_dp_journal_counters(d, NULL));
+    cw_dp_jobs_loaded(d);
+    if (d->numbers_lost) {
+        d->worker_ids += NUMBERS_SKIPPED;
+        d->stream_numbers += NUMBERS_SKIPPED;
+    }
+    if (d->damaged)
+        cw_dp_journal_tried(d, cw_dp_journal_counters(d, NULL));
 }

@@ -365,7 +365,7 @@ static void ask(struct cw_dispatcher *d, struct job *j, const struct cw_client_f
     if (moves && !*decision.why) /* workers did it already: nothing was to be decided */
         snprintf(decision.why, sizeof(decision.why), "what is there takes longer to read than to compute");
     f.marker = cw_dp_caching_in_use(j->stream); /* for the record: what is in use was, though it was not read */
-    if (changes || moves || (decision.concluded && x->n_decisions == 0))
+    if (changes || moves || (decision.concluded && x->n_decisions == 0) || decision.replanned)
         record(d, j, &decision, &f);
     if (moves) {
         d->n_cache_moves++;

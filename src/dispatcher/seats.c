@@ -262,21 +262,23 @@ void cw_dp_seat_reasons(const struct cw_dispatcher *d, const struct stream *s, c
     cw_failure_error(why, ret);
     CW_LIST_EACH(at, &s->seats)
         n += CW_CONTAINER(at, struct seat, by_stream)->state == SEAT_UNFIT;
-    int longest = (int)CW_MAX(480 / CW_MAX(n, (size_t)1), (size_t)100); /* bytes of a reason */
+    size_t longest = CW_MAX(480 / CW_MAX(n, (size_t)1), (size_t)100); /* bytes of a reason */
     CW_LIST_EACH(at, &d->workers) {
         struct worker *w = CW_CONTAINER(at, struct worker, link);
         const struct seat *t = cw_dp_seat_find(w, s);
-        char text[640];
+        char text[640], shown[CW_TEXT_SHOWN];
         if (!t || t->state != SEAT_UNFIT)
             continue;
-        size_t k = (size_t)snprintf(text, sizeof(text), "%s worker %" PRIu64 " (%.60s): %.*s",
-                                    size ? ";" : "no worker can run it:", w->id, w->name, longest,
-                                    t->why ? t->why : "no reason was given");
+        const char *reason = t->why ? t->why : "no reason was given";
+        snprintf(text, sizeof(text), "%s worker %" PRIu64 " (%.*s): %.*s", size ? ";" : "no worker can run it:", w->id,
+                 (int)cw_text_whole(w->name, 60), w->name, (int)cw_text_whole(reason, longest), reason);
+        cw_text_show(shown, size ? sizeof(shown) : room, text); /* the first one is cut to fit */
+        size_t k = strlen(shown);
         if (size + k >= room) {
             n_left_out++;
             continue;
         }
-        memcpy(ret->message + size, text, k + 1);
+        memcpy(ret->message + size, shown, k + 1);
         size += k;
     }
     if (n_left_out > 0)
@@ -285,7 +287,7 @@ void cw_dp_seat_reasons(const struct cw_dispatcher *d, const struct stream *s, c
 
 /*
  * Ends the jobs of a stream, with the reason of each worker, once all workers have failed at it or can't
- * serve it. The stream may be gone after that.
+ * serve it. A worker that drains counts while it holds splits of the stream. The stream may be gone after that.
  */
 static void stream_give_up(struct cw_dispatcher *d, struct stream *s, const Cachew__Failure *why)
 {
@@ -294,7 +296,7 @@ static void stream_give_up(struct cw_dispatcher *d, struct stream *s, const Cach
     CW_LIST_EACH(at, &d->workers) {
         struct worker *w = CW_CONTAINER(at, struct worker, link);
         const struct seat *t = cw_dp_seat_find(w, s);
-        if (w->ready && !w->draining && (!t || t->state != SEAT_UNFIT))
+        if (w->ready && (w->draining ? t && t->n_held > 0 : !t || t->state != SEAT_UNFIT))
             return;
         failed |= t && t->failed;
     }

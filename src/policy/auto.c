@@ -259,6 +259,7 @@ static void replan(struct cw_auto *m, const struct cw_facts *f, double now_s, st
     if (!first && !(m->tried > 0)) /* fewer will not do, if these don't */
         m->tried = -1;
     look(m, f, now_s, false, first ? NULL : "the client waits, which was not expected", d);
+    d->replanned = d->concluded && !first;
     m->looked_n = m->interval.n;
 }
 

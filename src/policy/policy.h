@@ -110,6 +110,7 @@ struct cw_decision {
     int marker;                   /* to read and write; -1: none */
     bool write_waits;             /* a batch waits until it was written; else what the cache can't take at once is not written */
     bool concluded;               /* this call decided something (staying included): a record. Else this is what stands */
+    bool replanned;               /* concluded since the client waits unexpectedly: a record even without a change */
     bool promises;                /* a record: as it has it, the client will not wait */
     struct cw_seen seen;
     struct cw_alternative alternatives[CW_POLICY_ALTERNATIVES];

@@ -5,6 +5,7 @@
 #include <stdint.h>
 #include <cmocka.h>
 
+#include "base/text.h"
 #include "dispatcher_run.h"
 #include "sample.h"
 
@@ -109,6 +110,23 @@ static void assert_given_once(const struct world *x)
         fail_msg("%s", x->lossy->failure);
 }
 
+/* The rows lie in the order of their keys again, after one of these was damaged. */
+static int by_key(const void *a, const void *b)
+{
+    const struct run_row *other = b;
+    return run_compare(a, other->key, other->key_size);
+}
+
+static void sort_rows(struct run *u) { qsort(u->rows, u->n_rows, sizeof(*u->rows), by_key); }
+
+static void start_again(struct run *u)
+{
+    run_kill(u);
+    u->log[0] = '\0';
+    run_start(u);
+    run_settle(u);
+}
+
 /* Any byte of any entry: the dispatcher starts, serves the job with exactly-once, and gives nothing of the
  * other one a second time. */
 static void test_any_damaged_byte_costs_at_most_its_job(void **state)
@@ -124,6 +142,7 @@ static void test_any_damaged_byte_costs_at_most_its_job(void **state)
         size_t at = (size_t)(draw >> 20) % (row->key_size + row->value_size);
         bool in_key = at < row->key_size;
         *(in_key ? row->key + at : row->value + at - row->key_size) ^= (uint8_t)(1u << ((draw >> 60) % 8));
+        sort_rows(x.u);
         world_restart(&x);
         assert_non_null(strstr(x.u->log, "is left out (its checksum does not fit)"));
         assert_served(x.exact);
@@ -145,9 +164,9 @@ static void test_damaged_entries_are_named_with_their_cost(void **state)
     (void)state;
     static const struct { const char *key, *said; bool lossy_goes_on; } cases[] = {
         {"a", "the entry of counters is left out (its checksum does not fit): new workers and streams get numbers that are a million higher", true},
-        {"b", "the entry of pipeline 00000000000000000000000000000000 is left out (its checksum does not fit): jobs that run it begin anew", false},
-        {"fexact", "the entry of job \"exact\" is left out (its checksum does not fit): the job begins anew", true},
-        {"flossy", "the entry of job \"lossy\" is left out (its checksum does not fit): the job begins anew", false},
+        {"b", "the entry of pipeline 00000000000000000000000000000000 is left out (its checksum does not fit): jobs that run it begin anew, or end if they are at-most-once", false},
+        {"fexact", "the entry of job \"exact\" is left out (its checksum does not fit): the job begins anew, or ends if it is at-most-once", true},
+        {"flossy", "the entry of job \"lossy\" is left out (its checksum does not fit): the job begins anew, or ends if it is at-most-once", false},
         {"g", "the worker gets another number", true},
     };
     for (size_t i = 0; i < CW_COUNT_OF(cases); i++) {
@@ -198,6 +217,91 @@ static void test_a_damaged_stream_costs_its_job_and_no_other(void **state)
     run_free(x.u);
 }
 
+/* at-most-once: where an entry of the job, its stream or its pipeline was damaged, clients that go on from a
+ * saved state are refused, also by a dispatcher that was started again since; those that begin are not. */
+static void test_a_saved_state_is_refused_after_damage(void **state)
+{
+    (void)state;
+    static const struct { const char *key; size_t at; } cases[] = {{"flossy", 0}, {"flossy", 5}, {"c", 0}, {"b", 0}};
+    for (size_t i = 0; i < CW_COUNT_OF(cases); i++) {
+        struct world x;
+        struct run_attach saved = lossy_job;
+        world_begin(&x);
+        struct run_row *row = row_of(x.u, cases[i].key);
+        while (*cases[i].key == 'c' && memcmp(row->key + 1, x.lossy->streams[0].id, 16) != 0)
+            row++;
+        *(cases[i].at > 0 ? row->key + cases[i].at : row->value + 2) ^= 0x10;
+        sort_rows(x.u);
+        world_end(&x);
+        for (int starts = 0; starts < 3; starts++) {
+            start_again(x.u);
+            struct run_peer *c = run_client_with(x.u, &saved, 3);
+            if (!strstr(c->failure, "start it again"))
+                fail_msg("case %zu, start %d: %s", i, starts, c->failure);
+            saved.snapshot = 11; /* of a state that begins at the first split */
+            c = run_client_with(x.u, &saved, 0);
+            assert_non_null(strstr(c->failure, "start it again"));
+            saved.snapshot = 0;
+        }
+        run_reconnect(x.stays);
+        assert_true(run_client_with(x.u, &lossy_job, 0)->attached);
+        run_free(x.u);
+    }
+}
+
+/* After an hour, a job without a client would have been collected: one that is not known is new. */
+static void test_a_saved_state_is_taken_long_after_damage(void **state)
+{
+    (void)state;
+    struct world x;
+    world_begin(&x);
+    row_of(x.u, "flossy")->value[2] ^= 0x10;
+    world_end(&x);
+    start_again(x.u);
+    run_pass(x.u, UINT64_C(3602) * 1000);
+    start_again(x.u);
+    run_reconnect(x.stays);
+    assert_true(run_client_with(x.u, &lossy_job, 3)->attached);
+    run_free(x.u);
+}
+
+/* at-most-once: an entry of a split whose key was damaged may lie behind those of jobs. */
+static void test_a_split_that_sorts_behind_the_jobs_ends_at_most_once(void **state)
+{
+    (void)state;
+    struct world x;
+    world_begin(&x);
+    row_of(x.u, "e")->key[0] = 'u';
+    sort_rows(x.u);
+    world_end(&x);
+    start_again(x.u);
+    assert_non_null(strstr(x.u->log, "the entry of unknown kind 75"));
+    assert_non_null(strstr(x.u->log, "jobs with at-most-once end"));
+    if (!strstr(x.u->log, "! job \"lossy\" is failed: the dispatcher's journal was damaged"))
+        fail_msg("%s", x.u->log);
+    assert_null(strstr(x.u->log, "job \"exact\" is failed"));
+    start_again(x.u);
+    assert_non_null(strstr(come_back(x.u, lossy_job)->failure, "start it again"));
+    run_free(x.u);
+}
+
+/* at-most-once: of a floor whose key was damaged the letter may be that of jobs. */
+static void test_a_floor_that_looks_like_a_job_ends_at_most_once(void **state)
+{
+    (void)state;
+    struct world x;
+    uint8_t key[17] = {'f'}, value[] = "a floor and its checksum";
+    world_begin(&x);
+    memcpy(key + 1, x.lossy->streams[0].id, 16);
+    assert_false(cw_text_utf8((const char *)key + 1, 16));
+    run_apply(x.u, &(struct cw_store_op){.kind = CW_STORE_PUT, .key = key, .key_size = 17, .value = value, .value_size = sizeof(value)});
+    world_end(&x);
+    start_again(x.u);
+    assert_non_null(strstr(x.u->log, "the entry of unknown kind 66"));
+    assert_non_null(strstr(x.u->log, "! job \"lossy\" is failed: the dispatcher's journal was damaged"));
+    run_free(x.u);
+}
+
 /* A client that waits is told that the journal can't be written, which file, and why; and when it can again.
  * */
 static void test_waiting_clients_are_told_that_the_journal_cant_be_written(void **state)
@@ -235,6 +339,10 @@ int main(void)
         cmocka_unit_test(test_any_damaged_byte_costs_at_most_its_job),
         cmocka_unit_test(test_damaged_entries_are_named_with_their_cost),
         cmocka_unit_test(test_a_damaged_stream_costs_its_job_and_no_other),
+        cmocka_unit_test(test_a_saved_state_is_refused_after_damage),
+        cmocka_unit_test(test_a_saved_state_is_taken_long_after_damage),
+        cmocka_unit_test(test_a_split_that_sorts_behind_the_jobs_ends_at_most_once),
+        cmocka_unit_test(test_a_floor_that_looks_like_a_job_ends_at_most_once),
         cmocka_unit_test(test_waiting_clients_are_told_that_the_journal_cant_be_written),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -546,6 +546,43 @@ static void test_where_it_is_cached_without_a_policy(void **state)
     run_free(u);
 }
 
+/* Decides on one worker, and again at the fifth report, since the client waits; the others say what stands. */
+static void stays(const struct cw_policy *self, struct cw_policy_memory *memory, const struct cw_facts *f, double now_s,
+                  struct cw_decision *d)
+{
+    (void)self, (void)now_s;
+    memory->values[0]++;
+    d->replanned = memory->values[0] == 5;
+    d->concluded = memory->values[0] == 1 || d->replanned || memory->values[0] == 7;
+    cw_pools_fill(f, 1, d);
+    d->seen = (struct cw_seen){.step_s = 0.4, .wait_s = 0.1, .interval_s = 0.5, .compute_s = 0.5, .workers = 1,
+                               .marker = -1, .limit = CW_BOTTLENECK_WORKERS};
+    snprintf(d->why, sizeof(d->why), "%s", d->replanned ? "the client waits, which was not expected" : "measured");
+}
+
+/* That the client waits, which was not expected, is a record also where the plan stays. */
+static void test_waiting_that_was_not_expected_is_a_record(void **state)
+{
+    (void)state;
+    assert_true(cw_policy_find("auto", &policy));
+    policy.decide = stays;
+    run_policy = &policy;
+    struct run *u = run_new(4000);
+    run_worker(u, 4);
+    struct run_peer *c = run_client(u, "job", 0, 1, 0);
+    struct world x = {.step_s = 0.1, .work_s = 0.2};
+    for (int i = 0; i < 60; i++)
+        second(u, c, &x);
+    json_t *decisions = ask(u, "jobs/job/decisions");
+    assert_int_equal(json_array_size(decisions), 2);
+    logged(u, decisions);
+    const json_t *last = json_object_get(json_array_get(decisions, 1), "record");
+    assert_string_equal(json_string_value(json_object_get(last, "why")), "the client waits, which was not expected");
+    assert_string_equal(what_of(json_array_get(decisions, 1)), "1 worker, as before");
+    json_decref(decisions);
+    end(u);
+}
+
 #ifdef CW_CRASH_POINTS
 /* The scripted policy of tests with processes: each of its decisions comes, in order, whatever the workers
  * and the client report. */
@@ -677,6 +714,7 @@ int main(void)
         cmocka_unit_test(test_demand_that_falls),
         cmocka_unit_test(test_a_worker_that_is_replaced_at_once_is_no_other_condition),
         cmocka_unit_test(test_a_job_with_an_objective_of_its_own),
+        cmocka_unit_test(test_waiting_that_was_not_expected_is_a_record),
         cmocka_unit_test(test_where_it_is_cached),
         cmocka_unit_test(test_where_it_is_cached_without_a_policy),
 #ifdef CW_CRASH_POINTS

@@ -7,6 +7,7 @@
 
 #include <jansson.h>
 
+#include "base/text.h"
 #include "dispatcher_run.h"
 
 static int run_stream_fails(struct run_peer *p, const char *kind, const char *message)
@@ -334,6 +335,66 @@ static void test_stream_fails_at_every_worker(void **state)
     run_free(u);
 }
 
+/* A worker that drains still delivers what it holds: the job does not end while it does. */
+static void test_a_draining_worker_that_holds_splits_keeps_the_job(void **state)
+{
+    (void)state;
+    struct run *u = run_new(8);
+    struct run_peer *a = run_worker(u, 4), *b = run_worker(u, 4), *c = run_client(u, "job", 0, 1, 0);
+    RUN_SAY(a, Draining, DRAINING, false, RUN_BASE(draining));
+    run_settle(u);
+    assert_true(run_held(a) > 0);
+    assert_int_equal(run_stream_fails(b, "io", "the disk is full"), 0);
+    run_settle(u);
+    assert_false(c->ended);
+    run_lose(a);
+    run_pass(u, 31000); /* tried again */
+    assert_int_equal(run_stream_fails(b, "io", "the disk is full"), 0);
+    run_settle(u);
+    assert_true(c->ended);
+    assert_non_null(strstr(c->failure, "worker 2 (fake): the disk is full"));
+    run_free(u);
+}
+
+/* Names and reasons are cut between characters; of one worker, however long they are, the reason is told. */
+static void test_the_reason_of_a_job_that_failed_is_text(void **state)
+{
+    (void)state;
+    static const char *const names[] = {"a", "\x1b[2J\x1b[2J\x1b[2J\x1b[2J"};
+    for (size_t i = 0; i < CW_COUNT_OF(names); i++) {
+        char name[200], reason[700] = "";
+        struct run *u = run_new(8);
+        snprintf(name, sizeof(name), "%s", names[i]);
+        while (strlen(name) < 150)
+            strcat(name, "\xe2\x82\xac");
+        while (strlen(reason) < 600)
+            strcat(reason, "\xe2\x82\xac");
+        run_lose(run_worker(u, 4));
+        run_settle(u);
+        run_kill(u);
+        u->rows[0].value[0] ^= 1; /* the numbers given so far: the next worker's has seven digits */
+        run_start(u);
+        struct run_peer *w = run_connect(u, CACHEW__ROLE__ROLE_WORKER);
+        run_lose(w);
+        w->name = name;
+        w->capacity = 4;
+        w->snapshot = 11;
+        run_connect_as(u, w, CACHEW__ROLE__ROLE_WORKER);
+        run_register(w);
+        run_settle(u);
+        assert_true(w->worker > 1000000);
+        struct run_peer *c = run_client(u, "job", 0, 1, 0);
+        assert_int_equal(run_stream_fails(w, "io", reason), 0);
+        run_settle(u);
+        assert_true(c->ended && cw_text_utf8(c->failure, strlen(c->failure)));
+        if (strncmp(c->failure, "io: no worker can run it: worker 1000", 37) != 0)
+            fail_msg("%s", c->failure);
+        if (!strstr(c->failure, "\xe2\x82\xac): \xe2\x82\xac") || strstr(c->failure, "more") || strchr(c->failure, '\x1b'))
+            fail_msg("%s", c->failure);
+        run_free(u);
+    }
+}
+
 /* A worker that was given splits of a stream that it has not got did not fail: it gets it anew. */
 static void test_stream_is_not_there(void **state)
 {
@@ -501,6 +562,8 @@ int main(void)
         cmocka_unit_test(test_other_data),
         cmocka_unit_test(test_prepare_fails),
         cmocka_unit_test(test_stream_fails_at_a_worker),
+        cmocka_unit_test(test_a_draining_worker_that_holds_splits_keeps_the_job),
+        cmocka_unit_test(test_the_reason_of_a_job_that_failed_is_text),
         cmocka_unit_test(test_stream_fails_at_every_worker),
         cmocka_unit_test(test_stream_is_not_there),
         cmocka_unit_test(test_late),

@@ -207,7 +207,9 @@ static void history_report(struct history *h, const struct cw_policy *policy, ui
     if (d.concluded) {
         check_record(h, &d, seed);
         h->records++;
-        h->replans += strstr(d.why, "which was not expected") != NULL;
+        bool unexpected = strstr(d.why, "which was not expected") != NULL;
+        assert_true(d.replanned || !unexpected);
+        h->replans += unexpected;
         h->promises = d.promises;
     }
     h->wanted = CW_MAX(d.workers[0], 1);
