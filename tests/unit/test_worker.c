@@ -6,6 +6,7 @@
 #include <cmocka.h>
 
 #include <pthread.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 
 #include "sample.h"
@@ -450,6 +451,24 @@ static void socket_dirs_of_workers_that_start_at_once(void **state)
     assert_int_equal(rmdir(left), -1); /* it was */
 }
 
+/* Why no directory can be had is what the error says. */
+static void socket_dir_without_descriptors(void **state)
+{
+    (void)state;
+    struct cw_error err = {0};
+    struct rlimit before, none;
+    char *path;
+    int lock;
+    assert_int_equal(getrlimit(RLIMIT_NOFILE, &before), 0);
+    none = before;
+    none.rlim_cur = 0;
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &none), 0);
+    int r = cw_socket_dir_new(&path, &lock, &err);
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &before), 0);
+    assert_int_equal(r, CW_E_IO);
+    assert_contains(err.message, strerror(EMFILE));
+}
+
 static void wrong_options(void **state)
 {
     (void)state;
@@ -474,7 +493,8 @@ int main(void)
         world_test(skipped_records), world_test(skipped_in_counted), world_test(failed_record), world_test(failed_stream),
         world_test(failed_stream_ends_with_the_connection),
         world_test(dispatcher_comes_back), world_test(prepared_again), world_test(lease_beyond_the_end), world_test(drains), world_test(two_streams), world_test(one_for_two),
-        world_test(refuses), cmocka_unit_test(socket_dirs_of_workers_that_start_at_once), world_test(wrong_options),
+        world_test(refuses), cmocka_unit_test(socket_dirs_of_workers_that_start_at_once),
+        cmocka_unit_test(socket_dir_without_descriptors), world_test(wrong_options),
     };
     return cmocka_run_group_tests(tests, make_lines, temp_remove);
 }
