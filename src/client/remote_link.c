@@ -59,8 +59,8 @@ static void count_traffic(struct link *l, size_t lent)
     l->bytes += now.in - l->traffic.in + lent;
     l->wire_bytes += now.in_wire - l->traffic.in_wire;
     l->traffic = now;
-    /* A worker that lends sends copies, too, beyond what it has memory for. */
-    if (lent || l->how != CW_TRANSPORT_SHM || l->copies.status)
+    /* A worker that lends sends copies, too, beyond what it has memory for. Over TCP it lends nothing. */
+    if (lent || l->how != CW_TRANSPORT_SHM || l->copies.status || !cw_conn_is_local(l->conn))
         l->how = lent ? CW_TRANSPORT_SHM : cw_conn_is_local(l->conn) ? CW_TRANSPORT_UNIX : CW_TRANSPORT_TCP;
     l->n_batches++;
 }

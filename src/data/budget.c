@@ -8,6 +8,13 @@ void cw_budget_init(struct cw_budget *b, size_t limit)
     atomic_init(&b->wanted, 0);
 }
 
+static void note_peak(struct cw_budget *b, size_t used)
+{
+    size_t peak = atomic_load_explicit(&b->peak, memory_order_relaxed);
+    while (used > peak && !atomic_compare_exchange_weak_explicit(&b->peak, &peak, used, memory_order_relaxed, memory_order_relaxed))
+        ;
+}
+
 int cw_budget_take(struct cw_budget *b, size_t bytes, const char *what, struct cw_error *err)
 {
     size_t used = atomic_load_explicit(&b->used, memory_order_relaxed), limit = atomic_load_explicit(&b->limit, memory_order_relaxed);
@@ -18,10 +25,13 @@ int cw_budget_take(struct cw_budget *b, size_t bytes, const char *what, struct c
                                 limit, used);
         }
     } while (!atomic_compare_exchange_weak_explicit(&b->used, &used, used + bytes, memory_order_relaxed, memory_order_relaxed));
-    size_t now = used + bytes, peak = atomic_load_explicit(&b->peak, memory_order_relaxed);
-    while (now > peak && !atomic_compare_exchange_weak_explicit(&b->peak, &peak, now, memory_order_relaxed, memory_order_relaxed))
-        ;
+    note_peak(b, used + bytes);
     return 0;
+}
+
+void cw_budget_force(struct cw_budget *b, size_t bytes)
+{
+    note_peak(b, atomic_fetch_add_explicit(&b->used, bytes, memory_order_relaxed) + bytes);
 }
 
 size_t cw_budget_left(const struct cw_budget *b)

@@ -47,8 +47,7 @@ struct cw_sim_played {
     /* since the last report */
     struct cw_mean step, interval, compute[CW_POLICY_POOLS];
     double busy_s, since, late, queue;
-    /* what is in lumps was reported last; how long the client has waited since then, less than it has said
-     * */
+    /* When lumpy waits were last reported (s), and how long the client has waited since then without reporting it. */
     double lump_at, lump_wait_s;
     double next_report, report_s, changed_s;
     struct cw_sim_outcome *out;

@@ -151,9 +151,11 @@ static void on_registered(struct cw_worker *w, uint64_t id)
     w->refused = false;
     w->why[0] = '\0';
     w->backoff_ns = BACKOFF_FIRST_NS;
-    for (const struct worker_stream *s = w->streams; s; s = s->next)
+    for (struct worker_stream *s = w->streams; s; s = s->next)
         if (s->state == STREAM_READY)
             say_holding(w, s);
+        else if (s->state == STREAM_FAILED) /* the dispatcher gave it up with the last connection, and sends no Forget */
+            cw_streams_end(w, s);
     cw_reports_say(w);
     if (w->draining)
         say_draining(w);

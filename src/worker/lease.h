@@ -45,7 +45,9 @@ void cw_lease_open(struct cw_stream *s, struct cw_lease *l, uint64_t first_batch
 void cw_lease_out_of_memory(struct cw_stream *s);
 
 /* ---- serve.c ---- */
-/* Whether an error is the same on every worker: of a record, of the data, of the pipeline. */
+/* Returns whether an error of this status comes from a record, the data or the pipeline, and so is the same on
+ * every worker. The exception: a data file that is missing or was changed on this worker alone is CW_E_DATA, too.
+ * Such an error also ends the runner (cw_runner_fatal), so the stream fails and other workers take over. */
 bool cw_lease_lasting(int status);
 
 /* ---- left.c ---- */

@@ -153,7 +153,8 @@ void cw_leases_forget_peer(struct cw_stream *s, const struct cw_peer *p)
         forget_in(&l->requests, p);
         forget_in(&l->left_requests, p);
     }
-    cw_runner_relent(s->runner);
+    if (s->runner)
+        cw_runner_relent(s->runner);
 }
 
 void cw_leases_set_aside(struct cw_stream *s)

@@ -132,7 +132,7 @@ static void answer_batch(struct cw_stream *s, struct cw_lease *l, struct cw_requ
     if (a->handed_out && !b->disowned)
         cw_runner_disown(s->runner, b);
     if (!a->handed_out && b->disowned) { /* it was kept, and makes room for others there */
-        atomic_fetch_add(&r->peer->handed_out->used, a->bytes);
+        cw_budget_force(r->peer->handed_out, a->bytes);
         a->handed_out = true;
     }
     note_sent(l, b->index);

@@ -42,16 +42,18 @@ static void reap(const char *below)
         closedir(d);
 }
 
-/* Locks a directory that was just made. 1: another worker took it for one that was left, and removes it. */
+/* Locks a directory that was just made. Returns 0; 1 if another worker took it for one that was left, and
+ * removes it; or a negative errno. */
 static int lock_new(const char *path, int *ret)
 {
     struct stat st;
     *ret = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    bool ours = *ret >= 0 && (flock(*ret, LOCK_EX | LOCK_NB) == 0 || errno != EWOULDBLOCK); /* or there are no locks */
+    if (*ret < 0)
+        return errno == ENOENT ? 1 : -errno;
+    bool ours = flock(*ret, LOCK_EX | LOCK_NB) == 0 || errno != EWOULDBLOCK; /* or there are no locks */
     if (ours && fstat(*ret, &st) == 0 && st.st_nlink > 0)
         return 0;
-    if (*ret >= 0)
-        close(*ret);
+    close(*ret);
     return 1;
 }
 
@@ -67,12 +69,15 @@ static int make_below(const char *below, char **ret_path, int *ret_lock)
             free(path);
             return -e;
         }
-        if (lock_new(path, ret_lock) == 0) {
+        int r = lock_new(path, ret_lock);
+        if (r == 0) {
             *ret_path = path;
             return 0;
         }
         (void)rmdir(path);
         free(path);
+        if (r < 0)
+            return r;
     }
     return -EAGAIN;
 }

@@ -338,8 +338,10 @@ static void *stream_main(void *arg)
         *first = (struct cw_answer){.kind = r < 0 ? CW_SAY_NOT_OPENED : CW_SAY_OPENED, .why = r < 0 ? error_copy(&err) : NULL};
         cw_stream_say(s, first);
     }
-    if (r >= 0) {
+    s->failed = r < 0;
+    if (first) /* a stream that was not opened turns requests away until the loop's thread, which got `first`, ends it */
         serve(s);
+    if (r >= 0) {
         cw_leases_clear(s);
         wait_returned(s);
     }

@@ -165,7 +165,7 @@ static void take_answer(struct worker_stream *s, struct cw_answer *a)
     case CW_SAY_NOT_OPENED:
         if (s->state == STREAM_OPENING)
             cw_control_prepare_failed(s->w, s, why);
-        s->state = STREAM_ENDING;
+        cw_streams_end(s->w, s);
         break;
     case CW_SAY_COMPLETED:
         if (s->state == STREAM_READY)

@@ -32,6 +32,13 @@ static void test_budget(void **state)
     cw_budget_give(&b, 1000);
     assert_int_equal(b.used, 0);
     assert_int_equal(b.peak, 1000);
+    cw_budget_force(&b, 1200); /* beyond the limit */
+    assert_int_equal(b.used, 1200);
+    assert_int_equal(b.peak, 1200);
+    assert_int_equal(cw_budget_left(&b), 0);
+    assert_int_equal(cw_budget_take(&b, 1, "a byte", &err), CW_E_BUDGET);
+    cw_budget_give(&b, 1200);
+    assert_int_equal(cw_budget_left(&b), 1000);
     cw_budget_init(&b, 0);
     assert_int_equal(cw_budget_take(&b, 1, "a byte", &err), CW_E_BUDGET);
 }

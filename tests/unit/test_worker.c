@@ -6,6 +6,7 @@
 #include <cmocka.h>
 
 #include <pthread.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 
 #include "sample.h"
@@ -203,6 +204,27 @@ static void failed_stream(void **state)
     run_until(status_now().n_streams == 1);
     expect_kind(&clients[0], say_get(&clients[0], 0, 0, 0, 0, 1), CACHEW__ENVELOPE__OF_NOT_HERE);
     got_free(again);
+    end_all();
+}
+
+/* A dispatcher that is connected anew knows nothing of a stream that failed, and sends no Forget for it. */
+static void failed_stream_ends_with_the_connection(void **state)
+{
+    (void)state;
+    char path[200];
+    snprintf(path, sizeof(path), "%s/lost.txt", temp_dir);
+    FILE *out = fopen(path, "w");
+    for (int i = 0; i < 200000; i++)
+        fprintf(out, "line %d of a file that goes\n", i);
+    fclose(out);
+    start_with("{\"op\": \"text\", \"files\": \"lost.txt\"}, {\"op\": \"batch\", \"size\": 64}", SHARED, (size_t)64 << 20);
+    assert_int_equal(truncate(path, 100), 0);
+    say_lease(0, 0, 0, 4, 0);
+    run_until(n_failed_streams == 1);
+    fake_close(&dispatcher);
+    run_until(n_registered == 2 && status_now().n_streams == 0 && status_now().memory_used == 0);
+    assert_int_equal(n_holdings, 0);
+    expect_kind(&clients[0], say_get(&clients[0], 0, 0, 0, 0, 1), CACHEW__ENVELOPE__OF_NOT_HERE);
     end_all();
 }
 
@@ -429,6 +451,24 @@ static void socket_dirs_of_workers_that_start_at_once(void **state)
     assert_int_equal(rmdir(left), -1); /* it was */
 }
 
+/* Why no directory can be had is what the error says. */
+static void socket_dir_without_descriptors(void **state)
+{
+    (void)state;
+    struct cw_error err = {0};
+    struct rlimit before, none;
+    char *path;
+    int lock;
+    assert_int_equal(getrlimit(RLIMIT_NOFILE, &before), 0);
+    none = before;
+    none.rlim_cur = 0;
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &none), 0);
+    int r = cw_socket_dir_new(&path, &lock, &err);
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &before), 0);
+    assert_int_equal(r, CW_E_IO);
+    assert_contains(err.message, strerror(EMFILE));
+}
+
 static void wrong_options(void **state)
 {
     (void)state;
@@ -451,8 +491,10 @@ int main(void)
         world_test(counted_shared), world_test(counted_tcp), world_test(counted_local), world_test(filtered_shared), world_test(filtered_tcp),
         world_test(bytes_shared), world_test(bytes_tcp), world_test(buckets_shared), world_test(buckets_tcp), world_test(elements_shared),
         world_test(skipped_records), world_test(skipped_in_counted), world_test(failed_record), world_test(failed_stream),
+        world_test(failed_stream_ends_with_the_connection),
         world_test(dispatcher_comes_back), world_test(prepared_again), world_test(lease_beyond_the_end), world_test(drains), world_test(two_streams), world_test(one_for_two),
-        world_test(refuses), cmocka_unit_test(socket_dirs_of_workers_that_start_at_once), world_test(wrong_options),
+        world_test(refuses), cmocka_unit_test(socket_dirs_of_workers_that_start_at_once),
+        cmocka_unit_test(socket_dir_without_descriptors), world_test(wrong_options),
     };
     return cmocka_run_group_tests(tests, make_lines, temp_remove);
 }

@@ -5,6 +5,7 @@
 #include <stdint.h>
 #include <cmocka.h>
 
+#include <semaphore.h>
 #include <stdatomic.h>
 
 #include "ops/fault_wait.h"
@@ -298,6 +299,43 @@ static int hang_run(const struct cw_op *op, struct cw_block *block, struct cw_er
 static const struct cw_attr_def no_attrs[] = {{0}};
 static const struct cw_op_desc hang_op = {.name = "unit_hang", .summary = "for tests", .kind = CW_OP_MAP, .attrs = no_attrs, .bind = hang_bind, .run = hang_run};
 
+/* An operator that can't be compiled, which it says when the test lets it. */
+static _Atomic bool compiling;
+static sem_t may_fail;
+
+static int fails_bind(struct cw_bind *b, struct cw_op *op, struct cw_error *err)
+{
+    (void)b;
+    (void)op;
+    compiling = true;
+    while (sem_wait(&may_fail) < 0) /* interrupted by a signal */
+        ;
+    return cw_error_set(err, CW_E_PIPELINE, "unit_fails can't be compiled");
+}
+
+static const struct cw_op_desc fails_op = {.name = "unit_fails", .summary = "for tests", .kind = CW_OP_MAP, .attrs = no_attrs, .bind = fails_bind, .run = hang_run};
+
+/* A request that comes while its stream opens is answered also when opening fails. */
+static void asked_for_before_opening_fails(void **state)
+{
+    (void)state;
+    struct cw_worker_options o = worker_defaults();
+    worker_start(&o);
+    client_connect(&clients[0], SHARED);
+    client_connect(&clients[1], SHARED);
+    uint64_t prepare_id = say_prepare(0, "{\"op\": \"range\", \"stop\": 3}, {\"op\": \"unit_fails\"}", 5);
+    run_until(compiling);
+    uint64_t id = say_get(&clients[0], 0, 0, 0, 0, 1), left = say_get_remnant(&clients[0], 0, 0, 0, 0, 0, 1);
+    expect_kind(&clients[0], say_get(&clients[0], 1, 0, 0, 0, 1), CACHEW__ENVELOPE__OF_NOT_HERE); /* the worker has the two before */
+    fake_close(&clients[1]); /* the stream forgets this client, too */
+    run_until(status_now().n_clients == 1);
+    sem_post(&may_fail);
+    expect_kind(&clients[0], id, CACHEW__ENVELOPE__OF_NOT_HERE);
+    expect_kind(&clients[0], left, CACHEW__ENVELOPE__OF_NOT_HERE);
+    expect_kind(&dispatcher, prepare_id, CACHEW__ENVELOPE__OF_FAILURE);
+    run_until(status_now().n_streams == 0);
+}
+
 /* Another worker was faster with a split in which something hangs here: it holds up no other. */
 static void revoked_while_it_hangs(void **state)
 {
@@ -560,8 +598,10 @@ static void nonsense(void **state)
 
 static int setup(void **state)
 {
-    static const struct cw_op_desc *const ops[] = {&hang_op};
-    return make_lines(state) < 0 || cw_ops_add(ops, 1, NULL) < 0 ? -1 : 0;
+    static const struct cw_op_desc *const ops[] = {&hang_op, &fails_op};
+    if (sem_init(&may_fail, 0, 0) < 0)
+        return -1;
+    return make_lines(state) < 0 || cw_ops_add(ops, CW_COUNT_OF(ops), NULL) < 0 ? -1 : 0;
 }
 
 int main(void)
@@ -569,7 +609,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         world_test(counted_asked_again), world_test(filtered_asked_again), world_test(finished_asked_again), world_test(counted_ranks_apart),
         world_test(counted_ranks_apart_without_room), world_test(filtered_ranks_apart), world_test(range_of_batches), world_test(counted_later_first),
-        world_test(bytes_later_first), world_test(filtered_later_first), world_test(two_ends_at_once), world_test(nothing_here),
+        world_test(bytes_later_first), world_test(filtered_later_first), world_test(two_ends_at_once), world_test(nothing_here), world_test(asked_for_before_opening_fails),
         world_test(revoked_in_the_middle), world_test(revoked_while_it_hangs), world_test(left_while_lent),
         world_test(kept_over_the_end_of_a_connection), world_test(kept_of_another), world_test(returned_twice), world_test(returned_invented),
         world_test(returned_for_another), world_test(forgotten_while_lent), world_test(kept_beyond_the_memory),
