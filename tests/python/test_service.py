@@ -1,13 +1,16 @@
 """Batches from a service: those of this process, whatever happens to workers; states, orders, loaders."""
 
+import contextlib
 import gc
 import json
 import os
 import random
 import re
 import signal
+import socket
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from multiprocessing import get_context
+from pathlib import Path
 
 import cachew
 import pytest
@@ -298,6 +301,28 @@ def test_the_service_ends_while_batches_are_waited_for(own_service):
 
     wait_for(says_why)
     assert list(first["value"]) == [0, 1, 2, 3, 4]
+
+
+def end_unix_connections():
+    """Ends this process's connections to the Unix sockets of workers, as a fault would."""
+    for link in Path("/proc/self/fd").iterdir():
+        if not link.is_socket():
+            continue
+        with contextlib.suppress(OSError), socket.socket(fileno=os.dup(int(link.name))) as s:  # OSError: not connected
+            if s.family == socket.AF_UNIX and "cachew-worker-" in str(s.getpeername()):
+                s.shutdown(socket.SHUT_RDWR)
+
+
+def test_a_link_that_moves_to_tcp_says_so(own_service):
+    """After a connection over the Unix socket has ended, the worker's TCP address is tried first."""
+    ds = Dataset.range(4000).delay(us=500).batch(8)
+    it = ds.distribute(own_service.address, seed=1, timeout_s=HANG_S)
+    got = values(next(it) for _ in range(20))
+    assert {link["transport"] for link in it.profile()["links"]} == {"shm"}
+    end_unix_connections()
+    got += values(it)
+    assert "tcp" in {link["transport"] for link in it.profile()["links"]}
+    assert got == values(ds.iterator(seed=1))
 
 
 # ---- batches in hand ----
