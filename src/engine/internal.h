@@ -502,7 +502,7 @@ void cw_read_in_stop(struct cw_runner *r); /* after r->stop was set: waits for t
 struct read_in *cw_read_in_new(struct cw_runner *r, const struct piece *p);
 /* Has them read; then the piece counts as planned. False: it does already. */
 bool cw_read_in_piece(struct cw_runner *r, struct piece *p, struct read_in *in);
-void cw_read_in_cancel(struct piece *p); /* nobody waits for what is read in for it */
+void cw_read_in_cancel(struct piece *p); /* no thread begins another read for this piece */
 
 /* pool.c */
 int cw_pool_start(struct cw_runner *r, struct cw_error *err);

@@ -37,7 +37,7 @@ struct cursor { /* over the chunks of all sources */
 
 struct read_in { /* of a piece */
     struct read_in *next;
-    struct piece *piece;  /* NULL: nobody waits for it. Guarded by the runner's mutex, like the next two */
+    struct piece *piece;  /* NULL: the piece was dropped. Guarded by the runner's mutex, like the next two */
     unsigned n_threads;   /* at it */
     bool over;            /* nothing of it is left that was not begun */
     uint8_t *chunks;      /* a byte for each chunk of all sources, in order; 1: to be read */
@@ -151,7 +151,7 @@ void cw_read_in_cancel(struct piece *p)
         in->piece = NULL;
 }
 
-/* Everything was read, or nobody waits for it any more. */
+/* Ends reading in for a piece: all its chunks were read, or the piece was dropped. */
 static void piece_read(struct cw_runner *r, struct read_in *in)
 {
     struct read_in **at = &r->read_ins;

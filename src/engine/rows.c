@@ -89,7 +89,7 @@ void cw_rows_timed(struct cw_runner *r, unsigned leaf, bool hit, uint64_t ns)
 
 static unsigned blocks_computing(const struct cw_runner *r) { return r->options.threads * BLOCKS_PER_THREAD; }
 
-/* Reads keep storage's queue filled, and no more: what is read is memory that nobody computes with yet. */
+/* Bytes being read are bounded: storage's queue stays full, and no more memory waits for compute threads. */
 bool cw_blocks_full(const struct cw_runner *r)
 {
     if (r->n_blocks < blocks_computing(r))

@@ -11,7 +11,7 @@
 
 /* A client that says the same host has connected: whether batches may be lent to it. */
 void cw_lent_open(struct client *c, const Cachew__Hello *hello);
-/* Whether x->batch may be lent to the client, or is to be copied. */
+/* Returns whether x->batch may be lent to the client; otherwise it is copied. */
 bool cw_lent_room(const struct client *c, const struct sent *x);
 /* Names the slabs of x->batch to the client, with the memory that they lie in. Returns how many. CW_E_IO: they can't be given to another process. */
 int cw_lend(struct client *c, const struct worker_stream *s, struct sent *x, Cachew__Slab slabs[2], struct cw_error *err) _must_check_;

@@ -31,7 +31,7 @@ struct cw_peer {
 /* Whether more may be sent. If not, its streams are woken once there is room. Any thread. */
 bool cw_peer_room(struct cw_peer *p);
 void cw_peer_take(struct cw_peer *p, size_t bytes);
-/* So much of what was taken is on its way no more. Returns whether a stream waits for this. */
+/* Gives back bytes that were charged for a batch on its way. Returns whether a stream waits for room. */
 bool cw_peer_give(struct cw_peer *p, size_t bytes);
 struct cw_peer *cw_peer_ref(struct cw_peer *p);
 /* Frees it with free(): it must be the first member of what was allocated. */

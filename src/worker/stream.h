@@ -121,7 +121,7 @@ struct cw_stream {
     struct cw_local local;
     unsigned n_keys;
     size_t memory;             /* of the stream; the runner has all but one part in CW_KEPT_PART, which is for: */
-    size_t kept_bytes;         /* batches that were taken though nobody asked for them yet */
+    size_t kept_bytes;         /* of batches taken from the runner before a client requested them */
     struct cw_lease *leases;   /* in the order of (epoch, split) */
     bool failed;               /* the runner is of no use any more */
     bool ending;
