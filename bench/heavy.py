@@ -84,7 +84,7 @@ def service(args, workers):
 
 
 def deliveries(args, world, workers, seconds, disturb=None):
-    """[(seconds since the client was started, elements)] of each batch; `disturb(ready)` goes on beside it."""
+    """[(seconds since the client was started, elements)] of each batch; `disturb(ready)` is called while the client runs."""
     with tempfile.TemporaryDirectory(prefix="cachew-heavy-") as name, service(args, workers) as ready:
         folder = Path(name)
         pipeline, log = folder / "pipeline.json", folder / "log"
@@ -94,7 +94,7 @@ def deliveries(args, world, workers, seconds, disturb=None):
         client = subprocess.Popen(list(map(str, command)), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
         until = time.monotonic() + seconds
         if disturb:
-            disturb(ready, until)
+            disturb(ready)
         try:
             client.wait(max(0, until - time.monotonic()))
         except subprocess.TimeoutExpired:
@@ -139,7 +139,7 @@ def scaling(args, world):
 def stopped(args, world):
     """What a worker that stands still for 20 s costs, in seconds of delivery."""
 
-    def stop(ready, until):
+    def stop(ready):
         time.sleep(10)
         pid = ready["workers"][-1]["pid"]
         subprocess.run(["kill", "-STOP", str(pid)], check=True)
@@ -159,7 +159,7 @@ def killed(args, world):
     """The longest pause while workers are killed at random; `up` starts others."""
     rng = random.Random(7)
 
-    def kill(ready, until):
+    def kill(ready):
         time.sleep(5)
         for _ in range(args.kills):
             done = subprocess.run([args.cachew, "workers", "--service", ready["address"], "--json"], stdout=subprocess.PIPE, text=True)

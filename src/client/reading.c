@@ -19,14 +19,14 @@
 #define GROWTH 4 /* from round to round */
 static const unsigned rounds[] = {1, GROWTH, 16, MOST_READS};
 #define RECORDS_NS UINT64_C(150000000)
-/* Then a chunk, and if so many take less than this one after the other, so many at a time. Of a larger
- * chunk the first part is read. */
+/* After the records, one chunk is read. If reading CHUNKS of them one by one would take less than CHUNKS_NS,
+ * CHUNKS are then read at a time. Of a chunk of more than PART_BYTES only the first PART_BYTES are read. */
 #define CHUNKS 4
 #define CHUNKS_NS UINT64_C(150000000)
 #define PART_BYTES ((size_t)1 << 20)
-/* What is waited for the result: probing, and a last read that takes long. */
+/* The run waits at most this long for the result: the probe's rounds, and a last read that takes long. */
 #define WAIT_NS UINT64_C(400000000)
-/* Reading such a record by itself takes about as long as reading it among its neighbours. */
+/* Bytes from which reading a record by itself takes about as long as reading it with its neighbours. */
 #define LARGE_RECORD ((double)(256 << 10))
 #define LEAST_GAIN 2.0
 
@@ -203,7 +203,7 @@ static double read_chunks(struct cw_reading_probe *p)
     return kept ? s * fmax(p->chunk_bytes / (double)PART_BYTES, 1) : 0;
 }
 
-/* Seconds of a single record with as many reads beside it as are of use; 0: it failed. */
+/* Returns the seconds that storage takes for one record, with as many parallel reads as raise the rate; 0: a read failed. */
 static double read_records(struct cw_reading_probe *p)
 {
     uint64_t spent_ns = 0, before_ns = 0, median_ns = 0, median_before_ns;

@@ -152,7 +152,7 @@ void cw_auto_learn(struct cw_auto *m, const struct cw_facts *f)
     }
     bool limits = cw_auto_waits(m) && !stalled(m, workers); /* workers do */
     m->busiest = CW_MAX(m->busiest, m->busy);
-    if (limits || !(m->compute.mean > 0)) /* or nobody has said yet what is computed: no less than the client takes */
+    if (limits || !(m->compute.mean > 0)) /* or no worker has reported its rate yet: it is at least what the client takes */
         add_point(m, workers, m->interval.mean / left, &m->interval);
     else
         add_point(m, workers, m->compute.mean / (workers * (m->busiest > 0 ? m->busiest : 1)) / left, &m->compute);

@@ -52,7 +52,7 @@ struct sent {
     size_t bytes;
     bool handed_out;              /* its bytes are in the worker's budget of that name */
     bool loan;                    /* its client has it as shared memory */
-    uint64_t slabs[2];            /* loan: names under which they are to be returned; 0: returned */
+    uint64_t slabs[2];            /* loan: ids by which the client returns them; 0: returned */
 };
 
 struct region {
@@ -121,7 +121,7 @@ struct cw_worker {
     struct cw_worker_status status; /* guarded by mutex: as of the last change */
 };
 
-#define CW_HANDED_OUT_PART 4 /* one part in so many of the worker's memory is for `handed_out` */
+#define CW_HANDED_OUT_PART 4 /* `handed_out` is 1/CW_HANDED_OUT_PART of the worker's memory */
 
 /* Ids of requests and slabs: not 0, and below 2^63. */
 static inline uint64_t next_number(uint64_t *n) { return ++*n; }

@@ -1,4 +1,4 @@
-/* The dispatcher's journal when it is damaged or can't be written: what that costs, and who is told. */
+/* The dispatcher's journal when it is damaged or can't be written: which jobs end, and which clients learn why. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -38,7 +38,7 @@ struct history {
     enum cw_objective objective;
     int maximum, running, wanted;
     double now_s, ready_s, done, changed_s;
-    double told_s, compute_n, compute_s;  /* what workers computed, and nobody was told yet */
+    double told_s, compute_n, compute_s;  /* what workers computed since their last report */
     double stock, waited_s;               /* batches that are ready; time for which the client waits */
     struct cw_policy_memory memory;
     bool promises;                        /* of the last record */
