@@ -21,6 +21,8 @@ struct cw_layout {
 int cw_layout_init(struct cw_layout *l, const struct cw_compiled *c, struct cw_budget *budget, struct cw_error *err) _must_check_;
 void cw_layout_deinit(struct cw_layout *l);
 
+struct cw_entry;
+
 struct cw_quarantined { /* a record that was skipped or replaced, or that there is a note about */
     struct cw_quarantined *next;
     struct cw_record_id id;
@@ -55,7 +57,7 @@ struct cw_assembly {
     uint8_t *present;            /* by slot: 0 where the record was skipped */
     struct cw_tensor *staged;    /* [n_staged][capacity] */
     struct cw_staged_chunk *chunks; /* guarded by the runner's mutex */
-    struct cw_ahead *ahead;      /* the same batch as the runner's threads make it (ahead.h); NULL: none */
+    struct cw_entry *after;      /* owned: the entry behind this batch; NULL: not known, or batches follow from positions */
     struct cw_batch *batch;      /* once finished, */
     unsigned n_applied;          /* and so many operators on batches were applied */
     struct cw_batch_call *call;  /* of the next one of them (batch_ops.h); NULL: none is under way */

@@ -1,6 +1,5 @@
 /*
- * Runs splits: a pool of compute threads that takes splits in the order they were opened and turns each into batches and
- * remnants. Knows nothing of ranks, numbers of batches (g) or epochs following one another: that is the iterator's.
+ * Runs ranges: a pool of compute threads that takes ranges in their order and turns each into batches, or rows by key. Knows nothing of ranks, numbers of batches (g) or epochs following one another: that is the iterator's.
  *
  * Threads: cw_runner_* are called by one thread, the consumer's, but for cw_runner_release, _interrupt, _profile, _tuned and _memory_used, which any may call;
  * everything else happens on the runner's own.
@@ -8,6 +7,7 @@
 #pragma once
 #include "base/tuned.h"
 #include "engine/assembly.h"
+#include "engine/entry.h"
 #include "engine/profile.h"
 #include "pipeline/sequence.h"
 
@@ -30,27 +30,48 @@ struct cw_runner_options {
 };
 
 struct cw_runner;
-struct cw_split;
+struct cw_range;
 
 int cw_runner_new(const struct cw_sequence *s, const struct cw_runner_options *o, struct cw_runner **ret, struct cw_error *err) _must_check_;
 /* Stops at once: splits are dropped. */
 struct cw_runner *cw_runner_free(struct cw_runner *r);
 
-/* Opens split `index` of an epoch; batches before first_batch are not computed where the count is known, and left out in any case. Splits are worked on in
- * the order of (epoch, index), whatever the order of opening, and memory is theirs in that order. */
-int cw_runner_open(struct cw_runner *r, uint64_t seed, uint64_t epoch, uint64_t index, uint64_t first_batch, struct cw_split **ret,
-                   struct cw_error *err) _must_check_;
+struct cw_range_options {
+    uint64_t seed, epoch;
+    struct cw_entry from; /* what stands before the range; copied */
+    uint64_t end;         /* one past its last position. Where batches follow from positions, a multiple of the batch size or the epoch's end */
+    bool rows;            /* its elements are asked for by key (cw_runner_part): it gives no batches. Not where batches follow from positions */
+};
+/* Opens a range. Ranges are worked on in the order of (epoch, begin), whatever the order of opening, and memory is theirs in that order. Without `rows`, one that
+ * ends with the epoch gives the short batches that are left over at its end, too; of any other what is left over is lost. */
+int cw_runner_open(struct cw_runner *r, const struct cw_range_options *o, struct cw_range **ret, struct cw_error *err) _must_check_;
 /* Waits for what runs for it at the moment; what takes long is cancelled. */
-void cw_runner_close(struct cw_runner *r, struct cw_split *s);
+void cw_runner_close(struct cw_runner *r, struct cw_range *s);
 
-/* The next batch of a split, finished (a->batch). Waits until deadline_ns (CLOCK_MONOTONIC; 0: for ever). Returns 1 when there is none
- * left: then remnants can be had. CW_E_DEADLINE and CW_E_INTERRUPTED leave everything as it is. The caller owns *ret. */
-int cw_runner_next(struct cw_runner *r, struct cw_split *s, uint64_t deadline_ns, struct cw_assembly **ret, struct cw_error *err) _must_check_;
+/* The next batch of a range, finished (a->batch), with the entry behind it (a->after; NULL where batches follow from positions). Waits until deadline_ns
+ * (CLOCK_MONOTONIC; 0: for ever). Returns 1 when there is none left. CW_E_DEADLINE and CW_E_INTERRUPTED leave everything as it is. The caller owns *ret. */
+int cw_runner_next(struct cw_runner *r, struct cw_range *s, uint64_t deadline_ns, struct cw_assembly **ret, struct cw_error *err) _must_check_;
 /* The same without waiting: 2 when there is nothing yet. */
-int cw_runner_poll(struct cw_runner *r, struct cw_split *s, struct cw_assembly **ret, struct cw_error *err) _must_check_;
-/* Whether all of a split is computed, its batches taken or not: how many they are, those before first_batch too; and its remnants can be had. Not when it
- * ends in an error. It may not be so any more later, where a split before it needed the memory. */
-bool cw_runner_computed(struct cw_runner *r, struct cw_split *s, uint64_t *ret_batches);
+int cw_runner_poll(struct cw_runner *r, struct cw_range *s, struct cw_assembly **ret, struct cw_error *err) _must_check_;
+/* Whether all of a range is computed, its batches taken or not: how many they are. Not when it ends in an error. It may not be so any more later, where a range before it
+ * needed the memory. */
+bool cw_runner_computed(struct cw_runner *r, struct cw_range *s, uint64_t *ret_batches);
+
+/* ---- a range opened with `rows` ---- */
+
+/* Elements from .. from + n - 1 of a key (n: at most a full batch), in a batch of their own that is not finished: for cw_runner_try_finish, or cw_remnant_read. A record
+ * that was skipped has its place among them. 2: not yet: not computed, or no memory now; 1: the range is over and has fewer. < 0: the range ends in an error before
+ * them. The caller owns *ret. */
+int cw_runner_part(struct cw_runner *r, struct cw_range *s, unsigned key, uint64_t from, uint64_t n, struct cw_assembly **ret, struct cw_error *err) _must_check_;
+/* Elements of a key before `upto` will not be asked for (again). */
+void cw_runner_drop_rows(struct cw_runner *r, struct cw_range *s, unsigned key, uint64_t upto);
+/* The summary of a range that is over: elements that it leaves, by key ([cw_n_keys]). 2: it is not over; < 0: it ends in an error, behind so many elements. */
+int cw_runner_summary(struct cw_runner *r, struct cw_range *s, uint64_t *ret_elements, struct cw_error *err) _must_check_;
+/* Of a range that is over, whether in an error or not: the key of each element in order, *ret_n of them; the caller frees them. */
+int cw_runner_keys(struct cw_runner *r, struct cw_range *s, uint16_t **ret, size_t *ret_n, struct cw_error *err) _must_check_;
+/* Positions that a range with `rows` has at most, so that its elements fit in memory as far as that is known; a multiple of the batch size. */
+uint64_t cw_runner_rows_most(struct cw_runner *r);
+
 /* For who polls several splits: whether nothing is computed, and nothing can be before something is taken, released or closed, though there is more to do. */
 bool cw_runner_stuck(struct cw_runner *r);
 /* Who polls will not ask again for what was not there: nothing waits for it any more. */
@@ -62,24 +83,10 @@ int cw_runner_fatal(struct cw_runner *r, struct cw_error *err);
 size_t cw_runner_set_memory(struct cw_runner *r, size_t given);
 size_t cw_runner_memory_used(struct cw_runner *r);
 unsigned cw_runner_threads(const struct cw_runner *r);
-/* What is left over of a split at its end, by bucket: so many elements. A record that was skipped has its place among them. */
-uint64_t cw_runner_remnant(struct cw_runner *r, struct cw_split *s, unsigned bucket);
-void cw_runner_drop_remnant(struct cw_runner *r, struct cw_split *s, unsigned bucket);
-/* Remnants of a split are not wanted (any more), also when it is computed again. */
-void cw_runner_drop_remnants(struct cw_runner *r, struct cw_split *s);
-/* Elements from .. from + n - 1 of a remnant as bytes (engine/remnant.h), appended to *to. Not waited for memory: outside the budget. */
-struct cw_remnant;
-int cw_runner_remnant_read(struct cw_runner *r, struct cw_split *s, unsigned bucket, uint64_t from, uint64_t n, struct cw_remnant *ret,
-                           struct cw_error *err) _must_check_;
-/* An empty batch to join remnants in, of the size of a bucket; waits for memory like cw_runner_next. */
-int cw_runner_join_new(struct cw_runner *r, unsigned bucket, uint64_t deadline_ns, struct cw_assembly **ret, struct cw_error *err) _must_check_;
-/* Appends elements from .. from + n - 1 of a remnant; waits for memory like cw_runner_next. */
-int cw_runner_join(struct cw_runner *r, struct cw_assembly *dst, struct cw_split *s, unsigned bucket, uint64_t from, uint64_t n, uint64_t deadline_ns,
-                   struct cw_error *err) _must_check_;
 /* Finishes a batch of an epoch where that is still to be done: it was joined, or memory was short. Waits for memory, and for operators on batches, like cw_runner_next. */
 int cw_runner_finish(struct cw_runner *r, struct cw_assembly *a, uint64_t seed, uint64_t epoch, uint64_t deadline_ns, struct cw_error *err) _must_check_;
 /* The same for a batch of split s, without waiting: 2 when there is no memory now, or an operator is still at it. */
-int cw_runner_try_finish(struct cw_runner *r, struct cw_assembly *a, const struct cw_split *s, struct cw_error *err) _must_check_;
+int cw_runner_try_finish(struct cw_runner *r, struct cw_assembly *a, const struct cw_range *s, struct cw_error *err) _must_check_;
 /* Takes a batch out of a finished assembly and frees the rest. */
 struct cw_batch *cw_runner_take_batch(struct cw_runner *r, struct cw_assembly *a);
 /* A batch that was taken, and is still in the budget, leaves it: the caller has memory of its own for it. */
