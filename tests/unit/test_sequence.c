@@ -469,7 +469,7 @@ static void test_neighbours_are_separated_at_any_size(void **state)
     for (int by_chunk = 0; by_chunk < 2; by_chunk++) {
         char text[200];
         struct opened o;
-        snprintf(text, sizeof(text), "{\"cachew\":1,\"pipeline\":[{\"op\":\"fake\",\"n\":%" PRIu64 "},{\"op\":\"shuffle\",\"by\":\"%s\"}]}", n,
+        snprintf(text, sizeof(text), "{\"cachew\":1,\"pipeline\":[{\"op\":\"fake\",\"n\":%" PRIu64 ",\"bytes\":262144},{\"op\":\"shuffle\",\"by\":\"%s\"}]}", n,
                  by_chunk ? "chunk" : "record");
         assert_int_equal(open_text(text, &o, &err), 0);
         struct cw_budget budget;
@@ -485,7 +485,7 @@ static void test_neighbours_are_separated_at_any_size(void **state)
             seen[refs[i].row] = 1;
             near += i % 256 && refs[i].row / 1024 == refs[i - 1].row / 1024;
         }
-        /* Of the pairs of neighbours within a window, few stay in one chunk of 64 if all is permuted; all of them if a window is part of a chunk. */
+        /* Of the pairs of neighbours within a window, few stay in one chunk of 64 if all is permuted; all of them if a window of 256 is part of a chunk. */
         if (!by_chunk)
             assert_true(near < n / 32);
         else
