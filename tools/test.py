@@ -231,7 +231,7 @@ def counts(output):
 
 def failed_tests(output):
     """The words that narrow a step to the tests that failed, three at most."""
-    pipelines = re.findall(r"--only (\d+)\)", output)  # of compare.py
+    pipelines = re.findall(r"--only (\S+)\)", output)  # of compare.py
     if pipelines:
         return ["--", "--only", pipelines[0]]
     failed = re.findall(r"^(?:FAILED|ERROR) (tests/\S+?::.*?)(?: - |$)", output, re.MULTILINE)  # of pytest
