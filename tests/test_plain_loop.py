@@ -1,12 +1,12 @@
 """The fixed pipelines (model/fixed.py) against a plain Python loop: generators, one inside the other, that know nothing of positions, ranges or threads."""
 
 import json
+import math
 import random
 from dataclasses import dataclass, field
 from itertools import count, islice
 
 import numpy as np
-import pytest
 from command import cachew, read_log, run
 from digest import batch_hash
 from model.fixed import CHAINS, PIPELINES
@@ -148,14 +148,14 @@ def each(check):
     assert not wrong, "\n" + "\n".join(f"{name}: {problem}" for name, problem in wrong.items())
 
 
-@pytest.mark.parametrize("threads", [3])
-def test_batches_of_one_run(tmp_path, threads):
+def test_batches_of_one_run(tmp_path):
     def check(name, chain):
         want, n_failed = expected(chain)
         log = tmp_path / f"{name}.log"
-        told = run(written(tmp_path, name), "--threads", threads, "--log", log)
+        told = run(written(tmp_path, name), "--threads", 3, "--log", log)
+        most = math.inf if any(op["op"] == "take" for op in chain) else n_failed  # what a take leaves out may be computed, and fail
         problem = difference(want, delivered(log))
-        if problem or told["skipped"] == n_failed:
+        if problem or n_failed <= told["skipped"] <= most:
             return problem
         return f"{told['skipped']} records were skipped, expected {n_failed}"
 

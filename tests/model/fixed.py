@@ -122,12 +122,12 @@ def by_chunk() -> dict:
     return {"op": "shuffle", "by": "chunk"}
 
 
-LENGTH = [assign(n="length(data)"), {"op": "select", "components": ["n"]}]
+ONE = [assign(n="1"), {"op": "select", "components": ["n"]}]
 SHUFFLED_CHAINS: dict[str, list[dict]] = {
-    "windows": [*large(1_500), *LENGTH, by_chunk(), batch(7)],
-    "windows-of-one-batch": [*large(700), *LENGTH, by_chunk(), batch(300)],
-    "windows-of-buckets": [*large(1_500), *LENGTH, by_chunk(), buckets("n % 2", [1], [3, 100])],
-    "windows-in-passes": [*large(600), *LENGTH, by_chunk(), repeat(2), batch(10)],
+    "windows": [*large(1_500), *ONE, by_chunk(), batch(7)],
+    "windows-of-one-batch": [*large(700), *ONE, by_chunk(), batch(300)],
+    "windows-of-buckets": [*large(1_500), *ONE, by_chunk(), buckets("n", [1], [3, 100])],
+    "windows-in-passes": [*large(600), *ONE, by_chunk(), repeat(2), batch(10)],
 }
 
 
