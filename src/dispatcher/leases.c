@@ -331,14 +331,23 @@ void cw_dp_lease_late(struct cw_dispatcher *d, struct stream *s)
 
 /* ---- done ---- */
 
+static uint64_t sum_of(const uint64_t *elements, size_t n)
+{
+    uint64_t sum = 0;
+    for (size_t i = 0; i < n; i++)
+        sum += elements[i];
+    return sum;
+}
+
 /* Two runs of one range gave different things: nothing that the stream delivers can be trusted. */
 static void contradiction(struct cw_dispatcher *d, struct stream *s, const struct range *x, const struct worker *w, const Cachew__Report *r)
 {
     struct cw_error err = {0};
     cw_error_set(&err, CW_E_DATA,
-                 "the range of %" PRIu64 " positions from %" PRIu64 " of epoch %" PRIu64 " on gave %" PRIu64 " batches and elements of %" PRIu32 " keys on worker %" PRIu64
-                 ", but %" PRIu64 " batches and elements of %zu keys on worker %" PRIu64 ": a function in the pipeline, or the data, is not the same every time",
-                 x->end - x->begin, r->begin, r->epoch, x->n_batches, x->n_elements, x->reporter, r->n_batches, r->n_elements, w->id);
+                 "the range of %" PRIu64 " positions from %" PRIu64 " of epoch %" PRIu64 " on gave %" PRIu64 " batches and %" PRIu64 " elements of %" PRIu32
+                 " keys on worker %" PRIu64 ", but %" PRIu64 " batches and %" PRIu64 " elements of %zu keys on worker %" PRIu64 ": a function in the pipeline, or the data, is not the same every time",
+                 x->end - x->begin, r->begin, r->epoch, x->n_batches, sum_of(x->elements, x->n_elements),
+                 x->n_elements, x->reporter, r->n_batches, sum_of(r->elements, r->n_elements), r->n_elements, w->id);
     cw_dp_log(d, true, "%s", err.message);
     CW_LIST_EACH(at, &s->jobs)
         cw_dp_job_over(d, CW_CONTAINER(at, struct job, by_stream), JOB_FAILED, &err);

@@ -27,7 +27,7 @@ struct rank_state {
 };
 struct weather {
     struct run *u;
-    uint64_t random, n_splits, total;
+    uint64_t random, n_units, total;
     bool share;               /* jobs 0 and 1 then have one stream */
     uint32_t world[JOBS];
     struct rank_state ranks[JOBS][RANKS];
@@ -118,7 +118,7 @@ static void client_attach(struct weather *x, int j, uint32_t rank, uint64_t from
 {
     struct rank_state *r = &x->ranks[j][rank];
     struct run_peer *c = run_connect(x->u, CACHEW__ROLE__ROLE_CLIENT);
-    run_attach_as(c, &(struct run_attach){.job = job_name(j), .rank = rank, .world_size = x->world[j], .seed = (uint64_t)j / 2, .epochs = x->total / x->n_splits}, from);
+    run_attach_as(c, &(struct run_attach){.job = job_name(j), .rank = rank, .world_size = x->world[j], .seed = (uint64_t)j / 2, .epochs = x->total / x->n_units}, from);
     r->client = c;
     r->pos = r->saved = from;
     r->finished = false;
@@ -228,7 +228,7 @@ static void check(struct weather *x)
                 }
                 assert_true(n <= 2);
                 if (!named) /* what a client was told it can have, is there, unless it is about to be told otherwise */
-                    fail_msg("job %d rank %u: split %" PRIu64 " is said to be at worker %" PRIu64 ", which has it not", j, k, pos, c->placed[pos] - 1);
+                    fail_msg("job %d rank %u: unit %" PRIu64 " is said to be at worker %" PRIu64 ", which has it not", j, k, pos, c->placed[pos] - 1);
             }
         }
     assert_false(u->batch && !u->hold && !u->full);
@@ -311,12 +311,12 @@ static void run_seed(uint64_t seed)
     struct weather *x = calloc(1, sizeof(*x));
     x->random = seed;
     run_policy = seed % 2 ? NULL : &whim;
-    x->n_splits = 5 + draw(x, 30);
-    x->total = x->n_splits * (1 + draw(x, 3));
+    x->n_units = 5 + draw(x, 30);
+    x->total = x->n_units * (1 + draw(x, 3));
     for (int j = 0; j < JOBS; j++)
         x->world[j] = 1 + (uint32_t)draw(x, RANKS);
     x->share = draw(x, 2);
-    x->u = run_new(x->n_splits);
+    x->u = run_new(x->n_units);
     run_start_shared(x->u, x->share);
     for (uint64_t steps = 100 + draw(x, 300); steps > 0; steps--) {
         uint64_t what = draw(x, 100);
