@@ -455,7 +455,7 @@ struct range *cw_dp_range_add(struct stream *s, struct span span);   /* NULL: no
 uint64_t cw_dp_range_end(const struct stream *s);                    /* of the last one */
 int cw_dp_range_rebase(struct cw_dispatcher *d, struct stream *s, uint64_t base); /* what ends before is over; -1: no memory */
 void cw_dp_range_clear(struct cw_dispatcher *d, struct stream *s);
-/* A rank begins at this position: a range that is of no use to it is given up, and another one is cut. */
+/* A rank begins at this position: where elements are placed, a range that has it inside is cut in two, and both are run anew. */
 void cw_dp_range_begin_at(struct cw_dispatcher *d, struct stream *s, uint64_t pos);
 int cw_dp_range_report(struct range *x, const uint64_t *elements, size_t n, uint64_t n_batches);
 bool cw_dp_range_same(const struct range *x, const uint64_t *elements, size_t n, uint64_t n_batches);

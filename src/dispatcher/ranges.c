@@ -124,13 +124,11 @@ void cw_dp_range_begin_at(struct cw_dispatcher *d, struct stream *s, uint64_t po
     s->begun_to = CW_MAX(s->begun_to, pos);
     if (!x || s->at_most_once || (x->from <= pos && (x->begin == pos || !cw_dp_stream_placed(s))))
         return;
-    if (!cw_dp_stream_placed(s)) { /* its holders have only what comes later: one of them is told where to begin */
-        while (x->holder[0])
-            cw_dp_lease_drop(d, x->holder[0], x, DROP_REVOKED);
+    while (x->holder[0]) /* where batches follow from positions, it is enough that one of them is told to begin earlier */
+        cw_dp_lease_drop(d, x->holder[0], x, DROP_REVOKED);
+    if (!cw_dp_stream_placed(s))
         return;
-    }
-    for (int i = 0; i < 2 && x->holder[i]; i++)
-        cw_dp_seat_revoke(d, x->holder[i], x->begin, x->end);
+    struct span behind = {pos, x->end};
     CW_LIST_EACH(at, &s->jobs) {
         struct job *j = CW_CONTAINER(at, struct job, by_stream);
         for (size_t i = 0; i < j->n_ranks; i++)
@@ -138,11 +136,13 @@ void cw_dp_range_begin_at(struct cw_dispatcher *d, struct stream *s, uint64_t po
                 j->ranks[i]->next_report = CW_MAX(x->begin, j->ranks[i]->pos);
     }
     if (x->flags & RANGE_REPORTED)
-        cw_dp_journal_tried(d, cw_dp_journal_range_gone(d, s, x->begin, NULL)); /* else, after a restart, it is found, and given up again */
-    s->free_from = CW_MIN(s->free_from, x->begin);
-    range_clear(d, x);
-    memmove(x, x + 1, (size_t)(&s->ranges[s->first + --s->n_ranges] - x) * sizeof(*x));
-    cw_dp_stream_dirty(d, s);
+        cw_dp_journal_tried(d, cw_dp_journal_range_gone(d, s, x->begin, NULL)); /* else, after a restart, it is found, and cut in two again */
+    free(x->elements);
+    *x = (struct range){.begin = x->begin, .end = pos, .from = x->begin, .number = ++s->numbers};
+    cw_dp_range_announce(d, s, x);
+    x = cw_dp_range_add(s, behind);
+    if (x) /* else it is a gap, and is cut when it is leased */
+        cw_dp_range_announce(d, s, x);
 }
 
 /* Zeros at the end mean nothing. */

@@ -25,6 +25,7 @@ struct run_stream { /* what a worker has, or a client knows, of a stream */
     uint8_t id[16];
     bool used;
     uint8_t held[RUN_UNITS];  /* 1: a range begins with this unit; 2: it goes on */
+    bool done[RUN_UNITS];     /* it said so, of a range that it has */
     uint64_t from[RUN_UNITS]; /* as leased: positions of the range that nobody needs */
 };
 
@@ -68,7 +69,7 @@ struct run {
     struct cw_dispatcher *d;
     uint64_t now_ns, n_units;   /* n_units: of an epoch; RUN_ENDLESS */
     uint64_t most, missing;     /* positions of a range, at most; of the last unit of an epoch, so many are not there */
-    uint32_t n_keys;
+    uint32_t n_keys, depth;     /* depth: ranges of a worker at a time, by which its capacity is bounded */
     bool sequential;
     struct run_row *rows;       /* durable, by key */
     size_t n_rows;
@@ -205,7 +206,7 @@ static void run_commit(struct run *u)
 static void run_start_shared(struct run *u, bool share)
 {
     struct cw_error err = {0};
-    struct cw_dispatcher_options o = {.name = "test", .share_streams = share, .depth = 1024, .policy = run_policy, .client_price_per_h = 5, .worker_price_per_h = 0.4};
+    struct cw_dispatcher_options o = {.name = "test", .share_streams = share, .depth = u->depth, .policy = run_policy, .client_price_per_h = 5, .worker_price_per_h = 0.4};
     struct cw_dispatcher_io io = {.user = u, .send = run_send, .close = run_closed, .commit = run_begin_commit, .log = run_log};
     int r;
     do { /* again only where memory was refused */
@@ -252,6 +253,7 @@ static struct run *run_new(uint64_t n_units)
     u->n_units = n_units;
     u->most = RUN_UNIT;
     u->n_keys = 1;
+    u->depth = 1024;
     run_start(u);
     return u;
 }
@@ -435,6 +437,7 @@ static void run_hold(struct run_stream *s, uint64_t unit, uint64_t n)
         assert_true(unit + k < RUN_UNITS);
         assert_int_equal(s->held[unit + k], 0); /* no lease of what it has */
         s->held[unit + k] = k > 0 ? 2 : 1;
+        s->done[unit + k] = false;
     }
 }
 
@@ -723,6 +726,9 @@ CW_UNUSED static int run_detach(struct run_peer *p, bool finished)
 CW_UNUSED static uint64_t run_completed_of(struct run_peer *p, const struct run_stream *s, uint64_t unit, uint64_t n, uint64_t gives)
 {
     Cachew__Report report = CACHEW__REPORT__INIT;
+    for (size_t i = 0; i < RUN_STREAMS; i++)
+        for (uint64_t k = 0; s == &p->streams[i] && k < n; k++)
+            p->streams[i].done[unit + k] = true;
     run_range(p->run, unit, n, &report.epoch, &report.begin, &report.end);
     report.n_batches = p->run->sequential ? gives : 0;
     report.elements = &gives;
