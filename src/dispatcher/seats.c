@@ -333,6 +333,11 @@ static void unfit_difference(const Cachew__Prepared *a, const Cachew__Prepared *
             continue;
         return;
     }
+    if (a->plan->snapshot == b->plan->snapshot && a->plan->n_positions == b->plan->n_positions) {
+        snprintf(ret, size, "it compiles the pipeline otherwise: align %" PRIu64 ", %" PRIu32 " keys, sequential %d, splits of %" PRIu64 "; expected %" PRIu64 ", %" PRIu32 ", %d, %" PRIu64,
+                 b->plan->align, b->plan->n_keys, b->plan->sequential, b->plan->split_size, a->plan->align, a->plan->n_keys, a->plan->sequential, a->plan->split_size);
+        return;
+    }
     snprintf(ret, size, "it sees other data: the snapshot is %016" PRIx64 " with %" PRIu64 " positions, expected %016" PRIx64 " with %" PRIu64, b->plan->snapshot,
              b->plan->n_positions, a->plan->snapshot, a->plan->n_positions);
 }

@@ -40,7 +40,7 @@ struct run_peer {
     size_t n_in, at;            /* at: handled up to here */
     uint64_t last_id;
     /* worker */
-    uint64_t worker, snapshot;
+    uint64_t worker, snapshot, most;
     uint32_t capacity, max_streams;
     const char *file;           /* of the data; its key is the snapshot */
     const char *name, *pool;    /* NULL: "fake", none */
@@ -297,7 +297,7 @@ static struct run_peer *run_connect(struct run *u, Cachew__Role role)
     while (p->used)
         assert_true(++p < u->peers + RUN_PEERS);
     run_peer_clear(p);
-    *p = (struct run_peer){0};
+    *p = (struct run_peer){.most = u->most};
     incarnations++;
     memcpy(p->incarnation, &incarnations, 8);
     return run_connect_as(u, p, role);
@@ -389,7 +389,7 @@ static void run_prepared(struct run_peer *p, uint64_t re, ProtobufCBinaryData st
         answer.stream = stream;
         answer.plan = &plan;
         answer.capacity = p->capacity;
-        answer.most_positions = p->run->most;
+        answer.most_positions = p->most;
         answer.files = files;
         answer.n_files = 1;
         m.of_case = CACHEW__ENVELOPE__OF_PREPARED;
@@ -461,7 +461,7 @@ static void run_holdings(struct run_peer *p)
         prepared[n].stream = (ProtobufCBinaryData){16, p->streams[i].id};
         prepared[n].plan = &plan;
         prepared[n].capacity = p->capacity;
-        prepared[n].most_positions = p->run->most;
+        prepared[n].most_positions = p->most;
         holdings[n].prepared = &prepared[n];
         holdings[n].ranges = range_pointers[n];
         for (uint64_t unit = 0; unit < RUN_UNITS; unit++)
