@@ -223,6 +223,7 @@ struct stream {
     size_t n_passed;           /* ranges whose rows may still be in the journal */
     struct { uint64_t positions, ns; } measured[DP_MEASURED]; /* completions: positions, in so much of a worker's time */
     uint64_t n_measured;
+    struct { double positions, seconds; } said; /* of their time, by workers' heartbeats */
     uint32_t depth;                /* ranges that a worker has at a time, at most its capacity: */
     uint32_t n_at_depth;           /* so many were completed since it was set, */
     uint64_t ns_at_depth;          /* in so much time altogether */

@@ -167,15 +167,17 @@ void cw_dp_lease_hold(struct cw_dispatcher *d, struct seat *t, struct span span)
         cw_dp_tell_seat(d, t);
 }
 
-/* Positions that one worker runs per second, by the last completions; 0: not known yet. */
+/* Positions that one worker runs per second: by the last completions, before the first one by what workers say. 0: not known yet. */
 static double worker_rate(const struct stream *s)
 {
     double positions = 0, seconds = 0;
+    if (s->n_measured == 0)
+        return s->said.positions > 0 ? s->said.positions / s->said.seconds : 0;
     for (size_t i = 0; i < CW_MIN(s->n_measured, (uint64_t)DP_MEASURED); i++) {
         positions += (double)s->measured[i].positions;
         seconds += (double)s->measured[i].ns / 1e9;
     }
-    return positions > 0 ? positions / CW_MAX(seconds, 1e-9) : 0;
+    return positions / CW_MAX(seconds, 1e-9);
 }
 
 static uint64_t most_positions(struct stream *s)

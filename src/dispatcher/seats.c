@@ -289,7 +289,7 @@ void cw_dp_seat_reasons(const struct cw_dispatcher *d, const struct stream *s, c
 
 /*
  * Ends the jobs of a stream, with the reason of each worker, once all workers have failed at it or can't
- * serve it. A worker that drains counts while it holds splits of the stream. The stream may be gone after that.
+ * serve it. A worker that drains counts while it holds ranges of the stream. The stream may be gone after that.
  */
 static void stream_give_up(struct cw_dispatcher *d, struct stream *s, const Cachew__Failure *why)
 {

@@ -72,6 +72,36 @@ static void test_sizes_follow_the_rate(void **state)
     run_free(u);
 }
 
+static void run_beat(struct run_peer *w, uint64_t compute_ns, uint64_t positions)
+{
+    Cachew__StreamWork work = CACHEW__STREAM_WORK__INIT, *list[] = {&work};
+    work.stream = (ProtobufCBinaryData){16, w->streams[0].id};
+    work.compute_ns = compute_ns;
+    work.positions = positions;
+    RUN_SAY(w, Heartbeat, HEARTBEAT, false, RUN_BASE(heartbeat), .streams = list, .n_streams = 1);
+    run_settle(w->run);
+}
+
+/* Before anything is completed, what workers say of their work makes ranges of slow elements smaller, and no range late that is as slow as expected. */
+static void test_sizes_before_the_first_completion(void **state)
+{
+    (void)state;
+    struct run *u = run_any_size(1000, 1, 1);
+    struct run_peer *a = run_worker(u, 4), *b = run_worker(u, 4), *c = run_client(u, "job", 0, 1, 0);
+    struct run_peer *first = a->streams[0].held[0] ? a : b, *second = first == a ? b : a;
+    assert_int_equal(run_units(&first->streams[0], 0), FIRST);
+    u->now_ns += 900000000;
+    run_beat(first, 800000000, 8); /* 10 positions a second: 103 s */
+    run_pass(u, 100000);
+    assert_false(second->streams[0].held[0]);
+    struct run_peer *third = run_worker(u, 4);
+    assert_int_equal(run_held(third), 1);
+    assert_int_equal(run_units(&third->streams[0], 2 * FIRST), 1);
+    run_pass(u, 210000);
+    assert_true(c->placed[0] > 1 && c->placed[0] != first->worker + 1); /* late after three times as long */
+    run_free(u);
+}
+
 /* Near the end all workers get something, and nobody waits for a large one. */
 static void test_sizes_shrink_near_the_end(void **state)
 {
@@ -461,6 +491,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_sizes_follow_the_rate),
+        cmocka_unit_test(test_sizes_before_the_first_completion),
         cmocka_unit_test(test_sizes_shrink_near_the_end),
         cmocka_unit_test(test_sizes_fit_every_worker),
         cmocka_unit_test(test_a_resumed_rank_finds_a_range_at_its_position),
