@@ -342,8 +342,9 @@ static int client_progress(struct cw_dispatcher *d, struct rank *r, const Cachew
     if (result < 0)
         return result;
     if (pos < r->pos || pos > cw_dp_job_total(j->stream, j->epochs))
-        return cw_error_set(err, CW_E_SERVICE, "Progress to position %" PRIu64 " of epoch %" PRIu64 ": it went back, or behind the last epoch", m->from->position,
-                            m->from->epoch);
+        return cw_error_set(err, CW_E_SERVICE,
+                            "Progress to position %" PRIu64 " of epoch %" PRIu64 ": it went back, or behind the last epoch",
+                            m->from->position, m->from->epoch);
     if (pos != r->pos && r->pos == j->mark && j->n_at_mark > 0 && --j->n_at_mark == 0)
         cw_dp_stream_dirty(d, j->stream);
     r->pos = pos;

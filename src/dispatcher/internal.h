@@ -130,7 +130,7 @@ struct seat {
     uint64_t request;        /* of Prepare */
     char *why;               /* unfit */
     uint32_t capacity, n_held, n_complete;
-    uint64_t most_positions; /* of a range, by the worker's memory */
+    uint64_t most_positions; /* of a range, by the worker's memory; UINT64_MAX: any number */
     uint64_t to_compute;     /* positions of the ranges that it holds and that are not complete */
     uint64_t completed_ns;   /* when its last completion came */
     size_t heap_at;          /* 0: not among those that get leases; else place + 1 */
@@ -164,7 +164,6 @@ enum range_flag {
 /* Positions begin .. end - 1, all of one epoch. */
 struct range {
     uint64_t begin, end;
-    uint64_t from;          /* where batches follow from positions: its holders run it from this position on; else begin */
     uint64_t number;        /* no other range of the stream ever had it */
     struct seat *holder[2]; /* [0] is what clients are told; [1] the one before, if it was late */
     uint64_t leased_ns;
@@ -219,11 +218,11 @@ struct stream {
     uint64_t total;            /* positions that its jobs want */
     uint64_t free_from;        /* before it every wanted position is in a range that has a holder */
     uint64_t begun_to;         /* no rank began behind it */
-    uint64_t most_positions;   /* of a range, by the memory of its ready workers; 0: to be found again; UINT64_MAX: any number */
+    uint64_t most_positions;   /* of a range, by the memory of ready workers; 0: to be found again */
     size_t n_passed;           /* ranges whose rows may still be in the journal */
-    struct { uint64_t positions, ns; } measured[DP_MEASURED]; /* completions: positions, in so much of a worker's time */
+    struct { uint64_t positions, ns; } measured[DP_MEASURED]; /* the last completions; ns: of a worker's time */
     uint64_t n_measured;
-    struct { double positions, seconds; } said; /* of their time, by workers' heartbeats */
+    struct { double positions, seconds; } said; /* as workers' heartbeats say; seconds: of a worker's time */
     uint32_t depth;                /* ranges that a worker has at a time, at most its capacity: */
     uint32_t n_at_depth;           /* so many were completed since it was set, */
     uint64_t ns_at_depth;          /* in so much time altogether */
@@ -371,9 +370,12 @@ int cw_dp_journal_pipeline_gone(struct cw_dispatcher *d, const struct pipeline *
 int cw_dp_journal_job(struct cw_dispatcher *d, const struct job *j, const struct action *then, struct cw_error *err) _must_check_;
 int cw_dp_journal_job_gone(struct cw_dispatcher *d, const struct job *j, struct cw_error *err) _must_check_;
 /* The action gets the stream and the range. */
-int cw_dp_journal_range(struct cw_dispatcher *d, struct stream *s, const struct range *x, enum action_kind then, struct cw_error *err) _must_check_;
-int cw_dp_journal_range_gone(struct cw_dispatcher *d, const struct stream *s, uint64_t begin, struct cw_error *err) _must_check_;
-int cw_dp_journal_purge(struct cw_dispatcher *d, struct stream *s, uint64_t upto, struct cw_error *err) _must_check_; /* rows of ranges that begin before it */
+int cw_dp_journal_range(struct cw_dispatcher *d, struct stream *s, const struct range *x, enum action_kind then,
+                        struct cw_error *err) _must_check_;
+int cw_dp_journal_range_gone(struct cw_dispatcher *d, const struct stream *s, uint64_t begin,
+                             struct cw_error *err) _must_check_;
+/* Rows of ranges that begin before `upto`. */
+int cw_dp_journal_purge(struct cw_dispatcher *d, struct stream *s, uint64_t upto, struct cw_error *err) _must_check_;
 int cw_dp_journal_then(struct cw_dispatcher *d, const struct action *then, struct cw_error *err) _must_check_; /* when all so far is durable */
 /* For entries whose lack does no harm: after a restart, what they say is found out again. */
 void cw_dp_journal_tried(struct cw_dispatcher *d, int result);
@@ -406,8 +408,9 @@ struct seat *cw_dp_seat_new(struct cw_dispatcher *d, struct worker *w, struct st
 struct seat *cw_dp_seat_free(struct cw_dispatcher *d, struct seat *t);
 struct seat *cw_dp_seat_forget(struct cw_dispatcher *d, struct seat *t); /* frees it, and the worker is told to forget the stream */
 void cw_dp_seat_dirty(struct cw_dispatcher *d, struct seat *t);
-void cw_dp_seat_revoke(struct cw_dispatcher *d, struct seat *t, uint64_t begin, uint64_t end); /* all ranges within these positions */
-void cw_dp_seat_unsend(struct seat *t, uint64_t begin, uint64_t end); /* leases of these, if not sent yet, are not */
+/* Of all ranges within these positions: they are revoked; leases that are not sent yet are not sent. */
+void cw_dp_seat_revoke(struct cw_dispatcher *d, struct seat *t, uint64_t begin, uint64_t end);
+void cw_dp_seat_unsend(struct seat *t, uint64_t begin, uint64_t end);
 void cw_dp_seat_usable(struct cw_dispatcher *d, struct seat *t); /* its place in the heap, after any change */
 void cw_dp_seat_shun(struct cw_dispatcher *d, struct seat *t);
 void cw_dp_seat_unshun(struct cw_dispatcher *d, struct stream *s, bool all);
@@ -438,29 +441,35 @@ void cw_dp_stream_idle(struct cw_dispatcher *d, struct stream *s);        /* its
 void cw_dp_stream_forget(struct cw_dispatcher *d, struct stream *s);
 struct stream *cw_dp_stream_unref(struct stream *s);
 void cw_dp_stream_tick(struct cw_dispatcher *d);
-/* *ret: through the epochs; CW_E_OPTION: outside the plan. */
-int cw_dp_stream_position(const struct stream *s, const Cachew__Place *at, uint64_t *ret, struct cw_error *err) _must_check_;
-/* *ret: its positions through the epochs; CW_E_SERVICE: the plan has no such range. */
-int cw_dp_stream_span(const struct stream *s, uint64_t epoch, uint64_t begin, uint64_t end, struct span *ret, struct cw_error *err) _must_check_;
+/* *ret: the position, counted through the epochs. CW_E_OPTION: the plan does not have it. */
+int cw_dp_stream_position(const struct stream *s, const Cachew__Place *at, uint64_t *ret,
+                          struct cw_error *err) _must_check_;
+/* *ret: the range's positions, counted through the epochs. CW_E_SERVICE: the plan has no such range. */
+int cw_dp_stream_span(const struct stream *s, uint64_t epoch, uint64_t begin, uint64_t end, struct span *ret,
+                      struct cw_error *err) _must_check_;
 void cw_dp_stream_place(const struct stream *s, uint64_t pos, uint64_t *epoch, uint64_t *position);
 bool cw_dp_stream_counted(const struct stream *s); /* batches follow from positions, and the order is exact */
-bool cw_dp_stream_placed(const struct stream *s);  /* where an element goes depends on those before it, and the order is exact */
-uint64_t cw_dp_stream_align(const struct stream *s); /* ranges begin at multiples of so many positions of their epoch, and end there or with the epoch */
-bool cw_dp_stream_fixed(const struct stream *s);     /* all ranges have just so many */
+bool cw_dp_stream_placed(const struct stream *s);  /* they follow from the elements before them, and the order is exact */
+/* Returns what ranges' bounds are multiples of, in positions of their epoch; the epoch's end is a bound, too. */
+uint64_t cw_dp_stream_align(const struct stream *s);
+bool cw_dp_stream_fixed(const struct stream *s); /* each range has exactly so many positions, or up to the epoch's end */
 
 /* ranges.c: the table of a stream's ranges. Pointers to ranges are valid until one is added or removed. */
 struct range *cw_dp_range_at(const struct stream *s, size_t i);      /* NULL: there are no more */
-size_t cw_dp_range_index(const struct stream *s, uint64_t pos);      /* of the first range that ends behind it */
-struct range *cw_dp_range(const struct stream *s, uint64_t pos);     /* that has the position; NULL: none does */
-struct range *cw_dp_range_add(struct stream *s, struct span span);   /* NULL: no memory, too many, or it overlaps others */
-uint64_t cw_dp_range_end(const struct stream *s);                    /* of the last one */
-int cw_dp_range_rebase(struct cw_dispatcher *d, struct stream *s, uint64_t base); /* what ends before is over; -1: no memory */
+size_t cw_dp_range_index(const struct stream *s, uint64_t pos);    /* of the first range that ends behind pos */
+struct range *cw_dp_range(const struct stream *s, uint64_t pos);   /* that has the position; NULL: none does */
+struct range *cw_dp_range_add(struct stream *s, struct span span); /* NULL: no memory or room, or it overlaps others */
+uint64_t cw_dp_range_begin(const struct stream *s); /* of the first one, or base if that is less */
+uint64_t cw_dp_range_end(const struct stream *s);   /* of the last one, or base */
+/* Sets base, and takes out ranges that end before it. -1: no memory. */
+int cw_dp_range_rebase(struct cw_dispatcher *d, struct stream *s, uint64_t base);
 void cw_dp_range_clear(struct cw_dispatcher *d, struct stream *s);
-/* A rank begins at this position: where elements are placed, a range that has it inside is cut in two, and both are run anew. */
+/* Call when a rank begins at pos: in a placed plan, a range that has pos inside is cut in two, and both are run anew. */
 void cw_dp_range_begin_at(struct cw_dispatcher *d, struct stream *s, uint64_t pos);
 int cw_dp_range_report(struct range *x, const uint64_t *elements, size_t n, uint64_t n_batches);
 bool cw_dp_range_same(const struct range *x, const uint64_t *elements, size_t n, uint64_t n_batches);
-void cw_dp_range_lose(struct cw_dispatcher *d, struct stream *s, struct range *x); /* for good: who waited for its report gets those behind it */
+/* Marks it as lost for good: ranks that waited for its report are sent those behind it. */
+void cw_dp_range_lose(struct cw_dispatcher *d, struct stream *s, struct range *x);
 void cw_dp_range_announce(struct cw_dispatcher *d, struct stream *s, struct range *x);
 
 /* leases.c */
@@ -469,8 +478,10 @@ void cw_dp_lease_hold(struct cw_dispatcher *d, struct seat *t, struct span span)
 /* It does not hold it any more. DROP_SILENTLY: and it knows, or there is nobody to tell. */
 enum drop { DROP_REVOKED, DROP_SILENTLY };
 void cw_dp_lease_drop(struct cw_dispatcher *d, struct seat *t, struct range *x, enum drop how);
-void cw_dp_lease_drop_from(struct cw_dispatcher *d, struct seat *t, uint64_t from, enum drop how); /* all that end behind a position */
-void cw_dp_lease_drop_unbegun(struct cw_dispatcher *d, struct seat *t);                            /* those that the worker can't be computing yet */
+/* All ranges that end behind `from`. */
+void cw_dp_lease_drop_from(struct cw_dispatcher *d, struct seat *t, uint64_t from, enum drop how);
+/* All ranges that the worker can't be computing yet. */
+void cw_dp_lease_drop_unbegun(struct cw_dispatcher *d, struct seat *t);
 int cw_dp_lease_completed(struct cw_dispatcher *d, struct worker *w, uint64_t re, const Cachew__Completed *c, struct cw_error *err) _must_check_;
 void cw_dp_lease_written(struct cw_dispatcher *d, struct stream *s, struct range *x);
 void cw_dp_lease_late(struct cw_dispatcher *d, struct stream *s);
@@ -485,7 +496,8 @@ void cw_dp_job_ready(struct cw_dispatcher *d, struct job *j);   /* its stream is
 void cw_dp_job_written(struct cw_dispatcher *d, struct job *j);
 void cw_dp_job_refused(struct cw_dispatcher *d, struct job *j, const Cachew__Failure *why); /* who waits for it is told; it is freed */
 const char *cw_dp_job_state(const struct job *j); /* for people */
-/* Splits of which a rank did not get all; and elements of batches joined of several splits that were left out since one of these was lost. At-most-once. */
+/* At-most-once: splits of which a rank did not get all; *ret_joined: elements of batches joined of several splits that
+ * were left out since one of these was lost. */
 uint64_t cw_dp_job_lost(const struct job *j, uint64_t *ret_joined);
 void cw_dp_job_over(struct cw_dispatcher *d, struct job *j, enum job_state state, const struct cw_error *why);
 void cw_dp_job_free(struct cw_dispatcher *d, struct job *j);

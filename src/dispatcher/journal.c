@@ -259,7 +259,8 @@ int cw_dp_journal_job_gone(struct cw_dispatcher *d, const struct job *j, struct 
     return entry_delete(d, &k, err);
 }
 
-int cw_dp_journal_range(struct cw_dispatcher *d, struct stream *s, const struct range *x, enum action_kind then, struct cw_error *err)
+int cw_dp_journal_range(struct cw_dispatcher *d, struct stream *s, const struct range *x, enum action_kind then,
+                        struct cw_error *err)
 {
     struct key k = key_range(s, x->begin);
     struct action action = {.kind = then, .stream = s, .range = {x->begin, x->number}};
@@ -274,7 +275,8 @@ int cw_dp_journal_range(struct cw_dispatcher *d, struct stream *s, const struct 
     return entry_put(d, &k, &m.base, &action, err);
 }
 
-int cw_dp_journal_range_gone(struct cw_dispatcher *d, const struct stream *s, uint64_t begin, struct cw_error *err)
+int cw_dp_journal_range_gone(struct cw_dispatcher *d, const struct stream *s, uint64_t begin,
+                             struct cw_error *err)
 {
     struct key k = key_range(s, begin);
     return entry_delete(d, &k, err);
@@ -375,18 +377,22 @@ void cw_dp_journal_deinit(struct cw_dispatcher *d)
 
 /* ---- after a restart ---- */
 
-static int load_range(struct cw_dispatcher *d, struct stream *s, uint64_t begin, const Cachew__Journal__Range *row, struct cw_error *err)
+static int load_range(struct cw_dispatcher *d, struct stream *s, uint64_t begin, const Cachew__Journal__Range *row,
+                      struct cw_error *err)
 {
     struct span span;
-    Cachew__Place at = CACHEW__PLACE__INIT;
-    cw_dp_stream_place(s, begin, &at.epoch, &at.position);
-    int r = row->end > begin ? cw_dp_stream_span(s, at.epoch, at.position, at.position + (row->end - begin), &span, err) : CW_E_SERVICE;
-    if (r < 0)
-        return cw_error_set(err, CW_E_STATE, "the plan of its stream has no range of positions %" PRIu64 " to %" PRIu64, begin, row->end);
+    uint64_t epoch, position;
+    cw_dp_stream_place(s, begin, &epoch, &position);
+    if (cw_dp_stream_span(s, epoch, position, position + (row->end - begin), &span, err) < 0)
+        return cw_error_set(err, CW_E_STATE, "the plan of its stream has no positions %" PRIu64 " to %" PRIu64, begin,
+                            row->end);
     if (!s->based && cw_dp_range_rebase(d, s, begin) < 0)
         return cw_error_nomem(err, 0, "a table of ranges");
-    if (begin < cw_dp_range_end(s) || s->n_ranges >= DP_RANGES) /* it was cut anew, or there are too many: it is found out again */
-        return row->given ? cw_error_set(err, CW_E_STATE, "it overlaps another one, or there are more than %zu", DP_RANGES) : 0;
+    if (begin < cw_dp_range_end(s) || s->n_ranges >= DP_RANGES) { /* its positions were cut otherwise since */
+        if (row->given)
+            return cw_error_set(err, CW_E_STATE, "it overlaps another one, or there are more than %zu", DP_RANGES);
+        return 0; /* what it gave is found out again */
+    }
     struct range *x = cw_dp_range_add(s, span);
     if (!x || (row->reported && cw_dp_range_report(x, row->elements, row->n_elements, row->n_batches) < 0))
         return cw_error_nomem(err, sizeof(*x), "a range");

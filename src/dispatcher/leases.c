@@ -5,7 +5,8 @@
 #include "dispatcher/cut.h"
 #include "dispatcher/internal.h"
 
-#define FIRST_POSITIONS 1024 /* of a range where elements are placed, while no rate is known: then a lease takes less than they do */
+/* Positions of a range in a placed plan while no rate is known: computing them takes longer than leasing them. */
+#define FIRST_POSITIONS 1024
 
 static void lease_send(struct cw_dispatcher *d, struct seat *t, const struct range *x)
 {
@@ -21,8 +22,6 @@ static int lease_give(struct cw_dispatcher *d, struct seat *t, struct range *x)
     x->holder[1] = x->holder[0];
     x->holder[0] = t;
     x->flags &= (uint8_t)~RANGE_HELD;
-    if (cw_dp_stream_counted(s) && s->base > x->begin)
-        x->from = s->base - (s->base - x->begin) % s->data->plan->align;
     if (s->at_most_once) { /* its place is told when it may be computed */
         x->flags |= RANGE_UNSENT;
         if (cw_dp_journal_range(d, s, x, ACTION_LEASE, NULL) < 0) { /* no memory: another time */
@@ -77,7 +76,6 @@ void cw_dp_lease_drop(struct cw_dispatcher *d, struct seat *t, struct range *x, 
     t->worker->n_held--;
     if (!x->holder[0]) {
         d->n_moved++;
-        x->from = x->begin;
         if (s->at_most_once)
             cw_dp_range_lose(d, s, x);
         else
@@ -93,11 +91,15 @@ void cw_dp_lease_drop(struct cw_dispatcher *d, struct seat *t, struct range *x, 
 void cw_dp_lease_drop_from(struct cw_dispatcher *d, struct seat *t, uint64_t from, enum drop how)
 {
     struct range *x;
-    for (size_t i = cw_dp_range_index(t->stream, from); t->n_held > 0 && (x = cw_dp_range_at(t->stream, i)); i++)
+    size_t i = cw_dp_range_index(t->stream, from);
+    for (; t->n_held > 0 && (x = cw_dp_range_at(t->stream, i)); i++)
         cw_dp_lease_drop(d, t, x, how);
 }
 
-static bool unfinished(const struct range *x, const struct seat *t) { return x->holder[0] == t && !(x->flags & RANGE_COMPLETE); }
+static bool unfinished(const struct range *x, const struct seat *t)
+{
+    return x->holder[0] == t && !(x->flags & RANGE_COMPLETE);
+}
 
 void cw_dp_lease_drop_unbegun(struct cw_dispatcher *d, struct seat *t)
 {
@@ -113,8 +115,9 @@ void cw_dp_lease_drop_unbegun(struct cw_dispatcher *d, struct seat *t)
 
 /* ---- cutting ---- */
 
-/* Where a range must end that begins here: a rank that goes on from a state needs a range that begins at its position. */
-static uint64_t end_before_ranks(const struct stream *s, struct span span)
+/* Returns where a range must end that begins at span.begin: at span.end, or at the position of a rank that has just
+ * begun, which needs a range that begins there. */
+static uint64_t range_bound(const struct stream *s, struct span span)
 {
     if (s->begun_to <= span.begin || !cw_dp_stream_placed(s))
         return span.end;
@@ -129,11 +132,12 @@ static uint64_t end_before_ranks(const struct stream *s, struct span span)
     return span.end;
 }
 
-/* Of just these positions; it is added where nothing is. NULL: there is another one, a rank needs one that begins later, or there is no memory. */
-static struct range *range_of(struct stream *s, struct span span)
+/* Returns the range of exactly these positions, added if they are free. NULL: another range has some of them, a rank
+ * begins inside, or there is no memory. */
+static struct range *range_exact(struct stream *s, struct span span)
 {
     struct range *x = cw_dp_range(s, span.begin);
-    if (!x && span.end > s->base && end_before_ranks(s, span) == span.end)
+    if (!x && span.end > s->base && range_bound(s, span) == span.end)
         x = cw_dp_range_add(s, span);
     return x && x->begin == span.begin && x->end == span.end ? x : NULL;
 }
@@ -142,7 +146,7 @@ void cw_dp_lease_hold(struct cw_dispatcher *d, struct seat *t, struct span span)
 {
     struct stream *s = t->stream;
     bool ok = s->marked || (s->based && span.begin >= s->base) || cw_dp_range_rebase(d, s, span.begin) == 0;
-    struct range *x = ok ? range_of(s, span) : NULL;
+    struct range *x = ok ? range_exact(s, span) : NULL;
     if (x && (x->holder[0] == t || x->holder[1] == t))
         return;
     if (!x || x->holder[0] || (x->flags & RANGE_LOST) || t->n_held >= t->capacity + 1) {
@@ -167,8 +171,9 @@ void cw_dp_lease_hold(struct cw_dispatcher *d, struct seat *t, struct span span)
         cw_dp_tell_seat(d, t);
 }
 
-/* Positions that one worker runs per second: by the last completions, before the first one by what workers say. 0: not known yet. */
-static double worker_rate(const struct stream *s)
+/* Returns the positions that one worker runs per second: by the last completions, before the first one by heartbeats.
+ * 0: not known yet. */
+static double stream_rate(const struct stream *s)
 {
     double positions = 0, seconds = 0;
     if (s->n_measured == 0)
@@ -180,7 +185,8 @@ static double worker_rate(const struct stream *s)
     return positions / CW_MAX(seconds, 1e-9);
 }
 
-static uint64_t most_positions(struct stream *s)
+/* Positions of a range that fit the memory of each ready worker. */
+static uint64_t stream_most_positions(struct stream *s)
 {
     if (s->most_positions != 0)
         return s->most_positions;
@@ -193,7 +199,7 @@ static uint64_t most_positions(struct stream *s)
     return s->most_positions;
 }
 
-/* At the beginning of a gap. NULL: no memory. */
+/* Cuts a range at the beginning of a gap, and adds it. NULL: no memory. */
 static struct range *range_cut(struct stream *s, struct span gap)
 {
     uint64_t align = cw_dp_stream_align(s), size = align, epoch, position;
@@ -201,17 +207,25 @@ static struct range *range_cut(struct stream *s, struct span gap)
     gap.begin -= position % align;
     position -= position % align;
     if (!cw_dp_stream_fixed(s))
-        size = cw_cut_size(&(struct cw_cut){.positions_per_s = worker_rate(s), .n_measured = s->n_measured, .n_workers = s->n_heap, .align = align, .most = most_positions(s),
-                                            .first = cw_dp_stream_placed(s) ? CW_MAX(align, (uint64_t)FIRST_POSITIONS) : align, .left = s->total - gap.begin});
+        size = cw_cut_size(&(struct cw_cut){
+            .positions_per_s = stream_rate(s),
+            .n_measured = s->n_measured,
+            .n_workers = s->n_heap,
+            .align = align,
+            .first = cw_dp_stream_placed(s) ? CW_MAX(align, (uint64_t)FIRST_POSITIONS) : align,
+            .most = stream_most_positions(s),
+            .left = s->total - gap.begin,
+        });
     gap.end = CW_MIN(gap.end, gap.begin + CW_MIN(size, s->data->plan->n_positions - position));
-    gap.end = end_before_ranks(s, gap);
+    gap.end = range_bound(s, gap);
     return cw_dp_range_add(s, gap);
 }
 
 /* ---- giving ---- */
 
-/* The first wanted position that nobody has: *ret is its range, or NULL, and *gap the positions from it on that are in no range. */
-static bool first_free(struct stream *s, struct range **ret, struct span *gap)
+/* Finds the first wanted position that no worker has. *ret: its range; NULL: it is in none, and *gap has the positions
+ * up to the next range. False: there is no such position, or no room in the table. */
+static bool range_free(struct stream *s, struct range **ret, struct span *gap)
 {
     struct range *x;
     s->free_from = CW_MAX(s->free_from, s->base);
@@ -241,10 +255,12 @@ static struct seat *make_room(struct cw_dispatcher *d, struct stream *s, uint64_
     return NULL;
 }
 
-/* Everything is leased, and a worker has nothing to compute: it gets the last range of one that has others to compute before it. NULL: there is none. */
+/* Everything is leased, and a worker has nothing to compute: takes the last range from a worker that computes another
+ * one before it. Returns that range. NULL: there is none. */
 static struct range *take_back(struct cw_dispatcher *d, struct stream *s)
 {
-    if (s->at_most_once || s->n_heap == 0 || s->heap[0]->n_held >= s->heap[0]->capacity || s->heap[0]->n_held > s->heap[0]->n_complete)
+    const struct seat *idle = s->n_heap > 0 ? s->heap[0] : NULL;
+    if (s->at_most_once || !idle || idle->n_held >= idle->capacity || idle->n_held > idle->n_complete)
         return NULL;
     for (size_t at = s->n_ranges; at-- > 0;) {
         struct range *x = cw_dp_range_at(s, at);
@@ -273,7 +289,7 @@ void cw_dp_lease_fill(struct cw_dispatcher *d, struct stream *s)
     struct span gap;
     if (!wants_leases(d, s))
         return;
-    while (first_free(s, &x, &gap) || (x = take_back(d, s))) {
+    while (range_free(s, &x, &gap) || (x = take_back(d, s))) {
         if (s->n_heap == 0 && s->n_shunned > 0 && !cw_dp_crew_comes(d, s))
             cw_dp_seat_unshun(d, s, true); /* better than nobody */
         if (s->n_heap == 0)
@@ -291,10 +307,10 @@ void cw_dp_lease_fill(struct cw_dispatcher *d, struct stream *s)
 
 /* ---- late ---- */
 
-/* How long after its lease it is, by the rate of all workers. */
-static double late_after_ns(const struct stream *s, const struct range *x)
+/* Returns how long after its lease a range is late, by the rate of all workers of the stream. */
+static double range_late_after_ns(const struct stream *s, const struct range *x)
 {
-    double rate = worker_rate(s);
+    double rate = stream_rate(s);
     if (!(rate > 0))
         return DP_LATE;
     double expected_ns = (double)(x->end - x->begin) / rate * 1e9;
@@ -318,22 +334,27 @@ void cw_dp_lease_late(struct cw_dispatcher *d, struct stream *s)
     struct range *x;
     for (size_t i = 0; (x = cw_dp_range_at(s, i)) && (x->flags & RANGE_COMPLETE); i++)
         ;
-    if (!x || !x->holder[0] || x->holder[1] || (double)(d->now_ns - x->leased_ns) < late_after_ns(s, x))
+    if (!x || !x->holder[0] || x->holder[1])
+        return;
+    if ((double)(d->now_ns - x->leased_ns) < range_late_after_ns(s, x))
         return;
     struct seat *t = idle_seat(s, x->holder[0]);
     if (!t)
         return;
     uint64_t epoch, position;
     cw_dp_stream_place(s, x->begin, &epoch, &position);
-    cw_dp_log(d, false, "the range of %" PRIu64 " positions from %" PRIu64 " of epoch %" PRIu64 " on is late at worker %" PRIu64 " (%" PRIu64 " ms): worker %" PRIu64 " runs it too",
-              x->end - x->begin, position, epoch, x->holder[0]->worker->id, (d->now_ns - x->leased_ns) / 1000000, t->worker->id);
+    cw_dp_log(d, false,
+              "positions %" PRIu64 " to %" PRIu64 " of epoch %" PRIu64 " are late at worker %" PRIu64 " (%" PRIu64
+              " ms): worker %" PRIu64 " runs them too",
+              position, position + (x->end - x->begin), epoch, x->holder[0]->worker->id,
+              (d->now_ns - x->leased_ns) / 1000000, t->worker->id);
     d->n_late++;
     (void)lease_give(d, t, x);
 }
 
 /* ---- done ---- */
 
-static uint64_t sum_of(const uint64_t *elements, size_t n)
+static uint64_t elements_sum(const uint64_t *elements, size_t n)
 {
     uint64_t sum = 0;
     for (size_t i = 0; i < n; i++)
@@ -342,14 +363,18 @@ static uint64_t sum_of(const uint64_t *elements, size_t n)
 }
 
 /* Two runs of one range gave different things: nothing that the stream delivers can be trusted. */
-static void contradiction(struct cw_dispatcher *d, struct stream *s, const struct range *x, const struct worker *w, const Cachew__Report *r)
+static void contradiction(struct cw_dispatcher *d, struct stream *s, const struct range *x, const struct worker *w,
+                          const Cachew__Report *r)
 {
     struct cw_error err = {0};
     cw_error_set(&err, CW_E_DATA,
-                 "the range of %" PRIu64 " positions from %" PRIu64 " of epoch %" PRIu64 " on gave %" PRIu64 " batches and %" PRIu64 " elements of %" PRIu32
-                 " keys on worker %" PRIu64 ", but %" PRIu64 " batches and %" PRIu64 " elements of %zu keys on worker %" PRIu64 ": a function in the pipeline, or the data, is not the same every time",
-                 x->end - x->begin, r->begin, r->epoch, x->n_batches, sum_of(x->elements, x->n_elements),
-                 x->n_elements, x->reporter, r->n_batches, sum_of(r->elements, r->n_elements), r->n_elements, w->id);
+                 "positions %" PRIu64 " to %" PRIu64 " of epoch %" PRIu64 " gave %" PRIu64 " batches and %" PRIu64
+                 " elements of %" PRIu32 " keys on worker %" PRIu64 ", but %" PRIu64 " batches and %" PRIu64
+                 " elements of %zu keys on worker %" PRIu64
+                 ": a function in the pipeline, or the data, is not the same every time",
+                 r->begin, r->end, r->epoch, x->n_batches, elements_sum(x->elements, x->n_elements),
+                 x->n_elements, x->reporter, r->n_batches, elements_sum(r->elements, r->n_elements), r->n_elements,
+                 w->id);
     cw_dp_log(d, true, "%s", err.message);
     CW_LIST_EACH(at, &s->jobs)
         cw_dp_job_over(d, CW_CONTAINER(at, struct job, by_stream), JOB_FAILED, &err);
@@ -397,7 +422,8 @@ static void holder_complete(struct cw_dispatcher *d, struct seat *t, struct rang
     cw_dp_stream_dirty(d, s);
 }
 
-static int first_report(struct cw_dispatcher *d, struct stream *s, struct range *x, const struct worker *w, const Cachew__Report *r, struct cw_error *err)
+static int first_report(struct cw_dispatcher *d, struct stream *s, struct range *x, const struct worker *w,
+                        const Cachew__Report *r, struct cw_error *err)
 {
     if (cw_dp_range_report(x, r->elements, r->n_elements, r->n_batches) < 0)
         return cw_error_nomem(err, r->n_elements * sizeof(uint64_t), "a report");
@@ -417,8 +443,9 @@ int cw_dp_lease_completed(struct cw_dispatcher *d, struct worker *w, uint64_t re
     struct action done = {.kind = ACTION_DONE, .peer = w->peer, .re = re};
     const Cachew__Report *r = c->report;
     if (c->stream.len != 16 || !r || r->n_elements > DP_KEYS)
-        return cw_error_set(err, CW_E_SERVICE, "Completed with a stream of %zu bytes (expected 16), and a report of %zu keys (expected at most %d)", c->stream.len,
-                            r ? r->n_elements : 0, DP_KEYS);
+        return cw_error_set(err, CW_E_SERVICE,
+                            "Completed of a stream of %zu bytes (expected 16), with %s report of %zu keys (expected at most %d)",
+                            c->stream.len, r ? "a" : "no", r ? r->n_elements : 0, DP_KEYS);
     struct stream *s = cw_dp_stream_find(d, c->stream.data);
     struct span span;
     if (!s || !s->data) { /* over and forgotten */
@@ -430,8 +457,8 @@ int cw_dp_lease_completed(struct cw_dispatcher *d, struct worker *w, uint64_t re
         return result;
     if (!s->marked && (!s->based || span.begin < s->base) && cw_dp_range_rebase(d, s, span.begin) < 0)
         return cw_error_nomem(err, 0, "a table of ranges");
-    struct range *x = span.begin < s->total ? range_of(s, span) : NULL;
-    if (!x || (x->flags & RANGE_LOST)) { /* nobody wants it any more, or yet, or it was cut anew */
+    struct range *x = span.begin < s->total ? range_exact(s, span) : NULL;
+    if (!x || (x->flags & RANGE_LOST)) { /* no job wants it, or its positions were cut otherwise since */
         cw_dp_done(d, w->peer, re);
         return 0;
     }

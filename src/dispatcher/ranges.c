@@ -1,9 +1,15 @@
-/* The table of a stream's ranges: an array by position, from which what is passed falls off at the front, and to which what is cut is added, mostly at the end. */
+/*
+ * The table of a stream's ranges: an array in the order of positions. Ranges that all cursors have passed are taken
+ * off at the front; new ranges are mostly added at the end.
+ */
 #include <string.h>
 
 #include "dispatcher/internal.h"
 
-struct range *cw_dp_range_at(const struct stream *s, size_t i) { return i < s->n_ranges ? &s->ranges[s->first + i] : NULL; }
+struct range *cw_dp_range_at(const struct stream *s, size_t i)
+{
+    return i < s->n_ranges ? &s->ranges[s->first + i] : NULL;
+}
 
 size_t cw_dp_range_index(const struct stream *s, uint64_t pos)
 {
@@ -24,9 +30,17 @@ struct range *cw_dp_range(const struct stream *s, uint64_t pos)
     return x && x->begin <= pos ? x : NULL;
 }
 
-uint64_t cw_dp_range_end(const struct stream *s) { return s->n_ranges > 0 ? s->ranges[s->first + s->n_ranges - 1].end : s->base; }
+uint64_t cw_dp_range_begin(const struct stream *s)
+{
+    return s->n_ranges > 0 ? CW_MIN(s->base, s->ranges[s->first].begin) : s->base;
+}
 
-/* Room for one more at the end. */
+uint64_t cw_dp_range_end(const struct stream *s)
+{
+    return s->n_ranges > 0 ? s->ranges[s->first + s->n_ranges - 1].end : s->base;
+}
+
+/* Makes room for one range more at the end. -1: no memory. */
 static int table_grow(struct stream *s)
 {
     if (s->first + s->n_ranges < s->room)
@@ -53,12 +67,12 @@ struct range *cw_dp_range_add(struct stream *s, struct span span)
         return NULL;
     struct range *x = &s->ranges[s->first + i];
     memmove(x + 1, x, (s->n_ranges - i) * sizeof(*x));
-    *x = (struct range){.begin = span.begin, .end = span.end, .from = span.begin, .number = ++s->numbers};
+    *x = (struct range){.begin = span.begin, .end = span.end, .number = ++s->numbers};
     s->n_ranges++;
     return x;
 }
 
-/* Who holds it is told by the caller. */
+/* Takes the range from its holders, which the caller tells. */
 static void range_clear(struct cw_dispatcher *d, struct range *x)
 {
     for (int i = 0; i < 2 && x->holder[i]; i++) {
@@ -75,7 +89,7 @@ static void range_clear(struct cw_dispatcher *d, struct range *x)
     *x = (struct range){0};
 }
 
-/* The first n ranges are nobody's any more. */
+/* Takes the first n ranges out of the table, and revokes them. */
 static void ranges_pass(struct cw_dispatcher *d, struct stream *s, size_t n)
 {
     if (n == 0)
@@ -84,7 +98,7 @@ static void ranges_pass(struct cw_dispatcher *d, struct stream *s, size_t n)
     uint64_t begin = x->begin, end = x[n - 1].end;
     for (size_t i = 0; i < n; i++, x++) {
         for (int k = 0; k < 2 && x->holder[k]; k++)
-            cw_dp_seat_revoke(d, x->holder[k], begin, end); /* one span for all that pass together; repeated ones are merged */
+            cw_dp_seat_revoke(d, x->holder[k], begin, end); /* one span for all of them: repeated ones are merged */
         range_clear(d, x);
     }
     s->first += n;
@@ -110,8 +124,8 @@ int cw_dp_range_rebase(struct cw_dispatcher *d, struct stream *s, uint64_t base)
         s->based = true;
         return 0;
     }
-    if (base < s->base && s->n_ranges > DP_RANGES / 2) /* who goes back has no use for what was computed far ahead */
-        cw_dp_range_clear(d, s);
+    if (base < s->base && s->n_ranges > DP_RANGES / 2)
+        cw_dp_range_clear(d, s); /* a job that goes back has no use for ranges far ahead */
     ranges_pass(d, s, cw_dp_range_index(s, base));
     s->free_from = base < s->base ? base : CW_MAX(s->free_from, base);
     s->base = base;
@@ -122,12 +136,10 @@ void cw_dp_range_begin_at(struct cw_dispatcher *d, struct stream *s, uint64_t po
 {
     struct range *x = cw_dp_range(s, pos);
     s->begun_to = CW_MAX(s->begun_to, pos);
-    if (!x || s->at_most_once || (x->from <= pos && (x->begin == pos || !cw_dp_stream_placed(s))))
+    if (!x || x->begin == pos || !cw_dp_stream_placed(s))
         return;
-    while (x->holder[0]) /* where batches follow from positions, it is enough that one of them is told to begin earlier */
+    while (x->holder[0])
         cw_dp_lease_drop(d, x->holder[0], x, DROP_REVOKED);
-    if (!cw_dp_stream_placed(s))
-        return;
     struct span behind = {pos, x->end};
     CW_LIST_EACH(at, &s->jobs) {
         struct job *j = CW_CONTAINER(at, struct job, by_stream);
@@ -136,12 +148,12 @@ void cw_dp_range_begin_at(struct cw_dispatcher *d, struct stream *s, uint64_t po
                 j->ranks[i]->next_report = CW_MAX(x->begin, j->ranks[i]->pos);
     }
     if (x->flags & RANGE_REPORTED)
-        cw_dp_journal_tried(d, cw_dp_journal_range_gone(d, s, x->begin, NULL)); /* else, after a restart, it is found, and cut in two again */
+        cw_dp_journal_tried(d, cw_dp_journal_range_gone(d, s, x->begin, NULL));
     free(x->elements);
-    *x = (struct range){.begin = x->begin, .end = pos, .from = x->begin, .number = ++s->numbers};
+    *x = (struct range){.begin = x->begin, .end = pos, .number = ++s->numbers};
     cw_dp_range_announce(d, s, x);
     x = cw_dp_range_add(s, behind);
-    if (x) /* else it is a gap, and is cut when it is leased */
+    if (x) /* else these positions are a gap, which is cut when it is leased */
         cw_dp_range_announce(d, s, x);
 }
 
@@ -174,7 +186,9 @@ int cw_dp_range_report(struct range *x, const uint64_t *elements, size_t n, uint
 bool cw_dp_range_same(const struct range *x, const uint64_t *elements, size_t n, uint64_t n_batches)
 {
     n = significant(elements, n);
-    return x->n_batches == n_batches && x->n_elements == n && (n == 0 || memcmp(x->elements, elements, n * sizeof(*elements)) == 0);
+    if (x->n_batches != n_batches || x->n_elements != n)
+        return false;
+    return n == 0 || memcmp(x->elements, elements, n * sizeof(*elements)) == 0;
 }
 
 void cw_dp_range_lose(struct cw_dispatcher *d, struct stream *s, struct range *x)

@@ -334,8 +334,11 @@ static void unfit_difference(const Cachew__Prepared *a, const Cachew__Prepared *
         return;
     }
     if (a->plan->snapshot == b->plan->snapshot && a->plan->n_positions == b->plan->n_positions) {
-        snprintf(ret, size, "it compiles the pipeline otherwise: align %" PRIu64 ", %" PRIu32 " keys, sequential %d, splits of %" PRIu64 "; expected %" PRIu64 ", %" PRIu32 ", %d, %" PRIu64,
-                 b->plan->align, b->plan->n_keys, b->plan->sequential, b->plan->split_size, a->plan->align, a->plan->n_keys, a->plan->sequential, a->plan->split_size);
+        snprintf(ret, size,
+                 "it compiles the pipeline otherwise: align %" PRIu64 ", %" PRIu32 " keys, sequential %d, splits of %" PRIu64
+                 "; expected %" PRIu64 ", %" PRIu32 ", %d, %" PRIu64,
+                 b->plan->align, b->plan->n_keys, b->plan->sequential, b->plan->split_size, a->plan->align,
+                 a->plan->n_keys, a->plan->sequential, a->plan->split_size);
         return;
     }
     snprintf(ret, size, "it sees other data: the snapshot is %016" PRIx64 " with %" PRIu64 " positions, expected %016" PRIx64 " with %" PRIu64, b->plan->snapshot,
@@ -348,18 +351,22 @@ int cw_dp_seat_prepared(struct cw_dispatcher *d, struct seat *t, const Cachew__P
     if (!p->plan || p->n_files > DP_FILES || p->capacity == 0)
         return cw_error_set(err, CW_E_SERVICE, "Prepared without a plan or a capacity, or with more than %d files", DP_FILES);
     if (p->plan->n_positions > DP_ENDLESS || p->plan->align == 0 || (s->unordered && p->plan->split_size == 0))
-        return cw_error_set(err, CW_E_SERVICE, "Prepared with a plan of %" PRIu64 " positions (expected at most 2^62), align %" PRIu64 ", and splits of %" PRIu64 " (expected at least 1)",
+        return cw_error_set(err, CW_E_SERVICE,
+                            "Prepared with a plan of %" PRIu64 " positions (expected at most 2^62), align %" PRIu64
+                            ", and splits of %" PRIu64 " (expected at least 1)",
                             p->plan->n_positions, p->plan->align, p->plan->split_size);
     if (p->most_positions != 0 && p->most_positions < p->plan->align)
-        return cw_error_set(err, CW_E_SERVICE, "Prepared with ranges of at most %" PRIu64 " positions, but their bounds are multiples of %" PRIu64, p->most_positions, p->plan->align);
+        return cw_error_set(err, CW_E_SERVICE,
+                            "Prepared with ranges of at most %" PRIu64 " positions, but their bounds are multiples of %" PRIu64,
+                            p->most_positions, p->plan->align);
     if (!s->data) {
         int r = cw_dp_stream_ready(d, s, p, err);
         if (r < 0)
             return r;
     }
     const Cachew__Plan *a = s->data->plan, *b = p->plan;
-    if (a->snapshot != b->snapshot || a->n_positions != b->n_positions || a->align != b->align || a->sequential != b->sequential || a->n_keys != b->n_keys ||
-        (s->unordered && a->split_size != b->split_size)) {
+    if (a->snapshot != b->snapshot || a->n_positions != b->n_positions || a->align != b->align || a->n_keys != b->n_keys ||
+        a->sequential != b->sequential || (s->unordered && a->split_size != b->split_size)) {
         char why[1000];
         unfit_difference(s->data, p, why, sizeof(why));
         if (t->n_held > 0)
@@ -517,7 +524,8 @@ static void leases_send(struct cw_dispatcher *d, struct seat *t)
 {
     struct stream *s = t->stream;
     Cachew__Range ranges[DP_CAPACITY + 2], *pointers[DP_CAPACITY + 2];
-    uint64_t from[DP_CAPACITY + 2];
+    uint64_t from[DP_CAPACITY + 2], align = s->data->plan->align;
+    bool counted = cw_dp_stream_counted(s);
     Cachew__Leases l = CACHEW__LEASES__INIT;
     Cachew__Envelope m = CACHEW__ENVELOPE__INIT;
     l.stream = (ProtobufCBinaryData){16, s->id};
@@ -528,7 +536,7 @@ static void leases_send(struct cw_dispatcher *d, struct seat *t)
         const struct range *x = cw_dp_range(s, t->out[i]); /* what is dropped is taken out of them */
         pointers[i] = &ranges[i];
         range_message(s, (struct span){x->begin, x->end}, pointers[i]);
-        from[i] = ranges[i].begin + (x->from - x->begin);
+        from[i] = ranges[i].begin + (counted && s->base > x->begin ? (s->base - x->begin) / align * align : 0);
     }
     m.of_case = CACHEW__ENVELOPE__OF_LEASES;
     m.leases = &l;

@@ -97,8 +97,8 @@ static bool stream_room(struct cw_dispatcher *d)
     return d->n_streams < DP_STREAMS;
 }
 
-static int stream_new(struct cw_dispatcher *d, const uint8_t id[16], const uint8_t fingerprint[16], const char *json, uint64_t seed, const char *base_dir, bool unordered,
-                      struct stream **ret, struct cw_error *err)
+static int stream_new(struct cw_dispatcher *d, const uint8_t id[16], const uint8_t fingerprint[16], const char *json,
+                      uint64_t seed, const char *base_dir, bool unordered, struct stream **ret, struct cw_error *err)
 {
     if (!stream_room(d))
         return cw_error_set(err, CW_E_SERVICE, "there are %d streams already", DP_STREAMS);
@@ -129,7 +129,7 @@ static int stream_new(struct cw_dispatcher *d, const uint8_t id[16], const uint8
     return 0;
 }
 
-/* A rank that goes on from inside a range would have it cut anew, and run again for all others. */
+/* A rank that begins inside a range would have it cut in two, and run again for all other jobs. */
 static bool is_inside(const struct stream *s, const Cachew__Place *from)
 {
     uint64_t pos;
@@ -141,7 +141,8 @@ static bool is_inside(const struct stream *s, const Cachew__Place *from)
 
 static bool stream_fits(const struct cw_dispatcher *d, const struct stream *s, const Cachew__Attach *a)
 {
-    return s->unordered == (a->order == CACHEW__ORDER__ORDER_ANY) && !is_inside(s, a->from) && s->seed == a->seed && memcmp(s->pipeline->fingerprint, a->fingerprint.data, 16) == 0 && strcmp(s->base_dir, a->base_dir) == 0 && !s->at_most_once &&
+    bool unordered = a->order == CACHEW__ORDER__ORDER_ANY;
+    return s->seed == a->seed && s->unordered == unordered && !is_inside(s, a->from) && memcmp(s->pipeline->fingerprint, a->fingerprint.data, 16) == 0 && strcmp(s->base_dir, a->base_dir) == 0 && !s->at_most_once &&
            !cw_list_empty(&s->jobs) && d->share_streams && (a->snapshot == 0 || !s->data || s->data->plan->snapshot == a->snapshot);
 }
 
@@ -166,7 +167,8 @@ int cw_dp_stream_get(struct cw_dispatcher *d, const Cachew__Attach *a, struct st
     memcpy(key.bytes + key.size, a->fingerprint.data, 16);
     XXH128_hash_t h = XXH3_128bits(key.bytes, key.size + 16);
     memcpy(id, &h, 16);
-    int r = stream_new(d, id, a->fingerprint.data, a->pipeline, a->seed, a->base_dir, a->order == CACHEW__ORDER__ORDER_ANY, ret, err);
+    bool unordered = a->order == CACHEW__ORDER__ORDER_ANY;
+    int r = stream_new(d, id, a->fingerprint.data, a->pipeline, a->seed, a->base_dir, unordered, ret, err);
     if (r < 0)
         return r;
     (*ret)->number = ++d->stream_numbers;
@@ -211,21 +213,27 @@ int cw_dp_stream_restore(struct cw_dispatcher *d, const uint8_t id[16], const Ca
 int cw_dp_stream_position(const struct stream *s, const Cachew__Place *at, uint64_t *ret, struct cw_error *err)
 {
     uint64_t n = s->data->plan->n_positions, pos;
-    if (at->position > n || (n >= DP_ENDLESS && at->epoch > 0) || __builtin_mul_overflow(at->epoch, n, &pos) || __builtin_add_overflow(pos, at->position, &pos) ||
-        pos > DP_ENDLESS)
-        return cw_error_set(err, CW_E_OPTION, "position %" PRIu64 " of epoch %" PRIu64 " is not in the plan of %" PRIu64 " positions an epoch", at->position, at->epoch, n);
+    if (at->position > n || (n >= DP_ENDLESS && at->epoch > 0) || __builtin_mul_overflow(at->epoch, n, &pos) ||
+        __builtin_add_overflow(pos, at->position, &pos) || pos > DP_ENDLESS)
+        return cw_error_set(err, CW_E_OPTION,
+                            "position %" PRIu64 " of epoch %" PRIu64 " is not in the plan of %" PRIu64 " positions an epoch",
+                            at->position, at->epoch, n);
     *ret = pos;
     return 0;
 }
 
-int cw_dp_stream_span(const struct stream *s, uint64_t epoch, uint64_t begin, uint64_t end, struct span *ret, struct cw_error *err)
+int cw_dp_stream_span(const struct stream *s, uint64_t epoch, uint64_t begin, uint64_t end, struct span *ret,
+                      struct cw_error *err)
 {
     uint64_t n = s->data->plan->n_positions, align = cw_dp_stream_align(s);
     Cachew__Place at = CACHEW__PLACE__INIT;
     at.epoch = epoch;
     at.position = begin;
-    if (begin >= end || end > n || begin % align != 0 || (end != n && end % align != 0) || (cw_dp_stream_fixed(s) && end - begin > align))
-        return cw_error_set(err, CW_E_SERVICE, "a range of positions %" PRIu64 " to %" PRIu64 ": expected%s multiples of %" PRIu64 " in a plan of %" PRIu64 " positions an epoch",
+    bool sound = begin < end && end <= n && begin % align == 0 && (end == n || end % align == 0);
+    if (!sound || (cw_dp_stream_fixed(s) && end - begin > align))
+        return cw_error_set(err, CW_E_SERVICE,
+                            "a range of positions %" PRIu64 " to %" PRIu64 ": expected%s multiples of %" PRIu64
+                            " in a plan of %" PRIu64 " positions an epoch",
                             begin, end, cw_dp_stream_fixed(s) ? " successive" : "", align, n);
     int r = cw_dp_stream_position(s, &at, &ret->begin, err);
     ret->end = ret->begin + (end - begin);
@@ -371,7 +379,7 @@ void cw_dp_stream_mark(struct cw_dispatcher *d, struct stream *s)
         return; /* no memory: another turn */
     s->marked = true;
     if (s->journalled && s->n_passed >= PURGE_EVERY)
-        cw_dp_journal_tried(d, cw_dp_journal_purge(d, s, s->n_ranges > 0 ? CW_MIN(s->base, cw_dp_range_at(s, 0)->begin) : s->base, NULL));
+        cw_dp_journal_tried(d, cw_dp_journal_purge(d, s, cw_dp_range_begin(s), NULL));
 }
 
 /* Whether workers have it ready for nobody, and since when. With at-most-once, what they have of a job would be lost: that is for others who need the room. */

@@ -111,7 +111,8 @@ static void tell_changes(struct cw_dispatcher *d, struct stream *s)
     struct placements p;
     p.n = 0;
     struct range *x;
-    for (size_t i = cw_dp_range_index(s, s->announce_first); (x = cw_dp_range_at(s, i)) && x->begin < s->announce_end; i++) {
+    size_t i = cw_dp_range_index(s, s->announce_first);
+    for (; (x = cw_dp_range_at(s, i)) && x->begin < s->announce_end; i++) {
         if (!(x->flags & RANGE_ANNOUNCE) || (x->flags & RANGE_UNSENT))
             continue;
         x->flags &= (uint8_t)~RANGE_ANNOUNCE;
@@ -126,7 +127,7 @@ static void tell_changes(struct cw_dispatcher *d, struct stream *s)
 
 /* ---- reports ---- */
 
-/* What ranges gave, in order, from the one on that the rank is in. Where batches follow from positions nobody needs it. */
+/* Sends what ranges gave, in order, from the rank's range on. Where batches follow from positions, clients need none. */
 static void tell_reports(struct cw_dispatcher *d, struct stream *s, struct rank *r)
 {
     if (cw_dp_stream_counted(s))
@@ -137,7 +138,8 @@ static void tell_reports(struct cw_dispatcher *d, struct stream *s, struct rank 
     list.reports = pointers;
     m.of_case = CACHEW__ENVELOPE__OF_REPORTS;
     m.reports = &list;
-    for (struct range *x; (x = cw_dp_range(s, r->next_report)) && (x->flags & (RANGE_DURABLE | RANGE_LOST)); r->next_report = x->end) {
+    struct range *x;
+    for (; (x = cw_dp_range(s, r->next_report)) && (x->flags & (RANGE_DURABLE | RANGE_LOST)); r->next_report = x->end) {
         if (!(x->flags & RANGE_DURABLE)) /* lost before its end: there is nothing to tell */
             continue;
         Cachew__Report *a = pointers[list.n_reports] = &reports[list.n_reports];
@@ -262,7 +264,7 @@ static void tell_passed(struct cw_dispatcher *d, struct rank *r, struct placemen
     struct stream *s = r->job->stream;
     uint64_t size = s->data->plan->split_size, n = s->data->plan->n_positions, epoch, position;
     struct range lost = {.begin = r->pos, .flags = RANGE_LOST};
-    for (uint64_t end = CW_MIN(s->base, s->n_ranges > 0 ? cw_dp_range_at(s, 0)->begin : s->base); s->at_most_once && s->based && lost.begin < end; lost.begin = lost.end) {
+    for (; s->at_most_once && s->based && lost.begin < cw_dp_range_begin(s); lost.begin = lost.end) {
         cw_dp_stream_place(s, lost.begin, &epoch, &position);
         lost.begin -= position % size;
         lost.end = lost.begin + CW_MIN(size, n - (position - position % size));

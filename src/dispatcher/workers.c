@@ -271,7 +271,9 @@ static int worker_holding(struct cw_dispatcher *d, struct worker *w, const Cache
 {
     const Cachew__Prepared *p = h->prepared;
     if (!p || p->stream.len != 16 || h->n_ranges > DP_HELD)
-        return cw_error_set(err, CW_E_SERVICE, "Holdings of a stream of %zu bytes (expected 16) with %zu ranges (expected at most %d)", p ? p->stream.len : 0, h->n_ranges, DP_HELD);
+        return cw_error_set(err, CW_E_SERVICE,
+                            "Holdings of a stream of %zu bytes (expected 16) with %zu ranges (expected at most %d)",
+                            p ? p->stream.len : 0, h->n_ranges, DP_HELD);
     struct stream *s = cw_dp_stream_find(d, p->stream.data);
     if (!s || s->parked) {
         forget(d, w, p->stream);
@@ -435,7 +437,8 @@ static void note_work(struct cw_dispatcher *d, struct seat *t, const Cachew__Str
 {
     bool known = t->computed || !t->named;
     double batches = m->batches > 0 && m->batches < MOST_BATCHES ? m->batches : 0; /* a peer may say anything */
-    struct work work = {.compute_s = (double)m->compute_ns / 1e9, .positions = (double)m->positions, .batches = batches, .read_bytes = (double)m->read_bytes, .at_ns = d->now_ns};
+    struct work work = {.compute_s = (double)m->compute_ns / 1e9, .positions = (double)m->positions, .batches = batches,
+                        .read_bytes = (double)m->read_bytes, .at_ns = d->now_ns};
     if (work.compute_s > t->work.compute_s && work.positions > t->work.positions) {
         t->stream->said.seconds += work.compute_s - t->work.compute_s;
         t->stream->said.positions += work.positions - t->work.positions;
