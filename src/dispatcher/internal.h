@@ -66,7 +66,7 @@
 #define DP_LATE_MORE (3 * DP_S / 10) /* ... when it takes so much longer than expected, ... */
 #define DP_LATE_TIMES 3            /* ... and so many times as long */
 #define DP_DEPTH 2                 /* ranges that a worker has at a time to begin with: one that it computes, one that is next */
-#define DP_DEPTH_NS (DP_S / 40)    /* twice as many where they take less than this, for the sake of the way to and fro */
+#define DP_DEPTH_S 0.05            /* more ranges at a time where they take less than this together: the way to and fro takes time */
 #define DP_MEASURED 16             /* completions that the rate of a stream is measured by: the last ones */
 
 struct cw_peer {
@@ -220,12 +220,11 @@ struct stream {
     uint64_t begun_to;         /* no rank began behind it */
     uint64_t most_positions;   /* of a range, by the memory of ready workers; 0: to be found again */
     size_t n_passed;           /* ranges whose rows may still be in the journal */
-    struct { uint64_t positions, ns; } measured[DP_MEASURED]; /* the last completions; ns: of a worker's time */
+    struct measured { uint64_t positions, ns; } measured[DP_MEASURED]; /* the last completions; ns: of a worker's time */
     uint64_t n_measured;
     struct { double positions, seconds; } said; /* as workers' heartbeats say; seconds: of a worker's time */
-    uint32_t depth;                /* ranges that a worker has at a time, at most its capacity: */
-    uint32_t n_at_depth;           /* so many were completed since it was set, */
-    uint64_t ns_at_depth;          /* in so much time altogether */
+    double rate;               /* positions that a worker runs per second; 0: not known yet */
+    uint32_t depth;            /* ranges that a worker has to compute at a time, at most its capacity */
     uint64_t n_completed;
     struct computed computed;          /* by its workers, those that are gone too */
     bool reports_came, announce;

@@ -14,36 +14,46 @@ static void lease_send(struct cw_dispatcher *d, struct seat *t, const struct ran
     cw_dp_seat_dirty(d, t);
 }
 
-/* x becomes t's, beside whoever has it. */
+/* The seat holds the range from now on: its counts, its place in the heap, and what clients are told. */
+static void lease_count(struct cw_dispatcher *d, struct seat *t, struct range *x)
+{
+    t->n_held++;
+    t->worker->n_held++;
+    if (x->flags & RANGE_COMPLETE)
+        t->n_complete++;
+    else
+        t->to_compute += x->end - x->begin;
+    cw_dp_seat_usable(d, t);
+    if (!(x->flags & RANGE_UNSENT))
+        cw_dp_range_announce(d, t->stream, x);
+    if (!t->announced)
+        cw_dp_tell_seat(d, t);
+}
+
+/* Leases a range to a seat, beside its holder, if it has one. -1: no memory. */
 static int lease_give(struct cw_dispatcher *d, struct seat *t, struct range *x)
 {
     struct stream *s = t->stream;
     bool second = x->holder[0] != NULL;
     x->holder[1] = x->holder[0];
     x->holder[0] = t;
-    x->flags &= (uint8_t)~RANGE_HELD;
-    if (s->at_most_once) { /* its place is told when it may be computed */
+    if (s->at_most_once) { /* clients are told its place, and the worker gets it, when the lease is written down */
         x->flags |= RANGE_UNSENT;
-        if (cw_dp_journal_range(d, s, x, ACTION_LEASE, NULL) < 0) { /* no memory: another time */
+        if (cw_dp_journal_range(d, s, x, ACTION_LEASE, NULL) < 0) {
             x->flags &= (uint8_t)~RANGE_UNSENT;
             x->holder[0] = NULL;
             return -1;
         }
     } else {
         lease_send(d, t, x);
-        cw_dp_range_announce(d, s, x);
     }
     if (!second) {
+        x->flags &= (uint8_t)~RANGE_HELD;
         x->leased_ns = d->now_ns;
         x->before = t->to_compute;
     }
-    t->to_compute += x->end - x->begin;
-    t->n_held++;
-    t->worker->n_held++;
     d->n_leased++;
-    cw_dp_seat_usable(d, t);
-    if (!t->announced)
-        cw_dp_tell_seat(d, t);
+    lease_count(d, t, x);
     return 0;
 }
 
@@ -156,33 +166,8 @@ void cw_dp_lease_hold(struct cw_dispatcher *d, struct seat *t, struct span span)
     x->holder[0] = t;
     x->leased_ns = d->now_ns;
     x->before = t->to_compute;
-    x->flags |= RANGE_HELD;
-    t->n_held++;
-    t->worker->n_held++;
-    if (x->flags & RANGE_REPORTED) {
-        x->flags |= RANGE_COMPLETE;
-        t->n_complete++;
-    } else {
-        t->to_compute += x->end - x->begin;
-    }
-    cw_dp_seat_usable(d, t);
-    cw_dp_range_announce(d, s, x);
-    if (!t->announced)
-        cw_dp_tell_seat(d, t);
-}
-
-/* Returns the positions that one worker runs per second: by the last completions, before the first one by heartbeats.
- * 0: not known yet. */
-static double stream_rate(const struct stream *s)
-{
-    double positions = 0, seconds = 0;
-    if (s->n_measured == 0)
-        return s->said.positions > 0 ? s->said.positions / s->said.seconds : 0;
-    for (size_t i = 0; i < CW_MIN(s->n_measured, (uint64_t)DP_MEASURED); i++) {
-        positions += (double)s->measured[i].positions;
-        seconds += (double)s->measured[i].ns / 1e9;
-    }
-    return positions / CW_MAX(seconds, 1e-9);
+    x->flags |= x->flags & RANGE_REPORTED ? RANGE_HELD | RANGE_COMPLETE : RANGE_HELD;
+    lease_count(d, t, x);
 }
 
 /* Positions of a range that fit the memory of each ready worker. */
@@ -208,7 +193,7 @@ static struct range *range_cut(struct stream *s, struct span gap)
     position -= position % align;
     if (!cw_dp_stream_fixed(s))
         size = cw_cut_size(&(struct cw_cut){
-            .positions_per_s = stream_rate(s),
+            .positions_per_s = s->rate,
             .n_measured = s->n_measured,
             .n_workers = s->n_heap,
             .align = align,
@@ -310,11 +295,10 @@ void cw_dp_lease_fill(struct cw_dispatcher *d, struct stream *s)
 /* Returns how long after its lease a range is late, by the rate of all workers of the stream. */
 static double range_late_after_ns(const struct stream *s, const struct range *x)
 {
-    double rate = stream_rate(s);
-    if (!(rate > 0))
+    if (!(s->rate > 0))
         return DP_LATE;
-    double expected_ns = (double)(x->end - x->begin) / rate * 1e9;
-    return (double)x->before / rate * 1e9 + CW_MAX(expected_ns + DP_LATE_MORE, DP_LATE_TIMES * expected_ns);
+    double expected_ns = (double)(x->end - x->begin) / s->rate * 1e9;
+    return (double)x->before / s->rate * 1e9 + CW_MAX(expected_ns + DP_LATE_MORE, DP_LATE_TIMES * expected_ns);
 }
 
 /* With room, or, everything it has being finished, with nothing to do: for the range that all wait for it may have one more. */
@@ -380,19 +364,18 @@ static void contradiction(struct cw_dispatcher *d, struct stream *s, const struc
         cw_dp_job_over(d, CW_CONTAINER(at, struct job, by_stream), JOB_FAILED, &err);
 }
 
-/* Short ranges are leased several at a time, long ones hardly ahead, so that all workers have the same to do. */
-static void adapt_depth(struct stream *s, uint64_t took_ns)
+/* A worker took so long for so many positions. What the last completions say: the rate, and how many ranges workers have at
+ * a time. Short ranges are leased several at a time, long ones hardly ahead, so that all workers have the same to do. */
+static void stream_measure(const struct cw_dispatcher *d, struct stream *s, uint64_t positions, uint64_t ns)
 {
-    s->ns_at_depth += took_ns;
-    if (++s->n_at_depth < 2 * s->depth)
-        return;
-    uint64_t mean_ns = s->ns_at_depth / s->n_at_depth;
-    if (mean_ns < DP_DEPTH_NS)
-        s->depth = CW_MIN(2 * s->depth, (uint32_t)DP_CAPACITY);
-    else if (mean_ns > 8 * DP_DEPTH_NS)
-        s->depth = CW_MAX(s->depth / 2, DP_DEPTH);
-    s->n_at_depth = 0;
-    s->ns_at_depth = 0;
+    double n = 0, all = 0, seconds = 1e-9;
+    s->measured[s->n_measured++ % DP_MEASURED] = (struct measured){positions, ns};
+    for (; n < DP_MEASURED && n < (double)s->n_measured; n++) {
+        all += (double)s->measured[(size_t)n].positions;
+        seconds += (double)s->measured[(size_t)n].ns / 1e9;
+    }
+    s->rate = all / seconds;
+    s->depth = CW_MAX(d->depth, (uint32_t)CW_MIN(DP_DEPTH_S * n / seconds, (double)DP_CAPACITY));
 }
 
 /* The worker has all of it now. */
@@ -415,9 +398,7 @@ static void holder_complete(struct cw_dispatcher *d, struct seat *t, struct rang
     if (x->holder[1]) {
         cw_dp_lease_drop(d, x->holder[1], x, DROP_REVOKED);
     } else if (!(x->flags & RANGE_HELD)) {
-        s->measured[s->n_measured % DP_MEASURED].positions = x->end - x->begin;
-        s->measured[s->n_measured++ % DP_MEASURED].ns = took_ns;
-        adapt_depth(s, took_ns);
+        stream_measure(d, s, x->end - x->begin, took_ns);
     }
     cw_dp_stream_dirty(d, s);
 }

@@ -442,6 +442,8 @@ static void note_work(struct cw_dispatcher *d, struct seat *t, const Cachew__Str
     if (work.compute_s > t->work.compute_s && work.positions > t->work.positions) {
         t->stream->said.seconds += work.compute_s - t->work.compute_s;
         t->stream->said.positions += work.positions - t->work.positions;
+        if (t->stream->n_measured == 0)
+            t->stream->rate = t->stream->said.positions / t->stream->said.seconds;
     }
     t->work = work;
     if (!t->computed && !(t->computed = calloc(1, sizeof(*t->computed))))
