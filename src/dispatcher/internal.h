@@ -222,7 +222,6 @@ struct stream {
     size_t n_passed;           /* ranges whose rows may still be in the journal */
     struct measured { uint64_t positions, ns; } measured[DP_MEASURED]; /* the last completions; ns: of a worker's time */
     uint64_t n_measured;
-    struct { double positions, seconds; } said; /* as workers' heartbeats say; seconds: of a worker's time */
     double rate;               /* positions that a worker runs per second; 0: not known yet */
     uint32_t depth;            /* ranges that a worker has to compute at a time, at most its capacity */
     uint64_t n_completed;

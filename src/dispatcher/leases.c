@@ -5,8 +5,9 @@
 #include "dispatcher/cut.h"
 #include "dispatcher/internal.h"
 
-/* Positions of a range in a placed plan while no rate is known: computing them takes longer than leasing them. */
-#define FIRST_POSITIONS 1024
+/* Positions of a range in a placed plan while no rate is known: few, since elements may take 0.1 s each; after five
+ * completions ranges can have a thousand times as many. */
+#define FIRST_POSITIONS 64
 
 static void lease_send(struct cw_dispatcher *d, struct seat *t, const struct range *x)
 {

@@ -437,15 +437,7 @@ static void note_work(struct cw_dispatcher *d, struct seat *t, const Cachew__Str
 {
     bool known = t->computed || !t->named;
     double batches = m->batches > 0 && m->batches < MOST_BATCHES ? m->batches : 0; /* a peer may say anything */
-    struct work work = {.compute_s = (double)m->compute_ns / 1e9, .positions = (double)m->positions, .batches = batches,
-                        .read_bytes = (double)m->read_bytes, .at_ns = d->now_ns};
-    if (work.compute_s > t->work.compute_s && work.positions > t->work.positions) {
-        t->stream->said.seconds += work.compute_s - t->work.compute_s;
-        t->stream->said.positions += work.positions - t->work.positions;
-        if (t->stream->n_measured == 0)
-            t->stream->rate = t->stream->said.positions / t->stream->said.seconds;
-    }
-    t->work = work;
+    t->work = (struct work){.compute_s = (double)m->compute_ns / 1e9, .positions = (double)m->positions, .batches = batches, .read_bytes = (double)m->read_bytes, .at_ns = d->now_ns};
     if (!t->computed && !(t->computed = calloc(1, sizeof(*t->computed))))
         return;
     cw_computed_add(&t->stream->computed, t->computed, m, known);

@@ -18,7 +18,7 @@ static struct run *run_any_size(uint64_t n, uint32_t n_keys, uint32_t depth)
     return u;
 }
 
-#define FIRST 103 /* units of a range where elements are placed and no rate is known: 1,024 positions, rounded up */
+#define FIRST 7 /* units of a range in a placed plan while no rate is known: 64 positions, rounded up */
 
 static void start_blank(struct run *u)
 {
@@ -69,36 +69,6 @@ static void test_sizes_follow_the_rate(void **state)
         }
         assert_int_equal(run_units(s, next_of(s)), phases[i].units);
     }
-    run_free(u);
-}
-
-static void run_beat(struct run_peer *w, uint64_t compute_ns, uint64_t positions)
-{
-    Cachew__StreamWork work = CACHEW__STREAM_WORK__INIT, *list[] = {&work};
-    work.stream = (ProtobufCBinaryData){16, w->streams[0].id};
-    work.compute_ns = compute_ns;
-    work.positions = positions;
-    RUN_SAY(w, Heartbeat, HEARTBEAT, false, RUN_BASE(heartbeat), .streams = list, .n_streams = 1);
-    run_settle(w->run);
-}
-
-/* Before anything is completed, what workers say of their work makes ranges of slow elements smaller, and no range late that is as slow as expected. */
-static void test_sizes_before_the_first_completion(void **state)
-{
-    (void)state;
-    struct run *u = run_any_size(1000, 1, 1);
-    struct run_peer *a = run_worker(u, 4), *b = run_worker(u, 4), *c = run_client(u, "job", 0, 1, 0);
-    struct run_peer *first = a->streams[0].held[0] ? a : b, *second = first == a ? b : a;
-    assert_int_equal(run_units(&first->streams[0], 0), FIRST);
-    u->now_ns += 900000000;
-    run_beat(first, 800000000, 8); /* 10 positions a second: 103 s */
-    run_pass(u, 100000);
-    assert_false(second->streams[0].held[0]);
-    struct run_peer *third = run_worker(u, 4);
-    assert_int_equal(run_held(third), 1);
-    assert_int_equal(run_units(&third->streams[0], 2 * FIRST), 1);
-    run_pass(u, 210000);
-    assert_true(c->placed[0] > 1 && c->placed[0] != first->worker + 1); /* late after three times as long */
     run_free(u);
 }
 
@@ -154,9 +124,9 @@ static void test_sizes_fit_every_worker(void **state)
     run_progress(c, 20, 0);
     run_settle(u);
     assert_int_equal(run_units(&large->streams[0], 20), FIRST);
-    assert_int_equal(run_units(&large->streams[0], 123), 7);
-    run_progress(c, 123, 0);
+    run_progress(c, 125, 0);
     run_settle(u);
+    assert_int_equal(run_units(&large->streams[0], 125), 5);
     assert_int_equal(run_units(&large->streams[0], 130), FIRST);
     run_free(u);
 }
@@ -171,44 +141,44 @@ static void test_a_resumed_rank_finds_a_range_at_its_position(void **state)
     struct run_stream *s = &w->streams[0];
     assert_int_equal(run_units(s, 0), FIRST);
     at.rank = 1;
-    struct run_peer *second = run_client_with(u, &at, 50);
-    assert_int_equal(run_units(s, 0), 50);
-    assert_int_equal(run_units(s, 50), FIRST - 50);
-    assert_int_equal(second->placed[50], w->worker + 1);
+    struct run_peer *second = run_client_with(u, &at, 3);
+    assert_int_equal(run_units(s, 0), 3);
+    assert_int_equal(run_units(s, 3), FIRST - 3);
+    assert_int_equal(second->placed[3], w->worker + 1);
     uint64_t id = run_completed_of(w, s, 0, FIRST, 7); /* which crossed */
     run_settle(u);
     assert_true(run_answered(w, id));
     assert_int_equal(c->next_report, 0);
     run_completed(w, s, 0, 3);
-    run_completed(w, s, 50, 4);
+    run_completed(w, s, 3, 4);
     run_settle(u);
-    assert_int_equal(c->report_end[0], 50);
+    assert_int_equal(c->report_end[0], 3);
     assert_int_equal(c->next_report, FIRST);
     assert_int_equal(second->n_reports[0], 0);
-    assert_int_equal(second->reports[50], 4);
+    assert_int_equal(second->reports[3], 4);
     /* Also one whose report is known: that goes, with its row. */
     assert_int_equal(run_count(u, 'e'), 2);
     at.rank = 2;
-    struct run_peer *third = run_client_with(u, &at, 70);
+    struct run_peer *third = run_client_with(u, &at, 5);
     assert_int_equal(run_count(u, 'e'), 1);
-    assert_int_equal(run_units(s, 50), 20);
-    assert_int_equal(run_units(s, 70), FIRST - 70);
-    run_completed(w, s, 50, 1);
-    run_completed(w, s, 70, 3);
+    assert_int_equal(run_units(s, 3), 2);
+    assert_int_equal(run_units(s, 5), FIRST - 5);
+    run_completed(w, s, 3, 1);
+    run_completed(w, s, 5, 3);
     run_settle(u);
     assert_int_equal(run_count(u, 'e'), 3);
-    assert_int_equal(c->report_end[50], 70);
-    assert_int_equal(c->reports[70], 3);
-    assert_int_equal(third->reports[70], 3);
+    assert_int_equal(c->report_end[3], 5);
+    assert_int_equal(c->reports[5], 3);
+    assert_int_equal(third->reports[5], 3);
     /* What is not cut yet. */
     at.rank = 3;
-    run_client_with(u, &at, 350);
+    run_client_with(u, &at, 25);
     run_progress(c, 2 * FIRST, 0);
     run_progress(second, 2 * FIRST, 0);
     run_progress(third, 2 * FIRST, 0);
     run_settle(u);
-    assert_int_equal(run_units(s, 3 * FIRST), 350 - 3 * FIRST);
-    assert_int_equal(s->held[350], 1);
+    assert_int_equal(run_units(s, 3 * FIRST), 25 - 3 * FIRST);
+    assert_int_equal(s->held[25], 1);
     run_free(u);
 }
 
@@ -225,7 +195,7 @@ static void test_who_shares_a_stream(void **state)
 {
     (void)state;
     static const struct { const char *job; uint64_t from; Cachew__Order order; bool shares; } cases[] = {
-        {"equal", 0, CACHEW__ORDER__ORDER_EXACT, true}, {"inside", 50, CACHEW__ORDER__ORDER_EXACT, false}, {"behind", FIRST, CACHEW__ORDER__ORDER_EXACT, true},
+        {"equal", 0, CACHEW__ORDER__ORDER_EXACT, true}, {"inside", 5, CACHEW__ORDER__ORDER_EXACT, false}, {"behind", FIRST, CACHEW__ORDER__ORDER_EXACT, true},
         {"any", 0, CACHEW__ORDER__ORDER_ANY, false}, {"nowhere", 1001, CACHEW__ORDER__ORDER_EXACT, true}};
     for (size_t i = 0; i < CW_COUNT_OF(cases); i++) {
         struct run *u = run_any_size(1000, 1, 1024);
@@ -330,11 +300,11 @@ static void test_overlapping_holdings_are_revoked(void **state)
     memset(a->streams[0].held, 0, sizeof(a->streams[0].held));
     memset(b->streams[0].held, 0, sizeof(b->streams[0].held));
     run_hold(&a->streams[0], 20, 30);
-    run_hold(&a->streams[0], 100, 10);
-    run_hold(&b->streams[0], 40, 20); /* of another dispatcher, which cut them otherwise */
+    run_hold(&a->streams[0], 60, 10);
+    run_hold(&b->streams[0], 40, 13); /* of another dispatcher, which cut them otherwise */
+    run_hold(&b->streams[0], 53, 4);
     run_hold(&b->streams[0], 60, 10);
-    run_hold(&b->streams[0], 100, 10);
-    attach_again(c, &at, 10);
+    attach_again(c, &at, 15);
     for (struct run_peer *w = a; w; w = w == a ? b : NULL) {
         run_peer_clear(w);
         run_connect_as(u, w, CACHEW__ROLE__ROLE_WORKER);
@@ -342,11 +312,11 @@ static void test_overlapping_holdings_are_revoked(void **state)
     }
     run_pass(u, 200);
     assert_int_equal(run_units(&a->streams[0], 20), 30);
-    assert_int_equal(run_units(&a->streams[0], 100), 10);
-    assert_int_equal(run_units(&b->streams[0], 60), 10);
-    for (uint64_t unit = 10; unit < 110; unit++) /* all of it is somewhere, just once */
+    assert_int_equal(run_units(&a->streams[0], 60), 10);
+    assert_int_equal(run_units(&b->streams[0], 53), 4);
+    for (uint64_t unit = 15; unit < 77; unit++) /* all of it is somewhere, just once */
         assert_int_equal((a->streams[0].held[unit] != 0) + (b->streams[0].held[unit] != 0), 1);
-    static const uint64_t begins[] = {10, 20, 50, 60, 70, 100, 110};
+    static const uint64_t begins[] = {15, 20, 50, 53, 57, 60, 70};
     for (size_t i = 0; i < CW_COUNT_OF(begins); i++)
         assert_int_equal(a->streams[0].held[begins[i]] == 1 || b->streams[0].held[begins[i]] == 1, 1);
     run_free(u);
@@ -361,11 +331,11 @@ static void test_holdings_across_a_position_are_revoked(void **state)
     struct run_peer *w = run_worker(u, 4), *c = run_client_with(u, &at, 0);
     assert_int_equal(run_units(&w->streams[0], 0), FIRST);
     start_blank(u);
-    attach_again(c, &at, 50);
+    attach_again(c, &at, 5);
     run_reconnect(w);
     run_pass(u, 200);
-    assert_int_equal(w->streams[0].held[49], 0);
-    assert_int_equal(w->streams[0].held[50], 1);
+    assert_int_equal(w->streams[0].held[4], 0);
+    assert_int_equal(w->streams[0].held[5], 1);
     run_free(u);
 }
 
@@ -491,7 +461,6 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_sizes_follow_the_rate),
-        cmocka_unit_test(test_sizes_before_the_first_completion),
         cmocka_unit_test(test_sizes_shrink_near_the_end),
         cmocka_unit_test(test_sizes_fit_every_worker),
         cmocka_unit_test(test_a_resumed_rank_finds_a_range_at_its_position),
