@@ -17,11 +17,12 @@ struct kept {
     size_t bytes;
 };
 
-/* Elements first .. end - 1 of a key were sent, and some before them were not. */
-struct sent_rows {
-    struct sent_rows *next;
+/* Elements first .. end - 1 of a key that a request got, while some before them may still be asked for. */
+struct rows_span {
+    struct rows_span *next;
     uint32_t key;
     uint64_t first, end;
+    bool sent, gone; /* gone: the runner gave them away, and has them again only when the range is begun again */
 };
 
 struct cw_lease {
@@ -48,7 +49,7 @@ struct cw_lease {
     uint64_t *elements;         /* once computed or failed; before: 0 */
     uint64_t *sent_upto;        /* all before this element were sent once */
     uint64_t *dropped;          /* the runner has none before this element any more */
-    struct sent_rows *sent_rows;
+    struct rows_span *spans;    /* none before `dropped` */
     uint8_t *keys;              /* once computed or failed, of more than one key: as in Keys */
     size_t keys_bytes;
 };
@@ -68,8 +69,6 @@ void cw_lease_remove(struct cw_stream *s, struct cw_lease *l, struct cw_request 
  * every worker. The exception: a data file that is missing or was changed on this worker alone is CW_E_DATA, too.
  * Such an error also ends the runner (cw_runner_fatal), so the stream fails and other workers take over. */
 bool cw_lease_lasting(const struct cw_stream *s, int status);
-/* Whether a request may be answered now: there is room for its client. */
-bool cw_lease_is_wanted(const struct cw_lease *l);
 /* A batch, made for a request, goes to its client. False: the stream failed. */
 bool cw_lease_answer_batch(struct cw_stream *s, struct cw_lease *l, struct cw_request *r, uint64_t index, struct cw_batch *b,
                            struct cw_quarantined *quarantined);
@@ -81,9 +80,9 @@ void cw_lease_reply_end(struct cw_stream *s, struct cw_lease *l, struct cw_reque
 /* ---- rows.c ---- */
 /* As cw_leases_serve, for one placed range. */
 bool cw_lease_serve_rows(struct cw_stream *s, struct cw_lease *l);
-/* Rows that will not be asked for again leave the runner, also those that are yet to be computed. */
+/* The range was begun again: rows that will not be asked for again are not kept. */
 void cw_lease_drop_rows(struct cw_stream *s, struct cw_lease *l);
-/* Memory is short for a request of `first`: the last request behind it that has a part gives it back, and no other begins one before `first`
- * was answered. Returns whether there was any. */
-bool cw_leases_give_up_part(struct cw_stream *s, struct cw_lease *first);
+/* Memory is short for a request of l: the last one of a range behind l that has a part gives it back, and no other begins one before that
+ * request is done with. Returns whether there was any. */
+bool cw_leases_give_up_part(struct cw_stream *s, const struct cw_lease *l, const struct cw_request *first);
 void cw_request_drop_part(struct cw_stream *s, struct cw_request *r);

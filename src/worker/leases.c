@@ -26,6 +26,8 @@ void cw_lease_remove(struct cw_stream *s, struct cw_lease *l, struct cw_request 
         at = &(*at)->next;
     *at = r->next;
     cw_request_drop_part(s, r);
+    if (s->short_of == r)
+        s->short_of = NULL;
 }
 
 void cw_kept_free(struct cw_stream *s, struct kept *k)
@@ -76,7 +78,7 @@ static void lease_clear(struct cw_stream *s, struct cw_lease *l)
     cw_lease_close(s, l);
     while (l->requests) {
         struct cw_request *r = l->requests;
-        l->requests = r->next;
+        cw_lease_remove(s, l, r);
         cw_stream_reply(s, r, CW_SAY_NOT_HERE, NULL);
     }
     while (l->kept) {
@@ -84,13 +86,11 @@ static void lease_clear(struct cw_stream *s, struct cw_lease *l)
         l->kept = k->next;
         cw_kept_free(s, k);
     }
-    while (l->sent_rows) {
-        struct sent_rows *x = l->sent_rows;
-        l->sent_rows = x->next;
+    while (l->spans) {
+        struct rows_span *x = l->spans;
+        l->spans = x->next;
         free(x);
     }
-    if (s->short_of == l)
-        s->short_of = NULL;
     free(l->elements);
     free(l->keys);
     free(l->failed);

@@ -12,9 +12,9 @@
 /* ---- parts: elements that a request has while they become a batch ---- */
 
 /* Where map_batches follows, each part has a call of its own under way; else a part lacks memory, and a second one would lack it, too. */
-static bool part_may_begin(const struct cw_stream *s, const struct cw_lease *l)
+static bool part_may_begin(const struct cw_stream *s, const struct cw_request *r)
 {
-    if (s->short_of && s->short_of != l)
+    if (s->short_of && s->short_of != r)
         return false;
     return !s->n_parts || (s->local.compiled->n_batch_ops && s->n_parts < s->options->threads &&
                            s->part_bytes * (s->n_parts + 1) <= s->memory / PARTS_OF_MEMORY);
@@ -29,7 +29,7 @@ void cw_request_drop_part(struct cw_stream *s, struct cw_request *r)
 }
 
 /* The last request that has a part, of leases from `l` on; NULL: none. */
-static struct cw_request *part_last(struct cw_lease *l)
+static struct cw_request *part_last(const struct cw_lease *l)
 {
     struct cw_request *last = NULL;
     for (; l; l = l->next)
@@ -38,9 +38,9 @@ static struct cw_request *part_last(struct cw_lease *l)
     return last;
 }
 
-bool cw_leases_give_up_part(struct cw_stream *s, struct cw_lease *first)
+bool cw_leases_give_up_part(struct cw_stream *s, const struct cw_lease *l, const struct cw_request *first)
 {
-    struct cw_request *r = s->n_parts ? part_last(first->next) : NULL;
+    struct cw_request *r = s->n_parts ? part_last(l->next) : NULL;
     if (!r)
         return false;
     cw_request_drop_part(s, r);
@@ -48,7 +48,29 @@ bool cw_leases_give_up_part(struct cw_stream *s, struct cw_lease *first)
     return true;
 }
 
-/* ---- rows that were sent ---- */
+/* ---- rows that were given away ---- */
+
+/* NULL: out of memory. */
+static struct rows_span *span_get(struct cw_lease *l, const struct cw_request *r)
+{
+    struct rows_span *x = l->spans;
+    while (x && !(x->key == r->key && x->first == r->at && x->end == r->end))
+        x = x->next;
+    if (!x && (x = malloc(sizeof(*x)))) {
+        *x = (struct rows_span){.next = l->spans, .key = r->key, .first = r->at, .end = r->end};
+        l->spans = x;
+    }
+    return x;
+}
+
+/* Whether the runner has not what r asks for any more. */
+static bool rows_gone(const struct cw_lease *l, const struct cw_request *r)
+{
+    bool gone = r->at < l->dropped[r->key];
+    for (const struct rows_span *x = l->spans; x && !gone; x = x->next)
+        gone = x->gone && x->key == r->key && x->first < r->end && r->at < x->end;
+    return gone;
+}
 
 static void rows_drop(struct cw_stream *s, struct cw_lease *l, uint32_t key)
 {
@@ -60,47 +82,42 @@ static void rows_drop(struct cw_stream *s, struct cw_lease *l, uint32_t key)
         return;
     l->dropped[key] = upto;
     cw_runner_drop_rows(s->runner, l->range, key, upto);
+    for (struct rows_span **at = &l->spans; *at;) {
+        struct rows_span *x = *at;
+        if (x->key != key || x->end > upto) {
+            at = &x->next;
+            continue;
+        }
+        *at = x->next;
+        free(x);
+    }
 }
 
 void cw_lease_drop_rows(struct cw_stream *s, struct cw_lease *l)
 {
+    for (struct rows_span *x = l->spans; x; x = x->next)
+        x->gone = false;
     for (uint32_t k = 0; k < s->n_keys; k++) {
         l->dropped[k] = 0;
         rows_drop(s, l, k);
     }
 }
 
-static void rows_note_sent(struct cw_lease *l, uint32_t key, uint64_t first, uint64_t end)
-{
-    struct sent_rows *x = first <= l->sent_upto[key] ? NULL : malloc(sizeof(*x));
-    if (first <= l->sent_upto[key])
-        l->sent_upto[key] = CW_MAX(l->sent_upto[key], end);
-    if (x) { /* without memory, rows behind these wait until the range is revoked */
-        *x = (struct sent_rows){.next = l->sent_rows, .key = key, .first = first, .end = end};
-        l->sent_rows = x;
-        return;
-    }
-    for (struct sent_rows **at = &l->sent_rows; *at;) {
-        x = *at;
-        if (x->key != key || x->first > l->sent_upto[key]) {
-            at = &x->next;
-            continue;
-        }
-        l->sent_upto[key] = CW_MAX(l->sent_upto[key], x->end);
-        *at = x->next;
-        free(x);
-        at = &l->sent_rows; /* one before it may follow now */
-    }
-}
-
-/* Its rows were sent: the request is done with. */
+/* Its rows were sent: the request is done with. Without memory to note that, they wait until the range is revoked. */
 static void rows_done(struct cw_stream *s, struct cw_lease *l, struct cw_request *r)
 {
+    struct rows_span *span = span_get(l, r);
+    uint64_t *upto = &l->sent_upto[r->key], before;
+    if (span)
+        span->sent = true;
+    do {
+        before = *upto;
+        for (const struct rows_span *x = l->spans; x; x = x->next)
+            if (x->key == r->key && x->sent && x->first <= *upto)
+                *upto = CW_MAX(*upto, x->end);
+    } while (*upto > before);
     cw_lease_remove(s, l, r);
-    rows_note_sent(l, r->key, r->at, r->end);
     rows_drop(s, l, r->key);
-    if (s->short_of == l)
-        s->short_of = NULL;
     cw_request_free(r);
 }
 
@@ -228,13 +245,19 @@ static int rows_send(struct cw_stream *s, struct cw_lease *l, struct cw_request 
     struct cw_assembly *part;
     if (r->part)
         return batch_send(s, l, r, err);
-    if (whole && !part_may_begin(s, l))
+    if (whole && !part_may_begin(s, r))
         return 2;
     int status = cw_runner_part(s->runner, l->range, r->key, r->at, r->end - r->at, &part, err);
     if (status != 0)
         return status;
     if (!whole)
         return part_send(s, l, r, part, err);
+    struct rows_span *span = span_get(l, r);
+    if (!span) {
+        cw_runner_drop(s->runner, part);
+        return cw_error_nomem(err, sizeof(*span), "rows of a range");
+    }
+    span->gone = true;
     r->part = part;
     s->n_parts++;
     s->part_bytes = (part->slab ? part->slab->size : 0) + part->charged;
@@ -251,7 +274,7 @@ static bool request_answer(struct cw_stream *s, struct cw_lease *l, struct cw_re
         cw_lease_reply_end(s, l, r);
         return true;
     }
-    if (!l->range || (r->what != CACHEW__WHAT__WHAT_KEYS && r->at < l->dropped[r->key]))
+    if (!l->range || (r->what != CACHEW__WHAT__WHAT_KEYS && !r->part && rows_gone(l, r)))
         cw_lease_open(s, l, 0);
     if (s->failed || r->what == CACHEW__WHAT__WHAT_KEYS)
         return false;
@@ -259,7 +282,8 @@ static bool request_answer(struct cw_stream *s, struct cw_lease *l, struct cw_re
     if (status < 0 && !cw_lease_lasting(s, status) && s->n_parts > (r->part != NULL)) { /* others may have the memory that it lacks */
         for (struct cw_request *x; (x = part_last(s->leases));)
             cw_request_drop_part(s, x);
-        status = rows_send(s, l, r, &err);
+        s->short_of = r;
+        return true;
     }
     if (status == 1) /* its end is known now, or a moment later */
         return rows_note_over(s, l);

@@ -315,14 +315,12 @@ static bool serve_batches(struct cw_stream *s, struct cw_lease *l)
     return any;
 }
 
-bool cw_lease_is_wanted(const struct cw_lease *l) { return first_request(l) != NULL; }
-
 /* When nothing can be computed any more: later requests give their parts back, then ranges that nobody asks for give way, the one before
  * who is asked for first. Where nobody asks for anything, all is as it should be. Ranges that gave way go on when nobody waits. */
 static bool make_room(struct cw_stream *s)
 {
     struct cw_lease *before = NULL, *l = s->leases, *aside = NULL;
-    for (; l && !cw_lease_is_wanted(l); l = l->next) {
+    for (; l && !first_request(l); l = l->next) {
         before = l->range ? l : before;
         aside = l->set_aside && !l->computed && !l->failed ? l : aside;
     }
@@ -333,7 +331,7 @@ static bool make_room(struct cw_stream *s)
     }
     if (!(before || s->n_parts) || !cw_runner_stuck(s->runner))
         return false;
-    if (cw_leases_give_up_part(s, l))
+    if (cw_leases_give_up_part(s, l, first_request(l)))
         return true;
     if (!before)
         return false;
@@ -346,7 +344,7 @@ bool cw_leases_serve(struct cw_stream *s)
 {
     struct cw_error fatal = {0};
     bool any = false;
-    if (s->short_of && !cw_lease_is_wanted(s->short_of))
+    if (s->short_of && !cw_peer_room(s->short_of->peer))
         s->short_of = NULL;
     for (struct cw_lease *l = s->leases, *next; l && !s->failed; l = next) {
         next = l->next;

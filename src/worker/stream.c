@@ -242,7 +242,7 @@ static int open_stream(struct cw_stream *s, struct cw_error *err)
     if (r < 0)
         return r;
     s->n_keys = cw_n_keys(l->compiled);
-    s->kind = l->compiled->whole_epoch ? RANGES_SEQUENTIAL : s->n_keys ? RANGES_PLACED : RANGES_COUNTED;
+    s->kind = l->compiled->sequential ? RANGES_SEQUENTIAL : s->n_keys ? RANGES_PLACED : RANGES_COUNTED;
     look_at_most(s, runner);
     pthread_mutex_lock(&s->mutex);
     s->runner = runner;
