@@ -367,7 +367,7 @@ static int run_single(struct cw_runner *r, struct thread *t, struct block *b, ui
     struct piece plan = {.begin = b->piece->plan_begin, .refs = b->piece->plan};
     const struct cw_program *g = &r->compiled->programs[plan.refs[at].leaf];
     const struct way *way = cw_way(r, 0, g->leaf);
-    struct block one = {.split = b->range, .piece = &plan, .program = g, .way = way, .at = at, .b.n = 1, .arena = b->arena, .plain = false, .uncached = true};
+    struct block one = {.range = b->range, .piece = &plan, .program = g, .way = way, .at = at, .b.n = 1, .arena = b->arena, .plain = false, .uncached = true};
     const struct cw_source *source = r->sequence->sources[g->leaf];
     const struct cw_optimized *o = way->optimized;
     int status = read_single(r, t, &one, err);

@@ -108,6 +108,8 @@ struct cw_iterator *cw_iterator_free(struct cw_iterator *it)
         it->producer->ops->drop(it->producer, it->pending);
     cw_any_free(it);
     cw_iterator_free(it->again); /* its batches may be a view of ours */
+    while (it->n_open > 0)
+        close_epoch(it);
     it->producer->ops->free(it->producer);
     pthread_mutex_destroy(&it->mutex);
     cw_quarantined_free(it->quarantined);
