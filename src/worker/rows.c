@@ -131,22 +131,19 @@ static bool rows_all_dropped(const struct cw_stream *s, const struct cw_lease *l
 
 /* ---- the end of a range ---- */
 
+/* A byte each: there are at most 32 buckets. */
 static int keys_read(struct cw_stream *s, struct cw_lease *l, struct cw_error *err)
 {
-    size_t n, width = s->n_keys > 256 ? 2 : 1;
+    size_t n;
     _cleanup_free_ uint16_t *keys = NULL;
     int r = s->n_keys > 1 ? cw_runner_keys(s->runner, l->range, &keys, &n, err) : 0;
     if (r < 0 || !keys)
         return r;
-    free(l->keys);
-    if (!(l->keys = malloc(n * width + 1)))
-        return cw_error_nomem(err, n * width, "the keys of a range");
-    l->keys_bytes = n * width;
-    for (size_t i = 0; i < n; i++) {
-        l->keys[i * width] = (uint8_t)keys[i];
-        if (width == 2)
-            l->keys[i * 2 + 1] = (uint8_t)(keys[i] >> 8);
-    }
+    if (!(l->keys = malloc(n + 1)))
+        return cw_error_nomem(err, n, "the keys of a range");
+    l->n_keys = n;
+    for (size_t i = 0; i < n; i++)
+        l->keys[i] = (uint8_t)keys[i];
     return 0;
 }
 
@@ -178,7 +175,7 @@ static bool rows_note_over(struct cw_stream *s, struct cw_lease *l)
 
 static bool keys_answer(struct cw_stream *s, struct cw_lease *l, struct cw_request *r)
 {
-    size_t n = s->n_keys > 1 ? l->keys_bytes : l->elements[0];
+    size_t n = s->n_keys > 1 ? l->n_keys : l->elements[0];
     if (!l->computed && !l->failed)
         return false;
     struct cw_answer *a = calloc(1, sizeof(*a));
