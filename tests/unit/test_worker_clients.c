@@ -373,6 +373,7 @@ static void asked_for_what_is_not_there(void **state)
     expect_refusal(say_want(&clients[0], 1, 0, 0, CACHEW__WHAT__WHAT_ROWS, 0, 0, 1), "batches are asked for by number");
     expect_refusal(say_want(&clients[0], 1, 0, 0, CACHEW__WHAT__WHAT_KEYS, 0, 0, 0), "batches are asked for by number");
     fetch(&clients[0], 0, 0);
+    say_forget(1);
     got_free(counted);
     end_all();
 }
