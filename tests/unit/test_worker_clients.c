@@ -88,7 +88,7 @@ static void rows_from_any_element(void **state)
     start_with("{\"op\": \"range\", \"stop\": 60000}, {\"op\": \"filter\", \"where\": \"value % 3 != 1\"}, {\"op\": \"batch\", \"size\": 32}", 1500, SHARED, (size_t)64 << 20);
     client_connect(&clients[1], TCP);
     lease(0, 0, 1, 1, 0);
-    for (uint64_t at = 960; at > 5; at -= 19) {
+    for (uint64_t at = 960; at >= 19; at -= 19) {
         uint64_t n = at % 5 ? 1 + at % 32 : 32, ids[2];
         for (int i = 0; i < 2; i++)
             ids[i] = say_want(&clients[i], 0, 0, 1, at % 2 ? CACHEW__WHAT__WHAT_PART : CACHEW__WHAT__WHAT_ROWS, 0, at, n);
