@@ -301,11 +301,11 @@ static char *dump(json_t *value)
     return text;
 }
 
-/* Over splits that nobody computes. */
+/* Over batches that nobody computes. */
 static int open_position(const struct cachew_pipeline *p, const struct cachew_options *o, struct cw_local *l, struct cw_error *err)
 {
     unsigned threads;
-    struct cw_splits *splits;
+    struct cw_producer *producer;
     struct cw_iterator_options options;
     json_t *state = NULL;
     int r = o->state ? cw_state_parse("state", o->state, strlen(o->state), &state, err) : 0;
@@ -318,9 +318,9 @@ static int open_position(const struct cachew_pipeline *p, const struct cachew_op
     if (r >= 0)
         r = iterator_options(o, l->pipeline, threads, &options, err);
     if (r >= 0)
-        r = cw_splits_none(l->sequence, options.seed, &splits, err);
+        r = cw_producer_none(l->sequence, options.seed, &producer, err);
     if (r >= 0)
-        r = cw_iterator_over(splits, &options, state, &l->iterator, err);
+        r = cw_iterator_over(producer, &options, state, &l->iterator, err);
     json_decref(state);
     return r;
 }

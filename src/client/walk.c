@@ -114,7 +114,7 @@ size_t cw_walk_known(struct cw_walk *w, struct walk_range *range, uint64_t eleme
 }
 
 /* The next n elements of a key that are in no batch yet become one. */
-static int add_batch(struct cw_walk *w, unsigned key, uint64_t n, struct cw_error *err)
+static int add_batch(struct cw_walk *w, unsigned key, uint64_t n, const struct cw_walk_batch **ret, struct cw_error *err)
 {
     uint64_t from = w->planned[key], upto = from + n;
     size_t first = range_of(w, key, from), last = first;
@@ -134,22 +134,23 @@ static int add_batch(struct cw_walk *w, unsigned key, uint64_t n, struct cw_erro
     *w->last = b;
     w->last = &b->next;
     w->n_batches++;
+    *ret = b;
     return 0;
 }
 
 /* 0: the elements of this range, from where the plan is, completed a batch. 1: they did not. */
-static int plan_range(struct cw_walk *w, struct walk_range *range, struct cw_error *err)
+static int plan_range(struct cw_walk *w, struct walk_range *range, const struct cw_walk_batch **ret, struct cw_error *err)
 {
     if (w->n_keys == 1) {
         if (!range->known || range->before[0] + range->elements >= w->planned[0] + w->sizes[0])
-            return add_batch(w, 0, w->sizes[0], err);
+            return add_batch(w, 0, w->sizes[0], ret, err);
         w->seen[0] = range->before[0] + range->elements;
         return 1;
     }
     while (w->element < range->n) {
         unsigned key = range->keys[w->element];
         if (w->seen[key] + 1 == w->planned[key] + w->sizes[key]) {
-            int r = add_batch(w, key, w->sizes[key], err);
+            int r = add_batch(w, key, w->sizes[key], ret, err);
             if (r < 0)
                 return r;
             w->seen[key]++;
@@ -162,7 +163,7 @@ static int plan_range(struct cw_walk *w, struct walk_range *range, struct cw_err
     return 1;
 }
 
-int cw_walk_plan(struct cw_walk *w, struct cw_error *err)
+int cw_walk_plan(struct cw_walk *w, const struct cw_walk_batch **ret, struct cw_error *err)
 {
     for (; w->at < w->n_ranges; w->at++) {
         struct walk_range *range = &w->ranges[w->at];
@@ -170,7 +171,7 @@ int cw_walk_plan(struct cw_walk *w, struct cw_error *err)
             memcpy(range->before, w->seen, w->n_keys * sizeof(*range->before));
         if (w->n_keys > 1 && !range->known)
             return 2;
-        int r = plan_range(w, range, err);
+        int r = plan_range(w, range, ret, err);
         if (r <= 0)
             return r;
         if (range->failed)
@@ -182,8 +183,16 @@ int cw_walk_plan(struct cw_walk *w, struct cw_error *err)
         return 2;
     for (unsigned k = 0; k < w->n_keys && !w->drop_remainder; k++)
         if (w->seen[k] > w->planned[k])
-            return add_batch(w, k, w->seen[k] - w->planned[k], err);
+            return add_batch(w, k, w->seen[k] - w->planned[k], ret, err);
     return 1;
+}
+
+bool cw_walk_over(const struct cw_walk *w)
+{
+    bool over = w->at == w->n_ranges && cw_walk_position(w) >= w->end;
+    for (unsigned k = 0; k < w->n_keys && over && !w->drop_remainder; k++)
+        over = w->seen[k] == w->planned[k];
+    return over;
 }
 
 bool cw_walk_certain(const struct cw_walk *w)

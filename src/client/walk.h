@@ -51,9 +51,9 @@ int cw_walk_add(struct cw_walk *w, uint64_t end, struct cw_error *err) _must_che
 /* A range of the walk is over and leaves `elements` of the one key; or these keys, which the walk takes over: before an error where it failed. Returns how many planned batches are left:
  * those that counted on more of the range are dropped. */
 size_t cw_walk_known(struct cw_walk *w, struct walk_range *range, uint64_t elements, uint16_t *keys, size_t n, bool failed);
-/* Plans the next batch, which stays the walk's: it is the last of w->batches. 1: there are no more; 2: ranges are missing, or of several keys their elements; 3: the plan has come to the
+/* Plans the next batch: *ret, the last of w->batches, which stays the walk's. 1: there are no more; 2: ranges are missing, or of several keys their elements; 3: the plan has come to the
  * error of range w->at. Of one key, the first range that is not known is taken to have as many elements as are planned. */
-int cw_walk_plan(struct cw_walk *w, struct cw_error *err) _must_check_;
+int cw_walk_plan(struct cw_walk *w, const struct cw_walk_batch **ret, struct cw_error *err) _must_check_;
 /* Whether the first planned batch is certain: it does not count on elements of a range that is not known. */
 bool cw_walk_certain(const struct cw_walk *w);
 /* The first planned batch is taken, and freed. */
@@ -62,7 +62,9 @@ void cw_walk_take(struct cw_walk *w);
 int cw_walk_entry(const struct cw_walk *w, struct cw_entry *ret, struct cw_error *err) _must_check_;
 /* Forgets the ranges from the one on that ends behind `position`, and batches planned with them. False: some of theirs were taken, so that all stays as it is. */
 bool cw_walk_cut(struct cw_walk *w, uint64_t position);
-/* Where there are no more batches: elements of a key that are left over, the first of which is number *ret_from of the key. */
+/* Whether all batches are planned. */
+bool cw_walk_over(const struct cw_walk *w);
+/* Where that is so: elements of a key that are left over, the first of which is number *ret_from of the key. */
 static inline uint64_t cw_walk_left(const struct cw_walk *w, unsigned key, uint64_t *ret_from)
 {
     *ret_from = w->planned[key];
