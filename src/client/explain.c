@@ -222,14 +222,14 @@ int cw_explain_pipeline(const struct cw_local *l, const struct cw_explain_option
     json_object_update_new(facts, json_pack("{s:s, s:s, s:s, s:o, s:o, s:o, s:o, s:b, s:b, s:o, s:I, s:o}", "pipeline", o->name, "fingerprint",
                                                fingerprint, "on_error", on_error[c->pipeline->on_error], "operators",
                                                describe_chain(c, &c->pipeline->chain, into), "outputs", outputs, "fused", fused_groups(into, n),
-                                               "sources", sources, "counted", (int)c->counted, "one_split", (int)c->whole_epoch, "elements",
+                                               "sources", sources, "counted", (int)c->counted, "one_split", (int)c->sequential, "elements",
                                                count_or_null(s->n_positions), "split_size",
-                                               (json_int_t)(c->whole_epoch ? CW_MIN(s->n_positions, INT64_MAX) : s->split_size), "splits",
+                                               (json_int_t)(c->sequential ? CW_MIN(s->n_positions, INT64_MAX) : s->split_size), "splits",
                                                count_or_null(s->n_splits)));
     json_t *mixing = json_array();
     cw_mixing_each(s, describe_mixing, mixing);
     json_object_set_new(facts, "by_chunk", mixing);
-    if (c->whole_epoch)
+    if (c->sequential)
         json_object_set_new(facts, "one_split_because", one_split_reason(c));
     if (c->n_markers)
         json_object_set_new(facts, "markers", cw_caching_markers(c));

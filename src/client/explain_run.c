@@ -83,7 +83,7 @@ static json_t *hints(const struct cw_local *l, const struct cw_measurement *m, c
     if (c->delay_s > 0.2 * c->cpu_s)
         json_array_append_new(list, json_sprintf("threads wanted a CPU and others had it, for %.2g times as long as they computed: other processes, or more threads than CPUs",
                                                  c->delay_s / c->cpu_s));
-    if (l->compiled->whole_epoch)
+    if (l->compiled->sequential)
         json_array_append_new(list, json_string("the epoch is one split: it can use all CPUs of one machine, but not those of several"));
     return list;
 }

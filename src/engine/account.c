@@ -102,7 +102,7 @@ void cw_account(struct cw_runner *r, struct thread *t)
 /* Mutex held. */
 static enum cw_idle idle_reason(const struct cw_runner *r)
 {
-    const struct cw_split *s = r->splits;
+    const struct cw_range *s = r->ranges;
     const struct cw_assembly *a = s ? s->head : NULL;
     if (r->alone || r->starved || r->consumer_short || r->plan_short || r->frugal)
         return CW_IDLE_MEMORY;

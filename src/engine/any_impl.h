@@ -18,6 +18,11 @@ struct own {
     bool ended;         /* it has no more batches; what it left over is joined when all before it have ended */
 };
 
+/* Remnants of one key: the elements from split `from` on, but for the first `skip` of that split, are in no batch yet. */
+struct unused {
+    uint64_t from, skip;
+};
+
 struct joined {
     struct joined *next;
     struct cw_assembly *a; /* NULL: offered */
@@ -27,6 +32,13 @@ struct joined {
 };
 
 struct any {
+    uint64_t g, split, batch;    /* the place that comes next: number of the batch, its split, and its number there */
+    unsigned n_keys;             /* of remnants that are joined; 0: there are none */
+    struct unused *unused;       /* by key */
+    struct cw_assembly **joining;/* by key: elements that wait for a batch */
+    unsigned key;                /* whose remnants are joined now */
+    bool in_remnant;             /* that of `key` is joined, up to: */
+    uint64_t remnant_at;
     struct own open[ANY_POSITIONS]; /* ring, in order; those of the next epoch behind those of this one */
     unsigned n_open, first_open, ahead;
     uint64_t open_epoch, open_index; /* the next to open */
@@ -42,6 +54,8 @@ struct any {
     uint64_t taken[ANY_POSITIONS];
 };
 
+/* Splits of an epoch. */
+static inline uint64_t cw_any_splits(const struct cw_iterator *it) { return cw_plan_splits(&it->plan); }
 static inline struct own *cw_any_own(struct any *a, unsigned i) { return &a->open[(a->first_open + i) % ANY_POSITIONS]; }
 /* Of a split that the state named: batches that were handed out before; UINT64_MAX: all. */
 static inline uint64_t cw_any_resumed(const struct any *a, uint64_t epoch, uint64_t index, uint64_t world_size)

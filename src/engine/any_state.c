@@ -6,18 +6,6 @@
 #include "base/text.h"
 #include "engine/any_impl.h"
 
-void cw_any_place(const struct cw_iterator *it, struct cw_cursor *ret, struct unused *ret_unused)
-{
-    const struct any *a = it->any;
-    *ret = a->handed ? it->at : (struct cw_cursor){.epoch = it->at.epoch}; /* at an epoch's beginning, that of any order and rank */
-    for (unsigned k = 0; k < it->n_keys; k++) {
-        const struct joined *j = a->joined;
-        while (j && j->key != k)
-            j = j->next;
-        ret_unused[k] = !a->handed ? (struct unused){0} : j ? j->before : it->unused[k];
-    }
-}
-
 /* Batches of a split of this epoch that were handed out. */
 static uint64_t taken(const struct cw_iterator *it, uint64_t index)
 {
@@ -30,42 +18,116 @@ static uint64_t taken(const struct cw_iterator *it, uint64_t index)
     return cw_any_resumed(a, it->at.epoch, index, it->options.world_size);
 }
 
+/* Of a key: what no batch handed out has of what splits left over. */
+static struct unused unused_of(const struct any *a, unsigned key)
+{
+    for (const struct joined *j = a->joined; j; j = j->next)
+        if (j->key == key)
+            return j->before;
+    return a->unused[key];
+}
+
+/* "key:splits back:skip", where it is not the usual "from the state's split on, none skipped". */
+static void add_remnants(struct cw_text *t, const struct any *a)
+{
+    for (unsigned k = 0; k < a->n_keys; k++) {
+        const struct unused u = unused_of(a, k);
+        if (u.from != a->split || u.skip)
+            cw_text_add(t, "%s%u:%" PRIi64 ":%" PRIu64, t->size ? " " : "", k, (int64_t)(a->split - u.from), u.skip);
+    }
+}
+
+static void add_batches(struct cw_text *t, const struct cw_iterator *it)
+{
+    uint64_t step = it->options.world_size, from = it->any->split;
+    unsigned n = 0;
+    for (unsigned i = 1; i < ANY_POSITIONS && from + i * step < cw_any_splits(it); i++)
+        n = taken(it, from + i * step) ? i : n;
+    for (unsigned i = 1; i <= n; i++)
+        cw_text_add(t, "%s%" PRIu64, i > 1 ? " " : "", taken(it, from + i * step));
+}
+
 int cw_any_state(const struct cw_iterator *it, json_t *state)
 {
-    struct cw_text t = {0};
-    uint64_t step = it->options.world_size;
-    unsigned n = 0;
-    if (!it->any->handed)
-        return 0;
-    for (unsigned i = 1; i < ANY_POSITIONS && it->at.split + i * step < it->plan.n_splits; i++)
-        n = taken(it, it->at.split + i * step) ? i : n;
-    for (unsigned i = 1; i <= n; i++)
-        cw_text_add(&t, "%s%" PRIu64, i > 1 ? " " : "", taken(it, it->at.split + i * step));
-    int r = t.failed || (n && json_object_set_new(state, "batches", json_string(t.data)) < 0) ||
-            json_object_set_new(state, "order", json_string("any")) < 0 || json_object_set_new(state, "rank", json_integer(it->options.rank)) < 0 ||
-            json_object_set_new(state, "world_size", json_integer((json_int_t)step)) < 0 ? -1 : 0;
-    cw_text_deinit(&t);
+    const struct any *a = it->any;
+    struct cw_text batches = {0}, remnants = {0};
+    json_t *more;
+    if (!a->handed) { /* at an epoch's beginning, that of any order and rank */
+        more = json_pack("{s:I, s:i, s:i}", "epoch", (json_int_t)it->at.epoch, "g", 0, "position", 0);
+    } else {
+        add_batches(&batches, it);
+        add_remnants(&remnants, a);
+        more = json_pack("{s:I, s:I, s:I, s:I, s:s, s:i, s:i, s:s*, s:s*}", "epoch", (json_int_t)it->at.epoch, "g", (json_int_t)a->g, "split", (json_int_t)a->split,
+                         "batch", (json_int_t)a->batch, "order", "any", "rank", (int)it->options.rank, "world_size", (int)it->options.world_size, "batches",
+                         batches.size ? batches.data : NULL, "remnants", remnants.size ? remnants.data : NULL);
+    }
+    int r = !more || batches.failed || remnants.failed || json_object_update(state, more) < 0 ? -1 : 0;
+    json_decref(more);
+    cw_text_deinit(&batches);
+    cw_text_deinit(&remnants);
+    return r;
+}
+
+/* unused has room for n_keys. */
+static int state_remnants(const json_t *state, uint64_t split, unsigned n_keys, struct unused *unused, struct cw_error *err)
+{
+    const char *text = json_string_value(json_object_get(state, "remnants")), *at = text;
+    for (unsigned k = 0; k < n_keys; k++)
+        unused[k] = (struct unused){.from = split};
+    while (at && *at) {
+        unsigned key;
+        int64_t back;
+        uint64_t skip;
+        int used = 0;
+        if (sscanf(at, "%u:%" SCNi64 ":%" SCNu64 "%n", &key, &back, &skip, &used) < 3 || key >= n_keys || back < -1 || (back > 0 && (uint64_t)back > split))
+            return cw_error_set(err, CW_E_STATE, "state: remnants is \"%.60s\": expected \"key:splits:elements\" for keys below %u", text, n_keys);
+        unused[key] = (struct unused){.from = split - (uint64_t)back, .skip = skip};
+        at += used;
+        at += strspn(at, " ");
+    }
+    return 0;
+}
+
+int cw_any_state_begin(const struct cw_compiled *c, const json_t *state, uint64_t *ret_split, uint64_t *ret_batch, struct cw_error *err)
+{
+    unsigned n_keys = cw_n_keys(c);
+    _cleanup_free_ struct unused *unused = calloc(n_keys + 1, sizeof(*unused));
+    uint64_t split = 0, batch = 0;
+    int r = unused ? 0 : cw_error_nomem(err, 0, "a state");
+    if (r >= 0 && json_object_get(state, "order") && ((r = cw_state_u64(state, "split", &split, err)) >= 0) && (r = cw_state_u64(state, "batch", &batch, err)) >= 0)
+        r = state_remnants(state, split, n_keys, unused, err);
+    for (unsigned k = 0; k < n_keys && r >= 0 && json_object_get(state, "order"); k++)
+        if (unused[k].from < split) {
+            split = unused[k].from;
+            batch = 0;
+        }
+    *ret_split = split;
+    *ret_batch = batch;
     return r;
 }
 
 /* A split that this rank has, or the end of the epoch. */
 static bool is_own(const struct cw_iterator *it, uint64_t split)
 {
-    return split == it->plan.n_splits || (split < it->plan.n_splits && split % it->options.world_size == it->options.rank);
+    return split == cw_any_splits(it) || (split < cw_any_splits(it) && split % it->options.world_size == it->options.rank);
 }
 
 int cw_any_load(struct cw_iterator *it, const json_t *state, struct cw_error *err)
 {
     struct any *a = it->any;
     const char *text = json_string_value(json_object_get(state, "batches")), *at = text;
-    a->handed = it->at.g / it->options.world_size;
+    int r;
     if (!json_object_get(state, "order")) /* the beginning of an epoch */
         return 0;
-    bool good = it->at.g % it->options.world_size == 0 && is_own(it, it->at.split);
-    for (unsigned k = 0; k < it->n_keys; k++)
-        good &= is_own(it, it->unused[k].from);
-    a->resumed = it->at.split;
-    a->taken[a->n_taken++] = it->at.batch;
+    if ((r = cw_state_u64(state, "g", &a->g, err)) < 0 || (r = cw_state_u64(state, "split", &a->split, err)) < 0 || (r = cw_state_u64(state, "batch", &a->batch, err)) < 0 ||
+        (r = state_remnants(state, a->split, a->n_keys, a->unused, err)) < 0)
+        return r;
+    a->handed = a->g / it->options.world_size;
+    bool good = a->g % it->options.world_size == 0 && is_own(it, a->split);
+    for (unsigned k = 0; k < a->n_keys; k++)
+        good &= is_own(it, a->unused[k].from);
+    a->resumed = a->split;
+    a->taken[a->n_taken++] = a->batch;
     while (at && *at && good) {
         int used = 0;
         good = a->n_taken < ANY_POSITIONS && sscanf(at, "%" SCNu64 "%n", &a->taken[a->n_taken], &used) == 1 && a->taken[a->n_taken] < UINT64_MAX;
@@ -73,6 +135,6 @@ int cw_any_load(struct cw_iterator *it, const json_t *state, struct cw_error *er
         at += used;
         at += strspn(at, " ");
     }
-    return good ? 0 : cw_error_set(err, CW_E_STATE, "state: split %" PRIu64 " with batches \"%.60s\" and remnants of others is no position of rank %u of %u", it->at.split,
+    return good ? 0 : cw_error_set(err, CW_E_STATE, "state: split %" PRIu64 " with batches \"%.60s\" and remnants of others is no position of rank %u of %u", a->split,
                                    text ? text : "", it->options.rank, it->options.world_size);
 }

@@ -130,6 +130,8 @@ struct cw_assembly *cw_assembly_free(struct cw_assembly *a)
     free(a->ids);
     free(a->present);
     free(a->staged);
+    free(a->from);
+    free(a->after);
     if (a->error != &no_memory)
         free(a->error);
     free(a);

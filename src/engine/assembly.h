@@ -57,6 +57,7 @@ struct cw_assembly {
     uint8_t *present;            /* by slot: 0 where the record was skipped */
     struct cw_tensor *staged;    /* [n_staged][capacity] */
     struct cw_staged_chunk *chunks; /* guarded by the runner's mutex */
+    struct cw_entry *from;       /* owned: the entry before its first element; NULL: nobody asks */
     struct cw_entry *after;      /* owned: the entry behind this batch; NULL: not known, or batches follow from positions */
     struct cw_batch *batch;      /* once finished, */
     unsigned n_applied;          /* and so many operators on batches were applied */

@@ -37,9 +37,14 @@ size_t cw_scratch_keep(struct cw_runner *r) { return atomic_load(&r->budget.used
 /* Frees all that a block has but its arena. */
 static void block_clear(const struct cw_runner *r, struct block *b)
 {
-    for (unsigned k = 0; b->dropped && k < r->compiled->n_limits; k++)
-        free(b->dropped[k]);
+    for (unsigned k = 0; k < r->compiled->n_limits; k++) {
+        if (b->dropped)
+            free(b->dropped[k]);
+        if (b->limit_passages)
+            free(b->limit_passages[k].counts);
+    }
     free(b->dropped);
+    free(b->limit_passages);
     free(b->shapes);
     free(b->idx);
     free(b->segments);

@@ -225,7 +225,7 @@ static size_t look_at(struct looking *l, const struct piece *p, uint64_t at, uin
 }
 
 /* Of the choices that are not in use it is enough to know about how much the cache has. */
-static void look_elsewhere(struct cw_runner *r, const struct cw_split *s, const struct piece *p)
+static void look_elsewhere(struct cw_runner *r, const struct cw_range *s, const struct piece *p)
 {
     uint64_t step = CW_MAX(p->n / SAMPLES, (uint64_t)1);
     for (unsigned k = 1; k < r->n_choices; k++) {
@@ -242,7 +242,7 @@ static void look_elsewhere(struct cw_runner *r, const struct cw_split *s, const 
     }
 }
 
-void cw_piece_look_up(struct cw_runner *r, const struct cw_split *s, struct piece *p)
+void cw_piece_look_up(struct cw_runner *r, const struct cw_range *s, struct piece *p)
 {
     struct looking l = {.r = r, .epoch = &s->epoch->epoch, .leaf = UINT32_MAX};
     free(CW_STEAL(p->kept));

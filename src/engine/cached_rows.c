@@ -138,7 +138,7 @@ int cw_block_fetch(struct cw_runner *r, struct block *b, struct cw_error *err)
     size_t n = b->b.n;
     struct cw_error own = {0};
     cw_block_forget(b);
-    if (!(b->set = cw_cached_set(r, leaf, b->way->cached, &b->split->epoch->epoch, &own)))
+    if (!(b->set = cw_cached_set(r, leaf, b->way->cached, &b->range->epoch->epoch, &own)))
         return 0;
     uint64_t *rows = cw_arena_alloc(&b->arena, n * sizeof(*rows), err);
     struct cw_record_id *ids = cw_arena_alloc(&b->arena, n * sizeof(*ids), err);
@@ -149,7 +149,7 @@ int cw_block_fetch(struct cw_runner *r, struct block *b, struct cw_error *err)
     if (!rows || !ids || !keys || !places || !gets || !kept)
         return err->status;
     cw_cached_keys(r, leaf, b->way->cached, b->piece->refs + b->at, n, rows, ids, keys);
-    size_t found = cw_cached_find(r, leaf, b->set, &b->split->epoch->epoch, rows, keys, n, places);
+    size_t found = cw_cached_find(r, leaf, b->set, &b->range->epoch->epoch, rows, keys, n, places);
     b->n_looked = n;
     b->n_found = found;
     for (size_t i = 0; i < n; i++) {
@@ -175,7 +175,7 @@ int cw_block_fetch(struct cw_runner *r, struct block *b, struct cw_error *err)
     if (status == 3)
         b->late_ns = cw_cost_now_ns() - start;
     if (found == n && !b->unread) /* what was wrong is forgotten: it is looked for again, to be kept anew */
-        cw_cached_find(r, leaf, b->set, &b->split->epoch->epoch, rows, keys, n, places);
+        cw_cached_find(r, leaf, b->set, &b->range->epoch->epoch, rows, keys, n, places);
     for (size_t i = 0; i < n; i++)
         kept[i] = places[i].segment != NULL;
     b->kept = kept;

@@ -4,16 +4,16 @@
 /* How many batches are under way is bounded. Later splits leave room for the first one: it needs one to fill and one to join remnants in. A split may
  * have become the first only now, when later ones have everything: then it gets what it needs all the same, unless the consumer can take a batch of it,
  * which makes room. */
-static bool may_take(const struct cw_runner *r, const struct cw_split *s)
+static bool may_take(const struct cw_runner *r, const struct cw_range *s)
 {
-    bool first = s == r->splits;
+    bool first = s == r->ranges;
     unsigned reserve = first || r->compiled->counted ? 0 : 2;
     if (r->n_assemblies + reserve < r->max_assemblies)
         return true;
     return first && !(s->head && s->head->closed && s->head->n_done == s->head->n_assigned);
 }
 
-int cw_assembly_take(struct cw_runner *r, struct cw_split *s, unsigned bucket, struct cw_assembly **ret, struct cw_error *err)
+int cw_assembly_take(struct cw_runner *r, struct cw_range *s, unsigned bucket, struct cw_assembly **ret, struct cw_error *err)
 {
     if (!may_take(r, s))
         return 1;
@@ -54,7 +54,7 @@ static uint64_t block_rows(const struct cw_runner *r, const struct block *b, con
 }
 
 /* The next batch of a counted pipeline. 1: none to be had now. Mutex held; the block that is carved is counted in r->n_blocks. */
-static int counted_batch(struct cw_runner *r, struct cw_split *s, struct cw_assembly **ret, struct cw_error *err)
+static int counted_batch(struct cw_runner *r, struct cw_range *s, struct cw_assembly **ret, struct cw_error *err)
 {
     int status = cw_assembly_take(r, s, 0, ret, err);
     if (status != CW_E_BUDGET)
@@ -66,12 +66,12 @@ static int counted_batch(struct cw_runner *r, struct cw_split *s, struct cw_asse
         ;
     if (status != CW_E_BUDGET || (!r->frugal && cw_frugal_begin(r)))
         return status == CW_E_BUDGET ? 1 : status;
-    const struct cw_place at = cw_place_of(s, s->begin);
-    return cw_lack_of_memory(r, &at, "a batch does not fit beside the plan of its split", err);
+    const struct cw_place at = cw_place_of(s, s->entry.position);
+    return cw_lack_of_memory(r, &at, "a batch does not fit beside the plan of its range", err);
 }
 
 /* Slots of a block in a counted pipeline follow from its position. 1: no batch to be had now. */
-static int counted_slots(struct cw_runner *r, struct cw_split *s, struct piece *p, uint64_t *n, struct block *b)
+static int counted_slots(struct cw_runner *r, struct cw_range *s, struct piece *p, uint64_t *n, struct block *b)
 {
     uint64_t size = r->compiled->batch_size, batch_from = p->carved / size * size;
     uint64_t length = CW_MIN(size, p->n - batch_from), slot = p->carved - batch_from;
@@ -90,7 +90,7 @@ static int counted_slots(struct cw_runner *r, struct cw_split *s, struct piece *
         }
         if (status != 0)
             return 1;
-        cw_split_append(s, a);
+        cw_range_append(s, a);
     }
     *n = CW_MIN(*n, length - slot);
     s->tail->n_assigned += *n;
@@ -103,10 +103,10 @@ static int counted_slots(struct cw_runner *r, struct cw_split *s, struct piece *
 struct block *cw_carve(struct cw_runner *r)
 {
     /* Those of later splits may all wait for batches that only the first one's progress sets free; then it gets one beyond the limit. */
-    bool full = cw_blocks_full(r), first_has_none = r->splits && r->splits->n_blocks == 0;
+    bool full = cw_blocks_full(r), first_has_none = r->ranges && r->ranges->n_blocks == 0;
     if ((full && !first_has_none) || r->starved || r->consumer_short || r->fatal.status || (r->frugal && cw_frugal_waits(r)))
         return NULL;
-    for (struct cw_split *s = r->splits; s; s = s->next) {
+    for (struct cw_range *s = r->ranges; s; s = s->next) {
         struct piece *p = s->first;
         if (s->over || s->closed)
             continue;
@@ -117,13 +117,13 @@ struct block *cw_carve(struct cw_runner *r)
             cw_done(r);
             continue;
         }
-        if (!p || !p->planned || ((full || r->frugal) && s != r->splits))
+        if (!p || !p->planned || ((full || r->frugal) && s != r->ranges))
             return NULL; /* in order: nothing is taken from later splits before */
         struct block *b = cw_block_new(r);
         if (!b)
             return NULL;
         r->n_blocks++;
-        b->split = s;
+        b->range = s;
         b->arena.exact = r->frugal > 0;
         cw_block_choose(r, b, p);
         uint64_t n = block_rows(r, b, p, p->carved);

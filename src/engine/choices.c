@@ -216,7 +216,7 @@ void cw_block_choose(struct cw_runner *r, struct block *b, const struct piece *p
         return;
     }
     if (cw_mutated("marker"))
-        b->choice = (unsigned)(b->split->next_seq * UINT64_C(0x9e3779b97f4a7c15) >> 32) % r->n_choices;
+        b->choice = (unsigned)(b->range->next_seq * UINT64_C(0x9e3779b97f4a7c15) >> 32) % r->n_choices;
     if (r->options.adaptive && r->probe_left == 0)
         begin_probe(r, p->choice);
     if (r->probe_left > 0) {
@@ -279,16 +279,16 @@ void cw_block_measured(struct cw_runner *r, const struct block *b)
     r->probe_ns += b->probe ? spent_ns : 0;
     r->busy_ns += b->spent_ns;
     if (b->uncached) /* where it was known to be there, and not to be read */
-        cw_choice_looked(&r->choices[b->piece->choice], b->split->epoch->epoch.epoch, b->n_refs, b->n_refs);
+        cw_choice_looked(&r->choices[b->piece->choice], b->range->epoch->epoch.epoch, b->n_refs, b->n_refs);
     else if (b->n_looked)
-        cw_choice_looked(c, b->split->epoch->epoch.epoch, b->n_looked, b->n_found);
+        cw_choice_looked(c, b->range->epoch->epoch.epoch, b->n_looked, b->n_found);
     c->content_rows += (double)b->content_rows;
     c->content_bytes += (double)b->content_bytes;
     if (c->content_rows > WINDOW_ROWS) {
         c->content_rows /= 2;
         c->content_bytes /= 2;
     }
-    c->n_kept += b->split->epoch->epoch.epoch == c->epoch ? b->n_kept : 0;
+    c->n_kept += b->range->epoch->epoch.epoch == c->epoch ? b->n_kept : 0;
     if (b->plain) /* a sample takes longer */
         return;
     struct pace *p = b->hit || b->late_ns ? &c->hit : &c->computed;

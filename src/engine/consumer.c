@@ -1,12 +1,11 @@
 /*
- * What the consumer takes from the runner and gives back: batches, remnants and the memory to join and finish (finish.c) them. Run by the
+ * What the consumer takes from the runner and gives back: batches, rows by key (parts.c), and the memory to finish (finish.c) them. Run by the
  * consumer's thread, but for cw_runner_release and _interrupt.
  */
 #include <errno.h>
 
 #include "engine/batch_ops.h"
 #include "engine/internal.h"
-#include "engine/remnant.h"
 
 #include "base/clock.h"
 
@@ -45,7 +44,7 @@ int cw_wait_change(struct cw_runner *r, uint64_t deadline_ns, const char *what, 
 /* What is needed for a split that is not the first one: splits before it keep what they have, and go on. 2: not now; it is tried again when something was
  * released, or nothing runs. Mutex held. */
 static int with_memory_behind(struct cw_runner *r, int (*attempt)(struct cw_runner *r, void *arg, struct cw_error *err), void *arg,
-                              const struct cw_split *s, struct cw_error *err)
+                              const struct cw_range *s, struct cw_error *err)
 {
     int status = attempt(r, arg, err);
     if (status != CW_E_BUDGET)
@@ -67,10 +66,10 @@ static int with_memory_behind(struct cw_runner *r, int (*attempt)(struct cw_runn
 /* Nothing runs, and there is not enough for the consumer: who has something gives it up, the last split first. Mutex held, but it may be released meanwhile. */
 static int with_all_memory(struct cw_runner *r, int (*attempt)(struct cw_runner *r, void *arg, struct cw_error *err), void *arg, bool of_first, struct cw_error *err)
 {
-    const struct cw_place at = r->splits ? cw_place_of(r->splits, r->splits->begin) : (struct cw_place){0};
+    const struct cw_place at = r->ranges ? cw_place_of(r->ranges, r->ranges->entry.position) : (struct cw_place){0};
     int status;
     cw_evict(r);
-    while ((status = attempt(r, arg, err)) == CW_E_BUDGET && cw_reclaim(r, r->splits))
+    while ((status = attempt(r, arg, err)) == CW_E_BUDGET && cw_reclaim(r, r->ranges))
         ;
     if (status == CW_E_BUDGET && of_first && !r->frugal && cw_frugal_begin(r))
         return 2; /* what it was for comes again */
@@ -93,10 +92,7 @@ static int with_memory(struct cw_runner *r, int (*attempt)(struct cw_runner *r, 
                 continue;
             break;
         }
-        bool more = cw_ahead_unqueue(r);
         cw_trim(r);
-        if (more)
-            continue;
         if (deadline_ns == CW_AT_ONCE)
             return 2;
         status = cw_wait_change(r, deadline_ns, "memory for a batch", err);
@@ -111,70 +107,69 @@ static int with_memory(struct cw_runner *r, int (*attempt)(struct cw_runner *r, 
 }
 
 int cw_with_memory_for(struct cw_runner *r, int (*attempt)(struct cw_runner *r, void *arg, struct cw_error *err), void *arg,
-                       const struct cw_split *s, uint64_t deadline_ns, struct cw_error *err)
+                       const struct cw_range *s, uint64_t deadline_ns, struct cw_error *err)
 {
-    return !s || s == r->splits ? with_memory(r, attempt, arg, false, deadline_ns, err) : with_memory_behind(r, attempt, arg, s, err);
+    return !s || s == r->ranges ? with_memory(r, attempt, arg, false, deadline_ns, err) : with_memory_behind(r, attempt, arg, s, err);
 }
 
 /* The final form of the first batch of a split. Mutex held. */
-static int finish_head(struct cw_runner *r, struct cw_split *s, uint64_t deadline_ns, struct cw_error *err)
+static int finish_head(struct cw_runner *r, struct cw_range *s, uint64_t deadline_ns, struct cw_error *err)
 {
-    return s == r->splits ? with_memory(r, cw_try_finish, s->head, true, deadline_ns, err) : with_memory_behind(r, cw_try_finish, s->head, s, err);
+    return s == r->ranges ? with_memory(r, cw_try_finish, s->head, true, deadline_ns, err) : with_memory_behind(r, cw_try_finish, s->head, s, err);
 }
 
 int cw_try_finish(struct cw_runner *r, void *batch, struct cw_error *err) { return cw_assembly_finish(batch, &r->slabs, err); }
 
-struct join_request {
-    unsigned bucket;
-    struct cw_assembly *assembly;
-};
-
-static int try_join_new(struct cw_runner *r, void *arg, struct cw_error *err)
+/* Everything is computed, and the range ends with its epoch: what is left over under its keys, ascending, are batches, or nobody's. Mutex held. */
+static int flush(struct cw_runner *r, struct cw_range *s, struct cw_error *err)
 {
-    struct join_request *j = arg;
-    return cw_assembly_new(&r->layout, &r->slabs, r->compiled->bucket_sizes[j->bucket], j->bucket, &j->assembly, err);
-}
-
-/* Everything was computed, and its last batch, if it is not full, is a remnant. */
-static bool computed(const struct cw_split *s) { return s->over && s->n_blocks == 0; }
-
-static void drop_remnant(struct cw_runner *r, struct cw_split *s, unsigned bucket)
-{
-    struct cw_assembly *a = CW_STEAL(s->open[bucket]);
-    if (a && s->tail == a) { /* nobody came to the end of the batches yet */
-        struct cw_assembly **at = &s->head, *before = NULL;
-        for (; *at != a; at = &(*at)->next)
-            before = *at;
-        *at = NULL;
-        s->tail = before;
+    const struct cw_compiled *c = r->compiled;
+    bool wanted = !c->drop_remainder && s->limit == r->sequence->n_positions, listed = c->batcher != CW_BATCHER_BUCKET;
+    for (unsigned k = 0; k < cw_n_keys(c); k++) {
+        struct cw_assembly *a = s->open[k];
+        if (!a)
+            continue;
+        if (!wanted) {
+            if (listed)
+                cw_range_remove_last(s);
+            s->open[k] = cw_assembly_free(a);
+            r->n_assemblies--;
+            continue;
+        }
+        s->open[k] = NULL;
+        s->batched[k] += a->n_assigned;
+        if (!(a->after = cw_range_after(r, s)))
+            return cw_error_nomem(err, 0, "a position");
+        a->closed = true;
+        if (!listed)
+            cw_range_append(s, a);
     }
-    if (a) {
-        cw_assembly_free(a);
-        r->n_assemblies--;
-        cw_released(r);
-    }
+    s->flushed = true;
+    return 0;
 }
 
-/* What is left over of a split that is computed, and that nobody wants. */
-static void forget_remnants(struct cw_runner *r, struct cw_split *s)
+/* Where the range begins again from now on. */
+static void pass_batch(struct cw_runner *r, struct cw_range *s, const struct cw_assembly *a)
 {
-    for (unsigned k = 0; s->without_remnants && k < CW_MAX(r->compiled->n_buckets, 1); k++)
-        drop_remnant(r, s, k);
+    s->n_taken++;
+    if (a->after)
+        cw_entry_set(r->compiled, &s->entry, a->after);
+    else if (r->compiled->counted)
+        s->entry.position = CW_MIN(s->entry.position + r->compiled->batch_size, s->limit);
 }
 
-/* The batch at the head of a split, if it is ready. 1: there are no more; 2: not yet. Mutex held. */
-static int take_head(struct cw_runner *r, struct cw_split *s, uint64_t deadline_ns, struct cw_assembly **ret, struct cw_error *err)
+/* The batch at the head of a range, if it is ready. 1: there are no more; 2: not yet. Mutex held. */
+static int take_head(struct cw_runner *r, struct cw_range *s, uint64_t deadline_ns, struct cw_assembly **ret, struct cw_error *err)
 {
     int status;
     for (;;) {
         struct cw_assembly *a = s->head;
-        bool remnant = a && computed(s) && !a->closed;
         if (a && !a->finishing && a->closed && a->n_done == a->n_assigned) {
             if (a->error) {
                 *err = *a->error;
                 return a->error->status;
             }
-            if (!s->discard && !a->batch) {
+            if (!a->batch) {
                 status = finish_head(r, s, deadline_ns, err);
                 if (status != 0)
                     return status;
@@ -183,16 +178,8 @@ static int take_head(struct cw_runner *r, struct cw_split *s, uint64_t deadline_
             if (!s->head)
                 s->tail = NULL;
             a->next = NULL;
-            if (s->discard) {
-                s->discard--;
-                cw_quarantined_free(CW_STEAL(s->quarantined));
-                cw_assembly_free(a);
-                r->n_assemblies--;
-                cw_released(r);
-                continue;
-            }
             cw_quarantined_move(&s->quarantined, &a->quarantined); /* of records that died before they had a batch */
-            s->n_taken++;
+            pass_batch(r, s, a);
             a->handed = true;
             r->n_handed++;
             *ret = a;
@@ -202,21 +189,20 @@ static int take_head(struct cw_runner *r, struct cw_split *s, uint64_t deadline_
             *err = r->fatal;
             return r->fatal.status;
         }
-        if ((a && !remnant) || !computed(s))
+        if (!cw_range_computed(s) || (a && a->closed))
             return 2;
         if (s->failed) {
             *err = *s->failed;
             return err->status;
         }
-        if (remnant)
-            s->head = s->tail = NULL; /* it stays in s->open */
-        s->ended = true;
-        forget_remnants(r, s);
-        return 1;
+        if (s->flushed || s->poisoned)
+            return 1;
+        if ((status = flush(r, s, err)) < 0)
+            return status;
     }
 }
 
-int cw_runner_next(struct cw_runner *r, struct cw_split *s, uint64_t deadline_ns, struct cw_assembly **ret, struct cw_error *err)
+int cw_runner_next(struct cw_runner *r, struct cw_range *s, uint64_t deadline_ns, struct cw_assembly **ret, struct cw_error *err)
 {
     pthread_mutex_lock(&r->mutex);
     int status = take_head(r, s, deadline_ns, ret, err);
@@ -230,7 +216,7 @@ int cw_runner_next(struct cw_runner *r, struct cw_split *s, uint64_t deadline_ns
     return status;
 }
 
-int cw_runner_poll(struct cw_runner *r, struct cw_split *s, struct cw_assembly **ret, struct cw_error *err)
+int cw_runner_poll(struct cw_runner *r, struct cw_range *s, struct cw_assembly **ret, struct cw_error *err)
 {
     pthread_mutex_lock(&r->mutex);
     int status = take_head(r, s, CW_AT_ONCE, ret, err);
@@ -238,18 +224,18 @@ int cw_runner_poll(struct cw_runner *r, struct cw_split *s, struct cw_assembly *
     return status;
 }
 
-bool cw_runner_computed(struct cw_runner *r, struct cw_split *s, uint64_t *ret_batches)
+bool cw_runner_computed(struct cw_runner *r, struct cw_range *s, uint64_t *ret_batches)
 {
     pthread_mutex_lock(&r->mutex);
-    bool all = computed(s) && !s->failed && !s->poisoned && !r->fatal.status;
-    uint64_t n = s->n_taken - s->discard;
+    bool all = cw_range_computed(s) && !s->failed && !s->poisoned && !r->fatal.status;
+    if (all && !s->flushed && flush(r, s, NULL) < 0)
+        all = false;
+    uint64_t n = s->n_taken;
     for (const struct cw_assembly *a = s->head; a && all; a = a->next) {
-        all = !(a->closed && a->error) && a->n_done == a->n_assigned;
-        n += a->closed;
+        all = !a->error && a->n_done == a->n_assigned;
+        n++;
     }
     *ret_batches = n;
-    if (all)
-        forget_remnants(r, s);
     pthread_mutex_unlock(&r->mutex);
     return all;
 }
@@ -258,8 +244,8 @@ bool cw_runner_stuck(struct cw_runner *r)
 {
     pthread_mutex_lock(&r->mutex);
     bool more = false;
-    for (const struct cw_split *s = r->splits; s && !more; s = s->next)
-        more = !computed(s);
+    for (const struct cw_range *s = r->ranges; s && !more; s = s->next)
+        more = !cw_range_computed(s);
     more = (r->poll_short || (more && r->settled && !r->n_running && !r->n_reading && !r->n_reading_in)) && !r->n_calls && !r->fatal.status;
     pthread_mutex_unlock(&r->mutex);
     return more;
@@ -283,95 +269,6 @@ int cw_runner_fatal(struct cw_runner *r, struct cw_error *err)
     if (status)
         *err = r->fatal;
     pthread_mutex_unlock(&r->mutex);
-    return status;
-}
-
-/* Mutex held. The reasons of records that left no batch go with what is left over. */
-static struct cw_assembly *remnant(struct cw_split *s, unsigned bucket)
-{
-    struct cw_assembly *a = s->open[bucket];
-    if (a)
-        cw_quarantined_move(&s->quarantined, &a->quarantined);
-    return a;
-}
-
-uint64_t cw_runner_remnant(struct cw_runner *r, struct cw_split *s, unsigned bucket)
-{
-    pthread_mutex_lock(&r->mutex);
-    const struct cw_assembly *a = remnant(s, bucket);
-    uint64_t n = a ? a->n_assigned : 0;
-    pthread_mutex_unlock(&r->mutex);
-    return n;
-}
-
-void cw_runner_drop_remnant(struct cw_runner *r, struct cw_split *s, unsigned bucket)
-{
-    pthread_mutex_lock(&r->mutex);
-    drop_remnant(r, s, bucket);
-    pthread_mutex_unlock(&r->mutex);
-}
-
-void cw_runner_drop_remnants(struct cw_runner *r, struct cw_split *s)
-{
-    pthread_mutex_lock(&r->mutex);
-    s->without_remnants = true;
-    if (computed(s))
-        forget_remnants(r, s);
-    pthread_mutex_unlock(&r->mutex);
-}
-
-int cw_runner_remnant_read(struct cw_runner *r, struct cw_split *s, unsigned bucket, uint64_t from, uint64_t n, struct cw_remnant *ret,
-                           struct cw_error *err)
-{
-    pthread_mutex_lock(&r->mutex);
-    struct cw_assembly *a = remnant(s, bucket);
-    int status = cw_remnant_read(a, from, n, ret, err);
-    if (status >= 0 && from + n == a->n_assigned)
-        cw_quarantined_move(&a->quarantined, &ret->quarantined);
-    pthread_mutex_unlock(&r->mutex);
-    return status;
-}
-
-int cw_runner_join_new(struct cw_runner *r, unsigned bucket, uint64_t deadline_ns, struct cw_assembly **ret, struct cw_error *err)
-{
-    struct join_request j = {.bucket = bucket};
-    pthread_mutex_lock(&r->mutex);
-    int status = with_memory(r, try_join_new, &j, false, deadline_ns, err);
-    if (status >= 0) {
-        r->n_assemblies++;
-        *ret = j.assembly;
-    }
-    pthread_mutex_unlock(&r->mutex);
-    return status;
-}
-
-struct join_rows {
-    struct cw_assembly *dst;
-    const struct cw_assembly *src;
-    uint64_t from, n;
-};
-
-static int try_join(struct cw_runner *r, void *arg, struct cw_error *err)
-{
-    struct join_rows *j = arg;
-    return cw_assembly_join(j->dst, j->src, j->from, j->n, err);
-}
-
-int cw_runner_join(struct cw_runner *r, struct cw_assembly *dst, struct cw_split *split, unsigned bucket, uint64_t from, uint64_t n,
-                   uint64_t deadline_ns, struct cw_error *err)
-{
-    pthread_mutex_lock(&r->mutex);
-    struct cw_assembly *src = remnant(split, bucket);
-    struct join_rows j = {.dst = dst, .src = src, .from = from, .n = n};
-    pthread_mutex_unlock(&r->mutex);
-    int status = try_join(r, &j, err); /* both are the consumer's: copied without the mutex, if there is memory */
-    if (status == CW_E_BUDGET) {
-        pthread_mutex_lock(&r->mutex);
-        status = with_memory(r, try_join, &j, false, deadline_ns, err);
-        pthread_mutex_unlock(&r->mutex);
-    }
-    if (status >= 0 && from + n == src->n_assigned)
-        cw_quarantined_move(&src->quarantined, &dst->quarantined); /* reasons go where the last elements go */
     return status;
 }
 
@@ -417,7 +314,6 @@ void cw_runner_drop(struct cw_runner *r, struct cw_assembly *a)
     cw_batch_call_drop(a); /* its thread takes the mutex at its end */
     pthread_mutex_lock(&r->mutex);
     r->n_handed -= a->handed;
-    cw_ahead_forget(a);
     cw_assembly_free(a);
     r->n_assemblies--;
     cw_released(r);

@@ -16,9 +16,9 @@ int cw_stopped(void *arg)
     return atomic_load_explicit(&r->cancelled, memory_order_relaxed);
 }
 
-int cw_split_stopped(void *arg)
+int cw_range_stopped(void *arg)
 {
-    struct cw_split *s = arg;
+    struct cw_range *s = arg;
     return atomic_load_explicit(&s->cancelled, memory_order_relaxed) || atomic_load_explicit(&s->runner->cancelled, memory_order_relaxed);
 }
 
@@ -151,9 +151,9 @@ static int block_prepare(struct cw_runner *r, struct block *b, struct cw_error *
     size_t n = c->n;
 
     c->arena = &b->arena;
-    c->keys = b->split->epoch->epoch.keys;
-    c->cancelled = cw_split_stopped;
-    c->cancel_arg = b->split;
+    c->keys = b->range->epoch->epoch.keys;
+    c->cancelled = cw_range_stopped;
+    c->cancel_arg = b->range;
     c->all_ok = true;
     c->n_values = g->n_values;
     c->status = cw_arena_alloc(&b->arena, n, err);
@@ -367,7 +367,7 @@ static int run_single(struct cw_runner *r, struct thread *t, struct block *b, ui
     struct piece plan = {.begin = b->piece->plan_begin, .refs = b->piece->plan};
     const struct cw_program *g = &r->compiled->programs[plan.refs[at].leaf];
     const struct way *way = cw_way(r, 0, g->leaf);
-    struct block one = {.split = b->split, .piece = &plan, .program = g, .way = way, .at = at, .b.n = 1, .arena = b->arena, .plain = false, .uncached = true};
+    struct block one = {.range = b->range, .piece = &plan, .program = g, .way = way, .at = at, .b.n = 1, .arena = b->arena, .plain = false, .uncached = true};
     const struct cw_source *source = r->sequence->sources[g->leaf];
     const struct cw_optimized *o = way->optimized;
     int status = read_single(r, t, &one, err);

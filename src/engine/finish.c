@@ -8,7 +8,7 @@
 struct slab_request {
     struct cw_runner *r;
     uint64_t deadline_ns;
-    const struct cw_split *split; /* not NULL: for a batch of this one */
+    const struct cw_range *range; /* not NULL: for a batch of this one */
     bool later;                   /* there was none now */
     size_t size;
     struct cw_slab *slab;
@@ -26,7 +26,7 @@ static int slab_waiting(size_t size, struct cw_slab **ret, void *arg, struct cw_
     struct cw_runner *r = q->r;
     q->size = size;
     pthread_mutex_lock(&r->mutex);
-    int status = cw_with_memory_for(r, try_slab, q, q->split, q->deadline_ns, err);
+    int status = cw_with_memory_for(r, try_slab, q, q->range, q->deadline_ns, err);
     pthread_mutex_unlock(&r->mutex);
     q->later = status == 2;
     if (q->later)
@@ -89,17 +89,12 @@ static int finish(struct cw_runner *r, struct cw_assembly *a, uint64_t seed, uin
 {
     int status = 0;
     pthread_mutex_lock(&r->mutex);
-    while (status >= 0 && cw_ahead_runs(a))
-        status = cw_wait_change(r, q->deadline_ns, "the next batch", err);
-    if (status >= 0) {
-        cw_ahead_take(a);
-        if (a->error) {
-            *err = *a->error;
-            status = err->status;
-        }
+    if (a->error) {
+        *err = *a->error;
+        status = err->status;
     }
     if (status >= 0 && !a->batch)
-        status = cw_with_memory_for(r, cw_try_finish, a, q->split, q->deadline_ns, err);
+        status = cw_with_memory_for(r, cw_try_finish, a, q->range, q->deadline_ns, err);
     if (status >= 0 && !a->handed) {
         a->handed = true;
         r->n_handed++;
@@ -114,10 +109,10 @@ int cw_runner_finish(struct cw_runner *r, struct cw_assembly *a, uint64_t seed, 
     return finish(r, a, seed, epoch, &q, err);
 }
 
-int cw_runner_try_finish(struct cw_runner *r, struct cw_assembly *a, const struct cw_split *s, struct cw_error *err)
+int cw_runner_try_finish(struct cw_runner *r, struct cw_assembly *a, const struct cw_range *s, struct cw_error *err)
 {
     const struct cw_epoch *e = &s->epoch->epoch;
-    struct slab_request q = {.r = r, .deadline_ns = CW_AT_ONCE, .split = s};
+    struct slab_request q = {.r = r, .deadline_ns = CW_AT_ONCE, .range = s};
     int status = finish(r, a, e->seed, e->epoch, &q, err);
     return status == CW_E_BUDGET && q.later ? 2 : status;
 }

@@ -13,8 +13,8 @@
 
 bool cw_give_up_first(struct cw_runner *r)
 {
-    struct cw_split *s = r->splits;
-    if (!s || s->ended || !cw_holds_anything(r, s))
+    struct cw_range *s = r->ranges;
+    if (!s || !cw_holds_anything(r, s))
         return false;
     cw_give_up(r, s);
     return true;
@@ -23,8 +23,8 @@ bool cw_give_up_first(struct cw_runner *r)
 /* The permutations of epochs that come later are made again. */
 static void forget_later_epochs(struct cw_runner *r)
 {
-    const struct epoch_ref *first = r->splits ? r->splits->epoch : NULL;
-    for (struct cw_split *s = r->splits; s; s = s->next)
+    const struct epoch_ref *first = r->ranges ? r->ranges->epoch : NULL;
+    for (struct cw_range *s = r->ranges; s; s = s->next)
         if (s->epoch != first)
             cw_epoch_forget(&s->epoch->epoch);
     if (r->epoch && r->epoch != first)
@@ -45,10 +45,10 @@ static void tell(struct cw_runner *r)
     double usual = (double)rows_as_usual(r), rows = r->frugal ? r->frugal : usual;
     const struct cw_tuned t = {
         .what = "frugal_rows",
-        .seen = {{"memory_bytes", (double)r->budget.limit}, {"splits", r->frugal_left}},
+        .seen = {{"memory_bytes", (double)r->budget.limit}, {"pieces", r->frugal_left}},
         .others = {{"as_usual", usual}, {"memory", rows}},
         .chosen = rows,
-        .why = r->frugal ? "memory does not suffice for more: one split alone, block by block" : "the splits are over for which memory did not suffice",
+        .why = r->frugal ? "memory does not suffice for more: one range alone, block by block" : "the pieces are over for which memory did not suffice",
     };
     cw_tuned_add(&r->tuned, &t);
 }
@@ -62,7 +62,7 @@ bool cw_frugal_begin(struct cw_runner *r)
     r->frugal = r->frugal ? CW_MAX(r->frugal / ROWS_SHARE, 1) : (unsigned)CW_MIN(rows_as_usual(r), ROWS_FIRST);
     tell(r);
     cw_evict(r);
-    while (cw_reclaim(r, r->splits))
+    while (cw_reclaim(r, r->ranges))
         ;
     cw_give_up_first(r);
     forget_later_epochs(r);
@@ -71,7 +71,7 @@ bool cw_frugal_begin(struct cw_runner *r)
     return true;
 }
 
-void cw_frugal_closed(struct cw_runner *r)
+void cw_frugal_passed(struct cw_runner *r)
 {
     if (!r->frugal || --r->frugal_left > 0)
         return;
@@ -81,6 +81,6 @@ void cw_frugal_closed(struct cw_runner *r)
 
 bool cw_frugal_waits(const struct cw_runner *r)
 {
-    const struct cw_split *s = r->splits;
+    const struct cw_range *s = r->ranges;
     return r->n_blocks > 0 || (r->n_handed > 0 && !r->awaited) || (s && s->head && s->head->closed && s->head->n_done == s->head->n_assigned);
 }

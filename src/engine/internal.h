@@ -9,13 +9,13 @@
 #include "engine/runner.h"
 #include "optimize/optimize.h"
 
-/* Permutations and keys of an epoch, shared by its splits. Used by whoever holds r->planning. */
+/* Permutations and keys of an epoch, shared by its ranges. Used by whoever holds r->planning. */
 struct epoch_ref {
     unsigned refs;
     struct cw_epoch epoch;
 };
 
-/* A run of S positions of a split (all of it, unless the epoch is one split). */
+/* Positions of a range that are planned together: piece_size of them, from a multiple of it on. */
 struct piece {
     struct piece *next;
     uint64_t begin, n;      /* positions of the sequence */
@@ -34,34 +34,41 @@ struct piece {
     struct read_in *read_in;/* chunks of files that are read before it is planned; NULL: none */
 };
 
-struct limit_state {
-    bool started;
-    uint64_t pass, count;
+/* Elements of a key, where a range keeps them by key: batch i has elements i * size .. of them. */
+struct key_rows {
+    struct cw_assembly **batches; /* NULL: given away, or dropped */
+    size_t n, room;
+    uint64_t dropped;            /* elements before it are not wanted any more */
 };
 
-struct cw_split {
-    struct cw_split *next;
+struct cw_range {
+    struct cw_range *next;
     const struct cw_runner *runner;
-    uint64_t index;
     struct epoch_ref *epoch;
-    uint64_t begin, position, end; /* of the sequence; from `position` on not yet in a piece */
-    uint64_t first_batch;        /* the first one wanted */
-    uint64_t n_taken;            /* batches that the consumer took, and those before first_batch; a restart leaves them out */
-    uint64_t discard;            /* after a restart, where the count is unknown: batches that come again */
+    uint64_t begin, limit;       /* as it was opened: positions begin .. limit - 1 */
+    bool rows;                   /* elements are kept by key */
+    struct cw_entry entry;       /* where it begins, or begins again: behind the last batch that the consumer took */
+    uint64_t position, end;      /* of the sequence; from `position` on not yet in a piece. end: limit, or where a stream ended */
+    uint64_t n_taken;            /* batches that the consumer took */
     struct piece *first, *last;
     uint64_t next_seq;           /* of the next block carved */
     uint64_t *passed;            /* by point: the block whose turn it is */
     struct block *parked;
-    struct limit_state *limits;
+    struct cw_limit_count *limits;
+    uint64_t *arrived;           /* by key: elements that passed the last point since it began (again) */
+    uint64_t *batched;           /* by key: of these and of those to come, so many are in batches that are full, or were before */
+    uint64_t slots_at;           /* the position behind the blocks that passed the last point */
     struct cw_assembly *head, *tail; /* batches in the order of delivery */
-    struct cw_assembly **open;   /* by bucket: the one that fills */
+    struct cw_assembly **open;   /* by key: the one that fills */
+    struct key_rows *by_key;     /* rows: by key */
+    uint16_t *keys;              /* rows, several keys: of each element in order */
+    size_t n_keys, keys_room;
     struct cw_quarantined *quarantined; /* of records that left no trace in a batch */
-    struct cw_error *failed;     /* of a stream: comes after everything that it gave; NULL: it did not fail */
+    struct cw_error *failed;     /* of a stream: comes after everything that it gave; rows: of a record, behind all elements. NULL: it did not fail */
     unsigned n_blocks;           /* carved and not done */
-    bool without_remnants;       /* they are not wanted (any more) */
     bool over;                   /* nothing more is carved: positions used up, a full `take`, an error */
     bool poisoned;
-    bool ended;                  /* the consumer knows that there are no more batches, and takes what is left over */
+    bool flushed;                /* what is left over at the epoch's end is among the batches */
     bool closed;                 /* by the consumer */
     _Atomic bool cancelled;      /* closed, and what still runs for it takes long */
 };
@@ -95,6 +102,12 @@ struct block_read { /* one read of neighbouring records: first .. first + n - 1 
     uint8_t *data;
 };
 
+/* What a limit had counted before each position of a block, and behind the last. */
+struct limit_passage {
+    struct cw_limit_count before;
+    uint64_t *counts; /* n_refs + 1; NULL: the block's rows do not pass the limit */
+};
+
 enum block_state { BLOCK_READY, BLOCK_RUNNING, BLOCK_READING, BLOCK_PARKED, BLOCK_STARVED };
 
 struct block {
@@ -102,13 +115,13 @@ struct block {
     enum block_state state;
     struct cw_block b;
     struct cw_arena arena;
-    struct cw_split *split;
+    struct cw_range *range;
     struct piece *piece;
     const struct cw_program *program;
     unsigned choice;             /* of markers, */
     const struct way *way;       /* and what that means for its program; NULL: it is no block of the pool's */
     bool probe;                  /* not the choice in use: to know what it would take */
-    uint64_t seq, at;            /* order in its split; first position in its piece */
+    uint64_t seq, at;            /* order in its range; first position in its piece */
     size_t n_refs;               /* positions; rows, until flat_map makes others of them: */
     uint32_t *origin;            /* by row: position in the block; NULL: the same */
     uint32_t *element;           /* by row: which of the elements of its record, from 1; NULL: no flat_map was passed */
@@ -136,6 +149,8 @@ struct block {
     struct replaced *replaced;   /* n, or NULL */
     struct fault *faults;        /* newest first */
     uint8_t **dropped;           /* by limit: rows that it dropped, for a second attempt */
+    struct limit_passage *limit_passages; /* by limit; NULL: no limits, or none passed */
+    size_t n_given;              /* of the rows that live: they have slots, or are in earlier batches */
     uint64_t shape;              /* of what flat_map made of it: a hash of which rows came of which; 0: none */
     uint64_t *shapes;            /* by point: as it was there in the first attempt */
     uint32_t *idx;               /* rows that live, in order; kept for a second attempt, like the segments */
@@ -224,7 +239,7 @@ struct cw_runner {
     pthread_mutex_t mutex;
     pthread_cond_t work, done, reads;
     /* guarded by mutex: */
-    struct cw_split *splits;             /* in the order of (epoch, index) */
+    struct cw_range *ranges;             /* in the order of (epoch, index) */
     struct block *ready;              /* can run now */
     struct block *starved;            /* had not enough memory; run one at a time when nothing else runs */
     struct block *reading, **reading_tail;
@@ -256,9 +271,6 @@ struct cw_runner {
     bool cold;                        /* reads go to the read threads first */
     struct row_pace *rows;            /* by leaf: of those that are computed, and of those from the cache (rows.c) */
     struct cw_tuned_log tuned;
-    struct cw_ahead *ahead;           /* joined batches made ahead (ahead.c), in order */
-    unsigned n_ahead;
-    bool no_ahead;                    /* memory was short: none are begun any more */
     struct cw_error fatal;
     struct thread *threads;
     unsigned n_threads;
@@ -287,14 +299,14 @@ void cw_blocks_tell(struct cw_runner *r);           /* it is another number now 
 
 /* carve.c: mutex held */
 struct block *cw_carve(struct cw_runner *r);
-int cw_assembly_take(struct cw_runner *r, struct cw_split *s, unsigned bucket, struct cw_assembly **ret, struct cw_error *err);
+int cw_assembly_take(struct cw_runner *r, struct cw_range *s, unsigned bucket, struct cw_assembly **ret, struct cw_error *err);
 /* Memory that the system does not give ends the run: there is nobody to wait for. */
 void cw_out_of_memory(struct cw_runner *r, const char *what);
 
 /* pieces.c: mutex held, where nothing else is said */
-struct piece *cw_piece_to_plan(struct cw_runner *r, struct cw_split **ret_split);
+struct piece *cw_piece_to_plan(struct cw_runner *r, struct cw_range **ret_split);
 /* Mutex not held. Where it fails, p is to be unplanned. */
-int cw_piece_plan(struct cw_runner *r, struct thread *t, struct cw_split *s, struct piece *p, struct cw_error *err);
+int cw_piece_plan(struct cw_runner *r, struct thread *t, struct cw_range *s, struct piece *p, struct cw_error *err);
 /* The records of a piece's positions; where records are replaced, also of those that may take their place. Mutex not held; e: used by the caller alone. */
 int cw_piece_refs(const struct cw_sequence *s, struct cw_epoch *e, struct piece *p, struct cw_error *err);
 void cw_piece_unplan(struct piece *p);
@@ -310,21 +322,23 @@ void cw_block_free(struct cw_runner *r, struct block *b);
 size_t cw_scratch_keep(struct cw_runner *r);
 void cw_block_reset(struct cw_runner *r, struct block *b); /* back to the start, memory given back; mutex need not be held */
 
-/* split.c: mutex held */
-void cw_split_free(struct cw_runner *r, struct cw_split *s);
-static inline bool cw_split_before(const struct cw_split *a, const struct cw_split *b)
+/* range.c: mutex held */
+void cw_range_free(struct cw_runner *r, struct cw_range *s);
+static inline bool cw_range_before(const struct cw_range *a, const struct cw_range *b)
 {
-    return a->epoch->epoch.epoch != b->epoch->epoch.epoch ? a->epoch->epoch.epoch < b->epoch->epoch.epoch : a->index < b->index;
+    return a->epoch->epoch.epoch != b->epoch->epoch.epoch ? a->epoch->epoch.epoch < b->epoch->epoch.epoch : a->begin < b->begin;
 }
-static inline uint64_t cw_split_end(const struct cw_runner *r, uint64_t index)
-{
-    const struct cw_sequence *q = r->sequence;
-    return r->compiled->whole_epoch ? q->n_positions : CW_MIN((index + 1) * q->split_size, q->n_positions);
-}
-void cw_split_restart(struct cw_runner *r, struct cw_split *s); /* no block of it is in flight */
-void cw_split_append(struct cw_split *s, struct cw_assembly *a); /* at the end of the batches to deliver */
+/* Everything was computed. */
+static inline bool cw_range_computed(const struct cw_range *s) { return s->over && s->n_blocks == 0; }
+/* Nothing of it is computed yet, or any more: it begins at its entry. */
+void cw_range_begin(struct cw_runner *r, struct cw_range *s);
+void cw_range_restart(struct cw_runner *r, struct cw_range *s); /* no block of it is in flight */
+void cw_range_append(struct cw_range *s, struct cw_assembly *a); /* at the end of the batches to deliver */
+int cw_range_append_rows(struct cw_range *s, struct cw_assembly *a, struct cw_error *err) _must_check_; /* at the end of its key's */
+/* Takes a batch that is not full, the last one, out of those to deliver. */
+void cw_range_remove_last(struct cw_range *s);
 void cw_epoch_unref(struct epoch_ref *e); /* may be NULL */
-void cw_split_collect(struct cw_runner *r, struct cw_split *s); /* frees what is used up */
+void cw_range_collect(struct cw_runner *r, struct cw_range *s); /* frees what is used up */
 
 static inline const struct cw_ref *cw_block_ref(const struct block *b, size_t row)
 {
@@ -336,7 +350,7 @@ int cw_block_expand(struct cw_runner *r, struct block *b, struct cw_error *err);
 
 /* execute.c: mutex not held */
 int cw_stopped(void *runner); /* for what may take long: non-zero once the pool ends, */
-int cw_split_stopped(void *split); /* or the split is not wanted any more */
+int cw_range_stopped(void *split); /* or the split is not wanted any more */
 int cw_block_read(struct cw_runner *r, struct thread *t, struct block *b, bool nowait, struct cw_error *err); /* 1: would block */
 int cw_block_stage(struct cw_runner *r, struct thread *t, struct block *b, struct cw_error *err);
 void cw_fault_error(const struct cw_runner *r, const struct block *b, const struct fault *f, struct cw_error *ret);
@@ -369,7 +383,7 @@ int cw_cached_check(struct cw_runner *r, unsigned leaf, struct cached *c, struct
 char *cw_cached_profile(struct cw_runner *r, unsigned leaf, struct cached *c);
 void cw_cached_put_profile(struct cached *c, const char *text);
 /* Which positions of a piece the cache has. Where there is no memory for the answer it is left open. */
-void cw_piece_look_up(struct cw_runner *r, const struct cw_split *s, struct piece *p);
+void cw_piece_look_up(struct cw_runner *r, const struct cw_range *s, struct piece *p);
 /* Reads what stands at the marker, if the cache has it for every row and gives it within b->patience_ns: b->hit. 1: would block. */
 int cw_block_fetch(struct cw_runner *r, struct block *b, struct cw_error *err);
 /* Columns and statuses of a block that was fetched, in place of what the source and the operators before the marker make. */
@@ -413,6 +427,15 @@ uint64_t cw_store_leave(struct cw_runner *r, uint64_t began_ns);
 void cw_block_measured(struct cw_runner *r, const struct block *b);
 static inline const struct way *cw_way(const struct cw_runner *r, unsigned choice, unsigned leaf) { return &r->choices[choice].ways[leaf]; }
 
+/* places.c: mutex held */
+/* What stands before the record of live row idx[at] of a block whose rows before it have passed: where its batch begins. NULL: out of memory. */
+struct cw_entry *cw_block_entry(const struct cw_runner *r, const struct block *b, size_t at);
+/* The entry behind a batch that idx[at] completed, and everything before it. NULL: out of memory. */
+struct cw_entry *cw_block_after(const struct cw_runner *r, const struct block *b, size_t at);
+/* The entry behind a batch of what is left over at the end. */
+struct cw_entry *cw_range_after(const struct cw_runner *r, const struct cw_range *s);
+int32_t cw_block_key(const struct cw_runner *r, const struct block *b, size_t row);
+
 /* emit.c: mutex not held */
 int cw_block_emit(struct cw_runner *r, struct thread *t, struct block *b, struct cw_error *err);
 
@@ -427,7 +450,7 @@ void cw_released(struct cw_runner *r);
 /* The consumer waits for something to change. what: for the error. Mutex held. */
 int cw_wait_change(struct cw_runner *r, uint64_t deadline_ns, const char *what, struct cw_error *err) _must_check_;
 /* Something that needs memory, for a batch of split s (NULL: of none that the runner has). 2: not now. Mutex held. */
-int cw_with_memory_for(struct cw_runner *r, int (*attempt)(struct cw_runner *r, void *arg, struct cw_error *err), void *arg, const struct cw_split *s,
+int cw_with_memory_for(struct cw_runner *r, int (*attempt)(struct cw_runner *r, void *arg, struct cw_error *err), void *arg, const struct cw_range *s,
                        uint64_t deadline_ns, struct cw_error *err) _must_check_;
 int cw_try_finish(struct cw_runner *r, void *batch, struct cw_error *err) _must_check_; /* cw_assembly_finish, as an attempt */
 /* There may be something to do for the threads. Mutex held. */
@@ -444,23 +467,12 @@ static inline void cw_done(struct cw_runner *r)
         r->options.notify(r->options.notify_arg);
 }
 
-/* ahead.c: mutex held */
-struct cw_ahead *cw_ahead_next(struct cw_runner *r);             /* to be made next; NULL: none */
-void cw_ahead_run(struct cw_runner *r, struct thread *t, struct cw_ahead *j); /* releases the mutex meanwhile */
-bool cw_ahead_drop(struct cw_runner *r);                         /* those that nobody is at, for their memory, for good; false: there are none */
-/* Those that nobody began: copies of elements and nothing more, had again when there is memory. False: there are none. */
-bool cw_ahead_unqueue(struct cw_runner *r);
-void cw_ahead_free_all(struct cw_runner *r);
-bool cw_ahead_runs(const struct cw_assembly *a);                 /* what was claimed for it is being made */
-void cw_ahead_take(struct cw_assembly *a);                       /* what is there of it; nothing, where nothing was claimed */
-void cw_ahead_forget(struct cw_assembly *a);
-
 /* reclaim.c */
 /* Takes everything from the last split behind `s` that holds something; it will be computed again. False: there is none. Nothing must be running. */
-bool cw_reclaim(struct cw_runner *r, const struct cw_split *s); /* mutex held */
-void cw_give_up(struct cw_runner *r, struct cw_split *s); /* the same with this one. Mutex held */
-bool cw_holds_anything(const struct cw_runner *r, const struct cw_split *s); /* mutex held */
-bool cw_can_reclaim(const struct cw_runner *r, const struct cw_split *s); /* mutex held: it would take something */
+bool cw_reclaim(struct cw_runner *r, const struct cw_range *s); /* mutex held */
+void cw_give_up(struct cw_runner *r, struct cw_range *s); /* the same with this one. Mutex held */
+bool cw_holds_anything(const struct cw_runner *r, const struct cw_range *s); /* mutex held */
+bool cw_can_reclaim(const struct cw_runner *r, const struct cw_range *s); /* mutex held: it would take something */
 /* Whether the consumer has, or can take, something that it will release. */
 bool cw_may_be_released(const struct cw_runner *r);   /* mutex held */
 
@@ -469,12 +481,12 @@ bool cw_may_be_released(const struct cw_runner *r);   /* mutex held */
 bool cw_frugal_begin(struct cw_runner *r);
 /* What the first split has is given up, unless what it left over is being taken. False: there is nothing. */
 bool cw_give_up_first(struct cw_runner *r);
-void cw_frugal_closed(struct cw_runner *r); /* a split was closed */
+void cw_frugal_passed(struct cw_runner *r); /* a piece is used up */
 bool cw_frugal_waits(const struct cw_runner *r); /* nothing more is begun before the consumer has taken, and released, what is there */
 
 /* need.c */
 struct cw_place { uint64_t seed, epoch, position; }; /* of an element */
-static inline struct cw_place cw_place_of(const struct cw_split *s, uint64_t position)
+static inline struct cw_place cw_place_of(const struct cw_range *s, uint64_t position)
 {
     return (struct cw_place){s->epoch->epoch.seed, s->epoch->epoch.epoch, position};
 }
@@ -491,7 +503,7 @@ void cw_reads_add(struct cw_runner *r, struct block *b);
 /* Reads that wait for a thread; counting stops at READ_DEPTH. */
 size_t cw_reads_waiting(const struct cw_runner *r);
 /* Reads of blocks of a split are not begun any more. */
-void cw_reads_drop(struct cw_runner *r, const struct cw_split *s);
+void cw_reads_drop(struct cw_runner *r, const struct cw_range *s);
 void cw_reads_stop(struct cw_runner *r); /* after r->stop was set: waits for the threads */
 
 /* read_in.c: mutex held, where nothing else is said */

@@ -1,12 +1,12 @@
 /*
- * The batches of a pipeline, epoch after epoch, as a training job takes them: opens splits ahead, joins remnants, numbers batches, keeps the
+ * The batches of a pipeline, epoch after epoch, as a training job takes them: epoch after epoch, numbers batches, keeps the
  * position. One thread (the consumer) uses it; only cw_iterator_release, _interrupt, _profile and _tuned may come from others.
  */
 #pragma once
 #include <jansson.h>
 
 #include "engine/runner.h"
-#include "engine/splits.h"
+#include "engine/producer.h"
 
 struct cw_iterator_options {
     uint64_t seed, epochs;
@@ -19,13 +19,13 @@ struct cw_iterator_options {
 
 /* What can't be with a pipeline: CW_E_OPTION. */
 int cw_iterator_check(const struct cw_compiled *c, const struct cw_iterator_options *o, struct cw_error *err) _must_check_;
-/* Whether batches may come in another order than the exact one: an epoch that is one split has but one. */
-static inline bool cw_any_order(const struct cw_compiled *c, const struct cw_iterator_options *o) { return o->any_order && !c->whole_epoch; }
+/* Whether batches may come in another order than the exact one: what depends on all before it has but one. */
+static inline bool cw_any_order(const struct cw_compiled *c, const struct cw_iterator_options *o) { return o->any_order && !c->sequential; }
 
 struct cw_iterator;
-/* Over splits from anywhere, which it takes over, in case of error too; the compiled pipeline must outlive it. Of the options, seed (the splits have it) and runner
+/* Over a producer, which it takes over, in case of error too; the compiled pipeline must outlive it. Of the options, seed (the producer has it) and runner
  * do not matter. state (may be NULL): where to go on; CW_E_STATE when it does not fit. */
-int cw_iterator_over(struct cw_splits *splits, const struct cw_iterator_options *o, const json_t *state, struct cw_iterator **ret,
+int cw_iterator_over(struct cw_producer *producer, const struct cw_iterator_options *o, const json_t *state, struct cw_iterator **ret,
                      struct cw_error *err) _must_check_;
 /* The same with a runner of its own. Takes nothing over: compiled pipeline and sequence must outlive it. */
 int cw_iterator_new(const struct cw_sequence *s, const struct cw_iterator_options *o, const json_t *state, struct cw_iterator **ret,
@@ -43,17 +43,19 @@ void cw_iterator_release(struct cw_iterator *it, struct cw_batch *b);
 void cw_iterator_leave(struct cw_iterator *it);
 /* A saved state from its text; name: what errors call it. ret: new. */
 int cw_state_parse(const char *name, const char *text, size_t size, json_t **ret, struct cw_error *err) _must_check_;
-/* The first place that an iterator may ask for which goes on from a state (g is that of the next batch): earlier than the state's where remnants are unused.
- * CW_E_STATE where it does not fit the pipeline, the seed or the options' order and rank. */
-int cw_state_begin(const struct cw_compiled *c, uint64_t seed, const struct cw_iterator_options *o, const json_t *state, struct cw_cursor *ret, struct cw_error *err) _must_check_;
+/* Where an iterator begins that goes on from a state: epoch and g of its next batch, and entry.position, the first that it may ask for, as far as that is known without the
+ * data: in order any *ret_split is the first split, and the position is not set (UINT64_MAX in exact order). CW_E_STATE where it does not fit the pipeline, the seed or the
+ * options' order and rank. */
+int cw_state_begin(const struct cw_compiled *c, uint64_t seed, const struct cw_iterator_options *o, const json_t *state, struct cw_cursor *ret, uint64_t *ret_split,
+                   struct cw_error *err) _must_check_;
 /* The position after the batch accepted last: at most 1 KB as text. New reference; NULL: out of memory. */
 json_t *cw_iterator_state(const struct cw_iterator *it);
 /* Records that were skipped or replaced in batches handed out so far; the oldest first. Owned by the iterator. */
 const struct cw_quarantined *cw_iterator_quarantined(const struct cw_iterator *it, uint64_t *ret_skipped, uint64_t *ret_replaced);
 void cw_iterator_interrupt(struct cw_iterator *it, bool on);
 void cw_iterator_profile(struct cw_iterator *it, struct cw_profile *ret);
-struct cw_runner *cw_iterator_runner(struct cw_iterator *it); /* its own; NULL: none, the splits are a service's */
+struct cw_runner *cw_iterator_runner(struct cw_iterator *it); /* its own; NULL: none, it is a service that computes */
 /* By operator position: the operator under which its time is counted (itself, unless fused). ret has room for all operators. */
 void cw_iterator_fused(const struct cw_iterator *it, unsigned *ret);
-/* Adds what it, and where its splits are from, set by itself: the last decisions, those that were made at the start first. Any thread. */
+/* Adds what its producer set by itself. Any thread. */
 void cw_iterator_tuned(const struct cw_iterator *it, struct cw_tuned_log *ret);

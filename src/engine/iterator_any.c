@@ -13,16 +13,16 @@
 static int open_ahead(struct cw_iterator *it, struct cw_error *err)
 {
     struct any *a = it->any;
-    while (a->n_open < a->ahead && a->open_epoch < it->options.epochs && it->options.rank < it->plan.n_splits) {
+    while (a->n_open < a->ahead && a->open_epoch < it->options.epochs && it->options.rank < cw_any_splits(it)) {
         uint64_t taken = cw_any_resumed(a, a->open_epoch, a->open_index, it->options.world_size);
         struct cw_split *s;
-        int r = it->splits->ops->open(it->splits, a->open_epoch, a->open_index, taken, &s, err);
+        int r = it->producer->splits->open(it->producer, a->open_epoch, a->open_index, taken, &s, err);
         if (r < 0)
             return r;
         *cw_any_own(a, a->n_open++) = (struct own){
             .split = s, .epoch = a->open_epoch, .index = a->open_index, .only_left = taken == UINT64_MAX, .taken = taken == UINT64_MAX ? 0 : taken};
         a->open_index += it->options.world_size;
-        if (a->open_index >= it->plan.n_splits) {
+        if (a->open_index >= cw_any_splits(it)) {
             a->open_index = it->options.rank;
             a->open_epoch++;
         }
@@ -30,22 +30,22 @@ static int open_ahead(struct cw_iterator *it, struct cw_error *err)
     return 0;
 }
 
-static bool all_opened(const struct cw_iterator *it) { return it->any->open_epoch > it->at.epoch || it->options.rank >= it->plan.n_splits; }
+static bool all_opened(const struct cw_iterator *it) { return it->any->open_epoch > it->at.epoch || it->options.rank >= cw_any_splits(it); }
 
 /* The place that comes next, for who looks after what may be forgotten, and for the state: all splits of this rank before at.split gave all their batches. */
 static void find_place(struct cw_iterator *it)
 {
     struct any *a = it->any;
-    it->at.g = a->handed * it->options.world_size;
-    it->at.batch = 0;
-    it->at.split = it->at.epoch >= it->options.epochs ? 0 : all_opened(it) ? it->plan.n_splits : CW_MAX(a->open_index, a->resumed_epoch == it->at.epoch ? a->resumed : 0);
+    a->g = a->handed * it->options.world_size;
+    a->batch = 0;
+    a->split = it->at.epoch >= it->options.epochs ? 0 : all_opened(it) ? cw_any_splits(it) : CW_MAX(a->open_index, a->resumed_epoch == it->at.epoch ? a->resumed : 0);
     for (unsigned i = 0; i < a->n_open; i++) {
         const struct own *o = cw_any_own(a, i);
         if (o->epoch != it->at.epoch)
             return;
         if (!o->ended && !o->only_left) {
-            it->at.split = o->index;
-            it->at.batch = o->taken;
+            a->split = o->index;
+            a->batch = o->taken;
             return;
         }
     }
@@ -54,8 +54,7 @@ static void find_place(struct cw_iterator *it)
 static void tell_passed(struct cw_iterator *it)
 {
     find_place(it);
-    if (it->splits->ops->passed)
-        it->splits->ops->passed(it->splits, &it->at);
+    it->producer->splits->passed(it->producer, it->at.epoch, it->any->split, it->any->batch);
 }
 
 /* ---- what splits leave over ---- */
@@ -66,8 +65,8 @@ static int queue_joined(struct cw_iterator *it, unsigned key, uint64_t split, ui
     struct joined *j = calloc(1, sizeof(*j)), **at = &a->joined;
     if (!j)
         return cw_error_nomem(err, sizeof(*j), "a batch");
-    *j = (struct joined){.a = CW_STEAL(it->joining[key]), .key = key, .before = it->unused[key], .split = split, .index = index};
-    it->unused[key] = *after;
+    *j = (struct joined){.a = CW_STEAL(it->any->joining[key]), .key = key, .before = it->any->unused[key], .split = split, .index = index};
+    it->any->unused[key] = *after;
     while (*at)
         at = &(*at)->next;
     *at = j;
@@ -75,23 +74,58 @@ static int queue_joined(struct cw_iterator *it, unsigned key, uint64_t split, ui
     return 0;
 }
 
+/* Appends what a split left over under the present key to what waits there. 1: that filled a batch, which the caller takes, and there may be more; 0: all is in. */
+static int join_split(struct cw_iterator *it, struct cw_split *s, uint64_t index, struct cw_error *err)
+{
+    const struct cw_split_ops *ops = it->producer->splits;
+    struct any *a = it->any;
+    unsigned k = a->key;
+    const struct unused *u = &a->unused[k];
+    uint64_t size = ops->remnant(it->producer, s, k);
+    int r;
+    if (!a->in_remnant)
+        a->remnant_at = index < u->from ? size : index == u->from ? CW_MIN(u->skip, size) : 0;
+    a->in_remnant = true;
+    while (a->remnant_at < size) {
+        if (!a->joining[k] && (r = ops->join_new(it->producer, k, &a->joining[k], err)) < 0)
+            return r;
+        struct cw_assembly *j = a->joining[k];
+        uint64_t n = CW_MIN(j->capacity - j->n_assigned, size - a->remnant_at);
+        if (n > 0 && (r = ops->join(it->producer, j, s, k, a->remnant_at, n, err)) < 0)
+            return r;
+        a->remnant_at += n;
+        if (j->n_assigned == j->capacity)
+            return 1;
+    }
+    a->in_remnant = false;
+    return 0;
+}
+
+static void drop_joining(struct cw_iterator *it)
+{
+    struct any *a = it->any;
+    for (unsigned k = 0; k < a->n_keys; k++)
+        if (a->joining[k])
+            it->producer->ops->drop(it->producer, CW_STEAL(a->joining[k]));
+    a->in_remnant = false;
+}
+
 /* Joins what a split left over under the present key. 1: that filled a batch, which is queued, and there may be more; 0: all is in. */
 static int join_key(struct cw_iterator *it, const struct own *o, uint64_t deadline_ns, struct cw_error *err)
 {
-    struct unused *u = &it->unused[it->key], after = {.from = o->index};
-    int r = cw_iterator_join(it, o->split, o->index, deadline_ns, err);
+    struct unused *u = &it->any->unused[it->any->key], after = {.from = o->index};
+    int r = join_split(it, o->split, o->index, err);
     if (r == 1) {
-        after.skip = it->remnant_at;
+        after.skip = it->any->remnant_at;
         /* Behind all that a split can give: so it is the same wherever the run was interrupted. */
-        return (r = queue_joined(it, it->key, o->index, (UINT64_C(1) << 32) + it->key, &after, err)) < 0 ? r : 1;
+        return (r = queue_joined(it, it->any->key, o->index, (UINT64_C(1) << 32) + it->any->key, &after, err)) < 0 ? r : 1;
     }
-    if (r == 0 && !it->joining[it->key] && u->from <= o->index)
-        *u = (struct unused){.from = CW_MIN(o->index + it->options.world_size, it->plan.n_splits)};
+    if (r == 0 && !it->any->joining[it->any->key] && u->from <= o->index)
+        *u = (struct unused){.from = CW_MIN(o->index + it->options.world_size, cw_any_splits(it))};
     return r;
 }
 
-/* Whether more may be joined now. Who can't say what is there first hands out one after the other. */
-static bool may_join(const struct cw_iterator *it) { return it->any->n_joined < (it->splits->ops->any ? ANY_JOINED : 1); }
+static bool may_join(const struct cw_iterator *it) { return it->any->n_joined < ANY_JOINED; }
 
 /* Joins what splits left over that have ended, with all before them. */
 static int join_ended(struct cw_iterator *it, uint64_t deadline_ns, struct cw_error *err)
@@ -100,15 +134,15 @@ static int join_ended(struct cw_iterator *it, uint64_t deadline_ns, struct cw_er
     int r;
     while (a->n_open && a->open[a->first_open].epoch == it->at.epoch && a->open[a->first_open].ended) {
         const struct own *o = &a->open[a->first_open];
-        while (it->key < it->n_keys) {
+        while (it->any->key < it->any->n_keys) {
             if (!may_join(it))
                 return 0;
             if ((r = join_key(it, o, deadline_ns, err)) < 0)
                 return r;
-            it->key += r == 0;
+            it->any->key += r == 0;
         }
-        it->key = 0;
-        it->splits->ops->close(it->splits, o->split);
+        it->any->key = 0;
+        it->producer->splits->close(it->producer, o->split);
         a->first_open = (a->first_open + 1) % ANY_POSITIONS;
         a->n_open--;
         if ((r = open_ahead(it, err)) < 0)
@@ -117,10 +151,10 @@ static int join_ended(struct cw_iterator *it, uint64_t deadline_ns, struct cw_er
     }
     if (!all_opened(it) || (a->n_open && a->open[a->first_open].epoch == it->at.epoch) || it->compiled->drop_remainder)
         return 0;
-    for (; it->key < it->n_keys && may_join(it); it->key++) {
-        struct unused after = {.from = it->plan.n_splits};
-        uint64_t last = it->options.rank + (it->plan.n_splits - 1 - it->options.rank) / it->options.world_size * it->options.world_size;
-        if (it->joining[it->key] && (r = queue_joined(it, it->key, last, (UINT64_C(1) << 32) + it->n_keys + it->key, &after, err)) < 0)
+    for (; it->any->key < it->any->n_keys && may_join(it); it->any->key++) {
+        struct unused after = {.from = cw_any_splits(it)};
+        uint64_t last = it->options.rank + (cw_any_splits(it) - 1 - it->options.rank) / it->options.world_size * it->options.world_size;
+        if (it->any->joining[it->any->key] && (r = queue_joined(it, it->any->key, last, (UINT64_C(1) << 32) + it->any->n_keys + it->any->key, &after, err)) < 0)
             return r;
     }
     return 0;
@@ -149,7 +183,7 @@ static unsigned candidates(struct cw_iterator *it, struct own *ret[ANY_POSITIONS
 /* Sets a->pending. 1: all that this rank has in the epoch was handed out. */
 static int pull(struct cw_iterator *it, uint64_t deadline_ns, struct cw_error *err)
 {
-    const struct cw_splits_ops *ops = it->splits->ops;
+    const struct cw_split_ops *ops = it->producer->splits;
     struct any *a = it->any;
     struct own *own[ANY_POSITIONS];
     struct cw_split *splits[ANY_POSITIONS];
@@ -165,13 +199,13 @@ static int pull(struct cw_iterator *it, uint64_t deadline_ns, struct cw_error *e
         if (n == 0 && !a->joined)
             continue; /* it ended just now */
         i = a->joined ? n : 0;
-        if (ops->any && (r = ops->any(it->splits, splits, n, a->joined ? a->joined->a : NULL, deadline_ns, &i, err)) < 0)
+        if ((r = ops->any(it->producer, splits, n, a->joined ? a->joined->a : NULL, deadline_ns, &i, err)) < 0)
             return r;
         if (i == n) {
             a->pending = a->joined->a;
             return 0;
         }
-        r = ops->next(it->splits, splits[i], own[i]->only_left ? UINT64_MAX : 0, deadline_ns, &a->pending, err);
+        r = ops->next(it->producer, splits[i], own[i]->only_left ? UINT64_MAX : 0, deadline_ns, &a->pending, err);
         if (r < 0)
             return r;
         own[i]->ended = r == 1;
@@ -196,11 +230,9 @@ static struct cw_batch *hand_out(struct cw_iterator *it)
     struct any *a = it->any;
     const struct own *o = a->pending_own;
     cw_iterator_note_quarantined(it, a->pending);
-    struct cw_batch *b = it->splits->ops->take(it->splits, CW_STEAL(a->pending));
+    struct cw_batch *b = it->producer->ops->take(it->producer, CW_STEAL(a->pending));
     b->epoch = it->at.epoch;
     b->g = it->options.rank + a->handed * it->options.world_size;
-    b->split = o ? o->index : a->joined->split;
-    b->index = o ? o->taken : a->joined->index;
     if (!o)
         a->joined->a = NULL;
     return b;
@@ -222,7 +254,7 @@ void cw_any_accept(struct cw_iterator *it)
 static void drop_pending(struct cw_iterator *it)
 {
     struct any *a = it->any;
-    it->splits->ops->drop(it->splits, CW_STEAL(a->pending));
+    it->producer->ops->drop(it->producer, CW_STEAL(a->pending));
     if (!CW_STEAL(a->pending_own))
         drop_first_joined(a);
 }
@@ -232,7 +264,7 @@ static void drop_pending(struct cw_iterator *it)
 /* Batches that each rank gets, where they are known beforehand: rank 0 has the most. Else, and where a split may be lost, a rank ends when its splits do. */
 static uint64_t batches_of_ranks(const struct cw_iterator *it)
 {
-    uint64_t ranks = it->options.world_size, splits = it->plan.n_splits / ranks + (it->plan.n_splits % ranks != 0);
+    uint64_t ranks = it->options.world_size, splits = cw_any_splits(it) / ranks + (cw_any_splits(it) % ranks != 0);
     if (!it->compiled->counted || it->options.at_most_once || splits == 0)
         return 0;
     return (splits - 1) * (it->plan.split_size / it->compiled->batch_size) + cw_split_batches(it->compiled, &it->plan, (splits - 1) * ranks);
@@ -241,7 +273,7 @@ static uint64_t batches_of_ranks(const struct cw_iterator *it)
 /* Batches of this rank that are no padding; the pipeline is counted. */
 static uint64_t own_batches(const struct cw_iterator *it)
 {
-    uint64_t ranks = it->options.world_size, rank = it->options.rank, n = it->plan.n_splits, last = rank + (n - 1 - rank) / ranks * ranks;
+    uint64_t ranks = it->options.world_size, rank = it->options.rank, n = cw_any_splits(it), last = rank + (n - 1 - rank) / ranks * ranks;
     if (rank >= n)
         return 0;
     return (last - rank) / ranks * (it->plan.split_size / it->compiled->batch_size) + cw_split_batches(it->compiled, &it->plan, last);
@@ -272,12 +304,12 @@ static int epoch_over(struct cw_iterator *it, struct cw_error *err)
     bool endless_for_nothing = a->handed == 0 && it->options.epochs >= INT64_MAX; /* the next one need not have a batch either */
     if (it->again)
         cw_padding_close(it);
-    cw_iterator_drop_joining(it);
+    drop_joining(it);
     a->repeated = a->handed = 0;
-    it->key = 0;
-    it->at.epoch = it->plan.n_splits == 0 || endless_for_nothing ? it->options.epochs : it->at.epoch + 1;
-    for (unsigned k = 0; k < it->n_keys; k++)
-        it->unused[k] = (struct unused){.from = it->options.rank};
+    it->any->key = 0;
+    it->at.epoch = cw_any_splits(it) == 0 || endless_for_nothing ? it->options.epochs : it->at.epoch + 1;
+    for (unsigned k = 0; k < it->any->n_keys; k++)
+        it->any->unused[k] = (struct unused){.from = it->options.rank};
     int r = open_ahead(it, err);
     tell_passed(it);
     return r;
@@ -298,7 +330,7 @@ int cw_any_offer(struct cw_iterator *it, uint64_t deadline_ns, struct cw_batch *
                 return r;
             continue;
         }
-        if ((r = cw_iterator_finish(it, a->pending, true, deadline_ns, err)) < 0)
+        if ((r = cw_iterator_finish(it, a->pending, it->at.epoch, true, deadline_ns, err)) < 0)
             return r; /* nothing is lost, and nobody gets past a failure */
         if (r == 0) {
             *ret = hand_out(it);
@@ -314,19 +346,23 @@ int cw_any_offer(struct cw_iterator *it, uint64_t deadline_ns, struct cw_batch *
 int cw_iterator_check(const struct cw_compiled *c, const struct cw_iterator_options *o, struct cw_error *err)
 {
     char ranks[32];
-    if (!o->any_order || !c->whole_epoch || o->world_size == 1)
+    if (!o->any_order || !c->sequential || o->world_size == 1)
         return 0;
     snprintf(ranks, sizeof(ranks), "%u", o->world_size);
     cw_error_attribute(err, "world_size", ranks, "1, or order \"exact\"");
-    return cw_error_set(err, CW_E_OPTION, "order \"any\" with %u ranks: the epoch of this pipeline is one split (explain says why), which would be one rank's alone; "
+    return cw_error_set(err, CW_E_OPTION, "order \"any\" with %u ranks: one worker runs each epoch of this pipeline (explain says why), and all of it would be one rank's; "
                         "expected order \"exact\", or a world size of 1", o->world_size);
 }
 
 int cw_any_new(struct cw_iterator *it, struct cw_error *err)
 {
-    if (!(it->any = calloc(1, sizeof(*it->any))))
-        return cw_error_nomem(err, sizeof(*it->any), "an iterator");
-    return 0;
+    struct any *a = it->any = calloc(1, sizeof(*a));
+    if (!a)
+        return cw_error_nomem(err, sizeof(*a), "an iterator");
+    a->n_keys = it->compiled->batcher == CW_BATCHER_NONE ? 0 : cw_n_keys(it->compiled);
+    a->unused = calloc(a->n_keys + 1, sizeof(*a->unused));
+    a->joining = calloc(a->n_keys + 1, sizeof(*a->joining));
+    return a->unused && a->joining ? 0 : cw_error_nomem(err, 0, "an iterator");
 }
 
 int cw_any_begin(struct cw_iterator *it, struct cw_error *err)
@@ -334,15 +370,13 @@ int cw_any_begin(struct cw_iterator *it, struct cw_error *err)
     struct any *a = it->any;
     uint64_t first = CW_MAX(a->resumed, it->options.rank);
     a->ahead = CW_MAX(ANY_POSITIONS / it->options.world_size, ANY_LEAST);
-    if (!it->splits->ops->any) /* they come one after the other: so many as are needed to compute ahead */
-        a->ahead = CW_MIN(a->ahead, it->ahead);
     a->resumed_epoch = it->at.epoch;
-    for (unsigned k = 0; k < it->n_keys; k++) {
-        it->unused[k].from = CW_MAX(it->unused[k].from, it->options.rank);
-        first = CW_MIN(first, it->unused[k].from);
+    for (unsigned k = 0; k < it->any->n_keys; k++) {
+        it->any->unused[k].from = CW_MAX(it->any->unused[k].from, it->options.rank);
+        first = CW_MIN(first, it->any->unused[k].from);
     }
-    a->open_epoch = it->at.epoch + (first >= it->plan.n_splits);
-    a->open_index = first >= it->plan.n_splits ? it->options.rank : first;
+    a->open_epoch = it->at.epoch + (first >= cw_any_splits(it));
+    a->open_index = first >= cw_any_splits(it) ? it->options.rank : first;
     int r = open_ahead(it, err);
     tell_passed(it);
     return r;
@@ -354,12 +388,21 @@ void cw_any_free(struct cw_iterator *it)
     if (!a)
         return;
     if (a->pending_own && a->pending)
-        it->splits->ops->drop(it->splits, a->pending);
+        it->producer->ops->drop(it->producer, a->pending);
     while (a->joined) {
         if (a->joined->a)
-            it->splits->ops->drop(it->splits, a->joined->a);
+            it->producer->ops->drop(it->producer, a->joined->a);
         drop_first_joined(a);
     }
+    if (a->joining && a->unused)
+        drop_joining(it);
+    while (a->n_open > 0) {
+        it->producer->splits->close(it->producer, cw_any_own(a, 0)->split);
+        a->first_open = (a->first_open + 1) % ANY_POSITIONS;
+        a->n_open--;
+    }
+    free(a->unused);
+    free(a->joining);
     free(a);
     it->any = NULL;
 }

@@ -35,7 +35,7 @@ struct trial {
     struct cw_budget budget;
     struct thread thread;
     struct epoch_ref epoch;
-    struct cw_split split;
+    struct cw_range range;
     struct piece piece;
 };
 
@@ -74,7 +74,7 @@ static int try_element(struct trial *t, uint64_t at, struct sample *s, struct cw
     struct block *b = calloc(1, sizeof(*b));
     if (!b)
         return cw_error_nomem(err, sizeof(*b), "a block");
-    *b = (struct block){.split = &t->split, .piece = &t->piece, .program = &t->r->compiled->programs[leaf], .way = cw_way(t->r, 0, leaf), .at = at, .n_refs = 1, .b.n = 1};
+    *b = (struct block){.range = &t->range, .piece = &t->piece, .program = &t->r->compiled->programs[leaf], .way = cw_way(t->r, 0, leaf), .at = at, .n_refs = 1, .b.n = 1};
     cw_arena_init(&b->arena, &t->budget);
     b->arena.exact = true;
     size_t before = atomic_load(&t->budget.used);
@@ -119,7 +119,7 @@ static size_t stream_bytes(const struct cw_sequence *q)
     size_t element = sizeof(struct cw_tensor) * (op->n_out + 1) + 128; /* with what else is noted of it */
     for (unsigned k = 0; k < op->n_out; k++)
         element += cw_type_fixed(&op->out[k].type) ? CW_ALIGN_UP(cw_type_bytes(&op->out[k].type), (size_t)64) : 0;
-    return element * q->split_size;
+    return element * q->piece_size;
 }
 
 /* Elements from a place on. */
@@ -132,9 +132,9 @@ static void sample(struct cw_runner *r, const struct cw_place *at, struct sample
     struct trial *t = calloc(1, sizeof(*t));
     if (!t)
         return;
-    uint64_t most = q->needs_load ? q->split_size : CW_MIN(r->compiled->batch_size, SAMPLES_MOST);
+    uint64_t most = q->needs_load ? q->piece_size : CW_MIN(r->compiled->batch_size, SAMPLES_MOST);
     *t = (struct trial){.r = r, .thread = {.r = r, .ops = calloc(r->compiled->pipeline->n_ops, sizeof(*t->thread.ops))},
-                        .split = {.runner = r, .epoch = &t->epoch}, .piece = {.begin = at->position, .n = CW_MIN(most, q->n_positions - at->position), .planned = true}};
+                        .range = {.runner = r, .epoch = &t->epoch}, .piece = {.begin = at->position, .n = CW_MIN(most, q->n_positions - at->position), .planned = true}};
     cw_budget_init(&t->budget, (size_t)SAMPLE_SHARE(cw_memory_total()));
     cw_arena_init(&t->piece.arena, &t->budget);
     t->piece.arena.exact = true;
@@ -169,11 +169,11 @@ static size_t add_up(const struct cw_runner *r, const struct sample *s)
         batches += batch;
         largest = CW_MAX(largest, batch);
     }
-    if (!c->counted) /* one is filled, of each kind, and one joined */
+    if (!c->counted) /* one is filled, of each kind, and one is put together of two */
         batches *= 2;
     batches += (s->rows - 1) / CW_MAX(c->batch_size, 1) * largest; /* all of what one element became is computed at once */
     size_t copies = s->rows > 1 ? 2 : 1; /* of columns, where rows are in several batches */
-    return cw_plan_bytes(r->sequence, r->sequence->split_size) + cw_orders_bytes(r->sequence) + ROOM_STAGED(s->raw) + batches + CW_MAX(ROOM(copies * s->scratch), final);
+    return cw_plan_bytes(r->sequence, r->sequence->piece_size) + cw_orders_bytes(r->sequence) + ROOM_STAGED(s->raw) + batches + CW_MAX(ROOM(copies * s->scratch), final);
 }
 
 size_t cw_memory_needed(struct cw_runner *r, const struct cw_place *at, size_t least)

@@ -7,7 +7,7 @@ int cw_padding_open(struct cw_iterator *it, uint64_t epoch, unsigned rank, uint6
 {
     struct cw_iterator_options o = it->options;
     struct cw_iterator *again;
-    struct cw_splits *splits;
+    struct cw_producer *producer;
     if (it->again)
         return 0;
     o.any_order = false;
@@ -15,8 +15,8 @@ int cw_padding_open(struct cw_iterator *it, uint64_t epoch, unsigned rank, uint6
     o.world_size = (unsigned)world_size;
     o.first_epoch = epoch;
     o.epochs = epoch + 1;
-    int r = it->splits->ops->again(it->splits, o.rank, o.world_size, &splits, err);
-    if (r < 0 || (r = cw_iterator_over(splits, &o, NULL, &again, err)) < 0)
+    int r = it->producer->ops->again(it->producer, o.rank, o.world_size, &producer, err);
+    if (r < 0 || (r = cw_iterator_over(producer, &o, NULL, &again, err)) < 0)
         return r;
     pthread_mutex_lock(&it->mutex);
     if (it->interrupted)

@@ -1,20 +1,20 @@
-/* Pieces of splits: which is planned next, and its plan. */
+/* Pieces of ranges: which is planned next, and its plan. */
 #include "engine/internal.h"
 
 #include "base/cost_clock.h"
 
-static struct piece *piece_new(struct cw_runner *r, struct cw_split *s)
+static struct piece *piece_new(struct cw_runner *r, struct cw_range *s)
 {
     struct piece *p = calloc(1, sizeof(*p));
     if (!p) {
-        cw_out_of_memory(r, "a split");
+        cw_out_of_memory(r, "a range");
         return NULL;
     }
-    p->begin = s->position;
-    p->n = CW_MIN(r->sequence->split_size, s->end - s->position);
-    s->position += p->n;
-    if (r->compiled->counted && p->begin == s->begin)
-        p->carved = CW_MIN(p->n, s->first_batch * r->compiled->batch_size);
+    uint64_t size = r->sequence->piece_size;
+    p->begin = s->position == s->entry.position ? s->position / size * size : s->position; /* a window is planned from its beginning */
+    p->n = CW_MIN(size - p->begin % size, s->end - p->begin);
+    p->carved = s->position - p->begin;
+    s->position = p->begin + p->n;
     cw_arena_init(&p->arena, &r->budget);
     p->arena.exact = r->frugal > 0;
     if (s->last)
@@ -41,13 +41,13 @@ void cw_piece_unplan(struct piece *p)
 }
 
 /* The next piece that somebody should plan: the one that blocks are carved from, and one beyond. */
-struct piece *cw_piece_to_plan(struct cw_runner *r, struct cw_split **ret_split)
+struct piece *cw_piece_to_plan(struct cw_runner *r, struct cw_range **ret_split)
 {
     unsigned ahead = 0;
     if (r->planning)
         return NULL;
-    for (struct cw_split *s = r->splits; s; s = s->next) {
-        if (r->frugal && (s != r->splits || r->n_blocks > 0))
+    for (struct cw_range *s = r->ranges; s; s = s->next) {
+        if (r->frugal && (s != r->ranges || r->n_blocks > 0))
             return NULL;
         if (s->over || s->closed)
             continue;
@@ -78,7 +78,7 @@ int cw_piece_load(struct cw_runner *r, struct piece *p, struct cw_error *err)
     p->raw = calloc(p->n, sizeof(*p->raw));
     uint64_t *rows = malloc(p->n * sizeof(*rows)), *at = malloc(p->n * sizeof(*at));
     struct cw_tensor *raw = malloc(p->n * sizeof(*raw));
-    int status = p->raw && rows && at && raw ? 0 : cw_error_nomem(err, p->n * sizeof(*p->raw), "records of a split");
+    int status = p->raw && rows && at && raw ? 0 : cw_error_nomem(err, p->n * sizeof(*p->raw), "records");
     for (unsigned leaf = 0; leaf < c->n_programs && status >= 0; leaf++) {
         const struct cw_source *source = r->sequence->sources[leaf];
         size_t n = 0;
@@ -113,7 +113,7 @@ static size_t least_of(struct cw_runner *r, const struct piece *p)
 }
 
 /* The next elements of a stream, in the order of the piece. */
-static int pull_piece(struct cw_runner *r, const struct cw_split *s, struct piece *p, struct cw_error *err)
+static int pull_piece(struct cw_runner *r, const struct cw_range *s, struct piece *p, struct cw_error *err)
 {
     struct cw_source *source = r->sequence->stream;
     size_t n = p->n;
@@ -128,7 +128,7 @@ static int pull_piece(struct cw_runner *r, const struct cw_split *s, struct piec
         p->cut = n < p->n;
         p->n = n;
         pthread_mutex_unlock(&r->mutex);
-        cw_epoch_stream_order(&s->epoch->epoch, p->begin / r->sequence->split_size, order, n);
+        cw_epoch_stream_order(&s->epoch->epoch, p->begin / r->sequence->window, order, n);
         for (size_t i = 0; i < n; i++) {
             p->refs[i].row = p->begin + order[i];
             p->raw[i] = raw[order[i]];
@@ -156,19 +156,19 @@ size_t cw_plan_bytes(const struct cw_sequence *s, uint64_t n)
 int cw_piece_refs(const struct cw_sequence *s, struct cw_epoch *e, struct piece *p, struct cw_error *err)
 {
     uint64_t window = replaces(s) ? CW_REPLACE_POSITIONS : 1, end = p->begin + p->n;
-    if (!p->plan && !(p->plan = malloc(planned_most(s, CW_MAX(p->n, s->split_size)) * sizeof(*p->plan))))
-        return cw_error_nomem(err, cw_plan_bytes(s, p->n), "the plan of a split");
+    if (!p->plan && !(p->plan = malloc(planned_most(s, CW_MAX(p->n, s->piece_size)) * sizeof(*p->plan))))
+        return cw_error_nomem(err, cw_plan_bytes(s, p->n), "the plan of a range");
     p->plan_begin = p->begin / window * window;
     p->refs = p->plan + (p->begin - p->plan_begin);
     end = CW_MIN((end + window - 1) / window * window, s->n_positions);
     return cw_epoch_refs(e, p->plan_begin, end - p->plan_begin, p->plan, err);
 }
 
-int cw_piece_plan(struct cw_runner *r, struct thread *t, struct cw_split *s, struct piece *p, struct cw_error *err)
+int cw_piece_plan(struct cw_runner *r, struct thread *t, struct cw_range *s, struct piece *p, struct cw_error *err)
 {
     uint64_t start = cw_cost_now_ns();
     size_t bytes = cw_plan_bytes(r->sequence, p->n);
-    int status = cw_budget_take(&r->budget, bytes, "the plan of a split", err);
+    int status = cw_budget_take(&r->budget, bytes, "the plan of a range", err);
     if (status < 0)
         return status;
     p->charged = bytes;

@@ -20,7 +20,7 @@
 
 static bool earlier(const struct block *a, const struct block *b)
 {
-    return a->split != b->split ? cw_split_before(a->split, b->split) : a->seq < b->seq;
+    return a->range != b->range ? cw_range_before(a->range, b->range) : a->seq < b->seq;
 }
 
 static void insert_ordered(struct block **list, struct block *b)
@@ -52,7 +52,7 @@ static void park(struct block *b)
     b->state = BLOCK_PARKED;
     b->spent_ns += cw_cost_now_ns() - b->started_ns;
     b->waited = true;
-    insert_ordered(&b->split->parked, b);
+    insert_ordered(&b->range->parked, b);
 }
 
 void cw_starve(struct cw_runner *r, struct block *b)
@@ -64,7 +64,7 @@ void cw_starve(struct cw_runner *r, struct block *b)
 
 void cw_wake_parked(struct cw_runner *r)
 {
-    for (struct cw_split *s = r->splits; s; s = s->next)
+    for (struct cw_range *s = r->ranges; s; s = s->next)
         for (struct block **at = &s->parked; *at;) {
             struct block *b = *at;
             if (b->n_passed > b->point || s->passed[b->point] == b->seq) {
@@ -76,7 +76,7 @@ void cw_wake_parked(struct cw_runner *r)
         }
 }
 
-static void wake_next(struct cw_runner *r, struct cw_split *s, unsigned point)
+static void wake_next(struct cw_runner *r, struct cw_range *s, unsigned point)
 {
     for (struct block **at = &s->parked; *at; at = &(*at)->next)
         if ((*at)->point == point && (*at)->seq == s->passed[point]) {
@@ -92,20 +92,19 @@ void cw_trim(struct cw_runner *r)
     cw_slab_trim(&r->slabs);
     for (struct block *b = r->idle; b; b = b->next)
         cw_arena_reset(&b->arena, 0);
-    for (struct cw_split *s = r->splits; s && !r->planning; s = s->next)
+    for (struct cw_range *s = r->ranges; s && !r->planning; s = s->next)
         cw_epoch_trim(&s->epoch->epoch);
 }
 
 void cw_evict(struct cw_runner *r)
 {
-    cw_ahead_drop(r);
-    for (struct cw_split *s = r->splits; s; s = s->next) {
+    for (struct cw_range *s = r->ranges; s; s = s->next) {
         while (s->parked) {
             struct block *b = s->parked;
             s->parked = b->next;
             cw_starve(r, b);
         }
-        bool first = s == r->splits;
+        bool first = s == r->ranges;
         for (struct piece *p = s->first; p; p = p->next) {
             bool needed = p->users > 0 || (first && p->carved < p->n);
             if (!needed && (p->planned || p->read_in) && p->carved < p->n)
@@ -127,7 +126,7 @@ void cw_evict(struct cw_runner *r)
 static int slab_now(size_t size, struct cw_slab **ret, void *slabs, struct cw_error *err) { return cw_slab_get(slabs, size, ret, err); }
 
 /* Mutex not held. */
-static int finish_batch(struct cw_runner *r, struct thread *t, struct cw_split *s, struct cw_assembly *a, struct cw_error *err)
+static int finish_batch(struct cw_runner *r, struct thread *t, struct cw_range *s, struct cw_assembly *a, struct cw_error *err)
 {
     const struct cw_epoch *e = &s->epoch->epoch;
     uint64_t start = cw_cost_now_ns();
@@ -135,7 +134,7 @@ static int finish_batch(struct cw_runner *r, struct thread *t, struct cw_split *
     t->emit_ns += cw_cost_now_ns() - start;
     if (status < 0)
         return status;
-    return cw_batch_apply(r->compiled, a, e->seed, e->epoch, t->ops, cw_split_stopped, s, slab_now, &r->slabs, err);
+    return cw_batch_apply(r->compiled, a, e->seed, e->epoch, t->ops, cw_range_stopped, s, slab_now, &r->slabs, err);
 }
 
 /* Batches that this block completed are finished by its thread: bytes of varying size need memory and work, so without the mutex. */
@@ -145,7 +144,7 @@ static void finish_batches(struct cw_runner *r, struct thread *t, struct block *
     for (unsigned i = 0; i < b->n_segments; i++) { /* claim them all first: what is not claimed may be gone once the mutex was released */
         struct cw_assembly *a = b->segments[i].assembly;
         any |= a->closed && a->n_done == a->n_assigned;
-        b->segments[i].completed = a->closed && a->n_done == a->n_assigned && !a->error && !a->finishing && !a->batch;
+        b->segments[i].completed = a->closed && a->n_done == a->n_assigned && !a->error && !a->finishing && !a->batch && !b->range->rows;
         if (b->segments[i].completed)
             a->finishing = true;
     }
@@ -155,7 +154,7 @@ static void finish_batches(struct cw_runner *r, struct thread *t, struct block *
         if (!b->segments[i].completed)
             continue;
         pthread_mutex_unlock(&r->mutex);
-        int status = finish_batch(r, t, b->split, a, &err);
+        int status = finish_batch(r, t, b->range, a, &err);
         pthread_mutex_lock(&r->mutex);
         a->finishing = false;
         if (status < 0 && status != CW_E_BUDGET) /* else the consumer does it when there is memory */
@@ -168,7 +167,7 @@ static void finish_batches(struct cw_runner *r, struct thread *t, struct block *
 /* Takes the block as far as it goes. Called and left with the mutex held. */
 static void advance(struct cw_runner *r, struct thread *t, struct block *b)
 {
-    struct cw_split *s = b->split;
+    struct cw_range *s = b->range;
     struct cw_error err = {0};
     int status = 0;
     b->state = BLOCK_RUNNING;
@@ -246,7 +245,7 @@ static void advance(struct cw_runner *r, struct thread *t, struct block *b)
     b->piece->users--;
     s->n_blocks--;
     cw_block_recycle(r, b);
-    cw_split_collect(r, s);
+    cw_range_collect(r, s);
     if (r->n_blocks == 0 && r->plan_short)
         cw_work(r);
     if ((s->n_blocks == 0 && (s->over || s->closed)) || r->consumer_short || r->fatal.status)
@@ -270,7 +269,7 @@ static void run_carved(struct cw_runner *r, struct thread *t, struct block *b)
 static bool block_lacks(struct cw_runner *r, const struct block *b)
 {
     struct cw_error err = {0};
-    const struct cw_place at = cw_place_of(b->split, b->piece->begin + b->at);
+    const struct cw_place at = cw_place_of(b->range, b->piece->begin + b->at);
     int status = cw_lack_of_memory(r, &at, "an element does not fit beside the batch that it belongs to", &err);
     if (status < 0 && !r->fatal.status)
         r->fatal = err;
@@ -284,12 +283,12 @@ static void run_starved(struct cw_runner *r, struct thread *t)
     for (;;) {
         cw_evict(r); /* an earlier block may give way just now */
         struct block *b = r->starved;
-        const struct cw_split *s = b->split;
+        const struct cw_range *s = b->range;
         uint64_t seq = b->seq;
         r->starved = b->next;
         run_block(r, t, b);
         b = r->starved;
-        if (!b || b->split != s || b->seq != seq)
+        if (!b || b->range != s || b->seq != seq)
             break; /* it was enough */
         if (cw_slab_trim(&r->slabs) > 0 || cw_reclaim(r, s)) /* slabs: the consumer released some meanwhile */
             continue;
@@ -311,17 +310,17 @@ static void run_starved(struct cw_runner *r, struct thread *t)
 }
 
 /* Nothing else is under way, and there is no memory for the plan of a piece. Mutex held, but released meanwhile. */
-static void plan_lacks(struct cw_runner *r, const struct cw_split *s, const struct piece *p)
+static void plan_lacks(struct cw_runner *r, const struct cw_range *s, const struct piece *p)
 {
     const struct cw_place at = cw_place_of(s, p->begin);
     struct cw_error err = {0};
     if (!r->frugal && cw_frugal_begin(r))
         return;
-    if (cw_lack_of_memory(r, &at, "the plan of a split does not fit", &err) < 0 && !r->fatal.status)
+    if (cw_lack_of_memory(r, &at, "the plan of a range does not fit", &err) < 0 && !r->fatal.status)
         r->fatal = err;
 }
 
-static void plan_piece(struct cw_runner *r, struct thread *t, struct cw_split *s, struct piece *p)
+static void plan_piece(struct cw_runner *r, struct thread *t, struct cw_range *s, struct piece *p)
 {
     struct cw_error err = {0};
     r->planning = true;
@@ -342,6 +341,7 @@ static void plan_piece(struct cw_runner *r, struct thread *t, struct cw_split *s
     s->n_blocks--;
     if (status >= 0) {
         p->planned = !cw_read_in_piece(r, p, in);
+        p->carved = CW_MIN(p->carved, p->n);
         if (p->cut)
             s->position = p->begin + p->n;
         if (p->cut && p->n == 0)
@@ -351,9 +351,9 @@ static void plan_piece(struct cw_runner *r, struct thread *t, struct cw_split *s
         if (!s->over) /* else a full `take` ended the epoch before it */
             *s->failed = err;
         p->planned = true;
-        p->n = 0;
+        p->n = p->carved = 0;
         s->end = s->position = p->begin;
-    } else if (status == CW_E_BUDGET && (r->n_blocks || r->n_running || r->n_reading_in || !r->plan_short || cw_ahead_drop(r) || cw_reclaim(r, s) || cw_may_be_released(r))) {
+    } else if (status == CW_E_BUDGET && (r->n_blocks || r->n_running || r->n_reading_in || !r->plan_short || cw_reclaim(r, s) || cw_may_be_released(r))) {
         r->plan_short = true; /* tried again when something is released, or when nothing else is under way */
         cw_trim(r);
     } else if (!r->fatal.status && status == CW_E_BUDGET) {
@@ -371,21 +371,11 @@ static void *compute_main(void *arg)
     struct cw_runner *r = t->r;
     pthread_mutex_lock(&r->mutex);
     while (!r->stop) {
-        struct cw_split *s;
+        struct cw_range *s;
         struct piece *p;
         struct block *b;
-        struct cw_ahead *j;
         if (r->alone) {
             cw_idle(r);
-            continue;
-        }
-        if (!r->fatal.status && !r->starved && !r->consumer_short && (j = cw_ahead_next(r))) {
-            r->settled = false;
-            r->n_running++;
-            cw_ahead_run(r, t, j);
-            cw_leave(r, &r->n_running);
-            cw_work(r); /* who starved waits for the last one that runs */
-            cw_done(r);
             continue;
         }
         if (!r->fatal.status && r->n_reading && cw_reads_waiting(r) < READ_DEPTH / 2 && (b = cw_carve(r))) { /* lest storage run dry while much is ready */

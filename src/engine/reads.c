@@ -117,15 +117,15 @@ static void done(struct cw_runner *r, struct block *b, int status, const struct 
         }
         cw_ready(r, b);
     }
-    if (b->split->closed) /* the consumer waits for its blocks to end */
+    if (b->range->closed) /* the consumer waits for its blocks to end */
         cw_done(r);
 }
 
-void cw_reads_drop(struct cw_runner *r, const struct cw_split *s)
+void cw_reads_drop(struct cw_runner *r, const struct cw_range *s)
 {
     for (struct block *b = r->reading, *next; b; b = next) {
         next = b->next;
-        if (b->split != s)
+        if (b->range != s)
             continue;
         atomic_store(&b->next_read, b->n_reads);
         if (b->n_readers == 0) { /* no thread is at it: it need not wait for one */
@@ -151,7 +151,7 @@ static void fetch(struct cw_runner *r, struct thread *own, struct block *b)
     count(r, own);
     r->n_fetchers--;
     r->n_fetching--;
-    if (status == 1 && !b->split->closed) {
+    if (status == 1 && !b->range->closed) {
         enqueue(r, b, true);
     } else {
         r->reading_bytes += b->read_bytes; /* which done() takes off: the reads were planned here, and need no thread */
@@ -188,7 +188,7 @@ static void read_some(struct cw_runner *r, struct thread *own, struct block *b)
         cw_done(r);
     }
     dequeue(r, b);
-    if (b->n_readers == 1 && !b->read_failed && !b->split->closed) { /* the last one: everything is there */
+    if (b->n_readers == 1 && !b->read_failed && !b->range->closed) { /* the last one: everything is there */
         pthread_mutex_unlock(&r->mutex);
         status = cw_block_read(r, own, b, false, &err);
         pthread_mutex_lock(&r->mutex);

@@ -18,7 +18,7 @@
 static void set_assemblies(struct cw_runner *r, size_t memory)
 {
     size_t slab = r->layout.slab_bytes ? cw_slab_charge(r->layout.slab_bytes) : 0;
-    size_t batch = slab + cw_assembly_bytes(&r->layout, r->compiled->batch_size), plan = cw_plan_bytes(r->sequence, r->sequence->split_size);
+    size_t batch = slab + cw_assembly_bytes(&r->layout, r->compiled->batch_size), plan = cw_plan_bytes(r->sequence, r->sequence->piece_size);
     size_t by_memory = SLAB_SHARE(memory - plan) / batch;
     size_t by_output = slab ? SLAB_AHEAD / slab : 4096, by_threads = r->options.threads * 2 + 2, wanted = CW_MAX(by_output, by_threads);
     unsigned before = r->max_assemblies;
@@ -42,13 +42,13 @@ static void set_assemblies(struct cw_runner *r, size_t memory)
 static int check_budget(struct cw_runner *r, struct cw_error *err)
 {
     size_t slab = r->layout.slab_bytes ? cw_slab_charge(r->layout.slab_bytes) : 0, memory = r->budget.limit;
-    size_t batch = slab + cw_assembly_bytes(&r->layout, r->compiled->batch_size), plan = cw_plan_bytes(r->sequence, r->sequence->split_size);
-    /* one to fill; where the count is unknown one more to join remnants in; the records they are made of; and scratch for a block */
+    size_t batch = slab + cw_assembly_bytes(&r->layout, r->compiled->batch_size), plan = cw_plan_bytes(r->sequence, r->sequence->piece_size);
+    /* one to fill; where the count is unknown one more to put one together in; the records they are made of; and scratch for a block */
     size_t least = batch * (r->compiled->counted ? 1 : 2) + plan + ((size_t)1 << 20);
     r->least = least;
     if (memory < least) {
         char what[160];
-        snprintf(what, sizeof(what), "a batch of %llu takes %zu bytes, the plan of a split %zu", (unsigned long long)r->compiled->batch_size, batch, plan);
+        snprintf(what, sizeof(what), "a batch of %llu takes %zu bytes, the plan of a range %zu", (unsigned long long)r->compiled->batch_size, batch, plan);
         return cw_too_small(r, cw_memory_needed(r, &(struct cw_place){0}, least), what, err);
     }
     set_assemblies(r, memory);
@@ -138,17 +138,16 @@ struct cw_runner *cw_runner_free(struct cw_runner *r)
     if (!r)
         return NULL;
     cw_pool_stop(r);
-    cw_ahead_free_all(r);
-    for (struct cw_split *s = r->splits; s; s = s->next)
+    for (struct cw_range *s = r->ranges; s; s = s->next)
         free_blocks(r, s->parked);
     free_blocks(r, r->ready);
     free_blocks(r, r->starved);
     free_blocks(r, r->reading);
     free_blocks(r, r->idle);
-    while (r->splits) {
-        struct cw_split *s = r->splits;
-        r->splits = s->next;
-        cw_split_free(r, s);
+    while (r->ranges) {
+        struct cw_range *s = r->ranges;
+        r->ranges = s->next;
+        cw_range_free(r, s);
     }
     cw_epoch_unref(r->epoch);
     cw_choices_free(r);
@@ -174,7 +173,7 @@ struct cw_runner *cw_runner_free(struct cw_runner *r)
 
 static int epoch_get(struct cw_runner *r, uint64_t seed, uint64_t epoch, struct epoch_ref **ret, struct cw_error *err)
 {
-    for (struct cw_split *s = r->splits; s; s = s->next)
+    for (struct cw_range *s = r->ranges; s; s = s->next)
         if (s->epoch->epoch.epoch == epoch && s->epoch->epoch.seed == seed) {
             s->epoch->refs++;
             *ret = s->epoch;
@@ -198,56 +197,71 @@ static int epoch_get(struct cw_runner *r, uint64_t seed, uint64_t epoch, struct 
     return 0;
 }
 
-int cw_runner_open(struct cw_runner *r, uint64_t seed, uint64_t epoch, uint64_t index, uint64_t first_batch, struct cw_split **ret,
-                   struct cw_error *err)
+static int range_alloc(const struct cw_runner *r, struct cw_range *s, const struct cw_entry *from, struct cw_error *err)
 {
-    const struct cw_sequence *q = r->sequence;
-    struct cw_split *s = calloc(1, sizeof(*s));
-    if (!s)
-        return cw_error_nomem(err, sizeof(*s), "a split");
-    s->runner = r;
-    s->index = index;
-    s->first_batch = s->n_taken = first_batch;
-    s->discard = r->compiled->counted ? 0 : first_batch;
-    s->begin = s->position = r->compiled->whole_epoch ? 0 : index * q->split_size;
-    s->end = cw_split_end(r, index);
+    unsigned n_keys = cw_n_keys(r->compiled);
     s->passed = calloc(r->n_points, sizeof(*s->passed));
     s->limits = calloc(r->compiled->n_limits + 1, sizeof(*s->limits));
-    s->open = calloc(CW_MAX(r->compiled->n_buckets, 1), sizeof(*s->open));
+    s->open = calloc(n_keys + 1, sizeof(*s->open));
+    s->arrived = calloc(n_keys + 1, sizeof(*s->arrived));
+    s->batched = calloc(n_keys + 1, sizeof(*s->batched));
+    s->by_key = s->rows ? calloc(n_keys, sizeof(*s->by_key)) : NULL;
+    if (!s->passed || !s->limits || !s->open || !s->arrived || !s->batched || (s->rows && !s->by_key))
+        return cw_error_nomem(err, 0, "a range");
+    int status = cw_entry_init(r->compiled, &s->entry, err);
+    if (status >= 0)
+        cw_entry_set(r->compiled, &s->entry, from);
+    return status;
+}
+
+int cw_runner_open(struct cw_runner *r, const struct cw_range_options *o, struct cw_range **ret, struct cw_error *err)
+{
+    struct cw_range *s = calloc(1, sizeof(*s));
+    if (!s)
+        return cw_error_nomem(err, sizeof(*s), "a range");
+    s->runner = r;
+    s->begin = o->from.position;
+    s->limit = o->end;
+    if (r->compiled->counted && r->compiled->drop_remainder && o->end < CW_ENDLESS) /* what is left over is not computed */
+        s->limit = CW_MAX(s->begin, o->end / r->compiled->batch_size * r->compiled->batch_size);
+    s->rows = o->rows;
+    int status = range_alloc(r, s, &o->from, err);
+    if (status >= 0)
+        cw_range_begin(r, s);
     pthread_mutex_lock(&r->mutex);
-    int status = s->passed && s->limits && s->open ? epoch_get(r, seed, epoch, &s->epoch, err) : cw_error_nomem(err, 0, "a split");
+    if (status >= 0)
+        status = epoch_get(r, o->seed, o->epoch, &s->epoch, err);
     if (status >= 0) {
-        struct cw_split **at = &r->splits;
-        while (*at && !cw_split_before(s, *at))
+        struct cw_range **at = &r->ranges;
+        while (*at && !cw_range_before(s, *at))
             at = &(*at)->next;
         s->next = *at;
         *at = s;
         *ret = s;
         cw_work(r);
     } else {
-        cw_split_free(r, s);
+        cw_range_free(r, s);
     }
     pthread_mutex_unlock(&r->mutex);
     return status;
 }
 
-
-static void drop_waiting(struct cw_runner *r, struct block **list, const struct cw_split *s)
+static void drop_waiting(struct cw_runner *r, struct block **list, const struct cw_range *s)
 {
     while (*list) {
         struct block *b = *list;
-        if (b->split != s) {
+        if (b->range != s) {
             list = &b->next;
             continue;
         }
         *list = b->next;
         b->piece->users--;
-        b->split->n_blocks--;
+        b->range->n_blocks--;
         cw_block_recycle(r, b);
     }
 }
 
-void cw_runner_close(struct cw_runner *r, struct cw_split *s)
+void cw_runner_close(struct cw_runner *r, struct cw_range *s)
 {
     pthread_mutex_lock(&r->mutex);
     s->closed = true;
@@ -265,15 +279,14 @@ void cw_runner_close(struct cw_runner *r, struct cw_split *s)
         else if (pthread_cond_timedwait(&r->done, &r->mutex, &until) == ETIMEDOUT)
             s->cancelled = true;
     }
-    for (struct cw_split **at = &r->splits; *at; at = &(*at)->next)
+    for (struct cw_range **at = &r->ranges; *at; at = &(*at)->next)
         if (*at == s) {
             *at = s->next;
             break;
         }
-    cw_split_free(r, s);
-    cw_frugal_closed(r);
+    cw_range_free(r, s);
     r->consumer_short = false; /* what it was for may have gone with the split; if not, it is said again */
-    cw_released(r); /* and another split is the first now */
+    cw_released(r); /* and another range is the first now */
     pthread_mutex_unlock(&r->mutex);
 }
 

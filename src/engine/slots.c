@@ -7,21 +7,38 @@
 /* Errors are raised where the failed element stood. */
 static bool raises(const struct cw_runner *r, uint8_t status) { return status == CW_ROW_FAILED && r->compiled->pipeline->on_error != CW_ON_ERROR_SKIP; }
 
+/* Room to note what a limit counts before each position of a block. */
+static int new_passage(struct cw_runner *r, struct block *b, unsigned k, const struct cw_limit_count *now, struct cw_error *err)
+{
+    unsigned n = r->compiled->n_limits;
+    if (!b->limit_passages && !(b->limit_passages = calloc(n, sizeof(*b->limit_passages))))
+        return cw_error_nomem(err, 0, "a limit");
+    b->limit_passages[k].before = *now;
+    if (!b->program->has_limit[k])
+        return 0;
+    if (!b->dropped && !(b->dropped = calloc(n, sizeof(*b->dropped))))
+        return cw_error_nomem(err, 0, "a limit");
+    b->dropped[k] = calloc(b->b.n + 1, 1);
+    b->limit_passages[k].counts = malloc((b->n_refs + 1) * sizeof(uint64_t));
+    return b->dropped[k] && b->limit_passages[k].counts ? 0 : cw_error_nomem(err, b->b.n, "a limit");
+}
+
 static int pass_limit(struct cw_runner *r, struct block *b, unsigned k, struct cw_error *err)
 {
     const struct cw_limit *limit = &r->compiled->limits[k];
-    struct cw_split *s = b->split;
-    struct limit_state *state = &s->limits[k];
-    if (!b->program->has_limit[k])
-        return 0;
+    struct cw_range *s = b->range;
+    struct cw_limit_count *state = &s->limits[k];
     uint64_t divisor = b->program->limit_passes[k], pass = divisor ? b->piece->refs[b->at].pass / divisor : 0;
-    if (!state->started || state->pass != pass)
-        *state = (struct limit_state){.started = true, .pass = pass};
-    if (!b->dropped && !(b->dropped = calloc(r->compiled->n_limits, sizeof(*b->dropped))))
-        return cw_error_nomem(err, 0, "a limit");
-    if (!(b->dropped[k] = calloc(b->b.n, 1)))
-        return cw_error_nomem(err, b->b.n, "a limit");
+    size_t noted = 0;
+    if (b->program->has_limit[k] && (!state->started || state->pass != pass))
+        *state = (struct cw_limit_count){.started = true, .pass = pass};
+    int status = new_passage(r, b, k, state, err);
+    if (status < 0 || !b->program->has_limit[k])
+        return status;
+    uint64_t *counts = b->limit_passages[k].counts;
     for (size_t i = 0; i < b->b.n; i++) {
+        for (size_t position = b->origin ? b->origin[i] : i; noted <= position; noted++)
+            counts[noted] = state->count;
         if (b->b.status[i] == CW_ROW_DROPPED)
             continue;
         bool within = state->count < limit->count;
@@ -35,6 +52,8 @@ static int pass_limit(struct cw_runner *r, struct block *b, unsigned k, struct c
         b->b.status[i] = CW_ROW_DROPPED;
         b->b.all_ok = false;
     }
+    for (; noted <= b->n_refs; noted++)
+        counts[noted] = state->count;
     if (limit->ends_epoch && state->count >= limit->count) {
         s->over = true; /* nothing after this can live */
         free(CW_STEAL(s->failed)); /* a stream that was read ahead: nobody gets to where it failed */
@@ -42,7 +61,7 @@ static int pass_limit(struct cw_runner *r, struct block *b, unsigned k, struct c
     return 0;
 }
 
-static int32_t bucket_of(const struct cw_runner *r, const struct block *b, size_t row)
+int32_t cw_block_key(const struct cw_runner *r, const struct block *b, size_t row)
 {
     int32_t bucket = 0;
     if (r->compiled->batcher != CW_BATCHER_BUCKET)
@@ -53,51 +72,100 @@ static int32_t bucket_of(const struct cw_runner *r, const struct block *b, size_
     return bucket;
 }
 
-/* The error of a row takes the place of the batch that it would have been in; nothing comes after. */
+/* The error of a row takes the place of the batch that it would have been in, or stands behind all rows; nothing comes after. */
 static int poison(struct cw_runner *r, struct block *b, size_t row, struct cw_error *err)
 {
-    struct cw_split *s = b->split;
+    struct cw_range *s = b->range;
     struct cw_error error = {0};
     for (const struct fault *f = b->faults; f; f = f->next)
         if (f->row == row && !f->note)
             cw_fault_error(r, b, f, &error);
+    s->over = s->poisoned = true;
+    if (s->rows) {
+        if (!s->failed && !(s->failed = malloc(sizeof(*s->failed))))
+            return cw_error_nomem(err, sizeof(*s->failed), "an error");
+        *s->failed = error;
+        return 0;
+    }
     struct cw_assembly *a = r->compiled->batcher == CW_BATCHER_BUCKET ? NULL : s->open[0];
     if (!a) {
         a = calloc(1, sizeof(*a));
         if (!a)
             return cw_error_nomem(err, sizeof(*a), "an error");
         r->n_assemblies++;
-        cw_split_append(s, a);
+        cw_range_append(s, a);
     } else {
         s->open[0] = NULL;
     }
     a->closed = true;
     cw_assembly_poison(a, &error, b->seq << 32 | row);
-    s->over = s->poisoned = true;
     return 0;
 }
 
-/* The batch that the next element of a bucket goes to. 1: none to be had now. */
-static int filling(struct cw_runner *r, struct cw_split *s, unsigned bucket, struct cw_assembly **ret, struct cw_error *err)
+/* The batch that live row idx[b->n_given] goes to. 1: none to be had now. */
+static int filling(struct cw_runner *r, struct block *b, unsigned key, struct cw_assembly **ret, struct cw_error *err)
 {
-    struct cw_assembly *a = s->open[bucket];
+    struct cw_range *s = b->range;
+    struct cw_assembly *a = s->open[key];
     if (!a) {
-        int status = cw_assembly_take(r, s, bucket, &a, err);
+        int status = cw_assembly_take(r, s, key, &a, err);
         if (status != 0)
             return status;
-        s->open[bucket] = a;
-        if (r->compiled->batcher != CW_BATCHER_BUCKET)
-            cw_split_append(s, a);
+        if (!s->rows && a->capacity > 1 && !(a->from = cw_block_entry(r, b, b->n_given)))
+            status = cw_error_nomem(err, 0, "a position");
+        if (status == 0 && s->rows)
+            status = cw_range_append_rows(s, a, err);
+        if (status < 0) {
+            cw_assembly_free(a);
+            r->n_assemblies--;
+            return status;
+        }
+        s->open[key] = a;
+        if (!s->rows && r->compiled->batcher != CW_BATCHER_BUCKET)
+            cw_range_append(s, a);
     }
     *ret = a;
     return 0;
 }
 
-/* Gives n rows from idx[given] on slots in a. */
-static int add_segment(struct cw_runner *r, struct block *b, struct cw_assembly *a, size_t given, size_t n, struct cw_error *err)
+/* The batch is full: idx[at] was the last one. */
+static int close_batch(struct cw_runner *r, struct block *b, struct cw_assembly *a, size_t at, struct cw_error *err)
+{
+    struct cw_range *s = b->range;
+    a->closed = true;
+    s->open[a->bucket] = NULL;
+    if (s->rows)
+        return 0;
+    s->batched[a->bucket] += a->n_assigned;
+    if (r->compiled->batcher == CW_BATCHER_BUCKET)
+        cw_range_append(s, a);
+    a->after = cw_block_after(r, b, at);
+    return a->after ? 0 : cw_error_nomem(err, 0, "a position");
+}
+
+static int note_keys(struct cw_range *s, unsigned key, size_t n, struct cw_error *err)
+{
+    if (s->n_keys + n > s->keys_room) {
+        size_t room = CW_MAX(2 * s->keys_room, s->n_keys + n);
+        uint16_t *grown = realloc(s->keys, room * sizeof(*grown));
+        if (!grown)
+            return cw_error_nomem(err, room * sizeof(*grown), "keys");
+        s->keys = grown;
+        s->keys_room = room;
+    }
+    for (size_t i = 0; i < n; i++)
+        s->keys[s->n_keys++] = (uint16_t)key;
+    return 0;
+}
+
+/* Gives the next n rows that live slots in a. */
+static int add_segment(struct cw_runner *r, struct block *b, struct cw_assembly *a, size_t n, struct cw_error *err)
 {
     struct segment *last = b->n_segments ? &b->segments[b->n_segments - 1] : NULL;
-    if (last && last->assembly == a) {
+    struct cw_range *s = b->range;
+    if (s->rows && r->compiled->n_buckets > 1 && note_keys(s, a->bucket, n, err) < 0)
+        return err->status;
+    if (last && last->assembly == a && last->first + last->n == b->n_given) {
         last->n += n;
     } else {
         if (b->n_segments == b->segment_capacity) {
@@ -108,40 +176,40 @@ static int add_segment(struct cw_runner *r, struct block *b, struct cw_assembly 
             b->segments = grown;
             b->segment_capacity = capacity;
         }
-        b->segments[b->n_segments++] = (struct segment){.assembly = a, .slot0 = a->n_assigned, .first = given, .n = n};
+        b->segments[b->n_segments++] = (struct segment){.assembly = a, .slot0 = a->n_assigned, .first = b->n_given, .n = n};
     }
     a->n_assigned += n;
-    if (a->n_assigned == a->capacity) {
-        a->closed = true;
-        b->split->open[a->bucket] = NULL;
-        if (r->compiled->batcher == CW_BATCHER_BUCKET)
-            cw_split_append(b->split, a);
-    }
-    return 0;
+    s->arrived[a->bucket] += n;
+    b->n_given += n;
+    return a->n_assigned == a->capacity ? close_batch(r, b, a, b->n_given - 1, err) : 0;
 }
 
 /* Gives the rows that live (b->idx) their slots. Goes on where it stopped when a batch was not to be had. */
 static int pass_slots(struct cw_runner *r, struct block *b, struct cw_error *err)
 {
-    struct cw_split *s = b->split;
+    struct cw_range *s = b->range;
     bool one_by_one = r->compiled->batcher == CW_BATCHER_BUCKET || (b->has_failed && r->compiled->pipeline->on_error != CW_ON_ERROR_SKIP);
-    size_t given = 0;
-    for (unsigned i = 0; i < b->n_segments; i++)
-        given += b->segments[i].n;
-    while (given < b->n_live && !s->poisoned) {
-        size_t row = b->idx[given];
+    while (b->n_given < b->n_live && !s->poisoned) {
+        size_t row = b->idx[b->n_given], rest = one_by_one ? 1 : b->n_live - b->n_given;
         struct cw_assembly *a;
         if (raises(r, b->b.status[row]))
             return poison(r, b, row, err);
-        int status = filling(r, s, (unsigned)bucket_of(r, b, row), &a, err);
+        unsigned key = (unsigned)cw_block_key(r, b, row);
+        uint64_t skip = s->entry.skip ? s->entry.skip[key] : 0;
+        if (s->arrived[key] < skip) { /* in an earlier batch */
+            size_t n = CW_MIN(rest, skip - s->arrived[key]);
+            s->arrived[key] += n;
+            b->n_given += n;
+            continue;
+        }
+        int status = filling(r, b, key, &a, err);
         if (status != 0)
             return status;
-        size_t n = one_by_one ? 1 : CW_MIN(b->n_live - given, a->capacity - a->n_assigned);
-        status = add_segment(r, b, a, given, n, err);
+        status = add_segment(r, b, a, CW_MIN(rest, a->capacity - a->n_assigned), err);
         if (status < 0)
             return status;
-        given += n;
     }
+    s->slots_at = b->piece->begin + b->at + b->n_refs;
     return 0;
 }
 
@@ -183,7 +251,7 @@ static struct segment *segment_of(const struct block *b, size_t row)
         else
             high = middle;
     }
-    return low < b->n_segments ? &b->segments[low] : NULL;
+    return low < b->n_segments && b->segments[low].first <= at ? &b->segments[low] : NULL;
 }
 
 static void quarantine(struct cw_runner *r, const struct block *b, const struct fault *f, struct cw_quarantined **list)
@@ -203,7 +271,7 @@ static void quarantine(struct cw_runner *r, const struct block *b, const struct 
 
 void cw_block_settle(struct cw_runner *r, struct block *b)
 {
-    struct cw_split *s = b->split;
+    struct cw_range *s = b->range;
     for (const struct fault *f = b->faults; f; f = f->next) {
         struct segment *g = segment_of(b, f->row);
         bool raised = r->compiled->pipeline->on_error != CW_ON_ERROR_SKIP && !f->replaced && !f->note;

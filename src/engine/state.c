@@ -7,39 +7,47 @@
 
 #include "base/text.h"
 
-#define STATE_VERSION 1
-#define PLAN_VERSION 2 /* of docs/semantics.md: a change there that changes a plan raises it */
+#define STATE_VERSION 2
+#define PLAN_VERSION 3 /* of docs/semantics.md: a change there that changes what a pipeline gives raises it */
 
-/* "key:splits back:skip", where it is not the usual "from the state's split on, none skipped". */
-static int add_remnants(json_t *state, const struct cw_cursor *at, const struct unused *unused, unsigned n_keys)
+/* "key:elements", where it is not 0; and "limit:pass:elements" of those that counted something. */
+static int add_entry(const struct cw_compiled *c, json_t *state, const struct cw_entry *e)
 {
-    struct cw_text t = {0};
-    for (unsigned k = 0; k < n_keys; k++)
-        if (unused[k].from != at->split || unused[k].skip)
-            cw_text_add(&t, "%s%u:%" PRIi64 ":%" PRIu64, t.size ? " " : "", k, (int64_t)(at->split - unused[k].from), unused[k].skip);
-    int r = t.failed || (t.size && json_object_set_new(state, "remnants", json_string(t.data)) < 0) ? -1 : 0;
-    cw_text_deinit(&t);
+    struct cw_text skip = {0}, limits = {0};
+    for (unsigned k = 0; k < cw_n_keys(c); k++)
+        if (e->skip[k])
+            cw_text_add(&skip, "%s%u:%" PRIu64, skip.size ? " " : "", k, e->skip[k]);
+    for (unsigned k = 0; k < c->n_limits; k++)
+        if (e->limits[k].started)
+            cw_text_add(&limits, "%s%u:%" PRIu64 ":%" PRIu64, limits.size ? " " : "", k, e->limits[k].pass, e->limits[k].count);
+    int r = skip.failed || limits.failed || (skip.size && json_object_set_new(state, "skip", json_string(skip.data)) < 0) ||
+                    (limits.size && json_object_set_new(state, "limits", json_string(limits.data)) < 0)
+                ? -1
+                : 0;
+    cw_text_deinit(&skip);
+    cw_text_deinit(&limits);
     return r;
 }
 
 json_t *cw_iterator_state(const struct cw_iterator *it)
 {
     char fingerprint[33], snapshot[17];
+    const struct cw_cursor *at = &it->round;
     cw_hash128_print(it->compiled->pipeline->fingerprint, fingerprint);
     snprintf(snapshot, sizeof(snapshot), "%016" PRIx64, it->plan.snapshot);
-    struct cw_cursor p = it->round;
-    _cleanup_free_ struct unused *by_key = calloc(it->n_keys + 1, sizeof(*by_key));
-    if (!by_key)
-        return NULL;
-    memcpy(by_key, it->round_unused, it->n_keys * sizeof(*by_key));
-    if (it->any)
-        cw_any_place(it, &p, by_key);
-    json_t *state = json_pack("{s:i, s:i, s:s, s:s, s:I, s:I, s:I, s:I, s:I}", "cachew_state", STATE_VERSION, "plan", PLAN_VERSION, "pipeline",
-                              fingerprint, "snapshot", snapshot, "seed", (json_int_t)it->splits->seed, "epoch", (json_int_t)p.epoch, "g",
-                              (json_int_t)p.g, "split", (json_int_t)p.split, "batch", (json_int_t)p.batch);
-    if (!state || add_remnants(state, &p, by_key, it->n_keys) < 0 || (it->any && cw_any_state(it, state) < 0)) {
+    json_t *state = json_pack("{s:i, s:i, s:s, s:s, s:I}", "cachew_state", STATE_VERSION, "plan", PLAN_VERSION, "pipeline", fingerprint, "snapshot", snapshot, "seed",
+                              (json_int_t)it->producer->seed);
+    int r = state ? 0 : -1;
+    if (r == 0 && it->any)
+        r = cw_any_state(it, state);
+    else if (r == 0)
+        r = json_object_set_new(state, "epoch", json_integer((json_int_t)at->epoch)) < 0 || json_object_set_new(state, "g", json_integer((json_int_t)at->g)) < 0 ||
+                    json_object_set_new(state, "position", json_integer((json_int_t)at->entry.position)) < 0 || add_entry(it->compiled, state, &at->entry) < 0
+                ? -1
+                : 0;
+    if (r < 0) {
         json_decref(state);
-        state = NULL;
+        return NULL;
     }
     return state;
 }
@@ -96,24 +104,27 @@ static int state_text(const json_t *state, const char *key, const char *expected
                         what);
 }
 
-/* unused has room for n_keys. */
-static int state_remnants(const json_t *state, uint64_t split, unsigned n_keys, struct unused *unused, struct cw_error *err)
+/* e has room. */
+static int state_entry(const struct cw_compiled *c, const json_t *state, struct cw_entry *e, struct cw_error *err)
 {
-    const char *text = json_string_value(json_object_get(state, "remnants")), *at = text;
-    for (unsigned k = 0; k < n_keys; k++)
-        unused[k] = (struct unused){.from = split};
-    while (at && *at) {
-        unsigned key;
-        int64_t back;
-        uint64_t skip;
-        int used = 0;
-        if (sscanf(at, "%u:%" SCNi64 ":%" SCNu64 "%n", &key, &back, &skip, &used) < 3 || key >= n_keys || back < -1 || (back > 0 && (uint64_t)back > split))
-            return cw_error_set(err, CW_E_STATE, "state: remnants is \"%.60s\": expected \"key:splits:elements\" for keys below %u", text, n_keys);
-        unused[key] = (struct unused){.from = split - (uint64_t)back, .skip = skip};
-        at += used;
-        at += strspn(at, " ");
+    const char *skip = json_string_value(json_object_get(state, "skip")), *limits = json_string_value(json_object_get(state, "limits"));
+    int r = cw_state_u64(state, "position", &e->position, err), used;
+    unsigned k;
+    for (const char *at = skip; r >= 0 && at && *at; at += used, at += strspn(at, " ")) {
+        uint64_t n;
+        used = 0;
+        if (sscanf(at, "%u:%" SCNu64 "%n", &k, &n, &used) < 2 || used == 0 || k >= cw_n_keys(c) || n >= CW_ENDLESS)
+            return cw_error_set(err, CW_E_STATE, "state: skip is \"%.60s\": expected \"key:elements\" for keys below %u", skip, cw_n_keys(c));
+        e->skip[k] = n;
     }
-    return 0;
+    for (const char *at = limits; r >= 0 && at && *at; at += used, at += strspn(at, " ")) {
+        struct cw_limit_count l = {.started = true};
+        used = 0;
+        if (sscanf(at, "%u:%" SCNu64 ":%" SCNu64 "%n", &k, &l.pass, &l.count, &used) < 3 || used == 0 || k >= c->n_limits || l.count >= CW_ENDLESS)
+            return cw_error_set(err, CW_E_STATE, "state: limits is \"%.60s\": expected \"limit:pass:elements\" for limits below %u", limits, c->n_limits);
+        e->limits[k] = l;
+    }
+    return r;
 }
 
 /* Whether it was saved by a run of this pipeline and seed, as far as that is known without the data. */
@@ -138,15 +149,14 @@ static int state_owner(const struct cw_compiled *c, uint64_t seed, const json_t 
 /* In the middle of an epoch a state is good for the order that it was saved in, and in order "any" for the rank: at its beginning it is good for all. */
 static int state_order(const struct cw_compiled *c, const struct cw_iterator_options *o, const json_t *state, struct cw_error *err)
 {
-    const json_t *order = json_object_get(state, "order"), *remnants = json_object_get(state, "remnants");
+    const json_t *order = json_object_get(state, "order");
     bool any = cw_any_order(c, o), saved_any = json_is_string(order) && strcmp(json_string_value(order), "any") == 0;
-    uint64_t g, split, batch, rank, world_size;
+    uint64_t g, rank, world_size;
     char have[64], expected[64];
     int r;
-    if ((r = cw_state_u64(state, "g", &g, err)) < 0 || (r = cw_state_u64(state, "split", &split, err)) < 0 ||
-        (r = cw_state_u64(state, "batch", &batch, err)) < 0)
+    if ((r = cw_state_u64(state, "g", &g, err)) < 0)
         return r;
-    if (any != saved_any && (saved_any || g || split || batch || remnants)) {
+    if (any != saved_any && (saved_any || g)) {
         cw_error_attribute(err, "order", saved_any ? "any" : "exact", any ? "any" : "exact");
         return cw_error_set(err, CW_E_STATE, "state: order is %s, this run has %s: what was handed out in one order can't be left out of the other; expected order %s, or a state "
                             "of the beginning of an epoch", saved_any ? "any" : "exact", any ? "any" : "exact", saved_any ? "any" : "exact");
@@ -163,57 +173,56 @@ static int state_order(const struct cw_compiled *c, const struct cw_iterator_opt
     return cw_error_set(err, CW_E_STATE, "state: rank is %s, this run is rank %s: in order any each rank has splits, and a state, of its own", have, expected);
 }
 
-int cw_state_begin(const struct cw_compiled *c, uint64_t seed, const struct cw_iterator_options *o, const json_t *state, struct cw_cursor *ret, struct cw_error *err)
+int cw_state_begin(const struct cw_compiled *c, uint64_t seed, const struct cw_iterator_options *o, const json_t *state, struct cw_cursor *ret, uint64_t *ret_split,
+                   struct cw_error *err)
 {
-    unsigned n_keys = cw_n_keys(c);
-    _cleanup_free_ struct unused *unused = calloc(n_keys + 1, sizeof(*unused));
-    struct cw_cursor at;
-    int r = unused ? 0 : cw_error_nomem(err, 0, "a state");
-    if (r < 0 || (r = state_owner(c, seed, state, err)) < 0 || (r = state_order(c, o, state, err)) < 0 ||
-        (r = cw_state_u64(state, "epoch", &at.epoch, err)) < 0 || (r = cw_state_u64(state, "split", &at.split, err)) < 0 ||
-        (r = cw_state_u64(state, "batch", &at.batch, err)) < 0 || (r = cw_state_u64(state, "g", &at.g, err)) < 0 ||
-        (r = state_remnants(state, at.split, n_keys, unused, err)) < 0)
+    int r;
+    *ret = (struct cw_cursor){0};
+    *ret_split = UINT64_MAX;
+    if ((r = state_owner(c, seed, state, err)) < 0 || (r = state_order(c, o, state, err)) < 0 || (r = cw_state_u64(state, "epoch", &ret->epoch, err)) < 0 ||
+        (r = cw_state_u64(state, "g", &ret->g, err)) < 0)
         return r;
-    *ret = cw_cursor_least(&at, unused, n_keys);
-    return 0;
+    uint64_t batch;
+    return cw_any_order(c, o) ? cw_any_state_begin(c, state, ret_split, &batch, err) : cw_state_u64(state, "position", &ret->entry.position, err);
 }
 
-/* Where the length of an epoch is known, a place in it has one number. */
-static int state_number(const struct cw_iterator *it, struct cw_error *err)
+static int wrong(const char *key, uint64_t value, const char *expected, struct cw_error *err)
+{
+    char have[32];
+    snprintf(have, sizeof(have), "%" PRIu64, value);
+    cw_error_attribute(err, key, have, expected);
+    return cw_error_set(err, CW_E_STATE, "state: %s is %s: expected %s", key, have, expected);
+}
+
+/* Whether the place can be one of this data: where batches follow from positions it has one number. */
+static int state_place(const struct cw_iterator *it, struct cw_error *err)
 {
     const struct cw_compiled *c = it->compiled;
-    uint64_t each = it->plan.split_size / c->batch_size, last = cw_split_batches(c, &it->plan, it->at.split), g = it->at.split * each + it->at.batch;
-    char have[32], expected[64];
-    if (it->at.batch > last) {
-        snprintf(have, sizeof(have), "%" PRIu64, it->at.batch);
-        snprintf(expected, sizeof(expected), "at most %" PRIu64, last);
-        cw_error_attribute(err, "batch", have, expected);
-        return cw_error_set(err, CW_E_STATE, "state: batch is %s: expected %s, which split %" PRIu64 " has", have, expected, it->at.split);
-    }
-    if (it->at.g == g)
-        return 0;
-    snprintf(have, sizeof(have), "%" PRIu64, it->at.g);
-    snprintf(expected, sizeof(expected), "%" PRIu64, g);
-    cw_error_attribute(err, "g", have, expected);
-    return cw_error_set(err, CW_E_STATE, "state: g is %s: expected %s, the number of batches before batch %" PRIu64 " of split %" PRIu64, have, expected, it->at.batch, it->at.split);
+    uint64_t n = it->plan.n_positions, size = c->batch_size, position = it->at.entry.position, batches = c->drop_remainder ? n / size : n / size + (n % size != 0);
+    char expected[120];
+    snprintf(expected, sizeof(expected), "at most %" PRIu64 ", the number of positions of an epoch", n);
+    if (position > n)
+        return wrong("position", position, expected, err);
+    snprintf(expected, sizeof(expected), "at most %" PRIu64 ", the number of batches of an epoch", batches);
+    if (c->counted && n < CW_ENDLESS && it->at.g > batches)
+        return wrong("g", it->at.g, expected, err);
+    snprintf(expected, sizeof(expected), "%" PRIu64 ", where batch %" PRIu64 " begins", CW_MIN(it->at.g * size, n), it->at.g);
+    return c->counted && position != CW_MIN(it->at.g * size, n) ? wrong("position", position, expected, err) : 0;
 }
 
 int cw_iterator_load_state(struct cw_iterator *it, const json_t *state, struct cw_error *err)
 {
+    const struct cw_compiled *c = it->compiled;
     char snapshot[17];
-    uint64_t n_splits = CW_MAX(it->plan.n_splits, 1);
     int r;
     snprintf(snapshot, sizeof(snapshot), "%016" PRIx64, it->plan.snapshot);
-    if ((r = state_owner(it->compiled, it->splits->seed, state, err)) < 0 ||
+    if ((r = state_owner(c, it->producer->seed, state, err)) < 0 ||
         (r = state_text(state, "snapshot", snapshot, "data set (files were added, removed or changed)", err)) < 0 ||
-        (r = state_order(it->compiled, &it->options, state, err)) < 0 || (r = cw_state_u64(state, "epoch", &it->at.epoch, err)) < 0 ||
-        (r = cw_state_u64(state, "g", &it->at.g, err)) < 0 || (r = cw_state_u64(state, "split", &it->at.split, err)) < 0 ||
-        (r = cw_state_u64(state, "batch", &it->at.batch, err)) < 0)
+        (r = state_order(c, &it->options, state, err)) < 0 || (r = cw_state_u64(state, "epoch", &it->at.epoch, err)) < 0)
         return r;
-    if (it->at.split >= n_splits + (it->any != NULL)) /* there it is one past the last where that gave all its batches */
-        return cw_error_set(err, CW_E_STATE, "state: split is %" PRIu64 ": expected less than %" PRIu64, it->at.split, n_splits + (it->any != NULL));
-    r = state_remnants(state, it->at.split, it->n_keys, it->unused, err);
-    if (r >= 0 && it->any)
+    if (it->any)
         return cw_any_load(it, state, err);
-    return r >= 0 && it->compiled->counted && !it->n_keys ? state_number(it, err) : r;
+    if ((r = cw_state_u64(state, "g", &it->at.g, err)) < 0 || (r = state_entry(c, state, &it->at.entry, err)) < 0)
+        return r;
+    return state_place(it, err);
 }

@@ -28,7 +28,7 @@ static int add_limit(struct cw_compile *x, const struct cw_node *node, unsigned 
         .count = (uint64_t)json_integer_value(json_object_get(node->attrs, "count")),
     };
     c->is_limit[node->position] = true;
-    c->whole_epoch = true;
+    c->sequential = true;
     for (unsigned i = first; i < x->n_paths; i++) {
         struct cw_compile_path *p = &x->paths[i];
         p->limit_here[k] = true;
@@ -99,7 +99,7 @@ static int compile_after_batch(struct cw_compile *x, const struct cw_node *node,
     if ((take || skip) && (!flow->counted || c->batcher == CW_BATCHER_BUCKET)) { /* counts batches of an epoch that is one split */
         uint64_t n = (uint64_t)json_integer_value(json_object_get(node->attrs, "count"));
         c->is_limit[node->position] = true;
-        c->whole_epoch = true;
+        c->sequential = true;
         if (skip)
             c->batch_from = n > c->batch_to - c->batch_from ? c->batch_to : c->batch_from + n;
         else
@@ -159,7 +159,7 @@ static int compile_chain(struct cw_compile *x, const struct cw_chain *chain, boo
                 return refuse(x, node, "can't be used with on_error \"replace\": no other records are known that could replace one; use \"skip\"");
             if (node->desc->stream) { /* batches wait for its end like those behind a filter */
                 flow->counted = false;
-                c->whole_epoch = true;
+                c->sequential = true;
             }
             for (size_t k = 0; k < node->n_inputs && r >= 0; k++) {
                 struct flow in;

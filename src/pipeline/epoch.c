@@ -155,7 +155,7 @@ static int shuffle_refs(struct cw_epoch *e, const struct cw_seq *s, uint64_t beg
     int r = cw_order_get(e, s, pass, CW_ORDER_CHUNKS, &o, err);
     if (r < 0)
         return r;
-    uint64_t size = e->sequence->split_size;
+    uint64_t size = e->sequence->window;
     if (s->shuffle == SHUFFLE_TABLE) {
         r = chunk_refs(e, s, o, begin, n, pass, out, err);
         n = 0;

@@ -26,7 +26,7 @@ static uint64_t place(const struct cw_seq *s, uint64_t size, const struct cw_ref
  * takes more time and changes nothing. */
 static void group(const struct lookup *l, const struct cw_seq *s, uint32_t *index, uint64_t n)
 {
-    uint64_t size = l->epoch->sequence->split_size, mask = l->mask;
+    uint64_t size = l->epoch->sequence->window, mask = l->mask;
     while (mask > n)
         mask >>= 1;
     memset(l->counts, 0, (mask + 1) * sizeof(*l->counts));
@@ -59,7 +59,7 @@ static uint64_t chunk_at(const struct cw_order *o, uint64_t low, uint64_t high, 
 /* Positions of one window of a shuffle become those of its input. */
 static int pass_window(struct lookup *l, const struct cw_seq *s, const struct cw_order *chunks, uint64_t window, const uint32_t *index, uint64_t n)
 {
-    uint64_t size = l->epoch->sequence->split_size, from = window * size, last = CW_MIN(from + size, s->n) - 1;
+    uint64_t size = l->epoch->sequence->window, from = window * size, last = CW_MIN(from + size, s->n) - 1;
     uint64_t low = chunk_at(chunks, 0, s->n_chunks, from), high = chunk_at(chunks, low, s->n_chunks, last);
     struct cw_order *o;
     int r = cw_order_get(l->epoch, s, chunks->pass, window, &o, l->err);
@@ -93,7 +93,7 @@ static void pass_network(struct lookup *l, const struct cw_seq *s, uint64_t pass
 /* Positions of one pass of a shuffle with an order, those of a window standing together, become those of its input. */
 static int pass_chunks(struct lookup *l, const struct cw_seq *s, uint64_t pass, const uint32_t *index, uint64_t n)
 {
-    uint64_t size = l->epoch->sequence->split_size;
+    uint64_t size = l->epoch->sequence->window;
     struct cw_order *chunks;
     int r = cw_order_get(l->epoch, s, pass, CW_ORDER_CHUNKS, &chunks, l->err);
     if (r < 0)

@@ -50,11 +50,11 @@ static void say(struct cw_mixing *m, bool batched)
 static bool mixing_estimate(const struct cw_sequence *q, const struct cw_seq *shuffle, struct cw_mixing *ret)
 {
     const struct cw_compiled *c = q->compiled;
-    double window = (double)q->split_size, n = (double)shuffle->n, parts = 1;
+    double window = (double)q->window, n = (double)shuffle->n, parts = 1;
     for (const struct cw_seq *s = shuffle; s->n_children == 1 && s->kind != SEQ_CONCAT; s = s->children[0]) {
         if (s->kind != SEQ_SHUFFLE)
             continue;
-        if (s->shuffle != SHUFFLE_CHUNKS || s->n <= q->split_size)
+        if (s->shuffle != SHUFFLE_CHUNKS || s->n <= q->window)
             return false;
         parts *= window * (double)s->n_chunks / (double)s->n + 1;
     }
@@ -63,7 +63,7 @@ static bool mixing_estimate(const struct cw_sequence *q, const struct cw_seq *sh
         .compressed = find_compressed(shuffle),
         .chunks = shuffle->n_chunks,
         .chunk_records = n / (double)shuffle->n_chunks,
-        .batch = c->batch_size > 1 ? c->batch_size : CW_MIN(ROW, q->split_size),
+        .batch = c->batch_size > 1 ? c->batch_size : CW_MIN(ROW, q->window),
     };
     ret->chunks_per_batch = parts_met(window, fmin(parts, (double)ret->chunks), ret->batch);
     ret->chunks_by_record = parts_met(n, (double)ret->chunks, ret->batch);

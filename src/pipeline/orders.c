@@ -127,7 +127,7 @@ static void orders_bytes(const struct cw_sequence *q, const struct cw_seq *s, si
         return;
     *chunks += sizeof(struct cw_order) + s->n_chunks * (sizeof(uint32_t) + (s->shuffle == SHUFFLE_CHUNKS ? sizeof(uint64_t) : 0));
     if (s->shuffle == SHUFFLE_CHUNKS)
-        *window += sizeof(struct cw_order) + CW_MIN(q->split_size, s->n) * (sizeof(uint32_t) + sizeof(struct cw_ref));
+        *window += sizeof(struct cw_order) + CW_MIN(q->window, s->n) * (sizeof(uint32_t) + sizeof(struct cw_ref));
 }
 
 size_t cw_orders_bytes(const struct cw_sequence *s)
@@ -188,7 +188,7 @@ static int take(struct cw_epoch *e, size_t bytes, const char *what, struct cw_er
 static int make(struct cw_epoch *e, const struct cw_seq *s, uint64_t pass, uint64_t window, struct cw_order **ret, struct cw_error *err)
 {
     bool chunks = window == CW_ORDER_CHUNKS, ends = chunks && s->shuffle == SHUFFLE_CHUNKS;
-    uint64_t size = e->sequence->split_size, n = chunks ? s->n_chunks : CW_MIN(size, s->n - window * size);
+    uint64_t size = e->sequence->window, n = chunks ? s->n_chunks : CW_MIN(size, s->n - window * size);
     const char *what = chunks ? "the order of a shuffle" : "a window of shuffle";
     size_t bytes = sizeof(struct cw_order) + n * (sizeof(uint32_t) + (ends ? sizeof(uint64_t) : 0));
     int r = take(e, bytes, what, err);

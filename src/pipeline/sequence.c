@@ -208,7 +208,7 @@ static int build_shuffle(struct build *b, const struct cw_node *node, struct cw_
         if (b->sequence->stream_salt)
             return cw_error_set(b->err, CW_E_PIPELINE, "shuffle: the stream is shuffled already: expected one shuffle");
         b->sequence->stream_reshuffle = reshuffle;
-        b->sequence->stream_window = window;
+        b->sequence->window = window;
         b->sequence->stream_salt = strdup(b->sequence->compiled->salts[node->position]);
         return b->sequence->stream_salt ? 0 : cw_error_nomem(b->err, 0, "a salt");
     }
@@ -226,7 +226,9 @@ static int build_shuffle(struct build *b, const struct cw_node *node, struct cw_
     s->salt = strdup(b->sequence->compiled->salts[node->position]);
     if (!s->salt)
         return cw_error_nomem(b->err, 0, "a salt");
-    return shuffle_choose(s, by_chunk, b->err);
+    r = shuffle_choose(s, by_chunk, b->err);
+    b->sequence->by_chunk |= s->shuffle == SHUFFLE_CHUNKS;
+    return r;
 }
 
 static int build_index(struct build *b, const struct cw_node *node, bool batched, struct cw_seq **at)
@@ -332,19 +334,23 @@ static int build_chain(struct build *b, const struct cw_chain *chain, struct cw_
     return 0;
 }
 
-/* S of docs/semantics.md, section 5. */
-static uint64_t split_size(const struct cw_sequence *s)
+/* S, W and the size of pieces. docs/semantics.md: S in section 8, W in section 4. */
+static void set_sizes(struct cw_sequence *s)
 {
     const struct cw_compiled *c = s->compiled;
     uint64_t batch = c->batch_size, bytes = 0, records = 0, limit = SPLIT_POSITIONS;
-    if (s->stream) /* without a window to fill, what comes is passed on */
-        return s->stream_salt ? s->stream_window : CW_MAX(STREAM_POSITIONS / batch * batch, batch);
+    if (s->stream) { /* without a window to fill, what comes is passed on */
+        s->window = s->stream_salt ? s->window : CW_MAX(STREAM_POSITIONS / batch * batch, batch);
+        s->split_size = s->piece_size = s->window;
+        return;
+    }
     for (unsigned i = 0; i < c->n_programs; i++) {
         bytes += s->sources[i]->source_bytes;
         records += s->sources[i]->n_records;
     }
     if (records > 0)
         limit = CW_MIN(limit, SPLIT_SOURCE_BYTES / CW_MAX((bytes + records - 1) / records, 1));
+    s->window = CW_MAX(limit / batch * batch, batch);
     bool fixed = true;
     uint64_t out = 0;
     for (unsigned i = 0; i < c->n_outputs; i++) {
@@ -357,10 +363,10 @@ static uint64_t split_size(const struct cw_sequence *s)
     uint64_t bytes_limit = limit;
     if (s->n_positions < CW_ENDLESS)
         limit = CW_MIN(limit, s->n_positions / 256);
-    uint64_t size = CW_MAX(limit / batch * batch, batch);
+    s->split_size = CW_MAX(limit / batch * batch, batch);
     if (!c->counted || c->batcher == CW_BATCHER_BUCKET)
-        size = CW_MAX(size, CW_MIN(16 * batch, bytes_limit / batch * batch));
-    return size;
+        s->split_size = CW_MAX(s->split_size, CW_MIN(16 * batch, bytes_limit / batch * batch));
+    s->piece_size = s->by_chunk ? CW_MIN(s->window, CW_MAX((s->n_positions + batch - 1) / batch * batch, batch)) : s->split_size;
 }
 
 int cw_sequence_open(struct cw_compiled *c, const struct cw_source_env *env, struct cw_sequence **ret, struct cw_error *err)
@@ -385,10 +391,7 @@ int cw_sequence_open(struct cw_compiled *c, const struct cw_source_env *env, str
     }
     s->snapshot = cw_key_hash(&key);
     s->n_positions = s->root->n;
-    s->split_size = split_size(s);
-    s->n_splits = s->n_positions >= CW_ENDLESS ? CW_ENDLESS : (s->n_positions + s->split_size - 1) / s->split_size;
-    if (c->whole_epoch)
-        s->n_splits = s->n_positions > 0;
+    set_sizes(s);
     *ret = s;
     return 0;
 }

@@ -1,0 +1,163 @@
+/* Rows of a range by key: for who puts batches together of several ranges. The consumer's thread. */
+#include <string.h>
+
+#include "engine/internal.h"
+
+struct part {
+    struct cw_range *s;
+    unsigned key;
+    uint64_t from, n;
+    struct cw_assembly *joined;
+};
+
+/* Copies the rows. Those who write them are done, and it is the consumer who drops them: the mutex need not be held, as long as this counts as running. */
+static int try_part(struct cw_runner *r, void *arg, struct cw_error *err)
+{
+    struct part *p = arg;
+    const struct key_rows *k = &p->s->by_key[p->key];
+    uint64_t size = cw_key_size(r->compiled, p->key);
+    struct cw_assembly *a = NULL;
+    int status = cw_assembly_new(&r->layout, &r->slabs, size, p->key, &a, err);
+    for (uint64_t at = p->from; at < p->from + p->n && status >= 0;) {
+        uint64_t slot = at % size, n = CW_MIN(size - slot, p->from + p->n - at);
+        status = cw_assembly_join(a, k->batches[at / size], slot, n, err);
+        at += n;
+    }
+    if (status < 0)
+        a = cw_assembly_free(a);
+    p->joined = a;
+    return status;
+}
+
+static int join_part(struct cw_runner *r, struct part *p, struct cw_error *err)
+{
+    r->n_running++;
+    pthread_mutex_unlock(&r->mutex);
+    int status = try_part(r, p, err);
+    pthread_mutex_lock(&r->mutex);
+    cw_leave(r, &r->n_running);
+    cw_work(r); /* also for who waits until nothing runs */
+    if (status == CW_E_BUDGET)
+        status = cw_with_memory_for(r, try_part, p, p->s, CW_AT_ONCE, err);
+    if (status == 0) {
+        r->n_assemblies++;
+        p->joined->closed = p->joined->handed = true;
+        r->n_handed++;
+    }
+    return status;
+}
+
+/* Whether all of these rows are there. 2: not yet; 1: they will never be; < 0: the range ends in an error before. Mutex held. */
+static int rows_there(const struct cw_runner *r, const struct cw_range *s, unsigned key, uint64_t from, uint64_t n, struct cw_error *err)
+{
+    const struct key_rows *k = &s->by_key[key];
+    uint64_t size = cw_key_size(r->compiled, key), end = from + n;
+    if (r->fatal.status) {
+        *err = r->fatal;
+        return err->status;
+    }
+    if (end <= s->arrived[key]) {
+        for (uint64_t i = from / size; i * size < end; i++) {
+            const struct cw_assembly *a = i < k->n ? k->batches[i] : NULL;
+            if (!a)
+                return cw_error_set(err, CW_E_BUG, "rows from %llu on of key %u were given away", (unsigned long long)from, key);
+            if (a->n_done != a->n_assigned || (!a->closed && !cw_range_computed(s)))
+                return 2;
+        }
+        return 0;
+    }
+    if (!cw_range_computed(s))
+        return 2;
+    if (s->failed)
+        *err = *s->failed;
+    return s->failed ? err->status : 1;
+}
+
+int cw_runner_part(struct cw_runner *r, struct cw_range *s, unsigned key, uint64_t from, uint64_t n, struct cw_assembly **ret, struct cw_error *err)
+{
+    struct part p = {.s = s, .key = key, .from = from, .n = n};
+    uint64_t size = cw_key_size(r->compiled, key);
+    pthread_mutex_lock(&r->mutex);
+    int status = rows_there(r, s, key, from, n, err);
+    if (status == 0 && n == size && from % size == 0 && !s->by_key[key].batches[from / size]->finishing) { /* just as it is */
+        p.joined = CW_STEAL(s->by_key[key].batches[from / size]);
+        p.joined->handed = true;
+        r->n_handed++;
+    } else if (status == 0) {
+        status = join_part(r, &p, err);
+    }
+    if (status == 0 && p.joined->error) {
+        *err = *p.joined->error;
+        status = err->status;
+        r->n_handed--;
+        r->n_assemblies--;
+        cw_assembly_free(p.joined);
+    }
+    if (status == 0) {
+        cw_quarantined_move(&s->quarantined, &p.joined->quarantined);
+        *ret = p.joined;
+    }
+    pthread_mutex_unlock(&r->mutex);
+    return status;
+}
+
+void cw_runner_drop_rows(struct cw_runner *r, struct cw_range *s, unsigned key, uint64_t upto)
+{
+    struct key_rows *k = &s->by_key[key];
+    uint64_t size = cw_key_size(r->compiled, key);
+    pthread_mutex_lock(&r->mutex);
+    k->dropped = CW_MAX(k->dropped, upto);
+    for (uint64_t i = 0; i < k->n && (i + 1) * size <= k->dropped; i++) {
+        struct cw_assembly *a = k->batches[i];
+        if (!a || !a->closed || a->n_done != a->n_assigned || a->finishing)
+            continue;
+        cw_quarantined_move(&a->quarantined, &s->quarantined);
+        k->batches[i] = cw_assembly_free(a);
+        r->n_assemblies--;
+        cw_released(r);
+    }
+    pthread_mutex_unlock(&r->mutex);
+}
+
+int cw_runner_summary(struct cw_runner *r, struct cw_range *s, uint64_t *ret_elements, struct cw_error *err)
+{
+    pthread_mutex_lock(&r->mutex);
+    int status = r->fatal.status;
+    if (status)
+        *err = r->fatal;
+    else if (!cw_range_computed(s))
+        status = 2;
+    memcpy(ret_elements, s->arrived, cw_n_keys(r->compiled) * sizeof(*ret_elements));
+    if (status == 0 && s->failed) {
+        *err = *s->failed;
+        status = err->status;
+    }
+    pthread_mutex_unlock(&r->mutex);
+    return status;
+}
+
+int cw_runner_keys(struct cw_runner *r, struct cw_range *s, uint16_t **ret, size_t *ret_n, struct cw_error *err)
+{
+    pthread_mutex_lock(&r->mutex);
+    bool one = r->compiled->n_buckets <= 1;
+    size_t n = one ? s->arrived[0] : s->n_keys;
+    uint16_t *keys = calloc(n + 1, sizeof(*keys));
+    if (keys && !one && n > 0)
+        memcpy(keys, s->keys, n * sizeof(*keys));
+    pthread_mutex_unlock(&r->mutex);
+    *ret = keys;
+    *ret_n = n;
+    return keys ? 0 : cw_error_nomem(err, n * sizeof(*keys), "keys");
+}
+
+uint64_t cw_runner_rows_most(struct cw_runner *r)
+{
+    const struct cw_compiled *c = r->compiled;
+    uint64_t size = c->batch_size;
+    for (unsigned k = 0; k < c->n_buckets; k++)
+        size = CW_MIN(size, c->bucket_sizes[k]);
+    pthread_mutex_lock(&r->mutex);
+    uint64_t most = size * CW_MAX(r->max_assemblies / 4, 1u);
+    pthread_mutex_unlock(&r->mutex);
+    return CW_MIN(most, UINT64_C(1) << 20);
+}

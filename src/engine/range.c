@@ -1,0 +1,147 @@
+/* What a range holds while it is computed: pieces, and the batches that are filled. */
+#include <string.h>
+
+#include "engine/internal.h"
+
+void cw_range_collect(struct cw_runner *r, struct cw_range *s)
+{
+    struct piece **at = &s->first, *before = NULL;
+    while (*at) {
+        struct piece *p = *at;
+        if (p->users == 0 && p->carved == p->n) {
+            *at = p->next;
+            if (s->last == p)
+                s->last = before;
+            if (!r->spare_plan)
+                r->spare_plan = CW_STEAL(p->plan);
+            cw_piece_unplan(p);
+            free(p);
+            cw_frugal_passed(r);
+        } else {
+            before = p;
+            at = &p->next;
+        }
+    }
+}
+
+void cw_range_append(struct cw_range *s, struct cw_assembly *a)
+{
+    if (s->tail)
+        s->tail->next = a;
+    else
+        s->head = a;
+    s->tail = a;
+}
+
+void cw_range_remove_last(struct cw_range *s)
+{
+    struct cw_assembly *last = s->tail, *before = NULL;
+    for (struct cw_assembly *a = s->head; a != last; a = a->next)
+        before = a;
+    *(before ? &before->next : &s->head) = NULL;
+    s->tail = before;
+}
+
+int cw_range_append_rows(struct cw_range *s, struct cw_assembly *a, struct cw_error *err)
+{
+    struct key_rows *k = &s->by_key[a->bucket];
+    if (k->n == k->room) {
+        size_t room = CW_MAX(2 * k->room, 8);
+        struct cw_assembly **grown = realloc(k->batches, room * sizeof(*grown));
+        if (!grown)
+            return cw_error_nomem(err, room * sizeof(*grown), "rows");
+        k->batches = grown;
+        k->room = room;
+    }
+    k->batches[k->n++] = a;
+    return 0;
+}
+
+void cw_epoch_unref(struct epoch_ref *e)
+{
+    if (e && --e->refs == 0) {
+        cw_epoch_deinit(&e->epoch);
+        free(e);
+    }
+}
+
+static void assembly_drop(struct cw_runner *r, struct cw_assembly *a)
+{
+    if (!a)
+        return;
+    cw_assembly_free(a);
+    r->n_assemblies--;
+}
+
+/* Gives back all that a range holds. */
+static void range_drop(struct cw_runner *r, struct cw_range *s)
+{
+    unsigned n_keys = CW_MAX(r->compiled->n_buckets, 1u);
+    bool listed = r->compiled->batcher != CW_BATCHER_BUCKET || s->rows; /* open ones are in a list, too */
+    while (s->first) {
+        struct piece *p = s->first;
+        s->first = p->next;
+        cw_piece_unplan(p);
+        free(p);
+    }
+    s->last = NULL;
+    while (s->head) {
+        struct cw_assembly *a = s->head;
+        s->head = a->next;
+        assembly_drop(r, a);
+    }
+    s->tail = NULL;
+    for (unsigned k = 0; k < n_keys; k++) {
+        struct key_rows *rows = s->by_key ? &s->by_key[k] : NULL;
+        for (size_t i = 0; rows && i < rows->n; i++)
+            assembly_drop(r, rows->batches[i]);
+        if (rows)
+            rows->n = 0;
+        if (s->open && !listed)
+            assembly_drop(r, s->open[k]);
+        if (s->open)
+            s->open[k] = NULL;
+    }
+    s->quarantined = cw_quarantined_free(s->quarantined);
+    free(CW_STEAL(s->failed));
+}
+
+void cw_range_begin(struct cw_runner *r, struct cw_range *s)
+{
+    const struct cw_entry *e = &s->entry;
+    s->position = s->slots_at = e->position;
+    s->end = s->limit; /* a stream may have ended before, or failed: that is found again */
+    s->next_seq = 0;
+    s->n_keys = 0;
+    memset(s->passed, 0, r->n_points * sizeof(*s->passed));
+    for (unsigned k = 0; k < r->compiled->n_limits; k++)
+        s->limits[k] = e->limits ? e->limits[k] : (struct cw_limit_count){0};
+    for (unsigned k = 0; k < cw_n_keys(r->compiled); k++) {
+        s->arrived[k] = 0;
+        s->batched[k] = e->skip ? e->skip[k] : 0;
+    }
+    s->over = s->poisoned = s->flushed = false;
+}
+
+void cw_range_restart(struct cw_runner *r, struct cw_range *s)
+{
+    range_drop(r, s);
+    cw_range_begin(r, s);
+}
+
+void cw_range_free(struct cw_runner *r, struct cw_range *s)
+{
+    range_drop(r, s);
+    cw_epoch_unref(s->epoch);
+    cw_entry_deinit(&s->entry);
+    for (unsigned k = 0; s->by_key && k < cw_n_keys(r->compiled); k++)
+        free(s->by_key[k].batches);
+    free(s->by_key);
+    free(s->keys);
+    free(s->passed);
+    free(s->limits);
+    free(s->arrived);
+    free(s->batched);
+    free(s->open);
+    free(s);
+}
