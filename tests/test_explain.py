@@ -151,8 +151,8 @@ def test_names_elements_that_wait_for_others(tmp_path):
     """One in many waits long, and the others are done long before."""
     chain = range_chain(1 << 20, {"op": "delay", "us": 30000, "where": "value % 64 == 0"}, {"op": "filter", "where": "value >= 0"}, {"op": "take", "count": 1 << 19}, BATCH)
     told = explained(tmp_path, chain, "--threads", 4)
-    assert told["bottleneck"]["kind"] == "waiting" and told["one_split"]
-    assert told["run"]["advice"][-1].startswith("the epoch is one split")
+    assert told["bottleneck"]["kind"] == "waiting" and told["sequential"]
+    assert told["run"]["advice"][-1].startswith("a service runs each epoch on one worker")
 
 
 @pytest.mark.large
@@ -444,8 +444,6 @@ def test_says_what_it_set_by_itself(tmp_path):
     batches = tuned(told, "batches_under_way")
     by = {a["by"]: a["batches_under_way"] for a in batches["alternatives"]}
     assert batches["chosen"]["batches_under_way"] == min(max(by["threads"], by["output"]), by["memory"]) and by["threads"] == 6
-    split = tuned(told, "splits_ahead")
-    assert split["chosen"]["splits_ahead"] == min(max(8192 // split["seen"]["split_size"], 4), 256)
 
 
 def test_says_what_the_machine_gave(tmp_path):

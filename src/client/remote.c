@@ -14,27 +14,12 @@ static struct remote *remote_of(struct cw_producer *p) { return view_of(p)->remo
 
 /* ---- batches ---- */
 
-/* The course of an epoch that was expected to be opened; NULL: there is none, or one that began elsewhere. Mutex held. */
-static struct course *expected(struct view *v, uint64_t epoch, const struct cw_entry *from, uint64_t g)
-{
-    struct course *c = v->remote->courses;
-    while (c && (c->opened || c->view != v || c->epoch != epoch))
-        c = c->next;
-    if (!c || (from->position == 0 && g == 0 && !from->skip && !from->limits))
-        return c;
-    cw_course_free(c);
-    return NULL;
-}
-
 static int remote_open(struct cw_producer *base, uint64_t epoch, const struct cw_entry *from, uint64_t g, struct cw_batches **ret, struct cw_error *err)
 {
     struct remote *r = remote_of(base);
-    const struct cw_cursor at = {.epoch = epoch, .g = g, .entry = *from};
+    const struct cw_cursor at = {.epoch = epoch, .g = g, .entry = from ? *from : (struct cw_entry){0}};
     pthread_mutex_lock(&r->mutex);
-    struct course *c = expected(view_of(base), epoch, from, g);
-    c = c ? c : cw_course_new(view_of(base), &at, g);
-    if (c)
-        c->opened = true;
+    struct course *c = cw_course_new(view_of(base), &at, g);
     pthread_mutex_unlock(&r->mutex);
     if (!c)
         return cw_error_nomem(err, sizeof(*c), "the batches of an epoch");
@@ -65,10 +50,7 @@ static void remote_passed(struct cw_producer *base, const struct cw_cursor *from
     if (!view_of(base)->main)
         return;
     pthread_mutex_lock(&r->mutex);
-    if (cw_entry_copy(r->compiled, &from->entry, &r->from.entry, NULL) >= 0) { /* without memory: the next time */
-        r->from.epoch = from->epoch;
-        r->from.g = from->g;
-    }
+    cw_cursor_set(r->compiled, &r->from, from);
     r->finished = from->epoch >= r->options.epochs;
     bool moved = cw_remote_moved(r);
     pthread_mutex_unlock(&r->mutex);

@@ -13,6 +13,21 @@ static struct remote *remote_of(const struct course *c) { return c->view->remote
 
 /* ---- beginning and end ---- */
 
+void cw_cursor_set(const struct cw_compiled *c, struct cw_cursor *to, const struct cw_cursor *from)
+{
+    to->epoch = from->epoch;
+    to->g = from->g;
+    cw_entry_set(c, &to->entry, &from->entry);
+}
+
+int cw_cursor_init(const struct cw_compiled *c, struct cw_cursor *to, const struct cw_cursor *from, struct cw_error *err)
+{
+    int r = cw_entry_init(c, &to->entry, err);
+    if (r >= 0)
+        cw_cursor_set(c, to, from);
+    return r;
+}
+
 static int course_walk(struct course *c, const struct cw_cursor *from, struct cw_error *err)
 {
     const struct cw_compiled *p = remote_of(c)->compiled;
@@ -30,8 +45,7 @@ static struct course *course_begin(struct course *c, const struct cw_cursor *fro
     c->walks = r->n_keys > 0;
     c->wanted = UINT64_MAX;
     c->planned = c->g;
-    c->from = (struct cw_cursor){.epoch = from->epoch, .g = from->g};
-    if (cw_entry_copy(r->compiled, &from->entry, &c->from.entry, NULL) < 0 || (c->walks && course_walk(c, &c->from, NULL) < 0)) {
+    if (cw_cursor_init(r->compiled, &c->from, from, NULL) < 0 || (c->walks && course_walk(c, &c->from, NULL) < 0)) {
         cw_entry_deinit(&c->from.entry);
         free(c);
         return NULL;
@@ -57,7 +71,7 @@ struct course *cw_course_split(struct view *v, uint64_t epoch, uint64_t index, u
     struct course *c = malloc(sizeof(*c));
     if (!c)
         return NULL;
-    *c = (struct course){.view = v, .epoch = epoch, .opened = true, .split = true, .none_wanted = first_batch == UINT64_MAX, .begin = index * p->split_size};
+    *c = (struct course){.view = v, .epoch = epoch, .split = true, .none_wanted = first_batch == UINT64_MAX, .begin = index * p->split_size};
     c->end = CW_MIN(c->begin + p->split_size, p->n_positions);
     c->g = c->none_wanted ? 0 : first_batch;
     const struct cw_cursor from = {.epoch = epoch, .entry = {.position = c->begin}};
@@ -112,12 +126,12 @@ struct course *cw_course_free(struct course *c)
 static bool is_wanted(const struct course *c, uint64_t g)
 {
     const struct view *v = c->view;
-    uint64_t from = c->epoch == v->rounds_epoch ? v->rounds_from : 0;
+    uint64_t from = v->base.compiled->batch_from + (c->epoch == v->rounds_epoch ? v->rounds_from : 0);
     if (c->none_wanted || g < c->g)
         return false;
     if (c->split || g == c->wanted)
         return true;
-    return v->main && g >= from && (g - from) % v->world_size == v->rank;
+    return v->main && g >= from && g < v->base.compiled->batch_to && (g - from) % v->world_size == v->rank;
 }
 
 /* The piece `*at` of a batch is this one: it is kept where it is here, and made else. */
@@ -151,7 +165,7 @@ static int slot_make(struct course *c, uint64_t g, const struct cw_walk_batch *b
     if (!b) {
         what.what = CACHEW__WHAT__WHAT_BATCHES;
         what.first = c->begin / r->compiled->batch_size + g;
-        what.begin = r->compiled->whole_epoch ? 0 : what.first * r->compiled->batch_size;
+        what.begin = r->compiled->sequential ? 0 : what.first * r->compiled->batch_size;
         return piece_set(r, piece, &what, err);
     }
     what.key = s->key = b->key;
@@ -317,7 +331,7 @@ int cw_course_plan(struct course *c, uint64_t g, struct cw_error *err)
     int r = c->walks ? feed(c, err) : 0;
     uint64_t n;
     g = c->none_wanted ? UINT64_MAX : g;
-    if (!c->walks && remote_of(c)->compiled->whole_epoch && n_sequential(c, &n) && n < c->planned)
+    if (!c->walks && remote_of(c)->compiled->sequential && n_sequential(c, &n) && n < c->planned)
         unplan(c, CW_MAX(n, c->g));
     while (r >= 0 && c->planned < g) {
         const struct cw_walk_batch *b = NULL;
@@ -341,7 +355,7 @@ bool cw_course_over(const struct course *c)
     uint64_t n;
     if (c->walks)
         return cw_walk_over(&c->walk);
-    if (!remote_of(c)->compiled->whole_epoch)
+    if (!remote_of(c)->compiled->sequential)
         return c->planned >= n_counted(c);
     return n_sequential(c, &n) && c->planned >= n;
 }
@@ -353,7 +367,7 @@ uint64_t cw_course_position(const struct course *c)
         return c->begin;
     if (c->walks)
         return c->walk.n_ranges ? c->walk.ranges[0].begin : c->walk.begin;
-    return p->whole_epoch ? 0 : CW_MIN(c->g * p->batch_size, c->end);
+    return p->sequential ? 0 : CW_MIN(c->g * p->batch_size, c->end);
 }
 
 /* ---- ranges that were cut again ---- */
@@ -372,8 +386,10 @@ static void walk_again(struct course *c)
     struct cw_cursor here = {.epoch = c->epoch, .g = c->walk_g};
     struct cw_error err = {0};
     const struct cw_cursor *from[] = {&here, &r->from, &r->attached_from, &c->from};
-    bool known = cw_walk_entry(&c->walk, &here.entry, &err) >= 0;
-    for (size_t i = !known; i < CW_COUNT_OF(from) && c->recut; i++)
+    if (cw_entry_init(r->compiled, &here.entry, &err) < 0)
+        return; /* another time */
+    cw_walk_entry(&c->walk, &here.entry);
+    for (size_t i = 0; i < CW_COUNT_OF(from) && c->recut; i++)
         if (is_start(c, from[i]) && (c->view->main || i == 0 || i == 3)) {
             cw_pieces_free(r, &c->keys);
             cw_course_drop_slots(c);
@@ -408,7 +424,7 @@ static void course_settle(struct course *c)
 /* The next batch was taken: a has the entry behind it. */
 static int advance(struct course *c, struct remote_assembly *a, struct cw_error *err)
 {
-    bool sequential = !c->walks && remote_of(c)->compiled->whole_epoch && !remote_of(c)->compiled->counted;
+    bool sequential = !c->walks && remote_of(c)->compiled->sequential && !remote_of(c)->compiled->counted;
     if (c->walks) {
         cw_walk_take(&c->walk);
         c->walk_g++;
@@ -422,9 +438,11 @@ static int advance(struct course *c, struct remote_assembly *a, struct cw_error 
     }
     if (c->split || (!c->walks && !sequential))
         return 0;
-    if (!(a->a.after = calloc(1, sizeof(*a->a.after))))
+    if (!(a->a.after = cw_entry_new(remote_of(c)->compiled)))
         return cw_error_nomem(err, sizeof(*a->a.after), "a place in an epoch");
-    return c->walks ? cw_walk_entry(&c->walk, a->a.after, err) : 0; /* of one that is run from the front only the number is known */
+    if (c->walks) /* of what is run from the front only the number is known */
+        cw_walk_entry(&c->walk, a->a.after);
+    return 0;
 }
 
 /* What came for the next batch, which is all here. */
@@ -465,7 +483,7 @@ static int take_slot(struct course *c, struct remote_assembly *a, struct cw_erro
 static int find_place(const struct course *c, struct cw_error *err)
 {
     uint64_t n;
-    if (c->walks ? cw_walk_certain(&c->walk) : !remote_of(c)->compiled->whole_epoch || n_sequential(c, &n))
+    if (c->walks ? cw_walk_certain(&c->walk) : !remote_of(c)->compiled->sequential || n_sequential(c, &n))
         return 0;
     for (const struct slot *s = c->slots; s; s = s->next)
         if (s->g > c->g && cw_slot_here(s)) { /* then there is one before it, but where the range may have ended in an error */

@@ -62,16 +62,15 @@ struct course {
     struct course *next;       /* in the order of opening */
     struct view *view;
     uint64_t epoch;
-    bool opened;               /* by the iterator; else it is expected to be */
     bool split;                /* order any: what is left over at the end makes no batches */
     bool none_wanted;          /* but what is left over */
     bool lost;                 /* a split that will not be run again */
     uint64_t begin, end;       /* positions of a split; else to the end of the epoch */
     uint64_t n_joined;         /* elements that it left over, and that batches are joined of */
-    uint64_t g;                /* the next batch to be taken: number in the epoch, or in the split */
+    uint64_t g;                /* the next batch to be taken: number in the epoch, those before compiled->batch_from too, or in the split */
     uint64_t planned;          /* the next batch to be planned */
     uint64_t wanted;           /* this one is wanted, whatever its rank; UINT64_MAX: none is known */
-    struct cw_cursor from;     /* where it began */
+    struct cw_cursor from;     /* where it began; owned */
     bool walks;                /* batches follow from what ranges leave: */
     struct cw_walk walk;
     uint64_t walk_g;           /* the first batch of the walk */
@@ -204,7 +203,8 @@ struct remote {
     struct cw_error failed;    /* for good */
     struct cw_error service_down; /* why there is no dispatcher at the moment; status 0: there is one */
     uint64_t snapshot;         /* of the state, then of the plan; 0: any */
-    struct cw_cursor from;     /* the cursor, as the iterator passed it; with order any its entry has but a position */
+    struct cw_cursor from;     /* the cursor, as the iterator passed it; in order any only the position of its entry counts */
+    uint64_t from_split;       /* in order any, until the plan is known, of the state: the position follows from it; else UINT64_MAX */
     struct cw_cursor attached_from; /* as it was when the dispatcher was attached to: ranges begin there */
     struct known_range *ranges; /* sorted, none overlaps; of those that end behind the cursor */
     size_t n_ranges, ranges_capacity;
@@ -274,6 +274,9 @@ void cw_remote_unask(struct remote *r, const struct link *l);
 void cw_remote_not_here(struct remote *r, const struct link *l, uint64_t request, uint64_t epoch, uint64_t begin);
 
 /* remote_course.c, mutex held */
+/* *to, which has nothing, becomes a copy of *from, whose entry need not have room for all. */
+int cw_cursor_init(const struct cw_compiled *c, struct cw_cursor *to, const struct cw_cursor *from, struct cw_error *err);
+void cw_cursor_set(const struct cw_compiled *c, struct cw_cursor *to, const struct cw_cursor *from);
 /* From batch number from->g on, before which from->entry stands; batches before `g` are not wanted. NULL: no memory. */
 struct course *cw_course_new(struct view *v, const struct cw_cursor *from, uint64_t g);
 struct course *cw_course_split(struct view *v, uint64_t epoch, uint64_t index, uint64_t first_batch);

@@ -162,8 +162,6 @@ static void free_assembly(struct remote *r, struct remote_assembly *a)
     pthread_mutex_unlock(&r->mutex);
     cw_whole_free(&a->whole);
     cw_quarantined_free(a->a.quarantined);
-    if (a->a.after)
-        cw_entry_deinit(a->a.after);
     free(a->a.after);
     free(a->a.error);
     free(a);

@@ -64,9 +64,7 @@ static void send_attach(struct remote *r)
     Cachew__Place from, round;
     uint8_t fingerprint[16];
     memcpy(fingerprint, &r->compiled->pipeline->fingerprint, sizeof(fingerprint));
-    (void)!cw_entry_copy(r->compiled, &r->from.entry, &r->attached_from.entry, NULL); /* without memory what it was: ranges begin there, too, if there are no new ones */
-    r->attached_from.epoch = r->from.epoch;
-    r->attached_from.g = r->from.g;
+    cw_cursor_set(r->compiled, &r->attached_from, &r->from);
     r->told = cw_remote_cursor(r);
     write_place(&from, r->told);
     m.job = r->job;
@@ -191,6 +189,9 @@ static int on_attached(struct remote *r, const Cachew__Attached *m, struct cw_er
         return 0;
     }
     *plan = (struct cw_plan){.n_positions = p->n_positions, .split_size = p->split_size, .snapshot = p->snapshot};
+    if (r->from_split != UINT64_MAX)
+        r->from.entry.position = r->from_split * plan->split_size;
+    r->from_split = UINT64_MAX;
     memcpy(r->stream, m->stream.data, sizeof(r->stream));
     r->snapshot = p->snapshot;
     if (!r->attached)

@@ -63,7 +63,7 @@ static int remote_init(struct remote *r, const struct cw_compiled *c, const stru
         .base = {.ops = &cw_remote_ops, .splits = &cw_remote_split_ops, .compiled = c, .seed = o->seed}, .remote = r, .rank = o->rank, .world_size = o->world_size, .main = true};
     r->any = cw_any_order(c, io);
     r->compiled = c;
-    r->n_keys = c->whole_epoch ? 0 : cw_n_keys(c);
+    r->n_keys = c->sequential ? 0 : cw_n_keys(c);
     r->n_cpus = cw_cpu_budget();
     r->options = *o;
     r->options.tls = o->tls ? cw_tls_ref(o->tls) : NULL;
@@ -84,8 +84,15 @@ static int remote_init(struct remote *r, const struct cw_compiled *c, const stru
         status = cw_error_nomem(err, 0, "a job");
     if (status >= 0)
         status = cw_layout_init(&r->layout, c, &r->budget, err);
+    r->from_split = UINT64_MAX;
+    if (status >= 0)
+        status = cw_entry_init(c, &r->from.entry, err);
+    if (status >= 0)
+        status = cw_entry_init(c, &r->attached_from.entry, err);
     if (status >= 0 && state) {
-        status = cw_state_begin(c, o->seed, io, state, &r->from, err);
+        struct cw_cursor at;
+        if ((status = cw_state_begin(c, o->seed, io, state, &at, &r->from_split, err)) >= 0)
+            cw_cursor_set(c, &r->from, &at);
         r->view.rounds_epoch = r->from.epoch;
         r->view.rounds_from = r->from.g;
         r->snapshot = strtoull(json_string_value(json_object_get(state, "snapshot")) ? json_string_value(json_object_get(state, "snapshot")) : "", NULL, 16);

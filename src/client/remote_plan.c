@@ -231,25 +231,11 @@ static bool may_plan(const struct course *c)
     return s || (has_room(r) && c->planned < c->g + cw_remote_window(r) * c->view->world_size);
 }
 
-/* The iterator will go on with the next epoch. */
-static void begin_next_epoch(struct remote *r)
-{
-    const struct course *last = NULL;
-    for (const struct course *c = r->courses; c; c = c->next)
-        last = c->view->main ? c : last;
-    if (!last || !has_room(r) || !cw_course_over(last) || last->epoch + 1 >= r->options.epochs)
-        return;
-    const struct cw_cursor from = {.epoch = last->epoch + 1};
-    (void)cw_course_new(&r->view, &from, 0); /* without memory it is made when it is opened */
-}
-
 static void want_ahead(struct remote *r)
 {
     struct cw_error err = {0};
     if (r->any)
         cw_remote_want_any(r);
-    else
-        begin_next_epoch(r);
     for (struct course *c = r->courses; c; c = c->next)
         while (!c->split && cw_course_plan(c, may_plan(c) ? c->planned + 1 : 0, &err) == 0 && may_plan(c)) /* what it fails with, its turn brings again */
             ;
@@ -358,7 +344,7 @@ struct place cw_remote_cursor(const struct remote *r)
 {
     const struct cw_compiled *c = r->compiled;
     struct place at = {.epoch = r->from.epoch, .position = r->from.entry.position};
-    if (c->whole_epoch)
+    if (c->sequential)
         at.position = 0;
     else if (c->counted && !r->any)
         at.position = r->from.g * c->batch_size;

@@ -226,15 +226,12 @@ void cw_walk_take(struct cw_walk *w)
     w->at -= n;
 }
 
-int cw_walk_entry(const struct cw_walk *w, struct cw_entry *ret, struct cw_error *err)
+void cw_walk_entry(const struct cw_walk *w, struct cw_entry *ret)
 {
     size_t i = first_needed(w);
-    *ret = (struct cw_entry){.position = i < w->n_ranges ? w->ranges[i].begin : cw_walk_position(w), .skip = calloc(w->n_keys, sizeof(*ret->skip))};
-    if (!ret->skip)
-        return cw_error_nomem(err, w->n_keys * sizeof(*ret->skip), "a place in an epoch");
+    ret->position = i < w->n_ranges ? w->ranges[i].begin : cw_walk_position(w);
     for (unsigned k = 0; k < w->n_keys; k++)
         ret->skip[k] = w->taken[k] - before(w, i, k);
-    return 0;
 }
 
 bool cw_walk_cut(struct cw_walk *w, uint64_t position)

@@ -58,8 +58,8 @@ int cw_walk_plan(struct cw_walk *w, const struct cw_walk_batch **ret, struct cw_
 bool cw_walk_certain(const struct cw_walk *w);
 /* The first planned batch is taken, and freed. */
 void cw_walk_take(struct cw_walk *w);
-/* The entry behind the batches that were taken; *ret is new. */
-int cw_walk_entry(const struct cw_walk *w, struct cw_entry *ret, struct cw_error *err) _must_check_;
+/* *ret, which has room for keys, becomes the entry behind the batches that were taken. */
+void cw_walk_entry(const struct cw_walk *w, struct cw_entry *ret);
 /* Forgets the ranges from the one on that ends behind `position`, and batches planned with them. False: some of theirs were taken, so that all stays as it is. */
 bool cw_walk_cut(struct cw_walk *w, uint64_t position);
 /* Whether all batches are planned. */
