@@ -434,7 +434,7 @@ def tuned(rows, what):
 def test_says_what_it_set_by_itself(tmp_path):
     chain = [{**SYNTHETIC, "shape": [1024], "cost_us": 50}, SHUFFLE, {"op": "batch", "size": 64}]
     told = explained(tmp_path, chain, "--threads", 2, "--memory", "64M")["tuning"]
-    assert {row["what"] for row in told} == {"splits_ahead", "batches_under_way", "blocks_in_flight", "block_rows"}  # threads and memory are ours
+    assert {row["what"] for row in told} == {"batches_under_way", "blocks_in_flight", "block_rows"}  # threads and memory are ours
     assert told[0]["t"] == 0 and all(row["t"] >= 0 and row["times"] >= 1 for row in told)
     rows = tuned(told, "block_rows")
     by = {a["by"]: a["block_rows"] for a in rows["alternatives"]}
