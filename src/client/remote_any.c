@@ -23,7 +23,7 @@ static int split_open(struct cw_producer *base, uint64_t epoch, uint64_t index, 
 }
 
 /* Elements that a split leaves over; 0 while that is not known. Mutex held. */
-static uint64_t left_over(const struct course *c, unsigned key, uint64_t *ret_from) { return c->walks && cw_course_over(c) && !c->lost ? cw_walk_left(&c->walk, key, ret_from) : 0; }
+static uint64_t left_over(const struct course *c, unsigned key, uint64_t *ret_from) { return c->places && cw_course_over(c) && !c->lost ? cw_placer_left(&c->placer, key, ret_from) : 0; }
 
 /* Something of it was lost. Mutex held. */
 static bool left_out(struct course *c)
@@ -33,8 +33,8 @@ static bool left_out(struct course *c)
         return false;
     if (!cw_course_over(c) || c->g < c->planned)
         return true;
-    for (unsigned k = 0; c->walks && k < c->walk.n_keys; k++)
-        n_left += cw_walk_left(&c->walk, k, &from);
+    for (unsigned k = 0; c->places && k < c->placer.n_keys; k++)
+        n_left += cw_placer_left(&c->placer, k, &from);
     return c->n_joined < n_left;
 }
 

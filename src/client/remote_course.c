@@ -28,13 +28,13 @@ int cw_cursor_init(const struct cw_compiled *c, struct cw_cursor *to, const stru
     return r;
 }
 
-static int course_walk(struct course *c, const struct cw_cursor *from, struct cw_error *err)
+static int course_place(struct course *c, const struct cw_cursor *from, struct cw_error *err)
 {
     const struct cw_compiled *p = remote_of(c)->compiled;
     static const uint64_t single[] = {1};
-    cw_walk_deinit(&c->walk);
-    c->walk_g = c->planned = from->g;
-    return cw_walk_init(&c->walk, remote_of(c)->n_keys, p->n_buckets ? p->bucket_sizes : single, p->drop_remainder || c->split, &from->entry, c->end, err);
+    cw_placer_deinit(&c->placer);
+    c->placer_g = c->planned = from->g;
+    return cw_placer_init(&c->placer, remote_of(c)->n_keys, p->n_buckets ? p->bucket_sizes : single, p->drop_remainder || c->split, &from->entry, c->end, err);
 }
 
 /* Into the list of courses; or it is freed. */
@@ -42,10 +42,10 @@ static struct course *course_begin(struct course *c, const struct cw_cursor *fro
 {
     struct remote *r = remote_of(c);
     struct course **at = &r->courses;
-    c->walks = r->n_keys > 0;
+    c->places = r->n_keys > 0;
     c->wanted = UINT64_MAX;
     c->planned = c->g;
-    if (cw_cursor_init(r->compiled, &c->from, from, NULL) < 0 || (c->walks && course_walk(c, &c->from, NULL) < 0)) {
+    if (cw_cursor_init(r->compiled, &c->from, from, NULL) < 0 || (c->places && course_place(c, &c->from, NULL) < 0)) {
         cw_entry_deinit(&c->from.entry);
         free(c);
         return NULL;
@@ -114,7 +114,7 @@ struct course *cw_course_free(struct course *c)
     *at = c->next;
     cw_course_drop_slots(c);
     cw_pieces_free(r, &c->keys);
-    cw_walk_deinit(&c->walk);
+    cw_placer_deinit(&c->placer);
     cw_entry_deinit(&c->from.entry);
     free(c);
     return NULL;
@@ -146,7 +146,7 @@ static int piece_set(struct remote *r, struct piece **at, const struct piece *wh
 }
 
 /* Has what batch g is made of asked for. b: where it follows from what ranges leave. */
-static int slot_make(struct course *c, uint64_t g, const struct cw_walk_batch *b, struct cw_error *err)
+static int slot_make(struct course *c, uint64_t g, const struct cw_placer_batch *b, struct cw_error *err)
 {
     struct remote *r = remote_of(c);
     struct slot **at = &c->slots, *s;
@@ -245,29 +245,29 @@ static int want_keys(struct course *c, uint64_t begin, struct cw_error *err)
     return *at ? 0 : cw_error_nomem(err, sizeof(**at), "the keys of a range");
 }
 
-/* The walk hears what became known of a range. 1: it did; 0: nothing is new. */
-static int range_known(struct course *c, struct walk_range *range)
+/* The placer hears what became known of a range. 1: it did; 0: nothing is new. */
+static int range_known(struct course *c, struct placer_range *range)
 {
     const struct known_range *x = cw_remote_range(remote_of(c), c->epoch, range->begin);
-    struct piece *p = c->walk.n_keys > 1 ? keys_of(c, range->begin) : NULL;
-    if (range->known || (c->walk.n_keys > 1 ? !p || p->state != HERE : !x || !x->reported || x->begin != range->begin || x->end != range->end))
+    struct piece *p = c->placer.n_keys > 1 ? keys_of(c, range->begin) : NULL;
+    if (range->known || (c->placer.n_keys > 1 ? !p || p->state != HERE : !x || !x->reported || x->begin != range->begin || x->end != range->end))
         return 0;
-    size_t left = cw_walk_known(&c->walk, range, p ? 0 : x->elements[0], p ? CW_STEAL(p->keys) : NULL, p ? p->n_keys : 0, p && p->failed);
-    if (c->walk_g + left < c->planned)
-        unplan(c, c->walk_g + left);
+    size_t left = cw_placer_known(&c->placer, range, p ? 0 : x->elements[0], p ? CW_STEAL(p->keys) : NULL, p ? p->n_keys : 0, p && p->failed);
+    if (c->placer_g + left < c->planned)
+        unplan(c, c->placer_g + left);
     return 1;
 }
 
-/* Adds ranges to the walk, and what became known of them. 1: there was something new. */
+/* Adds ranges to the placer, and what became known of them. 1: there was something new. */
 static int feed(struct course *c, struct cw_error *err)
 {
-    struct cw_walk *w = &c->walk;
+    struct cw_placer *w = &c->placer;
     uint64_t position;
     int news = 0;
-    while ((position = cw_walk_position(w)) < c->end && w->n_ranges - w->at <= KEYS_AHEAD) {
+    while ((position = cw_placer_position(w)) < c->end && w->n_ranges - w->at <= KEYS_AHEAD) {
         const struct known_range *x = cw_remote_range(remote_of(c), c->epoch, position);
-        int r = x && x->begin == position ? cw_walk_add(w, x->end, err) : 1;
-        if (x && x->begin != position) { /* cut anew since the walk began, or came to it */
+        int r = x && x->begin == position ? cw_placer_add(w, x->end, err) : 1;
+        if (x && x->begin != position) { /* cut anew since the placer began, or came to it */
             c->recut = true;
             c->recut_at = x->begin;
         }
@@ -287,15 +287,15 @@ static int feed(struct course *c, struct cw_error *err)
 /* The error that a range ends in. */
 static int range_failed(struct course *c, struct cw_error *err)
 {
-    *err = *keys_of(c, c->walk.ranges[c->walk.at].begin)->failed;
+    *err = *keys_of(c, c->placer.ranges[c->placer.at].begin)->failed;
     return err->status;
 }
 
 /* The plan is past some ranges: nobody asks for their keys again. */
 static void drop_keys(struct course *c)
 {
-    const struct cw_walk *w = &c->walk;
-    while (c->keys && c->keys->begin < (w->at < w->n_ranges ? w->ranges[w->at].begin : cw_walk_position(w))) {
+    const struct cw_placer *w = &c->placer;
+    while (c->keys && c->keys->begin < (w->at < w->n_ranges ? w->ranges[w->at].begin : cw_placer_position(w))) {
         struct piece *p = c->keys;
         c->keys = p->more;
         cw_piece_free(remote_of(c), p);
@@ -303,40 +303,40 @@ static void drop_keys(struct course *c)
 }
 
 /* Plans batch c->planned. As cw_course_plan. */
-static int plan_walk(struct course *c, const struct cw_walk_batch **ret, struct cw_error *err)
+static int plan_placed(struct course *c, const struct cw_placer_batch **ret, struct cw_error *err)
 {
-    struct cw_walk *w = &c->walk;
+    struct cw_placer *w = &c->placer;
     bool open = w->at < w->n_ranges && !w->ranges[w->at].known;
     if (c->recut || (open && c->none_wanted)) /* a range that is not over would have batches without end */
         return 2;
-    int r = cw_walk_plan(w, ret, err);
+    int r = cw_placer_plan(w, ret, err);
     drop_keys(c);
     if (r == 3)
         return range_failed(c, err);
     if (r == 0 && (c->planned < c->g || c->none_wanted)) { /* it was taken before */
-        cw_walk_take(w);
-        c->walk_g++;
+        cw_placer_take(w);
+        c->placer_g++;
     }
     return r;
 }
 
 /* As cw_course_plan. */
-static int plan_next(struct course *c, const struct cw_walk_batch **ret, struct cw_error *err)
+static int plan_next(struct course *c, const struct cw_placer_batch **ret, struct cw_error *err)
 {
-    return c->walks ? plan_walk(c, ret, err) : cw_course_over(c);
+    return c->places ? plan_placed(c, ret, err) : cw_course_over(c);
 }
 
 int cw_course_plan(struct course *c, uint64_t g, struct cw_error *err)
 {
-    int r = c->walks ? feed(c, err) : 0;
+    int r = c->places ? feed(c, err) : 0;
     uint64_t n;
     g = c->none_wanted ? UINT64_MAX : g;
-    if (!c->walks && remote_of(c)->compiled->sequential && n_sequential(c, &n) && n < c->planned)
+    if (!c->places && remote_of(c)->compiled->sequential && n_sequential(c, &n) && n < c->planned)
         unplan(c, CW_MAX(n, c->g));
     while (r >= 0 && c->planned < g) {
-        const struct cw_walk_batch *b = NULL;
+        const struct cw_placer_batch *b = NULL;
         r = plan_next(c, &b, err);
-        if (r == 2 && c->walks && (r = feed(c, err)) == 0)
+        if (r == 2 && c->places && (r = feed(c, err)) == 0)
             return 2;
         if (r < 0 || (r == 1 && cw_course_over(c)))
             return r;
@@ -353,8 +353,8 @@ int cw_course_plan(struct course *c, uint64_t g, struct cw_error *err)
 bool cw_course_over(const struct course *c)
 {
     uint64_t n;
-    if (c->walks)
-        return cw_walk_over(&c->walk);
+    if (c->places)
+        return cw_placer_over(&c->placer);
     if (!remote_of(c)->compiled->sequential)
         return c->planned >= n_counted(c);
     return n_sequential(c, &n) && c->planned >= n;
@@ -365,8 +365,8 @@ uint64_t cw_course_position(const struct course *c)
     const struct cw_compiled *p = remote_of(c)->compiled;
     if (c->split)
         return c->begin;
-    if (c->walks)
-        return c->walk.n_ranges ? c->walk.ranges[0].begin : c->walk.begin;
+    if (c->places)
+        return c->placer.n_ranges ? c->placer.ranges[0].begin : c->placer.begin;
     return p->sequential ? 0 : CW_MIN(c->g * p->batch_size, c->end);
 }
 
@@ -379,21 +379,21 @@ static bool is_start(const struct course *c, const struct cw_cursor *from)
     return from->epoch == c->epoch && from->g <= c->g && (!x || x->begin == from->entry.position);
 }
 
-/* The walk begins again: where it is, or else at an earlier place that ranges begin at. If there is none, with what the dispatcher says next. */
-static void walk_again(struct course *c)
+/* The placer begins again: where it is, or else at an earlier place that ranges begin at. If there is none, with what the dispatcher says next. */
+static void placer_again(struct course *c)
 {
     struct remote *r = remote_of(c);
-    struct cw_cursor here = {.epoch = c->epoch, .g = c->walk_g};
+    struct cw_cursor here = {.epoch = c->epoch, .g = c->placer_g};
     struct cw_error err = {0};
     const struct cw_cursor *from[] = {&here, &r->from, &r->attached_from, &c->from};
     if (cw_entry_init(r->compiled, &here.entry, &err) < 0)
         return; /* another time */
-    cw_walk_entry(&c->walk, &here.entry);
+    cw_placer_entry(&c->placer, &here.entry);
     for (size_t i = 0; i < CW_COUNT_OF(from) && c->recut; i++)
         if (is_start(c, from[i]) && (c->view->main || i == 0 || i == 3)) {
             cw_pieces_free(r, &c->keys);
             cw_course_drop_slots(c);
-            c->recut = course_walk(c, from[i], &err) < 0;
+            c->recut = course_place(c, from[i], &err) < 0;
         }
     cw_entry_deinit(&here.entry);
 }
@@ -404,16 +404,16 @@ static void course_settle(struct course *c)
     struct slot **at = &c->slots;
     if (!c->recut)
         return;
-    if (!c->walk.n_ranges || !cw_walk_cut(&c->walk, c->recut_at)) {
-        walk_again(c);
+    if (!c->placer.n_ranges || !cw_placer_cut(&c->placer, c->recut_at)) {
+        placer_again(c);
         return;
     }
     struct piece **keys = &c->keys;
-    while (*keys && (*keys)->begin < cw_walk_position(&c->walk))
+    while (*keys && (*keys)->begin < cw_placer_position(&c->placer))
         keys = &(*keys)->more;
     cw_pieces_free(remote_of(c), keys);
     c->recut = false;
-    c->planned = c->walk_g + c->walk.n_batches;
+    c->planned = c->placer_g + c->placer.n_batches;
     while (*at && (*at)->g < c->planned)
         at = &(*at)->next;
     slots_free(remote_of(c), CW_STEAL(*at));
@@ -424,10 +424,10 @@ static void course_settle(struct course *c)
 /* The next batch was taken: a has the entry behind it. */
 static int advance(struct course *c, struct remote_assembly *a, struct cw_error *err)
 {
-    bool sequential = !c->walks && remote_of(c)->compiled->sequential && !remote_of(c)->compiled->counted;
-    if (c->walks) {
-        cw_walk_take(&c->walk);
-        c->walk_g++;
+    bool sequential = !c->places && remote_of(c)->compiled->sequential && !remote_of(c)->compiled->counted;
+    if (c->places) {
+        cw_placer_take(&c->placer);
+        c->placer_g++;
     }
     c->g++;
     while (c->slots && c->slots->g < c->g) { /* not wanted after all */
@@ -436,12 +436,12 @@ static int advance(struct course *c, struct remote_assembly *a, struct cw_error 
         s->next = NULL;
         slots_free(remote_of(c), s);
     }
-    if (c->split || (!c->walks && !sequential))
+    if (c->split || (!c->places && !sequential))
         return 0;
     if (!(a->a.after = cw_entry_new(remote_of(c)->compiled)))
         return cw_error_nomem(err, sizeof(*a->a.after), "a place in an epoch");
-    if (c->walks) /* of what is run from the front only the number is known */
-        cw_walk_entry(&c->walk, a->a.after);
+    if (c->places) /* of what is run from the front only the number is known */
+        cw_placer_entry(&c->placer, a->a.after);
     return 0;
 }
 
@@ -483,7 +483,7 @@ static int take_slot(struct course *c, struct remote_assembly *a, struct cw_erro
 static int find_place(const struct course *c, struct cw_error *err)
 {
     uint64_t n;
-    if (c->walks ? cw_walk_certain(&c->walk) : !remote_of(c)->compiled->sequential || n_sequential(c, &n))
+    if (c->places ? cw_placer_certain(&c->placer) : !remote_of(c)->compiled->sequential || n_sequential(c, &n))
         return 0;
     for (const struct slot *s = c->slots; s; s = s->next)
         if (s->g > c->g && cw_slot_here(s)) { /* then there is one before it, but where the range may have ended in an error */
@@ -504,7 +504,7 @@ static int take_next(struct course *c, uint64_t ahead, struct remote_assembly *a
     } else if (s && s->g == c->g && s->pieces) {
         r = cw_slot_here(s) ? take_slot(c, a, err) : 2;
     } else { /* it was not known to be wanted, or there was no memory */
-        r = slot_make(c, c->g, c->walk.batches, err);
+        r = slot_make(c, c->g, c->placer.batches, err);
         r = r < 0 ? r : 2;
     }
     return r == 0 ? advance(c, a, err) : r;
@@ -516,8 +516,8 @@ static struct place waits_at(const struct course *c)
     const struct piece *p = c->slots && c->slots->g == c->g ? c->slots->pieces : NULL;
     while (p && p->state == HERE)
         p = p->more;
-    return (struct place){.epoch = c->epoch, .position = p ? p->begin : c->walks && c->walk.at < c->walk.n_ranges ? c->walk.ranges[c->walk.at].begin
-                                                                  : c->walks ? cw_walk_position(&c->walk) : cw_course_position(c)};
+    return (struct place){.epoch = c->epoch, .position = p ? p->begin : c->places && c->placer.at < c->placer.n_ranges ? c->placer.ranges[c->placer.at].begin
+                                                                  : c->places ? cw_placer_position(&c->placer) : cw_course_position(c)};
 }
 
 int cw_course_next(struct course *c, uint64_t ahead, uint64_t deadline_ns, struct cw_assembly **ret, struct cw_error *err)

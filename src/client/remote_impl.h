@@ -7,7 +7,7 @@
 #include <stdatomic.h>
 
 #include "client/remote.h"
-#include "client/walk.h"
+#include "client/placer.h"
 #include "engine/iterator.h"
 #include "engine/remnant.h"
 #include "net/conn.h"
@@ -71,12 +71,12 @@ struct course {
     uint64_t planned;          /* the next batch to be planned */
     uint64_t wanted;           /* this one is wanted, whatever its rank; UINT64_MAX: none is known */
     struct cw_cursor from;     /* where it began; owned */
-    bool walks;                /* batches follow from what ranges leave: */
-    struct cw_walk walk;
-    uint64_t walk_g;           /* the first batch of the walk */
-    bool recut;                /* ranges of the walk were cut again, the first one that holds or follows this position */
+    bool places;                /* batches follow from what ranges leave: */
+    struct cw_placer placer;
+    uint64_t placer_g;           /* the first batch of the placer */
+    bool recut;                /* ranges of the placer were cut again, the first one that holds or follows this position */
     uint64_t recut_at;
-    struct piece *keys;        /* of ranges of the walk, in order */
+    struct piece *keys;        /* of ranges of the placer, in order */
     struct slot *slots;        /* by g */
 };
 

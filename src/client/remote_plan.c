@@ -47,7 +47,7 @@ static void remove_ranges(struct remote *r, size_t from, size_t n)
 static void recut(struct remote *r, uint64_t epoch, uint64_t position)
 {
     for (struct course *c = r->courses; c; c = c->next)
-        if (c->walks && c->epoch == epoch && cw_walk_position(&c->walk) > position) {
+        if (c->places && c->epoch == epoch && cw_placer_position(&c->placer) > position) {
             c->recut_at = c->recut ? CW_MIN(c->recut_at, position) : position;
             c->recut = true;
         }
