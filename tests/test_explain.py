@@ -151,8 +151,8 @@ def test_names_elements_that_wait_for_others(tmp_path):
     """One in many waits long, and the others are done long before."""
     chain = range_chain(1 << 20, {"op": "delay", "us": 30000, "where": "value % 64 == 0"}, {"op": "filter", "where": "value >= 0"}, {"op": "take", "count": 1 << 19}, BATCH)
     told = explained(tmp_path, chain, "--threads", 4)
-    assert told["bottleneck"]["kind"] == "waiting" and told["one_split"]
-    assert told["run"]["advice"][-1].startswith("the epoch is one split")
+    assert told["bottleneck"]["kind"] == "waiting" and told["sequential"]
+    assert told["run"]["advice"][-1].startswith("a service runs each epoch on one worker")
 
 
 @pytest.mark.large
@@ -434,7 +434,7 @@ def tuned(rows, what):
 def test_says_what_it_set_by_itself(tmp_path):
     chain = [{**SYNTHETIC, "shape": [1024], "cost_us": 50}, SHUFFLE, {"op": "batch", "size": 64}]
     told = explained(tmp_path, chain, "--threads", 2, "--memory", "64M")["tuning"]
-    assert {row["what"] for row in told} == {"splits_ahead", "batches_under_way", "blocks_in_flight", "block_rows"}  # threads and memory are ours
+    assert {row["what"] for row in told} == {"batches_under_way", "blocks_in_flight", "block_rows"}  # threads and memory are ours
     assert told[0]["t"] == 0 and all(row["t"] >= 0 and row["times"] >= 1 for row in told)
     rows = tuned(told, "block_rows")
     by = {a["by"]: a["block_rows"] for a in rows["alternatives"]}
@@ -444,8 +444,6 @@ def test_says_what_it_set_by_itself(tmp_path):
     batches = tuned(told, "batches_under_way")
     by = {a["by"]: a["batches_under_way"] for a in batches["alternatives"]}
     assert batches["chosen"]["batches_under_way"] == min(max(by["threads"], by["output"]), by["memory"]) and by["threads"] == 6
-    split = tuned(told, "splits_ahead")
-    assert split["chosen"]["splits_ahead"] == min(max(8192 // split["seen"]["split_size"], 4), 256)
 
 
 def test_says_what_the_machine_gave(tmp_path):

@@ -445,7 +445,7 @@ static void explain_links(const struct run *x)
 /* With at-most-once. */
 static void explain_lost(const struct run *x)
 {
-    const struct cw_splits *remote = x->common.local.remote;
+    const struct cw_producer *remote = x->common.local.remote;
     uint64_t n = remote ? cw_remote_lost(remote) : 0, joined = remote ? cw_remote_lost_joined(remote) : 0;
     if (n)
         fprintf(stderr, "cachew: %" PRIu64 " split%s lost with workers, and left out (--guarantee at-most-once)\n", n, n == 1 ? " was" : "s were");

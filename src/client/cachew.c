@@ -301,7 +301,7 @@ static char *dump(json_t *value)
     return text;
 }
 
-/* Over splits that nobody computes. */
+/* Over batches that nobody computes. */
 static int open_position(const struct cachew_pipeline *p, const struct cachew_options *o, struct cw_local *l, struct cw_error *err)
 {
     unsigned threads;

@@ -113,8 +113,8 @@ static const struct cw_node *find_node(const struct cw_chain *chain, unsigned po
     return NULL;
 }
 
-/* Why the epoch is one split: the first take or skip that has to count, and who makes it. */
-static json_t *one_split_reason(const struct cw_compiled *c)
+/* Why an epoch is run by one worker: the first take or skip that has to count, and the operator that makes it. */
+static json_t *sequential_reason(const struct cw_compiled *c)
 {
     const struct cw_chain *chain = &c->pipeline->chain;
     unsigned at = 0, from = UINT32_MAX;
@@ -219,18 +219,17 @@ int cw_explain_pipeline(const struct cw_local *l, const struct cw_explain_option
     const struct cw_component *delivered = cw_delivered(c, &n_delivered);
     for (unsigned i = 0; i < n_delivered; i++)
         json_object_set_new(outputs, delivered[i].name, json_string(cw_type_print(&delivered[i].type, text)));
-    json_object_update_new(facts, json_pack("{s:s, s:s, s:s, s:o, s:o, s:o, s:o, s:b, s:b, s:o, s:I, s:o}", "pipeline", o->name, "fingerprint",
+    json_object_update_new(facts, json_pack("{s:s, s:s, s:s, s:o, s:o, s:o, s:o, s:b, s:b, s:o, s:o}", "pipeline", o->name, "fingerprint",
                                                fingerprint, "on_error", on_error[c->pipeline->on_error], "operators",
                                                describe_chain(c, &c->pipeline->chain, into), "outputs", outputs, "fused", fused_groups(into, n),
-                                               "sources", sources, "counted", (int)c->counted, "one_split", (int)c->sequential, "elements",
+                                               "sources", sources, "counted", (int)c->counted, "sequential", (int)c->sequential, "elements",
                                                count_or_null(s->n_positions), "split_size",
-                                               (json_int_t)(c->sequential ? CW_MIN(s->n_positions, INT64_MAX) : s->split_size), "splits",
-                                               count_or_null(s->n_splits)));
+                                               c->sequential ? json_null() : json_integer((json_int_t)s->split_size)));
     json_t *mixing = json_array();
     cw_mixing_each(s, describe_mixing, mixing);
     json_object_set_new(facts, "by_chunk", mixing);
     if (c->sequential)
-        json_object_set_new(facts, "one_split_because", one_split_reason(c));
+        json_object_set_new(facts, "sequential_because", sequential_reason(c));
     if (c->n_markers)
         json_object_set_new(facts, "markers", cw_caching_markers(c));
     if (l->reading)

@@ -84,7 +84,7 @@ static json_t *hints(const struct cw_local *l, const struct cw_measurement *m, c
         json_array_append_new(list, json_sprintf("threads wanted a CPU and others had it, for %.2g times as long as they computed: other processes, or more threads than CPUs",
                                                  c->delay_s / c->cpu_s));
     if (l->compiled->sequential)
-        json_array_append_new(list, json_string("the epoch is one split: it can use all CPUs of one machine, but not those of several"));
+        json_array_append_new(list, json_string("a service runs each epoch on one worker: it can use all CPUs of one machine, but not those of several"));
     return list;
 }
 

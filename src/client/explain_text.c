@@ -87,12 +87,11 @@ void cw_explain_pipeline_text(const json_t *f, struct cw_text *t)
         cw_text_add(t, "  source %zu: %s, %s records, %s in %.0f %s%s\n", i, get_text(source, "op"), count_text(source, "records", a), bytes_text(source, "bytes", b),
                get(source, "chunks"), get(source, "chunks") == 1 ? "chunk" : "chunks",
                json_is_true(json_object_get(source, "random_access")) ? "" : ", read chunk by chunk");
-    cw_text_add(t, "  N = %s elements (before filters), S = %.0f of them per split, %s %s per epoch\n", count_text(f, "elements", a), get(f, "split_size"),
-           count_text(f, "splits", b), get(f, "splits") == 1 ? "split" : "splits");
+    cw_text_add(t, "  %s positions per epoch (elements before filters)\n", count_text(f, "elements", a));
     cw_text_add(t, "  %s\n", json_is_true(json_object_get(f, "counted")) ? "counted: the place of every batch is known beforehand"
-                                                                : "not counted: what is left over of a split joins that of the next ones");
-    if (get_text(f, "one_split_because"))
-        cw_text_add(t, "  the epoch is one split: %s\n", get_text(f, "one_split_because"));
+                                                                : "not counted: which elements a batch has follows from how many were left before");
+    if (get_text(f, "sequential_because"))
+        cw_text_add(t, "  a service runs each epoch on one worker: %s\n", get_text(f, "sequential_because"));
     json_array_foreach(json_object_get(f, "by_chunk"), i, shuffle)
         cw_text_add(t, "  %s\n", get_text(shuffle, "says"));
     if (get_text(json_object_get(f, "reading"), "says"))

@@ -16,7 +16,7 @@ struct cw_local {
     struct cw_reading_probe *reading_probe; /* NULL: there is none */
     const struct cw_reading *reading; /* of the probe: how quick records are read; NULL: they are in memory, or it is not known */
     struct cw_autocache *autocache; /* who decides about markers; NULL: they stay as they are */
-    struct cw_splits *remote;  /* the iterator's, where they are the service's; else NULL */
+    struct cw_producer *remote; /* the iterator's, where it is the service's; else NULL */
     const char *const *data_roots; /* directories that files must lie below; none: anywhere */
     size_t n_data_roots;
     const volatile int *interrupt; /* set by another thread: opening sources and making the iterator end with CW_E_INTERRUPTED; may be NULL */

@@ -1,4 +1,4 @@
-/* The source of splits as the iterator sees it: the consumer's thread. */
+/* The producer as the iterator sees it: the consumer's thread. */
 #include "client/remote_impl.h"
 
 #include <errno.h>
@@ -9,169 +9,56 @@
 
 #include "base/clock.h"
 
-static struct view *view_of(struct cw_splits *s) { return (struct view *)s; }
-static struct remote *remote_of(struct cw_splits *s) { return view_of(s)->remote; }
+static struct view *view_of(struct cw_producer *p) { return (struct view *)p; }
+static struct remote *remote_of(struct cw_producer *p) { return view_of(p)->remote; }
 
 /* ---- batches ---- */
 
-/* Takes what came for the consumer's next batch. Mutex held. */
-static int take_slot(struct remote *r, struct remote_split *s, struct slot *slot, struct remote_assembly *a, struct cw_error *err)
-{
-    if (slot->failed) {
-        *err = *slot->failed;
-        return err->status;
-    }
-    if (r->options.trace) {
-        struct cw_traced what = {r->stream, s->epoch, s->index, slot->k};
-        cw_trace_span(r->options.trace, "batch", &what, slot->asked_ns, cw_now_ns());
-        cw_trace_span(r->options.trace, "fetch", &what, slot->asked_ns, slot->came_ns);
-    }
-    s->slots = slot->next;
-    cw_remote_waited(r);
-    a->a.batch = &slot->batch->b;
-    a->a.quarantined = CW_STEAL(slot->quarantined);
-    free(slot);
-    size_t window = cw_remote_window(r), n = --r->n_outstanding;
-    if ((r->any || n <= window / 2) && (window < 8 || n % 4 == 0)) /* several are asked for at a time */
-        cw_remote_wake(r);
-    return 0;
-}
-
-static int remote_next(struct cw_splits *base, struct cw_split *split, uint64_t ahead, uint64_t deadline_ns, struct cw_assembly **ret, struct cw_error *err)
+static int remote_open(struct cw_producer *base, uint64_t epoch, const struct cw_entry *from, uint64_t g, struct cw_batches **ret, struct cw_error *err)
 {
     struct remote *r = remote_of(base);
-    struct remote_split *s = (struct remote_split *)split;
-    struct remote_assembly *a = cw_remote_assembly_new();
-    int status = a ? 2 : cw_error_nomem(err, sizeof(*a), "a batch");
+    const struct cw_cursor at = {.epoch = epoch, .g = g, .entry = from ? *from : (struct cw_entry){0}};
     pthread_mutex_lock(&r->mutex);
-    s->none_wanted = ahead == UINT64_MAX;
-    while (status == 2) {
-        uint64_t n, k = s->next_k, next_wanted = s->none_wanted ? UINT64_MAX : k + ahead;
-        bool known = cw_remote_split_count(s, &n);
-        struct slot *slot = s->slots;
-        if (known && k >= n) {
-            status = 1;
-        } else if (ahead == 0 && slot && slot->k == k && slot->state == HERE) {
-            status = take_slot(r, s, slot, a, err);
-        } else if (s->lost) {
-            status = 1;
-        } else if (ahead > 0 && (known || (slot && slot->k > k && slot->state == HERE))) {
-            status = 0;
-        } else {
-            if (!s->none_wanted && s->first_wanted != next_wanted && (s->first_wanted > next_wanted || s->view->world_size == 1 || !s->view->main))
-                s->first_wanted = next_wanted;
-            if (!s->none_wanted && !cw_remote_slot(s, next_wanted, false)) {
-                if (!cw_remote_slot(s, next_wanted, true))
-                    status = cw_error_nomem(err, sizeof(struct slot), "a batch");
-                cw_remote_wake(r);
-            }
-            if (status == 2 && (status = cw_remote_wait(r, deadline_ns, s, "a batch", err)) == 0)
-                status = 2;
-            cw_remote_meanwhile(r);
-        }
-    }
-    if (status == 0) {
-        s->next_k++;
-        while (s->slots && s->slots->k < s->next_k) { /* not wanted after all */
-            struct slot *slot = s->slots;
-            s->slots = slot->next;
-            r->n_outstanding--;
-            pthread_mutex_unlock(&r->mutex);
-            cw_slot_free(slot);
-            pthread_mutex_lock(&r->mutex);
-        }
-    }
+    struct course *c = cw_course_new(view_of(base), &at, g);
     pthread_mutex_unlock(&r->mutex);
-    if (status != 0) {
-        free(a);
-        return status;
-    }
-    *ret = &a->a;
-    return 0;
-}
-
-static uint64_t remote_remnant(struct cw_splits *base, struct cw_split *split, unsigned key)
-{
-    struct remote *r = remote_of(base);
-    struct remote_split *s = (struct remote_split *)split;
-    pthread_mutex_lock(&r->mutex);
-    uint64_t n = s->report && key < r->n_keys && !s->lost ? s->report->remnants[key] : 0;
-    pthread_mutex_unlock(&r->mutex);
-    return n;
-}
-
-static void remote_drop_remnant(struct cw_splits *base CW_UNUSED, struct cw_split *split CW_UNUSED, unsigned key CW_UNUSED) {}
-
-static void remote_release(struct cw_splits *base CW_UNUSED, struct cw_batch *b) { cw_remote_batch_release((struct remote_batch *)b); }
-
-/* ---- splits ---- */
-
-static int remote_open(struct cw_splits *base, uint64_t epoch, uint64_t index, uint64_t first_batch, struct cw_split **ret, struct cw_error *err)
-{
-    struct remote *r = remote_of(base);
-    pthread_mutex_lock(&r->mutex);
-    struct remote_split *s = cw_remote_split_new(view_of(base), epoch, index, first_batch);
-    pthread_mutex_unlock(&r->mutex);
-    if (!s)
-        return cw_error_nomem(err, sizeof(*s), "a split");
+    if (!c)
+        return cw_error_nomem(err, sizeof(*c), "the batches of an epoch");
     cw_remote_wake(r);
-    *ret = (struct cw_split *)s;
+    *ret = (struct cw_batches *)c;
     return 0;
 }
 
-/* Something of it was lost. Mutex held. */
-static bool left_out(const struct remote *r, const struct remote_split *s)
-{
-    uint64_t n, n_left = 0;
-    if (!s->lost)
-        return false;
-    if (!cw_remote_split_count(s, &n) || s->next_k < n)
-        return true;
-    for (unsigned k = 0; s->report && k < r->n_keys; k++)
-        n_left += s->report->remnants[k];
-    return s->n_joined < n_left;
-}
-
-static void remote_close(struct cw_splits *base, struct cw_split *split)
+static void remote_close(struct cw_producer *base, struct cw_batches *b)
 {
     struct remote *r = remote_of(base);
-    struct remote_split *s = (struct remote_split *)split;
     pthread_mutex_lock(&r->mutex);
-    for (struct remote_split **at = &view_of(base)->splits; *at; at = &(*at)->next)
-        if (*at == s) {
-            *at = s->next;
-            break;
-        }
-    for (struct slot *slot = s->slots; slot; slot = slot->next)
-        r->n_outstanding--;
-    r->n_lost += s->view->main && left_out(r, s);
-    cw_remote_hurry_parts(r, s->epoch, s->index);
+    cw_course_free((struct course *)b);
     pthread_mutex_unlock(&r->mutex);
-    while (s->slots) {
-        struct slot *slot = s->slots;
-        s->slots = slot->next;
-        cw_slot_free(slot);
-    }
-    free(s);
     cw_remote_wake(r);
 }
 
-static void remote_passed(struct cw_splits *base, const struct cw_cursor *from)
+static int remote_next(struct cw_producer *base CW_UNUSED, struct cw_batches *b, uint64_t ahead, uint64_t deadline_ns, struct cw_assembly **ret, struct cw_error *err)
+{
+    return cw_course_next((struct course *)b, ahead, deadline_ns, ret, err);
+}
+
+static void remote_release(struct cw_producer *base CW_UNUSED, struct cw_batch *b) { cw_remote_batch_release((struct remote_batch *)b); }
+
+static void remote_passed(struct cw_producer *base, const struct cw_cursor *from)
 {
     struct remote *r = remote_of(base);
     if (!view_of(base)->main)
         return;
-    cw_remote_ahead_drop(r, from->epoch);
     pthread_mutex_lock(&r->mutex);
-    bool moved = from->epoch != r->from.epoch || from->split != r->from.split;
-    r->from = *from;
+    cw_cursor_set(r->compiled, &r->from, from);
     r->finished = from->epoch >= r->options.epochs;
+    bool moved = cw_remote_moved(r);
     pthread_mutex_unlock(&r->mutex);
     if (moved)
         cw_remote_wake(r);
 }
 
-static void remote_interrupt(struct cw_splits *base, bool on)
+static void remote_interrupt(struct cw_producer *base, bool on)
 {
     struct remote *r = remote_of(base);
     pthread_mutex_lock(&r->mutex);
@@ -181,32 +68,18 @@ static void remote_interrupt(struct cw_splits *base, bool on)
 }
 
 /* What came and was not taken goes back to the workers that lent it; the loop's thread says goodbye. */
-static void remote_leave(struct cw_splits *base)
+static void remote_leave(struct cw_producer *base)
 {
     struct remote *r = remote_of(base);
-    struct slot *slots = NULL;
-    cw_remote_ahead_drop(r, UINT64_MAX);
     pthread_mutex_lock(&r->mutex);
-    for (struct view *v = &r->view; v; v = v->next)
-        for (struct remote_split *s = v->splits; s; s = s->next)
-            while (s->slots) {
-                struct slot *slot = s->slots;
-                s->slots = slot->next;
-                slot->next = slots;
-                slots = slot;
-                r->n_outstanding--;
-            }
     r->left = true;
+    for (struct course *c = r->courses; c; c = c->next)
+        cw_course_drop_slots(c);
     pthread_mutex_unlock(&r->mutex);
-    while (slots) {
-        struct slot *slot = slots;
-        slots = slot->next;
-        cw_slot_free(slot);
-    }
     cw_remote_wake(r);
 }
 
-static void remote_profile(struct cw_splits *base, struct cw_profile *ret)
+static void remote_profile(struct cw_producer *base, struct cw_profile *ret)
 {
     struct remote *r = remote_of(base);
     struct cw_op_profile *ops = ret->ops;
@@ -217,31 +90,31 @@ static void remote_profile(struct cw_splits *base, struct cw_profile *ret)
     pthread_mutex_unlock(&r->mutex);
 }
 
-uint64_t cw_remote_lost(const struct cw_splits *splits)
+uint64_t cw_remote_lost(const struct cw_producer *p)
 {
-    struct remote *r = ((const struct view *)splits)->remote;
+    struct remote *r = ((const struct view *)p)->remote;
     pthread_mutex_lock(&r->mutex);
     uint64_t n = r->n_lost;
     pthread_mutex_unlock(&r->mutex);
     return n;
 }
 
-uint64_t cw_remote_lost_joined(const struct cw_splits *splits)
+uint64_t cw_remote_lost_joined(const struct cw_producer *p)
 {
-    struct remote *r = ((const struct view *)splits)->remote;
+    struct remote *r = ((const struct view *)p)->remote;
     pthread_mutex_lock(&r->mutex);
     uint64_t n = r->n_lost_joined;
     pthread_mutex_unlock(&r->mutex);
     return n;
 }
 
-static void remote_fused(struct cw_splits *base, unsigned *ret)
+static void remote_fused(struct cw_producer *base, unsigned *ret)
 {
     for (unsigned i = 0; i < base->compiled->pipeline->n_ops; i++)
         ret[i] = i;
 }
 
-static void remote_tuned(struct cw_splits *base, struct cw_tuned_log *ret)
+static void remote_tuned(struct cw_producer *base, struct cw_tuned_log *ret)
 {
     struct remote *r = remote_of(base);
     pthread_mutex_lock(&r->mutex);
@@ -249,23 +122,15 @@ static void remote_tuned(struct cw_splits *base, struct cw_tuned_log *ret)
     pthread_mutex_unlock(&r->mutex);
 }
 
-static struct cw_splits *remote_free(struct cw_splits *base);
-static int remote_again(struct cw_splits *base, unsigned rank, uint64_t world_size, struct cw_splits **ret, struct cw_error *err);
+static struct cw_producer *remote_free(struct cw_producer *base);
+static int remote_again(struct cw_producer *base, unsigned rank, uint64_t world_size, struct cw_producer **ret, struct cw_error *err);
 
-const struct cw_splits_ops cw_remote_ops = {
+const struct cw_producer_ops cw_remote_ops = {
     .free = remote_free,
     .again = remote_again,
     .open = remote_open,
     .close = remote_close,
     .next = remote_next,
-    .any = cw_remote_any,
-    .remnant = remote_remnant,
-    .drop_remnant = remote_drop_remnant,
-    .join_new = cw_remote_join_new,
-    .join = cw_remote_join,
-    .remnants = cw_remote_remnants,
-    .join_ahead = cw_remote_join_ahead,
-    .claim = cw_remote_claim,
     .finish = cw_remote_finish,
     .take = cw_remote_take,
     .drop = cw_remote_drop,
@@ -280,12 +145,12 @@ const struct cw_splits_ops cw_remote_ops = {
 
 /* ---- views: the iterator's, and those that repeat a batch ---- */
 
-static int remote_again(struct cw_splits *base, unsigned rank, uint64_t world_size, struct cw_splits **ret, struct cw_error *err)
+static int remote_again(struct cw_producer *base, unsigned rank, uint64_t world_size, struct cw_producer **ret, struct cw_error *err)
 {
     struct remote *r = remote_of(base);
     struct view *v = calloc(1, sizeof(*v));
     if (!v)
-        return cw_error_nomem(err, sizeof(*v), "splits");
+        return cw_error_nomem(err, sizeof(*v), "a producer");
     *v = (struct view){.base = *base, .remote = r, .rank = rank, .world_size = world_size};
     pthread_mutex_lock(&r->mutex);
     v->next = r->view.next;
@@ -295,18 +160,23 @@ static int remote_again(struct cw_splits *base, unsigned rank, uint64_t world_si
     return 0;
 }
 
-static struct cw_splits *remote_free(struct cw_splits *base)
+static struct cw_producer *remote_free(struct cw_producer *base)
 {
     struct view *v = view_of(base);
     struct remote *r = v->remote;
-    while (v->splits)
-        remote_close(base, (struct cw_split *)v->splits);
+    pthread_mutex_lock(&r->mutex);
+    r->left |= v->main; /* nothing more is planned */
+    for (struct course *c = r->courses; c;) {
+        struct course *next = c->next;
+        if (c->view == v)
+            cw_course_free(c);
+        c = next;
+    }
     if (v->main) {
-        cw_remote_ahead_drop(r, UINT64_MAX);
+        pthread_mutex_unlock(&r->mutex);
         cw_remote_deinit(r);
         return NULL;
     }
-    pthread_mutex_lock(&r->mutex);
     for (struct view **at = &r->view.next; *at; at = &(*at)->next)
         if (*at == v) {
             *at = v->next;

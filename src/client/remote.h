@@ -1,5 +1,5 @@
 /*
- * Splits from the service (docs/service.md): an iterator's source that asks workers for batches. A thread of its own, with an event loop, talks to dispatcher
+ * Batches from the service (docs/service.md): a producer that asks workers for what an iterator wants. A thread of its own, with an event loop, talks to dispatcher
  * and workers; the iterator's thread waits for what comes.
  */
 #pragma once
@@ -34,18 +34,18 @@ struct cw_remote_options {
 
 /* Attaches to the job, and waits until the plan is known. state: where to go on, or NULL. compiled must outlive it. Errors of the service are CW_E_SERVICE; those
  * of the pipeline or the data, as a worker met them, are what they are. */
-int cw_splits_remote(const struct cw_compiled *compiled, const struct cw_remote_options *o, const json_t *state, struct cw_splits **ret,
+int cw_producer_remote(const struct cw_compiled *compiled, const struct cw_remote_options *o, const json_t *state, struct cw_producer **ret,
                      struct cw_error *err) _must_check_;
 
 /* Whether an error is a deadline that passed while the job was paused, or right after: who waits is to wait on. */
 bool cw_remote_is_paused(const struct cw_error *err);
 /* Splits of which something is lost to this rank (at-most-once). Any thread. */
-uint64_t cw_remote_lost(const struct cw_splits *splits);
+uint64_t cw_remote_lost(const struct cw_producer *p);
 /* Elements of batches that were joined of what splits left over, and are left out since something of them was lost. Any thread. */
-uint64_t cw_remote_lost_joined(const struct cw_splits *splits);
+uint64_t cw_remote_lost_joined(const struct cw_producer *p);
 /* Workers that batches came from over connections that are there: [{"worker", "transport", "batches", "bytes", "wire_bytes", "note"?}, ...]. bytes are those of
  * payloads, wire_bytes what they were on their way: 0 where they were lent, fewer where they were compressed; note says why they were not lent. Any thread; new. */
-json_t *cw_remote_links(const struct cw_splits *splits);
+json_t *cw_remote_links(const struct cw_producer *p);
 /* "auto", "shm", "unix", "tcp". */
 const char *cw_transport_name(enum cw_transport t);
 /* An iterator of the job of o, over the pipeline of l (which must be loaded, not opened), into l->iterator. o->pipeline and base_dir are filled in here. */

@@ -15,25 +15,21 @@ struct remote_batch *cw_remote_batch_new(struct remote *r)
 void cw_remote_batch_release(struct remote_batch *b)
 {
     struct remote *r = b->remote;
+    cw_remote_users_remove(b);
+    pthread_mutex_lock(&r->mutex);
+    cw_remote_batch_drop(b);
+    pthread_mutex_unlock(&r->mutex);
+}
+
+void cw_remote_batch_drop(struct remote_batch *b)
+{
+    struct remote *r = b->remote;
     if (!b->n_lent) {
         cw_batch_free(&b->b);
         return;
     }
-    cw_remote_users_remove(b);
-    pthread_mutex_lock(&r->mutex);
     b->next = r->returned;
     r->returned = b;
-    bool first = !b->next;
-    pthread_mutex_unlock(&r->mutex);
-    if (first)
-        cw_loop_post(r->loop, &r->wake);
-}
-
-void cw_slot_free(struct slot *s)
-{
-    if (s->batch)
-        cw_remote_batch_release(s->batch);
-    cw_quarantined_free(s->quarantined);
-    free(s->failed);
-    free(s);
+    if (!b->next)
+        cw_remote_wake(r);
 }

@@ -7,6 +7,7 @@
 #include <stdatomic.h>
 
 #include "client/remote.h"
+#include "client/placer.h"
 #include "engine/iterator.h"
 #include "engine/remnant.h"
 #include "net/conn.h"
@@ -20,60 +21,70 @@
 #define WINDOW_LENT_MIN 4
 #define WINDOW_MAX 64
 #define WINDOW_FIRST 4 /* until one came */
-#define MAX_KNOWN ((size_t)1 << 22) /* places of splits: more is nonsense */
+#define MAX_KNOWN ((size_t)1 << 22) /* ranges: more is nonsense */
+#define MAX_PIECES ((size_t)1024)   /* asked for at a time, but for those of the next batch: a quarter of what a worker takes (CW_MAX_CREDITS) */
 
 enum asked { ASK, ASKED, HERE }; /* to be asked for; asked for; it came */
 
-/* A batch that is wanted. */
-struct slot {
-    struct slot *next;
-    uint64_t k;                 /* its number in the split */
+/* What one request, or a part of it, asks of the worker of a range. In r->pieces, in the order of asking. */
+struct piece {
+    struct piece *next, *prev;
+    struct piece *more;         /* the next one of the same batch */
+    uint64_t epoch, begin;      /* of the range; WHAT_BATCHES: the first position of the batch, wherever ranges begin */
+    Cachew__What what;
+    unsigned key;
+    uint64_t first, n;          /* WHAT_ROWS, WHAT_PART: elements of the key; WHAT_BATCHES: the number of the batch in the epoch */
     enum asked state;
     uint64_t asked_ns, came_ns; /* where there is a trace: first asked for, received */
-    struct link *of;            /* who was asked last and has not answered; NULL: nobody */
-    uint64_t request;           /* with this request */
-    struct remote_batch *batch; /* HERE, */
-    struct cw_error *failed;    /* or why not */
+    struct link *of;            /* the worker that was asked last and has not answered; NULL: none */
+    uint64_t request;           /* with this request, */
+    uint64_t asked_begin;       /* of this range */
+    bool lost;                  /* with its range, which will not be run again */
+    struct cw_error *failed;    /* HERE: why it can't be had; of keys, why the range ends behind them; else: */
+    struct remote_batch *batch; /* WHAT_BATCHES, WHAT_ROWS */
     struct cw_quarantined *quarantined;
+    struct cw_remnant rows;     /* WHAT_PART */
+    uint16_t *keys;             /* WHAT_KEYS */
+    size_t n_keys;
 };
 
-struct remote_split {
-    struct remote_split *next;  /* in the order of (epoch, index) within its view */
-    struct view *view;
-    uint64_t epoch, index;
-    uint64_t next_k;            /* the consumer's next batch */
-    uint64_t first_wanted;      /* where the number of batches is unknown and there are several ranks: some batch that is wanted; UINT64_MAX: not known */
-    bool none_wanted;           /* but its remnants */
-    uint64_t counted;           /* batches, where the count is known beforehand */
-    const struct report *report;/* what it gave; NULL: not known yet */
-    uint64_t worker;            /* that has it; 0: none */
-    uint64_t not_before_ns;     /* its worker did not have it: not asked again before */
-    unsigned n_not_here;        /* so often */
-    bool lost;                  /* it will not be run again */
-    uint64_t n_joined;          /* elements that it left over, and that batches are joined of */
-    struct slot *slots;         /* by k */
-};
-
-/* Elements of a remnant, on their way into a batch that is joined. */
-struct part {
-    struct part *next;          /* in its batch, or in r->early */
-    struct part *next_known;    /* in r->parts */
-    uint64_t epoch, split, from, n;
+/* A batch that is wanted, and asked for. Once all of it is here, only the consumer's thread takes it away. */
+struct slot {
+    struct slot *next;
+    uint64_t g;
     unsigned key;
-    bool wanted;                /* it may be asked for */
-    bool lost;                  /* with its split, which will not be run again */
-    enum asked state;
-    struct link *of;
-    uint64_t request, not_before_ns;
-    struct cw_remnant here;
-    struct cw_error *failed;
+    struct piece *pieces;      /* the only one may be a whole batch */
+    struct cw_assembly *whole; /* the consumer's: put together before its turn, while operators on batches are applied */
 };
 
-/* A batch that an iterator has: direct ones have a batch, joined ones parts. */
+/* The batches of an epoch from an entry on, or, in order any, those of a split: planned, asked for, and taken in order. */
+struct course {
+    struct course *next;       /* in the order of opening */
+    struct view *view;
+    uint64_t epoch;
+    bool split;                /* order any: what is left over at the end makes no batches */
+    bool none_wanted;          /* but what is left over */
+    bool lost;                 /* a split that will not be run again */
+    uint64_t begin, end;       /* positions of a split; else to the end of the epoch */
+    uint64_t n_joined;         /* elements that it left over, and that batches are joined of */
+    uint64_t g;                /* the next batch to be taken: number in the epoch, those before compiled->batch_from too, or in the split */
+    uint64_t planned;          /* the next batch to be planned */
+    uint64_t wanted;           /* this one is wanted, whatever its rank; UINT64_MAX: none is known */
+    struct cw_cursor from;     /* where it began; owned */
+    bool places;                /* batches follow from what ranges leave: */
+    struct cw_placer placer;
+    uint64_t placer_g;           /* the first batch of the placer */
+    bool recut;                /* ranges of the placer were cut again, the first one that holds or follows this position */
+    uint64_t recut_at;
+    struct piece *keys;        /* of ranges of the placer, in order */
+    struct slot *slots;        /* by g */
+};
+
+/* A batch that an iterator has: direct ones have a batch, others pieces. */
 struct remote_assembly {
     struct cw_assembly a; /* first */
-    struct part *parts, **last;
-    struct cw_assembly *whole; /* of these parts, once they are here, until it is a.batch: operators on batches are being applied to it */
+    struct piece *pieces, **last;
+    struct cw_assembly *whole; /* of these pieces, once they are here, until it is a.batch: operators on batches are being applied to it */
 };
 
 /* A batch in memory of a worker, or in a slab of ours. */
@@ -134,26 +145,30 @@ struct mapping {
     size_t n_regions;
 };
 
-/* What a split gave. Immutable. */
-struct report {
-    struct report *next;
-    uint64_t epoch, split, n_batches;
-    uint64_t remnants[];       /* by key */
+/* A range as the dispatcher told of it. */
+struct known_range {
+    uint64_t epoch, begin, end;
+    uint64_t worker;        /* that has it; 0: none */
+    uint64_t not_before_ns; /* its worker did not have it: it is not asked again before */
+    unsigned n_not_here;    /* so often */
+    bool lost;              /* it will not be run again */
+    bool reported;          /* it is over, and gave: */
+    uint64_t n_batches;     /* of a sequential pipeline */
+    uint64_t *elements;     /* [n_keys], owned; NULL: no keys */
 };
 
-struct placement {
-    uint64_t epoch, split, worker;
-    bool lost;
+/* A place in the sequence of positions. */
+struct place {
+    uint64_t epoch, position;
 };
 
 struct view {
-    struct cw_splits base;     /* first */
+    struct cw_producer base;   /* first */
     struct remote *remote;
     uint64_t rank, world_size;
     uint64_t rounds_epoch, rounds_from; /* in this epoch rounds begin at this g */
     bool main;
     struct view *next;
-    struct remote_split *splits;
 };
 
 /* How fast the consumer goes: message Pace. */
@@ -167,8 +182,8 @@ struct pace {
 struct remote {
     struct view view;          /* the iterator's; others are made for padding */
     const struct cw_compiled *compiled;
-    unsigned n_keys;
-    bool any;                  /* order any: the view is that of one rank of one, whose splits are those that the iterator opens */
+    unsigned n_keys;           /* 0: batches follow from positions, or an epoch is one range */
+    bool any;                  /* order any: the iterator opens splits */
     struct cw_remote_options options;
     char *service, *job, *token, *base_dir, *pipeline;
     char host[80];
@@ -188,14 +203,18 @@ struct remote {
     struct cw_error failed;    /* for good */
     struct cw_error service_down; /* why there is no dispatcher at the moment; status 0: there is one */
     uint64_t snapshot;         /* of the state, then of the plan; 0: any */
-    struct cw_cursor from;     /* the cursor, as the iterator passed it */
-    struct placement *placements; /* sorted; of splits at or behind the cursor */
-    size_t n_placements, placements_capacity;
-    struct report *reports;
+    struct cw_cursor from;     /* the cursor, as the iterator passed it; in order any only the position of its entry counts */
+    uint64_t from_split;       /* in order any, until the plan is known, of the state: the position follows from it; else UINT64_MAX */
+    struct cw_cursor attached_from; /* as it was when the dispatcher was attached to: ranges begin there */
+    struct known_range *ranges; /* sorted, none overlaps; of those that end behind the cursor */
+    size_t n_ranges, ranges_capacity;
     struct link *links;
-    struct part *parts;        /* of all batches that are being joined */
+    struct course *courses;    /* in the order of opening */
+    struct piece *pieces, *last_piece;
+    size_t n_pieces;
+    bool unasked;              /* there are new ones that the loop's thread does not know of */
     struct remote_batch *returned;
-    size_t n_outstanding;      /* slots that are ASKED or HERE */
+    size_t n_outstanding;      /* slots */
     size_t batch_bytes;        /* of the largest that came */
     bool lent;                 /* all that came are shm_loans: none is in memory of ours */
     size_t window_told;        /* cw_remote_window, as tuned has it last */
@@ -212,9 +231,7 @@ struct remote {
     char took_over[240];       /* the client whose place this one took, when it attached first; "": nobody's */
     bool paused;               /* that is what keeps it, ... */
     uint64_t resumed_ns;       /* ... or was, until then */
-    atomic_uint_fast64_t n_batches; /* handed out; the consumer's, like the next two */
-    struct remote_ahead *ahead;     /* joined batches before their turn (remote_ahead.c), in order */
-    struct part *early;             /* parts of them that no batch was joined of yet */
+    atomic_uint_fast64_t n_batches; /* handed out; the consumer's */
     unsigned n_cpus;                /* immutable */
 
     /* loop thread only: */
@@ -226,7 +243,7 @@ struct remote {
     uint64_t started_ns, dispatcher_retry_ns, goodbye_ns;
     unsigned n_conns;          /* those whose `closed` is to come */
     uint64_t next_id, attach_id, detach_id;
-    struct cw_cursor told;     /* of the cursor */
+    struct place told;         /* of the cursor */
     uint64_t told_ns, told_batches;
     struct cw_timer *timer;
     uint64_t timer_ns;         /* when it rings; 0: it does not */
@@ -234,27 +251,46 @@ struct remote {
 };
 
 /* remote_plan.c, mutex held */
-int cw_remote_place(struct remote *r, uint64_t epoch, uint64_t split, uint64_t worker, bool lost, struct cw_error *err);
-int cw_remote_report(struct remote *r, const Cachew__Report *m, struct cw_error *err);
+static inline bool cw_before(struct place a, struct place b) { return a.epoch != b.epoch ? a.epoch < b.epoch : a.position < b.position; }
+/* The range that holds a position; NULL: none is known. Good until the next message. */
+struct known_range *cw_remote_range(const struct remote *r, uint64_t epoch, uint64_t position);
+int cw_remote_place(struct remote *r, const Cachew__Placement *m, struct cw_error *err);
+/* by_worker: a range with other bounds than are known is none of ours. */
+int cw_remote_report(struct remote *r, const Cachew__Report *m, bool by_worker, struct cw_error *err);
 /* What stands before the cursor that the dispatcher was told: it will not say it again without being asked. */
 void cw_remote_forget(struct remote *r);
-struct remote_split *cw_remote_split_new(struct view *v, uint64_t epoch, uint64_t index, uint64_t first_batch); /* NULL: no memory */
-/* How many batches it has; false: not known yet. */
-bool cw_remote_split_count(const struct remote_split *s, uint64_t *ret);
-/* The first place that may still be asked for: where the iterator is, or of what is left over before it and not here yet. */
-struct cw_cursor cw_remote_cursor(const struct remote *r);
-/* What splits before this one left over is asked for now, whether it will be this rank's or not: else who waits for the elements that are missing to a batch would
- * hold on to more and more splits. */
-void cw_remote_hurry_parts(struct remote *r, uint64_t epoch, uint64_t split);
-/* NULL: there is none, or no memory to make one. */
-struct slot *cw_remote_slot(struct remote_split *s, uint64_t k, bool make);
+/* The first place that may still be asked for. */
+struct place cw_remote_cursor(const struct remote *r);
+bool cw_remote_moved(const struct remote *r); /* it lies in a later range than the dispatcher was told */
+struct piece *cw_piece_new(struct remote *r, const struct piece *what); /* NULL: no memory */
+struct piece *cw_piece_free(struct remote *r, struct piece *p);
+void cw_pieces_free(struct remote *r, struct piece **pieces); /* of a batch */
 size_t cw_remote_window(const struct remote *r);
 void cw_remote_window_tell(struct remote *r); /* r->batch_bytes or r->lent may be another */
 /* Marks the next batches that will be wanted, as far as the window goes, and asks for what is to be asked for. Loop thread. */
 void cw_remote_pump(struct remote *r);
-/* What was asked of a worker is to be asked again: it is gone, or did not have the split when this was asked of it (and no other request). */
+/* What was asked of a worker is to be asked again: it is gone; or it did not have the range, or had another one there, when this was asked of it (and no other request). */
 void cw_remote_unask(struct remote *r, const struct link *l);
-void cw_remote_not_here(struct remote *r, const struct link *l, uint64_t request, uint64_t epoch, uint64_t split);
+void cw_remote_not_here(struct remote *r, const struct link *l, uint64_t request, uint64_t epoch, uint64_t begin);
+
+/* remote_course.c, mutex held */
+/* *to, which has nothing, becomes a copy of *from, whose entry need not have room for all. */
+int cw_cursor_init(const struct cw_compiled *c, struct cw_cursor *to, const struct cw_cursor *from, struct cw_error *err);
+void cw_cursor_set(const struct cw_compiled *c, struct cw_cursor *to, const struct cw_cursor *from);
+/* From batch number from->g on, before which from->entry stands; batches before `g` are not wanted. NULL: no memory. */
+struct course *cw_course_new(struct view *v, const struct cw_cursor *from, uint64_t g);
+struct course *cw_course_split(struct view *v, uint64_t epoch, uint64_t index, uint64_t first_batch);
+/* It is in the list no more; what it has is freed. The consumer's thread; the mutex is given up meanwhile. */
+struct course *cw_course_free(struct course *c);
+void cw_course_drop_slots(struct course *c); /* all of them; likewise */
+/* Hears what is known of ranges by now, plans batches before number g, and asks for those that are wanted. 1: it has fewer; 2: it is not known yet what comes. */
+int cw_course_plan(struct course *c, uint64_t g, struct cw_error *err);
+/* As cw_producer_ops.next, or cw_split_ops.next. Mutex not held. */
+int cw_course_next(struct course *c, uint64_t ahead, uint64_t deadline_ns, struct cw_assembly **ret, struct cw_error *err);
+bool cw_course_ready(struct course *c); /* cw_course_next, of the very next batch, would not wait */
+bool cw_course_over(const struct course *c); /* all its batches are planned */
+uint64_t cw_course_position(const struct course *c); /* the first that it needs */
+bool cw_slot_here(const struct slot *s);
 
 /* remote_link.c, loop thread, mutex held */
 struct link *cw_remote_link(struct remote *r, uint64_t worker); /* NULL: not known */
@@ -289,9 +325,8 @@ void cw_remote_tell(struct remote *r, const Cachew__Envelope *m);
 void cw_remote_fail(struct remote *r, const struct cw_error *why);
 
 /* remote_any.c */
-int cw_remote_any(struct cw_splits *base, struct cw_split *const *splits, unsigned n, const struct cw_assembly *joined, uint64_t deadline_ns, unsigned *ret,
-                  struct cw_error *err);
-void cw_remote_want_any(struct remote *r, struct view *v); /* marks what will be wanted of its splits; loop thread, mutex held */
+extern const struct cw_split_ops cw_remote_split_ops;
+void cw_remote_want_any(struct remote *r); /* marks what will be wanted of splits; loop thread, mutex held */
 
 /* remote_pace.c; mutex not held */
 void cw_remote_note_pace(struct remote *r); /* a batch is handed out */
@@ -299,15 +334,15 @@ void cw_remote_note_pace(struct remote *r); /* a batch is handed out */
 /* remote_batch.c */
 struct remote_batch *cw_remote_batch_new(struct remote *r);
 void cw_remote_batch_release(struct remote_batch *b); /* mutex not held */
-void cw_slot_free(struct slot *s);                    /* mutex not held */
+void cw_remote_batch_drop(struct remote_batch *b);    /* the same of one that was no user's; mutex held */
 
 /* remote_fork.c: between these two a batch is the user's, and a forked child gets a copy of what is lent of it. */
 void cw_remote_users_add(struct remote_batch *b);
 void cw_remote_users_remove(struct remote_batch *b);
 
-/* remote_wait.c: waits for something to change. Mutex held, but not while somebody is told what is waited for. 0: something may have. s: for what split, or NULL; what: for the
+/* remote_wait.c: waits for something to change. Mutex held, but not while somebody is told what is waited for. 0: something may have. at: what stands there, or NULL; what: for the
  * error. */
-int cw_remote_wait(struct remote *r, uint64_t deadline_ns, const struct remote_split *s, const char *what, struct cw_error *err) _must_check_;
+int cw_remote_wait(struct remote *r, uint64_t deadline_ns, const struct place *at, const char *what, struct cw_error *err) _must_check_;
 /* The same for what this process itself is at: none of the service's time, and nothing that it would be told or asked about. */
 int cw_remote_wait_here(struct remote *r, uint64_t deadline_ns, const char *what, struct cw_error *err) _must_check_;
 /* What was waited for is there. Mutex held. */
@@ -317,34 +352,18 @@ void cw_remote_hold(struct remote *r, const Cachew__Held *m);
 /* What the dispatcher said of that holds no longer: with the connection it is gone, and behind an Attach, which nothing follows where nothing keeps the job, it is said anew. As
  * with a job that goes on, there is a moment for that before a deadline passes. Mutex held. */
 void cw_remote_unhold(struct remote *r);
-extern const struct cw_splits_ops cw_remote_ops;
+extern const struct cw_producer_ops cw_remote_ops;
 static inline void cw_remote_wake(struct remote *r) { cw_loop_post(r->loop, &r->wake); } /* the loop looks what is to be done; any thread */
 
 /* remote_open.c: its threads and connections end, and what it has is freed. */
 void cw_remote_deinit(struct remote *r);
 
-/* remote_join.c: struct cw_splits_ops */
+/* remote_join.c */
 struct remote_assembly *cw_remote_assembly_new(void); /* NULL: no memory */
-int cw_remote_join_new(struct cw_splits *base, unsigned key, uint64_t deadline_ns, struct cw_assembly **ret, struct cw_error *err);
-int cw_remote_join(struct cw_splits *base, struct cw_assembly *dst, struct cw_split *split, unsigned key, uint64_t from, uint64_t n, uint64_t deadline_ns,
-                   struct cw_error *err);
-int cw_remote_finish(struct cw_splits *base, struct cw_assembly *assembly, bool wanted, uint64_t epoch, uint64_t deadline_ns, struct cw_error *err);
-struct cw_batch *cw_remote_take(struct cw_splits *base, struct cw_assembly *assembly);
-void cw_remote_drop(struct cw_splits *base, struct cw_assembly *assembly);
-void cw_remote_part_free(struct remote *r, struct part *p); /* mutex not held */
-/* A batch of parts that are here. */
-int cw_remote_put_together(struct remote *r, unsigned key, struct part *const *parts, unsigned n, struct cw_assembly **ret, struct cw_error *err);
-/* The next operator on a batch: a call on a thread of its own, and what it gave, once it is over (engine/batch_ops.h). */
-int cw_remote_call_begin(struct remote *r, struct cw_assembly *whole, uint64_t epoch, struct cw_error *err);
-int cw_remote_call_end(struct remote *r, struct cw_assembly *whole, struct cw_error *err);
-
-/* remote_ahead.c: struct cw_splits_ops; the consumer's thread, mutex not held but where it says so */
-bool cw_remote_remnants(struct cw_splits *base, struct cw_split *split, uint64_t *ret_sizes);
-bool cw_remote_join_ahead(struct cw_splits *base, const struct cw_joined_name *name, const struct cw_joined_part *parts, unsigned n_parts);
-void cw_remote_claim(struct cw_splits *base, const struct cw_joined_name *name, struct cw_assembly *a);
-/* Begins what can be begun by now: whenever something may have come, or ended. */
-void cw_remote_ahead_go_on(struct remote *r);
-void cw_remote_meanwhile(struct remote *r); /* the same; mutex held, but released meanwhile */
-/* A part that was asked for before its batch was joined: the caller's now. NULL: it was not. Mutex held. */
-struct part *cw_remote_early(struct remote *r, uint64_t epoch, uint64_t split, unsigned key, uint64_t from, uint64_t n);
-void cw_remote_ahead_drop(struct remote *r, uint64_t before_epoch); /* what was begun of earlier epochs, and is not wanted */
+int cw_remote_finish(struct cw_producer *base, struct cw_assembly *assembly, bool wanted, uint64_t epoch, uint64_t deadline_ns, struct cw_error *err);
+struct cw_batch *cw_remote_take(struct cw_producer *base, struct cw_assembly *assembly);
+void cw_remote_drop(struct cw_producer *base, struct cw_assembly *assembly);
+void cw_whole_free(struct cw_assembly **whole); /* mutex not held */
+/* Puts batches together whose pieces are all here, and begins operators on them, before their turn: whenever something may have come, or ended. The consumer's thread;
+ * mutex held, but given up meanwhile. */
+void cw_remote_meanwhile(struct remote *r);

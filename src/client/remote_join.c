@@ -1,74 +1,37 @@
-/* Batches as the iterator has them; and those that are joined of what splits left over: their parts are fetched when they are wanted. The consumer's thread. */
+/*
+ * Batches as the iterator has them, and those that are put together here: of pieces that lie in several ranges, or that splits left over. Operators on batches are applied to these, of
+ * batches of this rank before their turn comes, while earlier ones are waited for or used: each call has a thread of its own. The consumer's thread.
+ */
 #include <stdlib.h>
 
 #include "client/remote_impl.h"
 
+#include "base/crash.h"
 #include "engine/batch_ops.h"
 
-#include "base/crash.h"
+/* Calls of operators under way before their turn: as many as there are CPUs to make them, but no more than batches may be asked for, and than these. */
+#define AHEAD_MOST 16
 
 struct remote_assembly *cw_remote_assembly_new(void)
 {
     struct remote_assembly *a = calloc(1, sizeof(*a));
     if (a)
-        a->last = &a->parts;
+        a->last = &a->pieces;
     return a;
 }
 
-int cw_remote_join_new(struct cw_splits *base, unsigned key, uint64_t deadline_ns CW_UNUSED, struct cw_assembly **ret, struct cw_error *err)
-{
-    struct remote_assembly *a = cw_remote_assembly_new();
-    if (!a)
-        return cw_error_nomem(err, sizeof(*a), "a batch");
-    a->a.bucket = key;
-    a->a.capacity = base->compiled->bucket_sizes[key];
-    *ret = &a->a;
-    return 0;
-}
-
-int cw_remote_join(struct cw_splits *base, struct cw_assembly *dst, struct cw_split *split, unsigned key, uint64_t from, uint64_t n,
-                       uint64_t deadline_ns CW_UNUSED, struct cw_error *err)
-{
-    struct remote *r = ((struct view *)base)->remote;
-    struct remote_assembly *a = (struct remote_assembly *)dst;
-    struct remote_split *s = (struct remote_split *)split;
-    pthread_mutex_lock(&r->mutex);
-    struct part *p = cw_remote_early(r, s->epoch, s->index, key, from, n);
-    if (!p && (p = calloc(1, sizeof(*p)))) {
-        *p = (struct part){.next_known = r->parts, .epoch = s->epoch, .split = s->index, .from = from, .n = n, .key = key, .lost = s->lost};
-        r->parts = p;
-        p->wanted = ((struct view *)base)->world_size == 1 || !((struct view *)base)->main; /* it will be: it may come while others are waited for */
-        if (p->wanted)
-            cw_remote_wake(r);
-    }
-    if (p) {
-        *a->last = p;
-        a->last = &p->next;
-        dst->n_assigned += n;
-        s->n_joined += p->lost ? 0 : n;
-    }
-    pthread_mutex_unlock(&r->mutex);
-    return p ? 0 : cw_error_nomem(err, sizeof(*p), "a remnant");
-}
-
-/* ---- joined batches ---- */
+/* ---- batches that are put together ---- */
 
 /* 1: something of it is lost. */
-static int fetch_parts(struct remote *r, const struct remote_assembly *a, uint64_t deadline_ns, struct cw_error *err)
+static int fetch_pieces(struct remote *r, const struct remote_assembly *a, uint64_t deadline_ns, struct cw_error *err)
 {
     bool lost = false;
     int status = 0;
     pthread_mutex_lock(&r->mutex);
-    for (struct part *p = a->parts; p; p = p->next)
-        if (!p->wanted) {
-            p->wanted = true;
-            cw_remote_wake(r);
-        }
-    for (struct part *p = a->parts; p && status >= 0; p = p->next) {
-        while (p->state != HERE && !p->lost && status >= 0) {
-            status = cw_remote_wait(r, deadline_ns, NULL, "what is left over of a split", err);
-            cw_remote_meanwhile(r);
-        }
+    for (struct piece *p = a->pieces; p && status >= 0; p = p->more) {
+        const struct place at = {.epoch = p->epoch, .position = p->begin};
+        while (p->state != HERE && !p->lost && status >= 0)
+            status = cw_remote_wait(r, deadline_ns, &at, "what is left over of a split", err);
         if (status >= 0 && p->lost)
             lost = true;
         if (status >= 0 && p->failed) {
@@ -86,39 +49,25 @@ static int fetch_parts(struct remote *r, const struct remote_assembly *a, uint64
 
 static int get_slab(size_t size, struct cw_slab **ret, void *arg, struct cw_error *err) { return cw_slab_get(arg, size, ret, err); }
 
-int cw_remote_put_together(struct remote *r, unsigned key, struct part *const *parts, unsigned n, struct cw_assembly **ret, struct cw_error *err)
+/* A batch of pieces that are here. */
+static int put_together(struct remote *r, unsigned key, struct piece *pieces, struct cw_assembly **ret, struct cw_error *err)
 {
     struct cw_assembly *whole;
-    int status = cw_assembly_new(&r->layout, &r->slabs, r->compiled->bucket_sizes[key], key, &whole, err);
+    int status = cw_assembly_new(&r->layout, &r->slabs, cw_key_size(r->compiled, key), key, &whole, err);
     if (status < 0)
         return status;
-    for (unsigned i = 0; i < n && status >= 0; i++)
-        status = cw_remnant_join(whole, &parts[i]->here, err);
+    for (struct piece *p = pieces; p && status >= 0; p = p->more)
+        status = cw_remnant_join(whole, &p->rows, err);
     if (status >= 0)
         status = cw_assembly_finish(whole, &r->slabs, err);
     if (status < 0) {
         cw_assembly_free(whole);
         return status;
     }
-    for (unsigned i = 0; i < n; i++)
-        cw_quarantined_move(&parts[i]->here.quarantined, &whole->quarantined);
+    for (struct piece *p = pieces; p; p = p->more)
+        cw_quarantined_move(&p->rows.quarantined, &whole->quarantined);
     *ret = whole;
     return 0;
-}
-
-/* What is all here: a->whole. */
-static int join_parts(struct remote *r, struct remote_assembly *a, struct cw_error *err)
-{
-    unsigned n = 0;
-    for (const struct part *p = a->parts; p; p = p->next)
-        n++;
-    _cleanup_free_ struct part **parts = malloc((n + 1) * sizeof(*parts));
-    if (!parts)
-        return cw_error_nomem(err, n * sizeof(*parts), "a batch");
-    n = 0;
-    for (struct part *p = a->parts; p; p = p->next)
-        parts[n++] = p;
-    return cw_remote_put_together(r, a->a.bucket, parts, n, &a->whole, err);
 }
 
 static void call_ended(void *arg)
@@ -129,15 +78,13 @@ static void call_ended(void *arg)
     pthread_mutex_unlock(&r->mutex);
 }
 
-int cw_remote_call_begin(struct remote *r, struct cw_assembly *whole, uint64_t epoch, struct cw_error *err)
+/* The next operator: a call on a thread of its own (engine/batch_ops.h); and what it gave, once it is over. */
+static int call_begin(struct remote *r, struct cw_assembly *whole, uint64_t epoch, struct cw_error *err)
 {
     return cw_batch_call_begin(r->compiled, whole, r->options.seed, epoch, call_ended, r, err);
 }
 
-int cw_remote_call_end(struct remote *r, struct cw_assembly *whole, struct cw_error *err)
-{
-    return cw_batch_call_end(r->compiled, whole, get_slab, &r->slabs, err);
-}
+static int call_end(struct remote *r, struct cw_assembly *whole, struct cw_error *err) { return cw_batch_call_end(r->compiled, whole, get_slab, &r->slabs, err); }
 
 static int wait_call(struct remote *r, struct cw_assembly *a, uint64_t deadline_ns, struct cw_error *err)
 {
@@ -163,20 +110,20 @@ static int apply(struct remote *r, struct cw_assembly *a, uint64_t epoch, uint64
     }
     while (status == 0 && a->n_applied < r->compiled->n_batch_ops) {
         if (!a->call)
-            status = cw_remote_call_begin(r, a, epoch, err);
+            status = call_begin(r, a, epoch, err);
         if (status == 0)
             status = wait_call(r, a, deadline_ns, err);
         if (status == 0)
-            status = cw_remote_call_end(r, a, err);
+            status = call_end(r, a, err);
     }
     return status;
 }
 
-static void free_whole(struct remote_assembly *a)
+void cw_whole_free(struct cw_assembly **whole)
 {
-    if (a->whole)
-        cw_batch_call_drop(a->whole);
-    a->whole = cw_assembly_free(a->whole);
+    if (*whole)
+        cw_batch_call_drop(*whole);
+    *whole = cw_assembly_free(*whole);
 }
 
 /* a->whole becomes the batch. */
@@ -188,49 +135,39 @@ static int take_whole(struct remote *r, struct remote_assembly *a, struct cw_err
     cw_quarantined_move(&a->whole->quarantined, &a->a.quarantined);
     b->b = *a->whole->batch;
     free(CW_STEAL(a->whole->batch));
-    free_whole(a);
+    cw_whole_free(&a->whole);
     a->a.batch = &b->b;
     return 0;
 }
 
-int cw_remote_finish(struct cw_splits *base, struct cw_assembly *assembly, bool wanted, uint64_t epoch, uint64_t deadline_ns, struct cw_error *err)
+int cw_remote_finish(struct cw_producer *base, struct cw_assembly *assembly, bool wanted, uint64_t epoch, uint64_t deadline_ns, struct cw_error *err)
 {
     struct remote *r = ((struct view *)base)->remote;
     struct remote_assembly *a = (struct remote_assembly *)assembly;
     if (!wanted || a->a.batch)
         return 0;
-    int status = a->whole ? 0 : fetch_parts(r, a, deadline_ns, err);
+    int status = a->whole ? 0 : fetch_pieces(r, a, deadline_ns, err);
     if (status == 0 && !a->whole)
-        status = join_parts(r, a, err);
+        status = put_together(r, a->a.bucket, a->pieces, &a->whole, err);
     if (status == 0)
         status = apply(r, a->whole, epoch, deadline_ns, err);
     return status == 0 ? take_whole(r, a, err) : status;
 }
 
-void cw_remote_part_free(struct remote *r, struct part *p)
+/* But for its batch. */
+static void free_assembly(struct remote *r, struct remote_assembly *a)
 {
     pthread_mutex_lock(&r->mutex);
-    for (struct part **at = &r->parts; *at; at = &(*at)->next_known)
-        if (*at == p) {
-            *at = p->next_known;
-            break;
-        }
+    cw_pieces_free(r, &a->pieces);
     pthread_mutex_unlock(&r->mutex);
-    cw_remnant_deinit(&p->here);
-    free(p->failed);
-    free(p);
+    cw_whole_free(&a->whole);
+    cw_quarantined_free(a->a.quarantined);
+    free(a->a.after);
+    free(a->a.error);
+    free(a);
 }
 
-static void free_parts(struct remote *r, struct remote_assembly *a)
-{
-    while (a->parts) {
-        struct part *p = a->parts;
-        a->parts = p->next;
-        cw_remote_part_free(r, p);
-    }
-}
-
-struct cw_batch *cw_remote_take(struct cw_splits *base, struct cw_assembly *assembly)
+struct cw_batch *cw_remote_take(struct cw_producer *base, struct cw_assembly *assembly)
 {
     struct remote *r = ((struct view *)base)->remote;
     struct remote_assembly *a = (struct remote_assembly *)assembly;
@@ -239,23 +176,66 @@ struct cw_batch *cw_remote_take(struct cw_splits *base, struct cw_assembly *asse
     if (((struct view *)base)->main)
         cw_remote_note_pace(r);
     cw_crash_point("client-taken");
-    free_parts(r, a);
-    cw_quarantined_free(a->a.quarantined);
-    free(a);
+    pthread_mutex_lock(&r->mutex);
+    r->from.g += r->any && ((struct view *)base)->main ? r->options.world_size : 0; /* in exact order the iterator says so */
+    pthread_mutex_unlock(&r->mutex);
+    free_assembly(r, a);
+    b->split = b->index = 0; /* where it lay is nobody's business */
     cw_batch_disown(b);
     cw_remote_users_add((struct remote_batch *)b);
     return b;
 }
 
-void cw_remote_drop(struct cw_splits *base, struct cw_assembly *assembly)
+void cw_remote_drop(struct cw_producer *base, struct cw_assembly *assembly)
 {
     struct remote_assembly *a = (struct remote_assembly *)assembly;
     if (a->a.batch)
         cw_remote_batch_release((struct remote_batch *)a->a.batch);
-    free_whole(a);
-    free_parts(((struct view *)base)->remote, a);
-    cw_quarantined_free(a->a.quarantined);
-    if (a->a.error)
-        free(a->a.error);
-    free(a);
+    free_assembly(((struct view *)base)->remote, a);
+}
+
+/* ---- before their turn ---- */
+
+/* The first call, and each that follows one that is over. What one fails with is met when the batch's turn comes. Mutex not held. */
+static void call_on(struct remote *r, struct cw_assembly *a, uint64_t epoch)
+{
+    struct cw_error err = {0};
+    int status = 0;
+    if (a->error || a->n_applied == r->compiled->n_batch_ops || (a->call && !cw_batch_call_over(a)))
+        return;
+    if (a->call) {
+        pthread_mutex_lock(&r->mutex);
+        cw_batch_call_count(a, r->ops);
+        pthread_mutex_unlock(&r->mutex);
+        status = call_end(r, a, &err);
+    }
+    if (status == 0 && a->n_applied < r->compiled->n_batch_ops)
+        status = call_begin(r, a, epoch, &err);
+    if (status < 0)
+        cw_assembly_poison(a, &err, 0);
+}
+
+/* All of it is here as it is, to be put together. Mutex held. */
+static bool is_to_join(const struct slot *s)
+{
+    bool good = cw_slot_here(s) && s->pieces->what == CACHEW__WHAT__WHAT_PART;
+    for (const struct piece *p = s->pieces; p && good; p = p->more)
+        good = !p->failed;
+    return good;
+}
+
+void cw_remote_meanwhile(struct remote *r)
+{
+    size_t n = 0, most = CW_MIN(CW_MIN(cw_remote_window(r), (size_t)r->n_cpus + 1), (size_t)AHEAD_MOST);
+    for (const struct course *c = r->compiled->n_batch_ops ? r->courses : NULL; c; c = c->next)
+        for (struct slot *s = c->slots; s && n < most; s = s->next) { /* one that is here stays, and is this thread's to take */
+            struct cw_error err = {0};
+            if (!is_to_join(s))
+                continue;
+            n++;
+            pthread_mutex_unlock(&r->mutex);
+            if (s->whole || put_together(r, s->key, s->pieces, &s->whole, &err) == 0) /* else it fails again when its turn comes */
+                call_on(r, s->whole, c->epoch);
+            pthread_mutex_lock(&r->mutex);
+        }
 }

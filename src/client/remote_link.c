@@ -1,4 +1,4 @@
-/* Connections to workers: batches, remnants and what is lent. The loop's thread. */
+/* Connections to workers: what comes for pieces, and what is lent. The loop's thread. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -27,28 +27,32 @@ struct link *cw_remote_link(struct remote *r, uint64_t worker)
 
 /* ---- what comes ---- */
 
-/* The first that is waited for, whatever comes: for mutations. */
-static struct slot *any_slot(const struct remote *r)
+/* The first batch that is waited for, whatever comes: for mutations. */
+static struct piece *any_piece(const struct remote *r)
 {
-    for (struct remote_split *s = r->view.splits; s; s = s->next)
-        for (struct slot *slot = s->slots; slot; slot = slot->next)
-            if (slot->state != HERE)
-                return slot;
-    return NULL;
+    struct piece *p = r->pieces;
+    while (p && (p->state == HERE || p->what > CACHEW__WHAT__WHAT_ROWS))
+        p = p->next;
+    return p;
 }
 
-/* The slot that a batch is for; NULL: nobody waits for it (any more). Mutex held. */
-static struct slot *slot_for(struct remote *r, uint64_t epoch, uint64_t split, uint64_t index)
+/* What a batch is for; NULL: nobody waits for it (any more). Mutex held. */
+static struct piece *piece_of_batch(struct remote *r, const Cachew__Batch *m)
 {
-    if (cw_mutated("g"))
-        return any_slot(r);
-    for (struct view *v = &r->view; v; v = v->next)
-        for (struct remote_split *s = v->splits; s; s = s->next) {
-            struct slot *slot = s->epoch == epoch && s->index == split ? cw_remote_slot(s, index, false) : NULL;
-            if (slot && slot->state != HERE)
-                return slot;
-        }
-    return cw_mutated("dedup") ? any_slot(r) : NULL;
+    bool rows = r->n_keys > 0; /* of a key, or a batch that counts from the range's begin */
+    uint64_t first = rows ? m->index : m->begin / r->compiled->batch_size + m->index;
+    struct piece *p = cw_mutated("g") ? NULL : r->pieces;
+    while (p && (p->state == HERE || p->what != (rows ? CACHEW__WHAT__WHAT_ROWS : CACHEW__WHAT__WHAT_BATCHES) || p->epoch != m->epoch || p->first != first ||
+                 (rows && (p->begin != m->begin || p->key != m->key))))
+        p = p->next;
+    return p ? p : cw_mutated("g") || cw_mutated("dedup") ? any_piece(r) : NULL;
+}
+
+static void piece_came(struct remote *r, struct piece *p)
+{
+    p->state = HERE;
+    p->came_ns = r->options.trace ? cw_now_ns() : 0;
+    pthread_cond_broadcast(&r->changed);
 }
 
 /* Mutex held. lent: bytes that no payload brought. */
@@ -97,19 +101,17 @@ static int on_batch(struct link *l, const Cachew__Batch *m, struct cw_slab *payl
     if (b->mapping)
         cw_mapping_add(b->mapping, b);
     count_traffic(l, m->n_slabs ? memory[0].size + memory[1].size : 0);
-    struct slot *slot = slot_for(r, m->epoch, m->split, m->index);
-    if (slot) {
-        slot->state = HERE;
-        slot->came_ns = r->options.trace ? cw_now_ns() : 0;
-        slot->batch = b;
-        slot->quarantined = quarantined;
+    struct piece *p = piece_of_batch(r, m);
+    if (p) {
+        p->batch = b;
+        p->quarantined = quarantined;
         r->lent = b->n_lent > 0 && (r->lent || !r->batch_bytes);
         r->batch_bytes = CW_MAX(r->batch_bytes, CW_MAX(size, memory[0].size + memory[1].size));
         cw_remote_window_tell(r);
-        pthread_cond_broadcast(&r->changed);
+        piece_came(r, p);
     }
     pthread_mutex_unlock(&r->mutex);
-    if (!slot) {
+    if (!p) {
         cw_quarantined_free(quarantined);
         cw_remote_batch_release(b);
     }
@@ -127,13 +129,12 @@ static int on_remnant(struct link *l, const Cachew__Remnant *m, struct cw_slab *
         return status;
     cw_crash_point("client-remnant");
     pthread_mutex_lock(&r->mutex);
-    for (struct part *p = r->parts; p; p = p->next_known)
-        if (p->state != HERE && p->epoch == m->epoch && p->split == m->split && p->key == m->key && p->from == m->first && p->n == remnant.n) {
-            p->here = remnant;
-            p->state = HERE;
-            cw_remote_wake(r); /* the cursor may move on */
+    for (struct piece *p = r->pieces; p; p = p->next)
+        if (p->state != HERE && p->what == CACHEW__WHAT__WHAT_PART && p->epoch == m->epoch && p->begin == m->begin && p->key == m->key && p->first == m->first && p->n == remnant.n) {
+            p->rows = remnant;
             remnant = (struct cw_remnant){0};
-            pthread_cond_broadcast(&r->changed);
+            piece_came(r, p);
+            cw_remote_wake(r); /* the cursor may move on */
             break;
         }
     pthread_mutex_unlock(&r->mutex);
@@ -141,22 +142,59 @@ static int on_remnant(struct link *l, const Cachew__Remnant *m, struct cw_slab *
     return 0;
 }
 
-/* A batch, or what is left over of a split, that can't be had. Mutex held. */
-static void on_failed(struct remote *r, const Cachew__SplitFailed *m)
+/* What a request was for, and is not here; NULL: nothing, any more. Mutex held. */
+static struct piece *asked_for(const struct link *l, uint64_t request)
 {
-    struct cw_error why = {0};
-    struct slot *slot = m->remnant ? NULL : slot_for(r, m->epoch, m->split, m->index);
-    cw_failure_error(m->why, &why);
-    if (slot && (slot->failed = malloc(sizeof(why)))) {
-        *slot->failed = why;
-        slot->state = HERE;
+    struct piece *p = l->remote->pieces;
+    while (p && (p->state == HERE || p->of != l || p->request != request))
+        p = p->next;
+    return p;
+}
+
+static int set_failed(struct piece *p, const Cachew__Failure *why, struct cw_error *err)
+{
+    if (!(p->failed = calloc(1, sizeof(*p->failed))))
+        return cw_error_nomem(err, sizeof(*p->failed), "why a range failed");
+    cw_failure_error(why, p->failed);
+    return 0;
+}
+
+/* The keys of a range's elements: of this request, since the range may have been another one when it was asked for earlier. Mutex held. */
+static int on_keys(struct link *l, uint64_t request, const Cachew__Keys *m, struct cw_error *err)
+{
+    struct remote *r = l->remote;
+    struct piece *p = asked_for(l, request);
+    size_t wide = r->n_keys > 256 ? 2 : 1, n = m->keys.len / wide;
+    if (!p || p->what != CACHEW__WHAT__WHAT_KEYS)
+        return 0;
+    free(p->keys); /* of a message that was wrong */
+    if (!(p->keys = malloc(n * sizeof(*p->keys) + 1)))
+        return cw_error_nomem(err, n * sizeof(*p->keys), "the keys of a range");
+    for (p->n_keys = 0; p->n_keys < n; p->n_keys++) {
+        const uint8_t *key = m->keys.data + p->n_keys * wide;
+        p->keys[p->n_keys] = (uint16_t)(key[0] | (wide > 1 ? key[1] << 8 : 0));
+        if (p->keys[p->n_keys] >= r->n_keys)
+            return cw_error_set(err, CW_E_SERVICE, "worker %llu: an element has key %u: expected less than %u", (unsigned long long)l->worker, p->keys[p->n_keys], r->n_keys);
     }
-    for (struct part *p = m->remnant ? r->parts : NULL; p; p = p->next_known)
-        if (p->state != HERE && p->epoch == m->epoch && p->split == m->split && (p->failed = malloc(sizeof(why)))) {
-            *p->failed = why;
-            p->state = HERE;
-        }
-    pthread_cond_broadcast(&r->changed);
+    if (m->why && set_failed(p, m->why, err) < 0)
+        return err->status;
+    piece_came(r, p);
+    return 0;
+}
+
+/* What was asked for can't be had. Mutex held. */
+static int on_failed(struct link *l, uint64_t request, const Cachew__SplitFailed *m, struct cw_error *err)
+{
+    struct remote *r = l->remote;
+    struct piece *p = asked_for(l, request);
+    uint64_t first = m->begin / r->compiled->batch_size + m->index;
+    while (p && p->what == CACHEW__WHAT__WHAT_BATCHES && (p->state == HERE || p->of != l || p->request != request || p->first != first))
+        p = p->next;
+    if (p && set_failed(p, m->why, err) < 0)
+        return err->status;
+    if (p)
+        piece_came(r, p);
+    return 0;
 }
 
 static int link_payload(void *user, struct cw_conn *c CW_UNUSED, const Cachew__Envelope *m, size_t size, void **ret, struct cw_error *err)
@@ -202,18 +240,26 @@ static int link_message(void *user, struct cw_conn *c CW_UNUSED, const Cachew__E
         break;
     case CACHEW__ENVELOPE__OF_SPLIT_END:
         pthread_mutex_lock(&r->mutex);
-        status = m->split_end->report ? cw_remote_report(r, m->split_end->report, err) : 0;
+        status = m->split_end->report ? cw_remote_report(r, m->split_end->report, true, err) : 0;
         cw_remote_pump(r);
+        if (m->split_end->report) /* what is asked for still lies in another range by now, or will */
+            cw_remote_not_here(r, l, m->re, m->split_end->report->epoch, m->split_end->report->begin);
         pthread_mutex_unlock(&r->mutex);
         break;
     case CACHEW__ENVELOPE__OF_SPLIT_FAILED:
         pthread_mutex_lock(&r->mutex);
-        on_failed(r, m->split_failed);
+        status = on_failed(l, m->re, m->split_failed, err);
         pthread_mutex_unlock(&r->mutex);
         break;
     case CACHEW__ENVELOPE__OF_NOT_HERE:
         pthread_mutex_lock(&r->mutex);
-        cw_remote_not_here(r, l, m->re, m->not_here->epoch, m->not_here->split);
+        cw_remote_not_here(r, l, m->re, m->not_here->epoch, m->not_here->begin);
+        pthread_mutex_unlock(&r->mutex);
+        break;
+    case CACHEW__ENVELOPE__OF_KEYS:
+        pthread_mutex_lock(&r->mutex);
+        status = on_keys(l, m->re, m->keys, err);
+        cw_remote_pump(r);
         pthread_mutex_unlock(&r->mutex);
         break;
     default: /* of a later version */
@@ -443,9 +489,9 @@ int cw_remote_worker(struct remote *r, const Cachew__WorkerAddress *m, struct cw
     return l->unix_path && l->host && l->addresses ? 0 : cw_error_nomem(err, 0, "a worker");
 }
 
-json_t *cw_remote_links(const struct cw_splits *splits)
+json_t *cw_remote_links(const struct cw_producer *p)
 {
-    struct remote *r = ((const struct view *)splits)->remote;
+    struct remote *r = ((const struct view *)p)->remote;
     json_t *list = json_array();
     pthread_mutex_lock(&r->mutex);
     for (const struct link *l = r->links; l && list; l = l->next) {

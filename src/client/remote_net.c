@@ -13,7 +13,7 @@
 #include "base/patience.h"
 
 #define RETRY_NS UINT64_C(100000000)
-/* The cursor within a split is said so often while it moves, ... */
+/* The cursor within a range is said so often while it moves, ... */
 #define PROGRESS_NS UINT64_C(250000000)
 /* ... and so often when it does not: a job that is held wakes nobody more than its connections do. */
 #define STILL_NS UINT64_C(1000000000)
@@ -50,12 +50,11 @@ void cw_remote_tell(struct remote *r, const Cachew__Envelope *m)
 
 /* ---- the dispatcher ---- */
 
-static void place(Cachew__Place *m, const struct cw_cursor *c)
+static void write_place(Cachew__Place *m, struct place at)
 {
     cachew__place__init(m);
-    m->epoch = c->epoch;
-    m->split = c->split;
-    m->batch = c->batch;
+    m->epoch = at.epoch;
+    m->position = at.position;
 }
 
 static void send_attach(struct remote *r)
@@ -65,8 +64,9 @@ static void send_attach(struct remote *r)
     Cachew__Place from, round;
     uint8_t fingerprint[16];
     memcpy(fingerprint, &r->compiled->pipeline->fingerprint, sizeof(fingerprint));
+    cw_cursor_set(r->compiled, &r->attached_from, &r->from);
     r->told = cw_remote_cursor(r);
-    place(&from, &r->told);
+    write_place(&from, r->told);
     m.job = r->job;
     m.rank = r->options.rank;
     m.world_size = r->options.world_size;
@@ -102,7 +102,7 @@ static void send_progress(struct remote *r, uint64_t now)
     Cachew__Place from;
     r->told = cw_remote_cursor(r);
     r->told_batches = r->n_batches;
-    place(&from, &r->told);
+    write_place(&from, r->told);
     m.from = &from;
     m.n_batches = r->n_batches;
     m.wait_ns = r->wait_ns;
@@ -132,9 +132,9 @@ static uint64_t progress_ns(const struct remote *r) { return r->n_batches != r->
 /* Says where the cursor is, if that is due. */
 static void tell_cursor(struct remote *r, uint64_t now)
 {
-    struct cw_cursor c = cw_remote_cursor(r);
-    bool moved = c.epoch != r->told.epoch || c.split != r->told.split;
-    if (moved && (c.epoch < r->told.epoch || (c.epoch == r->told.epoch && c.split < r->told.split)))
+    struct place at = cw_remote_cursor(r);
+    bool moved = cw_remote_moved(r);
+    if (cw_before(at, r->told))
         send_attach(r); /* only that goes back */
     else if (moved || now - r->told_ns >= progress_ns(r))
         send_progress(r, now);
@@ -162,8 +162,7 @@ static void say_goodbye(struct remote *r)
     if (r->parted || r->detach_id)
         return;
     if (r->dispatcher_open) {
-        struct cw_cursor c = cw_remote_cursor(r);
-        if (r->answered && (c.epoch > r->told.epoch || (c.epoch == r->told.epoch && c.split >= r->told.split)))
+        if (r->answered && !cw_before(cw_remote_cursor(r), r->told))
             send_progress(r, cw_now_ns()); /* the last numbers */
         m.finished = r->finished;
         m.job = r->job;
@@ -181,15 +180,18 @@ static int on_attached(struct remote *r, const Cachew__Attached *m, struct cw_er
 {
     const Cachew__Plan *p = m->plan;
     struct cw_plan *plan = &r->view.base.plan;
-    if (!p || m->stream.len != sizeof(r->stream) || p->split_size == 0 || p->n_splits > CW_ENDLESS || p->n_positions > CW_ENDLESS)
+    if (!p || m->stream.len != sizeof(r->stream) || p->split_size == 0 || p->n_positions > CW_ENDLESS)
         return cw_error_set(err, CW_E_SERVICE, "the dispatcher answered with a plan that can't be");
-    if (r->attached && (p->snapshot != plan->snapshot || p->n_splits != plan->n_splits || p->split_size != plan->split_size)) {
+    if (r->attached && (p->snapshot != plan->snapshot || p->n_positions != plan->n_positions || p->split_size != plan->split_size)) {
         struct cw_error why = {0};
         (void)cw_error_set(&why, CW_E_DATA, "job %s: the data changed: files were added, removed or changed since it began", r->job);
         cw_remote_fail(r, &why);
         return 0;
     }
-    *plan = (struct cw_plan){.n_positions = p->n_positions, .split_size = p->split_size, .n_splits = p->n_splits, .snapshot = p->snapshot};
+    *plan = (struct cw_plan){.n_positions = p->n_positions, .split_size = p->split_size, .snapshot = p->snapshot};
+    if (r->from_split != UINT64_MAX)
+        r->from.entry.position = r->from_split * plan->split_size;
+    r->from_split = UINT64_MAX;
     memcpy(r->stream, m->stream.data, sizeof(r->stream));
     r->snapshot = p->snapshot;
     if (!r->attached)
@@ -236,8 +238,8 @@ static int on_dispatcher(struct remote *r, const Cachew__Envelope *m, struct cw_
         break;
     case CACHEW__ENVELOPE__OF_LAGGING:
         if (m->lagging->at)
-            snprintf(r->lagging, sizeof(r->lagging), "; rank %u of %u is behind, at split %llu of epoch %llu%s", m->lagging->rank, r->options.world_size,
-                     (unsigned long long)m->lagging->at->split, (unsigned long long)m->lagging->at->epoch, m->lagging->attached ? "" : ", and not attached");
+            snprintf(r->lagging, sizeof(r->lagging), "; rank %u of %u is behind, at position %llu of epoch %llu%s", m->lagging->rank, r->options.world_size,
+                     (unsigned long long)m->lagging->at->position, (unsigned long long)m->lagging->at->epoch, m->lagging->attached ? "" : ", and not attached");
         break;
     case CACHEW__ENVELOPE__OF_HELD:
         cw_remote_hold(r, m->held);
@@ -247,14 +249,12 @@ static int on_dispatcher(struct remote *r, const Cachew__Envelope *m, struct cw_
             status = cw_remote_worker(r, m->workers->workers[i], err);
         break;
     case CACHEW__ENVELOPE__OF_PLACEMENTS:
-        for (size_t i = 0; i < m->placements->n_placements && status >= 0; i++) {
-            const Cachew__Placement *p = m->placements->placements[i];
-            status = cw_remote_place(r, p->epoch, p->split, p->worker, p->lost, err);
-        }
+        for (size_t i = 0; i < m->placements->n_placements && status >= 0; i++)
+            status = cw_remote_place(r, m->placements->placements[i], err);
         break;
     case CACHEW__ENVELOPE__OF_REPORTS:
         for (size_t i = 0; i < m->reports->n_reports && status >= 0; i++)
-            status = cw_remote_report(r, m->reports->reports[i], err);
+            status = cw_remote_report(r, m->reports->reports[i], false, err);
         break;
     default: /* of a later version */
         break;

@@ -30,16 +30,15 @@ void cw_remote_deinit(struct remote *r)
         cw_mapping_remove(b);
         cw_batch_free(&b->b);
     }
-    while (r->reports) {
-        struct report *p = r->reports;
-        r->reports = p->next;
-        free(p);
-    }
+    for (size_t i = 0; i < r->n_ranges; i++)
+        free(r->ranges[i].elements);
+    cw_entry_deinit(&r->from.entry);
+    cw_entry_deinit(&r->attached_from.entry);
     cw_layout_deinit(&r->layout);
     cw_slab_pool_deinit(&r->slabs);
     pthread_cond_destroy(&r->changed);
     pthread_mutex_destroy(&r->mutex);
-    free(r->placements);
+    free(r->ranges);
     free(r->ops);
     free(r->service);
     free(r->job);
@@ -61,13 +60,10 @@ static int remote_init(struct remote *r, const struct cw_compiled *c, const stru
     pthread_cond_init(&r->changed, &monotonic);
     pthread_condattr_destroy(&monotonic);
     r->view = (struct view){
-        .base = {.ops = &cw_remote_ops, .compiled = c, .seed = o->seed}, .remote = r, .rank = o->rank, .world_size = o->world_size, .main = true};
-    if ((r->any = cw_any_order(c, io))) {
-        r->view.rank = 0;
-        r->view.world_size = 1;
-    }
+        .base = {.ops = &cw_remote_ops, .splits = &cw_remote_split_ops, .compiled = c, .seed = o->seed}, .remote = r, .rank = o->rank, .world_size = o->world_size, .main = true};
+    r->any = cw_any_order(c, io);
     r->compiled = c;
-    r->n_keys = cw_n_keys(c);
+    r->n_keys = c->sequential ? 0 : cw_n_keys(c);
     r->n_cpus = cw_cpu_budget();
     r->options = *o;
     r->options.tls = o->tls ? cw_tls_ref(o->tls) : NULL;
@@ -88,8 +84,15 @@ static int remote_init(struct remote *r, const struct cw_compiled *c, const stru
         status = cw_error_nomem(err, 0, "a job");
     if (status >= 0)
         status = cw_layout_init(&r->layout, c, &r->budget, err);
+    r->from_split = UINT64_MAX;
+    if (status >= 0)
+        status = cw_entry_init(c, &r->from.entry, err);
+    if (status >= 0)
+        status = cw_entry_init(c, &r->attached_from.entry, err);
     if (status >= 0 && state) {
-        status = cw_state_begin(c, o->seed, io, state, &r->from, err);
+        struct cw_cursor at;
+        if ((status = cw_state_begin(c, o->seed, io, state, &at, &r->from_split, err)) >= 0)
+            cw_cursor_set(c, &r->from, &at);
         r->view.rounds_epoch = r->from.epoch;
         r->view.rounds_from = r->from.g;
         r->snapshot = strtoull(json_string_value(json_object_get(state, "snapshot")) ? json_string_value(json_object_get(state, "snapshot")) : "", NULL, 16);
@@ -144,7 +147,7 @@ static struct cw_iterator_options iterator_options(const struct cw_remote_option
                                         .at_most_once = o->at_most_once};
 }
 
-int cw_splits_remote(const struct cw_compiled *compiled, const struct cw_remote_options *o, const json_t *state, struct cw_splits **ret,
+int cw_producer_remote(const struct cw_compiled *compiled, const struct cw_remote_options *o, const json_t *state, struct cw_producer **ret,
                      struct cw_error *err)
 {
     struct cw_iterator_options io = iterator_options(o);
@@ -200,7 +203,7 @@ static int check_sources(const struct cw_compiled *c, struct cw_error *err)
 int cw_local_remote(struct cw_local *l, const struct cw_remote_options *given, const json_t *state, struct cw_error *err)
 {
     struct cw_remote_options o = *given;
-    struct cw_splits *splits;
+    struct cw_producer *producer;
     _cleanup_free_ char *pipeline = json_dumps(l->root, JSON_COMPACT), *base_dir = realpath(l->pipeline->base_dir, NULL);
     if (!pipeline || !base_dir)
         return pipeline ? cw_error_errno(err, CW_E_OPTION, errno, "can't find the directory %s of the pipeline", l->pipeline->base_dir)
@@ -215,10 +218,10 @@ int cw_local_remote(struct cw_local *l, const struct cw_remote_options *given, c
     if (r >= 0)
         r = check_service(o.service, err);
     if (r >= 0)
-        r = cw_splits_remote(l->compiled, &o, state, &splits, err);
+        r = cw_producer_remote(l->compiled, &o, state, &producer, err);
     if (r >= 0)
-        r = cw_iterator_over(splits, &io, state, &l->iterator, err);
+        r = cw_iterator_over(producer, &io, state, &l->iterator, err);
     if (r >= 0)
-        l->remote = splits;
+        l->remote = producer;
     return r;
 }

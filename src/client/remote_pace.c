@@ -11,9 +11,9 @@
 static uint64_t n_ready(const struct remote *r)
 {
     uint64_t n = 0;
-    for (const struct remote_split *s = r->view.splits; s; s = s->next)
-        for (const struct slot *slot = s->slots; slot; slot = slot->next)
-            n += slot->state == HERE;
+    for (const struct course *c = r->courses; c; c = c->next)
+        for (const struct slot *s = c->slots; s; s = s->next)
+            n += cw_slot_here(s);
     return n;
 }
 

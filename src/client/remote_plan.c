@@ -1,4 +1,4 @@
-/* What is known of splits, and what is asked of whom. Mutex held throughout. */
+/* What is known of ranges, and what is asked of whom. Mutex held throughout. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -11,19 +11,16 @@
 #define ASK_AGAIN_NS UINT64_C(1000000)
 #define ASK_AGAIN_MOST 6 /* doublings */
 
-static bool before(uint64_t epoch, uint64_t split, uint64_t than_epoch, uint64_t than_split)
-{
-    return epoch != than_epoch ? epoch < than_epoch : split < than_split;
-}
+/* ---- ranges ---- */
 
-/* ---- where splits are ---- */
-
-static size_t placement_at(const struct remote *r, uint64_t epoch, uint64_t split)
+/* The first range that ends behind a place. */
+static size_t range_at(const struct remote *r, struct place at)
 {
-    size_t low = 0, high = r->n_placements;
+    size_t low = 0, high = r->n_ranges;
     while (low < high) {
         size_t middle = low + (high - low) / 2;
-        if (before(r->placements[middle].epoch, r->placements[middle].split, epoch, split))
+        const struct known_range *x = &r->ranges[middle];
+        if (x->epoch < at.epoch || (x->epoch == at.epoch && x->end <= at.position))
             low = middle + 1;
         else
             high = middle;
@@ -31,214 +28,167 @@ static size_t placement_at(const struct remote *r, uint64_t epoch, uint64_t spli
     return low;
 }
 
-/* A split has another worker than before: what is not there yet is asked for again. */
-static void split_placed(struct remote_split *s, uint64_t worker, bool lost)
+struct known_range *cw_remote_range(const struct remote *r, uint64_t epoch, uint64_t position)
 {
-    s->lost = lost;
-    if (s->worker == worker)
-        return;
-    s->worker = worker;
-    s->not_before_ns = 0;
-    s->n_not_here = 0;
-    for (struct slot *slot = s->slots; slot; slot = slot->next)
-        if (slot->state == ASKED)
-            slot->state = ASK;
+    size_t i = range_at(r, (struct place){epoch, position});
+    return i < r->n_ranges && r->ranges[i].epoch == epoch && r->ranges[i].begin <= position ? &r->ranges[i] : NULL;
 }
 
-int cw_remote_place(struct remote *r, uint64_t epoch, uint64_t split, uint64_t worker, bool lost, struct cw_error *err)
+static void remove_ranges(struct remote *r, size_t from, size_t n)
 {
-    size_t at = placement_at(r, epoch, split);
-    if (at == r->n_placements || r->placements[at].epoch != epoch || r->placements[at].split != split) {
-        if (r->n_placements == r->placements_capacity) {
-            size_t capacity = CW_MAX(64, r->placements_capacity * 2);
-            struct placement *grown = capacity > MAX_KNOWN ? NULL : realloc(r->placements, capacity * sizeof(*grown));
-            if (!grown)
-                return cw_error_nomem(err, capacity * sizeof(*grown), "the places of splits");
-            r->placements = grown;
-            r->placements_capacity = capacity;
+    for (size_t i = from; i < from + n; i++)
+        free(r->ranges[i].elements);
+    if (n) /* else there may be none at all */
+        memmove(r->ranges + from, r->ranges + from + n, (r->n_ranges - from - n) * sizeof(*r->ranges));
+    r->n_ranges -= n;
+}
+
+/* Batches that were planned with ranges that end behind this position may be others now. */
+static void recut(struct remote *r, uint64_t epoch, uint64_t position)
+{
+    for (struct course *c = r->courses; c; c = c->next)
+        if (c->places && c->epoch == epoch && cw_placer_position(&c->placer) > position) {
+            c->recut_at = c->recut ? CW_MIN(c->recut_at, position) : position;
+            c->recut = true;
         }
-        memmove(&r->placements[at + 1], &r->placements[at], (r->n_placements++ - at) * sizeof(*r->placements));
+}
+
+/* The range with these bounds, in the place of those that it overlaps. NULL: no memory, or too many. */
+static struct known_range *range_set(struct remote *r, uint64_t epoch, uint64_t begin, uint64_t end)
+{
+    size_t i = range_at(r, (struct place){epoch, begin}), n = 0;
+    if (i < r->n_ranges && r->ranges[i].epoch == epoch && r->ranges[i].begin == begin && r->ranges[i].end == end)
+        return &r->ranges[i];
+    while (i + n < r->n_ranges && r->ranges[i + n].epoch == epoch && r->ranges[i + n].begin < end)
+        n++;
+    if (n)
+        recut(r, epoch, r->ranges[i].begin);
+    remove_ranges(r, i, n);
+    if (r->n_ranges == r->ranges_capacity) {
+        size_t capacity = CW_MAX(64, r->ranges_capacity * 2);
+        struct known_range *grown = capacity > MAX_KNOWN ? NULL : realloc(r->ranges, capacity * sizeof(*grown));
+        if (!grown)
+            return NULL;
+        r->ranges = grown;
+        r->ranges_capacity = capacity;
     }
-    lost &= r->options.at_most_once;
-    r->placements[at] = (struct placement){.epoch = epoch, .split = split, .worker = worker, .lost = lost};
-    for (struct view *v = &r->view; v; v = v->next)
-        for (struct remote_split *s = v->splits; s; s = s->next)
-            if (s->epoch == epoch && s->index == split)
-                split_placed(s, worker, lost);
-    for (struct part *p = r->parts; p; p = p->next_known)
-        if (p->epoch == epoch && p->split == split) {
-            p->lost = lost && p->state != HERE;
-            if (p->state == ASKED && (!p->of || p->of->worker != worker))
+    memmove(&r->ranges[i + 1], &r->ranges[i], (r->n_ranges++ - i) * sizeof(*r->ranges));
+    r->ranges[i] = (struct known_range){.epoch = epoch, .begin = begin, .end = end};
+    return &r->ranges[i];
+}
+
+static int check_range(uint64_t epoch, uint64_t begin, uint64_t end, struct cw_error *err)
+{
+    return begin < end ? 0 : cw_error_set(err, CW_E_SERVICE, "a range of epoch %llu from %llu to %llu came: expected one with positions", (unsigned long long)epoch,
+                                          (unsigned long long)begin, (unsigned long long)end);
+}
+
+int cw_remote_place(struct remote *r, const Cachew__Placement *m, struct cw_error *err)
+{
+    int status = check_range(m->epoch, m->begin, m->end, err);
+    struct known_range *x = status < 0 ? NULL : range_set(r, m->epoch, m->begin, m->end);
+    if (!x)
+        return status < 0 ? status : cw_error_nomem(err, r->n_ranges * sizeof(*x), "ranges");
+    x->lost = m->lost && r->options.at_most_once;
+    if (x->worker != m->worker) {
+        x->worker = m->worker;
+        x->not_before_ns = 0;
+        x->n_not_here = 0;
+    }
+    for (struct piece *p = r->pieces; p; p = p->next)
+        if (p->epoch == m->epoch && p->begin >= m->begin && p->begin < m->end) {
+            p->lost = x->lost && p->state != HERE;
+            if (p->state == ASKED && (!p->of || p->of->worker != m->worker || p->asked_begin != m->begin))
                 p->state = ASK;
         }
-    if (lost)
-        pthread_cond_broadcast(&r->changed);
-    return 0;
-}
-
-static const struct placement *placement_of(const struct remote *r, uint64_t epoch, uint64_t split)
-{
-    size_t at = placement_at(r, epoch, split);
-    return at < r->n_placements && r->placements[at].epoch == epoch && r->placements[at].split == split ? &r->placements[at] : NULL;
-}
-
-static uint64_t worker_of(const struct remote *r, uint64_t epoch, uint64_t split)
-{
-    const struct placement *p = placement_of(r, epoch, split);
-    return p ? p->worker : 0;
-}
-
-/* ---- what splits gave ---- */
-
-static struct report *report_find(const struct remote *r, uint64_t epoch, uint64_t split)
-{
-    for (struct report *p = r->reports; p; p = p->next)
-        if (p->epoch == epoch && p->split == split)
-            return p;
-    return NULL;
-}
-
-static void split_reported(struct remote_split *s, const struct report *p)
-{
-    struct slot **at = &s->slots;
-    s->report = p;
-    while (*at) /* what was asked for and is not there */
-        if ((*at)->k >= p->n_batches && (*at)->state != HERE) {
-            struct slot *slot = *at;
-            *at = slot->next;
-            s->view->remote->n_outstanding--;
-            free(slot);
-        } else {
-            at = &(*at)->next;
-        }
-}
-
-static bool is_open(const struct remote *r, uint64_t epoch, uint64_t split)
-{
-    for (const struct view *v = &r->view; v; v = v->next)
-        for (const struct remote_split *s = v->splits; s; s = s->next)
-            if (s->epoch == epoch && s->index == split)
-                return true;
-    return false;
-}
-
-static bool same_report(const struct remote *r, const struct report *p, const Cachew__Report *m)
-{
-    bool same = p->n_batches == m->n_batches;
-    for (size_t k = 0; k < r->n_keys; k++)
-        same &= p->remnants[k] == (k < m->n_remnants ? m->remnants[k] : 0);
-    return same;
-}
-
-int cw_remote_report(struct remote *r, const Cachew__Report *m, struct cw_error *err)
-{
-    struct report *p = report_find(r, m->epoch, m->split);
-    if (p && !same_report(r, p, m)) { /* no fault of this connection: another one would bring the same */
-        struct cw_error why = {0};
-        (void)cw_error_set(&why, CW_E_DATA, "split %llu of epoch %llu gave %llu batches and, run again, %llu, or other remnants: an operator of the pipeline is not deterministic",
-                           (unsigned long long)m->split, (unsigned long long)m->epoch, (unsigned long long)p->n_batches, (unsigned long long)m->n_batches);
-        cw_remote_fail(r, &why);
-        return 0;
-    }
-    if (p || (before(m->epoch, m->split, r->told.epoch, r->told.split) && !is_open(r, m->epoch, m->split)))
-        return 0;
-    p = calloc(1, sizeof(*p) + r->n_keys * sizeof(p->remnants[0]));
-    if (!p)
-        return cw_error_nomem(err, sizeof(*p), "the report of a split");
-    *p = (struct report){.next = r->reports, .epoch = m->epoch, .split = m->split, .n_batches = m->n_batches};
-    for (size_t k = 0; k < CW_MIN(m->n_remnants, r->n_keys); k++)
-        p->remnants[k] = m->remnants[k];
-    r->reports = p;
-    for (struct view *v = &r->view; v; v = v->next)
-        for (struct remote_split *s = v->splits; s; s = s->next)
-            if (s->epoch == m->epoch && s->index == m->split && !s->report)
-                split_reported(s, p);
+    for (struct course *c = r->courses; c; c = c->next)
+        if (c->split && c->epoch == m->epoch && c->begin == m->begin)
+            c->lost = x->lost;
     pthread_cond_broadcast(&r->changed);
     return 0;
 }
 
-void cw_remote_forget(struct remote *r)
+static bool same_report(const struct remote *r, const struct known_range *x, const Cachew__Report *m)
 {
-    size_t n = placement_at(r, r->told.epoch, r->told.split);
-    if (n > 0) /* placements may be NULL */
-        memmove(r->placements, r->placements + n, (r->n_placements -= n) * sizeof(*r->placements));
-    for (struct report **at = &r->reports; *at;) {
-        struct report *p = *at;
-        bool used = false;
-        for (struct view *v = &r->view; v && !used; v = v->next)
-            for (struct remote_split *s = v->splits; s && !used; s = s->next)
-                used = s->report == p;
-        if (used || !before(p->epoch, p->split, r->told.epoch, r->told.split)) {
-            at = &p->next;
-            continue;
-        }
-        *at = p->next;
-        free(p);
-    }
+    bool same = x->n_batches == m->n_batches;
+    for (size_t k = 0; k < r->n_keys; k++)
+        same &= x->elements[k] == (k < m->n_elements ? m->elements[k] : 0);
+    return same;
 }
 
-/* ---- splits ---- */
-
-struct remote_split *cw_remote_split_new(struct view *v, uint64_t epoch, uint64_t index, uint64_t first_batch)
+int cw_remote_report(struct remote *r, const Cachew__Report *m, bool by_worker, struct cw_error *err)
 {
-    struct remote *r = v->remote;
-    struct remote_split *s = calloc(1, sizeof(*s)), **at = &v->splits;
-    if (!s)
+    int status = check_range(m->epoch, m->begin, m->end, err);
+    const struct known_range *at = cw_remote_range(r, m->epoch, m->begin);
+    if (status < 0)
+        return status;
+    if (by_worker ? !at || at->begin != m->begin || at->end != m->end : !cw_before(r->told, (struct place){m->epoch, m->end}))
+        return 0;
+    struct known_range *x = range_set(r, m->epoch, m->begin, m->end);
+    if (x && x->reported && !same_report(r, x, m)) { /* no fault of this connection: another one would bring the same */
+        struct cw_error why = {0};
+        (void)cw_error_set(&why, CW_E_DATA, "positions %llu to %llu of epoch %llu gave other elements when they were run again: an operator of the pipeline is not deterministic",
+                           (unsigned long long)m->begin, (unsigned long long)m->end - 1, (unsigned long long)m->epoch);
+        cw_remote_fail(r, &why);
+        return 0;
+    }
+    if (x && !x->reported && r->n_keys && !(x->elements = calloc(r->n_keys, sizeof(*x->elements))))
+        x = NULL;
+    if (!x)
+        return cw_error_nomem(err, sizeof(*x), "what a range gave");
+    x->reported = true;
+    x->n_batches = m->n_batches;
+    for (size_t k = 0; k < CW_MIN(m->n_elements, r->n_keys); k++)
+        x->elements[k] = m->elements[k];
+    pthread_cond_broadcast(&r->changed);
+    return 0;
+}
+
+void cw_remote_forget(struct remote *r) { remove_ranges(r, 0, range_at(r, r->told)); }
+
+/* ---- pieces ---- */
+
+struct piece *cw_piece_new(struct remote *r, const struct piece *what)
+{
+    struct piece *p = malloc(sizeof(*p));
+    if (!p)
         return NULL;
-    *s = (struct remote_split){.view = v, .epoch = epoch, .index = index, .first_wanted = UINT64_MAX, .next_k = first_batch, .none_wanted = first_batch == UINT64_MAX,
-                                .worker = worker_of(r, epoch, index)};
-    if (v->base.compiled->counted)
-        s->counted = cw_split_batches(v->base.compiled, &v->base.plan, index);
-    const struct placement *p = placement_of(r, epoch, index);
-    s->lost = p && p->lost;
-    s->report = report_find(r, epoch, index);
-    while (*at)
-        at = &(*at)->next;
-    *at = s;
-    return s;
+    const struct known_range *x = cw_remote_range(r, what->epoch, what->begin);
+    *p = *what;
+    p->lost = x && x->lost;
+    p->prev = r->last_piece;
+    *(p->prev ? &p->prev->next : &r->pieces) = p;
+    r->last_piece = p;
+    r->n_pieces++;
+    r->unasked = true;
+    return p;
 }
 
-bool cw_remote_split_count(const struct remote_split *s, uint64_t *ret)
+struct piece *cw_piece_free(struct remote *r, struct piece *p)
 {
-    const struct cw_compiled *c = s->view->base.compiled;
-    *ret = c->counted ? s->counted : s->report ? s->report->n_batches : 0; /* what drop_remainder drops is no batch of ours, though a worker counts it */
-    return s->report || c->counted;
+    *(p->prev ? &p->prev->next : &r->pieces) = p->next;
+    *(p->next ? &p->next->prev : &r->last_piece) = p->prev;
+    r->n_pieces--;
+    if (p->batch)
+        cw_remote_batch_drop(p->batch);
+    cw_quarantined_free(p->quarantined);
+    cw_remnant_deinit(&p->rows);
+    free(p->keys);
+    free(p->failed);
+    free(p);
+    return NULL;
 }
 
-/* Whether batch k will be wanted, as far as can be said. */
-static bool wanted(const struct remote_split *s, uint64_t k)
+void cw_pieces_free(struct remote *r, struct piece **pieces)
 {
-    const struct view *v = s->view;
-    const struct cw_compiled *c = v->base.compiled;
-    if (s->none_wanted)
-        return false;
-    if (!v->main) /* one batch is to be repeated */
-        return k == s->first_wanted;
-    if (v->world_size == 1)
-        return s->first_wanted == UINT64_MAX || k >= s->first_wanted;
-    if (!c->counted)
-        return k >= s->first_wanted && (k - s->first_wanted) % v->world_size == 0;
-    uint64_t g = s->index * (v->base.plan.split_size / c->batch_size) + k, from = s->epoch == v->rounds_epoch ? v->rounds_from : 0;
-    return g >= from && (g - from) % v->world_size == v->rank;
-}
-
-struct slot *cw_remote_slot(struct remote_split *s, uint64_t k, bool make)
-{
-    struct slot **at = &s->slots;
-    while (*at && (*at)->k < k)
-        at = &(*at)->next;
-    if (*at && (*at)->k == k)
-        return *at;
-    struct slot *slot = make ? calloc(1, sizeof(*slot)) : NULL;
-    if (slot) {
-        *slot = (struct slot){.next = *at, .k = k};
-        *at = slot;
-        s->view->remote->n_outstanding++;
+    while (*pieces) {
+        struct piece *p = *pieces;
+        *pieces = p->more;
+        cw_piece_free(r, p);
     }
-    return slot;
 }
 
-/* ---- what is asked ---- */
+/* ---- what is asked for ---- */
 
 static size_t window_bytes(const struct remote *r) { return r->lent ? WINDOW_LENT_BYTES : WINDOW_BYTES; }
 static size_t window_least(const struct remote *r) { return r->lent ? WINDOW_LENT_MIN : WINDOW_MIN; }
@@ -267,20 +217,28 @@ void cw_remote_window_tell(struct remote *r)
     cw_tuned_add(&r->tuned, &t);
 }
 
+static bool has_room(const struct remote *r) { return r->n_outstanding < cw_remote_window(r) && r->n_pieces < MAX_PIECES; }
+
+/* Whether batches of a course, and more of them, may be planned now. What was planned once, and was dropped, has its room. */
+static bool may_plan(const struct course *c)
+{
+    const struct slot *s = c->slots;
+    const struct remote *r = c->view->remote;
+    if (!c->view->main && c->planned > c->wanted)
+        return false;
+    while (s && s->g != c->planned)
+        s = s->next;
+    return s || (has_room(r) && c->planned < c->g + cw_remote_window(r) * c->view->world_size);
+}
+
 static void want_ahead(struct remote *r)
 {
-    size_t window = cw_remote_window(r);
+    struct cw_error err = {0};
     if (r->any)
-        cw_remote_want_any(r, &r->view);
-    for (struct view *v = r->any ? r->view.next : &r->view; v; v = v->next)
-        for (struct remote_split *s = v->splits; s && r->n_outstanding < window; s = s->next) {
-            uint64_t n, last = s->next_k + window * v->world_size;
-            if (cw_remote_split_count(s, &n))
-                last = CW_MIN(last, n);
-            for (uint64_t k = s->next_k; k < last && r->n_outstanding < window; k++)
-                if (wanted(s, k) && !cw_remote_slot(s, k, true))
-                    return; /* no memory: what is needed next is asked for in any case */
-        }
+        cw_remote_want_any(r);
+    for (struct course *c = r->courses; c; c = c->next)
+        while (!c->split && cw_course_plan(c, may_plan(c) ? c->planned + 1 : 0, &err) == 0 && may_plan(c)) /* what it fails with, its turn brings again */
+            ;
 }
 
 static struct link *usable(struct remote *r, uint64_t worker)
@@ -291,134 +249,112 @@ static struct link *usable(struct remote *r, uint64_t worker)
     return l && !l->gone && l->conn && l->open ? l : NULL;
 }
 
-static int get(struct remote *r, struct link *l, uint64_t epoch, uint64_t split, uint64_t first, uint64_t count, const unsigned *key)
+/* One request for a piece and the batches that follow it. False: it could not be sent, and the connection ends. */
+static bool ask(struct remote *r, struct link *l, const struct known_range *x, struct piece *p, uint64_t now)
 {
     Cachew__Get m = CACHEW__GET__INIT;
     Cachew__Envelope e = CACHEW__ENVELOPE__INIT;
     m.stream = (ProtobufCBinaryData){.data = r->stream, .len = sizeof(r->stream)};
-    m.epoch = epoch;
-    m.split = split;
-    m.first = first;
-    m.count = count;
-    m.remnant = key != NULL;
-    m.key = key ? *key : 0;
+    m.epoch = p->epoch;
+    m.begin = x->begin;
+    m.what = p->what;
+    m.key = p->key;
+    m.first = p->what == CACHEW__WHAT__WHAT_BATCHES ? p->first - x->begin / r->compiled->batch_size : p->first;
+    m.count = p->what == CACHEW__WHAT__WHAT_BATCHES ? 0 : p->n;
     e.id = ++r->next_id;
+    for (;; p = p->next) {
+        const struct piece *more = p->next;
+        p->state = ASKED;
+        p->asked_ns = p->asked_ns ? p->asked_ns : now;
+        p->of = l;
+        p->request = e.id;
+        p->asked_begin = x->begin;
+        if (p->what != CACHEW__WHAT__WHAT_BATCHES)
+            break;
+        m.count++;
+        if (!more || more->state != ASK || more->what != p->what || more->epoch != p->epoch || more->first != p->first + 1 || more->begin >= x->end ||
+            (more->of == l && more->asked_begin == x->begin))
+            break;
+    }
     e.of_case = CACHEW__ENVELOPE__OF_GET;
     e.get = &m;
-    return cw_conn_send(l->conn, &e, NULL, 0, NULL, NULL, NULL, 0, NULL);
-}
-
-static void ask_split(struct remote *r, struct remote_split *s, uint64_t now)
-{
-    struct link *l = NULL;
-    for (struct slot *slot = s->slots; slot;) {
-        if (slot->state != ASK) {
-            slot = slot->next;
-            continue;
-        }
-        if (s->not_before_ns > now) {
-            cw_remote_wake_at(r, s->not_before_ns);
-            return;
-        }
-        if (!l && !(l = usable(r, s->worker)))
-            return;
-        if (slot->of == l) { /* the split was elsewhere for a while, and the request is still there: a second one would be computed a second time */
-            slot->state = ASKED;
-            slot = slot->next;
-            continue;
-        }
-        uint64_t first = slot->k, count = 0;
-        for (; slot && slot->state == ASK && slot->of != l && slot->k == first + count; slot = slot->next, count++) {
-            slot->state = ASKED;
-            slot->asked_ns = slot->asked_ns ? slot->asked_ns : now;
-            slot->of = l;
-            slot->request = r->next_id + 1; /* as get numbers it */
-        }
-        if (get(r, l, s->epoch, s->index, first, count, NULL) < 0)
-            return; /* the connection ends, and all of it is asked again */
-    }
+    return cw_conn_send(l->conn, &e, NULL, 0, NULL, NULL, NULL, 0, NULL) >= 0;
 }
 
 void cw_remote_pump(struct remote *r)
 {
     uint64_t now = cw_now_ns();
+    if (r->left || r->closing)
+        return;
     want_ahead(r);
-    for (struct view *v = &r->view; v; v = v->next)
-        for (struct remote_split *s = v->splits; s; s = s->next)
-            ask_split(r, s, now);
-    for (struct part *p = r->parts; p; p = p->next_known) {
-        if (p->state != ASK || !p->wanted)
+    r->unasked = false;
+    for (struct piece *p = r->pieces; p; p = p->next) {
+        const struct known_range *x = p->state == ASK && !p->lost ? cw_remote_range(r, p->epoch, p->begin) : NULL;
+        if (!x || (p->what != CACHEW__WHAT__WHAT_BATCHES && x->begin != p->begin))
             continue;
-        if (p->not_before_ns > now) {
-            cw_remote_wake_at(r, p->not_before_ns);
+        if (x->not_before_ns > now) {
+            cw_remote_wake_at(r, x->not_before_ns);
             continue;
         }
-        struct link *l = usable(r, worker_of(r, p->epoch, p->split));
+        struct link *l = usable(r, x->worker);
         if (!l)
             continue;
-        p->state = ASKED;
-        if (p->of == l)
-            continue; /* as above */
-        p->of = l;
-        p->request = r->next_id + 1;
-        if (get(r, l, p->epoch, p->split, p->from, p->n, &p->key) < 0)
-            return;
+        if (p->of == l && p->asked_begin == x->begin) /* the range was elsewhere for a while, and the request is still there: a second one would be computed a second time */
+            p->state = ASKED;
+        else if (!ask(r, l, x, p, now))
+            return; /* all of it is asked again */
     }
 }
 
 void cw_remote_unask(struct remote *r, const struct link *l)
 {
-    for (struct view *v = &r->view; v; v = v->next)
-        for (struct remote_split *s = v->splits; s; s = s->next)
-            for (struct slot *slot = s->slots; slot; slot = slot->next)
-                if (slot->of == l) {
-                    slot->of = NULL;
-                    slot->state = slot->state == ASKED ? ASK : slot->state;
-                }
-    for (struct part *p = r->parts; p; p = p->next_known)
+    for (struct piece *p = r->pieces; p; p = p->next)
         if (p->of == l) {
             p->of = NULL;
             p->state = p->state == ASKED ? ASK : p->state;
         }
 }
 
-void cw_remote_not_here(struct remote *r, const struct link *l, uint64_t request, uint64_t epoch, uint64_t split)
+void cw_remote_not_here(struct remote *r, const struct link *l, uint64_t request, uint64_t epoch, uint64_t begin)
 {
-    uint64_t now = cw_now_ns(), again = now + (ASK_AGAIN_NS << ASK_AGAIN_MOST);
-    for (struct view *v = &r->view; v; v = v->next)
-        for (struct remote_split *s = v->splits; s; s = s->next)
-            for (struct slot *slot = s->epoch == epoch && s->index == split ? s->slots : NULL; slot; slot = slot->next)
-                if (slot->state != HERE && slot->of == l && slot->request == request) {
-                    slot->of = NULL;
-                    slot->state = ASK;
-                    if (s->not_before_ns <= now)
-                        s->not_before_ns = now + (ASK_AGAIN_NS << CW_MIN(s->n_not_here++, ASK_AGAIN_MOST));
-                    again = CW_MIN(again, s->not_before_ns);
-                }
-    for (struct part *p = r->parts; p; p = p->next_known)
+    uint64_t now = cw_now_ns();
+    struct known_range *x = cw_remote_range(r, epoch, begin);
+    bool any = false;
+    for (struct piece *p = r->pieces; p; p = p->next)
         if (p->state != HERE && p->of == l && p->request == request) {
             p->of = NULL;
             p->state = ASK;
-            p->not_before_ns = now + (ASK_AGAIN_NS << 3);
-            again = CW_MIN(again, p->not_before_ns);
+            any = true;
         }
-    cw_remote_wake_at(r, again);
+    if (!any)
+        return;
+    if (x && x->not_before_ns <= now)
+        x->not_before_ns = now + (ASK_AGAIN_NS << CW_MIN(x->n_not_here++, ASK_AGAIN_MOST));
+    cw_remote_wake_at(r, x ? x->not_before_ns : now + ASK_AGAIN_NS);
 }
 
-struct cw_cursor cw_remote_cursor(const struct remote *r)
+bool cw_remote_moved(const struct remote *r)
 {
-    struct cw_cursor c = r->from;
-    for (const struct view *v = &r->view; v; v = v->next)
-        if (v->splits && before(v->splits->epoch, v->splits->index, c.epoch, c.split))
-            c = (struct cw_cursor){.epoch = v->splits->epoch, .split = v->splits->index};
-    for (const struct part *p = r->parts; p; p = p->next_known)
-        if (p->state != HERE && before(p->epoch, p->split, c.epoch, c.split) && !cw_mutated("remnant"))
-            c = (struct cw_cursor){.epoch = p->epoch, .split = p->split};
-    return c;
+    struct place at = cw_remote_cursor(r);
+    const struct known_range *x = cw_remote_range(r, at.epoch, at.position);
+    return cw_before(r->told, (struct place){at.epoch, x ? x->begin : at.position});
 }
 
-void cw_remote_hurry_parts(struct remote *r, uint64_t epoch, uint64_t split)
+struct place cw_remote_cursor(const struct remote *r)
 {
-    for (struct part *p = r->parts; p; p = p->next_known)
-        p->wanted |= before(p->epoch, p->split, epoch, split);
+    const struct cw_compiled *c = r->compiled;
+    struct place at = {.epoch = r->from.epoch, .position = r->from.entry.position};
+    if (c->sequential)
+        at.position = 0;
+    else if (c->counted && !r->any)
+        at.position = r->from.g * c->batch_size;
+    for (const struct course *x = r->courses; x; x = x->next) {
+        struct place of = {.epoch = x->epoch, .position = cw_course_position(x)};
+        at = cw_before(of, at) ? of : at;
+    }
+    for (const struct piece *p = r->pieces; p; p = p->next) {
+        struct place of = {.epoch = p->epoch, .position = p->begin};
+        at = p->state != HERE && cw_before(of, at) && !cw_mutated("remnant") ? of : at;
+    }
+    return at;
 }

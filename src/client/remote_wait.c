@@ -15,52 +15,58 @@
 /* A job that goes on again has so long for what it did not compute while it was paused, whatever the deadline was. */
 #define RESUMED_NS UINT64_C(5000000000)
 
-static bool split_held(const struct remote *r, const struct remote_split *s) { return r->paused || (*r->held && (!s || !s->worker)); }
-
-/* Writes what keeps a split (NULL: the job) from answering, for people; of a split that a worker has, also
- * what keeps the job. Returns whether the worker just takes long. Mutex held. */
-static bool describe(const struct remote *r, const struct remote_split *s, char *buf, size_t size)
+static uint64_t worker_at(const struct remote *r, const struct place *at)
 {
-    const struct link *l = s && s->worker ? cw_remote_link((struct remote *)(uintptr_t)r, s->worker) : NULL;
-    if (r->service_down.status)
-        snprintf(buf, size, "the dispatcher at %s is not there (%.200s)", r->service, r->service_down.message);
-    else if (split_held(r, s))
-        snprintf(buf, size, "%s", r->held);
-    else if (!s)
-        snprintf(buf, size, "nobody has answered yet");
-    else if (!s->worker)
-        snprintf(buf, size, "no worker has it yet%s", r->lagging);
-    else if (!l)
-        snprintf(buf, size, "worker %" PRIu64 " has it, whose address is not known", s->worker);
-    else if (l->why.status)
-        snprintf(buf, size, "worker %" PRIu64 " has it, which can't be reached (%.200s)", s->worker, l->why.message);
-    else
-        snprintf(buf, size, "worker %" PRIu64 " computes it", s->worker);
-    if (*r->held && !r->service_down.status && !split_held(r, s))
-        snprintf(buf + strlen(buf), size - strlen(buf), "; %s", r->held);
-    return s && l && !l->why.status && !r->service_down.status && !*r->held;
+    const struct known_range *x = at ? cw_remote_range(r, at->epoch, at->position) : NULL;
+    return x ? x->worker : 0;
 }
 
-static void what_of(const struct remote_split *s, const char *what, char *buf, size_t size)
+/* Writes what keeps the range at a place (NULL: the job) from answering, for people; of a range that a worker has, also
+ * what keeps the job. Returns whether the worker just takes long. Mutex held. */
+static bool describe(const struct remote *r, const struct place *at, char *buf, size_t size)
 {
-    if (s)
-        snprintf(buf, size, "%s of split %" PRIu64 " in epoch %" PRIu64, what, s->index, s->epoch);
+    uint64_t worker = worker_at(r, at);
+    const struct link *l = worker ? cw_remote_link((struct remote *)(uintptr_t)r, worker) : NULL;
+    bool held = r->paused || (*r->held && !worker);
+    if (r->service_down.status)
+        snprintf(buf, size, "the dispatcher at %s is not there (%.200s)", r->service, r->service_down.message);
+    else if (held)
+        snprintf(buf, size, "%s", r->held);
+    else if (!at)
+        snprintf(buf, size, "nobody has answered yet");
+    else if (!worker)
+        snprintf(buf, size, "no worker has it yet%s", r->lagging);
+    else if (!l)
+        snprintf(buf, size, "worker %" PRIu64 " has it, whose address is not known", worker);
+    else if (l->why.status)
+        snprintf(buf, size, "worker %" PRIu64 " has it, which can't be reached (%.200s)", worker, l->why.message);
+    else
+        snprintf(buf, size, "worker %" PRIu64 " computes it", worker);
+    if (*r->held && !r->service_down.status && !held)
+        snprintf(buf + strlen(buf), size - strlen(buf), "; %s", r->held);
+    return l && !l->why.status && !r->service_down.status && !*r->held;
+}
+
+static void what_of(const struct place *at, const char *what, char *buf, size_t size)
+{
+    if (at)
+        snprintf(buf, size, "%s at position %" PRIu64 " of epoch %" PRIu64, what, at->position, at->epoch);
     else
         snprintf(buf, size, "%s", what);
 }
 
 /* The mutex is given up meanwhile. */
-static void note(struct remote *r, const struct remote_split *s, const char *what)
+static void note(struct remote *r, const struct place *at, const char *what)
 {
     char text[1400], why[1000], of[160];
-    bool computes = describe(r, s, why, sizeof(why));
+    bool computes = describe(r, at, why, sizeof(why));
     uint64_t waited_ns = r->waited_ns;
     if (computes && waited_ns < NOTE_COMPUTES_NS) {
         r->note_ns = NOTE_COMPUTES_NS;
         return;
     }
     r->note_ns = CW_MIN(2 * waited_ns, waited_ns + NOTE_MAX_NS);
-    what_of(s, what, of, sizeof(of));
+    what_of(at, what, of, sizeof(of));
     snprintf(text, sizeof(text), "job %s waits for %s since %.0f s: %s", r->job, of, (double)waited_ns / 1e9, why);
     pthread_mutex_unlock(&r->mutex);
     r->options.note(r->options.note_arg, text);
@@ -95,11 +101,11 @@ bool cw_remote_is_paused(const struct cw_error *err)
     return err->status == CW_E_DEADLINE && strcmp(err->attribute, "job") == 0 && strcmp(err->value, "paused") == 0;
 }
 
-static int missed(const struct remote *r, const struct remote_split *s, const char *what, struct cw_error *err)
+static int missed(const struct remote *r, const struct place *at, const char *what, struct cw_error *err)
 {
     char why[1000], of[160];
-    describe(r, s, why, sizeof(why));
-    what_of(s, what, of, sizeof(of));
+    describe(r, at, why, sizeof(why));
+    what_of(at, what, of, sizeof(of));
     *err = (struct cw_error){0};
     int status = cw_error_set(err, CW_E_DEADLINE, "%s did not come before the deadline: %s", of, why);
     if (r->paused || (r->resumed_ns && cw_now_ns() - r->resumed_ns < RESUMED_NS))
@@ -131,7 +137,7 @@ static int sleep_until(struct remote *r, uint64_t deadline_ns)
     return deadline_ns && now >= deadline_ns ? e : 0;
 }
 
-int cw_remote_wait(struct remote *r, uint64_t deadline_ns, const struct remote_split *s, const char *what, struct cw_error *err)
+int cw_remote_wait(struct remote *r, uint64_t deadline_ns, const struct place *at, const char *what, struct cw_error *err)
 {
     int e = 0;
     if (r->failed.status) {
@@ -141,10 +147,10 @@ int cw_remote_wait(struct remote *r, uint64_t deadline_ns, const struct remote_s
     if (!r->interrupted)
         e = sleep_until(r, deadline_ns);
     if (!r->interrupted && r->options.note && r->waited_ns >= r->note_ns)
-        note(r, s, what);
+        note(r, at, what);
     if (r->interrupted)
         return cw_error_set(err, CW_E_INTERRUPTED, "interrupted");
-    return e == ETIMEDOUT ? missed(r, s, what, err) : 0;
+    return e == ETIMEDOUT ? missed(r, at, what, err) : 0;
 }
 
 int cw_remote_wait_here(struct remote *r, uint64_t deadline_ns, const char *what, struct cw_error *err)

@@ -1,0 +1,257 @@
+/* Which elements make which batch: from the elements of ranges to batches, their parts, and the entry behind them. */
+#include "client/placer.h"
+
+#include <string.h>
+
+int cw_placer_init(struct cw_placer *w, unsigned n_keys, const uint64_t *sizes, bool drop_remainder, const struct cw_entry *from, uint64_t end, struct cw_error *err)
+{
+    *w = (struct cw_placer){.n_keys = n_keys, .sizes = sizes, .drop_remainder = drop_remainder, .begin = from->position, .end = end, .last = &w->batches};
+    if (!(w->taken = calloc(3 * (size_t)n_keys, sizeof(*w->taken))))
+        return cw_error_nomem(err, 0, "the batches of an epoch");
+    w->planned = w->taken + n_keys;
+    w->seen = w->planned + n_keys;
+    for (unsigned k = 0; k < n_keys && from->skip; k++)
+        w->taken[k] = w->planned[k] = from->skip[k];
+    return 0;
+}
+
+static void range_deinit(struct placer_range *x)
+{
+    free(x->keys);
+    free(x->before);
+}
+
+static void batch_free_first(struct cw_placer *w)
+{
+    struct cw_placer_batch *b = w->batches;
+    w->batches = b->next;
+    if (!b->next)
+        w->last = &w->batches;
+    w->n_batches--;
+    free(b);
+}
+
+void cw_placer_deinit(struct cw_placer *w)
+{
+    while (w->batches)
+        batch_free_first(w);
+    for (size_t i = 0; i < w->n_ranges; i++)
+        range_deinit(&w->ranges[i]);
+    free(w->ranges);
+    free(w->taken);
+    *w = (struct cw_placer){0};
+}
+
+uint64_t cw_placer_position(const struct cw_placer *w) { return w->n_ranges ? w->ranges[w->n_ranges - 1].end : w->begin; }
+
+int cw_placer_add(struct cw_placer *w, uint64_t end, struct cw_error *err)
+{
+    if (w->n_ranges == w->capacity) {
+        size_t capacity = CW_MAX(16, w->capacity * 2);
+        struct placer_range *grown = realloc(w->ranges, capacity * sizeof(*grown));
+        if (!grown)
+            return cw_error_nomem(err, capacity * sizeof(*grown), "the ranges of an epoch");
+        w->ranges = grown;
+        w->capacity = capacity;
+    }
+    uint64_t *before = malloc(w->n_keys * sizeof(*before));
+    if (!before)
+        return cw_error_nomem(err, w->n_keys * sizeof(*before), "a range");
+    memcpy(before, w->seen, w->n_keys * sizeof(*before));
+    w->ranges[w->n_ranges] = (struct placer_range){.begin = cw_placer_position(w), .end = end, .before = before};
+    w->n_ranges++;
+    return 0;
+}
+
+/* ---- the plan ---- */
+
+/* Elements of a key before range i, which the plan has come to, or past. */
+static uint64_t before(const struct cw_placer *w, size_t i, unsigned key) { return i < w->n_ranges ? w->ranges[i].before[key] : w->seen[key]; }
+
+/* The range that the plan has come to, or past, with element number `element` of a key; one past the last where it is still to come. */
+static size_t range_of(const struct cw_placer *w, unsigned key, uint64_t element)
+{
+    size_t low = 0, high = w->at;
+    while (low < high) {
+        size_t middle = high - (high - low) / 2;
+        if (before(w, middle, key) <= element)
+            low = middle;
+        else
+            high = middle - 1;
+    }
+    return low;
+}
+
+/* Drops planned batches with elements that stand at or behind limit[key]; returns how many are left. */
+static size_t drop_behind(struct cw_placer *w, const uint64_t *limit)
+{
+    struct cw_placer_batch **at = &w->batches;
+    size_t n = 0;
+    memcpy(w->planned, w->taken, w->n_keys * sizeof(*w->planned));
+    for (; *at && w->planned[(*at)->key] + (*at)->n <= limit[(*at)->key]; at = &(*at)->next, n++)
+        w->planned[(*at)->key] += (*at)->n;
+    struct cw_placer_batch *dropped = *at;
+    *at = NULL;
+    w->last = at;
+    w->n_batches = n;
+    while (dropped) {
+        struct cw_placer_batch *b = dropped;
+        dropped = b->next;
+        free(b);
+    }
+    return n;
+}
+
+size_t cw_placer_known(struct cw_placer *w, struct placer_range *range, uint64_t elements, uint16_t *keys, size_t n, bool failed)
+{
+    range->known = true;
+    range->failed = failed;
+    range->elements = elements;
+    range->keys = keys;
+    range->n = n;
+    uint64_t end = range->before[0] + elements;
+    return w->n_keys == 1 && range == &w->ranges[w->at] && end < w->planned[0] ? drop_behind(w, &end) : w->n_batches;
+}
+
+/* The next n elements of a key that are in no batch yet become one. */
+static int add_batch(struct cw_placer *w, unsigned key, uint64_t n, const struct cw_placer_batch **ret, struct cw_error *err)
+{
+    uint64_t from = w->planned[key], upto = from + n;
+    size_t first = range_of(w, key, from), last = first;
+    while (last < w->at && before(w, last + 1, key) < upto)
+        last++;
+    struct cw_placer_batch *b = malloc(sizeof(*b) + (last - first + 1) * sizeof(b->parts[0]));
+    if (!b)
+        return cw_error_nomem(err, sizeof(*b), "a batch");
+    *b = (struct cw_placer_batch){.key = key, .n = n};
+    for (size_t i = first; i <= last; i++) {
+        uint64_t end = i == last ? upto : before(w, i + 1, key);
+        if (end > from)
+            b->parts[b->n_parts++] = (struct cw_placer_part){.begin = w->ranges[i].begin, .from = from - before(w, i, key), .n = end - from};
+        from = end;
+    }
+    w->planned[key] = upto;
+    *w->last = b;
+    w->last = &b->next;
+    w->n_batches++;
+    *ret = b;
+    return 0;
+}
+
+/* 0: the elements of this range, from where the plan is, completed a batch. 1: they did not. */
+static int plan_range(struct cw_placer *w, struct placer_range *range, const struct cw_placer_batch **ret, struct cw_error *err)
+{
+    if (w->n_keys == 1) {
+        if (!range->known || range->before[0] + range->elements >= w->planned[0] + w->sizes[0])
+            return add_batch(w, 0, w->sizes[0], ret, err);
+        w->seen[0] = range->before[0] + range->elements;
+        return 1;
+    }
+    while (w->element < range->n) {
+        unsigned key = range->keys[w->element];
+        if (w->seen[key] + 1 == w->planned[key] + w->sizes[key]) {
+            int r = add_batch(w, key, w->sizes[key], ret, err);
+            if (r < 0)
+                return r;
+            w->seen[key]++;
+            w->element++;
+            return 0;
+        }
+        w->seen[key]++;
+        w->element++;
+    }
+    return 1;
+}
+
+int cw_placer_plan(struct cw_placer *w, const struct cw_placer_batch **ret, struct cw_error *err)
+{
+    for (; w->at < w->n_ranges; w->at++) {
+        struct placer_range *range = &w->ranges[w->at];
+        if (!w->element)
+            memcpy(range->before, w->seen, w->n_keys * sizeof(*range->before));
+        if (w->n_keys > 1 && !range->known)
+            return 2;
+        int r = plan_range(w, range, ret, err);
+        if (r <= 0)
+            return r;
+        if (range->failed)
+            return 3;
+        free(CW_STEAL(range->keys));
+        w->element = 0;
+    }
+    if (cw_placer_position(w) < w->end)
+        return 2;
+    for (unsigned k = 0; k < w->n_keys && !w->drop_remainder; k++)
+        if (w->seen[k] > w->planned[k])
+            return add_batch(w, k, w->seen[k] - w->planned[k], ret, err);
+    return 1;
+}
+
+bool cw_placer_over(const struct cw_placer *w)
+{
+    bool over = w->at == w->n_ranges && cw_placer_position(w) >= w->end;
+    for (unsigned k = 0; k < w->n_keys && over && !w->drop_remainder; k++)
+        over = w->seen[k] == w->planned[k];
+    return over;
+}
+
+bool cw_placer_certain(const struct cw_placer *w)
+{
+    return w->n_keys > 1 || w->at == w->n_ranges || w->ranges[w->at].known || w->taken[0] + w->batches->n <= w->ranges[w->at].before[0];
+}
+
+/* ---- what was taken ---- */
+
+/* The first range that may have an element in no batch that was taken. */
+static size_t first_needed(const struct cw_placer *w)
+{
+    size_t least = w->at;
+    for (unsigned k = 0; k < w->n_keys && least; k++)
+        least = CW_MIN(least, range_of(w, k, w->taken[k]));
+    return least;
+}
+
+void cw_placer_take(struct cw_placer *w)
+{
+    w->taken[w->batches->key] += w->batches->n;
+    batch_free_first(w);
+    size_t n = first_needed(w);
+    if (n == w->n_ranges && n) /* the last one stays: the placer's place follows from it */
+        n--;
+    for (size_t i = 0; i < n; i++)
+        range_deinit(&w->ranges[i]);
+    if (n)
+        memmove(w->ranges, w->ranges + n, (w->n_ranges - n) * sizeof(*w->ranges));
+    w->n_ranges -= n;
+    w->at -= n;
+}
+
+void cw_placer_entry(const struct cw_placer *w, struct cw_entry *ret)
+{
+    size_t i = first_needed(w);
+    ret->position = i < w->n_ranges ? w->ranges[i].begin : cw_placer_position(w);
+    for (unsigned k = 0; k < w->n_keys; k++)
+        ret->skip[k] = w->taken[k] - before(w, i, k);
+}
+
+bool cw_placer_cut(struct cw_placer *w, uint64_t position)
+{
+    size_t i = 0;
+    while (i < w->n_ranges && w->ranges[i].end <= position)
+        i++;
+    for (unsigned k = 0; i <= w->at && i < w->n_ranges && k < w->n_keys; k++)
+        if (w->taken[k] > w->ranges[i].before[k])
+            return false;
+    if (i < w->at || (i == w->at && i < w->n_ranges)) {
+        drop_behind(w, w->ranges[i].before);
+        memcpy(w->seen, w->ranges[i].before, w->n_keys * sizeof(*w->seen));
+        w->at = i;
+        w->element = 0;
+    }
+    if (i == 0 && w->n_ranges) /* where the placer goes on once nothing is left */
+        w->begin = w->ranges[0].begin;
+    for (size_t j = i; j < w->n_ranges; j++)
+        range_deinit(&w->ranges[j]);
+    w->n_ranges = i;
+    return true;
+}

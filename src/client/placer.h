@@ -1,0 +1,72 @@
+/*
+ * Which elements make which batch of an epoch whose batches follow from what ranges leave (a placed pipeline). Told of ranges and their elements in order, a placer plans batches ahead of
+ * those that were taken, and knows the entry behind these. No locks, no I/O: the owner locks.
+ */
+#pragma once
+#include "engine/entry.h"
+
+/* Elements from .. from + n - 1 of the batch's key, counted in the range that begins there. */
+struct cw_placer_part {
+    uint64_t begin, from, n;
+};
+
+struct cw_placer_batch {
+    struct cw_placer_batch *next;
+    unsigned key;
+    uint64_t n;
+    size_t n_parts;
+    struct cw_placer_part parts[];
+};
+
+struct placer_range {
+    uint64_t begin, end;
+    bool known;        /* what it leaves: all of it, */
+    bool failed;       /* or what stands before the error that it ends in */
+    uint64_t elements; /* of one key, where known */
+    uint16_t *keys;    /* of several: of each element in order; owned, freed once the plan is past the range */
+    size_t n;
+    uint64_t *before;  /* [n_keys] elements of the placer before this range; valid once the plan has come to it */
+};
+
+struct cw_placer {
+    unsigned n_keys;
+    const uint64_t *sizes;      /* [n_keys], borrowed: elements of a batch */
+    bool drop_remainder;        /* what is left over at the end makes no batches */
+    uint64_t begin, end;        /* positions that it goes over */
+    struct placer_range *ranges;  /* in order, without gaps, from the first that may have an element in no batch that was taken */
+    size_t n_ranges, capacity;
+    uint64_t *taken, *planned;  /* [n_keys] elements from `begin` on, in batches that were taken; in these and planned ones. What an entry leaves out counts as taken */
+    uint64_t *seen;             /* [n_keys] elements that the plan has come past; of one key only whole ranges count */
+    size_t at, element;         /* the plan's place: a range, and of several keys an element in it */
+    struct cw_placer_batch *batches, **last; /* planned and not taken, */
+    size_t n_batches;                      /* so many */
+};
+
+/* From an entry on to position `end`. */
+int cw_placer_init(struct cw_placer *w, unsigned n_keys, const uint64_t *sizes, bool drop_remainder, const struct cw_entry *from, uint64_t end, struct cw_error *err) _must_check_;
+void cw_placer_deinit(struct cw_placer *w);
+/* Where the next range begins; and that range. */
+uint64_t cw_placer_position(const struct cw_placer *w);
+int cw_placer_add(struct cw_placer *w, uint64_t end, struct cw_error *err) _must_check_;
+/* A range of the placer is over and leaves `elements` of the one key; or these keys, which the placer takes over: before an error where it failed. Returns how many planned batches are left:
+ * those that counted on more of the range are dropped. */
+size_t cw_placer_known(struct cw_placer *w, struct placer_range *range, uint64_t elements, uint16_t *keys, size_t n, bool failed);
+/* Plans the next batch: *ret, the last of w->batches, which stays the placer's. 1: there are no more; 2: ranges are missing, or of several keys their elements; 3: the plan has come to the
+ * error of range w->at. Of one key, the first range that is not known is taken to have as many elements as are planned. */
+int cw_placer_plan(struct cw_placer *w, const struct cw_placer_batch **ret, struct cw_error *err) _must_check_;
+/* Whether the first planned batch is certain: it does not count on elements of a range that is not known. */
+bool cw_placer_certain(const struct cw_placer *w);
+/* The first planned batch is taken, and freed. */
+void cw_placer_take(struct cw_placer *w);
+/* *ret, which has room for keys, becomes the entry behind the batches that were taken. */
+void cw_placer_entry(const struct cw_placer *w, struct cw_entry *ret);
+/* Forgets the ranges from the one on that ends behind `position`, and batches planned with them. False: some of theirs were taken, so that all stays as it is. */
+bool cw_placer_cut(struct cw_placer *w, uint64_t position);
+/* Whether all batches are planned. */
+bool cw_placer_over(const struct cw_placer *w);
+/* Where that is so: elements of a key that are left over, the first of which is number *ret_from of the key. */
+static inline uint64_t cw_placer_left(const struct cw_placer *w, unsigned key, uint64_t *ret_from)
+{
+    *ret_from = w->planned[key];
+    return w->seen[key] - w->planned[key];
+}

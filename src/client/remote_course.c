@@ -1,0 +1,563 @@
+/* The batches of an epoch, or of a split, from what is known of ranges: planned, asked for, taken in order. Mutex held throughout, but where it says otherwise. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "client/remote_impl.h"
+
+#include "base/clock.h"
+
+/* Ranges of which is asked what keys their elements have, beyond the one that the plan is in. */
+#define KEYS_AHEAD 16
+
+static struct remote *remote_of(const struct course *c) { return c->view->remote; }
+
+/* ---- beginning and end ---- */
+
+void cw_cursor_set(const struct cw_compiled *c, struct cw_cursor *to, const struct cw_cursor *from)
+{
+    to->epoch = from->epoch;
+    to->g = from->g;
+    cw_entry_set(c, &to->entry, &from->entry);
+}
+
+int cw_cursor_init(const struct cw_compiled *c, struct cw_cursor *to, const struct cw_cursor *from, struct cw_error *err)
+{
+    int r = cw_entry_init(c, &to->entry, err);
+    if (r >= 0)
+        cw_cursor_set(c, to, from);
+    return r;
+}
+
+static int course_place(struct course *c, const struct cw_cursor *from, struct cw_error *err)
+{
+    const struct cw_compiled *p = remote_of(c)->compiled;
+    static const uint64_t single[] = {1};
+    cw_placer_deinit(&c->placer);
+    c->placer_g = c->planned = from->g;
+    return cw_placer_init(&c->placer, remote_of(c)->n_keys, p->n_buckets ? p->bucket_sizes : single, p->drop_remainder || c->split, &from->entry, c->end, err);
+}
+
+/* Into the list of courses; or it is freed. */
+static struct course *course_begin(struct course *c, const struct cw_cursor *from)
+{
+    struct remote *r = remote_of(c);
+    struct course **at = &r->courses;
+    c->places = r->n_keys > 0;
+    c->wanted = UINT64_MAX;
+    c->planned = c->g;
+    if (cw_cursor_init(r->compiled, &c->from, from, NULL) < 0 || (c->places && course_place(c, &c->from, NULL) < 0)) {
+        cw_entry_deinit(&c->from.entry);
+        free(c);
+        return NULL;
+    }
+    while (*at)
+        at = &(*at)->next;
+    *at = c;
+    return c;
+}
+
+struct course *cw_course_new(struct view *v, const struct cw_cursor *from, uint64_t g)
+{
+    struct course *c = malloc(sizeof(*c));
+    if (!c)
+        return NULL;
+    *c = (struct course){.view = v, .epoch = from->epoch, .end = v->base.plan.n_positions, .g = g};
+    return course_begin(c, from);
+}
+
+struct course *cw_course_split(struct view *v, uint64_t epoch, uint64_t index, uint64_t first_batch)
+{
+    const struct cw_plan *p = &v->base.plan;
+    struct course *c = malloc(sizeof(*c));
+    if (!c)
+        return NULL;
+    *c = (struct course){.view = v, .epoch = epoch, .split = true, .none_wanted = first_batch == UINT64_MAX, .begin = index * p->split_size};
+    c->end = CW_MIN(c->begin + p->split_size, p->n_positions);
+    c->g = c->none_wanted ? 0 : first_batch;
+    const struct cw_cursor from = {.epoch = epoch, .entry = {.position = c->begin}};
+    const struct known_range *x = cw_remote_range(v->remote, epoch, c->begin);
+    c->lost = x && x->lost;
+    return course_begin(c, &from);
+}
+
+bool cw_slot_here(const struct slot *s)
+{
+    const struct piece *p = s->pieces;
+    while (p && p->state == HERE)
+        p = p->more;
+    return s->pieces && !p;
+}
+
+static void slots_free(struct remote *r, struct slot *slots)
+{
+    pthread_mutex_unlock(&r->mutex); /* who calls a function for one may want it */
+    for (struct slot *s = slots; s; s = s->next)
+        cw_whole_free(&s->whole);
+    pthread_mutex_lock(&r->mutex);
+    while (slots) {
+        struct slot *s = slots;
+        slots = s->next;
+        cw_pieces_free(r, &s->pieces);
+        r->n_outstanding--;
+        free(s);
+    }
+}
+
+void cw_course_drop_slots(struct course *c) { slots_free(remote_of(c), CW_STEAL(c->slots)); }
+
+struct course *cw_course_free(struct course *c)
+{
+    struct remote *r = remote_of(c);
+    struct course **at = &r->courses;
+    while (*at != c)
+        at = &(*at)->next;
+    *at = c->next;
+    cw_course_drop_slots(c);
+    cw_pieces_free(r, &c->keys);
+    cw_placer_deinit(&c->placer);
+    cw_entry_deinit(&c->from.entry);
+    free(c);
+    return NULL;
+}
+
+/* ---- slots ---- */
+
+/* Whether batch g will be wanted, as far as can be said. */
+static bool is_wanted(const struct course *c, uint64_t g)
+{
+    const struct view *v = c->view;
+    uint64_t from = v->base.compiled->batch_from + (c->epoch == v->rounds_epoch ? v->rounds_from : 0);
+    if (c->none_wanted || g < c->g)
+        return false;
+    if (c->split || g == c->wanted)
+        return true;
+    return v->main && g >= from && g < v->base.compiled->batch_to && (g - from) % v->world_size == v->rank;
+}
+
+/* The piece `*at` of a batch is this one: it is kept where it is here, and made else. */
+static int piece_set(struct remote *r, struct piece **at, const struct piece *what, struct cw_error *err)
+{
+    struct piece *p = *at;
+    if (p && p->begin == what->begin && p->what == what->what && p->first == what->first && p->n == what->n && p->key == what->key)
+        return 0;
+    cw_pieces_free(r, at);
+    *at = cw_piece_new(r, what);
+    return *at ? 0 : cw_error_nomem(err, sizeof(*p), "a batch");
+}
+
+/* Has what batch g is made of asked for. b: where it follows from what ranges leave. */
+static int slot_make(struct course *c, uint64_t g, const struct cw_placer_batch *b, struct cw_error *err)
+{
+    struct remote *r = remote_of(c);
+    struct slot **at = &c->slots, *s;
+    while (*at && (*at)->g < g)
+        at = &(*at)->next;
+    if (!*at || (*at)->g != g) {
+        if (!(s = calloc(1, sizeof(*s))))
+            return cw_error_nomem(err, sizeof(*s), "a batch");
+        *s = (struct slot){.next = *at, .g = g};
+        *at = s;
+        r->n_outstanding++;
+    }
+    s = *at;
+    struct piece what = {.epoch = c->epoch}, **piece = &s->pieces;
+    int status = 0;
+    if (!b) {
+        what.what = CACHEW__WHAT__WHAT_BATCHES;
+        what.first = c->begin / r->compiled->batch_size + g;
+        what.begin = r->compiled->sequential ? 0 : what.first * r->compiled->batch_size;
+        return piece_set(r, piece, &what, err);
+    }
+    what.key = s->key = b->key;
+    what.what = b->n_parts == 1 ? CACHEW__WHAT__WHAT_ROWS : CACHEW__WHAT__WHAT_PART;
+    for (size_t i = 0; i < b->n_parts && status >= 0; i++, piece = &(*piece)->more) {
+        what.begin = b->parts[i].begin;
+        what.first = b->parts[i].from;
+        what.n = b->parts[i].n;
+        if ((status = piece_set(r, piece, &what, err)) < 0)
+            break;
+    }
+    cw_pieces_free(r, status < 0 ? &s->pieces : piece); /* all or none */
+    return status;
+}
+
+/* Batches from number g on will be planned anew: what is not here of them need not come. One that is all here can't have been planned in vain. */
+static void unplan(struct course *c, uint64_t g)
+{
+    struct remote *r = remote_of(c);
+    c->planned = g;
+    for (struct slot **at = &c->slots; *at;) {
+        struct slot *s = *at;
+        struct piece **piece = &s->pieces;
+        if (s->g >= g && cw_slot_here(s) && !s->pieces->failed) {
+            struct cw_error why = {0};
+            (void)cw_error_set(&why, CW_E_DATA, "positions from %llu on of epoch %llu gave fewer elements when they were run again: an operator of the pipeline is not deterministic",
+                               (unsigned long long)s->pieces->begin, (unsigned long long)c->epoch);
+            cw_remote_fail(r, &why);
+        } else if (s->g >= g) {
+            while (*piece && (*piece)->state == HERE)
+                piece = &(*piece)->more;
+            cw_pieces_free(r, piece);
+        }
+        if (s->pieces) {
+            at = &s->next;
+            continue;
+        }
+        *at = s->next;
+        r->n_outstanding--;
+        free(s);
+    }
+}
+
+/* ---- the plan ---- */
+
+static uint64_t n_counted(const struct course *c)
+{
+    const struct cw_compiled *p = remote_of(c)->compiled;
+    uint64_t n = c->end - c->begin, size = p->batch_size;
+    return n / size + (n % size && !(p->drop_remainder && c->end == c->view->base.plan.n_positions));
+}
+
+/* Batches of an epoch that is one range: false: not known yet. */
+static bool n_sequential(const struct course *c, uint64_t *ret)
+{
+    const struct known_range *x = c->end ? cw_remote_range(remote_of(c), c->epoch, 0) : NULL;
+    *ret = x && x->reported ? x->n_batches : 0;
+    return !c->end || (x && x->reported);
+}
+
+static struct piece *keys_of(struct course *c, uint64_t begin)
+{
+    struct piece *p = c->keys;
+    while (p && p->begin != begin)
+        p = p->more;
+    return p;
+}
+
+/* The keys of a range's elements are asked for. */
+static int want_keys(struct course *c, uint64_t begin, struct cw_error *err)
+{
+    const struct piece what = {.epoch = c->epoch, .begin = begin, .what = CACHEW__WHAT__WHAT_KEYS, .n = 1};
+    struct piece **at = &c->keys;
+    while (*at)
+        at = &(*at)->more;
+    *at = cw_piece_new(remote_of(c), &what);
+    return *at ? 0 : cw_error_nomem(err, sizeof(**at), "the keys of a range");
+}
+
+/* The placer hears what became known of a range. 1: it did; 0: nothing is new. */
+static int range_known(struct course *c, struct placer_range *range)
+{
+    const struct known_range *x = cw_remote_range(remote_of(c), c->epoch, range->begin);
+    struct piece *p = c->placer.n_keys > 1 ? keys_of(c, range->begin) : NULL;
+    if (range->known || (c->placer.n_keys > 1 ? !p || p->state != HERE : !x || !x->reported || x->begin != range->begin || x->end != range->end))
+        return 0;
+    size_t left = cw_placer_known(&c->placer, range, p ? 0 : x->elements[0], p ? CW_STEAL(p->keys) : NULL, p ? p->n_keys : 0, p && p->failed);
+    if (c->placer_g + left < c->planned)
+        unplan(c, c->placer_g + left);
+    return 1;
+}
+
+/* Adds ranges to the placer, and what became known of them. 1: there was something new. */
+static int feed(struct course *c, struct cw_error *err)
+{
+    struct cw_placer *w = &c->placer;
+    uint64_t position;
+    int news = 0;
+    while ((position = cw_placer_position(w)) < c->end && w->n_ranges - w->at <= KEYS_AHEAD) {
+        const struct known_range *x = cw_remote_range(remote_of(c), c->epoch, position);
+        int r = x && x->begin == position ? cw_placer_add(w, x->end, err) : 1;
+        if (x && x->begin != position) { /* cut anew since the placer began, or came to it */
+            c->recut = true;
+            c->recut_at = x->begin;
+        }
+        if (r == 0 && w->n_keys > 1)
+            r = want_keys(c, position, err);
+        if (r < 0)
+            return r;
+        if (r > 0)
+            break;
+        news = 1;
+    }
+    for (size_t i = w->at; i < w->n_ranges; i++)
+        news |= range_known(c, &w->ranges[i]);
+    return news;
+}
+
+/* The error that a range ends in. */
+static int range_failed(struct course *c, struct cw_error *err)
+{
+    *err = *keys_of(c, c->placer.ranges[c->placer.at].begin)->failed;
+    return err->status;
+}
+
+/* The plan is past some ranges: nobody asks for their keys again. */
+static void drop_keys(struct course *c)
+{
+    const struct cw_placer *w = &c->placer;
+    while (c->keys && c->keys->begin < (w->at < w->n_ranges ? w->ranges[w->at].begin : cw_placer_position(w))) {
+        struct piece *p = c->keys;
+        c->keys = p->more;
+        cw_piece_free(remote_of(c), p);
+    }
+}
+
+/* Plans batch c->planned. As cw_course_plan. */
+static int plan_placed(struct course *c, const struct cw_placer_batch **ret, struct cw_error *err)
+{
+    struct cw_placer *w = &c->placer;
+    bool open = w->at < w->n_ranges && !w->ranges[w->at].known;
+    if (c->recut || (open && c->none_wanted)) /* a range that is not over would have batches without end */
+        return 2;
+    int r = cw_placer_plan(w, ret, err);
+    drop_keys(c);
+    if (r == 3)
+        return range_failed(c, err);
+    if (r == 0 && (c->planned < c->g || c->none_wanted)) { /* it was taken before */
+        cw_placer_take(w);
+        c->placer_g++;
+    }
+    return r;
+}
+
+/* As cw_course_plan. */
+static int plan_next(struct course *c, const struct cw_placer_batch **ret, struct cw_error *err)
+{
+    return c->places ? plan_placed(c, ret, err) : cw_course_over(c);
+}
+
+int cw_course_plan(struct course *c, uint64_t g, struct cw_error *err)
+{
+    int r = c->places ? feed(c, err) : 0;
+    uint64_t n;
+    g = c->none_wanted ? UINT64_MAX : g;
+    if (!c->places && remote_of(c)->compiled->sequential && n_sequential(c, &n) && n < c->planned)
+        unplan(c, CW_MAX(n, c->g));
+    while (r >= 0 && c->planned < g) {
+        const struct cw_placer_batch *b = NULL;
+        r = plan_next(c, &b, err);
+        if (r == 2 && c->places && (r = feed(c, err)) == 0)
+            return 2;
+        if (r < 0 || (r == 1 && cw_course_over(c)))
+            return r;
+        if (r == 1) /* there is something new */
+            continue;
+        if (is_wanted(c, c->planned))
+            r = slot_make(c, c->planned, b, err);
+        c->planned++;
+        c->g += c->none_wanted;
+    }
+    return CW_MIN(r, 0);
+}
+
+bool cw_course_over(const struct course *c)
+{
+    uint64_t n;
+    if (c->places)
+        return cw_placer_over(&c->placer);
+    if (!remote_of(c)->compiled->sequential)
+        return c->planned >= n_counted(c);
+    return n_sequential(c, &n) && c->planned >= n;
+}
+
+uint64_t cw_course_position(const struct course *c)
+{
+    const struct cw_compiled *p = remote_of(c)->compiled;
+    if (c->split)
+        return c->begin;
+    if (c->places)
+        return c->placer.n_ranges ? c->placer.ranges[0].begin : c->placer.begin;
+    return p->sequential ? 0 : CW_MIN(c->g * p->batch_size, c->end);
+}
+
+/* ---- ranges that were cut again ---- */
+
+/* Whether ranges begin at the entry of a cursor, as far as is known, and it is one of this course that comes before the next batch. */
+static bool is_start(const struct course *c, const struct cw_cursor *from)
+{
+    const struct known_range *x = cw_remote_range(remote_of(c), c->epoch, from->entry.position);
+    return from->epoch == c->epoch && from->g <= c->g && (!x || x->begin == from->entry.position);
+}
+
+/* The placer begins again: where it is, or else at an earlier place that ranges begin at. If there is none, with what the dispatcher says next. */
+static void placer_again(struct course *c)
+{
+    struct remote *r = remote_of(c);
+    struct cw_cursor here = {.epoch = c->epoch, .g = c->placer_g};
+    struct cw_error err = {0};
+    const struct cw_cursor *from[] = {&here, &r->from, &r->attached_from, &c->from};
+    if (cw_entry_init(r->compiled, &here.entry, &err) < 0)
+        return; /* another time */
+    cw_placer_entry(&c->placer, &here.entry);
+    for (size_t i = 0; i < CW_COUNT_OF(from) && c->recut; i++)
+        if (is_start(c, from[i]) && (c->view->main || i == 0 || i == 3)) {
+            cw_pieces_free(r, &c->keys);
+            cw_course_drop_slots(c);
+            c->recut = course_place(c, from[i], &err) < 0;
+        }
+    cw_entry_deinit(&here.entry);
+}
+
+/* What was planned with ranges that were cut again is dropped. */
+static void course_settle(struct course *c)
+{
+    struct slot **at = &c->slots;
+    if (!c->recut)
+        return;
+    if (!c->placer.n_ranges || !cw_placer_cut(&c->placer, c->recut_at)) {
+        placer_again(c);
+        return;
+    }
+    struct piece **keys = &c->keys;
+    while (*keys && (*keys)->begin < cw_placer_position(&c->placer))
+        keys = &(*keys)->more;
+    cw_pieces_free(remote_of(c), keys);
+    c->recut = false;
+    c->planned = c->placer_g + c->placer.n_batches;
+    while (*at && (*at)->g < c->planned)
+        at = &(*at)->next;
+    slots_free(remote_of(c), CW_STEAL(*at));
+}
+
+/* ---- batches are taken ---- */
+
+/* The next batch was taken: a has the entry behind it. */
+static int advance(struct course *c, struct remote_assembly *a, struct cw_error *err)
+{
+    bool sequential = !c->places && remote_of(c)->compiled->sequential && !remote_of(c)->compiled->counted;
+    if (c->places) {
+        cw_placer_take(&c->placer);
+        c->placer_g++;
+    }
+    c->g++;
+    while (c->slots && c->slots->g < c->g) { /* not wanted after all */
+        struct slot *s = c->slots;
+        c->slots = s->next;
+        s->next = NULL;
+        slots_free(remote_of(c), s);
+    }
+    if (c->split || (!c->places && !sequential))
+        return 0;
+    if (!(a->a.after = cw_entry_new(remote_of(c)->compiled)))
+        return cw_error_nomem(err, sizeof(*a->a.after), "a place in an epoch");
+    if (c->places) /* of what is run from the front only the number is known */
+        cw_placer_entry(&c->placer, a->a.after);
+    return 0;
+}
+
+/* What came for the next batch, which is all here. */
+static int take_slot(struct course *c, struct remote_assembly *a, struct cw_error *err)
+{
+    struct remote *r = remote_of(c);
+    struct slot *s = c->slots;
+    for (const struct piece *p = s->pieces; p; p = p->more)
+        if (p->failed) {
+            *err = *p->failed;
+            return err->status;
+        }
+    struct piece *first = s->pieces;
+    if (r->options.trace) {
+        struct cw_traced what = {r->stream, first->epoch, first->asked_begin, first->first};
+        cw_trace_span(r->options.trace, "batch", &what, first->asked_ns, cw_now_ns());
+        cw_trace_span(r->options.trace, "fetch", &what, first->asked_ns, first->came_ns);
+    }
+    cw_remote_waited(r);
+    a->a.bucket = s->key;
+    a->whole = s->whole;
+    if (first->batch) {
+        a->a.batch = &CW_STEAL(first->batch)->b;
+        a->a.quarantined = CW_STEAL(first->quarantined);
+        cw_pieces_free(r, &s->pieces);
+    } else {
+        a->pieces = s->pieces;
+    }
+    c->slots = s->next;
+    free(s);
+    size_t window = cw_remote_window(r), n = --r->n_outstanding;
+    if ((r->any || n <= window / 2) && (window < 8 || n % 4 == 0)) /* several are asked for at a time */
+        cw_remote_wake(r);
+    return 0;
+}
+
+/* 0: batch c->g, which is planned, is there, if it is another rank's; 2: nobody knows yet. */
+static int find_place(const struct course *c, struct cw_error *err)
+{
+    uint64_t n;
+    if (c->places ? cw_placer_certain(&c->placer) : !remote_of(c)->compiled->sequential || n_sequential(c, &n))
+        return 0;
+    for (const struct slot *s = c->slots; s; s = s->next)
+        if (s->g > c->g && cw_slot_here(s)) { /* then there is one before it, but where the range may have ended in an error */
+            if (s->pieces->failed)
+                *err = *s->pieces->failed;
+            return s->pieces->failed ? err->status : 0;
+        }
+    return 2;
+}
+
+/* 0: it was taken, into a; 2: it is not here. */
+static int take_next(struct course *c, uint64_t ahead, struct remote_assembly *a, struct cw_error *err)
+{
+    struct slot *s = c->slots;
+    int r;
+    if (ahead > 0) {
+        r = find_place(c, err);
+    } else if (s && s->g == c->g && s->pieces) {
+        r = cw_slot_here(s) ? take_slot(c, a, err) : 2;
+    } else { /* it was not known to be wanted, or there was no memory */
+        r = slot_make(c, c->g, c->placer.batches, err);
+        r = r < 0 ? r : 2;
+    }
+    return r == 0 ? advance(c, a, err) : r;
+}
+
+/* What stands where the next batch comes from. */
+static struct place waits_at(const struct course *c)
+{
+    const struct piece *p = c->slots && c->slots->g == c->g ? c->slots->pieces : NULL;
+    while (p && p->state == HERE)
+        p = p->more;
+    return (struct place){.epoch = c->epoch, .position = p ? p->begin : c->places && c->placer.at < c->placer.n_ranges ? c->placer.ranges[c->placer.at].begin
+                                                                  : c->places ? cw_placer_position(&c->placer) : cw_course_position(c)};
+}
+
+int cw_course_next(struct course *c, uint64_t ahead, uint64_t deadline_ns, struct cw_assembly **ret, struct cw_error *err)
+{
+    struct remote *r = remote_of(c);
+    struct remote_assembly *a = cw_remote_assembly_new();
+    int status = a ? 2 : cw_error_nomem(err, sizeof(*a), "a batch");
+    pthread_mutex_lock(&r->mutex);
+    cw_remote_meanwhile(r);
+    while (status == 2) {
+        course_settle(c);
+        if (!c->view->main && !c->split)
+            c->wanted = c->g + ahead;
+        status = cw_course_plan(c, c->g + ahead + 1, err);
+        if (c->planned > c->g && !c->none_wanted)
+            status = take_next(c, ahead, a, err);
+        if (status == 2 && c->lost)
+            status = 1;
+        if (status != 2)
+            break;
+        if (r->unasked)
+            cw_remote_wake(r);
+        const struct place at = waits_at(c);
+        status = cw_remote_wait(r, deadline_ns, &at, "a batch", err);
+        status = status == 0 ? 2 : status;
+        cw_remote_meanwhile(r);
+    }
+    pthread_mutex_unlock(&r->mutex);
+    if (status == 0)
+        *ret = &a->a;
+    else if (a)
+        cw_remote_drop(&c->view->base, &a->a);
+    return status;
+}
+
+bool cw_course_ready(struct course *c)
+{
+    struct cw_error err = {0};
+    int r = cw_course_plan(c, c->g + 1, &err);
+    if (c->planned > c->g && !c->none_wanted)
+        return c->lost || (c->slots && c->slots->g == c->g && cw_slot_here(c->slots));
+    return c->lost || (r != 0 && r != 2);
+}

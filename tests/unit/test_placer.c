@@ -1,0 +1,325 @@
+/* Batches of a placed epoch (client/placer.h): compared with a loop over its elements, for ranges cut anywhere, told in any order that they may come in, cut again, and gone on from entries. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#include <cmocka.h>
+
+#include "base/macro.h"
+#include "client/placer.h"
+#include "sample.h"
+
+#define MAX_KEYS 5
+#define MAX_POSITIONS 60
+#define MAX_ELEMENTS (2 * MAX_POSITIONS)
+
+/* An epoch: element i comes of position[i], with key[i]. */
+struct world {
+    uint64_t draw, drawn;
+    unsigned n_keys;
+    uint64_t sizes[MAX_KEYS], n_positions;
+    bool drop_remainder;
+    size_t n;
+    uint64_t position[MAX_ELEMENTS];
+    unsigned key[MAX_ELEMENTS];
+};
+
+/* What one thread makes of it: batches, as their elements. */
+struct expected {
+    size_t n;
+    unsigned key[MAX_ELEMENTS];
+    size_t n_elements[MAX_ELEMENTS], elements[MAX_ELEMENTS][MAX_ELEMENTS];
+};
+
+static uint64_t draw(struct world *x, uint64_t n)
+{
+    uint64_t v = (x->draw + 0x9e3779b97f4a7c15u * ++x->drawn);
+    v = (v ^ (v >> 30)) * 0xbf58476d1ce4e5b9u;
+    v = (v ^ (v >> 27)) * 0x94d049bb133111ebu;
+    return (v ^ (v >> 31)) % n;
+}
+
+static void world_make(struct world *x, uint64_t seed)
+{
+    *x = (struct world){.draw = seed * 77777};
+    x->n_keys = 1 + (unsigned)draw(x, 3) * (unsigned)draw(x, 3);
+    x->n_positions = draw(x, MAX_POSITIONS + 1);
+    x->drop_remainder = draw(x, 3) == 0;
+    uint64_t density = 1 + draw(x, 4);
+    for (unsigned k = 0; k < x->n_keys; k++)
+        x->sizes[k] = 1 + draw(x, 6);
+    for (uint64_t p = 0; p < x->n_positions; p++)
+        for (uint64_t i = draw(x, 4) < density ? draw(x, 3) : 0; i > 0; i--) {
+            x->position[x->n] = p;
+            x->key[x->n++] = x->n_keys == 1 || draw(x, 3) ? 0 : (unsigned)draw(x, x->n_keys);
+        }
+}
+
+static void naive(const struct world *x, struct expected *e)
+{
+    size_t waiting[MAX_KEYS][MAX_ELEMENTS], n[MAX_KEYS] = {0};
+    e->n = 0;
+    for (size_t i = 0; i < x->n + x->n_keys; i++) {
+        bool end = i >= x->n;
+        unsigned k = end ? (unsigned)(i - x->n) : x->key[i];
+        if (!end)
+            waiting[k][n[k]++] = i;
+        if (end ? n[k] == 0 || x->drop_remainder : n[k] < x->sizes[k])
+            continue;
+        e->key[e->n] = k;
+        e->n_elements[e->n] = n[k];
+        memcpy(e->elements[e->n++], waiting[k], n[k] * sizeof(waiting[k][0]));
+        n[k] = 0;
+    }
+}
+
+/* Element number `ordinal` of a key from a position on. */
+static size_t element_at(const struct world *x, uint64_t begin, unsigned key, uint64_t ordinal)
+{
+    for (size_t i = 0; i < x->n; i++)
+        if (x->position[i] >= begin && x->key[i] == key && ordinal-- == 0)
+            return i;
+    return SIZE_MAX;
+}
+
+static uint64_t count(const struct world *x, uint64_t begin, uint64_t end, unsigned key)
+{
+    uint64_t n = 0;
+    for (size_t i = 0; i < x->n; i++)
+        n += x->position[i] >= begin && x->position[i] < end && x->key[i] == key;
+    return n;
+}
+
+static void check_batch(const struct world *x, const struct placer_range *ranges, size_t n_ranges, const struct expected *e, size_t g, const struct cw_placer_batch *b)
+{
+    size_t at = 0;
+    assert_true(g < e->n);
+    assert_int_equal(b->key, e->key[g]);
+    assert_int_equal(b->n, e->n_elements[g]);
+    for (size_t i = 0; i < b->n_parts; i++) {
+        const struct cw_placer_part *part = &b->parts[i];
+        assert_true(part->n > 0);
+        for (uint64_t j = 0; j < part->n; j++)
+            assert_int_equal(element_at(x, part->begin, b->key, part->from + j), e->elements[g][at++]);
+        for (size_t k = 0; k < n_ranges; k++) /* all of it lies in that range */
+            if (ranges[k].begin == part->begin)
+                assert_true(part->from + part->n <= count(x, part->begin, ranges[k].end, b->key));
+    }
+    assert_int_equal(at, b->n);
+}
+
+static int plan(struct cw_placer *w)
+{
+    const struct cw_placer_batch *b = NULL;
+    struct cw_error err = {0};
+    int r = cw_placer_plan(w, &b, &err);
+    assert_true(r != 0 || (b && !b->next && w->last == &((struct cw_placer_batch *)(uintptr_t)b)->next));
+    assert_true((r == 1) == cw_placer_over(w) || r == 0);
+    return r;
+}
+
+static void tell(const struct world *x, struct cw_placer *w, struct placer_range *range)
+{
+    size_t n = 0;
+    uint16_t *keys = NULL;
+    if (x->n_keys > 1) {
+        assert_non_null(keys = malloc((x->n + 1) * sizeof(*keys)));
+        for (size_t i = 0; i < x->n; i++)
+            if (x->position[i] >= range->begin && x->position[i] < range->end)
+                keys[n++] = (uint16_t)x->key[i];
+    }
+    size_t had = w->n_batches, left = cw_placer_known(w, range, count(x, range->begin, range->end, 0), keys, n, false);
+    assert_true(left <= had && left == w->n_batches);
+}
+
+static void check_entry(const struct world *x, const struct cw_placer *w, struct cw_entry *ret, const struct expected *e, size_t g)
+{
+    uint64_t taken[MAX_KEYS] = {0};
+    cw_placer_entry(w, ret);
+    for (size_t i = 0; i < g; i++)
+        taken[e->key[i]] += e->n_elements[i];
+    for (unsigned k = 0; k < x->n_keys; k++)
+        assert_int_equal(count(x, 0, ret->position, k) + ret->skip[k], taken[k]);
+}
+
+/* Goes on from an entry with other ranges, to the end or for some batches. Returns the number of the next batch. */
+static size_t go_on(struct world *x, const struct expected *e, size_t g, struct cw_entry *entry, bool to_the_end)
+{
+    struct cw_placer w;
+    struct cw_error err = {0};
+    uint64_t size = 1 + draw(x, MAX_POSITIONS / 2);
+    unsigned cuts = 5;
+    size_t stop = to_the_end ? SIZE_MAX : g + draw(x, 8);
+    assert_int_equal(cw_placer_init(&w, x->n_keys, x->sizes, x->drop_remainder, entry, x->n_positions, &err), 0);
+    for (;;) {
+        int r = 2;
+        switch (draw(x, 6)) {
+        case 0:
+            if (cw_placer_position(&w) < x->n_positions)
+                assert_int_equal(cw_placer_add(&w, CW_MIN(cw_placer_position(&w) + 1 + draw(x, size), x->n_positions), &err), 0);
+            break;
+        case 1: /* any of them */
+            if (w.n_ranges) {
+                struct placer_range *range = &w.ranges[draw(x, w.n_ranges)];
+                if (!range->known)
+                    tell(x, &w, range);
+            }
+            break;
+        case 2:
+            if (cuts && w.n_ranges && draw(x, 4) == 0 && cuts--)
+                (void)cw_placer_cut(&w, w.ranges[draw(x, w.n_ranges)].begin + draw(x, 2));
+            break;
+        case 3:
+            if (w.n_batches && cw_placer_certain(&w) && (x->n_keys > 1 || w.at == w.n_ranges || w.ranges[w.at].known || draw(x, 2))) {
+                check_batch(x, w.ranges, w.n_ranges, e, g, w.batches);
+                cw_placer_take(&w);
+                check_entry(x, &w, entry, e, ++g);
+            }
+            break;
+        default:
+            r = w.n_batches > 20 ? 2 : plan(&w);
+            assert_in_range(r, 0, 2);
+        }
+        if (r == 1 && w.n_batches == 0) {
+            for (unsigned k = 0; k < x->n_keys; k++) {
+                uint64_t from, n = cw_placer_left(&w, k, &from);
+                assert_true(n == 0 || x->drop_remainder);
+                assert_true(n < x->sizes[k]);
+            }
+            assert_int_equal(g, e->n);
+            break;
+        }
+        if (g >= stop)
+            break;
+    }
+    cw_placer_deinit(&w);
+    return g;
+}
+
+static void test_batches_are_those_of_one_thread(void **state)
+{
+    (void)state;
+    static struct expected e;
+    for (uint64_t seed = 0; seed < sample_size(30000); seed++) {
+        struct world x;
+        uint64_t skip[MAX_KEYS] = {0};
+        struct cw_entry entry = {.skip = skip};
+        size_t g = 0;
+        world_make(&x, seed);
+        naive(&x, &e);
+        for (unsigned i = 0; i < 6 && g < e.n; i++)
+            g = go_on(&x, &e, g, &entry, i == 5);
+        (void)go_on(&x, &e, g, &entry, true);
+    }
+}
+
+/* Elements that are not there after all: what was planned with them is planned anew, and what was taken stands. */
+static void test_a_range_that_has_less_than_planned(void **state)
+{
+    (void)state;
+    const uint64_t sizes[] = {4};
+    struct cw_entry entry = {0};
+    struct cw_error err = {0};
+    struct cw_placer w;
+    assert_int_equal(cw_placer_init(&w, 1, sizes, false, &entry, 20, &err), 0);
+    assert_int_equal(cw_placer_add(&w, 10, &err), 0);
+    for (int i = 0; i < 3; i++)
+        assert_int_equal(plan(&w), 0);
+    assert_false(cw_placer_certain(&w));
+    cw_placer_take(&w);
+    assert_int_equal(cw_placer_known(&w, &w.ranges[0], 6, NULL, 0, false), 0);
+    assert_int_equal(plan(&w), 2);
+    assert_int_equal(cw_placer_add(&w, 20, &err), 0);
+    assert_int_equal(plan(&w), 0);
+    assert_int_equal(w.batches->n_parts, 2);
+    assert_int_equal(w.batches->parts[0].from, 4);
+    assert_int_equal(w.batches->parts[0].n, 2);
+    assert_int_equal(w.batches->parts[1].begin, 10);
+    assert_int_equal(w.batches->parts[1].n, 2);
+    assert_int_equal(cw_placer_known(&w, &w.ranges[1], 1, NULL, 0, false), 0);
+    assert_int_equal(plan(&w), 0);
+    assert_int_equal(w.batches->n, 3);
+    cw_placer_take(&w);
+    assert_int_equal(plan(&w), 1);
+    cw_placer_deinit(&w);
+}
+
+/* Batches that were completed before the error come, and the error then, as often as it is asked. */
+static void test_an_error_stands_behind_the_batches_before_it(void **state)
+{
+    (void)state;
+    const uint64_t sizes[] = {2, 3};
+    struct cw_entry entry = {0};
+    struct cw_error err = {0};
+    struct cw_placer w;
+    uint16_t *keys = malloc(4 * sizeof(*keys));
+    assert_non_null(keys);
+    memcpy(keys, (uint16_t[]){1, 0, 1, 0}, 4 * sizeof(*keys));
+    assert_int_equal(cw_placer_init(&w, 2, sizes, false, &entry, 20, &err), 0);
+    assert_int_equal(cw_placer_add(&w, 10, &err), 0);
+    assert_int_equal(plan(&w), 2);
+    cw_placer_known(&w, &w.ranges[0], 0, keys, 4, true);
+    assert_int_equal(plan(&w), 0);
+    assert_int_equal(plan(&w), 3);
+    assert_int_equal(plan(&w), 3);
+    assert_int_equal(w.n_batches, 1);
+    cw_placer_deinit(&w);
+}
+
+/* What an entry leaves out need not lie in the first range. */
+static void test_an_entry_that_leaves_out_more_than_a_range_has(void **state)
+{
+    (void)state;
+    const uint64_t sizes[] = {2};
+    uint64_t skip[] = {5};
+    struct cw_entry entry = {.position = 3, .skip = skip};
+    struct cw_error err = {0};
+    struct cw_placer w;
+    assert_int_equal(cw_placer_init(&w, 1, sizes, false, &entry, 20, &err), 0);
+    assert_int_equal(cw_placer_add(&w, 10, &err), 0);
+    assert_int_equal(plan(&w), 0);
+    assert_int_equal(cw_placer_known(&w, &w.ranges[0], 2, NULL, 0, false), 0);
+    assert_int_equal(cw_placer_add(&w, 20, &err), 0);
+    assert_int_equal(plan(&w), 0);
+    assert_int_equal(w.batches->n_parts, 1);
+    assert_int_equal(w.batches->parts[0].begin, 10);
+    assert_int_equal(w.batches->parts[0].from, 3);
+    cw_placer_deinit(&w);
+}
+
+/* Ranges that are cut again: what needs none of them stays planned; what was taken of them can't be undone. */
+static void test_cut_again(void **state)
+{
+    (void)state;
+    const uint64_t sizes[] = {2};
+    struct cw_entry entry = {0};
+    struct cw_error err = {0};
+    struct cw_placer w;
+    assert_int_equal(cw_placer_init(&w, 1, sizes, false, &entry, 30, &err), 0);
+    assert_int_equal(cw_placer_add(&w, 10, &err), 0);
+    assert_int_equal(cw_placer_add(&w, 20, &err), 0);
+    cw_placer_known(&w, &w.ranges[0], 3, NULL, 0, false);
+    for (int i = 0; i < 3; i++)
+        assert_int_equal(plan(&w), 0);
+    assert_true(cw_placer_cut(&w, 15));
+    assert_int_equal(w.n_batches, 1);
+    assert_int_equal(cw_placer_position(&w), 10);
+    assert_int_equal(plan(&w), 2);
+    cw_placer_take(&w);
+    assert_false(cw_placer_cut(&w, 5));
+    cw_placer_deinit(&w);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_batches_are_those_of_one_thread),
+        cmocka_unit_test(test_a_range_that_has_less_than_planned),
+        cmocka_unit_test(test_an_error_stands_behind_the_batches_before_it),
+        cmocka_unit_test(test_an_entry_that_leaves_out_more_than_a_range_has),
+        cmocka_unit_test(test_cut_again),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
