@@ -116,9 +116,9 @@ def test_metrics_count_what_happened(daemons, pipeline):
     assert d["cachew_dispatcher_workers"] == {'state="ready"': 2, 'state="draining"': 0, 'state="gone"': 0}
     assert d["cachew_dispatcher_jobs"]['state="done"'] == 1 and sum(d["cachew_dispatcher_jobs"].values()) == 1
     assert d["cachew_dispatcher_connections"]['role="worker"'] == 2
-    n_splits = dispatcher.json("/api/v1/status")["completed"]
-    assert d["cachew_dispatcher_splits_completed_total"][""] == n_splits > 1
-    assert d["cachew_dispatcher_splits_leased_total"][""] >= n_splits
+    n_ranges = dispatcher.json("/api/v1/status")["completed"]
+    assert d["cachew_dispatcher_ranges_completed_total"][""] == n_ranges > 1
+    assert d["cachew_dispatcher_ranges_leased_total"][""] >= n_ranges
     assert d["cachew_dispatcher_journal_commits_total"][""] > 0 and d["cachew_dispatcher_journal_ok"][""] == 1
     w = [samples(worker.get("/metrics")[1])[0] for worker in workers]
     assert sum(x["cachew_worker_sent_batches_total"][""] for x in w) >= 125

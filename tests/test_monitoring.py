@@ -171,7 +171,7 @@ def test_prometheus_scrapes_a_service(service, tmp_path):
         wait_for(lambda: len(result("max_over_time(up[1d]) == 1")) == 3)
         targets = ask("targets")["activeTargets"]
         assert {t["labels"]["job"] for t in targets} == {"cachew-dispatcher", "cachew-worker"}, targets
-        (completed,) = wait_for(lambda: result("last_over_time(cachew_dispatcher_splits_completed_total[1d])"))
+        (completed,) = wait_for(lambda: result("last_over_time(cachew_dispatcher_ranges_completed_total[1d])"))
         assert float(completed["value"][1]) > 0
         registered = "last_over_time(cachew_worker_registered[1d])"
         wait_for(lambda: {r["metric"]["worker"] for r in result(registered)} == {str(w["id"]) for w in workers})

@@ -4,6 +4,7 @@ command says so, and how well that mixes."""
 
 import gzip
 import re
+import struct
 
 import mixing
 import numpy as np
@@ -14,6 +15,19 @@ N = 70_000  # more than the 65,536 positions up to which a permutation is a tabl
 BATCH = {"op": "batch", "size": 256}
 BY_CHUNK = {"op": "shuffle", "by": "chunk"}
 RANGE = [{"op": "range", "stop": N}, {"op": "rename", "names": {"value": "row"}}]
+# Records of 64 KiB: a window of a shuffle by chunk, which has 64 MiB, has 1,024 of them. Their contents are not computed.
+N_WIDE, WIDE_BYTES = 6_000, 65_536
+
+
+def wide(count=N_WIDE, size=WIDE_BYTES):
+    return [
+        {"op": "synthetic", "count": count, "shape": [size], "dtype": "uint8", "fill": "none"},
+        {"op": "assign", "set": {"row": "1"}},
+        {"op": "select", "components": ["row"]},
+    ]
+
+
+WIDE = wide()
 PARSE = {"op": "parse_example", "features": {"row": "float32"}}
 
 
@@ -141,22 +155,27 @@ def explain(path):
 
 
 def test_by_chunk_is_another_order_of_the_same_records(tmp_path):
-    by_record, by_chunk = (order(tmp_path, [*RANGE, s, BATCH])[0] for s in (SHUFFLE, BY_CHUNK))
-    assert np.array_equal(np.sort(by_chunk), np.arange(N)) and not np.array_equal(by_record, by_chunk)
-    assert mixing.figures(by_chunk, mixing.chunk_ends(N))["chunks per batch", 256, None] < 2
+    by_record, by_chunk = (order(tmp_path, [*WIDE, s, BATCH])[0] for s in (SHUFFLE, BY_CHUNK))
+    assert np.array_equal(np.sort(by_chunk), np.arange(N_WIDE)) and not np.array_equal(by_record, by_chunk)
+    ends = mixing.chunk_ends(N_WIDE)
+    assert mixing.figures(by_chunk, ends)["chunks per batch", 256, None] < 3
+    assert mixing.figures(by_record, ends)["chunks per batch", 256, None] == pytest.approx(6, abs=0.1)
+
+
+def test_by_chunk_of_one_window_mixes_as_by_record(tmp_path):
+    (by_chunk,) = order(tmp_path, [*RANGE, BY_CHUNK, BATCH])
+    assert np.array_equal(np.sort(by_chunk), np.arange(N))
+    assert mixing.figures(by_chunk, mixing.chunk_ends(N))["chunks per batch", 256, None] == pytest.approx(67.2, abs=0.5)
 
 
 @pytest.mark.parametrize("size, shuffles", [(16, 1), (128, 1), (8, 2), (16, 2)])
 def test_explain_knows_how_well_chunks_mix(tmp_path, size, shuffles):
-    """Its estimate against what comes."""
-    chain = [
-        {"op": "synthetic", "count": 20_000, "shape": [1], "fill": "none"},
-        *[BY_CHUNK] * shuffles,
-        {"op": "batch", "size": size},
-    ]
+    """Its estimate against what comes, of windows of 72 to 128 positions."""
+    source = wide(20_000, 900_000)
+    chain = [*source, *[BY_CHUNK] * shuffles, {"op": "batch", "size": size}]
     (told,) = explain(write(tmp_path / "p.json", chain))
     assert (
-        told["position"] == shuffles
+        told["position"] == len(source) + shuffles - 1
         and told["because"] == "by"
         and told["batch"] == size
         and told["chunks"] == 20
@@ -164,18 +183,30 @@ def test_explain_knows_how_well_chunks_mix(tmp_path, size, shuffles):
     (got,) = order(tmp_path, chain)
     different = [len(set(got[i : i + size] // 1024)) for i in range(0, len(got) - size + 1, size)]
     assert told["chunks_per_batch"] == pytest.approx(np.mean(different), rel=0.25)
-    (perfect,) = order(tmp_path, [chain[0], SHUFFLE, chain[-1]])
+    (perfect,) = order(tmp_path, [*source, SHUFFLE, chain[-1]])
     different = [len(set(perfect[i : i + size] // 1024)) for i in range(0, len(perfect) - size + 1, size)]
     assert told["chunks_by_record"] == pytest.approx(np.mean(different), rel=0.02)
 
 
+def wide_records(begin, end):
+    """TFRecords of WIDE_BYTES with `row`, without the checksums of data."""
+    header = struct.pack("<Q", WIDE_BYTES)
+    for row in range(begin, end):
+        payload = mixing.make_data.example({"row": [float(row)]}) + mixing.make_data.varint(15 << 3 | 2)
+        payload += mixing.make_data.varint(WIDE_BYTES - len(payload) - 3)  # of an unknown field
+        yield header + struct.pack("<I", mixing.make_data.masked(header)) + payload.ljust(WIDE_BYTES + 4, b"\0")
+
+
 def test_says_that_compressed_files_are_shuffled_by_chunk(tmp_path):
     """explain and run say it once, with the same words and the name of the file."""
-    path = write(tmp_path / "p.json", [*tfrecord(tmp_path, compress=True), SHUFFLE, BATCH])
+    for k, (begin, end) in enumerate([(0, 500), (500, 1_500)]):
+        (tmp_path / f"part-{k}.tfrecord.gz").write_bytes(gzip.compress(b"".join(wide_records(begin, end)), 1))
+    source = [{"op": "tfrecord", "files": "part-*.tfrecord.gz", "verify": False}, PARSE]
+    path = write(tmp_path / "p.json", [*source, SHUFFLE, BATCH])
     wanted = (
         r"shuffle \(operator 2\) is by chunk, because part-0\.tfrecord\.gz is compressed: "
         r"a batch of 256 comes from about \d+ of \d+ chunks of "
-        r"\d+ records, by record from 67; write the files uncompressed, or in random order"
+        r"\d+ records, by record from 2\d; write the files uncompressed, or in random order"
     )
     ran = cachew("run", path, "--batches", 3)
     assert ran.code == 0 and re.fullmatch(f"cachew: {wanted}\n", ran.err), ran.err
@@ -191,10 +222,9 @@ def test_says_that_compressed_files_are_shuffled_by_chunk(tmp_path):
 
 def test_names_the_file_that_is_compressed(tmp_path):
     """It may be one of many, and in one of several inputs."""
-    records = [*mixing.example_lines(0, 2000)]
+    data = b"".join(wide_records(0, 400))
     for name, compress in (("a-0", False), ("a-1", True), ("b-0", False)):
-        data = b"".join(record.tobytes() for record in records)
-        (tmp_path / f"{name}.tfrecord").write_bytes(gzip.compress(data) if compress else data)
+        (tmp_path / f"{name}.tfrecord").write_bytes(gzip.compress(data, 1) if compress else data)
     inputs = [[{"op": "tfrecord", "files": f"{name}-*.tfrecord", "verify": False}] for name in "ba"]
     (told,) = explain(
         write(tmp_path / "p.json", [{"op": "concat", "inputs": inputs}, SHUFFLE, {"op": "batch", "size": 8}])
@@ -203,27 +233,28 @@ def test_names_the_file_that_is_compressed(tmp_path):
 
 
 def test_says_that_chunks_were_asked_for(tmp_path):
-    path = write(tmp_path / "p.json", [*RANGE, BY_CHUNK, BATCH])
+    path = write(tmp_path / "p.json", [*WIDE, BY_CHUNK, BATCH])
     wanted = (
-        r'cachew: shuffle \(operator 2\) is by chunk, as by="chunk" asks for: a batch of 256 comes from about '
-        r"\d of 69 chunks of 1014 records, by record "
-        r"from 67; this is good enough where neighbours have nothing in common\n"
+        r'cachew: shuffle \(operator 3\) is by chunk, as by="chunk" asks for: a batch of 256 comes from about '
+        r"\d of 6 chunks of 1000 records, by record "
+        r"from 6; this is good enough where neighbours have nothing in common\n"
     )
     ran = cachew("run", path, "--batches", 3)
     assert ran.code == 0 and re.fullmatch(wanted, ran.err), ran.err
-    batchless = cachew("run", write(path, [*RANGE, BY_CHUNK]), "--batches", 3)
+    batchless = cachew("run", write(path, [*WIDE, BY_CHUNK]), "--batches", 3)
     assert ": 256 elements in a row come from about " in batchless.err
 
 
 @pytest.mark.parametrize(
     "chain",
     [
-        [*RANGE, SHUFFLE, BATCH],
-        [*RANGE, BATCH],
-        [*RANGE, BY_CHUNK, SHUFFLE, BATCH],
-        [*RANGE, SHUFFLE, {"op": "take", "count": N}, BY_CHUNK, BATCH],
-        [*RANGE, {"op": "take", "count": 200}, BY_CHUNK, BATCH],  # one window
-        [*RANGE, {"op": "take", "count": 0}, BY_CHUNK, BATCH],
+        [*WIDE, SHUFFLE, BATCH],
+        [*WIDE, BATCH],
+        [*WIDE, BY_CHUNK, SHUFFLE, BATCH],
+        [*WIDE, SHUFFLE, {"op": "take", "count": N_WIDE}, BY_CHUNK, BATCH],
+        [*WIDE, {"op": "take", "count": 1_024}, BY_CHUNK, BATCH],  # one window
+        [*RANGE, BY_CHUNK, BATCH],  # and here
+        [*WIDE, {"op": "take", "count": 0}, BY_CHUNK, BATCH],
     ],
     ids=lambda chain: "-".join(op["op"] for op in chain),
 )
@@ -236,7 +267,7 @@ def test_says_nothing_of_a_permutation_of_all(tmp_path, chain):
 def test_a_worker_logs_that_chunks_are_shuffled(tmp_path, daemons):
     """A client of a service has no data to look at; the log of each worker that opens them says it once."""
     dispatcher, (worker,) = daemons.service()
-    path = write(tmp_path / "p.json", [*RANGE, BY_CHUNK, BATCH])
+    path = write(tmp_path / "p.json", [*WIDE, BY_CHUNK, BATCH])
     run(path, "--service", dispatcher.address, "--epochs", 2)
     (told,) = explain(path)
     assert worker.err.count(told["says"]) == 1
@@ -245,9 +276,13 @@ def test_a_worker_logs_that_chunks_are_shuffled(tmp_path, daemons):
 # ---- threads and memory ----
 
 
-@pytest.mark.parametrize("shuffle", [SHUFFLE, BY_CHUNK], ids=["record", "chunk"])
-def test_threads_and_memory_change_nothing(tmp_path, shuffle):
-    path = write(tmp_path / "p.json", [*RANGE, shuffle, BATCH])
+@pytest.mark.parametrize(
+    "source, n, shuffle",
+    [(RANGE, N, SHUFFLE), (RANGE, N, BY_CHUNK), (WIDE, N_WIDE, BY_CHUNK)],
+    ids=["record", "chunk", "windows"],
+)
+def test_threads_and_memory_change_nothing(tmp_path, source, n, shuffle):
+    path = write(tmp_path / "p.json", [*source, shuffle, BATCH])
     wanted = run(path, "--digest", "--threads", 1)
     assert run(path, "--digest", "--threads", 4)["digest"] == wanted["digest"]
     memory, ran = 1, None
@@ -255,7 +290,7 @@ def test_threads_and_memory_change_nothing(tmp_path, shuffle):
         ran = cachew("run", path, "--json", "--digest", "--threads", 3, "--memory", memory)
         if ran.code == 2:
             memory = int(ran.error["expected"].split()[2])
-    assert ran.code == 0 and ran.json["digest"] == wanted["digest"] and ran.json["elements"] == N
+    assert ran.code == 0 and ran.json["digest"] == wanted["digest"] and ran.json["elements"] == n
 
 
 # ---- what mixing.py measures ----

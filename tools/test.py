@@ -108,7 +108,8 @@ def pytest(build, venv, name, what, seconds, files, jobs=JOBS, words=(), env=Non
 def model(build, venv, name, seconds, n, first, seed, words=(), env=None):
     command = [python(venv), "tests/model/compare.py", "--n", str(n), "--seed", str(first + 1000000 * (seed - 1)), "--jobs", str(JOBS),
                "--binary", str(directory(build) / "cachew"), *words]
-    return Step(name, f"{n} random pipelines against the reference model", seconds, [command], env or {})
+    fixed = "" if "--package" in words else "the fixed and "
+    return Step(name, f"{fixed}{n} random pipelines against the reference model", seconds, [command], env or {})
 
 
 def files(pattern, without=""):
@@ -163,13 +164,13 @@ def sample(seed):
     unit_tests.env = size
     yield unit_tests
     yield pytest(build, venv, "model-itself", "tests of the reference model", 2, ["tests/model"], env=size)
-    yield model(build, venv, "model", 11, 60, 1, seed)
+    yield model(build, venv, "model", 25, 60, 1, seed)
     yield Step("expressions", "random expressions against NumPy", 1, [[python(venv), "tests/expr_numpy.py", str(directory(build) / "tests" / "expr_tool"), "--count", "1000"]])
     # pixel_tool frees nothing.
     yield pytest(build, venv, "pixels", "image kernels against Pillow and NumPy", 7, ["tests/test_pixels.py"], env={**size, "ASAN_OPTIONS": NO_LEAKS})
     yield Step("installed", "the installed tree, the C example, the plug-in", 5, [["sh", "tests/test_install.sh", str(directory(build))]],
                {"CC": "gcc -fsanitize=address,undefined"})
-    yield pytest(build, venv, "command-line", "the command, black box", 85, files("tests/test_*.py", OWN_STEP), JOBS + 1, env=black_box)
+    yield pytest(build, venv, "command-line", "the command, black box", 105, files("tests/test_*.py", OWN_STEP), JOBS + 1, env=black_box)
     yield pytest(build, venv, "simulator", "the simulator and its policies", 19, ["tests/sim"], env=black_box)
     yield pytest(build, venv, "service", "dispatcher, workers, clients, with faults", 80, SERVICE, 4 * JOBS, env=black_box)
     if has_package():
@@ -231,7 +232,7 @@ def counts(output):
 
 def failed_tests(output):
     """The words that narrow a step to the tests that failed, three at most."""
-    pipelines = re.findall(r"--only (\d+)\)", output)  # of compare.py
+    pipelines = re.findall(r"--only (\S+)\)", output)  # of compare.py
     if pipelines:
         return ["--", "--only", pipelines[0]]
     failed = re.findall(r"^(?:FAILED|ERROR) (tests/\S+?::.*?)(?: - |$)", output, re.MULTILINE)  # of pytest

@@ -127,7 +127,7 @@ class Batch(dict[str, Any]):
     g: int
     """The number of the batch in the epoch, over all ranks."""
     split: int
-    """The split that it came from (see docs/semantics.md) ..."""
+    """In order "any" with a service: the split that completed it (docs/semantics.md, section 8) ..."""
     index: int
     """... and its number in it."""
     flags: int

@@ -187,7 +187,7 @@ int cli_bench_dispatcher(int argc, char **argv)
     const struct cli_option options[] = {
         {"service", CLI_TEXT, &b.service, "HOST:PORT", "a dispatcher that is there (default: one is started, on a CPU of its own)", 0, 0, NULL, NULL},
         {"state-dir", CLI_TEXT, &b.state_dir, "DIR", "of the one that is started, made if absent, kept (default: none, nothing is durable)", 0, 0, NULL, NULL},
-        {"connections", CLI_COUNT, &b.connections, "N", "workers that complete splits (default 128)", 1, 10000, NULL, NULL},
+        {"connections", CLI_COUNT, &b.connections, "N", "workers that complete ranges (default 128)", 1, 10000, NULL, NULL},
         {"in-flight", CLI_COUNT, &b.in_flight, "N", "completions of each that wait for their acknowledgement (default 8)", 1, 256, NULL, NULL},
         {"heartbeats", CLI_COUNT, &b.heartbeats, "N", "workers that say once a second that they are alive (default 10000; 0: none)", 0, 10000, NULL, NULL},
         {"scaling", CLI_COUNT, &b.scaling, "N", "instead: workers of a job that say each second what they computed, and a policy that decides", 1, 10000, NULL, NULL},

@@ -1,7 +1,7 @@
 /*
- * Completions: each worker says of every split that it is leased that it is computed, in a request of its own, and waits for the acknowledgement with no more
- * than a few of them under way. A client passes the splits, so that they come to an end as in a real job: leased, completed, written down, acknowledged,
- * reported, passed, revoked, deleted.
+ * Completions: each worker says of every range that it is leased that it is computed, in a request of its own, and waits for the acknowledgement with no more
+ * than a few of them under way. A range has one position. A client passes the ranges, so that they come to an end as in a real job: leased, completed, written
+ * down, acknowledged, reported, passed, revoked, deleted.
  */
 #include "cli/load.h"
 
@@ -11,14 +11,14 @@
 
 #define RUN_IN_NS UINT64_C(1000000000) /* until it is as it stays: leases deep enough, memory there */
 #define WINDOW ((uint64_t)1 << 20)     /* as far as acknowledgements are remembered behind the first that is missing */
-#define LEASED 4                       /* splits that a worker has, for each that is under way: others wait to be begun, or to be passed */
+#define LEASED 4                       /* ranges that a worker has, for each that is under way: others wait to be begun, or to be passed */
 
 /* A completion that was said. */
 struct said {
-    uint64_t id, split, ns;
+    uint64_t id, position, ns;
 };
 
-/* A worker's splits. */
+/* A worker's ranges, each by its position. */
 struct hand {
     uint64_t *leased;          /* a ring of those that are not begun */
     size_t first, n_leased;
@@ -33,7 +33,7 @@ struct load {
     struct swarm_client client;
     uint8_t stream[16];
     bool measuring;
-    uint8_t *acknowledged;     /* of WINDOW splits, a byte each */
+    uint8_t *acknowledged;     /* of WINDOW ranges, a byte each */
     uint64_t from, told;       /* the client's cursor; as the dispatcher knows it */
     struct cw_timer *timer;
     struct cw_post turn;
@@ -43,21 +43,24 @@ struct load {
 
 /* ---- workers ---- */
 
-static int send_completed(struct load *l, struct swarm_worker *w, uint64_t split, struct cw_error *err)
+static int send_completed(struct load *l, struct swarm_worker *w, uint64_t position, struct cw_error *err)
 {
+    uint64_t elements = 1;
     Cachew__Completed m = CACHEW__COMPLETED__INIT;
     Cachew__Report report = CACHEW__REPORT__INIT;
     Cachew__Envelope e = CACHEW__ENVELOPE__INIT;
     struct hand *h = &l->hands[w->index];
-    report.split = split;
-    report.n_batches = 16;
+    report.begin = position;
+    report.end = position + 1;
+    report.elements = &elements;
+    report.n_elements = 1;
     m.stream = (ProtobufCBinaryData){.data = l->stream, .len = sizeof(l->stream)};
     m.report = &report;
     m.compute_ns = 1000000;
     e.id = ++w->last_id;
     e.of_case = CACHEW__ENVELOPE__OF_COMPLETED;
     e.completed = &m;
-    h->said[e.id & (l->room - 1)] = (struct said){.id = e.id, .split = split, .ns = cw_now_ns()};
+    h->said[e.id & (l->room - 1)] = (struct said){.id = e.id, .position = position, .ns = cw_now_ns()};
     h->n_said++;
     return cw_conn_send(w->conn, &e, NULL, 0, NULL, NULL, NULL, 0, err);
 }
@@ -67,9 +70,9 @@ static int complete_more(struct load *l, struct swarm_worker *w, struct cw_error
     struct hand *h = &l->hands[w->index];
     int r = 0;
     while (r >= 0 && h->n_leased > 0 && h->n_said < l->swarm.o->in_flight) {
-        uint64_t split = h->leased[h->first++ & (l->room - 1)];
+        uint64_t position = h->leased[h->first++ & (l->room - 1)];
         h->n_leased--;
-        r = send_completed(l, w, split, err);
+        r = send_completed(l, w, position, err);
     }
     return r;
 }
@@ -77,11 +80,11 @@ static int complete_more(struct load *l, struct swarm_worker *w, struct cw_error
 static int on_leases(struct load *l, struct swarm_worker *w, const Cachew__Leases *m, struct cw_error *err)
 {
     struct hand *h = &l->hands[w->index];
-    if (h->n_leased + m->n_splits > l->room)
-        return cw_error_set(err, CW_E_SERVICE, "%zu splits were leased to a worker that has %zu and asked for %u", m->n_splits, h->n_leased,
+    if (h->n_leased + m->n_ranges > l->room)
+        return cw_error_set(err, CW_E_SERVICE, "%zu ranges were leased to a worker that has %zu and asked for %u", m->n_ranges, h->n_leased,
                             l->swarm.o->in_flight * LEASED);
-    for (size_t i = 0; i < m->n_splits; i++)
-        h->leased[(h->first + h->n_leased++) & (l->room - 1)] = m->splits[i]->split;
+    for (size_t i = 0; i < m->n_ranges; i++)
+        h->leased[(h->first + h->n_leased++) & (l->room - 1)] = m->ranges[i]->begin;
     return complete_more(l, w, err);
 }
 
@@ -89,13 +92,13 @@ static int on_leases(struct load *l, struct swarm_worker *w, const Cachew__Lease
 static void on_revoke(struct load *l, const struct swarm_worker *w, const Cachew__Revoke *m)
 {
     struct hand *h = &l->hands[w->index];
-    for (size_t i = 0; i < m->n_ranges; i++) {
+    for (size_t i = 0; i < m->n_positions; i++) {
         size_t n = h->n_leased;
         h->n_leased = 0;
         for (size_t k = 0; k < n; k++) {
-            uint64_t split = h->leased[(h->first + k) & (l->room - 1)];
-            if (split < m->ranges[i]->first || split - m->ranges[i]->first >= m->ranges[i]->count)
-                h->leased[(h->first + h->n_leased++) & (l->room - 1)] = split;
+            uint64_t position = h->leased[(h->first + k) & (l->room - 1)];
+            if (position < m->positions[i]->begin || position >= m->positions[i]->end)
+                h->leased[(h->first + h->n_leased++) & (l->room - 1)] = position;
         }
     }
 }
@@ -109,8 +112,8 @@ static int on_done(struct load *l, struct swarm_worker *w, uint64_t re, struct c
     h->n_said--;
     if (l->measuring)
         cli_load_count(&l->times, cw_now_ns() - s->ns);
-    if (s->split >= l->from && s->split - l->from < WINDOW)
-        l->acknowledged[s->split % WINDOW] = 1;
+    if (s->position >= l->from && s->position - l->from < WINDOW)
+        l->acknowledged[s->position % WINDOW] = 1;
     cw_loop_post(l->swarm.loop, &l->turn);
     return complete_more(l, w, err);
 }

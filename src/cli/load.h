@@ -1,6 +1,6 @@
 /*
  * Load for a dispatcher, made by this process: simulated workers and a client that speak the real protocol, each over a connection of its own, and compute
- * nothing. One thread with a loop. load_swarm.c: workers that are connected and registered; load_client.c: the client of a job; load.c: splits that are
+ * nothing. One thread with a loop. load_swarm.c: workers that are connected and registered; load_client.c: the client of a job; load.c: ranges that are
  * completed; load_heartbeats.c: that workers are alive; load_scaling.c: what they compute.
  */
 #pragma once
@@ -20,7 +20,7 @@ struct cli_load_times {
     double p50_s, p99_s, most_s;
 };
 
-/* Splits of an endless stream: leased, said to be completed one by one, acknowledged, passed by the client. */
+/* Ranges of an endless stream: leased, said to be completed one by one, acknowledged, passed by the client. */
 int cli_load_completions(const struct cli_load_options *o, struct cli_load_times *ret, struct cw_error *err) _must_check_;
 /* A heartbeat per worker and second, as real ones send them; *ret_sent of them. The times are those of questions that an observer asks meanwhile. */
 int cli_load_heartbeats(const struct cli_load_options *o, uint64_t *ret_sent, struct cli_load_times *ret, struct cw_error *err) _must_check_;
@@ -64,8 +64,8 @@ int cli_swarm_start(struct swarm *s, struct cw_error *err) _must_check_;
 /* A connection of another role, which counts among those that are open: its `closed` must call cli_swarm_closed. */
 int cli_swarm_connect(struct swarm *s, Cachew__Role role, const struct cw_conn_ops *ops, void *user, struct cw_conn **ret, struct cw_error *err) _must_check_;
 void cli_swarm_closed(struct swarm *s, const struct cw_error *why);
-/* The answer to Prepare: an endless stream, of splits of so many positions, of which the worker wants as many at a time; ret_stream is its id. */
-int cli_swarm_prepared(struct swarm_worker *w, uint64_t re, const Cachew__Prepare *p, uint64_t split_size, uint32_t capacity, uint8_t ret_stream[16],
+/* The answer to Prepare: an endless stream, of ranges of so many positions, of which the worker wants as many at a time; ret_stream is its id. */
+int cli_swarm_prepared(struct swarm_worker *w, uint64_t re, const Cachew__Prepare *p, uint64_t range_size, uint32_t capacity, uint8_t ret_stream[16],
                        struct cw_error *err) _must_check_;
 /* The run ends with this. */
 void cli_swarm_fail(struct swarm *s, const struct cw_error *why);
@@ -84,7 +84,7 @@ struct swarm_client {
 };
 /* Connects and attaches. */
 void cli_swarm_attach(struct swarm_client *c);
-/* All before this split is passed; pace NULL: it says nothing of that. Without a connection nothing is said. */
-int cli_swarm_progress(struct swarm_client *c, uint64_t split, Cachew__Pace *pace, struct cw_error *err) _must_check_;
+/* All before this position is passed; pace NULL: it says nothing of that. Without a connection nothing is said. */
+int cli_swarm_progress(struct swarm_client *c, uint64_t position, Cachew__Pace *pace, struct cw_error *err) _must_check_;
 /* The job is over, for good. Before cli_swarm_end. */
 void cli_swarm_detach(struct swarm_client *c);

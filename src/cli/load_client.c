@@ -60,12 +60,12 @@ void cli_swarm_attach(struct swarm_client *c)
         cli_swarm_fail(c->swarm, &err);
 }
 
-int cli_swarm_progress(struct swarm_client *c, uint64_t split, Cachew__Pace *pace, struct cw_error *err)
+int cli_swarm_progress(struct swarm_client *c, uint64_t position, Cachew__Pace *pace, struct cw_error *err)
 {
     Cachew__Progress m = CACHEW__PROGRESS__INIT;
     Cachew__Place place = CACHEW__PLACE__INIT;
     Cachew__Envelope e = CACHEW__ENVELOPE__INIT;
-    place.split = split;
+    place.position = position;
     m.from = &place;
     m.pace = pace;
     e.of_case = CACHEW__ENVELOPE__OF_PROGRESS;

@@ -9,16 +9,17 @@
 
 #define TICK_NS UINT64_C(2000000)
 #define PROGRESS_NS UINT64_C(250000000)
-#define SPLITS_PER_S 20   /* that the client passes */
-#define AHEAD 40          /* as far as they are computed */
+#define RANGES_PER_S 20   /* that the client passes */
+#define AHEAD 40          /* ranges, as far as they are computed */
 #define CAPACITY 4
-#define SPLIT_SIZE 16     /* positions, a batch each */
+#define RANGE_SIZE 16     /* positions, a batch each */
+#define SAID (UINT64_MAX - 1) /* in place of a range that is completed */
 #define OPERATORS 6
 #define MARKERS 2         /* places where elements may be cached */
 #define COMPUTE_S 0.004   /* a position; read at the first marker, half of that, at the second next to nothing */
 #define MARKER_BYTES 150000
 
-struct hand { uint64_t leased[CAPACITY + 2]; size_t n; };
+struct hand { uint64_t leased[CAPACITY + 2]; size_t n; }; /* where ranges begin */
 
 struct scaling {
     struct swarm swarm;
@@ -34,11 +35,11 @@ static int send(struct cw_conn *c, const Cachew__Envelope *e, struct cw_error *e
 
 /* ---- workers ---- */
 
-static void drop(struct hand *h, uint64_t first, uint64_t count)
+static void drop(struct hand *h, uint64_t begin, uint64_t end)
 {
     size_t n = 0;
     for (size_t i = 0; i < h->n; i++)
-        if (h->leased[i] < first || h->leased[i] - first >= count)
+        if (h->leased[i] < begin || h->leased[i] >= end)
             h->leased[n++] = h->leased[i];
     h->n = n;
 }
@@ -48,13 +49,13 @@ static int on_message(void *user, struct swarm_worker *w, const Cachew__Envelope
     struct scaling *x = user;
     struct hand *h = &x->hands[w->index];
     if (m->of_case == CACHEW__ENVELOPE__OF_PREPARE)
-        return cli_swarm_prepared(w, m->id, m->prepare, SPLIT_SIZE, CAPACITY, x->stream, err);
+        return cli_swarm_prepared(w, m->id, m->prepare, RANGE_SIZE, CAPACITY, x->stream, err);
     if (m->of_case == CACHEW__ENVELOPE__OF_CACHING)
         x->marker = m->caching->marker;
-    for (size_t i = 0; m->of_case == CACHEW__ENVELOPE__OF_LEASES && i < m->leases->n_splits && h->n < CW_COUNT_OF(h->leased); i++)
-        h->leased[h->n++] = m->leases->splits[i]->split;
-    for (size_t i = 0; m->of_case == CACHEW__ENVELOPE__OF_REVOKE && i < m->revoke->n_ranges; i++)
-        drop(h, m->revoke->ranges[i]->first, m->revoke->ranges[i]->count);
+    for (size_t i = 0; m->of_case == CACHEW__ENVELOPE__OF_LEASES && i < m->leases->n_ranges && h->n < CW_COUNT_OF(h->leased); i++)
+        h->leased[h->n++] = m->leases->ranges[i]->begin;
+    for (size_t i = 0; m->of_case == CACHEW__ENVELOPE__OF_REVOKE && i < m->revoke->n_positions; i++)
+        drop(h, m->revoke->positions[i]->begin, m->revoke->positions[i]->end);
     return 0;
 }
 
@@ -64,22 +65,25 @@ static int complete(struct scaling *x, struct swarm_worker *w, struct cw_error *
     struct hand *h = &x->hands[w->index];
     int r = 0;
     for (size_t i = 0; r >= 0 && i < h->n; i++) {
+        uint64_t elements = RANGE_SIZE;
         Cachew__Completed m = CACHEW__COMPLETED__INIT;
         Cachew__Report report = CACHEW__REPORT__INIT;
         Cachew__Envelope e = CACHEW__ENVELOPE__INIT;
-        if (h->leased[i] >= x->cursor + AHEAD)
+        if (h->leased[i] >= x->cursor + AHEAD * RANGE_SIZE)
             continue;
-        report.split = h->leased[i];
-        report.n_batches = SPLIT_SIZE;
+        report.begin = h->leased[i];
+        report.end = report.begin + RANGE_SIZE;
+        report.elements = &elements;
+        report.n_elements = 1;
         m.stream = (ProtobufCBinaryData){.data = x->stream, .len = sizeof(x->stream)};
         m.report = &report;
         e.id = ++w->last_id;
         e.of_case = CACHEW__ENVELOPE__OF_COMPLETED;
         e.completed = &m;
-        h->leased[i] = UINT64_MAX; /* said; taken off below */
+        h->leased[i] = SAID; /* taken off below */
         r = send(w->conn, &e, err);
     }
-    drop(h, UINT64_MAX, 1);
+    drop(h, SAID, UINT64_MAX);
     return r;
 }
 
@@ -141,11 +145,11 @@ static int beat(struct scaling *x, struct swarm_worker *w, uint64_t now, struct 
 static int progress(struct scaling *x, uint64_t now, struct cw_error *err)
 {
     Cachew__Pace pace = CACHEW__PACE__INIT;
-    double batches = (double)(now - x->began_ns) * 1e-9 * SPLITS_PER_S * SPLIT_SIZE;
-    x->cursor = (uint64_t)(batches / SPLIT_SIZE);
+    double batches = (double)(now - x->began_ns) * 1e-9 * RANGES_PER_S * RANGE_SIZE;
+    x->cursor = (uint64_t)(batches / RANGE_SIZE) * RANGE_SIZE;
     pace.n = (uint64_t)batches;
     pace.step_s = (double)(now - x->began_ns) * 1e-9;
-    pace.step_sq = pace.step_s / (SPLITS_PER_S * SPLIT_SIZE);
+    pace.step_sq = pace.step_s / (RANGES_PER_S * RANGE_SIZE);
     return cli_swarm_progress(&x->client, x->cursor, &pace, err);
 }
 

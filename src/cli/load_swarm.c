@@ -141,14 +141,15 @@ int cli_swarm_start(struct swarm *s, struct cw_error *err)
     return s->workers ? connect_more(s, err) : cw_error_nomem(err, s->o->n_workers * sizeof(*s->workers), "workers");
 }
 
-int cli_swarm_prepared(struct swarm_worker *w, uint64_t re, const Cachew__Prepare *p, uint64_t split_size, uint32_t capacity, uint8_t ret_stream[16],
+int cli_swarm_prepared(struct swarm_worker *w, uint64_t re, const Cachew__Prepare *p, uint64_t range_size, uint32_t capacity, uint8_t ret_stream[16],
                        struct cw_error *err)
 {
     Cachew__Prepared m = CACHEW__PREPARED__INIT;
     Cachew__Plan plan = CACHEW__PLAN__INIT;
     Cachew__Envelope e = CACHEW__ENVELOPE__INIT;
-    plan.n_positions = plan.n_splits = ENDLESS;
-    plan.split_size = split_size;
+    plan.n_positions = ENDLESS;
+    plan.align = m.most_positions = range_size; /* so that all ranges have just so many */
+    plan.n_keys = 1;
     plan.snapshot = 1;
     m.stream = p->stream;
     m.plan = &plan;

@@ -110,7 +110,7 @@ static void add_status(struct cw_text *t, const char *service, const struct samp
     char journal[CLI_TEXT_SIZE];
     const json_t *o = s->status;
     int64_t up = (int64_t)real(o, "uptime_s");
-    cw_text_add(t, "%s  up %" PRIi64 ":%02d:%02d  workers %" PRIi64 "  jobs %" PRIi64 "  streams %" PRIi64 "  splits %" PRIi64 " (late %" PRIi64 ", moved %" PRIi64
+    cw_text_add(t, "%s  up %" PRIi64 ":%02d:%02d  workers %" PRIi64 "  jobs %" PRIi64 "  streams %" PRIi64 "  ranges %" PRIi64 " (late %" PRIi64 ", moved %" PRIi64
                 ")  journal %s\n\n", service, up / 3600, (int)(up / 60 % 60), (int)(up % 60), cli_row_number(o, "workers"), cli_row_number(o, "jobs"),
                 cli_row_number(o, "streams"), cli_row_number(o, "completed"), cli_row_number(o, "late"), cli_row_number(o, "moved"),
                 cli_row_text(o, "journal", journal));

@@ -210,14 +210,14 @@ static json_t *stream_json(const struct stream *s, bool *failed)
     set(o, "state", json_string(!s->data ? "preparing" : cw_list_empty(&s->jobs) ? "idle" : "ready"), failed);
     if (s->data) {
         char snapshot[17];
-        uint64_t epoch = 0, split = 0;
+        uint64_t epoch = 0, position = 0;
         snprintf(snapshot, sizeof(snapshot), "%016" PRIx64, s->data->plan->snapshot);
-        cw_dp_stream_place(s, s->based ? s->base : 0, &epoch, &split);
+        cw_dp_stream_place(s, s->based ? s->base : 0, &epoch, &position);
         set(o, "snapshot", json_string(snapshot), failed);
         set(o, "positions", s->data->plan->n_positions >= DP_ENDLESS ? json_null() : integer(s->data->plan->n_positions), failed);
-        set(o, "splits", s->data->plan->n_splits >= DP_ENDLESS ? json_null() : integer(s->data->plan->n_splits), failed);
         set(o, "epoch", integer(epoch), failed);
-        set(o, "split", integer(split), failed);
+        set(o, "position", integer(position), failed);
+        set(o, "ranges", integer(s->n_ranges), failed);
     }
     set(o, "leased", integer(held), failed);
     set(o, "finished", integer(complete), failed);

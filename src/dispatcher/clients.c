@@ -100,7 +100,7 @@ void cw_dp_client_ended(struct cw_dispatcher *d, struct rank *r, const struct cw
 static int place_fits(const struct job *j, const Cachew__Place *from, uint64_t snapshot, uint64_t *ret, struct cw_error *err)
 {
     const struct stream *s = j->stream;
-    int result = cw_dp_stream_position(s, from->epoch, from->split, ret, err);
+    int result = cw_dp_stream_position(s, from, ret, err);
     if (result < 0)
         return result;
     if (*ret > cw_dp_job_total(s, j->epochs))
@@ -124,8 +124,9 @@ void cw_dp_client_begin(struct cw_dispatcher *d, struct rank *r)
     if (!j->began)
         j->first_from = pos;
     j->began = r->began = true;
-    r->pos = r->next_report = pos;
+    r->pos = r->began_at = r->next_report = pos;
     j->n_at_mark = 0;
+    cw_dp_range_begin_at(d, s, pos);
     cw_dp_stream_dirty(d, s);
 }
 
@@ -177,7 +178,7 @@ static int client_attach(struct cw_dispatcher *d, struct cw_peer *p, uint64_t id
     if (result != 0)
         return result;
     if (a->from)
-        from = (Cachew__Place){.base = from.base, .epoch = a->from->epoch, .split = a->from->split, .batch = a->from->batch};
+        from = (Cachew__Place){.base = from.base, .epoch = a->from->epoch, .position = a->from->position};
     if (j->stream->data) /* before it takes anybody's place */
         result = place_fits(j, &from, a->snapshot, &pos, err);
     if (result == 0)
@@ -303,7 +304,7 @@ static void tell_lagging(struct cw_dispatcher *d, struct rank *r)
     }
     if (least == r->pos)
         return;
-    cw_dp_stream_place(j->stream, least, &at.epoch, &at.split);
+    cw_dp_stream_place(j->stream, least, &at.epoch, &at.position);
     l.at = &at;
     m.of_case = CACHEW__ENVELOPE__OF_LAGGING;
     m.lagging = &l;
@@ -337,22 +338,22 @@ static int client_progress(struct cw_dispatcher *d, struct rank *r, const Cachew
     if (!r->greeted || !m->from)
         return cw_error_set(err, CW_E_SERVICE, "Progress before Attached, or without a place");
     r->heard_ns = d->now_ns;
-    int result = cw_dp_stream_position(j->stream, m->from->epoch, m->from->split, &pos, err);
+    int result = cw_dp_stream_position(j->stream, m->from, &pos, err);
     if (result < 0)
         return result;
     if (pos < r->pos || pos > cw_dp_job_total(j->stream, j->epochs))
-        return cw_error_set(err, CW_E_SERVICE, "Progress to split %" PRIu64 " of epoch %" PRIu64 ", batch %" PRIu64 ": it went back, or behind the last epoch",
-                            m->from->split, m->from->epoch, m->from->batch);
+        return cw_error_set(err, CW_E_SERVICE,
+                            "Progress to position %" PRIu64 " of epoch %" PRIu64 ": it went back, or behind the last epoch",
+                            m->from->position, m->from->epoch);
     if (pos != r->pos && r->pos == j->mark && j->n_at_mark > 0 && --j->n_at_mark == 0)
         cw_dp_stream_dirty(d, j->stream);
     r->pos = pos;
-    if (pos > r->next_report) { /* past a split that is not done: one that is another rank's, or a worker told it of. Those behind it may have been done before. */
+    if (pos > r->next_report) { /* past a range that is not done: one that is another rank's, or a worker told it of. Those behind it may have been done before. */
         r->next_report = pos;
         cw_dp_stream_reports(d, j->stream);
     }
     r->from.epoch = m->from->epoch;
-    r->from.split = m->from->split;
-    r->from.batch = m->from->batch;
+    r->from.position = m->from->position;
     r->n_batches = m->n_batches;
     r->n_lost = m->n_lost;
     r->n_lost_joined = m->n_lost_joined;

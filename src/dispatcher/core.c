@@ -10,7 +10,7 @@
 #include "dispatcher/internal.h"
 #include "net/conn.h"
 
-#define TICK_BUSY (DP_S / 4) /* late splits are looked after so often: none is late before a second */
+#define TICK_BUSY (DP_S / 10) /* late ranges are looked after so often: none is late before 0.3 s */
 #define TICK_IDLE DP_S
 
 /* ---- saying ---- */
@@ -191,13 +191,12 @@ static void grace_over(struct cw_dispatcher *d)
     say_gone(d);
     CW_LIST_EACH(at, &d->streams) {
         struct stream *s = CW_CONTAINER(at, struct stream, link);
-        for (uint64_t pos = s->base; s->restored && s->at_most_once && pos < s->end; pos++) {
-            struct split *x = cw_dp_split(s, pos);
-            if ((x->flags & SPLIT_GIVEN) && !x->holder[0]) {
-                cw_dp_split_lose(d, s, x);
-                cw_dp_split_announce(d, s, pos, x);
+        struct range *x;
+        for (size_t i = 0; s->restored && s->at_most_once && (x = cw_dp_range_at(s, i)); i++)
+            if ((x->flags & RANGE_GIVEN) && !x->holder[0]) {
+                cw_dp_range_lose(d, s, x);
+                cw_dp_range_announce(d, s, x);
             }
-        }
         s->restored = false;
         cw_dp_stream_dirty(d, s);
     }

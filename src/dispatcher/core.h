@@ -36,7 +36,7 @@ struct cw_dispatcher_options {
     uint32_t pid;
     /* Jobs that differ in nothing but their names share a stream. Else a stream has one job at a time, and a batch that one job is slow to take stops no other. */
     bool share_streams;
-    uint32_t depth;        /* splits that a worker has at a time to begin with, at most its capacity; 0: 2 */
+    uint32_t depth;        /* ranges that a worker has to compute at a time, at least; never more than its capacity; 0: 2 */
     /* Decides how many workers a job gets (docs/autoscaling.md); copied. NULL: all workers serve all jobs. */
     const struct cw_policy *policy;
     enum cw_objective objective;

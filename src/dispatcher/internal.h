@@ -3,12 +3,12 @@
  *
  *   dispatcher -- workers -- seats -- streams -- jobs -- ranks -- (client) peer
  *              \    |                   |         |
- *               \ peer                splits    scaling (scaling.h)
+ *               \ peer                ranges    scaling (scaling.h)
  *                pools -- (provisioner) peer
  *
- * A seat is a worker's part in a stream; with a policy, a stream has seats only at the workers of its crew, and at those that have not given back everything. A split
- * knows the seats that hold it. Splits are numbered through the epochs by one number, their position. References: what a journal entry that is under way names
- * (peer, stream, job) is kept until it is durable; all else is freed with its owner.
+ * A seat is a worker's part in a stream; with a policy, a stream has seats only at the workers of its crew, and at those that have not given back everything. A range
+ * knows the seats that hold it. Positions are counted through the epochs: epoch * N + position in the epoch, where an epoch has N positions. References: what a journal
+ * entry that is under way names (peer, stream, job) is kept until it is durable; all else is freed with its owner.
  */
 #pragma once
 #include "base/clock.h"
@@ -39,10 +39,10 @@
 #define DP_ADDRESS 300
 #define DP_PIPELINES ((size_t)1 << 30) /* bytes of all together; of one: CW_PIPELINE_BYTES */
 #define DP_FILES 4096                  /* named in Prepared */
-#define DP_REMNANTS 65536              /* keys of a report */
-#define DP_CAPACITY 1024               /* splits leased to a worker at a time */
-#define DP_HELD 16384                  /* splits of a stream in Holdings */
-#define DP_WINDOW ((uint64_t)1 << 20)  /* splits between the first wanted and the last known of a stream */
+#define DP_KEYS 65536                  /* of a report */
+#define DP_CAPACITY 1024               /* ranges leased to a worker at a time */
+#define DP_HELD 16384                  /* ranges of a stream in Holdings */
+#define DP_RANGES ((size_t)1 << 20)    /* of a stream, that are known at a time */
 #define DP_PENDING ((size_t)1 << 20)    /* entries that wait for the journal, and ... */
 #define DP_PENDING_BYTES ((size_t)256 << 20)
 #define DP_WAITING ((size_t)64 << 20)   /* bytes of attachments that wait for a job's ranks to be gone */
@@ -53,7 +53,7 @@
 #define DP_S UINT64_C(1000000000)
 #define DP_GRACE (2 * DP_S)        /* after a restart: for workers to come back with what they hold */
 #define DP_ASK_MORE (10 * DP_S)    /* a worker that takes so long to open the data is not waited for alone */
-#define DP_DRAIN (10 * DP_S)       /* finished splits stay with a worker that leaves for so long */
+#define DP_DRAIN (10 * DP_S)       /* finished ranges stay with a worker that leaves for so long */
 #define DP_SHUN (30 * DP_S)        /* a worker that a client can't reach gets nothing of that stream for so long */
 #define DP_WARM (30 * DP_S)        /* a stream without clients is kept ready for so long */
 #define DP_BACK (5 * DP_S)         /* a client whose connection was lost, or the dispatcher's, is there again by then */
@@ -62,11 +62,12 @@
 #define DP_GONE (600 * DP_S)       /* a worker that is gone keeps its id, if it comes back */
 #define DP_SILENT (cw_patience_silence_ns() + DP_S) /* a rank that is there says something each second, and one that is not is noticed within the timeout of its connection */
 #define DP_MISSING (5 * DP_S)      /* ranks that a dispatcher does not know of, of a job that is older than itself: they may have finished */
-#define DP_LATE DP_S               /* a lease is not late before that ... */
-#define DP_LATE_TIMES 3            /* ... nor before so many times the median */
-#define DP_DEPTH 2                 /* splits that a worker has at a time to begin with: one that it computes, one that is fetched */
-#define DP_DEPTH_NS (DP_S / 40)    /* twice as many where they take less than this, for the sake of the way to and fro */
-#define DP_TIMES 64                /* completions that the median is of */
+#define DP_LATE DP_S               /* where no rate is known: a range is late so long after its lease; else ... */
+#define DP_LATE_MORE (3 * DP_S / 10) /* ... when it takes so much longer than expected, ... */
+#define DP_LATE_TIMES 3            /* ... and so many times as long */
+#define DP_DEPTH 2                 /* ranges that a worker has at a time to begin with: one that it computes, one that is next */
+#define DP_DEPTH_S 0.05            /* more ranges at a time where they take less than this together: the way to and fro takes time */
+#define DP_MEASURED 16             /* completions that the rate of a stream is measured by: the last ones */
 
 struct cw_peer {
     struct cw_link link;
@@ -119,8 +120,8 @@ struct worker {
 };
 
 enum seat_state { SEAT_IDLE, SEAT_ASKED, SEAT_READY, SEAT_UNFIT };
-struct range { uint64_t first, count; };
-#define SEAT_RANGES 64
+struct span { uint64_t begin, end; };
+#define SEAT_SPANS 64
 struct seat {
     struct cw_link by_worker, by_stream, dirty;
     struct worker *worker;
@@ -129,6 +130,9 @@ struct seat {
     uint64_t request;        /* of Prepare */
     char *why;               /* unfit */
     uint32_t capacity, n_held, n_complete;
+    uint64_t most_positions; /* of a range, by the worker's memory; UINT64_MAX: any number */
+    uint64_t to_compute;     /* positions of the ranges that it holds and that are not complete */
+    uint64_t completed_ns;   /* when its last completion came */
     size_t heap_at;          /* 0: not among those that get leases; else place + 1 */
     uint64_t shunned_until;  /* 0: not */
     bool failed;             /* unfit: it was ready, and could not go on for a reason of its own */
@@ -141,28 +145,33 @@ struct seat {
     bool announced;          /* the clients of the stream know where the worker is */
     uint64_t order;          /* among seats with equal room; differs from stream to stream */
     uint32_t most;           /* capacity that it ever had */
-    uint64_t *out;           /* leases to be sent: room for most + 2 */
+    uint64_t *out;           /* where the ranges begin whose leases are to be sent: room for most + 2 */
     size_t n_out;
-    struct range revoke[SEAT_RANGES]; /* to be sent */
+    struct span revoke[SEAT_SPANS]; /* to be sent */
     size_t n_revoke;
 };
 
-enum split_flag {
-    SPLIT_REPORTED = 1,  /* what it gives is known ... */
-    SPLIT_DURABLE = 2,   /* ... and written down */
-    SPLIT_LOST = 4,      /* at-most-once: it will not be run again */
-    SPLIT_ANNOUNCE = 8,  /* its place changed in this turn */
-    SPLIT_UNSENT = 16,   /* at-most-once: its lease is being written down */
-    SPLIT_COMPLETE = 32, /* the first holder is through */
-    SPLIT_GIVEN = 64,    /* at-most-once: somebody had it before a restart */
+enum range_flag {
+    RANGE_REPORTED = 1,  /* what it gives is known ... */
+    RANGE_DURABLE = 2,   /* ... and written down */
+    RANGE_LOST = 4,      /* at-most-once: it will not be run again */
+    RANGE_ANNOUNCE = 8,  /* its place changed in this turn */
+    RANGE_UNSENT = 16,   /* at-most-once: its lease is being written down */
+    RANGE_COMPLETE = 32, /* the first holder is through */
+    RANGE_GIVEN = 64,    /* at-most-once: somebody had it before a restart */
+    RANGE_HELD = 128,    /* its holder had it before this dispatcher knew: when it began is not known */
 };
-struct split {
+/* Positions begin .. end - 1, all of one epoch. */
+struct range {
+    uint64_t begin, end;
+    uint64_t number;        /* no other range of the stream ever had it */
     struct seat *holder[2]; /* [0] is what clients are told; [1] the one before, if it was late */
     uint64_t leased_ns;
-    uint64_t n_batches;
-    uint64_t *remnants;
+    uint64_t before;        /* positions that the holder had to compute before it, when it was leased */
+    uint64_t n_batches;     /* of a sequential stream */
+    uint64_t *elements;     /* that it leaves, by key; none where the last are 0 */
     uint64_t reporter;      /* the worker that said so first */
-    uint32_t n_remnants;
+    uint32_t n_elements;
     uint8_t flags;
 };
 
@@ -185,6 +194,7 @@ struct stream {
     char *base_dir;
     Cachew__Prepared *data;    /* as the first worker saw it; NULL: none has yet */
     bool at_most_once, journalled, dead;
+    bool unordered;            /* order any: its ranges are the splits of the plan, each batched by itself */
     bool restored;             /* from the journal: no leases within the grace */
     bool damaged;              /* at-most-once: the journal does not know any more what was given out */
     int32_t marker;            /* that was decided on, as in Prepare; 0: none was */
@@ -199,20 +209,22 @@ struct stream {
     struct seat **heap;        /* those that may get leases, most room first */
     size_t n_heap, heap_capacity;
     size_t n_shunned;
-    /* splits: of positions base .. end - 1 */
-    struct split *ring;
-    size_t mask;               /* size of the ring - 1 */
-    uint64_t base, end;
+    struct range *ranges;      /* by begin, n_ranges of them from `first` on; between them there may be gaps */
+    size_t first, n_ranges, room;
+    uint64_t numbers;          /* of ranges, given so far */
+    uint64_t base;             /* ranges that end before it, or there, are gone */
     bool based;                /* base means something */
     bool marked;               /* base is the low-water mark: before it nobody wants any */
     uint64_t total;            /* positions that its jobs want */
-    uint64_t free_from;        /* before it every wanted split has a holder */
-    uint64_t purged;           /* rows before it are deleted from the journal */
-    uint64_t times_ns[DP_TIMES], n_times;
-    uint32_t depth;                /* splits that a worker has at a time, at most its capacity: */
-    uint32_t n_at_depth;           /* so many were completed since it was set, */
-    uint64_t ns_at_depth;          /* in so much time altogether */
-    uint64_t n_completed, n_batches;   /* n_batches: of those */
+    uint64_t free_from;        /* before it every wanted position is in a range that has a holder */
+    uint64_t begun_to;         /* no rank began behind it */
+    uint64_t most_positions;   /* of a range, by the memory of ready workers; 0: to be found again */
+    size_t n_passed;           /* ranges whose rows may still be in the journal */
+    struct measured { uint64_t positions, ns; } measured[DP_MEASURED]; /* the last completions; ns: of a worker's time */
+    uint64_t n_measured;
+    double rate;               /* positions that a worker runs per second; 0: not known yet */
+    uint32_t depth;            /* ranges that a worker has to compute at a time, at most its capacity */
+    uint64_t n_completed;
     struct computed computed;          /* by its workers, those that are gone too */
     bool reports_came, announce;
     uint64_t announce_first, announce_end;
@@ -259,8 +271,8 @@ struct rank {
     uint64_t attach_id;        /* of the Attach to be answered; 0: answered */
     Cachew__Place from;        /* cursor */
     uint64_t snapshot;         /* that its state had; 0: none */
-    uint64_t pos;
-    uint64_t next_report;
+    uint64_t pos, began_at;    /* its cursor; where it began when it attached */
+    uint64_t next_report;      /* position: reports of ranges before it were sent */
     uint64_t n_batches, n_lost, n_lost_joined, wait_ns, g, digest_lo, digest_hi;
     struct pace pace, paced;   /* paced: when the policy was asked last */
     bool paces;                /* it said so since it attached: before, what its process did is not known */
@@ -283,7 +295,8 @@ enum action_kind { ACTION_NONE, ACTION_DONE, ACTION_REGISTERED, ACTION_REPORT, A
 struct action { /* what follows once an entry is durable */
     enum action_kind kind;
     struct cw_peer *peer;
-    uint64_t re, pos;
+    uint64_t re;
+    struct { uint64_t begin, number; } range;
     struct stream *stream;
     struct job *job;
 };
@@ -314,7 +327,7 @@ struct cw_dispatcher {
     /* Entries of the journal were left out when it was read, in this or an earlier start: until DP_LISTED after
      * the start, a job that is not known may be one of them. */
     bool damaged;
-    bool splits_lost;          /* in this start, entries of splits or floors of any stream */
+    bool ranges_lost;          /* in this start, entries of ranges or floors of any stream */
     bool numbers_lost;         /* in this start, the numbers that were given last */
     uint64_t n_leased, n_completed, n_late, n_moved, n_lost;
     uint64_t commit_began_ns, commit_ns, n_commits, n_commit_failures;
@@ -354,8 +367,13 @@ int cw_dp_journal_stream_gone(struct cw_dispatcher *d, struct stream *s, struct 
 int cw_dp_journal_pipeline_gone(struct cw_dispatcher *d, const struct pipeline *p, struct cw_error *err) _must_check_;
 int cw_dp_journal_job(struct cw_dispatcher *d, const struct job *j, const struct action *then, struct cw_error *err) _must_check_;
 int cw_dp_journal_job_gone(struct cw_dispatcher *d, const struct job *j, struct cw_error *err) _must_check_;
-int cw_dp_journal_split(struct cw_dispatcher *d, const struct stream *s, uint64_t pos, const struct action *then, struct cw_error *err) _must_check_;
-int cw_dp_journal_purge(struct cw_dispatcher *d, struct stream *s, uint64_t upto, struct cw_error *err) _must_check_; /* rows of splits before it */
+/* The action gets the stream and the range. */
+int cw_dp_journal_range(struct cw_dispatcher *d, struct stream *s, const struct range *x, enum action_kind then,
+                        struct cw_error *err) _must_check_;
+int cw_dp_journal_range_gone(struct cw_dispatcher *d, const struct stream *s, uint64_t begin,
+                             struct cw_error *err) _must_check_;
+/* Rows of ranges that begin before `upto`. */
+int cw_dp_journal_purge(struct cw_dispatcher *d, struct stream *s, uint64_t upto, struct cw_error *err) _must_check_;
 int cw_dp_journal_then(struct cw_dispatcher *d, const struct action *then, struct cw_error *err) _must_check_; /* when all so far is durable */
 /* For entries whose lack does no harm: after a restart, what they say is found out again. */
 void cw_dp_journal_tried(struct cw_dispatcher *d, int result);
@@ -388,8 +406,9 @@ struct seat *cw_dp_seat_new(struct cw_dispatcher *d, struct worker *w, struct st
 struct seat *cw_dp_seat_free(struct cw_dispatcher *d, struct seat *t);
 struct seat *cw_dp_seat_forget(struct cw_dispatcher *d, struct seat *t); /* frees it, and the worker is told to forget the stream */
 void cw_dp_seat_dirty(struct cw_dispatcher *d, struct seat *t);
-void cw_dp_seat_revoke(struct cw_dispatcher *d, struct seat *t, uint64_t first, uint64_t count);
-void cw_dp_seat_unsend(struct seat *t, uint64_t first, uint64_t count); /* leases of these, if not sent yet, are not */
+/* Of all ranges within these positions: they are revoked; leases that are not sent yet are not sent. */
+void cw_dp_seat_revoke(struct cw_dispatcher *d, struct seat *t, uint64_t begin, uint64_t end);
+void cw_dp_seat_unsend(struct seat *t, uint64_t begin, uint64_t end);
 void cw_dp_seat_usable(struct cw_dispatcher *d, struct seat *t); /* its place in the heap, after any change */
 void cw_dp_seat_shun(struct cw_dispatcher *d, struct seat *t);
 void cw_dp_seat_unshun(struct cw_dispatcher *d, struct stream *s, bool all);
@@ -420,33 +439,49 @@ void cw_dp_stream_idle(struct cw_dispatcher *d, struct stream *s);        /* its
 void cw_dp_stream_forget(struct cw_dispatcher *d, struct stream *s);
 struct stream *cw_dp_stream_unref(struct stream *s);
 void cw_dp_stream_tick(struct cw_dispatcher *d);
-/* *ret is the position; CW_E_OPTION: outside the plan. */
-int cw_dp_stream_position(const struct stream *s, uint64_t epoch, uint64_t split, uint64_t *ret, struct cw_error *err) _must_check_;
-int cw_dp_stream_split(const struct stream *s, uint64_t epoch, uint64_t split, uint64_t *ret, struct cw_error *err) _must_check_; /* no place behind the last of an epoch */
-void cw_dp_stream_place(const struct stream *s, uint64_t pos, uint64_t *epoch, uint64_t *split);
+/* *ret: the position, counted through the epochs. CW_E_OPTION: the plan does not have it. */
+int cw_dp_stream_position(const struct stream *s, const Cachew__Place *at, uint64_t *ret,
+                          struct cw_error *err) _must_check_;
+/* *ret: the range's positions, counted through the epochs. CW_E_SERVICE: the plan has no such range. */
+int cw_dp_stream_span(const struct stream *s, uint64_t epoch, uint64_t begin, uint64_t end, struct span *ret,
+                      struct cw_error *err) _must_check_;
+void cw_dp_stream_place(const struct stream *s, uint64_t pos, uint64_t *epoch, uint64_t *position);
+bool cw_dp_stream_counted(const struct stream *s); /* batches follow from positions, and the order is exact */
+bool cw_dp_stream_placed(const struct stream *s);  /* they follow from the elements before them, and the order is exact */
+/* Returns what ranges' bounds are multiples of, in positions of their epoch; the epoch's end is a bound, too. */
+uint64_t cw_dp_stream_align(const struct stream *s);
+bool cw_dp_stream_fixed(const struct stream *s); /* each range has exactly so many positions, or up to the epoch's end */
 
-/* splits.c: the table of a stream's splits */
-struct split *cw_dp_split(const struct stream *s, uint64_t pos); /* NULL: not in the table */
-struct split *cw_dp_split_make(struct stream *s, uint64_t pos);  /* NULL: no memory, or outside the window */
-int cw_dp_split_rebase(struct cw_dispatcher *d, struct stream *s, uint64_t base);  /* the first position is this from now on; -1: no memory */
-void cw_dp_split_clear(struct cw_dispatcher *d, struct stream *s);
-void cw_dp_split_trim(struct stream *s);
-int cw_dp_split_report(struct split *x, const uint64_t *remnants, size_t n, uint64_t n_batches);
-bool cw_dp_split_same(const struct split *x, const uint64_t *remnants, size_t n, uint64_t n_batches);
-void cw_dp_split_lose(struct cw_dispatcher *d, struct stream *s, struct split *x); /* for good: who waited for its report gets those behind it */
-void cw_dp_split_announce(struct cw_dispatcher *d, struct stream *s, uint64_t pos, struct split *x);
+/* ranges.c: the table of a stream's ranges. Pointers to ranges are valid until one is added or removed. */
+struct range *cw_dp_range_at(const struct stream *s, size_t i);      /* NULL: there are no more */
+size_t cw_dp_range_index(const struct stream *s, uint64_t pos);    /* of the first range that ends behind pos */
+struct range *cw_dp_range(const struct stream *s, uint64_t pos);   /* that has the position; NULL: none does */
+struct range *cw_dp_range_add(struct stream *s, struct span span); /* NULL: no memory or room, or it overlaps others */
+uint64_t cw_dp_range_begin(const struct stream *s); /* of the first one, or base if that is less */
+uint64_t cw_dp_range_end(const struct stream *s);   /* of the last one, or base */
+/* Sets base, and takes out ranges that end before it. -1: no memory. */
+int cw_dp_range_rebase(struct cw_dispatcher *d, struct stream *s, uint64_t base);
+void cw_dp_range_clear(struct cw_dispatcher *d, struct stream *s);
+/* Call when a rank begins at pos: in a placed plan, a range that has pos inside is cut in two, and both are run anew. */
+void cw_dp_range_begin_at(struct cw_dispatcher *d, struct stream *s, uint64_t pos);
+int cw_dp_range_report(struct range *x, const uint64_t *elements, size_t n, uint64_t n_batches);
+bool cw_dp_range_same(const struct range *x, const uint64_t *elements, size_t n, uint64_t n_batches);
+/* Marks it as lost for good: ranks that waited for its report are sent those behind it. */
+void cw_dp_range_lose(struct cw_dispatcher *d, struct stream *s, struct range *x);
+void cw_dp_range_announce(struct cw_dispatcher *d, struct stream *s, struct range *x);
 
 /* leases.c */
 void cw_dp_lease_fill(struct cw_dispatcher *d, struct stream *s);
-int cw_dp_lease_hold(struct cw_dispatcher *d, struct seat *t, uint64_t pos, struct cw_error *err) _must_check_; /* as Holdings says */
+void cw_dp_lease_hold(struct cw_dispatcher *d, struct seat *t, struct span span); /* as Holdings says */
 /* It does not hold it any more. DROP_SILENTLY: and it knows, or there is nobody to tell. */
 enum drop { DROP_REVOKED, DROP_SILENTLY };
-void cw_dp_lease_drop(struct cw_dispatcher *d, struct seat *t, uint64_t pos, enum drop how);
-void cw_dp_lease_drop_from(struct cw_dispatcher *d, struct seat *t, uint64_t from, enum drop how); /* all from a position on */
-void cw_dp_lease_drop_unbegun(struct cw_dispatcher *d, struct seat *t);                            /* those that the worker can't be computing yet */
+void cw_dp_lease_drop(struct cw_dispatcher *d, struct seat *t, struct range *x, enum drop how);
+/* All ranges that end behind `from`. */
+void cw_dp_lease_drop_from(struct cw_dispatcher *d, struct seat *t, uint64_t from, enum drop how);
+/* All ranges that the worker can't be computing yet. */
+void cw_dp_lease_drop_unbegun(struct cw_dispatcher *d, struct seat *t);
 int cw_dp_lease_completed(struct cw_dispatcher *d, struct worker *w, uint64_t re, const Cachew__Completed *c, struct cw_error *err) _must_check_;
-void cw_dp_lease_written(struct cw_dispatcher *d, struct stream *s, uint64_t pos);
-uint64_t cw_dp_lease_batch(const struct stream *s, uint64_t pos); /* the first batch of it that anybody needs */
+void cw_dp_lease_written(struct cw_dispatcher *d, struct stream *s, struct range *x);
 void cw_dp_lease_late(struct cw_dispatcher *d, struct stream *s);
 
 /* jobs.c */
@@ -459,7 +494,8 @@ void cw_dp_job_ready(struct cw_dispatcher *d, struct job *j);   /* its stream is
 void cw_dp_job_written(struct cw_dispatcher *d, struct job *j);
 void cw_dp_job_refused(struct cw_dispatcher *d, struct job *j, const Cachew__Failure *why); /* who waits for it is told; it is freed */
 const char *cw_dp_job_state(const struct job *j); /* for people */
-/* Splits of which a rank did not get all; and elements of batches joined of several splits that were left out since one of these was lost. */
+/* At-most-once: splits of which a rank did not get all; *ret_joined: elements of batches joined of several splits that
+ * were left out since one of these was lost. */
 uint64_t cw_dp_job_lost(const struct job *j, uint64_t *ret_joined);
 void cw_dp_job_over(struct cw_dispatcher *d, struct job *j, enum job_state state, const struct cw_error *why);
 void cw_dp_job_free(struct cw_dispatcher *d, struct job *j);

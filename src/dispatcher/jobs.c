@@ -220,7 +220,7 @@ static bool heard_since(const struct job *j, uint64_t since_ns)
 static bool goes_on(const Cachew__Attach *a)
 {
     const Cachew__Place *from = a->from, *round = a->round;
-    return a->again || a->snapshot != 0 || (from && (from->epoch | from->split | from->batch)) ||
+    return a->again || a->snapshot != 0 || (from && (from->epoch | from->position)) ||
            (round && (round->epoch | round->batch));
 }
 
@@ -322,7 +322,7 @@ void cw_dp_jobs_loaded(struct cw_dispatcher *d)
     CW_LIST_EACH(at, &d->jobs) {
         struct job *j = CW_CONTAINER(at, struct job, link);
         const struct stream *s = j->stream;
-        if (j->state >= JOB_DONE || (s && !s->damaged && !(s->at_most_once && d->splits_lost)))
+        if (j->state >= JOB_DONE || (s && !s->damaged && !(s->at_most_once && d->ranges_lost)))
             continue;
         j->state = JOB_FAILED;
         j->lost = d->damaged = true;

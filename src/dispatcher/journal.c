@@ -7,7 +7,7 @@
  *   b fingerprint                Pipeline
  *   c stream                     Stream
  *   d stream                     Floor
- *   e stream, position (be64)    Split
+ *   e stream, begin (be64)       Range
  *   f name                       Job
  *   g incarnation                Worker
  *
@@ -43,7 +43,7 @@ static uint64_t entry_sum(const void *key, size_t key_size, const void *value, s
     return htole64(cw_hash64_next(cw_hash64(key, key_size), value, value_size));
 }
 
-static struct key key_split(const struct stream *s, uint64_t pos)
+static struct key key_range(const struct stream *s, uint64_t pos)
 {
     struct key k = key_make('e', s->id, 16);
     uint64_t order = htobe64(pos);
@@ -173,6 +173,7 @@ int cw_dp_journal_stream(struct cw_dispatcher *d, struct stream *s, struct cw_er
         m.base_dir = s->base_dir;
         m.data = s->data;
         m.at_most_once = s->at_most_once;
+        m.unordered = s->unordered;
         s->pipeline->journalled = true;
         r = entry_put(d, &k, &m.base, NULL, err);
     }
@@ -188,7 +189,7 @@ static int delete_range(struct cw_dispatcher *d, const struct key *from, const s
 
 int cw_dp_journal_purge(struct cw_dispatcher *d, struct stream *s, uint64_t upto, struct cw_error *err)
 {
-    struct key from = key_split(s, 0), to = key_split(s, upto), k = key_make('d', s->id, 16);
+    struct key from = key_range(s, 0), to = key_range(s, upto), k = key_make('d', s->id, 16);
     int r = 0;
     if (s->at_most_once && upto != UINT64_MAX) {
         Cachew__Journal__Floor m = CACHEW__JOURNAL__FLOOR__INIT;
@@ -198,7 +199,7 @@ int cw_dp_journal_purge(struct cw_dispatcher *d, struct stream *s, uint64_t upto
     if (r == 0)
         r = delete_range(d, &from, &to, err);
     if (r == 0)
-        s->purged = upto;
+        s->n_passed = 0;
     return r;
 }
 
@@ -258,18 +259,27 @@ int cw_dp_journal_job_gone(struct cw_dispatcher *d, const struct job *j, struct 
     return entry_delete(d, &k, err);
 }
 
-int cw_dp_journal_split(struct cw_dispatcher *d, const struct stream *s, uint64_t pos, const struct action *then, struct cw_error *err)
+int cw_dp_journal_range(struct cw_dispatcher *d, struct stream *s, const struct range *x, enum action_kind then,
+                        struct cw_error *err)
 {
-    const struct split *x = cw_dp_split(s, pos);
-    struct key k = key_split(s, pos);
-    Cachew__Journal__Split m = CACHEW__JOURNAL__SPLIT__INIT;
-    m.reported = (x->flags & SPLIT_REPORTED) != 0;
+    struct key k = key_range(s, x->begin);
+    struct action action = {.kind = then, .stream = s, .range = {x->begin, x->number}};
+    Cachew__Journal__Range m = CACHEW__JOURNAL__RANGE__INIT;
+    m.end = x->end;
+    m.reported = (x->flags & RANGE_REPORTED) != 0;
     m.n_batches = x->n_batches;
-    m.remnants = x->remnants;
-    m.n_remnants = x->n_remnants;
+    m.elements = x->elements;
+    m.n_elements = x->n_elements;
     m.reporter = x->reporter;
     m.given = s->at_most_once && x->holder[0] != NULL;
-    return entry_put(d, &k, &m.base, then, err);
+    return entry_put(d, &k, &m.base, &action, err);
+}
+
+int cw_dp_journal_range_gone(struct cw_dispatcher *d, const struct stream *s, uint64_t begin,
+                             struct cw_error *err)
+{
+    struct key k = key_range(s, begin);
+    return entry_delete(d, &k, err);
 }
 
 /* ---- committing ---- */
@@ -292,7 +302,9 @@ void cw_dp_journal_commit(struct cw_dispatcher *d)
 
 static void action_run(struct cw_dispatcher *d, struct action *a)
 {
-    struct split *x;
+    struct range *x = a->stream && !a->stream->dead ? cw_dp_range(a->stream, a->range.begin) : NULL;
+    if (x && x->number != a->range.number) /* it was cut anew */
+        x = NULL;
     switch (a->kind) {
     case ACTION_NONE:
         break;
@@ -304,9 +316,8 @@ static void action_run(struct cw_dispatcher *d, struct action *a)
         cw_dp_worker_registered(d, a->peer, a->re);
         break;
     case ACTION_REPORT:
-        x = a->stream->dead ? NULL : cw_dp_split(a->stream, a->pos);
-        if (x && (x->flags & SPLIT_REPORTED)) {
-            x->flags |= SPLIT_DURABLE;
+        if (x && (x->flags & RANGE_REPORTED)) {
+            x->flags |= RANGE_DURABLE;
             cw_dp_stream_reports(d, a->stream);
         }
         break;
@@ -315,8 +326,8 @@ static void action_run(struct cw_dispatcher *d, struct action *a)
             cw_dp_job_written(d, a->job);
         break;
     case ACTION_LEASE:
-        if (!a->stream->dead)
-            cw_dp_lease_written(d, a->stream, a->pos);
+        if (x)
+            cw_dp_lease_written(d, a->stream, x);
         break;
     }
 }
@@ -366,22 +377,30 @@ void cw_dp_journal_deinit(struct cw_dispatcher *d)
 
 /* ---- after a restart ---- */
 
-static int load_split(struct cw_dispatcher *d, struct stream *s, uint64_t pos, const Cachew__Journal__Split *row, struct cw_error *err)
+static int load_range(struct cw_dispatcher *d, struct stream *s, uint64_t begin, const Cachew__Journal__Range *row,
+                      struct cw_error *err)
 {
-    if (!s->based && cw_dp_split_rebase(d, s, pos) < 0)
-        return cw_error_nomem(err, 0, "a table of splits");
-    if (pos - s->base >= DP_WINDOW && !row->given)
-        return 0; /* of a job that begins anew far behind: it is found out again */
-    if (pos - s->base >= DP_WINDOW)
-        return cw_error_set(err, CW_E_STATE, "it is too far from its stream's first split");
-    struct split *x = cw_dp_split_make(s, pos);
-    if (!x || (row->reported && cw_dp_split_report(x, row->remnants, row->n_remnants, row->n_batches) < 0))
-        return cw_error_nomem(err, sizeof(*x), "a split");
+    struct span span;
+    uint64_t epoch, position;
+    cw_dp_stream_place(s, begin, &epoch, &position);
+    if (cw_dp_stream_span(s, epoch, position, position + (row->end - begin), &span, err) < 0)
+        return cw_error_set(err, CW_E_STATE, "the plan of its stream has no positions %" PRIu64 " to %" PRIu64, begin,
+                            row->end);
+    if (!s->based && cw_dp_range_rebase(d, s, begin) < 0)
+        return cw_error_nomem(err, 0, "a table of ranges");
+    if (begin < cw_dp_range_end(s) || s->n_ranges >= DP_RANGES) { /* its positions were cut otherwise since */
+        if (row->given)
+            return cw_error_set(err, CW_E_STATE, "it overlaps another one, or there are more than %zu", DP_RANGES);
+        return 0; /* what it gave is found out again */
+    }
+    struct range *x = cw_dp_range_add(s, span);
+    if (!x || (row->reported && cw_dp_range_report(x, row->elements, row->n_elements, row->n_batches) < 0))
+        return cw_error_nomem(err, sizeof(*x), "a range");
     x->reporter = row->reporter;
     if (row->reported)
-        x->flags |= SPLIT_DURABLE;
+        x->flags |= RANGE_DURABLE;
     if (row->given)
-        x->flags |= SPLIT_GIVEN;
+        x->flags |= RANGE_GIVEN;
     s->reports_came = true;
     return 0;
 }
@@ -408,13 +427,13 @@ static int load_row(struct cw_dispatcher *d, const struct key *k, const Protobuf
         return cw_dp_stream_restore(d, id, (const Cachew__Journal__Stream *)m, err);
     case 'd':
         s = cw_dp_stream_find(d, id);
-        if (s && cw_dp_split_rebase(d, s, ((const Cachew__Journal__Floor *)m)->position) < 0)
-            return cw_error_nomem(err, 0, "a table of splits");
+        if (s && cw_dp_range_rebase(d, s, ((const Cachew__Journal__Floor *)m)->position) < 0)
+            return cw_error_nomem(err, 0, "a table of ranges");
         return s ? 0 : entry_delete(d, k, err);
     case 'e':
         s = cw_dp_stream_find(d, id);
         memcpy(&order, id + 16, 8);
-        return s ? load_split(d, s, be64toh(order), (const Cachew__Journal__Split *)m, err) : entry_delete(d, k, err);
+        return s ? load_range(d, s, be64toh(order), (const Cachew__Journal__Range *)m, err) : entry_delete(d, k, err);
     case 'f':
         return cw_dp_job_restore(d, (const Cachew__Journal__Job *)m, err);
     default:
@@ -428,8 +447,8 @@ static const struct kind kinds[] = {
     {&cachew__journal__counters__descriptor, 1, 1, "counters", "new workers and streams get numbers that are a million higher"},
     {&cachew__journal__pipeline__descriptor, 17, 17, "pipeline", "jobs that run it begin anew, or end if they are at-most-once"},
     {&cachew__journal__stream__descriptor, 17, 17, "stream", "its jobs begin anew, or end if they are at-most-once"},
-    {&cachew__journal__floor__descriptor, 17, 17, "first split of stream", "jobs with at-most-once end"},
-    {&cachew__journal__split__descriptor, 25, 25, "split", "the split is computed again"},
+    {&cachew__journal__floor__descriptor, 17, 17, "first position of stream", "jobs with at-most-once end"},
+    {&cachew__journal__range__descriptor, 25, 25, "range", "the range is computed again"},
     {&cachew__journal__job__descriptor, 2, 1 + DP_NAME, "job", "the job begins anew, or ends if it is at-most-once"},
     {&cachew__journal__worker__descriptor, 17, 17, "worker", "the worker gets another number"},
 };
@@ -450,7 +469,7 @@ static void key_text(const void *key, size_t size, const struct kind *kind, char
 /*
  * Leaves a damaged entry out: it is deleted with the next commit. What rests on it is found damaged when it
  * is read: streams on their pipeline, jobs on their stream.
- * Which splits were given out must be known of a stream with at-most-once; where the damaged entry may be of
+ * Which ranges were given out must be known of a stream with at-most-once; where the damaged entry may be of
  * any stream, of none of them is. The key may be what is damaged: a job whose name is not UTF-8 is none.
  * CW_E_DATA: err names the entry and what it costs; the dispatcher can serve all else.
  */
@@ -460,7 +479,7 @@ static int load_damaged(struct cw_dispatcher *d, const void *key, size_t key_siz
     const uint8_t *letter = key;
     if (kind && *letter == 'f' && !cw_text_utf8((const char *)key + 1, key_size - 1))
         kind = NULL;
-    bool of_splits = !kind || *letter == 'd' || *letter == 'e';
+    bool of_ranges = !kind || *letter == 'd' || *letter == 'e';
     struct stream *s = kind && key_size > 16 ? cw_dp_stream_find(d, letter + 1) : NULL;
     if (key_size <= CW_STORE_KEY_MAX) {
         int r = cw_store_batch_add(&d->pending.batch, &(struct cw_store_op){.kind = CW_STORE_DELETE, .key = key, .key_size = key_size}, err);
@@ -472,10 +491,10 @@ static int load_damaged(struct cw_dispatcher *d, const void *key, size_t key_siz
     if (s)
         s->damaged = s->at_most_once;
     else
-        d->splits_lost |= of_splits;
+        d->ranges_lost |= of_ranges;
     key_text(key, key_size, kind, text, sizeof(text));
     return cw_error_set(err, CW_E_DATA, "the entry of %s%s%.600s is left out (%.300s): %s", kind ? kind->name : "unknown kind", *text ? " " : "", text, why,
-                        (s ? s->damaged : of_splits) ? "jobs with at-most-once end" : kind->cost);
+                        (s ? s->damaged : of_ranges) ? "jobs with at-most-once end" : kind->cost);
 }
 
 int cw_dispatcher_load(struct cw_dispatcher *d, const void *key, size_t key_size, const void *value, size_t value_size, struct cw_error *err)

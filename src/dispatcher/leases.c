@@ -1,85 +1,86 @@
-/* Who gets which split, who loses it, and what comes of finished ones. */
+/* Who gets which range, who loses it, and what comes of finished ones. */
 #include <inttypes.h>
 #include <string.h>
 
+#include "dispatcher/cut.h"
 #include "dispatcher/internal.h"
 
-/* Of the first wanted split it is where the ranks that are in it stand. */
-uint64_t cw_dp_lease_batch(const struct stream *s, uint64_t pos)
-{
-    uint64_t least = UINT64_MAX;
-    if (pos != s->base)
-        return 0;
-    CW_LIST_EACH(at, &s->jobs) {
-        const struct job *j = CW_CONTAINER(at, struct job, by_stream);
-        if (j->n_ranks < j->world_size)
-            return 0;
-        for (size_t i = 0; i < j->n_ranks; i++)
-            if (!j->ranks[i]->finished && j->ranks[i]->pos == pos)
-                least = CW_MIN(least, j->ranks[i]->from.batch);
-    }
-    return least == UINT64_MAX ? 0 : least;
-}
+/* Positions of a range in a placed plan while no rate is known: few, since elements may take 0.1 s each; after five
+ * completions ranges can have a thousand times as many. */
+#define FIRST_POSITIONS 64
 
-static void lease_send(struct cw_dispatcher *d, struct seat *t, uint64_t pos)
+static void lease_send(struct cw_dispatcher *d, struct seat *t, const struct range *x)
 {
-    t->out[t->n_out++] = pos;
+    t->out[t->n_out++] = x->begin;
     cw_dp_seat_dirty(d, t);
 }
 
-/* x becomes t's, beside whoever has it. */
-static int lease_give(struct cw_dispatcher *d, struct seat *t, uint64_t pos, struct split *x)
+/* The seat holds the range from now on: its counts, its place in the heap, and what clients are told. */
+static void lease_count(struct cw_dispatcher *d, struct seat *t, struct range *x)
+{
+    t->n_held++;
+    t->worker->n_held++;
+    if (x->flags & RANGE_COMPLETE)
+        t->n_complete++;
+    else
+        t->to_compute += x->end - x->begin;
+    cw_dp_seat_usable(d, t);
+    if (!(x->flags & RANGE_UNSENT))
+        cw_dp_range_announce(d, t->stream, x);
+    if (!t->announced)
+        cw_dp_tell_seat(d, t);
+}
+
+/* Leases a range to a seat, beside its holder, if it has one. -1: no memory. */
+static int lease_give(struct cw_dispatcher *d, struct seat *t, struct range *x)
 {
     struct stream *s = t->stream;
     bool second = x->holder[0] != NULL;
     x->holder[1] = x->holder[0];
     x->holder[0] = t;
-    if (s->at_most_once) { /* its place is told when it may be computed */
-        struct action then = {.kind = ACTION_LEASE, .stream = s, .pos = pos};
-        x->flags |= SPLIT_UNSENT;
-        if (cw_dp_journal_split(d, s, pos, &then, NULL) < 0) { /* no memory: another time */
-            x->flags &= (uint8_t)~SPLIT_UNSENT;
+    if (s->at_most_once) { /* clients are told its place, and the worker gets it, when the lease is written down */
+        x->flags |= RANGE_UNSENT;
+        if (cw_dp_journal_range(d, s, x, ACTION_LEASE, NULL) < 0) {
+            x->flags &= (uint8_t)~RANGE_UNSENT;
             x->holder[0] = NULL;
             return -1;
         }
     } else {
-        lease_send(d, t, pos);
-        cw_dp_split_announce(d, s, pos, x);
+        lease_send(d, t, x);
     }
-    t->n_held++;
-    t->worker->n_held++;
-    d->n_leased++;
-    if (!second)
+    if (!second) {
+        x->flags &= (uint8_t)~RANGE_HELD;
         x->leased_ns = d->now_ns;
-    cw_dp_seat_usable(d, t);
-    if (!t->announced)
-        cw_dp_tell_seat(d, t);
+        x->before = t->to_compute;
+    }
+    d->n_leased++;
+    lease_count(d, t, x);
     return 0;
 }
 
-void cw_dp_lease_written(struct cw_dispatcher *d, struct stream *s, uint64_t pos)
+void cw_dp_lease_written(struct cw_dispatcher *d, struct stream *s, struct range *x)
 {
-    struct split *x = cw_dp_split(s, pos);
-    if (!x || !(x->flags & SPLIT_UNSENT))
+    if (!(x->flags & RANGE_UNSENT))
         return;
-    x->flags &= (uint8_t)~SPLIT_UNSENT;
+    x->flags &= (uint8_t)~RANGE_UNSENT;
     if (x->holder[0])
-        lease_send(d, x->holder[0], pos);
-    cw_dp_split_announce(d, s, pos, x); /* also that it is lost, if its holder went meanwhile */
+        lease_send(d, x->holder[0], x);
+    cw_dp_range_announce(d, s, x); /* also that it is lost, if its holder went meanwhile */
 }
 
-void cw_dp_lease_drop(struct cw_dispatcher *d, struct seat *t, uint64_t pos, enum drop how)
+void cw_dp_lease_drop(struct cw_dispatcher *d, struct seat *t, struct range *x, enum drop how)
 {
     struct stream *s = t->stream;
-    struct split *x = cw_dp_split(s, pos);
-    if (!x || (x->holder[0] != t && x->holder[1] != t))
+    if (x->holder[0] != t && x->holder[1] != t)
         return;
+    if (x->holder[0] == t && (x->flags & RANGE_COMPLETE))
+        t->n_complete--;
+    else
+        t->to_compute -= x->end - x->begin;
     if (x->holder[0] == t) {
-        if (x->flags & SPLIT_COMPLETE)
-            t->n_complete--;
-        x->flags &= (uint8_t)~SPLIT_COMPLETE;
+        x->flags &= (uint8_t)~RANGE_COMPLETE;
         x->holder[0] = x->holder[1];
-        cw_dp_split_announce(d, s, pos, x);
+        cw_dp_range_announce(d, s, x);
     }
     x->holder[1] = NULL;
     t->n_held--;
@@ -87,99 +88,172 @@ void cw_dp_lease_drop(struct cw_dispatcher *d, struct seat *t, uint64_t pos, enu
     if (!x->holder[0]) {
         d->n_moved++;
         if (s->at_most_once)
-            cw_dp_split_lose(d, s, x);
+            cw_dp_range_lose(d, s, x);
         else
-            s->free_from = CW_MIN(s->free_from, pos);
+            s->free_from = CW_MIN(s->free_from, x->begin);
     }
     if (how == DROP_REVOKED)
-        cw_dp_seat_revoke(d, t, pos, 1);
+        cw_dp_seat_revoke(d, t, x->begin, x->end);
     else
-        cw_dp_seat_unsend(t, pos, 1);
+        cw_dp_seat_unsend(t, x->begin, x->end);
     cw_dp_seat_usable(d, t);
 }
 
 void cw_dp_lease_drop_from(struct cw_dispatcher *d, struct seat *t, uint64_t from, enum drop how)
 {
-    struct stream *s = t->stream;
-    for (uint64_t pos = CW_MAX(from, s->base); t->n_held > 0 && pos < s->end; pos++)
-        cw_dp_lease_drop(d, t, pos, how);
-    cw_dp_split_trim(s);
+    struct range *x;
+    size_t i = cw_dp_range_index(t->stream, from);
+    for (; t->n_held > 0 && (x = cw_dp_range_at(t->stream, i)); i++)
+        cw_dp_lease_drop(d, t, x, how);
 }
 
-static bool unfinished(const struct split *x, const struct seat *t) { return x->holder[0] == t && !(x->flags & SPLIT_COMPLETE); }
+static bool unfinished(const struct range *x, const struct seat *t)
+{
+    return x->holder[0] == t && !(x->flags & RANGE_COMPLETE);
+}
 
 void cw_dp_lease_drop_unbegun(struct cw_dispatcher *d, struct seat *t)
 {
-    struct stream *s = t->stream;
     unsigned begun = 0;
-    for (uint64_t pos = s->base; t->n_held > 0 && pos < s->end; pos++) {
-        const struct split *x = cw_dp_split(s, pos);
+    struct range *x;
+    for (size_t i = 0; t->n_held > 0 && (x = cw_dp_range_at(t->stream, i)); i++) {
         if (begun < DP_DEPTH)
             begun += unfinished(x, t);
         else if (unfinished(x, t) || x->holder[1] == t)
-            cw_dp_lease_drop(d, t, pos, DROP_REVOKED);
+            cw_dp_lease_drop(d, t, x, DROP_REVOKED);
     }
-    cw_dp_split_trim(s);
 }
 
-int cw_dp_lease_hold(struct cw_dispatcher *d, struct seat *t, uint64_t pos, struct cw_error *err)
+/* ---- cutting ---- */
+
+/* Returns where a range must end that begins at span.begin: at span.end, or at the position of a rank that has just
+ * begun, which needs a range that begins there. */
+static uint64_t range_bound(const struct stream *s, struct span span)
+{
+    if (s->begun_to <= span.begin || !cw_dp_stream_placed(s))
+        return span.end;
+    CW_LIST_EACH(at, &s->jobs) {
+        const struct job *j = CW_CONTAINER(at, struct job, by_stream);
+        for (size_t i = 0; i < j->n_ranks; i++) {
+            const struct rank *r = j->ranks[i];
+            if (r->client && r->began && r->pos == r->began_at && r->pos > span.begin && r->pos < span.end)
+                span.end = r->pos;
+        }
+    }
+    return span.end;
+}
+
+/* Returns the range of exactly these positions, added if they are free. NULL: another range has some of them, a rank
+ * begins inside, or there is no memory. */
+static struct range *range_exact(struct stream *s, struct span span)
+{
+    struct range *x = cw_dp_range(s, span.begin);
+    if (!x && span.end > s->base && range_bound(s, span) == span.end)
+        x = cw_dp_range_add(s, span);
+    return x && x->begin == span.begin && x->end == span.end ? x : NULL;
+}
+
+void cw_dp_lease_hold(struct cw_dispatcher *d, struct seat *t, struct span span)
 {
     struct stream *s = t->stream;
-    if (s->marked ? pos < s->base : (!s->based || pos < s->base) && cw_dp_split_rebase(d, s, pos) < 0) {
-        cw_dp_seat_revoke(d, t, pos, 1);
-        return 0;
-    }
-    struct split *x = cw_dp_split_make(s, pos);
-    if (!x)
-        return cw_error_set(err, CW_E_SERVICE, "held split %" PRIu64 " is more than %" PRIu64 " behind the first wanted one", pos, DP_WINDOW);
-    if (x->holder[0] == t || x->holder[1] == t)
-        return 0;
-    if (x->holder[0] || (x->flags & SPLIT_LOST) || t->n_held >= t->capacity + 1) {
-        cw_dp_seat_revoke(d, t, pos, 1);
-        return 0;
+    bool ok = s->marked || (s->based && span.begin >= s->base) || cw_dp_range_rebase(d, s, span.begin) == 0;
+    struct range *x = ok ? range_exact(s, span) : NULL;
+    if (x && (x->holder[0] == t || x->holder[1] == t))
+        return;
+    if (!x || x->holder[0] || (x->flags & RANGE_LOST) || t->n_held >= t->capacity + 1) {
+        cw_dp_seat_revoke(d, t, span.begin, span.end);
+        return;
     }
     x->holder[0] = t;
     x->leased_ns = d->now_ns;
-    t->n_held++;
-    t->worker->n_held++;
-    if (x->flags & SPLIT_REPORTED) {
-        x->flags |= SPLIT_COMPLETE;
-        t->n_complete++;
+    x->before = t->to_compute;
+    x->flags |= x->flags & RANGE_REPORTED ? RANGE_HELD | RANGE_COMPLETE : RANGE_HELD;
+    lease_count(d, t, x);
+}
+
+/* Positions of a range that fit the memory of each ready worker. */
+static uint64_t stream_most_positions(struct stream *s)
+{
+    if (s->most_positions != 0)
+        return s->most_positions;
+    s->most_positions = UINT64_MAX;
+    CW_LIST_EACH(at, &s->seats) {
+        const struct seat *t = CW_CONTAINER(at, struct seat, by_stream);
+        if (t->state == SEAT_READY)
+            s->most_positions = CW_MIN(s->most_positions, t->most_positions);
     }
-    cw_dp_seat_usable(d, t);
-    cw_dp_split_announce(d, s, pos, x);
-    if (!t->announced)
-        cw_dp_tell_seat(d, t);
-    return 0;
+    return s->most_positions;
+}
+
+/* Cuts a range at the beginning of a gap, and adds it. NULL: no memory. */
+static struct range *range_cut(struct stream *s, struct span gap)
+{
+    uint64_t align = cw_dp_stream_align(s), size = align, epoch, position;
+    cw_dp_stream_place(s, gap.begin, &epoch, &position);
+    gap.begin -= position % align;
+    position -= position % align;
+    if (!cw_dp_stream_fixed(s))
+        size = cw_cut_size(&(struct cw_cut){
+            .positions_per_s = s->rate,
+            .n_measured = s->n_measured,
+            .n_workers = s->n_heap,
+            .align = align,
+            .first = cw_dp_stream_placed(s) ? CW_MAX(align, (uint64_t)FIRST_POSITIONS) : align,
+            .most = stream_most_positions(s),
+            .left = s->total - gap.begin,
+        });
+    gap.end = CW_MIN(gap.end, gap.begin + CW_MIN(size, s->data->plan->n_positions - position));
+    gap.end = range_bound(s, gap);
+    return cw_dp_range_add(s, gap);
 }
 
 /* ---- giving ---- */
 
-/* The first wanted split that nobody has; UINT64_MAX: none. */
-static uint64_t first_free(struct stream *s)
+/* Finds the first wanted position that no worker has. *ret: its range; NULL: it is in none, and *gap has the positions
+ * up to the next range. False: there is no such position, or no room in the table. */
+static bool range_free(struct stream *s, struct range **ret, struct span *gap)
 {
-    uint64_t limit = CW_MIN(s->total, s->base + DP_WINDOW);
-    for (s->free_from = CW_MAX(s->free_from, s->base); s->free_from < s->end; s->free_from++) {
-        struct split *x = cw_dp_split(s, s->free_from);
-        if (!x->holder[0] && !(x->flags & SPLIT_LOST))
+    struct range *x;
+    s->free_from = CW_MAX(s->free_from, s->base);
+    for (size_t i = cw_dp_range_index(s, s->free_from);; i++) {
+        x = cw_dp_range_at(s, i);
+        if (!x || x->begin > s->free_from || (!x->holder[0] && !(x->flags & RANGE_LOST)))
             break;
+        s->free_from = x->end;
     }
-    return s->free_from < limit ? s->free_from : UINT64_MAX;
+    *ret = x && x->begin <= s->free_from ? x : NULL;
+    *gap = (struct span){s->free_from, x ? x->begin : UINT64_MAX};
+    return s->free_from < s->total && (*ret || s->n_ranges < DP_RANGES);
 }
 
-/* Everybody is full, while a split that is wanted has nobody: the last of those behind it makes room. Earlier ones are always worth more, so this ends. */
+/* Everybody is full, while a range that is wanted has nobody: the last of those behind it makes room. Earlier ones are always worth more, so this ends. */
 static struct seat *make_room(struct cw_dispatcher *d, struct stream *s, uint64_t pos)
 {
-    if (s->at_most_once)
-        return NULL;
-    for (uint64_t at = s->end; at-- > pos + 1;) {
-        struct split *x = cw_dp_split(s, at);
+    struct range *x;
+    for (size_t at = s->n_ranges; !s->at_most_once && at-- > 0 && (x = cw_dp_range_at(s, at))->begin > pos;)
         for (int i = 0; i < 2 && x->holder[i]; i++) {
             struct seat *t = x->holder[i];
-            if (t->heap_at == 0 || (t->n_held < t->capacity && i == 0 && (x->flags & SPLIT_COMPLETE)))
+            if (t->heap_at == 0 || (t->n_held < t->capacity && i == 0 && (x->flags & RANGE_COMPLETE)))
                 continue; /* what is complete takes no room but that of a worker that has all it may have */
-            cw_dp_lease_drop(d, t, at, DROP_REVOKED);
+            cw_dp_lease_drop(d, t, x, DROP_REVOKED);
             return t;
+        }
+    return NULL;
+}
+
+/* Everything is leased, and a worker has nothing to compute: takes the last range from a worker that computes another
+ * one before it. Returns that range. NULL: there is none. */
+static struct range *take_back(struct cw_dispatcher *d, struct stream *s)
+{
+    const struct seat *idle = s->n_heap > 0 ? s->heap[0] : NULL;
+    if (s->at_most_once || !idle || idle->n_held >= idle->capacity || idle->n_held > idle->n_complete)
+        return NULL;
+    for (size_t at = s->n_ranges; at-- > 0;) {
+        struct range *x = cw_dp_range_at(s, at);
+        struct seat *t = x->holder[0];
+        if (t && !x->holder[1] && unfinished(x, t) && t->n_held - t->n_complete > 1) {
+            cw_dp_lease_drop(d, t, x, DROP_REVOKED);
+            return x;
         }
     }
     return NULL;
@@ -197,44 +271,38 @@ static bool wants_leases(const struct cw_dispatcher *d, const struct stream *s)
 
 void cw_dp_lease_fill(struct cw_dispatcher *d, struct stream *s)
 {
+    struct range *x;
+    struct span gap;
     if (!wants_leases(d, s))
         return;
-    uint64_t pos;
-    while ((pos = first_free(s)) != UINT64_MAX) {
+    while (range_free(s, &x, &gap) || (x = take_back(d, s))) {
         if (s->n_heap == 0 && s->n_shunned > 0 && !cw_dp_crew_comes(d, s))
             cw_dp_seat_unshun(d, s, true); /* better than nobody */
         if (s->n_heap == 0)
             return;
         struct seat *t = s->heap[0];
-        /* What is complete costs nothing but the worker's memory, which it watches itself: several ranks may have to have their batches before the first split ends. */
-        if ((t->n_held >= t->capacity || t->n_held - t->n_complete >= s->depth) && !(t = make_room(d, s, pos)))
+        /* What is complete costs nothing but the worker's memory, which it watches itself: several ranks may have to have their batches before the first range ends. */
+        if ((t->n_held >= t->capacity || t->n_held - t->n_complete >= s->depth) && !(t = make_room(d, s, gap.begin)))
             return;
-        struct split *x = cw_dp_split_make(s, pos);
-        if (!x || lease_give(d, t, pos, x) < 0)
+        if (!x && !(x = range_cut(s, gap)))
+            return;
+        if (lease_give(d, t, x) < 0)
             return;
     }
 }
 
 /* ---- late ---- */
 
-static int compare_times(const void *a, const void *b)
+/* Returns how long after its lease a range is late, by the rate of all workers of the stream. */
+static double range_late_after_ns(const struct stream *s, const struct range *x)
 {
-    uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
-    return x < y ? -1 : x > y;
-}
-
-static uint64_t late_after(const struct stream *s)
-{
-    uint64_t times[DP_TIMES];
-    size_t n = (size_t)CW_MIN(s->n_times, (uint64_t)DP_TIMES);
-    if (n == 0)
+    if (!(s->rate > 0))
         return DP_LATE;
-    memcpy(times, s->times_ns, n * sizeof(*times));
-    qsort(times, n, sizeof(*times), compare_times);
-    return CW_MAX(DP_LATE, DP_LATE_TIMES * times[n / 2]);
+    double expected_ns = (double)(x->end - x->begin) / s->rate * 1e9;
+    return (double)x->before / s->rate * 1e9 + CW_MAX(expected_ns + DP_LATE_MORE, DP_LATE_TIMES * expected_ns);
 }
 
-/* With room, or, everything it has being finished, with nothing to do: for the split that all wait for it may have one more. */
+/* With room, or, everything it has being finished, with nothing to do: for the range that all wait for it may have one more. */
 static struct seat *idle_seat(const struct stream *s, const struct seat *but)
 {
     for (size_t i = 0; i < s->n_heap; i++)
@@ -248,90 +316,106 @@ void cw_dp_lease_late(struct cw_dispatcher *d, struct stream *s)
 {
     if (!wants_leases(d, s) || s->at_most_once)
         return;
-    uint64_t pos = s->base;
-    struct split *x = cw_dp_split(s, pos);
-    while (x && (x->flags & SPLIT_COMPLETE))
-        x = cw_dp_split(s, ++pos);
-    if (!x || !x->holder[0] || x->holder[1] || d->now_ns - x->leased_ns < late_after(s))
+    struct range *x;
+    for (size_t i = 0; (x = cw_dp_range_at(s, i)) && (x->flags & RANGE_COMPLETE); i++)
+        ;
+    if (!x || !x->holder[0] || x->holder[1])
+        return;
+    if ((double)(d->now_ns - x->leased_ns) < range_late_after_ns(s, x))
         return;
     struct seat *t = idle_seat(s, x->holder[0]);
     if (!t)
         return;
-    uint64_t epoch, split;
-    cw_dp_stream_place(s, pos, &epoch, &split);
-    cw_dp_log(d, false, "split %" PRIu64 " of epoch %" PRIu64 " is late at worker %" PRIu64 " (%" PRIu64 " ms): worker %" PRIu64 " runs it too", split, epoch,
-              x->holder[0]->worker->id, (d->now_ns - x->leased_ns) / 1000000, t->worker->id);
+    uint64_t epoch, position;
+    cw_dp_stream_place(s, x->begin, &epoch, &position);
+    cw_dp_log(d, false,
+              "positions %" PRIu64 " to %" PRIu64 " of epoch %" PRIu64 " are late at worker %" PRIu64 " (%" PRIu64
+              " ms): worker %" PRIu64 " runs them too",
+              position, position + (x->end - x->begin), epoch, x->holder[0]->worker->id,
+              (d->now_ns - x->leased_ns) / 1000000, t->worker->id);
     d->n_late++;
-    (void)lease_give(d, t, pos, x);
+    (void)lease_give(d, t, x);
 }
 
 /* ---- done ---- */
 
-/* Two runs of one split gave different things: nothing that the stream delivers can be trusted. */
-static void contradiction(struct cw_dispatcher *d, struct stream *s, uint64_t pos, const struct split *x, const struct worker *w, const Cachew__Report *r)
+static uint64_t elements_sum(const uint64_t *elements, size_t n)
+{
+    uint64_t sum = 0;
+    for (size_t i = 0; i < n; i++)
+        sum += elements[i];
+    return sum;
+}
+
+/* Two runs of one range gave different things: nothing that the stream delivers can be trusted. */
+static void contradiction(struct cw_dispatcher *d, struct stream *s, const struct range *x, const struct worker *w,
+                          const Cachew__Report *r)
 {
     struct cw_error err = {0};
-    uint64_t epoch, split;
-    cw_dp_stream_place(s, pos, &epoch, &split);
     cw_error_set(&err, CW_E_DATA,
-                 "split %" PRIu64 " of epoch %" PRIu64 " gave %" PRIu64 " batches and remnants of %" PRIu32 " keys on worker %" PRIu64 ", but %" PRIu64
-                 " batches and remnants of %zu keys on worker %" PRIu64 ": a function in the pipeline, or the data, is not the same every time",
-                 split, epoch, x->n_batches, x->n_remnants, x->reporter, r->n_batches, r->n_remnants, w->id);
+                 "positions %" PRIu64 " to %" PRIu64 " of epoch %" PRIu64 " gave %" PRIu64 " batches and %" PRIu64
+                 " elements of %" PRIu32 " keys on worker %" PRIu64 ", but %" PRIu64 " batches and %" PRIu64
+                 " elements of %zu keys on worker %" PRIu64
+                 ": a function in the pipeline, or the data, is not the same every time",
+                 r->begin, r->end, r->epoch, x->n_batches, elements_sum(x->elements, x->n_elements),
+                 x->n_elements, x->reporter, r->n_batches, elements_sum(r->elements, r->n_elements), r->n_elements,
+                 w->id);
     cw_dp_log(d, true, "%s", err.message);
     CW_LIST_EACH(at, &s->jobs)
         cw_dp_job_over(d, CW_CONTAINER(at, struct job, by_stream), JOB_FAILED, &err);
 }
 
-/* Short splits are leased several at a time, long ones hardly ahead, so that all workers have the same to do. */
-static void adapt_depth(struct stream *s, uint64_t took_ns)
+/* A worker took so long for so many positions. What the last completions say: the rate, and how many ranges workers have at
+ * a time. Short ranges are leased several at a time, long ones hardly ahead, so that all workers have the same to do. */
+static void stream_measure(const struct cw_dispatcher *d, struct stream *s, uint64_t positions, uint64_t ns)
 {
-    s->ns_at_depth += took_ns;
-    if (++s->n_at_depth < 2 * s->depth)
-        return;
-    uint64_t mean_ns = s->ns_at_depth / s->n_at_depth;
-    if (mean_ns < DP_DEPTH_NS)
-        s->depth = CW_MIN(2 * s->depth, (uint32_t)DP_CAPACITY);
-    else if (mean_ns > 8 * DP_DEPTH_NS)
-        s->depth = CW_MAX(s->depth / 2, DP_DEPTH);
-    s->n_at_depth = 0;
-    s->ns_at_depth = 0;
+    double n = 0, all = 0, seconds = 1e-9;
+    s->measured[s->n_measured++ % DP_MEASURED] = (struct measured){positions, ns};
+    for (; n < DP_MEASURED && n < (double)s->n_measured; n++) {
+        all += (double)s->measured[(size_t)n].positions;
+        seconds += (double)s->measured[(size_t)n].ns / 1e9;
+    }
+    s->rate = all / seconds;
+    s->depth = CW_MAX(d->depth, (uint32_t)CW_MIN(DP_DEPTH_S * n / seconds, (double)DP_CAPACITY));
 }
 
 /* The worker has all of it now. */
-static void holder_complete(struct cw_dispatcher *d, struct seat *t, uint64_t pos, struct split *x)
+static void holder_complete(struct cw_dispatcher *d, struct seat *t, struct range *x)
 {
     struct stream *s = t->stream;
-    if (x->flags & SPLIT_COMPLETE)
+    if (x->flags & RANGE_COMPLETE)
         return;
+    uint64_t took_ns = d->now_ns - CW_MAX(x->leased_ns, t->completed_ns); /* before that, it computed another one */
+    t->completed_ns = d->now_ns;
     if (x->holder[1] == t) { /* the late one was faster after all */
         x->holder[1] = x->holder[0];
         x->holder[0] = t;
-        cw_dp_split_announce(d, s, pos, x);
+        cw_dp_range_announce(d, s, x);
     }
-    x->flags |= SPLIT_COMPLETE;
+    x->flags |= RANGE_COMPLETE;
     t->n_complete++;
+    t->to_compute -= x->end - x->begin;
     cw_dp_seat_usable(d, t);
-    s->times_ns[s->n_times++ % DP_TIMES] = d->now_ns - x->leased_ns;
-    adapt_depth(s, d->now_ns - x->leased_ns);
-    if (x->holder[1])
-        cw_dp_lease_drop(d, x->holder[1], pos, DROP_REVOKED);
+    if (x->holder[1]) {
+        cw_dp_lease_drop(d, x->holder[1], x, DROP_REVOKED);
+    } else if (!(x->flags & RANGE_HELD)) {
+        stream_measure(d, s, x->end - x->begin, took_ns);
+    }
     cw_dp_stream_dirty(d, s);
 }
 
-static int first_report(struct cw_dispatcher *d, struct stream *s, uint64_t pos, struct split *x, const struct worker *w, const Cachew__Report *r,
-                        struct cw_error *err)
+static int first_report(struct cw_dispatcher *d, struct stream *s, struct range *x, const struct worker *w,
+                        const Cachew__Report *r, struct cw_error *err)
 {
-    if (cw_dp_split_report(x, r->remnants, r->n_remnants, r->n_batches) < 0)
-        return cw_error_nomem(err, r->n_remnants * sizeof(uint64_t), "a report");
+    if (cw_dp_range_report(x, r->elements, r->n_elements, r->n_batches) < 0)
+        return cw_error_nomem(err, r->n_elements * sizeof(uint64_t), "a report");
     x->reporter = w->id;
-    struct action then = {.kind = ACTION_REPORT, .stream = s, .pos = pos};
-    int result = cw_dp_journal_split(d, s, pos, &then, err);
+    int result = cw_dp_journal_range(d, s, x, ACTION_REPORT, err);
     if (result < 0) {
-        x->flags &= (uint8_t)~SPLIT_REPORTED;
+        x->flags &= (uint8_t)~RANGE_REPORTED;
         return result;
     }
     s->n_completed++;
-    s->n_batches += r->n_batches;
     d->n_completed++;
     return 0;
 }
@@ -340,41 +424,43 @@ int cw_dp_lease_completed(struct cw_dispatcher *d, struct worker *w, uint64_t re
 {
     struct action done = {.kind = ACTION_DONE, .peer = w->peer, .re = re};
     const Cachew__Report *r = c->report;
-    if (c->stream.len != 16 || !r || r->n_remnants > DP_REMNANTS)
-        return cw_error_set(err, CW_E_SERVICE, "Completed without a stream of 16 bytes, or without a report of at most %d keys", DP_REMNANTS);
+    if (c->stream.len != 16 || !r || r->n_elements > DP_KEYS)
+        return cw_error_set(err, CW_E_SERVICE,
+                            "Completed of a stream of %zu bytes (expected 16), with %s report of %zu keys (expected at most %d)",
+                            c->stream.len, r ? "a" : "no", r ? r->n_elements : 0, DP_KEYS);
     struct stream *s = cw_dp_stream_find(d, c->stream.data);
-    uint64_t pos;
+    struct span span;
     if (!s || !s->data) { /* over and forgotten */
         cw_dp_done(d, w->peer, re);
         return 0;
     }
-    int result = cw_dp_stream_split(s, r->epoch, r->split, &pos, err);
+    int result = cw_dp_stream_span(s, r->epoch, r->begin, r->end, &span, err);
     if (result < 0)
         return result;
-    if (!s->marked && (!s->based || pos < s->base) && cw_dp_split_rebase(d, s, pos) < 0)
-        return cw_error_nomem(err, 0, "a table of splits");
-    struct split *x = pos < s->total ? cw_dp_split_make(s, pos) : NULL;
-    if (!x || (x->flags & SPLIT_LOST)) { /* nobody wants it any more, or yet */
+    if (!s->marked && (!s->based || span.begin < s->base) && cw_dp_range_rebase(d, s, span.begin) < 0)
+        return cw_error_nomem(err, 0, "a table of ranges");
+    struct range *x = span.begin < s->total ? range_exact(s, span) : NULL;
+    if (!x || (x->flags & RANGE_LOST)) { /* no job wants it, or its positions were cut otherwise since */
         cw_dp_done(d, w->peer, re);
         return 0;
     }
-    if (x->flags & SPLIT_REPORTED) {
-        if (!cw_dp_split_same(x, r->remnants, r->n_remnants, r->n_batches)) {
-            contradiction(d, s, pos, x, w, r);
+    if (x->flags & RANGE_REPORTED) {
+        if (!cw_dp_range_same(x, r->elements, r->n_elements, r->n_batches)) {
+            contradiction(d, s, x, w, r);
             cw_dp_done(d, w->peer, re);
             return 0;
         }
     } else {
-        result = first_report(d, s, pos, x, w, r, err);
+        result = first_report(d, s, x, w, r, err);
         if (result < 0)
             return result;
     }
     for (int i = 0; i < 2; i++)
         if (x->holder[i] && x->holder[i]->worker == w) {
-            holder_complete(d, x->holder[i], pos, x);
+            holder_complete(d, x->holder[i], x);
             break;
         }
-    if (x->flags & SPLIT_DURABLE) {
+    if (x->flags & RANGE_DURABLE) {
         cw_dp_done(d, w->peer, re);
         return 0;
     }

@@ -36,7 +36,7 @@ static void workers(const struct cw_dispatcher *d, struct cw_metrics *m)
     cw_metrics_family(m, CW_METRIC_GAUGE, "dispatcher_workers", NULL, "Workers by state; those that are gone are known for ten minutes.");
     by_label(m, "state", states, counts, CW_COUNT_OF(states));
     cw_metrics_counter(m, "dispatcher_workers_lost", NULL, (double)d->n_workers_lost, "Workers whose connection was lost, though they had not said that they leave.");
-    cw_metrics_gauge(m, "dispatcher_splits_held", NULL, (double)held, "Splits that workers hold at the moment, finished or not.");
+    cw_metrics_gauge(m, "dispatcher_ranges_held", NULL, (double)held, "Ranges that workers hold at the moment, finished or not.");
 }
 
 static void jobs(const struct cw_dispatcher *d, struct cw_metrics *m)
@@ -107,11 +107,11 @@ void cw_dispatcher_metrics(struct cw_dispatcher *d, uint64_t now_ns, struct cw_t
     jobs(d, &m);
     scaling(d, &m);
     streams(d, &m);
-    cw_metrics_counter(&m, "dispatcher_splits_leased", NULL, (double)d->n_leased, "Leases given to workers, second ones of late splits too.");
-    cw_metrics_counter(&m, "dispatcher_splits_completed", NULL, (double)d->n_completed, "Splits whose first completion came.");
-    cw_metrics_counter(&m, "dispatcher_splits_late", NULL, (double)d->n_late, "Splits that were late and leased a second time.");
-    cw_metrics_counter(&m, "dispatcher_splits_moved", NULL, (double)d->n_moved, "Splits that no worker held any more, and that are leased again if they are wanted.");
-    cw_metrics_counter(&m, "dispatcher_splits_lost", NULL, (double)d->n_lost, "Splits of jobs with at-most-once that were lost with their workers, whatever ranks had of them.");
+    cw_metrics_counter(&m, "dispatcher_ranges_leased", NULL, (double)d->n_leased, "Leases given to workers, second ones of late ranges too.");
+    cw_metrics_counter(&m, "dispatcher_ranges_completed", NULL, (double)d->n_completed, "Ranges whose first completion came.");
+    cw_metrics_counter(&m, "dispatcher_ranges_late", NULL, (double)d->n_late, "Ranges that were late and leased a second time.");
+    cw_metrics_counter(&m, "dispatcher_ranges_moved", NULL, (double)d->n_moved, "Ranges that no worker held any more, and that are leased again if they are wanted.");
+    cw_metrics_counter(&m, "dispatcher_ranges_lost", NULL, (double)d->n_lost, "Ranges of jobs with at-most-once that were lost with their workers, whatever ranks had of them.");
     cw_metrics_counter(&m, "dispatcher_journal_commits", NULL, (double)d->n_commits, "Transactions of the journal that are durable.");
     cw_metrics_counter(&m, "dispatcher_journal_commit", "seconds", (double)d->commit_ns / 1e9, "What they took together: divided by their number, the mean.");
     cw_metrics_counter(&m, "dispatcher_journal_failures", NULL, (double)d->n_commit_failures, "Transactions that could not be written, each try.");

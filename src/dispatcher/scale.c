@@ -96,13 +96,12 @@ static struct cw_client_facts client_facts(const struct rank *r)
                                     .late = b->late - a->late, .queue = n > 0 ? (b->ready - a->ready) / n : 0};
 }
 
-/* Batches that a position gives, as splits tell that were completed. Before one is, which may take minutes, and where splits give no whole batch, as workers say.
- * 0: it is not known yet. */
+/* Batches that a position gives: as the plan says, or workers. 0: it is not known yet. */
 static double batches_per_position(const struct stream *s)
 {
     double positions = 0, batches = 0;
-    if (s->n_batches > 0)
-        return (double)s->n_batches / ((double)s->n_completed * (double)s->data->plan->split_size);
+    if (cw_dp_stream_counted(s))
+        return 1 / (double)s->data->plan->align;
     CW_LIST_EACH(at, &s->seats) {
         const struct work *w = &CW_CONTAINER(at, struct seat, by_stream)->work;
         positions += w->positions;
@@ -147,13 +146,12 @@ static void measure_anew(struct job *j)
 static void epoch_facts(struct job *j, double per_position, struct cw_facts *f)
 {
     const Cachew__Plan *p = j->stream->data->plan;
-    double splits = (double)CW_MIN(p->n_splits, DP_ENDLESS), mark = (double)CW_MIN(cw_dp_job_mark(j), DP_ENDLESS);
-    double per_split = per_position > 0 ? CW_MAX(per_position * (double)p->split_size, 1e-6) : 1; /* a split has at least a batch, unless there is a filter */
+    double positions = (double)p->n_positions, mark = (double)CW_MIN(cw_dp_job_mark(j), DP_ENDLESS), per = per_position > 0 ? per_position : 1;
     f->positions_per_batch = per_position > 0 ? 1 / per_position : 0;
     f->epochs = (double)j->epochs;
-    f->batches_per_epoch = CW_MAX(splits * per_split, 1);
-    f->batches_done = CW_MIN(mark * per_split, f->epochs * f->batches_per_epoch);
-    f->epoch = CW_MIN(splits > 0 ? (double)(uint64_t)(mark / splits) : 0, f->epochs - 1);
+    f->batches_per_epoch = CW_MAX(positions * per, 1);
+    f->batches_done = CW_MIN(mark * per, f->epochs * f->batches_per_epoch);
+    f->epoch = CW_MIN(positions > 0 ? (double)(uint64_t)(mark / positions) : 0, f->epochs - 1);
 }
 
 /* So many can be had, as far as is known: more did not come. */
@@ -206,13 +204,13 @@ static void pool_facts(struct cw_dispatcher *d, struct job *j, struct cw_facts *
 
 /* ---- when it counts ---- */
 
-/* The first position behind the splits that are under way. */
+/* The first position behind the ranges that are under way. */
 static uint64_t behind_unfinished(const struct stream *s)
 {
-    for (uint64_t pos = s->end; pos > s->base; pos--) {
-        const struct split *x = cw_dp_split(s, pos - 1);
-        if (x->holder[0] && !(x->flags & SPLIT_COMPLETE))
-            return pos;
+    for (size_t i = s->n_ranges; i-- > 0;) {
+        const struct range *x = cw_dp_range_at(s, i);
+        if (x->holder[0] && !(x->flags & RANGE_COMPLETE))
+            return x->end;
     }
     return s->base;
 }
@@ -273,7 +271,7 @@ static bool measures(struct cw_dispatcher *d, struct job *j)
     case SCALE_PASSES:
         if (cw_dp_job_mark(j) < x->until_pos)
             return false;
-        x->until_pos = j->stream->end;
+        x->until_pos = cw_dp_range_end(j->stream);
         x->until_ns = d->now_ns + (d->now_ns - x->phase_ns); /* what was computed meanwhile lasts no longer than that */
         begin_phase(d, j, SCALE_DRAWS_OFF);
         return false;

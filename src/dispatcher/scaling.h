@@ -51,7 +51,7 @@ struct pace { double n, step_s, step_sq, wait_s, wait_sq, late, ready; };
 struct decision { double t; uint64_t at_ns; json_t *record; };
 
 /*
- * How many workers a job has, and why (scale.c). After a change of the crew, what a client sees is that of the old one until the splits are passed that were under way, and
+ * How many workers a job has, and why (scale.c). After a change of the crew, what a client sees is that of the old one until the ranges are passed that were under way, and
  * then what was computed ahead meanwhile: measuring begins when both are over.
  */
 struct scaling {

@@ -1,6 +1,6 @@
 /*
  * What a worker has to do with a stream: asked to prepare it, ready or unfit, among those that get leases, with messages to be sent. A seat that may get
- * leases is in its stream's heap, whose root has the most room.
+ * leases is in its stream's heap, whose root has the fewest ranges to compute, and room for one more if any seat has.
  */
 #include <inttypes.h>
 #include <stdio.h>
@@ -18,8 +18,8 @@ static bool seat_before(const struct seat *a, const struct seat *b)
     bool a_full = a->n_held >= a->capacity, b_full = b->n_held >= b->capacity;
     if (a_full != b_full)
         return b_full;
-    int64_t x = (int64_t)a->capacity - a->n_held + a->n_complete, y = (int64_t)b->capacity - b->n_held + b->n_complete;
-    return x != y ? x > y : a->order < b->order;
+    uint32_t x = a->n_held - a->n_complete, y = b->n_held - b->n_complete;
+    return x != y ? x < y : a->order < b->order;
 }
 
 static void heap_put(struct stream *s, size_t i, struct seat *t)
@@ -125,6 +125,7 @@ static void seat_state(struct cw_dispatcher *d, struct seat *t, enum seat_state 
     struct worker *w = t->worker;
     bool was_full = is_full(w);
     t->stream->n_ready += (state == SEAT_READY) - (t->state == SEAT_READY);
+    t->stream->most_positions = 0; /* to be found again */
     w->n_streams += (uint32_t)is_taken(state) - (uint32_t)is_taken(t->state);
     w->asked_bytes += (state == SEAT_ASKED) * t->stream->pipeline->size - (t->state == SEAT_ASKED) * t->stream->pipeline->size;
     enum seat_state was = t->state;
@@ -192,6 +193,7 @@ static void seat_prepare(struct cw_dispatcher *d, struct seat *t)
     p.base_dir = s->base_dir;
     p.seed = s->seed;
     p.marker = s->marker;
+    p.order = s->unordered ? CACHEW__ORDER__ORDER_ANY : CACHEW__ORDER__ORDER_EXACT;
     m.of_case = CACHEW__ENVELOPE__OF_PREPARE;
     m.prepare = &p;
     m.id = t->request = ++t->worker->last_request;
@@ -287,7 +289,7 @@ void cw_dp_seat_reasons(const struct cw_dispatcher *d, const struct stream *s, c
 
 /*
  * Ends the jobs of a stream, with the reason of each worker, once all workers have failed at it or can't
- * serve it. A worker that drains counts while it holds splits of the stream. The stream may be gone after that.
+ * serve it. A worker that drains counts while it holds ranges of the stream. The stream may be gone after that.
  */
 static void stream_give_up(struct cw_dispatcher *d, struct stream *s, const Cachew__Failure *why)
 {
@@ -331,6 +333,14 @@ static void unfit_difference(const Cachew__Prepared *a, const Cachew__Prepared *
             continue;
         return;
     }
+    if (a->plan->snapshot == b->plan->snapshot && a->plan->n_positions == b->plan->n_positions) {
+        snprintf(ret, size,
+                 "it compiles the pipeline otherwise: align %" PRIu64 ", %" PRIu32 " keys, sequential %d, splits of %" PRIu64
+                 "; expected %" PRIu64 ", %" PRIu32 ", %d, %" PRIu64,
+                 b->plan->align, b->plan->n_keys, b->plan->sequential, b->plan->split_size, a->plan->align,
+                 a->plan->n_keys, a->plan->sequential, a->plan->split_size);
+        return;
+    }
     snprintf(ret, size, "it sees other data: the snapshot is %016" PRIx64 " with %" PRIu64 " positions, expected %016" PRIx64 " with %" PRIu64, b->plan->snapshot,
              b->plan->n_positions, a->plan->snapshot, a->plan->n_positions);
 }
@@ -340,16 +350,23 @@ int cw_dp_seat_prepared(struct cw_dispatcher *d, struct seat *t, const Cachew__P
     struct stream *s = t->stream;
     if (!p->plan || p->n_files > DP_FILES || p->capacity == 0)
         return cw_error_set(err, CW_E_SERVICE, "Prepared without a plan or a capacity, or with more than %d files", DP_FILES);
-    if (p->plan->split_size == 0 || (p->plan->n_splits == 0) != (p->plan->n_positions == 0))
-        return cw_error_set(err, CW_E_SERVICE, "Prepared with a plan of %" PRIu64 " positions in %" PRIu64 " splits of %" PRIu64, p->plan->n_positions, p->plan->n_splits,
-                            p->plan->split_size);
+    if (p->plan->n_positions > DP_ENDLESS || p->plan->align == 0 || (s->unordered && p->plan->split_size == 0))
+        return cw_error_set(err, CW_E_SERVICE,
+                            "Prepared with a plan of %" PRIu64 " positions (expected at most 2^62), align %" PRIu64
+                            ", and splits of %" PRIu64 " (expected at least 1)",
+                            p->plan->n_positions, p->plan->align, p->plan->split_size);
+    if (p->most_positions != 0 && p->most_positions < p->plan->align)
+        return cw_error_set(err, CW_E_SERVICE,
+                            "Prepared with ranges of at most %" PRIu64 " positions, but their bounds are multiples of %" PRIu64,
+                            p->most_positions, p->plan->align);
     if (!s->data) {
         int r = cw_dp_stream_ready(d, s, p, err);
         if (r < 0)
             return r;
     }
     const Cachew__Plan *a = s->data->plan, *b = p->plan;
-    if (a->snapshot != b->snapshot || a->n_positions != b->n_positions || a->split_size != b->split_size || a->n_splits != b->n_splits) {
+    if (a->snapshot != b->snapshot || a->n_positions != b->n_positions || a->align != b->align || a->n_keys != b->n_keys ||
+        a->sequential != b->sequential || (s->unordered && a->split_size != b->split_size)) {
         char why[1000];
         unfit_difference(s->data, p, why, sizeof(why));
         if (t->n_held > 0)
@@ -367,6 +384,7 @@ int cw_dp_seat_prepared(struct cw_dispatcher *d, struct seat *t, const Cachew__P
     t->out = out;
     t->most = room;
     t->capacity = capacity;
+    t->most_positions = p->most_positions > 0 ? p->most_positions : UINT64_MAX;
     seat_state(d, t, SEAT_READY);
     t->failed = false;
     cw_dp_seat_usable(d, t);
@@ -412,7 +430,7 @@ int cw_dp_seat_failed(struct cw_dispatcher *d, struct worker *w, const Cachew__S
     struct seat *t = s ? cw_dp_seat_find(w, s) : NULL;
     if (!t || s->dead || t->state != SEAT_READY) /* forgotten, or asked for anew */
         return 0;
-    cw_dp_log(d, true, "worker %" PRIu64 " (%s) can't go on with stream %s: its %zu splits go to others: %s", w->id, w->name, cw_dp_hex(s->id, hex), (size_t)t->n_held,
+    cw_dp_log(d, true, "worker %" PRIu64 " (%s) can't go on with stream %s: its %zu ranges go to others: %s", w->id, w->name, cw_dp_hex(s->id, hex), (size_t)t->n_held,
               m->why->message);
     cw_dp_lease_drop_from(d, t, 0, DROP_SILENTLY);
     cw_dp_stream_dirty(d, s);
@@ -470,48 +488,55 @@ void cw_dp_seat_dirty(struct cw_dispatcher *d, struct seat *t)
         cw_list_add(&d->dirty_seats, &t->dirty);
 }
 
+/* Positions of one epoch. Returns where they end, through the epochs. */
+static uint64_t range_message(const struct stream *s, struct span span, Cachew__Range *ret)
+{
+    cachew__range__init(ret);
+    cw_dp_stream_place(s, span.begin, &ret->epoch, &ret->begin);
+    ret->end = ret->begin + CW_MIN(span.end - span.begin, s->data->plan->n_positions - ret->begin);
+    return span.begin + (ret->end - ret->begin);
+}
+
 static void revoke_send(struct cw_dispatcher *d, struct seat *t)
 {
     struct stream *s = t->stream;
-    Cachew__SplitRange ranges[2 * SEAT_RANGES], *pointers[2 * SEAT_RANGES];
+    Cachew__Range ranges[2 * SEAT_SPANS], *pointers[2 * SEAT_SPANS];
     Cachew__Revoke r = CACHEW__REVOKE__INIT;
     Cachew__Envelope m = CACHEW__ENVELOPE__INIT;
     r.stream = (ProtobufCBinaryData){16, s->id};
-    r.ranges = pointers;
+    r.positions = pointers;
     m.of_case = CACHEW__ENVELOPE__OF_REVOKE;
     m.revoke = &r;
     for (size_t i = 0; i < t->n_revoke; i++)
-        for (struct range left = t->revoke[i]; left.count > 0;) { /* one for each epoch */
-            Cachew__SplitRange *range = pointers[r.n_ranges] = &ranges[r.n_ranges];
-            cachew__split_range__init(range);
-            r.n_ranges++;
-            cw_dp_stream_place(s, left.first, &range->epoch, &range->first);
-            range->count = CW_MIN(left.count, s->data->plan->n_splits - range->first);
-            left.first += range->count;
-            left.count -= range->count;
-            if (r.n_ranges == CW_COUNT_OF(ranges)) {
+        for (struct span left = t->revoke[i]; left.begin < left.end;) { /* one for each epoch */
+            pointers[r.n_positions] = &ranges[r.n_positions];
+            left.begin = range_message(s, left, pointers[r.n_positions++]);
+            if (r.n_positions == CW_COUNT_OF(ranges)) {
                 cw_dp_send(d, t->worker->peer, &m);
-                r.n_ranges = 0;
+                r.n_positions = 0;
             }
         }
-    if (r.n_ranges > 0)
+    if (r.n_positions > 0)
         cw_dp_send(d, t->worker->peer, &m);
 }
 
 static void leases_send(struct cw_dispatcher *d, struct seat *t)
 {
     struct stream *s = t->stream;
-    Cachew__Place places[DP_CAPACITY + 2], *pointers[DP_CAPACITY + 2];
+    Cachew__Range ranges[DP_CAPACITY + 2], *pointers[DP_CAPACITY + 2];
+    uint64_t from[DP_CAPACITY + 2], align = s->data->plan->align;
+    bool counted = cw_dp_stream_counted(s);
     Cachew__Leases l = CACHEW__LEASES__INIT;
     Cachew__Envelope m = CACHEW__ENVELOPE__INIT;
     l.stream = (ProtobufCBinaryData){16, s->id};
-    l.splits = pointers;
-    l.n_splits = t->n_out;
+    l.ranges = pointers;
+    l.from = from;
+    l.n_ranges = l.n_from = t->n_out;
     for (size_t i = 0; i < t->n_out; i++) {
-        pointers[i] = &places[i];
-        cachew__place__init(&places[i]);
-        cw_dp_stream_place(s, t->out[i], &places[i].epoch, &places[i].split);
-        places[i].batch = cw_dp_lease_batch(s, t->out[i]);
+        const struct range *x = cw_dp_range(s, t->out[i]); /* what is dropped is taken out of them */
+        pointers[i] = &ranges[i];
+        range_message(s, (struct span){x->begin, x->end}, pointers[i]);
+        from[i] = ranges[i].begin + (counted && s->base > x->begin ? (s->base - x->begin) / align * align : 0);
     }
     m.of_case = CACHEW__ENVELOPE__OF_LEASES;
     m.leases = &l;
@@ -536,28 +561,28 @@ void cw_dp_seat_flush(struct cw_dispatcher *d)
     }
 }
 
-void cw_dp_seat_unsend(struct seat *t, uint64_t first, uint64_t count)
+void cw_dp_seat_unsend(struct seat *t, uint64_t begin, uint64_t end)
 {
     size_t n = 0;
     for (size_t i = 0; i < t->n_out; i++)
-        if (t->out[i] < first || t->out[i] - first >= count)
+        if (t->out[i] < begin || t->out[i] >= end)
             t->out[n++] = t->out[i];
     t->n_out = n;
 }
 
-void cw_dp_seat_revoke(struct cw_dispatcher *d, struct seat *t, uint64_t first, uint64_t count)
+void cw_dp_seat_revoke(struct cw_dispatcher *d, struct seat *t, uint64_t begin, uint64_t end)
 {
-    struct range *last = t->n_revoke > 0 ? &t->revoke[t->n_revoke - 1] : NULL;
-    cw_dp_seat_unsend(t, first, count);
-    if (last && first >= last->first && first - last->first <= last->count) { /* inside, or right behind */
-        last->count = CW_MAX(last->count, first + count - last->first);
+    struct span *last = t->n_revoke > 0 ? &t->revoke[t->n_revoke - 1] : NULL;
+    cw_dp_seat_unsend(t, begin, end);
+    if (last && begin >= last->begin && begin <= last->end) { /* inside, or right behind */
+        last->end = CW_MAX(last->end, end);
         return;
     }
-    if (t->n_revoke == SEAT_RANGES) {
+    if (t->n_revoke == SEAT_SPANS) {
         if (t->worker->ready)
             revoke_send(d, t);
         t->n_revoke = 0;
     }
-    t->revoke[t->n_revoke++] = (struct range){first, count};
+    t->revoke[t->n_revoke++] = (struct span){begin, end};
     cw_dp_seat_dirty(d, t);
 }

@@ -5,7 +5,7 @@
 #include "base/hash.h"
 #include "dispatcher/internal.h"
 
-#define PURGE_EVERY 256 /* splits that are passed before their rows are deleted together */
+#define PURGE_EVERY 256 /* ranges that are passed before their rows are deleted together */
 
 /* ---- pipelines ---- */
 
@@ -76,7 +76,7 @@ struct stream *cw_dp_stream_unref(struct stream *s)
         return NULL;
     free(s->base_dir);
     free(s->heap);
-    free(s->ring);
+    free(s->ranges);
     cw_computed_deinit(&s->computed);
     free(s);
     return NULL;
@@ -97,8 +97,8 @@ static bool stream_room(struct cw_dispatcher *d)
     return d->n_streams < DP_STREAMS;
 }
 
-static int stream_new(struct cw_dispatcher *d, const uint8_t id[16], const uint8_t fingerprint[16], const char *json, uint64_t seed, const char *base_dir,
-                      struct stream **ret, struct cw_error *err)
+static int stream_new(struct cw_dispatcher *d, const uint8_t id[16], const uint8_t fingerprint[16], const char *json,
+                      uint64_t seed, const char *base_dir, bool unordered, struct stream **ret, struct cw_error *err)
 {
     if (!stream_room(d))
         return cw_error_set(err, CW_E_SERVICE, "there are %d streams already", DP_STREAMS);
@@ -110,6 +110,7 @@ static int stream_new(struct cw_dispatcher *d, const uint8_t id[16], const uint8
     s->refs = 1;
     s->depth = d->depth;
     s->seed = seed;
+    s->unordered = unordered;
     memcpy(s->id, id, 16);
     cw_list_init(&s->jobs);
     cw_list_init(&s->seats);
@@ -128,9 +129,20 @@ static int stream_new(struct cw_dispatcher *d, const uint8_t id[16], const uint8
     return 0;
 }
 
+/* A rank that begins inside a range would have it cut in two, and run again for all other jobs. */
+static bool is_inside(const struct stream *s, const Cachew__Place *from)
+{
+    uint64_t pos;
+    if (!s->data || !from || !cw_dp_stream_placed(s) || cw_dp_stream_position(s, from, &pos, NULL) < 0)
+        return false;
+    const struct range *x = cw_dp_range(s, pos);
+    return x && x->begin < pos;
+}
+
 static bool stream_fits(const struct cw_dispatcher *d, const struct stream *s, const Cachew__Attach *a)
 {
-    return s->seed == a->seed && memcmp(s->pipeline->fingerprint, a->fingerprint.data, 16) == 0 && strcmp(s->base_dir, a->base_dir) == 0 && !s->at_most_once &&
+    bool unordered = a->order == CACHEW__ORDER__ORDER_ANY;
+    return s->seed == a->seed && s->unordered == unordered && !is_inside(s, a->from) && memcmp(s->pipeline->fingerprint, a->fingerprint.data, 16) == 0 && strcmp(s->base_dir, a->base_dir) == 0 && !s->at_most_once &&
            !cw_list_empty(&s->jobs) && d->share_streams && (a->snapshot == 0 || !s->data || s->data->plan->snapshot == a->snapshot);
 }
 
@@ -150,11 +162,13 @@ int cw_dp_stream_get(struct cw_dispatcher *d, const Cachew__Attach *a, struct st
     uint8_t id[16];
     cw_key_u64(&key, d->stream_numbers + 1);
     cw_key_u64(&key, a->seed);
+    cw_key_u64(&key, a->order);
     cw_key_u64(&key, cw_hash64(a->base_dir, strlen(a->base_dir)));
     memcpy(key.bytes + key.size, a->fingerprint.data, 16);
     XXH128_hash_t h = XXH3_128bits(key.bytes, key.size + 16);
     memcpy(id, &h, 16);
-    int r = stream_new(d, id, a->fingerprint.data, a->pipeline, a->seed, a->base_dir, ret, err);
+    bool unordered = a->order == CACHEW__ORDER__ORDER_ANY;
+    int r = stream_new(d, id, a->fingerprint.data, a->pipeline, a->seed, a->base_dir, unordered, ret, err);
     if (r < 0)
         return r;
     (*ret)->number = ++d->stream_numbers;
@@ -180,7 +194,7 @@ int cw_dp_stream_restore(struct cw_dispatcher *d, const uint8_t id[16], const Ca
     struct stream *s;
     if (row->fingerprint.len != 16 || !row->data || !row->data->plan)
         return cw_error_set(err, CW_E_STATE, "it has no fingerprint of 16 bytes, or no plan");
-    int r = stream_new(d, id, row->fingerprint.data, "", row->seed, row->base_dir, &s, err);
+    int r = stream_new(d, id, row->fingerprint.data, "", row->seed, row->base_dir, row->unordered, &s, err);
     if (r < 0)
         return r;
     if (s->pipeline->size == 0) {
@@ -196,30 +210,51 @@ int cw_dp_stream_restore(struct cw_dispatcher *d, const uint8_t id[16], const Ca
 
 /* ---- positions ---- */
 
-int cw_dp_stream_position(const struct stream *s, uint64_t epoch, uint64_t split, uint64_t *ret, struct cw_error *err)
+int cw_dp_stream_position(const struct stream *s, const Cachew__Place *at, uint64_t *ret, struct cw_error *err)
 {
-    const Cachew__Plan *p = s->data->plan;
-    bool endless = p->n_splits >= DP_ENDLESS;
-    uint64_t pos;
-    if (split > p->n_splits || (endless && epoch > 0) || __builtin_mul_overflow(epoch, p->n_splits, &pos) || __builtin_add_overflow(pos, split, &pos) ||
-        pos > DP_ENDLESS)
-        return cw_error_set(err, CW_E_OPTION, "split %" PRIu64 " of epoch %" PRIu64 " is not in the plan of %" PRIu64 " splits an epoch", split, epoch, p->n_splits);
+    uint64_t n = s->data->plan->n_positions, pos;
+    if (at->position > n || (n >= DP_ENDLESS && at->epoch > 0) || __builtin_mul_overflow(at->epoch, n, &pos) ||
+        __builtin_add_overflow(pos, at->position, &pos) || pos > DP_ENDLESS)
+        return cw_error_set(err, CW_E_OPTION,
+                            "position %" PRIu64 " of epoch %" PRIu64 " is not in the plan of %" PRIu64 " positions an epoch",
+                            at->position, at->epoch, n);
     *ret = pos;
     return 0;
 }
 
-int cw_dp_stream_split(const struct stream *s, uint64_t epoch, uint64_t split, uint64_t *ret, struct cw_error *err)
+int cw_dp_stream_span(const struct stream *s, uint64_t epoch, uint64_t begin, uint64_t end, struct span *ret,
+                      struct cw_error *err)
 {
-    if (split >= s->data->plan->n_splits)
-        return cw_error_set(err, CW_E_SERVICE, "there is no split %" PRIu64 " in a plan of %" PRIu64 " splits an epoch", split, s->data->plan->n_splits);
-    return cw_dp_stream_position(s, epoch, split, ret, err);
+    uint64_t n = s->data->plan->n_positions, align = cw_dp_stream_align(s);
+    Cachew__Place at = CACHEW__PLACE__INIT;
+    at.epoch = epoch;
+    at.position = begin;
+    bool sound = begin < end && end <= n && begin % align == 0 && (end == n || end % align == 0);
+    if (!sound || (cw_dp_stream_fixed(s) && end - begin > align))
+        return cw_error_set(err, CW_E_SERVICE,
+                            "a range of positions %" PRIu64 " to %" PRIu64 ": expected%s multiples of %" PRIu64
+                            " in a plan of %" PRIu64 " positions an epoch",
+                            begin, end, cw_dp_stream_fixed(s) ? " successive" : "", align, n);
+    int r = cw_dp_stream_position(s, &at, &ret->begin, err);
+    ret->end = ret->begin + (end - begin);
+    return r;
 }
 
-void cw_dp_stream_place(const struct stream *s, uint64_t pos, uint64_t *epoch, uint64_t *split)
+void cw_dp_stream_place(const struct stream *s, uint64_t pos, uint64_t *epoch, uint64_t *position)
 {
-    uint64_t n = s->data->plan->n_splits;
+    uint64_t n = s->data->plan->n_positions;
     *epoch = n > 0 && n < DP_ENDLESS ? pos / n : 0;
-    *split = n > 0 && n < DP_ENDLESS ? pos % n : pos;
+    *position = n > 0 && n < DP_ENDLESS ? pos % n : pos;
+}
+
+bool cw_dp_stream_fixed(const struct stream *s) { return s->unordered || s->data->plan->sequential; }
+bool cw_dp_stream_counted(const struct stream *s) { return !cw_dp_stream_fixed(s) && s->data->plan->n_keys == 0; }
+bool cw_dp_stream_placed(const struct stream *s) { return !cw_dp_stream_fixed(s) && s->data->plan->n_keys > 0; }
+
+uint64_t cw_dp_stream_align(const struct stream *s)
+{
+    const Cachew__Plan *p = s->data->plan;
+    return s->unordered ? p->split_size : p->sequential ? CW_MAX(p->n_positions, (uint64_t)1) : p->align;
 }
 
 void cw_dp_stream_total(struct stream *s)
@@ -231,7 +266,7 @@ void cw_dp_stream_total(struct stream *s)
 
 uint64_t cw_dp_job_total(const struct stream *s, uint64_t epochs)
 {
-    uint64_t n = s->data ? s->data->plan->n_splits : 0, total;
+    uint64_t n = s->data ? s->data->plan->n_positions : 0, total;
     if (n >= DP_ENDLESS || __builtin_mul_overflow(n, epochs, &total) || total > DP_ENDLESS)
         return DP_ENDLESS;
     return total;
@@ -285,13 +320,12 @@ void cw_dp_stream_unfit(struct cw_dispatcher *d, struct stream *s, const Cachew_
 
 void cw_dp_stream_idle(struct cw_dispatcher *d, struct stream *s)
 {
-    cw_dp_split_clear(d, s);
+    cw_dp_range_clear(d, s);
     s->based = s->marked = s->restored = s->parked = false;
     s->total = 0;
     s->idle_ns = d->now_ns;
     if (s->journalled)
         cw_dp_journal_tried(d, cw_dp_journal_purge(d, s, UINT64_MAX, NULL)); /* else they are found, and not wanted, after a restart */
-    s->purged = 0;
 }
 
 void cw_dp_stream_forget(struct cw_dispatcher *d, struct stream *s)
@@ -305,7 +339,7 @@ void cw_dp_stream_free(struct cw_dispatcher *d, struct stream *s)
     s->dead = true;
     CW_LIST_EACH(at, &s->seats)
         cw_dp_seat_forget(d, CW_CONTAINER(at, struct seat, by_stream));
-    cw_dp_split_clear(d, s);
+    cw_dp_range_clear(d, s);
     cw_map_remove(&d->streams_by_id, &s->node);
     cw_link_out(&s->link);
     cw_link_out(&s->dirty);
@@ -341,11 +375,11 @@ void cw_dp_stream_mark(struct cw_dispatcher *d, struct stream *s)
         return;
     if (s->based && ((s->at_most_once && mark < s->base) || (mark > s->base && cw_dp_grace(d, s))))
         mark = s->base; /* what was given out is not given again; the other ranks may still be on their way */
-    if (cw_dp_split_rebase(d, s, mark) < 0)
+    if (cw_dp_range_rebase(d, s, mark) < 0)
         return; /* no memory: another turn */
     s->marked = true;
-    if (s->journalled && s->base > s->purged && s->base - s->purged >= PURGE_EVERY)
-        cw_dp_journal_tried(d, cw_dp_journal_purge(d, s, s->base, NULL));
+    if (s->journalled && s->n_passed >= PURGE_EVERY)
+        cw_dp_journal_tried(d, cw_dp_journal_purge(d, s, cw_dp_range_begin(s), NULL));
 }
 
 /* Whether workers have it ready for nobody, and since when. With at-most-once, what they have of a job would be lost: that is for others who need the room. */

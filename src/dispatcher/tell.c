@@ -1,5 +1,5 @@
 /*
- * What the clients of a stream are told: where workers are, where splits are, what finished ones gave, and what keeps them. One message of a kind per client
+ * What the clients of a stream are told: where workers are, where ranges are, what finished ones gave, and what keeps them. One message of a kind per client
  * and turn.
  */
 #include <inttypes.h>
@@ -63,18 +63,19 @@ void cw_dp_tell_gone(struct cw_dispatcher *d, struct worker *w)
 
 struct placements {
     Cachew__Placement of[PER_MESSAGE], *pointers[PER_MESSAGE];
-    uint64_t pos[PER_MESSAGE];
+    uint64_t end[PER_MESSAGE]; /* through the epochs */
     size_t n;
 };
 
-static void placements_add(struct placements *p, const struct stream *s, uint64_t pos, const struct split *x)
+static void placements_add(struct placements *p, const struct stream *s, const struct range *x)
 {
     Cachew__Placement *a = p->pointers[p->n] = &p->of[p->n];
     cachew__placement__init(a);
-    cw_dp_stream_place(s, pos, &a->epoch, &a->split);
+    cw_dp_stream_place(s, x->begin, &a->epoch, &a->begin);
+    a->end = a->begin + (x->end - x->begin);
     a->worker = x->holder[0] ? x->holder[0]->worker->id : 0;
-    a->lost = (x->flags & SPLIT_LOST) != 0;
-    p->pos[p->n++] = pos;
+    a->lost = (x->flags & RANGE_LOST) != 0;
+    p->end[p->n++] = x->end;
 }
 
 /* Those that the rank may still ask for. */
@@ -83,7 +84,7 @@ static void placements_send(struct cw_dispatcher *d, struct rank *r, struct plac
     Cachew__Placements list = CACHEW__PLACEMENTS__INIT;
     Cachew__Envelope m = CACHEW__ENVELOPE__INIT;
     size_t first = 0;
-    while (first < p->n && p->pos[first] < r->pos)
+    while (first < p->n && p->end[first] <= r->pos)
         first++;
     if (first == p->n)
         return;
@@ -109,12 +110,13 @@ static void tell_changes(struct cw_dispatcher *d, struct stream *s)
 {
     struct placements p;
     p.n = 0;
-    for (uint64_t pos = CW_MAX(s->announce_first, s->base); pos < CW_MIN(s->announce_end, s->end); pos++) {
-        struct split *x = cw_dp_split(s, pos);
-        if (!(x->flags & SPLIT_ANNOUNCE) || (x->flags & SPLIT_UNSENT))
+    struct range *x;
+    size_t i = cw_dp_range_index(s, s->announce_first);
+    for (; (x = cw_dp_range_at(s, i)) && x->begin < s->announce_end; i++) {
+        if (!(x->flags & RANGE_ANNOUNCE) || (x->flags & RANGE_UNSENT))
             continue;
-        x->flags &= (uint8_t)~SPLIT_ANNOUNCE;
-        placements_add(&p, s, pos, x);
+        x->flags &= (uint8_t)~RANGE_ANNOUNCE;
+        placements_add(&p, s, x);
         if (p.n == PER_MESSAGE)
             placements_to_all(d, s, &p);
     }
@@ -125,23 +127,28 @@ static void tell_changes(struct cw_dispatcher *d, struct stream *s)
 
 /* ---- reports ---- */
 
+/* Sends what ranges gave, in order, from the rank's range on. Where batches follow from positions, clients need none. */
 static void tell_reports(struct cw_dispatcher *d, struct stream *s, struct rank *r)
 {
+    if (cw_dp_stream_counted(s))
+        return;
     Cachew__Report reports[PER_MESSAGE], *pointers[PER_MESSAGE];
     Cachew__Reports list = CACHEW__REPORTS__INIT;
     Cachew__Envelope m = CACHEW__ENVELOPE__INIT;
     list.reports = pointers;
     m.of_case = CACHEW__ENVELOPE__OF_REPORTS;
     m.reports = &list;
-    for (struct split *x; (x = cw_dp_split(s, r->next_report)) && (x->flags & (SPLIT_DURABLE | SPLIT_LOST)); r->next_report++) {
-        if (!(x->flags & SPLIT_DURABLE)) /* lost before its end: there is nothing to tell */
+    struct range *x;
+    for (; (x = cw_dp_range(s, r->next_report)) && (x->flags & (RANGE_DURABLE | RANGE_LOST)); r->next_report = x->end) {
+        if (!(x->flags & RANGE_DURABLE)) /* lost before its end: there is nothing to tell */
             continue;
         Cachew__Report *a = pointers[list.n_reports] = &reports[list.n_reports];
         cachew__report__init(a);
-        cw_dp_stream_place(s, r->next_report, &a->epoch, &a->split);
+        cw_dp_stream_place(s, x->begin, &a->epoch, &a->begin);
+        a->end = a->begin + (x->end - x->begin);
         a->n_batches = x->n_batches;
-        a->remnants = x->remnants;
-        a->n_remnants = x->n_remnants;
+        a->elements = x->elements;
+        a->n_elements = x->n_elements;
         if (++list.n_reports == PER_MESSAGE) {
             cw_dp_send(d, r->client, &m);
             list.n_reports = 0;
@@ -170,7 +177,7 @@ void cw_dp_tell_stream(struct cw_dispatcher *d, struct stream *s)
 
 /* ---- what keeps a job ---- */
 
-/* Nobody takes splits of it, and no seat tells why: what is with the workers. */
+/* Nobody takes ranges of it, and no seat tells why: what is with the workers. */
 static void held_by_workers(const struct cw_dispatcher *d, char *buf, size_t size)
 {
     size_t n_draining = 0;
@@ -181,7 +188,7 @@ static void held_by_workers(const struct cw_dispatcher *d, char *buf, size_t siz
         n_draining += w->peer && w->draining;
     }
     if (n_draining > 0)
-        snprintf(buf, size, "no worker takes splits: %zu %s being drained", n_draining, n_draining == 1 ? "is" : "are");
+        snprintf(buf, size, "no worker takes ranges: %zu %s being drained", n_draining, n_draining == 1 ? "is" : "are");
     else
         snprintf(buf, size, "no worker is there");
     CW_LIST_EACH(at, &d->pools) {
@@ -255,9 +262,13 @@ void cw_dp_tell_held(struct cw_dispatcher *d, struct job *j)
 static void tell_passed(struct cw_dispatcher *d, struct rank *r, struct placements *p)
 {
     struct stream *s = r->job->stream;
-    static const struct split lost = {.flags = SPLIT_LOST};
-    for (uint64_t pos = r->pos; s->at_most_once && s->based && pos < s->base; pos++) {
-        placements_add(p, s, pos, &lost);
+    uint64_t size = s->data->plan->split_size, n = s->data->plan->n_positions, epoch, position;
+    struct range lost = {.begin = r->pos, .flags = RANGE_LOST};
+    for (; s->at_most_once && s->based && lost.begin < cw_dp_range_begin(s); lost.begin = lost.end) {
+        cw_dp_stream_place(s, lost.begin, &epoch, &position);
+        lost.begin -= position % size;
+        lost.end = lost.begin + CW_MIN(size, n - (position - position % size));
+        placements_add(p, s, &lost);
         if (p->n == PER_MESSAGE) {
             placements_send(d, r, p);
             p->n = 0;
@@ -285,10 +296,10 @@ void cw_dp_tell_all(struct cw_dispatcher *d, struct rank *r)
         tell_workers(d, r, workers, n, false);
     p.n = 0;
     tell_passed(d, r, &p);
-    for (uint64_t pos = s->based ? CW_MAX(r->pos, s->base) : s->end; pos < s->end; pos++) {
-        struct split *x = cw_dp_split(s, pos);
-        if ((x->holder[0] && !(x->flags & SPLIT_UNSENT)) || (x->flags & SPLIT_LOST))
-            placements_add(&p, s, pos, x);
+    struct range *x;
+    for (size_t i = cw_dp_range_index(s, r->pos); (x = cw_dp_range_at(s, i)); i++) {
+        if ((x->holder[0] && !(x->flags & RANGE_UNSENT)) || (x->flags & RANGE_LOST))
+            placements_add(&p, s, x);
         if (p.n == PER_MESSAGE) {
             placements_send(d, r, &p);
             p.n = 0;

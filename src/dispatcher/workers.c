@@ -248,12 +248,12 @@ static void forget(struct cw_dispatcher *d, struct worker *w, ProtobufCBinaryDat
     cw_dp_send(d, w->peer, &m);
 }
 
-static bool names(const struct stream *s, const Cachew__Holding *h, uint64_t pos)
+static bool names(const struct stream *s, const Cachew__Holding *h, const struct range *x)
 {
-    uint64_t epoch, split;
-    cw_dp_stream_place(s, pos, &epoch, &split);
-    for (size_t i = 0; i < h->n_splits; i++)
-        if (h->splits[i]->epoch == epoch && h->splits[i]->split == split)
+    uint64_t epoch, begin;
+    cw_dp_stream_place(s, x->begin, &epoch, &begin);
+    for (size_t i = 0; i < h->n_ranges; i++)
+        if (h->ranges[i]->epoch == epoch && h->ranges[i]->begin == begin && h->ranges[i]->end - begin == x->end - x->begin)
             return true;
     return false;
 }
@@ -261,19 +261,19 @@ static bool names(const struct stream *s, const Cachew__Holding *h, uint64_t pos
 /* Of what it had on an earlier connection, it does not have these any more, or never heard of them. */
 static void drop_unnamed(struct cw_dispatcher *d, struct seat *t, const Cachew__Holding *h)
 {
-    struct stream *s = t->stream;
-    for (uint64_t pos = s->base; s->based && t->n_held > 0 && pos < s->end; pos++) {
-        struct split *x = cw_dp_split(s, pos);
-        if ((x->holder[0] == t || x->holder[1] == t) && !names(s, h, pos))
-            cw_dp_lease_drop(d, t, pos, DROP_REVOKED); /* one that was given on this connection, before it spoke, is on its way */
-    }
+    struct range *x;
+    for (size_t i = 0; t->n_held > 0 && (x = cw_dp_range_at(t->stream, i)); i++)
+        if ((x->holder[0] == t || x->holder[1] == t) && !names(t->stream, h, x))
+            cw_dp_lease_drop(d, t, x, DROP_REVOKED); /* one that was given on this connection, before it spoke, is on its way */
 }
 
 static int worker_holding(struct cw_dispatcher *d, struct worker *w, const Cachew__Holding *h, struct cw_error *err)
 {
     const Cachew__Prepared *p = h->prepared;
-    if (!p || p->stream.len != 16 || h->n_splits > DP_HELD)
-        return cw_error_set(err, CW_E_SERVICE, "Holdings without a stream of 16 bytes, or with more than %d splits", DP_HELD);
+    if (!p || p->stream.len != 16 || h->n_ranges > DP_HELD)
+        return cw_error_set(err, CW_E_SERVICE,
+                            "Holdings of a stream of %zu bytes (expected 16) with %zu ranges (expected at most %d)",
+                            p ? p->stream.len : 0, h->n_ranges, DP_HELD);
     struct stream *s = cw_dp_stream_find(d, p->stream.data);
     if (!s || s->parked) {
         forget(d, w, p->stream);
@@ -286,15 +286,15 @@ static int worker_holding(struct cw_dispatcher *d, struct worker *w, const Cache
     t->named = true;
     if (w->kept)
         drop_unnamed(d, t, h);
-    for (size_t i = 0; r == 0 && i < h->n_splits; i++) {
-        uint64_t pos;
-        r = cw_dp_stream_split(s, h->splits[i]->epoch, h->splits[i]->split, &pos, err);
+    for (size_t i = 0; r == 0 && t->state == SEAT_READY && i < h->n_ranges; i++) {
+        struct span span;
+        r = cw_dp_stream_span(s, h->ranges[i]->epoch, h->ranges[i]->begin, h->ranges[i]->end, &span, err);
         if (r < 0)
             break;
-        if (t->state == SEAT_READY && !cw_list_empty(&s->jobs))
-            r = cw_dp_lease_hold(d, t, pos, err);
+        if (!cw_list_empty(&s->jobs))
+            cw_dp_lease_hold(d, t, span);
         else
-            cw_dp_seat_revoke(d, t, pos, 1);
+            cw_dp_seat_revoke(d, t, span.begin, span.end);
     }
     return r;
 }
@@ -329,7 +329,7 @@ static void holdings_over(struct cw_dispatcher *d, struct worker *w)
 void cw_dp_worker_lost(struct cw_dispatcher *d, struct worker *w)
 {
     if (w->n_held > 0)
-        cw_dp_log(d, true, "worker %" PRIu64 " (%s) is gone: its %zu splits go to others", w->id, w->name, w->n_held);
+        cw_dp_log(d, true, "worker %" PRIu64 " (%s) is gone: its %zu ranges go to others", w->id, w->name, w->n_held);
     d->n_workers_lost += !w->draining;
     if (!w->draining)
         cw_dp_history_worker_gone(d, w);
@@ -376,7 +376,7 @@ void cw_dp_worker_drain(struct cw_dispatcher *d, struct worker *w, bool tell)
     CW_LIST_EACH(at, &w->seats) {
         struct seat *t = CW_CONTAINER(at, struct seat, by_worker);
         cw_dp_seat_usable(d, t);
-        /* What is not begun is moved at once, if somebody can have it: begun anew elsewhere, a split that is being read would be waited for. Where there is no client,
+        /* What is not begun is moved at once, if somebody can have it: begun anew elsewhere, a range that is being read would be waited for. Where there is no client,
          * nothing is read. */
         bool fetched = cw_dp_stream_attended(t->stream);
         if (!t->stream->at_most_once && !fetched)

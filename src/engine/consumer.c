@@ -138,11 +138,11 @@ static int flush(struct cw_runner *r, struct cw_range *s, struct cw_error *err)
         }
         s->open[k] = NULL;
         s->batched[k] += a->n_assigned;
-        if (!(a->after = cw_range_after(r, s)))
-            return cw_error_nomem(err, 0, "a position");
         a->closed = true;
         if (!listed)
             cw_range_append(s, a);
+        if (!(a->after = cw_range_after(r, s)))
+            return cw_error_nomem(err, 0, "a position");
     }
     s->flushed = true;
     return 0;

@@ -11,7 +11,9 @@ static struct piece *piece_new(struct cw_runner *r, struct cw_range *s)
         return NULL;
     }
     uint64_t size = r->sequence->piece_size;
-    p->begin = s->position == s->entry.position ? s->position / size * size : s->position; /* a window is planned from its beginning */
+    p->begin = s->position;
+    if (r->sequence->stream_salt && s->position == s->entry.position) /* what a stream gives is permuted by whole windows */
+        p->begin = s->position / size * size;
     p->n = CW_MIN(size - p->begin % size, s->end - p->begin);
     p->carved = s->position - p->begin;
     s->position = p->begin + p->n;

@@ -276,6 +276,15 @@ static bool block_lacks(struct cw_runner *r, const struct block *b)
     return status < 0;
 }
 
+/* Block seq of a range has its turn, and there is no batch for it until one is released. */
+static bool waits_for_batch(const struct cw_range *s, uint64_t seq)
+{
+    for (const struct block *b = s->parked; b; b = b->next)
+        if (b->seq == seq)
+            return s->passed[b->point] == seq;
+    return false;
+}
+
 /* Nothing runs and somebody lacks memory: the earliest block gets all there is, if need be what later splits have already. */
 static void run_starved(struct cw_runner *r, struct thread *t)
 {
@@ -288,8 +297,10 @@ static void run_starved(struct cw_runner *r, struct thread *t)
         r->starved = b->next;
         run_block(r, t, b);
         b = r->starved;
-        if (!b || b->range != s || b->seq != seq)
-            break; /* it was enough */
+        if (!b || b->range != s || b->seq != seq) { /* it was enough */
+            r->starving = waits_for_batch(s, seq); /* then others would but take turns at having too little */
+            break;
+        }
         if (cw_slab_trim(&r->slabs) > 0 || cw_reclaim(r, s)) /* slabs: the consumer released some meanwhile */
             continue;
         if (!cw_may_be_released(r) && !r->fatal.status) {

@@ -236,8 +236,8 @@ const struct cw_op_desc cw_op_iterable = {
     .name = "iterable",
     .summary = "elements that a Python iterable gives, one after the other",
     .doc = "The function is called without arguments and returns an iterable of dicts, or is a generator of them; it must give the same elements each "
-           "time. It runs in one host process. The count is not known before its end, so the epoch is one split; a shuffle permutes the elements of a "
-           "split's length among themselves, and going on from a state runs through what was before. For data that can be entered anywhere, use a "
+           "time. It runs in one host process. The count is not known before its end, so one worker runs the epoch; `shuffle(window=n)` permutes "
+           "each n elements among themselves, and going on from a state runs through what was before. For data that can be entered anywhere, use a "
            "source with an index, or `sequence`.",
     .kind = CW_OP_SOURCE,
     .function = true,

@@ -8,7 +8,7 @@ static const struct cw_attr_def attrs[] = {
 const struct cw_op_desc cw_op_take = {
     .name = "take",
     .summary = "the first elements",
-    .doc = "Keeps the first `count` elements (after a batcher: batches). Where the count before it is unknown, the epoch is one split.",
+    .doc = "Keeps the first `count` elements (after a batcher: batches). Where the count before it is unknown, one worker runs the epoch and counts what arrives.",
     .kind = CW_OP_INDEX,
     .attrs = attrs,
 };

@@ -14,7 +14,7 @@
 
 /* ---- what is on its way ---- */
 
-/* A batch or remnant was sent, or came back. */
+/* A batch or rows were sent, or the batch came back. */
 void cw_sent_free(void *arg)
 {
     struct sent *x = arg;
@@ -22,7 +22,9 @@ void cw_sent_free(void *arg)
     struct cw_worker *w = c->w;
     if (x->batch)
         cw_stream_release(x->stream->stream, x->batch);
-    cw_left_unref(x->left);
+    if (x->rows)
+        cw_remnant_deinit(x->rows);
+    free(x->rows);
     w->n_out--;
     if (x->handed_out)
         cw_budget_give(&w->handed_out, x->bytes);
@@ -38,7 +40,7 @@ static struct sent *sent_new(struct client *c, struct worker_stream *s, struct c
     struct sent *x = calloc(1, sizeof(*x));
     if (!x)
         return NULL;
-    *x = (struct sent){.client = c, .stream = s, .batch = CW_STEAL(a->batch), .left = CW_STEAL(a->left),
+    *x = (struct sent){.client = c, .stream = s, .batch = CW_STEAL(a->batch), .rows = CW_STEAL(a->rows),
                        .bytes = a->bytes, .handed_out = a->handed_out};
     cw_peer_ref(&c->peer);
     c->w->n_out++;
@@ -52,7 +54,7 @@ static void drop_answer(struct worker_stream *s, struct cw_answer *a)
         cw_stream_release(s->stream, CW_STEAL(a->batch));
     if (a->handed_out)
         cw_budget_give(&s->w->handed_out, a->bytes);
-    if ((a->kind == CW_SAY_BATCH || a->kind == CW_SAY_REMNANT) && cw_peer_give(a->peer, a->bytes))
+    if ((a->kind == CW_SAY_BATCH || a->kind == CW_SAY_PART || a->kind == CW_SAY_KEYS) && cw_peer_give(a->peer, a->bytes))
         cw_streams_wake(s->w);
 }
 
@@ -77,8 +79,18 @@ int cw_client_send(struct client *c, const Cachew__Envelope *m, const struct iov
 
 /* ---- answers ---- */
 
+static int batch_write(const struct cw_batch *b, const struct cw_answer *a, bool in_slabs, struct cw_wire_batch *wire, struct cw_error *err)
+{
+    int r = cw_wire_batch_write(b, a->quarantined, in_slabs, wire, err);
+    if (r < 0)
+        return r;
+    wire->message.begin = a->begin;
+    wire->message.key = a->key;
+    return 0;
+}
+
 /* By descriptor: it comes back by its slabs. 1: it can't be lent, and x is still the caller's. */
-static int send_lent(struct client *c, struct worker_stream *s, struct sent *x, const struct cw_quarantined *quarantined, Cachew__Envelope *m, struct cw_error *err)
+static int send_lent(struct client *c, struct worker_stream *s, struct sent *x, const struct cw_answer *a, Cachew__Envelope *m, struct cw_error *err)
 {
     Cachew__Slab slabs[2], *list[2] = {&slabs[0], &slabs[1]};
     struct cw_wire_batch wire;
@@ -90,7 +102,7 @@ static int send_lent(struct client *c, struct worker_stream *s, struct sent *x, 
         atomic_store(&c->peer.shared, false);
         return 1;
     }
-    int r = n < 0 ? n : cw_wire_batch_write(x->batch, quarantined, true, &wire, err);
+    int r = n < 0 ? n : batch_write(x->batch, a, true, &wire, err);
     if (r < 0) {
         cw_sent_free(x);
         return r;
@@ -127,9 +139,9 @@ static int send_batch(struct client *c, struct worker_stream *s, struct cw_answe
     c->w->n_batches++;
     c->w->n_bytes += x->bytes;
     count_quarantined(c->w, a->quarantined);
-    if (cw_lent_room(c, x) && (r = send_lent(c, s, x, a->quarantined, m, err)) <= 0)
+    if (cw_lent_room(c, x) && (r = send_lent(c, s, x, a, m, err)) <= 0)
         return r;
-    if ((r = cw_wire_batch_write(x->batch, a->quarantined, false, &wire, err)) < 0) {
+    if ((r = batch_write(x->batch, a, false, &wire, err)) < 0) {
         cw_sent_free(x);
         return r;
     }
@@ -140,33 +152,54 @@ static int send_batch(struct client *c, struct worker_stream *s, struct cw_answe
     return r;
 }
 
-static int send_remnant(struct client *c, struct cw_answer *a, Cachew__Envelope *m, struct cw_error *err)
+/* Sends a message whose bytes count as on their way to the client until it is sent. */
+static int send_counted(struct client *c, struct cw_answer *a, const Cachew__Envelope *m, const struct iovec *pieces, size_t n, struct cw_error *err)
 {
-    const struct cw_remnant *rows = a->left->rows;
-    size_t begin = rows->offsets[a->at], end = rows->offsets[a->at + a->n];
-    /* A part of it: the reasons of records that were skipped go with the last element. */
-    struct cw_remnant part = {.n = a->n, .ids = rows->ids + a->at, .quarantined = a->at + a->n == rows->n ? rows->quarantined : NULL};
-    struct iovec piece = {.iov_base = rows->data + begin, .iov_len = end - begin};
-    struct cw_wire_remnant wire;
-    int r = cw_wire_remnant_write(&part, &wire, err);
-    struct sent *x = r >= 0 ? sent_new(c, NULL, a) : NULL;
+    struct sent *x = sent_new(c, NULL, a);
     if (!x) {
         if (cw_peer_give(&c->peer, a->bytes))
             cw_streams_wake(c->w);
-        if (r >= 0)
-            cw_wire_remnant_deinit(&wire);
-        return r < 0 ? r : cw_error_nomem(err, sizeof(*x), "a remnant's message");
+        return cw_error_nomem(err, sizeof(*x), "a message");
     }
-    count_quarantined(c->w, part.quarantined);
+    return cw_client_send(c, m, pieces, n, x, NULL, 0, err);
+}
+
+/* Rows that the client joins. */
+static int send_rows(struct client *c, struct worker_stream *s, struct cw_answer *a, Cachew__Envelope *m, struct cw_error *err)
+{
+    struct iovec piece = {.iov_base = a->rows->data, .iov_len = a->rows->size};
+    struct cw_wire_remnant wire;
+    int r = cw_wire_remnant_write(a->rows, &wire, err);
+    if (r < 0) {
+        drop_answer(s, a);
+        return r;
+    }
+    count_quarantined(c->w, a->rows->quarantined);
     wire.message.epoch = a->epoch;
-    wire.message.split = a->split;
+    wire.message.begin = a->begin;
     wire.message.key = a->key;
     wire.message.first = a->at;
     m->of_case = CACHEW__ENVELOPE__OF_REMNANT;
     m->remnant = &wire.message;
-    r = cw_client_send(c, m, &piece, 1, x, NULL, 0, err);
+    r = send_counted(c, a, m, &piece, 1, err);
     cw_wire_remnant_deinit(&wire);
     return r;
+}
+
+static int send_keys(struct client *c, struct cw_answer *a, Cachew__Envelope *m, struct cw_error *err)
+{
+    Cachew__Keys keys = CACHEW__KEYS__INIT;
+    Cachew__Failure why;
+    keys.epoch = a->epoch;
+    keys.begin = a->begin;
+    keys.keys = (ProtobufCBinaryData){.data = a->keys, .len = a->bytes};
+    if (a->why) {
+        cw_failure_init(&why, a->why);
+        keys.why = &why;
+    }
+    m->of_case = CACHEW__ENVELOPE__OF_KEYS;
+    m->keys = &keys;
+    return send_counted(c, a, m, NULL, 0, err);
 }
 
 static int send_end(struct client *c, const struct cw_answer *a, Cachew__Envelope *m, struct cw_error *err)
@@ -175,10 +208,11 @@ static int send_end(struct client *c, const struct cw_answer *a, Cachew__Envelop
     Cachew__Report report = CACHEW__REPORT__INIT;
     end.report = &report;
     report.epoch = a->epoch;
-    report.split = a->split;
-    report.n_batches = a->n;
-    report.remnants = a->remnants;
-    report.n_remnants = a->n_remnants;
+    report.begin = a->begin;
+    report.end = a->end;
+    report.n_batches = a->n_batches;
+    report.elements = a->elements;
+    report.n_elements = a->n_elements;
     m->of_case = CACHEW__ENVELOPE__OF_SPLIT_END;
     m->split_end = &end;
     return cw_client_send(c, m, NULL, 0, NULL, NULL, 0, err);
@@ -186,26 +220,26 @@ static int send_end(struct client *c, const struct cw_answer *a, Cachew__Envelop
 
 static int send_failed(struct client *c, const struct cw_answer *a, Cachew__Envelope *m, struct cw_error *err)
 {
-    static const struct cw_error unknown = {.status = CW_E_MEMORY, .message = "out of memory: the reason why a split failed is not known"};
+    static const struct cw_error unknown = {.status = CW_E_MEMORY, .message = "out of memory: the reason why a range failed is not known"};
     Cachew__SplitFailed failed = CACHEW__SPLIT_FAILED__INIT;
     Cachew__Failure why;
     cw_failure_init(&why, a->why ? a->why : &unknown);
     failed.epoch = a->epoch;
-    failed.split = a->split;
+    failed.begin = a->begin;
     failed.index = a->at;
+    failed.what = a->what;
     failed.why = &why;
-    failed.remnant = a->remnant;
     m->of_case = CACHEW__ENVELOPE__OF_SPLIT_FAILED;
     m->split_failed = &failed;
     return cw_client_send(c, m, NULL, 0, NULL, NULL, 0, err);
 }
 
-static int send_not_here(struct client *c, uint64_t re, uint64_t epoch, uint64_t split, struct cw_error *err)
+static int send_not_here(struct client *c, uint64_t re, uint64_t epoch, uint64_t begin, struct cw_error *err)
 {
     Cachew__NotHere not_here = CACHEW__NOT_HERE__INIT;
     Cachew__Envelope m = CACHEW__ENVELOPE__INIT;
     not_here.epoch = epoch;
-    not_here.split = split;
+    not_here.begin = begin;
     m.re = re;
     m.of_case = CACHEW__ENVELOPE__OF_NOT_HERE;
     m.not_here = &not_here;
@@ -227,20 +261,23 @@ void cw_clients_answer(struct worker_stream *s, struct cw_answer *a)
     case CW_SAY_BATCH:
         cw_crash_point("worker-batch");
         r = send_batch(c, s, a, &m, &err);
-        cw_trace_span(c->w->options.trace, "answer", &(struct cw_traced){s->stream->name, a->epoch, a->split, a->at}, a->asked_ns, cw_now_ns());
+        cw_trace_span(c->w->options.trace, "answer", &(struct cw_traced){s->stream->name, a->epoch, a->begin, a->at}, a->asked_ns, cw_now_ns());
         break;
-    case CW_SAY_REMNANT:
+    case CW_SAY_PART:
         cw_crash_point("worker-remnant");
-        r = send_remnant(c, a, &m, &err);
+        r = send_rows(c, s, a, &m, &err);
+        break;
+    case CW_SAY_KEYS:
+        r = send_keys(c, a, &m, &err);
         break;
     case CW_SAY_END:
         r = send_end(c, a, &m, &err);
         break;
-    case CW_SAY_SPLIT_FAILED:
+    case CW_SAY_RANGE_FAILED:
         r = send_failed(c, a, &m, &err);
         break;
     default:
-        r = send_not_here(c, a->re, a->epoch, a->split, &err);
+        r = send_not_here(c, a->re, a->epoch, a->begin, &err);
     }
     if (r < 0)
         give_up(c, &err);
@@ -253,10 +290,11 @@ static int on_get(struct client *c, uint64_t id, const Cachew__Get *m, struct cw
     struct worker_stream *s = cw_streams_find(c->w, m->stream);
     if (atomic_load(&c->peer.n_requests) >= CW_PEER_REQUESTS)
         return cw_error_set(err, CW_E_SERVICE, "more than %u requests were made before the first was answered", CW_PEER_REQUESTS);
-    if (!id || !m->count || m->count > UINT64_MAX - m->first)
-        return cw_error_set(err, CW_E_SERVICE, "a Get without id, or for %llu batches from %llu on", (unsigned long long)m->count, (unsigned long long)m->first);
+    if (!id || (!m->count && m->what != CACHEW__WHAT__WHAT_KEYS) || m->count > UINT64_MAX - m->first)
+        return cw_error_set(err, CW_E_SERVICE, "a Get without id, or for %llu batches or elements from %llu on", (unsigned long long)m->count,
+                            (unsigned long long)m->first);
     if (!s)
-        return send_not_here(c, id, m->epoch, m->split, err);
+        return send_not_here(c, id, m->epoch, m->begin, err);
     struct cw_command *command = calloc(1, sizeof(*command));
     struct cw_request *r = calloc(1, sizeof(*r));
     if (!command || !r) {
@@ -265,8 +303,8 @@ static int on_get(struct client *c, uint64_t id, const Cachew__Get *m, struct cw
         return cw_error_nomem(err, sizeof(*r), "a request");
     }
     atomic_fetch_add(&c->peer.n_requests, 1);
-    *r = (struct cw_request){.peer = cw_peer_ref(&c->peer), .id = id, .epoch = m->epoch, .split = m->split, .at = m->first, .end = m->first + m->count,
-                             .remnant = m->remnant, .key = m->key, .asked_ns = c->w->options.trace ? cw_now_ns() : 0};
+    *r = (struct cw_request){.peer = cw_peer_ref(&c->peer), .id = id, .epoch = m->epoch, .begin = m->begin, .what = m->what, .key = m->key,
+                             .at = m->first, .end = m->first + m->count, .asked_ns = c->w->options.trace ? cw_now_ns() : 0};
     command->kind = CW_DO_GET;
     command->request = r;
     cw_stream_do(s->stream, command);

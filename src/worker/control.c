@@ -1,6 +1,6 @@
 /*
  * The dispatcher, as a worker sees it: the connection, which is made again for ever, and what is said over it. What the worker
- * has is said anew on the next one. What its splits gave: reports.c; what a stream is made from: facts.c. The loop's thread only.
+ * has is said anew on the next one. What its ranges gave: reports.c; what a stream is made from: facts.c. The loop's thread only.
  */
 #include <stdio.h>
 #include <string.h>
@@ -117,19 +117,19 @@ static void say_holding(struct cw_worker *w, const struct worker_stream *s)
     Cachew__Prepared prepared;
     Cachew__Plan plan;
     Cachew__Envelope m = CACHEW__ENVELOPE__INIT;
-    Cachew__Place *places = malloc((s->n_leases + 1) * sizeof(*places)), **splits = malloc((s->n_leases + 1) * sizeof(*splits));
+    Cachew__Range *memory = malloc((s->n_leases + 1) * sizeof(*memory)), **ranges = malloc((s->n_leases + 1) * sizeof(*ranges));
     void *facts = NULL;
-    if (places && splits) { /* else they are leased to others */
+    if (memory && ranges) { /* else they are leased to others */
         facts = cw_facts_prepared(s, &prepared, &plan);
         holding.prepared = &prepared;
-        holding.splits = splits;
+        holding.ranges = ranges;
         for (const struct lease *l = s->leases; l; l = l->next) {
-            Cachew__Place *p = splits[holding.n_splits] = &places[holding.n_splits];
-            cachew__place__init(p);
+            Cachew__Range *p = ranges[holding.n_ranges] = &memory[holding.n_ranges];
+            cachew__range__init(p);
             p->epoch = l->epoch;
-            p->split = l->split;
-            p->batch = l->batch;
-            holding.n_splits++;
+            p->begin = l->begin;
+            p->end = l->end;
+            holding.n_ranges++;
         }
         holdings.holdings = &list;
         holdings.n_holdings = 1;
@@ -137,8 +137,8 @@ static void say_holding(struct cw_worker *w, const struct worker_stream *s)
         m.holdings = &holdings;
         cw_control_say(w, &m);
     }
-    free(places);
-    free(splits);
+    free(memory);
+    free(ranges);
     free(facts);
 }
 
@@ -290,7 +290,7 @@ void cw_control_connect(struct cw_worker *w)
 void cw_control_drain(struct cw_worker *w)
 {
     if (!w->draining) {
-        cw_worker_log(w, "draining: no more splits are taken");
+        cw_worker_log(w, "draining: no more ranges are taken");
         w->draining = true;
         say_draining(w);
     }

@@ -58,11 +58,14 @@ void *cw_facts_prepared(const struct worker_stream *s, Cachew__Prepared *m, Cach
     cachew__plan__init(plan);
     plan->n_positions = s->plan.n_positions;
     plan->split_size = s->plan.split_size;
-    plan->n_splits = s->plan.n_splits;
     plan->snapshot = s->plan.snapshot;
+    plan->align = s->stream->kind == RANGES_COUNTED ? q->compiled->batch_size : 1;
+    plan->sequential = s->stream->kind == RANGES_SEQUENTIAL;
+    plan->n_keys = s->stream->n_keys;
     m->stream = (ProtobufCBinaryData){.data = s->stream->name, .len = sizeof(s->stream->name)};
     m->plan = plan;
     m->capacity = cw_streams_capacity(s);
+    m->most_positions = atomic_load(&s->stream->most_positions);
     if (!files)
         return NULL;
     files->n = 0;

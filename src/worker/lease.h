@@ -1,11 +1,11 @@
 /*
- * Leased splits of a stream, and who asks for what of them. The stream's thread only.
+ * Leased ranges of a stream, and the requests for what they give. The stream's thread only.
  *
- * A split gives its batches in order. One that is taken before anybody asks for it (another rank asked for a later one) is kept, as long as there is room; one
- * that was sent, or found no room, is computed again when it is asked for: the split is then begun again from there. So every request for a leased split is
- * answered, whatever others ask for.
+ * Every request for a leased range is answered, whatever other clients ask for. Batches come in order: one that is taken from the runner
+ * before a client asks for it is kept, as long as there is room. Rows (elements by key) stay in the runner until they were sent. A range
+ * whose batches or rows are asked for again, or found no room, is computed again from there.
  *
- * leases.c: which splits there are, in the runner or not; left.c: what is left over at their ends; serve.c: answers.
+ * leases.c: which ranges there are, in the runner or not. serve.c: batches. rows.c: rows, and keys.
  */
 #pragma once
 #include "worker/stream.h"
@@ -17,43 +17,72 @@ struct kept {
     size_t bytes;
 };
 
+/* Elements first .. end - 1 of a key that a request got, while some before them may still be asked for. */
+struct rows_span {
+    struct rows_span *next;
+    uint32_t key;
+    uint64_t first, end;
+    bool sent, gone; /* gone: the runner gave them away, and has them again only when the range is begun again */
+};
+
 struct cw_lease {
     struct cw_lease *next;
-    uint64_t epoch, index;
+    uint64_t epoch, begin, end;
     uint64_t leased_ns;
-    struct cw_split *split;     /* NULL: not in the runner, because it is finished, or gave way */
+    struct cw_range *range;     /* NULL: not in the runner, because all of it was taken, or it gave way */
     bool set_aside;             /* it gave way */
+    bool computed;              /* and the dispatcher was told */
+    struct cw_error *failed;    /* it ends in an error: instead of batch failed_at, or behind all elements */
+    struct cw_request *requests;
+
+    /* Batches: */
+    uint64_t n_batches;         /* counted ranges: known from the start; sequential ones: once computed */
     uint64_t next_batch;        /* the one that the runner gives next */
-    struct cw_assembly *unfinished; /* that one, waiting for memory or for map_batches */
-    bool computed;              /* and the dispatcher was told: */
-    uint64_t n_batches;
-    struct cw_left **left;      /* by key, once computed */
-    struct cw_error *failed;    /* instead of batch failed_at */
+    uint64_t lowest;            /* the first batch that was ever asked for; UINT64_MAX: none was */
+    struct cw_assembly *unfinished; /* next_batch, waiting for memory or for map_batches */
     uint64_t failed_at;
-    struct cw_request *requests, *left_requests;
     struct kept *kept;
     uint8_t *sent;              /* a bit per batch */
     uint64_t sent_room;         /* bits */
+
+    /* Rows, by key: */
+    uint64_t *elements;         /* once computed or failed; before: 0 */
+    uint64_t *sent_upto;        /* all before this element were sent once */
+    uint64_t *dropped;          /* the runner has none before this element any more */
+    struct rows_span *spans;    /* none before `dropped` */
+    uint8_t *keys;              /* once computed or failed, where there is more than one: of each element */
+    size_t n_keys;
 };
 
 /* ---- leases.c ---- */
 void cw_kept_free(struct cw_stream *s, struct kept *k);
-/* Takes a split out of the runner: it can be begun again. */
+/* Takes a range out of the runner: it can be begun again. */
 void cw_lease_close(struct cw_stream *s, struct cw_lease *l);
-/* Begins it in the runner, from a batch on. The stream may fail, and the lease be gone. */
+/* Begins it in the runner: a counted range from a batch on, others from their begin on. The stream may fail, and the lease be gone. */
 void cw_lease_open(struct cw_stream *s, struct cw_lease *l, uint64_t first_batch);
 void cw_lease_out_of_memory(struct cw_stream *s);
+/* A request that is done with leaves its lease; it is the caller's. Its part is dropped. */
+void cw_lease_remove(struct cw_stream *s, struct cw_lease *l, struct cw_request *r);
 
 /* ---- serve.c ---- */
 /* Returns whether an error of this status comes from a record, the data or the pipeline, and so is the same on
  * every worker. The exception: a data file that is missing or was changed on this worker alone is CW_E_DATA, too.
  * Such an error also ends the runner (cw_runner_fatal), so the stream fails and other workers take over. */
-bool cw_lease_lasting(int status);
+bool cw_lease_lasting(const struct cw_stream *s, int status);
+/* A batch, made for a request, goes to its client. False: the stream failed. */
+bool cw_lease_answer_batch(struct cw_stream *s, struct cw_lease *l, struct cw_request *r, uint64_t index, struct cw_batch *b,
+                           struct cw_quarantined *quarantined);
+/* All of it is computed: the dispatcher is told. False: the stream failed. */
+bool cw_lease_completed(struct cw_stream *s, struct cw_lease *l);
+/* The range has less than r asks for: the report answers it. */
+void cw_lease_reply_end(struct cw_stream *s, struct cw_lease *l, struct cw_request *r);
 
-/* ---- left.c ---- */
-/* If all of it is computed now, the dispatcher is told. Returns whether it was news. If not, the stream may have failed, and the lease be gone. */
-bool cw_lease_note_computed(struct cw_stream *s, struct cw_lease *l);
-/* What a split gave, to the dispatcher or a client. NULL: out of memory. */
-struct cw_answer *cw_lease_report(const struct cw_stream *s, const struct cw_lease *l, enum cw_answer_kind kind);
-/* Answers who asks for elements that are left over, once they are there. Returns whether there was any. */
-bool cw_lease_serve_left(struct cw_stream *s, struct cw_lease *l);
+/* ---- rows.c ---- */
+/* As cw_leases_serve, for one placed range. */
+bool cw_lease_serve_rows(struct cw_stream *s, struct cw_lease *l);
+/* The range was begun again: rows that will not be asked for again are not kept. */
+void cw_lease_drop_rows(struct cw_stream *s, struct cw_lease *l);
+/* Memory is short for a request of l: the last one of a range behind l that has a part gives it back, and no other begins one before that
+ * request is done with. Returns whether there was any. */
+bool cw_leases_give_up_part(struct cw_stream *s, const struct cw_lease *l, const struct cw_request *first);
+void cw_request_drop_part(struct cw_stream *s, struct cw_request *r);

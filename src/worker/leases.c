@@ -1,17 +1,17 @@
-/* Which splits a stream has leased, what they have in the runner, and who waits for them. */
+/* Which ranges of a stream are leased, what they have in the runner, and the requests that wait for them. */
 #include "worker/lease.h"
 
 #include "base/clock.h"
 
-static struct cw_lease **find(struct cw_stream *s, uint64_t epoch, uint64_t index)
+static struct cw_lease **lease_find(struct cw_stream *s, uint64_t epoch, uint64_t begin)
 {
     struct cw_lease **at = &s->leases;
-    while (*at && ((*at)->epoch < epoch || ((*at)->epoch == epoch && (*at)->index < index)))
+    while (*at && ((*at)->epoch < epoch || ((*at)->epoch == epoch && (*at)->begin < begin)))
         at = &(*at)->next;
     return at;
 }
 
-static void append(struct cw_request **list, struct cw_request *r)
+static void request_append(struct cw_request **list, struct cw_request *r)
 {
     while (*list)
         list = &(*list)->next;
@@ -19,13 +19,15 @@ static void append(struct cw_request **list, struct cw_request *r)
     *list = r;
 }
 
-static void turn_away(struct cw_stream *s, struct cw_request **list)
+void cw_lease_remove(struct cw_stream *s, struct cw_lease *l, struct cw_request *r)
 {
-    while (*list) {
-        struct cw_request *r = *list;
-        *list = r->next;
-        cw_stream_reply(s, r, CW_SAY_NOT_HERE, NULL);
-    }
+    struct cw_request **at = &l->requests;
+    while (*at != r)
+        at = &(*at)->next;
+    *at = r->next;
+    cw_request_drop_part(s, r);
+    if (s->short_of == r)
+        s->short_of = NULL;
 }
 
 void cw_kept_free(struct cw_stream *s, struct kept *k)
@@ -40,50 +42,57 @@ void cw_kept_free(struct cw_stream *s, struct kept *k)
 void cw_lease_out_of_memory(struct cw_stream *s)
 {
     struct cw_error err = {0};
-    cw_error_nomem(&err, 0, "what a split gives");
+    cw_error_nomem(&err, 0, "what a range gives");
     cw_stream_fail(s, &err);
 }
 
 void cw_lease_close(struct cw_stream *s, struct cw_lease *l)
 {
+    for (struct cw_request *r = l->requests; r; r = r->next)
+        cw_request_drop_part(s, r);
     if (l->unfinished)
         cw_runner_drop(s->runner, CW_STEAL(l->unfinished));
-    if (l->split)
-        cw_runner_close(s->runner, CW_STEAL(l->split));
+    if (l->range)
+        cw_runner_close(s->runner, CW_STEAL(l->range));
 }
 
 void cw_lease_open(struct cw_stream *s, struct cw_lease *l, uint64_t first_batch)
 {
+    bool counted = s->kind == RANGES_COUNTED;
+    struct cw_range_options o = {.seed = s->seed, .epoch = l->epoch, .from.position = l->begin, .end = l->end, .rows = s->kind == RANGES_PLACED};
     struct cw_error err = {0};
     cw_lease_close(s, l);
-    if (s->local.compiled->counted) { /* there are not more */
-        const struct cw_sequence *q = s->local.sequence;
-        uint64_t from = s->local.compiled->whole_epoch ? 0 : l->index * q->split_size;
-        uint64_t n = s->local.compiled->whole_epoch ? q->n_positions : CW_MIN(q->split_size, q->n_positions - from);
-        first_batch = CW_MIN(first_batch, (n + s->local.compiled->batch_size - 1) / s->local.compiled->batch_size);
-    }
     l->set_aside = false;
-    l->next_batch = first_batch;
-    int r = cw_runner_open(s->runner, s->seed, l->epoch, l->index, first_batch, &l->split, &err);
-    if (r < 0)
+    l->next_batch = counted ? CW_MIN(first_batch, l->n_batches) : 0;
+    if (counted && l->next_batch == l->n_batches)
+        return; /* nothing of it is wanted */
+    o.from.position += l->next_batch * s->local.compiled->batch_size;
+    if (cw_runner_open(s->runner, &o, &l->range, &err) < 0)
         cw_stream_fail(s, &err);
-    else if (l->computed)
-        cw_runner_drop_remnants(s->runner, l->split);
+    else if (o.rows)
+        cw_lease_drop_rows(s, l);
 }
 
 static void lease_clear(struct cw_stream *s, struct cw_lease *l)
 {
     cw_lease_close(s, l);
-    turn_away(s, &l->requests);
-    turn_away(s, &l->left_requests);
+    while (l->requests) {
+        struct cw_request *r = l->requests;
+        cw_lease_remove(s, l, r);
+        cw_stream_reply(s, r, CW_SAY_NOT_HERE, NULL);
+    }
     while (l->kept) {
         struct kept *k = l->kept;
         l->kept = k->next;
         cw_kept_free(s, k);
     }
-    for (unsigned k = 0; l->left && k < s->n_keys; k++)
-        cw_left_unref(l->left[k]);
-    free(l->left);
+    while (l->spans) {
+        struct rows_span *x = l->spans;
+        l->spans = x->next;
+        free(x);
+    }
+    free(l->elements);
+    free(l->keys);
     free(l->failed);
     free(l->sent);
     free(l);
@@ -98,61 +107,86 @@ void cw_leases_clear(struct cw_stream *s)
     }
 }
 
-void cw_leases_add(struct cw_stream *s, uint64_t epoch, uint64_t index, uint64_t first_batch)
+/* Batches of a counted range. */
+static uint64_t batches_of(const struct cw_stream *s, uint64_t begin, uint64_t end)
 {
-    struct cw_lease **at = find(s, epoch, index), *l = *at;
-    if (l && l->epoch == epoch && l->index == index)
-        return; /* said again */
-    struct cw_error err = {0};
-    l = calloc(1, sizeof(*l));
-    if (!l) {
-        cw_error_nomem(&err, sizeof(*l), "a split");
-        cw_stream_fail(s, &err);
-        return;
-    }
-    *l = (struct cw_lease){.next = *at, .epoch = epoch, .index = index, .leased_ns = cw_now_ns()};
-    *at = l;
-    cw_lease_open(s, l, first_batch);
+    const struct cw_compiled *c = s->local.compiled;
+    bool cut = c->drop_remainder && end == s->local.sequence->n_positions;
+    return (end - begin + (cut ? 0 : c->batch_size - 1)) / c->batch_size;
 }
 
-void cw_leases_revoke(struct cw_stream *s, uint64_t epoch, uint64_t first, uint64_t n)
+void cw_leases_add(struct cw_stream *s, uint64_t epoch, uint64_t begin, uint64_t end, uint64_t from)
 {
-    struct cw_lease **at = find(s, epoch, first);
-    while (*at && (*at)->epoch == epoch && (*at)->index - first < n) {
+    struct cw_lease **at = lease_find(s, epoch, begin), *l = *at;
+    if (l && l->epoch == epoch && l->begin == begin)
+        return; /* said again */
+    l = calloc(1, sizeof(*l));
+    uint64_t *elements = calloc((size_t)3 * s->n_keys + 1, sizeof(*elements));
+    if (!l || !elements) {
+        free(l);
+        free(elements);
+        cw_lease_out_of_memory(s);
+        return;
+    }
+    *l = (struct cw_lease){.next = *at, .epoch = epoch, .begin = begin, .end = end, .leased_ns = cw_now_ns(), .lowest = UINT64_MAX,
+                           .elements = elements, .sent_upto = elements + s->n_keys, .dropped = elements + 2 * (size_t)s->n_keys};
+    *at = l;
+    bool counted = s->kind == RANGES_COUNTED;
+    l->n_batches = counted ? batches_of(s, begin, end) : 0;
+    cw_lease_open(s, l, counted ? (from - begin) / s->local.compiled->batch_size : 0);
+}
+
+void cw_leases_revoke(struct cw_stream *s, uint64_t epoch, uint64_t begin, uint64_t end)
+{
+    struct cw_lease **at = lease_find(s, epoch, begin);
+    while (*at && (*at)->epoch == epoch && (*at)->begin < end) {
         struct cw_lease *l = *at;
+        if (l->end > end)
+            return; /* none behind it ends before */
         *at = l->next;
         lease_clear(s, l);
     }
 }
 
-void cw_leases_request(struct cw_stream *s, struct cw_request *r)
+/* What is wrong with a request for a range, which only a client can do that has another pipeline in mind. */
+static int request_check(const struct cw_stream *s, const struct cw_request *r, struct cw_error *err)
 {
-    struct cw_lease *l = *find(s, r->epoch, r->split);
-    if (!l || l->epoch != r->epoch || l->index != r->split)
-        cw_stream_reply(s, r, CW_SAY_NOT_HERE, NULL);
-    else
-        append(r->remnant ? &l->left_requests : &l->requests, r);
+    bool rows = r->what == CACHEW__WHAT__WHAT_ROWS || r->what == CACHEW__WHAT__WHAT_PART;
+    if (s->kind != RANGES_PLACED ? r->what != CACHEW__WHAT__WHAT_BATCHES : !rows && r->what != CACHEW__WHAT__WHAT_KEYS)
+        return cw_error_set(err, CW_E_SERVICE, "a Get of kind %d came for a range of a pipeline whose %s", (int)r->what,
+                            s->kind == RANGES_PLACED ? "rows are asked for by key" : "batches are asked for by number");
+    if (rows && r->key >= s->n_keys)
+        return cw_error_set(err, CW_E_SERVICE, "elements of key %u were asked for, expected less than %u", r->key, s->n_keys);
+    if (rows && r->end - r->at > cw_key_size(s->local.compiled, r->key))
+        return cw_error_set(err, CW_E_SERVICE, "%llu elements of key %u were asked for, expected at most a full batch: %llu",
+                            (unsigned long long)(r->end - r->at), r->key, (unsigned long long)cw_key_size(s->local.compiled, r->key));
+    return 0;
 }
 
-static void forget_in(struct cw_request **list, const struct cw_peer *p)
+void cw_leases_request(struct cw_stream *s, struct cw_request *r)
 {
-    while (*list) {
-        struct cw_request *r = *list;
-        if (r->peer == p) {
-            *list = r->next;
-            cw_request_free(r);
-        } else {
-            list = &r->next;
-        }
+    struct cw_lease *l = *lease_find(s, r->epoch, r->begin);
+    struct cw_error why = {0};
+    if (!l || l->epoch != r->epoch || l->begin != r->begin) {
+        cw_stream_reply(s, r, CW_SAY_NOT_HERE, NULL);
+    } else if (request_check(s, r, &why) < 0) {
+        cw_stream_reply(s, r, CW_SAY_RANGE_FAILED, &why);
+    } else {
+        l->lowest = CW_MIN(l->lowest, r->at);
+        request_append(&l->requests, r);
     }
 }
 
 void cw_leases_forget_peer(struct cw_stream *s, const struct cw_peer *p)
 {
-    for (struct cw_lease *l = s->leases; l; l = l->next) {
-        forget_in(&l->requests, p);
-        forget_in(&l->left_requests, p);
-    }
+    for (struct cw_lease *l = s->leases; l; l = l->next)
+        for (struct cw_request *r = l->requests, *next; r; r = next) {
+            next = r->next;
+            if (r->peer != p)
+                continue;
+            cw_lease_remove(s, l, r);
+            cw_request_free(r);
+        }
     if (s->runner)
         cw_runner_relent(s->runner);
 }
@@ -160,7 +194,7 @@ void cw_leases_forget_peer(struct cw_stream *s, const struct cw_peer *p)
 void cw_leases_set_aside(struct cw_stream *s)
 {
     for (struct cw_lease *l = s->leases; l; l = l->next)
-        if (l->split) {
+        if (l->range) {
             cw_lease_close(s, l);
             l->set_aside = true;
         }

@@ -54,12 +54,12 @@ static void metrics(struct cw_worker *w, struct cw_text *text)
     cw_worker_status(w, &s);
     cw_metrics_gauge(&m, "worker_uptime", "seconds", (double)(cw_now_ns() - w->started_ns) / 1e9, "Since it started.");
     cw_metrics_gauge(&m, "worker_registered", NULL, s.registered, "1: the dispatcher knows it; 0: it is looked for.");
-    cw_metrics_gauge(&m, "worker_draining", NULL, s.draining, "1: it takes no more splits.");
+    cw_metrics_gauge(&m, "worker_draining", NULL, s.draining, "1: it takes no more ranges.");
     cw_metrics_gauge(&m, "worker_streams", NULL, (double)s.n_streams, "Streams that it has open.");
     cw_metrics_gauge(&m, "worker_leases", NULL, (double)s.n_leases, "Splits that it holds, finished or not.");
     cw_metrics_gauge(&m, "worker_clients", NULL, (double)s.n_clients, "Connections of clients.");
     cw_metrics_gauge(&m, "worker_batches_out", NULL, (double)s.n_out, "Batches on their way to clients, or lent to them in shared memory.");
-    cw_metrics_gauge(&m, "worker_completions_unacknowledged", NULL, (double)s.n_reports, "Finished splits that the dispatcher has not written down yet.");
+    cw_metrics_gauge(&m, "worker_completions_unacknowledged", NULL, (double)s.n_reports, "Finished ranges that the dispatcher has not written down yet.");
     cw_metrics_gauge(&m, "worker_memory_used", "bytes", (double)s.memory_used, "Batches, and what they are made from.");
     cw_metrics_gauge(&m, "worker_memory_limit", "bytes", (double)w->options.memory, "Its budget.");
     cw_metrics_counter(&m, "worker_sent_batches", NULL, (double)s.n_batches, "Batches given to clients.");

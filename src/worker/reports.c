@@ -1,6 +1,6 @@
 /*
- * What splits gave, to the dispatcher: said until it is acknowledged, and again to the next one, of all splits that are still leased: it may have no journal. The loop's
- * thread only.
+ * What ranges gave, to the dispatcher: said until it is acknowledged, and again to the next one, of all ranges that are still leased: it may
+ * have no journal. The loop's thread only.
  */
 #include <string.h>
 
@@ -14,10 +14,11 @@ static void say_report(struct cw_worker *w, struct report *r)
     Cachew__Report report = CACHEW__REPORT__INIT;
     Cachew__Envelope m = CACHEW__ENVELOPE__INIT;
     report.epoch = r->epoch;
-    report.split = r->split;
+    report.begin = r->begin;
+    report.end = r->end;
     report.n_batches = r->n_batches;
-    report.remnants = r->remnants;
-    report.n_remnants = r->n_remnants;
+    report.elements = r->elements;
+    report.n_elements = r->n_elements;
     completed.stream = (ProtobufCBinaryData){.data = r->stream, .len = sizeof(r->stream)};
     completed.report = &report;
     completed.compute_ns = r->compute_ns;
@@ -32,7 +33,7 @@ void cw_report_free(struct report *r)
 {
     if (!r)
         return;
-    free(r->remnants);
+    free(r->elements);
     free(r);
 }
 
@@ -51,8 +52,8 @@ void cw_reports_completed(struct cw_worker *w, struct worker_stream *s, struct c
         cw_streams_end(w, s);
         return;
     }
-    *r = (struct report){.epoch = a->epoch, .split = a->split, .n_batches = a->n, .compute_ns = a->compute_ns, .remnants = CW_STEAL(a->remnants),
-                         .n_remnants = a->n_remnants};
+    *r = (struct report){.epoch = a->epoch, .begin = a->begin, .end = a->end, .n_batches = a->n_batches, .compute_ns = a->compute_ns,
+                         .elements = CW_STEAL(a->elements), .n_elements = a->n_elements};
     memcpy(r->stream, s->stream->name, sizeof(r->stream));
     append(w, r);
     say_report(w, r);
@@ -62,7 +63,7 @@ void cw_reports_completed(struct cw_worker *w, struct worker_stream *s, struct c
 static void settle(struct cw_worker *w, struct report *r)
 {
     struct worker_stream *s = cw_streams_find(w, (ProtobufCBinaryData){.data = r->stream, .len = sizeof(r->stream)});
-    struct lease *l = s ? cw_streams_find_lease(s, r->epoch, r->split) : NULL;
+    struct lease *l = s ? cw_streams_find_lease(s, r->epoch, r->begin) : NULL;
     if (l && !l->report)
         l->report = r;
     else

@@ -1,17 +1,12 @@
-/* Batches of leased splits: to whoever asks for them. */
+/* Batches of counted and sequential ranges, to the clients that ask for them; and all leased ranges in turn. */
 #include "worker/lease.h"
 
 #include <string.h>
 
-/* Batches of a split whose being sent is remembered; of those beyond, nobody takes out those who come again. */
-#define SENT_MAX (UINT64_C(1) << 20)
+#include "base/clock.h"
 
-static void unlink_request(struct cw_request **list, const struct cw_request *r)
-{
-    while (*list != r)
-        list = &(*list)->next;
-    *list = r->next;
-}
+/* Batches of a range whose being sent is remembered; of those beyond, nobody takes out those who come again. */
+#define SENT_MAX (UINT64_C(1) << 20)
 
 /* Who asks for the first batch that anybody asks for and can be sent; of two, who asked first. */
 static struct cw_request *first_request(const struct cw_lease *l)
@@ -57,16 +52,25 @@ static struct kept *take_kept(struct cw_lease *l, uint64_t batch)
     return NULL;
 }
 
-/* Those that are asked for last are given up first. */
+/* The one to be given up first: before all that was ever asked for, as a sequential range that is gone on with gives it; else the one that is
+ * asked for last. */
+static struct kept **worst_kept(struct cw_stream *s)
+{
+    struct kept **last = NULL;
+    for (struct cw_lease *l = s->leases; l; l = l->next)
+        for (struct kept **at = &l->kept; *at; at = &(*at)->next) {
+            if ((*at)->batch->index < l->lowest && l->lowest != UINT64_MAX)
+                return at;
+            last = at;
+        }
+    return last;
+}
+
 static void give_up_kept(struct cw_stream *s)
 {
     while (s->kept_bytes > s->memory / CW_KEPT_PART) {
-        struct kept **last = NULL;
-        for (struct cw_lease *l = s->leases; l; l = l->next)
-            for (struct kept **at = &l->kept; *at; at = &(*at)->next)
-                last = at;
-        struct kept *k = *last;
-        *last = NULL;
+        struct kept **at = worst_kept(s), *k = *at;
+        *at = k->next;
         cw_kept_free(s, k);
     }
 }
@@ -99,15 +103,18 @@ static void keep(struct cw_stream *s, struct cw_lease *l, struct cw_batch *b, st
 
 /* ---- batches ---- */
 
-bool cw_lease_lasting(int status) { return status == CW_E_RECORD || status == CW_E_DATA || status == CW_E_PIPELINE; }
-
-/* The split ends in an error, or the runner does. Errors of records and of the pipeline are the same on every
- * worker: requests for the batch are answered with them. All others are this worker's own (memory,
- * descriptors, disk, killed processes): then others run what it has of the stream. */
-static void split_failed(struct cw_stream *s, struct cw_lease *l, int status, const struct cw_error *why)
+bool cw_lease_lasting(const struct cw_stream *s, int status)
 {
     struct cw_error fatal;
-    l->failed = cw_lease_lasting(status) && cw_runner_fatal(s->runner, &fatal) == 0 ? malloc(sizeof(*l->failed)) : NULL;
+    return (status == CW_E_RECORD || status == CW_E_DATA || status == CW_E_PIPELINE) && cw_runner_fatal(s->runner, &fatal) == 0;
+}
+
+/* The range ends in an error, or the runner does. Errors of records and of the pipeline are the same on every
+ * worker: requests for the batch are answered with them. All others are this worker's own (memory,
+ * descriptors, disk, killed processes): then others run what it has of the stream. */
+static void range_failed(struct cw_stream *s, struct cw_lease *l, int status, const struct cw_error *why)
+{
+    l->failed = cw_lease_lasting(s, status) ? malloc(sizeof(*l->failed)) : NULL;
     if (!l->failed) {
         cw_stream_fail(s, why);
         return;
@@ -117,17 +124,20 @@ static void split_failed(struct cw_stream *s, struct cw_lease *l, int status, co
     cw_lease_close(s, l);
 }
 
-static void answer_batch(struct cw_stream *s, struct cw_lease *l, struct cw_request *r, struct cw_batch *b, struct cw_quarantined *quarantined)
+bool cw_lease_answer_batch(struct cw_stream *s, struct cw_lease *l, struct cw_request *r, uint64_t index, struct cw_batch *b,
+                           struct cw_quarantined *quarantined)
 {
     struct cw_answer *a = calloc(1, sizeof(*a));
     if (!a) {
         cw_runner_release(s->runner, b);
         cw_quarantined_free(quarantined);
         cw_lease_out_of_memory(s);
-        return;
+        return false;
     }
-    *a = (struct cw_answer){.kind = CW_SAY_BATCH, .peer = cw_peer_ref(r->peer), .re = r->id, .epoch = l->epoch, .split = l->index, .at = b->index, .batch = b,
-                            .quarantined = quarantined, .bytes = batch_bytes(b), .asked_ns = r->asked_ns};
+    b->epoch = l->epoch;
+    b->index = index;
+    *a = (struct cw_answer){.kind = CW_SAY_BATCH, .peer = cw_peer_ref(r->peer), .re = r->id, .epoch = l->epoch, .begin = l->begin, .at = index, .key = r->key,
+                            .batch = b, .quarantined = quarantined, .bytes = batch_bytes(b), .asked_ns = r->asked_ns};
     a->handed_out = cw_budget_take(r->peer->handed_out, a->bytes, "a batch", NULL) == 0;
     if (a->handed_out && !b->disowned)
         cw_runner_disown(s->runner, b);
@@ -135,23 +145,31 @@ static void answer_batch(struct cw_stream *s, struct cw_lease *l, struct cw_requ
         cw_budget_force(r->peer->handed_out, a->bytes);
         a->handed_out = true;
     }
-    note_sent(l, b->index);
     cw_peer_take(r->peer, a->bytes);
     cw_stream_say(s, a);
+    return true;
+}
+
+/* The batch that a request is at. */
+static void answer_batch(struct cw_stream *s, struct cw_lease *l, struct cw_request *r, struct cw_batch *b, struct cw_quarantined *quarantined)
+{
+    if (!cw_lease_answer_batch(s, l, r, r->at, b, quarantined))
+        return;
+    note_sent(l, r->at);
     if (++r->at == r->end) {
-        unlink_request(&l->requests, r);
+        cw_lease_remove(s, l, r);
         cw_request_free(r);
     }
 }
 
-/* The next batch that the runner has of a split; as cw_runner_poll. */
+/* The next batch that the runner has of a range; as cw_runner_poll. */
 static int take_next(struct cw_stream *s, struct cw_lease *l, struct cw_batch **ret, struct cw_quarantined **ret_quarantined, struct cw_error *err)
 {
     struct cw_assembly *a = CW_STEAL(l->unfinished);
-    int r = a ? 0 : cw_runner_poll(s->runner, l->split, &a, err);
+    int r = a ? 0 : cw_runner_poll(s->runner, l->range, &a, err);
     if (r != 0)
         return r;
-    r = cw_runner_try_finish(s->runner, a, l->split, err);
+    r = cw_runner_try_finish(s->runner, a, l->range, err);
     if (r == 2) {
         l->unfinished = a;
         return 2;
@@ -162,13 +180,11 @@ static int take_next(struct cw_stream *s, struct cw_lease *l, struct cw_batch **
     }
     *ret_quarantined = CW_STEAL(a->quarantined);
     struct cw_batch *b = *ret = cw_runner_take_batch(s->runner, a);
-    b->epoch = l->epoch;
-    b->split = l->index;
     b->index = l->next_batch;
     return 0;
 }
 
-/* Takes the next batch of a split, for who asks for it. As cw_runner_poll. */
+/* Takes the next batch of a range, for who asks for it. As cw_runner_poll. */
 static int advance(struct cw_stream *s, struct cw_lease *l)
 {
     struct cw_batch *b = NULL;
@@ -176,7 +192,7 @@ static int advance(struct cw_stream *s, struct cw_lease *l)
     struct cw_error err = {0};
     int r = take_next(s, l, &b, &quarantined, &err);
     if (r < 0) {
-        split_failed(s, l, r, &err);
+        range_failed(s, l, r, &err);
         return r;
     }
     if (r != 0)
@@ -196,19 +212,65 @@ static int advance(struct cw_stream *s, struct cw_lease *l)
     return 0;
 }
 
-static void reply_end(struct cw_stream *s, struct cw_lease *l, struct cw_request *r)
+/* What a range gave, to the dispatcher or a client. NULL: out of memory. */
+static struct cw_answer *lease_report(const struct cw_stream *s, const struct cw_lease *l, enum cw_answer_kind kind)
 {
-    struct cw_answer *a = cw_lease_report(s, l, CW_SAY_END);
-    unlink_request(&l->requests, r);
+    struct cw_answer *a = calloc(1, sizeof(*a));
+    uint64_t *elements = calloc((size_t)s->n_keys + 1, sizeof(*elements));
+    if (!a || !elements) {
+        free(a);
+        free(elements);
+        return NULL;
+    }
+    *a = (struct cw_answer){.kind = kind, .epoch = l->epoch, .begin = l->begin, .end = l->end, .elements = elements};
+    if (s->kind == RANGES_SEQUENTIAL)
+        a->n_batches = l->n_batches;
+    for (unsigned k = 0; s->kind == RANGES_PLACED && k < s->n_keys; k++)
+        if ((elements[k] = l->elements[k]))
+            a->n_elements = k + 1;
+    return a;
+}
+
+void cw_lease_reply_end(struct cw_stream *s, struct cw_lease *l, struct cw_request *r)
+{
+    struct cw_answer *a = lease_report(s, l, CW_SAY_END);
+    cw_lease_remove(s, l, r);
     if (a) {
         a->peer = cw_peer_ref(r->peer);
         a->re = r->id;
-        a->at = r->at;
         cw_stream_say(s, a);
     }
     cw_request_free(r);
     if (!a)
         cw_lease_out_of_memory(s);
+}
+
+bool cw_lease_completed(struct cw_stream *s, struct cw_lease *l)
+{
+    struct cw_answer *a = lease_report(s, l, CW_SAY_COMPLETED);
+    if (!a) {
+        cw_lease_out_of_memory(s);
+        return false;
+    }
+    l->computed = true;
+    uint64_t now = cw_now_ns();
+    a->compute_ns = now - l->leased_ns;
+    cw_trace_span(s->options->trace, "split", &(struct cw_traced){s->name, l->epoch, l->begin, CW_TRACE_SPLIT}, l->leased_ns, now);
+    cw_stream_say(s, a);
+    return true;
+}
+
+/* If all its batches are computed now, the dispatcher is told. Returns whether it was news. If not, the stream may have failed. */
+static bool note_computed(struct cw_stream *s, struct cw_lease *l)
+{
+    bool counted = s->kind == RANGES_COUNTED;
+    uint64_t n = 0;
+    if (l->computed || l->failed)
+        return false;
+    if (!(counted && l->next_batch >= l->n_batches) && !(l->range && cw_runner_computed(s->runner, l->range, &n)))
+        return false;
+    l->n_batches = counted ? l->n_batches : n;
+    return cw_lease_completed(s, l);
 }
 
 /* Answers the first request that can be answered without waiting. */
@@ -217,13 +279,13 @@ static bool serve_one(struct cw_stream *s, struct cw_lease *l)
     struct cw_request *r = first_request(l);
     if (!r)
         return false;
-    if (l->computed && r->at >= l->n_batches) {
-        reply_end(s, l, r);
+    if ((l->computed || s->kind == RANGES_COUNTED) && r->at >= l->n_batches) {
+        cw_lease_reply_end(s, l, r);
         return true;
     }
     if (l->failed && r->at >= l->failed_at) {
-        unlink_request(&l->requests, r);
-        cw_stream_reply(s, r, CW_SAY_SPLIT_FAILED, l->failed);
+        cw_lease_remove(s, l, r);
+        cw_stream_reply(s, r, CW_SAY_RANGE_FAILED, l->failed);
         return true;
     }
     struct kept *k = take_kept(l, r->at);
@@ -232,38 +294,34 @@ static bool serve_one(struct cw_stream *s, struct cw_lease *l)
         cw_kept_free(s, k);
         return true;
     }
-    if (!l->split || r->at < l->next_batch)
+    if (!l->range || r->at < l->next_batch)
         cw_lease_open(s, l, r->at);
     if (s->failed)
         return false;
     int status = advance(s, l);
-    return status == 0 || (status == 1 && cw_lease_note_computed(s, l)); /* at its end it is computed */
+    return status == 0 || (status == 1 && note_computed(s, l)); /* at its end it is computed */
 }
 
-static bool serve_lease(struct cw_stream *s, struct cw_lease *l)
+static bool serve_batches(struct cw_stream *s, struct cw_lease *l)
 {
     bool any = false;
     while (!s->failed && serve_one(s, l))
         any = true;
     if (s->failed)
         return false;
-    any |= cw_lease_note_computed(s, l);
-    any = !s->failed && (cw_lease_serve_left(s, l) || any);
-    if (!s->failed && l->split && l->computed && !l->unfinished && l->next_batch >= l->n_batches)
+    any |= note_computed(s, l);
+    if (!s->failed && l->range && l->computed && !l->unfinished && l->next_batch >= l->n_batches)
         cw_lease_close(s, l); /* all was taken */
     return any;
 }
 
-/* Whether somebody waits for a split to be computed further. */
-static bool is_wanted(const struct cw_lease *l) { return first_request(l) || (l->left_requests && !l->computed); }
-
-/* When nothing can be computed any more: splits that nobody asks for give way, the one before who is asked for first. Where nobody asks for anything, all is
- * as it should be. Splits that gave way go on when nobody waits. */
+/* When nothing can be computed any more: later requests give their parts back, then ranges that nobody asks for give way, the one before
+ * who is asked for first. Where nobody asks for anything, all is as it should be. Ranges that gave way go on when nobody waits. */
 static bool make_room(struct cw_stream *s)
 {
     struct cw_lease *before = NULL, *l = s->leases, *aside = NULL;
-    for (; l && !is_wanted(l); l = l->next) {
-        before = l->split ? l : before;
+    for (; l && !first_request(l); l = l->next) {
+        before = l->range ? l : before;
         aside = l->set_aside && !l->computed && !l->failed ? l : aside;
     }
     if (!l) {
@@ -271,7 +329,11 @@ static bool make_room(struct cw_stream *s)
             cw_lease_open(s, aside, aside->next_batch);
         return false;
     }
-    if (!before || !cw_runner_stuck(s->runner))
+    if (!(before || s->n_parts) || !cw_runner_stuck(s->runner))
+        return false;
+    if (cw_leases_give_up_part(s, l, first_request(l)))
+        return true;
+    if (!before)
         return false;
     cw_lease_close(s, before);
     before->set_aside = true;
@@ -282,9 +344,11 @@ bool cw_leases_serve(struct cw_stream *s)
 {
     struct cw_error fatal = {0};
     bool any = false;
+    if (s->short_of && !cw_peer_room(s->short_of->peer))
+        s->short_of = NULL;
     for (struct cw_lease *l = s->leases, *next; l && !s->failed; l = next) {
         next = l->next;
-        any |= serve_lease(s, l); /* if the stream fails here, all leases are gone */
+        any |= s->kind == RANGES_PLACED ? cw_lease_serve_rows(s, l) : serve_batches(s, l); /* if the stream fails here, all leases are gone */
     }
     if (!s->failed && cw_runner_fatal(s->runner, &fatal) < 0)
         cw_stream_fail(s, &fatal);

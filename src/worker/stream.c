@@ -1,4 +1,4 @@
-/* The thread of a stream: opens the pipeline, takes commands, and is the consumer of the runner. Split by split: serve.c. */
+/* The thread of a stream: opens the pipeline, takes commands, and is the consumer of the runner. Range by range: serve.c, rows.c. */
 #include "worker/stream.h"
 
 #include <stdio.h>
@@ -18,25 +18,17 @@ void cw_request_free(struct cw_request *r)
     free(r);
 }
 
-void cw_left_unref(struct cw_left *l)
-{
-    if (!l || atomic_fetch_sub(&l->refs, 1) != 1)
-        return;
-    if (l->rows)
-        cw_remnant_deinit(l->rows);
-    free(l->rows);
-    free(l->why);
-    free(l);
-}
-
 void cw_answer_free(struct cw_answer *a)
 {
     if (!a)
         return;
     cw_peer_unref(a->peer);
     cw_quarantined_free(a->quarantined);
-    cw_left_unref(a->left);
-    free(a->remnants);
+    if (a->rows)
+        cw_remnant_deinit(a->rows);
+    free(a->rows);
+    free(a->keys);
+    free(a->elements);
     free(a->why);
     free(a);
 }
@@ -177,7 +169,7 @@ void cw_stream_say(struct cw_stream *s, struct cw_answer *a)
 }
 
 /* A copy for readers elsewhere, with what to change here. NULL: out of memory. */
-static struct cw_error *error_copy(const struct cw_error *why)
+struct cw_error *cw_stream_why(const struct cw_error *why)
 {
     struct cw_error *e = malloc(sizeof(*e));
     if (!e)
@@ -194,8 +186,8 @@ void cw_stream_reply(struct cw_stream *s, struct cw_request *r, enum cw_answer_k
 {
     struct cw_answer *a = calloc(1, sizeof(*a));
     if (a) { /* else it is asked for again, from somebody else, when the connection or the lease ends */
-        *a = (struct cw_answer){.kind = kind, .peer = cw_peer_ref(r->peer), .re = r->id, .epoch = r->epoch, .split = r->split, .at = r->at,
-                                .remnant = r->remnant, .why = why ? error_copy(why) : NULL};
+        *a = (struct cw_answer){.kind = kind, .peer = cw_peer_ref(r->peer), .re = r->id, .epoch = r->epoch, .begin = r->begin, .at = r->at,
+                                .what = r->what, .why = why ? cw_stream_why(why) : NULL};
         cw_stream_say(s, a);
     }
     cw_request_free(r);
@@ -210,13 +202,19 @@ void cw_stream_fail(struct cw_stream *s, const struct cw_error *why)
     cw_leases_clear(s);
     if (!a)
         return; /* without memory for as much, the dispatcher takes the leases back when it sees no progress */
-    *a = (struct cw_answer){.kind = CW_SAY_FAILED, .why = error_copy(why)};
+    *a = (struct cw_answer){.kind = CW_SAY_FAILED, .why = cw_stream_why(why)};
     cw_stream_say(s, a);
 }
 
 static void on_notify(void *arg) { cw_stream_wake(arg); }
 
 static size_t runners_memory(const struct cw_stream *s) { return s->memory - s->memory / CW_KEPT_PART; }
+
+/* What the dispatcher is told from now on. */
+static void look_at_most(struct cw_stream *s, struct cw_runner *r)
+{
+    atomic_store(&s->most_positions, s->kind == RANGES_PLACED ? cw_runner_rows_most(r) : 0);
+}
 
 static int open_stream(struct cw_stream *s, struct cw_error *err)
 {
@@ -244,6 +242,8 @@ static int open_stream(struct cw_stream *s, struct cw_error *err)
     if (r < 0)
         return r;
     s->n_keys = cw_n_keys(l->compiled);
+    s->kind = l->compiled->sequential ? RANGES_SEQUENTIAL : s->n_keys ? RANGES_PLACED : RANGES_COUNTED;
+    look_at_most(s, runner);
     pthread_mutex_lock(&s->mutex);
     s->runner = runner;
     int32_t marker = s->marker;
@@ -256,9 +256,10 @@ static int open_stream(struct cw_stream *s, struct cw_error *err)
 static void set_memory(struct cw_stream *s, size_t memory)
 {
     s->memory = memory;
-    if (cw_runner_memory_used(s->runner) > runners_memory(s)) /* one split may have more than all can have now */
+    if (cw_runner_memory_used(s->runner) > runners_memory(s)) /* one range may have more than all can have now */
         cw_leases_set_aside(s);
     cw_runner_set_memory(s->runner, runners_memory(s));
+    look_at_most(s, s->runner);
 }
 
 static void handle(struct cw_stream *s, struct cw_command *c)
@@ -266,10 +267,10 @@ static void handle(struct cw_stream *s, struct cw_command *c)
     switch (c->kind) {
     case CW_DO_LEASE:
         if (!s->failed)
-            cw_leases_add(s, c->epoch, c->split, c->n);
+            cw_leases_add(s, c->epoch, c->begin, c->end, c->from);
         break;
     case CW_DO_REVOKE:
-        cw_leases_revoke(s, c->epoch, c->split, c->n);
+        cw_leases_revoke(s, c->epoch, c->begin, c->end);
         break;
     case CW_DO_GET:
         if (s->failed)
@@ -335,7 +336,7 @@ static void *stream_main(void *arg)
     struct cw_answer *first = calloc(1, sizeof(*first)), *last = calloc(1, sizeof(*last));
     int r = first && last ? open_stream(s, &err) : cw_error_nomem(&err, 0, "a stream");
     if (first) {
-        *first = (struct cw_answer){.kind = r < 0 ? CW_SAY_NOT_OPENED : CW_SAY_OPENED, .why = r < 0 ? error_copy(&err) : NULL};
+        *first = (struct cw_answer){.kind = r < 0 ? CW_SAY_NOT_OPENED : CW_SAY_OPENED, .why = r < 0 ? cw_stream_why(&err) : NULL};
         cw_stream_say(s, first);
     }
     s->failed = r < 0;

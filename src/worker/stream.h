@@ -1,6 +1,7 @@
 /*
- * A stream on a worker: a pipeline with a seed, whose splits are run as they are leased. It has a thread of its own, which opens the data and then is the consumer
- * of the stream's runner (stream.c, serve.c). The loop's thread hands it commands, and takes its answers when it is called by its post.
+ * A stream on a worker: a pipeline with a seed, whose ranges are run as they are leased. It has a thread of its own, which opens the data
+ * and then is the consumer of the stream's runner (stream.c, serve.c, rows.c). The loop's thread hands it commands, and takes its answers
+ * when it is called by its post.
  */
 #pragma once
 #include <pthread.h>
@@ -9,21 +10,24 @@
 #include "client/local.h"
 #include "engine/remnant.h"
 #include "net/loop.h"
+#include "proto/cachew.pb-c.h"
 #include "worker/peer.h"
 #include "worker/work.h"
 
 /* Of a stream's memory one part in so many is for batches that were taken for one rank while another asked for those behind them. */
 #define CW_KEPT_PART 8
 
-/* What a client asked for: batches at .. end - 1 of a split, or so many elements of what is left over under a key. */
+/* A Get of a client: batches at .. end - 1 of a range, its elements at .. end - 1 of a key, or its keys. */
 struct cw_request {
     struct cw_request *next;
     struct cw_peer *peer;
     uint64_t id; /* of the message */
     uint64_t asked_ns; /* where there is a trace */
-    uint64_t epoch, split, at, end;
-    bool remnant;
+    uint64_t epoch, begin;
+    Cachew__What what;
     uint32_t key;
+    uint64_t at, end;
+    struct cw_assembly *part; /* ROWS: the elements, waiting for memory or for map_batches */
 };
 void cw_request_free(struct cw_request *r);
 
@@ -32,7 +36,8 @@ enum cw_command_kind { CW_DO_LEASE, CW_DO_REVOKE, CW_DO_GET, CW_DO_FORGET_PEER, 
 struct cw_command {
     struct cw_command *next;
     enum cw_command_kind kind;
-    uint64_t epoch, split, n; /* LEASE: n is the first batch that is wanted; REVOKE: so many splits */
+    uint64_t epoch, begin, end; /* LEASE; REVOKE: all ranges that lie within */
+    uint64_t from;              /* LEASE: the first position that is wanted */
     size_t memory;
     struct cw_request *request; /* GET */
     struct cw_peer *peer;       /* FORGET_PEER */
@@ -40,35 +45,29 @@ struct cw_command {
 
 enum cw_answer_kind {
     CW_SAY_OPENED, CW_SAY_NOT_OPENED, /* the first one; after NOT_OPENED comes EXITED */
-    CW_SAY_BATCH, CW_SAY_REMNANT, CW_SAY_END, CW_SAY_SPLIT_FAILED, CW_SAY_NOT_HERE, /* to a request */
+    CW_SAY_BATCH, CW_SAY_PART, CW_SAY_KEYS, CW_SAY_END, CW_SAY_RANGE_FAILED, CW_SAY_NOT_HERE, /* to a request */
     CW_SAY_COMPLETED,
     CW_SAY_FAILED, /* the stream: its leases are gone */
     CW_SAY_EXITED, /* the last one: the thread ends */
 };
 
-/* What is left over of a split under a key, encoded; shared by the split and the messages that are being sent. */
-struct cw_left {
-    atomic_uint refs;
-    uint64_t n;              /* elements */
-    struct cw_remnant *rows; /* those before the first that failed, or all; NULL: none */
-    struct cw_error *why;    /* why the one after failed */
-};
-void cw_left_unref(struct cw_left *l);
-
 struct cw_answer {
     struct cw_answer *next;
     enum cw_answer_kind kind;
     struct cw_peer *peer;
-    uint64_t re, epoch, split, at, n; /* BATCH, SPLIT_FAILED: at is the batch; REMNANT: elements at .. at + n - 1; END, COMPLETED: n batches */
-    uint32_t key;
-    bool remnant;                     /* SPLIT_FAILED: elements were asked for, no batch */
+    uint64_t re, epoch, begin, end;
+    uint64_t at;                      /* BATCH: its number, or its first element; PART: the first element; RANGE_FAILED: as the request */
+    Cachew__What what;                /* RANGE_FAILED */
+    uint32_t key;                     /* BATCH, PART */
+    uint64_t n_batches;               /* END, COMPLETED: of a sequential range */
+    uint64_t *elements;               /* END, COMPLETED: of a placed range, by key */
+    size_t n_elements;
     size_t bytes;                     /* taken from the peer's room */
     bool handed_out;                  /* BATCH: the peer's budget of that name has them; else the runner's */
     struct cw_batch *batch;
     struct cw_quarantined *quarantined;
-    struct cw_left *left;
-    uint64_t *remnants;               /* END, COMPLETED: by key */
-    size_t n_remnants;
+    struct cw_remnant *rows;          /* PART */
+    uint8_t *keys;                    /* KEYS: `bytes` of them, and in `why` what ended the range */
     uint64_t compute_ns;
     uint64_t asked_ns;                /* BATCH: as the request */
     struct cw_error *why;
@@ -116,13 +115,18 @@ struct cw_stream {
     struct cw_work seen;      /* of the runner, when it was looked at last */
 
     struct cw_post post;      /* posted when there are answers */
+    _Atomic uint64_t most_positions; /* as in Prepared; set by the stream's thread */
 
     /* the stream's thread only: */
     struct cw_local local;
+    enum { RANGES_COUNTED, RANGES_SEQUENTIAL, RANGES_PLACED } kind; /* batches follow from positions; an epoch is one range; rows by key */
     unsigned n_keys;
     size_t memory;             /* of the stream; the runner has all but one part in CW_KEPT_PART, which is for: */
     size_t kept_bytes;         /* of batches taken from the runner before a client requested them */
-    struct cw_lease *leases;   /* in the order of (epoch, split) */
+    struct cw_lease *leases;   /* in the order of (epoch, begin) */
+    unsigned n_parts;          /* that requests hold, */
+    size_t part_bytes;         /* and the bytes of the last one */
+    const struct cw_request *short_of; /* memory is short for this one: no other begins a part */
     bool failed;               /* the runner is of no use any more */
     bool ending;
 };
@@ -135,7 +139,7 @@ struct cw_stream *cw_stream_free(struct cw_stream *s);
 /* From the loop's thread. Takes c over; after END nothing but END is done. */
 void cw_stream_do(struct cw_stream *s, struct cw_command *c);
 void cw_stream_wake(struct cw_stream *s);
-/* What the stream said since the last call, in order; the caller frees each with cw_answer_free, after it took batch and left out of it. */
+/* What the stream said since the last call, in order; the caller frees each with cw_answer_free, after it took batch and rows out of it. */
 struct cw_answer *cw_stream_answers(struct cw_stream *s);
 void cw_answer_free(struct cw_answer *a);
 /* A batch that an answer brought is done with. */
@@ -152,22 +156,26 @@ void cw_stream_tuned(struct cw_stream *s, struct cw_tuned_log *ret);
 /* Adds what it has computed so far. */
 void cw_stream_work(struct cw_stream *s, struct cw_work *sum);
 
-/* ---- between stream.c and leases.c, left.c and serve.c; the stream's thread only ---- */
+/* ---- between stream.c and leases.c, serve.c and rows.c; the stream's thread only ---- */
 
 /* Queues an answer, which it takes over; NULL (out of memory) fails the stream. */
 void cw_stream_say(struct cw_stream *s, struct cw_answer *a);
 /* The same to a request that is done with, which it frees. */
 void cw_stream_reply(struct cw_stream *s, struct cw_request *r, enum cw_answer_kind kind, const struct cw_error *why);
-/* The worker can't go on with the stream, for a reason of its own: others run its splits. */
+/* A copy of an error for an answer, with what to change here. NULL: out of memory. */
+struct cw_error *cw_stream_why(const struct cw_error *why);
+/* The worker can't go on with the stream, for a reason of its own: others run its ranges. */
 void cw_stream_fail(struct cw_stream *s, const struct cw_error *why);
 
-void cw_leases_add(struct cw_stream *s, uint64_t epoch, uint64_t split, uint64_t first_batch);
-void cw_leases_revoke(struct cw_stream *s, uint64_t epoch, uint64_t first, uint64_t n);
+/* from: the first position that is wanted; only a counted range may begin there. */
+void cw_leases_add(struct cw_stream *s, uint64_t epoch, uint64_t begin, uint64_t end, uint64_t from);
+/* All that lie within. */
+void cw_leases_revoke(struct cw_stream *s, uint64_t epoch, uint64_t begin, uint64_t end);
 /* Everything goes; who asked is told that it is not here. */
 void cw_leases_clear(struct cw_stream *s);
 void cw_leases_request(struct cw_stream *s, struct cw_request *r);
 void cw_leases_forget_peer(struct cw_stream *s, const struct cw_peer *p);
 /* Answers what can be answered. Returns whether it did anything: then there may be more. */
 bool cw_leases_serve(struct cw_stream *s);
-/* Gives back what splits have in the runner: they are begun again from where they are. */
+/* Gives back what ranges have in the runner: they are begun again from where they are. */
 void cw_leases_set_aside(struct cw_stream *s);

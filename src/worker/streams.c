@@ -6,7 +6,7 @@
 #include "pipeline/mixing.h"
 #include "worker/worker_impl.h"
 
-/* Splits that are leased at a time: enough elements that requests and completions don't count, between this and that. */
+/* Ranges that are leased at a time, of about the size of a split in order any: enough elements that requests and completions don't count, between this and that. */
 #define CAPACITY_ELEMENTS 8192
 #define CAPACITY_MIN 2
 #define CAPACITY_MAX 64
@@ -153,7 +153,7 @@ static void stream_failed(struct worker_stream *s, const struct cw_error *why)
     cw_control_stream_failed(s->w, (ProtobufCBinaryData){.data = s->stream->name, .len = sizeof(s->stream->name)}, why);
 }
 
-/* The dispatcher is to be told of a split that it did not take away meanwhile; else it would not listen anyway. */
+/* The dispatcher is to be told of a range that it did not take away meanwhile; else it would not listen anyway. */
 static void take_answer(struct worker_stream *s, struct cw_answer *a)
 {
     static const struct cw_error unknown = {.status = CW_E_MEMORY, .message = "out of memory"};
@@ -243,29 +243,50 @@ void cw_streams_caching(struct cw_worker *w, const Cachew__Caching *m)
         cw_stream_set_marker(s->stream, m->marker);
 }
 
-static struct lease **find_lease(struct worker_stream *s, uint64_t epoch, uint64_t split)
+static struct lease **find_lease(struct worker_stream *s, uint64_t epoch, uint64_t begin)
 {
     struct lease **at = &s->leases;
-    while (*at && ((*at)->epoch < epoch || ((*at)->epoch == epoch && (*at)->split < split)))
+    while (*at && ((*at)->epoch < epoch || ((*at)->epoch == epoch && (*at)->begin < begin)))
         at = &(*at)->next;
     return at;
 }
 
-struct lease *cw_streams_find_lease(struct worker_stream *s, uint64_t epoch, uint64_t split)
+struct lease *cw_streams_find_lease(struct worker_stream *s, uint64_t epoch, uint64_t begin)
 {
-    struct lease *l = *find_lease(s, epoch, split);
-    return l && l->epoch == epoch && l->split == split ? l : NULL;
+    struct lease *l = *find_lease(s, epoch, begin);
+    return l && l->epoch == epoch && l->begin == begin ? l : NULL;
 }
 
-static int lease(struct worker_stream *s, const Cachew__Place *p, struct cw_error *err)
+/* Whether a range can be run: it is one of this plan, and no part of it is leased. */
+static int range_check(struct worker_stream *s, const Cachew__Range *m, struct cw_error *err)
 {
-    if (p->split >= s->plan.n_splits)
-        return cw_error_set(err, CW_E_SERVICE, "split %llu was leased of %llu", (unsigned long long)p->split, (unsigned long long)s->plan.n_splits);
-    if (s->n_leases == MAX_LEASES)
-        return cw_error_set(err, CW_E_SERVICE, "more than %d splits were leased", MAX_LEASES);
-    struct lease **at = find_lease(s, p->epoch, p->split);
-    if (*at && (*at)->epoch == p->epoch && (*at)->split == p->split)
+    uint64_t n = s->plan.n_positions, size = s->stream->local.compiled->batch_size;
+    bool counted = s->stream->kind == RANGES_COUNTED, whole = s->stream->kind == RANGES_SEQUENTIAL;
+    const char *expected = NULL;
+    if (m->begin >= m->end || m->end > n)
+        expected = "positions of the epoch";
+    else if (whole && (m->begin || m->end != n))
+        expected = "the whole epoch, which is one range";
+    else if (counted && (m->begin % size || (m->end % size && m->end != n)))
+        expected = "whole batches";
+    for (const struct lease *l = s->leases; l && !expected; l = l->next)
+        if (l->epoch == m->epoch && l->begin < m->end && m->begin < l->end)
+            expected = "no position that is leased already";
+    return expected ? cw_error_set(err, CW_E_SERVICE, "positions %llu to %llu of %llu were leased, expected %s", (unsigned long long)m->begin,
+                                   (unsigned long long)m->end, (unsigned long long)n, expected)
+                    : 0;
+}
+
+static int lease(struct worker_stream *s, const Cachew__Range *m, uint64_t from, struct cw_error *err)
+{
+    struct lease **at = find_lease(s, m->epoch, m->begin);
+    if (*at && (*at)->epoch == m->epoch && (*at)->begin == m->begin && (*at)->end == m->end)
         return 0; /* said again */
+    int r = range_check(s, m, err);
+    if (r < 0)
+        return r;
+    if (s->n_leases == MAX_LEASES)
+        return cw_error_set(err, CW_E_SERVICE, "more than %d ranges were leased", MAX_LEASES);
     struct lease *l = malloc(sizeof(*l));
     struct cw_command *c = calloc(1, sizeof(*c));
     if (!l || !c) {
@@ -273,13 +294,10 @@ static int lease(struct worker_stream *s, const Cachew__Place *p, struct cw_erro
         free(c);
         return cw_error_nomem(err, sizeof(*l), "a lease");
     }
-    *l = (struct lease){.next = *at, .epoch = p->epoch, .split = p->split, .batch = p->batch};
+    *l = (struct lease){.next = *at, .epoch = m->epoch, .begin = m->begin, .end = m->end};
     *at = l;
     s->n_leases++;
-    c->kind = CW_DO_LEASE;
-    c->epoch = p->epoch;
-    c->split = p->split;
-    c->n = p->batch;
+    *c = (struct cw_command){.kind = CW_DO_LEASE, .epoch = m->epoch, .begin = m->begin, .end = m->end, .from = CW_MIN(CW_MAX(from, m->begin), m->end)};
     cw_stream_do(s->stream, c);
     return 0;
 }
@@ -290,14 +308,14 @@ int cw_streams_lease(struct cw_worker *w, const Cachew__Leases *m, struct cw_err
     int r = 0;
     if (!s) { /* of a dispatcher that believes otherwise: it prepares it anew */
         struct cw_error why = {0};
-        (void)cw_error_set(&why, CW_E_SERVICE, "splits of a stream were leased that is not prepared here");
+        (void)cw_error_set(&why, CW_E_SERVICE, "ranges of a stream were leased that is not prepared here");
         cw_control_stream_failed(w, m->stream, &why);
         return 0;
     }
     if (s->state != STREAM_READY)
         return 0; /* it failed just now, and the dispatcher learns of it */
-    for (size_t i = 0; i < m->n_splits && r == 0; i++)
-        r = lease(s, m->splits[i], err);
+    for (size_t i = 0; i < m->n_ranges && r == 0; i++)
+        r = lease(s, m->ranges[i], i < m->n_from ? m->from[i] : 0, err);
     cw_worker_changed(w);
     return r;
 }
@@ -307,18 +325,18 @@ int cw_streams_revoke(struct cw_worker *w, const Cachew__Revoke *m, struct cw_er
     struct worker_stream *s = cw_streams_find(w, m->stream);
     if (!s || s->state != STREAM_READY)
         return 0;
-    for (size_t i = 0; i < m->n_ranges; i++) {
-        const Cachew__SplitRange *range = m->ranges[i];
+    for (size_t i = 0; i < m->n_positions; i++) {
+        const Cachew__Range *range = m->positions[i];
         struct cw_command *c = calloc(1, sizeof(*c));
         if (!c)
             return cw_error_nomem(err, sizeof(*c), "a message");
-        for (struct lease **at = find_lease(s, range->epoch, range->first); *at && (*at)->epoch == range->epoch && (*at)->split - range->first < range->count;) {
+        for (struct lease **at = find_lease(s, range->epoch, range->begin); *at && (*at)->epoch == range->epoch && (*at)->end <= range->end;) {
             struct lease *l = *at;
             *at = l->next;
             s->n_leases--;
             lease_free(l);
         }
-        *c = (struct cw_command){.kind = CW_DO_REVOKE, .epoch = range->epoch, .split = range->first, .n = range->count};
+        *c = (struct cw_command){.kind = CW_DO_REVOKE, .epoch = range->epoch, .begin = range->begin, .end = range->end};
         cw_stream_do(s->stream, c);
     }
     cw_worker_changed(w);

@@ -99,7 +99,7 @@ int cw_worker_wait_drained(struct cw_worker *w, uint64_t timeout_ns, struct cw_e
     bool drained = is_drained(s);
     size_t n_leases = s->n_leases, n_reports = s->n_reports;
     pthread_mutex_unlock(&w->mutex);
-    return drained ? 0 : cw_error_set(err, CW_E_DEADLINE, "the worker still has %zu splits, and %zu completions that are not acknowledged", n_leases, n_reports);
+    return drained ? 0 : cw_error_set(err, CW_E_DEADLINE, "the worker still has %zu ranges, and %zu completions that are not acknowledged", n_leases, n_reports);
 }
 
 static void on_stop_timer(void *arg)

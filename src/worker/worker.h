@@ -1,5 +1,5 @@
 /*
- * A worker: runs splits that a dispatcher leases to it, and serves their batches to clients (docs/service.md). Its control state belongs to one thread, that of
+ * A worker: runs ranges that a dispatcher leases to it, and serves their batches to clients (docs/service.md). Its control state belongs to one thread, that of
  * an event loop of its own; each stream has a thread (stream.h) and a runner.
  */
 #pragma once

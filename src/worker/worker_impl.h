@@ -1,6 +1,6 @@
 /*
  * The inside of a worker; the loop's thread only, where nothing else is said. worker.c: its life. control.c: the dispatcher. facts.c: what a stream is made
- * from. heartbeat.c: what the dispatcher is told every second, reports.c: of finished splits. streams.c: streams, and what they answer. clients.c: connections of
+ * from. heartbeat.c: what the dispatcher is told every second, reports.c: of finished ranges. streams.c: streams, and what they answer. clients.c: connections of
  * clients, and what is sent over them. lent.c: memory that clients have.
  */
 #pragma once
@@ -28,27 +28,27 @@ struct worker_stream {
 
 struct lease {
     struct lease *next;
-    uint64_t epoch, split, batch;
-    struct report *report; /* what it gave, which the dispatcher has acknowledged; NULL: it has not, or the split is not finished */
+    uint64_t epoch, begin, end;
+    struct report *report; /* what it gave, which the dispatcher has acknowledged; NULL: it has not, or the range is not finished */
 };
 
-/* What a split gave. It is in w->reports until it is acknowledged, and then its lease's, to be said again to the next dispatcher: that one may have no journal. */
+/* What a range gave. It is in w->reports until it is acknowledged, and then its lease's, to be said again to the next dispatcher: that one may have no journal. */
 struct report {
     struct report *next;
     uint8_t stream[16];
-    uint64_t epoch, split, n_batches, compute_ns;
-    uint64_t *remnants;
-    size_t n_remnants;
+    uint64_t epoch, begin, end, n_batches, compute_ns;
+    uint64_t *elements;
+    size_t n_elements;
     uint64_t id;              /* under which it was said on this connection */
 };
 
-/* A batch or remnant on its way to a client. */
+/* A batch, rows or keys on their way to a client. */
 struct sent {
     struct sent *next, *prev;     /* of the client, where it was lent */
     struct client *client;
     struct worker_stream *stream; /* of a batch; else NULL */
     struct cw_batch *batch;
-    struct cw_left *left;
+    struct cw_remnant *rows;
     size_t bytes;
     bool handed_out;              /* its bytes are in the worker's budget of that name */
     bool loan;                    /* its client has it as shared memory */
@@ -167,7 +167,7 @@ void *cw_facts_prepared(const struct worker_stream *s, Cachew__Prepared *m, Cach
 void cw_reports_init(struct cw_worker *w);
 void cw_reports_deinit(struct cw_worker *w);
 void cw_report_free(struct report *r);
-/* A split is finished. Takes the remnants' counts over. */
+/* A range is finished. Takes the counts of elements over. */
 void cw_reports_completed(struct cw_worker *w, struct worker_stream *s, struct cw_answer *a);
 /* done: acknowledged; else refused: the dispatcher knows the stream no more. */
 void cw_reports_answered(struct cw_worker *w, uint64_t id, bool done);
@@ -176,7 +176,7 @@ void cw_reports_say(struct cw_worker *w); /* all of them, on a new connection */
 
 /* ---- streams.c ---- */
 struct worker_stream *cw_streams_find(struct cw_worker *w, ProtobufCBinaryData name); /* one that has not ended; NULL: none */
-struct lease *cw_streams_find_lease(struct worker_stream *s, uint64_t epoch, uint64_t split); /* NULL: it has none of that split */
+struct lease *cw_streams_find_lease(struct worker_stream *s, uint64_t epoch, uint64_t begin); /* NULL: it has none that begins there */
 int cw_streams_prepare(struct cw_worker *w, uint64_t id, const Cachew__Prepare *m, struct cw_error *err) _must_check_;
 int cw_streams_lease(struct cw_worker *w, const Cachew__Leases *m, struct cw_error *err) _must_check_;
 int cw_streams_revoke(struct cw_worker *w, const Cachew__Revoke *m, struct cw_error *err) _must_check_;
@@ -187,7 +187,7 @@ void cw_streams_do(struct worker_stream *s, struct cw_command *c);
 void cw_streams_wake(struct cw_worker *w);
 /* Divides the memory among streams anew, if there are more of them or fewer than there were. Many that come or go together are one change. */
 void cw_streams_settle(struct cw_worker *w);
-/* Splits that a worker wants to have at a time: some to compute, and some that are fetched meanwhile. */
+/* Ranges that a worker wants to have at a time: some to compute, and some that are fetched meanwhile. */
 uint32_t cw_streams_capacity(const struct worker_stream *s);
 
 /* ---- clients.c ---- */
@@ -197,7 +197,7 @@ void cw_clients_close(struct cw_worker *w);
 uint64_t cw_clients_wire_bytes(const struct cw_worker *w);
 /* Those that do not close when they are told to. */
 void cw_clients_cut(struct cw_worker *w);
-/* A batch or remnant was sent, or came back: arg is a struct sent, which it frees. */
+/* A batch, rows or keys were sent, or the batch came back: arg is a struct sent, which it frees. */
 void cw_sent_free(void *arg);
 /* Sends a message; x, which it takes over, is done with when that was sent. fds are duplicated. */
 int cw_client_send(struct client *c, const Cachew__Envelope *m, const struct iovec *pieces, size_t n, struct sent *x, const int *fds, size_t n_fds,

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""Runs random pipelines in the engine and in the reference model, and compares digests, logs and exit codes.
+"""Runs pipelines in the engine and in the reference model, and compares digests, logs and exit codes: the fixed ones of fixed.py, and random ones.
 
-The engine is run by the command, pipelines with markers three times: without a cache, with an empty one, and with what that left, damaged at random.
-With --package by the Python package, in the processes that compare, each with hosts of its own, and every pipeline
-is run a second time with a stop on the way.
+The command runs each pipeline to its end, pipelines with markers three times: without a cache, with an empty one, and with what that left, damaged at random. Then it
+runs it with a stop after a random batch, and goes on from the state as each of some ranks, with other numbers of threads, and in as little memory as it accepts.
+With --package the Python package runs random pipelines, in the processes that compare, each with hosts of its own, to the end and with a stop on the way.
 """
 from __future__ import annotations
 
@@ -26,52 +26,27 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 import digest as hashes
 from deadlines import HANG_S
 
-from model.dtypes import PlanError
+from model.dtypes import PlanError, RecordError, RunError
+from model.fixed import PIPELINES, SHUFFLED, positions
 from model.generate import Case, Coverage, flat, generate, operator_table
 from model.package import Taken
 from model.package import run as run_package
-from model.run import Result, deliver
+from model.run import Result, Run, delivered
 
-KEYS = ("epoch", "g", "split", "index", "n", "flags", "records", "hash")
-
-
-def start(case: Case) -> tuple[int, int]:
-    """What the state names after the first part; without one, or where that fails, the beginning."""
-    if not case.before:
-        return 0, 0
-    ranks, rounds = case.before
-    part = deliver(case.pipeline, case.directory, case.run_seed, case.epochs, 0, ranks, rounds)
-    if part.error:
-        case.before = None
-    return (part.lines[-1]["epoch"], part.lines[-1]["g"] + ranks) if case.before and part.lines else (0, 0)
-
-
-def run_model(case: Case) -> Result:
-    return deliver(case.pipeline, case.directory, case.run_seed, case.epochs, case.rank, case.ranks, case.batches, start(case))
-
-
-def common(case: Case, binary: str) -> list[str]:
-    words = [binary, "run", str(case.path()), "--wait", str(HANG_S)]
-    words += ["--seed", str(case.run_seed), "--epochs", str(case.epochs)]
-    return words + (["--state", str(case.directory / "state")] if case.before else [])
-
-
-def command_before(case: Case, binary: str) -> list[str]:
-    ranks, rounds = case.before
-    return common(case, binary) + ["--world-size", str(ranks), "--batches", str(rounds)]
+KEYS = ("epoch", "g", "n", "flags", "records", "hash")
+MODEL_POSITIONS = 20_000  # of a fixed pipeline: the model takes 50 us for each
+ENDLESS_BATCHES = 40  # of an endless pipeline, over all ranks
 
 
 def command(case: Case, binary: str) -> list[str]:
-    words = common(case, binary) + ["--threads", str(case.threads), "--digest", "--json", "--log", str(case.directory / "log.jsonl")]
-    if case.batches != math.inf:
-        words += ["--batches", str(case.batches)]
-    if case.dump:
-        words += ["--dump", str(case.directory / "dump")]
-    if not case.optimize:
-        words += ["--no-optimize"]
-    if case.ranks > 1:
-        words += ["--rank", str(case.rank), "--world-size", str(case.ranks)]
-    return words
+    """What all runs of a case have in common."""
+    words = [binary, "run", str(case.path()), "--wait", str(HANG_S), "--digest", "--json", "--log", str(case.directory / "log.jsonl")]
+    return [*words, "--seed", str(case.run_seed), "--epochs", str(case.epochs), *([] if case.optimize else ["--no-optimize"])]
+
+
+def share(rank: int, ranks: int, batches: float) -> list[str]:
+    words = ["--rank", str(rank), "--world-size", str(ranks)] if ranks > 1 else []
+    return words + (["--batches", str(batches)] if batches != math.inf else [])
 
 
 def read_log(path: Path) -> list[dict]:
@@ -100,18 +75,17 @@ def different_digests(model: Result, found: dict[str, tuple[str, str]]) -> list[
     return [f"{where}: digest and set digest {pair}, expected {wanted}" for where, pair in found.items() if pair != wanted]
 
 
-def differences(case: Case, model: Result, exit_code: int, stdout: str, log: list[dict]) -> list[str]:
+def differences(model: Result, done: subprocess.CompletedProcess, directory: Path, dump: Path | None) -> list[str]:
     expected = 1 if model.error else 0
-    if exit_code != expected:
-        return [f"exit code {exit_code}, expected {expected} ({model.error or 'no error'})"]
-    found = different_lines(model, log)
+    if done.returncode != expected:
+        return [f"exit code {done.returncode}, expected {expected} ({model.error or 'no error'})"]
+    found = different_lines(model, read_log(directory / "log.jsonl"))
     if found or model.error:
         return found
-    result = json.loads(stdout.splitlines()[-1])
+    result = json.loads(done.stdout.splitlines()[-1])
     digests = {"run": (result["digest"], result["set_digest"])}
-    if case.dump:
-        files = sorted((case.directory / "dump").glob("*.npz"))
-        digests["tests/digest.py"] = tuple(f"{d:032x}" for d in hashes.digests(files))
+    if dump:
+        digests["tests/digest.py"] = tuple(f"{d:032x}" for d in hashes.digests(sorted(dump.glob("*.npz"))))
     return different_digests(model, digests)
 
 
@@ -155,39 +129,93 @@ def ways(case: Case) -> Iterator[list[str]]:
     yield options
 
 
+def attempt(case: Case, binary: str, model: Result, options: list[str], state: bytes | None = None, least_memory: bool = False) -> list[str]:
+    """What is wrong with one run, which goes on from `state`. With `least_memory`, in what the command says is enough."""
+    memory = 1
+    dump = case.directory / "dump" if "--dump" in options else None
+    while True:
+        (case.directory / "log.jsonl").unlink(missing_ok=True)
+        (case.directory / "state").unlink(missing_ok=True)
+        shutil.rmtree(case.directory / "dump", ignore_errors=True)
+        if state is not None:
+            (case.directory / "state").write_bytes(state)
+        words = [*command(case, binary), *options, *(["--memory", str(memory)] if least_memory else [])]
+        done = subprocess.run(words, check=False, capture_output=True, text=True, timeout=HANG_S)
+        error = json.loads(done.stdout.splitlines()[-1]).get("error", {}) if done.returncode == 2 else {}
+        if not (least_memory and error.get("kind") == "budget" and int(error["expected"].split()[2]) > memory):
+            break
+        memory = int(error["expected"].split()[2])
+    found = differences(model, done, case.directory, dump)
+    where = " ".join(words) + (f" (from the state {state.decode()})" if state is not None else "")
+    return [*found, where, done.stdout[-2000:], done.stderr[-2000:]] if found else []
+
+
+def whole(case: Case, binary: str, model: Result) -> list[str]:
+    """What is wrong with the runs to the end."""
+    options = [*share(case.rank, case.ranks, case.batches), "--threads", str(case.threads)]
+    options += ["--dump", str(case.directory / "dump")] if case.dump else []
+    for way in ways(case):
+        if found := attempt(case, binary, model, options + way):
+            return found
+    return []
+
+
+def parts(case: Case, run: Run, binary: str) -> list[str]:
+    """What is wrong with a run that is stopped after a random batch, and with those that go on from its state."""
+    rng = random.Random(case.seed)
+    endless = case.batches != math.inf
+    n_batches = len(delivered(run, case.epochs, limit=ENDLESS_BATCHES if endless else math.inf).lines)
+    ranks = rng.randint(1, 3)
+    rounds = rng.randint(1, max(1, (n_batches - 1) // ranks))
+    part = delivered(run, case.epochs, 0, ranks, rounds)
+    state = ["--state", str(case.directory / "state")]
+    if not part.error and delivered(run, case.epochs, ranks - 1, ranks, rounds).error:
+        return []  # a batch of another rank in the last round can't be made, and whether this rank finds out is left open
+    found = attempt(case, binary, part, [*share(0, ranks, rounds), *state, "--threads", str(rng.choice([1, 2, 8]))], None, rng.random() < 0.5)
+    if found or part.error or not part.lines:
+        return found
+    stopped = (case.directory / "state").read_bytes()
+    start = part.lines[-1]["epoch"], part.lines[-1]["g"] + ranks
+    ranks = rng.randint(1, 3)
+    limit = max(1, (ENDLESS_BATCHES - start[1]) // ranks) if endless else math.inf
+    for rank in range(ranks):
+        model = delivered(run, case.epochs, rank, ranks, limit, start)
+        options = [*share(rank, ranks, limit), *state, "--threads", str(rng.choice([1, 3, 8]))]
+        if found := attempt(case, binary, model, options, stopped, rank == 0 and rng.random() < 0.5):
+            return found
+    return []
+
+
 def check(case: Case, binary: str, package: bool) -> tuple[Result, list[str]]:
-    if package:
-        case.before = None  # it is stopped and goes on by itself
     try:
-        model = run_model(case)
+        run = Run(case.pipeline, case.directory, case.run_seed)
     except PlanError as error:
         raise AssertionError(f"generated an illegal pipeline: {error}") from error
+    except (RunError, RecordError) as error:
+        run, model = None, Result(error=str(error))
+    if run:
+        model = delivered(run, case.epochs, case.rank, case.ranks, case.batches)
     if package:
         return model, package_differences(model, run_package(case))
-    if case.before:
-        before = subprocess.run(command_before(case, binary), check=False, capture_output=True, text=True, timeout=HANG_S)
-        if before.returncode == 1:  # a record failed, in another rank's batch of that round, which is made too: there is nothing to go on from
-            return model, []
-        before.check_returncode()
-    state = case.directory / "state"
-    begun = state.read_bytes() if case.before else b""
-    for options in ways(case):
-        if case.before:
-            state.write_bytes(begun)
-        (case.directory / "log.jsonl").unlink(missing_ok=True)
-        shutil.rmtree(case.directory / "dump", ignore_errors=True)
-        done = subprocess.run([*command(case, binary), *options], check=False, capture_output=True, text=True, timeout=HANG_S)
-        found = differences(case, model, done.returncode, done.stdout, read_log(case.directory / "log.jsonl"))
-        if found:
-            return model, [*found, " ".join(options), done.stdout[-2000:], done.stderr[-2000:]]
-    return model, []
+    found = whole(case, binary, model)
+    return model, found or (parts(case, run, binary) if run else [])
 
 
-def one(arguments: tuple) -> tuple[int, Case | None, int, list[str]]:
-    table, seed, options, directory = arguments
-    case, failed = None, 0
+def fixed(name: str, directory: Path) -> Case:
+    """A fixed pipeline as a case."""
+    directory.mkdir(parents=True, exist_ok=True)
+    seed = [*PIPELINES, *SHUFFLED].index(name)
+    case = Case(seed, directory, (PIPELINES | SHUFFLED)[name], threads=[1, 2, 3, 8][seed % 4], dump=name in SHUFFLED)
+    case.path().write_text(json.dumps(case.pipeline, indent=1) + "\n")
+    return case
+
+
+def one(arguments: tuple) -> tuple[Case | None, int, list[str]]:
+    """One pipeline, by its seed, or its name if it is a fixed one."""
+    table, pipeline, options, directory = arguments
+    case, failed, directory = None, 0, directory / f"case-{pipeline}"
     try:
-        case = generate(table, seed, directory / f"case-{seed}", options.functions)
+        case = fixed(pipeline, directory) if isinstance(pipeline, str) else generate(table, pipeline, directory, options.functions)
         model, found = check(case, options.binary, options.package)
         failed = model.failed
     except subprocess.TimeoutExpired:
@@ -195,17 +223,22 @@ def one(arguments: tuple) -> tuple[int, Case | None, int, list[str]]:
     except Exception:  # a fault of the model or the generator is one more result to show
         found = [traceback.format_exc()]
     if found:
-        pipeline = directory / f"case-{seed}" / "pipeline.json"
-        where = [f"seed {seed} (again: --only {seed})", pipeline.read_text() if pipeline.exists() else "no pipeline"]
-        found = where + ([" ".join(c(case, options.binary)) for c in (command_before, command) if case.before or c is command] if case else []) + found
-    return seed, case, failed, found
+        written = directory / "pipeline.json"
+        found = [f"{pipeline} (again: --only {pipeline})", written.read_text() if written.exists() else "no pipeline", *found]
+    return case, failed, found
+
+
+def fixed_names(arguments: argparse.Namespace) -> list[str]:
+    """The fixed pipelines that the model can run in a moment."""
+    small = [name for name, pipeline in PIPELINES.items() if positions(pipeline["pipeline"]) <= MODEL_POSITIONS]
+    return [] if arguments.package else [*small, *SHUFFLED]
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--n", type=int, default=1000)
     parser.add_argument("--seed", type=int, default=1, help="of the first pipeline; the others follow")
-    parser.add_argument("--only", type=int, help="just the pipeline of this seed")
+    parser.add_argument("--only", help="just the pipeline of this seed, or the fixed one of this name")
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--binary", default="build/cachew")
     parser.add_argument("--functions", action="store_true", help="pipelines with Python functions too; needs the package")
@@ -216,12 +249,14 @@ def main() -> int:
     table = operator_table(arguments.binary)
     coverage = Coverage(table, arguments.functions)
     spawn = multiprocessing.get_context("spawn")  # threads and hosts of an engine don't survive a fork
-    seeds = [arguments.only] if arguments.only is not None else range(arguments.seed, arguments.seed + arguments.n)
+    pipelines = [*fixed_names(arguments), *range(arguments.seed, arguments.seed + arguments.n)]
+    if arguments.only:
+        pipelines = [int(arguments.only) if arguments.only.isdecimal() else arguments.only]
     passed = wrong = 0
     with tempfile.TemporaryDirectory() as temporary, ProcessPoolExecutor(arguments.jobs, spawn) as pool:
         directory = (arguments.keep or Path(temporary)).resolve()
-        jobs = ((table, seed, arguments, directory) for seed in seeds)
-        for _, case, failed, found in pool.map(one, jobs):
+        jobs = ((table, pipeline, arguments, directory) for pipeline in pipelines)
+        for case, failed, found in pool.map(one, jobs):
             if found:
                 wrong += 1
                 print("\n".join(found), flush=True)

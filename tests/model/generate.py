@@ -42,7 +42,6 @@ class Case:
     rank: int = 0
     ranks: int = 1
     batches: float = math.inf
-    before: tuple[int, int] | None = None  # a part that ran first: its ranks, and for how many rounds
     dump: bool = False
     optimize: bool = True
     damaged: bool = False
@@ -92,8 +91,6 @@ class Generator:
         elif rng.random() < 0.15:
             case.ranks = rng.randint(2, 4)
             case.rank = rng.randrange(case.ranks)
-        if rng.random() < 0.15:
-            case.before = rng.randint(1, 4), rng.randint(1, 12)
         plan = self.plan(chain)
         case.unknown, case.sources = not plan.known, len(plan.sources)
         case.path().write_text(json.dumps(case.pipeline, indent=1) + "\n")

@@ -88,7 +88,7 @@ def take(taken: Taken, iterator, schema, limit: float) -> None:
             return
         if batch is None:
             return
-        line = {key: getattr(batch, key) for key in ("epoch", "g", "split", "index", "records")}
+        line = {key: getattr(batch, key) for key in ("epoch", "g", "records")}
         line |= {"n": batch.n_records, "flags": batch.record_flags, "hash": f"{batch.hash():032x}"}
         shown = hashes.batch_hash(batch.epoch, batch.g, batch.n_records, components(batch, schema))
         if shown != batch.hash():

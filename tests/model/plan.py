@@ -1,4 +1,4 @@
-"""From a pipeline to its sequence of positions and its splits: docs/semantics.md, sections 2 to 5."""
+"""From a pipeline to its sequence of positions: docs/semantics.md, sections 2 to 4."""
 from __future__ import annotations
 
 import math
@@ -16,8 +16,7 @@ BATCHERS = ("batch", "bucket_by_length")
 FILTERS = ("filter", "filter_function", "flat_map")  # behind them the count is not known
 REPLACE_POSITIONS = 4096  # a failed element is replaced by another of so many positions
 SHUFFLED_CHUNK = 1024  # positions of a chunk of what is shuffled by record
-STREAM_POSITIONS = 64  # elements of a stream that are asked for at a time
-MIB = 1 << 20
+WINDOW_POSITIONS, WINDOW_BYTES = 1 << 20, 64 << 20  # of a window of a shuffle by chunk, at most
 SOURCES = {
     "tfrecord": sources.TFRecord,
     "image_folder": sources.ImageFolder,
@@ -121,8 +120,7 @@ class Plan:
             maps_after = [self.batcher, *maps_after]
         self.chain += maps_after
         self.n = self.count(self.chain)
-        self.one_split = self.stream or bool(self.after) or self.any_counting(self.chain)
-        self.split_size = self.compute_split_size()
+        self.window_size = self.compute_window_size()
         self.routes = []
         for leaf in range(len(self.sources)):
             self.freeze(self.route(self.chain, leaf))
@@ -306,9 +304,9 @@ class Plan:
         order = philox.table(key, len(chunks))
         positions = [position for k in order for position in chunks[k]]
         shuffled = []
-        for w in range(0, len(positions), self.split_size):
-            window = positions[w : w + self.split_size]
-            key = philox.shuffle_key(seed, epoch_of_order, node.salt, p, 1, w // self.split_size)
+        for w in range(0, len(positions), self.window_size):
+            window = positions[w : w + self.window_size]
+            key = philox.shuffle_key(seed, epoch_of_order, node.salt, p, 1, w // self.window_size)
             shuffled += [window[k] for k in philox.table(key, len(window))]
         at = 0
         for size in sizes:
@@ -319,9 +317,9 @@ class Plan:
         """Just the windows: what is not there yet can't be permuted."""
         positions = [p for chunk in self.chunks(before, [], seed, epoch) for p in chunk]
         epoch_of_order = epoch if node.attrs["reshuffle"] else 0
-        for at in range(0, len(positions), self.split_size):
-            window = positions[at : at + self.split_size]
-            key = philox.shuffle_key(seed, epoch_of_order, node.salt, 0, 1, at // self.split_size)
+        for at in range(0, len(positions), self.window_size):
+            window = positions[at : at + self.window_size]
+            key = philox.shuffle_key(seed, epoch_of_order, node.salt, 0, 1, at // self.window_size)
             yield [window[k] for k in philox.table(key, len(window))]
 
     def record_by_record(self, node: Node, before: list[Node]) -> bool:
@@ -330,34 +328,25 @@ class Plan:
             return True
         return all(s.random_access for s in below) and node.attrs["by"] == "record"
 
-    # ---- splits ----
-
-    def compute_split_size(self) -> int:
-        size = self.batch_size
+    def compute_window_size(self) -> int:
+        """Positions of a window of a shuffle by chunk, or of a stream's shuffle."""
         if self.stream:
-            shuffle = next((n for n in self.chain if n.name == "shuffle"), None)
-            return shuffle.attrs["window"] if shuffle else max(STREAM_POSITIONS // size * size, size)
+            return max((n.attrs["window"] for n in self.chain if n.name == "shuffle"), default=1)
         total = sum(s.source_bytes() for s in self.sources)
         records = sum(len(s.records) for s in self.sources)
-        limit = min(1 << 20, 64 * MIB // max(1, -(-total // max(1, records))))
-        if all(t.fixed() for t in self.types_of_rows.values()):
-            element = sum(t.size() for t in self.types_of_rows.values())
-            limit = min(limit, 128 * MIB // max(1, element))
-        bytes_limit = limit
-        if self.n != math.inf:
-            limit = min(limit, self.n // 256)
-        split = max(limit // size * size, size)
-        if not self.known or self.batcher and self.batcher.name == "bucket_by_length":
-            split = max(split, min(16 * size, bytes_limit // size * size))
-        return split
+        record = -(-total // max(1, records))
+        limit = min(WINDOW_POSITIONS, WINDOW_BYTES // max(1, record))
+        return max(limit // self.batch_size * self.batch_size, self.batch_size)
 
-    def splits(self, seed: int, epoch: int) -> Iterator[Window]:
-        """The positions of each split in order; windows of an epoch that is one split."""
+    # ---- an epoch ----
+
+    def positions(self, seed: int, epoch: int) -> Iterator[tuple[Position, Window]]:
+        """The positions of an epoch, each with the window from which it is replaced if it fails."""
         sequence = Sequence(p for chunk in self.chunks(self.chain, [], seed, epoch) for p in chunk)
-        begin = 0
-        while sequence.reach(begin + 1) > begin:
-            yield Window(sequence, begin, self.split_size)
-            begin = sequence.reach(begin + self.split_size)
+        at = 0
+        while sequence.reach(at + 1) > at:
+            yield sequence.known[at], Window(sequence, at // REPLACE_POSITIONS * REPLACE_POSITIONS)
+            at += 1
         for source in self.sources:
             if source.stream and source.broken:
                 raise source.broken
@@ -372,27 +361,20 @@ class Sequence:
 
     def reach(self, n: int) -> int:
         """How many of the first n positions there are."""
-        self.known += islice(self.positions, max(0, n - len(self.known)))
+        if n > len(self.known):
+            self.known += islice(self.positions, n - len(self.known))
         return min(n, len(self.known))
 
 
 class Window:
-    """Up to `size` positions of a sequence from `begin` on."""
+    """Up to REPLACE_POSITIONS positions of a sequence from `begin` on."""
 
-    def __init__(self, sequence: Sequence, begin: int, size: int):
+    def __init__(self, sequence: Sequence, begin: int):
         self.sequence = sequence
         self.begin = begin
-        self.size = size
-
-    def __iter__(self) -> Iterator[tuple[Position, Window]]:
-        """Each position, with the window from which it is replaced if it fails."""
-        at = self.begin
-        while at < self.begin + self.size and self.sequence.reach(at + 1) > at:
-            yield self.sequence.known[at], Window(self.sequence, at // REPLACE_POSITIONS * REPLACE_POSITIONS, REPLACE_POSITIONS)
-            at += 1
 
     def __len__(self) -> int:
-        return self.sequence.reach(self.begin + self.size) - self.begin
+        return self.sequence.reach(self.begin + REPLACE_POSITIONS) - self.begin
 
     def __getitem__(self, at: int) -> Position:
         return self.sequence.known[self.begin + at]

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""From splits to batches, ranks and digests: docs/semantics.md, sections 6 to 8. Run as a script it is a small `cachew run`."""
+"""From positions to batches, ranks and digests: docs/semantics.md, sections 5 to 7. Run as a script it is a small `cachew run`."""
 from __future__ import annotations
 
 import argparse
@@ -34,8 +34,6 @@ class Fruitless(Exception):
 class Batch:
     epoch: int
     g: int
-    split: int
-    index: int
     rows: list[Element]
     components: list[hashes.Component] = field(default_factory=list)
     hash: int = 0
@@ -47,6 +45,33 @@ def component(name: str, value: Value) -> hashes.Component:
     return name, value.dtype, value.shape, hashes.le64(len(raw)) + raw if value.dtype == "bytes" else raw
 
 
+class Made:
+    """What an iterator gives, for several who go through it from the start; and the error that it ends with."""
+
+    def __init__(self, more: Iterator[Batch]):
+        self.known: list[Batch] = []
+        self.more = more
+        self.error: Exception | None = None
+
+    def items(self) -> Iterator[Batch]:
+        at = 0
+        while at < len(self.known) or self.advance():
+            yield self.known[at]
+            at += 1
+
+    def advance(self) -> bool:
+        if self.error:
+            raise self.error
+        try:
+            batch = next(self.more, None)
+        except (RunError, RecordError) as error:
+            self.error = error
+            raise
+        if batch:
+            self.known.append(batch)
+        return batch is not None
+
+
 class Run:
     """One run of a pipeline under a seed."""
 
@@ -54,6 +79,7 @@ class Run:
         self.plan = Plan(pipeline, base)
         self.seed = seed
         self.elements = Elements(self.plan, seed)
+        self.made: dict[int, Made] = {}  # by epoch
 
     def finished(self, counts: dict) -> bool:
         """Whether nothing more can come: every source lies before a take that has all it wants and is not repeated."""
@@ -70,12 +96,12 @@ class Run:
     # ---- batches ----
 
     def batches(self, epoch: int) -> Iterator[Batch]:
-        for g, batch in enumerate(self.taken(epoch)):
-            batch.g = g
-            self.stack(batch)
-            yield batch
+        """The batches of an epoch, each of which is made once, however often they are asked for."""
+        if epoch not in self.made:
+            self.made[epoch] = Made(self.delivered(epoch))
+        return self.made[epoch].items()
 
-    def taken(self, epoch: int) -> Iterator[Batch]:
+    def delivered(self, epoch: int) -> Iterator[Batch]:
         """What the takes and skips that count batches let through. What is skipped is made all the same: what is wrong in it ends the run."""
         first, end = 0, math.inf
         for node in self.plan.after:
@@ -83,63 +109,36 @@ class Run:
                 end = min(end, first + node.attrs["count"])
             else:
                 first = min(end, first + node.attrs["count"])
-        passed: dict[int, int] = {}
-        numbered = self.numbered(epoch)
+        complete = self.complete(epoch)
         seen = 0
-        while seen < end and (found := next(numbered, None)):
-            split, rows = found
-            index = passed.get(split, 0)
-            batch = Batch(epoch, 0, split, index, rows)
-            if seen < first:
-                self.stack(batch)
-            else:
-                passed[split] = index + 1
+        while seen < end and (rows := next(complete, None)) is not None:
+            batch = Batch(epoch, max(0, seen - first), rows)
+            self.stack(batch)
+            if seen >= first:
                 yield batch
             seen += 1
 
-    def numbered(self, epoch: int) -> Iterator[tuple[int, list[Element | str]]]:
-        """(split, rows) of each batch; rows hold MISSING where an element failed."""
+    def complete(self, epoch: int) -> Iterator[list[Element | str]]:
+        """The rows of each batch, when the element that completes it comes; MISSING where an element failed."""
         plan = self.plan
         waiting: dict[int, list] = {}
-        remnants: dict[int, list] = {}
         counts: dict = {}
-        last = -1
         idle = 0
-        for number, window in enumerate(plan.splits(self.seed, epoch)):
-            split = 0 if plan.one_split else number
-            last = split
-            for position, replacements in window:
-                if plan.one_split and self.finished(counts):
-                    break
-                idle += 1
-                if idle > PATIENCE and plan.n == math.inf:
-                    raise Fruitless
-                for element in self.elements.of(position, replacements, epoch, counts):
-                    key = 0 if element is MISSING else element.key
-                    rows = remnants.setdefault(key, [])
-                    rows.append(element)
-                    if len(rows) == self.size(key):
-                        idle = 0
-                        yield split, remnants.pop(key)
-            if plan.one_split and self.finished(counts):
-                break
-            if not plan.one_split:
-                yield from self.join(split, remnants, waiting)
-                remnants = {}
-        if plan.one_split:
-            yield from self.join(0, remnants, waiting)
-        if plan.batcher and not plan.batcher.attrs.get("drop_remainder", False):
+        positions = plan.positions(self.seed, epoch)
+        while not self.finished(counts) and (found := next(positions, None)):
+            idle += 1
+            if idle > PATIENCE and plan.n == math.inf:
+                raise Fruitless
+            for element in self.elements.of(*found, epoch, counts):
+                key = 0 if element is MISSING else element.key
+                rows = waiting.setdefault(key, [])
+                rows.append(element)
+                if len(rows) == self.size(key):
+                    idle = 0
+                    yield waiting.pop(key)
+        if not (plan.batcher and plan.batcher.attrs.get("drop_remainder")):
             for key in sorted(waiting):
-                if waiting[key]:
-                    yield last, waiting[key]
-
-    def join(self, split: int, remnants: dict[int, list], waiting: dict[int, list]):
-        for key in sorted(remnants):
-            rows = waiting.setdefault(key, [])
-            rows += remnants[key]
-            if len(rows) >= self.size(key):
-                yield split, rows[: self.size(key)]
-                waiting[key] = rows[self.size(key) :]
+                yield waiting[key]
 
     def size(self, key: int) -> int:
         batcher = self.plan.batcher
@@ -238,8 +237,6 @@ class Result:
             {
                 "epoch": batch.epoch,
                 "g": batch.g if g is None else g,
-                "split": batch.split,
-                "index": batch.index,
                 "n": len(batch.rows),
                 "flags": [row.flags | flags for row in batch.rows],
                 "records": [row.record for row in batch.rows],
@@ -252,12 +249,10 @@ class Result:
         self.set_digest = (self.set_digest + sum(Run.element_hash(row) for row in batch.rows)) & hashes.MASK128
 
 
-def deliver(pipeline: dict, base: Path, seed: int, epochs: int = 1, rank: int = 0, ranks: int = 1, limit: float = math.inf,
-            start: tuple[int, int] = (0, 0)) -> Result:  # fmt: skip
+def delivered(run: Run, epochs: int, rank: int = 0, ranks: int = 1, limit: float = math.inf, start: tuple[int, int] = (0, 0)) -> Result:
     """What rank `rank` of `ranks` receives, up to `limit` batches, when it goes on from a state that names `start`: epoch and g."""
-    result, run = Result(), None
+    result = Result()
     try:
-        run = Run(pipeline, base, seed)
         for epoch in range(start[0], epochs):
             if len(result.lines) >= limit:
                 break
@@ -276,14 +271,23 @@ def deliver(pipeline: dict, base: Path, seed: int, epochs: int = 1, rank: int = 
             for g in range(max(total, rounds_from), filled):
                 if (g - rounds_from) % ranks == rank and len(result.lines) < limit:
                     pad = first[(g - total) % total]
-                    pad = Batch(epoch, g, pad.split, pad.index, pad.rows, pad.components)
+                    pad = Batch(epoch, g, pad.rows, pad.components)
                     pad.hash = hashes.batch_hash(epoch, g, len(pad.rows), pad.components)
                     result.add(pad, PADDING)
     except (RunError, RecordError) as error:
         result.error = str(error)
-    if run:
-        result.failed = run.elements.failed
+    result.failed = run.elements.failed
     return result
+
+
+def deliver(pipeline: dict, base: Path, seed: int, epochs: int = 1, rank: int = 0, ranks: int = 1, limit: float = math.inf,
+            start: tuple[int, int] = (0, 0)) -> Result:  # fmt: skip
+    """The same of a pipeline that is run for this alone."""
+    try:
+        run = Run(pipeline, base, seed)
+    except (RunError, RecordError) as error:
+        return Result(error=str(error))
+    return delivered(run, epochs, rank, ranks, limit, start)
 
 
 def main() -> int:

@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 
 from . import philox
-from .dtypes import FLOATS, PlanError, RecordError, RunError, Type, Value, array, float_value
+from .dtypes import FLOATS, PlanError, RecordError, RunError, Type, Value, array, float_value, storage
 
 CHUNK_BYTES, CHUNK_RECORDS = 4 << 20, 1024
 
@@ -232,8 +232,9 @@ class Synthetic(Rows):
         self.fill(self.key, [None] * attrs["count"], type_.size())
 
     def element(self, record: Record) -> dict[str, Value]:
-        n = int(np.prod(self.shape, dtype=object))
-        values = self.values(record.row, n) if self.random else [0] * n
+        if not self.random:
+            return {"data": Value(self.dtype, np.zeros(self.shape, storage(self.dtype)))}
+        values = self.values(record.row, int(np.prod(self.shape, dtype=object)))
         if self.dtype in FLOATS:
             value = float_value(self.dtype, np.array(values, dtype=np.float64))
         else:

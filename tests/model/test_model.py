@@ -13,9 +13,11 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from model import example, images, mathfn, philox
 from model.dtypes import RecordError, Type, Value, array, cast
+from model.elements import MISSING, Elements, Way
 from model.expressions import Expression
+from model.fixed import PIPELINES
 from model.plan import Plan
-from model.run import deliver
+from model.run import Run, deliver
 
 
 def test_philox_known_vectors():
@@ -55,37 +57,26 @@ def test_take_and_skip_of_batches():
     assert values([*chain, {"op": "take", "count": 2}]) == [[0, 1, 2, 3], [4, 5, 6, 7]]
 
 
-def test_split_size_of_a_known_count():
-    plan = Plan({"pipeline": [{"op": "range", "stop": 10000}, {"op": "batch", "size": 4}]}, Path("."))
-    assert plan.split_size == 36  # 10000 div 256 = 39, a multiple of 4
-
-
-def test_split_size_of_large_elements():
-    """128 MiB of what the batches hold: 64 elements of 2 MiB, a multiple of 40."""
+def test_window_of_a_shuffle_by_chunk():
+    """64 MiB of what is read, in whole batches; at most 2^20 positions."""
     source = {"op": "synthetic", "count": 300, "shape": [256, 1024], "dtype": "uint8", "fill": "none"}
     chain = [source, {"op": "filter", "where": "true"}, {"op": "batch", "size": 40}, {"op": "cast", "component": "data", "dtype": "float64"}]
-    assert Plan({"pipeline": chain}, Path(".")).split_size == 40
-    assert Plan({"pipeline": chain[:3]}, Path(".")).split_size == 240  # and 64 MiB of what is read
+    assert Plan({"pipeline": chain}, Path(".")).window_size == 240
+    assert Plan({"pipeline": [source, {"op": "batch", "size": 300}]}, Path(".")).window_size == 300
+    assert Plan({"pipeline": [{"op": "range", "stop": 10}, {"op": "batch", "size": 1000}]}, Path(".")).window_size == 1048000
 
 
-def test_remnants_are_joined():
-    """Batches of 4 in splits of 64 positions, of which 21 or 22 stay: remnants of 1 and 2 are joined."""
-    chain = [{"op": "range", "stop": 200}, {"op": "filter", "where": "value % 3 == 0"}, {"op": "batch", "size": 4}]
-    result = deliver({"pipeline": chain}, Path("."), 0)
-    kept = [[v for v in range(s, min(s + 64, 200)) if v % 3 == 0] for s in range(0, 200, 64)]
-    expected, waiting = [], []
-    for split, rows in enumerate(kept):
-        whole = len(rows) // 4 * 4
-        expected += [(split, rows[at : at + 4]) for at in range(0, whole, 4)]
-        waiting += rows[whole:]
-        if len(waiting) >= 4:
-            expected.append((split, waiting[:4]))
-            waiting = waiting[4:]
-    if waiting:
-        expected.append((len(kept) - 1, waiting))
-    rows = [(line["split"], [int(r.split(":")[1]) for r in line["records"]]) for line in result.lines]
-    assert rows == expected
-    assert [line["g"] for line in result.lines] == list(range(len(expected)))
+def test_batches_behind_a_filter_are_formed_along_the_epoch():
+    chain = [{"op": "range", "stop": 2000}, {"op": "filter", "where": "value % 3 == 0"}, {"op": "batch", "size": 4}]
+    kept = [v for v in range(2000) if v % 3 == 0]
+    assert values(chain) == [kept[at : at + 4] for at in range(0, len(kept), 4)]
+    chain[2]["drop_remainder"] = True
+    assert values(chain) == [kept[at : at + 4] for at in range(0, len(kept) - 3, 4)]
+
+
+def test_leftovers_come_by_key():
+    chain = [{"op": "range", "stop": 7}, {"op": "bucket_by_length", "length": "6 - value", "boundaries": [2, 5], "sizes": [9, 2, 9]}]
+    assert values(chain) == [[2, 3], [5, 6], [4], [0, 1]]
 
 
 def test_take_counts_what_arrives():
@@ -238,3 +229,55 @@ def test_a_dropped_remainder_is_not_computed_to_its_end():
     assert values(chain) == [[0, 1, 2, 3], [4, 5, 6, 7]]
     sieved = [*chain[:2], {"op": "filter", "where": "True"}, chain[2]]
     assert deliver({"pipeline": sieved}, Path("."), 0).error
+
+
+def mistaken_take(monkeypatch):
+    arrive = Way.arrive
+
+    def one_more(self, node, passes):
+        return arrive(self, node, passes) or node.name == "take" and self.counts[node, passes] == node.attrs["count"] + 1
+
+    monkeypatch.setattr(Way, "arrive", one_more)
+    monkeypatch.setattr(Way, "beyond", lambda self, start: False)
+    monkeypatch.setattr(Run, "finished", lambda self, counts: False)
+
+
+def lost_batch(monkeypatch):
+    complete = Run.complete
+    monkeypatch.setattr(Run, "complete", lambda self, epoch: (rows for i, rows in enumerate(complete(self, epoch)) if i != 20))
+
+
+def failed_twice(monkeypatch):
+    of = Elements.of
+    monkeypatch.setattr(Elements, "of", lambda self, *a: (e for found in of(self, *a) for e in [found] * (1 + (found is MISSING))))
+
+
+def failed_counts_twice(monkeypatch):
+    arrive, elements = Way.arrive, Way.elements
+
+    def counted(self, node, passes):
+        if self.run.failed > self.before:
+            arrive(self, node, passes)
+        return arrive(self, node, passes)
+
+    def noted(self):
+        self.before = self.run.failed
+        return elements(self)
+
+    monkeypatch.setattr(Way, "elements", noted)
+    monkeypatch.setattr(Way, "arrive", counted)
+
+
+@pytest.mark.parametrize(
+    "mistake, names",
+    [
+        (mistaken_take, ["take", "failed-and-counted"]),
+        (lost_batch, ["every-third", "take", "gaps", "failed-and-counted"]),
+        (failed_twice, ["gaps", "failed-and-counted"]),
+        (failed_counts_twice, ["failed-and-counted"]),
+    ],
+)
+def test_the_fixed_pipelines_notice(mistake, names, monkeypatch):
+    right = {name: deliver(PIPELINES[name], Path("."), 0).lines for name in ("every-third", "take", "gaps", "failed-and-counted")}
+    mistake(monkeypatch)
+    assert [name for name, lines in right.items() if deliver(PIPELINES[name], Path("."), 0).lines != lines] == names

@@ -17,7 +17,7 @@ def runs(pid):
 
 
 def place(b):
-    return b.epoch, b.g, b.split, b.index, b.flags, b.n_records
+    return b.epoch, b.g, b.flags, b.n_records
 
 
 def all_of(iterator):

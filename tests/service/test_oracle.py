@@ -108,10 +108,6 @@ def replaced_flag_lost(ranks):
     ranks[0][0] = dataclasses.replace(ranks[0][0], flags=(1, 0, 0))
 
 
-def other_split(ranks):
-    ranks[0][1] = dataclasses.replace(ranks[0][1], split=7)
-
-
 def goes_on_behind_the_end(ranks):
     ranks[0].append(line(EPOCHS, 0))
 
@@ -124,7 +120,7 @@ def an_epoch_too_few(ranks):
 @pytest.mark.parametrize(("wrong", "kind"), [
     (lost, "lost"), (lost_at_the_end, "lost"), (repeated, "repeated"), (swapped, "order"), (other_contents, "hash"), (other_records, "records"),
     (not_flagged, "padding"), (wrongly_flagged, "padding"), (half_flagged, "padding"), (other_padding, "padding"), (of_another_rank, "not its own"),
-    (replaced_flag_lost, "flags"), (other_split, "place"), (goes_on_behind_the_end, "too many"), (an_epoch_too_few, "lost")])
+    (replaced_flag_lost, "flags"), (goes_on_behind_the_end, "too many"), (an_epoch_too_few, "lost")])
 def test_exact_order_finds(local, wrong, kind):
     ranks = sound(local, 2)
     wrong(ranks)

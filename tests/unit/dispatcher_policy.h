@@ -6,11 +6,11 @@
 
 static struct cw_policy policy;
 
-static struct run *begin(const char *name, uint64_t n_splits)
+static struct run *begin(const char *name, uint64_t n_units)
 {
     assert_true(cw_policy_find(name, &policy));
     run_policy = &policy;
-    return run_new(n_splits);
+    return run_new(n_units);
 }
 
 static void end(struct run *u)
@@ -25,7 +25,7 @@ CW_UNUSED static int serving(struct run *u, const uint8_t stream[16])
     int n = 0;
     for (struct run_peer *p = u->peers; p < u->peers + RUN_PEERS; p++)
         for (size_t i = 0; p->used && p->role == CACHEW__ROLE__ROLE_WORKER && i < RUN_STREAMS; i++)
-            for (uint64_t pos = 0; p->streams[i].used && memcmp(p->streams[i].id, stream, 16) == 0 && pos < RUN_SPLITS; pos++)
+            for (uint64_t pos = 0; p->streams[i].used && memcmp(p->streams[i].id, stream, 16) == 0 && pos < RUN_UNITS; pos++)
                 if (p->streams[i].held[pos]) {
                     n++;
                     break;

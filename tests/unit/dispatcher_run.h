@@ -1,6 +1,8 @@
 /*
  * The dispatcher's core among fake peers, a fake journal and a fake clock. Workers answer Prepare, keep what they were leased, and complete what the
  * test says; clients remember what they were told. Nothing happens by itself: run_settle lets messages and commits go through.
+ *
+ * Positions are counted in units of RUN_UNIT positions, through the epochs: where nothing else is said, each range has just one unit.
  */
 #pragma once
 #include <inttypes.h>
@@ -11,7 +13,9 @@
 #include "base/macro.h"
 #include "dispatcher/core.h"
 
-#define RUN_SPLITS 4096 /* positions that a test uses at most */
+#define RUN_UNIT 10    /* positions */
+#define RUN_UNITS 4096 /* that a test uses at most */
+#define RUN_ENDLESS (UINT64_C(1) << 62)
 #define RUN_PEERS 64
 #define RUN_STREAMS 20
 
@@ -19,8 +23,10 @@ struct run_row { uint8_t key[300], *value; size_t key_size, value_size; };
 
 struct run_stream { /* what a worker has, or a client knows, of a stream */
     uint8_t id[16];
-    bool used, held[RUN_SPLITS];
-    uint64_t batch[RUN_SPLITS]; /* as leased */
+    bool used;
+    uint8_t held[RUN_UNITS];  /* 1: a range begins with this unit; 2: it goes on */
+    bool done[RUN_UNITS];     /* it said so, of a range that it has */
+    uint64_t from[RUN_UNITS]; /* as leased: positions of the range that nobody needs */
 };
 
 struct run_peer {
@@ -34,7 +40,7 @@ struct run_peer {
     size_t n_in, at;            /* at: handled up to here */
     uint64_t last_id;
     /* worker */
-    uint64_t worker, snapshot;
+    uint64_t worker, snapshot, most;
     uint32_t capacity, max_streams;
     const char *file;           /* of the data; its key is the snapshot */
     const char *name, *pool;    /* NULL: "fake", none */
@@ -48,9 +54,10 @@ struct run_peer {
     struct run_stream streams[RUN_STREAMS];
     /* client */
     bool attached, ended;
-    uint64_t placed[RUN_SPLITS]; /* worker + 1 of a position; 0: nothing was said */
-    bool lost[RUN_SPLITS];
-    uint64_t reports[RUN_SPLITS], n_reports[RUN_SPLITS];
+    uint64_t placed[RUN_UNITS]; /* worker + 1 of a unit; 0: nothing was said */
+    bool lost[RUN_UNITS];
+    uint64_t reports[RUN_UNITS], n_reports[RUN_UNITS]; /* by the unit that the range begins with */
+    uint64_t report_end[RUN_UNITS];
     uint64_t first_report, next_report;
     uint64_t cursor;
     char failure[700], attribute[64], value[128], expected[256];
@@ -60,7 +67,10 @@ struct run_peer {
 
 struct run {
     struct cw_dispatcher *d;
-    uint64_t now_ns, n_splits;
+    uint64_t now_ns, n_units;   /* n_units: of an epoch; RUN_ENDLESS */
+    uint64_t most, missing;     /* positions of a range, at most; of the last unit of an epoch, so many are not there */
+    uint32_t n_keys, depth;     /* depth: ranges of a worker at a time, by which its capacity is bounded */
+    bool sequential;
     struct run_row *rows;       /* durable, by key */
     size_t n_rows;
     const struct cw_store_batch *batch;
@@ -196,7 +206,7 @@ static void run_commit(struct run *u)
 static void run_start_shared(struct run *u, bool share)
 {
     struct cw_error err = {0};
-    struct cw_dispatcher_options o = {.name = "test", .share_streams = share, .depth = 1024, .policy = run_policy, .client_price_per_h = 5, .worker_price_per_h = 0.4};
+    struct cw_dispatcher_options o = {.name = "test", .share_streams = share, .depth = u->depth, .policy = run_policy, .client_price_per_h = 5, .worker_price_per_h = 0.4};
     struct cw_dispatcher_io io = {.user = u, .send = run_send, .close = run_closed, .commit = run_begin_commit, .log = run_log};
     int r;
     do { /* again only where memory was refused */
@@ -236,11 +246,14 @@ CW_UNUSED static void run_kill(struct run *u)
     }
 }
 
-static struct run *run_new(uint64_t n_splits)
+static struct run *run_new(uint64_t n_units)
 {
     struct run *u = calloc(1, sizeof(*u));
     u->now_ns = UINT64_C(5000000000);
-    u->n_splits = n_splits;
+    u->n_units = n_units;
+    u->most = RUN_UNIT;
+    u->n_keys = 1;
+    u->depth = 1024;
     run_start(u);
     return u;
 }
@@ -284,7 +297,7 @@ static struct run_peer *run_connect(struct run *u, Cachew__Role role)
     while (p->used)
         assert_true(++p < u->peers + RUN_PEERS);
     run_peer_clear(p);
-    *p = (struct run_peer){0};
+    *p = (struct run_peer){.most = u->most};
     incarnations++;
     memcpy(p->incarnation, &incarnations, 8);
     return run_connect_as(u, p, role);
@@ -347,10 +360,12 @@ static struct run_stream *run_stream_of(struct run_peer *p, ProtobufCBinaryData 
 
 static Cachew__Plan run_plan(const struct run_peer *p)
 {
+    const struct run *u = p->run;
     Cachew__Plan plan = CACHEW__PLAN__INIT;
-    plan.n_splits = p->run->n_splits;
-    plan.split_size = 10;
-    plan.n_positions = p->run->n_splits >= UINT64_C(1) << 62 ? UINT64_C(1) << 62 : 10 * p->run->n_splits;
+    plan.align = plan.split_size = RUN_UNIT;
+    plan.n_positions = u->n_units >= RUN_ENDLESS ? RUN_ENDLESS : RUN_UNIT * u->n_units - u->missing;
+    plan.n_keys = u->n_keys;
+    plan.sequential = u->sequential;
     plan.snapshot = p->snapshot;
     return plan;
 }
@@ -374,6 +389,7 @@ static void run_prepared(struct run_peer *p, uint64_t re, ProtobufCBinaryData st
         answer.stream = stream;
         answer.plan = &plan;
         answer.capacity = p->capacity;
+        answer.most_positions = p->most;
         answer.files = files;
         answer.n_files = 1;
         m.of_case = CACHEW__ENVELOPE__OF_PREPARED;
@@ -382,9 +398,47 @@ static void run_prepared(struct run_peer *p, uint64_t re, ProtobufCBinaryData st
     run_say(p, &m);
 }
 
-static uint64_t run_position(const struct run *u, uint64_t epoch, uint64_t split)
+/* The unit that has a position. */
+static uint64_t run_unit_at(const struct run *u, uint64_t epoch, uint64_t position)
 {
-    return u->n_splits >= UINT64_C(1) << 62 ? split : epoch * u->n_splits + split;
+    return u->n_units >= RUN_ENDLESS ? position / RUN_UNIT : epoch * u->n_units + position / RUN_UNIT;
+}
+
+/* The first unit behind a range. */
+static uint64_t run_unit_end(const struct run *u, uint64_t epoch, uint64_t end) { return run_unit_at(u, epoch, end + RUN_UNIT - 1); }
+
+static void run_place(const struct run *u, uint64_t unit, uint64_t *epoch, uint64_t *position)
+{
+    bool endless = u->n_units >= RUN_ENDLESS || u->n_units == 0;
+    *epoch = endless ? 0 : unit / u->n_units;
+    *position = RUN_UNIT * (endless ? unit : unit % u->n_units);
+}
+
+/* Units of the range that begins with this one. */
+static uint64_t run_units(const struct run_stream *s, uint64_t unit)
+{
+    uint64_t n = 1;
+    while (unit + n < RUN_UNITS && s->held[unit + n] == 2)
+        n++;
+    return n;
+}
+
+static void run_range(const struct run *u, uint64_t unit, uint64_t n, uint64_t *epoch, uint64_t *begin, uint64_t *end)
+{
+    run_place(u, unit, epoch, begin);
+    *end = *begin + RUN_UNIT * n;
+    if (u->n_units < RUN_ENDLESS)
+        *end = CW_MIN(*end, RUN_UNIT * u->n_units - u->missing);
+}
+
+static void run_hold(struct run_stream *s, uint64_t unit, uint64_t n)
+{
+    for (uint64_t k = 0; k < n; k++) {
+        assert_true(unit + k < RUN_UNITS);
+        assert_int_equal(s->held[unit + k], 0); /* no lease of what it has */
+        s->held[unit + k] = k > 0 ? 2 : 1;
+        s->done[unit + k] = false;
+    }
 }
 
 /* The first that a registered worker says: what it has, mostly nothing. */
@@ -394,7 +448,7 @@ static void run_holdings(struct run_peer *p)
     Cachew__Holding holdings[RUN_STREAMS], *pointers[RUN_STREAMS];
     Cachew__Prepared prepared[RUN_STREAMS];
     Cachew__Plan plan = run_plan(p);
-    static Cachew__Place places[RUN_STREAMS][RUN_SPLITS], *place_pointers[RUN_STREAMS][RUN_SPLITS];
+    static Cachew__Range ranges[RUN_STREAMS][RUN_UNITS], *range_pointers[RUN_STREAMS][RUN_UNITS];
     Cachew__Envelope m = CACHEW__ENVELOPE__INIT;
     all.holdings = pointers;
     for (size_t i = 0; i < RUN_STREAMS; i++) {
@@ -407,15 +461,15 @@ static void run_holdings(struct run_peer *p)
         prepared[n].stream = (ProtobufCBinaryData){16, p->streams[i].id};
         prepared[n].plan = &plan;
         prepared[n].capacity = p->capacity;
+        prepared[n].most_positions = p->most;
         holdings[n].prepared = &prepared[n];
-        holdings[n].splits = place_pointers[n];
-        for (uint64_t pos = 0; pos < RUN_SPLITS; pos++)
-            if (p->streams[i].held[pos]) {
-                Cachew__Place *a = place_pointers[n][holdings[n].n_splits] = &places[n][holdings[n].n_splits];
-                holdings[n].n_splits++;
-                cachew__place__init(a);
-                a->epoch = p->run->n_splits < UINT64_C(1) << 62 ? pos / p->run->n_splits : 0;
-                a->split = p->run->n_splits < UINT64_C(1) << 62 ? pos % p->run->n_splits : pos;
+        holdings[n].ranges = range_pointers[n];
+        for (uint64_t unit = 0; unit < RUN_UNITS; unit++)
+            if (p->streams[i].held[unit] == 1) {
+                Cachew__Range *a = range_pointers[n][holdings[n].n_ranges] = &ranges[n][holdings[n].n_ranges];
+                holdings[n].n_ranges++;
+                cachew__range__init(a);
+                run_range(p->run, unit, run_units(&p->streams[i], unit), &a->epoch, &a->begin, &a->end);
             }
         all.n_holdings++;
     }
@@ -441,20 +495,25 @@ static void run_worker_handle(struct run_peer *p, const Cachew__Envelope *m)
         break;
     case CACHEW__ENVELOPE__OF_LEASES: {
         struct run_stream *s = run_stream_of(p, m->leases->stream);
-        for (size_t i = 0; i < m->leases->n_splits; i++) {
-            uint64_t pos = run_position(p->run, m->leases->splits[i]->epoch, m->leases->splits[i]->split);
-            assert_true(pos < RUN_SPLITS);
-            assert_false(s->held[pos]); /* no lease of what it has */
-            s->held[pos] = true;
-            s->batch[pos] = m->leases->splits[i]->batch;
+        assert_int_equal(m->leases->n_ranges, m->leases->n_from);
+        for (size_t i = 0; i < m->leases->n_ranges; i++) {
+            const Cachew__Range *a = m->leases->ranges[i];
+            uint64_t unit = run_unit_at(p->run, a->epoch, a->begin);
+            assert_true(a->begin < a->end && a->begin % RUN_UNIT == 0 && m->leases->from[i] >= a->begin && m->leases->from[i] < a->end);
+            run_hold(s, unit, run_unit_end(p->run, a->epoch, a->end) - unit);
+            s->from[unit] = m->leases->from[i] - a->begin;
         }
         break;
     }
     case CACHEW__ENVELOPE__OF_REVOKE: {
         struct run_stream *s = run_stream_of(p, m->revoke->stream);
-        for (size_t i = 0; i < m->revoke->n_ranges; i++)
-            for (uint64_t k = 0; k < m->revoke->ranges[i]->count; k++)
-                s->held[run_position(p->run, m->revoke->ranges[i]->epoch, m->revoke->ranges[i]->first + k)] = false;
+        for (size_t i = 0; i < m->revoke->n_positions; i++) {
+            const Cachew__Range *a = m->revoke->positions[i];
+            uint64_t end = run_unit_end(p->run, a->epoch, a->end);
+            for (uint64_t unit = run_unit_at(p->run, a->epoch, a->begin), n; unit < end; unit++)
+                if (s->held[unit] == 1 && unit + (n = run_units(s, unit)) <= end)
+                    memset(s->held + unit, 0, n);
+        }
         break;
     }
     case CACHEW__ENVELOPE__OF_FORGET:
@@ -480,7 +539,7 @@ static void run_client_handle(struct run_peer *p, const Cachew__Envelope *m)
         snprintf(p->expected, sizeof(p->expected), "%s", f->expected);
     }
     if (m->of_case == CACHEW__ENVELOPE__OF_LAGGING)
-        snprintf(p->lagging, sizeof(p->lagging), "%" PRIu32 " at %" PRIu64 ", %s", m->lagging->rank, run_position(p->run, m->lagging->at->epoch, m->lagging->at->split),
+        snprintf(p->lagging, sizeof(p->lagging), "%" PRIu32 " at %" PRIu64 ", %s", m->lagging->rank, run_unit_at(p->run, m->lagging->at->epoch, m->lagging->at->position),
                  m->lagging->attached ? "attached" : "gone");
     if (m->of_case == CACHEW__ENVELOPE__OF_HELD) {
         snprintf(p->held_by, sizeof(p->held_by), "%s", m->held->why);
@@ -493,22 +552,25 @@ static void run_client_handle(struct run_peer *p, const Cachew__Envelope *m)
     }
     for (size_t i = 0; m->of_case == CACHEW__ENVELOPE__OF_PLACEMENTS && i < m->placements->n_placements; i++) {
         const Cachew__Placement *a = m->placements->placements[i];
-        uint64_t pos = run_position(p->run, a->epoch, a->split);
-        assert_true(p->attached && pos < RUN_SPLITS);
-        p->placed[pos] = a->worker + 1;
-        p->lost[pos] |= a->lost;
+        assert_true(p->attached && a->begin < a->end);
+        for (uint64_t unit = run_unit_at(p->run, a->epoch, a->begin); unit < run_unit_end(p->run, a->epoch, a->end); unit++) {
+            assert_true(unit < RUN_UNITS);
+            p->placed[unit] = a->worker + 1;
+            p->lost[unit] |= a->lost;
+        }
     }
     for (size_t i = 0; m->of_case == CACHEW__ENVELOPE__OF_REPORTS && i < m->reports->n_reports; i++) {
         const Cachew__Report *a = m->reports->reports[i];
-        uint64_t pos = run_position(p->run, a->epoch, a->split);
-        assert_true(p->attached && pos < RUN_SPLITS);
-        while (p->next_report < pos && (p->lost[p->next_report] || p->next_report < p->cursor)) /* lost ones, and those not needed, may be left out */
+        uint64_t unit = run_unit_at(p->run, a->epoch, a->begin), end = run_unit_end(p->run, a->epoch, a->end), value = a->n_elements > 0 ? a->elements[0] : a->n_batches;
+        assert_true(p->attached && unit < end && end <= RUN_UNITS);
+        while (p->next_report < unit && (p->lost[p->next_report] || p->next_report < p->cursor)) /* lost ones, and those not needed, may be left out */
             p->next_report++;
-        assert_int_equal(pos, p->next_report);
-        assert_true(p->n_reports[pos] == 0 || p->reports[pos] == a->n_batches);
-        p->reports[pos] = a->n_batches;
-        p->n_reports[pos]++;
-        p->next_report = pos + 1;
+        assert_true(unit <= p->next_report); /* less: the range was cut anew, or the rank is inside the first one */
+        assert_true(p->n_reports[unit] == 0 || p->report_end[unit] != end || p->reports[unit] == value);
+        p->reports[unit] = value;
+        p->report_end[unit] = end;
+        p->n_reports[unit]++;
+        p->next_report = CW_MAX(p->next_report, end);
     }
 }
 
@@ -588,7 +650,7 @@ CW_UNUSED static struct run_peer *run_worker(struct run *u, uint32_t capacity)
 struct run_attach {
     const char *job;
     uint32_t rank, world_size;
-    uint64_t seed, epochs, snapshot, batch;
+    uint64_t seed, epochs, snapshot, offset; /* offset: of the position where it begins, in the unit */
     uint8_t pipeline;
     const char *text; /* of the pipeline; NULL: [] */
     Cachew__Order order;
@@ -600,11 +662,9 @@ struct run_attach {
 static void run_attach_in(struct run_peer *p, const struct run_attach *a, uint64_t from, const char *base_dir)
 {
     uint8_t fingerprint[16] = {[0] = a->pipeline};
-    uint64_t n = p->run->n_splits;
     Cachew__Place place = CACHEW__PLACE__INIT, round = CACHEW__PLACE__INIT;
-    place.epoch = n > 0 && n < UINT64_C(1) << 62 ? from / n : 0;
-    place.split = n > 0 && n < UINT64_C(1) << 62 ? from % n : from;
-    place.batch = a->batch;
+    run_place(p->run, from, &place.epoch, &place.position);
+    place.position += a->offset;
     round.epoch = a->round.epoch;
     round.batch = a->round.g;
     p->attached = p->ended = false;
@@ -633,13 +693,11 @@ CW_UNUSED static struct run_peer *run_client(struct run *u, const char *job, uin
     return run_client_with(u, &(struct run_attach){.job = job, .rank = rank, .world_size = world_size}, from);
 }
 
-CW_UNUSED static int run_progress(struct run_peer *p, uint64_t to, uint64_t batch)
+CW_UNUSED static int run_progress(struct run_peer *p, uint64_t to, uint64_t offset)
 {
-    uint64_t n = p->run->n_splits;
     Cachew__Place place = CACHEW__PLACE__INIT;
-    place.epoch = n > 0 && n < UINT64_C(1) << 62 ? to / n : 0;
-    place.split = n > 0 && n < UINT64_C(1) << 62 ? to % n : to;
-    place.batch = batch;
+    run_place(p->run, to, &place.epoch, &place.position);
+    place.position += offset;
     p->cursor = to;
     return RUN_SAY(p, Progress, PROGRESS, false, RUN_BASE(progress), .from = &place, .g = to, .digest_lo = to);
 }
@@ -647,10 +705,8 @@ CW_UNUSED static int run_progress(struct run_peer *p, uint64_t to, uint64_t batc
 /* The same, from who waits meanwhile. */
 CW_UNUSED static int run_waiting(struct run_peer *p, uint64_t to)
 {
-    uint64_t n = p->run->n_splits;
     Cachew__Place place = CACHEW__PLACE__INIT;
-    place.epoch = to / n;
-    place.split = to % n;
+    run_place(p->run, to, &place.epoch, &place.position);
     p->lagging[0] = '\0';
     return RUN_SAY(p, Progress, PROGRESS, false, RUN_BASE(progress), .from = &place, .waiting = true);
 }
@@ -666,16 +722,25 @@ CW_UNUSED static int run_detach(struct run_peer *p, bool finished)
     return RUN_SAY(p, Detach, DETACH, true, RUN_BASE(detach), .finished = finished, .job = (char *)"");
 }
 
-/* Returns the id of the request. */
-CW_UNUSED static uint64_t run_completed(struct run_peer *p, const struct run_stream *s, uint64_t pos, uint64_t n_batches)
+/* Of n units from this one on. Returns the id of the request. */
+CW_UNUSED static uint64_t run_completed_of(struct run_peer *p, const struct run_stream *s, uint64_t unit, uint64_t n, uint64_t gives)
 {
-    uint64_t n = p->run->n_splits;
     Cachew__Report report = CACHEW__REPORT__INIT;
-    report.epoch = n < UINT64_C(1) << 62 ? pos / n : 0;
-    report.split = n < UINT64_C(1) << 62 ? pos % n : pos;
-    report.n_batches = n_batches;
+    for (size_t i = 0; i < RUN_STREAMS; i++)
+        for (uint64_t k = 0; s == &p->streams[i] && k < n; k++)
+            p->streams[i].done[unit + k] = true;
+    run_range(p->run, unit, n, &report.epoch, &report.begin, &report.end);
+    report.n_batches = p->run->sequential ? gives : 0;
+    report.elements = &gives;
+    report.n_elements = p->run->n_keys > 0 && !p->run->sequential;
     RUN_SAY(p, Completed, COMPLETED, true, RUN_BASE(completed), .stream = {16, (uint8_t *)s->id}, .report = &report, .compute_ns = 1);
     return p->last_id;
+}
+
+/* Of the range that it has there, or of one unit: what it gives, in elements or batches. */
+CW_UNUSED static uint64_t run_completed(struct run_peer *p, const struct run_stream *s, uint64_t unit, uint64_t gives)
+{
+    return run_completed_of(p, s, unit, run_units(s, unit), gives);
 }
 
 CW_UNUSED static bool run_answered(const struct run_peer *p, uint64_t id)
@@ -700,8 +765,8 @@ CW_UNUSED static size_t run_held(const struct run_peer *p)
 {
     size_t n = 0;
     for (size_t i = 0; i < RUN_STREAMS; i++)
-        for (uint64_t pos = 0; p->streams[i].used && pos < RUN_SPLITS; pos++)
-            n += p->streams[i].held[pos];
+        for (uint64_t unit = 0; p->streams[i].used && unit < RUN_UNITS; unit++)
+            n += p->streams[i].held[unit] == 1;
     return n;
 }
 

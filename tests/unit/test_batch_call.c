@@ -323,11 +323,16 @@ static void lack_of_memory_calls_nobody_again(void **state)
     (void)state;
     struct cw_runner *r = run(SHORT WIDE);
     struct cw_assembly *a;
-    struct cw_split *s;
-    assert_int_equal(cw_runner_open(r, 1, 0, 0, 0, &s, &err), 0);
-    assert_int_equal(cw_runner_next(r, s, 0, &a, &err), 1);
-    assert_int_equal(cw_runner_join_new(r, 0, 0, &a, &err), 0);
-    assert_int_equal(cw_runner_join(r, a, s, 0, 0, 5, 0, &err), 0);
+    struct cw_range *s;
+    unsigned seen = 0;
+    int status;
+    const struct cw_range_options o = {.seed = 1, .end = local.sequence->n_positions, .rows = true};
+    assert_int_equal(cw_runner_open(r, &o, &s, &err), 0);
+    while ((status = cw_runner_part(r, s, 0, 0, 5, &a, &err)) == 2) {
+        wait_change(&gate.n_notified, seen);
+        seen = get(&gate.n_notified);
+    }
+    assert_int_equal(status, 0);
     assert_int_equal(cw_runner_finish(r, a, 1, 0, cw_now_ns() + SOON_NS, &err), CW_E_DEADLINE);
     let(1);
     for (int i = 0; i < 2; i++) {
@@ -351,11 +356,12 @@ static void polling_begins_one_call(void **state)
     (void)state;
     struct cw_runner *r = run("{\"op\": \"range\", \"stop\": 8}, {\"op\": \"batch\", \"size\": 8}, " WIDE);
     struct cw_assembly *a;
-    struct cw_split *s;
+    struct cw_range *s;
     unsigned seen = 0;
     int status;
     let(1);
-    assert_int_equal(cw_runner_open(r, 1, 0, 0, 0, &s, &err), 0);
+    const struct cw_range_options o = {.seed = 1, .end = local.sequence->n_positions};
+    assert_int_equal(cw_runner_open(r, &o, &s, &err), 0);
     while ((status = cw_runner_poll(r, s, &a, &err)) == 2) {
         wait_change(&gate.n_notified, seen);
         seen = get(&gate.n_notified);

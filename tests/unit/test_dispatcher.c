@@ -1,4 +1,4 @@
-/* The dispatcher's core, rule by rule: splits, reports, what is durable and what is lost. */
+/* The dispatcher's core, rule by rule: ranges, reports, what is durable and what is lost. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -50,7 +50,7 @@ static void test_worker_lost(void **state)
     struct run_peer *a = run_worker(u, 3), *b = run_worker(u, 3);
     struct run_peer *c = run_client(u, "job", 0, 1, 0);
     uint64_t gone = a->worker;
-    bool first = a->streams[0].held[0]; /* whoever has the first split dies */
+    bool first = a->streams[0].held[0]; /* whoever has the first range dies */
     struct run_peer *dies = first ? a : b, *lives = first ? b : a;
     gone = dies->worker;
     run_lose(dies);
@@ -218,9 +218,9 @@ static void test_contradiction(void **state)
     run_settle(u);
     assert_true(run_answered(w, id));
     assert_true(c->ended);
-    assert_non_null(strstr(c->failure, "data: split 0 of epoch 0 gave 5 batches"));
-    assert_non_null(strstr(c->failure, "but 6 batches"));
-    assert_non_null(strstr(u->log, "! split 0"));
+    assert_non_null(strstr(c->failure, "data: positions 0 to 10 of epoch 0 gave 0 batches and 5 elements"));
+    assert_non_null(strstr(c->failure, "but 0 batches and 6 elements"));
+    assert_non_null(strstr(u->log, "! positions 0 to 10 of epoch 0"));
     assert_int_equal(run_held(w), 0);
     run_free(u);
 }
@@ -253,20 +253,30 @@ static void test_low_water_mark(void **state)
     run_free(u);
 }
 
-/* Leases say from which batch on anybody needs the split. */
-static void test_first_batch(void **state)
+/* Where batches follow from positions, leases say from which batch on anybody needs the range; clients are sent no reports. */
+static void test_first_position_that_is_needed(void **state)
 {
     (void)state;
     struct run *u = run_new(20);
-    struct run_peer *w = run_worker(u, 2);
-    struct run_peer *c = run_client_with(u, &(struct run_attach){.job = "job", .batch = 7}, 4);
-    assert_int_equal(w->streams[0].batch[4], 7);
-    assert_int_equal(w->streams[0].batch[5], 0);
-    assert_false(w->streams[0].held[3]);
-    run_progress(c, 4, 9);
+    u->n_keys = 0;
+    u->most = 40;
+    struct run_peer *w = run_worker(u, 2), *c = run_client(u, "job", 0, 1, 0);
+    for (uint64_t unit = 0; unit < 2; unit++)
+        run_completed(w, &w->streams[0], unit, 0);
+    run_progress(c, 2, 0);
+    run_settle(u);
+    assert_int_equal(run_units(&w->streams[0], 2), 4);
+    assert_int_equal(w->streams[0].from[2], 0);
+    run_progress(c, 3, 5); /* in the middle of a batch */
     run_lose(w);
     w = run_worker(u, 2);
-    assert_int_equal(w->streams[0].batch[4], 9);
+    assert_int_equal(run_units(&w->streams[0], 2), 4);
+    assert_int_equal(w->streams[0].from[2], 10);
+    assert_int_equal(w->streams[0].from[6], 0);
+    c = run_client(u, "job", 0, 1, 2); /* from an earlier state: the worker runs it again from there when it is asked */
+    assert_int_equal(run_units(&w->streams[0], 2), 4);
+    assert_int_equal(c->placed[2], w->worker + 1);
+    assert_int_equal(c->n_reports[0] + c->n_reports[1] + c->n_reports[2], 0);
     run_free(u);
 }
 
@@ -373,7 +383,7 @@ static void test_nonsense(void **state)
     bad->used = false;
     bad = run_worker(u, 2);
     assert_true(run_answered(bad, run_completed(bad, &w->streams[0], 8, 1))); /* of an epoch that nobody wants */
-    Cachew__Report report = {RUN_BASE(report), .split = 8}; /* one behind the last */
+    Cachew__Report report = {RUN_BASE(report), .begin = 80, .end = 90}; /* one behind the last */
     RUN_SAY(bad, Completed, COMPLETED, true, RUN_BASE(completed), .stream = {16, w->streams[0].id}, .report = &report);
     assert_true(bad->closed);
     run_settle(u);
@@ -390,7 +400,7 @@ static void test_nonsense(void **state)
     run_free(u);
 }
 
-/* Plans without splits, and without end. */
+/* Plans without positions, and without end. */
 static void test_plans(void **state)
 {
     (void)state;
@@ -440,7 +450,7 @@ int main(void)
         cmocka_unit_test(test_reports_behind_what_is_lost),
         cmocka_unit_test(test_contradiction),
         cmocka_unit_test(test_low_water_mark),
-        cmocka_unit_test(test_first_batch),
+        cmocka_unit_test(test_first_position_that_is_needed),
         cmocka_unit_test(test_at_most_once),
         cmocka_unit_test(test_at_most_once_passed),
         cmocka_unit_test(test_at_most_once_floor),

@@ -191,7 +191,7 @@ static void test_full_workers_leave(void **state)
     assert_non_null(strstr(second->held_by, "--max-streams"));
     RUN_SAY(other, Draining, DRAINING, false, RUN_BASE(draining));
     run_pass(u, 1500);
-    assert_string_equal(second->held_by, "no worker takes splits: 1 is being drained");
+    assert_string_equal(second->held_by, "no worker takes ranges: 1 is being drained");
     run_free(u);
 }
 
@@ -224,7 +224,7 @@ static void test_reasons(void **state)
     RUN_SAY(w, Draining, DRAINING, false, RUN_BASE(draining));
     run_settle(u);
     run_pass(u, 1500);
-    assert_string_equal(again->held_by, "no worker takes splits: 1 is being drained");
+    assert_string_equal(again->held_by, "no worker takes ranges: 1 is being drained");
     run_lose(w);
     struct run_peer *bad = run_connect(u, CACHEW__ROLE__ROLE_WORKER);
     bad->capacity = 2;

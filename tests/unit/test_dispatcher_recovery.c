@@ -91,7 +91,7 @@ static void test_lease_that_crosses_holdings(void **state)
     run_register(again);
     RUN_CALL_VOID(cw_dispatcher_turn(u->d, u->now_ns));
     run_commit(u); /* it is registered, and has not read that yet */
-    for (uint64_t pos = 0; pos < 4; pos++) /* room, and splits to fill it with */
+    for (uint64_t pos = 0; pos < 4; pos++) /* room, and ranges to fill it with */
         if (b->streams[0].held[pos])
             run_completed(b, &b->streams[0], pos, 1);
     run_progress(c, 4, 0);

@@ -227,15 +227,15 @@ static void test_out_of_reach(void **state)
 /* ---- deciding ---- */
 
 struct world { /* a client and its workers, as a formula has it */
-    double step_s, work_s; /* of the client; of a worker, per batch: a split has two */
+    double step_s, work_s; /* of the client; of a worker, per batch: a range has two */
     double scatter;        /* variance of steps, relative to their square */
     double taken, waited_s, waited_sq, stepped_s, computed[RUN_PEERS], positions[RUN_PEERS];
-    uint64_t splits;
+    uint64_t units;
     double read_s;         /* 0: there is no cache; else what a batch takes that is read, all of it is there */
     int32_t uses;          /* of its two markers, as in Prepare; the second is as good as none */
     bool deaf;             /* what workers are told of it is lost */
-    bool endless;          /* no split is completed */
-    bool crumbs;           /* no split has a batch of its own */
+    bool endless;          /* no range is completed */
+    bool crumbs;           /* no range gives an element */
 };
 
 /* What a worker computes for a batch. */
@@ -254,7 +254,7 @@ static void beat(struct run_peer *w, const uint8_t stream[16], double compute_s,
 {
     Cachew__StreamWork work = CACHEW__STREAM_WORK__INIT, *list[] = {&work};
     Cachew__MarkerWork markers[3], *all[3];
-    for (int i = 0; i < 3; i++) { /* splits are of ten positions and two batches */
+    for (int i = 0; i < 3; i++) { /* ranges have ten positions and two batches */
         cachew__marker_work__init(all[i] = &markers[i]);
         markers[i].marker = i ? i : -1;
         markers[i].name = (char *)(i == 1 ? "good" : i ? "bad" : "");
@@ -291,22 +291,22 @@ static void second(struct run *u, struct run_peer *c, struct world *x)
     for (int i = 0; i < n; i++) {
         size_t k = (size_t)(busy[i] - u->peers);
         x->computed[k] += batches * work_s(x) / n;
-        x->positions[k] += batches * 5 / n; /* splits are of ten positions */
+        x->positions[k] += batches * 5 / n; /* ranges have ten positions */
         beat(busy[i], c->streams[0].id, x->computed[k], x->positions[k], x);
     }
-    for (; !x->endless && x->splits < (uint64_t)(x->taken / 2); x->splits++)
+    for (; !x->endless && x->units < (uint64_t)(x->taken / 2); x->units++)
         for (int i = 0; i < n; i++)
-            if (busy[i]->streams[0].held[x->splits])
-                run_completed(busy[i], &busy[i]->streams[0], x->splits, x->crumbs ? 0 : 2);
+            if (busy[i]->streams[0].held[x->units])
+                run_completed(busy[i], &busy[i]->streams[0], x->units, x->crumbs ? 0 : 2);
     Cachew__Place place = CACHEW__PLACE__INIT;
     Cachew__Pace pace = CACHEW__PACE__INIT;
-    place.split = x->splits;
+    place.position = RUN_UNIT * x->units;
     pace.n = (uint64_t)x->taken;
     pace.step_s = x->stepped_s;
     pace.wait_s = x->waited_s;
     pace.step_sq = x->stepped_s * x->step_s * (1 + x->scatter);
     pace.wait_sq = x->waited_sq;
-    c->cursor = x->splits;
+    c->cursor = x->units;
     RUN_SAY(c, Progress, PROGRESS, false, RUN_BASE(progress), .from = &place, .pace = &pace);
     run_settle(u);
     run_pass(u, 1000);
@@ -636,14 +636,14 @@ static void decides_to_read(struct world x)
 }
 
 /* A split may take minutes: nothing was decided about the cache until one was completed. */
-static void test_where_it_is_cached_is_decided_before_a_split_is_completed(void **state)
+static void test_where_it_is_cached_is_decided_before_a_range_is_completed(void **state)
 {
     (void)state;
     decides_to_read((struct world){.step_s = 0.01, .work_s = 0.12, .read_s = 0.02, .uses = 2, .endless = true});
 }
 
 /* Behind a filter a split may leave less than a batch: nothing was decided at all where all of them did. */
-static void test_where_it_is_cached_is_decided_where_no_split_gives_a_whole_batch(void **state)
+static void test_where_it_is_cached_is_decided_where_no_range_gives_a_whole_batch(void **state)
 {
     (void)state;
     decides_to_read((struct world){.step_s = 0.01, .work_s = 0.12, .read_s = 0.02, .uses = 2, .crumbs = true});
@@ -720,8 +720,8 @@ int main(void)
 #ifdef CW_CRASH_POINTS
         cmocka_unit_test(test_script),
 #endif
-        cmocka_unit_test(test_where_it_is_cached_is_decided_before_a_split_is_completed),
-        cmocka_unit_test(test_where_it_is_cached_is_decided_where_no_split_gives_a_whole_batch),
+        cmocka_unit_test(test_where_it_is_cached_is_decided_before_a_range_is_completed),
+        cmocka_unit_test(test_where_it_is_cached_is_decided_where_no_range_gives_a_whole_batch),
         cmocka_unit_test(test_nonsense_of_markers),
         cmocka_unit_test(test_a_client_that_takes_all),
     };

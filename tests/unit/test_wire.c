@@ -19,14 +19,14 @@ static const char skips[] = "{\"op\": \"range\", \"stop\": 60}, {\"op\": \"fail\
                             "{\"op\": \"batch\", \"size\": 8}";
 static const char single[] = "{\"op\": \"text\", \"files\": \"lines.txt\"}";
 
-/* A runner of a pipeline, whose first split's batches are taken one after the other. */
+/* A runner of a pipeline, whose batches are taken one after the other. */
 struct run {
     struct cw_local local;
     struct cw_runner *runner;
-    struct cw_split *split;
+    struct cw_range *range;
 };
 
-static void run_open(struct run *r, const char *chain)
+static void run_open_as(struct run *r, const char *chain, bool rows)
 {
     char text[1000];
     struct cw_error err = {0};
@@ -34,13 +34,18 @@ static void run_open(struct run *r, const char *chain)
     *r = (struct run){0};
     snprintf(text, sizeof(text), "{\"cachew\": 1, \"on_error\": \"skip\", \"pipeline\": [%s]}", chain);
     if (cw_local_parse(&r->local, text, strlen(text), temp_dir, &err) < 0 || cw_local_open(&r->local, temp_dir, 1, &err) < 0 ||
-        cw_runner_new(r->local.sequence, &o, &r->runner, &err) < 0 || cw_runner_open(r->runner, 0, 0, 0, 0, &r->split, &err) < 0)
+        cw_runner_new(r->local.sequence, &o, &r->runner, &err) < 0)
+        fail_msg("%s", err.message);
+    const struct cw_range_options range = {.end = r->local.sequence->n_positions, .rows = rows};
+    if (cw_runner_open(r->runner, &range, &r->range, &err) < 0)
         fail_msg("%s", err.message);
 }
 
+static void run_open(struct run *r, const char *chain) { run_open_as(r, chain, false); }
+
 static void run_deinit(struct run *r)
 {
-    cw_runner_close(r->runner, r->split);
+    cw_runner_close(r->runner, r->range);
     cw_runner_free(r->runner);
     cw_local_deinit(&r->local);
 }
@@ -49,8 +54,21 @@ static struct cw_assembly *run_next(struct run *r)
 {
     struct cw_error err = {0};
     struct cw_assembly *a;
-    if (cw_runner_next(r->runner, r->split, 0, &a, &err) != 0)
+    if (cw_runner_next(r->runner, r->range, 0, &a, &err) != 0)
         fail_msg("there is no batch: %s", err.message);
+    return a;
+}
+
+/* The first n elements, once they are there. */
+static struct cw_assembly *run_rows(struct run *r, uint64_t n)
+{
+    struct cw_error err = {0};
+    struct cw_assembly *a;
+    int status;
+    while ((status = cw_runner_part(r->runner, r->range, 0, 0, n, &a, &err)) == 2)
+        usleep(1000);
+    if (status != 0)
+        fail_msg("there are no %d elements: %s", (int)n, err.message);
     return a;
 }
 
@@ -286,20 +304,12 @@ static void remnants_round_trip(void **state)
     (void)state;
     struct run r;
     struct cw_error err = {0};
-    struct cw_assembly *a, *whole, *joined;
     struct cw_remnant m, part[2];
-    int s;
-    run_open(&r, skips);
-    while ((s = cw_runner_next(r.runner, r.split, 0, &a, &err)) == 0)
-        cw_runner_drop(r.runner, a);
-    assert_int_equal(s, 1);
-    uint64_t n = cw_runner_remnant(r.runner, r.split, 0);
-    assert_in_range(n, 2, 7);
-    assert_int_equal(cw_runner_join_new(r.runner, 0, 0, &whole, &err), 0);
-    assert_int_equal(cw_runner_join_new(r.runner, 0, 0, &joined, &err), 0);
-    assert_int_equal(cw_runner_remnant_read(r.runner, r.split, 0, 0, n, &m, &err), 0);
+    const uint64_t n = 5;
+    run_open_as(&r, skips, true);
+    struct cw_assembly *whole = run_rows(&r, n), *joined = run_rows(&r, 0);
+    assert_int_equal(cw_remnant_read(whole, 0, n, &m, &err), 0);
     assert_int_equal(m.offsets[n], m.size);
-    assert_int_equal(cw_runner_join(r.runner, whole, r.split, 0, 0, n, 0, &err), 0);
     for (int i = 0; i < 2; i++) {
         uint64_t from = i ? 1 : 0, count = i ? n - 1 : 1;
         struct cw_remnant piece = {.n = count, .ids = m.ids + from, .quarantined = i ? m.quarantined : NULL};
@@ -333,12 +343,11 @@ static void damaged_remnants(void **state)
     struct cw_remnant m;
     uint32_t seed = 11;
     unsigned refused = 0, joined = 0;
-    run_open(&r, variable);
-    while (cw_runner_next(r.runner, r.split, 0, &a, &err) == 0)
-        cw_runner_drop(r.runner, a);
-    uint64_t n = cw_runner_remnant(r.runner, r.split, 0);
-    assert_true(n > 1);
-    assert_int_equal(cw_runner_remnant_read(r.runner, r.split, 0, 0, n, &m, &err), 0);
+    const uint64_t n = 9;
+    run_open_as(&r, variable, true);
+    a = run_rows(&r, n);
+    assert_int_equal(cw_remnant_read(a, 0, n, &m, &err), 0);
+    cw_runner_drop(r.runner, a);
     for (int i = 0; i < 20000; i++) {
         struct cw_remnant bad = m;
         struct cw_assembly *into;
@@ -350,7 +359,7 @@ static void damaged_remnants(void **state)
         bad.n += draw(&seed) % 16 == 0;
         bad.n -= draw(&seed) % 16 == 1;
         bad.ids = calloc(bad.n, sizeof(*bad.ids));
-        assert_int_equal(cw_runner_join_new(r.runner, 0, 0, &into, &err), 0);
+        into = run_rows(&r, 0);
         int s = cw_remnant_join(into, &bad, &err);
         if (s < 0) {
             assert_int_equal(s, CW_E_DATA);

@@ -16,126 +16,248 @@
 #define LENGTHS "{\"op\": \"text\", \"files\": \"lines.txt\"}, {\"op\": \"bucket_by_length\", \"length\": \"length(text)\", \"boundaries\": [10, 20, 30], \"sizes\": [8, 6, 4, 2]}"
 #define SINGLE "{\"op\": \"range\", \"stop\": 300}"
 
-/* Batches that remnants are joined to, split after split, are those that the iterator joins. */
-struct joining {
-    struct cw_assembly *at[16];
-    uint64_t next_index;
+/* What an iterator gives of an epoch: hashes by g. */
+struct whole {
+    struct cw_hash128 *hashes;
+    size_t n;
+    uint64_t n_skipped;
 };
 
-static void check_joined(struct reference *r, struct cw_assembly *a, uint64_t split, uint64_t index)
+static void whole_init(struct whole *w, struct reference *r)
 {
     struct cw_error err = {0};
-    assert_int_equal(cw_assembly_finish(a, &r->slabs, &err), 0);
-    a->batch->epoch = 0;
-    assert_same(a->batch, expected_at(r, 0, split, index));
-    cw_assembly_free(a);
+    struct cw_iterator *it;
+    struct cw_batch *b;
+    int s;
+    uint64_t replaced;
+    const struct cw_iterator_options o = {.seed = r->seed, .epochs = 1, .world_size = 1, .runner = {.threads = 2, .memory = (size_t)256 << 20, .optimize = true}};
+    *w = (struct whole){0};
+    if (cw_iterator_new(r->local.sequence, &o, NULL, &it, &err) < 0)
+        fail_msg("%s", err.message);
+    while ((s = cw_iterator_next(it, 0, &b, &err)) == 0) {
+        w->hashes = realloc(w->hashes, (w->n + 1) * sizeof(*w->hashes));
+        assert_int_equal(b->g, w->n);
+        w->hashes[w->n++] = cw_batch_hash(b);
+        cw_iterator_release(it, b);
+    }
+    if (s < 0)
+        fail_msg("%s", err.message);
+    cw_iterator_quarantined(it, &w->n_skipped, &replaced);
+    cw_iterator_free(it);
 }
 
-static size_t join_split(struct reference *r, struct fake *f, struct joining *j, uint64_t split, const Cachew__Report *report, bool last)
+/* Whoever asks puts batches together of rows in ranges. */
+struct piece {
+    uint64_t range, first, n;
+};
+struct waiting { /* of a key */
+    struct piece pieces[64];
+    unsigned n_pieces;
+    uint64_t n;
+};
+struct asking {
+    struct reference *r;
+    struct fake *f;
+    struct whole whole;
+    struct waiting keys[32];
+    uint64_t g;
+    size_t n_quarantined, n_whole, n_joined;
+};
+
+static void check_made(struct asking *a, struct cw_hash128 hash)
 {
-    uint64_t index = report->n_batches;
-    size_t n_quarantined = 0;
-    unsigned n_keys = cw_n_keys(r->local.compiled);
+    assert_true(a->g < a->whole.n);
+    assert_same(hash, a->whole.hashes[a->g++]);
+}
+
+static void add_part(struct asking *a, const struct piece *p, uint32_t key, struct cw_assembly *joined)
+{
+    struct cw_error err = {0};
+    struct cw_remnant m;
+    struct got *g = wait_got(a->f, is_answer, say_want(a->f, 0, 0, p->range, CACHEW__WHAT__WHAT_PART, key, p->first, p->n), 0);
+    assert_int_equal(g->m->of_case, CACHEW__ENVELOPE__OF_REMNANT);
+    const Cachew__Remnant *w = g->m->remnant;
+    assert_true(w->begin == p->range * a->r->cut.size && w->key == key && w->first == p->first && w->n == p->n);
+    if (cw_wire_remnant_read(w, g->payload, g->size, a->r->local.compiled, &m, &err) < 0 || cw_remnant_join(joined, &m, &err) < 0)
+        fail_msg("%s", err.message);
+    for (const struct cw_quarantined *q = m.quarantined; q; q = q->next)
+        a->n_quarantined += !q->note;
+    cw_remnant_deinit(&m);
+    got_free(g);
+}
+
+/* The next batch: what waits under a key. */
+static void make_batch(struct asking *a, uint32_t key)
+{
+    struct waiting *w = &a->keys[key];
+    struct cw_hash128 hash;
+    if (w->n_pieces == 1) {
+        struct piece *p = &w->pieces[0];
+        struct got *g = wait_got(a->f, is_answer, say_want(a->f, 0, 0, p->range, CACHEW__WHAT__WHAT_ROWS, key, p->first, p->n), 0);
+        a->n_quarantined += read_batch(a->r, a->f, g, a->g, &hash);
+        assert_true(g->m->batch->index == p->first && g->m->batch->key == key);
+        give_back(a->f, g);
+        got_free(g);
+        a->n_whole++;
+    } else {
+        struct cw_error err = {0};
+        struct cw_assembly *joined;
+        assert_int_equal(cw_assembly_new(&a->r->layout, &a->r->slabs, cw_key_size(a->r->local.compiled, key), key, &joined, &err), 0);
+        for (unsigned i = 0; i < w->n_pieces; i++)
+            add_part(a, &w->pieces[i], key, joined);
+        assert_int_equal(cw_assembly_finish(joined, &a->r->slabs, &err), 0);
+        hash = hash_at(joined->batch, a->g);
+        cw_assembly_free(joined);
+        a->n_joined++;
+    }
+    check_made(a, hash);
+    w->n_pieces = 0;
+    w->n = 0;
+}
+
+static void take_element(struct asking *a, uint64_t range, uint32_t key, uint64_t at)
+{
+    struct waiting *w = &a->keys[key];
+    struct piece *last = w->n_pieces ? &w->pieces[w->n_pieces - 1] : NULL;
+    if (!last || last->range != range) {
+        assert_true(w->n_pieces < CW_COUNT_OF(w->pieces));
+        w->pieces[w->n_pieces++] = (struct piece){.range = range, .first = at, .n = 1};
+    } else {
+        last->n++;
+    }
+    if (++w->n == cw_key_size(a->r->local.compiled, key))
+        make_batch(a, key);
+}
+
+/* The keys of a range are those that its report counts. */
+static void run_placed(struct asking *a, uint64_t range, const Cachew__Report *report)
+{
+    unsigned n_keys = cw_n_keys(a->r->local.compiled);
+    uint64_t arrived[32] = {0};
+    struct got *g = wait_got(a->f, is_answer, say_want(a->f, 0, 0, range, CACHEW__WHAT__WHAT_KEYS, 0, 0, 0), 0);
+    assert_int_equal(g->m->of_case, CACHEW__ENVELOPE__OF_KEYS);
+    assert_true(g->m->keys->begin == report->begin && !g->m->keys->why);
+    for (size_t i = 0; i < g->m->keys->keys.len; i++) {
+        uint32_t key = g->m->keys->keys.data[i];
+        assert_true(key < n_keys);
+        take_element(a, range, key, arrived[key]++);
+    }
     for (unsigned k = 0; k < n_keys; k++) {
-        uint64_t n = k < report->n_remnants ? report->remnants[k] : 0;
-        for (uint64_t at = 0; at < n;) {
-            struct cw_error err = {0};
-            if (!j->at[k])
-                assert_int_equal(cw_assembly_new(&r->layout, &r->slabs, r->local.compiled->bucket_sizes[k], k, &j->at[k], &err), 0);
-            uint64_t part = CW_MIN(n - at, j->at[k]->capacity - j->at[k]->n_assigned);
-            struct got *g = wait_got(f, is_answer, say_get_remnant(f, 0, 0, split, k, at, part), 0);
-            assert_int_equal(g->m->of_case, CACHEW__ENVELOPE__OF_REMNANT);
-            struct cw_remnant m;
-            if (cw_wire_remnant_read(g->m->remnant, g->payload, g->size, r->local.compiled, &m, &err) < 0 || cw_remnant_join(j->at[k], &m, &err) < 0)
-                fail_msg("%s", err.message);
-            for (const struct cw_quarantined *q = m.quarantined; q; q = q->next)
-                n_quarantined += !q->note;
-            cw_remnant_deinit(&m);
+        uint64_t n = k < report->n_elements ? report->elements[k] : 0;
+        assert_int_equal(arrived[k], n);
+        expect_kind(a->f, say_want(a->f, 0, 0, range, CACHEW__WHAT__WHAT_ROWS, k, n, 1), CACHEW__ENVELOPE__OF_SPLIT_END);
+    }
+    got_free(g);
+}
+
+/* Asked for in parts of so many, also beyond the end. */
+static void run_batches(struct asking *a, uint64_t range, uint64_t n, uint64_t part, bool shared)
+{
+    for (uint64_t from = 0; from <= n; from += part) {
+        uint64_t id = say_get(a->f, 0, 0, range, from, part), answers = n - from >= part ? part : n - from + 1;
+        for (uint64_t i = 0; i < answers; i++) {
+            struct got *g = wait_got(a->f, is_answer, id, 0);
+            struct cw_hash128 hash;
+            if (from + i == n) {
+                assert_int_equal(g->m->of_case, CACHEW__ENVELOPE__OF_SPLIT_END);
+                assert_int_equal(g->m->split_end->report->begin, range * a->r->cut.size);
+            } else {
+                a->n_quarantined += read_batch(a->r, a->f, g, a->g, &hash);
+                assert_int_equal(g->m->batch->index, from + i);
+                assert_int_equal(g->m->batch->n_slabs != 0, shared);
+                check_made(a, hash);
+                give_back(a->f, g);
+            }
             got_free(g);
-            at += part;
-            if (j->at[k]->n_assigned == j->at[k]->capacity)
-                check_joined(r, CW_STEAL(j->at[k]), split, index++);
         }
     }
-    for (unsigned k = 0; k < n_keys && last; k++)
-        if (j->at[k])
-            check_joined(r, CW_STEAL(j->at[k]), split, index++);
-    return n_quarantined;
 }
 
-/* The batches of one epoch, over a transport, asked for in parts of so many. */
-static void run_epoch(const char *chain, enum transport t, uint64_t part)
+/* The batches of one epoch, over a transport, in ranges of so many positions (0: all), asked for in parts of so many. */
+static void run_epoch(const char *chain, uint64_t size, enum transport t, uint64_t part)
 {
     struct reference r;
-    struct joining j = {0};
     struct got *prep;
-    struct fake *f = &clients[0];
-    size_t n_batches = 0, n_quarantined = 0;
-    reference_limit = SIZE_MAX;
-    reference_init(&r, chain, 5, 1);
+    struct asking a = {.r = &r, .f = &clients[0]};
+    reference_init(&r, chain, 5, size);
+    whole_init(&a.whole, &r);
     struct cw_worker_options o = worker_defaults();
     worker_start(&o);
-    const Cachew__Plan *plan = prepare(0, chain, &prep)->plan;
-    assert_int_equal(plan->n_splits, r.local.sequence->n_splits);
-    assert_true(plan->snapshot == r.local.sequence->snapshot);
-    client_connect(f, t);
-    for (uint64_t s = 0; s < plan->n_splits; s++) {
-        say_lease(0, 0, s, 1, 0);
-        struct got *report = wait_got(&dispatcher, is_report, 0, s);
-        uint64_t n = report->m->completed->report->n_batches, came = 0;
-        for (uint64_t from = 0; from <= n; from += part) { /* beyond the end: SplitEnd */
-            uint64_t id = say_get(f, 0, 0, s, from, part), answers = n - from >= part ? part : n - from + 1;
-            for (uint64_t i = 0; i < answers; i++) {
-                struct got *g = wait_got(f, is_answer, id, 0);
-                if (g->m->of_case == CACHEW__ENVELOPE__OF_SPLIT_END) {
-                    assert_int_equal(g->m->split_end->report->n_batches, n);
-                } else {
-                    assert_int_equal(g->m->of_case, CACHEW__ENVELOPE__OF_BATCH);
-                    assert_int_equal(g->m->batch->index, from + i);
-                    assert_int_equal(g->m->batch->n_slabs != 0, t == SHARED);
-                    n_quarantined += check_batch(&r, f, g);
-                    give_back(f, g);
-                    came++;
-                }
-                got_free(g);
-            }
-        }
-        assert_int_equal(came, n);
-        n_batches += n;
-        n_quarantined += join_split(&r, f, &j, s, report->m->completed->report, s + 1 == plan->n_splits);
-        say_revoke(0, 0, s, 1);
+    const Cachew__Prepared *p = prepare(0, chain, size, &prep);
+    const struct cw_compiled *c = r.local.compiled;
+    assert_int_equal(p->plan->n_positions, r.local.sequence->n_positions);
+    assert_true(p->plan->snapshot == r.local.sequence->snapshot);
+    assert_int_equal(p->plan->n_keys, cw_n_keys(c));
+    assert_int_equal(p->plan->sequential, c->sequential);
+    assert_int_equal(p->plan->align, r.cut.align);
+    assert_true(has_rows(&r) ? p->most_positions >= p->plan->align : p->most_positions == 0);
+    client_connect(a.f, t);
+    for (uint64_t i = 0; i < n_ranges(); i++) {
+        lease(0, 0, i, 1, 0);
+        if (c->sequential) /* it is over once all was asked for */
+            run_batches(&a, i, a.whole.n, part, t == SHARED);
+        Cachew__Range range = cut_range(0, 0, i, 1);
+        struct got *report = wait_got(&dispatcher, is_report, 0, range.begin);
+        const Cachew__Report *m = report->m->completed->report;
+        assert_int_equal(m->end, range.end);
+        assert_int_equal(m->n_batches, c->sequential ? a.whole.n : 0);
+        if (has_rows(&r))
+            run_placed(&a, i, m);
+        else if (!c->sequential)
+            run_batches(&a, i, (range.end - range.begin + c->batch_size - 1) / c->batch_size, part, t == SHARED);
         got_free(report);
     }
-    if (!cw_n_keys(r.local.compiled))
-        assert_int_equal(n_batches, r.n);
-    assert_int_equal(n_quarantined, r.n_skipped);
+    for (uint32_t k = 0; has_rows(&r) && k < cw_n_keys(c); k++)
+        if (a.keys[k].n)
+            make_batch(&a, k);
+    assert_int_equal(a.g, a.whole.n);
+    assert_int_equal(a.n_quarantined, a.whole.n_skipped);
+    assert_true(!has_rows(&r) || cw_key_size(c, 0) == 1 || (a.n_joined && (a.n_whole || size < 32)));
+    say_revoke(0, 0, 0, n_ranges());
+    run_until(status_now().n_leases == 0);
     say_forget(0);
     run_until(status_now().n_streams == 0);
     run_until(status_now().n_out == 0);
     got_free(prep);
     reference_deinit(&r);
+    free(a.whole.hashes);
 }
 
-static void counted_shared(void **state) { (void)state; run_epoch(RANGE, SHARED, 3); }
-static void counted_tcp(void **state) { (void)state; run_epoch(RANGE, TCP, 7); }
+static void counted_shared(void **state) { (void)state; run_epoch(RANGE, 1000, SHARED, 3); }
+static void counted_tcp(void **state) { (void)state; run_epoch(RANGE, 512, TCP, 7); }
 static void counted_local(void **state)
 {
     (void)state;
     LEAVE_OUT_OF_SAMPLE();
-    run_epoch(RANGE, LOCAL, 1);
+    run_epoch(RANGE, 24, LOCAL, 1);
 }
-static void filtered_shared(void **state) { (void)state; run_epoch(FILTER, SHARED, 5); }
-static void filtered_tcp(void **state) { (void)state; run_epoch(FILTER, TCP, 5); }
-static void bytes_shared(void **state) { (void)state; run_epoch(BYTES, SHARED, 4); }
-static void bytes_tcp(void **state) { (void)state; run_epoch(BYTES, TCP, 4); }
+/* No range begins or ends with a batch. */
+static void filtered_shared(void **state) { (void)state; run_epoch(FILTER, 997, SHARED, 5); }
+static void filtered_tcp(void **state) { (void)state; run_epoch(FILTER, 10007, TCP, 5); }
+/* Of less than a batch each. */
+static void filtered_in_tiny_ranges(void **state)
+{
+    (void)state;
+    run_epoch("{\"op\": \"range\", \"stop\": 900}, {\"op\": \"filter\", \"where\": \"value % 3 != 1\"}, {\"op\": \"shuffle\"}, {\"op\": \"batch\", \"size\": 32}",
+              7, SHARED, 5);
+}
+static void bytes_shared(void **state) { (void)state; run_epoch(BYTES, 512, SHARED, 4); }
+static void bytes_tcp(void **state) { (void)state; run_epoch(BYTES, 4096, TCP, 4); }
 static void buckets_shared(void **state)
 {
     (void)state;
     LEAVE_OUT_OF_SAMPLE();
-    run_epoch(LENGTHS, SHARED, 2);
+    run_epoch(LENGTHS, 501, SHARED, 2);
 }
-static void buckets_tcp(void **state) { (void)state; run_epoch(LENGTHS, TCP, 100); }
-static void elements_shared(void **state) { (void)state; run_epoch(SINGLE, SHARED, 50); }
+static void buckets_tcp(void **state) { (void)state; run_epoch(LENGTHS, 3001, TCP, 100); }
+static void elements_shared(void **state) { (void)state; run_epoch(SINGLE, 100, SHARED, 50); }
+static void filtered_elements(void **state)
+{
+    (void)state;
+    run_epoch("{\"op\": \"range\", \"stop\": 300}, {\"op\": \"filter\", \"where\": \"value % 3 != 1\"}", 77, TCP, 5);
+}
+static void sequential_shared(void **state) { (void)state; run_epoch(TAKEN, 0, SHARED, 9); }
+static void sequential_tcp(void **state) { (void)state; run_epoch(TAKEN, 0, TCP, 1000); }
 
 /* ---- records and runs that fail ---- */
 
@@ -143,39 +265,73 @@ static void skipped_records(void **state)
 {
     (void)state;
     run_epoch("{\"cachew\": 1, \"on_error\": \"skip\", \"pipeline\": [{\"op\": \"range\", \"stop\": 3000}, {\"op\": \"fail\", \"where\": \"value % 50 == 7\"}, "
-              "{\"op\": \"filter\", \"where\": \"value % 4 != 1\"}, {\"op\": \"shuffle\"}, {\"op\": \"batch\", \"size\": 32}]}", SHARED, 6);
+              "{\"op\": \"filter\", \"where\": \"value % 4 != 1\"}, {\"op\": \"shuffle\"}, {\"op\": \"batch\", \"size\": 32}]}", 299, SHARED, 6);
 }
 
 static void skipped_in_counted(void **state)
 {
     (void)state;
     run_epoch("{\"cachew\": 1, \"on_error\": \"skip\", \"pipeline\": [{\"op\": \"range\", \"stop\": 3000}, {\"op\": \"fail\", \"where\": \"value % 50 == 7\"}, "
-              "{\"op\": \"batch\", \"size\": 32}]}", TCP, 6);
+              "{\"op\": \"batch\", \"size\": 32}]}", 320, TCP, 6);
 }
 
 #define FAILS_AT "{\"op\": \"range\", \"stop\": 2000}, {\"op\": \"fail\", \"where\": \"value == 100\"}, {\"op\": \"filter\", \"where\": \"value >= 0\"}, {\"op\": \"batch\", \"size\": 16}"
+
+static void expect_failure(uint64_t id, Cachew__What what, uint64_t index)
+{
+    struct got *g = wait_got(&clients[0], is_answer, id, 0);
+    assert_int_equal(g->m->of_case, CACHEW__ENVELOPE__OF_SPLIT_FAILED);
+    assert_int_equal(g->m->split_failed->what, what);
+    assert_int_equal(g->m->split_failed->index, index);
+    assert_string_equal(g->m->split_failed->why->op, "fail");
+    got_free(g);
+}
 
 /* What stands before a failed record is had; in its place is the error, again and again. */
 static void failed_record(void **state)
 {
     (void)state;
     struct cw_worker_options o = worker_defaults();
-    reference_init(&reference, "{\"op\": \"range\", \"stop\": 2000}, {\"op\": \"filter\", \"where\": \"value >= 0\"}, {\"op\": \"batch\", \"size\": 16}", 5, 1);
+    reference_init(&reference, "{\"op\": \"range\", \"stop\": 2000}, {\"op\": \"filter\", \"where\": \"value >= 0\"}, {\"op\": \"batch\", \"size\": 16}", 5, 1000);
     worker_start(&o);
-    prepare(0, FAILS_AT, &prepared);
+    prepare(0, FAILS_AT, 1000, &prepared);
     client_connect(&clients[0], SHARED);
     lease(0, 0, 0, 2, 0);
     for (int times = 0; times < 2; times++) {
         for (uint64_t i = 0; i < 6; i++)
             fetch(&clients[0], 0, i);
-        struct got *g = wait_got(&clients[0], is_answer, say_get(&clients[0], 0, 0, 0, 6, 2), 0);
-        assert_int_equal(g->m->of_case, CACHEW__ENVELOPE__OF_SPLIT_FAILED);
-        assert_int_equal(g->m->split_failed->index, 6);
-        assert_string_equal(g->m->split_failed->why->op, "fail");
+        expect_kind(&clients[0], say_want(&clients[0], 0, 0, 0, CACHEW__WHAT__WHAT_PART, 0, 96, 4), CACHEW__ENVELOPE__OF_REMNANT);
+        expect_failure(say_get_at(&clients[0], 0, 6), CACHEW__WHAT__WHAT_ROWS, 96);
+        expect_failure(say_want(&clients[0], 0, 0, 0, CACHEW__WHAT__WHAT_PART, 0, 96, 5), CACHEW__WHAT__WHAT_PART, 96);
+        expect_failure(say_want(&clients[0], 0, 0, 0, CACHEW__WHAT__WHAT_PART, 0, 500, 5), CACHEW__WHAT__WHAT_PART, 500);
+        struct got *g = wait_got(&clients[0], is_answer, say_want(&clients[0], 0, 0, 0, CACHEW__WHAT__WHAT_KEYS, 0, 0, 0), 0);
+        assert_int_equal(g->m->keys->keys.len, 100);
+        assert_string_equal(g->m->keys->why->op, "fail");
         got_free(g);
-        expect_kind(&clients[0], say_get_remnant(&clients[0], 0, 0, 0, 0, 0, 1), CACHEW__ENVELOPE__OF_SPLIT_FAILED);
     }
+    fetch(&clients[0], 1, 0); /* a later range is not concerned */
+    Cachew__Range second = cut_range(0, 0, 1, 1);
+    got_free(wait_got(&dispatcher, is_report, 0, second.begin));
+    assert_int_equal(n_completed, 1);
     assert_int_equal(n_failed_streams, 0);
+    end_all();
+}
+
+static void failed_record_in_counted(void **state)
+{
+    (void)state;
+    struct cw_worker_options o = worker_defaults();
+    reference_init(&reference, "{\"op\": \"range\", \"stop\": 2000}, {\"op\": \"batch\", \"size\": 16}", 5, 800);
+    worker_start(&o);
+    prepare(0, "{\"op\": \"range\", \"stop\": 2000}, {\"op\": \"fail\", \"where\": \"value == 100\"}, {\"op\": \"batch\", \"size\": 16}", 800, &prepared);
+    client_connect(&clients[0], SHARED);
+    lease(0, 0, 0, 2, 0);
+    for (int times = 0; times < 2; times++) {
+        for (uint64_t i = 0; i < 6; i++)
+            fetch(&clients[0], 0, i);
+        expect_failure(say_get(&clients[0], 0, 0, 0, 6, 2), CACHEW__WHAT__WHAT_BATCHES, 6);
+    }
+    fetch(&clients[0], 1, 0);
     end_all();
 }
 
@@ -189,7 +345,7 @@ static void failed_stream(void **state)
     for (int i = 0; i < 200000; i++)
         fprintf(out, "line %d of a file that goes\n", i);
     fclose(out);
-    start_with("{\"op\": \"text\", \"files\": \"gone.txt\"}, {\"op\": \"filter\", \"where\": \"length(text) > 0\"}, {\"op\": \"batch\", \"size\": 64}", SHARED, (size_t)64 << 20);
+    start_with("{\"op\": \"text\", \"files\": \"gone.txt\"}, {\"op\": \"filter\", \"where\": \"length(text) > 0\"}, {\"op\": \"batch\", \"size\": 64}", 4096, SHARED, (size_t)64 << 20);
     assert_int_equal(truncate(path, 100), 0);
     say_lease(0, 0, 0, 4, 0);
     run_until(n_failed_streams == 1);
@@ -200,7 +356,7 @@ static void failed_stream(void **state)
     expect_kind(&clients[0], say_get(&clients[0], 0, 0, 1, 0, 1), CACHEW__ENVELOPE__OF_NOT_HERE);
     run_until(status_now().n_leases == 0);
     struct got *again;
-    prepare(0, RANGE, &again);
+    prepare(0, RANGE, 512, &again);
     run_until(status_now().n_streams == 1);
     expect_kind(&clients[0], say_get(&clients[0], 0, 0, 0, 0, 1), CACHEW__ENVELOPE__OF_NOT_HERE);
     got_free(again);
@@ -217,7 +373,7 @@ static void failed_stream_ends_with_the_connection(void **state)
     for (int i = 0; i < 200000; i++)
         fprintf(out, "line %d of a file that goes\n", i);
     fclose(out);
-    start_with("{\"op\": \"text\", \"files\": \"lost.txt\"}, {\"op\": \"batch\", \"size\": 64}", SHARED, (size_t)64 << 20);
+    start_with("{\"op\": \"text\", \"files\": \"lost.txt\"}, {\"op\": \"batch\", \"size\": 64}", 4096, SHARED, (size_t)64 << 20);
     assert_int_equal(truncate(path, 100), 0);
     say_lease(0, 0, 0, 4, 0);
     run_until(n_failed_streams == 1);
@@ -235,7 +391,7 @@ static void dispatcher_comes_back(void **state)
 {
     (void)state;
     dispatcher.dead_slow = true;
-    start_with(FILTER, SHARED, (size_t)64 << 20);
+    start_with(FILTER, 1000, SHARED, (size_t)64 << 20);
     lease(0, 0, 0, 3, 0);
     got_free(wait_got(&dispatcher, is_report, 0, 0));
     fetch(&clients[0], 1, 0);
@@ -247,8 +403,8 @@ static void dispatcher_comes_back(void **state)
         fetch(&clients[0], 1, 2); /* nobody's business */
         run_until(n_registered == before + 1 && n_holdings == holdings + 1);
         const Cachew__Holding *h = last_holdings->holdings->holdings[0];
-        assert_int_equal(h->n_splits, 3);
-        assert_int_equal(h->splits[2]->split, 2);
+        assert_int_equal(h->n_ranges, 3);
+        assert_true(h->ranges[2]->begin == 2000 && h->ranges[2]->end == 3000);
         assert_true(h->prepared->plan->snapshot == reference.local.sequence->snapshot);
         run_until(n_completed >= completed + 3); /* each is said anew */
     }
@@ -269,10 +425,10 @@ static void prepared_again(void **state)
 {
     (void)state;
     struct got *again;
-    start_with(RANGE, SHARED, (size_t)64 << 20);
+    start_with(RANGE, 512, SHARED, (size_t)64 << 20);
     lease(0, 0, 0, 1, 0);
     say_lease(0, 0, 0, 1, 0); /* said twice */
-    const Cachew__Prepared *p = prepare(0, RANGE, &again);
+    const Cachew__Prepared *p = prepare(0, RANGE, 512, &again);
     assert_true(p->plan->snapshot == prepared->m->prepared->plan->snapshot && p->capacity >= 2);
     run_until(status_now().n_leases == 1);
     fetch(&clients[0], 0, 0);
@@ -280,17 +436,41 @@ static void prepared_again(void **state)
     end_all();
 }
 
+/* What can't be leased cuts the dispatcher off, which is back at once. */
+static void expect_no_lease(uint64_t begin, uint64_t end)
+{
+    unsigned before = n_registered;
+    Cachew__Range range = CACHEW__RANGE__INIT;
+    range.begin = begin;
+    range.end = end;
+    say_lease_of(0, &range, begin);
+    run_until(n_registered == before + 1);
+}
+
 static void lease_beyond_the_end(void **state)
 {
     (void)state;
-    start_with(RANGE, SHARED, (size_t)64 << 20);
-    say_lease(0, 0, 1000000, 1, 0);
-    run_until(n_registered == 2); /* it was cut off, and is back */
-    lease(0, 0, 0, 1, UINT64_C(1) << 60); /* nobody needs any of it */
-    struct got *g = wait_got(&dispatcher, is_report, 0, 0);
-    assert_int_equal(g->m->completed->report->n_batches, expected_at(&reference, 0, 1, 0)->g);
+    start_with(RANGE, 512, SHARED, (size_t)64 << 20);
+    expect_no_lease(40000, 40008);
+    expect_no_lease(39992, 40008);
+    expect_no_lease(512, 512);
+    expect_no_lease(4, 512); /* in the middle of a batch */
+    lease(0, 0, 0, 1, UINT64_C(1) << 60); /* none of it is needed */
+    got_free(wait_got(&dispatcher, is_report, 0, 0));
     fetch(&clients[0], 0, 0);
-    got_free(g);
+    expect_no_lease(0, 520); /* overlaps what is leased */
+    expect_no_lease(504, 1024);
+    fetch(&clients[0], 0, 1);
+    end_all();
+}
+
+static void lease_of_part_of_a_sequential_epoch(void **state)
+{
+    (void)state;
+    start_with(TAKEN, 0, SHARED, (size_t)64 << 20);
+    expect_no_lease(0, 512);
+    lease(0, 0, 0, 1, 0);
+    fetch(&clients[0], 0, 0);
     end_all();
 }
 
@@ -298,7 +478,7 @@ static void drains(void **state)
 {
     (void)state;
     struct cw_error err = {0};
-    start_with(RANGE, SHARED, (size_t)64 << 20);
+    start_with(RANGE, 512, SHARED, (size_t)64 << 20);
     lease(0, 0, 0, 2, 0);
     fetch(&clients[0], 0, 0);
     cw_worker_drain(worker);
@@ -317,12 +497,12 @@ static void two_streams(void **state)
     (void)state;
     struct reference other;
     struct got *second;
-    start_with(LARGE, SHARED, (size_t)64 << 20);
-    reference_init(&other, BYTES, 5, 1);
+    start_with(LARGE, 32, SHARED, (size_t)64 << 20);
+    reference_init(&other, BYTES, 5, 512);
     lease(0, 0, 0, 4, 0);
     for (uint64_t i = 0; i < 4; i++)
         fetch(&clients[0], 0, i);
-    prepare(1, BYTES, &second);
+    prepare(1, BYTES, 512, &second);
     lease(1, 0, 0, 4, 0);
     for (uint64_t i = 4; i < 8; i++) {
         fetch(&clients[0], 0, i);
@@ -348,11 +528,11 @@ static void one_for_two(void **state)
     struct cw_worker_options o = worker_defaults();
     o.memory = (size_t)16 << 20;
     worker_start(&o);
-    prepare(1, RANGE, &first);
-    prepare(2, SINGLE, &second);
+    prepare(1, RANGE, 512, &first);
+    prepare(2, SINGLE, 100, &second);
     say_forget(1);
     say_forget(2);
-    prepare(0, "{\"op\": \"synthetic\", \"count\": 256, \"shape\": [64, 1024], \"dtype\": \"uint8\"}, {\"op\": \"batch\", \"size\": 128}", &third); /* 8 MiB each */
+    prepare(0, "{\"op\": \"synthetic\", \"count\": 256, \"shape\": [64, 1024], \"dtype\": \"uint8\"}, {\"op\": \"batch\", \"size\": 128}", 128, &third); /* 8 MiB each */
     say_forget(0);
     run_until(status_now().n_streams == 0);
     got_free(first);
@@ -403,7 +583,7 @@ static void refuses(void **state)
     expect_refused("{\"op\": \"nonsense\"}", "nonsense");
     expect_refused("{\"op\": ", "JSON");
     struct got *g;
-    prepare(0, "{\"op\": \"text\", \"files\": \"root/good.txt\"}", &g);
+    prepare(0, "{\"op\": \"text\", \"files\": \"root/good.txt\"}", 0, &g);
     assert_int_equal(g->m->prepared->n_files, 1);
     assert_contains(g->m->prepared->files[0]->path, "good.txt");
     got_free(g);
@@ -489,10 +669,11 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         world_test(counted_shared), world_test(counted_tcp), world_test(counted_local), world_test(filtered_shared), world_test(filtered_tcp),
-        world_test(bytes_shared), world_test(bytes_tcp), world_test(buckets_shared), world_test(buckets_tcp), world_test(elements_shared),
-        world_test(skipped_records), world_test(skipped_in_counted), world_test(failed_record), world_test(failed_stream),
+        world_test(filtered_in_tiny_ranges), world_test(bytes_shared), world_test(bytes_tcp), world_test(buckets_shared), world_test(buckets_tcp), world_test(elements_shared),
+        world_test(filtered_elements), world_test(sequential_shared), world_test(sequential_tcp),
+        world_test(skipped_records), world_test(skipped_in_counted), world_test(failed_record), world_test(failed_record_in_counted), world_test(failed_stream),
         world_test(failed_stream_ends_with_the_connection),
-        world_test(dispatcher_comes_back), world_test(prepared_again), world_test(lease_beyond_the_end), world_test(drains), world_test(two_streams), world_test(one_for_two),
+        world_test(dispatcher_comes_back), world_test(prepared_again), world_test(lease_beyond_the_end), world_test(lease_of_part_of_a_sequential_epoch), world_test(drains), world_test(two_streams), world_test(one_for_two),
         world_test(refuses), cmocka_unit_test(socket_dirs_of_workers_that_start_at_once),
         cmocka_unit_test(socket_dir_without_descriptors), world_test(wrong_options),
     };

@@ -13,10 +13,10 @@
 #include "worker_stream.h"
 #include "sample.h"
 
-static void asked_again(const char *chain, enum transport t)
+static void asked_again(const char *chain, uint64_t size, enum transport t)
 {
     static const uint64_t order[] = {0, 1, 5, 0, 3, 4, 2, 5, 1, 6, 7, 0};
-    start_with(chain, t, (size_t)64 << 20);
+    start_with(chain, size, t, (size_t)64 << 20);
     lease(0, 0, 0, 2, 0);
     for (size_t i = 0; i < CW_COUNT_OF(order); i++) {
         fetch(&clients[0], 1, order[i]);
@@ -25,35 +25,89 @@ static void asked_again(const char *chain, enum transport t)
     end_all();
 }
 
-static void counted_asked_again(void **state) { (void)state; asked_again(RANGE, SHARED); }
-static void filtered_asked_again(void **state) { (void)state; asked_again(FILTER, TCP); }
+static void counted_asked_again(void **state) { (void)state; asked_again(RANGE, 512, SHARED); }
+static void filtered_asked_again(void **state) { (void)state; asked_again(FILTER, 1024, TCP); }
+static void sequential_asked_again(void **state)
+{
+    static const uint64_t order[] = {3, 0, 40, 41, 7, 40, 199, 2};
+    (void)state;
+    start_with(TAKEN, 0, SHARED, (size_t)64 << 20);
+    lease(0, 0, 0, 1, 0);
+    for (size_t i = 0; i < CW_COUNT_OF(order); i++)
+        fetch(&clients[0], 0, order[i]);
+    end_all();
+}
 
-/* After all of a split was fetched and reported, it can still be asked for: the whole of it, and what is left over. */
+/* After all of a range was fetched and reported, it can still be asked for: the whole of it, and parts. */
 static void finished_asked_again(void **state)
 {
     (void)state;
-    start_with(FILTER, SHARED, (size_t)64 << 20);
+    start_with(FILTER, 1000, SHARED, (size_t)64 << 20);
     lease(0, 0, 0, 1, 0);
     struct got *report = wait_got(&dispatcher, is_report, 0, 0);
-    uint64_t n = report->m->completed->report->n_batches, left = report->m->completed->report->remnants[0];
+    uint64_t n = report->m->completed->report->elements[0], whole = n / 32, left = n % 32;
+    assert_true(whole && left);
     for (int times = 0; times < 3; times++) {
-        for (uint64_t i = 0; i < n; i++)
+        for (uint64_t i = 0; i < whole; i++)
             fetch(&clients[0], 0, i);
-        expect_kind(&clients[0], say_get_remnant(&clients[0], 0, 0, 0, 0, 0, left), CACHEW__ENVELOPE__OF_REMNANT);
-        expect_kind(&clients[0], say_get(&clients[0], 0, 0, 0, n, 9), CACHEW__ENVELOPE__OF_SPLIT_END);
+        for (int again = 0; again < 2; again++)
+            expect_kind(&clients[0], say_want(&clients[0], 0, 0, 0, CACHEW__WHAT__WHAT_PART, 0, n - left, left), CACHEW__ENVELOPE__OF_REMNANT);
+        expect_kind(&clients[0], say_want(&clients[0], 0, 0, 0, CACHEW__WHAT__WHAT_ROWS, 0, n - 1, 2), CACHEW__ENVELOPE__OF_SPLIT_END);
+        expect_kind(&clients[0], say_want(&clients[0], 0, 0, 0, CACHEW__WHAT__WHAT_PART, 0, n, 1), CACHEW__ENVELOPE__OF_SPLIT_END);
+        struct got *g = wait_got(&clients[0], is_answer, say_want(&clients[0], 0, 0, 0, CACHEW__WHAT__WHAT_KEYS, 0, 0, 0), 0);
+        assert_int_equal(g->m->keys->keys.len, n);
+        got_free(g);
     }
     assert_int_equal(n_completed, 1);
-    /* what is not there */
-    expect_kind(&clients[0], say_get_remnant(&clients[0], 0, 0, 0, 0, 0, left + 1), CACHEW__ENVELOPE__OF_SPLIT_FAILED);
-    expect_kind(&clients[0], say_get_remnant(&clients[0], 0, 0, 0, 1, 0, 1), CACHEW__ENVELOPE__OF_SPLIT_FAILED);
     got_free(report);
     end_all();
 }
 
-/* One rank is behind the other by all of a split: what it did not ask for yet was kept, or is computed again. */
-static void ranks_apart(const char *chain, size_t memory)
+/* Elements `at` .. of range 1 that a client got are those that the filter leaves there. */
+static void check_rows(struct fake *f, const struct got *g, uint64_t at, uint64_t n)
 {
-    start_with(chain, SHARED, memory);
+    struct cw_error err = {0};
+    struct cw_remnant m = {0};
+    struct cw_batch b = {0};
+    if (g->m->of_case == CACHEW__ENVELOPE__OF_REMNANT)
+        assert_int_equal(cw_wire_remnant_read(g->m->remnant, g->payload, g->size, reference.local.compiled, &m, &err), 0);
+    else
+        b = open_batch(&reference, f, g, &m.quarantined);
+    assert_int_equal(b.n + m.n, n);
+    for (uint64_t i = at; i < at + n; i++) /* two of three are left */
+        assert_int_equal((m.ids ? m.ids : b.ids)[i - at].row, 1500 + i / 2 * 3 + i % 2 * 2);
+    cw_remnant_deinit(&m);
+    free(b.components);
+    free(b.ids);
+}
+
+/* Where rows lie in the runner does not show: they are asked for from any element on, last ones first, and by two clients at once. */
+static void rows_from_any_element(void **state)
+{
+    (void)state;
+    start_with("{\"op\": \"range\", \"stop\": 60000}, {\"op\": \"filter\", \"where\": \"value % 3 != 1\"}, {\"op\": \"batch\", \"size\": 32}", 1500, SHARED, (size_t)64 << 20);
+    client_connect(&clients[1], TCP);
+    lease(0, 0, 1, 1, 0);
+    for (uint64_t at = 960; at >= 19; at -= 19) {
+        uint64_t n = at % 5 ? 1 + at % 32 : 32, ids[2];
+        for (int i = 0; i < 2; i++)
+            ids[i] = say_want(&clients[i], 0, 0, 1, at % 2 ? CACHEW__WHAT__WHAT_PART : CACHEW__WHAT__WHAT_ROWS, 0, at, n);
+        for (int i = 0; i < 2; i++) {
+            struct got *g = wait_got(&clients[i], is_answer, ids[i], 0);
+            assert_int_equal(g->m->of_case, at % 2 ? CACHEW__ENVELOPE__OF_REMNANT : CACHEW__ENVELOPE__OF_BATCH);
+            check_rows(&clients[i], g, at, n);
+            if (at % 2 == 0)
+                give_back(&clients[i], g);
+            got_free(g);
+        }
+    }
+    end_all();
+}
+
+/* One rank is behind the other by all of a range: what it did not ask for yet was kept, or is computed again. */
+static void ranks_apart(const char *chain, uint64_t size, size_t memory)
+{
+    start_with(chain, size, SHARED, memory);
     client_connect(&clients[1], TCP);
     lease(0, 0, 0, 1, 0);
     uint64_t n = 8;
@@ -64,15 +118,16 @@ static void ranks_apart(const char *chain, size_t memory)
     end_all();
 }
 
-static void counted_ranks_apart(void **state) { (void)state; ranks_apart(LARGE, (size_t)64 << 20); }
-static void counted_ranks_apart_without_room(void **state) { (void)state; ranks_apart(LARGE, (size_t)16 << 20); }
-static void filtered_ranks_apart(void **state) { (void)state; ranks_apart(FILTER, (size_t)64 << 20); }
+static void counted_ranks_apart(void **state) { (void)state; ranks_apart(LARGE, 32, (size_t)64 << 20); }
+static void counted_ranks_apart_without_room(void **state) { (void)state; ranks_apart(LARGE, 32, (size_t)16 << 20); }
+static void filtered_ranks_apart(void **state) { (void)state; ranks_apart(FILTER, 1024, (size_t)64 << 20); }
+static void sequential_ranks_apart(void **state) { (void)state; ranks_apart(TAKEN, 0, (size_t)64 << 20); }
 
 /* Batches of a range come in order however far it goes, and by one request. */
 static void range_of_batches(void **state)
 {
     (void)state;
-    start_with(LARGE, TCP, (size_t)16 << 20);
+    start_with(LARGE, 32, TCP, (size_t)16 << 20);
     lease(0, 0, 0, 1, 0);
     uint64_t id = say_get(&clients[0], 0, 0, 0, 2, 14);
     for (uint64_t i = 2; i < 16; i++) {
@@ -85,33 +140,33 @@ static void range_of_batches(void **state)
 }
 
 /* Leased far more than there is memory for, and asked for from the end: who is asked for is computed. */
-static void later_splits_first(const char *chain)
+static void later_ranges_first(const char *chain, uint64_t size)
 {
-    start_with(chain, SHARED, (size_t)16 << 20);
-    uint64_t n_splits = CW_MIN(prepared->m->prepared->plan->n_splits, 24u);
-    lease(0, 0, 0, n_splits, 0);
-    for (uint64_t s = n_splits; s-- > 0;)
-        fetch(&clients[0], s, 0);
-    for (uint64_t s = 0; s < n_splits; s++)
-        fetch(&clients[0], s, 1);
+    start_with(chain, size, SHARED, (size_t)16 << 20);
+    uint64_t n = CW_MIN(n_ranges(), 24u);
+    lease(0, 0, 0, n, 0);
+    for (uint64_t i = n; i-- > 0;)
+        fetch(&clients[0], i, 0);
+    for (uint64_t i = 0; i < n; i++)
+        fetch(&clients[0], i, 1);
     end_all();
 }
 
-static void counted_later_first(void **state) { (void)state; later_splits_first(LARGE); }
-static void bytes_later_first(void **state) { (void)state; later_splits_first(BYTES); }
-static void filtered_later_first(void **state) { (void)state; later_splits_first(FILTER); }
+static void counted_later_first(void **state) { (void)state; later_ranges_first(LARGE, 32); }
+static void bytes_later_first(void **state) { (void)state; later_ranges_first(BYTES, 512); }
+static void filtered_later_first(void **state) { (void)state; later_ranges_first(FILTER, 1024); }
 
 /* Two that ask for different ends at the same time. */
 static void two_ends_at_once(void **state)
 {
     (void)state;
-    start_with(LARGE, SHARED, (size_t)16 << 20);
+    start_with(LARGE, 32, SHARED, (size_t)16 << 20);
     client_connect(&clients[1], TCP);
-    uint64_t n_splits = CW_MIN(prepared->m->prepared->plan->n_splits, 24u);
-    lease(0, 0, 0, n_splits, 0);
-    for (uint64_t s = 0; s < n_splits; s++)
+    uint64_t n = CW_MIN(n_ranges(), 24u);
+    lease(0, 0, 0, n, 0);
+    for (uint64_t s = 0; s < n; s++)
         for (uint64_t i = 0; i < 3; i++) {
-            uint64_t a = say_get(&clients[0], 0, 0, s, i, 1), b = say_get(&clients[1], 0, 0, n_splits - 1 - s, i, 1);
+            uint64_t a = say_get(&clients[0], 0, 0, s, i, 1), b = say_get(&clients[1], 0, 0, n - 1 - s, i, 1);
             struct got *g = wait_got(&clients[0], is_answer, a, 0), *h = wait_got(&clients[1], is_answer, b, 0);
             check_batch(&reference, &clients[0], g);
             check_batch(&reference, &clients[1], h);
@@ -130,17 +185,17 @@ static uint32_t draw(uint32_t *seed) { return (*seed = *seed * 1664525u + 101390
 
 struct asked {
     struct fake *f;
-    uint64_t id, split, at, left; /* left 0: not in use */
+    uint64_t id, range, at, left; /* left 0: not in use */
 };
 
-/* The next answer to one that is asked for. False: its split was taken away. */
+/* The next answer to one that is asked for. False: its range was taken away. */
 static bool take_one(struct asked *a, struct got **ret)
 {
     struct got *g = wait_got(a->f, is_answer, a->id, 0);
     bool here = g->m->of_case != CACHEW__ENVELOPE__OF_NOT_HERE;
     if (here) {
         assert_int_equal(g->m->of_case, CACHEW__ENVELOPE__OF_BATCH);
-        assert_int_equal(g->m->batch->index, a->at);
+        assert_int_equal(g->m->batch->index, has_rows(&reference) ? expected_at(&reference, a->range, a->at)->first : a->at);
         check_batch(&reference, a->f, g);
     }
     *ret = g;
@@ -149,21 +204,22 @@ static bool take_one(struct asked *a, struct got **ret)
     return here;
 }
 
-/* Three clients ask for anything in any order, and keep some of it for a while; splits are taken away and leased again. There is memory for a fraction. Every
+/* Three clients ask for anything in any order, and keep some of it for a while; ranges are taken away and leased again. There is memory for a fraction. Every
  * request is answered, and what they have stays as it was. */
 static void any_order(const char *chain, uint32_t seed)
 {
     struct asked asked[12] = {0};
     struct got *held[6] = {0};
-    start_with(chain, SHARED, (size_t)16 << 20);
+    start_with(chain, 32, SHARED, (size_t)16 << 20);
     client_connect(&clients[1], TCP);
     client_connect(&clients[2], SHARED);
     lease(0, 0, 0, 24, 0);
     for (int i = 0; i < (int)sample_size(400); i++) {
         struct asked *a = &asked[draw(&seed) % CW_COUNT_OF(asked)];
         if (!a->left) {
-            *a = (struct asked){.f = &clients[draw(&seed) % 3], .split = draw(&seed) % 24, .at = draw(&seed) % 13, .left = 1 + draw(&seed) % 3};
-            a->id = say_get(a->f, 0, 0, a->split, a->at, a->left);
+            *a = (struct asked){.f = &clients[draw(&seed) % 3], .range = draw(&seed) % 24, .at = draw(&seed) % 13, .left = 1 + draw(&seed) % 3};
+            a->left = has_rows(&reference) ? 1 : a->left;
+            a->id = a->left == 1 ? say_get_at(a->f, a->range, a->at) : say_get(a->f, 0, 0, a->range, a->at, a->left);
         } else {
             struct got *g, **place = &held[draw(&seed) % CW_COUNT_OF(held)];
             bool shared = a->f != &clients[1];
@@ -179,10 +235,10 @@ static void any_order(const char *chain, uint32_t seed)
             got_free(g);
         }
         if (draw(&seed) % 40 == 0) {
-            uint64_t split = draw(&seed) % 24;
-            say_revoke(0, 0, split, 1);
+            uint64_t range = draw(&seed) % 24;
+            say_revoke(0, 0, range, 1);
             run_until(status_now().n_leases == 23);
-            lease(0, 0, split, 1, draw(&seed) % 16);
+            lease(0, 0, range, 1, draw(&seed) % 16);
         }
     }
     for (size_t i = 0; i < CW_COUNT_OF(asked); i++)
@@ -209,18 +265,18 @@ static void buckets_any_order(void **state)
     LEAVE_OUT_OF_SAMPLE();
     any_order(LARGE_BUCKETS, 3);
 }
-static void large_filtered_later_first(void **state) { (void)state; later_splits_first(LARGE_FILTERED); }
+static void large_filtered_later_first(void **state) { (void)state; later_ranges_first(LARGE_FILTERED, 32); }
 static void large_buckets_later_first(void **state)
 {
     (void)state;
     LEAVE_OUT_OF_SAMPLE();
-    later_splits_first(LARGE_BUCKETS);
+    later_ranges_first(LARGE_BUCKETS, 32);
 }
 
 static void nothing_here(void **state)
 {
     (void)state;
-    start_with(RANGE, TCP, (size_t)64 << 20);
+    start_with(RANGE, 512, TCP, (size_t)64 << 20);
     expect_kind(&clients[0], say_get(&clients[0], 0, 0, 0, 0, 1), CACHEW__ENVELOPE__OF_NOT_HERE); /* not leased */
     expect_kind(&clients[0], say_get(&clients[0], 1, 0, 0, 0, 1), CACHEW__ENVELOPE__OF_NOT_HERE); /* no such stream */
     expect_kind(&clients[0], say_get(&clients[0], 0, 7, UINT64_MAX, 0, 1), CACHEW__ENVELOPE__OF_NOT_HERE);
@@ -229,50 +285,96 @@ static void nothing_here(void **state)
     say_revoke(0, 0, 0, 1);
     run_until(status_now().n_leases == 0);
     expect_kind(&clients[0], say_get(&clients[0], 0, 0, 0, 0, 1), CACHEW__ENVELOPE__OF_NOT_HERE);
-    expect_kind(&clients[0], say_get_remnant(&clients[0], 0, 0, 0, 0, 0, 1), CACHEW__ENVELOPE__OF_NOT_HERE);
+    expect_kind(&clients[0], say_want(&clients[0], 0, 0, 0, CACHEW__WHAT__WHAT_PART, 0, 0, 1), CACHEW__ENVELOPE__OF_NOT_HERE);
+    end_all();
+}
+
+/* Only what lies within is revoked. */
+static void revoked_inside(void **state)
+{
+    (void)state;
+    start_with(FILTER, 1000, SHARED, (size_t)64 << 20);
+    lease(0, 0, 0, 5, 0);
+    Cachew__Range range = CACHEW__RANGE__INIT;
+    range.begin = 500;
+    range.end = 3999; /* 1 and 2: 0 begins before, 3 ends behind */
+    say_revoke_of(0, &range);
+    run_until(status_now().n_leases == 3);
+    for (uint64_t i = 0; i < 5; i++)
+        if (i == 1 || i == 2)
+            expect_kind(&clients[0], say_get_at(&clients[0], i, 0), CACHEW__ENVELOPE__OF_NOT_HERE);
+        else
+            fetch(&clients[0], i, 0);
+    range.epoch = 1; /* another one */
+    range.begin = 0;
+    range.end = 60000;
+    say_revoke_of(0, &range);
+    range.epoch = 0;
+    range.begin = 3000;
+    range.end = 4000;
+    say_revoke_of(0, &range);
+    run_until(status_now().n_leases == 2);
+    fetch(&clients[0], 4, 1);
     end_all();
 }
 
 #define HALVES_SOURCE "{\"op\": \"range\", \"stop\": 40000}, "
 #define HALVES_BATCHES "{\"op\": \"filter\", \"where\": \"value % 3 != 1\"}, {\"op\": \"batch\", \"size\": 4}"
 
-/* Taken away while somebody waits, and leased again from the middle. Of the second split some batches come, and then something hangs: it is not over before it is taken away.
+/* Taken away while somebody waits, and leased again. Of the second range some rows come, and then something hangs: it is not over before it is taken away.
  * (The delay makes blocks small: what comes before is no part of the block that hangs.) */
 static void revoked_in_the_middle(void **state)
 {
     (void)state;
-    char hangs[500];
     struct cw_worker_options o = worker_defaults();
-    reference_limit = 24 * 32;
-    reference_init(&reference, HALVES_SOURCE HALVES_BATCHES, 5, 1);
-    uint64_t split_size = reference.local.sequence->split_size;
-    assert_true(split_size >= 100);
-    snprintf(hangs, sizeof(hangs), HALVES_SOURCE "{\"op\": \"delay\", \"us\": 2000}, {\"op\": \"fail\", \"where\": \"value == %llu\", \"kind\": \"hang\"}, %s",
-             (unsigned long long)(split_size + 80), HALVES_BATCHES);
+    reference_init(&reference, HALVES_SOURCE HALVES_BATCHES, 5, 1000);
     worker_start(&o);
-    prepare(0, hangs, &prepared);
+    prepare(0, HALVES_SOURCE "{\"op\": \"delay\", \"us\": 2000}, {\"op\": \"fail\", \"where\": \"value == 1080\", \"kind\": \"hang\"}, " HALVES_BATCHES, 1000, &prepared);
     client_connect(&clients[0], SHARED);
     lease(0, 0, 0, 2, 0);
-    uint64_t id = say_get(&clients[0], 0, 0, 1, 0, 1000), left = say_get_remnant(&clients[0], 0, 0, 1, 0, 0, 1);
-    struct got *g = wait_got(&clients[0], is_answer, id, 0);
-    assert_int_equal(g->m->of_case, CACHEW__ENVELOPE__OF_BATCH);
+    struct got *g = wait_got(&clients[0], is_answer, say_get_at(&clients[0], 1, 0), 0);
     check_batch(&reference, &clients[0], g);
+    uint64_t ids[] = {say_get_at(&clients[0], 1, 100), say_want(&clients[0], 0, 0, 1, CACHEW__WHAT__WHAT_PART, 0, 400, 3),
+                      say_want(&clients[0], 0, 0, 1, CACHEW__WHAT__WHAT_KEYS, 0, 0, 0)};
     say_revoke(0, 0, 1, 1);
-    for (bool over = false; !over;) {
-        struct got *next = wait_got(&clients[0], is_answer, id, 0);
-        over = next->m->of_case == CACHEW__ENVELOPE__OF_NOT_HERE;
-        if (!over)
-            give_back(&clients[0], next);
-        got_free(next);
-    }
-    expect_kind(&clients[0], left, CACHEW__ENVELOPE__OF_NOT_HERE);
+    for (size_t i = 0; i < CW_COUNT_OF(ids); i++)
+        expect_kind(&clients[0], ids[i], CACHEW__ENVELOPE__OF_NOT_HERE);
     lease(0, 0, 1, 1, 3);
     fetch(&clients[0], 1, 3);
     fetch(&clients[0], 1, 4);
-    fetch(&clients[0], 1, 1); /* before what was said to be needed */
+    fetch(&clients[0], 1, 1);
     check_batch(&reference, &clients[0], g); /* what was lent stays as it was */
     give_back(&clients[0], g);
     got_free(g);
+    end_all();
+}
+
+/* What a range of such a pipeline does not give is refused, and nothing else happens. */
+static void expect_refusal(uint64_t id, const char *part)
+{
+    struct got *g = wait_got(&clients[0], is_answer, id, 0);
+    assert_int_equal(g->m->of_case, CACHEW__ENVELOPE__OF_SPLIT_FAILED);
+    assert_contains(g->m->split_failed->why->message, part);
+    got_free(g);
+}
+
+static void asked_for_what_is_not_there(void **state)
+{
+    (void)state;
+    struct got *counted;
+    start_with(FILTER, 1000, SHARED, (size_t)64 << 20);
+    prepare(1, RANGE, 512, &counted);
+    lease(0, 0, 0, 1, 0);
+    lease(1, 0, 0, 1, 0);
+    expect_refusal(say_get(&clients[0], 0, 0, 0, 0, 1), "rows are asked for by key");
+    expect_refusal(say_want(&clients[0], 0, 0, 0, CACHEW__WHAT__WHAT_ROWS, 1, 0, 1), "key 1");
+    expect_refusal(say_want(&clients[0], 0, 0, 0, CACHEW__WHAT__WHAT_PART, 0, 0, 33), "33 elements");
+    expect_refusal(say_want(&clients[0], 0, 0, 0, (Cachew__What)9, 0, 0, 1), "kind 9");
+    expect_refusal(say_want(&clients[0], 1, 0, 0, CACHEW__WHAT__WHAT_ROWS, 0, 0, 1), "batches are asked for by number");
+    expect_refusal(say_want(&clients[0], 1, 0, 0, CACHEW__WHAT__WHAT_KEYS, 0, 0, 0), "batches are asked for by number");
+    fetch(&clients[0], 0, 0);
+    say_forget(1);
+    got_free(counted);
     end_all();
 }
 
@@ -325,7 +427,7 @@ static void asked_for_before_opening_fails(void **state)
     client_connect(&clients[1], SHARED);
     uint64_t prepare_id = say_prepare(0, "{\"op\": \"range\", \"stop\": 3}, {\"op\": \"unit_fails\"}", 5);
     run_until(compiling);
-    uint64_t id = say_get(&clients[0], 0, 0, 0, 0, 1), left = say_get_remnant(&clients[0], 0, 0, 0, 0, 0, 1);
+    uint64_t id = say_get(&clients[0], 0, 0, 0, 0, 1), left = say_want(&clients[0], 0, 0, 0, CACHEW__WHAT__WHAT_PART, 0, 0, 1);
     expect_kind(&clients[0], say_get(&clients[0], 1, 0, 0, 0, 1), CACHEW__ENVELOPE__OF_NOT_HERE); /* the worker has the two before */
     fake_close(&clients[1]); /* the stream forgets this client, too */
     run_until(status_now().n_clients == 1);
@@ -336,13 +438,13 @@ static void asked_for_before_opening_fails(void **state)
     run_until(status_now().n_streams == 0);
 }
 
-/* Another worker was faster with a split in which something hangs here: it holds up no other. */
+/* Another worker was faster with a range in which something hangs here: it holds up no other. */
 static void revoked_while_it_hangs(void **state)
 {
     (void)state;
-    start_with("{\"op\": \"range\", \"stop\": 40000}, {\"op\": \"unit_hang\"}, {\"op\": \"batch\", \"size\": 8}", SHARED, (size_t)64 << 20);
+    start_with("{\"op\": \"range\", \"stop\": 40000}, {\"op\": \"unit_hang\"}, {\"op\": \"batch\", \"size\": 8}", 512, SHARED, (size_t)64 << 20);
     told_to_hang = true;
-    uint64_t last = prepared->m->prepared->plan->n_splits - 1;
+    uint64_t last = n_ranges() - 1;
     lease(0, 0, last, 1, 0);
     (void)say_get(&clients[0], 0, 0, last, 0, 1);
     run_until(hangs);
@@ -357,7 +459,7 @@ static void revoked_while_it_hangs(void **state)
 static void left_while_lent(void **state)
 {
     (void)state;
-    start_with(LARGE, SHARED, (size_t)32 << 20);
+    start_with(LARGE, 32, SHARED, (size_t)32 << 20);
     client_connect(&clients[1], SHARED);
     lease(0, 0, 0, 2, 0);
     uint64_t id = say_get(&clients[0], 0, 0, 0, 0, 6);
@@ -382,7 +484,7 @@ static void kept_over_the_end_of_a_connection(void **state)
     (void)state;
     struct got *g[4];
     uint64_t slabs[2], id;
-    start_with(LARGE, SHARED, (size_t)32 << 20);
+    start_with(LARGE, 32, SHARED, (size_t)32 << 20);
     client_connect(&clients[1], SHARED);
     lease(0, 0, 0, 5, 0);
     id = say_get(&clients[0], 0, 0, 0, 0, 4);
@@ -418,7 +520,7 @@ static void kept_over_the_end_of_a_connection(void **state)
 static void kept_of_another(void **state)
 {
     (void)state;
-    start_with(LARGE, SHARED, (size_t)32 << 20);
+    start_with(LARGE, 32, SHARED, (size_t)32 << 20);
     lease(0, 0, 0, 1, 0);
     struct got *g = wait_got(&clients[0], is_answer, say_get(&clients[0], 0, 0, 0, 0, 1), 0);
     fake_incarnation = 2;
@@ -437,7 +539,7 @@ static void kept_of_another(void **state)
 /* A client that gives back what it does not have is cut off, and nobody else notices. */
 static void returned_wrongly(uint64_t slab_of_first_plus)
 {
-    start_with(RANGE, SHARED, (size_t)64 << 20);
+    start_with(RANGE, 512, SHARED, (size_t)64 << 20);
     client_connect(&clients[1], SHARED);
     lease(0, 0, 0, 1, 0);
     struct got *g = wait_got(&clients[0], is_answer, say_get(&clients[0], 0, 0, 0, 0, 1), 0);
@@ -464,7 +566,7 @@ static void returned_invented(void **state) { (void)state; returned_wrongly(1000
 static void returned_for_another(void **state)
 {
     (void)state;
-    start_with(RANGE, SHARED, (size_t)64 << 20);
+    start_with(RANGE, 512, SHARED, (size_t)64 << 20);
     client_connect(&clients[1], SHARED);
     lease(0, 0, 0, 1, 0);
     struct got *g = wait_got(&clients[0], is_answer, say_get(&clients[0], 0, 0, 0, 0, 1), 0);
@@ -482,7 +584,7 @@ static void forgotten_while_lent(void **state)
 {
     (void)state;
     struct got *g[8];
-    start_with(LARGE, SHARED, (size_t)16 << 20);
+    start_with(LARGE, 32, SHARED, (size_t)16 << 20);
     lease(0, 0, 0, 3, 0);
     uint64_t id = say_get(&clients[0], 0, 0, 1, 0, 8);
     for (int i = 0; i < 8; i++)
@@ -490,7 +592,7 @@ static void forgotten_while_lent(void **state)
     say_forget(0);
     expect_kind(&clients[0], say_get(&clients[0], 0, 0, 1, 0, 1), CACHEW__ENVELOPE__OF_NOT_HERE);
     struct got *again;
-    prepare(0, LARGE, &again); /* the same name, anew */
+    prepare(0, LARGE, 32, &again); /* the same name, anew */
     lease(0, 0, 0, 1, 0);
     for (uint64_t i = 0; i < 4; i++)
         fetch(&clients[0], 0, i);
@@ -505,14 +607,14 @@ static void forgotten_while_lent(void **state)
     end_all();
 }
 
-/* Asks for n batches, split after split, and keeps them all. Returns how many came as shm_loans, and not as
+/* Asks for n batches, range after range, and keeps them all. Returns how many came as shm_loans, and not as
  * copies. */
-static size_t keep_all(struct fake *f, struct got **kept, size_t n, uint64_t per_split)
+static size_t keep_all(struct fake *f, struct got **kept, size_t n, uint64_t per_range)
 {
     size_t lent = 0;
-    for (size_t i = 0; i < n; i += per_split) {
-        uint64_t id = say_get(f, 0, 0, i / per_split, 0, CW_MIN(per_split, n - i));
-        for (size_t k = i; k < CW_MIN(i + per_split, n); k++) {
+    for (size_t i = 0; i < n; i += per_range) {
+        uint64_t id = say_get(f, 0, 0, i / per_range, 0, CW_MIN(per_range, n - i));
+        for (size_t k = i; k < CW_MIN(i + per_range, n); k++) {
             kept[k] = wait_got(f, is_answer, id, 0);
             check_batch(&reference, f, kept[k]);
             lent += kept[k]->m->batch->n_slabs > 0;
@@ -527,7 +629,7 @@ static void kept_beyond_the_memory(void **state)
 {
     (void)state;
     static struct got *kept[2][320]; /* 40 MiB each, of a worker with 32 */
-    start_with(LARGE, SHARED, (size_t)32 << 20);
+    start_with(LARGE, 32, SHARED, (size_t)32 << 20);
     client_connect(&clients[1], SHARED);
     lease(0, 0, 0, 20, 0);
     assert_int_equal(keep_all(&clients[0], kept[0], 320, 16), 32); /* a half of the quarter */
@@ -554,14 +656,9 @@ static void kept_a_whole_epoch(void **state)
 {
     (void)state;
     static struct got *kept[5000];
-    start_with(RANGE, SHARED, (size_t)32 << 20);
-    reference_deinit(&reference);
-    reference_limit = CW_COUNT_OF(kept);
-    reference_init(&reference, RANGE, 5, 1);
-    const Cachew__Plan *plan = prepared->m->prepared->plan;
-    uint64_t n_splits = plan->n_splits, per_split = plan->split_size / 8;
-    lease(0, 0, 0, n_splits, 0);
-    assert_true(keep_all(&clients[0], kept, CW_COUNT_OF(kept), per_split) < CW_COUNT_OF(kept));
+    start_with(RANGE, 512, SHARED, (size_t)32 << 20);
+    lease(0, 0, 0, n_ranges(), 0);
+    assert_true(keep_all(&clients[0], kept, CW_COUNT_OF(kept), 64) < CW_COUNT_OF(kept));
     for (size_t i = 0; i < CW_COUNT_OF(kept); i++) {
         give_back(&clients[0], kept[i]);
         got_free(kept[i]);
@@ -572,7 +669,7 @@ static void kept_a_whole_epoch(void **state)
 static void nonsense(void **state)
 {
     (void)state;
-    start_with(RANGE, SHARED, (size_t)64 << 20);
+    start_with(RANGE, 512, SHARED, (size_t)64 << 20);
     (void)say_get(&clients[0], 0, 0, 0, 0, 0);
     run_until(clients[0].closed);
     client_connect(&clients[0], TCP);
@@ -583,12 +680,12 @@ static void nonsense(void **state)
     fetch(&clients[1], 0, 0);
     say_revoke(0, 0, 0, 1);
     run_until(status_now().n_leases == 0);
-    struct got *slow; /* more requests than anybody makes, of a split that never comes */
-    prepare(1, "{\"op\": \"range\", \"stop\": 100000}, {\"op\": \"fail\", \"where\": \"value >= 0\", \"kind\": \"hang\"}, {\"op\": \"batch\", \"size\": 8}", &slow);
+    struct got *slow; /* more requests than anybody makes, of a range that never comes */
+    prepare(1, "{\"op\": \"range\", \"stop\": 100000}, {\"op\": \"fail\", \"where\": \"value >= 0\", \"kind\": \"hang\"}, {\"op\": \"batch\", \"size\": 8}", 512, &slow);
     client_connect(&clients[0], TCP);
     lease(1, 0, 3, 1, 0);
     for (int i = 0; i < 6000 && clients[0].conn; i++)
-        (void)say_get(&clients[0], 1, 0, 3, UINT64_C(1) << 40, 1000000);
+        (void)say_get(&clients[0], 1, 0, 3, 0, 60);
     run_until(clients[0].closed);
     assert_contains(clients[0].why.message, "requests");
     say_forget(1);
@@ -607,10 +704,11 @@ static int setup(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        world_test(counted_asked_again), world_test(filtered_asked_again), world_test(finished_asked_again), world_test(counted_ranks_apart),
-        world_test(counted_ranks_apart_without_room), world_test(filtered_ranks_apart), world_test(range_of_batches), world_test(counted_later_first),
+        world_test(counted_asked_again), world_test(filtered_asked_again), world_test(sequential_asked_again), world_test(finished_asked_again),
+        world_test(rows_from_any_element), world_test(counted_ranks_apart),
+        world_test(counted_ranks_apart_without_room), world_test(filtered_ranks_apart), world_test(sequential_ranks_apart), world_test(range_of_batches), world_test(counted_later_first),
         world_test(bytes_later_first), world_test(filtered_later_first), world_test(two_ends_at_once), world_test(nothing_here), world_test(asked_for_before_opening_fails),
-        world_test(revoked_in_the_middle), world_test(revoked_while_it_hangs), world_test(left_while_lent),
+        world_test(revoked_inside), world_test(revoked_in_the_middle), world_test(asked_for_what_is_not_there), world_test(revoked_while_it_hangs), world_test(left_while_lent),
         world_test(kept_over_the_end_of_a_connection), world_test(kept_of_another), world_test(returned_twice), world_test(returned_invented),
         world_test(returned_for_another), world_test(forgotten_while_lent), world_test(kept_beyond_the_memory),
         world_test(kept_a_whole_epoch), world_test(nonsense),

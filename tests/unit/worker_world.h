@@ -376,41 +376,61 @@ static uint64_t say_prepare(unsigned stream, const char *chain, uint64_t seed)
     return e.id;
 }
 
-static void say_lease(unsigned stream, uint64_t epoch, uint64_t first, uint64_t n, uint64_t batch)
+/* Ranges that tests lease are numbered: range i of a stream is its positions i * size .. (i + 1) * size - 1, as far as there are so many. */
+static struct cut {
+    uint64_t size, n_positions, align; /* align: as in Plan */
+} cuts[N_STREAMS];
+
+static Cachew__Range cut_range(unsigned stream, uint64_t epoch, uint64_t first, uint64_t n)
+{
+    const struct cut *c = &cuts[stream];
+    Cachew__Range r = CACHEW__RANGE__INIT;
+    r.epoch = epoch;
+    r.begin = first * c->size;
+    r.end = CW_MIN((first + n) * c->size, c->n_positions);
+    return r;
+}
+
+static void say_lease_of(unsigned stream, const Cachew__Range *range, uint64_t from)
 {
     Cachew__Envelope e = CACHEW__ENVELOPE__INIT;
     Cachew__Leases m = CACHEW__LEASES__INIT;
-    Cachew__Place *places = calloc(n, sizeof(*places)), **list = calloc(n, sizeof(*list));
-    for (uint64_t i = 0; i < n; i++) {
-        cachew__place__init(list[i] = &places[i]);
-        places[i].epoch = epoch;
-        places[i].split = first + i;
-        places[i].batch = batch;
-    }
+    Cachew__Range *list = (Cachew__Range *)(uintptr_t)range;
     m.stream = stream_name(stream);
-    m.splits = list;
-    m.n_splits = n;
+    m.ranges = &list;
+    m.from = &from;
+    m.n_ranges = m.n_from = 1;
     e.of_case = CACHEW__ENVELOPE__OF_LEASES;
     e.leases = &m;
     send_message(&dispatcher, &e);
-    free(places);
-    free(list);
+}
+
+/* batch: the first that anybody needs of each. */
+static void say_lease(unsigned stream, uint64_t epoch, uint64_t first, uint64_t n, uint64_t batch)
+{
+    for (uint64_t i = first; i < first + n; i++) {
+        Cachew__Range range = cut_range(stream, epoch, i, 1);
+        say_lease_of(stream, &range, range.begin + CW_MIN(batch, range.end) * cuts[stream].align);
+    }
+}
+
+static void say_revoke_of(unsigned stream, const Cachew__Range *range)
+{
+    Cachew__Envelope e = CACHEW__ENVELOPE__INIT;
+    Cachew__Revoke m = CACHEW__REVOKE__INIT;
+    Cachew__Range *list = (Cachew__Range *)(uintptr_t)range;
+    m.stream = stream_name(stream);
+    m.positions = &list;
+    m.n_positions = 1;
+    e.of_case = CACHEW__ENVELOPE__OF_REVOKE;
+    e.revoke = &m;
+    send_message(&dispatcher, &e);
 }
 
 static void say_revoke(unsigned stream, uint64_t epoch, uint64_t first, uint64_t n)
 {
-    Cachew__Envelope e = CACHEW__ENVELOPE__INIT;
-    Cachew__Revoke m = CACHEW__REVOKE__INIT;
-    Cachew__SplitRange range = CACHEW__SPLIT_RANGE__INIT, *list = &range;
-    range.epoch = epoch;
-    range.first = first;
-    range.count = n;
-    m.stream = stream_name(stream);
-    m.ranges = &list;
-    m.n_ranges = 1;
-    e.of_case = CACHEW__ENVELOPE__OF_REVOKE;
-    e.revoke = &m;
-    send_message(&dispatcher, &e);
+    Cachew__Range range = cut_range(stream, epoch, first, n);
+    say_revoke_of(stream, &range);
 }
 
 static void say_forget(unsigned stream)
@@ -423,13 +443,15 @@ static void say_forget(unsigned stream)
     send_message(&dispatcher, &e);
 }
 
-static uint64_t say_get(struct fake *f, unsigned stream, uint64_t epoch, uint64_t split, uint64_t first, uint64_t count)
+static uint64_t say_want(struct fake *f, unsigned stream, uint64_t epoch, uint64_t range, Cachew__What what, uint32_t key, uint64_t first, uint64_t count)
 {
     Cachew__Envelope e = CACHEW__ENVELOPE__INIT;
     Cachew__Get m = CACHEW__GET__INIT;
     m.stream = stream_name(stream);
     m.epoch = epoch;
-    m.split = split;
+    m.begin = range * CW_MAX(cuts[stream].size, 1);
+    m.what = what;
+    m.key = key;
     m.first = first;
     m.count = count;
     e.id = ++f->next_id;
@@ -439,22 +461,10 @@ static uint64_t say_get(struct fake *f, unsigned stream, uint64_t epoch, uint64_
     return e.id;
 }
 
-static uint64_t say_get_remnant(struct fake *f, unsigned stream, uint64_t epoch, uint64_t split, uint32_t key, uint64_t first, uint64_t count)
+/* Batches first .. first + count - 1 of a range. */
+static uint64_t say_get(struct fake *f, unsigned stream, uint64_t epoch, uint64_t range, uint64_t first, uint64_t count)
 {
-    Cachew__Envelope e = CACHEW__ENVELOPE__INIT;
-    Cachew__Get m = CACHEW__GET__INIT;
-    m.stream = stream_name(stream);
-    m.epoch = epoch;
-    m.split = split;
-    m.first = first;
-    m.count = count;
-    m.remnant = true;
-    m.key = key;
-    e.id = ++f->next_id;
-    e.of_case = CACHEW__ENVELOPE__OF_GET;
-    e.get = &m;
-    send_message(f, &e);
-    return e.id;
+    return say_want(f, stream, epoch, range, CACHEW__WHAT__WHAT_BATCHES, 0, first, count);
 }
 
 static void say_return(struct fake *f, const uint64_t *slabs, size_t n)
@@ -505,9 +515,9 @@ static struct got *take_got(struct fake *f, struct got *g)
 
 static bool is_answer(const Cachew__Envelope *m, uint64_t re, uint64_t y CW_UNUSED) { return m->re == re; }
 CW_UNUSED static bool is_kind(const Cachew__Envelope *m, uint64_t kind, uint64_t y CW_UNUSED) { return (uint64_t)m->of_case == kind; }
-static bool is_report(const Cachew__Envelope *m, uint64_t epoch, uint64_t split)
+static bool is_report(const Cachew__Envelope *m, uint64_t epoch, uint64_t begin)
 {
-    return m->of_case == CACHEW__ENVELOPE__OF_COMPLETED && m->completed->report->epoch == epoch && m->completed->report->split == split;
+    return m->of_case == CACHEW__ENVELOPE__OF_COMPLETED && m->completed->report->epoch == epoch && m->completed->report->begin == begin;
 }
 
 static struct got *wait_got(struct fake *f, bool (*fits)(const Cachew__Envelope *m, uint64_t x, uint64_t y), uint64_t x, uint64_t y)

@@ -80,7 +80,7 @@ const WORKER_COLUMNS = [
   { title: "State", show: (cell, w) => showState(cell, w.state) },
   { title: "CPUs", numeric: true, show: (cell, w) => showPart(cell, w.cpu_budget > 0 ? w.cpus / w.cpu_budget : null, `${number(w.cpus)} of ${number(w.cpu_budget)}`) },
   { title: "Memory", numeric: true, show: (cell, w) => showPart(cell, w.memory > 0 ? w.memory_in_use / w.memory : null, `${bytes(w.memory_in_use)} of ${bytes(w.memory)}`) },
-  { title: "Splits", numeric: true, show: (cell, w) => say(cell, number(w.leases)) },
+  { title: "Ranges", numeric: true, show: (cell, w) => say(cell, number(w.leases)) },
   { title: "Batches/s", numeric: true, show: (cell, w) => say(cell, number(w.batches_per_s)) },
   { title: "Sends", numeric: true, show: (cell, w) => say(cell, `${bytes(w.bytes_per_s)}/s`) },
   { title: "Pool", show: (cell, w) => say(cell, w.pool) },
@@ -123,7 +123,7 @@ function facts({ status, jobs, workers }) {
     ["Jobs", counts(jobs, ["running", "waiting", "unattended", "paused", "done", "cancelled", "failed"])],
     ["Workers", counts(workers, ["ready", "draining", "gone"])],
     ["Policy", status.policy ?? "none: all workers serve all jobs"],
-    ["Splits", `${number(status.completed)} done, ${number(status.late)} late, ${number(status.moved)} moved`],
+    ["Ranges", `${number(status.completed)} done, ${number(status.late)} late, ${number(status.moved)} moved`],
     ["Journal", status.journal],
     ["Up", duration(status.uptime_s)],
   ];

@@ -1,0 +1,26 @@
+#include "dispatcher/cut.h"
+
+#include "base/macro.h"
+
+#define RANGE_S 0.5       /* lease and report cost little against it, and a lost worker costs at most two of it */
+#define PER_WORKER_S 1e-4 /* all workers together ask for at most 10,000 ranges a second */
+#define LEAST_S 0.02      /* shorter ranges leave workers waiting for leases */
+#define MOST_GROWTH 31    /* completions that let ranges grow; 4^31 times is more than any range has */
+#define MOST_POSITIONS ((uint64_t)1 << 62)
+
+/* A number of positions, cut off at the largest one. */
+static uint64_t cut_positions(double n) { return n < (double)MOST_POSITIONS ? (uint64_t)n : MOST_POSITIONS; }
+
+uint64_t cw_cut_size(const struct cw_cut *c)
+{
+    uint64_t n = c->first, least = 1, growth = 2 * CW_MIN(c->n_measured, (uint64_t)MOST_GROWTH);
+    if (c->positions_per_s > 0) {
+        uint64_t bound = c->first <= MOST_POSITIONS >> growth ? c->first << growth : MOST_POSITIONS;
+        double seconds = CW_MAX(RANGE_S, PER_WORKER_S * (double)c->n_workers);
+        n = CW_MIN(bound, cut_positions(c->positions_per_s * seconds));
+        least = CW_MIN(bound, cut_positions(c->positions_per_s * LEAST_S));
+    }
+    n = CW_MIN(n, CW_MAX(c->left / (2 * c->n_workers), least));
+    n = CW_MIN(CW_MAX(n, (uint64_t)1) + c->align - 1, c->most);
+    return CW_MAX(n - n % c->align, c->align);
+}

@@ -1,0 +1,21 @@
+/*
+ * How many positions a range gets when the dispatcher cuts it: a pure function of measurements and counts.
+ */
+#pragma once
+#include <stdint.h>
+
+struct cw_cut {
+    double positions_per_s; /* that one worker of the stream runs; 0: not known yet */
+    uint64_t n_measured;    /* measured completions; each lets ranges grow four times */
+    uint64_t n_workers;     /* that run the stream; at least 1 */
+    uint64_t align;         /* the result is a multiple of it; at least 1 */
+    uint64_t first;         /* positions of a range while no rate is known; at least 1 */
+    uint64_t most;          /* positions that fit the memory of each worker; at least align */
+    uint64_t left;          /* positions from the range's begin to the end of the last epoch */
+};
+
+/*
+ * Returns the positions of a range that takes a worker 0.5 s, or 0.1 ms times the number of workers if that is more.
+ * Near the end a range has at most left / (2 * n_workers) positions, but not less than 20 ms of work.
+ */
+uint64_t cw_cut_size(const struct cw_cut *c);

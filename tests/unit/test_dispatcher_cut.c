@@ -1,0 +1,92 @@
+/* How large ranges are cut: by the measured rate, within bounds. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include "dispatcher/cut.h"
+
+#define MOST UINT64_MAX
+#define FAR (UINT64_C(1) << 62)
+
+static const struct cw_cut usual = {.positions_per_s = 1000, .n_measured = 1000, .n_workers = 4, .align = 1, .first = 1024, .most = MOST, .left = FAR};
+
+/* Half a second of a worker's time; more where there are so many workers that they would ask too often. */
+static void test_sizes_follow_the_rate(void **state)
+{
+    (void)state;
+    static const struct { double rate; uint64_t n_workers, size; } cases[] = {
+        {1000, 4, 500}, {10, 4, 5}, {0.1, 4, 1}, {1e6, 4, 500000}, {1000, 5000, 500}, {1000, 10000, 1000}, {1e30, 4, FAR}};
+    for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
+        struct cw_cut c = usual;
+        c.positions_per_s = cases[i].rate;
+        c.n_workers = cases[i].n_workers;
+        assert_int_equal(cw_cut_size(&c), cases[i].size);
+    }
+}
+
+static void test_sizes_are_multiples(void **state)
+{
+    (void)state;
+    static const struct { uint64_t align, most, size; } cases[] = {{32, MOST, 512}, {512, MOST, 512}, {513, MOST, 513}, {32, 100, 96}, {32, 32, 32}, {1, 7, 7}};
+    for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
+        struct cw_cut c = usual;
+        c.align = cases[i].align;
+        c.most = cases[i].most;
+        assert_int_equal(cw_cut_size(&c), cases[i].size);
+    }
+}
+
+/* While no rate is known they are small, and each measurement lets them grow four times. */
+static void test_sizes_grow_with_what_is_known(void **state)
+{
+    (void)state;
+    struct cw_cut c = usual;
+    c.align = c.first = 32;
+    c.positions_per_s = 0;
+    c.n_measured = 0;
+    assert_int_equal(cw_cut_size(&c), 32);
+    c.positions_per_s = 1e6;
+    c.n_measured = 1;
+    assert_int_equal(cw_cut_size(&c), 128);
+    c.n_measured = 3;
+    assert_int_equal(cw_cut_size(&c), 2048);
+    c.n_measured = 1000000;
+    assert_int_equal(cw_cut_size(&c), 500000);
+    c.most = 40;
+    assert_int_equal(cw_cut_size(&c), 32);
+}
+
+/* Near the end all workers get some, but nothing that is over in less than 20 ms; also while no rate is known. */
+static void test_sizes_near_the_end(void **state)
+{
+    (void)state;
+    static const struct { uint64_t left, size; } cases[] = {{4000, 500}, {3999, 499}, {800, 100}, {81, 20}, {1, 20}};
+    struct cw_cut c = usual;
+    for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
+        c.left = cases[i].left;
+        assert_int_equal(cw_cut_size(&c), cases[i].size);
+    }
+    c.left = 810;
+    c.align = 100;
+    assert_int_equal(cw_cut_size(&c), 200); /* rounded up */
+    c = usual;
+    c.positions_per_s = 0;
+    c.n_measured = 0;
+    c.left = 1000;
+    assert_int_equal(cw_cut_size(&c), 125);
+    c.left = 3;
+    assert_int_equal(cw_cut_size(&c), 1);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_sizes_follow_the_rate),
+        cmocka_unit_test(test_sizes_are_multiples),
+        cmocka_unit_test(test_sizes_grow_with_what_is_known),
+        cmocka_unit_test(test_sizes_near_the_end),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
