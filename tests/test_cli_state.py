@@ -295,4 +295,4 @@ def test_an_epoch_of_one_split_has_one_order(tmp_path):
     pipeline = write(tmp_path / "p.json", range_chain(1000, {"op": "filter", "where": "value % 5 != 0"}, {"op": "take", "count": 300}, BATCH))
     assert run(pipeline, *any_words(0, 1))["digest"] == run(pipeline, "--digest")["digest"]
     error = failed(pipeline, 2, *any_words(0, 2))
-    assert error["kind"] == "option" and error["attribute"] == "world_size" and "one split" in error["message"]
+    assert error["kind"] == "option" and error["attribute"] == "world_size" and "one worker runs each epoch" in error["message"]
