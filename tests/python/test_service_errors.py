@@ -38,7 +38,7 @@ def test_deadlines_say_what_was_waited_for(service):
         with pytest.raises(cachew.DeadlineError, match="within 0.2 s") as caught:
             next(it)
         assert caught.value.kind == "deadline"
-        return re.search("within 0.2 s: a batch of split 0 in epoch 0 .*worker", str(caught.value))
+        return re.search("within 0.2 s: a batch at position 0 of epoch 0 .*worker", str(caught.value))
 
     wait_for(says_who)
     with pytest.raises(cachew.DeadlineError, match="within 0.1 s"):

@@ -118,7 +118,7 @@ def test_a_pause_that_the_next_dispatcher_does_not_know_is_over(bench):
 @pytest.mark.large
 def test_a_rank_that_never_comes_is_named_early_and_at_the_end(bench):
     bench.cluster.start(1)
-    missing = "rank 1 of 2 is behind, at split 0 of epoch 0, and not attached"
+    missing = "rank 1 of 2 is behind, at position 0 of epoch 0, and not attached"
 
     def attempt(wait_s):
         r = bench.cluster.rank(bench.pipeline(FAST), f"job{wait_s}", world_size=2, words=["--wait", wait_s], with_state=False).start()
