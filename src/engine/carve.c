@@ -6,6 +6,12 @@
  * which makes room. */
 static bool may_take(const struct cw_runner *r, const struct cw_range *s)
 {
+    if (s->rows) { /* those of earlier ranges wait to be asked for; later ones give way when memory is short */
+        unsigned n = r->n_handed + s->n_held;
+        for (const struct cw_range *before = r->ranges; before != s; before = before->next)
+            n += before->n_held;
+        return n < r->max_assemblies;
+    }
     bool first = s == r->ranges;
     unsigned reserve = first || r->compiled->counted ? 0 : 2;
     if (r->n_assemblies + reserve < r->max_assemblies)

@@ -60,7 +60,8 @@ struct cw_range {
     uint64_t slots_at;           /* the position behind the blocks that passed the last point */
     struct cw_assembly *head, *tail; /* batches in the order of delivery */
     struct cw_assembly **open;   /* by key: the one that fills */
-    struct key_rows *by_key;     /* rows: by key */
+    struct key_rows *by_key;     /* rows: by key, */
+    unsigned n_held;             /* and so many batches of them that are there */
     uint16_t *keys;              /* rows, several keys: of each element in order */
     size_t n_keys, keys_room;
     struct cw_quarantined *quarantined; /* of records that left no trace in a batch */

@@ -92,6 +92,7 @@ int cw_runner_part(struct cw_runner *r, struct cw_range *s, unsigned key, uint64
     int status = rows_there(r, s, key, from, n, err);
     if (status == 0 && n == size && from % size == 0 && !s->by_key[key].batches[from / size]->finishing) { /* just as it is */
         p.joined = CW_STEAL(s->by_key[key].batches[from / size]);
+        s->n_held--;
         p.joined->handed = true;
         r->n_handed++;
     } else if (status == 0) {
@@ -122,6 +123,7 @@ static void forget_rows(struct cw_runner *r, struct cw_range *s, unsigned key)
         if (!a->closed || a->n_done != a->n_assigned || a->finishing)
             return;
         k->batches[k->first] = cw_assembly_free(a); /* whoever got its last row got its reasons, too */
+        s->n_held--;
         r->n_assemblies--;
         cw_released(r);
     }

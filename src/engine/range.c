@@ -54,6 +54,7 @@ int cw_range_append_rows(struct cw_range *s, struct cw_assembly *a, struct cw_er
         k->room = room;
     }
     k->batches[k->n++] = a;
+    s->n_held++;
     return 0;
 }
 
@@ -102,6 +103,7 @@ static void range_drop(struct cw_runner *r, struct cw_range *s)
         if (s->open)
             s->open[k] = NULL;
     }
+    s->n_held = 0;
     s->quarantined = cw_quarantined_free(s->quarantined);
     free(CW_STEAL(s->failed));
 }
