@@ -324,7 +324,8 @@ class Operators:
     def skip(self, count: int) -> Dataset:
         """All but the first elements.
 
-        Leaves out the first `count` elements (after a batcher: batches). Where the count before it is unknown, one worker runs the epoch and counts what arrives.
+        Leaves out the first `count` elements (after a batcher: batches). Where the count before it is unknown, one worker runs the epoch and counts
+        what arrives.
 
         count: elements left out (an integer, at least 0)
         """
@@ -353,7 +354,8 @@ class Operators:
     def take(self, count: int) -> Dataset:
         """The first elements.
 
-        Keeps the first `count` elements (after a batcher: batches). Where the count before it is unknown, one worker runs the epoch and counts what arrives.
+        Keeps the first `count` elements (after a batcher: batches). Where the count before it is unknown, one worker runs the epoch and counts what
+        arrives.
 
         count: elements kept (an integer, at least 0)
         """

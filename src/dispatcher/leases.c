@@ -386,6 +386,7 @@ static void holder_complete(struct cw_dispatcher *d, struct seat *t, struct rang
     if (x->flags & RANGE_COMPLETE)
         return;
     uint64_t took_ns = d->now_ns - CW_MAX(x->leased_ns, t->completed_ns); /* before that, it computed another one */
+    bool measured = !(x->flags & RANGE_HELD) && (!x->holder[1] || x->holder[1] == t); /* when another one got it is not known */
     t->completed_ns = d->now_ns;
     if (x->holder[1] == t) { /* the late one was faster after all */
         x->holder[1] = x->holder[0];
@@ -396,11 +397,10 @@ static void holder_complete(struct cw_dispatcher *d, struct seat *t, struct rang
     t->n_complete++;
     t->to_compute -= x->end - x->begin;
     cw_dp_seat_usable(d, t);
-    if (x->holder[1]) {
+    if (x->holder[1])
         cw_dp_lease_drop(d, x->holder[1], x, DROP_REVOKED);
-    } else if (!(x->flags & RANGE_HELD)) {
+    if (measured)
         stream_measure(d, s, x->end - x->begin, took_ns);
-    }
     cw_dp_stream_dirty(d, s);
 }
 

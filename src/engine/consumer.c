@@ -112,10 +112,10 @@ int cw_with_memory_for(struct cw_runner *r, int (*attempt)(struct cw_runner *r, 
     return !s || s == r->ranges ? with_memory(r, attempt, arg, false, deadline_ns, err) : with_memory_behind(r, attempt, arg, s, err);
 }
 
-/* The final form of the first batch of a split. Mutex held. */
-static int finish_head(struct cw_runner *r, struct cw_range *s, uint64_t deadline_ns, struct cw_error *err)
+int cw_with_memory_of(struct cw_runner *r, int (*attempt)(struct cw_runner *r, void *arg, struct cw_error *err), void *arg,
+                      const struct cw_range *s, uint64_t deadline_ns, struct cw_error *err)
 {
-    return s == r->ranges ? with_memory(r, cw_try_finish, s->head, true, deadline_ns, err) : with_memory_behind(r, cw_try_finish, s->head, s, err);
+    return s == r->ranges ? with_memory(r, attempt, arg, true, deadline_ns, err) : with_memory_behind(r, attempt, arg, s, err);
 }
 
 int cw_try_finish(struct cw_runner *r, void *batch, struct cw_error *err) { return cw_assembly_finish(batch, &r->slabs, err); }
@@ -170,7 +170,7 @@ static int take_head(struct cw_runner *r, struct cw_range *s, uint64_t deadline_
                 return a->error->status;
             }
             if (!a->batch) {
-                status = finish_head(r, s, deadline_ns, err);
+                status = cw_with_memory_of(r, cw_try_finish, a, s, deadline_ns, err);
                 if (status != 0)
                     return status;
             }

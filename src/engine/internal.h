@@ -37,7 +37,7 @@ struct piece {
 /* Elements of a key, where a range keeps them by key: batch i has elements i * size .. of them. */
 struct key_rows {
     struct cw_assembly **batches; /* NULL: given away, or dropped */
-    size_t n, room;
+    size_t n, room, first;       /* first: those before are gone */
     uint64_t dropped;            /* elements before it are not wanted any more */
 };
 
@@ -450,6 +450,11 @@ void cw_released(struct cw_runner *r);
 /* The consumer waits for something to change. what: for the error. Mutex held. */
 int cw_wait_change(struct cw_runner *r, uint64_t deadline_ns, const char *what, struct cw_error *err) _must_check_;
 /* Something that needs memory, for a batch of split s (NULL: of none that the runner has). 2: not now. Mutex held. */
+/* The same for what is a range's own, and is gone when the range gives way: 2, and it comes again. */
+int cw_with_memory_of(struct cw_runner *r, int (*attempt)(struct cw_runner *r, void *arg, struct cw_error *err), void *arg, const struct cw_range *s,
+                      uint64_t deadline_ns, struct cw_error *err) _must_check_;
+/* Frees rows that are there and were dropped, maybe before they came. Mutex held. */
+void cw_range_forget_rows(struct cw_runner *r, struct cw_range *s);
 int cw_with_memory_for(struct cw_runner *r, int (*attempt)(struct cw_runner *r, void *arg, struct cw_error *err), void *arg, const struct cw_range *s,
                        uint64_t deadline_ns, struct cw_error *err) _must_check_;
 int cw_try_finish(struct cw_runner *r, void *batch, struct cw_error *err) _must_check_; /* cw_assembly_finish, as an attempt */

@@ -29,6 +29,16 @@ static int try_part(struct cw_runner *r, void *arg, struct cw_error *err)
     return status;
 }
 
+/* Reasons of records that were skipped go with the last row of the batch that they are in. */
+static void take_reasons(struct cw_runner *r, struct part *p)
+{
+    const struct key_rows *k = &p->s->by_key[p->key];
+    uint64_t size = cw_key_size(r->compiled, p->key), end = p->from + p->n;
+    for (uint64_t i = p->from / size; i * size < end; i++)
+        if (end >= i * size + k->batches[i]->n_assigned)
+            cw_quarantined_move(&k->batches[i]->quarantined, &p->joined->quarantined);
+}
+
 static int join_part(struct cw_runner *r, struct part *p, struct cw_error *err)
 {
     r->n_running++;
@@ -38,8 +48,9 @@ static int join_part(struct cw_runner *r, struct part *p, struct cw_error *err)
     cw_leave(r, &r->n_running);
     cw_work(r); /* also for who waits until nothing runs */
     if (status == CW_E_BUDGET)
-        status = cw_with_memory_for(r, try_part, p, p->s, CW_AT_ONCE, err);
+        status = cw_with_memory_of(r, try_part, p, p->s, CW_AT_ONCE, err);
     if (status == 0) {
+        take_reasons(r, p);
         r->n_assemblies++;
         p->joined->closed = p->joined->handed = true;
         r->n_handed++;
@@ -101,21 +112,32 @@ int cw_runner_part(struct cw_runner *r, struct cw_range *s, unsigned key, uint64
     return status;
 }
 
-void cw_runner_drop_rows(struct cw_runner *r, struct cw_range *s, unsigned key, uint64_t upto)
+static void forget_rows(struct cw_runner *r, struct cw_range *s, unsigned key)
 {
     struct key_rows *k = &s->by_key[key];
-    uint64_t size = cw_key_size(r->compiled, key);
-    pthread_mutex_lock(&r->mutex);
-    k->dropped = CW_MAX(k->dropped, upto);
-    for (uint64_t i = 0; i < k->n && (i + 1) * size <= k->dropped; i++) {
-        struct cw_assembly *a = k->batches[i];
-        if (!a || !a->closed || a->n_done != a->n_assigned || a->finishing)
+    for (uint64_t size = cw_key_size(r->compiled, key); k->first < k->n && (k->first + 1) * size <= k->dropped; k->first++) {
+        struct cw_assembly *a = k->batches[k->first];
+        if (!a)
             continue;
-        cw_quarantined_move(&a->quarantined, &s->quarantined);
-        k->batches[i] = cw_assembly_free(a);
+        if (!a->closed || a->n_done != a->n_assigned || a->finishing)
+            return;
+        k->batches[k->first] = cw_assembly_free(a); /* whoever got its last row got its reasons, too */
         r->n_assemblies--;
         cw_released(r);
     }
+}
+
+void cw_range_forget_rows(struct cw_runner *r, struct cw_range *s)
+{
+    for (unsigned k = 0; s->rows && k < cw_n_keys(r->compiled); k++)
+        forget_rows(r, s, k);
+}
+
+void cw_runner_drop_rows(struct cw_runner *r, struct cw_range *s, unsigned key, uint64_t upto)
+{
+    pthread_mutex_lock(&r->mutex);
+    s->by_key[key].dropped = CW_MAX(s->by_key[key].dropped, upto);
+    forget_rows(r, s, key);
     pthread_mutex_unlock(&r->mutex);
 }
 

@@ -160,8 +160,10 @@ static void finish_batches(struct cw_runner *r, struct thread *t, struct block *
         if (status < 0 && status != CW_E_BUDGET) /* else the consumer does it when there is memory */
             cw_assembly_poison(a, &err, UINT64_MAX);
     }
-    if (any)
+    if (any) {
+        cw_range_forget_rows(r, b->range);
         cw_done(r);
+    }
 }
 
 /* Takes the block as far as it goes. Called and left with the mutex held. */

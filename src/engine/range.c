@@ -96,7 +96,7 @@ static void range_drop(struct cw_runner *r, struct cw_range *s)
         for (size_t i = 0; rows && i < rows->n; i++)
             assembly_drop(r, rows->batches[i]);
         if (rows)
-            rows->n = 0;
+            rows->n = rows->first = 0;
         if (s->open && !listed)
             assembly_drop(r, s->open[k]);
         if (s->open)

@@ -315,13 +315,14 @@ static bool serve_batches(struct cw_stream *s, struct cw_lease *l)
     return any;
 }
 
-/* When nothing can be computed any more: later requests give their parts back, then ranges that nobody asks for give way, the one before
- * who is asked for first. Where nobody asks for anything, all is as it should be. Ranges that gave way go on when nobody waits. */
+/* When nothing can be computed any more for the first request: later requests give their parts back; then ranges before it give way, which
+ * nobody asks for, the last one first; then those behind it, likewise. Where nobody asks for anything, all is as it should be. Ranges that
+ * gave way go on when nobody waits. */
 static bool make_room(struct cw_stream *s)
 {
-    struct cw_lease *before = NULL, *l = s->leases, *aside = NULL;
+    struct cw_lease *gives = NULL, *l = s->leases, *aside = NULL;
     for (; l && !first_request(l); l = l->next) {
-        before = l->range ? l : before;
+        gives = l->range ? l : gives;
         aside = l->set_aside && !l->computed && !l->failed ? l : aside;
     }
     if (!l) {
@@ -329,14 +330,17 @@ static bool make_room(struct cw_stream *s)
             cw_lease_open(s, aside, aside->next_batch);
         return false;
     }
-    if (!(before || s->n_parts) || !cw_runner_stuck(s->runner))
+    if (!cw_runner_stuck(s->runner))
         return false;
     if (cw_leases_give_up_part(s, l, first_request(l)))
         return true;
-    if (!before)
+    bool before = gives != NULL;
+    for (struct cw_lease *later = l->next; later && !before; later = later->next)
+        gives = later->range ? later : gives;
+    if (!gives)
         return false;
-    cw_lease_close(s, before);
-    before->set_aside = true;
+    cw_lease_close(s, gives);
+    gives->set_aside = true;
     return true;
 }
 

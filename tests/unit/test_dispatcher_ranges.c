@@ -264,6 +264,61 @@ static void test_sequential_epochs(void **state)
     run_free(u);
 }
 
+/* Ranges of which the first ones take long, and so are leased twice: how long they took is known all the same, and those behind them are not late. */
+static void test_late_while_nothing_is_known(void **state)
+{
+    (void)state;
+    struct run *u = run_new(100);
+    u->depth = 2;
+    run_start_shared(u, false);
+    struct run_peer *a = run_worker(u, 16), *b = run_worker(u, 16), *owner[100] = {0};
+    run_client(u, "job", 0, 1, 0);
+    for (int k = 0; k < 4; k++) { /* each range takes 1.5 s, and a second lease of a range comes after the others */
+        for (uint64_t unit = 0; unit < 100; unit++)
+            if (!owner[unit] && (a->streams[0].held[unit] || b->streams[0].held[unit]))
+                owner[unit] = a->streams[0].held[unit] ? a : b;
+        run_pass(u, 1500);
+        for (struct run_peer *w = a; w; w = w == a ? b : NULL) {
+            uint64_t unit = 0;
+            while (owner[unit] != w || w->streams[0].done[unit])
+                unit++;
+            run_completed(w, &w->streams[0], unit, 1);
+        }
+        run_settle(u);
+    }
+    char *status = NULL;
+    struct cw_error err = {0};
+    assert_int_equal(cw_dispatcher_query(u->d, "status", u->now_ns, &status, &err), 0);
+    if (!strstr(status, "\"late\":1,"))
+        fail_msg("%s", status);
+    free(status);
+    run_free(u);
+}
+
+/* A range is not late because its worker had another one to compute before it. */
+static void test_late_behind_another_range(void **state)
+{
+    (void)state;
+    struct run *u = run_new(100);
+    u->depth = 2;
+    run_start_shared(u, false);
+    struct run_peer *a = run_worker(u, 16), *b = run_worker(u, 16);
+    run_client(u, "job", 0, 1, 0);
+    for (int k = 0; k < 8; k++) { /* each range takes 0.9 s; in the end a stands still */
+        run_pass(u, 900);
+        if (k < 6)
+            run_completed(a, &a->streams[0], next_of(&a->streams[0]), 1);
+        run_completed(b, &b->streams[0], next_of(&b->streams[0]), 1);
+        run_settle(u);
+    }
+    uint64_t unit = next_of(&a->streams[0]); /* leased after 4.5 s, begun after 5.4 s, now it is 7.2 s */
+    run_pass(u, 800);
+    assert_false(b->streams[0].held[unit]);
+    run_pass(u, 200);
+    assert_true(b->streams[0].held[unit]);
+    run_free(u);
+}
+
 /* At the end a worker with nothing to do gets what another one has leased and can't have begun, but not what it may compute, and nothing that could be lost. */
 static void test_unbegun_ranges_are_taken_back(void **state)
 {
@@ -467,6 +522,8 @@ int main(void)
         cmocka_unit_test(test_who_shares_a_stream),
         cmocka_unit_test(test_any_order_has_splits),
         cmocka_unit_test(test_sequential_epochs),
+        cmocka_unit_test(test_late_while_nothing_is_known),
+        cmocka_unit_test(test_late_behind_another_range),
         cmocka_unit_test(test_unbegun_ranges_are_taken_back),
         cmocka_unit_test(test_overlapping_holdings_are_revoked),
         cmocka_unit_test(test_holdings_across_a_position_are_revoked),

@@ -268,6 +268,14 @@ static void skipped_records(void **state)
               "{\"op\": \"filter\", \"where\": \"value % 4 != 1\"}, {\"op\": \"shuffle\"}, {\"op\": \"batch\", \"size\": 32}]}", 299, SHARED, 6);
 }
 
+/* Their reasons come with rows, also with the last ones of a range. */
+static void skipped_behind_a_filter(void **state)
+{
+    (void)state;
+    run_epoch("{\"cachew\": 1, \"on_error\": \"skip\", \"pipeline\": [{\"op\": \"range\", \"stop\": 3000}, {\"op\": \"filter\", \"where\": \"value % 4 != 1\"}, "
+              "{\"op\": \"fail\", \"where\": \"value % 50 > 40\"}, {\"op\": \"batch\", \"size\": 32}]}", 299, SHARED, 6);
+}
+
 static void skipped_in_counted(void **state)
 {
     (void)state;
@@ -671,7 +679,7 @@ int main(void)
         world_test(counted_shared), world_test(counted_tcp), world_test(counted_local), world_test(filtered_shared), world_test(filtered_tcp),
         world_test(filtered_in_tiny_ranges), world_test(bytes_shared), world_test(bytes_tcp), world_test(buckets_shared), world_test(buckets_tcp), world_test(elements_shared),
         world_test(filtered_elements), world_test(sequential_shared), world_test(sequential_tcp),
-        world_test(skipped_records), world_test(skipped_in_counted), world_test(failed_record), world_test(failed_record_in_counted), world_test(failed_stream),
+        world_test(skipped_records), world_test(skipped_behind_a_filter), world_test(skipped_in_counted), world_test(failed_record), world_test(failed_record_in_counted), world_test(failed_stream),
         world_test(failed_stream_ends_with_the_connection),
         world_test(dispatcher_comes_back), world_test(prepared_again), world_test(lease_beyond_the_end), world_test(lease_of_part_of_a_sequential_epoch), world_test(drains), world_test(two_streams), world_test(one_for_two),
         world_test(refuses), cmocka_unit_test(socket_dirs_of_workers_that_start_at_once),

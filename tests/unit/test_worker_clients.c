@@ -13,6 +13,10 @@
 #include "worker_stream.h"
 #include "sample.h"
 
+#define LARGE_SOURCE "{\"op\": \"synthetic\", \"count\": 8192, \"shape\": [64, 1024], \"dtype\": \"uint8\"}, "
+#define LARGE_FILTERED LARGE_SOURCE "{\"op\": \"filter\", \"where\": \"length(data) > 0\"}, {\"op\": \"batch\", \"size\": 2}"
+#define LARGE_BUCKETS LARGE_SOURCE "{\"op\": \"bucket_by_length\", \"length\": \"length(data)\", \"boundaries\": [32], \"sizes\": [2, 2]}"
+
 static void asked_again(const char *chain, uint64_t size, enum transport t)
 {
     static const uint64_t order[] = {0, 1, 5, 0, 3, 4, 2, 5, 1, 6, 7, 0};
@@ -156,6 +160,27 @@ static void counted_later_first(void **state) { (void)state; later_ranges_first(
 static void bytes_later_first(void **state) { (void)state; later_ranges_first(BYTES, 512); }
 static void filtered_later_first(void **state) { (void)state; later_ranges_first(FILTER, 1024); }
 
+/* A range of rows for which there is no memory, taken in order and never where a batch begins: it goes on as it is taken. */
+static void range_beyond_the_memory(void **state)
+{
+    (void)state;
+    uint64_t n = sample_size(2000);
+    start_with(LARGE_FILTERED, 0, SHARED, (size_t)16 << 20);
+    lease(0, 0, 0, 1, 0);
+    for (uint64_t at = 1; at + 2 < n; at += 2) {
+        Cachew__What what = at % 10 == 1 ? CACHEW__WHAT__WHAT_PART : CACHEW__WHAT__WHAT_ROWS;
+        if (at == 1) /* the first element, which no batch has */
+            expect_kind(&clients[0], say_want(&clients[0], 0, 0, 0, CACHEW__WHAT__WHAT_PART, 0, 0, 1), CACHEW__ENVELOPE__OF_REMNANT);
+        struct got *g = wait_got(&clients[0], is_answer, say_want(&clients[0], 0, 0, 0, what, 0, at, 2), 0);
+        assert_int_equal(g->m->of_case, what == CACHEW__WHAT__WHAT_PART ? CACHEW__ENVELOPE__OF_REMNANT : CACHEW__ENVELOPE__OF_BATCH);
+        if (what == CACHEW__WHAT__WHAT_ROWS)
+            give_back(&clients[0], g);
+        got_free(g);
+    }
+    fetch(&clients[0], 0, 3); /* from the front again */
+    end_all();
+}
+
 /* Two that ask for different ends at the same time. */
 static void two_ends_at_once(void **state)
 {
@@ -176,10 +201,6 @@ static void two_ends_at_once(void **state)
         }
     end_all();
 }
-
-#define LARGE_SOURCE "{\"op\": \"synthetic\", \"count\": 8192, \"shape\": [64, 1024], \"dtype\": \"uint8\"}, "
-#define LARGE_FILTERED LARGE_SOURCE "{\"op\": \"filter\", \"where\": \"length(data) > 0\"}, {\"op\": \"batch\", \"size\": 2}"
-#define LARGE_BUCKETS LARGE_SOURCE "{\"op\": \"bucket_by_length\", \"length\": \"length(data)\", \"boundaries\": [32], \"sizes\": [2, 2]}"
 
 static uint32_t draw(uint32_t *seed) { return (*seed = *seed * 1664525u + 1013904223u) >> 8; }
 
@@ -707,7 +728,7 @@ int main(void)
         world_test(counted_asked_again), world_test(filtered_asked_again), world_test(sequential_asked_again), world_test(finished_asked_again),
         world_test(rows_from_any_element), world_test(counted_ranks_apart),
         world_test(counted_ranks_apart_without_room), world_test(filtered_ranks_apart), world_test(sequential_ranks_apart), world_test(range_of_batches), world_test(counted_later_first),
-        world_test(bytes_later_first), world_test(filtered_later_first), world_test(two_ends_at_once), world_test(nothing_here), world_test(asked_for_before_opening_fails),
+        world_test(bytes_later_first), world_test(filtered_later_first), world_test(range_beyond_the_memory), world_test(two_ends_at_once), world_test(nothing_here), world_test(asked_for_before_opening_fails),
         world_test(revoked_inside), world_test(revoked_in_the_middle), world_test(asked_for_what_is_not_there), world_test(revoked_while_it_hangs), world_test(left_while_lent),
         world_test(kept_over_the_end_of_a_connection), world_test(kept_of_another), world_test(returned_twice), world_test(returned_invented),
         world_test(returned_for_another), world_test(forgotten_while_lent), world_test(kept_beyond_the_memory),
