@@ -283,6 +283,8 @@ void cw_remote_pump(struct remote *r)
         return;
     want_ahead(r);
     r->unasked = false;
+    if (r->dispatcher_open && r->answered && cw_remote_moved(r)) /* workers may wait to be told so */
+        cw_remote_wake(r);
     for (struct piece *p = r->pieces; p; p = p->next) {
         const struct known_range *x = p->state == ASK && !p->lost ? cw_remote_range(r, p->epoch, p->begin) : NULL;
         if (!x || (p->what != CACHEW__WHAT__WHAT_BATCHES && x->begin != p->begin))
