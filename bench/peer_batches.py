@@ -101,7 +101,7 @@ def main():
             at = next((i for i, pair in enumerate(zip(theirs, ours)) if pair[0] != pair[1]), min(len(theirs), len(ours)))
             same = sorted(n for n, _ in theirs) == sorted(n for n, _ in ours)
             print(f"{name}: batch {at} differs; tf.data has {len(theirs)} batches, Cachew {len(ours)}, {'of the same' if same else 'of other'} sizes")
-    print(f"{n_compared - n_wrong} of {n_compared} pipelines agree with tf.data {tf.__version__}, of {n_batches} batches")
+    print(f"{n_compared - n_wrong} of {n_compared} pipelines agree with tf.data {tf.__version__} ({n_batches} batches)")
     return 1 if n_wrong else 0
 
 

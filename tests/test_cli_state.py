@@ -138,8 +138,8 @@ def test_state_that_is_cut_off_or_damaged(tmp_path):
     state = state_of(tmp_path, pipeline)
     text = state.read_text()
     values = json.loads(text)
-    for broken in (text[:len(text) // 2], text[:-3], "[]", "5", "{}", '"x"', json.dumps({**values, "split": "2"}), json.dumps({**values, "g": -1}),
-                   json.dumps({**values, "split": 10**9}), json.dumps({k: v for k, v in values.items() if k != "epoch"})):
+    for broken in (text[:len(text) // 2], text[:-3], "[]", "5", "{}", '"x"', json.dumps({**values, "position": "2"}), json.dumps({**values, "g": -1}),
+                   json.dumps({**values, "position": 10**9}), *(json.dumps({k: v for k, v in values.items() if k != gone}) for gone in ("epoch", "position"))):
         state.write_text(broken)
         error = failed(pipeline, 2, "--state", state)
         assert error["kind"] == "state", broken
@@ -148,7 +148,7 @@ def test_state_that_is_cut_off_or_damaged(tmp_path):
     assert failed(pipeline, 2, "--state", state)["kind"] == "state"
 
 
-@pytest.mark.parametrize(("change", "attribute", "value"), [({"g": 10**9}, "g", "1000000000"), ({"g": 2}, "g", "2"), ({"batch": 10**9}, "batch", "1000000000"),
+@pytest.mark.parametrize(("change", "attribute", "value"), [({"g": 10**9}, "g", "1000000000"), ({"g": 2}, "position", "24"), ({"position": 10**9}, "position", "1000000000"),
                                                             ({"epoch": 2**70}, "epoch", "1.1805916207174113e+21"), ({"seed": -2**64}, "seed", "-1.8446744073709552e+19")])
 def test_a_number_in_a_state_that_can_not_be_is_named(tmp_path, change, attribute, value):
     """A g behind the data was taken as it is, and numbers of more than 64 bits were "not valid JSON"."""
@@ -197,66 +197,70 @@ def test_ranks_share_out_the_batches_of_one(tmp_path, world, kind):
     assert f"{total & MASK128:032x}" == whole["digest"]
 
 
+# ---- entries ----
+
+def entry_pipelines():
+    """What is kept of the elements before a position: how many are in batches, and how many arrived at a take."""
+    keep = {"op": "filter", "where": "value % 5 != 0"}
+    return {
+        "filtered": range_chain(1500, keep, BATCH),
+        "bucketed": range_chain(1500, {"op": "bucket_by_length", "length": "value * 7 % 23", "boundaries": [4, 9, 17], "sizes": [7, 5, 8, 3]}),
+        "taken": range_chain(300, keep, {"op": "take", "count": 200}, {"op": "repeat", "count": 3}, {"op": "batch", "size": 7}),
+    }
+
+
+@pytest.mark.parametrize("kind", entry_pipelines())
+def test_a_state_that_means_the_same_is_as_good(tmp_path, kind):
+    """Where nothing was kept, the first position of the epoch does, with all that was handed out left out."""
+    pipeline, state = write(tmp_path / "p.json", entry_pipelines()[kind]), tmp_path / "state"
+    run(pipeline, "--batches", 20, "--state", state, "--log", tmp_path / "first.log")
+    rest = run(pipeline, "--digest", "--state", shutil.copy(state, tmp_path / "copy"))
+    values = json.loads(state.read_text())
+    assert values["position"] > 0
+    handed_out = {}
+    for line in read_log(tmp_path / "first.log"):
+        numbers = [int(record.split(":")[1].split(".")[0]) for record in line["records"]]
+        key = sum(boundary <= numbers[0] * 7 % 23 for boundary in (4, 9, 17)) if kind == "bucketed" else 0
+        handed_out[key] = handed_out.get(key, 0) + len(numbers)
+    from_the_beginning = {key: value for key, value in values.items() if key not in ("skip", "limits")} | {"position": 0}
+    state.write_text(json.dumps({**from_the_beginning, "skip": " ".join(f"{key}:{n}" for key, n in handed_out.items())}))
+    assert run(pipeline, "--digest", "--state", state)["digest"] == rest["digest"]
+
+
+@pytest.mark.parametrize(("kind", "change"), [
+    ("filtered", {"position": 1501}), ("filtered", {"skip": "1:3"}), ("filtered", {"skip": "0"}), ("filtered", {"skip": "0:-1"}), ("filtered", {"skip": "0:1,"}),
+    ("filtered", {"limits": "0:0:5"}), ("bucketed", {"skip": "4:1"}), ("taken", {"limits": "1:0:5"}), ("taken", {"limits": "0:0"}), ("taken", {"limits": "x"})])
+def test_a_damaged_entry_is_refused(tmp_path, kind, change):
+    pipeline = write(tmp_path / "p.json", entry_pipelines()[kind])
+    state = state_of(tmp_path, pipeline)
+    state.write_text(json.dumps({**json.loads(state.read_text()), **change}))
+    error = failed(pipeline, 2, "--state", state)
+    assert error["kind"] == "state" and next(iter(change)) in error["message"]
+
+
 # ---- order any ----
 
-def any_words(rank, world):
-    return ["--digest", "--order", "any", "--rank", rank, "--world-size", world]
+@pytest.mark.parametrize("world", [1, 3])
+@pytest.mark.parametrize("kind", entry_pipelines())
+def test_any_order_in_one_process_is_the_exact_one(tmp_path, kind, world):
+    pipeline = write(tmp_path / "p.json", entry_pipelines()[kind])
+    for rank in range(world):
+        words = ["--digest", "--epochs", 2, "--rank", rank, "--world-size", world]
+        assert run(pipeline, *words, "--order", "any")["digest"] == run(pipeline, *words)["digest"]
 
 
-def any_pipelines():
-    two = {"op": "concat", "inputs": [[{"op": "range", "stop": 300}, {"op": "repeat", "count": 3}], [{"op": "range", "start": 5000, "stop": 5500}]]}
-    buckets = {"op": "bucket_by_length", "length": "value * 7 % 23", "boundaries": [4, 9, 17], "sizes": [7, 5, 8, 3]}
-    return {
-        "counted": range_chain(1000, SHUFFLE, BATCH),
-        "short last batch dropped": range_chain(1003, SHUFFLE, {**BATCH, "drop_remainder": True}),
-        "fewer splits than ranks": range_chain(30, SHUFFLE, BATCH),
-        "filtered": range_chain(1500, {"op": "filter", "where": "value % 5 != 0"}, SHUFFLE, BATCH),
-        "nearly empty": range_chain(4000, {"op": "filter", "where": "value % 97 == 1"}, SHUFFLE, BATCH),
-        "bucketed": range_chain(1500, SHUFFLE, buckets),
-        "concatenated": [two, {"op": "filter", "where": "value % 3 != 0"}, SHUFFLE, BATCH],
-        "unbatched": range_chain(200, {"op": "filter", "where": "value % 3 != 0"}, SHUFFLE),
-    }
+@pytest.fixture
+def any_words(daemons):
+    """Words of a rank in order any, which a service has: in one process it is the exact order."""
+    dispatcher, _ = daemons.service()
+    return lambda rank, world: ["--digest", "--order", "any", "--rank", rank, "--world-size", world, "--service", dispatcher.address, "--job", f"{rank} of {world}"]
 
 
 def set_sum(results):
     return f"{sum(int(r['set_digest'], 16) for r in results) & MASK128:032x}"
 
 
-@pytest.mark.parametrize("kind", any_pipelines())
-def test_ranks_in_any_order_get_all_elements_once(tmp_path, kind):
-    pipeline = write(tmp_path / "p.json", any_pipelines()[kind])
-    whole = run(pipeline, "--digest", "--epochs", 2)
-    assert run(pipeline, *any_words(0, 1), "--epochs", 2)["digest"] == whole["digest"]  # one rank, one process: splits end in their order
-    for world in (2, 3, 7):
-        logs = [tmp_path / f"{world}.{rank}.log" for rank in range(world)]
-        ranks = [run(pipeline, *any_words(rank, world), "--epochs", 2, "--log", logs[rank]) for rank in range(world)]
-        assert set_sum(ranks) == whole["set_digest"]
-        assert sum(r["elements"] for r in ranks) == whole["elements"]  # padding is no element
-        for rank, log in enumerate(logs):
-            g = {epoch: [line["g"] for line in read_log(log) if line["epoch"] == epoch] for epoch in (0, 1)} if log.exists() else {}
-            assert all(numbers == list(range(rank, rank + len(numbers) * world, world)) for numbers in g.values())
-        if kind in ("counted", "short last batch dropped", "fewer splits than ranks"):
-            assert len({r["batches"] for r in ranks}) == 1  # equally many, where that is known beforehand
-
-
-@pytest.mark.large(keep=0)
-@pytest.mark.parametrize("kind", any_pipelines())
-def test_parts_in_any_order_add_up_to_the_whole(tmp_path, kind):
-    """After each batch, those that fill up and those that are joined at an epoch's end among them."""
-    pipeline, world, draw = write(tmp_path / "p.json", any_pipelines()[kind]), 3, random.Random(kind)
-    whole, parts = run(pipeline, "--digest", "--epochs", 2), []
-    for rank in range(world):
-        in_one = run(pipeline, *any_words(rank, world), "--epochs", 2)
-        mine, state = [], tmp_path / f"{rank}.state"
-        while not mine or mine[-1]["batches"]:
-            mine.append(run(pipeline, *any_words(rank, world), "--epochs", 2, "--batches", draw.choice([1, 1, 3, 20]), "--threads", draw.choice([1, 2, 8]), "--state", state))
-            assert state.stat().st_size <= 1024
-        assert f"{sum(int(r['digest'], 16) for r in mine) & MASK128:032x}" == in_one["digest"]
-        parts += mine
-    assert set_sum(parts) == whole["set_digest"]
-
-
-def test_a_state_in_any_order_is_one_rank_s(tmp_path):
+def test_a_state_in_any_order_is_one_rank_s(tmp_path, any_words):
     pipeline, state = write(tmp_path / "p.json", range_chain(1000, SHUFFLE, BATCH)), tmp_path / "state"
     run(pipeline, *any_words(1, 2), "--batches", 5, "--state", state)
     for words, has in ((any_words(0, 2), "0 of 2"), (any_words(1, 3), "1 of 3")):
@@ -270,29 +274,22 @@ def test_a_state_in_any_order_is_one_rank_s(tmp_path):
     assert error["attribute"] == "order" and error["value"] == "exact" and error["expected"] == "any"
 
 
-def test_a_state_between_epochs_is_good_for_any_order_and_rank(tmp_path):
+def test_a_state_between_epochs_is_good_for_any_order_and_rank(tmp_path, any_words):
     pipeline, state = write(tmp_path / "p.json", range_chain(1000, SHUFFLE, BATCH)), tmp_path / "state"
-    second = run(pipeline, *any_words(1, 2), "--epochs", 1, "--state", state)
-    assert second["batches"] > 0 and "order" not in json.loads(state.read_text())
+    first, whole = run(pipeline, *any_words(0, 1), "--epochs", 1, "--state", state), run(pipeline, "--digest", "--epochs", 2)
+    assert first["batches"] > 0 and "order" not in json.loads(state.read_text())
     copies = [shutil.copy(state, tmp_path / f"copy{i}") for i in range(2)]
-    whole, first = run(pipeline, "--digest", "--epochs", 2), run(pipeline, "--digest")
-    rest = run(pipeline, "--digest", "--epochs", 2, "--state", state)
-    assert (int(first["digest"], 16) + int(rest["digest"], 16)) & MASK128 == int(whole["digest"], 16)
-    assert set_sum([first, *(run(pipeline, *any_words(r, 2), "--epochs", 2, "--state", copies[r]) for r in range(2))]) == whole["set_digest"]
+    for words in (any_words(0, 1), ["--digest"]):
+        rest = run(pipeline, *words, "--epochs", 2, "--state", copies.pop())
+        assert set_sum([first, rest]) == whole["set_digest"]
+    assert run(pipeline, *any_words(1, 3), "--epochs", 2, "--batches", 1, "--state", state)["batches"] == 1
 
 
 @pytest.mark.parametrize("change", [{"split": 1}, {"split": 10**6}, {"rank": 7}, {"g": 3}, {"batches": "1 2 x"}, {"batches": "1 " * 100}, {"batches": "-1"},
                                     {"remnants": "0:1:0"}, {"remnants": "0:-1:0"}, {"world_size": None}])
-def test_a_damaged_state_in_any_order(tmp_path, change):
-    pipeline, state = write(tmp_path / "p.json", any_pipelines()["filtered"]), tmp_path / "state"
+def test_a_damaged_state_in_any_order(tmp_path, any_words, change):
+    pipeline, state = write(tmp_path / "p.json", range_chain(1500, {"op": "filter", "where": "value % 5 != 0"}, SHUFFLE, BATCH)), tmp_path / "state"
     run(pipeline, *any_words(0, 2), "--batches", 5, "--state", state)
     saved = json.loads(state.read_text())
     state.write_text(json.dumps({key: value for key, value in {**saved, **change}.items() if value is not None}))
     assert failed(pipeline, 2, *any_words(0, 2), "--state", state)["kind"] == "state"
-
-
-def test_an_epoch_of_one_split_has_one_order(tmp_path):
-    pipeline = write(tmp_path / "p.json", range_chain(1000, {"op": "filter", "where": "value % 5 != 0"}, {"op": "take", "count": 300}, BATCH))
-    assert run(pipeline, *any_words(0, 1))["digest"] == run(pipeline, "--digest")["digest"]
-    error = failed(pipeline, 2, *any_words(0, 2))
-    assert error["kind"] == "option" and error["attribute"] == "world_size" and "one worker runs each epoch" in error["message"]

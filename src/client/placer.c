@@ -6,10 +6,11 @@
 int cw_placer_init(struct cw_placer *w, unsigned n_keys, const uint64_t *sizes, bool drop_remainder, const struct cw_entry *from, uint64_t end, struct cw_error *err)
 {
     *w = (struct cw_placer){.n_keys = n_keys, .sizes = sizes, .drop_remainder = drop_remainder, .begin = from->position, .end = end, .last = &w->batches};
-    if (!(w->taken = calloc(3 * (size_t)n_keys, sizeof(*w->taken))))
+    if (!(w->taken = calloc(4 * (size_t)n_keys, sizeof(*w->taken))))
         return cw_error_nomem(err, 0, "the batches of an epoch");
     w->planned = w->taken + n_keys;
     w->seen = w->planned + n_keys;
+    w->asked = w->seen + n_keys;
     for (unsigned k = 0; k < n_keys && from->skip; k++)
         w->taken[k] = w->planned[k] = from->skip[k];
     return 0;
@@ -187,6 +188,28 @@ int cw_placer_plan(struct cw_placer *w, const struct cw_placer_batch **ret, stru
     return 1;
 }
 
+/* The first element of a key that waits and was not asked for. */
+static uint64_t first_waiting(const struct cw_placer *w, unsigned key) { return CW_MAX(w->asked[key], w->planned[key]); }
+
+bool cw_placer_ask(struct cw_placer *w, unsigned key, struct cw_placer_part *ret)
+{
+    uint64_t from = first_waiting(w, key);
+    if (from >= w->seen[key])
+        return false;
+    size_t i = range_of(w, key, from);
+    w->asked[key] = before(w, i + 1, key);
+    *ret = (struct cw_placer_part){.begin = w->ranges[i].begin, .from = from - before(w, i, key), .n = w->asked[key] - from};
+    return true;
+}
+
+uint64_t cw_placer_needed(const struct cw_placer *w, bool waiting)
+{
+    size_t i = w->at;
+    for (unsigned k = 0; k < w->n_keys && waiting; k++)
+        i = first_waiting(w, k) < w->seen[k] ? CW_MIN(i, range_of(w, k, first_waiting(w, k))) : i;
+    return i < w->n_ranges ? w->ranges[i].begin : cw_placer_position(w);
+}
+
 bool cw_placer_over(const struct cw_placer *w)
 {
     bool over = w->at == w->n_ranges && cw_placer_position(w) >= w->end;
@@ -245,6 +268,8 @@ bool cw_placer_cut(struct cw_placer *w, uint64_t position)
     if (i < w->at || (i == w->at && i < w->n_ranges)) {
         drop_behind(w, w->ranges[i].before);
         memcpy(w->seen, w->ranges[i].before, w->n_keys * sizeof(*w->seen));
+        for (unsigned k = 0; k < w->n_keys; k++)
+            w->asked[k] = CW_MIN(w->asked[k], w->seen[k]);
         w->at = i;
         w->element = 0;
     }

@@ -37,6 +37,7 @@ struct cw_placer {
     size_t n_ranges, capacity;
     uint64_t *taken, *planned;  /* [n_keys] elements from `begin` on, in batches that were taken; in these and planned ones. What an entry leaves out counts as taken */
     uint64_t *seen;             /* [n_keys] elements that the plan has come past; of one key only whole ranges count */
+    uint64_t *asked;            /* [n_keys] elements before this were asked for though they wait for a batch (cw_placer_ask) */
     size_t at, element;         /* the plan's place: a range, and of several keys an element in it */
     struct cw_placer_batch *batches, **last; /* planned and not taken, */
     size_t n_batches;                      /* so many */
@@ -62,6 +63,10 @@ void cw_placer_take(struct cw_placer *w);
 void cw_placer_entry(const struct cw_placer *w, struct cw_entry *ret);
 /* Forgets the ranges from the one on that ends behind `position`, and batches planned with them. False: some of theirs were taken, so that all stays as it is. */
 bool cw_placer_cut(struct cw_placer *w, uint64_t position);
+/* The next part of what waits under a key for a batch, and was not asked for; false: there is none. Where the plan is at the beginning of a range. */
+bool cw_placer_ask(struct cw_placer *w, unsigned key, struct cw_placer_part *ret);
+/* The first position with something that is neither planned nor, where `waiting` counts, asked for. */
+uint64_t cw_placer_needed(const struct cw_placer *w, bool waiting);
 /* Whether all batches are planned. */
 bool cw_placer_over(const struct cw_placer *w);
 /* Where that is so: elements of a key that are left over, the first of which is number *ret_from of the key. */

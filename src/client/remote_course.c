@@ -114,6 +114,7 @@ struct course *cw_course_free(struct course *c)
     *at = c->next;
     cw_course_drop_slots(c);
     cw_pieces_free(r, &c->keys);
+    cw_pieces_free(r, &c->early);
     cw_placer_deinit(&c->placer);
     cw_entry_deinit(&c->from.entry);
     free(c);
@@ -134,15 +135,32 @@ static bool is_wanted(const struct course *c, uint64_t g)
     return v->main && g >= from && g < v->base.compiled->batch_to && (g - from) % v->world_size == v->rank;
 }
 
-/* The piece `*at` of a batch is this one: it is kept where it is here, and made else. */
-static int piece_set(struct remote *r, struct piece **at, const struct piece *what, struct cw_error *err)
+/* A piece of a batch: that which was asked for early, or a new one. */
+static struct piece *piece_of(struct course *c, const struct piece *what)
 {
-    struct piece *p = *at;
-    if (p && p->begin == what->begin && p->what == what->what && p->first == what->first && p->n == what->n && p->key == what->key)
-        return 0;
-    cw_pieces_free(r, at);
-    *at = cw_piece_new(r, what);
-    return *at ? 0 : cw_error_nomem(err, sizeof(*p), "a batch");
+    for (struct piece **at = &c->early; *at; at = &(*at)->more) {
+        struct piece *p = *at;
+        if (p->begin == what->begin && p->first == what->first && p->n == what->n && p->key == what->key) {
+            *at = p->more;
+            p->more = NULL;
+            return p;
+        }
+    }
+    return cw_piece_new(remote_of(c), what);
+}
+
+/* The batch of a key that its early pieces were for is planned: what is left of them is another rank's. */
+static void drop_early(struct course *c, unsigned key)
+{
+    for (struct piece **at = &c->early; *at;) {
+        struct piece *p = *at;
+        if (p->key != key) {
+            at = &p->more;
+            continue;
+        }
+        *at = p->more;
+        cw_piece_free(remote_of(c), p);
+    }
 }
 
 /* Has what batch g is made of asked for. b: where it follows from what ranges leave. */
@@ -160,49 +178,54 @@ static int slot_make(struct course *c, uint64_t g, const struct cw_placer_batch 
         r->n_outstanding++;
     }
     s = *at;
-    struct piece what = {.epoch = c->epoch}, **piece = &s->pieces;
-    int status = 0;
-    if (!b) {
-        what.what = CACHEW__WHAT__WHAT_BATCHES;
-        what.first = c->begin / r->compiled->batch_size + g;
-        what.begin = r->compiled->sequential ? 0 : what.first * r->compiled->batch_size;
-        return piece_set(r, piece, &what, err);
+    struct piece what = {.epoch = c->epoch, .key = b ? b->key : 0}, **piece = &s->pieces;
+    const struct cw_placer_part batch = {.begin = c->begin, .from = g}, *parts = b ? b->parts : &batch;
+    size_t n = b ? b->n_parts : 1;
+    s->key = what.key;
+    what.what = !b ? CACHEW__WHAT__WHAT_BATCHES : n == 1 ? CACHEW__WHAT__WHAT_ROWS : CACHEW__WHAT__WHAT_PART;
+    for (size_t i = 0; i < n; i++, piece = &(*piece)->more) {
+        what.begin = parts[i].begin;
+        what.first = parts[i].from;
+        what.n = parts[i].n;
+        if (!b) {
+            what.first += c->begin / r->compiled->batch_size;
+            what.begin = r->compiled->sequential ? 0 : what.first * r->compiled->batch_size;
+        }
+        if (!(*piece = piece_of(c, &what))) {
+            cw_pieces_free(r, &s->pieces); /* all or none */
+            return cw_error_nomem(err, sizeof(**piece), "a batch");
+        }
     }
-    what.key = s->key = b->key;
-    what.what = b->n_parts == 1 ? CACHEW__WHAT__WHAT_ROWS : CACHEW__WHAT__WHAT_PART;
-    for (size_t i = 0; i < b->n_parts && status >= 0; i++, piece = &(*piece)->more) {
-        what.begin = b->parts[i].begin;
-        what.first = b->parts[i].from;
-        what.n = b->parts[i].n;
-        if ((status = piece_set(r, piece, &what, err)) < 0)
-            break;
-    }
-    cw_pieces_free(r, status < 0 ? &s->pieces : piece); /* all or none */
-    return status;
+    return 0;
 }
 
-/* Batches from number g on will be planned anew: what is not here of them need not come. One that is all here can't have been planned in vain. */
-static void unplan(struct course *c, uint64_t g)
+/* Batches from number g on will be planned anew, without what ranges from `begin` on were thought to have; what comes of earlier ones waits for that. One that is all here can't
+ * have been planned in vain. */
+static void unplan(struct course *c, uint64_t g, uint64_t begin)
 {
     struct remote *r = remote_of(c);
+    struct slot **at = &c->slots;
     c->planned = g;
-    for (struct slot **at = &c->slots; *at;) {
+    while (*at && (*at)->g < g)
+        at = &(*at)->next;
+    while (*at) {
         struct slot *s = *at;
-        struct piece **piece = &s->pieces;
-        if (s->g >= g && cw_slot_here(s) && !s->pieces->failed) {
+        if (cw_slot_here(s) && !s->pieces->failed) {
             struct cw_error why = {0};
             (void)cw_error_set(&why, CW_E_DATA, "positions from %llu on of epoch %llu gave fewer elements when they were run again: an operator of the pipeline is not deterministic",
-                               (unsigned long long)s->pieces->begin, (unsigned long long)c->epoch);
+                               (unsigned long long)begin, (unsigned long long)c->epoch);
             cw_remote_fail(r, &why);
-        } else if (s->g >= g) {
-            while (*piece && (*piece)->state == HERE)
-                piece = &(*piece)->more;
-            cw_pieces_free(r, piece);
-        }
-        if (s->pieces) {
             at = &s->next;
             continue;
         }
+        while (s->pieces && s->pieces->what == CACHEW__WHAT__WHAT_PART && s->pieces->begin < begin) {
+            struct piece *p = s->pieces;
+            s->pieces = p->more;
+            p->more = c->early;
+            c->early = p;
+            c->placer.asked[p->key] = c->placer.seen[p->key];
+        }
+        cw_pieces_free(r, &s->pieces);
         *at = s->next;
         r->n_outstanding--;
         free(s);
@@ -254,7 +277,7 @@ static int range_known(struct course *c, struct placer_range *range)
         return 0;
     size_t left = cw_placer_known(&c->placer, range, p ? 0 : x->elements[0], p ? CW_STEAL(p->keys) : NULL, p ? p->n_keys : 0, p && p->failed);
     if (c->placer_g + left < c->planned)
-        unplan(c, c->placer_g + left);
+        unplan(c, c->placer_g + left, range->begin);
     return 1;
 }
 
@@ -326,24 +349,51 @@ static int plan_next(struct course *c, const struct cw_placer_batch **ret, struc
     return c->places ? plan_placed(c, ret, err) : cw_course_over(c);
 }
 
+/* Whether what waits for a batch may be needed: of one key it is known whose batch it is. */
+static bool waiting_counts(const struct course *c) { return c->placer.n_keys > 1 || is_wanted(c, c->planned); }
+
+/* The plan waits for a range that no worker has: perhaps none gets it while workers keep what waits for a batch, so that is asked for now. */
+static int ask_early(struct course *c, struct cw_error *err)
+{
+    const struct known_range *x = cw_remote_range(remote_of(c), c->epoch, cw_placer_needed(&c->placer, false));
+    struct piece what = {.epoch = c->epoch, .what = CACHEW__WHAT__WHAT_PART};
+    struct cw_placer_part part;
+    if (c->split || c->recut || (x && x->worker) || !waiting_counts(c))
+        return 0;
+    for (what.key = 0; what.key < c->placer.n_keys; what.key++)
+        while (cw_placer_ask(&c->placer, what.key, &part)) {
+            what.begin = part.begin;
+            what.first = part.from;
+            what.n = part.n;
+            struct piece *p = cw_piece_new(remote_of(c), &what);
+            if (!p)
+                return cw_error_nomem(err, sizeof(*p), "a batch");
+            p->more = c->early;
+            c->early = p;
+        }
+    return 0;
+}
+
 int cw_course_plan(struct course *c, uint64_t g, struct cw_error *err)
 {
     int r = c->places ? feed(c, err) : 0;
     uint64_t n;
     g = c->none_wanted ? UINT64_MAX : g;
     if (!c->places && remote_of(c)->compiled->sequential && n_sequential(c, &n) && n < c->planned)
-        unplan(c, CW_MAX(n, c->g));
+        unplan(c, CW_MAX(n, c->g), 0);
     while (r >= 0 && c->planned < g) {
         const struct cw_placer_batch *b = NULL;
         r = plan_next(c, &b, err);
         if (r == 2 && c->places && (r = feed(c, err)) == 0)
-            return 2;
+            return (r = ask_early(c, err)) < 0 ? r : 2;
         if (r < 0 || (r == 1 && cw_course_over(c)))
             return r;
         if (r == 1) /* there is something new */
             continue;
         if (is_wanted(c, c->planned))
             r = slot_make(c, c->planned, b, err);
+        if (b)
+            drop_early(c, b->key);
         c->planned++;
         c->g += c->none_wanted;
     }
@@ -366,7 +416,7 @@ uint64_t cw_course_position(const struct course *c)
     if (c->split)
         return c->begin;
     if (c->places)
-        return c->placer.n_ranges ? c->placer.ranges[0].begin : c->placer.begin;
+        return cw_placer_needed(&c->placer, waiting_counts(c));
     return p->sequential ? 0 : CW_MIN(c->g * p->batch_size, c->end);
 }
 
@@ -392,6 +442,7 @@ static void placer_again(struct course *c)
     for (size_t i = 0; i < CW_COUNT_OF(from) && c->recut; i++)
         if (is_start(c, from[i]) && (c->view->main || i == 0 || i == 3)) {
             cw_pieces_free(r, &c->keys);
+            cw_pieces_free(r, &c->early);
             cw_course_drop_slots(c);
             c->recut = course_place(c, from[i], &err) < 0;
         }
@@ -408,10 +459,21 @@ static void course_settle(struct course *c)
         placer_again(c);
         return;
     }
-    struct piece **keys = &c->keys;
-    while (*keys && (*keys)->begin < cw_placer_position(&c->placer))
-        keys = &(*keys)->more;
-    cw_pieces_free(remote_of(c), keys);
+    uint64_t begin = cw_placer_position(&c->placer);
+    for (struct piece **keys = &c->keys; *keys; keys = &(*keys)->more)
+        if ((*keys)->begin >= begin) {
+            cw_pieces_free(remote_of(c), keys);
+            break;
+        }
+    for (struct piece **early = &c->early; *early;) {
+        struct piece *p = *early;
+        if (p->begin < begin) {
+            early = &p->more;
+            continue;
+        }
+        *early = p->more;
+        cw_piece_free(remote_of(c), p);
+    }
     c->recut = false;
     c->planned = c->placer_g + c->placer.n_batches;
     while (*at && (*at)->g < c->planned)

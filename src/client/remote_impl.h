@@ -77,6 +77,7 @@ struct course {
     bool recut;                /* ranges of the placer were cut again, the first one that holds or follows this position */
     uint64_t recut_at;
     struct piece *keys;        /* of ranges of the placer, in order */
+    struct piece *early;       /* of elements that wait for batches which are not planned yet, in the order of each key */
     struct slot *slots;        /* by g */
 };
 

@@ -219,16 +219,11 @@ void cw_remote_window_tell(struct remote *r)
 
 static bool has_room(const struct remote *r) { return r->n_outstanding < cw_remote_window(r) && r->n_pieces < MAX_PIECES; }
 
-/* Whether batches of a course, and more of them, may be planned now. What was planned once, and was dropped, has its room. */
+/* Whether more batches of a course may be planned now. */
 static bool may_plan(const struct course *c)
 {
-    const struct slot *s = c->slots;
     const struct remote *r = c->view->remote;
-    if (!c->view->main && c->planned > c->wanted)
-        return false;
-    while (s && s->g != c->planned)
-        s = s->next;
-    return s || (has_room(r) && c->planned < c->g + cw_remote_window(r) * c->view->world_size);
+    return has_room(r) && (c->view->main ? c->planned < c->g + cw_remote_window(r) * c->view->world_size : c->planned <= c->wanted);
 }
 
 static void want_ahead(struct remote *r)
@@ -288,6 +283,8 @@ void cw_remote_pump(struct remote *r)
         return;
     want_ahead(r);
     r->unasked = false;
+    if (r->dispatcher_open && r->answered && cw_remote_moved(r)) /* workers may wait to be told so */
+        cw_remote_wake(r);
     for (struct piece *p = r->pieces; p; p = p->next) {
         const struct known_range *x = p->state == ASK && !p->lost ? cw_remote_range(r, p->epoch, p->begin) : NULL;
         if (!x || (p->what != CACHEW__WHAT__WHAT_BATCHES && x->begin != p->begin))
@@ -348,6 +345,9 @@ struct place cw_remote_cursor(const struct remote *r)
         at.position = 0;
     else if (c->counted && !r->any)
         at.position = r->from.g * c->batch_size;
+    for (const struct course *x = r->courses; x; x = x->next) /* that of the iterator may have all that it needs of ranges behind its entry */
+        if (x->places && x->view->main && !x->split && x->epoch == at.epoch)
+            at.position = UINT64_MAX;
     for (const struct course *x = r->courses; x; x = x->next) {
         struct place of = {.epoch = x->epoch, .position = cw_course_position(x)};
         at = cw_before(of, at) ? of : at;

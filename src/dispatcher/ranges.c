@@ -111,7 +111,6 @@ void cw_dp_range_clear(struct cw_dispatcher *d, struct stream *s)
     ranges_pass(d, s, s->n_ranges);
     s->first = 0;
     s->free_from = s->base;
-    s->begun_to = 0;
     s->announce = false;
 }
 

@@ -322,7 +322,7 @@ void cw_dp_stream_idle(struct cw_dispatcher *d, struct stream *s)
 {
     cw_dp_range_clear(d, s);
     s->based = s->marked = s->restored = s->parked = false;
-    s->total = 0;
+    s->total = s->begun_to = 0;
     s->idle_ns = d->now_ns;
     if (s->journalled)
         cw_dp_journal_tried(d, cw_dp_journal_purge(d, s, UINT64_MAX, NULL)); /* else they are found, and not wanted, after a restart */

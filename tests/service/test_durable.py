@@ -6,9 +6,9 @@ import shutil
 
 import pytest
 from raw_peer import COMPLETED, DONE, frames
-from workbench import BATCH, FILTER, SHUFFLE, Bench, numbers
+from workbench import BATCH, FILTER, SHUFFLE, Bench, numbers, slow
 
-JOB = numbers(16000, FILTER, SHUFFLE, BATCH)
+JOB = numbers(6000, slow(1000), FILTER, SHUFFLE, BATCH)  # of many ranges
 RECEIVES, SENDS, SYNCS = ("recvmsg", "recvfrom", "read", "readv"), ("sendmsg", "sendto", "write", "writev"), ("fdatasync", "fsync")
 LINE = re.compile(r"^(\d+) +(?:<\.\.\. (\w+) resumed>|(\w+)\()(.*)$")
 QUOTED = re.compile(r'"((?:\\x[0-9a-f]{2})*)"')
@@ -84,4 +84,4 @@ def test_no_completion_is_acknowledged_before_its_fdatasync(tmp_path):
             if kind == DONE and answer in said:
                 n += 1
                 assert any(said[answer] < begin and end < place for begin, end in calls.syncs), (fd, answer, said[answer], place)
-    assert n >= 50 and calls.syncs, (n, len(calls.syncs))
+    assert n >= 5 and calls.syncs, (n, len(calls.syncs))

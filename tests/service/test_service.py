@@ -101,7 +101,7 @@ def test_the_only_worker_is_killed_and_another_comes(bench):
 def test_a_worker_joins_late(bench):
     """The client is there before any worker, and the second worker gets work."""
     bench.cluster.start_dispatcher()
-    chain = numbers(24000, FILTER, SHUFFLE, BATCH)  # far more than a worker has before anybody takes it
+    chain = numbers(8000, {"op": "delay", "us": 2000}, FILTER, SHUFFLE, BATCH)  # more than a worker computes until another one is there
     r = bench.ranks(chain, held=10)[0]
     bench.cluster.until("jobs", lambda jobs: len(jobs) == 1, "the job")
     bench.cluster.start_worker("w0")
@@ -291,8 +291,16 @@ def test_a_rank_that_is_missing_is_named(bench):
     def attempt(wait_s):
         for r in ranks:
             r.words = ["--wait", wait_s]
+            r.held = r.lines() + 1
             r.start()
-        for error in [r.finish(code=4)["error"] for r in ranks]:
+        for r in ranks:
+            bench.cluster.wait_lines(r, r.held)
+        bench.cluster.workers["w0"].stop()
+        for r in ranks:
+            r.go()
+        errors = [r.finish(code=4)["error"] for r in ranks]
+        bench.cluster.workers["w0"].cont()
+        for error in errors:
             assert error["kind"] == "deadline" and "rank 1 of 3 is behind, at position 0 of epoch 0, and not attached" in error["message"]
     with_more_time(attempt, 4)
     jobs = bench.cluster.until("jobs", lambda jobs: jobs[0]["state"] == "unattended", "the job to be without clients")

@@ -237,12 +237,21 @@ static void check(struct weather *x)
             x->known[j] = true;
             for (uint64_t pos = x->ranks[j][k].pos; pos < x->total; pos++) {
                 size_t n = 0;
+                uint64_t begin = UINT64_MAX, end = 0; /* of the range that has it: those of two workers are the same */
                 bool named = c->placed[pos] <= 1;
                 for (int i = 0; i < WORKERS; i++) {
                     struct run_peer *w = x->workers[i];
                     for (size_t m = 0; w && !w->closed && m < RUN_STREAMS; m++)
                         if (w->streams[m].used && memcmp(w->streams[m].id, c->streams[0].id, 16) == 0 && w->streams[m].held[pos]) {
-                            n += w->registered; /* before that, what it has may be others' by now */
+                            uint64_t first = pos;
+                            while (w->streams[m].held[first] == 2)
+                                first--;
+                            if (w->registered) { /* before that, what it has may be others' by now */
+                                assert_true(n == 0 || (first == begin && first + run_units(&w->streams[m], first) == end));
+                                begin = first;
+                                end = first + run_units(&w->streams[m], first);
+                                n++;
+                            }
                             named |= c->placed[pos] == w->worker + 1;
                         }
                 }
