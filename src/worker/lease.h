@@ -60,6 +60,8 @@ void cw_kept_free(struct cw_stream *s, struct kept *k);
 void cw_lease_close(struct cw_stream *s, struct cw_lease *l);
 /* Begins it in the runner: a counted range from a batch on, others from their begin on. The stream may fail, and the lease be gone. */
 void cw_lease_open(struct cw_stream *s, struct cw_lease *l, uint64_t first_batch);
+/* The same for a request, unless memory is short for another one. False: it was not begun; the stream may have failed. */
+bool cw_lease_open_for(struct cw_stream *s, struct cw_lease *l, const struct cw_request *r);
 void cw_lease_out_of_memory(struct cw_stream *s);
 /* A request that is done with leaves its lease; it is the caller's. Its part is dropped. */
 void cw_lease_remove(struct cw_stream *s, struct cw_lease *l, struct cw_request *r);

@@ -73,6 +73,14 @@ void cw_lease_open(struct cw_stream *s, struct cw_lease *l, uint64_t first_batch
         cw_lease_drop_rows(s, l);
 }
 
+bool cw_lease_open_for(struct cw_stream *s, struct cw_lease *l, const struct cw_request *r)
+{
+    if (s->short_of && s->short_of != r)
+        return false;
+    cw_lease_open(s, l, r->at);
+    return !s->failed;
+}
+
 static void lease_clear(struct cw_stream *s, struct cw_lease *l)
 {
     cw_lease_close(s, l);

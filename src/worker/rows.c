@@ -271,9 +271,8 @@ static bool request_answer(struct cw_stream *s, struct cw_lease *l, struct cw_re
         cw_lease_reply_end(s, l, r);
         return true;
     }
-    if (!l->range || (r->what != CACHEW__WHAT__WHAT_KEYS && !r->part && rows_gone(l, r)))
-        cw_lease_open(s, l, 0);
-    if (s->failed || r->what == CACHEW__WHAT__WHAT_KEYS)
+    bool again = !l->range || (r->what != CACHEW__WHAT__WHAT_KEYS && !r->part && rows_gone(l, r));
+    if ((again && !cw_lease_open_for(s, l, r)) || r->what == CACHEW__WHAT__WHAT_KEYS)
         return false;
     int status = rows_send(s, l, r, &err);
     if (status < 0 && !cw_lease_lasting(s, status) && s->n_parts > (r->part != NULL)) { /* others may have the memory that it lacks */

@@ -156,6 +156,8 @@ static void answer_batch(struct cw_stream *s, struct cw_lease *l, struct cw_requ
     if (!cw_lease_answer_batch(s, l, r, r->at, b, quarantined))
         return;
     note_sent(l, r->at);
+    if (s->short_of == r)
+        s->short_of = NULL;
     if (++r->at == r->end) {
         cw_lease_remove(s, l, r);
         cw_request_free(r);
@@ -294,9 +296,7 @@ static bool serve_one(struct cw_stream *s, struct cw_lease *l)
         cw_kept_free(s, k);
         return true;
     }
-    if (!l->range || r->at < l->next_batch)
-        cw_lease_open(s, l, r->at);
-    if (s->failed)
+    if ((!l->range || r->at < l->next_batch) && !cw_lease_open_for(s, l, r))
         return false;
     int status = advance(s, l);
     return status == 0 || (status == 1 && note_computed(s, l)); /* at its end it is computed */
@@ -341,6 +341,8 @@ static bool make_room(struct cw_stream *s)
         return false;
     cw_lease_close(s, gives);
     gives->set_aside = true;
+    if (!before)
+        s->short_of = first_request(l);
     return true;
 }
 

@@ -126,7 +126,7 @@ struct cw_stream {
     struct cw_lease *leases;   /* in the order of (epoch, begin) */
     unsigned n_parts;          /* that requests hold, */
     size_t part_bytes;         /* and the bytes of the last one */
-    const struct cw_request *short_of; /* memory is short for this one: no other begins a part */
+    const struct cw_request *short_of; /* memory is short for this one: no other begins a part, or a range again */
     bool failed;               /* the runner is of no use any more */
     bool ending;
 };
