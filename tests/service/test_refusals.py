@@ -51,7 +51,7 @@ def test_a_batch_that_does_not_come_is_a_deadline_that_says_where_it_is(bench):
         bench.cluster.wait_lines(r, 5)
         bench.cluster.workers["w0"].kill9()
         error = r.finish(code=4)["error"]
-        assert error["kind"] == "deadline" and re.search(r"split \d+ in epoch 0", error["message"]) and "worker" in error["message"]
+        assert error["kind"] == "deadline" and re.search(r"at position \d+ of epoch 0", error["message"]) and "worker" in error["message"]
     with_more_time(attempt, 1.5)
 
 
