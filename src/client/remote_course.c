@@ -390,10 +390,12 @@ int cw_course_plan(struct course *c, uint64_t g, struct cw_error *err)
             return r;
         if (r == 1) /* there is something new */
             continue;
+        const bool placed = b != NULL;
+        const unsigned key = placed ? b->key : 0; /* a slot that is made may move what is planned */
         if (is_wanted(c, c->planned))
             r = slot_make(c, c->planned, b, err);
-        if (b)
-            drop_early(c, b->key);
+        if (placed)
+            drop_early(c, key);
         c->planned++;
         c->g += c->none_wanted;
     }

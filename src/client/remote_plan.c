@@ -344,7 +344,7 @@ struct place cw_remote_cursor(const struct remote *r)
     if (c->sequential)
         at.position = 0;
     else if (c->counted && !r->any)
-        at.position = r->from.g * c->batch_size;
+        at.position = CW_MIN(r->from.g * c->batch_size, r->view.base.plan.n_positions);
     for (const struct course *x = r->courses; x; x = x->next) /* that of the iterator may have all that it needs of ranges behind its entry */
         if (x->places && x->view->main && !x->split && x->epoch == at.epoch)
             at.position = UINT64_MAX;
