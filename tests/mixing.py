@@ -31,6 +31,7 @@ ERRORS = 4  # standard errors that are noise
 FILES = 4
 DIGITS = 8  # of a row, where it is text
 SLICE = 100_000  # records that are made at a time
+WIDE_BYTES = 65_536  # of records of which a window has 1,024
 READ = 8192  # batch size for reading an order that depends on no batch size
 
 
@@ -101,6 +102,15 @@ def example_lines(begin, end):
     at = record.index(value)
     lines[:, at : at + 4] = np.arange(begin, end, dtype="<f4").view(np.uint8).reshape(-1, 4)
     return lines
+
+
+def wide_records(begin, end):
+    """TFRecords of WIDE_BYTES with `row` as a float, and a field of zeros, without the data's checksums."""
+    header = struct.pack("<Q", WIDE_BYTES)
+    for row in range(begin, end):
+        payload = make_data.example({"row": [float(row)]}) + make_data.varint(15 << 3 | 2)
+        payload += make_data.varint(WIDE_BYTES - len(payload) - 3)
+        yield header + struct.pack("<I", make_data.masked(header)) + payload.ljust(WIDE_BYTES + 4, b"\0")
 
 
 def json_lines(begin, end):

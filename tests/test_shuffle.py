@@ -4,7 +4,6 @@ command says so, and how well that mixes."""
 
 import gzip
 import re
-import struct
 
 import mixing
 import numpy as np
@@ -15,11 +14,11 @@ N = 70_000  # more than the 65,536 positions up to which a permutation is a tabl
 BATCH = {"op": "batch", "size": 256}
 BY_CHUNK = {"op": "shuffle", "by": "chunk"}
 RANGE = [{"op": "range", "stop": N}, {"op": "rename", "names": {"value": "row"}}]
-# Records of 64 KiB: a window of a shuffle by chunk, which has 64 MiB, has 1,024 of them. Their contents are not computed.
-N_WIDE, WIDE_BYTES = 6_000, 65_536
+# Of records of 64 KiB a window of a shuffle by chunk, which has 64 MiB, has 1,024. Their contents are not computed.
+N_WIDE = 6_000
 
 
-def wide(count=N_WIDE, size=WIDE_BYTES):
+def wide(count=N_WIDE, size=mixing.WIDE_BYTES):
     return [
         {"op": "synthetic", "count": count, "shape": [size], "dtype": "uint8", "fill": "none"},
         {"op": "assign", "set": {"row": "1"}},
@@ -188,19 +187,10 @@ def test_explain_knows_how_well_chunks_mix(tmp_path, size, shuffles):
     assert told["chunks_by_record"] == pytest.approx(np.mean(different), rel=0.02)
 
 
-def wide_records(begin, end):
-    """TFRecords of WIDE_BYTES with `row`, without the checksums of data."""
-    header = struct.pack("<Q", WIDE_BYTES)
-    for row in range(begin, end):
-        payload = mixing.make_data.example({"row": [float(row)]}) + mixing.make_data.varint(15 << 3 | 2)
-        payload += mixing.make_data.varint(WIDE_BYTES - len(payload) - 3)  # of an unknown field
-        yield header + struct.pack("<I", mixing.make_data.masked(header)) + payload.ljust(WIDE_BYTES + 4, b"\0")
-
-
 def test_says_that_compressed_files_are_shuffled_by_chunk(tmp_path):
     """explain and run say it once, with the same words and the name of the file."""
     for k, (begin, end) in enumerate([(0, 500), (500, 1_500)]):
-        (tmp_path / f"part-{k}.tfrecord.gz").write_bytes(gzip.compress(b"".join(wide_records(begin, end)), 1))
+        (tmp_path / f"part-{k}.tfrecord.gz").write_bytes(gzip.compress(b"".join(mixing.wide_records(begin, end)), 1))
     source = [{"op": "tfrecord", "files": "part-*.tfrecord.gz", "verify": False}, PARSE]
     path = write(tmp_path / "p.json", [*source, SHUFFLE, BATCH])
     wanted = (
@@ -222,7 +212,7 @@ def test_says_that_compressed_files_are_shuffled_by_chunk(tmp_path):
 
 def test_names_the_file_that_is_compressed(tmp_path):
     """It may be one of many, and in one of several inputs."""
-    data = b"".join(wide_records(0, 400))
+    data = b"".join(mixing.wide_records(0, 400))
     for name, compress in (("a-0", False), ("a-1", True), ("b-0", False)):
         (tmp_path / f"{name}.tfrecord").write_bytes(gzip.compress(data, 1) if compress else data)
     inputs = [[{"op": "tfrecord", "files": f"{name}-*.tfrecord", "verify": False}] for name in "ba"]

@@ -254,7 +254,7 @@ bool cw_dp_stream_placed(const struct stream *s) { return !cw_dp_stream_fixed(s)
 uint64_t cw_dp_stream_align(const struct stream *s)
 {
     const Cachew__Plan *p = s->data->plan;
-    return s->unordered ? p->split_size : p->sequential ? CW_MAX(p->n_positions, (uint64_t)1) : p->align;
+    return p->sequential ? CW_MAX(p->n_positions, (uint64_t)1) : s->unordered ? p->split_size : p->align;
 }
 
 void cw_dp_stream_total(struct stream *s)

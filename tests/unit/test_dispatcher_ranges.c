@@ -261,6 +261,12 @@ static void test_sequential_epochs(void **state)
     run_progress(c, 30, 0);
     run_settle(u);
     assert_int_equal(run_units(&first->streams[0], 60), 30);
+    /* Also in any order. */
+    at = (struct run_attach){.job = "any", .order = CACHEW__ORDER__ORDER_ANY};
+    run_lose(c);
+    c = run_client_with(u, &at, 0);
+    struct run_peer *w = run_find_worker(u, c->placed[0] - 1);
+    assert_int_equal(run_units(run_stream_of(w, (ProtobufCBinaryData){16, c->streams[0].id}), 0), 30);
     run_free(u);
 }
 

@@ -312,6 +312,50 @@ static void test_cut_again(void **state)
     cw_placer_deinit(&w);
 }
 
+/* What waits for a batch can be asked for before that is planned, part by part; what was asked for is needed no more from there. */
+static void test_what_waits_is_asked_for(void **state)
+{
+    (void)state;
+    const uint64_t sizes[] = {2, 5};
+    struct cw_entry entry = {0};
+    struct cw_error err = {0};
+    struct cw_placer w;
+    struct cw_placer_part part;
+    static const uint16_t keys[2][4] = {{1, 0, 1, 0}, {0, 1, 0, 0}};
+    assert_int_equal(cw_placer_init(&w, 2, sizes, false, &entry, 30, &err), 0);
+    for (unsigned i = 0; i < 2; i++) {
+        uint16_t *mine = malloc(sizeof(keys[i]));
+        assert_non_null(mine);
+        memcpy(mine, keys[i], sizeof(keys[i]));
+        assert_int_equal(cw_placer_add(&w, 10 * i + 10, &err), 0);
+        cw_placer_known(&w, &w.ranges[i], 0, mine, 4, false);
+    }
+    assert_int_equal(plan(&w), 0);
+    assert_int_equal(plan(&w), 0);
+    assert_int_equal(plan(&w), 2);
+    assert_int_equal(cw_placer_needed(&w, true), 0);
+    assert_int_equal(cw_placer_needed(&w, false), 20);
+    assert_true(cw_placer_ask(&w, 0, &part));
+    assert_int_equal(part.begin, 10);
+    assert_int_equal(part.from, 2);
+    assert_int_equal(part.n, 1);
+    assert_false(cw_placer_ask(&w, 0, &part));
+    assert_true(cw_placer_ask(&w, 1, &part));
+    assert_int_equal(part.begin, 0);
+    assert_int_equal(part.n, 2);
+    assert_int_equal(cw_placer_needed(&w, true), 10);
+    assert_true(cw_placer_ask(&w, 1, &part));
+    assert_int_equal(part.begin, 10);
+    assert_int_equal(part.from, 0);
+    assert_int_equal(part.n, 1);
+    assert_false(cw_placer_ask(&w, 1, &part));
+    assert_int_equal(cw_placer_needed(&w, true), 20);
+    assert_true(cw_placer_cut(&w, 10)); /* what the second range had is to be asked for again */
+    assert_int_equal(cw_placer_needed(&w, true), 10);
+    assert_false(cw_placer_ask(&w, 1, &part));
+    cw_placer_deinit(&w);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -320,6 +364,7 @@ int main(void)
         cmocka_unit_test(test_an_error_stands_behind_the_batches_before_it),
         cmocka_unit_test(test_an_entry_that_leaves_out_more_than_a_range_has),
         cmocka_unit_test(test_cut_again),
+        cmocka_unit_test(test_what_waits_is_asked_for),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
