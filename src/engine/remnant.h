@@ -1,5 +1,5 @@
 /*
- * Elements left over at a split's end as bytes, on their way to the process that joins them (docs/protocol.md, "Remnants"): not yet padded, each
+ * Rows of a range as bytes, on their way to the process that joins them (docs/protocol.md, "Rows"): not yet padded, each
  * with its own shape, and with the places of records that were skipped.
  */
 #pragma once
