@@ -339,6 +339,7 @@ static int plan_placed(struct course *c, const struct cw_placer_batch **ret, str
     if (r == 0 && (c->planned < c->g || c->none_wanted)) { /* it was taken before */
         cw_placer_take(w);
         c->placer_g++;
+        *ret = NULL;
     }
     return r;
 }
