@@ -139,10 +139,11 @@ static void split_passed(struct cw_producer *base, uint64_t epoch, uint64_t spli
     if (!((struct view *)base)->main)
         return;
     pthread_mutex_lock(&r->mutex);
-    bool moved = epoch != r->from.epoch || split * base->plan.split_size != r->from.entry.position;
+    uint64_t position = CW_MIN(split * base->plan.split_size, base->plan.n_positions);
+    bool moved = epoch != r->from.epoch || position != r->from.entry.position;
     r->from.g = epoch == r->from.epoch ? r->from.g : 0;
     r->from.epoch = epoch;
-    r->from.entry.position = split * base->plan.split_size;
+    r->from.entry.position = position;
     r->finished = epoch >= r->options.epochs;
     pthread_mutex_unlock(&r->mutex);
     if (moved)

@@ -339,6 +339,7 @@ static int plan_placed(struct course *c, const struct cw_placer_batch **ret, str
     if (r == 0 && (c->planned < c->g || c->none_wanted)) { /* it was taken before */
         cw_placer_take(w);
         c->placer_g++;
+        *ret = NULL;
     }
     return r;
 }
@@ -390,12 +391,10 @@ int cw_course_plan(struct course *c, uint64_t g, struct cw_error *err)
             return r;
         if (r == 1) /* there is something new */
             continue;
-        const bool placed = b != NULL;
-        const unsigned key = placed ? b->key : 0; /* a slot that is made may move what is planned */
         if (is_wanted(c, c->planned))
             r = slot_make(c, c->planned, b, err);
-        if (placed)
-            drop_early(c, key);
+        if (b)
+            drop_early(c, b->key);
         c->planned++;
         c->g += c->none_wanted;
     }

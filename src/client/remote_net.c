@@ -190,7 +190,7 @@ static int on_attached(struct remote *r, const Cachew__Attached *m, struct cw_er
     }
     *plan = (struct cw_plan){.n_positions = p->n_positions, .split_size = p->split_size, .snapshot = p->snapshot};
     if (r->from_split != UINT64_MAX)
-        r->from.entry.position = r->from_split * plan->split_size;
+        r->from.entry.position = CW_MIN(r->from_split * plan->split_size, plan->n_positions);
     r->from_split = UINT64_MAX;
     memcpy(r->stream, m->stream.data, sizeof(r->stream));
     r->snapshot = p->snapshot;

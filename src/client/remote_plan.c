@@ -339,12 +339,9 @@ bool cw_remote_moved(const struct remote *r)
 
 struct place cw_remote_cursor(const struct remote *r)
 {
-    const struct cw_compiled *c = r->compiled;
     struct place at = {.epoch = r->from.epoch, .position = r->from.entry.position};
-    if (c->sequential)
+    if (r->compiled->sequential)
         at.position = 0;
-    else if (c->counted && !r->any)
-        at.position = CW_MIN(r->from.g * c->batch_size, r->view.base.plan.n_positions);
     for (const struct course *x = r->courses; x; x = x->next) /* that of the iterator may have all that it needs of ranges behind its entry */
         if (x->places && x->view->main && !x->split && x->epoch == at.epoch)
             at.position = UINT64_MAX;
