@@ -146,7 +146,7 @@ static void attach(struct person *c)
     say(c, CACHEW__ENVELOPE__OF_ATTACH, &a, 1, 0);
 }
 
-/* A job from its first message to a completed split; then another server from the same journal knows it, the worker's id, and what the split gave. */
+/* A job from its first message to a completed range; then another server from the same journal knows it, the worker's id, and what the range gave. */
 static void test_serves(void **state)
 {
     char dir[] = "/tmp/cachew-server-XXXXXX", path[100];
@@ -167,25 +167,30 @@ static void test_serves(void **state)
     Cachew__Plan plan = CACHEW__PLAN__INIT;
     Cachew__Prepared prepared = CACHEW__PREPARED__INIT;
     plan.n_positions = 30;
-    plan.split_size = 10;
-    plan.n_splits = 3;
+    plan.align = plan.split_size = 10;
+    plan.n_keys = 1;
     plan.snapshot = 4;
     prepared.stream = asked->prepare->stream;
     prepared.plan = &plan;
     prepared.capacity = 1;
     say(&w, CACHEW__ENVELOPE__OF_PREPARED, &prepared, 0, asked->id);
-    assert_int_equal(await(&c, CACHEW__ENVELOPE__OF_ATTACHED, 1)->attached->plan->n_splits, 3);
-    assert_int_equal(await(&w, CACHEW__ENVELOPE__OF_LEASES, 1)->leases->n_splits, 1);
+    assert_int_equal(await(&c, CACHEW__ENVELOPE__OF_ATTACHED, 1)->attached->plan->n_positions, 30);
+    Cachew__Leases *leases = await(&w, CACHEW__ENVELOPE__OF_LEASES, 1)->leases;
+    assert_int_equal(leases->n_ranges, 1);
+    assert_int_equal(leases->ranges[0]->begin, 0);
     assert_string_equal(await(&c, CACHEW__ENVELOPE__OF_WORKERS, 1)->workers->workers[0]->addresses[0], "127.0.0.1:9");
     assert_int_equal(await(&c, CACHEW__ENVELOPE__OF_PLACEMENTS, 1)->placements->placements[0]->worker, id);
     Cachew__Report report = CACHEW__REPORT__INIT;
     Cachew__Completed completed = CACHEW__COMPLETED__INIT;
-    report.n_batches = 17;
+    uint64_t elements = 7;
+    report.end = leases->ranges[0]->end;
+    report.elements = &elements;
+    report.n_elements = 1;
     completed.stream = prepared.stream;
     completed.report = &report;
     say(&w, CACHEW__ENVELOPE__OF_COMPLETED, &completed, 2, 0);
     assert_int_equal(await(&w, CACHEW__ENVELOPE__OF_DONE, 1)->re, 2);
-    assert_int_equal(await(&c, CACHEW__ENVELOPE__OF_REPORTS, 1)->reports->reports[0]->n_batches, 17);
+    assert_int_equal(await(&c, CACHEW__ENVELOPE__OF_REPORTS, 1)->reports->reports[0]->elements[0], 7);
 
     cw_dispatcher_server_free(s);
     person_close(&c);
@@ -193,7 +198,7 @@ static void test_serves(void **state)
     s = serve(l, dir);
     person_connect(&c, l, s, CACHEW__ROLE__ROLE_CLIENT);
     attach(&c);
-    assert_int_equal(await(&c, CACHEW__ENVELOPE__OF_REPORTS, 1)->reports->reports[0]->n_batches, 17);
+    assert_int_equal(await(&c, CACHEW__ENVELOPE__OF_REPORTS, 1)->reports->reports[0]->elements[0], 7);
     person_connect(&w, l, s, CACHEW__ROLE__ROLE_WORKER);
     worker_arrives(&w);
     assert_int_equal(w.last[CACHEW__ENVELOPE__OF_REGISTERED]->registered->worker, id);
