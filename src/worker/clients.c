@@ -246,6 +246,11 @@ static int send_not_here(struct client *c, uint64_t re, uint64_t epoch, uint64_t
     return cw_client_send(c, &m, NULL, 0, NULL, NULL, 0, err);
 }
 
+static void trace_answer(const struct client *c, const struct worker_stream *s, const struct cw_answer *a)
+{
+    cw_trace_span(c->w->options.trace, "answer", &(struct cw_traced){s->stream->name, a->epoch, a->begin, a->at, a->key}, a->asked_ns, cw_now_ns());
+}
+
 void cw_clients_answer(struct worker_stream *s, struct cw_answer *a)
 {
     struct client *c = (struct client *)a->peer; /* its first member */
@@ -261,11 +266,12 @@ void cw_clients_answer(struct worker_stream *s, struct cw_answer *a)
     case CW_SAY_BATCH:
         cw_crash_point("worker-batch");
         r = send_batch(c, s, a, &m, &err);
-        cw_trace_span(c->w->options.trace, "answer", &(struct cw_traced){s->stream->name, a->epoch, a->begin, a->at}, a->asked_ns, cw_now_ns());
+        trace_answer(c, s, a);
         break;
     case CW_SAY_PART:
         cw_crash_point("worker-remnant");
         r = send_rows(c, s, a, &m, &err);
+        trace_answer(c, s, a);
         break;
     case CW_SAY_KEYS:
         r = send_keys(c, a, &m, &err);
