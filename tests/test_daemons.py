@@ -338,7 +338,7 @@ def test_up_takes_no_more_words_than_it_can_give_on():
 # ---- traces ----
 
 def spans(text):
-    """{(name, id): [(from, to), ...]} of a trace, whose spans all end. There are several where a split was run again."""
+    """{(name, id): [(from, to), ...]} of a trace, whose spans all end. There are several where a range was run again."""
     begun, found = {}, collections.defaultdict(list)
     for event in json.loads(text):
         key = (event["name"], event.get("id"), event["pid"])
@@ -371,10 +371,10 @@ def test_traces_show_the_life_of_each_batch(daemons, pipeline, tmp_path):
     assert len(batches) == 125
     for key in batches:
         (asked, handed_out), = found["batch", key]
-        answers, splits = found["answer", key], found["split", key.rsplit("/", 1)[0]]
+        answers, ranges = found["answer", key], found["range", key.rsplit("/", 1)[0]]
         assert any(asked <= begun <= ended <= handed_out for begun, ended in answers)
         assert any(begun == asked and ended <= handed_out for begun, ended in found["fetch", key])
-        assert all(leased <= computed for leased, computed in splits) and any(leased <= answered for leased, _ in splits for _, answered in answers)
+        assert all(leased <= computed for leased, computed in ranges) and any(leased <= answered for leased, _ in ranges for _, answered in answers)
 
 
 def test_trace_of_a_worker_that_was_killed_can_be_read(daemons, pipeline, tmp_path):
