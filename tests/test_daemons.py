@@ -338,7 +338,7 @@ def test_up_takes_no_more_words_than_it_can_give_on():
 # ---- traces ----
 
 def spans(text):
-    """{(name, id): [(from, to), ...]} of a trace, whose spans all end. There are several where a range was run again."""
+    """{(name, id): [(from, to), ...]} of a trace, whose spans all end. There are several where a split was run again."""
     begun, found = {}, collections.defaultdict(list)
     for event in json.loads(text):
         key = (event["name"], event.get("id"), event["pid"])
@@ -371,23 +371,10 @@ def test_traces_show_the_life_of_each_batch(daemons, pipeline, tmp_path):
     assert len(batches) == 125
     for key in batches:
         (asked, handed_out), = found["batch", key]
-        answers, ranges = found["answer", key], found["range", key.rsplit("/", 1)[0]]
+        answers, splits = found["answer", key], found["split", key.rsplit("/", 1)[0]]
         assert any(asked <= begun <= ended <= handed_out for begun, ended in answers)
         assert any(begun == asked and ended <= handed_out for begun, ended in found["fetch", key])
-        assert all(leased <= computed for leased, computed in ranges) and any(leased <= answered for leased, _ in ranges for _, answered in answers)
-
-
-def test_traces_tell_batches_of_buckets_apart(daemons, tmp_path):
-    buckets = {"op": "bucket_by_length", "length": "value % 3", "boundaries": [1, 2], "sizes": [8, 8, 8]}
-    path = tmp_path / "buckets.json"
-    path.write_text(json.dumps({"cachew": 1, "pipeline": [{"op": "range", "stop": 2000}, {"op": "shuffle"}, buckets]}))
-    traced(daemons, path, tmp_path)
-    daemons.end()
-    together = cachew("trace", *(tmp_path / name for name in ("run.json", "worker0.json", "worker1.json")))
-    found = spans(together.stdout)
-    batches = [key for name, key in found if name == "batch"]
-    assert {key.rpartition(".")[2] for key in batches if "." in key} == {"1", "2"}
-    assert all(len(found["batch", key]) == 1 and found["answer", key] for key in batches)
+        assert all(leased <= computed for leased, computed in splits) and any(leased <= answered for leased, _ in splits for _, answered in answers)
 
 
 def test_trace_of_a_worker_that_was_killed_can_be_read(daemons, pipeline, tmp_path):

@@ -519,9 +519,8 @@ static int take_slot(struct course *c, struct remote_assembly *a, struct cw_erro
             return err->status;
         }
     struct piece *first = s->pieces;
-    if (r->options.trace && first->batch) { /* as the worker counts it, from the range's begin */
-        uint64_t before = first->what == CACHEW__WHAT__WHAT_BATCHES ? first->asked_begin / r->compiled->batch_size : 0;
-        struct cw_traced what = {.stream = r->stream, .epoch = first->epoch, .begin = first->asked_begin, .batch = first->first - before, .key = first->key};
+    if (r->options.trace) {
+        struct cw_traced what = {r->stream, first->epoch, first->asked_begin, first->first};
         cw_trace_span(r->options.trace, "batch", &what, first->asked_ns, cw_now_ns());
         cw_trace_span(r->options.trace, "fetch", &what, first->asked_ns, first->came_ns);
     }

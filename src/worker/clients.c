@@ -261,7 +261,7 @@ void cw_clients_answer(struct worker_stream *s, struct cw_answer *a)
     case CW_SAY_BATCH:
         cw_crash_point("worker-batch");
         r = send_batch(c, s, a, &m, &err);
-        cw_trace_span(c->w->options.trace, "answer", &(struct cw_traced){s->stream->name, a->epoch, a->begin, a->at, a->key}, a->asked_ns, cw_now_ns());
+        cw_trace_span(c->w->options.trace, "answer", &(struct cw_traced){s->stream->name, a->epoch, a->begin, a->at}, a->asked_ns, cw_now_ns());
         break;
     case CW_SAY_PART:
         cw_crash_point("worker-remnant");
