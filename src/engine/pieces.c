@@ -115,7 +115,7 @@ static size_t least_of(struct cw_runner *r, const struct piece *p)
 }
 
 /* The next elements of a stream, in the order of the piece. */
-static int pull_piece(struct cw_runner *r, const struct cw_range *s, struct piece *p, struct cw_error *err)
+static int pull_piece(struct cw_runner *r, struct cw_range *s, struct piece *p, struct cw_error *err)
 {
     struct cw_source *source = r->sequence->stream;
     size_t n = p->n;
@@ -124,7 +124,7 @@ static int pull_piece(struct cw_runner *r, const struct cw_range *s, struct piec
     uint32_t *order = malloc(n * sizeof(*order));
     int status = p->raw && raw && order ? 0 : cw_error_nomem(err, n * sizeof(*raw), "elements of a stream");
     if (status >= 0)
-        status = source->ops->pull(source, p->begin, n, least_of(r, p), r->compiled->counted ? r->compiled->batch_size : 1, cw_stopped, r, &p->arena, raw, &n, err);
+        status = source->ops->pull(source, p->begin, n, least_of(r, p), r->compiled->counted ? r->compiled->batch_size : 1, cw_range_stopped, s, &p->arena, raw, &n, err);
     if (status >= 0) {
         pthread_mutex_lock(&r->mutex); /* others look how much of it is carved, planned or not */
         p->cut = n < p->n;
