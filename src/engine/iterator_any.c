@@ -233,8 +233,6 @@ static struct cw_batch *hand_out(struct cw_iterator *it)
     struct cw_batch *b = it->producer->ops->take(it->producer, CW_STEAL(a->pending));
     b->epoch = it->at.epoch;
     b->g = it->options.rank + a->handed * it->options.world_size;
-    b->split = o ? o->index : a->joined->split;
-    b->index = o ? o->taken : a->joined->index;
     if (!o)
         a->joined->a = NULL;
     return b;
