@@ -63,6 +63,7 @@ bench: build
 	@$(DEPS) demo test
 	@test -d $(PHOTOS) || build/tools/make_photos --out $(PHOTOS)
 	@$(PYTHON) bench/run.py --photos $(PHOTOS) --json build/bench.json
+	@$(PYTHON) bench/heavy.py
 
 fuzz:
 	@$(DEPS) build test test-all
