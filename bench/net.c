@@ -41,16 +41,16 @@ static void stop(void *arg)
 static void send_more(void *user, struct cw_conn *c)
 {
     Cachew__Envelope e = CACHEW__ENVELOPE__INIT;
-    Cachew__SplitEnd m = CACHEW__SPLIT_END__INIT;
+    Cachew__RangeEnd m = CACHEW__RANGE_END__INIT;
     Cachew__Report report = CACHEW__REPORT__INIT;
     struct cw_error err = {0};
     const struct iovec piece = {.iov_base = buffer, .iov_len = payload_size};
     (void)user;
     report.epoch = 1;
-    report.split = 1000;
+    report.begin = 1000;
     m.report = &report;
-    e.of_case = CACHEW__ENVELOPE__OF_SPLIT_END;
-    e.split_end = &m;
+    e.of_case = CACHEW__ENVELOPE__OF_RANGE_END;
+    e.range_end = &m;
     do {
         e.id = ++id;
         if (cw_conn_send(c, &e, &piece, payload_size != 0, NULL, NULL, NULL, 0, &err) < 0)

@@ -338,7 +338,7 @@ def test_up_takes_no_more_words_than_it_can_give_on():
 # ---- traces ----
 
 def spans(text):
-    """{(name, id): [(from, to), ...]} of a trace, whose spans all end. There are several where a split was run again."""
+    """{(name, id): [(from, to), ...]} of a trace, whose spans all end. There are several where a range was run again."""
     begun, found = {}, collections.defaultdict(list)
     for event in json.loads(text):
         key = (event["name"], event.get("id"), event["pid"])
@@ -359,7 +359,12 @@ def traced(daemons, pipeline, directory):
     return workers
 
 
-def test_traces_show_the_life_of_each_batch(daemons, pipeline, tmp_path):
+@pytest.mark.parametrize(("ops", "n_batches"), [([{"op": "batch", "size": 32}], 125), ([{"op": "filter", "where": "value % 2 == 0"}, {"op": "batch", "size": 32}], 63),
+                                                ([{"op": "bucket_by_length", "length": "value % 100", "boundaries": [50], "sizes": [32, 16]}], 188)])
+def test_traces_show_the_life_of_each_batch(daemons, pipeline, tmp_path, ops, n_batches):
+    """Whether batches follow from positions, from how many elements a filter left, or from those of each bucket."""
+    described = json.loads(pipeline.read_text())
+    pipeline.write_text(json.dumps({**described, "pipeline": described["pipeline"][:-1] + ops}))
     traced(daemons, pipeline, tmp_path)
     daemons.end()
     files = [tmp_path / name for name in ("run.json", "worker0.json", "worker1.json")]
@@ -368,13 +373,13 @@ def test_traces_show_the_life_of_each_batch(daemons, pipeline, tmp_path):
     assert together.returncode == 0 and len(json.loads(together.stdout)) == sum(map(len, alone))
     found = spans(together.stdout)
     batches = [key for name, key in found if name == "batch"]
-    assert len(batches) == 125
+    assert len(batches) == len(set(batches)) == n_batches
     for key in batches:
         (asked, handed_out), = found["batch", key]
-        answers, splits = found["answer", key], found["split", key.rsplit("/", 1)[0]]
+        answers, ranges = found["answer", key], found["range", key.rsplit("/", 1)[0]]
         assert any(asked <= begun <= ended <= handed_out for begun, ended in answers)
         assert any(begun == asked and ended <= handed_out for begun, ended in found["fetch", key])
-        assert all(leased <= computed for leased, computed in splits) and any(leased <= answered for leased, _ in splits for _, answered in answers)
+        assert all(leased <= computed for leased, computed in ranges) and any(leased <= answered for leased, _ in ranges for _, answered in answers)
 
 
 def test_trace_of_a_worker_that_was_killed_can_be_read(daemons, pipeline, tmp_path):

@@ -301,11 +301,9 @@ CACHEW_API const struct cachew_component *cachew_batch_component(const struct ca
 CACHEW_API const struct cachew_component *cachew_batch_find(const struct cachew_batch *b, const char *name);
 /* Records in it. */
 CACHEW_API uint32_t cachew_batch_records(const struct cachew_batch *b);
-/* Its place: epoch, number in the epoch (over all ranks); in order "any" with a service: the split that completed it, number in the split. */
+/* Its place: epoch, number in the epoch (over all ranks). */
 CACHEW_API uint64_t cachew_batch_epoch(const struct cachew_batch *b);
 CACHEW_API uint64_t cachew_batch_g(const struct cachew_batch *b);
-CACHEW_API uint64_t cachew_batch_split(const struct cachew_batch *b);
-CACHEW_API uint64_t cachew_batch_index(const struct cachew_batch *b);
 /* enum cachew_flag that hold for the whole batch. */
 CACHEW_API uint32_t cachew_batch_flags(const struct cachew_batch *b);
 /* Writes the id of record i, "<file key>:<row>[.ordinal]", as snprintf does: at most size bytes with the NUL; returns the length. */

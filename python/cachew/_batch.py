@@ -120,16 +120,12 @@ class Batch(dict[str, Any]):
     Without `batch` in the pipeline it is an element: arrays have no batch dimension, and bytes are a memoryview.
     """
 
-    __slots__ = ("_slab", "_batched", "_records", "_record_flags", "epoch", "g", "split", "index", "flags", "n_records")
+    __slots__ = ("_slab", "_batched", "_records", "_record_flags", "epoch", "g", "flags", "n_records")
 
     epoch: int
     """The epoch, from 0."""
     g: int
     """The number of the batch in the epoch, over all ranks."""
-    split: int
-    """In order "any" with a service: the split that completed it (docs/semantics.md, section 8) ..."""
-    index: int
-    """... and its number in it."""
     flags: int
     """2: padding, a repetition that fills up the last round of ranks and is not part of the epoch."""
     n_records: int
@@ -144,7 +140,7 @@ class Batch(dict[str, Any]):
     def _over(cls, slab: _core.Slab, batched: bool) -> Batch:
         self = cls(_arrays(slab))
         self._slab, self._batched, self._records, self._record_flags = slab, batched, None, None
-        self.epoch, self.g, self.split, self.index, self.flags, self.n_records = slab.place()
+        self.epoch, self.g, self.flags, self.n_records = slab.place()
         return self
 
     @property
@@ -193,7 +189,7 @@ class Batch(dict[str, Any]):
         return self._slab
 
     def __reduce__(self) -> tuple[Any, ...]:
-        place = (self.epoch, self.g, self.split, self.index, self.flags, self.n_records)
+        place = (self.epoch, self.g, self.flags, self.n_records)
         return _copied, ({k: bytes(v) if isinstance(v, memoryview) else v for k, v in self.items()}, self._batched, place, self.records, self.record_flags)
 
     def __repr__(self) -> str:
@@ -217,7 +213,7 @@ def _copied(components: dict[str, Any], batched: bool, place: tuple[int, ...], r
     """A batch that was pickled."""
     self = Batch(components)
     self._slab, self._batched, self._records, self._record_flags = None, batched, records, record_flags
-    self.epoch, self.g, self.split, self.index, self.flags, self.n_records = place
+    self.epoch, self.g, self.flags, self.n_records = place
     return self
 
 

@@ -98,8 +98,7 @@ static PyObject *slab_components(PyObject *self, PyObject *unused)
 static PyObject *slab_place(PyObject *self, PyObject *unused)
 {
     const struct cachew_batch *b = get(self);
-    return Py_BuildValue("(KKKKII)", (unsigned long long)cachew_batch_epoch(b), (unsigned long long)cachew_batch_g(b),
-                         (unsigned long long)cachew_batch_split(b), (unsigned long long)cachew_batch_index(b), cachew_batch_flags(b),
+    return Py_BuildValue("(KKII)", (unsigned long long)cachew_batch_epoch(b), (unsigned long long)cachew_batch_g(b), cachew_batch_flags(b),
                          cachew_batch_records(b));
 }
 

@@ -87,12 +87,12 @@ static int print_event(const struct cw_trace *t, char phase, const char *name, c
 {
     uint64_t at = ns + t->offset_ns;
     const uint8_t *s = what->stream;
-    char batch[24] = "";
-    bool split = what->batch == CW_TRACE_SPLIT;
-    if (!split)
-        snprintf(batch, sizeof(batch), "/%" PRIu64, what->batch);
+    char batch[40] = "";
+    bool range = what->batch == CW_TRACE_RANGE;
+    if (!range)
+        snprintf(batch, sizeof(batch), what->key ? "/%" PRIu64 ".%u" : "/%" PRIu64, what->batch, what->key);
     return snprintf(line, LINE, "{\"ph\":\"%c\",\"cat\":\"%s\",\"name\":\"%s\",\"id\":\"%02x%02x%02x%02x:%" PRIu64 "/%" PRIu64 "%s\",\"pid\":%d,\"tid\":1,\"ts\":%" PRIu64 ".%03u},\n",
-                    phase, split ? "split" : "batch", name, s[0], s[1], s[2], s[3], what->epoch, what->split, batch, t->pid, at / 1000, (unsigned)(at % 1000));
+                    phase, range ? "range" : "batch", name, s[0], s[1], s[2], s[3], what->epoch, what->begin, batch, t->pid, at / 1000, (unsigned)(at % 1000));
 }
 
 void cw_trace_span(struct cw_trace *t, const char *name, const struct cw_traced *what, uint64_t from_ns, uint64_t to_ns)

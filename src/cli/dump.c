@@ -132,7 +132,7 @@ static int add_provenance(struct zip *z, const struct cw_compiled *c, const stru
         memcpy(records + i * width, id, strlen(id));
         flags[i] = b->ids[i].flags;
     }
-    int64_t n = b->n, meta[6] = {(int64_t)b->epoch, (int64_t)b->g, (int64_t)b->split, (int64_t)b->index, n, b->leading}, six = 6;
+    int64_t n = b->n, meta[6] = {(int64_t)b->epoch, (int64_t)b->g, 0, 0, n, b->leading}, six = 6;
     snprintf(text, sizeof(text), "|S%zu", width);
     add(z, "__records__", text, &n, 1, records, b->n * width);
     add(z, "__flags__", "<u4", &n, 1, flags, b->n * sizeof(*flags));

@@ -75,8 +75,7 @@ int cw_log_batch(struct cw_log *l, const struct cw_compiled *c, const struct cw_
     char text[128];
     int r = 0;
     gettimeofday(&now, NULL);
-    cw_text_add(&t, "{\"epoch\":%" PRIu64 ",\"g\":%" PRIu64 ",\"rank\":%u,\"split\":%" PRIu64 ",\"index\":%" PRIu64 ",\"n\":%u,\"flags\":[", b->epoch, b->g, rank,
-                b->split, b->index, b->n);
+    cw_text_add(&t, "{\"epoch\":%" PRIu64 ",\"g\":%" PRIu64 ",\"rank\":%u,\"n\":%u,\"flags\":[", b->epoch, b->g, rank, b->n);
     for (uint32_t i = 0; i < b->n; i++)
         cw_text_add(&t, "%s%u", i ? "," : "", b->ids[i].flags);
     cw_text_add(&t, "],\"records\":[");

@@ -60,8 +60,6 @@ const struct cachew_component *cachew_batch_find(const struct cachew_batch *b, c
 uint32_t cachew_batch_records(const struct cachew_batch *b) { return b->b->n; }
 uint64_t cachew_batch_epoch(const struct cachew_batch *b) { return b->b->epoch; }
 uint64_t cachew_batch_g(const struct cachew_batch *b) { return b->b->g; }
-uint64_t cachew_batch_split(const struct cachew_batch *b) { return b->b->split; }
-uint64_t cachew_batch_index(const struct cachew_batch *b) { return b->b->index; }
 uint32_t cachew_batch_flags(const struct cachew_batch *b) { return b->b->flags; }
 uint32_t cachew_batch_record_flags(const struct cachew_batch *b, uint32_t i) { return i < b->b->n ? b->b->ids[i].flags : 0; }
 

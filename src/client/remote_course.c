@@ -519,10 +519,11 @@ static int take_slot(struct course *c, struct remote_assembly *a, struct cw_erro
             return err->status;
         }
     struct piece *first = s->pieces;
-    if (r->options.trace) {
-        struct cw_traced what = {r->stream, first->epoch, first->asked_begin, first->first};
-        cw_trace_span(r->options.trace, "batch", &what, first->asked_ns, cw_now_ns());
-        cw_trace_span(r->options.trace, "fetch", &what, first->asked_ns, first->came_ns);
+    for (const struct piece *p = r->options.trace ? first : NULL; p; p = p->more) {
+        struct cw_traced what = {r->stream, p->epoch, p->asked_begin, cw_piece_asked(r, p), p->key};
+        if (p == first)
+            cw_trace_span(r->options.trace, "batch", &what, p->asked_ns, cw_now_ns());
+        cw_trace_span(r->options.trace, "fetch", &what, p->asked_ns, p->came_ns);
     }
     cw_remote_waited(r);
     a->a.bucket = s->key;

@@ -265,6 +265,7 @@ struct place cw_remote_cursor(const struct remote *r);
 bool cw_remote_moved(const struct remote *r); /* it lies in a later range than the dispatcher was told */
 struct piece *cw_piece_new(struct remote *r, const struct piece *what); /* NULL: no memory */
 struct piece *cw_piece_free(struct remote *r, struct piece *p);
+uint64_t cw_piece_asked(const struct remote *r, const struct piece *p); /* `first` of the request: batches are counted from asked_begin on */
 void cw_pieces_free(struct remote *r, struct piece **pieces); /* of a batch */
 size_t cw_remote_window(const struct remote *r);
 void cw_remote_window_tell(struct remote *r); /* r->batch_bytes or r->lent may be another */

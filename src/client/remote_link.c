@@ -183,7 +183,7 @@ static int on_keys(struct link *l, uint64_t request, const Cachew__Keys *m, stru
 }
 
 /* What was asked for can't be had. Mutex held. */
-static int on_failed(struct link *l, uint64_t request, const Cachew__SplitFailed *m, struct cw_error *err)
+static int on_failed(struct link *l, uint64_t request, const Cachew__RangeFailed *m, struct cw_error *err)
 {
     struct remote *r = l->remote;
     struct piece *p = asked_for(l, request);
@@ -238,17 +238,17 @@ static int link_message(void *user, struct cw_conn *c CW_UNUSED, const Cachew__E
     case CACHEW__ENVELOPE__OF_REMNANT:
         status = on_remnant(l, m->remnant, CW_STEAL(slab), size, err);
         break;
-    case CACHEW__ENVELOPE__OF_SPLIT_END:
+    case CACHEW__ENVELOPE__OF_RANGE_END:
         pthread_mutex_lock(&r->mutex);
-        status = m->split_end->report ? cw_remote_report(r, m->split_end->report, true, err) : 0;
+        status = m->range_end->report ? cw_remote_report(r, m->range_end->report, true, err) : 0;
         cw_remote_pump(r);
-        if (m->split_end->report) /* what is asked for still lies in another range by now, or will */
-            cw_remote_not_here(r, l, m->re, m->split_end->report->epoch, m->split_end->report->begin);
+        if (m->range_end->report) /* what is asked for still lies in another range by now, or will */
+            cw_remote_not_here(r, l, m->re, m->range_end->report->epoch, m->range_end->report->begin);
         pthread_mutex_unlock(&r->mutex);
         break;
-    case CACHEW__ENVELOPE__OF_SPLIT_FAILED:
+    case CACHEW__ENVELOPE__OF_RANGE_FAILED:
         pthread_mutex_lock(&r->mutex);
-        status = on_failed(l, m->re, m->split_failed, err);
+        status = on_failed(l, m->re, m->range_failed, err);
         pthread_mutex_unlock(&r->mutex);
         break;
     case CACHEW__ENVELOPE__OF_NOT_HERE:

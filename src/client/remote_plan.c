@@ -244,6 +244,11 @@ static struct link *usable(struct remote *r, uint64_t worker)
     return l && !l->gone && l->conn && l->open ? l : NULL;
 }
 
+uint64_t cw_piece_asked(const struct remote *r, const struct piece *p)
+{
+    return p->what == CACHEW__WHAT__WHAT_BATCHES ? p->first - p->asked_begin / r->compiled->batch_size : p->first;
+}
+
 /* One request for a piece and the batches that follow it. False: it could not be sent, and the connection ends. */
 static bool ask(struct remote *r, struct link *l, const struct known_range *x, struct piece *p, uint64_t now)
 {
@@ -254,8 +259,9 @@ static bool ask(struct remote *r, struct link *l, const struct known_range *x, s
     m.begin = x->begin;
     m.what = p->what;
     m.key = p->key;
-    m.first = p->what == CACHEW__WHAT__WHAT_BATCHES ? p->first - x->begin / r->compiled->batch_size : p->first;
     m.count = p->what == CACHEW__WHAT__WHAT_BATCHES ? 0 : p->n;
+    p->asked_begin = x->begin;
+    m.first = cw_piece_asked(r, p);
     e.id = ++r->next_id;
     for (;; p = p->next) {
         const struct piece *more = p->next;

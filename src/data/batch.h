@@ -15,7 +15,8 @@ struct cw_batch_component {
 };
 
 struct cw_batch {
-    uint64_t epoch, g, split, index;
+    uint64_t epoch, g;
+    uint64_t index; /* on a worker: its number in its range, or that of its first element */
     uint32_t n;                /* records */
     uint32_t flags;            /* enum cw_record_flag that hold for the whole batch */
     bool leading;              /* components have the batch dimension */

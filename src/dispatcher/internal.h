@@ -64,7 +64,7 @@
 #define DP_MISSING (5 * DP_S)      /* ranks that a dispatcher does not know of, of a job that is older than itself: they may have finished */
 #define DP_LATE DP_S               /* where no rate is known: a range is late so long after its lease; else ... */
 #define DP_LATE_MORE (3 * DP_S / 10) /* ... when it takes so much longer than expected, ... */
-#define DP_LATE_TIMES 3            /* ... and so many times as long */
+#define DP_LATE_TIMES 2            /* ... and so many times as long */
 #define DP_DEPTH 2                 /* ranges that a worker has at a time to begin with: one that it computes, one that is next */
 #define DP_DEPTH_S 0.05            /* more ranges at a time where they take less than this together: the way to and fro takes time */
 #define DP_MEASURED 16             /* completions that the rate of a stream is measured by: the last ones */

@@ -323,18 +323,24 @@ void cw_dp_lease_late(struct cw_dispatcher *d, struct stream *s)
         return;
     if ((double)(d->now_ns - x->leased_ns) < range_late_after_ns(s, x))
         return;
-    struct seat *t = idle_seat(s, x->holder[0]);
+    struct seat *slow = x->holder[0], *t = idle_seat(s, slow);
     if (!t)
         return;
     uint64_t epoch, position;
     cw_dp_stream_place(s, x->begin, &epoch, &position);
     cw_dp_log(d, false,
               "positions %" PRIu64 " to %" PRIu64 " of epoch %" PRIu64 " are late at worker %" PRIu64 " (%" PRIu64
-              " ms): worker %" PRIu64 " runs them too",
-              position, position + (x->end - x->begin), epoch, x->holder[0]->worker->id,
-              (d->now_ns - x->leased_ns) / 1000000, t->worker->id);
-    d->n_late++;
-    (void)lease_give(d, t, x);
+              " ms): worker %" PRIu64 " runs them too, and others what else it has not finished",
+              position, position + (x->end - x->begin), epoch, slow->worker->id, (d->now_ns - x->leased_ns) / 1000000,
+              t->worker->id);
+    for (size_t i = 0; (x = cw_dp_range_at(s, i)) && t; i++) {
+        if (x->holder[0] != slow || x->holder[1] || (x->flags & RANGE_COMPLETE))
+            continue;
+        d->n_late++;
+        if (lease_give(d, t, x) < 0)
+            return;
+        t = idle_seat(s, slow);
+    }
 }
 
 /* ---- done ---- */

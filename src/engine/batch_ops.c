@@ -45,7 +45,7 @@ static int make_batch(const struct cw_batch_op *o, const struct cw_batch_result 
         free(b);
         return cw_error_nomem(err, sizeof(*b), "a batch");
     }
-    *b = (struct cw_batch){.epoch = from->epoch, .g = from->g, .split = from->split, .index = from->index, .n = from->n, .flags = from->flags,
+    *b = (struct cw_batch){.epoch = from->epoch, .g = from->g, .index = from->index, .n = from->n, .flags = from->flags,
                            .leading = from->leading, .n_components = o->n_outputs, .components = b->components, .ids = CW_STEAL(from->ids),
                            .slabs = {slab}};
     uint8_t *at = slab->data;

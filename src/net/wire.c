@@ -128,7 +128,6 @@ int cw_wire_batch_write(const struct cw_batch *b, const struct cw_quarantined *q
     Cachew__Batch *m = &ret->message;
     cachew__batch__init(m);
     m->epoch = b->epoch;
-    m->split = b->split;
     m->index = b->index;
     m->n = b->n;
     m->flags = b->flags;
@@ -244,7 +243,6 @@ int cw_wire_batch_read(const Cachew__Batch *m, const struct cw_compiled *c, cons
         return r;
     }
     b->epoch = m->epoch;
-    b->split = m->split;
     b->index = m->index;
     b->n = m->n;
     b->flags = m->flags;

@@ -204,7 +204,7 @@ static int send_keys(struct client *c, struct cw_answer *a, Cachew__Envelope *m,
 
 static int send_end(struct client *c, const struct cw_answer *a, Cachew__Envelope *m, struct cw_error *err)
 {
-    Cachew__SplitEnd end = CACHEW__SPLIT_END__INIT;
+    Cachew__RangeEnd end = CACHEW__RANGE_END__INIT;
     Cachew__Report report = CACHEW__REPORT__INIT;
     end.report = &report;
     report.epoch = a->epoch;
@@ -213,15 +213,15 @@ static int send_end(struct client *c, const struct cw_answer *a, Cachew__Envelop
     report.n_batches = a->n_batches;
     report.elements = a->elements;
     report.n_elements = a->n_elements;
-    m->of_case = CACHEW__ENVELOPE__OF_SPLIT_END;
-    m->split_end = &end;
+    m->of_case = CACHEW__ENVELOPE__OF_RANGE_END;
+    m->range_end = &end;
     return cw_client_send(c, m, NULL, 0, NULL, NULL, 0, err);
 }
 
 static int send_failed(struct client *c, const struct cw_answer *a, Cachew__Envelope *m, struct cw_error *err)
 {
     static const struct cw_error unknown = {.status = CW_E_MEMORY, .message = "out of memory: the reason why a range failed is not known"};
-    Cachew__SplitFailed failed = CACHEW__SPLIT_FAILED__INIT;
+    Cachew__RangeFailed failed = CACHEW__RANGE_FAILED__INIT;
     Cachew__Failure why;
     cw_failure_init(&why, a->why ? a->why : &unknown);
     failed.epoch = a->epoch;
@@ -229,8 +229,8 @@ static int send_failed(struct client *c, const struct cw_answer *a, Cachew__Enve
     failed.index = a->at;
     failed.what = a->what;
     failed.why = &why;
-    m->of_case = CACHEW__ENVELOPE__OF_SPLIT_FAILED;
-    m->split_failed = &failed;
+    m->of_case = CACHEW__ENVELOPE__OF_RANGE_FAILED;
+    m->range_failed = &failed;
     return cw_client_send(c, m, NULL, 0, NULL, NULL, 0, err);
 }
 
@@ -244,6 +244,11 @@ static int send_not_here(struct client *c, uint64_t re, uint64_t epoch, uint64_t
     m.of_case = CACHEW__ENVELOPE__OF_NOT_HERE;
     m.not_here = &not_here;
     return cw_client_send(c, &m, NULL, 0, NULL, NULL, 0, err);
+}
+
+static void trace_answer(const struct client *c, const struct worker_stream *s, const struct cw_answer *a)
+{
+    cw_trace_span(c->w->options.trace, "answer", &(struct cw_traced){s->stream->name, a->epoch, a->begin, a->at, a->key}, a->asked_ns, cw_now_ns());
 }
 
 void cw_clients_answer(struct worker_stream *s, struct cw_answer *a)
@@ -261,11 +266,12 @@ void cw_clients_answer(struct worker_stream *s, struct cw_answer *a)
     case CW_SAY_BATCH:
         cw_crash_point("worker-batch");
         r = send_batch(c, s, a, &m, &err);
-        cw_trace_span(c->w->options.trace, "answer", &(struct cw_traced){s->stream->name, a->epoch, a->begin, a->at}, a->asked_ns, cw_now_ns());
+        trace_answer(c, s, a);
         break;
     case CW_SAY_PART:
         cw_crash_point("worker-remnant");
         r = send_rows(c, s, a, &m, &err);
+        trace_answer(c, s, a);
         break;
     case CW_SAY_KEYS:
         r = send_keys(c, a, &m, &err);

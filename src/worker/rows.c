@@ -214,7 +214,7 @@ static int part_send(struct cw_stream *s, struct cw_lease *l, struct cw_request 
         return status;
     }
     *a = (struct cw_answer){.kind = CW_SAY_PART, .peer = cw_peer_ref(r->peer), .re = r->id, .epoch = l->epoch, .begin = l->begin, .key = r->key,
-                            .at = r->at, .rows = rows, .bytes = rows->size};
+                            .at = r->at, .rows = rows, .bytes = rows->size, .asked_ns = r->asked_ns};
     cw_peer_take(r->peer, a->bytes);
     cw_stream_say(s, a);
     rows_done(s, l, r);

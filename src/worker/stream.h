@@ -69,7 +69,7 @@ struct cw_answer {
     struct cw_remnant *rows;          /* PART */
     uint8_t *keys;                    /* KEYS: `bytes` of them, and in `why` what ended the range */
     uint64_t compute_ns;
-    uint64_t asked_ns;                /* BATCH: as the request */
+    uint64_t asked_ns;                /* BATCH, PART: as the request */
     struct cw_error *why;
 };
 

@@ -31,8 +31,6 @@ class Line:
     epoch: int
     g: int
     rank: int
-    split: int
-    index: int
     n: int
     flags: tuple
     records: tuple
@@ -53,7 +51,7 @@ class Line:
 
 def parse_line(text):
     o = json.loads(text)
-    return Line(o["epoch"], o["g"], o["rank"], o["split"], o["index"], o["n"], tuple(o["flags"]), tuple(o["records"]), int(o["hash"], 16), o["t"])
+    return Line(o["epoch"], o["g"], o["rank"], o["n"], tuple(o["flags"]), tuple(o["records"]), int(o["hash"], 16), o["t"])
 
 
 def read_log(path):

@@ -17,7 +17,7 @@ def line(epoch, g, rank=0, padding_of=None):
     """What a sound service logs. Batch g of epoch e has the records e*1000 + 3g ..."""
     source = g if padding_of is None else padding_of
     records = tuple(f"00000000000000ab:{source * SIZE + i}" for i in range(SIZE))
-    return Line(epoch, g, rank, source // 2, source % 2, SIZE, (2 if padding_of is not None else 0,) * SIZE, records, hash((epoch, g, records)) & oracle.MASK128)
+    return Line(epoch, g, rank, SIZE, (2 if padding_of is not None else 0,) * SIZE, records, hash((epoch, g, records)) & oracle.MASK128)
 
 
 @pytest.fixture

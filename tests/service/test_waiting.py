@@ -121,7 +121,8 @@ def test_a_rank_that_never_comes_is_named_early_and_at_the_end(bench):
     missing = "rank 1 of 2 is behind, at position 0 of epoch 0, and not attached"
 
     def attempt(wait_s):
-        r = bench.cluster.rank(bench.pipeline(FAST), f"job{wait_s}", world_size=2, words=["--wait", wait_s], with_state=False).start()
+        words = ["--wait", wait_s, "--epochs", "100"]  # more ranges than a worker is leased
+        r = bench.cluster.rank(bench.pipeline(numbers(64, SHUFFLE, BATCH)), f"job{wait_s}", world_size=2, words=words, with_state=False).start()
         until_said(r.process, missing)  # before it ends
         assert missing in r.finish(code=4)["error"]["message"]
     with_more_time(attempt, 8)

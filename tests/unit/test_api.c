@@ -312,7 +312,7 @@ static void joins_inputs(void **state)
     assert_int_equal(length, strlen(id));
     assert_non_null(strstr(id, ":1"));
     assert_int_equal(cachew_batch_records(b), 8);
-    assert_int_equal(cachew_batch_epoch(b) + cachew_batch_g(b) + cachew_batch_split(b) + cachew_batch_index(b) + cachew_batch_flags(b), 0);
+    assert_int_equal(cachew_batch_epoch(b) + cachew_batch_g(b) + cachew_batch_flags(b), 0);
     cachew_batch_release(b);
     assert_int_equal(cachew_iterator_next(it, -1, &b, NULL), 1);
     assert_int_equal(cachew_iterator_next(it, -1, &b, NULL), 1);

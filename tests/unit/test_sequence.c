@@ -141,12 +141,13 @@ static uint64_t key_of(const struct naive *x, const struct cw_node *node, uint64
     return cw_hash64(bytes, 40 + n);
 }
 
-static uint32_t *permutation(uint64_t key, size_t n)
+/* by_table: whatever n is, as of chunks and windows. */
+static uint32_t *permutation(uint64_t key, size_t n, bool by_table)
 {
     uint32_t *a = malloc((n + 1) * sizeof(*a));
     for (uint32_t i = 0; i < n; i++)
         a[i] = i;
-    if (n > CW_PERMUTATION_TABLE) {
+    if (n > CW_PERMUTATION_TABLE && !by_table) {
         struct cw_permutation p;
         cw_permutation_init(&p, key, n);
         for (uint32_t i = 0; i < n; i++) {
@@ -244,7 +245,7 @@ static struct list shuffle(const struct naive *x, const struct cw_chain *c, size
     struct list in = eval(x, c, end - 1, leaf, pass), out = {0};
     uint32_t *order;
     if (by_record(c, node)) {
-        order = permutation(key_of(x, node, pass, 0, 0), in.n);
+        order = permutation(key_of(x, node, pass, 0, 0), in.n, false);
         for (size_t i = 0; i < in.n; i++)
             list_add(&out, in.refs[order[i]]);
         free(order);
@@ -256,14 +257,14 @@ static struct list shuffle(const struct naive *x, const struct cw_chain *c, size
     for (size_t k = 0; k < s.n; k++)
         begin[k + 1] = begin[k] + s.size[k];
     assert_int_equal(begin[s.n], in.n);
-    order = permutation(key_of(x, node, pass, 0, 0), s.n);
+    order = permutation(key_of(x, node, pass, 0, 0), s.n, true);
     for (size_t k = 0; k < s.n; k++)
         for (uint64_t i = begin[order[k]]; i < begin[order[k] + 1]; i++)
             list_add(&out, in.refs[i]);
     free(order);
     for (uint64_t w = 0; w * x->window < out.n; w++) {
         size_t from = w * x->window, n = CW_MIN(x->window, out.n - from);
-        order = permutation(key_of(x, node, pass, 1, w), n);
+        order = permutation(key_of(x, node, pass, 1, w), n, true);
         memcpy(in.refs, out.refs + from, n * sizeof(*in.refs));
         for (size_t i = 0; i < n; i++)
             out.refs[from + i] = in.refs[order[i]];

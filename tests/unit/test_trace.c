@@ -36,7 +36,7 @@ static int remove_path(void **state)
 static void *write_spans(void *arg)
 {
     for (uint64_t i = 0; i < SPANS; i++)
-        cw_trace_span(arg, "batch", &(struct cw_traced){stream, 0, i, i % 2 ? CW_TRACE_SPLIT : 7}, cw_now_ns(), cw_now_ns());
+        cw_trace_span(arg, "batch", &(struct cw_traced){stream, 0, i, i % 2 ? CW_TRACE_RANGE : 7, 0}, cw_now_ns(), cw_now_ns());
     return NULL;
 }
 
@@ -104,7 +104,7 @@ static void test_full(void **state)
     write_spans(t);
     assert_int_equal(cw_trace_close(t, &err), CW_E_IO);
     assert_int_equal(cw_trace_open("/dev/null/x", "a test", CW_TRACE_BYTES, &t, &(struct cw_error){0}), CW_E_OPTION);
-    cw_trace_span(NULL, "batch", &(struct cw_traced){stream, 0, 0, 0}, 0, 0); /* nothing is traced */
+    cw_trace_span(NULL, "batch", &(struct cw_traced){stream, 0, 0, 0, 0}, 0, 0); /* nothing is traced */
     assert_int_equal(cw_trace_close(NULL, NULL), 0);
 }
 

@@ -145,7 +145,7 @@ static void run_placed(struct asking *a, uint64_t range, const Cachew__Report *r
     for (unsigned k = 0; k < n_keys; k++) {
         uint64_t n = k < report->n_elements ? report->elements[k] : 0;
         assert_int_equal(arrived[k], n);
-        expect_kind(a->f, say_want(a->f, 0, 0, range, CACHEW__WHAT__WHAT_ROWS, k, n, 1), CACHEW__ENVELOPE__OF_SPLIT_END);
+        expect_kind(a->f, say_want(a->f, 0, 0, range, CACHEW__WHAT__WHAT_ROWS, k, n, 1), CACHEW__ENVELOPE__OF_RANGE_END);
     }
     got_free(g);
 }
@@ -159,8 +159,8 @@ static void run_batches(struct asking *a, uint64_t range, uint64_t n, uint64_t p
             struct got *g = wait_got(a->f, is_answer, id, 0);
             struct cw_hash128 hash;
             if (from + i == n) {
-                assert_int_equal(g->m->of_case, CACHEW__ENVELOPE__OF_SPLIT_END);
-                assert_int_equal(g->m->split_end->report->begin, range * a->r->cut.size);
+                assert_int_equal(g->m->of_case, CACHEW__ENVELOPE__OF_RANGE_END);
+                assert_int_equal(g->m->range_end->report->begin, range * a->r->cut.size);
             } else {
                 a->n_quarantined += read_batch(a->r, a->f, g, a->g, &hash);
                 assert_int_equal(g->m->batch->index, from + i);
@@ -288,10 +288,10 @@ static void skipped_in_counted(void **state)
 static void expect_failure(uint64_t id, Cachew__What what, uint64_t index)
 {
     struct got *g = wait_got(&clients[0], is_answer, id, 0);
-    assert_int_equal(g->m->of_case, CACHEW__ENVELOPE__OF_SPLIT_FAILED);
-    assert_int_equal(g->m->split_failed->what, what);
-    assert_int_equal(g->m->split_failed->index, index);
-    assert_string_equal(g->m->split_failed->why->op, "fail");
+    assert_int_equal(g->m->of_case, CACHEW__ENVELOPE__OF_RANGE_FAILED);
+    assert_int_equal(g->m->range_failed->what, what);
+    assert_int_equal(g->m->range_failed->index, index);
+    assert_string_equal(g->m->range_failed->why->op, "fail");
     got_free(g);
 }
 

@@ -56,8 +56,8 @@ static void finished_asked_again(void **state)
             fetch(&clients[0], 0, i);
         for (int again = 0; again < 2; again++)
             expect_kind(&clients[0], say_want(&clients[0], 0, 0, 0, CACHEW__WHAT__WHAT_PART, 0, n - left, left), CACHEW__ENVELOPE__OF_REMNANT);
-        expect_kind(&clients[0], say_want(&clients[0], 0, 0, 0, CACHEW__WHAT__WHAT_ROWS, 0, n - 1, 2), CACHEW__ENVELOPE__OF_SPLIT_END);
-        expect_kind(&clients[0], say_want(&clients[0], 0, 0, 0, CACHEW__WHAT__WHAT_PART, 0, n, 1), CACHEW__ENVELOPE__OF_SPLIT_END);
+        expect_kind(&clients[0], say_want(&clients[0], 0, 0, 0, CACHEW__WHAT__WHAT_ROWS, 0, n - 1, 2), CACHEW__ENVELOPE__OF_RANGE_END);
+        expect_kind(&clients[0], say_want(&clients[0], 0, 0, 0, CACHEW__WHAT__WHAT_PART, 0, n, 1), CACHEW__ENVELOPE__OF_RANGE_END);
         struct got *g = wait_got(&clients[0], is_answer, say_want(&clients[0], 0, 0, 0, CACHEW__WHAT__WHAT_KEYS, 0, 0, 0), 0);
         assert_int_equal(g->m->keys->keys.len, n);
         got_free(g);
@@ -374,8 +374,8 @@ static void revoked_in_the_middle(void **state)
 static void expect_refusal(uint64_t id, const char *part)
 {
     struct got *g = wait_got(&clients[0], is_answer, id, 0);
-    assert_int_equal(g->m->of_case, CACHEW__ENVELOPE__OF_SPLIT_FAILED);
-    assert_contains(g->m->split_failed->why->message, part);
+    assert_int_equal(g->m->of_case, CACHEW__ENVELOPE__OF_RANGE_FAILED);
+    assert_contains(g->m->range_failed->why->message, part);
     got_free(g);
 }
 

@@ -138,8 +138,8 @@ static const struct expected *expected_at(struct reference *r, uint64_t range, u
 /* A batch that came, whose ids and components are to be freed. */
 static struct cw_batch open_batch(const struct reference *r, struct fake *f, const struct got *g, struct cw_quarantined **ret_quarantined)
 {
-    if (g->m->of_case == CACHEW__ENVELOPE__OF_SPLIT_FAILED)
-        fail_msg("no batch: %s", g->m->split_failed->why->message);
+    if (g->m->of_case == CACHEW__ENVELOPE__OF_RANGE_FAILED)
+        fail_msg("no batch: %s", g->m->range_failed->why->message);
     assert_int_equal(g->m->of_case, CACHEW__ENVELOPE__OF_BATCH);
     const Cachew__Batch *m = g->m->batch;
     struct cw_memory memory[2] = {{.data = g->payload, .size = g->size}};
@@ -247,8 +247,8 @@ static uint64_t say_get_at(struct fake *f, uint64_t range, uint64_t index)
 static void fetch(struct fake *f, uint64_t range, uint64_t index)
 {
     struct got *g = wait_got(f, is_answer, say_get_at(f, range, index), 0);
-    if (g->m->of_case == CACHEW__ENVELOPE__OF_SPLIT_FAILED)
-        fail_msg("no batch: %s", g->m->split_failed->why->message);
+    if (g->m->of_case == CACHEW__ENVELOPE__OF_RANGE_FAILED)
+        fail_msg("no batch: %s", g->m->range_failed->why->message);
     assert_int_equal(g->m->of_case, CACHEW__ENVELOPE__OF_BATCH);
     assert_int_equal(g->m->batch->begin, range * reference.cut.size);
     const struct expected *e = expected_at(&reference, range, index);
