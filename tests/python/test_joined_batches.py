@@ -1,4 +1,5 @@
-"""map_batches of batches that are joined of what splits leave over: they are made ahead like the others, and are the same whoever makes them."""
+"""map_batches behind a filter: batches are made ahead of who takes them, and are the same whoever makes them. A service's worker makes those whose
+elements are of one range, the client those that it joins of several ranges."""
 
 import os
 import threading
@@ -10,6 +11,7 @@ import pytest
 import cachew
 from cachew import Dataset
 
+from conftest import Up
 from deadlines import HANG_S, wait_for
 from waiting import in_use
 
@@ -17,12 +19,8 @@ SIZE = 8
 
 
 def numbers():
-    """Splits of a few batches, each of which leaves something over."""
+    """Many batches, which take twelve positions each."""
     return Dataset.range(4096).filter("value % 3 != 0").batch(SIZE)
-
-
-def is_joined(values):
-    return max(values) - min(values) > 2 * SIZE
 
 
 def called(log):
@@ -35,18 +33,7 @@ def note(log, batch):
         file.write(f"{int(batch['value'][0])}\n")
 
 
-def up_to_a_joined_batch(it, want, log):
-    """Takes all batches before the first that is joined. When the last of them is asked for, the splits that it is joined of have been computed for long:
-    by one thread, which comes to later ones when it is done with these."""
-    first = next(g for g, values in enumerate(want) if is_joined(values))
-    for _ in range(first - 1):
-        next(it)
-    wait_for(lambda: called(log) >= {values[0] for values in want[:first + 12] if not is_joined(values)})
-    assert next(it)["value"].tolist() == want[first - 1]
-    return first
-
-
-def test_a_joined_batch_is_made_before_it_is_asked_for(tmp_path):
+def test_a_batch_behind_a_filter_is_made_before_it_is_asked_for(tmp_path):
     log = tmp_path / "calls"
 
     def function(batch):
@@ -55,25 +42,25 @@ def test_a_joined_batch_is_made_before_it_is_asked_for(tmp_path):
 
     want = [b["value"].tolist() for b in numbers()]
     with numbers().map_batches(function, outputs={"value": "int64"}).iterator(threads=1) as it:
-        first = up_to_a_joined_batch(it, want, log)
-        wait_for(lambda: want[first][0] in called(log))  # and nobody is in next()
-        assert [b["value"].tolist() for b in it] == want[first:]
+        for values in want[:-1]:
+            wait_for(lambda: values[0] in called(log))  # and nobody is in next()
+            assert next(it)["value"].tolist() == values
+        assert [b["value"].tolist() for b in it] == want[-1:]  # what is left over
     assert sorted(called(log)) == sorted(values[0] for values in want)
 
 
-def slow_where_joined(log, go_on):
+def slow_from(value, log, go_on):
     def function(batch):
         note(log, batch)
-        while is_joined(batch["value"].tolist()) and not os.path.exists(go_on):
+        while batch["value"][0] >= value and not os.path.exists(go_on):
             time.sleep(0.01)
         return batch
 
     return function
 
 
-def up_to_a_joined_batch_that_is_made(it, want, log):
-    """Takes all batches before the first that is joined. The function is called with that one by then, and nobody is in next()."""
-    first = next(g for g, values in enumerate(want) if is_joined(values))
+def up_to_a_batch_that_is_made(it, want, first, log):
+    """Takes all batches before the first-th. The function is called with that one by then, and nobody is in next()."""
     assert [next(it)["value"].tolist() for _ in range(first)] == want[:first]
 
     def is_made():
@@ -82,26 +69,25 @@ def up_to_a_joined_batch_that_is_made(it, want, log):
         return want[first][0] in called(log)
 
     wait_for(is_made)
-    return first
 
 
 @pytest.mark.large
-def test_waiting_for_a_joined_batch_may_end_and_go_on(tmp_path):
-    log, go_on = tmp_path / "calls", tmp_path / "go_on"
+def test_waiting_for_a_batch_behind_a_filter_may_end_and_go_on(tmp_path):
+    log, go_on, first = tmp_path / "calls", tmp_path / "go_on", 21
     want = [b["value"].tolist() for b in numbers()]
-    with numbers().map_batches(slow_where_joined(log, go_on), outputs={"value": "int64"}).iterator(threads=2) as it:
-        first = up_to_a_joined_batch_that_is_made(it, want, log)
+    with numbers().map_batches(slow_from(want[first][0], log, go_on), outputs={"value": "int64"}).iterator(threads=2) as it:
+        up_to_a_batch_that_is_made(it, want, first, log)
         go_on.touch()
         assert [b["value"].tolist() for b in it] == want[first:]
 
 
 @pytest.mark.large
 @pytest.mark.parametrize("where", ["between", "inside"])
-def test_closing_while_joined_batches_are_made(tmp_path, where):
-    log, threads = tmp_path / "calls", len(os.listdir("/proc/self/task"))
+def test_closing_while_batches_behind_a_filter_are_made(tmp_path, where):
+    log, threads, first = tmp_path / "calls", len(os.listdir("/proc/self/task")), 21
     want = [b["value"].tolist() for b in numbers()]
-    it = numbers().map_batches(slow_where_joined(log, tmp_path / "never"), outputs={"value": "int64"}).iterator(threads=2)
-    up_to_a_joined_batch_that_is_made(it, want, log)
+    it = numbers().map_batches(slow_from(want[first][0], log, tmp_path / "never"), outputs={"value": "int64"}).iterator(threads=2)
+    up_to_a_batch_that_is_made(it, want, first, log)
     if where == "inside":
         inside = threading.Thread(target=lambda: pytest.raises(cachew.UsageError, next, it))
         inside.start()
@@ -122,7 +108,7 @@ def shuffled(batch, rng):
 
 PIPELINES = {
     "filter": Dataset.range(3000).shuffle().filter("value % 7 != 2").batch(16),
-    "one batch a split": Dataset.range(3000).shuffle().filter("value % 2 == 0").batch(11),
+    "half": Dataset.range(3000).shuffle().filter("value % 2 == 0").batch(11),
     "strings": Dataset.range(700).map(lambda e: {"value": e["value"], "text": "x" * int(e["value"] % 90)}).shuffle().filter("value % 5 != 0").batch(9),
     "remainder": Dataset.range(1000).filter("value % 3 == 0").batch(32, drop_remainder=True),
     "buckets": Dataset.range(2000).map(lambda e: {"value": e["value"], "t": np.arange(e["value"] % 13)}, outputs={"value": "int64", "t": ("int64", (None,))})
@@ -135,7 +121,7 @@ PIPELINES = {
 
 @pytest.mark.large(keep=0)
 @pytest.mark.parametrize("name", PIPELINES)
-def test_joined_batches_are_the_same_whoever_makes_them(name):
+def test_batches_behind_a_filter_are_the_same_whoever_makes_them(name):
     base = PIPELINES[name]
     for ds, function in ((base.map_batches(doubled), doubled), (base.map_batches(shuffled), None)):
         alone = [(b.epoch, b.g, b.records, b.hash()) for b in ds.iterator(epochs=3, threads=1, memory="3M")]
@@ -151,19 +137,20 @@ def test_joined_batches_are_the_same_whoever_makes_them(name):
 
 @pytest.mark.large
 @pytest.mark.parametrize("where", ["here", "service"])
-def test_what_a_function_of_joined_batches_takes_is_counted(where):
-    """Whoever calls it: compute threads, who takes the batches, or, with a service, workers for theirs and the client for those that it joins."""
+def test_what_a_function_of_batches_takes_is_counted(where):
+    """Whoever calls it: compute threads, or, with a service, workers for theirs and the client for those that it joins."""
     def slow(batch):
         time.sleep(0.002)
         return batch
 
     ds = numbers().map_batches(slow, outputs={"value": "int64"})
     with ds.distribute("local", workers=1) if where == "service" else ds.iterator(threads=2) as it:
-        batches = [b["value"].tolist() for b in it]
+        n = sum(len(b["value"]) for b in it)
         counted = next(e for e in it.profile()["operators"] if e["op"] == "map_batches")
-    joined = [values for values in batches if is_joined(values)] or [batches[-1]]
-    assert sum(map(len, joined)) <= counted["elements"] <= sum(map(len, batches))
-    assert counted["elements"] == sum(map(len, batches)) if where == "here" else counted["elements"] < sum(map(len, batches))
+    if where == "here":
+        assert counted["elements"] == n
+    else:
+        assert SIZE <= counted["elements"] < n  # the first range is shorter than six batches, and no multiple of one
     assert counted["seconds"] >= 0.002 * counted["elements"] / SIZE
 
 
@@ -187,8 +174,8 @@ def test_who_lacks_memory_for_a_batch_is_not_kept_waiting_by_blocks_that_lack_it
                 assert "too small" in str(error)
 
 
-def test_a_state_behind_and_before_joined_batches():
-    ds = PIPELINES["one batch a split"].map_batches(doubled)
+def test_a_state_between_batches_behind_a_filter():
+    ds = PIPELINES["half"].map_batches(doubled)
     it, states, hashes = ds.iterator(epochs=2), [], []
     for b in it:
         states.append(it.state_dict())
@@ -198,7 +185,7 @@ def test_a_state_behind_and_before_joined_batches():
 
 
 @pytest.mark.large
-def test_what_differs_and_what_was_skipped_is_listed_for_joined_batches():
+def test_what_differs_is_listed_for_batches_behind_a_filter():
     def changing(batch):
         return {"value": batch["value"] + int.from_bytes(os.urandom(4), "little")}
 
@@ -210,11 +197,11 @@ def test_what_differs_and_what_was_skipped_is_listed_for_joined_batches():
     assert {entry["action"] for entry in it.quarantine()} == {"differs"}
 
 
-# ---- of a service: the client joins them, and calls the function ----
+# ---- of a service: the client joins some of them, and calls the function ----
 
 @pytest.mark.large
 @pytest.mark.parametrize("name", PIPELINES)
-def test_joined_batches_of_a_service_are_the_same(service, name):
+def test_batches_of_a_service_behind_a_filter_are_the_same(service, name):
     for function in (doubled, shuffled):
         ds = PIPELINES[name].map_batches(function)
         alone = [(b.epoch, b.g, b.records, b.hash()) for b in ds.iterator(epochs=2, seed=5)]
@@ -227,17 +214,34 @@ def test_joined_batches_of_a_service_are_the_same(service, name):
         assert [(b.epoch, b.g, b.records, b.hash()) for b in [*part, *rest]] == alone
 
 
+@pytest.fixture(scope="module")
+def slow_service():
+    """Each of two workers has one thread."""
+    up = Up("--threads", "2")
+    yield up
+    assert up.end() == 0
+
+
 def all_joined():
-    """Splits of 16 batches' positions, of which a filter leaves half a batch."""
-    return Dataset.range(4096).filter("value % 32 == 0").batch(16)
+    """A range takes half a second, or 64 positions while no rate is known: with a thread a worker no range has the 120 positions of a batch."""
+    return Dataset.range(720).delay(us=5000).filter("value % 8 == 0").batch(15)
 
 
-def test_several_joined_batches_of_a_service_are_under_way_at_a_time(service, tmp_path):
+def must_be_called_by(client):
+    """For functions of batches: they run in host processes of who calls them."""
+    if os.getppid() != client:
+        raise RuntimeError(f"called by process {os.getppid()}: expected the client, {client}")
+
+
+def test_several_joined_batches_of_a_service_are_under_way_at_a_time(slow_service, tmp_path):
+    client = os.getpid()
+
     def meets_another(batch):
         """Only when one more is called while this one waits. The first may be called before it is known what others will be joined of."""
         import tempfile
         import time
 
+        must_be_called_by(client)
         if batch["value"][0] == 0:
             return batch
         with tempfile.NamedTemporaryFile(dir=tmp_path, delete=False):
@@ -249,19 +253,21 @@ def test_several_joined_batches_of_a_service_are_under_way_at_a_time(service, tm
         return batch
 
     want = [b["value"].tolist() for b in all_joined().iterator()]
-    assert all(is_joined(values) for values in want)
-    got = all_joined().map_batches(meets_another, outputs={"value": "int64"}).distribute(service.address, timeout_s=HANG_S)
+    got = all_joined().map_batches(meets_another, outputs={"value": "int64"}).distribute(slow_service.address, timeout_s=HANG_S)
     assert [b["value"].tolist() for b in got] == want
 
 
-def test_what_a_joined_batch_of_a_service_fails_with_comes_in_its_place(service):
+def test_what_a_joined_batch_of_a_service_fails_with_comes_in_its_place(slow_service):
+    client = os.getpid()
+
     def fails(batch):
-        if batch["value"][0] >= 2048:
+        must_be_called_by(client)
+        if batch["value"][0] >= 360:
             raise ValueError("no more")
         return batch
 
-    it = all_joined().map_batches(fails, outputs={"value": "int64"}).distribute(service.address, timeout_s=HANG_S)
-    for _ in range(4):
+    it = all_joined().map_batches(fails, outputs={"value": "int64"}).distribute(slow_service.address, timeout_s=HANG_S)
+    for _ in range(3):
         it.next()
     for _ in range(2):
         with pytest.raises(cachew.Error, match="no more"):
@@ -269,14 +275,17 @@ def test_what_a_joined_batch_of_a_service_fails_with_comes_in_its_place(service)
 
 
 @pytest.mark.large
-def test_who_leaves_a_service_leaves_no_call_behind(service, tmp_path):
+def test_who_leaves_a_service_leaves_no_call_behind(slow_service, tmp_path):
+    client = os.getpid()
+
     def forever(batch):
+        must_be_called_by(client)
         (tmp_path / str(int(batch["value"][0]))).touch()
         while True:
             time.sleep(60)
 
     threads = len(os.listdir("/proc/self/task"))
-    it = all_joined().map_batches(forever, outputs={"value": "int64"}).distribute(service.address)
+    it = all_joined().map_batches(forever, outputs={"value": "int64"}).distribute(slow_service.address)
     while len(os.listdir(tmp_path)) < 2:
         with pytest.raises(cachew.DeadlineError):
             it.next(timeout_s=0.2)
