@@ -271,7 +271,6 @@ static void what_is_named_is_enough(void **state)
         }
         cw_local_deinit(&local);
     }
-    assert_true(n_frugal > 0);
 }
 
 /* Runs with what the last one named, until that is enough: that it is so at once is for those of fixed size. The number grows each time. */
@@ -325,6 +324,7 @@ static void what_is_named_later_is_enough_too(void **state)
         }
         cw_local_deinit(&local);
     }
+    assert_true(n_frugal > 0); /* of all tests so far: in a single one of the sample's it may never have been that short */
 }
 
 /* Others look at what a thread has planned, while it plans: for ThreadSanitizer. */
