@@ -178,6 +178,7 @@ static int slot_make(struct course *c, uint64_t g, const struct cw_placer_batch 
         r->n_outstanding++;
     }
     s = *at;
+    cw_pieces_free(r, &s->pieces); /* of an earlier plan */
     struct piece what = {.epoch = c->epoch, .key = b ? b->key : 0}, **piece = &s->pieces;
     const struct cw_placer_part batch = {.begin = c->begin, .from = g}, *parts = b ? b->parts : &batch;
     size_t n = b ? b->n_parts : 1;
