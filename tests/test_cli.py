@@ -87,7 +87,7 @@ def test_log_lines(tmp_path):
     assert len(lines) == ran["batches"] == 25
     assert [line["g"] for line in lines] == [*range(25)]
     for line in lines:
-        assert set(line) == {"epoch", "g", "rank", "split", "index", "n", "flags", "records", "hash", "t"}
+        assert set(line) == {"epoch", "g", "rank", "n", "flags", "records", "hash", "t"}
         assert line["rank"] == 0 and line["n"] == 8 and line["flags"] == [0] * 8
         assert all(re.fullmatch(r"[0-9a-f]{16}:\d+\.[01]", r) for r in line["records"])
         assert before - 1 < line["t"] < time.time() + 1
