@@ -93,7 +93,7 @@ class Dataset(Functions, InMemory, Operators):
         return self._append(TABLE[op], attributes)
 
     def on_error(self, action: str) -> Dataset:
-        """What happens when a record can't be computed: "raise" (default), "skip" (it is left out), or "replace" (another record of the split stands in)."""
+        """What happens when a record can't be computed: "raise" (default), "skip" (it is left out), or "replace" (another record near it stands in)."""
         return self._make(self._nodes, {**self._head, "on_error": action}, self._base_dir)
 
     def defaults(self, *, seed: int | None = None, epochs: int | None = None) -> Dataset:

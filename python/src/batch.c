@@ -163,7 +163,7 @@ static PyObject *slab_arrow(PyObject *self, PyObject *batched)
 static PyMethodDef slab_methods[] = {
     {"arrow", slab_arrow, METH_O, "arrow(batched) -> capsules arrow_schema and arrow_array over the batch"},
     {"components", slab_components, METH_NOARGS, "((name, dtype, shape, data, lengths or None), ...)"},
-    {"place", slab_place, METH_NOARGS, "(epoch, g, split, index, flags, records)"},
+    {"place", slab_place, METH_NOARGS, "(epoch, g, flags, records)"},
     {"records", slab_records, METH_NOARGS, "the ids of the records"},
     {"record_flags", slab_record_flags, METH_NOARGS, "the flags of the records"},
     {"hash", slab_hash, METH_NOARGS, "128 bits: their sum over all batches is the digest"},

@@ -1,4 +1,4 @@
-/* cachew worker: runs splits for a dispatcher until a signal drains it. */
+/* cachew worker: runs ranges for a dispatcher until a signal drains it. */
 #include <inttypes.h>
 #include <signal.h>
 #include <stdio.h>
@@ -127,7 +127,7 @@ static int parse(struct worker_run *x, int argc, char **argv, struct cw_error *e
         CLI_TOKEN_OPTION(&x->token_file),
         CLI_TLS_LISTEN_OPTIONS(&x->tls_files),
         CLI_LOG_OPTION(&x->log),
-        {"trace", CLI_TEXT, &x->trace, "FILE", "write when splits were leased and computed, batches asked for and sent (Chrome's trace format)", 0, 0, NULL, NULL},
+        {"trace", CLI_TEXT, &x->trace, "FILE", "write when ranges were leased and computed, batches asked for and sent (Chrome's trace format)", 0, 0, NULL, NULL},
         CLI_PLUGIN_OPTION(&x->plugins),
         {0},
     };

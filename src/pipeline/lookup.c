@@ -184,7 +184,7 @@ int cw_seq_lookup(struct cw_epoch *e, const struct cw_seq *s, struct cw_ref *ref
     while (mask * 2 + 1 < n)
         mask = mask * 2 + 1;
     size_t bytes = (2 * n + mask + 1) * sizeof(uint32_t);
-    int r = cw_budget_take(e->budget, bytes, "the plan of a split", err);
+    int r = cw_budget_take(e->budget, bytes, "the plan of a range", err);
     if (r < 0)
         return r;
     _cleanup_free_ uint32_t *index = malloc(bytes);
@@ -194,7 +194,7 @@ int cw_seq_lookup(struct cw_epoch *e, const struct cw_seq *s, struct cw_ref *ref
             index[i] = (uint32_t)i;
         r = look_up(&l, s, index, n);
     } else {
-        r = cw_error_nomem(err, bytes, "the plan of a split");
+        r = cw_error_nomem(err, bytes, "the plan of a range");
     }
     cw_budget_give(e->budget, bytes);
     return r;
