@@ -43,7 +43,7 @@ def test_a_batch_behind_a_filter_is_made_before_it_is_asked_for(tmp_path):
     want = [b["value"].tolist() for b in numbers()]
     with numbers().map_batches(function, outputs={"value": "int64"}).iterator(threads=1) as it:
         for values in want[:-1]:
-            wait_for(lambda: values[0] in called(log))  # and nobody is in next()
+            wait_for(lambda first=values[0]: first in called(log))  # and nobody is in next()
             assert next(it)["value"].tolist() == values
         assert [b["value"].tolist() for b in it] == want[-1:]  # what is left over
     assert sorted(called(log)) == sorted(values[0] for values in want)
