@@ -69,7 +69,7 @@ def test_no_completion_is_acknowledged_before_its_fdatasync(tmp_path):
     strace = ["strace", "-D", "-f", "-y", "-xx", "-s", "1000000", "-e", "signal=none", "-e", f"trace={','.join((*RECEIVES, *SENDS, *SYNCS))}", "-o", str(trace)]
     bench.cluster.prefix = lambda name: strace if name.startswith("dispatcher") else []
     try:
-        bench.cluster.start(2)
+        bench.cluster.start(1)  # with a second one, a late range has two completions, of which the later one is durable already
         r = bench.ranks(JOB)[0]
         r.finish()
         bench.judge(JOB, (1, None, [r]))
