@@ -231,7 +231,7 @@ def test_a_state_with_another_number_of_ranks(records, service, name):
     with ThreadPoolExecutor(3) as pool:
         parts = list(pool.map(lambda r: all_of(ds.distribute(service.address, job=f"resumed-{name}", rank=r, world_size=3, seed=5, state=state)), range(3)))
     assert parts == [all_of(ds.iterator(seed=5, rank=r, world_size=3, state=state)) for r in range(3)]
-    rest = sorted((p, h) for part in parts for p, h, *_ in part if not p[4])
+    rest = sorted((p, h) for part in parts for p, h, *_ in part if not p[2])
     assert begin + [h for _, h in rest] == whole
 
 
