@@ -243,8 +243,8 @@ def look(fifo, running):
 @pytest.mark.large
 def test_two_runs_at_once_share_what_they_compute(tmp_path):
     """The second one begins when the first one has published something, and the first one goes on when the second one has
-    published the rest; each in its own order."""
-    chain = [{"op": "synthetic", "count": 20000, "shape": [16, 16, 3], "dtype": "uint8"}, {"op": "cache"}, {"op": "shuffle"},
+    published the rest; each in its own order. A run that is held computes 64 MiB ahead, which is less than half of it."""
+    chain = [{"op": "synthetic", "count": 12000, "shape": [64, 64, 3], "dtype": "uint8"}, {"op": "cache"}, {"op": "shuffle"},
              {"op": "batch", "size": 8}]
     pipeline, cache, fifo = write(tmp_path / "p.json", chain), tmp_path / "c", tmp_path / "fifo"
     given = ("--threads", 1, "--cache-dir", cache)
@@ -264,7 +264,8 @@ def test_two_runs_at_once_share_what_they_compute(tmp_path):
         caches.insert(0, first.end(code=0))
     assert [c["digest"] for c in caches] == [run(pipeline, "--seed", s)["digest"] for s in (0, 1)]
     caches = [c["cache"] for c in caches]
-    assert [c["hits"] + c["misses"] for c in caches] == [20000, 20000]
+    # An element that the other run publishes while this one computes it is neither.
+    assert all(11000 < c["hits"] + c["misses"] <= 12000 for c in caches), str(caches)
     assert caches[0]["hits"] > 0, "the first one read what the second one wrote"
     assert caches[1]["hits"] > 0, "and the other way round"
     assert cachew("cache", "verify", cache)[0]["bad_segments"] == 0
