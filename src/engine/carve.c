@@ -16,7 +16,14 @@ static bool may_take(const struct cw_runner *r, const struct cw_range *s)
     unsigned reserve = first || r->compiled->counted ? 0 : 2;
     if (r->n_assemblies + reserve < r->max_assemblies)
         return true;
-    return first && !(s->head && s->head->closed && s->head->n_done == s->head->n_assigned);
+    if (!first || (s->head && s->head->closed && s->head->n_done == s->head->n_assigned))
+        return false;
+    unsigned own = 0; /* of itself it has no more than all may have: it is as long as its epoch */
+    for (const struct cw_assembly *a = s->head; a; a = a->next)
+        own++;
+    for (unsigned k = 0; r->compiled->batcher == CW_BATCHER_BUCKET && k < r->compiled->n_buckets; k++)
+        own += s->open[k] != NULL;
+    return own < r->max_assemblies;
 }
 
 int cw_assembly_take(struct cw_runner *r, struct cw_range *s, unsigned bucket, struct cw_assembly **ret, struct cw_error *err)
