@@ -18,11 +18,11 @@ static bool may_take(const struct cw_runner *r, const struct cw_range *s)
         return true;
     if (!first || (s->head && s->head->closed && s->head->n_done == s->head->n_assigned))
         return false;
-    unsigned own = 0; /* of itself it has no more than all may have: it is as long as its epoch */
+    if (!r->compiled->counted) /* a block waits with rows of the head until all of its rows have batches */
+        return true;
+    unsigned own = 0; /* else it has no more than all may have: it is as long as its epoch */
     for (const struct cw_assembly *a = s->head; a; a = a->next)
         own++;
-    for (unsigned k = 0; r->compiled->batcher == CW_BATCHER_BUCKET && k < r->compiled->n_buckets; k++)
-        own += s->open[k] != NULL;
     return own < r->max_assemblies;
 }
 
