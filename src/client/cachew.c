@@ -301,7 +301,7 @@ static char *dump(json_t *value)
     return text;
 }
 
-/* Over batches that nobody computes. */
+/* Opens an iterator that has a position and computes no batches. */
 static int open_position(const struct cachew_pipeline *p, const struct cachew_options *o, struct cw_local *l, struct cw_error *err)
 {
     unsigned threads;

@@ -315,7 +315,7 @@ static int range_failed(struct course *c, struct cw_error *err)
     return err->status;
 }
 
-/* The plan is past some ranges: nobody asks for their keys again. */
+/* Frees the keys of ranges that the plan has passed: they are not needed again. */
 static void drop_keys(struct course *c)
 {
     const struct cw_placer *w = &c->placer;

@@ -180,7 +180,7 @@ struct cw_batch *cw_remote_take(struct cw_producer *base, struct cw_assembly *as
     r->from.g += r->any && ((struct view *)base)->main ? r->options.world_size : 0; /* in exact order the iterator says so */
     pthread_mutex_unlock(&r->mutex);
     free_assembly(r, a);
-    b->index = 0; /* where it lay is nobody's business */
+    b->index = 0; /* a client's batch has no number in a range */
     cw_batch_disown(b);
     cw_remote_users_add((struct remote_batch *)b);
     return b;

@@ -62,7 +62,7 @@
 #define DP_GONE (600 * DP_S)       /* a worker that is gone keeps its id, if it comes back */
 #define DP_SILENT (cw_patience_silence_ns() + DP_S) /* a rank that is there says something each second, and one that is not is noticed within the timeout of its connection */
 #define DP_MISSING (5 * DP_S)      /* ranks that a dispatcher does not know of, of a job that is older than itself: they may have finished */
-#define DP_LATE DP_S               /* where no rate is known: a range is late so long after its lease; else ... */
+#define DP_LATE DP_S               /* ns after its lease at which a range is late while no rate is known; else ... */
 #define DP_LATE_MORE (3 * DP_S / 10) /* ... when it takes so much longer than expected, ... */
 #define DP_LATE_TIMES 2            /* ... and so many times as long */
 #define DP_DEPTH 2                 /* ranges that a worker has at a time to begin with: one that it computes, one that is next */

@@ -1,7 +1,7 @@
 /* Blocks, carved off pieces, and batches for their rows. */
 #include "engine/internal.h"
 
-/* How many batches are under way is bounded. Later splits leave room for the first one: it needs one to fill and one to join remnants in. A split may
+/* How many batches are under way is bounded. Later ranges leave room for the first one: it needs one to fill and one to put together. A range may
  * have become the first only now, when later ones have everything: then it gets what it needs all the same, unless the consumer can take a batch of it,
  * which makes room. */
 static bool may_take(const struct cw_runner *r, const struct cw_range *s)
