@@ -1,6 +1,10 @@
 """Deadlines of tests. They only end a hang: no verdict depends on how fast the machine is."""
 
+import os
+import subprocess
+import tempfile
 import time
+from pathlib import Path
 
 HANG_S = 3600  # a command, a page or an event that takes longer hangs
 # For the environment of daemons and clients (src/base/patience.h): no process is given up because it is slow. Tests of
@@ -8,6 +12,7 @@ HANG_S = 3600  # a command, a page or an event that takes longer hangs
 PATIENT_S = 900
 PATIENT = {"CACHEW_SILENCE_S": str(PATIENT_S), "CACHEW_START_S": str(PATIENT_S)}
 SILENCE_S = 3  # the default of CACHEW_SILENCE_S, for tests of that limit
+IDLE_S = 120  # a command that computes and does not use the CPU for so long hangs: sooner known than after HANG_S
 PAUSE_S = 0.01  # between two looks: the processes under test need the CPU
 
 
@@ -19,3 +24,41 @@ def wait_for(condition, goes_on=lambda: True):
         assert time.monotonic() < until, f"the condition is false after {HANG_S} s"
         time.sleep(PAUSE_S)
     return value
+
+
+def cpu_ticks(pid: int) -> int:
+    """The CPU time that the process has used, in clock ticks."""
+    fields = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()
+    return int(fields[11]) + int(fields[12])
+
+
+def run_computing(words: list[str]) -> subprocess.CompletedProcess:
+    """Runs a command that reads local data and computes, to its end. If it does not use the CPU for IDLE_S, raises
+    TimeoutExpired, with what its threads wait in."""
+    with tempfile.TemporaryFile("w+") as out, tempfile.TemporaryFile("w+") as err, subprocess.Popen(words, stdout=out, stderr=err, text=True) as child:
+        used, since = -1, time.monotonic()
+        try:
+            while True:
+                try:
+                    child.wait(0.5 if used >= 0 else PAUSE_S)
+                    break
+                except subprocess.TimeoutExpired:
+                    now = time.monotonic()
+                    if (ticks := cpu_ticks(child.pid)) != used:
+                        used, since = ticks, now
+                    elif now - since > IDLE_S:
+                        raise subprocess.TimeoutExpired(words, IDLE_S, stderr=stacks(child.pid)) from None
+        finally:
+            child.kill()
+        out.seek(0)
+        err.seek(0)
+        return subprocess.CompletedProcess(words, child.returncode, out.read(), err.read())
+
+
+def stacks(pid: int) -> str:
+    """Where the process's threads are: their stacks if gdb is there, else the system calls they wait in."""
+    try:
+        return subprocess.run(["gdb", "-p", str(pid), "-batch", "-ex", "thread apply all bt 12"], check=False, capture_output=True, text=True).stdout
+    except FileNotFoundError:
+        tasks = Path(f"/proc/{pid}/task").iterdir()
+        return "".join(f"thread {task.name}: {(task / 'wchan').read_text(encoding='utf-8')}\n" for task in tasks if os.access(task / "wchan", os.R_OK))

@@ -2,6 +2,7 @@
 
 CACHEW_REPEATS: how often each (50 says more than the default)."""
 
+import json
 import math
 import os
 
@@ -73,3 +74,12 @@ def test_elements_larger_than_the_rest(tmp_path):
     memory, tries, _ = enough_for(pipeline)
     assert tries == 1 and memory > 700 * 700 * 3
     assert run(pipeline, "--memory", memory, "--threads", 8)["batches"] == 6
+
+
+def test_a_rank_that_holds_its_batch(tmp_path):
+    """A rank holds its batch until those of the other ranks are made: it waited for ever where memory sufficed for one."""
+    pipeline = tmp_path / "large.json"
+    wide = {"op": "assign", "set": {"wide": "sqrt(float64(data))"}}
+    pipeline.write_text(json.dumps({"cachew": 1, "pipeline": [{"op": "synthetic", "count": 24, "shape": [256, 1024], "dtype": "uint8", "fill": "none"}, wide]}))
+    check(pipeline, "--rank", 0, "--world-size", 2)
+    check(pipeline, "--rank", 2, "--world-size", 3)

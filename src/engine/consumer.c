@@ -182,6 +182,10 @@ static int take_head(struct cw_runner *r, struct cw_range *s, uint64_t deadline_
             pass_batch(r, s, a);
             a->handed = true;
             r->n_handed++;
+            if (r->n_assemblies >= r->max_assemblies) { /* now the first range may take another (carve.c) */
+                cw_wake_parked(r);
+                cw_work(r);
+            }
             *ret = a;
             return 0;
         }
@@ -207,8 +211,10 @@ int cw_runner_next(struct cw_runner *r, struct cw_range *s, uint64_t deadline_ns
     pthread_mutex_lock(&r->mutex);
     int status = take_head(r, s, deadline_ns, ret, err);
     r->awaited = status == 2;
-    if (status == 2 && r->frugal) /* what it had may be begun without */
+    if (status == 2 && (r->frugal || r->starving || r->plan_short)) { /* what it has is not waited for any more */
+        r->starving = r->plan_short = false;
         cw_work(r);
+    }
     while (status == 2 && (status = cw_wait_change(r, deadline_ns, "the next batch", err)) == 0)
         status = take_head(r, s, deadline_ns, ret, err);
     r->awaited = false;

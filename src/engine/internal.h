@@ -479,7 +479,7 @@ bool cw_reclaim(struct cw_runner *r, const struct cw_range *s); /* mutex held */
 void cw_give_up(struct cw_runner *r, struct cw_range *s); /* the same with this one. Mutex held */
 bool cw_holds_anything(const struct cw_runner *r, const struct cw_range *s); /* mutex held */
 bool cw_can_reclaim(const struct cw_runner *r, const struct cw_range *s); /* mutex held: it would take something */
-/* Whether the consumer has, or can take, something that it will release. */
+/* Whether the consumer has, or can take, something that it will release. While it waits for a batch it releases nothing. */
 bool cw_may_be_released(const struct cw_runner *r);   /* mutex held */
 
 /* frugal.c; mutex held, and nothing runs */

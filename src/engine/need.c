@@ -1,8 +1,8 @@
 /*
  * How much memory a pipeline needs: what an error names when there is too little. It has to be enough the next time, for any number of threads and whatever happens
- * when, so it is no sum of what was in use when somebody was refused. It is what the runner takes when it is as frugal as it can be (frugal.c): the plan of one split, one
- * batch (two, where what splits leave over is joined), and what one element takes on its way. Of that the last is known by trying: some elements are computed once more,
- * in memory of their own beyond the budget, for the run is over. What varies from element to element may still be more for a later one.
+ * when, so it is no sum of what was in use when somebody was refused. It is what the runner takes when it is as frugal as it can be (frugal.c): the plan of one
+ * piece, the batch that is filled and the one that the consumer holds, and what one element takes on its way. Of that the last is known by trying: some elements are
+ * computed once more, in memory of their own beyond the budget, for the run is over. What varies from element to element may still be more for a later one.
  */
 #include <stdio.h>
 #include <string.h>
@@ -169,8 +169,7 @@ static size_t add_up(const struct cw_runner *r, const struct sample *s)
         batches += batch;
         largest = CW_MAX(largest, batch);
     }
-    if (!c->counted) /* one is filled, of each kind, and one is put together of two */
-        batches *= 2;
+    batches *= 2; /* one is filled, of each kind; and a rank holds its own while those of other ranks are made, and left out */
     batches += (s->rows - 1) / CW_MAX(c->batch_size, 1) * largest; /* all of what one element became is computed at once */
     size_t copies = s->rows > 1 ? 2 : 1; /* of columns, where rows are in several batches */
     return cw_plan_bytes(r->sequence, r->sequence->piece_size) + cw_orders_bytes(r->sequence) + ROOM_STAGED(s->raw) + batches + CW_MAX(ROOM(copies * s->scratch), final);

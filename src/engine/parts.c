@@ -7,6 +7,7 @@ struct part {
     struct cw_range *s;
     unsigned key;
     uint64_t from, n;
+    struct cw_assembly *batches[2]; /* that the rows are in: no more than a batch of them. The list of the range may grow meanwhile, and then lies elsewhere */
     struct cw_assembly *joined;
 };
 
@@ -14,13 +15,12 @@ struct part {
 static int try_part(struct cw_runner *r, void *arg, struct cw_error *err)
 {
     struct part *p = arg;
-    const struct key_rows *k = &p->s->by_key[p->key];
     uint64_t size = cw_key_size(r->compiled, p->key);
     struct cw_assembly *a = NULL;
     int status = cw_assembly_new(&r->layout, &r->slabs, size, p->key, &a, err);
     for (uint64_t at = p->from; at < p->from + p->n && status >= 0;) {
         uint64_t slot = at % size, n = CW_MIN(size - slot, p->from + p->n - at);
-        status = cw_assembly_join(a, k->batches[at / size], slot, n, err);
+        status = cw_assembly_join(a, p->batches[at / size - p->from / size], slot, n, err);
         at += n;
     }
     if (status < 0)
@@ -41,6 +41,10 @@ static void take_reasons(struct cw_runner *r, struct part *p)
 
 static int join_part(struct cw_runner *r, struct part *p, struct cw_error *err)
 {
+    const struct key_rows *k = &p->s->by_key[p->key];
+    uint64_t first = p->from / cw_key_size(r->compiled, p->key);
+    for (uint64_t i = 0; i < 2 && first + i < k->n; i++)
+        p->batches[i] = k->batches[first + i];
     r->n_running++;
     pthread_mutex_unlock(&r->mutex);
     int status = try_part(r, p, err);

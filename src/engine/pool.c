@@ -305,8 +305,6 @@ static void run_starved(struct cw_runner *r, struct thread *t)
         }
         if (cw_slab_trim(&r->slabs) > 0 || cw_reclaim(r, s)) /* slabs: the consumer released some meanwhile */
             continue;
-        if (cw_may_be_released(r) && r->awaited && !r->fatal.status && cw_frugal_begin(r))
-            break; /* the consumer releases nothing before it has the batch that it waits for */
         if (!cw_may_be_released(r) && !r->fatal.status) {
             if (cw_frugal_begin(r) || !block_lacks(r, b))
                 break;

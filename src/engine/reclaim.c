@@ -5,7 +5,7 @@ bool cw_may_be_released(const struct cw_runner *r)
 {
     const struct cw_range *first = r->ranges;
     const struct cw_assembly *a = first ? first->head : NULL;
-    return r->n_handed > 0 || (a && a->closed && a->n_done == a->n_assigned) || (first && first->over && first->n_blocks == 0);
+    return (r->n_handed > 0 && !r->awaited) || (a && a->closed && a->n_done == a->n_assigned) || (first && first->over && first->n_blocks == 0);
 }
 
 bool cw_holds_anything(const struct cw_runner *r, const struct cw_range *s)

@@ -24,7 +24,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 import digest as hashes
-from deadlines import HANG_S
+from deadlines import HANG_S, run_computing
 
 from model.dtypes import PlanError, RecordError, RunError
 from model.fixed import PIPELINES, SHUFFLED, positions
@@ -140,7 +140,7 @@ def attempt(case: Case, binary: str, model: Result, options: list[str], state: b
         if state is not None:
             (case.directory / "state").write_bytes(state)
         words = [*command(case, binary), *options, *(["--memory", str(memory)] if least_memory else [])]
-        done = subprocess.run(words, check=False, capture_output=True, text=True, timeout=HANG_S)
+        done = run_computing(words)
         error = json.loads(done.stdout.splitlines()[-1]).get("error", {}) if done.returncode == 2 else {}
         if not (least_memory and error.get("kind") == "budget" and int(error["expected"].split()[2]) > memory):
             break
@@ -218,8 +218,8 @@ def one(arguments: tuple) -> tuple[Case | None, int, list[str]]:
         case = fixed(pipeline, directory) if isinstance(pipeline, str) else generate(table, pipeline, directory, options.functions)
         model, found = check(case, options.binary, options.package)
         failed = model.failed
-    except subprocess.TimeoutExpired:
-        found = [f"no end after {HANG_S} s"]
+    except subprocess.TimeoutExpired as hang:
+        found = [f"no end: no CPU time was used for {hang.timeout} s", " ".join(hang.cmd), hang.stderr]
     except Exception:  # a fault of the model or the generator is one more result to show
         found = [traceback.format_exc()]
     if found:
