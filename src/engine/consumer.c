@@ -211,7 +211,7 @@ int cw_runner_next(struct cw_runner *r, struct cw_range *s, uint64_t deadline_ns
     pthread_mutex_lock(&r->mutex);
     int status = take_head(r, s, deadline_ns, ret, err);
     r->awaited = status == 2;
-    if (status == 2 && (r->frugal || r->starving || r->plan_short)) { /* what it has is not waited for any more */
+    if (status == 2 && cw_nothing_runs(r)) { /* threads have waited for what the consumer has: it won't be released now */
         r->starving = r->plan_short = false;
         cw_work(r);
     }

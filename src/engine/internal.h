@@ -329,6 +329,8 @@ static inline bool cw_range_before(const struct cw_range *a, const struct cw_ran
 {
     return a->epoch->epoch.epoch != b->epoch->epoch.epoch ? a->epoch->epoch.epoch < b->epoch->epoch.epoch : a->begin < b->begin;
 }
+/* No thread computes, reads or plans. Mutex held. */
+static inline bool cw_nothing_runs(const struct cw_runner *r) { return r->n_running + r->n_reading + r->n_reading_in == 0; }
 /* Everything was computed. */
 static inline bool cw_range_computed(const struct cw_range *s) { return s->over && s->n_blocks == 0; }
 /* Nothing of it is computed yet, or any more: it begins at its entry. */
