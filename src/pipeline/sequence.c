@@ -1,4 +1,5 @@
-/* From opened sources and index operators to a tree of maps over positions, and the size of splits. */
+/* From opened sources and index operators to a tree of maps over positions, and the sizes of windows, pieces
+ * and splits. */
 #include "pipeline/seq.h"
 
 #include "base/permutation.h"
