@@ -26,16 +26,16 @@ static const struct cw_crash_point points[] = {
     {"client-attach", "client", "attach"},        /* it has said who it is */
     {"client-batch", "client", "mid-batch"},      /* a batch is there, and nobody has it yet */
     {"client-taken", "client", "mid-batch"},      /* a batch goes to the user */
-    {"client-remnant", "client", "remnant"},      /* what is left over of a split is there */
+    {"client-remnant", "client", "remnant"},      /* a part of a batch is there */
     {"client-progress", "client", "completion"},  /* it has said what it does not need any more */
     {"worker-prepared", "worker", "attach"},      /* it has seen the data, and said so */
     {"worker-lease", "worker", "lease"},          /* it has a lease, and nobody works on it yet */
     {"worker-batch", "worker", "mid-batch"},      /* a batch is about to be sent */
-    {"worker-remnant", "worker", "remnant"},      /* what is left over of a split is about to be sent */
-    {"worker-completed", "worker", "completion"}, /* a split is finished, and it is about to say so */
+    {"worker-remnant", "worker", "remnant"},      /* a part of a batch is about to be sent */
+    {"worker-completed", "worker", "completion"}, /* a range is finished, and it is about to say so */
     {"dispatcher-attach", "dispatcher", "attach"},       /* a client has said who it is, and has no answer yet */
     {"dispatcher-lease", "dispatcher", "lease"},         /* a lease is about to be sent */
-    {"dispatcher-completed", "dispatcher", "completion"},/* a worker has finished a split, and nothing is written yet */
+    {"dispatcher-completed", "dispatcher", "completion"},/* a range is finished, and nothing is written yet */
     {"dispatcher-commit", "dispatcher", "commit"},       /* a transaction is about to become durable */
     {"cache-write", "run", "cache"},     /* entries are about to be written */
     {"cache-publish", "run", "cache"},   /* a segment is about to get its table */

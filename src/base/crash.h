@@ -9,7 +9,7 @@
 #include <stddef.h>
 
 struct cw_crash_point {
-    const char *name, *role, *phase; /* role: who passes it; phase: of a split's life */
+    const char *name, *role, *phase; /* role: the program that passes it; phase: of a range's life */
 };
 /* All there are; *ret_n is 0 where the build has none. */
 const struct cw_crash_point *cw_crash_points(size_t *ret_n);
@@ -19,7 +19,7 @@ const struct cw_crash_point *cw_crash_points(size_t *ret_n);
  *
  *   dedup    client: a batch that came before, or is not wanted any more, is taken for one that is
  *   g        client: which batch it is that comes is not looked at
- *   remnant  client: the cursor passes what is left over of splits and has not come yet
+ *   remnant  client: the cursor passes parts of batches that have not come yet
  *   sync     dispatcher: what is to be durable is acknowledged, and only written down at the end
  *
  * and some that change no result, so that the oracle must not notice them:

@@ -1,4 +1,5 @@
-/* Which elements make which batch: from the elements of ranges to batches, their parts, and the entry behind them. */
+/* Computes which elements make which batch: from the elements of ranges to batches, their parts, and the
+ * entry behind each. */
 #include "client/placer.h"
 
 #include <string.h>
@@ -69,7 +70,8 @@ int cw_placer_add(struct cw_placer *w, uint64_t end, struct cw_error *err)
 /* Elements of a key before range i, which the plan has come to, or past. */
 static uint64_t before(const struct cw_placer *w, size_t i, unsigned key) { return i < w->n_ranges ? w->ranges[i].before[key] : w->seen[key]; }
 
-/* The range that the plan has come to, or past, with element number `element` of a key; one past the last where it is still to come. */
+/* The index of the range with element number `element` of a key, among ranges that the plan has come to, or
+ * past. One past the last range where the element's range is still to come. */
 static size_t range_of(const struct cw_placer *w, unsigned key, uint64_t element)
 {
     size_t low = 0, high = w->at;
@@ -83,7 +85,8 @@ static size_t range_of(const struct cw_placer *w, unsigned key, uint64_t element
     return low;
 }
 
-/* Drops planned batches with elements that stand at or behind limit[key]; returns how many are left. */
+/* Drops planned batches with elements that stand at or behind limit[key]; returns how many batches are
+ * left. */
 static size_t drop_behind(struct cw_placer *w, const uint64_t *limit)
 {
     struct cw_placer_batch **at = &w->batches;
@@ -114,7 +117,7 @@ size_t cw_placer_known(struct cw_placer *w, struct placer_range *range, uint64_t
     return w->n_keys == 1 && range == &w->ranges[w->at] && end < w->planned[0] ? drop_behind(w, &end) : w->n_batches;
 }
 
-/* The next n elements of a key that are in no batch yet become one. */
+/* Makes a batch of the next n elements of a key that are in no batch yet. */
 static int add_batch(struct cw_placer *w, unsigned key, uint64_t n, const struct cw_placer_batch **ret, struct cw_error *err)
 {
     uint64_t from = w->planned[key], upto = from + n;
@@ -139,7 +142,7 @@ static int add_batch(struct cw_placer *w, unsigned key, uint64_t n, const struct
     return 0;
 }
 
-/* 0: the elements of this range, from where the plan is, completed a batch. 1: they did not. */
+/* Plans with the elements of a range from the plan's place on. 0: they completed a batch; 1: they did not. */
 static int plan_range(struct cw_placer *w, struct placer_range *range, const struct cw_placer_batch **ret, struct cw_error *err)
 {
     if (w->n_keys == 1) {
@@ -188,7 +191,7 @@ int cw_placer_plan(struct cw_placer *w, const struct cw_placer_batch **ret, stru
     return 1;
 }
 
-/* The first element of a key that waits and was not asked for. */
+/* The first element of a key that waits for a batch and was not asked for. */
 static uint64_t first_waiting(const struct cw_placer *w, unsigned key) { return CW_MAX(w->asked[key], w->planned[key]); }
 
 bool cw_placer_ask(struct cw_placer *w, unsigned key, struct cw_placer_part *ret)
@@ -225,7 +228,7 @@ bool cw_placer_certain(const struct cw_placer *w)
 
 /* ---- what was taken ---- */
 
-/* The first range that may have an element in no batch that was taken. */
+/* The index of the first range that may have an element in no batch that was taken. */
 static size_t first_needed(const struct cw_placer *w)
 {
     size_t least = w->at;
@@ -239,7 +242,7 @@ void cw_placer_take(struct cw_placer *w)
     w->taken[w->batches->key] += w->batches->n;
     batch_free_first(w);
     size_t n = first_needed(w);
-    if (n == w->n_ranges && n) /* the last one stays: the placer's place follows from it */
+    if (n == w->n_ranges && n) /* the last range stays: the placer's position is its end */
         n--;
     for (size_t i = 0; i < n; i++)
         range_deinit(&w->ranges[i]);
@@ -273,7 +276,7 @@ bool cw_placer_cut(struct cw_placer *w, uint64_t position)
         w->at = i;
         w->element = 0;
     }
-    if (i == 0 && w->n_ranges) /* where the placer goes on once nothing is left */
+    if (i == 0 && w->n_ranges) /* the placer goes on here when no range is left */
         w->begin = w->ranges[0].begin;
     for (size_t j = i; j < w->n_ranges; j++)
         range_deinit(&w->ranges[j]);

@@ -1,4 +1,7 @@
-/* Order "any": splits, what is there first of several of them, and requests to several workers, none of which may use up what is meant for all. */
+/*
+ * Order "any": the client opens splits, and hands out the first batch that is ready in any of them. Its
+ * requests are divided among workers, so that no worker uses up the share of others.
+ */
 #include <stdlib.h>
 #include <string.h>
 
@@ -22,10 +25,10 @@ static int split_open(struct cw_producer *base, uint64_t epoch, uint64_t index, 
     return 0;
 }
 
-/* Elements that a split leaves over; 0 while that is not known. Mutex held. */
+/* Elements of a key that a split leaves over; 0 while their number is not known. Mutex held. */
 static uint64_t left_over(const struct course *c, unsigned key, uint64_t *ret_from) { return c->places && cw_course_over(c) && !c->lost ? cw_placer_left(&c->placer, key, ret_from) : 0; }
 
-/* Something of it was lost. Mutex held. */
+/* Whether batches or elements of a split were lost before this rank took them. Mutex held. */
 static bool left_out(struct course *c)
 {
     uint64_t n_left = 0, from;
@@ -53,7 +56,8 @@ static int split_next(struct cw_producer *base CW_UNUSED, struct cw_split *split
     return cw_course_next(course_of(split), ahead, deadline_ns, ret, err);
 }
 
-/* Mutex held. All pieces are here; or one never will be, so that nothing is to be waited for. */
+/* Whether a joined batch need not be waited for any more: all its pieces are here, or one is lost. Mutex
+ * held. */
 static bool joined_ready(const struct remote_assembly *a)
 {
     bool here = true;
@@ -81,7 +85,7 @@ static int split_any(struct cw_producer *base, struct cw_split *const *splits, u
             *ret = i;
             break;
         }
-        if (!asked || r->unasked) /* what was taken made room */
+        if (!asked || r->unasked) /* batches that were taken made room */
             cw_remote_wake(r);
         asked = true;
         const struct place at = n ? (struct place){.epoch = course_of(splits[0])->epoch, .position = course_of(splits[0])->begin} : (struct place){0};
@@ -127,7 +131,7 @@ static int join(struct cw_producer *base, struct cw_assembly *dst, struct cw_spl
         a->last = &p->more;
         dst->n_assigned += n;
         c->n_joined += p->lost ? 0 : n;
-        cw_remote_wake(r); /* it may come while others are waited for */
+        cw_remote_wake(r); /* the piece may come while other batches are waited for */
     }
     pthread_mutex_unlock(&r->mutex);
     return p ? 0 : cw_error_nomem(err, sizeof(*p), "what a split left over");
@@ -161,17 +165,18 @@ const struct cw_split_ops cw_remote_split_ops = {
     .passed = split_passed,
 };
 
-/* ---- what is asked for: the loop's thread, mutex held ---- */
+/* ---- requests: the loop's thread, mutex held ---- */
 
-/* The worker that is to give more of a split; NULL: none. */
+/* The worker that has more batches of a split for this rank; NULL: there is none. */
 static struct link *giver(struct remote *r, const struct course *c)
 {
     const struct known_range *x = c->split && !c->none_wanted && !c->lost ? cw_remote_range(r, c->epoch, c->begin) : NULL;
     return x && x->worker && !(cw_course_over(c) && c->g >= c->planned) ? cw_remote_link(r, x->worker) : NULL;
 }
 
-/* The window is shared out among the workers that have splits: one that stands still keeps its share, and no more. An earlier split comes before a later one, whose
- * batches may not be handed out yet, so that the earlier one always gets its turn. */
+/* Divides the window among the workers that have open splits: a worker that stands still keeps its share, and
+ * no more. Earlier splits come first. Batches of a later split may not be handed out yet, and the earlier one
+ * must get its turn. */
 void cw_remote_want_any(struct remote *r)
 {
     struct cw_error err = {0};

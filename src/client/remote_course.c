@@ -1,4 +1,6 @@
-/* The batches of an epoch, or of a split, from what is known of ranges: planned, asked for, taken in order. Mutex held throughout, but where it says otherwise. */
+/* Courses: the batches of an epoch, or of a split in order any. They are planned from what is known of
+ * ranges, asked for, and taken in order. The mutex is held throughout, except where a comment says
+ * otherwise. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -6,7 +8,7 @@
 
 #include "base/clock.h"
 
-/* Ranges of which is asked what keys their elements have, beyond the one that the plan is in. */
+/* The client asks for the keys of so many ranges beyond the one that the plan is in. */
 #define KEYS_AHEAD 16
 
 static struct remote *remote_of(const struct course *c) { return c->view->remote; }
@@ -37,7 +39,7 @@ static int course_place(struct course *c, const struct cw_cursor *from, struct c
     return cw_placer_init(&c->placer, remote_of(c)->n_keys, p->n_buckets ? p->bucket_sizes : single, p->drop_remainder || c->split, &from->entry, c->end, err);
 }
 
-/* Into the list of courses; or it is freed. */
+/* Adds a course to the list of courses. NULL: no memory, and the course is freed. */
 static struct course *course_begin(struct course *c, const struct cw_cursor *from)
 {
     struct remote *r = remote_of(c);
@@ -90,7 +92,7 @@ bool cw_slot_here(const struct slot *s)
 
 static void slots_free(struct remote *r, struct slot *slots)
 {
-    pthread_mutex_unlock(&r->mutex); /* who calls a function for one may want it */
+    pthread_mutex_unlock(&r->mutex); /* a call of map_batches for a slot may need it */
     for (struct slot *s = slots; s; s = s->next)
         cw_whole_free(&s->whole);
     pthread_mutex_lock(&r->mutex);
@@ -123,7 +125,7 @@ struct course *cw_course_free(struct course *c)
 
 /* ---- slots ---- */
 
-/* Whether batch g will be wanted, as far as can be said. */
+/* Whether batch g will be wanted, as far as is known. */
 static bool is_wanted(const struct course *c, uint64_t g)
 {
     const struct view *v = c->view;
@@ -135,7 +137,7 @@ static bool is_wanted(const struct course *c, uint64_t g)
     return v->main && g >= from && g < v->base.compiled->batch_to && (g - from) % v->world_size == v->rank;
 }
 
-/* A piece of a batch: that which was asked for early, or a new one. */
+/* The piece of a batch with these rows: one that was asked for early, or a new one. */
 static struct piece *piece_of(struct course *c, const struct piece *what)
 {
     for (struct piece **at = &c->early; *at; at = &(*at)->more) {
@@ -149,7 +151,8 @@ static struct piece *piece_of(struct course *c, const struct piece *what)
     return cw_piece_new(remote_of(c), what);
 }
 
-/* The batch of a key that its early pieces were for is planned: what is left of them is another rank's. */
+/* Frees the early pieces of a key once the batch that they were asked for is planned: pieces that the batch
+ * did not take are another rank's. */
 static void drop_early(struct course *c, unsigned key)
 {
     for (struct piece **at = &c->early; *at;) {
@@ -163,7 +166,8 @@ static void drop_early(struct course *c, unsigned key)
     }
 }
 
-/* Has what batch g is made of asked for. b: where it follows from what ranges leave. */
+/* Makes a slot for batch g, with the pieces of the batch, which are then asked for. b: its parts, as the
+ * placer planned them; NULL: batches are asked for by number. */
 static int slot_make(struct course *c, uint64_t g, const struct cw_placer_batch *b, struct cw_error *err)
 {
     struct remote *r = remote_of(c);
@@ -178,7 +182,7 @@ static int slot_make(struct course *c, uint64_t g, const struct cw_placer_batch 
         r->n_outstanding++;
     }
     s = *at;
-    cw_pieces_free(r, &s->pieces); /* of an earlier plan */
+    cw_pieces_free(r, &s->pieces); /* pieces of an earlier plan */
     struct piece what = {.epoch = c->epoch, .key = b ? b->key : 0}, **piece = &s->pieces;
     const struct cw_placer_part batch = {.begin = c->begin, .from = g}, *parts = b ? b->parts : &batch;
     size_t n = b ? b->n_parts : 1;
@@ -193,15 +197,17 @@ static int slot_make(struct course *c, uint64_t g, const struct cw_placer_batch 
             what.begin = r->compiled->sequential ? 0 : what.first * r->compiled->batch_size;
         }
         if (!(*piece = piece_of(c, &what))) {
-            cw_pieces_free(r, &s->pieces); /* all or none */
+            cw_pieces_free(r, &s->pieces); /* a slot has all its pieces or none */
             return cw_error_nomem(err, sizeof(**piece), "a batch");
         }
     }
     return 0;
 }
 
-/* Batches from number g on will be planned anew, without what ranges from `begin` on were thought to have; what comes of earlier ones waits for that. One that is all here can't
- * have been planned in vain. */
+/* Drops the slots of batches from number g on, which will be planned anew: ranges from `begin` on have fewer
+ * elements than the plan took them to have. Pieces of earlier ranges are kept as early pieces. A slot whose
+ * pieces are all here proves that the elements existed: then an operator is not deterministic, and the run
+ * fails. */
 static void unplan(struct course *c, uint64_t g, uint64_t begin)
 {
     struct remote *r = remote_of(c);
@@ -242,7 +248,7 @@ static uint64_t n_counted(const struct course *c)
     return n / size + (n % size && !(p->drop_remainder && c->end == c->view->base.plan.n_positions));
 }
 
-/* Batches of an epoch that is one range: false: not known yet. */
+/* Sets *ret to the number of batches of an epoch that is one range. False: the number is not known yet. */
 static bool n_sequential(const struct course *c, uint64_t *ret)
 {
     const struct known_range *x = c->end ? cw_remote_range(remote_of(c), c->epoch, 0) : NULL;
@@ -258,7 +264,7 @@ static struct piece *keys_of(struct course *c, uint64_t begin)
     return p;
 }
 
-/* The keys of a range's elements are asked for. */
+/* Asks for the keys of a range's elements. */
 static int want_keys(struct course *c, uint64_t begin, struct cw_error *err)
 {
     const struct piece what = {.epoch = c->epoch, .begin = begin, .what = CACHEW__WHAT__WHAT_KEYS, .n = 1};
@@ -269,7 +275,8 @@ static int want_keys(struct course *c, uint64_t begin, struct cw_error *err)
     return *at ? 0 : cw_error_nomem(err, sizeof(**at), "the keys of a range");
 }
 
-/* The placer hears what became known of a range. 1: it did; 0: nothing is new. */
+/* Passes the elements of a range to the placer once they are known. 1: they were passed; 0: nothing is
+ * new. */
 static int range_known(struct course *c, struct placer_range *range)
 {
     const struct known_range *x = cw_remote_range(remote_of(c), c->epoch, range->begin);
@@ -282,7 +289,8 @@ static int range_known(struct course *c, struct placer_range *range)
     return 1;
 }
 
-/* Adds ranges to the placer, and what became known of them. 1: there was something new. */
+/* Adds ranges to the placer, and the elements of ranges that became known. 1: the placer got something
+ * new. */
 static int feed(struct course *c, struct cw_error *err)
 {
     struct cw_placer *w = &c->placer;
@@ -291,7 +299,7 @@ static int feed(struct course *c, struct cw_error *err)
     while ((position = cw_placer_position(w)) < c->end && w->n_ranges - w->at <= KEYS_AHEAD) {
         const struct known_range *x = cw_remote_range(remote_of(c), c->epoch, position);
         int r = x && x->begin == position ? cw_placer_add(w, x->end, err) : 1;
-        if (x && x->begin != position) { /* cut anew since the placer began, or came to it */
+        if (x && x->begin != position) { /* cut anew since the placer began or came here */
             c->recut = true;
             c->recut_at = x->begin;
         }
@@ -308,14 +316,14 @@ static int feed(struct course *c, struct cw_error *err)
     return news;
 }
 
-/* The error that a range ends in. */
+/* Sets *err to the error that the range at the plan's place ends in. */
 static int range_failed(struct course *c, struct cw_error *err)
 {
     *err = *keys_of(c, c->placer.ranges[c->placer.at].begin)->failed;
     return err->status;
 }
 
-/* Frees the keys of ranges that the plan has passed: they are not needed again. */
+/* Frees the keys of ranges that the plan has passed: no later batch needs them. */
 static void drop_keys(struct course *c)
 {
     const struct cw_placer *w = &c->placer;
@@ -331,13 +339,13 @@ static int plan_placed(struct course *c, const struct cw_placer_batch **ret, str
 {
     struct cw_placer *w = &c->placer;
     bool open = w->at < w->n_ranges && !w->ranges[w->at].known;
-    if (c->recut || (open && c->none_wanted)) /* a range that is not over would have batches without end */
+    if (c->recut || (open && c->none_wanted)) /* no plan ends in a range that is not over */
         return 2;
     int r = cw_placer_plan(w, ret, err);
     drop_keys(c);
     if (r == 3)
         return range_failed(c, err);
-    if (r == 0 && (c->planned < c->g || c->none_wanted)) { /* it was taken before */
+    if (r == 0 && (c->planned < c->g || c->none_wanted)) { /* the batch was taken before, or is not wanted */
         cw_placer_take(w);
         c->placer_g++;
         *ret = NULL;
@@ -351,10 +359,12 @@ static int plan_next(struct course *c, const struct cw_placer_batch **ret, struc
     return c->places ? plan_placed(c, ret, err) : cw_course_over(c);
 }
 
-/* Whether what waits for a batch may be needed: of one key it is known whose batch it is. */
+/* Whether this rank may need elements that wait for a batch: with one key, it is known which rank's batch
+ * comes next. */
 static bool waiting_counts(const struct course *c) { return c->placer.n_keys > 1 || is_wanted(c, c->planned); }
 
-/* The plan waits for a range that no worker has: perhaps none gets it while workers keep what waits for a batch, so that is asked for now. */
+/* Asks for elements that wait for a batch, if the plan waits for a range that no worker has. Workers may lack
+ * memory for the range as long as they keep these elements. */
 static int ask_early(struct course *c, struct cw_error *err)
 {
     const struct known_range *x = cw_remote_range(remote_of(c), c->epoch, cw_placer_needed(&c->placer, false));
@@ -390,7 +400,7 @@ int cw_course_plan(struct course *c, uint64_t g, struct cw_error *err)
             return (r = ask_early(c, err)) < 0 ? r : 2;
         if (r < 0 || (r == 1 && cw_course_over(c)))
             return r;
-        if (r == 1) /* there is something new */
+        if (r == 1) /* the placer got something new */
             continue;
         if (is_wanted(c, c->planned))
             r = slot_make(c, c->planned, b, err);
@@ -424,14 +434,16 @@ uint64_t cw_course_position(const struct course *c)
 
 /* ---- ranges that were cut again ---- */
 
-/* Whether ranges begin at the entry of a cursor, as far as is known, and it is one of this course that comes before the next batch. */
+/* Whether the placer can begin at a cursor. The cursor must be of the course's epoch, and not behind its next
+ * batch. A range must begin at the cursor's entry, as far as is known. */
 static bool is_start(const struct course *c, const struct cw_cursor *from)
 {
     const struct known_range *x = cw_remote_range(remote_of(c), c->epoch, from->entry.position);
     return from->epoch == c->epoch && from->g <= c->g && (!x || x->begin == from->entry.position);
 }
 
-/* The placer begins again: where it is, or else at an earlier place that ranges begin at. If there is none, with what the dispatcher says next. */
+/* Begins the placer again: at its present place, or else at an earlier place where a range begins. If there
+ * is no such place, c->recut stays set, until the dispatcher names other ranges. */
 static void placer_again(struct course *c)
 {
     struct remote *r = remote_of(c);
@@ -439,7 +451,7 @@ static void placer_again(struct course *c)
     struct cw_error err = {0};
     const struct cw_cursor *from[] = {&here, &r->from, &r->attached_from, &c->from};
     if (cw_entry_init(r->compiled, &here.entry, &err) < 0)
-        return; /* another time */
+        return; /* the next call tries again */
     cw_placer_entry(&c->placer, &here.entry);
     for (size_t i = 0; i < CW_COUNT_OF(from) && c->recut; i++)
         if (is_start(c, from[i]) && (c->view->main || i == 0 || i == 3)) {
@@ -451,7 +463,7 @@ static void placer_again(struct course *c)
     cw_entry_deinit(&here.entry);
 }
 
-/* What was planned with ranges that were cut again is dropped. */
+/* Drops the plan of ranges that were cut again. */
 static void course_settle(struct course *c)
 {
     struct slot **at = &c->slots;
@@ -485,7 +497,7 @@ static void course_settle(struct course *c)
 
 /* ---- batches are taken ---- */
 
-/* The next batch was taken: a has the entry behind it. */
+/* Moves the course past the next batch, which was taken: a->a.after becomes the entry behind it. */
 static int advance(struct course *c, struct remote_assembly *a, struct cw_error *err)
 {
     bool sequential = !c->places && remote_of(c)->compiled->sequential && !remote_of(c)->compiled->counted;
@@ -494,7 +506,7 @@ static int advance(struct course *c, struct remote_assembly *a, struct cw_error 
         c->placer_g++;
     }
     c->g++;
-    while (c->slots && c->slots->g < c->g) { /* not wanted after all */
+    while (c->slots && c->slots->g < c->g) { /* batches that were not wanted after all */
         struct slot *s = c->slots;
         c->slots = s->next;
         s->next = NULL;
@@ -504,12 +516,12 @@ static int advance(struct course *c, struct remote_assembly *a, struct cw_error 
         return 0;
     if (!(a->a.after = cw_entry_new(remote_of(c)->compiled)))
         return cw_error_nomem(err, sizeof(*a->a.after), "a place in an epoch");
-    if (c->places) /* of what is run from the front only the number is known */
+    if (c->places) /* of a sequential pipeline only the number of the batch is known */
         cw_placer_entry(&c->placer, a->a.after);
     return 0;
 }
 
-/* What came for the next batch, which is all here. */
+/* Moves the pieces of the next batch, which are all here, from their slot to a. */
 static int take_slot(struct course *c, struct remote_assembly *a, struct cw_error *err)
 {
     struct remote *r = remote_of(c);
@@ -539,19 +551,20 @@ static int take_slot(struct course *c, struct remote_assembly *a, struct cw_erro
     c->slots = s->next;
     free(s);
     size_t window = cw_remote_window(r), n = --r->n_outstanding;
-    if ((r->any || n <= window / 2) && (window < 8 || n % 4 == 0)) /* several are asked for at a time */
+    if ((r->any || n <= window / 2) && (window < 8 || n % 4 == 0)) /* several requests at a time */
         cw_remote_wake(r);
     return 0;
 }
 
-/* 0: batch c->g, which is planned, is there, if it is another rank's; 2: nobody knows yet. */
+/* Whether batch c->g, which is planned and another rank's, exists. 0: it does; 2: not known yet; < 0: its
+ * range failed. */
 static int find_place(const struct course *c, struct cw_error *err)
 {
     uint64_t n;
     if (c->places ? cw_placer_certain(&c->placer) : !remote_of(c)->compiled->sequential || n_sequential(c, &n))
         return 0;
     for (const struct slot *s = c->slots; s; s = s->next)
-        if (s->g > c->g && cw_slot_here(s)) { /* then there is one before it, but where the range may have ended in an error */
+        if (s->g > c->g && cw_slot_here(s)) { /* so batch c->g exists, unless its range ended in an error */
             if (s->pieces->failed)
                 *err = *s->pieces->failed;
             return s->pieces->failed ? err->status : 0;
@@ -559,7 +572,8 @@ static int find_place(const struct course *c, struct cw_error *err)
     return 2;
 }
 
-/* 0: it was taken, into a; 2: it is not here. */
+/* Takes batch c->g into a; ahead > 0: only passes its place. 0: taken, or passed; 2: the batch is not
+ * here. */
 static int take_next(struct course *c, uint64_t ahead, struct remote_assembly *a, struct cw_error *err)
 {
     struct slot *s = c->slots;
@@ -568,14 +582,14 @@ static int take_next(struct course *c, uint64_t ahead, struct remote_assembly *a
         r = find_place(c, err);
     } else if (s && s->g == c->g && s->pieces) {
         r = cw_slot_here(s) ? take_slot(c, a, err) : 2;
-    } else { /* it was not known to be wanted, or there was no memory */
+    } else { /* the batch was not known to be wanted, or a slot lacked memory */
         r = slot_make(c, c->g, c->placer.batches, err);
         r = r < 0 ? r : 2;
     }
     return r == 0 ? advance(c, a, err) : r;
 }
 
-/* What stands where the next batch comes from. */
+/* The place of the range that the next batch waits for. */
 static struct place waits_at(const struct course *c)
 {
     const struct piece *p = c->slots && c->slots->g == c->g ? c->slots->pieces : NULL;

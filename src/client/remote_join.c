@@ -1,6 +1,8 @@
 /*
- * Batches as the iterator has them, and those that are put together here: of pieces that lie in several ranges, or that splits left over. Operators on batches are applied to these, of
- * batches of this rank before their turn comes, while earlier ones are waited for or used: each call has a thread of its own. The consumer's thread.
+ * Batches as the iterator has them. A batch whose pieces lie in several ranges, or were left over by splits
+ * (order any), is joined here. Operators on batches are applied to joined batches of this rank before their
+ * turn comes, while earlier ones are waited for or used: each call has a thread of its own. The consumer's
+ * thread.
  */
 #include <stdlib.h>
 
@@ -31,7 +33,7 @@ static int fetch_pieces(struct remote *r, const struct remote_assembly *a, uint6
     for (struct piece *p = a->pieces; p && status >= 0; p = p->more) {
         const struct place at = {.epoch = p->epoch, .position = p->begin};
         while (p->state != HERE && !p->lost && status >= 0)
-            status = cw_remote_wait(r, deadline_ns, &at, "what is left over of a split", err);
+            status = cw_remote_wait(r, deadline_ns, &at, "a part of a batch", err);
         if (status >= 0 && p->lost)
             lost = true;
         if (status >= 0 && p->failed) {

@@ -1,4 +1,4 @@
-/* What is known of ranges, and what is asked of whom. Mutex held throughout. */
+/* What the client knows of ranges, and which pieces it asks of which worker. The mutex is held throughout. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -7,13 +7,14 @@
 #include "base/clock.h"
 #include "base/crash.h"
 
-/* A worker that does not have what the dispatcher says it has: as a rule the lease is on its way. Asked again after this, twice this, four times this ... */
+/* A worker may not have a range yet that it has according to the dispatcher: as a rule, the lease is on its
+ * way. The worker is asked again after this time, twice this time, four times this time ... */
 #define ASK_AGAIN_NS UINT64_C(1000000)
 #define ASK_AGAIN_MOST 6 /* doublings */
 
 /* ---- ranges ---- */
 
-/* The first range that ends behind a place. */
+/* The index of the first range that ends behind a place. */
 static size_t range_at(const struct remote *r, struct place at)
 {
     size_t low = 0, high = r->n_ranges;
@@ -38,12 +39,13 @@ static void remove_ranges(struct remote *r, size_t from, size_t n)
 {
     for (size_t i = from; i < from + n; i++)
         free(r->ranges[i].elements);
-    if (n) /* else there may be none at all */
+    if (n) /* r->ranges may be NULL otherwise */
         memmove(r->ranges + from, r->ranges + from + n, (r->n_ranges - from - n) * sizeof(*r->ranges));
     r->n_ranges -= n;
 }
 
-/* Batches that were planned with ranges that end behind this position may be others now. */
+/* Marks the courses whose plan has passed a position: ranges were cut again there, so batches behind it may
+ * change. */
 static void recut(struct remote *r, uint64_t epoch, uint64_t position)
 {
     for (struct course *c = r->courses; c; c = c->next)
@@ -53,7 +55,8 @@ static void recut(struct remote *r, uint64_t epoch, uint64_t position)
         }
 }
 
-/* The range with these bounds, in the place of those that it overlaps. NULL: no memory, or too many. */
+/* The range with these bounds, in the place of the ranges that it overlaps. NULL: no memory, or too many
+ * ranges. */
 static struct known_range *range_set(struct remote *r, uint64_t epoch, uint64_t begin, uint64_t end)
 {
     size_t i = range_at(r, (struct place){epoch, begin}), n = 0;
@@ -125,7 +128,7 @@ int cw_remote_report(struct remote *r, const Cachew__Report *m, bool by_worker, 
     if (by_worker ? !at || at->begin != m->begin || at->end != m->end : !cw_before(r->told, (struct place){m->epoch, m->end}))
         return 0;
     struct known_range *x = range_set(r, m->epoch, m->begin, m->end);
-    if (x && x->reported && !same_report(r, x, m)) { /* no fault of this connection: another one would bring the same */
+    if (x && x->reported && !same_report(r, x, m)) { /* another connection would bring the same report */
         struct cw_error why = {0};
         (void)cw_error_set(&why, CW_E_DATA, "positions %llu to %llu of epoch %llu gave other elements when they were run again: an operator of the pipeline is not deterministic",
                            (unsigned long long)m->begin, (unsigned long long)m->end - 1, (unsigned long long)m->epoch);
@@ -188,7 +191,7 @@ void cw_pieces_free(struct remote *r, struct piece **pieces)
     }
 }
 
-/* ---- what is asked for ---- */
+/* ---- requests ---- */
 
 static size_t window_bytes(const struct remote *r) { return r->lent ? WINDOW_LENT_BYTES : WINDOW_BYTES; }
 static size_t window_least(const struct remote *r) { return r->lent ? WINDOW_LENT_MIN : WINDOW_MIN; }
@@ -232,8 +235,8 @@ static void want_ahead(struct remote *r)
     if (r->any)
         cw_remote_want_any(r);
     for (struct course *c = r->courses; c; c = c->next)
-        while (!c->split && cw_course_plan(c, may_plan(c) ? c->planned + 1 : 0, &err) == 0 && may_plan(c)) /* what it fails with, its turn brings again */
-            ;
+        while (!c->split && cw_course_plan(c, may_plan(c) ? c->planned + 1 : 0, &err) == 0 && may_plan(c))
+            ; /* an error comes again when the consumer asks for the batch */
 }
 
 static struct link *usable(struct remote *r, uint64_t worker)
@@ -249,7 +252,8 @@ uint64_t cw_piece_asked(const struct remote *r, const struct piece *p)
     return p->what == CACHEW__WHAT__WHAT_BATCHES ? p->first - p->asked_begin / r->compiled->batch_size : p->first;
 }
 
-/* One request for a piece and the batches that follow it. False: it could not be sent, and the connection ends. */
+/* Sends one request, for a piece and the batches that follow it. False: sending failed, and the connection
+ * ends. */
 static bool ask(struct remote *r, struct link *l, const struct known_range *x, struct piece *p, uint64_t now)
 {
     Cachew__Get m = CACHEW__GET__INIT;
@@ -289,7 +293,7 @@ void cw_remote_pump(struct remote *r)
         return;
     want_ahead(r);
     r->unasked = false;
-    if (r->dispatcher_open && r->answered && cw_remote_moved(r)) /* workers may wait to be told so */
+    if (r->dispatcher_open && r->answered && cw_remote_moved(r)) /* workers may wait for the cursor */
         cw_remote_wake(r);
     for (struct piece *p = r->pieces; p; p = p->next) {
         const struct known_range *x = p->state == ASK && !p->lost ? cw_remote_range(r, p->epoch, p->begin) : NULL;
@@ -302,10 +306,12 @@ void cw_remote_pump(struct remote *r)
         struct link *l = usable(r, x->worker);
         if (!l)
             continue;
-        if (p->of == l && p->asked_begin == x->begin) /* the range was elsewhere for a while, and the request is still there: a second one would be computed a second time */
+        /* The range was another worker's for a while, and this one still has the request: a second one would
+         * be computed, too. */
+        if (p->of == l && p->asked_begin == x->begin)
             p->state = ASKED;
         else if (!ask(r, l, x, p, now))
-            return; /* all of it is asked again */
+            return; /* the connection ends: its requests are made again */
     }
 }
 
@@ -348,7 +354,8 @@ struct place cw_remote_cursor(const struct remote *r)
     struct place at = {.epoch = r->from.epoch, .position = r->from.entry.position};
     if (r->compiled->sequential)
         at.position = 0;
-    for (const struct course *x = r->courses; x; x = x->next) /* that of the iterator may have all that it needs of ranges behind its entry */
+    /* The iterator's course may need no range before its own position, which is behind the entry. */
+    for (const struct course *x = r->courses; x; x = x->next)
         if (x->places && x->view->main && !x->split && x->epoch == at.epoch)
             at.position = UINT64_MAX;
     for (const struct course *x = r->courses; x; x = x->next) {

@@ -494,8 +494,8 @@ void cw_dp_job_ready(struct cw_dispatcher *d, struct job *j);   /* its stream is
 void cw_dp_job_written(struct cw_dispatcher *d, struct job *j);
 void cw_dp_job_refused(struct cw_dispatcher *d, struct job *j, const Cachew__Failure *why); /* who waits for it is told; it is freed */
 const char *cw_dp_job_state(const struct job *j); /* for people */
-/* At-most-once: splits of which a rank did not get all; *ret_joined: elements of batches joined of several splits that
- * were left out since one of these was lost. */
+/* At-most-once (order any): splits of which a rank did not get all; *ret_joined: elements of batches joined
+ * of several splits that were left out since one of these splits was lost. */
 uint64_t cw_dp_job_lost(const struct job *j, uint64_t *ret_joined);
 void cw_dp_job_over(struct cw_dispatcher *d, struct job *j, enum job_state state, const struct cw_error *why);
 void cw_dp_job_free(struct cw_dispatcher *d, struct job *j);

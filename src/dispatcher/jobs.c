@@ -148,7 +148,8 @@ static int attach_check(const Cachew__Attach *a, struct cw_error *err)
     if ((unsigned)a->order > CACHEW__ORDER__ORDER_ANY || (unsigned)a->guarantee > CACHEW__GUARANTEE__GUARANTEE_AT_MOST_ONCE)
         return cw_error_set(err, CW_E_SERVICE, "order %d with guarantee %d: this dispatcher does not know them", (int)a->order, (int)a->guarantee);
     if (a->guarantee == CACHEW__GUARANTEE__GUARANTEE_AT_MOST_ONCE && a->order != CACHEW__ORDER__ORDER_ANY) {
-        cw_error_set(err, CW_E_OPTION, "guarantee \"at-most-once\" with order \"exact\": a split that is lost leaves a gap; expected order \"any\"");
+        cw_error_set(err, CW_E_OPTION,
+                     "guarantee \"at-most-once\" with order \"exact\": a range that is lost leaves a gap; expected order \"any\"");
         cw_error_attribute(err, "order", "exact", "any");
         return CW_E_OPTION;
     }

@@ -28,7 +28,6 @@ struct joined {
     struct cw_assembly *a; /* NULL: offered */
     unsigned key;
     struct unused before; /* of its key */
-    uint64_t split, index;
 };
 
 struct any {

@@ -1,12 +1,13 @@
 /* Blocks, carved off pieces, and batches for their rows. */
 #include "engine/internal.h"
 
-/* How many batches are under way is bounded. Later ranges leave room for the first one: it needs one to fill and one to put together. A range may
- * have become the first only now, when later ones have everything: then it gets what it needs all the same, unless the consumer can take a batch of it,
- * which makes room. */
+/* Whether range s may have another batch: the number of batches under way is bounded. Later ranges leave two
+ * batches of that number to the first range, one to fill and one to put together. A range may become the
+ * first when later ranges have all batches. Then the bound does not hold for it, unless the consumer can take
+ * a batch of it, which makes room. */
 static bool may_take(const struct cw_runner *r, const struct cw_range *s)
 {
-    if (s->rows) { /* those of earlier ranges wait to be asked for; later ones give way when memory is short */
+    if (s->rows) { /* batches of earlier ranges wait for requests; later ones give way when memory is short */
         unsigned n = r->n_handed + s->n_held;
         for (const struct cw_range *before = r->ranges; before != s; before = before->next)
             n += before->n_held;
@@ -18,9 +19,9 @@ static bool may_take(const struct cw_runner *r, const struct cw_range *s)
         return true;
     if (!first || (s->head && s->head->closed && s->head->n_done == s->head->n_assigned))
         return false;
-    if (!r->compiled->counted) /* a block waits with rows of the head until all of its rows have batches */
+    if (!r->compiled->counted) /* else rows of a block may wait, and the first batch with them */
         return true;
-    unsigned own = 0; /* else it has no more than all may have: it is as long as its epoch */
+    unsigned own = 0; /* a counted range may be as long as its epoch: it has at most max_assemblies */
     for (const struct cw_assembly *a = s->head; a; a = a->next)
         own++;
     return own < r->max_assemblies;
@@ -47,7 +48,8 @@ void cw_out_of_memory(struct cw_runner *r, const char *what)
     cw_done(r);
 }
 
-/* How many rows from position `at` of a piece make block b: of one source, in one pass where limits count passes, quick enough. */
+/* The number of rows from position `at` of a piece that make block b. The rows are of one source, of one pass
+ * where limits count passes, and take about the time that a block should take. */
 static uint64_t block_rows(const struct cw_runner *r, const struct block *b, const struct piece *p, uint64_t at)
 {
     const struct cw_ref *first = &p->refs[at];
@@ -66,15 +68,16 @@ static uint64_t block_rows(const struct cw_runner *r, const struct block *b, con
     return n;
 }
 
-/* The next batch of a counted pipeline. 1: none to be had now. Mutex held; the block that is carved is counted in r->n_blocks. */
+/* The next batch of a counted pipeline. 1: no batch can be had now. Mutex held; the block that is carved is
+ * counted in r->n_blocks. */
 static int counted_batch(struct cw_runner *r, struct cw_range *s, struct cw_assembly **ret, struct cw_error *err)
 {
     int status = cw_assembly_take(r, s, 0, ret, err);
     if (status != CW_E_BUDGET)
         return status;
-    if (r->n_blocks > 1 || r->n_running || cw_may_be_released(r)) /* then s may be another than the first split */
+    if (r->n_blocks > 1 || r->n_running || cw_may_be_released(r)) /* then s need not be the first range */
         return 1;
-    cw_evict(r); /* nobody else gives anything back */
+    cw_evict(r); /* no block or batch will give memory back */
     while ((status = cw_assembly_take(r, s, 0, ret, err)) == CW_E_BUDGET && cw_reclaim(r, s))
         ;
     if (status != CW_E_BUDGET || (!r->frugal && cw_frugal_begin(r)))
@@ -83,7 +86,8 @@ static int counted_batch(struct cw_runner *r, struct cw_range *s, struct cw_asse
     return cw_lack_of_memory(r, &at, "a batch does not fit beside the plan of its range", err);
 }
 
-/* Slots of a block in a counted pipeline follow from its position. 1: no batch to be had now. */
+/* Gives a block of a counted pipeline its slots, which follow from its position. 1: no batch can be had
+ * now. */
 static int counted_slots(struct cw_runner *r, struct cw_range *s, struct piece *p, uint64_t *n, struct block *b)
 {
     uint64_t size = r->compiled->batch_size, batch_from = p->carved / size * size;
@@ -115,7 +119,8 @@ static int counted_slots(struct cw_runner *r, struct cw_range *s, struct piece *
 
 struct block *cw_carve(struct cw_runner *r)
 {
-    /* Those of later splits may all wait for batches that only the first one's progress sets free; then it gets one beyond the limit. */
+    /* All blocks in flight may be later ranges', and wait for batches that only progress of the first range
+     * sets free. So the first range may have one block beyond the limit. */
     bool full = cw_blocks_full(r), first_has_none = r->ranges && r->ranges->n_blocks == 0;
     if ((full && !first_has_none) || r->starved || r->consumer_short || r->fatal.status || (r->frugal && cw_frugal_waits(r)))
         return NULL;
@@ -131,7 +136,7 @@ struct block *cw_carve(struct cw_runner *r)
             continue;
         }
         if (!p || !p->planned || ((full || r->frugal) && s != r->ranges))
-            return NULL; /* in order: nothing is taken from later splits before */
+            return NULL; /* ranges are carved in order: later ones wait */
         struct block *b = cw_block_new(r);
         if (!b)
             return NULL;

@@ -41,8 +41,9 @@ int cw_wait_change(struct cw_runner *r, uint64_t deadline_ns, const char *what, 
     return 0;
 }
 
-/* What is needed for a split that is not the first one: splits before it keep what they have, and go on. 2: not now; it is tried again when something was
- * released, or nothing runs. Mutex held. */
+/* Runs `attempt`, which needs memory for a range that is not the first: ranges before it keep their memory,
+ * and go on. 2: no memory now; the caller tries again when something was released, or nothing runs. Mutex
+ * held. */
 static int with_memory_behind(struct cw_runner *r, int (*attempt)(struct cw_runner *r, void *arg, struct cw_error *err), void *arg,
                               const struct cw_range *s, struct cw_error *err)
 {
@@ -63,7 +64,8 @@ static int with_memory_behind(struct cw_runner *r, int (*attempt)(struct cw_runn
     return status == CW_E_BUDGET ? 2 : status;
 }
 
-/* Nothing runs, and there is not enough for the consumer: who has something gives it up, the last split first. Mutex held, but it may be released meanwhile. */
+/* Nothing runs, and the consumer lacks memory: ranges give theirs up, the last one first. Mutex held, but it
+ * may be released meanwhile. */
 static int with_all_memory(struct cw_runner *r, int (*attempt)(struct cw_runner *r, void *arg, struct cw_error *err), void *arg, bool of_first, struct cw_error *err)
 {
     const struct cw_place at = r->ranges ? cw_place_of(r->ranges, r->ranges->entry.position) : (struct cw_place){0};
@@ -78,8 +80,9 @@ static int with_all_memory(struct cw_runner *r, int (*attempt)(struct cw_runner 
     return status == CW_E_BUDGET ? cw_lack_of_memory(r, &at, "a batch does not fit", err) : status;
 }
 
-/* Something that needs memory, in the consumer: while it lacks, nothing new is begun, and when nothing runs any more everything else gives way.
- * of_first: what it is for is the first split's, and goes with what that has; 2: that is gone, or, at once, it is not there now. Mutex held. */
+/* Something that needs memory, in the consumer: while it lacks, nothing new is begun, and when nothing runs
+ * any more everything else gives way. of_first: the first range holds what needs the memory, and loses it
+ * when it starts over. 2: the range did so, or with CW_AT_ONCE there is no memory now. Mutex held. */
 static int with_memory(struct cw_runner *r, int (*attempt)(struct cw_runner *r, void *arg, struct cw_error *err), void *arg, bool of_first, uint64_t deadline_ns,
                        struct cw_error *err)
 {

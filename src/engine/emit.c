@@ -5,8 +5,9 @@
 
 #include "base/cost_clock.h"
 
-/* Elements that wait for later batches leave this to the first one: a block of it can then run alone, and the batch can be finished. They can't be
- * made to give way, for their split may have delivered batches already. */
+/* Elements that wait for later batches may fill this much of the budget. The rest is for the first batch: a
+ * block of it can then run alone, and the batch can be finished. Waiting elements can't be made to give way,
+ * for their range may have delivered batches already. */
 #define STAGED_SHARE(memory) ((memory) / 4 * 3)
 
 /* Rows of a column by index, as a column of its own. */

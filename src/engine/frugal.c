@@ -1,15 +1,18 @@
 /*
- * What happens when memory does not suffice although all that later splits have was given up: the split before everything else has more under way than it needs,
- * since threads work ahead. It begins again with its next batch, and from then on alone, block by block and batch by batch, so that what it takes follows from the
- * pipeline and its data, and not from threads, time, or how much memory there is. What is not enough for that is too little; and what is enough once is enough
- * again. After that split others may be tried together once more; each time it comes to this, for twice as many splits it stays like this.
+ * The frugal mode: memory is short although all later ranges gave theirs up. The first range has more under
+ * way than it needs, since threads work ahead. It starts over with its next batch. From then on one block and
+ * one batch are computed at a time. So the memory in use follows from the pipeline and its data, not from
+ * threads, time or the budget. A budget that does not suffice for that is too small. A budget that suffices
+ * once suffices again. The mode ends after one piece; each time it begins again it lasts for twice as many
+ * pieces.
  */
 #include "engine/internal.h"
 
-/* Rows of a block: first so many, and each time that was too much an eighth of them. One row in memory for one row is what counts in the end. */
+/* Rows of a block: 32 at first; each time memory is still short, an eighth of the rows before, at least
+ * one. */
 #define ROWS_FIRST 32
 #define ROWS_SHARE 8
-#define TERM_MOST (1u << 20)
+#define TERM_MOST (1u << 20) /* pieces */
 
 bool cw_give_up_first(struct cw_runner *r)
 {
@@ -20,7 +23,7 @@ bool cw_give_up_first(struct cw_runner *r)
     return true;
 }
 
-/* The permutations of epochs that come later are made again. */
+/* Frees the permutations of epochs behind the first range's: they are computed again when they are needed. */
 static void forget_later_epochs(struct cw_runner *r)
 {
     const struct epoch_ref *first = r->ranges ? r->ranges->epoch : NULL;
@@ -31,7 +34,7 @@ static void forget_later_epochs(struct cw_runner *r)
         cw_epoch_forget(&r->epoch->epoch);
 }
 
-/* Rows that a block has at most otherwise. */
+/* Rows that a block has at most when the runner is not frugal. */
 static uint64_t rows_as_usual(const struct cw_runner *r)
 {
     uint64_t most = 1;

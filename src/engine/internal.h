@@ -240,12 +240,12 @@ struct cw_runner {
     pthread_mutex_t mutex;
     pthread_cond_t work, done, reads;
     /* guarded by mutex: */
-    struct cw_range *ranges;             /* in the order of (epoch, index) */
+    struct cw_range *ranges;             /* in the order of (epoch, begin) */
     struct block *ready;              /* can run now */
     struct block *starved;            /* had not enough memory; run one at a time when nothing else runs */
     struct block *reading, **reading_tail;
     struct block *idle;               /* spare ones, with an empty arena */
-    struct epoch_ref *epoch;          /* of the split opened last */
+    struct epoch_ref *epoch;          /* of the range opened last */
     struct cw_ref *spare_plan;        /* of a piece that is done, for the next one */
     unsigned n_idle, n_blocks, n_running, n_reading;
     unsigned n_fetching, n_fetchers;  /* of n_reading: blocks that wait for the cache's storage; and read threads that read it */
@@ -262,12 +262,14 @@ struct cw_runner {
     bool plan_short;                  /* a piece could not be planned: not tried again before something ends or is released */
     bool alone;                       /* a starved block runs: nobody else begins anything */
     bool starving;                    /* a starved block got all there is, and it was not enough: until something is released */
-    atomic_uint frugal;               /* rows of a block at most: the first split alone is worked on, block by block, batch by batch (frugal.c); 0: as usual */
-    unsigned frugal_left, frugal_term;/* splits until it is as usual again; after how many it was, the last time */
+    /* Rows of a block at most, while only the first range is computed, one block and one batch at a time
+     * (frugal.c); 0: as usual. Pieces until that ends; pieces that it lasts, or lasted the last time. */
+    atomic_uint frugal;
+    unsigned frugal_left, frugal_term;
     bool awaited;                     /* the consumer waits for a batch: what it has it won't release before */
-    uint64_t n_released;              /* how often something was released, or a split closed */
+    uint64_t n_released;              /* how often something was released, or a range closed */
     unsigned n_handed;                /* assemblies and batches that the consumer has, and will release */
-    bool poll_short;                  /* a batch of a split that is not the first could not be finished */
+    bool poll_short;                  /* a batch of a range that is not the first could not be finished */
     bool settled;                     /* a thread found nothing to do, and nothing was done by others */
     bool cold;                        /* reads go to the read threads first */
     struct row_pace *rows;            /* by leaf: of those that are computed, and of those from the cache (rows.c) */
@@ -305,7 +307,7 @@ int cw_assembly_take(struct cw_runner *r, struct cw_range *s, unsigned bucket, s
 void cw_out_of_memory(struct cw_runner *r, const char *what);
 
 /* pieces.c: mutex held, where nothing else is said */
-struct piece *cw_piece_to_plan(struct cw_runner *r, struct cw_range **ret_split);
+struct piece *cw_piece_to_plan(struct cw_runner *r, struct cw_range **ret_range);
 /* Mutex not held. Where it fails, p is to be unplanned. */
 int cw_piece_plan(struct cw_runner *r, struct thread *t, struct cw_range *s, struct piece *p, struct cw_error *err);
 /* The records of a piece's positions; where records are replaced, also of those that may take their place. Mutex not held; e: used by the caller alone. */
@@ -353,7 +355,7 @@ int cw_block_expand(struct cw_runner *r, struct block *b, struct cw_error *err);
 
 /* execute.c: mutex not held */
 int cw_stopped(void *runner); /* for what may take long: non-zero once the pool ends, */
-int cw_range_stopped(void *split); /* or the split is not wanted any more */
+int cw_range_stopped(void *range); /* or the range is not wanted any more */
 int cw_block_read(struct cw_runner *r, struct thread *t, struct block *b, bool nowait, struct cw_error *err); /* 1: would block */
 int cw_block_stage(struct cw_runner *r, struct thread *t, struct block *b, struct cw_error *err);
 void cw_fault_error(const struct cw_runner *r, const struct block *b, const struct fault *f, struct cw_error *ret);
@@ -452,12 +454,15 @@ void cw_released(struct cw_runner *r);
 #define CW_AT_ONCE UINT64_MAX
 /* The consumer waits for something to change. what: for the error. Mutex held. */
 int cw_wait_change(struct cw_runner *r, uint64_t deadline_ns, const char *what, struct cw_error *err) _must_check_;
-/* Something that needs memory, for a batch of split s (NULL: of none that the runner has). 2: not now. Mutex held. */
-/* The same for what is a range's own, and is gone when the range gives way: 2, and it comes again. */
+/* Runs `attempt`, which needs memory for something that range s holds. Later ranges give memory up for it. If
+ * that is not enough and s is the first range, s starts over, and what needed the memory is gone with it: 2,
+ * as where there is no memory now. The caller tries again later. Mutex held, but released while waiting. */
 int cw_with_memory_of(struct cw_runner *r, int (*attempt)(struct cw_runner *r, void *arg, struct cw_error *err), void *arg, const struct cw_range *s,
                       uint64_t deadline_ns, struct cw_error *err) _must_check_;
 /* Frees rows that are there and were dropped, maybe before they came. Mutex held. */
 void cw_range_forget_rows(struct cw_runner *r, struct cw_range *s);
+/* The same for a batch of range s that the consumer has (s NULL: the runner has no such range). The batch
+ * stays when the first range starts over to make room. 2: no memory now; the caller tries again later. */
 int cw_with_memory_for(struct cw_runner *r, int (*attempt)(struct cw_runner *r, void *arg, struct cw_error *err), void *arg, const struct cw_range *s,
                        uint64_t deadline_ns, struct cw_error *err) _must_check_;
 int cw_try_finish(struct cw_runner *r, void *batch, struct cw_error *err) _must_check_; /* cw_assembly_finish, as an attempt */
@@ -476,7 +481,8 @@ static inline void cw_done(struct cw_runner *r)
 }
 
 /* reclaim.c */
-/* Takes everything from the last split behind `s` that holds something; it will be computed again. False: there is none. Nothing must be running. */
+/* Takes all memory of the last range behind `s` that holds any; that range will be computed again. False: no
+ * such range. Nothing must be running. */
 bool cw_reclaim(struct cw_runner *r, const struct cw_range *s); /* mutex held */
 void cw_give_up(struct cw_runner *r, struct cw_range *s); /* the same with this one. Mutex held */
 bool cw_holds_anything(const struct cw_runner *r, const struct cw_range *s); /* mutex held */
@@ -487,7 +493,7 @@ bool cw_may_be_released(const struct cw_runner *r);   /* mutex held */
 /* frugal.c; mutex held, and nothing runs */
 /* All but what the consumer has is given up, to be computed again with less at a time. False: there is no less. */
 bool cw_frugal_begin(struct cw_runner *r);
-/* What the first split has is given up, unless what it left over is being taken. False: there is nothing. */
+/* The first range gives up all that it holds, and starts over. False: it holds nothing. */
 bool cw_give_up_first(struct cw_runner *r);
 void cw_frugal_passed(struct cw_runner *r); /* a piece is used up */
 bool cw_frugal_waits(const struct cw_runner *r); /* nothing more is begun before the consumer has taken, and released, what is there */
@@ -510,7 +516,7 @@ int cw_lack_of_memory(struct cw_runner *r, const struct cw_place *at, const char
 void cw_reads_add(struct cw_runner *r, struct block *b);
 /* Reads that wait for a thread; counting stops at READ_DEPTH. */
 size_t cw_reads_waiting(const struct cw_runner *r);
-/* Reads of blocks of a split are not begun any more. */
+/* Reads of blocks of a range are not begun any more. */
 void cw_reads_drop(struct cw_runner *r, const struct cw_range *s);
 void cw_reads_stop(struct cw_runner *r); /* after r->stop was set: waits for the threads */
 

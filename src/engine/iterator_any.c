@@ -59,13 +59,14 @@ static void tell_passed(struct cw_iterator *it)
 
 /* ---- what splits leave over ---- */
 
-static int queue_joined(struct cw_iterator *it, unsigned key, uint64_t split, uint64_t index, const struct unused *after, struct cw_error *err)
+static int queue_joined(struct cw_iterator *it, unsigned key, const struct unused *after,
+                        struct cw_error *err)
 {
     struct any *a = it->any;
     struct joined *j = calloc(1, sizeof(*j)), **at = &a->joined;
     if (!j)
         return cw_error_nomem(err, sizeof(*j), "a batch");
-    *j = (struct joined){.a = CW_STEAL(it->any->joining[key]), .key = key, .before = it->any->unused[key], .split = split, .index = index};
+    *j = (struct joined){.a = CW_STEAL(it->any->joining[key]), .key = key, .before = it->any->unused[key]};
     it->any->unused[key] = *after;
     while (*at)
         at = &(*at)->next;
@@ -117,8 +118,7 @@ static int join_key(struct cw_iterator *it, const struct own *o, uint64_t deadli
     int r = join_split(it, o->split, o->index, err);
     if (r == 1) {
         after.skip = it->any->remnant_at;
-        /* Behind all that a split can give: so it is the same wherever the run was interrupted. */
-        return (r = queue_joined(it, it->any->key, o->index, (UINT64_C(1) << 32) + it->any->key, &after, err)) < 0 ? r : 1;
+        return (r = queue_joined(it, it->any->key, &after, err)) < 0 ? r : 1;
     }
     if (r == 0 && !it->any->joining[it->any->key] && u->from <= o->index)
         *u = (struct unused){.from = CW_MIN(o->index + it->options.world_size, cw_any_splits(it))};
@@ -153,8 +153,7 @@ static int join_ended(struct cw_iterator *it, uint64_t deadline_ns, struct cw_er
         return 0;
     for (; it->any->key < it->any->n_keys && may_join(it); it->any->key++) {
         struct unused after = {.from = cw_any_splits(it)};
-        uint64_t last = it->options.rank + (cw_any_splits(it) - 1 - it->options.rank) / it->options.world_size * it->options.world_size;
-        if (it->any->joining[it->any->key] && (r = queue_joined(it, it->any->key, last, (UINT64_C(1) << 32) + it->any->n_keys + it->any->key, &after, err)) < 0)
+        if (it->any->joining[it->any->key] && (r = queue_joined(it, it->any->key, &after, err)) < 0)
             return r;
     }
     return 0;

@@ -1,4 +1,4 @@
-/* Rows of a range by key: for who puts batches together of several ranges. The consumer's thread. */
+/* Rows of a range by key, for a process that joins batches of several ranges. The consumer's thread. */
 #include <string.h>
 
 #include "engine/internal.h"
@@ -7,11 +7,14 @@ struct part {
     struct cw_range *s;
     unsigned key;
     uint64_t from, n;
-    struct cw_assembly *batches[2]; /* that the rows are in: no more than a batch of them. The list of the range may grow meanwhile, and then lies elsewhere */
+    /* Batches with the rows, which are at most a full batch. Copied from the range's list, which may be moved
+     * meanwhile. */
+    struct cw_assembly *batches[2];
     struct cw_assembly *joined;
 };
 
-/* Copies the rows. Those who write them are done, and it is the consumer who drops them: the mutex need not be held, as long as this counts as running. */
+/* Copies the rows into a batch of their own. The rows are complete, and only the consumer's thread drops
+ * them. So the mutex need not be held, as long as the copy counts as running. */
 static int try_part(struct cw_runner *r, void *arg, struct cw_error *err)
 {
     struct part *p = arg;
@@ -29,7 +32,8 @@ static int try_part(struct cw_runner *r, void *arg, struct cw_error *err)
     return status;
 }
 
-/* Reasons of records that were skipped go with the last row of the batch that they are in. */
+/* Moves the reasons of skipped records: the part with the last row of a batch gets all reasons of that
+ * batch. */
 static void take_reasons(struct cw_runner *r, struct part *p)
 {
     const struct key_rows *k = &p->s->by_key[p->key];
@@ -50,7 +54,7 @@ static int join_part(struct cw_runner *r, struct part *p, struct cw_error *err)
     int status = try_part(r, p, err);
     pthread_mutex_lock(&r->mutex);
     cw_leave(r, &r->n_running);
-    cw_work(r); /* also for who waits until nothing runs */
+    cw_work(r); /* threads may wait until nothing runs */
     if (status == CW_E_BUDGET)
         status = cw_with_memory_of(r, try_part, p, p->s, CW_AT_ONCE, err);
     if (status == 0) {
@@ -62,7 +66,8 @@ static int join_part(struct cw_runner *r, struct part *p, struct cw_error *err)
     return status;
 }
 
-/* Whether all of these rows are there. 2: not yet; 1: they will never be; < 0: the range ends in an error before. Mutex held. */
+/* Whether all of these rows are computed. 0: they are; 2: not yet; 1: the range has fewer; < 0: the range
+ * ends in an error before them. Mutex held. */
 static int rows_there(const struct cw_runner *r, const struct cw_range *s, unsigned key, uint64_t from, uint64_t n, struct cw_error *err)
 {
     const struct key_rows *k = &s->by_key[key];
@@ -94,7 +99,8 @@ int cw_runner_part(struct cw_runner *r, struct cw_range *s, unsigned key, uint64
     uint64_t size = cw_key_size(r->compiled, key);
     pthread_mutex_lock(&r->mutex);
     int status = rows_there(r, s, key, from, n, err);
-    if (status == 0 && n == size && from % size == 0 && !s->by_key[key].batches[from / size]->finishing) { /* just as it is */
+    if (status == 0 && n == size && from % size == 0 && !s->by_key[key].batches[from / size]->finishing) {
+        /* given away as it is */
         p.joined = CW_STEAL(s->by_key[key].batches[from / size]);
         s->n_held--;
         p.joined->handed = true;
@@ -126,7 +132,7 @@ static void forget_rows(struct cw_runner *r, struct cw_range *s, unsigned key)
             continue;
         if (!a->closed || a->n_done != a->n_assigned || a->finishing)
             return;
-        k->batches[k->first] = cw_assembly_free(a); /* whoever got its last row got its reasons, too */
+        k->batches[k->first] = cw_assembly_free(a); /* its reasons went with its last row */
         s->n_held--;
         r->n_assemblies--;
         cw_released(r);

@@ -43,7 +43,7 @@ void cw_piece_unplan(struct piece *p)
 }
 
 /* The next piece that somebody should plan: the one that blocks are carved from, and one beyond. */
-struct piece *cw_piece_to_plan(struct cw_runner *r, struct cw_range **ret_split)
+struct piece *cw_piece_to_plan(struct cw_runner *r, struct cw_range **ret_range)
 {
     unsigned ahead = 0;
     if (r->planning)
@@ -63,7 +63,7 @@ struct piece *cw_piece_to_plan(struct cw_runner *r, struct cw_range **ret_split)
             if (!p->planned && !p->read_in) {
                 if (r->plan_short && (ahead > 0 || r->n_blocks > 0 || r->n_running > 0 || r->n_reading_in > 0 || cw_may_be_released(r)))
                     return NULL;
-                *ret_split = s;
+                *ret_range = s;
                 return p;
             }
             ahead++;

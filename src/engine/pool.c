@@ -287,7 +287,8 @@ static bool waits_for_batch(const struct cw_range *s, uint64_t seq)
     return false;
 }
 
-/* Nothing runs and somebody lacks memory: the earliest block gets all there is, if need be what later splits have already. */
+/* Nothing runs and blocks lack memory: the earliest one gets all there is, if need be the memory of later
+ * ranges. */
 static void run_starved(struct cw_runner *r, struct thread *t)
 {
     r->alone = true;

@@ -1,4 +1,4 @@
-/* What a range holds while it is computed: pieces, and the batches that are filled. */
+/* What a range holds while it is computed: pieces, and the batches that blocks fill. */
 #include <string.h>
 
 #include "engine/internal.h"
@@ -78,7 +78,7 @@ static void assembly_drop(struct cw_runner *r, struct cw_assembly *a)
 static void range_drop(struct cw_runner *r, struct cw_range *s)
 {
     unsigned n_keys = CW_MAX(r->compiled->n_buckets, 1u);
-    bool listed = r->compiled->batcher != CW_BATCHER_BUCKET || s->rows; /* open ones are in a list, too */
+    bool listed = r->compiled->batcher != CW_BATCHER_BUCKET || s->rows; /* open batches are in a list, too */
     while (s->first) {
         struct piece *p = s->first;
         s->first = p->next;
@@ -112,7 +112,7 @@ void cw_range_begin(struct cw_runner *r, struct cw_range *s)
 {
     const struct cw_entry *e = &s->entry;
     s->position = s->slots_at = e->position;
-    s->end = s->limit; /* a stream may have ended before, or failed: that is found again */
+    s->end = s->limit; /* where a stream ended or failed before, the next run finds that out again */
     s->next_seq = 0;
     s->n_keys = 0;
     memset(s->passed, 0, r->n_points * sizeof(*s->passed));

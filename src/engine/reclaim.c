@@ -1,4 +1,5 @@
-/* Who has memory that somebody else needs more: splits behind his, the last one first, and the consumer, who will release what he has. Mutex held, and nothing runs. */
+/* Memory to take back for a starved block or the consumer: from later ranges, the last one first, or from
+ * batches that the consumer will release. Mutex held, and nothing runs. */
 #include "engine/internal.h"
 
 bool cw_may_be_released(const struct cw_runner *r)

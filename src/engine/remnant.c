@@ -68,7 +68,7 @@ int cw_remnant_read(const struct cw_assembly *a, uint64_t from, uint64_t n, stru
     m.offsets = malloc((n + 1) * sizeof(*m.offsets));
     if (!m.data || !m.ids || !m.offsets) {
         cw_remnant_deinit(&m);
-        return cw_error_nomem(err, m.size, "what is left over of a split");
+        return cw_error_nomem(err, m.size, "rows of a range");
     }
     memcpy(m.ids, a->ids + from, n * sizeof(*m.ids));
     uint8_t *at = m.data;

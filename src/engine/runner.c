@@ -1,4 +1,4 @@
-/* A runner from its start to its end, and its splits. */
+/* A runner from its start to its end, and its ranges. */
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
@@ -11,7 +11,8 @@
 #define SLAB_SHARE(memory) ((memory) / 10 * 6)
 /* With memory to spare, this much output may be under way. */
 #define SLAB_AHEAD ((size_t)64 << 20)
-/* What runs for a split that is closed may end by itself for so long; then it is cancelled, which costs a Python function its process. */
+/* Calls that run for a range that is closed may end by themselves for so long. Then they are cancelled, which
+ * costs a Python function its process. */
 #define CLOSE_NS UINT64_C(100000000)
 
 /* How many batches may be under way with the memory there is. */
@@ -285,7 +286,7 @@ void cw_runner_close(struct cw_runner *r, struct cw_range *s)
             break;
         }
     cw_range_free(r, s);
-    r->consumer_short = false; /* what it was for may have gone with the split; if not, it is said again */
+    r->consumer_short = false; /* what lacked memory may be gone with the range; else this is set again */
     cw_released(r); /* and another range is the first now */
     pthread_mutex_unlock(&r->mutex);
 }

@@ -1,8 +1,10 @@
 /*
- * Runs ranges: a pool of compute threads that takes ranges in their order and turns each into batches, or rows by key. Knows nothing of ranks, numbers of batches (g) or epochs following one another: that is the iterator's.
+ * Runs ranges: a pool of compute threads takes ranges in their order and turns each into batches, or rows by
+ * key. Ranks, numbers of batches (g) and the sequence of epochs are the iterator's: the runner does not know
+ * them.
  *
- * Threads: cw_runner_* are called by one thread, the consumer's, but for cw_runner_release, _interrupt, _profile, _tuned and _memory_used, which any may call;
- * everything else happens on the runner's own.
+ * Threads: cw_runner_* are called by one thread, the consumer's, but for cw_runner_release, _interrupt,
+ * _profile, _tuned and _memory_used, which any may call; everything else happens on the runner's own.
  */
 #pragma once
 #include "base/tuned.h"
@@ -33,7 +35,7 @@ struct cw_runner;
 struct cw_range;
 
 int cw_runner_new(const struct cw_sequence *s, const struct cw_runner_options *o, struct cw_runner **ret, struct cw_error *err) _must_check_;
-/* Stops at once: splits are dropped. */
+/* Stops at once: ranges are dropped. */
 struct cw_runner *cw_runner_free(struct cw_runner *r);
 
 struct cw_range_options {
@@ -59,9 +61,12 @@ bool cw_runner_computed(struct cw_runner *r, struct cw_range *s, uint64_t *ret_b
 
 /* ---- a range opened with `rows` ---- */
 
-/* Elements from .. from + n - 1 of a key (n: at most a full batch), in a batch of their own that is not finished: for cw_runner_try_finish, or cw_remnant_read. A record
- * that was skipped has its place among them. 2: not yet: not computed, or no memory now; 1: the range is over and has fewer. < 0: the range ends in an error before
- * them. The caller owns *ret. */
+/* Elements from .. from + n - 1 of a key (n: at most a full batch), in a batch of their own that is not
+ * finished: for cw_runner_try_finish, or cw_remnant_read. A full batch whose `from` is a multiple of the
+ * batch size is given away as it is: its rows must not be asked for again (CW_E_BUG) while the range is open.
+ * Other parts are copies. A record that was skipped has its place among the elements. 2: not computed yet, or
+ * no memory now; 1: the range is over and has fewer. < 0: the range ends in an error before them. The caller
+ * owns *ret. */
 int cw_runner_part(struct cw_runner *r, struct cw_range *s, unsigned key, uint64_t from, uint64_t n, struct cw_assembly **ret, struct cw_error *err) _must_check_;
 /* Elements of a key before `upto` will not be asked for (again). */
 void cw_runner_drop_rows(struct cw_runner *r, struct cw_range *s, unsigned key, uint64_t upto);
@@ -72,11 +77,12 @@ int cw_runner_keys(struct cw_runner *r, struct cw_range *s, uint16_t **ret, size
 /* Positions that a range with `rows` has at most, so that its elements fit in memory as far as that is known; a multiple of the batch size. */
 uint64_t cw_runner_rows_most(struct cw_runner *r);
 
-/* For who polls several splits: whether nothing is computed, and nothing can be before something is taken, released or closed, though there is more to do. */
+/* For a caller that polls several ranges: whether the runner stands still with work left to do, until a batch
+ * is taken or released, or a range is closed. */
 bool cw_runner_stuck(struct cw_runner *r);
 /* Who polls will not ask again for what was not there: nothing waits for it any more. */
 void cw_runner_relent(struct cw_runner *r);
-/* The error that ended the runner as a whole, and not just a split; 0: it goes on. */
+/* The error that ended the runner as a whole, and not just a range; 0: the runner goes on. */
 int cw_runner_fatal(struct cw_runner *r, struct cw_error *err);
 /* Another limit of memory, at least what one batch needs; less than what is in use is waited for. Returns the
  * runner's limit. */
@@ -85,7 +91,8 @@ size_t cw_runner_memory_used(struct cw_runner *r);
 unsigned cw_runner_threads(const struct cw_runner *r);
 /* Finishes a batch of an epoch where that is still to be done: it was joined, or memory was short. Waits for memory, and for operators on batches, like cw_runner_next. */
 int cw_runner_finish(struct cw_runner *r, struct cw_assembly *a, uint64_t seed, uint64_t epoch, uint64_t deadline_ns, struct cw_error *err) _must_check_;
-/* The same for a batch of split s, without waiting: 2 when there is no memory now, or an operator is still at it. */
+/* The same for a batch of range s, without waiting: 2 when there is no memory now, or an operator still runs
+ * on it. */
 int cw_runner_try_finish(struct cw_runner *r, struct cw_assembly *a, const struct cw_range *s, struct cw_error *err) _must_check_;
 /* Takes a batch out of a finished assembly and frees the rest. */
 struct cw_batch *cw_runner_take_batch(struct cw_runner *r, struct cw_assembly *a);

@@ -20,8 +20,8 @@ struct cw_wire_batch {
     size_t n_pieces;
     void *memory;
 };
-/* epoch, split and index are the batch's. in_slabs: components are named by their places in b->slabs (of those that are there), and there is no payload; the caller fills
- * message.slabs in. */
+/* epoch and index are the batch's. in_slabs: components are named by their places in b->slabs (of the slabs
+ * that are there), and there is no payload; the caller fills message.slabs in. */
 int cw_wire_batch_write(const struct cw_batch *b, const struct cw_quarantined *q, bool in_slabs, struct cw_wire_batch *ret, struct cw_error *err) _must_check_;
 void cw_wire_batch_deinit(struct cw_wire_batch *w);
 /* memory: by slab, or memory[0] the payload. Fills b (zeroed by the caller; its components and ids are new, its data in the memory, no slabs are set) and

@@ -96,7 +96,7 @@ static int compile_after_batch(struct cw_compile *x, const struct cw_node *node,
         return refuse(x, node, "stands after a batcher: write it before (to repeat the data set, --epochs does it too)");
     if (c->batcher == CW_BATCHER_BUCKET && node->desc->kind == CW_OP_MAP && !node->desc->after_bucket)
         return refuse(x, node, "stands after bucket_by_length: write it before");
-    if ((take || skip) && (!flow->counted || c->batcher == CW_BATCHER_BUCKET)) { /* counts batches of an epoch that is one split */
+    if ((take || skip) && (!flow->counted || c->batcher == CW_BATCHER_BUCKET)) { /* the epoch is one range */
         uint64_t n = (uint64_t)json_integer_value(json_object_get(node->attrs, "count"));
         c->is_limit[node->position] = true;
         c->sequential = true;

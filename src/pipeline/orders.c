@@ -96,7 +96,8 @@ static void drop(struct cw_epoch *e, struct cw_order **at)
     order_free(e, o);
 }
 
-/* Drops what was last used before a call, but for what is held or needed by every split. */
+/* Drops orders that were last used before a call, but for those that are held, and the latest one of each
+ * shuffle. */
 static void sweep(struct cw_epoch *e, uint64_t before)
 {
     struct cw_orders *all = e->orders;

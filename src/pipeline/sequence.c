@@ -1,4 +1,5 @@
-/* From opened sources and index operators to a tree of maps over positions, and the size of splits. */
+/* From opened sources and index operators to a tree of maps over positions, and the sizes of windows, pieces
+ * and splits. */
 #include "pipeline/seq.h"
 
 #include "base/permutation.h"
@@ -7,10 +8,10 @@
 #include <stdio.h>
 #include <string.h>
 
-#define SPLIT_POSITIONS (UINT64_C(1) << 20)
 #define STREAM_POSITIONS UINT64_C(64) /* elements that are pulled at a time where nothing is shuffled */
-#define SPLIT_SOURCE_BYTES (UINT64_C(64) << 20)
-#define SPLIT_OUTPUT_BYTES (UINT64_C(128) << 20)
+#define LIMIT_POSITIONS (UINT64_C(1) << 20) /* of a window, and of a split in order any; */
+#define LIMIT_SOURCE_BYTES (UINT64_C(64) << 20) /* likewise */
+#define SPLIT_OUTPUT_BYTES (UINT64_C(128) << 20) /* of a split alone */
 
 static struct cw_seq *seq_free(struct cw_seq *s)
 {
@@ -338,7 +339,7 @@ static int build_chain(struct build *b, const struct cw_chain *chain, struct cw_
 static void set_sizes(struct cw_sequence *s)
 {
     const struct cw_compiled *c = s->compiled;
-    uint64_t batch = c->batch_size, bytes = 0, records = 0, limit = SPLIT_POSITIONS;
+    uint64_t batch = c->batch_size, bytes = 0, records = 0, limit = LIMIT_POSITIONS;
     if (s->stream) { /* without a window to fill, what comes is passed on */
         s->window = s->stream_salt ? s->window : CW_MAX(STREAM_POSITIONS / batch * batch, batch);
         s->split_size = s->piece_size = s->window;
@@ -349,7 +350,7 @@ static void set_sizes(struct cw_sequence *s)
         records += s->sources[i]->n_records;
     }
     if (records > 0)
-        limit = CW_MIN(limit, SPLIT_SOURCE_BYTES / CW_MAX((bytes + records - 1) / records, 1));
+        limit = CW_MIN(limit, LIMIT_SOURCE_BYTES / CW_MAX((bytes + records - 1) / records, 1));
     s->window = CW_MAX(limit / batch * batch, batch);
     bool fixed = true;
     uint64_t out = 0;

@@ -96,7 +96,8 @@ double cw_auto_all_s(const struct cw_auto *m, const struct cw_facts *f);
 double cw_auto_fastest(const struct cw_auto *m);
 /* The relative standard error of what was measured with these workers. */
 double cw_auto_error(const struct cw_auto *m);
-/* The same for a first guess, to be corrected: of workers that are all busy it is known by what they compute, though batches come a split at a time. */
+/* The same for a first guess, to be corrected: of workers that are all busy it is known by what they compute,
+ * though batches come a range at a time. */
 double cw_auto_rough_error(const struct cw_auto *m, const struct cw_facts *f);
 /* What a batch scatters, relative: about the same with any number of workers, so all points tell it. 0: not known. */
 double cw_auto_scatter(const struct cw_auto *m);

@@ -9,7 +9,7 @@
 #define ROUGH_MOST 1.0
 #define ROUGH_PER_PART 15.0
 #define STALLED 0.85        /* workers this much less busy than at their busiest, while the client waits: something else is the limit */
-#define ALL_BUSY 0.9        /* of their time: what they compute gives the interval, and more evenly than batches come, a split at a time */
+#define ALL_BUSY 0.9        /* of their time: computing is steadier than batches, which come a range at a time */
 #define LEAST_LEFT 0.1      /* where the cache leaves less to compute than this part, nothing is learned of computing */
 #define SUBLINEAR 1.3       /* times the work per batch: workers get in each other's way, or at a limit */
 #define SUDDEN 10.0         /* the power of a shape with a sudden limit (curve.h) */

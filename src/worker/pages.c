@@ -56,7 +56,7 @@ static void metrics(struct cw_worker *w, struct cw_text *text)
     cw_metrics_gauge(&m, "worker_registered", NULL, s.registered, "1: the dispatcher knows it; 0: it is looked for.");
     cw_metrics_gauge(&m, "worker_draining", NULL, s.draining, "1: it takes no more ranges.");
     cw_metrics_gauge(&m, "worker_streams", NULL, (double)s.n_streams, "Streams that it has open.");
-    cw_metrics_gauge(&m, "worker_leases", NULL, (double)s.n_leases, "Splits that it holds, finished or not.");
+    cw_metrics_gauge(&m, "worker_leases", NULL, (double)s.n_leases, "Ranges that it holds, finished or not.");
     cw_metrics_gauge(&m, "worker_clients", NULL, (double)s.n_clients, "Connections of clients.");
     cw_metrics_gauge(&m, "worker_batches_out", NULL, (double)s.n_out, "Batches on their way to clients, or lent to them in shared memory.");
     cw_metrics_gauge(&m, "worker_completions_unacknowledged", NULL, (double)s.n_reports, "Finished ranges that the dispatcher has not written down yet.");

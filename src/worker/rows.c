@@ -1,17 +1,18 @@
 /*
- * Placed ranges: elements by key, as batches or as rows that the client joins, and the order of keys. Elements stay in the runner until
- * they were sent once.
+ * Serves requests for placed ranges: elements by key, as batches or as rows that the client joins, and the
+ * keys of the elements in order. Elements stay in the runner until they were sent once.
  */
 #include "worker/lease.h"
 
 #include <string.h>
 
-/* Requests hold parts of at most 1/8 of the stream's memory; a single one is always allowed. */
+/* Requests hold parts of at most 1/8 of the stream's memory; a single part is always allowed. */
 #define PARTS_OF_MEMORY 8
 
 /* ---- parts: elements that a request has while they become a batch ---- */
 
-/* Where map_batches follows, each part has a call of its own under way; else a part lacks memory, and a second one would lack it, too. */
+/* Whether a request may begin a part. With map_batches, each part has a call of its own under way. Otherwise
+ * a part that is there lacks memory, and a second part would lack it, too. */
 static bool part_may_begin(const struct cw_stream *s, const struct cw_request *r)
 {
     if (s->short_of && s->short_of != r)
@@ -28,7 +29,7 @@ void cw_request_drop_part(struct cw_stream *s, struct cw_request *r)
     cw_runner_drop(s->runner, CW_STEAL(r->part));
 }
 
-/* The last request that has a part, of leases from `l` on; NULL: none. */
+/* The last request of leases from `l` on that has a part; NULL: no request has one. */
 static struct cw_request *part_last(const struct cw_lease *l)
 {
     struct cw_request *last = NULL;
@@ -50,7 +51,7 @@ bool cw_leases_give_up_part(struct cw_stream *s, const struct cw_lease *l, const
 
 /* ---- rows that were given away ---- */
 
-/* NULL: out of memory. */
+/* The span of a request's rows, made where there is none. NULL: out of memory. */
 static struct rows_span *span_get(struct cw_lease *l, const struct cw_request *r)
 {
     struct rows_span *x = l->spans;
@@ -63,7 +64,7 @@ static struct rows_span *span_get(struct cw_lease *l, const struct cw_request *r
     return x;
 }
 
-/* Whether the runner has not what r asks for any more. */
+/* Whether rows that request r asks for were dropped, or given away for another request. */
 static bool rows_gone(const struct cw_lease *l, const struct cw_request *r)
 {
     bool gone = r->at < l->dropped[r->key];
@@ -103,7 +104,8 @@ void cw_lease_drop_rows(struct cw_stream *s, struct cw_lease *l)
     }
 }
 
-/* Its rows were sent: the request is done with. Without memory to note that, they wait until the range is revoked. */
+/* Ends a request whose rows were sent. Without memory to note that, the rows stay until the range is
+ * revoked. */
 static void rows_done(struct cw_stream *s, struct cw_lease *l, struct cw_request *r)
 {
     struct rows_span *span = span_get(l, r);
@@ -131,7 +133,7 @@ static bool rows_all_dropped(const struct cw_stream *s, const struct cw_lease *l
 
 /* ---- the end of a range ---- */
 
-/* A byte each: there are at most 32 buckets. */
+/* Reads the keys of a range's elements, a byte each: there are at most 32 buckets. */
 static int keys_read(struct cw_stream *s, struct cw_lease *l, struct cw_error *err)
 {
     size_t n;
@@ -147,8 +149,8 @@ static int keys_read(struct cw_stream *s, struct cw_lease *l, struct cw_error *e
     return 0;
 }
 
-/* If it is over now, what it gave is read, and the dispatcher is told. Returns whether it was news. If not, the stream may have failed, and
- * the lease be gone. */
+/* If a range is newly over, reads its elements and keys, and reports them to the dispatcher. Returns whether
+ * it is newly over. If not, the stream may have failed, and the lease be gone. */
 static bool rows_note_over(struct cw_stream *s, struct cw_lease *l)
 {
     struct cw_error why = {0}, err = {0};
@@ -199,7 +201,7 @@ static bool keys_answer(struct cw_stream *s, struct cw_lease *l, struct cw_reque
 
 /* ---- rows ---- */
 
-/* Rows as they are go to the client. */
+/* Sends the rows of a part as they are: the client joins them. */
 static int part_send(struct cw_stream *s, struct cw_lease *l, struct cw_request *r, struct cw_assembly *part, struct cw_error *err)
 {
     struct cw_answer *a = calloc(1, sizeof(*a));
@@ -221,7 +223,7 @@ static int part_send(struct cw_stream *s, struct cw_lease *l, struct cw_request 
     return 0;
 }
 
-/* Rows as a batch go to the client, once it is made. 2: not yet. */
+/* Sends the part of a request as a batch, once the batch is finished. 2: it is not finished yet. */
 static int batch_send(struct cw_stream *s, struct cw_lease *l, struct cw_request *r, struct cw_error *err)
 {
     int status = cw_runner_try_finish(s->runner, r->part, l->range, err);
@@ -235,7 +237,8 @@ static int batch_send(struct cw_stream *s, struct cw_lease *l, struct cw_request
     return 0;
 }
 
-/* As cw_runner_part, and then as above. */
+/* Takes the rows of a request from the runner and sends them. Returns as cw_runner_part, part_send and
+ * batch_send. */
 static int rows_send(struct cw_stream *s, struct cw_lease *l, struct cw_request *r, struct cw_error *err)
 {
     bool whole = r->what == CACHEW__WHAT__WHAT_ROWS;
@@ -261,7 +264,7 @@ static int rows_send(struct cw_stream *s, struct cw_lease *l, struct cw_request 
     return batch_send(s, l, r, err);
 }
 
-/* Answers a request, if that can be done now. If not, the stream may have failed. */
+/* Answers a request, if possible now. False: no progress was possible, or the stream has failed. */
 static bool request_answer(struct cw_stream *s, struct cw_lease *l, struct cw_request *r)
 {
     struct cw_error err = {0};
@@ -275,13 +278,14 @@ static bool request_answer(struct cw_stream *s, struct cw_lease *l, struct cw_re
     if ((again && !cw_lease_open_for(s, l, r)) || r->what == CACHEW__WHAT__WHAT_KEYS)
         return false;
     int status = rows_send(s, l, r, &err);
-    if (status < 0 && !cw_lease_lasting(s, status) && s->n_parts > (r->part != NULL)) { /* others may have the memory that it lacks */
+    if (status < 0 && !cw_lease_lasting(s, status) && s->n_parts > (r->part != NULL)) {
+        /* other parts may have the memory that this one lacks */
         for (struct cw_request *x; (x = part_last(s->leases));)
             cw_request_drop_part(s, x);
         s->short_of = r;
         return true;
     }
-    if (status == 1) /* its end is known now, or a moment later */
+    if (status == 1) /* the range has fewer elements: their number is known now, or soon */
         return rows_note_over(s, l);
     if (status >= 0)
         return status == 0 && !s->failed;

@@ -1,14 +1,16 @@
-/* Batches of counted and sequential ranges, to the clients that ask for them; and all leased ranges in turn. */
+/* Serves requests for batches of counted and sequential ranges; and serves all leased ranges in turn. */
 #include "worker/lease.h"
 
 #include <string.h>
 
 #include "base/clock.h"
 
-/* Batches of a range whose being sent is remembered; of those beyond, nobody takes out those who come again. */
+/* Batches of a range that are noted as sent. Where a range is computed again, batches beyond these are kept
+ * again. */
 #define SENT_MAX (UINT64_C(1) << 20)
 
-/* Who asks for the first batch that anybody asks for and can be sent; of two, who asked first. */
+/* The request for the earliest batch, of clients that have room for one; of two such requests, the first.
+ * NULL: none. */
 static struct cw_request *first_request(const struct cw_lease *l)
 {
     struct cw_request *first = NULL;
@@ -30,7 +32,7 @@ static void note_sent(struct cw_lease *l, uint64_t batch)
             room *= 2;
         uint8_t *grown = realloc(l->sent, room / 8);
         if (!grown)
-            return; /* it may be kept once too often */
+            return; /* the batch may be kept once too often */
         memset(grown + l->sent_room / 8, 0, (room - l->sent_room) / 8);
         l->sent = grown;
         l->sent_room = room;
@@ -39,7 +41,7 @@ static void note_sent(struct cw_lease *l, uint64_t batch)
         l->sent[batch / 8] |= (uint8_t)(1u << batch % 8);
 }
 
-/* ---- batches that wait to be asked for ---- */
+/* ---- batches that wait for a request ---- */
 
 static struct kept *take_kept(struct cw_lease *l, uint64_t batch)
 {
@@ -52,8 +54,9 @@ static struct kept *take_kept(struct cw_lease *l, uint64_t batch)
     return NULL;
 }
 
-/* The one to be given up first: before all that was ever asked for, as a sequential range that is gone on with gives it; else the one that is
- * asked for last. */
+/* The kept batch to be given up first. A batch before all that were ever asked for comes first: a sequential
+ * range gives such batches when its client went on from a state. Else it is the batch that is asked for
+ * last. */
 static struct kept **worst_kept(struct cw_stream *s)
 {
     struct kept **last = NULL;
@@ -86,7 +89,7 @@ static size_t batch_bytes(const struct cw_batch *b)
 static void keep(struct cw_stream *s, struct cw_lease *l, struct cw_batch *b, struct cw_quarantined *quarantined)
 {
     struct kept *k = calloc(1, sizeof(*k)), **at = &l->kept;
-    if (!k) { /* it is computed again */
+    if (!k) { /* the batch is computed again */
         cw_runner_release(s->runner, b);
         cw_quarantined_free(quarantined);
         return;
@@ -109,9 +112,9 @@ bool cw_lease_lasting(const struct cw_stream *s, int status)
     return (status == CW_E_RECORD || status == CW_E_DATA || status == CW_E_PIPELINE) && cw_runner_fatal(s->runner, &fatal) == 0;
 }
 
-/* The range ends in an error, or the runner does. Errors of records and of the pipeline are the same on every
- * worker: requests for the batch are answered with them. All others are this worker's own (memory,
- * descriptors, disk, killed processes): then others run what it has of the stream. */
+/* Notes the error that a range, or the runner, ends in. Errors of records and of the pipeline are the same on
+ * every worker: requests for the batch are answered with them. All other errors are this worker's own
+ * (memory, descriptors, disk, killed processes): then other workers run its ranges of the stream. */
 static void range_failed(struct cw_stream *s, struct cw_lease *l, int status, const struct cw_error *why)
 {
     l->failed = cw_lease_lasting(s, status) ? malloc(sizeof(*l->failed)) : NULL;
@@ -141,7 +144,7 @@ bool cw_lease_answer_batch(struct cw_stream *s, struct cw_lease *l, struct cw_re
     a->handed_out = cw_budget_take(r->peer->handed_out, a->bytes, "a batch", NULL) == 0;
     if (a->handed_out && !b->disowned)
         cw_runner_disown(s->runner, b);
-    if (!a->handed_out && b->disowned) { /* it was kept, and makes room for others there */
+    if (!a->handed_out && b->disowned) { /* a kept batch makes room for others to be kept */
         cw_budget_force(r->peer->handed_out, a->bytes);
         a->handed_out = true;
     }
@@ -150,7 +153,7 @@ bool cw_lease_answer_batch(struct cw_stream *s, struct cw_lease *l, struct cw_re
     return true;
 }
 
-/* The batch that a request is at. */
+/* Answers a request with the batch that the request is at. */
 static void answer_batch(struct cw_stream *s, struct cw_lease *l, struct cw_request *r, struct cw_batch *b, struct cw_quarantined *quarantined)
 {
     if (!cw_lease_answer_batch(s, l, r, r->at, b, quarantined))
@@ -186,7 +189,8 @@ static int take_next(struct cw_stream *s, struct cw_lease *l, struct cw_batch **
     return 0;
 }
 
-/* Takes the next batch of a range, for who asks for it. As cw_runner_poll. */
+/* Takes the next batch of a range, for a request that waits for it, or to be kept. Returns as
+ * cw_runner_poll. */
 static int advance(struct cw_stream *s, struct cw_lease *l)
 {
     struct cw_batch *b = NULL;
@@ -214,7 +218,7 @@ static int advance(struct cw_stream *s, struct cw_lease *l)
     return 0;
 }
 
-/* What a range gave, to the dispatcher or a client. NULL: out of memory. */
+/* The report of a range, for the dispatcher or a client. NULL: out of memory. */
 static struct cw_answer *lease_report(const struct cw_stream *s, const struct cw_lease *l, enum cw_answer_kind kind)
 {
     struct cw_answer *a = calloc(1, sizeof(*a));
@@ -262,7 +266,8 @@ bool cw_lease_completed(struct cw_stream *s, struct cw_lease *l)
     return true;
 }
 
-/* If all its batches are computed now, the dispatcher is told. Returns whether it was news. If not, the stream may have failed. */
+/* Reports a range to the dispatcher, if all its batches are newly computed. Returns whether they are. If not,
+ * the stream may have failed. */
 static bool note_computed(struct cw_stream *s, struct cw_lease *l)
 {
     bool counted = s->kind == RANGES_COUNTED;
@@ -299,7 +304,7 @@ static bool serve_one(struct cw_stream *s, struct cw_lease *l)
     if ((!l->range || r->at < l->next_batch) && !cw_lease_open_for(s, l, r))
         return false;
     int status = advance(s, l);
-    return status == 0 || (status == 1 && note_computed(s, l)); /* at its end it is computed */
+    return status == 0 || (status == 1 && note_computed(s, l)); /* a range without more batches is computed */
 }
 
 static bool serve_batches(struct cw_stream *s, struct cw_lease *l)
@@ -311,13 +316,14 @@ static bool serve_batches(struct cw_stream *s, struct cw_lease *l)
         return false;
     any |= note_computed(s, l);
     if (!s->failed && l->range && l->computed && !l->unfinished && l->next_batch >= l->n_batches)
-        cw_lease_close(s, l); /* all was taken */
+        cw_lease_close(s, l); /* all batches were taken */
     return any;
 }
 
-/* When nothing can be computed any more for the first request: later requests give their parts back; then ranges before it give way, which
- * nobody asks for, the last one first; then those behind it, likewise. Where nobody asks for anything, all is as it should be. Ranges that
- * gave way go on when nobody waits. */
+/* Frees memory when the runner can compute nothing more for the first request. Later requests give their
+ * parts back. Then the last range before the request's gives way: no request is for such a range. Then ranges
+ * behind it give way, likewise the last one first. Where there is no request, no range gives way, and one
+ * that gave way goes on. */
 static bool make_room(struct cw_stream *s)
 {
     struct cw_lease *gives = NULL, *l = s->leases, *aside = NULL;

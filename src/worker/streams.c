@@ -6,7 +6,8 @@
 #include "pipeline/mixing.h"
 #include "worker/worker_impl.h"
 
-/* Ranges that are leased at a time, of about the size of a split in order any: enough elements that requests and completions don't count, between this and that. */
+/* Ranges that are leased at a time, from CAPACITY_MIN to CAPACITY_MAX: so many that, at plan.split_size
+ * positions each, requests and completions cost little. */
 #define CAPACITY_ELEMENTS 8192
 #define CAPACITY_MIN 2
 #define CAPACITY_MAX 64
