@@ -4,13 +4,17 @@
 The command runs each pipeline to its end, pipelines with markers three times: without a cache, with an empty one, and with what that left, damaged at random. Then it
 runs it with a stop after a random batch, and goes on from the state as each of some ranks, with other numbers of threads, and in as little memory as it accepts.
 With --package the Python package runs random pipelines, in the processes that compare, each with hosts of its own, to the end and with a stop on the way.
+With --service workers of a service run them: to the end, with a stop on the way, and as several ranks at a time.
 """
 from __future__ import annotations
 
 import argparse
+import contextlib
+import itertools
 import json
 import math
 import multiprocessing
+import os
 import random
 import shutil
 import subprocess
@@ -18,7 +22,7 @@ import sys
 import tempfile
 import traceback
 from collections.abc import Iterator
-from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
@@ -35,6 +39,7 @@ from model.run import Result, Run, delivered
 
 KEYS = ("epoch", "g", "n", "flags", "records", "hash")
 MODEL_POSITIONS = 20_000  # of a fixed pipeline: the model takes 50 us for each
+SERVED_S = 600  # a job of a service, of a pipeline that the model runs in a moment, hangs if it takes longer
 ENDLESS_BATCHES = 40  # of an endless pipeline, over all ranks
 
 
@@ -186,7 +191,50 @@ def parts(case: Case, run: Run, binary: str) -> list[str]:
     return []
 
 
-def check(case: Case, binary: str, package: bool) -> tuple[Result, list[str]]:
+def served(case: Case, run: Run, binary: str, address: str) -> list[str]:
+    """What is wrong with jobs of a service: one to the end; one that is stopped, and goes on; and ranks that run at a time."""
+    rng = random.Random(case.seed)
+    jobs = itertools.count()
+
+    def job(name: str, rank: int, ranks: int, batches: float) -> list[str]:
+        return [binary, "run", str(case.path()), "--service", address, "--job", f"{case.seed}-{name}", *share(rank, ranks, batches), "--wait", str(HANG_S),
+                "--seed", str(case.run_seed), "--epochs", str(case.epochs), "--digest", "--json"]
+
+    def attempt(model: Result, words: list[str], where: Path) -> list[str]:
+        log = where / "log.jsonl"
+        where.mkdir(exist_ok=True)
+        log.unlink(missing_ok=True)
+        done = subprocess.run([*words, "--log", str(log)], check=False, capture_output=True, text=True, timeout=SERVED_S)
+        found = differences(model, done, where, None)
+        return [*found, " ".join(words), done.stdout[-2000:], done.stderr[-2000:]] if found else []
+
+    endless = case.batches != math.inf
+    limit = min(case.batches, ENDLESS_BATCHES)
+    model = delivered(run, case.epochs, limit=limit if endless else math.inf)
+    found = attempt(model, job(f"whole{next(jobs)}", 0, 1, limit if endless else math.inf), case.directory / "whole")
+    if found or model.error or not model.lines:
+        return found
+    state, stop = case.directory / "served-state", rng.randint(1, len(model.lines))
+    state.unlink(missing_ok=True)
+    found = attempt(delivered(run, case.epochs, limit=stop), [*job("stopped", 0, 1, stop), "--state", str(state)], case.directory / "stopped")
+    if found:
+        return found
+    last = delivered(run, case.epochs, limit=stop).lines[-1]
+    rest = limit - stop if endless else math.inf
+    if rest > 0:
+        resumed = delivered(run, case.epochs, 0, 1, rest, (last["epoch"], last["g"] + 1))
+        found = attempt(resumed, [*job("resumed", 0, 1, rest), "--state", str(state)], case.directory / "resumed")
+    ranks = rng.randint(2, 4)
+    rounds = max(1, limit // ranks) if endless else math.inf
+    if found:
+        return found
+    with ThreadPoolExecutor(ranks) as pool:
+        tried = [pool.submit(attempt, delivered(run, case.epochs, rank, ranks, rounds), job("ranks", rank, ranks, rounds), case.directory / f"rank{rank}")
+                 for rank in range(ranks)]
+        return next((found for done in tried if (found := done.result())), [])
+
+
+def check(case: Case, binary: str, package: bool, service: str | None = None) -> tuple[Result, list[str]]:
     try:
         run = Run(case.pipeline, case.directory, case.run_seed)
     except PlanError as error:
@@ -197,6 +245,8 @@ def check(case: Case, binary: str, package: bool) -> tuple[Result, list[str]]:
         model = delivered(run, case.epochs, case.rank, case.ranks, case.batches)
     if package:
         return model, package_differences(model, run_package(case))
+    if service:
+        return model, served(case, run, binary, service) if run else []
     found = whole(case, binary, model)
     return model, found or (parts(case, run, binary) if run else [])
 
@@ -216,10 +266,10 @@ def one(arguments: tuple) -> tuple[Case | None, int, list[str]]:
     case, failed, directory = None, 0, directory / f"case-{pipeline}"
     try:
         case = fixed(pipeline, directory) if isinstance(pipeline, str) else generate(table, pipeline, directory, options.functions)
-        model, found = check(case, options.binary, options.package)
+        model, found = check(case, options.binary, options.package, options.service)
         failed = model.failed
     except subprocess.TimeoutExpired as hang:
-        found = [f"no end: no CPU time was used for {hang.timeout} s", " ".join(hang.cmd), hang.stderr]
+        found = [f"no end: no CPU time was used for {hang.timeout} s, or a job of a service ran longer", " ".join(hang.cmd), str(hang.stderr)]
     except Exception:  # a fault of the model or the generator is one more result to show
         found = [traceback.format_exc()]
     if found:
@@ -234,6 +284,26 @@ def fixed_names(arguments: argparse.Namespace) -> list[str]:
     return [] if arguments.package else [*small, *SHUFFLED]
 
 
+@contextlib.contextmanager
+def service(arguments: argparse.Namespace, directory: Path) -> Iterator[str | None]:
+    """The address of a service of so many workers, with 1, 2, 3 .. threads and unequal memory; None without --service."""
+    if not arguments.service:
+        yield None
+        return
+    os.environ["CACHEW"] = str(Path(arguments.binary).resolve())  # for the next module, and for processes started from here
+    from daemons import Daemons
+
+    (directory / "daemons").mkdir()
+    daemons = Daemons(directory / "daemons")
+    try:
+        dispatcher = daemons.start("dispatcher", "--listen", "127.0.0.1:0")
+        for i in range(arguments.service):
+            daemons.start("worker", "--dispatcher", dispatcher.address, "--threads", i + 1, "--memory", f"{64 << i}M")
+        yield dispatcher.address
+    finally:
+        daemons.end()
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--n", type=int, default=1000)
@@ -243,6 +313,7 @@ def main() -> int:
     parser.add_argument("--binary", default="build/cachew")
     parser.add_argument("--functions", action="store_true", help="pipelines with Python functions too; needs the package")
     parser.add_argument("--package", action="store_true", help="run them through the Python package in place of the command")
+    parser.add_argument("--service", type=int, metavar="WORKERS", help="have so many workers of a service run them")
     parser.add_argument("--keep", type=Path, help="leave pipelines, data and logs in this directory")
     parser.add_argument("--stop-after", type=int, default=1, help="mismatches after which to stop")
     arguments = parser.parse_args()
@@ -253,7 +324,8 @@ def main() -> int:
     if arguments.only:
         pipelines = [int(arguments.only) if arguments.only.isdecimal() else arguments.only]
     passed = wrong = 0
-    with tempfile.TemporaryDirectory() as temporary, ProcessPoolExecutor(arguments.jobs, spawn) as pool:
+    with tempfile.TemporaryDirectory() as temporary, service(arguments, Path(temporary)) as address, ProcessPoolExecutor(arguments.jobs, spawn) as pool:
+        arguments.service = address
         directory = (arguments.keep or Path(temporary)).resolve()
         jobs = ((table, pipeline, arguments, directory) for pipeline in pipelines)
         for case, failed, found in pool.map(one, jobs):
