@@ -192,6 +192,12 @@ def test_pipeline_file_that_is_not_there(tmp_path):
     ({"op": "filter", "where": "value < 1.e999"}, {"operator": "filter", "message": "too large"}),
     ({"op": "bucket_by_length", "length": "value", "boundaries": [3], "sizes": [1, 1], "pad": {"value": -1.5}}, {"attribute": "pad", "message": "int64"}),
     ({"op": "bucket_by_length", "length": "value", "boundaries": [3], "sizes": [1, 1], "pad": {"value": 1e300}}, {"attribute": "pad", "message": "int64"}),
+    ({"op": "bucket_by_length", "length": "value", "boundaries": [*range(1024)], "sizes": [1] * 1025},
+     {"operator": "bucket_by_length", "attribute": "boundaries", "value": "[0,1,2,", "expected": "of length 1 to 1023"}),
+    ({"op": "bucket_by_length", "length": "value", "boundaries": [3], "sizes": [1] * 1025},
+     {"operator": "bucket_by_length", "attribute": "sizes", "value": "[1,1,1,", "expected": "of length 2 to 1024, from 1 to 1048576"}),
+    ({"op": "bucket_by_length", "length": "value", "boundaries": [*range(1023)], "sizes": [1] * 1023},
+     {"operator": "bucket_by_length", "attribute": "sizes", "value": "[1,1,1,", "expected": "one more value than boundaries: 1024"}),
     ({"op": "filter", "where": "value + "}, {"operator": "filter", "message": "value + "}),
     ({"op": "assign", "set": {"x": "label % 2"}}, {"operator": "assign", "message": "label"})])
 def test_pipeline_error_names_its_place(tmp_path, op, facts):
