@@ -373,6 +373,18 @@ def test_a_state_in_any_order_is_one_rank_s(tmp_path, any_words):
     assert error["attribute"] == "order" and error["value"] == "exact" and error["expected"] == "any"
 
 
+def test_a_state_of_100_buckets_in_any_order_fits_in_1_kb(tmp_path, any_words):
+    """Each split leaves elements of all buckets."""
+    pipeline, state = write(tmp_path / "p.json", hundred_buckets(100_000, 16, "value * 7 % 10007 % 100")), tmp_path / "state"
+    whole, parts = run(pipeline, "--digest"), []
+    for batches in (500, 700, 4_000):
+        parts.append(run(pipeline, *any_words(0, 1), "--batches", batches, "--state", state))
+        values = json.loads(state.read_text())
+        assert len(values["remnants"].split()) > 50 and state.stat().st_size <= 1024
+    parts.append(run(pipeline, *any_words(0, 1), "--state", state))
+    assert sum(part["elements"] for part in parts) == whole["elements"]
+
+
 def test_a_state_between_epochs_is_good_for_any_order_and_rank(tmp_path, any_words):
     pipeline, state = write(tmp_path / "p.json", range_chain(1000, SHUFFLE, BATCH)), tmp_path / "state"
     first, whole = run(pipeline, *any_words(0, 1), "--epochs", 1, "--state", state), run(pipeline, "--digest", "--epochs", 2)
