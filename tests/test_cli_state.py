@@ -224,13 +224,15 @@ def test_a_state_that_means_the_same_is_as_good(tmp_path, kind):
         key = sum(boundary <= numbers[0] * 7 % 23 for boundary in (4, 9, 17)) if kind == "bucketed" else 0
         handed_out[key] = handed_out.get(key, 0) + len(numbers)
     from_the_beginning = {key: value for key, value in values.items() if key not in ("skip", "limits")} | {"position": 0}
-    state.write_text(json.dumps({**from_the_beginning, "skip": " ".join(f"{key}:{np.base_repr(n, 36).lower()}" for key, n in handed_out.items())}))
+    skip = " ".join(f"{key}:{np.base_repr(n, 36).lower()}" for key, n in handed_out.items())
+    state.write_text(json.dumps({**from_the_beginning, "skip": skip}))
     assert run(pipeline, "--digest", "--state", state)["digest"] == rest["digest"]
 
 
 @pytest.mark.parametrize(("kind", "change"), [
     ("filtered", {"position": 1501}), ("filtered", {"skip": "1:3"}), ("filtered", {"skip": "1 1"}), ("filtered", {"skip": "0:-1"}), ("filtered", {"skip": "0:1,"}),
-    ("filtered", {"skip": "0:"}), ("filtered", {"skip": "A"}), ("filtered", {"skip": "0:0:1"}), ("filtered", {"skip": "zzzzzzzzzzzzz"}), ("bucketed", {"skip": "1 3:2 5"}),
+    ("filtered", {"skip": "0:"}), ("filtered", {"skip": "A"}), ("filtered", {"skip": "0:0:1"}),
+    ("filtered", {"skip": "zzzzzzzzzzzzz"}), ("bucketed", {"skip": "1 3:2 5"}),
     ("bucketed", {"skip": "4294967296:1"}),
     ("filtered", {"limits": "0:0:5"}), ("bucketed", {"skip": "4:1"}), ("taken", {"limits": "1:0:5"}), ("taken", {"limits": "0:0"}), ("taken", {"limits": "x"})])
 def test_a_damaged_entry_is_refused(tmp_path, kind, change):
@@ -243,13 +245,18 @@ def test_a_damaged_entry_is_refused(tmp_path, kind, change):
 
 # ---- many buckets ----
 
+EVENLY = "value * 7 % 10007 % 100"  # lengths in no order, of each bucket equally many
+
+
 def hundred_buckets(n, size, length="value % 100"):
-    return range_chain(n, {"op": "bucket_by_length", "length": length, "boundaries": [*range(1, 100)], "sizes": [size] * 100})
+    return range_chain(n, {"op": "bucket_by_length", "length": length, "boundaries": [*range(1, 100)],
+                           "sizes": [size] * 100})
 
 
 def test_a_state_of_1024_buckets_resumes(tmp_path):
     """Keys with and without elements in batches, so that both forms of an entry of `skip` occur."""
-    chain = range_chain(9000, {"op": "bucket_by_length", "length": "value * value % 1031", "boundaries": [*range(1, 1024)], "sizes": [1 + k % 7 for k in range(1024)]})
+    chain = range_chain(9000, {"op": "bucket_by_length", "length": "value * value % 1031",
+                               "boundaries": [*range(1, 1024)], "sizes": [1 + k % 7 for k in range(1024)]})
     pipeline, state = write(tmp_path / "p.json", chain), tmp_path / "state"
     want, first = run(pipeline, "--digest"), run(pipeline, "--digest", "--batches", 1500, "--state", state)
     skip = json.loads(state.read_text())["skip"].split()
@@ -259,7 +266,7 @@ def test_a_state_of_1024_buckets_resumes(tmp_path):
 
 
 def test_a_state_of_100_waiting_buckets_fits_in_1_kb(tmp_path):
-    """Bucket 99 waits for its second element from position 5 on, so all that the others gave counts from there; each of them waits, too."""
+    """Bucket 99 waits for its second element from position 5 on: what the others gave counts from there."""
     length = "value % 99 + int64(value == 5) * (99 - value % 99)"
     pipeline, state = write(tmp_path / "p.json", hundred_buckets(100_000, 4, length)), tmp_path / "state"
     want, total = run(pipeline, "--digest"), 0
@@ -277,11 +284,10 @@ def test_a_state_of_100_buckets_with_large_counts_fits_in_1_kb(tmp_path):
     pipeline, state = write(tmp_path / "p.json", hundred_buckets(10**12, 4)), tmp_path / "state"
     run(pipeline, "--batches", 3, "--state", state)
     values = json.loads(state.read_text())
-    state.write_text(json.dumps({**values, "g": 2**40, "position": 10**12 - 5, "skip": " ".join(["zzzzzz"] * 100)}))
-    again = run(pipeline, "--batches", 0, "--state", state)
-    assert again["batches"] == 0
-    values = json.loads(state.read_text())
-    assert values["skip"] == " ".join(["zzzzzz"] * 100) and state.stat().st_size <= 1024
+    skip = " ".join(["zzzzzz"] * 100)
+    state.write_text(json.dumps({**values, "g": 2**40, "position": 10**12 - 5, "skip": skip}))
+    assert run(pipeline, "--batches", 0, "--state", state)["batches"] == 0
+    assert json.loads(state.read_text())["skip"] == skip and state.stat().st_size <= 1024
 
 
 # ---- what is computed again ----
@@ -296,7 +302,7 @@ def tuned(ran, what):
 
 
 def prefetched(ran, per_batch):
-    """The most positions that a run may compute beyond the batches that it hands out, where a batch takes `per_batch` of them."""
+    """The most positions that a run computes beyond the batches handed out, of `per_batch` positions each."""
     return (tuned(ran, "batches_under_way") + 2) * per_batch + tuned(ran, "blocks_in_flight") * BLOCK_ROWS
 
 
@@ -318,8 +324,8 @@ def test_a_resume_behind_a_filter_computes_nothing_again(tmp_path):
 
 
 def test_a_resume_of_buckets_begins_at_the_earliest_waiting_element(tmp_path):
-    """The elements that wait in 100 buckets are among the last 40,000: each bucket fills once in 20,000 positions, or 200 more."""
-    pipeline, state = write(tmp_path / "p.json", hundred_buckets(N, 200, "value * 7 % 10007 % 100")), tmp_path / "state"
+    """The elements that wait in 100 buckets are among the last 40,000: a bucket fills in about 20,000 positions."""
+    pipeline, state = write(tmp_path / "p.json", hundred_buckets(N, 200, EVENLY)), tmp_path / "state"
     words = ["--memory", "8M", "--threads", 2, "--state", state]
     run(pipeline, *words, "--batches", 5_000)
     values = json.loads(state.read_text())
@@ -329,9 +335,30 @@ def test_a_resume_of_buckets_begins_at_the_earliest_waiting_element(tmp_path):
     assert computed(ran) <= 40_000 + prefetched(ran, 200) < 500_000
 
 
+@pytest.mark.parametrize("chain", [
+    range_chain(N, {"op": "filter", "where": "value % 4 == 1"}, {"op": "batch", "size": 10_000}),
+    hundred_buckets(N, 200, EVENLY)])
+def test_a_resume_with_a_service_leases_nothing_before_its_position(tmp_path, daemons, chain):
+    """The first batch has the number of the state, and the first range begins at the state's position."""
+    pipeline = write(tmp_path / "p.json", chain)
+    state, log, trace = tmp_path / "state", tmp_path / "log", tmp_path / "trace"
+    run(pipeline, "--batches", 130, "--state", state)
+    values = json.loads(state.read_text())
+    dispatcher = daemons.start("dispatcher", "--listen", "127.0.0.1:0")
+    daemons.start("worker", "--dispatcher", dispatcher.address, "--memory", "256M", "--trace", trace)
+    run(pipeline, "--service", dispatcher.address, "--job", "resumed", "--batches", 1, "--state", state,
+        "--log", log)
+    daemons.end()
+    assert [line["g"] for line in read_log(log)] == [130]
+    events = json.loads(trace.read_text())
+    begins = [int(event["id"].split("/")[1]) for event in events if event.get("cat") == "range"]
+    assert min(begins) == values["position"] > 10_000
+
+
 def test_a_take_behind_a_rare_filter_ends_the_run(tmp_path):
-    """The tenth element stands at position 9,000,999: only blocks that were begun by then are computed beyond it."""
-    chain = range_chain(10 * N, {"op": "filter", "where": "value % 1000000 == 999"}, {"op": "take", "count": 10}, {"op": "batch", "size": 10})
+    """The tenth element stands at position 9,000,999: beyond it only blocks begun by then are computed."""
+    chain = range_chain(10 * N, {"op": "filter", "where": "value % 1000000 == 999"},
+                        {"op": "take", "count": 10}, {"op": "batch", "size": 10})
     ran = run(write(tmp_path / "p.json", chain), "--threads", 2)
     assert ran["elements"] == 10
     assert 0 <= computed(ran) - 9_001_000 <= tuned(ran, "blocks_in_flight") * BLOCK_ROWS
@@ -375,7 +402,7 @@ def test_a_state_in_any_order_is_one_rank_s(tmp_path, any_words):
 
 def test_a_state_of_100_buckets_in_any_order_fits_in_1_kb(tmp_path, any_words):
     """Each split leaves elements of all buckets."""
-    pipeline, state = write(tmp_path / "p.json", hundred_buckets(100_000, 16, "value * 7 % 10007 % 100")), tmp_path / "state"
+    pipeline, state = write(tmp_path / "p.json", hundred_buckets(100_000, 16, EVENLY)), tmp_path / "state"
     whole, parts = run(pipeline, "--digest"), []
     for batches in (500, 700, 4_000):
         parts.append(run(pipeline, *any_words(0, 1), "--batches", batches, "--state", state))

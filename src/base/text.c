@@ -205,7 +205,8 @@ bool cw_text_base36(const char **at, uint64_t *ret)
 {
     const char *begin = *at, *digit;
     for (*ret = 0; **at && (digit = strchr(text_digits, **at)); ++*at)
-        if (__builtin_mul_overflow(*ret, 36, ret) || __builtin_add_overflow(*ret, (uint64_t)(digit - text_digits), ret))
+        if (__builtin_mul_overflow(*ret, 36, ret) ||
+            __builtin_add_overflow(*ret, (uint64_t)(digit - text_digits), ret))
             return false;
     return *at > begin;
 }

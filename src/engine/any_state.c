@@ -27,7 +27,8 @@ static struct unused unused_of(const struct any *a, unsigned key)
     return a->unused[key];
 }
 
-/* "splits back.skip" by key, where it is not the usual "from the state's split on, none skipped". Splits are counted back from the one behind the state's. */
+/* "splits back.skip" by key, where it is not the usual "from the state's split on, none skipped". Splits are
+ * counted back from the one behind the state's. */
 static void add_remnants(struct cw_text *t, const struct any *a)
 {
     unsigned next = 0;
@@ -82,9 +83,11 @@ static int state_remnants(const json_t *state, uint64_t split, unsigned n_keys, 
     for (unsigned key = 0; at && *at; at += strspn(at, " "), key++) {
         uint64_t back, skip;
         at = cw_state_key(at, &key);
-        if (!cw_text_base36(&at, &back) || *at++ != '.' || !cw_text_base36(&at, &skip) || (*at && *at != ' ') || key >= n_keys || back > split + 1)
-            return cw_error_set(err, CW_E_STATE, "state: remnants is \"%.60s\": expected \"splits.elements\" or \"key:splits.elements\" for keys below %u, "
-                                "numbers in base 36", text, n_keys);
+        if (!cw_text_base36(&at, &back) || *at++ != '.' || !cw_text_base36(&at, &skip) ||
+            (*at && *at != ' ') || key >= n_keys || back > split + 1)
+            return cw_error_set(err, CW_E_STATE,
+                                "state: remnants is \"%.60s\": expected \"splits.elements\" or "
+                                "\"key:splits.elements\" for keys below %u, numbers in base 36", text, n_keys);
         unused[key] = (struct unused){.from = split + 1 - back, .skip = skip};
     }
     return 0;

@@ -63,8 +63,8 @@ int cw_padding_next(struct cw_iterator *it, uint64_t epoch, uint64_t g, uint64_t
 void cw_padding_close(struct cw_iterator *it);
 
 /* state.c */
-/* Lists by key in a state: "value value key:value". A value without its key is of the key behind the last one's. 100
- * numbers below 36^6 take at most 700 bytes, so that a state with 100 keys stays within 1 KB. */
+/* Lists by key in a state: "value value key:value". A value without its key is of the key behind the last.
+ * 100 numbers below 36^6 take at most 700 bytes, so that a state with 100 keys stays within 1 KB. */
 /* Adds what stands before a key's value; *next, at first 0, becomes the key behind it. */
 void cw_state_add_key(struct cw_text *t, unsigned key, unsigned *next);
 /* The value at `at`; where a key stands before it, that is written to *key. */

@@ -134,8 +134,9 @@ static int state_skip(const struct cw_compiled *c, const char *skip, struct cw_e
         uint64_t n;
         at = cw_state_key(at, &key);
         if (!cw_text_base36(&at, &n) || (*at && *at != ' ') || key >= cw_n_keys(c) || n >= CW_ENDLESS)
-            return cw_error_set(err, CW_E_STATE, "state: skip is \"%.60s\": expected \"elements\" or \"key:elements\" for keys below %u, "
-                                "elements in base 36", skip, cw_n_keys(c));
+            return cw_error_set(err, CW_E_STATE,
+                                "state: skip is \"%.60s\": expected \"elements\" or \"key:elements\" for "
+                                "keys below %u, elements in base 36", skip, cw_n_keys(c));
         e->skip[key] = n;
     }
     return 0;

@@ -8,7 +8,8 @@
 #include "ops/expr.h"
 #include "pipeline/op.h"
 
-/* Work and memory grow with the number of buckets for each batch (places.c): at this many it is 16 KiB and some microseconds. */
+/* The entries of a batch (places.c) take 16 bytes for each bucket: 16 KiB with this many. A worker sends a key
+ * in at most 2 bytes. */
 #define BUCKETS_MAX 1024
 
 struct bucket_state {
@@ -120,8 +121,10 @@ void cw_bucket_pad(const json_t *pad, const char *component, enum cw_dtype dtype
 
 static const struct cw_attr_def attrs[] = {
     {.name = "length", .kind = CW_ATTR_EXPR, .doc = "an element's length: an expression that gives an integer"},
-    {.name = "boundaries", .kind = CW_ATTR_INTS, .len_min = 1, .len_max = BUCKETS_MAX - 1, .doc = "bucket k holds lengths from boundaries[k-1] to below boundaries[k]"},
-    {.name = "sizes", .kind = CW_ATTR_INTS, .len_min = 2, .len_max = BUCKETS_MAX, .min = 1, .max = 1 << 20, .doc = "elements of a batch, by bucket"},
+    {.name = "boundaries", .kind = CW_ATTR_INTS, .len_min = 1, .len_max = BUCKETS_MAX - 1,
+     .doc = "bucket k holds lengths from boundaries[k-1] to below boundaries[k]"},
+    {.name = "sizes", .kind = CW_ATTR_INTS, .len_min = 2, .len_max = BUCKETS_MAX, .min = 1, .max = 1 << 20,
+     .doc = "elements of a batch, by bucket"},
     {.name = "pad", .kind = CW_ATTR_OBJECT, .def = "{}", .doc = "{component: value} to pad with; 0 where it names none"},
     {0},
 };
