@@ -192,6 +192,12 @@ def test_pipeline_file_that_is_not_there(tmp_path):
     ({"op": "filter", "where": "value < 1.e999"}, {"operator": "filter", "message": "too large"}),
     ({"op": "bucket_by_length", "length": "value", "boundaries": [3], "sizes": [1, 1], "pad": {"value": -1.5}}, {"attribute": "pad", "message": "int64"}),
     ({"op": "bucket_by_length", "length": "value", "boundaries": [3], "sizes": [1, 1], "pad": {"value": 1e300}}, {"attribute": "pad", "message": "int64"}),
+    ({"op": "bucket_by_length", "length": "value", "boundaries": [*range(1024)], "sizes": [1] * 1025},
+     {"operator": "bucket_by_length", "attribute": "boundaries", "value": "[0,1,2,", "expected": "of length 1 to 1023"}),
+    ({"op": "bucket_by_length", "length": "value", "boundaries": [3], "sizes": [1] * 1025},
+     {"operator": "bucket_by_length", "attribute": "sizes", "value": "[1,1,1,", "expected": "of length 2 to 1024, from 1 to 1048576"}),
+    ({"op": "bucket_by_length", "length": "value", "boundaries": [*range(1023)], "sizes": [1] * 1023},
+     {"operator": "bucket_by_length", "attribute": "sizes", "value": "[1,1,1,", "expected": "one more value than boundaries: 1024"}),
     ({"op": "filter", "where": "value + "}, {"operator": "filter", "message": "value + "}),
     ({"op": "assign", "set": {"x": "label % 2"}}, {"operator": "assign", "message": "label"})])
 def test_pipeline_error_names_its_place(tmp_path, op, facts):
@@ -311,6 +317,21 @@ def test_images_stay_within_the_budget(examples):
     ran = run(examples / "photos.json", "--digest", "--memory", "64M", "--set", "6.size=32", "--threads", "2")
     assert ran["peak_rss_bytes"] < (64 + 30) << 20
     assert ran["digest"] == run(examples / "photos.json", "--digest", "--set", "6.size=32", "--threads", "8")["digest"]
+
+
+@pytest.mark.parametrize("length", ["value * 7 % 10007 % 100", "value // 500",
+                                    "value % 99 + int64(value == 49999) * (99 - value % 99)"])
+def test_budget_too_small_for_100_buckets_names_the_smallest(tmp_path, length):
+    """All buckets fill together; one after the other; and one of them gets its first element last."""
+    chain = range_chain(50_000, {"op": "assign", "set": {"x": "float32(value)"}},
+                        {"op": "bucket_by_length", "length": length, "boundaries": [*range(1, 100)],
+                         "sizes": [64] * 100})
+    pipeline = write(tmp_path / "p.json", chain)
+    want, error = run(pipeline, "--digest"), failed(pipeline, 2, "--memory", "1M")
+    assert error["attribute"] == "memory"
+    smallest = error["expected"].split()[2]
+    for threads in (1, 8):
+        assert run(pipeline, "--digest", "--memory", smallest, "--threads", threads)["digest"] == want["digest"]
 
 
 def test_budget_too_small_for_a_batch_names_the_smallest(tmp_path):

@@ -4,6 +4,7 @@ import json
 import random
 import shutil
 
+import numpy as np
 import pytest
 from command import BATCH, MASK128, SHUFFLE, failed, range_chain, read_log, run, write
 
@@ -223,12 +224,16 @@ def test_a_state_that_means_the_same_is_as_good(tmp_path, kind):
         key = sum(boundary <= numbers[0] * 7 % 23 for boundary in (4, 9, 17)) if kind == "bucketed" else 0
         handed_out[key] = handed_out.get(key, 0) + len(numbers)
     from_the_beginning = {key: value for key, value in values.items() if key not in ("skip", "limits")} | {"position": 0}
-    state.write_text(json.dumps({**from_the_beginning, "skip": " ".join(f"{key}:{n}" for key, n in handed_out.items())}))
+    skip = " ".join(f"{key}:{np.base_repr(n, 36).lower()}" for key, n in handed_out.items())
+    state.write_text(json.dumps({**from_the_beginning, "skip": skip}))
     assert run(pipeline, "--digest", "--state", state)["digest"] == rest["digest"]
 
 
 @pytest.mark.parametrize(("kind", "change"), [
-    ("filtered", {"position": 1501}), ("filtered", {"skip": "1:3"}), ("filtered", {"skip": "0"}), ("filtered", {"skip": "0:-1"}), ("filtered", {"skip": "0:1,"}),
+    ("filtered", {"position": 1501}), ("filtered", {"skip": "1:3"}), ("filtered", {"skip": "1 1"}), ("filtered", {"skip": "0:-1"}), ("filtered", {"skip": "0:1,"}),
+    ("filtered", {"skip": "0:"}), ("filtered", {"skip": "A"}), ("filtered", {"skip": "0:0:1"}),
+    ("filtered", {"skip": "zzzzzzzzzzzzz"}), ("bucketed", {"skip": "1 3:2 5"}),
+    ("bucketed", {"skip": "4294967296:1"}),
     ("filtered", {"limits": "0:0:5"}), ("bucketed", {"skip": "4:1"}), ("taken", {"limits": "1:0:5"}), ("taken", {"limits": "0:0"}), ("taken", {"limits": "x"})])
 def test_a_damaged_entry_is_refused(tmp_path, kind, change):
     pipeline = write(tmp_path / "p.json", entry_pipelines()[kind])
@@ -236,6 +241,127 @@ def test_a_damaged_entry_is_refused(tmp_path, kind, change):
     state.write_text(json.dumps({**json.loads(state.read_text()), **change}))
     error = failed(pipeline, 2, "--state", state)
     assert error["kind"] == "state" and next(iter(change)) in error["message"]
+
+
+# ---- many buckets ----
+
+EVENLY = "value * 7 % 10007 % 100"  # lengths in no order, of each bucket equally many
+
+
+def hundred_buckets(n, size, length="value % 100"):
+    return range_chain(n, {"op": "bucket_by_length", "length": length, "boundaries": [*range(1, 100)],
+                           "sizes": [size] * 100})
+
+
+def test_a_state_of_1024_buckets_resumes(tmp_path):
+    """Keys with and without elements in batches, so that both forms of an entry of `skip` occur."""
+    chain = range_chain(9000, {"op": "bucket_by_length", "length": "value * value % 1031",
+                               "boundaries": [*range(1, 1024)], "sizes": [1 + k % 7 for k in range(1024)]})
+    pipeline, state = write(tmp_path / "p.json", chain), tmp_path / "state"
+    want, first = run(pipeline, "--digest"), run(pipeline, "--digest", "--batches", 1500, "--state", state)
+    skip = json.loads(state.read_text())["skip"].split()
+    assert any(":" in entry for entry in skip) and any(":" not in entry for entry in skip)
+    rest = run(pipeline, "--digest", "--state", state)
+    assert f"{int(first['digest'], 16) + int(rest['digest'], 16) & MASK128:032x}" == want["digest"]
+
+
+def test_a_state_of_100_waiting_buckets_fits_in_1_kb(tmp_path):
+    """Bucket 99 waits for its second element from position 5 on: what the others gave counts from there."""
+    length = "value % 99 + int64(value == 5) * (99 - value % 99)"
+    pipeline, state = write(tmp_path / "p.json", hundred_buckets(100_000, 4, length)), tmp_path / "state"
+    want, total = run(pipeline, "--digest"), 0
+    for batches in (1, 99, 20_000, 4_321):
+        total += int(run(pipeline, "--digest", "--batches", batches, "--state", state)["digest"], 16)
+        assert state.stat().st_size <= 1024
+    values = json.loads(state.read_text())
+    assert values["position"] == 5 and len(values["skip"].split()) == 99
+    total += int(run(pipeline, "--digest", "--state", state)["digest"], 16)
+    assert f"{total & MASK128:032x}" == want["digest"]
+
+
+def test_a_state_of_100_buckets_with_large_counts_fits_in_1_kb(tmp_path):
+    """Counts of two thousand million elements in each bucket."""
+    pipeline, state = write(tmp_path / "p.json", hundred_buckets(10**12, 4)), tmp_path / "state"
+    run(pipeline, "--batches", 3, "--state", state)
+    values = json.loads(state.read_text())
+    skip = " ".join(["zzzzzz"] * 100)
+    state.write_text(json.dumps({**values, "g": 2**40, "position": 10**12 - 5, "skip": skip}))
+    assert run(pipeline, "--batches", 0, "--state", state)["batches"] == 0
+    assert json.loads(state.read_text())["skip"] == skip and state.stat().st_size <= 1024
+
+
+# ---- what is computed again ----
+
+def computed(ran):
+    """Elements that the source gave: each is computed once, unless memory is short."""
+    return ran["operators"][0]["elements"]
+
+
+def tuned(ran, what):
+    return next(t["record"]["chosen"][what] for t in ran["tuning"] if t["what"] == what)
+
+
+def prefetched(ran, per_batch):
+    """The most positions that a run computes beyond the batches handed out, of `per_batch` positions each."""
+    return (tuned(ran, "batches_under_way") + 2) * per_batch + tuned(ran, "blocks_in_flight") * BLOCK_ROWS
+
+
+BLOCK_ROWS = 4096  # the most rows of a block
+N = 10_000_000
+
+
+def test_a_resume_behind_a_filter_computes_nothing_again(tmp_path):
+    """A quarter of the elements is left: batch 130 ends behind 5.2 million positions."""
+    chain = range_chain(N, {"op": "filter", "where": "value % 4 == 1"}, {"op": "batch", "size": 10_000})
+    pipeline, state, log = write(tmp_path / "p.json", chain), tmp_path / "state", tmp_path / "log"
+    words = ["--memory", "16M", "--threads", 2, "--state", state]
+    run(pipeline, *words, "--batches", 130)
+    values = json.loads(state.read_text())
+    assert (values["g"], values["position"]) == (130, 130 * 40_000 - 2) and "skip" not in values
+    ran = run(pipeline, *words, "--batches", 1, "--log", log)
+    assert [line["g"] for line in read_log(log)] == [130]
+    assert computed(ran) <= 40_000 + prefetched(ran, 40_000) < N // 4
+
+
+def test_a_resume_of_buckets_begins_at_the_earliest_waiting_element(tmp_path):
+    """The elements that wait in 100 buckets are among the last 40,000: a bucket fills in about 20,000 positions."""
+    pipeline, state = write(tmp_path / "p.json", hundred_buckets(N, 200, EVENLY)), tmp_path / "state"
+    words = ["--memory", "8M", "--threads", 2, "--state", state]
+    run(pipeline, *words, "--batches", 5_000)
+    values = json.loads(state.read_text())
+    assert values["g"] == 5_000 and len(values["skip"].split()) > 50
+    assert 960_000 < values["position"] < 1_000_000
+    ran = run(pipeline, *words, "--batches", 1)
+    assert computed(ran) <= 40_000 + prefetched(ran, 200) < 500_000
+
+
+@pytest.mark.parametrize("chain", [
+    range_chain(N, {"op": "filter", "where": "value % 4 == 1"}, {"op": "batch", "size": 10_000}),
+    hundred_buckets(N, 200, EVENLY)])
+def test_a_resume_with_a_service_leases_nothing_before_its_position(tmp_path, daemons, chain):
+    """The first batch has the number of the state, and the first range begins at the state's position."""
+    pipeline = write(tmp_path / "p.json", chain)
+    state, log, trace = tmp_path / "state", tmp_path / "log", tmp_path / "trace"
+    run(pipeline, "--batches", 130, "--state", state)
+    values = json.loads(state.read_text())
+    dispatcher = daemons.start("dispatcher", "--listen", "127.0.0.1:0")
+    daemons.start("worker", "--dispatcher", dispatcher.address, "--memory", "256M", "--trace", trace)
+    run(pipeline, "--service", dispatcher.address, "--job", "resumed", "--batches", 1, "--state", state,
+        "--log", log)
+    daemons.end()
+    assert [line["g"] for line in read_log(log)] == [130]
+    events = json.loads(trace.read_text())
+    begins = [int(event["id"].split("/")[1]) for event in events if event.get("cat") == "range"]
+    assert min(begins) == values["position"] > 10_000
+
+
+def test_a_take_behind_a_rare_filter_ends_the_run(tmp_path):
+    """The tenth element stands at position 9,000,999: beyond it only blocks begun by then are computed."""
+    chain = range_chain(10 * N, {"op": "filter", "where": "value % 1000000 == 999"},
+                        {"op": "take", "count": 10}, {"op": "batch", "size": 10})
+    ran = run(write(tmp_path / "p.json", chain), "--threads", 2)
+    assert ran["elements"] == 10
+    assert 0 <= computed(ran) - 9_001_000 <= tuned(ran, "blocks_in_flight") * BLOCK_ROWS
 
 
 # ---- order any ----
@@ -274,6 +400,18 @@ def test_a_state_in_any_order_is_one_rank_s(tmp_path, any_words):
     assert error["attribute"] == "order" and error["value"] == "exact" and error["expected"] == "any"
 
 
+def test_a_state_of_100_buckets_in_any_order_fits_in_1_kb(tmp_path, any_words):
+    """Each split leaves elements of all buckets."""
+    pipeline, state = write(tmp_path / "p.json", hundred_buckets(100_000, 16, EVENLY)), tmp_path / "state"
+    whole, parts = run(pipeline, "--digest"), []
+    for batches in (500, 700, 4_000):
+        parts.append(run(pipeline, *any_words(0, 1), "--batches", batches, "--state", state))
+        values = json.loads(state.read_text())
+        assert len(values["remnants"].split()) > 50 and state.stat().st_size <= 1024
+    parts.append(run(pipeline, *any_words(0, 1), "--state", state))
+    assert sum(part["elements"] for part in parts) == whole["elements"]
+
+
 def test_a_state_between_epochs_is_good_for_any_order_and_rank(tmp_path, any_words):
     pipeline, state = write(tmp_path / "p.json", range_chain(1000, SHUFFLE, BATCH)), tmp_path / "state"
     first, whole = run(pipeline, *any_words(0, 1), "--epochs", 1, "--state", state), run(pipeline, "--digest", "--epochs", 2)
@@ -286,7 +424,7 @@ def test_a_state_between_epochs_is_good_for_any_order_and_rank(tmp_path, any_wor
 
 
 @pytest.mark.parametrize("change", [{"split": 1}, {"split": 10**6}, {"rank": 7}, {"g": 3}, {"batches": "1 2 x"}, {"batches": "1 " * 100}, {"batches": "-1"},
-                                    {"remnants": "0:1:0"}, {"remnants": "0:-1:0"}, {"world_size": None}])
+                                    {"remnants": "0:2.0"}, {"remnants": "-1.0"}, {"remnants": "2"}, {"remnants": "1:0.0"}, {"world_size": None}])
 def test_a_damaged_state_in_any_order(tmp_path, any_words, change):
     pipeline, state = write(tmp_path / "p.json", range_chain(1500, {"op": "filter", "where": "value % 5 != 0"}, SHUFFLE, BATCH)), tmp_path / "state"
     run(pipeline, *any_words(0, 2), "--batches", 5, "--state", state)

@@ -55,8 +55,8 @@ class Operators:
         Components whose shape varies are padded at the end of each dimension to the largest of the batch; bytes are not padded.
 
         length: an element's length: an expression that gives an integer (an expression (a string))
-        boundaries: bucket k holds lengths from boundaries[k-1] to below boundaries[k] (a list of integers of length 1 to 31)
-        sizes: elements of a batch, by bucket (a list of integers of length 2 to 32, from 1 to 1048576)
+        boundaries: bucket k holds lengths from boundaries[k-1] to below boundaries[k] (a list of integers of length 1 to 1023)
+        sizes: elements of a batch, by bucket (a list of integers of length 2 to 1024, from 1 to 1048576)
         pad: {component: value} to pad with; 0 where it names none (an object)
         """
 

@@ -1,7 +1,6 @@
 #include "base/text.h"
 
 #include <stdarg.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -187,4 +186,27 @@ void cw_text_deinit(struct cw_text *t)
 {
     free(t->data);
     *t = (struct cw_text){0};
+}
+
+static const char text_digits[] = "0123456789abcdefghijklmnopqrstuvwxyz";
+
+void cw_text_add_base36(struct cw_text *t, uint64_t value)
+{
+    char digits[14]; /* 36^13 > 2^64 */
+    char *at = digits + sizeof(digits) - 1;
+    *at = 0;
+    do
+        *--at = text_digits[value % 36];
+    while (value /= 36);
+    cw_text_add(t, "%s", at);
+}
+
+bool cw_text_base36(const char **at, uint64_t *ret)
+{
+    const char *begin = *at, *digit;
+    for (*ret = 0; **at && (digit = strchr(text_digits, **at)); ++*at)
+        if (__builtin_mul_overflow(*ret, 36, ret) ||
+            __builtin_add_overflow(*ret, (uint64_t)(digit - text_digits), ret))
+            return false;
+    return *at > begin;
 }

@@ -2,6 +2,7 @@
 #pragma once
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
 #include "base/macro.h"
 
@@ -37,3 +38,8 @@ struct cw_text {
 };
 void cw_text_add(struct cw_text *t, const char *fmt, ...) _printf_(2, 3);
 void cw_text_deinit(struct cw_text *t);
+
+/* Adds a number with the digits 0-9a-z. */
+void cw_text_add_base36(struct cw_text *t, uint64_t value);
+/* Reads such a number at *at, which then is behind it. False: none is there, or it has more than 64 bits. */
+bool cw_text_base36(const char **at, uint64_t *ret);

@@ -27,13 +27,19 @@ static struct unused unused_of(const struct any *a, unsigned key)
     return a->unused[key];
 }
 
-/* "key:splits back:skip", where it is not the usual "from the state's split on, none skipped". */
+/* "splits back.skip" by key, where it is not the usual "from the state's split on, none skipped". Splits are
+ * counted back from the one behind the state's. */
 static void add_remnants(struct cw_text *t, const struct any *a)
 {
+    unsigned next = 0;
     for (unsigned k = 0; k < a->n_keys; k++) {
         const struct unused u = unused_of(a, k);
-        if (u.from != a->split || u.skip)
-            cw_text_add(t, "%s%u:%" PRIi64 ":%" PRIu64, t->size ? " " : "", k, (int64_t)(a->split - u.from), u.skip);
+        if (u.from != a->split || u.skip) {
+            cw_state_add_key(t, k, &next);
+            cw_text_add_base36(t, a->split + 1 - u.from);
+            cw_text_add(t, ".");
+            cw_text_add_base36(t, u.skip);
+        }
     }
 }
 
@@ -74,16 +80,15 @@ static int state_remnants(const json_t *state, uint64_t split, unsigned n_keys, 
     const char *text = json_string_value(json_object_get(state, "remnants")), *at = text;
     for (unsigned k = 0; k < n_keys; k++)
         unused[k] = (struct unused){.from = split};
-    while (at && *at) {
-        unsigned key;
-        int64_t back;
-        uint64_t skip;
-        int used = 0;
-        if (sscanf(at, "%u:%" SCNi64 ":%" SCNu64 "%n", &key, &back, &skip, &used) < 3 || key >= n_keys || back < -1 || (back > 0 && (uint64_t)back > split))
-            return cw_error_set(err, CW_E_STATE, "state: remnants is \"%.60s\": expected \"key:splits:elements\" for keys below %u", text, n_keys);
-        unused[key] = (struct unused){.from = split - (uint64_t)back, .skip = skip};
-        at += used;
-        at += strspn(at, " ");
+    for (unsigned key = 0; at && *at; at += strspn(at, " "), key++) {
+        uint64_t back, skip;
+        at = cw_state_key(at, &key);
+        if (!cw_text_base36(&at, &back) || *at++ != '.' || !cw_text_base36(&at, &skip) ||
+            (*at && *at != ' ') || key >= n_keys || back > split + 1)
+            return cw_error_set(err, CW_E_STATE,
+                                "state: remnants is \"%.60s\": expected \"splits.elements\" or "
+                                "\"key:splits.elements\" for keys below %u, numbers in base 36", text, n_keys);
+        unused[key] = (struct unused){.from = split + 1 - back, .skip = skip};
     }
     return 0;
 }

@@ -49,7 +49,8 @@ void cw_layout_deinit(struct cw_layout *l)
 size_t cw_assembly_bytes(const struct cw_layout *l, uint64_t capacity)
 {
     const struct cw_assembly *a = NULL;
-    return capacity * (sizeof(*a->ids) + sizeof(*a->present) + l->n_staged * sizeof(*a->staged));
+    size_t entries = 2 * l->compiled->n_buckets * sizeof(uint64_t); /* from, after */
+    return capacity * (sizeof(*a->ids) + sizeof(*a->present) + l->n_staged * sizeof(*a->staged)) + entries;
 }
 
 int cw_assembly_new(const struct cw_layout *l, struct cw_slab_pool *pool, uint64_t capacity, unsigned bucket, struct cw_assembly **ret,

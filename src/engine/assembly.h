@@ -62,7 +62,7 @@ struct cw_assembly {
     struct cw_batch *batch;      /* once finished, */
     unsigned n_applied;          /* and so many operators on batches were applied */
     struct cw_batch_call *call;  /* of the next one of them (batch_ops.h); NULL: none is under way */
-    size_t charged;              /* for ids, present and staged */
+    size_t charged;              /* for ids, present, staged, from and after */
 };
 /* What an assembly takes beside its slab and staged values: it grows with the batch. */
 size_t cw_assembly_bytes(const struct cw_layout *l, uint64_t capacity);

@@ -2,21 +2,43 @@
 #include "engine/iterator_impl.h"
 
 #include <inttypes.h>
+#include <limits.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "base/text.h"
 
-#define STATE_VERSION 2
+#define STATE_VERSION 3
 #define PLAN_VERSION 3 /* of docs/semantics.md: a change there that changes what a pipeline gives raises it */
 
-/* "key:elements", where it is not 0; and "limit:pass:elements" of those that counted something. */
+void cw_state_add_key(struct cw_text *t, unsigned key, unsigned *next)
+{
+    if (t->size)
+        cw_text_add(t, " ");
+    if (key != *next)
+        cw_text_add(t, "%u:", key);
+    *next = key + 1;
+}
+
+const char *cw_state_key(const char *at, unsigned *key)
+{
+    uint64_t named;
+    int used = 0;
+    if (sscanf(at, "%" SCNu64 ":%n", &named, &used) == 1 && used > 0)
+        *key = (unsigned)CW_MIN(named, UINT_MAX);
+    return at + used;
+}
+
+/* `skip` of those that are not 0; and "limit:pass:elements" of those that counted something. */
 static int add_entry(const struct cw_compiled *c, json_t *state, const struct cw_entry *e)
 {
     struct cw_text skip = {0}, limits = {0};
+    unsigned next = 0;
     for (unsigned k = 0; k < cw_n_keys(c); k++)
-        if (e->skip[k])
-            cw_text_add(&skip, "%s%u:%" PRIu64, skip.size ? " " : "", k, e->skip[k]);
+        if (e->skip[k]) {
+            cw_state_add_key(&skip, k, &next);
+            cw_text_add_base36(&skip, e->skip[k]);
+        }
     for (unsigned k = 0; k < c->n_limits; k++)
         if (e->limits[k].started)
             cw_text_add(&limits, "%s%u:%" PRIu64 ":%" PRIu64, limits.size ? " " : "", k, e->limits[k].pass, e->limits[k].count);
@@ -105,18 +127,29 @@ static int state_text(const json_t *state, const char *key, const char *expected
 }
 
 /* e has room. */
+static int state_skip(const struct cw_compiled *c, const char *skip, struct cw_entry *e, struct cw_error *err)
+{
+    unsigned key = 0;
+    for (const char *at = skip; *at; at += strspn(at, " "), key++) {
+        uint64_t n;
+        at = cw_state_key(at, &key);
+        if (!cw_text_base36(&at, &n) || (*at && *at != ' ') || key >= cw_n_keys(c) || n >= CW_ENDLESS)
+            return cw_error_set(err, CW_E_STATE,
+                                "state: skip is \"%.60s\": expected \"elements\" or \"key:elements\" for "
+                                "keys below %u, elements in base 36", skip, cw_n_keys(c));
+        e->skip[key] = n;
+    }
+    return 0;
+}
+
+/* e has room. */
 static int state_entry(const struct cw_compiled *c, const json_t *state, struct cw_entry *e, struct cw_error *err)
 {
     const char *skip = json_string_value(json_object_get(state, "skip")), *limits = json_string_value(json_object_get(state, "limits"));
     int r = cw_state_u64(state, "position", &e->position, err), used;
     unsigned k;
-    for (const char *at = skip; r >= 0 && at && *at; at += used, at += strspn(at, " ")) {
-        uint64_t n;
-        used = 0;
-        if (sscanf(at, "%u:%" SCNu64 "%n", &k, &n, &used) < 2 || used == 0 || k >= cw_n_keys(c) || n >= CW_ENDLESS)
-            return cw_error_set(err, CW_E_STATE, "state: skip is \"%.60s\": expected \"key:elements\" for keys below %u", skip, cw_n_keys(c));
-        e->skip[k] = n;
-    }
+    if (r >= 0 && skip)
+        r = state_skip(c, skip, e, err);
     for (const char *at = limits; r >= 0 && at && *at; at += used, at += strspn(at, " ")) {
         struct cw_limit_count l = {.started = true};
         used = 0;

@@ -8,6 +8,10 @@
 #include "ops/expr.h"
 #include "pipeline/op.h"
 
+/* The entries of a batch (places.c) take 16 bytes for each bucket: 16 KiB with this many. A worker sends a key
+ * in at most 2 bytes. */
+#define BUCKETS_MAX 1024
+
 struct bucket_state {
     struct cw_expr *length;
     size_t n;
@@ -69,6 +73,20 @@ static int bucket_bind(struct cw_bind *b, struct cw_op *op, struct cw_error *err
     return r < 0 ? r : 0;
 }
 
+/* The number of boundaries that are at most `length`. */
+static int32_t bucket_of(const struct bucket_state *s, int64_t length)
+{
+    size_t low = 0, high = s->n;
+    while (low < high) {
+        size_t middle = low + (high - low) / 2;
+        if (s->boundaries[middle] <= length)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return (int32_t)low;
+}
+
 static int bucket_run(const struct cw_op *op, struct cw_block *b, struct cw_error *err)
 {
     const struct bucket_state *s = op->state;
@@ -82,10 +100,7 @@ static int bucket_run(const struct cw_op *op, struct cw_block *b, struct cw_erro
         return r;
     int32_t *buckets = (int32_t *)(void *)b->columns[op->out[0].value].data;
     for (size_t i = 0; i < b->n; i++) {
-        int32_t k = 0;
-        while (b->status[i] == CW_ROW_OK && (size_t)k < s->n && s->boundaries[k] <= lengths[i])
-            k++;
-        buckets[i] = k;
+        buckets[i] = b->status[i] == CW_ROW_OK ? bucket_of(s, lengths[i]) : 0;
     }
     return 0;
 }
@@ -106,8 +121,10 @@ void cw_bucket_pad(const json_t *pad, const char *component, enum cw_dtype dtype
 
 static const struct cw_attr_def attrs[] = {
     {.name = "length", .kind = CW_ATTR_EXPR, .doc = "an element's length: an expression that gives an integer"},
-    {.name = "boundaries", .kind = CW_ATTR_INTS, .len_min = 1, .len_max = 31, .doc = "bucket k holds lengths from boundaries[k-1] to below boundaries[k]"},
-    {.name = "sizes", .kind = CW_ATTR_INTS, .len_min = 2, .len_max = 32, .min = 1, .max = 1 << 20, .doc = "elements of a batch, by bucket"},
+    {.name = "boundaries", .kind = CW_ATTR_INTS, .len_min = 1, .len_max = BUCKETS_MAX - 1,
+     .doc = "bucket k holds lengths from boundaries[k-1] to below boundaries[k]"},
+    {.name = "sizes", .kind = CW_ATTR_INTS, .len_min = 2, .len_max = BUCKETS_MAX, .min = 1, .max = 1 << 20,
+     .doc = "elements of a batch, by bucket"},
     {.name = "pad", .kind = CW_ATTR_OBJECT, .def = "{}", .doc = "{component: value} to pad with; 0 where it names none"},
     {0},
 };

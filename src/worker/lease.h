@@ -50,7 +50,7 @@ struct cw_lease {
     uint64_t *sent_upto;        /* all before this element were sent once */
     uint64_t *dropped;          /* the runner has none before this element any more */
     struct rows_span *spans;    /* none before `dropped` */
-    uint8_t *keys;              /* once computed or failed, where there is more than one: of each element */
+    uint8_t *keys;              /* once computed or failed, where there are several: as message Keys has them */
     size_t n_keys;
 };
 

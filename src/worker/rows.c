@@ -133,7 +133,10 @@ static bool rows_all_dropped(const struct cw_stream *s, const struct cw_lease *l
 
 /* ---- the end of a range ---- */
 
-/* Reads the keys of a range's elements, a byte each: there are at most 32 buckets. */
+/* Bytes of a key in message Keys. */
+static size_t key_width(const struct cw_stream *s) { return s->n_keys > 256 ? 2 : 1; }
+
+/* Reads the keys of a range's elements, as message Keys has them. */
 static int keys_read(struct cw_stream *s, struct cw_lease *l, struct cw_error *err)
 {
     size_t n;
@@ -141,11 +144,12 @@ static int keys_read(struct cw_stream *s, struct cw_lease *l, struct cw_error *e
     int r = s->n_keys > 1 ? cw_runner_keys(s->runner, l->range, &keys, &n, err) : 0;
     if (r < 0 || !keys)
         return r;
-    if (!(l->keys = malloc(n + 1)))
-        return cw_error_nomem(err, n, "the keys of a range");
+    size_t width = key_width(s);
+    if (!(l->keys = malloc(n * width + 1)))
+        return cw_error_nomem(err, n * width, "the keys of a range");
     l->n_keys = n;
-    for (size_t i = 0; i < n; i++)
-        l->keys[i] = (uint8_t)keys[i];
+    for (size_t i = 0; i < n * width; i++)
+        l->keys[i] = (uint8_t)(keys[i / width] >> 8 * (i % width));
     return 0;
 }
 
@@ -177,7 +181,7 @@ static bool rows_note_over(struct cw_stream *s, struct cw_lease *l)
 
 static bool keys_answer(struct cw_stream *s, struct cw_lease *l, struct cw_request *r)
 {
-    size_t n = s->n_keys > 1 ? l->n_keys : l->elements[0];
+    size_t n = (s->n_keys > 1 ? l->n_keys : l->elements[0]) * key_width(s);
     if (!l->computed && !l->failed)
         return false;
     struct cw_answer *a = calloc(1, sizeof(*a));

@@ -99,6 +99,8 @@ CHAINS: dict[str, list[dict]] = {
     "sorted-by-length": [numbers(20_000), buckets("value // 500", [2, 10, 30], [5, 7, 64, 3])],
     "filtered-buckets": [numbers(100_000), keep("value % 3 != 0"), buckets("value % 7", [2, 5], [100, 1_000, 33])],
     "many-buckets": [numbers(10_000), buckets("value * 31 % 97", [*range(6, 97, 6)], [32] * 17)],
+    "hundred-buckets": [numbers(20_000),
+                        buckets("value * 37 % 211", [*range(2, 200, 2)], [1 + k % 9 for k in range(100)])],
     "buckets-of-one-size": [numbers(150_000), buckets("value % 11", [3, 8], [64, 64, 64])],
     "buckets-never-full": [numbers(400), buckets("value % 3", [1, 2], [500, 7, 300])],
     "buckets-behind-a-take": [numbers(5_000), keep("value % 3 != 0"), take(1_000), buckets("value % 40", [10, 20, 30], [8, 4, 2, 1])],

@@ -195,6 +195,30 @@ static void test_text_is_cut_between_characters(void **state)
     assert_true(cw_text_utf8(err.value, strlen(err.value)) && strlen(err.value) == 126);
 }
 
+static void test_base36_comes_back(void **state)
+{
+    (void)state;
+    static const struct { uint64_t value; const char *text; } cases[] = {
+        {0, "0"}, {35, "z"}, {36, "10"}, {46655, "zzz"}, {UINT64_MAX, "3w5e11264sgsf"},
+    };
+    for (size_t i = 0; i < CW_COUNT_OF(cases); i++) {
+        struct cw_text t = {0};
+        cw_text_add_base36(&t, cases[i].value);
+        assert_string_equal(t.data, cases[i].text);
+        cw_text_add(&t, " 7");
+        const char *at = t.data;
+        uint64_t back;
+        assert_true(cw_text_base36(&at, &back) && back == cases[i].value && *at == ' ');
+        cw_text_deinit(&t);
+    }
+    static const char *const bad[] = {"", " 1", "-1", "+1", "A", "3w5e11264sgsg", "10000000000000"};
+    for (size_t i = 0; i < CW_COUNT_OF(bad); i++) {
+        const char *at = bad[i];
+        uint64_t back;
+        assert_false(cw_text_base36(&at, &back));
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -206,6 +230,7 @@ int main(void)
         cmocka_unit_test(test_utf8),
         cmocka_unit_test(test_names_are_shown_escaped),
         cmocka_unit_test(test_text_is_cut_between_characters),
+        cmocka_unit_test(test_base36_comes_back),
         cmocka_unit_test(test_errors_keep_the_first_facts),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
