@@ -197,6 +197,7 @@ def everything(seed):
     yield model("tsan", venv, "model-tsan", 60, 100, 200001, seed)
     yield pytest(build, venv, "model-itself", "tests of the reference model", 10, ["tests/model"], env=size)
     yield model(build, venv, "model", 120, 500, 1, seed)
+    yield model(build, venv, "model-service", 70, 60, 400001, seed, ["--service", "4"])
     yield Step("expressions", "random expressions against NumPy", 30, [[python(venv), "tests/expr_numpy.py", str(directory(build) / "tests" / "expr_tool"), "--count", "6000"]])
     yield pytest(build, venv, "pixels", "image kernels against Pillow and NumPy", 40, ["tests/test_pixels.py"], env=size)
     yield pytest(build, venv, "command-line", "the command, black box", 180, files("tests/test_*.py", OWN_STEP), JOBS + 1, env=size)

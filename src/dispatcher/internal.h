@@ -47,6 +47,7 @@
 #define DP_PENDING_BYTES ((size_t)256 << 20)
 #define DP_WAITING ((size_t)64 << 20)   /* bytes of attachments that wait for a job's ranks to be gone */
 #define DP_ENDLESS ((uint64_t)1 << 62)
+#define DP_EPOCH ((uint64_t)1 << 50) /* positions of an epoch without end, which a full `take` may end all the same: a year of 30 million a second */
 
 /* ---- times ---- */
 
@@ -439,6 +440,8 @@ void cw_dp_stream_idle(struct cw_dispatcher *d, struct stream *s);        /* its
 void cw_dp_stream_forget(struct cw_dispatcher *d, struct stream *s);
 struct stream *cw_dp_stream_unref(struct stream *s);
 void cw_dp_stream_tick(struct cw_dispatcher *d);
+/* Positions that an epoch has room for, in positions of the stream, which count through its epochs. */
+uint64_t cw_dp_stream_epoch(const struct stream *s);
 /* *ret: the position, counted through the epochs. CW_E_OPTION: the plan does not have it. */
 int cw_dp_stream_position(const struct stream *s, const Cachew__Place *at, uint64_t *ret,
                           struct cw_error *err) _must_check_;

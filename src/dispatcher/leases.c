@@ -202,7 +202,7 @@ static struct range *range_cut(struct stream *s, struct span gap)
             .most = stream_most_positions(s),
             .left = s->total - gap.begin,
         });
-    gap.end = CW_MIN(gap.end, gap.begin + CW_MIN(size, s->data->plan->n_positions - position));
+    gap.end = CW_MIN(gap.end, gap.begin + CW_MIN(size, cw_dp_stream_epoch(s) - position));
     gap.end = range_bound(s, gap);
     return cw_dp_range_add(s, gap);
 }

@@ -493,7 +493,7 @@ static uint64_t range_message(const struct stream *s, struct span span, Cachew__
 {
     cachew__range__init(ret);
     cw_dp_stream_place(s, span.begin, &ret->epoch, &ret->begin);
-    ret->end = ret->begin + CW_MIN(span.end - span.begin, s->data->plan->n_positions - ret->begin);
+    ret->end = ret->begin + CW_MIN(span.end - span.begin, cw_dp_stream_epoch(s) - ret->begin);
     return span.begin + (ret->end - ret->begin);
 }
 

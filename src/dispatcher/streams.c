@@ -210,14 +210,16 @@ int cw_dp_stream_restore(struct cw_dispatcher *d, const uint8_t id[16], const Ca
 
 /* ---- positions ---- */
 
+uint64_t cw_dp_stream_epoch(const struct stream *s) { return CW_MIN(s->data->plan->n_positions, DP_EPOCH); }
+
 int cw_dp_stream_position(const struct stream *s, const Cachew__Place *at, uint64_t *ret, struct cw_error *err)
 {
-    uint64_t n = s->data->plan->n_positions, pos;
-    if (at->position > n || (n >= DP_ENDLESS && at->epoch > 0) || __builtin_mul_overflow(at->epoch, n, &pos) ||
+    uint64_t n = cw_dp_stream_epoch(s), pos;
+    if (at->position > n || __builtin_mul_overflow(at->epoch, n, &pos) ||
         __builtin_add_overflow(pos, at->position, &pos) || pos > DP_ENDLESS)
         return cw_error_set(err, CW_E_OPTION,
                             "position %" PRIu64 " of epoch %" PRIu64 " is not in the plan of %" PRIu64 " positions an epoch",
-                            at->position, at->epoch, n);
+                            at->position, at->epoch, s->data->plan->n_positions);
     *ret = pos;
     return 0;
 }
@@ -225,7 +227,7 @@ int cw_dp_stream_position(const struct stream *s, const Cachew__Place *at, uint6
 int cw_dp_stream_span(const struct stream *s, uint64_t epoch, uint64_t begin, uint64_t end, struct span *ret,
                       struct cw_error *err)
 {
-    uint64_t n = s->data->plan->n_positions, align = cw_dp_stream_align(s);
+    uint64_t n = cw_dp_stream_epoch(s), align = cw_dp_stream_align(s);
     Cachew__Place at = CACHEW__PLACE__INIT;
     at.epoch = epoch;
     at.position = begin;
@@ -242,9 +244,9 @@ int cw_dp_stream_span(const struct stream *s, uint64_t epoch, uint64_t begin, ui
 
 void cw_dp_stream_place(const struct stream *s, uint64_t pos, uint64_t *epoch, uint64_t *position)
 {
-    uint64_t n = s->data->plan->n_positions;
-    *epoch = n > 0 && n < DP_ENDLESS ? pos / n : 0;
-    *position = n > 0 && n < DP_ENDLESS ? pos % n : pos;
+    uint64_t n = cw_dp_stream_epoch(s);
+    *epoch = n > 0 ? pos / n : 0;
+    *position = n > 0 ? pos % n : pos;
 }
 
 bool cw_dp_stream_fixed(const struct stream *s) { return s->unordered || s->data->plan->sequential; }
@@ -254,7 +256,7 @@ bool cw_dp_stream_placed(const struct stream *s) { return !cw_dp_stream_fixed(s)
 uint64_t cw_dp_stream_align(const struct stream *s)
 {
     const Cachew__Plan *p = s->data->plan;
-    return p->sequential ? CW_MAX(p->n_positions, (uint64_t)1) : s->unordered ? p->split_size : p->align;
+    return p->sequential ? CW_MAX(cw_dp_stream_epoch(s), (uint64_t)1) : s->unordered ? p->split_size : p->align;
 }
 
 void cw_dp_stream_total(struct stream *s)
@@ -266,8 +268,8 @@ void cw_dp_stream_total(struct stream *s)
 
 uint64_t cw_dp_job_total(const struct stream *s, uint64_t epochs)
 {
-    uint64_t n = s->data ? s->data->plan->n_positions : 0, total;
-    if (n >= DP_ENDLESS || __builtin_mul_overflow(n, epochs, &total) || total > DP_ENDLESS)
+    uint64_t n = s->data ? cw_dp_stream_epoch(s) : 0, total;
+    if (__builtin_mul_overflow(n, epochs, &total) || total > DP_ENDLESS)
         return DP_ENDLESS;
     return total;
 }
