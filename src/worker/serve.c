@@ -315,7 +315,7 @@ static bool serve_batches(struct cw_stream *s, struct cw_lease *l)
     return any;
 }
 
-/* When nothing can be computed any more for the first request: later requests give their parts back; then ranges before it give way, which
+/* When nothing can be computed any more for the first request: clients get the keys so far; later requests give their parts back; then ranges before it give way, which
  * nobody asks for, the last one first; then those behind it, likewise. Where nobody asks for anything, all is as it should be. Ranges that
  * gave way go on when nobody waits. */
 static bool make_room(struct cw_stream *s)
@@ -332,6 +332,8 @@ static bool make_room(struct cw_stream *s)
     }
     if (!cw_runner_stuck(s->runner))
         return false;
+    if (cw_leases_give_keys(s) || s->failed)
+        return !s->failed;
     if (cw_leases_give_up_part(s, l, first_request(l)))
         return true;
     bool before = gives != NULL;
