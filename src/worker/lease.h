@@ -87,6 +87,10 @@ void cw_lease_drop_rows(struct cw_stream *s, struct cw_lease *l);
 /* Nothing can be computed before rows are taken: clients get the keys of elements so far, so that they know which rows
  * to take. Returns whether any did; not where the stream failed. */
 bool cw_leases_give_keys(struct cw_stream *s);
+/* Memory is full of rows of l, and a client asks for rows or keys behind them: it needs no more of the rows before than
+ * it asked for. Rows that no client asked for are dropped, and computed again for one that does. Returns whether any were.
+ * Of pipelines with one key they stay. */
+bool cw_lease_give_up_rows(struct cw_stream *s, struct cw_lease *l);
 /* Memory is short for a request of l: the last one of a range behind l that has a part gives it back, and no other begins one before that
  * request is done with. Returns whether there was any. */
 bool cw_leases_give_up_part(struct cw_stream *s, const struct cw_lease *l, const struct cw_request *first);

@@ -221,6 +221,37 @@ bool cw_leases_give_keys(struct cw_stream *s)
     return any;
 }
 
+/* Rows of a key before `upto` are dropped, but for those that are asked for. Returns whether any were there. */
+static bool rows_give_up(struct cw_stream *s, struct cw_lease *l, uint32_t key, uint64_t upto)
+{
+    for (const struct cw_request *r = l->requests; r; r = r->next)
+        if (r->key == key && r->what != CACHEW__WHAT__WHAT_KEYS)
+            upto = CW_MIN(upto, r->at);
+    if (upto <= l->dropped[key])
+        return false;
+    l->dropped[key] = upto;
+    cw_runner_drop_rows(s->runner, l->range, key, upto);
+    return true;
+}
+
+bool cw_lease_give_up_rows(struct cw_stream *s, struct cw_lease *l)
+{
+    uint64_t first = UINT64_MAX, before[UINT8_MAX + 1] = {0};
+    _cleanup_free_ uint16_t *keys = NULL;
+    size_t n;
+    bool any = false;
+    if (!l->range || s->n_keys <= 1 || cw_runner_keys(s->runner, l->range, &keys, &n, NULL) < 0)
+        return false;
+    for (const struct cw_request *r = l->requests; r; r = r->next)
+        if (r->what == CACHEW__WHAT__WHAT_KEYS)
+            first = CW_MIN(first, r->at);
+    for (size_t i = 0; i < first && i < n; i++)
+        before[(uint8_t)keys[i]]++;
+    for (uint32_t k = 0; k < s->n_keys && k < CW_COUNT_OF(before); k++)
+        any |= rows_give_up(s, l, k, before[k]);
+    return any;
+}
+
 /* ---- rows ---- */
 
 /* Rows as they are go to the client. */

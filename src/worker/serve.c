@@ -316,7 +316,7 @@ static bool serve_batches(struct cw_stream *s, struct cw_lease *l)
 }
 
 /* When nothing can be computed any more for the first request: clients get the keys so far; later requests give their parts back; then ranges before it give way, which
- * nobody asks for, the last one first; then those behind it, likewise. Where nobody asks for anything, all is as it should be. Ranges that
+ * nobody asks for, the last one first; then those behind it, likewise; then rows of its range that nobody asks for. Where nobody asks for anything, all is as it should be. Ranges that
  * gave way go on when nobody waits. */
 static bool make_room(struct cw_stream *s)
 {
@@ -340,7 +340,7 @@ static bool make_room(struct cw_stream *s)
     for (struct cw_lease *later = l->next; later && !before; later = later->next)
         gives = later->range ? later : gives;
     if (!gives)
-        return false;
+        return cw_lease_give_up_rows(s, l);
     cw_lease_close(s, gives);
     gives->set_aside = true;
     if (!before)
