@@ -106,13 +106,23 @@ static size_t drop_behind(struct cw_placer *w, const uint64_t *limit)
     return n;
 }
 
-size_t cw_placer_known(struct cw_placer *w, struct placer_range *range, uint64_t elements, uint16_t *keys, size_t n, bool failed)
+int cw_placer_keys(struct placer_range *range, const uint16_t *keys, size_t n, struct cw_error *err)
+{
+    uint16_t *grown = realloc(range->keys, (range->n + n) * sizeof(*grown) + 1);
+    if (!grown)
+        return cw_error_nomem(err, (range->n + n) * sizeof(*grown), "the keys of a range");
+    range->keys = grown;
+    if (n > 0)
+        memcpy(grown + range->n, keys, n * sizeof(*keys));
+    range->n += n;
+    return 0;
+}
+
+size_t cw_placer_known(struct cw_placer *w, struct placer_range *range, uint64_t elements, bool failed)
 {
     range->known = true;
     range->failed = failed;
     range->elements = elements;
-    range->keys = keys;
-    range->n = n;
     uint64_t end = range->before[0] + elements;
     return w->n_keys == 1 && range == &w->ranges[w->at] && end < w->planned[0] ? drop_behind(w, &end) : w->n_batches;
 }
@@ -173,11 +183,11 @@ int cw_placer_plan(struct cw_placer *w, const struct cw_placer_batch **ret, stru
         struct placer_range *range = &w->ranges[w->at];
         if (!w->element)
             memcpy(range->before, w->seen, w->n_keys * sizeof(*range->before));
-        if (w->n_keys > 1 && !range->known)
-            return 2;
         int r = plan_range(w, range, ret, err);
         if (r <= 0)
             return r;
+        if (!range->known)
+            return 2;
         if (range->failed)
             return 3;
         free(CW_STEAL(range->keys));

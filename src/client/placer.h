@@ -20,10 +20,10 @@ struct cw_placer_batch {
 
 struct placer_range {
     uint64_t begin, end;
-    bool known;        /* what it leaves: all of it, */
+    bool known;        /* what it leaves: all of it; of several keys `keys` is a part of it before, */
     bool failed;       /* or what stands before the error that it ends in */
     uint64_t elements; /* of one key, where known */
-    uint16_t *keys;    /* of several: of each element in order; owned, freed once the plan is past the range */
+    uint16_t *keys;    /* of several: of each element in order, so far; owned, freed once the plan is past the range */
     size_t n;
     uint64_t *before;  /* [n_keys] elements of the placer before this range; valid once the plan has come to it */
 };
@@ -49,9 +49,11 @@ void cw_placer_deinit(struct cw_placer *w);
 /* Where the next range begins; and that range. */
 uint64_t cw_placer_position(const struct cw_placer *w);
 int cw_placer_add(struct cw_placer *w, uint64_t end, struct cw_error *err) _must_check_;
-/* A range of the placer is over and leaves `elements` of the one key; or these keys, which the placer takes over: before an error where it failed. Returns how many planned batches are left:
- * those that counted on more of the range are dropped. */
-size_t cw_placer_known(struct cw_placer *w, struct placer_range *range, uint64_t elements, uint16_t *keys, size_t n, bool failed);
+/* Of several keys: the next n elements of a range of the placer have these. */
+int cw_placer_keys(struct placer_range *range, const uint16_t *keys, size_t n, struct cw_error *err) _must_check_;
+/* A range of the placer is over and leaves `elements` of the one key, or as many keys as it has by now: before an error
+ * where it failed. Returns how many planned batches are left: those that counted on more of the range are dropped. */
+size_t cw_placer_known(struct cw_placer *w, struct placer_range *range, uint64_t elements, bool failed);
 /* Plans the next batch: *ret, the last of w->batches, which stays the placer's. 1: there are no more; 2: ranges are missing, or of several keys their elements; 3: the plan has come to the
  * error of range w->at. Of one key, the first range that is not known is taken to have as many elements as are planned. */
 int cw_placer_plan(struct cw_placer *w, const struct cw_placer_batch **ret, struct cw_error *err) _must_check_;

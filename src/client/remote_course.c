@@ -275,15 +275,33 @@ static int want_keys(struct course *c, uint64_t begin, struct cw_error *err)
     return *at ? 0 : cw_error_nomem(err, sizeof(**at), "the keys of a range");
 }
 
-/* Passes the elements of a range to the placer once they are known. 1: they were passed; 0: nothing is
- * new. */
-static int range_known(struct course *c, struct placer_range *range)
+/* Passes the keys that came of a range to the placer. As range_known. */
+static int keys_known(struct course *c, struct placer_range *range, struct cw_error *err)
+{
+    struct piece *p = keys_of(c, range->begin);
+    if (!p || p->state != HERE || (!p->n_keys && !p->over))
+        return 0;
+    int r = cw_placer_keys(range, p->keys, p->n_keys, err);
+    if (r < 0)
+        return r;
+    free(CW_STEAL(p->keys));
+    p->n_keys = 0;
+    if (p->over)
+        (void)cw_placer_known(&c->placer, range, 0, p->failed);
+    return 1;
+}
+
+/* Passes what became known of a range to the placer. 1: it was passed; 0: nothing is new. */
+static int range_known(struct course *c, struct placer_range *range, struct cw_error *err)
 {
     const struct known_range *x = cw_remote_range(remote_of(c), c->epoch, range->begin);
-    struct piece *p = c->placer.n_keys > 1 ? keys_of(c, range->begin) : NULL;
-    if (range->known || (c->placer.n_keys > 1 ? !p || p->state != HERE : !x || !x->reported || x->begin != range->begin || x->end != range->end))
+    if (range->known)
         return 0;
-    size_t left = cw_placer_known(&c->placer, range, p ? 0 : x->elements[0], p ? CW_STEAL(p->keys) : NULL, p ? p->n_keys : 0, p && p->failed);
+    if (c->placer.n_keys > 1)
+        return keys_known(c, range, err);
+    if (!x || !x->reported || x->begin != range->begin || x->end != range->end)
+        return 0;
+    size_t left = cw_placer_known(&c->placer, range, x->elements[0], false);
     if (c->placer_g + left < c->planned)
         unplan(c, c->placer_g + left, range->begin);
     return 1;
@@ -311,8 +329,12 @@ static int feed(struct course *c, struct cw_error *err)
             break;
         news = 1;
     }
-    for (size_t i = w->at; i < w->n_ranges; i++)
-        news |= range_known(c, &w->ranges[i]);
+    for (size_t i = w->at; i < w->n_ranges; i++) {
+        int r = range_known(c, &w->ranges[i], err);
+        if (r < 0)
+            return r;
+        news |= r;
+    }
     return news;
 }
 
@@ -334,12 +356,22 @@ static void drop_keys(struct course *c)
     }
 }
 
+/* The plan has come to the last key that is known of a range which is not over: now its worker may know that the rows of
+ * all batches before are asked for, and gets asked for more keys. */
+static void ask_keys(struct course *c)
+{
+    const struct cw_placer *w = &c->placer;
+    struct piece *p = w->at < w->n_ranges ? keys_of(c, w->ranges[w->at].begin) : NULL;
+    if (p && p->state == HERE && !p->over)
+        cw_piece_again(remote_of(c), p);
+}
+
 /* Plans batch c->planned. As cw_course_plan. */
 static int plan_placed(struct course *c, const struct cw_placer_batch **ret, struct cw_error *err)
 {
     struct cw_placer *w = &c->placer;
-    bool open = w->at < w->n_ranges && !w->ranges[w->at].known;
-    if (c->recut || (open && c->none_wanted)) /* no plan ends in a range that is not over */
+    bool open = w->n_keys == 1 && w->at < w->n_ranges && !w->ranges[w->at].known;
+    if (c->recut || (open && c->none_wanted)) /* a range that is not over would have batches without end */
         return 2;
     int r = cw_placer_plan(w, ret, err);
     drop_keys(c);
@@ -396,8 +428,10 @@ int cw_course_plan(struct course *c, uint64_t g, struct cw_error *err)
     while (r >= 0 && c->planned < g) {
         const struct cw_placer_batch *b = NULL;
         r = plan_next(c, &b, err);
-        if (r == 2 && c->places && (r = feed(c, err)) == 0)
+        if (r == 2 && c->places && (r = feed(c, err)) == 0) {
+            ask_keys(c);
             return (r = ask_early(c, err)) < 0 ? r : 2;
+        }
         if (r < 0 || (r == 1 && cw_course_over(c)))
             return r;
         if (r == 1) /* the placer got something new */

@@ -33,7 +33,7 @@ struct piece {
     uint64_t epoch, begin;      /* of the range; WHAT_BATCHES: the first position of the batch, wherever ranges begin */
     Cachew__What what;
     unsigned key;
-    uint64_t first, n;          /* WHAT_ROWS, WHAT_PART: elements of the key; WHAT_BATCHES: the number of the batch in the epoch */
+    uint64_t first, n;          /* WHAT_ROWS, WHAT_PART: elements of the key; WHAT_BATCHES: the number of the batch in the epoch; WHAT_KEYS: elements from `first` on */
     enum asked state;
     uint64_t asked_ns, came_ns; /* where there is a trace: first asked for, received */
     struct link *of;            /* the worker that was asked last and has not answered; NULL: none */
@@ -44,8 +44,9 @@ struct piece {
     struct remote_batch *batch; /* WHAT_BATCHES, WHAT_ROWS */
     struct cw_quarantined *quarantined;
     struct cw_remnant rows;     /* WHAT_PART */
-    uint16_t *keys;             /* WHAT_KEYS */
+    uint16_t *keys;             /* WHAT_KEYS: those that came last, and the placer does not know; the others are before `first` */
     size_t n_keys;
+    bool over;                  /* WHAT_KEYS: the range has no more */
 };
 
 /* A batch that is wanted, and asked for. Once all of it is here, only the consumer's thread takes it away. */
@@ -264,6 +265,8 @@ void cw_remote_forget(struct remote *r);
 struct place cw_remote_cursor(const struct remote *r);
 bool cw_remote_moved(const struct remote *r); /* it lies in a later range than the dispatcher was told */
 struct piece *cw_piece_new(struct remote *r, const struct piece *what); /* NULL: no memory */
+/* What came of a piece was only a part of it: it is asked for behind all that was asked for so far. */
+void cw_piece_again(struct remote *r, struct piece *p);
 struct piece *cw_piece_free(struct remote *r, struct piece *p);
 uint64_t cw_piece_asked(const struct remote *r, const struct piece *p); /* `first` of the request: batches are counted from asked_begin on */
 void cw_pieces_free(struct remote *r, struct piece **pieces); /* of a batch */

@@ -167,6 +167,14 @@ static int on_keys(struct link *l, uint64_t request, const Cachew__Keys *m, stru
     size_t wide = r->n_keys > 256 ? 2 : 1, n = m->keys.len / wide;
     if (!p || p->what != CACHEW__WHAT__WHAT_KEYS)
         return 0;
+    const struct known_range *x = cw_remote_range(r, p->epoch, p->begin);
+    if (!x || x->begin != p->begin || x->end != m->end) { /* the worker had another range there */
+        cw_remote_not_here(r, l, request, p->epoch, p->begin);
+        return 0;
+    }
+    if (m->first != p->first)
+        return cw_error_set(err, CW_E_SERVICE, "worker %llu: keys from element %llu on came: expected those from %llu on",
+                            (unsigned long long)l->worker, (unsigned long long)m->first, (unsigned long long)p->first);
     free(p->keys); /* of a message that was wrong */
     if (!(p->keys = malloc(n * sizeof(*p->keys) + 1)))
         return cw_error_nomem(err, n * sizeof(*p->keys), "the keys of a range");
@@ -178,6 +186,8 @@ static int on_keys(struct link *l, uint64_t request, const Cachew__Keys *m, stru
     }
     if (m->why && set_failed(p, m->why, err) < 0)
         return err->status;
+    p->first += n;
+    p->over = m->over;
     piece_came(r, p);
     return 0;
 }

@@ -151,6 +151,21 @@ void cw_remote_forget(struct remote *r) { remove_ranges(r, 0, range_at(r, r->tol
 
 /* ---- pieces ---- */
 
+static void piece_append(struct remote *r, struct piece *p)
+{
+    p->prev = r->last_piece;
+    p->next = NULL;
+    *(p->prev ? &p->prev->next : &r->pieces) = p;
+    r->last_piece = p;
+    r->unasked = true;
+}
+
+static void piece_remove(struct remote *r, struct piece *p)
+{
+    *(p->prev ? &p->prev->next : &r->pieces) = p->next;
+    *(p->next ? &p->next->prev : &r->last_piece) = p->prev;
+}
+
 struct piece *cw_piece_new(struct remote *r, const struct piece *what)
 {
     struct piece *p = malloc(sizeof(*p));
@@ -159,18 +174,22 @@ struct piece *cw_piece_new(struct remote *r, const struct piece *what)
     const struct known_range *x = cw_remote_range(r, what->epoch, what->begin);
     *p = *what;
     p->lost = x && x->lost;
-    p->prev = r->last_piece;
-    *(p->prev ? &p->prev->next : &r->pieces) = p;
-    r->last_piece = p;
+    piece_append(r, p);
     r->n_pieces++;
-    r->unasked = true;
     return p;
+}
+
+void cw_piece_again(struct remote *r, struct piece *p)
+{
+    piece_remove(r, p);
+    piece_append(r, p);
+    p->state = ASK;
+    p->of = NULL;
 }
 
 struct piece *cw_piece_free(struct remote *r, struct piece *p)
 {
-    *(p->prev ? &p->prev->next : &r->pieces) = p->next;
-    *(p->next ? &p->next->prev : &r->last_piece) = p->prev;
+    piece_remove(r, p);
     r->n_pieces--;
     if (p->batch)
         cw_remote_batch_drop(p->batch);

@@ -123,6 +123,20 @@ int cw_runner_part(struct cw_runner *r, struct cw_range *s, unsigned key, uint64
     return status;
 }
 
+bool cw_rows_may_be_taken(const struct cw_runner *r, const struct cw_range *s)
+{
+    for (unsigned k = 0; k < cw_n_keys(r->compiled); k++) {
+        const struct key_rows *x = &s->by_key[k];
+        uint64_t size = cw_key_size(r->compiled, k);
+        size_t i = x->first;
+        while (i < x->n && !x->batches[i])
+            i++;
+        if (i < x->n && s->arrived[k] >= (i + 2) * size - 1)
+            return true;
+    }
+    return false;
+}
+
 static void forget_rows(struct cw_runner *r, struct cw_range *s, unsigned key)
 {
     struct key_rows *k = &s->by_key[key];

@@ -6,6 +6,8 @@ bool cw_may_be_released(const struct cw_runner *r)
 {
     const struct cw_range *first = r->ranges;
     const struct cw_assembly *a = first ? first->head : NULL;
+    if (first && first->rows && cw_rows_may_be_taken(r, first))
+        return true;
     return (r->n_handed > 0 && !r->awaited) || (a && a->closed && a->n_done == a->n_assigned) || (first && first->over && first->n_blocks == 0);
 }
 

@@ -72,7 +72,8 @@ int cw_runner_part(struct cw_runner *r, struct cw_range *s, unsigned key, uint64
 void cw_runner_drop_rows(struct cw_runner *r, struct cw_range *s, unsigned key, uint64_t upto);
 /* The summary of a range that is over: elements that it leaves, by key ([cw_n_keys]). 2: it is not over; < 0: it ends in an error, behind so many elements. */
 int cw_runner_summary(struct cw_runner *r, struct cw_range *s, uint64_t *ret_elements, struct cw_error *err) _must_check_;
-/* Of a range that is over, whether in an error or not: the key of each element in order, *ret_n of them; the caller frees them. */
+/* The key of each element so far in order, *ret_n of them; the caller frees them. The range may have begun again, and
+ * have fewer than before. */
 int cw_runner_keys(struct cw_runner *r, struct cw_range *s, uint16_t **ret, size_t *ret_n, struct cw_error *err) _must_check_;
 /* Positions that a range with `rows` has at most, so that its elements fit in memory as far as that is known; a multiple of the batch size. */
 uint64_t cw_runner_rows_most(struct cw_runner *r);

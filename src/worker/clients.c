@@ -192,6 +192,9 @@ static int send_keys(struct client *c, struct cw_answer *a, Cachew__Envelope *m,
     Cachew__Failure why;
     keys.epoch = a->epoch;
     keys.begin = a->begin;
+    keys.end = a->end;
+    keys.first = a->at;
+    keys.over = a->over;
     keys.keys = (ProtobufCBinaryData){.data = a->keys, .len = a->bytes};
     if (a->why) {
         cw_failure_init(&why, a->why);

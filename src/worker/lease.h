@@ -50,7 +50,7 @@ struct cw_lease {
     uint64_t *sent_upto;        /* all before this element were sent once */
     uint64_t *dropped;          /* the runner has none before this element any more */
     struct rows_span *spans;    /* none before `dropped` */
-    uint8_t *keys;              /* once computed or failed, where there are several: as message Keys has them */
+    uint8_t *keys;              /* where there are several: of each element so far, as message Keys has them */
     size_t n_keys;
 };
 
@@ -84,6 +84,13 @@ void cw_lease_reply_end(struct cw_stream *s, struct cw_lease *l, struct cw_reque
 bool cw_lease_serve_rows(struct cw_stream *s, struct cw_lease *l);
 /* The range was begun again: rows that will not be asked for again are not kept. */
 void cw_lease_drop_rows(struct cw_stream *s, struct cw_lease *l);
+/* Nothing can be computed before rows are taken: clients get the keys of elements so far, so that they know which rows
+ * to take. Returns whether any did; not where the stream failed. */
+bool cw_leases_give_keys(struct cw_stream *s);
+/* Memory is full of rows of l, and a client asks for rows or keys behind them: it needs no more of the rows before than
+ * it asked for. Rows that no client asked for are dropped, and computed again for one that does. Returns whether any were.
+ * Of pipelines with one key they stay. */
+bool cw_lease_give_up_rows(struct cw_stream *s, struct cw_lease *l);
 /* Memory is short for a request of l: the last one of a range behind l that has a part gives it back, and no other begins one before that
  * request is done with. Returns whether there was any. */
 bool cw_leases_give_up_part(struct cw_stream *s, const struct cw_lease *l, const struct cw_request *first);

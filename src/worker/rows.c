@@ -131,21 +131,23 @@ static bool rows_all_dropped(const struct cw_stream *s, const struct cw_lease *l
     return all;
 }
 
-/* ---- the end of a range ---- */
+/* ---- keys, and the end of a range ---- */
 
 /* Bytes of a key in message Keys. */
 static size_t key_width(const struct cw_stream *s) { return s->n_keys > 256 ? 2 : 1; }
 
-/* Reads the keys of a range's elements, as message Keys has them. */
+/* Reads the keys of a range's elements so far, as message Keys has them. A range that began again may have fewer than before. */
 static int keys_read(struct cw_stream *s, struct cw_lease *l, struct cw_error *err)
 {
     size_t n;
     _cleanup_free_ uint16_t *keys = NULL;
     int r = s->n_keys > 1 ? cw_runner_keys(s->runner, l->range, &keys, &n, err) : 0;
-    if (r < 0 || !keys)
+    if (r < 0 || !keys || n <= l->n_keys)
         return r;
     size_t width = key_width(s);
-    if (!(l->keys = malloc(n * width + 1)))
+    free(l->keys);
+    l->n_keys = 0;
+    if (!(l->keys = malloc(n * width)))
         return cw_error_nomem(err, n * width, "the keys of a range");
     l->n_keys = n;
     for (size_t i = 0; i < n * width; i++)
@@ -179,11 +181,10 @@ static bool rows_note_over(struct cw_stream *s, struct cw_lease *l)
     return true;
 }
 
+/* Sends the keys of l from number r->at on. False: the stream failed. */
 static bool keys_answer(struct cw_stream *s, struct cw_lease *l, struct cw_request *r)
 {
-    size_t n = (s->n_keys > 1 ? l->n_keys : l->elements[0]) * key_width(s);
-    if (!l->computed && !l->failed)
-        return false;
+    size_t width = key_width(s), all = s->n_keys > 1 ? l->n_keys : l->elements[0], n = (all - CW_MIN(r->at, all)) * width;
     struct cw_answer *a = calloc(1, sizeof(*a));
     uint8_t *keys = calloc(n + 1, 1);
     if (!a || !keys) {
@@ -192,15 +193,70 @@ static bool keys_answer(struct cw_stream *s, struct cw_lease *l, struct cw_reque
         cw_lease_out_of_memory(s);
         return false;
     }
-    if (l->keys)
-        memcpy(keys, l->keys, n);
-    *a = (struct cw_answer){.kind = CW_SAY_KEYS, .peer = cw_peer_ref(r->peer), .re = r->id, .epoch = l->epoch, .begin = l->begin, .keys = keys,
-                            .bytes = n, .why = l->failed ? cw_stream_why(l->failed) : NULL};
+    if (l->keys && n > 0)
+        memcpy(keys, l->keys + r->at * width, n);
+    *a = (struct cw_answer){.kind = CW_SAY_KEYS, .peer = cw_peer_ref(r->peer), .re = r->id, .epoch = l->epoch, .begin = l->begin, .end = l->end,
+                            .at = r->at, .keys = keys, .bytes = n, .over = l->computed || l->failed,
+                            .why = l->failed ? cw_stream_why(l->failed) : NULL};
     cw_peer_take(r->peer, a->bytes);
     cw_stream_say(s, a);
     cw_lease_remove(s, l, r);
     cw_request_free(r);
     return true;
+}
+
+/* The same of the keys so far, if that are more than r asks for. */
+static bool keys_answer_early(struct cw_stream *s, struct cw_lease *l, struct cw_request *r)
+{
+    struct cw_error err = {0};
+    if (r->what != CACHEW__WHAT__WHAT_KEYS || !l->range || l->computed || l->failed || !cw_peer_room(r->peer))
+        return false;
+    if (keys_read(s, l, &err) < 0)
+        cw_stream_fail(s, &err);
+    return !s->failed && l->n_keys > r->at && keys_answer(s, l, r);
+}
+
+bool cw_leases_give_keys(struct cw_stream *s)
+{
+    bool any = false;
+    for (struct cw_lease *l = s->leases; l && !s->failed; l = s->failed ? NULL : l->next)
+        for (struct cw_request *r = l->requests, *next; r && !s->failed; r = next) {
+            next = r->next;
+            any |= keys_answer_early(s, l, r);
+        }
+    return any;
+}
+
+/* Rows of a key before `upto` are dropped, but for those that are asked for. Returns whether any were there. */
+static bool rows_give_up(struct cw_stream *s, struct cw_lease *l, uint32_t key, uint64_t upto)
+{
+    for (const struct cw_request *r = l->requests; r; r = r->next)
+        if (r->key == key && r->what != CACHEW__WHAT__WHAT_KEYS)
+            upto = CW_MIN(upto, r->at);
+    if (upto <= l->dropped[key])
+        return false;
+    l->dropped[key] = upto;
+    cw_runner_drop_rows(s->runner, l->range, key, upto);
+    return true;
+}
+
+bool cw_lease_give_up_rows(struct cw_stream *s, struct cw_lease *l)
+{
+    uint64_t first = UINT64_MAX;
+    _cleanup_free_ uint64_t *before = calloc(s->n_keys, sizeof(*before));
+    _cleanup_free_ uint16_t *keys = NULL;
+    size_t n;
+    bool any = false;
+    if (!before || !l->range || s->n_keys <= 1 || cw_runner_keys(s->runner, l->range, &keys, &n, NULL) < 0)
+        return false;
+    for (const struct cw_request *r = l->requests; r; r = r->next)
+        if (r->what == CACHEW__WHAT__WHAT_KEYS)
+            first = CW_MIN(first, r->at);
+    for (size_t i = 0; i < first && i < n; i++)
+        before[keys[i]]++;
+    for (uint32_t k = 0; k < s->n_keys; k++)
+        any |= rows_give_up(s, l, k, before[k]);
+    return any;
 }
 
 /* ---- rows ---- */

@@ -320,10 +320,10 @@ static bool serve_batches(struct cw_stream *s, struct cw_lease *l)
     return any;
 }
 
-/* Frees memory when the runner can compute nothing more for the first request. Later requests give their
- * parts back. Then the last range before the request's gives way: no request is for such a range. Then ranges
- * behind it give way, likewise the last one first. Where there is no request, no range gives way, and one
- * that gave way goes on. */
+/* Frees memory when the runner can compute nothing more for the first request. Clients get the keys so far. Then
+ * later requests give their parts back. Then the last range before the request's gives way: no request is for
+ * such a range. Then ranges behind it give way, likewise the last one first. Then rows of the request's range
+ * go that no request is for. Where there is no request, no range gives way, and one that gave way goes on. */
 static bool make_room(struct cw_stream *s)
 {
     struct cw_lease *gives = NULL, *l = s->leases, *aside = NULL;
@@ -338,13 +338,15 @@ static bool make_room(struct cw_stream *s)
     }
     if (!cw_runner_stuck(s->runner))
         return false;
+    if (cw_leases_give_keys(s) || s->failed)
+        return !s->failed;
     if (cw_leases_give_up_part(s, l, first_request(l)))
         return true;
     bool before = gives != NULL;
     for (struct cw_lease *later = l->next; later && !before; later = later->next)
         gives = later->range ? later : gives;
     if (!gives)
-        return false;
+        return cw_lease_give_up_rows(s, l);
     cw_lease_close(s, gives);
     gives->set_aside = true;
     if (!before)

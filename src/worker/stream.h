@@ -17,7 +17,7 @@
 /* Of a stream's memory one part in so many is for batches that were taken for one rank while another asked for those behind them. */
 #define CW_KEPT_PART 8
 
-/* A Get of a client: batches at .. end - 1 of a range, its elements at .. end - 1 of a key, or its keys. */
+/* A Get of a client: batches at .. end - 1 of a range, its elements at .. end - 1 of a key, or its keys from `at` on. */
 struct cw_request {
     struct cw_request *next;
     struct cw_peer *peer;
@@ -56,7 +56,7 @@ struct cw_answer {
     enum cw_answer_kind kind;
     struct cw_peer *peer;
     uint64_t re, epoch, begin, end;
-    uint64_t at;                      /* BATCH: its number, or its first element; PART: the first element; RANGE_FAILED: as the request */
+    uint64_t at;                      /* BATCH: its number, or its first element; PART, KEYS: the first element; RANGE_FAILED: as the request */
     Cachew__What what;                /* RANGE_FAILED */
     uint32_t key;                     /* BATCH, PART */
     uint64_t n_batches;               /* END, COMPLETED: of a sequential range */
@@ -68,6 +68,7 @@ struct cw_answer {
     struct cw_quarantined *quarantined;
     struct cw_remnant *rows;          /* PART */
     uint8_t *keys;                    /* KEYS: `bytes` of them, and in `why` what ended the range */
+    bool over;                        /* KEYS: there are no more */
     uint64_t compute_ns;
     uint64_t asked_ns;                /* BATCH, PART: as the request */
     struct cw_error *why;
