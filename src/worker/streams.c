@@ -266,7 +266,7 @@ static int range_check(struct worker_stream *s, const Cachew__Range *m, struct c
     const char *expected = NULL;
     if (m->begin >= m->end || m->end > n)
         expected = "positions of the epoch";
-    else if (whole && (m->begin || m->end != n))
+    else if (whole && (m->begin || (m->end != n && n < CW_ENDLESS))) /* an endless epoch has an end for the dispatcher */
         expected = "the whole epoch, which is one range";
     else if (counted && (m->begin % size || (m->end % size && m->end != n)))
         expected = "whole batches";
