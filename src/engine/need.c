@@ -169,7 +169,7 @@ static size_t add_up(const struct cw_runner *r, const struct sample *s)
         batches += batch;
         largest = CW_MAX(largest, batch);
     }
-    batches *= 2; /* one is filled, of each kind; and a rank holds its own while those of other ranks are made, and left out */
+    batches *= 2; /* one of each kind is filled; and a rank holds its own until those of the other ranks are made */
     batches += (s->rows - 1) / CW_MAX(c->batch_size, 1) * largest; /* all of what one element became is computed at once */
     size_t copies = s->rows > 1 ? 2 : 1; /* of columns, where rows are in several batches */
     return cw_plan_bytes(r->sequence, r->sequence->piece_size) + cw_orders_bytes(r->sequence) + ROOM_STAGED(s->raw) + batches + CW_MAX(ROOM(copies * s->scratch), final);

@@ -381,18 +381,21 @@ static void plan_piece(struct cw_runner *r, struct thread *t, struct cw_range *s
     cw_done(r);
 }
 
-/* Nothing is under way, and the consumer waits for a batch: it would do so for ever. Mutex held, by a thread that found nothing to do. */
+/* Nothing is under way, and the consumer waits for a batch: the wait would not end. Mutex held, by a thread that found
+ * nothing to do. */
 static bool stalled(const struct cw_runner *r)
 {
-    return r->awaited && r->ranges && !r->fatal.status && !r->consumer_short && cw_nothing_runs(r) && r->n_calls == 0 && !cw_may_be_released(r);
+    return r->awaited && r->ranges && !r->fatal.status && !r->consumer_short && cw_nothing_runs(r) &&
+           r->n_calls == 0 && !cw_may_be_released(r);
 }
 
 /* The first range begins again with less memory. If there is no less, an error is better than silence. */
 static void end_stall(struct cw_runner *r)
 {
     if (!cw_frugal_begin(r))
-        (void)cw_error_set(&r->fatal, CW_E_BUG, "nothing is being computed, and no batch is ready: %u blocks are under way, %u batches of %u", r->n_blocks, r->n_assemblies,
-                           r->max_assemblies);
+        (void)cw_error_set(&r->fatal, CW_E_BUG,
+                           "nothing is being computed, and no batch is ready: %u blocks are under way, %u batches of %u",
+                           r->n_blocks, r->n_assemblies, r->max_assemblies);
     cw_done(r);
 }
 

@@ -59,7 +59,13 @@ void cw_lease_close(struct cw_stream *s, struct cw_lease *l)
 void cw_lease_open(struct cw_stream *s, struct cw_lease *l, uint64_t first_batch)
 {
     bool counted = s->kind == RANGES_COUNTED;
-    struct cw_range_options o = {.seed = s->seed, .epoch = l->epoch, .from.position = l->begin, .end = s->kind == RANGES_SEQUENTIAL ? s->local.sequence->n_positions : l->end, .rows = s->kind == RANGES_PLACED};
+    struct cw_range_options o = {
+        .seed = s->seed,
+        .epoch = l->epoch,
+        .from.position = l->begin,
+        .end = s->kind == RANGES_SEQUENTIAL ? s->local.sequence->n_positions : l->end,
+        .rows = s->kind == RANGES_PLACED,
+    };
     struct cw_error err = {0};
     cw_lease_close(s, l);
     l->set_aside = false;
