@@ -20,10 +20,10 @@ struct cw_placer_batch {
 
 struct placer_range {
     uint64_t begin, end;
-    bool known;        /* what it leaves: all of it; of several keys `keys` is a part of it before, */
-    bool failed;       /* or what stands before the error that it ends in */
-    uint64_t elements; /* of one key, where known */
-    uint16_t *keys;    /* of several: of each element in order, so far; owned, freed once the plan is past the range */
+    bool known;        /* the number of elements that the range leaves is final */
+    bool failed;       /* the range ends in an error, behind these elements */
+    uint64_t elements; /* one key: how many the range leaves, once `known` */
+    uint16_t *keys;    /* several keys: that of each element so far, in order. Owned; freed once the plan is past the range */
     size_t n;
     uint64_t *before;  /* [n_keys] elements of the placer before this range; valid once the plan has come to it */
 };

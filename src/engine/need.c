@@ -1,8 +1,10 @@
 /*
- * How much memory a pipeline needs: what an error names when there is too little. It has to be enough the next time, for any number of threads and whatever happens
- * when, so it is no sum of what was in use when somebody was refused. It is what the runner takes when it is as frugal as it can be (frugal.c): the plan of one
- * piece, the batch that is filled and the one that the consumer holds, and what one element takes on its way. Of that the last is known by trying: some elements are
- * computed once more, in memory of their own beyond the budget, for the run is over. What varies from element to element may still be more for a later one.
+ * How much memory a pipeline needs. The error of a budget that is too small names this number. The number must be
+ * enough for the next run, with any number of threads and in any order of events. So the number is not what was in
+ * use when the budget refused memory. It is what the runner takes at its most frugal (frugal.c): the plan of one
+ * piece, the batch that is filled, the batch that the consumer holds, and what one element takes while it is computed.
+ * Some elements are computed once more to measure the last part, in memory beyond the budget, as the run is over.
+ * A later element may take more than these.
  */
 #include <stdio.h>
 #include <string.h>

@@ -181,9 +181,9 @@ static void range_beyond_the_memory(void **state)
     end_all();
 }
 
-/* Nobody takes the rows of a range for which there is no memory, as where a client begins in its middle: its keys come
- * all the same, and then its rows, computed again. */
-static void keys_of_rows_that_nobody_takes(void **state)
+/* The rows of a range fill the worker's memory, and no client asks for the first of them, since the client began in the
+ * middle of the range. The worker still answers with the keys, and computes dropped rows again when a client asks. */
+static void keys_come_though_no_client_takes_the_rows(void **state)
 {
     (void)state;
     uint64_t first = 0;
@@ -750,7 +750,7 @@ int main(void)
         world_test(counted_asked_again), world_test(filtered_asked_again), world_test(sequential_asked_again), world_test(finished_asked_again),
         world_test(rows_from_any_element), world_test(counted_ranks_apart),
         world_test(counted_ranks_apart_without_room), world_test(filtered_ranks_apart), world_test(sequential_ranks_apart), world_test(range_of_batches), world_test(counted_later_first),
-        world_test(bytes_later_first), world_test(filtered_later_first), world_test(range_beyond_the_memory), world_test(keys_of_rows_that_nobody_takes), world_test(two_ends_at_once), world_test(nothing_here), world_test(asked_for_before_opening_fails),
+        world_test(bytes_later_first), world_test(filtered_later_first), world_test(range_beyond_the_memory), world_test(keys_come_though_no_client_takes_the_rows), world_test(two_ends_at_once), world_test(nothing_here), world_test(asked_for_before_opening_fails),
         world_test(revoked_inside), world_test(revoked_in_the_middle), world_test(asked_for_what_is_not_there), world_test(revoked_while_it_hangs), world_test(left_while_lent),
         world_test(kept_over_the_end_of_a_connection), world_test(kept_of_another), world_test(returned_twice), world_test(returned_invented),
         world_test(returned_for_another), world_test(forgotten_while_lent), world_test(kept_beyond_the_memory),
