@@ -227,7 +227,7 @@ int cw_dp_stream_position(const struct stream *s, const Cachew__Place *at, uint6
 int cw_dp_stream_span(const struct stream *s, uint64_t epoch, uint64_t begin, uint64_t end, struct span *ret,
                       struct cw_error *err)
 {
-    uint64_t n = cw_dp_stream_epoch(s), align = cw_dp_stream_align(s);
+    uint64_t n = cw_dp_stream_epoch(s), align = cw_dp_stream_fixed(s) ? cw_dp_stream_align(s) : 1;
     Cachew__Place at = CACHEW__PLACE__INIT;
     at.epoch = epoch;
     at.position = begin;

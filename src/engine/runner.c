@@ -223,7 +223,7 @@ int cw_runner_open(struct cw_runner *r, const struct cw_range_options *o, struct
     s->runner = r;
     s->begin = o->from.position;
     s->limit = o->end;
-    if (r->compiled->counted && r->compiled->drop_remainder && o->end < CW_ENDLESS) /* what is left over is not computed */
+    if (r->compiled->counted && r->compiled->drop_remainder && o->end < CW_ENDLESS && o->end == r->sequence->n_positions) /* what is left over is not computed */
         s->limit = CW_MAX(s->begin, o->end / r->compiled->batch_size * r->compiled->batch_size);
     s->rows = o->rows;
     int status = range_alloc(r, s, &o->from, err);
