@@ -337,7 +337,7 @@ void cw_dp_lease_late(struct cw_dispatcher *d, struct stream *s)
     if ((double)(d->now_ns - x->leased_ns) < range_late_after_ns(s, x))
         return;
     struct seat *slow = x->holder[0], *t = idle_seat(s, slow);
-    if (!t)
+    if (!t || (!(s->rate > 0) && t->n_held > t->n_complete)) /* while no rate is known, a worker that computes is not known to be faster */
         return;
     uint64_t epoch, position;
     cw_dp_stream_place(s, x->begin, &epoch, &position);
