@@ -3,7 +3,7 @@
 How the service scales with what an element costs: ten million elements of 1 us to 100 ms, in exact order, with one worker and with eight of one thread each.
 Elements sleep for their cost, so that a small machine has eight workers; what the service itself takes comes on top. Rates are of what the client was handed
 from 5 s after its first batch on, or from its second batch on where a batch takes longer on one worker. Further worlds: costs that are lognormal
-(sigma 1.5), a worker that is stopped for 20 s (SIGSTOP), and workers that are killed.
+(sigma 1.5), a worker that is stopped for 20 s (SIGSTOP), workers that are killed, and the first batch of a pipeline whose batches take one worker 26 s.
 
 It prints a line per world, compares with what is asked of the service (the last column), and fails only where batches are lost.
 
@@ -32,7 +32,7 @@ STOPPED_S = 20
 SLEEP_US = 2_000  # a sleep takes some 60 us longer than was asked for: short costs are slept for by several elements together
 CLASSES = 16  # of lognormal costs: their quantiles
 LONG_BATCH_S = 10
-SCALES, SCALES_LOGNORMAL, STOP_COSTS_S, KILL_COSTS_S = 7.2 / 8, 6.5 / 8, 1.5, 2.0
+SCALES, SCALES_LOGNORMAL, STOP_COSTS_S, KILL_COSTS_S, FIRST_BATCH = 7.2 / 8, 6.5 / 8, 1.5, 2.0, 1.5
 
 
 def delays(cost_us, lognormal):
@@ -172,6 +172,14 @@ def killed(args, world):
     return {"world": f"{world}, {args.kills} killed", "longest_pause_s": longest_pause(came), "asked": KILL_COSTS_S + world.batch_s()}
 
 
+def first_batch(args, world):
+    """A batch that one worker alone takes long for: when the first one comes, and how much later than if all workers shared it evenly."""
+    came = deliveries(args, world, args.workers, 3 * world.batch_s() / args.workers + 5)
+    first_s = came[0][0] if came else math.nan
+    return {"world": f"{world}: the first batch", "first_batch_s": first_s, "batch_on_one_s": world.batch_s(), "ratio": first_s / (world.batch_s() / args.workers),
+            "asked": FIRST_BATCH}
+
+
 def number(value):
     return "-" if value is None or math.isnan(value) else f"{value:,.2f}" if value < 100 else f"{value:,.0f}"
 
@@ -190,8 +198,9 @@ def main():
     jobs = [(scaling, World(cost, batch, keep)) for cost in COSTS_US for batch in BATCHES for keep in (None, 0.5)]
     jobs += [(scaling, World(cost, 64, None, True)) for cost in (30, 3_000, 100_000)]
     jobs += [(stopped, World(3_000, 64)), (stopped, World(3_000, 64, 0.5)), (killed, World(3_000, 64)), (killed, World(3_000, 64, 0.5))]
+    jobs += [(first_batch, World(100_000, 256))]
     for measure, world in jobs:
-        if args.only not in f"{measure.__name__}: {world}" or (world.batch_s() > LONG_BATCH_S and not args.full):
+        if args.only not in f"{measure.__name__}: {world}" or (world.batch_s() > LONG_BATCH_S and not args.full and measure is not first_batch):
             continue
         found = measure(args, world)
         if args.json:
@@ -200,6 +209,9 @@ def main():
             print(f"{found['world']}: one worker {number(found['one_per_s'])}/s, {args.workers} workers {number(found['many_per_s'])}/s: {number(found['times'])} times "
                   f"(asked {number(found['asked'])}); first batch after {number(found['first_batch_s'])} s, on one worker a batch takes {number(found['batch_on_one_s'])} s",
                   flush=True)
+        elif measure is first_batch:
+            print(f"{found['world']} after {number(found['first_batch_s'])} s, {number(found['ratio'])} times what it takes {args.workers} workers (asked "
+                  f"{number(found['asked'])}); one worker {number(found['batch_on_one_s'])} s", flush=True)
         else:
             cost = f"cost {number(found['cost_s'])} s, " if "cost_s" in found else ""
             print(f"{found['world']}: {cost}longest pause {number(found['longest_pause_s'])} s (asked {number(found['asked'])})", flush=True)
