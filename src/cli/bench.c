@@ -1,4 +1,4 @@
-/* cachew bench: the rate of a pipeline with 1, 2, 4 ... all threads. `bench dispatcher` is another program (bench_dispatcher.c). */
+/* cachew bench: the rate of a pipeline with 1, 2, 4 ... all threads. */
 #include <fcntl.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -117,8 +117,6 @@ static int run_all(struct bench *x, json_t **ret, struct cw_error *err)
 
 int cli_bench(int argc, char **argv)
 {
-    if (argc > 1 && strcmp(argv[1], "dispatcher") == 0) /* no pipeline: a file of that name is ./dispatcher */
-        return cli_bench_dispatcher(argc - 1, argv + 1);
     struct bench x = {.seconds = 3, .best_of = 2};
     struct cw_error err = {0};
     int code = 0;

@@ -4,7 +4,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
-#include <sched.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
@@ -30,7 +29,7 @@ static bool told_to_end(void)
     return sigpending(&pending) == 0 && (sigismember(&pending, SIGINT) || sigismember(&pending, SIGTERM));
 }
 
-/* In the child: ours, but for its input and output, and its CPU. */
+/* In the child: ours, but for its input and output. */
 static void prepare(const struct cli_child_options *o, pid_t parent, const int out[2])
 {
     cw_child_begin(parent);
@@ -45,13 +44,6 @@ static void prepare(const struct cli_child_options *o, pid_t parent, const int o
     int log = o->log ? open(o->log, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600) : -1;
     if (log >= 0)
         dup2(log, 2);
-    if (o->cpu >= 0) {
-        cpu_set_t set;
-        CPU_ZERO(&set);
-        CPU_SET((size_t)o->cpu, &set);
-        if (sched_setaffinity(0, sizeof(set), &set) < 0)
-            fprintf(stderr, "cachew: can't be bound to CPU %d: %s\n", o->cpu, strerror(errno));
-    }
 }
 
 static int spawn(const struct cli_child_options *o, pid_t *ret, int *ret_out, struct cw_error *err)

@@ -88,7 +88,7 @@ static void add_common(struct command *c, const struct up *u)
 static int start(const struct up *u, struct daemon *d, const struct command *c, struct cw_error *err)
 {
     json_t *ready;
-    int r = cli_child_start(&(struct cli_child_options){.argv = c->argv, .cpu = -1, .slow = &u->log}, &d->pid, &ready, err);
+    int r = cli_child_start(&(struct cli_child_options){.argv = c->argv, .slow = &u->log}, &d->pid, &ready, err);
     if (r < 0)
         return r;
     d->started_ns = cw_now_ns();
