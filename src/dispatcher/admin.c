@@ -348,12 +348,9 @@ static int query(struct cw_dispatcher *d, struct cw_peer *p, uint64_t id, const 
     int r = cw_dispatcher_query(d, what, d->now_ns, &text, err);
     if (r < 0)
         return r;
-    Cachew__Answer a = CACHEW__ANSWER__INIT;
-    Cachew__Envelope m = CACHEW__ENVELOPE__INIT;
-    a.json = text;
-    m.re = id;
-    m.of_case = CACHEW__ENVELOPE__OF_ANSWER;
-    m.answer = &a;
+    Cachew__Answer a = {CW_MESSAGE(answer), .json = text};
+    Cachew__Envelope m = {CW_MESSAGE(envelope), .re = id, .of_case = CACHEW__ENVELOPE__OF_ANSWER,
+        .answer = &a};
     cw_dp_send(d, p, &m);
     return 0;
 }

@@ -24,12 +24,10 @@ void cw_dp_send(struct cw_dispatcher *d, struct cw_peer *p, Cachew__Envelope *m)
 void cw_dp_done(struct cw_dispatcher *d, struct cw_peer *p, uint64_t re)
 {
     Cachew__Done done = CACHEW__DONE__INIT;
-    Cachew__Envelope m = CACHEW__ENVELOPE__INIT;
     if (re == 0)
         return;
-    m.re = re;
-    m.of_case = CACHEW__ENVELOPE__OF_DONE;
-    m.done = &done;
+    Cachew__Envelope m = {CW_MESSAGE(envelope), .re = re, .of_case = CACHEW__ENVELOPE__OF_DONE,
+        .done = &done};
     cw_dp_send(d, p, &m);
 }
 

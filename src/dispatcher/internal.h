@@ -19,6 +19,7 @@
 #include "dispatcher/core.h"
 #include "dispatcher/history.h"
 #include "dispatcher/scaling.h"
+#include "net/envelope.h"
 #include "net/limits.h"
 #include "proto/journal.pb-c.h"
 

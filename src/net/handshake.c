@@ -11,12 +11,9 @@
 void cw_hello_init(Cachew__Hello *ret, Cachew__Role role, const char *name, const uint8_t incarnation[16], const char *host)
 {
     /* protobuf-c wants char *, and reads. */
-    *ret = (Cachew__Hello)CACHEW__HELLO__INIT;
-    ret->role = role;
-    ret->name = (char *)(uintptr_t)name;
-    ret->software = (char *)(uintptr_t)"cachew " CACHEW_VERSION;
-    ret->incarnation = (ProtobufCBinaryData){.data = (uint8_t *)(uintptr_t)incarnation, .len = 16};
-    ret->host = (char *)(uintptr_t)host;
+    *ret = (Cachew__Hello){CW_MESSAGE(hello), .role = role, .name = (char *)(uintptr_t)name,
+        .software = (char *)(uintptr_t)"cachew " CACHEW_VERSION, .host = (char *)(uintptr_t)host,
+        .incarnation = {.data = (uint8_t *)(uintptr_t)incarnation, .len = 16}};
 }
 
 static Cachew__Hello *hello_copy(const Cachew__Hello *hello, const char *token, bool pack)
@@ -94,10 +91,8 @@ struct cw_conn_setup *cw_conn_setup_unref(struct cw_conn_setup *s)
 
 int cw_conn_say_hello(struct cw_conn *c, struct cw_error *err)
 {
-    Cachew__Envelope e = CACHEW__ENVELOPE__INIT;
-    e.id = CW_CONN_OWN_ID | ++c->last_id;
-    e.of_case = CACHEW__ENVELOPE__OF_HELLO;
-    e.hello = c->setup->hello;
+    Cachew__Envelope e = {CW_MESSAGE(envelope), .id = CW_CONN_OWN_ID | ++c->last_id,
+        .of_case = CACHEW__ENVELOPE__OF_HELLO, .hello = c->setup->hello};
     return cw_conn_queue(c, &e, NULL, 0, NULL, NULL, NULL, 0, err);
 }
 
@@ -140,22 +135,15 @@ static int check_hello(struct cw_conn *c, const Cachew__Hello *h, struct cw_erro
 static int say_welcome(struct cw_conn *c, const Cachew__Envelope *m, struct cw_error *err)
 {
     const Cachew__Hello *ours = c->setup->hello;
-    Cachew__Envelope e = CACHEW__ENVELOPE__INIT;
-    Cachew__Welcome w = CACHEW__WELCOME__INIT;
     char *both[64];
+    Cachew__Welcome w = {CW_MESSAGE(welcome), .version = CW_MIN(m->hello->version_max, CW_PROTOCOL_MAX),
+        .capabilities = both, .role = ours->role, .name = ours->name, .software = ours->software,
+        .incarnation = ours->incarnation, .host = ours->host};
     for (size_t i = 0; i < ours->n_capabilities; i++)
         if (c->common >> i & 1)
             both[w.n_capabilities++] = ours->capabilities[i];
-    w.version = CW_MIN(m->hello->version_max, CW_PROTOCOL_MAX);
-    w.capabilities = both;
-    w.role = ours->role;
-    w.name = ours->name;
-    w.software = ours->software;
-    w.incarnation = ours->incarnation;
-    w.host = ours->host;
-    e.re = m->id;
-    e.of_case = CACHEW__ENVELOPE__OF_WELCOME;
-    e.welcome = &w;
+    Cachew__Envelope e = {CW_MESSAGE(envelope), .re = m->id, .of_case = CACHEW__ENVELOPE__OF_WELCOME,
+        .welcome = &w};
     return cw_conn_queue(c, &e, NULL, 0, NULL, NULL, NULL, 0, err);
 }
 
