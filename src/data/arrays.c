@@ -19,8 +19,7 @@ struct cw_arrays *cw_arrays_new(size_t n_columns, size_t n_pieces)
     struct cw_arrays *a = calloc(1, sizeof(*a));
     if (!a)
         return NULL;
-    a->n_columns = n_columns;
-    a->n_pieces = n_pieces;
+    *a = (struct cw_arrays){.n_columns = n_columns, .n_pieces = n_pieces};
     a->columns = calloc(n_columns + 1, sizeof(*a->columns));
     a->first = calloc(n_pieces + 1, sizeof(*a->first));
     bool good = a->columns && a->first;

@@ -38,8 +38,7 @@ int cw_dp_rank_get(struct cw_dispatcher *d, struct job *j, uint32_t number, stru
     struct rank *r = calloc(1, sizeof(*r));
     if (!r)
         return cw_error_nomem(err, sizeof(*r), "a rank");
-    r->job = j;
-    r->number = number;
+    *r = (struct rank){.job = j, .number = number};
     memmove(j->ranks + i + 1, j->ranks + i, (j->n_ranks - i) * sizeof(struct rank *));
     j->ranks[i] = r;
     j->n_ranks++;

@@ -235,14 +235,9 @@ int cw_dispatcher_new(const struct cw_dispatcher_options *o, const struct cw_dis
     struct cw_dispatcher *d = calloc(1, sizeof(*d));
     if (!d)
         return cw_error_nomem(err, sizeof(*d), "the dispatcher");
-    d->io = *io;
-    d->pid = o->pid;
-    d->share_streams = o->share_streams;
-    d->depth = o->depth ? o->depth : DP_DEPTH;
-    d->scales = o->policy != NULL;
-    d->objective = o->objective;
-    d->client_price_per_h = o->client_price_per_h;
-    d->worker_price_per_h = o->worker_price_per_h;
+    *d = (struct cw_dispatcher){.io = *io, .pid = o->pid, .share_streams = o->share_streams,
+        .depth = o->depth ? o->depth : DP_DEPTH, .scales = o->policy != NULL, .objective = o->objective,
+        .client_price_per_h = o->client_price_per_h, .worker_price_per_h = o->worker_price_per_h};
     if (d->scales)
         d->policy = *o->policy;
     struct cw_link *lists[] = {&d->peers, &d->workers, &d->streams, &d->jobs, &d->dirty_streams, &d->dirty_seats, &d->pools};

@@ -68,8 +68,7 @@ int cw_store_open(const char *dir, struct cw_loop *l, struct cw_store **ret, str
     struct cw_store *s = calloc(1, sizeof(*s));
     if (!s)
         return cw_error_nomem(err, sizeof(*s), "the store");
-    s->loop = l;
-    s->post.fn = on_post;
+    *s = (struct cw_store){.loop = l, .post.fn = on_post};
     s->post.arg = s;
     pthread_mutex_init(&s->mutex, NULL);
     pthread_cond_init(&s->wake, NULL);

@@ -30,8 +30,7 @@ static int worker_new(struct cw_dispatcher *d, uint64_t id, const uint8_t incarn
     struct worker *w = calloc(1, sizeof(*w));
     if (!w)
         return cw_error_nomem(err, sizeof(*w), "a worker");
-    w->id = id;
-    w->cache_part = NAN;
+    *w = (struct worker){.id = id, .cache_part = NAN};
     memcpy(w->incarnation, incarnation, 16);
     cw_list_init(&w->seats);
     if (cw_map_add(&d->workers_by_id, &w->by_id, id) < 0) {

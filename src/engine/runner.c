@@ -79,10 +79,7 @@ int cw_runner_new(const struct cw_sequence *s, const struct cw_runner_options *o
     struct cw_runner *r = calloc(1, sizeof(*r));
     if (!r)
         return cw_error_nomem(err, sizeof(*r), "the engine");
-    r->sequence = s;
-    r->compiled = c;
-    r->options = *o;
-    r->n_points = c->n_limits + 1;
+    *r = (struct cw_runner){.sequence = s, .compiled = c, .options = *o, .n_points = c->n_limits + 1};
     r->reading_tail = &r->reading;
     r->started_ns = cw_now_ns();
     pthread_condattr_t monotonic;
@@ -220,9 +217,7 @@ int cw_runner_open(struct cw_runner *r, const struct cw_range_options *o, struct
     struct cw_range *s = calloc(1, sizeof(*s));
     if (!s)
         return cw_error_nomem(err, sizeof(*s), "a range");
-    s->runner = r;
-    s->begin = o->from.position;
-    s->limit = o->end;
+    *s = (struct cw_range){.runner = r, .begin = o->from.position, .limit = o->end};
     if (r->compiled->counted && r->compiled->drop_remainder && o->end < CW_ENDLESS) /* what is left over is not computed */
         s->limit = CW_MAX(s->begin, o->end / r->compiled->batch_size * r->compiled->batch_size);
     s->rows = o->rows;

@@ -147,8 +147,7 @@ static int start_one(struct cw_fleet *f, struct cw_error *err)
     struct unit *u = calloc(1, sizeof(*u));
     if (!u)
         return cw_error_nomem(err, sizeof(*u), "a worker");
-    u->fleet = f;
-    u->started_ns = cw_now_ns();
+    *u = (struct unit){.fleet = f, .started_ns = cw_now_ns()};
     u->missing_ns = u->started_ns;
     snprintf(u->name, sizeof(u->name), "%s%llu", f->prefix, (unsigned long long)++f->n_started);
     int r = f->o.provisioner->ops->start(f->o.provisioner, u->name, u, &u->handle, err);

@@ -44,12 +44,10 @@ int cw_conn_setup_new(const struct cw_conn_options *o, bool connecting, struct c
     struct cw_conn_setup *s = calloc(1, sizeof(*s));
     if (!s)
         return cw_error_nomem(err, sizeof(*s), "a connection");
-    s->refs = 1;
-    s->limits = o->limits;
-    s->timeout_ms = CW_MAX((o->timeout_ns ? o->timeout_ns : cw_patience_silence_ns()) / 1000000, 1);
-    s->tls = o->tls ? cw_tls_ref(o->tls) : NULL;
-    s->pack = o->pack;
-    s->hello = hello_copy(o->hello, connecting ? o->token : NULL, o->pack);
+    *s = (struct cw_conn_setup){.refs = 1, .limits = o->limits,
+        .timeout_ms = CW_MAX((o->timeout_ns ? o->timeout_ns : cw_patience_silence_ns()) / 1000000, 1),
+        .tls = o->tls ? cw_tls_ref(o->tls) : NULL, .pack = o->pack,
+        .hello = hello_copy(o->hello, connecting ? o->token : NULL, o->pack)};
     if (o->token && !connecting)
         s->token = strdup(o->token);
     if (!s->hello || (o->token && !connecting && !s->token)) {

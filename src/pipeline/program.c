@@ -18,9 +18,7 @@ struct cw_op *cw_op_new(const struct cw_node *node, struct cw_error *err)
         cw_error_nomem(err, sizeof(*op), "an operator");
         return NULL;
     }
-    op->desc = node->desc;
-    op->attrs = node->attrs;
-    op->occurrence = node->occurrence;
+    *op = (struct cw_op){.desc = node->desc, .attrs = node->attrs, .occurrence = node->occurrence};
     op->position = op->index = node->position;
     return op;
 }
