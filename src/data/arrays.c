@@ -5,6 +5,7 @@
 #include <pthread.h>
 #include <string.h>
 
+#include "base/array.h"
 #include "base/hash.h"
 
 static struct {
@@ -50,12 +51,8 @@ void cw_arrays_free(struct cw_arrays *a)
 
 void *cw_arrays_own(struct cw_arrays *a, size_t bytes)
 {
-    if ((a->n_owned & (a->n_owned - 1)) == 0) { /* capacity is the next power of two */
-        void *p = realloc(a->owned, (a->n_owned ? a->n_owned * 2 : 1) * sizeof(*a->owned));
-        if (!p)
-            return NULL;
-        a->owned = p;
-    }
+    if (CW_ARRAY_ROOM(a->owned, a->owned_room, a->n_owned + 1, "arrays", NULL) < 0)
+        return NULL;
     void *memory = malloc(bytes ? bytes : 1);
     if (memory)
         a->owned[a->n_owned++] = memory;

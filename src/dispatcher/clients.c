@@ -3,6 +3,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "base/array.h"
 #include "dispatcher/internal.h"
 #include "net/conn.h"
 
@@ -29,12 +30,8 @@ int cw_dp_rank_get(struct cw_dispatcher *d, struct job *j, uint32_t number, stru
     }
     if (d->n_ranks >= DP_RANKS)
         return cw_error_set(err, CW_E_SERVICE, "%" PRIu32 " ranks are known already", DP_RANKS);
-    if ((j->n_ranks & (j->n_ranks + 1)) == 0 || !j->ranks) { /* room for 1, 3, 7, 15 ... */
-        struct rank **ranks = realloc(j->ranks, (2 * j->n_ranks + 1) * sizeof(struct rank *));
-        if (!ranks)
-            return cw_error_nomem(err, 2 * j->n_ranks * sizeof(*ranks), "the ranks of a job");
-        j->ranks = ranks;
-    }
+    if (CW_ARRAY_ROOM(j->ranks, j->ranks_room, j->n_ranks + 1, "the ranks of a job", err) < 0)
+        return CW_E_MEMORY;
     struct rank *r = calloc(1, sizeof(*r));
     if (!r)
         return cw_error_nomem(err, sizeof(*r), "a rank");

@@ -18,6 +18,7 @@
 #include <inttypes.h>
 #include <string.h>
 
+#include "base/array.h"
 #include "base/hash.h"
 #include "base/text.h"
 #include "dispatcher/internal.h"
@@ -60,15 +61,7 @@ static int action_room(struct cw_dispatcher *d, struct cw_error *err)
     if (e->n >= DP_PENDING || e->batch.size >= DP_PENDING_BYTES)
         return cw_error_set(err, CW_E_SERVICE, "%zu entries wait for the dispatcher's journal, and no more are taken: %.500s", e->n,
                             d->retry_ns != 0 ? d->journal_error.message : "its disk is slow");
-    if (e->n < e->capacity)
-        return 0;
-    size_t capacity = e->capacity > 0 ? 2 * e->capacity : 64;
-    struct action *actions = realloc(e->actions, capacity * sizeof(*actions));
-    if (!actions)
-        return cw_error_nomem(err, capacity * sizeof(*actions), "entries of the journal");
-    e->actions = actions;
-    e->capacity = capacity;
-    return 0;
+    return CW_ARRAY_ROOM(e->actions, e->capacity, e->n + 1, "entries of the journal", err);
 }
 
 static void action_add(struct entries *e, const struct action *then)

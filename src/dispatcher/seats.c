@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/array.h"
 #include "base/hash.h"
 #include "base/text.h"
 #include "dispatcher/internal.h"
@@ -87,14 +88,8 @@ struct seat *cw_dp_seat_new(struct cw_dispatcher *d, struct worker *w, struct st
 {
     if (d->n_seats >= DP_SEATS)
         return NULL;
-    if (s->n_seats == s->heap_capacity) {
-        size_t capacity = s->heap_capacity > 0 ? 2 * s->heap_capacity : 8;
-        struct seat **heap = realloc(s->heap, capacity * sizeof(struct seat *));
-        if (!heap)
-            return NULL;
-        s->heap = heap;
-        s->heap_capacity = capacity;
-    }
+    if (CW_ARRAY_ROOM(s->heap, s->heap_capacity, s->n_seats + 1, "seats", NULL) < 0)
+        return NULL;
     struct seat *t = calloc(1, sizeof(*t));
     if (!t)
         return NULL;

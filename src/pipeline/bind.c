@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/array.h"
 #include "base/text.h"
 
 void cw_bind_deinit(struct cw_bind *b)
@@ -71,14 +72,8 @@ int cw_bind_put(struct cw_bind *b, const char *name, unsigned value, const struc
     }
     if (b->n == CW_MAX_COMPONENTS)
         return cw_error_set(err, CW_E_PIPELINE, "component \"%.80s\" is one too many: expected at most %d components", name, CW_MAX_COMPONENTS);
-    if (b->n == b->capacity) {
-        unsigned capacity = b->capacity ? b->capacity * 2 : 8;
-        struct cw_component *grown = realloc(b->components, capacity * sizeof(*grown));
-        if (!grown)
-            return cw_error_nomem(err, capacity * sizeof(*grown), "components");
-        b->components = grown;
-        b->capacity = capacity;
-    }
+    if (CW_ARRAY_ROOM(b->components, b->capacity, b->n + (size_t)1, "components", err) < 0)
+        return CW_E_MEMORY;
     char *copy = strdup(name);
     if (!copy)
         return cw_error_nomem(err, strlen(name), "a component");
