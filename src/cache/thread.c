@@ -5,6 +5,7 @@
 #include <time.h>
 
 #include "base/cost_clock.h"
+#include "base/thread.h"
 #include "cache/internal.h"
 
 #define MS UINT64_C(1000000)
@@ -121,12 +122,11 @@ static void open_dir(struct cw_cache *c)
     cw_cache_doing(c, NULL);
     if (r < 0 && passes(-r))
         cw_cache_trouble(c, &c->backoff, NULL, -r);
-    pthread_mutex_lock(&c->mutex);
+    CW_GUARD(&c->mutex);
     if (r < 0 && !passes(-r) && !c->tried)
         c->failed = err;
     c->tried = true;
     pthread_cond_broadcast(&c->told);
-    pthread_mutex_unlock(&c->mutex);
 }
 
 /* Opens what is to be opened; who waits for it is told. Called and left with the mutex held. */

@@ -7,6 +7,7 @@
 
 #include "base/array.h"
 #include "base/hash.h"
+#include "base/thread.h"
 
 static struct {
     pthread_mutex_t mutex;
@@ -289,31 +290,28 @@ int cw_arrays_register(struct cw_arrays *a, struct cw_error *err)
         return r;
     if ((r = compute_id(a, err)) < 0)
         return r;
-    pthread_mutex_lock(&registry.mutex);
+    CW_GUARD(&registry.mutex);
     a->refs = 1;
     a->next = registry.first;
     registry.first = a;
-    pthread_mutex_unlock(&registry.mutex);
     return 0;
 }
 
 struct cw_arrays *cw_arrays_find(const char *id)
 {
-    pthread_mutex_lock(&registry.mutex);
+    CW_GUARD(&registry.mutex);
     struct cw_arrays *a = registry.first;
     while (a && strcmp(a->id, id) != 0)
         a = a->next;
     if (a)
         a->refs++;
-    pthread_mutex_unlock(&registry.mutex);
     return a;
 }
 
 struct cw_arrays *cw_arrays_ref(struct cw_arrays *a)
 {
-    pthread_mutex_lock(&registry.mutex);
+    CW_GUARD(&registry.mutex);
     a->refs++;
-    pthread_mutex_unlock(&registry.mutex);
     return a;
 }
 

@@ -3,6 +3,7 @@
 
 #include <pthread.h>
 
+#include "base/thread.h"
 #include "net/loop.h"
 
 struct cw_store {
@@ -101,10 +102,9 @@ void cw_store_commit(struct cw_store *s, const struct cw_store_batch *b, void (*
         cw_loop_post(s->loop, &s->post);
         return;
     }
-    pthread_mutex_lock(&s->mutex);
+    CW_GUARD(&s->mutex);
     s->batch = b;
     pthread_cond_signal(&s->wake);
-    pthread_mutex_unlock(&s->mutex);
 }
 
 struct cw_store *cw_store_close(struct cw_store *s)

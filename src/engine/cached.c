@@ -6,6 +6,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "base/thread.h"
 #include "engine/cached.h"
 #include "storage/file.h"
 
@@ -54,7 +55,7 @@ struct cw_cache_set *cw_cached_set(const struct cw_runner *r, unsigned leaf, str
 {
     struct cw_hash128 key = c->m->draws ? key_of(r, c, leaf, e) : c->identity;
     struct cw_cache_set *set = NULL;
-    pthread_mutex_lock(&c->mutex);
+    CW_GUARD(&c->mutex);
     if (!c->asked || key.lo != c->key.lo || key.hi != c->key.hi) {
         cw_cache_set_unref(CW_STEAL(c->set));
         if (cw_cache_set_open(c->cache, key, c->meta, &c->set, err) < 0)
@@ -64,7 +65,6 @@ struct cw_cache_set *cw_cached_set(const struct cw_runner *r, unsigned leaf, str
     }
     if (c->set)
         set = cw_cache_set_ref(c->set);
-    pthread_mutex_unlock(&c->mutex);
     return set;
 }
 

@@ -2,6 +2,7 @@
 #include "engine/internal.h"
 
 #include "base/cost_clock.h"
+#include "base/thread.h"
 
 static struct piece *piece_new(struct cw_runner *r, struct cw_range *s)
 {
@@ -107,11 +108,9 @@ int cw_piece_load(struct cw_runner *r, struct piece *p, struct cw_error *err)
  * a shuffle is one of all. */
 static size_t least_of(struct cw_runner *r, const struct piece *p)
 {
-    pthread_mutex_lock(&r->mutex);
+    CW_GUARD(&r->mutex);
     bool all = r->sequence->stream_salt || p->next;
-    size_t least = all ? p->n : CW_MAX(p->carved, 1);
-    pthread_mutex_unlock(&r->mutex);
-    return least;
+    return all ? p->n : CW_MAX(p->carved, 1);
 }
 
 /* The next elements of a stream, in the order of the piece. */

@@ -12,6 +12,7 @@
 #include <sys/stat.h>
 
 #include "base/clock.h"
+#include "base/thread.h"
 #include "net/openssl.h"
 
 #define RECORD ((size_t)16 << 10) /* of TLS: small pieces are put together to so much, large ones are cut into it */
@@ -178,7 +179,7 @@ static SSL_CTX *context_now(struct cw_tls *t)
     struct stamp stamps[N_FILES];
     SSL_CTX *c;
     uint64_t now = cw_now_ns();
-    pthread_mutex_lock(&t->mutex);
+    CW_GUARD(&t->mutex);
     if (now - t->looked_ns >= LOOK_NS) {
         t->looked_ns = now;
         take_stamps(t, stamps);
@@ -190,7 +191,6 @@ static SSL_CTX *context_now(struct cw_tls *t)
     }
     c = t->context;
     SSL_CTX_up_ref(c);
-    pthread_mutex_unlock(&t->mutex);
     return c;
 }
 

@@ -4,6 +4,8 @@
 #include <stdatomic.h>
 #include <string.h>
 
+#include "base/thread.h"
+
 #define OP(name) extern const struct cw_op_desc cw_op_##name;
 #include "ops_list.h" /* made by the build from the list in meson.build */
 #undef OP
@@ -74,8 +76,6 @@ static int add(const struct cw_op_desc *const *more, size_t n, struct cw_error *
 
 int cw_ops_add(const struct cw_op_desc *const *more, size_t n, struct cw_error *err)
 {
-    pthread_mutex_lock(&adding);
-    int r = add(more, n, err);
-    pthread_mutex_unlock(&adding);
-    return r;
+    CW_GUARD(&adding);
+    return add(more, n, err);
 }

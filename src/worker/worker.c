@@ -56,17 +56,15 @@ void cw_worker_look(struct cw_worker *w)
         s.n_clients++;
     for (const struct report *r = w->reports; r; r = r->next)
         s.n_reports++;
-    pthread_mutex_lock(&w->mutex);
+    CW_GUARD(&w->mutex);
     w->status = s;
     pthread_cond_broadcast(&w->changed);
-    pthread_mutex_unlock(&w->mutex);
 }
 
 void cw_worker_status(struct cw_worker *w, struct cw_worker_status *ret)
 {
-    pthread_mutex_lock(&w->mutex);
+    CW_GUARD(&w->mutex);
     *ret = w->status;
-    pthread_mutex_unlock(&w->mutex);
 }
 
 void cw_worker_maybe_over(struct cw_worker *w)
