@@ -22,10 +22,9 @@ static json_t *to_json(const struct cw_cache_listed *s)
     json_t *o = json_pack("{s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:f, s:b, s:b, s:I}", "set", s->key, "path", s->path, "bytes", (json_int_t)s->bytes, "segments",
                           (json_int_t)s->segments, "entries", (json_int_t)s->entries, "content_bytes", (json_int_t)s->content, "stored_bytes", (json_int_t)s->stored, "unfinished", (json_int_t)s->unfinished, "compute_s",
                           (double)s->cost_us * 1e-6, "in_use", s->used, "pinned", s->pinned, "last_used", (json_int_t)s->used_at_s);
-    json_t *meta = s->meta ? json_loads(s->meta, 0, NULL) : NULL;
+    json_auto_t *meta = s->meta ? json_loads(s->meta, 0, NULL) : NULL;
     if (o && meta)
         json_object_set(o, "meta", meta);
-    json_decref(meta);
     return o;
 }
 
@@ -37,7 +36,7 @@ static void print_operators(const struct cw_cache_listed *s)
 {
     size_t i;
     const json_t *op;
-    json_t *meta = s->meta ? json_loads(s->meta, 0, NULL) : NULL;
+    json_auto_t *meta = s->meta ? json_loads(s->meta, 0, NULL) : NULL;
     json_array_foreach(json_object_get(meta, "operators"), i, op)
     {
         const char *name = json_string_value(json_object_get(op, "op"));
@@ -46,7 +45,6 @@ static void print_operators(const struct cw_cache_listed *s)
         printf("%s%s", i ? ", " : "  ", shown);
     }
     printf("\n");
-    json_decref(meta);
 }
 
 static int list(const struct cache *x, const struct cw_cache_list *l)

@@ -98,9 +98,8 @@ static int read_ready(int out, const struct cli_child_options *o, json_t **ret, 
             return cw_error_set(err, CW_E_SERVICE, "cachew %s ended before it was ready; what it said stands above", what);
         n += got > 0 ? (size_t)got : 0;
     }
-    json_t *object = json_loadb(line, n, JSON_DISABLE_EOF_CHECK, NULL);
+    json_auto_t *object = json_loadb(line, n, JSON_DISABLE_EOF_CHECK, NULL);
     *ret = json_incref(json_object_get(object, "ready"));
-    json_decref(object);
     return *ret ? 0 : cw_error_set(err, CW_E_SERVICE, "cachew %s said \"%.*s\" where it should say that it is ready", what, (int)CW_MIN(n, 80), line);
 }
 

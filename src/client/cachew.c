@@ -307,7 +307,7 @@ static int open_position(const struct cachew_pipeline *p, const struct cachew_op
     unsigned threads;
     struct cw_producer *producer;
     struct cw_iterator_options options;
-    json_t *state = NULL;
+    json_auto_t *state = NULL;
     int r = o->state ? cw_state_parse("state", o->state, strlen(o->state), &state, err) : 0;
     if (r >= 0 && o->service) {
         cw_error_attribute(err, "service", o->service, "none");
@@ -321,7 +321,6 @@ static int open_position(const struct cachew_pipeline *p, const struct cachew_op
         r = cw_producer_none(l->sequence, options.seed, &producer, err);
     if (r >= 0)
         r = cw_iterator_over(producer, &options, state, &l->iterator, err);
-    json_decref(state);
     return r;
 }
 

@@ -95,7 +95,7 @@ void cw_caching_warn(const struct cw_compiled *c, void (*note)(void *arg, const 
     size_t i;
     const json_t *m;
     char text[256];
-    json_t *list = cw_caching_markers(c);
+    json_auto_t *list = cw_caching_markers(c);
     json_array_foreach(list, i, m)
     {
         const char *inert = json_string_value(json_object_get(m, "inert"));
@@ -104,7 +104,6 @@ void cw_caching_warn(const struct cw_compiled *c, void (*note)(void *arg, const 
         if (inert)
             note(arg, text);
     }
-    json_decref(list);
 }
 
 static json_t *counted(const struct cw_cache_facts *f)
@@ -135,7 +134,6 @@ void cw_caching_end(struct cw_local *l, json_t *report)
     l->autocache = cw_autocache_free(l->autocache);
     l->iterator = cw_iterator_free(l->iterator);
     l->cache = cw_cache_close_facts(l->cache, &f);
-    json_t *all = counted(&f);
+    json_auto_t *all = counted(&f);
     json_object_update(report, all);
-    json_decref(all);
 }

@@ -120,7 +120,7 @@ static int parse(struct cw_local *l, const char *text, size_t size, const char *
                  struct cw_error *err)
 {
     json_error_t je;
-    json_t *root = json_loadb(text, size, JSON_REJECT_DUPLICATES, &je);
+    json_auto_t *root = json_loadb(text, size, JSON_REJECT_DUPLICATES, &je);
     if (!root)
         return cw_error_set(err, CW_E_PIPELINE, "not valid JSON: line %d, column %d: %s", je.line, je.column, je.text);
     int r = 0;
@@ -128,7 +128,6 @@ static int parse(struct cw_local *l, const char *text, size_t size, const char *
         r = apply_setting(root, settings[i], err);
     if (r >= 0)
         r = cw_local_compile(l, root, base_dir, err);
-    json_decref(root);
     return r;
 }
 

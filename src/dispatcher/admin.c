@@ -333,9 +333,8 @@ int cw_dispatcher_query(struct cw_dispatcher *d, const char *what, uint64_t now_
         found |= strcmp(what, known[i]) == 0;
     if (!found && !job_of_question(d, what, DECISIONS) && !job_of_question(d, what, HISTORY))
         return no_such_question(what, err);
-    json_t *answer = answer_to(d, what, &failed);
+    json_auto_t *answer = answer_to(d, what, &failed);
     char *text = answer && !failed ? json_dumps(answer, JSON_COMPACT | JSON_REAL_PRECISION(PRECISION)) : NULL;
-    json_decref(answer);
     if (!text)
         return cw_error_nomem(err, 0, "an answer");
     *ret = text;

@@ -23,7 +23,7 @@ const struct cw_op *cw_cached_marker(const struct cached *c) { return c ? c->m->
 static char *describe(const struct cw_program *g, const struct cw_marker *m)
 {
     json_t *operators = json_array(), *components = json_object();
-    char type[160], *text;
+    char type[160];
     for (unsigned i = 0; g->ops[i] != m->op; i++) {
         json_t *o = cw_attrs_identity(g->ops[i]->desc, g->ops[i]->attrs);
         json_object_set_new(o, "op", json_string(g->ops[i]->desc->name));
@@ -31,10 +31,8 @@ static char *describe(const struct cw_program *g, const struct cw_marker *m)
     }
     for (unsigned k = 0; k < m->n; k++)
         json_object_set_new(components, m->components[k].name, json_string(cw_type_print(&m->components[k].type, type)));
-    json_t *meta = json_pack("{s:o, s:o, s:I}", "operators", operators, "components", components, "created", (json_int_t)time(NULL));
-    text = meta ? json_dumps(meta, JSON_INDENT(2)) : NULL;
-    json_decref(meta);
-    return text;
+    json_auto_t *meta = json_pack("{s:o, s:o, s:I}", "operators", operators, "components", components, "created", (json_int_t)time(NULL));
+    return meta ? json_dumps(meta, JSON_INDENT(2)) : NULL;
 }
 
 /* The key of the set: with the draws before the marker, which may be others in each epoch. */

@@ -131,7 +131,7 @@ static void sample(struct cw_runner *r, const struct cw_place *at, struct sample
     *ret = (struct sample){.rows = 1, .raw = q->stream ? stream_bytes(q) : 0};
     if (q->stream || at->position >= q->n_positions)
         return;
-    struct trial *t = calloc(1, sizeof(*t));
+    _cleanup_free_ struct trial *t = calloc(1, sizeof(*t));
     if (!t)
         return;
     uint64_t most = q->needs_load ? q->piece_size : CW_MIN(r->compiled->batch_size, SAMPLES_MOST);
@@ -148,7 +148,6 @@ static void sample(struct cw_runner *r, const struct cw_place *at, struct sample
     }
     cw_piece_unplan(&t->piece);
     free(t->thread.ops);
-    free(t);
 }
 
 /* ---- adding up ---- */

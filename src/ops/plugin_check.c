@@ -107,13 +107,12 @@ static int check_default(const struct check *c, const struct cw_op_desc *desc, c
     if (!a->def)
         return 0;
     json_error_t je;
-    json_t *value = json_loads(a->def, JSON_DECODE_ANY, &je);
+    json_auto_t *value = json_loads(a->def, JSON_DECODE_ANY, &je);
     if (!value && (!je.text[0] || json_error_code(&je) == json_error_out_of_memory)) /* what is wrong with a text is always told */
         return cw_error_nomem(c->err, 0, "a plug-in");
     if (!value)
         return wrong(c, "def", a->def, "JSON (a string in it has quotation marks of its own)");
     int r = cw_attr_check(desc, a, value, &why);
-    json_decref(value);
     return r < 0 ? wrong(c, "def", a->def, why.expected[0] ? why.expected : why.message) : 0;
 }
 

@@ -74,12 +74,11 @@ static void keep_needed(const struct cw_program *g, struct cw_marker *m, unsigne
 /* What decides the values: operators with their attributes, but for those that only say where the files are, for a record has an id. */
 static void add_op(struct cw_text *t, const struct cw_op *op)
 {
-    json_t *identity = cw_attrs_identity(op->desc, op->attrs);
+    json_auto_t *identity = cw_attrs_identity(op->desc, op->attrs);
     for (const struct cw_attr_def *a = op->desc->attrs; identity && a && a->name; a++)
         if (a->path)
             json_object_del(identity, a->name);
     _cleanup_free_ char *attrs = identity ? json_dumps(identity, JSON_COMPACT | JSON_SORT_KEYS) : NULL;
-    json_decref(identity);
     t->failed |= !attrs;
     cw_text_add(t, "%s %s %s\n", op->desc->name, op->desc->plugin ? op->desc->plugin : "", attrs ? attrs : "");
 }

@@ -257,12 +257,10 @@ int cw_pipeline_parse(const struct cw_op_table *table, const char *text, size_t 
                       struct cw_error *err)
 {
     json_error_t je;
-    json_t *root = json_loadb(text, size, JSON_REJECT_DUPLICATES, &je);
+    json_auto_t *root = json_loadb(text, size, JSON_REJECT_DUPLICATES, &je);
     if (!root)
         return cw_error_set(err, CW_E_PIPELINE, "the pipeline is not valid JSON: line %d, column %d: %s", je.line, je.column, je.text);
-    int r = cw_pipeline_from_json(table, root, base_dir, ret, err);
-    json_decref(root);
-    return r;
+    return cw_pipeline_from_json(table, root, base_dir, ret, err);
 }
 
 struct cw_pipeline *cw_pipeline_ref(struct cw_pipeline *p)

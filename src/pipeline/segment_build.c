@@ -234,7 +234,7 @@ int cw_segment_build(const struct cw_segment_input *in, struct cw_segment *ret, 
 {
     struct cw_file *file = in->opened;
     enum cw_codec codec = CW_CODEC_PLAIN;
-    struct building *b = malloc(sizeof(*b));
+    _cleanup_free_ struct building *b = malloc(sizeof(*b));
     if (!b)
         return cw_error_nomem(err, sizeof(*b), "an index");
     memset(b, 0, offsetof(struct building, places));
@@ -261,7 +261,6 @@ int cw_segment_build(const struct cw_segment_input *in, struct cw_segment *ret, 
     cw_walk_deinit(&b->walk.base);
     free(b->restarts.points);
     free(b->restarts.windows);
-    free(b);
     return r;
 }
 

@@ -36,13 +36,12 @@ void cw_control_prepared(struct cw_worker *w, struct worker_stream *s)
     Cachew__Plan plan;
     if (!s->prepare_id)
         return; /* nobody asks on this connection: Holdings say it */
-    void *facts = cw_facts_prepared(s, &prepared, &plan);
+    _cleanup_free_ void *facts = cw_facts_prepared(s, &prepared, &plan);
     Cachew__Envelope m = {CW_MESSAGE(envelope), .re = s->prepare_id, .of_case = CACHEW__ENVELOPE__OF_PREPARED,
         .prepared = &prepared};
     cw_crash_point("worker-prepared");
     s->prepare_id = 0;
     cw_control_say(w, &m);
-    free(facts);
 }
 
 static void say_failure(struct cw_worker *w, uint64_t re, const struct cw_error *why)
@@ -101,13 +100,14 @@ static void say_draining(struct cw_worker *w)
 /* One stream that is ready, with its leases. */
 static void say_holding(struct cw_worker *w, const struct worker_stream *s)
 {
-    Cachew__Range *memory = malloc((s->n_leases + 1) * sizeof(*memory)), **ranges = malloc((s->n_leases + 1) * sizeof(*ranges));
+    _cleanup_free_ Cachew__Range *memory = malloc((s->n_leases + 1) * sizeof(*memory));
+    _cleanup_free_ Cachew__Range **ranges = malloc((s->n_leases + 1) * sizeof(*ranges));
     Cachew__Prepared prepared;
     Cachew__Plan plan;
     Cachew__Holding holding = {CW_MESSAGE(holding), .prepared = &prepared, .ranges = ranges}, *list = &holding;
     Cachew__Holdings holdings = {CW_MESSAGE(holdings), .holdings = &list, .n_holdings = 1};
     Cachew__Envelope m = {CW_MESSAGE(envelope), .of_case = CACHEW__ENVELOPE__OF_HOLDINGS, .holdings = &holdings};
-    void *facts = NULL;
+    _cleanup_free_ void *facts = NULL;
     if (memory && ranges) { /* else they are leased to others */
         facts = cw_facts_prepared(s, &prepared, &plan);
         for (const struct lease *l = s->leases; l; l = l->next) {
@@ -117,9 +117,6 @@ static void say_holding(struct cw_worker *w, const struct worker_stream *s)
         }
         cw_control_say(w, &m);
     }
-    free(memory);
-    free(ranges);
-    free(facts);
 }
 
 static void on_registered(struct cw_worker *w, uint64_t id)

@@ -254,7 +254,7 @@ int cw_lent_keep(struct client *c, const Cachew__Keep *m, struct cw_error *err)
 {
     if (m->n_regions > MAX_REGIONS)
         return cw_error_set(err, CW_E_SERVICE, "%zu regions are to be kept, expected at most %d", m->n_regions, MAX_REGIONS);
-    uint64_t *slabs = malloc(CW_MAX(m->n_slabs, 1) * sizeof(*slabs));
+    _cleanup_free_ uint64_t *slabs = malloc(CW_MAX(m->n_slabs, 1) * sizeof(*slabs));
     if (!slabs)
         return cw_error_nomem(err, m->n_slabs * sizeof(*slabs), "slabs that are kept");
     if (m->n_slabs)
@@ -280,6 +280,5 @@ int cw_lent_keep(struct client *c, const Cachew__Keep *m, struct cw_error *err)
             d->closing = true;
             cw_conn_close(d->conn, NULL);
         }
-    free(slabs);
     return 0;
 }
