@@ -131,10 +131,9 @@ int cli_bench(int argc, char **argv)
     int r = cli_common_parse(&x.common, "bench", options, argc, argv, &err);
     if (r == 1)
         return 0;
-    if (r >= 0 && !(x.seconds > 0)) {
-        cw_error_attribute(&err, "seconds", "0", "more than 0");
-        r = cw_error_set(&err, CW_E_OPTION, "--seconds 0: expected more than 0");
-    }
+    if (r >= 0 && !(x.seconds > 0))
+        r = cw_error_value(&err, CW_E_OPTION, "seconds", "0", "more than 0",
+                           "--seconds 0: expected more than 0");
     if (r >= 0)
         r = cli_common_load(&x.common, &err);
     if (r >= 0)

@@ -82,8 +82,9 @@ int cli_check_roots(const struct cli_texts *roots, struct cw_error *err)
         int e = stat(roots->items[i], &st) < 0 ? errno : S_ISDIR(st.st_mode) ? 0 : ENOTDIR;
         if (e == 0)
             continue;
-        cw_error_attribute(err, "data-root", roots->items[i], "a directory that is there");
-        return cw_error_set(err, CW_E_OPTION, "--data-root %.300s: %s: expected a directory that pipelines may read", roots->items[i], strerror(e));
+        return cw_error_value(err, CW_E_OPTION, "data-root", roots->items[i], "a directory that is there",
+                              "--data-root %.300s: %s: expected a directory that pipelines may read",
+                              roots->items[i], strerror(e));
     }
     return 0;
 }

@@ -317,11 +317,11 @@ static int apply_sharding(struct run *x, struct cw_error *err)
         return 0;
     for (size_t i = 0; i < CW_COUNT_OF(fixed); i++)
         is_fixed |= strcasecmp(x->sharding, fixed[i]) == 0;
-    if (is_fixed || strcasecmp(x->sharding, "off") != 0) {
-        cw_error_attribute(err, "sharding", x->sharding, "dynamic or off");
-        return cw_error_set(err, CW_E_OPTION, "--sharding %.40s: %sexpected dynamic or off", x->sharding,
-                            is_fixed ? "which worker computes has no influence on what is delivered, so that there is nothing to be static; " : "");
-    }
+    if (is_fixed || strcasecmp(x->sharding, "off") != 0)
+        return cw_error_value(err, CW_E_OPTION, "sharding", x->sharding, "dynamic or off",
+                              "--sharding %.40s: %sexpected dynamic or off", x->sharding,
+                              is_fixed ? "which worker computes has no influence on what is delivered, so "
+                              "that there is nothing to be static; " : "");
     if (x->job && x->world_size > 1) {
         snprintf(x->own_job, sizeof(x->own_job), "%s/%" PRIu64, x->job, x->rank);
         x->job = x->own_job;

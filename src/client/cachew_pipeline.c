@@ -169,10 +169,9 @@ int cachew_pipeline_set_on_error(struct cachew_pipeline *p, const char *on_error
     for (size_t i = 0; i < CW_COUNT_OF(choices); i++)
         if (strcmp(on_error, choices[i]) == 0)
             r = json_object_set_new(p->root, "on_error", json_string(on_error)) < 0 ? cw_error_nomem(&e, 0, "on_error") : 0;
-    if (r == 1) {
-        cw_error_attribute(&e, "on_error", on_error, "one of raise, skip, replace");
-        r = cw_error_set(&e, CW_E_PIPELINE, "on_error is \"%.60s\": expected one of raise, skip, replace", on_error);
-    }
+    if (r == 1)
+        r = cw_error_value(&e, CW_E_PIPELINE, "on_error", on_error, "one of raise, skip, replace",
+                           "on_error is \"%.60s\": expected one of raise, skip, replace", on_error);
     return r < 0 ? cw_api_fail(r, &e, err) : 0;
 }
 

@@ -65,8 +65,8 @@ int cw_read_file(const char *path, size_t limit, char **ret, size_t *ret_size, s
 
 static int setting_error(const char *setting, const char *why, struct cw_error *err)
 {
-    cw_error_attribute(err, "set", setting, "PATH=VALUE, for example 2.size=64");
-    return cw_error_set(err, CW_E_OPTION, "--set %s: %s; expected PATH=VALUE, for example 2.size=64", setting, why);
+    return cw_error_value(err, CW_E_OPTION, "set", setting, "PATH=VALUE, for example 2.size=64",
+                          "--set %s: %s; expected PATH=VALUE, for example 2.size=64", setting, why);
 }
 
 /* Numbers in a path are places in lists (operators count from 0), everything else are keys. */

@@ -91,10 +91,11 @@ static int take_over(struct cw_dispatcher *d, struct pool *p, struct cw_peer *by
     struct cw_peer *old = p->peer;
     if (old == by)
         return 0;
-    if (memcmp(old->incarnation, by->incarnation, sizeof(by->incarnation)) != 0) {
-        cw_error_attribute(err, "pool", p->name, "a name of its own for each provisioner");
-        return cw_error_set(err, CW_E_SERVICE, "another provisioner has pool \"%s\": expected a name of its own for each (--pool)", p->name);
-    }
+    if (memcmp(old->incarnation, by->incarnation, sizeof(by->incarnation)) != 0)
+        return cw_error_value(err, CW_E_SERVICE, "pool", p->name, "a name of its own for each provisioner",
+                              "another provisioner has pool \"%s\": expected a name of its own for each "
+                              "(--pool)",
+                              p->name);
     cw_error_set(&why, CW_E_SERVICE, "the provisioner has another connection");
     old->pool = NULL;
     cw_dp_close(d, old, &why);

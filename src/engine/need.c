@@ -205,9 +205,9 @@ int cw_too_small(const struct cw_runner *r, size_t needed, const char *what, str
     if (err)
         *err = (struct cw_error){0};
     const char *name = r->options.memory_name;
-    cw_error_attribute(err, name ? name : "memory", value, expected);
-    return cw_error_set(err, CW_E_BUDGET, "%s %zu is too small: %s; expected at least %zu",
-                        name ? name : "option memory", given, what, smallest);
+    return cw_error_value(err, CW_E_BUDGET, name ? name : "memory", value, expected,
+                          "%s %zu is too small: %s; expected at least %zu", name ? name : "option memory",
+                          given, what, smallest);
 }
 
 int cw_lack_of_memory(struct cw_runner *r, const struct cw_place *at, const char *what, struct cw_error *err)

@@ -123,10 +123,10 @@ static int check_hello(struct cw_conn *c, const Cachew__Hello *h, struct cw_erro
         return cw_error_set(err, CW_E_SERVICE, "versions %u to %u of the protocol, expected one of %d to %d (this is %s)", h->version_min, h->version_max,
                             CW_PROTOCOL_MIN, CW_PROTOCOL_MAX, "cachew " CACHEW_VERSION);
     }
-    if (c->setup->token && !same_token(h->token, c->setup->token)) {
-        cw_error_attribute(err, "token", "", "");
-        return cw_error_set(err, CW_E_SERVICE, h->token[0] ? "the token is not the one that is expected here" : "a token is expected here (--token-file, $CACHEW_TOKEN, token= in Python)");
-    }
+    if (c->setup->token && !same_token(h->token, c->setup->token))
+        return cw_error_value(err, CW_E_SERVICE, "token", "", "",
+                              h->token[0] ? "the token is not the one that is expected here" : "a token is "
+                              "expected here (--token-file, $CACHEW_TOKEN, token= in Python)");
     return 0;
 }
 
@@ -174,10 +174,9 @@ static int shake_listening(struct cw_conn *c, const Cachew__Envelope *m, struct 
     if (m->of_case != CACHEW__ENVELOPE__OF_HELLO)
         return cw_error_set(err, CW_E_SERVICE, "the first message is of kind %d, expected Hello", (int)m->of_case);
     c->hello_id = m->id;
-    if (c->plain) {
-        cw_error_attribute(err, "tls", "", "");
-        return cw_error_set(err, CW_E_SERVICE, "TLS is expected here (--tls-ca FILE, tls_ca= in Python)");
-    }
+    if (c->plain)
+        return cw_error_value(err, CW_E_SERVICE, "tls", "", "",
+                              "TLS is expected here (--tls-ca FILE, tls_ca= in Python)");
     int r = check_hello(c, m->hello, err);
     if (r < 0)
         return r;

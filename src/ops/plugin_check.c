@@ -40,9 +40,11 @@ static int wrong(const struct check *c, const char *field, const char *value, co
     cw_plugin_clean(shown);
     cw_error_file(c->err, c->path);
     cw_error_op(c->err, c->op);
-    cw_error_attribute(c->err, c->attr ? c->attr : field, shown, expected);
-    return cw_error_set(c->err, CW_E_OPTION, "plug-in %.200s: %s%s%s%s%s%s%s is %s: expected %s", c->path, c->op ? "operator " : "", c->op ? c->op : "",
-                        c->op ? ": " : "", c->attr ? "attribute " : "", c->attr ? c->attr : "", c->attr ? ": " : "", field, shown, expected);
+    return cw_error_value(c->err, CW_E_OPTION, c->attr ? c->attr : field, shown, expected,
+                          "plug-in %.200s: %s%s%s%s%s%s%s is %s: expected %s", c->path,
+                          c->op ? "operator " : "", c->op ? c->op : "", c->op ? ": " : "",
+                          c->attr ? "attribute " : "", c->attr ? c->attr : "", c->attr ? ": " : "", field,
+                          shown, expected);
 }
 
 static int wrong_number(const struct check *c, const char *field, double value, const char *expected)

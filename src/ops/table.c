@@ -32,9 +32,11 @@ const struct cw_op_table *cw_ops(void) { return &atomic_load_explicit(&current, 
 static int clash(const struct cw_op_desc *have, struct cw_error *err)
 {
     cw_error_op(err, have->name);
-    cw_error_attribute(err, "name", have->name, "a name that no other operator has");
-    return cw_error_set(err, CW_E_OPTION, "there is an operator \"%s\" already, %s%s: expected a name that no other operator has", have->name,
-                        have->plugin ? "of plug-in " : "built in", have->plugin ? have->plugin : "");
+    return cw_error_value(err, CW_E_OPTION, "name", have->name, "a name that no other operator has",
+                          "there is an operator \"%s\" already, %s%s: expected a name that no other "
+                          "operator has",
+                          have->name, have->plugin ? "of plug-in " : "built in",
+                          have->plugin ? have->plugin : "");
 }
 
 /* Puts an operator at its place by name. */

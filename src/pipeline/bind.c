@@ -55,9 +55,10 @@ static int unknown_component(const struct cw_bind *b, const char *name, struct c
     }
     const char *near = cw_nearest(name, names, n), *op = b->op->desc->name;
     cw_error_op(err, op);
-    cw_error_attribute(err, attribute_with(b->op, name), name, list.data ? list.data : "none");
-    cw_error_set(err, CW_E_PIPELINE, "%s: there is no component \"%.80s\"%s%s%s; there are: %s", op, name, near ? "; did you mean \"" : "",
-                 near ? near : "", near ? "\"?" : "", list.data ? list.data : "none");
+    cw_error_value(err, CW_E_PIPELINE, attribute_with(b->op, name), name, list.data ? list.data : "none",
+                   "%s: there is no component \"%.80s\"%s%s%s; there are: %s", op, name,
+                   near ? "; did you mean \"" : "", near ? near : "", near ? "\"?" : "",
+                   list.data ? list.data : "none");
     cw_text_deinit(&list);
     return CW_E_PIPELINE;
 }

@@ -355,9 +355,9 @@ static int too_long(const struct sim *s, double at, struct cw_error *err)
     bool more = strcmp(worst.field, "failures.mtbf_s") == 0;
     char value[32];
     snprintf(value, sizeof(value), "%.6g", worst.value);
-    cw_error_attribute(err, worst.field, value, more ? "more" : "less");
-    return cw_error_set(err, CW_E_PIPELINE, "%s is %s: expected %s: the workload takes more than %" PRIu64 " steps to play", worst.field, value, more ? "more" : "less",
-                        CW_SIM_MAX_STEPS);
+    return cw_error_value(err, CW_E_PIPELINE, worst.field, value, more ? "more" : "less",
+                          "%s is %s: expected %s: the workload takes more than %" PRIu64 " steps to play",
+                          worst.field, value, more ? "more" : "less", CW_SIM_MAX_STEPS);
 }
 
 static int play(struct sim *s, struct cw_error *err)

@@ -157,8 +157,10 @@ static int copy_options(struct cw_worker *w, const struct cw_worker_options *o, 
     if (!o->dispatcher || o->memory < MEMORY_MIN) {
         char value[32];
         snprintf(value, sizeof(value), "%zu", o->memory);
-        cw_error_attribute(err, "memory", value, "at least 16 MiB");
-        return cw_error_set(err, CW_E_OPTION, "a worker needs the address of a dispatcher, and at least 16 MiB of memory: %zu bytes were given", o->memory);
+        return cw_error_value(err, CW_E_OPTION, "memory", value, "at least 16 MiB",
+                              "a worker needs the address of a dispatcher, and at least 16 MiB of memory: "
+                              "%zu bytes were given",
+                              o->memory);
     }
     (void)gethostname(host, sizeof(host) - 1);
     snprintf(name, sizeof(name), "%s:%ld", host, (long)getpid());
