@@ -73,3 +73,15 @@ struct cw_compiled *cw_compiled_free(struct cw_compiled *c)
     free(c);
     return NULL;
 }
+
+bool cw_program_needs(const struct cw_program *g, unsigned at, unsigned value)
+{
+    for (unsigned k = 0; k < g->n_outputs; k++)
+        if (g->outputs[k].value == value)
+            return true;
+    for (unsigned i = at + 1; i < g->n_ops; i++)
+        for (unsigned p = 0; g->ops[i]->live && p < g->ops[i]->n_in; p++)
+            if (g->ops[i]->in[p].value == value)
+                return true;
+    return false;
+}
