@@ -8,7 +8,11 @@
 #include "ops/table.h"
 
 #define COMPONENT_ALIGN 64
-#define ID_BYTES 32 /* of a record id in a message */
+#define ID_BYTES 32 /* of a record id in a message: as in memory, then zeros */
+#define ID_USED 28
+_Static_assert(offsetof(struct cw_record_id, row) == 8 && offsetof(struct cw_record_id, pass) == 16 &&
+               offsetof(struct cw_record_id, leaf) == 20 && offsetof(struct cw_record_id, flags) == 22 &&
+               offsetof(struct cw_record_id, element) + sizeof(uint32_t) == ID_USED, "a record id is sent as it lies");
 
 static const uint8_t zeros[COMPONENT_ALIGN];
 
@@ -16,13 +20,8 @@ static const uint8_t zeros[COMPONENT_ALIGN];
 
 static void write_id(uint8_t *to, const struct cw_record_id *id)
 {
-    memset(to, 0, ID_BYTES);
-    memcpy(to, &id->file_key, 8);
-    memcpy(to + 8, &id->row, 8);
-    memcpy(to + 16, &id->pass, 4);
-    memcpy(to + 20, &id->leaf, 2);
-    memcpy(to + 22, &id->flags, 2);
-    memcpy(to + 24, &id->element, 4);
+    memcpy(to, id, ID_USED);
+    memset(to + ID_USED, 0, ID_BYTES - ID_USED);
 }
 
 static int read_ids(const ProtobufCBinaryData *m, uint64_t n, const struct cw_compiled *c, struct cw_record_id **ret, struct cw_error *err)
@@ -33,13 +32,7 @@ static int read_ids(const ProtobufCBinaryData *m, uint64_t n, const struct cw_co
     if (!ids)
         return cw_error_nomem(err, n * sizeof(*ids), "record ids");
     for (uint64_t i = 0; i < n; i++) {
-        const uint8_t *from = m->data + i * ID_BYTES;
-        memcpy(&ids[i].file_key, from, 8);
-        memcpy(&ids[i].row, from + 8, 8);
-        memcpy(&ids[i].pass, from + 16, 4);
-        memcpy(&ids[i].leaf, from + 20, 2);
-        memcpy(&ids[i].flags, from + 22, 2);
-        memcpy(&ids[i].element, from + 24, 4);
+        memcpy(&ids[i], m->data + i * ID_BYTES, ID_USED);
         unsigned leaf = ids[i].leaf;
         if (leaf >= c->n_programs) {
             free(ids);
