@@ -36,7 +36,7 @@ void cw_control_prepared(struct cw_worker *w, struct worker_stream *s)
     Cachew__Plan plan;
     if (!s->prepare_id)
         return; /* nobody asks on this connection: Holdings say it */
-    _cleanup_free_ void *facts = cw_facts_prepared(s, &prepared, &plan);
+    _cleanup_free_ CW_UNUSED void *facts = cw_facts_prepared(s, &prepared, &plan);
     Cachew__Envelope m = {CW_MESSAGE(envelope), .re = s->prepare_id, .of_case = CACHEW__ENVELOPE__OF_PREPARED,
         .prepared = &prepared};
     cw_crash_point("worker-prepared");
