@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """
-How the service scales with what an element costs: ten million elements of 1 us to 100 ms, in exact order, with one worker and with eight of one thread each.
+How the service scales with what an element costs: at least ten million elements of 1 us to 100 ms, in exact order, with one worker and with eight of one thread each.
 Elements sleep for their cost, so that a small machine has eight workers; what the service itself takes comes on top. Rates are of what the client was handed
 from 5 s after its first batch on, or from its second batch on where a batch takes longer on one worker. Further worlds: costs that are lognormal
 (sigma 1.5), a worker that is stopped for 20 s (SIGSTOP), and workers that are killed.
@@ -24,7 +24,8 @@ import time
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
-N = 10_000_000
+N = 10_000_000  # elements at least: as many as many workers give in MOST_S
+MOST_S = 60
 COSTS_US = (1, 30, 3_000, 100_000)
 BATCHES = (64, 1024)
 WARM_S = 5
@@ -57,7 +58,7 @@ class World:
         return ", ".join(words)
 
     def pipeline(self):
-        chain = [{"op": "range", "stop": N}, {"op": "shuffle"}, *delays(self.cost_us, self.lognormal)]
+        chain = [{"op": "range", "stop": max(N, int(MOST_S * 8e6 / self.cost_us))}, {"op": "shuffle"}, *delays(self.cost_us, self.lognormal)]
         if self.keep:
             chain.append({"op": "filter", "where": "value // 7 % 2 == 0"})
         return {"cachew": 1, "pipeline": [*chain, {"op": "batch", "size": self.batch}]}

@@ -124,7 +124,7 @@ def test_json_fields(tmp_path):
 
 def test_seconds_in_the_environment_are_checked(tmp_path):
     pipeline = write(tmp_path / "p.json", range_chain(10, BATCH))
-    for name in ("CACHEW_SILENCE_S", "CACHEW_START_S"):
+    for name in ("CACHEW_SILENCE_S", "CACHEW_START_S", "CACHEW_RANGE_S"):
         for value in ("3s", "0", "-1", "inf"):
             ran = cachew("run", pipeline, env={name: value})
             assert ran.code == 2 and f'{name} is "{value}": expected seconds' in ran.err

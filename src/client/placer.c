@@ -270,6 +270,25 @@ void cw_placer_entry(const struct cw_placer *w, struct cw_entry *ret)
         ret->skip[k] = w->taken[k] - before(w, i, k);
 }
 
+static void forget_ranges(struct cw_placer *w, size_t from)
+{
+    for (size_t i = from; i < w->n_ranges; i++)
+        range_deinit(&w->ranges[i]);
+    w->n_ranges = from;
+}
+
+bool cw_placer_shorten(struct cw_placer *w, uint64_t begin, uint64_t end)
+{
+    size_t i = w->at;
+    while (i < w->n_ranges && w->ranges[i].begin < begin)
+        i++;
+    if (i == w->n_ranges || w->ranges[i].begin != begin || w->ranges[i].known || w->ranges[i].n > 0)
+        return false;
+    w->ranges[i].end = end;
+    forget_ranges(w, i + 1);
+    return true;
+}
+
 bool cw_placer_cut(struct cw_placer *w, uint64_t position)
 {
     size_t i = 0;
@@ -288,8 +307,6 @@ bool cw_placer_cut(struct cw_placer *w, uint64_t position)
     }
     if (i == 0 && w->n_ranges) /* the placer goes on here when no range is left */
         w->begin = w->ranges[0].begin;
-    for (size_t j = i; j < w->n_ranges; j++)
-        range_deinit(&w->ranges[j]);
-    w->n_ranges = i;
+    forget_ranges(w, i);
     return true;
 }

@@ -63,6 +63,9 @@ bool cw_placer_certain(const struct cw_placer *w);
 void cw_placer_take(struct cw_placer *w);
 /* *ret, which has room for keys, becomes the entry behind the batches that were taken. */
 void cw_placer_entry(const struct cw_placer *w, struct cw_entry *ret);
+/* The range that begins there, and is not known, ends at `end`. Ranges behind it are forgotten: another one comes before
+ * them. False: the placer has no such range, or knows keys of its elements, which may stand behind `end`. */
+bool cw_placer_shorten(struct cw_placer *w, uint64_t begin, uint64_t end);
 /* Forgets the ranges from the one on that ends behind `position`, and batches planned with them. False: some of theirs were taken, so that all stays as it is. */
 bool cw_placer_cut(struct cw_placer *w, uint64_t position);
 /* The next part of what waits under a key for a batch, and was not asked for; false: there is none. Where the plan is at the beginning of a range. */

@@ -207,17 +207,18 @@ static int slot_make(struct course *c, uint64_t g, const struct cw_placer_batch 
 /* Drops the slots of batches from number g on, which will be planned anew: ranges from `begin` on have fewer
  * elements than the plan took them to have. Pieces of earlier ranges are kept as early pieces. A slot whose
  * pieces are all here proves that the elements existed: then an operator is not deterministic, and the run
- * fails. */
+ * fails. Where the range was ended early, they are elements of the next one. */
 static void unplan(struct course *c, uint64_t g, uint64_t begin)
 {
     struct remote *r = remote_of(c);
     struct slot **at = &c->slots;
+    const struct known_range *x = cw_remote_range(r, c->epoch, begin);
     c->planned = g;
     while (*at && (*at)->g < g)
         at = &(*at)->next;
     while (*at) {
         struct slot *s = *at;
-        if (cw_slot_here(s) && !s->pieces->failed) {
+        if (cw_slot_here(s) && !s->pieces->failed && !(x && x->ended_early)) {
             struct cw_error why = {0};
             (void)cw_error_set(&why, CW_E_DATA, "positions from %llu on of epoch %llu gave fewer elements when they were run again: an operator of the pipeline is not deterministic",
                                (unsigned long long)begin, (unsigned long long)c->epoch);
@@ -497,6 +498,25 @@ static void placer_again(struct course *c)
     cw_entry_deinit(&here.entry);
 }
 
+/* Drops the keys of ranges from a position on. */
+static void keys_drop(struct course *c, uint64_t begin)
+{
+    struct piece **at = &c->keys;
+    while (*at && (*at)->begin < begin)
+        at = &(*at)->more;
+    cw_pieces_free(remote_of(c), at);
+}
+
+bool cw_course_shorten(struct course *c, uint64_t begin, uint64_t end)
+{
+    if (cw_placer_position(&c->placer) <= begin)
+        return true;
+    if (!cw_placer_shorten(&c->placer, begin, end))
+        return false;
+    keys_drop(c, end);
+    return true;
+}
+
 /* Drops the plan of ranges that were cut again. */
 static void course_settle(struct course *c)
 {
@@ -508,11 +528,7 @@ static void course_settle(struct course *c)
         return;
     }
     uint64_t begin = cw_placer_position(&c->placer);
-    for (struct piece **keys = &c->keys; *keys; keys = &(*keys)->more)
-        if ((*keys)->begin >= begin) {
-            cw_pieces_free(remote_of(c), keys);
-            break;
-        }
+    keys_drop(c, begin);
     for (struct piece **early = &c->early; *early;) {
         struct piece *p = *early;
         if (p->begin < begin) {
@@ -598,7 +614,7 @@ static int find_place(const struct course *c, struct cw_error *err)
     if (c->places ? cw_placer_certain(&c->placer) : !remote_of(c)->compiled->sequential || n_sequential(c, &n))
         return 0;
     for (const struct slot *s = c->slots; s; s = s->next)
-        if (s->g > c->g && cw_slot_here(s)) { /* so batch c->g exists, unless its range ended in an error */
+        if (s->g >= c->g && cw_slot_here(s)) { /* so batch c->g exists, unless its range ended in an error */
             if (s->pieces->failed)
                 *err = *s->pieces->failed;
             return s->pieces->failed ? err->status : 0;
@@ -614,6 +630,8 @@ static int take_next(struct course *c, uint64_t ahead, struct remote_assembly *a
     int r;
     if (ahead > 0) {
         r = find_place(c, err);
+        if (r == 2 && !c->places && !s) /* nothing behind it is wanted that would show whether it exists */
+            r = slot_make(c, c->g, NULL, err) < 0 ? err->status : 2;
     } else if (s && s->g == c->g && s->pieces) {
         r = cw_slot_here(s) ? take_slot(c, a, err) : 2;
     } else { /* the batch was not known to be wanted, or a slot lacked memory */

@@ -154,6 +154,7 @@ struct known_range {
     uint64_t not_before_ns; /* its worker did not have it: it is not asked again before */
     unsigned n_not_here;    /* so often */
     bool lost;              /* it will not be run again */
+    bool ended_early;       /* its worker had less time than the range took: others may have given more of it before */
     bool reported;          /* it is over, and gave: */
     uint64_t n_batches;     /* of a sequential pipeline */
     uint64_t *elements;     /* [n_keys], owned; NULL: no keys */
@@ -287,6 +288,8 @@ struct course *cw_course_new(struct view *v, const struct cw_cursor *from, uint6
 struct course *cw_course_split(struct view *v, uint64_t epoch, uint64_t index, uint64_t first_batch);
 /* It is in the list no more; what it has is freed. The consumer's thread; the mutex is given up meanwhile. */
 struct course *cw_course_free(struct course *c);
+/* The range that begins there ends at `end`, before its end so far. False: the plan may count on elements behind that. */
+bool cw_course_shorten(struct course *c, uint64_t begin, uint64_t end);
 void cw_course_drop_slots(struct course *c); /* all of them; likewise */
 /* Hears what is known of ranges by now, plans batches before number g, and asks for those that are wanted. 1: it has fewer; 2: it is not known yet what comes. */
 int cw_course_plan(struct course *c, uint64_t g, struct cw_error *err);

@@ -55,13 +55,29 @@ static void recut(struct remote *r, uint64_t epoch, uint64_t position)
         }
 }
 
+/* A worker ended a range early. False: courses know more of the range than is left of it, maybe. */
+static bool shorten(struct remote *r, struct known_range *x, uint64_t end)
+{
+    bool all = true;
+    for (struct course *c = r->courses; c; c = c->next)
+        all &= !c->places || c->epoch != x->epoch || cw_course_shorten(c, x->begin, end);
+    if (!all)
+        return false;
+    x->end = end;
+    x->ended_early = true;
+    return true;
+}
+
 /* The range with these bounds, in the place of the ranges that it overlaps. NULL: no memory, or too many
  * ranges. */
 static struct known_range *range_set(struct remote *r, uint64_t epoch, uint64_t begin, uint64_t end)
 {
     size_t i = range_at(r, (struct place){epoch, begin}), n = 0;
-    if (i < r->n_ranges && r->ranges[i].epoch == epoch && r->ranges[i].begin == begin && r->ranges[i].end == end)
-        return &r->ranges[i];
+    struct known_range *x = i < r->n_ranges && r->ranges[i].epoch == epoch && r->ranges[i].begin == begin ? &r->ranges[i] : NULL;
+    if (x && !x->reported && end < x->end && shorten(r, x, end))
+        return x;
+    if (x && x->end == end)
+        return x;
     while (i + n < r->n_ranges && r->ranges[i + n].epoch == epoch && r->ranges[i + n].begin < end)
         n++;
     if (n)

@@ -8,6 +8,8 @@
 /* Positions of a range in a placed plan while no rate is known: few, since elements may take 0.1 s each; after five
  * completions ranges can have a thousand times as many. */
 #define FIRST_POSITIONS 64
+/* A range took so many times as long as expected: elements cost more than before. */
+#define COSTS_CHANGED 8
 
 static void lease_send(struct cw_dispatcher *d, struct seat *t, const struct range *x)
 {
@@ -376,6 +378,8 @@ static void contradiction(struct cw_dispatcher *d, struct stream *s, const struc
 static void stream_measure(const struct cw_dispatcher *d, struct stream *s, uint64_t positions, uint64_t ns)
 {
     double n = 0, all = 0, seconds = 1e-9;
+    if (s->rate > 0 && (double)ns / 1e9 * s->rate > COSTS_CHANGED * (double)positions)
+        s->n_measured = 0; /* what was measured before is of other elements */
     s->measured[s->n_measured++ % DP_MEASURED] = (struct measured){positions, ns};
     for (; n < DP_MEASURED && n < (double)s->n_measured; n++) {
         all += (double)s->measured[(size_t)n].positions;
@@ -408,6 +412,21 @@ static void holder_complete(struct cw_dispatcher *d, struct seat *t, struct rang
     if (measured)
         stream_measure(d, s, x->end - x->begin, took_ns);
     cw_dp_stream_dirty(d, s);
+}
+
+/* Its holder ended a range early: the rest is free. Another holder would compute all of it, and loses it. */
+static void range_shorten(struct cw_dispatcher *d, const struct worker *w, struct range *x, uint64_t end)
+{
+    struct seat *t = x->holder[0] && x->holder[0]->worker == w ? x->holder[0] : x->holder[1];
+    if (!t || t->worker != w)
+        return;
+    for (int i = 1; i >= 0; i--)
+        if (x->holder[i] && x->holder[i] != t)
+            cw_dp_lease_drop(d, x->holder[i], x, DROP_REVOKED);
+    t->to_compute -= x->end - end;
+    x->end = end;
+    t->stream->free_from = CW_MIN(t->stream->free_from, end);
+    cw_dp_range_announce(d, t->stream, x);
 }
 
 static int first_report(struct cw_dispatcher *d, struct stream *s, struct range *x, const struct worker *w,
@@ -445,7 +464,10 @@ int cw_dp_lease_completed(struct cw_dispatcher *d, struct worker *w, uint64_t re
         return result;
     if (!s->marked && (!s->based || span.begin < s->base) && cw_dp_range_rebase(d, s, span.begin) < 0)
         return cw_error_nomem(err, 0, "a table of ranges");
-    struct range *x = span.begin < s->total ? range_exact(s, span) : NULL;
+    struct range *x = cw_dp_range(s, span.begin);
+    if (x && x->begin == span.begin && x->end > span.end && !(x->flags & (RANGE_REPORTED | RANGE_LOST)))
+        range_shorten(d, w, x, span.end);
+    x = span.begin < s->total ? range_exact(s, span) : NULL;
     if (!x || (x->flags & RANGE_LOST)) { /* no job wants it, or its positions were cut otherwise since */
         cw_dp_done(d, w->peer, re);
         return 0;

@@ -127,6 +127,43 @@ void cw_range_restart(struct cw_runner *r, struct cw_range *s)
     cw_range_begin(r, s);
 }
 
+/* The position behind all that was carved, at the end of a batch where batches follow from positions. */
+static uint64_t range_progress(const struct cw_runner *r, const struct cw_range *s)
+{
+    const struct piece *p = s->first;
+    while (p && p->carved == p->n)
+        p = p->next;
+    uint64_t at = p ? p->begin + p->carved : s->position, size = r->compiled->counted ? r->compiled->batch_size : 1;
+    return CW_MIN(CW_ALIGN_UP(at, size), s->end);
+}
+
+uint64_t cw_runner_shorten(struct cw_runner *r, struct cw_range *s)
+{
+    pthread_mutex_lock(&r->mutex);
+    uint64_t end = range_progress(r, s);
+    bool ended = !r->planning && end > s->begin && end < s->end;
+    if (ended) {
+        struct piece **at = &s->first;
+        s->last = NULL;
+        while (*at && (*at)->begin < end) {
+            s->last = *at;
+            at = &(*at)->next;
+        }
+        while (*at) {
+            struct piece *p = *at;
+            *at = p->next;
+            cw_piece_unplan(p);
+            free(p);
+        }
+        if (s->last)
+            s->last->n = CW_MIN(s->last->n, end - s->last->begin);
+        s->position = s->end = s->limit = end;
+        cw_work(r);
+    }
+    pthread_mutex_unlock(&r->mutex);
+    return ended ? end : 0;
+}
+
 void cw_range_free(struct cw_runner *r, struct cw_range *s)
 {
     range_drop(r, s);

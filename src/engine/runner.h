@@ -47,6 +47,10 @@ struct cw_range_options {
 /* Opens a range. Ranges are worked on in the order of (epoch, begin), whatever the order of opening, and memory is theirs in that order. Without `rows`, one that
  * ends with the epoch gives the short batches that are left over at its end, too; of any other what is left over is lost. */
 int cw_runner_open(struct cw_runner *r, const struct cw_range_options *o, struct cw_range **ret, struct cw_error *err) _must_check_;
+/* Ends a range behind what was begun of it, and returns the position where it ends now: at the end of a batch where batches
+ * follow from positions. 0: nothing was begun, or all of it, or it can't be ended at the moment. A range that was restarted for memory may have
+ * given more before than it does now. */
+uint64_t cw_runner_shorten(struct cw_runner *r, struct cw_range *s);
 /* Waits for what runs for it at the moment; what takes long is cancelled. */
 void cw_runner_close(struct cw_runner *r, struct cw_range *s);
 

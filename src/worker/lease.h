@@ -63,6 +63,9 @@ void cw_lease_open(struct cw_stream *s, struct cw_lease *l, uint64_t first_batch
 /* The same for a request, unless memory is short for another one. False: it was not begun; the stream may have failed. */
 bool cw_lease_open_for(struct cw_stream *s, struct cw_lease *l, const struct cw_request *r);
 void cw_lease_out_of_memory(struct cw_stream *s);
+/* If the first range that is being computed takes too long, ends it behind what was begun of it: the dispatcher leases
+ * the rest anew. */
+void cw_lease_shorten(struct cw_stream *s);
 /* A request that is done with leaves its lease; it is the caller's. Its part is dropped. */
 void cw_lease_remove(struct cw_stream *s, struct cw_lease *l, struct cw_request *r);
 

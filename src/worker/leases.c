@@ -129,6 +129,20 @@ static uint64_t batches_of(const struct cw_stream *s, uint64_t begin, uint64_t e
     return (end - begin + (cut ? 0 : c->batch_size - 1)) / c->batch_size;
 }
 
+void cw_lease_shorten(struct cw_stream *s)
+{
+    struct cw_lease *l = s->leases;
+    while (l && (l->computed || l->failed || !l->range))
+        l = l->next;
+    if (!l || s->kind == RANGES_SEQUENTIAL || cw_now_ns() - CW_MAX(l->leased_ns, s->completed_ns) < s->options->range_ns)
+        return;
+    uint64_t end = cw_runner_shorten(s->runner, l->range);
+    if (end == 0)
+        return;
+    l->end = end;
+    l->n_batches = s->kind == RANGES_COUNTED ? batches_of(s, l->begin, end) : 0;
+}
+
 void cw_leases_add(struct cw_stream *s, uint64_t epoch, uint64_t begin, uint64_t end, uint64_t from)
 {
     struct cw_lease **at = lease_find(s, epoch, begin), *l = *at;

@@ -47,6 +47,9 @@ void cw_reports_completed(struct cw_worker *w, struct worker_stream *s, struct c
     *r = (struct report){.epoch = a->epoch, .begin = a->begin, .end = a->end, .n_batches = a->n_batches, .compute_ns = a->compute_ns,
                          .elements = CW_STEAL(a->elements), .n_elements = a->n_elements};
     memcpy(r->stream, s->stream->name, sizeof(r->stream));
+    struct lease *l = cw_streams_find_lease(s, a->epoch, a->begin);
+    if (l)
+        l->end = a->end; /* it may have been shortened */
     append(w, r);
     say_report(w, r);
 }

@@ -259,7 +259,7 @@ bool cw_lease_completed(struct cw_stream *s, struct cw_lease *l)
         return false;
     }
     l->computed = true;
-    uint64_t now = cw_now_ns();
+    uint64_t now = s->completed_ns = cw_now_ns();
     a->compute_ns = now - l->leased_ns;
     cw_trace_span(s->options->trace, "range", &(struct cw_traced){s->name, l->epoch, l->begin, CW_TRACE_RANGE, 0}, l->leased_ns, now);
     cw_stream_say(s, a);
@@ -360,6 +360,7 @@ bool cw_leases_serve(struct cw_stream *s)
     bool any = false;
     if (s->short_of && !cw_peer_room(s->short_of->peer))
         s->short_of = NULL;
+    cw_lease_shorten(s);
     for (struct cw_lease *l = s->leases, *next; l && !s->failed; l = next) {
         next = l->next;
         any |= s->kind == RANGES_PLACED ? cw_lease_serve_rows(s, l) : serve_batches(s, l); /* if the stream fails here, all leases are gone */

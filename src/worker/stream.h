@@ -84,6 +84,7 @@ struct cw_stream_options {
     bool allow_python;
     struct cw_cache *cache; /* or NULL */
     struct cw_trace *trace; /* or NULL */
+    uint64_t range_ns;      /* a range that was computed for so long is ended early */
 };
 
 struct cw_lease; /* lease.h */
@@ -127,6 +128,7 @@ struct cw_stream {
     struct cw_lease *leases;   /* in the order of (epoch, begin) */
     unsigned n_parts;          /* that requests hold, */
     size_t part_bytes;         /* and the bytes of the last one */
+    uint64_t completed_ns;             /* when a range was completed last */
     const struct cw_request *short_of; /* memory is short for this one: no other begins a part, or a range again */
     bool failed;               /* the runner is of no use any more */
     bool ending;

@@ -12,6 +12,7 @@
 
 #include "base/clock.h"
 #include "base/machine.h"
+#include "base/patience.h"
 #include "base/thread.h"
 #include "worker/pages.h"
 #include "worker/socket_dir.h"
@@ -180,7 +181,8 @@ static int copy_options(struct cw_worker *w, const struct cw_worker_options *o, 
     cw_budget_init(&w->handed_out, c->memory / CW_HANDED_OUT_PART);
     w->stream_options = (struct cw_stream_options){.threads = c->threads, .memory = c->memory,
                                                    .index_dir = c->index_dir, .data_roots = c->data_roots, .n_data_roots = c->n_data_roots,
-                                                   .allow_python = c->allow_python, .trace = c->trace};
+                                                   .allow_python = c->allow_python, .trace = c->trace,
+                                                   .range_ns = cw_patience_range_ns()};
     return failed ? cw_error_nomem(err, 0, "a worker") : 0;
 }
 

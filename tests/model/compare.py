@@ -286,7 +286,8 @@ def fixed_names(arguments: argparse.Namespace) -> list[str]:
 
 @contextlib.contextmanager
 def service(arguments: argparse.Namespace, directory: Path) -> Iterator[str | None]:
-    """The address of a service of so many workers, with 1, 2, 3 .. threads and unequal memory; None without --service."""
+    """The address of a service of so many workers, with 1, 2, 3 .. threads and unequal memory, of which every other one
+    ends its ranges early; None without --service."""
     if not arguments.service:
         yield None
         return
@@ -298,7 +299,7 @@ def service(arguments: argparse.Namespace, directory: Path) -> Iterator[str | No
     try:
         dispatcher = daemons.start("dispatcher", "--listen", "127.0.0.1:0")
         for i in range(arguments.service):
-            daemons.start("worker", "--dispatcher", dispatcher.address, "--threads", i + 1, "--memory", f"{64 << i}M")
+            daemons.start("worker", "--dispatcher", dispatcher.address, "--threads", i + 1, "--memory", f"{64 << i}M", env={"CACHEW_RANGE_S": "0.001"} if i % 2 else None)
         yield dispatcher.address
     finally:
         daemons.end()

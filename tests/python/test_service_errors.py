@@ -55,8 +55,9 @@ def change_job(service, what, job):
 def test_a_paused_job_is_not_late_and_the_log_says_what_is_waited_for(service, caplog):
     """No deadline passes between the log entry about the pause and the resumption. Before and after that, a
     deadline may pass on a busy machine."""
-    it = Dataset.range(100000).batch(8).distribute(service.address, job="paused", seed=1, timeout_s=1)
-    values = list(it.next(timeout_s=HANG_S)["value"])
+    n = 10**12  # more than is made by the time of the pause: the client has to wait
+    it = Dataset.range(n).batch(8).distribute(service.address, job="paused", seed=1, timeout_s=1)
+    first = it.next(timeout_s=HANG_S)["value"]
     change_job(service, "--pause", "paused")
     resuming = threading.Event()
 
@@ -69,15 +70,22 @@ def test_a_paused_job_is_not_late_and_the_log_says_what_is_waited_for(service, c
         resuming.set()
         change_job(service, "--resume", "paused")
 
+    expected = np.arange(8)
+    assert (first == expected).all()
     with ThreadPoolExecutor(1) as pool:
         resumed = pool.submit(resume)
-        while len(values) < 100000:
+        while not resumed.done():
             try:
-                values += list(next(it)["value"])
+                values = next(it)["value"]
+                expected += 8
+                assert (values == expected).all()
             except cachew.DeadlineError:
                 assert resuming.is_set() or not noted()
         resumed.result()
-    assert values == list(range(100000)) and it.next(timeout_s=HANG_S) is None
+    for _ in range(1000):
+        expected += 8
+        assert (it.next(timeout_s=HANG_S)["value"] == expected).all()
+    it.close()
     assert {(r.name, r.levelname) for r in caplog.records} == {("cachew", "WARNING")}
 
 

@@ -3,6 +3,7 @@
 CACHEW names the command (default build/cachew)."""
 
 import json
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from command import run
@@ -24,3 +25,17 @@ def test_every_epoch_of_an_endless_pipeline_is_delivered(daemons, tmp_path, take
     served = run(path, "--service", dispatcher.address, "--epochs", 7, "--digest")
     assert served["digest"] == run(path, "--epochs", 7, "--digest")["digest"]
     assert served["batches"] == 7 * (33 if take == "of elements" else 30)
+
+
+@pytest.mark.parametrize("take", TAKES)
+def test_a_rank_without_a_batch_in_the_last_round(daemons, tmp_path, take):
+    """It learns that the other rank has one, though it asks for none behind it."""
+    path = tmp_path / "pipeline.json"
+    chain = [{**op, "count": 3} if op["op"] == "take" else op for op in TAKES[take]]
+    path.write_text(json.dumps({"cachew": 1, "pipeline": ENDLESS + chain}))
+    dispatcher, _ = daemons.service(workers=2)
+    words = ("--service", dispatcher.address, "--job", "job", "--epochs", 3, "--world-size", 2, "--digest")
+    with ThreadPoolExecutor(2) as pool:
+        parts = list(pool.map(lambda rank: run(path, *words, "--rank", rank), range(2)))
+    whole = run(path, "--epochs", 3, "--digest")
+    assert (sum(int(part["digest"], 16) for part in parts)) % 2**128 == int(whole["digest"], 16)

@@ -62,6 +62,7 @@ static void test_sizes_follow_the_rate(void **state)
             unit = next_of(s);
             n = run_units(s, unit);
             assert_true(i > 0 || n <= 4 * before);
+            assert_true(i == 0 || k < 3 || n <= phases[i].units); /* two were cut by the rate of before */
             u->now_ns += n * phases[i].unit_ns;
             run_completed(w, s, unit, 0);
             run_progress(c, unit + n, 0);
@@ -350,6 +351,46 @@ static void test_unbegun_ranges_are_taken_back(void **state)
     }
 }
 
+/* A worker ends a range early: the rest goes to whoever is next, also after a restart; a second holder of all of it gets none. */
+static void test_a_range_that_its_worker_ends_early(void **state)
+{
+    (void)state;
+    for (int late = 0; late < 2; late++) {
+        struct run *u = run_any_size(1000, 1, 2);
+        struct run_peer *a = run_worker(u, 16), *b = run_worker(u, 16), *c = run_client(u, "job", 0, 1, 0);
+        struct run_peer *slow = a->streams[0].held[0] ? a : b, *other = slow == a ? b : a;
+        struct run_stream *s = &slow->streams[0];
+        uint64_t units = run_units(s, 0);
+        assert_int_equal(units, FIRST);
+        if (late) {
+            run_pass(u, 500);
+            run_completed(other, &other->streams[0], next_of(&other->streams[0]), 1);
+            run_pass(u, 2500);
+            assert_true(other->streams[0].held[0] && s->held[0]);
+        }
+        for (uint64_t unit = 3; unit < units; unit++) /* it knows by itself */
+            s->held[unit] = 0;
+        uint64_t id = run_completed_of(slow, s, 0, 3, 5);
+        run_pass(u, 100);
+        assert_true(run_answered(slow, id));
+        assert_int_equal(c->report_end[0], 3);
+        assert_int_equal(c->n_reports[0], 1);
+        assert_int_equal(other->streams[0].held[0], 0);
+        assert_true(slow->streams[0].held[3] == 1 || other->streams[0].held[3] == 1);
+        assert_int_equal(c->placed[3], (other->streams[0].held[3] ? other : slow)->worker + 1);
+        run_kill(u);
+        run_start(u);
+        run_reconnect(a);
+        run_reconnect(b);
+        struct run_attach at = {.job = "job", .again = true};
+        attach_again(c, &at, 0);
+        run_pass(u, 200);
+        assert_int_equal(c->report_end[0], 3);
+        assert_int_equal((slow->streams[0].held[3] != 0) + (other->streams[0].held[3] != 0), 1);
+        run_free(u);
+    }
+}
+
 /* After a restart without a journal the table is what workers hold: what overlaps others is revoked, and gaps are cut to fit. */
 static void test_overlapping_holdings_are_revoked(void **state)
 {
@@ -531,6 +572,7 @@ int main(void)
         cmocka_unit_test(test_late_while_nothing_is_known),
         cmocka_unit_test(test_late_behind_another_range),
         cmocka_unit_test(test_unbegun_ranges_are_taken_back),
+        cmocka_unit_test(test_a_range_that_its_worker_ends_early),
         cmocka_unit_test(test_overlapping_holdings_are_revoked),
         cmocka_unit_test(test_holdings_across_a_position_are_revoked),
         cmocka_unit_test(test_restart_in_the_middle_of_a_range),

@@ -150,6 +150,15 @@ static void check_entry(const struct world *x, const struct cw_placer *w, struct
         assert_int_equal(count(x, 0, ret->position, k) + ret->skip[k], taken[k]);
 }
 
+/* Ends a range early: not one that is known, or of which keys are. */
+static void shorten(struct world *x, struct cw_placer *w, const struct placer_range *range)
+{
+    bool untold = !range->known && range->n == 0;
+    uint64_t end = range->begin + 1 + draw(x, range->end - range->begin);
+    if (end < range->end)
+        assert_true(cw_placer_shorten(w, range->begin, end) == untold);
+}
+
 /* Goes on from an entry with other ranges, to the end or for some batches. Returns the number of the next batch. */
 static size_t go_on(struct world *x, const struct expected *e, size_t g, struct cw_entry *entry, bool to_the_end)
 {
@@ -161,7 +170,7 @@ static size_t go_on(struct world *x, const struct expected *e, size_t g, struct 
     assert_int_equal(cw_placer_init(&w, x->n_keys, x->sizes, x->drop_remainder, entry, x->n_positions, &err), 0);
     for (;;) {
         int r = 2;
-        switch (draw(x, 6)) {
+        switch (draw(x, 7)) {
         case 0:
             if (cw_placer_position(&w) < x->n_positions)
                 assert_int_equal(cw_placer_add(&w, CW_MIN(cw_placer_position(&w) + 1 + draw(x, size), x->n_positions), &err), 0);
@@ -178,6 +187,10 @@ static size_t go_on(struct world *x, const struct expected *e, size_t g, struct 
         case 2:
             if (cuts && w.n_ranges && draw(x, 4) == 0 && cuts--)
                 (void)cw_placer_cut(&w, w.ranges[draw(x, w.n_ranges)].begin + draw(x, 2));
+            break;
+        case 4:
+            if (w.at < w.n_ranges)
+                shorten(x, &w, &w.ranges[w.at + draw(x, w.n_ranges - w.at)]);
             break;
         case 3:
             if (w.n_batches && cw_placer_certain(&w) && (x->n_keys > 1 || w.at == w.n_ranges || w.ranges[w.at].known || draw(x, 2))) {
