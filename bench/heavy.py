@@ -33,6 +33,7 @@ STOPPED_S = 20
 SLEEP_US = 2_000  # a sleep takes some 60 us longer than was asked for: short costs are slept for by several elements together
 CLASSES = 16  # of lognormal costs: their quantiles
 LONG_BATCH_S = 10
+DEMANDS, PHASE_S, SETTLES_S, WAITED = (4, 8), 60, 30, 0.02
 SCALES, SCALES_LOGNORMAL, STOP_COSTS_S, KILL_COSTS_S, FIRST_BATCH = 7.2 / 8, 6.5 / 8, 1.5, 2.0, 1.5
 
 
@@ -48,20 +49,25 @@ def delays(cost_us, lognormal):
 
 
 class World:
-    def __init__(self, cost_us, batch, keep=None, lognormal=False):
-        self.cost_us, self.batch, self.keep, self.lognormal = cost_us, batch, keep, lognormal
+    def __init__(self, cost_us, batch, keep=None, lognormal=False, buckets=0):
+        self.cost_us, self.batch, self.keep, self.lognormal, self.buckets = cost_us, batch, keep, lognormal, buckets
 
     def __str__(self):
         words = [f"{self.cost_us:,} us", f"batches of {self.batch}"]
         words += ["a filter keeps a half"] if self.keep else []
         words += ["lognormal"] if self.lognormal else []
+        words += [f"{self.buckets} buckets, one of them rare"] if self.buckets else []
         return ", ".join(words)
 
     def pipeline(self):
         chain = [{"op": "range", "stop": max(N, int(MOST_S * 8e6 / self.cost_us))}, {"op": "shuffle"}, *delays(self.cost_us, self.lognormal)]
         if self.keep:
             chain.append({"op": "filter", "where": "value // 7 % 2 == 0"})
-        return {"cachew": 1, "pipeline": [*chain, {"op": "batch", "size": self.batch}]}
+        batch = {"op": "batch", "size": self.batch}
+        if self.buckets:  # the last one gets an element in a million
+            length = f"where(value % 1000000 == 0, {self.buckets - 1}, value % {self.buckets - 1})"
+            batch = {"op": "bucket_by_length", "length": length, "boundaries": list(range(1, self.buckets)), "sizes": [self.batch] * self.buckets}
+        return {"cachew": 1, "pipeline": [*chain, batch]}
 
     def batch_s(self):
         """What a batch takes one worker."""
@@ -69,9 +75,9 @@ class World:
 
 
 @contextlib.contextmanager
-def service(args, workers):
+def service(args, workers, *words):
     """A service of workers with one thread; its `ready`."""
-    command = [args.cachew, "up", "--workers", workers, "--threads", 1, "--memory", "256M", "--listen", "127.0.0.1:0"]
+    command = [args.cachew, "up", "--workers", workers, "--threads", 1, "--memory", "512M", "--listen", "127.0.0.1:0", *words]
     process = subprocess.Popen(list(map(str, command)), stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
     try:
         line = process.stdout.readline()
@@ -181,6 +187,26 @@ def first_batch(args, world):
             "asked": FIRST_BATCH}
 
 
+def autoscaled(args, world):
+    """The part of its time that a training job waits, whose demand is that of 4 workers and then that of 8, from SETTLES_S after each change on."""
+    trainer = args.cachew.parent / "bench" / "trainer"
+    phases = [f"{world.batch_s() / workers}:{PHASE_S}" for workers in DEMANDS]
+    with tempfile.TemporaryDirectory(prefix="cachew-heavy-") as name, service(args, 2 * args.workers, "--autoscale") as ready:
+        pipeline = Path(name) / "pipeline.json"
+        pipeline.write_text(json.dumps(world.pipeline()))
+        ran = subprocess.run(list(map(str, [trainer, ready["address"], pipeline, "heavy", *phases])), stdout=subprocess.PIPE, text=True, check=True)
+    waits, seconds, phase, began = [0.0] * len(phases), [0.0] * len(phases), -1, None
+    for line in map(json.loads, ran.stdout.splitlines()):
+        if "phase" in line:
+            phase, began = phase + 1, None
+            continue
+        began = line["t"] - line["seconds"] if began is None else began
+        if line["t"] - line["seconds"] >= began + SETTLES_S:
+            waits[phase] += line["waited_s"]
+            seconds[phase] += line["seconds"]
+    return {"world": f"{world}, autoscale, demands of {' and '.join(map(str, DEMANDS))} workers", "waited": [w / s for w, s in zip(waits, seconds)], "asked": WAITED}
+
+
 def number(value):
     return "-" if value is None or math.isnan(value) else f"{value:,.2f}" if value < 100 else f"{value:,.0f}"
 
@@ -197,8 +223,10 @@ def main():
     args = parser.parse_args()
     args.cachew = args.cachew.resolve()
     jobs = [(scaling, World(cost, batch, keep)) for cost in COSTS_US for batch in BATCHES for keep in (None, 0.5)]
+    jobs.append((autoscaled, World(3_000, 64)))
     jobs += [(scaling, World(cost, 64, None, True)) for cost in (30, 3_000, 100_000)]
-    jobs += [(stopped, World(3_000, 64)), (stopped, World(3_000, 64, 0.5)), (killed, World(3_000, 64)), (killed, World(3_000, 64, 0.5))]
+    jobs += [(stopped, World(3_000, 64)), (stopped, World(3_000, 64, 0.5)), (killed, World(3_000, 64)), (killed, World(3_000, 64, 0.5)),
+             (killed, World(3_000, 64, buckets=100))]
     jobs += [(first_batch, World(100_000, 256))]
     for measure, world in jobs:
         if args.only not in f"{measure.__name__}: {world}" or (world.batch_s() > LONG_BATCH_S and not args.full and measure is not first_batch):
@@ -213,6 +241,9 @@ def main():
         elif measure is first_batch:
             print(f"{found['world']} after {number(found['first_batch_s'])} s, {number(found['ratio'])} times what it takes {args.workers} workers (asked "
                   f"{number(found['asked'])}); one worker {number(found['batch_on_one_s'])} s", flush=True)
+        elif measure is autoscaled:
+            parts = " and ".join(f"{part:.2%}" for part in found["waited"])
+            print(f"{found['world']}: waited {parts} of the time from {SETTLES_S} s on (asked {found['asked']:.0%})", flush=True)
         else:
             cost = f"cost {number(found['cost_s'])} s, " if "cost_s" in found else ""
             print(f"{found['world']}: {cost}longest pause {number(found['longest_pause_s'])} s (asked {number(found['asked'])})", flush=True)

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """
-What metrics, profiles and policy cost a dispatcher: 1,000 simulated workers of one job (`cachew bench dispatcher --scaling`) say each second what six operators computed, what two
+What metrics, profiles and policy cost a dispatcher: 1,000 simulated workers of one job (`load/`) say each second what six operators computed, what two
 caches hold and would give. Measured is the CPU time of the dispatcher, of one core, once they are all there.
 
     bench/overhead.py auto       the policy gives the job as many of them as it needs
@@ -65,7 +65,7 @@ def measure(args):
     policy = [word.format(n=args.workers) for word in POLICIES[args.what]]
     with daemon(args.cachew, "dispatcher", "--listen", "127.0.0.1:0", "--http", "127.0.0.1:0", *policy) as dispatcher:
         address = dispatcher.ready["http"]
-        words = [args.cachew, "bench", "dispatcher", "--service", dispatcher.ready["address"], "--scaling", args.workers, "--seconds", args.seconds + START_S, "--json"]
+        words = [args.cachew.parent / "bench" / "dispatcher_load", "scaling", dispatcher.ready["address"], "--workers", args.workers, "--seconds", args.seconds + START_S]
         load = subprocess.Popen([str(w) for w in words], stdout=subprocess.PIPE, text=True)
         stop, looked = threading.Event(), []
         looker = threading.Thread(target=look, args=(address, stop, looked))
@@ -83,7 +83,7 @@ def measure(args):
             if args.what == "page" and len(looked) < args.seconds / (4 * PAGE_S):
                 sys.exit(f"overhead: the dispatcher was asked {len(looked)} times in {args.seconds} s: expected one each {PAGE_S} s")
             said = json.loads(load.communicate()[0])
-            return {"percent": percent, "workers": args.workers, "heartbeats_per_s": said["scaling_heartbeats_per_s"], "load": os.getloadavg()[0]}
+            return {"percent": percent, "workers": args.workers, "heartbeats_per_s": said["heartbeats_per_s"], "load": os.getloadavg()[0]}
         finally:
             stop.set()
             if looker.is_alive():

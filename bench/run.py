@@ -144,8 +144,8 @@ def pipelines(folder, files, elements):
 
 def service_commands(args, python, paths):
     """{name: command} of what is measured of the service (bench/service.py)."""
-    if not built(args, "bench/hand_over", "bench/memory_op.so"):
-        say("left out the service: bench/hand_over and bench/memory_op.so can't be built")
+    if not built(args, "bench/hand_over", "bench/memory_op.so", "bench/dispatcher_load"):
+        say("left out the service: bench/hand_over, bench/memory_op.so and bench/dispatcher_load can't be built")
         return {}
     result = {}
     for name in ("photos", "small", "medium", "large", "credits_4", "credits_6", "credits_8",

@@ -376,19 +376,3 @@ def test_doctor_and_bench(tmp_path):
     assert ran.code == 0 and ran.json["elements_per_s"] > 0
     ran = cachew("bench", tmp_path / "p.json", "--json", "--seconds", "0")
     assert ran.code == 2 and ran.error["attribute"] == "seconds"
-
-
-def test_bench_dispatcher(tmp_path):
-    few = ["--connections", 3, "--in-flight", 2, "--heartbeats", 100, "--json"]
-    for n in range(12):  # longer, until something of each kind came within the time
-        ran = cachew("bench", "dispatcher", "--state-dir", tmp_path / "state", "--seconds", 2**n, *few)
-        measured = ("completions", "p50_s", "heartbeats_per_s", "question_p99_s")
-        if ran.code == 0 and all(ran.json[name] > 0 for name in measured):
-            break
-    assert ran.code == 0 and ran.json["durable"]
-    assert 0 < ran.json["p50_s"] <= ran.json["p99_s"] <= ran.json["max_s"]
-    assert (tmp_path / "state" / "journal.db").stat().st_size > 0
-    ran = cachew("bench", "dispatcher", "--service", "127.0.0.1:1", *few)  # nobody listens there
-    assert ran.code == 3 and "127.0.0.1:1" in ran.error["message"]
-    ran = cachew("bench", "dispatcher", "--service", "127.0.0.1:1", "--state-dir", tmp_path / "other", "--json")
-    assert ran.code == 2 and not (tmp_path / "other").exists()

@@ -49,7 +49,6 @@ def main() -> int:
     page = (Path(__file__).resolve().parents[1] / "man" / "cachew.1").read_text()
     verbs = re.findall(r"^  ([a-z]+) ", listed(command), re.MULTILINE)
     options = {verb: set(re.findall(r"^  --([a-z-]+)", listed(command, verb), re.MULTILINE)) - {"help"} for verb in verbs}
-    options["bench"] |= set(re.findall(r"^  --([a-z-]+)", listed(command, "bench", "dispatcher"), re.MULTILINE)) - {"help"}
     wrong = check(page, options)
     assert check(page.replace(".SS Of keys", ".SS Of nobody"), options) != wrong  # it finds what it should
     for line in wrong:

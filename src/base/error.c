@@ -15,15 +15,33 @@ static void fill_once(char *dst, size_t size, const char *text)
     }
 }
 
+static void set_message(struct cw_error *err, int status, const char *fmt, va_list ap)
+{
+    err->status = status;
+    vsnprintf(err->message, sizeof(err->message), fmt, ap);
+    cw_text_clean(err->message, sizeof(err->message));
+}
+
 int cw_error_set(struct cw_error *err, int status, const char *fmt, ...)
 {
     if (err) {
         va_list ap;
         va_start(ap, fmt);
-        err->status = status;
-        vsnprintf(err->message, sizeof(err->message), fmt, ap);
+        set_message(err, status, fmt, ap);
         va_end(ap);
-        cw_text_clean(err->message, sizeof(err->message));
+    }
+    return status;
+}
+
+int cw_error_value(struct cw_error *err, int status, const char *attribute, const char *value, const char *expected,
+                   const char *fmt, ...)
+{
+    cw_error_attribute(err, attribute, value, expected);
+    if (err) {
+        va_list ap;
+        va_start(ap, fmt);
+        set_message(err, status, fmt, ap);
+        va_end(ap);
     }
     return status;
 }

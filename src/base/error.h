@@ -36,7 +36,10 @@ struct cw_error {
 
 /* Fills err (may be NULL) and returns status, so that "return cw_error_set(...)" reads well. */
 int cw_error_set(struct cw_error *err, int status, const char *fmt, ...) _printf_(3, 4);
-/* The same with strerror(errnum) appended. */
+/* The same for a value that is not what was expected: with the facts of cw_error_attribute. */
+int cw_error_value(struct cw_error *err, int status, const char *attribute, const char *value, const char *expected,
+                   const char *fmt, ...) _printf_(6, 7);
+/* As cw_error_set, with strerror(errnum) appended. */
 int cw_error_errno(struct cw_error *err, int status, int errnum, const char *fmt, ...) _printf_(4, 5);
 /* bytes: 0 where they are not known. */
 int cw_error_nomem(struct cw_error *err, size_t bytes, const char *what);

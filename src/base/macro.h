@@ -7,7 +7,6 @@
 #define _must_check_ __attribute__((warn_unused_result))
 #define _pure_ __attribute__((pure))
 #define CW_UNUSED __attribute__((unused))
-#define CW_HIDDEN __attribute__((visibility("hidden")))
 
 #define CW_LIKELY(x) __builtin_expect(!!(x), 1)
 #define CW_UNLIKELY(x) __builtin_expect(!!(x), 0)

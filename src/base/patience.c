@@ -46,8 +46,8 @@ int cw_patience_check(struct cw_error *err)
             continue;
         char expected[64];
         snprintf(expected, sizeof(expected), "seconds, %g to %g", LEAST_S, MOST_S);
-        cw_error_attribute(err, names[i], text, expected);
-        return cw_error_set(err, CW_E_OPTION, "the environment's %s is \"%.40s\": expected %s", names[i], text, expected);
+        return cw_error_value(err, CW_E_OPTION, names[i], text, expected,
+                              "the environment's %s is \"%.40s\": expected %s", names[i], text, expected);
     }
     return 0;
 }

@@ -1,8 +1,18 @@
-/* Threads of the library. */
+/* Threads of the library, and locks that end with their block. */
 #pragma once
 #include <pthread.h>
 
 #include "base/error.h"
+#include "base/macro.h"
 
 /* Starts a thread that gets no signals, which are the main thread's, but those that it causes itself. */
 int cw_thread_start(pthread_t *ret, void *(*run)(void *arg), void *arg, struct cw_error *err) _must_check_;
+
+/* Locks a mutex until the block ends. */
+#define CW_GUARD(mutex) _cleanup_(cw_guard_end) CW_UNUSED pthread_mutex_t *cw_guard_ = cw_guard_begin(mutex)
+static inline pthread_mutex_t *cw_guard_begin(pthread_mutex_t *m)
+{
+    pthread_mutex_lock(m);
+    return m;
+}
+static inline void cw_guard_end(pthread_mutex_t **m) { pthread_mutex_unlock(*m); }

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/thread.h"
 
 #define BUFFER ((size_t)64 << 10)
 #define FLUSH_NS UINT64_C(1000000000) /* who is killed loses so much, or a buffer */
@@ -102,9 +103,8 @@ void cw_trace_span(struct cw_trace *t, const char *name, const struct cw_traced 
         return;
     int n = print_event(t, 'b', name, what, from_ns, lines);
     n += print_event(t, 'e', name, what, to_ns, lines + n);
-    pthread_mutex_lock(&t->mutex);
+    CW_GUARD(&t->mutex);
     add_line(t, lines, (size_t)n, to_ns);
-    pthread_mutex_unlock(&t->mutex);
 }
 
 int cw_trace_close(struct cw_trace *t, struct cw_error *err)

@@ -69,7 +69,8 @@ struct cw_cache_set {
     struct cw_cache_index_slot *slots;
     size_t n_slots, n_used;
     struct cw_cache_segment **segments;
-    uint32_t n_segments, capacity;
+    uint32_t n_segments;
+    size_t capacity;
     /* the store's thread only: */
     char *dir;                /* path; NULL: it is not open yet, or can't be */
     int dir_fd, used_fd;      /* used: held with a shared lock: the set is in use */

@@ -201,11 +201,10 @@ int cw_cache_read_until(struct cw_cache_set *s, struct cw_cache_segment *g, uint
 
 void cw_cache_readers_stop(struct cw_cache *c)
 {
-    pthread_mutex_lock(&c->readers.mutex);
+    CW_GUARD(&c->readers.mutex);
     c->readers.stop = true;
     for (struct cw_cache_reader *t = c->readers.idle; t; t = t->next)
         pthread_cond_signal(&t->work);
     while (c->readers.n > atomic_load(&c->readers.stuck))
         pthread_cond_wait(&c->readers.gone, &c->readers.mutex);
-    pthread_mutex_unlock(&c->readers.mutex);
 }

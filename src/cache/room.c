@@ -13,6 +13,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/array.h"
 #include "base/crash.h"
 #include "cache/internal.h"
 
@@ -80,14 +81,8 @@ static double likely(int set)
 /* Without memory it counts, but can't give way. */
 static void add(struct look *l, const char *set, const char *name, uint64_t bytes, double value)
 {
-    if (l->n == l->capacity) {
-        size_t capacity = l->capacity ? 2 * l->capacity : 256;
-        struct found *grown = realloc(l->files, capacity * sizeof(*grown));
-        if (!grown)
-            return;
-        l->files = grown;
-        l->capacity = capacity;
-    }
+    if (CW_ARRAY_ROOM(l->files, l->capacity, l->n + 1, "files", NULL) < 0)
+        return;
     struct found f = {.set = strdup(set), .name = strdup(name), .bytes = bytes, .value = value};
     if (f.set && f.name) {
         l->files[l->n++] = f;

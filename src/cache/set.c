@@ -2,6 +2,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/array.h"
 #include "base/clock.h"
 #include "cache/internal.h"
 #include "storage/file.h"
@@ -33,21 +34,15 @@ void cw_cache_segment_free(struct cw_cache_segment *g)
 int cw_cache_set_add_segment(struct cw_cache_set *s, struct cw_cache_segment *g, uint32_t *ret, struct cw_error *err)
 {
     pthread_rwlock_wrlock(&s->lock);
-    if (s->n_segments == s->capacity) {
-        uint32_t capacity = s->capacity ? 2 * s->capacity : 16;
-        struct cw_cache_segment **grown = realloc(s->segments, capacity * sizeof(*grown));
-        if (!grown) {
-            pthread_rwlock_unlock(&s->lock);
-            cw_cache_segment_free(g);
-            return cw_error_nomem(err, capacity * sizeof(*grown), "segments");
-        }
-        s->segments = grown;
-        s->capacity = capacity;
+    int r = CW_ARRAY_ROOM(s->segments, s->capacity, s->n_segments + (size_t)1, "segments", err);
+    if (r == 0) {
+        *ret = s->n_segments;
+        s->segments[s->n_segments++] = g;
     }
-    *ret = s->n_segments;
-    s->segments[s->n_segments++] = g;
     pthread_rwlock_unlock(&s->lock);
-    return 0;
+    if (r < 0)
+        cw_cache_segment_free(g);
+    return r;
 }
 
 /* ---- index ---- */

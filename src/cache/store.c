@@ -31,9 +31,8 @@
 
 void cw_cache_doing(struct cw_cache *c, const char *what)
 {
-    pthread_mutex_lock(&c->mutex);
+    CW_GUARD(&c->mutex);
     c->doing = (struct cw_cache_doing){.what = what, .since_ns = cw_now_ns()};
-    pthread_mutex_unlock(&c->mutex);
 }
 
 /* Waits for word of the store's thread. False: it is later than deadline_ns. Mutex held. */
@@ -67,13 +66,12 @@ void cw_cache_trouble(struct cw_cache *c, struct cw_cache_backoff *b, const char
         b->ns = b->ns ? CW_MIN(2 * b->ns, BACKOFF_MOST_NS) : BACKOFF_NS;
         b->until_ns = cw_now_ns() + b->ns;
     }
-    pthread_mutex_lock(&c->mutex);
+    CW_GUARD(&c->mutex);
     bool *said = what ? &c->said_file : &c->said_disk;
     if (e && !*said)
         fprintf(stderr, "cachew: cache %s%s%s: %s; going on without %s\n", c->dir, what ? "/" : "", what ? what : "", cw_cache_why(e),
                 what ? "it" : "writing to it for a while");
     *said |= e != 0;
-    pthread_mutex_unlock(&c->mutex);
 }
 
 /* ---- opening and closing ---- */
@@ -226,9 +224,8 @@ int cw_cache_set_open(struct cw_cache *c, struct cw_hash128 key, const char *met
 
 struct cw_cache_set *cw_cache_set_ref(struct cw_cache_set *s)
 {
-    pthread_mutex_lock(&s->cache->mutex);
+    CW_GUARD(&s->cache->mutex);
     s->refs++;
-    pthread_mutex_unlock(&s->cache->mutex);
     return s;
 }
 
@@ -237,18 +234,15 @@ void cw_cache_set_unref(struct cw_cache_set *s)
     if (!s)
         return;
     struct cw_cache *c = s->cache;
-    pthread_mutex_lock(&c->mutex);
+    CW_GUARD(&c->mutex);
     if (--s->refs == 1) /* the store's thread sees to the rest */
         pthread_cond_signal(&c->work);
-    pthread_mutex_unlock(&c->mutex);
 }
 
 char *cw_cache_set_profile(struct cw_cache_set *s)
 {
-    pthread_mutex_lock(&s->cache->mutex);
-    char *text = s->profile ? strdup(s->profile) : NULL;
-    pthread_mutex_unlock(&s->cache->mutex);
-    return text;
+    CW_GUARD(&s->cache->mutex);
+    return s->profile ? strdup(s->profile) : NULL;
 }
 
 void cw_cache_set_put_profile(struct cw_cache_set *s, const char *text)
@@ -256,11 +250,10 @@ void cw_cache_set_put_profile(struct cw_cache_set *s, const char *text)
     char *copy = strdup(text);
     if (!copy) /* those that come later measure themselves */
         return;
-    pthread_mutex_lock(&s->cache->mutex);
+    CW_GUARD(&s->cache->mutex);
     free(s->profile);
     s->profile = copy;
     s->profiled = true;
-    pthread_mutex_unlock(&s->cache->mutex);
 }
 
 /* ---- putting ---- */
@@ -399,7 +392,7 @@ void cw_cache_missed(struct cw_cache_set *s, size_t n) { atomic_fetch_add_explic
 int cw_cache_flush(struct cw_cache *c, struct cw_error *err)
 {
     int r = 0;
-    pthread_mutex_lock(&c->mutex);
+    CW_GUARD(&c->mutex);
     c->flush = true;
     pthread_cond_signal(&c->work);
     for (uint64_t began = cw_now_ns(); c->flush && r == 0;) {
@@ -409,7 +402,6 @@ int cw_cache_flush(struct cw_cache *c, struct cw_error *err)
         else
             (void)wait_until(c, deadline_ns);
     }
-    pthread_mutex_unlock(&c->mutex);
     return r;
 }
 

@@ -5,6 +5,7 @@
 #include <time.h>
 
 #include "base/cost_clock.h"
+#include "base/thread.h"
 #include "cache/internal.h"
 
 #define MS UINT64_C(1000000)
@@ -72,12 +73,11 @@ static void seal_old(struct cw_cache *c, struct cw_cache_set *s, uint64_t now)
 static void put_profile(struct cw_cache_set *s)
 {
     pthread_mutex_lock(&s->cache->mutex);
-    char *text = s->profiled ? strdup(s->profile) : NULL;
+    _cleanup_free_ char *text = s->profiled ? strdup(s->profile) : NULL;
     s->profiled = false;
     pthread_mutex_unlock(&s->cache->mutex);
     if (text)
         (void)!cw_cache_put_text(s->dir_fd, CW_CACHE_PROFILE, text); /* a full disk: those that come later measure themselves */
-    free(text);
 }
 
 /* What is to be done for a set now and then. Mutex not held. */
@@ -121,12 +121,11 @@ static void open_dir(struct cw_cache *c)
     cw_cache_doing(c, NULL);
     if (r < 0 && passes(-r))
         cw_cache_trouble(c, &c->backoff, NULL, -r);
-    pthread_mutex_lock(&c->mutex);
+    CW_GUARD(&c->mutex);
     if (r < 0 && !passes(-r) && !c->tried)
         c->failed = err;
     c->tried = true;
     pthread_cond_broadcast(&c->told);
-    pthread_mutex_unlock(&c->mutex);
 }
 
 /* Opens what is to be opened; who waits for it is told. Called and left with the mutex held. */

@@ -4,6 +4,8 @@
 
 #include "cache/internal.h"
 
+#include "base/thread.h"
+
 struct cw_cache_unpacker {
     struct cw_cache_unpacker *next;
     ZSTD_DCtx *context;
@@ -30,10 +32,9 @@ void cw_cache_unpacker_put(struct cw_cache *c, struct cw_cache_unpacker *u)
 {
     if (!u)
         return;
-    pthread_mutex_lock(&c->mutex);
+    CW_GUARD(&c->mutex);
     u->next = c->unpackers;
     c->unpackers = u;
-    pthread_mutex_unlock(&c->mutex);
 }
 
 struct cw_cache_unpacker *cw_cache_unpacker_free(struct cw_cache_unpacker *u)

@@ -8,6 +8,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/array.h"
 #include "base/cost_clock.h"
 #include "base/crash.h"
 #include "cache/internal.h"
@@ -16,16 +17,7 @@
 
 static bool keep(struct cw_cache_set *s, size_t n)
 {
-    struct writing *w = &s->w;
-    if (w->n + n <= w->capacity)
-        return true;
-    size_t capacity = CW_MAX(2 * w->capacity, w->n + n);
-    struct cw_cache_row *grown = realloc(w->rows, capacity * sizeof(*grown));
-    if (!grown)
-        return false;
-    w->rows = grown;
-    w->capacity = capacity;
-    return true;
+    return CW_ARRAY_ROOM(s->w.rows, s->w.capacity, s->w.n + n, "rows", NULL) == 0;
 }
 
 static void close_direct(struct writing *w)

@@ -11,10 +11,9 @@ int cli_asked_parse(struct cli_asked *a, const char *verb, const struct cli_opti
         a->json |= strcmp(argv[i], "--json") == 0;
     a->wait = 5;
     int r = cli_parse(cli_find(verb), options, argc, argv, &a->n_args, err);
-    if (r == 0 && !a->service) {
-        cw_error_attribute(err, "service", "missing", "HOST:PORT of a dispatcher");
-        r = cw_error_set(err, CW_E_OPTION, "--service is missing: expected HOST:PORT of a dispatcher");
-    }
+    if (r == 0 && !a->service)
+        r = cw_error_value(err, CW_E_OPTION, "service", "missing", "HOST:PORT of a dispatcher",
+                           "--service is missing: expected HOST:PORT of a dispatcher");
     if (r == 0)
         r = cli_token(a->token_file, &a->token, err);
     a->o = (struct cw_observer_options){.service = a->service, .token = a->token, .timeout_ns = (uint64_t)(a->wait * 1e9)};

@@ -1,4 +1,4 @@
-/* cachew bench: the rate of a pipeline with 1, 2, 4 ... all threads. `bench dispatcher` is another program (bench_dispatcher.c). */
+/* cachew bench: the rate of a pipeline with 1, 2, 4 ... all threads. */
 #include <fcntl.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -117,8 +117,6 @@ static int run_all(struct bench *x, json_t **ret, struct cw_error *err)
 
 int cli_bench(int argc, char **argv)
 {
-    if (argc > 1 && strcmp(argv[1], "dispatcher") == 0) /* no pipeline: a file of that name is ./dispatcher */
-        return cli_bench_dispatcher(argc - 1, argv + 1);
     struct bench x = {.seconds = 3, .best_of = 2};
     struct cw_error err = {0};
     int code = 0;
@@ -133,10 +131,9 @@ int cli_bench(int argc, char **argv)
     int r = cli_common_parse(&x.common, "bench", options, argc, argv, &err);
     if (r == 1)
         return 0;
-    if (r >= 0 && !(x.seconds > 0)) {
-        cw_error_attribute(&err, "seconds", "0", "more than 0");
-        r = cw_error_set(&err, CW_E_OPTION, "--seconds 0: expected more than 0");
-    }
+    if (r >= 0 && !(x.seconds > 0))
+        r = cw_error_value(&err, CW_E_OPTION, "seconds", "0", "more than 0",
+                           "--seconds 0: expected more than 0");
     if (r >= 0)
         r = cli_common_load(&x.common, &err);
     if (r >= 0)

@@ -22,10 +22,9 @@ static json_t *to_json(const struct cw_cache_listed *s)
     json_t *o = json_pack("{s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:f, s:b, s:b, s:I}", "set", s->key, "path", s->path, "bytes", (json_int_t)s->bytes, "segments",
                           (json_int_t)s->segments, "entries", (json_int_t)s->entries, "content_bytes", (json_int_t)s->content, "stored_bytes", (json_int_t)s->stored, "unfinished", (json_int_t)s->unfinished, "compute_s",
                           (double)s->cost_us * 1e-6, "in_use", s->used, "pinned", s->pinned, "last_used", (json_int_t)s->used_at_s);
-    json_t *meta = s->meta ? json_loads(s->meta, 0, NULL) : NULL;
+    json_auto_t *meta = s->meta ? json_loads(s->meta, 0, NULL) : NULL;
     if (o && meta)
         json_object_set(o, "meta", meta);
-    json_decref(meta);
     return o;
 }
 
@@ -37,7 +36,7 @@ static void print_operators(const struct cw_cache_listed *s)
 {
     size_t i;
     const json_t *op;
-    json_t *meta = s->meta ? json_loads(s->meta, 0, NULL) : NULL;
+    json_auto_t *meta = s->meta ? json_loads(s->meta, 0, NULL) : NULL;
     json_array_foreach(json_object_get(meta, "operators"), i, op)
     {
         const char *name = json_string_value(json_object_get(op, "op"));
@@ -46,7 +45,6 @@ static void print_operators(const struct cw_cache_listed *s)
         printf("%s%s", i ? ", " : "  ", shown);
     }
     printf("\n");
-    json_decref(meta);
 }
 
 static int list(const struct cache *x, const struct cw_cache_list *l)
@@ -180,10 +178,9 @@ static int warm(struct cache *x, struct cw_error *err)
         .runner = {.threads = (unsigned)x->common.threads, .memory = x->common.memory, .optimize = !x->common.no_optimize},
     };
     struct cw_cache_facts facts = {0};
-    if (!x->caching.dir) {
-        cw_error_attribute(err, "cache-dir", "", "a directory");
-        return cw_error_set(err, CW_E_OPTION, "cachew cache warm PIPELINE: expected --cache-dir DIR");
-    }
+    if (!x->caching.dir)
+        return cw_error_value(err, CW_E_OPTION, "cache-dir", "", "a directory",
+                              "cachew cache warm PIPELINE: expected --cache-dir DIR");
     int r = cli_common_load(&x->common, err);
     o.seed = x->common.seed;
     if (r >= 0 && !l->compiled->n_markers)
@@ -191,10 +188,10 @@ static int warm(struct cache *x, struct cw_error *err)
     x->caching.waits = true;
     if (r >= 0)
         r = cw_caching_open(l, &x->caching, &o.runner, err);
-    if (r >= 0 && !l->cache) {
-        cw_error_attribute(err, "cache", x->caching.where, "auto, or the number of a marker");
-        r = cw_error_set(err, CW_E_OPTION, "--cache %s keeps nothing: expected auto, or the number of a marker", x->caching.where);
-    }
+    if (r >= 0 && !l->cache)
+        r = cw_error_value(err, CW_E_OPTION, "cache", x->caching.where, "auto, or the number of a marker",
+                           "--cache %s keeps nothing: expected auto, or the number of a marker",
+                           x->caching.where);
     o.runner.adaptive = false; /* all of it is to be kept */
     if (r >= 0)
         r = cli_common_open(&x->common, err);
@@ -225,10 +222,11 @@ static int dispatch(struct cache *x, const char *verb, const char *what, const c
     unsigned v = 0;
     while (verbs[v] && strcmp(verbs[v], verb) != 0)
         v++;
-    if (!verbs[v]) {
-        cw_error_attribute(err, "verb", verb, "ls, stat, rm, verify, warm, pin or unpin");
-        return cw_error_set(err, CW_E_OPTION, "cachew cache %.60s: expected ls, stat, rm, verify, pin or unpin with DIR, or warm PIPELINE", verb);
-    }
+    if (!verbs[v])
+        return cw_error_value(err, CW_E_OPTION, "verb", verb, "ls, stat, rm, verify, warm, pin or unpin",
+                              "cachew cache %.60s: expected ls, stat, rm, verify, pin or unpin with DIR, "
+                              "or warm PIPELINE",
+                              verb);
     if (v == 4) {
         x->common.file = what;
         return warm(x, err);

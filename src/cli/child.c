@@ -4,7 +4,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
-#include <sched.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
@@ -30,7 +29,7 @@ static bool told_to_end(void)
     return sigpending(&pending) == 0 && (sigismember(&pending, SIGINT) || sigismember(&pending, SIGTERM));
 }
 
-/* In the child: ours, but for its input and output, and its CPU. */
+/* In the child: ours, but for its input and output. */
 static void prepare(const struct cli_child_options *o, pid_t parent, const int out[2])
 {
     cw_child_begin(parent);
@@ -45,13 +44,6 @@ static void prepare(const struct cli_child_options *o, pid_t parent, const int o
     int log = o->log ? open(o->log, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600) : -1;
     if (log >= 0)
         dup2(log, 2);
-    if (o->cpu >= 0) {
-        cpu_set_t set;
-        CPU_ZERO(&set);
-        CPU_SET((size_t)o->cpu, &set);
-        if (sched_setaffinity(0, sizeof(set), &set) < 0)
-            fprintf(stderr, "cachew: can't be bound to CPU %d: %s\n", o->cpu, strerror(errno));
-    }
 }
 
 static int spawn(const struct cli_child_options *o, pid_t *ret, int *ret_out, struct cw_error *err)
@@ -106,9 +98,8 @@ static int read_ready(int out, const struct cli_child_options *o, json_t **ret, 
             return cw_error_set(err, CW_E_SERVICE, "cachew %s ended before it was ready; what it said stands above", what);
         n += got > 0 ? (size_t)got : 0;
     }
-    json_t *object = json_loadb(line, n, JSON_DISABLE_EOF_CHECK, NULL);
+    json_auto_t *object = json_loadb(line, n, JSON_DISABLE_EOF_CHECK, NULL);
     *ret = json_incref(json_object_get(object, "ready"));
-    json_decref(object);
     return *ret ? 0 : cw_error_set(err, CW_E_SERVICE, "cachew %s said \"%.*s\" where it should say that it is ready", what, (int)CW_MIN(n, 80), line);
 }
 

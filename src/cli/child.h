@@ -9,7 +9,6 @@ struct cli_log;
 struct cli_child_options {
     const char *const *argv; /* "cachew", the verb ..., NULL */
     const char *log;         /* where its stderr goes, a file that is made; NULL: to ours */
-    int cpu;                 /* the only one that it may use; -1: those that we may */
     const struct cli_log *slow; /* where a warning goes if it is slow; NULL: nobody is told */
 };
 /*

@@ -84,6 +84,6 @@ int cli_token(const char *file, char **ret, struct cw_error *err)
         return 0;
     free(*ret);
     *ret = NULL;
-    cw_error_attribute(err, "token-file", file, "a file with a token in its first line");
-    return cw_error_set(err, CW_E_OPTION, "--token-file %s has no token in its first line", file);
+    return cw_error_value(err, CW_E_OPTION, "token-file", file, "a file with a token in its first line",
+                          "--token-file %s has no token in its first line", file);
 }

@@ -33,13 +33,12 @@ const char *const cli_log_formats[] = {"text", "json", NULL};
 
 static void print_line(const struct cli_log *log, const char *time, const char *level, const char *message)
 {
-    json_t *o = log->format && strcmp(log->format, "json") == 0
+    json_auto_t *o = log->format && strcmp(log->format, "json") == 0
                     ? json_pack("{s:s, s:s, s:s, s:i, s:o}", "time", time, "level", level, "role", log->role, "pid", (int)getpid(), "message", cw_report_text(message))
                     : NULL;
     if (o && log->name)
         json_object_set_new(o, "name", cw_report_text(log->name));
     _cleanup_free_ char *text = o ? json_dumps(o, JSON_COMPACT) : NULL;
-    json_decref(o);
     if (text)
         fprintf(stderr, "%s\n", text);
     else
@@ -83,8 +82,9 @@ int cli_check_roots(const struct cli_texts *roots, struct cw_error *err)
         int e = stat(roots->items[i], &st) < 0 ? errno : S_ISDIR(st.st_mode) ? 0 : ENOTDIR;
         if (e == 0)
             continue;
-        cw_error_attribute(err, "data-root", roots->items[i], "a directory that is there");
-        return cw_error_set(err, CW_E_OPTION, "--data-root %.300s: %s: expected a directory that pipelines may read", roots->items[i], strerror(e));
+        return cw_error_value(err, CW_E_OPTION, "data-root", roots->items[i], "a directory that is there",
+                              "--data-root %.300s: %s: expected a directory that pipelines may read",
+                              roots->items[i], strerror(e));
     }
     return 0;
 }

@@ -68,10 +68,9 @@ int cli_explain(int argc, char **argv)
     int r = cli_common_parse(&c, "explain", options, argc, argv, &err), code = 0;
     if (r == 1)
         return 0;
-    if (r >= 0 && check && !(seconds > 0 && check_seconds > 0)) {
-        cw_error_attribute(&err, seconds > 0 ? "seconds" : "run", "0", "more than 0");
-        r = cw_error_set(&err, CW_E_OPTION, "--%s 0: expected more than 0 with --check", seconds > 0 ? "seconds" : "run");
-    }
+    if (r >= 0 && check && !(seconds > 0 && check_seconds > 0))
+        r = cw_error_value(&err, CW_E_OPTION, seconds > 0 ? "seconds" : "run", "0", "more than 0",
+                           "--%s 0: expected more than 0 with --check", seconds > 0 ? "seconds" : "run");
     volatile int interrupt = 0;
     struct cli_watch watch = {0};
     json_t *facts = json_object();

@@ -56,10 +56,9 @@ static int add_host(struct keys *k, const char *host, struct cw_error *err)
 {
     uint8_t address[16];
     bool number = inet_pton(AF_INET, host, address) == 1 || inet_pton(AF_INET6, host, address) == 1;
-    if (!number && !is_name(host)) {
-        cw_error_attribute(err, "host", host, "a host's name or address");
-        return cw_error_set(err, CW_E_OPTION, "--host \"%.300s\": expected a host's name or address, without port", host);
-    }
+    if (!number && !is_name(host))
+        return cw_error_value(err, CW_E_OPTION, "host", host, "a host's name or address",
+                              "--host \"%.300s\": expected a host's name or address, without port", host);
     cw_text_add(&k->names, "%s%s:%s", k->names.size ? "," : "", number ? "IP" : "DNS", host);
     return k->names.failed ? cw_error_nomem(err, 0, "names") : 0;
 }
@@ -102,10 +101,11 @@ static int make(struct keys *k, struct cw_error *err)
 static int write_file(int dir, const char *dir_name, size_t i, const char *text, struct cw_error *err)
 {
     int fd = openat(dir, files[i].name, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, files[i].mode);
-    if (fd < 0 && errno == EEXIST) {
-        cw_error_attribute(err, "directory", dir_name, "one without keys");
-        return cw_error_set(err, CW_E_OPTION, "%s/%s is there already, and keys are never replaced: expected a directory without keys", dir_name, files[i].name);
-    }
+    if (fd < 0 && errno == EEXIST)
+        return cw_error_value(err, CW_E_OPTION, "directory", dir_name, "one without keys",
+                              "%s/%s is there already, and keys are never replaced: expected a directory "
+                              "without keys",
+                              dir_name, files[i].name);
     bool written = fd >= 0 && fchmod(fd, files[i].mode) == 0 && write(fd, text, strlen(text)) == (ssize_t)strlen(text) && fsync(fd) == 0;
     int e = errno;
     if (fd >= 0 && close(fd) < 0 && written) {
@@ -198,10 +198,9 @@ int cli_keys(int argc, char **argv)
     int r = cli_parse(cli_find("keys"), options, argc, argv, &n_args, &err);
     if (r == 1)
         return 0;
-    if (r >= 0 && strcmp(argv[1], "init") != 0) {
-        cw_error_attribute(&err, "verb", argv[1], "init");
-        r = cw_error_set(&err, CW_E_OPTION, "cachew keys %.60s: expected cachew keys init DIR", argv[1]);
-    }
+    if (r >= 0 && strcmp(argv[1], "init") != 0)
+        r = cw_error_value(&err, CW_E_OPTION, "verb", argv[1], "init",
+                           "cachew keys %.60s: expected cachew keys init DIR", argv[1]);
     if (r >= 0)
         r = keys_init(&k, argv[2], &err);
     for (size_t i = 0; i < N_FILES; i++) {

@@ -20,7 +20,7 @@ const struct cli_verb cli_verbs[] = {
     {"explain", "PIPELINE ", 1, 1, "shows the compiled pipeline: its types, what is fused, where the time goes, what the bottleneck is", NULL, cli_explain},
     {"ops", "[NAME] ", 0, 1, "lists the operators, or describes one", NULL, cli_ops},
     {"index", "FILE... ", 1, 1000000, "makes the indexes of files of records", NULL, cli_index},
-    {"bench", "PIPELINE ", 1, 1, "measures the rate of a pipeline with 1 thread, 2, 4 ... all", "cachew bench dispatcher measures a dispatcher: see its --help.", cli_bench},
+    {"bench", "PIPELINE ", 1, 1, "measures the rate of a pipeline with 1 thread, 2, 4 ... all", NULL, cli_bench},
     {"cache", "ls|stat|rm|verify|pin|unpin DIR [SET], or warm PIPELINE ", 2, 3, "shows what lies in a cache directory, checks it, fills it, makes room",
      "rm, pin and unpin take the first characters of a set, as ls shows it, or --all. verify ends with 1 where something is damaged. What runs use stays.",
      cli_cache},

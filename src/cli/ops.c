@@ -49,9 +49,11 @@ int cli_ops(int argc, char **argv)
         const struct cw_op_table one = {.ops = &d, .n = 1};
         if (!d) {
             const char *near = cw_nearest(argv[1], names, n);
-            cw_error_attribute(&err, "NAME", argv[1], near ? near : "an operator that `cachew ops` lists");
-            (void)cw_error_set(&err, CW_E_OPTION, "there is no operator \"%.60s\"%s%s%s", argv[1], near ? "; did you mean \"" : "", near ? near : "",
-                               near ? "\"?" : " (`cachew ops` lists them)");
+            (void)cw_error_value(&err, CW_E_OPTION, "NAME", argv[1],
+                                 near ? near : "an operator that `cachew ops` lists",
+                                 "there is no operator \"%.60s\"%s%s%s", argv[1],
+                                 near ? "; did you mean \"" : "", near ? near : "",
+                                 near ? "\"?" : " (`cachew ops` lists them)");
             return cli_fail(&err, json, NULL);
         }
         if (json)

@@ -22,8 +22,8 @@ const struct cli_verb *cli_find(const char *name)
 
 static int bad_value(const struct cli_option *o, const char *value, const char *expected, struct cw_error *err)
 {
-    cw_error_attribute(err, o->name, value, expected);
-    return cw_error_set(err, CW_E_OPTION, "--%s %.100s: expected %s", o->name, value, expected);
+    return cw_error_value(err, CW_E_OPTION, o->name, value, expected, "--%s %.100s: expected %s", o->name,
+                          value, expected);
 }
 
 /* strtod and strtoull pass over blanks and take signs, "inf" and hexadecimal: */
@@ -153,9 +153,9 @@ static int unknown_option(const struct cli_verb *verb, const struct cli_option *
     for (const struct cli_option *o = options; o->name && n < 64; o++)
         names[n++] = o->name;
     const char *near = cw_nearest(name, names, n);
-    cw_error_attribute(err, name, "", near ? near : "an option that --help lists");
-    return cw_error_set(err, CW_E_OPTION, "unknown option --%.60s%s%s%s (cachew %s --help lists them)", name, near ? "; did you mean --" : "", near ? near : "",
-                        near ? "?" : "", verb->name);
+    return cw_error_value(err, CW_E_OPTION, name, "", near ? near : "an option that --help lists",
+                          "unknown option --%.60s%s%s%s (cachew %s --help lists them)", name,
+                          near ? "; did you mean --" : "", near ? near : "", near ? "?" : "", verb->name);
 }
 
 int cli_parse(const struct cli_verb *verb, const struct cli_option *options, int argc, char **argv, int *n_args, struct cw_error *err)

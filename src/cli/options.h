@@ -65,7 +65,6 @@ int cli_explain(int argc, char **argv);
 int cli_index(int argc, char **argv);
 int cli_cache(int argc, char **argv);
 int cli_bench(int argc, char **argv);
-int cli_bench_dispatcher(int argc, char **argv);
 int cli_doctor(int argc, char **argv);
 int cli_dispatcher(int argc, char **argv);
 int cli_worker(int argc, char **argv);

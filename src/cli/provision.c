@@ -167,10 +167,9 @@ int cli_provision(int argc, char **argv)
     int r = cli_parse(cli_find("provision"), options, argc, argv, &n_args, &err);
     if (r == 1)
         return 0;
-    if (r >= 0 && !x.o.dispatcher) {
-        cw_error_attribute(&err, "dispatcher", "missing", "HOST:PORT of a dispatcher");
-        r = cw_error_set(&err, CW_E_OPTION, "--dispatcher is missing: expected HOST:PORT of a dispatcher");
-    }
+    if (r >= 0 && !x.o.dispatcher)
+        r = cw_error_value(&err, CW_E_OPTION, "dispatcher", "missing", "HOST:PORT of a dispatcher",
+                           "--dispatcher is missing: expected HOST:PORT of a dispatcher");
     struct cw_address address;
     if (r >= 0)
         r = cw_address_parse(x.o.dispatcher, &address, &err);

@@ -122,9 +122,8 @@ static json_t *last_counts(struct run *x)
 
 static int write_state(const struct run *x, struct cw_error *err)
 {
-    json_t *state = cw_iterator_state(x->common.local.iterator);
+    json_auto_t *state = cw_iterator_state(x->common.local.iterator);
     _cleanup_free_ char *text = state ? json_dumps(state, JSON_INDENT(1)) : NULL;
-    json_decref(state);
     if (!text)
         return cw_error_nomem(err, 0, "the state");
     return cw_put(x->state, text, strlen(text), err);
@@ -186,11 +185,10 @@ static void progress(struct run *x, bool end)
     uint64_t now = cw_now_ns();
     if (!x->progress || (!end && now - last_ns < 200000000u))
         return;
-    json_t *profile = cw_report_profile(&x->common.local);
+    json_auto_t *profile = cw_report_profile(&x->common.local);
     double rate = last_ns ? (double)(x->n_elements - last_elements) / ((double)(now - last_ns) * 1e-9) : 0;
     fprintf(stderr, "\r\033[K%" PRIu64 " batches, %" PRIu64 " elements, %.0f elements/s, bottleneck: %s%s", x->n_batches, x->n_elements, rate,
             bottleneck(profile), end ? "\n" : "");
-    json_decref(profile);
     last_ns = now;
     last_elements = x->n_elements;
 }
@@ -319,11 +317,11 @@ static int apply_sharding(struct run *x, struct cw_error *err)
         return 0;
     for (size_t i = 0; i < CW_COUNT_OF(fixed); i++)
         is_fixed |= strcasecmp(x->sharding, fixed[i]) == 0;
-    if (is_fixed || strcasecmp(x->sharding, "off") != 0) {
-        cw_error_attribute(err, "sharding", x->sharding, "dynamic or off");
-        return cw_error_set(err, CW_E_OPTION, "--sharding %.40s: %sexpected dynamic or off", x->sharding,
-                            is_fixed ? "which worker computes has no influence on what is delivered, so that there is nothing to be static; " : "");
-    }
+    if (is_fixed || strcasecmp(x->sharding, "off") != 0)
+        return cw_error_value(err, CW_E_OPTION, "sharding", x->sharding, "dynamic or off",
+                              "--sharding %.40s: %sexpected dynamic or off", x->sharding,
+                              is_fixed ? "which worker computes has no influence on what is delivered, so "
+                              "that there is nothing to be static; " : "");
     if (x->job && x->world_size > 1) {
         snprintf(x->own_job, sizeof(x->own_job), "%s/%" PRIu64, x->job, x->rank);
         x->job = x->own_job;
@@ -373,7 +371,7 @@ static int open_service(struct run *x, const json_t *state, struct cw_error *err
 
 static int execute(struct run *x, struct cw_error *err)
 {
-    json_t *state = NULL;
+    json_auto_t *state = NULL;
     int r = cli_common_load(&x->common, err);
     if (r >= 0 && x->state)
         r = cw_put_check(x->state, err);
@@ -414,7 +412,6 @@ static int execute(struct run *x, struct cw_error *err)
             }
         }
     }
-    json_decref(state);
     return r;
 }
 
@@ -455,13 +452,12 @@ static void explain_lost(const struct run *x)
 
 static void report(const struct run *x)
 {
-    json_t *c = counts(x);
+    json_auto_t *c = counts(x);
     double seconds = json_number_value(json_object_get(c, "seconds"));
     printf("%" PRIu64 " batches, %" PRIu64 " elements in %.3f s: %.0f elements/s, bottleneck: %s\n", x->n_batches, x->n_elements, seconds,
            seconds > 0 ? (double)x->n_elements / seconds : 0.0, bottleneck(c));
     if (x->digest)
         printf("digest %s\nset_digest %s\n", json_string_value(json_object_get(c, "digest")), json_string_value(json_object_get(c, "set_digest")));
-    json_decref(c);
 }
 
 int cli_run(int argc, char **argv)

@@ -31,8 +31,8 @@ int cli_needs(const char *option, bool given, const char *needed, struct cw_erro
 {
     if (!given)
         return 0;
-    cw_error_attribute(err, option, "", needed);
-    return cw_error_set(err, CW_E_OPTION, "--%s without --%s: expected both, as it means nothing alone", option, needed);
+    return cw_error_value(err, CW_E_OPTION, option, "", needed,
+                          "--%s without --%s: expected both, as it means nothing alone", option, needed);
 }
 
 int cli_scaling_find(struct cli_scaling *x, const char *needed, struct cw_error *err)

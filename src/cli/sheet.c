@@ -72,7 +72,7 @@ int cw_save_batch(const char *dir, const struct cw_batch *b, uint64_t nth, struc
             high = fmax(high, value_at(c, i));
         }
     }
-    uint8_t *sheet = calloc(rows * h, columns * w * channels);
+    _cleanup_free_ uint8_t *sheet = calloc(rows * h, columns * w * channels);
     if (!sheet)
         return cw_error_nomem(err, rows * h * columns * w * channels, "a contact sheet");
     for (size_t i = 0; i < n; i++)
@@ -85,7 +85,5 @@ int cw_save_batch(const char *dir, const struct cw_batch *b, uint64_t nth, struc
                 }
     char path[4200];
     snprintf(path, sizeof(path), "%.4000s/batch-%08" PRIu64 ".png", dir, b->g);
-    int r = cw_png_write(path, rows * h, columns * w, (int)channels, sheet, err);
-    free(sheet);
-    return r;
+    return cw_png_write(path, rows * h, columns * w, (int)channels, sheet, err);
 }

@@ -4,8 +4,8 @@ bool cli_tls_given(const struct cli_tls *t) { return t->cert || t->key || t->ca 
 
 static int missing(const char *option, const char *what, const char *with, struct cw_error *err)
 {
-    cw_error_attribute(err, option, "missing", what);
-    return cw_error_set(err, CW_E_OPTION, "--%s is missing: expected %s, since %s", option, what, with);
+    return cw_error_value(err, CW_E_OPTION, option, "missing", what, "--%s is missing: expected %s, since %s",
+                          option, what, with);
 }
 
 static int check_pair(const struct cli_tls *t, struct cw_error *err)

@@ -8,6 +8,7 @@
 #include <poll.h>
 #include <pthread.h>
 #include <signal.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -65,22 +66,28 @@ struct command {
     size_t n;
 };
 
-static void add(struct command *c, const char *name, const char *value)
+/* Pairs of an option and its value, then NULL. An option whose value is NULL is left out. */
+static void __attribute__((sentinel)) add(struct command *c, ...)
 {
-    if (!value)
-        return;
-    c->argv[c->n++] = name;
-    c->argv[c->n++] = value;
+    const char *name;
+    va_list ap;
+    va_start(ap, c);
+    while ((name = va_arg(ap, const char *))) {
+        const char *value = va_arg(ap, const char *);
+        if (!value)
+            continue;
+        c->argv[c->n++] = name;
+        c->argv[c->n++] = value;
+    }
+    va_end(ap);
 }
 
 /* What all of them are given. */
 static void add_common(struct command *c, const struct up *u)
 {
-    add(c, "--token-file", u->token_file);
-    add(c, "--tls-cert", u->tls.cert);
-    add(c, "--tls-key", u->tls.key);
-    add(c, "--tls-ca", u->tls.ca);
-    add(c, "--log-format", u->log.format);
+    add(c,
+        "--token-file", u->token_file, "--tls-cert", u->tls.cert, "--tls-key", u->tls.key,
+        "--tls-ca", u->tls.ca, "--log-format", u->log.format, NULL);
     if (u->tls.mutual)
         c->argv[c->n++] = "--tls-mutual";
 }
@@ -88,7 +95,7 @@ static void add_common(struct command *c, const struct up *u)
 static int start(const struct up *u, struct daemon *d, const struct command *c, struct cw_error *err)
 {
     json_t *ready;
-    int r = cli_child_start(&(struct cli_child_options){.argv = c->argv, .cpu = -1, .slow = &u->log}, &d->pid, &ready, err);
+    int r = cli_child_start(&(struct cli_child_options){.argv = c->argv, .slow = &u->log}, &d->pid, &ready, err);
     if (r < 0)
         return r;
     d->started_ns = cw_now_ns();
@@ -100,17 +107,16 @@ static int start(const struct up *u, struct daemon *d, const struct command *c, 
 static int start_dispatcher(struct up *u, struct cw_error *err)
 {
     struct command c = {.argv = {"cachew", "dispatcher"}, .n = 2};
-    add(&c, "--listen", u->address ? u->address : u->listen);
-    add(&c, "--http", u->http_address ? u->http_address : u->http);
-    add(&c, "--state-dir", u->state_dir);
+    add(&c,
+        "--listen", u->address ? u->address : u->listen,
+        "--http", u->http_address ? u->http_address : u->http, "--state-dir", u->state_dir, NULL);
     char client[32], worker[32];
     snprintf(client, sizeof(client), "%g", u->scaling.price_client);
     snprintf(worker, sizeof(worker), "%g", u->scaling.price_worker);
     if (u->scaling.policy) {
-        add(&c, "--policy", u->scaling.policy);
-        add(&c, "--objective", u->scaling.objective);
-        add(&c, "--price-client", client);
-        add(&c, "--price-worker", worker);
+        add(&c,
+            "--policy", u->scaling.policy, "--objective", u->scaling.objective, "--price-client", client,
+            "--price-worker", worker, NULL);
     }
     add_common(&c, u);
     int r = start(u, &u->dispatcher, &c, err);
@@ -130,17 +136,15 @@ static void add_worker(struct command *c, const struct up *u, struct parts *p)
     uint64_t share = u->threads || !(u->worker_cpus > 0) ? (u->threads ? u->threads : cw_cpu_budget()) / u->n_workers : (uint64_t)(u->worker_cpus + 0.5);
     snprintf(p->threads, sizeof(p->threads), "%" PRIu64, CW_MAX(share, 1));
     snprintf(p->memory, sizeof(p->memory), "%" PRIu64, (u->memory ? u->memory : cw_memory_total() / 2) / u->n_workers);
-    add(c, "--threads", p->threads);
-    add(c, "--memory", p->memory);
-    add(c, "--http", u->http ? "127.0.0.1:0" : NULL);
-    add(c, "--index-dir", u->index_dir);
-    add(c, "--cache-dir", u->cache_dir);
+    add(c,
+        "--threads", p->threads, "--memory", p->memory, "--http", u->http ? "127.0.0.1:0" : NULL,
+        "--index-dir", u->index_dir, "--cache-dir", u->cache_dir, NULL);
     snprintf(p->cache, sizeof(p->cache), "%" PRIu64, u->cache_bytes);
-    add(c, "--cache-bytes", u->cache_bytes ? p->cache : NULL); /* of all together, for they share the directory */
+    add(c, "--cache-bytes", u->cache_bytes ? p->cache : NULL, NULL); /* of all together, for they share the directory */
     for (size_t k = 0; k < u->data_roots.n; k++)
-        add(c, "--data-root", u->data_roots.items[k]);
+        add(c, "--data-root", u->data_roots.items[k], NULL);
     for (size_t k = 0; k < u->plugins.n; k++)
-        add(c, "--plugin", u->plugins.items[k]);
+        add(c, "--plugin", u->plugins.items[k], NULL);
     if (!u->no_python)
         c->argv[c->n++] = "--allow-python";
 }
@@ -155,18 +159,11 @@ static int start_provisioner(struct up *u, struct cw_error *err)
     snprintf(cpus, sizeof(cpus), "%g", u->worker_cpus);
     snprintf(price, sizeof(price), "%g", u->scaling.price_worker);
     snprintf(drain, sizeof(drain), "%g", u->drain);
-    add(&c, "--dispatcher", u->address);
-    add(&c, "--pool", POOL);
-    add(&c, "--min-workers", minimum);
-    add(&c, "--max-workers", maximum);
-    add(&c, "--worker-cpus", cpus);
-    add(&c, "--price-worker", price);
-    add(&c, "--drain-timeout", drain);
-    add(&c, "--token-file", u->token_file);
-    add(&c, "--tls-cert", u->tls.cert);
-    add(&c, "--tls-key", u->tls.key);
-    add(&c, "--tls-ca", u->tls.ca);
-    add(&c, "--log-format", u->log.format);
+    add(&c,
+        "--dispatcher", u->address, "--pool", POOL, "--min-workers", minimum, "--max-workers", maximum,
+        "--worker-cpus", cpus, "--price-worker", price, "--drain-timeout", drain,
+        "--token-file", u->token_file, "--tls-cert", u->tls.cert, "--tls-key", u->tls.key,
+        "--tls-ca", u->tls.ca, "--log-format", u->log.format, NULL);
     c.argv[c.n++] = "--";
     if (u->tls.mutual)
         c.argv[c.n++] = "--tls-mutual";
@@ -183,8 +180,7 @@ static int start_worker(struct up *u, size_t i, struct cw_error *err)
     if (u->scaling.policy)
         return start_provisioner(u, err);
     snprintf(name, sizeof(name), "worker-%zu", i);
-    add(&c, "--dispatcher", u->address);
-    add(&c, "--name", name);
+    add(&c, "--dispatcher", u->address, "--name", name, NULL);
     add_common(&c, u);
     add_worker(&c, u, &parts);
     return start(u, &u->workers[i], &c, err);

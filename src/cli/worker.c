@@ -144,10 +144,9 @@ static int prepare(struct worker_run *x, int argc, char **argv, struct cw_error 
     x->log.name = x->o.name;
     if (r != 0)
         return r;
-    if (!x->o.dispatcher) {
-        cw_error_attribute(err, "dispatcher", "missing", "HOST:PORT of a dispatcher");
-        return cw_error_set(err, CW_E_OPTION, "--dispatcher is missing: expected HOST:PORT of a dispatcher");
-    }
+    if (!x->o.dispatcher)
+        return cw_error_value(err, CW_E_OPTION, "dispatcher", "missing", "HOST:PORT of a dispatcher",
+                              "--dispatcher is missing: expected HOST:PORT of a dispatcher");
     r = cw_address_parse(x->o.dispatcher, &address, err);
     if (r >= 0)
         r = cli_token(x->token_file, &x->token, err);

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/cost_clock.h"
+#include "base/thread.h"
 #include "cache/cache.h"
 #include "client/caching.h"
 #include "policy/plan.h"
@@ -201,22 +202,19 @@ static void tell(struct cw_autocache *a, uint64_t now, struct told *t)
 static void record(struct cw_autocache *a, const struct cw_decision *d, const struct cw_facts *f)
 {
     json_t *o = json_pack("{s:f, s:o}", "t", (double)(now_ns(a, NULL) - a->began_ns) * 1e-9, "record", cw_decision_json(d, f));
-    pthread_mutex_lock(&a->mutex);
+    CW_GUARD(&a->mutex);
     if (o && json_array_size(a->decisions) == DECISIONS) {
         json_array_remove(a->decisions, 0);
         a->n_forgotten++;
     }
     if (o)
         json_array_append_new(a->decisions, o);
-    pthread_mutex_unlock(&a->mutex);
 }
 
 static bool none_yet(struct cw_autocache *a)
 {
-    pthread_mutex_lock(&a->mutex);
-    bool none = json_array_size(a->decisions) == 0;
-    pthread_mutex_unlock(&a->mutex);
-    return none;
+    CW_GUARD(&a->mutex);
+    return json_array_size(a->decisions) == 0;
 }
 
 static void carry_out(struct cw_autocache *a, struct cw_decision *d, const struct told *t)
@@ -340,12 +338,11 @@ struct cw_autocache *cw_autocache_free(struct cw_autocache *a)
 char *cw_autocache_why(struct cw_autocache *a, unsigned i)
 {
     char *why = NULL;
-    pthread_mutex_lock(&a->mutex);
+    CW_GUARD(&a->mutex);
     const json_t *record = i < a->n_forgotten ? NULL : json_object_get(json_array_get(a->decisions, i - a->n_forgotten), "record");
     const char *marker = json_string_value(json_object_get(json_object_get(record, "chosen"), "cache"));
     if (record && asprintf(&why, "%s: %s", marker ? marker : "none", json_string_value(json_object_get(record, "why"))) < 0)
         why = NULL;
-    pthread_mutex_unlock(&a->mutex);
     return why;
 }
 
@@ -363,7 +360,6 @@ void cw_autocache_report(struct cw_autocache *a, json_t *to)
                                               "cached", c->cached));
     }
     json_object_set_new(to, "choices", list);
-    pthread_mutex_lock(&a->mutex);
+    CW_GUARD(&a->mutex);
     json_object_set_new(to, "decisions", json_deep_copy(a->decisions));
-    pthread_mutex_unlock(&a->mutex);
 }

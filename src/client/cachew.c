@@ -41,8 +41,8 @@ static int check_option(const char *name, int64_t value, bool good, const char *
     if (good)
         return 0;
     snprintf(text, sizeof(text), "%" PRIi64, value);
-    cw_error_attribute(err, name, text, expected);
-    return cw_error_set(err, CW_E_OPTION, "option %s is %" PRIi64 ": expected %s", name, value, expected);
+    return cw_error_value(err, CW_E_OPTION, name, text, expected, "option %s is %" PRIi64 ": expected %s",
+                          name, value, expected);
 }
 
 int cw_api_read_options(const struct cachew_options *given, struct cachew_options *o, struct cw_error *err)
@@ -100,8 +100,9 @@ static int parse_transport(const char *name, enum cw_transport *ret, struct cw_e
             return 0;
     if (!name)
         return 0;
-    cw_error_attribute(err, "transport", name, "\"auto\", \"shm\", \"unix\" or \"tcp\"");
-    return cw_error_set(err, CW_E_OPTION, "option transport is \"%.40s\": expected \"auto\", \"shm\", \"unix\" or \"tcp\"", name);
+    return cw_error_value(err, CW_E_OPTION, "transport", name, "\"auto\", \"shm\", \"unix\" or \"tcp\"",
+                          "option transport is \"%.40s\": expected \"auto\", \"shm\", \"unix\" or \"tcp\"",
+                          name);
 }
 
 /* NULL: plain. */
@@ -111,8 +112,9 @@ static int open_tls(const struct cachew_options *o, struct cw_tls **ret, struct 
     *ret = NULL;
     if (!o->tls_cert != !o->tls_key) {
         const char *missing = o->tls_cert ? "tls_key" : "tls_cert", *there = o->tls_cert ? "tls_cert" : "tls_key";
-        cw_error_attribute(err, missing, "NULL", "a PEM file");
-        return cw_error_set(err, CW_E_OPTION, "option %s is missing: a certificate and its key go together, and %s was given", missing, there);
+        return cw_error_value(err, CW_E_OPTION, missing, "NULL", "a PEM file",
+                              "option %s is missing: a certificate and its key go together, and %s was given",
+                              missing, there);
     }
     return o->tls_ca || o->tls_cert ? cw_tls_new(&files, false, ret, err) : 0;
 }
@@ -125,8 +127,8 @@ static int parse_choice(const char *option, const char *given, const char *first
     if (!given || *ret || strcmp(given, first) == 0)
         return 0;
     snprintf(expected, sizeof(expected), "\"%s\" or \"%s\"", first, second);
-    cw_error_attribute(err, option, given, expected);
-    return cw_error_set(err, CW_E_OPTION, "option %s is \"%.40s\": expected %s", option, given, expected);
+    return cw_error_value(err, CW_E_OPTION, option, given, expected, "option %s is \"%.40s\": expected %s",
+                          option, given, expected);
 }
 
 static int parse_delivery(const struct cachew_options *o, struct cw_iterator_options *io, struct cw_error *err)
@@ -164,10 +166,11 @@ static int open_service(const struct cachew_options *o, const struct cw_iterator
         .interrupt = o->interrupt,
         .credits = o->credits,
     };
-    if (!o->job && o->world_size > 1) {
-        cw_error_attribute(err, "job", "NULL", "a name");
-        return cw_error_set(err, CW_E_OPTION, "option job is missing: with a world_size of %u it is what the ranks have in common", o->world_size);
-    }
+    if (!o->job && o->world_size > 1)
+        return cw_error_value(err, CW_E_OPTION, "job", "NULL", "a name",
+                              "option job is missing: with a world_size of %u it is what the ranks have in "
+                              "common",
+                              o->world_size);
     int r = cw_patience_check(err);
     if (r >= 0)
         r = parse_transport(o->transport, &remote.transport, err);
@@ -208,10 +211,11 @@ static int open_engine(const struct cachew_pipeline *p, const struct cachew_opti
     int r = o->state ? cw_state_parse("state", o->state, strlen(o->state), &state, err) : 0;
     if (r >= 0)
         r = o->service ? cw_api_compile(p, l, err) : cw_api_open(p, o, l, &threads, err);
-    if (r >= 0 && o->service && o->cache_dir) {
-        cw_error_attribute(err, "cache_dir", o->cache_dir, "none with a service");
-        r = cw_error_set(err, CW_E_OPTION, "option cache_dir is \"%.200s\": workers have caches, clients of a service have none", o->cache_dir);
-    }
+    if (r >= 0 && o->service && o->cache_dir)
+        r = cw_error_value(err, CW_E_OPTION, "cache_dir", o->cache_dir, "none with a service",
+                           "option cache_dir is \"%.200s\": workers have caches, clients of a service have "
+                           "none",
+                           o->cache_dir);
     if (r >= 0) {
         struct cw_iterator_options options;
         r = iterator_options(o, l->pipeline, threads, &options, err);
@@ -307,12 +311,13 @@ static int open_position(const struct cachew_pipeline *p, const struct cachew_op
     unsigned threads;
     struct cw_producer *producer;
     struct cw_iterator_options options;
-    json_t *state = NULL;
+    json_auto_t *state = NULL;
     int r = o->state ? cw_state_parse("state", o->state, strlen(o->state), &state, err) : 0;
-    if (r >= 0 && o->service) {
-        cw_error_attribute(err, "service", o->service, "none");
-        r = cw_error_set(err, CW_E_OPTION, "option service is \"%.200s\": its data are where the workers are, so where an iterator begins is known once it is open", o->service);
-    }
+    if (r >= 0 && o->service)
+        r = cw_error_value(err, CW_E_OPTION, "service", o->service, "none",
+                           "option service is \"%.200s\": its data are where the workers are, so where an "
+                           "iterator begins is known once it is open",
+                           o->service);
     if (r >= 0)
         r = cw_api_open(p, o, l, &threads, err);
     if (r >= 0)
@@ -321,7 +326,6 @@ static int open_position(const struct cachew_pipeline *p, const struct cachew_op
         r = cw_producer_none(l->sequence, options.seed, &producer, err);
     if (r >= 0)
         r = cw_iterator_over(producer, &options, state, &l->iterator, err);
-    json_decref(state);
     return r;
 }
 

@@ -31,10 +31,8 @@ static struct cachew_pipeline *pipeline_new(const char *base_dir, json_t *root)
 
 struct cachew_pipeline *cachew_pipeline_new(const char *base_dir)
 {
-    json_t *root = json_pack("{s:i, s:[]}", "cachew", 1, "pipeline");
-    struct cachew_pipeline *p = root ? pipeline_new(base_dir, root) : NULL;
-    json_decref(root);
-    return p;
+    json_auto_t *root = json_pack("{s:i, s:[]}", "cachew", 1, "pipeline");
+    return root ? pipeline_new(base_dir, root) : NULL;
 }
 
 void cachew_pipeline_free(struct cachew_pipeline *p)
@@ -55,11 +53,10 @@ static int parse(const char *text, size_t size, const char *base_dir, struct cac
 {
     json_error_t je;
     struct cw_local l = {0};
-    json_t *root = json_loadb(text, size, JSON_REJECT_DUPLICATES, &je);
+    json_auto_t *root = json_loadb(text, size, JSON_REJECT_DUPLICATES, &je);
     if (!root)
         return cw_error_set(err, CW_E_PIPELINE, "not valid JSON: line %d, column %d: %s", je.line, je.column, je.text);
     struct cachew_pipeline *p = pipeline_new(base_dir, root);
-    json_decref(root);
     if (!p)
         return cw_error_nomem(err, sizeof(*p), "a pipeline");
     int r = cw_api_compile(p, &l, err);
@@ -172,10 +169,9 @@ int cachew_pipeline_set_on_error(struct cachew_pipeline *p, const char *on_error
     for (size_t i = 0; i < CW_COUNT_OF(choices); i++)
         if (strcmp(on_error, choices[i]) == 0)
             r = json_object_set_new(p->root, "on_error", json_string(on_error)) < 0 ? cw_error_nomem(&e, 0, "on_error") : 0;
-    if (r == 1) {
-        cw_error_attribute(&e, "on_error", on_error, "one of raise, skip, replace");
-        r = cw_error_set(&e, CW_E_PIPELINE, "on_error is \"%.60s\": expected one of raise, skip, replace", on_error);
-    }
+    if (r == 1)
+        r = cw_error_value(&e, CW_E_PIPELINE, "on_error", on_error, "one of raise, skip, replace",
+                           "on_error is \"%.60s\": expected one of raise, skip, replace", on_error);
     return r < 0 ? cw_api_fail(r, &e, err) : 0;
 }
 
@@ -192,10 +188,8 @@ char *cachew_pipeline_json(const struct cachew_pipeline *p) { return json_dumps(
 
 char *cachew_operators_json(void)
 {
-    json_t *table = cw_op_table_json(cw_ops());
-    char *text = table ? json_dumps(table, JSON_COMPACT) : NULL;
-    json_decref(table);
-    return text;
+    json_auto_t *table = cw_op_table_json(cw_ops());
+    return table ? json_dumps(table, JSON_COMPACT) : NULL;
 }
 
 int cachew_load_plugin(const char *path, struct cachew_error **err)

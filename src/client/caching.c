@@ -23,8 +23,8 @@ static int marker_number(const struct cw_compiled *c, const char *where, int64_t
         snprintf(expected, sizeof(expected), "auto, off, or the number of a marker: 0 to %u", c->n_markers - 1);
     else
         snprintf(expected, sizeof(expected), "auto or off: the pipeline has no marker");
-    cw_error_attribute(err, "cache", where, expected);
-    return cw_error_set(err, CW_E_OPTION, "--cache %.40s: expected %s", where, expected);
+    return cw_error_value(err, CW_E_OPTION, "cache", where, expected, "--cache %.40s: expected %s", where,
+                          expected);
 }
 
 bool cw_caching_open_to(const struct cw_compiled *c)
@@ -52,8 +52,9 @@ int cw_caching_open(struct cw_local *l, const struct cw_caching *c, struct cw_ru
     if (!c->dir) {
         if (!c->where && !c->quota)
             return 0;
-        cw_error_attribute(err, "cache-dir", "", "a directory");
-        return cw_error_set(err, CW_E_OPTION, "--cache and --cache-bytes say how a cache is used: expected --cache-dir DIR with them");
+        return cw_error_value(err, CW_E_OPTION, "cache-dir", "", "a directory",
+                              "--cache and --cache-bytes say how a cache is used: expected --cache-dir DIR "
+                              "with them");
     }
     const struct cw_cache_options options = {.dir = c->dir, .quota = c->quota, .waits = c->waits};
     r = cw_cache_open(&options, &l->cache, err);
@@ -95,7 +96,7 @@ void cw_caching_warn(const struct cw_compiled *c, void (*note)(void *arg, const 
     size_t i;
     const json_t *m;
     char text[256];
-    json_t *list = cw_caching_markers(c);
+    json_auto_t *list = cw_caching_markers(c);
     json_array_foreach(list, i, m)
     {
         const char *inert = json_string_value(json_object_get(m, "inert"));
@@ -104,7 +105,6 @@ void cw_caching_warn(const struct cw_compiled *c, void (*note)(void *arg, const 
         if (inert)
             note(arg, text);
     }
-    json_decref(list);
 }
 
 static json_t *counted(const struct cw_cache_facts *f)
@@ -135,7 +135,6 @@ void cw_caching_end(struct cw_local *l, json_t *report)
     l->autocache = cw_autocache_free(l->autocache);
     l->iterator = cw_iterator_free(l->iterator);
     l->cache = cw_cache_close_facts(l->cache, &f);
-    json_t *all = counted(&f);
+    json_auto_t *all = counted(&f);
     json_object_update(report, all);
-    json_decref(all);
 }

@@ -92,25 +92,13 @@ double cw_costs_value_bytes(const struct cw_compiled *c, const struct cw_profile
     return v->rows ? (double)v->bytes / (double)v->rows : NAN;
 }
 
-static bool needed_behind(const struct cw_program *g, unsigned at, unsigned value)
-{
-    for (unsigned k = 0; k < g->n_outputs; k++)
-        if (g->outputs[k].value == value)
-            return true;
-    for (unsigned i = at + 1; i < g->n_ops; i++)
-        for (unsigned k = 0; g->ops[i]->live && k < g->ops[i]->n_in; k++)
-            if (g->ops[i]->in[k].value == value)
-                return true;
-    return false;
-}
-
 /* What there is of an element behind ops[at] and is needed there. */
 static double bytes_behind(const struct cw_compiled *c, const struct cw_profile *p, const struct cw_program *g, unsigned at)
 {
     double bytes = 0;
     for (unsigned i = 0; i <= at; i++)
         for (unsigned k = 0; k < g->ops[i]->n_out; k++)
-            if (needed_behind(g, at, g->ops[i]->out[k].value))
+            if (cw_program_needs(g, at, g->ops[i]->out[k].value))
                 bytes += cw_costs_value_bytes(c, p, g->leaf, g->ops[i]->out[k].value, &g->ops[i]->out[k].type);
     return bytes;
 }

@@ -166,7 +166,7 @@ static int describe_batch(const struct cw_local *l, const struct cw_explain_opti
     const struct cw_compiled *c = l->compiled;
     struct cw_budget budget;
     struct cw_layout layout;
-    json_t *varying = json_array();
+    json_auto_t *varying = json_array();
     cw_budget_init(&budget, o->memory);
     int r = cw_layout_init(&layout, c, &budget, err);
     for (unsigned k = 0; k < c->n_outputs && r >= 0; k++)
@@ -179,7 +179,6 @@ static int describe_batch(const struct cw_local *l, const struct cw_explain_opti
         json_object_set_new(facts, "batch", batch);
         cw_layout_deinit(&layout);
     }
-    json_decref(varying);
     return r;
 }
 

@@ -60,9 +60,8 @@ static int shorten(struct trial *t, const json_t *facts, const struct cw_local *
     t->enough = l->sequence->n_positions >= CW_ENDLESS ? 2 * n : UINT64_MAX; /* twice: as far as a shuffle reaches */
     if (n >= l->sequence->n_positions)
         return 0;
-    json_t *take = json_pack("{s:{s:s, s:I}, s:i}", "insert", "op", "take", "count", (json_int_t)n, "at", 1);
+    json_auto_t *take = json_pack("{s:{s:s, s:I}, s:i}", "insert", "op", "take", "count", (json_int_t)n, "at", 1);
     int r = change_root(t, take, err);
-    json_decref(take);
     t->at++;
     return r;
 }

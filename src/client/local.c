@@ -65,8 +65,8 @@ int cw_read_file(const char *path, size_t limit, char **ret, size_t *ret_size, s
 
 static int setting_error(const char *setting, const char *why, struct cw_error *err)
 {
-    cw_error_attribute(err, "set", setting, "PATH=VALUE, for example 2.size=64");
-    return cw_error_set(err, CW_E_OPTION, "--set %s: %s; expected PATH=VALUE, for example 2.size=64", setting, why);
+    return cw_error_value(err, CW_E_OPTION, "set", setting, "PATH=VALUE, for example 2.size=64",
+                          "--set %s: %s; expected PATH=VALUE, for example 2.size=64", setting, why);
 }
 
 /* Numbers in a path are places in lists (operators count from 0), everything else are keys. */
@@ -120,7 +120,7 @@ static int parse(struct cw_local *l, const char *text, size_t size, const char *
                  struct cw_error *err)
 {
     json_error_t je;
-    json_t *root = json_loadb(text, size, JSON_REJECT_DUPLICATES, &je);
+    json_auto_t *root = json_loadb(text, size, JSON_REJECT_DUPLICATES, &je);
     if (!root)
         return cw_error_set(err, CW_E_PIPELINE, "not valid JSON: line %d, column %d: %s", je.line, je.column, je.text);
     int r = 0;
@@ -128,7 +128,6 @@ static int parse(struct cw_local *l, const char *text, size_t size, const char *
         r = apply_setting(root, settings[i], err);
     if (r >= 0)
         r = cw_local_compile(l, root, base_dir, err);
-    json_decref(root);
     return r;
 }
 

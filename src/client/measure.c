@@ -106,8 +106,8 @@ static int keep_rate(const struct cw_measure_options *o, uint64_t start, const s
         return cw_cost_modelled() ? 0 : pause_until(*until_ns, o->interrupt, err);
     snprintf(value, sizeof(value), "%g", o->rate);
     snprintf(expected, sizeof(expected), "at least %g, for a batch of %u in the %g s that are measured", n / o->seconds, n, o->seconds);
-    cw_error_attribute(err, "limit-rate", value, expected);
-    return cw_error_set(err, CW_E_OPTION, "a rate of %s elements per second: expected %s", value, expected);
+    return cw_error_value(err, CW_E_OPTION, "limit-rate", value, expected,
+                          "a rate of %s elements per second: expected %s", value, expected);
 }
 
 /* Takes batches until the first one after `seconds`, and counts. */

@@ -98,13 +98,9 @@ static int ask(struct question *q, struct cw_error *err)
 
 int cw_observe(const struct cw_observer_options *o, const char *what, char **ret, struct cw_error *err)
 {
-    Cachew__Query m = CACHEW__QUERY__INIT;
-    Cachew__Envelope e = CACHEW__ENVELOPE__INIT;
     struct cw_error own = {0};
-    m.what = (char *)(uintptr_t)what;
-    e.id = 1;
-    e.of_case = CACHEW__ENVELOPE__OF_QUERY;
-    e.query = &m;
+    Cachew__Query m = {CW_MESSAGE(query), .what = (char *)(uintptr_t)what};
+    Cachew__Envelope e = {CW_MESSAGE(envelope), .id = 1, .of_case = CACHEW__ENVELOPE__OF_QUERY, .query = &m};
     struct question q = {.options = o, .request = &e};
     int r = ask(&q, err ? err : &own);
     if (r >= 0 && !q.json)
@@ -119,11 +115,8 @@ int cw_observe(const struct cw_observer_options *o, const char *what, char **ret
 
 static int steer(const struct cw_observer_options *o, Cachew__Steer *m, struct cw_error *err)
 {
-    Cachew__Envelope e = CACHEW__ENVELOPE__INIT;
     struct cw_error own = {0};
-    e.id = 1;
-    e.of_case = CACHEW__ENVELOPE__OF_STEER;
-    e.steer = m;
+    Cachew__Envelope e = {CW_MESSAGE(envelope), .id = 1, .of_case = CACHEW__ENVELOPE__OF_STEER, .steer = m};
     struct question q = {.options = o, .request = &e};
     int r = ask(&q, err ? err : &own);
     free(q.json);
@@ -132,17 +125,14 @@ static int steer(const struct cw_observer_options *o, Cachew__Steer *m, struct c
 
 int cw_steer(const struct cw_observer_options *o, const char *verb, const char *name, struct cw_error *err)
 {
-    Cachew__Steer m = CACHEW__STEER__INIT;
-    m.verb = (char *)(uintptr_t)verb;
-    m.name = (char *)(uintptr_t)name;
+    Cachew__Steer m = {CW_MESSAGE(steer), .verb = (char *)(uintptr_t)verb, .name = (char *)(uintptr_t)name};
     return steer(o, &m, err);
 }
 
 int cw_share_job(const struct cw_observer_options *o, const char *name, const struct cw_claim_options *claim, struct cw_error *err)
 {
-    Cachew__Steer m = CACHEW__STEER__INIT;
-    m.verb = (char *)(uintptr_t)"share-job";
-    m.name = (char *)(uintptr_t)name;
+    Cachew__Steer m = {CW_MESSAGE(steer), .verb = (char *)(uintptr_t)"share-job",
+        .name = (char *)(uintptr_t)name};
     if (claim->has_weight) {
         m.has_weight_case = CACHEW__STEER__HAS_WEIGHT_WEIGHT;
         m.weight = claim->weight;
@@ -160,10 +150,8 @@ int cw_share_job(const struct cw_observer_options *o, const char *name, const st
 
 int cw_aim_job(const struct cw_observer_options *o, const char *name, const char *objective, const double *client_price_per_h, struct cw_error *err)
 {
-    Cachew__Steer m = CACHEW__STEER__INIT;
-    m.verb = (char *)(uintptr_t)"aim-job";
-    m.name = (char *)(uintptr_t)name;
-    m.objective = (char *)(uintptr_t)(objective ? objective : "");
+    Cachew__Steer m = {CW_MESSAGE(steer), .verb = (char *)(uintptr_t)"aim-job",
+        .name = (char *)(uintptr_t)name, .objective = (char *)(uintptr_t)(objective ? objective : "")};
     if (client_price_per_h) {
         m.has_price_case = CACHEW__STEER__HAS_PRICE_CLIENT_PRICE_PER_H;
         m.client_price_per_h = *client_price_per_h;

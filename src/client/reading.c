@@ -242,10 +242,9 @@ static void *probe_main(void *arg)
 {
     struct cw_reading_probe *p = arg;
     probe(p);
-    pthread_mutex_lock(&p->mutex);
+    CW_GUARD(&p->mutex);
     p->over = true;
     pthread_cond_signal(&p->changed);
-    pthread_mutex_unlock(&p->mutex);
     return NULL;
 }
 
@@ -289,11 +288,10 @@ const struct cw_reading *cw_reading_wait(struct cw_reading_probe *p)
     uint64_t until_ns = cw_now_ns() + cw_cost_patience_ns(WAIT_NS);
     const struct timespec until = {.tv_sec = (time_t)(until_ns / 1000000000u), .tv_nsec = (long)(until_ns % 1000000000u)};
     int e = 0;
-    pthread_mutex_lock(&p->mutex);
+    CW_GUARD(&p->mutex);
     while (!p->over && e == 0)
         e = pthread_cond_timedwait(&p->changed, &p->mutex, &until);
     bool found = p->over && !p->failed;
-    pthread_mutex_unlock(&p->mutex);
     return found ? &p->found : NULL;
 }
 

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/thread.h"
 
 static struct view *view_of(struct cw_producer *p) { return (struct view *)p; }
 static struct remote *remote_of(struct cw_producer *p) { return view_of(p)->remote; }
@@ -61,10 +62,9 @@ static void remote_passed(struct cw_producer *base, const struct cw_cursor *from
 static void remote_interrupt(struct cw_producer *base, bool on)
 {
     struct remote *r = remote_of(base);
-    pthread_mutex_lock(&r->mutex);
+    CW_GUARD(&r->mutex);
     r->interrupted = on;
     pthread_cond_broadcast(&r->changed);
-    pthread_mutex_unlock(&r->mutex);
 }
 
 /* What came and was not taken goes back to the workers that lent it; the loop's thread says goodbye. */
@@ -84,28 +84,23 @@ static void remote_profile(struct cw_producer *base, struct cw_profile *ret)
     struct remote *r = remote_of(base);
     struct cw_op_profile *ops = ret->ops;
     unsigned n = base->compiled->pipeline->n_ops;
-    pthread_mutex_lock(&r->mutex);
+    CW_GUARD(&r->mutex);
     memcpy(ops, r->ops, n * sizeof(*ops));
     *ret = (struct cw_profile){.ops = ops, .n_ops = n, .wait_ns = r->wait_ns, .run_ns = cw_now_ns() - r->started_ns}; /* no threads here compute */
-    pthread_mutex_unlock(&r->mutex);
 }
 
 uint64_t cw_remote_lost(const struct cw_producer *p)
 {
     struct remote *r = ((const struct view *)p)->remote;
-    pthread_mutex_lock(&r->mutex);
-    uint64_t n = r->n_lost;
-    pthread_mutex_unlock(&r->mutex);
-    return n;
+    CW_GUARD(&r->mutex);
+    return r->n_lost;
 }
 
 uint64_t cw_remote_lost_joined(const struct cw_producer *p)
 {
     struct remote *r = ((const struct view *)p)->remote;
-    pthread_mutex_lock(&r->mutex);
-    uint64_t n = r->n_lost_joined;
-    pthread_mutex_unlock(&r->mutex);
-    return n;
+    CW_GUARD(&r->mutex);
+    return r->n_lost_joined;
 }
 
 static void remote_fused(struct cw_producer *base, unsigned *ret)
@@ -117,9 +112,8 @@ static void remote_fused(struct cw_producer *base, unsigned *ret)
 static void remote_tuned(struct cw_producer *base, struct cw_tuned_log *ret)
 {
     struct remote *r = remote_of(base);
-    pthread_mutex_lock(&r->mutex);
+    CW_GUARD(&r->mutex);
     cw_tuned_add_all(ret, &r->tuned);
-    pthread_mutex_unlock(&r->mutex);
 }
 
 static struct cw_producer *remote_free(struct cw_producer *base);

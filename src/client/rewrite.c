@@ -30,12 +30,11 @@ json_t *cw_change_apply(const json_t *root, const json_t *change)
 static int compile(const struct cw_local *l, json_t *change, struct cw_local *ret, struct cw_error *err)
 {
     struct cw_error own = {0};
-    json_t *root = change ? cw_change_apply(l->root, change) : NULL;
+    json_auto_t *root = change ? cw_change_apply(l->root, change) : NULL;
     json_decref(change);
     if (!root)
         return cw_error_nomem(err, 0, "a pipeline");
     int r = cw_local_compile(ret, root, l->pipeline->base_dir, &own);
-    json_decref(root);
     if (r == CW_E_MEMORY) {
         *err = own;
         return r;

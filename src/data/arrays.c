@@ -5,7 +5,9 @@
 #include <pthread.h>
 #include <string.h>
 
+#include "base/array.h"
 #include "base/hash.h"
+#include "base/thread.h"
 
 static struct {
     pthread_mutex_t mutex;
@@ -19,8 +21,7 @@ struct cw_arrays *cw_arrays_new(size_t n_columns, size_t n_pieces)
     struct cw_arrays *a = calloc(1, sizeof(*a));
     if (!a)
         return NULL;
-    a->n_columns = n_columns;
-    a->n_pieces = n_pieces;
+    *a = (struct cw_arrays){.n_columns = n_columns, .n_pieces = n_pieces};
     a->columns = calloc(n_columns + 1, sizeof(*a->columns));
     a->first = calloc(n_pieces + 1, sizeof(*a->first));
     bool good = a->columns && a->first;
@@ -51,12 +52,8 @@ void cw_arrays_free(struct cw_arrays *a)
 
 void *cw_arrays_own(struct cw_arrays *a, size_t bytes)
 {
-    if ((a->n_owned & (a->n_owned - 1)) == 0) { /* capacity is the next power of two */
-        void *p = realloc(a->owned, (a->n_owned ? a->n_owned * 2 : 1) * sizeof(*a->owned));
-        if (!p)
-            return NULL;
-        a->owned = p;
-    }
+    if (CW_ARRAY_ROOM(a->owned, a->owned_room, a->n_owned + 1, "arrays", NULL) < 0)
+        return NULL;
     void *memory = malloc(bytes ? bytes : 1);
     if (memory)
         a->owned[a->n_owned++] = memory;
@@ -293,31 +290,28 @@ int cw_arrays_register(struct cw_arrays *a, struct cw_error *err)
         return r;
     if ((r = compute_id(a, err)) < 0)
         return r;
-    pthread_mutex_lock(&registry.mutex);
+    CW_GUARD(&registry.mutex);
     a->refs = 1;
     a->next = registry.first;
     registry.first = a;
-    pthread_mutex_unlock(&registry.mutex);
     return 0;
 }
 
 struct cw_arrays *cw_arrays_find(const char *id)
 {
-    pthread_mutex_lock(&registry.mutex);
+    CW_GUARD(&registry.mutex);
     struct cw_arrays *a = registry.first;
     while (a && strcmp(a->id, id) != 0)
         a = a->next;
     if (a)
         a->refs++;
-    pthread_mutex_unlock(&registry.mutex);
     return a;
 }
 
 struct cw_arrays *cw_arrays_ref(struct cw_arrays *a)
 {
-    pthread_mutex_lock(&registry.mutex);
+    CW_GUARD(&registry.mutex);
     a->refs++;
-    pthread_mutex_unlock(&registry.mutex);
     return a;
 }
 

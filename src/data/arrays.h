@@ -43,7 +43,7 @@ struct cw_arrays {
     struct cw_array_column *columns;
     uint64_t *first;              /* n_pieces + 1 */
     void **owned;                 /* memory from malloc that pieces lie in */
-    size_t n_owned;
+    size_t n_owned, owned_room;
     void (*release)(void *arg);   /* called when it is freed; may be NULL */
     void *arg;
     unsigned refs;                /* guarded by the registry's mutex */

@@ -6,6 +6,7 @@
 #include <inttypes.h>
 #include <string.h>
 
+#include "base/array.h"
 #include "base/macro.h"
 #include "data/arrays.h"
 #include "data/arrow_impl.h"
@@ -256,14 +257,8 @@ static int stream_failed(struct ArrowArrayStream *s, int code, struct cw_error *
 static int read_batches(struct ArrowArrayStream *s, struct import *m, int64_t n_children, struct cw_error *err)
 {
     for (;;) {
-        if (m->n == m->capacity) {
-            size_t capacity = m->capacity ? m->capacity * 2 : 16;
-            void *p = realloc(m->batches, capacity * sizeof(*m->batches));
-            if (!p)
-                return nomem(capacity * sizeof(*m->batches), err);
-            m->batches = p;
-            m->capacity = capacity;
-        }
+        if (CW_ARRAY_ROOM(m->batches, m->capacity, m->n + 1, "arrays from Arrow", err) < 0)
+            return CW_E_MEMORY;
         struct ArrowArray *b = &m->batches[m->n];
         *b = (struct ArrowArray){0};
         int code = s->get_next(s, b);

@@ -2,10 +2,7 @@
 
 void cw_budget_init(struct cw_budget *b, size_t limit)
 {
-    atomic_init(&b->limit, limit);
-    atomic_init(&b->used, 0);
-    atomic_init(&b->peak, 0);
-    atomic_init(&b->wanted, 0);
+    *b = (struct cw_budget){.limit = limit};
 }
 
 static void note_peak(struct cw_budget *b, size_t used)

@@ -7,6 +7,8 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include "base/thread.h"
+
 #define PAGE ((size_t)4096)
 /* Address space of one memfd; its pages are there only once written. Larger slabs get a memfd of their own. */
 #define REGION_SIZE ((size_t)1 << 30)
@@ -192,7 +194,7 @@ int cw_slab_get(struct cw_slab_pool *p, size_t size, struct cw_slab **ret, struc
     unsigned class = size_class(size, &rounded);
     struct cw_slab *s;
     int r = 0;
-    pthread_mutex_lock(&p->mutex);
+    CW_GUARD(&p->mutex);
     if ((s = p->backed[class])) {
         p->backed[class] = s->next;
     } else {
@@ -213,14 +215,13 @@ int cw_slab_get(struct cw_slab_pool *p, size_t size, struct cw_slab **ret, struc
         p->n_out++;
         *ret = s;
     }
-    pthread_mutex_unlock(&p->mutex);
     return r;
 }
 
 void cw_slab_put(struct cw_slab *s)
 {
     struct cw_slab_pool *p = s->pool;
-    pthread_mutex_lock(&p->mutex);
+    CW_GUARD(&p->mutex);
     if (!s->charged && !s->retired && cw_budget_take(p->budget, s->size, "a batch", NULL) == 0)
         s->charged = 1;
     struct cw_slab **list = s->retired ? &p->retired : s->charged ? &p->backed[s->size_class] : &p->punched[s->size_class];
@@ -230,40 +231,36 @@ void cw_slab_put(struct cw_slab *s)
     s->next = *list;
     *list = s;
     p->n_out--;
-    pthread_mutex_unlock(&p->mutex);
 }
 
 bool cw_slab_is_private(const struct cw_slab *s, struct cw_error *why)
 {
     if (s->fd >= 0)
         return false;
-    pthread_mutex_lock(&s->pool->mutex);
+    CW_GUARD(&s->pool->mutex);
     *why = s->pool->why_private;
-    pthread_mutex_unlock(&s->pool->mutex);
     return true;
 }
 
 void cw_slab_disown(struct cw_slab *s)
 {
-    pthread_mutex_lock(&s->pool->mutex);
+    CW_GUARD(&s->pool->mutex);
     if (s->charged)
         cw_budget_give(s->pool->budget, s->size);
     s->charged = 0;
     s->users = true;
-    pthread_mutex_unlock(&s->pool->mutex);
 }
 
 void cw_slab_retire(struct cw_slab *s)
 {
-    pthread_mutex_lock(&s->pool->mutex);
+    CW_GUARD(&s->pool->mutex);
     s->retired = true;
-    pthread_mutex_unlock(&s->pool->mutex);
 }
 
 size_t cw_slab_trim(struct cw_slab_pool *p)
 {
     size_t given = 0;
-    pthread_mutex_lock(&p->mutex);
+    CW_GUARD(&p->mutex);
     for (size_t i = 0; i < CW_COUNT_OF(p->backed); i++)
         while (p->backed[i]) {
             struct cw_slab *s = p->backed[i];
@@ -275,6 +272,5 @@ size_t cw_slab_trim(struct cw_slab_pool *p)
             s->next = p->punched[i];
             p->punched[i] = s;
         }
-    pthread_mutex_unlock(&p->mutex);
     return given;
 }

@@ -6,6 +6,8 @@
 
 #include <sys/mman.h>
 
+#include "base/thread.h"
+
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER; /* taken before that of a pool */
 static struct cw_slab_pool *pools; /* guarded by mutex */
 static pthread_once_t once = PTHREAD_ONCE_INIT;
@@ -51,19 +53,17 @@ static void install(void) { (void)pthread_atfork(before, in_parent, in_child); /
 void cw_slab_fork_add(struct cw_slab_pool *p)
 {
     pthread_once(&once, install);
-    pthread_mutex_lock(&mutex);
+    CW_GUARD(&mutex);
     p->next = pools;
     pools = p;
-    pthread_mutex_unlock(&mutex);
 }
 
 void cw_slab_fork_remove(struct cw_slab_pool *p)
 {
-    pthread_mutex_lock(&mutex);
+    CW_GUARD(&mutex);
     struct cw_slab_pool **at = &pools;
     while (*at && *at != p) /* one of before a fork is in no list */
         at = &(*at)->next;
     if (*at)
         *at = p->next;
-    pthread_mutex_unlock(&mutex);
 }

@@ -2,6 +2,7 @@
 #include <inttypes.h>
 #include <jansson.h>
 #include <math.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -26,11 +27,15 @@ static json_t *hex(const uint8_t id[16])
     return json_string(cw_dp_hex(id, t));
 }
 
-/* Jansson's setters take NULL for a failure: at the end one look tells. */
-static void set(json_t *object, const char *name, json_t *value, bool *failed)
+/* Pairs of a name and a new value, then NULL. Jansson's setters take NULL for a failure: at the end one look tells. */
+static void __attribute__((sentinel)) set(json_t *object, bool *failed, ...)
 {
-    if (json_object_set_new(object, name, value) < 0)
-        *failed = true;
+    const char *name;
+    va_list ap;
+    va_start(ap, failed);
+    while ((name = va_arg(ap, const char *)))
+        *failed |= json_object_set_new(object, name, va_arg(ap, json_t *)) < 0;
+    va_end(ap);
 }
 
 static void append(json_t *array, json_t *value, bool *failed)
@@ -58,15 +63,13 @@ static json_t *job_ranks(const struct job *j, bool *failed)
     for (size_t i = 0; i < j->n_ranks; i++) {
         const struct rank *r = j->ranks[i];
         json_t *o = json_object();
-        set(o, "rank", integer(r->number), failed);
-        set(o, "g", integer(r->g), failed);
-        set(o, "attached", json_boolean(r->client != NULL), failed);
-        set(o, "finished", json_boolean(r->finished), failed);
-        set(o, "batches", integer(r->n_batches), failed);
-        set(o, "wait_s", json_real((double)r->wait_ns / 1e9), failed);
-        set(o, "step_s", r->pace.n > 0 ? json_real(r->pace.step_s / r->pace.n) : json_null(), failed);
-        set(o, "late", integer((uint64_t)r->pace.late), failed);
-        set(o, "waited", r->client && !isnan(r->waited) ? json_real(r->waited) : json_null(), failed);
+        set(o, failed,
+            "rank", integer(r->number), "g", integer(r->g), "attached", json_boolean(r->client != NULL),
+            "finished", json_boolean(r->finished), "batches", integer(r->n_batches),
+            "wait_s", json_real((double)r->wait_ns / 1e9),
+            "step_s", r->pace.n > 0 ? json_real(r->pace.step_s / r->pace.n) : json_null(),
+            "late", integer((uint64_t)r->pace.late),
+            "waited", r->client && !isnan(r->waited) ? json_real(r->waited) : json_null(), NULL);
         append(ranks, o, failed);
     }
     return ranks;
@@ -96,32 +99,28 @@ static json_t *job_scaling(const struct cw_dispatcher *d, const struct job *j)
 static json_t *job_json(const struct cw_dispatcher *d, const struct job *j, bool *failed)
 {
     json_t *o = json_object();
+    bool at_most_once = j->guarantee == CACHEW__GUARANTEE__GUARANTEE_AT_MOST_ONCE;
     char held[800] = "";
-    set(o, "name", text_json(j->name), failed);
-    set(o, "stream", hex(j->stream_id), failed);
-    set(o, "state", json_string(cw_dp_job_state(j)), failed);
-    set(o, "epoch", integer(job_epoch(j)), failed);
-    set(o, "epochs", integer(j->epochs), failed);
-    set(o, "world_size", integer(j->world_size), failed);
-    set(o, "order", json_string(j->order == CACHEW__ORDER__ORDER_ANY ? "any" : "exact"), failed);
-    set(o, "guarantee", json_string(j->guarantee == CACHEW__GUARANTEE__GUARANTEE_AT_MOST_ONCE ? "at-most-once" : "exactly-once"), failed);
-    set(o, "ranks", job_ranks(j, failed), failed);
-    set(o, "workers", integer(j->stream ? j->stream->n_ready : 0), failed);
-    set(o, "now", cw_dp_history_now(j), failed);
+    set(o, failed,
+        "name", text_json(j->name), "stream", hex(j->stream_id), "state", json_string(cw_dp_job_state(j)),
+        "epoch", integer(job_epoch(j)), "epochs", integer(j->epochs), "world_size", integer(j->world_size),
+        "order", json_string(j->order == CACHEW__ORDER__ORDER_ANY ? "any" : "exact"),
+        "guarantee", json_string(at_most_once ? "at-most-once" : "exactly-once"),
+        "ranks", job_ranks(j, failed), "workers", integer(j->stream ? j->stream->n_ready : 0),
+        "now", cw_dp_history_now(j), NULL);
     if (d->scales)
-        set(o, "scaling", job_scaling(d, j), failed);
-    set(o, "digest_so_far", job_digest(j), failed);
-    if (j->guarantee == CACHEW__GUARANTEE__GUARANTEE_AT_MOST_ONCE) {
+        set(o, failed, "scaling", job_scaling(d, j), NULL);
+    set(o, failed, "digest_so_far", job_digest(j), NULL);
+    if (at_most_once) {
         uint64_t n_joined, n_lost = cw_dp_job_lost(j, &n_joined);
-        set(o, "lost_splits", integer(n_lost), failed);
-        set(o, "lost_joined_elements", integer(n_joined), failed);
+        set(o, failed, "lost_splits", integer(n_lost), "lost_joined_elements", integer(n_joined), NULL);
     }
     if (j->stream)
         cw_dp_held_why(d, j, held, sizeof(held));
     if (*held)
-        set(o, "held", text_json(held), failed);
+        set(o, failed, "held", text_json(held), NULL);
     if (j->why)
-        set(o, "why", text_json(j->why), failed);
+        set(o, failed, "why", text_json(j->why), NULL);
     return o;
 }
 
@@ -129,40 +128,27 @@ static json_t *job_json(const struct cw_dispatcher *d, const struct job *j, bool
 
 static void worker_cache(json_t *o, const struct worker *w, bool *failed)
 {
-    set(o, "cache_used", integer(w->cache_used), failed);
-    set(o, "cache_quota", json_real(w->cache_bytes), failed);
-    set(o, "cache_bad", integer(w->cache_bad), failed);
-    set(o, "cache_late", integer(w->cache_late), failed);
-    set(o, "cache_refused", integer(w->cache_refused), failed);
-    set(o, "cache_skipped", integer(w->cache_skipped), failed);
-    set(o, "cache_hits_per_s", json_real(w->cache_hits_per_s), failed);
-    set(o, "cache_part", isnan(w->cache_part) ? json_null() : json_real(w->cache_part), failed);
+    set(o, failed,
+        "cache_used", integer(w->cache_used), "cache_quota", json_real(w->cache_bytes),
+        "cache_bad", integer(w->cache_bad), "cache_late", integer(w->cache_late),
+        "cache_refused", integer(w->cache_refused), "cache_skipped", integer(w->cache_skipped),
+        "cache_hits_per_s", json_real(w->cache_hits_per_s),
+        "cache_part", isnan(w->cache_part) ? json_null() : json_real(w->cache_part), NULL);
 }
 
 static json_t *worker_json(const struct worker *w, bool *failed)
 {
     json_t *o = json_object(), *unfit = json_array();
-    set(o, "id", integer(w->id), failed);
-    set(o, "pid", integer(w->pid), failed);
-    set(o, "name", text_json(w->name), failed);
-    set(o, "host", text_json(w->host), failed);
-    set(o, "address", text_json(w->n_addresses > 0 ? w->addresses[0] : w->unix_path), failed);
-    set(o, "http", text_json(w->http), failed);
-    set(o, "pool", text_json(w->pool), failed);
-    set(o, "serves", integer(w->n_crews), failed);
-    set(o, "state", json_string(!w->peer ? "gone" : w->draining ? "draining" : "ready"), failed);
-    set(o, "leases", integer(w->n_held), failed);
-    set(o, "cpu_budget", integer(w->cpu_budget), failed);
-    set(o, "memory", integer(w->memory), failed);
-    set(o, "memory_in_use", integer(w->memory_bytes), failed);
-    set(o, "cpu_s", json_real((double)w->cpu_ns / 1e9), failed);
-    set(o, "batches", integer(w->n_batches), failed);
-    set(o, "bytes", integer(w->n_bytes), failed);
-    set(o, "cpus", json_real(w->cpus), failed);
-    set(o, "batches_per_s", json_real(w->batches_per_s), failed);
-    set(o, "bytes_per_s", json_real(w->bytes_per_s), failed);
-    set(o, "cache_hits", integer(w->cache_hits), failed);
-    set(o, "cache_misses", integer(w->cache_misses), failed);
+    set(o, failed,
+        "id", integer(w->id), "pid", integer(w->pid), "name", text_json(w->name), "host", text_json(w->host),
+        "address", text_json(w->n_addresses > 0 ? w->addresses[0] : w->unix_path),
+        "http", text_json(w->http), "pool", text_json(w->pool), "serves", integer(w->n_crews),
+        "state", json_string(!w->peer ? "gone" : w->draining ? "draining" : "ready"),
+        "leases", integer(w->n_held), "cpu_budget", integer(w->cpu_budget), "memory", integer(w->memory),
+        "memory_in_use", integer(w->memory_bytes), "cpu_s", json_real((double)w->cpu_ns / 1e9),
+        "batches", integer(w->n_batches), "bytes", integer(w->n_bytes), "cpus", json_real(w->cpus),
+        "batches_per_s", json_real(w->batches_per_s), "bytes_per_s", json_real(w->bytes_per_s),
+        "cache_hits", integer(w->cache_hits), "cache_misses", integer(w->cache_misses), NULL);
     if (w->cache_bytes > 0)
         worker_cache(o, w, failed);
     CW_LIST_EACH(at, &w->seats) {
@@ -170,11 +156,10 @@ static json_t *worker_json(const struct worker *w, bool *failed)
         if (t->state != SEAT_UNFIT)
             continue;
         json_t *u = json_object();
-        set(u, "stream", hex(t->stream->id), failed);
-        set(u, "why", text_json(t->why), failed);
+        set(u, failed, "stream", hex(t->stream->id), "why", text_json(t->why), NULL);
         append(unfit, u, failed);
     }
-    set(o, "unfit", unfit, failed);
+    set(o, failed, "unfit", unfit, NULL);
     return o;
 }
 
@@ -185,10 +170,8 @@ static json_t *target_json(const struct worker *w, bool *failed)
     char id[24];
     snprintf(id, sizeof(id), "%" PRIu64, w->id);
     append(targets, text_json(w->http), failed);
-    set(labels, "worker", json_string(id), failed);
-    set(labels, "pool", text_json(w->pool), failed);
-    set(o, "targets", targets, failed);
-    set(o, "labels", labels, failed);
+    set(labels, failed, "worker", json_string(id), "pool", text_json(w->pool), NULL);
+    set(o, failed, "targets", targets, "labels", labels, NULL);
     return o;
 }
 
@@ -204,28 +187,24 @@ static json_t *stream_json(const struct stream *s, bool *failed)
     }
     CW_LIST_EACH(at, &s->jobs)
         append(jobs, text_json(CW_CONTAINER(at, struct job, by_stream)->name), failed);
-    set(o, "stream", hex(s->id), failed);
-    set(o, "fingerprint", hex(s->pipeline->fingerprint), failed);
-    set(o, "seed", integer(s->seed), failed);
-    set(o, "state", json_string(!s->data ? "preparing" : cw_list_empty(&s->jobs) ? "idle" : "ready"), failed);
+    set(o, failed,
+        "stream", hex(s->id), "fingerprint", hex(s->pipeline->fingerprint), "seed", integer(s->seed),
+        "state", json_string(!s->data ? "preparing" : cw_list_empty(&s->jobs) ? "idle" : "ready"), NULL);
     if (s->data) {
         char snapshot[17];
         uint64_t epoch = 0, position = 0;
         snprintf(snapshot, sizeof(snapshot), "%016" PRIx64, s->data->plan->snapshot);
         cw_dp_stream_place(s, s->based ? s->base : 0, &epoch, &position);
-        set(o, "snapshot", json_string(snapshot), failed);
-        set(o, "positions", s->data->plan->n_positions >= DP_ENDLESS ? json_null() : integer(s->data->plan->n_positions), failed);
-        set(o, "epoch", integer(epoch), failed);
-        set(o, "position", integer(position), failed);
-        set(o, "ranges", integer(s->n_ranges), failed);
+        set(o, failed,
+            "snapshot", json_string(snapshot),
+            "positions", s->data->plan->n_positions >= DP_ENDLESS ? json_null()
+                                                                  : integer(s->data->plan->n_positions),
+            "epoch", integer(epoch), "position", integer(position), "ranges", integer(s->n_ranges), NULL);
     }
-    set(o, "leased", integer(held), failed);
-    set(o, "finished", integer(complete), failed);
-    set(o, "completed", integer(s->n_completed), failed);
-    set(o, "workers", integer(s->n_ready), failed);
-    set(o, "computing", cw_computed_json(&s->computed), failed);
-    set(o, "caching", cw_dp_caching_json(s), failed);
-    set(o, "jobs", jobs, failed);
+    set(o, failed,
+        "leased", integer(held), "finished", integer(complete), "completed", integer(s->n_completed),
+        "workers", integer(s->n_ready), "computing", cw_computed_json(&s->computed),
+        "caching", cw_dp_caching_json(s), "jobs", jobs, NULL);
     return o;
 }
 
@@ -242,21 +221,15 @@ static json_t *status_json(const struct cw_dispatcher *d, bool *failed)
     size_t n_workers = 0;
     CW_LIST_EACH(at, &d->workers)
         n_workers += CW_CONTAINER(at, struct worker, link)->peer != NULL;
-    set(o, "role", json_string("dispatcher"), failed);
-    set(o, "name", text_json(d->name), failed);
-    set(o, "software", text_json(d->software), failed);
-    set(o, "pid", integer(d->pid), failed);
-    set(o, "uptime_s", json_real((double)(d->now_ns - d->start_ns) / 1e9), failed);
-    set(o, "connections", integer(d->n_peers), failed);
-    set(o, "workers", integer(n_workers), failed);
-    set(o, "jobs", integer(d->n_jobs - d->n_over), failed);
-    set(o, "streams", integer(d->n_streams), failed);
-    set(o, "completed", integer(d->n_completed), failed);
-    set(o, "late", integer(d->n_late), failed);
-    set(o, "moved", integer(d->n_moved), failed);
+    set(o, failed,
+        "role", json_string("dispatcher"), "name", text_json(d->name), "software", text_json(d->software),
+        "pid", integer(d->pid), "uptime_s", json_real((double)(d->now_ns - d->start_ns) / 1e9),
+        "connections", integer(d->n_peers), "workers", integer(n_workers),
+        "jobs", integer(d->n_jobs - d->n_over), "streams", integer(d->n_streams),
+        "completed", integer(d->n_completed), "late", integer(d->n_late), "moved", integer(d->n_moved), NULL);
     if (d->scales)
-        set(o, "policy", policy_json(&d->policy), failed);
-    set(o, "journal", d->retry_ns != 0 ? text_json(d->journal_error.message) : json_string("ok"), failed);
+        set(o, failed, "policy", policy_json(&d->policy), NULL);
+    set(o, failed, "journal", d->retry_ns != 0 ? text_json(d->journal_error.message) : json_string("ok"), NULL);
     return o;
 }
 
@@ -333,9 +306,8 @@ int cw_dispatcher_query(struct cw_dispatcher *d, const char *what, uint64_t now_
         found |= strcmp(what, known[i]) == 0;
     if (!found && !job_of_question(d, what, DECISIONS) && !job_of_question(d, what, HISTORY))
         return no_such_question(what, err);
-    json_t *answer = answer_to(d, what, &failed);
+    json_auto_t *answer = answer_to(d, what, &failed);
     char *text = answer && !failed ? json_dumps(answer, JSON_COMPACT | JSON_REAL_PRECISION(PRECISION)) : NULL;
-    json_decref(answer);
     if (!text)
         return cw_error_nomem(err, 0, "an answer");
     *ret = text;
@@ -348,12 +320,9 @@ static int query(struct cw_dispatcher *d, struct cw_peer *p, uint64_t id, const 
     int r = cw_dispatcher_query(d, what, d->now_ns, &text, err);
     if (r < 0)
         return r;
-    Cachew__Answer a = CACHEW__ANSWER__INIT;
-    Cachew__Envelope m = CACHEW__ENVELOPE__INIT;
-    a.json = text;
-    m.re = id;
-    m.of_case = CACHEW__ENVELOPE__OF_ANSWER;
-    m.answer = &a;
+    Cachew__Answer a = {CW_MESSAGE(answer), .json = text};
+    Cachew__Envelope m = {CW_MESSAGE(envelope), .re = id, .of_case = CACHEW__ENVELOPE__OF_ANSWER,
+        .answer = &a};
     cw_dp_send(d, p, &m);
     return 0;
 }

@@ -11,12 +11,9 @@
 
 static void say(struct cw_dispatcher *d, const struct seat *t)
 {
-    Cachew__Caching c = CACHEW__CACHING__INIT;
-    Cachew__Envelope m = CACHEW__ENVELOPE__INIT;
-    c.stream = (ProtobufCBinaryData){16, t->stream->id};
-    c.marker = t->stream->marker;
-    m.of_case = CACHEW__ENVELOPE__OF_CACHING;
-    m.caching = &c;
+    Cachew__Caching c = {CW_MESSAGE(caching), .stream = {16, t->stream->id},
+        .marker = t->stream->marker};
+    Cachew__Envelope m = {CW_MESSAGE(envelope), .of_case = CACHEW__ENVELOPE__OF_CACHING, .caching = &c};
     cw_dp_send(d, t->worker->peer, &m);
 }
 

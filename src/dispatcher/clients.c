@@ -3,6 +3,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "base/array.h"
 #include "dispatcher/internal.h"
 #include "net/conn.h"
 
@@ -29,17 +30,12 @@ int cw_dp_rank_get(struct cw_dispatcher *d, struct job *j, uint32_t number, stru
     }
     if (d->n_ranks >= DP_RANKS)
         return cw_error_set(err, CW_E_SERVICE, "%" PRIu32 " ranks are known already", DP_RANKS);
-    if ((j->n_ranks & (j->n_ranks + 1)) == 0 || !j->ranks) { /* room for 1, 3, 7, 15 ... */
-        struct rank **ranks = realloc(j->ranks, (2 * j->n_ranks + 1) * sizeof(struct rank *));
-        if (!ranks)
-            return cw_error_nomem(err, 2 * j->n_ranks * sizeof(*ranks), "the ranks of a job");
-        j->ranks = ranks;
-    }
+    if (CW_ARRAY_ROOM(j->ranks, j->ranks_room, j->n_ranks + 1, "the ranks of a job", err) < 0)
+        return CW_E_MEMORY;
     struct rank *r = calloc(1, sizeof(*r));
     if (!r)
         return cw_error_nomem(err, sizeof(*r), "a rank");
-    r->job = j;
-    r->number = number;
+    *r = (struct rank){.job = j, .number = number};
     memmove(j->ranks + i + 1, j->ranks + i, (j->n_ranks - i) * sizeof(struct rank *));
     j->ranks[i] = r;
     j->n_ranks++;
@@ -81,13 +77,10 @@ void cw_dp_client_refuse(struct cw_dispatcher *d, struct rank *r, const struct c
 
 void cw_dp_client_ended(struct cw_dispatcher *d, struct rank *r, const struct cw_error *why)
 {
-    Cachew__Ended e = CACHEW__ENDED__INIT;
     Cachew__Failure f = CACHEW__FAILURE__INIT;
-    Cachew__Envelope m = CACHEW__ENVELOPE__INIT;
     cw_failure_init(&f, why);
-    e.why = &f;
-    m.of_case = CACHEW__ENVELOPE__OF_ENDED;
-    m.ended = &e;
+    Cachew__Ended e = {CW_MESSAGE(ended), .why = &f};
+    Cachew__Envelope m = {CW_MESSAGE(envelope), .of_case = CACHEW__ENVELOPE__OF_ENDED, .ended = &e};
     cw_dp_send(d, r->client, &m);
     if (r->attach_id != 0)
         cw_dp_fail(d, r->client, r->attach_id, why);
@@ -133,14 +126,10 @@ void cw_dp_client_begin(struct cw_dispatcher *d, struct rank *r)
 void cw_dp_client_greet(struct cw_dispatcher *d, struct rank *r)
 {
     struct stream *s = r->job->stream;
-    Cachew__Attached a = CACHEW__ATTACHED__INIT;
-    Cachew__Envelope m = CACHEW__ENVELOPE__INIT;
-    a.stream = (ProtobufCBinaryData){16, s->id};
-    a.plan = s->data->plan;
-    a.took_over = r->took_over;
-    m.re = r->attach_id;
-    m.of_case = CACHEW__ENVELOPE__OF_ATTACHED;
-    m.attached = &a;
+    Cachew__Attached a = {CW_MESSAGE(attached), .stream = {16, s->id},
+        .plan = s->data->plan, .took_over = r->took_over};
+    Cachew__Envelope m = {CW_MESSAGE(envelope), .re = r->attach_id, .of_case = CACHEW__ENVELOPE__OF_ATTACHED,
+        .attached = &a};
     cw_dp_send(d, r->client, &m);
     r->attach_id = 0;
     r->took_over[0] = '\0';
@@ -283,9 +272,8 @@ void cw_dp_client_tick(struct cw_dispatcher *d)
 static void tell_lagging(struct cw_dispatcher *d, struct rank *r)
 {
     const struct job *j = r->job;
-    Cachew__Lagging l = CACHEW__LAGGING__INIT;
     Cachew__Place at = CACHEW__PLACE__INIT;
-    Cachew__Envelope m = CACHEW__ENVELOPE__INIT;
+    Cachew__Lagging l = {CW_MESSAGE(lagging), .at = &at};
     uint64_t least = r->pos;
     uint32_t missing = 0;
     for (size_t i = 0; i < j->n_ranks; i++) {
@@ -305,9 +293,7 @@ static void tell_lagging(struct cw_dispatcher *d, struct rank *r)
     if (least == r->pos)
         return;
     cw_dp_stream_place(j->stream, least, &at.epoch, &at.position);
-    l.at = &at;
-    m.of_case = CACHEW__ENVELOPE__OF_LAGGING;
-    m.lagging = &l;
+    Cachew__Envelope m = {CW_MESSAGE(envelope), .of_case = CACHEW__ENVELOPE__OF_LAGGING, .lagging = &l};
     cw_dp_send(d, r->client, &m);
 }
 

@@ -24,12 +24,10 @@ void cw_dp_send(struct cw_dispatcher *d, struct cw_peer *p, Cachew__Envelope *m)
 void cw_dp_done(struct cw_dispatcher *d, struct cw_peer *p, uint64_t re)
 {
     Cachew__Done done = CACHEW__DONE__INIT;
-    Cachew__Envelope m = CACHEW__ENVELOPE__INIT;
     if (re == 0)
         return;
-    m.re = re;
-    m.of_case = CACHEW__ENVELOPE__OF_DONE;
-    m.done = &done;
+    Cachew__Envelope m = {CW_MESSAGE(envelope), .re = re, .of_case = CACHEW__ENVELOPE__OF_DONE,
+        .done = &done};
     cw_dp_send(d, p, &m);
 }
 
@@ -237,14 +235,9 @@ int cw_dispatcher_new(const struct cw_dispatcher_options *o, const struct cw_dis
     struct cw_dispatcher *d = calloc(1, sizeof(*d));
     if (!d)
         return cw_error_nomem(err, sizeof(*d), "the dispatcher");
-    d->io = *io;
-    d->pid = o->pid;
-    d->share_streams = o->share_streams;
-    d->depth = o->depth ? o->depth : DP_DEPTH;
-    d->scales = o->policy != NULL;
-    d->objective = o->objective;
-    d->client_price_per_h = o->client_price_per_h;
-    d->worker_price_per_h = o->worker_price_per_h;
+    *d = (struct cw_dispatcher){.io = *io, .pid = o->pid, .share_streams = o->share_streams,
+        .depth = o->depth ? o->depth : DP_DEPTH, .scales = o->policy != NULL, .objective = o->objective,
+        .client_price_per_h = o->client_price_per_h, .worker_price_per_h = o->worker_price_per_h};
     if (d->scales)
         d->policy = *o->policy;
     struct cw_link *lists[] = {&d->peers, &d->workers, &d->streams, &d->jobs, &d->dirty_streams, &d->dirty_seats, &d->pools};

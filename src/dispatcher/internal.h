@@ -19,6 +19,7 @@
 #include "dispatcher/core.h"
 #include "dispatcher/history.h"
 #include "dispatcher/scaling.h"
+#include "net/envelope.h"
 #include "net/limits.h"
 #include "proto/journal.pb-c.h"
 
@@ -250,7 +251,7 @@ struct job {
     bool left;                 /* its last client said that it goes; else the connection was lost */
     unsigned refs, writing;    /* journal entries of it under way */
     struct rank **ranks;       /* those ever attached, by number */
-    size_t n_ranks, n_finished, n_attached;
+    size_t n_ranks, ranks_room, n_finished, n_attached;
     uint64_t first_from;       /* where the first rank began: ranks that were not here yet begin there, ... */
     uint64_t resumed_ns;       /* ... if the job is not older than this dispatcher: then, since when it is here; else 0 */
     bool missing_over;         /* and nobody waits for them any more */

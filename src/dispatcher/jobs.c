@@ -385,10 +385,8 @@ void cw_dp_job_refused(struct cw_dispatcher *d, struct job *j, const Cachew__Fai
         if (!r->client || r->attach_id == 0)
             continue;
         Cachew__Failure failure = *why;
-        Cachew__Envelope m = CACHEW__ENVELOPE__INIT;
-        m.re = r->attach_id;
-        m.of_case = CACHEW__ENVELOPE__OF_FAILURE;
-        m.failure = &failure;
+        Cachew__Envelope m = {CW_MESSAGE(envelope), .re = r->attach_id,
+            .of_case = CACHEW__ENVELOPE__OF_FAILURE, .failure = &failure};
         cw_dp_send(d, r->client, &m);
     }
     cw_dp_job_free(d, j);

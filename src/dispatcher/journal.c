@@ -18,6 +18,7 @@
 #include <inttypes.h>
 #include <string.h>
 
+#include "base/array.h"
 #include "base/hash.h"
 #include "base/text.h"
 #include "dispatcher/internal.h"
@@ -60,15 +61,7 @@ static int action_room(struct cw_dispatcher *d, struct cw_error *err)
     if (e->n >= DP_PENDING || e->batch.size >= DP_PENDING_BYTES)
         return cw_error_set(err, CW_E_SERVICE, "%zu entries wait for the dispatcher's journal, and no more are taken: %.500s", e->n,
                             d->retry_ns != 0 ? d->journal_error.message : "its disk is slow");
-    if (e->n < e->capacity)
-        return 0;
-    size_t capacity = e->capacity > 0 ? 2 * e->capacity : 64;
-    struct action *actions = realloc(e->actions, capacity * sizeof(*actions));
-    if (!actions)
-        return cw_error_nomem(err, capacity * sizeof(*actions), "entries of the journal");
-    e->actions = actions;
-    e->capacity = capacity;
-    return 0;
+    return CW_ARRAY_ROOM(e->actions, e->capacity, e->n + 1, "entries of the journal", err);
 }
 
 static void action_add(struct entries *e, const struct action *then)
@@ -131,19 +124,16 @@ void cw_dp_journal_tried(struct cw_dispatcher *d, int result)
 int cw_dp_journal_counters(struct cw_dispatcher *d, struct cw_error *err)
 {
     struct key k = key_make('a', NULL, 0);
-    Cachew__Journal__Counters m = CACHEW__JOURNAL__COUNTERS__INIT;
-    m.workers = d->worker_ids;
-    m.streams = d->stream_numbers;
-    m.damaged = d->damaged;
+    Cachew__Journal__Counters m = {CW_MESSAGE(journal__counters), .workers = d->worker_ids,
+        .streams = d->stream_numbers, .damaged = d->damaged};
     return entry_put(d, &k, &m.base, NULL, err);
 }
 
 int cw_dp_journal_worker(struct cw_dispatcher *d, const struct worker *w, const struct action *then, struct cw_error *err)
 {
     struct key k = key_make('g', w->incarnation, 16);
-    Cachew__Journal__Worker m = CACHEW__JOURNAL__WORKER__INIT;
-    m.id = w->id;
-    m.incarnation = (ProtobufCBinaryData){16, (uint8_t *)w->incarnation};
+    Cachew__Journal__Worker m = {CW_MESSAGE(journal__worker), .id = w->id,
+        .incarnation = {16, (uint8_t *)w->incarnation}};
     return entry_put(d, &k, &m.base, then, err);
 }
 
@@ -160,20 +150,14 @@ int cw_dp_journal_stream(struct cw_dispatcher *d, struct stream *s, struct cw_er
     int r = cw_dp_journal_counters(d, err);
     if (r == 0 && !s->pipeline->journalled) {
         struct key k = key_make('b', s->pipeline->fingerprint, 16);
-        Cachew__Journal__Pipeline m = CACHEW__JOURNAL__PIPELINE__INIT;
-        m.json = s->pipeline->json;
+        Cachew__Journal__Pipeline m = {CW_MESSAGE(journal__pipeline), .json = s->pipeline->json};
         r = entry_put(d, &k, &m.base, NULL, err);
     }
     if (r == 0) {
         struct key k = key_make('c', s->id, 16);
-        Cachew__Journal__Stream m = CACHEW__JOURNAL__STREAM__INIT;
-        m.number = s->number;
-        m.fingerprint = (ProtobufCBinaryData){16, s->pipeline->fingerprint};
-        m.seed = s->seed;
-        m.base_dir = s->base_dir;
-        m.data = s->data;
-        m.at_most_once = s->at_most_once;
-        m.unordered = s->unordered;
+        Cachew__Journal__Stream m = {CW_MESSAGE(journal__stream), .number = s->number,
+            .fingerprint = {16, s->pipeline->fingerprint}, .seed = s->seed, .base_dir = s->base_dir,
+            .data = s->data, .at_most_once = s->at_most_once, .unordered = s->unordered};
         s->pipeline->journalled = true;
         r = entry_put(d, &k, &m.base, NULL, err);
     }
@@ -192,8 +176,7 @@ int cw_dp_journal_purge(struct cw_dispatcher *d, struct stream *s, uint64_t upto
     struct key from = key_range(s, 0), to = key_range(s, upto), k = key_make('d', s->id, 16);
     int r = 0;
     if (s->at_most_once && upto != UINT64_MAX) {
-        Cachew__Journal__Floor m = CACHEW__JOURNAL__FLOOR__INIT;
-        m.position = upto;
+        Cachew__Journal__Floor m = {CW_MESSAGE(journal__floor), .position = upto};
         r = entry_put(d, &k, &m.base, NULL, err);
     }
     if (r == 0)
@@ -223,33 +206,21 @@ int cw_dp_journal_pipeline_gone(struct cw_dispatcher *d, const struct pipeline *
 int cw_dp_journal_job(struct cw_dispatcher *d, const struct job *j, const struct action *then, struct cw_error *err)
 {
     struct key k = key_make('f', j->name, strlen(j->name));
-    Cachew__Journal__Job m = CACHEW__JOURNAL__JOB__INIT;
-    m.name = j->name;
-    m.stream = (ProtobufCBinaryData){16, (uint8_t *)j->stream_id};
-    m.epochs = j->epochs;
-    m.world_size = j->world_size;
-    m.order = j->order;
-    m.guarantee = j->guarantee;
-    m.state = j->state;
-    m.why = j->why ? j->why : "";
-    m.fingerprint = (ProtobufCBinaryData){16, (uint8_t *)j->fingerprint};
-    m.seed = j->seed;
-    m.paused = j->paused;
-    m.lost = j->lost;
+    _cleanup_free_ char *memory = cw_dp_scale_memory(d, j);
+    Cachew__Journal__Job m = {CW_MESSAGE(journal__job), .name = j->name,
+        .stream = {16, (uint8_t *)j->stream_id}, .epochs = j->epochs,
+        .world_size = j->world_size, .order = j->order, .guarantee = j->guarantee, .state = j->state,
+        .why = j->why ? j->why : "", .fingerprint = {16, (uint8_t *)j->fingerprint},
+        .seed = j->seed, .paused = j->paused, .lost = j->lost, .weight = j->scaling.claim.weight,
+        .priority = j->scaling.claim.priority, .quota = (uint32_t)j->scaling.claim.quota,
+        .workers = (uint32_t)j->scaling.claim.want, .policy = memory ? (char *)(uintptr_t)d->policy.name : "",
+        .memory = memory, .objective = (uint32_t)j->scaling.objective,
+        .client_price_per_h = j->scaling.client_price_per_h};
     _cleanup_free_ uint32_t *finished = j->n_finished > 0 && j->n_finished <= DP_FINISHED ? malloc(j->n_finished * sizeof(*finished)) : NULL;
     for (size_t i = 0; finished && i < j->n_ranks; i++)
         if (j->ranks[i]->finished)
             finished[m.n_finished++] = j->ranks[i]->number;
     m.finished = finished;
-    _cleanup_free_ char *memory = cw_dp_scale_memory(d, j);
-    m.weight = j->scaling.claim.weight;
-    m.priority = j->scaling.claim.priority;
-    m.quota = (uint32_t)j->scaling.claim.quota;
-    m.workers = (uint32_t)j->scaling.claim.want;
-    m.policy = memory ? (char *)(uintptr_t)d->policy.name : "";
-    m.memory = memory ? memory : "";
-    m.objective = (uint32_t)j->scaling.objective;
-    m.client_price_per_h = j->scaling.client_price_per_h;
     return entry_put(d, &k, &m.base, then, err);
 }
 
@@ -264,14 +235,10 @@ int cw_dp_journal_range(struct cw_dispatcher *d, struct stream *s, const struct 
 {
     struct key k = key_range(s, x->begin);
     struct action action = {.kind = then, .stream = s, .range = {x->begin, x->number}};
-    Cachew__Journal__Range m = CACHEW__JOURNAL__RANGE__INIT;
-    m.end = x->end;
-    m.reported = (x->flags & RANGE_REPORTED) != 0;
-    m.n_batches = x->n_batches;
-    m.elements = x->elements;
-    m.n_elements = x->n_elements;
-    m.reporter = x->reporter;
-    m.given = s->at_most_once && x->holder[0] != NULL;
+    Cachew__Journal__Range m = {CW_MESSAGE(journal__range), .end = x->end,
+        .reported = (x->flags & RANGE_REPORTED) != 0, .n_batches = x->n_batches, .elements = x->elements,
+        .n_elements = x->n_elements, .reporter = x->reporter,
+        .given = s->at_most_once && x->holder[0] != NULL};
     return entry_put(d, &k, &m.base, &action, err);
 }
 

@@ -35,8 +35,13 @@ static void workers(const struct cw_dispatcher *d, struct cw_metrics *m)
     }
     cw_metrics_family(m, CW_METRIC_GAUGE, "dispatcher_workers", NULL, "Workers by state; those that are gone are known for ten minutes.");
     by_label(m, "state", states, counts, CW_COUNT_OF(states));
-    cw_metrics_counter(m, "dispatcher_workers_lost", NULL, (double)d->n_workers_lost, "Workers whose connection was lost, though they had not said that they leave.");
-    cw_metrics_gauge(m, "dispatcher_ranges_held", NULL, (double)held, "Ranges that workers hold at the moment, finished or not.");
+    cw_metrics_list(m, (const struct cw_metric_row[]){
+        {CW_METRIC_COUNTER, "dispatcher_workers_lost", NULL, (double)d->n_workers_lost,
+         "Workers whose connection was lost, though they had not said that they leave."},
+        {CW_METRIC_GAUGE, "dispatcher_ranges_held", NULL, (double)held,
+         "Ranges that workers hold at the moment, finished or not."},
+        {0},
+    });
 }
 
 static void jobs(const struct cw_dispatcher *d, struct cw_metrics *m)
@@ -52,11 +57,18 @@ static void jobs(const struct cw_dispatcher *d, struct cw_metrics *m)
     }
     cw_metrics_family(m, CW_METRIC_GAUGE, "dispatcher_jobs", NULL, "Jobs by state; those that are over are listed for an hour.");
     by_label(m, "state", states, counts, CW_COUNT_OF(states));
-    cw_metrics_gauge(m, "dispatcher_ranks_attached", NULL, (double)ranks, "Ranks of jobs with a client.");
-    cw_metrics_counter(m, "dispatcher_rank_batches", NULL, d->paces.n, "Batches that ranks were handed, but the first of each.");
-    cw_metrics_counter(m, "dispatcher_rank_wait", "seconds", d->paces.wait_s, "What ranks waited for them.");
-    cw_metrics_counter(m, "dispatcher_rank_step", "seconds", d->paces.step_s, "What ranks did between them.");
-    cw_metrics_gauge(m, "dispatcher_rank_waiting", "ratio", d->waited_most, "Part of the last two seconds that the rank which waited most has waited.");
+    cw_metrics_list(m, (const struct cw_metric_row[]){
+        {CW_METRIC_GAUGE, "dispatcher_ranks_attached", NULL, (double)ranks, "Ranks of jobs with a client."},
+        {CW_METRIC_COUNTER, "dispatcher_rank_batches", NULL, d->paces.n,
+         "Batches that ranks were handed, but the first of each."},
+        {CW_METRIC_COUNTER, "dispatcher_rank_wait", "seconds", d->paces.wait_s,
+         "What ranks waited for them."},
+        {CW_METRIC_COUNTER, "dispatcher_rank_step", "seconds", d->paces.step_s,
+         "What ranks did between them."},
+        {CW_METRIC_GAUGE, "dispatcher_rank_waiting", "ratio", d->waited_most,
+         "Part of the last two seconds that the rank which waited most has waited."},
+        {0},
+    });
 }
 
 /* Without a policy all but the decisions is 0. */
@@ -76,13 +88,21 @@ static void scaling(const struct cw_dispatcher *d, struct cw_metrics *m)
         pools++;
         short_of += p->why != NULL;
     }
-    cw_metrics_gauge(m, "dispatcher_workers_wanted", NULL, (double)wanted, "Workers that the policy wants for all jobs together.");
-    cw_metrics_gauge(m, "dispatcher_workers_serving", NULL, (double)serving, "Workers that serve a job.");
-    cw_metrics_gauge(m, "dispatcher_pool_workers_wanted", NULL, (double)pooled, "Workers that provisioners are told to have.");
-    cw_metrics_gauge(m, "dispatcher_pools", NULL, (double)pools, "Provisioners that are connected.");
-    cw_metrics_gauge(m, "dispatcher_pools_short", NULL, (double)short_of, "Those of them that can't give what is wanted.");
-    cw_metrics_counter(m, "dispatcher_decisions", NULL, (double)d->n_decisions, "Decisions of the policy, to stay included.");
-    cw_metrics_counter(m, "dispatcher_cache_moves", NULL, (double)d->n_cache_moves, "Of these, those by which a job is cached elsewhere, or not any more.");
+    cw_metrics_list(m, (const struct cw_metric_row[]){
+        {CW_METRIC_GAUGE, "dispatcher_workers_wanted", NULL, (double)wanted,
+         "Workers that the policy wants for all jobs together."},
+        {CW_METRIC_GAUGE, "dispatcher_workers_serving", NULL, (double)serving, "Workers that serve a job."},
+        {CW_METRIC_GAUGE, "dispatcher_pool_workers_wanted", NULL, (double)pooled,
+         "Workers that provisioners are told to have."},
+        {CW_METRIC_GAUGE, "dispatcher_pools", NULL, (double)pools, "Provisioners that are connected."},
+        {CW_METRIC_GAUGE, "dispatcher_pools_short", NULL, (double)short_of,
+         "Those of them that can't give what is wanted."},
+        {CW_METRIC_COUNTER, "dispatcher_decisions", NULL, (double)d->n_decisions,
+         "Decisions of the policy, to stay included."},
+        {CW_METRIC_COUNTER, "dispatcher_cache_moves", NULL, (double)d->n_cache_moves,
+         "Of these, those by which a job is cached elsewhere, or not any more."},
+        {0},
+    });
 }
 
 static void streams(const struct cw_dispatcher *d, struct cw_metrics *m)
@@ -101,19 +121,35 @@ void cw_dispatcher_metrics(struct cw_dispatcher *d, uint64_t now_ns, struct cw_t
 {
     struct cw_metrics m = {.text = text};
     d->now_ns = CW_MAX(d->now_ns, now_ns);
-    cw_metrics_gauge(&m, "dispatcher_uptime", "seconds", (double)(d->now_ns - d->start_ns) / 1e9, "Since it started.");
+    cw_metrics_list(&m, (const struct cw_metric_row[]){
+        {CW_METRIC_GAUGE, "dispatcher_uptime", "seconds", (double)(d->now_ns - d->start_ns) / 1e9,
+         "Since it started."},
+        {0},
+    });
     connections(d, &m);
     workers(d, &m);
     jobs(d, &m);
     scaling(d, &m);
     streams(d, &m);
-    cw_metrics_counter(&m, "dispatcher_ranges_leased", NULL, (double)d->n_leased, "Leases given to workers, second ones of late ranges too.");
-    cw_metrics_counter(&m, "dispatcher_ranges_completed", NULL, (double)d->n_completed, "Ranges whose first completion came.");
-    cw_metrics_counter(&m, "dispatcher_ranges_late", NULL, (double)d->n_late, "Ranges that were late and leased a second time.");
-    cw_metrics_counter(&m, "dispatcher_ranges_moved", NULL, (double)d->n_moved, "Ranges that no worker held any more, and that are leased again if they are wanted.");
-    cw_metrics_counter(&m, "dispatcher_ranges_lost", NULL, (double)d->n_lost, "Ranges of jobs with at-most-once that were lost with their workers, whatever ranks had of them.");
-    cw_metrics_counter(&m, "dispatcher_journal_commits", NULL, (double)d->n_commits, "Transactions of the journal that are durable.");
-    cw_metrics_counter(&m, "dispatcher_journal_commit", "seconds", (double)d->commit_ns / 1e9, "What they took together: divided by their number, the mean.");
-    cw_metrics_counter(&m, "dispatcher_journal_failures", NULL, (double)d->n_commit_failures, "Transactions that could not be written, each try.");
-    cw_metrics_gauge(&m, "dispatcher_journal_ok", NULL, d->retry_ns == 0, "1: the journal is written; 0: nothing is acknowledged until it can be.");
+    cw_metrics_list(&m, (const struct cw_metric_row[]){
+        {CW_METRIC_COUNTER, "dispatcher_ranges_leased", NULL, (double)d->n_leased,
+         "Leases given to workers, second ones of late ranges too."},
+        {CW_METRIC_COUNTER, "dispatcher_ranges_completed", NULL, (double)d->n_completed,
+         "Ranges whose first completion came."},
+        {CW_METRIC_COUNTER, "dispatcher_ranges_late", NULL, (double)d->n_late,
+         "Ranges that were late and leased a second time."},
+        {CW_METRIC_COUNTER, "dispatcher_ranges_moved", NULL, (double)d->n_moved,
+         "Ranges that no worker held any more, and that are leased again if they are wanted."},
+        {CW_METRIC_COUNTER, "dispatcher_ranges_lost", NULL, (double)d->n_lost,
+         "Ranges of jobs with at-most-once that were lost with their workers, whatever ranks had of them."},
+        {CW_METRIC_COUNTER, "dispatcher_journal_commits", NULL, (double)d->n_commits,
+         "Transactions of the journal that are durable."},
+        {CW_METRIC_COUNTER, "dispatcher_journal_commit", "seconds", (double)d->commit_ns / 1e9,
+         "What they took together: divided by their number, the mean."},
+        {CW_METRIC_COUNTER, "dispatcher_journal_failures", NULL, (double)d->n_commit_failures,
+         "Transactions that could not be written, each try."},
+        {CW_METRIC_GAUGE, "dispatcher_journal_ok", NULL, d->retry_ns == 0,
+         "1: the journal is written; 0: nothing is acknowledged until it can be."},
+        {0},
+    });
 }

@@ -91,10 +91,11 @@ static int take_over(struct cw_dispatcher *d, struct pool *p, struct cw_peer *by
     struct cw_peer *old = p->peer;
     if (old == by)
         return 0;
-    if (memcmp(old->incarnation, by->incarnation, sizeof(by->incarnation)) != 0) {
-        cw_error_attribute(err, "pool", p->name, "a name of its own for each provisioner");
-        return cw_error_set(err, CW_E_SERVICE, "another provisioner has pool \"%s\": expected a name of its own for each (--pool)", p->name);
-    }
+    if (memcmp(old->incarnation, by->incarnation, sizeof(by->incarnation)) != 0)
+        return cw_error_value(err, CW_E_SERVICE, "pool", p->name, "a name of its own for each provisioner",
+                              "another provisioner has pool \"%s\": expected a name of its own for each "
+                              "(--pool)",
+                              p->name);
     cw_error_set(&why, CW_E_SERVICE, "the provisioner has another connection");
     old->pool = NULL;
     cw_dp_close(d, old, &why);
@@ -258,19 +259,14 @@ static void drain_surplus(struct cw_dispatcher *d, struct pool *p)
 
 static void say(struct cw_dispatcher *d, struct pool *p)
 {
-    Cachew__Want m = CACHEW__WANT__INIT;
-    Cachew__Envelope e = CACHEW__ENVELOPE__INIT;
-    Cachew__Present present = CACHEW__PRESENT__INIT;
     _cleanup_free_ char **names = calloc(2 * d->n_workers + 1, sizeof(char *));
     p->due = !names; /* without memory: later */
     if (!names)
         return;
     p->changed = false;
     p->said_ns = d->now_ns;
-    m.workers = p->wanted;
-    m.release = names;
-    m.present = &present;
-    present.names = names + d->n_workers;
+    Cachew__Present present = {CW_MESSAGE(present), .names = names + d->n_workers};
+    Cachew__Want m = {CW_MESSAGE(want), .workers = p->wanted, .release = names, .present = &present};
     CW_LIST_EACH(at, &d->workers) {
         struct worker *w = CW_CONTAINER(at, struct worker, link);
         if (!w->peer || !is_of(w, p))
@@ -279,8 +275,7 @@ static void say(struct cw_dispatcher *d, struct pool *p)
         if (w->released)
             m.release[m.n_release++] = w->name;
     }
-    e.of_case = CACHEW__ENVELOPE__OF_WANT;
-    e.want = &m;
+    Cachew__Envelope e = {CW_MESSAGE(envelope), .of_case = CACHEW__ENVELOPE__OF_WANT, .want = &m};
     cw_dp_send(d, p->peer, &e);
 }
 

@@ -49,9 +49,8 @@ void cw_dp_scale_end(struct job *j)
 
 char *cw_dp_scale_memory(const struct cw_dispatcher *d, const struct job *j)
 {
-    json_t *saved = d->scales ? cw_policy_save(&d->policy, &j->scaling.memory) : NULL;
+    json_auto_t *saved = d->scales ? cw_policy_save(&d->policy, &j->scaling.memory) : NULL;
     char *text = saved ? json_dumps(saved, JSON_COMPACT) : NULL;
-    json_decref(saved);
     if (text && strlen(text) > DP_POLICY_BYTES) {
         free(text);
         return NULL;

@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/array.h"
 #include "base/hash.h"
 #include "base/text.h"
 #include "dispatcher/internal.h"
@@ -87,14 +88,8 @@ struct seat *cw_dp_seat_new(struct cw_dispatcher *d, struct worker *w, struct st
 {
     if (d->n_seats >= DP_SEATS)
         return NULL;
-    if (s->n_seats == s->heap_capacity) {
-        size_t capacity = s->heap_capacity > 0 ? 2 * s->heap_capacity : 8;
-        struct seat **heap = realloc(s->heap, capacity * sizeof(struct seat *));
-        if (!heap)
-            return NULL;
-        s->heap = heap;
-        s->heap_capacity = capacity;
-    }
+    if (CW_ARRAY_ROOM(s->heap, s->heap_capacity, s->n_seats + 1, "seats", NULL) < 0)
+        return NULL;
     struct seat *t = calloc(1, sizeof(*t));
     if (!t)
         return NULL;
@@ -139,11 +134,8 @@ static void seat_state(struct cw_dispatcher *d, struct seat *t, enum seat_state 
 /* The worker is to have nothing of the stream any more. */
 static void say_forget(struct cw_dispatcher *d, struct seat *t)
 {
-    Cachew__Forget f = CACHEW__FORGET__INIT;
-    Cachew__Envelope m = CACHEW__ENVELOPE__INIT;
-    f.stream = (ProtobufCBinaryData){16, t->stream->id};
-    m.of_case = CACHEW__ENVELOPE__OF_FORGET;
-    m.forget = &f;
+    Cachew__Forget f = {CW_MESSAGE(forget), .stream = {16, t->stream->id}};
+    Cachew__Envelope m = {CW_MESSAGE(envelope), .of_case = CACHEW__ENVELOPE__OF_FORGET, .forget = &f};
     cw_dp_send(d, t->worker->peer, &m);
 }
 
@@ -185,17 +177,11 @@ struct seat *cw_dp_seat_free(struct cw_dispatcher *d, struct seat *t)
 static void seat_prepare(struct cw_dispatcher *d, struct seat *t)
 {
     struct stream *s = t->stream;
-    Cachew__Prepare p = CACHEW__PREPARE__INIT;
-    Cachew__Envelope m = CACHEW__ENVELOPE__INIT;
-    p.stream = (ProtobufCBinaryData){16, s->id};
-    p.fingerprint = (ProtobufCBinaryData){16, s->pipeline->fingerprint};
-    p.pipeline = s->pipeline->json;
-    p.base_dir = s->base_dir;
-    p.seed = s->seed;
-    p.marker = s->marker;
-    p.order = s->unordered ? CACHEW__ORDER__ORDER_ANY : CACHEW__ORDER__ORDER_EXACT;
-    m.of_case = CACHEW__ENVELOPE__OF_PREPARE;
-    m.prepare = &p;
+    Cachew__Prepare p = {CW_MESSAGE(prepare), .stream = {16, s->id},
+        .fingerprint = {16, s->pipeline->fingerprint}, .pipeline = s->pipeline->json,
+        .base_dir = s->base_dir, .seed = s->seed, .marker = s->marker,
+        .order = s->unordered ? CACHEW__ORDER__ORDER_ANY : CACHEW__ORDER__ORDER_EXACT};
+    Cachew__Envelope m = {CW_MESSAGE(envelope), .of_case = CACHEW__ENVELOPE__OF_PREPARE, .prepare = &p};
     m.id = t->request = ++t->worker->last_request;
     seat_state(d, t, SEAT_ASKED);
     t->beside = t->worker->n_streams > 1;
@@ -501,12 +487,9 @@ static void revoke_send(struct cw_dispatcher *d, struct seat *t)
 {
     struct stream *s = t->stream;
     Cachew__Range ranges[2 * SEAT_SPANS], *pointers[2 * SEAT_SPANS];
-    Cachew__Revoke r = CACHEW__REVOKE__INIT;
-    Cachew__Envelope m = CACHEW__ENVELOPE__INIT;
-    r.stream = (ProtobufCBinaryData){16, s->id};
-    r.positions = pointers;
-    m.of_case = CACHEW__ENVELOPE__OF_REVOKE;
-    m.revoke = &r;
+    Cachew__Revoke r = {CW_MESSAGE(revoke), .stream = {16, s->id},
+        .positions = pointers};
+    Cachew__Envelope m = {CW_MESSAGE(envelope), .of_case = CACHEW__ENVELOPE__OF_REVOKE, .revoke = &r};
     for (size_t i = 0; i < t->n_revoke; i++)
         for (struct span left = t->revoke[i]; left.begin < left.end;) { /* one for each epoch */
             pointers[r.n_positions] = &ranges[r.n_positions];
@@ -526,11 +509,8 @@ static void leases_send(struct cw_dispatcher *d, struct seat *t)
     Cachew__Range ranges[DP_CAPACITY + 2], *pointers[DP_CAPACITY + 2];
     uint64_t from[DP_CAPACITY + 2], align = s->data->plan->align;
     bool counted = cw_dp_stream_counted(s);
-    Cachew__Leases l = CACHEW__LEASES__INIT;
-    Cachew__Envelope m = CACHEW__ENVELOPE__INIT;
-    l.stream = (ProtobufCBinaryData){16, s->id};
-    l.ranges = pointers;
-    l.from = from;
+    Cachew__Leases l = {CW_MESSAGE(leases), .stream = {16, s->id}, .ranges = pointers,
+        .from = from};
     l.n_ranges = l.n_from = t->n_out;
     for (size_t i = 0; i < t->n_out; i++) {
         const struct range *x = cw_dp_range(s, t->out[i]); /* what is dropped is taken out of them */
@@ -539,8 +519,7 @@ static void leases_send(struct cw_dispatcher *d, struct seat *t)
         uint64_t base = ranges[i].begin + (s->base > x->begin ? s->base - x->begin : 0); /* the earliest batch begins before, or there */
         from[i] = counted ? CW_MAX(ranges[i].begin, base - base % align) : ranges[i].begin;
     }
-    m.of_case = CACHEW__ENVELOPE__OF_LEASES;
-    m.leases = &l;
+    Cachew__Envelope m = {CW_MESSAGE(envelope), .of_case = CACHEW__ENVELOPE__OF_LEASES, .leases = &l};
     cw_dp_send(d, t->worker->peer, &m);
 }
 

@@ -146,8 +146,7 @@ static int on_open(void *user, struct cw_conn *c, const Cachew__Envelope *hello,
     struct server_peer *p = calloc(1, sizeof(*p));
     if (!p)
         return cw_error_nomem(err, sizeof(*p), "a connection");
-    p->server = s;
-    p->conn = c;
+    *p = (struct server_peer){.server = s, .conn = c};
     int r = cw_dispatcher_connected(s->core, p, hello->hello, &p->peer, err);
     if (r < 0) {
         free(p);
@@ -253,10 +252,8 @@ int cw_dispatcher_server_start(const struct cw_dispatcher_server_options *o, str
     struct cw_dispatcher_server *s = calloc(1, sizeof(*s));
     if (!s)
         return cw_error_nomem(err, sizeof(*s), "the dispatcher");
-    s->loop = o->loop;
-    s->log = o->log;
-    s->log_arg = o->log_arg;
-    s->turn.fn = on_turn;
+    *s = (struct cw_dispatcher_server){.loop = o->loop, .log = o->log, .log_arg = o->log_arg,
+        .turn.fn = on_turn};
     s->turn.arg = s;
     cw_list_init(&s->peers);
     int r = server_start(s, o, err);

@@ -3,6 +3,7 @@
 
 #include <pthread.h>
 
+#include "base/thread.h"
 #include "net/loop.h"
 
 struct cw_store {
@@ -68,8 +69,7 @@ int cw_store_open(const char *dir, struct cw_loop *l, struct cw_store **ret, str
     struct cw_store *s = calloc(1, sizeof(*s));
     if (!s)
         return cw_error_nomem(err, sizeof(*s), "the store");
-    s->loop = l;
-    s->post.fn = on_post;
+    *s = (struct cw_store){.loop = l, .post.fn = on_post};
     s->post.arg = s;
     pthread_mutex_init(&s->mutex, NULL);
     pthread_cond_init(&s->wake, NULL);
@@ -102,10 +102,9 @@ void cw_store_commit(struct cw_store *s, const struct cw_store_batch *b, void (*
         cw_loop_post(s->loop, &s->post);
         return;
     }
-    pthread_mutex_lock(&s->mutex);
+    CW_GUARD(&s->mutex);
     s->batch = b;
     pthread_cond_signal(&s->wake);
-    pthread_mutex_unlock(&s->mutex);
 }
 
 struct cw_store *cw_store_close(struct cw_store *s)

@@ -3,6 +3,8 @@
 
 #include "dispatcher/store.h"
 
+#include "base/array.h"
+
 struct head {
     uint32_t kind, key_size;
     uint64_t value_size;
@@ -14,14 +16,8 @@ int cw_store_batch_add(struct cw_store_batch *b, const struct cw_store_op *op, s
     if (op->key_size > CW_STORE_KEY_MAX || (op->kind == CW_STORE_DELETE_RANGE && op->value_size > CW_STORE_KEY_MAX))
         return cw_error_set(err, CW_E_BUG, "a key of %zu bytes: the store takes up to %d", CW_MAX(op->key_size, op->value_size), CW_STORE_KEY_MAX);
     size_t size = b->size + sizeof(h) + op->key_size + op->value_size;
-    if (size > b->capacity) {
-        size_t capacity = CW_MAX(2 * b->capacity, CW_MAX(size, (size_t)1024));
-        uint8_t *data = realloc(b->data, capacity);
-        if (!data)
-            return cw_error_nomem(err, capacity, "a batch for the journal");
-        b->data = data;
-        b->capacity = capacity;
-    }
+    if (CW_ARRAY_ROOM(b->data, b->capacity, size, "a batch for the journal", err) < 0)
+        return CW_E_MEMORY;
     uint8_t *at = b->data + b->size;
     memcpy(at, &h, sizeof(h));
     if (op->key_size > 0)

@@ -15,22 +15,14 @@
 static void tell_workers(struct cw_dispatcher *d, struct rank *r, struct worker *const *workers, size_t n, bool gone)
 {
     Cachew__WorkerAddress addresses[PER_MESSAGE], *pointers[PER_MESSAGE];
-    Cachew__Workers list = CACHEW__WORKERS__INIT;
-    Cachew__Envelope m = CACHEW__ENVELOPE__INIT;
-    list.workers = pointers;
-    list.n_workers = n;
+    Cachew__Workers list = {CW_MESSAGE(workers), .workers = pointers, .n_workers = n};
     for (size_t i = 0; i < n; i++) {
         Cachew__WorkerAddress *a = pointers[i] = &addresses[i];
-        cachew__worker_address__init(a);
-        a->worker = workers[i]->id;
-        a->host = workers[i]->host;
-        a->unix_path = workers[i]->unix_path;
-        a->addresses = workers[i]->addresses;
-        a->n_addresses = workers[i]->n_addresses;
-        a->gone = gone;
+        *a = (Cachew__WorkerAddress){CW_MESSAGE(worker_address), .worker = workers[i]->id,
+            .host = workers[i]->host, .unix_path = workers[i]->unix_path, .addresses = workers[i]->addresses,
+            .n_addresses = workers[i]->n_addresses, .gone = gone};
     }
-    m.of_case = CACHEW__ENVELOPE__OF_WORKERS;
-    m.workers = &list;
+    Cachew__Envelope m = {CW_MESSAGE(envelope), .of_case = CACHEW__ENVELOPE__OF_WORKERS, .workers = &list};
     cw_dp_send(d, r->client, &m);
 }
 
@@ -70,28 +62,25 @@ struct placements {
 static void placements_add(struct placements *p, const struct stream *s, const struct range *x)
 {
     Cachew__Placement *a = p->pointers[p->n] = &p->of[p->n];
-    cachew__placement__init(a);
+    *a = (Cachew__Placement){CW_MESSAGE(placement), .worker = x->holder[0] ? x->holder[0]->worker->id : 0,
+        .lost = (x->flags & RANGE_LOST) != 0};
     cw_dp_stream_place(s, x->begin, &a->epoch, &a->begin);
     a->end = a->begin + (x->end - x->begin);
-    a->worker = x->holder[0] ? x->holder[0]->worker->id : 0;
-    a->lost = (x->flags & RANGE_LOST) != 0;
     p->end[p->n++] = x->end;
 }
 
 /* Those that the rank may still ask for. */
 static void placements_send(struct cw_dispatcher *d, struct rank *r, struct placements *p)
 {
-    Cachew__Placements list = CACHEW__PLACEMENTS__INIT;
-    Cachew__Envelope m = CACHEW__ENVELOPE__INIT;
     size_t first = 0;
     while (first < p->n && p->end[first] <= r->pos)
         first++;
     if (first == p->n)
         return;
-    list.placements = p->pointers + first;
-    list.n_placements = p->n - first;
-    m.of_case = CACHEW__ENVELOPE__OF_PLACEMENTS;
-    m.placements = &list;
+    Cachew__Placements list = {CW_MESSAGE(placements), .placements = p->pointers + first,
+        .n_placements = p->n - first};
+    Cachew__Envelope m = {CW_MESSAGE(envelope), .of_case = CACHEW__ENVELOPE__OF_PLACEMENTS,
+        .placements = &list};
     cw_dp_send(d, r->client, &m);
 }
 
@@ -133,22 +122,17 @@ static void tell_reports(struct cw_dispatcher *d, struct stream *s, struct rank 
     if (cw_dp_stream_counted(s))
         return;
     Cachew__Report reports[PER_MESSAGE], *pointers[PER_MESSAGE];
-    Cachew__Reports list = CACHEW__REPORTS__INIT;
-    Cachew__Envelope m = CACHEW__ENVELOPE__INIT;
-    list.reports = pointers;
-    m.of_case = CACHEW__ENVELOPE__OF_REPORTS;
-    m.reports = &list;
+    Cachew__Reports list = {CW_MESSAGE(reports), .reports = pointers};
+    Cachew__Envelope m = {CW_MESSAGE(envelope), .of_case = CACHEW__ENVELOPE__OF_REPORTS, .reports = &list};
     struct range *x;
     for (; (x = cw_dp_range(s, r->next_report)) && (x->flags & (RANGE_DURABLE | RANGE_LOST)); r->next_report = x->end) {
         if (!(x->flags & RANGE_DURABLE)) /* lost before its end: there is nothing to tell */
             continue;
         Cachew__Report *a = pointers[list.n_reports] = &reports[list.n_reports];
-        cachew__report__init(a);
+        *a = (Cachew__Report){CW_MESSAGE(report), .n_batches = x->n_batches, .elements = x->elements,
+            .n_elements = x->n_elements};
         cw_dp_stream_place(s, x->begin, &a->epoch, &a->begin);
         a->end = a->begin + (x->end - x->begin);
-        a->n_batches = x->n_batches;
-        a->elements = x->elements;
-        a->n_elements = x->n_elements;
         if (++list.n_reports == PER_MESSAGE) {
             cw_dp_send(d, r->client, &m);
             list.n_reports = 0;
@@ -239,16 +223,12 @@ void cw_dp_held_why(const struct cw_dispatcher *d, const struct job *j, char *bu
 void cw_dp_tell_held(struct cw_dispatcher *d, struct job *j)
 {
     char why[800];
-    Cachew__Held held = CACHEW__HELD__INIT;
-    Cachew__Envelope m = CACHEW__ENVELOPE__INIT;
     if (!j->stream)
         return;
     cw_dp_held_why(d, j, why, sizeof(why));
     uint64_t hash = *why ? cw_hash64(why, strlen(why)) | 1 : 0;
-    held.why = why;
-    held.paused = j->paused;
-    m.of_case = CACHEW__ENVELOPE__OF_HELD;
-    m.held = &held;
+    Cachew__Held held = {CW_MESSAGE(held), .why = why, .paused = j->paused};
+    Cachew__Envelope m = {CW_MESSAGE(envelope), .of_case = CACHEW__ENVELOPE__OF_HELD, .held = &held};
     for (size_t i = 0; i < j->n_ranks; i++) {
         struct rank *r = j->ranks[i];
         if (!r->client || r->held == hash)

@@ -30,8 +30,7 @@ static int worker_new(struct cw_dispatcher *d, uint64_t id, const uint8_t incarn
     struct worker *w = calloc(1, sizeof(*w));
     if (!w)
         return cw_error_nomem(err, sizeof(*w), "a worker");
-    w->id = id;
-    w->cache_part = NAN;
+    *w = (struct worker){.id = id, .cache_part = NAN};
     memcpy(w->incarnation, incarnation, 16);
     cw_list_init(&w->seats);
     if (cw_map_add(&d->workers_by_id, &w->by_id, id) < 0) {
@@ -217,14 +216,11 @@ static int worker_register(struct cw_dispatcher *d, struct cw_peer *p, uint64_t 
 
 void cw_dp_worker_registered(struct cw_dispatcher *d, struct cw_peer *p, uint64_t re)
 {
-    Cachew__Registered r = CACHEW__REGISTERED__INIT;
-    Cachew__Envelope m = CACHEW__ENVELOPE__INIT;
     if (p->gone || !p->worker)
         return;
-    r.worker = p->worker->id;
-    m.re = re;
-    m.of_case = CACHEW__ENVELOPE__OF_REGISTERED;
-    m.registered = &r;
+    Cachew__Registered r = {CW_MESSAGE(registered), .worker = p->worker->id};
+    Cachew__Envelope m = {CW_MESSAGE(envelope), .re = re, .of_case = CACHEW__ENVELOPE__OF_REGISTERED,
+        .registered = &r};
     cw_dp_send(d, p, &m);
     cw_dp_log(d, false, "worker %" PRIu64 " (%s) is there: process %" PRIu32 " at %s", p->worker->id, p->worker->name, p->worker->pid,
               p->worker->n_addresses > 0 ? p->worker->addresses[0] : p->worker->unix_path);
@@ -240,11 +236,8 @@ void cw_dp_worker_registered(struct cw_dispatcher *d, struct cw_peer *p, uint64_
 
 static void forget(struct cw_dispatcher *d, struct worker *w, ProtobufCBinaryData stream)
 {
-    Cachew__Forget f = CACHEW__FORGET__INIT;
-    Cachew__Envelope m = CACHEW__ENVELOPE__INIT;
-    f.stream = stream;
-    m.of_case = CACHEW__ENVELOPE__OF_FORGET;
-    m.forget = &f;
+    Cachew__Forget f = {CW_MESSAGE(forget), .stream = stream};
+    Cachew__Envelope m = {CW_MESSAGE(envelope), .of_case = CACHEW__ENVELOPE__OF_FORGET, .forget = &f};
     cw_dp_send(d, w->peer, &m);
 }
 
@@ -357,9 +350,7 @@ void cw_dp_worker_drain(struct cw_dispatcher *d, struct worker *w, bool tell)
 {
     if (tell && w->peer) {
         Cachew__Drain drain = CACHEW__DRAIN__INIT;
-        Cachew__Envelope m = CACHEW__ENVELOPE__INIT;
-        m.of_case = CACHEW__ENVELOPE__OF_DRAIN;
-        m.drain = &drain;
+        Cachew__Envelope m = {CW_MESSAGE(envelope), .of_case = CACHEW__ENVELOPE__OF_DRAIN, .drain = &drain};
         cw_dp_send(d, w->peer, &m);
     }
     if (tell && !w->released) {

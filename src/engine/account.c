@@ -5,6 +5,7 @@
 
 #include "base/cost_clock.h"
 #include "base/crash.h"
+#include "base/thread.h"
 
 bool cw_counted(void) { return !cw_mutated("uncounted"); }
 
@@ -34,7 +35,7 @@ void cw_runner_profile(struct cw_runner *r, struct cw_profile *ret)
 {
     struct cw_op_profile *ops = ret->ops;
     struct cw_value_profile *values = ret->values;
-    pthread_mutex_lock(&r->mutex);
+    CW_GUARD(&r->mutex);
     *ret = r->profile;
     memcpy(ops, r->profile.ops, r->profile.n_ops * sizeof(*ops));
     if (values && r->profile.n_values)
@@ -48,7 +49,6 @@ void cw_runner_profile(struct cw_runner *r, struct cw_profile *ret)
     ret->threads = r->options.threads;
     ret->positions = r->n_positions_done;
     ret->cached_positions = r->n_positions_cached;
-    pthread_mutex_unlock(&r->mutex);
 }
 
 uint64_t cw_runner_now_ns(struct cw_runner *r)
@@ -57,15 +57,13 @@ uint64_t cw_runner_now_ns(struct cw_runner *r)
     uint64_t busy_ns = 0, cpu_ns = 0;
     if (!cw_cost_modelled())
         return cw_now_ns();
-    pthread_mutex_lock(&r->mutex);
+    CW_GUARD(&r->mutex);
     for (unsigned k = 0; k < p->n_ops; k++) {
         busy_ns += p->ops[k].ns;
         cpu_ns += p->ops[k].cpu_ns;
     }
     busy_ns += p->plan_ns + p->read_ns - p->cold_ns + p->emit_ns + p->fetch_ns;
-    uint64_t now = CW_MAX(CW_MAX(busy_ns / r->options.threads, cpu_ns / cw_cpu_budget()), r->cold_ns);
-    pthread_mutex_unlock(&r->mutex);
-    return now;
+    return CW_MAX(CW_MAX(busy_ns / r->options.threads, cpu_ns / cw_cpu_budget()), r->cold_ns);
 }
 
 void cw_account(struct cw_runner *r, struct thread *t)

@@ -299,9 +299,11 @@ static int common_dims(const struct cw_assembly *a, unsigned k, uint64_t n, stru
             print_dims(first, left);
             print_dims(t, right);
             cw_error_op(err, op);
-            cw_error_attribute(err, "component", g->outputs[k].name, bucket ? "equal numbers of dimensions" : "equal shapes");
-            return cw_error_set(err, CW_E_DATA, "%s: component \"%s\" differs in %s: %s and %s%s", op, g->outputs[k].name,
-                                bucket ? "its number of dimensions" : "shape", left, right, bucket ? "" : "; crop, resize or bucket it before");
+            return cw_error_value(err, CW_E_DATA, "component", g->outputs[k].name,
+                                  bucket ? "equal numbers of dimensions" : "equal shapes",
+                                  "%s: component \"%s\" differs in %s: %s and %s%s", op, g->outputs[k].name,
+                                  bucket ? "its number of dimensions" : "shape", left, right,
+                                  bucket ? "" : "; crop, resize or bucket it before");
         }
         for (int d = 0; d < t->ndim; d++)
             c->dims[lead + d] = CW_MAX(c->dims[lead + d], t->dims[d]);

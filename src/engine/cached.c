@@ -6,6 +6,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "base/thread.h"
 #include "engine/cached.h"
 #include "storage/file.h"
 
@@ -22,7 +23,7 @@ const struct cw_op *cw_cached_marker(const struct cached *c) { return c ? c->m->
 static char *describe(const struct cw_program *g, const struct cw_marker *m)
 {
     json_t *operators = json_array(), *components = json_object();
-    char type[160], *text;
+    char type[160];
     for (unsigned i = 0; g->ops[i] != m->op; i++) {
         json_t *o = cw_attrs_identity(g->ops[i]->desc, g->ops[i]->attrs);
         json_object_set_new(o, "op", json_string(g->ops[i]->desc->name));
@@ -30,10 +31,8 @@ static char *describe(const struct cw_program *g, const struct cw_marker *m)
     }
     for (unsigned k = 0; k < m->n; k++)
         json_object_set_new(components, m->components[k].name, json_string(cw_type_print(&m->components[k].type, type)));
-    json_t *meta = json_pack("{s:o, s:o, s:I}", "operators", operators, "components", components, "created", (json_int_t)time(NULL));
-    text = meta ? json_dumps(meta, JSON_INDENT(2)) : NULL;
-    json_decref(meta);
-    return text;
+    json_auto_t *meta = json_pack("{s:o, s:o, s:I}", "operators", operators, "components", components, "created", (json_int_t)time(NULL));
+    return meta ? json_dumps(meta, JSON_INDENT(2)) : NULL;
 }
 
 /* The key of the set: with the draws before the marker, which may be others in each epoch. */
@@ -54,7 +53,7 @@ struct cw_cache_set *cw_cached_set(const struct cw_runner *r, unsigned leaf, str
 {
     struct cw_hash128 key = c->m->draws ? key_of(r, c, leaf, e) : c->identity;
     struct cw_cache_set *set = NULL;
-    pthread_mutex_lock(&c->mutex);
+    CW_GUARD(&c->mutex);
     if (!c->asked || key.lo != c->key.lo || key.hi != c->key.hi) {
         cw_cache_set_unref(CW_STEAL(c->set));
         if (cw_cache_set_open(c->cache, key, c->meta, &c->set, err) < 0)
@@ -64,7 +63,6 @@ struct cw_cache_set *cw_cached_set(const struct cw_runner *r, unsigned leaf, str
     }
     if (c->set)
         set = cw_cache_set_ref(c->set);
-    pthread_mutex_unlock(&c->mutex);
     return set;
 }
 

@@ -40,7 +40,7 @@ static char *profile_of(struct cw_runner *r, const struct choice *c)
 
 void cw_choice_recall(struct choice *none, struct choice *c, const char *text)
 {
-    json_t *profile = json_loads(text, 0, NULL);
+    json_auto_t *profile = json_loads(text, 0, NULL);
     double bytes;
     read_pace(profile, "none", &none->computed);
     read_pace(profile, "computed", &c->computed);
@@ -50,7 +50,6 @@ void cw_choice_recall(struct choice *none, struct choice *c, const char *text)
         c->content_rows = 1;
         c->content_bytes = bytes;
     }
-    json_decref(profile);
 }
 
 void cw_choices_load(struct cw_runner *r)
@@ -69,7 +68,7 @@ static json_t *pace_json(const struct pace *p)
 
 void cw_choice_save(const struct choice *none, const struct choice *c, struct cached *to)
 {
-    json_t *profile = json_object();
+    json_auto_t *profile = json_object();
     if (none->computed.rows > 0)
         json_object_set_new(profile, "none", pace_json(&none->computed));
     if (c->computed.rows > 0)
@@ -81,5 +80,4 @@ void cw_choice_save(const struct choice *none, const struct choice *c, struct ca
     _cleanup_free_ char *text = profile ? json_dumps(profile, JSON_COMPACT | JSON_REAL_PRECISION(6)) : NULL;
     if (text && json_object_size(profile))
         cw_cached_put_profile(to, text);
-    json_decref(profile);
 }

@@ -9,6 +9,7 @@
 
 #include "base/cost_clock.h"
 #include "base/crash.h"
+#include "base/thread.h"
 #include "cache/cache.h"
 
 /* What is known is what was measured in about so long, of threads and storage; of sizes, of so many positions. */
@@ -368,7 +369,7 @@ unsigned cw_runner_choices(struct cw_runner *r, struct cw_choice ret[CW_CHOICES_
     double positions = (double)CW_MAX(r->sequence->n_positions, (uint64_t)1);
     if (!r->options.adaptive)
         return 0;
-    pthread_mutex_lock(&r->mutex);
+    CW_GUARD(&r->mutex);
     unsigned in_use = atomic_load(&r->choice);
     for (unsigned k = 0; k < r->n_choices; k++) {
         const struct choice *c = &r->choices[k];
@@ -385,15 +386,13 @@ unsigned cw_runner_choices(struct cw_runner *r, struct cw_choice ret[CW_CHOICES_
         if (k)
             put_reading(r, c, &ret[k]);
     }
-    pthread_mutex_unlock(&r->mutex);
     return r->n_choices;
 }
 
 void cw_runner_effort(struct cw_runner *r, struct cw_effort *ret)
 {
-    pthread_mutex_lock(&r->mutex);
+    CW_GUARD(&r->mutex);
     *ret = (struct cw_effort){.positions = r->n_positions_done, .busy_ns = r->busy_ns, .cold_ns = r->cold_ns};
-    pthread_mutex_unlock(&r->mutex);
 }
 
 bool cw_runner_set_marker(struct cw_runner *r, int64_t marker)

@@ -4,6 +4,7 @@
  */
 #include <errno.h>
 
+#include "base/thread.h"
 #include "engine/batch_ops.h"
 #include "engine/internal.h"
 
@@ -211,7 +212,7 @@ static int take_head(struct cw_runner *r, struct cw_range *s, uint64_t deadline_
 
 int cw_runner_next(struct cw_runner *r, struct cw_range *s, uint64_t deadline_ns, struct cw_assembly **ret, struct cw_error *err)
 {
-    pthread_mutex_lock(&r->mutex);
+    CW_GUARD(&r->mutex);
     int status = take_head(r, s, deadline_ns, ret, err);
     r->awaited = status == 2;
     if (status == 2 && cw_nothing_runs(r)) { /* threads have waited for what the consumer has: it won't be released now */
@@ -221,21 +222,18 @@ int cw_runner_next(struct cw_runner *r, struct cw_range *s, uint64_t deadline_ns
     while (status == 2 && (status = cw_wait_change(r, deadline_ns, "the next batch", err)) == 0)
         status = take_head(r, s, deadline_ns, ret, err);
     r->awaited = false;
-    pthread_mutex_unlock(&r->mutex);
     return status;
 }
 
 int cw_runner_poll(struct cw_runner *r, struct cw_range *s, struct cw_assembly **ret, struct cw_error *err)
 {
-    pthread_mutex_lock(&r->mutex);
-    int status = take_head(r, s, CW_AT_ONCE, ret, err);
-    pthread_mutex_unlock(&r->mutex);
-    return status;
+    CW_GUARD(&r->mutex);
+    return take_head(r, s, CW_AT_ONCE, ret, err);
 }
 
 bool cw_runner_computed(struct cw_runner *r, struct cw_range *s, uint64_t *ret_batches)
 {
-    pthread_mutex_lock(&r->mutex);
+    CW_GUARD(&r->mutex);
     bool all = cw_range_computed(s) && !s->failed && !s->poisoned && !r->fatal.status;
     if (all && !s->flushed && flush(r, s, NULL) < 0)
         all = false;
@@ -245,39 +243,35 @@ bool cw_runner_computed(struct cw_runner *r, struct cw_range *s, uint64_t *ret_b
         n++;
     }
     *ret_batches = n;
-    pthread_mutex_unlock(&r->mutex);
     return all;
 }
 
 bool cw_runner_stuck(struct cw_runner *r)
 {
-    pthread_mutex_lock(&r->mutex);
+    CW_GUARD(&r->mutex);
     bool more = false;
     for (const struct cw_range *s = r->ranges; s && !more; s = s->next)
         more = !cw_range_computed(s);
     more = (r->poll_short || (more && r->settled && !r->n_running && !r->n_reading && !r->n_reading_in)) && !r->n_calls && !r->fatal.status;
-    pthread_mutex_unlock(&r->mutex);
     return more;
 }
 
 void cw_runner_relent(struct cw_runner *r)
 {
-    pthread_mutex_lock(&r->mutex);
+    CW_GUARD(&r->mutex);
     if (r->consumer_short) {
         r->consumer_short = false;
         cw_released(r);
     }
     r->poll_short = false;
-    pthread_mutex_unlock(&r->mutex);
 }
 
 int cw_runner_fatal(struct cw_runner *r, struct cw_error *err)
 {
-    pthread_mutex_lock(&r->mutex);
+    CW_GUARD(&r->mutex);
     int status = r->fatal.status;
     if (status)
         *err = r->fatal;
-    pthread_mutex_unlock(&r->mutex);
     return status;
 }
 
@@ -292,47 +286,42 @@ static void batch_disown(struct cw_runner *r, struct cw_batch *b)
 
 void cw_runner_disown(struct cw_runner *r, struct cw_batch *b)
 {
-    pthread_mutex_lock(&r->mutex);
+    CW_GUARD(&r->mutex);
     batch_disown(r, b);
-    pthread_mutex_unlock(&r->mutex);
 }
 
 struct cw_batch *cw_runner_take_batch(struct cw_runner *r, struct cw_assembly *a)
 {
     struct cw_batch *b = CW_STEAL(a->batch);
-    pthread_mutex_lock(&r->mutex);
+    CW_GUARD(&r->mutex);
     cw_assembly_free(a);
     if (r->options.batches_are_users)
         batch_disown(r, b);
-    pthread_mutex_unlock(&r->mutex);
     return b;
 }
 
 void cw_runner_release(struct cw_runner *r, struct cw_batch *b)
 {
-    pthread_mutex_lock(&r->mutex);
+    CW_GUARD(&r->mutex);
     r->n_assemblies -= !b->disowned;
     r->n_handed -= !b->disowned;
     cw_batch_free(b);
     cw_released(r);
-    pthread_mutex_unlock(&r->mutex);
 }
 
 void cw_runner_drop(struct cw_runner *r, struct cw_assembly *a)
 {
     cw_batch_call_drop(a); /* its thread takes the mutex at its end */
-    pthread_mutex_lock(&r->mutex);
+    CW_GUARD(&r->mutex);
     r->n_handed -= a->handed;
     cw_assembly_free(a);
     r->n_assemblies--;
     cw_released(r);
-    pthread_mutex_unlock(&r->mutex);
 }
 
 void cw_runner_interrupt(struct cw_runner *r, bool on)
 {
-    pthread_mutex_lock(&r->mutex);
+    CW_GUARD(&r->mutex);
     r->interrupted = on;
     pthread_cond_broadcast(&r->done);
-    pthread_mutex_unlock(&r->mutex);
 }

@@ -2,6 +2,7 @@
  * What is left to do of a batch that the consumer has: its final form, where it was joined or a thread had no memory for it, and operators on batches, whose calls
  * may take minutes: each is made by a thread of its own (batch_ops.h), so that the consumer can go away when it must. The consumer's thread.
  */
+#include "base/thread.h"
 #include "engine/batch_ops.h"
 #include "engine/internal.h"
 
@@ -41,10 +42,9 @@ static int slab_waiting(size_t size, struct cw_slab **ret, void *arg, struct cw_
 static void call_ended(void *arg)
 {
     struct cw_runner *r = arg;
-    pthread_mutex_lock(&r->mutex);
+    CW_GUARD(&r->mutex);
     r->n_calls--;
     cw_done(r);
-    pthread_mutex_unlock(&r->mutex);
 }
 
 static int begin_call(struct cw_runner *r, struct cw_assembly *a, uint64_t seed, uint64_t epoch, struct cw_error *err)
@@ -60,12 +60,11 @@ static int begin_call(struct cw_runner *r, struct cw_assembly *a, uint64_t seed,
 static int wait_call(struct cw_runner *r, struct cw_assembly *a, uint64_t deadline_ns, struct cw_error *err)
 {
     int status = 0;
-    pthread_mutex_lock(&r->mutex);
+    CW_GUARD(&r->mutex);
     while (status == 0 && !cw_batch_call_over(a))
         status = deadline_ns == CW_AT_ONCE ? 2 : cw_wait_change(r, deadline_ns, "what map_batches makes of the next batch", err);
     if (status == 0)
         cw_batch_call_count(a, r->profile.ops);
-    pthread_mutex_unlock(&r->mutex);
     return status;
 }
 

@@ -158,7 +158,8 @@ struct block {
     size_t n_live;
     bool has_failed;             /* one of them failed */
     struct segment *segments;
-    unsigned n_segments, segment_capacity;
+    unsigned n_segments;
+    size_t segment_capacity;
     uint64_t started_ns;
     uint64_t spent_ns, prefix_ns, cold_ns; /* of compute threads, in all and up to the marker; of read threads (choices.c) */
     uint64_t patience_ns;        /* for the cache's storage; CW_CACHE_AT_ONCE: for read threads */

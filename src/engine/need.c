@@ -131,7 +131,7 @@ static void sample(struct cw_runner *r, const struct cw_place *at, struct sample
     *ret = (struct sample){.rows = 1, .raw = q->stream ? stream_bytes(q) : 0};
     if (q->stream || at->position >= q->n_positions)
         return;
-    struct trial *t = calloc(1, sizeof(*t));
+    _cleanup_free_ struct trial *t = calloc(1, sizeof(*t));
     if (!t)
         return;
     uint64_t most = q->needs_load ? q->piece_size : CW_MIN(r->compiled->batch_size, SAMPLES_MOST);
@@ -148,7 +148,6 @@ static void sample(struct cw_runner *r, const struct cw_place *at, struct sample
     }
     cw_piece_unplan(&t->piece);
     free(t->thread.ops);
-    free(t);
 }
 
 /* ---- adding up ---- */
@@ -206,9 +205,9 @@ int cw_too_small(const struct cw_runner *r, size_t needed, const char *what, str
     if (err)
         *err = (struct cw_error){0};
     const char *name = r->options.memory_name;
-    cw_error_attribute(err, name ? name : "memory", value, expected);
-    return cw_error_set(err, CW_E_BUDGET, "%s %zu is too small: %s; expected at least %zu",
-                        name ? name : "option memory", given, what, smallest);
+    return cw_error_value(err, CW_E_BUDGET, name ? name : "memory", value, expected,
+                          "%s %zu is too small: %s; expected at least %zu", name ? name : "option memory",
+                          given, what, smallest);
 }
 
 int cw_lack_of_memory(struct cw_runner *r, const struct cw_place *at, const char *what, struct cw_error *err)

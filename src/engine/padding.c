@@ -3,6 +3,8 @@
 
 #include "engine/iterator_impl.h"
 
+#include "base/thread.h"
+
 int cw_padding_open(struct cw_iterator *it, uint64_t epoch, unsigned rank, uint64_t world_size, struct cw_error *err)
 {
     struct cw_iterator_options o = it->options;
@@ -18,11 +20,10 @@ int cw_padding_open(struct cw_iterator *it, uint64_t epoch, unsigned rank, uint6
     int r = it->producer->ops->again(it->producer, o.rank, o.world_size, &producer, err);
     if (r < 0 || (r = cw_iterator_over(producer, &o, NULL, &again, err)) < 0)
         return r;
-    pthread_mutex_lock(&it->mutex);
+    CW_GUARD(&it->mutex);
     if (it->interrupted)
         cw_iterator_interrupt(again, true);
     it->again = again;
-    pthread_mutex_unlock(&it->mutex);
     return 0;
 }
 

@@ -3,6 +3,8 @@
 
 #include "engine/internal.h"
 
+#include "base/thread.h"
+
 struct part {
     struct cw_range *s;
     unsigned key;
@@ -97,7 +99,7 @@ int cw_runner_part(struct cw_runner *r, struct cw_range *s, unsigned key, uint64
 {
     struct part p = {.s = s, .key = key, .from = from, .n = n};
     uint64_t size = cw_key_size(r->compiled, key);
-    pthread_mutex_lock(&r->mutex);
+    CW_GUARD(&r->mutex);
     int status = rows_there(r, s, key, from, n, err);
     if (status == 0 && n == size && from % size == 0 && !s->by_key[key].batches[from / size]->finishing) {
         /* given away as it is */
@@ -119,7 +121,6 @@ int cw_runner_part(struct cw_runner *r, struct cw_range *s, unsigned key, uint64
         cw_quarantined_move(&s->quarantined, &p.joined->quarantined);
         *ret = p.joined;
     }
-    pthread_mutex_unlock(&r->mutex);
     return status;
 }
 
@@ -161,15 +162,14 @@ void cw_range_forget_rows(struct cw_runner *r, struct cw_range *s)
 
 void cw_runner_drop_rows(struct cw_runner *r, struct cw_range *s, unsigned key, uint64_t upto)
 {
-    pthread_mutex_lock(&r->mutex);
+    CW_GUARD(&r->mutex);
     s->by_key[key].dropped = CW_MAX(s->by_key[key].dropped, upto);
     forget_rows(r, s, key);
-    pthread_mutex_unlock(&r->mutex);
 }
 
 int cw_runner_summary(struct cw_runner *r, struct cw_range *s, uint64_t *ret_elements, struct cw_error *err)
 {
-    pthread_mutex_lock(&r->mutex);
+    CW_GUARD(&r->mutex);
     int status = r->fatal.status;
     if (status)
         *err = r->fatal;
@@ -180,7 +180,6 @@ int cw_runner_summary(struct cw_runner *r, struct cw_range *s, uint64_t *ret_ele
         *err = *s->failed;
         status = err->status;
     }
-    pthread_mutex_unlock(&r->mutex);
     return status;
 }
 
@@ -204,8 +203,7 @@ uint64_t cw_runner_rows_most(struct cw_runner *r)
     uint64_t size = c->batch_size;
     for (unsigned k = 0; k < c->n_buckets; k++)
         size = CW_MIN(size, c->bucket_sizes[k]);
-    pthread_mutex_lock(&r->mutex);
+    CW_GUARD(&r->mutex);
     uint64_t most = size * CW_MAX(r->max_assemblies / 4, 1u);
-    pthread_mutex_unlock(&r->mutex);
     return CW_MIN(most, UINT64_C(1) << 20);
 }

@@ -2,6 +2,7 @@
 #include "engine/internal.h"
 
 #include "base/cost_clock.h"
+#include "base/thread.h"
 
 static struct piece *piece_new(struct cw_runner *r, struct cw_range *s)
 {
@@ -78,8 +79,8 @@ int cw_piece_load(struct cw_runner *r, struct piece *p, struct cw_error *err)
 {
     const struct cw_compiled *c = r->compiled;
     p->raw = calloc(p->n, sizeof(*p->raw));
-    uint64_t *rows = malloc(p->n * sizeof(*rows)), *at = malloc(p->n * sizeof(*at));
-    struct cw_tensor *raw = malloc(p->n * sizeof(*raw));
+    _cleanup_free_ uint64_t *rows = malloc(p->n * sizeof(*rows)), *at = malloc(p->n * sizeof(*at));
+    _cleanup_free_ struct cw_tensor *raw = malloc(p->n * sizeof(*raw));
     int status = p->raw && rows && at && raw ? 0 : cw_error_nomem(err, p->n * sizeof(*p->raw), "records");
     for (unsigned leaf = 0; leaf < c->n_programs && status >= 0; leaf++) {
         const struct cw_source *source = r->sequence->sources[leaf];
@@ -97,9 +98,6 @@ int cw_piece_load(struct cw_runner *r, struct piece *p, struct cw_error *err)
         for (size_t i = 0; i < n && status >= 0; i++)
             p->raw[at[i]] = raw[i];
     }
-    free(rows);
-    free(at);
-    free(raw);
     return status;
 }
 
@@ -107,11 +105,9 @@ int cw_piece_load(struct cw_runner *r, struct piece *p, struct cw_error *err)
  * a shuffle is one of all. */
 static size_t least_of(struct cw_runner *r, const struct piece *p)
 {
-    pthread_mutex_lock(&r->mutex);
+    CW_GUARD(&r->mutex);
     bool all = r->sequence->stream_salt || p->next;
-    size_t least = all ? p->n : CW_MAX(p->carved, 1);
-    pthread_mutex_unlock(&r->mutex);
-    return least;
+    return all ? p->n : CW_MAX(p->carved, 1);
 }
 
 /* The next elements of a stream, in the order of the piece. */
@@ -120,8 +116,8 @@ static int pull_piece(struct cw_runner *r, struct cw_range *s, struct piece *p, 
     struct cw_source *source = r->sequence->stream;
     size_t n = p->n;
     p->raw = calloc(n, sizeof(*p->raw));
-    struct cw_tensor *raw = malloc(n * sizeof(*raw));
-    uint32_t *order = malloc(n * sizeof(*order));
+    _cleanup_free_ struct cw_tensor *raw = malloc(n * sizeof(*raw));
+    _cleanup_free_ uint32_t *order = malloc(n * sizeof(*order));
     int status = p->raw && raw && order ? 0 : cw_error_nomem(err, n * sizeof(*raw), "elements of a stream");
     if (status >= 0)
         status = source->ops->pull(source, p->begin, n, least_of(r, p), r->compiled->counted ? r->compiled->batch_size : 1, cw_range_stopped, s, &p->arena, raw, &n, err);
@@ -136,8 +132,6 @@ static int pull_piece(struct cw_runner *r, struct cw_range *s, struct piece *p, 
             p->raw[i] = raw[order[i]];
         }
     }
-    free(raw);
-    free(order);
     return status;
 }
 

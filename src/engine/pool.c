@@ -403,7 +403,7 @@ static void *compute_main(void *arg)
 {
     struct thread *t = arg;
     struct cw_runner *r = t->r;
-    pthread_mutex_lock(&r->mutex);
+    CW_GUARD(&r->mutex);
     while (!r->stop) {
         struct cw_range *s;
         struct piece *p;
@@ -443,7 +443,6 @@ static void *compute_main(void *arg)
         }
         cw_idle(r);
     }
-    pthread_mutex_unlock(&r->mutex);
     return NULL;
 }
 

@@ -3,6 +3,8 @@
 
 #include "engine/internal.h"
 
+#include "base/array.h"
+
 void cw_range_collect(struct cw_runner *r, struct cw_range *s)
 {
     struct piece **at = &s->first, *before = NULL;
@@ -45,14 +47,8 @@ void cw_range_remove_last(struct cw_range *s)
 int cw_range_append_rows(struct cw_range *s, struct cw_assembly *a, struct cw_error *err)
 {
     struct key_rows *k = &s->by_key[a->bucket];
-    if (k->n == k->room) {
-        size_t room = CW_MAX(2 * k->room, 8);
-        struct cw_assembly **grown = realloc(k->batches, room * sizeof(*grown));
-        if (!grown)
-            return cw_error_nomem(err, room * sizeof(*grown), "rows");
-        k->batches = grown;
-        k->room = room;
-    }
+    if (CW_ARRAY_ROOM(k->batches, k->room, k->n + 1, "rows", err) < 0)
+        return CW_E_MEMORY;
     k->batches[k->n++] = a;
     s->n_held++;
     return 0;

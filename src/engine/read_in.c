@@ -320,7 +320,7 @@ static void *read_in_main(void *arg)
     struct cw_runner *r = arg;
     uint8_t scratch[CW_EXTENT_SCRATCH];
     (void)setpriority(PRIO_PROCESS, (id_t)syscall(SYS_gettid), NICE);
-    pthread_mutex_lock(&r->mutex);
+    CW_GUARD(&r->mutex);
     while (!r->stop) {
         struct read_in *in = next_read_in(r);
         if (in) {
@@ -337,7 +337,6 @@ static void *read_in_main(void *arg)
             r->n_read_in_idle--;
         }
     }
-    pthread_mutex_unlock(&r->mutex);
     return NULL;
 }
 

@@ -212,7 +212,7 @@ static void *read_main(void *arg)
 {
     struct cw_runner *r = arg;
     struct thread own = {.r = r};
-    pthread_mutex_lock(&r->mutex);
+    CW_GUARD(&r->mutex);
     while (!r->stop) {
         struct block *b = next_block(r);
         if (!b) {
@@ -228,7 +228,6 @@ static void *read_main(void *arg)
         else
             fetch(r, &own, b);
     }
-    pthread_mutex_unlock(&r->mutex);
     return NULL;
 }
 

@@ -2,6 +2,8 @@
  * cw_rows_new. */
 #include "engine/internal.h"
 
+#include "base/thread.h"
+
 /* A block should take about this long: long against the cost of scheduling it (microseconds), short against a batch. */
 #define BLOCK_NS UINT64_C(500000)
 /* Where functions are called it has to be long against waking a host process and its answer (tenths of a millisecond on some machines). */
@@ -113,12 +115,11 @@ void cw_blocks_tell(struct cw_runner *r)
 double cw_runner_row_s(struct cw_runner *r)
 {
     double ns = 0, n = 0;
-    pthread_mutex_lock(&r->mutex);
+    CW_GUARD(&r->mutex);
     for (unsigned i = 0; i < r->compiled->n_programs; i++) {
         double records = (double)r->sequence->sources[i]->n_records;
         ns += (double)r->rows[2 * i].ns * records;
         n += r->rows[2 * i].ns ? records : 0;
     }
-    pthread_mutex_unlock(&r->mutex);
     return n > 0 ? ns / n * 1e-9 : 0;
 }

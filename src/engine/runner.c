@@ -6,6 +6,7 @@
 #include "engine/internal.h"
 
 #include "base/clock.h"
+#include "base/thread.h"
 
 /* What batches may take of the budget; the rest is for reading and scratch. */
 #define SLAB_SHARE(memory) ((memory) / 10 * 6)
@@ -59,14 +60,13 @@ static int check_budget(struct cw_runner *r, struct cw_error *err)
 size_t cw_runner_set_memory(struct cw_runner *r, size_t given)
 {
     size_t memory = CW_MAX(given, r->least);
-    pthread_mutex_lock(&r->mutex);
+    CW_GUARD(&r->mutex);
     r->given = given;
     atomic_store(&r->budget.limit, memory);
     set_assemblies(r, memory);
     if (atomic_load(&r->budget.used) > memory)
         cw_slab_trim(&r->slabs);
     cw_released(r); /* where it is more now */
-    pthread_mutex_unlock(&r->mutex);
     return memory;
 }
 
@@ -79,10 +79,7 @@ int cw_runner_new(const struct cw_sequence *s, const struct cw_runner_options *o
     struct cw_runner *r = calloc(1, sizeof(*r));
     if (!r)
         return cw_error_nomem(err, sizeof(*r), "the engine");
-    r->sequence = s;
-    r->compiled = c;
-    r->options = *o;
-    r->n_points = c->n_limits + 1;
+    *r = (struct cw_runner){.sequence = s, .compiled = c, .options = *o, .n_points = c->n_limits + 1};
     r->reading_tail = &r->reading;
     r->started_ns = cw_now_ns();
     pthread_condattr_t monotonic;
@@ -220,16 +217,14 @@ int cw_runner_open(struct cw_runner *r, const struct cw_range_options *o, struct
     struct cw_range *s = calloc(1, sizeof(*s));
     if (!s)
         return cw_error_nomem(err, sizeof(*s), "a range");
-    s->runner = r;
-    s->begin = o->from.position;
-    s->limit = o->end;
+    *s = (struct cw_range){.runner = r, .begin = o->from.position, .limit = o->end};
     if (r->compiled->counted && r->compiled->drop_remainder && o->end < CW_ENDLESS && o->end == r->sequence->n_positions) /* what is left over is not computed */
         s->limit = CW_MAX(s->begin, o->end / r->compiled->batch_size * r->compiled->batch_size);
     s->rows = o->rows;
     int status = range_alloc(r, s, &o->from, err);
     if (status >= 0)
         cw_range_begin(r, s);
-    pthread_mutex_lock(&r->mutex);
+    CW_GUARD(&r->mutex);
     if (status >= 0)
         status = epoch_get(r, o->seed, o->epoch, &s->epoch, err);
     if (status >= 0) {
@@ -243,7 +238,6 @@ int cw_runner_open(struct cw_runner *r, const struct cw_range_options *o, struct
     } else {
         cw_range_free(r, s);
     }
-    pthread_mutex_unlock(&r->mutex);
     return status;
 }
 
@@ -264,7 +258,7 @@ static void drop_waiting(struct cw_runner *r, struct block **list, const struct 
 
 void cw_runner_close(struct cw_runner *r, struct cw_range *s)
 {
-    pthread_mutex_lock(&r->mutex);
+    CW_GUARD(&r->mutex);
     s->closed = true;
     cw_reads_drop(r, s);
     uint64_t until_ns = cw_now_ns() + CLOSE_NS;
@@ -288,14 +282,12 @@ void cw_runner_close(struct cw_runner *r, struct cw_range *s)
     cw_range_free(r, s);
     r->consumer_short = false; /* what lacked memory may be gone with the range; else this is set again */
     cw_released(r); /* and another range is the first now */
-    pthread_mutex_unlock(&r->mutex);
 }
 
 void cw_runner_tuned(struct cw_runner *r, struct cw_tuned_log *ret)
 {
-    pthread_mutex_lock(&r->mutex);
+    CW_GUARD(&r->mutex);
     cw_tuned_add_all(ret, &r->tuned);
-    pthread_mutex_unlock(&r->mutex);
 }
 
 void cw_runner_fused(const struct cw_runner *r, unsigned *ret)

@@ -4,6 +4,8 @@
 
 #include "engine/internal.h"
 
+#include "base/array.h"
+
 /* Errors are raised where the failed element stood. */
 static bool raises(const struct cw_runner *r, uint8_t status) { return status == CW_ROW_FAILED && r->compiled->pipeline->on_error != CW_ON_ERROR_SKIP; }
 
@@ -145,14 +147,8 @@ static int close_batch(struct cw_runner *r, struct block *b, struct cw_assembly 
 
 static int note_keys(struct cw_range *s, unsigned key, size_t n, struct cw_error *err)
 {
-    if (s->n_keys + n > s->keys_room) {
-        size_t room = CW_MAX(2 * s->keys_room, s->n_keys + n);
-        uint16_t *grown = realloc(s->keys, room * sizeof(*grown));
-        if (!grown)
-            return cw_error_nomem(err, room * sizeof(*grown), "keys");
-        s->keys = grown;
-        s->keys_room = room;
-    }
+    if (CW_ARRAY_ROOM(s->keys, s->keys_room, s->n_keys + n, "keys", err) < 0)
+        return CW_E_MEMORY;
     for (size_t i = 0; i < n; i++)
         s->keys[s->n_keys++] = (uint16_t)key;
     return 0;
@@ -168,14 +164,8 @@ static int add_segment(struct cw_runner *r, struct block *b, struct cw_assembly 
     if (last && last->assembly == a && last->first + last->n == b->n_given) {
         last->n += n;
     } else {
-        if (b->n_segments == b->segment_capacity) {
-            unsigned capacity = b->segment_capacity ? b->segment_capacity * 2 : 8;
-            struct segment *grown = realloc(b->segments, capacity * sizeof(*grown));
-            if (!grown)
-                return cw_error_nomem(err, capacity * sizeof(*grown), "slots");
-            b->segments = grown;
-            b->segment_capacity = capacity;
-        }
+        if (CW_ARRAY_ROOM(b->segments, b->segment_capacity, b->n_segments + (size_t)1, "slots", err) < 0)
+            return CW_E_MEMORY;
         b->segments[b->n_segments++] = (struct segment){.assembly = a, .slot0 = a->n_assigned, .first = b->n_given, .n = n};
     }
     a->n_assigned += n;

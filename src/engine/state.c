@@ -84,8 +84,9 @@ static int state_overflow(const char *name, const char *text, size_t size, const
         double value = json_is_real(v) ? json_real_value(v) : 0;
         if (value < -0x1p63 || value >= 0x1p63) {
             snprintf(shown, sizeof(shown), "%.17g", value);
-            cw_error_attribute(err, key, shown, "an integer, at least 0 and less than 2^63");
-            (void)cw_error_set(err, CW_E_STATE, "%.300s: %.60s is %s: expected an integer of at least 0, less than 2^63", name, key, shown);
+            (void)cw_error_value(err, CW_E_STATE, key, shown, "an integer, at least 0 and less than 2^63",
+                                 "%.300s: %.60s is %s: expected an integer of at least 0, less than 2^63",
+                                 name, key, shown);
             break;
         }
     }
@@ -109,8 +110,9 @@ int cw_state_u64(const json_t *state, const char *key, uint64_t *ret, struct cw_
     const json_t *v = json_object_get(state, key);
     if (!json_is_integer(v) || json_integer_value(v) < 0) {
         _cleanup_free_ char *shown = v ? json_dumps(v, JSON_COMPACT | JSON_ENCODE_ANY) : NULL;
-        cw_error_attribute(err, key, shown ? shown : "missing", "an integer, at least 0");
-        return cw_error_set(err, CW_E_STATE, "state: %s is %.60s: expected an integer of at least 0", key, shown ? shown : "missing");
+        return cw_error_value(err, CW_E_STATE, key, shown ? shown : "missing", "an integer, at least 0",
+                              "state: %s is %.60s: expected an integer of at least 0", key,
+                              shown ? shown : "missing");
     }
     *ret = (uint64_t)json_integer_value(v);
     return 0;
@@ -121,9 +123,9 @@ static int state_text(const json_t *state, const char *key, const char *expected
     const char *have = json_string_value(json_object_get(state, key));
     if (have && strcmp(have, expected) == 0)
         return 0;
-    cw_error_attribute(err, key, have ? have : "missing", expected);
-    return cw_error_set(err, CW_E_STATE, "state: %s is %.60s, this run has %s: the state belongs to another %s", key, have ? have : "missing", expected,
-                        what);
+    return cw_error_value(err, CW_E_STATE, key, have ? have : "missing", expected,
+                          "state: %s is %.60s, this run has %s: the state belongs to another %s", key,
+                          have ? have : "missing", expected, what);
 }
 
 /* e has room. */
@@ -189,11 +191,13 @@ static int state_order(const struct cw_compiled *c, const struct cw_iterator_opt
     int r;
     if ((r = cw_state_u64(state, "g", &g, err)) < 0)
         return r;
-    if (any != saved_any && (saved_any || g)) {
-        cw_error_attribute(err, "order", saved_any ? "any" : "exact", any ? "any" : "exact");
-        return cw_error_set(err, CW_E_STATE, "state: order is %s, this run has %s: what was handed out in one order can't be left out of the other; expected order %s, or a state "
-                            "of the beginning of an epoch", saved_any ? "any" : "exact", any ? "any" : "exact", saved_any ? "any" : "exact");
-    }
+    if (any != saved_any && (saved_any || g))
+        return cw_error_value(err, CW_E_STATE, "order", saved_any ? "any" : "exact", any ? "any" : "exact",
+                              "state: order is %s, this run has %s: what was handed out in one order can't "
+                              "be left out of the other; expected order %s, or a state "
+                              "of the beginning of an epoch",
+                              saved_any ? "any" : "exact", any ? "any" : "exact",
+                              saved_any ? "any" : "exact");
     if (!saved_any)
         return 0;
     if ((r = cw_state_u64(state, "rank", &rank, err)) < 0 || (r = cw_state_u64(state, "world_size", &world_size, err)) < 0)
@@ -202,8 +206,10 @@ static int state_order(const struct cw_compiled *c, const struct cw_iterator_opt
         return 0;
     snprintf(have, sizeof(have), "%" PRIu64 " of %" PRIu64, rank, world_size);
     snprintf(expected, sizeof(expected), "%u of %u", o->rank, o->world_size);
-    cw_error_attribute(err, "rank", have, expected);
-    return cw_error_set(err, CW_E_STATE, "state: rank is %s, this run is rank %s: in order any each rank has splits, and a state, of its own", have, expected);
+    return cw_error_value(err, CW_E_STATE, "rank", have, expected,
+                          "state: rank is %s, this run is rank %s: in order any each rank has splits, and "
+                          "a state, of its own",
+                          have, expected);
 }
 
 int cw_state_begin(const struct cw_compiled *c, uint64_t seed, const struct cw_iterator_options *o, const json_t *state, struct cw_cursor *ret, uint64_t *ret_split,
@@ -223,8 +229,8 @@ static int wrong(const char *key, uint64_t value, const char *expected, struct c
 {
     char have[32];
     snprintf(have, sizeof(have), "%" PRIu64, value);
-    cw_error_attribute(err, key, have, expected);
-    return cw_error_set(err, CW_E_STATE, "state: %s is %s: expected %s", key, have, expected);
+    return cw_error_value(err, CW_E_STATE, key, have, expected, "state: %s is %s: expected %s", key, have,
+                          expected);
 }
 
 /* Whether the place can be one of this data: where batches follow from positions it has one number. */

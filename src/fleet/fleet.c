@@ -94,22 +94,15 @@ static uint32_t n_units(const struct cw_fleet *f)
 
 static void say(struct cw_fleet *f)
 {
-    Cachew__Pool m = CACHEW__POOL__INIT;
-    Cachew__Envelope e = CACHEW__ENVELOPE__INIT;
     struct cw_error err = {0};
     uint32_t units = n_units(f), maximum = f->failures >= HOPELESS ? CW_MIN(units, f->o.maximum) : f->o.maximum;
     if (!f->open || f->ending || (f->said && units == f->said_units && maximum == f->said_maximum))
         return;
-    m.name = (char *)(uintptr_t)f->o.pool;
-    m.minimum = CW_MIN(f->o.minimum, maximum);
-    m.maximum = maximum;
-    m.price_per_h = f->o.price_per_h;
-    m.cpu_share = f->o.cpu_share;
-    m.units = units;
-    m.prefix = f->prefix;
-    m.why = f->failures ? f->why : (char *)(uintptr_t)"";
-    e.of_case = CACHEW__ENVELOPE__OF_POOL;
-    e.pool = &m;
+    Cachew__Pool m = {CW_MESSAGE(pool), .name = (char *)(uintptr_t)f->o.pool,
+        .minimum = CW_MIN(f->o.minimum, maximum), .maximum = maximum, .price_per_h = f->o.price_per_h,
+        .cpu_share = f->o.cpu_share, .units = units, .prefix = f->prefix,
+        .why = f->failures ? f->why : (char *)(uintptr_t)""};
+    Cachew__Envelope e = {CW_MESSAGE(envelope), .of_case = CACHEW__ENVELOPE__OF_POOL, .pool = &m};
     f->said = true;
     f->said_units = units;
     f->said_maximum = maximum;
@@ -154,8 +147,7 @@ static int start_one(struct cw_fleet *f, struct cw_error *err)
     struct unit *u = calloc(1, sizeof(*u));
     if (!u)
         return cw_error_nomem(err, sizeof(*u), "a worker");
-    u->fleet = f;
-    u->started_ns = cw_now_ns();
+    *u = (struct unit){.fleet = f, .started_ns = cw_now_ns()};
     u->missing_ns = u->started_ns;
     snprintf(u->name, sizeof(u->name), "%s%llu", f->prefix, (unsigned long long)++f->n_started);
     int r = f->o.provisioner->ops->start(f->o.provisioner, u->name, u, &u->handle, err);

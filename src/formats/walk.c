@@ -1,6 +1,7 @@
 /* Records of a stream: the list that grows, and walking a plain file. Any thread, one walk per thread. */
 #include "formats/walk.h"
 
+#include "base/array.h"
 #include "storage/file.h"
 
 /* Small records are read through a buffer of this size: large enough that a system call is nothing beside copying it. */
@@ -20,24 +21,13 @@ void cw_record_list_deinit(struct cw_record_list *l)
     *l = (struct cw_record_list){0};
 }
 
-static int grow(void **column, size_t capacity, size_t size)
-{
-    void *p = realloc(*column, capacity * size);
-    if (!p)
-        return -1;
-    *column = p;
-    return 0;
-}
-
 int cw_record_list_add(struct cw_record_list *l, uint64_t offset, uint64_t length, uint32_t crc, struct cw_error *err)
 {
-    if (l->n == l->capacity) {
-        size_t capacity = l->capacity ? l->capacity * 2 : 1024;
-        if (grow((void **)&l->offsets, capacity, sizeof(*l->offsets)) < 0 || grow((void **)&l->lengths, capacity, sizeof(*l->lengths)) < 0 ||
-            grow((void **)&l->crcs, capacity, sizeof(*l->crcs)) < 0)
-            return cw_error_nomem(err, capacity * 20, "the record offsets of a file");
-        l->capacity = capacity;
-    }
+    static const char what[] = "the record offsets of a file";
+    if (l->n == l->room[2] && (CW_ARRAY_ROOM(l->offsets, l->room[0], l->n + 1, what, err) < 0 ||
+                               CW_ARRAY_ROOM(l->lengths, l->room[1], l->n + 1, what, err) < 0 ||
+                               CW_ARRAY_ROOM(l->crcs, l->room[2], l->n + 1, what, err) < 0))
+        return CW_E_MEMORY;
     l->offsets[l->n] = offset;
     l->lengths[l->n] = length;
     l->crcs[l->n++] = crc;

@@ -18,7 +18,7 @@ const char *cw_record_format_name(enum cw_record_format format);
 
 /* Columns of the records found; owned by the walk until stolen. */
 struct cw_record_list {
-    size_t n, capacity;
+    size_t n, room[3]; /* of the columns */
     uint64_t *offsets; /* in the stream; where exactly a record begins is the format's affair */
     uint64_t *lengths; /* and how it ends */
     uint32_t *crcs;    /* TFRecord: the data's CRC as it stands in the file, not checked; others: 0 */

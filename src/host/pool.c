@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "base/machine.h"
+#include "base/thread.h"
 #include "host/process.h"
 
 #define ATTEMPTS 3
@@ -34,12 +35,11 @@ int cw_host_set_python(const char *new_python, const char *new_program, struct c
         free(copies[1]);
         return cw_error_nomem(err, 0, "a path");
     }
-    pthread_mutex_lock(&mutex);
+    CW_GUARD(&mutex);
     free(python);
     free(program);
     python = copies[0];
     program = copies[1];
-    pthread_mutex_unlock(&mutex);
     return 0;
 }
 
@@ -93,7 +93,7 @@ static bool suits(const struct cw_host *h, const struct cw_host_function *f)
 /* An idle host that suits the function, one that knows it if there is one; NULL: none that can load it. */
 static struct cw_host *take_idle(const struct cw_host_function *f)
 {
-    pthread_mutex_lock(&mutex);
+    CW_GUARD(&mutex);
     forget_after_fork();
     struct cw_host **known = NULL, **other = NULL;
     for (struct cw_host **at = &idle; *at && !known; at = &(*at)->next) {
@@ -108,7 +108,6 @@ static struct cw_host *take_idle(const struct cw_host_function *f)
     struct cw_host **best = known ? known : other, *h = best ? *best : NULL;
     if (h)
         *best = h->next;
-    pthread_mutex_unlock(&mutex);
     return h;
 }
 
@@ -188,11 +187,10 @@ void cw_host_release(struct cw_host *h)
         return;
     }
     h->running = "idle";
-    pthread_mutex_lock(&mutex);
+    CW_GUARD(&mutex);
     forget_after_fork();
     h->next = idle;
     idle = h;
-    pthread_mutex_unlock(&mutex);
 }
 
 void cw_host_discard(struct cw_host *h) { cw_host_free(h); }

@@ -137,8 +137,7 @@ int cw_host_start(const char *python, const char *program, struct cw_host **ret,
     struct cw_host *h = calloc(1, sizeof(*h));
     if (!h)
         return cw_error_nomem(err, sizeof(*h), "a host process");
-    h->pidfd = -1;
-    h->share = cw_memory_total() / 2 / cw_cpu_budget();
+    *h = (struct cw_host){.pidfd = -1, .share = cw_memory_total() / 2 / cw_cpu_budget()};
     bool made = socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair) == 0 && pipe2(output, O_CLOEXEC) == 0 && pipe2(life, O_CLOEXEC) == 0;
     int e = errno;
     h->socket = above(pair[0]);

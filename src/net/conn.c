@@ -130,11 +130,9 @@ void cw_conn_close(struct cw_conn *c, const struct cw_error *why)
 
 static void say_ping(struct cw_conn *c, uint64_t now)
 {
-    Cachew__Envelope e = CACHEW__ENVELOPE__INIT;
     Cachew__Ping ping = CACHEW__PING__INIT;
-    e.id = CW_CONN_OWN_ID | ++c->last_id;
-    e.of_case = CACHEW__ENVELOPE__OF_PING;
-    e.ping = &ping;
+    Cachew__Envelope e = {CW_MESSAGE(envelope), .id = CW_CONN_OWN_ID | ++c->last_id,
+        .of_case = CACHEW__ENVELOPE__OF_PING, .ping = &ping};
     c->pinged_ms = now;
     struct cw_error err = {0};
     if (cw_conn_queue(c, &e, NULL, 0, NULL, NULL, NULL, 0, &err) < 0)

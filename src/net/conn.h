@@ -8,6 +8,7 @@
 #include <sys/uio.h>
 
 #include "base/tuned.h"
+#include "net/envelope.h"
 #include "net/loop.h"
 #include "proto/cachew.pb-c.h"
 

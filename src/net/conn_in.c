@@ -56,11 +56,9 @@ static int answer_unknown(struct cw_conn *c, const Cachew__Envelope *m, struct c
 
 static int answer_ping(struct cw_conn *c, const Cachew__Envelope *m, struct cw_error *err)
 {
-    Cachew__Envelope e = CACHEW__ENVELOPE__INIT;
     Cachew__Done done = CACHEW__DONE__INIT;
-    e.re = m->id;
-    e.of_case = CACHEW__ENVELOPE__OF_DONE;
-    e.done = &done;
+    Cachew__Envelope e = {CW_MESSAGE(envelope), .re = m->id, .of_case = CACHEW__ENVELOPE__OF_DONE,
+        .done = &done};
     return answer(c, &e, err);
 }
 

@@ -3,6 +3,10 @@
 #include "base/error.h"
 #include "proto/cachew.pb-c.h"
 
+/* First in the initialiser of a message or of an entry of the journal: {CW_MESSAGE(query), .what = what}. Fields
+ * that are not named are empty. */
+#define CW_MESSAGE(name) .base = PROTOBUF_C_MESSAGE_INIT(&cachew__##name##__descriptor)
+
 /* Where one message at a time is unpacked; freed as a whole. All zeros is empty. */
 struct cw_envelope_memory {
     struct cw_envelope_block *blocks; /* the one in use first */

@@ -11,12 +11,9 @@
 void cw_hello_init(Cachew__Hello *ret, Cachew__Role role, const char *name, const uint8_t incarnation[16], const char *host)
 {
     /* protobuf-c wants char *, and reads. */
-    *ret = (Cachew__Hello)CACHEW__HELLO__INIT;
-    ret->role = role;
-    ret->name = (char *)(uintptr_t)name;
-    ret->software = (char *)(uintptr_t)"cachew " CACHEW_VERSION;
-    ret->incarnation = (ProtobufCBinaryData){.data = (uint8_t *)(uintptr_t)incarnation, .len = 16};
-    ret->host = (char *)(uintptr_t)host;
+    *ret = (Cachew__Hello){CW_MESSAGE(hello), .role = role, .name = (char *)(uintptr_t)name,
+        .software = (char *)(uintptr_t)"cachew " CACHEW_VERSION, .host = (char *)(uintptr_t)host,
+        .incarnation = {.data = (uint8_t *)(uintptr_t)incarnation, .len = 16}};
 }
 
 static Cachew__Hello *hello_copy(const Cachew__Hello *hello, const char *token, bool pack)
@@ -47,12 +44,10 @@ int cw_conn_setup_new(const struct cw_conn_options *o, bool connecting, struct c
     struct cw_conn_setup *s = calloc(1, sizeof(*s));
     if (!s)
         return cw_error_nomem(err, sizeof(*s), "a connection");
-    s->refs = 1;
-    s->limits = o->limits;
-    s->timeout_ms = CW_MAX((o->timeout_ns ? o->timeout_ns : cw_patience_silence_ns()) / 1000000, 1);
-    s->tls = o->tls ? cw_tls_ref(o->tls) : NULL;
-    s->pack = o->pack;
-    s->hello = hello_copy(o->hello, connecting ? o->token : NULL, o->pack);
+    *s = (struct cw_conn_setup){.refs = 1, .limits = o->limits,
+        .timeout_ms = CW_MAX((o->timeout_ns ? o->timeout_ns : cw_patience_silence_ns()) / 1000000, 1),
+        .tls = o->tls ? cw_tls_ref(o->tls) : NULL, .pack = o->pack,
+        .hello = hello_copy(o->hello, connecting ? o->token : NULL, o->pack)};
     if (o->token && !connecting)
         s->token = strdup(o->token);
     if (!s->hello || (o->token && !connecting && !s->token)) {
@@ -94,10 +89,8 @@ struct cw_conn_setup *cw_conn_setup_unref(struct cw_conn_setup *s)
 
 int cw_conn_say_hello(struct cw_conn *c, struct cw_error *err)
 {
-    Cachew__Envelope e = CACHEW__ENVELOPE__INIT;
-    e.id = CW_CONN_OWN_ID | ++c->last_id;
-    e.of_case = CACHEW__ENVELOPE__OF_HELLO;
-    e.hello = c->setup->hello;
+    Cachew__Envelope e = {CW_MESSAGE(envelope), .id = CW_CONN_OWN_ID | ++c->last_id,
+        .of_case = CACHEW__ENVELOPE__OF_HELLO, .hello = c->setup->hello};
     return cw_conn_queue(c, &e, NULL, 0, NULL, NULL, NULL, 0, err);
 }
 
@@ -130,32 +123,25 @@ static int check_hello(struct cw_conn *c, const Cachew__Hello *h, struct cw_erro
         return cw_error_set(err, CW_E_SERVICE, "versions %u to %u of the protocol, expected one of %d to %d (this is %s)", h->version_min, h->version_max,
                             CW_PROTOCOL_MIN, CW_PROTOCOL_MAX, "cachew " CACHEW_VERSION);
     }
-    if (c->setup->token && !same_token(h->token, c->setup->token)) {
-        cw_error_attribute(err, "token", "", "");
-        return cw_error_set(err, CW_E_SERVICE, h->token[0] ? "the token is not the one that is expected here" : "a token is expected here (--token-file, $CACHEW_TOKEN, token= in Python)");
-    }
+    if (c->setup->token && !same_token(h->token, c->setup->token))
+        return cw_error_value(err, CW_E_SERVICE, "token", "", "",
+                              h->token[0] ? "the token is not the one that is expected here" : "a token is "
+                              "expected here (--token-file, $CACHEW_TOKEN, token= in Python)");
     return 0;
 }
 
 static int say_welcome(struct cw_conn *c, const Cachew__Envelope *m, struct cw_error *err)
 {
     const Cachew__Hello *ours = c->setup->hello;
-    Cachew__Envelope e = CACHEW__ENVELOPE__INIT;
-    Cachew__Welcome w = CACHEW__WELCOME__INIT;
     char *both[64];
+    Cachew__Welcome w = {CW_MESSAGE(welcome), .version = CW_MIN(m->hello->version_max, CW_PROTOCOL_MAX),
+        .capabilities = both, .role = ours->role, .name = ours->name, .software = ours->software,
+        .incarnation = ours->incarnation, .host = ours->host};
     for (size_t i = 0; i < ours->n_capabilities; i++)
         if (c->common >> i & 1)
             both[w.n_capabilities++] = ours->capabilities[i];
-    w.version = CW_MIN(m->hello->version_max, CW_PROTOCOL_MAX);
-    w.capabilities = both;
-    w.role = ours->role;
-    w.name = ours->name;
-    w.software = ours->software;
-    w.incarnation = ours->incarnation;
-    w.host = ours->host;
-    e.re = m->id;
-    e.of_case = CACHEW__ENVELOPE__OF_WELCOME;
-    e.welcome = &w;
+    Cachew__Envelope e = {CW_MESSAGE(envelope), .re = m->id, .of_case = CACHEW__ENVELOPE__OF_WELCOME,
+        .welcome = &w};
     return cw_conn_queue(c, &e, NULL, 0, NULL, NULL, NULL, 0, err);
 }
 
@@ -188,10 +174,9 @@ static int shake_listening(struct cw_conn *c, const Cachew__Envelope *m, struct 
     if (m->of_case != CACHEW__ENVELOPE__OF_HELLO)
         return cw_error_set(err, CW_E_SERVICE, "the first message is of kind %d, expected Hello", (int)m->of_case);
     c->hello_id = m->id;
-    if (c->plain) {
-        cw_error_attribute(err, "tls", "", "");
-        return cw_error_set(err, CW_E_SERVICE, "TLS is expected here (--tls-ca FILE, tls_ca= in Python)");
-    }
+    if (c->plain)
+        return cw_error_value(err, CW_E_SERVICE, "tls", "", "",
+                              "TLS is expected here (--tls-ca FILE, tls_ca= in Python)");
     int r = check_hello(c, m->hello, err);
     if (r < 0)
         return r;

@@ -148,6 +148,16 @@ static void forget_query(void *arg, struct MHD_Connection *c, void **request, en
     *request = NULL;
 }
 
+/* Of every reply. */
+static const char *const headers[][2] = {
+    {MHD_HTTP_HEADER_CACHE_CONTROL, "no-store"},
+    {MHD_HTTP_HEADER_CONNECTION, "close"}, /* the deadline is that of one request */
+    {"X-Content-Type-Options", "nosniff"},
+    {"Content-Security-Policy", PAGE_POLICY},
+    {"Cross-Origin-Resource-Policy", "same-origin"},
+    {"Referrer-Policy", "no-referrer"},
+};
+
 static enum MHD_Result send_reply(struct MHD_Connection *c, struct cw_http_reply *reply)
 {
     if (reply->body.failed) { /* half an answer is none */
@@ -159,12 +169,8 @@ static enum MHD_Result send_reply(struct MHD_Connection *c, struct cw_http_reply
     if (!r)
         return MHD_NO; /* the connection ends */
     MHD_add_response_header(r, MHD_HTTP_HEADER_CONTENT_TYPE, reply->type);
-    MHD_add_response_header(r, MHD_HTTP_HEADER_CACHE_CONTROL, "no-store");
-    MHD_add_response_header(r, MHD_HTTP_HEADER_CONNECTION, "close"); /* the deadline is that of one request */
-    MHD_add_response_header(r, "X-Content-Type-Options", "nosniff");
-    MHD_add_response_header(r, "Content-Security-Policy", PAGE_POLICY);
-    MHD_add_response_header(r, "Cross-Origin-Resource-Policy", "same-origin");
-    MHD_add_response_header(r, "Referrer-Policy", "no-referrer");
+    for (size_t i = 0; i < CW_COUNT_OF(headers); i++)
+        MHD_add_response_header(r, headers[i][0], headers[i][1]);
     if (reply->status == MHD_HTTP_METHOD_NOT_ALLOWED)
         MHD_add_response_header(r, MHD_HTTP_HEADER_ALLOW, "GET, HEAD");
     enum MHD_Result result = MHD_queue_response(c, reply->status, r);

@@ -155,10 +155,7 @@ int cw_listener_new(struct cw_loop *loop, const char *address, const struct cw_c
     struct cw_listener *l = calloc(1, sizeof(*l));
     if (!l)
         return cw_error_nomem(err, sizeof(*l), "a listener");
-    l->loop = loop;
-    l->ops = ops;
-    l->user = user;
-    l->fd = -1;
+    *l = (struct cw_listener){.loop = loop, .ops = ops, .user = user, .fd = -1};
     int r = cw_address_parse(address, &l->at, err);
     if (r >= 0)
         r = cw_conn_setup_new(o, false, &l->setup, err);

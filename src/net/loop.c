@@ -9,6 +9,7 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 
+#include "base/thread.h"
 #include "net/loop_impl.h"
 
 struct cw_loop {
@@ -100,11 +101,10 @@ void cw_loop_post(struct cw_loop *l, struct cw_post *post)
         return;
     post->next = NULL;
     /* Within the mutex also the waking: once it is released the loop's thread may call fn, which may end the loop. */
-    pthread_mutex_lock(&l->mutex);
+    CW_GUARD(&l->mutex);
     *l->posts_end = post;
     l->posts_end = &post->next;
     uv_async_send(&l->wake);
-    pthread_mutex_unlock(&l->mutex);
 }
 
 static void unlink_post(struct cw_post **at, const struct cw_post *post)
@@ -117,12 +117,11 @@ static void unlink_post(struct cw_post **at, const struct cw_post *post)
 
 void cw_loop_unpost(struct cw_loop *l, struct cw_post *post)
 {
-    pthread_mutex_lock(&l->mutex);
+    CW_GUARD(&l->mutex);
     unlink_post(&l->running, post);
     unlink_post(&l->posts, post);
     for (l->posts_end = &l->posts; *l->posts_end;)
         l->posts_end = &(*l->posts_end)->next;
-    pthread_mutex_unlock(&l->mutex);
 }
 
 void cw_loop_stop(struct cw_loop *l)

@@ -59,14 +59,10 @@ void cw_metrics_add(struct cw_metrics *m, double value, ...)
     add_value(m->text, value);
 }
 
-void cw_metrics_counter(struct cw_metrics *m, const char *name, const char *unit, double value, const char *help)
+void cw_metrics_list(struct cw_metrics *m, const struct cw_metric_row *rows)
 {
-    cw_metrics_family(m, CW_METRIC_COUNTER, name, unit, help);
-    cw_metrics_add(m, value, NULL);
-}
-
-void cw_metrics_gauge(struct cw_metrics *m, const char *name, const char *unit, double value, const char *help)
-{
-    cw_metrics_family(m, CW_METRIC_GAUGE, name, unit, help);
-    cw_metrics_add(m, value, NULL);
+    for (; rows->name; rows++) {
+        cw_metrics_family(m, rows->type, rows->name, rows->unit, rows->help);
+        cw_metrics_add(m, rows->value, NULL);
+    }
 }

@@ -15,6 +15,11 @@ struct cw_metrics {
 void cw_metrics_family(struct cw_metrics *m, enum cw_metric type, const char *name, const char *unit, const char *help);
 /* A sample of it: pairs of label and value, then NULL. Values may be anything; what is not UTF-8 shows as "?". */
 void cw_metrics_add(struct cw_metrics *m, double value, ...) __attribute__((sentinel));
-/* A family of one sample without labels. */
-void cw_metrics_counter(struct cw_metrics *m, const char *name, const char *unit, double value, const char *help);
-void cw_metrics_gauge(struct cw_metrics *m, const char *name, const char *unit, double value, const char *help);
+/* Families of one sample without labels, up to a row without a name. */
+struct cw_metric_row {
+    enum cw_metric type;
+    const char *name, *unit;
+    double value;
+    const char *help;
+};
+void cw_metrics_list(struct cw_metrics *m, const struct cw_metric_row *rows);

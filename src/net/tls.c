@@ -12,6 +12,7 @@
 #include <sys/stat.h>
 
 #include "base/clock.h"
+#include "base/thread.h"
 #include "net/openssl.h"
 
 #define RECORD ((size_t)16 << 10) /* of TLS: small pieces are put together to so much, large ones are cut into it */
@@ -178,7 +179,7 @@ static SSL_CTX *context_now(struct cw_tls *t)
     struct stamp stamps[N_FILES];
     SSL_CTX *c;
     uint64_t now = cw_now_ns();
-    pthread_mutex_lock(&t->mutex);
+    CW_GUARD(&t->mutex);
     if (now - t->looked_ns >= LOOK_NS) {
         t->looked_ns = now;
         take_stamps(t, stamps);
@@ -190,7 +191,6 @@ static SSL_CTX *context_now(struct cw_tls *t)
     }
     c = t->context;
     SSL_CTX_up_ref(c);
-    pthread_mutex_unlock(&t->mutex);
     return c;
 }
 
@@ -200,8 +200,7 @@ int cw_tls_new(const struct cw_tls_files *files, bool listening, struct cw_tls *
     struct cw_tls *t = calloc(1, sizeof(*t));
     if (!t)
         return cw_error_nomem(err, sizeof(*t), "TLS");
-    t->refs = 1;
-    t->listening = listening;
+    *t = (struct cw_tls){.refs = 1, .listening = listening};
     pthread_mutex_init(&t->mutex, NULL);
     t->socket = make_socket();
     int r = t->socket ? 0 : cw_error_nomem(err, 0, "TLS");
@@ -280,8 +279,7 @@ int cw_tls_stream_new(struct cw_tls *t, int fd, const char *host, struct cw_tls_
     struct cw_tls_stream *s = calloc(1, sizeof(*s));
     if (!s)
         return cw_error_nomem(err, sizeof(*s), "a TLS connection");
-    s->tls = cw_tls_ref(t);
-    s->fd = fd;
+    *s = (struct cw_tls_stream){.tls = cw_tls_ref(t), .fd = fd};
     ERR_clear_error();
     int r = make_stream(s, host, err);
     if (r < 0) {

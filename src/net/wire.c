@@ -4,10 +4,15 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "net/envelope.h"
 #include "ops/table.h"
 
 #define COMPONENT_ALIGN 64
-#define ID_BYTES 32 /* of a record id in a message */
+#define ID_BYTES 32 /* of a record id in a message: as in memory, then zeros */
+#define ID_USED 28
+_Static_assert(offsetof(struct cw_record_id, row) == 8 && offsetof(struct cw_record_id, pass) == 16 &&
+               offsetof(struct cw_record_id, leaf) == 20 && offsetof(struct cw_record_id, flags) == 22 &&
+               offsetof(struct cw_record_id, element) + sizeof(uint32_t) == ID_USED, "a record id is sent as it lies");
 
 static const uint8_t zeros[COMPONENT_ALIGN];
 
@@ -15,13 +20,8 @@ static const uint8_t zeros[COMPONENT_ALIGN];
 
 static void write_id(uint8_t *to, const struct cw_record_id *id)
 {
-    memset(to, 0, ID_BYTES);
-    memcpy(to, &id->file_key, 8);
-    memcpy(to + 8, &id->row, 8);
-    memcpy(to + 16, &id->pass, 4);
-    memcpy(to + 20, &id->leaf, 2);
-    memcpy(to + 22, &id->flags, 2);
-    memcpy(to + 24, &id->element, 4);
+    memcpy(to, id, ID_USED);
+    memset(to + ID_USED, 0, ID_BYTES - ID_USED);
 }
 
 static int read_ids(const ProtobufCBinaryData *m, uint64_t n, const struct cw_compiled *c, struct cw_record_id **ret, struct cw_error *err)
@@ -32,13 +32,7 @@ static int read_ids(const ProtobufCBinaryData *m, uint64_t n, const struct cw_co
     if (!ids)
         return cw_error_nomem(err, n * sizeof(*ids), "record ids");
     for (uint64_t i = 0; i < n; i++) {
-        const uint8_t *from = m->data + i * ID_BYTES;
-        memcpy(&ids[i].file_key, from, 8);
-        memcpy(&ids[i].row, from + 8, 8);
-        memcpy(&ids[i].pass, from + 16, 4);
-        memcpy(&ids[i].leaf, from + 20, 2);
-        memcpy(&ids[i].flags, from + 22, 2);
-        memcpy(&ids[i].element, from + 24, 4);
+        memcpy(&ids[i], m->data + i * ID_BYTES, ID_USED);
         unsigned leaf = ids[i].leaf;
         if (leaf >= c->n_programs) {
             free(ids);
@@ -63,15 +57,11 @@ static size_t count(const struct cw_quarantined *q)
 static void write_quarantined(const struct cw_quarantined *q, Cachew__Quarantined *messages, Cachew__Quarantined **list, uint8_t *ids)
 {
     for (; q; q = q->next, messages++, list++, ids += 2 * ID_BYTES) {
-        cachew__quarantined__init(messages);
         write_id(ids, &q->id);
         write_id(ids + ID_BYTES, &q->by);
-        messages->id = (ProtobufCBinaryData){.data = ids, .len = ID_BYTES};
-        messages->by = (ProtobufCBinaryData){.data = ids + ID_BYTES, .len = ID_BYTES};
-        messages->op = (char *)(uintptr_t)q->op;
-        messages->file = q->file ? q->file : (char *)(uintptr_t)"";
-        messages->message = (char *)(uintptr_t)q->message;
-        messages->action = q->note ? 2 : q->replaced;
+        *messages = (Cachew__Quarantined){CW_MESSAGE(quarantined), .id = {.data = ids, .len = ID_BYTES},
+            .by = {.data = ids + ID_BYTES, .len = ID_BYTES}, .op = (char *)(uintptr_t)q->op, .file = q->file,
+            .message = (char *)(uintptr_t)q->message, .action = q->note ? 2 : q->replaced};
         *list = messages;
     }
 }
@@ -126,14 +116,9 @@ int cw_wire_batch_write(const struct cw_batch *b, const struct cw_quarantined *q
     at = (uint8_t *)t + head;
     *ret = (struct cw_wire_batch){.memory = t, .pieces = t->pieces};
     Cachew__Batch *m = &ret->message;
-    cachew__batch__init(m);
-    m->epoch = b->epoch;
-    m->index = b->index;
-    m->n = b->n;
-    m->flags = b->flags;
-    m->leading = b->leading;
-    m->n_components = b->n_components;
-    m->components = t->component_list;
+    *m = (Cachew__Batch){CW_MESSAGE(batch), .epoch = b->epoch, .index = b->index, .n = b->n,
+        .flags = b->flags, .leading = b->leading, .n_components = b->n_components,
+        .components = t->component_list};
     size_t offset = 0;
     for (unsigned k = 0; k < b->n_components; k++) {
         const struct cw_batch_component *c = &b->components[k];
@@ -262,15 +247,12 @@ int cw_wire_remnant_write(const struct cw_remnant *r, struct cw_wire_remnant *re
     if (!memory)
         return cw_error_nomem(err, r->n * ID_BYTES, "a remnant's message");
     *ret = (struct cw_wire_remnant){.memory = memory};
-    cachew__remnant__init(&ret->message);
     Cachew__Quarantined *messages = (Cachew__Quarantined *)(void *)memory, **list = (Cachew__Quarantined **)(void *)(messages + n);
     uint8_t *at = (uint8_t *)(list + n);
     write_quarantined(r->quarantined, messages, list, at);
     at += n * 2 * ID_BYTES;
-    ret->message.n_quarantined = n;
-    ret->message.quarantined = list;
-    ret->message.n = (uint32_t)r->n;
-    ret->message.ids = (ProtobufCBinaryData){.data = at, .len = r->n * ID_BYTES};
+    ret->message = (Cachew__Remnant){CW_MESSAGE(remnant), .n_quarantined = n, .quarantined = list,
+        .n = (uint32_t)r->n, .ids = {.data = at, .len = r->n * ID_BYTES}};
     for (uint64_t i = 0; i < r->n; i++)
         write_id(at + i * ID_BYTES, &r->ids[i]);
     return 0;

@@ -24,9 +24,7 @@ static int find_crop(struct cw_decode_image *d, const struct cw_op *next, const 
     struct cw_op *crop = calloc(1, sizeof(*crop));
     if (!crop)
         return cw_error_nomem(err, sizeof(*crop), "decode_image");
-    crop->desc = next->desc;
-    crop->attrs = next->attrs;
-    crop->index = next->index;
+    *crop = (struct cw_op){.desc = next->desc, .attrs = next->attrs, .index = next->index};
     d->crop = crop;
     return crop->desc->image->prepare(crop, err);
 }

@@ -38,7 +38,6 @@ struct cw_bind;
 int cw_expr_bind(struct cw_bind *b, const struct cw_op *op, const char *attribute, const char *text, enum cw_expr_use use,
                  struct cw_expr **ret, struct cw_error *err) _must_check_;
 struct cw_expr *cw_expr_free(struct cw_expr *e); /* NULL is fine; returns NULL */
-static inline void cw_expr_freep(struct cw_expr **e) { *e = cw_expr_free(*e); }
 
 /* Type of the result. */
 const struct cw_type *cw_expr_type(const struct cw_expr *e);

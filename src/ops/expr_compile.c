@@ -321,8 +321,8 @@ int cw_expr_bind(struct cw_bind *b, const struct cw_op *op, const char *attribut
     if (r >= 0 || !err)
         return r;
     cw_error_op(err, op->desc->name);
-    cw_error_attribute(err, attribute, text, why.expected[0] ? why.expected : "an expression");
-    return cw_error_set(err, why.status, "%s: %s: %.500s", op->desc->name, attribute, why.message);
+    return cw_error_value(err, why.status, attribute, text, why.expected[0] ? why.expected : "an expression",
+                          "%s: %s: %.500s", op->desc->name, attribute, why.message);
 }
 
 struct cw_expr *cw_expr_free(struct cw_expr *e)

@@ -2,29 +2,15 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/array.h"
 #include "ops/convert.h"
 #include "ops/expr_lower.h"
 
 /* ---- registers and instructions ---- */
 
-static int grow(struct compiler *c, void *array, unsigned n, unsigned *capacity, size_t size)
-{
-    void *old, *grown;
-    memcpy(&old, array, sizeof(old));
-    if (n < *capacity)
-        return 0;
-    unsigned more = *capacity ? *capacity * 2 : 16;
-    grown = realloc(old, more * size);
-    if (!grown)
-        return cw_error_nomem(c->err, more * size, "an expression");
-    memcpy(array, &grown, sizeof(grown));
-    *capacity = more;
-    return 0;
-}
-
 int cw_lower_reg_new(struct compiler *c, const struct cw_reg *reg, unsigned *ret)
 {
-    int r = grow(c, &c->e->regs, c->e->n_regs, &c->regs_capacity, sizeof(*reg));
+    int r = CW_ARRAY_ROOM(c->e->regs, c->regs_capacity, c->e->n_regs + (size_t)1, "an expression", c->err);
     if (r < 0)
         return r;
     *ret = c->e->n_regs;
@@ -65,7 +51,7 @@ static int slot_new(struct compiler *c, enum cw_level level, unsigned *ret)
         *ret = s->free[--s->n];
         return 0;
     }
-    int r = grow(c, &s->free, c->e->n_slots, &s->capacity, sizeof(*s->free));
+    int r = CW_ARRAY_ROOM(s->free, s->capacity, c->e->n_slots + (size_t)1, "an expression", c->err);
     *ret = c->e->n_slots;
     c->e->n_slots += r == 0;
     return r;
@@ -130,7 +116,7 @@ int cw_lower_emit(struct compiler *c, const struct cw_node *node, struct cw_inst
     struct cw_reg reg = {.kind = CW_REG_TEMP, .level = in.level, .type = *type, .refs = 1};
     if ((r = slot_new(c, in.level, &reg.slot)) < 0 || (r = cw_lower_reg_new(c, &reg, &in.dst)) < 0)
         return r;
-    if ((r = grow(c, &c->e->instrs, c->e->n_instrs, &c->instrs_capacity, sizeof(in))) < 0)
+    if ((r = CW_ARRAY_ROOM(c->e->instrs, c->instrs_capacity, c->e->n_instrs + (size_t)1, "an expression", c->err)) < 0)
         return r;
     c->e->instrs[c->e->n_instrs++] = in;
     if (n > 0)

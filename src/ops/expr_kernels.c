@@ -215,8 +215,9 @@ void cw_kernel_where(size_t size, void *restrict d, const uint8_t *c, const void
 /* ---- reduction ---- */
 
 #define REDUCE_INTEGER(T)                                                          \
-    static void reduce_##T(bool max, T *d, const T *a, size_t n)                   \
+    static void reduce_##T(bool max, void *d, const void *a_, size_t n)            \
     {                                                                              \
+        const T *a = a_;                                                           \
         T r = a[0];                                                                \
         if (max)                                                                   \
             for (size_t i = 0; i < n; i++)                                         \
@@ -224,7 +225,7 @@ void cw_kernel_where(size_t size, void *restrict d, const uint8_t *c, const void
         else                                                                       \
             for (size_t i = 0; i < n; i++)                                         \
                 r = a[i] < r ? a[i] : r;                                           \
-        *d = r;                                                                    \
+        *(T *)d = r;                                                               \
     }
 REDUCE_INTEGER(uint8_t)
 REDUCE_INTEGER(uint16_t)
@@ -236,8 +237,9 @@ REDUCE_INTEGER(int32_t)
 REDUCE_INTEGER(int64_t)
 
 #define REDUCE_FLOAT(T)                                                            \
-    static void reduce_##T(bool max, T *d, const T *a, size_t n)                   \
+    static void reduce_##T(bool max, void *d, const void *a_, size_t n)            \
     {                                                                              \
+        const T *a = a_;                                                           \
         T r = a[0];                                                                \
         bool nan = false;                                                          \
         for (size_t i = 0; i < n; i++) {                                           \
@@ -245,27 +247,15 @@ REDUCE_INTEGER(int64_t)
             nan |= x != x;                                                         \
             r = (max ? x > r : x < r) ? x : r;                                     \
         }                                                                          \
-        *d = nan ? (T)__builtin_nan("") : r;                                       \
+        *(T *)d = nan ? (T)__builtin_nan("") : r;                                  \
     }
 REDUCE_FLOAT(float)
 REDUCE_FLOAT(double)
 
 void cw_kernel_reduce(enum cw_xop op, enum cw_dtype dtype, void *d, const void *a, size_t n)
 {
-    bool max = op == CW_X_MAX;
-    switch (dtype) {
-    case CW_BOOL:
-    case CW_UINT8: reduce_uint8_t(max, d, a, n); break;
-    case CW_UINT16: reduce_uint16_t(max, d, a, n); break;
-    case CW_UINT32: reduce_uint32_t(max, d, a, n); break;
-    case CW_UINT64: reduce_uint64_t(max, d, a, n); break;
-    case CW_INT8: reduce_int8_t(max, d, a, n); break;
-    case CW_INT16: reduce_int16_t(max, d, a, n); break;
-    case CW_INT32: reduce_int32_t(max, d, a, n); break;
-    case CW_INT64: reduce_int64_t(max, d, a, n); break;
-    case CW_FLOAT32: reduce_float(max, d, a, n); break;
-    default: reduce_double(max, d, a, n); break;
-    }
+    static void (*const reductions[CW_N_DTYPES])(bool max, void *d, const void *a, size_t n) = {ALL(reduce)};
+    reductions[dtype](op == CW_X_MAX, d, a, n);
 }
 
 void cw_kernel_canonical_nan(enum cw_dtype dtype, void *d, size_t n)

@@ -11,14 +11,14 @@ struct operand {
     const struct cw_node *node;
 };
 
-struct slots { unsigned *free; unsigned n, capacity; };
+struct slots { unsigned *free, n; size_t capacity; };
 
 struct compiler {
     struct cw_expr *e;
     cw_expr_lookup lookup;
     void *arg;
     struct cw_error *err;
-    unsigned regs_capacity, instrs_capacity;
+    size_t regs_capacity, instrs_capacity;
     struct slots slots[CW_LEVEL_ELEMENT + 1];
     struct name { struct name *next; const struct cw_node *node; int port; struct cw_type type; unsigned reg; bool loaded; } *names;
 };

@@ -32,12 +32,11 @@ static const struct cw_source_ops files_ops = {
 /* The patterns as JSON, behind the directory they count from. */
 static char *identity(const struct cw_op *op, const struct cw_source_env *env)
 {
-    char *directory = realpath(env->base_dir && *env->base_dir ? env->base_dir : ".", NULL), *ret = NULL;
-    char *patterns = json_dumps(cw_attr_json(op, "files"), JSON_COMPACT | JSON_ENCODE_ANY);
+    char *ret = NULL;
+    _cleanup_free_ char *directory = realpath(env->base_dir && *env->base_dir ? env->base_dir : ".", NULL);
+    _cleanup_free_ char *patterns = json_dumps(cw_attr_json(op, "files"), JSON_COMPACT | JSON_ENCODE_ANY);
     if (directory && patterns && asprintf(&ret, "%s:%s", directory, patterns) < 0)
         ret = NULL;
-    free(directory);
-    free(patterns);
     return ret;
 }
 

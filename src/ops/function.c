@@ -101,10 +101,9 @@ static int make_spec(const struct cw_op *op, struct cw_function *f, const json_t
             (void)parse_shape(json_object_get(value, "shape"), &type);
         json_array_append_new(list, component_json(name, &type));
     }
-    json_t *spec = json_pack("{s:s, s:s, s:O, s:O, s:O, s:b, s:O, s:o}", "kind", kind_names[f->kind], "name", f->name, "payload",
+    json_auto_t *spec = json_pack("{s:s, s:s, s:O, s:O, s:O, s:b, s:O, s:o}", "kind", kind_names[f->kind], "name", f->name, "payload",
                              json_object_get(function, "payload"), "modules", modules ? modules : json_null(), "path", path ? path : json_null(), "rng", f->rng, "inputs", inputs, "outputs", list);
     f->host.spec = spec ? json_dumps(spec, JSON_COMPACT) : NULL;
-    json_decref(spec);
     if (!f->host.spec)
         return cw_error_nomem(err, 0, "a function");
     f->host.id = cw_hash64(f->host.spec, strlen(f->host.spec));
@@ -128,7 +127,7 @@ int cw_function_bind(struct cw_bind *b, struct cw_op *op, enum cw_function_kind 
     f->host.pipeline = cw_bind_pipeline(b)->functions;
     f->host.n_pipeline = cw_bind_pipeline(b)->n_functions;
     f->in = calloc(cw_bind_count(b) + 1, sizeof(*f->in));
-    json_t *inputs = json_array();
+    json_auto_t *inputs = json_array();
     int r = f->in && inputs ? 0 : cw_error_nomem(err, 0, "a function");
     for (size_t i = 0; r >= 0 && i < cw_bind_count(b); i++) {
         const char *name = cw_bind_name(b, i, NULL);
@@ -147,7 +146,6 @@ int cw_function_bind(struct cw_bind *b, struct cw_op *op, enum cw_function_kind 
     }
     if (r >= 0)
         r = make_spec(op, f, inputs, err);
-    json_decref(inputs);
     while (r >= 0 && kind != CW_FUNCTION_FILTER && cw_bind_count(b) > 0)
         r = cw_bind_remove(b, cw_bind_name(b, 0, NULL), err);
     if (r >= 0 && kind != CW_FUNCTION_FILTER)

@@ -1,4 +1,5 @@
 /* What the image operators' bind functions share. */
+#include <stdlib.h>
 #include <string.h>
 
 #include "ops/image_role.h"
@@ -29,6 +30,23 @@ void cw_image_attr_size(const struct cw_op *op, int64_t *ret_h, int64_t *ret_w)
 {
     *ret_h = cw_attr_int_at(op, "size", 0);
     *ret_w = cw_attr_int_at(op, "size", 1);
+}
+
+int cw_image_prepare_size(struct cw_op *op, struct cw_error *err)
+{
+    struct cw_image_size *s = op->state = calloc(1, sizeof(*s));
+    if (!s)
+        return cw_error_nomem(err, sizeof(*s), op->desc->name);
+    cw_image_attr_size(op, &s->h, &s->w);
+    return 0;
+}
+
+int cw_image_size_check(const struct cw_image_size *s, int64_t h, int64_t w, struct cw_error *err)
+{
+    if (s->h <= h && s->w <= w)
+        return 0;
+    return cw_error_set(err, CW_E_RECORD, "a crop of %lld x %lld from an image of %lld x %lld (height x width)",
+                        (long long)s->h, (long long)s->w, (long long)h, (long long)w);
 }
 
 enum cw_interp cw_image_attr_interp(const struct cw_op *op)

@@ -104,8 +104,8 @@ static int add_class(const char *root, const char *name, size_t prefix, const st
 static int bad_root(const char *root, const char *what, struct cw_error *err)
 {
     cw_error_file(err, root);
-    cw_error_attribute(err, "root", root, "a directory of directories of images");
-    return cw_error_set(err, CW_E_PIPELINE, "image_folder: %s %s", root, what);
+    return cw_error_value(err, CW_E_PIPELINE, "root", root, "a directory of directories of images",
+                          "image_folder: %s %s", root, what);
 }
 
 static int scan(struct image_folder *f, const char *root, const struct cw_source_env *env, struct cw_source_files *files, struct cw_error *err)

@@ -64,6 +64,11 @@ int cw_image_bind_read(struct cw_bind *b, struct cw_op *op, bool two_d, struct c
 int cw_image_bind_write(struct cw_bind *b, struct cw_op *op, const struct cw_type *type, struct cw_error *err) _must_check_;
 /* The attribute size, [h, w]. */
 void cw_image_attr_size(const struct cw_op *op, int64_t *ret_h, int64_t *ret_w);
+/* State of the crops of fixed size; freed by `free`. */
+struct cw_image_size { int64_t h, w; };
+int cw_image_prepare_size(struct cw_op *op, struct cw_error *err) _must_check_;
+/* CW_E_RECORD: an image of h x w is too small for it. */
+int cw_image_size_check(const struct cw_image_size *s, int64_t h, int64_t w, struct cw_error *err) _must_check_;
 /* bind: checks that the dtype can be resized. */
 int cw_image_bind_resizable(const struct cw_op *op, const struct cw_type *type, struct cw_error *err) _must_check_;
 /* The attribute interpolation. */

@@ -222,8 +222,7 @@ static int iterable_open(const struct cw_op *op, const struct cw_source_env *env
     struct iterable *s = calloc(1, sizeof(*s));
     if (!s)
         return cw_error_nomem(err, sizeof(*s), "a source");
-    s->op = op;
-    s->file_key = cw_hash64(identity, strlen(identity));
+    *s = (struct iterable){.op = op, .file_key = cw_hash64(identity, strlen(identity))};
     pthread_mutex_init(&s->mutex, NULL);
     s->base = (struct cw_source){.ops = &iterable_ops, .n_records = CW_ENDLESS, .n_chunks = 1, .chunk_records = CW_ENDLESS, .snapshot = s->file_key};
     *ret = &s->base;

@@ -16,9 +16,8 @@ int cw_lines_open(const struct cw_op *op, const struct cw_source_env *env,
     struct cw_record_streams *f = calloc(1, sizeof(*f));
     if (!f)
         return cw_error_nomem(err, sizeof(*f), "a source");
-    f->ops.free = lines_free;
-    f->ops.produce = produce;
-    f->max_length = (uint64_t)cw_attr_int(op, "max_line");
+    *f = (struct cw_record_streams){.ops.free = lines_free, .ops.produce = produce,
+        .max_length = (uint64_t)cw_attr_int(op, "max_line")};
     int r = cw_record_streams_init(f, op, CW_FORMAT_LINES, env, err);
     if (r < 0) {
         lines_free(&f->base);

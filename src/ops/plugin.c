@@ -37,8 +37,8 @@ static int refuse(const char *path, struct cw_error *err, const char *expected, 
     va_end(ap);
     cw_plugin_clean(what);
     cw_error_file(err, path);
-    cw_error_attribute(err, "plugin", path, expected);
-    return cw_error_set(err, CW_E_OPTION, "plug-in %.200s %s: expected %s", path, what, expected);
+    return cw_error_value(err, CW_E_OPTION, "plugin", path, expected, "plug-in %.200s %s: expected %s", path,
+                          what, expected);
 }
 
 /* "/a/b/solarize.so.1" and version "2" are "solarize 2". The version has no spaces, so that this can be taken apart again. */

@@ -40,9 +40,11 @@ static int wrong(const struct check *c, const char *field, const char *value, co
     cw_plugin_clean(shown);
     cw_error_file(c->err, c->path);
     cw_error_op(c->err, c->op);
-    cw_error_attribute(c->err, c->attr ? c->attr : field, shown, expected);
-    return cw_error_set(c->err, CW_E_OPTION, "plug-in %.200s: %s%s%s%s%s%s%s is %s: expected %s", c->path, c->op ? "operator " : "", c->op ? c->op : "",
-                        c->op ? ": " : "", c->attr ? "attribute " : "", c->attr ? c->attr : "", c->attr ? ": " : "", field, shown, expected);
+    return cw_error_value(c->err, CW_E_OPTION, c->attr ? c->attr : field, shown, expected,
+                          "plug-in %.200s: %s%s%s%s%s%s%s is %s: expected %s", c->path,
+                          c->op ? "operator " : "", c->op ? c->op : "", c->op ? ": " : "",
+                          c->attr ? "attribute " : "", c->attr ? c->attr : "", c->attr ? ": " : "", field,
+                          shown, expected);
 }
 
 static int wrong_number(const struct check *c, const char *field, double value, const char *expected)
@@ -107,13 +109,12 @@ static int check_default(const struct check *c, const struct cw_op_desc *desc, c
     if (!a->def)
         return 0;
     json_error_t je;
-    json_t *value = json_loads(a->def, JSON_DECODE_ANY, &je);
+    json_auto_t *value = json_loads(a->def, JSON_DECODE_ANY, &je);
     if (!value && (!je.text[0] || json_error_code(&je) == json_error_out_of_memory)) /* what is wrong with a text is always told */
         return cw_error_nomem(c->err, 0, "a plug-in");
     if (!value)
         return wrong(c, "def", a->def, "JSON (a string in it has quotation marks of its own)");
     int r = cw_attr_check(desc, a, value, &why);
-    json_decref(value);
     return r < 0 ? wrong(c, "def", a->def, why.expected[0] ? why.expected : why.message) : 0;
 }
 

@@ -4,15 +4,12 @@
 #include "base/philox.h"
 #include "ops/image_role.h"
 
-struct random_crop { int64_t h, w; };
-
 static int random_crop_geometry(const struct cw_op *op, const struct cw_block *b, size_t row, int64_t h, int64_t w,
                                 struct cw_image_geometry *ret, struct cw_error *err)
 {
-    const struct random_crop *c = op->state;
-    if (c->h > h || c->w > w)
-        return cw_error_set(err, CW_E_RECORD, "a crop of %lld x %lld from an image of %lld x %lld (height x width)", (long long)c->h,
-                            (long long)c->w, (long long)h, (long long)w);
+    const struct cw_image_size *c = op->state;
+    if (cw_image_size_check(c, h, w, err) < 0)
+        return CW_E_RECORD;
     uint32_t word[4];
     cw_block_draw(b, op->index, row, 0, word);
     *ret = (struct cw_image_geometry){.rect = {.y = cw_integer(word[0], (uint64_t)(h - c->h + 1)),
@@ -20,17 +17,7 @@ static int random_crop_geometry(const struct cw_op *op, const struct cw_block *b
     return 0;
 }
 
-static int random_crop_prepare(struct cw_op *op, struct cw_error *err)
-{
-    struct random_crop *c = calloc(1, sizeof(*c));
-    if (!c)
-        return cw_error_nomem(err, sizeof(*c), "random_crop");
-    op->state = c;
-    cw_image_attr_size(op, &c->h, &c->w);
-    return 0;
-}
-
-static const struct cw_image_role role = {.step = CW_IMAGE_REGION, .crops = true, .prepare = random_crop_prepare,
+static const struct cw_image_role role = {.step = CW_IMAGE_REGION, .crops = true, .prepare = cw_image_prepare_size,
                                           .geometry = random_crop_geometry};
 
 static const struct cw_attr_def attrs[] = {CW_IMAGE_ATTR_COMPONENT, CW_IMAGE_ATTR_SIZE, {0}};

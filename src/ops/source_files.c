@@ -2,6 +2,7 @@
 
 #include <string.h>
 
+#include "base/array.h"
 #include "storage/file.h"
 
 void cw_source_files_deinit(struct cw_source_files *f)
@@ -15,26 +16,16 @@ void cw_source_files_deinit(struct cw_source_files *f)
 
 int cw_source_files_add(struct cw_source_files *f, char *path, size_t prefix, const struct cw_source_env *env, struct cw_error *err)
 {
-    int r = path ? cw_path_check(path, env->data_roots, env->n_data_roots, err) : 0;
+    static const char what[] = "the names of files";
+    int r = path ? cw_path_check(path, env->data_roots, env->n_data_roots, err) : cw_error_nomem(err, 0, what);
+    if (r >= 0)
+        r = CW_ARRAY_ROOM(f->paths, f->paths_room, f->n + 1, what, err);
+    if (r >= 0)
+        r = CW_ARRAY_ROOM(f->prefixes, f->prefixes_room, f->n + 1, what, err);
     if (r < 0) {
         free(path);
         return r;
     }
-    if ((f->n & (f->n - 1)) == 0) { /* capacity is the next power of two */
-        size_t capacity = f->n ? f->n * 2 : 1;
-        void *paths = realloc(f->paths, capacity * sizeof(*f->paths));
-        if (paths)
-            f->paths = paths;
-        void *prefixes = paths ? realloc(f->prefixes, capacity * sizeof(*f->prefixes)) : NULL;
-        if (prefixes)
-            f->prefixes = prefixes;
-        if (!path || !prefixes) {
-            free(path);
-            return cw_error_nomem(err, capacity * 16, "the names of files");
-        }
-    }
-    if (!path)
-        return cw_error_nomem(err, 0, "the names of files");
     f->paths[f->n] = path;
     f->prefixes[f->n++] = prefix;
     return 0;

@@ -7,7 +7,7 @@
 struct cw_source_files {
     char **paths;
     size_t *prefixes; /* bytes of each path before its relative path */
-    size_t n;
+    size_t n, paths_room, prefixes_room;
 };
 /* Attribute attr (strings): several patterns in the order given, the files of each sorted by bytes. Index files (*.cwx) that a wildcard
  * happens to match are left out. */

@@ -149,10 +149,10 @@ static int synthetic_open(const struct cw_op *op, const struct cw_source_env *en
     if (!s)
         return cw_error_nomem(err, sizeof(*s), "a source");
     uint64_t n = (uint64_t)cw_attr_int(op, "count");
-    s->file_key = cw_hash64("synthetic", 9);
-    s->cost_ns = (uint64_t)(cw_attr_float(op, "cost_us") * 1e3);
-    s->n_values = cw_type_bytes(&type) / cw_dtype_size(type.dtype);
-    s->random = strcmp(cw_attr_string(op, "fill"), "random") == 0;
+    *s = (struct synthetic){.file_key = cw_hash64("synthetic", 9),
+        .cost_ns = (uint64_t)(cw_attr_float(op, "cost_us") * 1e3),
+        .n_values = cw_type_bytes(&type) / cw_dtype_size(type.dtype),
+        .random = strcmp(cw_attr_string(op, "fill"), "random") == 0};
     struct cw_key snapshot = {0};
     cw_key_u64(&snapshot, s->file_key);
     cw_key_u64(&snapshot, n);

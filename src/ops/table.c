@@ -4,6 +4,8 @@
 #include <stdatomic.h>
 #include <string.h>
 
+#include "base/thread.h"
+
 #define OP(name) extern const struct cw_op_desc cw_op_##name;
 #include "ops_list.h" /* made by the build from the list in meson.build */
 #undef OP
@@ -30,9 +32,11 @@ const struct cw_op_table *cw_ops(void) { return &atomic_load_explicit(&current, 
 static int clash(const struct cw_op_desc *have, struct cw_error *err)
 {
     cw_error_op(err, have->name);
-    cw_error_attribute(err, "name", have->name, "a name that no other operator has");
-    return cw_error_set(err, CW_E_OPTION, "there is an operator \"%s\" already, %s%s: expected a name that no other operator has", have->name,
-                        have->plugin ? "of plug-in " : "built in", have->plugin ? have->plugin : "");
+    return cw_error_value(err, CW_E_OPTION, "name", have->name, "a name that no other operator has",
+                          "there is an operator \"%s\" already, %s%s: expected a name that no other "
+                          "operator has",
+                          have->name, have->plugin ? "of plug-in " : "built in",
+                          have->plugin ? have->plugin : "");
 }
 
 /* Puts an operator at its place by name. */
@@ -74,8 +78,6 @@ static int add(const struct cw_op_desc *const *more, size_t n, struct cw_error *
 
 int cw_ops_add(const struct cw_op_desc *const *more, size_t n, struct cw_error *err)
 {
-    pthread_mutex_lock(&adding);
-    int r = add(more, n, err);
-    pthread_mutex_unlock(&adding);
-    return r;
+    CW_GUARD(&adding);
+    return add(more, n, err);
 }

@@ -226,9 +226,8 @@ static int tar_open(const struct cw_op *op, const struct cw_source_env *env, str
     struct cw_record_streams *f = calloc(1, sizeof(*f));
     if (!f)
         return cw_error_nomem(err, sizeof(*f), "a source");
-    f->ops.free = tar_free;
-    f->ops.produce = tar_produce;
-    f->partial_keys = true; /* of a member's data only the first block is in the key */
+    *f = (struct cw_record_streams){.ops.free = tar_free, .ops.produce = tar_produce,
+        .partial_keys = true}; /* of a member's data only the first block is in the key */
     int r = cw_record_streams_init(f, op, CW_FORMAT_TAR, env, err);
     if (r < 0) {
         tar_free(&f->base);

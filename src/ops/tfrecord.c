@@ -65,9 +65,8 @@ static int tfrecord_open(const struct cw_op *op, const struct cw_source_env *env
     struct tfrecord *t = calloc(1, sizeof(*t));
     if (!t)
         return cw_error_nomem(err, sizeof(*t), "a source");
-    t->streams.ops.free = tfrecord_free;
-    t->streams.ops.produce = tfrecord_produce;
-    t->verify = cw_attr_bool(op, "verify");
+    *t = (struct tfrecord){.streams.ops.free = tfrecord_free, .streams.ops.produce = tfrecord_produce,
+        .verify = cw_attr_bool(op, "verify")};
     t->streams.partial_keys = !t->verify; /* checksums name the content where they are checked */
     int r = cw_record_streams_init(&t->streams, op, CW_FORMAT_TFRECORD, env, err);
     if (r < 0) {

@@ -55,7 +55,6 @@ static int fuse(struct cw_optimized *o, const struct cw_program *g, unsigned at,
     op->live = g->ops[at + n - 1]->live;
     o->owned[o->n_owned++] = op;
     o->ops[o->n_ops++] = op;
-    o->n_fused += n;
     for (unsigned i = at; i < at + n; i++)
         o->fused_into[g->ops[i]->position] = op->position;
     return 0;

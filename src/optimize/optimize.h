@@ -8,7 +8,6 @@ struct cw_optimized {
     unsigned n_ops;
     unsigned *stage;         /* as the program's */
     unsigned *fused_into;    /* by operator position: the position under which its time is counted */
-    unsigned n_fused;        /* operators that are part of fused ones */
     struct cw_op **owned;    /* the fused ones */
     unsigned n_owned;
 };

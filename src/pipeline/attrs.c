@@ -61,8 +61,8 @@ static int attr_error(const char *op, const char *attribute, const json_t *value
     if (text && strlen(text) >= sizeof(shown))
         memcpy(shown + sizeof(shown) - 4, "...", 4);
     cw_error_op(err, op);
-    cw_error_attribute(err, attribute, shown, expected);
-    return cw_error_set(err, CW_E_PIPELINE, "%s: %s is %s: expected %s", op, attribute, shown, expected);
+    return cw_error_value(err, CW_E_PIPELINE, attribute, shown, expected, "%s: %s is %s: expected %s", op,
+                          attribute, shown, expected);
 }
 
 int cw_attr_error(const struct cw_op *op, const char *attribute, struct cw_error *err, const char *expected_fmt, ...)
@@ -187,10 +187,10 @@ static int unknown_attr(const struct cw_op_desc *desc, const char *key, const js
     const char *near = cw_nearest(key, names, n);
     _cleanup_free_ char *shown = json_dumps(value, JSON_COMPACT | JSON_ENCODE_ANY);
     cw_error_op(err, desc->name);
-    cw_error_attribute(err, key, shown ? shown : "", list.data ? list.data : "no attributes");
-    cw_error_set(err, CW_E_PIPELINE, "%s: there is no attribute \"%.60s\"%s%s%s; it has: %s%s%s", desc->name, key,
-                 near ? "; did you mean \"" : "", near ? near : "", near ? "\"?" : "", list.data ? list.data : "none", desc->hint ? "; " : "",
-                 desc->hint ? desc->hint : "");
+    cw_error_value(err, CW_E_PIPELINE, key, shown ? shown : "", list.data ? list.data : "no attributes",
+                   "%s: there is no attribute \"%.60s\"%s%s%s; it has: %s%s%s", desc->name, key,
+                   near ? "; did you mean \"" : "", near ? near : "", near ? "\"?" : "",
+                   list.data ? list.data : "none", desc->hint ? "; " : "", desc->hint ? desc->hint : "");
     cw_text_deinit(&list);
     return CW_E_PIPELINE;
 }

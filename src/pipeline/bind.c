@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/array.h"
 #include "base/text.h"
 
 void cw_bind_deinit(struct cw_bind *b)
@@ -54,9 +55,10 @@ static int unknown_component(const struct cw_bind *b, const char *name, struct c
     }
     const char *near = cw_nearest(name, names, n), *op = b->op->desc->name;
     cw_error_op(err, op);
-    cw_error_attribute(err, attribute_with(b->op, name), name, list.data ? list.data : "none");
-    cw_error_set(err, CW_E_PIPELINE, "%s: there is no component \"%.80s\"%s%s%s; there are: %s", op, name, near ? "; did you mean \"" : "",
-                 near ? near : "", near ? "\"?" : "", list.data ? list.data : "none");
+    cw_error_value(err, CW_E_PIPELINE, attribute_with(b->op, name), name, list.data ? list.data : "none",
+                   "%s: there is no component \"%.80s\"%s%s%s; there are: %s", op, name,
+                   near ? "; did you mean \"" : "", near ? near : "", near ? "\"?" : "",
+                   list.data ? list.data : "none");
     cw_text_deinit(&list);
     return CW_E_PIPELINE;
 }
@@ -71,14 +73,8 @@ int cw_bind_put(struct cw_bind *b, const char *name, unsigned value, const struc
     }
     if (b->n == CW_MAX_COMPONENTS)
         return cw_error_set(err, CW_E_PIPELINE, "component \"%.80s\" is one too many: expected at most %d components", name, CW_MAX_COMPONENTS);
-    if (b->n == b->capacity) {
-        unsigned capacity = b->capacity ? b->capacity * 2 : 8;
-        struct cw_component *grown = realloc(b->components, capacity * sizeof(*grown));
-        if (!grown)
-            return cw_error_nomem(err, capacity * sizeof(*grown), "components");
-        b->components = grown;
-        b->capacity = capacity;
-    }
+    if (CW_ARRAY_ROOM(b->components, b->capacity, b->n + (size_t)1, "components", err) < 0)
+        return CW_E_MEMORY;
     char *copy = strdup(name);
     if (!copy)
         return cw_error_nomem(err, strlen(name), "a component");

@@ -4,7 +4,8 @@
 
 struct cw_bind {
     struct cw_component *components; /* sorted by name */
-    unsigned n, capacity;
+    unsigned n;
+    size_t capacity;
     unsigned next_value;
     struct cw_op *op;             /* being bound */
     const struct cw_op *next;     /* the one after it in the chain, unbound, or NULL */

@@ -7,7 +7,7 @@
 struct cw_compile_path {
     struct cw_program program;
     struct cw_bind bind;
-    unsigned capacity;
+    size_t capacity;
     /* Where limits stand: limit k stands before ops[limit_at[k]]. */
     unsigned *limit_at;
     bool *limit_here;
@@ -18,7 +18,8 @@ struct cw_compile_path {
 struct cw_compile {
     struct cw_compiled *c;
     struct cw_compile_path *paths;
-    unsigned n_paths, capacity;
+    unsigned n_paths;
+    size_t capacity;
     struct cw_error *err;
 };
 

@@ -3,6 +3,8 @@
 
 #include "pipeline/compile.h"
 
+#include "base/array.h"
+
 int cw_copy_outputs(const struct cw_bind *b, struct cw_component **ret, unsigned *ret_n, struct cw_error *err)
 {
     *ret = calloc(b->n + 1, sizeof(**ret));
@@ -21,15 +23,9 @@ int cw_copy_outputs(const struct cw_bind *b, struct cw_component **ret, unsigned
 static int program_add(struct cw_compile *x, struct cw_compile_path *p, struct cw_op *op)
 {
     struct cw_program *g = &p->program;
-    if (g->n_ops == p->capacity) {
-        unsigned capacity = p->capacity ? p->capacity * 2 : 16;
-        struct cw_op **grown = realloc(g->ops, capacity * sizeof(*grown));
-        if (!grown) {
-            cw_op_free(op);
-            return cw_error_nomem(x->err, capacity * sizeof(*grown), "operators");
-        }
-        g->ops = grown;
-        p->capacity = capacity;
+    if (CW_ARRAY_ROOM(g->ops, p->capacity, g->n_ops + (size_t)1, "operators", x->err) < 0) {
+        cw_op_free(op);
+        return CW_E_MEMORY;
     }
     g->ops[g->n_ops++] = op;
     return 0;
@@ -73,14 +69,8 @@ int cw_path_bind(struct cw_compile *x, struct cw_compile_path *p, const struct c
 
 int cw_path_add(struct cw_compile *x, const struct cw_node *node)
 {
-    if (x->n_paths == x->capacity) {
-        unsigned capacity = x->capacity ? x->capacity * 2 : 4;
-        struct cw_compile_path *grown = realloc(x->paths, capacity * sizeof(*grown));
-        if (!grown)
-            return cw_error_nomem(x->err, capacity * sizeof(*grown), "programs");
-        x->paths = grown;
-        x->capacity = capacity;
-    }
+    if (CW_ARRAY_ROOM(x->paths, x->capacity, x->n_paths + (size_t)1, "programs", x->err) < 0)
+        return CW_E_MEMORY;
     struct cw_compile_path *p = &x->paths[x->n_paths];
     *p = (struct cw_compile_path){.program.leaf = x->n_paths};
     p->limit_at = calloc(x->c->pipeline->n_ops + 1, sizeof(*p->limit_at));

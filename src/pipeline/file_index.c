@@ -201,7 +201,7 @@ static void *hash_files(void *arg)
 {
     struct hashing *h = arg;
     XXH3_state_t *x = XXH3_createState();
-    uint8_t *buffer = malloc(2 * CW_KEY_EDGE_BYTES);
+    _cleanup_free_ uint8_t *buffer = malloc(2 * CW_KEY_EDGE_BYTES);
     for (;;) {
         size_t begin = atomic_fetch_add(&h->next, BATCH), end = CW_MIN(begin + BATCH, h->n);
         if (begin >= h->n || begin > atomic_load(&h->failed))
@@ -222,7 +222,6 @@ static void *hash_files(void *arg)
         }
     }
     XXH3_freeState(x);
-    free(buffer);
     return NULL;
 }
 

@@ -47,24 +47,12 @@ int cw_marker_add(struct cw_compiled *c, struct cw_program *g, const struct cw_o
     return 0;
 }
 
-static bool needed_behind(const struct cw_program *g, unsigned at, unsigned value)
-{
-    for (unsigned k = 0; k < g->n_outputs; k++)
-        if (g->outputs[k].value == value)
-            return true;
-    for (unsigned i = at + 1; i < g->n_ops; i++)
-        for (unsigned p = 0; g->ops[i]->live && p < g->ops[i]->n_in; p++)
-            if (g->ops[i]->in[p].value == value)
-                return true;
-    return false;
-}
-
 /* Keeps of the components those that are needed behind ops[at]. */
 static void keep_needed(const struct cw_program *g, struct cw_marker *m, unsigned at)
 {
     unsigned n = 0;
     for (unsigned k = 0; k < m->n; k++)
-        if (needed_behind(g, at, m->components[k].value))
+        if (cw_program_needs(g, at, m->components[k].value))
             m->components[n++] = m->components[k];
         else
             free(m->components[k].name);
@@ -74,12 +62,11 @@ static void keep_needed(const struct cw_program *g, struct cw_marker *m, unsigne
 /* What decides the values: operators with their attributes, but for those that only say where the files are, for a record has an id. */
 static void add_op(struct cw_text *t, const struct cw_op *op)
 {
-    json_t *identity = cw_attrs_identity(op->desc, op->attrs);
+    json_auto_t *identity = cw_attrs_identity(op->desc, op->attrs);
     for (const struct cw_attr_def *a = op->desc->attrs; identity && a && a->name; a++)
         if (a->path)
             json_object_del(identity, a->name);
     _cleanup_free_ char *attrs = identity ? json_dumps(identity, JSON_COMPACT | JSON_SORT_KEYS) : NULL;
-    json_decref(identity);
     t->failed |= !attrs;
     cw_text_add(t, "%s %s %s\n", op->desc->name, op->desc->plugin ? op->desc->plugin : "", attrs ? attrs : "");
 }

@@ -46,9 +46,9 @@ static int unknown_op(const struct parse *p, const char *name)
         names[i] = p->table->ops[i]->name;
     const char *near = cw_nearest(name, names, p->table->n);
     cw_error_op(p->err, name);
-    cw_error_attribute(p->err, "op", name, "an operator that `cachew ops` lists");
-    return cw_error_set(p->err, CW_E_PIPELINE, "there is no operator \"%.60s\"%s%s%s (`cachew ops` lists them)", name,
-                        near ? "; did you mean \"" : "", near ? near : "", near ? "\"?" : "");
+    return cw_error_value(p->err, CW_E_PIPELINE, "op", name, "an operator that `cachew ops` lists",
+                          "there is no operator \"%.60s\"%s%s%s (`cachew ops` lists them)", name,
+                          near ? "; did you mean \"" : "", near ? near : "", near ? "\"?" : "");
 }
 
 static int add_function(struct parse *p, const json_t *function)
@@ -188,8 +188,10 @@ static int parse_on_error(const json_t *v, struct cw_pipeline *p, struct cw_erro
             return 0;
         }
     _cleanup_free_ char *shown = json_dumps(v, JSON_COMPACT | JSON_ENCODE_ANY);
-    cw_error_attribute(err, "on_error", shown ? shown : "", "\"raise\", \"skip\" or \"replace\"");
-    return cw_error_set(err, CW_E_PIPELINE, "on_error is %.60s: expected \"raise\", \"skip\" or \"replace\"", shown ? shown : "?");
+    return cw_error_value(err, CW_E_PIPELINE, "on_error", shown ? shown : "",
+                          "\"raise\", \"skip\" or \"replace\"",
+                          "on_error is %.60s: expected \"raise\", \"skip\" or \"replace\"",
+                          shown ? shown : "?");
 }
 
 static int parse_root(const struct cw_op_table *table, const json_t *root, struct cw_pipeline *p, struct cw_error *err)
@@ -214,8 +216,9 @@ static int parse_root(const struct cw_op_table *table, const json_t *root, struc
     const json_t *version = json_object_get(root, "cachew"), *v;
     if (!json_is_integer(version) || json_integer_value(version) != 1) {
         _cleanup_free_ char *shown = version ? json_dumps(version, JSON_COMPACT | JSON_ENCODE_ANY) : NULL;
-        cw_error_attribute(err, "cachew", shown ? shown : "missing", "1");
-        return cw_error_set(err, CW_E_PIPELINE, "\"cachew\" is %.60s: expected 1, the version of the format", shown ? shown : "missing");
+        return cw_error_value(err, CW_E_PIPELINE, "cachew", shown ? shown : "missing", "1",
+                              "\"cachew\" is %.60s: expected 1, the version of the format",
+                              shown ? shown : "missing");
     }
     if ((v = json_object_get(root, "on_error")) && (r = parse_on_error(v, p, err)) < 0)
         return r;
@@ -257,12 +260,10 @@ int cw_pipeline_parse(const struct cw_op_table *table, const char *text, size_t 
                       struct cw_error *err)
 {
     json_error_t je;
-    json_t *root = json_loadb(text, size, JSON_REJECT_DUPLICATES, &je);
+    json_auto_t *root = json_loadb(text, size, JSON_REJECT_DUPLICATES, &je);
     if (!root)
         return cw_error_set(err, CW_E_PIPELINE, "the pipeline is not valid JSON: line %d, column %d: %s", je.line, je.column, je.text);
-    int r = cw_pipeline_from_json(table, root, base_dir, ret, err);
-    json_decref(root);
-    return r;
+    return cw_pipeline_from_json(table, root, base_dir, ret, err);
 }
 
 struct cw_pipeline *cw_pipeline_ref(struct cw_pipeline *p)

@@ -53,7 +53,6 @@ int cw_pipeline_from_json(const struct cw_op_table *table, const json_t *root, c
                           struct cw_error *err) _must_check_;
 struct cw_pipeline *cw_pipeline_ref(struct cw_pipeline *p);
 struct cw_pipeline *cw_pipeline_unref(struct cw_pipeline *p);
-static inline void cw_pipeline_unrefp(struct cw_pipeline **p) { cw_pipeline_unref(*p); }
 
 /* Complete and checked attributes of an operator from a JSON object (new reference in ret); unknown keys are errors. attrs.c */
 int cw_attrs_check(const struct cw_op_desc *desc, const json_t *object, json_t **ret, struct cw_error *err) _must_check_;

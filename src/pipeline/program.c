@@ -18,9 +18,7 @@ struct cw_op *cw_op_new(const struct cw_node *node, struct cw_error *err)
         cw_error_nomem(err, sizeof(*op), "an operator");
         return NULL;
     }
-    op->desc = node->desc;
-    op->attrs = node->attrs;
-    op->occurrence = node->occurrence;
+    *op = (struct cw_op){.desc = node->desc, .attrs = node->attrs, .occurrence = node->occurrence};
     op->position = op->index = node->position;
     return op;
 }
@@ -74,4 +72,16 @@ struct cw_compiled *cw_compiled_free(struct cw_compiled *c)
     cw_pipeline_unref(c->pipeline);
     free(c);
     return NULL;
+}
+
+bool cw_program_needs(const struct cw_program *g, unsigned at, unsigned value)
+{
+    for (unsigned k = 0; k < g->n_outputs; k++)
+        if (g->outputs[k].value == value)
+            return true;
+    for (unsigned i = at + 1; i < g->n_ops; i++)
+        for (unsigned p = 0; g->ops[i]->live && p < g->ops[i]->n_in; p++)
+            if (g->ops[i]->in[p].value == value)
+                return true;
+    return false;
 }

@@ -99,7 +99,8 @@ int cw_compile(struct cw_pipeline *p, struct cw_compiled **ret, struct cw_error 
 struct cw_component *cw_delivered(const struct cw_compiled *c, unsigned *ret_n);
 struct cw_compiled *cw_compiled_free(struct cw_compiled *c);
 void cw_program_deinit(struct cw_program *g);
-static inline void cw_compiled_freep(struct cw_compiled **c) { cw_compiled_free(*c); }
+/* Whether an operator behind ops[at] that runs, or the output, reads the value. */
+bool cw_program_needs(const struct cw_program *g, unsigned at, unsigned value);
 /* marker.c, for the compiler: elements of a program pass a marker; its draws before are frozen where it says so. */
 int cw_marker_add(struct cw_compiled *c, struct cw_program *g, const struct cw_op *op, bool limited, struct cw_error *err) _must_check_;
 /* Once it is known what is live: components and identity of a program's markers. */

@@ -4,6 +4,7 @@
  */
 #include <string.h>
 
+#include "base/array.h"
 #include "formats/lines.h"
 #include "formats/tar.h"
 #include "formats/tfrecord.h"
@@ -45,22 +46,9 @@ struct building {
 
 static int restart_append(struct restarts *l, const struct cw_restart *r, const uint8_t *window, struct cw_error *err)
 {
-    if (l->n == l->capacity) {
-        size_t capacity = l->capacity ? l->capacity * 2 : 16;
-        void *p = realloc(l->points, capacity * sizeof(*l->points));
-        if (!p)
-            return cw_error_nomem(err, capacity * sizeof(*l->points), "restart points");
-        l->points = p;
-        l->capacity = capacity;
-    }
-    if (l->windows_capacity - l->windows_size < CW_INFLATE_WINDOW) {
-        size_t capacity = CW_MAX(l->windows_capacity * 2, (size_t)16 * CW_INFLATE_WINDOW);
-        void *p = realloc(l->windows, capacity);
-        if (!p)
-            return cw_error_nomem(err, capacity, "restart points");
-        l->windows = p;
-        l->windows_capacity = capacity;
-    }
+    if (CW_ARRAY_ROOM(l->points, l->capacity, l->n + 1, "restart points", err) < 0 ||
+        CW_ARRAY_ROOM(l->windows, l->windows_capacity, l->windows_size + CW_INFLATE_WINDOW, "restart points", err) < 0)
+        return CW_E_MEMORY;
     memcpy(l->windows + l->windows_size, window, r->window_size);
     l->points[l->n] = *r;
     l->points[l->n++].window = l->windows_size;
@@ -246,7 +234,7 @@ int cw_segment_build(const struct cw_segment_input *in, struct cw_segment *ret, 
 {
     struct cw_file *file = in->opened;
     enum cw_codec codec = CW_CODEC_PLAIN;
-    struct building *b = malloc(sizeof(*b));
+    _cleanup_free_ struct building *b = malloc(sizeof(*b));
     if (!b)
         return cw_error_nomem(err, sizeof(*b), "an index");
     memset(b, 0, offsetof(struct building, places));
@@ -273,7 +261,6 @@ int cw_segment_build(const struct cw_segment_input *in, struct cw_segment *ret, 
     cw_walk_deinit(&b->walk.base);
     free(b->restarts.points);
     free(b->restarts.windows);
-    free(b);
     return r;
 }
 

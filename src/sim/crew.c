@@ -2,6 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/array.h"
 #include "base/macro.h"
 #include "sim/internal.h"
 
@@ -28,14 +29,8 @@ static void leave(struct cw_sim_crew *crew, const struct cw_workload *w, int n)
 
 static int start(struct cw_sim_crew *crew, double at, int n)
 {
-    if (crew->n_starts == crew->room) {
-        size_t room = crew->room ? 2 * crew->room : 8;
-        struct cw_sim_start *starts = realloc(crew->starts, room * sizeof(*starts));
-        if (!starts)
-            return CW_E_MEMORY;
-        crew->starts = starts;
-        crew->room = room;
-    }
+    if (CW_ARRAY_ROOM(crew->starts, crew->room, crew->n_starts + 1, "starts", NULL) < 0)
+        return CW_E_MEMORY;
     crew->starts[crew->n_starts++] = (struct cw_sim_start){at, n};
     crew->starting += n;
     return 0;

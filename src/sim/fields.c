@@ -27,8 +27,8 @@ int cw_sim_expected(const char *where, const char *name, const json_t *value, co
     _cleanup_free_ char *text = value ? json_dumps(value, JSON_COMPACT | JSON_ENCODE_ANY | JSON_REAL_PRECISION(15)) : NULL;
     const char *shown = json_is_real(value) ? shortest(json_real_value(value), number) : text ? text : "missing";
     snprintf(path, sizeof(path), "%s%s", where, name);
-    cw_error_attribute(err, path, shown, expected);
-    return cw_error_set(err, CW_E_PIPELINE, "%s is %.80s: expected %s", path, shown, expected);
+    return cw_error_value(err, CW_E_PIPELINE, path, shown, expected, "%s is %.80s: expected %s", path, shown,
+                          expected);
 }
 
 static int unknown_key(const char *where, const char *key, const json_t *value, const struct cw_sim_field *fields, struct cw_error *err)
@@ -48,8 +48,8 @@ static int unknown_key(const char *where, const char *key, const json_t *value, 
     }
     char path[256];
     snprintf(path, sizeof(path), "%s%.100s", where, key);
-    cw_error_attribute(err, path, "unknown", expected);
-    return cw_error_set(err, CW_E_PIPELINE, "unknown key %s: %s %s", path, near ? "did you mean" : "expected", expected);
+    return cw_error_value(err, CW_E_PIPELINE, path, "unknown", expected, "unknown key %s: %s %s", path,
+                          near ? "did you mean" : "expected", expected);
 }
 
 static int number(const char *where, const struct cw_sim_field *f, const json_t *value, struct cw_error *err)

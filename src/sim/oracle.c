@@ -179,7 +179,7 @@ static int search_range(struct search *s, size_t first, size_t last, struct cw_e
 static int search_all(struct search *s, struct cw_error *err)
 {
     const struct cw_sim_job *job = &s->w->jobs[s->job];
-    struct cw_sim_vector *best = calloc(job->n_phases, sizeof(*best));
+    _cleanup_free_ struct cw_sim_vector *best = calloc(job->n_phases, sizeof(*best));
     int best_marker = -1, r = best ? 0 : cw_error_nomem(err, 0, "a plan");
     for (int m = -1; r == 0 && m < (int)job->n_markers; m++) {
         struct cw_sim_outcome before = s->best;
@@ -198,7 +198,6 @@ static int search_all(struct search *s, struct cw_error *err)
     for (int sweep = 0; r == 0 && job->n_phases > 1 && sweep < SWEEPS; sweep++)
         for (size_t i = 0; r == 0 && i < job->n_phases; i++)
             r = search_range(s, i, i, err);
-    free(best);
     return r;
 }
 

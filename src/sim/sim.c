@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/array.h"
 #include "base/macro.h"
 #include "policy/share.h"
 #include "sim/internal.h"
@@ -27,17 +28,6 @@ struct sim {
     size_t n;
     uint64_t *steps, own_steps;
 };
-
-static int grow(void **items, size_t n, size_t size)
-{
-    if (n & (n - 1))
-        return 0;
-    void *more = realloc(*items, CW_MAX(2 * n, 1) * size);
-    if (!more)
-        return CW_E_MEMORY;
-    *items = more;
-    return 0;
-}
 
 /* Whether what workers did since the last lump is reported now. */
 static bool lump_is_due(const struct cw_sim_played *p) { return p->now - p->lump_at >= p->job->lump_s; }
@@ -188,7 +178,7 @@ static int record(struct cw_sim_played *p, const struct cw_decision *d, const st
     if (p->expected || !(changes(p, d) || (d->concluded && !p->decided)))
         return 0;
     p->decided = true;
-    if (grow((void **)&out->decisions, out->n_decisions, sizeof(*out->decisions)) < 0)
+    if (CW_ARRAY_ROOM(out->decisions, out->decisions_room, out->n_decisions + 1, "decisions", NULL) < 0)
         return CW_E_MEMORY;
     json_t *json = cw_decision_json(d, f);
     if (!json)
@@ -213,7 +203,7 @@ static int sample(struct cw_sim_played *p)
     struct cw_sim_outcome *out = p->out;
     if (p->expected || !(p->interval.n > 0))
         return 0;
-    if (grow((void **)&out->samples, out->n_samples, sizeof(*out->samples)) < 0)
+    if (CW_ARRAY_ROOM(out->samples, out->samples_room, out->n_samples + 1, "samples", NULL) < 0)
         return CW_E_MEMORY;
     out->samples[out->n_samples++] = (struct cw_sim_sample){p->now, cw_sim_running(p), sum(p->want), 1 - p->step.mean / p->interval.mean};
     return 0;
@@ -365,9 +355,9 @@ static int too_long(const struct sim *s, double at, struct cw_error *err)
     bool more = strcmp(worst.field, "failures.mtbf_s") == 0;
     char value[32];
     snprintf(value, sizeof(value), "%.6g", worst.value);
-    cw_error_attribute(err, worst.field, value, more ? "more" : "less");
-    return cw_error_set(err, CW_E_PIPELINE, "%s is %s: expected %s: the workload takes more than %" PRIu64 " steps to play", worst.field, value, more ? "more" : "less",
-                        CW_SIM_MAX_STEPS);
+    return cw_error_value(err, CW_E_PIPELINE, worst.field, value, more ? "more" : "less",
+                          "%s is %s: expected %s: the workload takes more than %" PRIu64 " steps to play",
+                          worst.field, value, more ? "more" : "less", CW_SIM_MAX_STEPS);
 }
 
 static int play(struct sim *s, struct cw_error *err)

@@ -16,9 +16,9 @@ struct cw_sim_outcome { /* of one job */
     double began_s, ended_s, cost, waited_s;
     double worker_s[CW_POLICY_POOLS]; /* by pool */
     struct cw_sim_decision *decisions;
-    size_t n_decisions;
+    size_t n_decisions, decisions_room;
     struct cw_sim_sample *samples; /* a report each */
-    size_t n_samples;
+    size_t n_samples, samples_room;
 };
 
 /* What is done without being asked for: workers of each pool per phase of the job, and a marker. */

@@ -37,17 +37,7 @@ int cw_file_new(const char *path, const struct cw_stat *was, struct cw_file **re
     struct cw_file *f = malloc(sizeof(*f) + length);
     if (!f)
         return cw_error_nomem(err, sizeof(*f) + length, "a file");
-    f->was = *was;
-    f->fd = -1;
-    f->same = NULL;
-    atomic_init(&f->ctime_ns, was->ctime_ns);
-    atomic_init(&f->looked_at, 0);
-    atomic_init(&f->checked_ns, 0);
-    atomic_init(&f->pins, CLOSED);
-    atomic_init(&f->recent, 0);
-    atomic_init(&f->no_nowait, 0);
-    atomic_init(&f->no_map, 0);
-    atomic_init(&f->mapped, NULL);
+    *f = (struct cw_file){.was = *was, .fd = -1, .ctime_ns = was->ctime_ns, .pins = CLOSED};
     memcpy(f->path, path, length);
     *ret = f;
     return 0;

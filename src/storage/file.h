@@ -58,7 +58,7 @@ bool cw_settle(int64_t ctime_ns);
 /* Files that match a pattern (glob(7)), sorted by bytes, relative patterns below base_dir. No match: CW_E_PIPELINE naming the pattern.
  * Directories that a wildcard matches are left out; CW_E_PIPELINE for what else is no file, CW_E_IO for links that lead nowhere and what can't be looked at.
  * ret_prefix: length of the directory prefix free of wildcards, to be cut from each path to get the relative path. */
-struct cw_paths { char **paths; size_t n; };
+struct cw_paths { char **paths; size_t n, room; };
 int cw_glob(const char *base_dir, const char *pattern, struct cw_paths *ret, size_t *ret_prefix, struct cw_error *err) _must_check_;
 /* Entries of a directory without . and .., sorted by bytes. */
 int cw_list(const char *dir, struct cw_paths *ret, struct cw_error *err) _must_check_;

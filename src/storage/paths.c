@@ -12,6 +12,8 @@
 
 #include "storage/file.h"
 
+#include "base/array.h"
+
 /* Linux stamps changes with the time of its last tick, which are 10 ms apart at most (CONFIG_HZ=100): so much, and as much for a tick that is late. */
 #define SETTLED_NS 20000000
 
@@ -61,12 +63,8 @@ static int by_bytes(const void *a, const void *b) { return strcmp(*(char *const 
 
 static int paths_append(struct cw_paths *p, const char *path)
 {
-    if ((p->n & (p->n - 1)) == 0) { /* capacity is the next power of two */
-        char **grown = realloc(p->paths, (p->n ? p->n * 2 : 1) * sizeof(*grown));
-        if (!grown)
-            return -1;
-        p->paths = grown;
-    }
+    if (CW_ARRAY_ROOM(p->paths, p->room, p->n + 1, "paths", NULL) < 0)
+        return -1;
     char *copy = strdup(path);
     if (!copy)
         return -1;

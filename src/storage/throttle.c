@@ -11,6 +11,7 @@
 
 #include "base/cost_clock.h"
 #include "base/macro.h"
+#include "base/thread.h"
 
 #define HANG_NS UINT64_C(10000000) /* between two looks at the file */
 #define MEMORY_NS UINT64_C(1)       /* a byte that is read of what is not slow, where costs are modelled */
@@ -112,22 +113,20 @@ static struct kept *kept_of(const char *path, uint64_t end, bool put)
 
 static bool is_kept(const char *path, uint64_t offset, size_t length)
 {
-    pthread_mutex_lock(&mutex);
+    CW_GUARD(&mutex);
     const struct kept *k = kept_of(path, offset + length, false);
     bool all = k != NULL;
     for (uint64_t i = offset / PAGE_BYTES; all && i * PAGE_BYTES < offset + length; i++)
         all = i < k->n_pages && k->pages[i];
-    pthread_mutex_unlock(&mutex);
     return all;
 }
 
 static void keep(const char *path, uint64_t offset, size_t length)
 {
-    pthread_mutex_lock(&mutex);
+    CW_GUARD(&mutex);
     struct kept *k = kept_of(path, offset + length, true);
     for (uint64_t i = offset / PAGE_BYTES; k && i * PAGE_BYTES < offset + length; i++)
         k->pages[i] = 1;
-    pthread_mutex_unlock(&mutex);
 }
 
 bool cw_throttle_absent(const char *path, uint64_t offset, size_t length)

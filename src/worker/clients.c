@@ -188,14 +188,9 @@ static int send_rows(struct client *c, struct worker_stream *s, struct cw_answer
 
 static int send_keys(struct client *c, struct cw_answer *a, Cachew__Envelope *m, struct cw_error *err)
 {
-    Cachew__Keys keys = CACHEW__KEYS__INIT;
     Cachew__Failure why;
-    keys.epoch = a->epoch;
-    keys.begin = a->begin;
-    keys.end = a->end;
-    keys.first = a->at;
-    keys.over = a->over;
-    keys.keys = (ProtobufCBinaryData){.data = a->keys, .len = a->bytes};
+    Cachew__Keys keys = {CW_MESSAGE(keys), .epoch = a->epoch, .begin = a->begin, .end = a->end,
+        .first = a->at, .over = a->over, .keys = {.data = a->keys, .len = a->bytes}};
     if (a->why) {
         cw_failure_init(&why, a->why);
         keys.why = &why;
@@ -207,15 +202,9 @@ static int send_keys(struct client *c, struct cw_answer *a, Cachew__Envelope *m,
 
 static int send_end(struct client *c, const struct cw_answer *a, Cachew__Envelope *m, struct cw_error *err)
 {
-    Cachew__RangeEnd end = CACHEW__RANGE_END__INIT;
-    Cachew__Report report = CACHEW__REPORT__INIT;
-    end.report = &report;
-    report.epoch = a->epoch;
-    report.begin = a->begin;
-    report.end = a->end;
-    report.n_batches = a->n_batches;
-    report.elements = a->elements;
-    report.n_elements = a->n_elements;
+    Cachew__Report report = {CW_MESSAGE(report), .epoch = a->epoch, .begin = a->begin, .end = a->end,
+        .n_batches = a->n_batches, .elements = a->elements, .n_elements = a->n_elements};
+    Cachew__RangeEnd end = {CW_MESSAGE(range_end), .report = &report};
     m->of_case = CACHEW__ENVELOPE__OF_RANGE_END;
     m->range_end = &end;
     return cw_client_send(c, m, NULL, 0, NULL, NULL, 0, err);
@@ -224,14 +213,10 @@ static int send_end(struct client *c, const struct cw_answer *a, Cachew__Envelop
 static int send_failed(struct client *c, const struct cw_answer *a, Cachew__Envelope *m, struct cw_error *err)
 {
     static const struct cw_error unknown = {.status = CW_E_MEMORY, .message = "out of memory: the reason why a range failed is not known"};
-    Cachew__RangeFailed failed = CACHEW__RANGE_FAILED__INIT;
     Cachew__Failure why;
     cw_failure_init(&why, a->why ? a->why : &unknown);
-    failed.epoch = a->epoch;
-    failed.begin = a->begin;
-    failed.index = a->at;
-    failed.what = a->what;
-    failed.why = &why;
+    Cachew__RangeFailed failed = {CW_MESSAGE(range_failed), .epoch = a->epoch, .begin = a->begin,
+        .index = a->at, .what = a->what, .why = &why};
     m->of_case = CACHEW__ENVELOPE__OF_RANGE_FAILED;
     m->range_failed = &failed;
     return cw_client_send(c, m, NULL, 0, NULL, NULL, 0, err);
@@ -239,13 +224,9 @@ static int send_failed(struct client *c, const struct cw_answer *a, Cachew__Enve
 
 static int send_not_here(struct client *c, uint64_t re, uint64_t epoch, uint64_t begin, struct cw_error *err)
 {
-    Cachew__NotHere not_here = CACHEW__NOT_HERE__INIT;
-    Cachew__Envelope m = CACHEW__ENVELOPE__INIT;
-    not_here.epoch = epoch;
-    not_here.begin = begin;
-    m.re = re;
-    m.of_case = CACHEW__ENVELOPE__OF_NOT_HERE;
-    m.not_here = &not_here;
+    Cachew__NotHere not_here = {CW_MESSAGE(not_here), .epoch = epoch, .begin = begin};
+    Cachew__Envelope m = {CW_MESSAGE(envelope), .re = re, .of_case = CACHEW__ENVELOPE__OF_NOT_HERE,
+        .not_here = &not_here};
     return cw_client_send(c, &m, NULL, 0, NULL, NULL, 0, err);
 }
 
@@ -258,9 +239,8 @@ void cw_clients_answer(struct worker_stream *s, struct cw_answer *a)
 {
     struct client *c = (struct client *)a->peer; /* its first member */
     struct cw_error err = {0};
-    Cachew__Envelope m = CACHEW__ENVELOPE__INIT;
     int r = 0;
-    m.re = a->re;
+    Cachew__Envelope m = {CW_MESSAGE(envelope), .re = a->re};
     if (!c->conn || c->closing) {
         drop_answer(s, a);
         return;

@@ -34,17 +34,14 @@ void cw_control_prepared(struct cw_worker *w, struct worker_stream *s)
 {
     Cachew__Prepared prepared;
     Cachew__Plan plan;
-    Cachew__Envelope m = CACHEW__ENVELOPE__INIT;
     if (!s->prepare_id)
         return; /* nobody asks on this connection: Holdings say it */
-    void *facts = cw_facts_prepared(s, &prepared, &plan);
-    m.re = s->prepare_id;
-    m.of_case = CACHEW__ENVELOPE__OF_PREPARED;
-    m.prepared = &prepared;
+    _cleanup_free_ CW_UNUSED void *facts = cw_facts_prepared(s, &prepared, &plan);
+    Cachew__Envelope m = {CW_MESSAGE(envelope), .re = s->prepare_id, .of_case = CACHEW__ENVELOPE__OF_PREPARED,
+        .prepared = &prepared};
     cw_crash_point("worker-prepared");
     s->prepare_id = 0;
     cw_control_say(w, &m);
-    free(facts);
 }
 
 static void say_failure(struct cw_worker *w, uint64_t re, const struct cw_error *why)
@@ -65,15 +62,12 @@ void cw_control_prepare_failed(struct cw_worker *w, struct worker_stream *s, con
 
 void cw_control_stream_failed(struct cw_worker *w, ProtobufCBinaryData stream, const struct cw_error *why)
 {
-    Cachew__StreamFailed failed = CACHEW__STREAM_FAILED__INIT;
     Cachew__Failure failure;
-    Cachew__Envelope m = CACHEW__ENVELOPE__INIT;
     cw_worker_log(w, "a stream can't go on: %s", why->message);
     cw_failure_init(&failure, why);
-    failed.stream = stream;
-    failed.why = &failure;
-    m.of_case = CACHEW__ENVELOPE__OF_STREAM_FAILED;
-    m.stream_failed = &failed;
+    Cachew__StreamFailed failed = {CW_MESSAGE(stream_failed), .stream = stream, .why = &failure};
+    Cachew__Envelope m = {CW_MESSAGE(envelope), .of_case = CACHEW__ENVELOPE__OF_STREAM_FAILED,
+        .stream_failed = &failed};
     cw_control_say(w, &m);
 }
 
@@ -81,65 +75,48 @@ void cw_control_stream_failed(struct cw_worker *w, ProtobufCBinaryData stream, c
 
 static void say_register(struct cw_worker *w)
 {
-    Cachew__Register reg = CACHEW__REGISTER__INIT;
-    Cachew__Envelope m = CACHEW__ENVELOPE__INIT;
     char *own = w->tcp ? (char *)(uintptr_t)cw_listener_address(w->tcp) : NULL;
-    reg.unix_path = w->unix_path;
-    reg.addresses = w->options.n_advertise ? (char **)(uintptr_t)w->options.advertise : &own;
-    reg.n_addresses = w->options.n_advertise ? w->options.n_advertise : own != NULL;
-    reg.pid = (uint32_t)getpid();
-    reg.cpu_budget = w->options.threads;
-    reg.memory = w->options.memory;
-    reg.http = (char *)(uintptr_t)(w->http ? cw_http_address(w->http) : "");
-    reg.allow_python = w->options.allow_python;
-    reg.pool = (char *)(uintptr_t)(w->options.pool ? w->options.pool : "");
-    reg.max_streams = w->options.max_streams;
+    Cachew__Register reg = {CW_MESSAGE(register), .unix_path = w->unix_path,
+        .addresses = w->options.n_advertise ? (char **)(uintptr_t)w->options.advertise : &own,
+        .n_addresses = w->options.n_advertise ? w->options.n_advertise : own != NULL,
+        .pid = (uint32_t)getpid(), .cpu_budget = w->options.threads, .memory = w->options.memory,
+        .http = (char *)(uintptr_t)(w->http ? cw_http_address(w->http) : ""),
+        .allow_python = w->options.allow_python,
+        .pool = (char *)(uintptr_t)(w->options.pool ? w->options.pool : ""),
+        .max_streams = w->options.max_streams};
+    Cachew__Envelope m = {CW_MESSAGE(envelope), .of_case = CACHEW__ENVELOPE__OF_REGISTER, .register_ = &reg};
     m.id = w->register_id = next_number(&w->next_id);
-    m.of_case = CACHEW__ENVELOPE__OF_REGISTER;
-    m.register_ = &reg;
     cw_control_say(w, &m);
 }
 
 static void say_draining(struct cw_worker *w)
 {
     Cachew__Draining draining = CACHEW__DRAINING__INIT;
-    Cachew__Envelope m = CACHEW__ENVELOPE__INIT;
-    m.of_case = CACHEW__ENVELOPE__OF_DRAINING;
-    m.draining = &draining;
+    Cachew__Envelope m = {CW_MESSAGE(envelope), .of_case = CACHEW__ENVELOPE__OF_DRAINING,
+        .draining = &draining};
     cw_control_say(w, &m);
 }
 
 /* One stream that is ready, with its leases. */
 static void say_holding(struct cw_worker *w, const struct worker_stream *s)
 {
-    Cachew__Holdings holdings = CACHEW__HOLDINGS__INIT;
-    Cachew__Holding holding = CACHEW__HOLDING__INIT, *list = &holding;
+    _cleanup_free_ Cachew__Range *memory = malloc((s->n_leases + 1) * sizeof(*memory));
+    _cleanup_free_ Cachew__Range **ranges = malloc((s->n_leases + 1) * sizeof(*ranges));
     Cachew__Prepared prepared;
     Cachew__Plan plan;
-    Cachew__Envelope m = CACHEW__ENVELOPE__INIT;
-    Cachew__Range *memory = malloc((s->n_leases + 1) * sizeof(*memory)), **ranges = malloc((s->n_leases + 1) * sizeof(*ranges));
-    void *facts = NULL;
+    Cachew__Holding holding = {CW_MESSAGE(holding), .prepared = &prepared, .ranges = ranges}, *list = &holding;
+    Cachew__Holdings holdings = {CW_MESSAGE(holdings), .holdings = &list, .n_holdings = 1};
+    Cachew__Envelope m = {CW_MESSAGE(envelope), .of_case = CACHEW__ENVELOPE__OF_HOLDINGS, .holdings = &holdings};
+    _cleanup_free_ void *facts = NULL;
     if (memory && ranges) { /* else they are leased to others */
         facts = cw_facts_prepared(s, &prepared, &plan);
-        holding.prepared = &prepared;
-        holding.ranges = ranges;
         for (const struct lease *l = s->leases; l; l = l->next) {
             Cachew__Range *p = ranges[holding.n_ranges] = &memory[holding.n_ranges];
-            cachew__range__init(p);
-            p->epoch = l->epoch;
-            p->begin = l->begin;
-            p->end = l->end;
+            *p = (Cachew__Range){CW_MESSAGE(range), .epoch = l->epoch, .begin = l->begin, .end = l->end};
             holding.n_ranges++;
         }
-        holdings.holdings = &list;
-        holdings.n_holdings = 1;
-        m.of_case = CACHEW__ENVELOPE__OF_HOLDINGS;
-        m.holdings = &holdings;
         cw_control_say(w, &m);
     }
-    free(memory);
-    free(ranges);
-    free(facts);
 }
 
 static void on_registered(struct cw_worker *w, uint64_t id)

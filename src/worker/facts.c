@@ -43,9 +43,8 @@ static void list_files(struct files *f, const struct cw_source *s)
             return;
         s->ops->ids(s, &row, 1, &id);
         Cachew__FileFact *fact = f->list[f->n] = &f->facts[f->n];
-        cachew__file_fact__init(fact);
-        fact->path = (char *)(uintptr_t)path;
-        fact->key = id.file_key;
+        *fact = (Cachew__FileFact){CW_MESSAGE(file_fact), .path = (char *)(uintptr_t)path,
+            .key = id.file_key};
         f->n++;
     }
 }
@@ -54,18 +53,13 @@ void *cw_facts_prepared(const struct worker_stream *s, Cachew__Prepared *m, Cach
 {
     const struct cw_sequence *q = s->stream->local.sequence;
     struct files *files = malloc(sizeof(*files));
-    cachew__prepared__init(m);
-    cachew__plan__init(plan);
-    plan->n_positions = s->plan.n_positions;
-    plan->split_size = s->plan.split_size;
-    plan->snapshot = s->plan.snapshot;
-    plan->align = s->stream->kind == RANGES_COUNTED ? q->compiled->batch_size : 1;
-    plan->sequential = s->stream->kind == RANGES_SEQUENTIAL;
-    plan->n_keys = s->stream->n_keys;
-    m->stream = (ProtobufCBinaryData){.data = s->stream->name, .len = sizeof(s->stream->name)};
-    m->plan = plan;
-    m->capacity = cw_streams_capacity(s);
-    m->most_positions = atomic_load(&s->stream->most_positions);
+    *plan = (Cachew__Plan){CW_MESSAGE(plan), .n_positions = s->plan.n_positions,
+        .split_size = s->plan.split_size, .snapshot = s->plan.snapshot,
+        .align = s->stream->kind == RANGES_COUNTED ? q->compiled->batch_size : 1,
+        .sequential = s->stream->kind == RANGES_SEQUENTIAL, .n_keys = s->stream->n_keys};
+    *m = (Cachew__Prepared){CW_MESSAGE(prepared),
+        .stream = {.data = s->stream->name, .len = sizeof(s->stream->name)}, .plan = plan,
+        .capacity = cw_streams_capacity(s), .most_positions = atomic_load(&s->stream->most_positions)};
     if (!files)
         return NULL;
     files->n = 0;

@@ -28,16 +28,9 @@ static void marker_work(struct markers *x, const struct worker_stream *s, Cachew
     for (size_t k = 0; k < m->n_markers; k++) {
         const struct cw_choice *c = &x->choices[k];
         Cachew__MarkerWork *work = x->list[k] = &x->work[k];
-        cachew__marker_work__init(work);
-        work->marker = cw_stream_marker(c->marker);
-        work->compute_s = c->compute_s;
-        work->read_s = c->read_s;
-        work->store_s = c->store_s;
-        work->was_read = c->was_read;
-        work->bytes = c->bytes;
-        work->cached = c->cached;
-        work->written = c->written;
-        work->unread = c->unread;
+        *work = (Cachew__MarkerWork){CW_MESSAGE(marker_work), .marker = cw_stream_marker(c->marker),
+            .compute_s = c->compute_s, .read_s = c->read_s, .store_s = c->store_s, .was_read = c->was_read,
+            .bytes = c->bytes, .cached = c->cached, .written = c->written, .unread = c->unread};
         if (!c->op)
             continue;
         cw_caching_name(c->op, x->names[k]);
@@ -74,22 +67,16 @@ static void stream_work(struct beat *b, size_t i, const struct worker_stream *s)
     struct cw_work work = {0};
     Cachew__StreamWork *m = b->list[i] = &b->streams[i];
     cw_stream_work(s->stream, &work);
-    cachew__stream_work__init(m);
-    m->stream = (ProtobufCBinaryData){.data = s->stream->name, .len = sizeof(s->stream->name)};
-    m->compute_ns = work.compute_ns / s->w->options.threads;
-    m->positions = work.positions;
-    m->cached_positions = work.cached_positions;
-    m->batches = work.batches;
-    m->read_ns = work.read_ns;
-    m->read_bytes = work.read_bytes;
-    m->operators = b->operator_lists[i];
+    *m = (Cachew__StreamWork){CW_MESSAGE(stream_work),
+        .stream = {.data = s->stream->name, .len = sizeof(s->stream->name)},
+        .compute_ns = work.compute_ns / s->w->options.threads, .positions = work.positions,
+        .cached_positions = work.cached_positions, .batches = work.batches, .read_ns = work.read_ns,
+        .read_bytes = work.read_bytes, .operators = b->operator_lists[i]};
     for (; m->n_operators < work.n && m->n_operators < MAX_OPERATORS; m->n_operators++) {
         const struct cw_work_op *op = &work.ops[m->n_operators];
         Cachew__OperatorWork *o = m->operators[m->n_operators] = &b->operators[i][m->n_operators];
-        cachew__operator_work__init(o);
-        o->name = (char *)(uintptr_t)op->name;
-        o->ns = op->ns;
-        o->elements = op->rows;
+        *o = (Cachew__OperatorWork){CW_MESSAGE(operator_work), .name = (char *)(uintptr_t)op->name,
+            .ns = op->ns, .elements = op->rows};
     }
     cw_work_deinit(&work);
     marker_work(&b->markers[i], s, m);
@@ -99,7 +86,6 @@ static void on_heartbeat(void *arg)
 {
     struct cw_worker *w = arg;
     Cachew__Heartbeat beat = CACHEW__HEARTBEAT__INIT;
-    Cachew__Envelope m = CACHEW__ENVELOPE__INIT;
     _cleanup_free_ struct beat *b = w->streams ? malloc(sizeof(*b)) : NULL; /* without memory it says only that it is alive */
     beat.cpu_ns = cw_control_cpu_ns();
     beat.streams = b ? b->list : NULL;
@@ -112,8 +98,8 @@ static void on_heartbeat(void *arg)
     beat.n_batches = w->n_batches;
     beat.n_bytes = w->n_bytes;
     cache_work(w, &beat);
-    m.of_case = CACHEW__ENVELOPE__OF_HEARTBEAT;
-    m.heartbeat = &beat;
+    Cachew__Envelope m = {CW_MESSAGE(envelope), .of_case = CACHEW__ENVELOPE__OF_HEARTBEAT,
+        .heartbeat = &beat};
     cw_control_say(w, &m);
     cw_tuning_log(w);
     cw_worker_changed(w);

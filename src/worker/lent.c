@@ -57,12 +57,9 @@ static int region_for(struct client *c, const struct worker_stream *s, const str
     if (!r)
         return cw_error_nomem(err, sizeof(*r), "shared memory");
     *r = (struct region){.stream = s->serial, .fd = slab->fd, .id = next_number(&c->w->next_region)};
-    Cachew__Region message = CACHEW__REGION__INIT;
-    Cachew__Envelope m = CACHEW__ENVELOPE__INIT;
+    Cachew__Region message = {CW_MESSAGE(region), .size = (uint64_t)st.st_size};
+    Cachew__Envelope m = {CW_MESSAGE(envelope), .of_case = CACHEW__ENVELOPE__OF_REGION, .region = &message};
     message.region = *ret = r->id;
-    message.size = (uint64_t)st.st_size;
-    m.of_case = CACHEW__ENVELOPE__OF_REGION;
-    m.region = &message;
     int status = cw_client_send(c, &m, NULL, 0, NULL, &slab->fd, 1, err);
     if (status < 0) {
         free(r);
@@ -257,7 +254,7 @@ int cw_lent_keep(struct client *c, const Cachew__Keep *m, struct cw_error *err)
 {
     if (m->n_regions > MAX_REGIONS)
         return cw_error_set(err, CW_E_SERVICE, "%zu regions are to be kept, expected at most %d", m->n_regions, MAX_REGIONS);
-    uint64_t *slabs = malloc(CW_MAX(m->n_slabs, 1) * sizeof(*slabs));
+    _cleanup_free_ uint64_t *slabs = malloc(CW_MAX(m->n_slabs, 1) * sizeof(*slabs));
     if (!slabs)
         return cw_error_nomem(err, m->n_slabs * sizeof(*slabs), "slabs that are kept");
     if (m->n_slabs)
@@ -283,6 +280,5 @@ int cw_lent_keep(struct client *c, const Cachew__Keep *m, struct cw_error *err)
             d->closing = true;
             cw_conn_close(d->conn, NULL);
         }
-    free(slabs);
     return 0;
 }

@@ -23,8 +23,12 @@ static void computed(const struct cw_worker *w, struct cw_metrics *m)
     cw_metrics_family(m, CW_METRIC_COUNTER, "worker_operator_elements", NULL, "Elements that went into an operator.");
     for (size_t i = 0; i < work.n; i++)
         cw_metrics_add(m, (double)work.ops[i].rows, "operator", work.ops[i].name, NULL);
-    cw_metrics_counter(m, "worker_read", "seconds", (double)work.read_ns / 1e9, "Reading files, summed over threads.");
-    cw_metrics_counter(m, "worker_read", "bytes", (double)work.read_bytes, "Bytes read from files.");
+    cw_metrics_list(m, (const struct cw_metric_row[]){
+        {CW_METRIC_COUNTER, "worker_read", "seconds", (double)work.read_ns / 1e9,
+         "Reading files, summed over threads."},
+        {CW_METRIC_COUNTER, "worker_read", "bytes", (double)work.read_bytes, "Bytes read from files."},
+        {0},
+    });
     cw_work_deinit(&work);
 }
 
@@ -34,16 +38,26 @@ static void cached(const struct cw_worker *w, struct cw_metrics *m)
     struct cw_cache_facts f = {0};
     if (w->cache)
         cw_cache_facts(w->cache, &f);
-    cw_metrics_gauge(m, "worker_cache_used", "bytes", (double)f.used, "Bytes of all files in the cache directory, as it saw them last.");
-    cw_metrics_gauge(m, "worker_cache_limit", "bytes", w->cache ? (double)cw_cache_quota(w->cache) : 0, "That may lie there.");
-    cw_metrics_counter(m, "worker_cache_hits", NULL, (double)f.hits, "Elements read from the cache.");
-    cw_metrics_counter(m, "worker_cache_misses", NULL, (double)f.misses, "Elements that it did not have, and that were computed.");
-    cw_metrics_counter(m, "worker_cache_bad", NULL, (double)(f.bad + f.gone), "Entries that were damaged, or gone when they were read.");
-    cw_metrics_counter(m, "worker_cache_late", NULL, (double)f.late, "Elements that it had, and storage did not give in time.");
-    cw_metrics_counter(m, "worker_cache_refused", NULL, (double)f.refused, "Elements not kept: no room, or the disk failed.");
-    cw_metrics_counter(m, "worker_cache_skipped", NULL, (double)f.skipped, "Elements not kept: the disk was too slow.");
-    cw_metrics_counter(m, "worker_cache_read", "bytes", (double)f.bytes_read, "Bytes read from the cache.");
-    cw_metrics_counter(m, "worker_cache_written", "bytes", (double)f.bytes_written, "Bytes written to it.");
+    cw_metrics_list(m, (const struct cw_metric_row[]){
+        {CW_METRIC_GAUGE, "worker_cache_used", "bytes", (double)f.used,
+         "Bytes of all files in the cache directory, as it saw them last."},
+        {CW_METRIC_GAUGE, "worker_cache_limit", "bytes", w->cache ? (double)cw_cache_quota(w->cache) : 0,
+         "That may lie there."},
+        {CW_METRIC_COUNTER, "worker_cache_hits", NULL, (double)f.hits, "Elements read from the cache."},
+        {CW_METRIC_COUNTER, "worker_cache_misses", NULL, (double)f.misses,
+         "Elements that it did not have, and that were computed."},
+        {CW_METRIC_COUNTER, "worker_cache_bad", NULL, (double)(f.bad + f.gone),
+         "Entries that were damaged, or gone when they were read."},
+        {CW_METRIC_COUNTER, "worker_cache_late", NULL, (double)f.late,
+         "Elements that it had, and storage did not give in time."},
+        {CW_METRIC_COUNTER, "worker_cache_refused", NULL, (double)f.refused,
+         "Elements not kept: no room, or the disk failed."},
+        {CW_METRIC_COUNTER, "worker_cache_skipped", NULL, (double)f.skipped,
+         "Elements not kept: the disk was too slow."},
+        {CW_METRIC_COUNTER, "worker_cache_read", "bytes", (double)f.bytes_read, "Bytes read from the cache."},
+        {CW_METRIC_COUNTER, "worker_cache_written", "bytes", (double)f.bytes_written, "Bytes written to it."},
+        {0},
+    });
 }
 
 static void metrics(struct cw_worker *w, struct cw_text *text)
@@ -52,24 +66,38 @@ static void metrics(struct cw_worker *w, struct cw_text *text)
     struct cw_worker_status s;
     cw_worker_look(w); /* what is in use changes with every block that is computed */
     cw_worker_status(w, &s);
-    cw_metrics_gauge(&m, "worker_uptime", "seconds", (double)(cw_now_ns() - w->started_ns) / 1e9, "Since it started.");
-    cw_metrics_gauge(&m, "worker_registered", NULL, s.registered, "1: the dispatcher knows it; 0: it is looked for.");
-    cw_metrics_gauge(&m, "worker_draining", NULL, s.draining, "1: it takes no more ranges.");
-    cw_metrics_gauge(&m, "worker_streams", NULL, (double)s.n_streams, "Streams that it has open.");
-    cw_metrics_gauge(&m, "worker_leases", NULL, (double)s.n_leases, "Ranges that it holds, finished or not.");
-    cw_metrics_gauge(&m, "worker_clients", NULL, (double)s.n_clients, "Connections of clients.");
-    cw_metrics_gauge(&m, "worker_batches_out", NULL, (double)s.n_out, "Batches on their way to clients, or lent to them in shared memory.");
-    cw_metrics_gauge(&m, "worker_completions_unacknowledged", NULL, (double)s.n_reports, "Finished ranges that the dispatcher has not written down yet.");
-    cw_metrics_gauge(&m, "worker_memory_used", "bytes", (double)s.memory_used, "Batches, and what they are made from.");
-    cw_metrics_gauge(&m, "worker_memory_limit", "bytes", (double)w->options.memory, "Its budget.");
-    cw_metrics_counter(&m, "worker_sent_batches", NULL, (double)s.n_batches, "Batches given to clients.");
-    cw_metrics_counter(&m, "worker_sent", "bytes", (double)s.n_bytes, "Bytes of these, by whatever way.");
-    cw_metrics_counter(&m, "worker_wire", "bytes", (double)cw_clients_wire_bytes(w), "Payloads over connections, as they went: fewer than sent where they were lent or compressed.");
+    cw_metrics_list(&m, (const struct cw_metric_row[]){
+        {CW_METRIC_GAUGE, "worker_uptime", "seconds", (double)(cw_now_ns() - w->started_ns) / 1e9,
+         "Since it started."},
+        {CW_METRIC_GAUGE, "worker_registered", NULL, s.registered,
+         "1: the dispatcher knows it; 0: it is looked for."},
+        {CW_METRIC_GAUGE, "worker_draining", NULL, s.draining, "1: it takes no more ranges."},
+        {CW_METRIC_GAUGE, "worker_streams", NULL, (double)s.n_streams, "Streams that it has open."},
+        {CW_METRIC_GAUGE, "worker_leases", NULL, (double)s.n_leases,
+         "Ranges that it holds, finished or not."},
+        {CW_METRIC_GAUGE, "worker_clients", NULL, (double)s.n_clients, "Connections of clients."},
+        {CW_METRIC_GAUGE, "worker_batches_out", NULL, (double)s.n_out,
+         "Batches on their way to clients, or lent to them in shared memory."},
+        {CW_METRIC_GAUGE, "worker_completions_unacknowledged", NULL, (double)s.n_reports,
+         "Finished ranges that the dispatcher has not written down yet."},
+        {CW_METRIC_GAUGE, "worker_memory_used", "bytes", (double)s.memory_used,
+         "Batches, and what they are made from."},
+        {CW_METRIC_GAUGE, "worker_memory_limit", "bytes", (double)w->options.memory, "Its budget."},
+        {CW_METRIC_COUNTER, "worker_sent_batches", NULL, (double)s.n_batches, "Batches given to clients."},
+        {CW_METRIC_COUNTER, "worker_sent", "bytes", (double)s.n_bytes, "Bytes of these, by whatever way."},
+        {CW_METRIC_COUNTER, "worker_wire", "bytes", (double)cw_clients_wire_bytes(w),
+         "Payloads over connections, as they went: fewer than sent where they were lent or compressed."},
+        {0},
+    });
     cw_metrics_family(&m, CW_METRIC_COUNTER, "worker_quarantined_records", NULL, "Records that were skipped or replaced in what was given to clients.");
     cw_metrics_add(&m, (double)w->n_skipped, "action", "skipped", NULL);
     cw_metrics_add(&m, (double)w->n_replaced, "action", "replaced", NULL);
-    cw_metrics_counter(&m, "worker_cpu", "seconds", (double)cw_control_cpu_ns() / 1e9, "CPU of the process, user and system.");
-    cw_metrics_gauge(&m, "worker_threads", NULL, w->options.threads, "Compute threads of each stream.");
+    cw_metrics_list(&m, (const struct cw_metric_row[]){
+        {CW_METRIC_COUNTER, "worker_cpu", "seconds", (double)cw_control_cpu_ns() / 1e9,
+         "CPU of the process, user and system."},
+        {CW_METRIC_GAUGE, "worker_threads", NULL, w->options.threads, "Compute threads of each stream."},
+        {0},
+    });
     computed(w, &m);
     cached(w, &m);
 }

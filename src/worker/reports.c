@@ -10,21 +10,13 @@
 
 static void say_report(struct cw_worker *w, struct report *r)
 {
-    Cachew__Completed completed = CACHEW__COMPLETED__INIT;
-    Cachew__Report report = CACHEW__REPORT__INIT;
-    Cachew__Envelope m = CACHEW__ENVELOPE__INIT;
-    report.epoch = r->epoch;
-    report.begin = r->begin;
-    report.end = r->end;
-    report.n_batches = r->n_batches;
-    report.elements = r->elements;
-    report.n_elements = r->n_elements;
-    completed.stream = (ProtobufCBinaryData){.data = r->stream, .len = sizeof(r->stream)};
-    completed.report = &report;
-    completed.compute_ns = r->compute_ns;
+    Cachew__Report report = {CW_MESSAGE(report), .epoch = r->epoch, .begin = r->begin, .end = r->end,
+        .n_batches = r->n_batches, .elements = r->elements, .n_elements = r->n_elements};
+    Cachew__Completed completed = {CW_MESSAGE(completed), .report = &report, .compute_ns = r->compute_ns,
+        .stream = {.data = r->stream, .len = sizeof(r->stream)}};
+    Cachew__Envelope m = {CW_MESSAGE(envelope), .of_case = CACHEW__ENVELOPE__OF_COMPLETED,
+        .completed = &completed};
     m.id = r->id = next_number(&w->next_id);
-    m.of_case = CACHEW__ENVELOPE__OF_COMPLETED;
-    m.completed = &completed;
     cw_crash_point("worker-completed");
     cw_control_say(w, &m);
 }

@@ -57,17 +57,15 @@ void cw_worker_look(struct cw_worker *w)
         s.n_clients++;
     for (const struct report *r = w->reports; r; r = r->next)
         s.n_reports++;
-    pthread_mutex_lock(&w->mutex);
+    CW_GUARD(&w->mutex);
     w->status = s;
     pthread_cond_broadcast(&w->changed);
-    pthread_mutex_unlock(&w->mutex);
 }
 
 void cw_worker_status(struct cw_worker *w, struct cw_worker_status *ret)
 {
-    pthread_mutex_lock(&w->mutex);
+    CW_GUARD(&w->mutex);
     *ret = w->status;
-    pthread_mutex_unlock(&w->mutex);
 }
 
 void cw_worker_maybe_over(struct cw_worker *w)
@@ -160,8 +158,10 @@ static int copy_options(struct cw_worker *w, const struct cw_worker_options *o, 
     if (!o->dispatcher || o->memory < MEMORY_MIN) {
         char value[32];
         snprintf(value, sizeof(value), "%zu", o->memory);
-        cw_error_attribute(err, "memory", value, "at least 16 MiB");
-        return cw_error_set(err, CW_E_OPTION, "a worker needs the address of a dispatcher, and at least 16 MiB of memory: %zu bytes were given", o->memory);
+        return cw_error_value(err, CW_E_OPTION, "memory", value, "at least 16 MiB",
+                              "a worker needs the address of a dispatcher, and at least 16 MiB of memory: "
+                              "%zu bytes were given",
+                              o->memory);
     }
     (void)gethostname(host, sizeof(host) - 1);
     snprintf(name, sizeof(name), "%s:%ld", host, (long)getpid());

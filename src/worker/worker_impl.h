@@ -95,7 +95,7 @@ struct cw_worker {
 
     /* the loop's thread only */
     struct cw_conn *dispatcher;
-    bool registered, draining, stopping, told_draining, refused;
+    bool registered, draining, stopping, refused;
     char why[400];            /* it is not registered */
     uint64_t id, next_id, backoff_ns, register_id;
     struct cw_timer *reconnect, *heartbeat, *stop_timer;

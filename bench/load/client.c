@@ -3,7 +3,7 @@
 #include <sys/random.h>
 #include <unistd.h>
 
-#include "cli/load.h"
+#include "load.h"
 
 static int send(struct swarm_client *c, const Cachew__Envelope *e, struct cw_error *err) { return cw_conn_send(c->conn, e, NULL, 0, NULL, NULL, NULL, 0, err); }
 
@@ -48,19 +48,19 @@ static void client_closed(void *user, struct cw_conn *conn CW_UNUSED, const stru
 {
     struct swarm_client *c = user;
     c->conn = NULL;
-    cli_swarm_closed(c->swarm, why);
+    swarm_closed(c->swarm, why);
 }
 
 static const struct cw_conn_ops client_ops = {.open = client_open, .message = client_message, .closed = client_closed};
 
-void cli_swarm_attach(struct swarm_client *c)
+void swarm_attach(struct swarm_client *c)
 {
     struct cw_error err = {0};
-    if (cli_swarm_connect(c->swarm, CACHEW__ROLE__ROLE_CLIENT, &client_ops, c, &c->conn, &err) < 0)
-        cli_swarm_fail(c->swarm, &err);
+    if (swarm_connect(c->swarm, CACHEW__ROLE__ROLE_CLIENT, &client_ops, c, &c->conn, &err) < 0)
+        swarm_fail(c->swarm, &err);
 }
 
-int cli_swarm_progress(struct swarm_client *c, uint64_t position, Cachew__Pace *pace, struct cw_error *err)
+int swarm_progress(struct swarm_client *c, uint64_t position, Cachew__Pace *pace, struct cw_error *err)
 {
     Cachew__Progress m = CACHEW__PROGRESS__INIT;
     Cachew__Place place = CACHEW__PLACE__INIT;
@@ -73,7 +73,7 @@ int cli_swarm_progress(struct swarm_client *c, uint64_t position, Cachew__Pace *
     return c->conn ? send(c, &e, err) : 0;
 }
 
-void cli_swarm_detach(struct swarm_client *c)
+void swarm_detach(struct swarm_client *c)
 {
     Cachew__Detach m = CACHEW__DETACH__INIT;
     Cachew__Envelope e = CACHEW__ENVELOPE__INIT;

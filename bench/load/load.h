@@ -1,12 +1,12 @@
 /*
  * Load for a dispatcher, made by this process: simulated workers and a client that speak the real protocol, each over a connection of its own, and compute
- * nothing. One thread with a loop. load_swarm.c: workers that are connected and registered; load_client.c: the client of a job; load.c: ranges that are
- * completed; load_heartbeats.c: that workers are alive; load_scaling.c: what they compute.
+ * nothing. One thread with a loop. swarm.c: workers that are connected and registered; client.c: the client of a job; completions.c: ranges that are
+ * completed; heartbeats.c: that workers are alive; scaling.c: what they compute.
  */
 #pragma once
 #include "net/conn.h"
 
-struct cli_load_options {
+struct load_options {
     const char *address, *token; /* token NULL: none */
     size_t n_workers;
     unsigned in_flight;          /* completions of a worker that wait for their acknowledgement */
@@ -14,30 +14,30 @@ struct cli_load_options {
 };
 
 /* How long answers took. */
-struct cli_load_times {
+struct load_times {
     uint64_t n;
     double seconds;              /* in which so many came */
     double p50_s, p99_s, most_s;
 };
 
 /* Ranges of an endless stream: leased, said to be completed one by one, acknowledged, passed by the client. */
-int cli_load_completions(const struct cli_load_options *o, struct cli_load_times *ret, struct cw_error *err) _must_check_;
+int load_completions(const struct load_options *o, struct load_times *ret, struct cw_error *err) _must_check_;
 /* A heartbeat per worker and second, as real ones send them; *ret_sent of them. The times are those of questions that an observer asks meanwhile. */
-int cli_load_heartbeats(const struct cli_load_options *o, uint64_t *ret_sent, struct cli_load_times *ret, struct cw_error *err) _must_check_;
+int load_heartbeats(const struct load_options *o, uint64_t *ret_sent, struct load_times *ret, struct cw_error *err) _must_check_;
 
 /* What deciding takes: workers of one job that say each second what they have computed; *ret_sent of that. */
-int cli_load_scaling(const struct cli_load_options *o, uint64_t *ret_sent, double *ret_seconds, struct cw_error *err) _must_check_;
+int load_scaling(const struct load_options *o, uint64_t *ret_sent, double *ret_seconds, struct cw_error *err) _must_check_;
 
 /* ---- what they have in common ---- */
 
 /* Times, counted by 20 us up to 2 s. */
-#define CLI_LOAD_STEP_NS UINT64_C(20000)
-struct cli_load_histogram {
+#define LOAD_STEP_NS UINT64_C(20000)
+struct load_histogram {
     uint64_t n, most_ns, counts[100000];
 };
-void cli_load_count(struct cli_load_histogram *h, uint64_t ns);
+void load_count(struct load_histogram *h, uint64_t ns);
 /* All but `seconds`. */
-void cli_load_times(const struct cli_load_histogram *h, struct cli_load_times *ret);
+void load_times(const struct load_histogram *h, struct load_times *ret);
 
 struct swarm_worker {
     struct swarm *swarm;
@@ -48,7 +48,7 @@ struct swarm_worker {
 
 struct swarm {
     /* by who makes it */
-    const struct cli_load_options *o;
+    const struct load_options *o;
     struct cw_loop *loop;
     void *user;
     void (*ready)(void *user);   /* all are registered */
@@ -60,17 +60,17 @@ struct swarm {
     struct cw_error failed;      /* why the run ended early */
 };
 /* Connects and registers them, a few at a time, while the loop runs. */
-int cli_swarm_start(struct swarm *s, struct cw_error *err) _must_check_;
-/* A connection of another role, which counts among those that are open: its `closed` must call cli_swarm_closed. */
-int cli_swarm_connect(struct swarm *s, Cachew__Role role, const struct cw_conn_ops *ops, void *user, struct cw_conn **ret, struct cw_error *err) _must_check_;
-void cli_swarm_closed(struct swarm *s, const struct cw_error *why);
+int swarm_start(struct swarm *s, struct cw_error *err) _must_check_;
+/* A connection of another role, which counts among those that are open: its `closed` must call swarm_closed. */
+int swarm_connect(struct swarm *s, Cachew__Role role, const struct cw_conn_ops *ops, void *user, struct cw_conn **ret, struct cw_error *err) _must_check_;
+void swarm_closed(struct swarm *s, const struct cw_error *why);
 /* The answer to Prepare: an endless stream, of ranges of so many positions, of which the worker wants as many at a time; ret_stream is its id. */
-int cli_swarm_prepared(struct swarm_worker *w, uint64_t re, const Cachew__Prepare *p, uint64_t range_size, uint32_t capacity, uint8_t ret_stream[16],
+int swarm_prepared(struct swarm_worker *w, uint64_t re, const Cachew__Prepare *p, uint64_t range_size, uint32_t capacity, uint8_t ret_stream[16],
                        struct cw_error *err) _must_check_;
 /* The run ends with this. */
-void cli_swarm_fail(struct swarm *s, const struct cw_error *why);
+void swarm_fail(struct swarm *s, const struct cw_error *why);
 /* Closes the workers' connections, waits until all are over (the others must be closing), and frees what is its own. The loop does not run. */
-void cli_swarm_end(struct swarm *s);
+void swarm_end(struct swarm *s);
 
 /* A job over all workers of a swarm. */
 struct swarm_client {
@@ -83,8 +83,8 @@ struct swarm_client {
     bool attached;
 };
 /* Connects and attaches. */
-void cli_swarm_attach(struct swarm_client *c);
+void swarm_attach(struct swarm_client *c);
 /* All before this position is passed; pace NULL: it says nothing of that. Without a connection nothing is said. */
-int cli_swarm_progress(struct swarm_client *c, uint64_t position, Cachew__Pace *pace, struct cw_error *err) _must_check_;
-/* The job is over, for good. Before cli_swarm_end. */
-void cli_swarm_detach(struct swarm_client *c);
+int swarm_progress(struct swarm_client *c, uint64_t position, Cachew__Pace *pace, struct cw_error *err) _must_check_;
+/* The job is over, for good. Before swarm_end. */
+void swarm_detach(struct swarm_client *c);

@@ -3,7 +3,7 @@
  * than a few of them under way. A range has one position. A client passes the ranges, so that they come to an end as in a real job: leased, completed, written
  * down, acknowledged, reported, passed, revoked, deleted.
  */
-#include "cli/load.h"
+#include "load.h"
 
 #include <stdlib.h>
 
@@ -38,7 +38,7 @@ struct load {
     struct cw_timer *timer;
     struct cw_post turn;
     uint64_t began_ns, ended_ns;
-    struct cli_load_histogram times;
+    struct load_histogram times;
 };
 
 /* ---- workers ---- */
@@ -111,7 +111,7 @@ static int on_done(struct load *l, struct swarm_worker *w, uint64_t re, struct c
         return cw_error_set(err, CW_E_SERVICE, "request %llu was acknowledged, which was not made", (unsigned long long)re);
     h->n_said--;
     if (l->measuring)
-        cli_load_count(&l->times, cw_now_ns() - s->ns);
+        load_count(&l->times, cw_now_ns() - s->ns);
     if (s->position >= l->from && s->position - l->from < WINDOW)
         l->acknowledged[s->position % WINDOW] = 1;
     cw_loop_post(l->swarm.loop, &l->turn);
@@ -123,7 +123,7 @@ static int on_message(void *user, struct swarm_worker *w, const Cachew__Envelope
     struct load *l = user;
     switch (m->of_case) {
     case CACHEW__ENVELOPE__OF_PREPARE:
-        return cli_swarm_prepared(w, m->id, m->prepare, 1, l->swarm.o->in_flight * LEASED, l->stream, err);
+        return swarm_prepared(w, m->id, m->prepare, 1, l->swarm.o->in_flight * LEASED, l->stream, err);
     case CACHEW__ENVELOPE__OF_LEASES:
         return on_leases(l, w, m->leases, err);
     case CACHEW__ENVELOPE__OF_REVOKE:
@@ -150,8 +150,8 @@ static void on_turn(void *user)
     if (l->from == l->told || !l->client.attached || l->swarm.closing)
         return;
     l->told = l->from;
-    if (cli_swarm_progress(&l->client, l->from, NULL, &err) < 0)
-        cli_swarm_fail(&l->swarm, &err);
+    if (swarm_progress(&l->client, l->from, NULL, &err) < 0)
+        swarm_fail(&l->swarm, &err);
 }
 
 static void on_attached(void *user)
@@ -164,7 +164,7 @@ static void on_attached(void *user)
 static void on_ready(void *user)
 {
     struct load *l = user;
-    cli_swarm_attach(&l->client);
+    swarm_attach(&l->client);
 }
 
 /* ---- the run ---- */
@@ -212,7 +212,7 @@ static void load_free(struct load *l)
     free(l);
 }
 
-int cli_load_completions(const struct cli_load_options *o, struct cli_load_times *ret, struct cw_error *err)
+int load_completions(const struct load_options *o, struct load_times *ret, struct cw_error *err)
 {
     struct load *l = calloc(1, sizeof(*l));
     if (!l)
@@ -226,17 +226,17 @@ int cli_load_completions(const struct cli_load_options *o, struct cli_load_times
     if (r >= 0)
         r = cw_timer_new(l->swarm.loop, on_timer, l, &l->timer, err);
     if (r >= 0)
-        r = cli_swarm_start(&l->swarm, err);
+        r = swarm_start(&l->swarm, err);
     if (r >= 0) {
         cw_loop_run(l->swarm.loop);
-        cli_load_times(&l->times, ret);
+        load_times(&l->times, ret);
         ret->seconds = (double)(l->ended_ns - l->began_ns) * 1e-9;
     }
     if (l->timer)
         cw_timer_stop(l->timer);
-    cli_swarm_detach(&l->client);
+    swarm_detach(&l->client);
     if (l->swarm.loop)
-        cli_swarm_end(&l->swarm);
+        swarm_end(&l->swarm);
     if (r >= 0 && l->swarm.failed.status) {
         *err = l->swarm.failed;
         r = err->status;

@@ -3,7 +3,7 @@
 #include <string.h>
 #include <sys/random.h>
 
-#include "cli/load.h"
+#include "load.h"
 #include "net/limits.h"
 
 /* Connections on their way at a time: fewer than a listener lets shake hands. */
@@ -12,23 +12,23 @@
 
 /* ---- times ---- */
 
-void cli_load_count(struct cli_load_histogram *h, uint64_t ns)
+void load_count(struct load_histogram *h, uint64_t ns)
 {
     h->n++;
     h->most_ns = CW_MAX(h->most_ns, ns);
-    h->counts[CW_MIN(ns / CLI_LOAD_STEP_NS, CW_COUNT_OF(h->counts) - 1)]++;
+    h->counts[CW_MIN(ns / LOAD_STEP_NS, CW_COUNT_OF(h->counts) - 1)]++;
 }
 
 /* The least time within which so large a part of all was. */
-static double quantile(const struct cli_load_histogram *h, double part)
+static double quantile(const struct load_histogram *h, double part)
 {
     uint64_t below = 0, i = 0;
     while (i < CW_COUNT_OF(h->counts) - 1 && (double)(below += h->counts[i]) < part * (double)h->n)
         i++;
-    return (double)CW_MIN((i + 1) * CLI_LOAD_STEP_NS, h->most_ns) * 1e-9;
+    return (double)CW_MIN((i + 1) * LOAD_STEP_NS, h->most_ns) * 1e-9;
 }
 
-void cli_load_times(const struct cli_load_histogram *h, struct cli_load_times *ret)
+void load_times(const struct load_histogram *h, struct load_times *ret)
 {
     ret->n = h->n;
     ret->p50_s = quantile(h, 0.5);
@@ -38,26 +38,26 @@ void cli_load_times(const struct cli_load_histogram *h, struct cli_load_times *r
 
 /* ---- connections ---- */
 
-void cli_swarm_fail(struct swarm *s, const struct cw_error *why)
+void swarm_fail(struct swarm *s, const struct cw_error *why)
 {
     if (!s->failed.status)
         s->failed = *why;
     cw_loop_stop(s->loop);
 }
 
-void cli_swarm_closed(struct swarm *s, const struct cw_error *why)
+void swarm_closed(struct swarm *s, const struct cw_error *why)
 {
     struct cw_error err = {0};
     s->n_open--;
     if (!s->closing) {
         cw_error_set(&err, CW_E_SERVICE, "the dispatcher at %s ended a connection: %.400s", s->o->address, why->status ? why->message : "it gave no reason");
-        cli_swarm_fail(s, &err);
+        swarm_fail(s, &err);
     } else if (s->n_open == 0) {
         cw_loop_stop(s->loop);
     }
 }
 
-int cli_swarm_connect(struct swarm *s, Cachew__Role role, const struct cw_conn_ops *ops, void *user, struct cw_conn **ret, struct cw_error *err)
+int swarm_connect(struct swarm *s, Cachew__Role role, const struct cw_conn_ops *ops, void *user, struct cw_conn **ret, struct cw_error *err)
 {
     Cachew__Hello hello;
     uint8_t incarnation[16];
@@ -80,7 +80,7 @@ static int connect_more(struct swarm *s, struct cw_error *err)
     while (r >= 0 && s->n_begun < s->o->n_workers && s->n_begun - s->n_registered < WAVE) {
         struct swarm_worker *w = &s->workers[s->n_begun];
         *w = (struct swarm_worker){.swarm = s, .index = s->n_begun};
-        r = cli_swarm_connect(s, CACHEW__ROLE__ROLE_WORKER, &worker_ops, w, &w->conn, err);
+        r = swarm_connect(s, CACHEW__ROLE__ROLE_WORKER, &worker_ops, w, &w->conn, err);
         s->n_begun += r >= 0;
     }
     return r;
@@ -130,18 +130,18 @@ static void worker_closed(void *user, struct cw_conn *c CW_UNUSED, const struct 
 {
     struct swarm_worker *w = user;
     w->conn = NULL;
-    cli_swarm_closed(w->swarm, why);
+    swarm_closed(w->swarm, why);
 }
 
 static const struct cw_conn_ops worker_ops = {.open = worker_open, .message = worker_message, .closed = worker_closed};
 
-int cli_swarm_start(struct swarm *s, struct cw_error *err)
+int swarm_start(struct swarm *s, struct cw_error *err)
 {
     s->workers = calloc(s->o->n_workers, sizeof(*s->workers));
     return s->workers ? connect_more(s, err) : cw_error_nomem(err, s->o->n_workers * sizeof(*s->workers), "workers");
 }
 
-int cli_swarm_prepared(struct swarm_worker *w, uint64_t re, const Cachew__Prepare *p, uint64_t range_size, uint32_t capacity, uint8_t ret_stream[16],
+int swarm_prepared(struct swarm_worker *w, uint64_t re, const Cachew__Prepare *p, uint64_t range_size, uint32_t capacity, uint8_t ret_stream[16],
                        struct cw_error *err)
 {
     Cachew__Prepared m = CACHEW__PREPARED__INIT;
@@ -163,7 +163,7 @@ int cli_swarm_prepared(struct swarm_worker *w, uint64_t re, const Cachew__Prepar
     return cw_conn_send(w->conn, &e, NULL, 0, NULL, NULL, NULL, 0, err);
 }
 
-void cli_swarm_end(struct swarm *s)
+void swarm_end(struct swarm *s)
 {
     s->closing = true;
     for (size_t i = 0; i < s->n_begun; i++)

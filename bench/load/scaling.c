@@ -1,11 +1,11 @@
 /*
  * What deciding costs a dispatcher: that many workers serve one job and say each second what they have computed, by operator, and what their caches have and would give; a
- * client says how fast it goes. Little is completed: what that costs load.c measures.
+ * client says how fast it goes. Little is completed: what that costs completions.c measures.
  */
 #include <stdlib.h>
 
 #include "base/clock.h"
-#include "cli/load.h"
+#include "load.h"
 
 #define TICK_NS UINT64_C(2000000)
 #define PROGRESS_NS UINT64_C(250000000)
@@ -49,7 +49,7 @@ static int on_message(void *user, struct swarm_worker *w, const Cachew__Envelope
     struct scaling *x = user;
     struct hand *h = &x->hands[w->index];
     if (m->of_case == CACHEW__ENVELOPE__OF_PREPARE)
-        return cli_swarm_prepared(w, m->id, m->prepare, RANGE_SIZE, CAPACITY, x->stream, err);
+        return swarm_prepared(w, m->id, m->prepare, RANGE_SIZE, CAPACITY, x->stream, err);
     if (m->of_case == CACHEW__ENVELOPE__OF_CACHING)
         x->marker = m->caching->marker;
     for (size_t i = 0; m->of_case == CACHEW__ENVELOPE__OF_LEASES && i < m->leases->n_ranges && h->n < CW_COUNT_OF(h->leased); i++)
@@ -150,7 +150,7 @@ static int progress(struct scaling *x, uint64_t now, struct cw_error *err)
     pace.n = (uint64_t)batches;
     pace.step_s = (double)(now - x->began_ns) * 1e-9;
     pace.step_sq = pace.step_s / (RANGES_PER_S * RANGE_SIZE);
-    return cli_swarm_progress(&x->client, x->cursor, &pace, err);
+    return swarm_progress(&x->client, x->cursor, &pace, err);
 }
 
 static void on_attached(void *user)
@@ -163,7 +163,7 @@ static void on_attached(void *user)
 static void on_ready(void *user)
 {
     struct scaling *x = user;
-    cli_swarm_attach(&x->client);
+    swarm_attach(&x->client);
 }
 
 /* ---- the run ---- */
@@ -189,10 +189,10 @@ static void on_tick(void *user)
         r = progress(x, now, &err);
     }
     if (r < 0)
-        cli_swarm_fail(&x->swarm, &err);
+        swarm_fail(&x->swarm, &err);
 }
 
-int cli_load_scaling(const struct cli_load_options *o, uint64_t *ret_sent, double *ret_seconds, struct cw_error *err)
+int load_scaling(const struct load_options *o, uint64_t *ret_sent, double *ret_seconds, struct cw_error *err)
 {
     struct scaling *x = calloc(1, sizeof(*x));
     if (!x || !(x->hands = calloc(o->n_workers, sizeof(*x->hands)))) {
@@ -206,7 +206,7 @@ int cli_load_scaling(const struct cli_load_options *o, uint64_t *ret_sent, doubl
     if (r >= 0)
         r = cw_timer_new(x->swarm.loop, on_tick, x, &x->timer, err);
     if (r >= 0)
-        r = cli_swarm_start(&x->swarm, err);
+        r = swarm_start(&x->swarm, err);
     if (r >= 0) {
         cw_loop_run(x->swarm.loop);
         *ret_sent = x->beats;
@@ -214,9 +214,9 @@ int cli_load_scaling(const struct cli_load_options *o, uint64_t *ret_sent, doubl
     }
     if (x->timer)
         cw_timer_stop(x->timer);
-    cli_swarm_detach(&x->client);
+    swarm_detach(&x->client);
     if (x->swarm.loop)
-        cli_swarm_end(&x->swarm);
+        swarm_end(&x->swarm);
     if (r >= 0 && x->swarm.failed.status) {
         *err = x->swarm.failed;
         r = err->status;

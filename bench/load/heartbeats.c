@@ -2,7 +2,7 @@
 #include <stdlib.h>
 
 #include "base/clock.h"
-#include "cli/load.h"
+#include "load.h"
 
 #define TICK_NS UINT64_C(2000000)
 #define ASK_NS UINT64_C(20000000)
@@ -13,7 +13,7 @@ struct pulse {
     struct cw_timer *timer;
     bool observed;                 /* the observer may ask */
     uint64_t began_ns, sent, asked_ns, question, answered;
-    struct cli_load_histogram times;
+    struct load_histogram times;
 };
 
 static void say_heartbeats(struct pulse *p, uint64_t now)
@@ -28,7 +28,7 @@ static void say_heartbeats(struct pulse *p, uint64_t now)
     m.memory_bytes = (uint64_t)1 << 30;
     for (; p->sent < due; p->sent++)
         if (cw_conn_send(p->swarm.workers[p->sent % p->swarm.o->n_workers].conn, &e, NULL, 0, NULL, NULL, NULL, 0, &err) < 0) {
-            cli_swarm_fail(&p->swarm, &err);
+            swarm_fail(&p->swarm, &err);
             return;
         }
 }
@@ -44,7 +44,7 @@ static void ask(struct pulse *p, uint64_t now)
     e.query = &m;
     p->asked_ns = now;
     if (cw_conn_send(p->observer, &e, NULL, 0, NULL, NULL, NULL, 0, &err) < 0)
-        cli_swarm_fail(&p->swarm, &err);
+        swarm_fail(&p->swarm, &err);
 }
 
 static void on_tick(void *user)
@@ -75,7 +75,7 @@ static int observer_message(void *user, struct cw_conn *c CW_UNUSED, const Cache
     struct pulse *p = user;
     if (m->re == p->question && p->answered != p->question) {
         p->answered = p->question;
-        cli_load_count(&p->times, cw_now_ns() - p->asked_ns);
+        load_count(&p->times, cw_now_ns() - p->asked_ns);
     }
     return 0;
 }
@@ -84,7 +84,7 @@ static void observer_closed(void *user, struct cw_conn *c CW_UNUSED, const struc
 {
     struct pulse *p = user;
     p->observer = NULL;
-    cli_swarm_closed(&p->swarm, why);
+    swarm_closed(&p->swarm, why);
 }
 
 static const struct cw_conn_ops observer_ops = {.open = observer_open, .message = observer_message, .closed = observer_closed};
@@ -95,11 +95,11 @@ static void on_ready(void *user)
     struct cw_error err = {0};
     p->began_ns = p->asked_ns = cw_now_ns();
     cw_timer_start(p->timer, TICK_NS, TICK_NS);
-    if (cli_swarm_connect(&p->swarm, CACHEW__ROLE__ROLE_OBSERVER, &observer_ops, p, &p->observer, &err) < 0)
-        cli_swarm_fail(&p->swarm, &err);
+    if (swarm_connect(&p->swarm, CACHEW__ROLE__ROLE_OBSERVER, &observer_ops, p, &p->observer, &err) < 0)
+        swarm_fail(&p->swarm, &err);
 }
 
-int cli_load_heartbeats(const struct cli_load_options *o, uint64_t *ret_sent, struct cli_load_times *ret, struct cw_error *err)
+int load_heartbeats(const struct load_options *o, uint64_t *ret_sent, struct load_times *ret, struct cw_error *err)
 {
     struct pulse *p = calloc(1, sizeof(*p));
     if (!p)
@@ -109,10 +109,10 @@ int cli_load_heartbeats(const struct cli_load_options *o, uint64_t *ret_sent, st
     if (r >= 0)
         r = cw_timer_new(p->swarm.loop, on_tick, p, &p->timer, err);
     if (r >= 0)
-        r = cli_swarm_start(&p->swarm, err);
+        r = swarm_start(&p->swarm, err);
     if (r >= 0) {
         cw_loop_run(p->swarm.loop);
-        cli_load_times(&p->times, ret);
+        load_times(&p->times, ret);
         ret->seconds = (double)(cw_now_ns() - p->began_ns) * 1e-9;
         *ret_sent = p->sent;
     }
@@ -121,7 +121,7 @@ int cli_load_heartbeats(const struct cli_load_options *o, uint64_t *ret_sent, st
     if (p->observer)
         cw_conn_close(p->observer, NULL);
     if (p->swarm.loop)
-        cli_swarm_end(&p->swarm);
+        swarm_end(&p->swarm);
     if (r >= 0 && p->swarm.failed.status) {
         *err = p->swarm.failed;
         r = err->status;

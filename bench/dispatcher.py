@@ -1,0 +1,72 @@
+#!/usr/bin/env python3
+"""
+What a dispatcher takes from simulated workers (`load/`), each over a connection of its own. They complete the ranges of an endless job, which are leased, written down,
+acknowledged, reported to a client, passed, revoked and deleted as in a real one; only nothing is computed. Every completion is a request of its own. Then as many workers
+as `--heartbeats` says report once a second that they are alive, and an observer asks for the status.
+
+Starts a dispatcher on one CPU; the load runs on the others. With `--state-dir` the dispatcher has its journal there (and its log), so that acknowledgements mean that the
+disk has it.
+
+Prints a line of JSON: `completions_per_s`; `p50_s`, `p99_s` and `max_s` of the time until the acknowledgement; `heartbeats_per_s`; `question_p50_s` and `question_p99_s`;
+`completions_cpu_s` and `heartbeats_cpu_s` of the dispatcher. With `--scaling N` instead, what deciding costs: N workers of one job report each second what they computed,
+and the dispatcher has a policy; `heartbeats_per_s`, and `cpu`, a part of a core, from the first connection on (bench/overhead.py measures without the beginning).
+"""
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+from service import cpu_ns, daemon
+
+
+def load(args, dispatcher, what, workers, *options):
+    """The result of one measurement, with the dispatcher's CPU time in `cpu_s`."""
+    program = args.cachew.parent / "bench" / "dispatcher_load"
+    words = [program, what, dispatcher.ready["address"], "--workers", workers, "--seconds", args.seconds, *options]
+    before = cpu_ns(dispatcher.pid)
+    done = subprocess.run([str(w) for w in words], stdout=subprocess.PIPE, text=True)
+    if done.returncode:
+        sys.exit(f"dispatcher: {what} failed ({done.returncode})")
+    return {**json.loads(done.stdout), "cpu_s": (cpu_ns(dispatcher.pid) - before) / 1e9}
+
+
+def measure(args, dispatcher):
+    if args.scaling:
+        result = load(args, dispatcher, "scaling", args.scaling)
+        return {"workers": args.scaling, "policy": args.policy, **result, "cpu": result.pop("cpu_s") / result["seconds"]}
+    result = load(args, dispatcher, "completions", args.connections, "--in-flight", args.in_flight)
+    result = {"connections": args.connections, "in_flight": args.in_flight, "durable": bool(args.state_dir), **result, "completions_cpu_s": result.pop("cpu_s")}
+    if args.heartbeats:
+        beats = load(args, dispatcher, "heartbeats", args.heartbeats)
+        result |= {"workers": args.heartbeats, **beats, "heartbeats_cpu_s": beats.pop("cpu_s"), "seconds": result["seconds"]}
+    return result
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--state-dir", type=Path, help="of the dispatcher, made if absent, kept (default: none, nothing is durable)")
+    parser.add_argument("--connections", type=int, default=128, help="workers that complete ranges")
+    parser.add_argument("--in-flight", type=int, default=8, help="completions of each that wait for their acknowledgement")
+    parser.add_argument("--heartbeats", type=int, default=10000, help="workers that report once a second that they are alive (0: none)")
+    parser.add_argument("--scaling", type=int, default=0, help="instead: workers of a job that report each second what they computed, and a policy that decides")
+    parser.add_argument("--policy", default="auto", help="with --scaling (fixed:N: all serve the job)")
+    parser.add_argument("--seconds", type=float, default=5, help="of each measurement")
+    parser.add_argument("--cachew", type=Path, default=Path(__file__).resolve().parents[1] / "build" / "cachew")
+    args = parser.parse_args()
+    words = ["--policy", args.policy] if args.scaling else []
+    if args.state_dir:
+        args.state_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
+        words += ["--state-dir", args.state_dir]
+    cpus = sorted(os.sched_getaffinity(0))
+    if len(cpus) > 1:
+        os.sched_setaffinity(0, cpus[:1])  # the dispatcher inherits it
+    with daemon(args.cachew, "dispatcher", "--listen", "127.0.0.1:0", *words) as dispatcher:
+        os.sched_setaffinity(0, cpus[1:] or cpus)
+        print(json.dumps(measure(args, dispatcher)))
+
+
+if __name__ == "__main__":
+    main()

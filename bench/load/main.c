@@ -1,0 +1,91 @@
+/*
+ * Measures what a dispatcher takes, with simulated workers. bench/dispatcher.py starts a dispatcher for it; bench/overhead.py too.
+ *
+ * usage: dispatcher_load completions|heartbeats|scaling HOST:PORT [options]
+ *
+ * Prints a line of JSON.
+ */
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+
+#include "cli/common.h"
+#include "load.h"
+
+const char cli_version[] = CACHEW_VERSION;
+
+static int load_run(int argc, char **argv);
+const struct cli_verb cli_verbs[] = {
+    {"dispatcher_load", "completions|heartbeats|scaling HOST:PORT ", 2, 2, "measures what a dispatcher takes from simulated workers", NULL, load_run},
+    {0},
+};
+
+/* As many descriptors as this process may have: a connection takes one. */
+static int check_descriptors(uint64_t n_workers, struct cw_error *err)
+{
+    struct rlimit limit;
+    if (getrlimit(RLIMIT_NOFILE, &limit) < 0)
+        return 0;
+    limit.rlim_cur = limit.rlim_max;
+    (void)setrlimit(RLIMIT_NOFILE, &limit); /* where it fails, connecting says so */
+    return limit.rlim_max >= n_workers + 64
+               ? 0
+               : cw_error_set(err, CW_E_OPTION, "%" PRIu64 " connections need as many descriptors, and this process may have %" PRIu64 " (ulimit -n)",
+                              n_workers + 64, (uint64_t)limit.rlim_max);
+}
+
+static int measure(const char *what, const struct load_options *o, json_t **ret, struct cw_error *err)
+{
+    struct load_times t = {0};
+    uint64_t sent;
+    int r = -1;
+    if (strcmp(what, "completions") == 0) {
+        r = load_completions(o, &t, err);
+        *ret = json_pack("{s:I, s:f, s:f, s:f, s:f, s:f}", "completions", (json_int_t)t.n, "seconds", t.seconds, "completions_per_s", (double)t.n / t.seconds,
+                         "p50_s", t.p50_s, "p99_s", t.p99_s, "max_s", t.most_s);
+    } else if (strcmp(what, "heartbeats") == 0) {
+        r = load_heartbeats(o, &sent, &t, err);
+        *ret = json_pack("{s:f, s:f, s:f, s:f}", "heartbeats_per_s", (double)sent / t.seconds, "question_p50_s", t.p50_s, "question_p99_s", t.p99_s, "seconds", t.seconds);
+    } else if (strcmp(what, "scaling") == 0) {
+        r = load_scaling(o, &sent, &t.seconds, err);
+        *ret = json_pack("{s:f, s:f}", "heartbeats_per_s", (double)sent / t.seconds, "seconds", t.seconds);
+    } else {
+        r = cw_error_set(err, CW_E_OPTION, "%s: expected completions, heartbeats or scaling", what);
+    }
+    return r;
+}
+
+static int load_run(int argc, char **argv)
+{
+    const char *token_file = NULL;
+    uint64_t n_workers = 128, in_flight = 8;
+    double seconds = 5;
+    struct cw_error err = {0};
+    _cleanup_free_ char *token = NULL;
+    json_t *result = NULL;
+    int n_args;
+    const struct cli_option options[] = {
+        {"workers", CLI_COUNT, &n_workers, "N", "simulated workers (default 128)", 1, 10000, NULL, NULL},
+        {"in-flight", CLI_COUNT, &in_flight, "N", "completions of each that wait for their acknowledgement (default 8)", 1, 256, NULL, NULL},
+        {"seconds", CLI_SECONDS, &seconds, "S", "that are measured (default 5)", 0, 0, NULL, NULL},
+        CLI_TOKEN_OPTION(&token_file),
+        {0},
+    };
+    int r = cli_parse(cli_find("dispatcher_load"), options, argc, argv, &n_args, &err);
+    if (r == 1)
+        return 0;
+    if (r >= 0)
+        r = cli_token(token_file, &token, &err);
+    if (r >= 0)
+        r = check_descriptors(n_workers, &err);
+    if (r >= 0)
+        r = measure(argv[1], &(struct load_options){.address = argv[2], .token = token, .n_workers = n_workers, .in_flight = (unsigned)in_flight, .seconds = seconds}, &result, &err);
+    if (r >= 0)
+        return cli_print(result);
+    json_decref(result);
+    return cli_fail(&err, false, NULL);
+}
+
+int main(int argc, char **argv) { return load_run(argc, argv); }
