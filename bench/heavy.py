@@ -3,7 +3,7 @@
 How the service scales with what an element costs: at least ten million elements of 1 us to 100 ms, in exact order, with one worker and with eight of one thread each.
 Elements sleep for their cost, so that a small machine has eight workers; what the service itself takes comes on top. Rates are of what the client was handed
 from 5 s after its first batch on, or from its second batch on where a batch takes longer on one worker. Further worlds: costs that are lognormal
-(sigma 1.5), a worker that is stopped for 20 s (SIGSTOP), and workers that are killed.
+(sigma 1.5), a worker that is stopped for 20 s (SIGSTOP), workers that are killed, and the first batch of a pipeline whose batches take one worker 26 s.
 
 It prints a line per world, compares with what is asked of the service (the last column), and fails only where batches are lost.
 
@@ -34,7 +34,7 @@ SLEEP_US = 2_000  # a sleep takes some 60 us longer than was asked for: short co
 CLASSES = 16  # of lognormal costs: their quantiles
 LONG_BATCH_S = 10
 DEMANDS, PHASE_S, SETTLES_S, WAITED = (4, 8), 60, 30, 0.02
-SCALES, SCALES_LOGNORMAL, STOP_COSTS_S, KILL_COSTS_S = 7.2 / 8, 6.5 / 8, 1.5, 2.0
+SCALES, SCALES_LOGNORMAL, STOP_COSTS_S, KILL_COSTS_S, FIRST_BATCH = 7.2 / 8, 6.5 / 8, 1.5, 2.0, 1.5
 
 
 def delays(cost_us, lognormal):
@@ -199,6 +199,14 @@ def autoscaled(args, world):
     return {"world": f"{world}, autoscale, demands of {' and '.join(map(str, DEMANDS))} workers", "waited": [w / s for w, s in zip(waits, seconds)], "asked": WAITED}
 
 
+def first_batch(args, world):
+    """A batch that one worker alone takes long for: when the first one comes, and how much later than if all workers shared it evenly."""
+    came = deliveries(args, world, args.workers, 3 * world.batch_s() / args.workers + 5)
+    first_s = came[0][0] if came else math.nan
+    return {"world": f"{world}: the first batch", "first_batch_s": first_s, "batch_on_one_s": world.batch_s(), "ratio": first_s / (world.batch_s() / args.workers),
+            "asked": FIRST_BATCH}
+
+
 def number(value):
     return "-" if value is None or math.isnan(value) else f"{value:,.2f}" if value < 100 else f"{value:,.0f}"
 
@@ -219,8 +227,9 @@ def main():
     jobs += [(scaling, World(cost, 64, None, True)) for cost in (30, 3_000, 100_000)]
     jobs += [(stopped, World(3_000, 64)), (stopped, World(3_000, 64, 0.5)), (killed, World(3_000, 64)), (killed, World(3_000, 64, 0.5)),
              (killed, World(3_000, 64, buckets=100))]
+    jobs += [(first_batch, World(100_000, 256))]
     for measure, world in jobs:
-        if args.only not in f"{measure.__name__}: {world}" or (world.batch_s() > LONG_BATCH_S and not args.full):
+        if args.only not in f"{measure.__name__}: {world}" or (world.batch_s() > LONG_BATCH_S and not args.full and measure is not first_batch):
             continue
         found = measure(args, world)
         if args.json:
@@ -232,6 +241,9 @@ def main():
         elif measure is autoscaled:
             parts = " and ".join(f"{part:.2%}" for part in found["waited"])
             print(f"{found['world']}: waited {parts} of the time from {SETTLES_S} s on (asked {found['asked']:.0%})", flush=True)
+        elif measure is first_batch:
+            print(f"{found['world']} after {number(found['first_batch_s'])} s, {number(found['ratio'])} times what it takes {args.workers} workers (asked "
+                  f"{number(found['asked'])}); one worker {number(found['batch_on_one_s'])} s", flush=True)
         else:
             cost = f"cost {number(found['cost_s'])} s, " if "cost_s" in found else ""
             print(f"{found['world']}: {cost}longest pause {number(found['longest_pause_s'])} s (asked {number(found['asked'])})", flush=True)

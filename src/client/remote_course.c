@@ -183,8 +183,11 @@ static int slot_make(struct course *c, uint64_t g, const struct cw_placer_batch 
     }
     s = *at;
     cw_pieces_free(r, &s->pieces); /* pieces of an earlier plan */
+    bool counted = !b && !r->compiled->sequential;
+    uint64_t size = r->compiled->batch_size, begin = counted ? c->begin + g * size : 0;
     struct piece what = {.epoch = c->epoch, .key = b ? b->key : 0}, **piece = &s->pieces;
-    const struct cw_placer_part batch = {.begin = c->begin, .from = g}, *parts = b ? b->parts : &batch;
+    const struct cw_placer_part batch = {.begin = begin, .from = c->begin / size + g, .n = counted ? CW_MIN(size, c->end - begin) : 0};
+    const struct cw_placer_part *parts = b ? b->parts : &batch;
     size_t n = b ? b->n_parts : 1;
     s->key = what.key;
     what.what = !b ? CACHEW__WHAT__WHAT_BATCHES : n == 1 ? CACHEW__WHAT__WHAT_ROWS : CACHEW__WHAT__WHAT_PART;
@@ -192,16 +195,24 @@ static int slot_make(struct course *c, uint64_t g, const struct cw_placer_batch 
         what.begin = parts[i].begin;
         what.first = parts[i].from;
         what.n = parts[i].n;
-        if (!b) {
-            what.first += c->begin / r->compiled->batch_size;
-            what.begin = r->compiled->sequential ? 0 : what.first * r->compiled->batch_size;
-        }
         if (!(*piece = piece_of(c, &what))) {
             cw_pieces_free(r, &s->pieces); /* a slot has all its pieces or none */
             return cw_error_nomem(err, sizeof(**piece), "a batch");
         }
     }
     return 0;
+}
+
+void cw_course_recut(struct course *c, uint64_t position)
+{
+    for (struct slot *s = c->slots; s; s = s->next) {
+        struct piece *p = s->pieces;
+        uint64_t g = p ? p->first : 0;
+        if (!p || !p->part || cw_slot_here(s) || (g + 1) * remote_of(c)->compiled->batch_size <= position)
+            continue;
+        cw_pieces_free(remote_of(c), &s->pieces);
+        (void)slot_make(c, s->g, NULL, NULL); /* where there is no memory, the batch gets its piece when its turn comes */
+    }
 }
 
 /* Drops the slots of batches from number g on, which will be planned anew: ranges from `begin` on have fewer

@@ -33,7 +33,9 @@ struct piece {
     uint64_t epoch, begin;      /* of the range; WHAT_BATCHES: the first position of the batch, wherever ranges begin */
     Cachew__What what;
     unsigned key;
-    uint64_t first, n;          /* WHAT_ROWS, WHAT_PART: elements of the key; WHAT_BATCHES: the number of the batch in the epoch; WHAT_KEYS: elements from `first` on */
+    uint64_t first, n;          /* WHAT_ROWS, WHAT_PART: elements of the key; WHAT_BATCHES: the number of the batch in the epoch, and of a counted pipeline
+                                   positions from `begin` on; WHAT_KEYS: elements from `first` on */
+    bool part;                  /* WHAT_BATCHES: the positions of a range, of a batch that lies in several: `rows` come */
     enum asked state;
     uint64_t asked_ns, came_ns; /* where there is a trace: first asked for, received */
     struct link *of;            /* the worker that was asked last and has not answered; NULL: none */
@@ -43,7 +45,7 @@ struct piece {
     struct cw_error *failed;    /* HERE: why it can't be had; of keys, why the range ends behind them; else: */
     struct remote_batch *batch; /* WHAT_BATCHES, WHAT_ROWS */
     struct cw_quarantined *quarantined;
-    struct cw_remnant rows;     /* WHAT_PART */
+    struct cw_remnant rows;     /* WHAT_PART, or `part` */
     uint16_t *keys;             /* WHAT_KEYS: those that came last, and the placer does not know; the others are before `first` */
     size_t n_keys;
     bool over;                  /* WHAT_KEYS: the range has no more */
@@ -291,6 +293,8 @@ struct course *cw_course_free(struct course *c);
 /* The range that begins there ends at `end`, before its end so far. False: the plan may count on elements behind that. */
 bool cw_course_shorten(struct course *c, uint64_t begin, uint64_t end);
 void cw_course_drop_slots(struct course *c); /* all of them; likewise */
+/* Ranges of a counted pipeline were cut again from this position on: batches behind it that are not here are in one piece again. */
+void cw_course_recut(struct course *c, uint64_t position);
 /* Hears what is known of ranges by now, plans batches before number g, and asks for those that are wanted. 1: it has fewer; 2: it is not known yet what comes. */
 int cw_course_plan(struct course *c, uint64_t g, struct cw_error *err);
 /* As cw_producer_ops.next, or cw_split_ops.next. Mutex not held. */

@@ -220,7 +220,7 @@ static void call_on(struct remote *r, struct cw_assembly *a, uint64_t epoch)
 /* All of it is here as it is, to be put together. Mutex held. */
 static bool is_to_join(const struct slot *s)
 {
-    bool good = cw_slot_here(s) && s->pieces->what == CACHEW__WHAT__WHAT_PART;
+    bool good = cw_slot_here(s) && !s->pieces->batch;
     for (const struct piece *p = s->pieces; p && good; p = p->more)
         good = !p->failed;
     return good;

@@ -43,7 +43,7 @@ static struct piece *piece_of_batch(struct remote *r, const Cachew__Batch *m)
     uint64_t first = rows ? m->index : m->begin / r->compiled->batch_size + m->index;
     struct piece *p = cw_mutated("g") ? NULL : r->pieces;
     while (p && (p->state == HERE || p->what != (rows ? CACHEW__WHAT__WHAT_ROWS : CACHEW__WHAT__WHAT_BATCHES) || p->epoch != m->epoch || p->first != first ||
-                 (rows && (p->begin != m->begin || p->key != m->key))))
+                 (rows ? p->begin != m->begin || p->key != m->key : p->part)))
         p = p->next;
     return p ? p : cw_mutated("g") || cw_mutated("dedup") ? any_piece(r) : NULL;
 }
@@ -69,7 +69,20 @@ static void count_traffic(struct link *l, size_t lent)
     l->n_batches++;
 }
 
-static int on_batch(struct link *l, const Cachew__Batch *m, struct cw_slab *payload, size_t size, struct cw_error *err)
+/* Batch, or part, number `index` of a range of a counted pipeline came, and is for no piece: where this request asked for it,
+ * the worker had another range there than the client knows of, and is asked again. Mutex held. */
+static void piece_differs(struct link *l, uint64_t request, uint64_t epoch, uint64_t begin, uint64_t index)
+{
+    struct remote *r = l->remote;
+    for (struct piece *p = r->pieces; p; p = p->next)
+        if (p->state != HERE && p->of == l && p->request == request && p->what == CACHEW__WHAT__WHAT_BATCHES &&
+            p->first == begin / r->compiled->batch_size + index) {
+            cw_remote_not_here(r, l, request, epoch, begin);
+            return;
+        }
+}
+
+static int on_batch(struct link *l, uint64_t request, const Cachew__Batch *m, struct cw_slab *payload, size_t size, struct cw_error *err)
 {
     struct remote *r = l->remote;
     struct cw_memory memory[2] = {{.data = payload ? payload->data : NULL, .size = payload ? size : 0}};
@@ -109,6 +122,8 @@ static int on_batch(struct link *l, const Cachew__Batch *m, struct cw_slab *payl
         r->batch_bytes = CW_MAX(r->batch_bytes, CW_MAX(size, memory[0].size + memory[1].size));
         cw_remote_window_tell(r);
         piece_came(r, p);
+    } else {
+        piece_differs(l, request, m->epoch, m->begin, m->index);
     }
     pthread_mutex_unlock(&r->mutex);
     if (!p) {
@@ -118,7 +133,19 @@ static int on_batch(struct link *l, const Cachew__Batch *m, struct cw_slab *payl
     return 0;
 }
 
-static int on_remnant(struct link *l, const Cachew__Remnant *m, struct cw_slab *payload, size_t size, struct cw_error *err)
+/* What rows are for; NULL: nobody waits for them (any more). Mutex held. */
+static struct piece *piece_of_rows(const struct remote *r, const Cachew__Remnant *m, uint64_t n)
+{
+    uint64_t size = r->compiled->batch_size, g = m->begin / size + m->first;
+    struct piece *p = r->pieces;
+    while (p && (p->state == HERE || p->epoch != m->epoch || p->n != n ||
+                 (r->n_keys ? p->what != CACHEW__WHAT__WHAT_PART || p->begin != m->begin || p->key != m->key || p->first != m->first
+                            : !p->part || p->first != g || p->begin != CW_MAX(m->begin, g * size))))
+        p = p->next;
+    return p;
+}
+
+static int on_remnant(struct link *l, uint64_t request, const Cachew__Remnant *m, struct cw_slab *payload, size_t size, struct cw_error *err)
 {
     struct remote *r = l->remote;
     struct cw_remnant remnant = {0};
@@ -129,14 +156,15 @@ static int on_remnant(struct link *l, const Cachew__Remnant *m, struct cw_slab *
         return status;
     cw_crash_point("client-remnant");
     pthread_mutex_lock(&r->mutex);
-    for (struct piece *p = r->pieces; p; p = p->next)
-        if (p->state != HERE && p->what == CACHEW__WHAT__WHAT_PART && p->epoch == m->epoch && p->begin == m->begin && p->key == m->key && p->first == m->first && p->n == remnant.n) {
-            p->rows = remnant;
-            remnant = (struct cw_remnant){0};
-            piece_came(r, p);
-            cw_remote_wake(r); /* the cursor may move on */
-            break;
-        }
+    struct piece *p = piece_of_rows(r, m, remnant.n);
+    if (p) {
+        p->rows = remnant;
+        remnant = (struct cw_remnant){0};
+        piece_came(r, p);
+        cw_remote_wake(r); /* the cursor may move on */
+    } else {
+        piece_differs(l, request, m->epoch, m->begin, m->first);
+    }
     pthread_mutex_unlock(&r->mutex);
     cw_remnant_deinit(&remnant);
     return 0;
@@ -242,11 +270,11 @@ static int link_message(void *user, struct cw_conn *c CW_UNUSED, const Cachew__E
         pthread_mutex_unlock(&r->mutex);
         break;
     case CACHEW__ENVELOPE__OF_BATCH:
-        if ((status = on_batch(l, m->batch, slab, size, err)) >= 0)
+        if ((status = on_batch(l, m->re, m->batch, slab, size, err)) >= 0)
             slab = NULL;
         break;
     case CACHEW__ENVELOPE__OF_REMNANT:
-        status = on_remnant(l, m->remnant, CW_STEAL(slab), size, err);
+        status = on_remnant(l, m->re, m->remnant, CW_STEAL(slab), size, err);
         break;
     case CACHEW__ENVELOPE__OF_RANGE_END:
         pthread_mutex_lock(&r->mutex);

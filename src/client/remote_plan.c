@@ -44,15 +44,18 @@ static void remove_ranges(struct remote *r, size_t from, size_t n)
     r->n_ranges -= n;
 }
 
-/* Marks the courses whose plan has passed a position: ranges were cut again there, so batches behind it may
- * change. */
+/* Ranges were cut again from a position on, so the parts of batches behind it may change, and in placed pipelines
+ * batches: marks the courses whose plan has passed it. */
 static void recut(struct remote *r, uint64_t epoch, uint64_t position)
 {
-    for (struct course *c = r->courses; c; c = c->next)
+    for (struct course *c = r->courses; c; c = c->next) {
+        if (c->epoch == epoch && !c->places)
+            cw_course_recut(c, position);
         if (c->places && c->epoch == epoch && cw_placer_position(&c->placer) > position) {
             c->recut_at = c->recut ? CW_MIN(c->recut_at, position) : position;
             c->recut = true;
         }
+    }
 }
 
 /* A worker ended a range early. False: courses know more of the range than is left of it, maybe. */
@@ -167,12 +170,12 @@ void cw_remote_forget(struct remote *r) { remove_ranges(r, 0, range_at(r, r->tol
 
 /* ---- pieces ---- */
 
-static void piece_append(struct remote *r, struct piece *p)
+static void piece_insert(struct remote *r, struct piece *p, struct piece *after)
 {
-    p->prev = r->last_piece;
-    p->next = NULL;
-    *(p->prev ? &p->prev->next : &r->pieces) = p;
-    r->last_piece = p;
+    p->prev = after;
+    p->next = after ? after->next : NULL;
+    *(after ? &after->next : &r->pieces) = p;
+    *(p->next ? &p->next->prev : &r->last_piece) = p;
     r->unasked = true;
 }
 
@@ -190,7 +193,7 @@ struct piece *cw_piece_new(struct remote *r, const struct piece *what)
     const struct known_range *x = cw_remote_range(r, what->epoch, what->begin);
     *p = *what;
     p->lost = x && x->lost;
-    piece_append(r, p);
+    piece_insert(r, p, r->last_piece);
     r->n_pieces++;
     return p;
 }
@@ -198,7 +201,7 @@ struct piece *cw_piece_new(struct remote *r, const struct piece *what)
 void cw_piece_again(struct remote *r, struct piece *p)
 {
     piece_remove(r, p);
-    piece_append(r, p);
+    piece_insert(r, p, r->last_piece);
     p->state = ASK;
     p->of = NULL;
 }
@@ -287,6 +290,22 @@ uint64_t cw_piece_asked(const struct remote *r, const struct piece *p)
     return p->what == CACHEW__WHAT__WHAT_BATCHES ? p->first - p->asked_begin / r->compiled->batch_size : p->first;
 }
 
+/* Cuts a piece of a batch in two where a range ends. False: no memory. */
+static bool piece_cut(struct remote *r, struct piece *p, uint64_t end)
+{
+    const struct piece what = {.epoch = p->epoch, .what = p->what, .begin = end, .n = p->begin + p->n - end, .first = p->first, .part = true};
+    struct piece *rest = cw_piece_new(r, &what);
+    if (!rest)
+        return false;
+    piece_remove(r, rest);
+    piece_insert(r, rest, p);
+    rest->more = p->more;
+    p->more = rest;
+    p->n = end - p->begin;
+    p->part = true;
+    return true;
+}
+
 /* Sends one request, for a piece and the batches that follow it. False: sending failed, and the connection
  * ends. */
 static bool ask(struct remote *r, struct link *l, const struct known_range *x, struct piece *p, uint64_t now)
@@ -312,7 +331,7 @@ static bool ask(struct remote *r, struct link *l, const struct known_range *x, s
         if (p->what != CACHEW__WHAT__WHAT_BATCHES)
             break;
         m.count++;
-        if (!more || more->state != ASK || more->what != p->what || more->epoch != p->epoch || more->first != p->first + 1 || more->begin >= x->end ||
+        if (!more || more->state != ASK || more->what != p->what || more->epoch != p->epoch || more->first != p->first + 1 || more->begin >= x->end || more->begin + more->n > x->end ||
             (more->of == l && more->asked_begin == x->begin))
             break;
     }
@@ -339,7 +358,7 @@ void cw_remote_pump(struct remote *r)
             continue;
         }
         struct link *l = usable(r, x->worker);
-        if (!l)
+        if (!l || (p->what == CACHEW__WHAT__WHAT_BATCHES && p->begin + p->n > x->end && !piece_cut(r, p, x->end)))
             continue;
         /* The range was another worker's for a while, and this one still has the request: a second one would
          * be computed, too. */

@@ -5,6 +5,7 @@
 #define RANGE_S 0.5       /* lease and report cost little against it, and a lost worker costs at most two of it */
 #define PER_WORKER_S 1e-4 /* all workers together ask for at most 10,000 ranges a second */
 #define LEAST_S 0.02      /* shorter ranges leave workers waiting for leases */
+#define DIVIDED_S 1.0     /* the parts of a batch are copied once more, by the client */
 #define MOST_GROWTH 31    /* completions that let ranges grow; 4^31 times is more than any range has */
 #define MOST_POSITIONS ((uint64_t)1 << 62)
 
@@ -21,6 +22,9 @@ uint64_t cw_cut_size(const struct cw_cut *c)
         least = CW_MIN(bound, cut_positions(c->positions_per_s * LEAST_S));
     }
     n = CW_MIN(n, CW_MAX(c->left / (2 * c->n_workers), least));
-    n = CW_MIN(CW_MAX(n, (uint64_t)1) + c->align - 1, c->most);
-    return CW_MAX(n - n % c->align, c->align);
+    bool divided = c->divides && c->positions_per_s * DIVIDED_S < (double)c->align;
+    uint64_t align = divided ? 1 : c->align, before = c->position % align;
+    n = CW_MAX(n, divided ? (c->align + CW_CUT_PARTS - 1) / CW_CUT_PARTS : 1);
+    n = before + CW_MIN(n + align - 1, CW_MIN(c->most, MOST_POSITIONS));
+    return CW_MAX(n - n % align, align) - before;
 }

@@ -2,12 +2,16 @@
 #include <inttypes.h>
 #include <string.h>
 
+#include "base/crash.h"
+#include "base/hash.h"
 #include "dispatcher/cut.h"
 #include "dispatcher/internal.h"
 
 /* Positions of a range in a placed plan while no rate is known: few, since elements may take 0.1 s each; after five
  * completions ranges can have a thousand times as many. */
 #define FIRST_POSITIONS 64
+/* The same in a counted plan, where a batch has more. */
+#define FIRST_OF_BATCH 16
 /* A range took so many times as long as expected: elements cost more than before. */
 #define COSTS_CHANGED 8
 
@@ -191,19 +195,28 @@ static uint64_t stream_most_positions(struct stream *s)
 static struct range *range_cut(struct stream *s, struct span gap)
 {
     uint64_t align = cw_dp_stream_align(s), size = align, epoch, position;
+    uint64_t random = cw_hash64(&(uint64_t){gap.begin + s->number}, sizeof(uint64_t));
+    bool placed = cw_dp_stream_placed(s);
     cw_dp_stream_place(s, gap.begin, &epoch, &position);
-    gap.begin -= position % align;
-    position -= position % align;
-    if (!cw_dp_stream_fixed(s))
+    if (cw_dp_stream_fixed(s)) {
+        gap.begin -= position % align;
+        position -= position % align;
+    } else if (cw_mutated("cut") && random % 2) {
+        uint64_t least = (align + CW_CUT_PARTS - 1) / CW_CUT_PARTS, most = 3 * CW_MAX(align, (uint64_t)FIRST_OF_BATCH);
+        size = CW_MIN(CW_MAX(random / 2 % most, least), stream_most_positions(s));
+    } else {
         size = cw_cut_size(&(struct cw_cut){
             .positions_per_s = s->rate,
             .n_measured = s->n_measured,
             .n_workers = s->n_heap,
+            .position = position,
             .align = align,
-            .first = cw_dp_stream_placed(s) ? CW_MAX(align, (uint64_t)FIRST_POSITIONS) : align,
+            .divides = !placed && s->n_seats > 1,
+            .first = placed ? CW_MAX(align, (uint64_t)FIRST_POSITIONS) : CW_MIN(align, (uint64_t)FIRST_OF_BATCH),
             .most = stream_most_positions(s),
             .left = s->total - gap.begin,
         });
+    }
     gap.end = CW_MIN(gap.end, gap.begin + CW_MIN(size, cw_dp_stream_epoch(s) - position));
     gap.end = range_bound(s, gap);
     return cw_dp_range_add(s, gap);
@@ -326,7 +339,7 @@ void cw_dp_lease_late(struct cw_dispatcher *d, struct stream *s)
     if ((double)(d->now_ns - x->leased_ns) < range_late_after_ns(s, x))
         return;
     struct seat *slow = x->holder[0], *t = idle_seat(s, slow);
-    if (!t)
+    if (!t || (!(s->rate > 0) && t->n_held > t->n_complete)) /* while no rate is known, a worker that computes is not known to be faster */
         return;
     uint64_t epoch, position;
     cw_dp_stream_place(s, x->begin, &epoch, &position);

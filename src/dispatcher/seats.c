@@ -516,7 +516,8 @@ static void leases_send(struct cw_dispatcher *d, struct seat *t)
         const struct range *x = cw_dp_range(s, t->out[i]); /* what is dropped is taken out of them */
         pointers[i] = &ranges[i];
         range_message(s, (struct span){x->begin, x->end}, pointers[i]);
-        from[i] = ranges[i].begin + (counted && s->base > x->begin ? (s->base - x->begin) / align * align : 0);
+        uint64_t base = ranges[i].begin + (s->base > x->begin ? s->base - x->begin : 0); /* the earliest batch begins before, or there */
+        from[i] = counted ? CW_MAX(ranges[i].begin, base - base % align) : ranges[i].begin;
     }
     Cachew__Envelope m = {CW_MESSAGE(envelope), .of_case = CACHEW__ENVELOPE__OF_LEASES, .leases = &l};
     cw_dp_send(d, t->worker->peer, &m);

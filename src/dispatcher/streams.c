@@ -227,16 +227,16 @@ int cw_dp_stream_position(const struct stream *s, const Cachew__Place *at, uint6
 int cw_dp_stream_span(const struct stream *s, uint64_t epoch, uint64_t begin, uint64_t end, struct span *ret,
                       struct cw_error *err)
 {
-    uint64_t n = cw_dp_stream_epoch(s), align = cw_dp_stream_align(s);
+    uint64_t n = cw_dp_stream_epoch(s), align = cw_dp_stream_fixed(s) ? cw_dp_stream_align(s) : 1;
     Cachew__Place at = CACHEW__PLACE__INIT;
     at.epoch = epoch;
     at.position = begin;
     bool sound = begin < end && end <= n && begin % align == 0 && (end == n || end % align == 0);
     if (!sound || (cw_dp_stream_fixed(s) && end - begin > align))
         return cw_error_set(err, CW_E_SERVICE,
-                            "a range of positions %" PRIu64 " to %" PRIu64 ": expected%s multiples of %" PRIu64
+                            "a range of positions %" PRIu64 " to %" PRIu64 ": expected %s %" PRIu64
                             " in a plan of %" PRIu64 " positions an epoch",
-                            begin, end, cw_dp_stream_fixed(s) ? " successive" : "", align, n);
+                            begin, end, cw_dp_stream_fixed(s) ? "successive multiples of" : "at least", align, n);
     int r = cw_dp_stream_position(s, &at, &ret->begin, err);
     ret->end = ret->begin + (end - begin);
     return r;

@@ -86,18 +86,18 @@ static int counted_batch(struct cw_runner *r, struct cw_range *s, struct cw_asse
     return cw_lack_of_memory(r, &at, "a batch does not fit beside the plan of its range", err);
 }
 
-/* Gives a block of a counted pipeline its slots, which follow from its position. 1: no batch can be had
- * now. */
+/* Gives a block of a counted pipeline its slots, which follow from its position. Where a range begins or ends
+ * inside a batch, its rows of that batch are a batch of their own, a part. 1: no batch can be had now. */
 static int counted_slots(struct cw_runner *r, struct cw_range *s, struct piece *p, uint64_t *n, struct block *b)
 {
-    uint64_t size = r->compiled->batch_size, batch_from = p->carved / size * size;
-    uint64_t length = CW_MIN(size, p->n - batch_from), slot = p->carved - batch_from;
+    uint64_t size = r->compiled->batch_size, at = p->begin + p->carved, end = CW_MIN(at - at % size + size, p->begin + p->n);
+    bool first = at % size == 0 || at == s->entry.position;
     b->segments = calloc(1, sizeof(*b->segments));
     if (!b->segments) {
         cw_out_of_memory(r, "slots");
         return 1;
     }
-    if (slot == 0) {
+    if (first) {
         struct cw_assembly *a;
         struct cw_error err = {0};
         int status = counted_batch(r, s, &a, &err);
@@ -107,12 +107,13 @@ static int counted_slots(struct cw_runner *r, struct cw_range *s, struct piece *
         }
         if (status != 0)
             return 1;
+        a->part = at % size != 0 || (end % size != 0 && end == s->limit && end != r->sequence->n_positions);
         cw_range_append(s, a);
     }
-    *n = CW_MIN(*n, length - slot);
+    *n = CW_MIN(*n, end - at);
+    b->segments[0] = (struct segment){.assembly = s->tail, .slot0 = s->tail->n_assigned, .n = *n};
     s->tail->n_assigned += *n;
-    s->tail->closed = s->tail->n_assigned == length;
-    b->segments[0] = (struct segment){.assembly = s->tail, .slot0 = slot, .n = *n};
+    s->tail->closed = at + *n == end;
     b->n_segments = 1;
     return 0;
 }

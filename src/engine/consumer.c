@@ -159,7 +159,7 @@ static void pass_batch(struct cw_runner *r, struct cw_range *s, const struct cw_
     if (a->after)
         cw_entry_set(r->compiled, &s->entry, a->after);
     else if (r->compiled->counted)
-        s->entry.position = CW_MIN(s->entry.position + r->compiled->batch_size, s->limit);
+        s->entry.position = CW_MIN((s->entry.position / r->compiled->batch_size + 1) * r->compiled->batch_size, s->limit);
 }
 
 /* The batch at the head of a range, if it is ready. 1: there are no more; 2: not yet. Mutex held. */
@@ -173,7 +173,7 @@ static int take_head(struct cw_runner *r, struct cw_range *s, uint64_t deadline_
                 *err = *a->error;
                 return a->error->status;
             }
-            if (!a->batch) {
+            if (!a->batch && !a->part) {
                 status = cw_with_memory_of(r, cw_try_finish, a, s, deadline_ns, err);
                 if (status != 0)
                     return status;

@@ -144,7 +144,7 @@ static void finish_batches(struct cw_runner *r, struct thread *t, struct block *
     for (unsigned i = 0; i < b->n_segments; i++) { /* claim them all first: what is not claimed may be gone once the mutex was released */
         struct cw_assembly *a = b->segments[i].assembly;
         any |= a->closed && a->n_done == a->n_assigned;
-        b->segments[i].completed = a->closed && a->n_done == a->n_assigned && !a->error && !a->finishing && !a->batch && !b->range->rows;
+        b->segments[i].completed = a->closed && a->n_done == a->n_assigned && !a->error && !a->finishing && !a->batch && !a->part && !b->range->rows;
         if (b->segments[i].completed)
             a->finishing = true;
     }

@@ -41,7 +41,7 @@ struct cw_runner *cw_runner_free(struct cw_runner *r);
 struct cw_range_options {
     uint64_t seed, epoch;
     struct cw_entry from; /* what stands before the range; copied */
-    uint64_t end;         /* one past its last position. Where batches follow from positions, a multiple of the batch size or the epoch's end */
+    uint64_t end;         /* one past its last position */
     bool rows;            /* its elements are asked for by key (cw_runner_part): it gives no batches. Not where batches follow from positions */
 };
 /* Opens a range. Ranges are worked on in the order of (epoch, begin), whatever the order of opening, and memory is theirs in that order. Without `rows`, one that
@@ -55,7 +55,7 @@ uint64_t cw_runner_shorten(struct cw_runner *r, struct cw_range *s);
 void cw_runner_close(struct cw_runner *r, struct cw_range *s);
 
 /* The next batch of a range, finished (a->batch), with the entry behind it (a->after; NULL where batches follow from positions). Waits until deadline_ns
- * (CLOCK_MONOTONIC; 0: for ever). Returns 1 when there is none left. CW_E_DEADLINE and CW_E_INTERRUPTED leave everything as it is. The caller owns *ret. */
+ * (CLOCK_MONOTONIC; 0: for ever). Of a batch that the range has a part of, its rows, not finished (a->part): for cw_remnant_read. Returns 1 when there is none left. CW_E_DEADLINE and CW_E_INTERRUPTED leave everything as it is. The caller owns *ret. */
 int cw_runner_next(struct cw_runner *r, struct cw_range *s, uint64_t deadline_ns, struct cw_assembly **ret, struct cw_error *err) _must_check_;
 /* The same without waiting: 2 when there is nothing yet. */
 int cw_runner_poll(struct cw_runner *r, struct cw_range *s, struct cw_assembly **ret, struct cw_error *err) _must_check_;

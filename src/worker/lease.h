@@ -10,11 +10,14 @@
 #pragma once
 #include "worker/stream.h"
 
+/* A batch of a range, or the range's part of one, that the runner gave. */
 struct kept {
-    struct kept *next; /* in the order of index */
+    struct kept *next;       /* in the order of index */
+    uint64_t index;          /* in the range, whose first batch, or part of one, is number 0 */
     struct cw_batch *batch;
     struct cw_quarantined *quarantined;
-    size_t bytes;
+    struct cw_remnant *rows; /* a part; NULL: a batch */
+    size_t bytes;            /* of stream.kept_bytes */
 };
 
 /* Elements first .. end - 1 of a key that a request got, while some before them may still be asked for. */
@@ -36,7 +39,7 @@ struct cw_lease {
     struct cw_request *requests;
 
     /* Batches: */
-    uint64_t n_batches;         /* counted ranges: known from the start; sequential ones: once computed */
+    uint64_t n_batches;         /* and parts of batches. Counted ranges: known from the start; sequential ones: once computed */
     uint64_t next_batch;        /* the one that the runner gives next */
     uint64_t lowest;            /* the first batch that was ever asked for; UINT64_MAX: none was */
     struct cw_assembly *unfinished; /* next_batch, waiting for memory or for map_batches */
@@ -77,6 +80,8 @@ bool cw_lease_lasting(const struct cw_stream *s, int status);
 /* A batch, made for a request, goes to its client. False: the stream failed. */
 bool cw_lease_answer_batch(struct cw_stream *s, struct cw_lease *l, struct cw_request *r, uint64_t index, struct cw_batch *b,
                            struct cw_quarantined *quarantined);
+/* The same with rows that the client joins to a batch, which become the answer's. False: the stream failed. */
+bool cw_lease_answer_rows(struct cw_stream *s, struct cw_lease *l, struct cw_request *r, struct cw_remnant *rows);
 /* All of it is computed: the dispatcher is told. False: the stream failed. */
 bool cw_lease_completed(struct cw_stream *s, struct cw_lease *l);
 /* The range has less than r asks for: the report answers it. */

@@ -36,6 +36,9 @@ void cw_kept_free(struct cw_stream *s, struct kept *k)
     if (k->batch)
         cw_runner_release(s->runner, k->batch);
     cw_quarantined_free(k->quarantined);
+    if (k->rows)
+        cw_remnant_deinit(k->rows);
+    free(k->rows);
     free(k);
 }
 
@@ -72,7 +75,8 @@ void cw_lease_open(struct cw_stream *s, struct cw_lease *l, uint64_t first_batch
     l->next_batch = counted ? CW_MIN(first_batch, l->n_batches) : 0;
     if (counted && l->next_batch == l->n_batches)
         return; /* nothing of it is wanted */
-    o.from.position += l->next_batch * s->local.compiled->batch_size;
+    if (l->next_batch) /* the first one may be a part */
+        o.from.position = (l->begin / s->local.compiled->batch_size + l->next_batch) * s->local.compiled->batch_size;
     if (cw_runner_open(s->runner, &o, &l->range, &err) < 0)
         cw_stream_fail(s, &err);
     else if (o.rows)
@@ -121,12 +125,13 @@ void cw_leases_clear(struct cw_stream *s)
     }
 }
 
-/* Batches of a counted range. */
+/* Batches of a counted range, with those that it has a part of. */
 static uint64_t batches_of(const struct cw_stream *s, uint64_t begin, uint64_t end)
 {
     const struct cw_compiled *c = s->local.compiled;
     bool cut = c->drop_remainder && end == s->local.sequence->n_positions;
-    return (end - begin + (cut ? 0 : c->batch_size - 1)) / c->batch_size;
+    uint64_t upto = (end + (cut ? 0 : c->batch_size - 1)) / c->batch_size;
+    return upto - CW_MIN(begin / c->batch_size, upto);
 }
 
 void cw_lease_shorten(struct cw_stream *s)
@@ -161,7 +166,7 @@ void cw_leases_add(struct cw_stream *s, uint64_t epoch, uint64_t begin, uint64_t
     *at = l;
     bool counted = s->kind == RANGES_COUNTED;
     l->n_batches = counted ? batches_of(s, begin, end) : 0;
-    cw_lease_open(s, l, counted ? (from - begin) / s->local.compiled->batch_size : 0);
+    cw_lease_open(s, l, counted ? from / s->local.compiled->batch_size - begin / s->local.compiled->batch_size : 0);
 }
 
 void cw_leases_revoke(struct cw_stream *s, uint64_t epoch, uint64_t begin, uint64_t end)

@@ -264,22 +264,17 @@ bool cw_lease_give_up_rows(struct cw_stream *s, struct cw_lease *l)
 /* Sends the rows of a part as they are: the client joins them. */
 static int part_send(struct cw_stream *s, struct cw_lease *l, struct cw_request *r, struct cw_assembly *part, struct cw_error *err)
 {
-    struct cw_answer *a = calloc(1, sizeof(*a));
     struct cw_remnant *rows = calloc(1, sizeof(*rows));
-    int status = a && rows ? cw_remnant_read(part, 0, r->end - r->at, rows, err) : cw_error_nomem(err, sizeof(*a), "rows of a range");
+    int status = rows ? cw_remnant_read(part, 0, r->end - r->at, rows, err) : cw_error_nomem(err, sizeof(*rows), "rows of a range");
     if (status >= 0)
         cw_quarantined_move(&part->quarantined, &rows->quarantined);
     cw_runner_drop(s->runner, part);
     if (status < 0) {
-        free(a);
         free(rows);
         return status;
     }
-    *a = (struct cw_answer){.kind = CW_SAY_PART, .peer = cw_peer_ref(r->peer), .re = r->id, .epoch = l->epoch, .begin = l->begin, .key = r->key,
-                            .at = r->at, .rows = rows, .bytes = rows->size, .asked_ns = r->asked_ns};
-    cw_peer_take(r->peer, a->bytes);
-    cw_stream_say(s, a);
-    rows_done(s, l, r);
+    if (cw_lease_answer_rows(s, l, r, rows))
+        rows_done(s, l, r);
     return 0;
 }
 

@@ -45,8 +45,8 @@ static void note_sent(struct cw_lease *l, uint64_t batch)
 
 static struct kept *take_kept(struct cw_lease *l, uint64_t batch)
 {
-    for (struct kept **at = &l->kept; *at && (*at)->batch->index <= batch; at = &(*at)->next)
-        if ((*at)->batch->index == batch) {
+    for (struct kept **at = &l->kept; *at && (*at)->index <= batch; at = &(*at)->next)
+        if ((*at)->index == batch) {
             struct kept *k = *at;
             *at = k->next;
             return k;
@@ -62,7 +62,7 @@ static struct kept **worst_kept(struct cw_stream *s)
     struct kept **last = NULL;
     for (struct cw_lease *l = s->leases; l; l = l->next)
         for (struct kept **at = &l->kept; *at; at = &(*at)->next) {
-            if ((*at)->batch->index < l->lowest && l->lowest != UINT64_MAX)
+            if ((*at)->index < l->lowest && l->lowest != UINT64_MAX)
                 return at;
             last = at;
         }
@@ -86,21 +86,17 @@ static size_t batch_bytes(const struct cw_batch *b)
     return bytes;
 }
 
-static void keep(struct cw_stream *s, struct cw_lease *l, struct cw_batch *b, struct cw_quarantined *quarantined)
+static void keep(struct cw_stream *s, struct cw_lease *l, struct kept *k)
 {
-    struct kept *k = calloc(1, sizeof(*k)), **at = &l->kept;
-    if (!k) { /* the batch is computed again */
-        cw_runner_release(s->runner, b);
-        cw_quarantined_free(quarantined);
-        return;
-    }
-    *k = (struct kept){.batch = b, .quarantined = quarantined, .bytes = batch_bytes(b)};
-    while (*at && (*at)->batch->index < b->index)
+    struct kept **at = &l->kept;
+    while (*at && (*at)->index < k->index)
         at = &(*at)->next;
     k->next = *at;
     *at = k;
+    k->bytes = k->rows ? k->rows->size : batch_bytes(k->batch);
     s->kept_bytes += k->bytes;
-    cw_runner_disown(s->runner, b);
+    if (k->batch)
+        cw_runner_disown(s->runner, k->batch);
     give_up_kept(s);
 }
 
@@ -153,10 +149,29 @@ bool cw_lease_answer_batch(struct cw_stream *s, struct cw_lease *l, struct cw_re
     return true;
 }
 
-/* Answers a request with the batch that the request is at. */
-static void answer_batch(struct cw_stream *s, struct cw_lease *l, struct cw_request *r, struct cw_batch *b, struct cw_quarantined *quarantined)
+bool cw_lease_answer_rows(struct cw_stream *s, struct cw_lease *l, struct cw_request *r, struct cw_remnant *rows)
 {
-    if (!cw_lease_answer_batch(s, l, r, r->at, b, quarantined))
+    struct cw_answer *a = calloc(1, sizeof(*a));
+    if (!a) {
+        cw_remnant_deinit(rows);
+        free(rows);
+        cw_lease_out_of_memory(s);
+        return false;
+    }
+    *a = (struct cw_answer){.kind = CW_SAY_PART, .peer = cw_peer_ref(r->peer), .re = r->id, .epoch = l->epoch, .begin = l->begin, .key = r->key,
+                            .at = r->at, .rows = rows, .bytes = rows->size, .asked_ns = r->asked_ns};
+    cw_peer_take(r->peer, a->bytes);
+    cw_stream_say(s, a);
+    return true;
+}
+
+/* Answers a request with the batch, or the part of one, that the request is at. Frees k. */
+static void answer_batch(struct cw_stream *s, struct cw_lease *l, struct cw_request *r, struct kept *k)
+{
+    bool said = k->rows ? cw_lease_answer_rows(s, l, r, CW_STEAL(k->rows))
+                        : cw_lease_answer_batch(s, l, r, r->at, CW_STEAL(k->batch), CW_STEAL(k->quarantined));
+    cw_kept_free(s, k);
+    if (!said)
         return;
     note_sent(l, r->at);
     if (s->short_of == r)
@@ -167,36 +182,54 @@ static void answer_batch(struct cw_stream *s, struct cw_lease *l, struct cw_requ
     }
 }
 
+/* Moves the batch of an assembly, or its rows where it is a part, to *k. The assembly is freed. */
+static int kept_fill(struct cw_stream *s, struct kept *k, struct cw_assembly *a, struct cw_error *err)
+{
+    if (!a->part) {
+        k->quarantined = CW_STEAL(a->quarantined);
+        k->batch = cw_runner_take_batch(s->runner, a);
+        k->batch->index = k->index;
+        return 0;
+    }
+    k->rows = calloc(1, sizeof(*k->rows));
+    int r = k->rows ? cw_remnant_read(a, 0, a->n_assigned, k->rows, err) : cw_error_nomem(err, sizeof(*k->rows), "rows of a range");
+    if (r >= 0)
+        cw_quarantined_move(&a->quarantined, &k->rows->quarantined);
+    cw_runner_drop(s->runner, a);
+    return r;
+}
+
 /* The next batch that the runner has of a range; as cw_runner_poll. */
-static int take_next(struct cw_stream *s, struct cw_lease *l, struct cw_batch **ret, struct cw_quarantined **ret_quarantined, struct cw_error *err)
+static int take_next(struct cw_stream *s, struct cw_lease *l, struct kept **ret, struct cw_error *err)
 {
     struct cw_assembly *a = CW_STEAL(l->unfinished);
     int r = a ? 0 : cw_runner_poll(s->runner, l->range, &a, err);
-    if (r != 0)
-        return r;
-    r = cw_runner_try_finish(s->runner, a, l->range, err);
-    if (r == 2) {
+    if (r == 0 && !a->part)
+        r = cw_runner_try_finish(s->runner, a, l->range, err);
+    if (r == 2)
         l->unfinished = a;
-        return 2;
-    }
-    if (r < 0) {
-        cw_runner_drop(s->runner, a);
+    if (r == 1 || r == 2 || !a)
         return r;
+    struct kept *k = r < 0 ? NULL : calloc(1, sizeof(*k));
+    if (!k) {
+        cw_runner_drop(s->runner, a);
+        return r < 0 ? r : cw_error_nomem(err, sizeof(*k), "a batch");
     }
-    *ret_quarantined = CW_STEAL(a->quarantined);
-    struct cw_batch *b = *ret = cw_runner_take_batch(s->runner, a);
-    b->index = l->next_batch;
-    return 0;
+    k->index = l->next_batch;
+    if ((r = kept_fill(s, k, a, err)) < 0)
+        cw_kept_free(s, k);
+    else
+        *ret = k;
+    return r;
 }
 
 /* Takes the next batch of a range, for a request that waits for it, or to be kept. Returns as
  * cw_runner_poll. */
 static int advance(struct cw_stream *s, struct cw_lease *l)
 {
-    struct cw_batch *b = NULL;
-    struct cw_quarantined *quarantined = NULL;
+    struct kept *k = NULL;
     struct cw_error err = {0};
-    int r = take_next(s, l, &b, &quarantined, &err);
+    int r = take_next(s, l, &k, &err);
     if (r < 0) {
         range_failed(s, l, r, &err);
         return r;
@@ -205,16 +238,14 @@ static int advance(struct cw_stream *s, struct cw_lease *l)
         return r;
     l->next_batch++;
     struct cw_request *q = l->requests;
-    while (q && (q->at != b->index || !cw_peer_room(q->peer)))
+    while (q && (q->at != k->index || !cw_peer_room(q->peer)))
         q = q->next;
-    if (q) {
-        answer_batch(s, l, q, b, quarantined);
-    } else if (was_sent(l, b->index)) {
-        cw_runner_release(s->runner, b);
-        cw_quarantined_free(quarantined);
-    } else {
-        keep(s, l, b, quarantined);
-    }
+    if (q)
+        answer_batch(s, l, q, k);
+    else if (was_sent(l, k->index))
+        cw_kept_free(s, k);
+    else
+        keep(s, l, k);
     return 0;
 }
 
@@ -297,8 +328,7 @@ static bool serve_one(struct cw_stream *s, struct cw_lease *l)
     }
     struct kept *k = take_kept(l, r->at);
     if (k) {
-        answer_batch(s, l, r, CW_STEAL(k->batch), CW_STEAL(k->quarantined));
-        cw_kept_free(s, k);
+        answer_batch(s, l, r, k);
         return true;
     }
     if ((!l->range || r->at < l->next_batch) && !cw_lease_open_for(s, l, r))

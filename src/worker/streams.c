@@ -7,7 +7,8 @@
 #include "worker/worker_impl.h"
 
 /* Ranges that are leased at a time, from CAPACITY_MIN to CAPACITY_MAX: so many that, at plan.split_size
- * positions each, requests and completions cost little. */
+ * positions each, requests and completions cost little. Of a counted pipeline, CAPACITY_MAX: one worker can have
+ * all ranges of a batch, which are at most half as many (dispatcher/cut.c). */
 #define CAPACITY_ELEMENTS 8192
 #define CAPACITY_MIN 2
 #define CAPACITY_MAX 64
@@ -24,6 +25,8 @@ struct worker_stream *cw_streams_find(struct cw_worker *w, ProtobufCBinaryData n
 
 uint32_t cw_streams_capacity(const struct worker_stream *s)
 {
+    if (s->stream->kind == RANGES_COUNTED)
+        return CAPACITY_MAX;
     return (uint32_t)CW_MIN(CW_MAX(CAPACITY_ELEMENTS / CW_MAX(s->plan.split_size, 1), (uint64_t)CAPACITY_MIN), (uint64_t)CAPACITY_MAX);
 }
 
@@ -261,15 +264,13 @@ struct lease *cw_streams_find_lease(struct worker_stream *s, uint64_t epoch, uin
 /* Whether a range can be run: it is one of this plan, and no part of it is leased. */
 static int range_check(struct worker_stream *s, const Cachew__Range *m, struct cw_error *err)
 {
-    uint64_t n = s->plan.n_positions, size = s->stream->local.compiled->batch_size;
-    bool counted = s->stream->kind == RANGES_COUNTED, whole = s->stream->kind == RANGES_SEQUENTIAL;
+    uint64_t n = s->plan.n_positions;
+    bool whole = s->stream->kind == RANGES_SEQUENTIAL;
     const char *expected = NULL;
     if (m->begin >= m->end || m->end > n)
         expected = "positions of the epoch";
     else if (whole && (m->begin || (m->end != n && n < CW_ENDLESS))) /* an endless epoch has an end for the dispatcher */
         expected = "the whole epoch, which is one range";
-    else if (counted && (m->begin % size || (m->end % size && m->end != n)))
-        expected = "whole batches";
     for (const struct lease *l = s->leases; l && !expected; l = l->next)
         if (l->epoch == m->epoch && l->begin < m->end && m->begin < l->end)
             expected = "no position that is leased already";

@@ -81,6 +81,14 @@ def service():
     assert up.end() == 0
 
 
+@pytest.fixture(scope="module")
+def divided():
+    """Whose ranges end anywhere, so that batches lie in several; of a build without crash points, as elsewhere."""
+    up = Up(env={"CACHEW_MUTATE": "cut"})
+    yield up
+    assert up.end() == 0
+
+
 @pytest.fixture
 def own_service():
     """One that may be broken."""

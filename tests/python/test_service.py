@@ -71,6 +71,15 @@ def test_batches_are_those_of_this_process(records, service, name):
     assert it.quarantine() == local.quarantine()
 
 
+@pytest.mark.parametrize("name", ["counted", "skip", "replace", "map_batches", "bytes"])
+def test_batches_whose_parts_lie_on_several_workers(records, divided, name):
+    """Those that map_batches is called with are joined by the client."""
+    ds = pipelines(records)[name]
+    it, local = ds.distribute(divided.address, seed=7, epochs=3), ds.iterator(seed=7, epochs=3)
+    assert all_of(it) == all_of(local)
+    assert it.quarantine() == local.quarantine()
+
+
 @pytest.mark.large
 @pytest.mark.parametrize("transport", ["shm", "unix", "tcp"])
 def test_transports(records, service, transport):

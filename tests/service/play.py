@@ -4,6 +4,7 @@ import collections
 import heapq
 import json
 import math
+import os
 import random
 import re
 import select
@@ -516,12 +517,16 @@ class Player:
                 w.kill9()
         return c.drain() + c.deaths()
 
+    def cut(self):
+        """A mutation that is being tested stays."""
+        return {"CACHEW_MUTATE": "cut"} if self.plan.get("cut") and "CACHEW_MUTATE" not in os.environ else {}
+
     def play(self):
         """{"seed", "ok", "problems", "faults", "seconds", ...}."""
         self.began, self.seconds = time.monotonic(), None
         self.directory.mkdir(parents=True, exist_ok=True)
         self.cluster = Cluster(self.command, seed=self.plan["seed"], proxies=True, tag=f"soak{self.plan['seed']}", silence_s=SILENCE_S,
-                               env={"CACHEW_INDEX_DIR": str(self.directory / "index")})
+                               env={"CACHEW_INDEX_DIR": str(self.directory / "index"), **self.cut()})
         try:
             problems = self.run()
         except (Missed, Failed) as e:

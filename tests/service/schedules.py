@@ -217,4 +217,5 @@ def make(seed, data, points=()):
         "workers": workers, "threads": threads, "world_size": world, "order": order, "guarantee": guarantee, "transport": transport,
         "state_dir": "commit" in phases or draw.random() < 0.7, "clients_first": draw.random() < 0.2, "with_state": state or guarantee == "at-most-once",
         "state_every": draw.choice([1, 3, 10]), "memory": draw.choice(["64M", "256M"]), "faults": faults,
+        "cut": random.Random(f"cut/{seed}").random() < 0.5,  # a test build's ranges end anywhere (mutation "cut")
     }

@@ -2,7 +2,7 @@
  * The dispatcher's core among fake peers, a fake journal and a fake clock. Workers answer Prepare, keep what they were leased, and complete what the
  * test says; clients remember what they were told. Nothing happens by itself: run_settle lets messages and commits go through.
  *
- * Positions are counted in units of RUN_UNIT positions, through the epochs: where nothing else is said, each range has just one unit.
+ * Positions are counted in units of RUN_UNIT positions (or run.unit), through the epochs: where nothing else is said, each range has just one unit.
  */
 #pragma once
 #include <inttypes.h>
@@ -69,6 +69,7 @@ struct run {
     struct cw_dispatcher *d;
     uint64_t now_ns, n_units;   /* n_units: of an epoch; RUN_ENDLESS */
     uint64_t most, missing;     /* positions of a range, at most; of the last unit of an epoch, so many are not there */
+    uint64_t unit, align;       /* positions of a unit; positions of a batch of a counted pipeline */
     uint32_t n_keys, depth;     /* depth: ranges of a worker at a time, by which its capacity is bounded */
     bool sequential;
     struct run_row *rows;       /* durable, by key */
@@ -251,7 +252,7 @@ static struct run *run_new(uint64_t n_units)
     struct run *u = calloc(1, sizeof(*u));
     u->now_ns = UINT64_C(5000000000);
     u->n_units = n_units;
-    u->most = RUN_UNIT;
+    u->most = u->unit = u->align = RUN_UNIT;
     u->n_keys = 1;
     u->depth = 1024;
     run_start(u);
@@ -362,8 +363,9 @@ static Cachew__Plan run_plan(const struct run_peer *p)
 {
     const struct run *u = p->run;
     Cachew__Plan plan = CACHEW__PLAN__INIT;
-    plan.align = plan.split_size = RUN_UNIT;
-    plan.n_positions = u->n_units >= RUN_ENDLESS ? RUN_ENDLESS : RUN_UNIT * u->n_units - u->missing;
+    plan.align = u->align;
+    plan.split_size = u->unit;
+    plan.n_positions = u->n_units >= RUN_ENDLESS ? RUN_ENDLESS : u->unit * u->n_units - u->missing;
     plan.n_keys = u->n_keys;
     plan.sequential = u->sequential;
     plan.snapshot = p->snapshot;
@@ -401,17 +403,17 @@ static void run_prepared(struct run_peer *p, uint64_t re, ProtobufCBinaryData st
 /* The unit that has a position. */
 static uint64_t run_unit_at(const struct run *u, uint64_t epoch, uint64_t position)
 {
-    return u->n_units >= RUN_ENDLESS ? position / RUN_UNIT : epoch * u->n_units + position / RUN_UNIT;
+    return u->n_units >= RUN_ENDLESS ? position / u->unit : epoch * u->n_units + position / u->unit;
 }
 
 /* The first unit behind a range. */
-static uint64_t run_unit_end(const struct run *u, uint64_t epoch, uint64_t end) { return run_unit_at(u, epoch, end + RUN_UNIT - 1); }
+static uint64_t run_unit_end(const struct run *u, uint64_t epoch, uint64_t end) { return run_unit_at(u, epoch, end + u->unit - 1); }
 
 static void run_place(const struct run *u, uint64_t unit, uint64_t *epoch, uint64_t *position)
 {
     bool endless = u->n_units >= RUN_ENDLESS || u->n_units == 0;
     *epoch = endless ? 0 : unit / u->n_units;
-    *position = RUN_UNIT * (endless ? unit : unit % u->n_units);
+    *position = u->unit * (endless ? unit : unit % u->n_units);
 }
 
 /* Units of the range that begins with this one. */
@@ -426,9 +428,9 @@ static uint64_t run_units(const struct run_stream *s, uint64_t unit)
 static void run_range(const struct run *u, uint64_t unit, uint64_t n, uint64_t *epoch, uint64_t *begin, uint64_t *end)
 {
     run_place(u, unit, epoch, begin);
-    *end = *begin + RUN_UNIT * n;
+    *end = *begin + u->unit * n;
     if (u->n_units < RUN_ENDLESS)
-        *end = CW_MIN(*end, RUN_UNIT * u->n_units - u->missing);
+        *end = CW_MIN(*end, u->unit * u->n_units - u->missing);
 }
 
 static void run_hold(struct run_stream *s, uint64_t unit, uint64_t n)
@@ -499,7 +501,7 @@ static void run_worker_handle(struct run_peer *p, const Cachew__Envelope *m)
         for (size_t i = 0; i < m->leases->n_ranges; i++) {
             const Cachew__Range *a = m->leases->ranges[i];
             uint64_t unit = run_unit_at(p->run, a->epoch, a->begin);
-            assert_true(a->begin < a->end && a->begin % RUN_UNIT == 0 && m->leases->from[i] >= a->begin && m->leases->from[i] < a->end);
+            assert_true(a->begin < a->end && a->begin % p->run->unit == 0 && m->leases->from[i] >= a->begin && m->leases->from[i] < a->end);
             run_hold(s, unit, run_unit_end(p->run, a->epoch, a->end) - unit);
             s->from[unit] = m->leases->from[i] - a->begin;
         }

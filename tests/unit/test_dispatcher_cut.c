@@ -80,6 +80,39 @@ static void test_sizes_near_the_end(void **state)
     assert_int_equal(cw_cut_size(&c), 1);
 }
 
+/* A batch is divided where it takes a worker more than a second, or nothing is known, into 32 at most. */
+static void test_batches_are_divided(void **state)
+{
+    (void)state;
+    static const struct { double rate; uint64_t align, position, left, size; } cases[] = {
+        {1000, 1000, 0, FAR, 1000}, {999, 1000, 0, FAR, 499}, {10, 256, 250, FAR, 8}, {1, 16, 0, FAR, 1}, {0, 256, 0, FAR, 16}, {0, 16, 0, FAR, 16},
+        {0, 1024, 0, FAR, 32}, {100, 256, 0, 80, 10}, {100, 256, 0, 8, 8}, {1000, 300, 299, FAR, 601}, {1000, 300, 1, FAR, 599}, {1000, 300, 200, 1, 100}};
+    for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
+        struct cw_cut c = usual;
+        c.divides = true;
+        c.first = 16;
+        c.positions_per_s = cases[i].rate;
+        c.align = cases[i].align;
+        c.position = cases[i].position;
+        c.left = cases[i].left;
+        assert_int_equal(cw_cut_size(&c), cases[i].size);
+    }
+}
+
+/* Behind a range that ended inside a batch, the next one ends with a batch, and is not larger than memory allows. */
+static void test_sizes_end_with_batches(void **state)
+{
+    (void)state;
+    struct cw_cut c = usual;
+    c.align = 100;
+    c.position = 30;
+    assert_int_equal(cw_cut_size(&c), 570);
+    c.most = 100;
+    assert_int_equal(cw_cut_size(&c), 70);
+    c.most = 170;
+    assert_int_equal(cw_cut_size(&c), 170);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -87,6 +120,8 @@ int main(void)
         cmocka_unit_test(test_sizes_are_multiples),
         cmocka_unit_test(test_sizes_grow_with_what_is_known),
         cmocka_unit_test(test_sizes_near_the_end),
+        cmocka_unit_test(test_batches_are_divided),
+        cmocka_unit_test(test_sizes_end_with_batches),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -352,6 +352,12 @@ static void run_seed(uint64_t seed)
     x->u->n_keys = x->unordered || draw(x, 3) > 0;
     x->u->sequential = draw(x, 8) == 0;
     x->u->depth = draw(x, 2) ? 2 : 1024;
+    if (!x->u->n_keys && !x->u->sequential) { /* counted: ranges may end anywhere in batches */
+        x->u->unit = 1;
+        x->u->missing = 0;
+        x->u->align = 1 + draw(x, 8);
+        x->u->most = CW_MAX(x->u->most, x->u->align);
+    }
     run_start_shared(x->u, x->share);
     for (uint64_t steps = 100 + draw(x, 300); steps > 0; steps--) {
         uint64_t what = draw(x, 100);

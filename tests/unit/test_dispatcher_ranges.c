@@ -271,7 +271,7 @@ static void test_sequential_epochs(void **state)
     run_free(u);
 }
 
-/* Ranges of which the first ones take long, and so are leased twice: how long they took is known all the same, and those behind them are not late. */
+/* While no rate is known, a worker that computes ranges of its own is not known to be faster: it gets no late ones. Those behind them are not late. */
 static void test_late_while_nothing_is_known(void **state)
 {
     (void)state;
@@ -280,7 +280,7 @@ static void test_late_while_nothing_is_known(void **state)
     run_start_shared(u, false);
     struct run_peer *a = run_worker(u, 16), *b = run_worker(u, 16), *owner[100] = {0};
     run_client(u, "job", 0, 1, 0);
-    for (int k = 0; k < 4; k++) { /* each range takes 1.5 s, and a second lease of a range comes after the others */
+    for (int k = 0; k < 4; k++) { /* each range takes 1.5 s */
         for (uint64_t unit = 0; unit < 100; unit++)
             if (!owner[unit] && (a->streams[0].held[unit] || b->streams[0].held[unit]))
                 owner[unit] = a->streams[0].held[unit] ? a : b;
@@ -296,7 +296,7 @@ static void test_late_while_nothing_is_known(void **state)
     char *status = NULL;
     struct cw_error err = {0};
     assert_int_equal(cw_dispatcher_query(u->d, "status", u->now_ns, &status, &err), 0);
-    if (!strstr(status, "\"late\":2,"))
+    if (!strstr(status, "\"late\":0,"))
         fail_msg("%s", status);
     free(status);
     run_free(u);

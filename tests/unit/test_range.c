@@ -73,6 +73,8 @@ static void test_a_range_that_is_ended_early(void **state)
     (void)state;
     static const struct { const char *chain; bool rows; unsigned align; } cases[] = {
         {"{\"op\": \"range\", \"stop\": 3000}, {\"op\": \"shuffle\"}, {\"op\": \"batch\", \"size\": 8}", false, 8},
+        /* Begins and ends inside batches: a range of which nothing was begun lost the rest of its first batch. */
+        {"{\"op\": \"range\", \"stop\": 3000}, {\"op\": \"shuffle\"}, {\"op\": \"batch\", \"size\": 8}", false, 1},
         {"{\"op\": \"range\", \"stop\": 3000}, {\"op\": \"delay\", \"us\": 50, \"where\": \"value % 16 == 0\"}, {\"op\": \"batch\", \"size\": 8}", false, 8},
         {"{\"op\": \"range\", \"stop\": 3000}, {\"op\": \"shuffle\"}, {\"op\": \"filter\", \"where\": \"value % 3 != 0\"}, {\"op\": \"batch\", \"size\": 8}", true, 1},
         {"{\"op\": \"range\", \"stop\": 300}, {\"op\": \"repeat\", \"count\": 10}, {\"op\": \"fail\", \"where\": \"value % 5 == 2\"}, {\"op\": \"filter\", \"where\": \"value != 3\"}, {\"op\": \"batch\", \"size\": 8}", true, 1},

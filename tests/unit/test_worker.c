@@ -73,19 +73,25 @@ static void check_made(struct asking *a, struct cw_hash128 hash)
     assert_same(hash, a->whole.hashes[a->g++]);
 }
 
-static void add_part(struct asking *a, const struct piece *p, uint32_t key, struct cw_assembly *joined)
+/* Adds rows that came to a batch. */
+static void join_rows(struct asking *a, const struct got *g, struct cw_assembly *joined)
 {
     struct cw_error err = {0};
     struct cw_remnant m;
-    struct got *g = wait_got(a->f, is_answer, say_want(a->f, 0, 0, p->range, CACHEW__WHAT__WHAT_PART, key, p->first, p->n), 0);
-    assert_int_equal(g->m->of_case, CACHEW__ENVELOPE__OF_REMNANT);
-    const Cachew__Remnant *w = g->m->remnant;
-    assert_true(w->begin == p->range * a->r->cut.size && w->key == key && w->first == p->first && w->n == p->n);
-    if (cw_wire_remnant_read(w, g->payload, g->size, a->r->local.compiled, &m, &err) < 0 || cw_remnant_join(joined, &m, &err) < 0)
+    if (cw_wire_remnant_read(g->m->remnant, g->payload, g->size, a->r->local.compiled, &m, &err) < 0 || cw_remnant_join(joined, &m, &err) < 0)
         fail_msg("%s", err.message);
     for (const struct cw_quarantined *q = m.quarantined; q; q = q->next)
         a->n_quarantined += !q->note;
     cw_remnant_deinit(&m);
+}
+
+static void add_part(struct asking *a, const struct piece *p, uint32_t key, struct cw_assembly *joined)
+{
+    struct got *g = wait_got(a->f, is_answer, say_want(a->f, 0, 0, p->range, CACHEW__WHAT__WHAT_PART, key, p->first, p->n), 0);
+    assert_int_equal(g->m->of_case, CACHEW__ENVELOPE__OF_REMNANT);
+    const Cachew__Remnant *w = g->m->remnant;
+    assert_true(w->begin == p->range * a->r->cut.size && w->key == key && w->first == p->first && w->n == p->n);
+    join_rows(a, g, joined);
     got_free(g);
 }
 
@@ -294,6 +300,76 @@ static void filtered_elements(void **state)
     (void)state;
     run_epoch("{\"op\": \"range\", \"stop\": 300}, {\"op\": \"filter\", \"where\": \"value % 3 != 1\"}", 77, TCP, 5);
 }
+/* Rows of positions at .. end - 1, of batch a->g, which lies in several ranges. */
+static void add_rows(struct asking *a, uint64_t at, uint64_t end, struct cw_assembly *joined)
+{
+    uint64_t size = a->r->cut.size, batch = a->r->local.compiled->batch_size, range = at / size;
+    struct got *g = wait_got(a->f, is_answer, say_get(a->f, 0, 0, range, a->g - range * size / batch, 1), 0);
+    assert_int_equal(g->m->of_case, CACHEW__ENVELOPE__OF_REMNANT);
+    assert_int_equal(g->m->remnant->first, a->g - range * size / batch);
+    assert_int_equal(g->m->remnant->n, CW_MIN(end, (range + 1) * size) - at);
+    join_rows(a, g, joined);
+    got_free(g);
+    if (end > (range + 1) * size)
+        add_rows(a, (range + 1) * size, end, joined);
+}
+
+/* A batch of a counted pipeline whose ranges end anywhere: as a whole where it lies in one, else of its parts. */
+static void next_counted(struct asking *a)
+{
+    uint64_t size = a->r->cut.size, batch = a->r->local.compiled->batch_size;
+    uint64_t begin = a->g * batch, end = CW_MIN(begin + batch, a->r->cut.n_positions), range = begin / size;
+    struct cw_error err = {0};
+    struct cw_hash128 hash;
+    struct cw_assembly *joined;
+    if (range == (end - 1) / size) {
+        struct got *g = wait_got(a->f, is_answer, say_get(a->f, 0, 0, range, a->g - range * size / batch, 1), 0);
+        a->n_quarantined += read_batch(a->r, a->f, g, a->g, &hash);
+        give_back(a->f, g);
+        got_free(g);
+        a->n_whole++;
+    } else {
+        assert_int_equal(cw_assembly_new(&a->r->layout, &a->r->slabs, batch, 0, &joined, &err), 0);
+        add_rows(a, begin, end, joined);
+        assert_int_equal(cw_assembly_finish(joined, &a->r->slabs, &err), 0);
+        hash = hash_at(joined->batch, a->g);
+        cw_assembly_free(joined);
+        a->n_joined++;
+    }
+    check_made(a, hash);
+}
+
+/* Twice, so that ranges are run again from a batch in the middle. */
+static void run_divided(const char *chain, uint64_t size)
+{
+    start_with(chain, size, TCP, (size_t)64 << 20);
+    struct asking a = {.r = &reference, .f = &clients[0]};
+    whole_init(&a.whole, &reference);
+    lease(0, 0, 0, n_ranges(), 0);
+    for (uint64_t from = 0; from < 6; from += 5)
+        for (a.g = from; a.g < a.whole.n;)
+            next_counted(&a);
+    assert_true(a.n_joined > 0 && a.n_quarantined >= a.whole.n_skipped && (a.n_whole > 0) == (size > 10));
+    for (uint64_t i = 0; i < n_ranges(); i++)
+        got_free(wait_got(&dispatcher, is_report, 0, i * size));
+    free(a.whole.hashes);
+    end_all();
+}
+
+static void divided_batches(void **state) { (void)state; run_divided("{\"op\": \"range\", \"stop\": 1003}, {\"op\": \"shuffle\"}, {\"op\": \"batch\", \"size\": 10}", 37); }
+static void divided_into_many(void **state) { (void)state; run_divided("{\"op\": \"range\", \"stop\": 203}, {\"op\": \"shuffle\"}, {\"op\": \"batch\", \"size\": 10}", 3); }
+static void divided_without_the_rest(void **state)
+{
+    (void)state;
+    run_divided("{\"op\": \"range\", \"stop\": 1009}, {\"op\": \"batch\", \"size\": 10, \"drop_remainder\": true}", 38);
+}
+static void divided_and_skipped(void **state)
+{
+    (void)state;
+    run_divided("{\"cachew\": 1, \"on_error\": \"skip\", \"pipeline\": [{\"op\": \"text\", \"files\": \"lines.txt\"}, {\"op\": \"take\", \"count\": 800}, "
+                "{\"op\": \"fail\", \"where\": \"length(text) % 5 == 1\"}, {\"op\": \"batch\", \"size\": 16}]}", 41);
+}
+
 static void sequential_shared(void **state) { (void)state; run_epoch(TAKEN, 0, SHARED, 9); }
 static void sequential_tcp(void **state) { (void)state; run_epoch(TAKEN, 0, TCP, 1000); }
 
@@ -500,7 +576,6 @@ static void lease_beyond_the_end(void **state)
     expect_no_lease(40000, 40008);
     expect_no_lease(39992, 40008);
     expect_no_lease(512, 512);
-    expect_no_lease(4, 512); /* in the middle of a batch */
     lease(0, 0, 0, 1, UINT64_C(1) << 60); /* none of it is needed */
     got_free(wait_got(&dispatcher, is_report, 0, 0));
     fetch(&clients[0], 0, 0);
@@ -718,7 +793,8 @@ int main(void)
         world_test(filtered_in_tiny_ranges), world_test(bytes_shared), world_test(bytes_tcp), world_test(buckets_shared), world_test(buckets_tcp), world_test(buckets_beyond_the_memory),
         world_test(buckets_in_ranges_beyond_the_memory), world_test(elements_shared),
         world_test(filtered_elements), world_test(sequential_shared), world_test(sequential_tcp),
-        world_test(skipped_records), world_test(skipped_behind_a_filter), world_test(skipped_in_counted), world_test(failed_record), world_test(failed_record_in_counted), world_test(failed_stream),
+        world_test(skipped_records), world_test(skipped_behind_a_filter), world_test(skipped_in_counted), world_test(failed_record), world_test(failed_record_in_counted), world_test(divided_batches), world_test(divided_into_many),
+        world_test(divided_without_the_rest), world_test(divided_and_skipped), world_test(failed_stream),
         world_test(failed_stream_ends_with_the_connection),
         world_test(dispatcher_comes_back), world_test(prepared_again), world_test(lease_beyond_the_end), world_test(lease_of_part_of_a_sequential_epoch), world_test(drains), world_test(two_streams), world_test(one_for_two),
         world_test(refuses), cmocka_unit_test(socket_dirs_of_workers_that_start_at_once),
