@@ -194,7 +194,7 @@ static struct range *range_cut(struct stream *s, struct span gap)
     cw_dp_stream_place(s, gap.begin, &epoch, &position);
     gap.begin -= position % align;
     position -= position % align;
-    if (!cw_dp_stream_fixed(s))
+    if (!s->data->plan->sequential)
         size = cw_cut_size(&(struct cw_cut){
             .positions_per_s = s->rate,
             .n_measured = s->n_measured,

@@ -6,8 +6,8 @@
 #include "pipeline/mixing.h"
 #include "worker/worker_impl.h"
 
-/* Ranges that are leased at a time, from CAPACITY_MIN to CAPACITY_MAX: so many that, at plan.split_size
- * positions each, requests and completions cost little. */
+/* Ranges that are leased at a time, from CAPACITY_MIN to CAPACITY_MAX: so many that, at piece_size positions
+ * each, requests and completions cost little. */
 #define CAPACITY_ELEMENTS 8192
 #define CAPACITY_MIN 2
 #define CAPACITY_MAX 64
@@ -24,7 +24,7 @@ struct worker_stream *cw_streams_find(struct cw_worker *w, ProtobufCBinaryData n
 
 uint32_t cw_streams_capacity(const struct worker_stream *s)
 {
-    return (uint32_t)CW_MIN(CW_MAX(CAPACITY_ELEMENTS / CW_MAX(s->plan.split_size, 1), (uint64_t)CAPACITY_MIN), (uint64_t)CAPACITY_MAX);
+    return (uint32_t)CW_MIN(CW_MAX(CAPACITY_ELEMENTS / CW_MAX(s->stream->local.sequence->piece_size, 1), (uint64_t)CAPACITY_MIN), (uint64_t)CAPACITY_MAX);
 }
 
 void cw_streams_do(struct worker_stream *s, struct cw_command *c)

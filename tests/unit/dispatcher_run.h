@@ -362,7 +362,7 @@ static Cachew__Plan run_plan(const struct run_peer *p)
 {
     const struct run *u = p->run;
     Cachew__Plan plan = CACHEW__PLAN__INIT;
-    plan.align = plan.split_size = RUN_UNIT;
+    plan.align = RUN_UNIT;
     plan.n_positions = u->n_units >= RUN_ENDLESS ? RUN_ENDLESS : RUN_UNIT * u->n_units - u->missing;
     plan.n_keys = u->n_keys;
     plan.sequential = u->sequential;
